@@ -1,0 +1,218 @@
+// Package arch says what machine code means, in terms every other room shares:
+// addresses, instructions, registers, and the contract an architecture fulfils.
+//
+// The package is pure: no system call, no build tag. The one implementation so
+// far is arch/amd64; a tagged file in ptrace picks it.
+package arch
+
+import "fmt"
+
+// Addr is an address in the target's address space. It is never a Go pointer.
+type Addr uint64
+
+// String prints a as 0x-prefixed lower-case hexadecimal.
+func (a Addr) String() string { return fmt.Sprintf("%#x", uint64(a)) }
+
+// Add returns a moved by n bytes; n may be negative. It wraps like the machine.
+func (a Addr) Add(n int64) Addr { return a + Addr(n) }
+
+// Range is the half-open address range [Start, End).
+type Range struct{ Start, End Addr }
+
+// Len is the size of r in bytes.
+func (r Range) Len() uint64 { return uint64(r.End - r.Start) }
+
+// Contains reports whether a lies in r.
+func (r Range) Contains(a Addr) bool { return a >= r.Start && a < r.End }
+
+// Overlaps reports whether r and o share at least one byte.
+func (r Range) Overlaps(o Range) bool { return r.Start < o.End && o.Start < r.End }
+
+// String prints r as start-end, as /proc/PID/maps does.
+func (r Range) String() string { return fmt.Sprintf("%x-%x", uint64(r.Start), uint64(r.End)) }
+
+// Memory is the target's memory as pure code sees it. An access that the target
+// itself could not make returns a *FaultError.
+type Memory interface {
+	// ReadMemory fills p from at.
+	ReadMemory(at Addr, p []byte) error
+	// WriteMemory stores p at at.
+	WriteMemory(at Addr, p []byte) error
+}
+
+// Flow is how control leaves an instruction.
+type Flow uint8
+
+const (
+	FlowNext         Flow = iota // to the following instruction
+	FlowJump                     // direct jump to Target
+	FlowCond                     // conditional jump to Target or the following instruction
+	FlowCall                     // direct call of Target
+	FlowIndirectJump             // jump through a register or memory
+	FlowIndirectCall             // call through a register or memory
+	FlowReturn                   // near return
+	FlowSyscall                  // into the kernel and back (syscall, sysenter, int 0x80)
+	FlowFar                      // far jump, call, return, iret
+	FlowTrap                     // raises an exception by purpose (int3, int n, ud2, hlt)
+)
+
+// Insn is one decoded instruction, as answers rather than opcodes.
+type Insn struct {
+	Addr   Addr
+	Bytes  []byte // the original bytes; len(Bytes) is the length
+	Flow   Flow
+	Target Addr // where FlowJump, FlowCond, FlowCall lead
+
+	// PCRel tells that a memory operand is relative to the following
+	// instruction; MemTarget is the address it names.
+	PCRel     bool
+	MemTarget Addr
+}
+
+// Len is the instruction's length in bytes.
+func (i Insn) Len() int { return len(i.Bytes) }
+
+// End is the address of the following instruction.
+func (i Insn) End() Addr { return i.Addr + Addr(len(i.Bytes)) }
+
+// Range is the bytes that the instruction occupies.
+func (i Insn) Range() Range { return Range{i.Addr, i.End()} }
+
+// Method is how a probed instruction's effect is produced while its own first
+// byte is hidden by a breakpoint.
+type Method uint8
+
+const (
+	Copied    Method = iota // its bytes run elsewhere unchanged
+	Relocated               // its bytes run elsewhere with an adjusted displacement
+	Emulated                // the tracer performs it on registers and memory
+)
+
+func (m Method) String() string {
+	return [...]string{"copied", "relocated", "emulated"}[m]
+}
+
+// Plan is an architecture's decision on one instruction. It is made once, at
+// registration, and holds no reference to a process.
+type Plan struct {
+	Insn   Insn
+	Method Method
+
+	// MustStep, when not empty, says why the copy may not be followed by a
+	// jump back (not boostable) though it may be run and trapped after.
+	MustStep string
+
+	// Emulate performs the instruction: on entry r's IP is Insn.Addr, on
+	// success it is the architectural successor. A memory access that the
+	// target could not make returns a *FaultError and leaves r unchanged.
+	// nil unless Method is Emulated.
+	Emulate func(r Regs, m Memory) error
+}
+
+// Slot is the code that runs a copied or relocated instruction elsewhere. It has
+// two entrances: Boost ends with a jump to the successor, Step with a breakpoint.
+type Slot struct {
+	Addr  Addr
+	Insn  Insn   // the original
+	Code  []byte // Arch.SlotSize bytes
+	Boost Addr   // 0 when the plan must step
+	Step  Addr
+	Trap  Addr // address of the breakpoint that ends Step
+}
+
+// Range is the bytes that the slot occupies.
+func (s *Slot) Range() Range { return Range{s.Addr, s.Addr + Addr(len(s.Code))} }
+
+// Origin translates an instruction pointer inside s to where the thread would be
+// in unprobed code. executed tells that the instruction's effect has happened;
+// then the answer is the successor, else the instruction itself. ok is false if
+// no thread can stand at ip.
+//
+// The copy is one instruction, so a thread stands before it or after it, never
+// inside it. A thread that took the Step breakpoint reports Trap plus one.
+func (s *Slot) Origin(ip Addr) (orig Addr, executed, ok bool) {
+	n := Addr(s.Insn.Len())
+	switch {
+	case ip == s.Step, s.Boost != 0 && ip == s.Boost:
+		return s.Insn.Addr, false, true
+	case ip == s.Trap, ip == s.Trap+1, s.Boost != 0 && ip == s.Boost+n:
+		return s.Insn.End(), true, true
+	}
+	return 0, false, false
+}
+
+// Regs is one thread's general registers. Register names are the architecture's
+// own, in lower case ("rdi", "eflags").
+type Regs interface {
+	IP() Addr
+	SetIP(Addr)
+	SP() Addr
+	SetSP(Addr)
+	FP() Addr // frame pointer register
+
+	// Names lists the registers in the architecture's customary order.
+	Names() []string
+	// Get returns a register by name. Sub-registers (edi, dil) are accepted
+	// for reading.
+	Get(name string) (uint64, bool)
+	// Set changes a whole register by name.
+	Set(name string, v uint64) bool
+
+	// Arg is the n-th (from 0) integer or pointer argument of the function
+	// that is about to run its first instruction, by the platform's C calling
+	// convention, if it is passed in a register.
+	Arg(n int) (uint64, bool)
+	SetArg(n int, v uint64) bool
+	// ReturnValue is the integer result register.
+	ReturnValue() uint64
+	SetReturnValue(uint64)
+
+	// SetSyscall makes the thread perform system call nr when it next
+	// executes the system-call instruction at insn, and makes sure that no
+	// interrupted call is restarted instead.
+	SetSyscall(nr uint64, args [6]uint64, insn Addr)
+
+	// Clone returns an independent copy; CopyFrom overwrites all registers
+	// with those of o, which must be of the same architecture.
+	Clone() Regs
+	CopyFrom(o Regs)
+}
+
+// Arch is what gokprobe needs to know of an architecture. Implementations are
+// stateless and safe for concurrent use.
+type Arch interface {
+	Name() string // as in GOARCH
+
+	// Breakpoint is the breakpoint instruction's bytes. A thread that executed
+	// it reports an IP of its address plus BreakpointAdvance.
+	Breakpoint() []byte
+	BreakpointAdvance() int
+	// SyscallInsn is the system-call instruction's bytes.
+	SyscallInsn() []byte
+
+	// MaxInsnLen is the length in bytes of the longest instruction.
+	MaxInsnLen() int
+	// Decode decodes the first instruction in code, which stands at at. It
+	// returns ErrTruncated if code ends inside it, ErrUndecodable if the bytes
+	// are no instruction.
+	Decode(code []byte, at Addr) (Insn, error)
+	// Disassemble prints i in the GNU assembler's syntax.
+	Disassemble(i Insn) string
+	// EntrySkip is the number of bytes at a function's entry that must stay in
+	// place for indirect branches to land on (endbr64: 4).
+	EntrySkip(code []byte) int
+
+	// Plan decides how i is run elsewhere, or returns an error that wraps one
+	// of the package's Err… values and says why it can't be.
+	Plan(i Insn) (Plan, error)
+	// SlotSize is the size in bytes of every slot, a power of two.
+	SlotSize() int
+	// Assemble generates the slot at addr for a plan that is Copied or
+	// Relocated. It returns ErrReach if an operand or the way back is out of
+	// reach from there.
+	Assemble(p Plan, addr Addr) (*Slot, error)
+	// Reach is how far, in bytes, a slot may lie from the code it serves.
+	Reach() uint64
+
+	NewRegs() Regs
+}
