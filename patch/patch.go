@@ -1,0 +1,115 @@
+// Package patch is the only writer of code that the target already had.
+//
+// It knows every byte that was changed and what stood there before, so that it
+// can show memory as if nothing were patched and put everything back.
+//
+// # What other threads see
+//
+// A one-byte patch is a breakpoint (int3 on x86). It is written, armed,
+// disarmed and removed while the target's other threads run:
+//
+//  1. Before the store every thread fetches the original first byte.
+//  2. The store is one byte, hence atomic: a fetch gets the old byte or the
+//     new one (Intel SDM vol. 3A, "Guaranteed Atomic Operations"). A thread that
+//     gets the old one runs the original instruction whole; the bytes behind
+//     the first are the same in both versions. A thread that gets the new one
+//     traps, and the tracer finds the patch since it was recorded first.
+//  3. After the store a processor may use stale prefetched bytes until it
+//     serialises ("Handling Self- and Cross-Modifying Code"); then it runs the
+//     original instruction once more, which is the state of step 1.
+//
+// Disarming is the same in the other direction. A thread that trapped just
+// before is found by its stop; the original instruction is then executed as if
+// the store had been earlier. The kernel's smp_text_poke_batch_finish
+// (arch/x86/kernel/alternative.c) stands on the same property of int3.
+//
+// Text is a private file mapping. The first write to a page makes the kernel
+// copy it (FOLL_FORCE breaks copy-on-write), switch the page-table entry and
+// flush it from the processors that run the target. The copy is complete when
+// the entry is switched, so a thread fetches from the old page (step 1) or from
+// its equal copy. The file and other processes never see the change.
+//
+// A patch of several bytes has no such proof: a thread may stand between the
+// bytes or fetch half of them. Its precondition, for every method that writes
+// it, is that all threads of all processes that share the memory are stopped,
+// that none stands inside the range, and that none will return into it.
+//
+// # Concurrency
+//
+// A Text and its patches are used by one goroutine, the tracer. There are no
+// locks. The package is pure: memory is an arch.Memory.
+package patch
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Journal keeps the original bytes where they survive the tracer. A nil Journal
+// is allowed and records nothing. trampoline's journal is one.
+type Journal interface {
+	// Record notes that the bytes at at, now original, are about to become
+	// replacement. It must be complete when it returns.
+	Record(at arch.Addr, original, replacement []byte) (id int, err error)
+	// Erase forgets the record.
+	Erase(id int) error
+}
+
+// Patch is one changed range of code. It belongs to the Text that installed it.
+type Patch struct {
+	at          arch.Addr
+	original    []byte
+	replacement []byte
+	armed       bool
+	torn        bool   // memory may show any mixture of original and replacement
+	seq         uint64 // order of installation
+	record      int    // the journal's id
+}
+
+// Addr is the address of the first byte.
+func (p *Patch) Addr() arch.Addr { return p.at }
+
+// Range is the bytes that the patch owns, armed or not.
+func (p *Patch) Range() arch.Range {
+	return arch.Range{Start: p.at, End: p.at + arch.Addr(len(p.original))}
+}
+
+// Original returns a copy of the bytes that stood there before.
+func (p *Patch) Original() []byte { return bytes.Clone(p.original) }
+
+// Replacement returns a copy of the bytes that an armed patch shows.
+func (p *Patch) Replacement() []byte { return bytes.Clone(p.replacement) }
+
+// Armed reports whether memory shows the replacement.
+func (p *Patch) Armed() bool { return p.armed }
+
+// String prints the patch as address, original and replacement in hexadecimal.
+func (p *Patch) String() string {
+	return fmt.Sprintf("%s: % x -> % x", p.at, p.original, p.replacement)
+}
+
+// shown is what memory shows if nobody interfered and no write was torn.
+func (p *Patch) shown() []byte {
+	if p.armed {
+		return p.replacement
+	}
+	return p.original
+}
+
+// changed makes the error for memory that shows got instead of want.
+func changed(at arch.Addr, got, want []byte) error {
+	return fmt.Errorf("code at %s is % x instead of % x: %w", at, got, want, ErrChanged)
+}
+
+// mixture reports whether every byte of got is a's or b's at its place, which is
+// what a write of one over the other leaves when it stops half-way.
+func mixture(got, a, b []byte) bool {
+	for i, c := range got {
+		if c != a[i] && c != b[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,226 @@
+package patch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Text is the code of one patch domain, that is, of one address space, which
+// several processes may share (CLONE_VM, vfork). Use it from one goroutine.
+type Text struct {
+	mem     arch.Memory
+	journal Journal
+	patches index
+	seq     uint64
+}
+
+// NewText returns a Text over mem with no patches. mem must be able to write
+// pages that the target itself can't. journal may be nil.
+func NewText(mem arch.Memory, journal Journal) *Text {
+	return &Text{mem: mem, journal: journal, patches: newIndex()}
+}
+
+// Install replaces the bytes expect at at by replacement and returns the armed patch.
+// expect is what the caller decoded, in the view of Original.
+//
+// Errors: ErrLength; ErrOverlap if a byte belongs to another patch; ErrChanged
+// if memory no longer shows expect; the journal's or memory's error. After an
+// error memory is as before, unless the error matches ErrTorn. A replacement of
+// more than one byte needs the target frozen, see the package comment.
+func (t *Text) Install(at arch.Addr, expect, replacement []byte) (*Patch, error) {
+	n := len(replacement)
+	if n == 0 || len(expect) != n || at+arch.Addr(n) < at {
+		return nil, fmt.Errorf("patch of % x by % x at %s: %w", expect, replacement, at, ErrLength)
+	}
+	p := &Patch{at: at, original: bytes.Clone(expect), replacement: bytes.Clone(replacement)}
+	if o := t.patches.first(p.Range()); o != nil {
+		return nil, fmt.Errorf("patch of %s: %w, %s", p.Range(), ErrOverlap, o.Range())
+	}
+	// Before the journal, so that a refusal leaves no trace; poke checks again.
+	if err := t.check(at, expect); err != nil {
+		return nil, err
+	}
+	if err := t.record(p); err != nil {
+		return nil, err
+	}
+	err := t.poke(p, true)
+	if err != nil && !p.torn {
+		return nil, errors.Join(err, t.erase(p))
+	}
+	t.seq++
+	p.seq = t.seq
+	t.patches.add(p)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Remove puts the original bytes back and forgets p. If memory shows bytes that
+// are not ours, they stay, p is forgotten all the same and the error matches
+// ErrChanged. After any other memory error p stays known; see Drop.
+// A disarmed patch is forgotten without a look at memory.
+func (t *Text) Remove(p *Patch) error {
+	if err := t.known(p); err != nil {
+		return err
+	}
+	err := t.disarm(p)
+	if err != nil && !errors.Is(err, ErrChanged) {
+		return fmt.Errorf("removing the patch at %s: %w", p.at, err)
+	}
+	t.patches.remove(p)
+	return errors.Join(err, t.erase(p))
+}
+
+// Drop forgets p without touching memory: the code has been unmapped, or p can't
+// be removed and the caller gives up. The error is the journal's.
+func (t *Text) Drop(p *Patch) error {
+	if err := t.known(p); err != nil {
+		return err
+	}
+	t.patches.remove(p)
+	return t.erase(p)
+}
+
+// Arm makes memory show p's replacement; it does nothing if it does already.
+// The error matches ErrChanged if the original is no longer there.
+func (t *Text) Arm(p *Patch) error {
+	if err := t.known(p); err != nil {
+		return err
+	}
+	if p.armed && !p.torn {
+		return nil
+	}
+	if err := t.poke(p, true); err != nil {
+		return fmt.Errorf("arming the patch at %s: %w", p.at, err)
+	}
+	return nil
+}
+
+// Disarm makes memory show p's original bytes and keeps p known, so that a
+// thread which trapped on it is still understood. It does nothing if p is
+// disarmed. The error matches ErrChanged if memory shows bytes that are not
+// ours; they stay and p counts as disarmed.
+func (t *Text) Disarm(p *Patch) error {
+	if err := t.known(p); err != nil {
+		return err
+	}
+	if err := t.disarm(p); err != nil {
+		return fmt.Errorf("disarming the patch at %s: %w", p.at, err)
+	}
+	return nil
+}
+
+func (t *Text) disarm(p *Patch) error {
+	if !p.armed && !p.torn {
+		return nil
+	}
+	err := t.poke(p, false)
+	if errors.Is(err, ErrChanged) {
+		p.armed = false
+	}
+	return err
+}
+
+// RestoreAll removes every patch, the newest first. It goes on after an error
+// and returns all of them joined. Patches that could not be removed stay known.
+func (t *Text) RestoreAll() error {
+	var errs []error
+	for _, p := range t.newestFirst() {
+		errs = append(errs, t.Remove(p))
+	}
+	return errors.Join(errs...)
+}
+
+// Forget drops all patches without touching memory or journal: after execve(2)
+// both are gone.
+func (t *Text) Forget() { t.patches = newIndex() }
+
+// Find returns the patch that owns the byte at a, armed or not.
+func (t *Text) Find(a arch.Addr) (*Patch, bool) {
+	p := t.patches.at(a)
+	return p, p != nil
+}
+
+// Patches returns all patches in order of address.
+func (t *Text) Patches() []*Patch { return t.patches.sorted() }
+
+// Original fills b with memory from at as if nothing were patched, which is what
+// a decoder must see (the kernel's recover_probed_instruction).
+func (t *Text) Original(at arch.Addr, b []byte) error {
+	if err := t.mem.ReadMemory(at, b); err != nil {
+		return err
+	}
+	t.Overlay(at, b)
+	return nil
+}
+
+// Overlay replaces in b, which was read from at, our bytes by the original ones.
+// Bytes that somebody else wrote over a patch stay, as they would without us.
+func (t *Text) Overlay(at arch.Addr, b []byte) {
+	t.patches.each(arch.Range{Start: at, End: at + arch.Addr(len(b))}, func(p *Patch) {
+		start, end := max(at, p.at), min(at+arch.Addr(len(b)), p.Range().End)
+		view := b[start-at : end-at]
+		if p.torn || bytes.Equal(view, p.shown()[start-p.at:end-p.at]) {
+			copy(view, p.original[start-p.at:end-p.at])
+		}
+	})
+}
+
+// Entries returns what Restore needs to clean a copy of this memory, as a forked
+// child has it, the newest patch first.
+func (t *Text) Entries() []Entry {
+	ps := t.newestFirst()
+	es := make([]Entry, len(ps))
+	for i, p := range ps {
+		es[i] = Entry{At: p.at, Original: p.Original(), Replacement: p.Replacement()}
+	}
+	return es
+}
+
+func (t *Text) newestFirst() []*Patch {
+	ps := t.patches.all()
+	slices.SortFunc(ps, func(a, b *Patch) int {
+		if a.seq > b.seq {
+			return -1
+		}
+		return 1
+	})
+	return ps
+}
+
+func (t *Text) known(p *Patch) error {
+	if p == nil {
+		return ErrUnknown
+	}
+	if t.patches.at(p.at) != p {
+		return fmt.Errorf("patch at %s: %w", p.at, ErrUnknown)
+	}
+	return nil
+}
+
+func (t *Text) record(p *Patch) error {
+	if t.journal == nil {
+		return nil
+	}
+	id, err := t.journal.Record(p.at, p.original, p.replacement)
+	if err != nil {
+		return fmt.Errorf("recording the patch at %s: %w", p.at, err)
+	}
+	p.record = id
+	return nil
+}
+
+func (t *Text) erase(p *Patch) error {
+	if t.journal == nil {
+		return nil
+	}
+	if err := t.journal.Erase(p.record); err != nil {
+		return fmt.Errorf("erasing the record of %s: %w", p.at, err)
+	}
+	return nil
+}
