@@ -1,0 +1,65 @@
+package trampoline
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Why injected memory can't be had, used or understood.
+var (
+	// ErrNoGap: the address space has no room within reach. The error is a *NoGapError.
+	ErrNoGap = errors.New("no free address range within reach")
+	// ErrTooManyArenas: the header's table is full.
+	ErrTooManyArenas = errors.New("the injected region has no room for another arena")
+	// ErrNotAllocated: the address is not that of a slot in use.
+	ErrNotAllocated = errors.New("not a slot in use")
+	// ErrSlotSize: the code does not fit a slot.
+	ErrSlotSize = errors.New("the code does not fit its slot")
+	// ErrCaveUsed: the padding holds something else than zero bytes.
+	ErrCaveUsed = errors.New("the padding is in use")
+	// ErrCaveSize: the padding is smaller than one slot.
+	ErrCaveSize = errors.New("the padding is too small for a slot")
+	// ErrBounds: an access beyond the end of a store.
+	ErrBounds = errors.New("access beyond the end of the mapping")
+	// ErrHeader: the memory is not an injected region of this version.
+	ErrHeader = errors.New("not an injected region")
+	// ErrRecord: no such journal record, or one that can't be written.
+	ErrRecord = errors.New("no such journal record")
+)
+
+// NeedArena is the error, and the order, for one more arena. Give it to
+// Region.Place.
+type NeedArena struct {
+	Near  arch.Range // the code that the arena must reach, all of it
+	Reach uint64     // how far, in bytes
+	Slots int        // how many more slots are wanted; 0 if journal records are
+}
+
+func (e *NeedArena) Error() string {
+	if e.Slots == 0 {
+		return "the journal is full, another arena is needed"
+	}
+	return fmt.Sprintf("no free slot within reach of %s, another arena is needed", e.Near)
+}
+
+// NoGapError says where FindGap looked in vain. It matches ErrNoGap.
+type NoGapError struct {
+	Near        arch.Range
+	Size, Reach uint64 // bytes
+	// Nearest is the nearest gap that is large enough but out of reach. It is
+	// empty if there is none.
+	Nearest arch.Range
+}
+
+func (e *NoGapError) Error() string {
+	s := fmt.Sprintf("no free %d bytes within %#x of %s", e.Size, e.Reach, e.Near)
+	if e.Nearest.Len() == 0 {
+		return s + ", nor anywhere else"
+	}
+	return s + fmt.Sprintf(", the nearest large enough gap is %s", e.Nearest)
+}
+
+// Is reports whether target is ErrNoGap.
+func (e *NoGapError) Is(target error) bool { return target == ErrNoGap }

@@ -1,0 +1,366 @@
+package trampoline
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand"
+	"reflect"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// logStore remembers every byte that is stored, in order.
+type logStore struct {
+	Store
+	log []func([]byte)
+}
+
+func (s *logStore) Write(off uint64, p []byte) error {
+	for i, c := range bytes.Clone(p) {
+		s.log = append(s.log, func(b []byte) { b[off+uint64(i)] = c })
+	}
+	return s.Store.Write(off, p)
+}
+
+type fixture struct {
+	*target
+	r   *Region
+	j   *Journal
+	log *logStore
+	e   Extent
+}
+
+// newFixture returns a region with one arena whose data part's writes are logged.
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{target: newTarget(t), r: New(fake, owner)}
+	e, err := f.r.Place(&NeedArena{Near: text, Reach: fake.Reach(), Slots: 1}, f.used, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, e.Range().Len())
+	f.maps[e.Range()] = b
+	f.used = append(f.used, Mapping{Range: e.Range()})
+	f.log, f.e, f.j = &logStore{Store: Bytes(b[:e.Data.Len()])}, e, f.r.Journal()
+	if _, err := f.r.Adopt(e, f.log, Bytes(b[e.Data.Len():])); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) records() []Record {
+	f.t.Helper()
+	h, err := Inspect(f, f.base(f.r))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rs, err := h.Records(f)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return rs
+}
+
+func record(i int, n int) Record {
+	r := Record{arch.Addr(0x1000 * (i + 1)), make([]byte, n), make([]byte, n)}
+	rnd := rand.New(rand.NewSource(int64(i)))
+	rnd.Read(r.Original)
+	rnd.Read(r.Replacement)
+	return r
+}
+
+func (f *fixture) record(r Record) int {
+	f.t.Helper()
+	id, err := f.j.Record(r.At, r.Original, r.Replacement)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return id
+}
+
+func TestAFinderReadsWhatWasRecordedNewestFirst(t *testing.T) {
+	f := newFixture(t)
+	var ids []int
+	var want []Record
+	for i := range 100 {
+		r := record(i, 1+i%20)
+		ids = append(ids, f.record(r))
+		want = append([]Record{r}, want...)
+	}
+	if got := f.records(); !reflect.DeepEqual(got, want) {
+		t.Fatalf("%d records, want %d", len(got), len(want))
+	}
+	for i, id := range ids {
+		if err := f.j.Erase(id); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.j.Erase(id); !errors.Is(err, ErrRecord) {
+			t.Fatalf("erasing twice: %v", err)
+		}
+		want = want[:len(want)-1]
+		if got := f.records(); len(got) != len(want) {
+			t.Fatalf("%d records after erasing %d", len(got), i+1)
+		}
+	}
+	again := record(7, 3)
+	f.record(again)
+	if got := f.records(); !reflect.DeepEqual(got, []Record{again}) {
+		t.Errorf("after reuse: %v", got)
+	}
+}
+
+func TestALongPatchTakesSeveralRecords(t *testing.T) {
+	for _, n := range []int{20, 21, 40, 41, 1000} {
+		f := newFixture(t)
+		r := record(1, n)
+		id := f.record(r)
+		original, replacement := make([]byte, n), make([]byte, n)
+		got := f.records()
+		for _, p := range got {
+			copy(original[p.At-r.At:], p.Original)
+			copy(replacement[p.At-r.At:], p.Replacement)
+		}
+		if len(got) != (n+19)/20 || !bytes.Equal(original, r.Original) || !bytes.Equal(replacement, r.Replacement) {
+			t.Errorf("%d bytes: %d records", n, len(got))
+		}
+		if err := f.j.Erase(id); err != nil || len(f.records()) != 0 {
+			t.Errorf("%d bytes: %v, %d left", n, err, len(f.records()))
+		}
+	}
+	f := newFixture(t)
+	for _, r := range []Record{{0x1000, nil, nil}, {0x1000, []byte{1}, []byte{1, 2}}} {
+		if _, err := f.j.Record(r.At, r.Original, r.Replacement); !errors.Is(err, ErrRecord) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAFullJournalAsksForAnArenaAndGoesOnThere(t *testing.T) {
+	f := newFixture(t)
+	if _, err := New(fake, owner).Journal().Record(1, []byte{1}, []byte{2}); err == nil {
+		t.Error("a journal without memory accepts a record")
+	}
+	var ids []int
+	n := int(f.e.JournalLen / recordSize)
+	for i := range n - 1 {
+		ids = append(ids, f.record(record(i, 5)))
+	}
+	long := record(n, 25)
+	_, err := f.j.Record(long.At, long.Original, long.Replacement)
+	var need *NeedArena
+	if !errors.As(err, &need) || len(f.records()) != n-1 {
+		t.Fatalf("%v, %d records", err, len(f.records()))
+	}
+	f.adopt(f.r, need)
+	ids = append(ids, f.record(long))
+	for i := range n {
+		ids = append(ids, f.record(record(i, 5)))
+	}
+	if got := len(f.records()); got != 2*n+1 {
+		t.Errorf("%d records, want %d", got, 2*n+1)
+	}
+	for _, id := range ids {
+		if err := f.j.Erase(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(f.records()); got != 0 {
+		t.Errorf("%d records left", got)
+	}
+}
+
+// TestAReaderAtAnyMomentSeesWholeRecordsOrNone kills the tracer after every
+// single byte that it ever stored.
+func TestAReaderAtAnyMomentSeesWholeRecordsOrNone(t *testing.T) {
+	f := newFixture(t)
+	adopted := len(f.log.log)
+	type state struct {
+		after   int // stores
+		records []Record
+	}
+	states := []state{{adopted, nil}}
+	note := func() { states = append(states, state{len(f.log.log), f.records()}) }
+	a := f.record(record(1, 5))
+	note()
+	f.record(record(2, 1))
+	note()
+	if err := f.j.Erase(a); err != nil {
+		t.Fatal(err)
+	}
+	note()
+	f.record(record(3, 20)) // in a's place
+	note()
+
+	b := make([]byte, f.e.Data.Len())
+	for i, store := range f.log.log {
+		if i < adopted {
+			if _, err := ParseHeader(b); err == nil {
+				t.Fatalf("a header is seen after %d of %d stores", i, adopted)
+			}
+		} else {
+			var before, after []Record
+			for k := range states {
+				if states[k].after <= i {
+					before, after = states[k].records, states[min(k+1, len(states)-1)].records
+				}
+			}
+			got := recordsOf(t, b, f.e)
+			if fmt.Sprint(got) != fmt.Sprint(before) && fmt.Sprint(got) != fmt.Sprint(after) {
+				t.Fatalf("after %d stores a reader sees %v, want %v or %v", i, got, before, after)
+			}
+		}
+		store(b)
+	}
+	if got := recordsOf(t, b, f.e); fmt.Sprint(got) != fmt.Sprint(states[len(states)-1].records) {
+		t.Errorf("at the end: %v", got)
+	}
+}
+
+func recordsOf(t *testing.T, data []byte, e Extent) []Record {
+	t.Helper()
+	g := &target{t: t, maps: map[arch.Range][]byte{e.Data: data}}
+	h, err := Inspect(g, e.Data.Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, err := h.Records(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
+
+// failingStore fails the n-th write from now on after storing half of it.
+type failingStore struct {
+	Store
+	n int
+}
+
+func (s *failingStore) Write(off uint64, p []byte) error {
+	s.n--
+	if s.n != 0 {
+		return s.Store.Write(off, p)
+	}
+	return errors.Join(s.Store.Write(off, p[:len(p)/2]), errors.New("injected"))
+}
+
+func TestAFailedWriteLeavesNoRecord(t *testing.T) {
+	const pieces = 3 // of two writes each
+	for n := 1; n <= 2*pieces; n++ {
+		f := newFixture(t)
+		kept, r := record(1, 4), record(2, 50)
+		f.record(kept)
+		f.j.parts[0].store = &failingStore{f.j.parts[0].store, n}
+		if _, err := f.j.Record(r.At, r.Original, r.Replacement); err == nil {
+			t.Errorf("failure at write %d is not reported", n)
+		}
+		if got := f.records(); !reflect.DeepEqual(got, []Record{kept}) {
+			t.Errorf("failure at write %d leaves %v", n, got)
+		}
+		f.record(r)
+		if got := len(f.records()); got != 1+pieces {
+			t.Errorf("failure at write %d: %d records after the next", n, got)
+		}
+	}
+}
+
+func TestAFailedErasureCanBeRepeated(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		f := newFixture(t)
+		id := f.record(record(2, 50))
+		f.j.parts[0].store = &failingStore{f.j.parts[0].store, n}
+		if err := f.j.Erase(id); err == nil || errors.Is(err, ErrRecord) {
+			t.Fatal(err)
+		}
+		if err := f.j.Erase(id); err != nil {
+			t.Error(err)
+		}
+		if got := f.records(); len(got) != 0 {
+			t.Errorf("failure at write %d leaves %v", n, got)
+		}
+	}
+}
+
+func TestTheOffsetsAreThoseOfVersion1(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		got, want int
+	}{
+		{"header", headerSize, 8192}, {"version", offVersion, 8}, {"count", offCount, 12}, {"arch", offArch, 16},
+		{"pid", offPID, 32}, {"slot size", offSlotSize, 36}, {"start time", offStartTime, 40}, {"pid namespace", offPIDNS, 48},
+		{"arenas", offArenas, 64}, {"arena", arenaSize, 72},
+		{"record", recordSize, 64}, {"original", offOriginal, 24}, {"replacement", offReplacement, 44},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is at %d, want %d: a new layout needs a new Version", c.name, c.got, c.want)
+		}
+	}
+	if offArenas+MaxArenas*arenaSize > headerSize || offReplacement+pieceLen != recordSize {
+		t.Error("a part does not fit")
+	}
+	e := Extent{1, rng(2, 3), rng(4, 5), 6, 7, 8, 9}
+	if got := parseExtent(encodeExtent(e)); got != e {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAForeignHeaderIsRefused(t *testing.T) {
+	f := newFixture(t)
+	for _, c := range []struct {
+		name string
+		do   func([]byte)
+	}{
+		{"magic", func(b []byte) { b[0] ^= 1 }},
+		{"version", func(b []byte) { b[offVersion]++ }},
+		{"count", func(b []byte) { b[offCount] = MaxArenas + 1 }},
+		{"data after code", func(b []byte) { b[offArenas+offDataStart+7] = 0xff }},
+		{"unaligned", func(b []byte) { b[offArenas+offCodeEnd]++ }},
+		{"journal outside", func(b []byte) { b[offArenas+offJournalLen+7]++ }},
+		{"sites outside", func(b []byte) { b[offArenas+offSites+7]++ }},
+	} {
+		b := make([]byte, HeaderLen)
+		if err := f.ReadMemory(f.e.Data.Start, b); err != nil {
+			t.Fatal(err)
+		}
+		c.do(b)
+		if h, err := ParseHeader(b); !errors.Is(err, ErrHeader) {
+			t.Errorf("%s: %+v, %v", c.name, h, err)
+		}
+	}
+	if _, err := ParseHeader(nil); !errors.Is(err, ErrHeader) {
+		t.Error(err)
+	}
+	if _, err := Inspect(f, 0x1000); err == nil {
+		t.Error("unmapped memory has a header")
+	}
+}
+
+// FuzzInspect gives a finder memory that a hostile target wrote.
+func FuzzInspect(f *testing.F) {
+	e := New(fake, owner).layOut(1).move(0x10000)
+	b := make([]byte, e.Data.Len())
+	if err := writeHeader(Bytes(b), fake, owner, e); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b[:256], uint64(0x10000))
+	f.Fuzz(func(t *testing.T, head []byte, ip uint64) {
+		data := make([]byte, 32<<10)
+		copy(data, head)
+		g := &target{t: t, maps: map[arch.Range][]byte{rng(0x10000, 0x10000+arch.Addr(len(data))): data}}
+		h, err := Inspect(g, 0x10000)
+		if err != nil {
+			return
+		}
+		rs, _ := h.Records(g)
+		for _, r := range rs {
+			if len(r.Original) == 0 || len(r.Original) != len(r.Replacement) {
+				t.Fatalf("malformed record %v", r)
+			}
+		}
+		if slot, _, ok, _ := h.Site(g, arch.Addr(ip)); ok && arch.Addr(ip)-slot >= arch.Addr(h.SlotSize) {
+			t.Fatalf("slot %s of %#x", slot, ip)
+		}
+	})
+}

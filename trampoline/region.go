@@ -1,0 +1,323 @@
+package trampoline
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// minSlots and maxSlots bound an arena that one Alloc asks for. Each arena for
+// the same code is twice as large as the one before.
+const (
+	minSlots = 512
+	maxSlots = 1 << 15
+)
+
+// recordsPerSlot sizes the journal: an optimized site has two records while it
+// changes, and an emulated one has a record but no slot.
+const recordsPerSlot = 2
+
+// Region is all code added to one address space. The zero value is not usable.
+// Use it from one goroutine.
+type Region struct {
+	arch    arch.Arch
+	owner   Owner
+	arenas  []*Arena // in order of address, caves too
+	table   Store    // the data part of the first arena, which has the header
+	listed  int      // arenas in the header
+	fileEnd uint64
+	journal Journal
+}
+
+// New returns a region without arenas. It touches no memory.
+func New(a arch.Arch, owner Owner) *Region {
+	return &Region{arch: a, owner: owner, journal: Journal{more: map[int][]int{}}}
+}
+
+// Journal returns the region's journal. It is full, that is Record returns
+// *NeedArena, until the first Adopt.
+func (r *Region) Journal() *Journal { return &r.journal }
+
+// Arenas returns all arenas and caves in order of address.
+func (r *Region) Arenas() []*Arena { return slices.Clone(r.arenas) }
+
+// Alloc returns a slot within reach of every byte of near: the code of a module,
+// with the data that its instructions address. The slot holds breakpoints until
+// Put. The error is *NeedArena if there is none.
+func (r *Region) Alloc(near arch.Range) (arch.Addr, error) {
+	for _, a := range r.arenas {
+		if a.room() > 0 && inReach(a.span, near, r.arch.Reach()) {
+			return a.alloc()
+		}
+	}
+	return 0, r.need(near, 1)
+}
+
+// Reserve makes sure that the next n calls of Alloc for near find room. The
+// error is *NeedArena if they would not; then Place, Adopt, and Reserve again.
+func (r *Region) Reserve(near arch.Range, n int) error {
+	for _, a := range r.arenas {
+		if inReach(a.span, near, r.arch.Reach()) {
+			n -= a.room()
+		}
+	}
+	if n <= 0 {
+		return nil
+	}
+	return r.need(near, n)
+}
+
+// need decides how large an arena for near should be.
+func (r *Region) need(near arch.Range, n int) *NeedArena {
+	size := minSlots
+	for _, a := range r.arenas {
+		if !a.Cave() && inReach(a.span, near, r.arch.Reach()) {
+			size = min(2*size, maxSlots)
+		}
+	}
+	return &NeedArena{Near: near, Reach: r.arch.Reach(), Slots: max(n, size)}
+}
+
+// Place decides where in the target and in the memfd the arena goes that need
+// orders. used is what /proc/PID/maps lists, limits the addresses a mapping may
+// have. If the address space has no gap of the wished size, a smaller arena
+// is planned. The error is a *NoGapError or matches ErrTooManyArenas.
+//
+// The caller grows the memfd to FileEnd, maps Data (rw-) and Code (r-x) there,
+// at file offsets Offset and Offset + Data.Len(), and calls Adopt.
+func (r *Region) Place(need *NeedArena, used []Mapping, limits arch.Range) (Extent, error) {
+	if r.listed >= MaxArenas {
+		return Extent{}, ErrTooManyArenas
+	}
+	slots := need.Slots
+	if slots <= 0 {
+		slots = minSlots
+	}
+	for {
+		e := r.layOut(slots)
+		at, err := FindGap(used, need.Near, e.Range().Len(), need.Reach, limits)
+		if err == nil {
+			return e.move(at), nil
+		}
+		if e.Code.Len() <= PageSize {
+			return Extent{}, fmt.Errorf("placing an arena: %w", err)
+		}
+		slots /= 2
+	}
+}
+
+// layOut sizes an arena of at least n slots, at target address 0.
+func (r *Region) layOut(n int) Extent {
+	size := r.slotSize()
+	code := roundUp((uint64(n) + r.stubSlots()) * size)
+	e := Extent{Offset: r.fileEnd}
+	if r.listed == 0 {
+		e.Sites = headerSize
+	}
+	e.SitesLen = 8 * (code / size)
+	e.Journal = (e.Sites + e.SitesLen + recordSize - 1) / recordSize * recordSize
+	data := roundUp(e.Journal + recordsPerSlot*recordSize*(code/size))
+	e.JournalLen = (data - e.Journal) / recordSize * recordSize
+	e.Data.End = arch.Addr(data)
+	e.Code = arch.Range{Start: arch.Addr(data), End: arch.Addr(data + code)}
+	return e
+}
+
+func (e Extent) move(to arch.Addr) Extent {
+	e.Data = arch.Range{Start: e.Data.Start + to, End: e.Data.End + to}
+	e.Code = arch.Range{Start: e.Code.Start + to, End: e.Code.End + to}
+	return e
+}
+
+// Adopt adds the arena that was mapped as Place decided. data and code reach its
+// two parts, which hold zero bytes. Adopt writes the stub and lists the arena in
+// the header. After an error the arena is not part of the region.
+func (r *Region) Adopt(e Extent, data, code Store) (*Arena, error) {
+	if e.Offset != r.fileEnd || !e.valid() {
+		return nil, fmt.Errorf("arena at %s was not planned for this region: %w", e.Data.Start, ErrHeader)
+	}
+	a := newArena(r.arch, e.Code, code, 0, max(PageSize, r.slotSize()))
+	a.span, a.ext, a.data, a.sites, a.stub = e.Range(), e, data, e.Sites, e.Code.Start
+	if err := r.writeStub(a); err != nil {
+		return nil, err
+	}
+	if err := r.list(e, data); err != nil {
+		return nil, fmt.Errorf("listing the arena at %s: %w", e.Data.Start, err)
+	}
+	r.fileEnd = e.FileEnd()
+	r.journal.adopt(data, e)
+	r.insert(a)
+	return a, nil
+}
+
+func (r *Region) list(e Extent, data Store) error {
+	if r.listed == 0 {
+		if err := writeHeader(data, r.arch, r.owner, e); err != nil {
+			return err
+		}
+		r.table = data
+	} else if err := appendExtent(r.table, r.listed, e); err != nil {
+		return err
+	}
+	r.listed++
+	return nil
+}
+
+// writeStub puts the system call and a breakpoint into the first slots of a.
+func (r *Region) writeStub(a *Arena) error {
+	n := int(r.stubSlots())
+	if err := a.fillUpTo(n - 1); err != nil {
+		return err
+	}
+	a.next = n
+	if err := a.store.Write(0, r.stubCode()); err != nil {
+		return fmt.Errorf("writing the stub at %s: %w", a.stub, err)
+	}
+	return nil
+}
+
+func (r *Region) stubCode() []byte {
+	return slices.Concat(r.arch.SyscallInsn(), r.arch.Breakpoint())
+}
+
+func (r *Region) stubSlots() uint64 {
+	return (uint64(len(r.stubCode())) + r.slotSize() - 1) / r.slotSize()
+}
+
+func (r *Region) slotSize() uint64 { return uint64(r.arch.SlotSize()) }
+
+// Stub is the address of a system-call instruction with a breakpoint behind it,
+// for remote calls. ok is false as long as nothing but caves was adopted.
+func (r *Region) Stub() (stub arch.Addr, ok bool) {
+	for _, a := range r.arenas {
+		if !a.Cave() {
+			return a.stub, true
+		}
+	}
+	return 0, false
+}
+
+// Put writes s into its slot, which Alloc returned. No thread may be inside.
+// Errors match ErrNotAllocated, ErrSlotSize.
+func (r *Region) Put(s *arch.Slot) error {
+	a, i, err := r.slot(s.Addr)
+	if err != nil {
+		return err
+	}
+	return a.put(i, s.Code, s.Insn.Addr)
+}
+
+// Free fills the slot at addr with breakpoints, for Alloc to give out again. No
+// thread may be inside nor come back to it; see Retire. The error matches
+// ErrNotAllocated.
+func (r *Region) Free(addr arch.Addr) error {
+	a, i, err := r.slot(addr)
+	if err != nil {
+		return err
+	}
+	return a.release(i)
+}
+
+// Retire says that no thread will enter the slot at addr any more, though one may
+// be inside. It keeps its code until Collect (the kernel's dirty slots).
+// The error matches ErrNotAllocated.
+func (r *Region) Retire(addr arch.Addr) error {
+	a, i, err := r.slot(addr)
+	if err != nil {
+		return err
+	}
+	a.retire(i)
+	return nil
+}
+
+// Collect frees every retired slot for which inside reports that no thread is in
+// it (the kernel's collect_garbage_slots). It returns the number of retired
+// slots that stay. The caller sees to it that no thread runs meanwhile, or
+// knows of each thread that it can't be inside.
+func (r *Region) Collect(inside func(slot arch.Range) bool) (left int, err error) {
+	var errs []error
+	for _, a := range r.arenas {
+		a.retired(func(i int) {
+			if inside(arch.Range{Start: a.addr(i), End: a.addr(i + 1)}) {
+				left++
+				return
+			}
+			if err := a.release(i); err != nil {
+				left++
+				errs = append(errs, err)
+			}
+		})
+	}
+	return left, errors.Join(errs...)
+}
+
+// Live is the number of slots in use or retired.
+func (r *Region) Live() (n int) {
+	for _, a := range r.arenas {
+		n += a.live
+	}
+	return n
+}
+
+// Contains reports whether ip lies in an arena's code or a cave.
+func (r *Region) Contains(ip arch.Addr) bool {
+	_, ok := r.arena(ip)
+	return ok
+}
+
+// SlotOf returns the address of the slot around ip. ok is false if ip lies in
+// none that is in use or retired. It looks at no memory and takes constant time
+// but for a binary search among the few arenas.
+func (r *Region) SlotOf(ip arch.Addr) (slot arch.Addr, ok bool) {
+	a, ok := r.arena(ip)
+	if !ok {
+		return 0, false
+	}
+	return a.SlotOf(ip)
+}
+
+// Wipe makes all caves zero again, as the target's pages were. No thread may be
+// inside. Mapped arenas are left: the caller unmaps them. Slots in caves are
+// free afterwards.
+func (r *Region) Wipe() error {
+	var errs []error
+	for _, a := range r.arenas {
+		if a.Cave() {
+			errs = append(errs, a.wipe())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Region) slot(addr arch.Addr) (*Arena, int, error) {
+	a, ok := r.arena(addr)
+	if !ok {
+		return nil, 0, fmt.Errorf("address %s: %w", addr, ErrNotAllocated)
+	}
+	i, err := a.index(addr)
+	return a, i, err
+}
+
+// arena returns the arena whose code contains ip.
+func (r *Region) arena(ip arch.Addr) (*Arena, bool) {
+	i, found := slices.BinarySearchFunc(r.arenas, ip, func(a *Arena, ip arch.Addr) int {
+		return cmp.Compare(a.code.Start, ip)
+	})
+	if !found {
+		i--
+	}
+	if i < 0 || !r.arenas[i].Contains(ip) {
+		return nil, false
+	}
+	return r.arenas[i], true
+}
+
+func (r *Region) insert(a *Arena) {
+	i, _ := slices.BinarySearchFunc(r.arenas, a.code.Start, func(a *Arena, at arch.Addr) int {
+		return cmp.Compare(a.code.Start, at)
+	})
+	r.arenas = slices.Insert(r.arenas, i, a)
+}

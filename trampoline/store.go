@@ -1,0 +1,72 @@
+package trampoline
+
+import (
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Store is how the tracer reaches one mapping of the region. Offsets are bytes
+// from the mapping's start. An access beyond its end fails with ErrBounds.
+type Store interface {
+	Read(off uint64, p []byte) error
+	Write(off uint64, p []byte) error
+}
+
+type bytesStore []byte
+
+// Bytes is the store over the tracer's own mapping of the same pages. A write is
+// a plain store, seen by the target at once.
+func Bytes(b []byte) Store { return bytesStore(b) }
+
+func (s bytesStore) at(off uint64, n int) ([]byte, error) {
+	if off > uint64(len(s)) || uint64(n) > uint64(len(s))-off {
+		return nil, fmt.Errorf("%d bytes at offset %#x of %#x: %w", n, off, len(s), ErrBounds)
+	}
+	return s[off:][:n], nil
+}
+
+func (s bytesStore) Read(off uint64, p []byte) error {
+	b, err := s.at(off, len(p))
+	copy(p, b)
+	return err
+}
+
+func (s bytesStore) Write(off uint64, p []byte) error {
+	b, err := s.at(off, len(p))
+	copy(b, p)
+	return err
+}
+
+type remoteStore struct {
+	mem arch.Memory
+	r   arch.Range
+}
+
+// Remote is the store over r in the target's memory, for a mapping that the
+// tracer can't share: anonymous memory and caves. mem must be able to write
+// pages that the target can't.
+func Remote(mem arch.Memory, r arch.Range) Store { return remoteStore{mem, r} }
+
+func (s remoteStore) at(off uint64, n int) (arch.Addr, error) {
+	if off > s.r.Len() || uint64(n) > s.r.Len()-off {
+		return 0, fmt.Errorf("%d bytes at offset %#x of %s: %w", n, off, s.r, ErrBounds)
+	}
+	return s.r.Start + arch.Addr(off), nil
+}
+
+func (s remoteStore) Read(off uint64, p []byte) error {
+	at, err := s.at(off, len(p))
+	if err != nil {
+		return err
+	}
+	return s.mem.ReadMemory(at, p)
+}
+
+func (s remoteStore) Write(off uint64, p []byte) error {
+	at, err := s.at(off, len(p))
+	if err != nil {
+		return err
+	}
+	return s.mem.WriteMemory(at, p)
+}
