@@ -1,0 +1,131 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path"
+
+	"github.com/ulikunitz/xz"
+)
+
+// debug opens the separate debug file of img on first use, nil if there is
+// none. The places are gdb's: by build ID, then by the name and checksum in
+// .gnu_debuglink; in the target's mount namespace first, then in ours.
+func (img *image) debug(t *Table) *elf.File {
+	img.debugOnce.Do(func() {
+		for _, p := range img.debugPaths(t.debugDirs) {
+			for _, root := range t.roots() {
+				img.searched = append(img.searched, p.path)
+				if img.openDebug(root+p.path, p) {
+					return
+				}
+			}
+		}
+	})
+	return img.debugElf
+}
+
+// roots are the file-system roots under which debug files are searched.
+func (t *Table) roots() []string {
+	if t.pid == 0 {
+		return []string{""}
+	}
+	return []string{fmt.Sprintf("/proc/%d/root", t.pid), ""}
+}
+
+// debugPath is one place for a debug file and what proves that it belongs.
+type debugPath struct {
+	path   string
+	crc    uint32
+	useCRC bool
+}
+
+func (img *image) debugPaths(dirs []string) []debugPath {
+	var out []debugPath
+	if id := img.buildID; len(id) > 2 {
+		for _, d := range dirs {
+			out = append(out, debugPath{path: path.Join(d, ".build-id", id[:2], id[2:]+".debug")})
+		}
+	}
+	link := section(img.f, ".gnu_debuglink")
+	end := bytes.IndexByte(link, 0)
+	if end <= 0 || len(link) < roundUp(end+1, 4)+4 {
+		return out
+	}
+	name := string(link[:end])
+	crc := binary.LittleEndian.Uint32(link[roundUp(end+1, 4):])
+	dir := path.Dir(img.path)
+	places := []string{path.Join(dir, name), path.Join(dir, ".debug", name)}
+	for _, d := range dirs {
+		places = append(places, path.Join(d, dir, name))
+	}
+	for _, p := range places {
+		if p != img.path {
+			out = append(out, debugPath{p, crc, true})
+		}
+	}
+	return out
+}
+
+// openDebug opens file if it is img's debug file.
+func (img *image) openDebug(file string, want debugPath) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	ef, err := elf.NewFile(f)
+	if err != nil || !img.matches(ef, f, want) {
+		f.Close()
+		return false
+	}
+	img.debugElf, img.debugFile, img.debugPath = ef, f, want.path
+	return true
+}
+
+// matches compares build IDs where both files have one; a checksum costs
+// reading the whole file and is the fallback.
+func (img *image) matches(ef *elf.File, f *os.File, want debugPath) bool {
+	if ef.Class != elf.ELFCLASS64 || ef.Machine != elf.EM_X86_64 {
+		return false
+	}
+	if id := buildIDNote(section(ef, ".note.gnu.build-id"), 4); id != "" && img.buildID != "" {
+		return id == img.buildID
+	}
+	if !want.useCRC {
+		return true
+	}
+	h := crc32.NewIEEE()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62)); err != nil {
+		return false
+	}
+	return h.Sum32() == want.crc
+}
+
+// addMiniDebug adds the symbols of .gnu_debugdata, an xz-compressed ELF file
+// with the local functions' names that Fedora and others put into stripped
+// files.
+func (img *image) addMiniDebug(s *symtab) bool {
+	packed := section(img.f, ".gnu_debugdata")
+	if packed == nil {
+		return false
+	}
+	zr, err := xz.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return false
+	}
+	const most = 1 << 28 // bytes; a damaged stream must not eat all memory
+	data, err := io.ReadAll(io.LimitReader(zr, most))
+	if err != nil {
+		return false
+	}
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return false
+	}
+	return img.addSections(s, f, ".symtab", SourceMiniDebug)
+}

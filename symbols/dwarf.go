@@ -1,0 +1,238 @@
+package symbols
+
+import (
+	"debug/dwarf"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/go-delve/delve/pkg/dwarf/godwarf"
+)
+
+// dwarfData is a file's DWARF, read on first use. Units are parsed one by one
+// as addresses and lines ask for them; Delve's BinaryInfo would read them all.
+type dwarfData struct {
+	once  sync.Once
+	err   error
+	data  *dwarf.Data
+	units []*unit
+
+	rangeOnce sync.Once
+	byAddr    []unitRange
+
+	typeMu sync.Mutex
+	types  map[dwarf.Offset]godwarf.Type
+}
+
+type unit struct {
+	off   dwarf.Offset // of its first entry
+	entry *dwarf.Entry
+	goCU  bool
+
+	lineOnce sync.Once
+	rows     []row // by address
+	files    []string
+}
+
+type unitRange struct {
+	lo, hi uint64
+	u      *unit
+}
+
+// debugSection reads .debug_NAME, decompressed.
+func debugSection(f *elf.File, name string) ([]byte, error) {
+	if s := f.Section(".debug_" + name); s != nil && s.Type == elf.SHT_NOBITS {
+		return nil, nil
+	}
+	return godwarf.GetDebugSectionElf(f, name)
+}
+
+// dwarfOf returns img's DWARF data, from its debug file if it has none itself.
+func (img *image) dwarfOf(t *Table) (*dwarfData, error) {
+	d := &img.dwarf
+	d.once.Do(func() { d.err = img.loadDWARF(d, t) })
+	return d, d.err
+}
+
+func (img *image) loadDWARF(d *dwarfData, t *Table) error {
+	f := img.f
+	info, err := debugSection(f, "info")
+	if err != nil || len(info) == 0 {
+		if f = img.debug(t); f == nil {
+			return img.noDWARF()
+		}
+		if info, err = debugSection(f, "info"); err != nil || len(info) == 0 {
+			return img.noDWARF()
+		}
+	}
+	get := func(name string) []byte {
+		b, _ := debugSection(f, name)
+		return b
+	}
+	d.data, err = dwarf.New(get("abbrev"), nil, nil, info, get("line"), nil, get("ranges"), get("str"))
+	if err != nil {
+		return fmt.Errorf("%w: DWARF of %s: %v", ErrNoLines, img.path, err)
+	}
+	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
+		if b := get(name); len(b) > 0 {
+			if err := d.data.AddSection(".debug_"+name, b); err != nil {
+				return fmt.Errorf("%w: DWARF of %s: %v", ErrNoLines, img.path, err)
+			}
+		}
+	}
+	d.types = map[dwarf.Offset]godwarf.Type{}
+	d.units = d.readUnits(unitOffsets(info))
+	return nil
+}
+
+// noDWARF says which debug files were looked for.
+func (img *image) noDWARF() error {
+	seen, places := map[string]bool{}, []string(nil)
+	for _, p := range img.searched {
+		if !seen[p] {
+			seen[p] = true
+			places = append(places, p)
+		}
+	}
+	if len(places) == 0 {
+		return fmt.Errorf("%w: %s has no DWARF and names no debug file", ErrNoLines, img.path)
+	}
+	return fmt.Errorf("%w: %s has no DWARF, no debug file at %s", ErrNoLines, img.path, strings.Join(places, ", "))
+}
+
+// unitOffsets lists the offsets of the first entries of all units: the end of
+// each unit's header (DWARF 5 §7.5.1).
+func unitOffsets(info []byte) []dwarf.Offset {
+	var out []dwarf.Offset
+	for off := uint64(0); off+12 <= uint64(len(info)); {
+		b := info[off:]
+		length, head, offSize := uint64(binary.LittleEndian.Uint32(b)), uint64(4), uint64(4)
+		if length == 0xffffffff {
+			if len(b) < 24 {
+				return out
+			}
+			length, head, offSize = binary.LittleEndian.Uint64(b[4:]), 12, 8
+		}
+		if length < 8 || length > uint64(len(b))-head {
+			return out
+		}
+		size := head + 2 + offSize + 1 // length, version, abbrev offset, address size
+		if binary.LittleEndian.Uint16(b[head:]) >= 5 {
+			size++ // unit type
+			switch b[head+2] {
+			case 4, 5: // skeleton and split units: 8-byte id
+				size += 8
+			case 2, 6: // type units: signature and offset
+				size += 8 + offSize
+			}
+		}
+		out = append(out, dwarf.Offset(off+size))
+		off += head + length
+	}
+	return out
+}
+
+func (d *dwarfData) readUnits(offs []dwarf.Offset) []*unit {
+	var out []*unit
+	r := d.data.Reader()
+	for _, off := range offs {
+		r.Seek(off)
+		e, err := r.Next()
+		if err != nil || e == nil || e.Tag != dwarf.TagCompileUnit {
+			continue
+		}
+		const langGo = 0x16 // DW_LANG_Go
+		lang, _ := e.Val(dwarf.AttrLanguage).(int64)
+		out = append(out, &unit{off: off, entry: e, goCU: lang == langGo})
+	}
+	return out
+}
+
+// unitAt returns the unit that covers link-time address v.
+func (d *dwarfData) unitAt(v uint64) *unit {
+	d.rangeOnce.Do(func() {
+		for _, u := range d.units {
+			ranges, err := d.data.Ranges(u.entry)
+			if err != nil {
+				continue
+			}
+			for _, r := range ranges {
+				if r[0] < r[1] {
+					d.byAddr = append(d.byAddr, unitRange{r[0], r[1], u})
+				}
+			}
+		}
+		sort.Slice(d.byAddr, func(i, j int) bool { return d.byAddr[i].lo < d.byAddr[j].lo })
+	})
+	i := sort.Search(len(d.byAddr), func(i int) bool { return d.byAddr[i].lo > v })
+	// A range of address 0 belongs to discarded code and may span others.
+	for i--; i >= 0; i-- {
+		if v < d.byAddr[i].hi {
+			return d.byAddr[i].u
+		}
+		if v-d.byAddr[i].hi > 1<<24 {
+			break
+		}
+	}
+	return nil
+}
+
+// subprogram finds the entry of the function that starts at or, if around is
+// set, covers v. Functions sit below namespaces and types, never below each
+// other's code.
+func (d *dwarfData) subprogram(v uint64, around bool) (*unit, *dwarf.Entry) {
+	u := d.unitAt(v)
+	if u == nil {
+		return nil, nil
+	}
+	r := d.data.Reader()
+	r.Seek(u.off)
+	if _, err := r.Next(); err != nil {
+		return nil, nil
+	}
+	for depth := 1; depth > 0; {
+		e, err := r.Next()
+		if err != nil || e == nil {
+			return u, nil
+		}
+		switch {
+		case e.Tag == 0:
+			depth--
+			continue
+		case e.Tag == dwarf.TagSubprogram && d.isAt(e, v, around):
+			return u, e
+		}
+		if !e.Children {
+			continue
+		}
+		switch e.Tag {
+		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
+			depth++
+		default:
+			r.SkipChildren()
+		}
+	}
+	return u, nil
+}
+
+func (d *dwarfData) isAt(e *dwarf.Entry, v uint64, around bool) bool {
+	if low, ok := e.Val(dwarf.AttrLowpc).(uint64); ok && low == v {
+		return true
+	}
+	if !around && e.AttrField(dwarf.AttrRanges) == nil {
+		return false
+	}
+	ranges, err := d.data.Ranges(e)
+	if err != nil {
+		return false
+	}
+	for i, r := range ranges {
+		if around && v >= r[0] && v < r[1] || i == 0 && v == r[0] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+package symbols
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"sort"
+	"sync"
+
+	"github.com/go-delve/delve/pkg/dwarf/frame"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// frameTable finds the call-frame information of one function. Where the file
+// has the binary search table of .eh_frame_hdr (Linux Standard Base §10.6.2),
+// only the entries asked for are read and parsed.
+type frameTable struct {
+	once   sync.Once
+	index  []frameIndex                  // .eh_frame_hdr
+	parsed frame.FrameDescriptionEntries // without one: all of .eh_frame and .debug_frame
+
+	mu    sync.Mutex
+	cache map[uint64]*fde // by address of the entry
+}
+
+type frameIndex struct{ start, fde uint64 } // link-time addresses
+
+// fde is one frame description entry; signal tells that its frame interrupted
+// the code above it ('S' augmentation).
+type fde struct {
+	*frame.FrameDescriptionEntry
+	signal bool
+}
+
+// frameRange is the extent of the frame description entry that covers a: a
+// function, or one part of a function that the compiler split.
+func (m *Module) frameRange(a arch.Addr) (arch.Range, bool) {
+	if m.img == nil {
+		return arch.Range{}, false
+	}
+	f := m.img.frame(m.link(a))
+	if f == nil {
+		return arch.Range{}, false
+	}
+	return arch.Range{Start: m.addr(f.Begin()), End: m.addr(f.End())}, true
+}
+
+// frame returns the entry that covers link-time address v, nil if none does.
+func (img *image) frame(v uint64) *fde {
+	t := &img.frames
+	t.once.Do(func() { img.loadFrames(t) })
+	if t.index == nil {
+		return t.parsedFor(v)
+	}
+	i := sort.Search(len(t.index), func(i int) bool { return t.index[i].start > v }) - 1
+	if i < 0 {
+		return nil
+	}
+	f := img.readFrame(t, t.index[i])
+	if f == nil || !f.Cover(v) {
+		return nil
+	}
+	return f
+}
+
+func (t *frameTable) parsedFor(v uint64) *fde {
+	i := sort.Search(len(t.parsed), func(i int) bool { return t.parsed[i].Begin() > v }) - 1
+	if i < 0 || !t.parsed[i].Cover(v) {
+		return nil
+	}
+	return newFDE(t.parsed[i])
+}
+
+func newFDE(f *frame.FrameDescriptionEntry) *fde {
+	out := &fde{FrameDescriptionEntry: f}
+	for _, c := range f.CIE.Augmentation {
+		out.signal = out.signal || c == 'S'
+	}
+	return out
+}
+
+func (img *image) loadFrames(t *frameTable) {
+	t.cache = map[uint64]*fde{}
+	if p := img.segment(elf.PT_GNU_EH_FRAME); p != nil {
+		if raw, err := img.readAt(p.Vaddr, p.Filesz); err == nil {
+			t.index = parseFrameHeader(raw, p.Vaddr)
+		}
+	}
+	if t.index != nil {
+		return
+	}
+	if s := img.f.Section(".eh_frame"); s != nil && s.Type != elf.SHT_NOBITS {
+		t.parsed = t.parsed.Append(parseFrames(section(img.f, ".eh_frame"), s.Addr))
+	}
+	if raw, err := debugSection(img.f, "frame"); err == nil && len(raw) > 0 {
+		t.parsed = t.parsed.Append(parseFrames(raw, 0))
+	}
+}
+
+// parseFrameHeader reads .eh_frame_hdr if its table has the one encoding that
+// linkers write: 4-byte signed values relative to the header.
+func parseFrameHeader(raw []byte, at uint64) []frameIndex {
+	const (
+		udata4        = 0x03
+		datarelSdata4 = 0x3b
+		omit          = 0xff
+	)
+	if len(raw) < 12 || raw[0] != 1 || raw[1] == omit || raw[2] != udata4 || raw[3] != datarelSdata4 {
+		return nil
+	}
+	if raw[1]&0x0f != 0x0b && raw[1]&0x0f != 0x03 { // eh_frame_ptr of 4 bytes
+		return nil
+	}
+	n := int(binary.LittleEndian.Uint32(raw[8:]))
+	raw = raw[12:]
+	if n <= 0 || n > len(raw)/8 {
+		return nil
+	}
+	out := make([]frameIndex, n)
+	rel := func(b []byte) uint64 { return at + uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
+	for i := range out {
+		out[i] = frameIndex{rel(raw[i*8:]), rel(raw[i*8+4:])}
+	}
+	return out
+}
+
+// readFrame parses one entry together with its common information entry.
+func (img *image) readFrame(t *frameTable, at frameIndex) *fde {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f, ok := t.cache[at.fde]; ok {
+		return f
+	}
+	f := img.parseFrame(at)
+	t.cache[at.fde] = f
+	return f
+}
+
+func (img *image) parseFrame(at frameIndex) *fde {
+	body, err := img.frameEntry(at.fde)
+	if err != nil || len(body) < 8 {
+		return nil
+	}
+	back := uint64(binary.LittleEndian.Uint32(body[4:]))
+	cie, err := img.frameEntry(at.fde + 4 - back)
+	if err != nil {
+		return nil
+	}
+	// The pair is parsed as a section of its own: the distance to the common
+	// entry changes, and with it pc-relative addresses, set right afterwards.
+	pair := append(append([]byte(nil), cie...), body...)
+	binary.LittleEndian.PutUint32(pair[len(cie)+4:], uint32(len(cie)+4))
+	list := parseFrames(pair, at.fde)
+	if len(list) != 1 {
+		return nil
+	}
+	list[0].Translate(at.start - list[0].Begin())
+	return newFDE(list[0])
+}
+
+// frameEntry reads the length-prefixed entry at link-time address v.
+func (img *image) frameEntry(v uint64) ([]byte, error) {
+	head, err := img.readAt(v, 4)
+	if err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(head)
+	if n < 4 || n > 1<<20 {
+		return nil, fmt.Errorf("call-frame entry at %#x has length %#x", v, n)
+	}
+	return img.readAt(v, uint64(n)+4)
+}
+
+// parseFrames parses a section; at is its address, 0 for .debug_frame. Delve's
+// parser panics on damaged input.
+func parseFrames(raw []byte, at uint64) (list frame.FrameDescriptionEntries) {
+	defer func() {
+		if recover() != nil {
+			list = nil
+		}
+	}()
+	list, err := frame.Parse(raw, binary.LittleEndian, 0, 8, at)
+	if err != nil {
+		return nil
+	}
+	return list
+}

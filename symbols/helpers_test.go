@@ -1,0 +1,175 @@
+package symbols
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// procMem reads a process's memory through /proc/PID/mem.
+type procMem struct{ f *os.File }
+
+func (m procMem) ReadMemory(at arch.Addr, p []byte) error {
+	if _, err := m.f.ReadAt(p, int64(at)); err != nil {
+		return &arch.FaultError{Addr: at, Cause: err}
+	}
+	return nil
+}
+
+func (m procMem) WriteMemory(at arch.Addr, p []byte) error {
+	return &arch.FaultError{Addr: at, Write: true, Cause: os.ErrPermission}
+}
+
+// needs skips the test where a compiler or another tool is not installed.
+func needs(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+}
+
+// run runs a tool and returns its output.
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	needs(t, name)
+	var stderr bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// build compiles testdata/src with its language's compiler.
+func build(t testing.TB, src string, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "prog")
+	src = filepath.Join("testdata", src)
+	switch filepath.Ext(src) {
+	case ".go":
+		run(t, "go", append(append([]string{"build", "-o", out}, flags...), src)...)
+	case ".cc":
+		run(t, "g++", append([]string{"-o", out, src}, flags...)...)
+	default:
+		run(t, "gcc", append([]string{"-o", out, src}, flags...)...)
+	}
+	return out
+}
+
+// target is a running fixture that has printed "ready".
+type target struct {
+	pid   int
+	mem   procMem
+	said  map[string]arch.Addr // name: address, as the program printed it
+	stdin *os.File
+}
+
+func start(t testing.TB, path string, args ...string) *target {
+	t.Helper()
+	return startCmd(t, exec.Command(path, args...))
+}
+
+func startCmd(t testing.TB, cmd *exec.Cmd) *target {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Wait()
+	})
+	tg := &target{pid: cmd.Process.Pid, said: map[string]arch.Addr{}}
+	for sc := bufio.NewScanner(out); ; {
+		if !sc.Scan() {
+			t.Fatalf("%v ended before it was ready", cmd.Args)
+		}
+		name, value, _ := strings.Cut(sc.Text(), " ")
+		if name == "ready" {
+			break
+		}
+		v, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
+		if err != nil {
+			t.Fatalf("%v printed %q", cmd.Args, sc.Text())
+		}
+		tg.said[name] = arch.Addr(v)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tg.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	tg.mem = procMem{f}
+	return tg
+}
+
+func (tg *target) open(t testing.TB, opts ...Option) *Table {
+	t.Helper()
+	tab, err := Open(tg.pid, tg.mem, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tab.Close() })
+	return tab
+}
+
+// one resolves a specification that must name one place.
+func one(t testing.TB, tab *Table, spec string) Location {
+	t.Helper()
+	locs, err := tab.Resolve(spec)
+	if err != nil {
+		t.Fatalf("Resolve(%q): %v", spec, err)
+	}
+	if len(locs) != 1 {
+		t.Fatalf("Resolve(%q) = %v, want one location", spec, locs)
+	}
+	return locs[0]
+}
+
+func file(t testing.TB, path string, opts ...Option) *Table {
+	t.Helper()
+	tab, err := OpenFile(path, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tab.Close() })
+	return tab
+}
+
+// nm lists the functions of a file by the oracle.
+func nm(t testing.TB, args ...string) map[string]arch.Addr {
+	t.Helper()
+	out := map[string]arch.Addr{}
+	for line := range strings.Lines(run(t, "nm", args...)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || !strings.Contains("tTi", f[1]) {
+			continue
+		}
+		v, err := strconv.ParseUint(f[0], 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.Join(f[2:], " ")] = arch.Addr(v)
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// image is one ELF file, shared by all modules that map it. Its parts are read
+// on first use; what has been read never changes.
+type image struct {
+	path    string // as the target sees it, for messages and debug files
+	f       *elf.File
+	r       io.ReaderAt
+	closer  io.Closer
+	buildID string
+
+	symOnce sync.Once
+	syms    *symtab
+
+	debugOnce sync.Once
+	debugPath string
+	debugElf  *elf.File
+	debugFile io.Closer
+	searched  []string
+
+	goOnce sync.Once
+	goTab  *goTable
+
+	dwarf  dwarfData
+	frames frameTable
+	relocs relocTable
+}
+
+// openImage opens the file at host path; as is its path in the target.
+func openImage(path, as string) (*image, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", as, err)
+	}
+	img, err := newImage(f, as)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	img.closer = f
+	return img, nil
+}
+
+func newImage(r io.ReaderAt, as string) (*image, error) {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrNotELF, as, err)
+	}
+	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Machine != elf.EM_X86_64 {
+		return nil, fmt.Errorf("%w: %s is %v for %v", ErrNotELF, as, f.Class, f.Machine)
+	}
+	img := &image{path: as, f: f, r: r}
+	img.buildID = img.readBuildID()
+	return img, nil
+}
+
+func (img *image) close() {
+	for _, c := range []io.Closer{img.closer, img.debugFile} {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+func (img *image) execSegments() []*elf.Prog {
+	var out []*elf.Prog
+	for _, p := range img.f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (img *image) segment(t elf.ProgType) *elf.Prog {
+	for _, p := range img.f.Progs {
+		if p.Type == t {
+			return p
+		}
+	}
+	return nil
+}
+
+// isExec reports whether link-time address v lies in an executable segment.
+func (img *image) isExec(v uint64) bool {
+	for _, p := range img.f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && v-p.Vaddr < p.Memsz {
+			return true
+		}
+	}
+	return false
+}
+
+// readAt reads n bytes at link-time address v from the file's segments.
+func (img *image) readAt(v, n uint64) ([]byte, error) {
+	const most = 1 << 30
+	for _, p := range img.f.Progs {
+		if p.Type == elf.PT_LOAD && v >= p.Vaddr && v-p.Vaddr < p.Filesz && n <= p.Filesz-(v-p.Vaddr) && n < most {
+			buf := make([]byte, n)
+			_, err := p.ReadAt(buf, int64(v-p.Vaddr))
+			return buf, err
+		}
+	}
+	return nil, fmt.Errorf("%s: no file content at %#x", img.path, v)
+}
+
+// section returns a section's decompressed content, nil if it is absent or has
+// none in this file.
+func section(f *elf.File, name string) []byte {
+	s := f.Section(name)
+	if s == nil || s.Type == elf.SHT_NOBITS {
+		return nil
+	}
+	data, err := s.Data()
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// readBuildID finds the NT_GNU_BUILD_ID note (type 3, owner "GNU") in the note
+// segments, which survive where sections do not.
+func (img *image) readBuildID() string {
+	for _, p := range img.f.Progs {
+		if p.Type != elf.PT_NOTE || p.Filesz > 1<<16 {
+			continue
+		}
+		data, err := io.ReadAll(p.Open())
+		if err != nil {
+			continue
+		}
+		if id := buildIDNote(data, int(max(p.Align, 4))); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+func buildIDNote(b []byte, align int) string {
+	const ntGNUBuildID = 3
+	for len(b) >= 12 {
+		nameLen := int(binary.LittleEndian.Uint32(b))
+		descLen := int(binary.LittleEndian.Uint32(b[4:]))
+		kind := binary.LittleEndian.Uint32(b[8:])
+		nameEnd := roundUp(12+nameLen, align)
+		descEnd := nameEnd + descLen
+		if nameLen < 0 || descLen < 0 || nameEnd < 12 || descEnd < nameEnd || descEnd > len(b) {
+			return ""
+		}
+		if kind == ntGNUBuildID && bytes.Equal(b[12:12+nameLen], []byte("GNU\x00")) {
+			return hex.EncodeToString(b[nameEnd:descEnd])
+		}
+		b = b[min(roundUp(descEnd, align), len(b)):]
+	}
+	return ""
+}
+
+func roundUp(n, align int) int { return (n + align - 1) / align * align }
+
+// memoryFile is an ELF image read back from where it is mapped: the vdso, or a
+// file that is gone. Its section table is not mapped, so it is hidden.
+type memoryFile struct {
+	mem   arch.Memory
+	base  arch.Addr
+	whole bool // the mapping is the file (vdso): keep the section table
+	progs []elf.ProgHeader
+}
+
+const (
+	shoffAt = 0x28 // Elf64_Ehdr.e_shoff
+	shnumAt = 0x3c // Elf64_Ehdr.e_shnum, followed by e_shstrndx
+)
+
+func (m *memoryFile) ReadAt(p []byte, off int64) (int, error) {
+	if err := m.mem.ReadMemory(m.address(off), p); err != nil {
+		return 0, err
+	}
+	if !m.whole {
+		clearAt(p, off, shoffAt, 8)
+		clearAt(p, off, shnumAt, 4)
+	}
+	return len(p), nil
+}
+
+// address translates a file offset through the segments.
+func (m *memoryFile) address(off int64) arch.Addr {
+	for _, p := range m.progs {
+		if p.Type == elf.PT_LOAD && uint64(off) >= p.Off && uint64(off) < p.Off+p.Filesz {
+			return m.base + arch.Addr(p.Vaddr-m.progs[0].Vaddr+uint64(off)-p.Off)
+		}
+	}
+	return m.base + arch.Addr(off)
+}
+
+// clearAt zeroes the part of file range [at, at+n) that p, read from off, holds.
+func clearAt(p []byte, off, at, n int64) {
+	for i := at; i < at+n; i++ {
+		if i >= off && i < off+int64(len(p)) {
+			p[i-off] = 0
+		}
+	}
+}

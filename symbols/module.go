@@ -1,0 +1,105 @@
+package symbols
+
+import (
+	"path"
+	"sort"
+	"sync"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Kind is the role of a module in the process.
+type Kind string
+
+// The kinds of modules.
+const (
+	KindExecutable  Kind = "executable"
+	KindLibrary     Kind = "library"
+	KindInterpreter Kind = "interpreter" // the dynamic linker, ld.so
+	KindVDSO        Kind = "vdso"
+)
+
+// Module is one ELF file as it is mapped into the process. It does not change
+// after it was made; a Refresh that finds it mapped elsewhere makes another.
+type Module struct {
+	Name    string // base name of Path
+	Path    string // as the target sees it
+	BuildID string // lower-case hexadecimal; empty if there is none
+	// Bias is what is added to an address in the file to get the address in
+	// the process.
+	Bias uint64
+	Text []arch.Range // executable mappings, by address
+	Kind Kind
+	// Err tells why the file could not be read; the module then has no symbols.
+	Err error
+
+	img   *image
+	table *Table
+	names sync.Map // *entry to Symbol
+}
+
+func newModule(p string, img *image, t *Table) *Module {
+	m := &Module{Name: path.Base(p), Path: p, img: img, Kind: KindLibrary, table: t}
+	if img != nil {
+		m.BuildID = img.buildID
+	}
+	return m
+}
+
+// addr is a link-time address as the process sees it.
+func (m *Module) addr(v uint64) arch.Addr { return arch.Addr(v + m.Bias) }
+
+// link is the link-time address of a.
+func (m *Module) link(a arch.Addr) uint64 { return uint64(a) - m.Bias }
+
+func (m *Module) containsCode(a arch.Addr) bool {
+	for _, r := range m.Text {
+		if r.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// symbols returns the module's symbol table; an empty one if it has no file.
+func (m *Module) symbols() *symtab {
+	if m.img == nil {
+		return &symtab{}
+	}
+	return m.img.symbols(m.table)
+}
+
+// symbol is entry e of m in public form.
+func (m *Module) symbol(e *entry) Symbol {
+	st := m.symbols()
+	link := st.linkage(e)
+	return Symbol{
+		Name:    demangleShort(link),
+		Linkage: link,
+		Addr:    m.addr(e.value),
+		Size:    e.size,
+		Module:  m,
+		Func:    e.isCode(),
+		IFunc:   e.kind == kindIFunc,
+		Source:  st.blobs[e.blob].source,
+	}
+}
+
+func newSnapshot(mods []*Module) *snapshot {
+	s := &snapshot{modules: mods}
+	for _, m := range mods {
+		for _, r := range m.Text {
+			s.texts = append(s.texts, text{r, m})
+		}
+	}
+	sort.Slice(s.texts, func(i, j int) bool { return s.texts[i].Start < s.texts[j].Start })
+	return s
+}
+
+func (s *snapshot) module(a arch.Addr) *Module {
+	i := sort.Search(len(s.texts), func(i int) bool { return s.texts[i].End > a })
+	if i < len(s.texts) && s.texts[i].Contains(a) {
+		return s.texts[i].module
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package symbols
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// imageKey is a file's identity in the maps; path only for OpenFile.
+type imageKey struct {
+	dev   string
+	inode uint64
+	path  string
+}
+
+const vdsoPath = "[vdso]"
+
+// Refresh reads the maps again, after dlopen, dlclose or exec. Files that are
+// still mapped are kept with all that was read of them.
+func (t *Table) Refresh() error {
+	if t.pid == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps, err := readMaps(t.pid)
+	if err != nil {
+		return fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
+	}
+	mods := t.collect(maps)
+	t.classify(mods)
+	t.dropUnused(mods)
+	t.snap.Store(newSnapshot(mods))
+	return nil
+}
+
+// collect groups the executable mappings into modules, one for each file and
+// bias.
+func (t *Table) collect(maps []mapping) []*Module {
+	type key struct {
+		imageKey
+		bias uint64
+	}
+	var mods []*Module
+	byKey := map[key]*Module{}
+	for _, mp := range maps {
+		if !mp.Exec || mp.Path == "" || mp.Path[0] == '[' && mp.Path != vdsoPath {
+			continue
+		}
+		img, err := t.image(mp)
+		k := key{imageKey: keyOf(mp)}
+		if img != nil {
+			k.bias = biasOf(img, mp)
+		}
+		m := byKey[k]
+		if m == nil {
+			m = newModule(mp.Path, img, t)
+			m.Bias, m.Err = k.bias, err
+			byKey[k] = m
+			mods = append(mods, m)
+		}
+		m.Text = append(m.Text, mp.Range)
+	}
+	return mods
+}
+
+func keyOf(mp mapping) imageKey {
+	return imageKey{dev: mp.Dev, inode: mp.Inode, path: mp.Path}
+}
+
+// biasOf is where img stands, judged by the file offset of one executable
+// mapping. Offsets, unlike addresses, survive every kind of prelink and ASLR.
+func biasOf(img *image, mp mapping) uint64 {
+	segs := img.execSegments()
+	if len(segs) == 0 {
+		return 0
+	}
+	best := segs[0]
+	for _, p := range segs {
+		page := p.Off &^ (pageSize - 1)
+		if mp.Offset >= page && mp.Offset < p.Off+p.Filesz {
+			best = p
+			break
+		}
+	}
+	return uint64(mp.Range.Start) - mp.Offset + best.Off - best.Vaddr
+}
+
+const pageSize = 4096
+
+// image returns the file behind mp, from the cache if it was opened before.
+func (t *Table) image(mp mapping) (*image, error) {
+	k := keyOf(mp)
+	if img := t.images[k]; img != nil {
+		return img, nil
+	}
+	img, err := t.openMapping(mp)
+	if err != nil {
+		return nil, err
+	}
+	t.images[k] = img
+	return img, nil
+}
+
+func (t *Table) openMapping(mp mapping) (*image, error) {
+	if mp.Path == vdsoPath {
+		return t.imageInMemory(mp.Range.Start, vdsoPath, true)
+	}
+	var errs []error
+	for _, p := range t.candidates(mp) {
+		if !sameFile(p.path, mp.Inode, p.exact) {
+			continue
+		}
+		img, err := openImage(p.path, mp.Path)
+		if err == nil {
+			return img, nil
+		}
+		errs = append(errs, err)
+	}
+	if base, ok := t.headerOf(mp); ok {
+		if img, err := t.imageInMemory(base, mp.Path, false); err == nil {
+			return img, nil
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("%s: the mapped file is gone: %w", mp.Path, unix.ENOENT))
+	}
+	return nil, errors.Join(errs...)
+}
+
+type candidate struct {
+	path  string
+	exact bool // the kernel guarantees that it is the mapped file
+}
+
+// candidates are the ways to a mapped file, in the order they are tried. The
+// name comes first because map_files needs a capability (proc(5)).
+func (t *Table) candidates(mp mapping) []candidate {
+	proc := fmt.Sprintf("/proc/%d/", t.pid)
+	exact := []candidate{
+		{fmt.Sprintf("%smap_files/%s", proc, mp.Range), true},
+		{proc + "exe", false},
+	}
+	if mp.Deleted {
+		return exact
+	}
+	return append([]candidate{{proc + "root" + mp.Path, false}}, exact...)
+}
+
+// sameFile compares inode numbers, not devices: overlay and btrfs report
+// another device to stat than to the maps.
+func sameFile(path string, inode uint64, exact bool) bool {
+	if exact {
+		return true
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	ino, ok := inodeOf(st)
+	return !ok || ino == inode
+}
+
+// headerOf finds the mapping of mp's file that starts with its ELF header.
+func (t *Table) headerOf(mp mapping) (arch.Addr, bool) {
+	maps, err := readMaps(t.pid)
+	if err != nil || t.mem == nil {
+		return 0, false
+	}
+	found, ok := arch.Addr(0), false
+	for _, m := range maps {
+		if keyOf(m) == keyOf(mp) && m.Offset == 0 && m.Range.Start <= mp.Range.Start {
+			found, ok = m.Range.Start, true
+		}
+	}
+	return found, ok
+}
+
+// imageInMemory reads the ELF image that is mapped at base.
+func (t *Table) imageInMemory(base arch.Addr, as string, whole bool) (*image, error) {
+	if t.mem == nil {
+		return nil, fmt.Errorf("%s: no access to the target's memory", as)
+	}
+	mf := &memoryFile{mem: t.mem, base: base, whole: whole}
+	img, err := newImage(mf, as)
+	if err != nil {
+		return nil, err
+	}
+	if !whole {
+		for _, p := range img.f.Progs {
+			if p.Type == elf.PT_LOAD {
+				mf.progs = append(mf.progs, p.ProgHeader)
+			}
+		}
+	}
+	return img, nil
+}
+
+// classify sets each module's Kind and sorts them into search order.
+func (t *Table) classify(mods []*Module) {
+	aux, _ := readAuxv(t.pid)
+	const atPhdr, atBase, atEntry = 3, 7, 9
+	main := t.mainModule(mods, arch.Addr(aux[atEntry]))
+	for _, m := range mods {
+		switch {
+		case m.Path == vdsoPath:
+			m.Kind = KindVDSO
+		case m == main:
+			m.Kind = KindExecutable
+		case aux[atBase] != 0 && m.Bias == aux[atBase]:
+			m.Kind = KindInterpreter
+		}
+	}
+	rank := t.searchOrder(main)
+	sort.SliceStable(mods, func(i, j int) bool {
+		return moduleRank(mods[i], rank) < moduleRank(mods[j], rank)
+	})
+}
+
+// mainModule is the module that contains the entry point the kernel recorded.
+func (t *Table) mainModule(mods []*Module, entry arch.Addr) *Module {
+	for _, m := range mods {
+		if m.containsCode(entry) {
+			return m
+		}
+	}
+	return nil
+}
+
+func moduleRank(m *Module, rank map[uint64]int) int {
+	const last = 1 << 30
+	switch m.Kind {
+	case KindExecutable:
+		return -1
+	case KindInterpreter:
+		return last
+	case KindVDSO:
+		return last + 1
+	}
+	if r, ok := rank[m.Bias]; ok {
+		return r
+	}
+	return last - 1
+}
+
+func (t *Table) dropUnused(mods []*Module) {
+	used := map[*image]bool{}
+	for _, m := range mods {
+		used[m.img] = true
+	}
+	for k, img := range t.images {
+		if !used[img] {
+			// Kept open: a caller may hold a Module of the snapshot before.
+			delete(t.images, k)
+		}
+	}
+}

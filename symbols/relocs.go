@@ -1,0 +1,127 @@
+package symbols
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"sync"
+)
+
+// relocTable is the part of a file's dynamic relocations that tells how
+// indirect functions were bound (System V ABI, x86-64 supplement §4.4.1).
+type relocTable struct {
+	once      sync.Once
+	irelative map[uint64][]uint64 // resolver's address: slots
+	byName    map[string][]uint64 // symbol name: slots
+
+	relOnce  sync.Once
+	relative map[uint64]uint64 // slot: addend
+}
+
+const relaSize = 24 // sizeof(Elf64_Rela)
+
+// eachRela calls f for every dynamic relocation of img.
+func (img *image) eachRela(f func(off uint64, typ elf.R_X86_64, sym uint32, addend uint64)) {
+	for _, raw := range img.relaTables() {
+		for ; len(raw) >= relaSize; raw = raw[relaSize:] {
+			info := binary.LittleEndian.Uint64(raw[8:])
+			f(binary.LittleEndian.Uint64(raw), elf.R_X86_64(uint32(info)), uint32(info>>32), binary.LittleEndian.Uint64(raw[16:]))
+		}
+	}
+}
+
+// relaTables are the raw relocation tables: by section, since a static program
+// has no dynamic segment, else by the dynamic segment.
+func (img *image) relaTables() [][]byte {
+	var out [][]byte
+	for _, s := range img.f.Sections {
+		if s.Type == elf.SHT_RELA && s.Flags&elf.SHF_ALLOC != 0 {
+			if d, err := s.Data(); err == nil {
+				out = append(out, d)
+			}
+		}
+	}
+	if len(img.f.Sections) > 0 {
+		return out
+	}
+	tags := img.dynamic()
+	for _, t := range [][2]elf.DynTag{{elf.DT_RELA, elf.DT_RELASZ}, {elf.DT_JMPREL, elf.DT_PLTRELSZ}} {
+		if d, err := img.readAt(img.unbiased(tags[t[0]]), tags[t[1]]); err == nil {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// bindings reads the relocations that bind functions, on first use.
+func (img *image) bindings() *relocTable {
+	r := &img.relocs
+	r.once.Do(func() {
+		r.irelative, r.byName = map[uint64][]uint64{}, map[string][]uint64{}
+		names := img.dynamicNames()
+		img.eachRela(func(off uint64, typ elf.R_X86_64, sym uint32, addend uint64) {
+			switch typ {
+			case elf.R_X86_64_IRELATIVE:
+				r.irelative[addend] = append(r.irelative[addend], off)
+			case elf.R_X86_64_JMP_SLOT, elf.R_X86_64_GLOB_DAT, elf.R_X86_64_64:
+				if name := names(sym); name != "" {
+					r.byName[name] = append(r.byName[name], off)
+				}
+			}
+		})
+	})
+	return r
+}
+
+// dynamicNames returns the names of dynamic symbols by index.
+func (img *image) dynamicNames() func(uint32) string {
+	var raw, str []byte
+	if s := img.f.Section(".dynsym"); s != nil && int(s.Link) < len(img.f.Sections) {
+		raw, _ = s.Data()
+		str, _ = img.f.Sections[s.Link].Data()
+	}
+	return func(i uint32) string {
+		at := uint64(i) * 24
+		if i == 0 || at+24 > uint64(len(raw)) {
+			return ""
+		}
+		name := binary.LittleEndian.Uint32(raw[at:])
+		if uint64(name) >= uint64(len(str)) {
+			return ""
+		}
+		b := str[name:]
+		for n, c := range b {
+			if c == 0 {
+				return string(b[:n])
+			}
+		}
+		return ""
+	}
+}
+
+// relative are the words that the dynamic linker sets to bias plus an addend.
+func (img *image) relative() map[uint64]uint64 {
+	r := &img.relocs
+	r.relOnce.Do(func() {
+		r.relative = map[uint64]uint64{}
+		img.eachRela(func(off uint64, typ elf.R_X86_64, _ uint32, addend uint64) {
+			if typ == elf.R_X86_64_RELATIVE {
+				r.relative[off] = addend
+			}
+		})
+	})
+	return r.relative
+}
+
+// unbiased is a dynamic segment's pointer as a link-time address. The dynamic
+// linker makes some of them absolute in memory, so an image read from there
+// may hold either.
+func (img *image) unbiased(v uint64) uint64 {
+	m, ok := img.r.(*memoryFile)
+	if !ok {
+		return v
+	}
+	if base := uint64(m.base) - img.lowest(); v >= base {
+		v -= base
+	}
+	return v
+}

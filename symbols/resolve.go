@@ -1,0 +1,315 @@
+package symbols
+
+import (
+	"bytes"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Resolve translates one probe specification:
+//
+//	foo          the function foo; its implementation in use if foo is indirect (STT_GNU_IFUNC)
+//	foo+0x12     an address inside foo, hexadecimal or decimal offset
+//	foo+*        every instruction of foo: one Location with Every set
+//	lib.so:foo   in the module of that base name, or of that name before a dot or dash if only one fits
+//	lib.so:0x12  a link-time address of the module
+//	0x7f12       an address in the process
+//	file.c:42    every place that the DWARF line table marks as a statement of the line
+//	mem*         every function that matches; *, ? and [a-z]
+//
+// Names are linkage names or demangled ones, with or without parameters and
+// template arguments; main.F[...] is every instance of a generic Go function.
+// An exact name wins before a pattern.
+//
+// The result is sorted by address and never empty without an error. Errors
+// match ErrBadSpec, ErrUnknownSymbol, ErrUnknownModule, ErrAmbiguous (as
+// *AmbiguousError), ErrNotMapped, ErrNotCode, ErrNoLines, ErrNoLine,
+// ErrUnknownSize or ErrIFuncUnbound.
+func (t *Table) Resolve(spec string) ([]Location, error) {
+	queries, err := parseSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	s := t.snap.Load()
+	if q := queries[0]; q.addr != 0 && q.module == "" {
+		return t.resolveAddr(s, q.addr)
+	} else if q.file != "" {
+		return t.resolveLine(s, q)
+	}
+	for _, q := range queries {
+		locs, err := t.resolveExact(s, q, spec)
+		if err != nil || len(locs) > 0 {
+			return locs, err
+		}
+	}
+	for _, q := range queries {
+		if locs, err := t.resolveGlob(s, q); err != nil || len(locs) > 0 {
+			return locs, err
+		}
+	}
+	return nil, t.unknown(s, queries)
+}
+
+func (t *Table) resolveAddr(s *snapshot, a arch.Addr) ([]Location, error) {
+	if s.module(a) == nil {
+		return nil, errNotMapped(a)
+	}
+	loc, _ := t.Lookup(a)
+	return []Location{loc}, nil
+}
+
+// match is one symbol that a name stands for.
+type match struct {
+	m *Module
+	e *entry
+}
+
+func (x match) addr() arch.Addr { return x.m.addr(x.e.value) }
+
+// resolveExact answers q if its name, taken literally, is defined.
+func (t *Table) resolveExact(s *snapshot, q query, spec string) ([]Location, error) {
+	mods, err := s.modulesFor(q.module)
+	if err != nil {
+		return nil, nil // not a module: the colon may belong to the name
+	}
+	if q.addr != 0 {
+		return t.resolveAddr(s, mods[0].addr(uint64(q.addr)))
+	}
+	found, many := findName(mods, q.name)
+	if len(found) == 0 {
+		return nil, nil
+	}
+	code := onlyCode(found)
+	if len(code) == 0 {
+		x := found[0]
+		return nil, fmt.Errorf("%w: %s is a variable at %s in %s", ErrNotCode, q.name, x.addr(), x.m.Name)
+	}
+	code = interposed(code)
+	if len(code) > 1 && !many {
+		return nil, &AmbiguousError{Spec: spec, Candidates: t.locate(code, q.name)}
+	}
+	return t.place(s, code, q)
+}
+
+// place turns matches into locations, as the offset and every of q say.
+func (t *Table) place(s *snapshot, found []match, q query) ([]Location, error) {
+	var out []Location
+	for _, x := range found {
+		sym := x.m.symbol(x.e)
+		if matchesName(sym.Linkage, q.name) && !isMangled(sym.Linkage) {
+			sym.Name = q.name
+		}
+		syms := []Symbol{sym}
+		if sym.IFunc {
+			var err error
+			if syms, err = t.implementations(s, sym); err != nil {
+				return nil, err
+			}
+		}
+		for _, sym := range syms {
+			loc, err := t.shift(sym, q)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, loc)
+		}
+	}
+	return dedupe(out), nil
+}
+
+func matchesName(linkage, name string) bool { return linkage == name }
+
+// shift applies q's offset or every to sym.
+func (t *Table) shift(sym Symbol, q query) (Location, error) {
+	loc := Location{Symbol: sym, Addr: sym.Addr + arch.Addr(q.offset), Offset: q.offset}
+	r, known := t.Function(sym.Addr)
+	if q.every {
+		if !known {
+			return loc, fmt.Errorf("%w: %s in %s", ErrUnknownSize, sym.Name, sym.Module.Name)
+		}
+		loc.Every = r
+	}
+	if q.offset != 0 && !sym.Module.containsCode(loc.Addr) {
+		return loc, fmt.Errorf("%s+%#x: %w", sym.Name, q.offset, errNotMapped(loc.Addr))
+	}
+	if q.offset != 0 && known && !r.Contains(loc.Addr) {
+		return loc, fmt.Errorf("%w: %s+%#x lies behind the function's end, its size is %#x",
+			ErrBadSpec, sym.Name, q.offset, r.Len())
+	}
+	return loc, nil
+}
+
+// findName searches mods for a literal name. The kinds of spelling are tried
+// one after the other: linkage name, Go's generic form, demangled. many tells
+// that the spelling means all of the matches.
+func findName(mods []*Module, name string) (found []match, many bool) {
+	if found = scan(mods, func(st *symtab, e *entry) bool { return st.named(e, name) }); len(found) > 0 {
+		return found, false
+	}
+	if strings.Contains(name, "[...]") {
+		hint := []byte(name[:strings.Index(name, "[...]")+1])
+		found = scan(mods, func(st *symtab, e *entry) bool {
+			return bytes.HasPrefix(st.rawName(e), hint) && goGeneric(st.linkage(e)) == name
+		})
+		return found, true
+	}
+	if i := strings.LastIndexByte(name, '/'); i >= 0 { // Go escapes dots in the last path element
+		hint := []byte(name[:i+1])
+		found = scan(mods, func(st *symtab, e *entry) bool {
+			return bytes.HasPrefix(st.rawName(e), hint) && st.linkage(e) == name
+		})
+		return found, false
+	}
+	squeezed, hint := squeeze(name), mangledHint(name)
+	found = scan(mods, func(st *symtab, e *entry) bool {
+		raw := st.rawName(e)
+		return raw[0] == '_' && (raw[1] == 'Z' || raw[1] == 'R') && containsName(raw, hint) &&
+			matchMangled(st.linkage(e), squeezed)
+	})
+	return found, false
+}
+
+// containsName reports whether the NUL-terminated name that starts raw holds
+// hint. The terminator is searched first: raw goes on to the table's end.
+func containsName(raw []byte, hint string) bool {
+	end := bytes.IndexByte(raw, 0)
+	return end >= 0 && strings.Contains(string(raw[:end]), hint)
+}
+
+// scan collects the symbols that match, one for each address.
+func scan(mods []*Module, matches func(*symtab, *entry) bool) []match {
+	var out []match
+	seen := map[arch.Addr]int{}
+	for _, m := range mods {
+		st := m.symbols()
+		for i := range st.entries {
+			e := &st.entries[i]
+			if !matches(st, e) {
+				continue
+			}
+			a := m.addr(e.value)
+			if j, dup := seen[a]; dup {
+				// .symtab and .dynsym both have it; the latter tells that it is exported.
+				if e.exported && !out[j].e.exported {
+					out[j].e = e
+				}
+				continue
+			}
+			seen[a] = len(out)
+			out = append(out, match{m, e})
+		}
+	}
+	return out
+}
+
+func onlyCode(found []match) []match {
+	return keep(found, func(x match) bool { return x.e.isCode() })
+}
+
+func keep(found []match, ok func(match) bool) []match {
+	var out []match
+	for _, x := range found {
+		if ok(x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// interposed reduces several functions of one name to the one that calls by
+// this name reach: if all of them are exported, the first in the dynamic
+// linker's search order. The interpreter's and the vdso's own copies do not
+// count where a library has one, nor superseded versions of one name.
+func interposed(found []match) []match {
+	own := keep(found, func(x match) bool { return x.m.Kind != KindInterpreter && x.m.Kind != KindVDSO })
+	if len(own) == 0 {
+		own = found
+	}
+	if current := keep(own, func(x match) bool { return !x.e.old }); len(current) > 0 {
+		own = current
+	}
+	for _, x := range own {
+		if !x.e.exported {
+			return own
+		}
+		if x.m == own[0].m && x.e != own[0].e {
+			return own
+		}
+	}
+	return own[:1]
+}
+
+// resolveGlob answers q if its name is a pattern.
+func (t *Table) resolveGlob(s *snapshot, q query) ([]Location, error) {
+	if q.name == "" || !isGlob(q.name) {
+		return nil, nil
+	}
+	mods, err := s.modulesFor(q.module)
+	if err != nil {
+		return nil, nil
+	}
+	var found []match
+	for _, x := range globSymbols(mods, q.name) {
+		if x.e.kind == kindFunc || x.e.kind == kindIFunc && t.bound(s, x) {
+			found = append(found, x)
+		}
+	}
+	return t.place(s, found, q)
+}
+
+// bound reports whether an indirect function's implementation is known; a
+// pattern passes over the others.
+func (t *Table) bound(s *snapshot, x match) bool {
+	_, err := t.implementations(s, x.m.symbol(x.e))
+	return err == nil
+}
+
+// globSymbols collects the symbols of mods that match pattern in one of their
+// spellings. Parts that the compiler split off (foo.cold) are no functions of
+// their own and only match by name.
+func globSymbols(mods []*Module, pattern string) []match {
+	hint := globHint(pattern)
+	cold := strings.Contains(pattern, "cold")
+	return scan(mods, func(st *symtab, e *entry) bool {
+		if !containsName(st.rawName(e), hint) {
+			return false
+		}
+		name := st.linkage(e)
+		if !cold && strings.HasSuffix(name, ".cold") {
+			return false
+		}
+		return matchGlob(pattern, name) ||
+			isMangled(name) && (matchGlob(pattern, demangleShort(name)) || matchGlob(pattern, demangleFull(name)))
+	})
+}
+
+// locate describes matches for an error's list of candidates.
+func (t *Table) locate(found []match, name string) []Location {
+	var out []Location
+	for _, x := range found {
+		sym := x.m.symbol(x.e)
+		loc := Location{Symbol: sym, Addr: sym.Addr}
+		if len(found) <= maxListed {
+			loc.File, loc.Line, _ = t.Line(sym.Addr)
+		}
+		out = append(out, loc)
+	}
+	return dedupe(out)
+}
+
+// dedupe sorts by address and drops repetitions.
+func dedupe(locs []Location) []Location {
+	sort.SliceStable(locs, func(i, j int) bool { return locs[i].Addr < locs[j].Addr })
+	n := 0
+	for i, l := range locs {
+		if i > 0 && l.Addr == locs[n-1].Addr {
+			continue
+		}
+		locs[n] = l
+		n++
+	}
+	return locs[:n]
+}

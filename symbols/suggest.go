@@ -1,0 +1,74 @@
+package symbols
+
+import (
+	"iter"
+	"sort"
+	"strings"
+
+	"github.com/xrash/smetrics"
+)
+
+// nearSymbols suggests up to three function names for a mistyped one.
+func nearSymbols(mods []*Module, name string) []string {
+	return nearest(name, func(yield func(string) bool) {
+		for _, m := range mods {
+			st := m.symbols()
+			for i := range st.entries {
+				e := &st.entries[i]
+				if e.isCode() && !yield(demangleShort(st.linkage(e))) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// nearest chooses up to three of names: those that end with name as a qualified
+// name's last part, then those within a small edit distance.
+func nearest(name string, names iter.Seq[string]) []string {
+	const most = 3
+	type scored struct {
+		name string
+		cost int
+	}
+	limit := max(1, min(len(name)/3, 4))
+	var list []scored
+	seen := map[string]bool{}
+	for n := range names {
+		if seen[n] {
+			continue
+		}
+		cost := distance(name, n, limit)
+		if cost > limit {
+			continue
+		}
+		seen[n] = true
+		list = append(list, scored{n, cost})
+	}
+	sort.SliceStable(list, func(i, j int) bool {
+		if list[i].cost != list[j].cost {
+			return list[i].cost < list[j].cost
+		}
+		return len(list[i].name) < len(list[j].name)
+	})
+	var out []string
+	for i := 0; i < len(list) && i < most; i++ {
+		out = append(out, list[i].name)
+	}
+	return out
+}
+
+// distance is the edit distance of two names, 0 for a missing qualifier or a
+// different case, limit+1 if it is more than limit.
+func distance(want, have string, limit int) int {
+	if rest, ok := strings.CutSuffix(have, want); ok && (strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "::")) {
+		return 0
+	}
+	if d := len(want) - len(have); d > limit || -d > limit {
+		return limit + 1
+	}
+	if strings.EqualFold(want, have) {
+		return 0
+	}
+	return smetrics.WagnerFischer(want, have, 1, 1, 1)
+}

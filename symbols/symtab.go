@@ -1,0 +1,236 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// entryKind is what a symbol stands for.
+type entryKind uint8
+
+const (
+	kindObject entryKind = iota
+	kindFunc
+	kindIFunc
+	kindLabel // STT_NOTYPE in code: hand-written assembly
+)
+
+// entry is one symbol, without its text: a large program has a million.
+type entry struct {
+	value, size uint64 // link-time address, bytes
+	name        uint32 // offset in the blob's strings
+	blob        uint8
+	kind        entryKind
+	bind        uint8 // elf.SymBind
+	exported    bool  // default visibility in the dynamic symbol table
+	old         bool  // a version that new programs do not link with
+}
+
+func (e *entry) isCode() bool { return e.kind != kindObject }
+
+// blob is one symbol table's strings.
+type blob struct {
+	source Source
+	str    []byte
+}
+
+// symtab is all symbols of one file.
+type symtab struct {
+	blobs   []blob
+	entries []entry
+
+	sortOnce sync.Once
+	byAddr   []int32  // code entries by address, one for each address
+	reach    []uint64 // highest end among byAddr[:i+1], for nested symbols
+}
+
+// linkage is e's name as the object file has it, without a version and with
+// Go's escapes in import paths undone.
+func (s *symtab) linkage(e *entry) string {
+	str := s.blobs[e.blob].str[e.name:]
+	if i := bytes.IndexByte(str, 0); i >= 0 {
+		str = str[:i]
+	}
+	name := string(str)
+	if i := strings.IndexByte(name, '@'); i > 0 {
+		name = name[:i]
+	}
+	if strings.IndexByte(name, '%') >= 0 {
+		name = unescapeGo(name)
+	}
+	return name
+}
+
+// rawName is e's name with everything that follows it in the table.
+func (s *symtab) rawName(e *entry) []byte { return s.blobs[e.blob].str[e.name:] }
+
+// named reports whether e's name, without its version, is name.
+func (s *symtab) named(e *entry, name string) bool {
+	str := s.rawName(e)
+	if len(str) <= len(name) || string(str[:len(name)]) != name {
+		return false
+	}
+	return str[len(name)] == 0 || str[len(name)] == '@'
+}
+
+// addTable appends the ELF symbols in raw. versions is .gnu.version or nil, code
+// tells which addresses are code.
+func (s *symtab) addTable(src Source, raw, str, versions []byte, code func(uint64) bool) {
+	const entrySize = 24 // sizeof(Elf64_Sym)
+	if len(str) == 0 || len(raw) < entrySize {
+		return
+	}
+	b := uint8(len(s.blobs))
+	s.blobs = append(s.blobs, blob{src, str})
+	if s.entries == nil {
+		s.entries = make([]entry, 0, len(raw)/entrySize)
+	}
+	for i := 0; len(raw) >= entrySize; i, raw = i+1, raw[entrySize:] {
+		e, ok := decodeSym(raw[:entrySize], code)
+		if !ok || uint64(e.name) >= uint64(len(str)) {
+			continue
+		}
+		e.blob = b
+		e.exported = e.exported && src == SourceDynsym
+		e.old = oldVersion(versions, i) || oldName(str[e.name:])
+		s.entries = append(s.entries, e)
+	}
+}
+
+// oldVersion reports whether symbol i has a version that is not the default:
+// the hidden bit of .gnu.version (Linux Standard Base §10.7.2).
+func oldVersion(versions []byte, i int) bool {
+	return 2*i+1 < len(versions) && versions[2*i+1]&0x80 != 0
+}
+
+// oldName reports the same of a name@version in .symtab; the default one has
+// two signs.
+func oldName(str []byte) bool {
+	at := bytes.IndexAny(str[:min(len(str), 256)], "@\x00")
+	return at > 0 && at+1 < len(str) && str[at] == '@' && str[at+1] != '@'
+}
+
+// decodeSym reads one Elf64_Sym; ok is false for what is no defined name.
+func decodeSym(b []byte, code func(uint64) bool) (e entry, ok bool) {
+	e.name = binary.LittleEndian.Uint32(b)
+	info, other := b[4], b[5]
+	shndx := elf.SectionIndex(binary.LittleEndian.Uint16(b[6:]))
+	e.value = binary.LittleEndian.Uint64(b[8:])
+	e.size = binary.LittleEndian.Uint64(b[16:])
+	if e.name == 0 || shndx == elf.SHN_UNDEF || shndx == elf.SHN_ABS && e.value == 0 {
+		return e, false
+	}
+	e.bind = info >> 4
+	vis := elf.SymVis(other & 3)
+	e.exported = elf.SymBind(e.bind) != elf.STB_LOCAL && (vis == elf.STV_DEFAULT || vis == elf.STV_PROTECTED)
+	switch elf.SymType(info & 15) {
+	case elf.STT_FUNC:
+		e.kind = kindFunc
+	case elf.STT_GNU_IFUNC:
+		e.kind = kindIFunc
+	case elf.STT_OBJECT, elf.STT_COMMON:
+		e.kind = kindObject
+	case elf.STT_NOTYPE:
+		e.kind = kindObject
+		if code(e.value) {
+			e.kind = kindLabel
+		}
+	default: // sections, files, thread-local data
+		return e, false
+	}
+	return e, true
+}
+
+// sortByAddr builds the index that find uses.
+func (s *symtab) sortByAddr() {
+	idx := make([]int32, 0, len(s.entries))
+	for i := range s.entries {
+		if s.entries[i].isCode() {
+			idx = append(idx, int32(i))
+		}
+	}
+	sort.Slice(idx, func(i, j int) bool {
+		a, b := &s.entries[idx[i]], &s.entries[idx[j]]
+		if a.value != b.value {
+			return a.value < b.value
+		}
+		return s.better(a, b)
+	})
+	n := 0
+	for i, x := range idx {
+		if i > 0 && s.entries[x].value == s.entries[idx[n-1]].value {
+			continue
+		}
+		idx[n] = x
+		n++
+	}
+	s.byAddr = idx[:n:n]
+	s.reach = make([]uint64, n)
+	top := uint64(0)
+	for i, x := range s.byAddr {
+		top = max(top, s.entries[x].value+s.entries[x].size)
+		s.reach[i] = top
+	}
+}
+
+// better reports whether a is the name to show where a and b share an address:
+// a sized function before a label, then the name with fewer leading underscores
+// (malloc, not __libc_malloc), then global before weak before local.
+func (s *symtab) better(a, b *entry) bool {
+	if x, y := a.kind == kindLabel, b.kind == kindLabel; x != y {
+		return y
+	}
+	if x, y := a.size == 0, b.size == 0; x != y {
+		return y
+	}
+	if x, y := a.bind == uint8(elf.STB_LOCAL), b.bind == uint8(elf.STB_LOCAL); x != y {
+		return y
+	}
+	an, bn := s.linkage(a), s.linkage(b)
+	if x, y := underscores(an), underscores(bn); x != y {
+		return x < y
+	}
+	if a.bind != b.bind {
+		return a.bind < b.bind
+	}
+	if len(an) != len(bn) {
+		return len(an) < len(bn)
+	}
+	return an < bn
+}
+
+func underscores(s string) int { return len(s) - len(strings.TrimLeft(s, "_")) }
+
+// find returns the entry that covers link-time address v: the innermost sized
+// symbol around it, else an unsized one just before it.
+func (s *symtab) find(v uint64) *entry {
+	s.sortOnce.Do(s.sortByAddr)
+	i := sort.Search(len(s.byAddr), func(i int) bool { return s.entries[s.byAddr[i]].value > v }) - 1
+	if i < 0 {
+		return nil
+	}
+	nearest := &s.entries[s.byAddr[i]]
+	for j := i; j >= 0 && s.reach[j] > v; j-- {
+		if e := &s.entries[s.byAddr[j]]; v-e.value < e.size {
+			return e
+		}
+	}
+	if nearest.size == 0 {
+		return nearest
+	}
+	return nil
+}
+
+// next is the address of the first code symbol after v, 0 if there is none.
+func (s *symtab) next(v uint64) uint64 {
+	s.sortOnce.Do(s.sortByAddr)
+	i := sort.Search(len(s.byAddr), func(i int) bool { return s.entries[s.byAddr[i]].value > v })
+	if i == len(s.byAddr) {
+		return 0
+	}
+	return s.entries[s.byAddr[i]].value
+}

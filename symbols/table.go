@@ -1,0 +1,162 @@
+// Package symbols translates between names and addresses of a live process or
+// of a file: ELF symbol tables, Go's function table, separate debug files,
+// DWARF lines and parameters, call-frame information. It runs no code in the
+// target and reads only what a question needs: one name in a large program
+// costs its symbol table, never its DWARF.
+//
+// Table is the door. All its methods are safe for concurrent use.
+package symbols
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Source tells where a symbol was found.
+type Source string
+
+// The places symbols come from.
+const (
+	SourceSymtab    Source = "symtab"    // .symtab of the mapped file
+	SourceDynsym    Source = "dynsym"    // .dynsym, or the dynamic segment's table
+	SourcePclntab   Source = "pclntab"   // Go's function table
+	SourceDebugFile Source = "debugfile" // .symtab of a separate debug file
+	SourceMiniDebug Source = "minidebug" // .gnu_debugdata
+	SourceFrames    Source = "frames"    // function bounds from .eh_frame, no name
+)
+
+// Symbol is a named address.
+type Symbol struct {
+	// Name is what users write: demangled, without a parameter list, without a
+	// version.
+	Name string
+	// Linkage is the name in the object file.
+	Linkage string
+	Addr    arch.Addr
+	Size    uint64 // in bytes; 0 if not recorded
+	Module  *Module
+	Func    bool // code
+	IFunc   bool // Addr is the resolver of an STT_GNU_IFUNC symbol
+	Source  Source
+}
+
+// Location is an address in terms of the symbol that contains it.
+type Location struct {
+	Symbol Symbol // zero Name if no symbol covers Addr
+	Offset uint64 // Addr minus Symbol.Addr
+	Addr   arch.Addr
+	File   string // where a line was asked for or is at hand, else empty
+	Line   int
+
+	// Every is not empty for a specification such as foo+*: the location
+	// stands for every instruction of this range.
+	Every arch.Range
+}
+
+// String prints l as symbol+0xoffset, or as an address where no symbol is known.
+func (l Location) String() string {
+	if l.Symbol.Name == "" {
+		return l.Addr.String()
+	}
+	return fmt.Sprintf("%s+%#x", l.Symbol.Name, l.Offset)
+}
+
+// Option changes how a Table finds its files.
+type Option func(*Table)
+
+// WithDebugDirs sets the directories that are searched for separate debug
+// files, as gdb's debug-file-directory; the default is /usr/lib/debug.
+func WithDebugDirs(dirs ...string) Option {
+	return func(t *Table) { t.debugDirs = dirs }
+}
+
+// Table is all modules of one process, or one file. It is safe for concurrent
+// use.
+type Table struct {
+	pid       int // 0 for a file
+	mem       arch.Memory
+	debugDirs []string
+
+	mu     sync.Mutex // serializes Refresh
+	images map[imageKey]*image
+	snap   atomic.Pointer[snapshot]
+}
+
+// snapshot is one reading of the maps; it never changes.
+type snapshot struct {
+	modules []*Module // executable first, then by the dynamic linker's search order
+	texts   []text    // by address
+	ifuncs  ifuncCache
+}
+
+type text struct {
+	arch.Range
+	module *Module
+}
+
+var defaultDebugDirs = []string{"/usr/lib/debug"}
+
+// Open reads the modules of process pid from /proc/PID/maps. mem reads the
+// target's memory: it serves the vdso, indirect functions and values. Files
+// are opened through /proc/PID/root, so a target in another mount namespace
+// works. A module whose file can't be read stays in the list without symbols;
+// Module.Err tells why.
+func Open(pid int, mem arch.Memory, opts ...Option) (*Table, error) {
+	t := newTable(opts)
+	t.pid, t.mem = pid, mem
+	if err := t.Refresh(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// OpenFile reads one file that is not running. Addresses are its link-time
+// addresses; it is a Table of one module. It returns ErrNotELF for a file that
+// is no x86-64 ELF file.
+func OpenFile(path string, opts ...Option) (*Table, error) {
+	t := newTable(opts)
+	img, err := openImage(path, path)
+	if err != nil {
+		return nil, err
+	}
+	m := newModule(path, img, t)
+	for _, p := range img.execSegments() {
+		m.Text = append(m.Text, arch.Range{Start: arch.Addr(p.Vaddr), End: arch.Addr(p.Vaddr + p.Memsz)})
+	}
+	m.Kind = KindExecutable
+	t.images[imageKey{path: path}] = img
+	t.snap.Store(newSnapshot([]*Module{m}))
+	return t, nil
+}
+
+func newTable(opts []Option) *Table {
+	t := &Table{debugDirs: defaultDebugDirs, images: map[imageKey]*image{}}
+	for _, o := range opts {
+		o(t)
+	}
+	return t
+}
+
+// Modules lists what is mapped: the executable first, then the libraries in the
+// order in which the dynamic linker searches them. The slice belongs to the
+// caller, the modules do not change.
+func (t *Table) Modules() []*Module {
+	return append([]*Module(nil), t.snap.Load().modules...)
+}
+
+// Close releases the files. The Table must not be used afterwards.
+func (t *Table) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, img := range t.images {
+		img.close()
+		delete(t.images, k)
+	}
+	return nil
+}
+
+// module returns the module whose code contains a, or nil.
+func (t *Table) module(a arch.Addr) *Module { return t.snap.Load().module(a) }
