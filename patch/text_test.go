@@ -207,6 +207,29 @@ func TestEveryFailingAccessLeavesMemoryAsBeforeOrThePatchTorn(t *testing.T) {
 	}
 }
 
+func TestAHalfWrittenPatchIsTakenBackAtOnce(t *testing.T) {
+	for _, failAt := range []int{3, 4} { // check, compare, write, read back
+		x, m, j, before := setup(t)
+		m.short = 2
+		m.inject(failAt)
+		_, err := x.Install(base+9, before[9:14], []byte{0xe9, 1, 2, 3, 4})
+		if !errors.Is(err, errInjected) || errors.Is(err, ErrTorn) || !bytes.Equal(m.b, before) || len(j.records) != 0 {
+			t.Errorf("failure at access %d: %v, memory % x, %d records", failAt, err, m.b[9:14], len(j.records))
+		}
+	}
+}
+
+func TestAnOverlapNamesTheLowestPatch(t *testing.T) {
+	x, _, _, before := setup(t)
+	install(t, x, base+24, int3)
+	install(t, x, base+20, int3)
+	install(t, x, base+22, int3)
+	_, err := x.Install(base+18, before[18:30], make([]byte, 12))
+	if want := "patch of 400012-40001e: the bytes overlap another patch, 400014-400015"; err == nil || err.Error() != want {
+		t.Error(err)
+	}
+}
+
 func TestAFailedRemovalCanBeRepeated(t *testing.T) {
 	for failAt := 1; failAt <= 5; failAt++ {
 		for also := failAt; also <= 5; also++ {

@@ -161,8 +161,14 @@ func TestAFullJournalAsksForAnArenaAndGoesOnThere(t *testing.T) {
 	if got := len(f.records()); got != 2*n+1 {
 		t.Errorf("%d records, want %d", got, 2*n+1)
 	}
-	for _, id := range ids {
-		if err := f.j.Erase(id); err != nil {
+	want := f.records()
+	want = append(want[:n-3], want[n-2:]...) // the third that went to the second arena
+	k := len(ids) - n + 2
+	if err := f.j.Erase(ids[k]); err != nil || !reflect.DeepEqual(f.records(), want) {
+		t.Errorf("erasing record %d of the second arena erased another one: %v", ids[k], err)
+	}
+	for i, id := range ids {
+		if err := f.j.Erase(id); (err != nil) != (i == k) {
 			t.Fatal(err)
 		}
 	}
@@ -334,6 +340,43 @@ func TestAForeignHeaderIsRefused(t *testing.T) {
 	}
 	if _, err := Inspect(f, 0x1000); err == nil {
 		t.Error("unmapped memory has a header")
+	}
+}
+
+func TestARecordWithAnImpossibleLengthIsNoRecord(t *testing.T) {
+	for _, n := range []uint16{0, pieceLen + 1, 0xffff} {
+		b := encodeRecord(record(1, 5), 1)
+		le.PutUint16(b[offLength:], n)
+		le.PutUint32(b[offState:], checksum(b))
+		if r, ok, blank := parseRecord(b); ok || blank {
+			t.Errorf("length %d: %v", n, r)
+		}
+	}
+}
+
+// lengthMemory adds up what is read.
+type lengthMemory struct {
+	arch.Memory
+	n int
+}
+
+func (m *lengthMemory) ReadMemory(at arch.Addr, p []byte) error {
+	m.n += len(p)
+	return m.Memory.ReadMemory(at, p)
+}
+
+func TestAFinderDoesNotReadPagesThatWereNeverWritten(t *testing.T) {
+	f := newFixture(t)
+	for i := range 10 {
+		f.record(record(i, 5))
+	}
+	h, err := Inspect(f, f.base(f.r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &lengthMemory{Memory: f}
+	if rs, err := h.Records(m); err != nil || len(rs) != 10 || m.n > PageSize {
+		t.Errorf("%d records, %d bytes read, %v", len(rs), m.n, err)
 	}
 }
 

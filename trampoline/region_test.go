@@ -160,6 +160,29 @@ func TestReserveOrdersRoomForABatchAtOnce(t *testing.T) {
 	}
 }
 
+func TestEachArenaForTheSameCodeIsLarger(t *testing.T) {
+	g, r := newTarget(t), New(fake, owner)
+	far := arch.Range{Start: 0x7f00_0000_0000, End: 0x7f00_0010_0000}
+	before := 0
+	for range 4 {
+		need := r.need(text, 1)
+		if need.Slots < 2*before {
+			t.Errorf("%d slots after %d", need.Slots, before)
+		}
+		before = need.Slots
+		g.adopt(r, need)
+	}
+	if got := r.need(far, 1).Slots; got != minSlots {
+		t.Errorf("the first arena for other code has %d slots", got)
+	}
+	for range 10 {
+		g.adopt(r, &NeedArena{Near: text, Reach: fake.Reach(), Slots: 1})
+	}
+	if got := r.need(text, 1).Slots; got != maxSlots {
+		t.Errorf("%d slots, more than %d", got, maxSlots)
+	}
+}
+
 func TestPlaceTakesASmallerArenaWhereTheWishedOneDoesNotFit(t *testing.T) {
 	r := New(fake, owner)
 	need := &NeedArena{Near: text, Reach: fake.Reach(), Slots: 1 << 15}
