@@ -1,0 +1,150 @@
+//go:build linux
+
+package procfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// The oracle is the running test itself, through the os package and system calls.
+func TestOwnProcessIsDescribedTruly(t *testing.T) {
+	pid := os.Getpid()
+	s, err := ReadStatus(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Pid != pid || s.Tgid != pid || s.PPid != os.Getppid() || s.UIDs[1] != os.Geteuid() || s.GIDs[1] != os.Getegid() || s.KernelThread {
+		t.Errorf("status %+v", s)
+	}
+	if !s.SigCgt.Has(int(syscall.SIGURG)) { // the Go runtime preempts with it
+		t.Errorf("SIGURG not caught: %x", s.SigCgt)
+	}
+	st, err := ReadStat(pid, pid)
+	if err != nil || st.Pid != pid || st.PPid != os.Getppid() || st.Comm != s.Name || st.StartTime == 0 || st.Flags&PFKthread != 0 {
+		t.Errorf("stat %+v, %v", st, err)
+	}
+	if comm, err := Comm(pid, 0); err != nil || comm != s.Name {
+		t.Errorf("comm %q, %v; status says %q", comm, err, s.Name)
+	}
+	if args, err := Cmdline(pid); err != nil || !slices.Equal(args, os.Args) {
+		t.Errorf("cmdline %q, %v; want %q", args, err, os.Args)
+	}
+	want, err := os.Executable()
+	if exe, err2 := Exe(pid); err != nil || err2 != nil || exe != want {
+		t.Errorf("exe %q, %v; want %q, %v", exe, err2, want, err)
+	}
+	if tids, err := Tasks(pid); err != nil || !slices.Contains(tids, pid) || len(tids) < s.Threads-1 {
+		t.Errorf("tasks %v, %v; status says %d threads", tids, err, s.Threads)
+	}
+}
+
+func TestOwnMapsHoldOwnCode(t *testing.T) {
+	maps, err := Maps(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, _ := os.Executable()
+	here := arch.Addr(reflect.ValueOf(TestOwnMapsHoldOwnCode).Pointer())
+	i := slices.IndexFunc(maps, func(m Mapping) bool { return m.Range.Contains(here) })
+	if i < 0 || maps[i].Path != exe || !maps[i].Exec || maps[i].Write || maps[i].Anonymous() {
+		t.Errorf("no mapping of %s, r-x, holds %v:\n%+v", exe, here, maps)
+	}
+	for i := 1; i < len(maps); i++ {
+		if maps[i].Range.Start < maps[i-1].Range.End {
+			t.Errorf("mappings out of order: %v, %v", maps[i-1].Range, maps[i].Range)
+		}
+	}
+}
+
+func TestOwnAuxvAgreesWithTheSystem(t *testing.T) {
+	v, err := Auxv(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v[6] != uint64(os.Getpagesize()) || v[12] != uint64(os.Geteuid()) { // AT_PAGESZ, AT_EUID
+		t.Errorf("auxv %v", v)
+	}
+}
+
+func TestChildrenAreListedUntilReaped(t *testing.T) {
+	c := exec.Command("cat")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The thread that forked is any of ours.
+	forked := func() bool {
+		tids, err := Tasks(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tid := range tids {
+			kids, err := Children(os.Getpid(), tid)
+			if err != nil && !Gone(err) {
+				t.Fatal(err)
+			}
+			if slices.Contains(kids, c.Process.Pid) {
+				return true
+			}
+		}
+		return false
+	}
+	if !forked() {
+		t.Errorf("child %d is not listed", c.Process.Pid)
+	}
+	in.Close()
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if forked() {
+		t.Errorf("reaped child %d is still listed", c.Process.Pid)
+	}
+	_, err = ReadStatus(c.Process.Pid, 0)
+	if !Gone(err) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("status of a reaped process: %v", err)
+	}
+}
+
+func TestZombieAndMissingThread(t *testing.T) {
+	c := exec.Command("true")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	_, _, e := syscall.Syscall6(syscall.SYS_WAITID, 1, uintptr(c.Process.Pid), 0, 0x1000004, 0, 0) // P_PID, no siginfo, WEXITED|WNOWAIT
+	if e != 0 {
+		t.Fatal(e)
+	}
+	if s, err := ReadStatus(c.Process.Pid, 0); err != nil || s.State != 'Z' || s.KernelThread {
+		t.Errorf("zombie: %+v, %v", s, err)
+	}
+	if m, err := Maps(c.Process.Pid); len(m) != 0 {
+		t.Errorf("zombie has mappings %v, %v", m, err)
+	}
+	if args, err := Cmdline(c.Process.Pid); err != nil || len(args) != 0 {
+		t.Errorf("zombie has arguments %q, %v", args, err)
+	}
+	if _, err := ReadStat(c.Process.Pid, os.Getpid()); !Gone(err) {
+		t.Errorf("a thread of another process: %v", err)
+	}
+}
+
+func TestYamaScopeIsWhatTheKernelSays(t *testing.T) {
+	_, err := os.Stat("/proc/sys/kernel/yama/ptrace_scope")
+	scope, present := YamaScope()
+	if present != (err == nil) || scope < 0 || scope > 3 {
+		t.Errorf("scope %d, present %v; stat: %v", scope, present, err)
+	}
+}

@@ -1,0 +1,167 @@
+// Package procfs parses the files of /proc that describe a process and its
+// threads. Each kind of file has a Parse function over a reader, which is pure,
+// and a function that opens the live file.
+//
+// Every file is a snapshot: the process may have changed before the caller looks
+// at the answer. A process or thread that is not there gives an error for which
+// Gone is true. All functions are safe for concurrent use.
+//
+// Source: proc(5); fs/proc/{array,base,task_mmu}.c.
+package procfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ErrFormat is a /proc file that is not written as proc(5) says.
+var ErrFormat = errors.New("unexpected format")
+
+// Gone reports whether err says that the process or thread does not exist, or
+// ceased to exist while its file was read.
+func Gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
+
+// path names a file of process pid, or of its thread tid unless tid is 0.
+func path(pid, tid int, name string) string {
+	if tid == 0 {
+		return "/proc/" + strconv.Itoa(pid) + "/" + name
+	}
+	return "/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/" + name
+}
+
+// load reads a live file whole and hands it to parse.
+func load[T any](file string, parse func(io.Reader) (T, error)) (T, error) {
+	var zero T
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return zero, err
+	}
+	v, err := parse(bytes.NewReader(b))
+	if err != nil {
+		return zero, fmt.Errorf("%s: %w", file, err)
+	}
+	return v, nil
+}
+
+// Tasks lists the thread ids of process pid in the kernel's order, the leader
+// first while it exists. Threads that start meanwhile may be missing.
+func Tasks(pid int) ([]int, error) {
+	d, err := os.Open(path(pid, 0, "task"))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	tids := make([]int, 0, len(names))
+	for _, n := range names {
+		if tid, err := strconv.Atoi(n); err == nil {
+			tids = append(tids, tid)
+		}
+	}
+	return tids, nil
+}
+
+// Children lists the processes that thread tid of pid has forked and not yet
+// reaped. A tid of 0 stands for the leader. The kernel must be built with
+// CONFIG_PROC_CHILDREN, else the error says that the file is not there.
+func Children(pid, tid int) ([]int, error) {
+	if tid == 0 {
+		tid = pid
+	}
+	return load(path(pid, tid, "children"), parseInts)
+}
+
+func parseInts(r io.Reader) ([]int, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	var ints []int
+	for f := range strings.FieldsSeq(string(b)) {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			return nil, fmt.Errorf("%w: not a number: %q", ErrFormat, f)
+		}
+		ints = append(ints, n)
+	}
+	return ints, nil
+}
+
+// Comm is the name of thread tid of pid, at most 15 bytes for a user thread; any
+// byte but NUL may occur. A tid of 0 stands for the leader.
+func Comm(pid, tid int) (string, error) {
+	b, err := os.ReadFile(path(pid, tid, "comm"))
+	if err != nil {
+		return "", err
+	}
+	return string(bytes.TrimSuffix(b, []byte("\n"))), nil
+}
+
+// Cmdline is the argument vector of process pid as its memory holds it now. It
+// is empty for a kernel thread and for a zombie.
+func Cmdline(pid int) ([]string, error) {
+	b, err := os.ReadFile(path(pid, 0, "cmdline"))
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+}
+
+// Exe is the path of the executable of process pid, as its mount namespace names
+// it; " (deleted)" is cut off. To open the file itself, even when it was deleted
+// or lies in another mount namespace, open /proc/PID/exe. A kernel thread has
+// none, which looks like a process that is gone.
+func Exe(pid int) (string, error) {
+	s, err := os.Readlink(path(pid, 0, "exe"))
+	return strings.TrimSuffix(s, deletedMark), err
+}
+
+// Auxv is the auxiliary vector that the kernel gave to process pid at exec, by
+// AT_ type (getauxval(3), <elf.h>). The process must be a 64-bit one.
+func Auxv(pid int) (map[uint64]uint64, error) {
+	return load(path(pid, 0, "auxv"), ParseAuxv)
+}
+
+// ParseAuxv reads an auxiliary vector of 64-bit words in the host's byte order,
+// up to AT_NULL.
+func ParseAuxv(r io.Reader) (map[uint64]uint64, error) {
+	v := make(map[uint64]uint64)
+	var pair [16]byte
+	for {
+		if _, err := io.ReadFull(r, pair[:]); err == io.EOF {
+			return v, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("auxiliary vector: %w", err)
+		}
+		typ := binary.NativeEndian.Uint64(pair[:8])
+		if typ == 0 { // AT_NULL
+			return v, nil
+		}
+		v[typ] = binary.NativeEndian.Uint64(pair[8:])
+	}
+}
+
+// YamaScope is the Yama security module's ptrace_scope: 0 classic, 1 descendants
+// only, 2 CAP_SYS_PTRACE only, 3 nobody (Documentation/admin-guide/LSM/Yama.rst).
+// present is false on a kernel without Yama.
+func YamaScope() (scope int, present bool) {
+	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	if err != nil {
+		return 0, false
+	}
+	scope, err = strconv.Atoi(string(bytes.TrimSpace(b)))
+	return scope, err == nil
+}
