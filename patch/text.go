@@ -40,14 +40,14 @@ func (t *Text) Install(at arch.Addr, expect, replacement []byte) (*Patch, error)
 	if o := t.patches.first(p.Range()); o != nil {
 		return nil, fmt.Errorf("patch of %s: %w, %s", p.Range(), ErrOverlap, o.Range())
 	}
-	// Before the journal, so that a refusal leaves no trace; poke checks again.
-	if err := t.check(at, expect); err != nil {
+	before, err := t.look(p)
+	if err != nil {
 		return nil, err
 	}
 	if err := t.record(p); err != nil {
 		return nil, err
 	}
-	err := t.poke(p, true)
+	err = t.poke(p, true, before)
 	if err != nil && !p.torn {
 		return nil, errors.Join(err, t.erase(p))
 	}
@@ -95,7 +95,7 @@ func (t *Text) Arm(p *Patch) error {
 	if p.armed && !p.torn {
 		return nil
 	}
-	if err := t.poke(p, true); err != nil {
+	if err := t.set(p, true); err != nil {
 		return fmt.Errorf("arming the patch at %s: %w", p.at, err)
 	}
 	return nil
@@ -119,11 +119,7 @@ func (t *Text) disarm(p *Patch) error {
 	if !p.armed && !p.torn {
 		return nil
 	}
-	err := t.poke(p, false)
-	if errors.Is(err, ErrChanged) {
-		p.armed = false
-	}
-	return err
+	return t.set(p, false)
 }
 
 // RestoreAll removes every patch, the newest first. It goes on after an error

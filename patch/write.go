@@ -52,45 +52,47 @@ func restore(mem arch.Memory, e Entry) error {
 	return nil
 }
 
-// check compares memory at at with want.
-func (t *Text) check(at arch.Addr, want []byte) error {
-	got := make([]byte, len(want))
-	if err := t.mem.ReadMemory(at, got); err != nil {
-		return err
+// look reads what stands at p. The error matches ErrChanged if that is not what p
+// left there.
+func (t *Text) look(p *Patch) ([]byte, error) {
+	got := make([]byte, len(p.original))
+	if err := t.mem.ReadMemory(p.at, got); err != nil {
+		return nil, err
 	}
-	if !bytes.Equal(got, want) {
-		return changed(at, got, want)
+	if bytes.Equal(got, p.shown()) || p.torn && mixture(got, p.original, p.replacement) {
+		return got, nil
 	}
-	return nil
+	return nil, changed(p.at, got, p.shown())
 }
 
-// poke makes memory show p's replacement or its original bytes. It refuses with
-// ErrChanged if memory does not show what p left there. After a failed write it
-// takes the write back; p is torn if that fails too.
-func (t *Text) poke(p *Patch, arm bool) error {
-	want, before := p.original, make([]byte, len(p.original))
+// poke makes memory, which shows before, show p's replacement or its original
+// bytes. p is torn afterwards if the write failed and can't be taken back.
+func (t *Text) poke(p *Patch, arm bool, before []byte) error {
+	want := p.original
 	if arm {
 		want = p.replacement
 	}
-	if err := t.mem.ReadMemory(p.at, before); err != nil {
-		return err
-	}
-	if !bytes.Equal(before, p.shown()) && !(p.torn && mixture(before, p.original, p.replacement)) {
-		p.torn = false
-		return changed(p.at, before, p.shown())
-	}
 	err := writeVerified(t.mem, p.at, want, before)
-	if err == nil {
-		p.armed, p.torn = arm, false
-		return nil
-	}
 	switch {
+	case err == nil:
+		p.armed, p.torn = arm, false
 	case errors.Is(err, ErrTorn):
 		p.torn = true
-	case errors.Is(err, ErrChanged):
-		p.torn = false
 	}
 	// Otherwise before is back, which may be as torn as it was.
+	return err
+}
+
+// set looks, then pokes.
+func (t *Text) set(p *Patch, arm bool) error {
+	before, err := t.look(p)
+	if err == nil {
+		err = t.poke(p, arm, before)
+	}
+	if errors.Is(err, ErrChanged) {
+		// Somebody else's bytes: nothing of ours is left to take care of.
+		p.armed, p.torn = false, false
+	}
 	return err
 }
 
