@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
 )
 
@@ -27,8 +29,8 @@ func (m fileMemory) WriteMemory(at arch.Addr, p []byte) error {
 	return err
 }
 
-// catText starts cat(1), which blocks on its input, and returns where its code
-// lies and what the file says that it is.
+// catText starts cat(1) and returns where its code lies and what the file says
+// that it is.
 func catText(t *testing.T) (cmd *exec.Cmd, in io.WriteCloser, out *bufio.Reader, at arch.Addr, file []byte) {
 	t.Helper()
 	path, err := exec.LookPath("cat")
@@ -43,7 +45,7 @@ func catText(t *testing.T) (cmd *exec.Cmd, in io.WriteCloser, out *bufio.Reader,
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
 	out = bufio.NewReader(pipe)
-	echo(t, in, out) // it is now past its start-up and blocked in read
+	echo(t, in, out) // it is now past execve
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +81,19 @@ func echo(t *testing.T, in io.Writer, out *bufio.Reader) {
 	}
 }
 
-// TestALiveProcessHasItsCodeBack patches the code of a process that is blocked in
-// a system call. The oracles are the file of the executable and the process,
+// stop freezes the process: patches of several bytes need that.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	var status unix.WaitStatus
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("status %#x, %v", status, err)
+	}
+}
+
+// TestALiveProcessHasItsCodeBack patches the code of a stopped process. The oracles are the file of the executable and the process,
 // which has to go on as if nothing had happened.
 func TestALiveProcessHasItsCodeBack(t *testing.T) {
 	cmd, in, out, at, file := catText(t)
@@ -90,6 +103,7 @@ func TestALiveProcessHasItsCodeBack(t *testing.T) {
 	}
 	defer f.Close()
 	mem := fileMemory{f}
+	stop(t, cmd.Process.Pid)
 	show := func() []byte {
 		b := make([]byte, len(file))
 		if err := mem.ReadMemory(at, b); err != nil {
@@ -124,6 +138,9 @@ func TestALiveProcessHasItsCodeBack(t *testing.T) {
 	}
 	if !bytes.Equal(show(), file) {
 		t.Error("the code differs from the file's afterwards")
+	}
+	if err := unix.Kill(cmd.Process.Pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
 	}
 	echo(t, in, out)
 	in.Close()
