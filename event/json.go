@@ -1,0 +1,131 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"strconv"
+)
+
+// JSON prints records as JSON Lines: one object a line, keys in a fixed order.
+type JSON struct{ lineWriter }
+
+var _ Printer = (*JSON)(nil)
+
+// NewJSON returns a printer of JSON Lines on w.
+//
+// A hit has the keys type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm,
+// probe, kind, addr, symbol, module, args; then ret and duration_ns of a
+// kretprobe; then stack, if one was taken. The summary has type, pid, probes,
+// lost. Addresses are strings in hexadecimal, integers are exact decimals. An
+// argument that could not be fetched is null; a float that JSON has no number
+// for is a string.
+func NewJSON(w io.Writer) *JSON { return &JSON{lineWriter{w: w}} }
+
+// Hit writes h as one line.
+func (p *JSON) Hit(h *Hit) error {
+	return p.put(true, func(b []byte) []byte { return append(appendHitJSON(b, h), '}', '\n') })
+}
+
+// Summary writes s as one line.
+func (p *JSON) Summary(s *Summary) error {
+	return p.put(false, func(b []byte) []byte { return append(appendSummaryJSON(b, s), '}', '\n') })
+}
+
+func appendHitJSON(b []byte, h *Hit) []byte {
+	b = append(b, `{"type":"hit","time":"`...)
+	b = h.Time.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000000Z")
+	b = strconv.AppendInt(append(b, `","pid":`...), int64(h.PID), 10)
+	b = strconv.AppendInt(append(b, `,"tid":`...), int64(h.TID), 10)
+	b = appendJSON(append(b, `,"comm":`...), h.Comm)
+	b = appendJSON(append(b, `,"probe":`...), h.Probe)
+	b = appendJSON(append(b, `,"kind":`...), h.Kind)
+	b = appendHex(append(b, `,"addr":"`...), uint64(h.Addr))
+	b = appendJSON(append(b, `","symbol":`...), h.Symbol)
+	b = appendJSON(append(b, `,"module":`...), h.Module)
+	b = append(b, `,"args":{`...)
+	for i := range h.Args {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(b, h.Args[i].Name)
+		b = appendValueJSON(append(b, ':'), &h.Args[i])
+	}
+	b = append(b, '}')
+	if h.Ret != nil {
+		b = strconv.AppendInt(append(b, `,"ret":`...), *h.Ret, 10)
+	}
+	if h.Duration != nil {
+		b = strconv.AppendInt(append(b, `,"duration_ns":`...), h.Duration.Nanoseconds(), 10)
+	}
+	return appendStackJSON(b, h.Stack)
+}
+
+func appendStackJSON(b []byte, stack []Frame) []byte {
+	if stack == nil {
+		return b
+	}
+	b = append(b, `,"stack":[`...)
+	for i := range stack {
+		f := &stack[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendHex(append(b, `{"addr":"`...), uint64(f.Addr))
+		b = appendJSON(append(b, `","symbol":`...), f.Symbol)
+		b = appendJSON(append(b, `,"module":`...), f.Module)
+		if f.File != "" {
+			b = appendJSON(append(b, `,"file":`...), f.File)
+			b = strconv.AppendInt(append(b, `,"line":`...), int64(f.Line), 10)
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+func appendValueJSON(b []byte, a *Arg) []byte {
+	switch v := a.Value.(type) {
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case uint64:
+		return strconv.AppendUint(b, v, 10)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case string:
+		return appendJSON(b, v)
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return appendJSON(b, strconv.FormatFloat(v, 'g', -1, 64))
+		}
+		return strconv.AppendFloat(b, v, 'g', -1, 64)
+	case json.Marshaler:
+		j, err := json.Marshal(v)
+		if err != nil { // its text is better than no record
+			return appendJSON(b, a.Text)
+		}
+		return append(b, bytes.ToValidUTF8(j, []byte("\ufffd"))...)
+	}
+	return append(b, "null"...)
+}
+
+func appendSummaryJSON(b []byte, s *Summary) []byte {
+	b = strconv.AppendInt(append(b, `{"type":"summary","pid":`...), int64(s.PID), 10)
+	b = append(b, `,"probes":[`...)
+	for i := range s.Probes {
+		p := &s.Probes[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(append(b, `{"probe":`...), p.Probe)
+		b = appendJSON(append(b, `,"kind":`...), p.Kind)
+		b = appendHex(append(b, `,"addr":"`...), uint64(p.Addr))
+		b = appendJSON(append(b, `","symbol":`...), p.Symbol)
+		b = strconv.AppendUint(append(b, `,"hits":`...), p.Hits, 10)
+		b = strconv.AppendUint(append(b, `,"nmissed":`...), p.NMissed, 10)
+		b = appendJSON(append(b, `,"mechanism":`...), p.Mechanism)
+		b = appendJSON(append(b, `,"reason":`...), p.Reason)
+		b = append(b, '}')
+	}
+	return strconv.AppendUint(append(b, `],"lost":`...), s.Lost, 10)
+}

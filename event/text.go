@@ -1,0 +1,220 @@
+package event
+
+import (
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+)
+
+// TextOptions chooses how NewText's printer writes. The zero value is plain text
+// in local time.
+type TextOptions struct {
+	Color    bool           // ANSI escape sequences
+	Location *time.Location // time zone of the first column; nil is time.Local
+}
+
+// Text prints records for people: a line for a hit, and below it an indented
+// line for each frame of its stack.
+type Text struct {
+	lineWriter
+	opts       TextOptions
+	probeWidth int // of the column, in characters; it grows with the names
+}
+
+var _ Printer = (*Text)(nil)
+
+// NewText returns a printer of text on w. The columns are the time of day, the
+// thread's name and id, the probe, and what was fetched.
+func NewText(w io.Writer, opts TextOptions) *Text {
+	if opts.Location == nil {
+		opts.Location = time.Local
+	}
+	return &Text{lineWriter: lineWriter{w: w}, opts: opts}
+}
+
+const (
+	threadWidth   = 15 + 1 + 7 // the longest comm, a dash, the largest thread id
+	maxProbeWidth = 40         // demangled names can be longer than a screen
+
+	styleTime   = "\x1b[2m"
+	styleThread = "\x1b[36m"
+	styleProbe  = "\x1b[1m"
+	styleRet    = "\x1b[33m"
+	styleReset  = "\x1b[0m"
+)
+
+// Hit writes h as one line, followed by its stack.
+func (p *Text) Hit(h *Hit) error {
+	return p.put(true, func(b []byte) []byte { return p.appendHit(b, h) })
+}
+
+func (p *Text) appendHit(b []byte, h *Hit) []byte {
+	b = p.style(b, styleTime)
+	b = h.Time.In(p.opts.Location).AppendFormat(b, "15:04:05.000000000")
+	b = p.style(b, styleReset)
+
+	b = p.style(append(b, "  "...), styleThread)
+	at := len(b)
+	b = append(appendSafe(b, h.Comm), '-')
+	b = strconv.AppendInt(b, int64(h.TID), 10)
+	b = pad(b, at, threadWidth)
+	b = p.style(b, styleReset)
+
+	b = p.style(append(b, "  "...), styleProbe)
+	at = len(b)
+	b = appendSafe(b, h.Probe)
+	p.probeWidth = min(max(p.probeWidth, utf8.RuneCount(b[at:])), maxProbeWidth)
+	b = pad(b, at, p.probeWidth)
+	b = p.style(b, styleReset)
+
+	b = appendPlace(b, h)
+	for i := range h.Args {
+		b = appendSafe(append(b, ' '), h.Args[i].Name)
+		b = appendValueText(append(b, '='), &h.Args[i])
+	}
+	b = p.appendReturn(b, h)
+	b = append(trimSpace(b), '\n')
+	for i := range h.Stack {
+		b = appendFrameText(b, i, &h.Stack[i])
+	}
+	return b
+}
+
+// appendPlace names the place of a hit where the probe's name does not: for a
+// line, an address, a pattern.
+func appendPlace(b []byte, h *Hit) []byte {
+	name := h.Probe
+	if module, rest, ok := strings.Cut(name, ":"); ok && module == h.Module {
+		name = rest
+	}
+	if h.Symbol == "" || h.Symbol == name || h.Symbol == name+"+0x0" {
+		return b
+	}
+	return append(appendSafe(append(b, " ("...), h.Symbol), ')')
+}
+
+func (p *Text) appendReturn(b []byte, h *Hit) []byte {
+	if h.Ret != nil {
+		b = p.style(append(b, ' '), styleRet)
+		b = strconv.AppendInt(append(b, "ret="...), *h.Ret, 10)
+		b = p.style(b, styleReset)
+	}
+	if h.Duration != nil {
+		b = appendDuration(append(b, " duration="...), *h.Duration)
+	}
+	return b
+}
+
+func appendValueText(b []byte, a *Arg) []byte {
+	if a.Text != "" {
+		return appendSafe(b, a.Text)
+	}
+	switch v := a.Value.(type) {
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case uint64:
+		return strconv.AppendUint(b, v, 10)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case string:
+		return strconv.AppendQuote(b, v)
+	case float64:
+		return strconv.AppendFloat(b, v, 'g', -1, 64)
+	case json.Marshaler:
+		if j, err := json.Marshal(v); err == nil {
+			return appendSafe(b, string(j))
+		}
+	}
+	return append(b, '?')
+}
+
+// appendFrameText writes a frame as a debugger does: "#1  0x… in foo+0x12 (prog) at file.c:42".
+func appendFrameText(b []byte, n int, f *Frame) []byte {
+	at := len(b)
+	b = strconv.AppendInt(append(b, "    #"...), int64(n), 10)
+	b = pad(b, at, len("    #99"))
+	b = appendHex(append(b, ' '), uint64(f.Addr))
+	if f.Symbol != "" {
+		b = appendSafe(append(b, " in "...), f.Symbol)
+	}
+	if f.Module != "" {
+		b = append(appendSafe(append(b, " ("...), f.Module), ')')
+	}
+	if f.File != "" {
+		b = appendSafe(append(b, " at "...), f.File)
+		b = strconv.AppendInt(append(b, ':'), int64(f.Line), 10)
+	}
+	return append(b, '\n')
+}
+
+// appendDuration writes d in the largest unit that it fills, with three decimals.
+func appendDuration(b []byte, d time.Duration) []byte {
+	unit, name := time.Second, "s"
+	switch abs := d.Abs(); {
+	case abs < time.Microsecond:
+		return append(strconv.AppendInt(b, int64(d), 10), "ns"...)
+	case abs < time.Millisecond:
+		unit, name = time.Microsecond, "µs"
+	case abs < time.Second:
+		unit, name = time.Millisecond, "ms"
+	}
+	return append(strconv.AppendFloat(b, float64(d)/float64(unit), 'f', 3, 64), name...)
+}
+
+// pad fills up what b holds from at on to width characters.
+func pad(b []byte, at, width int) []byte {
+	for n := utf8.RuneCount(b[at:]); n < width; n++ {
+		b = append(b, ' ')
+	}
+	return b
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && b[len(b)-1] == ' ' {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+func (p *Text) style(b []byte, seq string) []byte {
+	if !p.opts.Color {
+		return b
+	}
+	return append(b, seq...)
+}
+
+// Summary writes s as a table with a line for each probe.
+func (p *Text) Summary(s *Summary) error {
+	return p.put(false, func(b []byte) []byte { return appendSummaryText(b, s) })
+}
+
+func appendSummaryText(b []byte, s *Summary) []byte {
+	var out strings.Builder
+	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row := func(line []byte) { _, _ = t.Write(append(line, '\n')) } // a Builder takes everything
+	row([]byte("PROBE\tKIND\tADDRESS\tSYMBOL\tHITS\tMISSED\tMECHANISM"))
+	for i := range s.Probes {
+		p := &s.Probes[i]
+		l := append(appendSafe(nil, p.Probe), '\t')
+		l = append(appendSafe(l, p.Kind), '\t')
+		l = append(appendHex(l, uint64(p.Addr)), '\t')
+		l = append(appendSafe(l, p.Symbol), '\t')
+		l = append(strconv.AppendUint(l, p.Hits, 10), '\t')
+		l = append(strconv.AppendUint(l, p.NMissed, 10), '\t')
+		l = appendSafe(l, p.Mechanism)
+		if p.Reason != "" {
+			l = append(appendSafe(append(l, " (not optimized: "...), p.Reason), ')')
+		}
+		row(l)
+	}
+	_ = t.Flush()
+	b = append(b, out.String()...)
+	if s.Lost > 0 {
+		b = append(strconv.AppendUint(b, s.Lost, 10), " records could not be written\n"...)
+	}
+	return b
+}
