@@ -93,8 +93,9 @@ func stop(t *testing.T, pid int) {
 	}
 }
 
-// TestALiveProcessHasItsCodeBack patches the code of a stopped process. The oracles are the file of the executable and the process,
-// which has to go on as if nothing had happened.
+// TestALiveProcessHasItsCodeBack patches the code of a stopped process. The oracles
+// are the file of the executable and the process, which has to go on as if nothing
+// had happened.
 func TestALiveProcessHasItsCodeBack(t *testing.T) {
 	cmd, in, out, at, file := catText(t)
 	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", cmd.Process.Pid), os.O_RDWR, 0)

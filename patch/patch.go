@@ -13,15 +13,19 @@
 //     new one (Intel SDM vol. 3A, "Guaranteed Atomic Operations"). A thread that
 //     gets the old one runs the original instruction whole; the bytes behind
 //     the first are the same in both versions. A thread that gets the new one
-//     traps, and the tracer finds the patch since it was recorded first.
-//  3. After the store a processor may use stale prefetched bytes until it
-//     serialises ("Handling Self- and Cross-Modifying Code"); then it runs the
-//     original instruction once more, which is the state of step 1.
+//     traps; the tracer, which is the goroutine that stores, looks at stops only
+//     afterwards and finds the patch.
+//  3. After the store a processor may still run bytes that it fetched before, until
+//     it serialises ("Handling Self- and Cross-Modifying Code"). That is the state
+//     of step 1 again, for a moment.
 //
-// Disarming is the same in the other direction. A thread that trapped just
-// before is found by its stop; the original instruction is then executed as if
-// the store had been earlier. The kernel's smp_text_poke_batch_finish
-// (arch/x86/kernel/alternative.c) stands on the same property of int3.
+// Disarming and removing are the same in the other direction: a thread may have
+// trapped just before, or trap on a stale byte just after. Either way it stands
+// behind a breakpoint that memory no longer shows, and is to be sent back to run
+// the original instruction. A disarmed patch is still found; whoever calls Remove
+// while threads run must remember the address, or such a trap looks foreign.
+// The kernel's smp_text_poke_batch_finish (arch/x86/kernel/alternative.c) stands
+// on the same property of int3.
 //
 // Text is a private file mapping. The first write to a page makes the kernel
 // copy it (FOLL_FORCE breaks copy-on-write), switch the page-table entry and

@@ -178,48 +178,52 @@ func TestAFullJournalAsksForAnArenaAndGoesOnThere(t *testing.T) {
 }
 
 // TestAReaderAtAnyMomentSeesWholeRecordsOrNone kills the tracer after every
-// single byte that it ever stored.
+// single byte that it ever stored. What a finder then sees is what was there before
+// the operation or after it.
 func TestAReaderAtAnyMomentSeesWholeRecordsOrNone(t *testing.T) {
-	f := newFixture(t)
-	adopted := len(f.log.log)
-	type state struct {
-		after   int // stores
-		records []Record
+	for seed := range int64(20) {
+		f := newFixture(t)
+		states := []string{fmt.Sprint([]Record{})} // after each operation
+		after := []int{len(f.log.log)}             // stores until then
+		rnd := rand.New(rand.NewSource(seed))
+		var ids []int
+		for i := range 12 {
+			if len(ids) > 0 && rnd.Intn(3) == 0 {
+				k := rnd.Intn(len(ids))
+				if err := f.j.Erase(ids[k]); err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids[:k], ids[k+1:]...)
+			} else {
+				ids = append(ids, f.record(record(i, 1+rnd.Intn(pieceLen))))
+			}
+			states, after = append(states, fmt.Sprint(f.records())), append(after, len(f.log.log))
+		}
+		replay(t, f, states, after)
 	}
-	states := []state{{adopted, nil}}
-	note := func() { states = append(states, state{len(f.log.log), f.records()}) }
-	a := f.record(record(1, 5))
-	note()
-	f.record(record(2, 1))
-	note()
-	if err := f.j.Erase(a); err != nil {
-		t.Fatal(err)
-	}
-	note()
-	f.record(record(3, 20)) // in a's place
-	note()
+}
 
+func replay(t *testing.T, f *fixture, states []string, after []int) {
+	t.Helper()
 	b := make([]byte, f.e.Data.Len())
+	op := 0
 	for i, store := range f.log.log {
-		if i < adopted {
+		if i < after[0] {
 			if _, err := ParseHeader(b); err == nil {
-				t.Fatalf("a header is seen after %d of %d stores", i, adopted)
+				t.Fatalf("a header is seen after %d of %d stores", i, after[0])
 			}
 		} else {
-			var before, after []Record
-			for k := range states {
-				if states[k].after <= i {
-					before, after = states[k].records, states[min(k+1, len(states)-1)].records
-				}
+			for op+1 < len(after) && after[op+1] <= i {
+				op++
 			}
-			got := recordsOf(t, b, f.e)
-			if fmt.Sprint(got) != fmt.Sprint(before) && fmt.Sprint(got) != fmt.Sprint(after) {
-				t.Fatalf("after %d stores a reader sees %v, want %v or %v", i, got, before, after)
+			got := fmt.Sprint(recordsOf(t, b, f.e))
+			if got != states[op] && got != states[op+1] {
+				t.Fatalf("after %d stores a reader sees %v, want %v or %v", i, got, states[op], states[op+1])
 			}
 		}
 		store(b)
 	}
-	if got := recordsOf(t, b, f.e); fmt.Sprint(got) != fmt.Sprint(states[len(states)-1].records) {
+	if got := fmt.Sprint(recordsOf(t, b, f.e)); got != states[len(states)-1] {
 		t.Errorf("at the end: %v", got)
 	}
 }
