@@ -22,6 +22,8 @@ type frameTable struct {
 
 	mu    sync.Mutex
 	cache map[uint64]*fde // by address of the entry
+
+	rows sync.Map // link-time address to *unwindRow
 }
 
 type frameIndex struct{ start, fde uint64 } // link-time addresses

@@ -34,6 +34,9 @@ type image struct {
 	goOnce sync.Once
 	goTab  *goTable
 
+	stackOnce sync.Once
+	stacks    *stackTable
+
 	dwarf  dwarfData
 	frames frameTable
 	relocs relocTable

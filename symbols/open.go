@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // imageKey is a file's identity in the maps; path only for OpenFile.
@@ -29,7 +30,7 @@ func (t *Table) Refresh() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps, err := readMaps(t.pid)
+	maps, err := procfs.Maps(t.pid)
 	if err != nil {
 		return fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
 	}
@@ -42,7 +43,7 @@ func (t *Table) Refresh() error {
 
 // collect groups the executable mappings into modules, one for each file and
 // bias.
-func (t *Table) collect(maps []mapping) []*Module {
+func (t *Table) collect(maps []procfs.Mapping) []*Module {
 	type key struct {
 		imageKey
 		bias uint64
@@ -70,13 +71,13 @@ func (t *Table) collect(maps []mapping) []*Module {
 	return mods
 }
 
-func keyOf(mp mapping) imageKey {
+func keyOf(mp procfs.Mapping) imageKey {
 	return imageKey{dev: mp.Dev, inode: mp.Inode, path: mp.Path}
 }
 
 // biasOf is where img stands, judged by the file offset of one executable
 // mapping. Offsets, unlike addresses, survive every kind of prelink and ASLR.
-func biasOf(img *image, mp mapping) uint64 {
+func biasOf(img *image, mp procfs.Mapping) uint64 {
 	segs := img.execSegments()
 	if len(segs) == 0 {
 		return 0
@@ -95,7 +96,7 @@ func biasOf(img *image, mp mapping) uint64 {
 const pageSize = 4096
 
 // image returns the file behind mp, from the cache if it was opened before.
-func (t *Table) image(mp mapping) (*image, error) {
+func (t *Table) image(mp procfs.Mapping) (*image, error) {
 	k := keyOf(mp)
 	if img := t.images[k]; img != nil {
 		return img, nil
@@ -108,7 +109,7 @@ func (t *Table) image(mp mapping) (*image, error) {
 	return img, nil
 }
 
-func (t *Table) openMapping(mp mapping) (*image, error) {
+func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
 	if mp.Path == vdsoPath {
 		return t.imageInMemory(mp.Range.Start, vdsoPath, true)
 	}
@@ -141,7 +142,7 @@ type candidate struct {
 
 // candidates are the ways to a mapped file, in the order they are tried. The
 // name comes first because map_files needs a capability (proc(5)).
-func (t *Table) candidates(mp mapping) []candidate {
+func (t *Table) candidates(mp procfs.Mapping) []candidate {
 	proc := fmt.Sprintf("/proc/%d/", t.pid)
 	exact := []candidate{
 		{fmt.Sprintf("%smap_files/%s", proc, mp.Range), true},
@@ -168,8 +169,8 @@ func sameFile(path string, inode uint64, exact bool) bool {
 }
 
 // headerOf finds the mapping of mp's file that starts with its ELF header.
-func (t *Table) headerOf(mp mapping) (arch.Addr, bool) {
-	maps, err := readMaps(t.pid)
+func (t *Table) headerOf(mp procfs.Mapping) (arch.Addr, bool) {
+	maps, err := procfs.Maps(t.pid)
 	if err != nil || t.mem == nil {
 		return 0, false
 	}
@@ -204,7 +205,7 @@ func (t *Table) imageInMemory(base arch.Addr, as string, whole bool) (*image, er
 
 // classify sets each module's Kind and sorts them into search order.
 func (t *Table) classify(mods []*Module) {
-	aux, _ := readAuxv(t.pid)
+	aux, _ := procfs.Auxv(t.pid)
 	const atPhdr, atBase, atEntry = 3, 7, 9
 	main := t.mainModule(mods, arch.Addr(aux[atEntry]))
 	for _, m := range mods {

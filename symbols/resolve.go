@@ -125,6 +125,9 @@ func matchesName(linkage, name string) bool { return linkage == name }
 // shift applies q's offset or every to sym.
 func (t *Table) shift(sym Symbol, q query) (Location, error) {
 	loc := Location{Symbol: sym, Addr: sym.Addr + arch.Addr(q.offset), Offset: q.offset}
+	if !q.every && q.offset == 0 {
+		return loc, nil
+	}
 	r, known := t.Function(sym.Addr)
 	if q.every {
 		if !known {

@@ -1,0 +1,108 @@
+package symbols
+
+import (
+	"encoding/binary"
+	"sort"
+)
+
+// stackTable is the part of Go's function table that tells how far the stack
+// pointer is below the return address, at every instruction
+// (src/runtime/symtab.go, pcvalue; src/runtime/runtime2.go, _func).
+type stackTable struct {
+	text  uint64 // runtime.text
+	funcs []byte // pclntab from pclnOffset: the search table, then _func records
+	n     int    // functions
+	flags uint32 // offset of _func.flag
+	pctab []byte
+}
+
+// stackTable returns img's table, nil if img is no Go program of Go 1.18 or
+// later.
+func (img *image) stackTable() *stackTable {
+	img.stackOnce.Do(func() {
+		addr, data := img.pclntab()
+		if data != nil {
+			img.stacks = newStackTable(data, img.goText(addr))
+		}
+	})
+	return img.stacks
+}
+
+func newStackTable(data []byte, text uint64) *stackTable {
+	const headerSize = 72
+	if len(data) < headerSize || !isPclntabHeader(data) || binary.LittleEndian.Uint32(data) == 0xfffffffa {
+		return nil
+	}
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(data[8+8*i:]) }
+	n, pctab, pcln := word(0), word(6), word(7)
+	size := uint64(len(data))
+	if pctab >= size || pcln >= size || n == 0 || n > (size-pcln)/8 {
+		return nil
+	}
+	g := &stackTable{text: text, funcs: data[pcln:], n: int(n), pctab: data[pctab:], flags: 41}
+	if binary.LittleEndian.Uint32(data) == 0xfffffff0 { // Go 1.18 and 1.19 have no startLine
+		g.flags = 37
+	}
+	return g
+}
+
+// goFrame is what the table says of one instruction.
+type goFrame struct {
+	delta    uint64 // bytes from the stack pointer to the return address
+	saved    bool   // the frame holds the caller's frame pointer
+	top      bool   // the outermost function of a stack (runtime.goexit, mstart)
+	switches bool   // the function moves to another stack (runtime.mcall, morestack)
+}
+
+// frame returns the frame layout at link-time address v.
+func (g *stackTable) frame(v uint64) (f goFrame, ok bool) {
+	if v < g.text || v-g.text > 1<<32-1 {
+		return f, false
+	}
+	off := uint32(v - g.text)
+	entry := func(i int) uint32 { return binary.LittleEndian.Uint32(g.funcs[8*i:]) }
+	if len(g.funcs) < 8*g.n+4 || off < entry(0) || off >= entry(g.n) {
+		return f, false
+	}
+	i := sort.Search(g.n, func(i int) bool { return entry(i) > off }) - 1
+	rec := binary.LittleEndian.Uint32(g.funcs[8*i+4:])
+	const pcspAt, recordSize = 16, 44
+	if uint64(rec)+recordSize > uint64(len(g.funcs)) {
+		return f, false
+	}
+	pcsp := binary.LittleEndian.Uint32(g.funcs[rec+pcspAt:])
+	if pcsp == 0 || uint64(pcsp) >= uint64(len(g.pctab)) {
+		return f, false
+	}
+	d, ok := pcValue(g.pctab[pcsp:], entry(i), off)
+	if !ok || d < 0 {
+		return f, false
+	}
+	const topFrame, spWrite = 1, 2 // src/internal/abi/symtab.go, FuncFlag
+	flag := g.funcs[rec+g.flags]
+	// The compiler saves the frame pointer right below the return address in
+	// every frame that is not empty.
+	return goFrame{uint64(d), d >= 8, flag&topFrame != 0, flag&spWrite != 0}, true
+}
+
+// pcValue looks up a table of (value delta, pc delta) pairs, both varints, the
+// first zigzag-encoded.
+func pcValue(p []byte, pc, target uint32) (int32, bool) {
+	value := int32(-1)
+	for first := true; ; first = false {
+		d, n := binary.Uvarint(p)
+		if n <= 0 || d == 0 && !first {
+			return 0, false
+		}
+		p = p[n:]
+		step, n := binary.Uvarint(p)
+		if n <= 0 {
+			return 0, false
+		}
+		p = p[n:]
+		value += int32(d>>1) ^ -int32(d&1)
+		if pc += uint32(step); target < pc {
+			return value, true
+		}
+	}
+}

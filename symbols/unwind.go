@@ -1,0 +1,245 @@
+package symbols
+
+import (
+	"encoding/binary"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Frame is one function activation.
+type Frame struct {
+	// Location is where the frame continues. For a caller that is the return
+	// address, named after the function that holds the call in front of it.
+	Location
+	// CFA is the frame's canonical frame address: the stack pointer before the
+	// call that made it.
+	CFA arch.Addr
+	// Signal tells that the frame is a signal handler's trampoline; the next
+	// one was interrupted, it made no call.
+	Signal bool
+}
+
+// Registers by their DWARF numbers (System V ABI, x86-64 supplement §3.6.2).
+const (
+	dwRAX, dwRDX, dwRCX, dwRBX = 0, 1, 2, 3
+	dwRSI, dwRDI, dwRBP, dwRSP = 4, 5, 6, 7
+	dwR8                       = 8
+	dwIP                       = 16
+	dwCount                    = 17
+)
+
+var dwarfNames = [dwCount]string{
+	"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp",
+	"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip",
+}
+
+// frameState is the registers of one frame.
+type frameState struct {
+	reg  [dwCount]uint64
+	call bool // reg[dwIP] is a return address
+}
+
+func (f *frameState) ip() arch.Addr { return arch.Addr(f.reg[dwIP]) }
+func (f *frameState) sp() arch.Addr { return arch.Addr(f.reg[dwRSP]) }
+
+// Backtrace unwinds the stack of a stopped thread, innermost frame first, at
+// most max frames. r's IP must be the address of the instruction that the
+// thread executes next, not the address behind a breakpoint. m reads the stack;
+// a caller that replaced return addresses passes a memory that shows the true
+// ones.
+//
+// Frames are found by call-frame information, in Go functions by Go's table of
+// stack pointer deltas, elsewhere by frame pointers. The trace ends at the
+// outermost frame, at max, or where nothing tells how to go on.
+func (t *Table) Backtrace(r arch.Regs, m arch.Memory, max int) []Frame {
+	s := t.snap.Load()
+	st := frameState{}
+	for i, name := range dwarfNames[:dwIP] {
+		st.reg[i], _ = r.Get(name)
+	}
+	st.reg[dwIP] = uint64(r.IP())
+	stack := &stackReader{mem: m}
+	var out []Frame
+	for len(out) < max {
+		f := Frame{Location: t.frameLocation(&st)}
+		if f.Symbol.Module == nil && len(out) > 0 {
+			if st.reg[dwIP] != 0 {
+				out = append(out, f)
+			}
+			break
+		}
+		c := s.caller(&st, stack)
+		f.CFA, f.Signal = c.cfa, c.signal
+		if c.signal { // no call in front of it: the handler was made to return here
+			f.Location, _ = t.Lookup(st.ip())
+		}
+		out = append(out, f)
+		progress := c.signal || c.moved || c.sp() > st.sp()
+		if !c.ok || !progress || c.reg[dwIP] == 0 {
+			break
+		}
+		st = c.frameState
+	}
+	return out
+}
+
+// frameLocation names st's instruction; a return address by the call before it,
+// which may be the last instruction of a function that does not return.
+func (t *Table) frameLocation(st *frameState) Location {
+	if !st.call {
+		loc, _ := t.Lookup(st.ip())
+		return loc
+	}
+	loc, _ := t.Lookup(st.ip() - 1)
+	loc.Addr = st.ip()
+	if loc.Symbol.Addr != 0 {
+		loc.Offset++
+	}
+	return loc
+}
+
+// callerState is a frame's caller.
+type callerState struct {
+	frameState
+	cfa    arch.Addr // of the frame
+	signal bool      // the frame is a signal trampoline
+	moved  bool      // the caller is on another stack
+	ok     bool      // false at the outermost frame
+}
+
+// caller computes the state of st's caller.
+func (s *snapshot) caller(st *frameState, stack *stackReader) callerState {
+	m := s.module(st.ip())
+	if m == nil || m.img == nil {
+		return byFramePointer(st, stack)
+	}
+	v := m.link(st.ip())
+	e := m.symbols().find(v)
+	atStart := m.inPLT(st.ip()) || e != nil && e.value == v
+	if st.call && atStart && isSigreturn(st.ip(), stack) {
+		return bySignalFrame(st, stack)
+	}
+	if st.call {
+		v--
+	}
+	if g := m.img.stackTable(); g != nil {
+		if f, found := g.frame(v); found {
+			return s.byGoTable(st, stack, f)
+		}
+	}
+	if row := m.img.row(v); row != nil {
+		return row.apply(st, stack)
+	}
+	switch {
+	case isSigreturn(st.ip(), stack): // in a stripped program
+		return bySignalFrame(st, stack)
+	case atStart && !st.call:
+		return byStackTop(st, stack)
+	}
+	return byFramePointer(st, stack)
+}
+
+// byGoTable pops a Go frame. In a function that moves to another stack the
+// table holds up to the move only; behind it a frame pointer leads back, and
+// without one the frame is the last.
+func (s *snapshot) byGoTable(st *frameState, stack *stackReader, f goFrame) callerState {
+	c := callerState{frameState: *st, cfa: st.sp() + arch.Addr(f.delta) + 8}
+	c.call = true
+	c.reg[dwIP], c.ok = stack.word(c.cfa - 8)
+	switch {
+	case f.top:
+		c.ok = false
+		return c
+	case f.switches && (st.call || !c.ok || s.module(c.ip()) == nil):
+		if c.ok = f.saved; c.ok {
+			c = byFramePointer(st, stack)
+			c.moved = true
+		}
+		return c
+	case f.saved:
+		c.reg[dwRBP], _ = stack.word(c.cfa - 16)
+	}
+	c.reg[dwRSP] = uint64(c.cfa)
+	return c
+}
+
+// byStackTop is right at a function's first instruction.
+func byStackTop(st *frameState, stack *stackReader) callerState {
+	c := callerState{frameState: *st, cfa: st.sp() + 8}
+	c.call = true
+	c.reg[dwIP], c.ok = stack.word(st.sp())
+	c.reg[dwRSP] = uint64(c.cfa)
+	return c
+}
+
+// byFramePointer is right where the function keeps rbp as its frame pointer.
+func byFramePointer(st *frameState, stack *stackReader) callerState {
+	fp := arch.Addr(st.reg[dwRBP])
+	c := callerState{frameState: *st, cfa: fp + 16}
+	c.call = true
+	if fp&7 != 0 {
+		return c
+	}
+	saved, ok1 := stack.word(fp)
+	ret, ok2 := stack.word(fp + 8)
+	c.reg[dwRBP], c.reg[dwIP], c.reg[dwRSP] = saved, ret, uint64(fp+16)
+	c.ok = ok1 && ok2
+	return c
+}
+
+// sigreturn is the code of a signal trampoline: mov $15,%rax; syscall. Musl's
+// and Go's carry no call-frame information.
+var sigreturn = [9]byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}
+
+func isSigreturn(ip arch.Addr, stack *stackReader) bool {
+	var b [len(sigreturn)]byte
+	return stack.mem.ReadMemory(ip, b[:]) == nil && b == sigreturn
+}
+
+// sigcontextRegs are the DWARF numbers of struct sigcontext's first words
+// (arch/x86/include/uapi/asm/sigcontext.h).
+var sigcontextRegs = [...]int{
+	dwR8, 9, 10, 11, 12, 13, 14, 15,
+	dwRDI, dwRSI, dwRBP, dwRBX, dwRDX, dwRAX, dwRCX, dwRSP, dwIP,
+}
+
+// bySignalFrame takes the interrupted registers from the ucontext on the stack.
+func bySignalFrame(st *frameState, stack *stackReader) callerState {
+	const mcontext = 40 // offset in struct ucontext
+	c := callerState{cfa: st.sp(), signal: true}
+	for i, reg := range sigcontextRegs {
+		if c.reg[reg], c.ok = stack.word(st.sp() + mcontext + arch.Addr(8*i)); !c.ok {
+			return c
+		}
+	}
+	return c
+}
+
+// stackReader reads words, fetching a stretch of the stack at a time.
+type stackReader struct {
+	mem  arch.Memory
+	at   arch.Addr
+	n    int
+	page [1024]byte
+}
+
+func (r *stackReader) word(a arch.Addr) (uint64, bool) {
+	if a < r.at || a+8 > r.at+arch.Addr(r.n) {
+		if !r.fetch(a) {
+			return 0, false
+		}
+	}
+	return binary.LittleEndian.Uint64(r.page[a-r.at:]), true
+}
+
+// fetch fills the buffer from a, by less than its size at a mapping's end.
+func (r *stackReader) fetch(a arch.Addr) bool {
+	for _, n := range []int{len(r.page), 256, 8} {
+		if r.mem.ReadMemory(a, r.page[:n]) == nil {
+			r.at, r.n = a, n
+			return true
+		}
+	}
+	r.n = 0
+	return false
+}
