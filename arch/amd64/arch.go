@@ -1,0 +1,52 @@
+package amd64
+
+import "github.com/gokprobe/gokprobe/arch"
+
+// Arch implements arch.Arch for x86-64 in 64-bit mode. It has no state and is
+// safe for concurrent use.
+type Arch struct{}
+
+var _ arch.Arch = Arch{}
+
+const (
+	maxInsnLen = 15      // SDM vol. 2A §2.3.11
+	slack      = 1 << 20 // room for a slot page, the function, and an operand a little away
+	reach      = 2<<30 - slack
+)
+
+// Name is "amd64".
+func (Arch) Name() string { return "amd64" }
+
+// Breakpoint is int3 in its one-byte form (SDM vol. 2A, INT n/INTO/INT3/INT1).
+func (Arch) Breakpoint() []byte { return []byte{0xcc} }
+
+// BreakpointAdvance is 1: #BP is a trap, the saved instruction pointer names the
+// byte after int3 (SDM vol. 3A §6.15, interrupt 3).
+func (Arch) BreakpointAdvance() int { return 1 }
+
+// SyscallInsn is syscall.
+func (Arch) SyscallInsn() []byte { return []byte{0x0f, 0x05} }
+
+// MaxInsnLen is 15 bytes; the processor raises #GP beyond.
+func (Arch) MaxInsnLen() int { return maxInsnLen }
+
+// EntrySkip is 4 if code begins with endbr64, else 0. An int3 in place of
+// endbr64 would fail the tracking of indirect branches (SDM vol. 1 §18.3).
+func (Arch) EntrySkip(code []byte) int {
+	if len(code) >= 4 && [4]byte(code) == [4]byte{0xf3, 0x0f, 0x1e, 0xfa} {
+		return 4
+	}
+	return 0
+}
+
+// Reach is how many bytes a slot may lie from the code it serves: a rel32's
+// 2 GiB less 1 MiB of slack. An operand that is itself far from the code can
+// still be out of reach; Assemble tells.
+func (Arch) Reach() uint64 { return reach }
+
+// SlotSize is 64 bytes: two halves of 32, one for each entrance. The longest
+// content of a half is a 15-byte copy and a 5-byte jump.
+func (Arch) SlotSize() int { return slotSize }
+
+// NewRegs returns zeroed *Regs.
+func (Arch) NewRegs() arch.Regs { return new(Regs) }

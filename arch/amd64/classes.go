@@ -1,0 +1,133 @@
+package amd64
+
+import "github.com/gokprobe/gokprobe/arch"
+
+// class is what matters about an instruction once it must run elsewhere.
+type class uint8
+
+const (
+	linear       class = iota // its effect does not depend on where it stands, operands aside
+	jump                      // direct
+	condJump                  // jcc
+	loopJump                  // loop, loope, loopne, jrcxz
+	call                      // direct
+	indirectJump              // near, through r/m64
+	indirectCall
+	ret
+	setsFlags // popf
+	systemCall
+	exception
+	privileged
+	farTransfer
+	farPrivileged
+	loadsSS
+	transaction
+)
+
+// flows is how control leaves each class.
+var flows = [...]arch.Flow{
+	linear: arch.FlowNext, jump: arch.FlowJump, condJump: arch.FlowCond, loopJump: arch.FlowCond,
+	call: arch.FlowCall, indirectJump: arch.FlowIndirectJump, indirectCall: arch.FlowIndirectCall,
+	ret: arch.FlowReturn, setsFlags: arch.FlowNext, systemCall: arch.FlowSyscall, exception: arch.FlowTrap,
+	privileged: arch.FlowNext, farTransfer: arch.FlowFar, farPrivileged: arch.FlowFar,
+	loadsSS: arch.FlowNext, transaction: arch.FlowCond,
+}
+
+// refusals is why a class can't be probed.
+var refusals = [...]error{
+	systemCall: arch.ErrSystemCall, exception: arch.ErrException, privileged: arch.ErrPrivileged,
+	farTransfer: arch.ErrFarTransfer, farPrivileged: arch.ErrPrivileged, loadsSS: arch.ErrSSBlock,
+	transaction: arch.ErrTransaction,
+}
+
+// nearBranch tells that c takes its operand size as SDM vol. 1 §6.3.7 says.
+func (c class) nearBranch() bool { return c >= jump && c <= ret }
+
+type classRow struct {
+	pattern
+	class class
+}
+
+var classIndex = newIndex(len(classRows), func(i int) *pattern { return &classRows[i].pattern })
+
+// classOf finds f's class; code is f's bytes.
+func classOf(f *form, code []byte) class {
+	i := classIndex[f.space][f.op]
+	if i == 0 {
+		return linear
+	}
+	for ; int(i) <= len(classRows); i++ {
+		row := &classRows[i-1]
+		if !row.matches(f) {
+			continue
+		}
+		if f.space == oneByte && f.op == 0xcd && code[f.imm] == 0x80 {
+			return systemCall
+		}
+		return row.class
+	}
+	return linear
+}
+
+// classRows lists every instruction that is not linear; the first match counts.
+var classRows = []classRow{
+	{pattern{space: oneByte, lo: 0x6c, hi: 0x6f}, privileged}, // ins, outs
+	{pattern{space: oneByte, lo: 0x70, hi: 0x7f}, condJump},
+	{pattern{space: oneByte, lo: 0x8e, reg: r(2)}, loadsSS},
+	{pattern{space: oneByte, lo: 0x9d}, setsFlags},
+	{pattern{space: oneByte, lo: 0xc2, hi: 0xc3}, ret},
+	{pattern{space: oneByte, lo: 0xc7, mod: inRegister, reg: r(7)}, transaction}, // xbegin
+	{pattern{space: oneByte, lo: 0xca, hi: 0xcb}, farTransfer},
+	{pattern{space: oneByte, lo: 0xcc, hi: 0xcd}, exception},
+	{pattern{space: oneByte, lo: 0xcf}, farTransfer},
+	{pattern{space: oneByte, lo: 0xe0, hi: 0xe3}, loopJump},
+	{pattern{space: oneByte, lo: 0xe4, hi: 0xe7}, privileged}, // in, out
+	{pattern{space: oneByte, lo: 0xe8}, call},
+	{pattern{space: oneByte, lo: 0xe9}, jump},
+	{pattern{space: oneByte, lo: 0xeb}, jump},
+	{pattern{space: oneByte, lo: 0xec, hi: 0xef}, privileged}, // in, out
+	{pattern{space: oneByte, lo: 0xf1}, exception},
+	{pattern{space: oneByte, lo: 0xf4}, privileged},           // hlt
+	{pattern{space: oneByte, lo: 0xfa, hi: 0xfb}, privileged}, // cli, sti
+	{pattern{space: oneByte, lo: 0xff, reg: r(2)}, indirectCall},
+	{pattern{space: oneByte, lo: 0xff, reg: r(4)}, indirectJump},
+	{pattern{space: oneByte, lo: 0xff, reg: r(3, 5)}, farTransfer},
+
+	{pattern{space: map0F, lo: 0x00, reg: r(2, 3, 6)}, privileged},                                          // lldt, ltr, lkgs
+	{pattern{space: map0F, lo: 0x01, mod: inMemory, reg: r(2, 3, 6, 7)}, privileged},                        // lgdt, lidt, lmsw, invlpg
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(0)}, privileged},                               // VMX, pconfig, wrmsrns
+	{pattern{space: map0F, lo: 0x01, pp: ppNone, mod: inRegister, reg: r(1)}, privileged},                   // monitor, mwait, clac, stac, encls
+	{pattern{space: map0F, lo: 0x01, pp: pp66, mod: inRegister, reg: r(1)}, privileged},                     // TDX
+	{pattern{space: map0F, lo: 0x01, pp: ppF2 | ppF3, mod: inRegister, reg: r(1), rm: r(2)}, farPrivileged}, // erets, eretu
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(1)}, privileged},                     // xsetbv
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(7)}, farTransfer},                    // enclu
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(3)}, privileged},                               // SVM
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(0)}, privileged},           // setssbsy
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(4)}, farTransfer},          // uiret
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(6)}, privileged},                               // lmsw
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(7), rm: r(0, 6, 7)}, privileged},               // swapgs, invlpgb, tlbsync
+	{pattern{space: map0F, lo: 0x05}, systemCall},
+	{pattern{space: map0F, lo: 0x06}, privileged},                       // clts
+	{pattern{space: map0F, lo: 0x07}, farPrivileged},                    // sysret
+	{pattern{space: map0F, lo: 0x08, hi: 0x09}, privileged},             // invd, wbinvd, wbnoinvd
+	{pattern{space: map0F, lo: 0x0b}, exception},                        // ud2
+	{pattern{space: map0F, lo: 0x20, hi: 0x23}, privileged},             // mov to and from control and debug registers
+	{pattern{space: map0F, lo: 0x30}, privileged},                       // wrmsr
+	{pattern{space: map0F, lo: 0x32}, privileged},                       // rdmsr
+	{pattern{space: map0F, lo: 0x34}, systemCall},                       // sysenter
+	{pattern{space: map0F, lo: 0x35}, farPrivileged},                    // sysexit
+	{pattern{space: map0F, lo: 0x37}, privileged},                       // getsec
+	{pattern{space: map0F, lo: 0x78, hi: 0x79, pp: ppNone}, privileged}, // vmread, vmwrite
+	{pattern{space: map0F, lo: 0x80, hi: 0x8f}, condJump},
+	{pattern{space: map0F, lo: 0xaa}, privileged},                                     // rsm
+	{pattern{space: map0F, lo: 0xae, pp: ppF3, mod: inMemory, reg: r(6)}, privileged}, // clrssbsy
+	{pattern{space: map0F, lo: 0xb9}, exception},                                      // ud1
+	{pattern{space: map0F, lo: 0xc7, mod: inMemory, reg: r(3, 5, 6, 7)}, privileged},  // xrstors, xsaves, VMX
+	{pattern{space: map0F, lo: 0xff}, exception},                                      // ud0
+
+	{pattern{space: map0F38, lo: 0x80, hi: 0x82, pp: pp66}, privileged},        // invept, invvpid, invpcid
+	{pattern{space: map0F38, lo: 0xdc, pp: ppF3, mod: inRegister}, privileged}, // loadiwkey
+	{pattern{space: map0F38, lo: 0xf5, pp: pp66}, privileged},                  // wruss
+	{pattern{space: map0F38, lo: 0xf8, pp: ppF3, mod: inMemory}, privileged},   // enqcmds
+	{pattern{space: map0F3A, lo: 0xf0, pp: ppF3, mod: inRegister}, privileged}, // hreset
+}
