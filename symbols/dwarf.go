@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -24,13 +25,15 @@ type dwarfData struct {
 	byAddr    []unitRange
 
 	typeMu sync.Mutex
-	types  map[dwarf.Offset]godwarf.Type
+	types  map[dwarf.Offset]*dtype
 }
 
 type unit struct {
 	off   dwarf.Offset // of its first entry
 	entry *dwarf.Entry
-	goCU  bool
+	lang  language
+	// goRegisters tells that Go passes arguments in registers (1.17 and later).
+	goRegisters bool
 
 	lineOnce sync.Once
 	rows     []row // by address
@@ -83,7 +86,7 @@ func (img *image) loadDWARF(d *dwarfData, t *Table) error {
 			}
 		}
 	}
-	d.types = map[dwarf.Offset]godwarf.Type{}
+	d.types = map[dwarf.Offset]*dtype{}
 	d.units = d.readUnits(unitOffsets(info))
 	return nil
 }
@@ -144,11 +147,29 @@ func (d *dwarfData) readUnits(offs []dwarf.Offset) []*unit {
 		if err != nil || e == nil || e.Tag != dwarf.TagCompileUnit {
 			continue
 		}
-		const langGo = 0x16 // DW_LANG_Go
-		lang, _ := e.Val(dwarf.AttrLanguage).(int64)
-		out = append(out, &unit{off: off, entry: e, goCU: lang == langGo})
+		out = append(out, newUnit(off, e))
 	}
 	return out
+}
+
+func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
+	u := &unit{off: off, entry: e}
+	const dwLangGo, dwLangRust = 0x16, 0x1c // DWARF 5 §7.12
+	switch lang, _ := e.Val(dwarf.AttrLanguage).(int64); lang {
+	case dwLangGo:
+		u.lang = langGo
+		producer, _ := e.Val(dwarf.AttrProducer).(string)
+		_, version, _ := strings.Cut(producer, "go1.")
+		end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
+		if end < 0 {
+			end = len(version)
+		}
+		minor, err := strconv.Atoi(version[:end])
+		u.goRegisters = err != nil || minor >= 17 // a development version has no number
+	case dwLangRust:
+		u.lang = langRust
+	}
+	return u
 }
 
 // unitAt returns the unit that covers link-time address v.

@@ -20,7 +20,7 @@ type stackTable struct {
 // later.
 func (img *image) stackTable() *stackTable {
 	img.stackOnce.Do(func() {
-		addr, data := img.pclntab()
+		addr, data := img.pclntabOnce()
 		if data != nil {
 			img.stacks = newStackTable(data, img.goText(addr))
 		}

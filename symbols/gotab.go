@@ -30,7 +30,7 @@ func (img *image) isGo() bool {
 }
 
 func (img *image) readGoTable() (g *goTable) {
-	addr, data := img.pclntab()
+	addr, data := img.pclntabOnce()
 	if data == nil {
 		return nil
 	}
@@ -68,6 +68,12 @@ func (img *image) pclntab() (addr uint64, data []byte) {
 		}
 	}
 	return 0, nil
+}
+
+// pclntabOnce is pclntab, read once.
+func (img *image) pclntabOnce() (addr uint64, data []byte) {
+	img.pcOnce.Do(func() { img.pcAddr, img.pcData = img.pclntab() })
+	return img.pcAddr, img.pcData
 }
 
 // isPclntabHeader checks magic (Go 1.16, 1.18, 1.20 and later), the two zero

@@ -31,6 +31,10 @@ type image struct {
 	debugFile io.Closer
 	searched  []string
 
+	pcOnce sync.Once
+	pcAddr uint64
+	pcData []byte
+
 	goOnce sync.Once
 	goTab  *goTable
 

@@ -1,0 +1,99 @@
+package symbols
+
+// goRegs are the integer argument registers of ABIInternal on amd64
+// (src/cmd/compile/abi-internal.md).
+var goRegs = []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}
+
+const goFloatRegs = 15
+
+// goArgs is the state of the register assignment algorithm.
+type goArgs struct {
+	ints, floats int
+	stack        int64
+}
+
+// goPlaces assigns the parameters of a Go function, the receiver first.
+// Without registers it is ABI0: assembly, and Go before 1.17.
+func goPlaces(types []*dtype, registers bool) []place {
+	a := &goArgs{stack: entryStack}
+	out := make([]place, len(types))
+	lost := false
+	for i, t := range types {
+		if lost = lost || t.kind == typeUnknown && t.size == 0; lost {
+			out[i] = place{unknown: true}
+			continue
+		}
+		saved := *a
+		parts, ok := a.assign(t, 0, nil)
+		if registers && ok {
+			out[i] = place{parts: parts}
+			continue
+		}
+		*a = saved
+		if t.align > 0 {
+			a.stack = (a.stack + t.align - 1) / t.align * t.align
+		}
+		out[i] = place{parts: []part{{size: t.size, stack: a.stack}}}
+		a.stack += t.size
+	}
+	return out
+}
+
+// assign tries to place all scalars of t, which lies at off in its value, in
+// registers.
+func (a *goArgs) assign(t *dtype, off int64, parts []part) ([]part, bool) {
+	switch t.kind {
+	case typeFloat:
+		return a.float(off, t.size, parts)
+	case typeComplex:
+		parts, ok := a.float(off, t.size/2, parts)
+		if !ok {
+			return nil, false
+		}
+		return a.float(off+t.size/2, t.size/2, parts)
+	case typeArray:
+		switch t.count {
+		case 0:
+			return parts, true
+		case 1:
+			return a.assign(t.elem, off, parts)
+		}
+		return nil, false
+	case typeStruct:
+		ok := true
+		for _, f := range t.field {
+			if parts, ok = a.assign(f.typ, off+f.off, parts); !ok {
+				return nil, false
+			}
+		}
+		return parts, true
+	case typeGoString, typeGoInterface, typeGoSlice:
+		ok := true
+		for i := int64(0); i < t.size; i += 8 {
+			if parts, ok = a.int(off+i, 8, parts); !ok {
+				return nil, false
+			}
+		}
+		return parts, true
+	}
+	if t.size > 8 {
+		return nil, false
+	}
+	return a.int(off, t.size, parts)
+}
+
+func (a *goArgs) int(off, size int64, parts []part) ([]part, bool) {
+	if a.ints == len(goRegs) {
+		return nil, false
+	}
+	a.ints++
+	return append(parts, part{off: off, size: size, reg: goRegs[a.ints-1]}), true
+}
+
+func (a *goArgs) float(off, size int64, parts []part) ([]part, bool) {
+	if a.floats == goFloatRegs {
+		return nil, false
+	}
+	a.floats++
+	return append(parts, part{off: off, size: size, reg: "xmm", xmm: a.floats - 1}), true
+}

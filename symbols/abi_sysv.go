@@ -1,0 +1,222 @@
+package symbols
+
+// class is an eightbyte's class in the System V ABI, x86-64 supplement §3.2.3.
+type class uint8
+
+const (
+	classNone class = iota
+	classInteger
+	classSSE
+	classMemory
+)
+
+var sysvRegs = []string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}
+
+// sysvArgs hands out argument registers and stack.
+type sysvArgs struct {
+	ints, floats int   // used so far
+	stack        int64 // next stack argument's distance from the stack pointer
+}
+
+// entryStack is where stack arguments start at a function's first instruction:
+// above the return address.
+const entryStack = 8
+
+// sysvPlaces assigns the parameters of a C or C++ function.
+func sysvPlaces(types []*dtype, result *dtype) []place {
+	a := &sysvArgs{stack: entryStack}
+	if result != nil && (result.byRef || classify(result)[0] == classMemory) {
+		a.ints = 1 // the hidden pointer to the result
+	}
+	out := make([]place, len(types))
+	lost := false
+	for i, t := range types {
+		switch {
+		case lost || t.kind == typeUnknown || t.kind == typeVoid:
+			// A type that is not understood may take any register: what
+			// follows it is unknown too.
+			lost = true
+			out[i] = place{unknown: true}
+		case t.byRef:
+			out[i] = a.assign(8, 8, []class{classInteger})
+			out[i].indirect = true
+		default:
+			out[i] = a.assign(t.size, t.align, classify(t))
+		}
+	}
+	return out
+}
+
+// assign places one value: in registers if there are enough of each class for
+// all of it, else on the stack.
+func (a *sysvArgs) assign(size, align int64, classes []class) place {
+	ints, floats := 0, 0
+	for _, c := range classes {
+		switch c {
+		case classInteger:
+			ints++
+		case classSSE:
+			floats++
+		}
+	}
+	if classes[0] == classMemory || a.ints+ints > len(sysvRegs) || a.floats+floats > 8 {
+		return a.onStack(size, align)
+	}
+	var p place
+	for i, c := range classes {
+		n := min(8, size-int64(8*i))
+		switch c {
+		case classInteger:
+			p.parts = append(p.parts, part{off: int64(8 * i), size: n, reg: sysvRegs[a.ints]})
+			a.ints++
+		case classSSE:
+			p.parts = append(p.parts, part{off: int64(8 * i), size: n, reg: "xmm", xmm: a.floats})
+			a.floats++
+		}
+	}
+	return p
+}
+
+func (a *sysvArgs) onStack(size, align int64) place {
+	if align > 8 { // alignment holds for the frame above the return address
+		a.stack = (a.stack-entryStack+15)&^15 + entryStack
+	}
+	p := place{parts: []part{{size: size, stack: a.stack}}}
+	a.stack += (size + 7) &^ 7
+	return p
+}
+
+// classify returns the classes of t's eightbytes, one of classMemory for a
+// value that is passed in memory.
+func classify(t *dtype) []class {
+	if t.size > 16 || t.byRef {
+		return []class{classMemory}
+	}
+	out := make([]class, max(1, (t.size+7)/8))
+	if !merge(out, t, 0, 0) {
+		return []class{classMemory}
+	}
+	return out
+}
+
+// merge adds the scalars of t, at offset off, to the classes; false means
+// memory.
+func merge(out []class, t *dtype, off int64, depth int) bool {
+	const deepest = 32 // damaged debug information may be cyclic
+	if depth > deepest || off < 0 || off+t.size > int64(8*len(out)) {
+		return false
+	}
+	if t.align > 0 && off%t.align != 0 && t.kind != typeStruct && t.kind != typeUnion {
+		return false // an unaligned field, of a packed structure
+	}
+	switch t.kind {
+	case typeStruct, typeUnion:
+		for _, f := range t.field {
+			if f.bits {
+				mark(out, f.off, classInteger)
+			} else if !merge(out, f.typ, off+f.off, depth+1) {
+				return false
+			}
+		}
+	case typeArray:
+		for i := range t.count {
+			if !merge(out, t.elem, off+i*t.elem.size, depth+1) {
+				return false
+			}
+		}
+	case typeFloat:
+		if t.size > 8 { // x87
+			return false
+		}
+		mark(out, off, classSSE)
+	case typeComplex:
+		if t.size > 16 {
+			return false
+		}
+		for i := int64(0); i < t.size; i += 8 {
+			mark(out, off+i, classSSE)
+		}
+	case typeUnknown, typeVoid, typeFunc:
+		return false
+	default:
+		for i := int64(0); i < t.size; i += 8 {
+			mark(out, off+i, classInteger)
+		}
+	}
+	return true
+}
+
+// mark merges class c into the eightbyte that holds off: INTEGER wins.
+func mark(out []class, off int64, c class) {
+	if i := off / 8; i < int64(len(out)) && out[i] != classInteger {
+		out[i] = c
+	}
+}
+
+// rustPlaces assigns the parameters of a Rust function. Its convention is not
+// specified; this is what rustc does on x86-64: a scalar or a pair of scalars
+// in registers by their kinds, other values of up to 16 bytes as integers,
+// larger ones by address.
+func rustPlaces(types []*dtype, result *dtype) []place {
+	a := &sysvArgs{stack: entryStack}
+	if result != nil && result.size > 16 {
+		a.ints = 1
+	}
+	out := make([]place, len(types))
+	for i, t := range types {
+		switch leaves := scalars(t, nil, 0); {
+		case t.size == 0:
+			out[i] = place{}
+		case t.size > 16:
+			out[i] = a.assign(8, 8, []class{classInteger})
+			out[i].indirect = true
+		case t.kind != typeUnknown && (len(leaves) == 1 || len(leaves) == 2):
+			out[i] = a.assignScalars(leaves)
+		default:
+			classes := []class{classInteger, classInteger}
+			out[i] = a.assign(t.size, 8, classes[:(t.size+7)/8])
+		}
+	}
+	return out
+}
+
+type scalar struct {
+	off, size int64
+	float     bool
+}
+
+// scalars lists the scalars of t; more than two are not told apart.
+func scalars(t *dtype, out []scalar, off int64) []scalar {
+	if len(out) > 2 {
+		return out
+	}
+	switch t.kind {
+	case typeStruct:
+		for _, f := range t.field {
+			out = scalars(f.typ, out, off+f.off)
+		}
+		return out
+	case typeArray, typeUnion, typeUnknown:
+		return append(out, scalar{}, scalar{}, scalar{})
+	}
+	if t.size == 0 {
+		return out
+	}
+	return append(out, scalar{off, t.size, t.kind == typeFloat})
+}
+
+func (a *sysvArgs) assignScalars(leaves []scalar) place {
+	var p place
+	for _, l := range leaves {
+		c := classInteger
+		if l.float {
+			c = classSSE
+		}
+		q := a.assign(l.size, l.size, []class{c})
+		for _, x := range q.parts {
+			x.off += l.off
+			p.parts = append(p.parts, x)
+		}
+	}
+	return p
+}

@@ -1,0 +1,174 @@
+package symbols
+
+import (
+	"debug/dwarf"
+	"fmt"
+	"strings"
+
+	"github.com/go-delve/delve/pkg/dwarf/godwarf"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Param is one parameter of a function, with its place at the function's first
+// instruction by the calling convention. Debug information's own location
+// lists are not used for C: before the prologue they are wrong too often.
+type Param struct {
+	Name string // "this" for C++ methods, the receiver's name for Go ones
+	Type string // as the source language writes it
+
+	typ   *dtype
+	lang  language
+	place place
+	table *Table
+	mod   *Module
+}
+
+type language uint8
+
+const (
+	langC language = iota // and C++
+	langGo
+	langRust
+)
+
+// place is where a value lies at a function's entry.
+type place struct {
+	parts    []part
+	indirect bool // the part is the value's address
+	unknown  bool
+}
+
+// part is a run of bytes of a value in one register or on the stack.
+type part struct {
+	off, size int64  // within the value
+	reg       string // general register, or
+	xmm       int    // vector register if reg is "xmm", or
+	stack     int64  // if reg is empty: distance from the stack pointer
+}
+
+// Params returns the parameters of the function that contains a, in
+// declaration order. It reads the debug information of one compilation unit.
+// The error matches ErrNoParams if nothing describes the function, or if the
+// compiler changed its parameters; ErrNotMapped if a is in no module.
+func (t *Table) Params(a arch.Addr) ([]Param, error) {
+	m := t.module(a)
+	if m == nil {
+		return nil, errNotMapped(a)
+	}
+	if m.img == nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoParams, m.Err)
+	}
+	d, err := m.img.dwarfOf(t)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoParams, err)
+	}
+	name := ""
+	if loc, ok := t.Lookup(a); ok {
+		name = loc.Symbol.Linkage
+		for _, clone := range []string{".isra.", ".constprop.", ".part.", ".cold"} {
+			if strings.Contains(name, clone) {
+				return nil, fmt.Errorf("%w: %s is a copy whose parameters the compiler changed", ErrNoParams, name)
+			}
+		}
+	}
+	params, err := d.params(m.link(a), name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s in %s: %w", ErrNoParams, name, m.Name, err)
+	}
+	for i := range params {
+		params[i].table, params[i].mod = t, m
+	}
+	return params, nil
+}
+
+// params reads the parameters of the function around v and assigns places.
+func (d *dwarfData) params(v uint64, linkage string) ([]Param, error) {
+	u, e := d.subprogram(v, true)
+	if e == nil {
+		return nil, fmt.Errorf("the debug information has no function at %#x", v)
+	}
+	d.typeMu.Lock()
+	defer d.typeMu.Unlock()
+	tree, err := godwarf.LoadTree(e.Offset, d.data, 0)
+	if err != nil {
+		return nil, err
+	}
+	r := &typeReader{d: d.data, cache: d.types, lang: u.lang}
+	var params []Param
+	for _, c := range tree.Children {
+		if c.Tag != dwarf.TagFormalParameter {
+			continue
+		}
+		if result, _ := c.Val(dwarf.AttrVarParam).(bool); result && u.lang == langGo {
+			continue
+		}
+		p := Param{lang: u.lang, typ: &dtype{name: "?"}}
+		p.Name, _ = c.Val(dwarf.AttrName).(string)
+		if off, ok := c.Val(dwarf.AttrType).(dwarf.Offset); ok {
+			p.typ = r.at(off)
+		}
+		p.Type = p.typ.name
+		params = append(params, p)
+	}
+	var result *dtype
+	if off, ok := tree.Val(dwarf.AttrType).(dwarf.Offset); ok {
+		result = r.at(off)
+	}
+	return assignPlaces(params, result, u, linkage), nil
+}
+
+// assignPlaces applies the calling convention of u's language.
+func assignPlaces(params []Param, result *dtype, u *unit, linkage string) []Param {
+	if u.lang == langGo {
+		params = withDictionary(params, linkage)
+	}
+	types := make([]*dtype, len(params))
+	for i := range params {
+		types[i] = params[i].typ
+	}
+	var places []place
+	switch {
+	case u.lang == langGo:
+		places = goPlaces(types, u.goRegisters && !strings.HasSuffix(linkage, ".abi0"))
+	case u.lang == langRust:
+		places = rustPlaces(types, result)
+	default:
+		places = sysvPlaces(types, result)
+	}
+	var out []Param
+	for i, p := range params {
+		if p.place = places[i]; p.Name != goDictionary {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+const goDictionary = ".dict"
+
+// withDictionary adds the hidden parameter that an instance of a generic
+// function takes: first, or behind the receiver. Optimized code's debug
+// information omits it. Closures have it in their context.
+func withDictionary(params []Param, linkage string) []Param {
+	i := strings.Index(linkage, "[go.shape.")
+	end := strings.LastIndexByte(linkage, ']')
+	if i < 0 || end < i {
+		return params
+	}
+	for _, p := range params {
+		if p.Name == goDictionary {
+			return params
+		}
+	}
+	at, rest := 0, strings.TrimPrefix(linkage[end+1:], ")")
+	if rest != "" {
+		method := strings.TrimPrefix(rest, ".")
+		if strings.ContainsAny(method, ".-") || strings.HasPrefix(method, "func") || len(params) == 0 {
+			return params
+		}
+		at = 1
+	}
+	dict := Param{Name: goDictionary, lang: langGo, typ: &dtype{kind: typeGoPointer, name: "uintptr", size: 8, align: 8}}
+	return append(params[:at:at], append([]Param{dict}, params[at:]...)...)
+}

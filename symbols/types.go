@@ -1,0 +1,306 @@
+package symbols
+
+import (
+	"debug/dwarf"
+	"strings"
+)
+
+// typeKind sorts types by how their values are passed and printed.
+type typeKind uint8
+
+const (
+	typeUnknown typeKind = iota
+	typeVoid
+	typeInt
+	typeUint
+	typeBool
+	typeChar // a character; signedness does not matter
+	typeFloat
+	typeComplex
+	typeEnum
+	typePointer
+	typeReference
+	typeStruct
+	typeUnion
+	typeArray
+	typeFunc // only behind a pointer, except in Go
+	typeGoString
+	typeGoSlice
+	typeGoInterface
+	typeGoPointer // map, chan, func: one word
+)
+
+// dtype is a type as debug information describes it. debug/dwarf's own types
+// lack references, base classes and how C++ passes a class.
+type dtype struct {
+	kind  typeKind
+	name  string
+	under string // the name behind typedefs and qualifiers
+	size  int64
+	align int64 // System V ABI alignment
+	elem  *dtype
+	count int64 // elements of an array
+	enum  map[int64]string
+	field []dfield
+	byRef bool // C++: never passed in registers, a copy's address is
+}
+
+type dfield struct {
+	name string
+	off  int64
+	typ  *dtype
+	bits bool // a bit field: its extent is not modelled, only its storage
+	base bool // a C++ base class
+}
+
+// typeReader reads types of one unit and keeps them.
+type typeReader struct {
+	d     *dwarf.Data
+	cache map[dwarf.Offset]*dtype
+	lang  language
+}
+
+// Attributes of Go's DWARF (src/cmd/internal/dwarf/dwarf.go).
+const (
+	attrGoKind = dwarf.Attr(0x2900)
+	attrGoElem = dwarf.Attr(0x2902)
+)
+
+// at returns the type at off; it never returns nil.
+func (r *typeReader) at(off dwarf.Offset) *dtype {
+	if t := r.cache[off]; t != nil {
+		return t
+	}
+	t := &dtype{kind: typeUnknown, name: "?"}
+	r.cache[off] = t // before its parts are read: types are cyclic
+	rd := r.d.Reader()
+	rd.Seek(off)
+	e, err := rd.Next()
+	if err != nil || e == nil {
+		return t
+	}
+	r.fill(t, e, rd)
+	if t.align == 0 {
+		t.align = max(1, min(t.size, 16))
+	}
+	return t
+}
+
+// ref follows e's DW_AT_type; without one the type is void.
+func (r *typeReader) ref(e *dwarf.Entry) *dtype {
+	if off, ok := e.Val(dwarf.AttrType).(dwarf.Offset); ok {
+		return r.at(off)
+	}
+	return &dtype{kind: typeVoid, name: "void", align: 1}
+}
+
+func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+	if name, ok := e.Val(dwarf.AttrName).(string); ok {
+		t.name, t.under = name, name
+	}
+	t.size, _ = e.Val(dwarf.AttrByteSize).(int64)
+	switch e.Tag {
+	case dwarf.TagBaseType:
+		enc, _ := e.Val(dwarf.AttrEncoding).(int64)
+		if t.kind = baseKind(enc); t.kind == typeComplex {
+			t.align = t.size / 2
+		}
+	case dwarf.TagPointerType:
+		r.fillPointer(t, e, typePointer, " *")
+	case dwarf.TagReferenceType:
+		r.fillPointer(t, e, typeReference, " &")
+	case dwarf.TagRvalueReferenceType:
+		r.fillPointer(t, e, typeReference, " &&")
+	case dwarf.TagPtrToMemberType: // a function's has two words, a field's one
+		t.kind, t.size = typeInt, 8
+		if r.ref(e).kind == typeFunc {
+			t.kind, t.size, t.align = typeUnknown, 16, 8
+		}
+	case dwarf.TagTypedef, dwarf.TagConstType, dwarf.TagVolatileType, dwarf.TagRestrictType, dwarf.TagAtomicType:
+		r.fillAlias(t, e)
+	case dwarf.TagEnumerationType:
+		r.fillEnum(t, e, rd)
+	case dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
+		r.fillStruct(t, e, rd)
+	case dwarf.TagArrayType:
+		r.fillArray(t, e, rd)
+	case dwarf.TagSubroutineType:
+		t.kind = typeFunc
+	case dwarf.TagUnspecifiedType: // decltype(nullptr)
+		t.kind, t.size = typePointer, 8
+		t.elem = &dtype{kind: typeVoid, name: "void"}
+	}
+	r.fillGo(t, e)
+}
+
+// baseKind translates DW_ATE_… (DWARF 5 §7.8).
+func baseKind(enc int64) typeKind {
+	switch enc {
+	case 0x02:
+		return typeBool
+	case 0x03:
+		return typeComplex
+	case 0x04:
+		return typeFloat
+	case 0x05:
+		return typeInt
+	case 0x06, 0x08, 0x10:
+		return typeChar
+	case 0x01, 0x07:
+		return typeUint
+	}
+	return typeUnknown
+}
+
+func (r *typeReader) fillPointer(t *dtype, e *dwarf.Entry, k typeKind, suffix string) {
+	t.kind, t.size = k, 8
+	t.elem = r.ref(e)
+	if e.AttrField(dwarf.AttrName) == nil {
+		t.name = strings.TrimSuffix(t.elem.name+suffix, " ")
+		t.name = strings.ReplaceAll(t.name, "* *", "**")
+		if t.elem.kind == typeFunc {
+			t.name = "function *"
+		}
+	}
+}
+
+// fillAlias gives t the properties of the type it stands for.
+func (r *typeReader) fillAlias(t *dtype, e *dwarf.Entry) {
+	name := t.name
+	*t = *r.ref(e)
+	switch e.Tag {
+	case dwarf.TagTypedef:
+		t.name = name
+	case dwarf.TagConstType:
+		t.name = "const " + t.name
+		if t.kind == typePointer && strings.HasSuffix(t.name, "*") {
+			t.name = strings.TrimPrefix(t.name, "const ") + " const"
+		}
+	case dwarf.TagVolatileType:
+		t.name = "volatile " + t.name
+	}
+}
+
+func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+	t.kind, t.enum = typeEnum, map[int64]string{}
+	if t.size == 0 {
+		t.size = r.ref(e).size
+	}
+	eachChild(e, rd, func(c *dwarf.Entry) {
+		if c.Tag == dwarf.TagEnumerator {
+			if v, ok := c.Val(dwarf.AttrConstValue).(int64); ok {
+				t.enum[v], _ = c.Val(dwarf.AttrName).(string)
+			}
+		}
+	})
+}
+
+// fillStruct reads members and base classes.
+func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+	t.kind = typeStruct
+	if e.Tag == dwarf.TagUnionType {
+		t.kind = typeUnion
+	}
+	const attrCallingConvention, byReference = dwarf.AttrCalling, 4 // DW_CC_pass_by_reference
+	cc, known := e.Val(attrCallingConvention).(int64)
+	t.byRef = cc == byReference
+	var members []*dwarf.Entry
+	eachChild(e, rd, func(c *dwarf.Entry) {
+		switch c.Tag {
+		case dwarf.TagMember, dwarf.TagInheritance:
+			if ext, _ := c.Val(dwarf.AttrExternal).(bool); !ext { // not a static one
+				members = append(members, c)
+			}
+		case dwarf.TagSubprogram:
+			name, _ := c.Val(dwarf.AttrName).(string)
+			artificial, _ := c.Val(dwarf.AttrArtificial).(bool)
+			if !known && strings.HasPrefix(name, "~") && !artificial {
+				t.byRef = true
+			}
+		case dwarf.TagVariantPart: // Rust enumeration
+			t.kind = typeUnknown
+		}
+	})
+	t.align = 1
+	for _, c := range members {
+		f := dfield{typ: r.ref(c), base: c.Tag == dwarf.TagInheritance}
+		f.name, _ = c.Val(dwarf.AttrName).(string)
+		f.off, _ = c.Val(dwarf.AttrDataMemberLoc).(int64)
+		f.bits = c.AttrField(dwarf.AttrBitSize) != nil
+		if bit, ok := c.Val(dwarf.AttrDataBitOffset).(int64); ok && f.bits {
+			f.off = bit / 8
+		}
+		t.byRef = t.byRef || f.typ.byRef && !known
+		t.align = max(t.align, f.typ.align)
+		t.field = append(t.field, f)
+	}
+}
+
+func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+	t.kind, t.elem, t.count = typeArray, r.ref(e), 1
+	eachChild(e, rd, func(c *dwarf.Entry) {
+		if c.Tag != dwarf.TagSubrangeType {
+			return
+		}
+		if n, ok := c.Val(dwarf.AttrCount).(int64); ok {
+			t.count *= n
+		} else if n, ok := c.Val(dwarf.AttrUpperBound).(int64); ok {
+			t.count *= n + 1
+		} else {
+			t.count = 0
+		}
+	})
+	if t.size == 0 {
+		t.size = t.count * t.elem.size
+	}
+	t.align = t.elem.align
+	const attrGNUVector = dwarf.Attr(0x2107)
+	if e.AttrField(attrGNUVector) != nil { // passed in vector registers whole
+		t.kind = typeUnknown
+	}
+	if e.AttrField(dwarf.AttrName) == nil {
+		t.name = t.elem.name + "[]"
+	}
+}
+
+// fillGo gives Go's built-in types their kinds (reflect.Kind in DW_AT_go_kind).
+func (r *typeReader) fillGo(t *dtype, e *dwarf.Entry) {
+	if r.lang != langGo {
+		return
+	}
+	kind, _ := e.Val(attrGoKind).(int64)
+	const kChan, kFunc, kInterface, kMap, kSlice, kString = 18, 19, 20, 21, 23, 24
+	switch kind {
+	case kChan, kFunc, kMap:
+		t.kind, t.size, t.align = typeGoPointer, 8, 8
+	case kInterface:
+		t.kind, t.size, t.align = typeGoInterface, 16, 8
+	case kSlice:
+		t.kind, t.align = typeGoSlice, 8
+		if off, ok := e.Val(attrGoElem).(dwarf.Offset); ok {
+			t.elem = r.at(off)
+		}
+	case kString:
+		t.kind, t.align = typeGoString, 8
+	}
+	if t.kind == typeFunc {
+		t.kind, t.size, t.align = typeGoPointer, 8, 8
+	}
+}
+
+// eachChild calls f for the direct children of e, which rd has just returned.
+func eachChild(e *dwarf.Entry, rd *dwarf.Reader, f func(*dwarf.Entry)) {
+	if !e.Children {
+		return
+	}
+	for {
+		c, err := rd.Next()
+		if err != nil || c == nil || c.Tag == 0 {
+			return
+		}
+		f(c)
+		if c.Children {
+			rd.SkipChildren()
+		}
+	}
+}

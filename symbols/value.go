@@ -1,0 +1,135 @@
+package symbols
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Value is a parameter's value at one hit.
+type Value struct {
+	// Text is the value as the source language writes it: 42, "abc", 0xc000012345,
+	// true, {x: 1, y: 2}; "?" if it could not be had, with Err telling why.
+	Text string
+	// JSON is the value for encoding/json: a number, a string, a bool, a list, a
+	// map by field names, a hexadecimal string for a pointer, nil if unknown.
+	JSON any
+	Err  error
+}
+
+// FloatRegs is what a register set offers beside arch.Regs if it has the vector
+// registers at hand. Without it floating-point parameters are unknown.
+type FloatRegs interface {
+	// Vector returns the low 16 bytes of vector register n (xmm n).
+	Vector(n int) (v [16]byte, ok bool)
+}
+
+var (
+	errNoVector = errors.New("the vector registers are not available")
+	errNoPlace  = errors.New("how the value is passed is not known")
+)
+
+// Value reads p at the first instruction of its function: r's stack pointer
+// must still point at the return address. r may also be a FloatRegs.
+func (p Param) Value(r arch.Regs, m arch.Memory) Value {
+	raw, err := p.place.read(p.typ, r, m)
+	if err != nil {
+		return unknown(fmt.Errorf("parameter %s: %w", p.Name, err))
+	}
+	f := &formatter{mem: m, lang: p.lang, budget: maxItems, table: p.table, mod: p.mod}
+	return f.format(p.typ, raw, 0)
+}
+
+func unknown(err error) Value { return Value{Text: "?", Err: err} }
+
+// read collects the bytes of a value of type t.
+func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
+	const largest = 1 << 16 // bytes of a value passed on the stack
+	if p.unknown || t.size < 0 || t.size > largest {
+		return nil, errNoPlace
+	}
+	size := t.size
+	if p.indirect {
+		size = 8
+	}
+	raw := make([]byte, size)
+	for _, x := range p.parts {
+		if x.off < 0 || x.off+x.size > size {
+			return nil, errNoPlace
+		}
+		if err := x.read(raw[x.off:x.off+x.size], r, m); err != nil {
+			return nil, err
+		}
+	}
+	if !p.indirect {
+		return raw, nil
+	}
+	at := arch.Addr(binary.LittleEndian.Uint64(raw))
+	raw = make([]byte, t.size)
+	return raw, m.ReadMemory(at, raw)
+}
+
+// read fills p with the part.
+func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
+	switch x.reg {
+	case "":
+		return m.ReadMemory(r.SP().Add(x.stack), p)
+	case "xmm":
+		fr, ok := r.(FloatRegs)
+		if !ok {
+			return errNoVector
+		}
+		v, ok := fr.Vector(x.xmm)
+		if !ok {
+			return errNoVector
+		}
+		copy(p, v[:])
+		return nil
+	}
+	v, ok := r.Get(x.reg)
+	if !ok {
+		return fmt.Errorf("no register %s", x.reg)
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	copy(p, b[:])
+	return nil
+}
+
+// uintOf reads raw as a little-endian unsigned number of up to 8 bytes.
+func uintOf(raw []byte) uint64 {
+	var b [8]byte
+	copy(b[:], raw)
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// intOf reads raw as a signed number.
+func intOf(raw []byte) int64 {
+	if len(raw) == 0 || len(raw) > 8 {
+		return int64(uintOf(raw))
+	}
+	shift := 64 - 8*len(raw)
+	return int64(uintOf(raw)<<shift) >> shift
+}
+
+// floatOf reads an IEEE single or double, or an x87 extended number.
+func floatOf(raw []byte) (float64, bool) {
+	switch len(raw) {
+	case 4:
+		return float64(math.Float32frombits(uint32(uintOf(raw)))), true
+	case 8:
+		return math.Float64frombits(uintOf(raw)), true
+	case 10, 12, 16:
+		frac := binary.LittleEndian.Uint64(raw)
+		exp := int(binary.LittleEndian.Uint16(raw[8:]))
+		v := math.Ldexp(float64(frac), exp&0x7fff-16383-63)
+		if exp&0x8000 != 0 {
+			v = -v
+		}
+		return v, true
+	}
+	return 0, false
+}
