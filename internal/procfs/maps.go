@@ -31,8 +31,9 @@ type Mapping struct {
 // Anonymous reports whether m maps no file.
 func (m Mapping) Anonymous() bool { return m.Inode == 0 }
 
-// Maps reads /proc/PID/maps. It is empty for a kernel thread and for a zombie. It
-// needs the right to read the process (PTRACE_MODE_READ_FSCREDS), else the error
+// Maps reads /proc/PID/maps. It is empty for a kernel thread and for a zombie. A
+// leader that ended before its threads is one too: pass the id of a living thread
+// then, any thread's will do. It needs the right to read the process (PTRACE_MODE_READ_FSCREDS), else the error
 // matches fs.ErrPermission.
 func Maps(pid int) ([]Mapping, error) { return load(path(pid, 0, "maps"), ParseMaps) }
 

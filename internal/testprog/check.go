@@ -1,0 +1,292 @@
+package testprog
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// regionName is how /proc/PID/maps shows memory that gokprobe injected.
+const regionName = "/memfd:gokprobe"
+
+// CheckClean fails the test unless the fixture is as if never traced: the text of
+// every mapped file is the file's, nothing of gokprobe's is mapped, and no thread
+// has a tracer.
+func (p *Prog) CheckClean() {
+	p.t.Helper()
+	CheckClean(p.t, p.pid)
+}
+
+// CheckClean is Prog.CheckClean for any live process.
+func CheckClean(t testing.TB, pid int) {
+	t.Helper()
+	dirt, err := dirtOf(pid)
+	if err != nil {
+		t.Errorf("check that %d is clean: %v", pid, err)
+	}
+	for _, d := range dirt {
+		t.Errorf("process %d is not clean: %s", pid, d)
+	}
+}
+
+// dirtOf lists what a tracer left behind in process pid.
+func dirtOf(pid int) ([]string, error) {
+	var dirt []string
+	live := liveTask(pid)
+	mappings, err := procfs.Maps(live)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mappings {
+		if m.Path == regionName {
+			dirt = append(dirt, fmt.Sprintf("%v is mapped at %v", m.Path, m.Range))
+			continue
+		}
+		d, err := textDirt(live, m)
+		if err != nil {
+			return dirt, err
+		}
+		dirt = append(dirt, d...)
+	}
+	tids, err := procfs.Tasks(pid)
+	if err != nil {
+		return dirt, err
+	}
+	for _, tid := range tids {
+		if s, err := procfs.ReadStatus(pid, tid); err == nil && s.TracerPid != 0 {
+			dirt = append(dirt, fmt.Sprintf("thread %d is traced by %d", tid, s.TracerPid))
+		} else if err != nil && !procfs.Gone(err) {
+			return dirt, err
+		}
+	}
+	return dirt, nil
+}
+
+// textDirt compares an executable mapping with what it was mapped from. For the
+// vdso that is our own copy: the kernel maps the same pages into all processes.
+func textDirt(pid int, m procfs.Mapping) ([]string, error) {
+	if !m.Exec {
+		return nil, nil
+	}
+	var want []byte
+	var err error
+	switch {
+	case m.Path == "[vdso]":
+		want, err = ownVDSO()
+	case m.Anonymous() || m.Deleted && m.Path != exeOf(pid):
+		return nil, nil
+	case m.Path == exeOf(pid):
+		want, err = readPart("/proc/"+strconv.Itoa(pid)+"/exe", m)
+	default:
+		want, err = readPart(m.Path, m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	got, err := readMem(pid, arch.Range{Start: m.Range.Start, End: m.Range.Start.Add(int64(len(want)))})
+	if err != nil {
+		return nil, err
+	}
+	var dirt []string
+	for i := range want {
+		if got[i] != want[i] && len(dirt) < 8 {
+			dirt = append(dirt, fmt.Sprintf("text at %v (%s+%#x) is %#02x, in the file %#02x",
+				m.Range.Start.Add(int64(i)), filepath.Base(m.Path), m.Offset+uint64(i), got[i], want[i]))
+		}
+	}
+	return dirt, nil
+}
+
+func exeOf(pid int) string { s, _ := procfs.Exe(pid); return s }
+
+// liveTask is a thread of process pid that has not ended; its files in /proc show
+// the process's memory, which those of an ended leader do not. It is 0 if all
+// threads have ended.
+func liveTask(pid int) int {
+	tids, _ := procfs.Tasks(pid)
+	for _, tid := range tids {
+		if s, err := procfs.ReadStat(pid, tid); err == nil && s.State != 'Z' && s.State != 'X' {
+			return tid
+		}
+	}
+	return 0
+}
+
+// readPart reads what m maps of file, which may end before m does.
+func readPart(file string, m procfs.Mapping) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.NewSectionReader(f, int64(m.Offset), int64(m.Range.Len())))
+}
+
+func ownVDSO() ([]byte, error) {
+	mappings, err := procfs.Maps(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(mappings, func(m procfs.Mapping) bool { return m.Path == "[vdso]" })
+	if i < 0 {
+		return nil, nil
+	}
+	return readMem(os.Getpid(), mappings[i].Range)
+}
+
+// readMem reads r of process pid's memory.
+func readMem(pid int, r arch.Range) ([]byte, error) {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/mem")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := make([]byte, r.Len())
+	_, err = f.ReadAt(b, int64(r.Start))
+	return b, err
+}
+
+// Snapshot is what must be the same in a process before it is traced and after.
+type Snapshot struct {
+	Text    map[string][]byte // executable mappings: "range path" to contents
+	Mapped  []string          // paths of all mapped files, sorted, each once
+	FDs     map[int]string    // open files: number to /proc/PID/fd link
+	Signals map[int]string    // by thread id: blocked, ignored and caught signals, SIGTRAP pending
+	Private uint64            // bytes of anonymous memory that can be written; Compare does not look at it
+}
+
+// TakeSnapshot records process pid. Threads that end meanwhile are left out.
+func TakeSnapshot(t testing.TB, pid int) Snapshot {
+	t.Helper()
+	s, err := takeSnapshot(pid)
+	if err != nil {
+		t.Fatalf("snapshot of %d: %v", pid, err)
+	}
+	return s
+}
+
+// Compare fails the test unless process pid is as s recorded it. Of threads it
+// looks at those that live both times. A difference counts only if it stays: a
+// thread that is just creating another has all signals blocked for a moment.
+func (s Snapshot) Compare(t testing.TB, pid int) {
+	t.Helper()
+	var diff []string
+	for range 100 {
+		if diff = s.diff(TakeSnapshot(t, pid)); len(diff) == 0 {
+			return
+		}
+	}
+	for _, d := range diff {
+		t.Errorf("process %d changed: %s", pid, d)
+	}
+}
+
+func (s Snapshot) diff(now Snapshot) []string {
+	d := diffMaps("executable mapping", s.Text, now.Text, bytes.Equal, false)
+	if !slices.Equal(s.Mapped, now.Mapped) {
+		d = append(d, fmt.Sprintf("mapped files were %q, are %q", s.Mapped, now.Mapped))
+	}
+	same := func(a, b string) bool { return a == b }
+	d = append(d, diffMaps("file descriptor", s.FDs, now.FDs, same, false)...)
+	return append(d, diffMaps("signals of thread", s.Signals, now.Signals, same, true)...)
+}
+
+// diffMaps compares two maps; onlyCommon leaves out keys that one of them lacks.
+func diffMaps[K string | int, V string | []byte](what string, a, b map[K]V, same func(V, V) bool, onlyCommon bool) []string {
+	show := func(v V) string {
+		if len(v) > 80 {
+			return fmt.Sprintf("%d bytes", len(v))
+		}
+		return string(v)
+	}
+	var d []string
+	for k, was := range a {
+		if is, ok := b[k]; ok && !same(was, is) {
+			d = append(d, fmt.Sprintf("%s %v was %s, is %s", what, k, show(was), show(is)))
+		} else if !ok && !onlyCommon {
+			d = append(d, fmt.Sprintf("%s %v is gone", what, k))
+		}
+	}
+	for k, is := range b {
+		if _, ok := a[k]; !ok && !onlyCommon {
+			d = append(d, fmt.Sprintf("%s %v is new: %s", what, k, show(is)))
+		}
+	}
+	slices.Sort(d)
+	return d
+}
+
+func takeSnapshot(pid int) (Snapshot, error) {
+	s := Snapshot{Text: map[string][]byte{}, FDs: map[int]string{}, Signals: map[int]string{}}
+	live := liveTask(pid)
+	mappings, err := procfs.Maps(live)
+	if err != nil {
+		return s, err
+	}
+	files := map[string]bool{}
+	for _, m := range mappings {
+		if !m.Anonymous() {
+			files[m.Path] = true
+		} else if m.Write {
+			s.Private += m.Range.Len()
+		}
+		if m.Exec && m.Path != "[vsyscall]" { // not readable through /proc/PID/mem
+			b, err := readMem(live, m.Range)
+			if err != nil {
+				return s, err
+			}
+			s.Text[strings.TrimSpace(m.Range.String()+" "+m.Path)] = b
+		}
+	}
+	s.Mapped = slices.Sorted(maps.Keys(files))
+	if err := s.takeFDs(live); err != nil {
+		return s, err
+	}
+	return s, s.takeSignals(pid)
+}
+
+func (s *Snapshot) takeFDs(pid int) error {
+	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			return err
+		}
+		if link, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+			s.FDs[n] = link
+		}
+	}
+	return nil
+}
+
+func (s *Snapshot) takeSignals(pid int) error {
+	tids, err := procfs.Tasks(pid)
+	if err != nil {
+		return err
+	}
+	for _, tid := range tids {
+		st, err := procfs.ReadStatus(pid, tid)
+		if procfs.Gone(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		trap := st.SigPnd.Has(5) || st.ShdPnd.Has(5)
+		s.Signals[tid] = fmt.Sprintf("blocked %x ignored %x caught %x SIGTRAP pending %v", st.SigBlk, st.SigIgn, st.SigCgt, trap)
+	}
+	return nil
+}

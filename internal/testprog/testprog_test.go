@@ -1,0 +1,198 @@
+//go:build linux
+
+package testprog
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Every fixture runs unprobed first: what it says then is what a probed run is
+// compared with.
+func TestEveryFixtureIsRightWhenNobodyProbesIt(t *testing.T) {
+	tests := []struct {
+		name  string
+		flags []string
+		args  []string
+		talk  [][2]string // command, answer
+	}{
+		{"prey", nil, nil, [][2]string{{"call target 9", "ret 3"}, {"call six 1", "ret 21"}, {"call string 0", "ret 4"}, {"call recurse 50", "ret 50"}, {"threads 8 1000 target", thirds(8, 1000)}, {"call stack_driver 9", "ret 3"}, {"stack", "stack 0x"}}},
+		{"prey", []string{"-static"}, nil, [][2]string{{"threads 2 10 foo", "sum 200 count 20"}}},
+		{"prey", []string{"-static-pie", "-fcf-protection=branch"}, nil, [][2]string{{"call target2 9", "ret 4"}}},
+		{"prey", []string{"-O0", "-no-pie", "-fno-omit-frame-pointer"}, nil, [][2]string{{"call foo 1", "ret 3"}}},
+		{"threads", nil, []string{"16"}, [][2]string{{"go 100", "went 1600"}, {"start\nstop", "calls "}, {"go 1", "went 16"}}},
+		{"signals", nil, []string{"default"}, [][2]string{{"run 1000", "ran 1000 alarms "}}},
+		{"signals", nil, []string{"blocked"}, [][2]string{{"run 1000", "ran 1000 alarms "}}},
+		{"signals", nil, []string{"ignored"}, [][2]string{{"run 1000", "ran 1000 alarms "}}},
+		{"signals", nil, []string{"handled"}, [][2]string{{"run 1000", "ran 1000 alarms "}}},
+		{"churn", nil, nil, [][2]string{{"count", "count "}}},
+		{"forker", nil, nil, [][2]string{{"run 20", "ran 80"}}},
+		{"execer", nil, nil, [][2]string{{"call 1", "ret 14"}, {"exec", "ready 1"}, {"execthread", "ready 2"}, {"call 2", "ret 27"}}},
+		{"leader", nil, nil, [][2]string{{"call 1", "ret 18"}}},
+		{"busy64", nil, []string{"16"}, [][2]string{{"count", "count "}}},
+		{"syscalls", nil, []string{"60"}, [][2]string{{"wake", "all"}}},
+		{"cxx", nil, nil, [][2]string{{"call 3", "ret 31"}, {"threads 4 100", "sum "}}},
+		{"gosrv", nil, nil, [][2]string{{"call 9", "ret 3"}, {"threads 8 1000", thirds(8, 1000)}, {"deep 5000", "ret 5000"}}},
+		{"nolibc", []string{"-static", "-nostdlib"}, nil, [][2]string{{"x", "ret 42"}}},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(append([]string{tt.name}, append(tt.flags, tt.args...)...), " "), func(t *testing.T) {
+			t.Parallel()
+			p := Start(t, Build(t, tt.name, tt.flags...), tt.args...)
+			for _, c := range tt.talk {
+				p.Do(c[0], c[1])
+			}
+			p.CheckClean()
+			if last := p.Quit(); last != "right" {
+				t.Errorf("last line %q", last)
+			}
+		})
+	}
+}
+
+func thirds(threads, calls int) string {
+	sum := 0
+	for i := range calls {
+		sum += i / 3
+	}
+	return fmt.Sprintf("sum %d count %d", threads*sum, threads*calls)
+}
+
+func TestBuildKeepsProgramsAndTellsFlagsApart(t *testing.T) {
+	a, b, c := Build(t, "prey"), Build(t, "prey"), Build(t, "prey", "-O0")
+	if a != b || a == c {
+		t.Errorf("paths %s, %s, %s", a, b, c)
+	}
+	if _, err := build("no-such-fixture", nil); err == nil {
+		t.Error("a fixture that is not there was built")
+	}
+	if _, err := build("prey", []string{"-fno-such-flag"}); err == nil || !strings.Contains(err.Error(), "no-such-flag") {
+		t.Errorf("the compiler's complaint is lost: %v", err)
+	}
+}
+
+func TestLinesBeforeTheExpectedOneAreKept(t *testing.T) {
+	p := Start(t, Build(t, "prey"))
+	p.Send("call foo 1\ncall foo 2\nstack")
+	p.Expect("stack")
+	if a, b := p.Line(), p.Line(); a != "ret 3" || b != "ret 5" {
+		t.Errorf("lines %q, %q", a, b)
+	}
+}
+
+func TestExitIsReportedAsItWas(t *testing.T) {
+	p := Start(t, Build(t, "prey"))
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.Wait(); e != (Exit{Signal: syscall.SIGTERM}) {
+		t.Errorf("exit %+v", e)
+	}
+	p = Start(t, Build(t, "prey"))
+	p.Kill()
+	if e := p.Wait(); e != (Exit{Signal: syscall.SIGKILL}) {
+		t.Errorf("exit %+v", e)
+	}
+}
+
+// recorder takes the failures that a check reports.
+type recorder struct {
+	testing.TB
+	errors []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Helper() {}
+
+// poke changes a byte of the text of pid's executable and returns what undoes it.
+func poke(t *testing.T, pid int) func() {
+	t.Helper()
+	for r := range takeText(t, pid) {
+		if !strings.HasSuffix(r, "/prey") {
+			continue
+		}
+		var at int64
+		fmt.Sscanf(r, "%x-", &at)
+		mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := make([]byte, 1)
+		if _, err := mem.ReadAt(old, at); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mem.WriteAt([]byte{0xcc}, at); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if _, err := mem.WriteAt(old, at); err != nil {
+				t.Error(err)
+			}
+			mem.Close()
+		}
+	}
+	t.Fatal("no text of prey")
+	return nil
+}
+
+func takeText(t *testing.T, pid int) map[string][]byte { return TakeSnapshot(t, pid).Text }
+
+func TestChangedTextIsFound(t *testing.T) {
+	p := Start(t, Build(t, "prey"))
+	before := TakeSnapshot(t, p.PID())
+	undo := poke(t, p.PID())
+	var check, compare recorder
+	CheckClean(&check, p.PID())
+	check.TB, compare.TB = t, t
+	before.Compare(&compare, p.PID())
+	if len(check.errors) != 1 || !strings.Contains(check.errors[0], "is 0xcc") {
+		t.Errorf("CheckClean found %q", check.errors)
+	}
+	if len(compare.errors) != 1 || !strings.Contains(compare.errors[0], "executable mapping") {
+		t.Errorf("Compare found %q", compare.errors)
+	}
+	undo()
+	p.CheckClean()
+	before.Compare(t, p.PID())
+}
+
+func TestATracerIsFound(t *testing.T) {
+	p := Start(t, Build(t, "threads"))
+	traced(t, p.PID(), func() {
+		dirt, err := dirtOf(p.PID())
+		if err != nil || len(dirt) != 1 || !strings.Contains(dirt[0], fmt.Sprintf("traced by %d", os.Getpid())) {
+			t.Errorf("found %q, %v", dirt, err)
+		}
+	})
+	p.CheckClean()
+}
+
+func TestASnapshotSeesFilesAndMappingsComeAndGo(t *testing.T) {
+	a := Snapshot{Text: map[string][]byte{"1-2 /x": {1}}, Mapped: []string{"/x"}, FDs: map[int]string{0: "a", 1: "b"}, Signals: map[int]string{5: "s", 6: "t"}}
+	b := Snapshot{Text: map[string][]byte{"1-2 /x": {1}, "3-4 /memfd:gokprobe": {2}}, Mapped: []string{"/memfd:gokprobe", "/x"}, FDs: map[int]string{0: "z", 2: "c"}, Signals: map[int]string{5: "other"}}
+	if d := a.diff(b); len(d) != 6 {
+		t.Errorf("%d differences, want 6: %q", len(d), d)
+	}
+	if d := a.diff(a); len(d) != 0 {
+		t.Errorf("differs from itself: %q", d)
+	}
+}
+
+func TestAFixtureRunsAsAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to change the user")
+	}
+	p := StartWith(t, Options{UID: 65534}, Build(t, "prey"))
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", p.PID()))
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 65534 {
+		t.Errorf("owner %+v, %v", info, err)
+	}
+	if p.Quit() != "right" {
+		t.Error("it went wrong")
+	}
+}
