@@ -21,7 +21,7 @@ type Status struct {
 	State     byte // R running, S sleeping, D disk sleep, T stopped, t tracing stop, Z zombie, X dead, I idle
 	Tgid, Pid int  // process id and thread id
 	PPid      int
-	TracerPid int // thread group id of the tracer, 0 if none
+	TracerPid int // thread id of the tracing thread, 0 if none; its own Tgid names the process
 
 	UIDs, GIDs [4]int // real, effective, saved, file system
 	Threads    int

@@ -163,9 +163,9 @@ func TestChangedTextIsFound(t *testing.T) {
 
 func TestATracerIsFound(t *testing.T) {
 	p := Start(t, Build(t, "threads"))
-	traced(t, p.PID(), func() {
+	traced(t, p.PID(), func(tracer int) {
 		dirt, err := dirtOf(p.PID())
-		if err != nil || len(dirt) != 1 || !strings.Contains(dirt[0], fmt.Sprintf("traced by %d", os.Getpid())) {
+		if err != nil || len(dirt) != 1 || !strings.Contains(dirt[0], fmt.Sprintf("traced by %d", tracer)) {
 			t.Errorf("found %q, %v", dirt, err)
 		}
 	})

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// traced runs f while this process traces the leader of process pid.
-func traced(t *testing.T, pid int, f func()) {
+// traced runs f while a thread of this process traces the leader of process pid.
+func traced(t *testing.T, pid int, f func(tracer int)) {
 	t.Helper()
 	runtime.LockOSThread() // ptrace requests must come from one thread
 	defer runtime.UnlockOSThread()
 	if err := unix.PtraceSeize(pid); err != nil {
 		t.Fatal(err)
 	}
-	f()
+	f(unix.Gettid())
 	if err := unix.PtraceInterrupt(pid); err != nil {
 		t.Fatal(err)
 	}

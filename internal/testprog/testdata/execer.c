@@ -20,6 +20,7 @@ static void *spin(void *unused)
 {
 	for (long n = 0;; n++)
 		CHECK(foo(n) == 13 * n + 1);
+	return NULL;
 }
 
 int main(int argc, char **argv)

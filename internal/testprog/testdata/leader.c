@@ -35,6 +35,7 @@ static void *idle(void *unused)
 {
 	for (;;)
 		pause();
+	return NULL;
 }
 
 int main(void)
