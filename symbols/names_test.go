@@ -1,0 +1,86 @@
+package symbols
+
+import (
+	"testing"
+)
+
+// The names are rustc's and g++'s own; the readable forms are those of
+// rustfilt and c++filt.
+var mangledNames = []struct{ linkage, full, short string }{
+	{"_ZN4core3fmt9Formatter9write_str17h2f1bd2b5bd9bd5d1E", "core::fmt::Formatter::write_str", "core::fmt::Formatter::write_str"},
+	{"_ZN69_$LT$core..option..Option$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
+		"<core::option::Option<T> as core::clone::Clone>::clone", "<core::option::Option<T> as core::clone::Clone>::clone"},
+	{"_ZN5alloc3vec16Vec$LT$T$C$A$GT$4push17h1b5c6c8f0a0e0d3cE", "alloc::vec::Vec<T,A>::push", "alloc::vec::Vec<T,A>::push"},
+	{"_RNvCs1234_7mycrate3foo", "mycrate::foo", "mycrate::foo"},
+	{"_RNvMs_Cs4fqI2P2rA04_13const_genericINtB4_3FooKb1_E3foo", "<const_generic::Foo<true>>::foo", "<const_generic::Foo<true>>::foo"},
+	{"_ZN2ns4overEi", "ns::over(int)", "ns::over"},
+	{"_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)", "std::vector<int, std::allocator<int> >::push_back"},
+	{"_ZN2ns3OpsD1Ev", "ns::Ops::~Ops()", "ns::Ops::~Ops"},
+	{"_ZNKSt17basic_string_viewIcSt11char_traitsIcEE4sizeEv", "std::basic_string_view<char, std::char_traits<char> >::size() const",
+		"std::basic_string_view<char, std::char_traits<char> >::size"},
+	{"_ZplRK1AS1_", "operator+(A const&, A const&)", "operator+"},
+	{"_ZN1AcviEv", "A::operator int()", "A::operator int"},
+}
+
+func TestMangledNamesAreReadable(t *testing.T) {
+	for _, n := range mangledNames {
+		if got := demangleFull(n.linkage); got != n.full {
+			t.Errorf("%s is %q, want %q", n.linkage, got, n.full)
+		}
+		if got := demangleShort(n.linkage); got != n.short {
+			t.Errorf("%s is %q without parameters, want %q", n.linkage, got, n.short)
+		}
+	}
+}
+
+func TestTheHintOfAReadableNameIsInItsMangledForm(t *testing.T) {
+	for _, n := range mangledNames {
+		for _, name := range []string{n.full, n.short} {
+			if hint := mangledHint(name); !containsName([]byte(n.linkage+"\x00"), hint) {
+				t.Errorf("hint %q of %q is not in %s", hint, name, n.linkage)
+			}
+			if !matchMangled(n.linkage, squeeze(name)) {
+				t.Errorf("%q does not match %s", name, n.linkage)
+			}
+		}
+	}
+}
+
+func TestGlobs(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"mem*", "memcpy", true},
+		{"mem*", "__memcpy", false},
+		{"*", "", true},
+		{"*cpy", "memcpy", true},
+		{"m*m*y", "memcpymemcpy", true},
+		{"m?mcpy", "memcpy", true},
+		{"m?mcpy", "mmcpy", false},
+		{"[a-m]emcpy", "memcpy", true},
+		{"[!a-m]emcpy", "memcpy", false},
+		{"[^x]emcpy", "memcpy", true},
+		{"main.(*T).*", "main.(*T).Method", true},
+		{"main.(*T).*", "main.(*XT).Method", false},
+		{"main.F[...]", "main.F[...]", true},
+		{"main.F[...]*", "main.F[...].func1", true},
+		{"main.F[go.shape.int]", "main.F[go.shape.int]", false},
+		{"net/http.*", "net/http.(*Server).Serve", true},
+		{"ns::operator[]*", "ns::operator[](int)", true},
+		{"a[", "a[", true},
+		{"a*[", "ab[", true},
+	} {
+		if got := matchGlob(c.pattern, c.name); got != c.want {
+			t.Errorf("matchGlob(%q, %q) = %v", c.pattern, c.name, got)
+		}
+	}
+	for pattern, want := range map[string]bool{
+		"main.(*T).M": false, "main.F[...]": false, "ns::operator[]": false, "memcpy": false,
+		"mem*": true, "m?": true, "[ab]": true, "main.(*T).*": true, "*": true,
+	} {
+		if got := isGlob(pattern); got != want {
+			t.Errorf("isGlob(%q) = %v", pattern, got)
+		}
+	}
+}
