@@ -60,6 +60,8 @@ func build(t testing.TB, src string, flags ...string) string {
 	switch filepath.Ext(src) {
 	case ".go":
 		run(t, "go", append(append([]string{"build", "-o", out}, flags...), src)...)
+	case ".rs":
+		run(t, "rustc", append([]string{"-o", out, src}, flags...)...)
 	case ".cc":
 		run(t, "g++", append([]string{"-o", out, src}, flags...)...)
 	default:

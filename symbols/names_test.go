@@ -8,8 +8,11 @@ import (
 // rustfilt and c++filt.
 var mangledNames = []struct{ linkage, full, short string }{
 	{"_ZN4core3fmt9Formatter9write_str17h2f1bd2b5bd9bd5d1E", "core::fmt::Formatter::write_str", "core::fmt::Formatter::write_str"},
-	{"_ZN69_$LT$core..option..Option$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
-		"<core::option::Option<T> as core::clone::Clone>::clone", "<core::option::Option<T> as core::clone::Clone>::clone"},
+	{"_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE",
+		"<Test + 'static as foo::Bar<Test>>::bar", "<Test + 'static as foo::Bar<Test>>::bar"},
+	{"_RNvMs_Cs4rLQ8jWscXF_6paramsINtB4_6HoldermE3putB4_", "<params::Holder<u32>>::put", "<params::Holder<u32>>::put"},
+	{"_RNvXCs4rLQ8jWscXF_6paramsINtB2_6HoldermENtNtCsgEmfK2I1SDS_4core5clone5Clone5cloneB2_",
+		"<params::Holder<u32> as core::clone::Clone>::clone", "<params::Holder<u32> as core::clone::Clone>::clone"},
 	{"_ZN5alloc3vec16Vec$LT$T$C$A$GT$4push17h1b5c6c8f0a0e0d3cE", "alloc::vec::Vec<T,A>::push", "alloc::vec::Vec<T,A>::push"},
 	{"_RNvCs1234_7mycrate3foo", "mycrate::foo", "mycrate::foo"},
 	{"_RNvMs_Cs4fqI2P2rA04_13const_genericINtB4_3FooKb1_E3foo", "<const_generic::Foo<true>>::foo", "<const_generic::Foo<true>>::foo"},

@@ -67,6 +67,8 @@ func TestParametersAreReadAsTheCallerPassedThem(t *testing.T) {
 		{"Go", "params.go", nil, goCalls},
 		{"Go not optimized", "params.go", []string{"-gcflags=-N -l"}, goCalls},
 		{"Go PIE", "params.go", []string{"-buildmode=pie"}, goCalls},
+		{"Rust", "params.rs", []string{"-g"}, rustCalls},
+		{"Rust with v0 names", "params.rs", []string{"-g", "-Csymbol-mangling-version=v0"}, rustCalls},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := trace(t, build(t, c.src, c.flags...), mainOf(c.src))
@@ -127,6 +129,14 @@ var goCalls = []struct{ fn, want string }{
 	{"main.(*Box[...]).Put", `b=*0x v=2.5 n=6`},
 }
 
+var rustCalls = []struct{ fn, want string }{
+	{"params::scalars", `a=-5 b=250 c=true d=2.5 e='z'`},
+	{"params::text", `s="hello" n=7`},
+	{"params::aggregates", `p={x: 1, y: 2} q={a: 1.5, b: 2.5} b={a: 1, b: 2, c: 3} last=9`},
+	{"*Holder*put", `self=*0x v=4 n=5`},
+	{"*Holder*clone", `self=*0x`},
+}
+
 func TestFloatsAreUnknownWithoutVectorRegisters(t *testing.T) {
 	x := trace(t, build(t, "params.c", "-g"), "floats")
 	if got := shown(t, x, x.regs()); got != "f=? d=? i=3 ld=4.5 e=?" {
@@ -150,6 +160,9 @@ func entryOf(tab *Table) arch.Addr { return arch.Addr(tab.Modules()[0].img.f.Ent
 func mainOf(src string) string {
 	if strings.HasSuffix(src, ".go") {
 		return "main.main"
+	}
+	if strings.HasSuffix(src, ".rs") {
+		return "params::start"
 	}
 	return "main"
 }
