@@ -1,0 +1,193 @@
+package kprobes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// domain is our work in one address space: the sites, the patched text, the injected
+// region. It belongs to the tracer's thread.
+type domain struct {
+	session *Session
+	space   *ptrace.Space
+	text    *patch.Text
+	region  *trampoline.Region
+	shared  []*ptrace.Shared
+	private bool // no memory can be mapped: slots lie in caves, the journal with us
+
+	sites map[arch.Addr]*site
+	slots map[arch.Addr]*site // by slot address, retired ones included
+	// past is every instruction that ever had a breakpoint here. A fork copies
+	// memory at a moment of its own, and a thread may have trapped on a
+	// breakpoint that has been removed since.
+	past map[arch.Addr][]byte
+
+	released bool
+}
+
+// newDomain begins work in p's address space.
+func (s *Session) newDomain(p *ptrace.Process) *domain {
+	d := &domain{
+		session: s,
+		space:   p.Space,
+		region:  trampoline.New(ptrace.Host, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart()}),
+		sites:   map[arch.Addr]*site{},
+		slots:   map[arch.Addr]*site{},
+		past:    map[arch.Addr][]byte{},
+	}
+	d.text = patch.NewText(p.Space.Text(), journal{d})
+	p.Space.Local = d
+	s.domains[d] = true
+	return d
+}
+
+func domainOf(th *ptrace.Thread) *domain {
+	d, _ := th.Proc.Space.Local.(*domain)
+	return d
+}
+
+// journal is the region's, growing the region when it is full. Without a region in
+// the target there is nobody who could find it.
+type journal struct{ d *domain }
+
+func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error) {
+	if j.d.private {
+		return 0, nil
+	}
+	id, err := j.d.region.Journal().Record(at, original, replacement)
+	var need *trampoline.NeedArena
+	if errors.As(err, &need) {
+		if need.Near.Len() == 0 {
+			need.Near = arch.Range{Start: at, End: at + 1}
+		}
+		if err := j.d.grow(need); err != nil {
+			return 0, err
+		}
+		if j.d.private {
+			return 0, nil
+		}
+		return j.d.region.Journal().Record(at, original, replacement)
+	}
+	return id, err
+}
+
+func (j journal) Erase(id int) error {
+	if j.d.private {
+		return nil
+	}
+	return j.d.region.Journal().Erase(id)
+}
+
+// siteAt returns the site at an address.
+func (d *domain) siteAt(a arch.Addr) *site { return d.sites[a] }
+
+// slotSite returns the site whose slot ip lies in.
+func (d *domain) slotSite(ip arch.Addr) *site {
+	if !d.region.Contains(ip) {
+		return nil
+	}
+	slot, ok := d.region.SlotOf(ip)
+	if !ok {
+		return nil
+	}
+	return d.slots[slot]
+}
+
+// release puts the address space back as it was and lets its processes go.
+//
+// Everything happens in one Freeze: while no thread runs, those that stand at a
+// breakpoint or in a slot are moved to the same place in the original code, then the
+// code is put back, then the region, which nobody can reach any more, is unmapped.
+func (d *domain) release() error {
+	if d.released {
+		return nil
+	}
+	d.released = true
+	delete(d.session.domains, d)
+	var errs []error
+	err := d.space.Freeze(func() error {
+		for _, th := range d.space.Threads() {
+			d.moveOut(th)
+		}
+		errs = append(errs, d.text.RestoreAll(), d.region.Wipe(), d.unmap())
+		for _, p := range d.space.Processes() {
+			errs = append(errs, d.session.tracer.Detach(p))
+		}
+		return nil
+	})
+	for _, m := range d.shared {
+		m.Unmap()
+	}
+	if err := errors.Join(append(errs, err)...); err != nil && len(d.space.Threads()) > 0 {
+		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
+	}
+	return nil
+}
+
+// unmap removes the injected region from the target.
+func (d *domain) unmap() error {
+	var ranges []arch.Range
+	for _, a := range d.region.Arenas() {
+		if !a.Cave() {
+			ranges = append(ranges, a.Extent().Range())
+		}
+	}
+	err := d.space.Unmap(ranges...)
+	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
+		return nil // the last threads are inside vfork or dying; the mapping harms nobody
+	}
+	return err
+}
+
+// moveOut takes a stopped thread to the place in the original code that corresponds
+// to where it stands. A thread that trapped but was not handled is put before the
+// instruction; one in a slot is put before or after it, as far as it got.
+func (d *domain) moveOut(th *ptrace.Thread) {
+	if !th.Stopped() {
+		return
+	}
+	regs, err := th.Regs()
+	if err != nil {
+		return
+	}
+	ip := regs.IP()
+	if st := d.slotSite(ip); st != nil {
+		if orig, _, ok := st.slot.Origin(ip); ok {
+			regs.SetIP(orig)
+		}
+		return
+	}
+	if th.Stop().Reason == ptrace.Breakpoint {
+		at := ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
+		if _, ours := d.past[at]; ours {
+			regs.SetIP(at)
+		}
+	}
+}
+
+// clean puts the original code into a forked child's copy of the memory. The child
+// has only one thread, and a forking thread is inside a system call, not in a slot;
+// the region itself is not inherited.
+func (d *domain) clean(child *ptrace.Process) error {
+	mem := child.Space.Text()
+	trap := ptrace.Host.Breakpoint()
+	var entries []patch.Entry
+	for at, original := range d.past {
+		now := make([]byte, len(original))
+		if mem.ReadMemory(at, now) != nil {
+			continue // unmapped since
+		}
+		n := len(trap)
+		if bytes.Equal(now[:n], trap) && bytes.Equal(now[n:], original[n:]) {
+			entries = append(entries, patch.Entry{At: at, Original: original[:n], Replacement: trap})
+		}
+	}
+	return patch.Restore(mem, entries)
+}

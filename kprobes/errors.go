@@ -1,0 +1,48 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// coded is a sentinel that also matches the errno that the kernel returns in its
+// place.
+type coded struct {
+	text  string
+	errno unix.Errno
+}
+
+func (e *coded) Error() string        { return e.text }
+func (e *coded) Is(target error) bool { return target == e.errno }
+
+// Why a probe is refused. Each matches, by errors.Is, the errno that
+// register_kprobe returns in the same case (kernel/kprobes.c).
+var (
+	ErrBothAddrAndSymbol error = &coded{"both Addr and SymbolName are given; give one", unix.EINVAL}
+	ErrNoAddrOrSymbol    error = &coded{"neither Addr nor SymbolName is given", unix.EINVAL}
+	ErrUnknownSymbol     error = &coded{"no such symbol", unix.ENOENT}
+	ErrAmbiguousSymbol   error = &coded{"the symbol is not unique", unix.EADDRNOTAVAIL}
+	ErrRegistered        error = &coded{"the probe is registered already", unix.EINVAL}
+	ErrNotRegistered     error = &coded{"the probe is not registered", unix.EINVAL}
+	ErrNotMapped         error = &coded{"the address is in no mapping of the process", unix.EINVAL}
+	ErrNotExecutable     error = &coded{"the address is not in executable memory", unix.EINVAL}
+	ErrBlacklisted       error = &coded{"the address must not be probed", unix.EINVAL}
+	ErrNotBoundary       error = &coded{"the address is not the start of an instruction", unix.EILSEQ}
+	ErrUndecodable       error = &coded{"the code up to the address can't be decoded", unix.EILSEQ}
+	ErrException         error = &coded{"the instruction raises an exception on purpose", unix.EILSEQ}
+	ErrUnsupported       error = &coded{"the instruction can't be run out of line", unix.EOPNOTSUPP}
+	ErrNoSlot            error = &coded{"there is no memory for the copy of the instruction", unix.ENOMEM}
+	ErrShadowStack       error = &coded{"the process uses a shadow stack, so calls and returns can't be emulated", unix.EOPNOTSUPP}
+	ErrGone              error = &coded{"the probed code is gone", unix.EINVAL}
+	ErrClosed            error = &coded{"the session is closed", unix.ESRCH}
+	ErrExited            error = &coded{"the process has exited", unix.ESRCH}
+)
+
+// ErrPanic means that a handler panicked. The target went on.
+var ErrPanic = errors.New("a probe handler panicked")
+
+func probeError(kp *Kprobe, err error) error {
+	return fmt.Errorf("probe %s: %w", kp.name(), err)
+}

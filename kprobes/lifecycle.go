@@ -1,0 +1,120 @@
+package kprobes
+
+import (
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// hooks is a Session as ptrace's Handler.
+type hooks struct{ *Session }
+
+// Forked implements ptrace.Handler. The child's copy of the memory has our
+// breakpoints but not our region; it gets its original code back, and under Follow
+// probes of its own.
+func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+	d, _ := parent.Local.(*domain)
+	if d == nil {
+		return ptrace.LetGo
+	}
+	if err := d.clean(child); err != nil {
+		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
+	}
+	if !s.opts.Follow {
+		return ptrace.LetGo
+	}
+	fresh := s.newDomain(child)
+	for _, kp := range s.probes {
+		if kp.Flags&FlagGone == 0 {
+			s.placeCopy(kp, fresh)
+		}
+	}
+	return ptrace.Keep
+}
+
+// Execed implements ptrace.Handler. Everything that was mapped is gone. A vfork child
+// leaves its parent's address space here. Under Follow the probes that have a symbol
+// are placed in the new program, if it has the symbol.
+func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
+	if d, _ := old.Local.(*domain); d != nil && len(old.Processes()) == 0 {
+		s.forget(d)
+	}
+	if p != s.main && !s.opts.Follow {
+		return ptrace.LetGo
+	}
+	d := s.newDomain(p)
+	if p != s.main {
+		return ptrace.Keep
+	}
+	if err := s.table.Refresh(); err != nil {
+		s.warn("reading the symbols of the new program: %v", err)
+	}
+	if s.opts.Follow {
+		s.rearm(p, d)
+	}
+	return ptrace.Keep
+}
+
+// rearm resolves symbol probes again in a new program, at its entry point, when its
+// libraries are there.
+func (s *Session) rearm(p *ptrace.Process, d *domain) {
+	if err := s.runToEntry(p); err != nil {
+		s.warn("following the new program: %v", err)
+		return
+	}
+	if err := s.table.Refresh(); err != nil {
+		s.warn("reading the symbols of the new program: %v", err)
+	}
+	for _, kp := range s.probes {
+		if kp.SymbolName == "" {
+			continue
+		}
+		at, err := resolveOne(s.table, kp.SymbolName)
+		if err == nil {
+			kp.Flags &^= FlagGone
+			err = s.place(kp, d, at.Add(int64(kp.Offset)))
+		}
+		if err != nil {
+			kp.Flags |= FlagGone
+			s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
+		}
+	}
+}
+
+// forget drops an address space that no longer exists. Its probes are GONE.
+func (s *Session) forget(d *domain) {
+	d.released = true
+	delete(s.domains, d)
+	d.text.Forget()
+	for _, m := range d.shared {
+		m.Unmap()
+	}
+	for _, kp := range s.probes {
+		kept := kp.placements[:0:0]
+		for _, pl := range kp.placements {
+			if pl.domain != d {
+				kept = append(kept, pl)
+			}
+		}
+		if kp.placements = kept; len(kept) == 0 {
+			kp.Flags |= FlagGone
+		}
+	}
+}
+
+// ThreadExit implements ptrace.Handler.
+func (hooks) ThreadExit(*ptrace.Thread) {}
+
+// Exited implements ptrace.Handler.
+func (s hooks) Exited(p *ptrace.Process) {
+	if d, _ := p.Space.Local.(*domain); d != nil && len(p.Space.Processes()) == 1 {
+		s.forget(d)
+	}
+	if p != s.main {
+		return
+	}
+	status := &ExitStatus{Code: p.ExitStatus()}
+	if p.Status.Reason == ptrace.Killed {
+		status.Signal = p.Status.Signal
+	}
+	s.exit.Store(status)
+	s.finish()
+}

@@ -1,0 +1,86 @@
+package kprobes
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Flags of a Kprobe, with the kernel's values (include/linux/kprobes.h).
+type Flags uint32
+
+const (
+	FlagGone        Flags = 1 // the probed code has been unmapped
+	FlagDisabled    Flags = 2 // registered but silent
+	FlagOptimized   Flags = 4 // reached by a jump
+	FlagOnFuncEntry Flags = 16
+)
+
+// PreHandler runs before the probed instruction; regs.IP is the probed address plus
+// one, whatever the mechanism. Returning 0 lets the instruction run; then changes of
+// the IP are ignored, those of all other registers are kept. Returning anything else
+// resumes the thread with regs as the handler left them: the instruction, the other
+// probes at the address and all PostHandlers are skipped.
+type PreHandler func(kp *Kprobe, regs *Regs) int
+
+// PostHandler runs after the probed instruction; regs.IP is where the thread goes on.
+// flags is always 0, as in the kernel.
+type PostHandler func(kp *Kprobe, regs *Regs, flags uint64)
+
+// Kprobe is a probe on one instruction, as the kernel's struct kprobe. Give either
+// Addr or SymbolName, and handlers as needed; then register it. Its fields may be
+// changed only while it is not registered.
+//
+// Handlers run on the session's tracer thread while the thread that hit is stopped
+// and all others run on. Handlers of one probe may run concurrently for different
+// threads; today they run one after the other.
+type Kprobe struct {
+	// Addr is the address in the target. Registration by symbol fills it in, and
+	// a function that starts with endbr64 moves it behind that instruction.
+	Addr arch.Addr
+	// SymbolName names a function: any SPEC of the command that means exactly one
+	// address.
+	SymbolName string
+	// Offset in bytes is added to Addr or to the symbol's address.
+	Offset uint64
+
+	PreHandler  PreHandler
+	PostHandler PostHandler
+
+	// Flags may hold FlagDisabled at registration. The others are set by the
+	// session; read them by Session.Status.
+	Flags Flags
+
+	session    *Session // nil if not registered
+	hits       atomic.Uint64
+	nmissed    atomic.Uint64
+	entry      bool
+	placements []placement // one for each address space it is in
+}
+
+// placement is a probe's site in one address space.
+type placement struct {
+	domain *domain
+	site   *site
+}
+
+// Hits is how many times the probe was hit while it was enabled. It is reset by
+// registration. Safe for concurrent use.
+func (kp *Kprobe) Hits() uint64 { return kp.hits.Load() }
+
+// NMissed is how many hits ran no handler since one was running in the same thread.
+// It is reset by registration. Safe for concurrent use.
+func (kp *Kprobe) NMissed() uint64 { return kp.nmissed.Load() }
+
+func (kp *Kprobe) name() string {
+	switch {
+	case kp.SymbolName == "":
+		return kp.Addr.Add(int64(kp.Offset)).String()
+	case kp.Offset != 0:
+		return fmt.Sprintf("%s+%#x", kp.SymbolName, kp.Offset)
+	}
+	return kp.SymbolName
+}
+
+func (kp *Kprobe) enabled() bool { return kp.Flags&(FlagDisabled|FlagGone) == 0 }

@@ -1,0 +1,195 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// allocSlot returns a slot for code at at, mapping memory in the target if need be.
+func (d *domain) allocSlot(near arch.Range) (arch.Addr, error) {
+	slot, err := d.region.Alloc(near)
+	var need *trampoline.NeedArena
+	if !errors.As(err, &need) {
+		return slot, err
+	}
+	if d.collect(); d.region.Live() > 0 {
+		if slot, err := d.region.Alloc(near); err == nil {
+			return slot, nil
+		}
+	}
+	if err := d.grow(need); err != nil {
+		return 0, err
+	}
+	return d.region.Alloc(near)
+}
+
+// grow maps one more arena. Where the target can't map memory since a seccomp filter
+// might kill it for the attempt, padding of its own code serves.
+func (d *domain) grow(need *trampoline.NeedArena) error {
+	if !d.private {
+		err := d.mapArena(need)
+		if !errors.Is(err, ptrace.ErrSeccomp) {
+			return err
+		}
+		d.session.warn("%v: using padding of its code for the copies", err)
+		d.private = len(d.region.Arenas()) == 0
+	}
+	if need.Slots == 0 {
+		return nil
+	}
+	return d.adoptCave(need.Near)
+}
+
+func (d *domain) mapArena(need *trampoline.NeedArena) error {
+	tid, err := d.space.TID()
+	if err != nil {
+		return err
+	}
+	maps, err := procfs.Maps(tid)
+	if err != nil {
+		return err
+	}
+	ext, err := d.region.Place(need, usedMappings(maps), addressLimits())
+	if err != nil {
+		return err
+	}
+	data, code, err := d.mapExtent(ext)
+	if err != nil {
+		return err
+	}
+	if _, err := d.region.Adopt(ext, data, code); err != nil {
+		return errors.Join(err, d.space.Unmap(ext.Range()))
+	}
+	return nil
+}
+
+// mapExtent prefers memory shared with the tracer. A target that can't have a memfd
+// (no descriptor left, an old kernel) gets anonymous memory.
+func (d *domain) mapExtent(ext trampoline.Extent) (data, code trampoline.Store, err error) {
+	e := ptrace.Extent{Data: ext.Data, Code: ext.Code, Offset: ext.Offset}
+	shared, err := d.space.MapShared(trampoline.MemfdName, e)
+	if err == nil {
+		d.shared = append(d.shared, shared)
+		return trampoline.Bytes(shared.Data), trampoline.Bytes(shared.Code), nil
+	}
+	if errors.Is(err, ptrace.ErrSeccomp) || errors.Is(err, ptrace.ErrExited) || errors.Is(err, ptrace.ErrNoThread) {
+		return nil, nil, err
+	}
+	if err := d.space.MapPrivate(e); err != nil {
+		return nil, nil, err
+	}
+	mem := d.space.Text()
+	return trampoline.Remote(mem, ext.Data), trampoline.Remote(mem, ext.Code), nil
+}
+
+// usedMappings is the target's maps with the directions in which they grow. The
+// kernel starts the heap behind the executable's last mapping.
+func usedMappings(maps []procfs.Mapping) []trampoline.Mapping {
+	used := make([]trampoline.Mapping, len(maps))
+	bssEnd := -1
+	if len(maps) > 0 {
+		bssEnd = lastOfProgram(maps)
+	}
+	for i, m := range maps {
+		used[i].Range = m.Range
+		switch {
+		case strings.HasPrefix(m.Path, "[stack"):
+			used[i].Grows = trampoline.GrowsDown
+		case m.Path == "[heap]", i == bssEnd:
+			used[i].Grows = trampoline.GrowsUp
+		}
+	}
+	return used
+}
+
+// lastOfProgram is the index of the executable's last mapping: the first one's file is
+// the program of a position-dependent executable and of a PIE alike, as the kernel
+// puts nothing below either.
+func lastOfProgram(maps []procfs.Mapping) int {
+	last := -1
+	for i, m := range maps {
+		if m.Path != "" && m.Path == maps[0].Path {
+			last = i
+		} else if last == i-1 && m.Path == "" && m.Write && m.Range.Start == maps[last].Range.End {
+			return i // its .bss
+		}
+	}
+	return last
+}
+
+// addressLimits is where user mappings may lie: above vm.mmap_min_addr, below the
+// canonical hole of a 47-bit address space, whose last page the kernel keeps.
+func addressLimits() arch.Range {
+	low := uint64(64 << 10)
+	if b, err := os.ReadFile("/proc/sys/vm/mmap_min_addr"); err == nil {
+		if v, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && v > low {
+			low = v
+		}
+	}
+	return arch.Range{Start: arch.Addr(low), End: 1<<47 - 4096}
+}
+
+// adoptCave takes the padding behind the code that near belongs to.
+func (d *domain) adoptCave(near arch.Range) error {
+	end, ok := d.session.table.TextEnd(near.Start)
+	if !ok {
+		return fmt.Errorf("%w: the process can't map memory and %s has no padding known", ErrNoSlot, near.Start)
+	}
+	cave, err := trampoline.FindCave(end, ptrace.Host.SlotSize())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoSlot, err)
+	}
+	_, err = d.region.AdoptCave(cave, trampoline.Remote(d.space.Text(), cave))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoSlot, err)
+	}
+	return nil
+}
+
+// collect recycles slots of removed sites, when there are enough to make the pause
+// worth it. No signal is ever delivered to a thread in a slot, so no frame on any
+// stack refers to one: a thread is inside only if its instruction pointer is.
+func (d *domain) collect() {
+	if d.retired() == 0 {
+		return
+	}
+	err := d.space.Freeze(func() error {
+		inside := map[arch.Addr]bool{}
+		for _, th := range d.space.Threads() {
+			if regs, err := th.Regs(); th.Stopped() && err == nil {
+				if slot, ok := d.region.SlotOf(regs.IP()); ok {
+					inside[slot] = true
+				}
+			}
+		}
+		_, err := d.region.Collect(func(slot arch.Range) bool {
+			if inside[slot.Start] {
+				return true
+			}
+			delete(d.slots, slot.Start)
+			return false
+		})
+		return err
+	})
+	if err != nil {
+		d.session.warn("recycling slots: %v", err)
+	}
+}
+
+// retired counts slots whose site is gone.
+func (d *domain) retired() (n int) {
+	for _, st := range d.slots {
+		if d.sites[st.addr] != st {
+			n++
+		}
+	}
+	return n
+}

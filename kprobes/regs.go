@@ -1,0 +1,112 @@
+package kprobes
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Regs is what a handler sees of the thread that hit: its registers and, through
+// them, its memory. It is valid during the handler's call only.
+type Regs struct {
+	arch.Regs
+	thread *ptrace.Thread
+	domain *domain
+}
+
+// TID is the thread's ID.
+func (r *Regs) TID() int { return r.thread.TID }
+
+// PID is the ID of the thread's process.
+func (r *Regs) PID() int { return r.thread.Proc.PID }
+
+// Comm is the thread's name. It may be a tenth of a second old.
+func (r *Regs) Comm() string { return r.thread.Comm(time.Now()) }
+
+// ReadMemory fills p from target memory at at. A failure is an *arch.FaultError.
+func (r *Regs) ReadMemory(at arch.Addr, p []byte) error {
+	if err := r.domain.space.ReadMemory(at, p); err != nil {
+		return err
+	}
+	r.domain.text.Overlay(at, p)
+	return nil
+}
+
+// WriteMemory stores p in target memory at at, where the target itself could. A
+// failure is an *arch.FaultError.
+func (r *Regs) WriteMemory(at arch.Addr, p []byte) error {
+	return r.domain.space.WriteMemory(at, p)
+}
+
+// ReadUint64 reads 8 bytes of target memory.
+func (r *Regs) ReadUint64(at arch.Addr) (uint64, error) {
+	var b [8]byte
+	err := r.ReadMemory(at, b[:])
+	return binary.LittleEndian.Uint64(b[:]), err
+}
+
+// ReadString reads the NUL-terminated string at at, at most limit bytes of it.
+func (r *Regs) ReadString(at arch.Addr, limit int) (string, error) {
+	const page = 4096
+	var text []byte
+	for len(text) < limit {
+		// Piecewise to page ends: what follows may not be mapped.
+		n := min(limit-len(text), page-int(at%page))
+		b := make([]byte, n)
+		if err := r.ReadMemory(at, b); err != nil {
+			return string(text), err
+		}
+		if i := bytes.IndexByte(b, 0); i >= 0 {
+			return string(append(text, b[:i]...)), nil
+		}
+		text = append(text, b...)
+		at += arch.Addr(n)
+	}
+	return string(text), nil
+}
+
+// XMM returns the low 128 bits of vector register n (0 to 15).
+func (r *Regs) XMM(n int) (lo, hi uint64, err error) {
+	if n < 0 || n > 15 {
+		return 0, 0, errors.New("vector registers are numbered 0 to 15")
+	}
+	return r.thread.XMM(n)
+}
+
+// StackArg is the n-th (from 0) stack argument word of the function that is about to
+// run its first instruction.
+func (r *Regs) StackArg(n int) (uint64, error) {
+	return r.ReadUint64(r.SP() + arch.Addr(8*(n+1)))
+}
+
+// Backtrace unwinds the thread's stack, at most limit frames; the first is the probed
+// address itself.
+func (r *Regs) Backtrace(limit int) []symbols.Frame {
+	at := r.Regs.Clone()
+	if hit, ok := r.thread.Local.(*threadState); ok && hit.site != nil {
+		at.SetIP(hit.site.addr)
+	}
+	return r.domain.session.table.Backtrace(at, r, limit)
+}
+
+// String dumps the registers, four a line.
+func (r *Regs) String() string {
+	var b bytes.Buffer
+	for i, name := range r.Names() {
+		v, _ := r.Get(name)
+		sep := "  "
+		if i%4 == 3 {
+			sep = "\n"
+		}
+		fmt.Fprintf(&b, "%-8s%016x%s", name, v, sep)
+	}
+	return b.String()
+}
+
+var _ arch.Memory = (*Regs)(nil)

@@ -1,0 +1,240 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Options of a session. The zero value is the usual choice.
+type Options struct {
+	// NoBoost has every copied instruction trapped after, instead of followed by
+	// a jump back.
+	NoBoost bool
+	// Follow keeps forked children and programs started by exec under the same
+	// probes. Without it a forked child is given its original code back and let
+	// go, and an exec ends the probes of its process.
+	Follow bool
+	// Log gets warnings of things that went on: one sentence, no newline. It is
+	// called on the tracer's thread. nil drops them.
+	Log func(string)
+}
+
+// Session is a process held under probes, with the children it makes if they are
+// followed. All methods may be called from any goroutine, also from a handler.
+type Session struct {
+	opts   Options
+	tracer *ptrace.Tracer
+	table  *symbols.Table
+	pid    int
+
+	// The rest belongs to the tracer's thread.
+	main    *ptrace.Process
+	domains map[*domain]bool
+	probes  []*Kprobe
+	closed  bool
+
+	done     chan struct{}
+	doneOnce sync.Once
+	exit     atomic.Pointer[ExitStatus]
+}
+
+// ExitStatus is how the target ended.
+type ExitStatus struct {
+	Code   int         // exit status; 128 + Signal if a signal killed it
+	Signal unix.Signal // 0 if it exited by itself
+}
+
+// Attach takes hold of a running process. It returns a *ptrace.AttachError that names
+// the cause if that is refused; then the process is untouched.
+func Attach(pid int, opts Options) (*Session, error) {
+	s, err := newSession(opts)
+	if err != nil {
+		return nil, err
+	}
+	err = s.do(func() error {
+		p, err := s.tracer.Attach(pid)
+		if err != nil {
+			return err
+		}
+		return s.begin(p)
+	})
+	if err != nil {
+		s.tracer.Close()
+		return nil, err
+	}
+	return s, s.loadSymbols()
+}
+
+// Command is a program for Launch.
+type Command = ptrace.Command
+
+// Launch starts a program and holds it at its entry point: the libraries it is linked
+// with are loaded, and none of its own code has run. Probes can be registered now;
+// Start lets it run.
+func Launch(c Command, opts Options) (*Session, error) {
+	s, err := newSession(opts)
+	if err != nil {
+		return nil, err
+	}
+	err = s.do(func() error {
+		p, err := s.tracer.Launch(c)
+		if err != nil {
+			return err
+		}
+		if err := s.begin(p); err != nil {
+			return err
+		}
+		return s.runToEntry(p)
+	})
+	if err != nil {
+		s.tracer.Close()
+		return nil, err
+	}
+	return s, s.loadSymbols()
+}
+
+// runToEntry lets the dynamic linker do its work.
+func (s *Session) runToEntry(p *ptrace.Process) error {
+	const atEntry = 9 // AT_ENTRY, getauxval(3)
+	auxv, err := procfs.Auxv(p.PID)
+	if err != nil {
+		return fmt.Errorf("finding the program's entry point: %w", err)
+	}
+	if err := s.tracer.RunTo(p.Leader(), arch.Addr(auxv[atEntry])); err != nil {
+		return fmt.Errorf("running the program to its entry point: %w", err)
+	}
+	return nil
+}
+
+// Start lets a launched program run.
+func (s *Session) Start() error {
+	return s.do(func() error {
+		if th := s.main.Leader(); th != nil {
+			s.tracer.Release(th)
+		}
+		return nil
+	})
+}
+
+func newSession(opts Options) (*Session, error) {
+	t, err := ptrace.New()
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{})}
+	t.SetHandler(hooks{s})
+	return s, nil
+}
+
+// begin makes p the session's process.
+func (s *Session) begin(p *ptrace.Process) error {
+	s.main, s.pid = p, p.PID
+	s.newDomain(p)
+	if err := p.NoteTrapAction(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+		s.warn("the process's action for SIGTRAP can't be read: %v", err)
+	}
+	return nil
+}
+
+func (s *Session) loadSymbols() error {
+	table, err := symbols.Open(s.pid, ptrace.PeekMemory{PID: s.pid})
+	if err != nil {
+		return errors.Join(fmt.Errorf("reading the symbols of process %d: %w", s.pid, err), s.Close())
+	}
+	return s.do(func() error {
+		s.table = table
+		return nil
+	})
+}
+
+// PID is the process that the session was made for.
+func (s *Session) PID() int { return s.pid }
+
+// Symbols is the process's symbol table.
+func (s *Session) Symbols() *symbols.Table { return s.table }
+
+// Done is closed when the process has exited or the session is closed.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Exit is how the process ended, nil while it lives or after Close detached from it.
+func (s *Session) Exit() *ExitStatus { return s.exit.Load() }
+
+// Signal sends sig to the process.
+func (s *Session) Signal(sig unix.Signal) error {
+	return s.do(func() error { return s.main.Kill(sig) })
+}
+
+func (s *Session) finish() { s.doneOnce.Do(func() { close(s.done) }) }
+
+// do runs f on the tracer's thread.
+func (s *Session) do(f func() error) error {
+	var err error
+	if derr := s.tracer.Do(func() {
+		if s.closed {
+			err = ErrClosed
+			return
+		}
+		err = f()
+	}); derr != nil {
+		return ErrClosed
+	}
+	return err
+}
+
+func (s *Session) warn(format string, args ...any) {
+	if s.opts.Log != nil {
+		s.opts.Log(fmt.Sprintf(format, args...))
+	}
+}
+
+// Close disarms everything, puts the code back, and lets the process go as if it had
+// never been held. The error says what could not be undone. A second call does
+// nothing.
+func (s *Session) Close() error {
+	var err error
+	derr := s.tracer.Do(func() {
+		if s.closed {
+			return
+		}
+		s.closed = true
+		err = s.release()
+		s.finish()
+	})
+	s.tracer.Close()
+	if derr != nil {
+		return nil // closed before
+	}
+	return err
+}
+
+// release gives back every process of the session.
+func (s *Session) release() error {
+	var errs []error
+	for d := range s.domains {
+		errs = append(errs, d.release())
+	}
+	for _, kp := range s.probes {
+		kp.session, kp.placements = nil, nil
+	}
+	s.probes = nil
+	return errors.Join(errs...)
+}
+
+// tracerOwner identifies this process in the injected region.
+func ownStart() uint64 {
+	st, err := procfs.ReadStat(os.Getpid(), 0)
+	if err != nil {
+		return 0
+	}
+	return st.StartTime
+}

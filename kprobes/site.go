@@ -1,0 +1,283 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// site is one patched address in one address space, shared by its probes.
+type site struct {
+	domain *domain
+	addr   arch.Addr
+	plan   arch.Plan
+	slot   *arch.Slot // nil if the instruction is emulated
+	patch  *patch.Patch
+
+	// probes in the order in which handlers run: the latest registered first
+	// (B16). The slice is replaced, never changed, so a handler may register and
+	// unregister.
+	probes []*Kprobe
+	step   bool // trap after the copy: a handler or the instruction needs it
+}
+
+// makeSite prepares a site at an address that was checked. Nothing is patched yet.
+func (d *domain) makeSite(at arch.Addr) (*site, error) {
+	insn, err := d.decode(at)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := ptrace.Host.Plan(insn)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	st := &site{domain: d, addr: at, plan: plan}
+	if plan.Method == arch.Emulated {
+		return st, d.checkShadowStack(insn)
+	}
+	if err := d.fillSlot(st); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// refusal gives an architecture's reason the errno that the kernel returns for it.
+func refusal(err error) error {
+	switch {
+	case errors.Is(err, arch.ErrException):
+		return fmt.Errorf("%w: %w", ErrException, err)
+	case errors.Is(err, arch.ErrUndecodable), errors.Is(err, arch.ErrTruncated):
+		return fmt.Errorf("%w: %w", ErrUndecodable, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnsupported, err)
+}
+
+// checkShadowStack refuses to emulate what a shadow stack would have to follow.
+func (d *domain) checkShadowStack(insn arch.Insn) error {
+	switch insn.Flow {
+	case arch.FlowCall, arch.FlowIndirectCall, arch.FlowReturn:
+	default:
+		return nil
+	}
+	tid, err := d.space.TID()
+	if err != nil {
+		return err
+	}
+	if st, err := procfs.ReadStatus(tid, 0); err == nil && st.ShadowStack {
+		return ErrShadowStack
+	}
+	return nil
+}
+
+// fillSlot places the copy. The slot must reach the instruction, what follows it, and
+// the memory that it names relative to itself.
+func (d *domain) fillSlot(st *site) error {
+	near := arch.Range{Start: st.addr, End: st.plan.Insn.End()}
+	if st.plan.Insn.PCRel {
+		near.Start = min(near.Start, st.plan.Insn.MemTarget)
+		near.End = max(near.End, st.plan.Insn.MemTarget+1)
+	}
+	addr, err := d.allocSlot(near)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoSlot, err)
+	}
+	slot, err := ptrace.Host.Assemble(st.plan, addr)
+	if err == nil {
+		err = d.region.Put(slot)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrNoSlot, err), d.region.Free(addr))
+	}
+	st.slot = slot
+	d.slots[addr] = st
+	return nil
+}
+
+// discard takes back a site that was never armed.
+func (d *domain) discard(st *site) {
+	if st.slot != nil {
+		delete(d.slots, st.slot.Addr)
+		if err := d.region.Free(st.slot.Addr); err != nil {
+			d.session.warn("freeing the slot at %s: %v", st.slot.Addr, err)
+		}
+	}
+}
+
+// arm shows the breakpoint. Other threads keep running: see package patch for what
+// they may see. The slot is complete before the first of them can need it.
+func (d *domain) arm(st *site) error {
+	if st.patch != nil {
+		return d.text.Arm(st.patch)
+	}
+	trap := ptrace.Host.Breakpoint()
+	d.past[st.addr] = st.plan.Insn.Bytes
+	p, err := d.text.Install(st.addr, st.plan.Insn.Bytes[:len(trap)], trap)
+	if err != nil {
+		return err
+	}
+	st.patch = p
+	return nil
+}
+
+// disarm hides the breakpoint. A thread that trapped just before finds the site
+// silent and runs the original.
+func (d *domain) disarm(st *site) error {
+	if st.patch == nil {
+		return nil
+	}
+	return d.text.Disarm(st.patch)
+}
+
+// remove ends a site. Its slot is recycled when nobody can be inside.
+func (d *domain) remove(st *site) error {
+	delete(d.sites, st.addr)
+	var err error
+	if st.patch != nil {
+		err = d.text.Remove(st.patch)
+		st.patch = nil
+	}
+	if st.slot != nil {
+		err = errors.Join(err, d.region.Retire(st.slot.Addr))
+	}
+	return err
+}
+
+// refresh makes a site agree with its probes: armed if one is enabled, stepped if one
+// of those has a PostHandler (B6, B21).
+func (d *domain) refresh(st *site) error {
+	armed := false
+	st.step = d.session.opts.NoBoost || st.plan.MustStep != ""
+	for _, kp := range st.probes {
+		if kp.enabled() {
+			armed = true
+			st.step = st.step || kp.PostHandler != nil
+		}
+	}
+	if armed {
+		return d.arm(st)
+	}
+	return d.disarm(st)
+}
+
+// decode reads the instruction at at as it is without patches.
+func (d *domain) decode(at arch.Addr) (arch.Insn, error) {
+	code, err := d.original(at, ptrace.Host.MaxInsnLen())
+	if err != nil {
+		return arch.Insn{}, err
+	}
+	insn, err := ptrace.Host.Decode(code, at)
+	if err != nil {
+		return arch.Insn{}, refusal(err)
+	}
+	return insn, nil
+}
+
+// original reads up to n bytes of unpatched code; fewer if the mapping ends.
+func (d *domain) original(at arch.Addr, n int) ([]byte, error) {
+	code := make([]byte, n)
+	err := d.text.Original(at, code)
+	if err == nil {
+		return code, nil
+	}
+	rest := int(4096 - at%4096)
+	if rest >= n {
+		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
+	}
+	if err := d.text.Original(at, code[:rest]); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
+	}
+	return code[:rest], nil
+}
+
+// checkAddress makes register_kprobe's checks of an address (A18–A26) and moves the
+// address behind an entry's landing pad (A15). entry tells a function's entry.
+func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err error) {
+	if err := d.checkMapping(at); err != nil {
+		return at, false, err
+	}
+	bounds, known := d.session.table.Function(at)
+	if !known || d.region.Contains(at) {
+		return at, false, nil
+	}
+	pad, err := d.landingPad(bounds.Start)
+	if err != nil {
+		return at, false, err
+	}
+	switch at {
+	case bounds.Start, bounds.Start + pad:
+		return bounds.Start + pad, true, nil
+	}
+	return at, false, d.checkBoundary(bounds.Start, at)
+}
+
+func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
+	code, err := d.original(entry, ptrace.Host.MaxInsnLen())
+	if err != nil {
+		return 0, err
+	}
+	return arch.Addr(ptrace.Host.EntrySkip(code)), nil
+}
+
+// checkMapping refuses what is no code of the target.
+func (d *domain) checkMapping(at arch.Addr) error {
+	tid, err := d.space.TID()
+	if err != nil {
+		return ErrExited
+	}
+	maps, err := procfs.Maps(tid)
+	if err != nil {
+		return fmt.Errorf("reading the process's mappings: %w", err)
+	}
+	for _, m := range maps {
+		switch {
+		case !m.Range.Contains(at):
+			continue
+		case d.region.Contains(at):
+			return fmt.Errorf("%w: it is code of gokprobe's own", ErrBlacklisted)
+		case m.Path == "[vsyscall]":
+			return fmt.Errorf("%w: the kernel emulates the vsyscall page and runs none of its code", ErrBlacklisted)
+		case !m.Exec:
+			return fmt.Errorf("%w (%s)", ErrNotExecutable, mappingName(m))
+		case m.Shared:
+			return fmt.Errorf("%w: its mapping is shared with other processes (%s), which would run the breakpoint", ErrBlacklisted, mappingName(m))
+		}
+		return nil
+	}
+	return ErrNotMapped
+}
+
+func mappingName(m procfs.Mapping) string {
+	if m.Path == "" {
+		return "anonymous memory"
+	}
+	return m.Path
+}
+
+// checkBoundary decodes from the start of the function, as can_probe does
+// (arch/x86/kernel/kprobes/core.c).
+func (d *domain) checkBoundary(start, at arch.Addr) error {
+	code := make([]byte, int(at-start))
+	if err := d.text.Original(start, code); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotMapped, err)
+	}
+	tail, err := d.original(at, ptrace.Host.MaxInsnLen())
+	if err != nil {
+		return err
+	}
+	code = append(code, tail...)
+	for pc := start; pc < at; {
+		insn, err := ptrace.Host.Decode(code[pc-start:], pc)
+		if err != nil {
+			return fmt.Errorf("%w: at %s, between the function's start %s and it: %w", ErrUndecodable, pc, start, err)
+		}
+		if insn.Range().Contains(at) && pc != at {
+			return fmt.Errorf("%w: it is inside %q at %s", ErrNotBoundary, ptrace.Host.Disassemble(insn), pc)
+		}
+		pc = insn.End()
+	}
+	return nil
+}

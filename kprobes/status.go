@@ -1,0 +1,63 @@
+package kprobes
+
+import (
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Status is a registered probe's state, for listings.
+type Status struct {
+	Probe       string
+	Addr        arch.Addr
+	Symbol      string // symbol+offset
+	Module      string
+	Hits        uint64
+	NMissed     uint64
+	Mechanism   string // "int3" (stepped or emulated), "boosted", "optimized"
+	Reason      string // why it is not optimized
+	Flags       Flags
+	FuncEntry   bool
+	Instruction string
+}
+
+// Status tells the state of kp.
+func (s *Session) Status(kp *Kprobe) Status {
+	var out Status
+	_ = s.tracer.Do(func() { out = s.status(kp) })
+	return out
+}
+
+func (s *Session) status(kp *Kprobe) Status {
+	at := kp.Addr.Add(int64(kp.Offset))
+	out := Status{Probe: kp.name(), Addr: at, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry}
+	if len(kp.placements) > 0 {
+		st := kp.placements[0].site
+		out.Addr = st.addr
+		out.Mechanism, out.Reason = st.mechanism()
+		out.Instruction = ptrace.Host.Disassemble(st.plan.Insn)
+	}
+	if s.table != nil {
+		if loc, ok := s.table.Lookup(out.Addr); ok {
+			out.Symbol = loc.String()
+			if loc.Symbol.Module != nil {
+				out.Module = loc.Symbol.Module.Name
+			}
+		}
+	}
+	return out
+}
+
+// mechanism names how the site's hits are produced, and why by nothing faster.
+func (st *site) mechanism() (name, reason string) {
+	switch {
+	case st.plan.Method == arch.Emulated:
+		return "int3", "the instruction is emulated"
+	case st.plan.MustStep != "":
+		return "int3", st.plan.MustStep
+	case st.domain.session.opts.NoBoost:
+		return "int3", "boosting is turned off"
+	case st.step:
+		return "int3", "a post_handler needs a trap after the instruction"
+	}
+	return "boosted", "the handler runs in the tracer"
+}

@@ -1,0 +1,146 @@
+package ptrace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// Attach seizes every thread of the process that pid belongs to, and lets them run
+// on. It must be called on the tracer's thread. A failure is an *AttachError that
+// names its cause; then nothing stays attached.
+func (t *Tracer) Attach(pid int) (*Process, error) {
+	st, err := precheck(pid)
+	if err != nil {
+		return nil, err
+	}
+	pid = st.Tgid
+	if t.procs[pid] != nil {
+		return nil, &AttachError{PID: pid, Cause: CauseTraced, Detail: "by this session"}
+	}
+	p := t.newProcess(pid, nil)
+	if err := t.seizeAll(p); err != nil {
+		t.abandon(p)
+		return nil, diagnose(pid, err)
+	}
+	if err := t.seizeVforkChildren(p); err != nil {
+		t.abandon(p)
+		return nil, diagnose(pid, err)
+	}
+	return p, nil
+}
+
+// seizeAll seizes until two listings in a row show no new thread. A thread made by a
+// seized one is traced from birth (PTRACE_O_TRACECLONE), so only threads not yet
+// seized can make unknown ones; one listing may miss entries while threads exit.
+func (t *Tracer) seizeAll(p *Process) error {
+	for clean := 0; clean < 2; {
+		tids, err := procfs.Tasks(p.PID)
+		if err != nil {
+			return fmt.Errorf("%w (%v)", unix.ESRCH, err)
+		}
+		news := 0
+		for _, tid := range tids {
+			if p.threads[tid] != nil {
+				continue
+			}
+			seized, err := t.seize(p, tid)
+			if err != nil {
+				return err
+			}
+			if seized {
+				news++
+			}
+		}
+		if clean++; news > 0 {
+			clean = 0
+		}
+	}
+	if st, err := procfs.ReadStat(p.PID, 0); err != nil || st.StartTime != p.startTime {
+		return unix.ESRCH
+	}
+	if len(p.threads) == 0 {
+		return unix.ESRCH
+	}
+	return nil
+}
+
+// seize reports whether it took a new thread. One that ended meanwhile is none, and
+// one that a seized thread made is traced already: EPERM, and the tracer is us.
+func (t *Tracer) seize(p *Process, tid int) (bool, error) {
+	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
+	st, statErr := procfs.ReadStatus(p.PID, tid)
+	switch {
+	case err == nil:
+	case err == unix.ESRCH || statErr != nil:
+		return false, nil
+	case err == unix.EPERM && (st.State == 'Z' || st.State == 'X'):
+		return false, nil
+	case err == unix.EPERM && st.TracerPid == t.tracerID():
+	default:
+		return false, err
+	}
+	th := t.newThread(p, tid)
+	th.mask = Sigset(st.SigBlk)
+	if st.State == 'D' && inVfork(p.PID, tid) {
+		th.state, th.stop.Reason = parked, Vfork
+	}
+	return true, nil
+}
+
+// tracerID is what TracerPid shows for us.
+func (t *Tracer) tracerID() int { return os.Getpid() }
+
+// seizeVforkChildren takes in the children that run in the same memory since before
+// we came.
+func (t *Tracer) seizeVforkChildren(p *Process) error {
+	for _, th := range p.Threads() {
+		if th.state != parked {
+			continue
+		}
+		children, err := procfs.Children(p.PID, th.TID)
+		if err != nil {
+			continue // no CONFIG_PROC_CHILDREN
+		}
+		for _, pid := range children {
+			if t.procs[pid] != nil || !sameMemory(p.PID, pid) {
+				continue
+			}
+			if err := t.seizeAll(t.newProcess(pid, p.Space)); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// abandon releases what a failed attach had seized.
+func (t *Tracer) abandon(p *Process) {
+	for _, q := range p.Space.Processes() {
+		_ = t.Detach(q)
+	}
+}
+
+// inVfork reads /proc/PID/task/TID/syscall of a thread in uninterruptible sleep.
+func inVfork(pid, tid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", pid, tid))
+	if err != nil {
+		return false
+	}
+	var nr, arg uint64
+	if n, _ := fmt.Sscanf(string(b), "%d 0x%x", &nr, &arg); n != 2 {
+		return false
+	}
+	return nr == unix.SYS_VFORK || nr == unix.SYS_CLONE3 || nr == unix.SYS_CLONE && arg&unix.CLONE_VFORK != 0
+}
+
+// sameMemory compares two processes' address spaces (kcmp(2), KCMP_VM).
+func sameMemory(a, b int) bool {
+	const kcmpVM = 1
+	r, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpVM, 0, 0, 0)
+	return errno == 0 && r == 0
+}

@@ -1,0 +1,68 @@
+package ptrace
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// Detach lets a process go as it was: every thread goes on where it stands, stopped
+// jobs stay stopped, signals that were being delivered are delivered. The caller has
+// put back code and instruction pointers before, in the same Freeze. A thread that
+// can't be released now (inside vfork, exiting) is released when it next stops.
+func (t *Tracer) Detach(p *Process) error {
+	return p.Space.Freeze(func() error {
+		p.leaving = true
+		for _, th := range p.Threads() {
+			if th.state == stopped && !th.stop.Ended() {
+				t.detachThread(th)
+			}
+		}
+		if len(p.threads) == 0 {
+			t.dropProcess(p)
+		}
+		return nil
+	})
+}
+
+// detachThread releases one stopped thread.
+func (t *Tracer) detachThread(th *Thread) {
+	t.drainResent(th)
+	sig := th.leavingSignal()
+	_ = th.flush()
+	_ = request(unix.PTRACE_DETACH, th.TID, 0, uintptr(sig))
+	t.dropThread(th)
+	if p := th.Proc; p.leaving && len(p.threads) == 0 && t.procs[p.PID] == p {
+		t.dropProcess(p)
+	}
+}
+
+// leavingSignal is the signal that the thread takes along.
+func (th *Thread) leavingSignal() unix.Signal {
+	th.Release()
+	if sig := th.takeHeld(); sig != 0 {
+		return sig
+	}
+	if th.injectable && th.stop.Reason == Signal {
+		return th.stop.Signal
+	}
+	return 0
+}
+
+// drainResent takes back signals that were sent again, so that they leave with
+// their own siginfo. Those that the thread blocks stay queued as tgkill sent them.
+func (t *Tracer) drainResent(th *Thread) {
+	for len(th.resent) > 0 {
+		m, err := th.sigmask()
+		if err != nil || m.Has(th.resent[0].Signo()) || th.stop.Reason == Signal {
+			return
+		}
+		th.cont(unix.PTRACE_CONT, 0)
+		if t.await(th) != nil {
+			return
+		}
+		if th.stop.Reason == Signal {
+			if info, err := th.siginfo(); err == nil {
+				th.substitute(info)
+			}
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package ptrace
+
+import "golang.org/x/sys/unix"
+
+// Freeze stops every thread of the address space, runs f, and gives them all back,
+// also when f panics. While f runs no thread executes user code, and no thread has
+// raised an exception that is not reported yet, so an instruction pointer says all
+// there is to say of where a thread is. New threads and vfork children are included
+// as they appear. Threads inside vfork(2) and exiting ones can't be stopped; they
+// run no user code either and stop before they next would. Calls may nest.
+//
+// Stops other than the freeze's own are dispatched after it, in order.
+func (s *Space) Freeze(f func() error) error {
+	if s.depth == 0 {
+		s.stopAll()
+	}
+	s.depth++
+	defer func() {
+		if s.depth--; s.depth == 0 {
+			s.thaw()
+		}
+	}()
+	return f()
+}
+
+// stopAll asks all threads first and then waits for each, so they stop in parallel.
+// A round that asks nobody and finds nobody running is the last.
+func (s *Space) stopAll() {
+	for {
+		var waiting []*Thread
+		for _, th := range s.Threads() {
+			if th.state == running {
+				_ = th.interrupt() // a dying thread is waited for like the others
+				waiting = append(waiting, th)
+			}
+		}
+		if len(waiting) == 0 {
+			return
+		}
+		for _, th := range waiting {
+			s.tracer.settle(th)
+		}
+	}
+}
+
+// settle waits for a thread that was asked to stop and lets it report an exception
+// that it has raised already.
+func (t *Tracer) settle(th *Thread) {
+	for t.await(th) == nil {
+		th.frozen = true
+		stop := th.stop
+		if stop.Reason != Interrupt && stop.Reason != GroupStop || !th.pendingSynchronous() {
+			break
+		}
+		if stop.Reason == GroupStop {
+			// Out of the group-stop for the report; the same signal brings it back.
+			_ = unix.Tgkill(th.Proc.PID, th.TID, stop.Signal)
+		}
+		th.cont(unix.PTRACE_CONT, 0)
+	}
+	if th.state != stopped {
+		return
+	}
+	if th.stop.Reason == Interrupt && th.Proc.parent == nil {
+		th.queued = false
+	} else {
+		t.enqueue(th)
+	}
+}
+
+func (s *Space) thaw() {
+	for _, th := range s.Threads() {
+		s.tracer.giveBack(th)
+	}
+}
+
+// giveBack resumes a thread that was stopped for us, or leaves its own stop to be
+// dispatched.
+func (t *Tracer) giveBack(th *Thread) {
+	if !th.frozen {
+		return
+	}
+	th.frozen = false
+	if th.queued || t.threads[th.TID] != th || th.state != stopped {
+		return
+	}
+	t.dispatchAgain(th)
+}
+
+// acquire returns a stopped thread that can be made to run system calls, and a
+// function to give it back. It prefers one that is stopped already.
+func (s *Space) acquire() (*Thread, func(), error) {
+	t := s.tracer
+	for _, th := range s.Threads() {
+		if th.usable() {
+			return th, func() {}, nil
+		}
+	}
+	for _, th := range s.byPreference() {
+		if th.Proc.Space != s {
+			continue // it called exec meanwhile
+		}
+		if th.state == running {
+			if th.interrupt() != nil {
+				continue
+			}
+			t.settle(th)
+		}
+		if th.state != stopped || th.Proc.Space != s {
+			continue
+		}
+		wasQueued := th.queued
+		if t.toUserMode(th) == nil && th.usable() {
+			if wasQueued && th.stop.Reason == Interrupt {
+				th.queued = false // the event was recorded; nothing is left of it
+			}
+			return th, func() { t.giveBack(th) }, nil
+		}
+		t.giveBack(th)
+	}
+	return nil, nil, ErrNoThread
+}
+
+// byPreference lists the leader first: it lives longest.
+func (s *Space) byPreference() []*Thread {
+	list := s.Threads()
+	for i, th := range list {
+		if th == th.Proc.Leader() {
+			list[0], list[i] = list[i], list[0]
+		}
+	}
+	return list
+}
+
+// usable tells whether the thread stands on its way to user mode.
+func (th *Thread) usable() bool {
+	if th.state != stopped || th.Proc.leaving {
+		return false
+	}
+	switch th.stop.Reason {
+	case Interrupt, GroupStop, Breakpoint, Signal:
+		return true
+	}
+	return false
+}
+
+// withStopped runs f with any stopped thread of the space, stopping one if needed.
+func (s *Space) withStopped(f func(*Thread) error) error {
+	for _, th := range s.Threads() {
+		if th.state == stopped {
+			return f(th)
+		}
+	}
+	th, release, err := s.acquire()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f(th)
+}

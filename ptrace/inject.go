@@ -1,0 +1,146 @@
+package ptrace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Extent is two neighbouring mappings to make in the target: Data (rw-) and Code
+// (r-x), of a file at Offset and right behind, in bytes.
+type Extent struct {
+	Data, Code arch.Range
+	Offset     uint64
+}
+
+func (e Extent) fileEnd() uint64 { return e.Offset + e.Data.Len() + e.Code.Len() }
+
+// Shared is the tracer's own mapping of an Extent's pages.
+type Shared struct{ Data, Code []byte }
+
+// Unmap ends the tracer's mapping; the target's stays.
+func (m *Shared) Unmap() {
+	if m.Data != nil {
+		whole := m.Data[:cap(m.Data)]
+		m.Data, m.Code = nil, nil
+		_ = unix.Munmap(whole)
+	}
+}
+
+// MapShared makes a memfd in the target, maps it there as e says and once more here,
+// writable. So no page of the target is ever writable and executable. The target
+// keeps no descriptor, and its forked children do not inherit the mappings
+// (MADV_DONTFORK). An error leaves nothing behind.
+func (s *Space) MapShared(name string, e Extent) (*Shared, error) {
+	var m *Shared
+	err := s.Remote(func(r *Remote) (err error) {
+		m, err = r.mapShared(name, e)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mapping shared memory in the target: %w", err)
+	}
+	return m, nil
+}
+
+func (r *Remote) mapShared(name string, e Extent) (m *Shared, err error) {
+	var fd uint64
+	err = r.WithString(name, func(at arch.Addr) (err error) {
+		fd, err = r.Syscall(unix.SYS_MEMFD_CREATE, uint64(at), unix.MFD_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	defer func() {
+		if _, cerr := r.Syscall(unix.SYS_CLOSE, fd); cerr != nil {
+			err = errors.Join(err, fmt.Errorf("close: %w", cerr))
+		}
+	}()
+	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", r.th.TID, fd), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(e.fileEnd())); err != nil {
+		return nil, err
+	}
+	size := int(e.Data.Len() + e.Code.Len())
+	own, err := unix.Mmap(int(f.Fd()), int64(e.Offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	if err := r.mapBoth(e, unix.MAP_SHARED, fd); err != nil {
+		_ = unix.Munmap(own)
+		return nil, err
+	}
+	n := e.Data.Len()
+	return &Shared{Data: own[:n], Code: own[n:]}, nil
+}
+
+// MapPrivate maps e as anonymous memory, for targets that can't have a memfd. The
+// tracer writes it through Text.
+func (s *Space) MapPrivate(e Extent) error {
+	err := s.Remote(func(r *Remote) error {
+		return r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0))
+	})
+	if err != nil {
+		return fmt.Errorf("mapping memory in the target: %w", err)
+	}
+	return nil
+}
+
+func (r *Remote) mapBoth(e Extent, flags, fd uint64) error {
+	if err := r.mapOne(e.Data, unix.PROT_READ|unix.PROT_WRITE, flags, fd, e.Offset); err != nil {
+		return err
+	}
+	err := r.mapOne(e.Code, unix.PROT_READ|unix.PROT_EXEC, flags, fd, e.Offset+e.Data.Len())
+	if err != nil {
+		return errors.Join(err, r.munmap(e.Data))
+	}
+	return nil
+}
+
+func (r *Remote) mapOne(at arch.Range, prot, flags, fd, offset uint64) error {
+	if flags&unix.MAP_ANONYMOUS != 0 {
+		offset = 0
+	}
+	got, err := r.Syscall(unix.SYS_MMAP, uint64(at.Start), at.Len(), prot, flags|unix.MAP_FIXED_NOREPLACE, fd, offset)
+	if err != nil {
+		return fmt.Errorf("mmap at %s: %w", at.Start, err)
+	}
+	if arch.Addr(got) != at.Start {
+		// A kernel before 4.17 takes the address as a hint.
+		return errors.Join(fmt.Errorf("mmap at %s: %w", at.Start, unix.EEXIST),
+			r.munmap(arch.Range{Start: arch.Addr(got), End: arch.Addr(got + at.Len())}))
+	}
+	if _, err := r.Syscall(unix.SYS_MADVISE, uint64(at.Start), at.Len(), unix.MADV_DONTFORK); err != nil {
+		return errors.Join(fmt.Errorf("madvise: %w", err), r.munmap(at))
+	}
+	return nil
+}
+
+func (r *Remote) munmap(at arch.Range) error {
+	_, err := r.Syscall(unix.SYS_MUNMAP, uint64(at.Start), at.Len())
+	return err
+}
+
+// Unmap removes target mappings. No thread may be inside.
+func (s *Space) Unmap(ranges ...arch.Range) error {
+	if len(ranges) == 0 {
+		return nil
+	}
+	return s.Remote(func(r *Remote) error {
+		var errs []error
+		for _, at := range ranges {
+			if err := r.munmap(at); err != nil {
+				errs = append(errs, fmt.Errorf("munmap %s: %w", at, err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}

@@ -1,0 +1,161 @@
+package ptrace
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Command is a program to start under the tracer.
+type Command struct {
+	Path  string // of the executable
+	Args  []string
+	Env   []string
+	Dir   string
+	Files []*os.File // become descriptors 0, 1, 2, …
+}
+
+// Launch starts a program and holds it before its first instruction, seized like an
+// attached one; the caller resumes it with Release. It must be called on the
+// tracer's thread.
+//
+// PTRACE_TRACEME has the child stop at its exec. A tracee made that way can be
+// neither interrupted nor listened to, so it is detached with SIGSTOP, which leaves
+// it stopped at the same instruction, and seized from there.
+func (t *Tracer) Launch(c Command) (*Process, error) {
+	files := make([]uintptr, len(c.Files))
+	for i, f := range c.Files {
+		files[i] = f.Fd()
+	}
+	pid, err := syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{
+		Dir: c.Dir, Env: c.Env, Files: files,
+		Sys: &syscall.SysProcAttr{Ptrace: true},
+	})
+	runtime.KeepAlive(c.Files)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", c.Path, err)
+	}
+	p, err := t.takeOver(pid)
+	if err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		_, _, _ = waitStatus(pid, 0)
+		return nil, fmt.Errorf("taking over %s: %w", c.Path, err)
+	}
+	return p, nil
+}
+
+func (t *Tracer) takeOver(pid int) (*Process, error) {
+	if _, ws, err := waitStatus(pid, 0); err != nil || !ws.Stopped() {
+		return nil, fmt.Errorf("it did not stop at its exec (status %#x): %w", int(ws), err)
+	}
+	if class := exeClass(pid); class != "" {
+		return nil, &AttachError{PID: pid, Cause: Cause32Bit, Detail: class, Err: unix.EINVAL}
+	}
+	if err := request(unix.PTRACE_DETACH, pid, 0, uintptr(unix.SIGSTOP)); err != nil {
+		return nil, err
+	}
+	if _, _, err := waitStatus(pid, unix.WUNTRACED); err != nil {
+		return nil, err
+	}
+	p, err := t.Attach(pid)
+	if err != nil {
+		return nil, err
+	}
+	th := p.Leader()
+	if err := t.await(th); err != nil {
+		return nil, err
+	}
+	th.queued = false
+	return p, t.endStop(th)
+}
+
+// endStop ends the SIGSTOP that takeOver used, with the thread held all the while:
+// SIGCONT is reported before it is delivered, and dropped.
+func (t *Tracer) endStop(th *Thread) error {
+	if err := unix.Kill(th.TID, unix.SIGCONT); err != nil {
+		return err
+	}
+	for {
+		th.cont(unix.PTRACE_CONT, 0)
+		if err := t.await(th); err != nil {
+			return err
+		}
+		if th.stop.Reason == Signal && th.stop.Signal == unix.SIGCONT {
+			break
+		}
+	}
+	th.queued = false
+	return t.suppress(th)
+}
+
+// suppress drops the signal being delivered and brings the thread to an Interrupt.
+func (t *Tracer) suppress(th *Thread) error {
+	for {
+		if err := th.interrupt(); err != nil {
+			return err
+		}
+		th.cont(unix.PTRACE_CONT, 0)
+		if err := t.await(th); err != nil {
+			return err
+		}
+		if th.stop.Reason == Interrupt {
+			th.queued = false
+			return nil
+		}
+	}
+}
+
+// RunTo lets a stopped, single-threaded process run until it reaches at, and leaves
+// it stopped there. Other stops on the way are dispatched
+// as usual. The text is as before when it returns.
+func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
+	text := th.Proc.Space.Text()
+	trap := Host.Breakpoint()
+	old := make([]byte, len(trap))
+	if err := text.ReadMemory(at, old); err != nil {
+		return err
+	}
+	if err := text.WriteMemory(at, trap); err != nil {
+		return err
+	}
+	for {
+		t.dispatchAgain(th)
+		if err := t.await(th); err != nil {
+			return err
+		}
+		th.queued = false
+		if th.stop.Reason == Breakpoint && th.at() == at.Add(int64(Host.BreakpointAdvance())) {
+			break
+		}
+		if th.stop.Reason != Interrupt && th.stop.Reason != GroupStop {
+			t.dispatch(th)
+		}
+	}
+	if err := text.WriteMemory(at, old); err != nil {
+		return err
+	}
+	regs, err := th.hostRegs()
+	if err != nil {
+		return err
+	}
+	regs.SetIP(at)
+	return nil
+}
+
+// Release resumes a thread that Launch or RunTo left stopped. It must be called on
+// the tracer's thread.
+func (t *Tracer) Release(th *Thread) { t.resume(th, 0) }
+
+// ExitStatus is how the process ended, as a shell reports it: the exit status, or
+// 128 plus the number of the signal that killed it.
+func (p *Process) ExitStatus() int {
+	if p.Status.Reason == Killed {
+		return 128 + int(p.Status.Signal)
+	}
+	return p.Status.Code
+}

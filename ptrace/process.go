@@ -1,0 +1,118 @@
+package ptrace
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// Process is one traced thread group.
+type Process struct {
+	PID    int
+	Space  *Space
+	Status Stop // how it ended; valid in Handler.Exited
+
+	tracer    *Tracer
+	threads   map[int]*Thread
+	startTime uint64
+	pidfd     int // -1 if the kernel has none
+
+	// trapIgnored and trapHandled are the process's disposition of SIGTRAP when
+	// it was last known not to be changed by a breakpoint of ours.
+	trapIgnored, trapHandled bool
+	trapAction               *sigaction
+
+	parent   *Space // of a forked process until its fate is settled
+	oldSpace *Space // between the exec event and its dispatch
+	leaving  bool   // detached, but some threads can't be released yet
+
+	// Local is for the Handler's own per-process state.
+	Local any
+}
+
+// Threads is the traced threads, in no order.
+func (p *Process) Threads() []*Thread {
+	list := make([]*Thread, 0, len(p.threads))
+	for _, th := range p.threads {
+		list = append(list, th)
+	}
+	return list
+}
+
+// Leader is the thread whose ID is the process's, or nil after it has exited.
+func (p *Process) Leader() *Thread { return p.threads[p.PID] }
+
+// newProcess registers a thread group.
+func (t *Tracer) newProcess(pid int, space *Space) *Process {
+	p := &Process{PID: pid, tracer: t, threads: map[int]*Thread{}, pidfd: -1}
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		p.pidfd = fd
+	}
+	if st, err := procfs.ReadStat(pid, 0); err == nil {
+		p.startTime = st.StartTime
+	}
+	p.noteDispositions()
+	if space == nil {
+		space = newSpace(t)
+	}
+	space.adopt(p)
+	t.procs[pid] = p
+	return p
+}
+
+// noteDispositions remembers what the process does with SIGTRAP.
+func (p *Process) noteDispositions() {
+	if st, err := procfs.ReadStatus(p.PID, 0); err == nil {
+		p.trapIgnored = Sigset(st.SigIgn).Has(unix.SIGTRAP)
+		p.trapHandled = Sigset(st.SigCgt).Has(unix.SIGTRAP)
+	}
+}
+
+// newThread registers a thread that is traced already.
+func (t *Tracer) newThread(p *Process, tid int) *Thread {
+	th := &Thread{TID: tid, Proc: p}
+	p.threads[tid] = th
+	t.threads[tid] = th
+	if stop, ok := t.early[tid]; ok {
+		delete(t.early, tid)
+		th.state, th.stop = stopped, stop
+		t.enqueue(th)
+	}
+	return th
+}
+
+func (t *Tracer) enqueue(th *Thread) {
+	if !th.queued {
+		th.queued = true
+		t.backlog = append(t.backlog, th)
+	}
+}
+
+// dropThread forgets a thread that is gone.
+func (t *Tracer) dropThread(th *Thread) {
+	delete(t.threads, th.TID)
+	delete(th.Proc.threads, th.TID)
+	th.queued = false
+}
+
+// dropProcess forgets a process that is gone or was let go.
+func (t *Tracer) dropProcess(p *Process) {
+	for _, th := range p.threads {
+		t.dropThread(th)
+	}
+	delete(t.procs, p.PID)
+	p.Space.leave(p)
+	if p.pidfd >= 0 {
+		unix.Close(p.pidfd)
+		p.pidfd = -1
+	}
+}
+
+// Kill sends sig to the process; by pidfd, so that it can't reach another process
+// that got the same ID. Safe for concurrent use while the process is traced.
+func (p *Process) Kill(sig unix.Signal) error {
+	if p.pidfd >= 0 {
+		return unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
+	}
+	return unix.Kill(p.PID, sig)
+}

@@ -1,0 +1,73 @@
+package ptrace
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
+)
+
+// Host is the architecture of the processes that this build can trace. This is
+// the one file that picks it.
+var Host arch.Arch = amd64.Arch{}
+
+type hostRegs = amd64.Regs
+
+const ripOffset = unsafe.Offsetof(hostRegs{}.Rip)
+
+// readRegs fills r with the general registers (struct user_regs_struct).
+func readRegs(tid int, r *hostRegs) error {
+	return requestPtr(unix.PTRACE_GETREGS, tid, 0, unsafe.Pointer(r))
+}
+
+// writeRegs stores what differs between old and r. A changed instruction pointer
+// alone is one word: PTRACE_SETREGS would cost three times as much.
+func writeRegs(tid int, old, r *hostRegs) error {
+	if *old == *r {
+		return nil
+	}
+	ip := old.Rip
+	old.Rip = r.Rip
+	same := *old == *r
+	old.Rip = ip
+	if same {
+		return request(unix.PTRACE_POKEUSR, tid, ripOffset, uintptr(r.Rip))
+	}
+	return requestPtr(unix.PTRACE_SETREGS, tid, 0, unsafe.Pointer(r))
+}
+
+// interrupted reports whether the thread was taken out of a system call that the
+// kernel will restart (-ERESTARTSYS … -ERESTART_RESTARTBLOCK in rax).
+func interrupted(r *hostRegs) bool {
+	v := int64(r.Rax)
+	return int64(r.Orig_rax) >= 0 && v <= -512 && v >= -516
+}
+
+// cloneFlags are the flags of the clone, clone3, fork or vfork call that the
+// thread is in. read fetches target memory.
+func cloneFlags(r *hostRegs, read func(arch.Addr, []byte) error) (uint64, error) {
+	switch r.Orig_rax {
+	case unix.SYS_FORK:
+		return uint64(unix.SIGCHLD), nil
+	case unix.SYS_VFORK:
+		return unix.CLONE_VM | unix.CLONE_VFORK | uint64(unix.SIGCHLD), nil
+	case unix.SYS_CLONE3:
+		var flags uint64
+		err := read(arch.Addr(r.Rdi), unsafe.Slice((*byte)(unsafe.Pointer(&flags)), 8))
+		return flags, err
+	}
+	return r.Rdi, nil
+}
+
+// XMM returns the low 128 bits of vector register n (FXSAVE area, Intel SDM
+// vol. 1 §10.5.1). The thread must be stopped.
+func (th *Thread) XMM(n int) (lo, hi uint64, err error) {
+	var fx [512]byte
+	if err := requestPtr(unix.PTRACE_GETFPREGS, th.TID, 0, unsafe.Pointer(&fx)); err != nil {
+		return 0, 0, th.gone(err)
+	}
+	p := (*[2]uint64)(unsafe.Pointer(&fx[160+16*n]))
+	return p[0], p[1], nil
+}

@@ -1,0 +1,299 @@
+package ptrace
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// Remote runs system calls in the target on behalf of the tracer. It is valid
+// inside the function given to Space.Remote.
+type Remote struct {
+	th   *Thread
+	insn arch.Addr
+	stop unix.Signal // a stop signal that came in between
+}
+
+// Remote runs f with a thread of the address space that can make system calls.
+//
+// The thread may stand anywhere, also inside an interrupted system call. Its
+// registers and signal mask are saved, all its signals are blocked, the calls are
+// made through a system-call instruction that the process already has, between two
+// syscall-stops, so that no other user instruction runs. At the end a
+// PTRACE_INTERRUPT takes the thread to the place in the kernel where interrupted
+// calls are restarted (arch_do_signal_or_restart), and there the saved registers are
+// put back: rax and orig_rax make the kernel restart what it would have restarted
+// without us. None of the calls made here touches the restart block that
+// restart_syscall(2) uses.
+func (s *Space) Remote(f func(*Remote) error) error {
+	th, release, err := s.acquire()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return th.remote(f)
+}
+
+func (th *Thread) remote(f func(*Remote) error) error {
+	insn, err := th.Proc.Space.findSyscallInsn()
+	if err != nil {
+		return err
+	}
+	undo, err := th.suspendSeccomp()
+	if err != nil {
+		return err
+	}
+	defer undo()
+	regs, err := th.hostRegs()
+	if err != nil {
+		return err
+	}
+	saved, stop := *regs, th.stop
+	mask, err := th.sigmask()
+	if err != nil {
+		return err
+	}
+	if stop.Reason == Signal {
+		if err := th.postpone(); err != nil {
+			return err
+		}
+	}
+	if err := th.setSigmask(allSignals); err != nil {
+		return err
+	}
+	r := &Remote{th: th, insn: insn}
+	failed := f(r)
+	if err := r.finish(saved, mask); err != nil {
+		return err
+	}
+	if stop.Reason == Breakpoint {
+		th.stop = stop
+	}
+	return failed
+}
+
+// postpone sends the signal being delivered once more, so that it is reported again
+// after the remote calls.
+func (th *Thread) postpone() error {
+	info, err := th.siginfo()
+	if err == nil {
+		th.resend(info)
+	}
+	return err
+}
+
+// Syscall makes one system call and returns its result. The error is the call's
+// errno, or ErrExited, or ErrSeccomp.
+func (r *Remote) Syscall(nr uint64, args ...uint64) (uint64, error) {
+	var six [6]uint64
+	copy(six[:], args)
+	regs, err := r.th.hostRegs()
+	if err != nil {
+		return 0, err
+	}
+	regs.SetSyscall(nr, six, r.insn)
+	for range 2 { // entry and exit
+		if err := r.toSyscallStop(); err != nil {
+			return 0, err
+		}
+	}
+	if regs, err = r.th.hostRegs(); err != nil {
+		return 0, err
+	}
+	ret := regs.ReturnValue()
+	if v := int64(ret); v < 0 && v >= -4095 {
+		return ret, unix.Errno(-v)
+	}
+	return ret, nil
+}
+
+// toSyscallStop resumes the thread to its next syscall-stop. All signals are
+// blocked, so what else can stop it is a stop of the whole group, SIGSTOP, or a
+// seccomp filter's SIGSYS.
+func (r *Remote) toSyscallStop() error {
+	th := r.th
+	for {
+		th.cont(unix.PTRACE_SYSCALL, 0)
+		if err := th.Proc.tracer.await(th); err != nil {
+			return err
+		}
+		switch th.stop.Reason {
+		case SyscallStop:
+			return nil
+		case Exiting:
+			th.Proc.tracer.enqueue(th)
+			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
+		case Signal:
+			if th.stop.Signal == unix.SIGSYS {
+				return ErrSeccomp
+			}
+			r.stop = th.stop.Signal
+		}
+	}
+}
+
+// finish takes the thread to a stop on its way to user mode and puts everything
+// back.
+func (r *Remote) finish(saved hostRegs, mask Sigset) error {
+	th := r.th
+	for {
+		if err := th.interrupt(); err != nil {
+			return err
+		}
+		th.cont(unix.PTRACE_CONT, 0)
+		if err := th.Proc.tracer.await(th); err != nil {
+			return err
+		}
+		switch th.stop.Reason {
+		case Exiting:
+			th.Proc.tracer.enqueue(th)
+			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
+		case Signal:
+			r.stop = th.stop.Signal
+			continue
+		case Interrupt, GroupStop:
+		default:
+			continue
+		}
+		break
+	}
+	if r.stop != 0 {
+		_ = unix.Tgkill(th.Proc.PID, th.TID, r.stop)
+	}
+	if err := th.setSigmask(mask); err != nil {
+		return err
+	}
+	th.mask = mask
+	regs, err := th.hostRegs()
+	if err != nil {
+		return err
+	}
+	*regs = saved
+	return nil
+}
+
+// suspendSeccomp lifts the thread's seccomp filters for the remote calls. A filter
+// may kill for a call that the program itself never makes.
+func (th *Thread) suspendSeccomp() (undo func(), err error) {
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || st.Seccomp == 0 {
+		return func() {}, nil
+	}
+	if err := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp); err != nil {
+		return nil, fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %v)", ErrSeccomp, err)
+	}
+	return func() { _ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions) }, nil
+}
+
+// findSyscallInsn finds a system-call instruction that the process already maps:
+// the vdso has one, else any executable mapping will do.
+func (s *Space) findSyscallInsn() (arch.Addr, error) {
+	if s.syscallInsn != 0 {
+		return s.syscallInsn, nil
+	}
+	tid, err := s.TID()
+	if err != nil {
+		return 0, err
+	}
+	maps, err := procfs.Maps(tid)
+	if err != nil {
+		return 0, fmt.Errorf("finding a system-call instruction: %w", err)
+	}
+	for _, vdso := range []bool{true, false} {
+		for _, m := range maps {
+			if m.Exec && m.Read && (m.Path == "[vdso]") == vdso && m.Path != "[vsyscall]" {
+				if at, ok := s.scan(m.Range, Host.SyscallInsn()); ok {
+					s.syscallInsn = at
+					return at, nil
+				}
+			}
+		}
+	}
+	return 0, ErrNoSyscallInsn
+}
+
+// scan looks for pattern in r, a piece at a time.
+func (s *Space) scan(r arch.Range, pattern []byte) (arch.Addr, bool) {
+	const piece = 64 << 10
+	buf := make([]byte, piece)
+	for at := r.Start; at < r.End; at += piece - 16 {
+		b := buf[:min(piece, int(r.End-at))]
+		if s.ReadMemory(at, b) != nil {
+			return 0, false
+		}
+		if i := bytes.Index(b, pattern); i >= 0 {
+			return at + arch.Addr(i), true
+		}
+	}
+	return 0, false
+}
+
+// WithString runs f with the address of a NUL-terminated copy of text in the
+// target, placed below the stack's red zone for the duration.
+func (r *Remote) WithString(text string, f func(arch.Addr) error) error {
+	return r.withBytes(append([]byte(text), 0), f)
+}
+
+func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
+	regs, err := r.th.hostRegs()
+	if err != nil {
+		return err
+	}
+	const redZone = 128
+	at := (regs.SP() - redZone - arch.Addr(len(b))) &^ 15
+	old := make([]byte, len(b))
+	space := r.th.Proc.Space
+	if err := space.ReadMemory(at, old); err != nil {
+		return err
+	}
+	if err := space.WriteMemory(at, b); err != nil {
+		return err
+	}
+	failed := f(at)
+	if err := space.WriteMemory(at, old); err != nil {
+		return err
+	}
+	return failed
+}
+
+// sigaction reads the action of sig.
+func (r *Remote) sigaction(sig unix.Signal) (*sigaction, error) {
+	sa := new(sigaction)
+	b := unsafe.Slice((*byte)(unsafe.Pointer(sa)), unsafe.Sizeof(*sa))
+	err := r.withBytes(make([]byte, len(b)), func(at arch.Addr) error {
+		if _, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), 0, uint64(at), 8); err != nil {
+			return err
+		}
+		return r.th.Proc.Space.ReadMemory(at, b)
+	})
+	return sa, err
+}
+
+// setSigaction sets the action of sig.
+func (r *Remote) setSigaction(sig unix.Signal, sa *sigaction) error {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(sa)), unsafe.Sizeof(*sa))
+	return r.withBytes(b, func(at arch.Addr) error {
+		_, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(at), 0, 8)
+		return err
+	})
+}
+
+// NoteTrapAction remembers the process's action for SIGTRAP, if it has one, so that
+// it can be put back when a breakpoint in a thread that blocks the signal resets it.
+func (p *Process) NoteTrapAction() error {
+	if !p.trapIgnored && !p.trapHandled {
+		return nil
+	}
+	return p.Space.Remote(func(r *Remote) error {
+		sa, err := r.sigaction(unix.SIGTRAP)
+		if err == nil {
+			p.trapAction = sa
+		}
+		return err
+	})
+}

@@ -1,0 +1,116 @@
+package ptrace
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Siginfo is the kernel's siginfo_t, 128 bytes, as sigaction(2) describes it.
+type Siginfo [128]byte
+
+// Codes of si_code that tell who sent a signal (asm-generic/siginfo.h).
+const (
+	siUser    = 0
+	siKernel  = 0x80
+	siTkill   = -6
+	trapBrkpt = 1
+)
+
+// Signo is si_signo.
+func (s *Siginfo) Signo() unix.Signal { return unix.Signal(binary.LittleEndian.Uint32(s[0:])) }
+
+// Code is si_code; above zero the kernel itself raised the signal.
+func (s *Siginfo) Code() int { return int(int32(binary.LittleEndian.Uint32(s[8:]))) }
+
+// PID is si_pid, valid for signals sent by kill(2) and its kin.
+func (s *Siginfo) PID() int { return int(int32(binary.LittleEndian.Uint32(s[16:]))) }
+
+// Addr is si_addr, valid for faults.
+func (s *Siginfo) Addr() arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(s[16:])) }
+
+// SetAddr changes si_addr.
+func (s *Siginfo) SetAddr(a arch.Addr) { binary.LittleEndian.PutUint64(s[16:], uint64(a)) }
+
+// Synchronous tells that an instruction of the thread raised the signal.
+func (s *Siginfo) Synchronous() bool { return s.Code() > 0 && syncSignals.Has(s.Signo()) }
+
+// breakpoint tells that a breakpoint instruction raised the signal.
+func (s *Siginfo) breakpoint() bool {
+	return s.Signo() == unix.SIGTRAP && (s.Code() == siKernel || s.Code() == trapBrkpt)
+}
+
+// FaultInfo makes the siginfo of a SIGSEGV for an access at a. code is
+// SEGV_MAPERR (1) or SEGV_ACCERR (2).
+func FaultInfo(a arch.Addr, code int) *Siginfo {
+	s := new(Siginfo)
+	binary.LittleEndian.PutUint32(s[0:], uint32(unix.SIGSEGV))
+	binary.LittleEndian.PutUint32(s[8:], uint32(code))
+	s.SetAddr(a)
+	return s
+}
+
+// Sigset is the kernel's 64-bit signal set.
+type Sigset uint64
+
+// Has reports whether sig is in s.
+func (s Sigset) Has(sig unix.Signal) bool { return s&sigbit(sig) != 0 }
+
+func sigbit(sig unix.Signal) Sigset { return 1 << (uint(sig) - 1) }
+
+const (
+	// syncSignals are those that an instruction can raise.
+	syncSignals = Sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1) |
+		1<<(unix.SIGILL-1) | 1<<(unix.SIGTRAP-1) | 1<<(unix.SIGSYS-1))
+	allSignals = ^Sigset(0)
+	// unblockable signals are never in a blocked mask.
+	unblockable = Sigset(1<<(unix.SIGKILL-1) | 1<<(unix.SIGSTOP-1))
+	// libcSignals (32, 33) are left out by sigfillset(3) of glibc.
+	libcSignals = Sigset(3 << 31)
+)
+
+func (th *Thread) siginfo() (*Siginfo, error) {
+	err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.info))
+	return &th.info, th.gone(err)
+}
+
+func (th *Thread) setSiginfo(s *Siginfo) error {
+	return th.gone(requestPtr(unix.PTRACE_SETSIGINFO, th.TID, 0, unsafe.Pointer(s)))
+}
+
+// sigmask is the thread's blocked signals. The thread must be stopped.
+func (th *Thread) sigmask() (m Sigset, err error) {
+	err = requestPtr(reqGetSigmask, th.TID, 8, unsafe.Pointer(&m))
+	return m, th.gone(err)
+}
+
+func (th *Thread) setSigmask(m Sigset) error {
+	return th.gone(requestPtr(reqSetSigmask, th.TID, 8, unsafe.Pointer(&m)))
+}
+
+// pendingSynchronous reports whether a signal that an instruction of the thread
+// raised waits in its queue, not yet reported. A thread that took a breakpoint
+// just before PTRACE_INTERRUPT stops for the latter first (get_signal in
+// kernel/signal.c looks at job control before the queue).
+func (th *Thread) pendingSynchronous() bool {
+	var infos [8]Siginfo
+	args := struct {
+		off   uint64
+		flags uint32
+		nr    int32
+	}{nr: int32(len(infos))}
+	n, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, reqPeekSiginfo, uintptr(th.TID),
+		uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(&infos)), 0, 0)
+	if errno != 0 {
+		return false
+	}
+	for i := range infos[:n] {
+		if infos[i].Synchronous() {
+			return true
+		}
+	}
+	return false
+}

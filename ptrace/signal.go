@@ -1,0 +1,146 @@
+package ptrace
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// breakpoint asks the Handler about a breakpoint stop and resumes the thread. The
+// stop is a signal-delivery-stop, so any one signal can be delivered from it.
+func (t *Tracer) breakpoint(th *Thread) {
+	t.cpu.follow(th)
+	if !t.handler.Breakpoint(th) {
+		t.resume(th, unix.SIGTRAP)
+		return
+	}
+	if t.threads[th.TID] != th || th.state != stopped {
+		return
+	}
+	t.restoreTrap(th)
+	t.resume(th, th.takeHeld())
+}
+
+// signal delivers, holds or drops a signal of the target.
+func (t *Tracer) signal(th *Thread) {
+	info, err := th.siginfo()
+	if err != nil {
+		return // killed meanwhile
+	}
+	th.substitute(info)
+	switch t.handler.Signal(th, info) {
+	case Deliver:
+		t.resume(th, th.stop.Signal)
+	case Hold:
+		th.hold(info)
+		t.resume(th, 0)
+	case Drop:
+		t.resume(th, 0)
+	}
+}
+
+// hold keeps a signal back. Until Release the thread's asynchronous signals are
+// blocked, so that later ones queue in the kernel in their own order. The signals
+// that instructions raise are not: the kernel would reset their handlers.
+func (th *Thread) hold(info *Siginfo) {
+	copied := *info
+	th.held = append(th.held, &copied)
+	if th.holdMask != nil {
+		return
+	}
+	if m, err := th.sigmask(); err == nil && th.setSigmask(allSignals&^syncSignals) == nil {
+		th.holdMask = &m
+	}
+}
+
+// Release lets signals that were held be delivered when the thread is resumed.
+func (th *Thread) Release() {
+	if th.holdMask != nil {
+		_ = th.setSigmask(*th.holdMask)
+		th.holdMask = nil
+	}
+	th.released = len(th.held) > 0
+}
+
+// Held reports whether signals wait for Release.
+func (th *Thread) Held() bool { return len(th.held) > 0 }
+
+// Raise makes the thread take the signal that info describes when it is resumed
+// from its present Breakpoint stop, as if its instruction had raised it.
+func (th *Thread) Raise(info *Siginfo) {
+	th.held = append([]*Siginfo{info}, th.held...)
+	th.released = true
+}
+
+// SetSiginfo changes what the signal being delivered tells its handler.
+func (th *Thread) SetSiginfo(info *Siginfo) error { return th.setSiginfo(info) }
+
+// takeHeld is the signal to resume the thread with: the first of the held ones,
+// with its own siginfo. The rest is sent again.
+func (th *Thread) takeHeld() unix.Signal {
+	if !th.released {
+		return 0
+	}
+	th.released = false
+	held := th.held
+	th.held = nil
+	var sig unix.Signal
+	if th.injectable && th.setSiginfo(held[0]) == nil {
+		sig = held[0].Signo()
+		held = held[1:]
+	}
+	for _, info := range held {
+		th.resend(info)
+	}
+	return sig
+}
+
+// resend queues a signal once more. It comes back as a tgkill(2) of ours and is
+// given its own siginfo then.
+func (th *Thread) resend(info *Siginfo) {
+	copied := *info
+	if unix.Tgkill(th.Proc.PID, th.TID, copied.Signo()) == nil {
+		th.resent = append(th.resent, &copied)
+	}
+}
+
+// substitute puts the original siginfo into a signal that resend queued.
+func (th *Thread) substitute(info *Siginfo) {
+	if info.Code() != siTkill || info.PID() != os.Getpid() {
+		return
+	}
+	for i, r := range th.resent {
+		if r.Signo() == info.Signo() {
+			th.resent = append(th.resent[:i], th.resent[i+1:]...)
+			*info = *r
+			_ = th.setSiginfo(info)
+			return
+		}
+	}
+}
+
+// restoreTrap undoes what a breakpoint does to a thread that blocks or ignores
+// SIGTRAP: the kernel unblocks the signal and resets its action to the default
+// (force_sig_info_to_task in kernel/signal.c). What was there before can't be read
+// after the fact, so it is what was last seen at another stop: the thread's mask
+// if nothing else in it changed, the process's action as it was at attach.
+func (t *Tracer) restoreTrap(th *Thread) {
+	p := th.Proc
+	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.mask.Has(unix.SIGTRAP) {
+		return
+	}
+	m, err := th.sigmask()
+	if err != nil {
+		return
+	}
+	with := m | sigbit(unix.SIGTRAP)
+	blocked := with == th.mask || with|unblockable|libcSignals == allSignals
+	if blocked {
+		_ = th.setSigmask(with)
+		m = with
+	}
+	th.mask = m
+	if p.trapAction != nil && (p.trapIgnored || p.trapHandled && blocked) {
+		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
+	}
+}

@@ -1,0 +1,140 @@
+package ptrace
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// state is what the kernel is known to do with a thread.
+type state uint8
+
+const (
+	running state = iota
+	stopped       // in a ptrace-stop, Thread.stop says which
+	parked        // inside vfork(2): runs no user code and can't be stopped until the child lets go
+	exiting       // past PTRACE_EVENT_EXIT: runs no user code any more
+)
+
+// Thread is one traced thread.
+type Thread struct {
+	TID  int
+	Proc *Process
+
+	state  state
+	stop   Stop
+	queued bool // the stop waits in Tracer.backlog
+	frozen bool // stopped by Freeze, which will resume it
+
+	// injectable: the stop is a signal-delivery-stop, from which one signal can be
+	// delivered.
+	injectable bool
+
+	regs, oldRegs hostRegs
+	regsValid     bool
+
+	info     Siginfo    // scratch for siginfo
+	held     []*Siginfo // signals that wait until the thread is out of a slot
+	holdMask *Sigset    // the mask to restore at Release
+	released bool
+	resent   []*Siginfo // sent again by tgkill, to be given their own siginfo
+
+	// trapAt, when not 0, is the instruction pointer at which the thread will trap
+	// next: one that nothing but the breakpoint before it leads to.
+	trapAt arch.Addr
+
+	// mask is the blocked set as last seen at a stop that no breakpoint caused.
+	mask Sigset
+
+	comm     string
+	commTime time.Time
+
+	// Local is for the Handler's own per-thread state.
+	Local any
+}
+
+// Stop is the current stop; valid while the thread is stopped.
+func (th *Thread) Stop() Stop { return th.stop }
+
+// Stopped reports whether the thread is in a ptrace-stop.
+func (th *Thread) Stopped() bool { return th.state == stopped }
+
+// RunsUserCode is false for a thread that is parked in vfork or exiting.
+func (th *Thread) RunsUserCode() bool { return th.state == running || th.state == stopped }
+
+// Regs is the stopped thread's registers. They are read at the first call in a
+// stop; changes are written when the thread is resumed.
+func (th *Thread) Regs() (arch.Regs, error) {
+	r, err := th.hostRegs()
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (th *Thread) hostRegs() (*hostRegs, error) {
+	if !th.regsValid {
+		if err := readRegs(th.TID, &th.regs); err != nil {
+			return nil, th.gone(err)
+		}
+		th.oldRegs = th.regs
+		th.regsValid = true
+	}
+	return &th.regs, nil
+}
+
+// flush writes changed registers.
+func (th *Thread) flush() error {
+	if !th.regsValid {
+		return nil
+	}
+	th.regsValid = false
+	return th.gone(writeRegs(th.TID, &th.oldRegs, &th.regs))
+}
+
+// InSyscall reports whether the stopped thread is inside a system call that will
+// go on or restart when the thread is resumed.
+func (th *Thread) InSyscall() bool {
+	r, err := th.hostRegs()
+	return err == nil && interrupted(r)
+}
+
+// ExpectTrap says that the breakpoint which ends at ip is the thread's next stop, unless
+// something else comes between. ip must be reachable by that breakpoint only; this
+// saves asking for the siginfo.
+func (th *Thread) ExpectTrap(ip arch.Addr) { th.trapAt = ip }
+
+// cont resumes the thread with signal sig (0: none). A thread that was killed
+// meanwhile is no error: its exit follows.
+func (th *Thread) cont(req int, sig unix.Signal) {
+	_ = th.flush()
+	th.state, th.regsValid = running, false
+	if th.stop.Reason == Exiting {
+		th.state = exiting
+	}
+	if th.stop.Reason == Vfork {
+		th.state = parked
+	}
+	_ = request(req, th.TID, 0, uintptr(sig))
+}
+
+// interrupt asks the thread to stop. The stop, if no other comes first, is an
+// Interrupt or, in a stopped group, a GroupStop. If another comes first, an
+// Interrupt may still follow; it means nothing then.
+func (th *Thread) interrupt() error {
+	return th.gone(request(unix.PTRACE_INTERRUPT, th.TID, 0, 0))
+}
+
+// Comm is the thread's name, read again when it is older than a tenth of a second.
+func (th *Thread) Comm(now time.Time) string {
+	if now.Sub(th.commTime) > 100*time.Millisecond {
+		if name, err := procfs.Comm(th.Proc.PID, th.TID); err == nil {
+			th.comm = name
+		}
+		th.commTime = now
+	}
+	return th.comm
+}

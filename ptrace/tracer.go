@@ -1,0 +1,225 @@
+package ptrace
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Handler gives stops their meaning. Its methods run on the tracer's thread while
+// the thread they speak of is stopped; they may use every method of this package.
+type Handler interface {
+	// Breakpoint is called for a thread that executed a breakpoint instruction;
+	// the IP is past it. The answer says whether the SIGTRAP is ours; if it is
+	// not, the target gets it.
+	Breakpoint(th *Thread) bool
+	// Signal is called before a signal is delivered. Hold keeps it until
+	// Thread.Release.
+	Signal(th *Thread, info *Siginfo) Delivery
+	// Forked is called for a new process with a copy of its parent's memory,
+	// stopped before its first instruction, and says whether to keep it.
+	Forked(parent *Space, child *Process) Fate
+	// Execed is called when p runs a new program: everything that was mapped is
+	// gone. old is the Space it had. The answer says whether to keep it.
+	Execed(p *Process, old *Space) Fate
+	// ThreadExit is called for a thread that will not run user code again.
+	ThreadExit(th *Thread)
+	// Exited is called when the last thread of p is gone.
+	Exited(p *Process)
+}
+
+// Delivery is what to do with a signal.
+type Delivery uint8
+
+const (
+	Deliver Delivery = iota
+	Hold
+	Drop
+)
+
+// Fate says whether a process stays traced.
+type Fate uint8
+
+const (
+	Keep Fate = iota
+	LetGo
+)
+
+// Tracer owns the OS thread that traces. Create one per session.
+type Tracer struct {
+	handler Handler
+	tid     int // the OS thread
+
+	threads map[int]*Thread
+	procs   map[int]*Process
+	early   map[int]Stop // first stops of children whose parent's event is still to come
+	backlog []*Thread    // stopped threads whose stop is still to be dispatched
+
+	bell *bell
+	rung bool // the bell rang while the tracer waited for something else
+
+	mu     sync.Mutex
+	calls  []call // guarded by mu
+	closed bool   // guarded by mu
+
+	cpu follower
+}
+
+type call struct {
+	f    func()
+	done chan struct{}
+}
+
+// New starts a tracer. Close must be called to end its thread.
+func New() (*Tracer, error) {
+	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}}
+	ready := make(chan error)
+	go t.run(ready)
+	if err := <-ready; err != nil {
+		return nil, fmt.Errorf("starting the tracer: %w", err)
+	}
+	return t, nil
+}
+
+// SetHandler installs h. Call it before the first Attach.
+func (t *Tracer) SetHandler(h Handler) { t.handler = h }
+
+// Do runs f on the tracer's thread and waits for it. On that thread already, as
+// in a Handler, it calls f at once. It returns ErrClosed after Close. Safe for
+// concurrent use.
+func (t *Tracer) Do(f func()) error {
+	if unix.Gettid() == t.tid {
+		f()
+		return nil
+	}
+	c := call{f: f, done: make(chan struct{})}
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return ErrClosed
+	}
+	first := len(t.calls) == 0
+	t.calls = append(t.calls, c)
+	b := t.bell
+	t.mu.Unlock()
+	if first {
+		b.ring()
+	}
+	<-c.done
+	return nil
+}
+
+// Close ends the tracer's thread; the kernel then detaches from whatever it still
+// traces, so detach first. It is idempotent and safe for concurrent use.
+func (t *Tracer) Close() {
+	_ = t.Do(func() {
+		t.mu.Lock()
+		t.closed = true
+		t.mu.Unlock()
+	})
+}
+
+// run is the tracer's thread. It never unlocks: when it returns, the Go runtime
+// ends the OS thread, and the kernel releases every tracee of that thread
+// (exit_ptrace in kernel/ptrace.c).
+func (t *Tracer) run(ready chan<- error) {
+	runtime.LockOSThread()
+	t.tid = unix.Gettid()
+	t.cpu.init()
+	b, err := newBell()
+	if err != nil {
+		ready <- err
+		return
+	}
+	t.bell = b
+	quietSIGCHLD(true)
+	ready <- nil
+	for !t.stopped() {
+		t.step()
+	}
+	quietSIGCHLD(false)
+	t.bell.close()
+}
+
+func (t *Tracer) stopped() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed && len(t.calls) == 0
+}
+
+// step handles one stop or one round of calls.
+func (t *Tracer) step() {
+	if th := t.nextBacklog(); th != nil {
+		t.dispatch(th)
+		return
+	}
+	if t.rung {
+		t.rung = false
+		t.answer()
+		return
+	}
+	tid, ws, err := waitStatus(-1, 0)
+	switch {
+	case err != nil:
+		// ECHILD: even the bell is gone. Serve what was asked and end.
+		t.answer()
+		t.mu.Lock()
+		t.closed = true
+		t.mu.Unlock()
+	case tid == t.bell.pid:
+		t.answer()
+		if !t.bell.rearm(ws) {
+			t.replaceBell()
+		}
+	default:
+		if th := t.record(decode(tid, ws)); th != nil {
+			t.dispatch(th)
+		}
+	}
+}
+
+// replaceBell starts a new bell after somebody killed the old one.
+func (t *Tracer) replaceBell() {
+	b, err := newBell()
+	if err != nil {
+		t.mu.Lock()
+		t.closed = true
+		t.mu.Unlock()
+		return
+	}
+	t.mu.Lock()
+	t.bell = b
+	t.mu.Unlock()
+	t.answer()
+}
+
+func (t *Tracer) nextBacklog() *Thread {
+	for len(t.backlog) > 0 {
+		th := t.backlog[0]
+		t.backlog = t.backlog[1:]
+		if th.queued && t.threads[th.TID] == th {
+			th.queued = false
+			return th
+		}
+	}
+	return nil
+}
+
+// answer runs all calls that were sent so far.
+func (t *Tracer) answer() {
+	for {
+		t.mu.Lock()
+		calls := t.calls
+		t.calls = nil
+		t.mu.Unlock()
+		if len(calls) == 0 {
+			return
+		}
+		for _, c := range calls {
+			c.f()
+			close(c.done)
+		}
+	}
+}
