@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,10 +73,11 @@ func build(t testing.TB, src string, flags ...string) string {
 
 // target is a running fixture that has printed "ready".
 type target struct {
-	pid   int
-	mem   procMem
-	said  map[string]arch.Addr // name: address, as the program printed it
-	stdin *os.File
+	pid  int
+	mem  procMem
+	said map[string]arch.Addr // name: address, as the program printed it
+	in   io.Writer
+	out  *bufio.Scanner
 }
 
 func start(t testing.TB, path string, args ...string) *target {
@@ -101,21 +103,8 @@ func startCmd(t testing.TB, cmd *exec.Cmd) *target {
 		in.Close()
 		cmd.Wait()
 	})
-	tg := &target{pid: cmd.Process.Pid, said: map[string]arch.Addr{}}
-	for sc := bufio.NewScanner(out); ; {
-		if !sc.Scan() {
-			t.Fatalf("%v ended before it was ready", cmd.Args)
-		}
-		name, value, _ := strings.Cut(sc.Text(), " ")
-		if name == "ready" {
-			break
-		}
-		v, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
-		if err != nil {
-			t.Fatalf("%v printed %q", cmd.Args, sc.Text())
-		}
-		tg.said[name] = arch.Addr(v)
-	}
+	tg := &target{pid: cmd.Process.Pid, said: map[string]arch.Addr{}, in: in, out: bufio.NewScanner(out)}
+	tg.listen(t, "ready")
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tg.pid))
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +112,32 @@ func startCmd(t testing.TB, cmd *exec.Cmd) *target {
 	t.Cleanup(func() { f.Close() })
 	tg.mem = procMem{f}
 	return tg
+}
+
+// listen notes the addresses that the program prints until it says end.
+func (tg *target) listen(t testing.TB, end string) {
+	t.Helper()
+	for tg.out.Scan() {
+		name, value, _ := strings.Cut(tg.out.Text(), " ")
+		if name == end {
+			return
+		}
+		v, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
+		if err != nil {
+			t.Fatalf("the program printed %q", tg.out.Text())
+		}
+		tg.said[name] = arch.Addr(v)
+	}
+	t.Fatalf("the program ended before it said %s", end)
+}
+
+// tell sends a command and waits until the program says end.
+func (tg *target) tell(t testing.TB, command, end string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(tg.in, command); err != nil {
+		t.Fatal(err)
+	}
+	tg.listen(t, end)
 }
 
 func (tg *target) open(t testing.TB, opts ...Option) *Table {

@@ -151,7 +151,10 @@ func (t *Table) candidates(mp procfs.Mapping) []candidate {
 	if mp.Deleted {
 		return exact
 	}
-	return append([]candidate{{proc + "root" + mp.Path, false}}, exact...)
+	// The maps name a file from the reader's root, so a chrooted target's is
+	// under ours; a target in another mount namespace has it under its own.
+	named := []candidate{{proc + "root" + mp.Path, false}, {mp.Path, false}}
+	return append(named, exact...)
 }
 
 // sameFile compares inode numbers, not devices: overlay and btrfs report
