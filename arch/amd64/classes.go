@@ -52,12 +52,8 @@ var classIndex = newIndex(len(classRows), func(i int) *pattern { return &classRo
 
 // classOf finds f's class; code is f's bytes.
 func classOf(f *form, code []byte) class {
-	i := classIndex[f.space][f.op]
-	if i == 0 {
-		return linear
-	}
-	for ; int(i) <= len(classRows); i++ {
-		row := &classRows[i-1]
+	for _, n := range classIndex[f.space][f.op] {
+		row := &classRows[n]
 		if !row.matches(f) {
 			continue
 		}
@@ -106,6 +102,7 @@ var classRows = []classRow{
 	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(4)}, farTransfer},          // uiret
 	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(6)}, privileged},                               // lmsw
 	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(7), rm: r(0, 6, 7)}, privileged},               // swapgs, invlpgb, tlbsync
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(7), rm: r(5)}, privileged},           // rmpquery
 	{pattern{space: map0F, lo: 0x05}, systemCall},
 	{pattern{space: map0F, lo: 0x06}, privileged},                       // clts
 	{pattern{space: map0F, lo: 0x07}, farPrivileged},                    // sysret

@@ -1,31 +1,105 @@
 package amd64
 
-// correction is one thing that x86asm does not know, has wrong, or accepts
-// though 64-bit mode does not. The length is always parse's.
+// correction is what x86asm does not know, has wrong, or accepts though it can't
+// run in 64-bit mode. The length is always parse's.
 type correction struct {
 	pattern
-	name    string // the instruction, in the GNU assembler's spelling; empty if refused
-	refused string // why the bytes are no instruction that can run here
-	like    []byte // opcode bytes that x86asm prints with the same operands
-	source  string // the manual's section
+	// names is the mnemonic in the GNU assembler's spelling, or several for the
+	// opcodes from lo on; a final * stands for the size suffix that a memory
+	// operand needs. Empty if the bytes are refused.
+	names   string
+	refused string // why
+	like    like   // whose operands it has
+	source  string // the section of the manual
 }
+
+// like is an instruction that x86asm prints with the operands of another.
+type like struct {
+	op    string // opcode bytes; empty to print no operands
+	digit int8   // ModRM.reg, or anyReg to keep it
+}
+
+const anyReg = -1
+
+var (
+	noOperands = like{}
+	rm         = like{"\xff", 0}          // inc
+	rm64       = like{"\xff", 6}          // push
+	memory     = like{"\x0f\xae", 7}      // clflush
+	rmToReg    = like{"\x0f\xaf", anyReg} // imul
+	regToRM    = like{"\x89", anyReg}     // mov
+	xmmRM      = like{"\x0f\x10", anyReg} // movups
+	xmmRMImm8  = like{"\x0f\xc6", anyReg} // shufps
+	addressReg = like{"\x0f\x02", anyReg} // lar
+)
 
 var correctionIndex = newIndex(len(corrections), func(i int) *pattern { return &corrections[i].pattern })
 
 // correctionFor is the first row that matches f, or nil.
 func correctionFor(f *form) *correction {
-	i := correctionIndex[f.space][f.op]
-	if i == 0 {
-		return nil
-	}
-	for ; int(i) <= len(corrections); i++ {
-		if c := &corrections[i-1]; c.matches(f) {
+	for _, n := range correctionIndex[f.space][f.op] {
+		if c := &corrections[n]; c.matches(f) {
 			return c
 		}
 	}
 	return nil
 }
 
-var corrections = []correction{
-	{pattern: pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(7), rm: r(2)}, name: "endbr64", source: "SDM vol. 2A ENDBR64"},
+var corrections = concat(legacyCorrections, systemCorrections, vexCorrections, fp16Corrections)
+
+func concat(tables ...[]correction) (all []correction) {
+	for _, t := range tables {
+		all = append(all, t...)
+	}
+	return all
+}
+
+const mpx = "bounds checking (MPX) was removed from the architecture"
+
+// legacyCorrections are instructions that programs use, without VEX or EVEX.
+var legacyCorrections = []correction{
+	{pattern{space: map0F, lo: 0x0d, mod: inMemory, reg: r(2)}, "prefetchwt1", "", memory, "SDM vol. 2B PREFETCHWT1"},
+	{pattern{space: map0F, lo: 0x18, pp: ppNone, mod: inMemory, reg: r(6)}, "prefetchit1", "", memory, "SDM vol. 2B PREFETCHh"},
+	{pattern{space: map0F, lo: 0x18, pp: ppNone, mod: inMemory, reg: r(7)}, "prefetchit0", "", memory, "SDM vol. 2B PREFETCHh"},
+	{pattern{space: map0F, lo: 0x18, mod: inRegister}, "nop", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
+	{pattern{space: map0F, lo: 0x18, reg: r(4, 5, 6, 7)}, "nop*", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
+	{pattern{space: map0F, lo: 0x19}, "nop*", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
+	{pattern{space: map0F, lo: 0x1a, hi: 0x1b, pp: ppNone, mod: inRegister}, "nop nop", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
+	{pattern{space: map0F, lo: 0x1a, hi: 0x1b}, "", mpx, noOperands, "SDM vol. 1 §2.5"},
+	{pattern{space: map0F, lo: 0x1c, pp: ppNone, mod: inMemory, reg: r(0)}, "cldemote", "", memory, "SDM vol. 2A CLDEMOTE"},
+	{pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(1), w: w0}, "rdsspd", "", rm, "SDM vol. 2B RDSSPD"},
+	{pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(1), w: w1}, "rdsspq", "", rm, "SDM vol. 2B RDSSPQ"},
+	{pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(7), rm: r(2)}, "endbr64", "", noOperands, "SDM vol. 2A ENDBR64"},
+	{pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(7), rm: r(3)}, "endbr32", "", noOperands, "SDM vol. 2A ENDBR32"},
+	{pattern{space: map0F, lo: 0x1c, hi: 0x1f}, "nop* nop* nop* nop*", "", rm, "SDM vol. 2B NOP, vol. 2D table A-3"},
+
+	{pattern{space: map0F, lo: 0xae, pp: ppF3, mod: inRegister, reg: r(5), w: w0}, "incsspd", "", rm, "SDM vol. 2A INCSSPD"},
+	{pattern{space: map0F, lo: 0xae, pp: ppF3, mod: inRegister, reg: r(5), w: w1}, "incsspq", "", rm, "SDM vol. 2A INCSSPQ"},
+	{pattern{space: map0F, lo: 0xae, pp: ppF3, reg: r(4)}, "ptwrite*", "", rm, "SDM vol. 2B PTWRITE"},
+	{pattern{space: map0F, lo: 0xae, pp: pp66, mod: inRegister, reg: r(6)}, "tpause", "", rm, "SDM vol. 2B TPAUSE"},
+	{pattern{space: map0F, lo: 0xae, pp: ppF2, mod: inRegister, reg: r(6)}, "umwait", "", rm, "SDM vol. 2B UMWAIT"},
+	{pattern{space: map0F, lo: 0xae, pp: ppF3, mod: inRegister, reg: r(6)}, "umonitor", "", rm64, "SDM vol. 2B UMONITOR"},
+	{pattern{space: map0F, lo: 0xc7, pp: ppF3, mod: inRegister, reg: r(6)}, "senduipi", "", rm64, "SDM vol. 2B SENDUIPI"},
+	{pattern{space: map0F, lo: 0xc7, pp: ppF3, mod: inRegister, reg: r(7)}, "rdpid", "", rm64, "SDM vol. 2B RDPID"},
+	{pattern{space: map0F, lo: 0xc7, mod: inRegister, reg: r(7)}, "rdseed", "", rm, "SDM vol. 2B RDSEED"},
+
+	{pattern{space: map0F38, lo: 0xcf, pp: pp66}, "gf2p8mulb", "", xmmRM, "SDM vol. 2A GF2P8MULB"},
+	{pattern{space: map0F38, lo: 0xd8, pp: ppF3, mod: inMemory, reg: r(0)}, "aesencwide128kl", "", memory, "SDM vol. 2A AESENCWIDE128KL"},
+	{pattern{space: map0F38, lo: 0xd8, pp: ppF3, mod: inMemory, reg: r(1)}, "aesdecwide128kl", "", memory, "SDM vol. 2A AESDECWIDE128KL"},
+	{pattern{space: map0F38, lo: 0xd8, pp: ppF3, mod: inMemory, reg: r(2)}, "aesencwide256kl", "", memory, "SDM vol. 2A AESENCWIDE256KL"},
+	{pattern{space: map0F38, lo: 0xd8, pp: ppF3, mod: inMemory, reg: r(3)}, "aesdecwide256kl", "", memory, "SDM vol. 2A AESDECWIDE256KL"},
+	{pattern{space: map0F38, lo: 0xdc, hi: 0xdf, pp: ppF3, mod: inMemory}, "aesenc128kl aesdec128kl aesenc256kl aesdec256kl", "", xmmRM, "SDM vol. 2A AESENC128KL and the three that follow"},
+	{pattern{space: map0F38, lo: 0xf6, pp: ppNone, mod: inMemory, w: w0}, "wrssd", "", regToRM, "SDM vol. 2D WRSSD"},
+	{pattern{space: map0F38, lo: 0xf6, pp: ppNone, mod: inMemory, w: w1}, "wrssq", "", regToRM, "SDM vol. 2D WRSSQ"},
+	{pattern{space: map0F38, lo: 0xf6, pp: pp66}, "adcx", "", rmToReg, "SDM vol. 2A ADCX"},
+	{pattern{space: map0F38, lo: 0xf6, pp: ppF3}, "adox", "", rmToReg, "SDM vol. 2A ADOX"},
+	{pattern{space: map0F38, lo: 0xf8, pp: pp66, mod: inMemory}, "movdir64b", "", addressReg, "SDM vol. 2B MOVDIR64B"},
+	{pattern{space: map0F38, lo: 0xf8, pp: ppF2, mod: inMemory}, "enqcmd", "", addressReg, "SDM vol. 2A ENQCMD"},
+	{pattern{space: map0F38, lo: 0xf9, pp: ppNone, mod: inMemory}, "movdiri", "", regToRM, "SDM vol. 2B MOVDIRI"},
+	{pattern{space: map0F38, lo: 0xfa, hi: 0xfb, pp: ppF3, mod: inRegister}, "encodekey128 encodekey256", "", rmToReg, "SDM vol. 2A ENCODEKEY128, ENCODEKEY256"},
+	{pattern{space: map0F38, lo: 0xfc, pp: ppNone, mod: inMemory}, "aadd", "", regToRM, "SDM vol. 2A AADD"},
+	{pattern{space: map0F38, lo: 0xfc, pp: pp66, mod: inMemory}, "aand", "", regToRM, "SDM vol. 2A AAND"},
+	{pattern{space: map0F38, lo: 0xfc, pp: ppF2, mod: inMemory}, "aor", "", regToRM, "SDM vol. 2A AOR"},
+	{pattern{space: map0F38, lo: 0xfc, pp: ppF3, mod: inMemory}, "axor", "", regToRM, "SDM vol. 2A AXOR"},
+	{pattern{space: map0F3A, lo: 0xce, hi: 0xcf, pp: pp66}, "gf2p8affineqb gf2p8affineinvqb", "", xmmRMImm8, "SDM vol. 2A GF2P8AFFINEQB, GF2P8AFFINEINVQB"},
 }

@@ -1,8 +1,6 @@
 package amd64
 
 import (
-	"strings"
-
 	"golang.org/x/arch/x86/x86asm"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -85,53 +83,4 @@ func (f *form) insn(code []byte, at arch.Addr) arch.Insn {
 		}
 	}
 	return i
-}
-
-// Disassemble prints i in the GNU assembler's syntax; bytes that Decode refuses
-// print as "(bad)".
-func (Arch) Disassemble(i arch.Insn) string {
-	f, c, err := decode(i.Bytes)
-	if err != nil || f.len != len(i.Bytes) {
-		return "(bad)"
-	}
-	if c == nil {
-		inst, err := x86asm.Decode(i.Bytes[f.skip():], 64)
-		if err != nil {
-			return "(bad)"
-		}
-		return x86asm.GNUSyntax(inst, uint64(i.Addr), nil)
-	}
-	if c.like == nil {
-		return c.name
-	}
-	return f.printLike(i, c)
-}
-
-// printLike prints an instruction that x86asm doesn't know with the operands of
-// one that it does.
-func (f *form) printLike(i arch.Insn, c *correction) string {
-	var b []byte
-	if f.seg != 0 {
-		b = append(b, f.seg)
-	}
-	if f.addrsize {
-		b = append(b, 0x67)
-	}
-	b = append(b, 0x40|f.rex)
-	b = append(b, c.like...)
-	modrm := f.disp - 1
-	if f.mod() == 3 {
-		modrm = f.imm - 1
-	} else if f.rm() == 4 {
-		modrm--
-	}
-	b = append(b, i.Bytes[modrm:]...)
-	inst, err := x86asm.Decode(b, 64)
-	if err != nil {
-		return c.name
-	}
-	// The shape above may be shorter or longer; the successor must be the same.
-	pc := uint64(i.End()) - uint64(inst.Len)
-	_, operands, _ := strings.Cut(x86asm.GNUSyntax(inst, pc, nil), " ")
-	return c.name + " " + strings.TrimSpace(operands)
 }

@@ -37,9 +37,11 @@ type form struct {
 	seg      byte // 64 or 65, the last one; 0 if none
 	rep      byte // f2 or f3, the last one; 0 if none
 	rex      byte // WRXB
+	long     bool // VEX.L
 
 	hasModRM bool
 	modrm    byte
+	modrmAt  int
 	sib      byte
 	ripRel   bool // the memory operand is disp32 relative to the successor
 	disp     int
@@ -202,7 +204,7 @@ func (f *form) parseVEX(code []byte, pos int) (int, error) {
 		f.space += space(m - 1)
 		f.rex = ^code[pos+1]>>5&7 | last>>4&rexW
 	}
-	f.pp = vexPP(last)
+	f.pp, f.long = vexPP(last), last&4 != 0
 	f.op = code[pos+n]
 	return pos + n + 1, nil
 }
@@ -260,7 +262,7 @@ func (f *form) parseModRM(code []byte, pos int, regs bool) (int, error) {
 	if pos >= len(code) {
 		return 0, short(code)
 	}
-	f.hasModRM, f.modrm = true, code[pos]
+	f.hasModRM, f.modrm, f.modrmAt = true, code[pos], pos
 	if regs {
 		f.modrm |= 0xc0
 	}

@@ -9,11 +9,23 @@ type pattern struct {
 	mod    uint8 // inMemory or inRegister
 	reg    uint8 // bit n stands for /n
 	rm     uint8 // bit n stands for ModRM.rm n
+	w      uint8 // w0 or w1: REX.W, VEX.W, EVEX.W
+	l      uint8 // l0 or l1: VEX.L
 }
 
 const (
 	inMemory = 1 << iota
 	inRegister
+)
+
+const (
+	w0 = 1 << iota
+	w1
+)
+
+const (
+	l0 = 1 << iota
+	l1
 )
 
 // r is a mask for pattern.reg or pattern.rm.
@@ -34,21 +46,29 @@ func (p *pattern) matches(f *form) bool {
 	if f.register() {
 		where = inRegister
 	}
-	return fits(p.pp, f.pp) && fits(p.mod, where) && fits(p.reg, 1<<f.reg()) && fits(p.rm, 1<<f.rm())
+	w := uint8(w0)
+	if f.rex&rexW != 0 {
+		w = w1
+	}
+	l := uint8(l0)
+	if f.long {
+		l = l1
+	}
+	return fits(p.w, w) && fits(p.l, l) && fits(p.pp, f.pp) && fits(p.mod, where) && fits(p.reg, 1<<f.reg()) && fits(p.rm, 1<<f.rm())
 }
 
 func fits(mask, bit uint8) bool { return mask == 0 || mask&bit != 0 }
 
-// index finds the first row that may match an opcode: 0 for none, else one more
-// than its place in the table.
-type index [nSpaces][256]uint8
+// index lists, for every opcode, the rows of a table that may match it, in the
+// table's order.
+type index [nSpaces][256][]uint16
 
 func newIndex(n int, row func(int) *pattern) *index {
 	x := new(index)
-	for i := n - 1; i >= 0; i-- {
+	for i := range n {
 		p := row(i)
 		for op := int(p.lo); op <= int(p.last()); op++ {
-			x[p.space][op] = uint8(i + 1)
+			x[p.space][op] = append(x[p.space][op], uint16(i))
 		}
 	}
 	return x
