@@ -1,0 +1,51 @@
+# make help lists the targets.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LINT    ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 5m
+# More flags for go test, such as -v or -short.
+TESTFLAGS ?=
+
+# Tested with the race detector. The others hold live processes, where its
+# slowness hides more races than it finds; they say -race where they mean it.
+RACE := ./arch/... ./event/... ./patch/... ./trampoline/... ./symbols/... ./internal/...
+
+.PHONY: help build demo test setup-test check torture bench fuzz examples clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
+
+build: ## build bin/gokprobe
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/gokprobe ./cmd/gokprobe
+
+demo: build ## probe a bundled sample program, live
+	bin/gokprobe demo
+
+setup-test: ## install what the tests use, if this is root on a Debian
+	@scripts/setup-test
+
+test: setup-test ## run all tests
+	$(GO) test -count=1 -race -timeout 15m $(TESTFLAGS) $(RACE)
+	$(GO) test -count=1 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
+
+check: ## check formatting, vet, lint, go.mod, and the import table
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(LINT) run
+	$(GO) mod tidy -diff
+	$(GO) test -count=1 ./internal/layers
+
+torture: ## run all tests with the long torments, up to two hours
+	GOKPROBE_TORTURE=1 $(GO) test -count=1 -timeout 2h $(TESTFLAGS) ./...
+
+bench: ## measure hits, attach and lookup on this machine
+	$(GO) test -run '^$$' -bench . ./internal/bench/...
+
+fuzz: ## run every fuzz target for FUZZTIME each (5m)
+	@scripts/fuzz $(FUZZTIME)
+
+examples: ## run the examples and compare their output
+	@examples/run
+
+clean: ## remove what was built
+	rm -rf bin build "$${TMPDIR:-/tmp}/gokprobe-testprog-$$(id -u)"
