@@ -59,6 +59,7 @@ const mpx = "bounds checking (MPX) was removed from the architecture"
 // legacyCorrections are instructions that programs use, without VEX or EVEX.
 var legacyCorrections = []correction{
 	{pattern{space: map0F, lo: 0x0d, mod: inMemory, reg: r(2)}, "prefetchwt1", "", memory, "SDM vol. 2B PREFETCHWT1"},
+	{pattern{space: map0F, lo: 0x0d, mod: inMemory, reg: r(0, 3, 4, 5, 6, 7)}, "prefetch", "", memory, "APM vol. 3 PREFETCH"},
 	{pattern{space: map0F, lo: 0x18, pp: ppNone, mod: inMemory, reg: r(6)}, "prefetchit1", "", memory, "SDM vol. 2B PREFETCHh"},
 	{pattern{space: map0F, lo: 0x18, pp: ppNone, mod: inMemory, reg: r(7)}, "prefetchit0", "", memory, "SDM vol. 2B PREFETCHh"},
 	{pattern{space: map0F, lo: 0x18, mod: inRegister}, "nop", "", rm, "SDM vol. 2D table A-3, reserved NOP"},

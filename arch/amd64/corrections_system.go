@@ -63,10 +63,13 @@ var systemCorrections = []correction{
 	systemRow(ppF3, 0xff, "psmash", "APM vol. 3, System Instruction Reference"),
 
 	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inMemory, reg: r(5)}, "rstorssp", "", memory, "SDM vol. 2B RSTORSSP"},
+	{pattern{space: map0F, lo: 0x20, hi: 0x23}, "mov mov mov mov", "", noOperands, "SDM vol. 2B MOV, control and debug registers: mod is ignored"},
 	{pattern{space: map0F, lo: 0x37, pp: ppNone}, "getsec", "", noOperands, "SDM vol. 2D, Safer Mode Extensions Reference"},
 	{pattern{space: map0F, lo: 0x78, pp: ppNone}, "vmread", "", noOperands, "SDM vol. 3C, VMX Instruction Reference"},
 	{pattern{space: map0F, lo: 0x79, pp: ppNone}, "vmwrite", "", noOperands, "SDM vol. 3C, VMX Instruction Reference"},
 	{pattern{space: map0F, lo: 0xae, pp: ppF3, mod: inMemory, reg: r(6)}, "clrssbsy", "", memory, "SDM vol. 2A CLRSSBSY"},
+	{pattern{space: map0F, lo: 0xb9}, "ud1", "", rmToReg, "SDM vol. 2B UD"},
+	{pattern{space: map0F, lo: 0xff}, "ud0", "", rmToReg, "SDM vol. 2B UD"},
 	{pattern{space: map0F, lo: 0xc7, pp: ppNone, mod: inMemory, reg: r(6)}, "vmptrld", "", memory, "SDM vol. 3C, VMX Instruction Reference"},
 	{pattern{space: map0F, lo: 0xc7, pp: pp66, mod: inMemory, reg: r(6)}, "vmclear", "", memory, "SDM vol. 3C, VMX Instruction Reference"},
 	{pattern{space: map0F, lo: 0xc7, pp: ppF3, mod: inMemory, reg: r(6)}, "vmxon", "", memory, "SDM vol. 3C, VMX Instruction Reference"},

@@ -1,0 +1,105 @@
+package amd64_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
+)
+
+// between tells that a is canonical with 57 bits and not with 48: what happens
+// depends on the paging mode.
+func between(a uint64) bool {
+	return uint64(int64(a<<7)>>7) == a && uint64(int64(a<<16)>>16) != a
+}
+
+var prefixes = regexp.MustCompile(`^((rex(\.[WRXB]+)?|data16|addr(32|64)|repn?|bnd|[cdefgs]s) )*([a-z0-9]+)`)
+
+// mnemonic is the first word of a disassembled instruction, prefixes aside.
+func mnemonic(text string) string { return prefixes.FindStringSubmatch(text)[5] }
+
+// emulateOnce compares Emulate with the processor on one branch; it returns the
+// mnemonic and the outcome, or "" if the bytes are refused.
+func emulateOnce(c *cpu, rnd *rand.Rand, start amd64.Regs) (string, error) {
+	a := amd64.Arch{}
+	code := randomBranch(rnd)
+	at := arch.Addr(codeAt + 0x8000 + rnd.IntN(64))
+	i, err := a.Decode(code, at)
+	if err != nil {
+		return "", nil
+	}
+	p, err := a.Plan(i)
+	if err != nil || p.Method != arch.Emulated {
+		return "", fmt.Errorf("% x: method %s, %v", code, p.Method, err)
+	}
+	before := randomRegs(rnd, start)
+	if bytes.Contains(i.Bytes, []byte{0x67}) && rnd.IntN(2) == 0 {
+		for _, name := range []string{"rax", "rcx", "rdx", "rbx", "rsi", "rdi", "r8", "r15"} {
+			v, _ := before.Get(name)
+			before.Set(name, v|rnd.Uint64()<<32)
+		}
+	}
+	before.SetIP(at)
+	before.Orig_rax = ^uint64(0)
+	c.put(at, i.Bytes)
+	emulated := before
+	memory := &overlay{cpu: c}
+	emulateErr := p.Emulate(&emulated, memory)
+	native, sig := c.step(before)
+	what := mnemonic(a.Disassemble(i))
+	if sig != unix.SIGTRAP {
+		var fault *arch.FaultError
+		switch {
+		case between(emulated.Rip):
+			return what + " between", nil
+		case !errors.As(emulateErr, &fault):
+			return what, fmt.Errorf("% x %s: the processor raises %v, Emulate says %v", i.Bytes, a.Disassemble(i), sig, emulateErr)
+		case emulated != before || memory.written != nil:
+			return what, fmt.Errorf("% x %s: state changed though Emulate failed", i.Bytes, a.Disassemble(i))
+		}
+		return what + " fault", nil
+	}
+	if emulateErr != nil || emulated != native {
+		return what, fmt.Errorf("% x %s: %v\nbefore   %+x\nprocessor %+x\nEmulate   %+x", i.Bytes, a.Disassemble(i), emulateErr, before, native, emulated)
+	}
+	if memory.written != nil && !bytes.Equal(memory.written, c.get(memory.at, 8)) {
+		return what, fmt.Errorf("% x %s: wrote % x", i.Bytes, a.Disassemble(i), memory.written)
+	}
+	return what, nil
+}
+
+func TestEmulatedBranchesDoWhatTheProcessorDoes(t *testing.T) {
+	n := 60000
+	if os.Getenv("GOKPROBE_TORTURE") != "" {
+		n *= 20
+	}
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	c := newCPU(t)
+	start := c.regs()
+	c.put(dataAt, randomData(rnd))
+	c.put(stackAt, randomData(rnd))
+	seen := map[string]int{}
+	for range n {
+		what, err := emulateOnce(c, rnd, start)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		seen[what]++
+	}
+	t.Log(seen)
+	for _, what := range []string{"jmp", "jmpq", "callq", "retq", "loop", "loope", "loopne", "jrcxz", "jecxz", "jmpq fault", "callq fault", "retq fault",
+		"jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg"} {
+		if seen[what] == 0 {
+			t.Errorf("%s never came up", what)
+		}
+	}
+}
