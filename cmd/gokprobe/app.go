@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// version is set by the build: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// buildVersion is version, or what the Go tool recorded.
+func buildVersion() string {
+	v := version
+	if info, ok := debug.ReadBuildInfo(); v == "" && ok {
+		v = info.Main.Version
+	}
+	if v == "" {
+		v = "(unknown)"
+	}
+	return fmt.Sprintf("%s %s/%s %s", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+func newApp(std stdio) *cli.App {
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true}
+	app := &cli.App{
+		Name:      "gokprobe",
+		Usage:     "kprobes for live user processes",
+		UsageText: "gokprobe COMMAND [flags]",
+		Description: `Probes functions of running programs: no rebuild, no restart, no preparation.
+"gokprobe COMMAND -h" shows a command's flags and examples. Flags take one dash or two.
+
+Start with:
+  gokprobe demo
+  gokprobe list -p PID 'main*'
+  gokprobe attach -p PID -sym FUNCTION`,
+		Version:   buildVersion(),
+		Reader:    std.in,
+		Writer:    std.out,
+		ErrWriter: std.err,
+		Commands: []*cli.Command{
+			attachCommand(std), runCommand(std), listCommand(std), checkCommand(std), demoCommand(std), completionCommand(std),
+		},
+		EnableBashCompletion:      true,
+		DisableSliceFlagSeparator: true, // f(int, char) is one SPEC
+		HideHelpCommand:           false,
+		ExitErrHandler:            func(*cli.Context, error) {}, // Main prints
+		OnUsageError:              flagError,
+		Action:                    noCommand,
+	}
+	for _, c := range app.Commands {
+		c.OnUsageError = flagError
+		c.HideHelpCommand = true
+	}
+	return app
+}
+
+// noCommand runs when the first argument names no command.
+func noCommand(c *cli.Context) error {
+	if !c.Args().Present() {
+		c.App.Writer = c.App.ErrWriter
+		_ = cli.ShowAppHelp(c)
+		return usagef("no command given")
+	}
+	name := c.Args().First()
+	return usagef("unknown command %q%s; gokprobe -h lists the commands", name, nearCommand(c.App.Commands, name))
+}
+
+// nearCommand suggests a command's name for a mistyped one.
+func nearCommand(commands []*cli.Command, name string) string {
+	names := make([]string, 0, len(commands))
+	for _, c := range commands {
+		names = append(names, c.Name)
+	}
+	return didYouMean(name, names, "")
+}
+
+// flagError turns the flag package's errors into our sentences.
+func flagError(c *cli.Context, err error, _ bool) error {
+	help := "gokprobe -h"
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != "gokprobe" {
+		help = "gokprobe " + c.Command.Name + " -h"
+	}
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: "); ok {
+		name = strings.TrimLeft(name, "-")
+		var names []string
+		for _, f := range c.Command.Flags {
+			names = append(names, f.Names()...)
+		}
+		return usagef("unknown flag -%s%s; %s lists the flags", name, didYouMean(name, names, "-"), help)
+	}
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
+		return usagef("flag %s needs a value; see %s", name, help)
+	}
+	return usagef("%s; see %s", text, help)
+}

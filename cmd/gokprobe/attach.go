@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+func attachCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:      "attach",
+		Usage:     "probe a running process and print each hit",
+		UsageText: "gokprobe attach -p PID -sym SPEC [-sym SPEC …] [flags]",
+		Description: `Attaches to process PID (or to the only process of that name), puts a breakpoint at
+each SPEC and prints one line for every hit. Once all probes are in place, one line
+on stderr says so: "armed: 2 probes in 4711 (redis-server)". Ctrl-C, -duration,
+-max-hits and the end of the process all end with a clean detach and a summary on
+stderr (with -format json: the last line of the output).
+
+A single SPEC that can't be probed is an error, and nothing is left armed. Of a
+pattern's places, those that can't be probed are skipped and counted in a warning.
+A slow reader never slows the process: records that it does not take in time are
+dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
+exits with status 0.
+
+Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach,
+4 cannot place a probe.
+
+Examples:
+  gokprobe attach -p 4711 -sym processCommand
+  gokprobe attach -p redis-server -sym call -args -max-hits 10
+  gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
+  gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
+  gokprobe attach -p 4711 -sym 'parse+*' -count`,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "p", Usage: "attach to process `PID`"},
+		}, probeFlags()...),
+		Action: func(c *cli.Context) error {
+			req, err := parseRequest(c)
+			if err != nil {
+				return err
+			}
+			if c.Args().Present() {
+				return usagef("unexpected argument %q; to start a program under probes use gokprobe run", c.Args().First())
+			}
+			pid, err := findTarget(c.String("p"))
+			if err != nil {
+				return err
+			}
+			return attach(std, pid, req)
+		},
+	}
+}
+
+// attach is the attach command after its flags.
+func attach(std stdio, pid int, req request) error {
+	output, color, err := req.openOutput(std)
+	if err != nil {
+		return err
+	}
+	in := watchInterrupts(std.warn)
+	defer in.stop()
+	sess, err := kprobes.Attach(pid, req.options(std))
+	if err != nil {
+		return attachError(err)
+	}
+	w := newWork(std, req, sess, output, color)
+	if err := w.place(in.ctx); err != nil {
+		return w.abort(err)
+	}
+	w.announce()
+	w.wait(in.ctx)
+	return w.finish(in.again)
+}
+
+// abort detaches after probes could not be placed. An interrupt while they were is
+// the user's wish, no failure.
+func (w *work) abort(err error) error {
+	closeErr := w.sess.Close()
+	_, _ = w.drain(nil)
+	if w.output != w.std.out {
+		_ = w.output.Close()
+		_ = os.Remove(w.req.output)
+	}
+	if errors.Is(err, context.Canceled) {
+		w.std.warn("interrupted before the probes were armed")
+		err = nil
+	}
+	return errors.Join(err, closeErr)
+}

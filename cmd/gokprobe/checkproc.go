@@ -1,0 +1,149 @@
+package main
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// checkProcess is check -p.
+func checkProcess(f *facts, pid int, really bool) error {
+	st, err := procfs.ReadStatus(pid, 0)
+	if err != nil {
+		return f.verdict(attachCause(pid), "")
+	}
+	f.tell(true, "process %d is %s of user %d with %s", st.Tgid, st.Name, st.UIDs[0], plural(st.Threads, "thread"))
+	if err := refusal(pid); err != nil {
+		return f.verdict(err, "")
+	}
+	f.tellNamespaces(pid)
+	f.tellProtections(st)
+	f.tellProgram(pid)
+	if !really {
+		return f.verdict(nil, "attach is permitted; -attach tries it")
+	}
+	return f.verdict(attachCause(pid), "attached and detached")
+}
+
+// refusal tells why attach would be refused, without stopping the process.
+func refusal(pid int) error {
+	st, err := procfs.ReadStatus(pid, 0)
+	if err != nil || st.KernelThread || st.State == 'Z' || st.TracerPid != 0 || foreign(pid) {
+		return attachCause(pid)
+	}
+	return unreadable(pid)
+}
+
+// unreadable tells why the memory of a process can't be read. The kernel checks for
+// that open what it checks for ptrace (PTRACE_MODE_ATTACH, proc_mem_open in
+// fs/proc/base.c), and Yama is asked too.
+func unreadable(pid int) error {
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err == nil {
+		return mem.Close()
+	}
+	if cause := attachCause(pid); cause != nil {
+		return cause
+	}
+	return fmt.Errorf("cannot read the memory of process %d: %w", pid, fileError(err))
+}
+
+// attachCause attaches and detaches for the sake of the error's sentence.
+func attachCause(pid int) error {
+	s, err := kprobes.Attach(pid, kprobes.Options{})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// foreign tells a program that is not for x86-64.
+func foreign(pid int) bool {
+	exe, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return false
+	}
+	defer exe.Close()
+	return exe.Class != elf.ELFCLASS64 || exe.Machine != elf.EM_X86_64
+}
+
+func (f *facts) tellNamespaces(pid int) {
+	var other []string
+	for _, ns := range []string{"user", "pid", "mnt"} {
+		ours, err := os.Readlink("/proc/self/ns/" + ns)
+		theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
+		if err == nil && err2 == nil && ours != theirs {
+			other = append(other, ns)
+		}
+	}
+	if len(other) == 0 {
+		f.tell(true, "in the same user, pid and mount namespaces")
+		return
+	}
+	f.tell(true, "in another namespace: %s (its files are read through /proc/%d/root)", strings.Join(other, ", "), pid)
+}
+
+func (f *facts) tellProtections(st procfs.Status) {
+	switch st.Seccomp {
+	case 0:
+		f.tell(true, "no seccomp filter")
+	default:
+		f.tell(true, "under a seccomp filter (mode %d): it is suspended while memory is mapped, else slots go into padding of the code", st.Seccomp)
+	}
+	if st.ShadowStack {
+		f.tell(false, "it uses a shadow stack: calls and returns that need emulation can't be probed")
+		return
+	}
+	f.tell(true, "no shadow stack")
+}
+
+// tellProgram describes the executable file.
+func (f *facts) tellProgram(pid int) {
+	exe, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		f.tell(false, "its executable can't be read (%v): only addresses can be probed", fileError(err))
+		return
+	}
+	defer exe.Close()
+	f.tell(true, "its program is %s", kindOfProgram(exe))
+	_, err = exe.Symbols()
+	switch {
+	case err == nil:
+		f.tell(true, "it has a symbol table")
+	case exe.Section(".gopclntab") != nil:
+		f.tell(true, "its symbol table was stripped, but Go's function table names its functions")
+	case errors.Is(err, elf.ErrNoSymbols):
+		f.tell(false, "its symbol table was stripped: exported functions and addresses can be probed; a debug package helps")
+	default:
+		f.tell(false, "its symbol table can't be read: %v", err)
+	}
+	if exe.Section(".debug_info") != nil || exe.Section(".zdebug_info") != nil {
+		f.tell(true, "it has debug information for -args and file:line")
+		return
+	}
+	f.tell(false, "it has no debug information of its own; -args and file:line need it (build with -g, or install a debug package)")
+}
+
+func kindOfProgram(exe *elf.File) string {
+	static, words := true, []string{}
+	for _, p := range exe.Progs {
+		static = static && p.Type != elf.PT_INTERP
+	}
+	if exe.Section(".gopclntab") != nil || exe.Section(".go.buildinfo") != nil {
+		words = append(words, "a Go program")
+	} else {
+		words = append(words, "a native program")
+	}
+	if exe.Type == elf.ET_DYN {
+		words = append(words, "position-independent")
+	}
+	if static {
+		return strings.Join(append(words, "static"), ", ")
+	}
+	return strings.Join(append(words, "dynamically linked"), ", ")
+}

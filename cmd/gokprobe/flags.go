@@ -1,0 +1,139 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/event"
+)
+
+// request is what the user asks of attach, run or demo.
+type request struct {
+	specs []string
+	args  bool
+	regs  bool
+	stack int // frames; 0 for none
+	// stackFirst names a probe whose first hit alone prints its stack.
+	stackFirst string
+	count      bool
+	maxHits    uint64        // 0 for no limit
+	duration   time.Duration // 0 for no limit
+	json       bool
+	output     string // file name; empty for stdout
+	noBoost    bool
+	follow     bool
+}
+
+// probeFlags are the flags of attach and run.
+func probeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "sym", Usage: "probe `SPEC`: foo, foo+0x12, lib.so:foo, file.c:42, 'mem*', 'foo+*' (every instruction); repeatable"},
+		&cli.StringSliceFlag{Name: "addr", Usage: "probe the address `ADDR`, 0x… or module:0x…; repeatable"},
+		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
+		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
+		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
+		&cli.BoolFlag{Name: "count", Usage: "print no hits, only the counts in the summary"},
+		&cli.Uint64Flag{Name: "max-hits", Usage: "detach after `N` hits, over all probes"},
+		&cli.DurationFlag{Name: "duration", Usage: "detach after time `D`: 10s, 2m"},
+		&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
+		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
+		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
+		&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
+	}
+}
+
+// parseRequest reads probeFlags.
+func parseRequest(c *cli.Context) (request, error) {
+	r := request{
+		specs: c.StringSlice("sym"),
+		args:  c.Bool("args"), regs: c.Bool("regs"), stack: c.Int("stack"),
+		count: c.Bool("count"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
+		output: c.String("o"), noBoost: c.Bool("no-boost"), follow: c.Bool("follow"),
+	}
+	for _, a := range c.StringSlice("addr") {
+		spec, ok := addrSpec(a)
+		if !ok {
+			return r, usagef("%q is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", a)
+		}
+		r.specs = append(r.specs, spec)
+	}
+	var err error
+	if r.json, err = parseFormat(c); err != nil {
+		return r, err
+	}
+	switch {
+	case len(r.specs) == 0:
+		return r, usagef("no probes given, name at least one with -sym or -addr")
+	case r.stack < 0:
+		return r, usagef("-stack is a number of frames and can't be negative")
+	case c.IsSet("max-hits") && r.maxHits == 0:
+		return r, usagef("-max-hits must be at least 1")
+	case c.IsSet("duration") && r.duration <= 0:
+		return r, usagef("-duration must be more than 0")
+	case r.count && (r.args || r.regs || r.stack > 0):
+		return r, usagef("-count prints no hits, so it can't be combined with -args, -regs or -stack")
+	}
+	return r, nil
+}
+
+// parseFormat reads -format.
+func parseFormat(c *cli.Context) (json bool, err error) {
+	switch f := c.String("format"); f {
+	case "text":
+		return false, nil
+	case "json":
+		return true, nil
+	default:
+		return false, usagef("unknown format %q, choose text or json", f)
+	}
+}
+
+// addrSpec turns an -addr value into a SPEC.
+func addrSpec(a string) (string, bool) {
+	module, digits := "", a
+	if i := strings.LastIndexByte(a, ':'); i >= 0 {
+		module, digits = a[:i+1], a[i+1:]
+	}
+	v, err := strconv.ParseUint(digits, 0, 64)
+	if err != nil || v == 0 {
+		return "", false
+	}
+	return module + "0x" + strconv.FormatUint(v, 16), true
+}
+
+// newPrinter makes the printer that the request asks for.
+func (r request) newPrinter(color bool) func(io.Writer) event.Printer {
+	return func(w io.Writer) event.Printer {
+		if r.json {
+			return event.NewJSON(w)
+		}
+		return event.NewText(w, event.TextOptions{Color: color})
+	}
+}
+
+// openOutput opens -o, or gives stdout. color tells whether it may be coloured.
+func (r request) openOutput(std stdio) (out *os.File, color bool, err error) {
+	if r.output == "" {
+		return std.out, colorful(std.out), nil
+	}
+	f, err := os.Create(r.output)
+	if err != nil {
+		return nil, false, usagef("cannot write to %s: %w", r.output, fileError(err))
+	}
+	return f, false, nil
+}
+
+// colorful tells whether f is a terminal and the user has nothing against colours
+// (no-color.org).
+func colorful(f *os.File) bool {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	fi, err := f.Stat()
+	return err == nil && fi.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+func listCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:      "list",
+		Usage:     "list what can be probed, and why not",
+		UsageText: "gokprobe list (-p PID | -x FILE) [flags] [PATTERN]",
+		Description: `Lists the symbols of a process, or of a program or library FILE, sorted by address:
+address, size, where the name was found, how a hit is handled or why the symbol can't
+be probed, module and name. "boosted" takes one stop a hit, "stepped" two, "emulated"
+one and no copy of the instruction.
+
+PATTERN is a name or glob ('mem*', 'libc.so.6:*'), or any other SPEC of attach:
+'foo+*' lists the instructions of foo, file.c:42 the code of a line. The process is
+not stopped.
+
+Examples:
+  gokprobe list -p 4711 'main.*'
+  gokprobe list -p redis-server -lines '*Command'
+  gokprobe list -x /usr/bin/python3 'PyList_*'
+  gokprobe list -p 4711 'parse+*'`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "p", Usage: "list the symbols of process `PID` and its libraries"},
+			&cli.StringFlag{Name: "x", Usage: "list the symbols of `FILE`, a program or library"},
+			&cli.BoolFlag{Name: "lines", Usage: "add source lines, which reads the debug information"},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
+		},
+		Action: func(c *cli.Context) error { return list(c, std) },
+	}
+}
+
+func list(c *cli.Context, std stdio) error {
+	asJSON, err := parseFormat(c)
+	switch {
+	case err != nil:
+		return err
+	case c.NArg() > 1:
+		return usagef("one PATTERN at a time, %q is another; quote patterns from the shell", c.Args().Get(1))
+	case c.IsSet("p") == c.IsSet("x"):
+		return usagef("name either a process with -p PID or a file with -x FILE")
+	}
+	l := &lister{lines: c.Bool("lines"), json: asJSON, out: bufio.NewWriterSize(std.out, 64<<10)}
+	in := watchPipe()
+	defer in.stop()
+	if c.IsSet("p") {
+		err = l.openProcess(c.String("p"))
+	} else {
+		err = l.openFile(c.String("x"))
+	}
+	if err != nil {
+		return err
+	}
+	defer l.table.Close()
+	if err = l.list(c.Args().First()); err == nil {
+		err = l.out.Flush()
+	}
+	if brokenPipe(err) {
+		return nil
+	}
+	return err
+}
+
+// lister prints what can be probed.
+type lister struct {
+	table *symbols.Table
+	mem   arch.Memory
+	lines bool
+	json  bool
+	out   *bufio.Writer
+}
+
+func (l *lister) openProcess(arg string) error {
+	pid, err := findTarget(arg)
+	if err != nil {
+		return err
+	}
+	if err := refusal(pid); err != nil {
+		return attachError(err)
+	}
+	mem := ptrace.PeekMemory{PID: pid}
+	if l.table, err = symbols.Open(pid, mem); err != nil {
+		return attachError(fmt.Errorf("cannot read the symbols of process %d: %w", pid, err))
+	}
+	l.mem = mem
+	return nil
+}
+
+func (l *lister) openFile(path string) error {
+	mem, err := openFileMemory(path)
+	if err != nil {
+		return usagef("cannot list %s: %w", path, fileError(err))
+	}
+	if l.table, err = symbols.OpenFile(path); err != nil {
+		return usagef("cannot list %s: %w", path, fileError(err))
+	}
+	l.mem = mem
+	return nil
+}
+
+// list prints the symbols that match, or else what the pattern means as a SPEC.
+func (l *lister) list(pattern string) error {
+	if found := l.table.Symbols(pattern); len(found) > 0 {
+		for _, sym := range found {
+			if err := l.print(l.symbolRow(sym)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if pattern == "" {
+		return &classed{errPlace, fmt.Errorf("there are no symbols; addresses can still be probed")}
+	}
+	found, err := l.table.Resolve(pattern)
+	if err != nil {
+		return &classed{errPlace, fmt.Errorf("nothing to list: %w", err)}
+	}
+	for _, loc := range found {
+		if err := l.listLocation(loc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listLocation prints one place, or each instruction of a function.
+func (l *lister) listLocation(loc symbols.Location) error {
+	if loc.Every.Len() == 0 {
+		return l.print(l.placeRow(loc))
+	}
+	var err error
+	rest := walkInsns(l.mem, loc.Every, func(insn arch.Insn) {
+		at := loc
+		at.Offset, at.Addr = loc.Offset+uint64(insn.Addr-loc.Addr), insn.Addr
+		if err == nil {
+			err = l.print(l.placeRow(at))
+		}
+	})
+	if err == nil && rest != nil {
+		return fmt.Errorf("the rest of %s can't be decoded: %w", loc.Symbol.Name, rest)
+	}
+	return err
+}
+
+// row is one line of the listing, with its JSON names.
+type row struct {
+	Type    string `json:"type"` // "symbol" or "place"
+	Addr    string `json:"addr"`
+	Size    uint64 `json:"size"`
+	Kind    string `json:"kind"` // "func", "ifunc", "data"
+	Source  string `json:"source"`
+	Module  string `json:"module"`
+	Name    string `json:"name"`
+	Linkage string `json:"linkage"`
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Insn    string `json:"instruction,omitempty"`
+	Probe   bool   `json:"probeable"`
+	// Mechanism is how a hit is handled, empty if the place can't be probed.
+	Mechanism string `json:"mechanism"`
+	Reason    string `json:"reason"` // why not, or why not boosted
+}
+
+func (l *lister) symbolRow(sym symbols.Symbol) row {
+	r := row{
+		Type: "symbol", Addr: sym.Addr.String(), Size: sym.Size, Kind: kindOf(sym), Source: string(sym.Source),
+		Name: sym.Name, Linkage: sym.Linkage,
+	}
+	if sym.Module != nil {
+		r.Module = sym.Module.Name
+	}
+	switch {
+	case sym.IFunc:
+		l.judgeIndirect(&r)
+	case !sym.Func:
+		r.Reason = "data"
+	default:
+		l.judge(&r, sym.Addr, true)
+		l.addLine(&r, sym.Addr)
+	}
+	return r
+}
+
+func (l *lister) placeRow(loc symbols.Location) row {
+	r := row{
+		Type: "place", Addr: loc.Addr.String(), Kind: kindOf(loc.Symbol), Source: string(loc.Symbol.Source),
+		Name: loc.String(), Linkage: loc.Symbol.Linkage, File: loc.File, Line: loc.Line,
+	}
+	if loc.Symbol.Module != nil {
+		r.Module = loc.Symbol.Module.Name
+	}
+	if insn, ok := l.judge(&r, loc.Addr, loc.Offset == 0 && loc.Symbol.Name != ""); ok {
+		r.Insn, r.Size = ptrace.Host.Disassemble(insn), uint64(insn.Len())
+	}
+	if r.File == "" {
+		l.addLine(&r, loc.Addr)
+	}
+	return r
+}
+
+func kindOf(sym symbols.Symbol) string {
+	switch {
+	case sym.IFunc:
+		return "ifunc"
+	case sym.Func:
+		return "func"
+	}
+	return "data"
+}
+
+func (l *lister) addLine(r *row, at arch.Addr) {
+	if !l.lines {
+		return
+	}
+	if file, line, ok := l.table.Line(at); ok {
+		r.File, r.Line = file, line
+	}
+}
+
+// judgeIndirect tells where a probe on an indirect function goes.
+func (l *lister) judgeIndirect(r *row) {
+	found, err := l.table.Resolve(r.Module + ":" + r.Linkage)
+	if err != nil {
+		r.Reason = oneLine(err.Error())
+		return
+	}
+	l.judge(r, found[0].Addr, found[0].Offset == 0)
+	names := make([]string, len(found))
+	for i, loc := range found {
+		names[i] = strings.TrimSuffix(loc.String(), "+0x0")
+	}
+	r.Reason = "stands for " + strings.Join(names, ", ")
+}
+
+// judge decides as registration would, from the instruction alone.
+func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
+	insn, err := l.decode(at, entry)
+	if err != nil {
+		r.Reason = oneLine(err.Error())
+		return insn, false
+	}
+	plan, err := ptrace.Host.Plan(insn)
+	switch {
+	case err != nil:
+		r.Reason = oneLine(err.Error())
+		return insn, true
+	case plan.Method == arch.Emulated:
+		r.Mechanism = "emulated"
+	case plan.MustStep != "":
+		r.Mechanism, r.Reason = "stepped", plan.MustStep
+	default:
+		r.Mechanism = "boosted"
+	}
+	r.Probe = true
+	return insn, true
+}
+
+// decode reads the instruction at at, behind the landing pad of an entry.
+func (l *lister) decode(at arch.Addr, entry bool) (arch.Insn, error) {
+	code := make([]byte, 2*ptrace.Host.MaxInsnLen())
+	for l.mem.ReadMemory(at, code) != nil {
+		if code = code[:len(code)-1]; len(code) == 0 {
+			return arch.Insn{}, errNoCode
+		}
+	}
+	skip := 0
+	if entry {
+		skip = ptrace.Host.EntrySkip(code)
+	}
+	return ptrace.Host.Decode(code[skip:], at.Add(int64(skip)))
+}
+
+func (l *lister) print(r row) error {
+	if l.json {
+		b, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		_, err = l.out.Write(append(b, '\n'))
+		return err
+	}
+	how := r.Mechanism
+	switch {
+	case !r.Probe:
+		how = "no: " + r.Reason
+	case r.Kind == "ifunc":
+		how += ", " + r.Reason
+	case r.Reason != "":
+		how += ": " + r.Reason
+	}
+	name := r.Name
+	if r.Insn != "" {
+		name += "  " + r.Insn
+	}
+	if r.File != "" {
+		name += fmt.Sprintf("  %s:%d", r.File, r.Line)
+	}
+	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s %-8s %s:%s\n", r.Addr, r.Size, r.Source, how, r.Module, oneLine(name))
+	return err
+}

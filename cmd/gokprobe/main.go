@@ -1,0 +1,54 @@
+// Command gokprobe is the kernel's kprobes for live user processes: it attaches to
+// a running program, or starts one, puts breakpoints into its functions, and prints
+// every call, without a rebuild and without a restart. Run "gokprobe help".
+//
+// The package holds flags and printing. Everything that touches a process is in
+// package kprobes.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+func main() {
+	if mode := os.Getenv(sampleEnv); mode != "" {
+		os.Exit(runSample(mode, os.Stdin, os.Stdout))
+	}
+	os.Exit(Main(os.Args, stdio{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// stdio is the command's standard files.
+type stdio struct {
+	in, out *os.File
+	err     io.Writer
+}
+
+// warn prints one sentence on stderr.
+func (s stdio) warn(format string, args ...any) {
+	fmt.Fprintf(s.err, "gokprobe: %s\n", oneLine(fmt.Sprintf(format, args...)))
+}
+
+// Main runs the command line args and returns the exit status (see package
+// documentation of the exit… constants). It prints an error as one sentence.
+func Main(args []string, std stdio) int {
+	err := newApp(std).Run(args)
+	if text := sentence(err); text != "" {
+		std.warn("%s", text)
+	}
+	return exitStatus(err)
+}
+
+// oneLine keeps a sentence on its line whatever a joined error or a file name of
+// the target brings along.
+func oneLine(s string) string {
+	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// placer registers probes. None is armed before all are in place.
+type placer struct {
+	sess *kprobes.Session
+	req  request
+	rec  *recorder
+	skip skipped
+
+	noParams map[string]int // why -args prints none, and for how many probes
+}
+
+// register registers every place silently.
+func (pl *placer) register(ctx context.Context, places []place) error {
+	for _, at := range places {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p := pl.newProbe(at)
+		err := pl.sess.RegisterKprobe(&p.kp)
+		switch {
+		case err == nil:
+			pl.describe(p)
+			pl.rec.probes = append(pl.rec.probes, p)
+		case at.optional && skippable(err):
+			pl.skip.add(err)
+		default:
+			return placeError(at.name, err)
+		}
+	}
+	if len(pl.rec.probes) == 0 {
+		return &classed{errPlace, fmt.Errorf("cannot place any probe: %s", pl.skip)}
+	}
+	return nil
+}
+
+// arm enables the registered probes.
+func (pl *placer) arm(ctx context.Context) error {
+	for _, p := range pl.rec.probes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := pl.sess.EnableKprobe(&p.kp); err != nil {
+			return placeError(p.name, err)
+		}
+	}
+	return nil
+}
+
+// firstStack is how many frames request.stackFirst prints.
+const firstStack = 16
+
+func (pl *placer) newProbe(at place) *probe {
+	p := &probe{place: at, regs: pl.req.regs, stack: pl.req.stack, stacks: -1}
+	if at.name == pl.req.stackFirst {
+		p.stack, p.stacks = firstStack, 1
+	}
+	p.kp = kprobes.Kprobe{Addr: at.addr, Flags: kprobes.FlagDisabled}
+	if pl.req.follow && at.symbol != "" {
+		p.kp.Addr, p.kp.SymbolName = 0, at.symbol
+	}
+	p.kp.PreHandler = pl.rec.handler(p)
+	return p
+}
+
+// describe looks up, once, what every hit of p repeats.
+func (pl *placer) describe(p *probe) {
+	table := pl.sess.Symbols()
+	if loc, ok := table.Lookup(p.kp.Addr); ok {
+		p.symbol = loc.String()
+		if loc.Symbol.Module != nil {
+			p.module = loc.Symbol.Module.Name
+		}
+	}
+	if !pl.req.args {
+		return
+	}
+	var err error
+	if p.params, err = parameters(table, p); err != nil {
+		pl.noParams[err.Error()]++
+	}
+}
+
+var errNotAtEntry = errors.New("parameters are known at a function's entry only")
+
+// parameters is what -args shows of p.
+func parameters(table *symbols.Table, p *probe) ([]symbols.Param, error) {
+	const longestPad = 4 // bytes of endbr64, behind which a probe at an entry lies
+	r, known := table.Function(p.kp.Addr)
+	if known && p.kp.Addr > r.Start && (p.addr != r.Start || p.kp.Addr > r.Start+arch.Addr(longestPad)) {
+		return nil, errNotAtEntry
+	}
+	return table.Params(p.kp.Addr)
+}
+
+// warnings tells what the user asked for and does not get.
+func (pl *placer) warnings(warn func(string, ...any)) {
+	if n := pl.skip.total(); n > 0 {
+		warn("%d of %d places are not probed: %s", n, n+len(pl.rec.probes), pl.skip)
+	}
+	for reason, n := range pl.noParams {
+		if n == 1 {
+			warn("a probe prints no arguments: %s", reason)
+		} else {
+			warn("%d probes print no arguments: %s", n, reason)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// place is one address to be probed.
+type place struct {
+	name string // as records show it
+	addr arch.Addr
+	// symbol is a specification that stands for addr alone, for a program that
+	// a followed process executes later. Empty if there is none.
+	symbol string
+	// optional places come from a pattern: one that can't be probed is skipped.
+	optional bool
+}
+
+// resolver turns specifications into places.
+type resolver struct {
+	table  *symbols.Table
+	mem    arch.Memory // the target's, without patches
+	follow bool        // fill in place.symbol for patterns too
+	skip   skipped
+}
+
+// resolveAll resolves every specification before any is placed. A pattern never
+// stands for the same place twice.
+func (r *resolver) resolveAll(ctx context.Context, specs []string) ([]place, error) {
+	var places []place
+	for _, spec := range specs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		found, err := r.table.Resolve(spec)
+		if err != nil {
+			return nil, placeError(spec, err)
+		}
+		places = append(places, r.expand(spec, found)...)
+	}
+	return places, nil
+}
+
+// expand lists the places that one specification stands for.
+func (r *resolver) expand(spec string, found []symbols.Location) []place {
+	if len(found) == 1 && found[0].Every.Len() == 0 {
+		return []place{{name: spec, addr: found[0].Addr, symbol: spec}}
+	}
+	var places []place
+	for _, loc := range found {
+		switch {
+		case loc.Every.Len() > 0:
+			places = append(places, r.everyInsn(loc)...)
+		case loc.Line != 0:
+			places = append(places, place{name: spec, addr: loc.Addr, optional: true})
+		default:
+			name := strings.TrimSuffix(loc.String(), "+0x0")
+			places = append(places, place{name: name, addr: loc.Addr, symbol: r.unique(loc), optional: true})
+		}
+	}
+	return places
+}
+
+// unique is a specification for loc alone, or empty.
+func (r *resolver) unique(loc symbols.Location) string {
+	if !r.follow || loc.Symbol.Module == nil || loc.Offset != 0 {
+		return ""
+	}
+	spec := loc.Symbol.Module.Name + ":" + loc.Symbol.Linkage
+	if found, err := r.table.Resolve(spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
+		return ""
+	}
+	return spec
+}
+
+// everyInsn lists the instructions of a function. A landing pad at its entry stays
+// in place, so the instruction behind it is the first.
+func (r *resolver) everyInsn(loc symbols.Location) []place {
+	var places []place
+	rest := walkInsns(r.mem, loc.Every, func(insn arch.Insn) {
+		at := loc
+		at.Offset += uint64(insn.Addr - loc.Addr)
+		at.Addr = insn.Addr
+		places = append(places, place{name: at.String(), addr: insn.Addr, optional: true})
+	})
+	if rest != nil {
+		r.skip.add(rest)
+	}
+	return places
+}
+
+// walkInsns calls f for each instruction of a function. The error says why the rest
+// of it can't be decoded.
+func walkInsns(mem arch.Memory, r arch.Range, f func(arch.Insn)) error {
+	code := make([]byte, r.Len())
+	if err := mem.ReadMemory(r.Start, code); err != nil {
+		return err
+	}
+	at := r.Start.Add(int64(ptrace.Host.EntrySkip(code)))
+	for at < r.End {
+		insn, err := ptrace.Host.Decode(code[at-r.Start:], at)
+		if err != nil {
+			return err
+		}
+		f(insn)
+		at = insn.End()
+	}
+	return nil
+}
+
+// skipped counts optional places that are not probed, by reason.
+type skipped map[string]int
+
+func (s skipped) add(err error) { s[skipReason(err)]++ }
+
+// skippable tells a refusal of one place from a failure of everything.
+func skippable(err error) bool {
+	for _, e := range []error{kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary,
+		kprobes.ErrUndecodable, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// skipReason is the most specific sentinel's text: reasons are counted, so they must
+// not hold addresses.
+func skipReason(err error) string {
+	for _, e := range []error{arch.ErrTruncated, arch.ErrUndecodable, arch.ErrException, arch.ErrSystemCall,
+		arch.ErrFarTransfer, arch.ErrPrivileged, arch.ErrSSBlock, arch.ErrTransaction, arch.ErrOperandSize,
+		arch.ErrReach, arch.ErrNotRelocatable,
+		kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable,
+		kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
+		if errors.Is(err, e) {
+			return e.Error()
+		}
+	}
+	return err.Error()
+}
+
+// String lists the reasons, the most frequent first.
+func (s skipped) String() string {
+	reasons := make([]string, 0, len(s))
+	for reason := range s {
+		reasons = append(reasons, reason)
+	}
+	sort.Slice(reasons, func(i, j int) bool {
+		if a, b := s[reasons[i]], s[reasons[j]]; a != b {
+			return a > b
+		}
+		return reasons[i] < reasons[j]
+	})
+	for i, reason := range reasons {
+		reasons[i] = fmt.Sprintf("%s (%d)", reason, s[reason])
+	}
+	return strings.Join(reasons, ", ")
+}
+
+func (s skipped) total() int {
+	n := 0
+	for _, k := range s {
+		n += k
+	}
+	return n
+}

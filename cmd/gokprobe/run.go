@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+func runCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "start a program under probes",
+		UsageText: "gokprobe run [flags] -sym SPEC -- COMMAND [ARG …]",
+		Description: `Starts COMMAND with its libraries loaded and none of its own code run yet, places the
+probes, and lets it run. The program keeps stdin, stdout and stderr; hits go to
+stdout too, unless -o names a file. After -max-hits or -duration the probes are
+removed and the program runs on.
+
+gokprobe exits with the program's status, or 128 plus the number of the signal that
+killed it. Ctrl-C reaches the program, which decides; SIGTERM and SIGHUP are passed on
+to it. If it can't be started or probed, nothing of it runs and the status is 2 (no
+such program), 3 or 4.
+
+Examples:
+  gokprobe run -sym malloc -count -- ls -l
+  gokprobe run -sym 'main.*' -args -o hits.txt -- ./server -addr :8080
+  gokprobe run -sym libc.so.6:write -stack 5 -format json -o w.jsonl -- date`,
+		Flags: probeFlags(),
+		Action: func(c *cli.Context) error {
+			req, err := parseRequest(c)
+			if err != nil {
+				return err
+			}
+			command := c.Args().Slice()
+			if len(command) == 0 {
+				return usagef("no program given, name it after --: gokprobe run -sym SPEC -- COMMAND; for a running process use gokprobe attach -p PID")
+			}
+			return run(std, command, req)
+		},
+	}
+}
+
+// run is the run command after its flags.
+func run(std stdio, command []string, req request) error {
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return usagef("cannot run %s: %w", command[0], lookError(err))
+	}
+	output, color, err := req.openOutput(std)
+	if err != nil {
+		return err
+	}
+	relay := newRelay()
+	defer relay.stop()
+	sess, err := kprobes.Launch(kprobes.Command{
+		Path: program, Args: command, Env: os.Environ(),
+		Files: []*os.File{std.in, std.out, os.Stderr},
+	}, req.options(std))
+	if err != nil {
+		return attachError(fmt.Errorf("cannot run %s under probes: %w", command[0], err))
+	}
+	w := newWork(std, req, sess, output, color)
+	if err := w.place(context.Background()); err != nil {
+		_ = sess.Signal(syscall.SIGKILL) // none of its code has run
+		return w.abort(err)
+	}
+	w.announce()
+	relay.to(sess.PID())
+	if err := sess.Start(); err != nil {
+		return w.abort(err)
+	}
+	w.wait(context.Background())
+	relay.finish(sess)
+	if err := w.finish(relay.again); err != nil {
+		std.warn("%s", sentence(err))
+	}
+	return programStatus(sess)
+}
+
+func lookError(err error) error {
+	var e *exec.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return fileError(err)
+}
+
+// programStatus waits for a program that the session has let go, if it has, and
+// returns its status.
+func programStatus(sess *kprobes.Session) error {
+	if exit := sess.Exit(); exit != nil {
+		return asStatus(exit.Code)
+	}
+	p, err := os.FindProcess(sess.PID())
+	if err != nil {
+		return err
+	}
+	state, err := p.Wait()
+	if err != nil {
+		return fmt.Errorf("waiting for process %d: %w", sess.PID(), err)
+	}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return asStatus(128 + int(ws.Signal()))
+	}
+	return asStatus(state.ExitCode())
+}
+
+func asStatus(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return statusError(code)
+}
+
+// relay handles the signals that gokprobe gets while it waits for its program. The
+// terminal sends SIGINT and SIGQUIT to both, so they are the program's to handle.
+type relay struct {
+	ch      chan os.Signal
+	program chan int
+	ended   chan struct{}
+	again   chan struct{} // closed by a signal after the program has ended
+}
+
+func newRelay() *relay {
+	r := &relay{ch: make(chan os.Signal, 4), program: make(chan int, 1), ended: make(chan struct{}), again: make(chan struct{})}
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	signal.Notify(r.ch, signals...)
+	go r.watch()
+	return r
+}
+
+// to tells which process the signals are for.
+func (r *relay) to(pid int) { r.program <- pid }
+
+// finish tells that the session is over. If the program has ended too, the next
+// signal is for gokprobe.
+func (r *relay) finish(sess *kprobes.Session) {
+	if sess.Exit() != nil {
+		close(r.ended)
+	}
+}
+
+func (r *relay) stop() {
+	signal.Stop(r.ch)
+	close(r.ch)
+}
+
+func (r *relay) watch() {
+	var program *os.Process
+	stuck := false
+	for sig := range r.ch {
+		if program == nil {
+			select {
+			case pid := <-r.program:
+				program, _ = os.FindProcess(pid)
+			default:
+			}
+		}
+		select {
+		case <-r.ended:
+			if sig != syscall.SIGPIPE && !stuck {
+				stuck = true
+				close(r.again)
+			}
+			continue
+		default:
+		}
+		if program != nil && (sig == syscall.SIGTERM || sig == syscall.SIGHUP) {
+			_ = program.Signal(sig)
+		}
+	}
+}

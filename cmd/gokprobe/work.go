@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// work is one session of attach, run or demo, from placed probes to the summary.
+type work struct {
+	std    stdio
+	req    request
+	sess   *kprobes.Session
+	rec    *recorder
+	output *os.File
+	color  bool
+	status []kprobes.Status // of rec.probes, when they were armed
+}
+
+// options is the session's options for a request.
+func (r request) options(std stdio) kprobes.Options {
+	return kprobes.Options{NoBoost: r.noBoost, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
+}
+
+// newWork prepares for hits on sess. adjust, which may be nil, sees each probe's
+// place before registration.
+func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
+	w := &work{std: std, req: req, sess: sess, output: output, color: color}
+	w.rec = &recorder{sess: sess, left: req.maxHits, limited: req.maxHits > 0, full: make(chan struct{})}
+	if !req.count {
+		w.rec.sink = newSink(output, req.newPrinter(color))
+	}
+	return w
+}
+
+// place resolves, registers and arms all probes, or none.
+func (w *work) place(ctx context.Context) error {
+	res := &resolver{table: w.sess.Symbols(), mem: ptrace.PeekMemory{PID: w.sess.PID()}, follow: w.req.follow, skip: skipped{}}
+	places, err := res.resolveAll(ctx, w.req.specs)
+	if err != nil {
+		return err
+	}
+	pl := &placer{sess: w.sess, req: w.req, rec: w.rec, skip: res.skip, noParams: map[string]int{}}
+	if err := pl.register(ctx, places); err != nil {
+		return err
+	}
+	if err := pl.arm(ctx); err != nil {
+		return err
+	}
+	for _, p := range w.rec.probes {
+		w.status = append(w.status, w.sess.Status(&p.kp))
+	}
+	pl.warnings(w.std.warn)
+	return nil
+}
+
+// announce prints the line that scripts wait for.
+func (w *work) announce() {
+	comm, err := procfs.Comm(w.sess.PID(), 0)
+	if err != nil {
+		comm = "?"
+	}
+	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)\n", plural(len(w.rec.probes), "probe"), w.sess.PID(), oneLine(comm))
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// goneInterval is how often wait looks whether an exec has ended all probes.
+const goneInterval = time.Second
+
+// wait returns when the session shall end.
+func (w *work) wait(ctx context.Context) {
+	var expired <-chan time.Time
+	if w.req.duration > 0 {
+		t := time.NewTimer(w.req.duration)
+		defer t.Stop()
+		expired = t.C
+	}
+	var failed <-chan struct{}
+	if w.rec.sink != nil {
+		failed = w.rec.sink.failed
+	}
+	tick := time.NewTicker(goneInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+		case <-expired:
+		case <-failed:
+		case <-w.rec.full:
+		case <-w.sess.Done():
+		case <-tick.C:
+			if !w.gone() {
+				continue
+			}
+			w.std.warn("process %d executes another program now, so all probes are gone", w.sess.PID())
+		}
+		return
+	}
+}
+
+// gone tells that no probe is left.
+func (w *work) gone() bool {
+	for _, p := range w.rec.probes {
+		if w.sess.Status(&p.kp).Flags&kprobes.FlagGone == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// finish detaches, writes what is still queued, and prints the summary. giveUp, when
+// closed, ends the wait for a blocked output.
+func (w *work) finish(giveUp <-chan struct{}) error {
+	err := w.sess.Close()
+	w.tellExit()
+	lost, outErr := w.drain(giveUp)
+	if sumErr := w.summarize(lost, outErr); outErr == nil {
+		outErr = sumErr
+	}
+	if w.output != w.std.out {
+		if cerr := w.output.Close(); outErr == nil {
+			outErr = cerr
+		}
+	}
+	return errors.Join(err, w.outputError(outErr))
+}
+
+func (w *work) tellExit() {
+	exit := w.sess.Exit()
+	switch {
+	case exit == nil:
+	case exit.Signal != 0:
+		w.std.warn("process %d was killed by signal %d (%v)", w.sess.PID(), int(exit.Signal), exit.Signal)
+	default:
+		w.std.warn("process %d exited with status %d", w.sess.PID(), exit.Code)
+	}
+}
+
+func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
+	if w.rec.sink == nil {
+		return 0, nil
+	}
+	return w.rec.sink.close(giveUp)
+}
+
+// summarize prints the summary: JSON after the hits, text on stderr.
+func (w *work) summarize(lost uint64, outErr error) error {
+	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
+	for i, p := range w.rec.probes {
+		st := w.status[i]
+		sum.Probes = append(sum.Probes, event.ProbeSummary{
+			Probe: p.name, Kind: "kprobe", Addr: st.Addr, Symbol: p.symbol,
+			Hits: p.kp.Hits(), NMissed: p.kp.NMissed(), Mechanism: st.Mechanism, Reason: st.Reason,
+		})
+	}
+	out := io.Writer(w.output)
+	switch {
+	case !w.req.json:
+		out = w.std.err
+	case outErr != nil:
+		return nil
+	}
+	if lost > 0 && outErr == nil {
+		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
+	}
+	return w.req.newPrinter(false)(out).Summary(sum)
+}
+
+// outputError is what the user is told of a failed write. A reader that has gone,
+// such as head(1), wants no more: that is no failure.
+func (w *work) outputError(err error) error {
+	name := "stdout"
+	if w.req.output != "" {
+		name = w.req.output
+	}
+	switch {
+	case err == nil, brokenPipe(err):
+		return nil
+	case errors.Is(err, errOutputStuck):
+		return fmt.Errorf("writing to %s was given up: %w", name, err)
+	}
+	return fmt.Errorf("cannot write to %s, so the probes were removed: %w", name, fileError(err))
+}
