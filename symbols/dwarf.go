@@ -35,6 +35,9 @@ type unit struct {
 	// goRegisters tells that Go passes arguments in registers (1.17 and later).
 	goRegisters bool
 
+	funcOnce sync.Once
+	funcs    []function
+
 	lineOnce sync.Once
 	rows     []row // by address
 	files    []string
@@ -201,59 +204,59 @@ func (d *dwarfData) unitAt(v uint64) *unit {
 	return nil
 }
 
-// subprogram finds the entry of the function that starts at or, if around is
-// set, covers v. Functions sit below namespaces and types, never below each
-// other's code.
-func (d *dwarfData) subprogram(v uint64, around bool) (*unit, *dwarf.Entry) {
+// function is one range of code of a function's entry.
+type function struct {
+	lo, hi uint64
+	off    dwarf.Offset
+}
+
+// subprogram finds the entry of the function that covers v.
+func (d *dwarfData) subprogram(v uint64) (*unit, dwarf.Offset, bool) {
 	u := d.unitAt(v)
 	if u == nil {
-		return nil, nil
+		return nil, 0, false
 	}
+	u.funcOnce.Do(func() { u.funcs = d.functions(u) })
+	i := sort.Search(len(u.funcs), func(i int) bool { return u.funcs[i].lo > v }) - 1
+	if i < 0 || v >= u.funcs[i].hi {
+		return u, 0, false
+	}
+	return u, u.funcs[i].off, true
+}
+
+// functions lists u's functions by address. They sit below namespaces and
+// types, never below each other.
+func (d *dwarfData) functions(u *unit) []function {
+	var out []function
 	r := d.data.Reader()
 	r.Seek(u.off)
 	if _, err := r.Next(); err != nil {
-		return nil, nil
+		return nil
 	}
 	for depth := 1; depth > 0; {
 		e, err := r.Next()
 		if err != nil || e == nil {
-			return u, nil
-		}
-		switch {
-		case e.Tag == 0:
-			depth--
-			continue
-		case e.Tag == dwarf.TagSubprogram && d.isAt(e, v, around):
-			return u, e
-		}
-		if !e.Children {
-			continue
+			break
 		}
 		switch e.Tag {
+		case 0:
+			depth--
+			continue
+		case dwarf.TagSubprogram:
+			ranges, _ := d.data.Ranges(e)
+			for _, x := range ranges {
+				out = append(out, function{x[0], x[1], e.Offset})
+			}
 		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
-			depth++
-		default:
+			if e.Children {
+				depth++
+			}
+			continue
+		}
+		if e.Children {
 			r.SkipChildren()
 		}
 	}
-	return u, nil
-}
-
-func (d *dwarfData) isAt(e *dwarf.Entry, v uint64, around bool) bool {
-	if low, ok := e.Val(dwarf.AttrLowpc).(uint64); ok && low == v {
-		return true
-	}
-	if !around && e.AttrField(dwarf.AttrRanges) == nil {
-		return false
-	}
-	ranges, err := d.data.Ranges(e)
-	if err != nil {
-		return false
-	}
-	for i, r := range ranges {
-		if around && v >= r[0] && v < r[1] || i == 0 && v == r[0] {
-			return true
-		}
-	}
-	return false
+	sort.Slice(out, func(i, j int) bool { return out[i].lo < out[j].lo })
+	return out
 }

@@ -67,7 +67,7 @@ func (e *AmbiguousError) Error() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(describe(c))
+		b.WriteString(describe(c, e.moduleName(c.Symbol.Module)))
 	}
 	return b.String()
 }
@@ -75,16 +75,30 @@ func (e *AmbiguousError) Error() string {
 // Unwrap makes errors.Is(e, ErrAmbiguous) true.
 func (e *AmbiguousError) Unwrap() error { return ErrAmbiguous }
 
-func describe(c Location) string {
+// moduleName is m's base name, or its path where another candidate's module is
+// called the same.
+func (e *AmbiguousError) moduleName(m *Module) string {
+	if m == nil {
+		return ""
+	}
+	for _, c := range e.Candidates {
+		if o := c.Symbol.Module; o != nil && o.Name == m.Name && o.Path != m.Path {
+			return m.Path
+		}
+	}
+	return m.Name
+}
+
+// describe is one candidate: where it is and how to name it.
+func describe(c Location, module string) string {
 	name := c.Symbol.Name
 	if full := demangleFull(c.Symbol.Linkage); full != "" {
 		name = full
 	}
-	s := name
-	if c.Symbol.Module != nil {
-		s = c.Symbol.Module.Name + ":" + name
+	s := name + " at " + c.Addr.String()
+	if module != "" {
+		s = module + ":" + s
 	}
-	s += " at " + c.Addr.String()
 	if c.File != "" {
 		s += fmt.Sprintf(" (%s:%d)", c.File, c.Line)
 	}

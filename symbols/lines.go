@@ -203,12 +203,12 @@ func (d *dwarfData) mayHold(u *unit, file string) bool {
 // block identifies the function around v and the inlined call, if any, that v
 // belongs to.
 func (d *dwarfData) block(v uint64) (fn uint64, inline dwarf.Offset) {
-	_, e := d.subprogram(v, true)
-	if e == nil {
+	_, off, ok := d.subprogram(v)
+	if !ok {
 		return v, 0
 	}
-	fn = uint64(e.Offset)
-	tree, err := godwarf.LoadTree(e.Offset, d.data, 0)
+	fn = uint64(off)
+	tree, err := godwarf.LoadTree(off, d.data, 0)
 	if err != nil {
 		return fn, 0
 	}

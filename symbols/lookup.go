@@ -66,7 +66,7 @@ func (t *Table) Symbols(pattern string) []Symbol {
 		pattern = "*"
 	}
 	s := t.snap.Load()
-	mods := s.modules
+	mods := s.named
 	if m, rest, ok := cutModule(pattern); ok {
 		if only, err := s.modulesFor(m); err == nil {
 			mods, pattern = only, rest

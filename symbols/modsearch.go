@@ -9,10 +9,10 @@ import (
 // or dash fits (libc for libc.so.6), if it fits only one module.
 func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if name == "" {
-		return s.modules, nil
+		return s.named, nil
 	}
 	var exact, prefix []*Module
-	for _, m := range s.modules {
+	for _, m := range s.named {
 		switch {
 		case m.Name == name || m.Path == name || m.Kind == KindVDSO && (name == "vdso" || name == "linux-vdso.so.1"):
 			exact = append(exact, m)

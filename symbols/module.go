@@ -17,6 +17,9 @@ const (
 	KindLibrary     Kind = "library"
 	KindInterpreter Kind = "interpreter" // the dynamic linker, ld.so
 	KindVDSO        Kind = "vdso"
+	// KindCopy is a second mapping of parts of a file, as V8 makes of its
+	// built-in functions. Addresses in it have names, names do not lead to it.
+	KindCopy Kind = "copy"
 )
 
 // Module is one ELF file as it is mapped into the process. It does not change
@@ -88,6 +91,9 @@ func (m *Module) symbol(e *entry) Symbol {
 func newSnapshot(mods []*Module) *snapshot {
 	s := &snapshot{modules: mods}
 	for _, m := range mods {
+		if m.Kind != KindCopy {
+			s.named = append(s.named, m)
+		}
 		for _, r := range m.Text {
 			s.texts = append(s.texts, text{r, m})
 		}

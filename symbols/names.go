@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -13,17 +14,33 @@ func isMangled(s string) bool {
 	return len(s) > 2 && s[0] == '_' && (s[1] == 'Z' || s[1] == 'R')
 }
 
+// cloneSuffix is what gcc and LLVM append to the name of a function's copy or
+// split-off part.
+var cloneSuffix = regexp.MustCompile(`(\.(cold|isra|constprop|part|lto_priv|localalias|llvm)(\.[0-9]+)*)+$`)
+
+// splitClone cuts a clone suffix off a linkage name.
+func splitClone(linkage string) (base, suffix string) {
+	if strings.IndexByte(linkage, '.') < 0 {
+		return linkage, ""
+	}
+	if at := cloneSuffix.FindStringIndex(linkage); at != nil && at[0] > 0 {
+		return linkage[:at[0]], linkage[at[0]:]
+	}
+	return linkage, ""
+}
+
 // demangleFull is the readable form with parameters; empty if linkage is not
 // mangled.
 func demangleFull(linkage string) string {
 	if !isMangled(linkage) {
 		return ""
 	}
-	s, err := demangle.ToString(linkage, demangle.NoClones)
+	base, suffix := splitClone(linkage)
+	s, err := demangle.ToString(base)
 	if err != nil {
 		return ""
 	}
-	return s
+	return s + suffix
 }
 
 // demangleShort is the readable form without the parameter list, or linkage
@@ -32,16 +49,17 @@ func demangleShort(linkage string) string {
 	if !isMangled(linkage) {
 		return linkage
 	}
-	s, err := demangle.ToString(linkage, demangle.NoParams, demangle.NoEnclosingParams, demangle.NoClones)
+	base, suffix := splitClone(linkage)
+	s, err := demangle.ToString(base, demangle.NoParams, demangle.NoEnclosingParams)
 	if err != nil {
 		return linkage
 	}
-	return s
+	return s + suffix
 }
 
 // demangleBare is demangleShort without template arguments.
 func demangleBare(linkage string) string {
-	s, err := demangle.ToString(linkage, demangle.NoParams, demangle.NoTemplateParams, demangle.NoClones)
+	s, err := demangle.ToString(linkage, demangle.NoParams, demangle.NoTemplateParams)
 	if err != nil {
 		return ""
 	}

@@ -87,3 +87,37 @@ func TestGlobs(t *testing.T) {
 		}
 	}
 }
+
+func TestCopiesAndColdPartsOfAFunctionAreToldApart(t *testing.T) {
+	for linkage, want := range map[string][2]string{
+		"foo":                                 {"foo", ""},
+		"foo.isra.0":                          {"foo", ".isra.0"},
+		"foo.constprop.0.cold":                {"foo", ".constprop.0.cold"},
+		"_ZN2ns4overEi.part.3":                {"_ZN2ns4overEi", ".part.3"},
+		"_ZN4core3fmt5x17hdeadE.llvm.1234567": {"_ZN4core3fmt5x17hdeadE", ".llvm.1234567"},
+		"main.isra":                           {"main", ".isra"},
+		"main.(*T).M.func1":                   {"main.(*T).M.func1", ""},
+		"crtstuff.c":                          {"crtstuff.c", ""},
+	} {
+		if base, suffix := splitClone(linkage); base != want[0] || suffix != want[1] {
+			t.Errorf("splitClone(%q) = %q, %q", linkage, base, suffix)
+		}
+	}
+	if got := demangleShort("_ZN2ns4overEi.cold"); got != "ns::over.cold" {
+		t.Errorf("the cold part is called %q", got)
+	}
+	tab := file(t, build(t, "clones.cc", "-O2"))
+	for spec, linkage := range map[string]string{
+		"ns::checked":       "_ZN2ns7checkedEi",
+		"ns::checked(int)":  "_ZN2ns7checkedEi",
+		"plain":             "plain",
+		"_ZN2ns7checkedEi":  "_ZN2ns7checkedEi",
+		"ns::check*":        "_ZN2ns7checkedEi",
+		"plain.cold":        "plain.cold",
+		"ns::checked.cold*": "_ZN2ns7checkedEi.cold",
+	} {
+		if loc := one(t, tab, spec); loc.Symbol.Linkage != linkage {
+			t.Errorf("%s is %s, want %s", spec, loc.Symbol.Linkage, linkage)
+		}
+	}
+}

@@ -35,7 +35,10 @@ func (t *Table) Refresh() error {
 		return fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
 	}
 	mods := t.collect(maps)
+	mods = append(mods, t.collectRemapped(mods, maps)...)
 	t.classify(mods)
+	markCopies(mods, maps)
+	addRemapped(mods, maps)
 	t.dropUnused(mods)
 	t.snap.Store(newSnapshot(mods))
 	return nil
@@ -69,6 +72,33 @@ func (t *Table) collect(maps []procfs.Mapping) []*Module {
 		m.Text = append(m.Text, mp.Range)
 	}
 	return mods
+}
+
+// collectRemapped finds modules all of whose code was moved to anonymous memory:
+// such memory behind a mapped ELF header whose file has no module yet.
+func (t *Table) collectRemapped(mods []*Module, maps []procfs.Mapping) []*Module {
+	known := map[string]bool{}
+	for _, m := range mods {
+		known[m.Path] = true
+	}
+	var out []*Module
+	var header procfs.Mapping
+	for _, mp := range maps {
+		switch {
+		case mp.Offset == 0 && mp.Inode != 0:
+			header = mp
+		case mp.Exec && mp.Path == "" && header.Path != "" && !known[header.Path]:
+			known[header.Path] = true
+			img, err := t.image(header)
+			if err != nil {
+				continue
+			}
+			m := newModule(header.Path, img, t)
+			m.Bias = uint64(header.Range.Start) - img.lowest()&^(pageSize-1)
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 func keyOf(mp procfs.Mapping) imageKey {
@@ -253,6 +283,53 @@ func moduleRank(m *Module, rank map[uint64]int) int {
 	return last - 1
 }
 
+// markCopies finds the mappings of a file whose header is mapped at another
+// bias only.
+func markCopies(mods []*Module, maps []procfs.Mapping) {
+	type place struct {
+		img  *image
+		base uint64
+	}
+	headers := map[place]bool{}
+	proper := map[*image]bool{}
+	for _, m := range mods {
+		if m.img == nil {
+			continue
+		}
+		p := place{m.img, m.Bias + m.img.lowest()&^(pageSize-1)}
+		for _, mp := range maps {
+			if mp.Path == m.Path && mp.Offset == 0 && uint64(mp.Range.Start) == p.base {
+				headers[p], proper[m.img] = true, true
+			}
+		}
+	}
+	for _, m := range mods {
+		if m.img != nil && m.Kind == KindLibrary && proper[m.img] && !headers[place{m.img, m.Bias + m.img.lowest()&^(pageSize-1)}] {
+			m.Kind = KindCopy
+		}
+	}
+}
+
+// addRemapped gives a module the anonymous memory that took the place of parts
+// of its text: programs move hot code to huge pages, tools patch theirs.
+func addRemapped(mods []*Module, maps []procfs.Mapping) {
+	for _, mp := range maps {
+		if !mp.Exec || mp.Path != "" {
+			continue
+		}
+		for _, m := range mods {
+			if m.img != nil && m.Kind != KindCopy && m.img.inTextPages(m.link(mp.Range.Start), mp.Range.Len()) {
+				m.Text = append(m.Text, mp.Range)
+				break
+			}
+		}
+	}
+	for _, m := range mods {
+		sort.Slice(m.Text, func(i, j int) bool { return m.Text[i].Start < m.Text[j].Start })
+	}
+}
+
+// dropUnused forgets the files that no module needs any more.
 func (t *Table) dropUnused(mods []*Module) {
 	used := map[*image]bool{}
 	for _, m := range mods {

@@ -66,10 +66,8 @@ func (t *Table) Params(a arch.Addr) ([]Param, error) {
 	name := ""
 	if loc, ok := t.Lookup(a); ok {
 		name = loc.Symbol.Linkage
-		for _, clone := range []string{".isra.", ".constprop.", ".part.", ".cold"} {
-			if strings.Contains(name, clone) {
-				return nil, fmt.Errorf("%w: %s is a copy whose parameters the compiler changed", ErrNoParams, name)
-			}
+		if _, suffix := splitClone(name); suffix != "" {
+			return nil, fmt.Errorf("%w: %s is a copy whose parameters the compiler changed", ErrNoParams, name)
 		}
 	}
 	params, err := d.params(m.link(a), name)
@@ -84,13 +82,13 @@ func (t *Table) Params(a arch.Addr) ([]Param, error) {
 
 // params reads the parameters of the function around v and assigns places.
 func (d *dwarfData) params(v uint64, linkage string) ([]Param, error) {
-	u, e := d.subprogram(v, true)
-	if e == nil {
+	u, off, ok := d.subprogram(v)
+	if !ok {
 		return nil, fmt.Errorf("the debug information has no function at %#x", v)
 	}
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()
-	tree, err := godwarf.LoadTree(e.Offset, d.data, 0)
+	tree, err := godwarf.LoadTree(off, d.data, 0)
 	if err != nil {
 		return nil, err
 	}

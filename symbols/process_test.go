@@ -50,6 +50,36 @@ func TestRefreshFollowsDlopenDlcloseAndExec(t *testing.T) {
 	}
 }
 
+func TestCodeMovedToAnonymousMemoryKeepsItsNames(t *testing.T) {
+	lib := build(t, "plugin.c", "-shared", "-fPIC")
+	tg := start(t, build(t, "loader.c", "-ldl"))
+	tg.tell(t, "open "+lib, "done")
+	tg.tell(t, "remap", "done")
+	tab := tg.open(t)
+	if loc := one(t, tab, "plugin_entry"); loc.Addr != tg.said["plugin_entry"] {
+		t.Errorf("plugin_entry is %v, the program says %v", loc.Addr, tg.said["plugin_entry"])
+	}
+	if loc, ok := tab.Lookup(tg.said["plugin_entry"] + 1); !ok || loc.String() != "plugin_entry+0x1" {
+		t.Errorf("Lookup = %v, %v", loc, ok)
+	}
+}
+
+func TestASecondMappingOfCodeLeavesNamesUnique(t *testing.T) {
+	lib := build(t, "plugin.c", "-shared", "-fPIC")
+	tg := start(t, build(t, "loader.c", "-ldl"))
+	tg.tell(t, "open "+lib, "done")
+	tg.tell(t, "copy "+lib, "done")
+	tab := tg.open(t)
+	loc := one(t, tab, "plugin_entry")
+	if loc.Addr != tg.said["plugin_entry"] {
+		t.Errorf("plugin_entry is %v, the program says %v", loc.Addr, tg.said["plugin_entry"])
+	}
+	copied := tg.said["copy"] + (loc.Addr & 4095)
+	if back, ok := tab.Lookup(copied); !ok || back.Symbol.Name != "plugin_entry" || back.Symbol.Module.Kind != KindCopy {
+		t.Errorf("Lookup(%v) = %+v, %v", copied, back, ok)
+	}
+}
+
 func TestLocalFunctionsOfOneNameInTwoModulesAreAmbiguous(t *testing.T) {
 	lib := build(t, "plugin.c", "-shared", "-fPIC", "-g")
 	prog := build(t, "loader.c", "-ldl", "-g")
@@ -61,7 +91,7 @@ func TestLocalFunctionsOfOneNameInTwoModulesAreAmbiguous(t *testing.T) {
 	if !errors.As(err, &many) || len(many.Candidates) != 2 || !errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Fatalf("shared_name: %v", err)
 	}
-	for _, s := range []string{"loader.c:7", "plugin.c:3", "module:name"} {
+	for _, s := range []string{"loader.c:12", "plugin.c:3", "module:name", prog + ":shared_name", lib + ":shared_name"} {
 		if !strings.Contains(err.Error(), s) {
 			t.Errorf("%q does not say %q", err, s)
 		}

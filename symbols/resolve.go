@@ -146,8 +146,9 @@ func (t *Table) shift(sym Symbol, q query) (Location, error) {
 }
 
 // findName searches mods for a literal name. The kinds of spelling are tried
-// one after the other: linkage name, Go's generic form, demangled. many tells
-// that the spelling means all of the matches.
+// one after the other: linkage name, Go's generic form, demangled, the name of a
+// function of which only copies are left (foo.isra.0). many tells that the
+// spelling means all of the matches.
 func findName(mods []*Module, name string) (found []match, many bool) {
 	if found = scan(mods, func(st *symtab, e *entry) bool { return st.named(e, name) }); len(found) > 0 {
 		return found, false
@@ -164,15 +165,54 @@ func findName(mods []*Module, name string) (found []match, many bool) {
 		found = scan(mods, func(st *symtab, e *entry) bool {
 			return bytes.HasPrefix(st.rawName(e), hint) && st.linkage(e) == name
 		})
-		return found, false
+		if len(found) > 0 {
+			return found, false
+		}
 	}
-	squeezed, hint := squeeze(name), mangledHint(name)
+	if !isGlob(name) || strings.Contains(name, "operator") {
+		if found = findDemangled(mods, name); len(found) > 0 {
+			return found, false
+		}
+	}
+	hint := []byte(name + ".")
 	found = scan(mods, func(st *symtab, e *entry) bool {
-		raw := st.rawName(e)
-		return raw[0] == '_' && (raw[1] == 'Z' || raw[1] == 'R') && containsName(raw, hint) &&
-			matchMangled(st.linkage(e), squeezed)
+		if !bytes.HasPrefix(st.rawName(e), hint) {
+			return false
+		}
+		base, suffix := splitClone(st.linkage(e))
+		return base == name && suffix != "" && !strings.HasPrefix(suffix, ".cold")
 	})
 	return found, false
+}
+
+// findDemangled searches for a readable C++ or Rust name. Copies that the
+// compiler made count where the function itself is gone.
+func findDemangled(mods []*Module, name string) []match {
+	squeezed, hint := squeeze(name), mangledHint(name)
+	clones := false
+	found := scan(mods, func(st *symtab, e *entry) bool {
+		raw := st.rawName(e)
+		if raw[0] != '_' || raw[1] != 'Z' && raw[1] != 'R' || !containsName(raw, hint) {
+			return false
+		}
+		base, suffix := splitClone(st.linkage(e))
+		if strings.HasPrefix(suffix, ".cold") || !matchMangled(base, squeezed) {
+			return false
+		}
+		clones = clones || suffix != ""
+		return true
+	})
+	if !clones {
+		return found
+	}
+	whole := keep(found, func(x match) bool {
+		_, suffix := splitClone(x.m.symbols().linkage(x.e))
+		return suffix == ""
+	})
+	if len(whole) > 0 {
+		return whole
+	}
+	return found
 }
 
 // containsName reports whether the NUL-terminated name that starts raw holds

@@ -88,6 +88,7 @@ type Table struct {
 // snapshot is one reading of the maps; it never changes.
 type snapshot struct {
 	modules []*Module // executable first, then by the dynamic linker's search order
+	named   []*Module // those in which names are searched: all but copies
 	texts   []text    // by address
 	ifuncs  ifuncCache
 }

@@ -1,10 +1,25 @@
-/* Loads and unloads a library by command: "open PATH", "close", "exec PATH". */
+/* Obeys "open PATH" and "close" (a library), "exec PATH", "remap" (anonymous memory in place of the
+   library's code), "copy PATH" (maps the code a second time). */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static int __attribute__((noinline)) shared_name(void) { return 1; }
+
+static void remap(void *code)
+{
+	static char kept[4096];
+	void *page = (void *)((uintptr_t)code & ~(uintptr_t)4095);
+	memcpy(kept, page, 4096);
+	mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0);
+	memcpy(page, kept, 4096);
+	mprotect(page, 4096, PROT_READ | PROT_EXEC);
+}
 
 int main(void)
 {
@@ -19,6 +34,10 @@ int main(void)
 			printf("plugin_entry %p\n", lib ? dlsym(lib, "plugin_entry") : NULL);
 		} else if (!strcmp(line, "close")) {
 			dlclose(lib);
+		} else if (!strcmp(line, "remap")) {
+			remap(dlsym(lib, "plugin_entry"));
+		} else if (!strncmp(line, "copy ", 5)) {
+			printf("copy %p\n", mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(line + 5, O_RDONLY), 4096));
 		} else if (!strncmp(line, "exec ", 5)) {
 			execl(line + 5, line + 5, (char *)NULL);
 		}
