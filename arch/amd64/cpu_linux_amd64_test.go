@@ -22,7 +22,7 @@ const (
 	codeAt  = 0x40000000
 	dataAt  = 0x50000000
 	stackAt = 0x50100000
-	slotAt  = 0xb0000000
+	slotAt  = 0x60000000
 	area    = 0x10000
 )
 

@@ -42,7 +42,7 @@ func decode(code []byte) (form, *correction, error) {
 
 // confirm asks x86asm whether f exists and is as long as parse says.
 func confirm(f *form, code []byte) error {
-	code = code[f.skip():]
+	code = f.visible(code)
 	inst, err := x86asm.Decode(code, 64)
 	if err != nil || inst.Op == 0 {
 		return undecodable("no instruction begins with % x", code)
@@ -53,13 +53,23 @@ func confirm(f *form, code []byte) error {
 	return nil
 }
 
-// skip is the number of prefixes that must be hidden from x86asm, which knows
-// VEX and EVEX only as the first byte.
-func (f *form) skip() int {
+// visible is code without the prefixes that x86asm trips over: all of them
+// before VEX and EVEX, which it knows only as the first byte, and REX prefixes
+// that another prefix makes void.
+func (f *form) visible(code []byte) []byte {
 	if f.space >= vex0F {
-		return f.prefix
+		return code[f.prefix:]
 	}
-	return 0
+	if !f.voidREX {
+		return code
+	}
+	seen := make([]byte, 0, maxInsnLen)
+	for i, b := range code {
+		if i >= f.prefix || b&0xf0 != 0x40 {
+			seen = append(seen, b)
+		}
+	}
+	return seen
 }
 
 // insn answers arch.Insn's questions about f.

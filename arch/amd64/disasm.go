@@ -19,7 +19,7 @@ func (Arch) Disassemble(i arch.Insn) string {
 	if c != nil {
 		return f.printAs(c, i)
 	}
-	inst, err := x86asm.Decode(i.Bytes[f.skip():], 64)
+	inst, err := x86asm.Decode(f.visible(i.Bytes), 64)
 	if err != nil {
 		return "(bad)"
 	}

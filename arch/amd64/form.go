@@ -31,6 +31,8 @@ type form struct {
 	pp     uint8 // one of the ppXxx bits
 	prefix int   // number of legacy prefixes, before REX, VEX, EVEX
 
+	voidREX bool // among them are REX prefixes without effect
+
 	opsize   bool // 66
 	addrsize bool // 67
 	lock     bool // f0
@@ -95,6 +97,7 @@ func short(code []byte) error {
 // parsePrefixes reads legacy prefixes and REX, in the order of SDM vol. 2A
 // §2.2.1: a REX prefix that another prefix follows is ignored.
 func (f *form) parsePrefixes(code []byte) (int, error) {
+	rex := false // the byte before pos is one
 	for pos, b := range code {
 		switch b {
 		case 0x26, 0x2e, 0x36, 0x3e: // no effect in 64-bit mode, not even on 64 and 65
@@ -109,17 +112,20 @@ func (f *form) parsePrefixes(code []byte) (int, error) {
 		case 0xf2, 0xf3:
 			f.rep = b
 		default:
-			if b&0xf0 == 0x40 {
-				f.rex = b & 0x0f
-				continue
+			if b&0xf0 != 0x40 {
+				if f.prefix = pos; rex {
+					f.prefix--
+				}
+				f.pp = legacyPP(f)
+				return pos, nil
 			}
-			if f.prefix = pos; pos > 0 && code[pos-1]&0xf0 == 0x40 {
-				f.prefix--
-			}
-			f.pp = legacyPP(f)
-			return pos, nil
 		}
-		f.rex = 0
+		f.voidREX = f.voidREX || rex
+		if rex = b&0xf0 == 0x40; rex {
+			f.rex = b & 0x0f
+		} else {
+			f.rex = 0
+		}
 	}
 	return 0, short(code)
 }
