@@ -112,6 +112,7 @@ var cCalls = []struct{ fn, want string }{
 }
 
 var cppCalls = []struct{ fn, want string }{
+	{"cyclic", `n={next: *0x, v: 1} p=*0x by={next: 0x0, v: 2}`},
 	{"ns::Counter::add", `this=*0x by=5 why="a reason that is longer than the local buffer"`},
 	{"ns::refs", `r=42 d={Base: {id: 3}, extra: 4} o={v: 6} last=7`},
 	{"ns::strings", `s="short" v="view" p=*0x`},

@@ -84,6 +84,9 @@ func (s *symtab) addTable(src Source, raw, str, versions []byte, code func(uint6
 	if len(str) == 0 || len(raw) < entrySize {
 		return
 	}
+	if str[len(str)-1] != 0 { // damaged: readers count on an end
+		str = append(str[:len(str):len(str)], 0)
+	}
 	b := uint8(len(s.blobs))
 	s.blobs = append(s.blobs, blob{src, str})
 	if s.entries == nil {

@@ -58,6 +58,16 @@ type typeReader struct {
 	d     *dwarf.Data
 	cache map[dwarf.Offset]*dtype
 	lang  language
+
+	depth   int
+	aliases []alias // to complete when the outermost type is read
+}
+
+// alias is a typedef or a qualified type and what it stands for.
+type alias struct {
+	r         *typeReader
+	t, target *dtype
+	entry     *dwarf.Entry
 }
 
 // Attributes of Go's DWARF (src/cmd/internal/dwarf/dwarf.go).
@@ -79,9 +89,17 @@ func (r *typeReader) at(off dwarf.Offset) *dtype {
 	if err != nil || e == nil {
 		return t
 	}
+	r.depth++
 	r.fill(t, e, rd)
 	if t.align == 0 {
 		t.align = max(1, min(t.size, 16))
+	}
+	if r.depth--; r.depth == 0 {
+		// An alias met inside of its own target copied an unfinished type.
+		for _, a := range r.aliases {
+			a.copyTarget()
+		}
+		r.aliases = nil
 	}
 	return t
 }
@@ -118,6 +136,7 @@ func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 		}
 	case dwarf.TagTypedef, dwarf.TagConstType, dwarf.TagVolatileType, dwarf.TagRestrictType, dwarf.TagAtomicType:
 		r.fillAlias(t, e)
+		return
 	case dwarf.TagEnumerationType:
 		r.fillEnum(t, e, rd)
 	case dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
@@ -164,21 +183,29 @@ func (r *typeReader) fillPointer(t *dtype, e *dwarf.Entry, k typeKind, suffix st
 	}
 }
 
-// fillAlias gives t the properties of the type it stands for.
 func (r *typeReader) fillAlias(t *dtype, e *dwarf.Entry) {
-	name := t.name
-	*t = *r.ref(e)
-	switch e.Tag {
+	a := alias{r, t, r.ref(e), e}
+	a.copyTarget()
+	r.aliases = append(r.aliases, a)
+}
+
+// copyTarget gives an alias the properties of the type it stands for.
+func (a alias) copyTarget() {
+	t := a.t
+	*t = *a.target
+	switch a.entry.Tag {
 	case dwarf.TagTypedef:
-		t.name = name
+		t.name, _ = a.entry.Val(dwarf.AttrName).(string)
 	case dwarf.TagConstType:
-		t.name = "const " + t.name
-		if t.kind == typePointer && strings.HasSuffix(t.name, "*") {
-			t.name = strings.TrimPrefix(t.name, "const ") + " const"
+		if t.kind == typePointer {
+			t.name += " const"
+		} else {
+			t.name = "const " + t.name
 		}
 	case dwarf.TagVolatileType:
 		t.name = "volatile " + t.name
 	}
+	a.r.fillGo(t, a.entry)
 }
 
 func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {

@@ -8,6 +8,9 @@ volatile int sink;
 struct Base { int id; };
 struct Derived : Base { int extra; };
 struct Owner { int v; Owner(int v) : v(v) {} Owner(const Owner &o) : v(o.v) {} ~Owner() { sink = sink + 1; } };
+struct Node { const Node *next; int v; };
+F void cyclic(const Node &n, const Node *p, Node by) { sink = sink + n.v + p->v + by.v; }
+
 namespace ns {
 struct Counter {
 	int n;
@@ -20,6 +23,8 @@ F void strings(std::string s, std::string_view v, const std::string *p) { sink =
 int main()
 {
 	ns::Counter c{1};
+	Node last{nullptr, 2}, first{&last, 1};
+	cyclic(first, &last, last);
 	std::string why = "a reason that is longer than the local buffer";
 	c.add(5, why);
 	Derived d;
