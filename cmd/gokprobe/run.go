@@ -78,6 +78,7 @@ func run(std stdio, command []string, req request) error {
 		return w.abort(err)
 	}
 	w.wait(context.Background())
+	w.quietExit = true // the status is ours
 	relay.finish(sess)
 	if err := w.finish(relay.again); err != nil {
 		std.warn("%s", sentence(err))
@@ -104,6 +105,9 @@ func programStatus(sess *kprobes.Session) error {
 		return err
 	}
 	state, err := p.Wait()
+	if exit := sess.Exit(); err != nil && exit != nil {
+		return asStatus(exit.Code) // it ended while it was let go
+	}
 	if err != nil {
 		return fmt.Errorf("waiting for process %d: %w", sess.PID(), err)
 	}

@@ -23,6 +23,8 @@ type work struct {
 	output *os.File
 	color  bool
 	status []kprobes.Status // of rec.probes, when they were armed
+
+	quietExit bool // do not tell how the target ended
 }
 
 // options is the session's options for a request.
@@ -30,8 +32,7 @@ func (r request) options(std stdio) kprobes.Options {
 	return kprobes.Options{NoBoost: r.noBoost, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
 }
 
-// newWork prepares for hits on sess. adjust, which may be nil, sees each probe's
-// place before registration.
+// newWork prepares for hits on sess.
 func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := &work{std: std, req: req, sess: sess, output: output, color: color}
 	w.rec = &recorder{sess: sess, left: req.maxHits, limited: req.maxHits > 0, full: make(chan struct{})}
@@ -142,7 +143,7 @@ func (w *work) finish(giveUp <-chan struct{}) error {
 func (w *work) tellExit() {
 	exit := w.sess.Exit()
 	switch {
-	case exit == nil:
+	case exit == nil, w.quietExit:
 	case exit.Signal != 0:
 		w.std.warn("process %d was killed by signal %d (%v)", w.sess.PID(), int(exit.Signal), exit.Signal)
 	default:
