@@ -4,11 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
@@ -49,70 +48,64 @@ func grid(modrms []byte) []byte {
 	return out
 }
 
-// known says why objdump takes for an instruction what Decode refuses.
-func known(text, reason string) bool {
-	for _, r := range []string{
-		"XOP encoding", "MPX", "opcode 0xe ", "opcode 0xf ", "opcode 0xa6 ", "opcode 0xa7 ",
-		"operand-size prefix means", "segment register", "lock prefix",
-	} {
-		if strings.Contains(reason, r) {
-			return true
-		}
-	}
-	return false
+// unsupported matches what objdump takes for an instruction and Decode refuses
+// on purpose: the reason, or objdump's text (SSE4a, undocumented twins of test
+// and shl, prefixes that objdump itself sets apart as idle).
+var unsupported = regexp.MustCompile(`XOP encoding|\(MPX\)|opcode 0x(e|f|a6|a7) |operand-size prefix means|segment register|lock prefix` +
+	`|^(extrq|insertq|test[bwlq]?|shl[bwlq]?) |^(data16|repn?z|rex\.W|addr32) `)
+
+// gridTally counts how the cells compare.
+type gridTally struct {
+	same, extra, refused int
 }
 
-// compareGrid has objdump and Decode read the same cells.
-func compareGrid(t *testing.T, modrms []byte) {
+func (g *gridTally) compare(t *testing.T, l line, code []byte) {
+	i, err := amd64.Arch{}.Decode(code, l.addr)
+	vector := code[0] == 0xc4 || code[0] == 0x62
+	switch {
+	case alone.MatchString(l.text):
+		if err == nil {
+			g.extra++ // newer than objdump, or a prefix that objdump finds odd
+		}
+	case l.bytes[0] == 0x9b: // joined with what follows
+	case err == nil && i.Len() != len(l.bytes):
+		t.Errorf("% x  %s, Decode says %d bytes", l.bytes, l.text, i.Len())
+	case err == nil:
+		g.same++
+		if err := compareAddresses(i, l); err != nil {
+			t.Error(err)
+		}
+	case vector: // x86asm is strict about W and L bits that the processor ignores
+		g.refused++
+	case !unsupported.MatchString(l.text) && !unsupported.MatchString(err.Error()):
+		t.Errorf("% x  %s: %v", l.bytes, l.text, err)
+	}
+}
+
+func TestEveryOpcodeOfEveryMapIsAsLongAsObjdumpSays(t *testing.T) {
 	requires(t, "objcopy", "objdump")
+	modrms := []byte{0x05, 0x9c, 0xca}
+	if os.Getenv("GOKPROBE_TORTURE") != "" {
+		modrms = append(modrms, 0x00, 0x44, 0x0d, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d, 0xc0, 0xd1, 0xda, 0xe3, 0xec, 0xf5, 0xfe)
+	}
 	code := grid(modrms)
 	bin := filepath.Join(t.TempDir(), "grid.bin")
 	if err := os.WriteFile(bin, code, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	obj := bin + ".o"
-	run(t, "objcopy", "-I", "binary", "-O", "elf64-x86-64", "-B", "i386:x86-64", "--rename-section", ".data=.text,alloc,load,readonly,code,contents", bin, obj)
-	refused, extra := map[string]int{}, map[string]int{}
-	same := 0
+	run(t, "objcopy", "-I", "binary", "-O", "elf64-x86-64", "-B", "i386:x86-64",
+		"--rename-section", ".data=.text,alloc,load,readonly,code,contents", bin, obj)
+	var g gridTally
 	objdump(t, obj, func(l line) {
-		if l.addr%cell != 0 {
-			return
-		}
-		i, err := amd64.Arch{}.Decode(code[l.addr:], l.addr)
-		bad := alone.MatchString(l.text)
-		mnemonic, _, _ := strings.Cut(l.text, " ")
-		switch {
-		case err != nil && !bad && !known(l.text, err.Error()):
-			refused[mnemonic]++
-			if refused[mnemonic] == 1 {
-				t.Logf("refused % x  %s: %v", l.bytes, l.text, err)
-			}
-		case err != nil:
-		case bad:
-			extra[amd64.Arch{}.Disassemble(i)]++
-		case l.bytes[0] == 0x9b:
-		default:
-			same++
-			if i.Len() != len(l.bytes) {
-				t.Errorf("% x  %s, Decode says %d bytes", l.bytes, l.text, i.Len())
-			} else if err := compareAddresses(i, l); err != nil {
-				t.Error(err)
-			}
+		if l.addr%cell == 0 {
+			g.compare(t, l, code[l.addr:])
 		}
 	})
-	t.Logf("%d cells, %d alike", len(code)/cell, same)
-	report := func(what string, m map[string]int) {
-		var keys []string
-		for k := range m {
-			keys = append(keys, k)
-		}
-		sort.Strings(keys)
-		for _, k := range keys {
-			t.Logf("%s: %s %d", what, k, m[k])
-		}
+	t.Logf("%d cells: %+v", len(code)/cell, g)
+	if g.same < len(code)/cell/10 {
+		t.Errorf("only %d of %d cells compared", g.same, len(code)/cell)
 	}
-	report("refused", refused)
-	report("extra", extra)
 }
 
 // run runs a tool that must succeed.
@@ -124,10 +117,4 @@ func run(t testing.TB, name string, args ...string) []byte {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return out
-}
-
-func TestEveryOpcodeOfEveryMapIsAsLongAsObjdumpSays(t *testing.T) {
-	modrms := []byte{0x00, 0x05, 0x44, 0x9c, 0xca}
-	compareGrid(t, modrms)
-	_ = arch.Addr(0)
 }

@@ -203,11 +203,12 @@ func files(patterns ...string) []string {
 
 func TestEveryInstructionOfLibcAndAGoProgramIsAsLongAsObjdumpSays(t *testing.T) {
 	requires(t, "objdump")
-	list := files("/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", filepath.Join(runtime.GOROOT(), "pkg/tool/linux_amd64/compile"))
+	tools := filepath.Join(runtime.GOROOT(), "pkg/tool/linux_amd64")
+	list := files("/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", filepath.Join(tools, "asm"))
 	if os.Getenv("GOKPROBE_TORTURE") != "" {
 		dir := "/usr/lib/x86_64-linux-gnu/"
 		list = append(list, files(dir+"libm.so.6", dir+"libcrypto.so.3", dir+"libstdc++.so.6", "/usr/bin/gdb",
-			"/usr/bin/python3", filepath.Join(runtime.GOROOT(), "bin/go"))...)
+			"/usr/bin/python3", filepath.Join(tools, "compile"), filepath.Join(runtime.GOROOT(), "bin/go"))...)
 	}
 	for _, f := range list {
 		t.Run(filepath.Base(f), func(t *testing.T) {
