@@ -70,15 +70,6 @@ func noCommand(c *cli.Context) error {
 	return usagef("unknown command %q%s; gokprobe -h lists the commands", name, nearCommand(c.App.Commands, name))
 }
 
-// nearCommand suggests a command's name for a mistyped one.
-func nearCommand(commands []*cli.Command, name string) string {
-	names := make([]string, 0, len(commands))
-	for _, c := range commands {
-		names = append(names, c.Name)
-	}
-	return didYouMean(name, names, "")
-}
-
 // flagError turns the flag package's errors into our sentences.
 func flagError(c *cli.Context, err error, _ bool) error {
 	help := "gokprobe -h"
@@ -88,11 +79,7 @@ func flagError(c *cli.Context, err error, _ bool) error {
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: "); ok {
 		name = strings.TrimLeft(name, "-")
-		var names []string
-		for _, f := range c.Command.Flags {
-			names = append(names, f.Names()...)
-		}
-		return usagef("unknown flag -%s%s; %s lists the flags", name, didYouMean(name, names, "-"), help)
+		return usagef("unknown flag -%s%s; %s lists the flags", name, nearFlag(c.Command.Flags, name), help)
 	}
 	if name, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
 		return usagef("flag %s needs a value; see %s", name, help)

@@ -47,6 +47,8 @@ func list(c *cli.Context, std stdio) error {
 	switch {
 	case err != nil:
 		return err
+	case c.NArg() > 1 && strings.HasPrefix(c.Args().Get(1), "-"):
+		return usagef("flags such as %s come before PATTERN", c.Args().Get(1))
 	case c.NArg() > 1:
 		return usagef("one PATTERN at a time, %q is another; quote patterns from the shell", c.Args().Get(1))
 	case c.IsSet("p") == c.IsSet("x"):
@@ -99,14 +101,14 @@ func (l *lister) openProcess(arg string) error {
 }
 
 func (l *lister) openFile(path string) error {
-	mem, err := openFileMemory(path)
+	table, err := symbols.OpenFile(path)
 	if err != nil {
 		return usagef("cannot list %s: %w", path, fileError(err))
 	}
-	if l.table, err = symbols.OpenFile(path); err != nil {
+	l.table = table
+	if l.mem, err = openFileMemory(path); err != nil {
 		return usagef("cannot list %s: %w", path, fileError(err))
 	}
-	l.mem = mem
 	return nil
 }
 
@@ -239,7 +241,7 @@ func (l *lister) judgeIndirect(r *row) {
 	l.judge(r, found[0].Addr, found[0].Offset == 0)
 	names := make([]string, len(found))
 	for i, loc := range found {
-		names[i] = strings.TrimSuffix(loc.String(), "+0x0")
+		names[i] = fmt.Sprintf("%s at %s", strings.TrimSuffix(loc.String(), "+0x0"), loc.Addr)
 	}
 	r.Reason = "stands for " + strings.Join(names, ", ")
 }
@@ -291,22 +293,19 @@ func (l *lister) print(r row) error {
 		_, err = l.out.Write(append(b, '\n'))
 		return err
 	}
-	how := r.Mechanism
-	switch {
-	case !r.Probe:
-		how = "no: " + r.Reason
-	case r.Kind == "ifunc":
-		how += ", " + r.Reason
-	case r.Reason != "":
-		how += ": " + r.Reason
+	how, name := r.Mechanism, oneLine(r.Name)
+	if !r.Probe {
+		how = "no"
 	}
-	name := r.Name
 	if r.Insn != "" {
 		name += "  " + r.Insn
 	}
 	if r.File != "" {
-		name += fmt.Sprintf("  %s:%d", r.File, r.Line)
+		name += fmt.Sprintf("  %s:%d", oneLine(r.File), r.Line)
 	}
-	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s %-8s %s:%s\n", r.Addr, r.Size, r.Source, how, r.Module, oneLine(name))
+	if r.Reason != "" {
+		name += "  (" + r.Reason + ")"
+	}
+	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s  %-8s  %s:%s\n", r.Addr, r.Size, r.Source, how, r.Module, name)
 	return err
 }

@@ -2,22 +2,31 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
-	"github.com/xrash/smetrics"
+	"github.com/urfave/cli/v2"
 )
 
-// didYouMean is ", did you mean X?" for the name nearest to what was typed, or empty
-// if none is near.
-func didYouMean(typed string, names []string, prefix string) string {
-	const boost, prefixLen, near = 0.7, 4, 0.75 // smetrics' usual weights; below near it is another word
-	best, found := near, ""
-	for _, name := range names {
-		if d := smetrics.JaroWinkler(typed, name, boost, prefixLen); d > best {
-			best, found = d, name
-		}
+// nearFlag suggests a flag's name for a mistyped one.
+func nearFlag(flags []cli.Flag, typed string) string {
+	name := strings.TrimLeft(cli.SuggestFlag(flags, typed, false), "-")
+	return didYouMean(typed, name, "-")
+}
+
+// nearCommand suggests a command's name for a mistyped one.
+func nearCommand(commands []*cli.Command, typed string) string {
+	named := make([]cli.Flag, len(commands)) // SuggestCommand would return a sentence
+	for i, c := range commands {
+		named[i] = &cli.BoolFlag{Name: c.Name}
 	}
-	if found == "" {
+	return didYouMean(typed, strings.TrimLeft(cli.SuggestFlag(named, typed, true), "-"), "")
+}
+
+// didYouMean drops a suggestion that is another word: the library always has one.
+// People seldom mistype the first letter.
+func didYouMean(typed, name, prefix string) string {
+	if name == "" || typed == "" || name[0] != typed[0] {
 		return ""
 	}
-	return fmt.Sprintf(" (did you mean %s%s?)", prefix, found)
+	return fmt.Sprintf(" (did you mean %s%s?)", prefix, name)
 }
