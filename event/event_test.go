@@ -36,7 +36,7 @@ func hits() []*Hit {
 		Addr: 0x55d0c1a01139, Symbol: "foo+0x0", Module: "prog"}
 	plain, args, ret, stack, place, hostile := base, base, base, base, base, base
 	args.Args = []Arg{
-		{Name: "fd", Value: int64(-3)}, {Name: "n", Value: uint64(math.MaxUint64)}, {Name: "ratio", Value: 0.5},
+		{Name: "fd", Value: int64(-3)}, {Name: "n", Value: uint64(math.MaxUint64)}, {Name: "ratio", Value: 0.15},
 		{Name: "inf", Value: math.Inf(-1)}, {Name: "big", Value: 1e300}, {Name: "on", Value: true},
 		{Name: "path", Value: "/tmp/a \"b\"\n"}, {Name: "p", Value: uint64(0x1000), Text: "0x1000"},
 		{Name: "bad", Text: "(fault)"}, {Name: "none"}, {Name: "at", Value: point{1, 2}}, {Name: "neg", Value: point{-1, 2}, Text: "{-1, 2}"},
@@ -46,10 +46,13 @@ func hits() []*Hit {
 	stack.Stack = []Frame{{0x55d0c1a01139, "foo+0x0", "prog", "prog.c", 42}, {Addr: 0x7f0000001000, Symbol: "start+0x1", Module: "libc.so.6"}, {Addr: 0x10}}
 	inLib := base
 	inLib.Module, inLib.Probe = "libz.so.1", "libz.so.1:foo"
+	other, bare := base, base
+	other.Module, other.Probe = "libz.so.1", "libq.so:foo"
+	bare.Symbol = ""
 	place.Probe, place.Symbol, place.TID, place.Comm = "file.c:42", "foo+0x12", 1, "x"
-	hostile.Comm, hostile.Probe, hostile.Symbol = "a\x1b[2Jb\n", "p\u202e\u009b", "s\xff\x00"
+	hostile.Comm, hostile.Probe, hostile.Symbol = "a\x1b[2Jb\n", "p\u202e\u009b", "s\xff\x00\ufffd\x7f"
 	hostile.Args = []Arg{{Name: "n\r", Value: "\x1b]0;x\a\x7f\xc3(\u2028\U000e0001é\\"}}
-	return []*Hit{&plain, &args, &ret, &stack, &inLib, &place, &hostile}
+	return []*Hit{&plain, &args, &ret, &stack, &inLib, &other, &bare, &place, &hostile}
 }
 
 var summary = Summary{PID: 4711, Lost: 2, Probes: []ProbeSummary{
@@ -228,10 +231,61 @@ func TestAFailedWriteIsReturnedCountedAndDoesNotTearTheNextLine(t *testing.T) {
 	}
 }
 
+// scriptedWriter takes as many bytes of each write as the next number says, the
+// whole if it is negative.
+type scriptedWriter struct {
+	bytes.Buffer
+	takes []int
+}
+
+func (w *scriptedWriter) Write(p []byte) (int, error) {
+	n := w.takes[0]
+	w.takes = w.takes[1:]
+	if n < 0 || n >= len(p) {
+		return w.Buffer.Write(p)
+	}
+	return w.Buffer.Write(p[:n])
+}
+
+func TestATornLineIsEndedOnceHoweverTheWritesFail(t *testing.T) {
+	h := hits()[3] // a line and three frames
+	var whole bytes.Buffer
+	_ = NewText(&whole, TextOptions{}).Hit(h)
+	line := bytes.IndexByte(whole.Bytes(), '\n') + 1
+	for _, tt := range []struct {
+		name  string
+		takes []int
+		want  string
+	}{
+		{"nothing is taken: nothing is torn", []int{0, -1}, whole.String()},
+		{"a part, then nothing, then all", []int{5, 0, -1}, whole.String()[:5] + "\n" + whole.String()},
+		{"a part, then only the line's end", []int{5, 1, -1}, whole.String()[:5] + "\n" + whole.String()},
+		{"a whole line of several", []int{line, -1}, whole.String()[:line] + whole.String()},
+	} {
+		w := &scriptedWriter{takes: tt.takes}
+		p := NewText(w, TextOptions{})
+		for i := range tt.takes {
+			if err := p.Hit(h); (err == nil) != (i == len(tt.takes)-1) || err != nil && !errors.Is(err, io.ErrShortWrite) {
+				t.Errorf("%s: write %d: %v", tt.name, i, err)
+			}
+		}
+		if w.String() != tt.want {
+			t.Errorf("%s:\n got %q\nwant %q", tt.name, w.String(), tt.want)
+		}
+	}
+}
+
+func TestASummaryThatLostNothingSaysNothingOfIt(t *testing.T) {
+	var out bytes.Buffer
+	if err := NewText(&out, TextOptions{}).Summary(&Summary{}); err != nil || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 func TestDurationsShowThreeDecimalsOfTheirUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0ns", 999: "999ns", 1000: "1.000µs", 123456: "123.456µs", 1234567: "1.235ms",
-		61 * time.Second: "61.000s", -1500: "-1.500µs",
+		time.Millisecond: "1.000ms", time.Second: "1.000s", 61 * time.Second: "61.000s", -1500: "-1.500µs",
 	} {
 		if got := string(appendDuration(nil, d)); got != want {
 			t.Errorf("%d: %q, want %q", d, got, want)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -76,6 +77,8 @@ func TestOwnAuxvAgreesWithTheSystem(t *testing.T) {
 }
 
 func TestChildrenAreListedUntilReaped(t *testing.T) {
+	runtime.LockOSThread() // the thread that forks is the parent
+	defer runtime.UnlockOSThread()
 	c := exec.Command("cat")
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -84,8 +87,7 @@ func TestChildrenAreListedUntilReaped(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The thread that forked is any of ours.
-	forked := func() bool {
+	forked := func() (by []int) {
 		tids, err := Tasks(os.Getpid())
 		if err != nil {
 			t.Fatal(err)
@@ -96,20 +98,25 @@ func TestChildrenAreListedUntilReaped(t *testing.T) {
 				t.Fatal(err)
 			}
 			if slices.Contains(kids, c.Process.Pid) {
-				return true
+				by = append(by, tid)
 			}
 		}
-		return false
+		return by
 	}
-	if !forked() {
-		t.Errorf("child %d is not listed", c.Process.Pid)
+	if by := forked(); !slices.Equal(by, []int{syscall.Gettid()}) {
+		t.Errorf("child %d is listed for threads %v, want %d", c.Process.Pid, by, syscall.Gettid())
+	}
+	a, err1 := Children(os.Getpid(), 0)
+	b, err2 := Children(os.Getpid(), os.Getpid())
+	if !slices.Equal(a, b) || err1 != nil || err2 != nil {
+		t.Errorf("thread 0 has %v, the leader has %v; %v, %v", a, b, err1, err2)
 	}
 	in.Close()
 	if err := c.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if forked() {
-		t.Errorf("reaped child %d is still listed", c.Process.Pid)
+	if by := forked(); len(by) > 0 {
+		t.Errorf("reaped child %d is still listed for %v", c.Process.Pid, by)
 	}
 	_, err = ReadStatus(c.Process.Pid, 0)
 	if !Gone(err) || !errors.Is(err, fs.ErrNotExist) {

@@ -59,7 +59,7 @@ func TestParseMapsRefusesWhatIsNoMapping(t *testing.T) {
 }
 
 const statusText = `Name:	a\\b\nc 
-Umask:	0022
+a line without a key
 State:	t (tracing stop)
 Tgid:	100
 Ngid:	0
@@ -111,6 +111,8 @@ func TestParseStatusKnowsKernelThreads(t *testing.T) {
 		{"older kernel, child of kthreadd", "State:\tS (sleeping)\nPid:\t9\nPPid:\t2\n", true},
 		{"older kernel, kthreadd itself", "State:\tS (sleeping)\nPid:\t2\nPPid:\t0\n", true},
 		{"older kernel, process 2 of a container's parent", "State:\tS (sleeping)\nPid:\t9\nPPid:\t2\nVmSize:\t4 kB\n", false},
+		{"older kernel, process 1 of a container", "State:\tR (running)\nPid:\t1\nPPid:\t0\n", false},
+		{"older kernel, process 2 of a container", "State:\tR (running)\nPid:\t2\nPPid:\t1\n", false},
 		{"older kernel, zombie whose parent is 2", "State:\tZ (zombie)\nPid:\t9\nPPid:\t2\n", false},
 	}
 	for _, tt := range tests {
@@ -121,10 +123,34 @@ func TestParseStatusKnowsKernelThreads(t *testing.T) {
 	}
 }
 
+func TestParseStatusSeesOnlyTheShadowStack(t *testing.T) {
+	s, err := ParseStatus(strings.NewReader("Pid:\t1\nx86_Thread_features:\twrss \n"))
+	if err != nil || s.ShadowStack {
+		t.Errorf("shadow stack %v, %v", s.ShadowStack, err)
+	}
+}
+
 func TestParseStatusRefusesMalformedValues(t *testing.T) {
-	for _, line := range []string{"Pid:\tx", "Uid:\t1\t2\t3", "Gid:\t1 2 3 x", "SigBlk:\t0xg", "State:\t", "CapEff:\t", "Umask:\t0022"} {
-		if _, err := ParseStatus(strings.NewReader(line + "\n")); !errors.Is(err, ErrFormat) {
-			t.Errorf("%q: %v, want ErrFormat", line, err)
+	for _, line := range []string{"Pid:\tx", "Uid:\t1\t2\t3", "Gid:\t1 2 3 x", "SigBlk:\t0xg", "State:\t", "CapEff:\t"} {
+		key, _, _ := strings.Cut(line, ":")
+		if _, err := ParseStatus(strings.NewReader("Pid:\t9\n" + line + "\n")); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), key) {
+			t.Errorf("%q: %v, want ErrFormat that names the key", line, err)
+		}
+	}
+	if _, err := ParseStatus(strings.NewReader("Umask:\t0022\n")); !errors.Is(err, ErrFormat) {
+		t.Errorf("no Pid: %v", err)
+	}
+}
+
+func TestParseScopeTellsAbsentFromZero(t *testing.T) {
+	for _, tt := range []struct {
+		text    string
+		err     error
+		scope   int
+		present bool
+	}{{"0\n", nil, 0, true}, {"2\n", nil, 2, true}, {"", errors.New("not there"), 0, false}, {"x\n", nil, 0, false}} {
+		if scope, present := parseScope([]byte(tt.text), tt.err); scope != tt.scope || present != tt.present {
+			t.Errorf("%q, %v: %d, %v", tt.text, tt.err, scope, present)
 		}
 	}
 }
@@ -146,6 +172,13 @@ func TestParseStatFindsTheNameWhateverItHolds(t *testing.T) {
 
 func TestParseStatRefusesMalformedLines(t *testing.T) {
 	good := statLine("cat")
+	f := strings.Fields(good)
+	if _, err := ParseStat(strings.NewReader(strings.Join(f[:39], " "))); err != nil {
+		t.Errorf("a line that ends with the last field that is read: %v", err)
+	}
+	if _, err := ParseStat(strings.NewReader(strings.Join(f[:38], " "))); !errors.Is(err, ErrFormat) {
+		t.Errorf("a line without that field: %v", err)
+	}
 	for _, s := range []string{"", "4711", "4711 (cat) S 1 2", "4711 )cat( S", strings.Replace(good, " 12 ", " x ", 1), strings.Replace(good, "4711 (", "z (", 1)} {
 		if _, err := ParseStat(strings.NewReader(s)); !errors.Is(err, ErrFormat) {
 			t.Errorf("%q: %v, want ErrFormat", s, err)

@@ -159,6 +159,10 @@ func ParseAuxv(r io.Reader) (map[uint64]uint64, error) {
 // present is false on a kernel without Yama.
 func YamaScope() (scope int, present bool) {
 	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	return parseScope(b, err)
+}
+
+func parseScope(b []byte, err error) (scope int, present bool) {
 	if err != nil {
 		return 0, false
 	}
