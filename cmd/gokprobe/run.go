@@ -111,7 +111,11 @@ func programStatus(sess *kprobes.Session) error {
 	if err != nil {
 		return fmt.Errorf("waiting for process %d: %w", sess.PID(), err)
 	}
-	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+	type killed interface { // syscall.WaitStatus
+		Signaled() bool
+		Signal() syscall.Signal
+	}
+	if ws, ok := state.Sys().(killed); ok && ws.Signaled() {
 		return asStatus(128 + int(ws.Signal()))
 	}
 	return asStatus(state.ExitCode())

@@ -1,0 +1,56 @@
+// Command typedargs prints a function's parameters as its source declares them:
+// names and types come from the debug information, values from registers and memory.
+package main
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"log"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// vectorRegs has the floating-point registers too, where a double is passed.
+type vectorRegs struct{ *kprobes.Regs }
+
+func (r vectorRegs) Vector(n int) (v [16]byte, ok bool) {
+	lo, hi, err := r.XMM(n)
+	binary.LittleEndian.PutUint64(v[:8], lo)
+	binary.LittleEndian.PutUint64(v[8:], hi)
+	return v, err == nil
+}
+
+func main() {
+	pid := flag.Int("p", 0, "process to probe")
+	symbol := flag.String("symbol", "open_account", "function to probe")
+	flag.Parse()
+
+	s, err := kprobes.Attach(*pid, kprobes.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	found, err := s.Symbols().Resolve(*symbol)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	params, err := s.Symbols().Params(found[0].Addr)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	kp := &kprobes.Kprobe{Addr: found[0].Addr, PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+		for _, p := range params {
+			fmt.Printf("%s %s = %s\n", p.Type, p.Name, p.Value(vectorRegs{regs}, regs).Text)
+		}
+		return 0
+	}}
+	if err := s.RegisterKprobe(kp); err != nil {
+		log.Print(err)
+		return
+	}
+	fmt.Println("planted kprobe at", *symbol)
+	<-s.Done()
+}
