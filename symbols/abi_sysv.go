@@ -119,7 +119,10 @@ func merge(out []class, t *dtype, off int64, depth int) bool {
 			}
 		}
 	case typeArray:
-		for i := range t.count {
+		if t.elem.size <= 0 {
+			return t.elem.kind == typeStruct
+		}
+		for i := range min(t.count, int64(8*len(out))) {
 			if !merge(out, t.elem, off+i*t.elem.size, depth+1) {
 				return false
 			}

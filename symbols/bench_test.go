@@ -39,6 +39,26 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
+func BenchmarkParamsInALargeProgram(b *testing.B) {
+	prog := large(b, 50000)
+	for b.Loop() {
+		tab := file(b, prog)
+		if _, err := tab.Params(one(b, tab, "ns::func_49999").Addr); err != nil {
+			b.Fatal(err)
+		}
+		tab.Close()
+	}
+}
+
+func BenchmarkLineInALargeProgram(b *testing.B) {
+	prog := large(b, 50000)
+	for b.Loop() {
+		tab := file(b, prog)
+		one(b, tab, "unit7.cc:1000")
+		tab.Close()
+	}
+}
+
 func benchmarkResolve(b *testing.B, prog, name string) {
 	for b.Loop() {
 		tab := file(b, prog)

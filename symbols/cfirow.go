@@ -120,7 +120,12 @@ func (row *unwindRow) frameAddress(st *frameState, stack *stackReader) (uint64, 
 }
 
 // evaluate runs a DWARF expression; push, if set, is on its stack at the start.
-func evaluate(expr []byte, st *frameState, stack *stackReader, push *uint64) (uint64, bool) {
+func evaluate(expr []byte, st *frameState, stack *stackReader, push *uint64) (v uint64, ok bool) {
+	defer func() {
+		if recover() != nil { // of Delve's interpreter, on damaged input
+			v, ok = 0, false
+		}
+	}()
 	regs := make([]*op.DwarfRegister, dwCount)
 	for i := range regs {
 		regs[i] = op.DwarfRegisterFromUint64(st.reg[i])
@@ -136,6 +141,6 @@ func evaluate(expr []byte, st *frameState, stack *stackReader, push *uint64) (ui
 		}
 		return len(p), nil
 	}
-	v, pieces, err := op.ExecuteStackProgram(*dr, expr, 8, read)
-	return uint64(v), err == nil && pieces == nil
+	top, pieces, err := op.ExecuteStackProgram(*dr, expr, 8, read)
+	return uint64(top), err == nil && pieces == nil
 }

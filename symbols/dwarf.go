@@ -21,6 +21,8 @@ type dwarfData struct {
 	data  *dwarf.Data
 	units []*unit
 
+	lineSection []byte
+
 	rangeOnce sync.Once
 	byAddr    []unitRange
 
@@ -78,7 +80,8 @@ func (img *image) loadDWARF(d *dwarfData, t *Table) error {
 		b, _ := debugSection(f, name)
 		return b
 	}
-	d.data, err = dwarf.New(get("abbrev"), nil, nil, info, get("line"), nil, get("ranges"), get("str"))
+	d.lineSection = get("line")
+	d.data, err = dwarf.New(get("abbrev"), nil, nil, info, d.lineSection, nil, get("ranges"), get("str"))
 	if err != nil {
 		return fmt.Errorf("%w: DWARF of %s: %v", ErrNoLines, img.path, err)
 	}
@@ -259,4 +262,88 @@ func (d *dwarfData) functions(u *unit) []function {
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].lo < out[j].lo })
 	return out
+}
+
+// origins is e followed by the entries it completes: what it is a concrete copy
+// of and what it defines (DW_AT_abstract_origin, DW_AT_specification).
+func (d *dwarfData) origins(e *dwarf.Entry) []*dwarf.Entry {
+	const longest = 8 // damaged references may form a cycle
+	list := []*dwarf.Entry{e}
+	r := d.data.Reader()
+	for len(list) < longest {
+		off, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
+		if !ok {
+			off, ok = e.Val(dwarf.AttrSpecification).(dwarf.Offset)
+		}
+		if !ok {
+			break
+		}
+		r.Seek(off)
+		next, err := r.Next()
+		if err != nil || next == nil {
+			break
+		}
+		e = next
+		list = append(list, e)
+	}
+	return list
+}
+
+// attr is the first value of an attribute in a list of origins.
+func attr(list []*dwarf.Entry, a dwarf.Attr) any {
+	for _, e := range list {
+		if v := e.Val(a); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// inlined returns the innermost inlined call around v in the function at off, 0
+// if v is the function's own code.
+func (d *dwarfData) inlined(off dwarf.Offset, v uint64) dwarf.Offset {
+	r := d.data.Reader()
+	r.Seek(off)
+	if e, err := r.Next(); err != nil || e == nil || !e.Children {
+		return 0
+	}
+	found := dwarf.Offset(0)
+	for depth := 1; depth > 0; {
+		e, err := r.Next()
+		if err != nil || e == nil {
+			break
+		}
+		if e.Tag == 0 {
+			depth--
+			continue
+		}
+		if (e.Tag == dwarf.TagInlinedSubroutine || e.Tag == dwarf.TagLexDwarfBlock) && d.covers(e, v) {
+			if e.Tag == dwarf.TagInlinedSubroutine {
+				found = e.Offset
+			}
+			if e.Children {
+				depth++
+			}
+			continue
+		}
+		if e.Children {
+			r.SkipChildren()
+		}
+	}
+	return found
+}
+
+// covers reports whether v is in e's code. A block without an address, of a
+// damaged or odd compiler, is entered.
+func (d *dwarfData) covers(e *dwarf.Entry, v uint64) bool {
+	ranges, err := d.data.Ranges(e)
+	if err != nil || len(ranges) == 0 {
+		return e.Tag == dwarf.TagLexDwarfBlock
+	}
+	for _, x := range ranges {
+		if v >= x[0] && v < x[1] {
+			return true
+		}
+	}
+	return false
 }

@@ -42,6 +42,9 @@ func TestGoNamesResolveToTheAddressesTheProgramPrints(t *testing.T) {
 					t.Errorf("Function(%v) = %v %v", addr, r, known)
 				}
 			}
+			if loc := one(t, tab, "runtime.goexit"); !strings.HasPrefix(loc.Symbol.Name, "runtime.goexit") {
+				t.Errorf("runtime.goexit is %+v", loc)
+			}
 			if loc := one(t, tab, "main.(*T).Method.func1"); loc.Symbol.Name != "main.(*T).Method.func1" {
 				t.Errorf("closure is %+v", loc)
 			}

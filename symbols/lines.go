@@ -7,9 +7,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/go-delve/delve/pkg/dwarf/godwarf"
-	"github.com/go-delve/delve/pkg/dwarf/reader"
-
 	"github.com/gokprobe/gokprobe/arch"
 )
 
@@ -24,8 +21,8 @@ type row struct {
 // lines decodes u's line table on first use.
 func (d *dwarfData) lines(u *unit) []row {
 	u.lineOnce.Do(func() {
-		lr, err := d.data.LineReader(u.entry)
-		if err != nil || lr == nil {
+		lr := d.lineReader(u)
+		if lr == nil {
 			return
 		}
 		index := map[*dwarf.LineFile]int32{}
@@ -188,8 +185,8 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 // mayHold reports whether u's line table may name the file. The table's header
 // is enough to tell.
 func (d *dwarfData) mayHold(u *unit, file string) bool {
-	lr, err := d.data.LineReader(u.entry)
-	if err != nil || lr == nil {
+	lr := d.lineReader(u)
+	if lr == nil {
 		return false
 	}
 	for _, f := range lr.Files() {
@@ -207,15 +204,7 @@ func (d *dwarfData) block(v uint64) (fn uint64, inline dwarf.Offset) {
 	if !ok {
 		return v, 0
 	}
-	fn = uint64(off)
-	tree, err := godwarf.LoadTree(off, d.data, 0)
-	if err != nil {
-		return fn, 0
-	}
-	if stack := reader.InlineStack(tree, v); len(stack) > 0 {
-		return fn, stack[0].Offset
-	}
-	return fn, 0
+	return uint64(off), d.inlined(off, v)
 }
 
 // goLine answers from Go's function table.

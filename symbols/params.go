@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-delve/delve/pkg/dwarf/godwarf"
-
 	"github.com/gokprobe/gokprobe/arch"
 )
 
@@ -88,29 +86,32 @@ func (d *dwarfData) params(v uint64, linkage string) ([]Param, error) {
 	}
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()
-	tree, err := godwarf.LoadTree(off, d.data, 0)
-	if err != nil {
-		return nil, err
+	rd := d.data.Reader()
+	rd.Seek(off)
+	e, err := rd.Next()
+	if err != nil || e == nil {
+		return nil, fmt.Errorf("the debug information ends at %#x: %w", off, err)
 	}
 	r := &typeReader{d: d.data, cache: d.types, lang: u.lang}
 	var params []Param
-	for _, c := range tree.Children {
+	eachChild(e, rd, func(c *dwarf.Entry) {
 		if c.Tag != dwarf.TagFormalParameter {
-			continue
+			return
 		}
-		if result, _ := c.Val(dwarf.AttrVarParam).(bool); result && u.lang == langGo {
-			continue
+		list := d.origins(c)
+		if result, _ := attr(list, dwarf.AttrVarParam).(bool); result && u.lang == langGo {
+			return
 		}
 		p := Param{lang: u.lang, typ: &dtype{name: "?"}}
-		p.Name, _ = c.Val(dwarf.AttrName).(string)
-		if off, ok := c.Val(dwarf.AttrType).(dwarf.Offset); ok {
+		p.Name, _ = attr(list, dwarf.AttrName).(string)
+		if off, ok := attr(list, dwarf.AttrType).(dwarf.Offset); ok {
 			p.typ = r.at(off)
 		}
 		p.Type = p.typ.name
 		params = append(params, p)
-	}
+	})
 	var result *dtype
-	if off, ok := tree.Val(dwarf.AttrType).(dwarf.Offset); ok {
+	if off, ok := attr(d.origins(e), dwarf.AttrType).(dwarf.Offset); ok {
 		result = r.at(off)
 	}
 	return assignPlaces(params, result, u, linkage), nil
@@ -128,7 +129,7 @@ func assignPlaces(params []Param, result *dtype, u *unit, linkage string) []Para
 	var places []place
 	switch {
 	case u.lang == langGo:
-		places = goPlaces(types, u.goRegisters && !strings.HasSuffix(linkage, ".abi0"))
+		places = goPlaces(types, u.goRegisters && !strings.HasSuffix(linkage, goABI0))
 	case u.lang == langRust:
 		places = rustPlaces(types, result)
 	default:

@@ -147,7 +147,8 @@ func (t *Table) shift(sym Symbol, q query) (Location, error) {
 
 // findName searches mods for a literal name. The kinds of spelling are tried
 // one after the other: linkage name, Go's generic form, demangled, the name of a
-// function of which only copies are left (foo.isra.0). many tells that the
+// function of which only copies are left (foo.isra.0), of a Go assembly
+// function. many tells that the
 // spelling means all of the matches.
 func findName(mods []*Module, name string) (found []match, many bool) {
 	if found = scan(mods, func(st *symtab, e *entry) bool { return st.named(e, name) }); len(found) > 0 {
@@ -179,11 +180,15 @@ func findName(mods []*Module, name string) (found []match, many bool) {
 		if !bytes.HasPrefix(st.rawName(e), hint) {
 			return false
 		}
-		base, suffix := splitClone(st.linkage(e))
-		return base == name && suffix != "" && !strings.HasPrefix(suffix, ".cold")
+		link := st.linkage(e)
+		base, suffix := splitClone(link)
+		return link == name+goABI0 || base == name && suffix != "" && !strings.HasPrefix(suffix, ".cold")
 	})
 	return found, false
 }
+
+// goABI0 ends the linkage name of a Go assembly function that also has a wrapper.
+const goABI0 = ".abi0"
 
 // findDemangled searches for a readable C++ or Rust name. Copies that the
 // compiler made count where the function itself is gone.

@@ -2,8 +2,10 @@ package symbols
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -156,12 +158,17 @@ func (s *symtab) sortByAddr() {
 			idx = append(idx, int32(i))
 		}
 	}
-	sort.Slice(idx, func(i, j int) bool {
-		a, b := &s.entries[idx[i]], &s.entries[idx[j]]
-		if a.value != b.value {
-			return a.value < b.value
+	slices.SortFunc(idx, func(i, j int32) int {
+		a, b := &s.entries[i], &s.entries[j]
+		switch {
+		case a.value != b.value:
+			return cmp.Compare(a.value, b.value)
+		case s.better(a, b):
+			return -1
+		case s.better(b, a):
+			return 1
 		}
-		return s.better(a, b)
+		return 0
 	})
 	n := 0
 	for i, x := range idx {

@@ -1,0 +1,111 @@
+package symbols
+
+import (
+	"bytes"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// exercise asks a module for everything it can tell.
+func exercise(img *image) {
+	tab := newTable([]Option{WithDebugDirs()})
+	m := newModule("damaged", img, tab)
+	for _, p := range img.execSegments() {
+		m.Text = append(m.Text, arch.Range{Start: arch.Addr(p.Vaddr), End: arch.Addr(p.Vaddr + p.Memsz)})
+	}
+	tab.snap.Store(newSnapshot([]*Module{m}))
+	for _, spec := range []string{"main", "ma*", "nope", "visible+*", "names.c:11", "ns::f(int)", "main.F[...]"} {
+		tab.Resolve(spec)
+	}
+	st := m.symbols()
+	for i := range st.entries {
+		if i > 50 {
+			break
+		}
+		a := m.addr(st.entries[i].value)
+		tab.Lookup(a + 1)
+		tab.Function(a)
+		tab.Line(a)
+		img.row(m.link(a))
+		if params, err := tab.Params(a); err == nil {
+			for _, p := range params {
+				p.Value(&testRegs{}, noMemory{})
+			}
+		}
+	}
+	img.bindings()
+	img.relative()
+	if g := img.stackTable(); g != nil {
+		g.frame(g.text)
+	}
+}
+
+type noMemory struct{}
+
+func (noMemory) ReadMemory(at arch.Addr, p []byte) error  { return &arch.FaultError{Addr: at} }
+func (noMemory) WriteMemory(at arch.Addr, p []byte) error { return &arch.FaultError{Addr: at} }
+
+// Files are the target's and may be damaged on purpose: nothing in them may
+// crash or hang the tracer.
+func FuzzDamagedFile(f *testing.F) {
+	seed, err := os.ReadFile(build(f, "names.c", "-g", "-nostartfiles", "-shared", "-fPIC", "-Wl,-z,max-page-size=4096"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(uint32(16), []byte{0xff, 0xff})
+	f.Add(uint32(0x40), []byte{1, 2, 3, 4})
+	f.Fuzz(func(t *testing.T, at uint32, patch []byte) {
+		data := bytes.Clone(seed)
+		copy(data[int(at)%len(data):], patch)
+		img, err := newImage(bytes.NewReader(data), "damaged")
+		if err != nil {
+			return
+		}
+		exercise(img)
+	})
+}
+
+func TestEveryByteOfAFileMayBeDamaged(t *testing.T) {
+	seed, err := os.ReadFile(build(t, "names.c", "-g", "-nostartfiles", "-shared", "-fPIC", "-Wl,-z,max-page-size=4096"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(seed); at += 7 {
+		data := bytes.Clone(seed)
+		data[at] ^= 0xff
+		if img, err := newImage(bytes.NewReader(data), "damaged"); err == nil {
+			exercise(img)
+		}
+	}
+}
+
+func TestATableServesManyGoroutines(t *testing.T) {
+	tg := start(t, build(t, "names.c", "-g"))
+	tab := tg.open(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 20 {
+				locs, err := tab.Resolve([]string{"visible", "strlen", "hidden", "names.c:11"}[i%4])
+				if err != nil || len(locs) != 1 {
+					t.Error(locs, err)
+					return
+				}
+				loc := locs[0]
+				tab.Lookup(loc.Addr + 1)
+				tab.Line(loc.Addr)
+				tab.Params(tg.said["visible"])
+				tab.Function(loc.Addr)
+				if i == 0 {
+					if err := tab.Refresh(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
