@@ -15,22 +15,23 @@ type correction struct {
 
 // like is an instruction that x86asm prints with the operands of another.
 type like struct {
-	op    string // opcode bytes; empty to print no operands
-	digit int8   // ModRM.reg, or anyReg to keep it
+	op      string // opcode bytes; empty to print no operands
+	digit   int8   // ModRM.reg, or anyReg to keep it
+	address bool   // the register has the address size
 }
 
 const anyReg = -1
 
 var (
 	noOperands = like{}
-	rm         = like{"\xff", 0}          // inc
-	rm64       = like{"\xff", 6}          // push
-	memory     = like{"\x0f\xae", 7}      // clflush
-	rmToReg    = like{"\x0f\xaf", anyReg} // imul
-	regToRM    = like{"\x89", anyReg}     // mov
-	xmmRM      = like{"\x0f\x10", anyReg} // movups
-	xmmRMImm8  = like{"\x0f\xc6", anyReg} // shufps
-	addressReg = like{"\x0f\x02", anyReg} // lar
+	rm         = like{op: "\xff", digit: 0}                         // inc
+	rm64       = like{op: "\xff", digit: 6}                         // push
+	memory     = like{op: "\x0f\xae", digit: 7}                     // clflush
+	rmToReg    = like{op: "\x0f\xaf", digit: anyReg}                // imul
+	regToRM    = like{op: "\x89", digit: anyReg}                    // mov
+	xmmRM      = like{op: "\x0f\x10", digit: anyReg}                // movups
+	xmmRMImm8  = like{op: "\x0f\xc6", digit: anyReg}                // shufps
+	addressReg = like{op: "\x0f\x02", digit: anyReg, address: true} // lar
 )
 
 var correctionIndex = newIndex(len(corrections), func(i int) *pattern { return &corrections[i].pattern })
@@ -80,6 +81,9 @@ var legacyCorrections = []correction{
 	{pattern{space: map0F, lo: 0xae, pp: pp66, mod: inRegister, reg: r(6)}, "tpause", "", rm, "SDM vol. 2B TPAUSE"},
 	{pattern{space: map0F, lo: 0xae, pp: ppF2, mod: inRegister, reg: r(6)}, "umwait", "", rm, "SDM vol. 2B UMWAIT"},
 	{pattern{space: map0F, lo: 0xae, pp: ppF3, mod: inRegister, reg: r(6)}, "umonitor", "", rm64, "SDM vol. 2B UMONITOR"},
+	{pattern{space: map0F, lo: 0xae, pp: ppNone, mod: inRegister, reg: r(5)}, "lfence", "", noOperands, "SDM vol. 2A LFENCE: rm is ignored"},
+	{pattern{space: map0F, lo: 0xae, pp: ppNone, mod: inRegister, reg: r(6)}, "mfence", "", noOperands, "SDM vol. 2B MFENCE: rm is ignored"},
+	{pattern{space: map0F, lo: 0xae, pp: ppNone, mod: inRegister, reg: r(7)}, "sfence", "", noOperands, "SDM vol. 2B SFENCE: rm is ignored"},
 	{pattern{space: map0F, lo: 0xc7, pp: ppF3, mod: inRegister, reg: r(6)}, "senduipi", "", rm64, "SDM vol. 2B SENDUIPI"},
 	{pattern{space: map0F, lo: 0xc7, pp: ppF3, mod: inRegister, reg: r(7)}, "rdpid", "", rm64, "SDM vol. 2B RDPID"},
 	{pattern{space: map0F, lo: 0xc7, mod: inRegister, reg: r(7)}, "rdseed", "", rm, "SDM vol. 2B RDSEED"},

@@ -79,4 +79,5 @@ var systemCorrections = []correction{
 	{pattern{space: map0F38, lo: 0xf5, pp: pp66, mod: inMemory, w: w0}, "wrussd", "", regToRM, "SDM vol. 2D WRUSSD"},
 	{pattern{space: map0F38, lo: 0xf5, pp: pp66, mod: inMemory, w: w1}, "wrussq", "", regToRM, "SDM vol. 2D WRUSSQ"},
 	{pattern{space: map0F38, lo: 0xf8, pp: ppF3, mod: inMemory}, "enqcmds", "", addressReg, "SDM vol. 2A ENQCMDS"},
+	{pattern{space: map0F3A, lo: 0xf0, pp: ppF3, mod: inRegister, reg: r(0), rm: r(0)}, "hreset", "", noOperands, "SDM vol. 2A HRESET"},
 }

@@ -47,7 +47,7 @@ func (f *form) printAs(c *correction, i arch.Insn) string {
 	if c.like.op == "" {
 		return c.name(f)
 	}
-	inst, err := x86asm.Decode(f.rewrite(c.like, i.Bytes), 64)
+	inst, err := x86asm.Decode(f.rewrite(c, i.Bytes), 64)
 	if err != nil {
 		return c.name(f)
 	}
@@ -57,8 +57,12 @@ func (f *form) printAs(c *correction, i arch.Insn) string {
 	return c.name(f) + " " + strings.TrimSpace(operands)
 }
 
-// rewrite is code, whose form is f, with l's opcode.
-func (f *form) rewrite(l like, code []byte) []byte {
+// rewrite is code, whose form is f, with the opcode that c is like.
+func (f *form) rewrite(c *correction, code []byte) []byte {
+	l, rex := c.like, f.rex
+	if l.address && !f.addrsize {
+		rex |= rexW
+	}
 	b := make([]byte, 0, maxInsnLen+4)
 	if f.seg != 0 {
 		b = append(b, f.seg)
@@ -66,10 +70,12 @@ func (f *form) rewrite(l like, code []byte) []byte {
 	if f.addrsize {
 		b = append(b, 0x67)
 	}
-	if f.opsize && f.pp == ppNone {
+	if f.opsize && c.pp&pp66 == 0 {
 		b = append(b, 0x66)
 	}
-	b = append(b, 0x40|f.rex)
+	if rex != 0 {
+		b = append(b, 0x40|rex)
+	}
 	b = append(b, l.op...)
 	modrm := len(b)
 	b = append(b, code[f.modrmAt:]...)
