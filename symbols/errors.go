@@ -23,6 +23,8 @@ var (
 	ErrAmbiguous = fmt.Errorf("ambiguous symbol%w", quiet{unix.EADDRNOTAVAIL})
 	// ErrNotMapped: the address lies in no module. It matches EINVAL.
 	ErrNotMapped = fmt.Errorf("address in no mapping%w", quiet{unix.EINVAL})
+	// ErrNotExecutable: the address is mapped, but not as code. It matches EINVAL.
+	ErrNotExecutable = fmt.Errorf("address is not executable%w", quiet{unix.EINVAL})
 	// ErrNotCode: the name is a variable. It matches EINVAL.
 	ErrNotCode = fmt.Errorf("not a function%w", quiet{unix.EINVAL})
 	// ErrBadSpec: the text is no probe specification. It matches EINVAL.

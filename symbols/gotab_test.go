@@ -48,6 +48,9 @@ func TestGoNamesResolveToTheAddressesTheProgramPrints(t *testing.T) {
 			if loc := one(t, tab, "main.(*T).Method.func1"); loc.Symbol.Name != "main.(*T).Method.func1" {
 				t.Errorf("closure is %+v", loc)
 			}
+			if loc := one(t, tab, "bytealg.IndexByte"); !strings.HasPrefix(loc.Symbol.Name, "internal/bytealg.IndexByte") {
+				t.Errorf("bytealg.IndexByte is %+v", loc)
+			}
 			// Two instances; a stripped program knows both by one name.
 			if locs, err := tab.Resolve("main.Map[...]"); err != nil || len(locs) != 2 {
 				t.Errorf("main.Map[...] = %v, %v, want two instances", locs, err)

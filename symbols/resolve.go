@@ -2,11 +2,13 @@ package symbols
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"sort"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // Resolve translates one probe specification:
@@ -21,12 +23,13 @@ import (
 //	mem*         every function that matches; *, ? and [a-z]
 //
 // Names are linkage names or demangled ones, with or without parameters and
-// template arguments; main.F[...] is every instance of a generic Go function.
+// template arguments; main.F[...] is every instance of a generic Go function. A
+// Go import path may be cut to its last element: http.ListenAndServe.
 // An exact name wins before a pattern.
 //
 // The result is sorted by address and never empty without an error. Errors
 // match ErrBadSpec, ErrUnknownSymbol, ErrUnknownModule, ErrAmbiguous (as
-// *AmbiguousError), ErrNotMapped, ErrNotCode, ErrNoLines, ErrNoLine,
+// *AmbiguousError), ErrNotMapped, ErrNotExecutable, ErrNotCode, ErrNoLines, ErrNoLine,
 // ErrUnknownSize or ErrIFuncUnbound.
 func (t *Table) Resolve(spec string) ([]Location, error) {
 	queries, err := parseSpec(spec)
@@ -53,12 +56,30 @@ func (t *Table) Resolve(spec string) ([]Location, error) {
 	return nil, t.unknown(s, queries)
 }
 
+// resolveAddr answers an absolute address. Executable memory of no module (a
+// just-in-time compiler's) is allowed; its location has no symbol.
 func (t *Table) resolveAddr(s *snapshot, a arch.Addr) ([]Location, error) {
-	if s.module(a) == nil {
+	if s.module(a) != nil {
+		loc, _ := t.Lookup(a)
+		return []Location{loc}, nil
+	}
+	if t.pid == 0 {
 		return nil, errNotMapped(a)
 	}
-	loc, _ := t.Lookup(a)
-	return []Location{loc}, nil
+	maps, err := procfs.Maps(t.pid)
+	if err != nil {
+		return nil, fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
+	}
+	for _, mp := range maps {
+		switch {
+		case !mp.Range.Contains(a):
+		case mp.Exec:
+			return []Location{{Addr: a}}, nil
+		default:
+			return nil, fmt.Errorf("%w: %s is in %s of %s", ErrNotExecutable, a, mp.Range, cmp.Or(mp.Path, "anonymous memory"))
+		}
+	}
+	return nil, errNotMapped(a)
 }
 
 // match is one symbol that a name stands for.
@@ -146,9 +167,8 @@ func (t *Table) shift(sym Symbol, q query) (Location, error) {
 }
 
 // findName searches mods for a literal name. The kinds of spelling are tried
-// one after the other: linkage name, Go's generic form, demangled, the name of a
-// function of which only copies are left (foo.isra.0), of a Go assembly
-// function. many tells that the
+// one after the other: linkage name, Go's generic form, demangled, and what
+// findLoose allows. many tells that the
 // spelling means all of the matches.
 func findName(mods []*Module, name string) (found []match, many bool) {
 	if found = scan(mods, func(st *symtab, e *entry) bool { return st.named(e, name) }); len(found) > 0 {
@@ -175,16 +195,29 @@ func findName(mods []*Module, name string) (found []match, many bool) {
 			return found, false
 		}
 	}
-	hint := []byte(name + ".")
-	found = scan(mods, func(st *symtab, e *entry) bool {
-		if !bytes.HasPrefix(st.rawName(e), hint) {
-			return false
+	return findLoose(mods, name), false
+}
+
+// findLoose searches for what is left of a function of which the compiler made
+// copies only, for Go assembly, and for a Go name whose import path is given by
+// its last element (http.ListenAndServe).
+func findLoose(mods []*Module, name string) []match {
+	short := "/" + name
+	found := scan(mods, func(st *symtab, e *entry) bool {
+		raw := st.rawName(e)
+		if !bytes.HasPrefix(raw, []byte(name+".")) {
+			return strings.Contains(name, ".") && containsName(raw, short) &&
+				strings.HasSuffix(strings.TrimSuffix(st.linkage(e), goABI0), short)
 		}
 		link := st.linkage(e)
 		base, suffix := splitClone(link)
 		return link == name+goABI0 || base == name && suffix != "" && !strings.HasPrefix(suffix, ".cold")
 	})
-	return found, false
+	proper := keep(found, func(x match) bool { return !strings.HasSuffix(x.m.symbols().linkage(x.e), goABI0) })
+	if len(proper) > 0 {
+		return proper
+	}
+	return found
 }
 
 // goABI0 ends the linkage name of a Go assembly function that also has a wrapper.
@@ -288,50 +321,6 @@ func interposed(found []match) []match {
 		}
 	}
 	return own[:1]
-}
-
-// resolveGlob answers q if its name is a pattern.
-func (t *Table) resolveGlob(s *snapshot, q query) ([]Location, error) {
-	if q.name == "" || !isGlob(q.name) {
-		return nil, nil
-	}
-	mods, err := s.modulesFor(q.module)
-	if err != nil {
-		return nil, nil
-	}
-	var found []match
-	for _, x := range globSymbols(mods, q.name) {
-		if x.e.kind == kindFunc || x.e.kind == kindIFunc && t.bound(s, x) {
-			found = append(found, x)
-		}
-	}
-	return t.place(s, found, q)
-}
-
-// bound reports whether an indirect function's implementation is known; a
-// pattern passes over the others.
-func (t *Table) bound(s *snapshot, x match) bool {
-	_, err := t.implementations(s, x.m.symbol(x.e))
-	return err == nil
-}
-
-// globSymbols collects the symbols of mods that match pattern in one of their
-// spellings. Parts that the compiler split off (foo.cold) are no functions of
-// their own and only match by name.
-func globSymbols(mods []*Module, pattern string) []match {
-	hint := globHint(pattern)
-	cold := strings.Contains(pattern, "cold")
-	return scan(mods, func(st *symtab, e *entry) bool {
-		if !containsName(st.rawName(e), hint) {
-			return false
-		}
-		name := st.linkage(e)
-		if !cold && strings.HasSuffix(name, ".cold") {
-			return false
-		}
-		return matchGlob(pattern, name) ||
-			isMangled(name) && (matchGlob(pattern, demangleShort(name)) || matchGlob(pattern, demangleFull(name)))
-	})
 }
 
 // locate describes matches for an error's list of candidates.

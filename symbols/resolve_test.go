@@ -150,6 +150,13 @@ func TestSpecifications(t *testing.T) {
 			}
 		}
 	}
+	counter, err := tab.Object("counter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.Resolve(counter.Addr.String()); !errors.Is(err, ErrNotExecutable) || !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a variable's address: %v", err)
+	}
 	every := one(t, tab, "visible+*").Every
 	if every.Start != vis || every.Len() != size {
 		t.Errorf("visible+* stands for %v, want %d bytes at %v", every, size, vis)

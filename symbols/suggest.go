@@ -24,7 +24,7 @@ func nearSymbols(mods []*Module, name string) []string {
 }
 
 // nearest chooses up to three of names: those that end with name as a qualified
-// name's last part, then those within a small edit distance.
+// name's last part, then those within a small edit distance, close to the best.
 func nearest(name string, names iter.Seq[string]) []string {
 	const most = 3
 	type scored struct {
@@ -52,7 +52,7 @@ func nearest(name string, names iter.Seq[string]) []string {
 		return len(list[i].name) < len(list[j].name)
 	})
 	var out []string
-	for i := 0; i < len(list) && i < most; i++ {
+	for i := 0; i < len(list) && i < most && list[i].cost <= list[0].cost+1; i++ {
 		out = append(out, list[i].name)
 	}
 	return out
@@ -61,7 +61,7 @@ func nearest(name string, names iter.Seq[string]) []string {
 // distance is the edit distance of two names, 0 for a missing qualifier or a
 // different case, limit+1 if it is more than limit.
 func distance(want, have string, limit int) int {
-	if rest, ok := strings.CutSuffix(have, want); ok && (strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "::")) {
+	if rest, ok := strings.CutSuffix(have, want); ok && (strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "/") || strings.HasSuffix(rest, "::")) {
 		return 0
 	}
 	if d := len(want) - len(have); d > limit || -d > limit {
