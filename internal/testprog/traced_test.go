@@ -3,6 +3,7 @@
 package testprog
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 
@@ -27,5 +28,29 @@ func traced(t *testing.T, pid int, f func(tracer int)) {
 	}
 	if err := unix.PtraceDetach(pid); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// leaveRegion maps a memfd named as gokprobe's twice into this process, r-x and
+// rw-, and returns what undoes it.
+func leaveRegion(t *testing.T) func() {
+	t.Helper()
+	fd, err := unix.MemfdCreate("gokprobe", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, 4096); err != nil {
+		t.Fatal(err)
+	}
+	var maps [2][]byte
+	for i, prot := range []int{unix.PROT_READ | unix.PROT_EXEC, unix.PROT_READ | unix.PROT_WRITE} {
+		if maps[i], err = unix.Mmap(fd, 0, 4096, prot, unix.MAP_SHARED); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if err := errors.Join(unix.Munmap(maps[0]), unix.Munmap(maps[1]), unix.Close(fd)); err != nil {
+			t.Error(err)
+		}
 	}
 }
