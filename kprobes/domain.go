@@ -116,6 +116,7 @@ func (d *domain) release() error {
 		for _, th := range d.space.Threads() {
 			d.moveOut(th)
 		}
+		d.session.tracer.SettleForks(d.space)
 		errs = append(errs, d.text.RestoreAll(), d.region.Wipe(), d.unmap())
 		for _, p := range d.space.Processes() {
 			errs = append(errs, d.session.tracer.Detach(p))

@@ -147,7 +147,14 @@ func (s *Session) begin(p *ptrace.Process) error {
 }
 
 func (s *Session) loadSymbols() error {
-	table, err := symbols.Open(s.pid, ptrace.PeekMemory{PID: s.pid})
+	var tid int
+	if err := s.do(func() (err error) {
+		tid, err = s.main.Space.TID() // not the leader, if that has exited
+		return err
+	}); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	table, err := symbols.Open(tid, ptrace.PeekMemory{PID: tid})
 	if err != nil {
 		return errors.Join(fmt.Errorf("reading the symbols of process %d: %w", s.pid, err), s.Close())
 	}

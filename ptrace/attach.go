@@ -23,15 +23,76 @@ func (t *Tracer) Attach(pid int) (*Process, error) {
 		return nil, &AttachError{PID: pid, Cause: CauseTraced, Detail: "by this session"}
 	}
 	p := t.newProcess(pid, nil)
-	if err := t.seizeAll(p); err != nil {
-		t.abandon(p)
-		return nil, diagnose(pid, err)
-	}
-	if err := t.seizeVforkChildren(p); err != nil {
-		t.abandon(p)
-		return nil, diagnose(pid, err)
+	for _, step := range []func(*Process) error{t.seizeAll, t.seizeVforkChildren, t.passOnce, t.seizeAll, t.passOnce} {
+		if err := step(p); err != nil {
+			t.abandon(p)
+			return nil, diagnose(pid, err)
+		}
 	}
 	return p, nil
+}
+
+// passOnce stops every thread that has not stopped since it was seized, each for a
+// moment by itself. A thread that was inside fork(2) or clone(2) when it was seized
+// may make one child that is not traced: the kernel looks at the options when the call
+// begins (kernel_clone in kernel/fork.c). After its first stop that call is over. A
+// thread made so is found by another listing; a process made so has a copy of memory
+// in which nothing is patched yet.
+func (t *Tracer) passOnce(p *Process) error {
+	waiting := map[*Thread]bool{}
+	for _, th := range p.Space.Threads() {
+		if !th.seen && th.state == running && th.interrupt() == nil {
+			waiting[th] = true
+		}
+	}
+	for len(waiting) > 0 {
+		for th := range waiting {
+			if th.seen || th.state != running || t.threads[th.TID] != th {
+				delete(waiting, th)
+			}
+		}
+		if len(waiting) == 0 {
+			break
+		}
+		tid, ws, err := waitStatus(-1, 0)
+		if err != nil {
+			return err
+		}
+		t.note(tid, ws, nil)
+		for th := t.nextBacklog(); th != nil; th = t.nextBacklog() {
+			t.pass(th)
+		}
+	}
+	if len(p.threads) == 0 {
+		return unix.ESRCH
+	}
+	return nil
+}
+
+// pass resumes a thread that stopped during the attach, when nobody asks yet what its
+// stop means.
+func (t *Tracer) pass(th *Thread) {
+	switch th.stop.Reason {
+	case Exited, Killed, GroupStop:
+		t.dispatch(th)
+	case Signal, Breakpoint:
+		t.resume(th, th.stop.Signal)
+	case Exec:
+		p := th.Proc
+		if old := p.oldSpace; old != nil {
+			p.oldSpace = nil
+			p.Space.Local = old.Local
+		}
+		t.resume(th, 0)
+	default:
+		if th.Proc.parent != nil {
+			// A child of a process that has no probes: it need not be held.
+			th.Proc.parent = nil
+			_ = t.Detach(th.Proc)
+			return
+		}
+		t.resume(th, 0)
+	}
 }
 
 // seizeAll seizes until two listings in a row show no new thread. A thread made by a
@@ -80,20 +141,17 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 		return false, nil
 	case err == unix.EPERM && (st.State == 'Z' || st.State == 'X'):
 		return false, nil
-	case err == unix.EPERM && st.TracerPid == t.tracerID():
+	case err == unix.EPERM && st.TracerPid == t.tid:
 	default:
 		return false, err
 	}
 	th := t.newThread(p, tid)
-	th.mask = Sigset(st.SigBlk)
+	th.trapBlocked = Sigset(st.SigBlk).Has(unix.SIGTRAP) && !Sigset(st.SigBlk).full()
 	if st.State == 'D' && inVfork(p.PID, tid) {
 		th.state, th.stop.Reason = parked, Vfork
 	}
 	return true, nil
 }
-
-// tracerID is what TracerPid shows for us.
-func (t *Tracer) tracerID() int { return os.Getpid() }
 
 // seizeVforkChildren takes in the children that run in the same memory since before
 // we came.

@@ -23,6 +23,23 @@ func (t *Tracer) Detach(p *Process) error {
 	})
 }
 
+// SettleForks settles the fate of processes forked from s whose first stop has not been
+// handled yet. The caller has frozen s, so there will be no more. Left alone they would
+// run with the breakpoints that they inherited.
+func (t *Tracer) SettleForks(s *Space) {
+	for _, p := range t.procs {
+		if p.parent != s {
+			continue
+		}
+		for _, th := range p.Threads() {
+			if t.await(th) == nil {
+				th.queued = false
+				t.dispatch(th)
+			}
+		}
+	}
+}
+
 // detachThread releases one stopped thread.
 func (t *Tracer) detachThread(th *Thread) {
 	t.drainResent(th)

@@ -114,10 +114,15 @@ func othersAlive(pid int) bool {
 }
 
 func tracerName(pid int) string {
-	if comm, err := procfs.Comm(pid, pid); err == nil {
-		return fmt.Sprintf("by process %d (%s)", pid, comm)
+	// TracerPid names the tracing thread.
+	st, err := procfs.ReadStatus(pid, 0)
+	if err != nil {
+		return fmt.Sprintf("by process %d", pid)
 	}
-	return fmt.Sprintf("by process %d", pid)
+	if comm, err := procfs.Comm(st.Tgid, st.Tgid); err == nil {
+		return fmt.Sprintf("by process %d (%s)", st.Tgid, comm)
+	}
+	return fmt.Sprintf("by process %d", st.Tgid)
 }
 
 // exeClass names the kind of program if it is not a 64-bit x86-64 one.

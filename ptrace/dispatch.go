@@ -26,7 +26,7 @@ func (t *Tracer) record(s Stop) *Thread {
 		th.state = exiting
 		return th
 	}
-	th.state = stopped
+	th.state, th.seen = stopped, true
 	switch s.Reason {
 	case Signal:
 		th.injectable = true
@@ -34,9 +34,8 @@ func (t *Tracer) record(s Stop) *Thread {
 			th.stop.Reason = Breakpoint
 		}
 	case Interrupt:
-		if m, err := th.sigmask(); err == nil {
-			th.mask = m
-		}
+		th.noteMask()
+		th.restartCall()
 	case Clone, Fork, Vfork:
 		t.adoptChild(th)
 	}
@@ -59,22 +58,34 @@ func (th *Thread) atBreakpoint() bool {
 	return err == nil && info.breakpoint()
 }
 
-// recordEarly keeps the first stop of a thread that nobody introduced yet. If its
-// parent died before its event could be reported, /proc tells whose it is.
+// recordEarly keeps the first stop of a thread that nobody introduced yet. It stays
+// stopped until its parent's event does, which is on its way.
 func (t *Tracer) recordEarly(s Stop) *Thread {
 	if s.Ended() {
 		delete(t.early, s.TID)
-		return nil
-	}
-	t.early[s.TID] = s
-	st, err := procfs.ReadStatus(s.TID, 0)
-	if err != nil || st.PPid == 0 {
-		return nil
-	}
-	if p := t.procs[st.Tgid]; p != nil {
-		t.newThread(p, s.TID)
+	} else {
+		t.early[s.TID] = s
 	}
 	return nil
+}
+
+// adoptOrphans introduces what a thread of p had made when it was killed before its
+// event could be reported.
+func (t *Tracer) adoptOrphans(p *Process) {
+	for tid := range t.early {
+		st, err := procfs.ReadStatus(tid, 0)
+		switch {
+		case err != nil:
+		case t.procs[st.Tgid] != nil:
+			t.newThread(t.procs[st.Tgid], tid)
+		case st.Tgid == tid && len(p.threads) == 0:
+			space := p.Space
+			if !sameMemory(p.PID, tid) {
+				space = nil
+			}
+			t.newborn(&Thread{Proc: p}, tid, space)
+		}
+	}
 }
 
 // eventMsg is the value that belongs to an event stop: the new thread's ID, or the
@@ -88,8 +99,8 @@ func eventMsg(tid int) (int, error) {
 // traced already and stops by itself.
 func (t *Tracer) adoptChild(th *Thread) {
 	tid, err := eventMsg(th.TID)
-	if err != nil || t.threads[tid] != nil {
-		return
+	if err != nil || t.threads[tid] != nil || !isTracee(tid) {
+		return // introduced by an attach that was faster; it may even have ended since
 	}
 	flags, err := t.childFlags(th, tid)
 	switch {
@@ -97,7 +108,7 @@ func (t *Tracer) adoptChild(th *Thread) {
 		// Neither the call nor the child can be read: both are dying.
 		delete(t.early, tid)
 	case flags&unix.CLONE_THREAD != 0:
-		t.newThread(th.Proc, tid).mask = th.mask
+		t.newThread(th.Proc, tid).trapBlocked = th.trapBlocked
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
 	default:
@@ -112,7 +123,7 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	if space == nil {
 		p.parent = parent.Proc.Space
 	}
-	t.newThread(p, tid).mask = parent.mask
+	t.newThread(p, tid).trapBlocked = parent.trapBlocked
 }
 
 func (t *Tracer) childFlags(th *Thread, tid int) (uint64, error) {
@@ -217,6 +228,7 @@ func (t *Tracer) ended(th *Thread) {
 	if th.TID == p.PID || p.Status.TID == 0 {
 		p.Status = th.stop
 	}
+	t.adoptOrphans(p)
 	if len(p.threads) > 0 {
 		return
 	}

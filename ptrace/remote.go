@@ -53,7 +53,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err != nil {
 		return err
 	}
-	saved, stop := *regs, th.stop
+	saved, stop, believed := *regs, th.stop, th.trapBlocked
 	mask, err := th.sigmask()
 	if err != nil {
 		return err
@@ -71,6 +71,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err := r.finish(saved, mask); err != nil {
 		return err
 	}
+	th.trapBlocked = believed
 	if stop.Reason == Breakpoint {
 		th.stop = stop
 	}
@@ -168,7 +169,6 @@ func (r *Remote) finish(saved hostRegs, mask Sigset) error {
 	if err := th.setSigmask(mask); err != nil {
 		return err
 	}
-	th.mask = mask
 	regs, err := th.hostRegs()
 	if err != nil {
 		return err

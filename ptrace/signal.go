@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // breakpoint asks the Handler about a breakpoint stop and resumes the thread. The
@@ -48,7 +50,7 @@ func (th *Thread) hold(info *Siginfo) {
 	if th.holdMask != nil {
 		return
 	}
-	if m, err := th.sigmask(); err == nil && th.setSigmask(allSignals&^syncSignals) == nil {
+	if m, err := th.sigmask(); err == nil && th.setSigmask(m|allSignals&^syncSignals) == nil {
 		th.holdMask = &m
 	}
 }
@@ -119,14 +121,47 @@ func (th *Thread) substitute(info *Siginfo) {
 	}
 }
 
+// restartCall repeats a system call that failed with EINTR for no other reason than our
+// stop. The kernel restarts most calls by itself, but not these. A timeout begins anew:
+// a call may block longer than asked, but without a signal it may not fail with EINTR.
+func (th *Thread) restartCall() {
+	regs, err := th.hostRegs()
+	if err != nil {
+		return
+	}
+	again := *regs
+	if !repeatCall(&again) {
+		return
+	}
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || Sigset(st.SigPnd|st.ShdPnd)&^Sigset(st.SigBlk) != 0 {
+		return // a signal is about to be delivered: it may well be the reason
+	}
+	*regs = again
+}
+
+// noteMask learns from the mask at a stop that no breakpoint caused whether the thread
+// blocks SIGTRAP. A full mask says nothing: see Sigset.full.
+func (th *Thread) noteMask() {
+	m, err := th.sigmask()
+	switch {
+	case err != nil, m.full():
+	case m.Has(unix.SIGTRAP):
+		th.trapBlocked = true
+	case th.trapBlocked:
+		// A breakpoint that is not reported yet has unblocked it already.
+		th.trapBlocked = th.pendingSynchronous()
+	}
+}
+
 // restoreTrap undoes what a breakpoint does to a thread that blocks or ignores
 // SIGTRAP: the kernel unblocks the signal and resets its action to the default
 // (force_sig_info_to_task in kernel/signal.c). What was there before can't be read
-// after the fact, so it is what was last seen at another stop: the thread's mask
-// if nothing else in it changed, the process's action as it was at attach.
+// after the fact, so it is what was last seen: by noteMask, and at attach. A program
+// that blocks SIGTRAP, and nothing else, later on is not noticed before it next stops.
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
-	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.mask.Has(unix.SIGTRAP) {
+	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked {
 		return
 	}
 	m, err := th.sigmask()
@@ -134,12 +169,10 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		return
 	}
 	with := m | sigbit(unix.SIGTRAP)
-	blocked := with == th.mask || with|unblockable|libcSignals == allSignals
-	if blocked {
+	blocked := th.trapBlocked || with.full()
+	if blocked && m != with {
 		_ = th.setSigmask(with)
-		m = with
 	}
-	th.mask = m
 	if p.trapAction != nil && (p.trapIgnored || p.trapHandled && blocked) {
 		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
 	}

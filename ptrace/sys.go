@@ -37,6 +37,13 @@ func requestPtr(req, tid int, addr uintptr, data unsafe.Pointer) error {
 	return nil
 }
 
+// isTracee reports whether tid is a thread of ours that was not reaped yet.
+func isTracee(tid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, tid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
+	return err == nil
+}
+
 // waitStatus waits for a change of one child (or any of this thread's children
 // if tid is -1). It is a blocking system call as the Go scheduler knows it, so
 // garbage collection is not held up. __WNOTHREAD keeps the host program's own

@@ -28,6 +28,7 @@ type Thread struct {
 	stop   Stop
 	queued bool // the stop waits in Tracer.backlog
 	frozen bool // stopped by Freeze, which will resume it
+	seen   bool // it has stopped since it was seized
 
 	// injectable: the stop is a signal-delivery-stop, from which one signal can be
 	// delivered.
@@ -46,8 +47,8 @@ type Thread struct {
 	// next: one that nothing but the breakpoint before it leads to.
 	trapAt arch.Addr
 
-	// mask is the blocked set as last seen at a stop that no breakpoint caused.
-	mask Sigset
+	// trapBlocked: the thread is believed to block SIGTRAP.
+	trapBlocked bool
 
 	comm     string
 	commTime time.Time

@@ -60,6 +60,8 @@ type Tracer struct {
 	bell *bell
 	rung bool // the bell rang while the tracer waited for something else
 
+	turns uint // stops waited for
+
 	mu     sync.Mutex
 	calls  []call // guarded by mu
 	closed bool   // guarded by mu
@@ -160,6 +162,9 @@ func (t *Tracer) step() {
 		t.answer()
 		return
 	}
+	if t.turns++; t.turns%fairness == 0 && t.drain() {
+		return
+	}
 	tid, ws, err := waitStatus(-1, 0)
 	switch {
 	case err != nil:
@@ -177,6 +182,23 @@ func (t *Tracer) step() {
 		if th := t.record(decode(tid, ws)); th != nil {
 			t.dispatch(th)
 		}
+	}
+}
+
+// fairness is the number of stops after which all threads that wait get their turn.
+const fairness = 32
+
+// drain collects every status that is there and reports whether there was any. wait4
+// looks at the youngest tracee first, so among threads that hit without pause it would
+// never come to the oldest: the leader, and the bell.
+func (t *Tracer) drain() (any bool) {
+	for {
+		tid, ws, err := waitStatus(-1, unix.WNOHANG)
+		if err != nil || tid == 0 {
+			return any
+		}
+		any = true
+		t.note(tid, ws, nil)
 	}
 }
 
