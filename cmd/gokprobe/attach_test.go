@@ -1,0 +1,310 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+func TestAttachPrintsEveryCallAndASummary(t *testing.T) {
+	p := prey(t)
+	before := testprog.TakeSnapshot(t, p.PID())
+	l := attachTo(t, p, "-sym", "foo", "-format", "json")
+	armed := regexp.MustCompile(`^armed: 1 probe in ` + strconv.Itoa(p.PID()) + ` \(prey[^)]*\)\n$`)
+	if !armed.MatchString(l.said.String()) {
+		t.Errorf("stderr is %q", l.said.String())
+	}
+	var hits []hitLine
+	for range 3 {
+		if got := p.Do("call foo 3", "ret"); got != "ret 7" {
+			t.Errorf("foo(3) gives %q", got)
+		}
+		var h hitLine
+		strictly(t, l.line(), &h) // as it happens, not at the end
+		hits = append(hits, h)
+	}
+	r := l.interrupt()
+	rest, sum := records(t, r.stdout)
+	if r.status != 0 || len(rest) != 0 {
+		t.Errorf("status %d, %d more hits", r.status, len(rest))
+	}
+	for _, h := range hits {
+		if h.Type != "hit" || h.PID != p.PID() || h.TID != p.PID() || h.Probe != "foo" || h.Kind != "kprobe" ||
+			!strings.HasPrefix(h.Symbol, "foo+0x") || !strings.HasPrefix(h.Comm, "prey") || string(h.Args) != "{}" || h.Time.IsZero() {
+			t.Errorf("hit %+v", h)
+		}
+	}
+	if s := sum.Probes[0]; s.Hits != 3 || s.NMissed != 0 || s.Mechanism != "boosted" || s.Reason == "" || s.Addr != hits[0].Addr || sum.Lost != 0 {
+		t.Errorf("summary %+v", sum)
+	}
+	before.Compare(t, p.PID())
+	p.CheckClean()
+	p.Quit()
+}
+
+func TestEverySignalThatEndsAttachDetachesCleanly(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		p := prey(t)
+		l := attachTo(t, p, "-sym", "foo", "-count")
+		p.Do("call foo 3", "ret")
+		l.signal(sig)
+		r := l.end()
+		if r.status != 0 || r.stdout != "" || !strings.Contains(r.stderr, "PROBE") {
+			t.Errorf("%v: status %d, stdout %q, stderr %q", sig, r.status, r.stdout, r.stderr)
+		}
+		p.CheckClean()
+		p.Quit()
+	}
+}
+
+func TestCountIsExactUnderThreads(t *testing.T) {
+	for _, flags := range [][]string{{"-count"}, {"-count", "-no-boost"}} {
+		p := prey(t)
+		l := attachTo(t, p, append(flags, "-sym", "foo", "-format", "json")...)
+		p.Do("threads 8 5000 foo", "sum")
+		_, sum := records(t, l.interrupt().stdout)
+		if sum.Probes[0].Hits != 40000 {
+			t.Errorf("%v: %d hits", flags, sum.Probes[0].Hits)
+		}
+		p.Quit()
+	}
+}
+
+func TestEveryHitIsARecordOrCountedAsLost(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hits.jsonl")
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "foo", "-format", "json", "-o", file)
+	p.Do("threads 8 5000 foo", "sum")
+	if r := l.interrupt(); r.status != 0 || r.stdout != "" {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hits, sum := records(t, string(text))
+	if uint64(len(hits))+sum.Lost != 40000 || sum.Probes[0].Hits != 40000 {
+		t.Errorf("%d records, %d lost, %d hits", len(hits), sum.Lost, sum.Probes[0].Hits)
+	}
+	p.Quit()
+}
+
+func TestMaxHitsIsExactOverAllProbesAndThreads(t *testing.T) {
+	for _, extra := range [][]string{nil, {"-count"}} {
+		p := prey(t)
+		l := attachTo(t, p, append(extra, "-sym", "foo", "-sym", "foo+*", "-max-hits", "100", "-format", "json")...)
+		if got := p.Do("threads 8 20000 foo", "sum"); got != "sum 3200000000 count 160000" {
+			t.Errorf("the target says %q", got)
+		}
+		r := l.end()
+		hits, sum := records(t, r.stdout)
+		total := uint64(0)
+		for _, s := range sum.Probes {
+			total += s.Hits
+		}
+		if want := map[bool]int{true: 100, false: 0}[extra == nil]; r.status != 0 || len(hits) != want || total != 100 || sum.Lost != 0 {
+			t.Errorf("status %d, %d records, %d hits counted, %d lost", r.status, len(hits), total, sum.Lost)
+		}
+		p.CheckClean()
+		p.Quit()
+	}
+}
+
+func TestAClosedPipeEndsAttachQuietly(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "foo")
+	p.Do("call foo 1", "ret")
+	l.line()
+	l.pipe.Close() // as head -1 does
+	p.Do("threads 2 1000 foo", "sum")
+	r := l.end()
+	if r.status != 0 || strings.Contains(r.stderr, "gokprobe:") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+func TestAFullDiskEndsAttachWithASentence(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "foo", "-o", "/dev/full")
+	p.Do("call foo 1", "ret")
+	r := l.end()
+	want := "gokprobe: cannot write to /dev/full, so the probes were removed: no space left on device\n"
+	if r.status != 1 || !strings.HasSuffix(r.stderr, want) || !strings.Contains(r.stderr, "\n1 records could not be written\n") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+func TestABlockedOutputDoesNotStopTheTarget(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "foo", "-format", "json")
+	if got := p.Do("threads 4 40000 foo", "sum"); got != "sum 6400000000 count 160000" { // nobody reads stdout
+		t.Errorf("the target says %q", got)
+	}
+	l.signal(syscall.SIGINT)
+	hits, sum := records(t, l.end().stdout)
+	if got := uint64(len(hits)) + sum.Lost; got != 160000 || sum.Lost == 0 {
+		t.Errorf("%d records and %d lost", len(hits), sum.Lost)
+	}
+	if !strings.Contains(l.said.String(), "lost, since the output took them slower than they came") {
+		t.Errorf("no warning of lost records: %s", l.said.String())
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+func TestASecondInterruptGivesUpABlockedOutput(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "foo")
+	p.Do("threads 1 5000 foo", "sum")
+	l.signal(syscall.SIGINT)
+	l.signal(syscall.SIGTERM)
+	l.waitFor("gokprobe: detaching")
+	l.waitFor("gokprobe: writing to stdout was given up")
+	if r := l.end(); r.status != 1 {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+func TestDurationEndsAttach(t *testing.T) {
+	p := prey(t)
+	r := attachTo(t, p, "-sym", "foo", "-duration", "50ms").end()
+	if r.status != 0 || !strings.Contains(r.stderr, "PROBE") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+func TestTheTargetsExitEndsAttach(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "foo")
+	p.Do("call foo 1", "ret")
+	p.Quit()
+	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, fmt.Sprintf("process %d exited with status 0", p.PID())) {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p = prey(t)
+	l = attachTo(t, p, "-sym", "foo")
+	p.Kill()
+	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "was killed by signal 9") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+}
+
+func TestAnExecThatEndsAllProbesEndsAttach(t *testing.T) {
+	p := testprog.Start(t, testprog.Build(t, "execer"))
+	l := attachTo(t, p, "-sym", "foo")
+	p.Do("exec", "ready 1")
+	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "executes another program now, so all probes are gone") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p.CheckClean()
+}
+
+func TestFollowProbesTheProgramThatIsExecuted(t *testing.T) {
+	p := testprog.Start(t, testprog.Build(t, "execer"))
+	l := attachTo(t, p, "-sym", "foo", "-follow", "-format", "json")
+	p.Do("exec", "ready 1")
+	p.Do("call 2", "ret 27")
+	var h hitLine
+	strictly(t, l.line(), &h)
+	if h.Probe != "foo" || h.PID != p.PID() {
+		t.Errorf("hit %+v", h)
+	}
+	if r := l.interrupt(); r.status != 0 {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p.CheckClean()
+}
+
+func TestAttachPrintsArgumentsRegistersAndStack(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "sum6", "-sym", "length", "-sym", "stack_internal", "-args", "-stack", "4", "-format", "json")
+	p.Do("call six 10", "ret")
+	p.Do("call string 1", "ret")
+	p.Do("call stack_driver 9", "ret")
+	for _, want := range []struct{ probe, args string }{
+		{"sum6", `{"a":10,"b":11,"c":12,"d":13,"e":14,"f":15}`},
+		{"length", `{"s":"test"}`},
+		{"stack_internal", `{"v":9}`},
+	} {
+		var h hitLine
+		strictly(t, l.line(), &h)
+		if h.Probe != want.probe || string(h.Args) != want.args {
+			t.Errorf("%s %s, not %s %s", h.Probe, h.Args, want.probe, want.args)
+		}
+		if want.probe != "stack_internal" {
+			continue
+		}
+		var names []string
+		for _, f := range h.Stack {
+			name, _, _ := strings.Cut(f.Symbol, "+")
+			names = append(names, name)
+			if f.File != "prey.c" || f.Line == 0 || f.Addr == "" {
+				t.Errorf("frame %+v", f)
+			}
+		}
+		if got := strings.Join(names, " "); got != "stack_internal stack_target stack_driver main" {
+			t.Errorf("the stack is %s", got)
+		}
+	}
+	l.interrupt()
+
+	l = attachTo(t, p, "-sym", "foo", "-regs")
+	p.Do("call foo 4660", "ret")
+	if line := l.line(); !strings.Contains(line, " %rdi=0x1234 ") || !strings.Contains(line, " %rip=0x") {
+		t.Errorf("registers: %s", line)
+	}
+	l.interrupt()
+	p.Quit()
+}
+
+func TestPatternsPlaceWhatCanBeProbed(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "stack_*", "-sym", "target+*", "-count", "-format", "json")
+	p.Do("call stack_driver 9", "ret")
+	p.Do("call target 9", "ret 3")
+	_, sum := records(t, l.interrupt().stdout)
+	hits := map[string]uint64{}
+	for _, s := range sum.Probes {
+		hits[s.Probe] = s.Hits
+	}
+	for _, name := range []string{"stack_driver", "stack_target", "stack_internal", "target+0x0"} {
+		if hits[name] != 1 {
+			t.Errorf("%s: %d hits, of %v", name, hits[name], hits)
+		}
+	}
+	p.Quit()
+}
+
+func TestATargetIsFoundByItsName(t *testing.T) {
+	p := prey(t)
+	link := filepath.Join(t.TempDir(), "onlyprey12345678") // comm keeps 15 bytes
+	if err := os.Link(fmt.Sprintf("/proc/%d/exe", p.PID()), link); err != nil {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/exe", p.PID()))
+		if err == nil {
+			err = os.WriteFile(link, text, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	named := testprog.Start(t, link)
+	r := gokprobe(t, "attach", "-p", "onlyprey12345678", "-sym", "foo", "-duration", "1ms")
+	if r.status != 0 || !strings.Contains(r.stderr, fmt.Sprintf("armed: 1 probe in %d (onlyprey1234567)", named.PID())) {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+func TestRunExitsAsItsProgramDoes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		script string
+		status int
+	}{
+		{"success", "exit 0", 0},
+		{"a status", "exit 3", 3},
+		{"a signal", "kill -9 $$", 128 + 9},
+		{"the program is terminated", "kill $$", 128 + 15},
+	} {
+		r := gokprobe(t, "run", "-sym", "getpid", "-count", "--", "sh", "-c", c.script)
+		if r.status != c.status || r.stdout != "" || !strings.HasPrefix(r.stderr, "armed: 1 probe in ") {
+			t.Errorf("%s: status %d, not %d; stdout %q, stderr %q", c.name, r.status, c.status, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestRunPassesTheStandardFilesThrough(t *testing.T) {
+	cmd := command(t, "run", "-sym", "exit", "-o", filepath.Join(t.TempDir(), "hits"), "--", "sh", "-c", "cat; echo problem >&2")
+	cmd.Stdin = strings.NewReader("some input\n")
+	r := finish(t, cmd)
+	if r.status != 0 || r.stdout != "some input\n" || !strings.Contains(r.stderr, "\nproblem\n") {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+	}
+}
+
+func TestRunProbesFromTheFirstInstruction(t *testing.T) {
+	cmd := command(t, "run", "-sym", "main", "-sym", "foo", "-args", "-format", "json", "--", testprog.Build(t, "prey"))
+	cmd.Stdin = strings.NewReader("call foo 3\ncall foo 4\n")
+	r := finish(t, cmd)
+	var ours []string
+	for line := range strings.Lines(r.stdout) {
+		if strings.HasPrefix(line, "{") {
+			ours = append(ours, line)
+		}
+	}
+	hits, sum := records(t, strings.Join(ours, ""))
+	if len(hits) != 3 || hits[0].Probe != "main" || string(hits[1].Args) != `{"v":3}` || string(hits[2].Args) != `{"v":4}` {
+		t.Errorf("hits %+v", hits)
+	}
+	if len(sum.Probes) != 2 || sum.Probes[1].Hits != 2 || r.status != 0 {
+		t.Errorf("status %d, summary %+v", r.status, sum)
+	}
+	if !strings.Contains(r.stdout, "ret 7\n") || !strings.Contains(r.stdout, "ret 9\n") {
+		t.Errorf("the program prints %q", r.stdout)
+	}
+}
+
+func TestRunWaitsForAProgramThatItHasLetGo(t *testing.T) {
+	in, feed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := command(t, "run", "-sym", "foo", "-max-hits", "2", "-o", filepath.Join(t.TempDir(), "hits"), "--", testprog.Build(t, "prey"))
+	cmd.Stdin, cmd.Stdout = in, &out
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if _, err := feed.WriteString("call foo 1\ncall foo 2\n"); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, 0, 4096)
+	for !bytes.Contains(said, []byte("MECHANISM")) { // the summary: it has detached
+		b := make([]byte, 1024)
+		n, err := stderr.Read(b)
+		if err != nil {
+			t.Fatalf("%v after %s", err, said)
+		}
+		said = append(said, b[:n]...)
+	}
+	if _, err := feed.WriteString("call foo 3\n"); err != nil {
+		t.Fatal(err)
+	}
+	feed.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v", err)
+	}
+	if !strings.Contains(out.String(), "ret 7\n") || !strings.Contains(out.String(), "right\n") {
+		t.Errorf("the program prints %q", out.String())
+	}
+}
+
+func TestRunPassesTerminationOn(t *testing.T) {
+	l := start(t, "run", "-sym", "getpid", "-count", "--", "sh", "-c", "trap 'exit 5' TERM; echo trapped; while :; do read x; done")
+	if got := l.line(); got != "trapped" {
+		t.Fatalf("the program prints %q", got)
+	}
+	l.signal(syscall.SIGTERM)
+	if r := l.end(); r.status != 5 {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+}
+
+func TestRunLetsNothingRunThatItCannotProbe(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "marker")
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string
+	}{
+		{"unknown symbol", []string{"-sym", "no_such_function_here", "--", "touch", marker}, 4, "unknown symbol"},
+		{"no such program", []string{"-sym", "main", "--", "no-such-program-here"}, 2, "cannot run no-such-program-here: executable file not found"},
+		{"not executable", []string{"-sym", "main", "--", text}, 2, "permission denied"},
+		{"no program", []string{"-sym", "main"}, 2, "no program given"},
+	} {
+		r := gokprobe(t, append([]string{"run"}, c.args...)...)
+		if r.status != c.status || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", c.name, r.status, r.stdout, r.stderr)
+		}
+		oneSentence(t, r)
+	}
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("the program ran")
+	}
+}
