@@ -51,7 +51,7 @@ func TestDebugFilesAreFoundByDebugLink(t *testing.T) {
 		run(t, "objcopy", "--add-gnu-debuglink="+debug, prog)
 		checkDebugFile(t, file(t, prog))
 
-		other := build(t, "names.c", "-g", "-lm", flag)
+		other := build(t, "lines.c", "-g", "-O2", flag)
 		run(t, "objcopy", "--only-keep-debug", other, debug)
 		if _, err := file(t, prog).Resolve("loop"); err == nil {
 			t.Errorf("%s: a debug file of another program was used", flag)

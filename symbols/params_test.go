@@ -109,6 +109,7 @@ var cCalls = []struct{ fn, want string }{
 	{"split", `a=1 b=2 c=3 d=4 e=5 m={n: 6, d: 7.5} p={a: 8.5, b: 9.5} q={x: 10, y: 11} f=12`},
 	{"wide", `w=0x00000000000000010000000000000002 a=3`},
 	{"cplx", `f=(1+2i) d=(3+4i)`},
+	{"nine", `a=1 b=2 c=3 d=4 e=5 f=6 g=7 h=8 i=9.5 j=10`},
 }
 
 var cppCalls = []struct{ fn, want string }{

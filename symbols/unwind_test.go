@@ -243,3 +243,11 @@ func TestBacktraceGoesThroughASignalHandlerToTheStart(t *testing.T) {
 		}
 	}
 }
+
+func TestACallThatNeverReturnsBelongsToItsCaller(t *testing.T) {
+	x := trace(t, build(t, "stack.c", "-O1", "-fno-toplevel-reorder"), "stop")
+	frames := x.tab.Backtrace(x.regs(), x.mem, 3)
+	if len(frames) != 3 || frames[1].Symbol.Name != "last" || frames[2].Symbol.Name != "main" {
+		t.Errorf("backtrace is %v", frames)
+	}
+}

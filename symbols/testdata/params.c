@@ -28,6 +28,8 @@ F void split(long a, long b, long c, long d, long e, mixed m, pair p, point q, i
 F void wide(__int128 w, int a) { sink += (int)w + a; }
 F void cplx(float complex f, double complex d) { sink += (int)creal(f + d); }
 
+F void nine(double a, double b, double c, double d, double e, double f, double g, double h, float i, int j) { sink += (int)(a + b + c + d + e + f + g + h + i) + j; }
+
 int main(void)
 {
 	int n = 7;
@@ -42,5 +44,6 @@ int main(void)
 	split(1, 2, 3, 4, 5, (mixed){6, 7.5}, (pair){8.5, 9.5}, (point){10, 11}, 12);
 	wide(((__int128)1 << 64) | 2, 3);
 	cplx(1.0f + 2.0f * I, 3.0 + 4.0 * I);
+	nine(1, 2, 3, 4, 5, 6, 7, 8, 9.5f, 10);
 	return 0;
 }

@@ -32,10 +32,19 @@ void __attribute__((noinline)) work(void)
 	snprintf(text, sizeof text, "%d %s", v[0], "x");
 	sink += deep(3, text);
 }
+__attribute__((noreturn, noinline)) void stop(void) { _exit(0); }
+/* Its last instruction is the call; what follows has another frame. */
+__attribute__((noreturn, noinline)) void last(int n)
+{
+	volatile char room[200];
+	room[n] = 1;
+	stop();
+}
+void __attribute__((noinline)) follows(void) { sink++; }
 int main(void)
 {
 	signal(SIGUSR1, handler);
 	work();
 	raise(SIGUSR1);
-	return 0;
+	last(sink & 7);
 }
