@@ -34,7 +34,7 @@ func linearLines(t *testing.T) (lines []line) {
 			codeAt, wordsAt, mxcsrAt, fcwAt, wordsAt-fsBase))
 	var orphan []byte // prefixes that objdump prints on a line of their own
 	objdump(t, exe, func(l line) {
-		if alone.MatchString(l.text) {
+		if noInsn(l.text) {
 			orphan = append(orphan, l.bytes...)
 			return
 		}
@@ -126,8 +126,8 @@ func difference(a, b *state) string {
 }
 
 // linearStart is a state in which linear.S's instructions have good operands.
-func linearStart(c *cpu, rnd *rand.Rand, base amd64.Regs, xstate []byte) state {
-	s := state{regs: base, data: randomData(rnd), stack: randomData(rnd), xstate: slices.Clone(xstate)}
+func linearStart(rnd *rand.Rand, from *state) state {
+	s := state{regs: from.regs, data: slices.Clone(from.data), stack: slices.Clone(from.stack), xstate: slices.Clone(from.xstate)}
 	for _, p := range []*uint64{&s.regs.Rax, &s.regs.Rdx, &s.regs.R8, &s.regs.R9, &s.regs.R10, &s.regs.R11, &s.regs.R12, &s.regs.R15} {
 		*p = rnd.Uint64() >> rnd.IntN(64)
 	}
@@ -139,6 +139,9 @@ func linearStart(c *cpu, rnd *rand.Rand, base amd64.Regs, xstate []byte) state {
 	s.regs.Eflags = 0x202 | rnd.Uint64()&arithmeticFlags
 	copy(s.data[mxcsrAt-dataAt:], []byte{0x80, 0x1f, 0, 0}) // all exceptions masked
 	copy(s.data[fcwAt-dataAt:], []byte{0x7f, 0x03})
+	for i := range 256 {
+		s.data[wordsAt-dataAt+i] = byte(rnd.Uint32())
+	}
 	for i := 160; i < 416; i++ { // the xmm registers of the legacy region
 		s.xstate[i] = byte(rnd.Uint32()) & 0x3f
 	}
@@ -211,14 +214,14 @@ func TestACopyDoesWhatTheOriginalDoes(t *testing.T) {
 	c := newCPU(t)
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	base, xstate := c.regs(), c.xstate()
+	from := state{regs: c.regs(), data: randomData(rnd), stack: randomData(rnd), xstate: c.xstate()}
 	signals := map[unix.Signal]int{}
 	for _, l := range lines {
 		c.put(l.addr, l.bytes)
 	}
 	for _, l := range lines {
 		for range 3 {
-			start := linearStart(c, rnd, base, xstate)
+			start := linearStart(rnd, &from)
 			if err := slotAgrees(c, l, &start); err != nil {
 				t.Errorf("seed %d: %s: % x  %s: %v", seed, l.addr, l.bytes, l.text, err)
 				break
