@@ -1,0 +1,8 @@
+// Package realprog holds tests only: programs that people run, at work under probes.
+// Each does the same work unprobed, with boosted copies, with stepped ones, and
+// unprobed again. The results must be equal, the hits must be as many as the program
+// itself counts, and afterwards the process must be as it was found.
+//
+// A test whose program is not installed is skipped and names the package to install;
+// make setup-test installs them.
+package realprog
