@@ -40,7 +40,7 @@ torture: ## run all tests with the long torments, up to two hours
 	GOKPROBE_TORTURE=1 $(GO) test -count=1 -timeout 2h $(TESTFLAGS) ./...
 
 bench: ## measure hits, attach and lookup on this machine
-	$(GO) test -run '^$$' -bench . ./internal/bench/...
+	$(GO) run ./internal/bench
 
 fuzz: ## run every fuzz target for FUZZTIME each (5m)
 	@scripts/fuzz $(FUZZTIME)
