@@ -6,27 +6,15 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// check refuses what x86asm is lenient about.
+// check refuses what no row of a table can say: prefixes that an instruction does
+// not take, and a length on which processors differ (SDM vol. 2A CALL, APM vol. 3
+// CALL).
 func (f *form) check(code []byte) error {
 	if f.lock && !f.lockable() {
 		return undecodable("lock prefix on an instruction that does not take it")
 	}
-	if f.space > oneByte && (f.space != map0F || f.op&0xf0 != 0x80) {
-		return nil
-	}
-	switch {
-	case f.opsize && f.rex&rexW == 0 && shapeOf(f.space, f.op) == shRel32:
+	if shapeOf(f.space, f.op) == shRel32 && f.opsize && f.rex&rexW == 0 {
 		return fmt.Errorf("%w: length of % x: %w", arch.ErrUndecodable, code, arch.ErrOperandSize)
-	case f.op == 0x8d && f.register() && f.space == oneByte:
-		return undecodable("lea of a register")
-	case f.space == oneByte && f.op == 0x8e && (f.reg() == 1 || f.reg() > 5), f.space == oneByte && f.op == 0x8c && f.reg() > 5:
-		return undecodable("mov with segment register %d", f.reg())
-	case f.space == oneByte && f.op&0xfe == 0xc6 && f.reg() != 0 && !(f.register() && f.reg() == 7 && f.rm() == 0):
-		return undecodable("opcode %#x /%d", f.op, f.reg())
-	case f.space == oneByte && f.op == 0xfe && f.reg() > 1, f.space == oneByte && f.op == 0xff && f.reg() == 7:
-		return undecodable("opcode %#x /%d", f.op, f.reg())
-	case f.space == oneByte && f.op == 0xff && (f.reg() == 3 || f.reg() == 5) && f.register():
-		return undecodable("far transfer through a register")
 	}
 	return nil
 }

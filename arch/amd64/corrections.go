@@ -46,13 +46,28 @@ func correctionFor(f *form) *correction {
 	return nil
 }
 
-var corrections = concat(legacyCorrections, systemCorrections, vexCorrections, fp16Corrections)
+var corrections = concat(invalidForms, legacyCorrections, systemCorrections, vexCorrections, fp16Corrections)
 
 func concat(tables ...[]correction) (all []correction) {
 	for _, t := range tables {
 		all = append(all, t...)
 	}
 	return all
+}
+
+const noSuchGroup = "the opcode's group has no such member"
+
+// invalidForms are forms that x86asm accepts and that raise #UD.
+var invalidForms = []correction{
+	{pattern{space: oneByte, lo: 0x8c, reg: r(6, 7)}, "", "no such segment register", noOperands, "SDM vol. 2B MOV"},
+	{pattern{space: oneByte, lo: 0x8d, mod: inRegister}, "", "lea of a register", noOperands, "SDM vol. 2A LEA"},
+	{pattern{space: oneByte, lo: 0x8e, reg: r(1, 6, 7)}, "", "no such segment register to load", noOperands, "SDM vol. 2B MOV"},
+	{pattern{space: oneByte, lo: 0xc6, hi: 0xc7, reg: r(1, 2, 3, 4, 5, 6)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
+	{pattern{space: oneByte, lo: 0xc6, hi: 0xc7, mod: inMemory, reg: r(7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
+	{pattern{space: oneByte, lo: 0xc6, hi: 0xc7, reg: r(7), rm: r(1, 2, 3, 4, 5, 6, 7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
+	{pattern{space: oneByte, lo: 0xfe, reg: r(2, 3, 4, 5, 6, 7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
+	{pattern{space: oneByte, lo: 0xff, reg: r(7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
+	{pattern{space: oneByte, lo: 0xff, mod: inRegister, reg: r(3, 5)}, "", "far transfer through a register", noOperands, "SDM vol. 2A CALL, JMP"},
 }
 
 const mpx = "bounds checking (MPX) was removed from the architecture"

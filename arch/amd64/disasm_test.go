@@ -20,7 +20,7 @@ func plain(text string) string {
 func TestCorrectedInstructionsPrintAsObjdumpPrintsThem(t *testing.T) {
 	requires(t, "gcc", "objdump")
 	obj := filepath.Join(t.TempDir(), "corrected.o")
-	run(t, "gcc", "-c", "-o", obj, "testdata/corrected.S")
+	assemble(t, "-c", "-o", obj, "testdata/corrected.S")
 	a := amd64.Arch{}
 	var lines []line
 	objdump(t, obj, func(l line) { lines = append(lines, l) })

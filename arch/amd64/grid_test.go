@@ -51,7 +51,7 @@ func grid(modrms []byte) []byte {
 // unsupported matches what objdump takes for an instruction and Decode refuses
 // on purpose: the reason, or objdump's text (SSE4a, undocumented twins of test
 // and shl, prefixes that objdump itself sets apart as idle).
-var unsupported = regexp.MustCompile(`XOP encoding|\(MPX\)|opcode 0x(e|f|a6|a7) |operand-size prefix means|segment register|lock prefix` +
+var unsupported = regexp.MustCompile(`XOP encoding|\(MPX\)|opcode 0x(e|f|a6|a7) |operand-size prefix means|no such segment register|lock prefix` +
 	`|^(extrq|insertq|test[bwlq]?|shl[bwlq]?) |^(data16|repn?z|rex\.W|addr32) `)
 
 // gridTally counts how the cells compare.
@@ -117,4 +117,13 @@ func run(t testing.TB, name string, args ...string) []byte {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return out
+}
+
+// assemble runs gcc, whose assembler may be too old for the newest instructions.
+func assemble(t testing.TB, args ...string) {
+	t.Helper()
+	requires(t, "gcc")
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Skipf("gcc %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
 }

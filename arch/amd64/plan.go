@@ -36,7 +36,7 @@ func (a Arch) Plan(i arch.Insn) (arch.Plan, error) {
 		p.Method = arch.Relocated
 	}
 	if c == setsFlags {
-		p.MustStep = "popf may set the trap flag, and its debug trap belongs to the instruction after the successor's"
+		p.MustStep = "popf may set the trap flag, and its debug trap would come after the jump back instead of after the successor"
 	}
 	return p, nil
 }

@@ -29,7 +29,7 @@ const (
 func linearLines(t *testing.T) (lines []line) {
 	requires(t, "gcc", "objdump")
 	exe := filepath.Join(t.TempDir(), "linear")
-	run(t, "gcc", "-nostdlib", "-static", "-no-pie", "-o", exe, "testdata/linear.S",
+	assemble(t, "-nostdlib", "-static", "-no-pie", "-o", exe, "testdata/linear.S",
 		fmt.Sprintf("-Wl,-Ttext=%#x,--defsym=data=%#x,--defsym=mxcsr=%#x,--defsym=fcw=%#x,--defsym=fsdata=%#x",
 			codeAt, wordsAt, mxcsrAt, fcwAt, wordsAt-fsBase))
 	var orphan []byte // prefixes that objdump prints on a line of their own
