@@ -36,8 +36,9 @@ type PostHandler func(kp *Kprobe, regs *Regs, flags uint64)
 // and all others run on. Handlers of one probe may run concurrently for different
 // threads; today they run one after the other.
 type Kprobe struct {
-	// Addr is the address in the target. Registration by symbol fills it in, and
-	// a function that starts with endbr64 moves it behind that instruction.
+	// Addr is the address in the target. Registration writes the probed address
+	// here: with Offset added, and behind the endbr64 that a function starts with.
+	// To register a probe by symbol again, set it to 0 before, as in the kernel.
 	Addr arch.Addr
 	// SymbolName names a function: any SPEC of the command that means exactly one
 	// address.
@@ -75,6 +76,8 @@ func (kp *Kprobe) NMissed() uint64 { return kp.nmissed.Load() }
 
 func (kp *Kprobe) name() string {
 	switch {
+	case kp.SymbolName == "" && kp.session != nil:
+		return kp.Addr.String()
 	case kp.SymbolName == "":
 		return kp.Addr.Add(int64(kp.Offset)).String()
 	case kp.Offset != 0:

@@ -145,22 +145,18 @@ func (s *Session) place(kp *Kprobe, d *domain, addr arch.Addr) error {
 		}
 		return fmt.Errorf("placing the breakpoint at %s: %w", at, err)
 	}
-	kp.Addr = at.Add(-int64(kp.Offset))
-	if kp.Offset != 0 && entry && at != addr {
-		kp.Addr = addr.Add(-int64(kp.Offset))
-	}
-	kp.entry = entry
+	kp.Addr, kp.entry = at, entry
 	kp.placements = append(kp.placements, placement{d, st})
 	return nil
 }
 
 // placeCopy puts a registered probe into a followed child's memory.
 func (s *Session) placeCopy(kp *Kprobe, d *domain) {
-	base, offset := kp.Addr, kp.Offset
-	if err := s.place(kp, d, base.Add(int64(offset))); err != nil {
+	at := kp.Addr
+	if err := s.place(kp, d, at); err != nil {
 		s.warn("probe %s is not placed in a followed child: %v", kp.name(), err)
 	}
-	kp.Addr = base
+	kp.Addr = at
 }
 
 // unregister runs on the tracer's thread.

@@ -28,8 +28,7 @@ func (s *Session) Status(kp *Kprobe) Status {
 }
 
 func (s *Session) status(kp *Kprobe) Status {
-	at := kp.Addr.Add(int64(kp.Offset))
-	out := Status{Probe: kp.name(), Addr: at, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry}
+	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry}
 	if len(kp.placements) > 0 {
 		st := kp.placements[0].site
 		out.Addr = st.addr

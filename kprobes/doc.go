@@ -1,0 +1,55 @@
+// Package kprobes places probes with the semantics of the kernel's kprobes in a live
+// process. It is the hub: names come from symbols, instructions from arch, slots from
+// trampoline, breakpoints from patch, and ptrace holds the process.
+//
+//	s, err := kprobes.Attach(pid, kprobes.Options{})
+//	if err != nil { … }
+//	defer s.Close()
+//	err = s.RegisterKprobe(&kprobes.Kprobe{
+//		SymbolName: "foo",
+//		PreHandler: func(kp *kprobes.Kprobe, regs *kprobes.Regs) int { … return 0 },
+//	})
+//
+// A Kprobe is what the user registers. A site is one patched address in one address
+// space, shared by its probes. A domain is our work in one address space: its sites, its
+// patched text, its injected region. Handlers run on the session's tracer thread, while
+// the thread that hit is stopped and all others run.
+//
+// # Names
+//
+//	kernel                         here                          file
+//	register_kprobe                Session.RegisterKprobe        register.go
+//	register_kprobes               Session.RegisterKprobes       register.go
+//	unregister_kprobe(s)           Session.UnregisterKprobe(s)   register.go
+//	enable_kprobe, disable_kprobe  Session.EnableKprobe, …       register.go
+//	_kprobe_addr                   Session.locate                register.go
+//	check_kprobe_address_safe      domain.checkMapping           site.go
+//	can_probe                      domain.checkBoundary          site.go
+//	arch_adjust_kprobe_addr        domain.checkAddress           site.go
+//	aggregate kprobe               site.probes                   site.go
+//	arm_kprobe, disarm_kprobe      domain.arm, domain.disarm     site.go
+//	kprobe_int3_handler            hooks.Breakpoint, hit         hit.go
+//	setup_singlestep               hit                           hit.go
+//	kprobe_post_process            stepped                       hit.go
+//	kprobe_fault_handler           hooks.Signal                  hit.go
+//	collect_garbage_slots          domain.collect                region.go
+//
+// # Choices where the kernel's eras differ
+//
+//	what                                chosen                              kernel
+//	unknown symbol                      ENOENT                              modern; EINVAL in 2.6.28
+//	several functions of one name       EADDRNOTAVAIL                       since 6.7
+//	not on an instruction boundary      EILSEQ                              modern; unchecked in all documents
+//	int3, int n, ud2 at the address     EILSEQ                              since 6.9
+//	symbol starts with endbr64          offsets 0 and 4 both mean 4         since 5.18
+//	stepping                            a breakpoint behind the copy        since 5.13; TF before
+//	boost                               decided at registration             since 5.13; after the first step before
+//	instructions that change ip         emulated                            since 5.13
+//	a probe's own struct after failure  Addr stays what the caller gave     A16 is not reproduced
+//	an arming error                     is returned                         A35 is not reproduced
+//	fault in the copied instruction     signal at the original address,     as ever (B11)
+//	                                    the retry is a hit again
+//	signal while in a slot              waits until the copy has run        as uprobes (D23)
+//	address outside of every symbol     allowed if it decodes               the kernel refuses (A13)
+//	code mapped shared (MAP_SHARED)     refused                             the kernel has none
+package kprobes
