@@ -1,0 +1,216 @@
+package realprog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// nginx is a master process; its workers answer, and say which one did.
+type nginx struct {
+	*testprog.Prog
+	ab, url string
+	client  http.Client
+}
+
+const nginxConf = `daemon off;
+worker_processes 1;
+error_log %[1]s/error.log;
+pid %[1]s/pid;
+events { worker_connections 256; }
+http {
+  access_log %[1]s/access.log;
+  client_body_temp_path %[1]s/t; proxy_temp_path %[1]s/t; fastcgi_temp_path %[1]s/t; uwsgi_temp_path %[1]s/t; scgi_temp_path %[1]s/t;
+  gzip on; gzip_min_length 100; gzip_types text/plain;
+  server { listen %[2]s; root %[1]s/www; add_header Worker $pid;
+    location /moved { return 301 /small.txt; } }
+}
+`
+
+func startNginx(t *testing.T) *nginx {
+	tools := requires(t, "nginx", "ab")
+	dir := t.TempDir()
+	www := filepath.Join(dir, "www")
+	if err := os.Mkdir(www, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the worker is another user
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(www, "small.txt"), strings.Repeat("small text\n", 50))
+	write(t, filepath.Join(www, "big.bin"), strings.Repeat("\x00\x01\xfe\xcc", 200_000))
+	address := freeAddress(t)
+	conf := filepath.Join(dir, "conf")
+	write(t, conf, fmt.Sprintf(nginxConf, dir, address))
+	n := &nginx{Prog: start(t, dir, tools[0], "-c", conf, "-e", filepath.Join(dir, "error.log")), ab: tools[1], url: "http://" + address}
+	n.client.Transport = &http.Transport{DisableKeepAlives: true, DisableCompression: true}
+	for range 100_000 {
+		if r, err := n.client.Get(n.url + "/small.txt"); err == nil {
+			r.Body.Close()
+			return n
+		}
+	}
+	t.Fatal("nginx does not answer")
+	return nil
+}
+
+// freeAddress is a port that nobody listens on at the moment.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// get describes an answer, and tells which worker gave it.
+func (n *nginx) get(t testing.TB, path, encoding string) (answer, worker string) {
+	t.Helper()
+	req, err := http.NewRequest("GET", n.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if encoding != "" {
+		req.Header.Set("Accept-Encoding", encoding)
+	}
+	r, err := n.client.Do(req)
+	if err != nil {
+		t.Fatalf("get %s: %v", path, err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatalf("get %s: %v", path, err)
+	}
+	return fmt.Sprintf("%s %s %s %x\n", path, r.Status, r.Header.Get("Content-Encoding"), sha256.Sum256(body)), r.Header.Get("Worker")
+}
+
+func (n *nginx) worker(t testing.TB) (pid int) {
+	t.Helper()
+	_, w := n.get(t, "/small.txt", "")
+	if _, err := fmt.Sscan(w, &pid); err != nil {
+		t.Fatalf("worker %q: %v", w, err)
+	}
+	return pid
+}
+
+const (
+	nginxEach = 5   // single requests for each of nginxPaths
+	abEach    = 200 // requests of one run of ab
+	nginxAll  = 5*nginxEach + 2*abEach + nginxEach
+)
+
+var nginxPaths = []string{"/small.txt", "/big.bin", "/missing", "/moved"}
+
+var abResult = regexp.MustCompile(`(?m)^(Complete requests|Failed requests|Non-2xx responses|Total transferred|HTML transferred):.*$`)
+
+// work makes nginxAll requests; a redirect is followed, which makes two of one.
+func (n *nginx) work(t testing.TB) string {
+	t.Helper()
+	var b bytes.Buffer
+	for range nginxEach {
+		for _, path := range nginxPaths {
+			answer, _ := n.get(t, path, "")
+			b.WriteString(answer)
+		}
+		answer, _ := n.get(t, "/small.txt", "gzip")
+		b.WriteString(answer)
+	}
+	for _, path := range []string{"/small.txt", "/big.bin"} {
+		out := output(t, "", n.ab, "-q", "-n", fmt.Sprint(abEach), "-c", "10", n.url+path)
+		b.WriteString(strings.Join(abResult.FindAllString(out, -1), "\n") + "\n")
+	}
+	return b.String()
+}
+
+// TestNginxWorker: the process that answers, of another user than its tracer.
+func TestNginxWorker(t *testing.T) {
+	n := startNginx(t)
+	campaign{
+		pid: n.worker(t),
+		specs: []string{"ngx_http_process_request", "ngx_http_finalize_request", "ngx_http_send_header", "ngx_event_accept",
+			"ngx_palloc", "ngx_open_cached_file", "libc.so.6:memcpy", "libc.so.6:malloc", "libc.so.6:writev", "libc.so.6:epoll_wait"},
+		work: n.work,
+		counts: func(t testing.TB, h hits) {
+			wantHits(t, h, "ngx_http_process_request", nginxAll)
+		},
+		same: []string{"ngx_http_process_request", "ngx_http_send_header"},
+	}.run(t)
+	n.CheckClean()
+}
+
+// TestNginxReloadsUnderProbes: the master makes new workers while it is probed. They
+// are let go with the original code, or probed as well.
+func TestNginxReloadsUnderProbes(t *testing.T) {
+	for _, follow := range []bool{false, true} {
+		t.Run(fmt.Sprintf("follow=%v", follow), func(t *testing.T) {
+			n := startNginx(t)
+			want := n.work(t)
+			s := attach(t, n.PID(), kprobes.Options{Follow: follow})
+			spawns, requests := boosted.probe("ngx_spawn_process"), stepped.probe("ngx_http_process_request")
+			if err := s.RegisterKprobes([]*kprobes.Kprobe{spawns, requests}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 {
+				n.reload(t)
+				if got := spawns.Hits(); got != uint64(i+1) {
+					t.Errorf("ngx_spawn_process: %d hits after reload %d", got, i+1)
+				}
+			}
+			old := requests.Hits()
+			sameText(t, "after reloads", want, n.work(t))
+			if got := requests.Hits() - old; follow && got != nginxAll || !follow && got != 0 {
+				t.Errorf("ngx_http_process_request: %d hits, the workers answered %d requests", got, nginxAll)
+			}
+			worker := n.worker(t)
+			if !follow {
+				testprog.CheckClean(t, worker)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			n.CheckClean()
+			testprog.CheckClean(t, worker)
+			sameText(t, "after all probes", want, n.work(t))
+		})
+	}
+}
+
+// reload has the master replace its worker, and waits until it has.
+func (n *nginx) reload(t testing.TB) {
+	t.Helper()
+	old := n.worker(t)
+	if err := n.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for range 100_000 { // each try is a request, which either of them may answer
+		if n.worker(t) != old && n.children(t) == 1 {
+			return
+		}
+	}
+	t.Fatal("no new worker answers, or the old one does not end")
+}
+
+// children is how many workers the master has.
+func (n *nginx) children(t testing.TB) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", n.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(strings.Fields(string(b)))
+}
