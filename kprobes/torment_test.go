@@ -105,18 +105,18 @@ func TestExec(t *testing.T) {
 				kp := boosted.probe("foo")
 				var calls atomic.Int64 // with our argument; other threads call foo too
 				kp.PreHandler = func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
-					if v, _ := r.Arg(0); v == 555 {
+					if v, _ := r.Arg(0); v == 987654321 {
 						calls.Add(1)
 					}
 					return 0
 				}
 				register(t, s, kp)
-				first := prog.Do("call 555", "ret")
+				first := prog.Do("call 987654321", "ret")
 				if n := calls.Load(); n != 1 {
 					t.Errorf("%d hits, want 1", n)
 				}
 				prog.Do(how, "ready")
-				if second := prog.Do("call 555", "ret"); second != first {
+				if second := prog.Do("call 987654321", "ret"); second != first {
 					t.Errorf("after exec %q, before %q", second, first)
 				}
 				gone := s.Status(kp).Flags&kprobes.FlagGone != 0

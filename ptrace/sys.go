@@ -1,9 +1,13 @@
 package ptrace
 
 import (
+	"os"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // Requests and constants of ptrace(2) that x/sys/unix does not name.
@@ -42,6 +46,46 @@ func isTracee(tid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, tid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
 	return err == nil
+}
+
+// ownThread is one thread of this program, for waiting for its end: what the kernel does
+// for us there comes after the last line of Go.
+type ownThread struct {
+	tid   int
+	start uint64 // tells it from a later thread of the same ID
+	pidfd int    // -1 before Linux 6.9
+}
+
+// thisThread must be called on a locked thread.
+func thisThread() ownThread {
+	const pidfdThread = unix.O_EXCL // PIDFD_THREAD
+	o := ownThread{tid: unix.Gettid(), pidfd: -1}
+	if fd, err := unix.PidfdOpen(o.tid, pidfdThread); err == nil {
+		o.pidfd = fd
+	}
+	if st, err := procfs.ReadStat(os.Getpid(), o.tid); err == nil {
+		o.start = st.StartTime
+	}
+	return o
+}
+
+// waitEnd returns when the thread, which was told to, has ended. Call it once.
+func (o ownThread) waitEnd() {
+	if o.pidfd >= 0 {
+		defer unix.Close(o.pidfd)
+		for {
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(o.pidfd), Events: unix.POLLIN}}, -1); err != unix.EINTR {
+				return
+			}
+		}
+	}
+	for { // an older kernel offers nothing to wait for
+		st, err := procfs.ReadStat(os.Getpid(), o.tid)
+		if err != nil || st.StartTime != o.start || st.State == 'X' {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // waitStatus waits for a change of one child (or any of this thread's children

@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 
@@ -51,6 +52,8 @@ const (
 type Tracer struct {
 	handler Handler
 	tid     int // the OS thread
+	thread  ownThread
+	once    sync.Once
 
 	threads map[int]*Thread
 	procs   map[int]*Process
@@ -61,6 +64,8 @@ type Tracer struct {
 	rung bool // the bell rang while the tracer waited for something else
 
 	turns uint // stops waited for
+
+	gone chan struct{} // closed when run returns
 
 	mu     sync.Mutex
 	calls  []call // guarded by mu
@@ -76,7 +81,7 @@ type call struct {
 
 // New starts a tracer. Close must be called to end its thread.
 func New() (*Tracer, error) {
-	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}}
+	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, gone: make(chan struct{})}
 	ready := make(chan error)
 	go t.run(ready)
 	if err := <-ready; err != nil {
@@ -114,21 +119,38 @@ func (t *Tracer) Do(f func()) error {
 }
 
 // Close ends the tracer's thread; the kernel then detaches from whatever it still
-// traces, so detach first. It is idempotent and safe for concurrent use.
+// traces, so detach first. When it returns, nothing is traced any more, unless it is
+// called on that thread itself. It is idempotent and safe for concurrent use.
 func (t *Tracer) Close() {
 	_ = t.Do(func() {
 		t.mu.Lock()
 		t.closed = true
 		t.mu.Unlock()
 	})
+	if unix.Gettid() != t.tid {
+		<-t.gone
+		t.once.Do(t.thread.waitEnd)
+	}
 }
 
 // run is the tracer's thread. It never unlocks: when it returns, the Go runtime
 // ends the OS thread, and the kernel releases every tracee of that thread
 // (exit_ptrace in kernel/ptrace.c).
+//
+// The program's first thread would not end: Go keeps it for ever. Held here until
+// another goroutine has started, it can't be the one that runs that.
 func (t *Tracer) run(ready chan<- error) {
 	runtime.LockOSThread()
 	t.tid = unix.Gettid()
+	if t.tid == os.Getpid() {
+		defer runtime.UnlockOSThread()
+		started := make(chan error)
+		go t.run(started)
+		ready <- <-started
+		return
+	}
+	defer close(t.gone)
+	t.thread = thisThread()
 	t.cpu.init()
 	b, err := newBell()
 	if err != nil {

@@ -273,13 +273,30 @@ func (s *Snapshot) takeFDs(pid int) error {
 	return nil
 }
 
+// settledStatus reads a thread's status until its blocked signals are the same several
+// times in a row: a handler blocks some, and glibc all of them around the making of
+// threads and processes, for a moment.
+func settledStatus(pid, tid int) (st procfs.Status, err error) {
+	var last procfs.SigSet
+	same := 0
+	for range 100 {
+		if st, err = procfs.ReadStatus(pid, tid); err != nil || same == 4 {
+			break
+		}
+		if same++; st.SigBlk != last {
+			last, same = st.SigBlk, 0
+		}
+	}
+	return st, err
+}
+
 func (s *Snapshot) takeSignals(pid int) error {
 	tids, err := procfs.Tasks(pid)
 	if err != nil {
 		return err
 	}
 	for _, tid := range tids {
-		st, err := procfs.ReadStatus(pid, tid)
+		st, err := settledStatus(pid, tid)
 		if procfs.Gone(err) {
 			continue
 		} else if err != nil {
