@@ -8,13 +8,15 @@ import (
 )
 
 // The scripts ask gokprobe itself, which answers the hidden last argument
-// --generate-bash-completion with one word a line.
+// --generate-bash-completion with one word a line, flags with two dashes.
 const (
 	bashCompletion = `_gokprobe() {
     local cur=${COMP_WORDS[COMP_CWORD]}
     local before=("${COMP_WORDS[@]:0:COMP_CWORD}")
     if [[ $cur == -* ]]; then before+=("$cur"); fi
-    COMPREPLY=($(compgen -W "$("${before[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+    local choices=$("${before[@]}" --generate-bash-completion 2>/dev/null)
+    if [[ $cur == -* && $cur != --* ]]; then choices=${choices//--/-}; fi
+    COMPREPLY=($(compgen -W "$choices" -- "$cur"))
 }
 complete -o default -F _gokprobe gokprobe
 `
@@ -25,6 +27,7 @@ _gokprobe() {
     before=("${(@)words[1,CURRENT-1]}")
     if [[ $cur == -* ]]; then before+=("$cur"); fi
     choices=("${(@f)$(_CLI_ZSH_AUTOCOMPLETE_HACK=1 "${before[@]}" --generate-bash-completion 2>/dev/null)}")
+    if [[ $cur == -* && $cur != --* ]]; then choices=("${(@)choices/#--/-}"); fi
     if [[ -n ${choices[1]} ]]; then _describe gokprobe choices; else _files; fi
 }
 compdef _gokprobe gokprobe

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/event"
+)
+
+func jsonPrinter(w io.Writer) event.Printer { return event.NewJSON(w) }
+
+func TestSinkWritesAllRecordsInOrder(t *testing.T) {
+	var out strings.Builder
+	s := newSink(&out, jsonPrinter)
+	const n = 10000
+	for i := range n {
+		if !s.put(&event.Hit{TID: i}) {
+			t.Fatal("a record is refused")
+		}
+	}
+	if lost, err := s.close(nil); lost != 0 || err != nil {
+		t.Errorf("%d lost, %v", lost, err)
+	}
+	i := 0
+	for line := range strings.Lines(out.String()) {
+		var h hitLine
+		strictly(t, line, &h)
+		if h.TID != i {
+			t.Fatalf("record %d is number %d", i, h.TID)
+		}
+		i++
+	}
+	if i != n {
+		t.Errorf("%d records", i)
+	}
+}
+
+// stopping takes limit bytes and then fails.
+type stopping struct{ limit int }
+
+var errStopped = errors.New("no more")
+
+func (w *stopping) Write(p []byte) (int, error) {
+	n := min(w.limit, len(p))
+	w.limit -= n
+	if n < len(p) {
+		return n, errStopped
+	}
+	return n, nil
+}
+
+func TestSinkCountsWhatAFailingOutputDoesNotTake(t *testing.T) {
+	var one strings.Builder
+	if err := event.NewJSON(&one).Hit(&event.Hit{}); err != nil {
+		t.Fatal(err)
+	}
+	size := one.Len()
+	for _, c := range []struct{ bytes, lost int }{{0, 10}, {size - 1, 10}, {size, 9}, {3*size + 5, 7}} {
+		s := newSink(&stopping{c.bytes}, jsonPrinter)
+		var puts sync.WaitGroup
+		for range 10 {
+			puts.Go(func() { s.put(&event.Hit{}) })
+		}
+		puts.Wait()
+		<-s.failed
+		lost, err := s.close(nil)
+		if lost != uint64(c.lost) || !errors.Is(err, errStopped) {
+			t.Errorf("after %d bytes %d are lost, not %d: %v", c.bytes, lost, c.lost, err)
+		}
+		if s.put(&event.Hit{}) {
+			t.Error("a closed sink takes a record")
+		}
+	}
+}
+
+// blocked takes nothing until it is released.
+type blocked struct{ release chan struct{} }
+
+func (w blocked) Write(p []byte) (int, error) { <-w.release; return len(p), nil }
+
+func TestSinkNeverWaitsForItsOutput(t *testing.T) {
+	w := blocked{make(chan struct{})}
+	s := newSink(w, jsonPrinter)
+	taken := 0
+	for range 3 * sinkDepth {
+		if s.put(&event.Hit{}) {
+			taken++
+		}
+	}
+	if taken < sinkDepth || taken > 2*sinkDepth { // one batch may be on its way
+		t.Errorf("%d records are taken", taken)
+	}
+	giveUp := make(chan struct{})
+	close(giveUp)
+	if lost, err := s.close(giveUp); !errors.Is(err, errOutputStuck) || lost < uint64(2*sinkDepth-sinkDepth) {
+		t.Errorf("%d lost, %v", lost, err)
+	}
+	close(w.release)
+}

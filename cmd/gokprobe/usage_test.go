@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"atach -p 1", `unknown command "atach" (did you mean attach?)`},
+		{"zebra", `unknown command "zebra"; gokprobe -h lists`},
+		{"-frob", "unknown flag -frob"},
+		{"attach -sim foo", "unknown flag -sim (did you mean -sym?)"},
+		{"attach -p 1 --ret foo", "unknown flag -ret"},
+		{"attach -p", "flag -p needs a value"},
+		{"attach -p 1", "no probes given"},
+		{"attach -sym foo", "no process given"},
+		{"attach -p -3 -sym foo", "-p -3 is no process ID"},
+		{"attach -p 1 -sym foo sleep 1", `unexpected argument "sleep"`},
+		{"attach -p 1 -sym foo -format xml", `unknown format "xml"`},
+		{"attach -p 1 -sym foo -max-hits 0", "-max-hits must be at least 1"},
+		{"attach -p 1 -sym foo -max-hits many", `invalid value "many" for flag -max-hits`},
+		{"attach -p 1 -sym foo -duration -1s", "-duration must be more than 0"},
+		{"attach -p 1 -sym foo -stack -1", "-stack is a number of frames"},
+		{"attach -p 1 -sym foo -count -args", "-count prints no hits"},
+		{"attach -p 1 -addr here", `"here" is no address`},
+		{"attach -p 1 -sym foo -o /nonexistent/file", "cannot write to /nonexistent/file: no such file"},
+		{"run -p 1 -sym foo -- true", "unknown flag -p"},
+		{"run -sym foo", "no program given"},
+		{"list", "name either a process"},
+		{"list -p 1 -x /bin/true", "name either a process"},
+		{"list -x /bin/true a b", "one PATTERN at a time"},
+		{"list -x /bin/true a -lines", "flags such as -lines come before PATTERN"},
+		{"list -x /nonexistent", "cannot list /nonexistent: no such file"},
+		{"list -x /proc/self/status", "not an x86-64 ELF file"},
+		{"check now", `unexpected argument "now"`},
+		{"check -attach", "-attach needs a process"},
+		{"demo -duration 0s", "-duration must be more than 0"},
+		{"completion", "name one shell"},
+		{"completion tcsh", `no completion for "tcsh"`},
+	} {
+		r := gokprobe(t, strings.Fields(c.args)...)
+		if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", c.args, r.status, r.stdout, r.stderr)
+		}
+		oneSentence(t, r)
+	}
+}
+
+func TestHelpAndVersionGoToStdout(t *testing.T) {
+	for _, args := range []string{"-h", "--help", "help", "help attach", "attach -h", "run --help", "list -h", "check -h", "demo -h", "-version", "--version"} {
+		r := gokprobe(t, strings.Fields(args)...)
+		if r.status != 0 || r.stderr != "" || !strings.Contains(r.stdout, "gokprobe") {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
+		}
+	}
+	for _, command := range []string{"attach", "run", "list"} {
+		if r := gokprobe(t, command, "-h"); !strings.Contains(r.stdout, "Examples:\n") {
+			t.Errorf("%s -h has no examples", command)
+		}
+	}
+}
+
+func TestWithoutACommandTheHelpIsShownAndTheStatusIs2(t *testing.T) {
+	r := gokprobe(t)
+	if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, "COMMANDS:") {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+	}
+}
+
+func TestCompletionScriptsAreThere(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		r := gokprobe(t, "completion", shell)
+		if r.status != 0 || r.stderr != "" || !strings.Contains(r.stdout, "gokprobe") {
+			t.Errorf("%s: %+v", shell, r)
+		}
+	}
+	script := gokprobe(t, "completion", "bash").stdout +
+		`COMP_WORDS=("$1" attach "$2"); COMP_CWORD=2; _gokprobe; echo "${COMPREPLY[@]}"`
+	for word, want := range map[string]string{"-max": "-max-hits", "--no": "--no-boost"} {
+		out, err := exec.Command("bash", "-c", script, "bash", program, word).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("bash completes %s to %q: %v", word, out, err)
+		}
+	}
+}
+
+func TestSentencesStayOnOneLine(t *testing.T) {
+	err := errors.Join(errors.New("one"), errors.New("t\x1bwo"))
+	if got := oneLine(err.Error()); got != "one; t?wo" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAddressesBecomeSpecifications(t *testing.T) {
+	for in, want := range map[string]string{
+		"0x10": "0x10", "16": "0x10", "libc.so.6:0x1f": "libc.so.6:0x1f", "libc.so.6:16": "libc.so.6:0x10",
+		"": "", "foo": "", "0": "", "0x": "", "-1": "", "0x1ffffffffffffffff": "",
+	} {
+		if got, ok := addrSpec(in); got != want || ok != (want != "") {
+			t.Errorf("addrSpec(%q) is %q, %v", in, got, ok)
+		}
+	}
+}
