@@ -40,8 +40,8 @@ var (
 	ErrExited            error = &coded{"the process has exited", unix.ESRCH}
 )
 
-// ErrPanic means that a handler panicked. The target went on.
-var ErrPanic = errors.New("a probe handler panicked")
+// ErrPanic is what the log says of a panic in a handler, or in gokprobe itself.
+var ErrPanic = errors.New("panic")
 
 func probeError(kp *Kprobe, err error) error {
 	return fmt.Errorf("probe %s: %w", kp.name(), err)

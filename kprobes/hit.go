@@ -125,7 +125,7 @@ func (s *Session) runPost(st *site, regs *Regs) {
 func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.warn("%v: probe %s is disabled now: %v", ErrPanic, kp.name(), p)
+			s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
 			_ = s.DisableKprobe(kp)
 			ret = 0
 		}

@@ -103,6 +103,19 @@ func (s *Session) forget(d *domain) {
 // ThreadExit implements ptrace.Handler.
 func (hooks) ThreadExit(*ptrace.Thread) {}
 
+// Panicked implements ptrace.Handler: the session ends, the target goes on.
+func (s hooks) Panicked(value any, stack []byte) {
+	s.warn("%v on the tracer's thread, the target is let go: %v\n%s", ErrPanic, value, stack)
+	if s.closed {
+		return
+	}
+	s.closed = true
+	if err := s.release(); err != nil {
+		s.warn("%v", err)
+	}
+	s.finish()
+}
+
 // Exited implements ptrace.Handler.
 func (s hooks) Exited(p *ptrace.Process) {
 	if d, _ := p.Space.Local.(*domain); d != nil && len(p.Space.Processes()) == 1 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,9 @@ type Handler interface {
 	ThreadExit(th *Thread)
 	// Exited is called when the last thread of p is gone.
 	Exited(p *Process)
+	// Panicked is called when a bug of ours, or a closure given to Do, has panicked
+	// on the tracer's thread. It should let everything go.
+	Panicked(value any, stack []byte)
 }
 
 // Delivery is what to do with a signal.
@@ -161,10 +165,21 @@ func (t *Tracer) run(ready chan<- error) {
 	quietSIGCHLD(true)
 	ready <- nil
 	for !t.stopped() {
-		t.step()
+		t.safely(t.step)
 	}
 	quietSIGCHLD(false)
 	t.bell.close()
+}
+
+// safely keeps a panic from ending the program, and with it the target: its
+// breakpoints would outlive us.
+func (t *Tracer) safely(f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			t.handler.Panicked(v, debug.Stack())
+		}
+	}()
+	f()
 }
 
 func (t *Tracer) stopped() bool {
@@ -262,7 +277,7 @@ func (t *Tracer) answer() {
 			return
 		}
 		for _, c := range calls {
-			c.f()
+			t.safely(c.f)
 			close(c.done)
 		}
 	}
