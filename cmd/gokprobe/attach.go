@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -84,7 +83,6 @@ func (w *work) abort(err error) error {
 	_, _ = w.drain(nil)
 	if w.output != w.std.out {
 		_ = w.output.Close()
-		_ = os.Remove(w.req.output)
 	}
 	if errors.Is(err, context.Canceled) {
 		w.std.warn("interrupted before the probes were armed")
