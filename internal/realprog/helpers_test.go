@@ -79,6 +79,7 @@ type campaign struct {
 	specs  []string        // the probes; every one must be hit
 	opts   kprobes.Options // Log is set by run
 	work   func(t testing.TB) string
+	pre    kprobes.PreHandler         // of all probes, or nil
 	counts func(t testing.TB, h hits) // checks the counts, or nil
 	same   []string                   // specs that must count the same in every mode
 }
@@ -119,7 +120,11 @@ func (c campaign) probed(t *testing.T, m mode, want string) hits {
 	s := attach(t, c.pid, c.opts)
 	var kps []*kprobes.Kprobe
 	for _, spec := range c.specs {
-		kps = append(kps, m.probe(spec))
+		kp := m.probe(spec)
+		if c.pre != nil {
+			kp.PreHandler = c.pre
+		}
+		kps = append(kps, kp)
 	}
 	if err := s.RegisterKprobes(kps); err != nil {
 		t.Fatalf("register: %v", err)

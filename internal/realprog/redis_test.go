@@ -97,8 +97,8 @@ func (r *redis) work(t testing.TB) string {
 	t.Helper()
 	r.cli(t, "FLUSHALL\nSCRIPT FLUSH\nCONFIG RESETSTAT\n")
 	replies := r.cli(t, redisScript)
-	output(t, "", r.tools[2], "-s", r.socket, "-q", "-n", "1000", "-c", "20", "-t", "set,get,incr,lpush,rpop,sadd,hset,zadd,mset")
-	output(t, "", r.tools[2], "-s", r.socket, "-q", "-n", "4000", "-c", "20", "-P", "16", "-t", "set,get")
+	output(t, "", r.tools[2], "-s", r.socket, "-q", "-n", "400", "-c", "20", "-t", "set,get,incr,lpush,rpop,sadd,hset,zadd,mset")
+	output(t, "", r.tools[2], "-s", r.socket, "-q", "-n", "800", "-c", "20", "-P", "16", "-t", "set,get")
 	digest := r.cli(t, "DEBUG DIGEST\n")
 	return replies + digest + r.calls(t)
 }

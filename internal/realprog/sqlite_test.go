@@ -10,6 +10,7 @@ import (
 // sqliteScript ends as it begins: without tables.
 const sqliteScript = `.output %OUT%
 PRAGMA cache_size = 20;
+PRAGMA synchronous = OFF;
 BEGIN;
 CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, price REAL, shelf INTEGER);
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)

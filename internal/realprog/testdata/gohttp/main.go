@@ -29,7 +29,7 @@ func handler(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
-	a := answer{N: n, Primes: primes(n), Deep: deep(n, [16]int{}), Names: map[string]string{}}
+	a := answer{N: n, Primes: primes(n), Deep: deep(n/8, [128]int{}), Names: map[string]string{}}
 	a.Sum = fmt.Sprintf("%x", sha256.Sum256(body))
 	for _, p := range a.Primes {
 		a.Names[strconv.Itoa(p)] = strconv.FormatInt(int64(p), 2)
@@ -62,12 +62,12 @@ func primes(n int) []int {
 // deep makes the stack grow, and so be copied.
 //
 //go:noinline
-func deep(n int, pad [16]int) int {
+func deep(n int, pad [128]int) int {
 	if n == 0 {
 		return pad[0]
 	}
-	pad[n%16]++
-	return deep(n-1, pad) + pad[n%16]
+	pad[n%128]++
+	return deep(n-1, pad) + pad[n%128]
 }
 
 func main() {
