@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,42 +62,55 @@ func TestRunProbesFromTheFirstInstruction(t *testing.T) {
 }
 
 func TestRunWaitsForAProgramThatItHasLetGo(t *testing.T) {
-	in, feed, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		args          []string
+		before, after string // what the program reads before and after the detach
+		status        int
+		printed       string
+	}{
+		{[]string{"-sym", "foo", "--", testprog.Build(t, "prey")}, "call foo 1\ncall foo 2\n", "call foo 3\n", 0, "right\n"},
+		{[]string{"-sym", "getpid", "-sym", "getppid", "--", "sh", "-c", "read x; echo $x; kill -9 $$"}, "", "late\n", 128 + 9, "late\n"},
+	} {
+		in, feed, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		cmd := command(t, append([]string{"run", "-max-hits", "2", "-o", filepath.Join(t.TempDir(), "hits")}, c.args...)...)
+		cmd.Stdin, cmd.Stdout = in, &out
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		in.Close()
+		if _, err := feed.WriteString(c.before); err != nil {
+			t.Fatal(err)
+		}
+		readUntil(t, stderr, "MECHANISM") // the summary: it has detached
+		if _, err := feed.WriteString(c.after); err != nil {
+			t.Fatal(err)
+		}
+		feed.Close()
+		_ = cmd.Wait()
+		if status := cmd.ProcessState.ExitCode(); status != c.status || !strings.HasSuffix(out.String(), c.printed) {
+			t.Errorf("%v: status %d, not %d; the program prints %q", c.args, status, c.status, out.String())
+		}
 	}
-	var out bytes.Buffer
-	cmd := command(t, "run", "-sym", "foo", "-max-hits", "2", "-o", filepath.Join(t.TempDir(), "hits"), "--", testprog.Build(t, "prey"))
-	cmd.Stdin, cmd.Stdout = in, &out
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	in.Close()
-	if _, err := feed.WriteString("call foo 1\ncall foo 2\n"); err != nil {
-		t.Fatal(err)
-	}
-	said := make([]byte, 0, 4096)
-	for !bytes.Contains(said, []byte("MECHANISM")) { // the summary: it has detached
+}
+
+func readUntil(t *testing.T, r io.Reader, word string) {
+	t.Helper()
+	var said []byte
+	for !bytes.Contains(said, []byte(word)) {
 		b := make([]byte, 1024)
-		n, err := stderr.Read(b)
+		n, err := r.Read(b)
 		if err != nil {
 			t.Fatalf("%v after %s", err, said)
 		}
 		said = append(said, b[:n]...)
-	}
-	if _, err := feed.WriteString("call foo 3\n"); err != nil {
-		t.Fatal(err)
-	}
-	feed.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v", err)
-	}
-	if !strings.Contains(out.String(), "ret 7\n") || !strings.Contains(out.String(), "right\n") {
-		t.Errorf("the program prints %q", out.String())
 	}
 }
 
