@@ -102,7 +102,7 @@ func (t *Tracer) seizeAll(p *Process) error {
 	for clean := 0; clean < 2; {
 		tids, err := procfs.Tasks(p.PID)
 		if err != nil {
-			return fmt.Errorf("%w (%v)", unix.ESRCH, err)
+			return fmt.Errorf("%w (%w)", unix.ESRCH, err)
 		}
 		news := 0
 		for _, tid := range tids {
@@ -137,11 +137,11 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	st, statErr := procfs.ReadStatus(p.PID, tid)
 	switch {
 	case err == nil:
-	case err == unix.ESRCH || statErr != nil:
+	case errors.Is(err, unix.ESRCH) || statErr != nil:
 		return false, nil
-	case err == unix.EPERM && (st.State == 'Z' || st.State == 'X'):
+	case errors.Is(err, unix.EPERM) && (st.State == 'Z' || st.State == 'X'):
 		return false, nil
-	case err == unix.EPERM && st.TracerPid == t.tid:
+	case errors.Is(err, unix.EPERM) && st.TracerPid == t.tid:
 	default:
 		return false, err
 	}

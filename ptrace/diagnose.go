@@ -148,7 +148,7 @@ type facts struct {
 	uid        int
 	capPtrace  bool
 	ownSeccomp int
-	ownerRoot  bool // /proc/PID belongs to root: the kernel's mark of a non-dumpable process
+	ownerRoot  bool // the files in /proc/PID belong to root: the kernel's mark of a non-dumpable process
 	sameUserNS bool
 	yama       int
 	hasYama    bool
@@ -167,7 +167,7 @@ func gather(pid int) facts {
 		f.capPtrace = own.CapEff&(1<<unix.CAP_SYS_PTRACE) != 0
 		f.ownSeccomp = own.Seccomp
 	}
-	if fi, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+	if fi, err := os.Stat(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
 		if sys, ok := fi.Sys().(*syscall.Stat_t); ok {
 			f.ownerRoot = sys.Uid == 0
 		}

@@ -61,10 +61,14 @@ func (th *Thread) atBreakpoint() bool {
 // recordEarly keeps the first stop of a thread that nobody introduced yet. It stays
 // stopped until its parent's event does, which is on its way.
 func (t *Tracer) recordEarly(s Stop) *Thread {
-	if s.Ended() {
-		delete(t.early, s.TID)
-	} else {
+	if !s.Ended() {
 		t.early[s.TID] = s
+		return nil
+	}
+	delete(t.early, s.TID)
+	if p := t.children[s.TID]; p != nil {
+		p.Status = s
+		t.handler.Exited(p)
 	}
 	return nil
 }
@@ -232,7 +236,7 @@ func (t *Tracer) ended(th *Thread) {
 	if len(p.threads) > 0 {
 		return
 	}
-	if !p.leaving && p.parent == nil {
+	if (!p.leaving || t.children[p.PID] == p) && p.parent == nil {
 		t.handler.Exited(p)
 	}
 	t.dropProcess(p)

@@ -26,7 +26,7 @@ var (
 // gone turns the kernel's ESRCH into ErrExited: the thread was killed while we
 // looked at it, and its exit is the next thing wait4 reports of it.
 func (th *Thread) gone(err error) error {
-	if err == unix.ESRCH {
+	if errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 	}
 	return err

@@ -62,11 +62,16 @@ func (t *Tracer) takeOver(pid int) (*Process, error) {
 	if _, _, err := waitStatus(pid, unix.WUNTRACED); err != nil {
 		return nil, err
 	}
-	p, err := t.Attach(pid)
-	if err != nil {
-		return nil, err
+	p := t.newProcess(pid, nil)
+	t.children[pid] = p
+	if err := t.seizeAll(p); err != nil {
+		t.abandon(p)
+		return nil, diagnose(pid, err)
 	}
 	th := p.Leader()
+	if th == nil {
+		return nil, ErrExited
+	}
 	if err := t.await(th); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,8 @@ package ptrace
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +54,7 @@ func (s *Space) access(at arch.Addr, p []byte, write bool) error {
 		if err == nil {
 			return nil
 		}
-		if err != unix.ENOSYS && err != unix.EPERM {
+		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 			return &arch.FaultError{Addr: at, Write: write, Cause: err}
 		}
 		s.mem.noVM = true
@@ -119,7 +119,12 @@ func (s *Space) force(at arch.Addr, p []byte, write bool) error {
 // refused tells errors of /proc/PID/mem that stay: no procfs, or a kernel started
 // with proc_mem.force_override=never (EIO on a write to read-only text).
 func refused(err error) bool {
-	return err == unix.EACCES || err == unix.EPERM || err == unix.ENOENT || err == unix.EIO
+	for _, errno := range []error{unix.EACCES, unix.EPERM, unix.ENOENT, unix.EIO} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Space) memFile(at arch.Addr, p []byte, write bool) error {
@@ -227,6 +232,3 @@ type MemoryWays struct{ VM, File bool }
 func (s *Space) LimitMemory(w MemoryWays) { s.mem.noVM, s.mem.noFile = !w.VM, !w.File }
 
 var _ arch.Memory = (*Space)(nil)
-
-// pageSize is the target's page size in bytes, which is ours.
-var pageSize = arch.Addr(os.Getpagesize())

@@ -185,7 +185,7 @@ func (th *Thread) suspendSeccomp() (undo func(), err error) {
 		return func() {}, nil
 	}
 	if err := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp); err != nil {
-		return nil, fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %v)", ErrSeccomp, err)
+		return nil, fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %w)", ErrSeccomp, err)
 	}
 	return func() { _ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions) }, nil
 }

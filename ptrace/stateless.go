@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,7 @@ func (m PeekMemory) ReadMemory(at arch.Addr, p []byte) error {
 		return nil
 	}
 	err := processVM(m.PID, at, p, false)
-	if err == unix.ENOSYS || err == unix.EPERM {
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		err = m.file(at, p)
 	}
 	if err != nil {

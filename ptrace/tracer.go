@@ -28,7 +28,8 @@ type Handler interface {
 	Execed(p *Process, old *Space) Fate
 	// ThreadExit is called for a thread that will not run user code again.
 	ThreadExit(th *Thread)
-	// Exited is called when the last thread of p is gone.
+	// Exited is called when the last thread of p is gone; for a launched process
+	// that was let go too, if it ends before the tracer is closed.
 	Exited(p *Process)
 	// Panicked is called when a bug of ours, or a closure given to Do, has panicked
 	// on the tracer's thread. It should let everything go.
@@ -62,7 +63,10 @@ type Tracer struct {
 	threads map[int]*Thread
 	procs   map[int]*Process
 	early   map[int]Stop // first stops of children whose parent's event is still to come
-	backlog []*Thread    // stopped threads whose stop is still to be dispatched
+	// children are the launched processes. One that was detached is still this
+	// thread's child and may end before the thread does.
+	children map[int]*Process
+	backlog  []*Thread // stopped threads whose stop is still to be dispatched
 
 	bell *bell
 	rung bool // the bell rang while the tracer waited for something else
@@ -85,7 +89,7 @@ type call struct {
 
 // New starts a tracer. Close must be called to end its thread.
 func New() (*Tracer, error) {
-	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, gone: make(chan struct{})}
+	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{})}
 	ready := make(chan error)
 	go t.run(ready)
 	if err := <-ready; err != nil {

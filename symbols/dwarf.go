@@ -83,12 +83,12 @@ func (img *image) loadDWARF(d *dwarfData, t *Table) error {
 	d.lineSection = get("line")
 	d.data, err = dwarf.New(get("abbrev"), nil, nil, info, d.lineSection, nil, get("ranges"), get("str"))
 	if err != nil {
-		return fmt.Errorf("%w: DWARF of %s: %v", ErrNoLines, img.path, err)
+		return fmt.Errorf("%w: DWARF of %s: %w", ErrNoLines, img.path, err)
 	}
 	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
 		if b := get(name); len(b) > 0 {
 			if err := d.data.AddSection(".debug_"+name, b); err != nil {
-				return fmt.Errorf("%w: DWARF of %s: %v", ErrNoLines, img.path, err)
+				return fmt.Errorf("%w: DWARF of %s: %w", ErrNoLines, img.path, err)
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func openImage(path, as string) (*image, error) {
 func newImage(r io.ReaderAt, as string) (*image, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %v", ErrNotELF, as, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrNotELF, as, err)
 	}
 	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Machine != elf.EM_X86_64 {
 		return nil, fmt.Errorf("%w: %s is %v for %v", ErrNotELF, as, f.Class, f.Machine)

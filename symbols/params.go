@@ -127,10 +127,10 @@ func assignPlaces(params []Param, result *dtype, u *unit, linkage string) []Para
 		types[i] = params[i].typ
 	}
 	var places []place
-	switch {
-	case u.lang == langGo:
+	switch u.lang {
+	case langGo:
 		places = goPlaces(types, u.goRegisters && !strings.HasSuffix(linkage, goABI0))
-	case u.lang == langRust:
+	case langRust:
 		places = rustPlaces(types, result)
 	default:
 		places = sysvPlaces(types, result)

@@ -234,13 +234,3 @@ func (s *symtab) find(v uint64) *entry {
 	}
 	return nil
 }
-
-// next is the address of the first code symbol after v, 0 if there is none.
-func (s *symtab) next(v uint64) uint64 {
-	s.sortOnce.Do(s.sortByAddr)
-	i := sort.Search(len(s.byAddr), func(i int) bool { return s.entries[s.byAddr[i]].value > v })
-	if i == len(s.byAddr) {
-		return 0
-	}
-	return s.entries[s.byAddr[i]].value
-}

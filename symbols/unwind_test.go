@@ -35,11 +35,10 @@ func (t *testRegs) Arg(n int) (uint64, bool) {
 
 // tracee is a program under this thread's ptrace.
 type tracee struct {
-	t    *testing.T
-	pid  int
-	tab  *Table
-	mem  ptraceMem
-	tids map[int]bool
+	t   *testing.T
+	pid int
+	tab *Table
+	mem ptraceMem
 }
 
 type ptraceMem struct{ pid int }

@@ -113,7 +113,7 @@ func (c *cpu) ReadMemory(at arch.Addr, p []byte) error {
 	local := []unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}
 	n, err := unix.ProcessVMReadv(c.pid, local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(p)}}, 0)
 	if err != nil || n != len(p) {
-		return &arch.FaultError{Addr: at, Cause: fmt.Errorf("%d bytes: %v", n, err)}
+		return &arch.FaultError{Addr: at, Cause: fmt.Errorf("%d bytes: %w", n, err)}
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (c *cpu) WriteMemory(at arch.Addr, p []byte) error {
 	local := []unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}
 	n, err := unix.ProcessVMWritev(c.pid, local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(p)}}, 0)
 	if err != nil || n != len(p) {
-		return &arch.FaultError{Addr: at, Write: true, Cause: fmt.Errorf("%d bytes: %v", n, err)}
+		return &arch.FaultError{Addr: at, Write: true, Cause: fmt.Errorf("%d bytes: %w", n, err)}
 	}
 	return nil
 }

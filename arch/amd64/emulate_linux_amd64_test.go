@@ -38,7 +38,7 @@ func emulateOnce(c *cpu, rnd *rand.Rand, start amd64.Regs) (string, error) {
 	}
 	p, err := a.Plan(i)
 	if err != nil || p.Method != arch.Emulated {
-		return "", fmt.Errorf("% x: method %s, %v", code, p.Method, err)
+		return "", fmt.Errorf("% x: method %s, %w", code, p.Method, err)
 	}
 	before := randomRegs(rnd, start)
 	if bytes.Contains(i.Bytes, []byte{0x67}) && rnd.IntN(2) == 0 {
@@ -61,14 +61,14 @@ func emulateOnce(c *cpu, rnd *rand.Rand, start amd64.Regs) (string, error) {
 		case between(emulated.Rip):
 			return what + " between", nil
 		case !errors.As(emulateErr, &fault):
-			return what, fmt.Errorf("% x %s: the processor raises %v, Emulate says %v", i.Bytes, a.Disassemble(i), sig, emulateErr)
+			return what, fmt.Errorf("% x %s: the processor raises %v, Emulate says %w", i.Bytes, a.Disassemble(i), sig, emulateErr)
 		case emulated != before || memory.written != nil:
 			return what, fmt.Errorf("% x %s: state changed though Emulate failed", i.Bytes, a.Disassemble(i))
 		}
 		return what + " fault", nil
 	}
 	if emulateErr != nil || emulated != native {
-		return what, fmt.Errorf("% x %s: %v\nbefore   %+x\nprocessor %+x\nEmulate   %+x", i.Bytes, a.Disassemble(i), emulateErr, before, native, emulated)
+		return what, fmt.Errorf("% x %s: %w\nbefore   %+x\nprocessor %+x\nEmulate   %+x", i.Bytes, a.Disassemble(i), emulateErr, before, native, emulated)
 	}
 	if memory.written != nil && !bytes.Equal(memory.written, c.get(memory.at, 8)) {
 		return what, fmt.Errorf("% x %s: wrote % x", i.Bytes, a.Disassemble(i), memory.written)

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"sort"
 	"strconv"
 	"strings"
@@ -119,7 +118,7 @@ func (c *tally) compare(l line, rest []byte) error {
 	if l.bytes[0] == 0x9b && len(l.bytes) > 1 { // objdump joins fwait and what follows
 		c.wait++
 		if i, err := (amd64.Arch{}).Decode(rest, l.addr); err != nil || i.Len() != 1 {
-			return fmt.Errorf("%s: fwait is %d bytes: %v", l.addr, i.Len(), err)
+			return fmt.Errorf("%s: fwait is %d bytes: %w", l.addr, i.Len(), err)
 		}
 		l.addr, l.bytes, rest = l.addr+1, l.bytes[1:], rest[1:]
 	}
@@ -224,12 +223,17 @@ func files(patterns ...string) []string {
 
 func TestEveryInstructionOfLibcAndAGoProgramIsAsLongAsObjdumpSays(t *testing.T) {
 	requires(t, "objdump")
-	tools := filepath.Join(runtime.GOROOT(), "pkg/tool/linux_amd64")
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatalf("go env GOROOT: %v", err)
+	}
+	goroot := strings.TrimSpace(string(root))
+	tools := filepath.Join(goroot, "pkg/tool/linux_amd64")
 	list := files("/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", filepath.Join(tools, "preprofile"))
 	if os.Getenv("GOKPROBE_TORTURE") != "" {
 		dir := "/usr/lib/x86_64-linux-gnu/"
 		list = append(list, files(dir+"libm.so.6", dir+"libcrypto.so.3", dir+"libstdc++.so.6", "/usr/bin/gdb",
-			"/usr/bin/python3", filepath.Join(tools, "asm"), filepath.Join(tools, "compile"), filepath.Join(runtime.GOROOT(), "bin/go"))...)
+			"/usr/bin/python3", filepath.Join(tools, "asm"), filepath.Join(tools, "compile"), filepath.Join(goroot, "bin/go"))...)
 	}
 	for _, f := range list {
 		t.Run(filepath.Base(f), func(t *testing.T) {
