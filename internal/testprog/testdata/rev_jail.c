@@ -1,0 +1,83 @@
+// A program in a tight place. Argument 1: "filter", a seccomp filter kills it for mmap,
+// munmap and memfd_create; "nofile", it can't open another descriptor. "foo N" calls foo N
+// times; "queue N" has a child queue N real-time signals with values, and calls foo until
+// all of them came. Both print "did N".
+#include "prog.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+static long queued;
+
+REAL long foo(long v) { return 23 * v + 1; }
+
+static void on_queued(int sig, siginfo_t *si, void *uc)
+{
+	CHECK(si->si_code == SI_QUEUE && si->si_value.sival_int == queued);
+	ADD(queued, 1);
+}
+
+static void filter(void)
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_munmap, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog p = { sizeof f / sizeof *f, f };
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p) == 0);
+}
+
+static void send_all(pid_t to, long n)
+{
+	for (long i = 0; i < n; i++)
+		while (sigqueue(to, SIGRTMIN, (union sigval){ .sival_int = i }) != 0)
+			sched_yield(); // the queue is full
+}
+
+static void queue(long n)
+{
+	pid_t self = getpid(), child;
+	long calls = 0;
+	SET(queued, 0);
+	child = fork();
+	if (child == 0) {
+		send_all(self, n);
+		_exit(0);
+	}
+	for (; GET(queued) < n; calls++)
+		CHECK(foo(calls) == 23 * calls + 1);
+	CHECK(waitpid(child, NULL, 0) == child);
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction sa = { .sa_sigaction = on_queued, .sa_flags = SA_SIGINFO | SA_RESTART };
+	struct rlimit none = { 3, 3 };
+	char line[64];
+	long n;
+	sigaction(SIGRTMIN, &sa, NULL);
+	if (argc > 1 && !strcmp(argv[1], "filter"))
+		filter();
+	if (argc > 1 && !strcmp(argv[1], "nofile"))
+		CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	say("ready");
+	while (hear(line, sizeof line)) {
+		if (sscanf(line, "queue %ld", &n) == 1)
+			queue(n);
+		else if (sscanf(line, "foo %ld", &n) == 1)
+			for (long i = 0; i < n; i++)
+				CHECK(foo(i) == 23 * i + 1);
+		else
+			CHECK(!"known command");
+		say("did %ld", n);
+	}
+	return verdict();
+}

@@ -1,0 +1,196 @@
+package ptrace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// bystander is a Handler that wants nothing.
+type bystander struct{}
+
+func (bystander) Breakpoint(*Thread) bool           { return false }
+func (bystander) Signal(*Thread, *Siginfo) Delivery { return Deliver }
+func (bystander) Forked(*Space, *Process) Fate      { return LetGo }
+func (bystander) Execed(*Process, *Space) Fate      { return Keep }
+func (bystander) ThreadExit(*Thread)                {}
+func (bystander) Exited(*Process)                   {}
+func (bystander) Panicked(v any, stack []byte)      { panic(fmt.Sprintf("%v\n%s", v, stack)) }
+
+// hold runs f on the tracer's thread with a fixture attached, and checks afterwards that
+// the fixture was left as it was found.
+func hold(t *testing.T, fixture string, f func(*Process)) {
+	t.Helper()
+	prog := testprog.Start(t, testprog.Build(t, fixture))
+	tr, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.SetHandler(bystander{})
+	defer tr.Close()
+	if err := tr.Do(func() {
+		p, err := tr.Attach(prog.PID())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		f(p)
+		if err := tr.Detach(p); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	prog.CheckClean()
+}
+
+// mappings of the fixture's own file, and the end of one that nothing follows.
+type places struct {
+	text, rodata, data arch.Range
+	edge               arch.Addr
+}
+
+func findPlaces(pid int) (at places) {
+	maps, err := procfs.Maps(pid)
+	must(err)
+	exe, err := procfs.Exe(pid)
+	must(err)
+	for i, m := range maps {
+		if m.Read && (i+1 == len(maps) || maps[i+1].Range.Start != m.Range.End) && at.edge == 0 {
+			at.edge = m.Range.End
+		}
+		switch {
+		case m.Path != exe:
+		case m.Exec:
+			at.text = m.Range
+		case m.Write:
+			at.data = m.Range
+		case at.text.Start != 0 && at.rodata.Start == 0:
+			at.rodata = m.Range
+		}
+	}
+	if at.text.Start == 0 || at.rodata.Start == 0 || at.data.Start == 0 || at.edge == 0 {
+		must(fmt.Errorf("mappings not found: %+v", at))
+	}
+	return at
+}
+
+var allWays = map[string]MemoryWays{
+	"process_vm": {VM: true, File: true}, "proc file": {File: true}, "ptrace words": {},
+}
+
+// TestMemory: every way into memory reads the same and refuses what the target itself
+// could not do. The oracle is /proc/PID/mem as this test opens it.
+func TestMemory(t *testing.T) {
+	for name, ways := range allWays {
+		t.Run(name, func(t *testing.T) {
+			hold(t, "prey", func(p *Process) {
+				p.Space.LimitMemory(ways)
+				at := findPlaces(p.PID)
+				checkReads(t, p, at)
+				checkFaults(t, p, at)
+				checkWrites(t, p, at)
+			})
+		})
+	}
+}
+
+func checkReads(t *testing.T, p *Process, at places) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", p.PID))
+	must(err)
+	defer f.Close()
+	page := arch.Addr(os.Getpagesize())
+	for _, r := range []arch.Range{
+		{Start: at.text.Start, End: at.text.End}, // several pages
+		{Start: at.text.Start + 1, End: at.text.Start + 2},
+		{Start: at.text.Start + page - 3, End: at.text.Start + page}, // to the end of a page
+		{Start: at.rodata.Start - 5, End: at.rodata.Start + 7},       // across two mappings
+		{Start: at.edge - 9, End: at.edge},
+	} {
+		want, got := make([]byte, r.Len()), make([]byte, r.Len())
+		_, err := f.ReadAt(want, int64(r.Start))
+		must(err)
+		if err := p.Space.ReadMemory(r.Start, got); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("read of %s: %v, equal %v", r, err, bytes.Equal(got, want))
+		}
+		clear(got)
+		if err := p.Space.Text().ReadMemory(r.Start, got); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("read of %s as text: %v, equal %v", r, err, bytes.Equal(got, want))
+		}
+	}
+	if err := p.Space.ReadMemory(0, nil); err != nil {
+		t.Errorf("read of nothing: %v", err)
+	}
+}
+
+func checkFaults(t *testing.T, p *Process, at places) {
+	for _, c := range []struct {
+		name  string
+		at    arch.Addr
+		n     int
+		write bool
+	}{
+		{"read of address 0", 0, 8, false},
+		{"read that ends behind the mapping", at.edge - 4, 8, false},
+		{"read behind the mapping", at.edge, 1, false},
+		{"read of a kernel address", 0xffff_8000_0000_0000, 8, false},
+		{"write of read-only data", at.rodata.Start, 8, true},
+		{"write of text", at.text.Start, 1, true},
+		{"write of address 0", 0, 1, true},
+	} {
+		b := make([]byte, c.n)
+		err := p.Space.ReadMemory(c.at, b)
+		if c.write {
+			err = p.Space.WriteMemory(c.at, b)
+		}
+		var fault *arch.FaultError
+		if !errors.As(err, &fault) || fault.Addr != c.at || fault.Write != c.write {
+			t.Errorf("%s: %v, want a fault at %s", c.name, err, c.at)
+		}
+	}
+}
+
+func checkWrites(t *testing.T, p *Process, at places) {
+	for _, c := range []struct {
+		name string
+		mem  arch.Memory
+		at   arch.Addr
+		n    int
+	}{
+		{"data", p.Space, at.data.End - 32, 13},
+		{"one byte of text", p.Space.Text(), at.text.Start + 71, 1},
+		{"text across a word", p.Space.Text(), at.text.Start + 69, 9},
+		{"read-only data as text", p.Space.Text(), at.rodata.Start + 67, 3},
+	} {
+		around, after := make([]byte, c.n+16), make([]byte, c.n+16)
+		must(p.Space.ReadMemory(c.at-8, around))
+		old, now := around[8:8+c.n], make([]byte, c.n)
+		want := bytes.Repeat([]byte{0xa5}, c.n)
+		if err := c.mem.WriteMemory(c.at, want); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err := c.mem.ReadMemory(c.at, now); err != nil || !bytes.Equal(now, want) {
+			t.Errorf("%s: reads back as % x, %v", c.name, now, err)
+		}
+		if err := c.mem.WriteMemory(c.at, old); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		must(p.Space.ReadMemory(c.at-8, after))
+		if !bytes.Equal(after, around) {
+			t.Errorf("%s: there was % x, now % x", c.name, around, after)
+		}
+	}
+}
+
+// must is for the tracer's thread, where t.Fatal would end the goroutine.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

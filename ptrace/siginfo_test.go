@@ -1,0 +1,92 @@
+package ptrace
+
+import (
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// TestSiginfoLayout compares the accessors with x/sys/unix's struct and the kernel's own
+// filling of it.
+func TestSiginfoLayout(t *testing.T) {
+	var theirs unix.Siginfo
+	if unsafe.Sizeof(theirs) != unsafe.Sizeof(Siginfo{}) {
+		t.Fatalf("siginfo_t has %d bytes, ours %d", unsafe.Sizeof(theirs), unsafe.Sizeof(Siginfo{}))
+	}
+	ours := (*Siginfo)(unsafe.Pointer(&theirs))
+	for _, code := range []int32{siUser, siTkill, siKernel, -1, trapBrkpt} {
+		theirs.Signo, theirs.Code = int32(unix.SIGTRAP), code
+		if ours.Signo() != unix.SIGTRAP || ours.Code() != int(code) {
+			t.Errorf("signo %d code %d, want %d %d", ours.Signo(), ours.Code(), unix.SIGTRAP, code)
+		}
+	}
+	const addr = arch.Addr(0x7fff_dead_beef)
+	f := FaultInfo(addr, 2)
+	copy((*[128]byte)(unsafe.Pointer(&theirs))[:], f[:])
+	if theirs.Signo != int32(unix.SIGSEGV) || theirs.Code != 2 || theirs.Errno != 0 || f.Addr() != addr {
+		t.Errorf("FaultInfo: %+v, address %s", theirs, f.Addr())
+	}
+}
+
+// TestWhoRaisedASignal: codes above zero are the kernel's own (sigaction(2)); only of a
+// fault's signal do they mean that an instruction raised it.
+func TestWhoRaisedASignal(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		sig               unix.Signal
+		code              int32
+		synchronous, trap bool
+	}{
+		{"int3", unix.SIGTRAP, 0x80, true, true},
+		{"int3 as some kernels report it", unix.SIGTRAP, 1, true, true},
+		{"single step", unix.SIGTRAP, 2, true, false},
+		{"hardware breakpoint", unix.SIGTRAP, 4, true, false},
+		{"kill -TRAP", unix.SIGTRAP, 0, false, false},
+		{"tgkill -TRAP", unix.SIGTRAP, -6, false, false},
+		{"sigqueue of SIGTRAP", unix.SIGTRAP, -1, false, false},
+		{"page fault", unix.SIGSEGV, 1, true, false},
+		{"general protection fault", unix.SIGSEGV, 0x80, true, false},
+		{"kill -SEGV", unix.SIGSEGV, 0, false, false},
+		{"division by zero", unix.SIGFPE, 1, true, false},
+		{"seccomp's SIGSYS", unix.SIGSYS, 1, true, false},
+		{"timer's SIGALRM", unix.SIGALRM, 0x80, false, false},
+		{"child's SIGCHLD", unix.SIGCHLD, 1, false, false},
+	} {
+		var u unix.Siginfo
+		u.Signo, u.Code = int32(c.sig), c.code
+		s := (*Siginfo)(unsafe.Pointer(&u))
+		if s.Synchronous() != c.synchronous || s.breakpoint() != c.trap {
+			t.Errorf("%s: synchronous %v, breakpoint %v", c.name, s.Synchronous(), s.breakpoint())
+		}
+	}
+}
+
+func TestFullMask(t *testing.T) {
+	all := allSignals &^ unblockable
+	for _, c := range []struct {
+		name string
+		mask Sigset
+		want bool
+	}{
+		{"nothing blocked", 0, false},
+		{"everything the kernel lets be blocked", all, true},
+		{"sigfillset of glibc", all &^ libcSignals, true},
+		{"all bits", allSignals, true},
+		{"all but SIGTRAP", all &^ sigbit(unix.SIGTRAP), false},
+		{"all but SIGSEGV", all &^ sigbit(unix.SIGSEGV), false},
+		{"SIGTRAP alone", sigbit(unix.SIGTRAP), false},
+		{"all but the last real-time signal", all &^ sigbit(64), false},
+	} {
+		if got := c.mask.full(); got != c.want {
+			t.Errorf("%s (%x): full is %v", c.name, uint64(c.mask), got)
+		}
+	}
+	for sig := unix.Signal(1); sig <= 64; sig++ {
+		if !sigbit(sig).Has(sig) || (allSignals &^ sigbit(sig)).Has(sig) {
+			t.Errorf("bit of signal %d", sig)
+		}
+	}
+}
