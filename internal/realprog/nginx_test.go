@@ -55,6 +55,12 @@ func startNginx(t *testing.T) *nginx {
 	conf := filepath.Join(dir, "conf")
 	write(t, conf, fmt.Sprintf(nginxConf, dir, address))
 	n := &nginx{Prog: start(t, dir, tools[0], "-c", conf, "-e", filepath.Join(dir, "error.log")), ab: tools[1], url: "http://" + address}
+	t.Cleanup(func() { // a killed master would leave its workers behind
+		if err := n.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		n.Wait()
+	})
 	n.client.Transport = &http.Transport{DisableKeepAlives: true, DisableCompression: true}
 	for range 100_000 {
 		if r, err := n.client.Get(n.url + "/small.txt"); err == nil {
