@@ -162,6 +162,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	if st := d.slotSite(ip); st != nil {
 		if orig, _, ok := st.slot.Origin(ip); ok {
 			regs.SetIP(orig)
+			th.MovedOut()
 		}
 		return
 	}
@@ -169,6 +170,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		at := ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
+			th.MovedOut()
 		}
 	}
 }

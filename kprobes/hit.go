@@ -59,6 +59,21 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 	return d.vanished(at, regs)
 }
 
+// Known implements ptrace.Handler.
+func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
+	d := domainOf(th)
+	if d == nil {
+		return false, 0
+	}
+	if insn, ok := d.past[at]; ok {
+		return true, len(insn)
+	}
+	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
+		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
+	}
+	return false, 0
+}
+
 // vanished tells whether the breakpoint at at was one of ours and is gone: then the
 // original instruction runs now (B10).
 func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
@@ -88,6 +103,9 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	switch {
 	case st.plan.Method == arch.Emulated:
 		s.emulate(th, ts, st, regs)
+	case d.slots[st.slot.Addr] != st:
+		regs.SetIP(st.addr) // the handlers removed the site: its original code is back
+		ts.site = nil
 	case st.step:
 		regs.SetIP(st.slot.Step)
 		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
@@ -139,6 +157,10 @@ func (s *Session) emulate(th *ptrace.Thread, ts *threadState, st *site, regs arc
 	regs.SetIP(st.addr)
 	err := st.plan.Emulate(regs, &ts.regs)
 	var fault *arch.FaultError
+	if errors.As(err, &fault) && fault.Write && th.Touch(fault.Addr) == nil {
+		err = st.plan.Emulate(regs, &ts.regs) // the stack has grown
+		fault = nil
+	}
 	switch {
 	case errors.As(err, &fault):
 		th.Raise(ptrace.FaultInfo(fault.Addr, st.domain.segvCode(fault.Addr)))

@@ -164,6 +164,9 @@ func (d *domain) collect() {
 	err := d.space.Freeze(func() error {
 		inside := map[arch.Addr]bool{}
 		for _, th := range d.space.Threads() {
+			if ts, ok := th.Local.(*threadState); ok && ts.site != nil && ts.site.slot != nil {
+				inside[ts.site.slot.Addr] = true // a hit in progress will go there
+			}
 			if regs, err := th.Regs(); th.Stopped() && err == nil {
 				if slot, ok := d.region.SlotOf(regs.IP()); ok {
 					inside[slot] = true

@@ -15,10 +15,12 @@ import (
 // address where the probe is.
 func (s *Session) RegisterKprobe(kp *Kprobe) error {
 	addr, err := s.locate(kp) // reads symbols: not on the tracer's thread
-	if err != nil {
-		return probeError(kp, err)
-	}
-	return s.do(func() error { return s.register(kp, addr) })
+	return s.do(func() error {
+		if err != nil {
+			return probeError(kp, err)
+		}
+		return s.register(kp, addr)
+	})
 }
 
 // RegisterKprobes registers all of kps or, after an error, none (A45).
@@ -30,7 +32,7 @@ func (s *Session) RegisterKprobes(kps []*Kprobe) error {
 	for i, kp := range kps {
 		var err error
 		if addrs[i], err = s.locate(kp); err != nil {
-			return probeError(kp, err)
+			return s.do(func() error { return probeError(kp, err) })
 		}
 	}
 	return s.do(func() error {

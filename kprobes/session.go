@@ -156,6 +156,9 @@ func (s *Session) loadSymbols() error {
 	}
 	table, err := symbols.Open(tid, ptrace.PeekMemory{PID: tid})
 	if err != nil {
+		if _, gone := procfs.ReadStat(tid, 0); gone != nil {
+			err = fmt.Errorf("%w: %w", ErrExited, err)
+		}
 		return errors.Join(fmt.Errorf("reading the symbols of process %d: %w", s.pid, err), s.Close())
 	}
 	return s.do(func() error {
@@ -191,11 +194,35 @@ func (s *Session) do(f func() error) error {
 			err = ErrClosed
 			return
 		}
-		err = f()
+		err = s.orExited(f())
 	}); derr != nil {
 		return ErrClosed
 	}
 	return err
+}
+
+// orExited adds to an error that its cause is the process's end, if that is so: it shows
+// in many ways, such as memory that can't be read any more.
+func (s *Session) orExited(err error) error {
+	if err == nil || s.main == nil || errors.Is(err, unix.ESRCH) || !s.dying() {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrExited, err)
+}
+
+// dying tells whether the process has ended, is being killed, or has given up its memory.
+func (s *Session) dying() bool {
+	tid, err := s.main.Space.TID()
+	if err != nil || s.exit.Load() != nil {
+		return true
+	}
+	maps, err := procfs.Maps(tid)
+	if err != nil || len(maps) == 0 {
+		return true
+	}
+	st, err := procfs.ReadStatus(tid, 0)
+	kill := int(unix.SIGKILL)
+	return err != nil || st.SigPnd.Has(kill) || st.ShdPnd.Has(kill)
 }
 
 func (s *Session) warn(format string, args ...any) {
@@ -215,6 +242,12 @@ func (s *Session) Close() error {
 		}
 		s.closed = true
 		err = s.release()
+		if err != nil && s.dying() {
+			err = nil // nobody is left to be harmed
+		}
+		if s.table != nil {
+			err = errors.Join(err, s.table.Close())
+		}
 		s.finish()
 	})
 	s.tracer.Close()

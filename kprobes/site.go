@@ -138,6 +138,9 @@ func (d *domain) remove(st *site) error {
 	var err error
 	if st.patch != nil {
 		err = d.text.Remove(st.patch)
+		if err != nil && errors.Is(d.checkMapping(st.addr), ErrNotMapped) {
+			err = d.text.Drop(st.patch) // dlclose took the code away
+		}
 		st.patch = nil
 	}
 	if st.slot != nil {

@@ -23,7 +23,7 @@ func (t *Tracer) Attach(pid int) (*Process, error) {
 		return nil, &AttachError{PID: pid, Cause: CauseTraced, Detail: "by this session"}
 	}
 	p := t.newProcess(pid, nil)
-	for _, step := range []func(*Process) error{t.seizeAll, t.seizeVforkChildren, t.passOnce, t.seizeAll, t.passOnce} {
+	for _, step := range []func(*Process) error{t.seizeAll, t.seizeRelatives, t.passOnce, t.seizeAll, t.passOnce} {
 		if err := step(p); err != nil {
 			t.abandon(p)
 			return nil, diagnose(pid, err)
@@ -146,26 +146,26 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 		return false, err
 	}
 	th := t.newThread(p, tid)
-	th.trapBlocked = Sigset(st.SigBlk).Has(unix.SIGTRAP) && !Sigset(st.SigBlk).full()
+	th.maskFull = Sigset(st.SigBlk).full()
+	th.trapBlocked = Sigset(st.SigBlk).Has(unix.SIGTRAP) && !th.maskFull
 	if st.State == 'D' && inVfork(p.PID, tid) {
 		th.state, th.stop.Reason = parked, Vfork
 	}
 	return true, nil
 }
 
-// seizeVforkChildren takes in the children that run in the same memory since before
-// we came.
-func (t *Tracer) seizeVforkChildren(p *Process) error {
-	for _, th := range p.Threads() {
-		if th.state != parked {
-			continue
-		}
-		children, err := procfs.Children(p.PID, th.TID)
-		if err != nil {
-			continue // no CONFIG_PROC_CHILDREN
-		}
-		for _, pid := range children {
-			if t.procs[pid] != nil || !sameMemory(p.PID, pid) {
+// seizeRelatives takes in the processes that run in the same memory since before we
+// came: children made by vfork or clone(CLONE_VM), theirs, and a parent of that kind.
+func (t *Tracer) seizeRelatives(p *Process) error {
+	seen := map[int]bool{p.PID: true}
+	for todo := []int{p.PID}; len(todo) > 0; todo = todo[1:] {
+		for _, pid := range relatives(todo[0]) {
+			if seen[pid] || pid == os.Getpid() || !sameMemory(p.PID, pid) {
+				continue
+			}
+			seen[pid] = true
+			todo = append(todo, pid)
+			if t.procs[pid] != nil {
 				continue
 			}
 			if err := t.seizeAll(t.newProcess(pid, p.Space)); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -174,6 +174,24 @@ func (t *Tracer) seizeVforkChildren(p *Process) error {
 		}
 	}
 	return nil
+}
+
+// relatives lists a process's parent and its children; the latter need
+// CONFIG_PROC_CHILDREN.
+func relatives(pid int) (pids []int) {
+	if st, err := procfs.ReadStat(pid, 0); err == nil && st.PPid > 0 {
+		pids = append(pids, st.PPid)
+	}
+	tids, err := procfs.Tasks(pid)
+	if err != nil {
+		return pids
+	}
+	for _, tid := range tids {
+		if children, err := procfs.Children(pid, tid); err == nil {
+			pids = append(pids, children...)
+		}
+	}
+	return pids
 }
 
 // abandon releases what a failed attach had seized.

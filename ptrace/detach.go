@@ -2,6 +2,8 @@ package ptrace
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // Detach lets a process go as it was: every thread goes on where it stands, stopped
@@ -42,6 +44,14 @@ func (t *Tracer) SettleForks(s *Space) {
 
 // detachThread releases one stopped thread.
 func (t *Tracer) detachThread(th *Thread) {
+	th.Release()
+	if th.stop.Reason == Breakpoint && th.moved {
+		t.restoreTrap(th)
+	}
+	th.resendTrap()
+	if th.stop.Reason == Signal || !th.injectable {
+		th.resendHeld()
+	}
 	t.drainResent(th)
 	sig := th.leavingSignal()
 	_ = th.flush()
@@ -52,25 +62,38 @@ func (t *Tracer) detachThread(th *Thread) {
 	}
 }
 
+// MovedOut says that the caller has put the instruction pointer of a thread that stopped
+// at a breakpoint of ours back into the original code.
+func (th *Thread) MovedOut() { th.moved = true }
+
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {
-	th.Release()
 	if sig := th.takeHeld(); sig != 0 {
 		return sig
 	}
-	if th.injectable && th.stop.Reason == Signal {
+	switch {
+	case th.injectable && th.stop.Reason == Signal:
 		return th.stop.Signal
+	case th.injectable && th.stop.Reason == Breakpoint && !th.moved:
+		return unix.SIGTRAP // of the program's own breakpoint
 	}
 	return 0
 }
 
 // drainResent takes back signals that were sent again, so that they leave with
-// their own siginfo. Those that the thread blocks stay queued as tgkill sent them.
+// their own siginfo. Those that the thread blocks stay queued as tgkill sent them; those
+// that it fetched itself (sigwait(3)) are gone.
 func (t *Tracer) drainResent(th *Thread) {
-	for len(th.resent) > 0 {
+	for len(th.resent) > 0 && th.stop.Reason != Signal {
 		m, err := th.sigmask()
-		if err != nil || m.Has(th.resent[0].Signo()) || th.stop.Reason == Signal {
+		st, serr := procfs.ReadStatus(th.Proc.PID, th.TID)
+		sig := th.resent[0].Signo()
+		if err != nil || serr != nil {
 			return
+		}
+		if m.Has(sig) || !Sigset(st.SigPnd).Has(sig) {
+			th.resent = th.resent[1:]
+			continue
 		}
 		th.cont(unix.PTRACE_CONT, 0)
 		if t.await(th) != nil {

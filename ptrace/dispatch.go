@@ -55,7 +55,32 @@ func (th *Thread) atBreakpoint() bool {
 		return true
 	}
 	info, err := th.siginfo()
-	return err == nil && info.breakpoint()
+	return err == nil && (info.breakpoint() || th.coalesced(info))
+}
+
+// known asks the Handler about the breakpoint that the thread's IP is past.
+func (th *Thread) known() (ours bool, length int) {
+	h := th.Proc.tracer.handler
+	if h == nil {
+		return false, 0
+	}
+	return h.Known(th, th.at().Add(int64(-Host.BreakpointAdvance())))
+}
+
+// coalesced tells whether a SIGTRAP that somebody sent stands for a breakpoint too. The
+// kernel keeps one instance of it: while one is pending, that of the breakpoint is lost
+// with its siginfo (legacy_queue in kernel/signal.c). No thread is ever past the first
+// byte of a longer instruction but by the breakpoint there, and one that blocks SIGTRAP
+// is not sent any. That the other signal was pending while the thread ran means that the
+// thread blocks it; it is kept, to be queued again.
+func (th *Thread) coalesced(info *Siginfo) bool {
+	ours, length := th.known()
+	if !ours || length == 1 && !th.trapBlocked {
+		return false
+	}
+	sent := *info
+	th.sentTrap, th.trapBlocked = &sent, true
+	return true
 }
 
 // recordEarly keeps the first stop of a thread that nobody introduced yet. It stays
@@ -312,6 +337,7 @@ func (t *Tracer) await(th *Thread) error {
 			t.note(tid, ws, th)
 			continue
 		}
+		t.letEnd(th.Proc)
 		tid, ws, err := waitStatus(-1, 0)
 		if err != nil {
 			th.state = exiting // no child is left at all
@@ -325,12 +351,24 @@ func (t *Tracer) await(th *Thread) error {
 	return nil
 }
 
+// letEnd lets threads go on that are stopped on their way out: the leader's end is not
+// reported before theirs.
+func (t *Tracer) letEnd(p *Process) {
+	for _, th := range p.Threads() {
+		if th.state == stopped && th.stop.Reason == Exiting && !p.leaving {
+			th.queued = false
+			t.handler.ThreadExit(th)
+			t.resume(th, 0)
+		}
+	}
+}
+
 // note records a status that came up while waiting for awaited, and queues the stops
 // of others and all ends.
 func (t *Tracer) note(tid int, ws unix.WaitStatus, awaited *Thread) {
 	if tid == t.bell.pid {
 		t.rung = true
-		t.bell.rearm(ws)
+		t.deaf = t.deaf || !t.bell.rearm(ws)
 		return
 	}
 	if th := t.record(decode(tid, ws)); th != nil && (th != awaited || th.state != stopped) {

@@ -76,7 +76,8 @@ func processVM(tid int, at arch.Addr, p []byte, write bool) error {
 	if write {
 		nr = unix.SYS_PROCESS_VM_WRITEV
 	}
-	n, _, errno := unix.RawSyscall6(nr, uintptr(tid), uintptr(unsafe.Pointer(&local)), 1,
+	// Not a raw call: a page that userfaultfd or FUSE provides may block it.
+	n, _, errno := unix.Syscall6(nr, uintptr(tid), uintptr(unsafe.Pointer(&local)), 1,
 		uintptr(unsafe.Pointer(&remote)), 1, 0)
 	switch {
 	case errno != 0:
@@ -108,7 +109,7 @@ func (s *Space) permitted(tid int, at arch.Addr, n int, write bool) error {
 func (s *Space) force(at arch.Addr, p []byte, write bool) error {
 	if !s.mem.noFile {
 		err := s.memFile(at, p, write)
-		if err == nil || !refused(err) {
+		if err == nil || !s.refused(err, at, write) {
 			return err
 		}
 		s.mem.noFile = true
@@ -117,14 +118,15 @@ func (s *Space) force(at arch.Addr, p []byte, write bool) error {
 }
 
 // refused tells errors of /proc/PID/mem that stay: no procfs, or a kernel started
-// with proc_mem.force_override=never (EIO on a write to read-only text).
-func refused(err error) bool {
-	for _, errno := range []error{unix.EACCES, unix.EPERM, unix.ENOENT, unix.EIO} {
+// with proc_mem.force_override=never, which answers EIO for a write to memory that can
+// be read. For memory that is not mapped EIO is the usual answer.
+func (s *Space) refused(err error, at arch.Addr, write bool) bool {
+	for _, errno := range []error{unix.EACCES, unix.EPERM, unix.ENOENT} {
 		if errors.Is(err, errno) {
 			return true
 		}
 	}
-	return false
+	return write && errors.Is(err, unix.EIO) && s.memFile(at, make([]byte, 1), false) == nil
 }
 
 func (s *Space) memFile(at arch.Addr, p []byte, write bool) error {

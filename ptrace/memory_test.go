@@ -15,13 +15,14 @@ import (
 // bystander is a Handler that wants nothing.
 type bystander struct{}
 
-func (bystander) Breakpoint(*Thread) bool           { return false }
-func (bystander) Signal(*Thread, *Siginfo) Delivery { return Deliver }
-func (bystander) Forked(*Space, *Process) Fate      { return LetGo }
-func (bystander) Execed(*Process, *Space) Fate      { return Keep }
-func (bystander) ThreadExit(*Thread)                {}
-func (bystander) Exited(*Process)                   {}
-func (bystander) Panicked(v any, stack []byte)      { panic(fmt.Sprintf("%v\n%s", v, stack)) }
+func (bystander) Known(*Thread, arch.Addr) (bool, int) { return false, 0 }
+func (bystander) Breakpoint(*Thread) bool              { return false }
+func (bystander) Signal(*Thread, *Siginfo) Delivery    { return Deliver }
+func (bystander) Forked(*Space, *Process) Fate         { return LetGo }
+func (bystander) Execed(*Process, *Space) Fate         { return Keep }
+func (bystander) ThreadExit(*Thread)                   {}
+func (bystander) Exited(*Process)                      {}
+func (bystander) Panicked(v any, stack []byte)         { panic(fmt.Sprintf("%v\n%s", v, stack)) }
 
 // hold runs f on the tracer's thread with a fixture attached, and checks afterwards that
 // the fixture was left as it was found.

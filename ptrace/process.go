@@ -26,6 +26,8 @@ type Process struct {
 	oldSpace *Space // between the exec event and its dispatch
 	leaving  bool   // detached, but some threads can't be released yet
 
+	dropped bool // no longer ours
+
 	// Local is for the Handler's own per-process state.
 	Local any
 }
@@ -102,6 +104,7 @@ func (t *Tracer) dropProcess(p *Process) {
 	}
 	delete(t.procs, p.PID)
 	p.Space.leave(p)
+	p.dropped = true
 	if p.pidfd >= 0 {
 		unix.Close(p.pidfd)
 		p.pidfd = -1
@@ -109,9 +112,12 @@ func (t *Tracer) dropProcess(p *Process) {
 }
 
 // Kill sends sig to the process; by pidfd, so that it can't reach another process
-// that got the same ID. Safe for concurrent use while the process is traced.
+// that got the same ID. It returns ErrExited when the process is no longer traced.
 func (p *Process) Kill(sig unix.Signal) error {
-	if p.pidfd >= 0 {
+	switch {
+	case p.dropped:
+		return ErrExited
+	case p.pidfd >= 0:
 		return unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
 	}
 	return unix.Kill(p.PID, sig)

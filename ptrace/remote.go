@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -58,7 +59,12 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err != nil {
 		return err
 	}
-	if stop.Reason == Signal {
+	ours := false
+	if stop.Reason == Breakpoint {
+		ours, _ = th.known()
+		ours = ours || !th.queued // being handled
+	}
+	if stop.Reason == Signal || stop.Reason == Breakpoint && !ours {
 		if err := th.postpone(); err != nil {
 			return err
 		}
@@ -72,7 +78,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 		return err
 	}
 	th.trapBlocked = believed
-	if stop.Reason == Breakpoint {
+	if ours {
 		th.stop = stop
 	}
 	return failed
@@ -248,17 +254,38 @@ func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
 	at := (regs.SP() - redZone - arch.Addr(len(b))) &^ 15
 	old := make([]byte, len(b))
 	space := r.th.Proc.Space
-	if err := space.ReadMemory(at, old); err != nil {
-		return err
-	}
-	if err := space.WriteMemory(at, b); err != nil {
-		return err
+	if space.ReadMemory(at, old) != nil || space.WriteMemory(at, b) != nil {
+		// A thread whose stack pointer is no good. The end of the initial stack holds
+		// the name of the program, which nobody writes.
+		if at, err = space.stackEnd(len(b)); err != nil {
+			return err
+		}
+		if err := errors.Join(space.ReadMemory(at, old), space.WriteMemory(at, b)); err != nil {
+			return err
+		}
 	}
 	failed := f(at)
 	if err := space.WriteMemory(at, old); err != nil {
 		return err
 	}
 	return failed
+}
+
+func (s *Space) stackEnd(n int) (arch.Addr, error) {
+	tid, err := s.TID()
+	if err != nil {
+		return 0, err
+	}
+	maps, err := procfs.Maps(tid)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range maps {
+		if m.Path == "[stack]" {
+			return (m.Range.End - arch.Addr(n)) &^ 15, nil
+		}
+	}
+	return 0, &arch.FaultError{Write: true, Cause: unix.EFAULT}
 }
 
 // sigaction reads the action of sig.

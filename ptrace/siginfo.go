@@ -69,6 +69,9 @@ const (
 	// syncSignals are those that an instruction can raise.
 	syncSignals = Sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1) |
 		1<<(unix.SIGILL-1) | 1<<(unix.SIGTRAP-1) | 1<<(unix.SIGSYS-1))
+	// ignoredByDefault are SIGCHLD, SIGCONT, SIGURG and SIGWINCH (signal(7)).
+	ignoredByDefault = Sigset(1<<(unix.SIGCHLD-1) | 1<<(unix.SIGCONT-1) | 1<<(unix.SIGURG-1) | 1<<(unix.SIGWINCH-1))
+
 	allSignals = ^Sigset(0)
 	// unblockable signals are never in a blocked mask.
 	unblockable = Sigset(1<<(unix.SIGKILL-1) | 1<<(unix.SIGSTOP-1))
@@ -85,10 +88,25 @@ func (th *Thread) setSiginfo(s *Siginfo) error {
 	return th.gone(requestPtr(unix.PTRACE_SETSIGINFO, th.TID, 0, unsafe.Pointer(s)))
 }
 
+// queueinfo queues a signal with its siginfo (rt_tgsigqueueinfo(2)).
+func (th *Thread) queueinfo(s *Siginfo) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(th.Proc.PID), uintptr(th.TID),
+		uintptr(s.Signo()), uintptr(unsafe.Pointer(s)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // sigmask is the thread's blocked signals. The thread must be stopped.
 func (th *Thread) sigmask() (m Sigset, err error) {
 	err = requestPtr(reqGetSigmask, th.TID, 8, unsafe.Pointer(&m))
 	return m, th.gone(err)
+}
+
+func (th *Thread) blocksTrap() bool {
+	m, err := th.sigmask()
+	return err == nil && m.Has(unix.SIGTRAP)
 }
 
 func (th *Thread) setSigmask(m Sigset) error {
@@ -112,7 +130,8 @@ func (th *Thread) pendingSynchronous() bool {
 		return false
 	}
 	for i := range infos[:n] {
-		if infos[i].Synchronous() {
+		// A SIGTRAP that somebody sent may stand for a breakpoint too: see coalesced.
+		if infos[i].Synchronous() || infos[i].Signo() == unix.SIGTRAP && !th.blocksTrap() {
 			return true
 		}
 	}

@@ -20,6 +20,7 @@ func (t *Tracer) breakpoint(th *Thread) {
 		return
 	}
 	t.restoreTrap(th)
+	th.resendTrap()
 	t.resume(th, th.takeHeld())
 }
 
@@ -32,6 +33,8 @@ func (t *Tracer) signal(th *Thread) {
 	th.substitute(info)
 	switch t.handler.Signal(th, info) {
 	case Deliver:
+		th.resendHeld()
+		th.restartIgnored(info.Signo())
 		t.resume(th, th.stop.Signal)
 	case Hold:
 		th.hold(info)
@@ -68,10 +71,26 @@ func (th *Thread) Release() {
 func (th *Thread) Held() bool { return len(th.held) > 0 }
 
 // Raise makes the thread take the signal that info describes when it is resumed
-// from its present Breakpoint stop, as if its instruction had raised it.
+// from its present Breakpoint stop, as if its instruction had raised it. As the kernel
+// does for such a signal (force_sig_info_to_task), it unblocks it, and if the process
+// blocks or ignores it, its action becomes the default.
 func (th *Thread) Raise(info *Siginfo) {
+	th.force(info.Signo())
 	th.held = append([]*Siginfo{info}, th.held...)
 	th.released = true
+}
+
+func (th *Thread) force(sig unix.Signal) {
+	m, err := th.sigmask()
+	if err != nil {
+		return
+	}
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || !m.Has(sig) && !Sigset(st.SigIgn).Has(sig) {
+		return
+	}
+	_ = th.setSigmask(m &^ sigbit(sig))
+	_ = th.remote(func(r *Remote) error { return r.setSigaction(sig, new(sigaction)) })
 }
 
 // SetSiginfo changes what the signal being delivered tells its handler.
@@ -97,10 +116,34 @@ func (th *Thread) takeHeld() unix.Signal {
 	return sig
 }
 
-// resend queues a signal once more. It comes back as a tgkill(2) of ours and is
-// given its own siginfo then.
+// resendTrap queues the SIGTRAP that came in one with a breakpoint's.
+func (th *Thread) resendTrap() {
+	if th.sentTrap != nil {
+		th.resend(th.sentTrap)
+		th.sentTrap = nil
+	}
+}
+
+// resendHeld queues what is held behind the signal that is delivered from this stop.
+func (th *Thread) resendHeld() {
+	if !th.released {
+		return
+	}
+	th.released = false
+	for _, info := range th.held {
+		th.resend(info)
+	}
+	th.held = nil
+}
+
+// resend queues a signal once more. The kernel takes a siginfo from us only for signals
+// that a program queued; any other comes back as a tgkill(2) of ours and is given its
+// own siginfo then.
 func (th *Thread) resend(info *Siginfo) {
 	copied := *info
+	if code := copied.Code(); code < 0 && code != siTkill && th.queueinfo(&copied) == nil {
+		return
+	}
 	if unix.Tgkill(th.Proc.PID, th.TID, copied.Signo()) == nil {
 		th.resent = append(th.resent, &copied)
 	}
@@ -108,7 +151,8 @@ func (th *Thread) resend(info *Siginfo) {
 
 // substitute puts the original siginfo into a signal that resend queued.
 func (th *Thread) substitute(info *Siginfo) {
-	if info.Code() != siTkill || info.PID() != os.Getpid() {
+	// In another PID namespace we have no ID.
+	if info.Code() != siTkill || info.PID() != os.Getpid() && info.PID() != 0 {
 		return
 	}
 	for i, r := range th.resent {
@@ -140,12 +184,36 @@ func (th *Thread) restartCall() {
 	*regs = again
 }
 
+// restartIgnored does the same when the signal being delivered is one that the process
+// ignores. Without a tracer it would not have been queued, nor have ended the call.
+func (th *Thread) restartIgnored(sig unix.Signal) {
+	regs, err := th.hostRegs()
+	if err != nil {
+		return
+	}
+	again := *regs
+	if !repeatCall(&again) {
+		return
+	}
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || Sigset(st.SigCgt).Has(sig) || !Sigset(st.SigIgn).Has(sig) && !ignoredByDefault.Has(sig) {
+		return
+	}
+	if Sigset(st.SigPnd|st.ShdPnd)&^Sigset(st.SigBlk) == 0 {
+		*regs = again
+	}
+}
+
 // noteMask learns from the mask at a stop that no breakpoint caused whether the thread
 // blocks SIGTRAP. A full mask says nothing: see Sigset.full.
 func (th *Thread) noteMask() {
 	m, err := th.sigmask()
+	if err != nil {
+		return
+	}
+	th.maskFull = m.full()
 	switch {
-	case err != nil, m.full():
+	case th.maskFull:
 	case m.Has(unix.SIGTRAP):
 		th.trapBlocked = true
 	case th.trapBlocked:
@@ -161,7 +229,7 @@ func (th *Thread) noteMask() {
 // that blocks SIGTRAP, and nothing else, later on is not noticed before it next stops.
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
-	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked {
+	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked && !th.maskFull {
 		return
 	}
 	m, err := th.sigmask()
@@ -169,7 +237,8 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		return
 	}
 	with := m | sigbit(unix.SIGTRAP)
-	blocked := th.trapBlocked || with.full()
+	th.maskFull = with.full()
+	blocked := th.trapBlocked || th.maskFull
 	if blocked && m != with {
 		_ = th.setSigmask(with)
 	}

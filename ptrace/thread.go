@@ -28,6 +28,7 @@ type Thread struct {
 	stop   Stop
 	queued bool // the stop waits in Tracer.backlog
 	frozen bool // stopped by Freeze, which will resume it
+	moved  bool // MovedOut was called
 	seen   bool // it has stopped since it was seized
 
 	// injectable: the stop is a signal-delivery-stop, from which one signal can be
@@ -41,14 +42,16 @@ type Thread struct {
 	held     []*Siginfo // signals that wait until the thread is out of a slot
 	holdMask *Sigset    // the mask to restore at Release
 	released bool
+	sentTrap *Siginfo   // a SIGTRAP of somebody that came in one with a breakpoint's
 	resent   []*Siginfo // sent again by tgkill, to be given their own siginfo
 
 	// trapAt, when not 0, is the instruction pointer at which the thread will trap
 	// next: one that nothing but the breakpoint before it leads to.
 	trapAt arch.Addr
 
-	// trapBlocked: the thread is believed to block SIGTRAP.
-	trapBlocked bool
+	// trapBlocked: the thread is believed to block SIGTRAP. maskFull: it blocked
+	// everything when last seen, which may be for a moment or for good.
+	trapBlocked, maskFull bool
 
 	comm     string
 	commTime time.Time

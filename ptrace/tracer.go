@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
 )
 
 // Handler gives stops their meaning. Its methods run on the tracer's thread while
@@ -17,6 +19,10 @@ type Handler interface {
 	// the IP is past it. The answer says whether the SIGTRAP is ours; if it is
 	// not, the target gets it.
 	Breakpoint(th *Thread) bool
+	// Known tells of the address in front of th's IP whether a breakpoint of ours
+	// stands there or did, and the length in bytes of the instruction it hides. It
+	// is called while a stop is recorded and must not act.
+	Known(th *Thread, at arch.Addr) (ours bool, length int)
 	// Signal is called before a signal is delivered. Hold keeps it until
 	// Thread.Release.
 	Signal(th *Thread, info *Siginfo) Delivery
@@ -70,6 +76,8 @@ type Tracer struct {
 
 	bell *bell
 	rung bool // the bell rang while the tracer waited for something else
+
+	deaf bool // the bell was killed
 
 	turns uint // stops waited for
 
@@ -168,11 +176,10 @@ func (t *Tracer) run(ready chan<- error) {
 	t.bell = b
 	quietSIGCHLD(true)
 	ready <- nil
+	defer t.lastWords()
 	for !t.stopped() {
 		t.safely(t.step)
 	}
-	quietSIGCHLD(false)
-	t.bell.close()
 }
 
 // safely keeps a panic from ending the program, and with it the target: its
@@ -198,6 +205,10 @@ func (t *Tracer) step() {
 		t.dispatch(th)
 		return
 	}
+	if t.deaf {
+		t.deaf = false
+		t.replaceBell()
+	}
 	if t.rung {
 		t.rung = false
 		t.answer()
@@ -209,11 +220,7 @@ func (t *Tracer) step() {
 	tid, ws, err := waitStatus(-1, 0)
 	switch {
 	case err != nil:
-		// ECHILD: even the bell is gone. Serve what was asked and end.
-		t.answer()
-		t.mu.Lock()
-		t.closed = true
-		t.mu.Unlock()
+		t.rung, t.deaf = true, true // ECHILD: even the bell is gone
 	case tid == t.bell.pid:
 		t.answer()
 		if !t.bell.rearm(ws) {
@@ -274,15 +281,33 @@ func (t *Tracer) nextBacklog() *Thread {
 func (t *Tracer) answer() {
 	for {
 		t.mu.Lock()
-		calls := t.calls
-		t.calls = nil
-		t.mu.Unlock()
-		if len(calls) == 0 {
+		if len(t.calls) == 0 {
+			t.mu.Unlock()
 			return
 		}
-		for _, c := range calls {
-			t.safely(c.f)
-			close(c.done)
-		}
+		c := t.calls[0]
+		t.calls = t.calls[1:]
+		t.mu.Unlock()
+		t.serve(c)
 	}
+}
+
+func (t *Tracer) serve(c call) {
+	defer close(c.done) // also if f ends the goroutine
+	t.safely(c.f)
+}
+
+// lastWords runs when the tracer's goroutine ends. If that was not asked for, a handler
+// called runtime.Goexit, as testing.T.Fatal does.
+func (t *Tracer) lastWords() {
+	t.mu.Lock()
+	asked := t.closed
+	t.closed = true
+	t.mu.Unlock()
+	if !asked && t.handler != nil {
+		t.handler.Panicked("the tracer's goroutine was ended (runtime.Goexit)", debug.Stack())
+	}
+	t.answer()
+	quietSIGCHLD(false)
+	t.bell.close()
 }
