@@ -9,7 +9,7 @@ TESTFLAGS ?=
 
 # Tested with the race detector. arch has no state to race for; the others hold
 # live processes, where its slowness hides more races than it finds.
-RACE := ./event/... ./patch/... ./trampoline/... ./symbols/... ./internal/...
+RACE := ./arch/... ./event/... ./patch/... ./trampoline/... ./symbols/... ./internal/procfs ./internal/layers ./internal/testprog
 
 .PHONY: help build demo test setup-test check torture bench fuzz examples clean
 
