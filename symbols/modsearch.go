@@ -1,21 +1,50 @@
 package symbols
 
 import (
+	"fmt"
+	"path"
+	"slices"
 	"strings"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
+// aliases are the names under which the process runs its executable, which may
+// differ from the file's behind a link: argv[0] and comm. A program may have
+// rewritten both ("nginx: master process …"), so the first word counts.
+func (t *Table) aliases() []string {
+	var out []string
+	add := func(s string) {
+		word, _, _ := strings.Cut(s, " ")
+		word = strings.TrimSuffix(strings.TrimPrefix(path.Base(word), "-"), ":") // a login shell's dash
+		if word != "" && word != "." && word != "/" && !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	if argv, err := procfs.Cmdline(t.pid); err == nil && len(argv) > 0 {
+		add(argv[0])
+	}
+	if comm, err := procfs.Comm(t.pid, 0); err == nil {
+		add(comm)
+	}
+	return out
+}
+
 // modulesFor returns the modules that a base name or a path stands for, all of
-// them for the empty name. Without an exact match a name that ends before a dot
-// or dash fits (libc for libc.so.6), if it fits only one module.
+// them for the empty name. Without an exact match an alias of the executable
+// fits, then a name that ends before a dot or dash (libc for libc.so.6), if it
+// fits only one module.
 func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if name == "" {
 		return s.named, nil
 	}
-	var exact, prefix []*Module
+	var exact, alias, prefix []*Module
 	for _, m := range s.named {
 		switch {
 		case m.Name == name || m.Path == name || m.Kind == KindVDSO && (name == "vdso" || name == "linux-vdso.so.1"):
 			exact = append(exact, m)
+		case slices.Contains(m.aliases, name):
+			alias = append(alias, m)
 		case len(m.Name) > len(name) && strings.HasPrefix(m.Name, name) && strings.IndexByte(".-", m.Name[len(name)]) >= 0:
 			prefix = append(prefix, m)
 		}
@@ -23,19 +52,39 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if len(exact) > 0 {
 		return exact, nil
 	}
+	if len(alias) > 0 {
+		return alias, nil
+	}
 	if len(prefix) == 1 {
 		return prefix, nil
 	}
 	if len(prefix) > 1 {
 		return nil, errNear(ErrUnknownModule, name, "", moduleNames(prefix))
 	}
-	return nil, errNear(ErrUnknownModule, name, "", nearest(name, func(yield func(string) bool) {
-		for _, m := range s.modules {
-			if !yield(m.Name) {
-				return
+	return nil, s.unknownModule(name)
+}
+
+// unknownModule is the error for a module name: with the nearest names, or with a
+// few of those that there are.
+func (s *snapshot) unknownModule(name string) error {
+	near := nearest(name, func(yield func(string) bool) {
+		for _, m := range s.named {
+			for _, n := range append([]string{m.Name}, m.aliases...) {
+				if !yield(n) {
+					return
+				}
 			}
 		}
-	}))
+	})
+	if len(near) > 0 || len(s.named) == 0 {
+		return errNear(ErrUnknownModule, name, "", near)
+	}
+	const most = 5
+	list := strings.Join(moduleNames(s.named[:min(most, len(s.named))]), ", ")
+	if rest := len(s.named) - most; rest > 0 {
+		list += fmt.Sprintf(" and %d more", rest)
+	}
+	return fmt.Errorf("%w: %q, mapped are %s", ErrUnknownModule, name, list)
 }
 
 func moduleNames(mods []*Module) []string {

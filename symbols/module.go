@@ -36,9 +36,10 @@ type Module struct {
 	// Err tells why the file could not be read; the module then has no symbols.
 	Err error
 
-	img   *image
-	table *Table
-	names sync.Map // *entry to Symbol
+	img     *image
+	table   *Table
+	aliases []string // other names of the executable, by which users know it
+	names   sync.Map // *entry to Symbol
 }
 
 func newModule(p string, img *image, t *Table) *Module {

@@ -246,7 +246,7 @@ func (t *Table) classify(mods []*Module) {
 		case m.Path == vdsoPath:
 			m.Kind = KindVDSO
 		case m == main:
-			m.Kind = KindExecutable
+			m.Kind, m.aliases = KindExecutable, t.aliases()
 		case aux[atBase] != 0 && m.Bias == aux[atBase]:
 			m.Kind = KindInterpreter
 		}

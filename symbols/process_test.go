@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -228,5 +229,48 @@ func TestAVariableIsFoundByName(t *testing.T) {
 	}
 	if _, err := tab.Object("visible"); !errors.Is(err, ErrUnknownSymbol) {
 		t.Errorf("visible: %v", err)
+	}
+}
+
+// Debian's redis-server is a link to redis-check-rdb; programs rewrite argv[0].
+func TestTheExecutableIsAlsoFoundByTheNameItRunsAs(t *testing.T) {
+	prog := build(t, "names.c")
+	link := filepath.Join(filepath.Dir(prog), "names-server")
+	if err := os.Symlink(prog, link); err != nil {
+		t.Fatal(err)
+	}
+	linked := exec.Command(link) // comm is the link's name, argv[0] another
+	linked.Args[0] = "/opt/other/names-master: waiting for /end/of/input"
+	login := exec.Command(prog)
+	login.Args[0] = "-login"
+	libc := exec.Command(prog) // a library's own name goes first
+	libc.Args[0] = "libc.so.6"
+	for _, c := range []struct {
+		cmd   *exec.Cmd
+		names []string
+	}{{linked, []string{"prog", "names-server", "names-master"}}, {login, []string{"prog", "login"}}, {libc, []string{"prog"}}} {
+		tg := startCmd(t, c.cmd)
+		tab := tg.open(t)
+		for _, name := range c.names {
+			if loc := one(t, tab, name+":visible"); loc.Addr != tg.said["visible"] || loc.Symbol.Module.Kind != KindExecutable {
+				t.Errorf("%s:visible is %+v, the program says %v", name, loc, tg.said["visible"])
+			}
+		}
+		if loc := one(t, tab, "libc.so.6:malloc"); loc.Symbol.Module.Kind != KindLibrary {
+			t.Errorf("libc.so.6:malloc is in %s", loc.Symbol.Module.Path)
+		}
+	}
+}
+
+func TestAnUnknownModuleIsAnsweredByTheMappedOnes(t *testing.T) {
+	tab := start(t, build(t, "names.c")).open(t)
+	for spec, says := range map[string]string{
+		"nothing-like-it:foo": `unknown module: "nothing-like-it", mapped are prog, `,
+		"progg:foo":           "did you mean prog",
+	} {
+		_, err := tab.Resolve(spec)
+		if !errors.Is(err, ErrUnknownModule) || !strings.Contains(fmt.Sprint(err), says) {
+			t.Errorf("%s: %v, want %q", spec, err, says)
+		}
 	}
 }
