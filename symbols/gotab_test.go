@@ -65,6 +65,21 @@ func TestGoNamesResolveToTheAddressesTheProgramPrints(t *testing.T) {
 	}
 }
 
+func TestAStrippedGoFunctionWinsBeforeItsABIWrapper(t *testing.T) {
+	want := nm(t, build(t, "plain.go"))
+	tab := file(t, build(t, "plain.go", "-ldflags=-s -w"))
+	for _, name := range []string{"runtime.newproc", "runtime.newstack", "runtime.asmcgocall"} {
+		loc := one(t, tab, name)
+		own := want[name]
+		if a, ok := want[name+".abi0"]; ok && name == "runtime.asmcgocall" {
+			own = a // assembly: the other one is the wrapper
+		}
+		if loc.Addr != own {
+			t.Errorf("%s is at %v, nm says %v", name, loc.Addr, own)
+		}
+	}
+}
+
 func TestGoNamesUnescapeTheImportPath(t *testing.T) {
 	for escaped, plain := range map[string]string{
 		"gopkg.in/yaml%2ev3.Unmarshal": "gopkg.in/yaml.v3.Unmarshal",

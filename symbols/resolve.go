@@ -16,7 +16,8 @@ import (
 //	foo          the function foo; its implementation in use if foo is indirect (STT_GNU_IFUNC)
 //	foo+0x12     an address inside foo, hexadecimal or decimal offset
 //	foo+*        every instruction of foo: one Location with Every set
-//	lib.so:foo   in the module of that base name, or of that name before a dot or dash if only one fits
+//	lib.so:foo   in the module of that base name, or of that name before a dot or dash if only one fits;
+//	             the executable is also found by the base name of argv[0] and by the process's comm
 //	lib.so:0x12  a link-time address of the module
 //	0x7f12       an address in the process
 //	file.c:42    every place that the DWARF line table marks as a statement of the line
@@ -109,6 +110,9 @@ func (t *Table) resolveExact(s *snapshot, q query, spec string) ([]Location, err
 		return nil, fmt.Errorf("%w: %s is a variable at %s in %s", ErrNotCode, q.name, x.addr(), x.m.Name)
 	}
 	code = interposed(code)
+	if !many {
+		code = written(code)
+	}
 	if len(code) > 1 && !many {
 		return nil, &AmbiguousError{Spec: spec, Candidates: t.locate(code, q.name)}
 	}
