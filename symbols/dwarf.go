@@ -107,9 +107,9 @@ func (img *image) noDWARF() error {
 		}
 	}
 	if len(places) == 0 {
-		return fmt.Errorf("%w: %s has no DWARF and names no debug file", ErrNoLines, img.path)
+		return fmt.Errorf("%w: %s has %w and names no debug file", ErrNoLines, img.path, ErrNoDebugInfo)
 	}
-	return fmt.Errorf("%w: %s has no DWARF, no debug file at %s", ErrNoLines, img.path, strings.Join(places, ", "))
+	return fmt.Errorf("%w: %s has %w, no debug file at %s", ErrNoLines, img.path, ErrNoDebugInfo, strings.Join(places, ", "))
 }
 
 // unitOffsets lists the offsets of the first entries of all units: the end of

@@ -31,6 +31,9 @@ var (
 	ErrBadSpec = fmt.Errorf("bad probe specification%w", quiet{unix.EINVAL})
 	// ErrNoLines: the module has no DWARF line table.
 	ErrNoLines = fmt.Errorf("no line information%w", quiet{unix.ENOENT})
+	// ErrNoDebugInfo: the module has no DWARF at all, and no debug file was found.
+	// An error that matches it also matches ErrNoLines.
+	ErrNoDebugInfo = errors.New("no debug information")
 	// ErrNoLine: there is a line table, but no code for the line.
 	ErrNoLine = fmt.Errorf("no code at the line%w", quiet{unix.ENOENT})
 	// ErrNoParams: no debug information describes the function's parameters.

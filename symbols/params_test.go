@@ -152,7 +152,7 @@ func TestParametersWithoutDebugInformationAreAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tab.Params(loc[0].Addr); !errors.Is(err, ErrNoParams) || !strings.Contains(err.Error(), ".debug") {
+	if _, err := tab.Params(loc[0].Addr); !errors.Is(err, ErrNoParams) || !errors.Is(err, ErrNoDebugInfo) || !strings.Contains(err.Error(), ".debug") {
 		t.Errorf("error %v, want one that says which debug file was looked for", err)
 	}
 }
