@@ -22,6 +22,8 @@ stderr (with -format json: the last line of the output).
 
 A single SPEC that can't be probed is an error, and nothing is left armed. Of a
 pattern's places, those that can't be probed are skipped and counted in a warning.
+Hits count executions of the probed instruction: a Go function whose stack grows is
+entered again after runtime.morestack, so its hits may exceed its calls.
 A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
 exits with status 0.

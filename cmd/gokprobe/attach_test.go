@@ -308,3 +308,36 @@ func TestATargetIsFoundByItsName(t *testing.T) {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
 }
+
+func TestTheTextSummaryGivesReasonsOnlyForProbesThatAreNotBoosted(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		want  string // at the end of the probe's line
+	}{{nil, "  boosted"}, {[]string{"-no-boost"}, "  int3 (boosting is turned off)"}} {
+		p := prey(t)
+		l := attachTo(t, p, append(c.flags, "-sym", "foo", "-count")...)
+		r := l.interrupt()
+		if !strings.HasSuffix(strings.TrimRight(r.stderr, "\n"), c.want) {
+			t.Errorf("%v: the summary is %q", c.flags, r.stderr)
+		}
+		p.Quit()
+	}
+}
+
+func TestArgumentsWithoutDebugInformationAreOneShortWarning(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"-g0", "-Wl,--build-id=0x0123456789"}, "(build ID 0123456789)"},
+		{[]string{"-g0", "-Wl,--build-id=none"}, "(it has no build ID)"},
+	} {
+		p := testprog.Start(t, testprog.Build(t, "prey", c.flags...))
+		r := attachTo(t, p, "-sym", "foo", "-args").interrupt()
+		warning := "no debug information; install its debug package " + c.want
+		if strings.Count(r.stderr, warning) != 1 || strings.Contains(r.stderr, ".debug") {
+			t.Errorf("%v: stderr is %q, want %q", c.flags, r.stderr, warning)
+		}
+		p.Quit()
+	}
+}

@@ -87,8 +87,23 @@ func (pl *placer) describe(p *probe) {
 	}
 	var err error
 	if p.params, err = parameters(table, p); err != nil {
-		pl.noParams[err.Error()]++
+		pl.noParams[noParamsReason(table, p.kp.Addr, err)]++
 	}
+}
+
+// noParamsReason is why -args prints nothing at a, and what to do. Where debug files
+// were looked for is left out: the package knows its place.
+func noParamsReason(table *symbols.Table, a arch.Addr, err error) string {
+	loc, ok := table.Lookup(a)
+	if !errors.Is(err, symbols.ErrNoDebugInfo) || !ok {
+		return err.Error()
+	}
+	id := "it has no build ID"
+	if loc.Symbol.Module.BuildID != "" {
+		id = "build ID " + loc.Symbol.Module.BuildID
+	}
+	return fmt.Sprintf("%s has no debug information; install its debug package (%s) or use a build that is not stripped",
+		loc.Symbol.Module.Name, id)
 }
 
 var errNotAtEntry = errors.New("parameters are known at a function's entry only")

@@ -66,6 +66,13 @@ func TestHelpAndVersionGoToStdout(t *testing.T) {
 	}
 }
 
+func TestTheHelpOfAttachSaysWhyHitsMayExceedCalls(t *testing.T) {
+	help := strings.Join(strings.Fields(gokprobe(t, "attach", "-h").stdout), " ")
+	if !strings.Contains(help, "runtime.morestack, so its hits may exceed its calls.") {
+		t.Errorf("attach -h: %s", help)
+	}
+}
+
 func TestWithoutACommandTheHelpIsShownAndTheStatusIs2(t *testing.T) {
 	r := gokprobe(t)
 	if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, "COMMANDS:") {

@@ -163,6 +163,9 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
 	for i, p := range w.rec.probes {
 		st := w.status[i]
+		if !w.req.json {
+			st.Mechanism, st.Reason = mechanismText(st), ""
+		}
 		sum.Probes = append(sum.Probes, event.ProbeSummary{
 			Probe: p.name, Kind: "kprobe", Addr: st.Addr, Symbol: p.symbol,
 			Hits: p.kp.Hits(), NMissed: p.kp.NMissed(), Mechanism: st.Mechanism, Reason: st.Reason,
@@ -179,6 +182,15 @@ func (w *work) summarize(lost uint64, outErr error) error {
 		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
 	}
 	return w.req.newPrinter(false)(out).Summary(sum)
+}
+
+// mechanismText is the text summary's last column: people ask why a probe is slow,
+// not why it is no faster than the others.
+func mechanismText(st kprobes.Status) string {
+	if st.Mechanism == "int3" && st.Reason != "" {
+		return st.Mechanism + " (" + st.Reason + ")"
+	}
+	return st.Mechanism
 }
 
 // outputError is what the user is told of a failed write. A reader that has gone,
