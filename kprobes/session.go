@@ -212,17 +212,25 @@ func (s *Session) orExited(err error) error {
 
 // dying tells whether the process has ended, is being killed, or has given up its memory.
 func (s *Session) dying() bool {
-	tid, err := s.main.Space.TID()
-	if err != nil || s.exit.Load() != nil {
+	if s.exit.Load() != nil {
 		return true
 	}
-	maps, err := procfs.Maps(tid)
-	if err != nil || len(maps) == 0 {
+	tids, err := procfs.Tasks(s.pid)
+	if err != nil {
 		return true
 	}
-	st, err := procfs.ReadStatus(tid, 0)
-	kill := int(unix.SIGKILL)
-	return err != nil || st.SigPnd.Has(kill) || st.ShdPnd.Has(kill)
+	for _, tid := range tids {
+		maps, err := procfs.Maps(tid)
+		if err != nil || len(maps) == 0 {
+			continue // a leader that ended before the others has no memory either
+		}
+		st, err := procfs.ReadStatus(s.pid, tid)
+		kill := int(unix.SIGKILL)
+		if err == nil && !st.SigPnd.Has(kill) && !st.ShdPnd.Has(kill) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Session) warn(format string, args ...any) {

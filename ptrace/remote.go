@@ -62,7 +62,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	ours := false
 	if stop.Reason == Breakpoint {
 		ours, _ = th.known()
-		ours = ours || !th.queued // being handled
+		ours = ours || th.moved || !th.queued // put back already, or being handled
 	}
 	if stop.Reason == Signal || stop.Reason == Breakpoint && !ours {
 		if err := th.postpone(); err != nil {
