@@ -1,0 +1,76 @@
+package ptrace
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// bellKiller kills the bell at the first signal of the target and collects its end.
+type bellKiller struct {
+	bystander
+	t      *Tracer
+	once   *sync.Once
+	killed chan struct{}
+}
+
+func (k bellKiller) Signal(*Thread, *Siginfo) Delivery {
+	k.once.Do(func() {
+		_ = unix.Kill(k.t.bell.pid, unix.SIGKILL)
+		for !k.t.deaf {
+			k.t.drain()
+		}
+		close(k.killed)
+	})
+	return Deliver
+}
+
+// TestBellKilledWhileDraining: somebody kills the bell, and its end is collected among
+// other stops, not by the wait for the next one. Do still wakes the tracer.
+func TestBellKilledWhileDraining(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "prey"))
+	tr, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	k := bellKiller{t: tr, once: new(sync.Once), killed: make(chan struct{})}
+	tr.SetHandler(k)
+	var p *Process
+	if err := tr.Do(func() { p, err = tr.Attach(prog.PID()) }); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := prog.Signal(unix.SIGWINCH); err != nil {
+		t.Fatal(err)
+	}
+	<-k.killed
+	waitInWait4(t, tr.tid)
+	if derr := tr.Do(func() { err = tr.Detach(p) }); derr != nil || err != nil {
+		t.Error(derr, err)
+	}
+	prog.CheckClean()
+}
+
+// waitInWait4 reads /proc until our thread tid is blocked in wait4(2).
+func waitInWait4(t *testing.T, tid int) {
+	t.Helper()
+	for range 1_000_000 {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(string(b), fmt.Sprintf("%d ", unix.SYS_WAIT4)) {
+			return
+		}
+	}
+	t.Fatalf("thread %d never waited", tid)
+}
