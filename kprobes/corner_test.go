@@ -33,14 +33,18 @@ func TestEmulatedCallGrowsTheStack(t *testing.T) {
 // TestPendingTrapStaysPending: the kernel loses a breakpoint's SIGTRAP beside one that
 // waits already. The hit is one nevertheless, and the other signal keeps waiting.
 func TestPendingTrapStaysPending(t *testing.T) {
-	prog := start(t, "corner")
-	s := attach(t, prog.PID(), kprobes.Options{})
-	kp := boosted.probe("foo")
-	register(t, s, kp)
-	prog.Do("pending 100", "did")
-	wantHits(t, kp, 100)
-	closeSession(t, s)
-	wantRight(t, prog)
+	for _, m := range modes {
+		t.Run(string(m), func(t *testing.T) {
+			prog := start(t, "corner")
+			s := attach(t, prog.PID(), kprobes.Options{})
+			kp := m.probe("foo")
+			register(t, s, kp)
+			prog.Do("pending 100", "did")
+			wantHits(t, kp, 100)
+			closeSession(t, s)
+			wantRight(t, prog)
+		})
+	}
 }
 
 // TestOwnBreakpointsAreDelivered: not one of the program's own is lost while it is

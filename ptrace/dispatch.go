@@ -51,8 +51,8 @@ func (th *Thread) atBreakpoint() bool {
 	if th.stop.Signal != unix.SIGTRAP {
 		return false
 	}
-	if expected != 0 && th.at() == expected {
-		return true
+	if expected != 0 && !th.trapBlocked && th.at() == expected {
+		return true // one that blocks SIGTRAP may have had another pending: see coalesced
 	}
 	info, err := th.siginfo()
 	return err == nil && (info.breakpoint() || th.coalesced(info))
