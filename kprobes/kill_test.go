@@ -61,7 +61,7 @@ func probeUntilError(pid int) error {
 		}
 	}
 	if closing := s.Close(); closing != nil {
-		return fmt.Errorf("close: %v", closing)
+		return fmt.Errorf("close: %w", closing)
 	}
 	return err
 }
