@@ -83,13 +83,14 @@ func (i Insn) Range() Range { return Range{i.Addr, i.End()} }
 type Method uint8
 
 const (
-	Copied    Method = iota // its bytes run elsewhere unchanged
-	Relocated               // its bytes run elsewhere with an adjusted displacement
-	Emulated                // the tracer performs it on registers and memory
+	Copied     Method = iota // its bytes run elsewhere unchanged
+	Relocated                // its bytes run elsewhere with an adjusted displacement
+	Emulated                 // the tracer performs it on registers and memory
+	SystemCall               // its bytes enter the kernel from elsewhere, and the tracer hides that there
 )
 
 func (m Method) String() string {
-	return [...]string{"copied", "relocated", "emulated"}[m]
+	return [...]string{"copied", "relocated", "emulated", "syscall"}[m]
 }
 
 // Plan is an architecture's decision on one instruction. It is made once, at
@@ -102,22 +103,41 @@ type Plan struct {
 	// jump back (not boostable) though it may be run and trapped after.
 	MustStep string
 
+	// Leaves tells that the copy does not go on to what stands behind it. To
+	// have the thread back after it, single-step it in hardware; then Resume.
+	Leaves bool
+
+	// Recorded tells that the processor remembers the address of the
+	// instruction (x87: the last instruction pointer). After the copy has run,
+	// that record names the copy.
+	Recorded bool
+
+	// Near is what the slot must reach by a relative displacement.
+	Near Range
+
 	// Emulate performs the instruction: on entry r's IP is Insn.Addr, on
-	// success it is the architectural successor. A memory access that the
-	// target could not make returns a *FaultError and leaves r unchanged.
-	// nil unless Method is Emulated.
+	// success it is the architectural successor. It returns a *FaultError and
+	// leaves r unchanged where the processor would, or might, raise an
+	// exception: then the copy must be run for that. nil unless Method is
+	// Emulated.
 	Emulate func(r Regs, m Memory) error
+
+	// Resume makes r and m what they would be if the copy at copyAt, which the
+	// thread has just executed, had stood at Insn.Addr. The error is that of
+	// the access to m.
+	Resume func(r Regs, m Memory, copyAt Addr) error
 }
 
-// Slot is the code that runs a copied or relocated instruction elsewhere. It has
-// two entrances: Boost ends with a jump to the successor, Step with a breakpoint.
+// Slot is the code that runs an instruction elsewhere. It has two entrances: Boost
+// ends with a jump to the successor, Step with a breakpoint.
 type Slot struct {
 	Addr  Addr
 	Insn  Insn   // the original
 	Code  []byte // Arch.SlotSize bytes
-	Boost Addr   // 0 when the plan must step
-	Step  Addr
-	Trap  Addr // address of the breakpoint that ends Step
+	Boost Addr   // 0 when there is no such entrance
+	Step  Addr   // where the copy stands that is trapped after
+	Trap  Addr   // address of the breakpoint that ends Step
+	Next  Addr   // where a thread goes on that came to Trap
 }
 
 // Range is the bytes that the slot occupies.
@@ -135,7 +155,9 @@ func (s *Slot) Origin(ip Addr) (orig Addr, executed, ok bool) {
 	switch {
 	case ip == s.Step, s.Boost != 0 && ip == s.Boost:
 		return s.Insn.Addr, false, true
-	case ip == s.Trap, ip == s.Trap+1, s.Boost != 0 && ip == s.Boost+n:
+	case ip == s.Trap, ip == s.Trap+1:
+		return s.Next, true, true
+	case s.Boost != 0 && ip == s.Boost+n:
 		return s.Insn.End(), true, true
 	}
 	return 0, false, false
@@ -166,6 +188,10 @@ type Regs interface {
 	// ReturnValue is the integer result register.
 	ReturnValue() uint64
 	SetReturnValue(uint64)
+
+	// TrapFlag tells that the program traces itself: the processor traps after
+	// each instruction (TF in eflags).
+	TrapFlag() bool
 
 	// SetSyscall makes the thread perform system call nr when it next
 	// executes the system-call instruction at insn, and makes sure that no
@@ -207,9 +233,8 @@ type Arch interface {
 	Plan(i Insn) (Plan, error)
 	// SlotSize is the size in bytes of every slot, a power of two.
 	SlotSize() int
-	// Assemble generates the slot at addr for a plan that is Copied or
-	// Relocated. It returns ErrReach if an operand or the way back is out of
-	// reach from there.
+	// Assemble generates the slot at addr for a plan. It returns ErrReach if an
+	// operand or the way back is out of reach from there.
 	Assemble(p Plan, addr Addr) (*Slot, error)
 	// Reach is how far, in bytes, a slot may lie from the code it serves.
 	Reach() uint64

@@ -7,17 +7,12 @@ import (
 
 // Why an instruction can't be decoded or can't be probed.
 var (
-	ErrTruncated      = errors.New("code ends inside the instruction")
-	ErrUndecodable    = errors.New("not an instruction")
-	ErrException      = errors.New("the instruction raises an exception on purpose")
-	ErrSystemCall     = errors.New("system-call instructions can't be run out of line")
-	ErrFarTransfer    = errors.New("far transfers can't be run out of line")
-	ErrPrivileged     = errors.New("the instruction is privileged")
-	ErrSSBlock        = errors.New("loading ss holds back the trap that follows the copy")
-	ErrTransaction    = errors.New("a transaction's abort address can't be moved")
-	ErrOperandSize    = errors.New("the branch's operand-size prefix means different things on different processors")
-	ErrReach          = errors.New("out of reach of a 32-bit displacement")
-	ErrNotRelocatable = errors.New("the instruction can't be moved")
+	ErrTruncated   = errors.New("code ends inside the instruction")
+	ErrUndecodable = errors.New("not an instruction")
+	ErrBreakpoint  = errors.New("the instruction is a breakpoint of the program's own")
+	ErrEnclave     = errors.New("an enclave returns to the instruction that entered it")
+	ErrOperandSize = errors.New("the branch's operand-size prefix means different things on different processors")
+	ErrReach       = errors.New("out of reach of a 32-bit displacement")
 )
 
 // FaultError is an access to target memory that the target itself could not

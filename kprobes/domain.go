@@ -159,8 +159,18 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	ip := regs.IP()
+	ts, _ := th.Local.(*threadState)
+	if th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil {
+		if !d.session.resume(th, ts) {
+			th.MovedOut()
+		}
+		return
+	}
 	if st := d.slotSite(ip); st != nil {
-		if orig, _, ok := st.slot.Origin(ip); ok {
+		if orig, executed, ok := st.slot.Origin(ip); ok {
+			if executed {
+				d.session.rerecord(th, st)
+			}
 			regs.SetIP(orig)
 			th.MovedOut()
 		}

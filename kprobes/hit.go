@@ -1,8 +1,6 @@
 package kprobes
 
 import (
-	"errors"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -15,16 +13,23 @@ import (
 //
 //	site:  int3 ── stop ── PreHandlers ─┬─ boosted: IP = slot.Boost ─ copy ─ jmp back
 //	                                    ├─ stepped: IP = slot.Step ─ copy ─ int3 ── stop
-//	                                    │           PostHandlers, IP = successor
-//	                                    └─ emulated: the tracer does it, PostHandlers
+//	                                    │           PostHandlers, IP = slot.Next
+//	                                    ├─ emulated: the tracer does it, PostHandlers
+//	                                    ├─ traced: IP = slot.Step ─ copy ── stop by TF
+//	                                    │           Resume, PostHandlers
+//	                                    └─ system call: IP = slot.Step ─ copy ── stop in
+//	                                                the kernel, Resume ─ the call ─┬─
+//	                                                                 stop, PostHandlers
 //
 // The original bytes never come back during a hit, so no other thread can slip
-// through.
+// through. What runs an instruction, and where a thread may be seen meanwhile, is told
+// in proceed.go.
 
 // threadState is what a session remembers of a thread.
 type threadState struct {
-	regs Regs
-	site *site // of the hit in progress: between trap and resume, or until the step ends
+	regs  Regs
+	site  *site // of the hit in progress: between trap and resume, or until its end is seen
+	traps bool  // the program traced itself when its copy was single-stepped
 }
 
 func (s *Session) stateOf(th *ptrace.Thread, d *domain) *threadState {
@@ -56,7 +61,13 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		s.stepped(th, d, st, regs)
 		return true
 	}
-	return d.vanished(at, regs)
+	if d.vanished(at, regs) {
+		return true
+	}
+	if st := d.slotSite(regs.IP()); st != nil {
+		s.raisedInSlot(th, d, st, regs) // int1 and int 3 raise a SIGTRAP that looks the same
+	}
+	return false
 }
 
 // Known implements ptrace.Handler.
@@ -93,26 +104,25 @@ func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := s.stateOf(th, d)
 	ts.regs.Regs, ts.site = regs, st
-	if s.runPre(st, &ts.regs) {
+	if !again(th, st) && s.runPre(st, &ts.regs) {
 		ts.site = nil
 		return
 	}
 	if d.released {
 		return // a handler closed the session: the thread is gone already
 	}
-	switch {
-	case st.plan.Method == arch.Emulated:
-		s.emulate(th, ts, st, regs)
-	case d.slots[st.slot.Addr] != st:
+	if d.slots[st.slot.Addr] != st {
 		regs.SetIP(st.addr) // the handlers removed the site: its original code is back
 		ts.site = nil
-	case st.step:
-		regs.SetIP(st.slot.Step)
-		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
-	default:
-		regs.SetIP(st.slot.Boost)
-		ts.site = nil
+		return
 	}
+	s.proceed(th, ts, st, regs)
+}
+
+// again tells that this is the same hit as before: a stop that no signal handler followed
+// made the kernel restart the system call.
+func again(th *ptrace.Thread, st *site) bool {
+	return st.plan.Method == arch.SystemCall && th.Restarted()
 }
 
 // runPre runs the PreHandlers of the enabled probes. It reports whether one of them
@@ -151,48 +161,6 @@ func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	return f()
 }
 
-// emulate performs the instruction for the thread. An access that the thread could
-// not make becomes the SIGSEGV it would have got, at the original address.
-func (s *Session) emulate(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
-	regs.SetIP(st.addr)
-	err := st.plan.Emulate(regs, &ts.regs)
-	var fault *arch.FaultError
-	if errors.As(err, &fault) && fault.Write && th.Touch(fault.Addr) == nil {
-		err = st.plan.Emulate(regs, &ts.regs) // the stack has grown
-		fault = nil
-	}
-	switch {
-	case errors.As(err, &fault):
-		th.Raise(ptrace.FaultInfo(fault.Addr, st.domain.segvCode(fault.Addr)))
-	case err != nil:
-		s.warn("emulating the instruction at %s: %v", st.addr, err)
-	default:
-		s.runPost(st, &ts.regs)
-	}
-	ts.site = nil
-}
-
-// segvCode is SEGV_ACCERR where something is mapped, else SEGV_MAPERR.
-func (d *domain) segvCode(a arch.Addr) int {
-	const mapErr, accErr = 1, 2
-	if err := d.checkMapping(a); errors.Is(err, ErrNotMapped) {
-		return mapErr
-	}
-	return accErr
-}
-
-// stepped ends a hit whose copy was trapped after.
-func (s *Session) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
-	regs.SetIP(st.plan.Insn.End())
-	ts := s.stateOf(th, d)
-	ts.regs.Regs = regs
-	if ts.site == st && d.siteAt(st.addr) == st {
-		s.runPost(st, &ts.regs)
-	}
-	ts.site = nil
-	th.Release()
-}
-
 // Signal implements ptrace.Handler. A thread in a slot has no address that the target
 // knows. A signal that its instruction raised is told the original address; the
 // instruction has not happened, and will be a hit again when it is retried (B11).
@@ -211,17 +179,11 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	if st == nil {
 		return ptrace.Deliver
 	}
-	ip := regs.IP()
-	orig, executed, ok := st.slot.Origin(ip)
-	switch {
+	switch _, executed, ok := st.slot.Origin(regs.IP()); {
 	case !ok:
 		return ptrace.Deliver
-	case executed:
-		s.leaveSlot(th, regs, orig)
-		return ptrace.Deliver
-	case info.Synchronous():
-		s.leaveSlot(th, regs, orig)
-		s.translate(th, info, ip, orig)
+	case executed, info.Synchronous():
+		s.raisedInSlot(th, d, st, regs)
 		return ptrace.Deliver
 	case info.Signo() == unix.SIGSTOP:
 		return ptrace.Deliver // no handler can see the address
@@ -230,26 +192,42 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	return ptrace.Hold
 }
 
-// leaveSlot puts a thread back into the original code.
-func (s *Session) leaveSlot(th *ptrace.Thread, regs arch.Regs, orig arch.Addr) {
-	regs.SetIP(orig)
-	if ts, ok := th.Local.(*threadState); ok {
-		ts.site = nil
+// raisedInSlot puts a thread to which its copy has raised a signal back into the original
+// code: behind the instruction if it is done (int1, a program that traces itself), else
+// before it, to be hit again when it is retried. The siginfo tells the address as well.
+func (s *Session) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
+	ip := regs.IP()
+	orig, executed, ok := st.slot.Origin(ip)
+	if !ok {
+		return
 	}
+	ts := s.stateOf(th, d)
+	if executed && ip == st.slot.Trap && st.plan.Method != arch.SystemCall {
+		s.trapped(th, ts, st, regs)
+	}
+	s.leaveSlot(th, ts, regs, orig)
+	s.translate(th, ip, orig)
+}
+
+// leaveSlot ends a hit early.
+func (s *Session) leaveSlot(th *ptrace.Thread, ts *threadState, regs arch.Regs, orig arch.Addr) {
+	regs.SetIP(orig)
+	ts.site = nil
+	th.RunFree()
 	if th.Held() {
 		th.Release()
 	}
 }
 
-// translate changes a siginfo that names the slot's address as the faulting
-// instruction's own (SIGILL, SIGFPE, SIGTRAP; SIGSEGV of an instruction fetch).
-func (s *Session) translate(th *ptrace.Thread, info *ptrace.Siginfo, ip, orig arch.Addr) {
-	if info.Addr() != ip {
+// translate changes a siginfo that names the slot's address as the instruction's own
+// (SIGILL, SIGFPE, SIGTRAP; SIGSEGV of an instruction fetch).
+func (s *Session) translate(th *ptrace.Thread, ip, orig arch.Addr) {
+	info, err := th.Siginfo()
+	if err != nil || info.Addr() != ip {
 		return
 	}
-	copied := *info
-	copied.SetAddr(orig)
-	if err := th.SetSiginfo(&copied); err != nil {
+	info.SetAddr(orig)
+	if err := th.SetSiginfo(info); err != nil {
 		s.warn("telling %s the address of its fault: %v", unix.SignalName(info.Signo()), err)
 	}
 }

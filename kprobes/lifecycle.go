@@ -37,6 +37,9 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	if d, _ := old.Local.(*domain); d != nil && len(old.Processes()) == 0 {
 		s.forget(d)
 	}
+	for _, th := range p.Threads() {
+		th.Local = nil // the hit that brought it into exec has no end
+	}
 	if p != s.main && !s.opts.Follow {
 		return ptrace.LetGo
 	}

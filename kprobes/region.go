@@ -164,7 +164,7 @@ func (d *domain) collect() {
 	err := d.space.Freeze(func() error {
 		inside := map[arch.Addr]bool{}
 		for _, th := range d.space.Threads() {
-			if ts, ok := th.Local.(*threadState); ok && ts.site != nil && ts.site.slot != nil {
+			if ts, ok := th.Local.(*threadState); ok && ts.site != nil {
 				inside[ts.site.slot.Addr] = true // a hit in progress will go there
 			}
 			if regs, err := th.Regs(); th.Stopped() && err == nil {

@@ -3,6 +3,7 @@ package kprobes
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -15,7 +16,7 @@ type site struct {
 	domain *domain
 	addr   arch.Addr
 	plan   arch.Plan
-	slot   *arch.Slot // nil if the instruction is emulated
+	slot   *arch.Slot
 	patch  *patch.Patch
 
 	// probes in the order in which handlers run: the latest registered first
@@ -35,10 +36,10 @@ func (d *domain) makeSite(at arch.Addr) (*site, error) {
 	if err != nil {
 		return nil, refusal(err)
 	}
-	st := &site{domain: d, addr: at, plan: plan}
-	if plan.Method == arch.Emulated {
-		return st, d.checkShadowStack(insn)
+	if err := d.checkShadowStack(insn); err != nil {
+		return nil, err
 	}
+	st := &site{domain: d, addr: at, plan: plan}
 	if err := d.fillSlot(st); err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func (d *domain) makeSite(at arch.Addr) (*site, error) {
 // refusal gives an architecture's reason the errno that the kernel returns for it.
 func refusal(err error) error {
 	switch {
-	case errors.Is(err, arch.ErrException):
+	case errors.Is(err, arch.ErrBreakpoint):
 		return fmt.Errorf("%w: %w", ErrException, err)
 	case errors.Is(err, arch.ErrUndecodable), errors.Is(err, arch.ErrTruncated):
 		return fmt.Errorf("%w: %w", ErrUndecodable, err)
@@ -73,15 +74,10 @@ func (d *domain) checkShadowStack(insn arch.Insn) error {
 	return nil
 }
 
-// fillSlot places the copy. The slot must reach the instruction, what follows it, and
-// the memory that it names relative to itself.
+// fillSlot places the copy. Emulated instructions have one too: it is run for the
+// exceptions that the processor must raise.
 func (d *domain) fillSlot(st *site) error {
-	near := arch.Range{Start: st.addr, End: st.plan.Insn.End()}
-	if st.plan.Insn.PCRel {
-		near.Start = min(near.Start, st.plan.Insn.MemTarget)
-		near.End = max(near.End, st.plan.Insn.MemTarget+1)
-	}
-	addr, err := d.allocSlot(near)
+	addr, err := d.allocSlot(st.plan.Near)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}
@@ -99,11 +95,9 @@ func (d *domain) fillSlot(st *site) error {
 
 // discard takes back a site that was never armed.
 func (d *domain) discard(st *site) {
-	if st.slot != nil {
-		delete(d.slots, st.slot.Addr)
-		if err := d.region.Free(st.slot.Addr); err != nil {
-			d.session.warn("freeing the slot at %s: %v", st.slot.Addr, err)
-		}
+	delete(d.slots, st.slot.Addr)
+	if err := d.region.Free(st.slot.Addr); err != nil {
+		d.session.warn("freeing the slot at %s: %v", st.slot.Addr, err)
 	}
 }
 
@@ -143,24 +137,24 @@ func (d *domain) remove(st *site) error {
 		}
 		st.patch = nil
 	}
-	if st.slot != nil {
-		err = errors.Join(err, d.region.Retire(st.slot.Addr))
+	return errors.Join(err, d.region.Retire(st.slot.Addr))
+}
+
+// hasPost tells whether an enabled probe waits for the end of the instruction.
+func (st *site) hasPost() bool {
+	for _, kp := range st.probes {
+		if kp.enabled() && kp.PostHandler != nil {
+			return true
+		}
 	}
-	return err
+	return false
 }
 
 // refresh makes a site agree with its probes: armed if one is enabled, stepped if one
 // of those has a PostHandler (B6, B21).
 func (d *domain) refresh(st *site) error {
-	armed := false
-	st.step = d.session.opts.NoBoost || st.plan.MustStep != ""
-	for _, kp := range st.probes {
-		if kp.enabled() {
-			armed = true
-			st.step = st.step || kp.PostHandler != nil
-		}
-	}
-	if armed {
+	st.step = d.session.opts.NoBoost || st.plan.MustStep != "" || st.hasPost()
+	if slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
 		return d.arm(st)
 	}
 	return d.disarm(st)

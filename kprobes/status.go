@@ -51,6 +51,8 @@ func (st *site) mechanism() (name, reason string) {
 	switch {
 	case st.plan.Method == arch.Emulated:
 		return "int3", "the instruction is emulated"
+	case st.plan.Method == arch.SystemCall:
+		return "int3", "a system call is stopped at its entry, to hide where it was made"
 	case st.plan.MustStep != "":
 		return "int3", st.plan.MustStep
 	case st.domain.session.opts.NoBoost:

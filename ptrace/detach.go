@@ -45,7 +45,7 @@ func (t *Tracer) SettleForks(s *Space) {
 // detachThread releases one stopped thread.
 func (t *Tracer) detachThread(th *Thread) {
 	th.Release()
-	if th.stop.Reason == Breakpoint && th.moved {
+	if (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep) && th.moved {
 		t.restoreTrap(th)
 	}
 	th.resendTrap()
@@ -74,7 +74,7 @@ func (th *Thread) leavingSignal() unix.Signal {
 	switch {
 	case th.injectable && th.stop.Reason == Signal:
 		return th.stop.Signal
-	case th.injectable && th.stop.Reason == Breakpoint && !th.moved:
+	case th.injectable && !th.moved && (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep):
 		return unix.SIGTRAP // of the program's own breakpoint
 	}
 	return 0

@@ -30,12 +30,22 @@ func (t *Tracer) record(s Stop) *Thread {
 	switch s.Reason {
 	case Signal:
 		th.injectable = true
-		if th.atBreakpoint() {
+		switch {
+		case th.singleStepped():
+			th.stop.Reason = SingleStep
+		case th.atBreakpoint():
 			th.stop.Reason = Breakpoint
 		}
 	case Interrupt:
+		th.asked = false
 		th.noteMask()
 		th.restartCall()
+		th.noteRestart()
+	case GroupStop:
+		th.asked = false
+		th.noteRestart()
+	case SyscallStop:
+		t.recordSyscall(th)
 	case Clone, Fork, Vfork:
 		t.adoptChild(th)
 	}
@@ -56,6 +66,46 @@ func (th *Thread) atBreakpoint() bool {
 	}
 	info, err := th.siginfo()
 	return err == nil && (info.breakpoint() || th.coalesced(info))
+}
+
+// singleStepped tells whether the signal being delivered is the trap that SingleStep asked
+// for. A SIGTRAP that somebody sent and that the thread blocks swallows it, as it does a
+// breakpoint's: see coalesced.
+func (th *Thread) singleStepped() bool {
+	if th.next != nextStep || th.stop.Signal != unix.SIGTRAP {
+		return false
+	}
+	info, err := th.siginfo()
+	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom {
+		return false
+	}
+	if info.Code() != trapTrace {
+		sent := *info
+		th.sentTrap, th.trapBlocked = &sent, true
+	}
+	th.next = nextAny
+	return true
+}
+
+// recordSyscall tells the Handler of a system call at once, since whatever resumes the
+// thread makes it go on into the call. A return it is told of by dispatch.
+func (t *Tracer) recordSyscall(th *Thread) {
+	if th.remoting {
+		return
+	}
+	next := th.next
+	th.next = nextAny
+	switch next {
+	case nextEntry:
+		t.handler.Entered(th)
+		th.resendHeld()
+	case nextReturn:
+		th.returned = true
+		if th.asked {
+			th.restartCall()
+		}
+		th.noteRestart()
+	}
 }
 
 // known asks the Handler about the breakpoint that the thread's IP is past.
@@ -200,6 +250,7 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	t.threads[s.TID], p.threads[s.TID] = caller, caller
 	caller.stop, caller.state, caller.regsValid = s, stopped, false
 	caller.held, caller.holdMask, caller.resent = nil, nil, nil
+	caller.next, caller.returned, caller.restartAt = nextAny, false, 0
 	p.oldSpace = p.Space
 	p.Space.leave(p)
 	newSpace(t).adopt(p)
@@ -216,11 +267,17 @@ func (t *Tracer) dispatch(th *Thread) {
 		t.forked(p, th)
 		return
 	}
+	if th.returned && th.state == stopped {
+		th.returned = false
+		t.handler.Returned(th)
+	}
 	switch th.stop.Reason {
 	case Exited, Killed:
 		t.ended(th)
 	case Breakpoint:
 		t.breakpoint(th)
+	case SingleStep:
+		t.singleStepped(th)
 	case Signal:
 		t.signal(th)
 	case GroupStop:
@@ -238,7 +295,7 @@ func (t *Tracer) dispatch(th *Thread) {
 // resume lets a thread go on, unless the Handler has let it go already.
 func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 	if t.threads[th.TID] == th && th.state == stopped {
-		th.cont(unix.PTRACE_CONT, sig)
+		th.cont(th.next.request(), sig)
 	}
 }
 
@@ -312,7 +369,7 @@ func (t *Tracer) dispatchAgain(th *Thread) {
 func (t *Tracer) toUserMode(th *Thread) error {
 	for {
 		switch th.stop.Reason {
-		case Interrupt, GroupStop, Signal, Breakpoint:
+		case Interrupt, GroupStop, Signal, Breakpoint, SingleStep:
 			return nil
 		case Exiting, Exited, Killed, Vfork:
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
@@ -320,7 +377,7 @@ func (t *Tracer) toUserMode(th *Thread) error {
 		if err := th.interrupt(); err != nil {
 			return err
 		}
-		th.cont(unix.PTRACE_CONT, 0)
+		th.cont(th.next.request(), 0)
 		if err := t.await(th); err != nil {
 			return err
 		}

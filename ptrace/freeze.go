@@ -81,10 +81,13 @@ func (t *Tracer) giveBack(th *Thread) {
 		return
 	}
 	th.frozen = false
-	if th.queued || t.threads[th.TID] != th || th.state != stopped {
-		return
+	switch {
+	case th.queued || t.threads[th.TID] != th || th.state != stopped:
+	case th.returned:
+		t.enqueue(th)
+	default:
+		t.dispatchAgain(th)
 	}
-	t.dispatchAgain(th)
 }
 
 // acquire returns a stopped thread that can be made to run system calls, and a
@@ -111,7 +114,7 @@ func (s *Space) acquire() (*Thread, func(), error) {
 		}
 		wasQueued := th.queued
 		if t.toUserMode(th) == nil && th.usable() {
-			if wasQueued && th.stop.Reason == Interrupt {
+			if wasQueued && th.stop.Reason == Interrupt && !th.returned {
 				th.queued = false // the event was recorded; nothing is left of it
 			}
 			return th, func() { t.giveBack(th) }, nil
@@ -138,7 +141,7 @@ func (th *Thread) usable() bool {
 		return false
 	}
 	switch th.stop.Reason {
-	case Interrupt, GroupStop, Breakpoint, Signal:
+	case Interrupt, GroupStop, Breakpoint, SingleStep, Signal:
 		return true
 	}
 	return false

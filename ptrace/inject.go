@@ -129,18 +129,6 @@ func (r *Remote) munmap(at arch.Range) error {
 	return err
 }
 
-// Touch has the kernel write 8 bytes at at on behalf of the thread, which must be stopped at
-// a breakpoint, as a store of its own would: it may grow the stack, which an access by the
-// tracer may not. The bytes are undefined afterwards. It returns EFAULT if the thread
-// could not write there.
-func (th *Thread) Touch(at arch.Addr) error {
-	return th.remote(func(r *Remote) error {
-		// rt_sigprocmask(2) that changes nothing and stores the old mask.
-		_, err := r.Syscall(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, 0, uint64(at), 8)
-		return err
-	})
-}
-
 // Unmap removes target mappings. No thread may be inside.
 func (s *Space) Unmap(ranges ...arch.Range) error {
 	if len(ranges) == 0 {

@@ -17,6 +17,9 @@ type bystander struct{}
 
 func (bystander) Known(*Thread, arch.Addr) (bool, int) { return false, 0 }
 func (bystander) Breakpoint(*Thread) bool              { return false }
+func (bystander) SingleStepped(*Thread) bool           { return false }
+func (bystander) Entered(*Thread)                      {}
+func (bystander) Returned(*Thread)                     {}
 func (bystander) Signal(*Thread, *Siginfo) Delivery    { return Deliver }
 func (bystander) Forked(*Space, *Process) Fate         { return LetGo }
 func (bystander) Execed(*Process, *Space) Fate         { return Keep }

@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"encoding/binary"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -93,4 +94,43 @@ func (th *Thread) XMM(n int) (lo, hi uint64, err error) {
 	}
 	p := (*[2]uint64)(unsafe.Pointer(&fx[160+16*n]))
 	return p[0], p[1], nil
+}
+
+// ntX86XState is the regset of all extended state in the layout of XSAVE (elf.h).
+const ntX86XState = 0x202
+
+// LastFPUInsn is the address of the last x87 instruction that the thread executed (FIP;
+// Intel SDM vol. 1 §8.1.8). The thread must be stopped.
+func (th *Thread) LastFPUInsn() (arch.Addr, error) {
+	fx, err := th.xstate()
+	if err != nil {
+		return 0, err
+	}
+	return arch.Addr(binary.LittleEndian.Uint64(fx[fipOffset:])), nil
+}
+
+// SetLastFPUInsn changes it.
+func (th *Thread) SetLastFPUInsn(a arch.Addr) error {
+	fx, err := th.xstate()
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(fx[fipOffset:], uint64(a))
+	iov := unix.Iovec{Base: &fx[0], Len: uint64(len(fx))}
+	return th.gone(requestPtr(unix.PTRACE_SETREGSET, th.TID, ntX86XState, unsafe.Pointer(&iov)))
+}
+
+// fipOffset is where FXSAVE64 stores FIP (Intel SDM vol. 1 table 10-2).
+const fipOffset = 8
+
+// xstate reads the extended state. PTRACE_SETFPREGS would mark SSE as used, which a
+// program that executes XSAVE can tell; this regset keeps XSTATE_BV.
+func (th *Thread) xstate() ([]byte, error) {
+	if th.Proc.tracer.fpu == nil {
+		th.Proc.tracer.fpu = make([]byte, 64<<10)
+	}
+	buf := th.Proc.tracer.fpu
+	iov := unix.Iovec{Base: &buf[0], Len: uint64(len(buf))}
+	err := requestPtr(unix.PTRACE_GETREGSET, th.TID, ntX86XState, unsafe.Pointer(&iov))
+	return buf[:iov.Len], th.gone(err)
 }

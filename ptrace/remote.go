@@ -54,12 +54,14 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err != nil {
 		return err
 	}
-	saved, stop, believed := *regs, th.stop, th.trapBlocked
+	saved, stop, believed, restartAt := *regs, th.stop, th.trapBlocked, th.restartAt
 	mask, err := th.sigmask()
 	if err != nil {
 		return err
 	}
-	ours := false
+	th.remoting = true
+	defer func() { th.remoting = false }()
+	ours := stop.Reason == SingleStep
 	if stop.Reason == Breakpoint {
 		ours, _ = th.known()
 		ours = ours || th.moved || !th.queued // put back already, or being handled
@@ -77,7 +79,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err := r.finish(saved, mask); err != nil {
 		return err
 	}
-	th.trapBlocked = believed
+	th.trapBlocked, th.restartAt = believed, restartAt
 	if ours {
 		th.stop = stop
 	}

@@ -18,6 +18,7 @@ const (
 	siKernel  = 0x80
 	siTkill   = -6
 	trapBrkpt = 1
+	trapTrace = 2
 )
 
 // Signo is si_signo.
@@ -41,16 +42,6 @@ func (s *Siginfo) Synchronous() bool { return s.Code() > 0 && syncSignals.Has(s.
 // breakpoint tells that a breakpoint instruction raised the signal.
 func (s *Siginfo) breakpoint() bool {
 	return s.Signo() == unix.SIGTRAP && (s.Code() == siKernel || s.Code() == trapBrkpt)
-}
-
-// FaultInfo makes the siginfo of a SIGSEGV for an access at a. code is
-// SEGV_MAPERR (1) or SEGV_ACCERR (2).
-func FaultInfo(a arch.Addr, code int) *Siginfo {
-	s := new(Siginfo)
-	binary.LittleEndian.PutUint32(s[0:], uint32(unix.SIGSEGV))
-	binary.LittleEndian.PutUint32(s[8:], uint32(code))
-	s.SetAddr(a)
-	return s
 }
 
 // Sigset is the kernel's 64-bit signal set.

@@ -13,10 +13,30 @@ import (
 func (t *Tracer) breakpoint(th *Thread) {
 	t.cpu.follow(th)
 	if !t.handler.Breakpoint(th) {
+		th.resendHeld()
 		t.resume(th, unix.SIGTRAP)
 		return
 	}
 	if t.threads[th.TID] != th || th.state != stopped {
+		return
+	}
+	th.restartAt = 0
+	t.restoreTrap(th)
+	th.resendTrap()
+	t.resume(th, th.takeHeld())
+}
+
+// singleStepped asks the Handler about the end of a single step. The stop is a
+// signal-delivery-stop like a breakpoint's, and to a thread that blocks or ignores SIGTRAP
+// the kernel did the same. A program that traces itself has that done to it anyway.
+func (t *Tracer) singleStepped(th *Thread) {
+	own := t.handler.SingleStepped(th)
+	if t.threads[th.TID] != th || th.state != stopped {
+		return
+	}
+	if own {
+		th.resendHeld()
+		t.resume(th, unix.SIGTRAP)
 		return
 	}
 	t.restoreTrap(th)
@@ -33,8 +53,12 @@ func (t *Tracer) signal(th *Thread) {
 	th.substitute(info)
 	switch t.handler.Signal(th, info) {
 	case Deliver:
+		if info.Signo() == unix.SIGTRAP && t.noteTrapHandler(th) {
+			return
+		}
 		th.resendHeld()
 		th.restartIgnored(info.Signo())
+		th.noteDelivery(info.Signo())
 		t.resume(th, th.stop.Signal)
 	case Hold:
 		th.hold(info)
@@ -70,27 +94,15 @@ func (th *Thread) Release() {
 // Held reports whether signals wait for Release.
 func (th *Thread) Held() bool { return len(th.held) > 0 }
 
-// Raise makes the thread take the signal that info describes when it is resumed
-// from its present Breakpoint stop, as if its instruction had raised it. As the kernel
-// does for such a signal (force_sig_info_to_task), it unblocks it, and if the process
-// blocks or ignores it, its action becomes the default.
-func (th *Thread) Raise(info *Siginfo) {
-	th.force(info.Signo())
-	th.held = append([]*Siginfo{info}, th.held...)
-	th.released = true
-}
-
-func (th *Thread) force(sig unix.Signal) {
-	m, err := th.sigmask()
+// Siginfo returns a copy of what the signal being delivered tells its handler. The stop
+// must be a signal-delivery-stop.
+func (th *Thread) Siginfo() (*Siginfo, error) {
+	info, err := th.siginfo()
 	if err != nil {
-		return
+		return nil, err
 	}
-	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	if err != nil || !m.Has(sig) && !Sigset(st.SigIgn).Has(sig) {
-		return
-	}
-	_ = th.setSigmask(m &^ sigbit(sig))
-	_ = th.remote(func(r *Remote) error { return r.setSigaction(sig, new(sigaction)) })
+	copied := *info
+	return &copied, nil
 }
 
 // SetSiginfo changes what the signal being delivered tells its handler.
@@ -182,6 +194,18 @@ func (th *Thread) restartCall() {
 		return // a signal is about to be delivered: it may well be the reason
 	}
 	*regs = again
+	th.restartAt = again.IP()
+}
+
+// noteDelivery: a signal handler comes between a system call and its restart.
+func (th *Thread) noteDelivery(sig unix.Signal) {
+	if th.noteRestart(); th.restartAt == 0 {
+		return
+	}
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || Sigset(st.SigCgt).Has(sig) {
+		th.restartAt = 0
+	}
 }
 
 // restartIgnored does the same when the signal being delivered is one that the process
@@ -201,48 +225,6 @@ func (th *Thread) restartIgnored(sig unix.Signal) {
 	}
 	if Sigset(st.SigPnd|st.ShdPnd)&^Sigset(st.SigBlk) == 0 {
 		*regs = again
-	}
-}
-
-// noteMask learns from the mask at a stop that no breakpoint caused whether the thread
-// blocks SIGTRAP. A full mask says nothing: see Sigset.full.
-func (th *Thread) noteMask() {
-	m, err := th.sigmask()
-	if err != nil {
-		return
-	}
-	th.maskFull = m.full()
-	switch {
-	case th.maskFull:
-	case m.Has(unix.SIGTRAP):
-		th.trapBlocked = true
-	case th.trapBlocked:
-		// A breakpoint that is not reported yet has unblocked it already.
-		th.trapBlocked = th.pendingSynchronous()
-	}
-}
-
-// restoreTrap undoes what a breakpoint does to a thread that blocks or ignores
-// SIGTRAP: the kernel unblocks the signal and resets its action to the default
-// (force_sig_info_to_task in kernel/signal.c). What was there before can't be read
-// after the fact, so it is what was last seen: by noteMask, and at attach. A program
-// that blocks SIGTRAP, and nothing else, later on is not noticed before it next stops.
-func (t *Tracer) restoreTrap(th *Thread) {
-	p := th.Proc
-	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked && !th.maskFull {
-		return
-	}
-	m, err := th.sigmask()
-	if err != nil {
-		return
-	}
-	with := m | sigbit(unix.SIGTRAP)
-	th.maskFull = with.full()
-	blocked := th.trapBlocked || th.maskFull
-	if blocked && m != with {
-		_ = th.setSigmask(with)
-	}
-	if p.trapAction != nil && (p.trapIgnored || p.trapHandled && blocked) {
-		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
+		th.restartAt = again.IP()
 	}
 }

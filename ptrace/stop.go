@@ -14,6 +14,7 @@ const (
 	Killed                    // ended by Stop.Signal
 	Signal                    // signal-delivery-stop for Stop.Signal
 	Breakpoint                // signal-delivery-stop for the SIGTRAP of a breakpoint instruction
+	SingleStep                // signal-delivery-stop for the SIGTRAP that Thread.SingleStep asked for
 	GroupStop                 // job-control stop by Stop.Signal
 	Interrupt                 // PTRACE_INTERRUPT, a new thread's first stop, or the end of a group-stop
 	SyscallStop               // entry to or exit from a system call
@@ -26,7 +27,7 @@ const (
 	Other
 )
 
-var reasonNames = [...]string{"exited", "killed", "signal", "breakpoint", "group-stop", "interrupt", "syscall-stop",
+var reasonNames = [...]string{"exited", "killed", "signal", "breakpoint", "single-step", "group-stop", "interrupt", "syscall-stop",
 	"clone", "fork", "vfork", "vfork-done", "exec", "exiting", "other"}
 
 func (r Reason) String() string { return reasonNames[r] }

@@ -45,6 +45,16 @@ type Thread struct {
 	sentTrap *Siginfo   // a SIGTRAP of somebody that came in one with a breakpoint's
 	resent   []*Siginfo // sent again by tgkill, to be given their own siginfo
 
+	next     nextStop
+	stepFrom arch.Addr // where SingleStep found the thread
+	returned bool      // it returns from a system call and the Handler has not been told yet
+	remoting bool      // it makes a system call for us
+	asked    bool      // PTRACE_INTERRUPT was sent and its stop has not come
+
+	// restartAt, when not 0, is a system-call instruction that the kernel makes the
+	// thread execute again when it is resumed.
+	restartAt arch.Addr
+
 	// trapAt, when not 0, is the instruction pointer at which the thread will trap
 	// next: one that nothing but the breakpoint before it leads to.
 	trapAt arch.Addr
@@ -52,6 +62,9 @@ type Thread struct {
 	// trapBlocked: the thread is believed to block SIGTRAP. maskFull: it blocked
 	// everything when last seen, which may be for a moment or for good.
 	trapBlocked, maskFull bool
+
+	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run.
+	inTrapHandler bool
 
 	comm     string
 	commTime time.Time
@@ -111,6 +124,66 @@ func (th *Thread) InSyscall() bool {
 // saves asking for the siginfo.
 func (th *Thread) ExpectTrap(ip arch.Addr) { th.trapAt = ip }
 
+// nextStop is what a thread is to stop for when it is resumed.
+type nextStop uint8
+
+const (
+	nextAny    nextStop = iota // whatever comes
+	nextStep                   // the next instruction
+	nextEntry                  // the next system call
+	nextReturn                 // the return from the system call that it is in
+)
+
+// request is how to resume a thread that is to stop for n.
+func (n nextStop) request() int {
+	switch n {
+	case nextStep:
+		return unix.PTRACE_SINGLESTEP
+	case nextEntry, nextReturn:
+		return unix.PTRACE_SYSCALL
+	}
+	return unix.PTRACE_CONT
+}
+
+// SingleStep makes the thread execute one instruction when it is resumed, by the
+// processor's own single-stepping, after which Handler.SingleStepped is called. Like the
+// other requests of this kind it holds until then, whatever other stops come between, or
+// until RunFree.
+func (th *Thread) SingleStep() { th.next, th.stepFrom = nextStep, th.at() }
+
+// StopAtSyscall has Handler.Entered called when the thread next enters a system call.
+func (th *Thread) StopAtSyscall() { th.next = nextEntry }
+
+// StopAtReturn, in Handler.Entered, has Handler.Returned called when the system call is
+// done. It is not if the call does not return (exit(2), execve(2)).
+func (th *Thread) StopAtReturn() { th.next = nextReturn }
+
+// RunFree takes such a request back.
+func (th *Thread) RunFree() { th.next = nextAny }
+
+// Restarted tells of a thread at a breakpoint that the kernel has made it execute that
+// instruction again, to restart a system call that a stop interrupted. It has executed
+// nothing else in between.
+func (th *Thread) Restarted() bool {
+	return th.restartAt != 0 && th.restartAt == th.at().Add(int64(-Host.BreakpointAdvance()))
+}
+
+// Restarts tells of a thread that returns from a system call that the kernel is going to
+// restart it, unless a signal handler runs instead.
+func (th *Thread) Restarts() bool { return th.restartAt != 0 }
+
+// noteRestart sees whether the stopped thread is about to restart a system call.
+func (th *Thread) noteRestart() {
+	r, err := th.hostRegs()
+	switch {
+	case err != nil:
+	case interrupted(r):
+		th.restartAt = r.IP().Add(int64(-len(Host.SyscallInsn())))
+	case th.restartAt != r.IP():
+		th.restartAt = 0
+	}
+}
+
 // cont resumes the thread with signal sig (0: none). A thread that was killed
 // meanwhile is no error: its exit follows.
 func (th *Thread) cont(req int, sig unix.Signal) {
@@ -129,6 +202,7 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 // Interrupt or, in a stopped group, a GroupStop. If another comes first, an
 // Interrupt may still follow; it means nothing then.
 func (th *Thread) interrupt() error {
+	th.asked = true
 	return th.gone(request(unix.PTRACE_INTERRUPT, th.TID, 0, 0))
 }
 

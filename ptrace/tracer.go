@@ -19,6 +19,17 @@ type Handler interface {
 	// the IP is past it. The answer says whether the SIGTRAP is ours; if it is
 	// not, the target gets it.
 	Breakpoint(th *Thread) bool
+	// SingleStepped is called for a thread that did what Thread.SingleStep asked for.
+	// The answer says whether the target gets the SIGTRAP too: it does if it traces
+	// itself.
+	SingleStepped(th *Thread) bool
+	// Entered is called for a thread that has entered a system call after
+	// Thread.StopAtSyscall, and may change its registers. It is called while a stop is
+	// recorded and must not do more than that, Release, and StopAtReturn.
+	Entered(th *Thread)
+	// Returned is called for a thread that is about to return from a system call,
+	// after Thread.StopAtReturn.
+	Returned(th *Thread)
 	// Known tells of the address in front of th's IP whether a breakpoint of ours
 	// stands there or did, and the length in bytes of the instruction it hides. It
 	// is called while a stop is recorded and must not act.
@@ -88,6 +99,7 @@ type Tracer struct {
 	closed bool   // guarded by mu
 
 	cpu follower
+	fpu []byte // scratch for a thread's extended state
 }
 
 type call struct {

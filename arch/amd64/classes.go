@@ -14,30 +14,36 @@ const (
 	indirectJump              // near, through r/m64
 	indirectCall
 	ret
-	setsFlags // popf
-	systemCall
-	exception
-	privileged
-	farTransfer
-	farPrivileged
-	loadsSS
-	transaction
+	x87         // the FPU records its address
+	setsFlags   // popf
+	loadsSS     // mov ss
+	systemCall  // syscall, sysenter, int 0x80
+	breakpoint  // int3
+	raises      // ud2 and its kin, int n, int1, hlt
+	privileged  // raises too, in user mode
+	farJump     // to an absolute address, and maybe to another code segment
+	farCall     // the same, and pushes a return address
+	farReturn   // far ret, iret, uiret; and what is privileged of that kind
+	enclave     // enclu
+	transaction // xbegin
 )
 
 // flows is how control leaves each class.
 var flows = [...]arch.Flow{
 	linear: arch.FlowNext, jump: arch.FlowJump, condJump: arch.FlowCond, loopJump: arch.FlowCond,
 	call: arch.FlowCall, indirectJump: arch.FlowIndirectJump, indirectCall: arch.FlowIndirectCall,
-	ret: arch.FlowReturn, setsFlags: arch.FlowNext, systemCall: arch.FlowSyscall, exception: arch.FlowTrap,
-	privileged: arch.FlowNext, farTransfer: arch.FlowFar, farPrivileged: arch.FlowFar,
-	loadsSS: arch.FlowNext, transaction: arch.FlowCond,
+	ret: arch.FlowReturn, x87: arch.FlowNext, setsFlags: arch.FlowNext, loadsSS: arch.FlowNext,
+	systemCall: arch.FlowSyscall, breakpoint: arch.FlowTrap, raises: arch.FlowTrap,
+	privileged: arch.FlowNext, farJump: arch.FlowFar, farCall: arch.FlowFar, farReturn: arch.FlowFar,
+	enclave: arch.FlowFar, transaction: arch.FlowCond,
 }
 
-// refusals is why a class can't be probed.
-var refusals = [...]error{
-	systemCall: arch.ErrSystemCall, exception: arch.ErrException, privileged: arch.ErrPrivileged,
-	farTransfer: arch.ErrFarTransfer, farPrivileged: arch.ErrPrivileged, loadsSS: arch.ErrSSBlock,
-	transaction: arch.ErrTransaction,
+// mustStep is why a class is not followed by a jump back.
+var mustStep = [...]string{
+	x87:       "the FPU records the copy's address as that of its last instruction, and it must be put right",
+	setsFlags: "popf may set the trap flag, and its debug trap would come after the jump back instead of after the successor",
+	loadsSS:   "loading ss holds back the debug trap of a program that traces itself, until after the jump back",
+	farCall:   "the return address that it pushes must be put right",
 }
 
 // nearBranch tells that c takes its operand size as SDM vol. 1 §6.3.7 says.
@@ -57,12 +63,23 @@ func classOf(f *form, code []byte) class {
 		if !row.matches(f) {
 			continue
 		}
-		if f.space == oneByte && f.op == 0xcd && code[f.imm] == 0x80 {
-			return systemCall
+		if row.class == raises && f.space == oneByte && f.op == 0xcd {
+			return interrupt(code[f.imm])
 		}
 		return row.class
 	}
 	return linear
+}
+
+// interrupt is the class of int n (SDM vol. 2A INT n).
+func interrupt(n byte) class {
+	switch n {
+	case 3:
+		return breakpoint
+	case 0x80:
+		return systemCall
+	}
+	return raises
 }
 
 // classRows lists every instruction that is not linear; the first match counts.
@@ -73,54 +90,57 @@ var classRows = []classRow{
 	{pattern{space: oneByte, lo: 0x9d}, setsFlags},
 	{pattern{space: oneByte, lo: 0xc2, hi: 0xc3}, ret},
 	{pattern{space: oneByte, lo: 0xc7, mod: inRegister, reg: r(7)}, transaction}, // xbegin
-	{pattern{space: oneByte, lo: 0xca, hi: 0xcb}, farTransfer},
-	{pattern{space: oneByte, lo: 0xcc, hi: 0xcd}, exception},
-	{pattern{space: oneByte, lo: 0xcf}, farTransfer},
+	{pattern{space: oneByte, lo: 0xca, hi: 0xcb}, farReturn},
+	{pattern{space: oneByte, lo: 0xcc}, breakpoint},
+	{pattern{space: oneByte, lo: 0xcd}, raises},
+	{pattern{space: oneByte, lo: 0xcf}, farReturn},
+	{pattern{space: oneByte, lo: 0xd8, hi: 0xdf}, x87},
 	{pattern{space: oneByte, lo: 0xe0, hi: 0xe3}, loopJump},
 	{pattern{space: oneByte, lo: 0xe4, hi: 0xe7}, privileged}, // in, out
 	{pattern{space: oneByte, lo: 0xe8}, call},
 	{pattern{space: oneByte, lo: 0xe9}, jump},
 	{pattern{space: oneByte, lo: 0xeb}, jump},
 	{pattern{space: oneByte, lo: 0xec, hi: 0xef}, privileged}, // in, out
-	{pattern{space: oneByte, lo: 0xf1}, exception},
-	{pattern{space: oneByte, lo: 0xf4}, privileged},           // hlt
+	{pattern{space: oneByte, lo: 0xf1}, raises},
+	{pattern{space: oneByte, lo: 0xf4}, raises},               // hlt
 	{pattern{space: oneByte, lo: 0xfa, hi: 0xfb}, privileged}, // cli, sti
 	{pattern{space: oneByte, lo: 0xff, reg: r(2)}, indirectCall},
 	{pattern{space: oneByte, lo: 0xff, reg: r(4)}, indirectJump},
-	{pattern{space: oneByte, lo: 0xff, reg: r(3, 5)}, farTransfer},
+	{pattern{space: oneByte, lo: 0xff, reg: r(3)}, farCall},
+	{pattern{space: oneByte, lo: 0xff, reg: r(5)}, farJump},
 
-	{pattern{space: map0F, lo: 0x00, reg: r(2, 3, 6)}, privileged},                                          // lldt, ltr, lkgs
-	{pattern{space: map0F, lo: 0x01, mod: inMemory, reg: r(2, 3, 6, 7)}, privileged},                        // lgdt, lidt, lmsw, invlpg
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(0)}, privileged},                               // VMX, pconfig, wrmsrns
-	{pattern{space: map0F, lo: 0x01, pp: ppNone, mod: inRegister, reg: r(1)}, privileged},                   // monitor, mwait, clac, stac, encls
-	{pattern{space: map0F, lo: 0x01, pp: pp66, mod: inRegister, reg: r(1)}, privileged},                     // TDX
-	{pattern{space: map0F, lo: 0x01, pp: ppF2 | ppF3, mod: inRegister, reg: r(1), rm: r(2)}, farPrivileged}, // erets, eretu
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(1)}, privileged},                     // xsetbv
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(7)}, farTransfer},                    // enclu
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(3)}, privileged},                               // SVM
-	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(0)}, privileged},           // setssbsy
-	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(4)}, farTransfer},          // uiret
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(6)}, privileged},                               // lmsw
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(7), rm: r(0, 6, 7)}, privileged},               // swapgs, invlpgb, tlbsync
-	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(7), rm: r(5)}, privileged},           // rmpquery
+	{pattern{space: map0F, lo: 0x00, reg: r(2, 3, 6)}, privileged},                                      // lldt, ltr, lkgs
+	{pattern{space: map0F, lo: 0x01, mod: inMemory, reg: r(2, 3, 6, 7)}, privileged},                    // lgdt, lidt, lmsw, invlpg
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(0)}, privileged},                           // VMX, pconfig, wrmsrns
+	{pattern{space: map0F, lo: 0x01, pp: ppNone, mod: inRegister, reg: r(1)}, privileged},               // monitor, mwait, clac, stac, encls
+	{pattern{space: map0F, lo: 0x01, pp: pp66, mod: inRegister, reg: r(1)}, privileged},                 // TDX
+	{pattern{space: map0F, lo: 0x01, pp: ppF2 | ppF3, mod: inRegister, reg: r(1), rm: r(2)}, farReturn}, // erets, eretu
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(1)}, privileged},                 // xsetbv
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(7)}, enclave},                    // enclu
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(3)}, privileged},                           // SVM
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(0)}, privileged},       // setssbsy
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(4)}, farReturn},        // uiret
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(6)}, privileged},                           // lmsw
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(7), rm: r(0, 6, 7)}, privileged},           // swapgs, invlpgb, tlbsync
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(7), rm: r(5)}, privileged},       // rmpquery
 	{pattern{space: map0F, lo: 0x05}, systemCall},
 	{pattern{space: map0F, lo: 0x06}, privileged},                       // clts
-	{pattern{space: map0F, lo: 0x07}, farPrivileged},                    // sysret
+	{pattern{space: map0F, lo: 0x07}, farReturn},                        // sysret
 	{pattern{space: map0F, lo: 0x08, hi: 0x09}, privileged},             // invd, wbinvd, wbnoinvd
-	{pattern{space: map0F, lo: 0x0b}, exception},                        // ud2
+	{pattern{space: map0F, lo: 0x0b}, raises},                           // ud2
 	{pattern{space: map0F, lo: 0x20, hi: 0x23}, privileged},             // mov to and from control and debug registers
 	{pattern{space: map0F, lo: 0x30}, privileged},                       // wrmsr
 	{pattern{space: map0F, lo: 0x32}, privileged},                       // rdmsr
 	{pattern{space: map0F, lo: 0x34}, systemCall},                       // sysenter
-	{pattern{space: map0F, lo: 0x35}, farPrivileged},                    // sysexit
+	{pattern{space: map0F, lo: 0x35}, farReturn},                        // sysexit
 	{pattern{space: map0F, lo: 0x37}, privileged},                       // getsec
 	{pattern{space: map0F, lo: 0x78, hi: 0x79, pp: ppNone}, privileged}, // vmread, vmwrite
 	{pattern{space: map0F, lo: 0x80, hi: 0x8f}, condJump},
 	{pattern{space: map0F, lo: 0xaa}, privileged},                                     // rsm
 	{pattern{space: map0F, lo: 0xae, pp: ppF3, mod: inMemory, reg: r(6)}, privileged}, // clrssbsy
-	{pattern{space: map0F, lo: 0xb9}, exception},                                      // ud1
+	{pattern{space: map0F, lo: 0xb9}, raises},                                         // ud1
 	{pattern{space: map0F, lo: 0xc7, mod: inMemory, reg: r(3, 5, 6, 7)}, privileged},  // xrstors, xsaves, VMX
-	{pattern{space: map0F, lo: 0xff}, exception},                                      // ud0
+	{pattern{space: map0F, lo: 0xff}, raises},                                         // ud0
 
 	{pattern{space: map0F38, lo: 0x80, hi: 0x82, pp: pp66}, privileged},        // invept, invvpid, invpcid
 	{pattern{space: map0F38, lo: 0xdc, pp: ppF3, mod: inRegister}, privileged}, // loadiwkey

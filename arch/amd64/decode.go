@@ -80,10 +80,6 @@ func (f *form) insn(code []byte, at arch.Addr) arch.Insn {
 	switch c {
 	case jump, condJump, loopJump, call, transaction:
 		i.Target = i.End().Add(signed(code, f.imm, f.immLen))
-	case privileged:
-		if f.space == oneByte && f.op == 0xf4 {
-			i.Flow = arch.FlowTrap
-		}
 	}
 	if f.ripRel {
 		i.PCRel = true

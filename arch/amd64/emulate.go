@@ -14,7 +14,9 @@ const (
 	flagPF = 1 << 2
 	flagZF = 1 << 6
 	flagSF = 1 << 7
+	flagTF = 1 << 8
 	flagOF = 1 << 11
+	flagAC = 1 << 18
 )
 
 const noReg = -1
@@ -112,10 +114,23 @@ func (o *operand) value(r *Regs, m arch.Memory) (uint64, error) {
 	if o.reg != noReg {
 		return *r.gpr(o.reg), nil
 	}
-	return read64(m, o.address(r))
+	return read64(r, m, o.address(r))
 }
 
-func read64(m arch.Memory, at uint64) (uint64, error) {
+var errAlignment = errors.New("alignment is checked")
+
+// aligned fails where the processor raises #AC (SDM vol. 3A §6.15, interrupt 17).
+func aligned(r *Regs, at uint64, write bool) error {
+	if r.Eflags&flagAC != 0 && at%8 != 0 {
+		return &arch.FaultError{Addr: arch.Addr(at), Write: write, Cause: errAlignment}
+	}
+	return nil
+}
+
+func read64(r *Regs, m arch.Memory, at uint64) (uint64, error) {
+	if err := aligned(r, at, false); err != nil {
+		return 0, err
+	}
 	var b [8]byte
 	if err := m.ReadMemory(arch.Addr(at), b[:]); err != nil {
 		return 0, err
@@ -162,9 +177,9 @@ func (b *branch) to(r *Regs, target uint64) error {
 	return nil
 }
 
-// canonical is the rule of 57-bit linear addresses; with 48 bits the processor
-// refuses more, and then the fault comes at the target (SDM vol. 1 §3.3.7.1).
-func canonical(a uint64) bool { return uint64(int64(a<<7)>>7) == a }
+// canonical is the rule of 48-bit linear addresses (SDM vol. 1 §3.3.7.1). A
+// processor with 57 bits takes more; it is asked by running the copy.
+func canonical(a uint64) bool { return uint64(int64(a<<16)>>16) == a }
 
 // call pushes the successor's address (SDM vol. 2A CALL). The operand is read
 // first: it may be relative to rsp.
@@ -179,6 +194,9 @@ func (b *branch) call(r *Regs, m arch.Memory) error {
 	if !canonical(target) {
 		return b.to(r, target)
 	}
+	if err := aligned(r, r.Rsp-8, true); err != nil {
+		return err
+	}
 	var link [8]byte
 	binary.LittleEndian.PutUint64(link[:], b.next)
 	if err := m.WriteMemory(arch.Addr(r.Rsp-8), link[:]); err != nil {
@@ -190,7 +208,7 @@ func (b *branch) call(r *Regs, m arch.Memory) error {
 
 // ret pops the return address and releases the caller's bytes (SDM vol. 2B RET).
 func (b *branch) ret(r *Regs, m arch.Memory) error {
-	target, err := read64(m, r.Rsp)
+	target, err := read64(r, m, r.Rsp)
 	if err != nil {
 		return err
 	}

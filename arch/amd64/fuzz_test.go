@@ -68,7 +68,7 @@ func FuzzAssemble(f *testing.F) {
 		}
 		s, err := a.Assemble(p, arch.Addr(addr))
 		if err != nil {
-			if p.Method != arch.Emulated && !errors.Is(err, arch.ErrReach) {
+			if !errors.Is(err, arch.ErrReach) {
 				t.Fatalf("% x: %v", i.Bytes, err)
 			}
 			return
@@ -92,13 +92,27 @@ func FuzzAssemble(f *testing.F) {
 func checkCopy(t *testing.T, p arch.Plan, s *arch.Slot, entrance arch.Addr) arch.Addr {
 	t.Helper()
 	c, err := amd64.Arch{}.Decode(s.Code[entrance-s.Addr:], entrance)
-	if err != nil || c.Len() != p.Insn.Len() || c.PCRel != p.Insn.PCRel || c.MemTarget != p.Insn.MemTarget || c.Flow != p.Insn.Flow {
+	want := p.Insn.Target
+	switch {
+	case p.Method == arch.Emulated: // a relative branch is as far away as it was
+		want = want - p.Insn.Addr + entrance
+	case want != 0 && entrance == s.Step: // a transaction aborts to the breakpoint
+		want = s.Trap
+	}
+	if p.Insn.Target == 0 && p.Insn.Flow != arch.FlowCond {
+		want = 0
+	}
+	if err != nil || c.Len() != p.Insn.Len() || c.PCRel != p.Insn.PCRel || c.MemTarget != p.Insn.MemTarget || c.Flow != p.Insn.Flow || c.Target != want {
 		t.Fatalf("% x: copied as %+v, %v", p.Insn.Bytes, c, err)
 	}
 	if orig, executed, ok := s.Origin(entrance); !ok || executed || orig != p.Insn.Addr {
 		t.Fatalf("% x: origin of %s is %s, %t, %t", p.Insn.Bytes, entrance, orig, executed, ok)
 	}
-	if orig, executed, ok := s.Origin(c.End()); !ok || !executed || orig != p.Insn.End() {
+	next := p.Insn.End()
+	if entrance == s.Step {
+		next = s.Next
+	}
+	if orig, executed, ok := s.Origin(c.End()); !ok || !executed || orig != next {
 		t.Fatalf("% x: origin of %s is %s, %t, %t", p.Insn.Bytes, c.End(), orig, executed, ok)
 	}
 	return c.End()

@@ -7,12 +7,11 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Plan decides how i is run elsewhere. Near branches are emulated, everything
-// else is copied, with its displacement adjusted if an operand is relative to
-// rip. The error wraps arch.ErrUndecodable (also when i.Bytes is longer than its
-// instruction), ErrException, ErrSystemCall, ErrFarTransfer, ErrPrivileged,
-// ErrSSBlock, ErrTransaction, ErrOperandSize or ErrNotRelocatable. The plan
-// keeps its own copy of i.Bytes.
+// Plan decides how i is run elsewhere. Near branches are emulated, system calls
+// enter the kernel from their copy, everything else is copied, with its displacement
+// adjusted if an operand is relative to rip. The error wraps arch.ErrUndecodable
+// (also when i.Bytes is longer than its instruction), ErrBreakpoint, ErrEnclave or
+// ErrOperandSize. The plan keeps its own copy of i.Bytes.
 func (a Arch) Plan(i arch.Insn) (arch.Plan, error) {
 	i.Bytes = bytes.Clone(i.Bytes)
 	f, _, err := decode(i.Bytes)
@@ -23,36 +22,78 @@ func (a Arch) Plan(i arch.Insn) (arch.Plan, error) {
 		return arch.Plan{}, fmt.Errorf("instruction at %s: %w", i.Addr, err)
 	}
 	i = f.insn(i.Bytes, i.Addr)
-	c := classOf(&f, i.Bytes)
+	c := f.class(i.Bytes)
 	if err := refusal(&f, c); err != nil {
 		return arch.Plan{}, fmt.Errorf("instruction at %s: %s: %w", i.Addr, a.Disassemble(i), err)
 	}
-	p := arch.Plan{Insn: i}
+	return plan(&f, c, i), nil
+}
+
+func plan(f *form, c class, i arch.Insn) arch.Plan {
+	p := arch.Plan{Insn: i, Recorded: c == x87, Leaves: c.leaves(), Near: near(f, c, i), Resume: newResume(f, c, i)}
+	if int(c) < len(mustStep) {
+		p.MustStep = mustStep[c]
+	}
 	switch {
+	case c == systemCall:
+		p.Method = arch.SystemCall
+	case c == loopJump && f.rep != 0:
+		p.MustStep = "what a repeat prefix does to loop depends on the processor"
 	case c.nearBranch():
 		p.Method = arch.Emulated
-		p.Emulate = newBranch(&f, c, i).emulate
-	case f.ripRel:
+		p.Emulate = newBranch(f, c, i).emulate
+	case f.ripRel, c == transaction:
 		p.Method = arch.Relocated
 	}
-	if c == setsFlags {
-		p.MustStep = "popf may set the trap flag, and its debug trap would come after the jump back instead of after the successor"
+	return p
+}
+
+// class is what f counts as. The near branches that go to an absolute address may
+// have an operand-size prefix, whose meaning only the processor at hand knows; then
+// they run as far ones do.
+func (f *form) class(code []byte) class {
+	c := classOf(f, code)
+	if f.narrow() {
+		switch c {
+		case indirectJump:
+			return farJump
+		case ret:
+			return farReturn
+		}
 	}
-	return p, nil
+	return c
+}
+
+// narrow tells that the operand size is 16 bits.
+func (f *form) narrow() bool { return f.opsize && f.rex&rexW == 0 }
+
+// leaves tells that the copy of c does not go on to what stands behind it.
+func (c class) leaves() bool {
+	return c.nearBranch() || c == farJump || c == farCall || c == farReturn
+}
+
+// near is what the copies of f must reach: the way back, and what it names relative
+// to itself.
+func near(f *form, c class, i arch.Insn) arch.Range {
+	n := i.Range()
+	reach := func(a arch.Addr) { n.Start, n.End = min(n.Start, a), max(n.End, a+1) }
+	if f.ripRel && !f.addrsize {
+		reach(i.MemTarget)
+	}
+	if c == transaction {
+		reach(i.Target)
+	}
+	return n
 }
 
 // refusal is why f can't run elsewhere, or nil.
 func refusal(f *form, c class) error {
-	if int(c) < len(refusals) && refusals[c] != nil {
-		return refusals[c]
-	}
-	if !c.nearBranch() {
-		if f.ripRel && f.addrsize {
-			return fmt.Errorf("%w: its operand is relative to eip", arch.ErrNotRelocatable)
-		}
-		return nil
-	}
-	if f.opsize && f.rex&rexW == 0 {
+	switch {
+	case c == breakpoint:
+		return arch.ErrBreakpoint
+	case c == enclave:
+		return arch.ErrEnclave
+	case f.narrow() && (c.nearBranch() || c == transaction):
 		return arch.ErrOperandSize
 	}
 	return nil

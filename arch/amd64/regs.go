@@ -108,6 +108,9 @@ func (r *Regs) SetSyscall(nr uint64, args [6]uint64, insn arch.Addr) {
 	r.Orig_rax = ^uint64(0)
 }
 
+// TrapFlag is TF (SDM vol. 3B §17.3.1.4). ptrace shows none that a tracer has set.
+func (r *Regs) TrapFlag() bool { return r.Eflags&flagTF != 0 }
+
 // Clone returns an independent *Regs.
 func (r *Regs) Clone() arch.Regs {
 	c := *r

@@ -16,7 +16,11 @@ import (
 //	+32    copy
 //	+32+n  cc          int3
 //
-// If the plan must step, the first half is int3 only.
+// The first half is int3 only if the plan must step, is emulated or a system call.
+// A relative branch is copied as it is: where its copy goes says where it would have
+// gone. xbegin is copied twice with different displacements, since the breakpoint
+// behind the second copy aborts the transaction: the first copy aborts to where the
+// original would, the second one to that breakpoint.
 const (
 	slotSize = 64
 	stepHalf = 32
@@ -24,17 +28,13 @@ const (
 )
 
 // Assemble generates the slot at addr for p. It returns an error that wraps
-// arch.ErrReach if rip-relative memory or the way back is out of a rel32's reach,
-// and arch.ErrNotRelocatable if p is Emulated.
+// arch.ErrReach if rip-relative memory or the way back is out of a rel32's reach.
 func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
-	if p.Method == arch.Emulated {
-		return nil, fmt.Errorf("slot at %s: %w: it is emulated", addr, arch.ErrNotRelocatable)
-	}
 	f, err := parse(p.Insn.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("slot at %s: %w", addr, err)
 	}
-	s := &arch.Slot{Addr: addr, Insn: p.Insn, Code: make([]byte, slotSize)}
+	s := &arch.Slot{Addr: addr, Insn: p.Insn, Code: make([]byte, slotSize), Next: p.Insn.End()}
 	for i := range s.Code {
 		s.Code[i] = 0xcc
 	}
@@ -43,12 +43,22 @@ func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
 	if err := writeCopy(s.Code[stepHalf:], &f, p.Insn, s.Step); err != nil {
 		return nil, fmt.Errorf("slot at %s: operand of the instruction at %s: %w", addr, p.Insn.Addr, err)
 	}
-	if p.MustStep != "" {
+	transaction := f.class(p.Insn.Bytes) == transaction
+	if transaction {
+		clear(s.Code[stepHalf+f.imm:][:f.immLen])
+		s.Next = p.Insn.Target
+	}
+	if p.MustStep != "" || p.Method == arch.Emulated || p.Method == arch.SystemCall {
 		return s, nil
 	}
 	s.Boost = addr
 	if err := writeCopy(s.Code, &f, p.Insn, addr); err != nil {
 		return nil, fmt.Errorf("slot at %s: operand of the instruction at %s: %w", addr, p.Insn.Addr, err)
+	}
+	if transaction {
+		if err := putRel32(s.Code[f.imm:], p.Insn.Target, addr.Add(int64(f.len))); err != nil {
+			return nil, fmt.Errorf("slot at %s: abort address of the instruction at %s: %w", addr, p.Insn.Addr, err)
+		}
 	}
 	jmp := s.Code[f.len : f.len+jmpLen]
 	jmp[0] = 0xe9
@@ -62,7 +72,11 @@ func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
 // the same memory.
 func writeCopy(dst []byte, f *form, i arch.Insn, at arch.Addr) error {
 	copy(dst, i.Bytes)
-	if !f.ripRel {
+	switch {
+	case !f.ripRel:
+		return nil
+	case f.addrsize: // only 32 bits of the sum count
+		binary.LittleEndian.PutUint32(dst[f.disp:], uint32(i.MemTarget-at)-uint32(f.len))
 		return nil
 	}
 	return putRel32(dst[f.disp:], i.MemTarget, at.Add(int64(f.len)))

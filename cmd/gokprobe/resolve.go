@@ -135,9 +135,8 @@ func skippable(err error) bool {
 // skipReason is the most specific sentinel's text: reasons are counted, so they must
 // not hold addresses.
 func skipReason(err error) string {
-	for _, e := range []error{arch.ErrTruncated, arch.ErrUndecodable, arch.ErrException, arch.ErrSystemCall,
-		arch.ErrFarTransfer, arch.ErrPrivileged, arch.ErrSSBlock, arch.ErrTransaction, arch.ErrOperandSize,
-		arch.ErrReach, arch.ErrNotRelocatable,
+	for _, e := range []error{arch.ErrTruncated, arch.ErrUndecodable, arch.ErrBreakpoint, arch.ErrEnclave,
+		arch.ErrOperandSize, arch.ErrReach,
 		kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable,
 		kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
 		if errors.Is(err, e) {

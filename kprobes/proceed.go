@@ -1,0 +1,160 @@
+package kprobes
+
+import (
+	"errors"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// proceed sends a thread whose PreHandlers have run through the instruction. There are
+// five ways, and the thread's own registers are the only state that they change: other
+// threads may be anywhere in the same slot at the same time.
+//
+//   - Boosted: nobody looks after the copy. A thread may be seen before the copy or
+//     behind it, at the jump back.
+//   - Stepped, if there is a PostHandler, or for the reason that the plan gives: the copy
+//     ends at a breakpoint.
+//   - Emulated: near branches. The processor raises what it would raise, and with the
+//     details that only it knows, so whatever does not simply work is traced instead; so is
+//     a branch of a program that traces itself and expects a trap after it.
+//   - Traced: the copy leaves for elsewhere; the processor's single-step trap comes
+//     before anything there is executed. Then Resume moves the outcome to where it would
+//     have been. A copy that raises an exception has not been executed and is retried.
+//   - System call: the copy enters the kernel, which stops the thread before the call is
+//     made. There Resume moves the thread to the original address, so that everything the
+//     kernel does from then on (block, restart, fork, deliver signals, return) it does
+//     there. No thread is ever blocked in a slot.
+func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	switch {
+	case st.plan.Method == arch.SystemCall:
+		regs.SetIP(st.slot.Step)
+		th.StopAtSyscall()
+	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs):
+		s.runPost(st, &ts.regs)
+		ts.site = nil
+	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
+		ts.traps = regs.TrapFlag()
+		regs.SetIP(st.slot.Step)
+		th.SingleStep()
+	case st.step:
+		regs.SetIP(st.slot.Step)
+		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
+	default:
+		regs.SetIP(st.slot.Boost)
+		ts.site = nil
+	}
+}
+
+// emulated performs the instruction for the thread, if that needs no exception.
+func (s *Session) emulated(ts *threadState, st *site, regs arch.Regs) bool {
+	regs.SetIP(st.addr)
+	err := st.plan.Emulate(regs, &ts.regs)
+	var fault *arch.FaultError
+	if err != nil && !errors.As(err, &fault) {
+		s.warn("emulating the instruction at %s: %v", st.addr, err)
+	}
+	return err == nil
+}
+
+// stepped ends a hit whose copy was trapped after.
+func (s *Session) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
+	ts := s.stateOf(th, d)
+	s.trapped(th, ts, st, regs)
+	ts.site = nil
+	th.Release()
+}
+
+// trapped comes after the copy in front of slot.Trap.
+func (s *Session) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	regs.SetIP(st.slot.Next)
+	s.rerecord(th, st)
+	ts.regs.Regs = regs
+	s.post(ts, st)
+}
+
+// post runs the PostHandlers of a hit in progress, if its site is still there.
+func (s *Session) post(ts *threadState, st *site) {
+	if d := st.domain; ts.site == st && !d.released && d.siteAt(st.addr) == st {
+		s.runPost(st, &ts.regs)
+	}
+}
+
+// rerecord puts right what the FPU has recorded: the address of the copy.
+func (s *Session) rerecord(th *ptrace.Thread, st *site) {
+	if !st.plan.Recorded {
+		return
+	}
+	if at, err := th.LastFPUInsn(); err != nil || at != st.slot.Step {
+		return
+	}
+	if err := th.SetLastFPUInsn(st.addr); err != nil {
+		s.warn("the FPU keeps the address of a copy of the instruction at %s: %v", st.addr, err)
+	}
+}
+
+// SingleStepped implements ptrace.Handler: a traced copy has been executed.
+func (s hooks) SingleStepped(th *ptrace.Thread) bool {
+	ts, _ := th.Local.(*threadState)
+	if ts == nil || ts.site == nil {
+		return false
+	}
+	st := ts.site
+	own := s.resume(th, ts)
+	s.post(ts, st)
+	ts.site = nil
+	th.Release()
+	return own
+}
+
+// resume moves the outcome of a traced copy to where the original is. It reports whether
+// the trap is one that the program waits for.
+func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool) {
+	st := ts.site
+	regs, err := th.Regs()
+	if err != nil {
+		return false // killed meanwhile
+	}
+	ts.regs.Regs = regs
+	from := regs.IP()
+	if err := st.plan.Resume(regs, &ts.regs, st.slot.Step); err != nil {
+		s.warn("after the copy of the instruction at %s: %v", st.addr, err)
+	}
+	if ts.traps {
+		s.translate(th, from, regs.IP())
+	}
+	return ts.traps
+}
+
+// Entered implements ptrace.Handler: the copy of a system-call instruction has brought the
+// thread into the kernel.
+func (s hooks) Entered(th *ptrace.Thread) {
+	ts, _ := th.Local.(*threadState)
+	if ts == nil || ts.site == nil {
+		return
+	}
+	st := ts.site
+	if regs, err := th.Regs(); err == nil {
+		_ = st.plan.Resume(regs, &ts.regs, st.slot.Step) // touches registers only
+	}
+	th.Release()
+	if st.step && st.hasPost() {
+		th.StopAtReturn()
+		return
+	}
+	ts.site = nil
+}
+
+// Returned implements ptrace.Handler. A call that the kernel restarts is not done yet.
+func (s hooks) Returned(th *ptrace.Thread) {
+	ts, _ := th.Local.(*threadState)
+	if ts == nil || ts.site == nil {
+		return
+	}
+	st := ts.site
+	if regs, err := th.Regs(); err == nil && !th.Restarts() {
+		ts.regs.Regs = regs
+		s.post(ts, st)
+	}
+	ts.site = nil
+}

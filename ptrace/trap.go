@@ -1,0 +1,91 @@
+package ptrace
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// A breakpoint's SIGTRAP is forced: if the thread blocks the signal or the process ignores
+// it, the kernel unblocks it and resets its action to the default
+// (force_sig_info_to_task in kernel/signal.c). Both are put back after each hit.
+
+// noteMask learns from the mask at a stop that no breakpoint caused whether the thread
+// blocks SIGTRAP. A full mask says nothing: see Sigset.full.
+func (th *Thread) noteMask() {
+	m, err := th.sigmask()
+	if err != nil {
+		return
+	}
+	th.maskFull = m.full()
+	switch {
+	case th.maskFull:
+	case m.Has(unix.SIGTRAP):
+		th.trapBlocked = true
+	case th.trapBlocked:
+		// A breakpoint that is not reported yet has unblocked it already.
+		th.trapBlocked = th.pendingSynchronous()
+	}
+}
+
+// restoreTrap undoes what a breakpoint does to a thread that blocks or ignores SIGTRAP.
+// What was there before can't be read after the fact, so it is what was last seen: by
+// noteMask, noteTrapHandler, and at attach. A program that blocks SIGTRAP, and nothing
+// else, later on is not noticed before it next stops.
+func (t *Tracer) restoreTrap(th *Thread) {
+	p := th.Proc
+	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked && !th.maskFull {
+		return
+	}
+	m, err := th.sigmask()
+	if err != nil {
+		return
+	}
+	with := m | sigbit(unix.SIGTRAP)
+	th.maskFull = with.full()
+	blocked := (th.trapBlocked || th.maskFull || th.inTrapHandler) && !th.keptHandler()
+	if blocked && m != with {
+		_ = th.setSigmask(with)
+	}
+	if p.trapAction != nil && (p.trapIgnored || p.trapHandled && blocked) {
+		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
+	}
+}
+
+// keptHandler tells that the process has its handler for SIGTRAP still. Then the
+// breakpoint found the signal not blocked, whatever was believed: a handler has returned.
+func (th *Thread) keptHandler() bool {
+	if !th.Proc.trapHandled {
+		return false
+	}
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || !Sigset(st.SigCgt).Has(unix.SIGTRAP) {
+		return false
+	}
+	th.trapBlocked, th.inTrapHandler = false, false
+	return true
+}
+
+// noteTrapHandler is called when a SIGTRAP of the target's own is about to be delivered. If
+// it has a handler, that runs with SIGTRAP blocked, and a breakpoint in it takes the
+// handler away; so it is remembered. The answer tells that learning it took other stops:
+// the signal will be reported again.
+func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
+	p := th.Proc
+	if p.trapAction != nil {
+		th.inTrapHandler = p.trapHandled
+		return false
+	}
+	p.noteDispositions()
+	if !p.trapHandled {
+		return false
+	}
+	if err := th.remote(func(r *Remote) (err error) {
+		p.trapAction, err = r.sigaction(unix.SIGTRAP)
+		return err
+	}); err != nil {
+		return false
+	}
+	t.dispatchAgain(th)
+	return true
+}
