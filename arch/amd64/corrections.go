@@ -6,7 +6,7 @@ type correction struct {
 	pattern
 	// names is the mnemonic in the GNU assembler's spelling, or several for the
 	// opcodes from lo on; a final * stands for the size suffix that a memory
-	// operand needs. Empty if the bytes are refused.
+	// operand needs. Empty if the bytes are refused or print as like says.
 	names   string
 	refused string // why
 	like    like   // whose operands it has
@@ -16,11 +16,15 @@ type correction struct {
 // like is an instruction that x86asm prints with the operands of another.
 type like struct {
 	op      string // opcode bytes; empty to print no operands
+	itself  bool   // instead of op: its own opcode, and its own mnemonic
 	digit   int8   // ModRM.reg, or anyReg to keep it
 	address bool   // the register has the address size
 }
 
 const anyReg = -1
+
+// twin is the instruction with another digit that does the same.
+func twin(digit int8) like { return like{itself: true, digit: digit} }
 
 var (
 	noOperands = like{}
@@ -29,6 +33,7 @@ var (
 	memory     = like{op: "\x0f\xae", digit: 7}                     // clflush
 	rmToReg    = like{op: "\x0f\xaf", digit: anyReg}                // imul
 	regToRM    = like{op: "\x89", digit: anyReg}                    // mov
+	mmRM       = like{op: "\x0f\x6f", digit: anyReg}                // movq
 	xmmRM      = like{op: "\x0f\x10", digit: anyReg}                // movups
 	xmmRMImm8  = like{op: "\x0f\xc6", digit: anyReg}                // shufps
 	addressReg = like{op: "\x0f\x02", digit: anyReg, address: true} // lar
@@ -46,16 +51,30 @@ func correctionFor(f *form) *correction {
 	return nil
 }
 
-var corrections = concat(invalidForms, legacyCorrections, systemCorrections, vexCorrections, fp16Corrections)
+var corrections = concat(invalidForms, undocumented, mpxCorrections, amdCorrections, legacyCorrections, systemCorrections,
+	vexCorrections, amxCorrections, fp16Corrections, avx10Corrections, noSuchInstruction)
 
-func concat(tables ...[]correction) (all []correction) {
+func concat[T any](tables ...[]T) (all []T) {
 	for _, t := range tables {
 		all = append(all, t...)
 	}
 	return all
 }
 
-const noSuchGroup = "the opcode's group has no such member"
+const (
+	noSuchGroup = "the opcode's group has no such member"
+	vectorIndex = "a vector of addresses needs a SIB byte"
+	noSIB       = 0xff &^ (1 << 4) // every ModRM.rm that no SIB byte follows
+)
+
+// noSuchInstruction closes the maps that x86asm takes for others.
+var noSuchInstruction = []correction{
+	{pattern{space: map3DNow, hi: 0xff}, "", "no such 3DNow! operation", noOperands, "APM vol. 3 §A.1.2"},
+	{pattern{space: vexMap5, hi: 0xff}, "", "VEX opcode map 5 has no such instruction", noOperands, "SDM vol. 2D table A-7"},
+	{pattern{space: vexMap7, hi: 0xff}, "", "VEX opcode map 7 has no such instruction", noOperands, "SDM vol. 2D appendix A"},
+	{pattern{space: evexMap5, hi: 0xff}, "", "EVEX opcode map 5 has no such instruction", noOperands, "SDM vol. 2D table A-7"},
+	{pattern{space: evexMap6, hi: 0xff}, "", "EVEX opcode map 6 has no such instruction", noOperands, "SDM vol. 2D table A-8"},
+}
 
 // invalidForms are forms that x86asm accepts and that raise #UD.
 var invalidForms = []correction{
@@ -68,21 +87,26 @@ var invalidForms = []correction{
 	{pattern{space: oneByte, lo: 0xfe, reg: r(2, 3, 4, 5, 6, 7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
 	{pattern{space: oneByte, lo: 0xff, reg: r(7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
 	{pattern{space: oneByte, lo: 0xff, mod: inRegister, reg: r(3, 5)}, "", "far transfer through a register", noOperands, "SDM vol. 2A CALL, JMP"},
+	{pattern{space: vex0F38, lo: 0x90, hi: 0x93, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.3.12"},
+	{pattern{space: evex0F38, lo: 0x90, hi: 0x93, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.7.11"},
+	{pattern{space: evex0F38, lo: 0xa0, hi: 0xa3, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.7.11"},
+	{pattern{space: evex0F38, lo: 0xc6, hi: 0xc7, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.7.11"},
 }
 
-const mpx = "bounds checking (MPX) was removed from the architecture"
+const ise = "Instruction Set Extensions Programming Reference (319433)"
 
 // legacyCorrections are instructions that programs use, without VEX or EVEX.
 var legacyCorrections = []correction{
+	{pattern{space: map0F, lo: 0x0d, mod: inRegister}, "nop", "", rm, "SDM vol. 2D table A-3, reserved NOP; Intel only"},
 	{pattern{space: map0F, lo: 0x0d, mod: inMemory, reg: r(2)}, "prefetchwt1", "", memory, "SDM vol. 2B PREFETCHWT1"},
 	{pattern{space: map0F, lo: 0x0d, mod: inMemory, reg: r(0, 3, 4, 5, 6, 7)}, "prefetch", "", memory, "APM vol. 3 PREFETCH"},
+	{pattern{space: map0F, lo: 0x18, pp: ppNone, mod: inMemory, reg: r(4)}, "prefetchrst2", "", memory, ise},
 	{pattern{space: map0F, lo: 0x18, pp: ppNone, mod: inMemory, reg: r(6)}, "prefetchit1", "", memory, "SDM vol. 2B PREFETCHh"},
 	{pattern{space: map0F, lo: 0x18, pp: ppNone, mod: inMemory, reg: r(7)}, "prefetchit0", "", memory, "SDM vol. 2B PREFETCHh"},
 	{pattern{space: map0F, lo: 0x18, mod: inRegister}, "nop", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
 	{pattern{space: map0F, lo: 0x18, reg: r(4, 5, 6, 7)}, "nop*", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
 	{pattern{space: map0F, lo: 0x19}, "nop*", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
-	{pattern{space: map0F, lo: 0x1a, hi: 0x1b, pp: ppNone, mod: inRegister}, "nop nop", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
-	{pattern{space: map0F, lo: 0x1a, hi: 0x1b}, "", mpx, noOperands, "SDM vol. 1 §2.5"},
+	{pattern{space: map0F, lo: 0x1a, hi: 0x1b}, "nop* nop*", "", rm, "SDM vol. 2D table A-3, reserved NOP"},
 	{pattern{space: map0F, lo: 0x1c, pp: ppNone, mod: inMemory, reg: r(0)}, "cldemote", "", memory, "SDM vol. 2A CLDEMOTE"},
 	{pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(1), w: w0}, "rdsspd", "", rm, "SDM vol. 2B RDSSPD"},
 	{pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(1), w: w1}, "rdsspq", "", rm, "SDM vol. 2B RDSSPQ"},
@@ -113,6 +137,9 @@ var legacyCorrections = []correction{
 	{pattern{space: map0F38, lo: 0xf6, pp: ppNone, mod: inMemory, w: w1}, "wrssq", "", regToRM, "SDM vol. 2D WRSSQ"},
 	{pattern{space: map0F38, lo: 0xf6, pp: pp66}, "adcx", "", rmToReg, "SDM vol. 2A ADCX"},
 	{pattern{space: map0F38, lo: 0xf6, pp: ppF3}, "adox", "", rmToReg, "SDM vol. 2A ADOX"},
+	{pattern{space: map0F38, lo: 0x8a, hi: 0x8b, pp: ppNone | pp66, mod: inMemory}, "movrs movrs", "", rmToReg, ise},
+	{pattern{space: map0F38, lo: 0xf8, pp: ppF2, mod: inRegister}, "urdmsr", "", noOperands, ise},
+	{pattern{space: map0F38, lo: 0xf8, pp: ppF3, mod: inRegister}, "uwrmsr", "", noOperands, ise},
 	{pattern{space: map0F38, lo: 0xf8, pp: pp66, mod: inMemory}, "movdir64b", "", addressReg, "SDM vol. 2B MOVDIR64B"},
 	{pattern{space: map0F38, lo: 0xf8, pp: ppF2, mod: inMemory}, "enqcmd", "", addressReg, "SDM vol. 2A ENQCMD"},
 	{pattern{space: map0F38, lo: 0xf9, pp: ppNone, mod: inMemory}, "movdiri", "", regToRM, "SDM vol. 2B MOVDIRI"},

@@ -54,6 +54,4 @@ var fp16Corrections = []correction{
 	fp16Row(evexMap6, 0x96, 0x9f, pp66, w0, "vfmaddsub132ph vfmsubadd132ph vfmadd132ph vfmadd132sh vfmsub132ph vfmsub132sh vfnmadd132ph vfnmadd132sh vfnmsub132ph vfnmsub132sh"),
 	fp16Row(evexMap6, 0xa6, 0xaf, pp66, w0, "vfmaddsub213ph vfmsubadd213ph vfmadd213ph vfmadd213sh vfmsub213ph vfmsub213sh vfnmadd213ph vfnmadd213sh vfnmsub213ph vfnmsub213sh"),
 	fp16Row(evexMap6, 0xb6, 0xbf, pp66, w0, "vfmaddsub231ph vfmsubadd231ph vfmadd231ph vfmadd231sh vfmsub231ph vfmsub231sh vfnmadd231ph vfnmadd231sh vfnmsub231ph vfnmsub231sh"),
-	{pattern: pattern{space: evexMap5, hi: 0xff}, refused: "opcode map 5 has no such instruction", source: "SDM vol. 2D table A-7"},
-	{pattern: pattern{space: evexMap6, hi: 0xff}, refused: "opcode map 6 has no such instruction", source: "SDM vol. 2D table A-8"},
 }

@@ -1,6 +1,8 @@
 package amd64
 
 import (
+	"bytes"
+
 	"golang.org/x/arch/x86/x86asm"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -50,15 +52,19 @@ func confirm(f *form, code []byte) error {
 	if inst.Len != len(code) {
 		return undecodable("% x has %d or %d bytes", code, len(code), inst.Len)
 	}
-	return nil
+	return f.confirmUnused(code, &inst)
 }
 
-// visible is code without the prefixes that x86asm trips over: all of them
-// before VEX and EVEX, which it knows only as the first byte, and REX prefixes
-// that another prefix makes void.
+// visible is code without what x86asm trips over: all prefixes before VEX and EVEX,
+// which it knows only as the first byte, bits of these that do not matter, and REX
+// prefixes that another prefix makes void.
 func (f *form) visible(code []byte) []byte {
 	if f.space >= vex0F {
-		return code[f.prefix:]
+		if code = code[f.prefix:]; f.idleBits() != 0 {
+			code = bytes.Clone(code)
+			f.clearIdle(code)
+		}
+		return code
 	}
 	if !f.voidREX {
 		return code

@@ -44,7 +44,7 @@ func (c *correction) name(f *form) string {
 // printAs prints f with c's name and the operands of the instruction that c is
 // like.
 func (f *form) printAs(c *correction, i arch.Insn) string {
-	if c.like.op == "" {
+	if c.like == noOperands {
 		return c.name(f)
 	}
 	inst, err := x86asm.Decode(f.rewrite(c, i.Bytes), 64)
@@ -53,7 +53,11 @@ func (f *form) printAs(c *correction, i arch.Insn) string {
 	}
 	// The rewritten bytes may be shorter; rip-relative operands count from the end.
 	pc := uint64(i.End()) - uint64(inst.Len)
-	_, operands, _ := strings.Cut(x86asm.GNUSyntax(inst, pc, nil), " ")
+	text := x86asm.GNUSyntax(inst, pc, nil)
+	if c.like.itself {
+		return text
+	}
+	_, operands, _ := strings.Cut(text, " ")
 	return c.name(f) + " " + strings.TrimSpace(operands)
 }
 
@@ -76,7 +80,9 @@ func (f *form) rewrite(c *correction, code []byte) []byte {
 	if rex != 0 {
 		b = append(b, 0x40|rex)
 	}
-	b = append(b, l.op...)
+	if b = append(b, l.op...); l.itself {
+		b = append(b, f.op)
+	}
 	modrm := len(b)
 	b = append(b, code[f.modrmAt:]...)
 	if l.digit != anyReg {

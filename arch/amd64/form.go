@@ -39,7 +39,7 @@ type form struct {
 	seg      byte // 64 or 65, the last one; 0 if none
 	rep      byte // f2 or f3, the last one; 0 if none
 	rex      byte // WRXB
-	long     bool // VEX.L
+	vl       byte // VEX.L, EVEX.L'L
 
 	hasModRM bool
 	modrm    byte
@@ -156,8 +156,8 @@ func (f *form) parseOpcode(code []byte, pos int) (int, error) {
 	case 0xc4, 0xc5:
 		return f.parseVEX(code, pos)
 	case 0x8f:
-		if pos+1 < len(code) && code[pos+1]&0x38 != 0 {
-			return 0, undecodable("XOP encoding")
+		if pos+1 < len(code) && code[pos+1]&0x38 != 0 { // APM vol. 3 §1.2.7
+			return 0, undecodable("XOP encoding (XOP, TBM and LWP were removed from the architecture)")
 		}
 	case 0x0f:
 		switch pos++; at(pos) {
@@ -203,14 +203,19 @@ func (f *form) parseVEX(code []byte, pos int) (int, error) {
 	f.space = vex0F
 	f.rex = ^code[pos+1] >> 5 & rexR
 	if n == 3 {
-		m := code[pos+1] & 0x1f
-		if m < 1 || m > 3 {
+		switch m := code[pos+1] & 0x1f; m {
+		case 1, 2, 3:
+			f.space += space(m - 1)
+		case 5:
+			f.space = vexMap5
+		case 7:
+			f.space = vexMap7
+		default:
 			return 0, undecodable("VEX opcode map %d", m)
 		}
-		f.space += space(m - 1)
 		f.rex = ^code[pos+1]>>5&7 | last>>4&rexW
 	}
-	f.pp, f.long = vexPP(last), last&4 != 0
+	f.pp, f.vl = vexPP(last), last>>2&1
 	f.op = code[pos+n]
 	return pos + n + 1, nil
 }
@@ -236,7 +241,7 @@ func (f *form) parseEVEX(code []byte, pos int) (int, error) {
 		return 0, undecodable("EVEX opcode map %d", m)
 	}
 	f.rex = ^p0>>5&7 | p1>>4&rexW
-	f.pp = vexPP(p1)
+	f.pp, f.vl = vexPP(p1), code[pos+3]>>5&3
 	f.op = code[pos+4]
 	return pos + 5, nil
 }
@@ -249,7 +254,7 @@ func (f *form) parseOperands(code []byte, pos int) (int, error) {
 	switch shape {
 	case shBad:
 		return 0, undecodable("opcode %#x in 64-bit mode", f.op)
-	case shModRM, shModB, shModZ, shGroup3, shGroupZ, shRegs:
+	case shModRM, shModB, shModD, shModZ, shGroup3, shGroupZ, shRegs, shExtract:
 		var err error
 		if pos, err = f.parseModRM(code, pos, shape == shRegs); err != nil {
 			return 0, err
@@ -259,6 +264,9 @@ func (f *form) parseOperands(code []byte, pos int) (int, error) {
 	pos += f.immLen
 	if pos > len(code) {
 		return 0, short(code)
+	}
+	if f.space == map0F && f.op == 0x0f { // APM vol. 3 §1.4.1: its opcode comes last
+		f.space, f.op = map3DNow, code[f.imm]
 	}
 	return pos, nil
 }
@@ -310,8 +318,12 @@ func (f *form) immSize(shape byte) int {
 		return 3
 	case shImmZ, shModZ:
 		return z
-	case shRel32:
+	case shRel32, shModD:
 		return 4
+	case shExtract:
+		if f.pp == pp66 || f.pp == ppF2 {
+			return 2
+		}
 	case shImmV:
 		if f.rex&rexW != 0 {
 			return 8

@@ -9,9 +9,12 @@ const (
 	map0F
 	map0F38
 	map0F3A
+	map3DNow
 	vex0F
 	vex0F38
 	vex0F3A
+	vexMap5
+	vexMap7
 	evex0F
 	evex0F38
 	evex0F3A
@@ -23,22 +26,24 @@ const (
 // What follows an opcode byte, one letter for each. The maps below are those of
 // SDM vol. 2D appendix A, reduced to this.
 const (
-	shNone   = '.'
-	shModRM  = 'M'
-	shImm8   = 'b' // one byte
-	shImm16  = 'w' // two
-	shImmZ   = 'z' // two with operand size 16, else four
-	shImmV   = 'v' // two, four or, with REX.W, eight
-	shModB   = 'B' // ModRM and one byte
-	shModZ   = 'Z' // ModRM and as shImmZ
-	shEnter  = 'e' // two bytes and one
-	shMoffs  = 'o' // an address: eight bytes, four with an address-size prefix
-	shRel8   = 'j'
-	shRel32  = 'J'
-	shGroup3 = 'G' // ModRM, and as f6 /0 says one byte
-	shGroupZ = 'H' // ModRM, and as f7 /0 says as shImmZ
-	shRegs   = 'R' // ModRM that names registers whatever its mod bits say
-	shBad    = 'x' // no instruction in 64-bit mode, or a prefix or escape
+	shNone    = '.'
+	shModRM   = 'M'
+	shImm8    = 'b' // one byte
+	shImm16   = 'w' // two
+	shImmZ    = 'z' // two with operand size 16, else four
+	shImmV    = 'v' // two, four or, with REX.W, eight
+	shModB    = 'B' // ModRM and one byte
+	shModZ    = 'Z' // ModRM and as shImmZ
+	shEnter   = 'e' // two bytes and one
+	shMoffs   = 'o' // an address: eight bytes, four with an address-size prefix
+	shRel8    = 'j'
+	shRel32   = 'J'
+	shGroup3  = 'G' // ModRM, and as f6 /0 says one byte
+	shGroupZ  = 'H' // ModRM, and as f7 /0 says as shImmZ
+	shModD    = 'D' // ModRM and four bytes
+	shExtract = 'E' // ModRM and, in extrq and insertq, a byte twice
+	shRegs    = 'R' // ModRM that names registers whatever its mod bits say
+	shBad     = 'x' // no instruction in 64-bit mode, or a prefix or escape
 )
 
 const oneByteMap = "" +
@@ -60,17 +65,17 @@ const oneByteMap = "" +
 	"x.xx..GH......MM" //   f0
 
 const map0FMap = "" +
-	"MMMMx.....x.xMxx" + // 00
+	"MMMMx.....x.xM.B" + // 00
 	"MMMMMMMMMMMMMMMM" + // 10
 	"RRRRxxxxMMMMMMMM" + // 20
 	"......x.xxxxxxxx" + // 30
 	"MMMMMMMMMMMMMMMM" + // 40
 	"MMMMMMMMMMMMMMMM" + // 50
 	"MMMMMMMMMMMMMMMM" + // 60
-	"BBBBMMM.MMxxMMMM" + // 70
+	"BBBBMMM.EMxxMMMM" + // 70
 	"JJJJJJJJJJJJJJJJ" + // 80
 	"MMMMMMMMMMMMMMMM" + // 90
-	"...MBMxx...MBMMM" + // a0
+	"...MBMMM...MBMMM" + // a0
 	"MMMMMMMMMMBMMMMM" + // b0
 	"MMBMBBBM........" + // c0
 	"MMMMMMMMMMMMMMMM" + // d0
@@ -95,6 +100,8 @@ func shapeOf(s space, op byte) byte {
 		return shModRM
 	case map0F3A, vex0F3A, evex0F3A:
 		return shModB
+	case vexMap7:
+		return shModD
 	}
 	return shModRM
 }

@@ -10,7 +10,7 @@ type pattern struct {
 	reg    uint8 // bit n stands for /n
 	rm     uint8 // bit n stands for ModRM.rm n
 	w      uint8 // w0 or w1: REX.W, VEX.W, EVEX.W
-	l      uint8 // l0 or l1: VEX.L
+	l      uint8 // l0, l1, l2: VEX.L, EVEX.L'L
 }
 
 const (
@@ -26,6 +26,7 @@ const (
 const (
 	l0 = 1 << iota
 	l1
+	l2
 )
 
 // r is a mask for pattern.reg or pattern.rm.
@@ -50,11 +51,7 @@ func (p *pattern) matches(f *form) bool {
 	if f.rex&rexW != 0 {
 		w = w1
 	}
-	l := uint8(l0)
-	if f.long {
-		l = l1
-	}
-	return fits(p.w, w) && fits(p.l, l) && fits(p.pp, f.pp) && fits(p.mod, where) && fits(p.reg, 1<<f.reg()) && fits(p.rm, 1<<f.rm())
+	return fits(p.w, w) && fits(p.l, l0<<f.vl) && fits(p.pp, f.pp) && fits(p.mod, where) && fits(p.reg, 1<<f.reg()) && fits(p.rm, 1<<f.rm())
 }
 
 func fits(mask, bit uint8) bool { return mask == 0 || mask&bit != 0 }
