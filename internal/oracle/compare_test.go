@@ -1,0 +1,170 @@
+//go:build linux && amd64
+
+package oracle_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch/amd64"
+)
+
+const (
+	trapPageFault = 14
+	sigTRAP       = 5
+)
+
+// differences lists what is not in got as it is in want.
+func differences(h *shared, want, got *output) []string {
+	var d []string
+	note := func(name string, got, want uint64) {
+		if got != want {
+			d = append(d, fmt.Sprintf("%s %#x want %#x", name, got, want))
+		}
+	}
+	note("signal", got.Signo, want.Signo)
+	note("si_code", got.Code, want.Code)
+	note("si_addr", got.Addr, want.Addr)
+	note("rip", got.RIP, want.RIP)
+	for i, name := range regNames {
+		note(name, got.Reg[i], want.Reg[i])
+	}
+	note("rflags", got.RFlags, want.RFlags)
+	note("cs,ss,fs,gs", got.Selectors, want.Selectors)
+	note("trapno", got.TrapNo, want.TrapNo)
+	note("err", got.Err, want.Err)
+	note("oldmask", got.OldMask, want.OldMask)
+	if want.TrapNo == trapPageFault { // else it is left over from an earlier fault
+		note("cr2", got.CR2, want.CR2)
+	}
+	for i, name := range []string{"ds", "es", "fs", "gs"} {
+		note(name, got.Seg[i], want.Seg[i])
+	}
+	note("fsbase", got.Base[0], want.Base[0])
+	note("gsbase", got.Base[1], want.Base[1])
+	d = append(d, xsaveDifferences(h, want.XSave[:], got.XSave[:])...)
+	return append(d, memoryDifferences(want, got)...)
+}
+
+// memoryDifferences compares what was written where.
+func memoryDifferences(want, got *output) []string {
+	if want.Hash == got.Hash && want.NDiffs == got.NDiffs {
+		return nil
+	}
+	var d []string
+	a, b := written(want), written(got)
+	for at, v := range b {
+		if w, ok := a[at]; !ok {
+			d = append(d, fmt.Sprintf("[%#x] %#x want unwritten", at, v))
+		} else if w != v {
+			d = append(d, fmt.Sprintf("[%#x] %#x want %#x", at, v, w))
+		}
+	}
+	for at, v := range a {
+		if _, ok := b[at]; !ok {
+			d = append(d, fmt.Sprintf("[%#x] unwritten want %#x", at, v))
+		}
+	}
+	if len(d) == 0 {
+		d = append(d, fmt.Sprintf("memory: %d words with hash %#x want %d with %#x", got.NDiffs, got.Hash, want.NDiffs, want.Hash))
+	}
+	return d
+}
+
+func written(o *output) map[uint64]uint64 {
+	m := map[uint64]uint64{}
+	for _, w := range o.Diff[:min(o.NDiffs, nDiffs)] {
+		m[w.At] = w.Value
+	}
+	return m
+}
+
+// xsaveDifferences names the fields of the XSAVE image that differ.
+func xsaveDifferences(h *shared, want, got []byte) []string {
+	if bytes.Equal(want, got) {
+		return nil
+	}
+	var d []string
+	field := func(name string, at, n uint64) {
+		if !bytes.Equal(want[at:at+n], got[at:at+n]) {
+			d = append(d, fmt.Sprintf("%s %x want %x", name, got[at:at+n], want[at:at+n]))
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		at, n uint64
+	}{{"fcw", 0, 2}, {"fsw", 2, 2}, {"ftw", 4, 2}, {"fop", 6, 2}, {"fip", 8, 8}, {"fdp", 16, 8}, {"mxcsr", 24, 8}} {
+		field(f.name, f.at, f.n)
+	}
+	for i := range uint64(8) {
+		field(fmt.Sprintf("st%d", i), 32+16*i, 16)
+	}
+	for i := range uint64(16) {
+		field(fmt.Sprintf("xmm%d", i), 160+16*i, 16)
+	}
+	parts := [8]struct {
+		name string
+		size uint64
+	}{2: {"ymmh", 16}, 5: {"k", 8}, 6: {"zmmh", 32}, 7: {"hizmm", 64}}
+	for i, f := range h.Feature {
+		if p := parts[i]; p.size > 0 {
+			for n := range f.Size / p.size {
+				field(fmt.Sprintf("%s%d", p.name, n), f.Offset+n*p.size, p.size)
+			}
+		}
+	}
+	return d
+}
+
+// exception is a difference that is none.
+type exception struct {
+	mnemonic string // part of the disassembly; empty for every instruction
+	fields   string // what may differ, as differences names it
+	reason   string
+	when     func(h *shared, c *testCase, want, got *output) bool // nil for always
+}
+
+var exceptions = []exception{
+	{"rdtsc", "rax rdx", "time", nil},
+	{"rdpru", "rax rdx", "a counter", nil},
+	{"rdrand", "*", "random", nil},
+	{"rdseed", "*", "random", nil},
+	{"", "fip fdp fop", "the processor forgets x87 pointers at any context switch", pointersLost},
+	{"", "fdp", "the same, and then an exception came", pointersForgotten},
+	{"fldcw", "fip fop", "the same, and then it unmasked an exception", pointersForgotten},
+	{"fnstenv", "*", "it stores what was forgotten", pointersForgotten},
+	{"fnsave", "*", "the same", pointersForgotten},
+}
+
+// x87Pending tells that the image has an x87 exception pending (ES).
+func x87Pending(xsave *[xsaveMax]byte) bool { return xsave[2]&0x80 != 0 }
+
+// pointersForgotten tells that the case starts without one, and that this processor
+// keeps the addresses of the last x87 instruction and its operand only if one is.
+func pointersForgotten(h *shared, c *testCase, _, _ *output) bool {
+	return h.KeepsPointers == 0 && !(x87Pending(&c.in.XSave) && c.in.XSave[512]&1 != 0)
+}
+
+// pointersLost tells that it ends without one.
+func pointersLost(h *shared, _ *testCase, want, got *output) bool {
+	return h.KeepsPointers == 0 && !(x87Pending(&want.XSave) && x87Pending(&got.XSave))
+}
+
+// unexplained takes out of the differences what an exception allows.
+func (c *testCase) unexplained(h *shared, want, got *output) []string {
+	text := amd64.Arch{}.Disassemble(c.insn)
+	var rest []string
+	for _, s := range differences(h, want, got) {
+		name, _, _ := strings.Cut(s, " ")
+		ok := false
+		for _, e := range exceptions {
+			ok = ok || strings.Contains(text, e.mnemonic) && (e.when == nil || e.when(h, c, want, got)) &&
+				(e.fields == "*" || strings.Contains(" "+e.fields+" ", " "+name+" "))
+		}
+		if !ok {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
