@@ -192,6 +192,8 @@ type Regs interface {
 	// TrapFlag tells that the program traces itself: the processor traps after
 	// each instruction (TF in eflags).
 	TrapFlag() bool
+	// ClearTrapFlag ends that.
+	ClearTrapFlag()
 
 	// SetSyscall makes the thread perform system call nr when it next
 	// executes the system-call instruction at insn, and makes sure that no

@@ -172,6 +172,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 				d.session.rerecord(th, st)
 			}
 			regs.SetIP(orig)
+			th.RunFree()
 			th.MovedOut()
 		}
 		return

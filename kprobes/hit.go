@@ -188,8 +188,18 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	case info.Signo() == unix.SIGSTOP:
 		return ptrace.Deliver // no handler can see the address
 	}
-	regs.SetIP(st.slot.Step)
+	if regs.IP() != st.slot.Step {
+		s.trapAfter(th, s.stateOf(th, d), st, regs)
+	}
 	return ptrace.Hold
+}
+
+// trapAfter has a thread in front of a boosted copy come back after it.
+func (s *Session) trapAfter(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	regs.SetIP(st.slot.Step)
+	if st.plan.Leaves {
+		s.trace(th, ts, st, regs)
+	}
 }
 
 // raisedInSlot puts a thread to which its copy has raised a signal back into the original

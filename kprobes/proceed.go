@@ -34,9 +34,7 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 		s.runPost(st, &ts.regs)
 		ts.site = nil
 	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
-		ts.traps = regs.TrapFlag()
-		regs.SetIP(st.slot.Step)
-		th.SingleStep()
+		s.trace(th, ts, st, regs)
 	case st.step:
 		regs.SetIP(st.slot.Step)
 		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
@@ -44,6 +42,13 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 		regs.SetIP(st.slot.Boost)
 		ts.site = nil
 	}
+}
+
+// trace single-steps the copy.
+func (s *Session) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	ts.site, ts.traps = st, regs.TrapFlag()
+	regs.SetIP(st.slot.Step)
+	th.SingleStep()
 }
 
 // emulated performs the instruction for the thread, if that needs no exception.

@@ -13,8 +13,7 @@ import (
 func (t *Tracer) breakpoint(th *Thread) {
 	t.cpu.follow(th)
 	if !t.handler.Breakpoint(th) {
-		th.resendHeld()
-		t.resume(th, unix.SIGTRAP)
+		t.deliver(th)
 		return
 	}
 	if t.threads[th.TID] != th || th.state != stopped {
@@ -35,13 +34,21 @@ func (t *Tracer) singleStepped(th *Thread) {
 		return
 	}
 	if own {
-		th.resendHeld()
-		t.resume(th, unix.SIGTRAP)
+		t.deliver(th)
 		return
 	}
 	t.restoreTrap(th)
 	th.resendTrap()
 	t.resume(th, th.takeHeld())
+}
+
+// deliver resumes a thread with the signal that it stopped for, and what was held behind it.
+func (t *Tracer) deliver(th *Thread) {
+	if t.threads[th.TID] != th || th.state != stopped || th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
+		return
+	}
+	th.resendHeld()
+	t.resume(th, th.stop.Signal)
 }
 
 // signal delivers, holds or drops a signal of the target.
@@ -53,13 +60,9 @@ func (t *Tracer) signal(th *Thread) {
 	th.substitute(info)
 	switch t.handler.Signal(th, info) {
 	case Deliver:
-		if info.Signo() == unix.SIGTRAP && t.noteTrapHandler(th) {
-			return
-		}
-		th.resendHeld()
 		th.restartIgnored(info.Signo())
 		th.noteDelivery(info.Signo())
-		t.resume(th, th.stop.Signal)
+		t.deliver(th)
 	case Hold:
 		th.hold(info)
 		t.resume(th, 0)

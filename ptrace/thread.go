@@ -47,6 +47,7 @@ type Thread struct {
 
 	next     nextStop
 	stepFrom arch.Addr // where SingleStep found the thread
+	ownTrap  bool      // and whether the program traced itself
 	returned bool      // it returns from a system call and the Handler has not been told yet
 	remoting bool      // it makes a system call for us
 	asked    bool      // PTRACE_INTERRUPT was sent and its stop has not come
@@ -149,7 +150,13 @@ func (n nextStop) request() int {
 // processor's own single-stepping, after which Handler.SingleStepped is called. Like the
 // other requests of this kind it holds until then, whatever other stops come between, or
 // until RunFree.
-func (th *Thread) SingleStep() { th.next, th.stepFrom = nextStep, th.at() }
+func (th *Thread) SingleStep() {
+	regs, err := th.hostRegs()
+	if err != nil {
+		return // killed meanwhile
+	}
+	th.next, th.stepFrom, th.ownTrap = nextStep, regs.IP(), regs.TrapFlag()
+}
 
 // StopAtSyscall has Handler.Entered called when the thread next enters a system call.
 func (th *Thread) StopAtSyscall() { th.next = nextEntry }
@@ -158,8 +165,15 @@ func (th *Thread) StopAtSyscall() { th.next = nextEntry }
 // done. It is not if the call does not return (exit(2), execve(2)).
 func (th *Thread) StopAtReturn() { th.next = nextReturn }
 
-// RunFree takes such a request back.
-func (th *Thread) RunFree() { th.next = nextAny }
+// RunFree takes such a request back. After SingleStep it clears the trap flag that the
+// program does not have: the kernel hides its own, but not before an instruction that may
+// set the flag (is_setting_trap_flag in arch/x86/kernel/step.c).
+func (th *Thread) RunFree() {
+	if regs, err := th.hostRegs(); err == nil && th.next == nextStep && !th.ownTrap {
+		regs.ClearTrapFlag()
+	}
+	th.next = nextAny
+}
 
 // Restarted tells of a thread at a breakpoint that the kernel has made it execute that
 // instruction again, to restart a system call that a stop interrupted. It has executed

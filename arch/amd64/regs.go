@@ -111,6 +111,9 @@ func (r *Regs) SetSyscall(nr uint64, args [6]uint64, insn arch.Addr) {
 // TrapFlag is TF (SDM vol. 3B §17.3.1.4). ptrace shows none that a tracer has set.
 func (r *Regs) TrapFlag() bool { return r.Eflags&flagTF != 0 }
 
+// ClearTrapFlag clears TF.
+func (r *Regs) ClearTrapFlag() { r.Eflags &^= flagTF }
+
 // Clone returns an independent *Regs.
 func (r *Regs) Clone() arch.Regs {
 	c := *r

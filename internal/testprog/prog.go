@@ -209,6 +209,7 @@ func (p *Prog) Signal(sig syscall.Signal) error {
 	if err != nil {
 		return err
 	}
+	defer proc.Release() // it holds a descriptor
 	return proc.Signal(sig)
 }
 
