@@ -29,6 +29,8 @@ type domain struct {
 	// breakpoint that has been removed since.
 	past map[arch.Addr][]byte
 
+	survey *survey // during a registration
+
 	released bool
 }
 

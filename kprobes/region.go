@@ -49,6 +49,7 @@ func (d *domain) grow(need *trampoline.NeedArena) error {
 }
 
 func (d *domain) mapArena(need *trampoline.NeedArena) error {
+	d.survey = nil // its mappings change
 	tid, err := d.space.TID()
 	if err != nil {
 		return err

@@ -19,8 +19,16 @@ func (s *Session) RegisterKprobe(kp *Kprobe) error {
 		if err != nil {
 			return probeError(kp, err)
 		}
+		s.forgetSurveys()
+		defer s.forgetSurveys()
 		return s.register(kp, addr)
 	})
+}
+
+func (s *Session) forgetSurveys() {
+	for d := range s.domains {
+		d.survey = nil
+	}
 }
 
 // RegisterKprobes registers all of kps or, after an error, none (A45).
@@ -36,6 +44,8 @@ func (s *Session) RegisterKprobes(kps []*Kprobe) error {
 		}
 	}
 	return s.do(func() error {
+		s.forgetSurveys()
+		defer s.forgetSurveys()
 		for i, kp := range kps {
 			if err := s.register(kp, addrs[i]); err != nil {
 				return errors.Join(err, s.unregister(kps[:i]))

@@ -131,6 +131,7 @@ func (d *domain) remove(st *site) error {
 	delete(d.sites, st.addr)
 	var err error
 	if st.patch != nil {
+		d.survey = nil
 		err = d.text.Remove(st.patch)
 		if err != nil && errors.Is(d.checkMapping(st.addr), ErrNotMapped) {
 			err = d.text.Drop(st.patch) // dlclose took the code away
@@ -188,93 +189,4 @@ func (d *domain) original(at arch.Addr, n int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
 	}
 	return code[:rest], nil
-}
-
-// checkAddress makes register_kprobe's checks of an address (A18–A26) and moves the
-// address behind an entry's landing pad (A15). entry tells a function's entry.
-func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err error) {
-	if err := d.checkMapping(at); err != nil {
-		return at, false, err
-	}
-	bounds, known := d.session.table.Function(at)
-	if !known || d.region.Contains(at) {
-		return at, false, nil
-	}
-	pad, err := d.landingPad(bounds.Start)
-	if err != nil {
-		return at, false, err
-	}
-	switch at {
-	case bounds.Start, bounds.Start + pad:
-		return bounds.Start + pad, true, nil
-	}
-	return at, false, d.checkBoundary(bounds.Start, at)
-}
-
-func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
-	code, err := d.original(entry, ptrace.Host.MaxInsnLen())
-	if err != nil {
-		return 0, err
-	}
-	return arch.Addr(ptrace.Host.EntrySkip(code)), nil
-}
-
-// checkMapping refuses what is no code of the target.
-func (d *domain) checkMapping(at arch.Addr) error {
-	tid, err := d.space.TID()
-	if err != nil {
-		return ErrExited
-	}
-	maps, err := procfs.Maps(tid)
-	if err != nil {
-		return fmt.Errorf("reading the process's mappings: %w", err)
-	}
-	for _, m := range maps {
-		switch {
-		case !m.Range.Contains(at):
-			continue
-		case d.region.Contains(at):
-			return fmt.Errorf("%w: it is code of gokprobe's own", ErrBlacklisted)
-		case m.Path == "[vsyscall]":
-			return fmt.Errorf("%w: the kernel emulates the vsyscall page and runs none of its code", ErrBlacklisted)
-		case !m.Exec:
-			return fmt.Errorf("%w (%s)", ErrNotExecutable, mappingName(m))
-		case m.Shared:
-			return fmt.Errorf("%w: its mapping is shared with other processes (%s), which would run the breakpoint", ErrBlacklisted, mappingName(m))
-		}
-		return nil
-	}
-	return ErrNotMapped
-}
-
-func mappingName(m procfs.Mapping) string {
-	if m.Path == "" {
-		return "anonymous memory"
-	}
-	return m.Path
-}
-
-// checkBoundary decodes from the start of the function, as can_probe does
-// (arch/x86/kernel/kprobes/core.c).
-func (d *domain) checkBoundary(start, at arch.Addr) error {
-	code := make([]byte, int(at-start))
-	if err := d.text.Original(start, code); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotMapped, err)
-	}
-	tail, err := d.original(at, ptrace.Host.MaxInsnLen())
-	if err != nil {
-		return err
-	}
-	code = append(code, tail...)
-	for pc := start; pc < at; {
-		insn, err := ptrace.Host.Decode(code[pc-start:], pc)
-		if err != nil {
-			return fmt.Errorf("%w: at %s, between the function's start %s and it: %w", ErrUndecodable, pc, start, err)
-		}
-		if insn.Range().Contains(at) && pc != at {
-			return fmt.Errorf("%w: it is inside %q at %s", ErrNotBoundary, ptrace.Host.Disassemble(insn), pc)
-		}
-		pc = insn.End()
-	}
-	return nil
 }

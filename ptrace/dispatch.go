@@ -65,7 +65,7 @@ func (th *Thread) atBreakpoint() bool {
 		return true // one that blocks SIGTRAP may have had another pending: see coalesced
 	}
 	info, err := th.siginfo()
-	return err == nil && (info.breakpoint() || th.coalesced(info))
+	return err == nil && (info.breakpoint() || info.Code() <= 0 && th.coalesced(info))
 }
 
 // singleStepped tells whether the signal being delivered is the trap that SingleStep asked

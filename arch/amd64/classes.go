@@ -21,6 +21,7 @@ const (
 	breakpoint  // int3
 	raises      // ud2 and its kin, int n, int1, hlt
 	privileged  // raises too, in user mode
+	performed   // the kernel may perform it: with UMIP, and by iopl(2)
 	farJump     // to an absolute address, and maybe to another code segment
 	farCall     // the same, and pushes a return address
 	farReturn   // far ret, iret, uiret; and what is privileged of that kind
@@ -34,7 +35,7 @@ var flows = [...]arch.Flow{
 	call: arch.FlowCall, indirectJump: arch.FlowIndirectJump, indirectCall: arch.FlowIndirectCall,
 	ret: arch.FlowReturn, x87: arch.FlowNext, setsFlags: arch.FlowNext, loadsSS: arch.FlowNext,
 	systemCall: arch.FlowSyscall, breakpoint: arch.FlowTrap, raises: arch.FlowTrap,
-	privileged: arch.FlowNext, farJump: arch.FlowFar, farCall: arch.FlowFar, farReturn: arch.FlowFar,
+	privileged: arch.FlowNext, performed: arch.FlowNext, farJump: arch.FlowFar, farCall: arch.FlowFar, farReturn: arch.FlowFar,
 	enclave: arch.FlowFar, transaction: arch.FlowCond,
 }
 
@@ -43,6 +44,7 @@ var mustStep = [...]string{
 	x87:       "the FPU records the copy's address as that of its last instruction, and it must be put right",
 	setsFlags: "popf may set the trap flag, and its debug trap would come after the jump back instead of after the successor",
 	loadsSS:   "loading ss holds back the debug trap of a program that traces itself, until after the jump back",
+	performed: "if the kernel performs it there is no debug trap after it, but one after the jump back",
 	farCall:   "the return address that it pushes must be put right",
 }
 
@@ -102,27 +104,30 @@ var classRows = []classRow{
 	{pattern{space: oneByte, lo: 0xeb}, jump},
 	{pattern{space: oneByte, lo: 0xec, hi: 0xef}, privileged}, // in, out
 	{pattern{space: oneByte, lo: 0xf1}, raises},
-	{pattern{space: oneByte, lo: 0xf4}, raises},               // hlt
-	{pattern{space: oneByte, lo: 0xfa, hi: 0xfb}, privileged}, // cli, sti
+	{pattern{space: oneByte, lo: 0xf4}, raises},              // hlt
+	{pattern{space: oneByte, lo: 0xfa, hi: 0xfb}, performed}, // cli, sti
 	{pattern{space: oneByte, lo: 0xff, reg: r(2)}, indirectCall},
 	{pattern{space: oneByte, lo: 0xff, reg: r(4)}, indirectJump},
 	{pattern{space: oneByte, lo: 0xff, reg: r(3)}, farCall},
 	{pattern{space: oneByte, lo: 0xff, reg: r(5)}, farJump},
 
-	{pattern{space: map0F, lo: 0x00, reg: r(2, 3, 6)}, privileged},                                      // lldt, ltr, lkgs
-	{pattern{space: map0F, lo: 0x01, mod: inMemory, reg: r(2, 3, 6, 7)}, privileged},                    // lgdt, lidt, lmsw, invlpg
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(0)}, privileged},                           // VMX, pconfig, wrmsrns
-	{pattern{space: map0F, lo: 0x01, pp: ppNone, mod: inRegister, reg: r(1)}, privileged},               // monitor, mwait, clac, stac, encls
-	{pattern{space: map0F, lo: 0x01, pp: pp66, mod: inRegister, reg: r(1)}, privileged},                 // TDX
-	{pattern{space: map0F, lo: 0x01, pp: ppF2 | ppF3, mod: inRegister, reg: r(1), rm: r(2)}, farReturn}, // erets, eretu
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(1)}, privileged},                 // xsetbv
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(7)}, enclave},                    // enclu
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(3)}, privileged},                           // SVM
-	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(0)}, privileged},       // setssbsy
-	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(4)}, farReturn},        // uiret
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(6)}, privileged},                           // lmsw
-	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(7), rm: r(0, 6, 7)}, privileged},           // swapgs, invlpgb, tlbsync
-	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(7), rm: r(5)}, privileged},       // rmpquery
+	{pattern{space: map0F, lo: 0x00, reg: r(0, 1)}, performed},                                           // sldt, str
+	{pattern{space: map0F, lo: 0x01, mod: inMemory, reg: r(0, 1)}, performed},                            // sgdt, sidt
+	{pattern{space: map0F, lo: 0x01, reg: r(4)}, performed},                                              // smsw
+	{pattern{space: map0F, lo: 0x00, reg: r(2, 3, 6)}, privileged},                                       // lldt, ltr, lkgs
+	{pattern{space: map0F, lo: 0x01, mod: inMemory, reg: r(2, 3, 6, 7)}, privileged},                     // lgdt, lidt, lmsw, invlpg
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(0)}, privileged},                            // VMX, pconfig, wrmsrns
+	{pattern{space: map0F, lo: 0x01, pp: ppNone, mod: inRegister, reg: r(1)}, privileged},                // monitor, mwait, clac, stac, encls
+	{pattern{space: map0F, lo: 0x01, pp: pp66, mod: inRegister, reg: r(1)}, privileged},                  // TDX
+	{pattern{space: map0F, lo: 0x01, pp: ppF2 | ppF3, mod: inRegister, reg: r(1), rm: r(2)}, farReturn},  // erets, eretu
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(1)}, privileged},                  // xsetbv
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(2), rm: r(7)}, enclave},                     // enclu
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(3)}, privileged},                            // SVM
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(0)}, privileged},        // setssbsy
+	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inRegister, reg: r(5), rm: r(4)}, farReturn},         // uiret
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(6)}, privileged},                            // lmsw
+	{pattern{space: map0F, lo: 0x01, mod: inRegister, reg: r(7), rm: r(0, 6, 7)}, privileged},            // swapgs, invlpgb, tlbsync
+	{pattern{space: map0F, lo: 0x01, pp: ppF2 | ppF3, mod: inRegister, reg: r(7), rm: r(5)}, privileged}, // rmpread, rmpquery
 	{pattern{space: map0F, lo: 0x05}, systemCall},
 	{pattern{space: map0F, lo: 0x06}, privileged},                       // clts
 	{pattern{space: map0F, lo: 0x07}, farReturn},                        // sysret
@@ -146,5 +151,6 @@ var classRows = []classRow{
 	{pattern{space: map0F38, lo: 0xdc, pp: ppF3, mod: inRegister}, privileged}, // loadiwkey
 	{pattern{space: map0F38, lo: 0xf5, pp: pp66}, privileged},                  // wruss
 	{pattern{space: map0F38, lo: 0xf8, pp: ppF3, mod: inMemory}, privileged},   // enqcmds
+	{pattern{space: vexMap7, lo: 0xf6}, privileged},                            // rdmsr, wrmsrns
 	{pattern{space: map0F3A, lo: 0xf0, pp: ppF3, mod: inRegister}, privileged}, // hreset
 }

@@ -124,7 +124,7 @@ func (s skipped) add(err error) { s[skipReason(err)]++ }
 // skippable tells a refusal of one place from a failure of everything.
 func skippable(err error) bool {
 	for _, e := range []error{kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary,
-		kprobes.ErrUndecodable, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
+		kprobes.ErrUndecodable, kprobes.ErrData, kprobes.ErrRestartable, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -138,6 +138,7 @@ func skipReason(err error) string {
 	for _, e := range []error{arch.ErrTruncated, arch.ErrUndecodable, arch.ErrBreakpoint, arch.ErrEnclave,
 		arch.ErrOperandSize, arch.ErrReach,
 		kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable,
+		kprobes.ErrData, kprobes.ErrRestartable,
 		kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
 		if errors.Is(err, e) {
 			return e.Error()
