@@ -9,26 +9,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
 )
-
-// testCase is one instruction and the state that it starts from.
-type testCase struct {
-	seed  uint64
-	n     int
-	kind  string
-	at    arch.Addr
-	insn  arch.Insn
-	tail  []byte // code behind it; int3 follows
-	in    input
-	disp  int // where a ModRM displacement would be, relative to the start
-	patch []word
-}
-
-// poke gives the case a word of memory of its own.
-func (c *testCase) poke(at, v uint64) { c.patch = append(c.patch, word{at, v}) }
-
-const maxInsn = 15
 
 // encodings is how many opcodes there are in all maps.
 const encodings = 12 * 256
@@ -149,18 +130,23 @@ func absolute(reg byte, at uint64) []byte {
 	return binary.LittleEndian.AppendUint32([]byte{reg<<3 | 4, 0x25}, uint32(at))
 }
 
-// settle decodes b as the case's instruction and has what it names relative to rip
-// be where something is. It reports false if b is no instruction of use.
+// settle appends b to the case, decoded, and has what it names relative to rip be where
+// something is. It reports false if b is no instruction of use.
 func (c *testCase) settle(r *rand.Rand, b []byte) bool {
-	if len(b) > maxInsn {
-		b = b[:maxInsn]
+	if one(r, 24) { // as long as can be
+		b = append(bytes.Repeat([]byte{pick[byte](r, 0x2e, 0x3e, 0x36, 0x66)}, 1+r.IntN(12)), b...)
+		c.disp = -1
 	}
-	insn, err := decode(b, c.at)
+	b = b[:min(len(b), maxInsn)]
+	at := c.end()
+	insn, err := decode(b, at)
 	if err != nil {
 		return false
 	}
 	b = insn.Bytes
 	switch {
+	case insn.PCRel && c.disp < 0:
+		return false
 	case insn.PCRel && c.disp+4 <= len(b):
 		want := dataPointer(r)
 		if one(r, 10) {
@@ -170,22 +156,30 @@ func (c *testCase) settle(r *rand.Rand, b []byte) bool {
 	case insn.Target != 0 && insn.Flow != arch.FlowNext:
 		c.aim(r, b, insn)
 	}
-	c.insn, err = decode(b, c.at)
-	return err == nil && !c.forbidden()
+	insn, err = decode(b, at)
+	if err != nil || insn.PCRel && codeRange.Contains(insn.MemTarget) || forbidden(insn) {
+		return false
+	}
+	c.insns = append(c.insns, insn)
+	return true
 }
 
-func decode(b []byte, at arch.Addr) (arch.Insn, error) {
-	return amd64.Arch{}.Decode(bytes.Clone(b), at)
-}
+// codeRange is where reading shows breakpoints.
+var codeRange = arch.Range{Start: codeAt - page, End: codeEnd + page}
 
-// aim has a direct branch lead out of the instruction, so that nothing runs for ever.
+// aim has a direct branch lead to the next instruction or out of the case's code, so
+// that nothing runs for ever.
 func (c *testCase) aim(r *rand.Rand, b []byte, insn arch.Insn) {
 	n := len(b)
-	b[n-1] = byte(16 + r.IntN(96))
-	if one(r, 2) {
-		b[n-1] = -b[n-1] - maxInsn
+	switch r.IntN(9) {
+	case 0:
+		b[n-1] = 0
+	case 1, 2, 3, 4:
+		b[n-1] = byte(maxSize + r.IntN(60))
+	default:
+		b[n-1] = -byte(insn.End()-c.at) - byte(maxInsn+r.IntN(48))
 	}
-	if again, err := decode(b, c.at); err == nil && again.Target == insn.End().Add(int64(int8(b[n-1]))) {
+	if again, err := decode(b, insn.Addr); err == nil && again.Target == insn.End().Add(int64(int8(b[n-1]))) {
 		return // one byte
 	}
 	if n >= 4 {

@@ -33,9 +33,12 @@ const (
 	farHole    = 0xf0000000 // out of a slot's reach: nothing is ever mapped there
 
 	batch    = 512 // cases
-	stride   = 512 // bytes of code for each, so that a rel8 stays in its own
+	stride   = 512 // bytes of code for each
+	lead     = 192 // of them before the instruction, so that a rel8 stays in its own
 	nPatches = 8
 	nDiffs   = 16
+	nBefore  = 2
+	nAlarms  = 256
 	xsaveMax = 3072
 )
 
@@ -68,11 +71,14 @@ type word struct{ At, Value uint64 }
 type input struct {
 	Reg         [nRegs]uint64
 	RIP, RFlags uint64
-	Enabled     uint64
+	Signals     uint64 // how many to take; 0 if there is no such case
 	NPatches    uint64
 	Patch       [nPatches]word // memory that is this case's own
 	XSave       [xsaveMax]byte
 }
+
+// taken is a signal from which the case went on.
+type taken struct{ Signo, Code, Addr, RIP, RFlags uint64 }
 
 // output is the state that a case ended in, as its signal handler saw it.
 type output struct {
@@ -82,30 +88,33 @@ type output struct {
 	Selectors         uint64 // cs, ss, fs, gs of the signal frame
 	Err, TrapNo       uint64
 	OldMask, CR2      uint64
-	Seg               [4]uint64 // ds, es, fs, gs
-	Base              [2]uint64 // fs, gs
-	Hash, NDiffs      uint64    // of the words of memory that have changed
+	Seg               [4]uint64      // ds, es, fs, gs
+	Base              [2]uint64      // fs, gs
+	Hash, NDiffs      uint64         // of the words of memory that have changed
+	Before            [nBefore]taken // earlier signals
 	Diff              [nDiffs]word
 	XSave             [xsaveMax]byte
 }
 
 // shared is what the test and the harness talk through.
 type shared struct {
-	Current, Done uint64
-	XFeatures     uint64 // components of the XSAVE images
-	XSize         uint64
-	KeepsPointers uint64    // XSAVE keeps x87 pointers without a pending exception
-	Own           [3]uint64 // signal, rip, address of a fault in the harness itself
-	Feature       [8]struct{ Offset, Size uint64 }
-	_             [4096 - 64 - 16*8]byte
-	Code          [batch * stride]byte
-	Memory        [3][areaSize / 8]uint64
-	In            [batch]input
-	Out           [batch]output
+	Current, Taken uint64
+	XFeatures      uint64 // components of the XSAVE images
+	XSize          uint64
+	KeepsPointers  uint64    // XSAVE keeps x87 pointers without a pending exception
+	Own            [3]uint64 // signal, rip, address of a fault in the harness itself
+	NAlarms        uint64
+	Alarms         [nAlarms]uint64 // where alarms have come, if outside of what the test maps
+	Feature        [8]struct{ Offset, Size uint64 }
+	_              [4096 - 72 - 8*nAlarms - 16*8]byte
+	Code           [batch * stride]byte
+	Memory         [3][areaSize / 8]uint64
+	In             [batch]input
+	Out            [batch]output
 }
 
 // caseAt is the address of the n-th instruction of a batch.
-func caseAt(n int) arch.Addr { return codeAt + arch.Addr(n*stride) }
+func caseAt(n int) arch.Addr { return codeAt + arch.Addr(n*stride+lead) }
 
 // harness is a running harness.c.
 type harness struct {
@@ -148,9 +157,10 @@ func startHarness(t testing.TB, bin string) *harness {
 	return &harness{(*shared)(unsafe.Pointer(&mem[0])), testprog.Start(fragile{t}, bin, f.Name())}
 }
 
-// run has it run all cases that are enabled, and returns what became of them.
-func (h *harness) run() ([]output, error) {
-	if err := h.do("run"); err != nil {
+// run has it run all cases, by the command run or pelt, and returns what became of
+// them.
+func (h *harness) run(command string) ([]output, error) {
+	if err := h.do(command); err != nil {
 		return nil, err
 	}
 	return append([]output(nil), h.Out[:]...), nil

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -113,7 +113,7 @@ func (o *oracle) batch(first, from, to int) {
 	var cases []*testCase
 	for n := from; n < to; n++ {
 		c := newCase(h, o.seed, n)
-		copy(h.Code[n%batch*stride:], slices.Concat(c.insn.Bytes, c.tail))
+		copy(h.Code[c.at-codeAt:], c.code())
 		h.In[n%batch] = c.in
 		cases = append(cases, c)
 	}
@@ -121,7 +121,7 @@ func (o *oracle) batch(first, from, to int) {
 	if err := errors.Join(o.plain.do("load"), o.h.do("load")); err != nil {
 		o.t.Fatal(err)
 	}
-	want, err := o.plain.run()
+	want, err := o.plain.run("run")
 	if err != nil {
 		o.t.Fatalf("in place: %v", err)
 	}
@@ -133,55 +133,80 @@ func (o *oracle) batch(first, from, to int) {
 	}
 }
 
-// runAs runs the cases in the traced harness.
+// runAs runs the cases in the traced harness, the probed ones also under alarms.
 func (o *oracle) runAs(m mode, cases []*testCase, want []output) {
-	kps := make([]*kprobes.Kprobe, len(cases))
+	var kps []*kprobes.Kprobe
+	commands := []string{"run"}
 	if m != attached {
-		var err error
-		if kps, err = o.register(m, cases); err != nil {
-			o.t.Fatal(err)
+		kps = o.register(m, cases)
+		commands = append(commands, "pelt")
+	}
+	for _, command := range commands {
+		got, err := o.h.run(command)
+		if err != nil {
+			o.failures++
+			o.t.Errorf("-seed %d -from %d -cases %d: %s: %s: %v", o.seed, cases[0].n, len(cases), m, command, err)
+			o.restart()
+			return
+		}
+		for _, c := range cases {
+			o.compare(c, string(m)+" "+command, &want[c.n%batch], &got[c.n%batch])
 		}
 	}
-	got, err := o.h.run()
-	if err != nil {
-		o.failures++
-		o.t.Errorf("-seed %d -from %d -cases %d: %s: %v", o.seed, cases[0].n, len(cases), m, err)
-		o.detach()
-		o.attach()
-		o.h.Code, o.h.Memory, o.h.In = o.plain.Code, o.plain.Memory, o.plain.In
-		if err := o.h.do("load"); err != nil {
-			o.t.Fatal(err)
-		}
-		return
-	}
-	for i, c := range cases {
-		if m == attached || kps[i] != nil {
-			o.compare(c, m, kps[i], &want[c.n%batch], &got[c.n%batch])
+	o.checkAlarms(m, cases)
+	for _, kp := range kps {
+		if kp.Hits() == 0 && slices.ContainsFunc(cases, func(c *testCase) bool { return c.at == kp.Addr }) {
+			o.t.Errorf("%s: the probe at %s was not hit", m, kp.Addr)
 		}
 	}
-	kps = slices.DeleteFunc(kps, func(kp *kprobes.Kprobe) bool { return kp == nil })
 	if err := o.s.UnregisterKprobes(kps); err != nil {
 		o.t.Fatal(err)
 	}
 }
 
-// register probes the cases; those that are refused are nil.
-func (o *oracle) register(m mode, cases []*testCase) ([]*kprobes.Kprobe, error) {
-	kps := make([]*kprobes.Kprobe, len(cases))
-	for i, c := range cases {
-		kp := m.probe(c.at)
-		err := o.s.RegisterKprobe(kp)
-		if err == nil {
-			kps[i] = kp
-			continue
-		}
-		reason, known := refusal(err)
-		if !known {
-			return nil, fmt.Errorf("%s: %w", c, err)
-		}
-		o.refused[reason]++
+// restart replaces a harness that has ended.
+func (o *oracle) restart() {
+	o.detach()
+	o.attach()
+	o.h.Code, o.h.Memory, o.h.In = o.plain.Code, o.plain.Memory, o.plain.In
+	if err := o.h.do("load"); err != nil {
+		o.t.Fatal(err)
 	}
-	return kps, nil
+}
+
+// checkAlarms fails if a signal's handler was told an address in a slot.
+func (o *oracle) checkAlarms(m mode, cases []*testCase) {
+	maps, err := procfs.Maps(o.h.prog.PID())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for _, at := range o.h.Alarms[:min(o.h.NAlarms, nAlarms)] {
+		for _, mp := range maps {
+			if mp.Exec && mp.Range.Contains(arch.Addr(at)) && mp.Path != "[vdso]" {
+				o.t.Errorf("-seed %d -from %d -cases %d: %s: the handler of an alarm was told %#x, in %s", o.seed, cases[0].n, len(cases), m, at, mp.Path)
+			}
+		}
+	}
+}
+
+// register probes all instructions of the cases; those that are refused are counted.
+func (o *oracle) register(m mode, cases []*testCase) (kps []*kprobes.Kprobe) {
+	for _, c := range cases {
+		for _, insn := range c.insns {
+			kp := m.probe(insn.Addr)
+			err := o.s.RegisterKprobe(kp)
+			if err == nil {
+				kps = append(kps, kp)
+				continue
+			}
+			reason, known := refusal(err)
+			if !known {
+				o.t.Errorf("%s: %v", c, err)
+			}
+			o.refused[reason]++
+		}
+	}
+	return kps
 }
 
 // refusal names the reason that a registration may be refused for.
@@ -194,38 +219,26 @@ func refusal(err error) (string, bool) {
 	return "", false
 }
 
-func (o *oracle) compare(c *testCase, m mode, kp *kprobes.Kprobe, want, got *output) {
+func (o *oracle) compare(c *testCase, how string, want, got *output) {
 	d := c.unexplained(o.h.shared, want, got)
-	if kp != nil && kp.Hits() == 0 {
-		d = append(d, "no hit")
-	}
 	if len(d) == 0 {
 		return
 	}
 	o.failures++
-	kind := mnemonic(c)
+	kind := c.kind + " " + strings.Fields(c.text())[0]
 	if o.failed[kind]++; o.failed[kind] <= 4 && len(o.failed) <= 40 {
 		if len(d) > 8 {
 			d = append(d[:8], fmt.Sprintf("and %d more", len(d)-8))
 		}
-		o.t.Errorf("%s: %s: %s", c, m, strings.Join(d, ", "))
+		o.t.Errorf("%s: %s: %s", c, how, strings.Join(d, ", "))
 	}
-}
-
-// String is the line that reproduces the case.
-func (c *testCase) String() string {
-	return fmt.Sprintf("-seed %d -case %d: %s: % x: %s", c.seed, c.n, c.kind, c.insn.Bytes, amd64.Arch{}.Disassemble(c.insn))
-}
-
-func mnemonic(c *testCase) string {
-	return c.kind + " " + strings.Join(strings.Fields(amd64.Arch{}.Disassemble(c.insn))[:1], " ")
 }
 
 // ending says in a word how a case ended in place.
 func ending(c *testCase, out *output) string {
 	switch {
-	case out.Signo == sigTRAP && out.RIP > uint64(c.insn.End()) && out.RIP <= uint64(c.insn.End())+uint64(len(c.tail))+1:
-		return "next"
+	case out.Signo == sigTRAP && out.RIP > uint64(c.end()) && out.RIP <= uint64(c.end())+uint64(len(c.tail))+1:
+		return "end"
 	case out.Signo == sigTRAP && out.TrapNo == 3:
 		return "branch"
 	case out.Signo == sigTRAP:

@@ -4,16 +4,17 @@
 //
 // Each case is entered by rt_sigreturn(2), which loads all registers at once, and
 // left by the signal that follows: a fault of the instruction, or the trap of an
-// int3 that it runs into. argv[1] is a file that is shared with the test; see
-// layout_test.go for its contents. A line "load" or "run" of the
-// standard input is a command.
+// int3 that it runs into; some cases go on from there until the next signal, or the
+// one after. argv[1] is a file that is shared with the test; see
+// layout_test.go for its contents. Commands on the
+// standard input: load, run, and pelt, which is run under a storm of alarms.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long u64;
 
 enum {
-	CASES = 512, PATCHES = 8, DIFFS = 16, XSAVE = 3072, FEATURES = 8,
+	CASES = 512, PATCHES = 8, DIFFS = 16, BEFORE = 2, ALARMS = 256, XSAVE = 3072, FEATURES = 8,
 	CODE_SIZE = CASES * 512, LAND_SIZE = 0x10000, AREA = 0x2000, AREAS = 3, MARGIN = 0x2000,
 };
 #define RESERVED 0x40000000ul
@@ -27,7 +28,7 @@ static const u64 area_at[AREAS] = {0x41000000, 0x42000000, 0x43000000};
 struct word { u64 at, value; };
 struct input {
 	u64 reg[16]; // as in struct sigcontext: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp
-	u64 rip, rflags, enabled, npatches;
+	u64 rip, rflags, signals, npatches; // signals to take, 0 if there is no such case
 	struct word patch[PATCHES];
 	u8 xsave[XSAVE];
 };
@@ -36,13 +37,14 @@ struct output {
 	u64 reg[16], rip, rflags, selectors, err, trapno, oldmask, cr2;
 	u64 seg[4], base[2]; // ds, es, fs, gs; fs, gs
 	u64 hash, ndiffs;
+	struct { u64 signo, code, addr, rip, rflags; } before[BEFORE]; // earlier signals
 	struct word diff[DIFFS];
 	u8 xsave[XSAVE];
 };
 static struct shared {
-	u64 current, done, xfeatures, xsize, keeps_pointers, own[3];
+	u64 current, taken, xfeatures, xsize, keeps_pointers, own[3], nalarms, alarms[ALARMS];
 	struct { u64 offset, size; } feature[FEATURES];
-	u8 pad[4096 - 64 - 16 * FEATURES];
+	u8 pad[4096 - 72 - 8 * ALARMS - 16 * FEATURES];
 	u8 code[CODE_SIZE];
 	u64 memory[AREAS][AREA / 8];
 	struct input in[CASES];
@@ -73,7 +75,7 @@ static u8 altstack[65536] __attribute__((aligned(64)));
 u64 saved_sp;
 
 enum {
-	READ = 0, WRITE = 1, OPEN = 2, MMAP = 9, MPROTECT = 10, RT_SIGACTION = 13, SIGALTSTACK = 131,
+	READ = 0, WRITE = 1, OPEN = 2, MMAP = 9, MPROTECT = 10, RT_SIGACTION = 13, SETITIMER = 38, SIGALTSTACK = 131,
 	ARCH_PRCTL = 158, SETAFFINITY = 203, GETAFFINITY = 204, EXIT_GROUP = 231,
 	SET_GS = 0x1001, SET_FS = 0x1002, GET_FS = 0x1003, GET_GS = 0x1004,
 };
@@ -133,17 +135,22 @@ asm(".text\n"
 	"on_signal:\n"
 	"	pushq $0x202; popfq\n" // AC, NT and ID outlive a signal's delivery
 	"	call record_outcome\n"
-	"	mov saved_sp(%rip), %rsp\n"
+	"	test %eax, %eax\n"
+	"	jnz 1f\n"
+	"	ret\n"
+	"1:	mov saved_sp(%rip), %rsp\n"
 	"	pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
 	"	ret\n"
 	"restorer:\n"
+	"	mov $15, %eax\n"
+	"	syscall\n"
 	"	hlt\n"
 	".globl _start\n"
 	"_start:\n"
 	"	mov %rsp, %rdi\n"
 	"	and $-16, %rsp\n"
 	"	call begin\n");
-extern char on_signal[], restorer[];
+extern char on_signal[], restorer[], _end[];
 
 // record_segments notes the segments and puts them back.
 static void record_segments(struct output *o)
@@ -203,14 +210,20 @@ static void record_xstate(struct output *o, const u8 *from)
 	}
 }
 
-void record_outcome(long signo, struct siginfo *si, struct ucontext *uc)
+// record_outcome tells whether the case is over.
+int record_outcome(long signo, struct siginfo *si, struct ucontext *uc)
 {
 	struct output *o = &sh->out[sh->current];
-	if (sh->done) { // a fault of this program's own
+	u64 n = sh->taken++;
+	if (uc->mc.rip >= (u64)enter && uc->mc.rip < (u64)_end) { // this program's own fault
 		sh->own[0] = signo, sh->own[1] = uc->mc.rip, sh->own[2] = si->addr;
 		die(20);
 	}
-	sh->done = 1;
+	if (sh->taken < sh->in[sh->current].signals) {
+		o->before[n].signo = signo, o->before[n].code = si->code, o->before[n].addr = si->addr;
+		o->before[n].rip = uc->mc.rip, o->before[n].rflags = uc->mc.rflags;
+		return 0;
+	}
 	o->signo = signo;
 	o->code = si->code;
 	o->addr = si->addr;
@@ -221,6 +234,17 @@ void record_outcome(long signo, struct siginfo *si, struct ucontext *uc)
 	record_memory(o);
 	record_xstate(o, uc->mc.fpstate);
 	memset(uc->mc.fpstate, 0x5a, XSAVE);
+	return 1;
+}
+
+// on_alarm notes where the program was, if not in memory that the test knows.
+void on_alarm(int signo, struct siginfo *si, struct ucontext *uc)
+{
+	u64 at = uc->mc.rip;
+	(void)signo, (void)si;
+	if ((at >= (u64)enter && at < (u64)_end) || (at >= RESERVED && at < RESERVED + RESERVED_SIZE))
+		return;
+	sh->alarms[sh->nalarms++ % ALARMS] = at;
 }
 
 static void run_case(struct input *in)
@@ -256,12 +280,21 @@ static void load(void)
 static void run(void)
 {
 	for (sh->current = 0; sh->current < CASES; sh->current++) {
-		if (sh->in[sh->current].enabled) {
-			sh->done = 0;
+		if (sh->in[sh->current].signals) {
+			sh->taken = 0;
+			memset(&sh->out[sh->current], 0, sizeof *sh->out);
 			run_case(&sh->in[sh->current]);
 		}
 	}
-	sh->done = 1;
+}
+
+static void pelt(void)
+{
+	u64 every[4] = {0, 70, 0, 70}, never[4] = {0}; // seconds, microseconds
+	sh->nalarms = 0;
+	must(call3(SETITIMER, 0, every, 0), 21);
+	run();
+	must(call3(SETITIMER, 0, never, 0), 21);
 }
 
 // find_features asks the processor where XSAVE puts what (SDM vol. 1 §13.2).
@@ -319,11 +352,11 @@ static void set_up(const char *path)
 	find_features();
 	find_pointers();
 	map(RESERVED, RESERVED_SIZE, 0);
-	map(CODE - MARGIN, CODE_SIZE + 2 * MARGIN, 3);
+	map(CODE - MARGIN, CODE_SIZE + MARGIN, 3);
 	map(LAND, LAND_SIZE, 3);
-	memset((void *)(CODE - MARGIN), 0xcc, CODE_SIZE + 2 * MARGIN);
+	memset((void *)(CODE - MARGIN), 0xcc, CODE_SIZE + MARGIN);
 	memset((void *)LAND, 0xcc, LAND_SIZE);
-	must(call3(MPROTECT, CODE - MARGIN, CODE_SIZE + 2 * MARGIN, 5), 16);
+	must(call3(MPROTECT, CODE - MARGIN, CODE_SIZE + MARGIN, 5), 16);
 	must(call3(MPROTECT, LAND, LAND_SIZE, 5), 16);
 	for (int a = 0; a < AREAS; a++)
 		map(area_at[a], AREA, 3);
@@ -335,6 +368,8 @@ static void set_up(const char *path)
 		struct sigaction sa = {on_signal, 0x4c000004, restorer, 0}; // SIGINFO ONSTACK RESTORER NODEFER
 		must(call6(RT_SIGACTION, caught[i], (u64)&sa, 0, 8, 0, 0), 18);
 	}
+	struct sigaction sa = {on_alarm, 0x1c000004, restorer, 0}; // SIGINFO ONSTACK RESTORER RESTART
+	must(call6(RT_SIGACTION, 14, (u64)&sa, 0, 8, 0, 0), 18);
 	frame.uc.flags = 7; // UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS
 	frame.uc.stack = ss;
 	frame.uc.mc.fpstate = image;
@@ -352,6 +387,8 @@ void begin(u64 *args)
 	while (call3(READ, 0, line, sizeof line) > 0) {
 		if (line[0] == 'l')
 			load();
+		else if (line[0] == 'p')
+			pelt();
 		else
 			run();
 		call3(WRITE, 1, "done\n", 5);
