@@ -1,0 +1,193 @@
+package realprog
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// whole is a program whose functions are probed at every instruction, all of them at
+// once, while it works.
+type whole struct {
+	prog *testprog.Prog
+	code *disassembly // of the program's file
+	// varies tells that the course of the work is not the same every time.
+	varies bool
+	// longjmps tells that what the functions call may not return to them.
+	longjmps bool
+}
+
+// buildWork compiles a program of testdata with an archive of the Debian package pkg:
+// what is linked statically keeps the names of its local functions.
+func buildWork(t testing.TB, name, archive, pkg string, flags ...string) string {
+	t.Helper()
+	if path := strings.TrimSpace(output(t, "", "gcc", "-print-file-name="+archive)); !filepath.IsAbs(path) {
+		t.Skipf("%s is not installed: apt-get install %s", archive, pkg)
+	}
+	bin := filepath.Join(t.TempDir(), name)
+	args := append([]string{"gcc", "-O1", "-g", "-pthread", "-Wall", "-I", "../testprog/testdata", "-o", bin}, flags...)
+	output(t, "", append(args, filepath.Join("testdata", name+".c"), "-l:"+archive, "-lm", "-ldl")...)
+	return bin
+}
+
+// startWork runs a program of testdata with more in its environment.
+func startWork(t testing.TB, code *disassembly, bin string, env ...string) *whole {
+	t.Helper()
+	return &whole{prog: testprog.StartWith(t, testprog.Options{Env: env}, bin), code: code}
+}
+
+// quit ends the program, which has checked its own results as well.
+func (w *whole) quit(t testing.TB) {
+	t.Helper()
+	if verdict := w.prog.Quit(); verdict != "right" {
+		t.Errorf("the program says %q", verdict)
+	}
+}
+
+// test has the program do a work unprobed, with every instruction of the functions
+// boosted, then stepped, and unprobed again. It returns how many instructions of each
+// function ran.
+func (w *whole) test(t *testing.T, work string, functions ...string) hits {
+	t.Helper()
+	do := func() string { return w.prog.Do(work, "done "+work+" ") }
+	want := do()
+	before := testprog.TakeSnapshot(t, w.prog.PID())
+	counted := map[mode]map[arch.Addr]uint64{}
+	var ran hits
+	for _, m := range []mode{boosted, stepped} {
+		s := attach(t, w.prog.PID(), kprobes.Options{})
+		kps := w.everyInsn(t, s, m, functions)
+		sameText(t, string(m), want, do())
+		counted[m], ran = w.counts(t, s, m, kps)
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		before.Compare(t, w.prog.PID())
+		w.prog.CheckClean()
+	}
+	for at, n := range counted[boosted] {
+		if other := counted[stepped][at]; n != other && !w.varies {
+			t.Errorf("%s %s: %d hits boosted, %d stepped", at, w.code.text[at], n, other)
+		}
+	}
+	for _, m := range []mode{boosted, stepped} {
+		w.checkFlow(t, counted[m])
+	}
+	sameText(t, "after all probes", want, do())
+	return ran
+}
+
+// everyInsn registers a probe at each instruction of functions, where objdump sees
+// it. None may be refused.
+func (w *whole) everyInsn(t *testing.T, s *kprobes.Session, m mode, functions []string) []*kprobes.Kprobe {
+	t.Helper()
+	var kps []*kprobes.Kprobe
+	probed := map[arch.Addr]bool{}
+	for _, function := range functions {
+		for _, loc := range bodies(t, s, function) {
+			bias := arch.Addr(loc.Symbol.Module.Bias)
+			for _, at := range w.code.within(loc.Every.Start-bias, loc.Every.End-bias) {
+				if probed[at] || at == loc.Every.Start-bias && w.code.isLanding(at) {
+					continue // a probe on endbr64 is one on the next
+				}
+				probed[at] = true
+				kp := m.probe("")
+				kp.Addr = at + bias
+				kps = append(kps, kp)
+			}
+		}
+	}
+	if err := s.RegisterKprobes(kps); err == nil {
+		return kps
+	}
+	// One of them is refused: which, and are there more?
+	refused := map[string]int{}
+	var placed []*kprobes.Kprobe
+	for _, kp := range kps {
+		kp.Flags = 0 // what was registered and is not any more has been left disabled
+		err := s.RegisterKprobe(kp)
+		if err == nil {
+			placed = append(placed, kp)
+			continue
+		}
+		loc, _ := s.Symbols().Lookup(kp.Addr)
+		insn := w.code.text[kp.Addr-arch.Addr(loc.Symbol.Module.Bias)]
+		refused[insn]++
+		if op, _ := operation(insn); op == "ud2" && errors.Is(err, kprobes.ErrException) {
+			continue
+		}
+		t.Errorf("%s: %s: %v", loc, insn, err)
+	}
+	t.Logf("%s: refused: %v", m, refused)
+	return placed
+}
+
+// bodies are the functions of one name: local ones of several files may share it.
+func bodies(t testing.TB, s *kprobes.Session, function string) []symbols.Location {
+	t.Helper()
+	locs, err := s.Symbols().Resolve(function + "+*")
+	if ambiguous := new(symbols.AmbiguousError); errors.As(err, &ambiguous) {
+		locs = nil
+		for _, sym := range s.Symbols().Symbols(function) {
+			body, known := s.Symbols().Function(sym.Addr)
+			if !known {
+				t.Fatalf("%s: bounds unknown", sym.Name)
+			}
+			locs = append(locs, symbols.Location{Symbol: sym, Addr: sym.Addr, Every: body})
+		}
+		err = nil
+	}
+	if err != nil || len(locs) == 0 {
+		t.Fatalf("%s: %v, %v", function, locs, err)
+	}
+	return locs
+}
+
+// counts are the hits by the address in the file, and how many instructions of each
+// function were hit.
+func (w *whole) counts(t *testing.T, s *kprobes.Session, m mode, kps []*kprobes.Kprobe) (map[arch.Addr]uint64, hits) {
+	t.Helper()
+	counts, ran := map[arch.Addr]uint64{}, hits{}
+	hit, sum := 0, uint64(0)
+	mechanisms := map[string]int{}
+	for _, kp := range kps {
+		loc, _ := s.Symbols().Lookup(kp.Addr)
+		n := kp.Hits()
+		counts[kp.Addr-arch.Addr(loc.Symbol.Module.Bias)] = n
+		mechanisms[s.Status(kp).Mechanism]++
+		if sum += n; n > 0 {
+			hit++
+			ran[loc.Symbol.Name]++
+		}
+		if missed := kp.NMissed(); missed > 0 {
+			t.Errorf("%s: %d hits missed", loc, missed)
+		}
+	}
+	t.Logf("%s: %d probes (%v), %d of them hit, %d hits", m, len(kps), mechanisms, hit, sum)
+	if hit == 0 {
+		t.Error("no instruction was hit")
+	}
+	return counts, ran
+}
+
+// checkFlow compares each instruction's hits with those of the one before it: what
+// leaves the one comes to the other.
+func (w *whole) checkFlow(t *testing.T, counts map[arch.Addr]uint64) {
+	t.Helper()
+	for at, n := range counts {
+		next, falls := w.code.falls(at)
+		m, probed := counts[next]
+		if !falls || !probed || w.longjmps && strings.Contains(w.code.text[at], "call ") {
+			continue
+		}
+		if m < n || m > n && !w.code.entered(next) {
+			t.Errorf("%s %s was hit %d times, but %s %s after it %d times", at, w.code.text[at], n, next, w.code.text[next], m)
+		}
+	}
+}
