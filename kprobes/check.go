@@ -75,7 +75,7 @@ func mappingName(m procfs.Mapping) string {
 
 // checkCode refuses what is known to be no code, or code that can't be stopped in.
 func (d *domain) checkCode(at arch.Addr) error {
-	if v, ok := d.session.table.Variable(at); ok {
+	if v, ok := d.session.table.DataInText(at); ok {
 		return fmt.Errorf("%w: %s", ErrData, v)
 	}
 	for _, r := range d.surveyed().sequences(d) {

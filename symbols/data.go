@@ -1,18 +1,54 @@
 package symbols
 
-import "github.com/gokprobe/gokprobe/arch"
+import (
+	"debug/elf"
+	"slices"
+	"sort"
 
-// Variable returns the name of the variable (STT_OBJECT) whose bytes contain a.
-func (t *Table) Variable(a arch.Addr) (name string, ok bool) {
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// DataInText returns the name of the variable (STT_OBJECT) whose bytes contain a, if it
+// lies in an executable segment and no function contains a.
+func (t *Table) DataInText(a arch.Addr) (name string, ok bool) {
 	m := t.module(a)
 	if m == nil || m.img == nil {
 		return "", false
 	}
-	e := m.symbols().find(m.link(a))
-	if e == nil || e.isCode() || m.link(a)-e.value >= e.size {
+	v, syms := m.link(a), m.symbols()
+	if e := syms.find(v); e != nil && v-e.value < e.size {
 		return "", false
 	}
-	return m.symbol(e).Name, true
+	objects := syms.objectsIn(m.img.f)
+	i := sort.Search(len(objects), func(i int) bool { return syms.entries[objects[i]].value > v }) - 1
+	if i < 0 {
+		return "", false
+	}
+	if e := &syms.entries[objects[i]]; v-e.value < e.size {
+		return m.symbol(e).Name, true
+	}
+	return "", false
+}
+
+// objectsIn lists the variables in f's executable segments, by address.
+func (s *symtab) objectsIn(f *elf.File) []int32 {
+	s.textOnce.Do(func() {
+		for i := range s.entries {
+			if e := &s.entries[i]; !e.isCode() && inText(f, e.value) {
+				s.textObjects = append(s.textObjects, int32(i))
+			}
+		}
+		slices.SortFunc(s.textObjects, func(a, b int32) int {
+			return int(int64(s.entries[a].value) - int64(s.entries[b].value))
+		})
+	})
+	return s.textObjects
+}
+
+func inText(f *elf.File, v uint64) bool {
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
+		return p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && v-p.Vaddr < p.Memsz
+	})
 }
 
 // Sections returns where the sections of the given name lie, in all modules whose files

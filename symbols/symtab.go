@@ -48,6 +48,9 @@ type symtab struct {
 	sortOnce sync.Once
 	byAddr   []int32  // code entries by address, one for each address
 	reach    []uint64 // highest end among byAddr[:i+1], for nested symbols
+
+	textOnce    sync.Once
+	textObjects []int32 // variables in executable segments, by address
 }
 
 // linkage is e's name as the object file has it, without a version and with

@@ -178,6 +178,33 @@ func TestProbesThatCannotBePlacedAreRefused(t *testing.T) {
 	p.Quit()
 }
 
+func TestInstructionsThatCannotBeProbedAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		prog, spec string
+		want       []string
+	}{
+		{"rough", "table", []string{"not a function"}},
+		{"rough", "seq_inside", []string{"restartable sequence (rseq)"}},
+		{"rough", "narrow+4", []string{"operand-size prefix", "different processors"}},
+		{"rough", "-addr=0xffffffffff600000", []string{"0xffffffffff600000"}},
+		{"faults", "own_int3", []string{"a breakpoint of the program's own"}},
+	} {
+		t.Run(c.spec, func(t *testing.T) {
+			p := testprog.Start(t, testprog.Build(t, c.prog))
+			spec := []string{"-sym", c.spec}
+			if addr, ok := strings.CutPrefix(c.spec, "-addr="); ok {
+				spec = []string{"-addr", addr}
+			}
+			before := testprog.TakeSnapshot(t, p.PID())
+			args := append([]string{"attach", "-p", strconv.Itoa(p.PID())}, spec...)
+			refused(t, gokprobe(t, args...), 4, append(c.want, "cannot place probe ")...)
+			before.Compare(t, p.PID())
+			p.CheckClean()
+			p.Quit()
+		})
+	}
+}
+
 func TestAnAmbiguousSymbolListsItsCandidates(t *testing.T) {
 	p := testprog.Start(t, testprog.Build(t, "cxx"))
 	r := gokprobe(t, "attach", "-p", strconv.Itoa(p.PID()), "-sym", "shop::Counter::add")
