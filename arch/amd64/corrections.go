@@ -87,6 +87,7 @@ var invalidForms = []correction{
 	{pattern{space: oneByte, lo: 0xfe, reg: r(2, 3, 4, 5, 6, 7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
 	{pattern{space: oneByte, lo: 0xff, reg: r(7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
 	{pattern{space: oneByte, lo: 0xff, mod: inRegister, reg: r(3, 5)}, "", "far transfer through a register", noOperands, "SDM vol. 2A CALL, JMP"},
+	{pattern{space: evex0F, lo: 0x90, hi: 0x93}, "", "kmov with EVEX (APX)", noOperands, "APX Architecture Specification (355828)"},
 	{pattern{space: vex0F38, lo: 0x90, hi: 0x93, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.3.12"},
 	{pattern{space: evex0F38, lo: 0x90, hi: 0x93, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.7.11"},
 	{pattern{space: evex0F38, lo: 0xa0, hi: 0xa3, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.7.11"},

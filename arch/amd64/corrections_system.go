@@ -1,6 +1,6 @@
 package amd64
 
-const anyPrefix = 0 // AMD's processors do not look at prefixes here
+const anyPrefix = 0 // AMD's processors, and hypervisors for vmcall, do not look at prefixes here
 
 // systemRow is an instruction of the 0f 01 group with a register form of ModRM,
 // whose three low bits are part of the opcode.
@@ -13,7 +13,7 @@ func systemRow(pp uint8, modrm byte, name, source string) correction {
 // of them privileged: known so that the refusal has the right name.
 var systemCorrections = []correction{
 	systemRow(ppNone, 0xc0, "enclv", "SDM vol. 3D, SGX Instruction References"),
-	systemRow(ppNone, 0xc1, "vmcall", "SDM vol. 3C, VMX Instruction Reference"),
+	systemRow(anyPrefix, 0xc1, "vmcall", "SDM vol. 3C, VMX Instruction Reference"),
 	systemRow(ppNone, 0xc2, "vmlaunch", "SDM vol. 3C, VMX Instruction Reference"),
 	systemRow(ppNone, 0xc3, "vmresume", "SDM vol. 3C, VMX Instruction Reference"),
 	systemRow(ppNone, 0xc4, "vmxoff", "SDM vol. 3C, VMX Instruction Reference"),

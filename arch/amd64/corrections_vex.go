@@ -12,6 +12,7 @@ var vexCorrections = []correction{
 	{pattern{space: vexMap7, lo: 0xf8, pp: ppF2, mod: inRegister, reg: r(0), l: l0, w: w0}, "urdmsr", "", noOperands, ise},
 	{pattern{space: vexMap7, lo: 0xf8, pp: ppF3, mod: inRegister, reg: r(0), l: l0, w: w0}, "uwrmsr", "", noOperands, ise},
 
+	{pattern{space: vex0F3A, lo: 0x48, hi: 0x49, pp: pp66}, "vpermil2ps vpermil2pd", "", noOperands, "APM vol. 4 §2, VPERMIL2PS, VPERMIL2PD"},
 	{pattern{space: vex0F3A, lo: 0x5c, hi: 0x5f, pp: pp66}, "vfmaddsubps vfmaddsubpd vfmsubaddps vfmsubaddpd", "", noOperands, fma4},
 	{pattern{space: vex0F3A, lo: 0x68, hi: 0x6f, pp: pp66}, "vfmaddps vfmaddpd vfmaddss vfmaddsd vfmsubps vfmsubpd vfmsubss vfmsubsd", "", noOperands, fma4},
 	{pattern{space: vex0F3A, lo: 0x78, hi: 0x7f, pp: pp66}, "vfnmaddps vfnmaddpd vfnmaddss vfnmaddsd vfnmsubps vfnmsubpd vfnmsubss vfnmsubsd", "", noOperands, fma4},
