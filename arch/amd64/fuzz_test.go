@@ -3,6 +3,7 @@ package amd64_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -180,6 +181,72 @@ func FuzzEmulate(f *testing.F) {
 			if r.IP() != i.Target && r.IP() != i.End() {
 				t.Fatalf("% x: to %s", i.Bytes, r.IP())
 			}
+		}
+	})
+}
+
+// pages is a memory in which every byte that was not written is made from its address.
+type pages map[arch.Addr]byte
+
+func (m pages) ReadMemory(at arch.Addr, p []byte) error {
+	for i := range p {
+		b, ok := m[at+arch.Addr(i)]
+		if !ok {
+			b = byte((uint64(at)+uint64(i))*0x9e3779b97f4a7c15>>59) & 3
+		}
+		p[i] = b
+	}
+	return nil
+}
+
+func (m pages) WriteMemory(at arch.Addr, p []byte) error {
+	for i, b := range p {
+		m[at+arch.Addr(i)] = b
+	}
+	return nil
+}
+
+// FuzzResume: a branch that is executed in its slot and resumed leaves what it leaves at
+// its own place.
+func FuzzResume(f *testing.F) {
+	seed(f, func(b []byte) {
+		f.Add(b, uint64(3), uint64(0x246), uint64(0x7fff0000), uint64(tableAt), uint64(0x500000))
+	})
+	f.Fuzz(func(t *testing.T, b []byte, rcx, flags, rsp, at, addr uint64) {
+		a := amd64.Arch{}
+		i, err := a.Decode(b, arch.Addr(at))
+		if err != nil {
+			return
+		}
+		p, err := a.Plan(i)
+		if err != nil || p.Method != arch.Emulated {
+			return
+		}
+		s, err := a.Assemble(p, arch.Addr(addr))
+		if err != nil {
+			return
+		}
+		c, err := a.Decode(s.Code[s.Step-s.Addr:], s.Step)
+		if err != nil {
+			t.Fatalf("% x: its copy is refused: %v", i.Bytes, err)
+		}
+		elsewhere, err := a.Plan(c)
+		if err != nil {
+			t.Fatalf("% x: its copy is refused: %v", i.Bytes, err)
+		}
+		r := amd64.Regs{Rcx: rcx, Eflags: flags, Rsp: rsp, Rip: at, Rax: flags, Rbx: rsp}
+		here, there := r, r
+		there.SetIP(s.Step)
+		m, n := pages{}, pages{}
+		err, errThere := p.Emulate(&here, m), elsewhere.Emulate(&there, n)
+		if err != nil || errThere != nil {
+			return // not every target is canonical from both places
+		}
+		if err := p.Resume(&there, n, s.Step); err != nil {
+			t.Fatalf("% x: %v", i.Bytes, err)
+		}
+		if here != there || !maps.Equal(m, n) {
+			t.Fatalf("% x at %s: %+v, %v; by its copy at %s: %+v, %v", i.Bytes, i.Addr, here, m, s.Step, there, n)
 		}
 	})
 }
