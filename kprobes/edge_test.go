@@ -37,6 +37,36 @@ func TestIgnoredSignalDoesNotInterruptASystemCall(t *testing.T) {
 	}
 }
 
+// TestJobControlInterruptsWhatItInterrupts: a stop by SIGSTOP ends epoll_wait(2) with EINTR
+// when SIGCONT comes (signal(7)), in a traced process as in an untraced one. A stop of ours
+// does not.
+func TestJobControlInterruptsWhatItInterrupts(t *testing.T) {
+	for _, traced := range []bool{false, true} {
+		t.Run(fmt.Sprintf("traced=%v", traced), func(t *testing.T) {
+			prog := start(t, "edge")
+			var s *kprobes.Session
+			if traced {
+				s = attach(t, prog.PID(), kprobes.Options{})
+			}
+			prog.Do("epoll", "going")
+			waitSyscall(t, prog.PID(), unix.SYS_EPOLL_WAIT)
+			if traced {
+				register(t, s, boosted.probe("foo")) // needs a system call of the target's
+				waitSyscall(t, prog.PID(), unix.SYS_EPOLL_WAIT)
+			}
+			for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGCONT} {
+				if err := prog.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				waitStopped(t, prog.PID(), sig == unix.SIGSTOP)
+			}
+			if got := prog.Expect("did"); got != "did -1 errno 4" {
+				t.Errorf("epoll_wait: %q, want EINTR", got)
+			}
+		})
+	}
+}
+
 // waitSyscall reads /proc until the process's main thread is blocked in system call nr.
 func waitSyscall(t *testing.T, pid, nr int) {
 	t.Helper()

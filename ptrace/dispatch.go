@@ -37,12 +37,14 @@ func (t *Tracer) record(s Stop) *Thread {
 			th.stop.Reason = Breakpoint
 		}
 	case Interrupt:
-		th.asked = false
 		th.noteMask()
-		th.restartCall()
+		if th.asked {
+			th.restartCall()
+		}
+		th.asked = false
 		th.noteRestart()
 	case GroupStop:
-		th.asked = false
+		th.asked, th.wasStopped = false, true
 		th.noteRestart()
 	case SyscallStop:
 		t.recordSyscall(th)

@@ -214,6 +214,10 @@ func (th *Thread) noteDelivery(sig unix.Signal) {
 // restartIgnored does the same when the signal being delivered is one that the process
 // ignores. Without a tracer it would not have been queued, nor have ended the call.
 func (th *Thread) restartIgnored(sig unix.Signal) {
+	if th.wasStopped {
+		th.wasStopped = false
+		return
+	}
 	regs, err := th.hostRegs()
 	if err != nil {
 		return
