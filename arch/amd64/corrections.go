@@ -63,6 +63,7 @@ func concat[T any](tables ...[]T) (all []T) {
 
 const (
 	noSuchGroup = "the opcode's group has no such member"
+	memoryOnly  = "its operand must be in memory"
 	vectorIndex = "a vector of addresses needs a SIB byte"
 	noSIB       = 0xff &^ (1 << 4) // every ModRM.rm that no SIB byte follows
 )
@@ -87,6 +88,10 @@ var invalidForms = []correction{
 	{pattern{space: oneByte, lo: 0xfe, reg: r(2, 3, 4, 5, 6, 7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
 	{pattern{space: oneByte, lo: 0xff, reg: r(7)}, "", noSuchGroup, noOperands, "SDM vol. 2D table A-6"},
 	{pattern{space: oneByte, lo: 0xff, mod: inRegister, reg: r(3, 5)}, "", "far transfer through a register", noOperands, "SDM vol. 2A CALL, JMP"},
+	{pattern{space: map0F, lo: 0x12, hi: 0x13, pp: pp66, mod: inRegister}, "", memoryOnly, noOperands, "SDM vol. 2B MOVLPD"},
+	{pattern{space: map0F, lo: 0x16, hi: 0x17, pp: pp66, mod: inRegister}, "", memoryOnly, noOperands, "SDM vol. 2B MOVHPD"},
+	{pattern{space: map0F, lo: 0x13, pp: ppNone, mod: inRegister}, "", memoryOnly, noOperands, "SDM vol. 2B MOVLPS"},
+	{pattern{space: map0F, lo: 0x17, pp: ppNone, mod: inRegister}, "", memoryOnly, noOperands, "SDM vol. 2B MOVHPS"},
 	{pattern{space: evex0F, lo: 0x90, hi: 0x93}, "", "kmov with EVEX (APX)", noOperands, "APX Architecture Specification (355828)"},
 	{pattern{space: vex0F38, lo: 0x90, hi: 0x93, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.3.12"},
 	{pattern{space: evex0F38, lo: 0x90, hi: 0x93, pp: pp66, rm: noSIB}, "", vectorIndex, noOperands, "SDM vol. 2A §2.7.11"},

@@ -92,7 +92,7 @@ var newer = regexp.MustCompile(`^(tcvt|tconj|ttcmm|ttdp|ttrans|ttmm|tmm|tcmm|tdp
 
 // tolerant are fields that objdump minds and Decode does not: what follows from them
 // is an invalid opcode in the copy as in place. See the test against the processor.
-var tolerant = regexp.MustCompile(`^v|^fxch|^bnd|^nop|^mov[hl]pd|^movnti|^(rex|data|addr|rep|lock|[cdefgs]s)`)
+var tolerant = regexp.MustCompile(`^v|^fxch|^bnd|^nop|^movnti|^(rex|data|addr|rep|lock|[cdefgs]s)`)
 
 // gridTally counts how the cells compare.
 type gridTally struct {

@@ -109,6 +109,20 @@
 	vzeroupper
 	vzeroall
 	tilerelease
+	pfadd	(%rax), %mm1
+	pswapd	%mm2, %mm3
+	pi2fw	8(%rip), %mm1
+	pavgusb	0x10(%rbx,%rcx,4), %mm7
+	femms
+	extrq	%xmm2, %xmm1
+	insertq	%xmm2, %xmm11
+	xstore
+	.byte	0xc0, 0xf0, 3
+	.byte	0xc1, 0x70, 3, 5
+	.byte	0x66, 0xd3, 0x30
+	.byte	0x48, 0xd3, 0xf1
+	.byte	0xf6, 0xc8, 7
+	.byte	0xf7, 0x48, 8, 1, 0, 0, 0
 # with the mnemonic alone
 names:
 	vmload
@@ -207,3 +221,17 @@ names:
 	vfmaddsub132ph %zmm1, %zmm2, %zmm3
 	vfnmsub213sh %xmm1, %xmm2, %xmm3
 	vfmadd231ph %zmm1, %zmm2, %zmm3
+	bndmk	(%rax), %bnd1
+	bndldx	(%rax,%rbx), %bnd2
+	bndstx	%bnd2, (%rax,%rbx)
+	bndcl	(%rax), %bnd1
+	bndcu	8(%rip), %bnd1
+	bndcn	%rax, %bnd1
+	bndmov	%bnd1, %bnd2
+	bndmov	%bnd1, (%rax)
+	extrq	$2, $3, %xmm1
+	insertq	$2, $3, %xmm1, %xmm2
+	vpermil2ps $1, %xmm1, %xmm2, %xmm3, %xmm4
+	vaddph	(%rcx), %zmm2, %zmm7
+	vfcmulcsh %xmm4, %xmm2, %xmm7
+	vmovw	(%rcx), %xmm2
