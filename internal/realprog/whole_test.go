@@ -3,6 +3,7 @@ package realprog
 import (
 	"errors"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,6 +65,7 @@ func (w *whole) test(t *testing.T, work string, functions ...string) hits {
 		s := attach(t, w.prog.PID(), kprobes.Options{})
 		kps := w.everyInsn(t, s, m, functions)
 		sameText(t, string(m), want, do())
+		w.checkCalls(t, m, want, functions[0], kps)
 		counted[m], ran = w.counts(t, s, m, kps)
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -174,6 +176,20 @@ func (w *whole) counts(t *testing.T, s *kprobes.Session, m mode, kps []*kprobes.
 		t.Error("no instruction was hit")
 	}
 	return counts, ran
+}
+
+// checkCalls compares the hits of the first function's first instruction with what the
+// program says of its calls, where it does; a few more are for its saying so.
+func (w *whole) checkCalls(t *testing.T, m mode, said, function string, kps []*kprobes.Kprobe) {
+	t.Helper()
+	_, number, _ := strings.Cut(said, " calls ")
+	calls, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		t.Fatalf("the program says %q: %v", said, err)
+	}
+	if n := kps[0].Hits(); calls > 0 && (n < calls || n > calls+20) {
+		t.Errorf("%s: %s was called %d times, its first instruction hit %d times", m, function, calls, n)
+	}
 }
 
 // checkFlow compares each instruction's hits with those of the one before it: what

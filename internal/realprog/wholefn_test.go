@@ -48,7 +48,8 @@ func TestWholeFunctionsOfTheCLibrary(t *testing.T) {
 	}
 	w.varies = true
 	t.Run("locks", func(t *testing.T) {
-		w.test(t, "locks", "___pthread_mutex_lock", "__pthread_mutex_unlock_usercnt", "___pthread_mutex_trylock", "__pthread_mutex_unlock",
+		w.test(t, "locks", "___pthread_mutex_trylock", "___pthread_mutex_lock", "__pthread_mutex_unlock_usercnt",
+			"__pthread_mutex_unlock",
 			"__pthread_mutex_cond_lock", "__lll_lock_wait", "__lll_lock_wake", "__futex_abstimed_wait_common",
 			"___pthread_cond_wait", "___pthread_cond_broadcast", "___pthread_rwlock_rdlock", "___pthread_rwlock_wrlock", "___pthread_rwlock_unlock")
 	})
@@ -61,30 +62,16 @@ func TestWholeFunctionsOfZlib(t *testing.T) {
 	w := startWork(t, disassemble(t, bin), bin)
 	unpack := []string{"inflate", "inflate_fast", "inflate_table", "updatewindow", "adler32_z", "crc32_z"}
 	pack := []string{"deflate", "fill_window", "_tr_flush_block", "_tr_tally", "build_tree", "compress_block", "scan_tree", "send_tree"}
-	for work, functions := range map[string][]string{
-		"fast":  append(pack, "deflate_fast", "longest_match"),
-		"slow":  append(pack, "deflate_slow", "longest_match"),
-		"plain": append(pack, "deflate_stored", "_tr_stored_block"),
-		"sums":  {"adler32_z", "crc32_z"},
+	for _, c := range []struct {
+		work      string
+		functions []string
+	}{
+		{"fast", slices.Concat(pack, unpack, []string{"deflate_fast", "longest_match"})},
+		{"slow", slices.Concat(pack, unpack, []string{"deflate_slow", "longest_match"})},
+		{"plain", slices.Concat(pack, unpack, []string{"deflate_stored", "_tr_stored_block"})},
+		{"sums", []string{"adler32_z", "crc32_z"}},
 	} {
-		t.Run(work, func(t *testing.T) { w.test(t, work, append(functions, unpack...)...) })
+		t.Run(c.work, func(t *testing.T) { w.test(t, c.work, c.functions...) })
 	}
 	w.quit(t)
-}
-
-// TestWholeInterpreterLoops: functions with thousands of instructions.
-func TestWholeInterpreterLoops(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		bin := buildWork(t, "sql", "libsqlite3.a", "libsqlite3-dev")
-		w := startWork(t, disassemble(t, bin), bin)
-		w.test(t, "query", "sqlite3VdbeExec")
-		w.quit(t)
-	})
-	t.Run("lua", func(t *testing.T) {
-		bin := buildWork(t, "lua", "liblua5.4.a", "liblua5.4-dev", "-I/usr/include/lua5.4")
-		w := startWork(t, disassemble(t, bin), bin)
-		w.longjmps = true
-		w.test(t, "run", "luaV_execute")
-		w.quit(t)
-	})
 }

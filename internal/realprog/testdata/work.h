@@ -6,6 +6,9 @@
 
 static uint64_t digest; // FNV-1a
 
+// How often a work calls the function that it is about; 0 if it does not count.
+static long calls;
+
 __attribute__((unused)) static void digest_bytes(const void *p, size_t n)
 {
 	for (const unsigned char *c = p; n--; c++)
@@ -30,6 +33,14 @@ struct work {
 
 static const struct work *current;
 
+// is is its own comparison: strcmp may be what is probed.
+static int is(const char *a, const char *b)
+{
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
+}
+
 // serve obeys commands, which are names in works, until its input ends.
 static int serve(const struct work *works)
 {
@@ -40,17 +51,18 @@ static int serve(const struct work *works)
 		const struct work *w = works;
 
 		line[strcspn(line, "\n")] = 0;
-		while (w->name && strcmp(w->name, line))
+		while (w->name && !is(w->name, line))
 			w++;
 		if (!w->name) {
 			say("no work %s", line);
 			continue;
 		}
+		calls = 0;
 		digest = 0xcbf29ce484222325;
 		seed = 0x9e3779b9;
 		current = w;
 		w->run();
-		say("done %s %016llx", line, (unsigned long long)digest);
+		say("done %s digest %016llx calls %ld", line, (unsigned long long)digest, calls);
 	}
 	return verdict();
 }
