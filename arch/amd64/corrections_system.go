@@ -2,6 +2,8 @@ package amd64
 
 const anyPrefix = 0 // AMD's processors, and hypervisors for vmcall, do not look at prefixes here
 
+const noControl = "no such control register"
+
 // systemRow is an instruction of the 0f 01 group with a register form of ModRM,
 // whose three low bits are part of the opcode.
 func systemRow(pp uint8, modrm byte, name, source string) correction {
@@ -69,6 +71,8 @@ var systemCorrections = []correction{
 
 	{pattern{space: map0F, lo: 0x00, pp: ppF2, reg: r(6)}, "lkgs", "", rm, "FRED specification, LKGS"},
 	{pattern{space: map0F, lo: 0x01, pp: ppF3, mod: inMemory, reg: r(5)}, "rstorssp", "", memory, "SDM vol. 2B RSTORSSP"},
+	{pattern{space: map0F, lo: 0x20, reg: r(1, 5, 6, 7)}, "", noControl, noOperands, "SDM vol. 2B MOV, control registers"},
+	{pattern{space: map0F, lo: 0x22, reg: r(1, 5, 6, 7)}, "", noControl, noOperands, "SDM vol. 2B MOV, control registers"},
 	{pattern{space: map0F, lo: 0x20, hi: 0x23}, "mov mov mov mov", "", noOperands, "SDM vol. 2B MOV, control and debug registers: mod is ignored"},
 	{pattern{space: map0F, lo: 0x37, pp: ppNone}, "getsec", "", noOperands, "SDM vol. 2D, Safer Mode Extensions Reference"},
 	{pattern{space: vexMap7, lo: 0xf6, pp: ppF2, mod: inRegister, reg: r(0), l: l0, w: w0}, "rdmsr", "", noOperands, ise},

@@ -20,7 +20,7 @@ var refusals = regexp.MustCompile(strings.Join([]string{
 	`XOP encoding`,                      // APM vol. 3 §1.2.7: removed
 	`operand-size prefix means`,         // jmp, jcc or call with 66: its length depends on the processor
 	`lock prefix on an instruction`,     // SDM vol. 2A LOCK: #UD
-	`no such segment register`,          // SDM vol. 2B MOV: #UD
+	`no such (segment|control) reg`,     // SDM vol. 2B MOV: #UD
 	`after an operand-size, repeat, lo`, // SDM vol. 2A §2.3.2: #UD
 	`frstpm\(287 only\)`,                // #UD since the 80387
 }, "|"))
