@@ -6,9 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -183,57 +181,6 @@ func TestExecutionAndExitByProbedCalls(t *testing.T) {
 	}
 }
 
-// TestHitsAtARawCall: one hit for each call, whatever it does; also when calls block there and
-// other probes come and go, which stops all threads, and when job control stops the process.
-func TestHitsAtARawCall(t *testing.T) {
-	for _, m := range modes {
-		t.Run(string(m), func(t *testing.T) {
-			prog := start(t, "callsites")
-			s := attach(t, prog.PID(), kprobes.Options{})
-			kp := m.probe("raw_site")
-			register(t, s, kp)
-			prog.Do("raw 1000", "did")
-			wantHits(t, kp, 1000)
-			prog.Do("same 500", "did")
-			wantHits(t, kp, 1000+8+4*500)
-			prog.Do("block", "did")
-			wantHits(t, kp, 1000+8+4*500+4) // three reads, and one of the vfork child
-			toggle(t, s, m.probe("main"), 50)
-			for range 5 {
-				for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGCONT} {
-					if err := prog.Signal(sig); err != nil {
-						t.Fatal(err)
-					}
-					waitStopped(t, prog.PID(), sig == unix.SIGSTOP)
-				}
-			}
-			prog.Do("wake", "did")
-			wantHits(t, kp, 1000+8+4*500+4)
-			closeSession(t, s)
-			wantRight(t, prog)
-		})
-	}
-}
-
-// waitStopped waits until job control has stopped all threads of a process, but those that wait
-// for a vfork child, or none.
-func waitStopped(t testing.TB, pid int, want bool) {
-	t.Helper()
-	for range 1_000_000 {
-		tids, err := procfs.Tasks(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.ContainsFunc(tids, func(tid int) bool {
-			st, err := procfs.ReadStat(pid, tid)
-			return err == nil && strings.ContainsRune("tT", rune(st.State)) != want && (!want || st.State != 'D')
-		}) {
-			return
-		}
-	}
-	t.Fatalf("the threads of %d: not all of them are stopped, or go on", pid)
-}
-
 // TestHandlersChangeACall: a PreHandler changes the number of a call or skips it, a PostHandler
 // sees the result and changes it.
 func TestHandlersChangeACall(t *testing.T) {
@@ -298,60 +245,6 @@ func TestFilteredCallTellsItsAddress(t *testing.T) {
 				compareAnswers(t, "dispatch", answer(prog, "dispatch"), want)
 			}
 			closeSession(t, s)
-			wantRight(t, prog)
-		})
-	}
-}
-
-// TestDetachFromBlockedCalls: the session ends while threads block in calls that were hits. The
-// calls go on and return what they must.
-func TestDetachFromBlockedCalls(t *testing.T) {
-	for _, m := range modes {
-		t.Run(string(m), func(t *testing.T) {
-			prog := start(t, "callsites")
-			answer(prog, "block")
-			want := answer(prog, "wake")
-			sites := syscallSites(t, prog.PID())
-			for range 3 {
-				s := attach(t, prog.PID(), kprobes.Options{})
-				probeAll(t, s, m, sites)
-				answer(prog, "block")
-				closeSession(t, s)
-				prog.CheckClean()
-				compareAnswers(t, "wake", answer(prog, "wake"), want)
-			}
-			answer(prog, "block") // and the other way: they block before there is a session
-			s := attach(t, prog.PID(), kprobes.Options{})
-			probeAll(t, s, m, sites)
-			compareAnswers(t, "wake", answer(prog, "wake"), want)
-			closeSession(t, s)
-			wantRight(t, prog)
-		})
-	}
-}
-
-// TestTimeoutsUnderProbesAndJobControl: calls with timeouts, stopped and continued in the
-// middle, which the kernel takes up again by restart_syscall(2), end by their timeouts.
-func TestTimeoutsUnderProbesAndJobControl(t *testing.T) {
-	for _, m := range append(slices.Clone(modes), "unprobed") {
-		t.Run(string(m), func(t *testing.T) {
-			prog := start(t, "callsites")
-			want := answer(prog, "expire 10")
-			if m != "unprobed" {
-				s := attach(t, prog.PID(), kprobes.Options{})
-				defer closeSession(t, s)
-				probeAll(t, s, m, syscallSites(t, prog.PID()))
-			}
-			for range 3 {
-				prog.Do("expire 300", "going")
-				for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGCONT, unix.SIGSTOP, unix.SIGCONT} {
-					if err := prog.Signal(sig); err != nil {
-						t.Fatal(err)
-					}
-					waitStopped(t, prog.PID(), sig == unix.SIGSTOP)
-				}
-				compareAnswers(t, "expire", append([]string{"going"}, untilDid(prog)...), want)
-			}
 			wantRight(t, prog)
 		})
 	}

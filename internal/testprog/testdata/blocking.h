@@ -119,9 +119,9 @@ static long b_semop(struct blocker *b)
 #define B(name, nr) { #name, SYS_##nr, b_##name, 0 }
 #define T(name, nr) { #name, SYS_##nr, b_##name, 1 }
 static const struct blocking blocking[] = {
-	B(read, read), B(recv, recvfrom), T(poll, poll), B(ppoll, ppoll), T(select, pselect6), B(pselect, pselect6), B(epoll, epoll_wait),
+	B(read, read), B(recv, recvfrom), T(poll, poll), B(ppoll, ppoll), T(select, pselect6), B(pselect, pselect6), T(epoll, epoll_wait),
 	B(futex, futex), T(futex_timed, futex), T(nanosleep, clock_nanosleep), T(clock_nanosleep, clock_nanosleep), B(pause, pause),
-	B(sigsuspend, rt_sigsuspend), B(sigtimedwait, rt_sigtimedwait), B(wait, wait4), B(semop, semtimedop),
+	B(sigsuspend, rt_sigsuspend), T(sigtimedwait, rt_sigtimedwait), B(wait, wait4), B(semop, semtimedop),
 };
 #define NBLOCKING (sizeof blocking / sizeof *blocking)
 
@@ -174,8 +174,11 @@ static void end_blocker(struct blocker *b)
 	syscall(SYS_futex, &b->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	switch (b->call->nr) {
 	case SYS_clock_nanosleep: case SYS_pause: case SYS_rt_sigsuspend: case SYS_rt_sigtimedwait: case SYS_semtimedop:
-		if (!GET(b->ended))
+		// Once may not do: a call that a stop interrupted is taken up again after the handler.
+		while (!GET(b->ended)) {
 			syscall(SYS_tgkill, getpid(), b->tid, SIGUSR2);
+			sched_yield();
+		}
 	}
 	pthread_join(b->t, NULL);
 	close(b->fd[0]), close(b->fd[1]);

@@ -7,8 +7,7 @@
 //   facts      what a raw system call leaves in the registers, by all three instructions
 //   raw N      N calls at raw_site; one N: the same call of number N at raw_site, and its result
 //   block      threads blocked in calls at libc's sites and at raw_site; wake: they are ended
-//   expire N   calls with timeouts of N milliseconds, which end them, also if the process is stopped and
-//              continued meanwhile; those that fail with EINTR then (signal(7)) are left out
+//   expire N   calls with timeouts of N milliseconds, which end them; "going" when they block
 //   dispatch   a call that a seccomp filter answers with SIGSYS
 //   exec       the program executes itself; leave N: exit_group with status N
 #include "prog.h"
@@ -159,10 +158,11 @@ static void signals(long n)
 }
 
 static int line_in[2];
-static long calls;
+static long calls, reading;
 static void *reads(void *arg)
 {
 	char c = 0;
+	ADD(reading, 1);
 	CHECK(raw(SYS_read, line_in[0], (long)&c, 1) == 1 && c == 'x');
 	return NULL;
 }
@@ -271,7 +271,7 @@ static void *parks(void *arg) // a parent that waits for its vfork child
 {
 	char c;
 	pid_t pid = vfork();
-	if (pid == 0)
+	if (pid == 0 && ADD(reading, 1))
 		_exit(raw(SYS_read, parked[0], (long)&c, 1) == 1 ? 9 : 8);
 	CHECK(status_of(pid) == 9);
 	return NULL;
@@ -280,8 +280,11 @@ static void *parks(void *arg) // a parent that waits for its vfork child
 static void block(pthread_t *t)
 {
 	CHECK(pipe(line_in) == 0 && pipe(parked) == 0);
+	SET(reading, 0);
 	for (int i = 0; i < 4; i++)
 		t[i] = thread(i ? reads : parks, i);
+	while (GET(reading) < 4) // they tell it before the call, so a hit may be under way
+		sched_yield();
 	for (size_t i = 0; i < NBLOCKING; i++) {
 		blocked[i] = (struct blocker){ .call = &blocking[i] };
 		start_blocker(&blocked[i]);
@@ -297,6 +300,7 @@ static void expire(long ms)
 		if (blocking[i].timed) {
 			blocked[i] = (struct blocker){ .call = &blocking[i] };
 			start_blocker(&blocked[i]);
+			in_call(&blocked[i]);
 		}
 	say("going");
 	for (size_t i = 0; i < NBLOCKING; i++)
