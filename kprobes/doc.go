@@ -23,14 +23,15 @@
 //	unregister_kprobe(s)           Session.UnregisterKprobe(s)   register.go
 //	enable_kprobe, disable_kprobe  Session.EnableKprobe, …       register.go
 //	_kprobe_addr                   Session.locate                register.go
-//	check_kprobe_address_safe      domain.checkMapping           site.go
-//	can_probe                      domain.checkBoundary          site.go
-//	arch_adjust_kprobe_addr        domain.checkAddress           site.go
+//	check_kprobe_address_safe      domain.checkMapping           check.go
+//	can_probe                      domain.checkBoundary          check.go
+//	arch_adjust_kprobe_addr        domain.checkAddress           check.go
 //	aggregate kprobe               site.probes                   site.go
 //	arm_kprobe, disarm_kprobe      domain.arm, domain.disarm     site.go
 //	kprobe_int3_handler            hooks.Breakpoint, hit         hit.go
-//	setup_singlestep               hit                           hit.go
-//	kprobe_post_process            stepped                       hit.go
+//	setup_singlestep               proceed                       proceed.go
+//	kprobe_post_process            stepped                       proceed.go
+//	resume_execution               arch.Plan.Resume              proceed.go
 //	kprobe_fault_handler           hooks.Signal                  hit.go
 //	collect_garbage_slots          domain.collect                region.go
 //
@@ -40,15 +41,22 @@
 //	unknown symbol                      ENOENT                              modern; EINVAL in 2.6.28
 //	several functions of one name       EADDRNOTAVAIL                       since 6.7
 //	not on an instruction boundary      EILSEQ                              modern; unchecked in all documents
-//	int3, int n, ud2 at the address     EILSEQ                              since 6.9
+//	int3 at the address                 EILSEQ                              since 6.9
+//	ud2, int n, int1, far transfers     probed; they raise what they raise  refused: EILSEQ, EOPNOTSUPP (A26, A28)
+//	mov ss, system calls                probed                              refused: EINVAL (A27); uprobes: ENOTSUPP
 //	symbol starts with endbr64          offsets 0 and 4 both mean 4         since 5.18
-//	stepping                            a breakpoint behind the copy        since 5.13; TF before
+//	stepping                            a breakpoint behind the copy; TF    since 5.13; TF before
+//	                                    only where the copy leaves
 //	boost                               decided at registration             since 5.13; after the first step before
 //	instructions that change ip         emulated                            since 5.13
 //	a probe's own struct after failure  Addr stays what the caller gave     A16 is not reproduced
 //	an arming error                     is returned                         A35 is not reproduced
 //	fault in the copied instruction     signal at the original address,     as ever (B11)
 //	                                    the retry is a hit again
+//	restart of a system call            one hit, unless a signal handler    (it has none)
+//	                                    ran in between
+//	restartable sequence (rseq)         EINVAL                              (it has none)
+//	data in text, where symbols tell    EILSEQ                              only by decoding (A25)
 //	signal while in a slot              waits until the copy has run        as uprobes (D23)
 //	address outside of every symbol     allowed if it decodes               the kernel refuses (A13)
 //	code mapped shared (MAP_SHARED)     refused                             the kernel has none

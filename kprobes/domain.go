@@ -169,14 +169,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	if st := d.slotSite(ip); st != nil {
-		if orig, executed, ok := st.slot.Origin(ip); ok {
-			if executed {
-				d.session.rerecord(th, st)
-			}
-			regs.SetIP(orig)
-			th.RunFree()
-			th.MovedOut()
-		}
+		d.moveOutOfSlot(th, st, regs)
 		return
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {
@@ -186,6 +179,29 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 			th.MovedOut()
 		}
 	}
+}
+
+func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
+	ip := regs.IP()
+	orig, executed, ok := st.slot.Origin(ip)
+	if !ok {
+		return
+	}
+	if executed {
+		d.session.rerecord(th, st)
+	}
+	switch th.Stop().Reason {
+	case ptrace.Signal, ptrace.Breakpoint:
+		if ip != st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())) {
+			d.session.translate(th, ip, orig) // of the program's own
+			break
+		}
+		fallthrough
+	default:
+		th.MovedOut()
+	}
+	regs.SetIP(orig)
+	th.RunFree()
 }
 
 // clean puts the original code into a forked child's copy of the memory. The child

@@ -54,6 +54,7 @@ func TestJobControlInterruptsWhatItInterrupts(t *testing.T) {
 				register(t, s, boosted.probe("foo")) // needs a system call of the target's
 				waitSyscall(t, prog.PID(), unix.SYS_EPOLL_WAIT)
 			}
+			waitState(t, prog.PID(), "S") // in the call, and no longer stopped for us
 			for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGCONT} {
 				if err := prog.Signal(sig); err != nil {
 					t.Fatal(err)

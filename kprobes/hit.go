@@ -30,6 +30,7 @@ type threadState struct {
 	regs  Regs
 	site  *site // of the hit in progress: between trap and resume, or until its end is seen
 	traps bool  // the program traced itself when its copy was single-stepped
+	call  *site // whose system call the thread was last sent into
 }
 
 func (s *Session) stateOf(th *ptrace.Thread, d *domain) *threadState {
@@ -100,11 +101,15 @@ func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 	return true
 }
 
-// hit runs the PreHandlers and sends the thread through the instruction.
+// hit runs the PreHandlers and sends the thread through the instruction. If a stop that no
+// signal handler followed has made the kernel restart a system call that was hit here, that
+// is the same hit still.
 func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := s.stateOf(th, d)
 	ts.regs.Regs, ts.site = regs, st
-	if !again(th, st) && s.runPre(st, &ts.regs) {
+	again := ts.call == st && th.Restarted()
+	ts.call = nil
+	if !again && s.runPre(st, &ts.regs) {
 		ts.site = nil
 		return
 	}
@@ -117,12 +122,6 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 		return
 	}
 	s.proceed(th, ts, st, regs)
-}
-
-// again tells that this is the same hit as before: a stop that no signal handler followed
-// made the kernel restart the system call.
-func again(th *ptrace.Thread, st *site) bool {
-	return st.plan.Method == arch.SystemCall && th.Restarted()
 }
 
 // runPre runs the PreHandlers of the enabled probes. It reports whether one of them
@@ -212,7 +211,11 @@ func (s *Session) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch
 		return
 	}
 	ts := s.stateOf(th, d)
-	if executed && ip == st.slot.Trap && st.plan.Method != arch.SystemCall {
+	switch {
+	case !executed || ip != st.slot.Trap:
+	case st.plan.Method == arch.SystemCall: // SIGSYS in place of the call
+		_ = st.plan.Resume(regs, &ts.regs, st.slot.Step)
+	default:
 		s.trapped(th, ts, st, regs)
 	}
 	s.leaveSlot(th, ts, regs, orig)

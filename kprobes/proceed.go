@@ -29,7 +29,7 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 	switch {
 	case st.plan.Method == arch.SystemCall:
 		regs.SetIP(st.slot.Step)
-		th.StopAtSyscall()
+		th.StopAtSyscall(st.slot.Next, st.slot.Trap)
 	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs):
 		s.runPost(st, &ts.regs)
 		ts.site = nil
@@ -143,6 +143,7 @@ func (s hooks) Entered(th *ptrace.Thread) {
 		_ = st.plan.Resume(regs, &ts.regs, st.slot.Step) // touches registers only
 	}
 	th.Release()
+	ts.call = st
 	if st.step && st.hasPost() {
 		th.StopAtReturn()
 		return
@@ -150,16 +151,17 @@ func (s hooks) Entered(th *ptrace.Thread) {
 	ts.site = nil
 }
 
-// Returned implements ptrace.Handler. A call that the kernel restarts is not done yet.
+// Returned implements ptrace.Handler. A call that the kernel is going to restart is not
+// done yet: it comes back here, by way of its breakpoint or if a signal handler ends it.
+// Then its result is what the kernel has so far: -ERESTARTSYS and its like.
 func (s hooks) Returned(th *ptrace.Thread) {
 	ts, _ := th.Local.(*threadState)
-	if ts == nil || ts.site == nil {
+	if ts == nil || ts.site == nil || th.Restarts() {
 		return
 	}
-	st := ts.site
-	if regs, err := th.Regs(); err == nil && !th.Restarts() {
+	if regs, err := th.Regs(); err == nil {
 		ts.regs.Regs = regs
-		s.post(ts, st)
+		s.post(ts, ts.site)
 	}
-	ts.site = nil
+	ts.site, ts.call = nil, nil
 }

@@ -123,6 +123,11 @@ func (d *domain) disarm(st *site) error {
 	if st.patch == nil {
 		return nil
 	}
+	for _, th := range d.space.Threads() {
+		if ts, ok := th.Local.(*threadState); ok && ts.call == st {
+			ts.call = nil // its restart will not be seen
+		}
+	}
 	return d.text.Disarm(st.patch)
 }
 

@@ -99,6 +99,7 @@ func (t *Tracer) recordSyscall(th *Thread) {
 	th.next = nextAny
 	switch next {
 	case nextEntry:
+		th.restoreDispatch()
 		t.handler.Entered(th)
 		th.resendHeld()
 	case nextReturn:

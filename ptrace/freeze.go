@@ -112,16 +112,20 @@ func (s *Space) acquire() (*Thread, func(), error) {
 		if th.state != stopped || th.Proc.Space != s {
 			continue
 		}
-		wasQueued := th.queued
 		if t.toUserMode(th) == nil && th.usable() {
-			if wasQueued && th.stop.Reason == Interrupt && !th.returned {
-				th.queued = false // the event was recorded; nothing is left of it
-			}
-			return th, func() { t.giveBack(th) }, nil
+			return th, func() { s.returnThread(th) }, nil
 		}
-		t.giveBack(th)
+		s.returnThread(th)
 	}
 	return nil, nil, ErrNoThread
+}
+
+// returnThread gives an acquired thread back, unless a Freeze around it still holds it. One
+// that is queued for an event of its own is resumed when that is dispatched.
+func (s *Space) returnThread(th *Thread) {
+	if s.depth == 0 {
+		s.tracer.giveBack(th)
+	}
 }
 
 // byPreference lists the leader first: it lives longest.

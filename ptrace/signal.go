@@ -61,7 +61,7 @@ func (t *Tracer) signal(th *Thread) {
 	switch t.handler.Signal(th, info) {
 	case Deliver:
 		th.restartIgnored(info.Signo())
-		th.noteDelivery(info.Signo())
+		t.noteDelivery(th, info.Signo())
 		t.deliver(th)
 	case Hold:
 		th.hold(info)
@@ -200,14 +200,16 @@ func (th *Thread) restartCall() {
 	th.restartAt = again.IP()
 }
 
-// noteDelivery: a signal handler comes between a system call and its restart.
-func (th *Thread) noteDelivery(sig unix.Signal) {
+// noteDelivery: a signal handler comes between a system call and its restart, if that is
+// restarted at all. The call is over.
+func (t *Tracer) noteDelivery(th *Thread, sig unix.Signal) {
 	if th.noteRestart(); th.restartAt == 0 {
 		return
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
 	if err != nil || Sigset(st.SigCgt).Has(sig) {
 		th.restartAt = 0
+		t.handler.Returned(th)
 	}
 }
 

@@ -46,11 +46,12 @@ type Thread struct {
 	resent   []*Siginfo // sent again by tgkill, to be given their own siginfo
 
 	next     nextStop
-	stepFrom arch.Addr // where SingleStep found the thread
-	ownTrap  bool      // and whether the program traced itself
-	returned bool      // it returns from a system call and the Handler has not been told yet
-	remoting bool      // it makes a system call for us
-	asked    bool      // PTRACE_INTERRUPT was sent and its stop has not come
+	stepFrom arch.Addr     // where SingleStep found the thread
+	ownTrap  bool          // and whether the program traced itself
+	returned bool          // it returns from a system call and the Handler has not been told yet
+	dispatch *userDispatch // the program's own, while another is in force
+	remoting bool          // it makes a system call for us
+	asked    bool          // PTRACE_INTERRUPT was sent and its stop has not come
 
 	// wasStopped: it was in a group-stop, and no signal was delivered since. Unlike a stop
 	// of ours that one may end a system call with EINTR (signal(7)).
@@ -162,8 +163,13 @@ func (th *Thread) SingleStep() {
 	th.next, th.stepFrom, th.ownTrap = nextStep, regs.IP(), regs.TrapFlag()
 }
 
-// StopAtSyscall has Handler.Entered called when the thread next enters a system call.
-func (th *Thread) StopAtSyscall() { th.next = nextEntry }
+// StopAtSyscall has Handler.Entered called when the thread enters a system call by the copy
+// of an instruction, which copied follows. Whether the call may be made is decided as for the
+// original, which original follows.
+func (th *Thread) StopAtSyscall(original, copied arch.Addr) {
+	th.imitateDispatch(original, copied)
+	th.next = nextEntry
+}
 
 // StopAtReturn, in Handler.Entered, has Handler.Returned called when the system call is
 // done. It is not if the call does not return (exit(2), execve(2)).
@@ -176,6 +182,7 @@ func (th *Thread) RunFree() {
 	if regs, err := th.hostRegs(); err == nil && th.next == nextStep && !th.ownTrap {
 		regs.ClearTrapFlag()
 	}
+	th.restoreDispatch()
 	th.next = nextAny
 }
 

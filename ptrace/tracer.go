@@ -28,7 +28,8 @@ type Handler interface {
 	// recorded and must not do more than that, Release, and StopAtReturn.
 	Entered(th *Thread)
 	// Returned is called for a thread that is about to return from a system call,
-	// after Thread.StopAtReturn.
+	// after Thread.StopAtReturn; and for any whose call is interrupted by a signal
+	// handler. In between the kernel may restart the call: see Thread.Restarts.
 	Returned(th *Thread)
 	// Known tells of the address in front of th's IP whether a breakpoint of ours
 	// stands there or did, and the length in bytes of the instruction it hides. It
@@ -100,6 +101,8 @@ type Tracer struct {
 
 	cpu follower
 	fpu []byte // scratch for a thread's extended state
+
+	noUserDispatch bool // the kernel has no request for it
 }
 
 type call struct {
