@@ -232,20 +232,23 @@ func TestHandlersChangeACall(t *testing.T) {
 	wantRight(t, prog)
 }
 
-// TestFilteredCallTellsItsAddress: SIGSYS names the address behind the system call.
+// TestFilteredCallTellsItsAddress: SIGSYS names the address behind the system call, whether a
+// seccomp filter raises it or syscall user dispatch, which lets calls from some addresses pass.
 func TestFilteredCallTellsItsAddress(t *testing.T) {
-	unprobed := start(t, "callsites")
-	want := answer(unprobed, "dispatch")
-	for _, m := range modes {
-		t.Run(string(m), func(t *testing.T) {
-			prog := start(t, "callsites")
-			s := attach(t, prog.PID(), kprobes.Options{})
-			register(t, s, m.probe("raw_site"))
-			for range 3 {
-				compareAnswers(t, "dispatch", answer(prog, "dispatch"), want)
-			}
-			closeSession(t, s)
-			wantRight(t, prog)
-		})
+	for _, command := range []string{"dispatch", "only"} {
+		unprobed := start(t, "callsites")
+		want := answer(unprobed, command)
+		for _, m := range modes {
+			t.Run(command+"/"+string(m), func(t *testing.T) {
+				prog := start(t, "callsites")
+				s := attach(t, prog.PID(), kprobes.Options{})
+				register(t, s, m.probe("raw_site"), m.probe("raw_other"))
+				for range 3 {
+					compareAnswers(t, command, answer(prog, command), want)
+				}
+				closeSession(t, s)
+				wantRight(t, prog)
+			})
+		}
 	}
 }

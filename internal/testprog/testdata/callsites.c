@@ -9,6 +9,7 @@
 //   block      threads blocked in calls at libc's sites and at raw_site; wake: they are ended
 //   expire N   calls with timeouts of N milliseconds, which end them; "going" when they block
 //   dispatch   a call that a seccomp filter answers with SIGSYS
+//   only       calls from other places than raw_call are answered with SIGSYS for a while
 //   exec       the program executes itself; leave N: exit_group with status N
 #include "prog.h"
 #include <linux/audit.h>
@@ -25,7 +26,7 @@
 #include "blocking.h"
 
 extern char **environ;
-extern char raw_site[], raw_int80[], raw_sysenter[];
+extern char raw_site[], raw_other[], raw_int80[], raw_sysenter[];
 struct call { long rax, rdi, rsi, rdx, r10, r8, r9, rcx, r11, flags, others; };
 
 // raw_call(struct call *): one system call at raw_site; what it left is stored. others is the sum
@@ -40,9 +41,9 @@ struct call { long rax, rdi, rsi, rdx, r10, r8, r9, rcx, r11, flags, others; };
 	"mov %rax,(%r15)\nmov %rdi,8(%r15)\nmov %rsi,16(%r15)\nmov %rdx,24(%r15)\nmov %r10,32(%r15)\nmov %r8,40(%r15)\nmov %r9,48(%r15)\n" \
 	"mov %rcx,56(%r15)\nmov %r11,64(%r15)\nlea (%rbx,%rbp),%rcx\nadd %r12,%rcx\nadd %r13,%rcx\nadd %r14,%rcx\nmov %rcx,80(%r15)\n" \
 	"pop %r15\npop %r14\npop %r13\npop %r12\npop %rbp\npop %rbx\nret\n"
-asm(".text\n" ENTRY("raw_call", "raw_site", "syscall") ENTRY("int80_call", "raw_int80", "int $0x80") ENTRY("sysenter_call", "raw_sysenter", "sysenter"));
+asm(".text\n" ENTRY("raw_call", "raw_site", "syscall") ENTRY("int80_call", "raw_int80", "int $0x80") ENTRY("sysenter_call", "raw_sysenter", "sysenter") ENTRY("other_call", "raw_other", "syscall"));
 extern char raw_site_after[];
-void raw_call(struct call *), int80_call(struct call *), sysenter_call(struct call *);
+void raw_call(struct call *), other_call(struct call *), int80_call(struct call *), sysenter_call(struct call *);
 
 static long raw(long nr, long a, long b, long c)
 {
@@ -210,10 +211,13 @@ static void raws(long n)
 static sigjmp_buf back;
 static siginfo_t told;
 static long told_ip;
+static void *escape[5]; // siglongjmp makes a system call
 static void on_fault(int sig, siginfo_t *si, void *ctx)
 {
 	told = *si;
 	told_ip = ((ucontext_t *)ctx)->uc_mcontext.gregs[REG_RIP];
+	if (told.si_signo == SIGSYS && told.si_code == 2)
+		__builtin_longjmp(escape, 1);
 	siglongjmp(back, 1);
 }
 
@@ -263,6 +267,29 @@ static void dispatch(void)
 	else
 		say("sigsys %d code %d errno %d call %d at %ld arch %x ip at %ld", told.si_signo, told.si_code, told.si_errno, told.si_syscall,
 		    (long)told.si_call_addr - (long)raw_site, told.si_arch, told_ip - (long)raw_site);
+}
+
+// only has the kernel answer with SIGSYS all calls but those that raw_call makes, while it is on.
+static void only(void)
+{
+	static char selector = SYSCALL_DISPATCH_FILTER_ALLOW;
+	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	struct call k = { .rax = SYS_getpid };
+	int caught = 0;
+	long got = -1;
+	sigaction(SIGSYS, &sa, NULL);
+	CHECK(prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, raw_call, raw_site_after + 2 - (char *)raw_call, &selector) == 0);
+	selector = SYSCALL_DISPATCH_FILTER_BLOCK;
+	if (__builtin_setjmp(escape) == 0)
+		got = raw(SYS_getpid, 2, 3, 4);
+	if (__builtin_setjmp(escape) == 0)
+		other_call(&k);
+	else
+		caught = 1;
+	selector = SYSCALL_DISPATCH_FILTER_ALLOW;
+	CHECK(prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0) == 0);
+	say("allowed %d dispatched %d code %d call %d at %ld ip at %ld", GET(got) == getpid(), caught, told.si_code, told.si_syscall,
+	    (long)told.si_call_addr - (long)raw_other, told_ip - (long)raw_other);
 }
 
 static struct blocker blocked[NBLOCKING];
@@ -348,6 +375,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(word, "wake")) wake(t);
 		else if (!strcmp(word, "expire")) expire(n);
 		else if (!strcmp(word, "dispatch")) dispatch();
+		else if (!strcmp(word, "only")) only();
 		else if (!strcmp(word, "leave")) exit(n);
 		else if (!strcmp(word, "exec")) execl("/proc/self/exe", argv[0], "again", NULL);
 		say("did");
