@@ -123,6 +123,20 @@ func (d *disassembly) falls(at arch.Addr) (next arch.Addr, falls bool) {
 	return d.insns[i+1], true
 }
 
+// headsBlock tells whether the instruction at is where a branch leads to, or not, and
+// is none itself.
+func (d *disassembly) headsBlock(at arch.Addr) bool {
+	if op, _ := operation(d.text[at]); branches(op) || strings.HasPrefix(op, "ret") {
+		return false
+	}
+	i, _ := slices.BinarySearch(d.insns, at)
+	if i == 0 || d.targets[at] {
+		return true
+	}
+	_, falls := d.falls(d.insns[i-1])
+	return !falls
+}
+
 // entered tells whether the instruction at may be come to from elsewhere than the one
 // before it: by a branch, as a function, or by a jump in its function whose targets
 // objdump does not know.

@@ -59,35 +59,46 @@ func (w *whole) test(t *testing.T, work string, functions ...string) hits {
 	do := func() string { return w.prog.Do(work, "done "+work+" ") }
 	want := do()
 	before := testprog.TakeSnapshot(t, w.prog.PID())
-	counted := map[mode]map[arch.Addr]uint64{}
-	var ran hits
-	for _, m := range []mode{boosted, stepped} {
+	probed := func(what string, m mode, only func(arch.Addr) bool) (map[arch.Addr]uint64, hits) {
 		s := attach(t, w.prog.PID(), kprobes.Options{})
-		kps := w.everyInsn(t, s, m, functions)
-		sameText(t, string(m), want, do())
-		w.checkCalls(t, m, want, functions[0], kps)
-		counted[m], ran = w.counts(t, s, m, kps)
+		kps := w.everyInsn(t, s, m, functions, only)
+		sameText(t, what, want, do())
+		if only == nil {
+			w.checkCalls(t, m, want, functions[0], kps)
+		}
+		counts, ran := w.counts(t, s, what, kps)
+		w.checkFlow(t, counts)
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 		before.Compare(t, w.prog.PID())
 		w.prog.CheckClean()
+		return counts, ran
 	}
-	for at, n := range counted[boosted] {
-		if other := counted[stepped][at]; n != other && !w.varies {
-			t.Errorf("%s %s: %d hits boosted, %d stepped", at, w.code.text[at], n, other)
-		}
-	}
-	for _, m := range []mode{boosted, stepped} {
-		w.checkFlow(t, counted[m])
+	counts, ran := probed("boosted", boosted, nil)
+	if step, _ := probed("stepped", stepped, nil); !w.varies {
+		w.sameCounts(t, "stepped", counts, step)
+		// Now the processor branches: does it come to the same places?
+		inPlace, _ := probed("with branches in place", boosted, w.code.headsBlock)
+		w.sameCounts(t, "with branches in place", counts, inPlace)
 	}
 	sameText(t, "after all probes", want, do())
 	return ran
 }
 
+// sameCounts compares the hits of a second run with those of a first that probed more.
+func (w *whole) sameCounts(t *testing.T, when string, counts, second map[arch.Addr]uint64) {
+	t.Helper()
+	for at, n := range second {
+		if n != counts[at] {
+			t.Errorf("%s %s: %d hits at first, %d %s", at, w.code.text[at], counts[at], n, when)
+		}
+	}
+}
+
 // everyInsn registers a probe at each instruction of functions, where objdump sees
-// it. None may be refused.
-func (w *whole) everyInsn(t *testing.T, s *kprobes.Session, m mode, functions []string) []*kprobes.Kprobe {
+// it, or at those that only accepts. None may be refused.
+func (w *whole) everyInsn(t *testing.T, s *kprobes.Session, m mode, functions []string, only func(arch.Addr) bool) []*kprobes.Kprobe {
 	t.Helper()
 	var kps []*kprobes.Kprobe
 	probed := map[arch.Addr]bool{}
@@ -95,7 +106,7 @@ func (w *whole) everyInsn(t *testing.T, s *kprobes.Session, m mode, functions []
 		for _, loc := range bodies(t, s, function) {
 			bias := arch.Addr(loc.Symbol.Module.Bias)
 			for _, at := range w.code.within(loc.Every.Start-bias, loc.Every.End-bias) {
-				if probed[at] || at == loc.Every.Start-bias && w.code.isLanding(at) {
+				if probed[at] || at == loc.Every.Start-bias && w.code.isLanding(at) || only != nil && !only(at) {
 					continue // a probe on endbr64 is one on the next
 				}
 				probed[at] = true
@@ -108,7 +119,12 @@ func (w *whole) everyInsn(t *testing.T, s *kprobes.Session, m mode, functions []
 	if err := s.RegisterKprobes(kps); err == nil {
 		return kps
 	}
-	// One of them is refused: which, and are there more?
+	return w.oneByOne(t, s, m, kps)
+}
+
+// oneByOne registers probes of which one is refused: which, and are there more?
+func (w *whole) oneByOne(t *testing.T, s *kprobes.Session, m mode, kps []*kprobes.Kprobe) []*kprobes.Kprobe {
+	t.Helper()
 	refused := map[string]int{}
 	var placed []*kprobes.Kprobe
 	for _, kp := range kps {
@@ -153,7 +169,7 @@ func bodies(t testing.TB, s *kprobes.Session, function string) []symbols.Locatio
 
 // counts are the hits by the address in the file, and how many instructions of each
 // function were hit.
-func (w *whole) counts(t *testing.T, s *kprobes.Session, m mode, kps []*kprobes.Kprobe) (map[arch.Addr]uint64, hits) {
+func (w *whole) counts(t *testing.T, s *kprobes.Session, what string, kps []*kprobes.Kprobe) (map[arch.Addr]uint64, hits) {
 	t.Helper()
 	counts, ran := map[arch.Addr]uint64{}, hits{}
 	hit, sum := 0, uint64(0)
@@ -171,7 +187,7 @@ func (w *whole) counts(t *testing.T, s *kprobes.Session, m mode, kps []*kprobes.
 			t.Errorf("%s: %d hits missed", loc, missed)
 		}
 	}
-	t.Logf("%s: %d probes (%v), %d of them hit, %d hits", m, len(kps), mechanisms, hit, sum)
+	t.Logf("%s: %d probes (%v), %d of them hit, %d hits", what, len(kps), mechanisms, hit, sum)
 	if hit == 0 {
 		t.Error("no instruction was hit")
 	}

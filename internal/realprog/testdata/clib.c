@@ -57,7 +57,7 @@ static void print(void)
 	for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
 		for (size_t w = f % 8; w < sizeof widths / sizeof *widths; w += 8) {
 			static const char kinds[] = "fegaEGA";
-			for (size_t i = f % 2; i < sizeof numbers / sizeof *numbers; i += 2) {
+			for (size_t i = f % 3; i < sizeof numbers / sizeof *numbers; i += 3) {
 				snprintf(format, sizeof format, "[%%%s%s%c]", flags[f], widths[w], kinds[(i + f + w) % 7]);
 				digest_bytes(out, snprintf(out, sizeof out, format, numbers[i]));
 			}
@@ -87,7 +87,7 @@ static void heap(void)
 	unsigned char *p[128] = {0};
 	size_t size[128] = {0};
 
-	for (int i = 0; i < 400; i++) {
+	for (int i = 0; i < 300; i++) {
 		int k = number() % 128;
 		uint32_t r = number();
 		// Sizes of all kinds of bins, and some that are mapped.
@@ -126,7 +126,7 @@ static pthread_rwlock_t readers = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_barrier_t barrier;
 static volatile long counter, turns;
 
-enum { THREADS = 4, ROUNDS = 80 };
+enum { THREADS = 4, ROUNDS = 40 };
 
 static void *contend(void *arg)
 {
@@ -147,7 +147,7 @@ static void *contend(void *arg)
 			CHECK(!pthread_rwlock_rdlock(&readers) && !pthread_rwlock_unlock(&readers));
 		}
 	}
-	for (int i = 0; i < 20; i++) { // in turns
+	for (int i = 0; i < 10; i++) { // in turns
 		pthread_mutex_lock(&mutex);
 		while (turns % THREADS != (long)arg)
 			pthread_cond_wait(&turned, &mutex);
@@ -176,7 +176,7 @@ static void locks(void)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	CHECK(counter == THREADS * ROUNDS);
-	CHECK(turns == THREADS * 20);
+	CHECK(turns == THREADS * 10);
 	digest_bytes((void *)&counter, sizeof counter);
 	digest_bytes((void *)&turns, sizeof turns);
 }

@@ -75,20 +75,24 @@ static void cipher(const char *name, const int *lengths)
 	EVP_CIPHER_free(c);
 }
 
+static int capable(unsigned ecx) { return OPENSSL_ia32cap_P[1] & ecx; }
+
+enum { SSSE3 = 1 << 9, AES = 1 << 25 };
+
 // The implementations of AES take 1, 2, 3, 4, 6, or 8 blocks at a time, of those
 // without instructions for it the one with SSSE3 1 or 8, the other 1.
 static void aes(const char *name)
 {
 	static const int lengths[] = {16, 33, 48, 64, 80, 97, 112, 128, 300, 785, 0}, few[] = {33, 144, 0}, least[] = {16, 17, 0};
 
-	cipher(name, OPENSSL_ia32cap_P[1] & 1 << 25 ? lengths : OPENSSL_ia32cap_P[1] & 1 << 9 ? few : least);
+	cipher(name, capable(AES) ? lengths : capable(SSSE3) ? few : least);
 }
 
 static void ecb(void)
 {
-	static const int lengths[] = {16, 64, 112, 208, 0};
+	static const int lengths[] = {16, 64, 112, 208, 0}, least[] = {16, 32, 0};
 
-	cipher("AES-256-ECB", lengths);
+	cipher("AES-256-ECB", capable(AES) ? lengths : least);
 }
 
 static void cbc(void) { aes("AES-128-CBC"); }
@@ -98,9 +102,9 @@ static void gcm(void) { aes("AES-128-GCM"); }
 
 static void chacha(void)
 {
-	static const int lengths[] = {33, 130, 300, 1100, 0};
+	static const int lengths[] = {33, 130, 300, 1100, 0}, least[] = {33, 130, 0};
 
-	cipher("ChaCha20-Poly1305", lengths);
+	cipher("ChaCha20-Poly1305", capable(SSSE3) ? lengths : least);
 }
 
 // power is modular exponentiation, of numbers of 512 and 1024 bits.
