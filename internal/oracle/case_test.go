@@ -82,7 +82,7 @@ func (c *testCase) first(r *rand.Rand, try int) []byte {
 		}
 	}
 	c.kind = "any"
-	n := c.n/64*32 + slot + int(c.seed%encodings)*1009
+	n := c.n/64*others + slot + int(c.seed%encodings)*1009
 	if try > 64 {
 		n = r.IntN(encodings)
 	}

@@ -28,7 +28,17 @@ var kinds = []struct {
 	{"system", 1, system},
 	{"misc", 3, misc},
 	{"vector", 5, vector},
+	{"shadow", 1, shadow},
 }
+
+// others is how many of 64 cases are of no kind.
+var others = func() int {
+	n := 64
+	for _, k := range kinds {
+		n -= k.weight
+	}
+	return n
+}()
 
 // branch is a near branch of any kind.
 func branch(r *rand.Rand, c *testCase) []byte {
@@ -278,6 +288,22 @@ func harmless(r *rand.Rand, b []byte) uint64 {
 	return pick(r, uint64(24), 65, 158, 199, 5000, ^uint64(0))
 }
 
+// shadow loads ss, which holds back traps until the next instruction is done.
+func shadow(r *rand.Rand, c *testCase) []byte {
+	if one(r, 2) {
+		c.in.RFlags |= flagTF
+	}
+	ss := pick[uint64](r, 0x2b, 0x2b, 0x2b, 0x2b, 0x23, 3, 0x33)
+	if one(r, 3) {
+		at := dataPointer(r)
+		c.pokeBytes(at, 2, ss)
+		return append([]byte{0x8e}, absolute(2, at)...)
+	}
+	reg := pick(r, 0, 1, 2, 3, 6, 7)
+	c.in.Reg[byNumber[reg]] = ss
+	return []byte{0x8e, 0xd0 | byte(reg)}
+}
+
 // single instructions that no other kind is sure to meet.
 var singles = strings.Fields(`f30f1efa f30f1efb 0f0b 0fb9c0 0fffc0 f4 fa fb e4ff e610 ec ed ee ef 6d 6f 0fa2 0f31 0f01f9 f30fc7f8 f3480fc7ff
 	0f01d0 0f01d1 0fc7f0 480fc7f7 0f33 c7f80000000000 c6f842 0f01d5 0f01d6 f30faec3 f3480faecb f3480faed1 f3480faeda 8ed0 8ed8 8ec0
@@ -338,4 +364,11 @@ func forbidden(insn arch.Insn) bool {
 		return len(insn.Bytes) > len(b)
 	}
 	return false
+}
+
+// ownTrap tells of int1 and int 3. Where a probe was once, their traps are taken for its
+// breakpoint's, so only the first batch, whose places are fresh, has them.
+func ownTrap(insn arch.Insn) bool {
+	n := len(insn.Bytes)
+	return insn.Flow == arch.FlowTrap && insn.Bytes[n-1] == 0xf1 || n > 1 && insn.Bytes[n-2] == 0xcd && insn.Bytes[n-1] == 3
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -125,9 +126,10 @@ type harness struct {
 func buildHarness(t testing.TB) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "harness")
+	// It stands where no part of an address of its memory points.
 	gcc := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Werror", "-ffreestanding", "-fno-stack-protector",
 		"-fno-asynchronous-unwind-tables", "-fcf-protection=none", "-mgeneral-regs-only", "-fno-pie", "-no-pie",
-		"-nostdlib", "-static", "-o", bin, "testdata/harness.c")
+		"-nostdlib", "-static", "-Wl,-Ttext-segment=0x26a50000", "-o", bin, "testdata/harness.c")
 	if out, err := gcc.CombinedOutput(); err != nil {
 		t.Fatalf("building the harness: %v\n%s", err, out)
 	}
@@ -175,9 +177,14 @@ func (h *harness) do(command string) (err error) {
 			panic(p)
 		}
 	}()
+	hung := time.AfterFunc(patience, func() { _ = h.prog.Signal(syscall.SIGKILL) })
+	defer hung.Stop()
 	h.prog.Do(command, "done")
 	return nil
 }
+
+// patience bounds one run; it only ends cases that hang.
+const patience = 30 * time.Second
 
 var errEnded = errors.New("the harness ended")
 

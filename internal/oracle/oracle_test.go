@@ -35,23 +35,6 @@ func numberOfCases() int {
 	return 12 * batch
 }
 
-// mode is how a probed instruction is run.
-type mode string
-
-const (
-	attached mode = "attached" // traced, but not probed
-	boosted  mode = "boosted"
-	stepped  mode = "stepped"
-)
-
-func (m mode) probe(at arch.Addr) *kprobes.Kprobe {
-	kp := &kprobes.Kprobe{Addr: at, PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}
-	if m == stepped {
-		kp.PostHandler = func(*kprobes.Kprobe, *kprobes.Regs, uint64) {}
-	}
-	return kp
-}
-
 // oracle is the state of the test.
 type oracle struct {
 	t        *testing.T
@@ -135,10 +118,10 @@ func (o *oracle) batch(first, from, to int) {
 
 // runAs runs the cases in the traced harness, the probed ones also under alarms.
 func (o *oracle) runAs(m mode, cases []*testCase, want []output) {
-	var kps []*kprobes.Kprobe
+	var probes []*handled
 	commands := []string{"run"}
 	if m != attached {
-		kps = o.register(m, cases)
+		probes = o.register(m, cases)
 		commands = append(commands, "pelt")
 	}
 	for _, command := range commands {
@@ -150,13 +133,19 @@ func (o *oracle) runAs(m mode, cases []*testCase, want []output) {
 			return
 		}
 		for _, c := range cases {
-			o.compare(c, string(m)+" "+command, &want[c.n%batch], &got[c.n%batch])
+			w := &want[c.n%batch]
+			o.judge(c, string(m)+" "+command, c.unexplained(o.h.shared, w, &got[c.n%batch]))
 		}
 	}
 	o.checkAlarms(m, cases)
-	for _, kp := range kps {
-		if kp.Hits() == 0 && slices.ContainsFunc(cases, func(c *testCase) bool { return c.at == kp.Addr }) {
-			o.t.Errorf("%s: the probe at %s was not hit", m, kp.Addr)
+	var kps []*kprobes.Kprobe
+	byAddr := map[arch.Addr]*handled{}
+	for _, p := range probes {
+		kps, byAddr[p.Addr] = append(kps, &p.Kprobe), p
+	}
+	for _, c := range cases {
+		if p := byAddr[c.at]; p != nil {
+			o.judge(c, string(m), p.check(m, c, &want[c.n%batch]))
 		}
 	}
 	if err := o.s.UnregisterKprobes(kps); err != nil {
@@ -190,13 +179,13 @@ func (o *oracle) checkAlarms(m mode, cases []*testCase) {
 }
 
 // register probes all instructions of the cases; those that are refused are counted.
-func (o *oracle) register(m mode, cases []*testCase) (kps []*kprobes.Kprobe) {
+func (o *oracle) register(m mode, cases []*testCase) (probes []*handled) {
 	for _, c := range cases {
 		for _, insn := range c.insns {
-			kp := m.probe(insn.Addr)
-			err := o.s.RegisterKprobe(kp)
+			p := m.probe(insn.Addr)
+			err := o.s.RegisterKprobe(&p.Kprobe)
 			if err == nil {
-				kps = append(kps, kp)
+				probes = append(probes, p)
 				continue
 			}
 			reason, known := refusal(err)
@@ -206,7 +195,7 @@ func (o *oracle) register(m mode, cases []*testCase) (kps []*kprobes.Kprobe) {
 			o.refused[reason]++
 		}
 	}
-	return kps
+	return probes
 }
 
 // refusal names the reason that a registration may be refused for.
@@ -219,8 +208,8 @@ func refusal(err error) (string, bool) {
 	return "", false
 }
 
-func (o *oracle) compare(c *testCase, how string, want, got *output) {
-	d := c.unexplained(o.h.shared, want, got)
+// judge reports the differences that a case has shown.
+func (o *oracle) judge(c *testCase, how string, d []string) {
 	if len(d) == 0 {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 // Bits of rflags that a case may start with.
 const (
 	flagTF          = 1 << 8
+	flagRF          = 1 << 16
 	flagAC          = 1 << 18
 	flagFixed       = 0x202
 	arithmeticFlags = 0x8d5 | 1<<10 // CF PF AF ZF SF OF, DF

@@ -150,7 +150,7 @@ asm(".text\n"
 	"	mov %rsp, %rdi\n"
 	"	and $-16, %rsp\n"
 	"	call begin\n");
-extern char on_signal[], restorer[], _end[];
+extern char on_signal[], restorer[], etext[];
 
 // record_segments notes the segments and puts them back.
 static void record_segments(struct output *o)
@@ -215,7 +215,7 @@ int record_outcome(long signo, struct siginfo *si, struct ucontext *uc)
 {
 	struct output *o = &sh->out[sh->current];
 	u64 n = sh->taken++;
-	if (uc->mc.rip >= (u64)enter && uc->mc.rip < (u64)_end) { // this program's own fault
+	if (uc->mc.rip >= (u64)enter && uc->mc.rip < (u64)etext) { // this program's own fault
 		sh->own[0] = signo, sh->own[1] = uc->mc.rip, sh->own[2] = si->addr;
 		die(20);
 	}
@@ -242,7 +242,7 @@ void on_alarm(int signo, struct siginfo *si, struct ucontext *uc)
 {
 	u64 at = uc->mc.rip;
 	(void)signo, (void)si;
-	if ((at >= (u64)enter && at < (u64)_end) || (at >= RESERVED && at < RESERVED + RESERVED_SIZE))
+	if ((at >= (u64)enter && at < (u64)etext) || (at >= RESERVED && at < RESERVED + RESERVED_SIZE))
 		return;
 	sh->alarms[sh->nalarms++ % ALARMS] = at;
 }
