@@ -201,9 +201,11 @@ type Regs interface {
 	SetSyscall(nr uint64, args [6]uint64, insn Addr)
 
 	// Clone returns an independent copy; CopyFrom overwrites all registers
-	// with those of o, which must be of the same architecture.
+	// with those of o, which must be of the same architecture; Same compares
+	// what a program can see of them.
 	Clone() Regs
 	CopyFrom(o Regs)
+	Same(o Regs) bool
 }
 
 // Arch is what gokprobe needs to know of an architecture. Implementations are

@@ -162,10 +162,17 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	}
 	ip := regs.IP()
 	ts, _ := th.Local.(*threadState)
-	if th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil {
-		if !d.session.resume(th, ts) {
-			th.MovedOut()
+	switch {
+	case th.WasMovedOut():
+		return
+	case ts != nil && ts.handling: // the handler ends the session
+		if ip == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
+			regs.SetIP(ts.site.addr)
 		}
+		th.MovedOut()
+		return
+	case th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil:
+		d.session.resume(th, ts)
 		return
 	}
 	if st := d.slotSite(ip); st != nil {

@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"bytes"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -31,6 +33,15 @@ type threadState struct {
 	site  *site // of the hit in progress: between trap and resume, or until its end is seen
 	traps bool  // the program traced itself when its copy was single-stepped
 	call  *site // whose system call the thread was last sent into
+
+	before   arch.Regs // in front of that call, when a signal came first
+	handling bool      // the PreHandlers run
+}
+
+// back tells that the thread is where it was before a signal came first: its handler has
+// returned.
+func (ts *threadState) back(regs arch.Regs) bool {
+	return ts.before != nil && ts.before.Same(regs)
 }
 
 func (s *Session) stateOf(th *ptrace.Thread, d *domain) *threadState {
@@ -89,13 +100,13 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 // vanished tells whether the breakpoint at at was one of ours and is gone: then the
 // original instruction runs now (B10).
 func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
-	if _, ours := d.past[at]; !ours {
+	insn, ours := d.past[at]
+	if !ours {
 		return false
 	}
-	trap := ptrace.Host.Breakpoint()
-	now := make([]byte, len(trap))
-	if d.text.Original(at, now) != nil || string(now) == string(trap) {
-		return false
+	now := make([]byte, len(insn))
+	if d.text.Original(at, now) != nil || !bytes.Equal(now, insn) {
+		return false // the program has other code there now
 	}
 	regs.SetIP(at)
 	return true
@@ -107,9 +118,9 @@ func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := s.stateOf(th, d)
 	ts.regs.Regs, ts.site = regs, st
-	again := ts.call == st && th.Restarted()
-	ts.call = nil
-	if !again && s.runPre(st, &ts.regs) {
+	again := ts.call == st && (th.Restarted() || ts.back(regs))
+	ts.call, ts.before = nil, nil
+	if !again && s.runPre(ts, st) {
 		ts.site = nil
 		return
 	}
@@ -126,7 +137,10 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 
 // runPre runs the PreHandlers of the enabled probes. It reports whether one of them
 // took over: the thread then goes on where that handler left it (B2, B19).
-func (s *Session) runPre(st *site, regs *Regs) (diverted bool) {
+func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
+	regs := &ts.regs
+	ts.handling = true
+	defer func() { ts.handling = false }()
 	for _, kp := range st.probes {
 		if !kp.enabled() || kp.session == nil {
 			continue
@@ -186,11 +200,23 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 		return ptrace.Deliver
 	case info.Signo() == unix.SIGSTOP:
 		return ptrace.Deliver // no handler can see the address
+	case st.plan.Method == arch.SystemCall:
+		s.callLater(th, s.stateOf(th, d), st, regs)
+		return ptrace.Deliver
 	}
 	if regs.IP() != st.slot.Step {
 		s.trapAfter(th, s.stateOf(th, d), st, regs)
 	}
 	return ptrace.Hold
+}
+
+// callLater puts a thread in front of a system call back to its breakpoint, to take a signal
+// there: none could be delivered from the stop at the entry, only sent again, behind others
+// of its kind. The hit goes on when the thread comes back as it is now.
+func (s *Session) callLater(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	s.leaveSlot(th, ts, regs, st.addr)
+	ts.call, ts.before = st, regs.Clone()
+	ts.before.SetIP(st.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
 }
 
 // trapAfter has a thread in front of a boosted copy come back after it.
@@ -210,6 +236,7 @@ func (s *Session) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch
 	if !ok {
 		return
 	}
+	th.NotOurs()
 	ts := s.stateOf(th, d)
 	switch {
 	case !executed || ip != st.slot.Trap:

@@ -31,6 +31,7 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 		regs.SetIP(st.slot.Step)
 		th.StopAtSyscall(st.slot.Next, st.slot.Trap)
 	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs):
+		th.MovedOut()
 		s.runPost(st, &ts.regs)
 		ts.site = nil
 	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
@@ -73,6 +74,7 @@ func (s *Session) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs
 // trapped comes after the copy in front of slot.Trap.
 func (s *Session) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	regs.SetIP(st.slot.Next)
+	th.MovedOut()
 	s.rerecord(th, st)
 	ts.regs.Regs = regs
 	s.post(ts, st)
@@ -126,7 +128,10 @@ func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool) {
 		s.warn("after the copy of the instruction at %s: %v", st.addr, err)
 	}
 	if ts.traps {
+		th.NotOurs()
 		s.translate(th, from, regs.IP())
+	} else {
+		th.MovedOut()
 	}
 	return ts.traps
 }

@@ -63,8 +63,19 @@ func (t *Tracer) detachThread(th *Thread) {
 }
 
 // MovedOut says that the caller has put the instruction pointer of a thread that stopped
-// at a breakpoint of ours back into the original code.
+// for us, at a breakpoint or after a single step, back into the original code.
 func (th *Thread) MovedOut() { th.moved = true }
+
+// WasMovedOut tells whether MovedOut was called in this stop.
+func (th *Thread) WasMovedOut() bool { return th.moved }
+
+// NotOurs says that the target gets the signal that the thread stopped for, whatever raised
+// it.
+func (th *Thread) NotOurs() {
+	if th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep {
+		th.stop.Reason = Signal
+	}
+}
 
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {

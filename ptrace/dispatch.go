@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -38,8 +39,9 @@ func (t *Tracer) record(s Stop) *Thread {
 		}
 	case Interrupt:
 		th.noteMask()
-		if th.asked {
-			th.restartCall()
+		if th.asked || !th.wasStopped {
+			th.restartCall() // SIGCONT causes such a stop in a process that runs, too
+			th.wasStopped = false
 		}
 		th.asked = false
 		th.noteRestart()
@@ -78,7 +80,7 @@ func (th *Thread) singleStepped() bool {
 		return false
 	}
 	info, err := th.siginfo()
-	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom {
+	if err != nil || info.Code() != trapTrace && (th.at() == th.stepFrom || th.resentTrap(info)) {
 		return false
 	}
 	if info.Code() != trapTrace {
@@ -127,6 +129,9 @@ func (th *Thread) known() (ours bool, length int) {
 // is not sent any. That the other signal was pending while the thread ran means that the
 // thread blocks it; it is kept, to be queued again.
 func (th *Thread) coalesced(info *Siginfo) bool {
+	if th.resentTrap(info) {
+		return false
+	}
 	ours, length := th.known()
 	if !ours || length == 1 && !th.trapBlocked {
 		return false
@@ -134,6 +139,11 @@ func (th *Thread) coalesced(info *Siginfo) bool {
 	sent := *info
 	th.sentTrap, th.trapBlocked = &sent, true
 	return true
+}
+
+// resentTrap tells that a SIGTRAP may be one that resend queued.
+func (th *Thread) resentTrap(info *Siginfo) bool {
+	return info.Code() == siTkill && slices.ContainsFunc(th.resent, func(s *Siginfo) bool { return s.Signo() == unix.SIGTRAP })
 }
 
 // recordEarly keeps the first stop of a thread that nobody introduced yet. It stays
@@ -298,6 +308,7 @@ func (t *Tracer) dispatch(th *Thread) {
 // resume lets a thread go on, unless the Handler has let it go already.
 func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 	if t.threads[th.TID] == th && th.state == stopped {
+		th.moved = false
 		th.cont(th.next.request(), sig)
 	}
 }

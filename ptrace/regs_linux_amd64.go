@@ -16,6 +16,9 @@ var Host arch.Arch = amd64.Arch{}
 
 type hostRegs = amd64.Regs
 
+// breakpointCode is si_code for int3. int1 has TRAP_BRKPT (arch/x86/kernel/traps.c).
+const breakpointCode = siKernel
+
 const ripOffset = unsafe.Offsetof(hostRegs{}.Rip)
 
 // readRegs fills r with the general registers (struct user_regs_struct).

@@ -41,7 +41,7 @@ func (s *Siginfo) Synchronous() bool { return s.Code() > 0 && syncSignals.Has(s.
 
 // breakpoint tells that a breakpoint instruction raised the signal.
 func (s *Siginfo) breakpoint() bool {
-	return s.Signo() == unix.SIGTRAP && (s.Code() == siKernel || s.Code() == trapBrkpt)
+	return s.Signo() == unix.SIGTRAP && s.Code() == breakpointCode
 }
 
 // Sigset is the kernel's 64-bit signal set.
@@ -62,6 +62,9 @@ const (
 		1<<(unix.SIGILL-1) | 1<<(unix.SIGTRAP-1) | 1<<(unix.SIGSYS-1))
 	// ignoredByDefault are SIGCHLD, SIGCONT, SIGURG and SIGWINCH (signal(7)).
 	ignoredByDefault = Sigset(1<<(unix.SIGCHLD-1) | 1<<(unix.SIGCONT-1) | 1<<(unix.SIGURG-1) | 1<<(unix.SIGWINCH-1))
+
+	// stopSignals stop the process unless it does something else with them.
+	stopSignals = Sigset(1<<(unix.SIGSTOP-1) | 1<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1))
 
 	allSignals = ^Sigset(0)
 	// unblockable signals are never in a blocked mask.

@@ -44,6 +44,7 @@ func (t *Tracer) singleStepped(th *Thread) {
 
 // deliver resumes a thread with the signal that it stopped for, and what was held behind it.
 func (t *Tracer) deliver(th *Thread) {
+	th.NotOurs()
 	if t.threads[th.TID] != th || th.state != stopped || th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
@@ -216,8 +217,8 @@ func (t *Tracer) noteDelivery(th *Thread, sig unix.Signal) {
 // restartIgnored does the same when the signal being delivered is one that the process
 // ignores. Without a tracer it would not have been queued, nor have ended the call.
 func (th *Thread) restartIgnored(sig unix.Signal) {
-	if th.wasStopped {
-		th.wasStopped = false
+	if stopSignals.Has(sig) || th.wasStopped {
+		th.wasStopped = stopSignals.Has(sig)
 		return
 	}
 	regs, err := th.hostRegs()

@@ -53,8 +53,8 @@ type Thread struct {
 	remoting bool          // it makes a system call for us
 	asked    bool          // PTRACE_INTERRUPT was sent and its stop has not come
 
-	// wasStopped: it was in a group-stop, and no signal was delivered since. Unlike a stop
-	// of ours that one may end a system call with EINTR (signal(7)).
+	// wasStopped: a stop signal was the last one delivered, or it was in a group-stop. Unlike
+	// a stop of ours that one may end a system call with EINTR (signal(7)).
 	wasStopped bool
 
 	// restartAt, when not 0, is a system-call instruction that the kernel makes the

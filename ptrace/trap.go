@@ -80,7 +80,6 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	if !p.trapHandled {
 		return false
 	}
-	th.stop.Reason = Signal // whatever raised it, it is the program's own and must come back
 	if err := th.remote(func(r *Remote) (err error) {
 		p.trapAction, err = r.sigaction(unix.SIGTRAP)
 		return err

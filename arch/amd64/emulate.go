@@ -16,6 +16,7 @@ const (
 	flagSF = 1 << 7
 	flagTF = 1 << 8
 	flagOF = 1 << 11
+	flagRF = 1 << 16
 	flagAC = 1 << 18
 )
 

@@ -51,15 +51,18 @@ func emulateOnce(c *cpu, rnd *rand.Rand, start amd64.Regs) (string, error) {
 	before.Orig_rax = ^uint64(0)
 	c.put(at, i.Bytes)
 	if p.Method != arch.Emulated {
-		native, sig := c.step(before)
-		return "traced " + mnemonic(a.Disassemble(i)), traceOnce(c, p, before, native, sig)
+		native, sig, undo := c.stepUndoably(before)
+		return "traced " + mnemonic(a.Disassemble(i)), traceOnce(c, p, before, native, sig, undo)
 	}
 	emulated := before
 	memory := &overlay{cpu: c}
 	emulateErr := p.Emulate(&emulated, memory)
-	native, sig := c.step(before)
+	native, sig, undo := c.stepUndoably(before)
 	what := mnemonic(a.Disassemble(i))
-	if err := traceOnce(c, p, before, native, sig); err != nil {
+	if memory.written != nil && sig == unix.SIGTRAP && !bytes.Equal(memory.written, c.get(memory.at, 8)) {
+		return what, fmt.Errorf("% x %s: wrote % x", i.Bytes, a.Disassemble(i), memory.written)
+	}
+	if err := traceOnce(c, p, before, native, sig, undo); err != nil {
 		return what, err
 	}
 	if sig != unix.SIGTRAP {
@@ -77,15 +80,25 @@ func emulateOnce(c *cpu, rnd *rand.Rand, start amd64.Regs) (string, error) {
 	if emulateErr != nil || emulated != native {
 		return what, fmt.Errorf("% x %s: %w\nbefore   %+x\nprocessor %+x\nEmulate   %+x", i.Bytes, a.Disassemble(i), emulateErr, before, native, emulated)
 	}
-	if memory.written != nil && !bytes.Equal(memory.written, c.get(memory.at, 8)) {
-		return what, fmt.Errorf("% x %s: wrote % x", i.Bytes, a.Disassemble(i), memory.written)
-	}
 	return what, nil
+}
+
+// stepUndoably is step; undo puts back the word that a call may have pushed.
+func (c *cpu) stepUndoably(r amd64.Regs) (out amd64.Regs, sig unix.Signal, undo func()) {
+	word := make([]byte, 8)
+	there := c.ReadMemory(r.SP()-8, word) == nil
+	out, sig = c.step(r)
+	return out, sig, func() {
+		if there {
+			c.put(r.SP()-8, word)
+		}
+	}
 }
 
 // traceOnce single-steps the copy of a branch from before, resumes it, and compares the
 // outcome with the processor's own: native, sig, and what lies on the stack.
-func traceOnce(c *cpu, p arch.Plan, before, native amd64.Regs, sig unix.Signal) error {
+// The copy must find the memory that the original found: undo sees to that.
+func traceOnce(c *cpu, p arch.Plan, before, native amd64.Regs, sig unix.Signal, undo func()) error {
 	a := amd64.Arch{}
 	slot, err := a.Assemble(p, slotAt+0x1000)
 	if err != nil {
@@ -94,6 +107,7 @@ func traceOnce(c *cpu, p arch.Plan, before, native amd64.Regs, sig unix.Signal) 
 	c.put(slot.Addr, slot.Code)
 	word := make([]byte, 8)
 	onStack := c.ReadMemory(native.SP(), word) == nil
+	undo()
 	before.SetIP(slot.Step)
 	traced, tracedSig := c.step(before)
 	if tracedSig != sig {

@@ -123,6 +123,19 @@ func (r *Regs) Clone() arch.Regs {
 // CopyFrom overwrites every register. It panics if o is not *Regs.
 func (r *Regs) CopyFrom(o arch.Regs) { *r = *o.(*Regs) }
 
+// Same tells whether all registers are equal but RF, which each exception sets anew, and
+// orig_rax, which is the kernel's.
+func (r *Regs) Same(o arch.Regs) bool {
+	a, ok := o.(*Regs)
+	if !ok {
+		return false
+	}
+	b := *r
+	b.Orig_rax = a.Orig_rax
+	b.Eflags = b.Eflags&^flagRF | a.Eflags&flagRF
+	return b == *a
+}
+
 // gpr is the general register that the machine numbers n (SDM vol. 2A §3.1.1.1):
 // ModRM's three bits extended by REX.
 func (r *Regs) gpr(n int8) *uint64 {
