@@ -9,7 +9,7 @@ import (
 var (
 	ErrTruncated   = errors.New("code ends inside the instruction")
 	ErrUndecodable = errors.New("not an instruction")
-	ErrBreakpoint  = errors.New("the instruction is a breakpoint of the program's own")
+	ErrBreakpoint  = errors.New("a breakpoint of the program's own")
 	ErrEnclave     = errors.New("an enclave returns to the instruction that entered it")
 	ErrOperandSize = errors.New("the branch's operand-size prefix means different things on different processors")
 	ErrReach       = errors.New("out of reach of a 32-bit displacement")

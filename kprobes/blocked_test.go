@@ -87,7 +87,9 @@ func TestIgnoredSignalAtABlockedCall(t *testing.T) {
 				answer(prog, "block")
 				nudge(t, prog.PID(), sig)
 				compareAnswers(t, "wake", answer(prog, "wake"), want)
-				wantHits(t, kp, 4)
+				if kp.Hits() < 4 || sig != unix.SIGCONT && kp.Hits() > 4 { // SIGCONT may restart a call without a stop
+					t.Errorf("%d hits, want 4", kp.Hits())
+				}
 				closeSession(t, s)
 				wantRight(t, prog)
 			})

@@ -80,7 +80,7 @@ func (d *domain) checkCode(at arch.Addr) error {
 	}
 	for _, r := range d.surveyed().sequences(d) {
 		if r.Contains(at) {
-			return fmt.Errorf("%w at %s", ErrRestartable, r)
+			return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)
 		}
 	}
 	return nil
@@ -170,7 +170,7 @@ func (v *survey) sequences(d *domain) []arch.Range {
 		return v.critical
 	}
 	v.searched = true
-	const size = 32
+	const size, signature = 32, 4 // the kernel looks at what stands before the abort address
 	for _, section := range d.session.table.Sections("__rseq_cs") {
 		b := make([]byte, section.Len())
 		if d.space.ReadMemory(section.Start, b) != nil {
@@ -179,7 +179,9 @@ func (v *survey) sequences(d *domain) []arch.Range {
 		for ; len(b) >= size; b = b[size:] {
 			start := arch.Addr(binary.LittleEndian.Uint64(b[8:]))
 			length := binary.LittleEndian.Uint64(b[16:])
-			v.critical = append(v.critical, arch.Range{Start: start, End: start + arch.Addr(length)})
+			abort := arch.Addr(binary.LittleEndian.Uint64(b[24:]))
+			v.critical = append(v.critical, arch.Range{Start: start, End: start + arch.Addr(length)},
+				arch.Range{Start: abort - signature, End: abort})
 		}
 	}
 	return v.critical

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/patch"
@@ -217,10 +219,12 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := ptrace.Host.Breakpoint()
+	pages := pageReader{mem: mem}
 	var entries []patch.Entry
-	for at, original := range d.past {
+	for _, at := range slices.Sorted(maps.Keys(d.past)) {
+		original := d.past[at]
 		now := make([]byte, len(original))
-		if mem.ReadMemory(at, now) != nil {
+		if pages.ReadMemory(at, now) != nil {
 			continue // unmapped since
 		}
 		n := len(trap)
@@ -229,4 +233,27 @@ func (d *domain) clean(child *ptrace.Process) error {
 		}
 	}
 	return patch.Restore(mem, entries)
+}
+
+// pageReader reads a page at a time: a forked child may have thousands of breakpoints.
+type pageReader struct {
+	mem  arch.Memory
+	page arch.Addr
+	text []byte // of page; nil if there is none
+}
+
+func (r *pageReader) ReadMemory(at arch.Addr, p []byte) error {
+	const size = 4096
+	if page := at &^ (size - 1); page != r.page || r.text == nil {
+		text := make([]byte, size)
+		if err := r.mem.ReadMemory(page, text); err != nil {
+			return err
+		}
+		r.page, r.text = page, text
+	}
+	if off := int(at - r.page); off+len(p) <= size {
+		copy(p, r.text[off:])
+		return nil
+	}
+	return r.mem.ReadMemory(at, p)
 }

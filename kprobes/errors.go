@@ -32,8 +32,8 @@ var (
 	ErrNotBoundary       error = &coded{"the address is not the start of an instruction", unix.EILSEQ}
 	ErrUndecodable       error = &coded{"the code up to the address can't be decoded", unix.EILSEQ}
 	ErrData              error = &coded{"the address holds data", unix.EILSEQ}
-	ErrRestartable       error = &coded{"the instruction is part of a restartable sequence (rseq), which no stop lets come to its end", unix.EINVAL}
-	ErrException         error = &coded{"the instruction is a breakpoint of the program's own", unix.EILSEQ}
+	ErrRestartable       error = &coded{"the address belongs to a restartable sequence (rseq), which a stop does not let come to its end", unix.EINVAL}
+	ErrException         error = &coded{"the instruction can't be told from a probe", unix.EILSEQ}
 	ErrUnsupported       error = &coded{"the instruction can't be run out of line", unix.EOPNOTSUPP}
 	ErrNoSlot            error = &coded{"there is no memory for the copy of the instruction", unix.ENOMEM}
 	ErrShadowStack       error = &coded{"the process uses a shadow stack, so calls and returns can't be emulated", unix.EOPNOTSUPP}

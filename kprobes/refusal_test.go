@@ -27,6 +27,7 @@ func TestWhatCannotBeProbedIsRefusedByName(t *testing.T) {
 		{"a table in text", &kprobes.Kprobe{Addr: symbol(t, s, "lookup") - 8}, kprobes.ErrData, unix.EILSEQ},
 		{"start of a restartable sequence", &kprobes.Kprobe{SymbolName: "seq_first"}, kprobes.ErrRestartable, unix.EINVAL},
 		{"inside a restartable sequence", &kprobes.Kprobe{SymbolName: "seq_inside"}, kprobes.ErrRestartable, unix.EINVAL},
+		{"signature of its abort address", &kprobes.Kprobe{SymbolName: "seq_behind", Offset: 1}, kprobes.ErrRestartable, unix.EINVAL},
 		{"66 e9", &kprobes.Kprobe{SymbolName: "narrow", Offset: 4}, arch.ErrOperandSize, unix.EILSEQ},
 	}
 	maps, err := procfs.Maps(prog.PID())

@@ -52,6 +52,9 @@ func (t *Tracer) detachThread(th *Thread) {
 	if th.stop.Reason == Signal || !th.injectable {
 		th.resendHeld()
 	}
+	if !th.injectable && (th.stop.Reason == Signal || !th.moved) {
+		th.resendKept()
+	}
 	t.drainResent(th)
 	sig := th.leavingSignal()
 	_ = th.flush()
@@ -109,11 +112,6 @@ func (t *Tracer) drainResent(th *Thread) {
 		th.cont(unix.PTRACE_CONT, 0)
 		if t.await(th) != nil {
 			return
-		}
-		if th.stop.Reason == Signal {
-			if info, err := th.siginfo(); err == nil {
-				th.substitute(info)
-			}
 		}
 	}
 }

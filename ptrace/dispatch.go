@@ -2,7 +2,6 @@ package ptrace
 
 import (
 	"fmt"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +31,7 @@ func (t *Tracer) record(s Stop) *Thread {
 	case Signal:
 		th.injectable = true
 		switch {
+		case th.substitute(): // the target's
 		case th.singleStepped():
 			th.stop.Reason = SingleStep
 		case th.atBreakpoint():
@@ -80,7 +80,7 @@ func (th *Thread) singleStepped() bool {
 		return false
 	}
 	info, err := th.siginfo()
-	if err != nil || info.Code() != trapTrace && (th.at() == th.stepFrom || th.resentTrap(info)) {
+	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom {
 		return false
 	}
 	if info.Code() != trapTrace {
@@ -129,9 +129,6 @@ func (th *Thread) known() (ours bool, length int) {
 // is not sent any. That the other signal was pending while the thread ran means that the
 // thread blocks it; it is kept, to be queued again.
 func (th *Thread) coalesced(info *Siginfo) bool {
-	if th.resentTrap(info) {
-		return false
-	}
 	ours, length := th.known()
 	if !ours || length == 1 && !th.trapBlocked {
 		return false
@@ -139,11 +136,6 @@ func (th *Thread) coalesced(info *Siginfo) bool {
 	sent := *info
 	th.sentTrap, th.trapBlocked = &sent, true
 	return true
-}
-
-// resentTrap tells that a SIGTRAP may be one that resend queued.
-func (th *Thread) resentTrap(info *Siginfo) bool {
-	return info.Code() == siTkill && slices.ContainsFunc(th.resent, func(s *Siginfo) bool { return s.Signo() == unix.SIGTRAP })
 }
 
 // recordEarly keeps the first stop of a thread that nobody introduced yet. It stays

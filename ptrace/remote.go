@@ -50,6 +50,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 		return err
 	}
 	defer undo()
+	defer th.suspendDispatch()()
 	regs, err := th.hostRegs()
 	if err != nil {
 		return err
@@ -59,6 +60,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err != nil {
 		return err
 	}
+	kept := th.keepSiginfo()
 	th.remoting = true
 	defer func() { th.remoting = false }()
 	ours := stop.Reason == SingleStep
@@ -81,7 +83,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	}
 	th.trapBlocked, th.restartAt = believed, restartAt
 	if ours {
-		th.stop = stop
+		th.stop, th.kept = stop, kept
 	}
 	return failed
 }

@@ -73,12 +73,21 @@ const (
 	libcSignals = Sigset(3 << 31)
 )
 
+// siginfo is that of the signal being delivered, or kept from it.
 func (th *Thread) siginfo() (*Siginfo, error) {
+	if th.kept != nil {
+		th.info = *th.kept
+		return &th.info, nil
+	}
 	err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.info))
 	return &th.info, th.gone(err)
 }
 
 func (th *Thread) setSiginfo(s *Siginfo) error {
+	if th.kept != nil {
+		*th.kept = *s
+		return nil
+	}
 	return th.gone(requestPtr(unix.PTRACE_SETSIGINFO, th.TID, 0, unsafe.Pointer(s)))
 }
 

@@ -49,7 +49,34 @@ func (t *Tracer) deliver(th *Thread) {
 		return
 	}
 	th.resendHeld()
+	if !th.injectable {
+		th.resendKept()
+		t.resume(th, 0)
+		return
+	}
 	t.resume(th, th.stop.Signal)
+}
+
+// keepSiginfo copies the siginfo of the signal being delivered. After system calls for us the
+// thread stands elsewhere in the kernel, where no signal can be delivered from.
+func (th *Thread) keepSiginfo() *Siginfo {
+	if !th.injectable {
+		return th.kept
+	}
+	info, err := th.Siginfo()
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// resendKept sends the signal that the thread stopped for, before it made system calls for
+// us, to the target.
+func (th *Thread) resendKept() {
+	if th.kept != nil {
+		th.resend(th.kept)
+		th.kept = nil
+	}
 }
 
 // signal delivers, holds or drops a signal of the target.
@@ -58,7 +85,6 @@ func (t *Tracer) signal(th *Thread) {
 	if err != nil {
 		return // killed meanwhile
 	}
-	th.substitute(info)
 	switch t.handler.Signal(th, info) {
 	case Deliver:
 		th.restartIgnored(info.Signo())
@@ -165,20 +191,26 @@ func (th *Thread) resend(info *Siginfo) {
 	}
 }
 
-// substitute puts the original siginfo into a signal that resend queued.
-func (th *Thread) substitute(info *Siginfo) {
+// substitute puts the original siginfo into a signal that resend queued. It reports whether
+// the signal being delivered is one.
+func (th *Thread) substitute() bool {
+	if len(th.resent) == 0 {
+		return false
+	}
+	info, err := th.siginfo()
 	// In another PID namespace we have no ID.
-	if info.Code() != siTkill || info.PID() != os.Getpid() && info.PID() != 0 {
-		return
+	if err != nil || info.Code() != siTkill || info.PID() != os.Getpid() && info.PID() != 0 {
+		return false
 	}
 	for i, r := range th.resent {
 		if r.Signo() == info.Signo() {
 			th.resent = append(th.resent[:i], th.resent[i+1:]...)
 			*info = *r
 			_ = th.setSiginfo(info)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // restartCall repeats a system call that failed with EINTR for no other reason than our

@@ -42,6 +42,7 @@ type Thread struct {
 	held     []*Siginfo // signals that wait until the thread is out of a slot
 	holdMask *Sigset    // the mask to restore at Release
 	released bool
+	kept     *Siginfo   // of a stop that system calls for us came after
 	sentTrap *Siginfo   // a SIGTRAP of somebody that came in one with a breakpoint's
 	resent   []*Siginfo // sent again by tgkill, to be given their own siginfo
 
@@ -213,7 +214,7 @@ func (th *Thread) noteRestart() {
 // meanwhile is no error: its exit follows.
 func (th *Thread) cont(req int, sig unix.Signal) {
 	_ = th.flush()
-	th.state, th.regsValid = running, false
+	th.state, th.regsValid, th.kept = running, false, nil
 	if th.stop.Reason == Exiting {
 		th.state = exiting
 	}

@@ -66,6 +66,17 @@ func (th *Thread) restoreDispatch() {
 	}
 }
 
+// suspendDispatch lets the calls that the thread makes for us pass. A SIGSYS in place of one,
+// with all signals blocked, would take the program's handler away.
+func (th *Thread) suspendDispatch() (undo func()) {
+	var own userDispatch
+	err := requestPtr(reqGetUserDispatch, th.TID, unsafe.Sizeof(own), unsafe.Pointer(&own))
+	if err != nil || own.Mode == 0 || th.setUserDispatch(&userDispatch{}) != nil {
+		return func() {}
+	}
+	return func() { _ = th.setUserDispatch(&own) }
+}
+
 func (th *Thread) setUserDispatch(d *userDispatch) error {
 	return requestPtr(reqSetUserDispatch, th.TID, unsafe.Sizeof(*d), unsafe.Pointer(d))
 }

@@ -135,8 +135,8 @@ func skippable(err error) bool {
 // skipReason is the most specific sentinel's text: reasons are counted, so they must
 // not hold addresses.
 func skipReason(err error) string {
-	for _, e := range []error{arch.ErrTruncated, arch.ErrUndecodable, arch.ErrBreakpoint, arch.ErrEnclave,
-		arch.ErrOperandSize, arch.ErrReach,
+	for _, e := range []error{arch.ErrOperandSize, arch.ErrTruncated, arch.ErrUndecodable, arch.ErrBreakpoint,
+		arch.ErrEnclave, arch.ErrReach,
 		kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable,
 		kprobes.ErrData, kprobes.ErrRestartable,
 		kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
