@@ -234,13 +234,26 @@ func TestManyFaults(t *testing.T) {
 		kps = append(kps, modes[i%2].probe(l.name))
 	}
 	register(t, s, kps...)
-	stop := make(chan struct{})
-	ended := make(chan struct{})
-	go func() { // signals that arrive in slots and in handlers
+	stop := flood(prog)
+	for range rounds {
+		compareRecords(t, record(prog), want)
+	}
+	stop()
+	if n := number(t, prog.Do("users", "users"), "users"); n < 100 {
+		t.Errorf("only %d signals arrived", n)
+	}
+	closeSession(t, s)
+	wantRight(t, prog)
+}
+
+// flood sends SIGUSR1 to a program without a pause, until the returned function is called.
+func flood(prog *testprog.Prog) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
 		defer close(ended)
 		for {
 			select {
-			case <-stop:
+			case <-quit:
 				return
 			default:
 				if err := prog.Signal(syscall.SIGUSR1); err != nil {
@@ -249,11 +262,5 @@ func TestManyFaults(t *testing.T) {
 			}
 		}
 	}()
-	for range rounds {
-		compareRecords(t, record(prog), want)
-	}
-	close(stop)
-	<-ended
-	closeSession(t, s)
-	wantRight(t, prog)
+	return func() { close(quit); <-ended }
 }

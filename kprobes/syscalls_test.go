@@ -162,6 +162,25 @@ func TestAllSystemCallsAtOnce(t *testing.T) {
 	}
 }
 
+// TestAllSystemCallsUnderSignals: the same while signals arrive all the time, which interrupt
+// calls that the kernel restarts.
+func TestAllSystemCallsUnderSignals(t *testing.T) {
+	for _, m := range modes {
+		t.Run(string(m), func(t *testing.T) {
+			prog := start(t, "callsites")
+			want := answer(prog, "processes")
+			s := attach(t, prog.PID(), kprobes.Options{})
+			probeAll(t, s, m, syscallSites(t, prog.PID()))
+			stop := flood(prog)
+			compareAnswers(t, "processes", answer(prog, "processes"), want)
+			prog.Do("same 50", "did")
+			stop()
+			closeSession(t, s)
+			wantRight(t, prog)
+		})
+	}
+}
+
 // TestExecutionAndExitByProbedCalls: execve of the program itself, and its exit_group.
 func TestExecutionAndExitByProbedCalls(t *testing.T) {
 	for _, m := range modes {

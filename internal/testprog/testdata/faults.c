@@ -71,12 +71,12 @@ asm(".globl enter\n.type enter,@function\nenter:\n"
     "h_push:\npush %rbx\n.size h_push,.-h_push\nh_call:\ncall h_leaf\n.size h_call,.-h_call\n"
     "h_pop:\npop %rbx\n.size h_pop,.-h_pop\nh_ret:\nret\n.size h_ret,.-h_ret\n"
     "h_leaf:\nlea 1(%rdi),%rax\n.size h_leaf,.-h_leaf\nh_back:\nret\n.size h_back,.-h_back\n");
-void fault_entry(void), user_entry(int);
+void fault_entry(void), user_entry(int, siginfo_t *, void *);
 static const char *const inner[] = { "h_push", "h_call", "h_pop", "h_ret", "h_leaf", "h_back" };
 
 static enum mode mode;
 static int signals, file, quiet;
-static long users; // SIGUSR1 that arrived
+static long users; // SIGUSR1 that arrived, wherever the program was
 static long in_handler; // times h_push was called
 static sigjmp_buf back;
 static char text[16384], alt[65536] __attribute__((aligned(64)));
@@ -309,7 +309,31 @@ static void breakpoints(void)
 	say("traps %d", traps);
 }
 
-__attribute__((used)) void on_user(int sig) { users++; }
+// The code that was mapped at the start. Whatever a signal interrupts is there, or where a case
+// has jumped to.
+static struct { long from, to; } mapped[64];
+static int nmapped;
+
+static void note_code(void)
+{
+	char line[512], x;
+	FILE *f = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, f))
+		if (sscanf(line, "%lx-%lx %*c%*c%c", &mapped[nmapped].from, &mapped[nmapped].to, &x) == 3 && x == 'x' && nmapped < 63)
+			nmapped++;
+	fclose(f);
+}
+
+__attribute__((used)) void on_user(int sig, siginfo_t *si, void *ctx)
+{
+	greg_t *r = ((ucontext_t *)ctx)->uc_mcontext.gregs;
+	int known = r[REG_RIP] == NC || r[REG_RIP] == 0 || (r[REG_RIP] >= G && r[REG_RIP] < G + 0x100000);
+	for (int i = 0; i < nmapped; i++)
+		known |= r[REG_RIP] >= mapped[i].from && r[REG_RIP] < mapped[i].to;
+	CHECK(known);
+	CHECK(!(r[REG_EFL] & 0x100));
+	users++;
+}
 
 int main(void)
 {
@@ -318,10 +342,11 @@ int main(void)
 	struct sigaction sa = { .sa_sigaction = (void (*)(int, siginfo_t *, void *))fault_entry, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	for (size_t i = 0; i < sizeof sigs / sizeof *sigs; i++)
 		CHECK(sigaction(sigs[i], &sa, NULL) == 0);
-	struct sigaction user = { .sa_handler = user_entry, .sa_flags = SA_ONSTACK | SA_RESTART };
+	struct sigaction user = { .sa_sigaction = user_entry, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
 	CHECK(sigaction(SIGUSR1, &user, NULL) == 0);
 	CHECK((file = memfd_create("short", 0)) >= 0);
 	code(LOW & ~0xfffL, PROT_READ | PROT_EXEC);
+	note_code();
 	say("ready");
 	while (hear(line, sizeof line)) {
 		line[strcspn(line, "\n")] = 0;
@@ -331,6 +356,8 @@ int main(void)
 			all(line + 3 + (line[3] == ' '));
 		else if (!strcmp(line, "breakpoints"))
 			breakpoints();
+		else if (!strcmp(line, "users"))
+			say("users %ld", users);
 		for (size_t i = 0; i < NTESTS && !strncmp(line, "die ", 4); i++)
 			if (!strcmp(tests[i].name, line + 4)) {
 				stack_t s = { .ss_flags = SS_DISABLE };
