@@ -26,7 +26,7 @@ var kinds = []struct {
 	{"fpstate", 2, fpState},
 	{"lock", 2, locked},
 	{"system", 1, system},
-	{"misc", 3, misc},
+	{"misc", 4, misc},
 	{"vector", 5, vector},
 	{"shadow", 1, shadow},
 }
@@ -321,6 +321,9 @@ func misc(r *rand.Rand, c *testCase) []byte {
 		for _, i := range []int{rax, rbx, rcx} {
 			c.in.Reg[i] = pick[uint64](r, 0, 1, 2, 7, 13, 0x2b, 0x33, 0x53, 0x7b, 0x80000000)
 		}
+	}
+	if one(r, 4) {
+		c.in.RFlags |= flagTF // some of these are performed by the kernel, which does not trap
 	}
 	c.disp = len(b) - 4
 	return append(b, make([]byte, 4)...)

@@ -104,25 +104,46 @@ func group(r *rand.Rand, c *testCase, b []byte, reg byte) []byte {
 
 func memoryOperand(r *rand.Rand, c *testCase, b []byte, modrm byte) []byte {
 	b = append(b, modrm)
-	mod, base := modrm>>6, modrm&7
+	mod, base, index := modrm>>6, modrm&7, byte(4)
 	if base == 4 && mod != 3 {
 		sib := byte(r.IntN(256))
 		b = append(b, sib)
-		base = sib & 7
+		base, index = sib&7, sib>>3&7
 	}
 	c.disp = len(b)
+	far := mod == 2 && one(r, 4) || mod == 0 && base == 5
 	switch {
 	case mod == 1:
 		b = append(b, byte(r.Uint32()))
-	case mod == 2 && one(r, 2):
-		b = binary.LittleEndian.AppendUint32(b, uint32(r.IntN(512)))
-	case mod == 2 || mod == 0 && base == 5:
+	case far:
 		b = binary.LittleEndian.AppendUint32(b, uint32(dataPointer(r)))
+	case mod == 2:
+		b = binary.LittleEndian.AppendUint32(b, uint32(r.IntN(512)))
+	}
+	if mod != 3 && len(c.insns) == 0 && !one(r, 4) {
+		c.point(r, base, index, far)
 	}
 	for range 8 {
 		b = append(b, byte(r.Uint32()))
 	}
 	return b
+}
+
+// point has base and index, with and without REX, add up to memory that is there. far
+// tells that the displacement does so alone.
+func (c *testCase) point(r *rand.Rand, base, index byte, far bool) {
+	for _, n := range []byte{base, base + 8} {
+		if v := dataPointer(r); byNumber[n] != rsp && !far {
+			c.in.Reg[byNumber[n]] = v
+		} else if byNumber[n] != rsp {
+			c.in.Reg[byNumber[n]] = uint64(r.IntN(16))
+		}
+	}
+	for _, n := range []byte{index, index + 8} {
+		if n != 4 && n != base && n != base+8 {
+			c.in.Reg[byNumber[n]] = uint64(r.IntN(16)) * 8
+		}
+	}
 }
 
 // absolute encodes [disp32] without a base.

@@ -105,7 +105,7 @@ func randomRegs(r *rand.Rand, in *input) {
 		in.Reg[rsp] += uint64(r.IntN(8))
 	}
 	in.RFlags = flagFixed | r.Uint64()&arithmeticFlags
-	if one(r, 12) {
+	if one(r, 10) {
 		in.RFlags |= flagTF
 	}
 	if one(r, 24) {
