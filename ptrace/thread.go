@@ -205,7 +205,7 @@ func (th *Thread) noteRestart() {
 	case err != nil:
 	case interrupted(r):
 		th.restartAt = r.IP().Add(int64(-len(Host.SyscallInsn())))
-	case th.restartAt != r.IP():
+	case th.restartAt != r.IP() && th.restartAt != r.IP().Add(int64(-Host.BreakpointAdvance())):
 		th.restartAt = 0
 	}
 }

@@ -11,8 +11,10 @@
 // "SDM" in this package is Intel's Software Developer's Manual (order number
 // 325462), "APM" is AMD's Architecture Programmer's Manual (publication 40332).
 //
-// Known limits. The x87 unit saves the address of its last instruction; after a
-// copy it is the copy's address, and fnstenv, fsave and xsave show it. The
-// emulated calls and returns do not touch a shadow stack: a caller must not use
-// them on a thread that has one enabled.
+// What a copy leaves that tells where it stood is put right by Plan.Resume: the
+// instruction pointer, a return address, the rcx of syscall. The x87 unit's last
+// instruction pointer is the caller's to correct (Plan.Recorded).
+//
+// Known limit. The emulated calls and returns do not touch a shadow stack: a caller
+// must not use them on a thread that has one enabled.
 package amd64
