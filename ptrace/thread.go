@@ -172,7 +172,7 @@ func (th *Thread) StopAtSyscall(original, copied arch.Addr) {
 	th.next = nextEntry
 }
 
-// StopAtReturn, in Handler.Entered, has Handler.Returned called when the system call is
+// StopAtReturn has, from Handler.Entered on, Handler.Returned called when the system call is
 // done. It is not if the call does not return (exit(2), execve(2)).
 func (th *Thread) StopAtReturn() { th.next = nextReturn }
 

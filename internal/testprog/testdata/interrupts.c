@@ -2,7 +2,8 @@
 // probe there is hit by every command. "handler" catches SIGTRAP from now on, "own" runs a
 // breakpoint of its own, "step" traces itself over a jump; "pause N" is interrupted N times;
 // "divide" faults until input comes; "dispatch" lets only its own text make system calls;
-// "calls" makes system calls until input comes.
+// "calls" makes system calls until input comes; "queue N" takes N signals meanwhile, in their
+// order; "spin" lets no call be made until it is interrupted, or input has come.
 #include "prog.h"
 #include <poll.h>
 #include <sys/prctl.h>
@@ -21,11 +22,13 @@ asm(".text\n" CALL(raw_read, "xor %eax,%eax") CALL(raw_pause, "mov $34,%eax") CA
 
 static volatile long traps, faults, alarms, refused;
 static volatile char selector;
+static volatile long taken;
+static pthread_t taker;
 static char buf[4096];
 static int len;
 
 static void on_trap(int s, siginfo_t *si, void *uc) { traps++; }
-static void on_alarm(int s) { alarms++; }
+static void on_alarm(int s) { selector = 0, alarms++; }
 static void on_refusal(int s, siginfo_t *si, void *uc) { selector = 0, refused++; }
 static void on_fault(int s, siginfo_t *si, void *uc)
 {
@@ -33,6 +36,14 @@ static void on_fault(int s, siginfo_t *si, void *uc)
 	CHECK((char *)g[REG_RIP] == divide_insn && (char *)si->si_addr == divide_insn);
 	faults++;
 	g[REG_RIP] += 2;
+}
+static void on_queued(int s, siginfo_t *si, void *uc) { CHECK(si->si_value.sival_int == taken++); }
+static void *queue(void *n)
+{
+	for (long i = 0; i < (long)n;)
+		if (pthread_sigqueue(taker, SIGRTMIN + 1, (union sigval){ .sival_int = i }) == 0)
+			i++;
+	return NULL;
 }
 static void catch(int sig, void (*f)(int, siginfo_t *, void *))
 {
@@ -81,6 +92,21 @@ static void dispatch(void)
 	say("did %ld", refused);
 }
 
+// spin: a call that somebody else makes this thread make must pass, or refused is not 0.
+static void spin(void)
+{
+	CHECK(prctl(59, 1, 0, 0, &selector) == 0);
+	say("going");
+	refused = 0, selector = 1;
+	while (!GET(alarms) && !refused)
+		;
+	selector = 0;
+	struct sigaction sa;
+	CHECK(prctl(59, 0, 0, 0, 0) == 0 && refused == 0);
+	CHECK(sigaction(SIGSYS, NULL, &sa) == 0 && sa.sa_sigaction == on_refusal);
+	say("did");
+}
+
 int main(void)
 {
 	char line[sizeof buf];
@@ -116,6 +142,17 @@ int main(void)
 			say("did %ld", faults);
 		} else if (!strcmp(line, "dispatch")) {
 			dispatch();
+		} else if (sscanf(line, "queue %ld", &n) == 1) {
+			taken = 0, taker = pthread_self();
+			catch(SIGRTMIN + 1, on_queued);
+			pthread_t sender = thread(queue, n);
+			while (taken < n)
+				raw_getpid();
+			pthread_join(sender, NULL);
+			say("did %ld", taken);
+		} else if (!strcmp(line, "spin")) {
+			alarms = 0;
+			spin();
 		} else if (!strcmp(line, "calls")) {
 			while (!waiting())
 				for (int i = 0; i < 50; i++)
