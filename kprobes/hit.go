@@ -29,13 +29,12 @@ import (
 
 // threadState is what a session remembers of a thread.
 type threadState struct {
-	regs  Regs
-	site  *site // of the hit in progress: between trap and resume, or until its end is seen
-	traps bool  // the program traced itself when its copy was single-stepped
-	call  *site // whose system call the thread was last sent into
-
+	regs     Regs
+	site     *site     // of the hit in progress: between trap and resume, or until its end is seen
+	handling bool      // its PreHandlers run
+	traps    bool      // the program traced itself when its copy was single-stepped
+	call     *site     // whose system call the thread was last sent into
 	before   arch.Regs // in front of that call, when a signal came first
-	handling bool      // the PreHandlers run
 }
 
 // back tells that the thread is where it was before a signal came first: its handler has
@@ -73,13 +72,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		s.stepped(th, d, st, regs)
 		return true
 	}
-	if d.vanished(at, regs) {
-		return true
-	}
-	if st := d.slotSite(regs.IP()); st != nil {
-		s.raisedInSlot(th, d, st, regs) // int1 and int 3 raise a SIGTRAP that looks the same
-	}
-	return false
+	return d.vanished(at, regs)
 }
 
 // Known implements ptrace.Handler.

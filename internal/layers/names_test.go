@@ -1,0 +1,44 @@
+package layers
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestTestsThatArchitectureNamesAreThere: a claim in ARCHITECTURE.md with a test's name beside
+// it stays proven. A name that ends in … stands for all that begin so.
+func TestTestsThatArchitectureNamesAreThere(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		tests.Write(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(…?)`").FindAllStringSubmatch(string(doc), -1)
+	if len(named) < 10 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+	for _, m := range named {
+		end := "("
+		if m[2] != "" {
+			end = ""
+		}
+		if !strings.Contains(tests.String(), "func "+m[1]+end) {
+			t.Errorf("ARCHITECTURE.md names %s, which is no test", m[1])
+		}
+	}
+}
