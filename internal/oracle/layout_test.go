@@ -171,7 +171,8 @@ func (h *harness) run(command string) ([]output, error) {
 // do gives a command. The error says that the harness has ended, and where.
 func (h *harness) do(command string) (err error) {
 	defer func() {
-		if p := recover(); p == errEnded {
+		p := recover()
+		if ended, ok := p.(error); ok && errors.Is(ended, errEnded) {
 			err = fmt.Errorf("%w in case %d of the batch; fault of its own: %#x", errEnded, h.Current, h.Own)
 		} else if p != nil {
 			panic(p)

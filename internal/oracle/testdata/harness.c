@@ -160,12 +160,12 @@ static void record_segments(struct output *o)
 	o->seg[0] = ds, o->seg[1] = es, o->seg[2] = fs, o->seg[3] = gs;
 	call3(ARCH_PRCTL, GET_FS, &o->base[0], 0);
 	call3(ARCH_PRCTL, GET_GS, &o->base[1], 0);
-	if (ds | es | fs | gs)
+	if (ds | es | fs | gs) // some processors clear the base with it
 		asm volatile("mov %0, %%ds; mov %0, %%es; mov %0, %%fs; mov %0, %%gs" : : "r"(0));
-	if (o->base[0] != FSBASE || fs)
-		call3(ARCH_PRCTL, SET_FS, FSBASE, 0);
-	if (o->base[1] != GSBASE || gs)
-		call3(ARCH_PRCTL, SET_GS, GSBASE, 0);
+	else if (o->base[0] == FSBASE && o->base[1] == GSBASE)
+		return;
+	call3(ARCH_PRCTL, SET_FS, FSBASE, 0);
+	call3(ARCH_PRCTL, SET_GS, GSBASE, 0);
 }
 
 // record_memory notes every word that is not as it was set up, and puts it back.
