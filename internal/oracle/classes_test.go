@@ -368,10 +368,3 @@ func forbidden(insn arch.Insn) bool {
 	}
 	return false
 }
-
-// ownTrap tells of int1 and int 3. Where a probe was once, their traps are taken for its
-// breakpoint's, so only the first batch, whose places are fresh, has them.
-func ownTrap(insn arch.Insn) bool {
-	n := len(insn.Bytes)
-	return insn.Flow == arch.FlowTrap && insn.Bytes[n-1] == 0xf1 || n > 1 && insn.Bytes[n-2] == 0xcd && insn.Bytes[n-1] == 3
-}
