@@ -34,13 +34,30 @@ type threadState struct {
 	handling bool      // its PreHandlers run
 	traps    bool      // the program traced itself when its copy was single-stepped
 	call     *site     // whose system call the thread was last sent into
-	before   arch.Regs // in front of that call, when a signal came first
+	put      *site     // in front of whose system call a signal came first
+	before   arch.Regs // and the registers there
 }
 
-// back tells that the thread is where it was before a signal came first: its handler has
-// returned.
-func (ts *threadState) back(regs arch.Regs) bool {
-	return ts.before != nil && ts.before.Same(regs)
+// resumed tells that a hit of st goes on: the kernel restarts its system call, after a stop
+// that no signal handler followed; or the handler of a signal that came first has returned.
+func (ts *threadState) resumed(th *ptrace.Thread, st *site, regs arch.Regs) bool {
+	restarted := ts.call == st && th.Restarted()
+	ts.call = nil
+	if ts.put == st && ts.before.Same(regs) {
+		ts.put = nil
+		return true
+	}
+	return restarted
+}
+
+// forget: a system call of st may go on unseen.
+func (ts *threadState) forget(st *site) {
+	if ts.call == st {
+		ts.call = nil
+	}
+	if ts.put == st {
+		ts.put = nil
+	}
 }
 
 func (s *Session) stateOf(th *ptrace.Thread, d *domain) *threadState {
@@ -64,7 +81,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		return true // killed meanwhile
 	}
 	at := regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance()))
-	if st := d.siteAt(at); st != nil && st.patch != nil && st.patch.Armed() {
+	if st := d.siteAt(at); st != nil && st.armed() {
 		s.hit(th, d, st, regs)
 		return true
 	}
@@ -105,15 +122,11 @@ func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 	return true
 }
 
-// hit runs the PreHandlers and sends the thread through the instruction. If a stop that no
-// signal handler followed has made the kernel restart a system call that was hit here, that
-// is the same hit still.
+// hit runs the PreHandlers and sends the thread through the instruction.
 func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := s.stateOf(th, d)
 	ts.regs.Regs, ts.site = regs, st
-	again := ts.call == st && (th.Restarted() || ts.back(regs))
-	ts.call, ts.before = nil, nil
-	if !again && s.runPre(ts, st) {
+	if !ts.resumed(th, st, regs) && s.runPre(ts, st) {
 		ts.site = nil
 		return
 	}
@@ -208,7 +221,7 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 // of its kind. The hit goes on when the thread comes back as it is now.
 func (s *Session) callLater(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	s.leaveSlot(th, ts, regs, st.addr)
-	ts.call, ts.before = st, regs.Clone()
+	ts.put, ts.before = st, regs.Clone()
 	ts.before.SetIP(st.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
 }
 

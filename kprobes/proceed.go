@@ -148,7 +148,9 @@ func (s hooks) Entered(th *ptrace.Thread) {
 		_ = st.plan.Resume(regs, &ts.regs, st.slot.Step) // touches registers only
 	}
 	th.Release()
-	ts.call = st
+	if st.armed() {
+		ts.call = st
+	}
 	if st.step && st.hasPost() {
 		th.StopAtReturn()
 		return

@@ -124,8 +124,8 @@ func (d *domain) disarm(st *site) error {
 		return nil
 	}
 	for _, th := range d.space.Threads() {
-		if ts, ok := th.Local.(*threadState); ok && ts.call == st {
-			ts.call = nil // its restart will not be seen
+		if ts, ok := th.Local.(*threadState); ok {
+			ts.forget(st)
 		}
 	}
 	return d.text.Disarm(st.patch)
@@ -145,6 +145,8 @@ func (d *domain) remove(st *site) error {
 	}
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
 }
+
+func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.
 func (st *site) hasPost() bool {

@@ -161,7 +161,11 @@ func (th *Thread) takeHeld() unix.Signal {
 // resendTrap queues the SIGTRAP that came in one with a breakpoint's.
 func (th *Thread) resendTrap() {
 	if th.sentTrap != nil {
+		before := len(th.resent)
 		th.resend(th.sentTrap)
+		for i := range th.resent[before:] {
+			th.resent[before+i].waits = true
+		}
 		th.sentTrap = nil
 	}
 }
@@ -187,12 +191,13 @@ func (th *Thread) resend(info *Siginfo) {
 		return
 	}
 	if unix.Tgkill(th.Proc.PID, th.TID, copied.Signo()) == nil {
-		th.resent = append(th.resent, &copied)
+		th.resent = append(th.resent, resentSignal{Siginfo: &copied})
 	}
 }
 
 // substitute puts the original siginfo into a signal that resend queued. It reports whether
-// the signal being delivered is one.
+// the signal being delivered is one, and can't be anything else: one that waited, blocked,
+// may have swallowed a trap of ours meanwhile.
 func (th *Thread) substitute() bool {
 	if len(th.resent) == 0 {
 		return false
@@ -205,9 +210,9 @@ func (th *Thread) substitute() bool {
 	for i, r := range th.resent {
 		if r.Signo() == info.Signo() {
 			th.resent = append(th.resent[:i], th.resent[i+1:]...)
-			*info = *r
+			*info = *r.Siginfo
 			_ = th.setSiginfo(info)
-			return true
+			return !r.waits
 		}
 	}
 	return false

@@ -42,9 +42,9 @@ type Thread struct {
 	held     []*Siginfo // signals that wait until the thread is out of a slot
 	holdMask *Sigset    // the mask to restore at Release
 	released bool
-	kept     *Siginfo   // of a stop that system calls for us came after
-	sentTrap *Siginfo   // a SIGTRAP of somebody that came in one with a breakpoint's
-	resent   []*Siginfo // sent again by tgkill, to be given their own siginfo
+	kept     *Siginfo // of a stop that system calls for us came after
+	sentTrap *Siginfo // a SIGTRAP of somebody that came in one with a breakpoint's
+	resent   []resentSignal
 
 	next     nextStop
 	stepFrom arch.Addr     // where SingleStep found the thread
@@ -130,6 +130,12 @@ func (th *Thread) InSyscall() bool {
 // something else comes between. ip must be reachable by that breakpoint only; this
 // saves asking for the siginfo.
 func (th *Thread) ExpectTrap(ip arch.Addr) { th.trapAt = ip }
+
+// resentSignal was sent again by tgkill, to be given its own siginfo when it is reported.
+type resentSignal struct {
+	*Siginfo
+	waits bool // for the thread to unblock it
+}
 
 // nextStop is what a thread is to stop for when it is resumed.
 type nextStop uint8
