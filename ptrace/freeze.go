@@ -95,7 +95,7 @@ func (t *Tracer) giveBack(th *Thread) {
 func (s *Space) acquire() (*Thread, func(), error) {
 	t := s.tracer
 	for _, th := range s.Threads() {
-		if th.usable() {
+		if th.usable() && th.stop.Reason != Signal { // sent again, a signal comes behind others
 			return th, func() {}, nil
 		}
 	}
