@@ -15,25 +15,30 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// TestIgnoredSignalDoesNotInterruptASystemCall: a signal that is ignored by default ends
-// epoll_wait(2) with EINTR neither in a traced process nor in an untraced one.
+// TestIgnoredSignalDoesNotInterruptASystemCall: a signal that is ignored, by default or by the
+// program, ends epoll_wait(2) with EINTR neither in a traced process nor in an untraced one.
 func TestIgnoredSignalDoesNotInterruptASystemCall(t *testing.T) {
-	for _, traced := range []bool{false, true} {
-		t.Run(fmt.Sprintf("traced=%v", traced), func(t *testing.T) {
-			prog := start(t, "edge")
-			if traced {
-				attach(t, prog.PID(), kprobes.Options{})
-			}
-			prog.Do("epoll", "going")
-			waitSyscall(t, prog.PID(), unix.SYS_EPOLL_WAIT)
-			if err := prog.Signal(unix.SIGWINCH); err != nil {
-				t.Fatal(err)
-			}
-			waitState(t, prog.PID(), "S") // kill(2) woke it
-			if got := prog.Do("input", "did"); got != "did 1 errno 0" {
-				t.Errorf("epoll_wait: %q", got)
-			}
-		})
+	for _, sig := range []unix.Signal{unix.SIGWINCH, unix.SIGTSTP} {
+		for _, traced := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s traced=%v", unix.SignalName(sig), traced), func(t *testing.T) {
+				prog := start(t, "edge")
+				if sig == unix.SIGTSTP {
+					prog.Do(fmt.Sprintf("ignore %d", sig), "did")
+				}
+				if traced {
+					attach(t, prog.PID(), kprobes.Options{})
+				}
+				prog.Do("epoll", "going")
+				waitSyscall(t, prog.PID(), unix.SYS_EPOLL_WAIT)
+				if err := prog.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				waitState(t, prog.PID(), "S") // kill(2) woke it
+				if got := prog.Do("input", "did"); got != "did 1 errno 0" {
+					t.Errorf("epoll_wait: %q", got)
+				}
+			})
+		}
 	}
 }
 

@@ -254,10 +254,8 @@ func (t *Tracer) noteDelivery(th *Thread, sig unix.Signal) {
 // restartIgnored does the same when the signal being delivered is one that the process
 // ignores. Without a tracer it would not have been queued, nor have ended the call.
 func (th *Thread) restartIgnored(sig unix.Signal) {
-	if stopSignals.Has(sig) || th.wasStopped {
-		th.wasStopped = stopSignals.Has(sig)
-		return
-	}
+	stopped := th.wasStopped
+	th.wasStopped = false
 	regs, err := th.hostRegs()
 	if err != nil {
 		return
@@ -267,7 +265,11 @@ func (th *Thread) restartIgnored(sig unix.Signal) {
 		return
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	if err != nil || Sigset(st.SigCgt).Has(sig) || !Sigset(st.SigIgn).Has(sig) && !ignoredByDefault.Has(sig) {
+	if err != nil || stopped || Sigset(st.SigCgt).Has(sig) {
+		return
+	}
+	if !Sigset(st.SigIgn).Has(sig) && !ignoredByDefault.Has(sig) {
+		th.wasStopped = stopSignals.Has(sig)
 		return
 	}
 	if Sigset(st.SigPnd|st.ShdPnd)&^Sigset(st.SigBlk) == 0 {

@@ -138,6 +138,9 @@ int main(int argc, char **argv)
 		} else if (sscanf(line, "receive %ld", &n) == 1) {
 			receive(n);
 			say("did %ld", queued);
+		} else if (sscanf(line, "ignore %ld", &n) == 1) {
+			CHECK(signal(n, SIG_IGN) != SIG_ERR);
+			say("did");
 		} else if (!strcmp(line, "epoll\n")) {
 			wait_for_input();
 			hear(line, sizeof line);
