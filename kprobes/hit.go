@@ -34,12 +34,13 @@ type threadState struct {
 	handling bool      // its PreHandlers run
 	traps    bool      // the program traced itself when its copy was single-stepped
 	call     *site     // whose system call the thread was last sent into
-	put      *site     // in front of whose system call a signal came first
+	put      *site     // whose hit goes on behind a signal that came first, or a mended fault
 	before   arch.Regs // and the registers there
 }
 
 // resumed tells that a hit of st goes on: the kernel restarts its system call, after a stop
-// that no signal handler followed; or the handler of a signal that came first has returned.
+// that no signal handler followed; or the handler of a signal that came first has returned; or
+// a FaultHandler has mended what kept the instruction from being done.
 func (ts *threadState) resumed(th *ptrace.Thread, st *site, regs arch.Regs) bool {
 	restarted := ts.call == st && th.Restarted()
 	ts.call = nil
@@ -146,12 +147,13 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 	regs := &ts.regs
 	ts.handling = true
-	defer func() { ts.handling = false }()
+	defer func() { ts.handling, regs.running = false, nil }()
 	for _, kp := range st.probes {
 		if !kp.enabled() || kp.session == nil {
 			continue
 		}
 		kp.hits.Add(1)
+		regs.running = kp
 		if kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0 {
 			return true
 		}
@@ -160,8 +162,10 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 }
 
 func (s *Session) runPost(st *site, regs *Regs) {
+	defer func() { regs.running = nil }()
 	for _, kp := range st.probes {
 		if kp.enabled() && kp.session != nil && kp.PostHandler != nil {
+			regs.running = kp
 			s.guard(kp, func() int { kp.PostHandler(kp, regs, 0); return 0 })
 		}
 	}
@@ -202,7 +206,11 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	case !ok:
 		return ptrace.Deliver
 	case executed, info.Synchronous():
+		trapnr := vectorOf(info, st)
 		s.raisedInSlot(th, d, st, regs)
+		if !executed && s.mended(th, st, regs, trapnr) {
+			return ptrace.Drop
+		}
 		return ptrace.Deliver
 	case info.Signo() == unix.SIGSTOP:
 		return ptrace.Deliver // no handler can see the address

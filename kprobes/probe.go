@@ -46,8 +46,9 @@ type Kprobe struct {
 	// Offset in bytes is added to Addr or to the symbol's address.
 	Offset uint64
 
-	PreHandler  PreHandler
-	PostHandler PostHandler
+	PreHandler   PreHandler
+	PostHandler  PostHandler
+	FaultHandler FaultHandler
 
 	// Flags may hold FlagDisabled at registration. The others are set by the
 	// session; read them by Session.Status.
@@ -70,8 +71,9 @@ type placement struct {
 // registration. Safe for concurrent use.
 func (kp *Kprobe) Hits() uint64 { return kp.hits.Load() }
 
-// NMissed is how many hits ran no handler since one was running in the same thread.
-// It is reset by registration. Safe for concurrent use.
+// NMissed is how many hits ran no handler since one was running in the same thread, and how
+// many accesses of its own handlers a FaultHandler was asked about. It is reset by
+// registration. Safe for concurrent use.
 func (kp *Kprobe) NMissed() uint64 { return kp.nmissed.Load() }
 
 func (kp *Kprobe) name() string {

@@ -16,8 +16,9 @@ import (
 // them, its memory. It is valid during the handler's call only.
 type Regs struct {
 	arch.Regs
-	thread *ptrace.Thread
-	domain *domain
+	thread  *ptrace.Thread
+	domain  *domain
+	running *Kprobe // whose PreHandler or PostHandler runs
 }
 
 // TID is the thread's ID.
@@ -31,17 +32,21 @@ func (r *Regs) Comm() string { return r.thread.Comm(time.Now()) }
 
 // ReadMemory fills p from target memory at at. A failure is an *arch.FaultError.
 func (r *Regs) ReadMemory(at arch.Addr, p []byte) error {
-	if err := r.domain.space.ReadMemory(at, p); err != nil {
-		return err
+	err := rawMemory{r}.ReadMemory(at, p)
+	if err != nil && r.mended() {
+		err = rawMemory{r}.ReadMemory(at, p)
 	}
-	r.domain.text.Overlay(at, p)
-	return nil
+	return err
 }
 
 // WriteMemory stores p in target memory at at, where the target itself could. A
 // failure is an *arch.FaultError.
 func (r *Regs) WriteMemory(at arch.Addr, p []byte) error {
-	return r.domain.space.WriteMemory(at, p)
+	err := r.domain.space.WriteMemory(at, p)
+	if err != nil && r.mended() {
+		err = r.domain.space.WriteMemory(at, p)
+	}
+	return err
 }
 
 // ReadUint64 reads 8 bytes of target memory.
@@ -71,6 +76,24 @@ func (r *Regs) ReadString(at arch.Addr, limit int) (string, error) {
 	return string(text), nil
 }
 
+// WriteUint64 stores 8 bytes in target memory.
+func (r *Regs) WriteUint64(at arch.Addr, v uint64) error {
+	return r.WriteMemory(at, binary.LittleEndian.AppendUint64(nil, v))
+}
+
+// WriteString stores text and a NUL behind it at at.
+func (r *Regs) WriteString(at arch.Addr, text string) error {
+	return r.WriteMemory(at, append([]byte(text), 0))
+}
+
+// ThreadPointer is where the thread's local storage begins (fs:0): variables of the
+// executable lie below it, at offsets that the linker has chosen (ELF Handling For
+// Thread-Local Storage, variant II).
+func (r *Regs) ThreadPointer() arch.Addr {
+	v, _ := r.Get("fs_base")
+	return arch.Addr(v)
+}
+
 // XMM returns the low 128 bits of vector register n (0 to 15).
 func (r *Regs) XMM(n int) (lo, hi uint64, err error) {
 	if n < 0 || n > 15 {
@@ -92,7 +115,7 @@ func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	if hit, ok := r.thread.Local.(*threadState); ok && hit.site != nil {
 		at.SetIP(hit.site.addr)
 	}
-	return r.domain.session.table.Backtrace(at, r, limit)
+	return r.domain.session.table.Backtrace(at, rawMemory{r}, limit)
 }
 
 // String dumps the registers, four a line.

@@ -98,7 +98,7 @@ func (th *Thread) leavingSignal() unix.Signal {
 // their own siginfo. Those that the thread blocks stay queued as tgkill sent them; those
 // that it fetched itself (sigwait(3)) are gone.
 func (t *Tracer) drainResent(th *Thread) {
-	for len(th.resent) > 0 && th.stop.Reason != Signal {
+	for len(th.resent) > 0 && (th.stop.Reason != Signal || !th.injectable) {
 		m, err := th.sigmask()
 		st, serr := procfs.ReadStatus(th.Proc.PID, th.TID)
 		sig := th.resent[0].Signo()

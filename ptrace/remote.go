@@ -63,12 +63,12 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	kept := th.keepSiginfo()
 	th.remoting = true
 	defer func() { th.remoting = false }()
-	ours := stop.Reason == SingleStep
+	ours := stop.Reason == SingleStep || th.deciding
 	if stop.Reason == Breakpoint {
 		ours, _ = th.known()
 		ours = ours || th.moved || !th.queued // put back already, or being handled
 	}
-	if stop.Reason == Signal || stop.Reason == Breakpoint && !ours {
+	if !ours && (stop.Reason == Signal || stop.Reason == Breakpoint) {
 		if err := th.postpone(); err != nil {
 			return err
 		}

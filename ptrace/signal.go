@@ -85,16 +85,20 @@ func (t *Tracer) signal(th *Thread) {
 	if err != nil {
 		return // killed meanwhile
 	}
-	switch t.handler.Signal(th, info) {
+	sig := info.Signo()
+	th.deciding = true
+	delivery := t.handler.Signal(th, info)
+	th.deciding = false
+	switch delivery {
 	case Deliver:
-		th.restartIgnored(info.Signo())
-		t.noteDelivery(th, info.Signo())
+		th.restartIgnored(sig)
+		t.noteDelivery(th, sig)
 		t.deliver(th)
 	case Hold:
 		th.hold(info)
 		t.resume(th, 0)
 	case Drop:
-		t.resume(th, 0)
+		t.resume(th, th.takeHeld())
 	}
 }
 

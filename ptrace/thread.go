@@ -42,6 +42,7 @@ type Thread struct {
 	held     []*Siginfo // signals that wait until the thread is out of a slot
 	holdMask *Sigset    // the mask to restore at Release
 	released bool
+	deciding bool     // the Handler is asked about the signal that it stopped for
 	kept     *Siginfo // of a stop that system calls for us came after
 	sentTrap *Siginfo // a SIGTRAP of somebody that came in one with a breakpoint's
 	resent   []resentSignal
