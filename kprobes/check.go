@@ -61,7 +61,7 @@ func (d *domain) checkMapping(at arch.Addr) error {
 		case m.Shared:
 			return fmt.Errorf("%w: its mapping is shared with other processes (%s), which would run the breakpoint", ErrBlacklisted, mappingName(m))
 		}
-		return nil
+		return d.checkBlacklist(at, m)
 	}
 	return ErrNotMapped
 }

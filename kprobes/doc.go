@@ -15,6 +15,8 @@
 // patched text, its injected region. Handlers run on the session's tracer thread, while
 // the thread that hit is stopped and all others run.
 //
+// CONFORMANCE.md lists the kernel's rules, each with the test that checks it.
+//
 // # Names
 //
 //	kernel                         here                          file
@@ -32,7 +34,9 @@
 //	setup_singlestep               proceed                       proceed.go
 //	kprobe_post_process            stepped                       proceed.go
 //	resume_execution               arch.Plan.Resume              proceed.go
-//	kprobe_fault_handler           hooks.Signal                  hit.go
+//	kprobe_fault_handler           hooks.Signal, mended          hit.go, fault.go
+//	NOKPROBE_SYMBOL                Session.Blacklist             blacklist.go
+//	within_kprobe_blacklist        domain.checkBlacklist         blacklist.go
 //	collect_garbage_slots          domain.collect                region.go
 //
 // # Choices where the kernel's eras differ
@@ -53,6 +57,15 @@
 //	an arming error                     is returned                         A35 is not reproduced
 //	fault in the copied instruction     signal at the original address,     as ever (B11)
 //	                                    the retry is a hit again
+//	fault_handler                       kept, as documented: for faults of  until 5.14; its code called it for
+//	                                    handlers and of the instruction     faults of handlers only
+//	returning 1 from it                 the access or the instruction is    the fault counts as handled
+//	                                    tried again, in the same hit
+//	a fault in a handler                counts as missed if there is a      until 5.14 for all probes of the
+//	                                    FaultHandler, for its probe         address, then no longer
+//	split-off parts in the blacklist    by the suffixes of GCC and LLVM     at the first dot (A21)
+//	unregister                          says what could not be put back     void (A37)
+//	handlers of several threads         one after the other                 at once (B8)
 //	restart of a system call            one hit, unless a signal handler    (it has none)
 //	                                    ran in between
 //	restartable sequence (rseq)         EINVAL                              (it has none)

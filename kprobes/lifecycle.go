@@ -50,6 +50,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	if err := s.table.Refresh(); err != nil {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
+	s.renewBlacklist()
 	if s.opts.Follow {
 		s.rearm(p, d)
 	}
@@ -66,6 +67,7 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 	if err := s.table.Refresh(); err != nil {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
+	s.renewBlacklist()
 	for _, kp := range s.probes {
 		if kp.SymbolName == "" {
 			continue

@@ -38,10 +38,11 @@ type Session struct {
 	pid    int
 
 	// The rest belongs to the tracer's thread.
-	main    *ptrace.Process
-	domains map[*domain]bool
-	probes  []*Kprobe
-	closed  bool
+	main      *ptrace.Process
+	domains   map[*domain]bool
+	probes    []*Kprobe
+	blacklist []BlacklistEntry
+	closed    bool
 
 	done     chan struct{}
 	doneOnce sync.Once

@@ -36,6 +36,9 @@ func (d *domain) makeSite(at arch.Addr) (*site, error) {
 	if err != nil {
 		return nil, refusal(err)
 	}
+	if err := d.checkSigreturn(insn); err != nil {
+		return nil, err
+	}
 	if err := d.checkShadowStack(insn); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 	"os/exec"
@@ -56,6 +57,10 @@ func fileSites(t testing.TB, path string) []uint64 {
 	return all
 }
 
+// sigreturn is what stands in front of the system call that signal handlers return to: mov
+// $15,%rax.
+var sigreturn = []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0}
+
 // syscallSites are the addresses of all system-call instructions in the code of a process. What
 // objdump says they are must be one to us, too.
 func syscallSites(t testing.TB, pid int) []arch.Addr {
@@ -76,6 +81,9 @@ func syscallSites(t testing.TB, pid int) []arch.Addr {
 		for _, off := range fileSites(t, m.Path) {
 			if off < m.Offset || off >= m.Offset+m.Range.Len() {
 				continue
+			}
+			if bytes.HasSuffix(code[:off-m.Offset], sigreturn) {
+				continue // blacklisted
 			}
 			at := m.Range.Start + arch.Addr(off-m.Offset)
 			insn, err := ptrace.Host.Decode(code[off-m.Offset:], at)

@@ -1,0 +1,74 @@
+package kprobes
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/patch"
+)
+
+// readOnly is a target's code that can't be written at the moment.
+type readOnly struct {
+	arch.Memory
+	refuse bool
+}
+
+func (m *readOnly) WriteMemory(at arch.Addr, p []byte) error {
+	if m.refuse {
+		return &arch.FaultError{Addr: at, Write: true, Cause: unix.EIO}
+	}
+	return m.Memory.WriteMemory(at, p)
+}
+
+// TestAnArmingErrorIsReturned (A35 is not reproduced, A53): a probe that can't be armed is not
+// registered; one that is enabled in vain stays disabled, and so do its siblings.
+func TestAnArmingErrorIsReturned(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "prey"))
+	s, err := Attach(prog.PID(), Options{Log: func(m string) { t.Error(m) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := &readOnly{refuse: true}
+	_ = s.do(func() error {
+		d := s.main.Space.Local.(*domain)
+		mem.Memory = d.space.Text()
+		d.text = patch.NewText(mem, journal{d})
+		return nil
+	})
+	kp := &Kprobe{SymbolName: "target"}
+	if err := s.RegisterKprobe(kp); !errors.Is(err, unix.EIO) {
+		t.Errorf("got %v, want EIO", err)
+	}
+	if err := s.EnableKprobe(kp); !errors.Is(err, ErrNotRegistered) {
+		t.Errorf("the probe is registered: %v", err)
+	}
+	kps := []*Kprobe{{SymbolName: "target", Flags: FlagDisabled}, {SymbolName: "target", Flags: FlagDisabled}}
+	if err := s.RegisterKprobes(kps); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EnableKprobe(kps[0]); !errors.Is(err, unix.EIO) {
+		t.Errorf("got %v, want EIO", err)
+	}
+	for _, kp := range kps {
+		if f := s.Status(kp).Flags; f != FlagDisabled {
+			t.Errorf("flags are %d, want disabled", f)
+		}
+	}
+	prog.Do("call target 30", "ret")
+	mem.refuse = false
+	if err := s.EnableKprobe(kps[0]); err != nil {
+		t.Error(err)
+	}
+	prog.Do("call target 30", "ret")
+	if kps[0].Hits() != 1 || kps[1].Hits() != 0 {
+		t.Errorf("%d and %d hits, want 1 and 0", kps[0].Hits(), kps[1].Hits())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	prog.CheckClean()
+}
