@@ -174,6 +174,9 @@ func TestFaultHandlersThatMend(t *testing.T) {
 					t.Errorf("%d ends, %d faults; without a probe there were %d", len(ends), faults, runs)
 				}
 				wantHits(t, kp, uint64(faults))
+				if n := kp.NMissed(); n != 0 {
+					t.Errorf("%d missed; no handler has accessed memory in vain", n)
+				}
 				closeSession(t, s)
 				wantRight(t, prog)
 			})
