@@ -220,6 +220,11 @@ type Arch interface {
 	// SyscallInsn is the system-call instruction's bytes.
 	SyscallInsn() []byte
 
+	// SigreturnLoads are the instructions with which C libraries load the number of
+	// rt_sigreturn in front of the system-call instruction that signal handlers
+	// return to.
+	SigreturnLoads() [][]byte
+
 	// MaxInsnLen is the length in bytes of the longest instruction.
 	MaxInsnLen() int
 	// Decode decodes the first instruction in code, which stands at at. It

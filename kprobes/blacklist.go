@@ -138,7 +138,7 @@ func unsplit(linkage string) string {
 // call-frame information, libgcc and debuggers recognize a signal's frame by its bytes.
 func (d *domain) checkSigreturn(insn arch.Insn) error {
 	call := ptrace.Host.SyscallInsn()
-	for _, load := range sigreturnLoads {
+	for _, load := range ptrace.Host.SigreturnLoads() {
 		start := insn.Addr
 		switch {
 		case bytes.Equal(insn.Bytes, call):

@@ -204,7 +204,10 @@ func (th *Thread) suspendSeccomp() (undo func(), err error) {
 // the vdso has one, else any executable mapping will do.
 func (s *Space) findSyscallInsn() (arch.Addr, error) {
 	if s.syscallInsn != 0 {
-		return s.syscallInsn, nil
+		now := make([]byte, len(Host.SyscallInsn()))
+		if s.ReadMemory(s.syscallInsn, now) == nil && bytes.Equal(now, Host.SyscallInsn()) {
+			return s.syscallInsn, nil // and it has no breakpoint
+		}
 	}
 	tid, err := s.TID()
 	if err != nil {

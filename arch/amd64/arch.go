@@ -27,6 +27,11 @@ func (Arch) BreakpointAdvance() int { return 1 }
 // SyscallInsn is syscall.
 func (Arch) SyscallInsn() []byte { return []byte{0x0f, 0x05} }
 
+// SigreturnLoads are mov $15,%rax and mov $15,%eax.
+func (Arch) SigreturnLoads() [][]byte {
+	return [][]byte{{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0}, {0xb8, 0x0f, 0, 0, 0}}
+}
+
 // MaxInsnLen is 15 bytes; the processor raises #GP beyond.
 func (Arch) MaxInsnLen() int { return maxInsnLen }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -253,6 +254,10 @@ func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
 		r.Reason = oneLine(err.Error())
 		return insn, false
 	}
+	if strings.Contains(r.Module, "vdso") {
+		r.Reason = kprobes.ErrBlacklisted.Error()
+		return insn, true
+	}
 	plan, err := ptrace.Host.Plan(insn)
 	switch {
 	case err != nil:
@@ -260,6 +265,8 @@ func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
 		return insn, true
 	case plan.Method == arch.Emulated:
 		r.Mechanism = "emulated"
+	case plan.Method == arch.SystemCall:
+		r.Mechanism, r.Reason = "stepped", "a system call is stopped at its entry, to hide where it was made"
 	case plan.MustStep != "":
 		r.Mechanism, r.Reason = "stepped", plan.MustStep
 	default:
