@@ -20,6 +20,8 @@ type memory struct {
 	// failing write first stores short bytes.
 	failAt map[int]bool
 	short  int
+	// readOnly fails every write.
+	readOnly bool
 	// foreign runs after the n-th access.
 	foreign map[int]func(m *memory)
 }
@@ -75,7 +77,7 @@ func (m *memory) ReadMemory(at arch.Addr, p []byte) error {
 func (m *memory) WriteMemory(at arch.Addr, p []byte) error {
 	defer m.after()
 	s, ok := m.at(at, len(p))
-	if fail := m.tick(); fail || !ok {
+	if fail := m.tick(); fail || !ok || m.readOnly {
 		copy(s, p[:min(m.short, len(p))])
 		return &arch.FaultError{Addr: at, Write: true, Cause: errInjected}
 	}

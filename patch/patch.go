@@ -33,6 +33,12 @@
 // the entry is switched, so a thread fetches from the old page (step 1) or from
 // its equal copy. The file and other processes never see the change.
 //
+// Many patches of one byte at once (InstallAll, DisarmAll) are as many stores, each of
+// them as above, so other threads see some of the breakpoints for a moment, then all.
+// Only the looks before and after are made page by page. One store for a page would be
+// faster by little, and it would also store the bytes between the patches, over what
+// the program has written there since the look.
+//
 // A patch of several bytes has no such proof: a thread may stand between the
 // bytes or fetch half of them. Its precondition, for every method that writes
 // it, is that all threads of all processes that share the memory are stopped,
@@ -70,6 +76,7 @@ type Patch struct {
 	torn        bool   // memory may show any mixture of original and replacement
 	seq         uint64 // order of installation
 	record      int    // the journal's id
+	recorded    bool
 }
 
 // Addr is the address of the first byte.

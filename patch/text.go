@@ -32,32 +32,14 @@ func NewText(mem arch.Memory, journal Journal) *Text {
 // error memory is as before, unless the error matches ErrTorn. A replacement of
 // more than one byte needs the target frozen, see the package comment.
 func (t *Text) Install(at arch.Addr, expect, replacement []byte) (*Patch, error) {
-	n := len(replacement)
-	if n == 0 || len(expect) != n || at+arch.Addr(n) < at {
+	if len(expect) != len(replacement) {
 		return nil, fmt.Errorf("patch of % x by % x at %s: %w", expect, replacement, at, ErrLength)
 	}
-	p := &Patch{at: at, original: bytes.Clone(expect), replacement: bytes.Clone(replacement)}
-	if o := t.patches.first(p.Range()); o != nil {
-		return nil, fmt.Errorf("patch of %s: %w, %s", p.Range(), ErrOverlap, o.Range())
-	}
-	before, err := t.look(p)
+	ps, err := t.InstallAll([]Want{{at, expect, replacement}})
 	if err != nil {
 		return nil, err
 	}
-	if err := t.record(p); err != nil {
-		return nil, err
-	}
-	err = t.poke(p, true, before)
-	if err != nil && !p.torn {
-		return nil, errors.Join(err, t.erase(p))
-	}
-	t.seq++
-	p.seq = t.seq
-	t.patches.add(p)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return ps[0], nil
 }
 
 // Remove puts the original bytes back and forgets p. If memory shows bytes that
@@ -125,8 +107,10 @@ func (t *Text) disarm(p *Patch) error {
 // RestoreAll removes every patch, the newest first. It goes on after an error
 // and returns all of them joined. Patches that could not be removed stay known.
 func (t *Text) RestoreAll() error {
+	ps := t.newestFirst()
+	t.DisarmAll(ps)
 	var errs []error
-	for _, p := range t.newestFirst() {
+	for _, p := range ps {
 		errs = append(errs, t.Remove(p))
 	}
 	return errors.Join(errs...)
@@ -207,12 +191,12 @@ func (t *Text) record(p *Patch) error {
 	if err != nil {
 		return fmt.Errorf("recording the patch at %s: %w", p.at, err)
 	}
-	p.record = id
+	p.record, p.recorded = id, true
 	return nil
 }
 
 func (t *Text) erase(p *Patch) error {
-	if t.journal == nil {
+	if !p.recorded {
 		return nil
 	}
 	if err := t.journal.Erase(p.record); err != nil {

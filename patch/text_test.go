@@ -255,7 +255,7 @@ func TestAnOverlapNamesTheLowestPatch(t *testing.T) {
 	install(t, x, base+20, int3)
 	install(t, x, base+22, int3)
 	_, err := x.Install(base+18, before[18:30], make([]byte, 12))
-	if want := "patch of 400012-40001e: the bytes overlap another patch, 400014-400015"; err == nil || err.Error() != want {
+	if want := "patch at 0x400012: the bytes overlap another patch, 400014-400015"; err == nil || err.Error() != want {
 		t.Error(err)
 	}
 }

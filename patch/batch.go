@@ -1,0 +1,234 @@
+package patch
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// pageSize is the unit in which memory can be read or not.
+const pageSize = 4096
+
+// Want is a patch to install: what the caller decoded at At, in the view of Original,
+// and what is to stand in place of its first bytes.
+type Want struct {
+	At          arch.Addr
+	Expect      []byte // at least as long as Replacement
+	Replacement []byte
+}
+
+// InstallError tells which patch of several failed.
+type InstallError struct {
+	At  arch.Addr
+	Err error
+}
+
+func (e *InstallError) Error() string { return fmt.Sprintf("patch at %s: %v", e.At, e.Err) }
+
+// Unwrap returns the cause: one of Install's errors.
+func (e *InstallError) Unwrap() error { return e.Err }
+
+// change is a patch whose bytes in memory are about to change.
+type change struct {
+	*Patch
+	expect []byte // what must stand there before
+}
+
+// InstallAll installs all of wants or, after an error, none, and returns the patches
+// in their order. It looks at memory page by page, before the first write and after
+// the last. Each patch is a write of its own nevertheless: one write over a stretch of
+// code would also store the bytes between two patches, and undo what the program
+// itself writes there meanwhile.
+//
+// The error is an *InstallError, joined with what could not be taken back. See
+// Install for what it matches and for what memory holds then.
+func (t *Text) InstallAll(wants []Want) ([]*Patch, error) {
+	ps, err := t.claim(wants)
+	todo := make([]change, len(ps))
+	for i, p := range ps {
+		todo[i] = change{p, wants[i].Expect}
+	}
+	slices.SortFunc(todo, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	for _, step := range []func([]change) error{t.lookAll, t.recordAll, t.writeReplacements, t.verifyReplacements} {
+		if err == nil {
+			err = step(todo)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.retract(todo))
+	}
+	return ps, nil
+}
+
+// claim makes patches, not armed yet, that own their bytes. After an error it returns
+// those made so far.
+func (t *Text) claim(wants []Want) ([]*Patch, error) {
+	ps := make([]*Patch, 0, len(wants))
+	for _, w := range wants {
+		n := len(w.Replacement)
+		if n == 0 || len(w.Expect) < n || w.At+arch.Addr(n) < w.At {
+			err := fmt.Errorf("% x in place of % x: %w", w.Replacement, w.Expect, ErrLength)
+			return ps, &InstallError{w.At, err}
+		}
+		p := &Patch{at: w.At, original: bytes.Clone(w.Expect[:n]), replacement: bytes.Clone(w.Replacement)}
+		if o := t.patches.first(p.Range()); o != nil {
+			return ps, &InstallError{w.At, fmt.Errorf("%w, %s", ErrOverlap, o.Range())}
+		}
+		t.seq++
+		p.seq = t.seq
+		t.patches.add(p)
+		ps = append(ps, p)
+	}
+	return ps, nil
+}
+
+// lookAll makes sure that memory shows what was decoded.
+func (t *Text) lookAll(todo []change) error {
+	return t.pages(todo, func(run []change, start arch.Addr, b []byte) error {
+		t.Overlay(start, b)
+		for _, c := range run {
+			if got := b[c.at-start:][:len(c.expect)]; !bytes.Equal(got, c.expect) {
+				return &InstallError{c.at, changed(c.at, got, c.expect)}
+			}
+		}
+		return nil
+	})
+}
+
+func (t *Text) recordAll(todo []change) error {
+	for _, c := range todo {
+		if err := t.record(c.Patch); err != nil {
+			return &InstallError{c.at, err}
+		}
+	}
+	return nil
+}
+
+// writeReplacements leaves the patches torn until they are verified.
+func (t *Text) writeReplacements(todo []change) error {
+	for _, c := range todo {
+		c.torn = true
+		if err := t.mem.WriteMemory(c.at, c.replacement); err != nil {
+			return &InstallError{c.at, err}
+		}
+	}
+	return nil
+}
+
+func (t *Text) verifyReplacements(todo []change) error {
+	return t.pages(todo, func(run []change, start arch.Addr, b []byte) error {
+		for _, c := range run {
+			got := b[c.at-start:][:len(c.replacement)]
+			switch {
+			case bytes.Equal(got, c.replacement):
+				c.armed, c.torn = true, false
+			case mixture(got, c.original, c.replacement):
+				return &InstallError{c.at, fmt.Errorf("code reads back as % x after writing % x", got, c.replacement)}
+			default:
+				return &InstallError{c.at, changed(c.at, got, c.replacement)}
+			}
+		}
+		return nil
+	})
+}
+
+// retract forgets patches that are not all installed. One whose bytes can't be put
+// back stays known.
+func (t *Text) retract(todo []change) error {
+	var errs []error
+	for _, c := range slices.Backward(todo) {
+		if err := t.takeBack(c.Patch); err != nil {
+			errs = append(errs, fmt.Errorf("taking back the patch at %s: %w: %w", c.at, ErrTorn, err))
+			c.torn = true
+			continue
+		}
+		t.patches.remove(c.Patch)
+		errs = append(errs, t.erase(c.Patch))
+	}
+	return errors.Join(errs...)
+}
+
+// takeBack puts the original bytes of p back. What memory shows decides: where nothing
+// could be written, there is nothing to put back.
+func (t *Text) takeBack(p *Patch) error {
+	if !p.armed && !p.torn {
+		return nil
+	}
+	if got, err := t.look(p); err == nil && bytes.Equal(got, p.original) {
+		p.armed, p.torn = false, false
+		return nil
+	}
+	if err := t.set(p, false); !errors.Is(err, ErrChanged) {
+		return err
+	}
+	return nil
+}
+
+// DisarmAll disarms those of ps for which nothing stands in the way. It looks at memory
+// page by page, as InstallAll does. There is no error: what is still armed afterwards
+// is left to Disarm or Remove, which tell why.
+func (t *Text) DisarmAll(ps []*Patch) {
+	var todo []change
+	for _, p := range ps {
+		if t.known(p) == nil && p.armed && !p.torn {
+			todo = append(todo, change{p, p.replacement})
+		}
+	}
+	slices.SortFunc(todo, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	var written []change
+	_ = t.pages(todo, func(run []change, start arch.Addr, b []byte) error {
+		for _, c := range run {
+			if !bytes.Equal(b[c.at-start:][:len(c.expect)], c.expect) || c.torn {
+				continue
+			}
+			c.torn = true
+			if t.mem.WriteMemory(c.at, c.original) == nil {
+				written = append(written, c)
+			}
+		}
+		return nil
+	})
+	_ = t.pages(written, func(run []change, start arch.Addr, b []byte) error {
+		for _, c := range run {
+			if bytes.Equal(b[c.at-start:][:len(c.original)], c.original) {
+				c.armed, c.torn = false, false
+			}
+		}
+		return nil
+	})
+}
+
+// pages reads what memory shows around the changes of one page at a time and passes
+// it to f, until f fails. todo is in order of address. Where a page can't be read as
+// a whole, f gets its changes one by one as far as they can.
+func (t *Text) pages(todo []change, f func(run []change, start arch.Addr, b []byte) error) error {
+	buf := make([]byte, 0, pageSize)
+	var unreadable error
+	for n := 0; len(todo) > 0; todo = todo[n:] {
+		start, end := todo[0].at, arch.Addr(0)
+		for n = 0; n < len(todo) && todo[n].at/pageSize == start/pageSize; n++ {
+			end = max(end, todo[n].at+arch.Addr(len(todo[n].expect)))
+		}
+		b := slices.Grow(buf[:0], int(end-start))[:end-start]
+		err := t.mem.ReadMemory(start, b)
+		switch {
+		case err == nil:
+			err = f(todo[:n], start, b)
+			if err != nil {
+				return err
+			}
+		case n == 1:
+			unreadable = cmp.Or(unreadable, error(&InstallError{start, err}))
+		default:
+			for i := range n {
+				err := t.pages(todo[i:i+1], f)
+				unreadable = cmp.Or(unreadable, err)
+			}
+		}
+	}
+	return unreadable
+}
