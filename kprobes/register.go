@@ -14,24 +14,11 @@ import (
 // values and the kernel's errno. After an error nothing is armed. kp.Addr holds the
 // address where the probe is.
 func (s *Session) RegisterKprobe(kp *Kprobe) error {
-	addr, err := s.locate(kp) // reads symbols: not on the tracer's thread
-	return s.do(func() error {
-		if err != nil {
-			return probeError(kp, err)
-		}
-		s.forgetSurveys()
-		defer s.forgetSurveys()
-		return s.register(kp, addr)
-	})
+	return s.RegisterKprobes([]*Kprobe{kp})
 }
 
-func (s *Session) forgetSurveys() {
-	for d := range s.domains {
-		d.survey = nil
-	}
-}
-
-// RegisterKprobes registers all of kps or, after an error, none (A45).
+// RegisterKprobes registers all of kps or, after an error, none (A45). It is much
+// faster than one by one.
 func (s *Session) RegisterKprobes(kps []*Kprobe) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
@@ -39,20 +26,21 @@ func (s *Session) RegisterKprobes(kps []*Kprobe) error {
 	addrs := make([]arch.Addr, len(kps))
 	for i, kp := range kps {
 		var err error
-		if addrs[i], err = s.locate(kp); err != nil {
+		if addrs[i], err = s.locate(kp); err != nil { // reads symbols: not on the tracer's thread
 			return s.do(func() error { return probeError(kp, err) })
 		}
 	}
 	return s.do(func() error {
 		s.forgetSurveys()
 		defer s.forgetSurveys()
-		for i, kp := range kps {
-			if err := s.register(kp, addrs[i]); err != nil {
-				return errors.Join(err, s.unregister(kps[:i]))
-			}
-		}
-		return nil
+		return s.register(kps, addrs)
 	})
+}
+
+func (s *Session) forgetSurveys() {
+	for d := range s.domains {
+		d.survey = nil
+	}
 }
 
 // UnregisterKprobe removes kp. When it returns, none of its handlers runs or will
@@ -108,97 +96,164 @@ func resolveOne(table *symbols.Table, name string) (arch.Addr, error) {
 	return found[0].Addr, nil
 }
 
-// register runs on the tracer's thread.
-func (s *Session) register(kp *Kprobe, addr arch.Addr) error {
-	if kp.session != nil {
-		return probeError(kp, ErrRegistered)
-	}
+// register runs on the tracer's thread. All probes get their sites before the first
+// breakpoint is shown, so most errors come before anything of the target's has changed.
+func (s *Session) register(kps []*Kprobe, addrs []arch.Addr) error {
 	d, _ := s.main.Space.Local.(*domain)
-	if d == nil {
-		return probeError(kp, ErrExited)
+	if d != nil {
+		d.reserve(addrs)
+	}
+	was := make([]wish, 0, len(kps))
+	sites := make([]*site, 0, len(kps))
+	for i, kp := range kps {
+		was = append(was, wish{kp.Addr, kp.Flags})
+		st, err := s.admit(kp, d, addrs[i])
+		if err != nil {
+			return errors.Join(probeError(kp, err), s.unregister(kps[:i]))
+		}
+		sites = append(sites, st)
+	}
+	if failed, err := d.refreshAll(sites); err != nil {
+		i := slices.Index(sites, failed)
+		err = probeError(kps[i], fmt.Errorf("placing the breakpoint at %s: %w", failed.addr, err))
+		err = errors.Join(err, s.unregister(kps))
+		for ; i < len(kps); i++ {
+			kps[i].Addr, kps[i].Flags = was[i].addr, was[i].flags
+		}
+		return err
+	}
+	s.probes = append(s.probes, kps...)
+	for other := range s.domains {
+		if other != d {
+			s.placeCopies(kps, other)
+		}
+	}
+	return nil
+}
+
+// wish is what a probe says before its registration.
+type wish struct {
+	addr  arch.Addr
+	flags Flags
+}
+
+// admit makes the checks and gives kp a site in d that is not armed for it yet.
+func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
+	switch {
+	case kp.session != nil:
+		return nil, ErrRegistered
+	case d == nil:
+		return nil, ErrExited
 	}
 	kp.Flags &= FlagDisabled
 	kp.hits.Store(0)
 	kp.nmissed.Store(0)
-	if err := s.place(kp, d, addr); err != nil {
-		return probeError(kp, err)
+	st, err := d.attach(kp, addr)
+	if err == nil {
+		kp.session = s
 	}
-	kp.session = s
-	s.probes = append(s.probes, kp)
-	for other := range s.domains {
-		if other != d {
-			s.placeCopy(kp, other)
+	return st, err
+}
+
+// attach adds kp to the site at addr and writes the address back into it.
+func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
+	at, entry, err := d.checkAddress(addr)
+	if err != nil {
+		return nil, err
+	}
+	st := d.siteAt(at)
+	if st == nil {
+		if st, err = d.makeSite(at); err != nil {
+			return nil, err
 		}
+		d.sites[at] = st
 	}
-	return nil
+	st.probes = append([]*Kprobe{kp}, st.probes...)
+	kp.Addr, kp.entry = at, entry
+	kp.placements = append(kp.placements, placement{d, st})
+	return st, nil
 }
 
 // place puts kp at addr in one address space and writes the address back into it.
 func (s *Session) place(kp *Kprobe, d *domain, addr arch.Addr) error {
-	at, entry, err := d.checkAddress(addr)
+	before := kp.Addr
+	st, err := d.attach(kp, addr)
 	if err != nil {
 		return err
 	}
-	st := d.siteAt(at)
-	fresh := st == nil
-	if fresh {
-		if st, err = d.makeSite(at); err != nil {
-			return err
-		}
-		d.sites[at] = st
-	}
-	before := st.probes
-	st.probes = append([]*Kprobe{kp}, before...)
 	if err := d.refresh(st); err != nil {
-		st.probes = before
-		if fresh {
-			delete(d.sites, at)
-			d.discard(st)
-		}
-		return fmt.Errorf("placing the breakpoint at %s: %w", at, err)
+		kp.Addr = before
+		return errors.Join(fmt.Errorf("placing the breakpoint at %s: %w", st.addr, err), d.withdraw(kp, st))
 	}
-	kp.Addr, kp.entry = at, entry
-	kp.placements = append(kp.placements, placement{d, st})
 	return nil
 }
 
-// placeCopy puts a registered probe into a followed child's memory.
-func (s *Session) placeCopy(kp *Kprobe, d *domain) {
-	at := kp.Addr
-	if err := s.place(kp, d, at); err != nil {
-		s.warn("probe %s is not placed in a followed child: %v", kp.name(), err)
-	}
-	kp.Addr = at
+// withdraw is the opposite of attach.
+func (d *domain) withdraw(kp *Kprobe, st *site) error {
+	kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
+	st.probes = slices.DeleteFunc(slices.Clone(st.probes), func(o *Kprobe) bool { return o == kp })
+	return d.settle([]*site{st})
 }
 
-// unregister runs on the tracer's thread.
+// placeCopies puts registered probes into a followed child's memory.
+func (s *Session) placeCopies(kps []*Kprobe, d *domain) {
+	warn := func(kp *Kprobe, err error) {
+		s.warn("probe %s is not placed in a followed child: %v", kp.name(), err)
+	}
+	var placed []*Kprobe
+	var sites []*site
+	for _, kp := range kps {
+		at := kp.Addr
+		st, err := d.attach(kp, at)
+		if kp.Addr = at; err != nil {
+			warn(kp, err)
+			continue
+		}
+		placed, sites = append(placed, kp), append(sites, st)
+	}
+	if _, err := d.refreshAll(sites); err == nil {
+		return
+	}
+	for i, kp := range placed {
+		if err := d.refresh(sites[i]); err != nil {
+			warn(kp, errors.Join(err, d.withdraw(kp, sites[i])))
+		}
+	}
+}
+
+// placeCopy is placeCopies for one probe.
+func (s *Session) placeCopy(kp *Kprobe, d *domain) { s.placeCopies([]*Kprobe{kp}, d) }
+
+// unregister runs on the tracer's thread. Sites without probes go.
 func (s *Session) unregister(kps []*Kprobe) error {
-	var errs []error
+	gone := make(map[*Kprobe]bool, len(kps))
+	isGone := func(kp *Kprobe) bool { return gone[kp] }
+	left := map[*domain][]*site{}
+	listed := make(map[*site]bool, len(kps))
 	for _, kp := range kps {
 		if kp.session != s {
 			kp.Addr = 0
 			continue
 		}
 		for _, pl := range kp.placements {
-			errs = append(errs, pl.domain.drop(kp, pl.site))
+			if !listed[pl.site] {
+				listed[pl.site] = true
+				left[pl.domain] = append(left[pl.domain], pl.site)
+			}
 		}
 		kp.placements, kp.session = nil, nil
 		kp.Flags |= FlagDisabled // as the kernel leaves it (A39)
-		s.probes = slices.DeleteFunc(s.probes, func(o *Kprobe) bool { return o == kp })
+		gone[kp] = true
+	}
+	s.probes = slices.DeleteFunc(s.probes, isGone)
+	var errs []error
+	for d, sites := range left {
+		for _, st := range sites {
+			st.probes = slices.DeleteFunc(slices.Clone(st.probes), isGone)
+		}
+		errs = append(errs, d.settle(sites))
 	}
 	return errors.Join(errs...)
-}
-
-// drop takes kp from a site, and the site away with its last probe.
-func (d *domain) drop(kp *Kprobe, st *site) error {
-	if d.released || d.sites[st.addr] != st {
-		return nil
-	}
-	st.probes = slices.DeleteFunc(slices.Clone(st.probes), func(o *Kprobe) bool { return o == kp })
-	if len(st.probes) > 0 {
-		return d.refresh(st)
-	}
-	return d.remove(st)
 }
 
 func (s *Session) setDisabled(kp *Kprobe, disable bool) error {

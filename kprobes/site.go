@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -67,14 +66,11 @@ func (d *domain) checkShadowStack(insn arch.Insn) error {
 	default:
 		return nil
 	}
-	tid, err := d.space.TID()
-	if err != nil {
-		return err
+	on, err := d.surveyed().shadowStack(d)
+	if err == nil && on {
+		err = ErrShadowStack
 	}
-	if st, err := procfs.ReadStatus(tid, 0); err == nil && st.ShadowStack {
-		return ErrShadowStack
-	}
-	return nil
+	return err
 }
 
 // fillSlot places the copy. Emulated instructions have one too: it is run for the
@@ -110,14 +106,31 @@ func (d *domain) arm(st *site) error {
 	if st.patch != nil {
 		return d.text.Arm(st.patch)
 	}
+	_, err := d.armAll([]*site{st})
+	return err
+}
+
+// armAll arms sites that never were, all or none. After an error failed is the site
+// to blame.
+func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	trap := ptrace.Host.Breakpoint()
-	d.past[st.addr] = st.plan.Insn.Bytes
-	p, err := d.text.Install(st.addr, st.plan.Insn.Bytes[:len(trap)], trap)
-	if err != nil {
-		return err
+	wants := make([]patch.Want, len(sites))
+	for i, st := range sites {
+		d.past[st.addr] = st.plan.Insn.Bytes
+		wants[i] = patch.Want{At: st.addr, Expect: st.plan.Insn.Bytes, Replacement: trap}
 	}
-	st.patch = p
-	return nil
+	patches, err := d.text.InstallAll(wants)
+	if err != nil {
+		failed = sites[0]
+		if at := (*patch.InstallError)(nil); errors.As(err, &at) {
+			failed = d.sites[at.At]
+		}
+		return failed, err
+	}
+	for i, st := range sites {
+		st.patch = patches[i]
+	}
+	return nil, nil
 }
 
 // disarm hides the breakpoint. A thread that trapped just before finds the site
@@ -134,18 +147,48 @@ func (d *domain) disarm(st *site) error {
 	return d.text.Disarm(st.patch)
 }
 
+// settle makes sites agree with the probes that they have left; those without end.
+func (d *domain) settle(sites []*site) error {
+	if d.released {
+		return nil
+	}
+	var errs []error
+	var ended []*site
+	var patches []*patch.Patch
+	for _, st := range sites {
+		switch {
+		case d.sites[st.addr] != st: // ended before
+		case len(st.probes) > 0:
+			errs = append(errs, d.refresh(st))
+		default:
+			delete(d.sites, st.addr)
+			ended = append(ended, st)
+			if st.patch != nil {
+				patches = append(patches, st.patch)
+			}
+		}
+	}
+	d.text.DisarmAll(patches)
+	for _, st := range ended {
+		errs = append(errs, d.remove(st))
+	}
+	return errors.Join(errs...)
+}
+
 // remove ends a site. Its slot is recycled when nobody can be inside.
 func (d *domain) remove(st *site) error {
-	delete(d.sites, st.addr)
-	var err error
-	if st.patch != nil {
+	if st.patch == nil {
+		d.discard(st)
+		return nil
+	}
+	err := d.text.Remove(st.patch)
+	if err != nil {
 		d.survey = nil
-		err = d.text.Remove(st.patch)
-		if err != nil && errors.Is(d.checkMapping(st.addr), ErrNotMapped) {
+		if errors.Is(d.checkMapping(st.addr), ErrNotMapped) {
 			err = d.text.Drop(st.patch) // dlclose took the code away
 		}
-		st.patch = nil
 	}
+	st.patch = nil
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
 }
 
@@ -161,42 +204,38 @@ func (st *site) hasPost() bool {
 	return false
 }
 
+// refreshAll is refresh for many sites, some perhaps listed twice. New breakpoints are
+// shown together, after all that needed a change of another kind. After an error failed
+// is the site to blame.
+func (d *domain) refreshAll(sites []*site) (failed *site, err error) {
+	fresh := make([]*site, 0, len(sites))
+	seen := make(map[*site]bool, len(sites))
+	for _, st := range sites {
+		if seen[st] {
+			continue
+		}
+		seen[st] = true
+		if st.patch == nil && slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
+			st.step = d.mustStep(st)
+			fresh = append(fresh, st)
+		} else if err := d.refresh(st); err != nil {
+			return st, err
+		}
+	}
+	return d.armAll(fresh)
+}
+
+// mustStep: a hit is stepped if a handler or the instruction needs it.
+func (d *domain) mustStep(st *site) bool {
+	return d.session.opts.NoBoost || st.plan.MustStep != "" || st.hasPost()
+}
+
 // refresh makes a site agree with its probes: armed if one is enabled, stepped if one
 // of those has a PostHandler (B6, B21).
 func (d *domain) refresh(st *site) error {
-	st.step = d.session.opts.NoBoost || st.plan.MustStep != "" || st.hasPost()
+	st.step = d.mustStep(st)
 	if slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
 		return d.arm(st)
 	}
 	return d.disarm(st)
-}
-
-// decode reads the instruction at at as it is without patches.
-func (d *domain) decode(at arch.Addr) (arch.Insn, error) {
-	code, err := d.original(at, ptrace.Host.MaxInsnLen())
-	if err != nil {
-		return arch.Insn{}, err
-	}
-	insn, err := ptrace.Host.Decode(code, at)
-	if err != nil {
-		return arch.Insn{}, refusal(err)
-	}
-	return insn, nil
-}
-
-// original reads up to n bytes of unpatched code; fewer if the mapping ends.
-func (d *domain) original(at arch.Addr, n int) ([]byte, error) {
-	code := make([]byte, n)
-	err := d.text.Original(at, code)
-	if err == nil {
-		return code, nil
-	}
-	rest := int(4096 - at%4096)
-	if rest >= n {
-		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
-	}
-	if err := d.text.Original(at, code[:rest]); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
-	}
-	return code[:rest], nil
 }

@@ -1,0 +1,48 @@
+package kprobes
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// manySlots is how many an arena has anyway.
+const manySlots = 512
+
+// reserve makes room for the slots of many sites: one arena for code that lies together,
+// instead of a series that grows. Where that fails, arenas are mapped as they are
+// needed.
+func (d *domain) reserve(addrs []arch.Addr) {
+	if len(addrs) < manySlots || d.private {
+		return
+	}
+	addrs = slices.Clone(addrs)
+	slices.Sort(addrs)
+	for len(addrs) > 0 {
+		start, n := addrs[0], 1
+		for n < len(addrs) && uint64(addrs[n]-start) < ptrace.Host.Reach()/2 {
+			n++
+		}
+		if n >= manySlots {
+			d.reserveNear(arch.Range{Start: start, End: addrs[n-1] + 1}, n)
+		}
+		addrs = addrs[n:]
+	}
+}
+
+func (d *domain) reserveNear(code arch.Range, n int) {
+	err := d.region.Reserve(code, n)
+	var need *trampoline.NeedArena
+	if !errors.As(err, &need) {
+		return
+	}
+	if d.collect(); d.region.Live() > 0 {
+		if err = d.region.Reserve(code, n); !errors.As(err, &need) {
+			return
+		}
+	}
+	_ = d.grow(need)
+}
