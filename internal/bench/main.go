@@ -30,7 +30,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(string, string) error{hits, pauses, lookups} {
+	for _, part := range []func(string, string) error{hits, batches, pauses, lookups} {
 		if err := part(dir, bin); err != nil {
 			return err
 		}

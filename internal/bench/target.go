@@ -16,15 +16,19 @@ import (
 var targetSource []byte
 
 func buildTarget(dir string) (string, error) {
-	src, bin := filepath.Join(dir, "target.c"), filepath.Join(dir, "target")
-	if err := os.WriteFile(src, targetSource, 0o644); err != nil {
-		return "", err
+	bin := filepath.Join(dir, "target")
+	return bin, compile(targetSource, bin)
+}
+
+func compile(source []byte, bin string) error {
+	if err := os.WriteFile(bin+".c", source, 0o644); err != nil {
+		return err
 	}
-	out, err := exec.Command("gcc", "-O2", "-pthread", "-o", bin, src).CombinedOutput()
+	out, err := exec.Command("gcc", "-O2", "-pthread", "-o", bin, bin+".c").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("building the target: %w: %s", err, out)
+		return fmt.Errorf("building %s: %w: %s", filepath.Base(bin), err, out)
 	}
-	return bin, nil
+	return nil
 }
 
 // target is a running target program.
