@@ -9,6 +9,9 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
+// manyNames is how many names pay for an index of all.
+const manyNames = 50
+
 // RegisterKprobe places kp and, unless FlagDisabled is set, arms it. The checks and
 // their errors are register_kprobe's: they match, by errors.Is, the package's Err…
 // values and the kernel's errno. After an error nothing is armed. kp.Addr holds the
@@ -24,6 +27,9 @@ func (s *Session) RegisterKprobes(kps []*Kprobe) error {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
 	addrs := make([]arch.Addr, len(kps))
+	if named(kps) >= manyNames {
+		s.table.IndexNames()
+	}
 	for i, kp := range kps {
 		var err error
 		if addrs[i], err = s.locate(kp); err != nil { // reads symbols: not on the tracer's thread
@@ -78,6 +84,16 @@ func (s *Session) locate(kp *Kprobe) (arch.Addr, error) {
 	}
 	at, err := resolveOne(s.table, kp.SymbolName)
 	return at.Add(int64(kp.Offset)), err
+}
+
+// named is how many of kps are found by name.
+func named(kps []*Kprobe) (n int) {
+	for _, kp := range kps {
+		if kp.SymbolName != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // resolveOne translates a name that must mean one address.

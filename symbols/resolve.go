@@ -175,7 +175,7 @@ func (t *Table) shift(sym Symbol, q query) (Location, error) {
 // findLoose allows. many tells that the
 // spelling means all of the matches.
 func findName(mods []*Module, name string) (found []match, many bool) {
-	if found = scan(mods, func(st *symtab, e *entry) bool { return st.named(e, name) }); len(found) > 0 {
+	if found = exactly(mods, name); len(found) > 0 {
 		return found, false
 	}
 	if strings.Contains(name, "[...]") {
@@ -266,28 +266,44 @@ func containsName(raw []byte, hint string) bool {
 
 // scan collects the symbols that match, one for each address.
 func scan(mods []*Module, matches func(*symtab, *entry) bool) []match {
-	var out []match
-	seen := map[arch.Addr]int{}
+	c := collection{seen: map[arch.Addr]int{}}
 	for _, m := range mods {
 		st := m.symbols()
 		for i := range st.entries {
-			e := &st.entries[i]
-			if !matches(st, e) {
-				continue
+			if e := &st.entries[i]; matches(st, e) {
+				c.add(m, e)
 			}
-			a := m.addr(e.value)
-			if j, dup := seen[a]; dup {
-				// .symtab and .dynsym both have it; the latter tells that it is exported.
-				if e.exported && !out[j].e.exported {
-					out[j].e = e
-				}
-				continue
-			}
-			seen[a] = len(out)
-			out = append(out, match{m, e})
 		}
 	}
-	return out
+	return c.found
+}
+
+// exactly is scan for a linkage name.
+func exactly(mods []*Module, name string) []match {
+	c := collection{seen: map[arch.Addr]int{}}
+	for _, m := range mods {
+		m.symbols().eachNamed(name, func(e *entry) { c.add(m, e) })
+	}
+	return c.found
+}
+
+// collection is symbols, one for each address.
+type collection struct {
+	found []match
+	seen  map[arch.Addr]int
+}
+
+func (c *collection) add(m *Module, e *entry) {
+	a := m.addr(e.value)
+	if j, dup := c.seen[a]; dup {
+		// .symtab and .dynsym both have it; the latter tells that it is exported.
+		if e.exported && !c.found[j].e.exported {
+			c.found[j].e = e
+		}
+		return
+	}
+	c.seen[a] = len(c.found)
+	c.found = append(c.found, match{m, e})
 }
 
 func onlyCode(found []match) []match {

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // entryKind is what a symbol stands for.
@@ -48,6 +49,8 @@ type symtab struct {
 	sortOnce sync.Once
 	byAddr   []int32  // code entries by address, one for each address
 	reach    []uint64 // highest end among byAddr[:i+1], for nested symbols
+
+	index atomic.Pointer[nameIndex] // nil until IndexNames
 
 	textOnce    sync.Once
 	textObjects []int32 // variables in executable segments, by address

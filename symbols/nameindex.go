@@ -1,0 +1,65 @@
+package symbols
+
+import (
+	"bytes"
+	"hash/maphash"
+	"strings"
+)
+
+// nameIndex finds symbols by linkage name. One name is found faster by looking at all;
+// for thousands the index pays.
+type nameIndex struct {
+	seed  maphash.Seed
+	first map[uint64]int32 // by hash: the first entry
+	next  []int32          // by entry: the next of the same hash, -1 for none
+}
+
+// IndexNames prepares for many calls of Resolve: from now on, and until the modules
+// change, a linkage name is looked up and not searched for. It reads every symbol once.
+func (t *Table) IndexNames() {
+	for _, m := range t.snap.Load().named {
+		m.symbols().indexNames()
+	}
+}
+
+func (s *symtab) indexNames() {
+	if s.index.Load() != nil {
+		return
+	}
+	x := &nameIndex{maphash.MakeSeed(), make(map[uint64]int32, len(s.entries)), make([]int32, len(s.entries))}
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		raw := s.rawName(&s.entries[i])
+		raw = raw[:max(bytes.IndexByte(raw, 0), 0)]
+		if at := bytes.IndexByte(raw, '@'); at >= 0 {
+			raw = raw[:at]
+		}
+		h := maphash.Bytes(x.seed, raw)
+		x.next[i] = -1
+		if first, ok := x.first[h]; ok {
+			x.next[i] = first
+		}
+		x.first[h] = int32(i)
+	}
+	s.index.Store(x)
+}
+
+// eachNamed calls f for the entries whose name, without its version, is name, in their
+// order.
+func (s *symtab) eachNamed(name string, f func(*entry)) {
+	x := s.index.Load()
+	if x == nil {
+		for i := range s.entries {
+			if e := &s.entries[i]; s.named(e, name) {
+				f(e)
+			}
+		}
+		return
+	}
+	plain, _, _ := strings.Cut(name, "@") // the index has names without versions
+	i, ok := x.first[maphash.String(x.seed, plain)]
+	for ; ok && i >= 0; i = x.next[i] {
+		if e := &s.entries[i]; s.named(e, name) {
+			f(e)
+		}
+	}
+}
