@@ -22,11 +22,14 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
+	var live []*Kprobe
 	for _, kp := range s.probes {
 		if kp.Flags&FlagGone == 0 {
-			s.placeCopy(kp, fresh)
+			live = append(live, kp)
 		}
 	}
+	s.placeCopies(live, fresh)
+	fresh.survey = nil
 	return ptrace.Keep
 }
 
@@ -68,6 +71,7 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
 	s.renewBlacklist()
+	defer func() { d.survey = nil }()
 	for _, kp := range s.probes {
 		if kp.SymbolName == "" {
 			continue

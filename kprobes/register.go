@@ -237,9 +237,6 @@ func (s *Session) placeCopies(kps []*Kprobe, d *domain) {
 	}
 }
 
-// placeCopy is placeCopies for one probe.
-func (s *Session) placeCopy(kp *Kprobe, d *domain) { s.placeCopies([]*Kprobe{kp}, d) }
-
 // unregister runs on the tracer's thread. Sites without probes go.
 func (s *Session) unregister(kps []*Kprobe) error {
 	gone := make(map[*Kprobe]bool, len(kps))

@@ -37,6 +37,7 @@ func TestEveryFixtureIsRightWhenNobodyProbesIt(t *testing.T) {
 		{"cxx", nil, nil, [][2]string{{"call 3", "ret 31"}, {"threads 4 100", "sum "}}},
 		{"gosrv", nil, nil, [][2]string{{"call 9", "ret 3"}, {"threads 8 1000", thirds(8, 1000)}, {"deep 5000", "ret 5000"}}},
 		{"interrupts", nil, nil, [][2]string{{"pause 3", "did"}, {"handler", "did"}, {"own", "did 1 traps 1"}, {"queue 100", "did 100"}, {"step", "did "}, {"divide\nhello", "did "}}},
+		{"many", nil, nil, [][2]string{{"call 2", "called"}, {"start\nwait 3", "started"}, {"stop", "calls "}}},
 		{"rough", nil, nil, [][2]string{{"rough 7", "did"}}},
 		{"faults", nil, nil, [][2]string{{"list", "label h_back "}, {"run load_gap", "load_gap skip: end "}, {"breakpoints", "traps 2"}}},
 		{"traceflag", nil, nil, [][2]string{{"run", "step 1e "}, {"threads 4 20", "did"}, {"plain 4 20", "did"}}},
