@@ -25,7 +25,9 @@ const (
 type PreHandler func(kp *Kprobe, regs *Regs) int
 
 // PostHandler runs after the probed instruction; regs.IP is where the thread goes on.
-// flags is always 0, as in the kernel.
+// flags is always 0, as in the kernel. After a system call that a signal handler has
+// interrupted the result is what the kernel has so far, -ERESTARTSYS or one of its like
+// (include/linux/errno.h).
 type PostHandler func(kp *Kprobe, regs *Regs, flags uint64)
 
 // Kprobe is a probe on one instruction, as the kernel's struct kprobe. Give either
