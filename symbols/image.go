@@ -188,7 +188,7 @@ func buildIDNote(b []byte, align int) string {
 	return ""
 }
 
-func roundUp(n, align int) int { return (n + align - 1) / align * align }
+func roundUp[T int | int64](n, align T) T { return (n + align - 1) / align * align }
 
 // memoryFile is an ELF image read back from where it is mapped: the vdso, or a
 // file that is gone. Its section table is not mapped, so it is hidden.

@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"debug/dwarf"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -83,6 +84,9 @@ func (d *dwarfData) params(v uint64, linkage string) ([]Param, error) {
 	u, off, ok := d.subprogram(v)
 	if !ok {
 		return nil, fmt.Errorf("the debug information has no function at %#x", v)
+	}
+	if u.assembly() {
+		return nil, errors.New("it is written in assembly language")
 	}
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()

@@ -45,10 +45,15 @@ func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 
 func unknown(err error) Value { return Value{Text: "?", Err: err} }
 
+// known tells whether a value of type t can be collected.
+func (p place) known(t *dtype) bool {
+	const largest = 1 << 16 // bytes of a value passed on the stack
+	return !p.unknown && t.size >= 0 && t.size <= largest
+}
+
 // read collects the bytes of a value of type t.
 func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
-	const largest = 1 << 16 // bytes of a value passed on the stack
-	if p.unknown || t.size < 0 || t.size > largest {
+	if !p.known(t) {
 		return nil, errNoPlace
 	}
 	size := t.size
