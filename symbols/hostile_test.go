@@ -12,7 +12,7 @@ import (
 // exercise asks a module for everything it can tell.
 func exercise(img *image) {
 	tab := newTable([]Option{WithDebugDirs()})
-	m := newModule("damaged", img, tab)
+	m := newModule(imageKey{path: "damaged"}, img, tab)
 	for _, p := range img.execSegments() {
 		m.Text = append(m.Text, arch.Range{Start: arch.Addr(p.Vaddr), End: arch.Addr(p.Vaddr + p.Memsz)})
 	}

@@ -21,7 +21,6 @@ func (t *Table) searchOrder(main *Module) map[uint64]int {
 		return order
 	}
 	const (
-		rMap      = 8       // r_debug.r_map
 		lAddr     = 0       // link_map.l_addr
 		lNext     = 24      // link_map.l_next
 		mostLinks = 1 << 16 // a damaged list must not hang us
@@ -60,6 +59,87 @@ func (t *Table) debugRendezvous(main *Module) arch.Addr {
 		}
 	}
 	return 0
+}
+
+// Where the fields of struct r_debug lie, and of struct r_debug_extended, which follows it
+// since glibc 2.35 if there are namespaces (r_version 2).
+const (
+	rVersion = 0
+	rMap     = 8
+	rBrk     = 16
+	rState   = 24
+	rNext    = 40
+)
+
+// Rendezvous is where the dynamic linker tells a debugger of its doings (struct r_debug in
+// <link.h>): it calls a function that does nothing, before and after it adds or removes
+// modules, and before their constructors run.
+type Rendezvous struct {
+	Brk   arch.Addr // the function
+	debug arch.Addr // struct r_debug; 0 if there is none yet
+}
+
+// Rendezvous finds it as the executable's DT_DEBUG tells or, of a process whose dynamic linker
+// is not ready yet and of a static program that has one inside, by the names that glibc and
+// musl give to it. ok is false for a program without a dynamic linker.
+func (t *Table) Rendezvous() (r Rendezvous, ok bool) {
+	var main *Module
+	var others []*Module
+	for _, m := range t.snap.Load().modules {
+		switch m.Kind {
+		case KindExecutable:
+			main = m
+			others = append(others, m)
+		case KindInterpreter:
+			others = append(others, m)
+		}
+	}
+	if main == nil || t.mem == nil {
+		return r, false
+	}
+	if main.img != nil {
+		r.debug = t.debugRendezvous(main)
+	}
+	if r.debug == 0 {
+		r.debug = addrOf(others, "_r_debug")
+	}
+	if brk, ok := t.readWord(r.debug + rBrk); ok && r.debug != 0 {
+		r.Brk = arch.Addr(brk)
+	}
+	if r.Brk == 0 {
+		r.Brk = addrOf(others, "_dl_debug_state")
+	}
+	return r, r.Brk != 0
+}
+
+// addrOf is the address of the first symbol of that name, 0 if there is none.
+func addrOf(mods []*Module, name string) arch.Addr {
+	if found := exactly(mods, name); len(found) > 0 {
+		return found[0].addr()
+	}
+	return 0
+}
+
+// Busy tells whether the dynamic linker has begun to add or remove modules and not ended, in
+// the program's own namespace or in one of dlmopen(3). mem is the process's memory, or that
+// of one that was forked from it.
+func (r Rendezvous) Busy(mem arch.Memory) bool {
+	const mostNamespaces = 16 // DL_NNS of glibc
+	debug := r.debug
+	for range mostNamespaces {
+		var b [rNext + 8]byte
+		if debug == 0 || mem.ReadMemory(debug, b[:rNext]) != nil {
+			return false
+		}
+		if binary.LittleEndian.Uint32(b[rState:]) != 0 { // RT_CONSISTENT
+			return true
+		}
+		if binary.LittleEndian.Uint32(b[rVersion:]) < 2 || mem.ReadMemory(debug, b[:]) != nil {
+			return false
+		}
+		debug = arch.Addr(binary.LittleEndian.Uint64(b[rNext:]))
+	}
+	return false
 }
 
 // readWord reads 8 bytes of target memory.

@@ -36,19 +36,24 @@ type Module struct {
 	// Err tells why the file could not be read; the module then has no symbols.
 	Err error
 
+	id      imageKey
 	img     *image
 	table   *Table
 	aliases []string // other names of the executable, by which users know it
 	names   sync.Map // *entry to Symbol
 }
 
-func newModule(p string, img *image, t *Table) *Module {
-	m := &Module{Name: path.Base(p), Path: p, img: img, Kind: KindLibrary, table: t}
+func newModule(id imageKey, img *image, t *Table) *Module {
+	m := &Module{Name: path.Base(id.path), Path: id.path, Kind: KindLibrary, id: id, img: img, table: t}
 	if img != nil {
 		m.BuildID = img.buildID
 	}
 	return m
 }
+
+// Same tells whether m and o are one file that is mapped at one place, perhaps as two readings
+// of the maps, or two Tables, found it.
+func (m *Module) Same(o *Module) bool { return m.id == o.id && m.Bias == o.Bias }
 
 // addr is a link-time address as the process sees it.
 func (m *Module) addr(v uint64) arch.Addr { return arch.Addr(v + m.Bias) }

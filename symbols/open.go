@@ -64,7 +64,7 @@ func (t *Table) collect(maps []procfs.Mapping) []*Module {
 		}
 		m := byKey[k]
 		if m == nil {
-			m = newModule(mp.Path, img, t)
+			m = newModule(k.imageKey, img, t)
 			m.Bias, m.Err = k.bias, err
 			byKey[k] = m
 			mods = append(mods, m)
@@ -93,7 +93,7 @@ func (t *Table) collectRemapped(mods []*Module, maps []procfs.Mapping) []*Module
 			if err != nil {
 				continue
 			}
-			m := newModule(header.Path, img, t)
+			m := newModule(keyOf(header), img, t)
 			m.Bias = uint64(header.Range.Start) - img.lowest()&^(pageSize-1)
 			out = append(out, m)
 		}

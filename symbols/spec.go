@@ -55,6 +55,19 @@ func parseSpec(spec string) ([]query, error) {
 	return nil, fmt.Errorf("%w: %q has no name", ErrBadSpec, spec)
 }
 
+// Library is the module part of a probe specification, if that may be the name of a shared
+// library: it holds ".so". Otherwise it is empty.
+func Library(spec string) string {
+	queries, err := parseSpec(spec)
+	if err != nil {
+		return ""
+	}
+	if m := queries[len(queries)-1].module; strings.Contains(m, ".so") {
+		return m
+	}
+	return ""
+}
+
 // parseAddr reads 0x….
 func parseAddr(s string) (arch.Addr, bool) {
 	if !isHexPrefixed(s) {

@@ -123,7 +123,7 @@ func OpenFile(path string, opts ...Option) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newModule(path, img, t)
+	m := newModule(imageKey{path: path}, img, t)
 	for _, p := range img.execSegments() {
 		m.Text = append(m.Text, arch.Range{Start: arch.Addr(p.Vaddr), End: arch.Addr(p.Vaddr + p.Memsz)})
 	}
