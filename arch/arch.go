@@ -236,6 +236,18 @@ type Arch interface {
 	// EntrySkip is the number of bytes at a function's entry that must stay in
 	// place for indirect branches to land on (endbr64: 4).
 	EntrySkip(code []byte) int
+	// StackCheck is the number of bytes with which a Go function's code begins that
+	// make sure of enough stack. They are executed again after the stack has grown
+	// or the goroutine was preempted; what follows is executed once a call, with the
+	// stack pointer as it was at the entry. 0 if code begins with something else.
+	StackCheck(code []byte) int
+
+	// Caller says, at a function's first instruction, where the function returns to
+	// and its canonical frame address: the stack pointer after it has returned.
+	Caller(r Regs, m Memory) (ret, cfa Addr, err error)
+	// Goroutine says whose stack r's stack pointer is on, in a Go program: the address
+	// of the g, and where its stack begins (g.stack.hi). ok is false if it is nobody's.
+	Goroutine(r Regs, m Memory) (g, stackBase Addr, ok bool)
 
 	// Plan decides how i is run elsewhere, or returns an error that wraps one
 	// of the package's Err… values and says why it can't be.

@@ -33,6 +33,30 @@ func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err er
 	return at, false, d.checkBoundary(bounds, at)
 }
 
+// checkEntry refuses what is not the entry of a function (A54). A Go function is entered
+// behind the check of its stack, which may be executed several times a call.
+func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo bool, err error) {
+	bounds, known := d.session.table.Function(at)
+	if !known {
+		return at, false, fmt.Errorf("%w: no function is known there", ErrNotEntry)
+	}
+	if d.session.table.GoFunction(at) {
+		const longest = 64
+		code, err := d.surveyed().original(d, bounds.Start, int(min(bounds.Len(), longest)))
+		if err != nil {
+			return at, true, err
+		}
+		behind := bounds.Start + arch.Addr(ptrace.Host.StackCheck(code))
+		if entry || at == behind {
+			return behind, true, nil
+		}
+	}
+	if !entry {
+		return at, false, fmt.Errorf("%w, which starts at %s", ErrNotEntry, bounds.Start)
+	}
+	return at, false, nil
+}
+
 func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
 	code, err := d.surveyed().original(d, entry, ptrace.Host.MaxInsnLen())
 	if err != nil {

@@ -33,6 +33,10 @@ type domain struct {
 
 	survey *survey // during a registration
 
+	calls        map[frame]*KretprobeInstance   // the latest of each frame
+	owners       map[owner][]*KretprobeInstance // in the order in which they were entered
+	unreturnable map[arch.Addr]error            // return addresses without a site
+
 	released bool
 }
 
@@ -45,6 +49,10 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		sites:   map[arch.Addr]*site{},
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
+
+		calls:        map[frame]*KretprobeInstance{},
+		owners:       map[owner][]*KretprobeInstance{},
+		unreturnable: map[arch.Addr]error{},
 	}
 	d.text = patch.NewText(p.Space.Text(), journal{d})
 	p.Space.Local = d

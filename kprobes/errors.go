@@ -34,6 +34,8 @@ var (
 	ErrData              error = &coded{"the address holds data", unix.EILSEQ}
 	ErrRestartable       error = &coded{"the address belongs to a restartable sequence (rseq), which a stop does not let come to its end", unix.EINVAL}
 	ErrException         error = &coded{"the instruction can't be told from a probe", unix.EILSEQ}
+	ErrNotEntry          error = &coded{"the address is not the entry of a function", unix.EINVAL}
+	ErrDataSize          error = &coded{"DataSize is not from 0 to 4096", unix.E2BIG}
 	ErrUnsupported       error = &coded{"the instruction can't be run out of line", unix.EOPNOTSUPP}
 	ErrNoSlot            error = &coded{"there is no memory for the copy of the instruction", unix.ENOMEM}
 	ErrShadowStack       error = &coded{"the process uses a shadow stack, so calls and returns can't be emulated", unix.EOPNOTSUPP}

@@ -30,6 +30,7 @@ import (
 // threadState is what a session remembers of a thread.
 type threadState struct {
 	regs     Regs
+	hit      uint64    // its number, while handlers run
 	site     *site     // of the hit in progress: between trap and resume, or until its end is seen
 	handling bool      // its PreHandlers run
 	traps    bool      // the program traced itself when its copy was single-stepped
@@ -126,10 +127,16 @@ func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 // hit runs the PreHandlers and sends the thread through the instruction.
 func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := s.stateOf(th, d)
-	ts.regs.Regs, ts.site = regs, st
-	if !ts.resumed(th, st, regs) && s.runPre(ts, st) {
-		ts.site = nil
-		return
+	s.hits++
+	ts.regs.Regs, ts.site, ts.hit = regs, st, s.hits
+	if !ts.resumed(th, st, regs) {
+		if st.returning > 0 {
+			s.returned(ts, st)
+		}
+		if s.runPre(ts, st) {
+			ts.site = nil
+			return
+		}
 	}
 	if d.released {
 		return // a handler closed the session: the thread is gone already

@@ -29,6 +29,7 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 		}
 	}
 	s.placeCopies(live, fresh)
+	d.copyCalls(fresh, child)
 	fresh.survey = nil
 	return ptrace.Keep
 }
@@ -42,6 +43,9 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	}
 	for _, th := range p.Threads() {
 		th.Local = nil // the hit that brought it into exec has no end
+		if d, _ := old.Local.(*domain); d != nil {
+			d.endOf(owner{tid: th.TID})
+		}
 	}
 	if p != s.main && !s.opts.Follow {
 		return ptrace.LetGo
@@ -92,6 +96,9 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 func (s *Session) forget(d *domain) {
 	d.released = true
 	delete(s.domains, d)
+	for f := range d.calls {
+		d.end(f, true)
+	}
 	d.text.Forget()
 	for _, m := range d.shared {
 		m.Unmap()
@@ -110,7 +117,11 @@ func (s *Session) forget(d *domain) {
 }
 
 // ThreadExit implements ptrace.Handler.
-func (hooks) ThreadExit(*ptrace.Thread) {}
+func (s hooks) ThreadExit(th *ptrace.Thread) {
+	if d := domainOf(th); d != nil {
+		d.endOf(owner{tid: th.TID})
+	}
+}
 
 // Panicked implements ptrace.Handler: the session ends, the target goes on.
 func (s hooks) Panicked(value any, stack []byte) {

@@ -60,6 +60,7 @@ type Kprobe struct {
 	hits       atomic.Uint64
 	nmissed    atomic.Uint64
 	entry      bool
+	ret        *Kretprobe  // whose entry it is
 	placements []placement // one for each address space it is in
 }
 

@@ -23,6 +23,12 @@ func (s *Session) RegisterKprobe(kp *Kprobe) error {
 // RegisterKprobes registers all of kps or, after an error, none (A45). It is much
 // faster than one by one.
 func (s *Session) RegisterKprobes(kps []*Kprobe) error {
+	return s.registerAll(kps, func(int) {})
+}
+
+// registerAll is RegisterKprobes for probes of any kind: adopt makes number i of kps known
+// as what it is.
+func (s *Session) registerAll(kps []*Kprobe, adopt func(i int)) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
@@ -39,7 +45,18 @@ func (s *Session) RegisterKprobes(kps []*Kprobe) error {
 	return s.do(func() error {
 		s.forgetSurveys()
 		defer s.forgetSurveys()
-		return s.register(kps, addrs)
+		for i, kp := range kps {
+			if kp.session == nil {
+				adopt(i)
+			}
+		}
+		err := s.register(kps, addrs)
+		for _, kp := range kps {
+			if kp.session == nil {
+				kp.ret = nil
+			}
+		}
+		return err
 	})
 }
 
@@ -174,6 +191,13 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 // attach adds kp to the site at addr and writes the address back into it.
 func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	at, entry, err := d.checkAddress(addr)
+	inGo := false
+	if err == nil && kp.ret != nil {
+		at, inGo, err = d.checkEntry(at, entry)
+	}
+	if err == nil && kp.ret != nil && kp.session == nil {
+		err = kp.ret.prepare()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +209,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		d.sites[at] = st
 	}
 	st.probes = append([]*Kprobe{kp}, st.probes...)
+	st.inGo = st.inGo || inGo
 	kp.Addr, kp.entry = at, entry
 	kp.placements = append(kp.placements, placement{d, st})
 	return st, nil
@@ -241,32 +266,47 @@ func (s *Session) placeCopies(kps []*Kprobe, d *domain) {
 func (s *Session) unregister(kps []*Kprobe) error {
 	gone := make(map[*Kprobe]bool, len(kps))
 	isGone := func(kp *Kprobe) bool { return gone[kp] }
-	left := map[*domain][]*site{}
-	listed := make(map[*site]bool, len(kps))
+	left := siteList{}
 	for _, kp := range kps {
 		if kp.session != s {
 			kp.Addr = 0
 			continue
 		}
 		for _, pl := range kp.placements {
-			if !listed[pl.site] {
-				listed[pl.site] = true
-				left[pl.domain] = append(left[pl.domain], pl.site)
+			left.add(pl.site)
+		}
+		if kp.ret != nil {
+			for _, st := range kp.ret.end() {
+				left.add(st)
 			}
 		}
-		kp.placements, kp.session = nil, nil
+		kp.placements, kp.session, kp.ret = nil, nil, nil
 		kp.Flags |= FlagDisabled // as the kernel leaves it (A39)
 		gone[kp] = true
 	}
 	s.probes = slices.DeleteFunc(s.probes, isGone)
 	var errs []error
-	for d, sites := range left {
+	for d, sites := range left.byDomain() {
 		for _, st := range sites {
 			st.probes = slices.DeleteFunc(slices.Clone(st.probes), isGone)
 		}
+		d.disown(isGone)
 		errs = append(errs, d.settle(sites))
 	}
 	return errors.Join(errs...)
+}
+
+// siteList is sites, each once.
+type siteList map[*site]bool
+
+func (l siteList) add(st *site) { l[st] = true }
+
+func (l siteList) byDomain() map[*domain][]*site {
+	out := map[*domain][]*site{}
+	for st := range l {
+		out[st.domain] = append(out[st.domain], st)
+	}
+	return out
 }
 
 func (s *Session) setDisabled(kp *Kprobe, disable bool) error {

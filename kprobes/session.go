@@ -42,6 +42,7 @@ type Session struct {
 	domains   map[*domain]bool
 	probes    []*Kprobe
 	blacklist []BlacklistEntry
+	hits      uint64 // all of them so far
 	closed    bool
 
 	done     chan struct{}
@@ -274,6 +275,9 @@ func (s *Session) release() error {
 	}
 	for _, kp := range s.probes {
 		kp.session, kp.placements = nil, nil
+		if kp.ret != nil {
+			kp.ret.end()
+		}
 	}
 	s.probes = nil
 	return errors.Join(errs...)

@@ -23,6 +23,11 @@ type site struct {
 	// unregister.
 	probes []*Kprobe
 	step   bool // trap after the copy: a handler or the instruction needs it
+
+	returning int  // Kretprobes that follow calls to here: armed though no probe is enabled
+	returnsGo bool // some of these calls were made in Go
+	inGo      bool // for a Kretprobe: the function is one of Go's
+	leaves    *bool
 }
 
 // makeSite prepares a site at an address that was checked. Nothing is patched yet.
@@ -158,7 +163,7 @@ func (d *domain) settle(sites []*site) error {
 	for _, st := range sites {
 		switch {
 		case d.sites[st.addr] != st: // ended before
-		case len(st.probes) > 0:
+		case len(st.probes) > 0, st.returning > 0:
 			errs = append(errs, d.refresh(st))
 		default:
 			delete(d.sites, st.addr)
@@ -194,6 +199,11 @@ func (d *domain) remove(st *site) error {
 
 func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
 
+// wanted tells whether hits of st are.
+func (st *site) wanted() bool {
+	return st.returning > 0 || slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+}
+
 // hasPost tells whether an enabled probe waits for the end of the instruction.
 func (st *site) hasPost() bool {
 	for _, kp := range st.probes {
@@ -215,7 +225,7 @@ func (d *domain) refreshAll(sites []*site) (failed *site, err error) {
 			continue
 		}
 		seen[st] = true
-		if st.patch == nil && slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
+		if st.patch == nil && st.wanted() {
 			st.step = d.mustStep(st)
 			fresh = append(fresh, st)
 		} else if err := d.refresh(st); err != nil {
@@ -234,7 +244,7 @@ func (d *domain) mustStep(st *site) bool {
 // of those has a PostHandler (B6, B21).
 func (d *domain) refresh(st *site) error {
 	st.step = d.mustStep(st)
-	if slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
+	if st.wanted() {
 		return d.arm(st)
 	}
 	return d.disarm(st)

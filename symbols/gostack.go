@@ -3,6 +3,8 @@ package symbols
 import (
 	"encoding/binary"
 	"sort"
+
+	"github.com/gokprobe/gokprobe/arch"
 )
 
 // stackTable is the part of Go's function table that tells how far the stack
@@ -52,6 +54,21 @@ type goFrame struct {
 	saved    bool   // the frame holds the caller's frame pointer
 	top      bool   // the outermost function of a stack (runtime.goexit, mstart)
 	switches bool   // the function moves to another stack (runtime.mcall, morestack)
+}
+
+// GoFunction tells whether a lies in a function of Go's function table: it runs on a
+// goroutine's stack, which Go moves when it has to grow.
+func (t *Table) GoFunction(a arch.Addr) bool {
+	m := t.module(a)
+	if m == nil || m.img == nil {
+		return false
+	}
+	g := m.img.stackTable()
+	if g == nil {
+		return false
+	}
+	_, ok := g.frame(m.link(a))
+	return ok
 }
 
 // frame returns the frame layout at link-time address v.

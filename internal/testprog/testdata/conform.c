@@ -11,6 +11,7 @@ static long counted_calls;
 
 REAL long third(long v) { return v / 3; }
 REAL long counted(long v) { return v + 1; }
+REAL long nested(long v) { return v ? nested(v - 1) + third(v) + 1 : 0; }
 // Two parts such as a compiler splits off.
 REAL long split_const(long v) __asm__("third.constprop.0");
 REAL long split_const(long v) { return v / 3 + 2; }
@@ -35,7 +36,7 @@ asm(".text\n"
 GO(DECLARE)
 
 #define F(name) { #name, name },
-static struct { const char *name; long (*f)(long); } funcs[] = { F(third) F(counted) F(split_const) F(split_cold) GO(F) };
+static struct { const char *name; long (*f)(long); } funcs[] = { F(third) F(counted) F(nested) F(split_const) F(split_cold) GO(F) };
 
 static long call(const char *name, long v)
 {

@@ -1,0 +1,182 @@
+package kprobes
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// maxDataSize is KRETPROBE_MAX_DATA_SIZE (include/linux/kprobes.h).
+const maxDataSize = 4096
+
+// KretprobeHandler runs at the entry of a followed function or at its return. ri is this
+// call's, valid until the return handler has returned.
+type KretprobeHandler func(ri *KretprobeInstance, regs *Regs) int
+
+// Kretprobe follows the calls of one function from entry to return, as the kernel's struct
+// kretprobe. Fill in KP.Addr or KP.SymbolName, handlers as needed, and register it. Its
+// fields may be changed only while it is not registered.
+//
+// A call that is left in another way than by its return address (longjmp, an exception, the
+// end of its thread) counts as missed, at the latest when its place on the stack is used
+// again. What returns.go does can't be seen by the program.
+type Kretprobe struct {
+	// KP is the probe at the function's entry. Its handlers are overwritten by the
+	// registration (A59). KP.Hits counts entries, KP.NMissed those that were hit while a
+	// handler ran in the same thread. In a Go function its address is behind the check of
+	// the stack, which may be executed several times a call.
+	KP Kprobe
+
+	// Handler runs after the function has returned. regs.IP is the return address; changes
+	// of it are ignored, those of all other registers are kept. So is what it returns (C8).
+	Handler KretprobeHandler
+	// EntryHandler runs at the entry, before the call is followed: ri.RetAddr is still 0.
+	// Returning anything but 0 lets the call go: no Handler runs, nothing is missed (C5).
+	EntryHandler KretprobeHandler
+
+	// MaxActive is how many calls are followed at once, over all threads; further ones count
+	// as missed. 0 or less: twice the number of processors and at least 10; registration
+	// writes the number here (A57).
+	MaxActive int
+	// DataSize is the size in bytes of an instance's Data, at most 4096.
+	DataSize int
+
+	hits    atomic.Uint64
+	nmissed atomic.Uint64
+
+	// These belong to the tracer's thread.
+	active  int
+	idle    []*KretprobeInstance
+	short   int            // how many calls until the next search for dead instances
+	returns map[*site]bool // where calls were seen to return to
+	warned  bool
+}
+
+// Hits is how many returns ran the Handler, or would have if it had one. It is reset by
+// registration. Safe for concurrent use.
+func (rp *Kretprobe) Hits() uint64 { return rp.hits.Load() }
+
+// NMissed is how many calls could not be followed: MaxActive others were, their return
+// address takes no breakpoint, or they ended without returning. It is reset by registration.
+// Safe for concurrent use.
+func (rp *Kretprobe) NMissed() uint64 { return rp.nmissed.Load() }
+
+// KretprobeInstance is one followed call.
+type KretprobeInstance struct {
+	// RetAddr is where the function returns to; 0 in the EntryHandler (C4).
+	RetAddr arch.Addr
+	// Data is DataSize bytes for the handlers of this call; what an earlier call has left
+	// there is not cleared (C7).
+	Data []byte
+
+	probe *Kretprobe // nil once it is unregistered
+	entry *site
+	hit   uint64 // the session's number of the hit
+	pid   int
+	owner owner
+	frame frame
+	sp    arch.Addr          // at the entry
+	below *KretprobeInstance // followed in the same frame before
+}
+
+// Kretprobe is the probe that the call is followed by.
+func (ri *KretprobeInstance) Kretprobe() *Kretprobe { return ri.probe }
+
+// RegisterKretprobe places rp at the entry of its function. The errors are those of
+// RegisterKprobe and, for what is no entry of a function, ErrNotEntry; for a DataSize above
+// 4096, ErrDataSize.
+func (s *Session) RegisterKretprobe(rp *Kretprobe) error {
+	return s.RegisterKretprobes([]*Kretprobe{rp})
+}
+
+// RegisterKretprobes registers all of rps or, after an error, none (A45).
+func (s *Session) RegisterKretprobes(rps []*Kretprobe) error {
+	kps := entries(rps)
+	adopt := func(i int) { kps[i].ret = rps[i] }
+	return s.registerAll(kps, adopt)
+}
+
+func entries(rps []*Kretprobe) []*Kprobe {
+	kps := make([]*Kprobe, len(rps))
+	for i, rp := range rps {
+		kps[i] = &rp.KP
+	}
+	return kps
+}
+
+// UnregisterKretprobe removes rp. When it returns, none of its handlers runs or will run;
+// calls in flight return as if they had never been followed (C18). A probe that is not
+// registered gets its KP.Addr cleared, nothing else (A43).
+func (s *Session) UnregisterKretprobe(rp *Kretprobe) error {
+	return s.UnregisterKretprobes([]*Kretprobe{rp})
+}
+
+// UnregisterKretprobes removes all of rps that are registered (A46).
+func (s *Session) UnregisterKretprobes(rps []*Kretprobe) error {
+	return s.UnregisterKprobes(entries(rps))
+}
+
+// EnableKretprobe arms a disabled probe.
+func (s *Session) EnableKretprobe(rp *Kretprobe) error { return s.EnableKprobe(&rp.KP) }
+
+// DisableKretprobe lets further calls go. Calls in flight still run the Handler (A51).
+func (s *Session) DisableKretprobe(rp *Kretprobe) error { return s.DisableKprobe(&rp.KP) }
+
+// prepare makes register_kretprobe's checks and fills in what the caller left open.
+func (rp *Kretprobe) prepare() error {
+	if rp.DataSize > maxDataSize || rp.DataSize < 0 {
+		return fmt.Errorf("%w: %d bytes", ErrDataSize, rp.DataSize)
+	}
+	if rp.MaxActive <= 0 {
+		rp.MaxActive = max(10, 2*runtime.NumCPU())
+	}
+	rp.KP.PreHandler, rp.KP.PostHandler, rp.KP.FaultHandler = rp.entered, nil, nil
+	rp.hits.Store(0)
+	rp.nmissed.Store(0)
+	rp.active, rp.idle, rp.short, rp.warned = 0, nil, 0, false
+	rp.returns = map[*site]bool{}
+	return nil
+}
+
+// take returns an instance, nil if MaxActive calls are followed already (C2).
+func (rp *Kretprobe) take() *KretprobeInstance {
+	if rp.active >= rp.MaxActive {
+		return nil
+	}
+	rp.active++
+	if n := len(rp.idle); n > 0 {
+		ri := rp.idle[n-1]
+		rp.idle = rp.idle[:n-1]
+		return ri
+	}
+	return &KretprobeInstance{probe: rp, Data: make([]byte, rp.DataSize)}
+}
+
+// put takes an instance back.
+func (ri *KretprobeInstance) put() {
+	if ri == nil {
+		return
+	}
+	if rp := ri.probe; rp != nil {
+		rp.active--
+		*ri = KretprobeInstance{probe: rp, Data: ri.Data}
+		rp.idle = append(rp.idle, ri)
+	}
+}
+
+// end forgets the calls in flight, which return as if they had never been followed. It
+// returns the sites that rp no longer needs.
+func (rp *Kretprobe) end() []*site {
+	var left []*site
+	for st := range rp.returns {
+		st.returning--
+		left = append(left, st)
+	}
+	for _, ri := range rp.idle {
+		ri.probe = nil
+	}
+	rp.returns, rp.idle = nil, nil
+	return left
+}

@@ -1,0 +1,142 @@
+package kprobes
+
+import (
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// returnSite makes sure of a site at a return address; nil if there can be none.
+func (d *domain) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
+	st := d.sites[at]
+	if st == nil || st.returning == 0 || !st.armed() {
+		var err error
+		if st, err = d.makeReturnSite(at, st); err != nil {
+			if !rp.warned {
+				rp.warned = true
+				d.session.warn("calls of %s that return to %s are missed: %v", rp.KP.name(), at, err)
+			}
+			return nil
+		}
+	}
+	st.returnsGo = st.returnsGo || inGo
+	if !rp.returns[st] {
+		rp.returns[st] = true
+		st.returning++
+	}
+	return st
+}
+
+// makeReturnSite arms st, or a new site, for returns. It runs during a hit: whatever a
+// registration has found out is older.
+func (d *domain) makeReturnSite(at arch.Addr, st *site) (*site, error) {
+	if err := d.unreturnable[at]; err != nil {
+		return nil, err
+	}
+	during := d.survey
+	d.survey = nil
+	defer func() { d.survey = during }()
+	var err error
+	fresh := st == nil
+	if fresh {
+		if err = d.checkReturn(at); err == nil {
+			st, err = d.makeSite(at)
+		}
+		if err != nil {
+			d.cannotReturn(at, err)
+			return nil, err
+		}
+		d.sites[at] = st
+	}
+	st.returning++
+	err = d.refresh(st)
+	st.returning--
+	if err != nil && fresh {
+		delete(d.sites, at)
+		d.discard(st)
+	}
+	return st, err
+}
+
+// cannotReturn remembers a refusal: it took a while to come by. Code that is generated has
+// ever new addresses.
+func (d *domain) cannotReturn(at arch.Addr, err error) {
+	const enough = 1024
+	if len(d.unreturnable) >= enough {
+		clear(d.unreturnable)
+	}
+	d.unreturnable[at] = err
+}
+
+// checkReturn makes the checks of an address that nobody has asked to probe: it has been
+// found on a stack. It must be known for an instruction, or stand behind a call; and it must
+// not be code that a program generates and may change, move or copy at any time.
+func (d *domain) checkReturn(at arch.Addr) error {
+	if err := d.checkMapping(at); err != nil {
+		return err
+	}
+	m, err := d.surveyed().mapping(d, at)
+	if err != nil {
+		return err
+	}
+	bounds, known := d.session.table.Function(at)
+	if m.Write || m.Path == "" && !known {
+		return fmt.Errorf("%w: it is generated code (%s)", ErrBlacklisted, mappingName(m))
+	}
+	if err := d.checkCode(at); err != nil {
+		return err
+	}
+	if known {
+		return d.checkBoundary(bounds, at)
+	}
+	return d.checkBehindCall(at, *m)
+}
+
+// checkBehindCall accepts an address if a call ends there.
+func (d *domain) checkBehindCall(at arch.Addr, m procfs.Mapping) error {
+	const shortest, longest = 2, 8
+	for n := arch.Addr(shortest); n <= longest && at-n >= m.Range.Start; n++ {
+		insn, err := d.decode(at - n)
+		if err == nil && insn.End() == at && (insn.Flow == arch.FlowCall || insn.Flow == arch.FlowIndirectCall) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: there is no call in front of it", ErrNotBoundary)
+}
+
+// jumpsAway tells whether the function at st may end by a jump into another or into itself,
+// whose return address is then its own (C24). Where the code is not known, it may.
+func (st *site) jumpsAway() bool {
+	if st.leaves == nil {
+		leaves := st.domain.jumpsOut(st.addr)
+		st.leaves = &leaves
+	}
+	return *st.leaves
+}
+
+func (d *domain) jumpsOut(entry arch.Addr) bool {
+	bounds, known := d.session.table.Function(entry)
+	if !known {
+		return true
+	}
+	during := d.survey
+	d.survey = nil
+	defer func() { d.survey = during }()
+	for at := bounds.Start; at < bounds.End; {
+		insn, err := d.decode(at)
+		if err != nil {
+			return true
+		}
+		switch insn.Flow {
+		case arch.FlowIndirectJump, arch.FlowFar:
+			return true
+		case arch.FlowJump, arch.FlowCond:
+			if !bounds.Contains(insn.Target) || insn.Target <= entry {
+				return true
+			}
+		}
+		at = insn.End()
+	}
+	return false
+}
