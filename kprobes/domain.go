@@ -176,7 +176,8 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	case th.WasMovedOut():
 		return
 	case ts != nil && ts.handling: // the handler ends the session
-		if ip == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		ts.regs.undone()
+		if regs.IP() == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()

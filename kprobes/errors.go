@@ -39,6 +39,8 @@ var (
 	ErrUnsupported       error = &coded{"the instruction can't be run out of line", unix.EOPNOTSUPP}
 	ErrNoSlot            error = &coded{"there is no memory for the copy of the instruction", unix.ENOMEM}
 	ErrShadowStack       error = &coded{"the process uses a shadow stack, so calls and returns can't be emulated", unix.EOPNOTSUPP}
+	ErrEntryType         error = &coded{"Entry must be a func with the probed function's parameters and no results", unix.EINVAL}
+	ErrJprobeExists      error = &coded{"there is a Jprobe at the address already", unix.EEXIST}
 	ErrGone              error = &coded{"the probed code is gone", unix.EINVAL}
 	ErrClosed            error = &coded{"the session is closed", unix.ESRCH}
 	ErrExited            error = &coded{"the process has exited", unix.ESRCH}

@@ -81,6 +81,9 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 			continue
 		}
 		at, err := resolveOne(s.table, kp.SymbolName)
+		if err == nil && kp.jprobe != nil {
+			kp.jprobe.body, err = kp.jprobe.body.bind(s.table, at)
+		}
 		if err == nil {
 			kp.Flags &^= FlagGone
 			err = s.place(kp, d, at.Add(int64(kp.Offset)))

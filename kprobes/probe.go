@@ -61,6 +61,7 @@ type Kprobe struct {
 	nmissed    atomic.Uint64
 	entry      bool
 	ret        *Kretprobe  // whose entry it is
+	jprobe     *Jprobe     // whose it is
 	placements []placement // one for each address space it is in
 }
 

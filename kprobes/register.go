@@ -53,7 +53,7 @@ func (s *Session) registerAll(kps []*Kprobe, adopt func(i int)) error {
 		err := s.register(kps, addrs)
 		for _, kp := range kps {
 			if kp.session == nil {
-				kp.ret = nil
+				kp.ret, kp.jprobe = nil, nil
 			}
 		}
 		return err
@@ -195,6 +195,9 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	if err == nil && kp.ret != nil {
 		at, inGo, err = d.checkEntry(at, entry)
 	}
+	if err == nil && kp.jprobe != nil {
+		at, err = d.checkJprobe(at, entry)
+	}
 	if err == nil && kp.ret != nil && kp.session == nil {
 		err = kp.ret.prepare()
 	}
@@ -208,7 +211,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		}
 		d.sites[at] = st
 	}
-	st.probes = append([]*Kprobe{kp}, st.probes...)
+	st.add(kp)
 	st.inGo = st.inGo || inGo
 	kp.Addr, kp.entry = at, entry
 	kp.placements = append(kp.placements, placement{d, st})
@@ -280,7 +283,7 @@ func (s *Session) unregister(kps []*Kprobe) error {
 				left.add(st)
 			}
 		}
-		kp.placements, kp.session, kp.ret = nil, nil, nil
+		kp.placements, kp.session, kp.ret, kp.jprobe = nil, nil, nil, nil
 		kp.Flags |= FlagDisabled // as the kernel leaves it (A39)
 		gone[kp] = true
 	}

@@ -19,6 +19,7 @@ type Regs struct {
 	thread  *ptrace.Thread
 	domain  *domain
 	running *Kprobe // whose PreHandler or PostHandler runs
+	undo    *undo   // while the body of a Jprobe runs
 }
 
 // TID is the thread's ID.
@@ -42,6 +43,9 @@ func (r *Regs) ReadMemory(at arch.Addr, p []byte) error {
 // WriteMemory stores p in target memory at at, where the target itself could. A
 // failure is an *arch.FaultError.
 func (r *Regs) WriteMemory(at arch.Addr, p []byte) error {
+	if r.undo != nil {
+		r.undo.note(rawMemory{r}, at, len(p))
+	}
 	err := r.domain.space.WriteMemory(at, p)
 	if err != nil && r.mended() {
 		err = r.domain.space.WriteMemory(at, p)

@@ -19,7 +19,7 @@ type site struct {
 	patch  *patch.Patch
 
 	// probes in the order in which handlers run: the latest registered first
-	// (B16). The slice is replaced, never changed, so a handler may register and
+	// (B16), a Jprobe last (B17). The slice is replaced, never changed, so a handler may register and
 	// unregister.
 	probes []*Kprobe
 	step   bool // trap after the copy: a handler or the instruction needs it
@@ -195,6 +195,15 @@ func (d *domain) remove(st *site) error {
 	}
 	st.patch = nil
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
+}
+
+// add gives kp its place in the order in which handlers run.
+func (st *site) add(kp *Kprobe) {
+	if kp.jprobe != nil {
+		st.probes = append(slices.Clone(st.probes), kp)
+		return
+	}
+	st.probes = append([]*Kprobe{kp}, st.probes...)
 }
 
 func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
