@@ -18,6 +18,12 @@ type Status struct {
 	Flags       Flags
 	FuncEntry   bool
 	Instruction string
+
+	// Of the KP of a Kretprobe: Hits, entries, is the sum of these three, except for calls
+	// that an EntryHandler let go and what happened in followed children.
+	Returns       uint64 // Kretprobe.Hits
+	ReturnsMissed uint64 // Kretprobe.NMissed
+	Active        int    // calls in flight
 }
 
 // Status tells the state of kp.
@@ -29,6 +35,9 @@ func (s *Session) Status(kp *Kprobe) Status {
 
 func (s *Session) status(kp *Kprobe) Status {
 	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry}
+	if rp := kp.ret; rp != nil {
+		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), rp.active
+	}
 	if len(kp.placements) > 0 {
 		st := kp.placements[0].site
 		out.Addr = st.addr
