@@ -12,10 +12,19 @@ type goArgs struct {
 	stack        int64
 }
 
-// goPlaces assigns the parameters of a Go function, the receiver first.
-// Without registers it is ABI0: assembly, and Go before 1.17.
-func goPlaces(types []*dtype, registers bool) []place {
+// goPlaces assigns the parameters of a Go function, the receiver first, and its
+// results: the same registers are used again, the stack goes on. All stack
+// distances are those at the entry. Without registers it is ABI0: assembly, and Go
+// before 1.17.
+func goPlaces(params, results []*dtype, registers bool) (in, out []place) {
 	a := &goArgs{stack: entryStack}
+	in = a.places(params, registers)
+	a.ints, a.floats = 0, 0
+	a.stack = (a.stack + 7) &^ 7
+	return in, a.places(results, registers)
+}
+
+func (a *goArgs) places(types []*dtype, registers bool) []place {
 	out := make([]place, len(types))
 	lost := false
 	for i, t := range types {
@@ -95,5 +104,5 @@ func (a *goArgs) float(off, size int64, parts []part) ([]part, bool) {
 		return nil, false
 	}
 	a.floats++
-	return append(parts, part{off: off, size: size, reg: "xmm", xmm: a.floats - 1}), true
+	return append(parts, part{off: off, size: size, reg: "xmm", n: a.floats - 1}), true
 }

@@ -1,5 +1,7 @@
 package symbols
 
+import "strings"
+
 // class is an eightbyte's class in the System V ABI, x86-64 supplement §3.2.3.
 type class uint8
 
@@ -7,6 +9,9 @@ const (
 	classNone class = iota
 	classInteger
 	classSSE
+	classSSEUp // the upper half of a vector register
+	classX87
+	classX87Up
 	classMemory
 )
 
@@ -25,7 +30,7 @@ const entryStack = 8
 // sysvPlaces assigns the parameters of a C or C++ function.
 func sysvPlaces(types []*dtype, result *dtype) []place {
 	a := &sysvArgs{stack: entryStack}
-	if result != nil && (result.byRef || classify(result)[0] == classMemory) {
+	if result != nil && sysvResult(result).indirect {
 		a.ints = 1 // the hidden pointer to the result
 	}
 	out := make([]place, len(types))
@@ -59,19 +64,30 @@ func (a *sysvArgs) assign(size, align int64, classes []class) place {
 			floats++
 		}
 	}
-	if classes[0] == classMemory || a.ints+ints > len(sysvRegs) || a.floats+floats > 8 {
+	if classes[0] == classMemory || classes[0] == classX87 || a.ints+ints > len(sysvRegs) || a.floats+floats > 8 {
 		return a.onStack(size, align)
 	}
+	p := inRegisters(size, classes, sysvRegs, a.ints, a.floats)
+	a.ints += ints
+	a.floats += floats
+	return p
+}
+
+// inRegisters places a value of the given classes in the general registers regs from
+// ints on and in the vector registers from floats on.
+func inRegisters(size int64, classes []class, regs []string, ints, floats int) place {
 	var p place
 	for i, c := range classes {
 		n := min(8, size-int64(8*i))
 		switch c {
 		case classInteger:
-			p.parts = append(p.parts, part{off: int64(8 * i), size: n, reg: sysvRegs[a.ints]})
-			a.ints++
+			p.parts = append(p.parts, part{off: int64(8 * i), size: n, reg: regs[ints]})
+			ints++
 		case classSSE:
-			p.parts = append(p.parts, part{off: int64(8 * i), size: n, reg: "xmm", xmm: a.floats})
-			a.floats++
+			p.parts = append(p.parts, part{off: int64(8 * i), size: n, reg: "xmm", n: floats})
+			floats++
+		case classSSEUp:
+			p.parts[len(p.parts)-1].size += n
 		}
 	}
 	return p
@@ -96,13 +112,23 @@ func classify(t *dtype) []class {
 	if !merge(out, t, 0, 0) {
 		return []class{classMemory}
 	}
+	for i, c := range out {
+		switch {
+		case c == classSSEUp && out[i-1] != classSSE:
+			out[i] = classSSE
+		case c == classX87Up && out[i-1] != classX87:
+			return []class{classMemory}
+		}
+	}
 	return out
 }
+
+// deepest bounds the nesting of types: damaged debug information may be cyclic.
+const deepest = 32
 
 // merge adds the scalars of t, at offset off, to the classes; false means
 // memory.
 func merge(out []class, t *dtype, off int64, depth int) bool {
-	const deepest = 32 // damaged debug information may be cyclic
 	if depth > deepest || off < 0 || off+t.size > int64(8*len(out)) {
 		return false
 	}
@@ -113,11 +139,12 @@ func merge(out []class, t *dtype, off int64, depth int) bool {
 	case typeStruct, typeUnion:
 		for _, f := range t.field {
 			if f.bits {
-				mark(out, f.off, classInteger)
+				mark(out, off+f.off, classInteger)
 			} else if !merge(out, f.typ, off+f.off, depth+1) {
 				return false
 			}
 		}
+		return true
 	case typeArray:
 		if t.elem.size <= 0 {
 			return t.elem.kind == typeStruct
@@ -127,57 +154,70 @@ func merge(out []class, t *dtype, off int64, depth int) bool {
 				return false
 			}
 		}
-	case typeFloat:
-		if t.size > 8 { // x87
-			return false
-		}
-		mark(out, off, classSSE)
+		return true
 	case typeComplex:
-		if t.size > 16 {
-			return false
-		}
-		for i := int64(0); i < t.size; i += 8 {
-			mark(out, off+i, classSSE)
-		}
+		return t.size <= 16 && mark(out, off, classSSE) && mark(out, off+t.size/2, classSSE)
 	case typeUnknown, typeVoid, typeFunc:
 		return false
+	}
+	first, second := classInteger, classInteger
+	if t.kind == typeVector || t.kind == typeFloat {
+		first, second = classSSE, classSSEUp
+	}
+	if t.kind == typeFloat && t.size > 8 && !t.isQuad() {
+		first, second = classX87, classX87Up
+	}
+	return mark(out, off, first) && (t.size <= 8 || mark(out, off+8, second))
+}
+
+// isQuad reports whether t is a 128-bit IEEE number or a complex of such: neither is
+// passed as a long double is.
+func (t *dtype) isQuad() bool { return strings.Contains(t.under, "loat128") }
+
+// mark merges class c into the eightbyte that holds off; false means memory.
+func mark(out []class, off int64, c class) bool {
+	if off < 0 || off/8 >= int64(len(out)) {
+		return false // damaged debug information
+	}
+	old := &out[off/8]
+	switch {
+	case *old == c || *old == classNone:
+		*old = c
+	case *old == classInteger || c == classInteger:
+		*old = classInteger
+	case *old >= classX87 || c >= classX87:
+		return false
 	default:
-		for i := int64(0); i < t.size; i += 8 {
-			mark(out, off+i, classInteger)
-		}
+		*old = classSSE
 	}
 	return true
 }
 
-// mark merges class c into the eightbyte that holds off: INTEGER wins.
-func mark(out []class, off int64, c class) {
-	if i := off / 8; i < int64(len(out)) && out[i] != classInteger {
-		out[i] = c
-	}
-}
-
 // rustPlaces assigns the parameters of a Rust function. Its convention is not
 // specified; this is what rustc does on x86-64: a scalar or a pair of scalars
-// in registers by their kinds, other values of up to 16 bytes as integers,
-// larger ones by address.
+// in registers by their kinds, other values of up to 8 bytes as an integer, larger
+// ones by address.
 func rustPlaces(types []*dtype, result *dtype) []place {
 	a := &sysvArgs{stack: entryStack}
 	if result != nil && result.size > 16 {
 		a.ints = 1
 	}
 	out := make([]place, len(types))
+	lost := false
 	for i, t := range types {
 		switch leaves := scalars(t, nil, 0); {
+		case lost || t.kind == typeUnknown && t.size <= 16:
+			lost = true // an enumeration: its variants decide
+			out[i] = place{unknown: true}
 		case t.size == 0:
 			out[i] = place{}
-		case t.size > 16:
+		case t.size > 16 || t.size > 8 && len(leaves) > 2:
 			out[i] = a.assign(8, 8, []class{classInteger})
 			out[i].indirect = true
-		case t.kind != typeUnknown && (len(leaves) == 1 || len(leaves) == 2):
+		case len(leaves) == 1 || len(leaves) == 2:
 			out[i] = a.assignScalars(leaves)
 		default:
-			classes := []class{classInteger, classInteger}
-			out[i] = a.assign(t.size, 8, classes[:(t.size+7)/8])
+			out[i] = a.assign(t.size, 8, []class{classInteger})
 		}
 	}
 	return out

@@ -72,13 +72,13 @@ func scalarDecoder(k reflect.Kind) decoder {
 		return func(dst reflect.Value, raw []byte, _ arch.Memory) { dst.SetBool(raw[0] != 0) }
 	case reflect.Float32, reflect.Float64:
 		return func(dst reflect.Value, raw []byte, _ arch.Memory) {
-			v, _ := floatOf(raw)
+			v, _ := floatOf(raw, false)
 			dst.SetFloat(v)
 		}
 	case reflect.Complex64, reflect.Complex128:
 		return func(dst reflect.Value, raw []byte, _ arch.Memory) {
-			re, _ := floatOf(raw[:len(raw)/2])
-			im, _ := floatOf(raw[len(raw)/2:])
+			re, _ := floatOf(raw[:len(raw)/2], false)
+			im, _ := floatOf(raw[len(raw)/2:], false)
 			dst.SetComplex(complex(re, im))
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:

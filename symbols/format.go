@@ -44,7 +44,7 @@ func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
 		return f.reference(t, raw, depth)
 	case typeStruct, typeUnion:
 		return f.structure(t, raw, depth)
-	case typeArray:
+	case typeArray, typeVector:
 		return f.array(t, raw, depth)
 	case typeGoString:
 		return f.text(arch.Addr(uintOf(raw)), uintOf(raw[8:]))
@@ -69,13 +69,13 @@ func (f *formatter) scalar(t *dtype, raw []byte) Value {
 	case typeChar:
 		return f.char(t, raw)
 	case typeFloat:
-		if v, ok := floatOf(raw); ok {
+		if v, ok := floatOf(raw, t.isQuad()); ok {
 			return float(v, len(raw))
 		}
 		return unknown(errNoPlace)
 	case typeComplex:
-		re, ok1 := floatOf(raw[:len(raw)/2])
-		im, ok2 := floatOf(raw[len(raw)/2:])
+		re, ok1 := floatOf(raw[:len(raw)/2], t.isQuad())
+		im, ok2 := floatOf(raw[len(raw)/2:], t.isQuad())
 		if !ok1 || !ok2 {
 			return unknown(errNoPlace)
 		}
@@ -127,13 +127,17 @@ func (f *formatter) char(t *dtype, raw []byte) Value {
 		return Value{Text: strconv.QuoteRune(rune(v)), JSON: s}
 	}
 	n := intOf(raw)
-	if strings.Contains(t.name, "unsigned") || strings.HasPrefix(t.name, "u") {
+	if t.unsignedChar() {
 		n = int64(v)
 	}
 	if t.name != "char" && t.name != "const char" || v < ' ' || v > '~' {
 		return literal(n)
 	}
 	return Value{Text: fmt.Sprintf("%d %s", n, strconv.QuoteRune(rune(v))), JSON: n}
+}
+
+func (t *dtype) unsignedChar() bool {
+	return strings.Contains(t.name, "unsigned") || strings.HasPrefix(t.name, "u")
 }
 
 func (f *formatter) pointer(t *dtype, raw []byte) Value {

@@ -1,7 +1,6 @@
 package symbols
 
 import (
-	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	var parts []string
 	object := map[string]any{}
 	for i, m := range t.field {
-		if m.off < 0 || m.off+m.typ.size > int64(len(raw)) || m.bits {
+		if m.off < 0 || m.off+m.typ.size > int64(len(raw)) || m.bits || m.base && len(m.typ.field) == 0 {
 			continue
 		}
 		v := f.format(m.typ, raw[m.off:m.off+m.typ.size], depth+1)
@@ -124,97 +123,4 @@ func (f *formatter) list(name string, elem *dtype, raw []byte, n int64, depth in
 		items = append(items, "…")
 	}
 	return Value{Text: name + "{" + strings.Join(parts, ", ") + "}", JSON: items}
-}
-
-// goInterface prints an interface value: the dynamic type and, if that is a
-// pointer, its value.
-func (f *formatter) goInterface(tab, data uint64) Value {
-	if tab == 0 {
-		return Value{Text: "nil", JSON: nil}
-	}
-	name, ok := f.goTypeName(tab)
-	if !ok {
-		name = "interface"
-	}
-	if strings.HasPrefix(name, "*") {
-		name = "(" + name + ")"
-	}
-	s := fmt.Sprintf("%s(%#x)", name, data)
-	return Value{Text: s, JSON: s}
-}
-
-// goTypeName names the type behind an interface's first word, which is an
-// abi.Type or, for an interface with methods, an abi.ITab that holds one
-// (src/internal/abi/type.go, iface.go).
-func (f *formatter) goTypeName(tab uint64) (string, bool) {
-	if f.mod == nil {
-		return "", false
-	}
-	lo, hi, ok := f.mod.goTypes(f.mem)
-	if !ok {
-		return "", false
-	}
-	for _, at := range []uint64{tab, tab + 8} {
-		typ := at
-		if at != tab {
-			b := f.prefix(arch.Addr(at), 8)
-			if len(b) < 8 {
-				return "", false
-			}
-			typ = binary.LittleEndian.Uint64(b)
-		}
-		if typ < lo || typ >= hi {
-			continue
-		}
-		if name, ok := f.rtypeName(typ, lo, hi); ok {
-			return name, true
-		}
-	}
-	return "", false
-}
-
-// rtypeName reads the name of the abi.Type at typ; names are offsets from lo.
-func (f *formatter) rtypeName(typ, lo, hi uint64) (string, bool) {
-	const tflagAt, strAt, extraStar = 20, 40, 2
-	b := f.prefix(arch.Addr(typ), 48)
-	if len(b) < 48 {
-		return "", false
-	}
-	at := lo + uint64(binary.LittleEndian.Uint32(b[strAt:]))
-	if at >= hi {
-		return "", false
-	}
-	nb := f.prefix(arch.Addr(at), 256) // flag byte, length varint, text
-	if len(nb) < 2 {
-		return "", false
-	}
-	n, used := binary.Uvarint(nb[1:])
-	if used <= 0 || n == 0 || 1+used+int(min(n, 256)) > len(nb) {
-		return "", false
-	}
-	name := string(nb[1+used : 1+used+int(n)])
-	if b[tflagAt]&extraStar != 0 {
-		name = strings.TrimPrefix(name, "*")
-	}
-	return name, utf8.ValidString(name)
-}
-
-// goTypes is the address range of a Go program's type descriptors:
-// moduledata.types and etypes (Go 1.20 and later).
-func (m *Module) goTypes(mem arch.Memory) (lo, hi uint64, ok bool) {
-	pclntab, data := m.img.pclntabOnce()
-	if data == nil {
-		return 0, 0, false
-	}
-	md := m.img.moduledata(pclntab)
-	if md == 0 {
-		return 0, 0, false
-	}
-	const typesAt = 296
-	var b [16]byte
-	if mem.ReadMemory(m.addr(md+typesAt), b[:]) != nil {
-		return 0, 0, false
-	}
-	lo, hi = binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])
-	return lo, hi, lo < hi && hi-lo < 1<<32
 }

@@ -10,10 +10,11 @@ import (
 )
 
 // Param is one parameter of a function, with its place at the function's first
-// instruction by the calling convention. Debug information's own location
-// lists are not used for C: before the prologue they are wrong too often.
+// instruction by the calling convention, or one result, with its place at the
+// return. Debug information's own location lists are not used for C: before the
+// prologue they are wrong too often.
 type Param struct {
-	Name string // "this" for C++ methods, the receiver's name for Go ones
+	Name string // "this" for C++ methods, the receiver's name for Go ones; of a result, see Results
 	Type string // as the source language writes it
 
 	typ   *dtype
@@ -31,7 +32,7 @@ const (
 	langRust
 )
 
-// place is where a value lies at a function's entry.
+// place is where a value lies at a function's entry, or at its return.
 type place struct {
 	parts    []part
 	indirect bool // the part is the value's address
@@ -42,7 +43,7 @@ type place struct {
 type part struct {
 	off, size int64  // within the value
 	reg       string // general register, or
-	xmm       int    // vector register if reg is "xmm", or
+	n         int    // vector register if reg is "xmm", x87 register if it is "st", or
 	stack     int64  // if reg is empty: distance from the stack pointer
 }
 
@@ -51,6 +52,23 @@ type part struct {
 // The error matches ErrNoParams if nothing describes the function, or if the
 // compiler changed its parameters; ErrNotMapped if a is in no module.
 func (t *Table) Params(a arch.Addr) ([]Param, error) {
+	sig, err := t.signature(a)
+	if err != nil {
+		return nil, err
+	}
+	return sig.places(), nil
+}
+
+// signature is what a function takes and gives, without places.
+type signature struct {
+	unit    *unit
+	linkage string
+	params  []Param
+	results []Param // one or none, except in Go
+}
+
+// signature reads the debug information of the function that contains a.
+func (t *Table) signature(a arch.Addr) (*signature, error) {
 	m := t.module(a)
 	if m == nil {
 		return nil, errNotMapped(a)
@@ -69,18 +87,21 @@ func (t *Table) Params(a arch.Addr) ([]Param, error) {
 			return nil, fmt.Errorf("%w: %s is a copy whose parameters the compiler changed", ErrNoParams, name)
 		}
 	}
-	params, err := d.params(m.link(a), name)
+	sig, err := d.signature(m.link(a))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s in %s: %w", ErrNoParams, name, m.Name, err)
 	}
-	for i := range params {
-		params[i].table, params[i].mod = t, m
+	sig.linkage = name
+	for _, list := range [][]Param{sig.params, sig.results} {
+		for i := range list {
+			list[i].table, list[i].mod, list[i].lang = t, m, sig.unit.lang
+		}
 	}
-	return params, nil
+	return sig, nil
 }
 
-// params reads the parameters of the function around v and assigns places.
-func (d *dwarfData) params(v uint64, linkage string) ([]Param, error) {
+// signature reads the function around v.
+func (d *dwarfData) signature(v uint64) (*signature, error) {
 	u, off, ok := d.subprogram(v)
 	if !ok {
 		return nil, fmt.Errorf("the debug information has no function at %#x", v)
@@ -96,44 +117,50 @@ func (d *dwarfData) params(v uint64, linkage string) ([]Param, error) {
 	if err != nil || e == nil {
 		return nil, fmt.Errorf("the debug information ends at %#x: %w", off, err)
 	}
+	sig := &signature{unit: u}
 	r := &typeReader{d: d.data, cache: d.types, lang: u.lang}
-	var params []Param
 	eachChild(e, rd, func(c *dwarf.Entry) {
 		if c.Tag != dwarf.TagFormalParameter {
 			return
 		}
 		list := d.origins(c)
-		if result, _ := attr(list, dwarf.AttrVarParam).(bool); result && u.lang == langGo {
-			return
-		}
-		p := Param{lang: u.lang, typ: &dtype{name: "?"}}
+		p := Param{typ: &dtype{name: "?"}}
 		p.Name, _ = attr(list, dwarf.AttrName).(string)
 		if off, ok := attr(list, dwarf.AttrType).(dwarf.Offset); ok {
 			p.typ = r.at(off)
 		}
 		p.Type = p.typ.name
-		params = append(params, p)
+		to := &sig.params
+		if result, _ := attr(list, dwarf.AttrVarParam).(bool); result && u.lang == langGo {
+			to = &sig.results
+		}
+		// Go describes a variable that it has split twice, one after the other.
+		if n := len(*to); n == 0 || u.lang != langGo || (*to)[n-1].Name != p.Name || p.Name == "_" {
+			*to = append(*to, p)
+		}
 	})
-	var result *dtype
 	if off, ok := attr(d.origins(e), dwarf.AttrType).(dwarf.Offset); ok {
-		result = r.at(off)
+		typ := r.at(off)
+		sig.results = append(sig.results, Param{Name: soleResult, Type: typ.name, typ: typ})
 	}
-	return assignPlaces(params, result, u, linkage), nil
+	return sig, nil
 }
 
-// assignPlaces applies the calling convention of u's language.
-func assignPlaces(params []Param, result *dtype, u *unit, linkage string) []Param {
-	if u.lang == langGo {
-		params = withDictionary(params, linkage)
+// places gives the parameters their places by the calling convention.
+func (s *signature) places() []Param {
+	params := s.params
+	if s.unit.lang == langGo {
+		params = withDictionary(params, s.linkage)
 	}
-	types := make([]*dtype, len(params))
-	for i := range params {
-		types[i] = params[i].typ
+	types := dtypesOf(params)
+	var result *dtype
+	if len(s.results) > 0 {
+		result = s.results[0].typ
 	}
 	var places []place
-	switch u.lang {
+	switch s.unit.lang {
 	case langGo:
-		places = goPlaces(types, u.goRegisters && !strings.HasSuffix(linkage, goABI0))
+		places, _ = goPlaces(types, nil, s.goRegisters())
 	case langRust:
 		places = rustPlaces(types, result)
 	default:
@@ -146,6 +173,19 @@ func assignPlaces(params []Param, result *dtype, u *unit, linkage string) []Para
 		}
 	}
 	return out
+}
+
+// goRegisters reports whether a Go function takes and gives values in registers.
+func (s *signature) goRegisters() bool {
+	return s.unit.goRegisters && !strings.HasSuffix(s.linkage, goABI0)
+}
+
+func dtypesOf(params []Param) []*dtype {
+	types := make([]*dtype, len(params))
+	for i := range params {
+		types[i] = params[i].typ
+	}
+	return types
 }
 
 const goDictionary = ".dict"

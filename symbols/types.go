@@ -23,7 +23,8 @@ const (
 	typeStruct
 	typeUnion
 	typeArray
-	typeFunc // only behind a pointer, except in Go
+	typeVector // of up to 16 bytes
+	typeFunc   // only behind a pointer, except in Go
 	typeGoString
 	typeGoSlice
 	typeGoInterface
@@ -224,13 +225,16 @@ func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 
 // fillStruct reads members and base classes.
 func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+	if declared, _ := e.Val(dwarf.AttrDeclaration).(bool); declared {
+		return // what it holds is described elsewhere, if at all
+	}
 	t.kind = typeStruct
 	if e.Tag == dwarf.TagUnionType {
 		t.kind = typeUnion
 	}
-	const attrCallingConvention, byReference = dwarf.AttrCalling, 4 // DW_CC_pass_by_reference
-	cc, known := e.Val(attrCallingConvention).(int64)
-	t.byRef = cc == byReference
+	const byReference = 4 // DW_CC_pass_by_reference
+	cc, known := e.Val(dwarf.AttrCalling).(int64)
+	class := cxxClass{r: r, entry: e}
 	var members []*dwarf.Entry
 	eachChild(e, rd, func(c *dwarf.Entry) {
 		switch c.Tag {
@@ -239,15 +243,12 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 				members = append(members, c)
 			}
 		case dwarf.TagSubprogram:
-			name, _ := c.Val(dwarf.AttrName).(string)
-			artificial, _ := c.Val(dwarf.AttrArtificial).(bool)
-			if !known && strings.HasPrefix(name, "~") && !artificial {
-				t.byRef = true
-			}
+			class.member(c)
 		case dwarf.TagVariantPart: // Rust enumeration
 			t.kind = typeUnknown
 		}
 	})
+	t.byRef = known && cc == byReference || !known && r.lang == langC && class.byReference()
 	t.align = 1
 	for _, c := range members {
 		f := dfield{typ: r.ref(c), base: c.Tag == dwarf.TagInheritance}
@@ -257,7 +258,8 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 		if bit, ok := c.Val(dwarf.AttrDataBitOffset).(int64); ok && f.bits {
 			f.off = bit / 8
 		}
-		t.byRef = t.byRef || f.typ.byRef && !known
+		virtual, _ := c.Val(dwarf.AttrVirtuality).(int64)
+		t.byRef = t.byRef || !known && (f.typ.byRef || virtual != 0)
 		t.align = max(t.align, f.typ.align)
 		t.field = append(t.field, f)
 	}
@@ -282,8 +284,11 @@ func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 	}
 	t.align = t.elem.align
 	const attrGNUVector = dwarf.Attr(0x2107)
-	if e.AttrField(attrGNUVector) != nil { // passed in vector registers whole
-		t.kind = typeUnknown
+	if e.AttrField(attrGNUVector) != nil {
+		t.kind, t.align = typeUnknown, t.size
+		if t.size == 8 || t.size == 16 {
+			t.kind = typeVector
+		}
 	}
 	if e.AttrField(dwarf.AttrName) == nil {
 		t.name = t.elem.name + "[]"

@@ -27,17 +27,26 @@ type FloatRegs interface {
 	Vector(n int) (v [16]byte, ok bool)
 }
 
+// X87Regs is a register set that has the x87 registers at hand. Without it results
+// of type long double are unknown.
+type X87Regs interface {
+	// ST returns the n-th register from the top of the x87 stack.
+	ST(n int) (v [10]byte, ok bool)
+}
+
 var (
 	errNoVector = errors.New("the vector registers are not available")
+	errNoX87    = errors.New("the x87 registers are not available")
 	errNoPlace  = errors.New("how the value is passed is not known")
 )
 
-// Value reads p at the first instruction of its function: r's stack pointer
-// must still point at the return address. r may also be a FloatRegs.
+// Value reads a parameter at the first instruction of its function, where r's stack
+// pointer still points at the return address, and a result where Results says. r may
+// also be a FloatRegs and an X87Regs.
 func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 	raw, err := p.place.read(p.typ, r, m)
 	if err != nil {
-		return unknown(fmt.Errorf("parameter %s: %w", p.Name, err))
+		return unknown(fmt.Errorf("%s: %w", p.Name, err))
 	}
 	f := &formatter{mem: m, lang: p.lang, budget: maxItems, table: p.table, mod: p.mod}
 	return f.format(p.typ, raw, 0)
@@ -83,16 +92,21 @@ func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
 	case "":
 		return m.ReadMemory(r.SP().Add(x.stack), p)
 	case "xmm":
-		fr, ok := r.(FloatRegs)
-		if !ok {
-			return errNoVector
+		if fr, ok := r.(FloatRegs); ok {
+			if v, ok := fr.Vector(x.n); ok {
+				copy(p, v[:])
+				return nil
+			}
 		}
-		v, ok := fr.Vector(x.xmm)
-		if !ok {
-			return errNoVector
+		return errNoVector
+	case "st":
+		if fr, ok := r.(X87Regs); ok {
+			if v, ok := fr.ST(x.n); ok {
+				copy(p, v[:])
+				return nil
+			}
 		}
-		copy(p, v[:])
-		return nil
+		return errNoX87
 	}
 	v, ok := r.Get(x.reg)
 	if !ok {
@@ -120,21 +134,37 @@ func intOf(raw []byte) int64 {
 	return int64(uintOf(raw)<<shift) >> shift
 }
 
-// floatOf reads an IEEE single or double, or an x87 extended number.
-func floatOf(raw []byte) (float64, bool) {
+// floatOf reads an IEEE single, double or, if quad is set, quadruple number, or an
+// x87 extended number.
+func floatOf(raw []byte, quad bool) (float64, bool) {
 	switch len(raw) {
 	case 4:
 		return float64(math.Float32frombits(uint32(uintOf(raw)))), true
 	case 8:
 		return math.Float64frombits(uintOf(raw)), true
 	case 10, 12, 16:
-		frac := binary.LittleEndian.Uint64(raw)
-		exp := int(binary.LittleEndian.Uint16(raw[8:]))
-		v := math.Ldexp(float64(frac), exp&0x7fff-16383-63)
-		if exp&0x8000 != 0 {
-			v = -v
+		frac, top := uintOf(raw), raw[8:10]
+		if quad { // 112 bits behind a one that is not stored; 63 of them are enough
+			frac, top = 1<<63|uintOf(raw[6:14])>>1, raw[14:16]
 		}
-		return v, true
+		return scaled(frac, binary.LittleEndian.Uint16(top)), true
 	}
 	return 0, false
+}
+
+// scaled is a number of which top has the sign and a 15-bit exponent, and frac the
+// fraction, with its integer bit.
+func scaled(frac uint64, top uint16) float64 {
+	const special, bias = 0x7fff, 16383
+	v := math.Ldexp(float64(frac), int(top&special)-bias-63)
+	switch {
+	case top&special == special && frac<<1 != 0:
+		return math.NaN()
+	case top&special == special:
+		v = math.Inf(1)
+	}
+	if top&^special != 0 {
+		v = -v
+	}
+	return v
 }

@@ -1,0 +1,157 @@
+package symbols
+
+import "github.com/gokprobe/gokprobe/arch"
+
+// soleResult is the name of a C, C++ or Rust function's result.
+const soleResult = "ret"
+
+// Results returns the results of the function that contains a, none if it gives
+// none. Their values must be read where a call has just returned to: at the return
+// address, with the stack pointer above it. Go's results have the names of the
+// source, ~r0, ~r1 … where it has none; the result of another language is named
+// "ret". Errors are those of Params.
+func (t *Table) Results(a arch.Addr) ([]Param, error) {
+	sig, err := t.signature(a)
+	if err != nil {
+		return nil, err
+	}
+	return sig.resultPlaces(), nil
+}
+
+// resultPlaces gives the results their places by the calling convention.
+func (s *signature) resultPlaces() []Param {
+	if s.unit.lang == langGo {
+		return s.goResultPlaces()
+	}
+	if len(s.results) == 0 {
+		return nil
+	}
+	ret := s.results[0]
+	switch {
+	case ret.typ.kind == typeVoid, s.unit.lang == langRust && ret.typ.size == 0:
+		return nil
+	case s.unit.lang == langRust:
+		ret.place = rustResult(ret.typ)
+	default:
+		ret.place = sysvResult(ret.typ)
+	}
+	return []Param{ret}
+}
+
+// goResultPlaces moves the places on the stack to where the stack pointer is after
+// the return.
+func (s *signature) goResultPlaces() []Param {
+	_, places := goPlaces(dtypesOf(withDictionary(s.params, s.linkage)), dtypesOf(s.results), s.goRegisters())
+	for i := range places {
+		for j := range places[i].parts {
+			if x := &places[i].parts[j]; x.reg == "" {
+				x.stack -= entryStack
+			}
+		}
+		s.results[i].place = places[i]
+	}
+	return s.results
+}
+
+// resultRegs are the general registers of results (System V ABI §3.2.3, "Returning
+// of Values").
+var resultRegs = []string{"rax", "rdx"}
+
+// sysvResult places the result of a C or C++ function.
+func sysvResult(t *dtype) place {
+	switch {
+	case t.byRef:
+		return inMemory()
+	case t.holdsUnknown(0):
+		return place{unknown: true}
+	case t.kind == typeComplex && t.size == 32 && !t.isQuad():
+		return place{parts: []part{{size: x87Size, reg: "st"}, {off: 16, size: x87Size, reg: "st", n: 1}}}
+	}
+	classes := classify(t)
+	switch classes[0] {
+	case classMemory:
+		return inMemory()
+	case classX87:
+		return place{parts: []part{{size: x87Size, reg: "st"}}}
+	}
+	return inRegisters(t.size, classes, resultRegs, 0, 0)
+}
+
+// inMemory is a result that lies where the caller wanted it: rax has the address.
+func inMemory() place {
+	return place{parts: []part{{size: 8, reg: resultRegs[0]}}, indirect: true}
+}
+
+// x87Size is the number of bytes of a long double that are not padding.
+const x87Size = 10
+
+// holdsUnknown reports whether a part of t is not understood, so that its class
+// can't be told.
+func (t *dtype) holdsUnknown(depth int) bool {
+	if depth > deepest {
+		return true
+	}
+	switch t.kind {
+	case typeUnknown, typeVoid, typeFunc:
+		return true
+	case typeArray:
+		return t.elem.holdsUnknown(depth + 1)
+	case typeStruct, typeUnion:
+		for _, f := range t.field {
+			if f.typ.holdsUnknown(depth + 1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rustResult places the result of a Rust function, see rustPlaces. How an
+// enumeration is returned depends on its variants, how a structure of 9 to 16 bytes,
+// on the compiler's version.
+func rustResult(t *dtype) place {
+	leaves := scalars(t, nil, 0)
+	switch {
+	case t.size > 16:
+		return inMemory()
+	case t.kind == typeUnknown || t.size > 8 && len(leaves) > 2:
+		return place{unknown: true}
+	case len(leaves) > 2:
+		return inRegisters(t.size, []class{classInteger}, resultRegs, 0, 0)
+	}
+	var p place
+	ints, floats := 0, 0
+	for _, l := range leaves {
+		x := part{off: l.off, size: l.size, reg: "xmm", n: floats}
+		if l.float {
+			floats++
+		} else {
+			x.reg, x.n = resultRegs[ints], 0
+			ints++
+		}
+		p.parts = append(p.parts, x)
+	}
+	return p
+}
+
+// Integer is what v, a general register with p's value, means: extended from the
+// width of p's type, with its sign if the type has one. For a type that is no
+// number it is v itself.
+func (p Param) Integer(v uint64) int64 {
+	if p.typ.size <= 0 || p.typ.size >= 8 {
+		return int64(v)
+	}
+	bits := 64 - 8*p.typ.size
+	switch p.typ.kind {
+	case typeInt, typeEnum:
+		return int64(v<<bits) >> bits
+	case typeChar:
+		if !p.typ.unsignedChar() {
+			return int64(v<<bits) >> bits
+		}
+		fallthrough
+	case typeUint, typeBool:
+		return int64(v << bits >> bits)
+	}
+	return int64(v)
+}
