@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite want.txt")
 
 // ready is what an example prints first when its probe is in place.
-const ready = "planted kprobe"
+const ready = "planted "
 
 func TestEveryExamplePrintsWhatItShould(t *testing.T) {
 	mains, err := filepath.Glob("*/main.go")

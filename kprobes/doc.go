@@ -38,6 +38,10 @@
 //	NOKPROBE_SYMBOL                Session.Blacklist             blacklist.go
 //	within_kprobe_blacklist        domain.checkBlacklist         blacklist.go
 //	collect_garbage_slots          domain.collect                region.go
+//	(un)register_jprobe(s)         Session.RegisterJprobe, …     jprobe.go
+//	setjmp_pre_handler             Jprobe.handle                 jprobe.go
+//	jprobe_return                  JprobeReturn                  jprobe.go
+//	longjmp_break_handler          Regs.undone                   jprobe.go
 //
 // # Choices where the kernel's eras differ
 //
@@ -72,5 +76,11 @@
 //	data in text, where symbols tell    EILSEQ                              only by decoding (A25)
 //	signal while in a slot              waits until the copy has run        as uprobes (D23)
 //	address outside of every symbol     allowed if it decodes               the kernel refuses (A13)
+//	jprobes                             kept, as documented                 until 4.14
+//	the body of a jprobe                a Go func in the tracer             code in the kernel, on the probed stack
+//	its parameters, and that the        checked where debug information     unchecked (A62)
+//	address is an entry                 and symbols tell
+//	the stack behind a jprobe           what the body has written of 64     64 bytes are copied back, whoever
+//	                                    bytes is put back                   has written them
 //	code mapped shared (MAP_SHARED)     refused                             the kernel has none
 package kprobes

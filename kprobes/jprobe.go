@@ -148,6 +148,15 @@ func (b body) bind(table *symbols.Table, at arch.Addr) (body, error) {
 	return b, nil
 }
 
+// rebind is bind for another program with a symbol of that name.
+func (jp *Jprobe) rebind(table *symbols.Table, at arch.Addr) error {
+	b, err := jp.body.bind(table, at)
+	if err == nil {
+		jp.body = b
+	}
+	return err
+}
+
 // handle is a Jprobe's PreHandler. It never has the instruction skipped.
 func (jp *Jprobe) handle(kp *Kprobe, regs *Regs) int {
 	regs.undo = &undo{regs: regs.Regs.Clone(), stack: regs.SP()}

@@ -82,7 +82,7 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 		}
 		at, err := resolveOne(s.table, kp.SymbolName)
 		if err == nil && kp.jprobe != nil {
-			kp.jprobe.body, err = kp.jprobe.body.bind(s.table, at)
+			err = kp.jprobe.rebind(s.table, at)
 		}
 		if err == nil {
 			kp.Flags &^= FlagGone

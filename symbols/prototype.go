@@ -74,7 +74,7 @@ func cPrototype(types []reflect.Type) (*Prototype, error) {
 
 func newPrototype(params []Param, types []reflect.Type) (*Prototype, error) {
 	if len(params) != len(types) {
-		return nil, fmt.Errorf("it has %d parameters, not %d", len(params), len(types))
+		return nil, fmt.Errorf("the number of its parameters is %d, not %d", len(params), len(types))
 	}
 	p := &Prototype{params: params, types: types, decode: make([]decoder, len(types))}
 	for i, x := range params {

@@ -129,7 +129,7 @@ func TestTypesThatDoNotFitAreRefused(t *testing.T) {
 		as   any
 		want string
 	}{
-		{"scalars", func(int32) {}, "it has 7 parameters, not 1"},
+		{"scalars", func(int32) {}, "the number of its parameters is 7, not 1"},
 		{"scalars", func(int64, uint8, int16, int64, bool, byte, uint64) {}, "scalars(int i, unsigned char u, short int s, long long int l, _Bool b, char c, size_t z): parameter 1: int has 4 bytes and can't be read as int64"},
 		{"scalars", func(int32, bool, int16, int64, bool, byte, uint64) {}, "parameter 2: unsigned char can't be read as bool"},
 		{"floats", func(float64, float64, int32, [16]byte, float64) {}, "parameter 1: float has 4 bytes and can't be read as float64"},

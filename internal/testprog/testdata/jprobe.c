@@ -1,27 +1,12 @@
 // Functions with parameters of every class. "call NAME" calls one, which prints "got NAME" and
 // its arguments, flat: integers in decimal, floating-point numbers as their bits. "sum" prints
 // "ret R" of a function with stack arguments; "busy N" calls it N times in each of 4 threads
-// and prints "did N"; "fork" has a child call it and prints what it exits with.
-#include "prog.h"
+// and prints "did N"; "fork" has a child call it and prints what it exits with; "exec PATH"
+// executes another program. With -DOTHER that function has another parameter.
+#include "jprobe.h"
 #include <complex.h>
 #include <stdbool.h>
 #undef I
-
-static char line[1024];
-static void put(const char *fmt, ...)
-{
-	va_list ap;
-	va_start(ap, fmt);
-	int n = strlen(line);
-	vsnprintf(line + n, sizeof line - n, fmt, ap);
-	va_end(ap);
-}
-static void Z(long long v) { put(" %lld", v); }
-static void S(const char *v) { put(" %s", v); }
-static void F(float v) { unsigned b; memcpy(&b, &v, 4); put(" %08x", b); }
-static void D(double v) { unsigned long b; memcpy(&b, &v, 8); put(" %016lx", b); }
-static void B(const void *v, int n) { while (n--) put(" %d", *(const unsigned char *)v++); }
-#define GOT(name, list) do { strcpy(line, "got " #name); list; say("%s", line); } while (0)
 
 typedef struct { int i; double d; } mixed;
 typedef struct { float a, b, c; } float3;
@@ -84,11 +69,16 @@ REAL void strange(long double a, __int128 b, bits c, either d, packed e, int f)
 }
 REAL void aligned(int a, wide b, int c, wide d) { GOT(aligned, (Z(a), Z(b.a), Z(b.b), Z(b.c), Z(c), Z(d.a), Z(d.b), Z(d.c))); }
 
+#ifdef OTHER
+REAL long sum(double d) { return (long)d; }
+static long call_sum(void) { return sum(8987654321); }
+#else
 REAL long sum(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j)
 {
 	return a + 10 * (b + 10 * (c + 10 * (d + 10 * (e + 10 * (f + 10 * (g + 10 * (h + 10 * (i + 10 * j))))))));
 }
 static long call_sum(void) { return sum(1, 2, 3, 4, 5, 6, 7, 8, 9, 8); }
+#endif
 
 static void call(const char *name)
 {
@@ -117,7 +107,7 @@ static void *busy(void *n)
 
 int main(void)
 {
-	char command[128], name[64];
+	char command[256], name[64], path[128];
 	long n;
 	say("ready");
 	while (hear(command, sizeof command)) {
@@ -139,6 +129,9 @@ int main(void)
 				_exit(call_sum() != 8987654321);
 			CHECK(waitpid(pid, &status, 0) == pid);
 			say("status %d", status);
+		} else if (sscanf(command, "exec %127s", path) == 1) {
+			execl(path, path, NULL);
+			CHECK(!"exec returned");
 		} else
 			CHECK(!"a known command");
 	}
