@@ -2,7 +2,7 @@
 // that tests wait for what a program says and never for time to pass. It also
 // tells whether a program was left as it was found.
 //
-// A fixture is testdata/NAME.{c,cc,S} or a Go main package testdata/NAME. It
+// A fixture is testdata/NAME.{c,cc,S,rs} or a Go main package testdata/NAME. It
 // prints "ready", obeys commands on its standard input, and at its end prints
 // "right" or "wrong N": it checks all its results itself, so a probed run is
 // compared with an unprobed one by the fixture's own verdict.
@@ -29,7 +29,7 @@ import (
 var sources embed.FS
 
 // Build compiles the fixture name and returns the path of the program. flags go
-// to gcc, g++ or go build, after "-O1 -g -pthread" for the first two. Every
+// to gcc, g++, rustc or go build, after "-O1 -g -pthread" for the first two. Every
 // (name, flags) is built once: results are kept between test processes, for as
 // long as no source and no compiler changes. Other users may run the program.
 // Build is safe for concurrent use; it fails t when the compiler does.
@@ -91,9 +91,12 @@ func compiler(dir, name string) (command, error) {
 	base := []string{"-O1", "-g", "-pthread"}
 	for ext, cc := range map[string]string{".c": "gcc", ".S": "gcc", ".cc": "g++"} {
 		src := filepath.Join(dir, name+ext)
-		if _, err := os.Stat(src); err == nil {
+		if exists(src) {
 			return command{args: append([]string{cc}, base...), source: []string{src}, version: "--version"}, nil
 		}
+	}
+	if src := filepath.Join(dir, name+".rs"); exists(src) {
+		return command{args: []string{"rustc", "-O", "-g"}, source: []string{src}, version: "--version"}, nil
 	}
 	src, _ := filepath.Glob(filepath.Join(dir, name, "*.go"))
 	if len(src) == 0 {
@@ -101,6 +104,8 @@ func compiler(dir, name string) (command, error) {
 	}
 	return command{args: []string{"go", "build"}, source: src, version: "version", env: []string{"GOFLAGS=", "GOWORK=off"}}, nil
 }
+
+func exists(file string) bool { _, err := os.Stat(file); return err == nil }
 
 // compile writes bin at once or not at all: other test processes may be building
 // the same program.
