@@ -245,6 +245,9 @@ type Arch interface {
 	// Caller says, at a function's first instruction, where the function returns to
 	// and its canonical frame address: the stack pointer after it has returned.
 	Caller(r Regs, m Memory) (ret, cfa Addr, err error)
+	// Returned says whether a thread that is in front of i, to which calls return, has come
+	// there by a return and not by a jump: the handler of an exception may go on there.
+	Returned(r Regs, m Memory, i Insn) bool
 	// Goroutine says whose stack r's stack pointer is on, in a Go program: the address
 	// of the g, and where its stack begins (g.stack.hi). ok is false if it is nobody's.
 	Goroutine(r Regs, m Memory) (g, stackBase Addr, ok bool)

@@ -122,7 +122,7 @@ func (s *Session) forget(d *domain) {
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
 	if d := domainOf(th); d != nil {
-		d.endOf(owner{tid: th.TID})
+		d.endOfThread(th)
 	}
 }
 

@@ -73,6 +73,10 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		rp.nmissed.Add(1)
 		return 0
 	}
+	if d.loops(f, ret, ts) {
+		kp.hits.Add(^uint64(0))
+		return 0
+	}
 	d.endReentered(f, ret, ts.hit)
 	d.endUnwound(own, f)
 	ri := rp.take()
@@ -127,6 +131,14 @@ func (d *domain) end(f frame, missed bool) {
 		ri.put()
 		ri = below
 	}
+}
+
+// loops tells whether a hit is no call but a turn of a loop, whose head is a Go function's first
+// instruction: Go's compiler does not make jumps of calls. In other languages a turn can't be
+// told from a call by a jump.
+func (d *domain) loops(f frame, ret arch.Addr, ts *threadState) bool {
+	top := d.calls[f]
+	return top != nil && ts.site.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
 }
 
 // endReentered ends what was followed in a frame that is entered now: the calls in it have
@@ -250,6 +262,28 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	d.link(c)
 }
 
+// endOfThread ends the calls that a thread is in at its end. Those on other stacks than the one
+// that it is on may be finished by another thread: they have no owner any more.
+func (d *domain) endOfThread(th *ptrace.Thread) {
+	own := owner{tid: th.TID}
+	regs, err := th.Regs()
+	if err != nil || len(d.owners[own]) == 0 {
+		d.endOf(own)
+		return
+	}
+	stack := d.mappingOf(regs.SP())
+	for _, ri := range slices.Clone(d.owners[own]) {
+		if d.calls[ri.frame] != nil && stack.Contains(ri.frame.cfa) {
+			d.end(ri.frame, true)
+		}
+	}
+	for _, ri := range d.owners[own] {
+		ri.owner = owner{}
+	}
+	d.owners[owner{}] = append(d.owners[owner{}], d.owners[own]...)
+	delete(d.owners, own)
+}
+
 // endOf ends the calls of an owner that is gone.
 func (d *domain) endOf(own owner) {
 	for len(d.owners[own]) > 0 {
@@ -272,8 +306,10 @@ func (s *Session) returned(ts *threadState, st *site) {
 	if top == nil {
 		return
 	}
-	if top.RetAddr != st.addr {
-		d.end(f, true)
+	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, rawMemory{regs}, st.plan.Insn) {
+		if top.pid == regs.PID() {
+			d.end(f, true)
+		}
 		return
 	}
 	var calls []*KretprobeInstance

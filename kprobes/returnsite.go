@@ -105,20 +105,32 @@ func (d *domain) checkBehindCall(at arch.Addr, m procfs.Mapping) error {
 	return fmt.Errorf("%w: there is no call in front of it", ErrNotBoundary)
 }
 
+// jumps are the ways in which a function may go on other than to what stands behind.
+type jumps struct {
+	away bool // into another function, as far as is known
+	back bool // to its entry
+}
+
 // jumpsAway tells whether the function at st may end by a jump into another or into itself,
-// whose return address is then its own (C24). Where the code is not known, it may.
+// whose return address is then its own (C24). Where the code is not known, it may. Go's
+// compiler calls no function by a jump to its own entry.
 func (st *site) jumpsAway() bool {
+	j := st.jumps()
+	return j.away || j.back && !st.inGo
+}
+
+func (st *site) jumps() jumps {
 	if st.leaves == nil {
-		leaves := st.domain.jumpsOut(st.addr)
+		leaves := st.domain.jumpsOf(st)
 		st.leaves = &leaves
 	}
 	return *st.leaves
 }
 
-func (d *domain) jumpsOut(entry arch.Addr) bool {
-	bounds, known := d.session.table.Function(entry)
+func (d *domain) jumpsOf(st *site) (j jumps) {
+	bounds, known := d.session.table.Function(st.addr)
 	if !known {
-		return true
+		return jumps{away: true}
 	}
 	during := d.survey
 	d.survey = nil
@@ -126,17 +138,18 @@ func (d *domain) jumpsOut(entry arch.Addr) bool {
 	for at := bounds.Start; at < bounds.End; {
 		insn, err := d.decode(at)
 		if err != nil {
-			return true
+			j.away = true
+			return j
 		}
 		switch insn.Flow {
 		case arch.FlowIndirectJump, arch.FlowFar:
-			return true
+			j.away = true
 		case arch.FlowJump, arch.FlowCond:
-			if !bounds.Contains(insn.Target) || insn.Target <= entry {
-				return true
-			}
+			j.away = j.away || !bounds.Contains(insn.Target)
+			// Where a Go function begins, its stack is checked again.
+			j.back = j.back || insn.Target == st.addr || !st.inGo && insn.Target < st.addr && bounds.Contains(insn.Target)
 		}
 		at = insn.End()
 	}
-	return false
+	return j
 }

@@ -27,7 +27,7 @@ type site struct {
 	returning int  // Kretprobes that follow calls to here: armed though no probe is enabled
 	returnsGo bool // some of these calls were made in Go
 	inGo      bool // for a Kretprobe: the function is one of Go's
-	leaves    *bool
+	leaves    *jumps
 }
 
 // makeSite prepares a site at an address that was checked. Nothing is patched yet.

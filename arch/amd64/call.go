@@ -17,6 +17,19 @@ func (Arch) Caller(r arch.Regs, m arch.Memory) (ret, cfa arch.Addr, err error) {
 	return arch.Addr(binary.LittleEndian.Uint64(b[:])), r.SP() + 8, nil
 }
 
+// Returned looks at what ret has popped, which the red zone keeps there: where a handler of
+// an exception goes on, it has made calls of its own since. In Go a recovered panic goes on
+// at a call of runtime.deferreturn, which may be what the function that has panicked would have
+// returned to; gogo (src/runtime/asm_amd64.s) jumps there by rbx.
+func (Arch) Returned(r arch.Regs, m arch.Memory, i arch.Insn) bool {
+	var b [8]byte
+	if m.ReadMemory(r.SP()-8, b[:]) != nil || arch.Addr(binary.LittleEndian.Uint64(b[:])) != i.Addr {
+		return false
+	}
+	rbx, _ := r.Get("rbx")
+	return i.Flow != arch.FlowCall || arch.Addr(rbx) != i.Addr
+}
+
 // Goroutine looks into r14, where ABIInternal keeps g, and where that is something else into
 // thread-local storage (src/runtime/tls_amd64.s).
 func (Arch) Goroutine(r arch.Regs, m arch.Memory) (g, stackBase arch.Addr, ok bool) {

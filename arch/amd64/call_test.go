@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
@@ -95,4 +96,54 @@ func callsAny(fn []byte, at uint64, targets map[uint64]bool) bool {
 		}
 	}
 	return false
+}
+
+// What stands below the stack pointer at a return address, and in rbx, for a thread that has
+// returned there, that has caught an exception, and that goes on after a panic in Go.
+func TestAReturnIsToldFromAJump(t *testing.T) {
+	const ret, sp = 0x401000, 0x7f0000
+	tests := []struct {
+		popped, rbx uint64
+		code        string // at ret
+		want        bool
+	}{
+		{ret, 1, "4889c3", true},
+		{ret, ret, "4889c3", true},
+		{ret, 1, "e800010000", true},
+		{ret, ret, "e800010000", false},
+		{ret + 5, 1, "4889c3", false},
+	}
+	for _, tt := range tests {
+		insn, err := (amd64.Arch{}).Decode(code(t, tt.code), ret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := (amd64.Arch{}).NewRegs()
+		r.SetSP(sp)
+		r.Set("rbx", tt.rbx)
+		if got := (amd64.Arch{}).Returned(r, word{sp - 8, tt.popped}, insn); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+	if (amd64.Arch{}).Returned((amd64.Arch{}).NewRegs(), word{sp - 8, ret}, arch.Insn{Addr: ret}) {
+		t.Error("returned by a stack that can't be read")
+	}
+}
+
+// word is one word of memory.
+type word struct {
+	at    arch.Addr
+	value uint64
+}
+
+func (w word) ReadMemory(at arch.Addr, p []byte) error {
+	if at != w.at || len(p) != 8 {
+		return &arch.FaultError{Addr: at}
+	}
+	binary.LittleEndian.PutUint64(p, w.value)
+	return nil
+}
+
+func (w word) WriteMemory(at arch.Addr, p []byte) error {
+	return &arch.FaultError{Addr: at, Write: true}
 }
