@@ -26,7 +26,7 @@ func (t *Tracer) Detach(p *Process) error {
 }
 
 // SettleForks settles the fate of processes forked from s whose first stop has not been
-// handled yet. The caller has frozen s, so there will be no more. Left alone they would
+// handled yet. If the caller has frozen s there will be no more. Left alone they would
 // run with the breakpoints that they inherited.
 func (t *Tracer) SettleForks(s *Space) {
 	for _, p := range t.procs {

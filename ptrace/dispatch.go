@@ -292,6 +292,11 @@ func (t *Tracer) dispatch(th *Thread) {
 	case Exiting:
 		t.handler.ThreadExit(th)
 		t.resume(th, 0)
+	case Fork, Clone:
+		if th.state == stopped {
+			t.SettleForks(th.Proc.Space) // the Handler may ask where the parent is
+		}
+		t.resume(th, 0)
 	default:
 		t.resume(th, 0)
 	}

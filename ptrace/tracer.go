@@ -39,7 +39,8 @@ type Handler interface {
 	// Thread.Release.
 	Signal(th *Thread, info *Siginfo) Delivery
 	// Forked is called for a new process with a copy of its parent's memory,
-	// stopped before its first instruction, and says whether to keep it.
+	// stopped before its first instruction, and says whether to keep it. The
+	// thread that has forked is still in its system call.
 	Forked(parent *Space, child *Process) Fate
 	// Execed is called when p runs a new program: everything that was mapped is
 	// gone. old is the Space it had. The answer says whether to keep it.
