@@ -8,8 +8,8 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// probed is what one hit of kp costs the target.
-func probed(bin string, kp *kprobes.Kprobe) (perHit time.Duration, err error) {
+// probed is what one call of foo costs the target under the probes that place registers.
+func probed(bin string, opts kprobes.Options, place place) (perHit time.Duration, err error) {
 	t, err := startTarget(bin)
 	if err != nil {
 		return 0, err
@@ -18,21 +18,21 @@ func probed(bin string, kp *kprobes.Kprobe) (perHit time.Duration, err error) {
 	if _, err := t.do("pin 0"); err != nil {
 		return 0, err
 	}
-	s, err := kprobes.Attach(t.pid(), kprobes.Options{})
+	s, err := kprobes.Attach(t.pid(), opts)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	*kp = kprobes.Kprobe{SymbolName: "foo", PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }, PostHandler: kp.PostHandler}
-	if err := s.RegisterKprobe(kp); err != nil {
+	hits, err := place(s)
+	if err != nil {
 		return 0, err
 	}
 	if _, err := t.timed("hot %d", hitsARound/10); err != nil {
 		return 0, err
 	}
 	d, err := t.timed("hot %d", hitsARound)
-	if err == nil && kp.Hits() != hitsARound+hitsARound/10 {
-		err = fmt.Errorf("%d hits were counted", kp.Hits())
+	if err == nil && hits() != hitsARound+hitsARound/10 {
+		err = fmt.Errorf("%d hits were counted", hits())
 	}
 	return d / hitsARound, err
 }
