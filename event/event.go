@@ -34,6 +34,9 @@ type Frame struct {
 	Line   int    // from 1; 0 if unknown
 }
 
+// ReturnSuffix ends the name of a probe that the user placed at a function's return.
+const ReturnSuffix = "%return"
+
 // Hit is one thread reaching one probe, or returning from one followed call.
 type Hit struct {
 	Time     time.Time
@@ -47,10 +50,13 @@ type Hit struct {
 	Args     []Arg   // in the user's order
 	Stack    []Frame // nil if no stack was asked for
 
-	// Ret and Duration are set on the hits of a kretprobe only: the integer
-	// return value, and the time from entry to return.
+	// Ret, Duration and Results are set on the hits of a kretprobe only: the
+	// integer return value, the time from entry to return, and what the function
+	// returned by its debug information: nil if that is not known, empty if it
+	// returns nothing.
 	Ret      *int64
 	Duration *time.Duration
+	Results  []Arg
 }
 
 // ProbeSummary is what one probe did in its life.

@@ -35,6 +35,7 @@ func hits() []*Hit {
 	base := Hit{Time: when, PID: 4711, TID: 4712, Comm: "redis-server", Probe: "foo", Kind: "kprobe",
 		Addr: 0x55d0c1a01139, Symbol: "foo+0x0", Module: "prog"}
 	plain, args, ret, stack, place, hostile := base, base, base, base, base, base
+	typed, several, nothing := base, base, base
 	args.Args = []Arg{
 		{Name: "fd", Value: int64(-3)}, {Name: "n", Value: uint64(math.MaxUint64)}, {Name: "ratio", Value: 0.15},
 		{Name: "inf", Value: math.Inf(-1)}, {Name: "big", Value: 1e300}, {Name: "on", Value: true},
@@ -43,6 +44,11 @@ func hits() []*Hit {
 	}
 	ret.Time, ret.Probe, ret.Kind = when.Add(1500), "a_longer_name", "kretprobe"
 	ret.Ret, ret.Duration = ptr(int64(-2)), ptr(1234567*time.Nanosecond)
+	typed.Kind, typed.Probe, typed.Ret, typed.Duration = "kretprobe", "foo%return", ptr(int64(5)), ptr(999*time.Nanosecond)
+	several, nothing = typed, typed
+	typed.Results = []Arg{{Name: "ret", Value: "GREEN", Text: "GREEN"}}
+	several.Symbol, several.Results = "foo+0x6", []Arg{{Name: "~r0", Value: int64(5)}, {Name: "err\n", Text: "nil"}}
+	nothing.Symbol, nothing.Results = "bar+0x6", []Arg{}
 	stack.Stack = []Frame{{0x55d0c1a01139, "foo+0x0", "prog", "prog.c", 42}, {Addr: 0x7f0000001000, Symbol: "start+0x1", Module: "libc.so.6"}, {Addr: 0x10}}
 	inLib := base
 	inLib.Module, inLib.Probe = "libz.so.1", "libz.so.1:foo"
@@ -52,7 +58,7 @@ func hits() []*Hit {
 	place.Probe, place.Symbol, place.TID, place.Comm = "file.c:42", "foo+0x12", 1, "x"
 	hostile.Comm, hostile.Probe, hostile.Symbol = "a\x1b[2Jb\n", "p\u202e\u009b", "s\xff\x00\ufffd\x7f"
 	hostile.Args = []Arg{{Name: "n\r", Value: "\x1b]0;x\a\x7f\xc3(\u2028\U000e0001é\\"}}
-	return []*Hit{&plain, &args, &ret, &stack, &inLib, &other, &bare, &place, &hostile}
+	return []*Hit{&plain, &args, &ret, &stack, &inLib, &other, &bare, &place, &hostile, &typed, &several, &nothing}
 }
 
 var summary = Summary{PID: 4711, Lost: 2, Probes: []ProbeSummary{
@@ -125,7 +131,7 @@ func TestJSONReadsBackAsItWas(t *testing.T) {
 			PID, TID                          int
 			Comm, Probe, Kind, Symbol, Module string
 			Addr                              string
-			Args                              map[string]any
+			Args, Results                     map[string]any
 			Ret                               *int64
 			DurationNS                        *int64 `json:"duration_ns"`
 			Stack                             []struct {
@@ -139,7 +145,8 @@ func TestJSONReadsBackAsItWas(t *testing.T) {
 		valid := func(s string) string { return string([]rune(s)) } // bad bytes to U+FFFD each
 		if got.Type != "hit" || !got.Time.Equal(h.Time) || got.PID != h.PID || got.TID != h.TID || got.Comm != valid(h.Comm) ||
 			got.Probe != valid(h.Probe) || got.Kind != h.Kind || got.Symbol != valid(h.Symbol) || got.Module != h.Module ||
-			got.Addr != h.Addr.String() || len(got.Args) != len(h.Args) || len(got.Stack) != len(h.Stack) {
+			got.Addr != h.Addr.String() || len(got.Args) != len(h.Args) ||
+			(got.Results == nil) != (h.Results == nil) || len(got.Results) != len(h.Results) || len(got.Stack) != len(h.Stack) {
 			t.Errorf("got  %+v\nwant %+v", got, *h)
 		}
 		if h.Ret != nil && (*got.Ret != *h.Ret || *got.DurationNS != int64(*h.Duration)) {

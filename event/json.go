@@ -17,7 +17,8 @@ var _ Printer = (*JSON)(nil)
 //
 // A hit has the keys type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm,
 // probe, kind, addr, symbol, module, args; then ret and duration_ns of a
-// kretprobe; then stack, if one was taken. The summary has type, pid, probes,
+// kretprobe, and results, if the types of what the function returns are known;
+// then stack, if one was taken. The summary has type, pid, probes,
 // lost. Addresses are strings in hexadecimal, integers are exact decimals. An
 // argument that could not be fetched is null; a float that JSON has no number
 // for is a string.
@@ -44,22 +45,29 @@ func appendHitJSON(b []byte, h *Hit) []byte {
 	b = appendHex(append(b, `,"addr":"`...), uint64(h.Addr))
 	b = appendJSON(append(b, `","symbol":`...), h.Symbol)
 	b = appendJSON(append(b, `,"module":`...), h.Module)
-	b = append(b, `,"args":{`...)
-	for i := range h.Args {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendJSON(b, h.Args[i].Name)
-		b = appendValueJSON(append(b, ':'), &h.Args[i])
-	}
-	b = append(b, '}')
+	b = appendArgsJSON(append(b, `,"args":`...), h.Args)
 	if h.Ret != nil {
 		b = strconv.AppendInt(append(b, `,"ret":`...), *h.Ret, 10)
 	}
 	if h.Duration != nil {
 		b = strconv.AppendInt(append(b, `,"duration_ns":`...), h.Duration.Nanoseconds(), 10)
 	}
+	if h.Results != nil {
+		b = appendArgsJSON(append(b, `,"results":`...), h.Results)
+	}
 	return appendStackJSON(b, h.Stack)
+}
+
+func appendArgsJSON(b []byte, args []Arg) []byte {
+	b = append(b, '{')
+	for i := range args {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(b, args[i].Name)
+		b = appendValueJSON(append(b, ':'), &args[i])
+	}
+	return append(b, '}')
 }
 
 func appendStackJSON(b []byte, stack []Frame) []byte {

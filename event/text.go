@@ -87,26 +87,53 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 // appendPlace names the place of a hit where the probe's name does not: for a
 // line, an address, a pattern.
 func appendPlace(b []byte, h *Hit) []byte {
-	name := h.Probe
+	name := strings.TrimSuffix(h.Probe, ReturnSuffix)
 	if module, rest, ok := strings.Cut(name, ":"); ok && module == h.Module {
 		name = rest
 	}
 	if h.Symbol == "" || h.Symbol == name || h.Symbol == name+"+0x0" {
 		return b
 	}
+	if h.Kind == "kretprobe" && strings.HasPrefix(h.Symbol, name+"+0x") {
+		return b // behind the check of the stack with which a Go function begins
+	}
 	return append(appendSafe(append(b, " ("...), h.Symbol), ')')
 }
 
 func (p *Text) appendReturn(b []byte, h *Hit) []byte {
-	if h.Ret != nil {
+	if h.Ret != nil && (h.Results == nil || len(h.Results) > 0) {
 		b = p.style(append(b, ' '), styleRet)
-		b = strconv.AppendInt(append(b, "ret="...), *h.Ret, 10)
+		b = append(b, "ret="...)
+		if h.Results == nil {
+			b = strconv.AppendInt(b, *h.Ret, 10)
+		} else {
+			b = appendResults(b, h.Results)
+		}
 		b = p.style(b, styleReset)
 	}
 	if h.Duration != nil {
 		b = appendDuration(append(b, " duration="...), *h.Duration)
 	}
 	return b
+}
+
+// appendResults writes several results in parentheses, with their names if the source
+// has some.
+func appendResults(b []byte, results []Arg) []byte {
+	if len(results) == 1 {
+		return appendValueText(b, &results[0])
+	}
+	b = append(b, '(')
+	for i := range results {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		if name := results[i].Name; !strings.HasPrefix(name, "~") { // Go's ~r0, ~r1 …
+			b = append(appendSafe(b, name), '=')
+		}
+		b = appendValueText(b, &results[i])
+	}
+	return append(b, ')')
 }
 
 func appendValueText(b []byte, a *Arg) []byte {
