@@ -24,6 +24,11 @@ A single SPEC that can't be probed is an error, and nothing is left armed. Of a
 pattern's places, those that can't be probed are skipped and counted in a warning.
 Hits count executions of the probed instruction: a Go function whose stack grows is
 entered again after runtime.morestack, so its hits may exceed its calls.
+With -ret, or for SPEC%return, a line comes when the function has returned: what it
+returned, typed by its debug information (else the integer in rax), and how long it
+took, the probe's own microseconds included; -args prints the arguments of its entry,
+-stack the caller's. Calls that do not return, or that are more than -maxactive at once,
+are counted as missed. Such a SPEC must be a function: no offset, no +*.
 A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
 exits with status 0.
@@ -34,6 +39,8 @@ Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach,
 Examples:
   gokprobe attach -p 4711 -sym processCommand
   gokprobe attach -p redis-server -sym call -args -max-hits 10
+  gokprobe attach -p 4711 -sym main.parse -ret -args
+  gokprobe attach -p 4711 -sym foo -sym foo%return -format json
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
   gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
   gokprobe attach -p 4711 -sym 'parse+*' -count`,

@@ -44,6 +44,9 @@ func usagef(format string, args ...any) error {
 func attachError(err error) error { return &classed{errAttach, err} }
 
 func placeError(name string, err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) == 1 {
+		err = joined.Unwrap()[0]
+	}
 	// The library names the probe too: its words for it are the address.
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "probe ") {
 		err = inner

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +15,12 @@ import (
 
 // request is what the user asks of attach, run or demo.
 type request struct {
-	specs []string
-	args  bool
-	regs  bool
-	stack int // frames; 0 for none
+	specs     []string
+	returns   bool // every spec stands for the returns of functions
+	maxActive int  // calls that are followed at once; 0 for the library's default
+	args      bool
+	regs      bool
+	stack     int // frames; 0 for none
 	// stackFirst names a probe whose first hit alone prints its stack.
 	stackFirst string
 	count      bool
@@ -34,6 +37,8 @@ func probeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "sym", Usage: "probe `SPEC`: foo, foo+0x12, lib.so:foo, file.c:42, 'mem*', 'foo+*' (every instruction); repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "probe the address `ADDR`, 0x… or module:0x…; repeatable"},
+		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print what the function returned and how long it took; SPEC%return does so for one SPEC"},
+		&cli.IntFlag{Name: "maxactive", Usage: "with returns: follow up to `N` calls of each function at once (default: two per processor, at least 10)"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
@@ -50,8 +55,8 @@ func probeFlags() []cli.Flag {
 // parseRequest reads probeFlags.
 func parseRequest(c *cli.Context) (request, error) {
 	r := request{
-		specs: c.StringSlice("sym"),
-		args:  c.Bool("args"), regs: c.Bool("regs"), stack: c.Int("stack"),
+		specs: c.StringSlice("sym"), returns: c.Bool("ret"), maxActive: c.Int("maxactive"),
+		args: c.Bool("args"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noBoost: c.Bool("no-boost"), follow: c.Bool("follow"),
 	}
@@ -69,6 +74,10 @@ func parseRequest(c *cli.Context) (request, error) {
 	switch {
 	case len(r.specs) == 0:
 		return r, usagef("no probes given, name at least one with -sym or -addr")
+	case c.IsSet("maxactive") && r.maxActive <= 0:
+		return r, usagef("-maxactive must be at least 1")
+	case r.maxActive > 0 && !r.returns && !slices.ContainsFunc(r.specs, isReturn):
+		return r, usagef("-maxactive is for probes at returns, add -ret or name the function as SPEC%%return")
 	case r.stack < 0:
 		return r, usagef("-stack is a number of frames and can't be negative")
 	case c.IsSet("max-hits") && r.maxHits == 0:
@@ -80,6 +89,8 @@ func parseRequest(c *cli.Context) (request, error) {
 	}
 	return r, nil
 }
+
+func isReturn(spec string) bool { return strings.HasSuffix(spec, event.ReturnSuffix) }
 
 // parseFormat reads -format.
 func parseFormat(c *cli.Context) (json bool, err error) {

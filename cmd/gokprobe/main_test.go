@@ -118,8 +118,10 @@ func start(t *testing.T, args ...string) *live {
 // attachTo is start of an attach to p.
 func attachTo(t *testing.T, p *testprog.Prog, args ...string) *live {
 	t.Helper()
-	return start(t, append([]string{"attach", "-p", strconv.Itoa(p.PID())}, args...)...)
+	return start(t, append([]string{"attach", "-p", pidOf(p)}, args...)...)
 }
+
+func pidOf(p *testprog.Prog) string { return strconv.Itoa(p.PID()) }
 
 // waitFor reads stderr up to a line that starts with prefix, and returns that.
 func (l *live) waitFor(prefix string) string {
@@ -190,7 +192,12 @@ type hitLine struct {
 	Symbol string          `json:"symbol"`
 	Module string          `json:"module"`
 	Args   json.RawMessage `json:"args"`
-	Stack  []struct {
+
+	Ret      *int64          `json:"ret"` // of a kretprobe
+	Duration *int64          `json:"duration_ns"`
+	Results  json.RawMessage `json:"results"`
+
+	Stack []struct {
 		Addr, Symbol, Module, File string
 		Line                       int
 	} `json:"stack"`

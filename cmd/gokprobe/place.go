@@ -27,7 +27,7 @@ func (pl *placer) register(ctx context.Context, places []place) error {
 			return err
 		}
 		p := pl.newProbe(at)
-		err := pl.sess.RegisterKprobe(&p.kp)
+		err := pl.registerOne(p)
 		switch {
 		case err == nil:
 			pl.describe(p)
@@ -44,13 +44,20 @@ func (pl *placer) register(ctx context.Context, places []place) error {
 	return nil
 }
 
+func (pl *placer) registerOne(p *probe) error {
+	if p.ret != nil {
+		return pl.sess.RegisterKretprobe(&p.ret.rp)
+	}
+	return pl.sess.RegisterKprobe(p.kp)
+}
+
 // arm enables the registered probes.
 func (pl *placer) arm(ctx context.Context) error {
 	for _, p := range pl.rec.probes {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := pl.sess.EnableKprobe(&p.kp); err != nil {
+		if err := pl.sess.EnableKprobe(p.kp); err != nil {
 			return placeError(p.name, err)
 		}
 	}
@@ -65,11 +72,19 @@ func (pl *placer) newProbe(at place) *probe {
 	if at.name == pl.req.stackFirst {
 		p.stack, p.stacks = firstStack, 1
 	}
-	p.kp = kprobes.Kprobe{Addr: at.addr, Flags: kprobes.FlagDisabled}
+	if p.kp = new(kprobes.Kprobe); at.atReturn {
+		p.ret = &returnProbe{}
+		p.kp = &p.ret.rp.KP
+	}
+	*p.kp = kprobes.Kprobe{Addr: at.addr, Flags: kprobes.FlagDisabled}
 	if pl.req.follow && at.symbol != "" {
 		p.kp.Addr, p.kp.SymbolName = 0, at.symbol
 	}
-	p.kp.PreHandler = pl.rec.handler(p)
+	if p.ret != nil {
+		pl.rec.follow(p, pl.req.maxActive)
+	} else {
+		p.kp.PreHandler = pl.rec.handler(p)
+	}
 	return p
 }
 
@@ -82,10 +97,14 @@ func (pl *placer) describe(p *probe) {
 			p.module = loc.Symbol.Module.Name
 		}
 	}
+	var err error
+	if p.ret != nil {
+		p.ret.results, err = table.Results(p.kp.Addr)
+		p.ret.typed = err == nil
+	}
 	if !pl.req.args {
 		return
 	}
-	var err error
 	if p.params, err = parameters(table, p); err != nil {
 		pl.noParams[noParamsReason(table, p.kp.Addr, err)]++
 	}
@@ -112,7 +131,7 @@ var errNotAtEntry = errors.New("parameters are known at a function's entry only"
 func parameters(table *symbols.Table, p *probe) ([]symbols.Param, error) {
 	const longestPad = 4 // bytes of endbr64, behind which a probe at an entry lies
 	r, known := table.Function(p.kp.Addr)
-	if known && p.kp.Addr > r.Start && (p.addr != r.Start || p.kp.Addr > r.Start+arch.Addr(longestPad)) {
+	if p.ret == nil && known && p.kp.Addr > r.Start && (p.addr != r.Start || p.kp.Addr > r.Start+arch.Addr(longestPad)) {
 		return nil, errNotAtEntry
 	}
 	return table.Params(p.kp.Addr)

@@ -17,8 +17,9 @@ import (
 // probe is a registered place and what its hits record.
 type probe struct {
 	place
-	kp     kprobes.Kprobe
-	symbol string // symbol+offset of the patched instruction
+	kp     *kprobes.Kprobe
+	ret    *returnProbe // nil for a probe that is not at a return
+	symbol string       // symbol+offset of the patched instruction
 	module string
 	params []symbols.Param
 	regs   bool
@@ -26,10 +27,27 @@ type probe struct {
 	stacks int // how many hits still get a stack; -1 for all
 }
 
+// kind is the word for p in records.
+func (p *probe) kind() string {
+	if p.ret != nil {
+		return "kretprobe"
+	}
+	return "kprobe"
+}
+
+// counts is the summary's: handled hits or returns, and those that were missed.
+func (p *probe) counts() (hits, missed uint64) {
+	if ret := p.ret; ret != nil {
+		return ret.rp.Hits() - ret.late, ret.rp.NMissed() + p.kp.NMissed()
+	}
+	return p.kp.Hits(), p.kp.NMissed()
+}
+
 // recorder makes records of hits. Its handlers run on the tracer's thread.
 type recorder struct {
-	sess *kprobes.Session
-	sink *sink // nil if only counts are wanted
+	sess  *kprobes.Session
+	sink  *sink // nil if only counts are wanted
+	began time.Time
 
 	mu     sync.Mutex
 	left   uint64 // hits until the limit; meaningful if limited
@@ -46,54 +64,77 @@ func (r *recorder) handler(p *probe) kprobes.PreHandler {
 		return nil
 	}
 	return func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
-		if r.limited {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if r.left == 0 {
-				return 0
-			}
-		}
-		if r.sink != nil && !r.sink.put(r.hit(p, regs)) {
-			return 0
-		}
-		if r.limited {
-			if r.left--; r.left == 0 {
-				r.silence()
-			}
-		}
+		r.record(func() *event.Hit { return r.hit(p, regs) })
 		return 0
 	}
+}
+
+// record writes one hit and counts it. Once the limit is reached it does neither and
+// reports false.
+func (r *recorder) record(hit func() *event.Hit) bool {
+	if r.limited {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.left == 0 {
+			return false
+		}
+	}
+	if r.sink != nil && !r.sink.put(hit()) {
+		return true
+	}
+	if r.limited {
+		if r.left--; r.left == 0 {
+			r.silence()
+		}
+	}
+	return true
 }
 
 // silence disables all probes at once, so that the summary counts exactly the hits
 // up to the limit.
 func (r *recorder) silence() {
 	for _, p := range r.probes {
-		_ = r.sess.DisableKprobe(&p.kp) // Close puts the code back in any case
+		_ = r.sess.DisableKprobe(p.kp) // Close puts the code back in any case
 	}
 	close(r.full)
 }
 
 func (r *recorder) hit(p *probe, regs *kprobes.Regs) *event.Hit {
-	h := &event.Hit{
+	h := r.newHit(p, regs)
+	if len(p.params) > 0 {
+		h.Args = arguments(p.params, regs)
+	}
+	r.addState(h, p, regs, p.kp.Addr)
+	return h
+}
+
+func (r *recorder) newHit(p *probe, regs *kprobes.Regs) *event.Hit {
+	return &event.Hit{
 		Time: time.Now(), PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(),
-		Probe: p.name, Kind: "kprobe", Addr: p.kp.Addr, Symbol: p.symbol, Module: p.module,
+		Probe: p.name, Kind: p.kind(), Addr: p.kp.Addr, Symbol: p.symbol, Module: p.module,
 	}
-	if n := len(p.params); n > 0 {
-		h.Args = make([]event.Arg, 0, n)
-		view := vectorRegs{regs}
-		for i := range p.params {
-			h.Args = append(h.Args, argument(p.params[i].Name, p.params[i].Value(view, regs)))
-		}
-	}
+}
+
+// addState adds what the user wants to see of the thread. The instruction pointer is
+// shown as at.
+func (r *recorder) addState(h *event.Hit, p *probe, regs *kprobes.Regs, at arch.Addr) {
 	if p.regs {
-		h.Args = appendRegs(h.Args, regs, p.kp.Addr)
+		h.Args = appendRegs(h.Args, regs, at)
 	}
 	if p.stack > 0 && p.stacks != 0 {
 		p.stacks = max(p.stacks-1, -1)
 		h.Stack = frames(r.sess.Symbols(), regs.Backtrace(p.stack))
 	}
-	return h
+}
+
+// arguments reads parameters or results.
+func arguments(params []symbols.Param, regs *kprobes.Regs) []event.Arg {
+	args := make([]event.Arg, 0, len(params))
+	view := vectorRegs{regs}
+	for i := range params {
+		args = append(args, argument(params[i].Name, params[i].Value(view, regs)))
+	}
+	return args
 }
 
 // vectorRegs offers the vector registers under the name that symbols asks for.
@@ -131,7 +172,7 @@ type composite struct{ v any }
 func (c composite) MarshalJSON() ([]byte, error) { return json.Marshal(c.v) }
 
 // appendRegs adds the general registers, with the % that marks a register in the
-// kernel's fetch arguments. The instruction pointer is shown as the probed address.
+// kernel's fetch arguments. The instruction pointer is shown as at.
 func appendRegs(args []event.Arg, regs *kprobes.Regs, at arch.Addr) []event.Arg {
 	for _, name := range regs.Names() {
 		v, ok := regs.Get(name)

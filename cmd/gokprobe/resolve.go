@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -20,16 +21,19 @@ type place struct {
 	// symbol is a specification that stands for addr alone, for a program that
 	// a followed process executes later. Empty if there is none.
 	symbol string
+	// atReturn: the calls of the function at addr are followed to their returns.
+	atReturn bool
 	// optional places come from a pattern: one that can't be probed is skipped.
 	optional bool
 }
 
 // resolver turns specifications into places.
 type resolver struct {
-	table  *symbols.Table
-	mem    arch.Memory // the target's, without patches
-	follow bool        // fill in place.symbol for patterns too
-	skip   skipped
+	table   *symbols.Table
+	mem     arch.Memory // the target's, without patches
+	returns bool        // all places are at returns
+	follow  bool        // fill in place.symbol for patterns too
+	skip    skipped
 }
 
 // resolveAll resolves every specification before any is placed. A pattern never
@@ -40,14 +44,30 @@ func (r *resolver) resolveAll(ctx context.Context, specs []string) ([]place, err
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		found, err := r.table.Resolve(spec)
+		name, suffixed := strings.CutSuffix(spec, event.ReturnSuffix)
+		found, err := r.table.Resolve(name)
 		if err != nil {
 			return nil, placeError(spec, err)
 		}
-		places = append(places, r.expand(spec, found)...)
+		if !suffixed && !r.returns {
+			places = append(places, r.expand(spec, found)...)
+			continue
+		}
+		if found[0].Every.Len() > 0 {
+			return nil, placeError(spec, errEveryReturn)
+		}
+		for _, at := range r.expand(name, found) {
+			at.atReturn = true
+			if suffixed {
+				at.name += event.ReturnSuffix
+			}
+			places = append(places, at)
+		}
 	}
 	return places, nil
 }
+
+var errEveryReturn = fmt.Errorf("a call is followed from the entry of its function, so +* has no meaning with returns: %w", kprobes.ErrNotEntry)
 
 // expand lists the places that one specification stands for.
 func (r *resolver) expand(spec string, found []symbols.Location) []place {
@@ -124,7 +144,7 @@ func (s skipped) add(err error) { s[skipReason(err)]++ }
 // skippable tells a refusal of one place from a failure of everything.
 func skippable(err error) bool {
 	for _, e := range []error{kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary,
-		kprobes.ErrUndecodable, kprobes.ErrData, kprobes.ErrRestartable, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
+		kprobes.ErrUndecodable, kprobes.ErrData, kprobes.ErrRestartable, kprobes.ErrNotEntry, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -138,7 +158,7 @@ func skipReason(err error) string {
 	for _, e := range []error{arch.ErrOperandSize, arch.ErrTruncated, arch.ErrUndecodable, arch.ErrBreakpoint,
 		arch.ErrEnclave, arch.ErrReach,
 		kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable,
-		kprobes.ErrData, kprobes.ErrRestartable,
+		kprobes.ErrData, kprobes.ErrRestartable, kprobes.ErrNotEntry,
 		kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack} {
 		if errors.Is(err, e) {
 			return e.Error()

@@ -31,6 +31,7 @@ such program), 3 or 4.
 
 Examples:
   gokprobe run -sym malloc -count -- ls -l
+  gokprobe run -sym libc.so.6:write -ret -stack 3 -- ls -l
   gokprobe run -sym 'main.*' -args -o hits.txt -- ./server -addr :8080
   gokprobe run -sym libc.so.6:write -stack 5 -format json -o w.jsonl -- date`,
 		Flags: probeFlags(),

@@ -16,7 +16,7 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"zebra", `unknown command "zebra"; gokprobe -h lists`},
 		{"-frob", "unknown flag -frob"},
 		{"attach -sim foo", "unknown flag -sim (did you mean -sym?)"},
-		{"attach -p 1 --ret foo", "unknown flag -ret"},
+		{"attach -p 1 --retro foo", "unknown flag -retro"},
 		{"attach -p", "flag -p needs a value"},
 		{"attach -p 1", "no probes given"},
 		{"attach -sym foo", "no process given"},
@@ -25,6 +25,8 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"attach -p 1 -sym foo -format xml", `unknown format "xml"`},
 		{"attach -p 1 -sym foo -max-hits 0", "-max-hits must be at least 1"},
 		{"attach -p 1 -sym foo -max-hits many", `invalid value "many" for flag -max-hits`},
+		{"attach -p 1 -ret -sym foo -maxactive 0", "-maxactive must be at least 1"},
+		{"attach -p 1 -sym foo -maxactive 5", "add -ret or name the function as SPEC%return"},
 		{"attach -p 1 -sym foo -duration -1s", "-duration must be more than 0"},
 		{"attach -p 1 -sym foo -stack -1", "-stack is a number of frames"},
 		{"attach -p 1 -sym foo -count -args", "-count prints no hits"},
@@ -89,7 +91,7 @@ func TestCompletionScriptsAreThere(t *testing.T) {
 	}
 	script := gokprobe(t, "completion", "bash").stdout +
 		`COMP_WORDS=("$1" attach "$2"); COMP_CWORD=2; _gokprobe; echo "${COMPREPLY[@]}"`
-	for word, want := range map[string]string{"-max": "-max-hits", "--no": "--no-boost"} {
+	for word, want := range map[string]string{"-max-": "-max-hits", "--no": "--no-boost"} {
 		out, err := exec.Command("bash", "-c", script, "bash", program, word).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("bash completes %s to %q: %v", word, out, err)

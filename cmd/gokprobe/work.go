@@ -35,7 +35,7 @@ func (r request) options(std stdio) kprobes.Options {
 // newWork prepares for hits on sess.
 func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := &work{std: std, req: req, sess: sess, output: output, color: color}
-	w.rec = &recorder{sess: sess, left: req.maxHits, limited: req.maxHits > 0, full: make(chan struct{})}
+	w.rec = &recorder{sess: sess, began: time.Now(), left: req.maxHits, limited: req.maxHits > 0, full: make(chan struct{})}
 	if !req.count {
 		w.rec.sink = newSink(output, req.newPrinter(color))
 	}
@@ -44,7 +44,7 @@ func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, col
 
 // place resolves, registers and arms all probes, or none.
 func (w *work) place(ctx context.Context) error {
-	res := &resolver{table: w.sess.Symbols(), mem: ptrace.PeekMemory{PID: w.sess.PID()}, follow: w.req.follow, skip: skipped{}}
+	res := &resolver{table: w.sess.Symbols(), mem: ptrace.PeekMemory{PID: w.sess.PID()}, returns: w.req.returns, follow: w.req.follow, skip: skipped{}}
 	places, err := res.resolveAll(ctx, w.req.specs)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (w *work) place(ctx context.Context) error {
 		return err
 	}
 	for _, p := range w.rec.probes {
-		w.status = append(w.status, w.sess.Status(&p.kp))
+		w.status = append(w.status, w.sess.Status(p.kp))
 	}
 	pl.warnings(w.std.warn)
 	return nil
@@ -116,7 +116,7 @@ func (w *work) wait(ctx context.Context) {
 // gone tells that no probe is left.
 func (w *work) gone() bool {
 	for _, p := range w.rec.probes {
-		if w.sess.Status(&p.kp).Flags&kprobes.FlagGone == 0 {
+		if w.sess.Status(p.kp).Flags&kprobes.FlagGone == 0 {
 			return false
 		}
 	}
@@ -166,9 +166,10 @@ func (w *work) summarize(lost uint64, outErr error) error {
 		if !w.req.json {
 			st.Mechanism, st.Reason = mechanismText(st), ""
 		}
+		hits, missed := p.counts()
 		sum.Probes = append(sum.Probes, event.ProbeSummary{
-			Probe: p.name, Kind: "kprobe", Addr: st.Addr, Symbol: p.symbol,
-			Hits: p.kp.Hits(), NMissed: p.kp.NMissed(), Mechanism: st.Mechanism, Reason: st.Reason,
+			Probe: p.name, Kind: p.kind(), Addr: st.Addr, Symbol: p.symbol,
+			Hits: hits, NMissed: missed, Mechanism: st.Mechanism, Reason: st.Reason,
 		})
 	}
 	out := io.Writer(w.output)

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// returnProbe is what a probe at a return has beside others.
+type returnProbe struct {
+	rp      kprobes.Kretprobe
+	results []symbols.Param
+	typed   bool // results is what the function returns
+	// entries are what is remembered of calls by the instances that follow them, which
+	// are not more than MaxActive; a later call of an instance overwrites.
+	entries map[*byte]*callEntry
+	calls   uint64 // so far
+	late    uint64 // returns after the limit
+}
+
+// callEntry is the arguments of one call. The number tells whether they are those of an
+// instance's present call.
+type callEntry struct {
+	number uint64
+	args   []event.Arg
+}
+
+// What a call's Data holds. It is copied with the call into a forked child.
+const (
+	startedAt = 0 // nanoseconds since the recorder began
+	numberAt  = 8 // of the call
+	entrySize = 16
+)
+
+// follow fills in p.ret's handlers and what they need, nothing if the session's own
+// count is all that is wanted.
+func (r *recorder) follow(p *probe, maxActive int) {
+	ret := p.ret
+	ret.rp.MaxActive = maxActive
+	if r.sink == nil && !r.limited {
+		return
+	}
+	ret.rp.DataSize, ret.entries = entrySize, map[*byte]*callEntry{}
+	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		r.entered(p, ri, regs)
+		return 0
+	}
+	ret.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		if !r.record(func() *event.Hit { return r.returned(p, ri, regs) }) {
+			ret.late++
+		}
+		return 0
+	}
+}
+
+// entered remembers the time and the arguments of a call.
+func (r *recorder) entered(p *probe, ri *kprobes.KretprobeInstance, regs *kprobes.Regs) {
+	ret := p.ret
+	if len(p.params) > 0 {
+		ret.calls++
+		ret.entries[&ri.Data[0]] = &callEntry{ret.calls, arguments(p.params, regs)}
+		binary.NativeEndian.PutUint64(ri.Data[numberAt:], ret.calls)
+	}
+	binary.NativeEndian.PutUint64(ri.Data[startedAt:], uint64(time.Since(r.began)))
+}
+
+// returned is the record of a return.
+func (r *recorder) returned(p *probe, ri *kprobes.KretprobeInstance, regs *kprobes.Regs) *event.Hit {
+	ended := time.Since(r.began)
+	h := r.newHit(p, regs)
+	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
+	h.Duration = &duration
+	h.Args = p.ret.args(ri)
+	v, _ := regs.Get("rax")
+	value := int64(v)
+	if p.ret.typed {
+		h.Results = arguments(p.ret.results, regs)
+		if len(p.ret.results) > 0 {
+			value = p.ret.results[0].Integer(v)
+		}
+	}
+	h.Ret = &value
+	r.addState(h, p, regs, regs.IP())
+	return h
+}
+
+// args is what was remembered of ri's call. In a forked child it is the parent's.
+func (ret *returnProbe) args(ri *kprobes.KretprobeInstance) []event.Arg {
+	number := binary.NativeEndian.Uint64(ri.Data[numberAt:])
+	if e := ret.entries[&ri.Data[0]]; e != nil && e.number == number {
+		return e.args
+	}
+	for _, e := range ret.entries {
+		if e.number == number {
+			return e.args
+		}
+	}
+	return nil
+}
