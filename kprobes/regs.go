@@ -106,6 +106,14 @@ func (r *Regs) XMM(n int) (lo, hi uint64, err error) {
 	return r.thread.XMM(n)
 }
 
+// ST returns x87 register st(n) (0 to 7), where a long double is returned.
+func (r *Regs) ST(n int) (v [10]byte, err error) {
+	if n < 0 || n > 7 {
+		return v, errors.New("x87 registers are numbered 0 to 7")
+	}
+	return r.thread.ST(n)
+}
+
 // StackArg is the n-th (from 0) stack argument word of the function that is about to
 // run its first instruction.
 func (r *Regs) StackArg(n int) (uint64, error) {

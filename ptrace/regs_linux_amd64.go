@@ -88,6 +88,17 @@ func cloneFlags(r *hostRegs, read func(arch.Addr, []byte) error) (uint64, error)
 	return r.Rdi, nil
 }
 
+// ST returns x87 register st(n), n being 0 to 7 (FXSAVE area, SDM vol. 1 §10.5.1). It returns
+// ErrExited if the thread is gone.
+func (th *Thread) ST(n int) (v [10]byte, err error) {
+	var fx [512]byte
+	if err := requestPtr(unix.PTRACE_GETFPREGS, th.TID, 0, unsafe.Pointer(&fx)); err != nil {
+		return v, th.gone(err)
+	}
+	copy(v[:], fx[32+16*n:])
+	return v, nil
+}
+
 // XMM returns the low 128 bits of vector register n (FXSAVE area, Intel SDM
 // vol. 1 §10.5.1). The thread must be stopped.
 func (th *Thread) XMM(n int) (lo, hi uint64, err error) {

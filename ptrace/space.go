@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -10,8 +11,8 @@ import (
 // domain. Threads of several processes share it after vfork or clone(CLONE_VM).
 type Space struct {
 	tracer *Tracer
-	procs  map[*Process]bool
-	depth  int // of nested Freeze calls
+	procs  []*Process // the oldest first
+	depth  int        // of nested Freeze calls
 	mem    memory
 
 	syscallInsn arch.Addr
@@ -21,34 +22,30 @@ type Space struct {
 }
 
 func newSpace(t *Tracer) *Space {
-	return &Space{tracer: t, procs: map[*Process]bool{}, mem: memory{fd: -1}}
+	return &Space{tracer: t, mem: memory{fd: -1}}
 }
 
 func (s *Space) adopt(p *Process) {
 	p.Space = s
-	s.procs[p] = true
+	if !slices.Contains(s.procs, p) {
+		s.procs = append(s.procs, p)
+	}
 }
 
 func (s *Space) leave(p *Process) {
-	delete(s.procs, p)
+	s.procs = slices.DeleteFunc(s.procs, func(q *Process) bool { return q == p })
 	if len(s.procs) == 0 {
 		s.mem.close()
 	}
 }
 
 // Processes is the processes that share the address space.
-func (s *Space) Processes() []*Process {
-	list := make([]*Process, 0, len(s.procs))
-	for p := range s.procs {
-		list = append(list, p)
-	}
-	return list
-}
+func (s *Space) Processes() []*Process { return slices.Clone(s.procs) }
 
 // Threads is the threads of all processes that share the address space.
 func (s *Space) Threads() []*Thread {
 	var list []*Thread
-	for p := range s.procs {
+	for _, p := range s.procs {
 		for _, th := range p.threads {
 			list = append(list, th)
 		}
@@ -57,21 +54,19 @@ func (s *Space) Threads() []*Thread {
 }
 
 // TID is a thread that still has the address space: /proc files and
-// process_vm_readv need one, and the leader may have exited before the others.
+// process_vm_readv need one, and the leader may have exited before the others. A vfork
+// child would not do while there is its parent: it runs exec at any moment, and its TID then
+// leads to other memory.
 func (s *Space) TID() (int, error) {
-	var found *Thread
-	for p := range s.procs {
+	for _, p := range s.procs {
 		if l := p.Leader(); l != nil && l.state != exiting {
 			return l.TID, nil
 		}
 		for _, th := range p.threads {
 			if th.state != exiting {
-				found = th
+				return th.TID, nil
 			}
 		}
 	}
-	if found == nil {
-		return 0, fmt.Errorf("address space: %w", ErrExited)
-	}
-	return found.TID, nil
+	return 0, fmt.Errorf("address space: %w", ErrExited)
 }

@@ -3,7 +3,8 @@ package symbols
 import "strings"
 
 // isGlob reports whether s has a wildcard: *, ? or a bracket expression. The
-// star of a Go receiver such as (*T), Go's [...] and C++'s [] are plain text.
+// star of a Go receiver such as (*T), Go's [...], C++'s [] and its ABI tags such as
+// [abi:cxx11] are plain text.
 func isGlob(s string) bool {
 	for i := range s {
 		switch s[i] {
@@ -25,7 +26,7 @@ func isGlob(s string) bool {
 // bracket is the length of the bracket expression that starts s, 0 if the
 // bracket is plain text.
 func bracket(s string) int {
-	if strings.HasPrefix(s, "[...]") || strings.HasPrefix(s, "[]") {
+	if strings.HasPrefix(s, "[...]") || strings.HasPrefix(s, "[]") || strings.HasPrefix(s, "[abi:") {
 		return 0
 	}
 	return strings.IndexByte(s, ']') + 1
