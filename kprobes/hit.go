@@ -152,6 +152,9 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 // runPre runs the PreHandlers of the enabled probes. It reports whether one of them
 // took over: the thread then goes on where that handler left it (B2, B19).
 func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
+	if s.disarmed {
+		return false
+	}
 	regs := &ts.regs
 	ts.handling = true
 	defer func() { ts.handling, regs.running = false, nil }()

@@ -43,6 +43,7 @@ type Session struct {
 	probes    []*Kprobe
 	blacklist []BlacklistEntry
 	hits      uint64 // all of them so far
+	disarmed  bool   // all probes, by DisarmAll
 	closed    bool
 
 	done     chan struct{}

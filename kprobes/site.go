@@ -210,7 +210,7 @@ func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
 
 // wanted tells whether hits of st are.
 func (st *site) wanted() bool {
-	return st.returning > 0 || slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.returning > 0 || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.

@@ -1,0 +1,62 @@
+package kprobes_test
+
+import (
+	"testing"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// TestDisarmAllSilencesEveryProbe, and changes no flag (A33, A52, C32).
+func TestDisarmAllSilencesEveryProbe(t *testing.T) {
+	prog := start(t, "conform")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	one, two := boosted.probe("third"), stepped.probe("counted")
+	late := boosted.probe("go_next")
+	off := boosted.probe("nested")
+	off.Flags = kprobes.FlagDisabled
+	register(t, s, one, two, off)
+	var ends int
+	rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "go_call"}}
+	rp.EntryHandler = func(*kprobes.KretprobeInstance, *kprobes.Regs) int {
+		if err := s.DisarmAll(); err != nil {
+			t.Error(err)
+		}
+		return 0
+	}
+	rp.Handler = func(*kprobes.KretprobeInstance, *kprobes.Regs) int { ends++; return 0 }
+	registerReturns(t, s, rp)
+	calls := func(third, counted, next, nested uint64) {
+		t.Helper()
+		for _, c := range []string{"third 30", "counted 1", "go_next 1", "nested 1"} {
+			prog.Do("call "+c, "ret")
+		}
+		for kp, want := range map[*kprobes.Kprobe]uint64{one: third, two: counted, late: next, off: nested} {
+			wantHits(t, kp, want)
+		}
+	}
+	calls(2, 1, 0, 0)                 // nested calls third
+	prog.Do("call go_call 30", "ret") // calls third, when all are disarmed
+	if ends != 1 || !s.Disarmed() {
+		t.Errorf("%d calls in flight returned, want 1", ends)
+	}
+	register(t, s, late)
+	if err := s.EnableKprobe(off); err != nil {
+		t.Error(err)
+	}
+	calls(2, 1, 0, 0)
+	for _, kp := range []*kprobes.Kprobe{one, two, late, off} {
+		if kp.Flags != 0 {
+			t.Errorf("%s: flags %d", kp.SymbolName, kp.Flags)
+		}
+	}
+	if err := s.DisarmAll(); err != nil {
+		t.Error(err)
+	}
+	if err := s.ArmAll(); err != nil {
+		t.Error(err)
+	}
+	calls(4, 2, 1, 2)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
