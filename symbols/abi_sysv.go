@@ -95,7 +95,7 @@ func inRegisters(size int64, classes []class, regs []string, ints, floats int) p
 
 func (a *sysvArgs) onStack(size, align int64) place {
 	if align > 8 { // alignment holds for the frame above the return address
-		a.stack = (a.stack-entryStack+15)&^15 + entryStack
+		a.stack = roundUp(a.stack-entryStack, align) + entryStack
 	}
 	p := place{parts: []part{{size: size, stack: a.stack}}}
 	a.stack += (size + 7) &^ 7

@@ -34,12 +34,25 @@ func exercise(img *image) {
 			for _, p := range params {
 				p.Value(&testRegs{}, noMemory{})
 			}
+			exerciseTypes(params)
 		}
 	}
 	img.bindings()
 	img.relative()
 	if g := img.stackTable(); g != nil {
 		g.frame(g.text)
+	}
+}
+
+// exerciseTypes reads each parameter as what it may fit.
+func exerciseTypes(params []Param) {
+	for _, f := range []any{func(int32) {}, func(arch.Addr) {}, func(string) {}, func(bool) {}, func(float64) {},
+		func([16]byte) {}, func(struct{ a, b int32 }) {}, func(struct{ a [2][2]int64 }) {}} {
+		for i := range params {
+			if p, err := newPrototype(params[i:i+1], typesOf(f)); err == nil {
+				p.Arguments(&testRegs{}, noMemory{})
+			}
+		}
 	}
 }
 

@@ -249,7 +249,6 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 		}
 	})
 	t.byRef = known && cc == byReference || !known && r.lang == langC && class.byReference()
-	t.align = 1
 	for _, c := range members {
 		f := dfield{typ: r.ref(c), base: c.Tag == dwarf.TagInheritance}
 		f.name, _ = c.Val(dwarf.AttrName).(string)
@@ -260,9 +259,30 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 		}
 		virtual, _ := c.Val(dwarf.AttrVirtuality).(int64)
 		t.byRef = t.byRef || !known && (f.typ.byRef || virtual != 0)
-		t.align = max(t.align, f.typ.align)
 		t.field = append(t.field, f)
 	}
+	t.align = t.alignment(e, members)
+}
+
+// alignment is that of the structure e with the given members: the largest of theirs; 1 if
+// it is packed, which debug information does not say; what the source demands instead.
+func (t *dtype) alignment(e *dwarf.Entry, members []*dwarf.Entry) int64 {
+	const most = 1 << 28 // the compiler's; damaged debug information may have more
+	align, packed := int64(1), false
+	for i, f := range t.field {
+		align = max(align, f.typ.align)
+		packed = packed || !f.bits && f.typ.align > 0 && f.off%f.typ.align != 0
+		if demanded, ok := members[i].Val(dwarf.AttrAlignment).(int64); ok {
+			align = max(align, min(demanded, most))
+		}
+	}
+	if packed || t.size%align != 0 {
+		align = 1
+	}
+	if demanded, ok := e.Val(dwarf.AttrAlignment).(int64); ok && demanded > 0 {
+		align = min(demanded, most)
+	}
+	return align
 }
 
 func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {

@@ -67,7 +67,7 @@ REAL void strange(long double a, __int128 b, bits c, either d, packed e, int f)
 	memcpy(&raw, &c, 4);
 	GOT(strange, (B(&a, 10), B(&b, 16), Z(raw), Z(d.i), Z(e.c), Z(e.i), Z(f)));
 }
-REAL void aligned(int a, wide b, int c, wide d) { GOT(aligned, (Z(a), Z(b.a), Z(b.b), Z(b.c), Z(c), Z(d.a), Z(d.b), Z(d.c))); }
+REAL void aligned(int a, large x, wide b, int c, wide d) { GOT(aligned, (Z(a), Z(x.a), Z(x.b), D(x.c), Z(b.a), Z(b.b), Z(b.c), Z(c), Z(d.a), Z(d.b), Z(d.c))); }
 
 #ifdef OTHER
 REAL long sum(double d) { return (long)d; }
@@ -96,7 +96,7 @@ static void call(const char *name)
 	CALL(returns, 5, "five");
 	CALL(variadic, 1, 2.5, 3, 4.5);
 	CALL(strange, -1.5L, -((__int128)1 << 70), (bits){ 5, 1234567 }, (either){ .f = -2 }, (packed){ 1, -2 }, 77);
-	CALL(aligned, 1, (wide){ 2, 3, 4 }, 5, (wide){ 6, 7, 8 });
+	CALL(aligned, 1, (large){ -1, -2, -3 }, (wide){ 2, 3, 4 }, 5, (wide){ 6, 7, 8 });
 }
 static void *busy(void *n)
 {
