@@ -74,7 +74,6 @@ type KretprobeInstance struct {
 	probe *Kretprobe // nil once it is unregistered
 	entry *site
 	hit   uint64 // the session's number of the hit
-	pid   int
 	owner owner
 	frame frame
 	sp    arch.Addr          // at the entry

@@ -34,8 +34,10 @@ import (
 // below this one; so a thread's instance is dead only if its return address is gone from its
 // place, or if instances run out (C22).
 
-// frame names the activation of a function.
+// frame names the activation of a function. A vfork child has its own though it is on its
+// parent's stack: what it calls is deeper than that, or in the place of the call of vfork.
 type frame struct {
+	pid       int
 	goroutine arch.Addr // 0 outside of Go
 	cfa       arch.Addr // in Go, the distance from the stack's base to it
 }
@@ -49,10 +51,10 @@ type owner struct {
 // where tells frame and owner of the frame with the given CFA on regs' stack.
 func where(regs *Regs, cfa arch.Addr, inGo bool) (frame, owner, bool) {
 	if !inGo {
-		return frame{cfa: cfa}, owner{tid: regs.TID()}, true
+		return frame{pid: regs.PID(), cfa: cfa}, owner{tid: regs.TID()}, true
 	}
 	g, base, ok := ptrace.Host.Goroutine(regs, rawMemory{regs})
-	return frame{g, base - cfa}, owner{goroutine: g}, ok
+	return frame{regs.PID(), g, base - cfa}, owner{goroutine: g}, ok
 }
 
 // deeper: f was entered from a frame of the same stack that is further from its base than
@@ -98,7 +100,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		return 0
 	}
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, ts.site, ts.hit, regs.SP()
-	ri.pid, ri.owner, ri.frame = regs.PID(), own, f
+	ri.owner, ri.frame = own, f
 	d.link(ri)
 	return 0
 }
@@ -258,7 +260,8 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	}
 	copy(c.Data, ri.Data)
 	c.RetAddr, c.entry, c.hit, c.sp = ri.RetAddr, ri.entry, ri.hit, ri.sp
-	c.pid, c.owner, c.frame = th.Proc.PID, owner{tid: th.TID}, ri.frame
+	c.owner, c.frame = owner{tid: th.TID}, ri.frame
+	c.frame.pid = th.Proc.PID
 	d.link(c)
 }
 
@@ -303,11 +306,15 @@ func (s *Session) returned(ts *threadState, st *site) {
 			top = d.calls[f]
 		}
 	}
+	lent := top == nil
+	if lent {
+		top = d.lent(f)
+	}
 	if top == nil {
 		return
 	}
 	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, rawMemory{regs}, st.plan.Insn) {
-		if top.pid == regs.PID() {
+		if !lent {
 			d.end(f, true)
 		}
 		return
@@ -317,14 +324,22 @@ func (s *Session) returned(ts *threadState, st *site) {
 		calls = append(calls, ri)
 	}
 	s.runReturns(ts, st, calls)
-	if d.released || d.calls[f] != top {
-		return
-	}
-	// A vfork child returns first, in memory of its parent's, which is to return yet.
-	if top.pid == regs.PID() {
+	if !lent && !d.released && d.calls[f] == top {
 		d.end(f, false)
 		d.endUnwound(own, f)
 	}
+}
+
+// lent is the calls that another process of the address space is in at f: a vfork child comes
+// back from its parent's call first, which is to return to the parent yet.
+func (d *domain) lent(f frame) *KretprobeInstance {
+	for _, p := range d.space.Processes() {
+		f.pid = p.PID
+		if top := d.calls[f]; top != nil {
+			return top
+		}
+	}
+	return nil
 }
 
 func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
