@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,10 @@ type follower struct {
 	inside []uint64 // numbers of the calls in flight, if they must nest
 	calls  uint64
 	faults int
+
+	mu    sync.Mutex
+	left  uint64 // calls that are waited for
+	there chan struct{}
 }
 
 // newFollower makes return probes for the functions of c. The case's limit is on the calls
@@ -52,6 +57,7 @@ func (f *follower) errorf(format string, args ...any) {
 // stack, and which call this is.
 func (f *follower) entered(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
 	f.calls++
+	f.arrived()
 	if ri.RetAddr != 0 {
 		f.errorf("a return address of %v at the entry", ri.RetAddr)
 	}
@@ -67,6 +73,26 @@ func (f *follower) entered(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) in
 		f.inside = append(f.inside, f.calls)
 	}
 	return 0
+}
+
+// await waits for n more calls.
+func (f *follower) await(n uint64) {
+	there := make(chan struct{})
+	f.mu.Lock()
+	f.left, f.there = n, there
+	f.mu.Unlock()
+	<-there
+}
+
+func (f *follower) arrived() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left == 0 {
+		return
+	}
+	if f.left--; f.left == 0 {
+		close(f.there)
+	}
 }
 
 func (f *follower) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {

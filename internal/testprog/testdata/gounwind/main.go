@@ -32,6 +32,7 @@ var cases = map[string]func(i int) int{
 	"migrate":   migrateRound,
 	"blocked":   blockedRound,
 	"preempt":   preemptRound,
+	"head":      headRound,
 	"callers":   callersRound,
 	"results":   resultsRound,
 	"iterate":   iterateRound,

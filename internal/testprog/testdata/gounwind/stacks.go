@@ -142,15 +142,6 @@ func prSpin(stop *atomic.Bool, v int) int {
 	}
 }
 
-// The head of its loop is the function's first instruction.
-//
-//go:noinline
-func prHead(stop *atomic.Bool) int {
-	for !stop.Load() {
-	}
-	return 1
-}
-
 func preemptRound(i int) int {
 	var stop atomic.Bool
 	go func() {
@@ -159,13 +150,24 @@ func preemptRound(i int) int {
 		}
 		stop.Store(true)
 	}()
-	spin := func(v int) int {
-		if v == 3 {
-			return prHead(&stop) + 2
-		}
-		return prSpin(&stop, v)
+	return i + gather(3, func(v int) int { return prSpin(&stop, v) }, func(v int) int { return v })
+}
+
+// The head of a loop is the function's first instruction.
+//
+//go:noinline
+func heLoop(left *atomic.Int64) int {
+	for left.Add(-1) > 0 {
 	}
-	return i + gather(4, spin, func(v int) int { return v })
+	return 1
+}
+
+func headRound(i int) int {
+	var left atomic.Int64
+	left.Store(50)
+	r := heLoop(&left)
+	check(left.Load() == 0, "%d turns left", left.Load())
+	return r + i
 }
 
 // More results than there are registers for them, of all kinds.
