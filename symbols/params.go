@@ -67,6 +67,9 @@ type signature struct {
 	results []Param // one or none, except in Go
 }
 
+// errAssembly: what debug information an assembler writes has no parameters.
+var errAssembly = errors.New("it is written in assembly language")
+
 // signature reads the debug information of the function that contains a.
 func (t *Table) signature(a arch.Addr) (*signature, error) {
 	m := t.module(a)
@@ -91,6 +94,9 @@ func (t *Table) signature(a arch.Addr) (*signature, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s in %s: %w", ErrNoParams, name, m.Name, err)
 	}
+	if file, _, ok := t.Line(a); ok && sig.unit.lang == langGo && strings.HasSuffix(file, ".s") {
+		return nil, fmt.Errorf("%w: %s in %s: %w", ErrNoParams, name, m.Name, errAssembly)
+	}
 	sig.linkage = name
 	for _, list := range [][]Param{sig.params, sig.results} {
 		for i := range list {
@@ -107,7 +113,7 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 		return nil, fmt.Errorf("the debug information has no function at %#x", v)
 	}
 	if u.assembly() {
-		return nil, errors.New("it is written in assembly language")
+		return nil, errAssembly
 	}
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()

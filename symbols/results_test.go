@@ -3,6 +3,7 @@ package symbols
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -91,7 +92,7 @@ var cppResults = []struct{ fn, want string }{
 	{"ns::reference", `ret=7`}, {"ns::derived", `ret={Base: {id: 3}, extra: 4}`}, {"ns::destroyed", `ret={v: 5}`},
 	{"ns::copied", `ret={v: 6}`}, {"ns::moved", `ret={v: 7}`}, {"ns::with_vptr", `ret={_vptr.Virtual: *0x, v: 8}`},
 	{"ns::holder", `ret={c: {v: 8}, n: 9}`}, {"ns::empty", `ret={}`}, {"ns::level", `ret=High`},
-	{"_ZN2ns6stringB5cxx11Ei", `ret="xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxy"`}, {"ns::view", `ret="view"`},
+	{"ns::string[abi:cxx11]", `ret="xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxy"`}, {"ns::view", `ret="view"`},
 	{"ns::pair", `ret={first: 1, second: 2.5}`}, {"ns::largest<double>", `ret=2.5`},
 }
 
@@ -115,4 +116,32 @@ var rustResults = []struct{ fn, want string }{
 	{"results::maybe", `ret=?`}, {"results::point", `ret={x: 1, y: 2}`}, {"results::mixed", `ret={a: 1, b: 2.5}`},
 	{"results::three", `ret=?`}, {"results::bytes", `ret={a: 1, b: 2, c: 3}`},
 	{"results::big", `ret={a: 1, b: 2, c: 3}`}, {"results::tuple", `ret={__0: 7, __1: true}`},
+}
+
+func TestResultsInAssemblyAreNotKnown(t *testing.T) {
+	tab := file(t, build(t, "results.go"))
+	for _, name := range []string{"runtime.memclrNoHeapPointers", "internal/bytealg.IndexByteString"} {
+		if results, err := tab.Results(one(t, tab, name).Addr); !errors.Is(err, ErrNoParams) || !errors.Is(err, errAssembly) {
+			t.Errorf("%s: %v, %v", name, results, err)
+		}
+	}
+}
+
+// The offsets are those that go vet demands of func(a int32, s string) (ok bool, n int64)
+// in assembly: ok+24(FP) and n+32(FP).
+func TestResultsOfGoWithoutRegistersAreBehindTheArguments(t *testing.T) {
+	params := []*dtype{{kind: typeInt, size: 4, align: 4}, {kind: typeGoString, size: 16, align: 8}}
+	results := []*dtype{{kind: typeBool, size: 1, align: 1}, {kind: typeInt, size: 8, align: 8}}
+	s := &signature{unit: &unit{lang: langGo}}
+	for _, x := range params {
+		s.params = append(s.params, Param{typ: x})
+	}
+	for _, x := range results {
+		s.results = append(s.results, Param{typ: x})
+	}
+	for i, want := range []int64{24, 32} {
+		if got := s.resultPlaces()[i].place.parts; len(got) != 1 || got[0].reg != "" || got[0].stack != want {
+			t.Errorf("result %d is at %+v, not at %d", i, got, want)
+		}
+	}
 }
