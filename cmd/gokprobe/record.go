@@ -130,21 +130,27 @@ func (r *recorder) addState(h *event.Hit, p *probe, regs *kprobes.Regs, at arch.
 // arguments reads parameters or results.
 func arguments(params []symbols.Param, regs *kprobes.Regs) []event.Arg {
 	args := make([]event.Arg, 0, len(params))
-	view := vectorRegs{regs}
+	view := floatRegs{regs}
 	for i := range params {
 		args = append(args, argument(params[i].Name, params[i].Value(view, regs)))
 	}
 	return args
 }
 
-// vectorRegs offers the vector registers under the name that symbols asks for.
-type vectorRegs struct{ *kprobes.Regs }
+// floatRegs offers floating-point registers under the names that symbols asks for.
+type floatRegs struct{ *kprobes.Regs }
 
 // Vector implements symbols.FloatRegs.
-func (r vectorRegs) Vector(n int) (v [16]byte, ok bool) {
+func (r floatRegs) Vector(n int) (v [16]byte, ok bool) {
 	lo, hi, err := r.XMM(n)
 	binary.LittleEndian.PutUint64(v[:8], lo)
 	binary.LittleEndian.PutUint64(v[8:], hi)
+	return v, err == nil
+}
+
+// ST implements symbols.X87Regs.
+func (r floatRegs) ST(n int) (v [10]byte, ok bool) {
+	v, err := r.Regs.ST(n)
 	return v, err == nil
 }
 

@@ -183,6 +183,21 @@ func TestACallThatForksReturnsTwice(t *testing.T) {
 	p.Quit()
 }
 
+func TestFollowProbesReturnsOfTheProgramThatIsExecuted(t *testing.T) {
+	p := testprog.Start(t, testprog.Build(t, "execer"))
+	l := attachTo(t, p, "-sym", "foo%return", "-follow", "-format", "json")
+	p.Do("exec", "ready 1")
+	p.Do("call 2", "ret 27")
+	var h hitLine
+	strictly(t, l.line(), &h)
+	if h.Probe != "foo%return" || h.Ret == nil || *h.Ret != 27 || string(h.Results) != `{"ret":27}` {
+		t.Errorf("hit %+v", h)
+	}
+	l.interrupt()
+	p.CheckClean()
+	p.Quit()
+}
+
 func TestEntriesAndReturnsInOneRun(t *testing.T) {
 	p := prey(t)
 	l := attachTo(t, p, "-sym", "stack_target", "-sym", "stack_target%return", "-sym", "stack_internal", "-format", "json", "-stack", "3")

@@ -16,6 +16,7 @@ REAL unsigned short small(long v) { return v; }
 REAL bool truth(long v) { return v % 2; }
 REAL double half(long v) { return v / 2.0; }
 REAL float quarter(int v) { return v / 4.0f; }
+REAL long double eighth(long v) { return v / 8.0L; }
 REAL enum color color(long v) { return v % 3; }
 REAL const char *text(const char *s, long v) { return s + v % 4; }
 REAL point two_ints(long v) { return (point){v, -v}; }
@@ -44,6 +45,7 @@ static long call(long v)
 	say("truth %s", truth(v) ? "true" : "false");
 	say("half %g", half(v));
 	say("quarter %g", quarter(v));
+	say("eighth %Lg", eighth(v));
 	say("color %s", colors[color(v)]);
 	say("text \"%s\"", text("results", v));
 	point p = two_ints(v);

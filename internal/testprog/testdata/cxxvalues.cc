@@ -21,6 +21,7 @@ REAL Derived derived(int v) { Derived d; d.id = v, d.extra = v + 1; return d; }
 REAL Copied copied(long v) { return Copied(v); }
 REAL Level level(long v) { return v % 2 ? Level::High : Level::Low; }
 REAL std::string_view view(std::string_view s, long v) { return s.substr(v % 4); }
+REAL std::string string(long v) { return std::string(v * 7, 'x'); }
 REAL const long &reference(const long &v) { return v; }
 template <typename T> REAL T largest(T a, T b) { return a > b ? a : b; }
 REAL long thrower(long v)
@@ -43,6 +44,7 @@ static long call(long v)
 	say("values::level %s", level(v) == Level::High ? "High" : "Low");
 	std::string s(view("results", v));
 	say("values::view \"%s\"", s.c_str());
+	say("values::string[abi:cxx11] \"%s\"", values::string(v).c_str());
 	say("values::reference %ld", reference(v));
 	say("values::largest<double> %g", largest(v + 0.5, 1.0));
 	return v;
