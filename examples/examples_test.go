@@ -52,7 +52,7 @@ func runExample(t *testing.T, dir string) string {
 	t.Helper()
 	tmp := t.TempDir()
 	sample, example := filepath.Join(tmp, "sample"), filepath.Join(tmp, "example")
-	build(t, "gcc", "-O1", "-g", "-o", sample, filepath.Join(dir, "testdata", "sample.c"))
+	build(t, "gcc", "-O1", "-g", "-pthread", "-o", sample, filepath.Join(dir, "testdata", "sample.c"))
 	build(t, "go", "build", "-o", example, "./"+dir)
 
 	target := exec.Command(sample)
@@ -118,8 +118,14 @@ func build(t *testing.T, name string, args ...string) {
 	}
 }
 
-// volatile is addresses, and flags that the instructions before the probe left.
-var volatile = regexp.MustCompile(`(flags = )0x[0-9a-f]+|0x[0-9a-f]{5,}`)
+// volatile is addresses, and flags that the instructions before the probe left; elapsed is
+// durations.
+var (
+	volatile = regexp.MustCompile(`(flags = )0x[0-9a-f]+|0x[0-9a-f]{5,}`)
+	elapsed  = regexp.MustCompile(`[0-9]+ ns`)
+)
 
 // mask hides what differs from run to run and from compiler to compiler.
-func mask(s string) string { return volatile.ReplaceAllString(s, "${1}0x…") }
+func mask(s string) string {
+	return elapsed.ReplaceAllString(volatile.ReplaceAllString(s, "${1}0x…"), "… ns")
+}
