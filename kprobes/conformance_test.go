@@ -1,8 +1,10 @@
 package kprobes_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,7 +35,7 @@ func TestConformanceListsEveryRule(t *testing.T) {
 	for _, r := range []struct {
 		letter      string
 		first, last int
-	}{{"A", 1, 64}, {"B", 1, 34}, {"B", 38, 46}} {
+	}{{"A", 1, 64}, {"B", 1, 46}, {"C", 1, 44}, {"I", 1, 15}, {"I", 28, 30}} {
 		for i := r.first; i <= r.last; i++ {
 			name := fmt.Sprintf("%s%d", r.letter, i)
 			how := found[name]
@@ -45,20 +47,87 @@ func TestConformanceListsEveryRule(t *testing.T) {
 	}
 }
 
-// TestConformanceNamesTestsThatExist, in the package that they are said to be in.
-func TestConformanceNamesTestsThatExist(t *testing.T) {
-	named := 0
+// named is a test that CONFORMANCE.md names.
+type named struct {
+	room, test string // "kprobes", "TestX"
+	rule       string
+}
+
+func namedTests(t *testing.T) (tests []named) {
+	t.Helper()
 	for rule, how := range rules(t) {
 		for _, m := range regexp.MustCompile("`(?:([a-z0-9/]+):)?(Test[A-Za-z0-9_]+)`").FindAllStringSubmatch(how, -1) {
-			named++
-			if dir := filepath.Join("..", m[1]); m[1] == "" && !hasTest(t, ".", m[2]) || m[1] != "" && !hasTest(t, dir, m[2]) {
-				t.Errorf("%s: there is no %s", rule, m[0])
-			}
+			tests = append(tests, named{cmp.Or(m[1], "kprobes"), m[2], rule})
 		}
 	}
-	if named < 60 {
-		t.Errorf("only %d tests are named", named)
+	if len(tests) < 150 {
+		t.Errorf("only %d tests are named", len(tests))
 	}
+	return tests
+}
+
+// TestConformanceNamesTestsThatExist, in the package that they are said to be in.
+func TestConformanceNamesTestsThatExist(t *testing.T) {
+	for _, n := range namedTests(t) {
+		if !hasTest(t, filepath.Join("..", n.room), n.test) {
+			t.Errorf("%s: there is no %s in %s", n.rule, n.test, n.room)
+		}
+	}
+}
+
+// TestConformanceMissesWhatHasNotRun: scripts/check-conformance accepts the log of a run of all
+// that is named, and fails with the name of what was skipped, failed, or ran elsewhere only.
+func TestConformanceMissesWhatHasNotRun(t *testing.T) {
+	logs := map[string]map[string]bool{}
+	tests := namedTests(t)
+	for _, n := range tests {
+		if logs[n.room] == nil {
+			logs[n.room] = map[string]bool{}
+		}
+		logs[n.room][n.test] = true
+	}
+	check := func(log string) (string, error) {
+		cmd := exec.Command("../scripts/check-conformance")
+		cmd.Stdin = strings.NewReader(log)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	whole := logOf(logs, "", "")
+	if out, err := check(whole); err != nil {
+		t.Errorf("a whole run: %v\n%s", err, out)
+	}
+	one := tests[0].test
+	passed := "--- PASS: " + one + " (0.01s)\n"
+	for _, log := range []string{
+		strings.Replace(whole, passed, "", 1),
+		strings.Replace(whole, passed, "--- SKIP: "+one+" (0.01s)\n", 1),
+		strings.Replace(whole, passed, "    --- PASS: TestOther/"+one+" (0.01s)\n", 1),
+		strings.Replace(whole, passed, "", 1) + passed + "ok  \t" + modulePath + "/other\t0.1s\n",
+		logOf(logs, tests[0].room, "FAIL"),
+		"",
+	} {
+		if out, err := check(log); err == nil || !strings.Contains(out, one+" has not run") {
+			t.Errorf("without %s: %v\n%s", one, err, out)
+		}
+	}
+}
+
+const modulePath = "github.com/gokprobe/gokprobe"
+
+// logOf is what go test -v prints of tests that pass, but for the last line of the room other.
+func logOf(logs map[string]map[string]bool, other, end string) string {
+	var b strings.Builder
+	for room, tests := range logs {
+		for name := range tests {
+			fmt.Fprintf(&b, "=== RUN   %s\n--- PASS: %s (0.01s)\n", name, name)
+		}
+		last := "ok  "
+		if room == other {
+			last = end
+		}
+		fmt.Fprintf(&b, "PASS\n%s\t%s/%s\t1.234s\n", last, modulePath, room)
+	}
+	return b.String()
 }
 
 func hasTest(t *testing.T, dir, name string) bool {

@@ -224,10 +224,11 @@ func (k *kunit) jprobes() {
 	ok(k.t, k.s.UnregisterJprobes([]*kprobes.Jprobe{jp, jp2}))
 }
 
-// stack is where stack_internal, stack_target and stack_driver returned to when they were last
-// called, as they saw it themselves.
+// stack is where stack_internal, stack_target and stack_driver return to, as they see it
+// themselves: what they find on the stack.
 func (k *kunit) stack() (internal, target, driver arch.Addr) {
 	k.t.Helper()
+	k.call("stack_driver", 30, 10)
 	if _, err := fmt.Sscanf(k.prog.Do("stack", "stack"), "stack %v %v %v", &internal, &target, &driver); err != nil {
 		k.t.Fatal(err)
 	}
@@ -245,9 +246,11 @@ func (k *kunit) stacktraceOnKretprobe() {
 		}
 		return 0
 	}
-	registerReturns(k.t, k.s, rp)
-	k.call("stack_driver", 30, 10)
 	_, target, driver := k.stack()
+	registerReturns(k.t, k.s, rp)
+	if _, now, above := k.stack(); now != target || above != driver {
+		k.t.Errorf("the stack holds %s, %s, and %s, %s without a probe", now, above, target, driver)
+	}
 	if at != target || len(trace) < 3 || trace[0] != target || trace[1] != driver {
 		k.t.Errorf("IP %s, the stack is %v; want %s, %s", at, trace, target, driver)
 	}
@@ -260,9 +263,9 @@ func (k *kunit) stacktraceOnNestedKretprobe() {
 	nested := k.retprobe("stack_internal", 0)
 	nested.Handler = func(_ *kprobes.KretprobeInstance, r *kprobes.Regs) int { inner = addresses(r); return 0 }
 	rp.Handler = func(_ *kprobes.KretprobeInstance, r *kprobes.Regs) int { outer = addresses(r); return 0 }
-	registerReturns(k.t, k.s, rp, rp2, nested)
-	k.call("stack_driver", 30, 10)
 	internal, target, driver := k.stack()
+	registerReturns(k.t, k.s, rp, rp2, nested)
+	k.stack()
 	if len(inner) < 4 || inner[0] != internal || inner[1] != target || inner[2] != driver {
 		k.t.Errorf("the stack is %v; want %s, %s, %s", inner, internal, target, driver)
 	}
