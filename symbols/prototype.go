@@ -58,7 +58,7 @@ func cPrototype(types []reflect.Type) (*Prototype, error) {
 	for i, g := range types {
 		t, err := cType(g)
 		if err == nil && t.kind == typeArray {
-			err = fmt.Errorf("C passes no arrays: %s may be a structure's field only", g)
+			err = fmt.Errorf("arrays are not passed in C: %s may be a structure's field only", g)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("parameter %d: %w", i+1, err)

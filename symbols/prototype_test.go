@@ -50,7 +50,7 @@ type typedCall struct {
 
 type (
 	cPoint struct{ X, Y int32 }
-	cPair  struct{ a, b float64 }
+	cPair  struct{ A, B float64 }
 	cMixed struct {
 		N int64
 		D float64
@@ -163,7 +163,7 @@ func TestTypesThatDoNotFitAreRefused(t *testing.T) {
 		{func(*int) {}, "would be an address of this process"},
 		{func(unsafe.Pointer) {}, "would be an address of this process"},
 		{func(struct{ a, b []int }) {}, "parameter 1: field a: []int is no type of C's"},
-		{func([4]int32) {}, "C passes no arrays"},
+		{func([4]int32) {}, "arrays are not passed in C"},
 	} {
 		if _, err := cPrototype(typesOf(c.as)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%T: error %v, want %q", c.as, err, c.want)
