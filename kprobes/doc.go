@@ -42,6 +42,12 @@
 //	setjmp_pre_handler             Jprobe.handle                 jprobe.go
 //	jprobe_return                  JprobeReturn                  jprobe.go
 //	longjmp_break_handler          Regs.undone                   jprobe.go
+//	(un)register_kretprobe(s)      Session.RegisterKretprobe, …  kretprobe.go
+//	pre_handler_kretprobe          Kretprobe.entered             returns.go
+//	arch_prepare_kretprobe         domain.returnSite             returnsite.go
+//	__kretprobe_trampoline_handler Session.returned              returns.go
+//	recycle_rp_inst                domain.disown                 returns.go
+//	kprobe_flush_task              domain.endOf                  returns.go
 //
 // # Choices where the kernel's eras differ
 //
@@ -82,5 +88,12 @@
 //	address is an entry                 and symbols tell
 //	the stack behind a jprobe           what the body has written of 64     64 bytes are copied back, whoever
 //	                                    bytes is put back                   has written them
+//	return addresses                    breakpoints are placed at them      rewritten (C13); shown true since 5.16
+//	instances of a kretprobe            made when they are needed           all at registration (C1)
+//	default of maxactive                max(10, 2 * processors)             since 6.2; by PREEMPT before (A57)
+//	a call that does not return         counts as missed                    recycled silently (C27)
+//	frames that are jumped over         are noticed (C22, C23)              never by kretprobes, always by uprobes
+//	nested calls                        as many as maxactive                64 in uprobes (C25)
+//	a call that forks                   returns in a followed child too     as uprobes (C28)
 //	code mapped shared (MAP_SHARED)     refused                             the kernel has none
 package kprobes
