@@ -153,25 +153,6 @@ func (t *Tracer) recordEarly(s Stop) *Thread {
 	return nil
 }
 
-// adoptOrphans introduces what a thread of p had made when it was killed before its
-// event could be reported.
-func (t *Tracer) adoptOrphans(p *Process) {
-	for tid := range t.early {
-		st, err := procfs.ReadStatus(tid, 0)
-		switch {
-		case err != nil:
-		case t.procs[st.Tgid] != nil:
-			t.newThread(t.procs[st.Tgid], tid)
-		case st.Tgid == tid && len(p.threads) == 0:
-			space := p.Space
-			if !sameMemory(p.PID, tid) {
-				space = nil
-			}
-			t.newborn(&Thread{Proc: p}, tid, space)
-		}
-	}
-}
-
 // eventMsg is the value that belongs to an event stop: the new thread's ID, or the
 // former ID of the thread that called exec.
 func eventMsg(tid int) (int, error) {
