@@ -19,7 +19,7 @@ func (d *domain) reserve(addrs []arch.Addr) {
 	if len(addrs) < manySlots || d.private {
 		return
 	}
-	addrs = slices.Clone(addrs)
+	addrs = slices.DeleteFunc(slices.Clone(addrs), func(a arch.Addr) bool { return a == notYet })
 	slices.Sort(addrs)
 	for len(addrs) > 0 {
 		start, n := addrs[0], 1

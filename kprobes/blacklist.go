@@ -80,12 +80,15 @@ func (s *Session) blacklisted(spec string) ([]BlacklistEntry, error) {
 	return entries, nil
 }
 
-// renewBlacklist looks names up again in a new program. One that it does not have may come
-// with a library.
-func (s *Session) renewBlacklist() {
+// renewBlacklist looks names up again, in a new program or after modules have changed. One that
+// is not there may come with a library.
+func (s *Session) renewBlacklist(sameProgram bool) {
 	var renewed []BlacklistEntry
 	var last string
 	for _, e := range s.blacklist {
+		if e.spec == "" && sameProgram {
+			renewed = append(renewed, e)
+		}
 		if e.spec == "" || e.spec == last {
 			continue
 		}
@@ -109,7 +112,7 @@ func (d *domain) checkBlacklist(at arch.Addr, m procfs.Mapping) error {
 	if len(s.blacklist) == 0 {
 		return nil
 	}
-	loc, _ := s.table.Lookup(at)
+	loc, _ := d.symbols().Lookup(at)
 	for _, e := range s.blacklist {
 		if e.Range.Contains(at) || e.Name != "" && e.Name == unsplit(loc.Symbol.Linkage) {
 			return fmt.Errorf("%w: %s is on the session's blacklist", ErrBlacklisted, e)

@@ -18,7 +18,7 @@ func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err er
 	if err := d.checkCode(at); err != nil {
 		return at, false, err
 	}
-	bounds, known := d.session.table.Function(at)
+	bounds, known := d.symbols().Function(at)
 	if !known || d.region.Contains(at) {
 		return at, false, nil
 	}
@@ -36,11 +36,11 @@ func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err er
 // checkEntry refuses what is not the entry of a function (A54). A Go function is entered
 // behind the check of its stack, which may be executed several times a call.
 func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo bool, err error) {
-	bounds, known := d.session.table.Function(at)
+	bounds, known := d.symbols().Function(at)
 	if !known {
 		return at, false, fmt.Errorf("%w: no function is known there", ErrNotEntry)
 	}
-	if d.session.table.GoFunction(at) {
+	if d.symbols().GoFunction(at) {
 		const longest = 64
 		code, err := d.surveyed().original(d, bounds.Start, int(min(bounds.Len(), longest)))
 		if err != nil {
@@ -65,24 +65,33 @@ func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
 	return arch.Addr(ptrace.Host.EntrySkip(code)), nil
 }
 
-// checkMapping refuses what is no code of the target.
+// checkMapping refuses what is no code of the target, and what is on the blacklist.
 func (d *domain) checkMapping(at arch.Addr) error {
+	m, err := d.codeMapping(at)
+	if err != nil {
+		return err
+	}
+	return d.checkBlacklist(at, *m)
+}
+
+// codeMapping is the mapping that at is code in.
+func (d *domain) codeMapping(at arch.Addr) (*procfs.Mapping, error) {
 	m, err := d.surveyed().mapping(d, at)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case m == nil:
-		return ErrNotMapped
+		return nil, ErrNotMapped
 	case d.region.Contains(at):
-		return fmt.Errorf("%w: it is code of gokprobe's own", ErrBlacklisted)
+		return nil, fmt.Errorf("%w: it is code of gokprobe's own", ErrBlacklisted)
 	case m.Path == "[vsyscall]":
-		return fmt.Errorf("%w: the kernel emulates the vsyscall page and runs none of its code", ErrBlacklisted)
+		return nil, fmt.Errorf("%w: the kernel emulates the vsyscall page and runs none of its code", ErrBlacklisted)
 	case !m.Exec:
-		return fmt.Errorf("%w (%s)", ErrNotExecutable, mappingName(m))
+		return nil, fmt.Errorf("%w (%s)", ErrNotExecutable, mappingName(m))
 	case m.Shared:
-		return fmt.Errorf("%w: its mapping is shared with other processes (%s), which would run the breakpoint", ErrBlacklisted, mappingName(m))
+		return nil, fmt.Errorf("%w: its mapping is shared with other processes (%s), which would run the breakpoint", ErrBlacklisted, mappingName(m))
 	}
-	return d.checkBlacklist(at, *m)
+	return m, nil
 }
 
 func mappingName(m *procfs.Mapping) string {
@@ -94,7 +103,7 @@ func mappingName(m *procfs.Mapping) string {
 
 // checkCode refuses what is known to be no code, or code that can't be stopped in.
 func (d *domain) checkCode(at arch.Addr) error {
-	if v, ok := d.session.table.DataInText(at); ok {
+	if v, ok := d.symbols().DataInText(at); ok {
 		return fmt.Errorf("%w: %s", ErrData, v)
 	}
 	for _, r := range d.surveyed().sequences(d) {

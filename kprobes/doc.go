@@ -41,6 +41,8 @@
 //	(un)register_jprobe(s)         Session.RegisterJprobe, …     jprobe.go
 //	setjmp_pre_handler             Jprobe.handle                 jprobe.go
 //	jprobe_return                  JprobeReturn                  jprobe.go
+//	kprobes_module_callback        domain.update                 modules.go, linker.go
+//	kill_kprobe                    domain.abandon                modules.go
 //	longjmp_break_handler          Regs.undone                   jprobe.go
 //	(un)register_kretprobe(s)      Session.RegisterKretprobe, …  kretprobe.go
 //	pre_handler_kretprobe          Kretprobe.entered             returns.go
@@ -96,4 +98,11 @@
 //	nested calls                        as many as maxactive                64 in uprobes (C25)
 //	a call that forks                   returns in a followed child too     as uprobes (C28)
 //	code mapped shared (MAP_SHARED)     refused                             the kernel has none
+//	symbol in a library that is not     waits for it, if the library's      kprobes: ENOENT; trace events
+//	loaded                              name holds ".so"; else ENOENT       wait, with a warning (G13)
+//	a library is unloaded               its probes are GONE                 the same (F19)
+//	it is loaded again                  those by symbol are placed again,   kprobes are registered again;
+//	                                    and keep their counts               trace events are placed again
+//	code unmapped by the program        is not noticed                      (it has none)
+//	itself
 package kprobes

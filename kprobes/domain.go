@@ -30,6 +30,10 @@ type domain struct {
 	// memory at a moment of its own, and a thread may have trapped on a
 	// breakpoint that has been removed since.
 	past map[arch.Addr][]byte
+	// former is those in the modules that were unmapped last.
+	former map[arch.Addr][]byte
+
+	linker
 
 	survey *survey // during a registration
 
@@ -121,10 +125,13 @@ func (d *domain) release() error {
 	if d.released {
 		return nil
 	}
-	d.released = true
-	delete(d.session.domains, d)
 	var errs []error
 	err := d.space.Freeze(func() error {
+		if d.busy {
+			d.update()
+		}
+		d.released = true
+		delete(d.session.domains, d)
 		for _, th := range d.space.Threads() {
 			d.moveOut(th)
 		}
@@ -138,6 +145,7 @@ func (d *domain) release() error {
 	for _, m := range d.shared {
 		m.Unmap()
 	}
+	d.closeTable()
 	if err := errors.Join(append(errs, err)...); err != nil && len(d.space.Threads()) > 0 {
 		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
 	}

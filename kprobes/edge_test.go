@@ -176,25 +176,6 @@ func TestQueuedSignalsSurviveSessions(t *testing.T) {
 	wantRight(t, prog)
 }
 
-// TestUnloadedLibraryTakesItsProbes: the probed code is unmapped by dlclose. Its probe
-// can be unregistered and the session closed without an error.
-func TestUnloadedLibraryTakesItsProbes(t *testing.T) {
-	prog := start(t, "edge")
-	prog.Do("load "+testprog.Build(t, "plugin", "-shared", "-fPIC"), "did 0")
-	s := attach(t, prog.PID(), kprobes.Options{Log: func(string) {}})
-	kp, stays := boosted.probe("plugged"), boosted.probe("foo")
-	register(t, s, kp, stays)
-	prog.Do("unload", "did 0")
-	if err := s.UnregisterKprobe(kp); err != nil {
-		t.Errorf("unregister: %v", err)
-	}
-	prog.Do("foo 100", "did")
-	wantHits(t, stays, 100)
-	closeSession(t, s)
-	prog.CheckClean()
-	wantRight(t, prog)
-}
-
 // TestPIDNamespaceOfTheTarget: the target numbers processes differently, and ignores
 // SIGTRAP, so that its siginfo and its action have to be looked at.
 func TestPIDNamespaceOfTheTarget(t *testing.T) {

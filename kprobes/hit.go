@@ -114,6 +114,9 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 	insn, ours := d.past[at]
 	if !ours {
+		insn, ours = d.former[at]
+	}
+	if !ours {
 		return false
 	}
 	now := make([]byte, len(insn))
@@ -130,7 +133,10 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	s.hits++
 	ts.regs.Regs, ts.site, ts.hit = regs, st, s.hits
 	if !ts.resumed(th, st, regs) {
-		if st.returning > 0 {
+		if st.linker {
+			s.linkerCalled(ts, d)
+		}
+		if st.returning > 0 && !d.released {
 			s.returned(ts, st)
 		}
 		if s.runPre(ts, st) {

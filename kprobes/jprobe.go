@@ -127,7 +127,7 @@ func bodyOf(entry any) (body, error) {
 // bind finds out how the function that kp asks for gets its arguments. It reads symbols.
 func (s *Session) bind(b body, kp *Kprobe) (body, error) {
 	at, err := s.locate(kp)
-	if err != nil {
+	if err != nil || at == notYet {
 		return b, err
 	}
 	return b.bind(s.table, at)
@@ -148,7 +148,8 @@ func (b body) bind(table *symbols.Table, at arch.Addr) (body, error) {
 	return b, nil
 }
 
-// rebind is bind for another program with a symbol of that name.
+// rebind is bind for another program, or a library that was loaded since, with a symbol of
+// that name.
 func (jp *Jprobe) rebind(table *symbols.Table, at arch.Addr) error {
 	b, err := jp.body.bind(table, at)
 	if err == nil {
@@ -249,7 +250,7 @@ func (r *Regs) undone() {
 // checkJprobe refuses what is known not to be a function's entry, and a second Jprobe. In
 // Go's functions it moves behind the check of the stack, where the arguments still are.
 func (d *domain) checkJprobe(at arch.Addr, entry bool) (arch.Addr, error) {
-	if _, known := d.session.table.Function(at); known {
+	if _, known := d.symbols().Function(at); known {
 		var err error
 		if at, _, err = d.checkEntry(at, entry); err != nil {
 			return at, err

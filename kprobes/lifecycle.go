@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"slices"
+
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -22,13 +24,8 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
-	var live []*Kprobe
-	for _, kp := range s.probes {
-		if kp.Flags&FlagGone == 0 {
-			live = append(live, kp)
-		}
-	}
-	s.placeCopies(live, fresh)
+	fresh.inherit(d)
+	fresh.placeAll(d.copies(), notInChild)
 	d.copyCalls(fresh, child)
 	fresh.survey = nil
 	return ptrace.Keep
@@ -52,14 +49,18 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	}
 	d := s.newDomain(p)
 	if p != s.main {
+		d.apart, d.foreign = true, true
 		return ptrace.Keep
 	}
+	s.watched.Store(false)
 	if err := s.table.Refresh(); err != nil {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
-	s.renewBlacklist()
+	s.renewBlacklist(false)
 	if s.opts.Follow {
 		s.rearm(p, d)
+	} else {
+		s.endAll()
 	}
 	return ptrace.Keep
 }
@@ -74,29 +75,45 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 	if err := s.table.Refresh(); err != nil {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
-	s.renewBlacklist()
+	s.renewBlacklist(false)
 	defer func() { d.survey = nil }()
+	d.watch()
+	refused := func(kp *Kprobe, err error) {
+		kp.Flags |= FlagGone
+		kp.waits, kp.reason = false, err.Error()
+		s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
+	}
+	var aims []aim
 	for _, kp := range s.probes {
-		if kp.SymbolName == "" {
+		if kp.SymbolName == "" || d.placed(kp) != nil {
 			continue
 		}
-		at, err := resolveOne(s.table, kp.SymbolName)
-		if err == nil && kp.jprobe != nil {
-			err = kp.jprobe.rebind(s.table, at)
+		kp.home, kp.refusal = "", false
+		switch at, err := d.find(kp); {
+		case s.comes(kp, err):
+			s.wait(kp)
+		case err != nil:
+			refused(kp, err)
+		default:
+			aims = append(aims, aim{kp: kp, at: at})
 		}
-		if err == nil {
-			kp.Flags &^= FlagGone
-			err = s.place(kp, d, at.Add(int64(kp.Offset)))
-		}
-		if err != nil {
+	}
+	d.placeAll(aims, refused)
+}
+
+// endAll: an exec has ended all probes, also those that wait.
+func (s *Session) endAll() {
+	for _, kp := range s.probes {
+		if len(kp.placements) == 0 {
 			kp.Flags |= FlagGone
-			s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
+			kp.waits, kp.ended, kp.reason = false, true, "the process executes another program now"
 		}
 	}
 }
 
 // forget drops an address space that no longer exists. Its probes are GONE.
 func (s *Session) forget(d *domain) {
+	inChild := s.mainDomain() != nil && d != s.mainDomain()
 	d.released = true
 	delete(s.domains, d)
 	for f := range d.calls {
@@ -106,15 +123,13 @@ func (s *Session) forget(d *domain) {
 	for _, m := range d.shared {
 		m.Unmap()
 	}
+	d.closeTable()
 	for _, kp := range s.probes {
-		kept := kp.placements[:0:0]
-		for _, pl := range kp.placements {
-			if pl.domain != d {
-				kept = append(kept, pl)
-			}
-		}
-		if kp.placements = kept; len(kept) == 0 {
+		had := len(kp.placements)
+		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.domain == d })
+		if had > 0 && len(kp.placements) == 0 {
 			kp.Flags |= FlagGone
+			kp.waits, kp.reason = inChild && kp.byName(), "the process that had it has ended"
 		}
 	}
 }

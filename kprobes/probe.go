@@ -63,6 +63,12 @@ type Kprobe struct {
 	ret        *Kretprobe  // whose entry it is
 	jprobe     *Jprobe     // whose it is
 	placements []placement // one for each address space it is in
+
+	waits   bool   // it is in none, and placed when a module comes
+	reason  string // why it is in none
+	refusal bool   // reason has been told: a module came and had no place for it
+	home    string // path of the module that was unmapped with it
+	ended   bool   // by an exec
 }
 
 // placement is a probe's site in one address space.

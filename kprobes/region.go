@@ -140,7 +140,7 @@ func addressLimits() arch.Range {
 
 // adoptCave takes the padding behind the code that near belongs to.
 func (d *domain) adoptCave(near arch.Range) error {
-	end, ok := d.session.table.TextEnd(near.Start)
+	end, ok := d.symbols().TextEnd(near.Start)
 	if !ok {
 		return fmt.Errorf("%w: the process can't map memory and %s has no padding known", ErrNoSlot, near.Start)
 	}

@@ -32,32 +32,52 @@ func (s *Session) registerAll(kps []*Kprobe, adopt func(i int)) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
-	addrs := make([]arch.Addr, len(kps))
-	if named(kps) >= manyNames {
-		s.table.IndexNames()
-	}
-	for i, kp := range kps {
-		var err error
-		if addrs[i], err = s.locate(kp); err != nil { // reads symbols: not on the tracer's thread
-			return s.do(func() error { return probeError(kp, err) })
+	if !s.watched.Load() {
+		if err := s.do(func() error { s.watch(); return nil }); err != nil {
+			return err
 		}
 	}
+	known := s.changes.Load()
+	at := s.locateAll(kps) // reads symbols: not on the tracer's thread
 	return s.do(func() error {
-		s.forgetSurveys()
-		defer s.forgetSurveys()
-		for i, kp := range kps {
-			if kp.session == nil {
-				adopt(i)
+		s.watch() // another registration that has failed may have taken that back
+		s.catchUp()
+		if s.changes.Load() != known {
+			at = s.locateAll(kps)
+		}
+		err := s.attempt(kps, at, adopt)
+		for errors.Is(err, ErrNotMapped) && s.moved() {
+			err = s.attempt(kps, s.locateAll(kps), adopt)
+		}
+		if err != nil && len(s.probes) == 0 {
+			if undo := s.unwatch(); undo != nil {
+				err = errors.Join(err, undo)
 			}
 		}
-		err := s.register(kps, addrs)
-		for _, kp := range kps {
-			if kp.session == nil {
-				kp.ret, kp.jprobe = nil, nil
-			}
-		}
+		s.tellBlind()
 		return err
 	})
+}
+
+// attempt registers kps where they were located.
+func (s *Session) attempt(kps []*Kprobe, at located, adopt func(i int)) error {
+	if at.err != nil {
+		return probeError(at.failed, at.err)
+	}
+	s.forgetSurveys()
+	defer s.forgetSurveys()
+	for i, kp := range kps {
+		if kp.session == nil {
+			adopt(i)
+		}
+	}
+	err := s.register(kps, at.addrs)
+	for _, kp := range kps {
+		if kp.session == nil {
+			kp.ret, kp.jprobe = nil, nil
+		}
+	}
+	return err
 }
 
 func (s *Session) forgetSurveys() {
@@ -89,6 +109,31 @@ func (s *Session) DisableKprobe(kp *Kprobe) error {
 	return s.setDisabled(kp, true)
 }
 
+// notYet is the address of what a library will bring.
+const notYet arch.Addr = 0
+
+// located is the addresses of probes, or which has none and why.
+type located struct {
+	addrs  []arch.Addr
+	failed *Kprobe
+	err    error
+}
+
+// locateAll is locate for all of kps.
+func (s *Session) locateAll(kps []*Kprobe) located {
+	if named(kps) >= manyNames {
+		s.table.IndexNames()
+	}
+	at := located{addrs: make([]arch.Addr, len(kps))}
+	for i, kp := range kps {
+		if at.addrs[i], at.err = s.locate(kp); at.err != nil {
+			at.failed = kp
+			break
+		}
+	}
+	return at
+}
+
 // locate finds the address that kp asks for, before the checks.
 func (s *Session) locate(kp *Kprobe) (arch.Addr, error) {
 	switch {
@@ -100,6 +145,9 @@ func (s *Session) locate(kp *Kprobe) (arch.Addr, error) {
 		return kp.Addr.Add(int64(kp.Offset)), nil
 	}
 	at, err := resolveOne(s.table, kp.SymbolName)
+	if s.comes(kp, err) {
+		return notYet, nil
+	}
 	return at.Add(int64(kp.Offset)), err
 }
 
@@ -132,7 +180,7 @@ func resolveOne(table *symbols.Table, name string) (arch.Addr, error) {
 // register runs on the tracer's thread. All probes get their sites before the first
 // breakpoint is shown, so most errors come before anything of the target's has changed.
 func (s *Session) register(kps []*Kprobe, addrs []arch.Addr) error {
-	d, _ := s.main.Space.Local.(*domain)
+	d := s.mainDomain()
 	if d != nil {
 		d.reserve(addrs)
 	}
@@ -156,9 +204,14 @@ func (s *Session) register(kps []*Kprobe, addrs []arch.Addr) error {
 		return err
 	}
 	s.probes = append(s.probes, kps...)
+	for i, kp := range kps {
+		if addrs[i] == notYet {
+			s.wait(kp)
+		}
+	}
 	for other := range s.domains {
 		if other != d {
-			s.placeCopies(kps, other)
+			other.placeAll(other.aimsOf(kps), notInChild)
 		}
 	}
 	return nil
@@ -181,7 +234,19 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	kp.Flags &= FlagDisabled
 	kp.hits.Store(0)
 	kp.nmissed.Store(0)
-	st, err := d.attach(kp, addr)
+	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
+	var st *site
+	var err error
+	if jp := kp.jprobe; jp != nil && jp.body.proto == nil && addr != notYet {
+		err = jp.rebind(s.table, addr) // its library was loaded meanwhile
+	}
+	switch {
+	case err != nil:
+	case addr != notYet:
+		st, err = d.attach(kp, addr)
+	case kp.ret != nil:
+		err = kp.ret.prepare()
+	}
 	if err == nil {
 		kp.session = s
 	}
@@ -214,22 +279,9 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	st.add(kp)
 	st.inGo = st.inGo || inGo
 	kp.Addr, kp.entry = at, entry
+	kp.waits, kp.reason, kp.refusal = false, "", false
 	kp.placements = append(kp.placements, placement{d, st})
 	return st, nil
-}
-
-// place puts kp at addr in one address space and writes the address back into it.
-func (s *Session) place(kp *Kprobe, d *domain, addr arch.Addr) error {
-	before := kp.Addr
-	st, err := d.attach(kp, addr)
-	if err != nil {
-		return err
-	}
-	if err := d.refresh(st); err != nil {
-		kp.Addr = before
-		return errors.Join(fmt.Errorf("placing the breakpoint at %s: %w", st.addr, err), d.withdraw(kp, st))
-	}
-	return nil
 }
 
 // withdraw is the opposite of attach.
@@ -239,34 +291,9 @@ func (d *domain) withdraw(kp *Kprobe, st *site) error {
 	return d.settle([]*site{st})
 }
 
-// placeCopies puts registered probes into a followed child's memory.
-func (s *Session) placeCopies(kps []*Kprobe, d *domain) {
-	warn := func(kp *Kprobe, err error) {
-		s.warn("probe %s is not placed in a followed child: %v", kp.name(), err)
-	}
-	var placed []*Kprobe
-	var sites []*site
-	for _, kp := range kps {
-		at := kp.Addr
-		st, err := d.attach(kp, at)
-		if kp.Addr = at; err != nil {
-			warn(kp, err)
-			continue
-		}
-		placed, sites = append(placed, kp), append(sites, st)
-	}
-	if _, err := d.refreshAll(sites); err == nil {
-		return
-	}
-	for i, kp := range placed {
-		if err := d.refresh(sites[i]); err != nil {
-			warn(kp, errors.Join(err, d.withdraw(kp, sites[i])))
-		}
-	}
-}
-
 // unregister runs on the tracer's thread. Sites without probes go.
 func (s *Session) unregister(kps []*Kprobe) error {
+	s.catchUp()
 	gone := make(map[*Kprobe]bool, len(kps))
 	isGone := func(kp *Kprobe) bool { return gone[kp] }
 	left := siteList{}
@@ -314,6 +341,7 @@ func (l siteList) byDomain() map[*domain][]*site {
 
 func (s *Session) setDisabled(kp *Kprobe, disable bool) error {
 	return s.do(func() error {
+		s.catchUp()
 		switch {
 		case kp.session != s:
 			return probeError(kp, ErrNotRegistered)

@@ -127,7 +127,7 @@ func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	if hit, ok := r.thread.Local.(*threadState); ok && hit.site != nil {
 		at.SetIP(hit.site.addr)
 	}
-	return r.domain.session.table.Backtrace(at, rawMemory{r}, limit)
+	return r.domain.symbols().Backtrace(at, rawMemory{r}, limit)
 }
 
 // String dumps the registers, four a line.

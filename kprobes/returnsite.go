@@ -80,7 +80,7 @@ func (d *domain) checkReturn(at arch.Addr) error {
 	if err != nil {
 		return err
 	}
-	bounds, known := d.session.table.Function(at)
+	bounds, known := d.symbols().Function(at)
 	if m.Write || m.Path == "" && !known {
 		return fmt.Errorf("%w: it is generated code (%s)", ErrBlacklisted, mappingName(m))
 	}
@@ -128,7 +128,7 @@ func (st *site) jumps() jumps {
 }
 
 func (d *domain) jumpsOf(st *site) (j jumps) {
-	bounds, known := d.session.table.Function(st.addr)
+	bounds, known := d.symbols().Function(st.addr)
 	if !known {
 		return jumps{away: true}
 	}

@@ -46,6 +46,9 @@ type Session struct {
 	disarmed  bool   // all probes, by DisarmAll
 	closed    bool
 
+	watched atomic.Bool   // the dynamic linker is
+	changes atomic.Uint64 // of the main process's modules, as far as they are noticed
+
 	done     chan struct{}
 	doneOnce sync.Once
 	exit     atomic.Pointer[ExitStatus]

@@ -24,6 +24,7 @@ type site struct {
 	probes []*Kprobe
 	step   bool // trap after the copy: a handler or the instruction needs it
 
+	linker    bool // the dynamic linker's (linker.go)
 	returning int  // Kretprobes that follow calls to here: armed though no probe is enabled
 	returnsGo bool // some of these calls were made in Go
 	inGo      bool // for a Kretprobe: the function is one of Go's
@@ -163,7 +164,7 @@ func (d *domain) settle(sites []*site) error {
 	for _, st := range sites {
 		switch {
 		case d.sites[st.addr] != st: // ended before
-		case len(st.probes) > 0, st.returning > 0:
+		case st.wanted(), len(st.probes) > 0:
 			errs = append(errs, d.refresh(st))
 		default:
 			delete(d.sites, st.addr)
@@ -210,7 +211,7 @@ func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
 
 // wanted tells whether hits of st are.
 func (st *site) wanted() bool {
-	return st.returning > 0 || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.linker || st.returning > 0 || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.
@@ -230,7 +231,7 @@ func (d *domain) refreshAll(sites []*site) (failed *site, err error) {
 	fresh := make([]*site, 0, len(sites))
 	seen := make(map[*site]bool, len(sites))
 	for _, st := range sites {
-		if seen[st] {
+		if st == nil || seen[st] {
 			continue
 		}
 		seen[st] = true

@@ -14,9 +14,10 @@ type Status struct {
 	Hits        uint64
 	NMissed     uint64
 	Mechanism   string // "int3" (stepped or emulated), "boosted", "optimized"
-	Reason      string // why it is not optimized
+	Reason      string // why it is not optimized, or is in no place
 	Flags       Flags
 	FuncEntry   bool
+	Waiting     bool // it is in no place, and gets one when a library is loaded
 	Instruction string
 
 	// Of the KP of a Kretprobe: Hits, entries, is the sum of these three, except for calls
@@ -38,7 +39,9 @@ func (s *Session) status(kp *Kprobe) Status {
 	if rp := kp.ret; rp != nil {
 		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), rp.active
 	}
-	if len(kp.placements) > 0 {
+	if len(kp.placements) == 0 {
+		out.Waiting, out.Reason = kp.waits, kp.reason
+	} else {
 		st := kp.placements[0].site
 		out.Addr = st.addr
 		out.Mechanism, out.Reason = st.mechanism()

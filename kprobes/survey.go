@@ -138,7 +138,7 @@ func (v *survey) sequences(d *domain) []arch.Range {
 	}
 	v.searched = true
 	const size, signature = 32, 4 // the kernel looks at what stands before the abort address
-	for _, section := range d.session.table.Sections("__rseq_cs") {
+	for _, section := range d.symbols().Sections("__rseq_cs") {
 		b := make([]byte, section.Len())
 		if d.space.ReadMemory(section.Start, b) != nil {
 			continue

@@ -5,8 +5,9 @@ import "errors"
 // DisarmAll takes away all breakpoints of the session, as writing 0 to the kernel's
 // kprobes/enabled (disarm_all_kprobes): until ArmAll no probe is hit. Probes stay registered,
 // and what is registered, enabled or disabled meanwhile takes effect with ArmAll; no flag
-// changes (A33). Calls that a Kretprobe follows still run its Handler (C32). The error names
-// what could not be disarmed; everything else is (F14).
+// changes (A33). Calls that a Kretprobe follows still run its Handler (C32), and what the
+// dynamic linker does is still noticed. The error names what could not be disarmed; everything
+// else is (F14).
 func (s *Session) DisarmAll() error { return s.armAll(false) }
 
 // ArmAll undoes DisarmAll. The error names what could not be armed; everything else is.
