@@ -22,6 +22,8 @@ stderr (with -format json: the last line of the output).
 
 A single SPEC that can't be probed is an error, and nothing is left armed. Of a
 pattern's places, those that can't be probed are skipped and counted in a warning.
+A SPEC in a library that is not loaded yet (libplug.so:foo) waits for the library; when
+that is unloaded its probes are gone, and SPECs that are no pattern come back with it.
 Hits count executions of the probed instruction: a Go function whose stack grows is
 entered again after runtime.morestack, so its hits may exceed its calls.
 With -ret, or for SPEC%return, a line comes when the function has returned: what it

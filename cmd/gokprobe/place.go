@@ -30,7 +30,9 @@ func (pl *placer) register(ctx context.Context, places []place) error {
 		err := pl.registerOne(p)
 		switch {
 		case err == nil:
-			pl.describe(p)
+			if err := p.describe(pl.sess); err != nil {
+				pl.noParams[noParamsReason(pl.sess.Symbols(), p.kp.Addr, err)]++
+			}
 			pl.rec.probes = append(pl.rec.probes, p)
 		case at.optional && skippable(err):
 			pl.skip.add(err)
@@ -68,7 +70,7 @@ func (pl *placer) arm(ctx context.Context) error {
 const firstStack = 16
 
 func (pl *placer) newProbe(at place) *probe {
-	p := &probe{place: at, regs: pl.req.regs, stack: pl.req.stack, stacks: -1}
+	p := &probe{place: at, args: pl.req.args, regs: pl.req.regs, stack: pl.req.stack, stacks: -1}
 	if at.name == pl.req.stackFirst {
 		p.stack, p.stacks = firstStack, 1
 	}
@@ -77,7 +79,7 @@ func (pl *placer) newProbe(at place) *probe {
 		p.kp = &p.ret.rp.KP
 	}
 	*p.kp = kprobes.Kprobe{Addr: at.addr, Flags: kprobes.FlagDisabled}
-	if pl.req.follow && at.symbol != "" {
+	if at.symbol != "" {
 		p.kp.Addr, p.kp.SymbolName = 0, at.symbol
 	}
 	if p.ret != nil {
@@ -88,26 +90,28 @@ func (pl *placer) newProbe(at place) *probe {
 	return p
 }
 
-// describe looks up, once, what every hit of p repeats.
-func (pl *placer) describe(p *probe) {
-	table := pl.sess.Symbols()
+// describe looks up, once for each address that p has, what every hit there repeats. The
+// error says why there are no parameters.
+func (p *probe) describe(sess *kprobes.Session) (err error) {
+	if p.described = p.kp.Addr; p.described == 0 {
+		return nil
+	}
+	table := sess.Symbols()
 	if loc, ok := table.Lookup(p.kp.Addr); ok {
 		p.symbol = loc.String()
 		if loc.Symbol.Module != nil {
 			p.module = loc.Symbol.Module.Name
 		}
 	}
-	var err error
 	if p.ret != nil {
 		p.ret.results, err = table.Results(p.kp.Addr)
 		p.ret.typed = err == nil
 	}
-	if !pl.req.args {
-		return
+	if !p.args {
+		return nil
 	}
-	if p.params, err = parameters(table, p); err != nil {
-		pl.noParams[noParamsReason(table, p.kp.Addr, err)]++
-	}
+	p.params, err = parameters(table, p)
+	return err
 }
 
 // noParamsReason is why -args prints nothing at a, and what to do. Where debug files

@@ -22,9 +22,13 @@ type probe struct {
 	symbol string       // symbol+offset of the patched instruction
 	module string
 	params []symbols.Param
-	regs   bool
-	stack  int // frames of each hit
-	stacks int // how many hits still get a stack; -1 for all
+	status kprobes.Status
+	// described is the address that symbol, module, params and status belong to.
+	described arch.Addr
+	args      bool
+	regs      bool
+	stack     int // frames of each hit
+	stacks    int // how many hits still get a stack; -1 for all
 }
 
 // kind is the word for p in records.
@@ -47,6 +51,7 @@ func (p *probe) counts() (hits, missed uint64) {
 type recorder struct {
 	sess  *kprobes.Session
 	sink  *sink // nil if only counts are wanted
+	warn  func(format string, args ...any)
 	began time.Time
 
 	mu     sync.Mutex
@@ -60,13 +65,25 @@ type recorder struct {
 // handler is the PreHandler of p, nil if the session's own count is all that is
 // wanted.
 func (r *recorder) handler(p *probe) kprobes.PreHandler {
-	if r.sink == nil && !r.limited {
+	if r.sink == nil && !r.limited && !p.waits {
 		return nil
 	}
 	return func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+		r.notice(p)
 		r.record(func() *event.Hit { return r.hit(p, regs) })
 		return 0
 	}
+}
+
+// notice comes with every hit. A probe may be where it was not when it was registered.
+func (r *recorder) notice(p *probe) {
+	if p.kp.Addr == p.described {
+		return
+	}
+	if err := p.describe(r.sess); err != nil {
+		r.warn("a probe prints no arguments: %s", noParamsReason(r.sess.Symbols(), p.kp.Addr, err))
+	}
+	p.status = r.sess.Status(p.kp)
 }
 
 // record writes one hit and counts it. Once the limit is reached it does neither and

@@ -18,9 +18,12 @@ import (
 type place struct {
 	name string // as records show it
 	addr arch.Addr
-	// symbol is a specification that stands for addr alone, for a program that
-	// a followed process executes later. Empty if there is none.
+	// symbol is a specification that stands for addr alone, for a library that is
+	// loaded again or a program that a followed process executes later. Empty if there
+	// is none.
 	symbol string
+	// waits: it is in a library that is not loaded yet; addr is 0.
+	waits bool
 	// atReturn: the calls of the function at addr are followed to their returns.
 	atReturn bool
 	// optional places come from a pattern: one that can't be probed is skipped.
@@ -46,6 +49,10 @@ func (r *resolver) resolveAll(ctx context.Context, specs []string) ([]place, err
 		}
 		name, suffixed := strings.CutSuffix(spec, event.ReturnSuffix)
 		found, err := r.table.Resolve(name)
+		if comes(name, err) {
+			places = append(places, place{name: spec, symbol: name, waits: true, atReturn: suffixed || r.returns})
+			continue
+		}
 		if err != nil {
 			return nil, placeError(spec, err)
 		}
@@ -65,6 +72,12 @@ func (r *resolver) resolveAll(ctx context.Context, specs []string) ([]place, err
 		}
 	}
 	return places, nil
+}
+
+// comes tells of the error for a specification that it can be waited for: it is in a library
+// that is not loaded. What patterns stand for is settled at the start.
+func comes(spec string, err error) bool {
+	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[")
 }
 
 var errEveryReturn = fmt.Errorf("a call is followed from the entry of its function, so +* has no meaning with returns: %w", kprobes.ErrNotEntry)

@@ -40,11 +40,12 @@ const (
 func (r *recorder) follow(p *probe, maxActive int) {
 	ret := p.ret
 	ret.rp.MaxActive = maxActive
-	if r.sink == nil && !r.limited {
+	if r.sink == nil && !r.limited && !p.waits {
 		return
 	}
 	ret.rp.DataSize, ret.entries = entrySize, map[*byte]*callEntry{}
 	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		r.notice(p)
 		r.entered(p, ri, regs)
 		return 0
 	}

@@ -22,7 +22,6 @@ type work struct {
 	rec    *recorder
 	output *os.File
 	color  bool
-	status []kprobes.Status // of rec.probes, when they were armed
 
 	quietExit bool // do not tell how the target ended
 }
@@ -35,7 +34,7 @@ func (r request) options(std stdio) kprobes.Options {
 // newWork prepares for hits on sess.
 func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := &work{std: std, req: req, sess: sess, output: output, color: color}
-	w.rec = &recorder{sess: sess, began: time.Now(), left: req.maxHits, limited: req.maxHits > 0, full: make(chan struct{})}
+	w.rec = &recorder{sess: sess, warn: std.warn, began: time.Now(), left: req.maxHits, limited: req.maxHits > 0, full: make(chan struct{})}
 	if !req.count {
 		w.rec.sink = newSink(output, req.newPrinter(color))
 	}
@@ -57,7 +56,7 @@ func (w *work) place(ctx context.Context) error {
 		return err
 	}
 	for _, p := range w.rec.probes {
-		w.status = append(w.status, w.sess.Status(p.kp))
+		p.status = w.sess.Status(p.kp)
 	}
 	pl.warnings(w.std.warn)
 	return nil
@@ -69,7 +68,16 @@ func (w *work) announce() {
 	if err != nil {
 		comm = "?"
 	}
-	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)\n", plural(len(w.rec.probes), "probe"), w.sess.PID(), oneLine(comm))
+	waiting, also := 0, ""
+	for _, p := range w.rec.probes {
+		if p.status.Waiting {
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		also = fmt.Sprintf(", %d waiting", waiting)
+	}
+	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(len(w.rec.probes)-waiting, "probe"), w.sess.PID(), oneLine(comm), also)
 }
 
 func plural(n int, noun string) string {
@@ -79,7 +87,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// goneInterval is how often wait looks whether an exec has ended all probes.
+// goneInterval is how often wait looks whether all probes are gone for good.
 const goneInterval = time.Second
 
 // wait returns when the session shall end.
@@ -104,28 +112,46 @@ func (w *work) wait(ctx context.Context) {
 		case <-w.rec.full:
 		case <-w.sess.Done():
 		case <-tick.C:
-			if !w.gone() {
+			why, gone := w.gone()
+			if !gone {
 				continue
 			}
-			w.std.warn("process %d executes another program now, so all probes are gone", w.sess.PID())
+			w.std.warn("%s, so all probes are gone", why)
 		}
 		return
 	}
 }
 
-// gone tells that no probe is left.
-func (w *work) gone() bool {
+// gone tells that no probe is left, and none will come back.
+func (w *work) gone() (why string, gone bool) {
 	for _, p := range w.rec.probes {
-		if w.sess.Status(p.kp).Flags&kprobes.FlagGone == 0 {
-			return false
+		st := w.sess.Status(p.kp)
+		if st.Flags&kprobes.FlagGone == 0 || st.Waiting {
+			return "", false
 		}
+		why = st.Reason
 	}
-	return true
+	return why, true
+}
+
+// look takes the probes' last state. Of a process that has ended it is that from before.
+func (w *work) look() {
+	last := make([]kprobes.Status, len(w.rec.probes))
+	for i, p := range w.rec.probes {
+		last[i] = w.sess.Status(p.kp)
+	}
+	if w.sess.Exit() != nil {
+		return
+	}
+	for i, p := range w.rec.probes {
+		p.status = last[i]
+	}
 }
 
 // finish detaches, writes what is still queued, and prints the summary. giveUp, when
 // closed, ends the wait for a blocked output.
 func (w *work) finish(giveUp <-chan struct{}) error {
+	w.look()
 	err := w.sess.Close()
 	w.tellExit()
 	lost, outErr := w.drain(giveUp)
@@ -161,8 +187,11 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 // summarize prints the summary: JSON after the hits, text on stderr.
 func (w *work) summarize(lost uint64, outErr error) error {
 	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
-	for i, p := range w.rec.probes {
-		st := w.status[i]
+	for _, p := range w.rec.probes {
+		st := p.status
+		if st.Mechanism == "" {
+			st.Mechanism = missing(st)
+		}
 		if !w.req.json {
 			st.Mechanism, st.Reason = mechanismText(st), ""
 		}
@@ -185,10 +214,18 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	return w.req.newPrinter(false)(out).Summary(sum)
 }
 
+// missing is told in place of the mechanism of a probe that has no place.
+func missing(st kprobes.Status) string {
+	if st.Waiting {
+		return "waiting"
+	}
+	return "gone"
+}
+
 // mechanismText is the text summary's last column: people ask why a probe is slow,
 // not why it is no faster than the others.
 func mechanismText(st kprobes.Status) string {
-	if st.Mechanism == "int3" && st.Reason != "" {
+	if st.Mechanism != "boosted" && st.Reason != "" {
 		return st.Mechanism + " (" + st.Reason + ")"
 	}
 	return st.Mechanism

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// modules starts the fixture that loads libplug.so, whose path is lib.
+func modules(t *testing.T) (p *testprog.Prog, lib string) {
+	t.Helper()
+	lib = testprog.Build(t, "libplug.so", "-shared", "-fPIC")
+	return testprog.Start(t, testprog.Build(t, "modules", "-rdynamic")), lib
+}
+
+// TestAttachWaitsForALibrary and prints its calls as any, from its constructor on, also when it
+// is loaded again.
+func TestAttachWaitsForALibrary(t *testing.T) {
+	p, lib := modules(t)
+	l := attachTo(t, p, "-sym", "libplug.so:plugged", "-sym", "foo", "-args", "-format", "json")
+	for _, want := range []string{"probe libplug.so:plugged waits: libplug.so is not loaded yet\n", "armed: 1 probe in ", "(modules), 1 waiting\n"} {
+		if said := l.said.String(); !strings.Contains(said, want) {
+			t.Errorf("stderr is %q, want %q in it", said, want)
+		}
+	}
+	var addrs []string
+	for range 2 {
+		p.Do("open 0 "+lib, "did")
+		p.Do("call 0 plugged 2", "did")
+		for _, want := range []string{`{"v":0}`, `{"v":1}`} {
+			var h hitLine
+			strictly(t, l.line(), &h)
+			if !strings.HasPrefix(h.Symbol, "plugged+0x") || h.Module != "libplug.so" || string(h.Args) != want {
+				t.Errorf("hit %+v, want arguments %s", h, want)
+			}
+			addrs = append(addrs, h.Addr)
+		}
+		p.Do("close 0", "did")
+		if len(addrs) == 2 {
+			p.Do("occupy 0", "did")
+		}
+	}
+	if addrs[1] == addrs[2] {
+		t.Errorf("all hits are at %s, though the library moved", addrs[1])
+	}
+	p.Do("vacate", "did")
+	r := l.interrupt()
+	_, sum := records(t, r.stdout)
+	if s := sum.Probes[0]; r.status != 0 || s.Hits != 4 || s.Mechanism != "waiting" || s.Reason != "libplug.so was unloaded" {
+		t.Errorf("status %d, summary %+v", r.status, s)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+// TestSummaryOfProbesThatComeAndGo: what was never there, what was when the program ended, and
+// what is gone.
+func TestSummaryOfProbesThatComeAndGo(t *testing.T) {
+	p, lib := modules(t)
+	p.Do("open 0 "+testprog.Build(t, "libother.so", "-shared", "-fPIC"), "did")
+	l := attachTo(t, p, "-sym", "libnone.so:foo", "-sym", "libplug.so:plugged", "-sym", "libplug.so:calls%return", "-sym", "libother.so:oth*", "-count")
+	p.Do("open 1 "+lib, "did")
+	p.Do("call 1 plugged 5", "did")
+	p.Do("call 1 calls 7", "did")
+	p.Do("close 0", "did")
+	p.Quit()
+	r := l.end()
+	for _, want := range []string{"waiting (libnone.so is not loaded yet)", "19    0       boosted", "plugged+0x", "calls%return", "7     0       "} {
+		if r.status != 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("status %d, stderr %q, want %q in it", r.status, r.stderr, want)
+		}
+	}
+}
+
+// TestAttachEndsWhenAllItsCodeIsUnloaded and can't come back: probes by address.
+func TestAttachEndsWhenAllItsCodeIsUnloaded(t *testing.T) {
+	p, lib := modules(t)
+	p.Do("open 0 "+lib, "did")
+	l := attachTo(t, p, "-sym", "libplug.so:plugged+*", "-count")
+	p.Do("close 0", "did")
+	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "libplug.so was unloaded, so all probes are gone") ||
+		!strings.Contains(r.stderr, "gone (libplug.so was unloaded)") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	p.CheckClean()
+	p.Quit()
+}
