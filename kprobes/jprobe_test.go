@@ -92,6 +92,10 @@ type (
 		N    jNested
 		Last bool
 	}
+	jTight struct {
+		C int8
+		I [16]byte
+	}
 	jWide       struct{ A, B, C int64 }
 	jLongDouble [16]byte
 	jBits       [4]byte
@@ -121,7 +125,7 @@ var jprobeCalls = []struct {
 	{"variadic", func(int32, float64) {}, false},
 	{"returns", func(int32, string) {}, true},
 	{"strange", func(jLongDouble, [16]byte, jBits, int32, jPacked, int32) {}, true},
-	{"aligned", func(int32, jLarge, jWide, int32, jWide) {}, true},
+	{"aligned", func(int32, jLarge, jWide, int32, jLarge, jTight) {}, true},
 }
 
 // TestJprobesGetTheArguments (A8) as the program itself has them.

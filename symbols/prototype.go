@@ -15,6 +15,7 @@ type Prototype struct {
 	params []Param
 	types  []reflect.Type
 	decode []decoder
+	stack  int64 // where the stack arguments end: distance from the stack pointer
 }
 
 // Prototype pairs the parameters of the function at a, in order, with Go types that its
@@ -85,6 +86,11 @@ func newPrototype(params []Param, types []reflect.Type) (*Prototype, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parameter %d: %w", i+1, err)
 		}
+		for _, at := range x.place.parts {
+			if at.reg == "" {
+				p.stack = max(p.stack, at.stack+at.size)
+			}
+		}
 	}
 	return p, nil
 }
@@ -94,9 +100,16 @@ func newPrototype(params []Param, types []reflect.Type) (*Prototype, error) {
 // a register or a stack word; where the memory that a string is in can't be read, the
 // string is what could be read of it.
 func (p *Prototype) Arguments(r arch.Regs, m arch.Memory) ([]reflect.Value, error) {
+	stack := window{Memory: m, at: r.SP()}
+	if p.stack > 0 {
+		stack.bytes = make([]byte, p.stack)
+		if err := m.ReadMemory(stack.at, stack.bytes); err != nil {
+			return nil, fmt.Errorf("stack arguments: %w", err)
+		}
+	}
 	args := make([]reflect.Value, len(p.params))
 	for i, x := range p.params {
-		raw, err := x.place.read(x.typ, r, m)
+		raw, err := x.place.read(x.typ, r, stack)
 		if err != nil {
 			return nil, fmt.Errorf("parameter %d: %w", i+1, err)
 		}
@@ -105,6 +118,21 @@ func (p *Prototype) Arguments(r arch.Regs, m arch.Memory) ([]reflect.Value, erro
 		args[i] = v
 	}
 	return args, nil
+}
+
+// window is memory of which the bytes at at have been read.
+type window struct {
+	arch.Memory
+	at    arch.Addr
+	bytes []byte
+}
+
+func (w window) ReadMemory(at arch.Addr, p []byte) error {
+	if size := uint64(len(w.bytes)); uint64(at-w.at) < size && uint64(len(p)) <= size-uint64(at-w.at) {
+		copy(p, w.bytes[at-w.at:])
+		return nil
+	}
+	return w.Memory.ReadMemory(at, p)
 }
 
 // assembly tells that u's functions were written in assembly language: the assembler

@@ -20,6 +20,7 @@ typedef struct { unsigned low : 3, high : 29; } bits;
 typedef union { int i; float f; } either;
 typedef struct { long a, b, c; } __attribute__((aligned(16))) wide;
 typedef struct { char c; int i; } __attribute__((packed)) packed;
+typedef struct { char c; __int128 i; } __attribute__((packed)) tight;
 
 REAL void none(void) { GOT(none, ); }
 REAL void small(signed char a, unsigned char b, short c, unsigned short d, int e, unsigned f, long g, bool h, bool i)
@@ -67,7 +68,10 @@ REAL void strange(long double a, __int128 b, bits c, either d, packed e, int f)
 	memcpy(&raw, &c, 4);
 	GOT(strange, (B(&a, 10), B(&b, 16), Z(raw), Z(d.i), Z(e.c), Z(e.i), Z(f)));
 }
-REAL void aligned(int a, large x, wide b, int c, wide d) { GOT(aligned, (Z(a), Z(x.a), Z(x.b), D(x.c), Z(b.a), Z(b.b), Z(b.c), Z(c), Z(d.a), Z(d.b), Z(d.c))); }
+REAL void aligned(int a, large x, wide b, int c, large y, tight d)
+{
+	GOT(aligned, (Z(a), Z(x.a), Z(x.b), D(x.c), Z(b.a), Z(b.b), Z(b.c), Z(c), Z(y.a), Z(y.b), D(y.c), Z(d.c), B(&d.i, 16)));
+}
 
 #ifdef OTHER
 REAL long sum(double d) { return (long)d; }
@@ -96,7 +100,7 @@ static void call(const char *name)
 	CALL(returns, 5, "five");
 	CALL(variadic, 1, 2.5, 3, 4.5);
 	CALL(strange, -1.5L, -((__int128)1 << 70), (bits){ 5, 1234567 }, (either){ .f = -2 }, (packed){ 1, -2 }, 77);
-	CALL(aligned, 1, (large){ -1, -2, -3 }, (wide){ 2, 3, 4 }, 5, (wide){ 6, 7, 8 });
+	CALL(aligned, 1, (large){ -1, -2, -3 }, (wide){ 2, 3, 4 }, 5, (large){ 9, 9, 9 }, (tight){ 5, -6 });
 }
 static void *busy(void *n)
 {
