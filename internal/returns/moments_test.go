@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,14 +41,14 @@ func TestAnyMoment(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		s := &siege{t: t, pid: prog.PID(), program: p, playing: c, rng: rand.New(rand.NewPCG(seed, 0))}
-		s.begin()
+		s.begin(kprobes.Options{})
 		for range moments() {
 			s.operate()
 		}
 		s.end()
 		prog.CheckClean()
 
-		s.begin()
+		s.begin(kprobes.Options{})
 		for range 5 {
 			s.toggle()
 		}
@@ -66,9 +67,9 @@ func TestAnyMoment(t *testing.T) {
 }
 
 // begin attaches and follows all functions.
-func (s *siege) begin() {
+func (s *siege) begin(opts kprobes.Options) {
 	s.t.Helper()
-	s.session = attach(s.t, s.pid, s.playing, kprobes.Options{})
+	s.session = attach(s.t, s.pid, s.playing, opts)
 	s.f = newFollower(s.t, s.pid, s.program, s.playing)
 	s.f.strict = false // calls are in flight already
 	register(s.t, s.session, s.f)
@@ -94,7 +95,7 @@ func (s *siege) operate() {
 	switch s.rng.IntN(6) {
 	case 0:
 		s.end()
-		s.begin()
+		s.begin(kprobes.Options{NoBoost: s.rng.IntN(4) == 0})
 	case 1, 2:
 		s.renew()
 	case 3, 4:
@@ -140,12 +141,9 @@ func (s *siege) toggle() {
 	}
 }
 
-// follow waits for some more calls, if there will be any.
+// follow waits for some more calls. Not all functions have their EntryHandlers run.
 func (s *siege) follow(n uint64) {
-	for _, on := range s.on {
-		if on {
-			s.f.await(n)
-			return
-		}
+	if !slices.Contains(s.on, false) {
+		s.f.await(n)
 	}
 }
