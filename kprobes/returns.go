@@ -299,10 +299,11 @@ func (d *domain) endOf(own owner) {
 // (C12).
 func (s *Session) returned(ts *threadState, st *site) {
 	d, regs := st.domain, &ts.regs
-	f, own, ok := where(regs, regs.SP(), false)
+	f, own, _ := where(regs, regs.SP(), false)
 	top := d.calls[f]
 	if top == nil && st.returnsGo {
-		if f, own, ok = where(regs, regs.SP(), true); ok {
+		var inGo bool
+		if f, own, inGo = where(regs, regs.SP(), true); inGo {
 			top = d.calls[f]
 		}
 	}
