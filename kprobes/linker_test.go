@@ -109,6 +109,28 @@ func TestForkedChildWithoutFollowKeepsNoBreakpoint(t *testing.T) {
 	wantRight(t, prog)
 }
 
+// TestProgramsOfFollowedChildren: a child that runs another program has what it asks for by
+// name elsewhere. What the parent has at an address is not there.
+func TestProgramsOfFollowedChildren(t *testing.T) {
+	prog, s, warned := glibc.loading(t, kprobes.Options{Follow: true})
+	lib := glibc.lib(t, "libplug.so")
+	prog.Do("spawn "+glibc.prog(t), "ready")
+	prog.Do("tell open 0 "+lib, "did")
+	prog.Do("open 0 "+lib, "did")
+	kp := boosted.probe("libplug.so:plugged")
+	register(t, s, kp)
+	byAddr := &kprobes.Kprobe{Addr: kp.Addr}
+	register(t, s, byAddr)
+	prog.Do("call 0 plugged 10", "did")
+	prog.Do("tell call 0 plugged 5", "did")
+	wantHits(t, kp, 15)
+	wantHits(t, byAddr, 10)
+	warned.want(t)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
 // TestExecAndLibraries: under Follow a probe waits on in the new program, also one that was
 // placed in the old one. Otherwise an exec ends also those that wait.
 func TestExecAndLibraries(t *testing.T) {

@@ -273,6 +273,11 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 
 // aimsOf is where a followed child has what kps, which are registered now, ask for.
 func (d *domain) aimsOf(kps []*Kprobe) []aim {
+	if d.foreign {
+		if err := d.symbols().Refresh(); err != nil { // nobody tells what it loads
+			return nil
+		}
+	}
 	var aims []aim
 	for _, kp := range kps {
 		at := kp.Addr

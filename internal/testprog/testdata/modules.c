@@ -12,6 +12,7 @@
 //	start, stop     two threads that load nothing call foo
 //	fork PATH       a child opens, calls plugged 100 times, closes, opens and calls again
 //	exec PROG       is another program
+//	spawn PROG      a child is; tell LINE has it do LINE and answers what it answers
 #include "prog.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -123,6 +124,36 @@ static void fork_child(const char *path)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+static int to_child, from_child;
+
+// answer passes on a line of the child's.
+static void answer(void)
+{
+	char line[200];
+	size_t n = 0;
+	while (n < sizeof line - 1 && read(from_child, line + n, 1) == 1 && line[n] != '\n')
+		n++;
+	line[n] = 0;
+	say("%s", line);
+}
+
+static void spawn(const char *prog)
+{
+	int in[2], out[2];
+	CHECK(pipe(in) == 0 && pipe(out) == 0);
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		close(in[1]);
+		execl(prog, prog, (char *)NULL);
+		_exit(97);
+	}
+	to_child = in[1];
+	from_child = out[0];
+	answer();
+}
+
 static void run_threads(int run)
 {
 	SET(stopped, !run);
@@ -171,6 +202,11 @@ int main(int argc, char **argv)
 		} else if (sscanf(line, "fork %499s", text) == 1) {
 			fork_child(text);
 			say("did");
+		} else if (sscanf(line, "spawn %499s", text) == 1) {
+			spawn(text);
+		} else if (!strncmp(line, "tell ", 5)) {
+			CHECK(write(to_child, line + 5, strlen(line + 5)) == (ssize_t)strlen(line + 5));
+			answer();
 		} else if (sscanf(line, "exec %499s", text) == 1) {
 			execl(text, text, (char *)NULL);
 			CHECK(!"exec");
