@@ -252,6 +252,12 @@ type Arch interface {
 	// of the g, and where its stack begins (g.stack.hi). ok is false if it is nobody's.
 	Goroutine(r Regs, m Memory) (g, stackBase Addr, ok bool)
 
+	// SetCall makes r those of a thread that is about to run the first instruction of
+	// fn, called with args by the platform's C calling convention from where r was,
+	// and about to return to ret. What the code there has on its stack stays as it is.
+	// The error is that of a write to the stack; r is then unchanged.
+	SetCall(r Regs, m Memory, fn, ret Addr, args []uint64) error
+
 	// Plan decides how i is run elsewhere, or returns an error that wraps one
 	// of the package's Err… values and says why it can't be.
 	Plan(i Insn) (Plan, error)

@@ -15,6 +15,7 @@ const (
 	flagZF = 1 << 6
 	flagSF = 1 << 7
 	flagTF = 1 << 8
+	flagDF = 1 << 10
 	flagOF = 1 << 11
 	flagRF = 1 << 16
 	flagAC = 1 << 18
