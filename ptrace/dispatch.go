@@ -245,6 +245,12 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 
 // dispatch gives a stop its meaning and resumes the thread.
 func (t *Tracer) dispatch(th *Thread) {
+	th.handled = true
+	t.handle(th)
+	th.handled = false
+}
+
+func (t *Tracer) handle(th *Thread) {
 	if th.Proc.leaving && th.state == stopped {
 		t.detachThread(th)
 		return
@@ -255,7 +261,15 @@ func (t *Tracer) dispatch(th *Thread) {
 	}
 	if th.returned && th.state == stopped {
 		th.returned = false
+		cut := th.cut
 		t.handler.Returned(th)
+		if !t.holds(th, cut) {
+			return
+		}
+	}
+	if th.away() && th.call.late != nil && th.state == stopped && th.stop.Reason != Vfork {
+		t.recall(th, th.call.late)
+		return
 	}
 	switch th.stop.Reason {
 	case Exited, Killed:

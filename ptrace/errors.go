@@ -21,6 +21,14 @@ var (
 	// ErrSeccomp means that a seccomp filter might kill the process for a
 	// system call that is not its own, and the filter can't be suspended.
 	ErrSeccomp = errors.New("a seccomp filter of the process may forbid system calls made on its behalf")
+	// ErrNotHandled means that no Handler method is about the thread now.
+	ErrNotHandled = errors.New("the thread is not stopped for a handler")
+	// ErrCallTimeout means that a function did not return in time.
+	ErrCallTimeout = errors.New("the function did not return in time")
+	// ErrCallLeft means that a thread has left a function by another way than its return.
+	ErrCallLeft = errors.New("the thread has left the function by another way than its return (longjmp or the like)")
+	// ErrLetGo means that the thread was detached from.
+	ErrLetGo = errors.New("the process was let go meanwhile")
 )
 
 // gone turns the kernel's ESRCH into ErrExited: the thread was killed while we

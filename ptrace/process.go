@@ -95,6 +95,7 @@ func (t *Tracer) dropThread(th *Thread) {
 	delete(t.threads, th.TID)
 	delete(th.Proc.threads, th.TID)
 	th.queued = false
+	th.endCall(ErrExited)
 }
 
 // dropProcess forgets a process that is gone or was let go.

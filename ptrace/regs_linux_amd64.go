@@ -130,8 +130,23 @@ func (th *Thread) SetLastFPUInsn(a arch.Addr) error {
 		return err
 	}
 	binary.LittleEndian.PutUint64(fx[fipOffset:], uint64(a))
+	return th.setXstate(fx)
+}
+
+func (th *Thread) setXstate(fx []byte) error {
 	iov := unix.Iovec{Base: &fx[0], Len: uint64(len(fx))}
 	return th.gone(requestPtr(unix.PTRACE_SETREGSET, th.TID, ntX86XState, unsafe.Pointer(&iov)))
+}
+
+// emptyX87 makes the x87 stack of an XSAVE image empty, as functions expect it (System V ABI,
+// AMD64 supplement §3.2.3), with no exception pending. It reports whether it was not.
+func emptyX87(fx []byte) (changed bool) {
+	const statusWord, tags, inUse = 2, 4, 512 // SDM vol. 1 table 10-2, §13.4.2
+	if fx[inUse]&1 == 0 || fx[statusWord] == 0 && fx[statusWord+1] == 0 && fx[tags] == 0 {
+		return false
+	}
+	fx[statusWord], fx[statusWord+1], fx[tags] = 0, 0, 0
+	return true
 }
 
 // fipOffset is where FXSAVE64 stores FIP (Intel SDM vol. 1 table 10-2).

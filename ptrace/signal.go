@@ -11,12 +11,17 @@ import (
 // breakpoint asks the Handler about a breakpoint stop and resumes the thread. The
 // stop is a signal-delivery-stop, so any one signal can be delivered from it.
 func (t *Tracer) breakpoint(th *Thread) {
+	if th.landed() {
+		t.land(th)
+		return
+	}
 	t.cpu.follow(th)
+	cut := th.cut
 	if !t.handler.Breakpoint(th) {
 		t.deliver(th)
 		return
 	}
-	if t.threads[th.TID] != th || th.state != stopped {
+	if !t.holds(th, cut) {
 		return
 	}
 	th.restartAt = 0
@@ -29,8 +34,9 @@ func (t *Tracer) breakpoint(th *Thread) {
 // signal-delivery-stop like a breakpoint's, and to a thread that blocks or ignores SIGTRAP
 // the kernel did the same. A program that traces itself has that done to it anyway.
 func (t *Tracer) singleStepped(th *Thread) {
+	cut := th.cut
 	own := t.handler.SingleStepped(th)
-	if t.threads[th.TID] != th || th.state != stopped {
+	if !t.holds(th, cut) {
 		return
 	}
 	if own {
@@ -45,6 +51,11 @@ func (t *Tracer) singleStepped(th *Thread) {
 // deliver resumes a thread with the signal that it stopped for, and what was held behind it.
 func (t *Tracer) deliver(th *Thread) {
 	th.NotOurs()
+	if fault := th.callFault(); fault != nil {
+		if t.recall(th, fault); th.call != nil {
+			return
+		}
+	}
 	if t.threads[th.TID] != th || th.state != stopped || th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
@@ -86,14 +97,19 @@ func (t *Tracer) signal(th *Thread) {
 		return // killed meanwhile
 	}
 	sig := info.Signo()
+	cut := th.cut
 	th.deciding = true
 	delivery := t.handler.Signal(th, info)
 	th.deciding = false
+	if !t.holds(th, cut) {
+		return
+	}
 	switch delivery {
 	case Deliver:
 		th.restartIgnored(sig)
-		t.noteDelivery(th, sig)
-		t.deliver(th)
+		if t.noteDelivery(th, sig); t.holds(th, cut) {
+			t.deliver(th)
+		}
 	case Hold:
 		th.hold(info)
 		t.resume(th, 0)

@@ -74,6 +74,10 @@ type Thread struct {
 	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run.
 	inTrapHandler bool
 
+	handled bool          // a Handler method is about it
+	call    *injectedCall // that such a method makes
+	cut     uint          // how many of them are past the thread's stop that they were about
+
 	comm     string
 	commTime time.Time
 
@@ -224,6 +228,7 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 	th.state, th.regsValid, th.kept = running, false, nil
 	if th.stop.Reason == Exiting {
 		th.state = exiting
+		th.endCall(ErrExited)
 	}
 	if th.stop.Reason == Vfork {
 		th.state = parked

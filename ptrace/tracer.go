@@ -150,6 +150,9 @@ func (t *Tracer) Do(f func()) error {
 	return nil
 }
 
+// Own tells whether the caller is on the tracer's thread.
+func (t *Tracer) Own() bool { return unix.Gettid() == t.tid }
+
 // Close ends the tracer's thread; the kernel then detaches from whatever it still
 // traces, so detach first. When it returns, nothing is traced any more, unless it is
 // called on that thread itself. It is idempotent and safe for concurrent use.
@@ -238,10 +241,10 @@ func (t *Tracer) step() {
 	case err != nil:
 		t.rung, t.deaf = true, true // ECHILD: even the bell is gone
 	case tid == t.bell.pid:
-		t.answer()
-		if !t.bell.rearm(ws) {
+		if !t.bell.rearm(ws) { // before what it rang for, which may wait for it to ring again
 			t.replaceBell()
 		}
+		t.answer()
 	default:
 		if th := t.record(decode(tid, ws)); th != nil {
 			t.dispatch(th)

@@ -1,0 +1,308 @@
+package ptrace
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Calling a function of the target. While a Handler method is about a thread, Thread.Call
+// sends that thread into the function and works on as the tracer does, in a loop inside of
+// the method: stops of all threads are dispatched and closures run, until the thread has
+// come to the breakpoint that it returns to, or the call has ended in another way.
+//
+//	step ── dispatch(A) ── Handler ── A.Call ── step ── dispatch(B) ── Handler ── B.Call ── …
+//
+// So calls of several threads are nested, and return in the reverse order of their
+// beginning: a thread whose function is done stands still until the calls that began after
+// its own have ended. Each has a deadline, so each comes to an end.
+//
+// To the thread it is as if nothing had happened: general and extended registers, the state of
+// its stop, and the signal that it stopped for are put back. Other threads see what the
+// function does, and below the red zone of the stack its frame; as ever they run on, hit, are
+// handled and may be frozen or let go. The thread's signals are delivered on the way, in the
+// function; so are those that waited for this hit to end.
+
+// Call is a function call to make.
+type Call struct {
+	// Enter makes the registers those at the function's entry: see arch.Arch.SetCall.
+	Enter func(arch.Regs) error
+	// Landing is a breakpoint of ours that the function returns to.
+	Landing arch.Addr
+	Timeout time.Duration
+	// Landed is given the registers that the function has returned with, while the thread
+	// stands there.
+	Landed func(arch.Regs)
+	// Left tells whether the thread, which is stopped, is neither in the function any more
+	// nor in anything that it has called, nor in a signal's handler that interrupted that.
+	Left func() bool
+}
+
+// CallFault is the error of a call in which the thread raised an exception. The target gets
+// no signal for it.
+type CallFault struct {
+	Siginfo
+	IP arch.Addr // of the instruction
+}
+
+func (f *CallFault) Error() string {
+	return fmt.Sprintf("%s at %s (address %s)", unix.SignalName(f.Signo()), f.IP, f.Addr())
+}
+
+// injectedCall is a call in progress.
+type injectedCall struct {
+	Call
+	before Thread   // what is put back
+	kept   *Siginfo // of the signal that the thread stopped for
+	xstate []byte
+	mask   Sigset
+	cfa    arch.Addr // the stack pointer when the function has returned
+	late   error     // to be taken back for, when the thread comes out of vfork(2)
+	over   bool
+	err    error
+}
+
+// Call calls a function on the thread that a Handler method is about, and returns when that is
+// done. It returns ErrNotHandled elsewhere, ErrCallTimeout, ErrCallLeft, a *CallFault,
+// ErrExited if the thread or its process has ended or called exec, ErrLetGo if it was
+// detached from. After the last three the thread is not what the method was about any more.
+func (th *Thread) Call(c Call) error {
+	t := th.Proc.tracer
+	if unix.Gettid() != t.tid || !th.handled || th.call != nil || th.state != stopped {
+		return ErrNotHandled
+	}
+	ic, err := th.prepareCall(c)
+	if err != nil {
+		return err
+	}
+	th.call = ic
+	if err := t.depart(th); err != nil {
+		th.endCall(err)
+		return ic.err
+	}
+	deadline := time.AfterFunc(c.Timeout, func() {
+		_ = t.Do(func() {
+			if th.call == ic && !ic.over {
+				t.recall(th, ErrCallTimeout)
+			}
+		})
+	})
+	defer deadline.Stop()
+	for !ic.over && !t.stopped() {
+		t.safely(t.step)
+	}
+	if !ic.over {
+		th.endCall(ErrClosed)
+	}
+	if th.call == ic {
+		th.call, th.handled = nil, true
+	}
+	return ic.err
+}
+
+// prepareCall saves what the call changes and sets the registers for it.
+func (th *Thread) prepareCall(c Call) (*injectedCall, error) {
+	regs, err := th.hostRegs()
+	if err != nil {
+		return nil, err
+	}
+	fpu, err := th.xstate()
+	if err != nil {
+		return nil, err
+	}
+	ic := &injectedCall{Call: c, before: *th, kept: th.keepSiginfo(), xstate: slices.Clone(fpu)}
+	if err := c.Enter(regs); err != nil {
+		*regs = ic.before.regs
+		return nil, err
+	}
+	if _, ic.cfa, err = Host.Caller(regs, th.Proc.Space); err == nil && emptyX87(fpu) {
+		err = th.setXstate(fpu)
+	}
+	if err != nil {
+		*regs = ic.before.regs
+		return nil, err
+	}
+	return ic, nil
+}
+
+// depart sends the thread into the function, as a hit ends: with its signals.
+func (t *Tracer) depart(th *Thread) error {
+	if th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep {
+		t.restoreTrap(th)
+	}
+	th.resendTrap()
+	th.Release()
+	var err error
+	if th.call.mask, err = th.sigmask(); err != nil {
+		return err
+	}
+	th.next, th.restartAt, th.trapAt = nextAny, 0, 0
+	th.deciding, th.returned, th.handled = false, false, false
+	t.resume(th, th.takeHeld())
+	return nil
+}
+
+func (th *Thread) away() bool { return th.call != nil && !th.call.over }
+
+// landed tells whether the thread, at a breakpoint, has returned from the function.
+func (th *Thread) landed() bool {
+	if !th.away() || th.at() != th.call.Landing.Add(int64(Host.BreakpointAdvance())) {
+		return false
+	}
+	regs, err := th.hostRegs()
+	return err == nil && regs.SP() == th.call.cfa
+}
+
+// land ends the call of a thread that has landed.
+func (t *Tracer) land(th *Thread) {
+	ic := th.call
+	t.restoreTrap(th)
+	th.resendTrap()
+	if th.call != ic || th.state != stopped {
+		return // killed meanwhile
+	}
+	if regs, err := th.hostRegs(); err == nil {
+		ic.Landed(regs)
+	}
+	t.bringHome(th, true)
+}
+
+// callFault tells whether the signal that the thread stopped for is an exception that ends its
+// call. SIGSYS is none: it is how sandboxes make system calls.
+func (th *Thread) callFault() *CallFault {
+	if !th.away() {
+		return nil
+	}
+	info, err := th.siginfo()
+	if err != nil || !info.Synchronous() || info.Signo() == unix.SIGSYS {
+		return nil
+	}
+	return &CallFault{*info, th.at()}
+}
+
+// recall takes a thread back from its call, wherever it is, for the reason that err gives. A
+// thread inside vfork(2) can't be: it is when it comes out. One that has left the function by
+// another way than its return is not, but goes on from where it is: what the registers to come
+// back to refer to may be gone.
+func (t *Tracer) recall(th *Thread, err error) {
+	ic := th.call
+	if th.state == running && th.interrupt() == nil {
+		t.settle(th)
+	}
+	switch {
+	case th.call != ic || th.state == exiting:
+		return // its end has ended the call
+	case th.state == parked, th.stop.Reason == Vfork:
+		ic.late = err
+		t.giveBack(th)
+		return
+	case th.stop.Reason == Breakpoint && th.landed():
+		th.queued, th.frozen = false, false
+		t.land(th)
+		return
+	case ic.Left():
+		th.endCall(ErrCallLeft)
+		t.giveBack(th)
+		return
+	}
+	th.RunFree()
+	if t.toUserMode(th) != nil {
+		return
+	}
+	th.queued, th.frozen = false, false
+	t.sendAgain(th)
+	ic.err = err
+	t.bringHome(th, false)
+}
+
+// sendAgain queues the signals that a thread which is taken back was about to get.
+func (t *Tracer) sendAgain(th *Thread) {
+	switch th.stop.Reason {
+	case Signal:
+		if info, err := th.siginfo(); err == nil && th.callFault() == nil {
+			th.resend(info)
+		}
+	case GroupStop:
+		_ = unix.Tgkill(th.Proc.PID, th.TID, th.stop.Signal)
+	}
+	th.resendTrap()
+	th.Release()
+	th.resendHeld()
+}
+
+// bringHome puts everything back. The mask of signals stays as a function that has returned
+// has left it.
+func (t *Tracer) bringHome(th *Thread, landed bool) {
+	ic, before := th.call, &th.call.before
+	err := th.setXstate(ic.xstate)
+	if !landed {
+		_ = th.setSigmask(ic.mask)
+		th.trapBlocked, th.maskFull, th.inTrapHandler = before.trapBlocked, before.maskFull, before.inTrapHandler
+	}
+	regs, rerr := th.hostRegs()
+	if err == nil {
+		err = rerr
+	}
+	if err != nil {
+		th.endCall(err) // killed meanwhile
+		return
+	}
+	*regs = before.regs
+	th.injectable = th.injectable && before.injectable && (ic.kept == nil || th.setSiginfo(ic.kept) == nil)
+	if th.kept = nil; !th.injectable {
+		th.kept = ic.kept
+	}
+	if th.stop = before.stop; th.stop.Reason == GroupStop {
+		_ = unix.Tgkill(th.Proc.PID, th.TID, th.stop.Signal) // the function ran in spite of it
+		th.stop.Reason = Interrupt
+	}
+	th.next, th.stepFrom, th.ownTrap = before.next, before.stepFrom, before.ownTrap
+	th.restartAt, th.trapAt, th.moved = before.restartAt, before.trapAt, before.moved
+	th.deciding, th.returned = before.deciding, before.returned
+	ic.over = true
+}
+
+// endCall ends a call whose thread does not come back from it: the stop that it was made in is
+// past.
+func (th *Thread) endCall(err error) {
+	ic := th.call
+	if ic == nil {
+		return
+	}
+	if !ic.over {
+		ic.over, ic.err = true, err
+	}
+	th.call = nil
+	th.cut++
+}
+
+// RecallAll ends all calls with ErrLetGo. It must be called before a process is detached from,
+// and waits for threads inside vfork(2).
+func (t *Tracer) RecallAll() {
+	for _, th := range t.threads {
+		if th.away() {
+			t.recall(th, ErrLetGo)
+		}
+	}
+	for t.anyAway() {
+		t.safely(t.step)
+	}
+}
+
+func (t *Tracer) anyAway() bool {
+	for _, th := range t.threads {
+		if th.away() {
+			return true
+		}
+	}
+	return false
+}
+
+// holds tells whether the thread still stands at the stop that it had when cut was read.
+func (t *Tracer) holds(th *Thread, cut uint) bool {
+	return t.threads[th.TID] == th && th.state == stopped && th.cut == cut
+}
