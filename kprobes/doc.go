@@ -35,6 +35,7 @@
 //	kprobe_post_process            stepped                       proceed.go
 //	resume_execution               arch.Plan.Resume              proceed.go
 //	kprobe_fault_handler           hooks.Signal, mended          hit.go, fault.go
+//	reenter_kprobe                 site.miss                     hit.go
 //	NOKPROBE_SYMBOL                Session.Blacklist             blacklist.go
 //	within_kprobe_blacklist        domain.checkBlacklist         blacklist.go
 //	collect_garbage_slots          domain.collect                region.go

@@ -35,6 +35,8 @@ type domain struct {
 
 	linker
 
+	landing arch.Addr // where functions return to that handlers call; 0 if there is none yet
+
 	survey *survey // during a registration
 
 	calls        map[frame]*KretprobeInstance   // the latest of each frame
@@ -180,6 +182,9 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	}
 	ip := regs.IP()
 	ts, _ := th.Local.(*threadState)
+	if ts != nil && ts.outer != nil {
+		ts = ts.outer
+	}
 	switch {
 	case th.WasMovedOut():
 		return

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // coded is a sentinel that also matches the errno that the kernel returns in its
@@ -44,6 +46,15 @@ var (
 	ErrGone              error = &coded{"the probed code is gone", unix.EINVAL}
 	ErrClosed            error = &coded{"the session is closed", unix.ESRCH}
 	ErrExited            error = &coded{"the process has exited", unix.ESRCH}
+)
+
+// Why a function can't be called, or did not return.
+var (
+	ErrNotInHandler = errors.New("the registers are not those of a handler that runs now")
+	ErrGoStack      = errors.New("the thread runs Go code, on a stack that is too small for other functions")
+	ErrCallFault    = errors.New("the function has raised an exception")
+	ErrCallTimeout  = ptrace.ErrCallTimeout
+	ErrCallLeft     = ptrace.ErrCallLeft
 )
 
 // ErrPanic is what the log says of a panic in a handler, or in gokprobe itself.

@@ -100,10 +100,14 @@ func segmentVector(code int) int {
 // one returns 1.
 func (s *Session) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) bool {
 	ts := s.stateOf(th, st.domain)
-	ts.regs.Regs, ts.site, ts.handling = regs, st, true
+	declined := ts.declined == st
+	if ts.declined = nil; declined || ts.outer != nil {
+		return false
+	}
+	ts.regs.Regs, ts.site, ts.handling, ts.called = regs, st, true, false
 	handled := false
 	for _, kp := range st.probes {
-		if !kp.enabled() || kp.session == nil || kp.FaultHandler == nil {
+		if !kp.enabled() || kp.session == nil || kp.FaultHandler == nil || ts.over {
 			continue
 		}
 		if handled = s.guard(kp, func() int { return kp.FaultHandler(kp, &ts.regs, trapnr) }) != 0; handled {
@@ -111,8 +115,16 @@ func (s *Session) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int
 		}
 	}
 	ts.site, ts.handling = nil, false
-	if !handled || st.domain.released {
+	if st.domain.released || ts.over {
 		return false // a session that ended has told the program already
+	}
+	if !handled && ts.called {
+		// The kernel keeps what it tells of an exception beside the siginfo (trapno, cr2) in
+		// one place, and has had others since. It is raised once more.
+		ts.declined = st
+		regs.SetIP(st.addr)
+	} else if !handled {
+		return false
 	}
 	if regs.IP() == st.addr {
 		s.callLater(th, ts, st, regs)

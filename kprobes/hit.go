@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"bytes"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,11 @@ type threadState struct {
 	call     *site     // whose system call the thread was last sent into
 	put      *site     // whose hit goes on behind a signal that came first, or a mended fault
 	before   arch.Regs // and the registers there
+	declined *site     // whose FaultHandlers do not want the fault that is raised once more
+
+	outer  *threadState // of the handler whose call of a function the thread is in
+	called bool         // a handler has made a call
+	over   bool         // the thread did not come back from one: the hit has ended
 }
 
 // resumed tells that a hit of st goes on: the kernel restarts its system call, after a stop
@@ -54,11 +60,24 @@ func (ts *threadState) resumed(th *ptrace.Thread, st *site, regs arch.Regs) bool
 
 // forget: a system call of st may go on unseen.
 func (ts *threadState) forget(st *site) {
-	if ts.call == st {
-		ts.call = nil
+	for ; ts != nil; ts = ts.outer {
+		if ts.call == st {
+			ts.call = nil
+		}
+		if ts.put == st {
+			ts.put = nil
+		}
 	}
-	if ts.put == st {
-		ts.put = nil
+}
+
+// miss counts a hit of a thread in which a handler runs already, for every probe of the site
+// (B26, B29). One that is there for other reasons than an enabled probe misses nothing.
+func (st *site) miss() {
+	if !slices.ContainsFunc(st.probes, (*Kprobe).enabled) {
+		return
+	}
+	for _, kp := range st.probes {
+		kp.nmissed.Add(1)
 	}
 }
 
@@ -103,6 +122,9 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	if insn, ok := d.past[at]; ok {
 		return true, len(insn)
 	}
+	if at == d.landing && at != 0 {
+		return true, ptrace.Host.MaxInsnLen()
+	}
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
 		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
 	}
@@ -132,19 +154,11 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := s.stateOf(th, d)
 	s.hits++
 	ts.regs.Regs, ts.site, ts.hit = regs, st, s.hits
-	if !ts.resumed(th, st, regs) {
-		if st.linker {
-			s.linkerCalled(ts, d)
-		}
-		if st.returning > 0 && !d.released {
-			s.returned(ts, st)
-		}
-		if s.runPre(ts, st) {
-			ts.site = nil
-			return
-		}
+	if !ts.resumed(th, st, regs) && s.newHit(ts, d, st) {
+		ts.site = nil
+		return
 	}
-	if d.released {
+	if d.released || ts.over {
 		return // a handler closed the session: the thread is gone already
 	}
 	if d.slots[st.slot.Addr] != st {
@@ -153,6 +167,24 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 		return
 	}
 	s.proceed(th, ts, st, regs)
+}
+
+// newHit runs what is to run when st is hit, before the instruction. The answer is runPre's.
+func (s *Session) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
+	if st.linker {
+		s.linkerCalled(ts, d)
+	}
+	if ts.outer != nil {
+		if !s.disarmed {
+			st.miss()
+		}
+		return false
+	}
+	ts.declined = nil
+	if st.returning > 0 && !d.released {
+		s.returned(ts, st)
+	}
+	return s.runPre(ts, st)
 }
 
 // runPre runs the PreHandlers of the enabled probes. It reports whether one of them
@@ -165,7 +197,7 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 	ts.handling = true
 	defer func() { ts.handling, regs.running = false, nil }()
 	for _, kp := range st.probes {
-		if !kp.enabled() || kp.session == nil {
+		if !kp.enabled() || kp.session == nil || ts.over {
 			continue
 		}
 		kp.hits.Add(1)
@@ -177,10 +209,11 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 	return false
 }
 
-func (s *Session) runPost(st *site, regs *Regs) {
+func (s *Session) runPost(ts *threadState, st *site) {
+	regs := &ts.regs
 	defer func() { regs.running = nil }()
 	for _, kp := range st.probes {
-		if kp.enabled() && kp.session != nil && kp.PostHandler != nil {
+		if kp.enabled() && kp.session != nil && kp.PostHandler != nil && !ts.over {
 			regs.running = kp
 			s.guard(kp, func() int { kp.PostHandler(kp, regs, 0); return 0 })
 		}
@@ -190,7 +223,9 @@ func (s *Session) runPost(st *site, regs *Regs) {
 // guard keeps a handler's panic from the target, which goes on as if the handler had
 // returned 0. The probe is disabled: it would panic again.
 func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
+	s.running = append(s.running, runningHandler{kp: kp})
 	defer func() {
+		s.handlerEnds()
 		if p := recover(); p != nil {
 			s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
 			_ = s.DisableKprobe(kp)
@@ -273,7 +308,9 @@ func (s *Session) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch
 	case st.plan.Method == arch.SystemCall: // SIGSYS in place of the call
 		_ = st.plan.Resume(regs, &ts.regs, st.slot.Step)
 	default:
-		s.trapped(th, ts, st, regs)
+		if s.trapped(th, ts, st, regs); ts.over {
+			return
+		}
 	}
 	s.leaveSlot(th, ts, regs, orig)
 	s.translate(th, ip, orig)

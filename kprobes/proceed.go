@@ -32,7 +32,7 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 		th.StopAtSyscall(st.slot.Next, st.slot.Trap)
 	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs):
 		th.MovedOut()
-		s.runPost(st, &ts.regs)
+		s.post(ts, st)
 		ts.site = nil
 	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
 		s.trace(th, ts, st, regs)
@@ -66,9 +66,10 @@ func (s *Session) emulated(ts *threadState, st *site, regs arch.Regs) bool {
 // stepped ends a hit whose copy was trapped after.
 func (s *Session) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := s.stateOf(th, d)
-	s.trapped(th, ts, st, regs)
-	ts.site = nil
-	th.Release()
+	if s.trapped(th, ts, st, regs); !ts.over {
+		ts.site = nil
+		th.Release()
+	}
 }
 
 // trapped comes after the copy in front of slot.Trap.
@@ -80,10 +81,11 @@ func (s *Session) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arc
 	s.post(ts, st)
 }
 
-// post runs the PostHandlers of a hit in progress, if its site is still there.
+// post runs the PostHandlers of a hit in progress, if its site is still there. One that was
+// missed has none (B31).
 func (s *Session) post(ts *threadState, st *site) {
-	if d := st.domain; ts.site == st && !d.released && d.siteAt(st.addr) == st {
-		s.runPost(st, &ts.regs)
+	if d := st.domain; ts.outer == nil && ts.site == st && !d.released && d.siteAt(st.addr) == st {
+		s.runPost(ts, st)
 	}
 }
 
@@ -108,9 +110,10 @@ func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 	}
 	st := ts.site
 	own := s.resume(th, ts)
-	s.post(ts, st)
-	ts.site = nil
-	th.Release()
+	if s.post(ts, st); !ts.over {
+		ts.site = nil
+		th.Release()
+	}
 	return own
 }
 
@@ -151,7 +154,7 @@ func (s hooks) Entered(th *ptrace.Thread) {
 	if st.armed() {
 		ts.call = st
 	}
-	if st.step && st.hasPost() {
+	if st.step && st.hasPost() && ts.outer == nil {
 		th.StopAtReturn()
 		return
 	}

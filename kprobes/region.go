@@ -165,8 +165,11 @@ func (d *domain) collect() {
 	err := d.space.Freeze(func() error {
 		inside := map[arch.Addr]bool{}
 		for _, th := range d.space.Threads() {
-			if ts, ok := th.Local.(*threadState); ok && ts.site != nil {
-				inside[ts.site.slot.Addr] = true // a hit in progress will go there
+			ts, _ := th.Local.(*threadState)
+			for ; ts != nil; ts = ts.outer {
+				if ts.site != nil {
+					inside[ts.site.slot.Addr] = true // a hit in progress will go there
+				}
 			}
 			if regs, err := th.Regs(); th.Stopped() && err == nil {
 				if slot, ok := d.region.SlotOf(regs.IP()); ok {

@@ -95,7 +95,18 @@ func (s *Session) UnregisterKprobe(kp *Kprobe) error {
 
 // UnregisterKprobes removes all of kps that are registered (A46).
 func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
-	return s.do(func() error { return s.unregister(kps) })
+	var busy chan struct{}
+	err := s.do(func() error {
+		err := s.unregister(kps)
+		busy = s.busyWith(kps)
+		return err
+	})
+	for busy != nil && !s.tracer.Own() { // a handler would wait for itself
+		<-busy
+		busy = nil
+		_ = s.tracer.Do(func() { busy = s.busyWith(kps) })
+	}
+	return err
 }
 
 // EnableKprobe arms a disabled probe; it does nothing if kp is enabled already.

@@ -96,7 +96,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		ri.put()
 		return 0
 	}
-	if rp.KP.session == nil || d.released {
+	if rp.KP.session == nil || d.released || ts.over {
 		return 0
 	}
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, ts.site, ts.hit, regs.SP()

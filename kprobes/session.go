@@ -42,8 +42,9 @@ type Session struct {
 	domains   map[*domain]bool
 	probes    []*Kprobe
 	blacklist []BlacklistEntry
-	hits      uint64 // all of them so far
-	disarmed  bool   // all probes, by DisarmAll
+	hits      uint64           // all of them so far
+	running   []runningHandler // the last one runs, the others wait for functions that they call
+	disarmed  bool             // all probes, by DisarmAll
 	closed    bool
 
 	watched atomic.Bool   // the dynamic linker is
@@ -274,6 +275,7 @@ func (s *Session) Close() error {
 // release gives back every process of the session.
 func (s *Session) release() error {
 	var errs []error
+	s.tracer.RecallAll()
 	for d := range s.domains {
 		errs = append(errs, d.release())
 	}
