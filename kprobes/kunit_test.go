@@ -14,8 +14,7 @@ import (
 )
 
 // TestKUnit is lib/tests/test_kprobes.c of the kernel, case by case, on a program that is built
-// in several ways; also those of jprobes, which went with them in 4.19. test_kprobe_missed is
-// TestMissed.
+// in several ways; also those of jprobes, which went with them in 4.19.
 func TestKUnit(t *testing.T) {
 	cases := []struct {
 		name string
@@ -23,6 +22,7 @@ func TestKUnit(t *testing.T) {
 	}{
 		{"test_kprobe", (*kunit).kprobe},
 		{"test_kprobes", (*kunit).kprobes},
+		{"test_kprobe_missed", (*kunit).kprobeMissed},
 		{"test_kretprobe", (*kunit).kretprobe},
 		{"test_kretprobes", (*kunit).kretprobes},
 		{"test_jprobe", (*kunit).jprobe},
@@ -55,7 +55,7 @@ func TestKUnit(t *testing.T) {
 // kunit is one case. Values pass from one handler to the next by what the kernel's pass by
 // global variables.
 type kunit struct {
-	t    testing.TB
+	t    *testing.T
 	prog *testprog.Prog
 	s    *kprobes.Session
 
@@ -133,6 +133,26 @@ func (k *kunit) kprobes() {
 	ok(k.t, k.s.UnregisterKprobes([]*kprobes.Kprobe{kp, kp2}))
 	k.call("target", 91, 30)
 	k.want("post after unregistration", k.post, 62)
+}
+
+func (k *kunit) kprobeMissed() {
+	recursed := symbol(k.t, k.s, "recursed_target")
+	kp := &kprobes.Kprobe{SymbolName: "recursed_target"}
+	kp.PreHandler = func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
+		k.pre++
+		wantCall(k.t, r, 20, recursed, 60)
+		return 0
+	}
+	kp.PostHandler = func(_ *kprobes.Kprobe, r *kprobes.Regs, _ uint64) {
+		k.post++
+		wantCall(k.t, r, 20, recursed, 60)
+	}
+	register(k.t, k.s, kp)
+	k.call("recursed_target", 31, 10)
+	k.want("pre", k.pre, 1)
+	k.want("post", k.post, 1)
+	k.want("nmissed", kp.NMissed(), 2)
+	k.want("hits", kp.Hits(), 1)
 }
 
 // retprobe has the EntryHandler note the argument and the Handler the result.
