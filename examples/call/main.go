@@ -1,0 +1,58 @@
+// Command call has the probed thread call functions of its program: one that knows how to
+// describe an object, as a debugger's user would call it, and then free.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// program is the functions that the handler calls.
+type program struct{ describe, free kprobes.Ptr }
+
+// show prints what the program says of the object whose address is the first argument.
+func (p program) show(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
+	order, _ := regs.Arg(0)
+	text, err := regs.Call(p.describe, order)
+	if err != nil {
+		fmt.Println(err)
+		return 0
+	}
+	s, _ := regs.ReadString(kprobes.Ptr(text), 64)
+	fmt.Printf("<%s> %s\n", kp.SymbolName, s)
+	if _, err := regs.Call(p.free, text); err != nil {
+		fmt.Println(err)
+	}
+	return 0
+}
+
+func address(s *kprobes.Session, symbol string) kprobes.Ptr {
+	found, err := s.Symbols().Resolve(symbol)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return found[0].Addr
+}
+
+func main() {
+	pid := flag.Int("p", 0, "process to probe")
+	flag.Parse()
+
+	s, err := kprobes.Attach(*pid, kprobes.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	p := program{describe: address(s, "describe"), free: address(s, "libc.so.6:free")}
+	kp := &kprobes.Kprobe{SymbolName: "handle", PreHandler: p.show}
+	if err := s.RegisterKprobe(kp); err != nil {
+		log.Print("register_kprobe failed: ", err)
+		return
+	}
+	fmt.Println("planted kprobe at", kp.Addr)
+	<-s.Done()
+	fmt.Println("hits:", kp.Hits(), "missed:", kp.NMissed())
+}
