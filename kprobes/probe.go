@@ -43,7 +43,7 @@ type Kprobe struct {
 	// To register a probe by symbol again, set it to 0 before, as in the kernel.
 	Addr arch.Addr
 	// SymbolName names a function: any SPEC of the command that means exactly one
-	// address.
+	// address. Its library may be loaded later if its name holds ".so".
 	SymbolName string
 	// Offset in bytes is added to Addr or to the symbol's address.
 	Offset uint64

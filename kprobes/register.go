@@ -16,6 +16,11 @@ const manyNames = 50
 // their errors are register_kprobe's: they match, by errors.Is, the package's Err…
 // values and the kernel's errno. After an error nothing is armed. kp.Addr holds the
 // address where the probe is.
+//
+// A symbol of a library that is not loaded, such as libplug.so:foo, is no error: the session
+// warns, Addr stays 0, and the probe is placed before the library's constructors run. When a
+// library is unloaded its probes are GONE; those by symbol are placed again, and keep their
+// counts, when it is loaded again. Status tells what a probe waits for.
 func (s *Session) RegisterKprobe(kp *Kprobe) error {
 	return s.RegisterKprobes([]*Kprobe{kp})
 }
