@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -231,6 +232,22 @@ func TestBlacklistInALibraryThatComes(t *testing.T) {
 		t.Errorf("the blacklist is %v", list)
 	}
 	prog.Do("vacate", "did")
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestForksWhileALibraryComesAndGoes: no child has a breakpoint in its copy of the library,
+// whenever it was forked and however long the tracer took to see it.
+func TestForksWhileALibraryComesAndGoes(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "loadfork"))
+	s := attach(t, prog.PID(), kprobes.Options{Log: func(string) {}})
+	kp := boosted.probe("libplug.so:build")
+	register(t, s, kp, boosted.probe("libplug.so:plugged"), boosted.probe("libplug.so:wreck"))
+	ran := prog.Do("run 300 "+glibc.lib(t, "libplug.so"), "ran")
+	if seen := number(t, ran, "ran"); seen == 0 || kp.Hits() == 0 {
+		t.Errorf("%d children had the library, it was loaded %d times", seen, kp.Hits())
+	}
 	closeSession(t, s)
 	prog.CheckClean()
 	wantRight(t, prog)
