@@ -251,6 +251,9 @@ type Arch interface {
 	// Goroutine says whose stack r's stack pointer is on, in a Go program: the address
 	// of the g, and where its stack begins (g.stack.hi). ok is false if it is nobody's.
 	Goroutine(r Regs, m Memory) (g, stackBase Addr, ok bool)
+	// Parked says where g, which no thread runs, has stopped, and where its stack begins;
+	// a g that has ended and waits for another use is one of those. ok is false if it runs.
+	Parked(g Addr, m Memory) (pc, sp, stackBase Addr, ok bool)
 
 	// SetCall makes r those of a thread that is about to run the first instruction of
 	// fn, called with args by the platform's C calling convention from where r was,

@@ -39,9 +39,9 @@ type domain struct {
 
 	survey *survey // during a registration
 
-	calls        map[frame]*KretprobeInstance   // the latest of each frame
-	owners       map[owner][]*KretprobeInstance // in the order in which they were entered
-	unreturnable map[arch.Addr]error            // return addresses without a site
+	calls        map[frame]*KretprobeInstance // the latest of each frame
+	owners       map[owner]*KretprobeInstance // the latest of each
+	unreturnable map[arch.Addr]error          // return addresses without a site
 
 	released bool
 }
@@ -57,7 +57,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		past:    map[arch.Addr][]byte{},
 
 		calls:        map[frame]*KretprobeInstance{},
-		owners:       map[owner][]*KretprobeInstance{},
+		owners:       map[owner]*KretprobeInstance{},
 		unreturnable: map[arch.Addr]error{},
 	}
 	d.text = patch.NewText(p.Space.Text(), journal{d})
@@ -190,7 +190,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	case ts != nil && ts.handling: // the handler ends the session
 		ts.regs.undone()
-		if regs.IP() == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()

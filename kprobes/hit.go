@@ -34,6 +34,7 @@ type threadState struct {
 	hit      uint64    // its number, while handlers run
 	site     *site     // of the hit in progress: between trap and resume, or until its end is seen
 	handling bool      // its PreHandlers run
+	atReturn bool      // these are Handlers of Kretprobes, which don't choose where it goes on
 	traps    bool      // the program traced itself when its copy was single-stepped
 	call     *site     // whose system call the thread was last sent into
 	put      *site     // whose hit goes on behind a signal that came first, or a mended fault

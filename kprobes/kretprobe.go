@@ -47,7 +47,7 @@ type Kretprobe struct {
 	nmissed atomic.Uint64
 
 	// These belong to the tracer's thread.
-	active  int
+	live    map[*KretprobeInstance]bool // at most MaxActive
 	idle    []*KretprobeInstance
 	short   int            // how many calls until the next search for dead instances
 	returns map[*site]bool // where calls were seen to return to
@@ -71,13 +71,16 @@ type KretprobeInstance struct {
 	// there is not cleared (C7).
 	Data []byte
 
-	probe *Kretprobe // nil once it is unregistered
-	entry *site
-	hit   uint64 // the session's number of the hit
-	owner owner
-	frame frame
-	sp    arch.Addr          // at the entry
-	below *KretprobeInstance // followed in the same frame before
+	probe  *Kretprobe // nil once it is unregistered
+	domain *domain    // nil until it is followed
+	entry  *site
+	hit    uint64 // the session's number of the hit
+	owner  owner
+	frame  frame
+	sp     arch.Addr // at the entry
+
+	below         *KretprobeInstance // followed in the same frame before
+	before, after *KretprobeInstance // of the same owner, by the order of their entries
 }
 
 // Kretprobe is the probe that the call is followed by.
@@ -134,38 +137,39 @@ func (rp *Kretprobe) prepare() error {
 	rp.KP.PreHandler, rp.KP.PostHandler, rp.KP.FaultHandler = rp.entered, nil, nil
 	rp.hits.Store(0)
 	rp.nmissed.Store(0)
-	rp.active, rp.idle, rp.short, rp.warned = 0, nil, 0, false
-	rp.returns = map[*site]bool{}
+	rp.idle, rp.short, rp.warned = nil, 0, false
+	rp.live, rp.returns = map[*KretprobeInstance]bool{}, map[*site]bool{}
 	return nil
 }
 
 // take returns an instance, nil if MaxActive calls are followed already (C2).
 func (rp *Kretprobe) take() *KretprobeInstance {
-	if rp.active >= rp.MaxActive {
+	if len(rp.live) >= rp.MaxActive {
 		return nil
 	}
-	rp.active++
+	ri := &KretprobeInstance{probe: rp}
 	if n := len(rp.idle); n > 0 {
-		ri := rp.idle[n-1]
-		rp.idle = rp.idle[:n-1]
-		return ri
+		ri, rp.idle = rp.idle[n-1], rp.idle[:n-1]
+	} else {
+		ri.Data = make([]byte, rp.DataSize)
 	}
-	return &KretprobeInstance{probe: rp, Data: make([]byte, rp.DataSize)}
+	rp.live[ri] = true
+	return ri
 }
 
-// put takes an instance back.
+// put takes an instance back, unless its probe was unregistered since, and perhaps registered
+// again.
 func (ri *KretprobeInstance) put() {
-	if ri == nil {
+	if ri == nil || ri.probe == nil || !ri.probe.live[ri] {
 		return
 	}
-	if rp := ri.probe; rp != nil {
-		rp.active--
-		*ri = KretprobeInstance{probe: rp, Data: ri.Data}
-		rp.idle = append(rp.idle, ri)
-	}
+	rp := ri.probe
+	delete(rp.live, ri)
+	*ri = KretprobeInstance{probe: rp, Data: ri.Data}
+	rp.idle = append(rp.idle, ri)
 }
 
-// end forgets the calls in flight, which return as if they had never been followed. It
+// end forgets the calls in flight, which return as if they had never been followed (C18). It
 // returns the sites that rp no longer needs.
 func (rp *Kretprobe) end() []*site {
 	var left []*site
@@ -173,9 +177,12 @@ func (rp *Kretprobe) end() []*site {
 		st.returning--
 		left = append(left, st)
 	}
-	for _, ri := range rp.idle {
+	for ri := range rp.live {
+		if ri.domain != nil {
+			ri.domain.unlink(ri)
+		}
 		ri.probe = nil
 	}
-	rp.returns, rp.idle = nil, nil
+	rp.live, rp.idle, rp.returns = nil, nil, nil
 	return left
 }

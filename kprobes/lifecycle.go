@@ -35,14 +35,14 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 // leaves its parent's address space here. Under Follow the probes that have a symbol
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
-	if d, _ := old.Local.(*domain); d != nil && len(old.Processes()) == 0 {
-		s.forget(d)
+	if d, _ := old.Local.(*domain); d != nil {
+		d.endOfProcess(p.PID)
+		if len(old.Processes()) == 0 {
+			s.forget(d)
+		}
 	}
 	for _, th := range p.Threads() {
 		th.Local = nil // the hit that brought it into exec has no end
-		if d, _ := old.Local.(*domain); d != nil {
-			d.endOf(owner{tid: th.TID})
-		}
 	}
 	if p != s.main && !s.opts.Follow {
 		return ptrace.LetGo
@@ -156,8 +156,11 @@ func (s hooks) Panicked(value any, stack []byte) {
 
 // Exited implements ptrace.Handler.
 func (s hooks) Exited(p *ptrace.Process) {
-	if d, _ := p.Space.Local.(*domain); d != nil && len(p.Space.Processes()) == 1 {
-		s.forget(d)
+	if d, _ := p.Space.Local.(*domain); d != nil {
+		d.endOfProcess(p.PID)
+		if len(p.Space.Processes()) == 1 {
+			s.forget(d)
+		}
 	}
 	if p != s.main {
 		return

@@ -336,7 +336,6 @@ func (s *Session) unregister(kps []*Kprobe) error {
 		for _, st := range sites {
 			st.probes = slices.DeleteFunc(slices.Clone(st.probes), isGone)
 		}
-		d.disown(isGone)
 		errs = append(errs, d.settle(sites))
 	}
 	return errors.Join(errs...)

@@ -44,7 +44,8 @@ type frame struct {
 
 // owner is who has entered a function.
 type owner struct {
-	tid       int // 0 if it is a goroutine
+	tid       int // 0 if it is a goroutine, of pid
+	pid       int
 	goroutine arch.Addr
 }
 
@@ -54,7 +55,7 @@ func where(regs *Regs, cfa arch.Addr, inGo bool) (frame, owner, bool) {
 		return frame{pid: regs.PID(), cfa: cfa}, owner{tid: regs.TID()}, true
 	}
 	g, base, ok := ptrace.Host.Goroutine(regs, rawMemory{regs})
-	return frame{regs.PID(), g, base - cfa}, owner{goroutine: g}, ok
+	return frame{regs.PID(), g, base - cfa}, owner{pid: regs.PID(), goroutine: g}, ok
 }
 
 // deeper: f was entered from a frame of the same stack that is further from its base than
@@ -69,8 +70,9 @@ func (f frame) deeper(other frame) bool {
 // entered is the PreHandler of a Kretprobe's KP, as pre_handler_kretprobe.
 func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	d, ts := regs.domain, regs.thread.Local.(*threadState)
+	st, hit, sp := ts.site, ts.hit, regs.SP()
 	ret, cfa, err := ptrace.Host.Caller(regs, rawMemory{regs})
-	f, own, ok := where(regs, cfa, ts.site.inGo)
+	f, own, ok := where(regs, cfa, st.inGo)
 	if err != nil || !ok {
 		rp.nmissed.Add(1)
 		return 0
@@ -79,14 +81,14 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		kp.hits.Add(^uint64(0))
 		return 0
 	}
-	d.endReentered(f, ret, ts.hit)
+	d.endReentered(f, ret, hit)
 	d.endUnwound(own, f)
 	ri := rp.take()
 	if ri == nil {
-		rp.search(d, own, f)
+		rp.search(own, f)
 		ri = rp.take()
 	}
-	back := d.returnSite(rp, ret, ts.site.inGo)
+	back := d.returnSite(rp, ret, st.inGo)
 	if ri == nil || back == nil {
 		rp.nmissed.Add(1)
 		ri.put()
@@ -96,43 +98,78 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		ri.put()
 		return 0
 	}
-	if rp.KP.session == nil || d.released || ts.over {
+	if !rp.live[ri] || d.released {
+		return 0 // the handler has unregistered rp or ended the session
+	}
+	if ts.over {
+		rp.nmissed.Add(1)
+		ri.put()
 		return 0
 	}
-	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, ts.site, ts.hit, regs.SP()
-	ri.owner, ri.frame = own, f
+	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
+	ri.domain, ri.owner, ri.frame = d, own, f
 	d.link(ri)
 	return 0
 }
 
 func (d *domain) link(ri *KretprobeInstance) {
-	ri.below = d.calls[ri.frame]
-	d.calls[ri.frame] = ri
-	d.owners[ri.owner] = append(d.owners[ri.owner], ri)
+	ri.below, d.calls[ri.frame] = d.calls[ri.frame], ri
+	d.give(ri, ri.owner)
+}
+
+// give makes ri the latest call of own.
+func (d *domain) give(ri *KretprobeInstance, own owner) {
+	ri.owner, ri.before, ri.after = own, d.owners[own], nil
+	if ri.before != nil {
+		ri.before.after = ri
+	}
+	d.owners[own] = ri
+}
+
+// disown is the opposite of give.
+func (d *domain) disown(ri *KretprobeInstance) {
+	switch {
+	case ri.after != nil:
+		ri.after.before = ri.before
+	case ri.before != nil:
+		d.owners[ri.owner] = ri.before
+	default:
+		delete(d.owners, ri.owner)
+	}
+	if ri.before != nil {
+		ri.before.after = ri.after
+	}
+}
+
+func (d *domain) unlink(ri *KretprobeInstance) {
+	above := (*KretprobeInstance)(nil)
+	for at := d.calls[ri.frame]; at != ri; at = at.below {
+		above = at
+	}
+	switch {
+	case above != nil:
+		above.below = ri.below
+	case ri.below != nil:
+		d.calls[ri.frame] = ri.below
+	default:
+		delete(d.calls, ri.frame)
+	}
+	d.disown(ri)
 }
 
 // end forgets all calls of a frame. Those that did not return are missed.
 func (d *domain) end(f frame, missed bool) {
-	top := d.calls[f]
-	delete(d.calls, f)
-	for ri := top; ri != nil; {
-		below := ri.below
-		rest := d.owners[ri.owner]
-		i := len(rest) - 1
-		for i >= 0 && rest[i] != ri {
-			i--
-		}
-		if rest = slices.Delete(rest, i, i+1); len(rest) == 0 {
-			delete(d.owners, ri.owner)
-		} else {
-			d.owners[ri.owner] = rest
-		}
-		if missed && ri.probe != nil {
-			ri.probe.nmissed.Add(1)
-		}
-		ri.put()
-		ri = below
+	for ri := d.calls[f]; ri != nil; ri = d.calls[f] {
+		d.endCall(ri, missed)
 	}
+}
+
+func (d *domain) endCall(ri *KretprobeInstance, missed bool) {
+	d.unlink(ri)
+	if missed {
+		ri.probe.nmissed.Add(1)
+	}
+	ri.put()
 }
 
 // loops tells whether a hit is no call but a turn of a loop, whose head is a Go function's first
@@ -155,77 +192,11 @@ func (d *domain) endReentered(f frame, ret arch.Addr, hit uint64) {
 // endUnwound ends calls of own that are deeper than f. On a goroutine's one stack those are
 // gone; a thread may have several.
 func (d *domain) endUnwound(own owner, f frame) {
-	for {
-		rest := d.owners[own]
-		if len(rest) == 0 {
+	for ri := d.owners[own]; ri != nil; ri = d.owners[own] {
+		if !ri.frame.deeper(f) || own.tid != 0 && d.holdsReturn(ri) {
 			return
 		}
-		last := rest[len(rest)-1]
-		if !last.frame.deeper(f) || own.tid != 0 && d.holdsReturn(last) {
-			return
-		}
-		d.end(last.frame, true)
-	}
-}
-
-// holdsReturn tells whether ri's return address is where it was at the entry.
-func (d *domain) holdsReturn(ri *KretprobeInstance) bool {
-	r := ptrace.Host.NewRegs()
-	r.SetSP(ri.sp)
-	ret, _, err := ptrace.Host.Caller(r, d.space)
-	return err == nil && ret == ri.RetAddr
-}
-
-// search looks for instances of rp that are dead, since it has run out of them. f is where
-// own is now. Where there are none a search would only cost, so it is not repeated at once.
-func (rp *Kretprobe) search(d *domain, own owner, f frame) {
-	if rp.short > 0 {
-		rp.short--
-		return
-	}
-	rp.short = rp.MaxActive
-	var stack arch.Range
-	for at, ri := range d.calls {
-		switch {
-		case ri.probe != rp:
-		case ri.frame.goroutine == 0 && !d.holdsReturn(ri):
-			d.end(at, true)
-		case ri.owner == own && own.tid != 0 && ri.frame.deeper(f):
-			if stack.Len() == 0 {
-				stack = d.mappingOf(f.cfa)
-			}
-			if stack.Contains(ri.frame.cfa) {
-				d.end(at, true)
-			}
-		}
-	}
-}
-
-// mappingOf is the extent of the mapping at at.
-func (d *domain) mappingOf(at arch.Addr) arch.Range {
-	d.survey = nil
-	defer func() { d.survey = nil }()
-	m, err := d.surveyed().mapping(d, at)
-	if err != nil || m == nil {
-		return arch.Range{Start: at, End: at + 1}
-	}
-	return m.Range
-}
-
-// disown forgets calls in flight whose probes are unregistered: they return as if they had
-// never been followed (C18).
-func (d *domain) disown(gone func(*Kprobe) bool) {
-	for f, top := range d.calls {
-		followed := false
-		for ri := top; ri != nil; ri = ri.below {
-			if ri.probe != nil && gone(&ri.probe.KP) {
-				ri.probe = nil
-			}
-			followed = followed || ri.probe != nil
-		}
-		if !followed {
-			d.end(f, false)
-		}
+		d.end(ri.frame, true)
 	}
 }
 
@@ -241,17 +212,24 @@ func (d *domain) copyCalls(to *domain, child *ptrace.Process) {
 		if !parent.Stopped() || err != nil || now.SP() != regs.SP() {
 			continue
 		}
-		for _, ri := range d.owners[owner{tid: parent.TID}] {
+		for _, ri := range d.callsOf(owner{tid: parent.TID}) {
 			to.copyCall(ri, th)
 		}
 	}
 }
 
+// callsOf is own's calls in the order in which they were entered.
+func (d *domain) callsOf(own owner) []*KretprobeInstance {
+	var calls []*KretprobeInstance
+	for ri := d.owners[own]; ri != nil; ri = ri.before {
+		calls = append(calls, ri)
+	}
+	slices.Reverse(calls)
+	return calls
+}
+
 func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	rp := ri.probe
-	if rp == nil {
-		return
-	}
 	c := rp.take()
 	if c == nil || d.returnSite(rp, ri.RetAddr, false) == nil {
 		rp.nmissed.Add(1)
@@ -260,7 +238,7 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	}
 	copy(c.Data, ri.Data)
 	c.RetAddr, c.entry, c.hit, c.sp = ri.RetAddr, ri.entry, ri.hit, ri.sp
-	c.owner, c.frame = owner{tid: th.TID}, ri.frame
+	c.domain, c.owner, c.frame = d, owner{tid: th.TID}, ri.frame
 	c.frame.pid = th.Proc.PID
 	d.link(c)
 }
@@ -270,28 +248,36 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 func (d *domain) endOfThread(th *ptrace.Thread) {
 	own := owner{tid: th.TID}
 	regs, err := th.Regs()
-	if err != nil || len(d.owners[own]) == 0 {
+	if err != nil || d.owners[own] == nil {
 		d.endOf(own)
 		return
 	}
 	stack := d.mappingOf(regs.SP())
-	for _, ri := range slices.Clone(d.owners[own]) {
-		if d.calls[ri.frame] != nil && stack.Contains(ri.frame.cfa) {
-			d.end(ri.frame, true)
+	for ri := d.owners[own]; ri != nil; {
+		before := ri.before
+		if stack.Contains(ri.frame.cfa) {
+			d.endCall(ri, true)
+		} else {
+			d.disown(ri)
+			d.give(ri, owner{})
+		}
+		ri = before
+	}
+}
+
+// endOfProcess ends the calls of a process that leaves the address space.
+func (d *domain) endOfProcess(pid int) {
+	for f := range d.calls {
+		if f.pid == pid {
+			d.end(f, true)
 		}
 	}
-	for _, ri := range d.owners[own] {
-		ri.owner = owner{}
-	}
-	d.owners[owner{}] = append(d.owners[owner{}], d.owners[own]...)
-	delete(d.owners, own)
 }
 
 // endOf ends the calls of an owner that is gone.
 func (d *domain) endOf(own owner) {
-	for len(d.owners[own]) > 0 {
-		rest := d.owners[own]
-		d.end(rest[len(rest)-1].frame, true)
+	for ri := d.owners[own]; ri != nil; ri = d.owners[own] {
+		d.end(ri.frame, true)
 	}
 }
 
@@ -299,23 +285,15 @@ func (d *domain) endOf(own owner) {
 // (C12).
 func (s *Session) returned(ts *threadState, st *site) {
 	d, regs := st.domain, &ts.regs
-	f, own, _ := where(regs, regs.SP(), false)
-	top := d.calls[f]
+	f, own, top := d.returnedFrom(regs, false)
 	if top == nil && st.returnsGo {
-		var inGo bool
-		if f, own, inGo = where(regs, regs.SP(), true); inGo {
-			top = d.calls[f]
-		}
-	}
-	lent := top == nil
-	if lent {
-		top = d.lent(f)
+		f, own, top = d.returnedFrom(regs, true)
 	}
 	if top == nil {
 		return
 	}
 	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, rawMemory{regs}, st.plan.Insn) {
-		if !lent {
+		if f.pid == regs.PID() {
 			d.end(f, true)
 		}
 		return
@@ -325,37 +303,48 @@ func (s *Session) returned(ts *threadState, st *site) {
 		calls = append(calls, ri)
 	}
 	s.runReturns(ts, st, calls)
-	if !lent && !d.released && d.calls[f] == top {
+	if !d.released && f.pid == regs.PID() {
 		d.end(f, false)
 		d.endUnwound(own, f)
 	}
 }
 
-// lent is the calls that another process of the address space is in at f: a vfork child comes
-// back from its parent's call first, which is to return to the parent yet.
-func (d *domain) lent(f frame) *KretprobeInstance {
-	for _, p := range d.space.Processes() {
-		f.pid = p.PID
-		if top := d.calls[f]; top != nil {
-			return top
+// returnedFrom finds the frame that ends where the stack pointer is now, and the latest call
+// followed in it. A vfork child returns from its parent's frame first: the parent's call, which
+// is to return yet, returns in the child as well (C28).
+func (d *domain) returnedFrom(regs *Regs, inGo bool) (f frame, own owner, top *KretprobeInstance) {
+	f, own, ok := where(regs, regs.SP(), inGo)
+	if !ok {
+		return f, own, nil
+	}
+	if top = d.calls[f]; top == nil {
+		for _, p := range d.space.Processes() {
+			parents := frame{p.PID, f.goroutine, f.cfa}
+			if top = d.calls[parents]; top != nil {
+				return parents, own, top
+			}
 		}
 	}
-	return nil
+	return f, own, top
 }
 
 func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
 	regs := &ts.regs
 	ip := regs.IP()
-	regs.SetIP(st.addr)
-	ts.handling = true
-	defer func() { ts.handling, regs.running = false, nil }()
+	ts.handling, ts.atReturn = true, true
+	defer func() { ts.handling, ts.atReturn, regs.running = false, false, nil }()
 	for _, ri := range calls {
 		rp := ri.probe
-		if rp == nil || st.domain.released {
+		if rp == nil || !rp.live[ri] || st.domain.released {
+			continue // a handler has seen to that
+		}
+		if ts.over {
+			rp.nmissed.Add(1)
 			continue
 		}
 		rp.hits.Add(1)
 		regs.running = &rp.KP
+		regs.SetIP(st.addr)
 		if rp.Handler != nil {
 			s.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })
 		}

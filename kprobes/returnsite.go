@@ -2,6 +2,8 @@ package kprobes
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -135,21 +137,40 @@ func (d *domain) jumpsOf(st *site) (j jumps) {
 	during := d.survey
 	d.survey = nil
 	defer func() { d.survey = during }()
-	for at := bounds.Start; at < bounds.End; {
-		insn, err := d.decode(at)
-		if err != nil {
-			j.away = true
-			return j
+	parts := []arch.Range{bounds}
+	for i := 0; i < len(parts); i++ {
+		for at := parts[i].Start; at < parts[i].End; {
+			insn, err := d.decode(at)
+			if err != nil {
+				j.away = true
+				return j
+			}
+			at = insn.End()
+			switch to := insn.Target; insn.Flow {
+			case arch.FlowIndirectJump, arch.FlowFar:
+				j.away = true
+			case arch.FlowJump, arch.FlowCond:
+				part, inside := d.partOf(bounds, to)
+				if inside && !slices.Contains(parts, part) {
+					parts = append(parts, part)
+				}
+				j.away = j.away || !inside
+				// Where a Go function begins, its stack is checked again.
+				j.back = j.back || to == st.addr || !st.inGo && bounds.Contains(to) && to < st.addr
+			}
 		}
-		switch insn.Flow {
-		case arch.FlowIndirectJump, arch.FlowFar:
-			j.away = true
-		case arch.FlowJump, arch.FlowCond:
-			j.away = j.away || !bounds.Contains(insn.Target)
-			// Where a Go function begins, its stack is checked again.
-			j.back = j.back || insn.Target == st.addr || !st.inGo && insn.Target < st.addr && bounds.Contains(insn.Target)
-		}
-		at = insn.End()
 	}
 	return j
+}
+
+// partOf tells whether at is in a function, or in a part that a compiler has split off it for
+// being seldom run, and the extent of either.
+func (d *domain) partOf(fn arch.Range, at arch.Addr) (part arch.Range, inside bool) {
+	if fn.Contains(at) {
+		return fn, true
+	}
+	part, known := d.session.table.Function(at)
+	whole, _ := d.session.table.Lookup(fn.Start)
+	split, _ := d.session.table.Lookup(at)
+	return part, known && strings.HasPrefix(split.Symbol.Linkage, whole.Symbol.Linkage+".cold")
 }

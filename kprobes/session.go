@@ -283,6 +283,7 @@ func (s *Session) release() error {
 		kp.session, kp.placements = nil, nil
 		if kp.ret != nil {
 			kp.ret.end()
+			kp.ret = nil
 		}
 	}
 	s.probes = nil

@@ -71,6 +71,13 @@ func (t *Table) GoFunction(a arch.Addr) bool {
 	return ok
 }
 
+// GoroutineEnd tells whether a goroutine that has stopped at a has ended: Goexit leaves it
+// there, with its stack as it was (src/runtime/proc.go).
+func (t *Table) GoroutineEnd(a arch.Addr) bool {
+	loc, ok := t.Lookup(a)
+	return ok && loc.Symbol.Linkage == "runtime.goexit1"
+}
+
 // frame returns the frame layout at link-time address v.
 func (g *stackTable) frame(v uint64) (f goFrame, ok bool) {
 	if v < g.text || v-g.text > 1<<32-1 {

@@ -57,6 +57,19 @@ func stackOf(g, sp arch.Addr, m arch.Memory) (hi arch.Addr, ok bool) {
 	return hi, lo < sp && sp <= hi
 }
 
+// Parked reads g.stack.hi, g.m and g.sched, which are where they are since Go 1.17. Whoever
+// runs g sets g.m before and clears it after, and sched is right in between
+// (src/runtime/proc.go, execute and dropg).
+func (Arch) Parked(g arch.Addr, m arch.Memory) (pc, sp, stackBase arch.Addr, ok bool) {
+	const words, hi, thread, schedSP, schedPC = 9, 1, 6, 7, 8
+	var b [8 * words]byte
+	if m.ReadMemory(g, b[:]) != nil {
+		return 0, 0, 0, false
+	}
+	word := func(i int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[8*i:])) }
+	return word(schedPC), word(schedSP), word(hi), word(thread) == 0
+}
+
 // beforeStackCheck is what Go's assembler may put in front of the comparison with the stack
 // guard (src/cmd/internal/obj/x86/obj6.go, stacksplit): an ABI0 function loads g, a large
 // frame is not compared by its rsp but by what that will be. operand is how many bytes follow.
