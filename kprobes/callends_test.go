@@ -244,3 +244,45 @@ func wantEnd(t *testing.T, s *kprobes.Session, m mode, fn string, arg uint64) *k
 	register(t, s, kp)
 	return kp
 }
+
+// TestJobControlDuringACall: the process is stopped while a thread is in the function, and the
+// deadline passes. It is stopped still, until SIGCONT.
+func TestJobControlDuringACall(t *testing.T) {
+	for _, fn := range []string{"block", "spin_on"} {
+		for _, m := range modes {
+			t.Run(fn+"/"+string(m), func(t *testing.T) {
+				prog := start(t, "call")
+				s := attach(t, prog.PID(), kprobes.Options{})
+				at := symbol(t, s, fn)
+				over := make(chan error, 1)
+				register(t, s, m.caller("probed", func(r *kprobes.Regs) {
+					_, err := callWithin(r, 200*time.Millisecond, at)
+					over <- err
+				}))
+				prog.Send("go 30")
+				prog.Expect("in it")
+				if err := prog.Signal(unix.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-over; !errors.Is(err, kprobes.ErrCallTimeout) {
+					t.Errorf("got %v, want a timeout", err)
+				}
+				for range 2000 { // rounds of the tracer, for what is on its way
+					if err := s.Signal(0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if st, err := procfs.ReadStat(prog.PID(), 0); err != nil || st.State == 'S' {
+					t.Errorf("the process is in state %c, %v, not stopped", st.State, err)
+				}
+				if err := prog.Signal(unix.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				prog.Expect("ret 10")
+				wantSays(t, prog, "shallow 10", "did 10")
+				closeSession(t, s)
+				wantRight(t, prog)
+			})
+		}
+	}
+}
