@@ -110,6 +110,7 @@ var cCalls = []struct{ fn, want string }{
 	{"wide", `w=0x00000000000000010000000000000002 a=3`},
 	{"cplx", `f=(1+2i) d=(3+4i)`},
 	{"nine", `a=1 b=2 c=3 d=4 e=5 f=6 g=7 h=8 i=9.5 j=10`},
+	{"transparent", `fd=3 a=0x1234 len=16`},
 }
 
 var cppCalls = []struct{ fn, want string }{

@@ -261,7 +261,20 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 		t.byRef = t.byRef || !known && (f.typ.byRef || virtual != 0)
 		t.field = append(t.field, f)
 	}
+	if t.kind == typeUnion && len(t.field) == 0 && t.size > 1 && r.lang == langC {
+		t.fillTransparent()
+		return
+	}
 	t.align = t.alignment(e, members)
+}
+
+// fillTransparent makes t what a transparent union is passed as: its members, which GCC
+// does not describe, are pointers or integers (the address of glibc's connect).
+func (t *dtype) fillTransparent() {
+	t.kind, t.align = typeUint, t.size
+	if t.size == 8 {
+		t.kind, t.elem = typePointer, &dtype{kind: typeVoid, name: "void"}
+	}
 }
 
 // alignment is that of the structure e with the given members: the largest of theirs; 1 if

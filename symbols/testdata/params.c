@@ -30,6 +30,9 @@ F void cplx(float complex f, double complex d) { sink += (int)creal(f + d); }
 
 F void nine(double a, double b, double c, double d, double e, double f, double g, double h, float i, int j) { sink += (int)(a + b + c + d + e + f + g + h + i) + j; }
 
+typedef union { const int *i; const char *s; } address __attribute__((__transparent_union__));
+F void transparent(int fd, address a, unsigned len) { sink += fd + (a.i == 0) + (int)len; }
+
 int main(void)
 {
 	int n = 7;
@@ -45,5 +48,6 @@ int main(void)
 	wide(((__int128)1 << 64) | 2, 3);
 	cplx(1.0f + 2.0f * I, 3.0 + 4.0 * I);
 	nine(1, 2, 3, 4, 5, 6, 7, 8, 9.5f, 10);
+	transparent(3, (const char *)0x1234, 16);
 	return 0;
 }
