@@ -49,7 +49,7 @@
 //	pre_handler_kretprobe          Kretprobe.entered             returns.go
 //	arch_prepare_kretprobe         domain.returnSite             returnsite.go
 //	__kretprobe_trampoline_handler Session.returned              returns.go
-//	recycle_rp_inst                domain.disown                 returns.go
+//	recycle_rp_inst                Kretprobe.end                 kretprobe.go
 //	kprobe_flush_task              domain.endOf                  returns.go
 //
 // # Choices where the kernel's eras differ

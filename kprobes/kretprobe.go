@@ -79,6 +79,8 @@ type KretprobeInstance struct {
 	frame  frame
 	sp     arch.Addr // at the entry
 
+	returned bool // and counted: a Handler may be the end of the thread
+
 	below         *KretprobeInstance // followed in the same frame before
 	before, after *KretprobeInstance // of the same owner, by the order of their entries
 }

@@ -166,7 +166,7 @@ func (d *domain) end(f frame, missed bool) {
 
 func (d *domain) endCall(ri *KretprobeInstance, missed bool) {
 	d.unlink(ri)
-	if missed {
+	if missed && !ri.returned {
 		ri.probe.nmissed.Add(1)
 	}
 	ri.put()
@@ -342,6 +342,7 @@ func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstan
 			rp.nmissed.Add(1)
 			continue
 		}
+		ri.returned = true
 		rp.hits.Add(1)
 		regs.running = &rp.KP
 		regs.SetIP(st.addr)
