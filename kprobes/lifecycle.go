@@ -20,7 +20,7 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if err := d.clean(child); err != nil {
 		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
 	}
-	if !s.opts.Follow {
+	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
