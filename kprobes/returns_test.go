@@ -110,6 +110,19 @@ func TestAVforkChildHasItsOwnCalls(t *testing.T) {
 	endReturns(t, s, prog)
 }
 
+// TestAVforkChildOfGo runs on its parent's goroutine: what it does not return from ends with it.
+func TestAVforkChildOfGo(t *testing.T) {
+	prog := start(t, "goagain")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	forks, calls := follow("syscall.rawVforkSyscall.abi0", 0), follow("syscall.RawSyscall", 0)
+	registerReturns(t, s, forks, calls)
+	prog.Do("exec 20", "done")
+	made := forks.KP.Hits() // one to see what the kernel can do
+	wantReturns(t, forks, made, 2*made, 0)
+	wantReturns(t, calls, calls.KP.Hits(), calls.KP.Hits()-made, made) // execve, exit
+	endReturns(t, s, prog)
+}
+
 // TestAFaultIsNoReturn, nor a second one: the first instruction of a function and the one that
 // it returns to fault and are tried again.
 func TestAFaultIsNoReturn(t *testing.T) {
