@@ -128,6 +128,7 @@ func (d *domain) release() error {
 		return nil
 	}
 	var errs []error
+	ending := false
 	err := d.space.Freeze(func() error {
 		if d.busy {
 			d.update()
@@ -138,6 +139,7 @@ func (d *domain) release() error {
 			d.moveOut(th)
 		}
 		d.session.tracer.SettleForks(d.space)
+		ending = d.ending()
 		errs = append(errs, d.text.RestoreAll(), d.region.Wipe(), d.unmap())
 		for _, p := range d.space.Processes() {
 			errs = append(errs, d.session.tracer.Detach(p))
@@ -148,7 +150,7 @@ func (d *domain) release() error {
 		m.Unmap()
 	}
 	d.closeTable()
-	if err := errors.Join(append(errs, err)...); err != nil && len(d.space.Threads()) > 0 {
+	if err := errors.Join(append(errs, err)...); err != nil && len(d.space.Threads()) > 0 && !ending {
 		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package kprobes
 import (
 	"slices"
 
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -109,6 +110,41 @@ func (s *Session) endAll() {
 			kp.waits, kp.ended, kp.reason = false, true, "the process executes another program now"
 		}
 	}
+}
+
+// ending tells of a followed child's address space whether it is coming to its end. Its memory
+// may be gone before that is reported, and what is tried with it then fails in many ways. The
+// injected region is gone with it, also if the child runs another program by now.
+func (d *domain) ending() bool {
+	switch {
+	case d == d.session.mainDomain():
+		return false
+	case d.space.Ending():
+		return true
+	}
+	tid, err := d.space.TID()
+	if err != nil {
+		return true
+	}
+	mapped, err := procfs.Maps(tid)
+	if err != nil || len(mapped) == 0 {
+		return true
+	}
+	for _, a := range d.region.Arenas() {
+		code := a.Extent().Code.Start
+		if !a.Cave() && !slices.ContainsFunc(mapped, func(m procfs.Mapping) bool { return m.Range.Contains(code) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlessEnding is err, if d has a future.
+func (d *domain) unlessEnding(err error) error {
+	if err != nil && d.ending() {
+		return nil
+	}
+	return err
 }
 
 // forget drops an address space that no longer exists. Its probes are GONE.

@@ -132,7 +132,7 @@ func (s *Session) unwatch() error {
 // tellBlind warns of what watch could not do.
 func (s *Session) tellBlind() {
 	for d := range s.domains {
-		if d.blind != nil {
+		if d.unlessEnding(d.blind) != nil {
 			s.warn("libraries that the process loads or unloads from now on are not noticed: %v", d.blind)
 			d.blind = nil
 		}
@@ -153,7 +153,9 @@ func (d *domain) symbols() *symbols.Table {
 			d.table, err = symbols.Open(tid, ptrace.PeekMemory{PID: tid})
 		}
 		if err != nil {
-			d.session.warn("reading the symbols of a followed child: %v", err)
+			if !d.ending() {
+				d.session.warn("reading the symbols of a followed child: %v", err)
+			}
 			d.apart = false
 		}
 	}

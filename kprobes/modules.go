@@ -245,7 +245,9 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 		if len(a.kp.placements) == 0 {
 			a.kp.Flags |= a.gone
 		}
-		refused(a.kp, err)
+		if !d.ending() {
+			refused(a.kp, err)
+		}
 	}
 	for _, a := range aims {
 		before := a.kp.Addr

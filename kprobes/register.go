@@ -369,7 +369,7 @@ func (s *Session) setDisabled(kp *Kprobe, disable bool) error {
 		}
 		var errs []error
 		for _, pl := range kp.placements {
-			errs = append(errs, pl.domain.refresh(pl.site))
+			errs = append(errs, pl.domain.unlessEnding(pl.domain.refresh(pl.site)))
 		}
 		if err := errors.Join(errs...); err != nil {
 			kp.Flags = before

@@ -178,7 +178,7 @@ func (d *domain) settle(sites []*site) error {
 	for _, st := range ended {
 		errs = append(errs, d.remove(st))
 	}
-	return errors.Join(errs...)
+	return d.unlessEnding(errors.Join(errs...))
 }
 
 // remove ends a site. Its slot is recycled when nobody can be inside.

@@ -24,7 +24,7 @@ func (s *Session) armAll(arm bool) error {
 		var errs []error
 		for d := range s.domains {
 			for _, st := range d.sites {
-				errs = append(errs, d.refresh(st))
+				errs = append(errs, d.unlessEnding(d.refresh(st)))
 			}
 		}
 		return errors.Join(errs...)

@@ -53,6 +53,20 @@ func (s *Space) Threads() []*Thread {
 	return list
 }
 
+// Ending tells whether no thread will run user code in the address space any more, as far as is
+// known: some may be on their way to exec or to their end.
+func (s *Space) Ending() bool {
+	for _, th := range s.Threads() {
+		switch {
+		case th.state == exiting, th.Proc.leaving:
+		case th.state == stopped && (th.stop.Reason == Exiting || th.stop.Ended() || th.stop.Reason == Exec):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // TID is a thread that still has the address space: /proc files and
 // process_vm_readv need one, and the leader may have exited before the others. A vfork
 // child would not do while there is its parent: it runs exec at any moment, and its TID then
