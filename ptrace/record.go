@@ -1,0 +1,241 @@
+package ptrace
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// record does the bookkeeping of a stop, whatever else is going on: it never
+// resumes a thread and asks nobody what the stop means. It returns the thread to
+// dispatch, or nil if the stop belongs to a thread not known yet: a child's first
+// stop may come before the parent's event that introduces it.
+func (t *Tracer) record(s Stop) *Thread {
+	if s.Reason == Exec {
+		return t.recordExec(s)
+	}
+	th := t.threads[s.TID]
+	if th == nil {
+		return t.recordEarly(s)
+	}
+	th.stop, th.regsValid, th.injectable = s, false, false
+	if s.Ended() {
+		th.state = exiting
+		return th
+	}
+	th.state, th.seen = stopped, true
+	switch s.Reason {
+	case Signal:
+		th.injectable = true
+		switch {
+		case th.substitute(): // the target's
+		case th.singleStepped():
+			th.stop.Reason = SingleStep
+		case th.atBreakpoint():
+			th.stop.Reason = Breakpoint
+		}
+	case Interrupt:
+		th.noteMask()
+		if th.asked || !th.wasStopped {
+			th.restartCall() // SIGCONT causes such a stop in a process that runs, too
+			th.wasStopped = false
+		}
+		th.asked = false
+		th.noteRestart()
+	case GroupStop:
+		th.asked, th.wasStopped = false, true
+		th.noteRestart()
+	case SyscallStop:
+		t.recordSyscall(th)
+	case Clone, Fork, Vfork:
+		t.adoptChild(th)
+	}
+	return th
+}
+
+// atBreakpoint tells whether a breakpoint instruction raised the signal being delivered.
+// The address alone can't tell: behind a one-byte instruction a kill(2) may find the
+// thread at the same place.
+func (th *Thread) atBreakpoint() bool {
+	expected := th.trapAt
+	th.trapAt = 0
+	if th.stop.Signal != unix.SIGTRAP {
+		return false
+	}
+	if expected != 0 && !th.trapBlocked && th.at() == expected {
+		return true // one that blocks SIGTRAP may have had another pending: see coalesced
+	}
+	info, err := th.siginfo()
+	return err == nil && (info.breakpoint() || info.Code() <= 0 && th.coalesced(info))
+}
+
+// singleStepped tells whether the signal being delivered is the trap that SingleStep asked
+// for. A SIGTRAP that somebody sent and that the thread blocks swallows it, as it does a
+// breakpoint's: see coalesced.
+func (th *Thread) singleStepped() bool {
+	if th.next != nextStep || th.stop.Signal != unix.SIGTRAP {
+		return false
+	}
+	info, err := th.siginfo()
+	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom {
+		return false
+	}
+	if info.Code() != trapTrace {
+		sent := *info
+		th.sentTrap, th.trapBlocked = &sent, true
+	}
+	th.next = nextAny
+	return true
+}
+
+// recordSyscall tells the Handler of a system call at once, since whatever resumes the
+// thread makes it go on into the call. A return it is told of by dispatch.
+func (t *Tracer) recordSyscall(th *Thread) {
+	if th.remoting {
+		return
+	}
+	next := th.next
+	th.next = nextAny
+	switch next {
+	case nextEntry:
+		th.restoreDispatch()
+		t.handler.Entered(th)
+		th.resendHeld()
+	case nextReturn:
+		th.returned = true
+		if th.asked {
+			th.restartCall()
+		}
+		th.noteRestart()
+	}
+}
+
+// known asks the Handler about the breakpoint that the thread's IP is past.
+func (th *Thread) known() (ours bool, length int) {
+	h := th.Proc.tracer.handler
+	if h == nil {
+		return false, 0
+	}
+	return h.Known(th, th.at().Add(int64(-Host.BreakpointAdvance())))
+}
+
+// coalesced tells whether a SIGTRAP that somebody sent stands for a breakpoint too. The
+// kernel keeps one instance of it: while one is pending, that of the breakpoint is lost
+// with its siginfo (legacy_queue in kernel/signal.c). No thread is ever past the first
+// byte of a longer instruction but by the breakpoint there, and one that blocks SIGTRAP
+// is not sent any. That the other signal was pending while the thread ran means that the
+// thread blocks it; it is kept, to be queued again.
+func (th *Thread) coalesced(info *Siginfo) bool {
+	ours, length := th.known()
+	if !ours || length == 1 && !th.trapBlocked {
+		return false
+	}
+	sent := *info
+	th.sentTrap, th.trapBlocked = &sent, true
+	return true
+}
+
+// recordEarly keeps the first stop of a thread that nobody introduced yet. It stays
+// stopped until its parent's event does, which is on its way.
+func (t *Tracer) recordEarly(s Stop) *Thread {
+	if !s.Ended() {
+		t.early[s.TID] = s
+		return nil
+	}
+	delete(t.early, s.TID)
+	if p := t.children[s.TID]; p != nil {
+		p.Status = s
+		t.handler.Exited(p)
+	}
+	return nil
+}
+
+// eventMsg is the value that belongs to an event stop: the new thread's ID, or the
+// former ID of the thread that called exec.
+func eventMsg(tid int) (int, error) {
+	v, err := unix.PtraceGetEventMsg(tid)
+	return int(v), err
+}
+
+// adoptChild registers the thread or process that th has just made. The child is
+// traced already and stops by itself.
+func (t *Tracer) adoptChild(th *Thread) {
+	tid, err := eventMsg(th.TID)
+	if err != nil || t.threads[tid] != nil || !isTracee(tid) {
+		return // introduced by an attach that was faster; it may even have ended since
+	}
+	flags, err := t.childFlags(th, tid)
+	switch {
+	case err != nil:
+		// Neither the call nor the child can be read: both are dying.
+		delete(t.early, tid)
+	case flags&unix.CLONE_THREAD != 0:
+		t.newThread(th.Proc, tid).trapBlocked = th.trapBlocked
+	case flags&unix.CLONE_VM != 0:
+		t.newborn(th, tid, th.Proc.Space)
+	default:
+		t.newborn(th, tid, nil)
+	}
+}
+
+func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
+	p := t.newProcess(tid, space)
+	p.trapIgnored, p.trapHandled = parent.Proc.trapIgnored, parent.Proc.trapHandled
+	p.trapAction = parent.Proc.trapAction
+	if space == nil {
+		p.parent = parent.Proc.Space
+	}
+	t.newThread(p, tid).trapBlocked = parent.trapBlocked
+}
+
+func (t *Tracer) childFlags(th *Thread, tid int) (uint64, error) {
+	r, err := th.hostRegs()
+	if err == nil {
+		var flags uint64
+		if flags, err = cloneFlags(r, th.Proc.Space.ReadMemory); err == nil {
+			return flags, nil
+		}
+	}
+	st, err := procfs.ReadStatus(tid, 0)
+	if err != nil {
+		return 0, err
+	}
+	if st.Tgid == th.Proc.PID {
+		return unix.CLONE_THREAD | unix.CLONE_VM, nil
+	}
+	return 0, nil
+}
+
+// recordExec gives the process its new address space. The thread that called exec
+// has the leader's ID now, and all others are gone (ptrace(2), "execve under
+// ptrace").
+func (t *Tracer) recordExec(s Stop) *Thread {
+	p := t.procs[s.TID]
+	if p == nil {
+		t.early[s.TID] = s
+		return nil
+	}
+	former, err := eventMsg(s.TID)
+	caller := t.threads[former]
+	if err != nil || caller == nil || caller.Proc != p {
+		caller = p.Leader()
+	}
+	for _, th := range p.Threads() {
+		if th != caller {
+			t.dropThread(th)
+		}
+	}
+	if caller == nil {
+		caller = t.newThread(p, s.TID)
+	}
+	t.dropThread(caller)
+	caller.TID = s.TID
+	t.threads[s.TID], p.threads[s.TID] = caller, caller
+	caller.stop, caller.state, caller.regsValid = s, stopped, false
+	caller.held, caller.holdMask, caller.resent = nil, nil, nil
+	caller.next, caller.returned, caller.restartAt = nextAny, false, 0
+	p.oldSpace = p.Space
+	p.Space.leave(p)
+	newSpace(t).adopt(p)
+	return caller
+}

@@ -1,0 +1,86 @@
+package ptrace
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// toUserMode brings a stopped thread out of an event inside a system call to the
+// next stop on its way to user mode. It executes no user instruction.
+func (t *Tracer) toUserMode(th *Thread) error {
+	for {
+		switch th.stop.Reason {
+		case Interrupt, GroupStop, Signal, Breakpoint, SingleStep:
+			return nil
+		case Exiting, Exited, Killed, Vfork:
+			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
+		}
+		if err := th.interrupt(); err != nil {
+			return err
+		}
+		th.cont(th.next.request(), 0)
+		if err := t.await(th); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until th stops or ends. Other threads' stops that come up meanwhile
+// are recorded and queued. It must be ready for them: a leader's end is not reported
+// before all other threads are reaped, nor does exec go on before that (de_thread in
+// fs/exec.c), so waiting for one thread alone could wait for ever.
+func (t *Tracer) await(th *Thread) error {
+	for th.state == running && t.threads[th.TID] == th {
+		if tid, ws, err := waitStatus(th.TID, unix.WNOHANG); err == nil && tid == th.TID {
+			t.note(tid, ws, th)
+			continue
+		}
+		t.letEnd(th.Proc)
+		tid, ws, err := waitStatus(-1, 0)
+		if err != nil {
+			th.state = exiting // no child is left at all
+			break
+		}
+		t.note(tid, ws, th)
+	}
+	if th.state != stopped || t.threads[th.TID] != th {
+		return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
+	}
+	return nil
+}
+
+// letEnd lets threads go on that are stopped on their way out: the leader's end is not
+// reported before theirs.
+func (t *Tracer) letEnd(p *Process) {
+	for _, th := range p.Threads() {
+		if th.state == stopped && th.stop.Reason == Exiting && !p.leaving {
+			th.queued = false
+			t.handler.ThreadExit(th)
+			t.resume(th, 0)
+		}
+	}
+}
+
+// note records a status that came up while waiting for awaited, and queues the stops
+// of others and all ends.
+func (t *Tracer) note(tid int, ws unix.WaitStatus, awaited *Thread) {
+	if tid == t.bell.pid {
+		t.rung = true
+		t.deaf = t.deaf || !t.bell.rearm(ws)
+		return
+	}
+	if th := t.record(decode(tid, ws)); th != nil && (th != awaited || th.state != stopped) {
+		t.enqueue(th)
+	}
+}
+
+// at returns the stopped thread's instruction pointer.
+func (th *Thread) at() arch.Addr {
+	if r, err := th.hostRegs(); err == nil {
+		return r.IP()
+	}
+	return 0
+}
