@@ -137,22 +137,19 @@ func unsplit(linkage string) string {
 	return linkage
 }
 
-// checkSigreturn refuses a call of rt_sigreturn as libraries write it: where there is no
-// call-frame information, libgcc and debuggers recognize a signal's frame by its bytes.
-func (d *domain) checkSigreturn(insn arch.Insn) error {
+// isSigreturn recognizes a call of rt_sigreturn as libraries write it, of either instruction.
+// Where there is no call-frame information, libgcc and debuggers tell a signal's frame by
+// these bytes.
+func (d *domain) isSigreturn(at arch.Addr) bool {
 	call := ptrace.Host.SyscallInsn()
 	for _, load := range ptrace.Host.SigreturnLoads() {
-		start := insn.Addr
-		switch {
-		case bytes.Equal(insn.Bytes, call):
-			start -= arch.Addr(len(load))
-		case !bytes.Equal(insn.Bytes, load):
-			continue
-		}
-		code := make([]byte, len(load)+len(call))
-		if d.text.Original(start, code) == nil && bytes.Equal(code, slices.Concat(load, call)) {
-			return fmt.Errorf("%w: it returns from signal handlers, and unwinders know it by its bytes", ErrBlacklisted)
+		insns := slices.Concat(load, call)
+		for _, start := range []arch.Addr{at, at - arch.Addr(len(load))} {
+			code, err := d.surveyed().original(d, start, len(insns))
+			if err == nil && bytes.Equal(code, insns) {
+				return true
+			}
 		}
 	}
-	return nil
+	return false
 }

@@ -18,6 +18,9 @@ func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err er
 	if err := d.checkCode(at); err != nil {
 		return at, false, err
 	}
+	if d.isSigreturn(at) {
+		return at, false, fmt.Errorf("%w: it returns from signal handlers, and unwinders know it by its bytes", ErrBlacklisted)
+	}
 	bounds, known := d.symbols().Function(at)
 	if !known || d.region.Contains(at) {
 		return at, false, nil

@@ -325,6 +325,7 @@ func (s *Session) unregister(kps []*Kprobe) error {
 			for _, st := range kp.ret.end() {
 				left.add(st)
 			}
+			kp.PreHandler = nil // it belongs to the Kretprobe
 		}
 		kp.placements, kp.session, kp.ret, kp.jprobe = nil, nil, nil, nil
 		kp.Flags |= FlagDisabled // as the kernel leaves it (A39)

@@ -89,6 +89,12 @@ func (d *domain) checkReturn(at arch.Addr) error {
 	if err := d.checkCode(at); err != nil {
 		return err
 	}
+	if d.isSigreturn(at) { // a signal's handler returns; nothing in front of it need be code
+		if !d.symbols().Unwindable(at) {
+			return fmt.Errorf("%w: it is where signal handlers return to, and unwinders know it by its bytes", ErrBlacklisted)
+		}
+		return nil
+	}
 	if known {
 		return d.checkBoundary(bounds, at)
 	}

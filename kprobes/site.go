@@ -41,9 +41,6 @@ func (d *domain) makeSite(at arch.Addr) (*site, error) {
 	if err != nil {
 		return nil, refusal(err)
 	}
-	if err := d.checkSigreturn(insn); err != nil {
-		return nil, err
-	}
 	if err := d.checkShadowStack(insn); err != nil {
 		return nil, err
 	}

@@ -48,6 +48,17 @@ func (m *Module) frameRange(a arch.Addr) (arch.Range, bool) {
 	return arch.Range{Start: m.addr(f.Begin()), End: m.addr(f.End())}, true
 }
 
+// Unwindable tells whether the program's own unwinder finds call-frame information for the
+// return address a, in the table that PT_GNU_EH_FRAME names. It looks one byte before it.
+func (t *Table) Unwindable(a arch.Addr) bool {
+	m := t.module(a)
+	if m == nil || m.img == nil {
+		return false
+	}
+	f := m.img.frame(m.link(a) - 1)
+	return f != nil && m.img.frames.index != nil
+}
+
 // frame returns the entry that covers link-time address v, nil if none does.
 func (img *image) frame(v uint64) *fde {
 	t := &img.frames
