@@ -289,6 +289,22 @@ func TestASummaryThatLostNothingSaysNothingOfIt(t *testing.T) {
 	}
 }
 
+func TestALongNameMovesItsOwnRowOfASummaryOnly(t *testing.T) {
+	long := strings.Repeat("std::vector<", 40)
+	var out bytes.Buffer
+	err := NewText(&out, TextOptions{}).Summary(&Summary{Probes: []ProbeSummary{{Probe: "f", Symbol: "f+0x0"}, {Probe: long, Symbol: long}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(out.String(), "\n")
+	if n := len(rows[1]); n > 200 || n == len("f") {
+		t.Errorf("the row of a short name has %d characters:\n%s", n, rows[1])
+	}
+	if len(rows[0]) != len(rows[1])+len("MECHANISM") || !strings.Contains(rows[2], long+"  ") {
+		t.Errorf("not lined up:\n%s", out.String())
+	}
+}
+
 func TestDurationsShowThreeDecimalsOfTheirUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0ns", 999: "999ns", 1000: "1.000µs", 123456: "123.456µs", 1234567: "1.235ms",

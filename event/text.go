@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 )
@@ -39,6 +38,7 @@ func NewText(w io.Writer, opts TextOptions) *Text {
 const (
 	threadWidth   = 15 + 1 + 7 // the longest comm, a dash, the largest thread id
 	maxProbeWidth = 40         // demangled names can be longer than a screen
+	maxCellWidth  = 60         // of a summary's column
 
 	styleTime   = "\x1b[2m"
 	styleThread = "\x1b[36m"
@@ -220,28 +220,40 @@ func (p *Text) Summary(s *Summary) error {
 }
 
 func appendSummaryText(b []byte, s *Summary) []byte {
-	var out strings.Builder
-	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	row := func(line []byte) { _, _ = t.Write(append(line, '\n')) } // a Builder takes everything
-	row([]byte("PROBE\tKIND\tADDRESS\tSYMBOL\tHITS\tMISSED\tMECHANISM"))
+	rows := [][]string{{"PROBE", "KIND", "ADDRESS", "SYMBOL", "HITS", "MISSED", "MECHANISM"}}
 	for i := range s.Probes {
 		p := &s.Probes[i]
-		l := append(appendSafe(nil, p.Probe), '\t')
-		l = append(appendSafe(l, p.Kind), '\t')
-		l = append(appendHex(l, uint64(p.Addr)), '\t')
-		l = append(appendSafe(l, p.Symbol), '\t')
-		l = append(strconv.AppendUint(l, p.Hits, 10), '\t')
-		l = append(strconv.AppendUint(l, p.NMissed, 10), '\t')
-		l = appendSafe(l, p.Mechanism)
+		mechanism := appendSafe(nil, p.Mechanism)
 		if p.Reason != "" {
-			l = append(appendSafe(append(l, " (not optimized: "...), p.Reason), ')')
+			mechanism = append(appendSafe(append(mechanism, " (not optimized: "...), p.Reason), ')')
 		}
-		row(l)
+		rows = append(rows, []string{
+			string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind)), string(appendHex(nil, uint64(p.Addr))), string(appendSafe(nil, p.Symbol)),
+			strconv.FormatUint(p.Hits, 10), strconv.FormatUint(p.NMissed, 10), string(mechanism),
+		})
 	}
-	_ = t.Flush()
-	b = append(b, out.String()...)
+	b = appendTable(b, rows)
 	if s.Lost > 0 {
 		b = append(strconv.AppendUint(b, s.Lost, 10), " records could not be written\n"...)
+	}
+	return b
+}
+
+// appendTable lines up the columns of rows, which have equally many cells. A cell that is
+// too wide moves the rest of its own row only.
+func appendTable(b []byte, rows [][]string) []byte {
+	widths := make([]int, len(rows[0])-1) // the last column ends at the line's end
+	for _, row := range rows {
+		for i := range widths {
+			widths[i] = max(widths[i], min(utf8.RuneCountInString(row[i]), maxCellWidth))
+		}
+	}
+	for _, row := range rows {
+		for i, width := range widths {
+			at := len(b)
+			b = append(pad(append(b, row[i]...), at, width), "  "...)
+		}
+		b = append(append(b, row[len(widths)]...), '\n')
 	}
 	return b
 }
