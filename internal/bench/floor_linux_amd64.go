@@ -10,11 +10,21 @@ import (
 )
 
 // The registers live outside of Go's stacks, which may move during a call.
-var regs unix.PtraceRegs
+var (
+	regs unix.PtraceRegs
+	word uint64
+)
 
-// floor is what a hit costs with stops ptrace stops, one register read and one register
-// write, and nothing else.
-func floor(bin string, stops int) (perHit time.Duration, err error) {
+// work is what a tracer cannot do without: at a call it stops the target hits times, each
+// time for stops stops; at a hit it reads and writes the registers once; and to follow a
+// call it looks at the stack at both its ends.
+type work struct {
+	hits, stops int
+	stack       bool
+}
+
+// floor is what a call costs with this work and nothing else.
+func floor(bin string, w work) (perCall time.Duration, err error) {
 	t, err := startTarget(bin)
 	if err != nil {
 		return 0, err
@@ -24,13 +34,13 @@ func floor(bin string, stops int) (perHit time.Duration, err error) {
 		return 0, err
 	}
 	seized, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- bareLoop(t.pid(), stops, seized) }()
+	go func() { done <- bareLoop(t.pid(), w, seized) }()
 	select {
 	case <-seized:
 	case err := <-done:
 		return 0, err
 	}
-	d, err := t.timed("trap %d", hitsARound*stops)
+	d, err := t.timed("trap %d", hitsARound*w.hits*w.stops)
 	if err != nil {
 		return 0, err
 	}
@@ -39,7 +49,7 @@ func floor(bin string, stops int) (perHit time.Duration, err error) {
 
 // bareLoop is the tracer's thread of the floor. The goroutine ends locked, so the thread
 // ends too and takes its affinity along.
-func bareLoop(pid, stops int, seized chan<- struct{}) error {
+func bareLoop(pid int, w work, seized chan<- struct{}) error {
 	runtime.LockOSThread()
 	var cpu unix.CPUSet
 	cpu.Set(0)
@@ -50,11 +60,11 @@ func bareLoop(pid, stops int, seized chan<- struct{}) error {
 		return err
 	}
 	close(seized)
-	return swallow(pid, stops)
+	return swallow(pid, w)
 }
 
-func swallow(pid, stops int) error {
-	left := hitsARound * stops
+func swallow(pid int, w work) error {
+	left := hitsARound * w.hits * w.stops
 	for left > 0 {
 		var ws unix.WaitStatus
 		if _, err := unix.Wait4(pid, &ws, unix.WALL, nil); err != nil {
@@ -63,8 +73,11 @@ func swallow(pid, stops int) error {
 		if !ws.Stopped() || ws.StopSignal() != unix.SIGTRAP {
 			return errors.New("the target stopped for another reason")
 		}
-		if left%stops == 0 {
+		if left%w.stops == 0 {
 			if err := request(unix.PTRACE_GETREGS, pid, uintptr(unsafe.Pointer(&regs))); err != nil {
+				return err
+			}
+			if err := w.look(pid); err != nil {
 				return err
 			}
 			if err := request(unix.PTRACE_SETREGS, pid, uintptr(unsafe.Pointer(&regs))); err != nil {
@@ -77,6 +90,17 @@ func swallow(pid, stops int) error {
 		}
 	}
 	return nil
+}
+
+// look reads a word of the stack if the work wants that.
+func (w work) look(pid int) error {
+	if !w.stack {
+		return nil
+	}
+	local := []unix.Iovec{{Base: (*byte)(unsafe.Pointer(&word)), Len: 8}}
+	remote := []unix.RemoteIovec{{Base: uintptr(regs.Rsp), Len: 8}}
+	_, err := unix.ProcessVMReadv(pid, local, remote, 0)
+	return err
 }
 
 func request(req, pid int, data uintptr) error {

@@ -14,8 +14,8 @@ type row struct {
 	name  string
 	opts  kprobes.Options
 	place place
-	stops int     // what a tracer cannot do with less
-	goal  float64 // against the floor
+	work  work
+	goal  float64 // against the floor of that work
 	// over is the row that the kernel's figure is compared with, and that figure.
 	over   int
 	kernel float64
@@ -29,13 +29,13 @@ func table1() []*row {
 	b := kprobes.Options{}
 	k := kprobes.Options{NoBoost: true}
 	return []*row{
-		{name: "k   kprobe, stepped", opts: k, place: kprobe, stops: 2, goal: 1.25},
-		{name: "b   kprobe, boosted", opts: b, place: kprobe, stops: 1, goal: 1.25},
-		{name: "r   kretprobe, stepped", opts: k, place: kretprobe, stops: 4, goal: 1.25, over: 0, kernel: 1.24 / 0.99},
-		{name: "rb  kretprobe, boosted", opts: b, place: kretprobe, stops: 2, goal: 1.25, over: 1, kernel: 0.68 / 0.43},
-		{name: "j   jprobe, boosted", opts: b, place: jprobe, stops: 1, goal: 1.25, over: 1, kernel: 0.76 / 0.49},
-		{name: "kr  kprobe and kretprobe, boosted", opts: b, place: both(kprobe, kretprobe), stops: 2, goal: 1.25, over: 1, kernel: 0.82 / 0.49},
-		{name: "jr  jprobe and kretprobe, boosted", opts: b, place: both(jprobe, kretprobe), stops: 2, goal: 1.25, over: 1, kernel: 1.07 / 0.49},
+		{name: "k   kprobe, stepped", opts: k, place: kprobe, work: work{1, 2, false}, goal: 1.25},
+		{name: "b   kprobe, boosted", opts: b, place: kprobe, work: work{1, 1, false}, goal: 1.25},
+		{name: "r   kretprobe, stepped", opts: k, place: kretprobe, work: work{2, 2, true}, goal: 1.25, over: 0, kernel: 1.24 / 0.99},
+		{name: "rb  kretprobe, boosted", opts: b, place: kretprobe, work: work{2, 1, true}, goal: 1.25, over: 1, kernel: 0.68 / 0.43},
+		{name: "j   jprobe, boosted", opts: b, place: jprobe, work: work{1, 1, false}, goal: 1.25, over: 1, kernel: 0.76 / 0.49},
+		{name: "kr  kprobe and kretprobe, boosted", opts: b, place: both(kprobe, kretprobe), work: work{2, 1, true}, goal: 1.25, over: 1, kernel: 0.82 / 0.49},
+		{name: "jr  jprobe and kretprobe, boosted", opts: b, place: both(jprobe, kretprobe), work: work{2, 1, true}, goal: 1.25, over: 1, kernel: 1.07 / 0.49},
 	}
 }
 
@@ -68,7 +68,8 @@ func both(a, b place) place {
 }
 
 // hits measures a hit with empty Go handlers against the bare ptrace loop that any tracer
-// has to run: the same number of stops, the registers read and written once.
+// has to run: the same number of stops, at each hit the registers read and written once, and
+// for return probes the stack read at entry and return.
 //
 // The target stays on one processor, and so do both tracers by following it. Free to
 // move, the two ping-pong between processors, and what is measured is how fast this
@@ -83,7 +84,7 @@ func hits(_, bin string) error {
 	rows := table1()
 	for range rounds {
 		for _, r := range rows {
-			f, err := floor(bin, r.stops)
+			f, err := floor(bin, r.work)
 			if err != nil {
 				return fmt.Errorf("measuring the ptrace floor: %w", err)
 			}
@@ -99,7 +100,7 @@ func hits(_, bin string) error {
 	fmt.Fprintln(w, "row\teach\tspread\tstops\tptrace floor\tspread\tratio\tgoal\tagainst k or b\tthe kernel's")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%.2f×\t≤ %.2f×", r.name, show(r.got.median()), r.got.spread(),
-			r.stops, show(r.floor.median()), r.floor.spread(), r.got.ratio(r.floor), r.goal)
+			r.work.hits*r.work.stops, show(r.floor.median()), r.floor.spread(), r.got.ratio(r.floor), r.goal)
 		if r.kernel > 0 {
 			fmt.Fprintf(w, "\t%.2f×\t%.2f×", r.got.ratio(rows[r.over].got), r.kernel)
 		}
