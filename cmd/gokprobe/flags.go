@@ -17,7 +17,7 @@ import (
 type request struct {
 	specs     []string
 	returns   bool // every spec stands for the returns of functions
-	maxActive int  // calls that are followed at once; 0 for the library's default
+	maxActive int  // calls of a function that are followed at once
 	args      bool
 	regs      bool
 	stack     int // frames; 0 for none
@@ -32,13 +32,18 @@ type request struct {
 	follow     bool
 }
 
+// manyActive is as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
+// kernel/trace/trace_kprobe.c). Who looks at a server from outside does not know how many of
+// its threads wait in a function.
+const manyActive = 4096
+
 // probeFlags are the flags of attach and run.
 func probeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "sym", Usage: "probe `SPEC`: foo, foo+0x12, lib.so:foo, file.c:42, 'mem*', 'foo+*' (every instruction); repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "probe the address `ADDR`, 0x… or module:0x…; repeatable"},
 		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print what the function returned and how long it took; SPEC%return does so for one SPEC"},
-		&cli.IntFlag{Name: "maxactive", Usage: "with returns: follow up to `N` calls of each function at once (default: two per processor, at least 10)"},
+		&cli.IntFlag{Name: "maxactive", Value: manyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
@@ -76,7 +81,7 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("no probes given, name at least one with -sym or -addr")
 	case c.IsSet("maxactive") && r.maxActive <= 0:
 		return r, usagef("-maxactive must be at least 1")
-	case r.maxActive > 0 && !r.returns && !slices.ContainsFunc(r.specs, isReturn):
+	case c.IsSet("maxactive") && !r.returns && !slices.ContainsFunc(r.specs, isReturn):
 		return r, usagef("-maxactive is for probes at returns, add -ret or name the function as SPEC%%return")
 	case r.stack < 0:
 		return r, usagef("-stack is a number of frames and can't be negative")
