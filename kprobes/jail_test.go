@@ -16,9 +16,10 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// TestTightPlaces: targets that can't have a memfd, or are killed for asking.
+// TestTightPlaces: targets that can't have a memfd, or are killed for asking; or whose first
+// mapping is not the program's.
 func TestTightPlaces(t *testing.T) {
-	for _, place := range []string{"filter", "nofile"} {
+	for _, place := range []string{"filter", "nofile", "below"} {
 		for _, m := range modes {
 			t.Run(place+"/"+string(m), func(t *testing.T) {
 				if place == "filter" && os.Geteuid() != 0 {

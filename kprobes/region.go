@@ -58,7 +58,11 @@ func (d *domain) mapArena(need *trampoline.NeedArena) error {
 	if err != nil {
 		return err
 	}
-	ext, err := d.region.Place(need, usedMappings(maps), addressLimits())
+	program, err := procfs.Exe(tid)
+	if err != nil {
+		return err
+	}
+	ext, err := d.region.Place(need, usedMappings(maps, program), addressLimits())
 	if err != nil {
 		return err
 	}
@@ -92,13 +96,10 @@ func (d *domain) mapExtent(ext trampoline.Extent) (data, code trampoline.Store, 
 }
 
 // usedMappings is the target's maps with the directions in which they grow. The
-// kernel starts the heap behind the executable's last mapping.
-func usedMappings(maps []procfs.Mapping) []trampoline.Mapping {
+// kernel starts the heap behind the program's last mapping.
+func usedMappings(maps []procfs.Mapping, program string) []trampoline.Mapping {
 	used := make([]trampoline.Mapping, len(maps))
-	bssEnd := -1
-	if len(maps) > 0 {
-		bssEnd = lastOfProgram(maps)
-	}
+	bssEnd := lastOfProgram(maps, program)
 	for i, m := range maps {
 		used[i].Range = m.Range
 		switch {
@@ -111,15 +112,13 @@ func usedMappings(maps []procfs.Mapping) []trampoline.Mapping {
 	return used
 }
 
-// lastOfProgram is the index of the executable's last mapping: the first one's file is
-// the program of a position-dependent executable and of a PIE alike, as the kernel
-// puts nothing below either.
-func lastOfProgram(maps []procfs.Mapping) int {
+// lastOfProgram is the index of the program's last mapping, -1 if it has none.
+func lastOfProgram(maps []procfs.Mapping, program string) int {
 	last := -1
 	for i, m := range maps {
-		if m.Path != "" && m.Path == maps[0].Path {
+		if m.Path == program {
 			last = i
-		} else if last == i-1 && m.Path == "" && m.Write && m.Range.Start == maps[last].Range.End {
+		} else if i > 0 && last == i-1 && m.Path == "" && m.Write && m.Range.Start == maps[last].Range.End {
 			return i // its .bss
 		}
 	}

@@ -1,11 +1,12 @@
 // A program in a tight place. Argument 1: "filter", a seccomp filter kills it for mmap,
-// munmap and memfd_create; "nofile", it can't open another descriptor. "foo N" calls foo N
-// times; "queue N" has a child queue N real-time signals with values, and calls foo until
+// munmap and memfd_create; "nofile", it can't open another descriptor; "below", it has memory
+// below the program, as Java does. "foo N" calls foo N times; "queue N" has a child queue N real-time signals with values, and calls foo until
 // all of them came. Both print "did N".
 #include "prog.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -68,6 +69,9 @@ int main(int argc, char **argv)
 		filter();
 	if (argc > 1 && !strcmp(argv[1], "nofile"))
 		CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	if (argc > 1 && !strcmp(argv[1], "below"))
+		CHECK(mmap((void *)0x200000, 0x10000, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == (void *)0x200000);
 	say("ready");
 	while (hear(line, sizeof line)) {
 		if (sscanf(line, "queue %ld", &n) == 1)
