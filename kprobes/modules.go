@@ -58,6 +58,21 @@ func (s *Session) catchUp() {
 	}
 }
 
+// whileMapped is catchUp before f, with nothing unmapped until f is done.
+func (s *Session) whileMapped(f func() error) error {
+	for d := range s.domains {
+		if inner := f; d.busy {
+			f = func() error {
+				return d.space.Freeze(func() error {
+					d.update()
+					return inner()
+				})
+			}
+		}
+	}
+	return f()
+}
+
 // moved tells whether the main process's modules are not what they were.
 func (s *Session) moved() bool {
 	d, known := s.mainDomain(), s.changes.Load()

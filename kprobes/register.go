@@ -354,31 +354,3 @@ func (l siteList) byDomain() map[*domain][]*site {
 	}
 	return out
 }
-
-func (s *Session) setDisabled(kp *Kprobe, disable bool) error {
-	return s.do(func() error {
-		s.catchUp()
-		switch {
-		case kp.session != s:
-			return probeError(kp, ErrNotRegistered)
-		case kp.Flags&FlagGone != 0 && !disable:
-			return probeError(kp, ErrGone)
-		}
-		before := kp.Flags
-		if kp.Flags &^= FlagDisabled; disable {
-			kp.Flags |= FlagDisabled
-		}
-		var errs []error
-		for _, pl := range kp.placements {
-			errs = append(errs, pl.domain.unlessEnding(pl.domain.refresh(pl.site)))
-		}
-		if err := errors.Join(errs...); err != nil {
-			kp.Flags = before
-			for _, pl := range kp.placements {
-				_ = pl.domain.refresh(pl.site)
-			}
-			return probeError(kp, err)
-		}
-		return nil
-	})
-}

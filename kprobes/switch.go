@@ -21,13 +21,15 @@ func (s *Session) armAll(arm bool) error {
 		s.disarmed = !arm
 		s.forgetSurveys()
 		defer s.forgetSurveys()
-		var errs []error
-		for d := range s.domains {
-			for _, st := range d.sites {
-				errs = append(errs, d.unlessEnding(d.refresh(st)))
+		return s.whileMapped(func() error {
+			var errs []error
+			for d := range s.domains {
+				for _, st := range d.sites {
+					errs = append(errs, d.unlessEnding(d.refresh(st)))
+				}
 			}
-		}
-		return errors.Join(errs...)
+			return errors.Join(errs...)
+		})
 	})
 }
 
@@ -36,4 +38,35 @@ func (s *Session) Disarmed() bool {
 	var off bool
 	_ = s.tracer.Do(func() { off = s.disarmed })
 	return off
+}
+
+func (s *Session) setDisabled(kp *Kprobe, disable bool) error {
+	return s.do(func() error {
+		return s.whileMapped(func() error { return s.changeDisabled(kp, disable) })
+	})
+}
+
+func (s *Session) changeDisabled(kp *Kprobe, disable bool) error {
+	switch {
+	case kp.session != s:
+		return probeError(kp, ErrNotRegistered)
+	case kp.Flags&FlagGone != 0 && !disable:
+		return probeError(kp, ErrGone)
+	}
+	before := kp.Flags
+	if kp.Flags &^= FlagDisabled; disable {
+		kp.Flags |= FlagDisabled
+	}
+	var errs []error
+	for _, pl := range kp.placements {
+		errs = append(errs, pl.domain.unlessEnding(pl.domain.refresh(pl.site)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		kp.Flags = before
+		for _, pl := range kp.placements {
+			_ = pl.domain.refresh(pl.site)
+		}
+		return probeError(kp, err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -56,6 +57,28 @@ func TestDisarmAllSilencesEveryProbe(t *testing.T) {
 		t.Error(err)
 	}
 	calls(4, 2, 1, 2)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestSwitchesDuringLoads: a library that is being unloaded takes its probes with it, and that is
+// no failure of what is done to them.
+func TestSwitchesDuringLoads(t *testing.T) {
+	prog, s, _ := glibc.loading(t, kprobes.Options{})
+	one, two := boosted.probe("libplug.so:plugged"), boosted.probe("libplug.so:wreck")
+	register(t, s, one, two)
+	prog.Send("cycle 500 " + glibc.lib(t, "libplug.so"))
+	for range 1000 {
+		err := errors.Join(s.DisarmAll(), s.DisableKprobe(one), s.ArmAll())
+		if enabled := s.EnableKprobe(one); !errors.Is(enabled, kprobes.ErrGone) {
+			err = errors.Join(err, enabled)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	prog.Expect("did")
 	closeSession(t, s)
 	prog.CheckClean()
 	wantRight(t, prog)
