@@ -17,6 +17,9 @@ import (
 // CallTimeout is how long a function that a handler calls may take, unless told otherwise.
 const CallTimeout = time.Second
 
+// callGrace is how long Close waits for such functions.
+const callGrace = CallTimeout / 2
+
 // FuncCall describes a call of a function of the target.
 type FuncCall struct {
 	Fn      arch.Addr
@@ -52,9 +55,10 @@ func (r FuncResult) Float32() float32 { return math.Float32frombits(uint32(r.Vec
 //
 // Signals are delivered as ever; their handlers run in the function. Should the function take
 // too long, wait too long in a system call, or raise an exception, the thread is taken back:
-// its registers and signal mask are put back, and a system call that it was in is given up.
-// The exception is not told to the program, even if that has a handler for it. The error then
-// is a *CallError. If the thread has left the function by another way than its return
+// its registers and signal mask are put back, and a system call that it was in is given up, as is
+// a signal's handler. What the function has locked stays locked. The exception is not told to the
+// program, even if that has a handler for it. The error then is a *CallError. Close lets functions
+// go on for a moment, and then does the same. If the thread has left the function by another way than its return
 // (longjmp out of a signal's handler, an exception), it goes on from there; the hit is over, as
 // it is if the thread or the process ends, and regs is a copy then.
 //

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -253,4 +254,33 @@ func TestCallsFromHandlersOfAllKinds(t *testing.T) {
 	}
 	closeSession(t, s)
 	wantRight(t, prog)
+}
+
+// TestCloseLetsCallsEnd: a function that is about to return does, with what it may have locked.
+func TestCloseLetsCallsEnd(t *testing.T) {
+	for _, m := range modes {
+		t.Run(string(m), func(t *testing.T) {
+			prog := start(t, "call")
+			s := attach(t, prog.PID(), kprobes.Options{})
+			at := symbol(t, s, "wait_for_other")
+			begun := make(chan struct{})
+			first := sync.OnceFunc(func() { close(begun) })
+			register(t, s,
+				m.caller("counted", func(*kprobes.Regs) { first() }),
+				m.caller("probed", func(r *kprobes.Regs) {
+					if got, err := callWithin(r, within, at, 5); err != nil || got != 15 {
+						t.Errorf("got %d, %v, want 15", got, err)
+					}
+					if _, err := r.Call(at); !errors.Is(err, kprobes.ErrClosed) && !errors.Is(err, kprobes.ErrNotInHandler) {
+						t.Errorf("another call: %v", err)
+					}
+				}))
+			prog.Send("pair 200")
+			<-begun
+			closeSession(t, s)
+			prog.Expect("ret 10")
+			prog.Expect("others 200")
+			wantRight(t, prog)
+		})
+	}
 }

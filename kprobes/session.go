@@ -275,7 +275,7 @@ func (s *Session) Close() error {
 // release gives back every process of the session.
 func (s *Session) release() error {
 	var errs []error
-	s.tracer.RecallAll()
+	s.tracer.RecallAll(callGrace)
 	for d := range s.domains {
 		errs = append(errs, d.release())
 	}

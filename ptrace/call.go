@@ -280,16 +280,22 @@ func (th *Thread) endCall(err error) {
 	th.cut++
 }
 
-// RecallAll ends all calls with ErrLetGo. It must be called before a process is detached from,
-// and waits for threads inside vfork(2).
-func (t *Tracer) RecallAll() {
+// RecallAll waits for the end of all calls. Those that have not ended when grace is over end
+// with ErrLetGo: what their functions have locked stays locked. It must be called before a
+// process is detached from, and waits for threads inside vfork(2).
+func (t *Tracer) RecallAll(grace time.Duration) {
+	late := time.AfterFunc(grace, func() { t.post(t.recallAll) })
+	defer late.Stop()
+	for t.anyAway() {
+		t.safely(t.step)
+	}
+}
+
+func (t *Tracer) recallAll() {
 	for _, th := range t.threads {
 		if th.away() {
 			t.recall(th, ErrLetGo)
 		}
-	}
-	for t.anyAway() {
-		t.safely(t.step)
 	}
 }
 

@@ -139,6 +139,19 @@ func (t *Tracer) Do(f func()) error {
 		t.mu.Unlock()
 		return ErrClosed
 	}
+	t.send(c)
+	<-c.done
+	return nil
+}
+
+// post has f run on the tracer's thread, also while that is about to end.
+func (t *Tracer) post(f func()) {
+	t.mu.Lock()
+	t.send(call{f: f, done: make(chan struct{})})
+}
+
+// send unlocks t.mu.
+func (t *Tracer) send(c call) {
 	first := len(t.calls) == 0
 	t.calls = append(t.calls, c)
 	b := t.bell
@@ -146,8 +159,6 @@ func (t *Tracer) Do(f func()) error {
 	if first {
 		b.ring()
 	}
-	<-c.done
-	return nil
 }
 
 // Own tells whether the caller is on the tracer's thread.

@@ -130,7 +130,7 @@ REAL long long_vfork(void)
 	pid_t pid = vfork();
 	if (pid == 0) {
 		say("in it");
-		struct timespec t = { 0, 100000000 };
+		struct timespec t = { 0, 700000000 };
 		nanosleep(&t, NULL);
 		_exit(8);
 	}
