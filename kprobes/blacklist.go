@@ -126,10 +126,10 @@ func (e BlacklistEntry) String() string {
 	return strings.TrimSuffix(fmt.Sprintf("0x%x-0x%x\t%s", uint64(e.Range.Start), uint64(e.Range.End), e.Name), "\t")
 }
 
-// unsplit is the name of the function that a part of it, made by GCC or LLVM, belongs to; the
+// unsplit is the name of the function that a part of it, made by GCC, LLVM or BOLT, belongs to; the
 // kernel cuts at the first dot as well, but a Go function has one in its name.
 func unsplit(linkage string) string {
-	for _, suffix := range [...]string{".isra.", ".constprop.", ".part.", ".cold", ".llvm.", ".lto_priv."} {
+	for _, suffix := range [...]string{".isra.", ".constprop.", ".part.", ".cold", ".warm", ".llvm.", ".lto_priv."} {
 		if base, _, ok := strings.Cut(linkage, suffix); ok {
 			linkage = base
 		}

@@ -37,7 +37,7 @@ func TestBlacklistOfTheUser(t *testing.T) {
 	if err := s.BlacklistRange(arch.Range{Start: past + 4, End: past + 5}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"third", "third.constprop.0", "third.cold", "go_jump", "at_go_jump"} {
+	for _, name := range []string{"third", "third.constprop.0", "third.cold", "third.warm", "go_jump", "at_go_jump"} {
 		refused(t, s, boosted.probe(name))
 	}
 	refused(t, s, boosted.probeAt(past+4))

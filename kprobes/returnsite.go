@@ -17,7 +17,8 @@ func (d *domain) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 		if st, err = d.makeReturnSite(at, st); err != nil {
 			if !rp.warned {
 				rp.warned = true
-				d.session.warn("calls of %s that return to %s are missed: %v", rp.KP.name(), at, err)
+				called, _ := d.symbols().Lookup(rp.KP.Addr)
+				d.session.warn("calls of %s that return to %s are missed: %v", called, at, err)
 			}
 			return nil
 		}
@@ -178,5 +179,6 @@ func (d *domain) partOf(fn arch.Range, at arch.Addr) (part arch.Range, inside bo
 	part, known := d.session.table.Function(at)
 	whole, _ := d.session.table.Lookup(fn.Start)
 	split, _ := d.session.table.Lookup(at)
-	return part, known && strings.HasPrefix(split.Symbol.Linkage, whole.Symbol.Linkage+".cold")
+	suffix, ofWhole := strings.CutPrefix(split.Symbol.Linkage, whole.Symbol.Linkage)
+	return part, known && ofWhole && (strings.HasPrefix(suffix, ".cold") || strings.HasPrefix(suffix, ".warm"))
 }

@@ -14,9 +14,9 @@ func isMangled(s string) bool {
 	return len(s) > 2 && s[0] == '_' && (s[1] == 'Z' || s[1] == 'R')
 }
 
-// cloneSuffix is what gcc and LLVM append to the name of a function's copy or
+// cloneSuffix is what gcc, LLVM and BOLT append to the name of a function's copy or
 // split-off part.
-var cloneSuffix = regexp.MustCompile(`(\.(cold|isra|constprop|part|lto_priv|localalias|llvm)(\.[0-9]+)*)+$`)
+var cloneSuffix = regexp.MustCompile(`(\.(cold|warm|isra|constprop|part|lto_priv|localalias|llvm)(\.[0-9]+)*)+$`)
 
 // splitClone cuts a clone suffix off a linkage name.
 func splitClone(linkage string) (base, suffix string) {
@@ -27,6 +27,12 @@ func splitClone(linkage string) (base, suffix string) {
 		return linkage[:at[0]], linkage[at[0]:]
 	}
 	return linkage, ""
+}
+
+// splitOff reports whether suffix, which splitClone has cut off, is that of a part: it is no
+// function, and jumped to.
+func splitOff(suffix string) bool {
+	return strings.Contains(suffix, ".cold") || strings.Contains(suffix, ".warm")
 }
 
 // demangleFull is the readable form with parameters; empty if linkage is not

@@ -115,6 +115,7 @@ func TestCopiesAndColdPartsOfAFunctionAreToldApart(t *testing.T) {
 		"ns::check*":        "_ZN2ns7checkedEi",
 		"plain.cold":        "plain.cold",
 		"ns::checked.cold*": "_ZN2ns7checkedEi.cold",
+		"ns::checked.warm*": "_ZN2ns7checkedEi.warm",
 	} {
 		if loc := one(t, tab, spec); loc.Symbol.Linkage != linkage {
 			t.Errorf("%s is %s, want %s", spec, loc.Symbol.Linkage, linkage)

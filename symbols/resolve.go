@@ -215,7 +215,7 @@ func findLoose(mods []*Module, name string) []match {
 		}
 		link := st.linkage(e)
 		base, suffix := splitClone(link)
-		return link == name+goABI0 || base == name && suffix != "" && !strings.HasPrefix(suffix, ".cold")
+		return link == name+goABI0 || base == name && suffix != "" && !splitOff(suffix)
 	})
 	proper := keep(found, func(x match) bool { return !strings.HasSuffix(x.m.symbols().linkage(x.e), goABI0) })
 	if len(proper) > 0 {
@@ -238,7 +238,7 @@ func findDemangled(mods []*Module, name string) []match {
 			return false
 		}
 		base, suffix := splitClone(st.linkage(e))
-		if strings.HasPrefix(suffix, ".cold") || !matchMangled(base, squeezed) {
+		if splitOff(suffix) || !matchMangled(base, squeezed) {
 			return false
 		}
 		clones = clones || suffix != ""

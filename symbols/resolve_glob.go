@@ -32,13 +32,15 @@ func (t *Table) bound(s *snapshot, x match) bool {
 // their own and only match by name.
 func globSymbols(mods []*Module, pattern string) []match {
 	hint := globHint(pattern)
-	cold := strings.Contains(pattern, "cold")
+	parts := strings.Contains(pattern, "cold") || strings.Contains(pattern, "warm")
 	return scan(mods, func(st *symtab, e *entry) bool {
 		if !containsName(st.rawName(e), hint) {
 			return false
 		}
 		name := st.linkage(e)
-		if !cold && strings.HasSuffix(name, ".cold") {
+		_, suffix := splitClone(name)
+		// A function of Go may be called warm, in a package that looks like the whole.
+		if !parts && splitOff(suffix) && (isMangled(name) || suffix != ".warm") {
 			return false
 		}
 		return matchGlob(pattern, name) ||

@@ -15,6 +15,9 @@ __attribute__((noinline)) int checked(int n)
 }
 } // namespace ns
 
+extern "C" __attribute__((noinline, used)) int warm(int n) __asm__("_ZN2ns7checkedEi.warm"); // BOLT makes such parts
+int warm(int n) { return n - 3; }
+
 extern "C" __attribute__((noinline)) int plain(int n)
 {
 	if (n == 77) {

@@ -12,11 +12,13 @@ static long counted_calls;
 REAL long third(long v) { return v / 3; }
 REAL long counted(long v) { return v + 1; }
 REAL long nested(long v) { return v ? nested(v - 1) + third(v) + 1 : 0; }
-// Two parts such as a compiler splits off.
+// Three parts such as a compiler splits off.
 REAL long split_const(long v) __asm__("third.constprop.0");
 REAL long split_const(long v) { return v / 3 + 2; }
 REAL long split_cold(long v) __asm__("third.cold");
 REAL long split_cold(long v) { return v / 3 + 3; }
+REAL long split_warm(long v) __asm__("third.warm");
+REAL long split_warm(long v) { return v / 3 + 4; }
 
 // Each kind of way on from an instruction; the label at_NAME is the instruction.
 #define INSN(name, before, insn, after) \
