@@ -32,7 +32,15 @@ func TestCloseDuringACall(t *testing.T) {
 				}))
 				prog.Send("go 30")
 				prog.Expect("in it")
+				var others sync.WaitGroup
+				for range 4 {
+					others.Go(func() {
+						for s.Signal(0) == nil { // until it is closed
+						}
+					})
+				}
 				closeSession(t, s)
+				others.Wait()
 				prog.Expect("ret 10")
 				before.Compare(t, prog.PID())
 				wantRight(t, prog)
@@ -283,4 +291,34 @@ func TestCloseLetsCallsEnd(t *testing.T) {
 			wantRight(t, prog)
 		})
 	}
+}
+
+// TestUnregisterDuringClose (A40): nothing is registered any more, but a handler may still run.
+func TestUnregisterDuringClose(t *testing.T) {
+	prog := start(t, "call")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	at := symbol(t, s, "block")
+	ended := false
+	kp := boosted.caller("probed", func(r *kprobes.Regs) {
+		if _, err := callWithin(r, within, at); !errors.Is(err, kprobes.ErrClosed) {
+			t.Errorf("got %v, want %v", err, kprobes.ErrClosed)
+		}
+		ended = true
+	})
+	register(t, s, kp)
+	prog.Send("go 30")
+	prog.Expect("in it")
+	var closing sync.WaitGroup
+	closing.Go(func() { closeSession(t, s) })
+	for s.Signal(0) == nil {
+	}
+	if err := s.UnregisterKprobe(kp); !errors.Is(err, kprobes.ErrClosed) {
+		t.Errorf("unregister: %v", err)
+	}
+	if !ended {
+		t.Error("the handler still runs")
+	}
+	closing.Wait()
+	prog.Expect("ret 10")
+	wantRight(t, prog)
 }

@@ -222,8 +222,12 @@ func (s *Session) runPost(ts *threadState, st *site) {
 }
 
 // guard keeps a handler's panic from the target, which goes on as if the handler had
-// returned 0. The probe is disabled: it would panic again.
+// returned 0. The probe is disabled: it would panic again. While Close waits for functions that
+// handlers have called, no other handler begins.
 func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
+	if s.closed {
+		return 0
+	}
 	s.running = append(s.running, runningHandler{kp: kp})
 	defer func() {
 		s.handlerEnds()

@@ -106,10 +106,16 @@ func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
 		busy = s.busyWith(kps)
 		return err
 	})
-	for busy != nil && !s.tracer.Own() { // a handler would wait for itself
+	if s.tracer.Own() {
+		return err // a handler would wait for itself
+	}
+	for busy != nil {
 		<-busy
 		busy = nil
 		_ = s.tracer.Do(func() { busy = s.busyWith(kps) })
+	}
+	if errors.Is(err, ErrClosed) {
+		s.tracer.Close() // waits for what Close waits for
 	}
 	return err
 }

@@ -286,6 +286,7 @@ func (th *Thread) endCall(err error) {
 func (t *Tracer) RecallAll(grace time.Duration) {
 	late := time.AfterFunc(grace, func() { t.post(t.recallAll) })
 	defer late.Stop()
+	t.rung = true // for calls of Do that came with the one that this is in
 	for t.anyAway() {
 		t.safely(t.step)
 	}
