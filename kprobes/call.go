@@ -51,16 +51,20 @@ func (r FuncResult) Float32() float32 { return math.Float32frombits(uint32(r.Vec
 // Meanwhile the other threads run, and are handled when they hit; the session can be used
 // from other goroutines. Hits of the thread itself run no handler and are counted as missed
 // by every probe they would have met (B26). If handlers for several threads make calls at
-// once, they return in the reverse order of their beginning.
+// once, they return in the reverse order of their beginning: a thread whose function is done
+// stands still until those that began later are, so they must not wait for it.
 //
 // Signals are delivered as ever; their handlers run in the function. Should the function take
 // too long, wait too long in a system call, or raise an exception, the thread is taken back:
-// its registers and signal mask are put back, and a system call that it was in is given up, as is
-// a signal's handler. What the function has locked stays locked. The exception is not told to the
-// program, even if that has a handler for it. The error then is a *CallError. Close lets functions
-// go on for a moment, and then does the same. If the thread has left the function by another way than its return
-// (longjmp out of a signal's handler, an exception), it goes on from there; the hit is over, as
-// it is if the thread or the process ends, and regs is a copy then.
+// its registers and signal mask are put back, and a system call or a signal's handler that it
+// was in is given up. What the function has locked stays locked. The exception is not told to
+// the program, even if that has a handler for it. The error then is a *CallError. Close lets
+// functions go on for half a second, and then does the same.
+//
+// If the thread has left the function by another way than its return (longjmp out of a
+// signal's handler), it goes on from there; the hit is over, as it is if the thread or the
+// process ends, and regs is a copy then. A C++ exception that the function does not catch has
+// nobody to catch it: it ends the program, as in a thread's first function.
 //
 // A child that the function forks must not return from the function; it may exit or exec.
 // The program's seccomp filters hold for the function's system calls too. It can't be called
