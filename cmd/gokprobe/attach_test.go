@@ -50,7 +50,7 @@ func TestAttachPrintsEveryCallAndASummary(t *testing.T) {
 }
 
 func TestEverySignalThatEndsAttachDetachesCleanly(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT} {
 		p := prey(t)
 		l := attachTo(t, p, "-sym", "foo", "-count")
 		p.Do("call foo 3", "ret")

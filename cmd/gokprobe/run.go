@@ -140,7 +140,7 @@ type relay struct {
 
 func newRelay() *relay {
 	r := &relay{ch: make(chan os.Signal, 4), program: make(chan int, 1), ended: make(chan struct{}), again: make(chan struct{})}
-	signals := []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE}
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
 	}
@@ -185,7 +185,7 @@ func (r *relay) watch() {
 			continue
 		default:
 		}
-		if program != nil && (sig == syscall.SIGTERM || sig == syscall.SIGHUP) {
+		if program != nil && (sig == syscall.SIGTERM || sig == syscall.SIGHUP || sig == syscall.SIGABRT) {
 			_ = program.Signal(sig)
 		}
 	}

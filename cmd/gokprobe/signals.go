@@ -25,7 +25,7 @@ func watchInterrupts(warn func(string, ...any)) *interrupts {
 		ch: make(chan os.Signal, 4), pipe: make(chan os.Signal, 1),
 	}
 	in.ignorePipe()
-	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGTSTP}
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGTSTP}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup(1)
 		signals = append(signals, syscall.SIGHUP)
 	}
