@@ -49,7 +49,10 @@ func (r *resolver) resolveAll(ctx context.Context, specs []string) ([]place, err
 		}
 		name, suffixed := strings.CutSuffix(spec, event.ReturnSuffix)
 		found, err := r.table.Resolve(name)
-		if comes(name, err) {
+		if library(name, err) {
+			if isPattern(name) {
+				return nil, placeError(spec, fmt.Errorf("%w; a pattern does not wait for a library, give names to wait for", err))
+			}
 			places = append(places, place{name: spec, symbol: name, waits: true, atReturn: suffixed || r.returns})
 			continue
 		}
@@ -74,11 +77,14 @@ func (r *resolver) resolveAll(ctx context.Context, specs []string) ([]place, err
 	return places, nil
 }
 
-// comes tells of the error for a specification that it can be waited for: it is in a library
-// that is not loaded. What patterns stand for is settled at the start.
-func comes(spec string, err error) bool {
-	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[")
+// library tells of the error for a specification that it is in a library that is not loaded.
+func library(spec string, err error) bool {
+	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != ""
 }
+
+// isPattern tells of a specification in a library whether what it stands for is settled at
+// the start.
+func isPattern(spec string) bool { return strings.ContainsAny(spec, "*?[") }
 
 var errEveryReturn = fmt.Errorf("a call is followed from the entry of its function, so +* has no meaning with returns: %w", kprobes.ErrNotEntry)
 
