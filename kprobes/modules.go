@@ -73,13 +73,15 @@ func (s *Session) whileMapped(f func() error) error {
 	return f()
 }
 
-// moved tells whether the main process's modules are not what they were.
-func (s *Session) moved() bool {
-	d, known := s.mainDomain(), s.changes.Load()
-	if d != nil {
+// moved tells whether the main process's modules are not what they were when changes was known.
+func (s *Session) moved(known uint64) bool { return s.changes.Load() != known }
+
+// movedNow is moved, by what the process has mapped now.
+func (s *Session) movedNow(known uint64) bool {
+	if d := s.mainDomain(); d != nil {
 		d.update()
 	}
-	return s.changes.Load() != known
+	return s.moved(known)
 }
 
 // without is those of modules that are not among others.

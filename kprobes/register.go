@@ -47,11 +47,13 @@ func (s *Session) registerAll(kps []*Kprobe, adopt func(i int)) error {
 	return s.do(func() error {
 		s.watch() // another registration that has failed may have taken that back
 		s.catchUp()
-		if s.changes.Load() != known {
+		if s.moved(known) {
 			at = s.locateAll(kps)
 		}
+		known = s.changes.Load()
 		err := s.attempt(kps, at, adopt)
-		for errors.Is(err, ErrNotMapped) && s.moved() {
+		for errors.Is(err, ErrNotMapped) && s.movedNow(known) {
+			known = s.changes.Load()
 			err = s.attempt(kps, s.locateAll(kps), adopt)
 		}
 		if err != nil && len(s.probes) == 0 {
