@@ -128,7 +128,7 @@ var goCalls = []struct{ fn, want string }{
 	{"main.Pointers", `p=*0x q=nil m=nil c=nil f=nil e=(*fs.PathError)(*0x) none=nil any=main.Named(3)`},
 	{"main.Many", `a=1 b=2 c=3 d=4 e=5 f=6 g=7 h=8 i=9 j=10 s="eleven"`},
 	{"main.(*Point).Move", `p=*0x dx=3 dy=4`},
-	{"main.Generic[...]", `a="text" b=5`},
+	{"main.Generic[...]", `a="text" b=[]go.shape.string{"x"} c=5`},
 	{"main.(*Box[...]).Put", `b=*0x v=2.5 n=6`},
 }
 

@@ -196,7 +196,10 @@ func (a alias) copyTarget() {
 	*t = *a.target
 	switch a.entry.Tag {
 	case dwarf.TagTypedef:
-		t.name, _ = a.entry.Val(dwarf.AttrName).(string)
+		// A type of a generic Go function is called .param0, for its place in a dictionary.
+		if name, _ := a.entry.Val(dwarf.AttrName).(string); a.r.lang != langGo || !strings.HasPrefix(name, ".param") {
+			t.name = name
+		}
 	case dwarf.TagConstType:
 		if t.kind == typePointer {
 			t.name += " const"

@@ -41,7 +41,7 @@ func Many(a, b, c, d, e, f, g, h, i, j int, s string) { sink += a + j }
 func (p *Point) Move(dx, dy int) { p.X += dx; p.Y += dy }
 
 //go:noinline
-func Generic[T any](a T, b int) { sink += b }
+func Generic[T any](a T, b []T, c int) { sink += c + len(b) }
 
 type Box[T any] struct{ v T }
 
@@ -56,6 +56,6 @@ func main() {
 	Pointers(&Point{1, 2}, nil, nil, nil, nil, &fs.PathError{Op: "open", Err: errors.New("x")}, nil, Named(3))
 	Many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, "eleven")
 	(&Point{1, 2}).Move(3, 4)
-	Generic("text", 5)
+	Generic("text", []string{"x"}, 5)
 	(&Box[float64]{}).Put(2.5, 6)
 }
