@@ -59,6 +59,7 @@ func (t *Tracer) passOnce(p *Process) error {
 			return err
 		}
 		t.note(tid, ws, nil)
+		t.drain() // before any of them can stop again: wait4 prefers the youngest
 		for th := t.nextBacklog(); th != nil; th = t.nextBacklog() {
 			t.pass(th)
 		}
