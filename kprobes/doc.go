@@ -23,7 +23,7 @@
 //	register_kprobe                Session.RegisterKprobe        register.go
 //	register_kprobes               Session.RegisterKprobes       register.go
 //	unregister_kprobe(s)           Session.UnregisterKprobe(s)   register.go
-//	enable_kprobe, disable_kprobe  Session.EnableKprobe, …       register.go
+//	enable_kprobe, disable_kprobe  Session.EnableKprobe, …       switch.go
 //	(dis)arm_all_kprobes           Session.ArmAll, DisarmAll     switch.go
 //	_kprobe_addr                   Session.locate                register.go
 //	check_kprobe_address_safe      domain.checkMapping           check.go

@@ -122,17 +122,6 @@ func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
 	return err
 }
 
-// EnableKprobe arms a disabled probe; it does nothing if kp is enabled already.
-func (s *Session) EnableKprobe(kp *Kprobe) error {
-	return s.setDisabled(kp, false)
-}
-
-// DisableKprobe silences kp and keeps it registered. The breakpoint goes when all
-// probes at its address are disabled (A50).
-func (s *Session) DisableKprobe(kp *Kprobe) error {
-	return s.setDisabled(kp, true)
-}
-
 // notYet is the address of what a library will bring.
 const notYet arch.Addr = 0
 

@@ -40,33 +40,76 @@ func (s *Session) Disarmed() bool {
 	return off
 }
 
-func (s *Session) setDisabled(kp *Kprobe, disable bool) error {
+// EnableKprobe arms a disabled probe; it does nothing if kp is enabled already.
+func (s *Session) EnableKprobe(kp *Kprobe) error { return s.EnableKprobes([]*Kprobe{kp}) }
+
+// EnableKprobes enables all of kps or, after an error, none that was disabled. It is much
+// faster than one by one. (The kernel has no such call.)
+func (s *Session) EnableKprobes(kps []*Kprobe) error { return s.setDisabled(kps, false) }
+
+// DisableKprobe silences kp and keeps it registered. The breakpoint goes when all
+// probes at its address are disabled (A50).
+func (s *Session) DisableKprobe(kp *Kprobe) error { return s.setDisabled([]*Kprobe{kp}, true) }
+
+func (s *Session) setDisabled(kps []*Kprobe, disable bool) error {
 	return s.do(func() error {
-		return s.whileMapped(func() error { return s.changeDisabled(kp, disable) })
+		for _, kp := range kps {
+			switch {
+			case kp.session != s:
+				return probeError(kp, ErrNotRegistered)
+			case kp.Flags&FlagGone != 0 && !disable:
+				return probeError(kp, ErrGone)
+			}
+		}
+		s.forgetSurveys()
+		defer s.forgetSurveys()
+		return s.whileMapped(func() error { return s.changeDisabled(kps, disable) })
 	})
 }
 
-func (s *Session) changeDisabled(kp *Kprobe, disable bool) error {
-	switch {
-	case kp.session != s:
-		return probeError(kp, ErrNotRegistered)
-	case kp.Flags&FlagGone != 0 && !disable:
-		return probeError(kp, ErrGone)
+// changeDisabled restores what was if that fails (A53).
+func (s *Session) changeDisabled(kps []*Kprobe, disable bool) error {
+	before := make([]Flags, len(kps))
+	for i, kp := range kps {
+		before[i] = kp.Flags
+		if kp.Flags &^= FlagDisabled; disable {
+			kp.Flags |= FlagDisabled
+		}
 	}
-	before := kp.Flags
-	if kp.Flags &^= FlagDisabled; disable {
-		kp.Flags |= FlagDisabled
+	failed, err := s.refreshOf(kps)
+	if err == nil {
+		return nil
 	}
-	var errs []error
-	for _, pl := range kp.placements {
-		errs = append(errs, pl.domain.unlessEnding(pl.domain.refresh(pl.site)))
+	for i, kp := range kps {
+		kp.Flags = before[i]
 	}
-	if err := errors.Join(errs...); err != nil {
-		kp.Flags = before
+	for _, kp := range kps {
 		for _, pl := range kp.placements {
 			_ = pl.domain.refresh(pl.site)
 		}
-		return probeError(kp, err)
 	}
-	return nil
+	return probeError(failed, err)
+}
+
+// refreshOf has the sites of kps agree with them. After an error failed is the one to blame.
+func (s *Session) refreshOf(kps []*Kprobe) (failed *Kprobe, err error) {
+	sites := map[*domain][]*site{}
+	for _, kp := range kps {
+		for _, pl := range kp.placements {
+			sites[pl.domain] = append(sites[pl.domain], pl.site)
+		}
+	}
+	for d, list := range sites {
+		st, err := d.refreshAll(list)
+		if err = d.unlessEnding(err); err == nil {
+			continue
+		}
+		for _, kp := range kps {
+			if d.placed(kp) == st {
+				return kp, err
+			}
+		}
+		return kps[0], err
+	}
+	return nil, nil
 }

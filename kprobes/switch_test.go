@@ -1,7 +1,9 @@
 package kprobes_test
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -79,6 +81,37 @@ func TestSwitchesDuringLoads(t *testing.T) {
 		}
 	}
 	prog.Expect("did")
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestThousandsEnabledAtOnce: all or, if one can't be, none.
+func TestThousandsEnabledAtOnce(t *testing.T) {
+	prog, s, first := startMany(t)
+	before := code(t, prog.PID(), first)
+	kps := thousands(first, 7)
+	for _, kp := range kps {
+		kp.Flags = kprobes.FlagDisabled
+	}
+	register(t, s, kps...)
+	stranger := &kprobes.Kprobe{SymbolName: "f_0"}
+	if err := s.EnableKprobes(append(slices.Clone(kps), stranger)); !errors.Is(err, kprobes.ErrNotRegistered) {
+		t.Errorf("with one that is not registered: %v", err)
+	}
+	if !bytes.Equal(code(t, prog.PID(), first), before) || kps[0].Flags != kprobes.FlagDisabled {
+		t.Error("some were enabled nevertheless")
+	}
+	prog.Do("call 1", "called")
+	wantAllHits(t, kps, 0, 0)
+	if err := s.EnableKprobes(kps); err != nil {
+		t.Fatal(err)
+	}
+	prog.Do("call 2", "called")
+	wantAllHits(t, kps, 2, 2)
+	if err := s.EnableKprobes(nil); err != nil {
+		t.Error(err)
+	}
 	closeSession(t, s)
 	prog.CheckClean()
 	wantRight(t, prog)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -20,25 +21,24 @@ type placer struct {
 	noParams map[string]int // why -args prints none, and for how many probes
 }
 
+// batch is how many places are registered at once: enough to be quick, and few enough for
+// Ctrl-C to be.
+const batch = 1024
+
 // register registers every place silently.
 func (pl *placer) register(ctx context.Context, places []place) error {
-	for _, at := range places {
+	for len(places) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p := pl.newProbe(at)
-		err := pl.registerOne(p)
-		switch {
-		case err == nil:
-			if err := p.describe(pl.sess); err != nil {
-				pl.noParams[noParamsReason(pl.sess.Symbols(), p.kp.Addr, err)]++
-			}
-			pl.rec.probes = append(pl.rec.probes, p)
-		case at.optional && skippable(err):
-			pl.skip.add(err)
-		default:
-			return placeError(at.name, err)
+		n := 1
+		for n < min(len(places), batch) && together(places[0], places[n]) {
+			n++
 		}
+		if err := pl.registerBatch(places[:n]); err != nil {
+			return err
+		}
+		places = places[n:]
 	}
 	if len(pl.rec.probes) == 0 {
 		return &classed{errPlace, fmt.Errorf("cannot place any probe: %s", pl.skip)}
@@ -46,21 +46,71 @@ func (pl *placer) register(ctx context.Context, places []place) error {
 	return nil
 }
 
-func (pl *placer) registerOne(p *probe) error {
-	if p.ret != nil {
-		return pl.sess.RegisterKretprobe(&p.ret.rp)
+// together: of one kind, and none of a library that is not loaded, of which the session tells.
+func together(a, b place) bool { return a.atReturn == b.atReturn && !a.waits && !b.waits }
+
+// registerBatch registers places of one kind. If some are refused, all are, and each half is
+// tried for itself.
+func (pl *placer) registerBatch(places []place) error {
+	probes := make([]*probe, len(places))
+	for i, at := range places {
+		probes[i] = pl.newProbe(at)
 	}
-	return pl.sess.RegisterKprobe(p.kp)
+	err := pl.registerAll(probes)
+	switch {
+	case err == nil:
+		for _, p := range probes {
+			if err := p.describe(pl.sess); err != nil {
+				pl.noParams[noParamsReason(pl.sess.Symbols(), p.kp.Addr, err)]++
+			}
+		}
+		pl.rec.probes = append(pl.rec.probes, probes...)
+		return nil
+	case len(places) > 1:
+		half := len(places) / 2
+		if err := pl.registerBatch(places[:half]); err != nil {
+			return err
+		}
+		return pl.registerBatch(places[half:])
+	case places[0].optional && skippable(err):
+		pl.skip.add(err)
+		return nil
+	}
+	return placeError(places[0].name, err)
+}
+
+func (pl *placer) registerAll(probes []*probe) error {
+	if probes[0].ret == nil {
+		return pl.sess.RegisterKprobes(kprobesOf(probes))
+	}
+	rps := make([]*kprobes.Kretprobe, len(probes))
+	for i, p := range probes {
+		rps[i] = &p.ret.rp
+	}
+	return pl.sess.RegisterKretprobes(rps)
+}
+
+func kprobesOf(probes []*probe) []*kprobes.Kprobe {
+	kps := make([]*kprobes.Kprobe, len(probes))
+	for i, p := range probes {
+		kps[i] = p.kp
+	}
+	return kps
 }
 
 // arm enables the registered probes.
 func (pl *placer) arm(ctx context.Context) error {
-	for _, p := range pl.rec.probes {
+	for probes := range slices.Chunk(pl.rec.probes, batch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := pl.sess.EnableKprobe(p.kp); err != nil {
-			return placeError(p.name, err)
+		if pl.sess.EnableKprobes(kprobesOf(probes)) == nil {
+			continue
+		}
+		for _, p := range probes { // which one is it?
+			if err := pl.sess.EnableKprobe(p.kp); err != nil {
+				return placeError(p.name, err)
+			}
 		}
 	}
 	return nil
