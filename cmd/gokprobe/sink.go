@@ -17,6 +17,10 @@ const (
 	sinkPause = 2 * time.Millisecond
 	// sinkChunk is the size in bytes at which gathered records are written.
 	sinkChunk = 64 << 10
+	// sinkGrace is how long an output is given to take what is left when the user has
+	// no more patience. One that is read needs less: timeout(1), which signals twice,
+	// must not cost a record.
+	sinkGrace = 250 * time.Millisecond
 )
 
 // sink takes records from handlers and writes them on a goroutine of its own. Its
@@ -145,7 +149,7 @@ func (s *sink) fail(err error) {
 }
 
 // close writes what is left and ends the writer. If giveUp is closed first, what
-// could not be written by then is lost: an output that nobody reads blocks for good.
+// can't be written soon is lost: an output that nobody reads blocks for good.
 // It returns the number of lost records and the first error.
 func (s *sink) close(giveUp <-chan struct{}) (lost uint64, err error) {
 	s.mu.Lock()
@@ -155,7 +159,11 @@ func (s *sink) close(giveUp <-chan struct{}) (lost uint64, err error) {
 	select {
 	case <-s.done:
 	case <-giveUp:
-		s.fail(errOutputStuck)
+		select {
+		case <-s.done:
+		case <-time.After(sinkGrace):
+			s.fail(errOutputStuck)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,6 +76,24 @@ func TestSinkCountsWhatAFailingOutputDoesNotTake(t *testing.T) {
 	}
 }
 
+// TestSinkGivesUpOnlyAnOutputThatIsStuck: timeout(1) signals twice, and that is no reason to
+// lose what the output takes.
+func TestSinkGivesUpOnlyAnOutputThatIsStuck(t *testing.T) {
+	giveUp := make(chan struct{})
+	close(giveUp)
+	for range 20 {
+		var out strings.Builder
+		s := newSink(&out, jsonPrinter)
+		const n = 100
+		for range n {
+			s.put(&event.Hit{})
+		}
+		if lost, err := s.close(giveUp); lost != 0 || err != nil || strings.Count(out.String(), "\n") != n {
+			t.Fatalf("%d lost, %v", lost, err)
+		}
+	}
+}
+
 // blocked takes nothing until it is released.
 type blocked struct{ release chan struct{} }
 
