@@ -1,0 +1,187 @@
+package arch
+
+// An optimized site is reached by a jump instead of a breakpoint. The jump leads to a
+// detour: a body that does the probe's work, then copies of the instructions that the
+// jump has displaced, then a jump back. (The kernel calls it detour buffer, and the
+// displaced instructions the detoured code region, DCR: Documentation/trace/kprobes.rst.)
+
+// ByteSet is a set of byte values.
+type ByteSet [4]uint64
+
+// AnyByte has all values.
+var AnyByte = ByteSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+
+// Bytes is the set of the given values.
+func Bytes(values ...byte) (s ByteSet) {
+	for _, v := range values {
+		s[v>>6] |= 1 << (v & 63)
+	}
+	return s
+}
+
+// Has reports whether v is in s.
+func (s ByteSet) Has(v byte) bool { return s[v>>6]>>(v&63)&1 != 0 }
+
+// Pattern says which displacements a jump may have: byte k of the little-endian 32-bit
+// displacement must be one of Byte[k]. What the jump writes over the heads of
+// instructions is thereby something that traps, or what stood there before.
+type Pattern struct {
+	From Addr // where the displacement counts from: the end of the jump
+	Byte [4]ByteSet
+}
+
+// Allows reports whether the jump may lead to target.
+func (p Pattern) Allows(target Addr) bool {
+	d := int64(target - p.From)
+	if d != int64(int32(d)) {
+		return false
+	}
+	for k := range p.Byte {
+		if !p.Byte[k].Has(byte(d >> (8 * k))) {
+			return false
+		}
+	}
+	return true
+}
+
+// Body is what a detour does before the displaced instructions. It is entered with the
+// thread's registers, flags and stack as they are at the site and falls through at its
+// end with all of them as they were, except for what it changes on purpose.
+type Body interface {
+	// Assemble generates the code at at. Its length does not depend on at. The error
+	// wraps ErrReach if something is out of reach.
+	Assemble(at Addr) (BodyCode, error)
+}
+
+// BodyCode is a generated body.
+type BodyCode struct {
+	Code []byte
+	// Traps are the addresses of breakpoints that call the tracer. At each of them all
+	// registers and flags are as at the site. The tracer sends the thread on to the
+	// first copy or elsewhere.
+	Traps []Addr
+	// Waits are the addresses of breakpoints at which a thread waits for the answer to an
+	// upcall whose registers lie in a mailbox.
+	Waits []Addr
+	// Fixups are the instructions that may fault, and where the thread goes on then.
+	Fixups []Fixup
+}
+
+// Fixup is an entry of a body's exception table (the kernel's extable).
+type Fixup struct{ At, To Addr }
+
+// Piece is the copy of one displaced instruction.
+type Piece struct {
+	Insn Insn // the original
+	At   Addr // where its copy begins; a thread at the original may be sent here
+	Len  int  // bytes of the copy, which may be several instructions (a call is)
+}
+
+// Detour is the code that an optimized site jumps to.
+//
+//	Addr    jmp Body        the switch: its displacement byte is On or Off
+//	        jmp Pieces[0]   reached when the switch is Off
+//	Body    …
+//	Pieces  copies
+//	Back    jmp End
+type Detour struct {
+	Addr   Addr // the entry
+	Code   []byte
+	Switch Addr // one byte: On runs the body, Off goes to the copies at once
+	On     byte
+	Off    byte
+	Body   Range
+	BodyCode
+	Pieces []Piece
+	Back   Addr // of the jump back to End
+	End    Addr // the address in the original code behind the last displaced instruction
+}
+
+// Range is the bytes that the detour occupies.
+func (d *Detour) Range() Range { return Range{d.Addr, d.Addr + Addr(len(d.Code))} }
+
+// Start is where the displaced instructions' copies begin.
+func (d *Detour) Start() Addr { return d.Pieces[0].At }
+
+// Place is where in a detour a thread stands.
+type Place uint8
+
+const (
+	Outside Place = iota // not in it
+	InBody               // before the first copy; registers and stack may not be the program's own
+	AtCopy               // in front of the copy of an instruction, or of the jump back: all registers are as in the original code
+	InCopy               // between the instructions of one copy
+)
+
+// Locate says where ip is. At AtCopy orig is the corresponding address of the original
+// code; at InCopy it is that of the instruction whose copy it is in.
+func (d *Detour) Locate(ip Addr) (place Place, orig Addr) {
+	switch {
+	case !d.Range().Contains(ip):
+		return Outside, 0
+	case ip < d.Start():
+		return InBody, d.Pieces[0].Insn.Addr
+	case ip == d.Back:
+		return AtCopy, d.End
+	}
+	for _, p := range d.Pieces {
+		if ip == p.At {
+			return AtCopy, p.Insn.Addr
+		}
+		if ip > p.At && ip < p.At+Addr(p.Len) {
+			return InCopy, p.Insn.Addr
+		}
+	}
+	return Outside, 0
+}
+
+// CopyOf is where the copy of the instruction at orig is.
+func (d *Detour) CopyOf(orig Addr) (Addr, bool) {
+	for _, p := range d.Pieces {
+		if p.Insn.Addr == orig {
+			return p.At, true
+		}
+	}
+	return 0, false
+}
+
+// Dead says what a body may change without putting it back, since the code from the site
+// on writes it before it reads it. The zero value is nothing.
+type Dead struct {
+	Flags bool   // all arithmetic flags
+	Regs  uint16 // bit n: general register n, in the encoding's order (rax, rcx, rdx, rbx, rsp, …)
+}
+
+// Detours is what optimized sites need of an architecture. Implementations are stateless
+// and safe for concurrent use.
+type Detours interface {
+	// JumpLen is the length in bytes of the jump to a detour.
+	JumpLen() int
+	// Jump is the jump at from to to. It returns ErrReach if that is too far.
+	Jump(from, to Addr) ([]byte, error)
+	// TrapBytes are the bytes that raise an exception when a thread executes an instruction
+	// that begins with them, whatever follows: the breakpoint alone if breakpointOnly, else
+	// that and those that are no instruction.
+	TrapBytes(breakpointOnly bool) ByteSet
+
+	// Displaceable returns nil if i may run as a copy in a detour, with nobody watching; else
+	// an error that says why not.
+	Displaceable(i Insn) error
+	// Dead finds what is dead in front of the first of insns, which follow each other. It
+	// looks no further than the last of them, and assumes that whatever they do not say is
+	// needed.
+	Dead(insns []Insn) Dead
+	// DetourLen is the length in bytes of what AssembleDetour generates anywhere.
+	DetourLen(insns []Insn, b Body) (int, error)
+	// AssembleDetour generates a detour at at for insns, which follow each other. The
+	// error wraps ErrReach if an operand, a target or the way back is out of reach.
+	AssembleDetour(at Addr, insns []Insn, b Body) (*Detour, error)
+
+	// CountBody adds one to one of n counters (64 bit, 64 bytes apart, n a power of two)
+	// that begin at cells, atomically; threads use different ones where possible. The
+	// flags and registers in dead are not put back. redZone tells that the code may keep data in
+	// the 128 bytes below its stack pointer.
+	CountBody(cells Addr, n int, dead Dead, redZone bool) Body
+	// TrapBody calls the tracer by a breakpoint.
+	TrapBody() Body
+}
