@@ -3,6 +3,7 @@ module github.com/gokprobe/gokprobe
 go 1.26.8
 
 require (
+	github.com/cilium/ebpf v0.22.0
 	github.com/go-delve/delve v1.27.2
 	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724
 	github.com/ulikunitz/xz v0.5.17
