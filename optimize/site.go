@@ -1,0 +1,199 @@
+package optimize
+
+import (
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Choice is the ways to optimize a site.
+type Choice struct {
+	Options []Option // at least one, the preferred first
+}
+
+// Option is one way: which bytes the jump may have, and what it displaces.
+type Option struct {
+	Pattern arch.Pattern
+	Insns   []arch.Insn // the displaced instructions, which follow each other
+	Heads   []arch.Addr // where the jump has bytes that trap: at displaced instructions
+	// Kept is the offset in the jump from which its bytes are those that stood there; the
+	// length of the jump if none are.
+	Kept int
+}
+
+// End is where the code goes on behind the displaced instructions.
+func (o *Option) End() arch.Addr { return o.Insns[len(o.Insns)-1].End() }
+
+// site is what is known of the bytes that a jump would overwrite.
+type site struct {
+	at     arch.Addr
+	length int         // of the jump
+	insns  []arch.Insn // that begin in it, padding aside
+	cuts   []int       // offsets > 0 from which on bytes may be kept: heads, and the end of insns
+	limit  int         // no more than that many bytes may change
+}
+
+// Site decides on the instruction at at. The error is a *Refusal.
+func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
+	n, ok := an.head(at)
+	switch {
+	case !an.fn.Range.Contains(at):
+		return nil, &Refusal{Reason: NoFunction, At: at}
+	case !ok && at >= an.data:
+		return nil, &Refusal{Reason: BehindData, At: an.data}
+	case !ok:
+		return nil, &Refusal{Reason: NotAHead, At: at}
+	}
+	s := site{at: at, length: an.detours.JumpLen()}
+	s.limit = s.length
+	if err := an.detours.Displaceable(an.insns[n]); err != nil {
+		return nil, &Refusal{Reason: NoCopy, At: at, Err: err}
+	}
+	if len(an.from(at)) < s.length {
+		return nil, &Refusal{Reason: Ends, At: at + arch.Addr(len(an.from(at)))}
+	}
+	an.displaced(&s, n)
+	an.behind(&s)
+	if t, bad := an.middle(&s); bad {
+		return nil, &Refusal{Reason: IntoMiddle, At: t}
+	}
+	c := &Choice{}
+	for _, kept := range s.choices() {
+		c.Options = append(c.Options, an.option(&s, kept))
+	}
+	return c, nil
+}
+
+// displaced collects the instructions from number n on that begin within the jump, and
+// lowers the limit to the first that must stay.
+func (an *Analysis) displaced(s *site, n int) {
+	for ; n < len(an.insns); n++ {
+		i := an.insns[n]
+		offset := int(i.Addr - s.at)
+		if offset >= s.length {
+			return
+		}
+		if offset > 0 {
+			s.cuts = append(s.cuts, offset)
+			if an.mustStay(n) {
+				s.limit = min(s.limit, offset)
+			}
+		}
+		s.insns = append(s.insns, i)
+	}
+}
+
+// mustStay tells that threads that come to instruction n, which is not the first, must
+// find it as it is: many may come, or a copy won't do.
+func (an *Analysis) mustStay(n int) bool {
+	i := an.insns[n]
+	return an.isTarget(i.Addr) || an.detached(n) && !padding(i.Bytes) || an.detours.Displaceable(i) != nil
+}
+
+// detached tells that no thread falls through to instruction n: unless it is padding,
+// threads come to it by a branch, though we may not know by which.
+func (an *Analysis) detached(n int) bool {
+	for n--; n >= 0 && padding(an.insns[n].Bytes); n-- {
+	}
+	return n >= 0 && !fallsThrough(an.insns[n])
+}
+
+// behind lowers the limit to the end of the displaced instructions if they end before the
+// jump does, at the end of the function or at data, and what follows isn't padding.
+func (an *Analysis) behind(s *site) {
+	last := s.insns[len(s.insns)-1]
+	end := int(last.End() - s.at)
+	if end >= s.length {
+		return
+	}
+	s.cuts = append(s.cuts, end)
+	free := 0
+	if !fallsThrough(last) && last.End() == an.fn.Range.End && an.fn.Next != 0 {
+		free = an.padding(last.End(), s.at+arch.Addr(s.length))
+	}
+	if end+free < s.length {
+		s.limit = min(s.limit, end)
+	}
+}
+
+// functionAlign is the alignment of functions. A function that no symbol names may begin
+// at a multiple of it, even with something that looks like padding.
+const functionAlign = 16
+
+// padding counts the bytes from at on, up to end, that are padding behind a function.
+func (an *Analysis) padding(at, end arch.Addr) int {
+	start := at
+	for at < min(end, an.fn.Next) {
+		i, err := an.arch.Decode(an.from(at), at)
+		if err != nil || !padding(i.Bytes) || at%functionAlign == 0 && i.Flow != arch.FlowTrap {
+			break
+		}
+		at = min(i.End(), an.fn.Next)
+	}
+	return int(at - start)
+}
+
+// middle looks for a known target within the jump at which no displaced instruction
+// begins and from which bytes can't be kept.
+func (an *Analysis) middle(s *site) (arch.Addr, bool) {
+	for offset := 1; offset < s.length; offset++ {
+		t := s.at + arch.Addr(offset)
+		if !an.isTarget(t) || s.isHead(t) {
+			continue
+		}
+		kept := 0
+		for _, cut := range s.cuts {
+			if cut <= offset {
+				kept = cut
+			}
+		}
+		if kept == 0 {
+			return t, true
+		}
+		s.limit = min(s.limit, kept)
+	}
+	return 0, false
+}
+
+func (s *site) isHead(at arch.Addr) bool {
+	return slices.ContainsFunc(s.insns, func(i arch.Insn) bool { return i.Addr == at })
+}
+
+// choices lists how many bytes may change, the most first.
+func (s *site) choices() []int {
+	var all []int
+	if s.limit == s.length {
+		all = append(all, s.length)
+	}
+	for n := len(s.cuts) - 1; n >= 0; n-- {
+		if s.cuts[n] <= s.limit && (len(all) == 0 || s.cuts[n] < all[len(all)-1]) {
+			all = append(all, s.cuts[n])
+		}
+	}
+	return all
+}
+
+// option is the way that keeps all bytes from kept on.
+func (an *Analysis) option(s *site, kept int) Option {
+	o := Option{Kept: kept, Pattern: arch.Pattern{From: s.at + arch.Addr(s.length)}}
+	opcode := s.length - len(o.Pattern.Byte)
+	for k := range o.Pattern.Byte {
+		o.Pattern.Byte[k] = arch.AnyByte
+		if offset := opcode + k; offset >= kept {
+			o.Pattern.Byte[k] = arch.Bytes(an.from(s.at)[offset])
+		}
+	}
+	for _, i := range s.insns {
+		offset := int(i.Addr - s.at)
+		if offset >= kept {
+			break
+		}
+		o.Insns = append(o.Insns, i)
+		if offset > 0 {
+			last := offset == s.length-1
+			o.Heads = append(o.Heads, i.Addr)
+			o.Pattern.Byte[offset-opcode] = an.detours.TrapBytes(an.fn.BreakpointOnly || !last)
+		}
+	}
+	return o
+}
