@@ -77,11 +77,11 @@ func (an *Analysis) decode() error {
 // note remembers where i leads: a branch to its target, and a call to its return address.
 func (an *Analysis) note(i arch.Insn) {
 	switch i.Flow {
-	case arch.FlowJump, arch.FlowCond:
+	case arch.FlowJump, arch.FlowCond, arch.FlowCall:
 		an.targets = append(an.targets, i.Target)
-	case arch.FlowCall:
-		an.targets = append(an.targets, i.Target, i.End())
-	case arch.FlowIndirectCall:
+	}
+	switch i.Flow {
+	case arch.FlowCall, arch.FlowIndirectCall:
 		an.targets = append(an.targets, i.End())
 	}
 }

@@ -1,86 +1,102 @@
-// Package optimize decides whether a site's breakpoint may become a jump to a detour,
-// and which bytes that jump may have. It is pure: code in, choices out.
+// Package optimize decides whether a site's breakpoint may become a jump to a detour, and
+// which bytes that jump may have. It is pure: code in, choices out.
 //
 // # The problem
 //
-// The jump is longer than many instructions. It overwrites heads, that is, first bytes, of instructions
-// behind the site: inner heads. Any thread may come to an inner head: by a branch that we
-// know, by one that nobody can know (an indirect jump, a landing pad, longjmp), by the
-// return of a call or a system call, of a signal handler or of the kernel to where it
-// had preempted the thread. The kernel proves that none will (its checks are listed below) and waits
-// until none is on the way. Here nothing is proven and nobody is waited for. Instead the jump is made such that
-// everybody may come.
+// The jump is longer than most instructions. It overwrites heads, that is, first bytes, of
+// instructions behind the site: inner heads. Any thread may come to one: by a branch that
+// we know; by one that nobody can know (an indirect jump, a landing pad, longjmp); by the
+// return of a call, a system call or a signal handler; or because the kernel had preempted
+// it there. The kernel proves that no thread will, and waits until none is on the way; its
+// checks are listed below. Here nothing is proven and nobody is waited for: the jump is
+// such that everybody may come.
 //
 // # The rule
 //
-// The jump's opcode is one byte, at the site's own head. The other four are the
-// displacement, and the detour is put where the displacement is such that at each inner
-// head
+// The jump's opcode is one byte, at the site. The other four are the displacement, and the
+// detour is put where the displacement has, at each inner head,
 //
-//   - either the jump has a byte that traps, whatever follows it (int3, or one that is no instruction in
-//     64-bit mode). The tracer, or the guard without it, sends the thread to the copy of that
-//     instruction in the detour;
-//   - or the jump has, from there on, the bytes that stood there before: they are kept. The thread runs the original, and so do
-//     those behind it.
+//   - either a byte that traps whatever follows it (a breakpoint, or one that is no
+//     instruction): the tracer, or the guard without it, sends the thread to the copy of
+//     that instruction in the detour;
+//   - or, from there on, the bytes that stood there before. They are kept: a thread runs
+//     the original, here and behind.
 //
-// A byte at which no instruction begins may be any. So a jump whose heads all trap displaces all instructions
-// that begin in it, and goes back behind the last of them. One that keeps the bytes from some head on displaces those in front of it, and goes back to it. (LiteInst
-// and E9Patch call it punning. E9Patch moves code for good and keeps; here, whoever is wrong is caught.)
+// A byte at which no instruction begins may be any. So a jump whose inner heads all trap
+// displaces all instructions that begin in it, and its detour goes back behind the last of
+// them. One that keeps the bytes from some head on displaces the instructions in front of
+// that head, and its detour goes back to it. Displaced instructions follow each other.
 //
-// Known targets of branches are kept and never trap, since a trap for each turn of a loop would cost more than
-// the breakpoint that the jump replaces. That is for speed alone: a target that we overlook traps, and is counted.
+// Known targets of branches are kept and never trap: a trap in each turn of a loop would
+// cost more than the breakpoint that the jump replaces. That is for speed alone. A target
+// that is overlooked traps, and is counted by the tracer. What stands behind a jump or a
+// return, padding aside, counts as a target, since somebody must come there.
 //
 // # The proof
 //
-// Claim: at every moment each thread executes what it would without the jump, apart from
-// the probe's own work. A thread's place is the address of its next instruction.
-// Let S be the site, D the displaced instructions, E the end of them, and let S+n be the first byte that is not written, or is written with what it was.
+// Claim: at every moment each thread does what it would do without the jump, apart from the
+// probe's own work. Let S be the site, D the displaced instructions and E the end of them.
+// A thread's place is the address of its next instruction.
 //
-//  1. What D does from its i-th instruction on is done the same by the copies from the i-th on
-//     and the jump to E (arch.Detours, tested by execution). In particular calls push
-//     the original return address, so no thread is ever sent back into a detour by a
-//     return; and copies do not branch into copies.
-//  2. Before the write: D stands there. Nothing to show.
-//  3. The write happens while all threads of the address space are stopped, each at an instruction's head with all before it done and
-//     nothing after it begun: a stop is taken between instructions, and it serializes, so no thread holds decoded stale bytes (SDM vol. 3A §9.1.3, cross-modifying
-//     code). Threads that the stop leaves out (in vfork, exiting) are inside the kernel and execute nothing before
-//     their return, which serializes as well. Hence nobody sees a part of the write.
-//  4. After the write a thread's place is one of these.
-//     S: it executes the jump, then the body, then copies from the first on: by 1 the same.
-//     An inner head that traps, i-th of D: the exception is reported with all registers as they were there; the thread goes on at the i-th copy: by 1 the
-//     same. The trap has no effect of its own, since the tracer takes the signal (or the guard does).
-//     An inner head that is kept, or any place outside of the jump: memory from there up to the next branch is as before, or
-//     is followed by the jump of another site, to which this proof applies.
-//     A byte that is no head: none comes there. Compilers emit such branches only to skip a prefix (lock), directly, and within the function:
-//     then the site is refused (IntoMiddle). Nobody falls through to one, since heads are what decoding from S on gives.
-//     Padding behind a function that does not fall through, up to the next symbol: none comes there.
-//  5. In the detour: by 1 copies need nothing of the memory at S, so they stay right whatever is written there.
-//     A fault, a signal or a stop in a copy is told at the original address.
-//  6. While the jump is taken back (all stopped, written, gone on) threads are in the detour, at a place of 4, or have trapped at an inner head and are being sent
-//     to a copy. The detour stays as long as one of them may be in it, or may return to it from a signal handler: by 5 all of them end at E, or leave by a branch of
-//     their own. Threads at inner heads find the original: nothing to show.
-//  7. The site's first byte alone (int3 instead of the opcode) may be changed at any time: a one-byte store is seen whole, before or after; the other four
-//     bytes trap or are kept by 4, which did not ask for the first byte.
+//  1. Copies. From the copy of D's i-th instruction on, the detour does what the original
+//     code does from that instruction on: that is the contract of arch.Detours, tested by
+//     execution. Calls push the original return address, so no return leads into a detour.
+//     Branches lead to original addresses. Nothing in a copy depends on the bytes at S.
+//  2. Before the write D stands at S, and there is nothing to show.
+//  3. The write happens while all threads of the address space are stopped. A stop is taken
+//     between instructions, and going on from it serializes, so no thread executes a
+//     mixture of old and new bytes (cross-modifying code, SDM vol. 3A §9.1.3). Threads that
+//     the stop leaves out, in vfork or exiting, are inside the kernel, execute none of the
+//     program's instructions meanwhile, and serialize when they return.
+//  4. After the write a thread's place is one of these, however it came there:
+//     S: the jump, the body, then the copies from the first on. By 1 that is D.
+//     The i-th instruction of D, which traps: the exception finds all registers as they
+//     are at that place, and has no effect but a stop; the thread goes on at the i-th copy.
+//     By 1 that is D from the i-th instruction on.
+//     A head in the jump that is kept, or a place outside of the jump: the bytes from there
+//     on are the original ones, or the jump of another site, of which the same is shown.
+//     A byte in the jump at which no instruction begins: nobody comes. Falling through leads
+//     only to what is a head when decoding begins at S. Branches to such bytes exist, to
+//     skip a prefix (lock); compilers and assemblers write them as direct branches in the
+//     same function, and then the site is refused: IntoMiddle.
+//     Padding behind a function's end, up to the next symbol: nobody comes, since nothing
+//     falls through to it.
+//  5. In the detour: whatever is written at S meanwhile, by 1 the copies remain right. A
+//     fault, a signal or a stop there is told at the original address.
+//  6. Taking the jump back is a write as in 3. Before it threads are at a place of 4 or 5,
+//     or have trapped and not gone on yet. Afterwards those at places of 4 find D; those in
+//     the detour, and those that trapped, go on by 5. So the detour stays until nobody is in
+//     it, is on the way to it, or may return to it from a signal handler.
+//  7. The site's first byte alone may be changed from the jump's opcode to a breakpoint and
+//     back at any time: a store of one byte is seen whole or not at all, and nothing in 4
+//     depends on it for places other than S. A thread that it traps goes on at the first
+//     copy.
+//  8. No other site lies within D or the jump: the hub takes the jump back before it puts a
+//     breakpoint there (E19 to E22).
 //
-// Nothing depends on where threads are at the time of the write: none is moved, and no stack or signal frame is searched.
+// No thread is moved, and no stack and no signal frame is searched or changed.
 //
 // # The kernel's checks
 //
-// Numbers are those of this project's list of the kernel's semantics, after can_optimize and copy_optimized_instructions
-// of arch/x86/kernel/kprobes/opt.c.
+// They are those of can_optimize and copy_optimized_instructions in Linux's
+// arch/x86/kernel/kprobes/opt.c, by the numbers that the project gives them.
 //
-//	E3   function known              NoFunction. Entry text is the kernel's own matter.
-//	E4   5 bytes left in it          Replaced: padding behind is used; else bytes from the function's end on are kept.
-//	                                 Ends, if there are no bytes.
-//	E5   all of it decodes           Undecodable. Data behind an instruction that does not fall through is looked through for
-//	                                 branches at every byte; sites behind it are refused (BehindData).
-//	E6   no exception table entries  Replaced: return addresses and the addresses that faults tell are the original ones, so
-//	                                 unwinders find their entries. Landing pads are targets like others.
-//	E7   no indirect jumps           Replaced by the rule: where they lead to is a head, and every head traps or is kept.
-//	E8   no direct jumps into it     Replaced: their targets are kept. One to what is no head: IntoMiddle.
-//	E9   (calls, other functions)    Not checked by the kernel. Here: by the rule.
-//	E10  a jump to the site itself   Allowed: it is a hit.
-//	E11  all copyable                NoCopy, for the site's own instruction. Others are kept. Calls and branches are copied.
-//	E12  no text patched by others   Memory is compared before each write (patch.ErrChanged).
-//	E13  detour within reach         NoLanding.
+//	E3   function known             NoFunction. Kernel entry text has no counterpart.
+//	E4   room in the function       Replaced: padding behind it is used; without, what follows is
+//	                                kept. Ends, if nothing follows.
+//	E5   all of it can be decoded   Undecodable. Bytes that nothing falls through to may be data:
+//	                                branches are then looked for at each byte from there on, and
+//	                                sites behind are refused (BehindData).
+//	E6   no exception table entry   Replaced: return addresses and the addresses of faults are the
+//	                                original ones, so unwinders find the entries. Landing pads are
+//	                                heads like others.
+//	E7   no indirect jump           Replaced: wherever it leads is a head, and traps or is kept.
+//	E8   no jump into the region    Replaced: its target is a head and kept. If it is no head:
+//	                                IntoMiddle.
+//	E9   calls, other functions     Not checked by the kernel. Here they are as E7.
+//	E10  a jump to the site         Allowed: it is a hit.
+//	E11  all can be copied          NoCopy, of the site's own instruction. Others are then kept.
+//	                                Calls and branches can be copied.
+//	E12  no text that others patch  Memory is compared before each write (patch.ErrChanged).
+//	E13  detour within reach        NoLanding.
 package optimize

@@ -70,6 +70,8 @@ func TestOptions(t *testing.T) {
 		{"nops behind a jump may trap", // jmp +3; nop; nop; nop; ret
 			function(0xeb, 0x03, 0x90, 0x90, 0x90, 0xc3), 0,
 			[]string{"* t t T /4", "* t t 90 /3", "* t 90 90 /2", "* 90 90 90 /1"}},
+		{"code behind nops behind a jump is kept", // jmp +3; nop; pop %rax; ret; ret
+			function(0xeb, 0x03, 0x90, 0x58, 0xc3, 0xc3), 0, []string{"* t 58 c3 /2", "* 90 58 c3 /1"}},
 		{"padding behind a short function", function(0xc3), 0, []string{"* * * * /1", "90 90 90 90 /1"}},
 		{"padding behind the end", function(0x31, 0xc0, 0xc3), 0, []string{"* t * * /2", "* t 90 90 /2", "* c3 90 90 /1"}},
 		{"no padding behind what falls through", function(0x31, 0xc0), 0, []string{"* 90 90 90 /1"}},
@@ -142,6 +144,30 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("got %v, want %v", got, &tt.want)
 			}
 		})
+	}
+}
+
+func TestPadding(t *testing.T) {
+	for _, tt := range []struct {
+		insn []byte
+		want bool
+	}{
+		{[]byte{0x90}, true},
+		{[]byte{0xcc}, true},
+		{[]byte{0x66, 0x90}, true},
+		{[]byte{0x0f, 0x1f, 0x00}, true},
+		{[]byte{0x0f, 0x1f, 0x44, 0x00, 0x00}, true},
+		{[]byte{0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0}, true},
+		{[]byte{0xf3, 0x90}, false},             // pause
+		{[]byte{0x41, 0x90}, false},             // xchg %eax,%r8d
+		{[]byte{0xf3, 0x0f, 0x1e, 0xfa}, false}, // endbr64
+		{[]byte{0xc3}, false},
+		{[]byte{0x66}, false},
+		{[]byte{0x0f, 0x05}, false},
+	} {
+		if got := padding(tt.insn); got != tt.want {
+			t.Errorf("padding(% x) = %v", tt.insn, got)
+		}
 	}
 }
 
