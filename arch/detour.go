@@ -75,6 +75,16 @@ type Piece struct {
 	Insn Insn // the original
 	At   Addr // where its copy begins; a thread at the original may be sent here
 	Len  int  // bytes of the copy, which may be several instructions (a call is)
+	// Inner are the places inside the copy where a thread can stand, if it is several.
+	Inner []Inner
+}
+
+// Inner is a place between the instructions of one copy. All registers are there as in the
+// original code at Orig, except that the stack pointer is Pop bytes lower: once it is put
+// right, a thread may be sent to Orig or, where that is another one, to Orig's copy.
+type Inner struct {
+	At, Orig Addr
+	Pop      int
 }
 
 // Detour is the code that an optimized site jumps to.
@@ -133,6 +143,24 @@ func (d *Detour) Locate(ip Addr) (place Place, orig Addr) {
 		}
 	}
 	return Outside, 0
+}
+
+// Original says where in the original code a thread would be that is at ip, at or in a copy
+// or at the jump back, and how many bytes its stack pointer would be higher there. ok is
+// false if it is elsewhere.
+func (d *Detour) Original(ip Addr) (orig Addr, pop int, ok bool) {
+	place, orig := d.Locate(ip)
+	if place != InCopy {
+		return orig, 0, place == AtCopy
+	}
+	for _, p := range d.Pieces {
+		for _, in := range p.Inner {
+			if in.At == ip {
+				return in.Orig, in.Pop, true
+			}
+		}
+	}
+	return 0, 0, false
 }
 
 // CopyOf is where the copy of the instruction at orig is.

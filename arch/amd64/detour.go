@@ -1,0 +1,137 @@
+package amd64
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+var _ arch.Detours = Arch{}
+
+// JumpLen is 5: e9 and a 32-bit displacement.
+func (Arch) JumpLen() int { return jmpLen }
+
+// Jump is the jump at from to to. The error wraps arch.ErrReach if that is 2 GiB or more away.
+func (Arch) Jump(from, to arch.Addr) ([]byte, error) {
+	a := asm{at: from}
+	if a.jmp(to); a.err != nil {
+		return nil, fmt.Errorf("jump from %s to %s: %w", from, to, a.err)
+	}
+	return a.code, nil
+}
+
+// noOpcode are the one-byte opcodes without operands that 64-bit mode does not have (SDM vol. 2D
+// table A-2; vol. 2B UD for d6). Those that have operands, and d5, which is a prefix
+// now, are left out.
+var noOpcode = []byte{0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x60, 0x61, 0xce, 0xd6}
+
+// TrapBytes are int3 and, unless breakpointOnly, the opcodes that raise #UD (SIGILL).
+func (Arch) TrapBytes(breakpointOnly bool) arch.ByteSet {
+	if breakpointOnly {
+		return arch.Bytes(0xcc)
+	}
+	return arch.Bytes(append([]byte{0xcc}, noOpcode...)...)
+}
+
+// A detour begins with its switch:
+//
+//	+0  eb 05 or eb 00   jmp to the body, or to
+//	+2  e9 rel32         jmp to the first copy
+//	+7  body
+const (
+	switchOn  = jmpLen
+	switchOff = 0
+)
+
+// DetourLen is the length in bytes of what AssembleDetour generates anywhere.
+func (Arch) DetourLen(insns []arch.Insn, b arch.Body) (int, error) {
+	copies, err := displace(insns)
+	if err != nil {
+		return 0, err
+	}
+	d, err := assembleDetour(insns[0].Addr, copies, b)
+	if d == nil {
+		return 0, err
+	}
+	return len(d.Code), nil
+}
+
+// AssembleDetour generates a detour at at. Without a body there is no switch either: its
+// first byte is that of the first copy. The error wraps arch.ErrReach if something can't be
+// reached from there, or what Displaceable says.
+func (Arch) AssembleDetour(at arch.Addr, insns []arch.Insn, b arch.Body) (*arch.Detour, error) {
+	copies, err := displace(insns)
+	if err != nil {
+		return nil, err
+	}
+	d, err := assembleDetour(at, copies, b)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+var errGap = errors.New("the instructions to displace do not follow each other")
+
+func displace(insns []arch.Insn) ([]displaced, error) {
+	if len(insns) == 0 {
+		return nil, fmt.Errorf("%w: there is none", errGap)
+	}
+	copies := make([]displaced, len(insns))
+	for k, i := range insns {
+		if k > 0 && i.Addr != insns[k-1].End() {
+			return nil, fmt.Errorf("%w: %s is not %s", errGap, i.Addr, insns[k-1].End())
+		}
+		var err error
+		if copies[k], err = newDisplaced(i); err != nil {
+			return nil, err
+		}
+	}
+	return copies, nil
+}
+
+// assembleDetour generates a detour; with an error it is nil unless only its length is
+// of use.
+func assembleDetour(at arch.Addr, copies []displaced, b arch.Body) (*arch.Detour, error) {
+	a := &asm{at: at}
+	d := &arch.Detour{Addr: at}
+	if b != nil {
+		if err := putBody(a, d, b); err != nil {
+			return nil, fmt.Errorf("detour at %s: %w", at, err)
+		}
+	}
+	for k := range copies {
+		p := arch.Piece{Insn: copies[k].insn, At: a.here()}
+		p.Inner = copies[k].copyTo(a)
+		p.Len = int(a.here() - p.At)
+		d.Pieces = append(d.Pieces, p)
+		d.End = p.Insn.End()
+	}
+	d.Back = a.here()
+	a.jmp(d.End)
+	d.Code = a.code
+	if a.err != nil {
+		return d, fmt.Errorf("detour at %s for %s: %w", at, copies[0].insn.Addr, a.err)
+	}
+	return d, nil
+}
+
+// putBody generates the switch and the body.
+func putBody(a *asm, d *arch.Detour, b arch.Body) error {
+	d.On, d.Off, d.Switch = switchOn, switchOff, a.here()+1
+	a.emit(0xeb, switchOn)
+	past := a.here()
+	a.emit(0xe9, 0, 0, 0, 0)
+	d.Body.Start = a.here()
+	var err error
+	if d.BodyCode, err = b.Assemble(d.Body.Start); err != nil && (!errors.Is(err, arch.ErrReach) || d.BodyCode.Code == nil) {
+		return err
+	}
+	if a.err == nil {
+		a.err = err
+	}
+	a.emit(d.BodyCode.Code...)
+	d.Body.End = a.here()
+	return putRel32(a.code[past-a.at+1:], d.Body.End, d.Body.Start)
+}
