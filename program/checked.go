@@ -25,6 +25,9 @@ type Insn struct {
 	Ptr    bool
 	PtrMem Region
 	PtrOff int
+	// Live are the registers that are read after the instruction before they are written
+	// again, on any way: bit n is rn. Addresses are among them.
+	Live uint16
 	// Call is what a call of a helper is given; nil for all other instructions.
 	Call *HelperCall
 }

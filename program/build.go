@@ -1,0 +1,279 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Action is what a program does at a hit: CountHit, AddToHistogram, or WriteRecord.
+type Action interface {
+	emit(b *builder) error
+}
+
+// CountHit counts in a counter of its own with some shards.
+type CountHit struct{ Shards int }
+
+// AddToHistogram adds Value to a histogram of its own. A value that can't be read is not added.
+type AddToHistogram struct {
+	Map   Map // Log2 or Linear
+	Value Expr
+}
+
+// WriteRecord writes a record into Ring, or counts the loss in a counter of its own with one
+// shard, which is the map behind the ring.
+type WriteRecord struct {
+	Ring  Map
+	Items []Item
+}
+
+// Item is what stands in a record: a number of 8 bytes, or bytes.
+type Item struct {
+	Name  string
+	Value Expr // the number, or the address of the bytes
+	Kind  ItemKind
+	Max   int  // bytes that are set aside, unless it is a number
+	Len   Expr // of CountedBytes: how many bytes
+}
+
+// ItemKind is how an item's Value is used.
+type ItemKind uint8
+
+const (
+	Number       ItemKind = iota // it is the item
+	Bytes                        // Max bytes are there
+	CountedBytes                 // Len bytes are there, of which Max at most are wanted
+	String                       // bytes up to the first zero are there, Max of them at most with it
+)
+
+// Build makes a program that does the actions one after the other at hits that meet filter.
+// Maps are in the order of the actions; Fields describes the items, in their order. A field
+// whose item may fault has an Err: the word there is 0 or -Efault, and for CountedBytes and String
+// the length if that is positive (of a String with its zero).
+//
+// regs is Program.Regs. The program has not been checked.
+func Build(name string, id uint32, regs []string, filter Cond, actions ...Action) (*Program, error) {
+	b := &builder{p: &Program{Name: name, ID: id, Regs: regs}}
+	b.add(asm.Mov.Reg(asm.R6, asm.R1)) // the context
+	if err := b.cond(filter, "end", false); err != nil {
+		return nil, fmt.Errorf("program %s: filter: %w", name, err)
+	}
+	for _, a := range actions {
+		if err := a.emit(b); err != nil {
+			return nil, fmt.Errorf("program %s: %w", name, err)
+		}
+	}
+	b.label("end")
+	b.add(asm.Return())
+	b.prune()
+	return b.p, nil
+}
+
+// prune takes out the instructions that are never reached, as behind conditions that are
+// always met.
+func (b *builder) prune() {
+	reached := make([]bool, len(b.p.Insns)+1)
+	labels := make(map[string]bool)
+	reached[0] = true
+	for i, ins := range b.p.Insns {
+		if reached[i] = reached[i] || labels[ins.Symbol()]; !reached[i] {
+			continue
+		}
+		if ref := ins.Reference(); ref != "" {
+			labels[ref] = true
+		}
+		op := ins.OpCode.JumpOp()
+		reached[i+1] = op != asm.Ja && op != asm.Exit
+	}
+	i := -1
+	b.p.Insns = slices.DeleteFunc(b.p.Insns, func(asm.Instruction) bool { i++; return !reached[i] })
+}
+
+// builder appends instructions. r6 is the context and r7 the record; r8 and r9 keep operands
+// during calls.
+type builder struct {
+	p      *Program
+	labels int
+	next   string // label of the next instruction
+}
+
+func (b *builder) add(all ...asm.Instruction) {
+	for _, ins := range all {
+		if b.next != "" {
+			ins, b.next = ins.WithSymbol(b.next), ""
+		}
+		b.p.Insns = append(b.p.Insns, ins)
+	}
+}
+
+// newLabel is a name that nothing has.
+func (b *builder) newLabel() string {
+	b.labels++
+	return fmt.Sprintf("l%d", b.labels)
+}
+
+// label gives the next instruction a name. If it has one already, the two are made one.
+func (b *builder) label(name string) {
+	if b.next == "" {
+		b.next = name
+		return
+	}
+	for i := range b.p.Insns {
+		if b.p.Insns[i].Reference() == b.next {
+			b.p.Insns[i] = b.p.Insns[i].WithReference(name)
+		}
+	}
+	b.next = name
+}
+
+// newMap adds a map to the program and returns its index.
+func (b *builder) newMap(m Map) (int, error) {
+	if err := m.Check(); err != nil {
+		return 0, err
+	}
+	b.p.Maps = append(b.p.Maps, m)
+	return len(b.p.Maps) - 1, nil
+}
+
+func (a CountHit) emit(b *builder) error {
+	m, err := b.newMap(Map{Kind: Counter, Shards: a.Shards})
+	if err != nil {
+		return err
+	}
+	b.add(asm.LoadMapPtr(asm.R1, m), Count.Call())
+	return nil
+}
+
+func (a AddToHistogram) emit(b *builder) error {
+	fn, ok := map[MapKind]asm.BuiltinFunc{Log2: HistLog2, Linear: HistLinear}[a.Map.Kind]
+	if !ok {
+		return fmt.Errorf("a %s is no histogram", a.Map.Kind)
+	}
+	m, err := b.newMap(a.Map)
+	if err != nil {
+		return err
+	}
+	skip := b.newLabel()
+	if err := b.expr(a.Value, asm.R2, skip); err != nil {
+		return err
+	}
+	b.add(asm.LoadMapPtr(asm.R1, m), fn.Call())
+	b.label(skip)
+	return nil
+}
+
+func (a WriteRecord) emit(b *builder) error {
+	ring, err := b.newMap(a.Ring)
+	if err != nil {
+		return err
+	}
+	lost, _ := b.newMap(Map{Kind: Counter})
+	size := b.layout(a.Items)
+	if size == 0 || size > MaxRecord {
+		return fmt.Errorf("a record of %d bytes: want 1 to %d", size, MaxRecord)
+	}
+	skip := b.newLabel()
+	b.add(
+		asm.LoadMapPtr(asm.R1, ring),
+		asm.Mov.Imm(asm.R2, int32(size)),
+		asm.LoadMapPtr(asm.R3, lost),
+		RingReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, skip),
+		asm.Mov.Reg(asm.R7, asm.R0),
+	)
+	fields := b.p.Fields[len(b.p.Fields)-len(a.Items):]
+	for i, item := range a.Items {
+		if err := b.item(item, fields[i]); err != nil {
+			return fmt.Errorf("%s: %w", item.Name, err)
+		}
+	}
+	b.add(asm.Mov.Reg(asm.R1, asm.R7), RingCommit.Call())
+	b.label(skip)
+	return nil
+}
+
+// layout appends the fields of a record: words first, in their order, then bytes. It returns
+// their size.
+func (b *builder) layout(items []Item) int {
+	size := 0
+	fields := make([]Field, len(items))
+	for i, item := range items {
+		f := &fields[i]
+		*f = Field{Name: item.Name, Off: size, Size: item.Max, Err: -1}
+		if item.Kind == Number {
+			f.Size = 8
+			size += 8
+		}
+		if item.Kind != Number || item.Value.mayFault() {
+			f.Err = size
+			size += 8
+		}
+	}
+	for i, item := range items {
+		if item.Kind != Number {
+			fields[i].Off = size
+			size += (max(item.Max, 0) + 7) &^ 7
+		}
+	}
+	b.p.Fields = slices.Concat(b.p.Fields, fields)
+	return size
+}
+
+// item writes an item into the record.
+func (b *builder) item(item Item, f Field) error {
+	fault, done := b.newLabel(), b.newLabel()
+	if item.Kind == Number {
+		if err := b.expr(item.Value, asm.R2, fault); err != nil {
+			return err
+		}
+		b.add(asm.StoreMem(asm.R7, int16(f.Off), asm.R2, asm.DWord))
+		if item.Value.mayFault() {
+			b.onFault(f, fault, done)
+		}
+		return nil
+	}
+	if item.Max < 1 {
+		return errors.New("no room for the bytes")
+	}
+	if err := b.bytes(item, f, fault); err != nil {
+		return err
+	}
+	b.add(asm.StoreMem(asm.R7, int16(f.Err), asm.R0, asm.DWord))
+	if item.Value.mayFault() || item.Kind == CountedBytes && item.Len.mayFault() {
+		b.onFault(f, fault, done)
+	}
+	return nil
+}
+
+// onFault is where a step towards an item's value goes that reads a bad address.
+func (b *builder) onFault(f Field, fault, done string) {
+	b.add(asm.Ja.Label(done))
+	b.label(fault)
+	b.add(asm.Mov.Imm(asm.R2, -Efault), asm.StoreMem(asm.R7, int16(f.Err), asm.R2, asm.DWord))
+	b.label(done)
+}
+
+// bytes reads an item's bytes and leaves the result in r0.
+func (b *builder) bytes(item Item, f Field, fault string) error {
+	fn := map[ItemKind]asm.BuiltinFunc{Bytes: Read, CountedBytes: ReadN, String: ReadString}[item.Kind]
+	if item.Kind == CountedBytes {
+		if err := b.expr(item.Len, asm.R8, fault); err != nil {
+			return err
+		}
+	}
+	if err := b.expr(item.Value, asm.R3, fault); err != nil {
+		return err
+	}
+	if item.Kind == CountedBytes {
+		b.add(asm.Mov.Reg(asm.R4, asm.R8))
+	}
+	b.add(
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.Add.Imm(asm.R1, int32(f.Off)),
+		asm.Mov.Imm(asm.R2, int32(item.Max)),
+		fn.Call(),
+	)
+	return nil
+}

@@ -1,0 +1,196 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// scratch is where in the stack a number is read to.
+const scratch = -8
+
+// expr finds out e into r, by way of r0 to r5. A read of a bad address goes to fault.
+func (b *builder) expr(e Expr, r asm.Register, fault string) error {
+	steps := e.steps
+	switch e.fn {
+	case fromConst:
+		b.constant(r, e.n)
+	case fromReg:
+		n := slices.Index(b.p.Regs, e.reg)
+		if n < 0 {
+			return fmt.Errorf("no register %s", e.reg)
+		}
+		load := asm.LoadMem(r, asm.R6, int16(8*n), asm.DWord)
+		if len(steps) > 0 && !steps[0].load && steps[0].off == 0 && steps[0].typ.valid() {
+			load, steps = narrowLoad(load, steps[0].typ), steps[1:]
+		}
+		b.add(load)
+	case fromTime, fromThread:
+		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread}[e.fn].Call(), asm.Mov.Reg(r, asm.R0))
+	}
+	for _, s := range steps {
+		if !s.typ.valid() {
+			return fmt.Errorf("a number of %d bytes", s.typ.Size)
+		}
+		b.plus(r, s.off)
+		if s.load {
+			b.load(r, s.typ, fault)
+		} else {
+			b.narrow(r, s.typ)
+		}
+	}
+	return nil
+}
+
+func (t Type) valid() bool { return t.Size == 1 || t.Size == 2 || t.Size == 4 || t.Size == 8 }
+
+var sizes = map[int]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word, 8: asm.DWord}
+
+// narrowLoad makes a load of 8 bytes one of a t, at the same place.
+func narrowLoad(ins asm.Instruction, t Type) asm.Instruction {
+	ins.OpCode = asm.LoadMemOp(sizes[t.Size])
+	if t.Signed && t.Size < 8 {
+		ins.OpCode = asm.LoadMemSXOp(sizes[t.Size])
+	}
+	return ins
+}
+
+func (b *builder) constant(r asm.Register, n int64) {
+	if n == int64(int32(n)) {
+		b.add(asm.Mov.Imm(r, int32(n)))
+	} else {
+		b.add(asm.LoadImm(r, n, asm.DWord))
+	}
+}
+
+// plus adds n to r, and may change r5 for that.
+func (b *builder) plus(r asm.Register, n int64) {
+	switch {
+	case n == 0:
+	case n == int64(int32(n)):
+		b.add(asm.Add.Imm(r, int32(n)))
+	default:
+		b.constant(asm.R5, n)
+		b.add(asm.Add.Reg(r, asm.R5))
+	}
+}
+
+// load replaces the address in r by the t there.
+func (b *builder) load(r asm.Register, t Type, fault string) {
+	if r != asm.R3 {
+		b.add(asm.Mov.Reg(asm.R3, r))
+	}
+	b.add(
+		asm.Mov.Reg(asm.R1, asm.R10),
+		asm.Add.Imm(asm.R1, scratch),
+		asm.Mov.Imm(asm.R2, int32(t.Size)),
+		Read.Call(),
+		asm.JNE.Imm(asm.R0, 0, fault),
+		narrowLoad(asm.LoadMem(r, asm.R10, scratch, asm.DWord), t),
+	)
+}
+
+// narrow makes r the t that its low bytes are.
+func (b *builder) narrow(r asm.Register, t Type) {
+	switch {
+	case t.Size == 8:
+	case t.Signed:
+		op := map[int]asm.ALUOp{1: asm.MovSX8, 2: asm.MovSX16, 4: asm.MovSX32}[t.Size]
+		b.add(op.Reg(r, r))
+	default:
+		b.add(asm.HostTo(asm.LE, r, sizes[t.Size]))
+		if t.Size == 1 {
+			b.add(asm.And.Imm(r, 0xff))
+		}
+	}
+}
+
+// cond goes on if c is met; else to the label no. A condition that is not to be met
+// (negate) goes on if it is not.
+func (b *builder) cond(c Cond, no string, negate bool) error {
+	switch c.kind {
+	case always:
+		if negate {
+			b.add(asm.Ja.Label(no))
+		}
+		return nil
+	case compare:
+		return b.compare(c, no, negate)
+	case notOf:
+		return b.cond(c.list[0], no, !negate)
+	}
+	if (c.kind == allOf) != negate { // each of them has to be
+		for _, sub := range c.list {
+			if err := b.cond(sub, no, negate); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return b.anyOf(c, no, negate)
+}
+
+// anyOf goes on if one of c's conditions is as it shall be.
+func (b *builder) anyOf(c Cond, no string, negate bool) error {
+	yes := b.newLabel()
+	for i, sub := range c.list {
+		next := b.newLabel()
+		if i == len(c.list)-1 {
+			next = no
+		}
+		if err := b.cond(sub, next, negate); err != nil {
+			return err
+		}
+		if i < len(c.list)-1 {
+			b.add(asm.Ja.Label(yes))
+			b.label(next)
+		}
+	}
+	if len(c.list) == 0 {
+		b.add(asm.Ja.Label(no))
+	}
+	b.label(yes)
+	return nil
+}
+
+// jumps are the jumps that are taken if the comparison is true, and if it is false.
+var jumps = [...][2]asm.JumpOp{
+	Equal:        {asm.JEq, asm.JNE},
+	NotEqual:     {asm.JNE, asm.JEq},
+	Less:         {asm.JSLT, asm.JSGE},
+	LessEqual:    {asm.JSLE, asm.JSGT},
+	Greater:      {asm.JSGT, asm.JSLE},
+	GreaterEqual: {asm.JSGE, asm.JSLT},
+	Below:        {asm.JLT, asm.JGE},
+	BelowEqual:   {asm.JLE, asm.JGT},
+	Above:        {asm.JGT, asm.JLE},
+	AboveEqual:   {asm.JGE, asm.JLT},
+	AnyBit:       {asm.JSet, asm.JSet},
+}
+
+func (b *builder) compare(c Cond, no string, negate bool) error {
+	if int(c.op) >= len(jumps) {
+		return fmt.Errorf("no comparison %d", c.op)
+	}
+	if err := b.expr(c.a, asm.R8, no); err != nil {
+		return err
+	}
+	jump := func(op asm.JumpOp, label string) asm.Instruction { return op.Reg(asm.R8, asm.R2, label) }
+	if n := c.b.n; c.b.fn == fromConst && len(c.b.steps) == 0 && n == int64(int32(n)) {
+		jump = func(op asm.JumpOp, label string) asm.Instruction { return op.Imm(asm.R8, int32(n), label) }
+	} else if err := b.expr(c.b, asm.R2, no); err != nil {
+		return err
+	}
+	switch {
+	case negate:
+		b.add(jump(jumps[c.op][0], no))
+	case c.op == AnyBit:
+		yes := b.newLabel()
+		b.add(jump(asm.JSet, yes), asm.Ja.Label(no))
+		b.label(yes)
+	default:
+		b.add(jump(jumps[c.op][1], no))
+	}
+	return nil
+}

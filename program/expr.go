@@ -1,0 +1,131 @@
+package program
+
+// Type is a type of number in the target's memory.
+type Type struct {
+	Size   int // 1, 2, 4 or 8 bytes
+	Signed bool
+}
+
+// The types, by the names that the kernel's fetch arguments have for them.
+var (
+	U8  = Type{1, false}
+	U16 = Type{2, false}
+	U32 = Type{4, false}
+	U64 = Type{8, false}
+	S8  = Type{1, true}
+	S16 = Type{2, true}
+	S32 = Type{4, true}
+	S64 = Type{8, true}
+)
+
+// Expr is a number that is found out at a hit.
+type Expr struct {
+	reg   string // a register, or
+	fn    source // a helper's result, or
+	n     int64  // a constant if base is nil
+	steps []step
+}
+
+type source uint8
+
+const (
+	fromConst source = iota
+	fromReg
+	fromTime
+	fromThread
+)
+
+// step is what is done with a number.
+type step struct {
+	load bool  // read the memory at the number plus off; or else
+	off  int64 // add off, and take what typ holds
+	typ  Type
+}
+
+// Reg is a register of Program.Regs.
+func Reg(name string) Expr { return Expr{fn: fromReg, reg: name} }
+
+// Const is a constant.
+func Const(n int64) Expr { return Expr{n: n} }
+
+// Now is the helper Time's result.
+func Now() Expr { return Expr{fn: fromTime} }
+
+// CurrentThread is the helper Thread's result.
+func CurrentThread() Expr { return Expr{fn: fromThread} }
+
+// StackWord is the n-th 8-byte word of the stack, from the word that the stack pointer
+// register sp points to.
+func StackWord(sp string, n int) Expr { return Reg(sp).Load(int64(8*n), U64) }
+
+// Load is the number in the target's memory off bytes behind e.
+func (e Expr) Load(off int64, t Type) Expr { return e.with(step{true, off, t}) }
+
+// Plus is e plus n, modulo 1<<64.
+func (e Expr) Plus(n int64) Expr { return e.with(step{off: n, typ: U64}) }
+
+// As is the low bytes of e as a t.
+func (e Expr) As(t Type) Expr { return e.with(step{typ: t}) }
+
+func (e Expr) with(s step) Expr {
+	e.steps = append(e.steps[:len(e.steps):len(e.steps)], s)
+	return e
+}
+
+// mayFault reports whether finding out e reads memory.
+func (e Expr) mayFault() bool {
+	for _, s := range e.steps {
+		if s.load {
+			return true
+		}
+	}
+	return false
+}
+
+// Op is a comparison.
+type Op uint8
+
+const (
+	Equal Op = iota
+	NotEqual
+	Less // and so on, of signed numbers
+	LessEqual
+	Greater
+	GreaterEqual
+	Below // and so on, of unsigned numbers
+	BelowEqual
+	Above
+	AboveEqual
+	AnyBit // a&b is not zero
+)
+
+// Cond is a condition. One that needs memory that can't be read is not met, and
+// neither is its opposite.
+type Cond struct {
+	kind condKind
+	op   Op
+	a, b Expr
+	list []Cond
+}
+
+type condKind uint8
+
+const (
+	always condKind = iota
+	compare
+	allOf
+	anyOf
+	notOf
+)
+
+// Compare is the condition a op b.
+func Compare(a Expr, op Op, b Expr) Cond { return Cond{kind: compare, op: op, a: a, b: b} }
+
+// All is met if all of conds are, one after the other (&&).
+func All(conds ...Cond) Cond { return Cond{kind: allOf, list: conds} }
+
+// Any is met if one of conds is, the first of which that does decides (||).
+func Any(conds ...Cond) Cond { return Cond{kind: anyOf, list: conds} }
+
+// Not is met if c is not (!).
+func Not(c Cond) Cond { return Cond{kind: notOf, list: []Cond{c}} }
