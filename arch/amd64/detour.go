@@ -44,7 +44,8 @@ const (
 	switchOff = 0
 )
 
-// DetourLen is the length in bytes of what AssembleDetour generates anywhere.
+// DetourLen is the length in bytes of what AssembleDetour generates anywhere, be its operands
+// in reach of there or not.
 func (Arch) DetourLen(insns []arch.Insn, b arch.Body) (int, error) {
 	copies, err := displace(insns)
 	if err != nil {
