@@ -11,9 +11,14 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/gokprobe/gokprobe/bench"
 )
 
 func main() {
+	if status, is := bench.Child(); is {
+		os.Exit(status)
+	}
 	if mode := os.Getenv(sampleEnv); mode != "" {
 		os.Exit(runSample(mode, os.Stdin, os.Stdout))
 	}

@@ -1,19 +1,26 @@
-// Command bench prints what hits, attaching and looking up a name cost on this
-// machine: medians of several rounds with their spread, and ratios against a floor
-// that is measured in the same rounds.
+// Command bench prints what hits (as gokprobe bench does), attaching and looking up a
+// name cost on this machine: medians of several rounds with their spread, and ratios
+// against a floor that is measured in the same rounds.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/gokprobe/gokprobe/bench"
 )
 
 const rounds = 9
 
 func main() {
+	if status, is := bench.Child(); is {
+		os.Exit(status)
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -37,6 +44,17 @@ func run() error {
 		fmt.Println()
 	}
 	return nil
+}
+
+// hits measures what a hit costs, in every way there is.
+func hits(_, _ string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	report, err := bench.Run(ctx, bench.Config{Rounds: rounds})
+	if err != nil {
+		return err
+	}
+	return report.Text(os.Stdout)
 }
 
 // series is the measurements of one thing, one a round.

@@ -1,13 +1,8 @@
 // What is measured. Commands on standard input, one answer line each:
-//   pin CPU      keeps the calling thread on a processor
-//   hot N        calls foo N times; "ns T"
-//   trap N       executes a breakpoint instruction N times (a tracer must swallow them); "ns T"
 //   threads N    N more threads that sleep in a futex; "ok"
 //   beat         starts a thread that reads the clock all the time; "ok"
 //   gap          "ns G", the longest time between two readings since the last "gap"
-#define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,22 +49,9 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("ready %d\n", getpid());
 	while (fgets(line, sizeof line, stdin)) {
-		long n = 0, start = now();
+		long n = 0;
 		sscanf(line, "%15s %ld", what, &n);
-		if (!strcmp(what, "pin")) {
-			cpu_set_t set;
-			CPU_ZERO(&set);
-			CPU_SET(n, &set);
-			puts(sched_setaffinity(0, sizeof set, &set) ? "error" : "ok");
-		} else if (!strcmp(what, "hot")) {
-			for (long i = 0; i < n; i++)
-				foo(i);
-			printf("ns %ld\n", now() - start);
-		} else if (!strcmp(what, "trap")) {
-			for (long i = 0; i < n; i++)
-				asm volatile("int3");
-			printf("ns %ld\n", now() - start);
-		} else if (!strcmp(what, "threads")) {
+		if (!strcmp(what, "threads")) {
 			for (long i = 0; i < n; i++)
 				spawn(sleeper);
 			puts("ok");

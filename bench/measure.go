@@ -1,0 +1,237 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// measure says what a measurer measures: what a call of a function costs.
+type measure struct {
+	Kind     kind
+	Function string
+	Threads  int
+	Calls    int // per thread
+
+	// OwnTime counts only the time in which the target runs: what no other process takes
+	// part in does not depend on what else the machine does then.
+	OwnTime bool
+
+	// Of probed.
+	Places   []string // the probes; see places
+	NoBoost  bool
+	Optimize bool // it is to be optimized; else it is not allowed to
+	Load     load
+
+	Work   work // of ptraceLoop
+	Return bool // of kernelProbe: a uretprobe
+}
+
+type kind string
+
+const (
+	ptraceLoop  kind = "ptrace loop"      // a bare loop of a tracer
+	byHand      kind = "by hand"          // a function with a hand-written detour, or without
+	probed      kind = "probed"           // a function under probes
+	kernelProbe kind = "kernel's uprobes" // a function under the kernel's own probe
+)
+
+type load string
+
+const (
+	idle         load = ""              // the other processor is free
+	busy         load = "busy"          // something else keeps the other processor busy
+	oneProcessor load = "one processor" // there is no other processor
+)
+
+func (j job) run() (ns float64, err error) {
+	switch m := j.Measure; m.Kind {
+	case ptraceLoop:
+		return j.ptraceLoop(m.Work)
+	case byHand:
+		return j.byHand()
+	case kernelProbe:
+		return j.kernelProbe()
+	case probed:
+		return j.probed()
+	}
+	return 0, fmt.Errorf("unknown measurement %q", j.Measure.Kind)
+}
+
+// target starts a target, on the first processor if it has one thread.
+func (j job) target() (*target, error) {
+	t, err := startTarget(j.Image)
+	if err != nil || j.Measure.Threads > 1 {
+		return t, err
+	}
+	if _, err := t.do("pin %d", j.CPUs[0]); err != nil {
+		t.end()
+		return nil, err
+	}
+	return t, nil
+}
+
+// calls has the target call the function, some times to warm up and then for the record,
+// and returns the nanoseconds of a call, and how many there were in all.
+func (j job) calls(t *target) (ns float64, n uint64, err error) {
+	m := j.Measure
+	warm := m.Calls/10 + 1
+	call := func(n int) (float64, error) {
+		if m.OwnTime {
+			return t.timed("own %s %d %d", m.Function, n, m.Threads)
+		}
+		return t.timed("hot %s %d", m.Function, n)
+	}
+	if _, err := call(warm); err != nil {
+		return 0, 0, err
+	}
+	ns, err = call(m.Calls)
+	return ns, uint64((m.Calls + warm) * m.Threads), err
+}
+
+// byHand measures a function with nobody looking.
+func (j job) byHand() (ns float64, err error) {
+	t, err := j.target()
+	if err != nil {
+		return 0, err
+	}
+	defer t.end()
+	ns, n, err := j.calls(t)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := t.do("counted")
+	if err != nil {
+		return 0, err
+	}
+	var calls, counts, records uint64
+	if _, err := fmt.Sscanf(answer, "%d %d %d", &calls, &counts, &records); err != nil {
+		return 0, err
+	}
+	want := map[string][2]uint64{"foo_count": {n, 0}, "foo_record": {0, n}}[j.Measure.Function]
+	if calls != n || want != [2]uint64{counts, records} {
+		return 0, fmt.Errorf("of %d calls %d were made, %d counted, %d recorded", n, calls, counts, records)
+	}
+	return ns, nil
+}
+
+// probed measures a function under gokprobe's probes.
+func (j job) probed() (ns float64, err error) {
+	if j.Measure.Load == busy {
+		stop, err := j.makeBusy()
+		if err != nil {
+			return 0, err
+		}
+		defer stop()
+	}
+	t, err := j.target()
+	if err != nil {
+		return 0, err
+	}
+	defer t.end()
+	ns, err = j.underProbes(t)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := t.do("clean"); err != nil {
+		return 0, fmt.Errorf("after detaching: %w", err)
+	}
+	return ns, nil
+}
+
+func (j job) underProbes(t *target) (ns float64, err error) {
+	m := j.Measure
+	s, err := kprobes.Attach(t.pid(), kprobes.Options{NoBoost: m.NoBoost})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	var probes []placed
+	for _, name := range m.Places {
+		p, err := places[name](s, symbolPrefix+m.Function)
+		if err != nil {
+			return 0, err
+		}
+		probes = append(probes, p)
+	}
+	if m.Optimize {
+		if err := optimized(s, probes); err != nil {
+			return 0, err
+		}
+	}
+	ns, n, err := j.calls(t)
+	if err != nil {
+		return 0, err
+	}
+	for i, p := range probes {
+		if got := p.hits(); got != n {
+			return 0, fmt.Errorf("the %s counted %d hits of %d", m.Places[i], got, n)
+		}
+	}
+	return ns, nil
+}
+
+// optimized waits until the probes are, or says why they are not.
+func optimized(s *kprobes.Session, probes []placed) error {
+	if o, ok := any(s).(interface{ WaitForOptimizer() }); ok {
+		o.WaitForOptimizer()
+	}
+	for _, p := range probes {
+		if st := s.Status(p.probe); st.Mechanism != "optimized" {
+			reason := st.Reason
+			if reason == "" {
+				reason = "it is " + st.Mechanism
+			}
+			return &unavailable{"not optimized: " + reason}
+		}
+	}
+	return nil
+}
+
+// makeBusy keeps the second processor busy until stop is called.
+func (j job) makeBusy() (stop func(), err error) {
+	t, err := startTarget(j.Image)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = t.do("pin %d", j.CPUs[1]); err == nil {
+		_, err = t.do("burn")
+	}
+	if err != nil {
+		t.end()
+		return nil, err
+	}
+	return t.end, nil
+}
+
+// placed is a registered probe.
+type placed struct {
+	probe *kprobes.Kprobe
+	hits  func() uint64
+}
+
+// places register probes at a function.
+var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
+	"kprobe": func(s *kprobes.Session, symbol string) (placed, error) {
+		kp := &kprobes.Kprobe{SymbolName: symbol, PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}
+		return placed{kp, kp.Hits}, s.RegisterKprobe(kp)
+	},
+	"count": func(s *kprobes.Session, symbol string) (placed, error) {
+		kp := &kprobes.Kprobe{SymbolName: symbol}
+		return placed{kp, kp.Hits}, s.RegisterKprobe(kp)
+	},
+	"kretprobe": func(s *kprobes.Session, symbol string) (placed, error) {
+		handler := func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }
+		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Handler: handler}
+		return placed{&rp.KP, rp.Hits}, s.RegisterKretprobe(rp)
+	},
+	"count of returns": func(s *kprobes.Session, symbol string) (placed, error) {
+		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}}
+		return placed{&rp.KP, rp.Hits}, s.RegisterKretprobe(rp)
+	},
+	"jprobe": func(s *kprobes.Session, symbol string) (placed, error) {
+		jp := &kprobes.Jprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Entry: func(kprobes.Ptr, int64) {}}
+		return placed{&jp.KP, jp.KP.Hits}, s.RegisterJprobe(jp)
+	},
+}

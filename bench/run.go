@@ -1,0 +1,120 @@
+// Package bench measures what a probe's hit costs on this machine: the rows of the table in
+// the kernel's document, those of optimized probes, and the kernel's own uprobes, each
+// against a floor that is measured in the same rounds. Machines differ and are noisy, so
+// what counts are the ratios.
+//
+// The target and the tracer are this program, started again (Child), so nothing but its
+// executable is needed.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Config says what Run measures.
+type Config struct {
+	Rounds int      // at least 1
+	Rows   []string // names of rows, or the letters before their dashes; empty for all
+	// Quick divides the number of calls, so that a run shows no more than that it works; 0 for 1.
+	Quick int
+	// Progress is called when a round begins, counted from 1, unless it is nil.
+	Progress func(round int)
+}
+
+// state is a row on its way.
+type state struct {
+	row
+	each, floors    series
+	note, floorNote string
+}
+
+// Run measures. The error matches ErrUnknownRow before anything is measured. If ctx ends, all
+// processes are ended, and the report has what was measured until then, with ctx's error; it
+// is nil if that is nothing. What can't be measured here is no error: the row's Note says why.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	rows, err := choose(c.Rows)
+	if err != nil {
+		return nil, err
+	}
+	cpus, err := usable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "gokprobe-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "bench.so")
+	if err := writeImage(path); err != nil {
+		return nil, err
+	}
+	r := runner{ctx, path, cpus, max(c.Quick, 1)}
+	states := make([]*state, len(rows))
+	for i := range rows {
+		states[i] = &state{row: rows[i]}
+	}
+	for n := range c.Rounds {
+		if c.Progress != nil {
+			c.Progress(n + 1)
+		}
+		if err := r.round(states); err != nil {
+			if ctx.Err() == nil || n == 0 {
+				return nil, err
+			}
+			return newReport(states), err
+		}
+	}
+	return newReport(states), nil
+}
+
+func writeImage(path string) error {
+	data, err := image()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o755)
+}
+
+type runner struct {
+	ctx   context.Context
+	image string
+	cpus  []int
+	quick int
+}
+
+func (r *runner) round(states []*state) error {
+	for _, s := range states {
+		if err := r.measure(s.floor, &s.floors, &s.floorNote); err != nil {
+			return fmt.Errorf("row %s, what it is compared with: %w", s.name, err)
+		}
+		if err := r.measure(s.row.measure, &s.each, &s.note); err != nil {
+			return fmt.Errorf("row %s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// measure appends to into, or says in note why it can't; then it is not tried again.
+func (r *runner) measure(m measure, into *series, note *string) error {
+	if *note != "" {
+		return nil
+	}
+	if m.Load == busy && len(r.cpus) < 2 || m.Optimize && m.Load == idle && m.Places[0] != "count" && len(r.cpus) < 2 {
+		*note = "not measured: it needs two processors"
+		return nil
+	}
+	m.Calls = max(m.Calls/r.quick, 1)
+	ns, err := job{Measure: m, Image: r.image, CPUs: r.cpus}.do(r.ctx)
+	var none *unavailable
+	if errors.As(err, &none) {
+		*note = none.reason
+		return nil
+	}
+	*into = append(*into, ns)
+	return err
+}

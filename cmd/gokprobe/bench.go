@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/bench"
+)
+
+func benchCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:      "bench",
+		Usage:     "measure what a hit costs on this machine",
+		UsageText: "gokprobe bench [-rounds N] [-rows ROWS] [-format text|json] [-list]",
+		Description: `Measures hits of every kind: the table in the kernel's document (k b o r rb ro j kr jr),
+optimized probes that work in the target, and the kernel's own uprobe and uretprobe with a
+BPF counter if that is permitted. Each is compared with a floor that is measured in the
+same rounds, since machines differ: for breakpoints a tracer that does nothing else, for
+optimized probes a hand-written detour.
+
+The probed program is gokprobe itself, started again. With all rows a round takes some ten
+seconds; leave the machine alone meanwhile.
+
+Examples:
+  gokprobe bench
+  gokprobe bench -list
+  gokprobe bench -rows b,o,u -rounds 3
+  gokprobe bench -format json > here.jsonl`,
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "measure everything `N` times, in turns"},
+			&cli.StringFlag{Name: "rows", Usage: "measure only `ROWS`, separated by commas: names that -list shows, or o for all o-…"},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
+			&cli.BoolFlag{Name: "list", Usage: "list the rows and measure nothing"},
+			&cli.IntFlag{Name: "quick", Value: 1, Hidden: true, Usage: "divide the number of calls by `N`"},
+		},
+		Action: func(c *cli.Context) error {
+			asJSON, err := parseFormat(c)
+			switch {
+			case err != nil:
+				return err
+			case c.Int("rounds") < 1:
+				return usagef("-rounds must be at least 1")
+			case c.Args().Present():
+				return usagef("unexpected argument %q", c.Args().First())
+			case c.Bool("list"):
+				for _, r := range bench.Rows() {
+					if _, err := fmt.Fprintf(std.out, "%-10s %s\n", r.Name, r.What); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			cfg := bench.Config{Rounds: c.Int("rounds"), Quick: c.Int("quick")}
+			if rows := c.String("rows"); rows != "" {
+				cfg.Rows = strings.Split(rows, ",")
+			}
+			return runBench(std, cfg, asJSON)
+		},
+	}
+}
+
+// runBench is the bench command after its flags.
+func runBench(std stdio, cfg bench.Config, asJSON bool) error {
+	signals := watchInterrupts(std.warn)
+	defer signals.stop()
+	cfg.Progress = func(n int) { fmt.Fprintf(std.err, "bench: round %d of %d\n", n, cfg.Rounds) }
+	report, err := bench.Run(signals.ctx, cfg)
+	switch {
+	case errors.Is(err, bench.ErrUnknownRow):
+		return usagef("%w; gokprobe bench -list shows them", err)
+	case errors.Is(err, context.Canceled):
+		err = errors.New("interrupted; nothing is left running")
+	}
+	if report == nil {
+		return err
+	}
+	print := report.Text
+	if asJSON {
+		print = report.JSON
+	}
+	return errors.Join(err, print(std.out))
+}
