@@ -15,7 +15,9 @@ func (t *Tracer) breakpoint(th *Thread) {
 		t.land(th)
 		return
 	}
-	t.cpu.follow(th)
+	if !t.poll.active() {
+		t.cpu.follow(th)
+	}
 	cut := th.cut
 	if !t.handler.Breakpoint(th) {
 		t.deliver(th)

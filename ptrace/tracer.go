@@ -100,8 +100,9 @@ type Tracer struct {
 	calls  []call // guarded by mu
 	closed bool   // guarded by mu
 
-	cpu follower
-	fpu []byte // scratch for a thread's extended state
+	cpu  follower
+	poll poll
+	fpu  []byte // scratch for a thread's extended state
 
 	noUserDispatch bool // the kernel has no request for it
 }
@@ -247,10 +248,11 @@ func (t *Tracer) step() {
 	if t.turns++; t.turns%fairness == 0 && t.drain() {
 		return
 	}
-	tid, ws, err := waitStatus(-1, 0)
+	tid, ws, err := t.waitAny()
 	switch {
 	case err != nil:
 		t.rung, t.deaf = true, true // ECHILD: even the bell is gone
+	case tid == 0: // notes were answered
 	case tid == t.bell.pid:
 		if !t.bell.rearm(ws) { // before what it rang for, which may wait for it to ring again
 			t.replaceBell()

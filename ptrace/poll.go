@@ -1,0 +1,231 @@
+package ptrace
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// Poller answers threads that call the tracer without stopping: they leave a note in
+// shared memory and spin for the answer, if the tracer is said to look, for a bounded
+// while; else they trap. Its methods run on the tracer's thread.
+type Poller interface {
+	// Look tells the threads whether the tracer looks.
+	Look(bool)
+	// Poll answers one thread and reports whether there was one.
+	Poll() bool
+}
+
+// poll decides when the tracer looks: it costs a CPU. A look begins with a hit that would
+// have been cheaper, had the tracer looked, and ends when nothing has come for a while.
+//
+// No wake-up can be lost, since nobody relies on one: a thread that leaves its note just
+// when the tracer goes to sleep takes it back when its patience ends, and traps, which wakes the tracer.
+// That the tracer looks once more, after it has said that it does not any more, only makes this
+// rare: a thread that saw it looking has by then left its note, or will be one of those.
+//
+// Whether looking pays is seen, not guessed: it does not if the hitting thread can't run at
+// the same time, as on a single CPU, if hits are rare, or if the tracer loses its CPU so often that
+// threads wait in vain. Then a growing number of hits passes before the next look, so
+// that what is wasted is a small share of what those hits cost.
+type poll struct {
+	poller  Poller
+	looking bool
+	wish    *Thread // whose hit asks for a look
+
+	answered, expired int // in this look, the older ones counting less
+	skip, backoff     int // hits until the next look
+	apart             int // the CPU that the tracer keeps away from, -1 if none
+}
+
+const (
+	window     = 50 * time.Microsecond // a look lasts as long after the last answer
+	pollRound  = 32                    // polls between two looks for stops, if nothing comes
+	busyRound  = 16                    // answers between two looks for stops
+	maxBackoff = 4096
+	halfLife   = 4096 // answers after which older ones count half
+)
+
+// SetPoller installs p; nil ends it. Call it on the tracer's thread.
+func (t *Tracer) SetPoller(p Poller) {
+	t.endLook()
+	t.poll = poll{poller: p, apart: -1}
+}
+
+// WouldPoll tells of a breakpoint, which the Handler is told of, that it stands for a note of
+// the thread's.
+func (t *Tracer) WouldPoll(th *Thread) {
+	p := &t.poll
+	switch {
+	case p.poller == nil:
+	case p.looking:
+		p.expired++
+	case p.skip > 0:
+		p.skip--
+	default:
+		p.wish = th
+	}
+}
+
+// active tells whether the tracer polls, or soon would.
+func (p *poll) active() bool { return p.looking || p.poller != nil && p.backoff < follows }
+
+// follows is the backoff from which on the tracer follows the target's CPU instead.
+const follows = 16
+
+// waitAny waits for any stop, as waitStatus(-1, 0) does, and answers polled threads
+// meanwhile. tid is 0 if there is something to do before that.
+func (t *Tracer) waitAny() (tid int, ws unix.WaitStatus, err error) {
+	p := &t.poll
+	if p.wish != nil && !p.looking {
+		t.beginLook(p.wish)
+	}
+	p.wish = nil
+	if !p.looking {
+		return waitStatus(-1, 0)
+	}
+	return t.look()
+}
+
+// look polls until there is a stop, other work (tid is 0), or nothing any more, when it
+// ends looking.
+func (t *Tracer) look() (tid int, ws unix.WaitStatus, err error) {
+	p := &t.poll
+	quiet := time.Now().Add(window)
+	for idle, busy := 1, 0; ; idle++ {
+		if p.poller.Poll() {
+			p.count()
+			idle, busy = 0, busy+1
+			if !p.looking || t.rung || t.deaf || len(t.backlog) > 0 {
+				return 0, 0, nil
+			}
+			if busy < busyRound {
+				continue
+			}
+		} else if idle%pollRound != 0 {
+			continue
+		}
+		if tid, ws, err = waitStatus(-1, unix.WNOHANG); tid != 0 || err != nil {
+			return tid, ws, err
+		}
+		now := time.Now()
+		if idle == 0 {
+			quiet = now.Add(window)
+		}
+		if busy = 0; now.After(quiet) || p.vain() {
+			t.endLook()
+			return 0, 0, nil
+		}
+	}
+}
+
+// count counts an answer.
+func (p *poll) count() {
+	if p.answered++; p.answered >= halfLife {
+		p.answered /= 2
+		p.expired /= 2
+	}
+}
+
+// vain tells that threads wait in vain too often.
+func (p *poll) vain() bool { return p.expired > 8 && p.expired > p.answered/16 }
+
+// beginLook is called when th has hit.
+func (t *Tracer) beginLook(th *Thread) {
+	p := &t.poll
+	if t.cpu.all.Count() < 2 || runtime.GOMAXPROCS(0) < 2 {
+		p.fail()
+		return
+	}
+	if t.cpu.pinned >= 0 || p.apart < 0 {
+		t.keepApart(th)
+	}
+	p.looking, p.answered, p.expired = true, 0, 0
+	p.poller.Look(true)
+}
+
+// keepApart moves the tracer to another CPU than the one that th is on.
+func (t *Tracer) keepApart(th *Thread) {
+	st, err := procfs.ReadStat(th.Proc.PID, th.TID)
+	if err != nil {
+		return
+	}
+	others := t.cpu.all
+	others.Clear(st.Processor)
+	if unix.SchedSetaffinity(0, &others) == nil {
+		t.cpu.pinned, t.poll.apart = -1, st.Processor
+	}
+}
+
+// fail makes the next look wait.
+func (p *poll) fail() {
+	p.backoff = min(2*p.backoff+1, maxBackoff)
+	p.skip = p.backoff
+}
+
+// endLook ends looking, and judges whether it was worth it.
+func (t *Tracer) endLook() {
+	p := &t.poll
+	if !p.looking {
+		return
+	}
+	p.poller.Look(false)
+	p.looking = false
+	for p.poller.Poll() {
+		p.answered++
+	}
+	if p.answered > 1 && !p.vain() {
+		p.backoff = 0
+		return
+	}
+	p.fail()
+	if p.apart >= 0 && unix.SchedSetaffinity(0, &t.cpu.all) == nil {
+		p.apart = -1
+	}
+}
+
+// Halt stops a thread that runs while a Poller's method is about it. It is then as if a Handler
+// method were about its stop: its registers can be read and changed and it can make calls.
+// A signal that it stopped for waits. ErrExited means that it is gone, or about to.
+func (th *Thread) Halt() error {
+	t := th.Proc.tracer
+	if th.state == running {
+		if err := th.interrupt(); err != nil {
+			return err
+		}
+		t.settle(th)
+	}
+	if !th.usable() || t.threads[th.TID] != th {
+		return th.gone(unix.ESRCH)
+	}
+	th.queued, th.frozen = false, false
+	if th.stop.Reason == Signal {
+		if info, err := th.siginfo(); err == nil {
+			th.hold(info)
+		}
+	}
+	th.handled = true
+	return nil
+}
+
+// Proceed resumes a thread after Halt.
+func (th *Thread) Proceed() {
+	t := th.Proc.tracer
+	th.handled = false
+	if t.threads[th.TID] != th || th.state != stopped {
+		return
+	}
+	switch th.stop.Reason {
+	case Breakpoint, SingleStep:
+		t.restoreTrap(th)
+	case GroupStop:
+		t.listen(th)
+		return
+	}
+	th.resendTrap()
+	th.Release()
+	t.resume(th, th.takeHeld())
+}
