@@ -41,6 +41,7 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
 	default:
 		regs.SetIP(st.slot.Boost)
+		th.InCopy()
 		ts.site = nil
 	}
 }
@@ -105,6 +106,10 @@ func (s *Session) rerecord(th *ptrace.Thread, st *site) {
 // SingleStepped implements ptrace.Handler: a traced copy has been executed.
 func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 	ts, _ := th.Local.(*threadState)
+	if d := domainOf(th); d != nil && ts != nil && ts.leaving != nil {
+		s.steppedInDetour(th, d, ts)
+		return false
+	}
 	if ts == nil || ts.site == nil {
 		return false
 	}

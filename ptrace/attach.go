@@ -54,7 +54,7 @@ func (t *Tracer) passOnce(p *Process) error {
 		if len(waiting) == 0 {
 			break
 		}
-		tid, ws, err := waitStatus(-1, 0)
+		tid, ws, err := t.peek(-1, 0)
 		if err != nil {
 			return err
 		}

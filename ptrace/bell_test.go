@@ -53,22 +53,22 @@ func TestBellKilledWhileDraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-k.killed
-	waitInWait4(t, tr.tid)
+	waitInWaitid(t, tr.tid)
 	if derr := tr.Do(func() { err = tr.Detach(p) }); derr != nil || err != nil {
 		t.Error(derr, err)
 	}
 	prog.CheckClean()
 }
 
-// waitInWait4 reads /proc until our thread tid is blocked in wait4(2).
-func waitInWait4(t *testing.T, tid int) {
+// waitInWaitid reads /proc until our thread tid is blocked in wait4(2).
+func waitInWaitid(t *testing.T, tid int) {
 	t.Helper()
 	for range 1_000_000 {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(string(b), fmt.Sprintf("%d ", unix.SYS_WAIT4)) {
+		if strings.HasPrefix(string(b), fmt.Sprintf("%d ", unix.SYS_WAITID)) {
 			return
 		}
 	}

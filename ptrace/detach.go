@@ -57,8 +57,10 @@ func (t *Tracer) detachThread(th *Thread) {
 	}
 	t.drainResent(th)
 	sig := th.leavingSignal()
+	th.markMoved()
 	_ = th.flush()
 	_ = request(unix.PTRACE_DETACH, th.TID, 0, uintptr(sig))
+	t.resumed(th.TID)
 	t.dropThread(th)
 	if p := th.Proc; p.leaving && len(p.threads) == 0 && t.procs[p.PID] == p {
 		t.dropProcess(p)
@@ -79,6 +81,9 @@ func (th *Thread) NotOurs() {
 		th.stop.Reason = Signal
 	}
 }
+
+// DropSignal says that the target does not get the signal that the thread stopped for.
+func (th *Thread) DropSignal() { th.stop.Reason = Interrupt }
 
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {

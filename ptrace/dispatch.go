@@ -72,6 +72,7 @@ func (t *Tracer) listen(th *Thread) {
 	_ = th.flush()
 	th.state = running
 	_ = request(unix.PTRACE_LISTEN, th.TID, 0, 0)
+	t.resumed(th.TID)
 }
 
 // ended forgets a thread that was reaped.

@@ -76,7 +76,7 @@ func (p *poll) active() bool { return p.looking || p.poller != nil && p.backoff 
 // follows is the backoff from which on the tracer follows the target's CPU instead.
 const follows = 16
 
-// waitAny waits for any stop, as waitStatus(-1, 0) does, and answers polled threads
+// waitAny waits for any stop, as peek(-1, 0) does, and answers polled threads
 // meanwhile. tid is 0 if there is something to do before that.
 func (t *Tracer) waitAny() (tid int, ws unix.WaitStatus, err error) {
 	p := &t.poll
@@ -85,7 +85,7 @@ func (t *Tracer) waitAny() (tid int, ws unix.WaitStatus, err error) {
 	}
 	p.wish = nil
 	if !p.looking {
-		return waitStatus(-1, 0)
+		return t.peek(-1, 0)
 	}
 	return t.look()
 }
@@ -108,7 +108,7 @@ func (t *Tracer) look() (tid int, ws unix.WaitStatus, err error) {
 		} else if idle%pollRound != 0 {
 			continue
 		}
-		if tid, ws, err = waitStatus(-1, unix.WNOHANG); tid != 0 || err != nil {
+		if tid, ws, err = t.peek(-1, unix.WNOHANG); tid != 0 || err != nil {
 			return tid, ws, err
 		}
 		now := time.Now()

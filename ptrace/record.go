@@ -18,7 +18,7 @@ func (t *Tracer) record(s Stop) *Thread {
 	if th == nil {
 		return t.recordEarly(s)
 	}
-	th.stop, th.regsValid, th.injectable = s, false, false
+	th.stop, th.regsValid, th.injectable, th.inCopy = s, false, false, false
 	if s.Ended() {
 		th.state = exiting
 		return th

@@ -30,6 +30,7 @@ type Thread struct {
 	frozen bool // stopped by Freeze, which will resume it
 	moved  bool // MovedOut was called
 	seen   bool // it has stopped since it was seized
+	inCopy bool // InCopy was called
 
 	// injectable: the stop is a signal-delivery-stop, from which one signal can be
 	// delivered.
@@ -134,7 +135,7 @@ func (th *Thread) InSyscall() bool {
 // ExpectTrap says that the breakpoint which ends at ip is the thread's next stop, unless
 // something else comes between. ip must be reachable by that breakpoint only; this
 // saves asking for the siginfo.
-func (th *Thread) ExpectTrap(ip arch.Addr) { th.trapAt = ip }
+func (th *Thread) ExpectTrap(ip arch.Addr) { th.trapAt, th.inCopy = ip, true }
 
 // resentSignal was sent again by tgkill, to be given its own siginfo when it is reported.
 type resentSignal struct {
@@ -173,6 +174,7 @@ func (th *Thread) SingleStep() {
 		return // killed meanwhile
 	}
 	th.next, th.stepFrom, th.ownTrap = nextStep, regs.IP(), regs.TrapFlag()
+	th.inCopy = true
 }
 
 // StopAtSyscall has Handler.Entered called when the thread enters a system call by the copy
@@ -180,7 +182,7 @@ func (th *Thread) SingleStep() {
 // original, which original follows.
 func (th *Thread) StopAtSyscall(original, copied arch.Addr) {
 	th.imitateDispatch(original, copied)
-	th.next = nextEntry
+	th.next, th.inCopy = nextEntry, true
 }
 
 // StopAtReturn has, from Handler.Entered on, Handler.Returned called when the system call is
@@ -224,6 +226,7 @@ func (th *Thread) noteRestart() {
 // cont resumes the thread with signal sig (0: none). A thread that was killed
 // meanwhile is no error: its exit follows.
 func (th *Thread) cont(req int, sig unix.Signal) {
+	th.markMoved()
 	_ = th.flush()
 	th.state, th.regsValid, th.kept = running, false, nil
 	if th.stop.Reason == Exiting {
@@ -234,6 +237,7 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 		th.state = parked
 	}
 	_ = request(req, th.TID, 0, uintptr(sig))
+	th.Proc.tracer.resumed(th.TID)
 }
 
 // interrupt asks the thread to stop. The stop, if no other comes first, is an

@@ -94,6 +94,10 @@ type Tracer struct {
 
 	turns uint // stops waited for
 
+	unreaped       int // whose stop stays to be waited for (reap.go)
+	unreapedStatus unix.WaitStatus
+	missed         []missedStop
+
 	gone chan struct{} // closed when run returns
 
 	mu     sync.Mutex
@@ -254,6 +258,7 @@ func (t *Tracer) step() {
 		t.rung, t.deaf = true, true // ECHILD: even the bell is gone
 	case tid == 0: // notes were answered
 	case tid == t.bell.pid:
+		t.resumed(tid)
 		if !t.bell.rearm(ws) { // before what it rang for, which may wait for it to ring again
 			t.replaceBell()
 		}
@@ -273,7 +278,7 @@ const fairness = 32
 // never come to the oldest: the leader, and the bell.
 func (t *Tracer) drain() (any bool) {
 	for {
-		tid, ws, err := waitStatus(-1, unix.WNOHANG)
+		tid, ws, err := t.peek(-1, unix.WNOHANG)
 		if err != nil || tid == 0 {
 			return any
 		}

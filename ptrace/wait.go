@@ -34,12 +34,12 @@ func (t *Tracer) toUserMode(th *Thread) error {
 // fs/exec.c), so waiting for one thread alone could wait for ever.
 func (t *Tracer) await(th *Thread) error {
 	for th.state == running && t.threads[th.TID] == th {
-		if tid, ws, err := waitStatus(th.TID, unix.WNOHANG); err == nil && tid == th.TID {
+		if tid, ws, err := t.peek(th.TID, unix.WNOHANG); err == nil && tid == th.TID {
 			t.note(tid, ws, th)
 			continue
 		}
 		t.letEnd(th.Proc)
-		tid, ws, err := waitStatus(-1, 0)
+		tid, ws, err := t.peek(-1, 0)
 		if err != nil {
 			th.state = exiting // no child is left at all
 			break
@@ -69,6 +69,7 @@ func (t *Tracer) letEnd(p *Process) {
 func (t *Tracer) note(tid int, ws unix.WaitStatus, awaited *Thread) {
 	if tid == t.bell.pid {
 		t.rung = true
+		t.resumed(tid)
 		t.deaf = t.deaf || !t.bell.rearm(ws)
 		return
 	}

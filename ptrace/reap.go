@@ -1,0 +1,160 @@
+package ptrace
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// What becomes of a stopped thread when the tracer is killed. The kernel lets it go on with
+// the signal that it stopped for, if nobody has waited for that stop; once wait4(2) has told
+// of it the signal is dropped (wait_task_stopped and ptrace_stop in the kernel). A thread at a
+// breakpoint would then run on behind the breakpoint's first byte, in the middle of an
+// instruction.
+//
+// So a stop is looked at (WNOWAIT) and stays to be waited for while the thread is handled.
+// Resuming the thread ends it. Only if another stop is to be waited for first is it taken,
+// and before that the thread at a breakpoint is put back in front of it, to trap again.
+// At each moment that a kill may choose, the thread either gets its SIGTRAP, which the guard
+// in the target understands, or stands where it may run on:
+//
+//	unreaped, IP behind the breakpoint: SIGTRAP, the guard sends it to the copy
+//	unreaped, IP elsewhere: the siginfo is marked with that IP, and the guard lets it go on
+//	reaped, IP at the breakpoint: it traps again
+
+// MarkErrno is si_errno of a SIGTRAP whose thread has been moved to the address in si_addr
+// already.
+const MarkErrno = 0x676b
+
+// peek waits for a change of one child, or of any if tid is -1. A stop stays to be waited
+// for until the thread is resumed or peek is called again; an end is taken at once.
+func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
+	if got, ws := t.reap(); got != 0 {
+		t.missed = append(t.missed, missedStop{got, ws})
+	}
+	if tid == -1 && len(t.missed) > 0 {
+		m := t.missed[0]
+		t.missed = t.missed[1:]
+		return m.tid, m.ws, nil
+	}
+	got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
+	switch {
+	case err != nil || got == 0:
+	case ws.Stopped():
+		t.unreaped, t.unreapedStatus = got, ws
+	default:
+		return waitStatus(got, 0)
+	}
+	return got, ws, err
+}
+
+// missedStop is one that took the place of another, which it was mistaken for.
+type missedStop struct {
+	tid int
+	ws  unix.WaitStatus
+}
+
+// reap takes the stop that peek has told of, if its thread still stands there. The answer is
+// the stop that it got instead, if the thread was killed meanwhile.
+func (t *Tracer) reap() (tid int, ws unix.WaitStatus) {
+	tid, seen := t.unreaped, t.unreapedStatus
+	if t.unreaped = 0; tid == 0 {
+		return 0, 0
+	}
+	if th := t.threads[tid]; th != nil && th.state == stopped && th.stop.Reason == Breakpoint {
+		th.putBack()
+	}
+	got, ws, err := lookAt(tid, unix.WNOHANG)
+	if err != nil || got == 0 || ws == seen {
+		return 0, 0
+	}
+	return got, ws
+}
+
+// resumed: nothing is left to take of a stop whose thread runs again.
+func (t *Tracer) resumed(tid int) {
+	if t.unreaped == tid {
+		t.unreaped = 0
+	}
+}
+
+// putBack sets the instruction pointer, as the kernel has it, of a thread behind a breakpoint
+// of ours to that breakpoint. Regs still tells where the thread stopped, or goes on.
+func (th *Thread) putBack() {
+	if _, err := th.hostRegs(); err != nil || !th.injectable {
+		return
+	}
+	at := arch.Addr(th.oldRegs.Rip).Add(int64(-Host.BreakpointAdvance()))
+	if ours, _ := th.Proc.tracer.handler.Known(th, at); !ours || th.mark(at) != nil {
+		return
+	}
+	if request(unix.PTRACE_POKEUSR, th.TID, ripOffset, uintptr(at)) == nil {
+		th.oldRegs.Rip = uint64(at)
+	}
+}
+
+// markMoved is called before the registers of a thread at a breakpoint are written.
+func (th *Thread) markMoved() {
+	if th.inCopy || th.stop.Reason != Breakpoint || !th.injectable || th.Proc.tracer.unreaped != th.TID {
+		return
+	}
+	if th.regsValid && th.regs.Rip != th.oldRegs.Rip {
+		_ = th.mark(arch.Addr(th.regs.Rip))
+	}
+}
+
+// InCopy says that the instruction pointer of the thread, which is at a breakpoint, was set to
+// code of ours: a guard knows that code, and needs no mark for it.
+func (th *Thread) InCopy() { th.inCopy = true }
+
+// mark notes in the siginfo of the SIGTRAP that the thread stopped for where it goes on.
+func (th *Thread) mark(to arch.Addr) error {
+	info, err := th.Siginfo()
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(info[4:], MarkErrno)
+	info.SetAddr(to)
+	return th.setSiginfo(info)
+}
+
+// lookAt is waitid(2) with the status of wait4(2). tid 0 tells that there was none.
+func lookAt(tid, flags int) (int, unix.WaitStatus, error) {
+	kind := unix.P_PID
+	if tid == -1 {
+		kind, tid = unix.P_ALL, 0
+		flags |= unix.WNOTHREAD
+	}
+	var info struct {
+		signo, errno, code, _ int32
+		pid                   int32
+		uid                   uint32
+		status                int32
+		_                     [100]byte
+	}
+	for {
+		err := unix.Waitid(kind, tid, (*unix.Siginfo)(unsafe.Pointer(&info)), flags|unix.WSTOPPED|unix.WALL, nil)
+		if err != unix.EINTR {
+			return int(info.pid), statusOf(info.code, info.status), err
+		}
+	}
+}
+
+// statusOf is the status that wait4(2) would give for a si_code and si_status.
+func statusOf(code, status int32) unix.WaitStatus {
+	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED, CLD_KILLED, CLD_DUMPED
+	switch code {
+	case exited:
+		return unix.WaitStatus(status&0xff) << 8
+	case killed:
+		return unix.WaitStatus(status)
+	case dumped:
+		return unix.WaitStatus(status) | 0x80
+	case 0:
+		return 0
+	}
+	return unix.WaitStatus(status)<<8 | 0x7f
+}
