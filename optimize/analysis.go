@@ -31,6 +31,7 @@ type Analysis struct {
 	fn      Function
 	insns   []arch.Insn // by address, up to the first data
 	data    arch.Addr   // where data begins, Range.End if there is none
+	end     arch.Addr   // of the code that is executed: what follows, up to data, is padding
 	targets []arch.Addr // known, sorted
 }
 
@@ -49,7 +50,23 @@ func Analyze(a arch.Arch, d arch.Detours, f Function) (*Analysis, error) {
 	}
 	slices.Sort(an.targets)
 	an.targets = slices.Compact(an.targets)
+	an.trim()
 	return an, nil
+}
+
+// trim finds end. Some symbols' sizes include the padding behind the function.
+func (an *Analysis) trim() {
+	n := len(an.insns)
+	for n > 1 && padding(an.insns[n-1].Bytes) && !an.isTarget(an.insns[n-1].Addr) {
+		n--
+	}
+	if n > 0 && fallsThrough(an.insns[n-1]) {
+		n = len(an.insns)
+	}
+	an.end = an.data
+	if n < len(an.insns) {
+		an.end = an.insns[n].Addr
+	}
 }
 
 // decode fills insns and targets. What can't be decoded is taken for data if the

@@ -58,7 +58,9 @@
 //     A byte in the jump at which no instruction begins: nobody comes. Falling through leads
 //     only to what is a head when decoding begins at S. Branches to such bytes exist, to
 //     skip a prefix (lock); compilers and assemblers write them as direct branches in the
-//     same function, and then the site is refused: IntoMiddle.
+//     same function, and then the site is refused: IntoMiddle. (Of all direct branches in
+//     glibc, libcrypto, libstdc++, libgmp, python, redis and a Go program, 1.9 million
+//     instructions, five lead to no head: in glibc, behind lock, in their own function.)
 //     Padding behind a function's end, up to the next symbol: nobody comes, since nothing
 //     falls through to it.
 //  5. In the detour: whatever is written at S meanwhile, by 1 the copies remain right. A

@@ -12,18 +12,23 @@ import (
 )
 
 // lines is what an independent reading of a function finds: where its instructions begin, up to
-// the first bytes that are none, and where direct branches and calls of it lead.
+// the first bytes that are none, where direct branches and calls of it lead, and where its
+// last instruction ends that may be executed: behind it is padding.
 type lines struct {
 	at      map[arch.Addr]arch.Insn
 	targets map[arch.Addr]bool
+	end     arch.Addr
+	data    arch.Addr // the first bytes that are no instruction
 }
 
 func read(f Function) lines {
-	l := lines{map[arch.Addr]arch.Insn{}, map[arch.Addr]bool{f.Next: true}}
+	l := lines{at: map[arch.Addr]arch.Insn{}, targets: map[arch.Addr]bool{f.Next: true}}
 	for _, t := range f.Targets {
 		l.targets[t] = true
 	}
-	for at := f.Range.Start; at < f.Range.End; {
+	last := arch.Insn{}
+	for l.data = f.Range.Start; l.data < f.Range.End; {
+		at := l.data
 		i, err := amd64.Arch{}.Decode(f.Code[at-f.Range.Start:], at)
 		if err != nil {
 			break
@@ -35,7 +40,12 @@ func read(f Function) lines {
 		if i.Flow == arch.FlowCall || i.Flow == arch.FlowIndirectCall {
 			l.targets[i.End()] = true
 		}
-		at = i.End()
+		if l.data = i.End(); !padding(i.Bytes) {
+			l.end, last = i.End(), i
+		}
+	}
+	if fallsThrough(last) {
+		l.end = l.data
 	}
 	return l
 }
@@ -71,13 +81,15 @@ func checkOption(t *testing.T, f Function, l lines, at arch.Addr, o Option, r *r
 		a := at + arch.Addr(n)
 		_, head := l.at[a]
 		same := string(jump[n:]) == string(original[n:len(jump)])
-		traps := fake{}.TrapBytes(f.BreakpointOnly || n < 4).Has(jump[n]) && copied[a]
+		traps := amd64.Arch{}.TrapBytes(f.BreakpointOnly || n < 4).Has(jump[n]) && copied[a]
 		switch {
 		case l.targets[a] && !same:
 			t.Fatalf("%s: known target %s is overwritten: % x", at, a, jump)
-		case head && !same && !traps:
+		case head && !same && !traps && (a < l.end || at >= l.end):
 			t.Fatalf("%s: head %s neither traps nor is kept: % x for % x", at, a, jump, original[:5])
-		case a >= next && a < f.Range.End && !same:
+		case a >= l.data && a < f.Range.End && !same:
+			t.Fatalf("%s: data at %s is overwritten", at, a)
+		case a >= next && a < l.end && !same:
 			t.Fatalf("%s: byte %s behind the displaced code is overwritten", at, a)
 		case a >= f.Range.End && a >= next && !same && (f.Next == 0 || a >= f.Next):
 			t.Fatalf("%s: byte %s of the next function is overwritten", at, a)
@@ -88,7 +100,7 @@ func checkOption(t *testing.T, f Function, l lines, at arch.Addr, o Option, r *r
 // checkAll looks at all sites of f.
 func checkAll(t *testing.T, f Function, r *rand.Rand) (sites, chosen int) {
 	t.Helper()
-	an, err := Analyze(amd64.Arch{}, fake{}, f)
+	an, err := Analyze(amd64.Arch{}, amd64.Arch{}, f)
 	if err != nil {
 		return 0, 0
 	}
@@ -96,7 +108,7 @@ func checkAll(t *testing.T, f Function, r *rand.Rand) (sites, chosen int) {
 	for at := f.Range.Start; at < f.Range.End; at++ {
 		_, head := l.at[at]
 		c, err := an.Site(at)
-		if head {
+		if head && at < l.end && f.Code[at-f.Range.Start] != 0xcc {
 			sites++
 		}
 		if err != nil {
@@ -105,7 +117,9 @@ func checkAll(t *testing.T, f Function, r *rand.Rand) (sites, chosen int) {
 		if !head || len(c.Options) == 0 {
 			t.Fatalf("%s: head %v, %d options", at, head, len(c.Options))
 		}
-		chosen++
+		if at < l.end {
+			chosen++
+		}
 		for _, o := range c.Options {
 			checkOption(t, f, l, at, o, r)
 		}

@@ -70,7 +70,7 @@ func (an *Analysis) displaced(s *site, n int) {
 	for ; n < len(an.insns); n++ {
 		i := an.insns[n]
 		offset := int(i.Addr - s.at)
-		if offset >= s.length {
+		if offset >= s.length || s.at < an.end && an.end <= i.Addr {
 			return
 		}
 		if offset > 0 {
@@ -99,7 +99,7 @@ func (an *Analysis) detached(n int) bool {
 }
 
 // behind lowers the limit to the end of the displaced instructions if they end before the
-// jump does, at the end of the function or at data, and what follows isn't padding.
+// jump does, at the end of the code, and what follows isn't padding.
 func (an *Analysis) behind(s *site) {
 	last := s.insns[len(s.insns)-1]
 	end := int(last.End() - s.at)
@@ -108,7 +108,7 @@ func (an *Analysis) behind(s *site) {
 	}
 	s.cuts = append(s.cuts, end)
 	free := 0
-	if !fallsThrough(last) && last.End() == an.fn.Range.End && an.fn.Next != 0 {
+	if !fallsThrough(last) && last.End() == an.end && an.data == an.fn.Range.End && an.fn.Next != 0 {
 		free = an.padding(last.End(), s.at+arch.Addr(s.length))
 	}
 	if end+free < s.length {

@@ -1,13 +1,34 @@
 package optimize
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
+
+const base arch.Addr = 0x401000
+
+// function is code at base, all of it the function's, followed by padding up to base+0x100.
+func function(code ...byte) Function {
+	return Function{
+		Range: arch.Range{Start: base, End: base + arch.Addr(len(code))},
+		Code:  append(bytes.Clone(code), bytes.Repeat([]byte{0x90}, 0x100-len(code))...),
+		Next:  base + 0x100,
+	}
+}
+
+func choose(f Function, at arch.Addr) (*Choice, error) {
+	an, err := Analyze(amd64.Arch{}, amd64.Arch{}, f)
+	if err != nil {
+		return nil, err
+	}
+	return an.Site(at)
+}
 
 // describe prints an option: per byte of the displacement "*" any, "t" a breakpoint, "T" anything that traps, or
 // the kept byte; then the number of displaced instructions.
@@ -74,6 +95,14 @@ func TestOptions(t *testing.T) {
 			function(0xeb, 0x03, 0x90, 0x58, 0xc3, 0xc3), 0, []string{"* t 58 c3 /2", "* 90 58 c3 /1"}},
 		{"padding behind a short function", function(0xc3), 0, []string{"* * * * /1", "90 90 90 90 /1"}},
 		{"padding behind the end", function(0x31, 0xc0, 0xc3), 0, []string{"* t * * /2", "* t 90 90 /2", "* c3 90 90 /1"}},
+		{"padding that the function's size includes", function(0x31, 0xc0, 0xc3, 0xcc, 0xcc, 0xcc), 0,
+			[]string{"* t * * /2", "* t t t /2", "* c3 t t /1"}}, // int3 are kept
+		{"padding that somebody jumps to", function(0x74, 0x01, 0xc3, 0x90, 0x90, 0x90), 0,
+			[]string{"* t 90 90 /2", "* c3 90 90 /1"}},
+		{"a nop as a site", function(0x31, 0xc0, 0xc3, 0x90, 0x90, 0x90), 4,
+			[]string{"t 90 90 90 /2", "90 90 90 90 /1"}},
+		{"padding behind a program's own breakpoint", function(0x74, 0x01, 0xcc, 0xc3), 0,
+			[]string{"* t c3 90 /1"}},
 		{"no padding behind what falls through", function(0x31, 0xc0), 0, []string{"* 90 90 90 /1"}},
 		{"the next function is kept", with(function(0x31, 0xc0, 0xc3), func(f *Function) { f.Next = base + 4 }), 0,
 			[]string{"* t 90 90 /2", "* c3 90 90 /1"}},
@@ -132,7 +161,7 @@ func TestRefusals(t *testing.T) {
 			function(0xf0, 0xff, 0x07, 0xeb, 0xfc), 0, Refusal{Reason: IntoMiddle, At: base + 1}},
 		{"a jump behind the lock prefix, among data", // lock inc (%rdi); ret; 06; jmp behind lock
 			function(0xf0, 0xff, 0x07, 0xc3, 0x06, 0xeb, 0xfa), 0, Refusal{Reason: IntoMiddle, At: base + 1}},
-		{"a system call", function(0x0f, 0x05, 0xc3), 0, Refusal{Reason: NoCopy, At: base, Err: errSyscall}},
+		{"a system call", function(0x0f, 0x05, 0xc3), 0, Refusal{Reason: NoCopy, At: base, Err: amd64.ErrSystemCall}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := choose(tt.fn, base+tt.at)
