@@ -225,10 +225,10 @@ func (b *builder) layout(items []Item) int {
 func (b *builder) item(item Item, f Field) error {
 	fault, done := b.newLabel(), b.newLabel()
 	if item.Kind == Number {
-		if err := b.expr(item.Value, asm.R2, fault); err != nil {
+		if err := b.expr(item.Value, asm.R0, fault); err != nil {
 			return err
 		}
-		b.add(asm.StoreMem(asm.R7, int16(f.Off), asm.R2, asm.DWord))
+		b.add(asm.StoreMem(asm.R7, int16(f.Off), asm.R0, asm.DWord))
 		if item.Value.mayFault() {
 			b.onFault(f, fault, done)
 		}

@@ -27,7 +27,10 @@ func (b *builder) expr(e Expr, r asm.Register, fault string) error {
 		}
 		b.add(load)
 	case fromTime, fromThread:
-		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread}[e.fn].Call(), asm.Mov.Reg(r, asm.R0))
+		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread}[e.fn].Call())
+		if r != asm.R0 {
+			b.add(asm.Mov.Reg(r, asm.R0))
+		}
 	}
 	for _, s := range steps {
 		if !s.typ.valid() {
@@ -98,11 +101,10 @@ func (b *builder) narrow(r asm.Register, t Type) {
 	case t.Signed:
 		op := map[int]asm.ALUOp{1: asm.MovSX8, 2: asm.MovSX16, 4: asm.MovSX32}[t.Size]
 		b.add(op.Reg(r, r))
+	case t.Size == 4:
+		b.add(asm.Mov.Reg32(r, r))
 	default:
-		b.add(asm.HostTo(asm.LE, r, sizes[t.Size]))
-		if t.Size == 1 {
-			b.add(asm.And.Imm(r, 0xff))
-		}
+		b.add(asm.And.Imm(r, 1<<(8*t.Size)-1))
 	}
 }
 
