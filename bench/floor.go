@@ -51,7 +51,7 @@ func (j job) ptraceLoop(w work) (perCall float64, err error) {
 		return 0, err
 	}
 	defer t.end()
-	traps := j.Measure.Calls * w.stops()
+	traps := portions * j.Measure.portion() * w.stops()
 	seized, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- bareLoop(t.tid, j.CPUs[0], w, traps, seized) }()
 	select {
@@ -59,7 +59,7 @@ func (j job) ptraceLoop(w work) (perCall float64, err error) {
 	case err := <-done:
 		return 0, err
 	}
-	ns, err := t.timed("trap %d", traps)
+	ns, err := j.Measure.portions(func(calls int) (float64, error) { return t.timed("trap %d", calls*w.stops()) })
 	if err != nil {
 		return 0, err
 	}

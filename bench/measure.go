@@ -76,18 +76,35 @@ func (j job) target() (*target, error) {
 // and returns the nanoseconds of a call, and how many there were in all.
 func (j job) calls(t *target) (ns float64, n uint64, err error) {
 	m := j.Measure
-	warm := m.Calls/10 + 1
-	call := func(n int) (float64, error) {
-		if m.OwnTime {
-			return t.timed("own %s %d %d", m.Function, n, m.Threads)
-		}
-		return t.timed("hot %s %d", m.Function, n)
+	command := "hot " + m.Function + " %d"
+	if m.OwnTime {
+		command = fmt.Sprintf("own %s %%d %d", m.Function, m.Threads)
 	}
-	if _, err := call(warm); err != nil {
+	warm := m.portion()
+	if _, err := t.timed(command, warm); err != nil {
 		return 0, 0, err
 	}
-	ns, err = call(m.Calls)
-	return ns, uint64((m.Calls + warm) * m.Threads), err
+	ns, err = m.portions(func(n int) (float64, error) { return t.timed(command, n) })
+	return ns, uint64((warm + portions*m.portion()) * m.Threads), err
+}
+
+// portions is in how many parts the calls of a measurement are made. The median of the parts
+// does not know of what disturbs a few.
+const portions = 9
+
+func (m measure) portion() int { return m.Calls/portions + 1 }
+
+// portions measures each part and returns the median.
+func (m measure) portions(each func(calls int) (ns float64, err error)) (float64, error) {
+	var s series
+	for range portions {
+		ns, err := each(m.portion())
+		if err != nil {
+			return 0, err
+		}
+		s = append(s, ns)
+	}
+	return s.median(), nil
 }
 
 // byHand measures a function with nobody looking.
