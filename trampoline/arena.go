@@ -15,8 +15,8 @@ const (
 	slotRetired // no longer used, but a thread may be inside
 )
 
-// Arena is slots of equal size within reach of one stretch of code. Finding the
-// slot of an instruction pointer takes constant time. Slots that are free hold
+// Arena is slots of equal size within reach of one stretch of code, or detours. Finding
+// the slot of an instruction pointer takes constant time. Slots that are free hold
 // breakpoints, except where none was ever in use.
 type Arena struct {
 	span  arch.Range // all of the arena's addresses
@@ -30,6 +30,7 @@ type Arena struct {
 	slotSize uint64
 	fill     []byte // breakpoints, one fill step
 	stub     arch.Addr
+	ground   *ground // of an arena of detours; nil for slots
 
 	state  []slotState // of the slots from code.Start on
 	free   []int       // freed ones
@@ -52,8 +53,11 @@ func (a *Arena) Extent() Extent { return a.ext }
 func (a *Arena) Cave() bool { return a.data == nil }
 
 // Stub is the address of a system-call instruction with a breakpoint behind it,
-// for remote calls; ok is false for a cave.
-func (a *Arena) Stub() (stub arch.Addr, ok bool) { return a.stub, !a.Cave() }
+// for remote calls; ok is false for a cave and for an arena of detours.
+func (a *Arena) Stub() (stub arch.Addr, ok bool) { return a.stub, a.slots() }
+
+// slots reports whether a has slots, and is mapped.
+func (a *Arena) slots() bool { return a.data != nil && a.ground == nil }
 
 // Contains reports whether ip lies in a's code.
 func (a *Arena) Contains(ip arch.Addr) bool { return a.code.Contains(ip) }
@@ -61,7 +65,7 @@ func (a *Arena) Contains(ip arch.Addr) bool { return a.code.Contains(ip) }
 // SlotOf returns the address of the slot around ip. ok is false if ip lies in
 // none that is in use or retired.
 func (a *Arena) SlotOf(ip arch.Addr) (slot arch.Addr, ok bool) {
-	if !a.code.Contains(ip) {
+	if !a.code.Contains(ip) || a.ground != nil {
 		return 0, false
 	}
 	i := uint64(ip-a.code.Start) / a.slotSize

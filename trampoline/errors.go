@@ -25,6 +25,10 @@ var (
 	ErrBounds = errors.New("access beyond the end of the mapping")
 	// ErrHeader: the memory is not an injected region of this version.
 	ErrHeader = errors.New("not an injected region")
+	// ErrNoLanding: there is no place for a detour that the site's jump may lead to.
+	ErrNoLanding = errors.New("no place for the detour")
+	// ErrNotShared: detours need memory that the tracer has mapped too.
+	ErrNotShared = errors.New("the memory is not shared with the tracer")
 	// ErrRecord: no such journal record, or one that can't be written.
 	ErrRecord = errors.New("no such journal record")
 )
@@ -35,25 +39,45 @@ type NeedArena struct {
 	Near  arch.Range // the code that the arena must reach, all of it
 	Reach uint64     // how far, in bytes
 	Slots int        // how many more slots are wanted; 0 if journal records are
+
+	Kind Kind // Detours, if what follows is wanted instead
+	// Options are where a detour of Size bytes may lie; without them, anywhere.
+	Options []arch.Pattern
+	Size    int
+	Cells   int // bytes of data that are wanted
+
+	reached arch.Range // all that the detour must reach
+	home    *block     // the arena is to be this block's home
 }
 
 func (e *NeedArena) Error() string {
-	if e.Slots == 0 {
+	switch {
+	case e.Cells > 0:
+		return fmt.Sprintf("no room for %d bytes of data within reach of %s, another arena is needed", e.Cells, e.Near)
+	case e.Kind == Detours:
+		return fmt.Sprintf("no room for a detour within reach of %s, another arena is needed", e.Near)
+	case e.Slots == 0:
 		return "the journal is full, another arena is needed"
 	}
 	return fmt.Sprintf("no free slot within reach of %s, another arena is needed", e.Near)
 }
 
-// NoGapError says where FindGap looked in vain. It matches ErrNoGap.
+// NoGapError says where FindGap looked in vain. It matches ErrNoGap, and ErrNoLanding if
+// it was for a detour.
 type NoGapError struct {
 	Near        arch.Range
 	Size, Reach uint64 // bytes
 	// Nearest is the nearest gap that is large enough but out of reach. It is
 	// empty if there is none.
 	Nearest arch.Range
+
+	detours bool // no place for a detour
 }
 
 func (e *NoGapError) Error() string {
+	if e.detours {
+		return fmt.Sprintf("the addresses around %s to which the jump may lead are taken", e.Near)
+	}
 	s := fmt.Sprintf("no free %d bytes within %#x of %s", e.Size, e.Reach, e.Near)
 	if e.Nearest.Len() == 0 {
 		return s + ", nor anywhere else"
@@ -61,5 +85,7 @@ func (e *NoGapError) Error() string {
 	return s + fmt.Sprintf(", the nearest large enough gap is %s", e.Nearest)
 }
 
-// Is reports whether target is ErrNoGap.
-func (e *NoGapError) Is(target error) bool { return target == ErrNoGap }
+// Is reports whether target is ErrNoGap, or ErrNoLanding and e is about a detour.
+func (e *NoGapError) Is(target error) bool {
+	return target == ErrNoGap || e.detours && target == ErrNoLanding
+}

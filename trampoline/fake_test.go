@@ -22,6 +22,23 @@ func (fakeArch) SyscallInsn() []byte  { return []byte{0x0f, 0x05} }
 func (f fakeArch) SlotSize() int      { return f.slot }
 func (fakeArch) Reach() uint64        { return 1<<31 - 1<<16 }
 
+// jumps is a fakeArch that has detours.
+type jumps struct {
+	fakeArch
+	arch.Detours
+}
+
+func (jumps) JumpLen() int { return 5 }
+
+func (jumps) TrapBytes(breakpointOnly bool) arch.ByteSet {
+	if breakpointOnly {
+		return arch.Bytes(0xcc)
+	}
+	return trapBytes
+}
+
+var trapBytes = arch.Bytes(0xcc, 0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x60, 0x61)
+
 var (
 	text   = arch.Range{Start: 0x5555_5555_4000, End: 0x5555_5560_0000}
 	limits = arch.Range{Start: 0x1000, End: 0x7fff_ffff_f000}

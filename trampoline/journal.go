@@ -59,6 +59,9 @@ type journalPart struct {
 }
 
 func (j *Journal) adopt(s Store, e Extent) {
+	if e.Kind != Slots {
+		return
+	}
 	first := 0
 	if n := len(j.parts); n > 0 {
 		first = j.parts[n-1].first + j.parts[n-1].n

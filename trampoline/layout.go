@@ -15,14 +15,15 @@ const (
 	// Magic is the first eight bytes of the file.
 	Magic = "gokprobe"
 	// Version changes with the layout.
-	Version = 1
+	Version = 2
 	// MaxArenas is the number of arenas that the header has room for.
-	MaxArenas = 112
+	MaxArenas = 1024
 )
 
 // Offsets in bytes from the start of the file.
 const (
-	headerSize = 8192
+	headerSize = offArenas + MaxArenas*arenaSize // a multiple of PageSize
+	prefixSize = headerSize + firstResumeSize    // what only the first arena has
 
 	offMagic     = 0  // [8]byte, written last
 	offVersion   = 8  // uint32
@@ -32,12 +33,18 @@ const (
 	offSlotSize  = 36 // uint32
 	offStartTime = 40 // uint64
 	offPIDNS     = 48 // uint64
-	offArenas    = 64 // [MaxArenas]arena
+	offResume    = 56 // uint64, target address of the table that Region.SetResume keeps
+
+	offGuard  = 2048 // [GuardLen]byte, see Region.GuardData
+	offArenas = 4096 // [MaxArenas]arena
 )
+
+// GuardLen is the size in bytes of what the header keeps for the in-target guard.
+const GuardLen = offArenas - offGuard
 
 // Offsets in bytes from the start of an arena's entry. All fields are uint64.
 const (
-	arenaSize = 72
+	arenaSize = 96
 
 	offFile       = 0 // offset in the memfd
 	offDataStart  = 8
@@ -48,6 +55,17 @@ const (
 	offSitesLen   = 48
 	offJournal    = 56 // from DataStart
 	offJournalLen = 64
+	offKind       = 72
+	offRecords    = 80 // from DataStart
+	offRecordsLen = 88
+)
+
+// Kind is what an arena is for.
+type Kind uint8
+
+const (
+	Slots   Kind = iota // slots and journal records
+	Detours             // detours, their records, and cells
 )
 
 // Owner is the tracer that owns a region. Pid and start time together name a
@@ -61,12 +79,14 @@ type Owner struct {
 // Extent is where an arena lies. Data and Code are neighbours in the file and in
 // the target: Data first.
 type Extent struct {
+	Kind       Kind
 	Offset     uint64     // in the memfd, bytes
 	Data, Code arch.Range // in the target
 
 	// The data part's content, as offsets and lengths in bytes in Data.
 	Sites, SitesLen     uint64 // one uint64 for each slot: the probed address, 0 if none
 	Journal, JournalLen uint64
+	Records, RecordsLen uint64 // of detours; what follows in Data is cells
 }
 
 // Range is all of the extent's target addresses, which one munmap(2) may take.
@@ -79,7 +99,8 @@ func (e Extent) FileEnd() uint64 { return e.Offset + e.Range().Len() }
 type Header struct {
 	Arch     string // as in GOARCH
 	Owner    Owner
-	SlotSize int // bytes
+	SlotSize int       // bytes
+	Resume   arch.Addr // of the table that Region.SetResume keeps; 0 if there is none
 	Arenas   []Extent
 }
 
@@ -87,7 +108,7 @@ var le = binary.LittleEndian
 
 // encodeHeader returns the header up to the arena table, with no arenas.
 func encodeHeader(a arch.Arch, o Owner) []byte {
-	b := make([]byte, offArenas)
+	b := make([]byte, offResume)
 	copy(b[offMagic:], Magic)
 	le.PutUint32(b[offVersion:], Version)
 	copy(b[offArch:offPID], a.Name())
@@ -106,6 +127,7 @@ func encodeExtent(e Extent) []byte {
 		offCodeStart: uint64(e.Code.Start), offCodeEnd: uint64(e.Code.End),
 		offSites: e.Sites, offSitesLen: e.SitesLen,
 		offJournal: e.Journal, offJournalLen: e.JournalLen,
+		offKind: uint64(e.Kind), offRecords: e.Records, offRecordsLen: e.RecordsLen,
 	} {
 		le.PutUint64(b[off:], v)
 	}
@@ -126,8 +148,8 @@ func writeHeader(s Store, a arch.Arch, o Owner, e Extent) error {
 	return s.Write(offMagic, b[:offVersion])
 }
 
-// appendExtent adds e as the n-th arena (from 0). Until the last write, of which
-// only one byte differs, a finder sees the old list.
+// appendExtent adds e as the n-th arena (from 0). Until the last write a finder sees
+// the old list.
 func appendExtent(s Store, n int, e Extent) error {
 	if n >= MaxArenas {
 		return ErrTooManyArenas
@@ -138,11 +160,12 @@ func appendExtent(s Store, n int, e Extent) error {
 	return s.Write(offCount, le.AppendUint32(nil, uint32(n)+1))
 }
 
-// ParseHeader decodes the first bytes of a region, at least HeaderLen of them.
-// It trusts nothing: the target can write there. The error matches ErrHeader.
+// ParseHeader decodes the first bytes of a region: as many as the arenas that it lists
+// take, at most HeaderLen. It trusts nothing: the target can write there. The error
+// matches ErrHeader.
 func ParseHeader(b []byte) (*Header, error) {
 	switch {
-	case len(b) < headerSize:
+	case len(b) < offArenas:
 		return nil, fmt.Errorf("%d bytes are too few: %w", len(b), ErrHeader)
 	case string(b[:len(Magic)]) != Magic:
 		return nil, fmt.Errorf("no magic: %w", ErrHeader)
@@ -150,8 +173,8 @@ func ParseHeader(b []byte) (*Header, error) {
 		return nil, fmt.Errorf("layout version %d, this is %d: %w", le.Uint32(b[offVersion:]), Version, ErrHeader)
 	}
 	n := le.Uint32(b[offCount:])
-	if n > MaxArenas {
-		return nil, fmt.Errorf("%d arenas: %w", n, ErrHeader)
+	if n > MaxArenas || len(b) < offArenas+int(n)*arenaSize {
+		return nil, fmt.Errorf("%d arenas in %d bytes: %w", n, len(b), ErrHeader)
 	}
 	h := &Header{
 		Arch:     string(bytes.TrimRight(b[offArch:offPID], "\x00")),
@@ -161,6 +184,7 @@ func ParseHeader(b []byte) (*Header, error) {
 			StartTime:    le.Uint64(b[offStartTime:]),
 			PIDNamespace: le.Uint64(b[offPIDNS:]),
 		},
+		Resume: arch.Addr(le.Uint64(b[offResume:])),
 	}
 	for i := range int(n) {
 		e := parseExtent(b[offArenas+i*arenaSize:])
@@ -175,30 +199,37 @@ func ParseHeader(b []byte) (*Header, error) {
 func parseExtent(b []byte) Extent {
 	u := func(off int) uint64 { return le.Uint64(b[off:]) }
 	return Extent{
+		Kind:   Kind(min(u(offKind), 0xff)),
 		Offset: u(offFile),
 		Data:   arch.Range{Start: arch.Addr(u(offDataStart)), End: arch.Addr(u(offDataEnd))},
 		Code:   arch.Range{Start: arch.Addr(u(offCodeStart)), End: arch.Addr(u(offCodeEnd))},
 		Sites:  u(offSites), SitesLen: u(offSitesLen),
 		Journal: u(offJournal), JournalLen: u(offJournalLen),
+		Records: u(offRecords), RecordsLen: u(offRecordsLen),
 	}
 }
 
 func (e Extent) valid() bool {
 	within := func(off, n uint64) bool { return off <= e.Data.Len() && n <= e.Data.Len()-off }
-	return e.Data.Start < e.Data.End && e.Data.End == e.Code.Start && e.Code.Start < e.Code.End &&
+	return e.Kind <= Detours && e.Data.Start < e.Data.End && e.Data.End == e.Code.Start && e.Code.Start < e.Code.End &&
 		(e.Data.Start|e.Data.End|e.Code.End)%PageSize == 0 && e.Offset%PageSize == 0 &&
-		within(e.Sites, e.SitesLen) && within(e.Journal, e.JournalLen)
+		within(e.Sites, e.SitesLen) && within(e.Journal, e.JournalLen) && within(e.Records, e.RecordsLen)
 }
 
-// HeaderLen is the size of the header in bytes.
+// HeaderLen is the size of the header in bytes with all the arenas that it has room for.
 const HeaderLen = headerSize
 
 // Inspect reads the header of the region whose mapping of file offset 0 starts
 // at at. The error matches ErrHeader if there is no region.
 func Inspect(mem arch.Memory, at arch.Addr) (*Header, error) {
 	b := make([]byte, HeaderLen)
-	if err := mem.ReadMemory(at, b); err != nil {
+	if err := mem.ReadMemory(at, b[:offArenas]); err != nil {
 		return nil, fmt.Errorf("reading a region's header: %w", err)
+	}
+	n := min(le.Uint32(b[offCount:]), MaxArenas)
+	b = b[:offArenas+n*arenaSize]
+	if err := mem.ReadMemory(at+offArenas, b[offArenas:]); err != nil {
+		return nil, fmt.Errorf("reading a region's list of arenas: %w", err)
 	}
 	h, err := ParseHeader(b)
 	if err != nil {

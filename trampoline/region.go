@@ -30,11 +30,13 @@ type Region struct {
 	listed  int      // arenas in the header
 	fileEnd uint64
 	journal Journal
+	resume  resumes
+	grounds
 }
 
 // New returns a region without arenas. It touches no memory.
 func New(a arch.Arch, owner Owner) *Region {
-	return &Region{arch: a, owner: owner, journal: Journal{more: map[int][]int{}}}
+	return &Region{arch: a, owner: owner, journal: Journal{more: map[int][]int{}}, grounds: newGrounds(a)}
 }
 
 // Journal returns the region's journal. It is full, that is Record returns
@@ -74,7 +76,7 @@ func (r *Region) Reserve(near arch.Range, n int) error {
 func (r *Region) need(near arch.Range, n int) *NeedArena {
 	size := minSlots
 	for _, a := range r.arenas {
-		if !a.Cave() && inReach(a.span, near, r.arch.Reach()) {
+		if a.slots() && inReach(a.span, near, r.arch.Reach()) {
 			size = min(2*size, maxSlots)
 		}
 	}
@@ -91,6 +93,9 @@ func (r *Region) need(near arch.Range, n int) *NeedArena {
 func (r *Region) Place(need *NeedArena, used []Mapping, limits arch.Range) (Extent, error) {
 	if r.listed >= MaxArenas {
 		return Extent{}, ErrTooManyArenas
+	}
+	if need.Kind == Detours {
+		return r.placeDetours(need, used, limits)
 	}
 	slots := need.Slots
 	if slots <= 0 {
@@ -115,7 +120,7 @@ func (r *Region) layOut(n int) Extent {
 	code := roundUp((uint64(n) + r.stubSlots()) * size)
 	e := Extent{Offset: r.fileEnd}
 	if r.listed == 0 {
-		e.Sites = headerSize
+		e.Sites = prefixSize
 	}
 	e.SitesLen = 8 * (code / size)
 	e.Journal = (e.Sites + e.SitesLen + recordSize - 1) / recordSize * recordSize
@@ -139,9 +144,8 @@ func (r *Region) Adopt(e Extent, data, code Store) (*Arena, error) {
 	if e.Offset != r.fileEnd || !e.valid() {
 		return nil, fmt.Errorf("arena at %s was not planned for this region: %w", e.Data.Start, ErrHeader)
 	}
-	a := newArena(r.arch, e.Code, code, 0, max(PageSize, r.slotSize()))
-	a.span, a.ext, a.data, a.sites, a.stub = e.Range(), e, data, e.Sites, e.Code.Start
-	if err := r.writeStub(a); err != nil {
+	a, err := r.newMapped(e, data, code)
+	if err != nil {
 		return nil, err
 	}
 	if err := r.list(e, data); err != nil {
@@ -153,8 +157,20 @@ func (r *Region) Adopt(e Extent, data, code Store) (*Arena, error) {
 	return a, nil
 }
 
+func (r *Region) newMapped(e Extent, data, code Store) (*Arena, error) {
+	if e.Kind == Detours {
+		return newDetourArena(r.arch, e, data, code)
+	}
+	a := newArena(r.arch, e.Code, code, 0, max(PageSize, r.slotSize()))
+	a.span, a.ext, a.data, a.sites, a.stub = e.Range(), e, data, e.Sites, e.Code.Start
+	return a, r.writeStub(a)
+}
+
 func (r *Region) list(e Extent, data Store) error {
 	if r.listed == 0 {
+		if err := r.resume.begin(data, e); err != nil {
+			return err
+		}
 		if err := writeHeader(data, r.arch, r.owner, e); err != nil {
 			return err
 		}
@@ -193,7 +209,7 @@ func (r *Region) slotSize() uint64 { return uint64(r.arch.SlotSize()) }
 // for remote calls. ok is false as long as nothing but caves was adopted.
 func (r *Region) Stub() (stub arch.Addr, ok bool) {
 	for _, a := range r.arenas {
-		if !a.Cave() {
+		if a.slots() {
 			return a.stub, true
 		}
 	}

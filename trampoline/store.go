@@ -16,7 +16,8 @@ type Store interface {
 type bytesStore []byte
 
 // Bytes is the store over the tracer's own mapping of the same pages. A write is
-// a plain store, seen by the target at once.
+// a plain store, seen by the target at once; one of 1, 2, 4 or 8 bytes within an aligned
+// word of eight is seen as a whole.
 func Bytes(b []byte) Store { return bytesStore(b) }
 
 func (s bytesStore) at(off uint64, n int) ([]byte, error) {
@@ -34,8 +35,20 @@ func (s bytesStore) Read(off uint64, p []byte) error {
 
 func (s bytesStore) Write(off uint64, p []byte) error {
 	b, err := s.at(off, len(p))
-	copy(b, p)
-	return err
+	if err != nil {
+		return err
+	}
+	switch len(b) { // one store each
+	case 2:
+		le.PutUint16(b, le.Uint16(p))
+	case 4:
+		le.PutUint32(b, le.Uint32(p))
+	case 8:
+		le.PutUint64(b, le.Uint64(p))
+	default:
+		copy(b, p)
+	}
+	return nil
 }
 
 type remoteStore struct {

@@ -1,0 +1,279 @@
+package trampoline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Landing is a place for a detour and the way there from its site.
+type Landing struct {
+	Option int       // which of the patterns the jump to Entry fulfils
+	Entry  arch.Addr // where the site's jump leads
+	Detour arch.Addr // Entry, or where a jump at Entry is to lead
+	Size   int       // of the detour in bytes
+}
+
+// landing is a Landing in use or retired.
+type landing struct {
+	Landing
+	entry, detour arch.Range // entry is empty if it is the detour
+	record        recordID
+	retired       bool
+}
+
+// grounds is the part of a Region that has detours.
+type grounds struct {
+	jumpLen  uint64
+	traps    []byte                 // bytes that trap, the breakpoint's first
+	homes    map[block]bool         // blocks whose home was looked for
+	landings map[arch.Addr]*landing // by Entry
+	dirty    int                    // retired ones
+}
+
+func newGrounds(a arch.Arch) grounds {
+	g := grounds{jumpLen: 1, homes: map[block]bool{}, landings: map[arch.Addr]*landing{}}
+	g.traps = a.Breakpoint()[:1]
+	d, ok := a.(arch.Detours)
+	if !ok {
+		return g
+	}
+	g.jumpLen = uint64(d.JumpLen())
+	set := d.TrapBytes(false)
+	for v := range 256 {
+		if set.Has(byte(v)) && byte(v) != g.traps[0] {
+			g.traps = append(slices.Clip(g.traps), byte(v))
+		}
+	}
+	return g
+}
+
+// Land finds places for a site's jump and its detour. options are what the jump's
+// displacement may be, the preferred first, all From the same address; size is the
+// detour's length in bytes. The detour reaches all of near, the site's module, and of
+// uses, such as its body's cells. An entry's jump needs to reach the detour only.
+//
+// The error is *NeedArena if another arena is needed; its Place answers ErrNoLanding if
+// no option can be fulfilled.
+func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (Landing, error) {
+	need := &NeedArena{Near: near, Reach: r.arch.Reach(), Kind: Detours, Options: options, Size: size, reached: near}
+	for _, u := range uses {
+		need.reached = hull(need.reached, u)
+	}
+	if len(options) == 0 || size <= 0 {
+		return Landing{}, fmt.Errorf("%d options, %d bytes: %w", len(options), size, ErrNoLanding)
+	}
+	if b := blockOf(options[0].From); !r.homes[b] {
+		need.home = &b
+		return Landing{}, need
+	}
+	rec, ok := r.freeRecord()
+	if !ok {
+		return Landing{}, r.needCells(near, detourRecordSize)
+	}
+	arenas := r.grounded(options[0].From)
+	for i, p := range options {
+		l := &landing{Landing: Landing{Option: i, Size: size}, record: rec}
+		err := r.landWhole(l, arenas, need, p)
+		if errors.Is(err, ErrNoLanding) {
+			err = r.landByEntry(l, arenas, need, p)
+		}
+		if errors.Is(err, ErrNoLanding) {
+			continue
+		}
+		if err == nil {
+			err = rec.arena.ground.records.reserve(rec.i)
+		}
+		if err != nil {
+			return Landing{}, err
+		}
+		r.landings[l.Entry] = l
+		return l.Landing, nil
+	}
+	return Landing{}, need
+}
+
+// grounded returns the arenas of detours, the homes of from's block first.
+func (r *Region) grounded(from arch.Addr) []*Arena {
+	var homes, others []*Arena
+	for _, a := range r.arenas {
+		switch {
+		case a.ground == nil:
+		case r.isHome(a, blockOf(from)):
+			homes = append(homes, a)
+		default:
+			others = append(others, a)
+		}
+	}
+	return append(homes, others...)
+}
+
+// landWhole places a detour where the site's jump may lead.
+func (r *Region) landWhole(l *landing, arenas []*Arena, need *NeedArena, p arch.Pattern) error {
+	for _, a := range arenas {
+		at, ok := a.find(p, within(a.code, need.reached, need.Reach), uint64(l.Size))
+		if !ok {
+			continue
+		}
+		l.Entry, l.Detour, l.detour = at, at, stretch(at, uint64(l.Size))
+		return a.take(l.detour, l)
+	}
+	return ErrNoLanding
+}
+
+// landByEntry places a jump where the site's may lead, and the detour where that one may.
+func (r *Region) landByEntry(l *landing, arenas []*Arena, need *NeedArena, p arch.Pattern) error {
+	for _, a := range arenas {
+		at, ok := a.find(p, a.code, r.jumpLen)
+		if !ok {
+			continue
+		}
+		l.Entry, l.entry = at, stretch(at, r.jumpLen)
+		if err := a.take(l.entry, l); err != nil {
+			return err
+		}
+		if err := r.landDetour(l, arenas, need); err != nil {
+			return errors.Join(err, a.give(l.entry))
+		}
+		return nil
+	}
+	return ErrNoLanding
+}
+
+// landDetour places the detour of l, whose entry has its place.
+func (r *Region) landDetour(l *landing, arenas []*Arena, need *NeedArena) error {
+	for _, a := range arenas {
+		reachable := within(within(a.code, need.reached, need.Reach), l.entry, need.Reach)
+		at, ok := a.findAny(reachable, uint64(l.Size))
+		if !ok {
+			continue
+		}
+		l.Detour, l.detour = at, stretch(at, uint64(l.Size))
+		return a.take(l.detour, l)
+	}
+	more := *need
+	more.Options, more.reached = nil, hull(need.reached, l.entry)
+	return &more
+}
+
+func hull(a, b arch.Range) arch.Range {
+	return arch.Range{Start: min(a.Start, b.Start), End: max(a.End, b.End)}
+}
+
+// within is the part of r of which every byte is at most reach from every byte of near.
+func within(r, near arch.Range, reach uint64) arch.Range {
+	r.Start = max(r.Start, sub(near.End, reach))
+	r.End = max(min(r.End, add(near.Start, reach)), r.Start)
+	return r
+}
+
+func stretch(at arch.Addr, n uint64) arch.Range { return arch.Range{Start: at, End: at + arch.Addr(n)} }
+
+// PutDetour stores code, which may be all of a landing's detour, the jump at its entry, or
+// a part of one of them. A single byte is changed as a whole, for threads that run there. The
+// error matches ErrNotAllocated if the place is not that of one landing.
+func (r *Region) PutDetour(at arch.Addr, code []byte) error {
+	a, ok := r.arena(at)
+	if !ok {
+		return fmt.Errorf("address %s: %w", at, ErrNotAllocated)
+	}
+	c, ok := a.chunkOf(at)
+	if !ok {
+		return fmt.Errorf("address %s: %w", at, ErrNotAllocated)
+	}
+	if uint64(len(code)) > uint64(c.at.End-at) {
+		return fmt.Errorf("%d bytes of code at %s: %w", len(code), at, ErrSlotSize)
+	}
+	if err := a.store.Write(uint64(at-a.code.Start), code); err != nil {
+		return fmt.Errorf("writing a detour at %s: %w", at, err)
+	}
+	return nil
+}
+
+// ChunkOf returns where the detour, or the entry's jump, around ip begins. ok is false if
+// ip lies in none that is in use or retired.
+func (r *Region) ChunkOf(ip arch.Addr) (start arch.Addr, ok bool) {
+	a, ok := r.arena(ip)
+	if !ok {
+		return 0, false
+	}
+	c, ok := a.chunkOf(ip)
+	return c.at.Start, ok
+}
+
+// FreeLanding fills the places of l with breakpoints, for Land to give out again. No
+// thread may be inside nor come back to it; see RetireLanding. The error matches
+// ErrNotAllocated.
+func (r *Region) FreeLanding(l Landing) error {
+	in, ok := r.landings[l.Entry]
+	if !ok {
+		return fmt.Errorf("detour at %s: %w", l.Detour, ErrNotAllocated)
+	}
+	return r.release(in)
+}
+
+// RetireLanding says that no thread will be led to l any more, though one may be inside. It
+// keeps its code until CollectDetours. The error matches ErrNotAllocated.
+func (r *Region) RetireLanding(l Landing) error {
+	in, ok := r.landings[l.Entry]
+	if !ok {
+		return fmt.Errorf("detour at %s: %w", l.Detour, ErrNotAllocated)
+	}
+	if !in.retired {
+		in.retired = true
+		r.dirty++
+	}
+	return nil
+}
+
+// CollectDetours frees every retired landing for which inside reports that no thread is
+// in its entry, nor in its detour, nor will return there. It returns the number of retired
+// landings that stay. The caller sees to it that no thread runs meanwhile, or knows
+// of each thread that it can't be inside.
+func (r *Region) CollectDetours(inside func(arch.Range) bool) (left int, err error) {
+	if r.dirty == 0 {
+		return 0, nil
+	}
+	var errs []error
+	for _, l := range r.landings {
+		if !l.retired {
+			continue
+		}
+		if l.entry.Len() > 0 && inside(l.entry) || inside(l.detour) {
+			left++
+			continue
+		}
+		if err := r.release(l); err != nil {
+			left++
+			errs = append(errs, err)
+		}
+	}
+	return left, errors.Join(errs...)
+}
+
+// release undoes Land, in the order in which a thread would come by.
+func (r *Region) release(l *landing) error {
+	if err := l.record.erase(); err != nil {
+		return err
+	}
+	for _, at := range []*arch.Range{&l.entry, &l.detour} {
+		a, ok := r.arena(at.Start)
+		if at.Len() == 0 || !ok {
+			continue
+		}
+		if err := a.give(*at); err != nil {
+			return err
+		}
+		*at = arch.Range{}
+	}
+	if l.retired {
+		r.dirty--
+	}
+	delete(r.landings, l.Entry)
+	return nil
+}
+
+// Detours is the number of landings in use or retired.
+func (r *Region) Detours() int { return len(r.landings) }

@@ -1,0 +1,226 @@
+package trampoline
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// A detour's record, offsets in bytes. As in the journal, the state word is the checksum of
+// the rest and written last. Places in the detour count from its start, those in the
+// original code from the site.
+const (
+	detourRecordSize = 128
+
+	offPieces    = 4  // uint16, number of pieces
+	offSwitch    = 6  // uint16
+	offSite      = 8  // uint64
+	offEnd       = 16 // uint64, address behind the last displaced instruction
+	offEntry     = 24 // uint64
+	offDetour    = 32 // uint64
+	offSize      = 40 // uint32
+	offBack      = 44 // uint32
+	offOn        = 48 // byte
+	offOff       = 49 // byte
+	offPieceList = 56 // of {copy uint32, copy's length uint16, original byte, its length byte}
+	onePiece     = 8
+	maxPieces    = (offReserved - offPieceList) / onePiece
+	offReserved  = 120 // byte, 1 if the record is or was in use
+)
+
+// maxDetour is the size in bytes of the longest detour that can be recorded.
+const maxDetour = 1 << 16
+
+// DetourRecord is what a finder learns of a detour.
+type DetourRecord struct {
+	Displaced arch.Range // from the site on
+	Landing   Landing    // Option is not known
+	// Detour lacks what tells of its body. Its pieces' instructions have only an address, and
+	// Bytes of the right length that are all zero.
+	Detour arch.Detour
+}
+
+// recordID is a place for a record.
+type recordID struct {
+	arena *Arena
+	i     int
+}
+
+func (id recordID) erase() error { return id.arena.ground.records.erase(id.i) }
+
+// recordTable is the records of one arena.
+type recordTable struct {
+	store Store
+	off   uint64
+	n     int
+	used  int // records that were ever reserved
+	free  []int
+}
+
+// room returns the next record that can be reserved.
+func (t *recordTable) room() (int, bool) {
+	if n := len(t.free); n > 0 {
+		return t.free[n-1], true
+	}
+	return t.used, t.used < t.n
+}
+
+// reserve takes what room returned. A finder stops at the first record that never was.
+func (t *recordTable) reserve(i int) error {
+	if i < t.used {
+		t.free = t.free[:len(t.free)-1]
+		return nil
+	}
+	if err := t.store.Write(t.at(i)+offReserved, []byte{1}); err != nil {
+		return fmt.Errorf("reserving a detour's record: %w", err)
+	}
+	t.used++
+	return nil
+}
+
+func (t *recordTable) erase(i int) error {
+	if err := t.store.Write(t.at(i), make([]byte, offPieces)); err != nil {
+		return fmt.Errorf("erasing a detour's record: %w", err)
+	}
+	t.free = append(t.free, i)
+	return nil
+}
+
+func (t *recordTable) at(i int) uint64 { return t.off + uint64(i)*detourRecordSize }
+
+// write erases what record i was, for a reader sees it whole or not at all.
+func (t *recordTable) write(i int, b []byte) error {
+	err := t.store.Write(t.at(i), make([]byte, offPieces))
+	if err == nil {
+		err = t.store.Write(t.at(i)+offPieces, b[offPieces:])
+	}
+	if err == nil {
+		err = t.store.Write(t.at(i), b[:offPieces])
+	}
+	if err != nil {
+		return fmt.Errorf("recording a detour: %w", err)
+	}
+	return nil
+}
+
+// freeRecord finds a place for one more record.
+func (r *Region) freeRecord() (recordID, bool) {
+	for _, a := range r.arenas {
+		if a.ground == nil {
+			continue
+		}
+		if i, ok := a.ground.records.room(); ok {
+			return recordID{a, i}, true
+		}
+	}
+	return recordID{}, false
+}
+
+// Describe records the detour at l, for whoever finds the region without its tracer: to be
+// called before a jump leads there. FreeLanding and CollectDetours erase the record. Errors
+// match ErrNotAllocated, ErrRecord.
+func (r *Region) Describe(l Landing, d *arch.Detour) error {
+	in, ok := r.landings[l.Entry]
+	if !ok || in.Detour != d.Addr {
+		return fmt.Errorf("detour at %s: %w", d.Addr, ErrNotAllocated)
+	}
+	b, err := encodeDetour(l, d)
+	if err != nil {
+		return err
+	}
+	return in.record.arena.ground.records.write(in.record.i, b)
+}
+
+func encodeDetour(l Landing, d *arch.Detour) ([]byte, error) {
+	if len(d.Pieces) == 0 || len(d.Pieces) > maxPieces || len(d.Code) > maxDetour {
+		return nil, fmt.Errorf("a detour of %d instructions, %d bytes: %w", len(d.Pieces), len(d.Code), ErrRecord)
+	}
+	b := make([]byte, detourRecordSize)
+	site := d.Pieces[0].Insn.Addr
+	le.PutUint16(b[offPieces:], uint16(len(d.Pieces)))
+	le.PutUint16(b[offSwitch:], uint16(d.Switch-d.Addr))
+	le.PutUint64(b[offSite:], uint64(site))
+	le.PutUint64(b[offEnd:], uint64(d.End))
+	le.PutUint64(b[offEntry:], uint64(l.Entry))
+	le.PutUint64(b[offDetour:], uint64(d.Addr))
+	le.PutUint32(b[offSize:], uint32(len(d.Code)))
+	le.PutUint32(b[offBack:], uint32(d.Back-d.Addr))
+	b[offOn], b[offOff], b[offReserved] = d.On, d.Off, 1
+	for i, p := range d.Pieces {
+		e := b[offPieceList+i*onePiece:]
+		le.PutUint32(e, uint32(p.At-d.Addr))
+		le.PutUint16(e[4:], uint16(p.Len))
+		e[6], e[7] = byte(p.Insn.Addr-site), byte(p.Insn.Len())
+	}
+	le.PutUint32(b, detourChecksum(b))
+	return b, nil
+}
+
+func detourChecksum(b []byte) uint32 {
+	return max(crc32.Checksum(b[offPieces:detourRecordSize], castagnoli), 1)
+}
+
+// parseDetour decodes a record. blank tells that nothing was ever written there.
+func parseDetour(b []byte) (r DetourRecord, ok, blank bool) {
+	n := int(le.Uint16(b[offPieces:]))
+	if le.Uint32(b) != detourChecksum(b) || n == 0 || n > maxPieces {
+		return r, false, bytes.Count(b, []byte{0}) == len(b)
+	}
+	addr := func(off int) arch.Addr { return arch.Addr(le.Uint64(b[off:])) }
+	d := &r.Detour
+	d.Addr, d.End = addr(offDetour), addr(offEnd)
+	d.Switch, d.On, d.Off = d.Addr+arch.Addr(le.Uint16(b[offSwitch:])), b[offOn], b[offOff]
+	d.Back = d.Addr + arch.Addr(le.Uint32(b[offBack:]))
+	r.Landing = Landing{Entry: addr(offEntry), Detour: d.Addr, Size: int(le.Uint32(b[offSize:]))}
+	r.Displaced = arch.Range{Start: addr(offSite), End: d.End}
+	for i := range n {
+		e := b[offPieceList+i*onePiece:]
+		d.Pieces = append(d.Pieces, arch.Piece{
+			Insn: arch.Insn{Addr: r.Displaced.Start + arch.Addr(e[6]), Bytes: make([]byte, e[7])},
+			At:   d.Addr + arch.Addr(le.Uint32(e)), Len: int(le.Uint16(e[4:])),
+		})
+	}
+	return r, r.Landing.Size <= maxDetour, false
+}
+
+// Detours reads the records of all detours from the target. An unreadable arena does not
+// hide the others; the errors are joined.
+func (h *Header) Detours(mem arch.Memory) (found []DetourRecord, err error) {
+	var errs []error
+	for _, e := range h.Arenas {
+		rs, err := readDetours(Remote(mem, e.Data), e)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("reading the detours' records at %s: %w", e.Data.Start+arch.Addr(e.Records), err))
+		}
+		for _, r := range rs {
+			r.Detour.Code = make([]byte, r.Landing.Size)
+			if err := mem.ReadMemory(r.Detour.Addr, r.Detour.Code); err != nil {
+				errs = append(errs, fmt.Errorf("reading the detour at %s: %w", r.Detour.Addr, err))
+				continue
+			}
+			found = append(found, r)
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// readDetours stops where nothing was ever written, for the reason that readJournal has.
+func readDetours(s Store, e Extent) (rs []DetourRecord, err error) {
+	b := make([]byte, detourRecordSize)
+	for off := e.Records; off+detourRecordSize <= e.Records+e.RecordsLen; off += detourRecordSize {
+		if err := s.Read(off, b); err != nil {
+			return rs, err
+		}
+		r, ok, blank := parseDetour(b)
+		if blank {
+			return rs, nil
+		}
+		if ok {
+			rs = append(rs, r)
+		}
+	}
+	return rs, nil
+}

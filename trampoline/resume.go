@@ -1,0 +1,213 @@
+package trampoline
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// A resume table, offsets in bytes; see the package comment for how it is read.
+const (
+	offShift   = 0  // uint64, 64 - log2 of the number of entries
+	offMask    = 8  // uint64, the number of entries - 1
+	offEntries = 64 // of {at, to uint64}
+	entrySize  = 16
+
+	firstEntries    = 2048
+	firstResumeSize = 9 * PageSize // offEntries + firstEntries*entrySize, in whole pages
+)
+
+// ResumeHash is the multiplier of a resume table's hash function: the entry of address a is
+// looked for from number (a * ResumeHash mod 2^64) >> shift on.
+const ResumeHash = 0x9e3779b97f4a7c15
+
+// resumes is the current resume table.
+type resumes struct {
+	store Store
+	off   uint64      // of the table in store
+	keys  []arch.Addr // the entries' addresses, 0 if none was ever there
+	to    map[arch.Addr]arch.Addr
+	used  int // entries that have an address, those that were cleared too
+}
+
+// begin makes the table behind the header, which lies in the zeroed data of e, the first one.
+func (t *resumes) begin(data Store, e Extent) error {
+	t.store, t.off = data, headerSize
+	t.to = map[arch.Addr]arch.Addr{}
+	if err := t.lay(firstEntries); err != nil {
+		return err
+	}
+	return data.Write(offResume, le.AppendUint64(nil, uint64(e.Data.Start+headerSize)))
+}
+
+// lay makes t's memory an empty table of n entries.
+func (t *resumes) lay(n int) error {
+	t.keys, t.used = make([]arch.Addr, n), 0
+	b := le.AppendUint64(nil, uint64(64-bits.TrailingZeros(uint(n))))
+	return t.store.Write(t.off, le.AppendUint64(b, uint64(n-1)))
+}
+
+// entry returns the number of the entry that has at or may have it.
+func (t *resumes) entry(at arch.Addr) uint64 {
+	n := uint64(len(t.keys))
+	i := uint64(at) * ResumeHash >> (64 - bits.TrailingZeros64(n))
+	for t.keys[i] != 0 && t.keys[i] != at {
+		i = (i + 1) & (n - 1)
+	}
+	return i
+}
+
+// set writes to before at, so that a reader sees both or neither.
+func (t *resumes) set(at, to arch.Addr) error {
+	i := t.entry(at)
+	off := t.off + offEntries + entrySize*i
+	if err := t.store.Write(off+8, le.AppendUint64(nil, uint64(to))); err != nil {
+		return fmt.Errorf("resume table: %w", err)
+	}
+	if t.keys[i] == 0 {
+		if err := t.store.Write(off, le.AppendUint64(nil, uint64(at))); err != nil {
+			return fmt.Errorf("resume table: %w", err)
+		}
+		t.keys[i] = at
+		t.used++
+	}
+	if to == 0 {
+		delete(t.to, at)
+	} else {
+		t.to[at] = to
+	}
+	return nil
+}
+
+// SetResume tells the in-target guard that a thread which raised an exception at at goes on
+// at to. Neither is 0. It replaces what was set for at before. The error is *NeedArena if
+// the table is full and there is no room for a larger one.
+func (r *Region) SetResume(at, to arch.Addr) error {
+	t := &r.resume
+	switch {
+	case at == 0 || to == 0:
+		return fmt.Errorf("resuming %s at %s: %w", at, to, ErrNotAllocated)
+	case t.store == nil:
+		return r.needCells(stretch(at, 1), offEntries)
+	}
+	if t.keys[t.entry(at)] == 0 && 2*t.used >= len(t.keys) {
+		if err := r.growResume(at); err != nil {
+			return err
+		}
+	}
+	return t.set(at, to)
+}
+
+// ClearResume forgets at. It is no error if nothing is set for it.
+func (r *Region) ClearResume(at arch.Addr) error {
+	if _, ok := r.resume.to[at]; !ok {
+		return nil
+	}
+	return r.resume.set(at, 0)
+}
+
+// growResume publishes a larger table. The one before stays: a thread may be reading it.
+func (r *Region) growResume(near arch.Addr) error {
+	old := &r.resume
+	n := len(old.keys)
+	for n < 4*(len(old.to)+1) {
+		n *= 2
+	}
+	at, cell, err := r.resumeMemory(near, offEntries+n*entrySize)
+	if err != nil {
+		return err
+	}
+	t := resumes{store: Bytes(cell), to: make(map[arch.Addr]arch.Addr, len(old.to))}
+	if err := t.lay(n); err != nil {
+		return err
+	}
+	for at, to := range old.to {
+		if err := t.set(at, to); err != nil {
+			return err
+		}
+	}
+	if err := r.table.Write(offResume, le.AppendUint64(nil, uint64(at))); err != nil {
+		return fmt.Errorf("publishing a resume table: %w", err)
+	}
+	r.resume = t
+	return nil
+}
+
+// resumeMemory returns data anywhere: no code reaches it by a displacement.
+func (r *Region) resumeMemory(near arch.Addr, n int) (arch.Addr, []byte, error) {
+	for _, a := range r.arenas {
+		if a.ground == nil {
+			continue
+		}
+		if at, cell, ok := a.ground.cells.alloc((n + cellSize - 1) &^ (cellSize - 1)); ok {
+			return at, cell, nil
+		}
+	}
+	return 0, nil, r.needCells(stretch(near, 1), n)
+}
+
+// ResumePointer is the target address of eight bytes that hold the address of the resume
+// table in force, never 0; ok is false as long as nothing but caves was adopted.
+func (r *Region) ResumePointer() (at arch.Addr, ok bool) {
+	base, ok := r.base()
+	return base + offResume, ok
+}
+
+// GuardData is the target addresses of GuardLen bytes in the header that are the guard's
+// own, zero at first; ok is false as long as nothing but caves was adopted. The tracer
+// changes them with PutGuardData; who finds the region gets them by Header.GuardData.
+func (r *Region) GuardData() (at arch.Range, ok bool) {
+	base, ok := r.base()
+	return stretch(base+offGuard, GuardLen), ok
+}
+
+// PutGuardData stores p at offset off, in bytes, of the guard's data.
+func (r *Region) PutGuardData(off int, p []byte) error {
+	if r.table == nil || off < 0 || off > GuardLen || len(p) > GuardLen-off {
+		return fmt.Errorf("%d bytes at %d of the guard's data: %w", len(p), off, ErrBounds)
+	}
+	return r.table.Write(uint64(offGuard+off), p)
+}
+
+// base is where the header lies.
+func (r *Region) base() (arch.Addr, bool) {
+	for _, a := range r.arenas {
+		if !a.Cave() && a.ext.Offset == 0 {
+			return a.ext.Data.Start, true
+		}
+	}
+	return 0, false
+}
+
+// ResumeAt reads from the target where a thread goes on that raised an exception at at. ok
+// is false if nothing is set for it.
+func (h *Header) ResumeAt(mem arch.Memory, at arch.Addr) (to arch.Addr, ok bool, err error) {
+	b := make([]byte, offEntries)
+	if h.Resume == 0 || at == 0 {
+		return 0, false, nil
+	}
+	if err := mem.ReadMemory(h.Resume, b); err != nil {
+		return 0, false, fmt.Errorf("reading the resume table: %w", err)
+	}
+	shift, mask := le.Uint64(b[offShift:]), le.Uint64(b[offMask:])
+	if shift < 1 || shift > 63 || mask != ^uint64(0)>>shift {
+		return 0, false, fmt.Errorf("resume table at %s: %w", h.Resume, ErrHeader)
+	}
+	i := uint64(at) * ResumeHash >> shift
+	for range mask + 1 {
+		e := b[:entrySize]
+		if err := mem.ReadMemory(h.Resume+offEntries+arch.Addr(entrySize*i), e); err != nil {
+			return 0, false, fmt.Errorf("reading the resume table: %w", err)
+		}
+		switch arch.Addr(le.Uint64(e)) {
+		case 0:
+			return 0, false, nil
+		case at:
+			to = arch.Addr(le.Uint64(e[8:]))
+			return to, to != 0, nil
+		}
+		i = (i + 1) & mask
+	}
+	return 0, false, nil
+}

@@ -1,0 +1,147 @@
+package trampoline
+
+import "math/bits"
+
+// space knows which bytes of an arena's part are in use. It costs memory only for pages
+// in which something was ever used.
+type space struct {
+	size  uint64 // bytes, a multiple of PageSize
+	pages []*pageMap
+	// tight[p] is a size of which no free run begins in page p, as far as is known: what
+	// spares looking again.
+	tight []uint32
+}
+
+// pageMap has a bit for each byte in use.
+type pageMap struct {
+	used [PageSize / 64]uint64
+	n    int
+}
+
+const unknown = ^uint32(0)
+
+func newSpace(size uint64) space {
+	s := space{size: size, pages: make([]*pageMap, size/PageSize), tight: make([]uint32, size/PageSize)}
+	for p := range s.tight {
+		s.tight[p] = unknown
+	}
+	return s
+}
+
+// next returns the lowest offset from off on where n bytes are free.
+func (s *space) next(off, n uint64) (uint64, bool) {
+	whole := off%PageSize == 0 // all of off's page has been or will be looked at
+	for n > 0 && n <= s.size && off <= s.size-n {
+		p := off / PageSize
+		if uint64(s.tight[p]) <= n {
+			off, whole = (p+1)*PageSize, true
+			continue
+		}
+		u, ok := s.firstUsed(off, off+n)
+		if !ok {
+			return off, true
+		}
+		off = s.firstFree(u)
+		if q := off / PageSize; q != p {
+			if whole {
+				s.tight[p] = uint32(min(n, uint64(s.tight[p])))
+			}
+			// A run that begins in a page between would have to begin behind off.
+			whole = true
+		}
+	}
+	return 0, false
+}
+
+// firstUsed returns the lowest offset in [off, end) that is in use.
+func (s *space) firstUsed(off, end uint64) (uint64, bool) {
+	for off < end {
+		m := s.pages[off/PageSize]
+		if m == nil || m.n == 0 {
+			off = (off/PageSize + 1) * PageSize
+			continue
+		}
+		in := off % PageSize
+		w := m.used[in/64] >> (in % 64)
+		if w != 0 {
+			off += uint64(bits.TrailingZeros64(w))
+			return off, off < end
+		}
+		off = (off/64 + 1) * 64
+	}
+	return 0, false
+}
+
+// firstFree returns the lowest offset from off on that is free, or the size.
+func (s *space) firstFree(off uint64) uint64 {
+	for off < s.size {
+		m := s.pages[off/PageSize]
+		switch {
+		case m == nil:
+			return off
+		case m.n == PageSize:
+			off = (off/PageSize + 1) * PageSize
+			continue
+		}
+		in := off % PageSize
+		if w := ^m.used[in/64] >> (in % 64); w != 0 {
+			return off + uint64(bits.TrailingZeros64(w))
+		}
+		off = (off/64 + 1) * 64
+	}
+	return s.size
+}
+
+// take marks [off, off+n) as used. It calls touch for each page in which nothing ever was,
+// before.
+func (s *space) take(off, n uint64, touch func(page uint64) error) error {
+	for p := off / PageSize; p <= (off+n-1)/PageSize; p++ {
+		if s.pages[p] != nil {
+			continue
+		}
+		if err := touch(p); err != nil {
+			return err
+		}
+		s.pages[p] = new(pageMap)
+	}
+	s.mark(off, n, true)
+	return nil
+}
+
+// give makes [off, off+n) free.
+func (s *space) give(off, n uint64) {
+	s.mark(off, n, false)
+	for p := (off + n - 1) / PageSize; ; p-- {
+		s.tight[p] = unknown
+		// A run that begins in an earlier page has grown if it goes on to here.
+		if p == 0 || p < off/PageSize && s.pages[p] != nil && s.pages[p].n > 0 {
+			return
+		}
+	}
+}
+
+func (s *space) mark(off, n uint64, used bool) {
+	for end := off + n; off < end; {
+		m, in := s.pages[off/PageSize], off%PageSize
+		k := min(64-in%64, end-off) // bits of one word
+		mask := (^uint64(0) >> (64 - k)) << (in % 64)
+		m.n -= bits.OnesCount64(m.used[in/64])
+		if used {
+			m.used[in/64] |= mask
+		} else {
+			m.used[in/64] &^= mask
+		}
+		m.n += bits.OnesCount64(m.used[in/64])
+		off += k
+	}
+}
+
+// touched is the number of pages in which something ever was used.
+func (s *space) touched() (n int) {
+	for _, m := range s.pages {
+		if m != nil {
+			n++
+		}
+	}
+	return n
+}
