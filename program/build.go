@@ -35,7 +35,8 @@ type Item struct {
 	Value Expr // the number, or the address of the bytes
 	Kind  ItemKind
 	Max   int  // bytes that are set aside, unless it is a number
-	Len   Expr // of CountedBytes: how many bytes
+	Len   Expr // of CountedBytes: how many elements, unsigned
+	Elem  int  // of CountedBytes: bytes of one; 0 is 1
 }
 
 // ItemKind is how an item's Value is used.
@@ -44,14 +45,15 @@ type ItemKind uint8
 const (
 	Number       ItemKind = iota // it is the item
 	Bytes                        // Max bytes are there
-	CountedBytes                 // Len bytes are there, of which Max at most are wanted
+	CountedBytes                 // Len elements are there, of which those are wanted whose Elem bytes fit into Max
 	String                       // bytes up to the first zero are there, Max of them at most with it
+	Text                         // like String; without a zero before memory that can't be read, what is there up to it
 )
 
 // Build makes a program that does the actions one after the other at hits that meet filter.
 // Maps are in the order of the actions; Fields describes the items, in their order. A field
 // whose item may fault has an Err: the word there is 0 or -Efault, and for CountedBytes and String
-// the length if that is positive (of a String with its zero).
+// the length if that is positive (of a String with its zero, of a Text with its zero if it has one).
 //
 // regs is Program.Regs. The program has not been checked.
 func Build(name string, id uint32, regs []string, filter Cond, actions ...Action) (*Program, error) {
@@ -257,23 +259,68 @@ func (b *builder) onFault(f Field, fault, done string) {
 
 // bytes reads an item's bytes and leaves the result in r0.
 func (b *builder) bytes(item Item, f Field, fault string) error {
-	fn := map[ItemKind]asm.BuiltinFunc{Bytes: Read, CountedBytes: ReadN, String: ReadString}[item.Kind]
-	if item.Kind == CountedBytes {
-		if err := b.expr(item.Len, asm.R8, fault); err != nil {
+	switch item.Kind {
+	case CountedBytes:
+		if err := b.count(item, fault); err != nil {
 			return err
 		}
+		fallthrough
+	case Bytes, String:
+		if err := b.expr(item.Value, asm.R3, fault); err != nil {
+			return err
+		}
+		if item.Kind == CountedBytes {
+			b.add(asm.Mov.Reg(asm.R4, asm.R8))
+		}
+		b.read(map[ItemKind]asm.BuiltinFunc{Bytes: Read, CountedBytes: ReadN, String: ReadString}[item.Kind], item, f)
+		return nil
+	case Text:
+		return b.text(item, f, fault)
 	}
-	if err := b.expr(item.Value, asm.R3, fault); err != nil {
-		return err
-	}
-	if item.Kind == CountedBytes {
-		b.add(asm.Mov.Reg(asm.R4, asm.R8))
-	}
+	return fmt.Errorf("no kind of item %d", item.Kind)
+}
+
+// read calls one of the helpers that read bytes into the record.
+func (b *builder) read(fn asm.BuiltinFunc, item Item, f Field) {
 	b.add(
 		asm.Mov.Reg(asm.R1, asm.R7),
 		asm.Add.Imm(asm.R1, int32(f.Off)),
 		asm.Mov.Imm(asm.R2, int32(item.Max)),
 		fn.Call(),
 	)
+}
+
+// count finds out into r8 how many bytes an item's elements are, no more than there is room for.
+func (b *builder) count(item Item, fault string) error {
+	if err := b.expr(item.Len, asm.R8, fault); err != nil {
+		return err
+	}
+	if item.Elem <= 1 {
+		return nil
+	}
+	few, most := b.newLabel(), int32(item.Max/item.Elem)
+	b.add(asm.JLE.Imm(asm.R8, most, few), asm.Mov.Imm(asm.R8, most))
+	b.label(few)
+	b.add(asm.Mul.Imm(asm.R8, int32(item.Elem)))
+	return nil
+}
+
+// text reads a string, or what there is of one in its first page.
+func (b *builder) text(item Item, f Field, fault string) error {
+	if err := b.expr(item.Value, asm.R8, fault); err != nil {
+		return err
+	}
+	whole := b.newLabel()
+	b.add(asm.Mov.Reg(asm.R3, asm.R8))
+	b.read(ReadString, item, f)
+	b.add(
+		asm.JNE.Imm(asm.R0, -Efault, whole),
+		asm.Mov.Reg(asm.R3, asm.R8),
+		asm.And.Imm(asm.R8, page-1),
+		asm.Mov.Imm(asm.R4, page),
+		asm.Sub.Reg(asm.R4, asm.R8),
+	)
+	b.read(ReadN, item, f)
+	b.label(whole)
 	return nil
 }

@@ -12,6 +12,7 @@ const spAt = 0x7000
 var target = memory{
 	0x1000: []byte{1, 0, 0, 0, 0xfe, 0xff, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0}, // {s32 1, s16 -2, …, ptr 0x2000}
 	0x2000: []byte("name\x00garbage that goes on and on"),
+	0x9ff0: []byte("0123456789abcend"),
 	spAt:   {8, 7, 6, 5, 4, 3, 2, 1, 0xaa, 0, 0, 0, 0, 0, 0, 0},
 }
 
@@ -44,6 +45,10 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		{Name: "cut", Kind: String, Value: Reg("di").Load(8, U64), Max: 3},
 		{Name: "raw", Kind: Bytes, Value: Reg("sp"), Max: 4},
 		{Name: "counted", Kind: CountedBytes, Value: Reg("sp"), Len: Reg("di").Load(0, U32), Max: 8},
+		{Name: "elems", Kind: CountedBytes, Value: Reg("sp"), Len: Reg("di").Load(4, S16), Elem: 3, Max: 8},
+		{Name: "text", Kind: Text, Value: Reg("di").Load(8, U64), Max: 6},
+		{Name: "notext", Kind: Text, Value: Reg("si"), Max: 6},
+		{Name: "page", Kind: Text, Value: Const(0x9ffd), Max: 6},
 		{Name: "badstr", Kind: String, Value: Reg("si"), Max: 4},
 		{Name: "badlen", Kind: CountedBytes, Value: Reg("sp"), Len: Reg("si").Load(0, U32), Max: 8},
 	}
@@ -55,9 +60,9 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		t.Errorf("record of program %d", rec.Program)
 	}
 	var got []string
-	for _, f := range p.Fields {
+	for i, f := range p.Fields {
 		s := f.Name + "="
-		if f.Size == 8 && !strings.HasPrefix(f.Name, "co") && f.Name != "badlen" || f.Name == "const" {
+		if f.Size == 8 && items[i].Kind == Number {
 			s += fmt.Sprint(int64(uintOf(rec.Payload[f.Off:])))
 		} else {
 			s += fmt.Sprintf("%q", rec.Payload[f.Off:][:f.Size])
@@ -72,6 +77,7 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		"stack1=170:0", "field=-2:0", "bad=0:-14",
 		`str="name\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00":5`, `cut="na\x00":3`,
 		`raw="\b\a\x06\x05":0`, `counted="\b\x00\x00\x00\x00\x00\x00\x00":1`,
+		`elems="\b\a\x06\x05\x04\x03\x00\x00":6`, `text="name\x00\x00":5`, `notext="\x00\x00\x00\x00\x00\x00":-14`, `page="end\x00\x00\x00":3`,
 		`badstr="\x00\x00\x00\x00":-14`, `badlen="\x00\x00\x00\x00\x00\x00\x00\x00":-14`,
 	}
 	for i := range want {
