@@ -13,6 +13,7 @@ type effects struct {
 	readsFlags    bool
 	writesFlags   uint64 // to values that do not depend on those before
 	touches       bool   // memory that may be anywhere, so that it may fault
+	movesStack    bool   // anywhere
 }
 
 // Dead looks for what insns write before they read it. It knows the instructions that
@@ -31,7 +32,7 @@ func (Arch) Dead(insns []arch.Insn) (dead arch.Dead) {
 		if !ok {
 			break
 		}
-		if e.touches {
+		if e.touches || e.movesStack {
 			needed = ^uint16(0)
 		}
 		needed |= e.reads &^ dead.Regs
@@ -53,7 +54,8 @@ type use uint8
 const (
 	reads use = 1 << iota
 	writes
-	names // its address alone
+	names  // its address alone
+	vector // of 16 bytes, which may have to be aligned
 )
 
 // bytes8 tells which operands have 8 bits.
@@ -101,12 +103,12 @@ var effectRows = []effectRow{
 	{pattern: pattern{space: oneByte, lo: 0xf6, hi: 0xf7, reg: r(3)}, rm: reads | writes, bytes: ifEven, flags: arithmetic}, // neg
 	{pattern: pattern{space: oneByte, lo: 0xfe, hi: 0xff, reg: r(0, 1)}, rm: reads | writes, bytes: ifEven, flags: arithmetic &^ flagCF},
 
-	{pattern: pattern{space: map0F, lo: 0x10, hi: 0x11}, rm: names | reads}, // movups and its kin
-	{pattern: pattern{space: map0F, lo: 0x28, hi: 0x29}, rm: names | reads}, // movaps
-	{pattern: pattern{space: map0F, lo: 0x57}, rm: names | reads},           // xorps
-	{pattern: pattern{space: map0F, lo: 0x6f}, rm: names | reads},           // movdqa
-	{pattern: pattern{space: map0F, lo: 0x7f}, rm: names | reads},
-	{pattern: pattern{space: map0F, lo: 0xef}, rm: names | reads},                                          // pxor
+	{pattern: pattern{space: map0F, lo: 0x10, hi: 0x11}, rm: names | reads},          // movups and its kin
+	{pattern: pattern{space: map0F, lo: 0x28, hi: 0x29}, rm: names | reads | vector}, // movaps
+	{pattern: pattern{space: map0F, lo: 0x57}, rm: names | reads | vector},           // xorps
+	{pattern: pattern{space: map0F, lo: 0x6f}, rm: names | reads | vector},           // movdqa
+	{pattern: pattern{space: map0F, lo: 0x7f}, rm: names | reads | vector},
+	{pattern: pattern{space: map0F, lo: 0xef}, rm: names | reads | vector},                                 // pxor
 	{pattern: pattern{space: map0F, lo: 0x1e, pp: ppF3, mod: inRegister, reg: r(7), rm: r(2)}},             // endbr64
 	{pattern: pattern{space: map0F, lo: 0x1f}, rm: names},                                                  // nop
 	{pattern: pattern{space: map0F, lo: 0x40, hi: 0x4f}, reg: reads | writes, rm: reads, readsFlags: true}, // cmov

@@ -22,6 +22,9 @@ func effectsOf(f *form, code []byte) (e effects, ok bool) {
 	if zeroes(f) {
 		e.reads = 0
 	}
+	if f.op >= 0x80 && f.op <= 0x83 { // sub $n,%rsp and its kin make room
+		e.movesStack = false
+	}
 	return e, true
 }
 
@@ -87,6 +90,7 @@ func (e *effects) register(n byte, u use, part bool) {
 			e.reads |= 1 << (n - 4) // ah, ch, dh, bh, if there is no REX prefix
 		}
 	}
+	e.movesStack = e.movesStack || u&writes != 0 && n == sp
 	if u&writes != 0 && !part {
 		e.writes |= 1 << n
 	}
@@ -108,5 +112,5 @@ func (e *effects) rm(f *form, code []byte, u use, part bool) {
 	}
 	onStack := o.base == sp && o.index == noReg
 	fixed := o.base == noReg && o.index == noReg && (f.ripRel || o.seg != 0)
-	e.touches = u&^names != 0 && !onStack && !fixed
+	e.touches = u&vector != 0 || u&(reads|writes) != 0 && !onStack && !fixed
 }
