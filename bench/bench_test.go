@@ -128,7 +128,7 @@ func TestAnEndedRunLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	ctx, cancel := context.WithCancel(context.Background())
-	cfg := Config{Rounds: 2, Rows: []string{"b"}, Quick: 100, Progress: func(round int) {
+	cfg := Config{Rounds: 1_000_000, Rows: []string{"b"}, Quick: 100, Progress: func(round int) {
 		if round == 2 {
 			go func() {
 				for !mentioned(t, dir) {

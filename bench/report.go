@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -105,23 +106,27 @@ func (r *Report) Text(w io.Writer) error {
 // notes says why figures are missing, each reason once.
 func (r *Report) notes(w io.Writer) error {
 	var reasons []string
-	rows := map[string][]string{}
-	add := func(reason, row string) {
+	rows, floors := map[string][]string{}, map[string][]string{}
+	add := func(to map[string][]string, reason, row string) {
 		if reason == "" {
 			return
 		}
-		if rows[reason] == nil {
+		if !slices.Contains(reasons, reason) {
 			reasons = append(reasons, reason)
 		}
-		rows[reason] = append(rows[reason], row)
+		to[reason] = append(to[reason], row)
 	}
 	for _, res := range r.Rows {
-		add(res.Note, res.Row)
-		add(res.FloorNote, "what "+res.Row+" is compared with")
+		add(rows, res.Note, res.Row)
+		add(floors, res.FloorNote, res.Row)
 	}
 	fmt.Fprintln(w)
 	for _, reason := range reasons {
-		fmt.Fprintf(w, "%s: %s\n", strings.Join(rows[reason], ", "), reason)
+		who := rows[reason]
+		if f := floors[reason]; f != nil {
+			who = append(who, "the floors of "+strings.Join(f, ", "))
+		}
+		fmt.Fprintf(w, "%s: %s\n", strings.Join(who, ", "), reason)
 	}
 	_, err := fmt.Fprintln(w, "The kernel's document is of a Xeon E5410, and for j, kr and jr of an Opteron 246.")
 	return err
