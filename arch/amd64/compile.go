@@ -14,40 +14,23 @@ import (
 // errRegister is the error of a program that reads a register which can't be read here.
 var errRegister = errors.New("register can't be read by a program in the target")
 
-// Env is what a program is compiled for.
-type Env struct {
-	// Site is the address of the probed instruction. Programs see rip one more.
-	Site arch.Addr
-	// Maps are where the program's maps begin in the target, multiples of program.LineSize.
-	Maps []arch.Addr
-	// Dead is what need not be put back.
-	Dead arch.Dead
-	// RedZone tells that the code may keep data in the 128 bytes below its stack pointer.
-	RedZone bool
-	// FSGSBase tells that the kernel allows rdfsbase (AT_HWCAP2 bit 1).
-	FSGSBase bool
-	// ThreadPointer tells that threads keep the base of fs at fs:0, as C libraries do (ELF
-	// Handling for Thread-Local Storage §3.4.6).
-	ThreadPointer bool
-}
+// hwcap2FSGSBase is the bit of AT_HWCAP2 that allows rdfsbase (Linux,
+// Documentation/arch/x86/x86_64/fsgs.rst).
+const hwcap2FSGSBase = 1 << 1
 
-// Compile makes the body of a detour of a checked program. What the body does is what
-// program.Interpret says. It makes no system call, uses no vector register, and at most 200
-// bytes of stack (and skips the red zone). The error names what the
-// program needs and Env does not offer.
-//
-// All of its breakpoints mean that the stack has no room for the body; nothing of the program has been done.
-// Its fixups are for SIGSEGV and SIGBUS.
-func Compile(p *program.Checked, env Env) (arch.Body, error) {
-	if len(env.Maps) != len(p.Maps) {
-		return nil, fmt.Errorf("program %s has %d maps, but %d are placed", p.Name, len(p.Maps), len(env.Maps))
+var _ program.Compiler = Arch{}
+
+// Compile makes the body of a detour of a checked program. It makes no system call, uses no vector register,
+// at most 200 bytes of stack, and skips the red zone. Its fixups are
+// for SIGSEGV and SIGBUS.
+func (Arch) Compile(p *program.Checked, target program.Target) (arch.Body, error) {
+	if len(target.Maps) != len(p.Maps) {
+		return nil, fmt.Errorf("program %s has %d maps, but %d are placed", p.Name, len(p.Maps), len(target.Maps))
 	}
 	own := *p
 	own.Code = plain(p.Code)
-	c := &compiler{Checked: &own, env: env}
-	if c.dead = env.Dead.Regs; env.Dead.Regs>>sp&1 != 0 {
-		c.dead &^= 1 << sp
-	}
+	c := &compiler{Checked: &own, env: target}
+	c.dead = target.Dead.Regs &^ (1 << sp)
 	// What is in registers decides what the code is, and the other way round. All of these
 	// sets only grow.
 	for {
@@ -98,7 +81,7 @@ const (
 // compiler is the state of one compilation.
 type compiler struct {
 	*program.Checked
-	env  Env
+	env  program.Target
 	dead uint16
 	err  error
 

@@ -174,7 +174,7 @@ func (c *compiler) thread(n int) {
 	}
 	x := c.phys[bpf.R0]
 	switch {
-	case c.env.FSGSBase:
+	case c.fsgsbase():
 		c.readBase(x, 0)
 	case c.env.ThreadPointer:
 		none, done := c.newLabel(), c.newLabel()

@@ -254,12 +254,15 @@ func (c *compiler) loadSystem(dst xreg, name string) {
 		return
 	}
 	base, ok := map[string]xreg{"fs_base": 0, "gs_base": 1}[name]
-	if !ok || !c.env.FSGSBase {
+	if !ok || !c.fsgsbase() {
 		c.err = fmt.Errorf("%w: %s", errRegister, name)
 		return
 	}
 	c.readBase(dst, base)
 }
+
+// fsgsbase tells that the instructions that read the bases of fs and gs may be used.
+func (c *compiler) fsgsbase() bool { return c.env.HWCAP2&hwcap2FSGSBase != 0 }
 
 // readBase is rdfsbase (0) or rdgsbase (1).
 func (c *compiler) readBase(dst, which xreg) {

@@ -122,8 +122,8 @@ func sums(t testing.TB, maps [][]uint64) (list [][]uint64) {
 	return list
 }
 
-func (b *bench) env() amd64.Env {
-	e := amd64.Env{Site: siteAt, Maps: b.at, RedZone: b.rnd.IntN(2) == 0, FSGSBase: true}
+func (b *bench) env() program.Target {
+	e := program.Target{Site: siteAt, Maps: b.at, RedZone: b.rnd.IntN(2) == 0, HWCAP2: 2}
 	if b.rnd.IntN(2) == 0 {
 		e.Dead.Flags = true
 	}
@@ -150,7 +150,7 @@ var errGiveUp = errors.New("no stack")
 // compare runs p both ways from random registers.
 func (b *bench) compare(p *program.Checked) error {
 	env := b.env()
-	body, err := amd64.Compile(p, env)
+	body, err := amd64.Arch{}.Compile(p, env)
 	if err != nil {
 		return err
 	}

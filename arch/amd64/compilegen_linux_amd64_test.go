@@ -22,7 +22,6 @@ type programGen struct {
 	labels  int
 	pending []string // labels of the next instruction
 	depth   int
-	only    func(*programGen) // for tests of one thing
 }
 
 // The maps that programs have.
