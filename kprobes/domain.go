@@ -35,6 +35,8 @@ type domain struct {
 
 	linker
 
+	optimizer
+
 	landing arch.Addr // where functions return to that handlers call; 0 if there is none yet
 
 	survey *survey // during a registration
@@ -60,6 +62,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		owners:       map[owner]*KretprobeInstance{},
 		unreturnable: map[arch.Addr]error{},
 	}
+	d.optimizer.init()
 	d.text = patch.NewText(p.Space.Text(), journal{d})
 	p.Space.Local = d
 	s.domains[d] = true
@@ -139,6 +142,7 @@ func (d *domain) release() error {
 			d.moveOut(th)
 		}
 		d.session.tracer.SettleForks(d.space)
+		d.foldAll()
 		ending = d.ending()
 		errs = append(errs, d.text.RestoreAll(), d.region.Wipe(), d.unmap())
 		for _, p := range d.space.Processes() {
@@ -205,6 +209,14 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		d.moveOutOfSlot(th, st, regs)
 		return
 	}
+	if det := d.detourAt(ip); det != nil {
+		d.moveOutOfDetour(th, det)
+		return
+	}
+	if d.raisedByJump(th, regs) {
+		th.DropSignal()
+		return
+	}
 	if th.Stop().Reason == ptrace.Breakpoint {
 		at := ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
 		if _, ours := d.past[at]; ours {
@@ -244,7 +256,7 @@ func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := ptrace.Host.Breakpoint()
 	pages := pageReader{mem: mem}
-	var entries []patch.Entry
+	entries := d.copiedJumps(&pages)
 	for _, at := range slices.Sorted(maps.Keys(d.past)) {
 		original := d.past[at]
 		now := make([]byte, len(original))

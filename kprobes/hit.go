@@ -39,6 +39,9 @@ type threadState struct {
 	call     *site     // whose system call the thread was last sent into
 	put      *site     // whose hit goes on behind a signal that came first, or a mended fault
 	before   arch.Regs // and the registers there
+	leaving  *detour   // that it is to leave for a signal which waits
+	detour   *detour   // whose breakpoint has brought it here, while handlers run
+	late     arch.Addr // a jump's byte raised its signal there, and is gone
 	declined *site     // whose FaultHandlers do not want the fault that is raised once more
 
 	outer  *threadState // of the handler whose call of a function the thread is in
@@ -111,7 +114,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		s.stepped(th, d, st, regs)
 		return true
 	}
-	return d.vanished(at, regs)
+	return s.inDetour(th, d, at, regs) || d.vanished(at, regs)
 }
 
 // Known implements ptrace.Handler.
@@ -164,6 +167,11 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	}
 	if d.slots[st.slot.Addr] != st {
 		regs.SetIP(st.addr) // the handlers removed the site: its original code is back
+		ts.site = nil
+		return
+	}
+	if st.jump != nil {
+		regs.SetIP(st.jump.Start()) // as the kernel's setup_detour_execution
 		ts.site = nil
 		return
 	}
@@ -253,6 +261,12 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	regs, err := th.Regs()
 	if err != nil {
 		return ptrace.Deliver
+	}
+	if det := d.detourAt(regs.IP()); det != nil {
+		return s.signalInDetour(th, d, det, info, regs)
+	}
+	if s.signalAtHead(th, d, info, regs) {
+		return ptrace.Drop
 	}
 	st := d.slotSite(regs.IP())
 	if st == nil {

@@ -156,6 +156,7 @@ func (s *Session) forget(d *domain) {
 		d.end(f, true)
 	}
 	d.text.Forget()
+	d.foldAll()
 	for _, m := range d.shared {
 		m.Unmap()
 	}

@@ -118,6 +118,7 @@ func (d *domain) lose(went []*symbols.Module) {
 		d.former[at] = d.past[at]
 		delete(d.past, at)
 	}
+	maps.DeleteFunc(d.jumps, func(at arch.Addr, _ *pastJump) bool { return contains(went, at) != nil })
 	for _, st := range lost {
 		err = errors.Join(err, d.abandon(st, contains(went, st.addr)))
 	}
@@ -142,6 +143,9 @@ func (d *domain) abandon(st *site, m *symbols.Module) error {
 	if st.patch == nil {
 		d.discard(st)
 		return nil
+	}
+	if st.jump != nil {
+		d.abandonJump(st)
 	}
 	err := d.text.Drop(st.patch)
 	st.patch = nil

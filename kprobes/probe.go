@@ -63,6 +63,7 @@ type Kprobe struct {
 	ret        *Kretprobe  // whose entry it is
 	jprobe     *Jprobe     // whose it is
 	placements []placement // one for each address space it is in
+	counters   []*counter  // guarded by counting
 
 	waits   bool   // it is in none, and placed when a module comes
 	reason  string // why it is in none
@@ -79,7 +80,11 @@ type placement struct {
 
 // Hits is how many times the probe was hit while it was enabled. It is reset by
 // registration. Safe for concurrent use.
-func (kp *Kprobe) Hits() uint64 { return kp.hits.Load() }
+func (kp *Kprobe) Hits() uint64 {
+	counting.RLock()
+	defer counting.RUnlock()
+	return kp.hits.Load() + kp.countedInTarget()
+}
 
 // NMissed is how many hits ran no handler since one was running in the same thread, and how
 // many accesses of its own handlers a FaultHandler was asked about. It is reset by

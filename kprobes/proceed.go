@@ -106,6 +106,10 @@ func (s *Session) rerecord(th *ptrace.Thread, st *site) {
 // SingleStepped implements ptrace.Handler: a traced copy has been executed.
 func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 	ts, _ := th.Local.(*threadState)
+	if d := domainOf(th); d != nil && ts != nil && ts.leaving != nil {
+		s.steppedInDetour(th, d, ts)
+		return false
+	}
 	if ts == nil || ts.site == nil {
 		return false
 	}

@@ -20,6 +20,8 @@ type Options struct {
 	// NoBoost has every copied instruction trapped after, instead of followed by
 	// a jump back.
 	NoBoost bool
+	// NoOptimize has no breakpoint replaced by a jump.
+	NoOptimize bool
 	// Follow keeps forked children and programs started by exec under the same
 	// probes. Without it a forked child is given its original code back and let
 	// go, and an exec ends the probes of its process.
@@ -46,6 +48,8 @@ type Session struct {
 	running   []runningHandler // the last one runs, the others wait for functions that they call
 	disarmed  bool             // all probes, by DisarmAll
 	closed    bool
+
+	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
 
 	watched atomic.Bool   // the dynamic linker is
 	changes atomic.Uint64 // of the main process's modules, as far as they are noticed

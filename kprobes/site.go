@@ -22,13 +22,18 @@ type site struct {
 	// (B16), a Jprobe last (B17). The slice is replaced, never changed, so a handler may register and
 	// unregister.
 	probes []*Kprobe
-	step   bool // trap after the copy: a handler or the instruction needs it
+	jump   *detour // an optimized site's; nil while it has a breakpoint
+	next   *detour // that it is about to get
+	step   bool    // trap after the copy: a handler or the instruction needs it
 
 	linker    bool // the dynamic linker's (linker.go)
 	returning int  // Kretprobes that follow calls to here: armed though no probe is enabled
 	returnsGo bool // some of these calls were made in Go
 	inGo      bool // for a Kretprobe: the function is one of Go's
 	leaves    *jumps
+
+	refusal  string // why it is not optimized
+	rejected bool   // for good
 }
 
 // makeSite prepares a site at an address that was checked. Nothing is patched yet.
@@ -106,16 +111,26 @@ func (d *domain) discard(st *site) {
 // arm shows the breakpoint. Other threads keep running: see package patch for what
 // they may see. The slot is complete before the first of them can need it.
 func (d *domain) arm(st *site) error {
-	if st.patch != nil {
-		return d.text.Arm(st.patch)
+	if st.patch == nil {
+		_, err := d.armAll([]*site{st})
+		return err
 	}
-	_, err := d.armAll([]*site{st})
-	return err
+	if err := d.unoptimizeNow(d.covering([]*site{st})); err != nil {
+		return err
+	}
+	if err := d.text.Arm(st.patch); err != nil {
+		return err
+	}
+	d.consider(st)
+	return nil
 }
 
 // armAll arms sites that never were, all or none. After an error failed is the site
 // to blame.
 func (d *domain) armAll(sites []*site) (failed *site, err error) {
+	if err := d.unoptimizeNow(d.covering(sites)); err != nil {
+		return sites[0], err
+	}
 	trap := ptrace.Host.Breakpoint()
 	wants := make([]patch.Want, len(sites))
 	for i, st := range sites {
@@ -133,6 +148,9 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	for i, st := range sites {
 		st.patch = patches[i]
 	}
+	for _, st := range sites {
+		d.consider(st)
+	}
 	return nil, nil
 }
 
@@ -147,6 +165,7 @@ func (d *domain) disarm(st *site) error {
 			ts.forget(st)
 		}
 	}
+	defer d.uncovered(st)
 	return d.text.Disarm(st.patch)
 }
 
@@ -161,7 +180,7 @@ func (d *domain) settle(sites []*site) error {
 	for _, st := range sites {
 		switch {
 		case d.sites[st.addr] != st: // ended before
-		case st.wanted(), len(st.probes) > 0:
+		case st.wanted(), len(st.probes) > 0, st.jump != nil:
 			errs = append(errs, d.refresh(st))
 		default:
 			delete(d.sites, st.addr)
@@ -192,6 +211,7 @@ func (d *domain) remove(st *site) error {
 		}
 	}
 	st.patch = nil
+	d.uncovered(st)
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
 }
 
@@ -251,6 +271,11 @@ func (d *domain) mustStep(st *site) bool {
 // of those has a PostHandler (B6, B21).
 func (d *domain) refresh(st *site) error {
 	st.step = d.mustStep(st)
+	if st.jump != nil {
+		if done, err := d.refreshJump(st); done || err != nil {
+			return err
+		}
+	}
 	if st.wanted() {
 		return d.arm(st)
 	}

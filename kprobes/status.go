@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"cmp"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -61,6 +63,8 @@ func (s *Session) status(kp *Kprobe) Status {
 // mechanism names how the site's hits are produced, and why by nothing faster.
 func (st *site) mechanism() (name, reason string) {
 	switch {
+	case st.jump != nil:
+		return "optimized", ""
 	case st.plan.Method == arch.Emulated:
 		return "int3", "the instruction is emulated"
 	case st.plan.Method == arch.SystemCall:
@@ -72,5 +76,5 @@ func (st *site) mechanism() (name, reason string) {
 	case st.step:
 		return "int3", "a post_handler needs a trap after the instruction"
 	}
-	return "boosted", "the handler runs in the tracer"
+	return "boosted", cmp.Or(st.refusal, "the optimizer has not come to it yet")
 }

@@ -17,6 +17,7 @@ type survey struct {
 	pages map[arch.Addr][]byte // code without patches
 
 	functions map[arch.Range]*decoded
+	analyses  map[arch.Range]analysed
 
 	critical []arch.Range // restartable sequences
 	searched bool
@@ -33,7 +34,7 @@ type decoded struct {
 
 func (d *domain) surveyed() *survey {
 	if d.survey == nil {
-		d.survey = &survey{pages: map[arch.Addr][]byte{}, functions: map[arch.Range]*decoded{}}
+		d.survey = &survey{pages: map[arch.Addr][]byte{}, functions: map[arch.Range]*decoded{}, analyses: map[arch.Range]analysed{}}
 	}
 	return d.survey
 }

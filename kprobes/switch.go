@@ -24,6 +24,9 @@ func (s *Session) armAll(arm bool) error {
 		return s.whileMapped(func() error {
 			var errs []error
 			for d := range s.domains {
+				if !arm {
+					errs = append(errs, d.unlessEnding(d.unoptimizeAll())) // E30
+				}
 				for _, st := range d.sites {
 					errs = append(errs, d.unlessEnding(d.refresh(st)))
 				}

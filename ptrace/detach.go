@@ -82,6 +82,9 @@ func (th *Thread) NotOurs() {
 	}
 }
 
+// DropSignal says that the target does not get the signal that the thread stopped for.
+func (th *Thread) DropSignal() { th.stop.Reason = Interrupt }
+
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {
 	if sig := th.takeHeld(); sig != 0 {

@@ -309,11 +309,11 @@ func TestATargetIsFoundByItsName(t *testing.T) {
 	}
 }
 
-func TestTheTextSummaryGivesReasonsOnlyForProbesThatAreNotBoosted(t *testing.T) {
+func TestTheTextSummaryGivesReasonsForSlowProbes(t *testing.T) {
 	for _, c := range []struct {
 		flags []string
 		want  string // at the end of the probe's line
-	}{{nil, "  boosted"}, {[]string{"-no-boost"}, "  int3 (boosting is turned off)"}} {
+	}{{nil, "  optimized"}, {[]string{"-no-optimize"}, "  boosted"}, {[]string{"-no-boost"}, "  int3 (boosting is turned off)"}} {
 		p := prey(t)
 		l := attachTo(t, p, append(c.flags, "-sym", "foo", "-count")...)
 		r := l.interrupt()

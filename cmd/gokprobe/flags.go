@@ -29,6 +29,7 @@ type request struct {
 	json       bool
 	output     string // file name; empty for stdout
 	noBoost    bool
+	noOptimize bool
 	follow     bool
 }
 
@@ -53,6 +54,7 @@ func probeFlags() []cli.Flag {
 		&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
 		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
+		&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
 		&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
 	}
 }
@@ -63,7 +65,7 @@ func parseRequest(c *cli.Context) (request, error) {
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), maxActive: c.Int("maxactive"),
 		args: c.Bool("args"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
-		output: c.String("o"), noBoost: c.Bool("no-boost"), follow: c.Bool("follow"),
+		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"),
 	}
 	for _, a := range c.StringSlice("addr") {
 		spec, ok := addrSpec(a)

@@ -91,7 +91,7 @@ func TestCompletionScriptsAreThere(t *testing.T) {
 	}
 	script := gokprobe(t, "completion", "bash").stdout +
 		`COMP_WORDS=("$1" attach "$2"); COMP_CWORD=2; _gokprobe; echo "${COMPREPLY[@]}"`
-	for word, want := range map[string]string{"-max-": "-max-hits", "--no": "--no-boost"} {
+	for word, want := range map[string]string{"-max-": "-max-hits", "--no-b": "--no-boost"} {
 		out, err := exec.Command("bash", "-c", script, "bash", program, word).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("bash completes %s to %q: %v", word, out, err)

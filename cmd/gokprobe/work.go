@@ -28,7 +28,7 @@ type work struct {
 
 // options is the session's options for a request.
 func (r request) options(std stdio) kprobes.Options {
-	return kprobes.Options{NoBoost: r.noBoost, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
+	return kprobes.Options{NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
 }
 
 // newWork prepares for hits on sess.

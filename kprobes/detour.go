@@ -1,0 +1,325 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/optimize"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// detour is the code that an optimized site jumps to (the kernel's optimized_kprobe). It is
+// made for what its site's probes want, and replaced when they want something else.
+type detour struct {
+	*arch.Detour
+	site     *site
+	landing  trampoline.Landing
+	work     work
+	jump     []byte      // what stands at the site
+	original []byte      // what stood there
+	heads    []arch.Addr // inner heads that trap
+	count    *counter    // nil if the tracer counts
+
+	headHits int // threads that came to one of heads
+}
+
+// region is the bytes that must not change while d is in use: what the jump covers and what
+// was displaced.
+func (det *detour) region() arch.Range {
+	end := max(det.End, det.site.addr+arch.Addr(len(det.jump)))
+	return arch.Range{Start: det.site.addr, End: end}
+}
+
+// work is what a detour's body does.
+type work uint8
+
+const (
+	countHits work = iota // in the target
+)
+
+// hostDetours is the architecture's part of optimized probes.
+var hostDetours, _ = ptrace.Host.(arch.Detours)
+
+// makeDetour builds what st's jump is to lead to. Nothing leads there yet. The error says why
+// st can't be optimized.
+func (d *domain) makeDetour(st *site, w work) (*detour, error) {
+	choice, err := d.analysed(st)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.untouchable(choice); err != nil {
+		return nil, err
+	}
+	det := &detour{site: st, work: w}
+	body, err := d.makeBody(det, choice)
+	if err == nil {
+		err = d.land(det, choice, body)
+	}
+	if err != nil {
+		d.endCounter(det.count)
+		return nil, err
+	}
+	d.detours[det.Addr] = det
+	d.detours[det.landing.Entry] = det
+	return det, nil
+}
+
+// untouchable refuses to displace what must stay where it is, whoever comes there.
+func (d *domain) untouchable(choice *optimize.Choice) error {
+	for _, o := range choice.Options {
+		for _, i := range o.Insns {
+			if err := d.checkCode(i.Addr); err != nil {
+				return err
+			}
+			if d.isSigreturn(i.Addr) {
+				return ErrBlacklisted
+			}
+			if i.Flow == arch.FlowReturn {
+				continue
+			}
+			if err := d.checkShadowStack(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// analysed asks which jumps st may have.
+func (d *domain) analysed(st *site) (*optimize.Choice, error) {
+	bounds, known := d.symbols().Function(st.addr)
+	if !known {
+		return nil, errors.New("no function is known there, so jumps into the region can't be ruled out")
+	}
+	an, err := d.surveyed().analysis(d, bounds)
+	if err != nil {
+		return nil, err
+	}
+	return an.Site(st.addr)
+}
+
+// analysis decodes a whole function, once in a survey.
+func (v *survey) analysis(d *domain, bounds arch.Range) (*optimize.Analysis, error) {
+	if known, ok := v.analyses[bounds]; ok {
+		return known.Analysis, known.err
+	}
+	const tail = 32
+	code, err := v.original(d, bounds.Start, int(bounds.Len())+tail)
+	var an *optimize.Analysis
+	if err == nil {
+		an, err = optimize.Analyze(ptrace.Host, hostDetours, optimize.Function{
+			Range: bounds, Code: code, Next: d.nextFunction(bounds.End, tail),
+		})
+	}
+	v.analyses[bounds] = analysed{an, err}
+	return an, err
+}
+
+type analysed struct {
+	*optimize.Analysis
+	err error
+}
+
+// nextFunction is where the next function begins, if that is within limit bytes of end.
+func (d *domain) nextFunction(end arch.Addr, limit int) arch.Addr {
+	for a := end; a < end.Add(int64(limit)); a++ {
+		if bounds, known := d.symbols().Function(a); known && bounds.Start >= end {
+			return bounds.Start
+		}
+	}
+	return 0
+}
+
+// makeBody chooses the body. Counters must be near the detour, which is near the site.
+func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
+	insns := choice.Options[0].Insns
+	dead := hostDetours.Dead(insns)
+	redZone := !d.symbols().GoFunction(det.site.addr)
+	var err error
+	if det.count, err = d.newCounter(det.site.addr); err != nil {
+		return nil, err
+	}
+	return hostDetours.CountBody(det.count.at, shards(), dead, redZone), nil
+}
+
+// land finds a place for det and writes it there.
+func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) error {
+	size := 0
+	patterns := make([]arch.Pattern, len(choice.Options))
+	near := det.site.plan.Near
+	for i, o := range choice.Options {
+		n, err := hostDetours.DetourLen(o.Insns, body)
+		if err != nil {
+			return err
+		}
+		size, patterns[i] = max(size, n), o.Pattern
+		near = reaching(near, o.Insns)
+	}
+	landing, err := d.allocLanding(near, patterns, size, det.count.memory())
+	if err != nil {
+		return err
+	}
+	option := choice.Options[landing.Option]
+	det.landing, det.heads = landing, option.Heads
+	det.Detour, err = hostDetours.AssembleDetour(landing.Detour, option.Insns, body)
+	if err == nil {
+		err = d.writeDetour(det)
+	}
+	if err != nil {
+		return errors.Join(err, d.region.FreeLanding(landing))
+	}
+	return nil
+}
+
+// reaching extends near by what insns name relative to themselves.
+func reaching(near arch.Range, insns []arch.Insn) arch.Range {
+	for _, i := range insns {
+		for _, a := range []arch.Addr{i.Addr, i.End(), i.Target, i.MemTarget} {
+			if a != 0 {
+				near.Start, near.End = min(near.Start, a), max(near.End, a+1)
+			}
+		}
+	}
+	return near
+}
+
+// writeDetour stores the detour and, where the jump leads elsewhere first, the way to it.
+func (d *domain) writeDetour(det *detour) error {
+	at := det.site.addr
+	jump, err := hostDetours.Jump(at, det.landing.Entry)
+	if err != nil {
+		return err
+	}
+	det.jump = jump
+	det.original = make([]byte, len(jump))
+	if err := d.text.Original(at, det.original); err != nil {
+		return err
+	}
+	if err := d.region.PutDetour(det.Addr, det.Code); err != nil {
+		return err
+	}
+	if det.landing.Entry == det.Addr {
+		return nil
+	}
+	way, err := hostDetours.Jump(det.landing.Entry, det.Addr)
+	if err != nil {
+		return err
+	}
+	return d.region.PutDetour(det.landing.Entry, way)
+}
+
+// allocLanding is Region.Land, mapping memory in the target if need be.
+func (d *domain) allocLanding(near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (trampoline.Landing, error) {
+	for range maxGrowths {
+		landing, err := d.region.Land(near, options, size, uses...)
+		var need *trampoline.NeedArena
+		if !errors.As(err, &need) {
+			return landing, err
+		}
+		if err := d.growShared(need); err != nil {
+			return landing, err
+		}
+	}
+	return trampoline.Landing{}, fmt.Errorf("no memory near %s: %w", near.Start, trampoline.ErrTooManyArenas)
+}
+
+// maxGrowths bounds how many arenas one detour may ask for.
+const maxGrowths = 4
+
+// growShared maps an arena that detours can lie in.
+func (d *domain) growShared(need *trampoline.NeedArena) error {
+	if d.private {
+		return errors.New("the process can't map memory")
+	}
+	return d.mapArena(need)
+}
+
+// turn switches the body on or off: one byte, which other threads see before or after. A
+// thread that is past the switch is not affected.
+func (d *domain) turn(det *detour, on bool) error {
+	b := det.Off
+	if on {
+		b = det.On
+	}
+	return d.region.PutDetour(det.Switch, []byte{b})
+}
+
+// retireDetour says that no thread will enter det any more. One that is inside still counts.
+func (d *domain) retireDetour(det *detour) {
+	det.site.jump = nil
+	if err := d.region.RetireLanding(det.landing); err != nil {
+		d.session.warn("retiring the detour of %s: %v", det.site.addr, err)
+	}
+	d.retiredDetours++
+}
+
+// detourAt returns the detour that ip lies in.
+func (d *domain) detourAt(ip arch.Addr) *detour {
+	if len(d.detours) == 0 {
+		return nil
+	}
+	start, ok := d.region.ChunkOf(ip)
+	if !ok {
+		return nil
+	}
+	return d.detours[start]
+}
+
+// atEntry tells that nothing has happened to a thread at ip: it might as well still be at the
+// site.
+func (det *detour) atEntry(ip arch.Addr) bool {
+	return ip == det.landing.Entry || ip >= det.Addr && ip < det.Body.Start
+}
+
+// discardDetour takes back a detour that nothing ever led to.
+func (d *domain) discardDetour(det *detour) {
+	d.forgetDetour(det)
+	if err := d.region.FreeLanding(det.landing); err != nil {
+		d.session.warn("freeing the detour of %s: %v", det.site.addr, err)
+	}
+}
+
+func (d *domain) forgetDetour(det *detour) {
+	delete(d.detours, det.Addr)
+	delete(d.detours, det.landing.Entry)
+	d.endCounter(det.count)
+}
+
+// manyRetired is how many unused detours are worth a pause of all threads.
+const manyRetired = 64
+
+// collectDetours frees detours that no thread is in any more. No signal is ever delivered to
+// a thread in a detour, so no frame on any stack refers to one, and calls push addresses of the
+// original code: a thread is inside only if its instruction pointer is.
+func (d *domain) collectDetours() {
+	if d.retiredDetours < manyRetired {
+		return
+	}
+	err := d.space.Freeze(func() error {
+		inside := map[*detour]bool{}
+		for _, th := range d.space.Threads() {
+			ts, _ := th.Local.(*threadState)
+			for ; ts != nil; ts = ts.outer {
+				inside[ts.leaving], inside[ts.detour] = true, true
+			}
+			if regs, err := th.Regs(); th.Stopped() && err == nil {
+				inside[d.detourAt(regs.IP())] = true
+			}
+		}
+		left, err := d.region.CollectDetours(func(r arch.Range) bool {
+			det := d.detours[r.Start]
+			if det == nil || inside[det] {
+				return det != nil
+			}
+			d.forgetDetour(det)
+			return false
+		})
+		d.retiredDetours = left
+		return err
+	})
+	if err != nil {
+		d.session.warn("recycling detours: %v", err)
+	}
+}

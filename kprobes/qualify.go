@@ -1,0 +1,148 @@
+package kprobes
+
+import (
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Whether a site is reached by a jump is decided again whenever its probes change, or those
+// around it (E19–E23).
+
+// maxRegion is the length in bytes of the longest optimized region: four bytes and an
+// instruction.
+const maxRegion = 4 + 15
+
+// qualifies says what a detour of st would do, or why st has a breakpoint.
+func (d *domain) qualifies(st *site) (w work, refusal string) {
+	switch {
+	case d.session.opts.NoOptimize:
+		return 0, "optimization is turned off"
+	case d.session.opts.NoBoost:
+		return 0, "boosting is turned off"
+	case hostDetours == nil:
+		return 0, "this architecture has no optimized probes"
+	case d.private:
+		return 0, "the process can't map memory for a detour"
+	case st.linker:
+		return 0, "the dynamic linker is watched there"
+	case st.returning > 0:
+		return 0, "calls that are followed return there"
+	case st.rejected:
+		return 0, st.refusal
+	}
+	for _, kp := range st.probes {
+		if refusal := kp.needsTracer(); refusal != "" && kp.enabled() {
+			return 0, refusal
+		}
+	}
+	return countHits, ""
+}
+
+// needsTracer says why kp's hits can't be dealt with in the target.
+func (kp *Kprobe) needsTracer() string {
+	switch {
+	case kp.PostHandler != nil:
+		return "a post_handler needs a trap after the instruction"
+	case kp.FaultHandler != nil:
+		return "a fault_handler waits for faults of the instruction"
+	case kp.jprobe != nil:
+		return "a jprobe runs there"
+	case kp.ret != nil:
+		return "a kretprobe follows calls from there"
+	case kp.PreHandler != nil:
+		return "the handler runs in the tracer"
+	}
+	return ""
+}
+
+// counted is the probes whose hits the target counts.
+func (st *site) counted() (owners []*Kprobe) {
+	if st.domain.session.disarmed {
+		return nil
+	}
+	for _, kp := range st.probes {
+		if kp.enabled() {
+			owners = append(owners, kp)
+		}
+	}
+	return owners
+}
+
+// consider queues st if it has a breakpoint and might have a jump, or the other way round.
+func (d *domain) consider(st *site) {
+	_, refusal := d.qualifies(st)
+	switch {
+	case st.jump != nil:
+		if !st.wanted() || refusal != "" {
+			d.enqueue(st)
+		}
+	case refusal != "" || !st.armed():
+		st.refusal = refusal
+		st.flag(false)
+	default:
+		st.flag(true)
+		d.enqueue(st)
+	}
+}
+
+// flag sets or clears FlagOptimized of st's probes. As in the kernel it is set when the site
+// is queued (E24).
+func (st *site) flag(on bool) {
+	for _, kp := range st.probes {
+		if kp.Flags &^= FlagOptimized; on && kp.enabled() {
+			kp.Flags |= FlagOptimized
+		}
+	}
+}
+
+// refreshJump makes a site that has a jump agree with its probes. done is false if it must
+// have a breakpoint instead, which it has afterwards.
+func (d *domain) refreshJump(st *site) (done bool, err error) {
+	det := st.jump
+	if st.wanted() {
+		if w, refusal := d.qualifies(st); refusal != "" || w != det.work {
+			return false, d.unoptimizeNow([]*site{st})
+		}
+	}
+	det.count.give(st.counted())
+	st.flag(st.wanted())
+	if !st.wanted() {
+		d.enqueue(st)
+	}
+	return true, d.turn(det, st.wanted())
+}
+
+// armedInside is a site with probes that are enabled in the region of another, nil if there is none.
+func (d *domain) armedInside(region arch.Range, of *site) *site {
+	for a := region.Start; a < region.End; a++ {
+		if st := d.sites[a]; st != nil && st != of && (st.jump != nil || st.armed() || st.next != nil) {
+			return st
+		}
+	}
+	return nil
+}
+
+// covering lists the sites whose jumps or detours have instructions that sites hide a
+// breakpoint in: they must have a breakpoint themselves first (E21).
+func (d *domain) covering(sites []*site) (outer []*site) {
+	for _, st := range sites {
+		for n := range arch.Addr(maxRegion) {
+			o := d.sites[st.addr-n-1]
+			if o != nil && o.jump != nil && o.jump.region().Contains(st.addr) && !slices.Contains(outer, o) {
+				outer = append(outer, o)
+			}
+		}
+	}
+	return outer
+}
+
+// uncovered has sites considered again that were kept from a jump by one of those that are
+// armed no more (E21).
+func (d *domain) uncovered(st *site) {
+	for n := range arch.Addr(maxRegion) {
+		if o := d.sites[st.addr-n-1]; o != nil && o.jump == nil && o.armed() {
+			d.consider(o)
+		}
+	}
+}

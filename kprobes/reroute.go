@@ -1,0 +1,231 @@
+package kprobes
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Threads that stop in a detour, or at what a jump left of the instructions below it.
+
+// demotion is the number of threads that may come to trapping heads of a jump before it is
+// taken back: each costs a stop, which the breakpoint at the site would have cost as well.
+const demotion = 32
+
+func (det *detour) demoted() bool { return det.headHits >= demotion }
+
+// inDetour deals with a breakpoint of a detour's or of a jump's, at at. ok is false if it is
+// none.
+func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch.Regs) (ok bool) {
+	if det := d.heads[at]; det != nil {
+		return d.fromHead(det, at, regs)
+	}
+	return false
+}
+
+// fromHead sends a thread that came to the head of a displaced instruction to its copy.
+func (d *domain) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
+	to, ok := det.CopyOf(at)
+	if !ok {
+		return false
+	}
+	regs.SetIP(to)
+	if det.headHits++; det.headHits == demotion {
+		d.enqueue(det.site)
+	}
+	return true
+}
+
+// signalInDetour is hooks.Signal for a thread in det. The program must not see an address
+// there.
+func (s *Session) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
+	ip := regs.IP()
+	if info.Synchronous() {
+		return s.raisedInDetour(th, d, det, info, regs)
+	}
+	if det.atEntry(ip) {
+		s.leave(th, s.stateOf(th, d), regs, det.site.addr)
+		return ptrace.Deliver
+	}
+	if s.leaveCopy(th, d, det, regs) {
+		return ptrace.Deliver
+	}
+	if ts := s.stateOf(th, d); det.Body.Contains(ip) {
+		th.SingleStep()
+		ts.leaving = det
+	}
+	return ptrace.Hold
+}
+
+// leaveCopy takes a thread that is at or in a copy to the same place in the original code. In
+// front of the first copy, which a hit has brought it to, it executes that before; then it is
+// not out yet, and comes back later.
+func (s *Session) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) (out bool) {
+	orig, pop, ok := det.Original(regs.IP())
+	if !ok {
+		return false
+	}
+	regs.SetSP(regs.SP() + arch.Addr(pop))
+	if orig == det.site.addr {
+		return s.passFirst(th, d, det, regs)
+	}
+	s.leave(th, s.stateOf(th, d), regs, orig)
+	return true
+}
+
+// passFirst has a thread in front of the first copy execute that in the site's slot: at the site
+// it would be hit once more.
+func (s *Session) passFirst(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) (out bool) {
+	st, ts := det.site, s.stateOf(th, d)
+	if !st.armed() || d.sites[st.addr] != st {
+		s.leave(th, ts, regs, st.addr) // the probe has gone: nothing is hit there
+		return true
+	}
+	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs) {
+		s.leave(th, ts, regs, regs.IP())
+		return true
+	}
+	ts.leaving = nil
+	if st.plan.Method == arch.Emulated || st.plan.Leaves {
+		s.trace(th, ts, st, regs)
+	} else {
+		th.RunFree()
+		regs.SetIP(st.slot.Step)
+		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
+	}
+	return false
+}
+
+// leave ends what the tracer does with a thread in a detour.
+func (s *Session) leave(th *ptrace.Thread, ts *threadState, regs arch.Regs, to arch.Addr) {
+	ts.leaving = nil
+	regs.SetIP(to)
+	th.RunFree()
+	if th.Held() {
+		th.Release()
+	}
+}
+
+// steppedInDetour goes on with a thread that is to leave a detour for a signal that waits.
+func (s *Session) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) {
+	det := ts.leaving
+	regs, err := th.Regs()
+	if err != nil {
+		return
+	}
+	th.MovedOut()
+	switch ip := regs.IP(); {
+	case !det.Range().Contains(ip):
+		s.leave(th, ts, regs, ip)
+	case det.Body.Contains(ip):
+		th.SingleStep()
+	default:
+		s.leaveCopy(th, d, det, regs)
+	}
+}
+
+// raisedInDetour deals with what an instruction of a detour has raised: a body has foreseen
+// it, or a copy did what its original would have done, there.
+func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
+	ip := regs.IP()
+	for _, f := range det.Fixups {
+		if f.At == ip {
+			regs.SetIP(f.To)
+			return ptrace.Drop
+		}
+	}
+	if info.Signo() == unix.SIGTRAP && (det.atEntry(ip) || det.Body.Contains(ip) || ip == det.Start()) {
+		return ptrace.Drop // of a program that traces itself: the jump and the body are none of its instructions
+	}
+	orig, pop, ok := det.Original(ip)
+	if !ok {
+		return ptrace.Deliver
+	}
+	regs.SetSP(regs.SP() + arch.Addr(pop))
+	s.leave(th, s.stateOf(th, d), regs, orig)
+	s.translate(th, ip, orig)
+	return ptrace.Deliver
+}
+
+// lateHeads finds the threads that have come to a trapping head which raises another signal
+// than a breakpoint's, and that the jump is taken away from before this is dealt with.
+func (d *domain) lateHeads(det *detour) {
+	for _, th := range d.space.Threads() {
+		if !th.Stopped() {
+			continue
+		}
+		if regs, err := th.Regs(); err == nil && d.heads[regs.IP()] == det && d.raisedByJump(th, regs) {
+			d.session.stateOf(th, d).late = regs.IP()
+		}
+	}
+}
+
+// raisedByJump tells of a stopped thread that a byte of a jump has raised the signal that it
+// stopped for.
+func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
+	if th.Stop().Reason != ptrace.Signal || d.heads[regs.IP()] == nil {
+		return false
+	}
+	info, err := th.Siginfo()
+	return err == nil && info.Synchronous()
+}
+
+// signalAtHead is hooks.Signal for a thread that a jump's bytes may have raised a signal to.
+func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginfo, regs arch.Regs) (ours bool) {
+	if !info.Synchronous() {
+		return false
+	}
+	if det := d.heads[regs.IP()]; det != nil {
+		return d.fromHead(det, regs.IP(), regs)
+	}
+	ts := s.stateOf(th, d)
+	late := ts.late != 0 && ts.late == regs.IP()
+	ts.late = 0
+	return late // the original instruction is back, and runs
+}
+
+// moveOutOfDetour takes a stopped thread out of det, to go on in the original code. While it is
+// in the body it is run to its end.
+func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
+	ts := d.session.stateOf(th, d)
+	ts.leaving = nil
+	for range maxSteps {
+		regs, err := th.Regs()
+		if err != nil {
+			return
+		}
+		ip := regs.IP()
+		orig, pop, ok := det.Original(ip)
+		switch {
+		case det.atEntry(ip):
+			orig, ok = det.site.addr, true
+		case !det.Range().Contains(ip):
+			orig, ok = ip, true
+		}
+		if ok {
+			d.moveTo(th, regs, orig, pop)
+			return
+		}
+		if d.space.Step(th) != nil {
+			return
+		}
+	}
+	d.session.warn("thread %d does not come out of the detour of %s", th.TID, det.site.addr)
+}
+
+// moveTo puts a stopped thread to where it would be in the original code.
+func (d *domain) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop int) {
+	switch th.Stop().Reason {
+	case ptrace.Signal, ptrace.Breakpoint:
+		d.session.translate(th, regs.IP(), orig)
+	default:
+		th.MovedOut()
+	}
+	regs.SetSP(regs.SP() + arch.Addr(pop))
+	regs.SetIP(orig)
+	th.RunFree()
+}
+
+// maxSteps is more than any body and copy has instructions to execute.
+const maxSteps = 100_000
