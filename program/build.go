@@ -52,7 +52,7 @@ const (
 
 // Build makes a program that does the actions one after the other at hits that meet filter.
 // Maps are in the order of the actions; Fields describes the items, in their order. A field
-// whose item may fault has an Err: the word there is 0 or -Efault, and for CountedBytes and String
+// whose item may fault has an Err: the word there is 0 or -Efault (as for bytes at address 0), and for CountedBytes and String
 // the length if that is positive (of a String with its zero, of a Text with its zero if it has one).
 //
 // regs is Program.Regs. The program has not been checked.
@@ -98,7 +98,8 @@ func (b *builder) prune() {
 type builder struct {
 	p      *Program
 	labels int
-	next   string // label of the next instruction
+	next   string  // label of the next instruction
+	fields []Field // of the record that is being written
 }
 
 func (b *builder) add(all ...asm.Instruction) {
@@ -185,12 +186,14 @@ func (a WriteRecord) emit(b *builder) error {
 		asm.JEq.Imm(asm.R0, 0, skip),
 		asm.Mov.Reg(asm.R7, asm.R0),
 	)
-	fields := b.p.Fields[len(b.p.Fields)-len(a.Items):]
+	all := b.p.Fields[len(b.p.Fields)-len(a.Items):]
 	for i, item := range a.Items {
-		if err := b.item(item, fields[i]); err != nil {
+		b.fields = all[:i]
+		if err := b.item(item, all[i]); err != nil {
 			return fmt.Errorf("%s: %w", item.Name, err)
 		}
 	}
+	b.fields = nil
 	b.add(asm.Mov.Reg(asm.R1, asm.R7), RingCommit.Call())
 	b.label(skip)
 	return nil
@@ -243,9 +246,7 @@ func (b *builder) item(item Item, f Field) error {
 		return err
 	}
 	b.add(asm.StoreMem(asm.R7, int16(f.Err), asm.R0, asm.DWord))
-	if item.Value.mayFault() || item.Kind == CountedBytes && item.Len.mayFault() {
-		b.onFault(f, fault, done)
-	}
+	b.onFault(f, fault, done)
 	return nil
 }
 
@@ -266,7 +267,7 @@ func (b *builder) bytes(item Item, f Field, fault string) error {
 		}
 		fallthrough
 	case Bytes, String:
-		if err := b.expr(item.Value, asm.R3, fault); err != nil {
+		if err := b.address(item, asm.R3, fault); err != nil {
 			return err
 		}
 		if item.Kind == CountedBytes {
@@ -278,6 +279,13 @@ func (b *builder) bytes(item Item, f Field, fault string) error {
 		return b.text(item, f, fault)
 	}
 	return fmt.Errorf("no kind of item %d", item.Kind)
+}
+
+// address finds out where an item's bytes are. At 0 there is nothing, which is often asked for.
+func (b *builder) address(item Item, r asm.Register, fault string) error {
+	err := b.expr(item.Value, r, fault)
+	b.add(asm.JEq.Imm(r, 0, fault))
+	return err
 }
 
 // read calls one of the helpers that read bytes into the record.
@@ -307,7 +315,7 @@ func (b *builder) count(item Item, fault string) error {
 
 // text reads a string, or what there is of one in its first page.
 func (b *builder) text(item Item, f Field, fault string) error {
-	if err := b.expr(item.Value, asm.R8, fault); err != nil {
+	if err := b.address(item, asm.R8, fault); err != nil {
 		return err
 	}
 	whole := b.newLabel()

@@ -49,6 +49,9 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		{Name: "text", Kind: Text, Value: Reg("di").Load(8, U64), Max: 6},
 		{Name: "notext", Kind: Text, Value: Reg("si"), Max: 6},
 		{Name: "page", Kind: Text, Value: Const(0x9ffd), Max: 6},
+		{Name: "item", Value: ItemWord(14, 0).As(U16)},
+		{Name: "byitem", Kind: Bytes, Value: ItemWord(9, 0).Plus(spAt - 170), Max: 2},
+		{Name: "null", Kind: String, Value: Const(0), Max: 2},
 		{Name: "badstr", Kind: String, Value: Reg("si"), Max: 4},
 		{Name: "badlen", Kind: CountedBytes, Value: Reg("sp"), Len: Reg("si").Load(0, U32), Max: 8},
 	}
@@ -78,6 +81,7 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		`str="name\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00":5`, `cut="na\x00":3`,
 		`raw="\b\a\x06\x05":0`, `counted="\b\x00\x00\x00\x00\x00\x00\x00":1`,
 		`elems="\b\a\x06\x05\x04\x03\x00\x00":6`, `text="name\x00\x00":5`, `notext="\x00\x00\x00\x00\x00\x00":-14`, `page="end\x00\x00\x00":3`,
+		"item=1800", `byitem="\b\a":0`, `null="\x00\x00":-14`,
 		`badstr="\x00\x00\x00\x00":-14`, `badlen="\x00\x00\x00\x00\x00\x00\x00\x00":-14`,
 	}
 	for i := range want {
@@ -180,6 +184,7 @@ func TestBuildNamesWhatIsWrong(t *testing.T) {
 		"a ring is no histo":    AddToHistogram{ring, Reg("ax")},
 		"with 3 shards":         CountHit{Shards: 3},
 		"ring of 5 bytes":       WriteRecord{Ring: Map{Kind: Ring, Size: 5}, Items: []Item{{Value: Reg("ax")}}},
+		"no 8 bytes":            one(Item{Value: ItemWord(0, 0)}),
 		"no register of length": AddToHistogram{Map{Kind: Log2}, Reg("of length")},
 	} {
 		if _, err := Build("p", 1, testRegs, Cond{}, a); err == nil || !strings.Contains(err.Error(), want) {

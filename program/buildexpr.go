@@ -12,25 +12,9 @@ const scratch = -8
 
 // expr finds out e into r, by way of r0 to r5. A read of a bad address goes to fault.
 func (b *builder) expr(e Expr, r asm.Register, fault string) error {
-	steps := e.steps
-	switch e.fn {
-	case fromConst:
-		b.constant(r, e.n)
-	case fromReg:
-		n := slices.Index(b.p.Regs, e.reg)
-		if n < 0 {
-			return fmt.Errorf("no register %s", e.reg)
-		}
-		load := asm.LoadMem(r, asm.R6, int16(8*n), asm.DWord)
-		if len(steps) > 0 && !steps[0].load && steps[0].off == 0 && steps[0].typ.valid() {
-			load, steps = narrowLoad(load, steps[0].typ), steps[1:]
-		}
-		b.add(load)
-	case fromTime, fromThread:
-		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread}[e.fn].Call())
-		if r != asm.R0 {
-			b.add(asm.Mov.Reg(r, asm.R0))
-		}
+	steps, err := b.base(e, r)
+	if err != nil {
+		return err
 	}
 	for _, s := range steps {
 		if !s.typ.valid() {
@@ -44,6 +28,36 @@ func (b *builder) expr(e Expr, r asm.Register, fault string) error {
 		}
 	}
 	return nil
+}
+
+// base finds out what e begins with, and returns what is to be done with it.
+func (b *builder) base(e Expr, r asm.Register) (steps []step, err error) {
+	switch e.fn {
+	case fromConst:
+		b.constant(r, e.n)
+	case fromReg:
+		n := slices.Index(b.p.Regs, e.reg)
+		if n < 0 {
+			return nil, fmt.Errorf("no register %s", e.reg)
+		}
+		load := asm.LoadMem(r, asm.R6, int16(8*n), asm.DWord)
+		if s := e.steps; len(s) > 0 && !s[0].load && s[0].off == 0 && s[0].typ.valid() {
+			b.add(narrowLoad(load, s[0].typ))
+			return s[1:], nil
+		}
+		b.add(load)
+	case fromItem:
+		if e.item < 0 || e.item >= len(b.fields) || e.n < 0 || e.n+8 > int64(b.fields[e.item].Size+7)&^7 {
+			return nil, fmt.Errorf("no 8 bytes at %d of item %d", e.n, e.item)
+		}
+		b.add(asm.LoadMem(r, asm.R7, int16(b.fields[e.item].Off+int(e.n)), asm.DWord))
+	case fromTime, fromThread:
+		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread}[e.fn].Call())
+		if r != asm.R0 {
+			b.add(asm.Mov.Reg(r, asm.R0))
+		}
+	}
+	return e.steps, nil
 }
 
 func (t Type) valid() bool { return t.Size == 1 || t.Size == 2 || t.Size == 4 || t.Size == 8 }

@@ -22,7 +22,8 @@ var (
 type Expr struct {
 	reg   string // a register, or
 	fn    source // a helper's result, or
-	n     int64  // a constant if base is nil
+	item  int    // of the record, 8 bytes of which from n on; or
+	n     int64  // a constant
 	steps []step
 }
 
@@ -33,6 +34,7 @@ const (
 	fromReg
 	fromTime
 	fromThread
+	fromItem
 )
 
 // step is what is done with a number.
@@ -44,6 +46,10 @@ type step struct {
 
 // Reg is a register of Program.Regs.
 func Reg(name string) Expr { return Expr{fn: fromReg, reg: name} }
+
+// ItemWord is the 8 bytes at off of the record's i-th item, which stands before the item that this
+// is for. Bytes that could not be read are zeros.
+func ItemWord(i int, off int64) Expr { return Expr{fn: fromItem, item: i, n: off} }
 
 // Const is a constant.
 func Const(n int64) Expr { return Expr{n: n} }
