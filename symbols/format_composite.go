@@ -41,18 +41,24 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 
 // library prints the strings of C++ and Rust, which everybody wants as text.
 func (f *formatter) library(t *dtype, raw []byte) (Value, bool) {
-	switch {
-	case f.lang == langC && strings.HasPrefix(t.under, "basic_string<char,"):
-		// libstdc++, new ABI: pointer, length, local buffer. A view is length, pointer.
-		if len(raw) == 32 {
-			return f.text(arch.Addr(uintOf(raw)), uintOf(raw[8:16])), true
-		}
-	case f.lang == langC && strings.HasPrefix(t.under, "basic_string_view<char,"):
-		return f.text(arch.Addr(uintOf(raw[8:])), uintOf(raw)), true
-	case f.lang == langRust && (t.under == "&str" || t.under == "&mut str") && len(raw) == 16:
-		return f.text(arch.Addr(uintOf(raw)), uintOf(raw[8:])), true
+	addr, length, ok := libraryText(f.lang, t)
+	if !ok {
+		return Value{}, false
 	}
-	return Value{}, false
+	return f.text(arch.Addr(uintOf(raw[addr:addr+8])), uintOf(raw[length:length+8])), true
+}
+
+// libraryText tells where a library's string of type t has its address and its length.
+func libraryText(lang language, t *dtype) (addr, length int64, ok bool) {
+	switch {
+	case lang == langC && strings.HasPrefix(t.under, "basic_string<char,"):
+		return 0, 8, t.size == 32 // libstdc++, new ABI: pointer, length, local buffer
+	case lang == langC && strings.HasPrefix(t.under, "basic_string_view<char,"):
+		return 8, 0, t.size == 16
+	case lang == langRust && (t.under == "&str" || t.under == "&mut str"):
+		return 0, 8, t.size == 16
+	}
+	return 0, 0, false
 }
 
 func (f *formatter) array(t *dtype, raw []byte, depth int) Value {

@@ -1,0 +1,176 @@
+package symbols
+
+// Word is an 8-byte number at a hit, an address or a count.
+type Word struct {
+	Reg  string // the register that holds it; or, if empty,
+	Read int    // the read, by its index, among whose bytes it is
+	At   int64  // from there on
+}
+
+// ReadKind is how many bytes a Read is.
+type ReadKind uint8
+
+const (
+	ReadBytes   ReadKind = iota // Max
+	ReadCounted                 // Count elements of Elem bytes, Max at most
+	ReadText                    // up to the first zero and with it; without one, Max, or what is mapped of the page
+)
+
+// Read is memory that Param.Value reads, or may read, at Addr plus Off.
+type Read struct {
+	Kind  ReadKind
+	Addr  Word
+	Off   int64
+	Max   int64
+	Count Word
+	Elem  int64
+}
+
+// Bounds of what Reads lists for one parameter.
+const (
+	maxReads     = 24
+	maxReadBytes = 2048
+)
+
+// Reads lists what Value needs of the target: general registers, by name, and memory, also such
+// as it reads in vain. sp is the name of the stack pointer. ok is false if that can't be said
+// beforehand, or is more than a record of a hit should hold.
+func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
+	if !p.place.known(p.typ) {
+		return nil, nil, true // it is printed as unknown
+	}
+	r := &reader{lang: p.lang}
+	words := r.parts(p.place, sp)
+	if p.place.indirect {
+		words = r.read(Read{Addr: r.word(words, 0), Max: p.typ.size})
+	}
+	r.value(p.typ, words, 0)
+	return r.regs, r.reads, !r.failed
+}
+
+// source gives the words of a value by their offsets in it.
+type source func(off int64) (w Word, known bool)
+
+// from is the source of what begins n bytes further on.
+func (s source) from(n int64) source {
+	return func(off int64) (Word, bool) { return s(n + off) }
+}
+
+// reader collects reads as a formatter would make them, whatever the values are.
+type reader struct {
+	lang   language
+	regs   []string
+	reads  []Read
+	bytes  int64
+	failed bool
+}
+
+// read adds a read, and gives the words of what it reads.
+func (r *reader) read(x Read) source {
+	if x.Max <= 0 {
+		return func(int64) (Word, bool) { return Word{}, false }
+	}
+	n := len(r.reads)
+	r.reads = append(r.reads, x)
+	r.bytes += x.Max
+	r.failed = r.failed || len(r.reads) > maxReads || r.bytes > maxReadBytes
+	return func(off int64) (Word, bool) { return Word{Read: n, At: off}, off >= 0 && off+8 <= x.Max }
+}
+
+// parts collects what a value consists of that lies at p.
+func (r *reader) parts(p place, sp string) source {
+	words := make([]source, len(p.parts))
+	for i, x := range p.parts {
+		switch x.reg {
+		case "xmm", "st":
+			r.failed = true
+		case "":
+			words[i] = r.read(Read{Addr: Word{Reg: sp}, Off: x.stack, Max: x.size})
+		default:
+			r.regs = append(r.regs, x.reg)
+			words[i] = func(off int64) (Word, bool) { return Word{Reg: x.reg}, off == 0 }
+		}
+	}
+	return func(off int64) (Word, bool) {
+		for i, x := range p.parts {
+			if off >= x.off && off+8 <= x.off+x.size && words[i] != nil {
+				return words[i](off - x.off)
+			}
+		}
+		return Word{}, false
+	}
+}
+
+// word is the word at off of a value.
+func (r *reader) word(s source, off int64) Word {
+	w, known := s(off)
+	r.failed = r.failed || !known
+	return w
+}
+
+// value collects what is read to print a t, as formatter.format does.
+func (r *reader) value(t *dtype, s source, depth int) {
+	if depth > maxDepth || r.failed {
+		return
+	}
+	switch t.kind {
+	case typePointer:
+		if r.lang == langC && t.elem.isText() {
+			r.read(Read{Kind: ReadText, Addr: r.word(s, 0), Max: maxString + 1})
+		}
+	case typeReference:
+		if t.elem.size > 0 && t.elem.size <= 1<<12 {
+			r.value(t.elem, r.read(Read{Addr: r.word(s, 0), Max: t.elem.size}), depth+1)
+		}
+	case typeStruct, typeUnion:
+		r.structure(t, s, depth)
+	case typeArray, typeVector:
+		if !t.elem.isText() || r.lang != langC {
+			r.elements(t.elem, s, t.count, depth)
+		}
+	case typeGoString:
+		r.text(s, 0, 8)
+	case typeGoSlice:
+		r.slice(t, s, depth)
+	case typeGoInterface: // its type says what is read
+		r.failed = true
+	}
+}
+
+// text is a string whose address and length lie at such offsets.
+func (r *reader) text(s source, addr, length int64) {
+	r.read(Read{Kind: ReadCounted, Addr: r.word(s, addr), Max: maxString, Count: r.word(s, length), Elem: 1})
+}
+
+// structure does as formatter.structure.
+func (r *reader) structure(t *dtype, s source, depth int) {
+	if addr, length, ok := libraryText(r.lang, t); ok {
+		r.text(s, addr, length)
+		return
+	}
+	for _, m := range t.field {
+		if m.off < 0 || m.off+m.typ.size > t.size || m.bits || m.base && len(m.typ.field) == 0 {
+			continue
+		}
+		r.value(m.typ, s.from(m.off), depth+1)
+	}
+}
+
+func (r *reader) elements(t *dtype, s source, n int64, depth int) {
+	for i := range min(n, maxElems) {
+		r.value(t, s.from(i*t.size), depth+1)
+	}
+}
+
+// slice does as formatter.slice.
+func (r *reader) slice(t *dtype, s source, depth int) {
+	if t.elem == nil || t.elem.size > 1<<10 {
+		return
+	}
+	shown := int64(maxElems)
+	if t.elem.kind == typeUint && t.elem.size == 1 {
+		shown = maxString
+	}
+	read := Read{Kind: ReadCounted, Addr: r.word(s, 0), Max: shown * t.elem.size, Count: r.word(s, 8), Elem: t.elem.size}
+	r.elements(t.elem, r.read(read), maxElems, depth)
+}
