@@ -1,38 +1,67 @@
-// Package trampoline keeps the code that we add to the target: slots, in arenas
-// that lie within reach of the code they serve, and the journal of what patch
+// Package trampoline keeps the code that we add to the target: slots and detours, in
+// arenas that lie within reach of the code they serve, and the journal of what patch
 // changed.
 //
 // # The region
 //
-// All of it lives in one memfd named MemfdName. An arena is one extent of that
-// file, mapped in the target at one place as two neighbours, and once more by
-// the tracer, which writes it with plain stores:
+// All of it lives in memfds named MemfdName. An arena is one extent of their offsets,
+// mapped in the target at one place as two neighbours, and once more by the
+// tracer, which writes it with plain stores:
 //
 //	file, at Offset     target         tracer
 //	data part           Data   rw-     rw-
-//	  header (first arena only)
-//	  sites: the probed address of every slot
-//	  journal records
+//	  the first arena only: header, first resume table
+//	  of slots: the probed address of each; journal records
+//	  of detours: their records; cells
 //	code part           Code   r-x     rw-
-//	  stub: system call, breakpoint
-//	  slots
+//	  of slots: stub (system call, breakpoint), slots
+//	  of detours: detours and the jumps of their entries, in any order
 //
-// No page of the target is ever writable and executable. The header, at offset 0
-// of the file, lists all arenas: whoever finds the mapping finds everything.
-// The layout is little-endian and fixed by Version.
+// No page of the target is ever writable and executable. The header, at offset 0,
+// lists all arenas: whoever finds the mapping finds everything. The layout is
+// little-endian and fixed by Version; layout.go, journal.go, record.go and resume.go
+// have the offsets.
 //
 // Where the target can't map memory, an arena may be a cave instead: zero bytes
-// that pad the last page of executable code. It has neither stub nor data part.
+// that pad the last page of executable code. It has neither stub nor data part, and
+// takes no detours.
 //
 // # Who does what
 //
-// The package decides and lays out; it makes no system call. Region.Alloc
-// answers *NeedArena when no arena in reach has room; Region.Place decides where
-// a new one goes; the caller maps it and hands the stores to Region.Adopt; then
-// Alloc succeeds.
+// The package decides and lays out; it makes no system call. Region.Alloc, Land, Cells,
+// SetResume and the journal answer *NeedArena when no arena in reach has room;
+// Region.Place decides where a new one goes; the caller maps it and hands the stores to
+// Region.Adopt; then the call is repeated. Land may take three arenas one after
+// another: a home for the block of code, one where the jump may lead, and one for the detour.
+//
+// # Places for detours
+//
+// A jump's displacement is constrained (arch.Pattern), so its detour, or at least a jump
+// there, must lie in certain windows. Tiles of 8 MiB, mapped as a whole but touched only
+// where something is stored, make that a few mappings: see tile.go. Detours are packed from the
+// start of their arenas; free bytes of all pages that were touched are breakpoints.
+//
+// # The resume table
+//
+// It tells the in-target guard where a thread goes on that raised an exception at a site, at
+// an instruction's head inside of a jump, or in a detour. The eight bytes at
+// Region.ResumePointer (56 bytes from the header's start) hold its address; all its fields
+// are uint64:
+//
+//	+0               shift
+//	+8               mask: the number of entries, a power of two, less one
+//	+64 + 16*i       at: the address of the exception, 0 if the entry was never used
+//	+64 + 16*i + 8   to: where to go on, 0 if the entry is not in use now
+//
+// To look up a: begin with i = (a * ResumeHash mod 2^64) >> shift; as long as at is
+// neither a nor 0, go on with i = (i + 1) & mask. There always is an unused entry. An entry
+// keeps its address for good, and to is written before at, each by one store. A larger
+// table is published by one store to the pointer; the one before stays as it is.
 //
 // # Concurrency
 //
 // A Region, with its arenas and its journal, is used by one goroutine, the
-// tracer. There are no locks.
+// tracer. There are no locks. The target's threads may run in all code parts and read the
+// data parts at any time: what one of them may meet is changed by single stores, or
+// written before anything leads there. The memory that Cells returns is the caller's.
 package trampoline

@@ -30,11 +30,12 @@ type grounds struct {
 	traps    []byte                 // bytes that trap, the breakpoint's first
 	homes    map[block]bool         // blocks whose home was looked for
 	landings map[arch.Addr]*landing // by Entry
+	order    map[block][]*Arena     // what grounded has found, since the last arena came
 	dirty    int                    // retired ones
 }
 
 func newGrounds(a arch.Arch) grounds {
-	g := grounds{jumpLen: 1, homes: map[block]bool{}, landings: map[arch.Addr]*landing{}}
+	g := grounds{jumpLen: 1, homes: map[block]bool{}, landings: map[arch.Addr]*landing{}, order: map[block][]*Arena{}}
 	g.traps = a.Breakpoint()[:1]
 	d, ok := a.(arch.Detours)
 	if !ok {
@@ -97,17 +98,22 @@ func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ..
 
 // grounded returns the arenas of detours, the homes of from's block first.
 func (r *Region) grounded(from arch.Addr) []*Arena {
+	b := blockOf(from)
+	if known, ok := r.order[b]; ok {
+		return known
+	}
 	var homes, others []*Arena
 	for _, a := range r.arenas {
 		switch {
 		case a.ground == nil:
-		case r.isHome(a, blockOf(from)):
+		case r.isHome(a, b):
 			homes = append(homes, a)
 		default:
 			others = append(others, a)
 		}
 	}
-	return append(homes, others...)
+	r.order[b] = append(homes, others...)
+	return r.order[b]
 }
 
 // landWhole places a detour where the site's jump may lead.

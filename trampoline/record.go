@@ -183,7 +183,18 @@ func parseDetour(b []byte) (r DetourRecord, ok, blank bool) {
 			At:   d.Addr + arch.Addr(le.Uint32(e)), Len: int(le.Uint16(e[4:])),
 		})
 	}
-	return r, r.Landing.Size <= maxDetour, false
+	return r, r.plausible(), false
+}
+
+// plausible reports whether everything is where it can be.
+func (r DetourRecord) plausible() bool {
+	code := stretch(r.Landing.Detour, uint64(r.Landing.Size))
+	ok := r.Landing.Size <= maxDetour && code.End >= code.Start && code.Contains(r.Detour.Back) &&
+		r.Displaced.Start < r.Displaced.End && r.Displaced.Len() <= maxPieces*0xff
+	for _, p := range r.Detour.Pieces {
+		ok = ok && code.Contains(p.At) && uint64(p.Len) <= uint64(code.End-p.At) && r.Displaced.Contains(p.Insn.Addr)
+	}
+	return ok
 }
 
 // Detours reads the records of all detours from the target. An unreadable arena does not

@@ -336,4 +336,5 @@ func (r *Region) insert(a *Arena) {
 		return cmp.Compare(a.code.Start, at)
 	})
 	r.arenas = slices.Insert(r.arenas, i, a)
+	clear(r.order)
 }

@@ -211,3 +211,18 @@ func (h *Header) ResumeAt(mem arch.Memory, at arch.Addr) (to arch.Addr, ok bool,
 	}
 	return 0, false, nil
 }
+
+// GuardData reads the guard's own bytes from the target.
+func (h *Header) GuardData(mem arch.Memory) ([]byte, error) {
+	b := make([]byte, GuardLen)
+	for _, e := range h.Arenas {
+		if e.Offset != 0 {
+			continue
+		}
+		if err := mem.ReadMemory(e.Data.Start+offGuard, b); err != nil {
+			return nil, fmt.Errorf("reading the guard's data: %w", err)
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("no first arena: %w", ErrHeader)
+}
