@@ -146,10 +146,14 @@ func (r *recorder) addState(h *event.Hit, p *probe, regs *kprobes.Regs, at arch.
 
 // arguments reads parameters or results.
 func arguments(params []symbols.Param, regs *kprobes.Regs) []event.Arg {
+	return argumentsFrom(params, floatRegs{regs}, regs)
+}
+
+// argumentsFrom reads parameters or results from whatever registers and memory there are.
+func argumentsFrom(params []symbols.Param, regs arch.Regs, mem arch.Memory) []event.Arg {
 	args := make([]event.Arg, 0, len(params))
-	view := floatRegs{regs}
 	for i := range params {
-		args = append(args, argument(params[i].Name, params[i].Value(view, regs)))
+		args = append(args, argument(params[i].Name, params[i].Value(regs, mem)))
 	}
 	return args
 }
