@@ -127,9 +127,12 @@ func (an *Analysis) head(at arch.Addr) (n int, ok bool) {
 	return slices.BinarySearchFunc(an.insns, at, func(i arch.Insn, at arch.Addr) int { return cmp.Compare(i.Addr, at) })
 }
 
-// Insns are the function's instructions by address, as far as they could be decoded. They
-// must not be changed.
-func (an *Analysis) Insns() []arch.Insn { return an.insns }
+// Insns are the function's instructions by address, without data and the padding behind
+// them. They must not be changed.
+func (an *Analysis) Insns() []arch.Insn {
+	n, _ := an.head(an.end)
+	return an.insns[:n]
+}
 
 // fallsThrough tells that a thread that has executed i may be at i.End() next. A call is
 // taken to return.

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/optimize"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// space is the address space of a process that has mapped one module, as far as finding
+// room for detours goes.
+type space struct {
+	used   []trampoline.Mapping
+	region *trampoline.Region
+	pages  map[arch.Addr]bool // that have code of ours
+}
+
+// userLimits is where user mappings may lie.
+var userLimits = arch.Range{Start: 64 << 10, End: 1<<47 - trampoline.PageSize}
+
+// newSpace maps m among what a process with a few threads has around it: behind a program
+// its heap; around a library other ones, and below it thread stacks and malloc's arenas.
+func newSpace(m *module) *space {
+	s := &space{region: trampoline.New(host, trampoline.Owner{}), pages: map[arch.Addr]bool{}}
+	s.use(m.mapped, trampoline.GrowsNot)
+	s.use(arch.Range{Start: 0x7ffd_1234_0000, End: 0x7ffd_1236_1000}, trampoline.GrowsDown)
+	if m.library {
+		const others, threads = 16 << 20, 8 * (8<<20 + 64<<20)
+		s.use(arch.Range{Start: m.mapped.End, End: m.mapped.End + others}, trampoline.GrowsNot)
+		s.use(arch.Range{Start: m.mapped.Start - others - threads, End: m.mapped.Start}, trampoline.GrowsNot)
+		return s
+	}
+	heap := m.mapped.End + 4<<20
+	s.use(arch.Range{Start: heap, End: heap + 64<<20}, trampoline.GrowsUp)
+	return s
+}
+
+func (s *space) use(r arch.Range, g trampoline.Growth) {
+	s.used = append(s.used, trampoline.Mapping{Range: r, Grows: g})
+}
+
+// errNoLanding is what a site is counted under that finds no room.
+var errNoLanding = &optimize.Refusal{Reason: optimize.NoLanding}
+
+// land finds room for one of c's options, and leaves it occupied.
+func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
+	size := 0
+	patterns := make([]arch.Pattern, len(c.Options))
+	near := arch.Range{Start: c.Options[0].Pattern.From, End: c.Options[0].Pattern.From}
+	for i := range c.Options {
+		o := &c.Options[i]
+		n, err := host.DetourLen(o.Insns, host.CountBody(near.Start&^63, 4, host.Dead(o.Insns), true))
+		if err != nil {
+			return nil, err
+		}
+		size, patterns[i] = max(size, n), o.Pattern
+		near = reaching(near, o.Insns)
+	}
+	landing, err := s.place(near, patterns, size)
+	if err != nil {
+		return nil, err
+	}
+	s.touch(landing.Entry, host.JumpLen())
+	s.touch(landing.Detour, size)
+	return &c.Options[landing.Option], nil
+}
+
+// reaching extends near by what insns name.
+func reaching(near arch.Range, insns []arch.Insn) arch.Range {
+	for _, i := range insns {
+		for _, a := range []arch.Addr{i.Addr, i.End(), i.Target, i.MemTarget} {
+			if a != 0 {
+				near.Start, near.End = min(near.Start, a), max(near.End, a+1)
+			}
+		}
+	}
+	return near
+}
+
+func (s *space) touch(at arch.Addr, n int) {
+	for p := at &^ (trampoline.PageSize - 1); p < at+arch.Addr(n); p += trampoline.PageSize {
+		s.pages[p] = true
+	}
+}
+
+// place maps arenas until there is room, as the product does.
+func (s *space) place(near arch.Range, options []arch.Pattern, size int) (trampoline.Landing, error) {
+	const growths = 4
+	for range growths {
+		landing, err := s.region.Land(near, options, size)
+		var need *trampoline.NeedArena
+		switch {
+		case err == nil:
+			return landing, nil
+		case errors.As(err, &need):
+			if err := s.grow(need); err != nil {
+				return landing, err
+			}
+		default:
+			return landing, errNoLanding
+		}
+	}
+	return trampoline.Landing{}, errNoLanding
+}
+
+func (s *space) grow(need *trampoline.NeedArena) error {
+	e, err := s.region.Place(need, s.used, userLimits)
+	var none *trampoline.NoGapError
+	switch {
+	case errors.As(err, &none):
+		return errNoLanding
+	case err != nil:
+		return err
+	}
+	s.use(e.Range(), trampoline.GrowsNot)
+	if _, err := s.region.Adopt(e, trampoline.Bytes(make([]byte, e.Data.Len())), trampoline.Bytes(make([]byte, e.Code.Len()))); err != nil {
+		return fmt.Errorf("adding an arena: %w", err)
+	}
+	return nil
+}
