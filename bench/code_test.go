@@ -16,7 +16,7 @@ import (
 func mapped(t *testing.T) *targetSide {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bench.so")
-	if err := writeImage(path); err != nil {
+	if err := os.WriteFile(path, hotImage(), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	side, err := mapImage(path)
@@ -81,24 +81,20 @@ func TestTheHandWrittenRecordHoldsArgumentsAndTime(t *testing.T) {
 // TestTheImageIsASharedObject also checks offsets and sizes of the functions: each ends with
 // its return, and the next byte is padding.
 func TestTheImageIsASharedObject(t *testing.T) {
-	data, err := image()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elf.NewFile(bytes.NewReader(data))
+	f, err := elf.NewFile(bytes.NewReader(hotImage()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	symbols, err := f.Symbols()
-	if err != nil || len(symbols) != len(functions) {
-		t.Fatalf("%d symbols, want %d: %v", len(symbols), len(functions), err)
+	if err != nil || len(symbols) != len(hotFunctions) {
+		t.Fatalf("%d symbols, want %d: %v", len(symbols), len(hotFunctions), err)
 	}
 	text, err := f.Section(".text").Data()
 	if err != nil || !bytes.Equal(text, code()) {
 		t.Fatalf("the section is not the code: %v", err)
 	}
 	for i, s := range symbols {
-		if s.Name != symbolPrefix+functions[i].name || elf.ST_TYPE(s.Info) != elf.STT_FUNC {
+		if s.Name != symbolPrefix+hotFunctions[i].name || elf.ST_TYPE(s.Info) != elf.STT_FUNC {
 			t.Errorf("symbol %d is %+v", i, s)
 		}
 		end := s.Value - codeOffset + s.Size

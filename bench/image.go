@@ -23,8 +23,8 @@ type function struct {
 	off, size uint64 // in the code
 }
 
-// functions are what code_amd64.s holds, at the offsets that it says.
-var functions = []function{
+// hotFunctions are what code_amd64.s holds, at the offsets that it says.
+var hotFunctions = []function{
 	{"foo", 0, 10}, {"foo_push", 64, 15}, {"foo_nop", 128, 15}, {"foo_jump", 192, 9}, {"foo_count", 256, 9},
 	{"foo_record", 320, 9}, {"hot", 384, 36}, {"trap", 448, 7},
 }
@@ -40,9 +40,24 @@ func code() []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(nil, codeStart())), codeSize)
 }
 
-// image is a shared object that holds the code: one segment, readable and executable, and
-// the symbols of its functions.
-func image() ([]byte, error) {
+// hotImage is a shared object that holds the code.
+func hotImage() []byte { return image(code(), hotFunctions) }
+
+// manyFunctions is how many functions the other shared object has: f_0, f_1, ….
+const manyFunctions = 10_000
+
+// manyImage is a shared object of many small functions that nobody calls.
+func manyImage() []byte {
+	one := []byte{0x48, 0x8d, 0x47, 0x01, 0x48, 0x0f, 0xaf, 0xc7, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc} // return x * (x + 1)
+	all := make([]function, manyFunctions)
+	for i := range all {
+		all[i] = function{fmt.Sprintf("f_%d", i), uint64(i * len(one)), 9}
+	}
+	return image(bytes.Repeat(one, len(all)), all)
+}
+
+// image is a shared object: one segment, readable and executable, and the functions' symbols.
+func image(code []byte, functions []function) []byte {
 	var names, symbols bytes.Buffer
 	names.WriteByte(0)
 	put := func(w *bytes.Buffer, v any) { _ = binary.Write(w, binary.LittleEndian, v) } // to a Buffer it can't fail
@@ -55,12 +70,15 @@ func image() ([]byte, error) {
 		names.WriteString(symbolPrefix + f.name + "\x00")
 	}
 	const sectionNames = "\x00.text\x00.symtab\x00.strtab\x00.shstrtab\x00"
-	const headers = 64 + 56
-	symOff := uint64(headers)
+	symOff := codeOffset + uint64(len(code)+7)&^7
 	nameOff := symOff + uint64(symbols.Len())
 	secNameOff := nameOff + uint64(names.Len())
 	secOff := (secNameOff + uint64(len(sectionNames)) + 7) &^ 7
 	var w bytes.Buffer
+	at := func(off uint64, data []byte) {
+		w.Write(make([]byte, int(off)-w.Len()))
+		w.Write(data)
+	}
 	put(&w, elf.Header64{
 		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
 		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
@@ -68,32 +86,28 @@ func image() ([]byte, error) {
 	})
 	put(&w, elf.Prog64{
 		Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X),
-		Filesz: codeOffset + codeSize, Memsz: codeOffset + codeSize, Align: codeOffset,
+		Filesz: codeOffset + uint64(len(code)), Memsz: codeOffset + uint64(len(code)), Align: codeOffset,
 	})
-	w.Write(symbols.Bytes())
-	w.Write(names.Bytes())
-	w.WriteString(sectionNames)
-	w.Write(make([]byte, int(secOff)-w.Len()))
+	at(codeOffset, code)
+	at(symOff, symbols.Bytes())
+	at(nameOff, names.Bytes())
+	at(secNameOff, []byte(sectionNames))
+	at(secOff, nil)
 	for _, s := range []elf.Section64{
 		{},
-		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addr: codeOffset, Off: codeOffset, Size: codeSize, Addralign: 64},
+		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addr: codeOffset, Off: codeOffset, Size: uint64(len(code)), Addralign: 64},
 		{Name: 7, Type: uint32(elf.SHT_SYMTAB), Off: symOff, Size: uint64(symbols.Len()), Link: 3, Info: 1, Addralign: 8, Entsize: 24},
 		{Name: 15, Type: uint32(elf.SHT_STRTAB), Off: nameOff, Size: uint64(names.Len()), Addralign: 1},
 		{Name: 23, Type: uint32(elf.SHT_STRTAB), Off: secNameOff, Size: uint64(len(sectionNames)), Addralign: 1},
 	} {
 		put(&w, s)
 	}
-	if w.Len() > codeOffset {
-		return nil, fmt.Errorf("the image's headers need %d bytes", w.Len())
-	}
-	w.Write(make([]byte, codeOffset-w.Len()))
-	w.Write(code())
-	return w.Bytes(), nil
+	return w.Bytes()
 }
 
 // offsetOf is where in the image the function is.
 func offsetOf(name string) (uint64, error) {
-	for _, f := range functions {
+	for _, f := range hotFunctions {
 		if f.name == name {
 			return codeOffset + f.off, nil
 		}

@@ -26,6 +26,11 @@ type measure struct {
 
 	Work   work // of ptraceLoop
 	Return bool // of kernelProbe: a uretprobe
+
+	// Of registering, where Calls is the number of probes.
+	Batch  bool // in one call
+	ByName bool // not by address
+	Undo   bool // unregistering them
 }
 
 type kind string
@@ -35,6 +40,7 @@ const (
 	byHand      kind = "by hand"          // a function with a hand-written detour, or without
 	probed      kind = "probed"           // a function under probes
 	kernelProbe kind = "kernel's uprobes" // a function under the kernel's own probe
+	registering kind = "registering"      // not a call, but a probe's registration
 )
 
 type load string
@@ -55,6 +61,8 @@ func (j job) run() (ns float64, err error) {
 		return j.kernelProbe()
 	case probed:
 		return j.probed()
+	case registering:
+		return j.registering()
 	}
 	return 0, fmt.Errorf("unknown measurement %q", j.Measure.Kind)
 }
@@ -159,7 +167,7 @@ func (j job) probed() (ns float64, err error) {
 
 func (j job) underProbes(t *target) (ns float64, err error) {
 	m := j.Measure
-	s, err := kprobes.Attach(t.pid(), kprobes.Options{NoBoost: m.NoBoost})
+	s, err := kprobes.Attach(t.pid(), kprobes.Options{NoBoost: m.NoBoost, NoOptimize: !m.Optimize})
 	if err != nil {
 		return 0, err
 	}
@@ -191,9 +199,7 @@ func (j job) underProbes(t *target) (ns float64, err error) {
 
 // optimized waits until the probes are, or says why they are not.
 func optimized(s *kprobes.Session, probes []placed) error {
-	if o, ok := any(s).(interface{ WaitForOptimizer() }); ok {
-		o.WaitForOptimizer()
-	}
+	s.WaitForOptimizer()
 	for _, p := range probes {
 		if st := s.Status(p.probe); st.Mechanism != "optimized" {
 			reason := st.Reason

@@ -91,7 +91,7 @@ func newReport(states []*state) *Report {
 // Text prints the machine and the table.
 func (r *Report) Text(w io.Writer) error {
 	fmt.Fprintln(w, r.Machine)
-	fmt.Fprint(w, "ns of a call, the loop around it included: median of the rounds [smallest–largest]\n\n")
+	fmt.Fprint(w, "ns of a call, the loop around it included, or of what else a row names: median of the rounds [smallest–largest]\n\n")
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "row\twhat\tns\t\tagainst\tns\t\tratio\tgoal\t\tkernel's document")
 	for _, res := range r.Rows {

@@ -39,6 +39,7 @@ const (
 	targetCalls = 10_000_000
 	crowdCalls  = targetCalls / crowdSize
 	crowdSize   = 8
+	singleCalls = 500
 )
 
 func stopped(noBoost bool, places ...string) measure {
@@ -73,7 +74,7 @@ func kernels(fn string, ret bool) measure {
 func table() []row {
 	jump := row{name: "jump", what: "a hand-written detour that does nothing", measure: hand("foo_jump"),
 		floor: hand("foo"), floorName: "no probe"}
-	return slices.Concat([]row{jump}, breakpointRows(), optimizedRows(), kernelRows())
+	return slices.Concat([]row{jump}, breakpointRows(), optimizedRows(), kernelRows(), batchRows())
 }
 
 func breakpointRows() []row {
@@ -129,6 +130,21 @@ func kernelRows() []row {
 			floor: inTarget(e.fn, "count of returns"), floorName: "ro-count there"})
 	}
 	return rows
+}
+
+func batchRows() []row {
+	r := func(name, what string, m measure) row {
+		m.Kind, m.Threads, m.Calls = registering, 1, singleCalls
+		batch := m
+		batch.Batch, batch.Calls = true, manyFunctions
+		return row{name: name, what: "probes " + what + " one by one, each", measure: m,
+			floor: batch, floorName: fmt.Sprintf("%d in one call, each", manyFunctions), goal: 20, atLeast: true}
+	}
+	return []row{
+		r("batch-name", "registered by name", measure{ByName: true}),
+		r("batch-addr", "registered by address", measure{}),
+		r("batch-undo", "unregistered", measure{Undo: true}),
+	}
 }
 
 // RowInfo names a row of the table.

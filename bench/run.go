@@ -49,11 +49,12 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "bench.so")
-	if err := writeImage(path); err != nil {
-		return nil, err
+	r := runner{ctx, dir, cpus, max(c.Quick, 1)}
+	for file, data := range map[string][]byte{hotFile: hotImage(), manyFile: manyImage()} {
+		if err := os.WriteFile(filepath.Join(dir, file), data, 0o755); err != nil {
+			return nil, err
+		}
 	}
-	r := runner{ctx, path, cpus, max(c.Quick, 1)}
 	states := make([]*state, len(rows))
 	for i := range rows {
 		states[i] = &state{row: rows[i]}
@@ -72,17 +73,15 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return newReport(states), nil
 }
 
-func writeImage(path string) error {
-	data, err := image()
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o755)
-}
+// The images' files.
+const (
+	hotFile  = "bench.so"
+	manyFile = "many.so"
+)
 
 type runner struct {
 	ctx   context.Context
-	image string
+	dir   string // of the images
 	cpus  []int
 	quick int
 }
@@ -109,7 +108,11 @@ func (r *runner) measure(m measure, into *series, note *string) error {
 		return nil
 	}
 	m.Calls = max(m.Calls/r.quick, 1)
-	ns, err := job{Measure: m, Image: r.image, CPUs: r.cpus}.do(r.ctx)
+	file := hotFile
+	if m.Kind == registering {
+		file = manyFile
+	}
+	ns, err := job{Measure: m, Image: filepath.Join(r.dir, file), CPUs: r.cpus}.do(r.ctx)
 	var none *unavailable
 	if errors.As(err, &none) {
 		*note = none.reason

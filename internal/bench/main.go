@@ -1,6 +1,5 @@
-// Command bench prints what hits (as gokprobe bench does), attaching and looking up a
-// name cost on this machine: medians of several rounds with their spread, and ratios
-// against a floor that is measured in the same rounds.
+// Command bench prints what gokprobe bench prints, and what attaching and looking up a
+// name cost on this machine: medians of several rounds with their spread.
 package main
 
 import (
@@ -37,7 +36,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(string, string) error{hits, batches, pauses, lookups} {
+	for _, part := range []func(string, string) error{hits, pauses, lookups} {
 		if err := part(dir, bin); err != nil {
 			return err
 		}
@@ -68,16 +67,6 @@ func (s series) median() time.Duration { return s.sorted()[len(s)/2] }
 func (s series) spread() string {
 	o := s.sorted()
 	return fmt.Sprintf("%s–%s", show(o[0]), show(o[len(o)-1]))
-}
-
-// ratio is the median of the rounds' own ratios to a floor.
-func (s series) ratio(floor series) float64 {
-	r := make([]float64, len(s))
-	for i := range s {
-		r[i] = float64(s[i]) / float64(floor[i])
-	}
-	slices.Sort(r)
-	return r[len(r)/2]
 }
 
 func show(d time.Duration) string {
