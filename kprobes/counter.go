@@ -38,7 +38,9 @@ var shards = sync.OnceValue(func() int {
 // unmapped.
 var counting sync.RWMutex
 
-func (c *counter) memory() arch.Range { return arch.Range{Start: c.at, End: c.at + arch.Addr(len(c.cells))} }
+func (c *counter) memory() arch.Range {
+	return arch.Range{Start: c.at, End: c.at + arch.Addr(len(c.cells))}
+}
 
 // fresh is what has not been folded.
 func (c *counter) fresh() uint64 {
@@ -82,7 +84,6 @@ func (d *domain) newCounter(at arch.Addr) (*counter, error) {
 		where, cells, err := d.region.Cells(at, shards()*shardSize)
 		var need *trampoline.NeedArena
 		if err == nil {
-			clear(cells)
 			c := &counter{at: where, cells: cells}
 			d.counters[c] = true
 			return c, nil

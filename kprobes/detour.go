@@ -122,14 +122,15 @@ type analysed struct {
 	err error
 }
 
-// nextFunction is where the next function begins, if that is within limit bytes of end.
+// nextFunction is where what follows end begins, or limit bytes from there.
 func (d *domain) nextFunction(end arch.Addr, limit int) arch.Addr {
 	for a := end; a < end.Add(int64(limit)); a++ {
-		if bounds, known := d.symbols().Function(a); known && bounds.Start >= end {
-			return bounds.Start
+		bounds, known := d.symbols().Function(a)
+		if _, data := d.symbols().DataInText(a); data || known && bounds.Start >= end {
+			return a
 		}
 	}
-	return 0
+	return end.Add(int64(limit))
 }
 
 // makeBody chooses the body. Counters must be near the detour, which is near the site.
@@ -198,6 +199,9 @@ func (d *domain) writeDetour(det *detour) error {
 		return err
 	}
 	if err := d.region.PutDetour(det.Addr, det.Code); err != nil {
+		return err
+	}
+	if err := d.region.Describe(det.landing, det.Detour); err != nil {
 		return err
 	}
 	if det.landing.Entry == det.Addr {
