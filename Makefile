@@ -11,6 +11,10 @@ TESTFLAGS ?=
 # live processes, where its slowness hides more races than it finds.
 RACE := ./arch/... ./event/... ./patch/... ./trampoline/... ./symbols/... ./internal/procfs ./internal/layers ./internal/testprog
 
+# The files of which make bench says how much takes optimized probes.
+COVERED ?= $(wildcard $(addprefix /lib/x86_64-linux-gnu/,libc.so.6 libcrypto.so.3 libstdc++.so.6)) \
+	$(shell python3 -c 'import sys; print(sys.executable)' 2>/dev/null) bin/gokprobe
+
 .PHONY: help build demo test setup-test check torture bench fuzz examples clean
 
 help: ## list the targets
@@ -39,8 +43,9 @@ check: ## check formatting, vet, lint, go.mod, and the import table
 torture: ## run all tests with the long torments, up to two hours
 	GOKPROBE_TORTURE=1 $(GO) test -count=1 -timeout 2h $(TESTFLAGS) ./...
 
-bench: ## measure hits, attach and lookup on this machine
+bench: build ## measure hits, attach, lookup, and how much code takes optimized probes
 	$(GO) run ./internal/bench
+	$(GO) run ./internal/coverage -insns $(COVERED)
 
 fuzz: ## run every fuzz target for FUZZTIME each (5m)
 	@scripts/fuzz $(FUZZTIME)
