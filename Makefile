@@ -13,7 +13,7 @@ RACE := ./arch/... ./event/... ./patch/... ./trampoline/... ./symbols/... ./inte
 
 # The files of which make bench says how much takes optimized probes.
 COVERED ?= $(wildcard $(addprefix /lib/x86_64-linux-gnu/,libc.so.6 libcrypto.so.3 libstdc++.so.6)) \
-	$(shell python3 -c 'print(*{l.split()[-1] for l in open("/proc/self/maps") if " r-xp " in l and "python" in l})' 2>/dev/null) \
+	$(shell python3 -c 'print(*{l.split()[-1] for l in open("/proc/self/maps") if " r-xp " in l and "python" in l and "dynload" not in l})' 2>/dev/null) \
 	bin/gokprobe
 
 .PHONY: help build demo test setup-test check torture bench fuzz examples clean
