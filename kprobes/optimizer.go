@@ -295,7 +295,9 @@ func (d *domain) unoptimize(sites []*site) error {
 		return fmt.Errorf("taking back jumps: %w", err)
 	}
 	for _, st := range sites {
-		d.settleUnused(st)
+		if d.settleUnused(st); st.patch == nil {
+			d.uncovered(st)
+		}
 	}
 	return nil
 }

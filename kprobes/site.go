@@ -165,6 +165,8 @@ func (d *domain) disarm(st *site) error {
 			ts.forget(st)
 		}
 	}
+	delete(d.queue, st)
+	st.flag(false)
 	defer d.uncovered(st)
 	return d.text.Disarm(st.patch)
 }

@@ -112,7 +112,7 @@ func (r Row) forbids(imp string) string {
 		}
 		return ""
 	}
-	if r.Pure && slices.Contains([]string{"os", "net", "unsafe", "plugin", "runtime"}, firstElement(imp)) {
+	if r.Pure && slices.Contains([]string{"os", "net", "plugin", "runtime"}, firstElement(imp)) {
 		return "the room is pure"
 	}
 	// Whether x/sys is only used for constants is a question to the source.
