@@ -26,7 +26,7 @@ func (m Machine) String() string {
 	if m.Virtual {
 		kind = ", virtual"
 	}
-	return fmt.Sprintf("%s, %d processors%s, Linux %s, %s", m.CPU, m.Processors, kind, m.Kernel, m.Go)
+	return fmt.Sprintf("%s, processors: %d%s, Linux %s, %s", m.CPU, m.Processors, kind, m.Kernel, m.Go)
 }
 
 func thisMachine() Machine {

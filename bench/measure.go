@@ -43,11 +43,12 @@ const (
 	registering kind = "registering"      // not a call, but a probe's registration
 )
 
+// load is what else goes on, where it matters.
 type load string
 
 const (
-	idle         load = ""              // the other processor is free
-	busy         load = "busy"          // something else keeps the other processor busy
+	free         load = "free"          // another processor is free
+	busy         load = "busy"          // something else keeps another processor busy
 	oneProcessor load = "one processor" // there is no other processor
 )
 

@@ -95,7 +95,7 @@ func breakpointRows() []row {
 
 func optimizedRows() []row {
 	b := stopped(false, "kprobe")
-	count, o := inTarget("foo", "count"), upcall(idle, "kprobe")
+	count, o := inTarget("foo", "count"), upcall(free, "kprobe")
 	return []row{
 		{name: "o-upcall", what: "optimized, Go handler, a free second processor", measure: o,
 			floor: b, floorName: "b", goal: 0.1, doc: documented{0.06, "b", 0.43}},
@@ -107,7 +107,7 @@ func optimizedRows() []row {
 			floor: hand("foo_count"), floorName: "hand-written lock inc", goal: 1.2},
 		{name: "o-count8", what: "the same, 8 threads at once", measure: count.crowded(),
 			floor: count, floorName: "o-count", goal: 2},
-		{name: "ro-upcall", what: "optimized kretprobe, Go handler", measure: upcall(idle, "kretprobe"),
+		{name: "ro-upcall", what: "optimized kretprobe, Go handler", measure: upcall(free, "kretprobe"),
 			floor: o, floorName: "o-upcall", goal: 5, doc: documented{0.30, "o-upcall", 0.06}},
 		{name: "ro-count", what: "optimized kretprobe, count in the target", measure: inTarget("foo", "count of returns"),
 			floor: count, floorName: "o-count", goal: 5, doc: documented{0.30, "o-count", 0.06}},

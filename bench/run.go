@@ -103,7 +103,7 @@ func (r *runner) measure(m measure, into *series, note *string) error {
 	if *note != "" {
 		return nil
 	}
-	if m.Load == busy && len(r.cpus) < 2 || m.Optimize && m.Load == idle && m.Places[0] != "count" && len(r.cpus) < 2 {
+	if (m.Load == free || m.Load == busy) && len(r.cpus) < 2 {
 		*note = "not measured: it needs two processors"
 		return nil
 	}
