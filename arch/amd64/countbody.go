@@ -139,14 +139,17 @@ func (b countBody) count(a *asm) {
 }
 
 // choose puts the offset of one of n counters into reg. Stacks of threads lie a power of two,
-// or that and a page, apart from each other: two groups of bits of the stack pointer, from 12
-// and from 23 on, are mixed.
+// or that and a page, apart from each other, and goroutines' anyhow: the page's number times
+// 2³² by the golden ratio spreads all of them over the uppermost bits.
 func (b countBody) choose(a *asm, reg byte) {
-	const page, line = 12, 6
+	const page, line, golden = 12, 6, 0x9e3779b1
+	width := bits.Len(uint(b.n)) - 1
+	ext, low := reg>>3, reg&7
 	a.mov(reg, sp)
-	a.emit(0x48|reg>>3, 0xc1, 0xe8|reg&7, 11)             // shr $11,reg
-	a.emit(0x48|reg>>3<<2, 0x33, 0xc4|reg&7<<3)           // xor %rsp,reg
-	a.emit(0x48|reg>>3, 0xc1, 0xe8|reg&7, page-line)      // shr $6,reg
-	a.emit(0x48|reg>>3, 0x81, 0xe0|reg&7)                 // and $mask,reg
-	a.imm32(uint32(1)<<(line+bits.Len(uint(b.n))-1) - 64) // (n-1) * 64
+	a.emit(0x48|ext, 0xc1, 0xe8|low, page)         // shr $12,reg
+	a.emit(0x40|ext<<2|ext, 0x69, 0xc0|low<<3|low) // imul $golden,reg32,reg32
+	a.imm32(golden)
+	a.emit(0x40|ext, 0xc1, 0xe8|low, byte(32-line-width)) // shr …,reg32
+	a.emit(0x40|ext, 0x81, 0xe0|low)                      // and $(n-1)*64,reg32
+	a.imm32(uint32(1)<<(line+width) - 1<<line)
 }

@@ -97,18 +97,47 @@ func TestCountsAreExactUnderThreads(t *testing.T) {
 	for _, n := range []int{1, 2, 16} {
 		m := newNative(t)
 		m.probe(t, func(cells arch.Addr) arch.Body { return amd64.Arch{}.CountBody(cells, n, arch.Dead{}, true) })
-		const threads, each = 8, 100_000
+		const threads, each = 8, 1_000_000
 		var all sync.WaitGroup
+		begin := make(chan bool)
 		for range threads {
 			all.Go(func() {
-				for range 10 {
-					m.run(each / 10)
-				}
+				<-begin
+				m.run(each)
 			})
 		}
+		close(begin)
 		all.Wait()
 		if got := m.hits(n); got != threads*each {
 			t.Errorf("%d counters: %d of %d hits", n, got, threads*each)
+		}
+	}
+}
+
+// TestStacksHaveTheirCounters: threads whose stacks lie as C libraries and Go put them use
+// all counters.
+func TestStacksHaveTheirCounters(t *testing.T) {
+	c := newCPU(t)
+	const n = nCells
+	d, err := amd64.Arch{}.AssembleDetour(detourAt, sequence(t, []byte{0x90}, codeAt), amd64.Arch{}.CountBody(cellsAt, n, arch.Dead{Flags: true, Regs: 0xffff}, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.put(d.Addr, d.Code)
+	start := c.regs()
+	for _, apart := range []uint64{0x801000, 0x800000, 0xa00000, 0x101000, 0x2000, 0x8000000} {
+		c.put(cellsAt, make([]byte, 64*n))
+		for k := range uint64(16) {
+			r := start
+			r.Rsp = 0x7f56_7890_1238 - k*apart
+			if _, sig, err := c.through(d, r, arch.Dead{Flags: true, Regs: 0xffff}); err != nil || sig != unix.SIGTRAP {
+				t.Fatal(sig, err)
+			}
+		}
+		for k := range n {
+			if got := binary.LittleEndian.Uint64(c.get(cellsAt+arch.Addr(64*k), 8)); got < 16/n/2 {
+				t.Errorf("%#x apart: counter %d has %d of 16", apart, k, got)
+			}
 		}
 	}
 }

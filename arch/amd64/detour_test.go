@@ -68,6 +68,18 @@ func checkDetour(t testing.TB, d *arch.Detour, insns []arch.Insn) {
 	}
 }
 
+// TestTrapBytesAreNoBeginning: whatever follows them.
+func TestTrapBytesAreNoBeginning(t *testing.T) {
+	all, int3 := amd64.Arch{}.TrapBytes(false), amd64.Arch{}.TrapBytes(true)
+	for v := range 256 {
+		b := byte(v)
+		_, err := amd64.Arch{}.Decode([]byte{b}, tableAt)
+		if all.Has(b) && (b == 0xcc) != int3.Has(b) || all.Has(b) && !int3.Has(b) && !errors.Is(err, arch.ErrUndecodable) {
+			t.Errorf("%#x: %v", v, err)
+		}
+	}
+}
+
 var deads = []arch.Dead{{}, {Flags: true}, {Regs: 1}, {Regs: 0xffff}, {Flags: true, Regs: 0xffff}, {Regs: 0x18}, {Flags: true, Regs: 4}, {Regs: 0x3000}}
 
 func bodies() []arch.Body {
