@@ -319,3 +319,57 @@ func TestADetourReachesWhatItUses(t *testing.T) {
 		t.Errorf("%+v does not reach %s", l, use)
 	}
 }
+
+// TestADetourBehindAnEntryOfItsOwn has its jump lead to the far end of what it reaches, where
+// the detour can't be.
+func TestADetourBehindAnEntryOfItsOwn(t *testing.T) {
+	g, r := newTarget(t), New(optimized, owner)
+	far := anyPattern(text.Start + 5)
+	far.Byte[3], far.Byte[2], far.Byte[1] = arch.Bytes(0x80), arch.Bytes(0), arch.Bytes(0xff)
+	l := g.land(r, text, []arch.Pattern{far}, 64)
+	if l.Entry == l.Detour || !far.Allows(l.Entry) {
+		t.Fatalf("%+v", l)
+	}
+	if !inReach(hull(stretch(l.Entry, 5), stretch(l.Detour, 64)), stretch(l.Entry, 5), fake.Reach()) {
+		t.Errorf("%+v: the entry does not reach the detour", l)
+	}
+	fill(t, g, r, l)
+	if err := r.RetireLanding(l); err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range []arch.Addr{l.Entry, l.Entry + 4, l.Detour, l.Detour + 63} {
+		left, err := r.CollectDetours(func(c arch.Range) bool { return c.Contains(thread) })
+		if _, ok := r.ChunkOf(thread); !ok || left != 1 || err != nil {
+			t.Errorf("a thread at %s of %+v: %d left, %v", thread, l, left, err)
+		}
+	}
+	if left, err := r.CollectDetours(func(arch.Range) bool { return false }); left != 0 || err != nil || r.Detours() != 0 {
+		t.Error(left, err)
+	}
+	for _, at := range chunksOf(l) {
+		if b, _ := g.bytes(at.Start, int(at.Len())); bytes.Count(b, []byte{0xcc}) != len(b) {
+			t.Errorf("%s holds % x", at, b)
+		}
+	}
+}
+
+// TestAnEntryIsNotFarFromItsDetour has room for the detour only where the entry does not reach.
+func TestAnEntryIsNotFarFromItsDetour(t *testing.T) {
+	g, r := newTarget(t), New(optimized, owner)
+	above := anyPattern(text.Start + 5)
+	above.Byte[3] = arch.Bytes(0x7e)
+	g.land(r, text, []arch.Pattern{above}, 64)
+	below := anyPattern(text.Start + 5)
+	below.Byte[3], below.Byte[2], below.Byte[1] = arch.Bytes(0x80), arch.Bytes(0), arch.Bytes(0xff)
+	for _, a := range r.Arenas() { // all but the arena above is full
+		if a.code.Start < text.Start {
+			if err := a.take(a.code, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l := g.land(r, text, []arch.Pattern{below}, 64)
+	if d := int64(l.Detour - l.Entry - 5); d != int64(int32(d)) || l.Entry == l.Detour {
+		t.Errorf("%+v: no jump leads there", l)
+	}
+}

@@ -64,19 +64,33 @@ func TestAForeignHeaderIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzInspect gives a finder memory that a hostile target wrote.
+// FuzzInspect gives a finder memory that a hostile target wrote: a header, one arena's
+// entry and what lies where it says.
 func FuzzInspect(f *testing.F) {
-	e := New(fake, owner).layOut(1).move(0x10000)
-	b := make([]byte, e.Data.Len())
-	if err := writeHeader(Bytes(b), fake, owner, e); err != nil {
-		f.Fatal(err)
+	const at = 0x10000
+	for _, kind := range []Kind{Slots, Detours} {
+		e := Extent{
+			Kind: kind, Data: rng(at, at+0x2_0000), Code: rng(at+0x2_0000, at+0x2_1000),
+			Sites: 0x1_a000, SitesLen: 128, Journal: 0x1_a000, JournalLen: 256, Records: 0x1_a000, RecordsLen: 256,
+		}
+		b := make([]byte, e.Data.Len())
+		if err := writeHeader(Bytes(b), fake, owner, e); err != nil {
+			f.Fatal(err)
+		}
+		le.PutUint64(b[offResume:], at+0x1_a000)
+		d, err := encodeDetour(Landing{Entry: 1}, detourAt(Landing{Detour: at, Size: 64}, 0x2000, 3))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b[:offArenas], b[offArenas:][:arenaSize], append(d, encodeRecord(record(1, 5), 1)...), uint64(at))
 	}
-	f.Add(b[:256], uint64(0x10000))
-	f.Fuzz(func(t *testing.T, head []byte, ip uint64) {
-		data := make([]byte, 32<<10)
+	f.Fuzz(func(t *testing.T, head, entry, content []byte, ip uint64) {
+		data := make([]byte, 0x2_1000)
 		copy(data, head)
-		g := &target{t: t, maps: map[arch.Range][]byte{rng(0x10000, 0x10000+arch.Addr(len(data))): data}}
-		h, err := Inspect(g, 0x10000)
+		copy(data[offArenas:], entry)
+		copy(data[0x1_a000:], content)
+		g := &target{t: t, maps: map[arch.Range][]byte{stretch(at, uint64(len(data))): data}}
+		h, err := Inspect(g, at)
 		if err != nil {
 			return
 		}
@@ -89,5 +103,15 @@ func FuzzInspect(f *testing.F) {
 		if slot, _, ok, _ := h.Site(g, arch.Addr(ip)); ok && arch.Addr(ip)-slot >= arch.Addr(h.SlotSize) {
 			t.Fatalf("slot %s of %#x", slot, ip)
 		}
+		ds, _ := h.Detours(g)
+		for _, d := range ds {
+			if place, _ := d.Detour.Locate(d.Detour.Back); place == arch.Outside || !d.plausible() {
+				t.Fatalf("malformed detour %+v", d)
+			}
+		}
+		if to, ok, err := h.ResumeAt(g, arch.Addr(ip)); ok && (to == 0 || err != nil) {
+			t.Fatalf("%#x resumes at %s, %v", ip, to, err)
+		}
+		_, _ = h.GuardData(g)
 	})
 }

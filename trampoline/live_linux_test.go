@@ -2,7 +2,9 @@ package trampoline
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"math/rand"
 	"os"
 	"strings"
 	"testing"
@@ -66,47 +68,59 @@ func mapAt(t *testing.T, r arch.Range, prot int, fd int, off uint64) {
 	})
 }
 
-// TestTheKernelMapsWhatPlaceDecides lets the kernel judge the addresses of two
-// arenas, and a finder read through the target's mapping what was written
-// through the tracer's.
-func TestTheKernelMapsWhatPlaceDecides(t *testing.T) {
+// self returns a memfd, this process's memory and where its program lies.
+func self(t *testing.T) (fd int, mem arch.Memory, module arch.Range) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.MemfdCreate(MemfdName, unix.MFD_CLOEXEC)
+	fd, err = unix.MemfdCreate(MemfdName, unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
-	mem, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	t.Cleanup(func() { unix.Close(fd) })
+	f, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mem.Close()
+	t.Cleanup(func() { f.Close() })
 	_, own := ownMaps(t, exe)
-	module := rng(own[0].Start, own[len(own)-1].End)
+	return fd, selfMemory{f}, rng(own[0].Start, own[len(own)-1].End)
+}
+
+// adoptMapped does what kprobes does with need, in this process.
+func adoptMapped(t *testing.T, r *Region, fd int, need *NeedArena) {
+	t.Helper()
+	used, _ := ownMaps(t, "")
+	e, err := r.Place(need, used, rng(1<<16, 0x7fff_ffff_f000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, int64(e.FileEnd())); err != nil {
+		t.Fatal(err)
+	}
+	mapAt(t, e.Data, unix.PROT_READ|unix.PROT_WRITE, fd, e.Offset)
+	mapAt(t, e.Code, unix.PROT_READ|unix.PROT_EXEC, fd, e.Offset+e.Data.Len())
+	b, err := unix.Mmap(fd, int64(e.Offset), int(e.Range().Len()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(b) })
+	if _, err := r.Adopt(e, Bytes(b[:e.Data.Len():e.Data.Len()]), Bytes(b[e.Data.Len():])); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTheKernelMapsWhatPlaceDecides lets the kernel judge the addresses of two
+// arenas, and a finder read through the target's mapping what was written
+// through the tracer's.
+func TestTheKernelMapsWhatPlaceDecides(t *testing.T) {
+	fd, mem, module := self(t)
 
 	r := New(fake, owner)
 	for range 2 {
-		used, _ := ownMaps(t, exe)
-		e, err := r.Place(r.need(module, 1), used, rng(1<<16, 0x7fff_ffff_f000))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Ftruncate(fd, int64(e.FileEnd())); err != nil {
-			t.Fatal(err)
-		}
-		mapAt(t, e.Data, unix.PROT_READ|unix.PROT_WRITE, fd, e.Offset)
-		mapAt(t, e.Code, unix.PROT_READ|unix.PROT_EXEC, fd, e.Offset+e.Data.Len())
-		b, err := unix.Mmap(fd, int64(e.Offset), int(e.Range().Len()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { unix.Munmap(b) })
-		if _, err := r.Adopt(e, Bytes(b[:e.Data.Len()]), Bytes(b[e.Data.Len():])); err != nil {
-			t.Fatal(err)
-		}
+		adoptMapped(t, r, fd, r.need(module, 1))
 	}
 	slot, err := r.Alloc(module)
 	if err != nil {
@@ -118,7 +132,7 @@ func TestTheKernelMapsWhatPlaceDecides(t *testing.T) {
 	if _, err := r.Journal().Record(module.Start, []byte{4}, []byte{0xcc}); err != nil {
 		t.Fatal(err)
 	}
-	checkFound(t, selfMemory{mem}, r, slot, module.Start)
+	checkFound(t, mem, r, slot, module.Start)
 }
 
 // checkFound plays the finder, who knows only the maps.
@@ -149,5 +163,66 @@ func checkFound(t *testing.T, mem arch.Memory, r *Region, slot, site arch.Addr) 
 	stub, _ := r.Stub()
 	if err := mem.ReadMemory(stub, b[:3]); err != nil || b[0] != 0x0f || b[1] != 0x05 || b[2] != 0xcc {
 		t.Errorf("the stub shows % x, %v", b[:3], err)
+	}
+}
+
+func landMapped(t *testing.T, r *Region, fd int, module arch.Range, options []arch.Pattern) (Landing, bool) {
+	t.Helper()
+	for {
+		l, err := r.Land(module, options, 64)
+		var need *NeedArena
+		if err == nil {
+			return l, true
+		}
+		if !errors.As(err, &need) {
+			t.Fatal(err)
+		}
+		used, _ := ownMaps(t, "")
+		if _, err := r.Place(need, used, rng(1<<16, 0x7fff_ffff_f000)); errors.Is(err, ErrNoLanding) {
+			return Landing{}, false
+		}
+		adoptMapped(t, r, fd, need)
+	}
+}
+
+// TestTheKernelMapsWhereJumpsMayLead lets the kernel judge the places of arenas for all kinds of
+// jumps, and count the memory that they take.
+func TestTheKernelMapsWhereJumpsMayLead(t *testing.T) {
+	fd, mem, module := self(t)
+	r, rnd := New(optimized, owner), rand.New(rand.NewSource(1))
+	found := map[arch.Addr]Landing{}
+	for i := range 200 {
+		site := module.Start + arch.Addr(i*100)
+		options := patterns(rnd, site+5)
+		l, ok := landMapped(t, r, fd, module, options[i%2*(len(options)-1):])
+		if !ok {
+			continue
+		}
+		if err := r.Describe(l, detourAt(l, site, 2)); err != nil {
+			t.Fatal(err)
+		}
+		found[site] = l
+	}
+	base, _ := r.base()
+	h, err := Inspect(mem, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, err := h.Detours(mem)
+	if err != nil || len(ds) != len(found) || len(found) < 100 {
+		t.Fatalf("%d detours of %d, %v", len(ds), len(found), err)
+	}
+	for _, d := range ds {
+		if l := found[d.Displaced.Start]; l.Detour != d.Detour.Addr || d.Detour.Code[0] != 0xcc {
+			t.Errorf("%+v, want %+v", d, l)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d detours, %d arenas, %d KiB of %d KiB", len(found), len(r.Arenas()), st.Blocks/2, st.Size/1024)
+	if st.Blocks/2 > 4*int64(3*len(found)+len(r.Arenas())) {
+		t.Errorf("%d KiB", st.Blocks/2)
 	}
 }

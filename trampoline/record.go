@@ -91,12 +91,9 @@ func (t *recordTable) erase(i int) error {
 
 func (t *recordTable) at(i int) uint64 { return t.off + uint64(i)*detourRecordSize }
 
-// write erases what record i was, for a reader sees it whole or not at all.
+// write stores a record so that a reader sees it whole or not at all.
 func (t *recordTable) write(i int, b []byte) error {
-	err := t.store.Write(t.at(i), make([]byte, offPieces))
-	if err == nil {
-		err = t.store.Write(t.at(i)+offPieces, b[offPieces:])
-	}
+	err := t.store.Write(t.at(i)+offPieces, b[offPieces:])
 	if err == nil {
 		err = t.store.Write(t.at(i), b[:offPieces])
 	}

@@ -14,6 +14,7 @@ const (
 	offEntries = 64 // of {at, to uint64}
 	entrySize  = 16
 
+	maxResumeBits   = 24 // a finder's limit, log2 of the number of entries
 	firstEntries    = 2048
 	firstResumeSize = 9 * PageSize // offEntries + firstEntries*entrySize, in whole pages
 )
@@ -191,7 +192,7 @@ func (h *Header) ResumeAt(mem arch.Memory, at arch.Addr) (to arch.Addr, ok bool,
 		return 0, false, fmt.Errorf("reading the resume table: %w", err)
 	}
 	shift, mask := le.Uint64(b[offShift:]), le.Uint64(b[offMask:])
-	if shift < 1 || shift > 63 || mask != ^uint64(0)>>shift {
+	if shift < 64-maxResumeBits || shift > 63 || mask != ^uint64(0)>>shift {
 		return 0, false, fmt.Errorf("resume table at %s: %w", h.Resume, ErrHeader)
 	}
 	i := uint64(at) * ResumeHash >> shift
