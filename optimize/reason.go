@@ -17,7 +17,7 @@ const (
 	NotAHead           // no instruction begins at the site
 	Ends               // the function ends before the jump does, and what is behind it is not known [E4]
 	Undecodable        // the function can't be decoded as a whole [E5]
-	BehindData         // data stands between the function's beginning and the site [E5]
+	InData             // it seems to be data, since what follows can't be decoded and nothing leads there [E5]
 	IntoMiddle         // a jump leads behind a prefix, or between instructions otherwise [E8]
 	NoCopy             // the instruction can't run as a copy [E11]
 	NoLanding          // the jump can lead to no free place [E13]
@@ -30,7 +30,7 @@ var phrases = [numReasons]string{
 	NotAHead:    "it is not the beginning of an instruction",
 	Ends:        "the function ends within the jump",
 	Undecodable: "the function holds bytes that are no instruction",
-	BehindData:  "it stands behind data in the function",
+	InData:      "it is data in the function, or code that can't be decoded",
 	IntoMiddle:  "a jump leads into the middle of an instruction",
 	NoCopy:      "the instruction can't run as a copy",
 	NoLanding:   "there is no room where the jump may lead",

@@ -39,8 +39,8 @@ func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
 	switch {
 	case !an.fn.Range.Contains(at):
 		return nil, &Refusal{Reason: NoFunction, At: at}
-	case !ok && at >= an.data:
-		return nil, &Refusal{Reason: BehindData, At: an.data}
+	case an.isData(at):
+		return nil, &Refusal{Reason: InData, At: at}
 	case !ok:
 		return nil, &Refusal{Reason: NotAHead, At: at}
 	}
@@ -70,7 +70,8 @@ func (an *Analysis) displaced(s *site, n int) {
 	for ; n < len(an.insns); n++ {
 		i := an.insns[n]
 		offset := int(i.Addr - s.at)
-		if offset >= s.length || s.at < an.end && an.end <= i.Addr {
+		behind := offset > 0 && i.Addr != an.insns[n-1].End() || s.at < an.end && an.end <= i.Addr
+		if offset >= s.length || behind {
 			return
 		}
 		if offset > 0 {
@@ -108,7 +109,7 @@ func (an *Analysis) behind(s *site) {
 	}
 	s.cuts = append(s.cuts, end)
 	free := 0
-	if !fallsThrough(last) && last.End() == an.end && an.data == an.fn.Range.End && an.fn.Next != 0 {
+	if !fallsThrough(last) && last.End() == an.end && !an.isData(an.fn.Range.End-1) && an.fn.Next != 0 {
 		free = an.padding(last.End(), s.at+arch.Addr(s.length))
 	}
 	if end+free < s.length {

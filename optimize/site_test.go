@@ -118,6 +118,12 @@ func TestOptions(t *testing.T) {
 			function(0x50, 0x51, 0xf0, 0xff, 0x07, 0xeb, 0xfc), 0, []string{"t f0 ff 07 /2", "51 f0 ff 07 /1"}},
 		{"data behind the function's code", // jmp; 06
 			function(0x31, 0xc0, 0xe9, 0, 1, 0, 0, 0x06, 0x06), 2, []string{"* * * * /1"}},
+		{"code behind data", // jmp +3; xor; 06; push; push; push; push; push; ret
+			function(0xeb, 0x03, 0x31, 0xc0, 0x06, 0x50, 0x51, 0x52, 0x53, 0x56, 0xc3), 5,
+			[]string{"t t t T /5", "t t t 56 /4", "t t 53 56 /3", "t 52 53 56 /2", "51 52 53 56 /1"}},
+		{"a jump over data", function(0xeb, 0x03, 0x31, 0xc0, 0x06, 0x50, 0xc3), 0, []string{"* 31 c0 06 /1"}},
+		{"a given target behind data", with(function(0xc3, 0x06, 0x06, 0x51, 0x52, 0x53, 0x56, 0xc3), func(f *Function) { f.Targets = []arch.Addr{base + 3} }), 3,
+			[]string{"t t t T /5", "t t t c3 /4", "t t 56 c3 /3", "t 53 56 c3 /2", "52 53 56 c3 /1"}},
 		{"data close behind", function(0x31, 0xc0, 0xc3, 0x06, 0x06), 0, []string{"* t 06 06 /2", "* c3 06 06 /1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,7 +162,13 @@ func TestRefusals(t *testing.T) {
 		{"no instruction", function(0x31, 0xc0, 0x06, 0xc3), 0, Refusal{Reason: Undecodable, At: base + 2}},
 		{"an instruction across the end", with(function(0xb8, 1, 2, 3, 4), func(f *Function) { f.Range.End-- }), 0,
 			Refusal{Reason: Undecodable, At: base}},
-		{"behind data", function(0xc3, 0x06, 0x31, 0xc0, 0xc3), 2, Refusal{Reason: BehindData, At: base + 1}},
+		{"data", function(0xc3, 0x06, 0x31, 0xc0, 0xc3), 1, Refusal{Reason: InData, At: base + 1}},
+		{"behind data, where nothing leads", function(0xc3, 0x06, 0x31, 0xc0, 0xc3), 2, Refusal{Reason: InData, At: base + 2}},
+		{"data that looks like code at first", function(0xc3, 0x31, 0xc0, 0x06), 1, Refusal{Reason: InData, At: base + 1}},
+		{"a jump into what can't be decoded", // je +1; ret; xor; 06
+			function(0x74, 0x01, 0xc3, 0x31, 0xc0, 0x06), 0, Refusal{Reason: Undecodable, At: base + 3}},
+		{"a jump back into what can't be decoded", // jmp +4; xor; 06; nop; jmp to xor
+			function(0xeb, 0x04, 0x31, 0xc0, 0x06, 0x90, 0xeb, 0xfa), 0, Refusal{Reason: Undecodable, At: base + 2}},
 		{"a jump behind the lock prefix", // L: lock inc (%rdi); jmp L+1
 			function(0xf0, 0xff, 0x07, 0xeb, 0xfc), 0, Refusal{Reason: IntoMiddle, At: base + 1}},
 		{"a jump behind the lock prefix, among data", // lock inc (%rdi); ret; 06; jmp behind lock
