@@ -143,7 +143,10 @@ func TestAnEndedRunLeavesNothing(t *testing.T) {
 		t.Fatalf("error %v, want %v", err, context.Canceled)
 	}
 	if report == nil || len(report.Rows) != 1 || report.Rows[0].Each == nil {
-		t.Errorf("the report has not what the first round measured: %+v", report)
+		t.Fatalf("the report has not what the first round measured: %+v", report)
+	}
+	if r := report.Rows[0]; r.Each.Min <= 0 || r.FloorEach.Min <= 0 {
+		t.Errorf("what was not measured is in the report: %+v, %+v", r.Each, r.FloorEach)
 	}
 	for deadline := time.Now().Add(10 * time.Second); mentioned(t, dir); runtime.Gosched() {
 		if time.Now().After(deadline) {

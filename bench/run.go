@@ -118,6 +118,8 @@ func (r *runner) measure(m measure, into *series, note *string) error {
 		*note = none.reason
 		return nil
 	}
-	*into = append(*into, ns)
+	if err == nil {
+		*into = append(*into, ns)
+	}
 	return err
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -65,10 +68,14 @@ Examples:
 
 // runBench is the bench command after its flags.
 func runBench(std stdio, cfg bench.Config, asJSON bool) error {
-	signals := watchInterrupts(std.warn)
-	defer signals.stop()
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup(1)
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	defer stop()
 	cfg.Progress = func(n int) { fmt.Fprintf(std.err, "bench: round %d of %d\n", n, cfg.Rounds) }
-	report, err := bench.Run(signals.ctx, cfg)
+	report, err := bench.Run(ctx, cfg)
 	switch {
 	case errors.Is(err, bench.ErrUnknownRow):
 		return usagef("%w; gokprobe bench -list shows them", err)
