@@ -15,6 +15,13 @@
 // instruction pointer, a return address, the rcx of syscall. The x87 unit's last
 // instruction pointer is the caller's to correct (Plan.Recorded).
 //
-// Known limit. The emulated calls and returns do not touch a shadow stack: a caller
+// In a detour (arch.Detour) nobody puts anything right, so what Displaceable allows there
+// leaves the same wherever it stands: direct branches lead to the original's targets, and
+// calls push the original's return address. A detour calls and returns no more evenly than
+// its copies do, which costs the processor a wrong guess at the return of a displaced call.
+//
+// Known limits. A copied indirect call reads its operand after the push of the return
+// address, not before it: an operand in that very word, reached by another register than
+// rsp, would not be what it was. The emulated calls and returns do not touch a shadow stack: a caller
 // must not use them on a thread that has one enabled.
 package amd64
