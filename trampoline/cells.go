@@ -70,11 +70,12 @@ func (r *Region) Cells(near arch.Addr, n int) (at arch.Addr, cell []byte, err er
 	if b := blockOf(near); !r.homes[b] {
 		return 0, nil, &NeedArena{Near: code, Reach: r.arch.Reach(), Kind: Detours, Size: 1, reached: code, home: &b}
 	}
-	return 0, nil, r.needCells(code, n)
+	return 0, nil, needCells(code, n, r.arch.Reach())
 }
 
-func (r *Region) needCells(near arch.Range, n int) *NeedArena {
-	return &NeedArena{Near: near, Reach: r.arch.Reach(), Kind: Detours, Cells: n, reached: near}
+// needCells orders n bytes of data; what no code refers to may lie anywhere.
+func needCells(near arch.Range, n int, reach uint64) *NeedArena {
+	return &NeedArena{Near: near, Reach: reach, Kind: Detours, Cells: n, reached: near}
 }
 
 // FreeCells gives back what Cells returned. No thread may use it any more. The error

@@ -72,7 +72,7 @@ func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ..
 	}
 	rec, ok := r.freeRecord()
 	if !ok {
-		return Landing{}, r.needCells(near, detourRecordSize)
+		return Landing{}, needCells(near, detourRecordSize, anywhere)
 	}
 	arenas := r.grounded(options[0].From)
 	for i, p := range options {

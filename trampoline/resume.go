@@ -90,7 +90,7 @@ func (r *Region) SetResume(at, to arch.Addr) error {
 	case at == 0 || to == 0:
 		return fmt.Errorf("resuming %s at %s: %w", at, to, ErrNotAllocated)
 	case t.store == nil:
-		return r.needCells(stretch(at, 1), offEntries)
+		return needCells(stretch(at, 1), offEntries, anywhere)
 	}
 	if t.keys[t.entry(at)] == 0 && 2*t.used >= len(t.keys) {
 		if err := r.growResume(at); err != nil {
@@ -145,7 +145,7 @@ func (r *Region) resumeMemory(near arch.Addr, n int) (arch.Addr, []byte, error) 
 			return at, cell, nil
 		}
 	}
-	return 0, nil, r.needCells(stretch(near, 1), n)
+	return 0, nil, needCells(stretch(near, 1), n, anywhere)
 }
 
 // ResumePointer is the target address of eight bytes that hold the address of the resume
