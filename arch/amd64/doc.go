@@ -17,8 +17,8 @@
 //
 // In a detour (arch.Detour) nobody puts anything right, so what Displaceable allows there
 // leaves the same wherever it stands: direct branches lead to the original's targets, and
-// calls push the original's return address. A detour calls and returns no more evenly than
-// its copies do, which costs the processor a wrong guess at the return of a displaced call.
+// calls push the original's return address. The processor sees a push and a jump there, and
+// guesses wrong at the return.
 //
 // Known limits. A copied indirect call reads its operand after the push of the return
 // address, not before it: an operand in that very word, reached by another register than
