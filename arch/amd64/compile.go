@@ -109,25 +109,33 @@ type compiler struct {
 func (c *compiler) generate() (m *machine, again bool) {
 	c.allocate()
 	c.flow = analyze(c.Code, c.contextValue, c.record)
-	needed := c.needed
+	c.touched, c.more = 0, 0
 	for n := range c.Code {
-		needed |= c.out[n]
+		c.more |= c.out[n]
 	}
-	if c.needed, again = needed, needed != c.needed; again {
+	if c.learn() {
 		return nil, true
 	}
-	far := map[int]bool{}
-	for {
+	for far := map[int]bool{}; ; {
 		c.machine = &machine{far: far}
-		c.touched, c.more = 0, 0
 		c.body()
-		if c.err != nil || c.machine.link() {
-			break
+		switch {
+		case c.err != nil:
+			return nil, false
+		case c.learn():
+			return nil, true
+		case c.link():
+			return c.machine, false
 		}
 	}
-	again = c.touched&^c.scratch != 0 || c.more&^c.needed != 0
-	c.scratch, c.needed = c.scratch|c.touched, c.needed|c.more
-	return c.machine, again
+}
+
+// learn keeps what this attempt has found out, and reports whether there was anything.
+func (c *compiler) learn() bool {
+	scratch, needed := c.scratch|c.touched, c.needed|c.more
+	news := scratch != c.scratch || needed != c.needed
+	c.scratch, c.needed = scratch, needed
+	return news
 }
 
 // body generates everything.
