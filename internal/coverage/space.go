@@ -14,8 +14,11 @@ import (
 type space struct {
 	used   []trampoline.Mapping
 	region *trampoline.Region
+	cells  arch.Range         // a counter that all detours share
 	pages  map[arch.Addr]bool // that have code of ours
 }
+
+const shards = 4 // of the counter
 
 // userLimits is where user mappings may lie.
 var userLimits = arch.Range{Start: 64 << 10, End: 1<<47 - trampoline.PageSize}
@@ -44,14 +47,16 @@ func (s *space) use(r arch.Range, g trampoline.Growth) {
 // errNoLanding is what a site is counted under that finds no room.
 var errNoLanding = &optimize.Refusal{Reason: optimize.NoLanding}
 
-// land finds room for one of c's options, and leaves it occupied.
+// land finds room for one of c's options, and leaves it occupied by a detour that counts.
 func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
+	near := arch.Range{Start: c.Options[0].Pattern.From, End: c.Options[0].Pattern.From}
+	if err := s.count(near.Start); err != nil {
+		return nil, err
+	}
 	size := 0
 	patterns := make([]arch.Pattern, len(c.Options))
-	near := arch.Range{Start: c.Options[0].Pattern.From, End: c.Options[0].Pattern.From}
-	for i := range c.Options {
-		o := &c.Options[i]
-		n, err := host.DetourLen(o.Insns, host.CountBody(near.Start&^63, 4, host.Dead(o.Insns), true))
+	for i, o := range c.Options {
+		n, err := host.DetourLen(o.Insns, s.body(arch.Dead{}))
 		if err != nil {
 			return nil, err
 		}
@@ -62,9 +67,35 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 	if err != nil {
 		return nil, err
 	}
+	o := &c.Options[landing.Option]
+	d, err := host.AssembleDetour(landing.Detour, o.Insns, s.body(host.Dead(o.Insns)))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(d.Code) > size:
+		return nil, fmt.Errorf("a detour of %d bytes, of which %d were expected", len(d.Code), size)
+	case !o.Pattern.Allows(landing.Entry):
+		return nil, fmt.Errorf("the jump may not lead to %s", landing.Entry)
+	}
 	s.touch(landing.Entry, host.JumpLen())
-	s.touch(landing.Detour, size)
-	return &c.Options[landing.Option], nil
+	s.touch(landing.Detour, len(d.Code))
+	return o, nil
+}
+
+func (s *space) body(dead arch.Dead) arch.Body {
+	return host.CountBody(s.cells.Start, shards, dead, true)
+}
+
+// count makes the counter.
+func (s *space) count(near arch.Addr) error {
+	if s.cells.End != 0 {
+		return nil
+	}
+	return s.growing(func() error {
+		at, cell, err := s.region.Cells(near, shards*64)
+		s.cells = arch.Range{Start: at, End: at + arch.Addr(len(cell))}
+		return err
+	})
 }
 
 // reaching extends near by what insns name.
@@ -85,24 +116,32 @@ func (s *space) touch(at arch.Addr, n int) {
 	}
 }
 
-// place maps arenas until there is room, as the product does.
-func (s *space) place(near arch.Range, options []arch.Pattern, size int) (trampoline.Landing, error) {
+// place finds room.
+func (s *space) place(near arch.Range, options []arch.Pattern, size int) (landing trampoline.Landing, err error) {
+	err = s.growing(func() error {
+		landing, err = s.region.Land(near, options, size, s.cells)
+		return err
+	})
+	if errors.Is(err, trampoline.ErrNoLanding) {
+		err = errNoLanding
+	}
+	return landing, err
+}
+
+// growing maps arenas, as often as the product would, until do needs no other one.
+func (s *space) growing(do func() error) error {
 	const growths = 4
 	for range growths {
-		landing, err := s.region.Land(near, options, size)
+		err := do()
 		var need *trampoline.NeedArena
-		switch {
-		case err == nil:
-			return landing, nil
-		case errors.As(err, &need):
-			if err := s.grow(need); err != nil {
-				return landing, err
-			}
-		default:
-			return landing, errNoLanding
+		if !errors.As(err, &need) {
+			return err
+		}
+		if err := s.grow(need); err != nil {
+			return err
 		}
 	}
-	return trampoline.Landing{}, errNoLanding
+	return errNoLanding
 }
 
 func (s *space) grow(need *trampoline.NeedArena) error {
