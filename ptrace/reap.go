@@ -30,7 +30,9 @@ import (
 const MarkErrno = 0x676b
 
 // peek waits for a change of one child, or of any if tid is -1. A stop stays to be waited
-// for until the thread is resumed or peek is called again; an end is taken at once.
+// for until the thread is resumed or peek is called again; an end is taken at once, and so are
+// the stops of events: no signal comes with them, and of a thread that has changed its ID by exec
+// the kernel wants that one to be taken first (looks_like_a_spurious_pid in kernel/ptrace.c).
 func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 	if got, ws := t.reap(); got != 0 {
 		t.missed = append(t.missed, missedStop{got, ws})
@@ -43,7 +45,7 @@ func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 	got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
 	switch {
 	case err != nil || got == 0:
-	case ws.Stopped():
+	case ws.Stopped() && ws>>16 == 0:
 		t.unreaped, t.unreapedStatus = got, ws
 	default:
 		return waitStatus(got, 0)
