@@ -1,8 +1,10 @@
 package kprobes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/optimize"
@@ -135,14 +137,19 @@ func (d *domain) nextFunction(end arch.Addr, limit int) arch.Addr {
 
 // makeBody chooses the body. Counters must be near the detour, which is near the site.
 func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
-	insns := choice.Options[0].Insns
-	dead := hostDetours.Dead(insns)
+	dead := hostDetours.Dead(displacedAnyway(choice))
 	redZone := !d.symbols().GoFunction(det.site.addr)
 	var err error
 	if det.count, err = d.newCounter(det.site.addr); err != nil {
 		return nil, err
 	}
 	return hostDetours.CountBody(det.count.at, shards(), dead, redZone), nil
+}
+
+// displacedAnyway is the instructions that all options displace: behind them a probe of its own may
+// look at registers.
+func displacedAnyway(choice *optimize.Choice) []arch.Insn {
+	return slices.MinFunc(choice.Options, func(a, b optimize.Option) int { return cmp.Compare(len(a.Insns), len(b.Insns)) }).Insns
 }
 
 // land finds a place for det and writes it there.
