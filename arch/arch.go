@@ -135,6 +135,7 @@ type Slot struct {
 	Insn  Insn   // the original
 	Code  []byte // Arch.SlotSize bytes
 	Boost Addr   // 0 when there is no such entrance
+	Alone Addr   // where a thread goes on that nobody watches, 0 when there is no such place; at Trap it then goes on to Next
 	Step  Addr   // where the copy stands that is trapped after
 	Trap  Addr   // address of the breakpoint that ends Step
 	Next  Addr   // where a thread goes on that came to Trap

@@ -39,6 +39,8 @@ type domain struct {
 
 	landing arch.Addr // where functions return to that handlers call; 0 if there is none yet
 
+	guard guard // for when we are killed
+
 	survey *survey // during a registration
 
 	calls        map[frame]*KretprobeInstance // the latest of each frame
@@ -162,17 +164,24 @@ func (d *domain) release() error {
 
 // unmap removes the injected region from the target.
 func (d *domain) unmap() error {
-	var ranges []arch.Range
+	err := d.removeGuard()
+	if err == nil { // else it stays, with its memory
+		err = d.space.Unmap(d.mapped()...)
+	}
+	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
+		return nil // the last threads are inside vfork or dying; the mapping harms nobody
+	}
+	return err
+}
+
+// mapped is what the injected region occupies.
+func (d *domain) mapped() (ranges []arch.Range) {
 	for _, a := range d.region.Arenas() {
 		if !a.Cave() {
 			ranges = append(ranges, a.Extent().Range())
 		}
 	}
-	err := d.space.Unmap(ranges...)
-	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
-		return nil // the last threads are inside vfork or dying; the mapping harms nobody
-	}
-	return err
+	return ranges
 }
 
 // moveOut takes a stopped thread to the place in the original code that corresponds
@@ -182,6 +191,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	if !th.Stopped() {
 		return
 	}
+	d.leaveGuard(th)
 	regs, err := th.Regs()
 	if err != nil {
 		return
@@ -250,8 +260,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 }
 
 // clean puts the original code into a forked child's copy of the memory. The child
-// has only one thread, and a forking thread is inside a system call, not in a slot;
-// the region itself is not inherited.
+// has only one thread, and a forking thread is inside a system call, not in a slot.
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := ptrace.Host.Breakpoint()

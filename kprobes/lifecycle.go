@@ -11,8 +11,8 @@ import (
 type hooks struct{ *Session }
 
 // Forked implements ptrace.Handler. The child's copy of the memory has our
-// breakpoints but not our region; it gets its original code back, and under Follow
-// probes of its own.
+// breakpoints and our region, lest it dies of a breakpoint should we be killed before this; it
+// gets its original code back, and under Follow probes of its own.
 func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	d, _ := parent.Local.(*domain)
 	if d == nil {
@@ -21,6 +21,7 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if err := d.clean(child); err != nil {
 		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
 	}
+	d.cleanRegion(child)
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
 		return ptrace.LetGo
 	}

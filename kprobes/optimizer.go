@@ -217,6 +217,7 @@ func (d *domain) optimize(sites []*site) error {
 		wants = append(wants, patch.Want{At: st.addr, Expect: det.original, Replacement: det.jump})
 		old = append(old, st.patch)
 		d.remember(det)
+		d.guardDetour(det)
 	}
 	if err := d.exchange(old, wants, sites); err != nil {
 		for _, st := range sites {
@@ -283,6 +284,7 @@ func (d *domain) unoptimize(sites []*site) error {
 		det := st.jump
 		for _, h := range det.heads {
 			delete(d.heads, h)
+			d.unguard(h)
 		}
 		if det.demoted() {
 			st.refusal = "jumps from elsewhere lead into the optimized region"

@@ -137,6 +137,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 		d.past[st.addr] = st.plan.Insn.Bytes
 		wants[i] = patch.Want{At: st.addr, Expect: st.plan.Insn.Bytes, Replacement: trap}
 	}
+	d.guardSites(sites)
 	patches, err := d.text.InstallAll(wants)
 	if err != nil {
 		failed = sites[0]
@@ -213,6 +214,7 @@ func (d *domain) remove(st *site) error {
 		}
 	}
 	st.patch = nil
+	d.unguard(st.addr)
 	d.uncovered(st)
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
 }

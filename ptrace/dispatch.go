@@ -112,6 +112,13 @@ func (t *Tracer) execed(th *Thread) {
 		return // its end follows
 	}
 	p.noteDispositions()
+	if own := p.own; own != nil {
+		p.trapAction, p.own = nil, nil
+		if own.ignored { // which a new program inherits, but not a guard
+			p.trapIgnored, p.trapAction = true, own.action
+			_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, own.action) })
+		}
+	}
 	old := p.oldSpace
 	p.oldSpace = nil
 	if t.handler.Execed(p, old) == LetGo {

@@ -33,8 +33,8 @@ func (m *Shared) Unmap() {
 
 // MapShared makes a memfd in the target, maps it there as e says and once more here,
 // writable. So no page of the target is ever writable and executable. The target
-// keeps no descriptor, and its forked children do not inherit the mappings
-// (MADV_DONTFORK). An error leaves nothing behind.
+// keeps no descriptor; its forked children inherit the mappings. An error leaves nothing
+// behind.
 func (s *Space) MapShared(name string, e Extent) (*Shared, error) {
 	var m *Shared
 	err := s.Remote(func(r *Remote) (err error) {
@@ -117,9 +117,6 @@ func (r *Remote) mapOne(at arch.Range, prot, flags, fd, offset uint64) error {
 		// A kernel before 4.17 takes the address as a hint.
 		return errors.Join(fmt.Errorf("mmap at %s: %w", at.Start, unix.EEXIST),
 			r.munmap(arch.Range{Start: arch.Addr(got), End: arch.Addr(got + at.Len())}))
-	}
-	if _, err := r.Syscall(unix.SYS_MADVISE, uint64(at.Start), at.Len(), unix.MADV_DONTFORK); err != nil {
-		return errors.Join(fmt.Errorf("madvise: %w", err), r.munmap(at))
 	}
 	return nil
 }

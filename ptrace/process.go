@@ -21,6 +21,8 @@ type Process struct {
 	// it was last known not to be changed by a breakpoint of ours.
 	trapIgnored, trapHandled bool
 	trapAction               *sigaction
+	own                      *trapDisposition // while there is a guard, whose action trapAction is then
+	regaining                bool
 
 	parent   *Space // of a forked process until its fate is settled
 	oldSpace *Space // between the exec event and its dispatch

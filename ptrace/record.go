@@ -181,7 +181,7 @@ func (t *Tracer) adoptChild(th *Thread) {
 func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	p := t.newProcess(tid, space)
 	p.trapIgnored, p.trapHandled = parent.Proc.trapIgnored, parent.Proc.trapHandled
-	p.trapAction = parent.Proc.trapAction
+	p.trapAction, p.own = parent.Proc.trapAction, parent.Proc.own
 	if space == nil {
 		p.parent = parent.Proc.Space
 	}

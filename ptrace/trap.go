@@ -47,7 +47,13 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	if blocked && m != with {
 		_ = th.setSigmask(with)
 	}
-	if p.trapAction != nil && (p.trapIgnored || p.trapHandled && blocked) {
+	switch {
+	case p.trapAction == nil:
+	case p.own != nil && !p.trapHandled:
+		if blocked {
+			t.regainGuard(p)
+		}
+	case p.trapIgnored || p.trapHandled && blocked:
 		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
 	}
 }

@@ -16,7 +16,8 @@ import (
 //	+32    copy
 //	+32+n  cc          int3
 //
-// The first half is int3 only if the plan must step, is emulated or a system call.
+// The first half is int3 only if the plan must step. If it is emulated or a system call, the
+// first half is what Alone generates, if that can be.
 // A relative branch is copied as it is: where its copy goes says where it would have
 // gone. xbegin is copied twice with different displacements, since the breakpoint
 // behind the second copy aborts the transaction: the first copy aborts to where the
@@ -48,10 +49,17 @@ func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
 		clear(s.Code[stepHalf+f.imm:][:f.immLen])
 		s.Next = p.Insn.Target
 	}
-	if p.MustStep != "" || p.Method == arch.Emulated || p.Method == arch.SystemCall {
+	switch {
+	case p.MustStep != "":
+		s.Alone = s.Step
+		return s, nil
+	case p.Method == arch.Emulated, p.Method == arch.SystemCall:
+		if code, err := (Arch{}).Alone(addr, p); err == nil && copy(s.Code[:stepHalf], code) == len(code) {
+			s.Alone = addr
+		}
 		return s, nil
 	}
-	s.Boost = addr
+	s.Boost, s.Alone = addr, addr
 	if err := writeCopy(s.Code, &f, p.Insn, addr); err != nil {
 		return nil, fmt.Errorf("slot at %s: operand of the instruction at %s: %w", addr, p.Insn.Addr, err)
 	}

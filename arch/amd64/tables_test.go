@@ -174,6 +174,11 @@ func TestASlotHasACopyForEachEntrance(t *testing.T) {
 		boost := addr
 		if row[3] == "-" {
 			boost = 0
+			if alone, err := a.Alone(addr, p); s.Alone == addr && err == nil {
+				copy(want, alone)
+			} else if s.Alone != 0 && s.Alone != s.Step {
+				t.Errorf("%v: alone at %s, %v", row, s.Alone, err)
+			}
 		} else {
 			copy(want, code(t, row[3]))
 		}

@@ -1,0 +1,60 @@
+package arch
+
+// GuardPlace tells a guard where things are. All addresses are the target's.
+type GuardPlace struct {
+	// Resume is where the address of the resume table stands. The table has a 64-bit shift and
+	// a mask, and from ResumeEntries on pairs of addresses: where an exception was raised (0:
+	// none was ever here), and where the thread goes on (0: nowhere). The entry of address a
+	// is looked for from number a*ResumeHash>>shift on, in a circle as the mask says.
+	Resume        Addr
+	ResumeHash    uint64
+	ResumeEntries int
+
+	// Count is where the 32-bit number of our mappings of code stands. They are listed from First
+	// on, every Step bytes, with their start at Start and their end at End.
+	Count, First     Addr
+	Step, Start, End int
+
+	// Data is GuardDataLen bytes, all zero before the guard is installed.
+	Data Addr
+}
+
+// The guard's data: the actions that the program itself has for signals, as
+// rt_sigaction(2) takes them, by number of the signal; then the default action, with a mask of
+// all signals, which whoever installs the guard has to put there; then one for his use.
+const (
+	ActionLen     = 32
+	guardSignals  = 16
+	GuardDataLen  = ActionLen * (guardSignals + 2)
+	guardDefault  = ActionLen * guardSignals
+	guardScratch  = guardDefault + ActionLen
+	GuardMarkCode = 0x676b // si_errno of a SIGTRAP whose thread stands at si_addr, where it is to go on
+)
+
+// SavedAction is where the program's own action for a signal stands.
+func (p GuardPlace) SavedAction(sig int) Addr { return p.Data + Addr(ActionLen*sig) }
+
+// DefaultAction is where the default action stands: 24 bytes of zero and 8 of 0xff.
+func (p GuardPlace) DefaultAction() Addr { return p.Data + guardDefault }
+
+// ScratchAction is where an action can be put for a system call.
+func (p GuardPlace) ScratchAction() Addr { return p.Data + guardScratch }
+
+// Guard is code in the target that handles signals when the tracer has died.
+type Guard struct {
+	Code     []byte
+	Handler  Addr // for sa_handler, with SA_SIGINFO
+	Restorer Addr // for sa_restorer
+}
+
+// Guards is what guards need of an architecture.
+type Guards interface {
+	// AssembleGuard generates a guard at at. Its length does not depend on addresses. It uses no
+	// stack, so where a thread is inside of it the stack pointer tells where the signal's frame is.
+	AssembleGuard(at Addr, p GuardPlace) Guard
+	// Alone generates code at at that does what the planned instruction does and goes on
+	// behind it, for a thread that nobody watches. What the processor or the kernel
+	// records of the place (x87, rcx after a system call) names the copy. The error wraps
+	// ErrReach, or says why there is no such code.
+	Alone(at Addr, p Plan) ([]byte, error)
+}

@@ -1,0 +1,177 @@
+package kprobes
+
+import (
+	"bytes"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// The guard: what becomes of the target when the tracer is killed.
+//
+// Its breakpoints stay then, and nobody waits for them. So from the first breakpoint to the last
+// the process's action for SIGTRAP is a handler in the injected region (arch.Guards). It
+// looks the address up in the region's resume table and sends the thread to the copy of the
+// instruction, in the site's slot. What it does not find there is the program's own, and gets the
+// program's own action. While the tracer lives the kernel tells it of the signal first,
+// and the handler runs for the program's own SIGTRAPs only.
+//
+// Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
+//
+// What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint; a program that sets an
+// action for SIGTRAP later on takes the guard away; where no memory could be mapped
+// there is none; and a program that asks for its action sees the guard's.
+type guard struct {
+	state trampoline.GuardState
+	tried bool // there is one, or there can be none
+}
+
+// has tells whether the action of sig is the guard's.
+func (g *guard) has(sig unix.Signal) bool { return g.state.Installed>>uint(sig)&1 != 0 }
+
+// guardSites makes sure that threads which come to sites about to be armed go on without
+// the tracer too. What can't be is left: the tracer does not need it.
+func (d *domain) guardSites(sites []*site) {
+	if d.private || len(sites) == 0 {
+		return
+	}
+	for _, st := range sites {
+		if st.slot.Alone != 0 {
+			d.setResume(st.addr, st.slot.Alone)
+			d.setResume(st.slot.Trap, st.slot.Next)
+		}
+	}
+	if !d.guard.tried {
+		d.guard.tried = true
+		if err := d.addGuard(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+			d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
+		}
+	}
+}
+
+// setResume tells the guard where threads go on, mapping memory for that if need be.
+func (d *domain) setResume(at, to arch.Addr) {
+	for range maxGrowths {
+		err := d.region.SetResume(at, to)
+		var need *trampoline.NeedArena
+		if !errors.As(err, &need) || d.grow(need) != nil {
+			return
+		}
+	}
+}
+
+// unguard says that the original instruction is back at at: a thread that trapped before goes on there.
+func (d *domain) unguard(at arch.Addr) {
+	if d.guard.tried && !d.private {
+		d.setResume(at, at)
+	}
+}
+
+func (d *domain) addGuard() error {
+	state, err := d.region.AddGuard()
+	if err != nil {
+		return err
+	}
+	d.guard.state = state
+	return d.guardSignal(unix.SIGTRAP)
+}
+
+// guardSignal makes the guard the action of sig.
+func (d *domain) guardSignal(sig unix.Signal) error {
+	g := &d.guard
+	if g.state.Handler == 0 || g.has(sig) {
+		return nil
+	}
+	p := g.state.Place
+	err := d.space.Remote(func(r *ptrace.Remote) error {
+		return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction())
+	})
+	if err != nil {
+		return err
+	}
+	g.state.Installed |= 1 << uint(sig)
+	return d.region.NoteGuard(g.state)
+}
+
+// removeGuard puts the program's own actions back. It comes after the original code and before
+// the region goes.
+func (d *domain) removeGuard() error {
+	if d.guard.state.Installed == 0 {
+		return nil
+	}
+	if err := d.space.Remote(d.guard.remove); err != nil {
+		return err
+	}
+	d.guard.state.Installed = 0
+	return nil
+}
+
+func (g *guard) remove(r *ptrace.Remote) error {
+	var errs []error
+	for sig := unix.Signal(1); sig < 32; sig++ {
+		if g.has(sig) {
+			p := g.state.Place
+			errs = append(errs, r.Unguard(sig, g.state.Handler, p.SavedAction(int(sig)), p.ScratchAction()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leaveGuard takes a stopped thread out of the guard, back to where the signal that it handles
+// has found it: that is on its stack, and the kernel takes it from there.
+func (d *domain) leaveGuard(th *ptrace.Thread) {
+	for range maxSteps {
+		regs, err := th.Regs()
+		if err != nil || !d.guard.state.Code.Contains(regs.IP()) || d.space.Step(th) != nil {
+			return
+		}
+	}
+}
+
+// guardDetour is guardSites for what a jump leads to.
+func (d *domain) guardDetour(det *detour) {
+	if !d.guard.tried || d.private {
+		return
+	}
+	for _, h := range det.heads {
+		if to, ok := det.CopyOf(h); ok {
+			d.setResume(h, to)
+		}
+		if k := h - det.site.addr; !bytes.HasPrefix(det.jump[k:], ptrace.Host.Breakpoint()) {
+			d.guardAlso(unix.SIGILL)
+		}
+	}
+	for _, at := range det.Traps {
+		d.setResume(at, det.Start())
+	}
+	for _, f := range det.Fixups {
+		d.setResume(f.At, f.To)
+		d.guardAlso(unix.SIGSEGV)
+		d.guardAlso(unix.SIGBUS)
+	}
+}
+
+func (d *domain) guardAlso(sig unix.Signal) {
+	if err := d.guardSignal(sig); err != nil {
+		d.session.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
+	}
+}
+
+// cleanRegion takes the guard and the region away from a forked child. What can't be done
+// harms nobody.
+func (d *domain) cleanRegion(child *ptrace.Process) {
+	ranges := d.mapped()
+	if len(ranges) == 0 {
+		return
+	}
+	_ = child.Space.Remote(func(r *ptrace.Remote) error {
+		if err := d.guard.remove(r); err != nil {
+			return err
+		}
+		return r.Munmap(ranges...)
+	})
+}

@@ -1,0 +1,150 @@
+package kprobes_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// victim is a program that is at work while its tracer is killed.
+type victim struct {
+	name    string
+	args    []string
+	work    string   // a command whose answer is always the same
+	answer  string   // the prefix of it
+	symbols []string // of functions, all instructions of which are probed
+}
+
+var victims = []victim{
+	{"prey", nil, "threads 4 40 recurse", "sum", []string{"recurse", "worker", "libc.so.6:pthread_join"}},
+	{"prey", nil, "threads 4 300 six", "sum", []string{"six", "sum6", "worker"}},
+	{"prey", nil, "threads 2 300 string", "sum", []string{"string", "length", "libc.so.6:write", "libc.so.6:clone3"}},
+	{"signals", []string{"unseen"}, "run 100", "ran 100", []string{"foo", "on_alarm", "on_queued", "libc.so.6:sigqueue"}},
+	{"gosrv", nil, "threads 4 300", "sum", []string{"main.target", "main.worker"}},
+}
+
+// TestTheTargetSurvivesAKilledTracer: the tracer is killed while it attaches, registers,
+// handles hits, optimizes, or unregisters, and the target is at work all the time. The work's results
+// are right, before and after.
+func TestTheTargetSurvivesAKilledTracer(t *testing.T) {
+	rounds := 30
+	if torture() {
+		rounds = 500
+	}
+	for i := range rounds {
+		v := victims[i%len(victims)]
+		t.Run(fmt.Sprintf("%d-%s", i, v.symbols[0]), func(t *testing.T) {
+			prog := start(t, v.name, v.args...)
+			want := v.do(prog)
+			kill := startTracer(t, prog.PID(), v.symbols)
+			deadline := time.Now().Add(time.Duration(rand.Int64N(int64(200 * time.Millisecond))))
+			for time.Now().Before(deadline) {
+				v.check(t, prog, want)
+			}
+			kill()
+			for range 3 {
+				v.check(t, prog, want)
+			}
+			wantRight(t, prog)
+		})
+	}
+}
+
+// do has the victim work and returns what must always be the same.
+func (v *victim) do(prog *testprog.Prog) string {
+	got := prog.Do(v.work, v.answer)
+	if v.name == "signals" {
+		return v.answer // followed by what arrived in that time
+	}
+	return got
+}
+
+func (v *victim) check(t *testing.T, prog *testprog.Prog, want string) {
+	t.Helper()
+	if got := v.do(prog); got != want {
+		t.Errorf("%s: %q, unprobed %q", v.work, got, want)
+	}
+}
+
+// startTracer starts a process that attaches to pid; kill ends it.
+func startTracer(t *testing.T, pid int, symbols []string) (kill func()) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTracer$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), "GOKPROBE_SYMBOLS="+strings.Join(symbols, " "))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(kill)
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the tracer says %q, then %v", line, err)
+	}
+	return kill
+}
+
+// TestTracer is not a test but the process that startTracer starts.
+func TestTracer(t *testing.T) {
+	pid, err := strconv.Atoi(os.Getenv("GOKPROBE_TRACE"))
+	if err != nil {
+		return
+	}
+	fmt.Println("attaching")
+	s, err := kprobes.Attach(pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var kps []*kprobes.Kprobe
+		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
+			kps = append(kps, everywhere(s, symbol)...)
+		}
+		select {
+		case <-s.Done():
+			return
+		case <-time.After(time.Duration(rand.Int64N(int64(60 * time.Millisecond)))):
+		}
+		if err := s.UnregisterKprobes(kps); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// everywhere probes all instructions of a function that can be, in random ways.
+func everywhere(s *kprobes.Session, symbol string) (kps []*kprobes.Kprobe) {
+	only := rand.IntN(3) == 0 // the first one, so that it may be optimized
+	for off := range uint64(120) {
+		kp := &kprobes.Kprobe{SymbolName: symbol, Offset: off}
+		if rand.IntN(2) == 0 {
+			kp.PreHandler = func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }
+		}
+		if rand.IntN(4) == 0 && !only {
+			kp.PostHandler = func(*kprobes.Kprobe, *kprobes.Regs, uint64) {}
+		}
+		if s.RegisterKprobe(kp) == nil {
+			kps = append(kps, kp)
+			if only {
+				break
+			}
+		}
+	}
+	return kps
+}

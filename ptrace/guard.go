@@ -1,0 +1,134 @@
+package ptrace
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Flags of a signal's action (asm-generic/signal-defs.h).
+const (
+	saSiginfo   = 0x4
+	saRestorer  = 0x04000000
+	saOnStack   = 0x08000000
+	saNoDefer   = 0x40000000
+	saRestart   = 0x10000000
+	saResetHand = 0x80000000
+	sigIgn      = 1
+)
+
+// trapDisposition is what a process does with SIGTRAP itself, while a guard does it instead.
+type trapDisposition struct {
+	ignored, handled bool
+	action           *sigaction
+}
+
+// Guard makes g's handler the action of sig in the process that the remote calls are made in.
+// The program's own action is saved at saved first, and with its flags and mask the guard
+// runs. scratch is target memory for one action.
+func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.Addr) error {
+	own, err := r.exchange(sig, 0, saved)
+	if err != nil {
+		return fmt.Errorf("reading the action of %s: %w", unix.SignalName(sig), err)
+	}
+	sa := guardAction(own, handler, restorer)
+	if err := r.putAction(scratch, sa); err != nil {
+		return err
+	}
+	if _, err := r.exchange(sig, scratch, saved); err != nil {
+		return fmt.Errorf("setting the action of %s: %w", unix.SignalName(sig), err)
+	}
+	if p := r.th.Proc; sig == unix.SIGTRAP {
+		p.own = &trapDisposition{p.trapIgnored, p.trapHandled, own}
+		p.trapIgnored, p.trapAction = false, sa
+	}
+	return nil
+}
+
+// guardAction is the action for a guard in place of own. The signal is not blocked meanwhile:
+// the handler of another one may come between, and to a breakpoint.
+func guardAction(own *sigaction, handler, restorer arch.Addr) *sigaction {
+	sa := &sigaction{handler: uintptr(handler), flags: saSiginfo | saRestorer | saOnStack | saNoDefer | saRestart, restorer: uintptr(restorer)}
+	if own.handler > sigIgn {
+		sa.mask = own.mask
+		sa.flags = own.flags&^saResetHand | saSiginfo | saRestorer | saNoDefer
+		if own.flags&saRestorer != 0 {
+			sa.restorer = own.restorer
+		}
+	}
+	return sa
+}
+
+// Unguard puts back the program's own action for sig, which saved has, unless the program has
+// replaced handler by another action meanwhile.
+func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) error {
+	now, err := r.exchange(sig, 0, scratch)
+	if err == nil && now.handler == uintptr(handler) {
+		_, err = r.exchange(sig, saved, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("putting back the action of %s: %w", unix.SignalName(sig), err)
+	}
+	if p := r.th.Proc; sig == unix.SIGTRAP && p.own != nil {
+		p.trapIgnored, p.trapHandled, p.trapAction, p.own = p.own.ignored, p.own.handled, p.own.action, nil
+	}
+	return nil
+}
+
+// regainDelay is how long a process may be without its guard after a thread that blocks SIGTRAP
+// has hit. To put it back after each such hit would cost several times what the hit costs.
+const regainDelay = 5 * time.Millisecond
+
+// regainGuard puts the guard back that a breakpoint has taken away, soon.
+func (t *Tracer) regainGuard(p *Process) {
+	if p.regaining {
+		return
+	}
+	p.regaining = true
+	time.AfterFunc(regainDelay, func() {
+		_ = t.Do(func() {
+			p.regaining = false
+			if p.own == nil || p.dropped || p.leaving {
+				return
+			}
+			_ = p.Space.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
+		})
+	})
+}
+
+// exchange is rt_sigaction(2) with an action and a place for the one before, 0 if there is none.
+func (r *Remote) exchange(sig unix.Signal, action, old arch.Addr) (*sigaction, error) {
+	if _, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(action), uint64(old), 8); err != nil || old == 0 {
+		return nil, err
+	}
+	b := make([]byte, arch.ActionLen)
+	if err := r.th.Proc.Space.ReadMemory(old, b); err != nil {
+		return nil, err
+	}
+	u := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
+	return &sigaction{handler: uintptr(u(0)), flags: u(1), restorer: uintptr(u(2)), mask: Sigset(u(3))}, nil
+}
+
+func (r *Remote) putAction(at arch.Addr, sa *sigaction) error {
+	b := make([]byte, 0, arch.ActionLen)
+	for _, v := range []uint64{uint64(sa.handler), sa.flags, uint64(sa.restorer), uint64(sa.mask)} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return r.th.Proc.Space.WriteMemory(at, b)
+}
+
+// Munmap removes mappings. No thread may be inside.
+func (r *Remote) Munmap(ranges ...arch.Range) error {
+	var errs []error
+	for _, at := range ranges {
+		if err := r.munmap(at); err != nil {
+			errs = append(errs, fmt.Errorf("munmap %s: %w", at, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,122 @@
+package trampoline
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// ErrNoGuard: the region has no place for a guard, or its architecture no guard.
+var ErrNoGuard = errors.New("no guard")
+
+// Where the guard is told to lie, offsets in bytes in the guard's data. Before it is
+// arch.GuardDataLen bytes of the guard's own.
+const (
+	offGuardState = GuardLen / 2
+	guardStateLen = 32
+
+	offGuardStart     = 0  // uint64, 0 if there is none
+	offGuardEnd       = 8  // uint64
+	offGuardRestorer  = 16 // uint64
+	offGuardInstalled = 24 // uint64, bit n: for signal n
+)
+
+// GuardState is the guard that a region has.
+type GuardState struct {
+	Code      arch.Range // which a thread is in, or not
+	Handler   arch.Addr  // the action of the signals in Installed
+	Restorer  arch.Addr
+	Installed uint64 // bit n: the action of signal n was replaced; the program's own is saved
+	Place     arch.GuardPlace
+}
+
+// guardPlace tells a guard where the first arena, at base, has what it needs.
+func guardPlace(base arch.Addr) arch.GuardPlace {
+	return arch.GuardPlace{
+		Resume: base + offResume, ResumeHash: ResumeHash, ResumeEntries: offEntries,
+		Count: base + offCount, First: base + offArenas, Step: arenaSize, Start: offCodeStart, End: offCodeEnd,
+		Data: base + offGuard,
+	}
+}
+
+// AddGuard writes the architecture's guard into slots that follow each other, where it stays.
+// The error matches ErrNoGuard if there are none.
+func (r *Region) AddGuard() (GuardState, error) {
+	host, ok := r.arch.(arch.Guards)
+	base, mapped := r.base()
+	if !ok || !mapped {
+		return GuardState{}, ErrNoGuard
+	}
+	place := guardPlace(base)
+	n := len(host.AssembleGuard(base, place).Code)
+	for _, a := range r.arenas {
+		if !a.slots() {
+			continue
+		}
+		at, ok, err := a.allocRun((n + int(a.slotSize) - 1) / int(a.slotSize))
+		if err != nil {
+			return GuardState{}, err
+		}
+		if ok {
+			return r.putGuard(a, host.AssembleGuard(at, place), place)
+		}
+	}
+	return GuardState{}, ErrNoGuard
+}
+
+func (r *Region) putGuard(a *Arena, g arch.Guard, place arch.GuardPlace) (GuardState, error) {
+	s := GuardState{Code: stretch(g.Handler, uint64(len(g.Code))), Handler: g.Handler, Restorer: g.Restorer, Place: place}
+	if err := a.store.Write(a.codeOff+uint64(g.Handler-a.code.Start), g.Code); err != nil {
+		return s, fmt.Errorf("writing the guard: %w", err)
+	}
+	if err := r.PutGuardData(int(place.DefaultAction()-place.Data)+24, bytes.Repeat([]byte{0xff}, 8)); err != nil {
+		return s, err
+	}
+	return s, r.NoteGuard(s)
+}
+
+// NoteGuard notes the state of the guard for whoever finds the region.
+func (r *Region) NoteGuard(s GuardState) error {
+	b := le.AppendUint64(nil, uint64(s.Code.Start))
+	b = le.AppendUint64(b, uint64(s.Code.End))
+	b = le.AppendUint64(b, uint64(s.Restorer))
+	return r.PutGuardData(offGuardState, le.AppendUint64(b, s.Installed))
+}
+
+// Guard reads which guard the region has. ok is false if it has none.
+func (h *Header) Guard(mem arch.Memory) (s GuardState, ok bool, err error) {
+	if len(h.Arenas) == 0 {
+		return s, false, nil
+	}
+	place := guardPlace(h.Arenas[0].Data.Start)
+	b := make([]byte, guardStateLen)
+	if err := mem.ReadMemory(place.Data+offGuardState, b); err != nil {
+		return s, false, fmt.Errorf("reading the guard's state: %w", err)
+	}
+	s = GuardState{
+		Code:      arch.Range{Start: arch.Addr(le.Uint64(b[offGuardStart:])), End: arch.Addr(le.Uint64(b[offGuardEnd:]))},
+		Handler:   arch.Addr(le.Uint64(b[offGuardStart:])),
+		Restorer:  arch.Addr(le.Uint64(b[offGuardRestorer:])),
+		Installed: le.Uint64(b[offGuardInstalled:]),
+		Place:     place,
+	}
+	return s, s.Handler != 0, nil
+}
+
+// allocRun returns n slots that follow each other, filled with breakpoints.
+func (a *Arena) allocRun(n int) (at arch.Addr, ok bool, err error) {
+	if a.next+n > len(a.state) {
+		return 0, false, nil
+	}
+	if err := a.fillUpTo(a.next + n - 1); err != nil {
+		return 0, false, err
+	}
+	at = a.addr(a.next)
+	for range n {
+		a.state[a.next] = slotLive
+		a.next++
+	}
+	return at, true, nil
+}
