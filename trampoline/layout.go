@@ -222,12 +222,11 @@ const HeaderLen = headerSize
 // Inspect reads the header of the region whose mapping of file offset 0 starts
 // at at. The error matches ErrHeader if there is no region.
 func Inspect(mem arch.Memory, at arch.Addr) (*Header, error) {
-	b := make([]byte, HeaderLen)
-	if err := mem.ReadMemory(at, b[:offArenas]); err != nil {
+	b := make([]byte, offArenas)
+	if err := mem.ReadMemory(at, b); err != nil {
 		return nil, fmt.Errorf("reading a region's header: %w", err)
 	}
-	n := min(le.Uint32(b[offCount:]), MaxArenas)
-	b = b[:offArenas+n*arenaSize]
+	b = append(b, make([]byte, arenaSize*min(le.Uint32(b[offCount:]), MaxArenas))...)
 	if err := mem.ReadMemory(at+offArenas, b[offArenas:]); err != nil {
 		return nil, fmt.Errorf("reading a region's list of arenas: %w", err)
 	}
