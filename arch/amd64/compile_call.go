@@ -55,24 +55,24 @@ func (c *compiler) answerConst(n int, v int64) {
 	}
 }
 
-// shard is cell of one of the copies of map m. Threads have different ones where their
-// stacks tell them apart: those of a C library's threads are mostly some MiB and a guard page
-// apart. It may use t0 and t1; noX as index is none.
+// shard is cell of one of the copies of map m, which the page of the stack chooses (as in
+// countBody). It may use t0 and t1.
 func (c *compiler) shard(m int, cell int32) place {
 	d := c.Maps[m]
 	if d.Shards <= 1 {
 		return global(c.env.Maps[m]).plus(8 * cell)
 	}
-	c.ins(4, 0x8b, c.use(t0), inReg(sp))
-	c.ins(4, 0x8b, c.use(t1), inReg(sp))
-	c.ins(4, 0xc1, extShr, inReg(t0), 12)
-	c.ins(4, 0xc1, extShr, inReg(t1), 20)
-	c.alu(4, opXor, inReg(t0), t1)
-	c.aluImm(4, opAnd, inReg(t0), int32(d.Shards-1))
+	c.move(c.use(t0), sp)
+	c.ins(8, 0xc1, extShr, inReg(t0), 12)
+	c.ins(4, 0x69, t0, inReg(t0), binary.LittleEndian.AppendUint32(nil, goldenRatio)...)
+	c.ins(4, 0xc1, extShr, inReg(t0), byte(32-bits.TrailingZeros(uint(d.Shards))))
 	c.scale(t0, d.ShardStride())
-	c.lea(t1, global(c.env.Maps[m]))
+	c.lea(c.use(t1), global(c.env.Maps[m]))
 	return indexed(t1, t0).plus(8 * cell)
 }
+
+// goldenRatio is its fraction, times 1<<32.
+const goldenRatio = 0x9e3779b9
 
 // scale multiplies x.
 func (c *compiler) scale(x xreg, by int) {

@@ -3,7 +3,6 @@ package amd64
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -294,15 +293,13 @@ func (m *machine) link() bool {
 	return ok
 }
 
-// assemble is the code at at; its jumps are linked.
-func (m *machine) assemble(at arch.Addr) (arch.BodyCode, error) {
-	out := arch.BodyCode{Code: append([]byte(nil), m.code...)}
+// assemble is the code at at; its jumps are linked. With the error, it is as long as it should be.
+func (m *machine) assemble(at arch.Addr) (out arch.BodyCode, err error) {
+	out.Code = append(out.Code, m.code...)
 	for _, r := range m.refs {
-		d := int64(r.target - at.Add(int64(r.end)))
-		if d < math.MinInt32 || d > math.MaxInt32 {
-			return arch.BodyCode{}, fmt.Errorf("%w: data at %s from a program at %s", arch.ErrReach, r.target, at)
+		if e := putRel32(out.Code[r.at:], r.target, at.Add(int64(r.end))); e != nil {
+			err = fmt.Errorf("data at %s of a program at %s: %w", r.target, at, e)
 		}
-		binary.LittleEndian.PutUint32(out.Code[r.at:], uint32(d))
 	}
 	for _, f := range m.faults {
 		out.Fixups = append(out.Fixups, arch.Fixup{At: at.Add(int64(f.at)), To: at.Add(int64(m.labels[f.to]))})
@@ -310,5 +307,5 @@ func (m *machine) assemble(at arch.Addr) (arch.BodyCode, error) {
 	for _, t := range m.traps {
 		out.Traps = append(out.Traps, at.Add(int64(t)))
 	}
-	return out, nil
+	return out, err
 }

@@ -304,7 +304,7 @@ func disassembled(code []byte, at arch.Addr) string {
 func TestCompiledProgramsDoWhatTheInterpreterSays(t *testing.T) {
 	n := 3000
 	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		n *= 50
+		n *= 30
 	}
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))

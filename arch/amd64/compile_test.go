@@ -132,8 +132,12 @@ func TestCompileRefusesWhatTheTargetDoesNotOffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := body.Assemble(target.Maps[0] + 1<<32); !errors.Is(err, arch.ErrReach) {
-		t.Errorf("maps 4 GiB away: %v", err)
+	near, err := body.Assemble(target.Maps[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if far, err := body.Assemble(target.Maps[0] + 1<<32); !errors.Is(err, arch.ErrReach) || len(far.Code) != len(near.Code) {
+		t.Errorf("maps 4 GiB away: %d bytes of %d, %v", len(far.Code), len(near.Code), err)
 	}
 }
 

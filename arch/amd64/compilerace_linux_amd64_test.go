@@ -98,6 +98,15 @@ func TestCompiledCountersAreExactAmongThreads(t *testing.T) {
 		})
 	}
 	all.Wait()
+	used := 0
+	for shard := range 8 {
+		if q.maps[1][shard*program.LineSize/8] != 0 {
+			used++
+		}
+	}
+	if used < 2 {
+		t.Errorf("%d threads use %d shards", threads, used)
+	}
 	for i, m := range p.Maps {
 		got, err := m.Values(q.maps[i])
 		if err != nil {
