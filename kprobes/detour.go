@@ -91,48 +91,9 @@ func (d *domain) untouchable(choice *optimize.Choice) error {
 
 // analysed asks which jumps st may have.
 func (d *domain) analysed(st *site) (*optimize.Choice, error) {
-	bounds, known := d.symbols().Function(st.addr)
-	if !known {
-		return nil, errors.New("no function is known there, so jumps into the region can't be ruled out")
-	}
-	an, err := d.surveyed().analysis(d, bounds)
-	if err != nil {
-		return nil, err
-	}
-	return an.Site(st.addr)
-}
-
-// analysis decodes a whole function, once in a survey.
-func (v *survey) analysis(d *domain, bounds arch.Range) (*optimize.Analysis, error) {
-	if known, ok := v.analyses[bounds]; ok {
-		return known.Analysis, known.err
-	}
-	const tail = 32
-	code, err := v.original(d, bounds.Start, int(bounds.Len())+tail)
-	var an *optimize.Analysis
-	if err == nil {
-		an, err = optimize.Analyze(ptrace.Host, hostDetours, optimize.Function{
-			Range: bounds, Code: code, Next: d.nextFunction(bounds.End, tail),
-		})
-	}
-	v.analyses[bounds] = analysed{an, err}
-	return an, err
-}
-
-type analysed struct {
-	*optimize.Analysis
-	err error
-}
-
-// nextFunction is where what follows end begins, or limit bytes from there.
-func (d *domain) nextFunction(end arch.Addr, limit int) arch.Addr {
-	for a := end; a < end.Add(int64(limit)); a++ {
-		bounds, known := d.symbols().Function(a)
-		if _, data := d.symbols().DataInText(a); data || known && bounds.Start >= end {
-			return a
-		}
-	}
-	return end.Add(int64(limit))
+	v := d.surveyed()
+	read := func(at arch.Addr, n int) ([]byte, error) { return v.original(d, at, n) }
+	return v.analyses.choose(d.symbols(), st.addr, read)
 }
 
 // makeBody chooses the body. Counters must be near the detour, which is near the site.

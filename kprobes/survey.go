@@ -17,7 +17,7 @@ type survey struct {
 	pages map[arch.Addr][]byte // code without patches
 
 	functions map[arch.Range]*decoded
-	analyses  map[arch.Range]analysed
+	analyses  analyses
 
 	critical []arch.Range // restartable sequences
 	searched bool
@@ -34,7 +34,7 @@ type decoded struct {
 
 func (d *domain) surveyed() *survey {
 	if d.survey == nil {
-		d.survey = &survey{pages: map[arch.Addr][]byte{}, functions: map[arch.Range]*decoded{}, analyses: map[arch.Range]analysed{}}
+		d.survey = &survey{pages: map[arch.Addr][]byte{}, functions: map[arch.Range]*decoded{}, analyses: analyses{}}
 	}
 	return d.survey
 }

@@ -21,8 +21,9 @@ func listCommand(std stdio) *cli.Command {
 		UsageText: "gokprobe list (-p PID | -x FILE) [flags] [PATTERN]",
 		Description: `Lists the symbols of a process, or of a program or library FILE, sorted by address:
 address, size, where the name was found, how a hit is handled or why the symbol can't
-be probed, module and name. "boosted" takes one stop a hit, "stepped" two, "emulated"
-one and no copy of the instruction.
+be probed, module and name. "optimized" takes no stop, if what is asked for can be done
+in the process, else it is as the others: "boosted" takes one stop a hit, "stepped" two,
+"emulated" one and no copy of the instruction.
 
 PATTERN is a name or glob ('mem*', 'libc.so.6:*'), or any other SPEC of attach:
 'foo+*' lists the instructions of foo, file.c:42 the code of a line. The process is
@@ -67,6 +68,7 @@ func list(c *cli.Context, std stdio) error {
 		return err
 	}
 	defer l.table.Close()
+	l.jumps = kprobes.NewPreview(l.table, l.mem)
 	if err = l.list(c.Args().First()); err == nil {
 		err = l.out.Flush()
 	}
@@ -80,6 +82,7 @@ func list(c *cli.Context, std stdio) error {
 type lister struct {
 	table *symbols.Table
 	mem   arch.Memory
+	jumps *kprobes.Preview
 	lines bool
 	json  bool
 	out   *bufio.Writer
@@ -173,7 +176,7 @@ type row struct {
 	Probe   bool   `json:"probeable"`
 	// Mechanism is how a hit is handled, empty if the place can't be probed.
 	Mechanism string `json:"mechanism"`
-	Reason    string `json:"reason"` // why not, or why not boosted
+	Reason    string `json:"reason"` // why not, or why not optimized
 }
 
 func (l *lister) symbolRow(sym symbols.Symbol) row {
@@ -273,6 +276,11 @@ func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
 		r.Mechanism = "boosted"
 	}
 	r.Probe = true
+	if why := l.jumps.Optimizable(insn.Addr); why == nil {
+		r.Mechanism, r.Reason = "optimized", ""
+	} else if r.Reason == "" {
+		r.Reason = oneLine(why.Error())
+	}
 	return insn, true
 }
 
@@ -313,6 +321,6 @@ func (l *lister) print(r row) error {
 	if r.Reason != "" {
 		name += "  (" + r.Reason + ")"
 	}
-	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s  %-8s  %s:%s\n", r.Addr, r.Size, r.Source, how, r.Module, name)
+	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s  %-9s  %s:%s\n", r.Addr, r.Size, r.Source, how, r.Module, name)
 	return err
 }

@@ -1,0 +1,86 @@
+package kprobes
+
+import (
+	"errors"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/optimize"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Preview tells, without a session, whether probes would be reached by jumps. Use it from one
+// goroutine.
+type Preview struct {
+	table    *symbols.Table
+	mem      arch.Memory
+	analyses analyses
+}
+
+// NewPreview looks at a process or file by its symbols and its memory, without patches.
+func NewPreview(table *symbols.Table, mem arch.Memory) *Preview {
+	return &Preview{table, mem, analyses{}}
+}
+
+// Optimizable returns nil if a probe at the instruction at at would be reached by a jump,
+// provided that its work can be done in the target and that there is room where the jump may
+// lead; else an error that says why not.
+func (p *Preview) Optimizable(at arch.Addr) error {
+	if hostDetours == nil {
+		return errors.New("this architecture has no optimized probes")
+	}
+	_, err := p.analyses.choose(p.table, at, func(at arch.Addr, n int) ([]byte, error) {
+		code := make([]byte, n)
+		for p.mem.ReadMemory(at, code) != nil {
+			if code = code[:len(code)-1]; len(code) == 0 {
+				return nil, ErrNotMapped
+			}
+		}
+		return code, nil
+	})
+	return err
+}
+
+// analyses is decoded functions.
+type analyses map[arch.Range]analysed
+
+type analysed struct {
+	*optimize.Analysis
+	err error
+}
+
+// choose asks which jumps a probe at at may have. read fills in code, as much as there is.
+func (known analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Addr, int) ([]byte, error)) (*optimize.Choice, error) {
+	bounds, ok := table.Function(at)
+	if !ok {
+		return nil, errNoFunction
+	}
+	an, ok := known[bounds]
+	if !ok {
+		const tail = 32
+		code, err := read(bounds.Start, int(bounds.Len())+tail)
+		an.err = err
+		if err == nil {
+			f := optimize.Function{Range: bounds, Code: code, Next: nextFunction(table, bounds.End, tail)}
+			an.Analysis, an.err = optimize.Analyze(ptrace.Host, hostDetours, f)
+		}
+		known[bounds] = an
+	}
+	if an.err != nil {
+		return nil, an.err
+	}
+	return an.Site(at)
+}
+
+var errNoFunction = errors.New("no function is known there, so jumps into the optimized region can't be ruled out")
+
+// nextFunction is where what follows end begins, or limit bytes from there.
+func nextFunction(table *symbols.Table, end arch.Addr, limit int) arch.Addr {
+	for a := end; a < end.Add(int64(limit)); a++ {
+		bounds, known := table.Function(a)
+		if _, data := table.DataInText(a); data || known && bounds.Start >= end {
+			return a
+		}
+	}
+	return end.Add(int64(limit))
+}
