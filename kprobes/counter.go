@@ -116,4 +116,8 @@ func (d *domain) foldAll() {
 		c.give(nil)
 	}
 	clear(d.counters)
+	for _, rec := range d.recordings {
+		d.keep(rec)
+	}
+	d.rings = nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/optimize"
+	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -23,6 +24,7 @@ type detour struct {
 	original []byte      // what stood there
 	heads    []arch.Addr // inner heads that trap
 	count    *counter    // nil if the tracer counts
+	record   *recording  // nil if there is no program
 
 	headHits int // threads that came to one of heads
 }
@@ -35,11 +37,9 @@ func (det *detour) region() arch.Range {
 }
 
 // work is what a detour's body does.
-type work uint8
-
-const (
-	countHits work = iota // in the target
-)
+type work struct {
+	program *Kprobe // whose Program runs; nil if hits are only counted
+}
 
 // hostDetours is the architecture's part of optimized probes.
 var hostDetours, _ = ptrace.Host.(arch.Detours)
@@ -60,6 +60,7 @@ func (d *domain) makeDetour(st *site, w work) (*detour, error) {
 		err = d.land(det, choice, body)
 	}
 	if err != nil {
+		d.endRecording(det.record)
 		d.endCounter(det.count)
 		return nil, err
 	}
@@ -104,7 +105,18 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 	if det.count, err = d.newCounter(det.site.addr); err != nil {
 		return nil, err
 	}
-	return hostDetours.CountBody(det.count.at, shards(), dead, redZone), nil
+	kp := det.work.program
+	if kp == nil {
+		return hostDetours.CountBody(det.count.at, shards(), dead, redZone), nil
+	}
+	if det.record, err = d.newRecording(kp, det.site.addr); err != nil {
+		return nil, err
+	}
+	body, err := d.compile(det.record, program.Target{Site: det.site.addr, Dead: dead, RedZone: redZone})
+	if err != nil {
+		return nil, err
+	}
+	return sequence{hostDetours.CountBody(det.count.at, shards(), arch.Dead{}, redZone), body}, nil
 }
 
 // displacedAnyway is the instructions that all options displace: behind them a probe of its own may
@@ -126,7 +138,7 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 		size, patterns[i] = max(size, n), o.Pattern
 		near = reaching(near, o.Insns)
 	}
-	landing, err := d.allocLanding(near, patterns, size, det.count.memory())
+	landing, err := d.allocLanding(near, patterns, size, append(det.record.spans(), det.count.memory())...)
 	if err != nil {
 		return err
 	}
@@ -256,6 +268,7 @@ func (d *domain) discardDetour(det *detour) {
 func (d *domain) forgetDetour(det *detour) {
 	delete(d.detours, det.Addr)
 	delete(d.detours, det.landing.Entry)
+	d.endRecording(det.record)
 	d.endCounter(det.count)
 }
 

@@ -36,6 +36,7 @@ type domain struct {
 	linker
 
 	optimizer
+	recorder
 
 	landing arch.Addr // where functions return to that handlers call; 0 if there is none yet
 
@@ -65,6 +66,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		unreturnable: map[arch.Addr]error{},
 	}
 	d.optimizer.init()
+	d.recorder.init()
 	d.text = patch.NewText(p.Space.Text(), journal{d})
 	p.Space.Local = d
 	s.domains[d] = true
@@ -144,6 +146,7 @@ func (d *domain) release() error {
 			d.moveOut(th)
 		}
 		d.session.tracer.SettleForks(d.space)
+		d.drainLast()
 		d.foldAll()
 		ending = d.ending()
 		errs = append(errs, d.text.RestoreAll(), d.region.Wipe(), d.unmap())

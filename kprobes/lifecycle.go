@@ -157,6 +157,7 @@ func (s *Session) forget(d *domain) {
 		d.end(f, true)
 	}
 	d.text.Forget()
+	d.drainLast()
 	d.foldAll()
 	for _, m := range d.shared {
 		m.Unmap()
@@ -175,6 +176,7 @@ func (s *Session) forget(d *domain) {
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
 	if d := domainOf(th); d != nil {
+		d.noteExit(th)
 		d.endOfThread(th)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/program"
 )
 
 // Flags of a Kprobe, with the kernel's values (include/linux/kprobes.h).
@@ -52,6 +53,13 @@ type Kprobe struct {
 	PostHandler  PostHandler
 	FaultHandler FaultHandler
 
+	// Program is run at each hit, before the PreHandler if there is one; without one it can run in
+	// the target. Its rings and their sizes are the session's. The first two words of each of its records
+	// must be what the helpers Time and Thread have returned.
+	Program *program.Program
+	// RecordHandler gets the Program's records.
+	RecordHandler RecordHandler
+
 	// Flags may hold FlagDisabled at registration. The others are set by the
 	// session; read them by Session.Status.
 	Flags Flags
@@ -64,6 +72,10 @@ type Kprobe struct {
 	jprobe     *Jprobe     // whose it is
 	placements []placement // one for each address space it is in
 	counters   []*counter  // guarded by counting
+
+	checked    *program.Checked // Program, for hits that the tracer handles
+	values     [][]uint64       // of the Program's maps; guarded by counting
+	recordings []*recording     // that write to other maps; guarded by counting
 
 	waits   bool   // it is in none, and placed when a module comes
 	reason  string // why it is in none

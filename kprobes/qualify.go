@@ -17,26 +17,32 @@ const maxRegion = 4 + 15
 func (d *domain) qualifies(st *site) (w work, refusal string) {
 	switch {
 	case d.session.opts.NoOptimize:
-		return 0, "optimization is turned off"
+		return work{}, "optimization is turned off"
 	case d.session.opts.NoBoost:
-		return 0, "boosting is turned off"
+		return work{}, "boosting is turned off"
 	case hostDetours == nil:
-		return 0, "this architecture has no optimized probes"
+		return work{}, "this architecture has no optimized probes"
 	case d.private:
-		return 0, "the process can't map memory for a detour"
+		return work{}, "the process can't map memory for a detour"
 	case st.linker:
-		return 0, "the dynamic linker is watched there"
+		return work{}, "the dynamic linker is watched there"
 	case st.returning > 0:
-		return 0, "calls that are followed return there"
+		return work{}, "calls that are followed return there"
 	case st.rejected:
-		return 0, st.refusal
+		return work{}, st.refusal
 	}
 	for _, kp := range st.probes {
-		if refusal := kp.needsTracer(); refusal != "" && kp.enabled() {
-			return 0, refusal
+		switch refusal := kp.needsTracer(); {
+		case !kp.enabled():
+		case refusal != "":
+			return work{}, refusal
+		case kp.Program != nil && w.program != nil:
+			return work{}, "the programs of several probes run there"
+		case kp.Program != nil:
+			w.program = kp
 		}
 	}
-	return countHits, ""
+	return w, ""
 }
 
 // needsTracer says why kp's hits can't be dealt with in the target.

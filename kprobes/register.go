@@ -249,8 +249,8 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	kp.nmissed.Store(0)
 	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
 	var st *site
-	var err error
-	if jp := kp.jprobe; jp != nil && jp.body.proto == nil && addr != notYet {
+	err := kp.checkProgram()
+	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {
 		err = jp.rebind(s.table, addr) // its library was loaded meanwhile
 	}
 	switch {
@@ -307,6 +307,7 @@ func (d *domain) withdraw(kp *Kprobe, st *site) error {
 // unregister runs on the tracer's thread. Sites without probes go.
 func (s *Session) unregister(kps []*Kprobe) error {
 	s.catchUp()
+	s.lastRecords(kps)
 	gone := make(map[*Kprobe]bool, len(kps))
 	isGone := func(kp *Kprobe) bool { return gone[kp] }
 	left := siteList{}

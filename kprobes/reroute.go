@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -21,7 +23,22 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 	if det := d.heads[at]; det != nil {
 		return d.fromHead(det, at, regs)
 	}
-	return false
+	det := d.detourAt(at)
+	if det == nil || det.record == nil || !slices.Contains(det.Traps, at) {
+		return false
+	}
+	s.atTrap(th, d, det, regs)
+	return true
+}
+
+// atTrap runs a program for which the thread's stack has no room.
+func (s *Session) atTrap(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+	ts, kp := s.stateOf(th, d), det.record.kp
+	regs.SetIP(det.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
+		s.interpret(ts, kp)
+	}
+	regs.SetIP(det.Start())
 }
 
 // fromHead sends a thread that came to the head of a displaced instruction to its copy.

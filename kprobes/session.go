@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +49,12 @@ type Session struct {
 	running   []runningHandler // the last one runs, the others wait for functions that they call
 	disarmed  bool             // all probes, by DisarmAll
 	closed    bool
+
+	drains        bool // rings are looked into
+	scratch       []uint64
+	lastRecording uint32
+	clockBegan    time.Time
+	clockTicks    uint64
 
 	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
 

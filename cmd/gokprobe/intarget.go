@@ -3,9 +3,13 @@ package main
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -18,6 +22,9 @@ type capture struct {
 	params []symbols.Param
 	reads  []symbols.Read // of all parameters; each an item, behind the registers
 	items  []prog.Item
+
+	program *prog.Program
+	size    int // bytes of a record
 }
 
 // Items of every record.
@@ -64,7 +71,7 @@ func newCapture(names []string, params []symbols.Param) (*capture, error) {
 }
 
 func (c *capture) register(name string) {
-	if _, ok := c.item(name); !ok {
+	if !slices.Contains(c.names, name) {
 		c.names = append(c.names, name)
 	}
 }
@@ -77,12 +84,8 @@ func (c *capture) registerOf(w symbols.Word) {
 
 // item is the index of a register's item.
 func (c *capture) item(name string) (int, bool) {
-	for i, n := range c.names {
-		if n == name {
-			return firstItem + i, true
-		}
-	}
-	return 0, false
+	i := slices.Index(c.names, name)
+	return firstItem + i, i >= 0
 }
 
 // addReads adds the reads of one parameter, which count from its first.
@@ -115,9 +118,76 @@ func (c *capture) expr(w symbols.Word) prog.Expr {
 // readItem is the index of a read's item.
 func (c *capture) readItem(read int) int { return firstItem + len(c.names) + read }
 
-// program builds the program for records in ring.
-func (c *capture) program(name string, ring prog.Map) (*prog.Program, error) {
-	return prog.Build(name, 0, c.names, prog.Cond{}, prog.WriteRecord{Ring: ring, Items: c.items})
+// build makes the program that records.
+func (c *capture) build(name string, ring prog.Map) error {
+	p, err := prog.Build(name, 0, c.names, prog.Cond{}, prog.WriteRecord{Ring: ring, Items: c.items})
+	if err != nil {
+		return err
+	}
+	c.program, c.size = p, 0
+	for _, f := range p.Fields {
+		c.size = max(c.size, f.Off+f.Size, f.Err+8)
+	}
+	return nil
+}
+
+// inTarget has p's hits recorded by the target, if a record can hold what is printed of them.
+func (pl *placer) inTarget(p *probe) bool {
+	r := pl.rec
+	if r.sink == nil || r.limited || p.waits || p.stack > 0 || p.args && pl.req.follow {
+		return false
+	}
+	var names []string
+	if p.regs {
+		names = ptrace.Host.NewRegs().Names()
+	}
+	var params []symbols.Param
+	if p.args {
+		params, _ = parameters(pl.sess.Symbols(), &probe{place: p.place, kp: &kprobes.Kprobe{Addr: p.addr}})
+	}
+	c, err := newCapture(names, params)
+	if err == nil {
+		err = c.build(p.name, prog.Map{Kind: prog.Ring, Size: prog.MaxRecord * 8})
+	}
+	if err != nil {
+		return false
+	}
+	p.capture = c
+	p.kp.Program, p.kp.RecordHandler = c.program, r.recorded(p)
+	return true
+}
+
+// recorded is the RecordHandler of p.
+func (r *recorder) recorded(p *probe) kprobes.RecordHandler {
+	return func(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
+		r.notice(p)
+		s := p.capture.decode(rec.Payload)
+		if s == nil {
+			return
+		}
+		r.record(func() *event.Hit {
+			h := &event.Hit{
+				Time: rec.Time, PID: rec.PID, TID: rec.TID, Comm: rec.Comm,
+				Probe: p.name, Kind: p.kind(), Addr: p.kp.Addr, Symbol: p.symbol, Module: p.module,
+			}
+			if len(p.capture.params) > 0 {
+				h.Args = argumentsFrom(p.capture.params, s, s)
+			}
+			if p.regs {
+				h.Args = appendRegs(h.Args, s, p.kp.Addr)
+			}
+			return h
+		})
+	}
+}
+
+// lost is the records of p for which there was no room.
+func (p *probe) lost() uint64 {
+	const losses = 1 // the map behind the ring
+	if p.capture == nil || p.kp.Values(losses) == nil {
+		return 0
+	}
+	return p.kp.Values(losses)[0]
 }
 
 // snapshot is the registers and the memory of a hit, as far as they have been recorded.
@@ -136,8 +206,12 @@ type recorded struct {
 	want  int // bytes that it tried to read
 }
 
-// decode makes a snapshot of a record of p.
-func (c *capture) decode(p *prog.Program, payload []byte) *snapshot {
+// decode makes a snapshot of a record, nil if the record is none.
+func (c *capture) decode(payload []byte) *snapshot {
+	if len(payload) < c.size {
+		return nil
+	}
+	p := c.program
 	s := &snapshot{c: c, regs: make([]uint64, len(c.names)), ranges: make([]recorded, 0, len(c.reads))}
 	word := func(off int) uint64 { return binary.LittleEndian.Uint64(payload[off:]) }
 	for i := range c.names {
@@ -154,7 +228,7 @@ func (c *capture) decode(p *prog.Program, payload []byte) *snapshot {
 func (s *snapshot) add(r symbols.Read, bytes []byte, result int64) {
 	x := recorded{at: arch.Addr(s.word(r.Addr) + uint64(r.Off)), bytes: bytes, want: int(r.Max)}
 	switch {
-	case result < 0:
+	case result < 0, result > int64(len(bytes)):
 		x.bytes = nil
 	case r.Kind == symbols.ReadCounted:
 		x.bytes = bytes[:result]

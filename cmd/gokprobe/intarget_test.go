@@ -3,10 +3,13 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
 )
@@ -32,10 +35,10 @@ func bothWays(t *testing.T, p *probe, regs *kprobes.Regs) (stopped, recorded []e
 	if err != nil {
 		return stopped, stopped, false
 	}
-	pr, err := c.program("test", prog.Map{Kind: prog.Ring, Size: 1 << 16})
-	if err != nil {
+	if err := c.build("test", prog.Map{Kind: prog.Ring, Size: 1 << 16}); err != nil {
 		t.Fatal(err)
 	}
+	pr := c.program
 	checked, err := prog.Check(pr)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +55,7 @@ func bothWays(t *testing.T, p *probe, regs *kprobes.Regs) (stopped, recorded []e
 		t.Fatal(err)
 	}
 	if _, err := r.Read(func(rec prog.Record) {
-		s := c.decode(pr, rec.Payload)
+		s := c.decode(rec.Payload)
 		recorded = argumentsFrom(p.params, s, s)
 		missed = s.missed
 	}); err != nil {
@@ -115,5 +118,98 @@ func TestRecordsPrintWhatHandlersPrint(t *testing.T) {
 				t.Errorf("hits of %v only", hit)
 			}
 		})
+	}
+}
+
+// printed is the arguments of one hit, or of many, as lines show them.
+func printed(name string, args []event.Arg) string {
+	s := name
+	for _, a := range args {
+		s += " " + a.Name + "=" + a.Text
+	}
+	return s
+}
+
+// What optimized hits record prints as handlers print it.
+func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
+	for _, c := range []struct {
+		fixture string
+		flags   []string
+		least   int // functions whose hits the target records
+	}{
+		{"cvalues", nil, 8},
+		{"cxxvalues", nil, 6},
+		{"govalues", nil, 8},
+	} {
+		p := testprog.Start(t, testprog.Build(t, c.fixture, c.flags...))
+		dry := said(p, "call 1")
+		sess, err := kprobes.Attach(p.PID(), kprobes.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []string
+		recorded := 0
+		for name := range dry {
+			found, err := sess.Symbols().Resolve(name)
+			if err != nil {
+				continue
+			}
+			params, err := sess.Symbols().Params(found[0].Addr)
+			if err != nil {
+				continue
+			}
+			capt, err := newCapture(nil, params)
+			if err == nil {
+				err = capt.build(name, prog.Map{Kind: prog.Ring, Size: 1 << 16})
+			}
+			if err != nil {
+				continue
+			}
+			calls := func(kp *kprobes.Kprobe, mechanism string) {
+				kp.Addr = found[0].Addr
+				if err := sess.RegisterKprobe(kp); err != nil {
+					t.Fatal(err)
+				}
+				sess.WaitForOptimizer()
+				if st := sess.Status(kp); st.Mechanism != mechanism {
+					t.Errorf("%s is %s (%s), want %s", name, st.Mechanism, st.Reason, mechanism)
+				}
+				for v := range 5 {
+					said(p, "call "+strconv.Itoa(v))
+				}
+				if err := sess.DisableKprobe(kp); err != nil {
+					t.Fatal(err)
+				}
+				sess.WaitForOptimizer()
+				if err := sess.UnregisterKprobe(kp); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls(&kprobes.Kprobe{PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+				want = append(want, printed(name, arguments(params, regs)))
+				return 0
+			}}, "boosted")
+			calls(&kprobes.Kprobe{Program: capt.program, RecordHandler: func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+				s := capt.decode(r.Payload)
+				got = append(got, printed(name, argumentsFrom(params, s, s)))
+				if s.missed || r.TID != p.PID() && c.fixture != "govalues" {
+					t.Errorf("%s: record %+v", name, s)
+				}
+			}}, "optimized")
+			recorded++
+		}
+		if err := sess.Close(); err != nil {
+			t.Error(err)
+		}
+		// A Go function begins again after its stack has grown.
+		got, want = slices.Compact(got), slices.Compact(want)
+		if len(want) == 0 || strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.fixture, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if recorded < c.least {
+			t.Errorf("%s: %d functions recorded", c.fixture, recorded)
+		}
+		p.CheckClean()
+		p.Quit()
 	}
 }

@@ -134,7 +134,7 @@ func (pl *placer) newProbe(at place) *probe {
 	}
 	if p.ret != nil {
 		pl.rec.follow(p, pl.req.maxActive)
-	} else {
+	} else if !pl.inTarget(p) {
 		p.kp.PreHandler = pl.rec.handler(p)
 	}
 	return p

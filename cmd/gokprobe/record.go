@@ -25,6 +25,7 @@ type probe struct {
 	status kprobes.Status
 	// described is the address that symbol, module, params and status belong to.
 	described arch.Addr
+	capture   *capture // nil if hits are handled by the tracer
 	args      bool
 	regs      bool
 	stack     int // frames of each hit
@@ -200,7 +201,7 @@ func (c composite) MarshalJSON() ([]byte, error) { return json.Marshal(c.v) }
 
 // appendRegs adds the general registers, with the % that marks a register in the
 // kernel's fetch arguments. The instruction pointer is shown as at.
-func appendRegs(args []event.Arg, regs *kprobes.Regs, at arch.Addr) []event.Arg {
+func appendRegs(args []event.Arg, regs arch.Regs, at arch.Addr) []event.Arg {
 	for _, name := range regs.Names() {
 		v, ok := regs.Get(name)
 		if !ok {

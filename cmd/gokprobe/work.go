@@ -55,11 +55,25 @@ func (w *work) place(ctx context.Context) error {
 	if err := pl.arm(ctx); err != nil {
 		return err
 	}
+	w.optimize(ctx)
 	for _, p := range w.rec.probes {
 		p.status = w.sess.Status(p.kp)
 	}
 	pl.warnings(w.std.warn)
 	return nil
+}
+
+// optimize waits until the probes that can be reached by jumps are.
+func (w *work) optimize(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		w.sess.WaitForOptimizer()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // announce prints the line that scripts wait for.
@@ -188,6 +202,7 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 func (w *work) summarize(lost uint64, outErr error) error {
 	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
 	for _, p := range w.rec.probes {
+		sum.Lost += p.lost()
 		st := p.status
 		if st.Mechanism == "" {
 			st.Mechanism = missing(st)

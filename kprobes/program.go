@@ -1,0 +1,278 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Programs: what a probe does without a handler. Where its site is optimized, the program runs in
+// the target, compiled; elsewhere the tracer interprets it. Both write to the same maps.
+
+// HitRecord is a record that a Program has written.
+type HitRecord struct {
+	// Payload is what the Program's Fields describe. It is valid until the handler returns.
+	Payload []byte
+	PID     int
+	TID     int
+	Comm    string
+	Time    time.Time
+}
+
+// RecordHandler is called on the session's tracer thread, for one record after the other: those of a
+// thread in the order of its hits, those of one program nearly so, and all of them before the
+// session has ended. The target does not wait for it.
+type RecordHandler func(kp *Kprobe, r *HitRecord)
+
+// scratchSize is the bytes of the ring that the tracer's own hits write their records to.
+const scratchSize = 1 << 16
+
+// checkProgram prepares kp's Program. The tracer's own hits have maps of one shard.
+func (kp *Kprobe) checkProgram() (err error) {
+	kp.checked, kp.values = nil, nil
+	if kp.Program == nil {
+		return nil
+	}
+	if _, err := program.Check(kp.Program); err != nil {
+		return err
+	}
+	own := *kp.Program
+	own.Maps = slices.Clone(own.Maps)
+	for i := range own.Maps {
+		m := &own.Maps[i]
+		if m.Kind == program.Ring {
+			m.Size = scratchSize
+			kp.values = append(kp.values, nil)
+			continue
+		}
+		m.Shards = 1
+		kp.values = append(kp.values, make([]uint64, m.Len()/8))
+	}
+	kp.checked, err = program.Check(&own)
+	return err
+}
+
+// Values is what counter or histogram i of the Program's Maps holds, cell by cell; nil for a
+// ring and for a probe that was never registered. Safe for concurrent use; hits that are under way may or may not be in.
+func (kp *Kprobe) Values(i int) []uint64 {
+	counting.RLock()
+	defer counting.RUnlock()
+	if i >= len(kp.values) {
+		return nil
+	}
+	sum, err := kp.checked.Maps[i].Values(kp.values[i])
+	if err != nil {
+		return nil
+	}
+	for _, rec := range kp.recordings {
+		rec.addTo(sum, i)
+	}
+	return sum
+}
+
+// recording is a Program in a detour.
+type recording struct {
+	kp      *Kprobe
+	id      uint32 // stands in its records
+	checked *program.Checked
+	maps    []mapMemory
+}
+
+// mapMemory is where a map lies in the target, and here.
+type mapMemory struct {
+	at    arch.Addr
+	words []uint64
+	ring  *ring // whose memory it is; nil if it is the recording's own
+}
+
+func (m mapMemory) span() arch.Range {
+	return arch.Range{Start: m.at, End: m.at + arch.Addr(8*len(m.words))}
+}
+
+// addTo adds what map i holds to sum.
+func (rec *recording) addTo(sum []uint64, i int) {
+	if rec.maps[i].ring != nil {
+		return
+	}
+	if v, err := rec.checked.Maps[i].Values(rec.maps[i].words); err == nil {
+		for cell, n := range v {
+			sum[cell] += n
+		}
+	}
+}
+
+// newRecording places kp's Program's maps near at.
+func (d *domain) newRecording(kp *Kprobe, at arch.Addr) (*recording, error) {
+	s := d.session
+	s.lastRecording++
+	p := *kp.Program
+	p.ID, p.Maps = s.lastRecording, slices.Clone(p.Maps)
+	rec := &recording{kp: kp, id: p.ID}
+	for i, m := range p.Maps {
+		mem, err := d.placeMap(m, at)
+		if err != nil {
+			d.freeMaps(rec)
+			return nil, err
+		}
+		if mem.ring != nil {
+			p.Maps[i].Size = mem.ring.size
+		}
+		rec.maps = append(rec.maps, mem)
+	}
+	var err error
+	if rec.checked, err = program.Check(&p); err != nil {
+		d.freeMaps(rec)
+		return nil, err
+	}
+	counting.Lock()
+	kp.recordings = append(slices.Clone(kp.recordings), rec)
+	counting.Unlock()
+	d.recordings[rec.id] = rec
+	return rec, nil
+}
+
+func (d *domain) placeMap(m program.Map, at arch.Addr) (mapMemory, error) {
+	if m.Kind == program.Ring {
+		r, err := d.ringNear(at)
+		if err != nil {
+			return mapMemory{}, err
+		}
+		return mapMemory{at: r.at, words: r.words, ring: r}, nil
+	}
+	where, cells, err := d.cells(at, m.Len())
+	return mapMemory{at: where, words: wordsOf(cells)}, err
+}
+
+// wordsOf is shared memory, which is aligned, as numbers.
+func wordsOf(b []byte) []uint64 {
+	if len(b) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), len(b)/8)
+}
+
+func (d *domain) freeMaps(rec *recording) {
+	for _, m := range rec.maps {
+		if m.ring == nil {
+			if err := d.region.FreeCells(m.at); err != nil {
+				d.session.warn("freeing a map: %v", err)
+			}
+		}
+	}
+}
+
+// endRecording takes rec's memory back, when no thread can use it any more. What it holds is
+// kept.
+func (d *domain) endRecording(rec *recording) {
+	if rec == nil {
+		return
+	}
+	d.drain()
+	d.keep(rec)
+	d.freeMaps(rec)
+}
+
+// keep has rec's probe have its values for itself.
+func (d *domain) keep(rec *recording) {
+	counting.Lock()
+	defer counting.Unlock()
+	for i, v := range rec.kp.values {
+		rec.addTo(v, i) // no hit is handled meanwhile
+	}
+	rec.kp.recordings = slices.DeleteFunc(slices.Clone(rec.kp.recordings), func(o *recording) bool { return o == rec })
+	delete(d.recordings, rec.id)
+}
+
+// spans is the memory that rec's code must reach.
+func (rec *recording) spans() (all []arch.Range) {
+	if rec != nil {
+		for _, m := range rec.maps {
+			all = append(all, m.span())
+		}
+	}
+	return all
+}
+
+// sequence is bodies that run one after the other.
+type sequence []arch.Body
+
+// Assemble implements arch.Body.
+func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, err error) {
+	for _, b := range s {
+		code, err := b.Assemble(at + arch.Addr(len(all.Code)))
+		if err != nil {
+			return arch.BodyCode{}, err
+		}
+		all.Code = append(all.Code, code.Code...)
+		all.Traps = append(all.Traps, code.Traps...)
+		all.Waits = append(all.Waits, code.Waits...)
+		all.Fixups = append(all.Fixups, code.Fixups...)
+	}
+	return all, nil
+}
+
+// hostCompiler is the architecture's compiler of programs.
+var hostCompiler, _ = ptrace.Host.(program.Compiler)
+
+var errNoCompiler = errors.New("programs can't run in the target on this architecture")
+
+// compile makes the body that runs rec's program.
+func (d *domain) compile(rec *recording, t program.Target) (arch.Body, error) {
+	if hostCompiler == nil {
+		return nil, errNoCompiler
+	}
+	for _, m := range rec.maps {
+		t.Maps = append(t.Maps, m.at)
+	}
+	t.HWCAP2, t.ThreadPointer = d.threadAccess()
+	body, err := hostCompiler.Compile(rec.checked, t)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the program: %w", err)
+	}
+	return body, nil
+}
+
+// interpret runs kp's program for a thread that has stopped, and hands on what it records.
+func (s *Session) interpret(ts *threadState, kp *Kprobe) {
+	regs := &ts.regs
+	regs.domain.drain()
+	if s.scratch == nil {
+		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
+	}
+	e := &program.Env{Regs: regs, Memory: rawMemory{regs}, Time: tsc, Thread: uint64(regs.ThreadPointer())}
+	for i, m := range kp.checked.Maps {
+		if m.Kind == program.Ring {
+			e.Maps = append(e.Maps, s.scratch)
+		} else {
+			e.Maps = append(e.Maps, kp.values[i])
+		}
+	}
+	if err := kp.checked.Run(e); err != nil {
+		s.warn("program of %s: %v", kp.name(), err)
+		return
+	}
+	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, s.scratch); err == nil {
+		_, _ = r.Read(func(rec program.Record) {
+			s.deliver(kp, &HitRecord{Payload: rec.Payload, PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(), Time: time.Now()})
+		})
+	}
+}
+
+// deliver calls kp's RecordHandler, whose panic is kept from the target.
+func (s *Session) deliver(kp *Kprobe, r *HitRecord) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
+			_ = s.DisableKprobe(kp)
+		}
+	}()
+	if kp.RecordHandler != nil {
+		kp.RecordHandler(kp, r)
+	}
+}

@@ -1,0 +1,79 @@
+package kprobes_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// recording is a probe whose hits record their thread, their first argument and more.
+func recording(t testing.TB, symbol string, handle kprobes.RecordHandler) *kprobes.Kprobe {
+	t.Helper()
+	p, err := program.Build(symbol, 0, []string{"rdi", "rsp"}, program.Cond{}, program.WriteRecord{
+		Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize},
+		Items: []program.Item{
+			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg("rdi")},
+			{Kind: program.Bytes, Value: program.Reg("rsp"), Max: 8},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &kprobes.Kprobe{SymbolName: symbol, Program: p, RecordHandler: handle}
+}
+
+// lost is how many hits of a recording probe found no room.
+func lost(kp *kprobes.Kprobe) int { return int(kp.Values(1)[0]) }
+
+// Records are those of the hits: none is lost uncounted, each thread's are in its order, and
+// they tell thread and time, whether the target writes them or the tracer.
+func TestRecordsOfHits(t *testing.T) {
+	const threads, calls = 4, 20_000
+	for _, mechanism := range []string{"optimized", "boosted"} {
+		t.Run(mechanism, func(t *testing.T) {
+			n := calls
+			opts := kprobes.Options{}
+			if mechanism == "boosted" {
+				opts.NoOptimize, n = true, 500
+			}
+			prog := start(t, "threads", fmt.Sprint(threads))
+			s := attach(t, prog.PID(), opts)
+			seen := map[int]int{}
+			last := map[int]time.Time{}
+			began := time.Now()
+			kp := recording(t, "foo", func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+				seen[r.TID]++
+				if r.PID != prog.PID() || r.Comm == "" || len(r.Payload) < 40 || binary.LittleEndian.Uint64(r.Payload[32:]) == 0 {
+					t.Errorf("record %+v", r)
+				}
+				if r.Time.Before(last[r.TID]) || r.Time.Before(began.Add(-time.Second)) || r.Time.After(time.Now().Add(time.Second)) {
+					t.Errorf("thread %d: %v after %v", r.TID, r.Time, last[r.TID])
+				}
+				last[r.TID] = r.Time
+			})
+			register(t, s, kp)
+			if mechanism == "optimized" {
+				wantOptimized(t, s, kp)
+			}
+			prog.Do(fmt.Sprintf("go %d", n), "went")
+			tids, err := procfs.Tasks(prog.PID())
+			ok(t, err)
+			closeSession(t, s)
+			all := lost(kp)
+			for _, tid := range tids {
+				all += seen[tid]
+			}
+			wantHits(t, kp, uint64(threads*n))
+			if all != threads*n || len(seen) != threads {
+				t.Errorf("records by thread %v, and %d lost, of %d", seen, lost(kp), threads*n)
+			}
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package kprobes
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Which thread has written a record: programs can't ask the kernel, so they tell the address of
+// the thread's own storage (the base of fs), which no two threads that run share. The one exception is a vfork child,
+// whose parent waits meanwhile: the address is the child's as long as it is there.
+
+// lookAtThreads finds out about the threads that are not known yet, in one pause. If a record
+// is of none of the known, some have got their storage since they were looked at.
+func (d *domain) lookAtThreads(all []written) {
+	if slices.ContainsFunc(all, func(w written) bool { return d.tids[w.thread] == nil }) {
+		clear(d.noted)
+	}
+	if d.noteAll() || d.released {
+		return
+	}
+	_ = d.space.Freeze(func() error { d.noteAll(); return nil })
+}
+
+// noteAll notes the threads that are stopped, and reports whether all are known.
+func (d *domain) noteAll() (all bool) {
+	all = true
+	for _, th := range d.space.Threads() {
+		d.note(th)
+		_, ok := d.noted[th.TID]
+		all = all && ok
+	}
+	return all
+}
+
+// note remembers whose storage a stopped thread uses.
+func (d *domain) note(th *ptrace.Thread) {
+	if _, ok := d.noted[th.TID]; ok || !th.Stopped() {
+		return
+	}
+	regs, err := th.Regs()
+	if err != nil {
+		return
+	}
+	base, _ := regs.Get("fs_base")
+	d.noted[th.TID] = base
+	d.tids[base] = &identity{pid: th.Proc.PID, tid: th.TID, comm: th.Comm}
+}
+
+// noteExit hands on what a thread has recorded, before another may have its storage.
+func (d *domain) noteExit(th *ptrace.Thread) {
+	if len(d.rings) == 0 {
+		return
+	}
+	d.note(th)
+	d.drain()
+	base, ok := d.noted[th.TID]
+	if !ok {
+		return
+	}
+	delete(d.noted, th.TID)
+	if id := d.tids[base]; id == nil || id.tid != th.TID {
+		return
+	}
+	delete(d.tids, base)
+	for _, other := range d.space.Threads() { // a vfork child's parent
+		if d.noted[other.TID] == base && other != th {
+			d.tids[base] = &identity{pid: other.Proc.PID, tid: other.TID, comm: other.Comm}
+		}
+	}
+}
+
+// threadAccess is how programs in the target find out their thread.
+func (d *domain) threadAccess() (hwcap2 uint64, self bool) {
+	const atHWCAP2 = 26 // getauxval(3)
+	tid, err := d.space.TID()
+	if err != nil {
+		return 0, false
+	}
+	if auxv, err := procfs.Auxv(tid); err == nil {
+		hwcap2 = auxv[atHWCAP2]
+	}
+	for base := range d.tids {
+		var b [8]byte
+		if d.space.ReadMemory(arch.Addr(base), b[:]) == nil && binary.LittleEndian.Uint64(b[:]) == base {
+			return hwcap2, true
+		}
+	}
+	return hwcap2, false
+}
