@@ -59,7 +59,7 @@ func (j job) ptraceLoop(w work) (perCall float64, err error) {
 	case err := <-done:
 		return 0, err
 	}
-	ns, err := j.Measure.portions(func(calls int) (float64, error) { return t.timed("trap %d", calls*w.stops()) })
+	ns, err := portionwise(func() (float64, error) { return t.timed("trap %d", traps/portions) })
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ type measure struct {
 	Function string
 	Threads  int
 	Calls    int // per thread
+	Warm     int // portions of the calls before that are not measured, beside the first
 
 	// OwnTime counts only the time in which the target runs: what no other process takes
 	// part in does not depend on what else the machine does then.
@@ -82,19 +83,29 @@ func (j job) target() (*target, error) {
 }
 
 // calls has the target call the function, some times to warm up and then for the record,
-// and returns the nanoseconds of a call, and how many there were in all.
-func (j job) calls(t *target) (ns float64, n uint64, err error) {
+// and returns the nanoseconds of a call, and how many there were in all. After each portion
+// settle, unless it is nil, is told how many there were until then.
+func (j job) calls(t *target, settle func(n uint64) error) (ns float64, n uint64, err error) {
 	m := j.Measure
-	command := "hot " + m.Function + " %d"
+	command := fmt.Sprintf("hot %s %d", m.Function, m.portion())
 	if m.OwnTime {
-		command = fmt.Sprintf("own %s %%d %d", m.Function, m.Threads)
+		command = fmt.Sprintf("own %s %d %d", m.Function, m.portion(), m.Threads)
 	}
-	warm := m.portion()
-	if _, err := t.timed(command, warm); err != nil {
-		return 0, 0, err
+	call := func() (float64, error) {
+		ns, err := t.timed("%s", command)
+		n += uint64(m.portion() * m.Threads)
+		if err == nil && settle != nil {
+			err = settle(n)
+		}
+		return ns, err
 	}
-	ns, err = m.portions(func(n int) (float64, error) { return t.timed(command, n) })
-	return ns, uint64((warm + portions*m.portion()) * m.Threads), err
+	for range 1 + m.Warm {
+		if _, err := call(); err != nil {
+			return 0, 0, err
+		}
+	}
+	ns, err = portionwise(call)
+	return ns, n, err
 }
 
 // portions is in how many parts the calls of a measurement are made. The median of the parts
@@ -103,11 +114,11 @@ const portions = 9
 
 func (m measure) portion() int { return m.Calls/portions + 1 }
 
-// portions measures each part and returns the median.
-func (m measure) portions(each func(calls int) (ns float64, err error)) (float64, error) {
+// portionwise measures each portion and returns the median.
+func portionwise(each func() (ns float64, err error)) (float64, error) {
 	var s series
 	for range portions {
-		ns, err := each(m.portion())
+		ns, err := each()
 		if err != nil {
 			return 0, err
 		}
@@ -123,7 +134,7 @@ func (j job) byHand() (ns float64, err error) {
 		return 0, err
 	}
 	defer t.end()
-	ns, n, err := j.calls(t)
+	ns, n, err := j.calls(t, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +197,7 @@ func (j job) underProbes(t *target) (ns float64, err error) {
 			return 0, err
 		}
 	}
-	ns, n, err := j.calls(t)
+	ns, n, err := j.calls(t, func(n uint64) error { return settle(probes, n) })
 	if err != nil {
 		return 0, err
 	}
@@ -227,35 +238,4 @@ func (j job) makeBusy() (stop func(), err error) {
 		return nil, err
 	}
 	return t.end, nil
-}
-
-// placed is a registered probe.
-type placed struct {
-	probe *kprobes.Kprobe
-	hits  func() uint64
-}
-
-// places register probes at a function.
-var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
-	"kprobe": func(s *kprobes.Session, symbol string) (placed, error) {
-		kp := &kprobes.Kprobe{SymbolName: symbol, PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}
-		return placed{kp, kp.Hits}, s.RegisterKprobe(kp)
-	},
-	"count": func(s *kprobes.Session, symbol string) (placed, error) {
-		kp := &kprobes.Kprobe{SymbolName: symbol}
-		return placed{kp, kp.Hits}, s.RegisterKprobe(kp)
-	},
-	"kretprobe": func(s *kprobes.Session, symbol string) (placed, error) {
-		handler := func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }
-		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Handler: handler}
-		return placed{&rp.KP, rp.Hits}, s.RegisterKretprobe(rp)
-	},
-	"count of returns": func(s *kprobes.Session, symbol string) (placed, error) {
-		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}}
-		return placed{&rp.KP, rp.Hits}, s.RegisterKretprobe(rp)
-	},
-	"jprobe": func(s *kprobes.Session, symbol string) (placed, error) {
-		jp := &kprobes.Jprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Entry: func(kprobes.Ptr, int64) {}}
-		return placed{&jp.KP, jp.KP.Hits}, s.RegisterJprobe(jp)
-	},
 }

@@ -39,6 +39,7 @@ const (
 	targetCalls = 10_000_000
 	crowdCalls  = targetCalls / crowdSize
 	crowdSize   = 8
+	recordCalls = portions * 20_000
 	singleCalls = 500
 )
 
@@ -52,6 +53,14 @@ func upcall(l load, places ...string) measure {
 
 func inTarget(fn, place string) measure {
 	return measure{Kind: probed, Function: fn, Threads: 1, Calls: targetCalls, OwnTime: true, Places: []string{place}, Optimize: true}
+}
+
+// recording fills the ring, which is of 4 MiB, once before it measures, and no portion fills
+// more than a part of it.
+func recording() measure {
+	m := inTarget("foo", "record")
+	m.Calls, m.Warm = recordCalls, 6
+	return m
 }
 
 func (m measure) crowded() measure { m.Threads, m.Calls = crowdSize, crowdCalls; return m }
@@ -107,6 +116,8 @@ func optimizedRows() []row {
 			floor: hand("foo_count"), floorName: "hand-written lock inc", goal: 1.2},
 		{name: "o-count8", what: "the same, 8 threads at once", measure: count.crowded(),
 			floor: count, floorName: "o-count", goal: 2},
+		{name: "o-record", what: "optimized, record of time, thread, 2 arguments", measure: recording(),
+			floor: hand("foo_record"), floorName: "hand-written record", goal: 1.5},
 		{name: "ro-upcall", what: "optimized kretprobe, Go handler", measure: upcall(free, "kretprobe"),
 			floor: o, floorName: "o-upcall", goal: 5, doc: documented{0.30, "o-upcall", 0.06}},
 		{name: "ro-count", what: "optimized kretprobe, count in the target", measure: inTarget("foo", "count of returns"),

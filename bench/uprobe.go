@@ -30,7 +30,7 @@ func (j job) kernelProbe() (ns float64, err error) {
 		return 0, refused("placing a uprobe", err)
 	}
 	defer l.Close()
-	ns, n, err := j.calls(t)
+	ns, n, err := j.calls(t, nil)
 	if err != nil {
 		return 0, err
 	}

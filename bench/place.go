@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// placed is a registered probe.
+type placed struct {
+	probe *kprobes.Kprobe
+	hits  func() uint64
+	// records is how many records of hits have been read, nil if it makes none.
+	records func() uint64
+}
+
+// places register probes at a function.
+var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
+	"kprobe": func(s *kprobes.Session, symbol string) (placed, error) {
+		kp := &kprobes.Kprobe{SymbolName: symbol, PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}
+		return placed{probe: kp, hits: kp.Hits}, s.RegisterKprobe(kp)
+	},
+	"count": func(s *kprobes.Session, symbol string) (placed, error) {
+		kp := &kprobes.Kprobe{SymbolName: symbol}
+		return placed{probe: kp, hits: kp.Hits}, s.RegisterKprobe(kp)
+	},
+	"record": placeRecord,
+	"kretprobe": func(s *kprobes.Session, symbol string) (placed, error) {
+		handler := func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }
+		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Handler: handler}
+		return placed{probe: &rp.KP, hits: rp.Hits}, s.RegisterKretprobe(rp)
+	},
+	"count of returns": func(s *kprobes.Session, symbol string) (placed, error) {
+		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}}
+		return placed{probe: &rp.KP, hits: rp.Hits}, s.RegisterKretprobe(rp)
+	},
+	"jprobe": func(s *kprobes.Session, symbol string) (placed, error) {
+		jp := &kprobes.Jprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Entry: func(kprobes.Ptr, int64) {}}
+		return placed{probe: &jp.KP, hits: jp.KP.Hits}, s.RegisterJprobe(jp)
+	},
+}
+
+// placeRecord registers a probe whose hits record time, thread and two arguments.
+func placeRecord(s *kprobes.Session, symbol string) (placed, error) {
+	p, err := program.Build(symbol, 0, []string{"rdi", "rsi"}, program.Cond{}, program.WriteRecord{
+		Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize},
+		Items: []program.Item{
+			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg("rdi")}, {Value: program.Reg("rsi")},
+		},
+	})
+	if err != nil {
+		return placed{}, err
+	}
+	var n atomic.Uint64
+	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, RecordHandler: func(*kprobes.Kprobe, *kprobes.HitRecord) { n.Add(1) }}
+	return placed{kp, kp.Hits, n.Load}, s.RegisterKprobe(kp)
+}
+
+// settleTime is how long the tracer may take for the records of a portion.
+const settleTime = 20 * time.Second
+
+// settle waits until the records of all n hits have been read: a hit that finds no room for
+// its record costs less.
+func settle(probes []placed, n uint64) error {
+	for _, p := range probes {
+		if p.records == nil {
+			continue
+		}
+		for end := time.Now().Add(settleTime); p.records() < n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				return fmt.Errorf("%d of %d hits were recorded", p.records(), n)
+			}
+		}
+	}
+	return nil
+}
