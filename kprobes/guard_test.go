@@ -51,11 +51,34 @@ func TestTheTargetSurvivesAKilledTracer(t *testing.T) {
 				v.check(t, prog, want)
 			}
 			kill()
-			for range 3 {
+			for range rand.IntN(3) {
 				v.check(t, prog, want)
 			}
+			recoverBusy(t, prog, &v, want)
+			prog.CheckClean()
+			v.check(t, prog, want)
 			wantRight(t, prog)
 		})
+	}
+}
+
+// recoverBusy recovers the victim while it works.
+func recoverBusy(t *testing.T, prog *testprog.Prog, v *victim, want string) {
+	t.Helper()
+	prog.Send(v.work)
+	done, err := kprobes.Recover(prog.PID())
+	if err == nil && done.Kept > 0 {
+		done, err = kprobes.Recover(prog.PID())
+	}
+	if err != nil {
+		t.Errorf("recover: %v", err)
+	}
+	t.Logf("recovered: %+v", done)
+	if got := prog.Expect(v.answer); got != want && v.name != "signals" {
+		t.Errorf("recovered while at work: %q, unprobed %q", got, want)
+	}
+	if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions != 0 {
+		t.Errorf("recovered once more: %+v, %v", done, err)
 	}
 }
 

@@ -1,0 +1,287 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// ErrOwnerAlive is why a process is not recovered: the one that probes it lives.
+var ErrOwnerAlive = errors.New("the process that probes it is alive")
+
+// Recovered is what Recover did.
+type Recovered struct {
+	Regions int // that killed tracers had left; 0: there was nothing to do
+	Patches int // breakpoints and jumps whose original code is back
+	Moved   int // threads that were on their way through a copy
+	// Kept are regions that stay mapped, since a signal handler that runs returns to them. They
+	// do nothing. Once it has returned, another Recover takes them away.
+	Kept int
+}
+
+// Recover puts a process right whose tracer was killed: its original code, its signals' actions
+// and its memory are as if it had never been probed. It needs the same rights as
+// Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
+// be undone; what could be, is.
+func Recover(pid int) (*Recovered, error) {
+	bases, err := regionsOf(pid)
+	if err != nil || len(bases) == 0 {
+		return &Recovered{}, err
+	}
+	t, err := ptrace.New()
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	r := &recovery{tracer: t}
+	t.SetHandler(r)
+	derr := t.Do(func() { err = r.run(pid, bases) })
+	return &r.Recovered, errors.Join(derr, err)
+}
+
+// regionsOf finds the injected regions of a process: where each one's header lies.
+func regionsOf(pid int) (bases []arch.Addr, err error) {
+	maps, err := procfs.Maps(pid)
+	if err != nil {
+		return nil, fmt.Errorf("reading the mappings of process %d: %w", pid, err)
+	}
+	for _, m := range maps {
+		switch {
+		case m.Offset != 0 || !m.Write || !m.Read:
+		case m.Path == "/memfd:"+trampoline.MemfdName, m.Anonymous() && m.Path == "" && hasMagic(pid, m.Range.Start):
+			bases = append(bases, m.Range.Start)
+		}
+	}
+	return bases, nil
+}
+
+func hasMagic(pid int, at arch.Addr) bool {
+	b := make([]byte, len(trampoline.Magic))
+	return (ptrace.PeekMemory{PID: pid}).ReadMemory(at, b) == nil && string(b) == trampoline.Magic
+}
+
+func ownerOf(pid int, base arch.Addr) (o trampoline.Owner, err error) {
+	b := make([]byte, trampoline.HeaderLen)
+	if err := (ptrace.PeekMemory{PID: pid}).ReadMemory(base, b); err != nil {
+		return o, err
+	}
+	h, err := trampoline.ParseHeader(b)
+	if err != nil {
+		return o, err
+	}
+	return h.Owner, nil
+}
+
+// ownerAlive tells whether the tracer that owns a region lives. One of another PID namespace
+// can't be looked at; then it matters only whether the process is traced.
+func ownerAlive(o trampoline.Owner) bool {
+	if o.PIDNamespace != 0 && o.PIDNamespace != pidNamespace() {
+		return false
+	}
+	st, err := procfs.ReadStat(int(o.PID), 0)
+	return err == nil && st.StartTime == o.StartTime && st.State != 'Z' && st.State != 'X'
+}
+
+// pidNamespace is the inode number of our own PID namespace, 0 if it can't be had.
+func pidNamespace() uint64 {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseUint(strings.Trim(filepath.Base(link), "pid:[]"), 10, 64)
+	return n
+}
+
+// recovery is a Recover in progress, and the Handler meanwhile.
+type recovery struct {
+	Recovered
+	tracer *ptrace.Tracer
+	space  *ptrace.Space
+	found  []*leftover
+}
+
+// leftover is a region without a tracer.
+type leftover struct {
+	*trampoline.Header
+	mem      arch.Memory
+	guard    trampoline.GuardState
+	detours  []trampoline.DetourRecord
+	original patchedMemory
+	frames   bool // contexts on stacks refer to it
+}
+
+func (r *recovery) run(pid int, bases []arch.Addr) error {
+	for _, base := range bases {
+		if o, err := ownerOf(pid, base); err == nil && ownerAlive(o) {
+			return fmt.Errorf("%w: process %d; end it first", ErrOwnerAlive, o.PID)
+		}
+	}
+	p, err := r.tracer.Attach(pid)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	r.space = p.Space
+	err = p.Space.Freeze(func() error {
+		for _, base := range bases {
+			l, err := openLeftover(p.Space, base)
+			if errs = append(errs, err); l != nil {
+				r.found = append(r.found, l)
+			}
+		}
+		for _, l := range r.found {
+			errs = append(errs, r.undo(l))
+		}
+		r.tracer.SettleForks(r.space)
+		for _, p := range r.space.Processes() {
+			errs = append(errs, r.tracer.Detach(p))
+		}
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// openLeftover reads what is to be undone. With an error it may be a part of that.
+func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
+	h, err := trampoline.Inspect(mem, base)
+	if err != nil {
+		return nil, err
+	}
+	if h.Arch != ptrace.Host.Name() {
+		return nil, fmt.Errorf("region at %s is for %s: %w", base, h.Arch, trampoline.ErrHeader)
+	}
+	l := &leftover{Header: h, mem: mem}
+	var errs [3]error
+	var records []trampoline.Record
+	records, errs[0] = h.Records(mem)
+	l.detours, errs[1] = h.Detours(mem)
+	l.guard, _, errs[2] = h.Guard(mem)
+	l.original = patchedMemory{mem, records}
+	return l, errors.Join(errs[:]...)
+}
+
+// undo puts everything of one region right. All threads are stopped.
+func (r *recovery) undo(l *leftover) error {
+	r.Regions++
+	for _, th := range r.space.Threads() {
+		if r.moveOut(l, th) {
+			r.Moved++
+		}
+		l.frames = r.returnsInto(l, th) || l.frames
+	}
+	l.mem = r.space.Text()
+	entries := make([]patch.Entry, len(l.original.records))
+	for i, rec := range l.original.records {
+		entries[i] = patch.Entry(rec)
+	}
+	if err := patch.Restore(l.mem, entries); err != nil {
+		return fmt.Errorf("%w; the injected memory stays", err)
+	}
+	r.Patches += len(entries)
+	if err := r.space.Remote(l.unguard); err != nil {
+		return err
+	}
+	if l.frames {
+		r.Kept++
+		return nil
+	}
+	var ranges []arch.Range
+	for _, e := range l.Arenas {
+		ranges = append(ranges, e.Range())
+	}
+	return r.space.Unmap(ranges...)
+}
+
+// unguard puts the program's own actions back.
+func (l *leftover) unguard(r *ptrace.Remote) error {
+	g := guard{state: l.guard}
+	return g.remove(r)
+}
+
+// patchedMemory shows memory as it was before it was patched.
+type patchedMemory struct {
+	mem     arch.Memory
+	records []trampoline.Record // the newest first
+}
+
+func (m patchedMemory) ReadMemory(at arch.Addr, p []byte) error {
+	if err := m.mem.ReadMemory(at, p); err != nil {
+		return err
+	}
+	for _, rec := range m.records {
+		for i, b := range rec.Original {
+			if k := rec.At + arch.Addr(i) - at; k < arch.Addr(len(p)) {
+				p[k] = b
+			}
+		}
+	}
+	return nil
+}
+
+// insn decodes the original instruction at at.
+func (m patchedMemory) insn(at arch.Addr) (arch.Insn, error) {
+	b := make([]byte, ptrace.Host.MaxInsnLen())
+	for len(b) > 0 {
+		if err := m.ReadMemory(at, b); err == nil {
+			break
+		}
+		b = b[:len(b)-1] // the mapping ends before
+	}
+	return ptrace.Host.Decode(b, at)
+}
+
+// Breakpoint implements ptrace.Handler: what comes before all threads are stopped, the guard deals with.
+func (r *recovery) Breakpoint(*ptrace.Thread) bool { return false }
+
+// SingleStepped implements ptrace.Handler.
+func (r *recovery) SingleStepped(*ptrace.Thread) bool { return false }
+
+// Entered implements ptrace.Handler.
+func (r *recovery) Entered(*ptrace.Thread) {}
+
+// Returned implements ptrace.Handler.
+func (r *recovery) Returned(*ptrace.Thread) {}
+
+// Known implements ptrace.Handler.
+func (r *recovery) Known(_ *ptrace.Thread, at arch.Addr) (ours bool, length int) {
+	for _, l := range r.found {
+		if _, ok, err := l.ResumeAt(l.mem, at); ok && err == nil {
+			return true, 1
+		}
+	}
+	return false, 0
+}
+
+// Signal implements ptrace.Handler.
+func (r *recovery) Signal(*ptrace.Thread, *ptrace.Siginfo) ptrace.Delivery { return ptrace.Deliver }
+
+// Forked implements ptrace.Handler: a child is another process to recover.
+func (r *recovery) Forked(*ptrace.Space, *ptrace.Process) ptrace.Fate { return ptrace.LetGo }
+
+// Execed implements ptrace.Handler.
+func (r *recovery) Execed(*ptrace.Process, *ptrace.Space) ptrace.Fate { return ptrace.LetGo }
+
+// ThreadExit implements ptrace.Handler.
+func (r *recovery) ThreadExit(*ptrace.Thread) {}
+
+// Exited implements ptrace.Handler.
+func (r *recovery) Exited(*ptrace.Process) {}
+
+// Panicked implements ptrace.Handler.
+func (r *recovery) Panicked(value any, stack []byte) {
+	fmt.Fprintf(os.Stderr, "%v\n%s", value, stack)
+	if r.space != nil {
+		for _, p := range r.space.Processes() {
+			_ = r.tracer.Detach(p)
+		}
+	}
+}
