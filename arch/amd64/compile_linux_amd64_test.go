@@ -302,9 +302,9 @@ func disassembled(code []byte, at arch.Addr) string {
 }
 
 func TestCompiledProgramsDoWhatTheInterpreterSays(t *testing.T) {
-	n := 3000
+	n := 1500
 	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		n *= 30
+		n *= 20
 	}
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
