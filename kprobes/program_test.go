@@ -77,3 +77,33 @@ func TestRecordsOfHits(t *testing.T) {
 		})
 	}
 }
+
+// Threads that live for one call are told apart, though they use each other's storage.
+func TestRecordsOfShortLivedThreads(t *testing.T) {
+	prog := start(t, "churn", "4")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	seen := map[int]int{}
+	kp := recording(t, "foo", func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+		if seen[r.TID]++; r.PID != prog.PID() || r.Comm == "" {
+			t.Errorf("record %+v", r)
+		}
+	})
+	register(t, s, kp)
+	s.WaitForOptimizer()
+	for kp.Hits() < 500 {
+		prog.Do("count", "count")
+	}
+	closeSession(t, s)
+	all := lost(kp)
+	for tid, n := range seen {
+		all += n
+		if n != 1 {
+			t.Errorf("thread %d has %d records", tid, n)
+		}
+	}
+	if uint64(all) != kp.Hits() {
+		t.Errorf("%d threads, %d lost, %d hits", len(seen), lost(kp), kp.Hits())
+	}
+	prog.CheckClean()
+	wantRight(t, prog)
+}

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -29,15 +30,10 @@ type ring struct {
 type recorder struct {
 	recordings map[uint32]*recording // by Program.ID; those of retired detours included
 	rings      []*ring
+	taken      []written // not handed on yet
 	draining   bool
 	tids       map[uint64]*identity // by what the helper Thread returns
-	noted      map[int]uint64       // threads that have been looked at, and what it returns in them
-}
-
-// identity is a thread in records.
-type identity struct {
-	pid, tid int
-	comm     func(time.Time) string
+	noted      map[int]uint64       // by thread ID: what it returns in those that have been looked at
 }
 
 func (r *recorder) init() {
@@ -122,23 +118,28 @@ func (s *Session) drainAll() (n int) {
 type written struct {
 	rec     *recording
 	time    uint64
-	thread  uint64
+	thread  uint64 // what Thread returned
+	by      *identity
 	payload []byte
 }
 
 // drain hands on the records that are there, and returns how many. It does nothing in a
 // RecordHandler.
 func (d *domain) drain() int {
-	return d.drainBy(func(r *program.RingReader, f func(program.Record)) error {
-		_, err := r.Read(f)
-		return err
-	})
+	d.fetch(complete)
+	return d.handOn()
+}
+
+// complete is what fetch takes while programs run.
+func complete(r *program.RingReader, f func(program.Record)) error {
+	_, err := r.Read(f)
+	return err
 }
 
 // drainLast is drain when no thread is in a program, nor will be. Records that are not complete stay
 // so: their threads were killed.
 func (d *domain) drainLast() {
-	d.drainBy(func(r *program.RingReader, f func(program.Record)) error {
+	d.fetch(func(r *program.RingReader, f func(program.Record)) error {
 		_, err := r.Abandon(f, func(id uint32, ok bool) {
 			if rec := d.recordings[id]; ok && rec != nil {
 				rec.lose()
@@ -146,26 +147,69 @@ func (d *domain) drainLast() {
 		})
 		return err
 	})
+	d.handOn()
 }
 
-func (d *domain) drainBy(read func(*program.RingReader, func(program.Record)) error) int {
-	if d.draining || len(d.rings) == 0 {
-		return 0
-	}
-	d.draining = true
-	defer func() { d.draining = false }()
-	var all []written
+// fetch takes records from the rings.
+func (d *domain) fetch(read func(*program.RingReader, func(program.Record)) error) {
 	for _, r := range d.rings {
-		if err := read(r.reader, func(rec program.Record) { all = d.take(all, rec) }); err != nil {
+		if err := read(r.reader, d.take); err != nil {
 			d.session.warn("%v; it is emptied", err)
 			r.reader.Reset()
 		}
 	}
+}
+
+// recordHead is the bytes in front of every record: what Time and Thread have returned.
+const recordHead = 16
+
+// take keeps a record of a ring.
+func (d *domain) take(r program.Record) {
+	rec := d.recordings[r.Program]
+	if rec == nil || len(r.Payload) < recordHead {
+		return
+	}
+	w := written{rec: rec, time: binary.LittleEndian.Uint64(r.Payload), thread: binary.LittleEndian.Uint64(r.Payload[8:])}
+	w.by, w.payload = d.tids[w.thread], slices.Clone(r.Payload)
+	d.taken = append(d.taken, w)
+}
+
+// handOn calls the handlers for the records that were taken.
+func (d *domain) handOn() int {
+	if d.draining || len(d.taken) == 0 {
+		return 0
+	}
+	d.draining = true
+	defer func() { d.draining = false }()
+	if slices.ContainsFunc(d.taken, func(w written) bool { return w.by == nil }) {
+		d.lookAtThreads()
+	}
+	all := d.taken
+	d.taken = nil
 	if len(d.rings) > 1 {
 		slices.SortStableFunc(all, func(a, b written) int { return int(int64(a.time - b.time)) })
 	}
-	d.handOn(all)
+	clock := d.session.clock()
+	for _, w := range all {
+		if w.by == nil {
+			w.by = d.tids[w.thread]
+		}
+		d.handOver(w, time.Unix(0, clock.UnixNano(w.time)))
+	}
 	return len(all)
+}
+
+func (d *domain) handOver(w written, at time.Time) {
+	s, kp := d.session, w.rec.kp
+	if kp.session == nil { // it was unregistered while this hit was under way
+		w.rec.lose()
+		return
+	}
+	r := &HitRecord{Payload: w.payload, Time: at, PID: s.pid, TID: s.pid}
+	if w.by != nil {
+		r.PID, r.TID, r.Comm = w.by.pid, w.by.tid, w.by.comm(at)
+	}
+	s.deliver(kp, r)
 }
 
 // lose counts a record that was never finished.
@@ -187,42 +231,6 @@ func (s *Session) lastRecords(kps []*Kprobe) {
 		s.warn("silencing probes: %v", err)
 	}
 	s.drainAll()
-}
-
-// recordHead is the bytes in front of every record: what Time and Thread have returned.
-const recordHead = 16
-
-// take keeps a record of a ring.
-func (d *domain) take(all []written, r program.Record) []written {
-	rec := d.recordings[r.Program]
-	if rec == nil || len(r.Payload) < recordHead {
-		return all
-	}
-	head := wordsOf(r.Payload)
-	return append(all, written{rec, head[0], head[1], slices.Clone(r.Payload)})
-}
-
-// handOn calls the handlers.
-func (d *domain) handOn(all []written) {
-	if len(all) == 0 {
-		return
-	}
-	s := d.session
-	clock := s.clock()
-	d.lookAtThreads(all)
-	for _, w := range all {
-		kp := w.rec.kp
-		if kp.session == nil { // it was unregistered while this hit was under way
-			w.rec.lose()
-			continue
-		}
-		at := time.Unix(0, clock.UnixNano(w.time))
-		r := &HitRecord{Payload: w.payload, Time: at, PID: s.pid, TID: s.pid}
-		if id := d.tids[w.thread]; id != nil {
-			r.PID, r.TID, r.Comm = id.pid, id.tid, id.comm(at)
-		}
-		s.deliver(kp, r)
-	}
 }
 
 // clock shows the time that tsc's results belong to. It is set by the time of day whenever

@@ -2,7 +2,7 @@ package kprobes
 
 import (
 	"encoding/binary"
-	"slices"
+	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -10,26 +10,31 @@ import (
 )
 
 // Which thread has written a record: programs can't ask the kernel, so they tell the address of
-// the thread's own storage (the base of fs), which no two threads that run share. The one exception is a vfork child,
-// whose parent waits meanwhile: the address is the child's as long as it is there.
+// the thread's own storage (the base of fs), which no two threads that run share, but a vfork
+// child and its parent: what the child records may be told of the parent.
 
-// lookAtThreads finds out about the threads that are not known yet, in one pause. If a record
-// is of none of the known, some have got their storage since they were looked at.
-func (d *domain) lookAtThreads(all []written) {
-	if slices.ContainsFunc(all, func(w written) bool { return d.tids[w.thread] == nil }) {
-		clear(d.noted)
-	}
+// identity is a thread in records.
+type identity struct {
+	pid, tid int
+	comm     func(time.Time) string
+}
+
+// lookAtThreads finds out about all threads, in one pause.
+func (d *domain) lookAtThreads() {
+	clear(d.noted) // some may have got their storage since
 	if d.noteAll() || d.released {
 		return
 	}
 	_ = d.space.Freeze(func() error { d.noteAll(); return nil })
 }
 
-// noteAll notes the threads that are stopped, and reports whether all are known.
+// noteAll notes the threads that are stopped, and reports whether those are all.
 func (d *domain) noteAll() (all bool) {
 	all = true
 	for _, th := range d.space.Threads() {
-		d.note(th)
+		if th.Stopped() {
+			d.note(th)
+		}
 		_, ok := d.noted[th.TID]
 		all = all && ok
 	}
@@ -38,7 +43,7 @@ func (d *domain) noteAll() (all bool) {
 
 // note remembers whose storage a stopped thread uses.
 func (d *domain) note(th *ptrace.Thread) {
-	if _, ok := d.noted[th.TID]; ok || !th.Stopped() {
+	if _, ok := d.noted[th.TID]; ok {
 		return
 	}
 	regs, err := th.Regs()
@@ -47,19 +52,25 @@ func (d *domain) note(th *ptrace.Thread) {
 	}
 	base, _ := regs.Get("fs_base")
 	d.noted[th.TID] = base
-	d.tids[base] = &identity{pid: th.Proc.PID, tid: th.TID, comm: th.Comm}
+	if id := d.tids[base]; id == nil || id.tid != th.TID {
+		d.tids[base] = &identity{pid: th.Proc.PID, tid: th.TID, comm: th.Comm}
+		th.Comm(time.Now()) // later there may be none
+	}
 }
 
-// noteExit hands on what a thread has recorded, before another may have its storage.
+// noteExit takes what a thread has recorded, before another may have its storage. It calls no
+// handler.
 func (d *domain) noteExit(th *ptrace.Thread) {
 	if len(d.rings) == 0 {
 		return
 	}
 	d.note(th)
-	d.drain()
-	base, ok := d.noted[th.TID]
-	if !ok {
-		return
+	d.fetch(complete)
+	base := d.noted[th.TID]
+	for i := range d.taken {
+		if w := &d.taken[i]; w.by == nil && w.thread == base {
+			w.by = d.tids[base]
+		}
 	}
 	delete(d.noted, th.TID)
 	if id := d.tids[base]; id == nil || id.tid != th.TID {
@@ -67,7 +78,7 @@ func (d *domain) noteExit(th *ptrace.Thread) {
 	}
 	delete(d.tids, base)
 	for _, other := range d.space.Threads() { // a vfork child's parent
-		if d.noted[other.TID] == base && other != th {
+		if at, ok := d.noted[other.TID]; ok && at == base && other != th {
 			d.tids[base] = &identity{pid: other.Proc.PID, tid: other.TID, comm: other.Comm}
 		}
 	}

