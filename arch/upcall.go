@@ -42,10 +42,10 @@ type Mailbox interface {
 	Thread() Addr
 	// Decline has the thread trap, as if the tracer did not look.
 	Decline()
-	// Answer has the thread go on with Regs at the first copy. If more has changed than
-	// the thread can load, it has the effect of Call.
+	// Answer has the thread go on with Regs at the first copy, whatever their IP is. If
+	// more has changed than the thread can load, it comes to Waits first.
 	Answer()
-	// Call has the thread stop at Waits.
+	// Call has the thread stop at Waits, to go on with Regs at their IP.
 	Call()
 	// Free makes the mailbox free, on behalf of a thread that is stopped or gone.
 	Free()

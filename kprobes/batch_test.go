@@ -76,7 +76,7 @@ func wantAllHits(t testing.TB, kps []*kprobes.Kprobe, low, high uint64) {
 func startMany(t *testing.T) (*testprog.Prog, *kprobes.Session, arch.Addr) {
 	t.Helper()
 	prog := start(t, "many")
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true})
 	return prog, s, symbol(t, s, "f_0")
 }
 

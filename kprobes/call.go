@@ -97,6 +97,9 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	if d.symbols().GoFunction(ts.site.addr) {
 		return ErrGoStack
 	}
+	if err := r.stopped(); err != nil {
+		return err
+	}
 	landing, err := d.callLanding(ts.site)
 	if err != nil {
 		return err

@@ -25,8 +25,10 @@ type detour struct {
 	heads    []arch.Addr // inner heads that trap
 	count    *counter    // nil if the tracer counts
 	record   *recording  // nil if there is no program
+	upcall   *upcaller   // nil if there is no handler
 
 	headHits int // threads that came to one of heads
+	stops    int // threads that had to be stopped in an upcall
 }
 
 // region is the bytes that must not change while d is in use: what the jump covers and what
@@ -39,6 +41,7 @@ func (det *detour) region() arch.Range {
 // work is what a detour's body does.
 type work struct {
 	program *Kprobe // whose Program runs; nil if hits are only counted
+	upcall  bool    // handlers run in the tracer
 }
 
 // hostDetours is the architecture's part of optimized probes.
@@ -102,6 +105,10 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 	dead := hostDetours.Dead(displacedAnyway(choice))
 	redZone := !d.symbols().GoFunction(det.site.addr)
 	var err error
+	if det.work.upcall {
+		det.upcall, err = d.newUpcaller(det.site, redZone)
+		return det.upcall, err
+	}
 	if det.count, err = d.newCounter(det.site.addr); err != nil {
 		return nil, err
 	}
@@ -138,7 +145,7 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 		size, patterns[i] = max(size, n), o.Pattern
 		near = reaching(near, o.Insns)
 	}
-	landing, err := d.allocLanding(near, patterns, size, append(det.record.spans(), det.count.memory())...)
+	landing, err := d.allocLanding(near, patterns, size, det.memory()...)
 	if err != nil {
 		return err
 	}
@@ -152,6 +159,14 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 		return errors.Join(err, d.region.FreeLanding(landing))
 	}
 	return nil
+}
+
+// memory is what the body must reach.
+func (det *detour) memory() []arch.Range {
+	if det.upcall != nil {
+		return []arch.Range{det.upcall.board.where}
+	}
+	return append(det.record.spans(), det.count.memory())
 }
 
 // reaching extends near by what insns name relative to themselves.

@@ -37,6 +37,7 @@ type domain struct {
 
 	optimizer
 	recorder
+	upcalls
 
 	landing arch.Addr // where functions return to that handlers call; 0 if there is none yet
 
@@ -148,6 +149,7 @@ func (d *domain) release() error {
 		d.session.tracer.SettleForks(d.space)
 		d.drainLast()
 		d.foldAll()
+		d.endBoards()
 		ending = d.ending()
 		errs = append(errs, d.text.RestoreAll(), d.region.Wipe(), d.unmap())
 		for _, p := range d.space.Processes() {
@@ -203,6 +205,9 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	ts, _ := th.Local.(*threadState)
 	if ts != nil && ts.outer != nil {
 		ts = ts.outer
+	}
+	if ts != nil && ts.box != nil && ts.outOfBox(th) != nil {
+		return
 	}
 	switch {
 	case th.WasMovedOut():

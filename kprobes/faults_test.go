@@ -124,7 +124,7 @@ func TestFaultsTellTheTruth(t *testing.T) {
 			all := labels(t, prog)
 			want := record(prog)
 			compareRecords(t, record(prog), want) // or nothing below means anything
-			s := attach(t, prog.PID(), kprobes.Options{})
+			s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true})
 			var kps []*kprobes.Kprobe
 			for _, l := range all {
 				kp := m.probe(l.name)
@@ -228,7 +228,7 @@ func TestManyFaults(t *testing.T) {
 	prog := start(t, "faults")
 	all := labels(t, prog)
 	want := record(prog)
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true})
 	var kps []*kprobes.Kprobe
 	for i, l := range all {
 		kps = append(kps, modes[i%2].probe(l.name))

@@ -31,18 +31,19 @@ import (
 // threadState is what a session remembers of a thread.
 type threadState struct {
 	regs     Regs
-	hit      uint64    // its number, while handlers run
-	site     *site     // of the hit in progress: between trap and resume, or until its end is seen
-	handling bool      // its PreHandlers run
-	atReturn bool      // these are Handlers of Kretprobes, which don't choose where it goes on
-	traps    bool      // the program traced itself when its copy was single-stepped
-	call     *site     // whose system call the thread was last sent into
-	put      *site     // whose hit goes on behind a signal that came first, or a mended fault
-	before   arch.Regs // and the registers there
-	leaving  *detour   // that it is to leave for a signal which waits
-	detour   *detour   // whose breakpoint has brought it here, while handlers run
-	late     arch.Addr // a jump's byte raised its signal there, and is gone
-	declined *site     // whose FaultHandlers do not want the fault that is raised once more
+	hit      uint64       // its number, while handlers run
+	site     *site        // of the hit in progress: between trap and resume, or until its end is seen
+	handling bool         // its PreHandlers run
+	atReturn bool         // these are Handlers of Kretprobes, which don't choose where it goes on
+	traps    bool         // the program traced itself when its copy was single-stepped
+	call     *site        // whose system call the thread was last sent into
+	put      *site        // whose hit goes on behind a signal that came first, or a mended fault
+	before   arch.Regs    // and the registers there
+	leaving  *detour      // that it is to leave for a signal which waits
+	box      arch.Mailbox // that its registers are in, while it spins
+	detour   *detour      // whose breakpoint has brought it here, while handlers run
+	late     arch.Addr    // a jump's byte raised its signal there, and is gone
+	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 
 	outer  *threadState // of the handler whose call of a function the thread is in
 	called bool         // a handler has made a call
@@ -131,6 +132,9 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	}
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
 		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
+	}
+	if d.knownUpcall(at) {
+		return true, ptrace.Host.MaxInsnLen()
 	}
 	return false, 0
 }

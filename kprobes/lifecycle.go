@@ -159,6 +159,7 @@ func (s *Session) forget(d *domain) {
 	d.text.Forget()
 	d.drainLast()
 	d.foldAll()
+	d.endBoards()
 	for _, m := range d.shared {
 		m.Unmap()
 	}
@@ -178,6 +179,7 @@ func (s hooks) ThreadExit(th *ptrace.Thread) {
 	if d := domainOf(th); d != nil {
 		d.noteExit(th)
 		d.endOfThread(th)
+		d.unlearn(th)
 	}
 }
 

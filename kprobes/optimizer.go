@@ -287,7 +287,7 @@ func (d *domain) unoptimize(sites []*site) error {
 			d.unguard(h)
 		}
 		if det.demoted() {
-			st.refusal = "jumps from elsewhere lead into the optimized region"
+			st.refusal = det.demotedFor()
 			st.rejected = true
 		}
 		d.retireDetour(det)

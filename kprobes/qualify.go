@@ -41,6 +41,13 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		case kp.Program != nil:
 			w.program = kp
 		}
+		w.upcall = w.upcall || kp.enabled() && kp.PreHandler != nil
+	}
+	switch {
+	case w.upcall && hostUpcalls == nil:
+		return work{}, "the handler runs in the tracer, which can't be called on this processor"
+	case w.upcall:
+		w.program = nil // the tracer runs it, too
 	}
 	return w, ""
 }
@@ -56,8 +63,6 @@ func (kp *Kprobe) needsTracer() string {
 		return "a jprobe runs there"
 	case kp.ret != nil:
 		return "a kretprobe follows calls from there"
-	case kp.PreHandler != nil:
-		return "the handler runs in the tracer"
 	}
 	return ""
 }

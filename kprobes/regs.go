@@ -103,6 +103,9 @@ func (r *Regs) XMM(n int) (lo, hi uint64, err error) {
 	if n < 0 || n > 15 {
 		return 0, 0, errors.New("vector registers are numbered 0 to 15")
 	}
+	if err := r.stopped(); err != nil {
+		return 0, 0, err
+	}
 	return r.thread.XMM(n)
 }
 
@@ -110,6 +113,9 @@ func (r *Regs) XMM(n int) (lo, hi uint64, err error) {
 func (r *Regs) ST(n int) (v [10]byte, err error) {
 	if n < 0 || n > 7 {
 		return v, errors.New("x87 registers are numbered 0 to 7")
+	}
+	if err := r.stopped(); err != nil {
+		return v, err
 	}
 	return r.thread.ST(n)
 }

@@ -15,7 +15,7 @@ import (
 // taken back: each costs a stop, which the breakpoint at the site would have cost as well.
 const demotion = 32
 
-func (det *detour) demoted() bool { return det.headHits >= demotion }
+func (det *detour) demoted() bool { return det.headHits >= demotion || det.stops >= demotion }
 
 // inDetour deals with a breakpoint of a detour's or of a jump's, at at. ok is false if it is
 // none.
@@ -24,7 +24,12 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 		return d.fromHead(det, at, regs)
 	}
 	det := d.detourAt(at)
-	if det == nil || det.record == nil || !slices.Contains(det.Traps, at) {
+	switch {
+	case det == nil:
+		return false
+	case det.upcall != nil:
+		return s.upcallTrap(th, d, det, at, regs)
+	case det.record == nil || !slices.Contains(det.Traps, at):
 		return false
 	}
 	s.atTrap(th, d, det, regs)
@@ -57,6 +62,11 @@ func (d *domain) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
 // signalInDetour is hooks.Signal for a thread in det. The program must not see an address
 // there.
 func (s *Session) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
+	if det.upcall != nil && det.Body.Contains(regs.IP()) {
+		if delivery, done := s.signalInUpcall(th, d, det, info, regs); done {
+			return delivery
+		}
+	}
 	ip := regs.IP()
 	if info.Synchronous() {
 		return s.raisedInDetour(th, d, det, info, regs)
@@ -207,6 +217,9 @@ func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginf
 func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 	ts := d.session.stateOf(th, d)
 	ts.leaving = nil
+	if regs, err := th.Regs(); err == nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
+		d.leaveUpcall(det, regs)
+	}
 	for range maxSteps {
 		regs, err := th.Regs()
 		if err != nil {

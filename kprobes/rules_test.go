@@ -215,7 +215,7 @@ func TestBatchesOfOddKinds(t *testing.T) {
 // registered, and an enabled one that comes arms the site again.
 func TestTheBreakpointGoesWithTheLastEnabledProbe(t *testing.T) {
 	prog := start(t, "conform")
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true})
 	at := symbol(t, s, "third")
 	plain := codeAt(t, prog.PID(), at)
 	armed := func(want bool) {

@@ -56,6 +56,7 @@ type Session struct {
 	clockBegan    time.Time
 	clockTicks    uint64
 
+	answering
 	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
 
 	watched atomic.Bool   // the dynamic linker is

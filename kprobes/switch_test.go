@@ -12,7 +12,7 @@ import (
 // TestDisarmAllSilencesEveryProbe, and changes no flag (A33, A52, C32).
 func TestDisarmAllSilencesEveryProbe(t *testing.T) {
 	prog := start(t, "conform")
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true})
 	one, two := boosted.probe("third"), stepped.probe("counted")
 	late := boosted.probe("go_next")
 	off := boosted.probe("nested")

@@ -23,58 +23,68 @@ type Poller interface {
 // have been cheaper, had the tracer looked, and ends when nothing has come for a while.
 //
 // No wake-up can be lost, since nobody relies on one: a thread that leaves its note just
-// when the tracer goes to sleep takes it back when its patience ends, and traps, which wakes the tracer.
-// That the tracer looks once more, after it has said that it does not any more, only makes this
-// rare: a thread that saw it looking has by then left its note, or will be one of those.
+// when the tracer goes to sleep takes it back when its patience ends, and traps, which wakes
+// the tracer. That the tracer looks once more, after it has said that it does not any more,
+// only makes this rare.
 //
-// Whether looking pays is seen, not guessed: it does not if the hitting thread can't run at
-// the same time, as on a single CPU, if hits are rare, or if the tracer loses its CPU so often that
-// threads wait in vain. Then a growing number of hits passes before the next look, so
-// that what is wasted is a small share of what those hits cost.
+// Whether looking pays is measured: hits must come at a higher rate than when they trap. They
+// do not if the thread and the tracer share a CPU, if the tracer loses its own to others, or if
+// hits are rare anyway. Then a growing number of hits passes before the next look, so that what
+// is wasted is a small share of what those hits cost.
 type poll struct {
 	poller  Poller
 	looking bool
 	wish    *Thread // whose hit asks for a look
+	apart   int     // the CPU that the tracer keeps away from, -1 if none
 
-	answered, expired int // in this look, the older ones counting less
-	skip, backoff     int // hits until the next look
-	apart             int // the CPU that the tracer keeps away from, -1 if none
+	trapped time.Duration // from hit to hit when they trap; 0 if not known
+	paid    bool          // this look has, so far
+	since   time.Time     // the hits that follow
+	hits    int
+	skip    int // hits to come before the next look
+	backoff int // that skip began with, 0 if the last look paid
 }
 
 const (
 	window     = 50 * time.Microsecond // a look lasts as long after the last answer
+	trial      = 2 * time.Millisecond  // after which a look must have paid
 	pollRound  = 32                    // polls between two looks for stops, if nothing comes
 	busyRound  = 16                    // answers between two looks for stops
+	minBackoff = 32
 	maxBackoff = 4096
-	halfLife   = 4096 // answers after which older ones count half
 )
 
 // SetPoller installs p; nil ends it. Call it on the tracer's thread.
 func (t *Tracer) SetPoller(p Poller) {
 	t.endLook()
-	t.poll = poll{poller: p, apart: -1}
+	t.poll = poll{poller: p, apart: -1, skip: minBackoff, backoff: minBackoff}
 }
 
 // WouldPoll tells of a breakpoint, which the Handler is told of, that it stands for a note of
 // the thread's.
 func (t *Tracer) WouldPoll(th *Thread) {
 	p := &t.poll
-	switch {
-	case p.poller == nil:
-	case p.looking:
-		p.expired++
-	case p.skip > 0:
+	if p.poller == nil {
+		return
+	}
+	if p.hits++; p.looking {
+		return
+	}
+	if p.skip > 0 {
 		p.skip--
-	default:
+		if now := time.Now(); p.hits == 1 {
+			p.since = now
+		} else {
+			p.trapped = now.Sub(p.since) / time.Duration(p.hits-1)
+		}
+	}
+	if p.skip == 0 {
 		p.wish = th
 	}
 }
 
-// active tells whether the tracer polls, or soon would.
-func (p *poll) active() bool { return p.looking || p.poller != nil && p.backoff < follows }
-
-// follows is the backoff from which on the tracer follows the target's CPU instead.
-const follows = 16
+// active tells whether the tracer polls, or will with the next hit.
+func (p *poll) active() bool { return p.looking || p.poller != nil && p.backoff == 0 }
 
 // waitAny waits for any stop, as peek(-1, 0) does, and answers polled threads
 // meanwhile. tid is 0 if there is something to do before that.
@@ -94,10 +104,10 @@ func (t *Tracer) waitAny() (tid int, ws unix.WaitStatus, err error) {
 // ends looking.
 func (t *Tracer) look() (tid int, ws unix.WaitStatus, err error) {
 	p := &t.poll
-	quiet := time.Now().Add(window)
+	last := time.Now()
 	for idle, busy := 1, 0; ; idle++ {
 		if p.poller.Poll() {
-			p.count()
+			p.hits++
 			idle, busy = 0, busy+1
 			if !p.looking || t.rung || t.deaf || len(t.backlog) > 0 {
 				return 0, 0, nil
@@ -112,26 +122,31 @@ func (t *Tracer) look() (tid int, ws unix.WaitStatus, err error) {
 			return tid, ws, err
 		}
 		now := time.Now()
-		if idle == 0 {
-			quiet = now.Add(window)
+		if busy > 0 {
+			last, busy = now, 0
 		}
-		if busy = 0; now.After(quiet) || p.vain() {
+		if p.vain(now) || now.Sub(last) > window {
 			t.endLook()
 			return 0, 0, nil
 		}
 	}
 }
 
-// count counts an answer.
-func (p *poll) count() {
-	if p.answered++; p.answered >= halfLife {
-		p.answered /= 2
-		p.expired /= 2
+// vain judges the look every now and then.
+func (p *poll) vain(now time.Time) bool {
+	if now.Sub(p.since) < trial {
+		return false
 	}
+	p.paid = p.pays(now)
+	p.since, p.hits = now, 0
+	return !p.paid
 }
 
-// vain tells that threads wait in vain too often.
-func (p *poll) vain() bool { return p.expired > 8 && p.expired > p.answered/16 }
+// pays tells whether hits have come at a rate that is higher by a quarter than that of hits
+// that trap.
+func (p *poll) pays(now time.Time) bool {
+	return p.hits > 2 && now.Sub(p.since)*5/4 < p.trapped*time.Duration(p.hits)
+}
 
 // beginLook is called when th has hit.
 func (t *Tracer) beginLook(th *Thread) {
@@ -143,7 +158,7 @@ func (t *Tracer) beginLook(th *Thread) {
 	if t.cpu.pinned >= 0 || p.apart < 0 {
 		t.keepApart(th)
 	}
-	p.looking, p.answered, p.expired = true, 0, 0
+	p.looking, p.paid, p.since, p.hits = true, false, time.Now(), 0
 	p.poller.Look(true)
 }
 
@@ -162,8 +177,8 @@ func (t *Tracer) keepApart(th *Thread) {
 
 // fail makes the next look wait.
 func (p *poll) fail() {
-	p.backoff = min(2*p.backoff+1, maxBackoff)
-	p.skip = p.backoff
+	p.backoff = min(max(2*p.backoff, minBackoff), maxBackoff)
+	p.skip, p.hits = p.backoff, 0
 }
 
 // endLook ends looking, and judges whether it was worth it.
@@ -174,10 +189,10 @@ func (t *Tracer) endLook() {
 	}
 	p.poller.Look(false)
 	p.looking = false
-	for p.poller.Poll() {
-		p.answered++
+	for p.poller != nil && p.poller.Poll() {
+		p.hits++
 	}
-	if p.answered > 1 && !p.vain() {
+	if p.paid || p.pays(time.Now().Add(-window)) {
 		p.backoff = 0
 		return
 	}
@@ -229,3 +244,6 @@ func (th *Thread) Proceed() {
 	th.Release()
 	t.resume(th, th.takeHeld())
 }
+
+// Shared tells whether several processes run in the address space, as after vfork(2).
+func (s *Space) Shared() bool { return len(s.procs) > 1 }

@@ -143,9 +143,10 @@ func (b *mailbox) Call() { b.set(arch.BoxCalled) }
 func (b *mailbox) Answer() {
 	if b.loadable() {
 		b.set(arch.BoxAnswered)
-	} else {
-		b.set(arch.BoxCalled)
+		return
 	}
+	b.regs.Rip = 0
+	b.set(arch.BoxCalled)
 }
 
 // loadable tells whether the thread can load what has changed.
