@@ -41,7 +41,7 @@ func TestAttachPrintsEveryCallAndASummary(t *testing.T) {
 			t.Errorf("hit %+v", h)
 		}
 	}
-	if s := sum.Probes[0]; s.Hits != 3 || s.NMissed != 0 || s.Mechanism != "boosted" || s.Reason == "" || s.Addr != hits[0].Addr || sum.Lost != 0 {
+	if s := sum.Probes[0]; s.Hits != 3 || s.NMissed != 0 || s.Mechanism != "optimized" || s.Reason != "" || s.Addr != hits[0].Addr || sum.Lost != 0 {
 		t.Errorf("summary %+v", sum)
 	}
 	before.Compare(t, p.PID())
