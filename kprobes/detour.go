@@ -123,7 +123,8 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 	if err != nil {
 		return nil, err
 	}
-	return sequence{hostDetours.CountBody(det.count.at, shards(), arch.Dead{}, redZone), body}, nil
+	// The program first: without room on the stack it traps, and the tracer counts as well.
+	return sequence{body, hostDetours.CountBody(det.count.at, shards(), dead, redZone)}, nil
 }
 
 // displacedAnyway is the instructions that all options displace: behind them a probe of its own may

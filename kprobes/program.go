@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -202,19 +203,20 @@ func (rec *recording) spans() (all []arch.Range) {
 // sequence is bodies that run one after the other.
 type sequence []arch.Body
 
-// Assemble implements arch.Body.
-func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, err error) {
+// Assemble implements arch.Body. What is out of reach has a length all the same.
+func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 	for _, b := range s {
 		code, err := b.Assemble(at + arch.Addr(len(all.Code)))
-		if err != nil {
+		if err != nil && (!errors.Is(err, arch.ErrReach) || code.Code == nil) {
 			return arch.BodyCode{}, err
 		}
+		far = cmp.Or(far, err)
 		all.Code = append(all.Code, code.Code...)
 		all.Traps = append(all.Traps, code.Traps...)
 		all.Waits = append(all.Waits, code.Waits...)
 		all.Fixups = append(all.Fixups, code.Fixups...)
 	}
-	return all, nil
+	return all, far
 }
 
 // hostCompiler is the architecture's compiler of programs.

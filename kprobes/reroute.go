@@ -43,6 +43,9 @@ func (s *Session) atTrap(th *ptrace.Thread, d *domain, det *detour, regs arch.Re
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
 		s.interpret(ts, kp)
 	}
+	for _, owner := range det.count.owners { // what counts comes behind the program
+		owner.hits.Add(1)
+	}
 	regs.SetIP(det.Start())
 }
 
