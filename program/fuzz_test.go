@@ -51,3 +51,36 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRingReader: whatever a target has written into a ring, the reader comes to an end, hands on no
+// more than there is room for, and works again after Reset.
+func FuzzRingReader(f *testing.F) {
+	m := Map{Kind: Ring, Size: MinRingSize}
+	f.Add(uint64(32), uint64(0), []byte{16, 0, 0, 0, 1, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 18, 0, 0, 0})
+	f.Add(uint64(1<<40+64), uint64(1<<40), []byte{18, 0, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, head, tail uint64, data []byte) {
+		mem := make([]uint64, m.Len()/8)
+		mem[RingHead/8], mem[RingTail/8] = head, tail&^7
+		for i := 0; i < len(data) && i < MinRingSize; i += 8 {
+			mem[(RingData+i)/8] = uintOf(data[i:min(i+8, len(data))])
+		}
+		r, err := NewRingReader(m, mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		take := func(rec Record) { size += RecordLen(len(rec.Payload)) }
+		_, err = r.Read(take)
+		if err == nil {
+			_, err = r.Abandon(take, func(uint32, bool) {})
+		}
+		if size > MinRingSize || err == nil && r.Unread() != 0 {
+			t.Fatalf("%d bytes of records, %d unread, %v", size, r.Unread(), err)
+		}
+		r.Reset()
+		put(m, mem, 1, 8, 1)
+		if n, err := r.Read(func(Record) {}); n != 1 || err != nil {
+			t.Fatalf("after Reset: %d records, %v", n, err)
+		}
+	})
+}

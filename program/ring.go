@@ -82,16 +82,12 @@ func NewRingReader(m Map, mem []uint64) (*RingReader, error) {
 	return r, nil
 }
 
-// Read calls f for the records that are complete, in their order, and returns how many they
-// were. It stops in front of a record that its writer has not finished, however many complete
+// Read calls f for the records that are there and complete, in their order, and returns how
+// many they were. It stops in front of a record that its writer has not finished, however many complete
 // ones are behind it: its thread may be descheduled or stopped. Meanwhile the ring fills
 // up, and the losses are counted as always. The error matches ErrRing.
 func (r *RingReader) Read(f func(Record)) (n int, err error) {
-	for {
-		head := atomic.LoadUint64(&r.mem[RingHead/8])
-		if head == r.tail {
-			return n, nil
-		}
+	for head := atomic.LoadUint64(&r.mem[RingHead/8]); head != r.tail; { // what comes meanwhile is for the next time
 		h, err := r.header(head)
 		if err != nil {
 			return n, err
@@ -101,6 +97,7 @@ func (r *RingReader) Read(f func(Record)) (n int, err error) {
 		}
 		n += r.take(h, f)
 	}
+	return n, nil
 }
 
 // Unread is the bytes that are reserved and not read: after Read, those from the first
@@ -114,11 +111,7 @@ func (r *RingReader) Unread() int {
 // is called with the program of each of them; if that is not known, it is called with
 // ok false, once, for it and all the records behind it.
 func (r *RingReader) Abandon(f func(Record), lost func(program uint32, ok bool)) (n int, err error) {
-	for {
-		head := atomic.LoadUint64(&r.mem[RingHead/8])
-		if head == r.tail {
-			return n, nil
-		}
+	for head := atomic.LoadUint64(&r.mem[RingHead/8]); head != r.tail; {
 		h, err := r.header(head)
 		switch {
 		case err != nil:
@@ -133,6 +126,7 @@ func (r *RingReader) Abandon(f func(Record), lost func(program uint32, ok bool))
 			n += r.take(h, f)
 		}
 	}
+	return n, nil
 }
 
 // Reset makes the ring empty, whatever is in it. No writer may be active.

@@ -134,6 +134,9 @@ func (c *capture) build(name string, ring prog.Map) error {
 // inTarget has p's hits recorded by the target, if a record can hold what is printed of them.
 func (pl *placer) inTarget(p *probe) bool {
 	r := pl.rec
+	if pl.req.noOptimize || pl.req.noBoost {
+		return false // then a handler costs less
+	}
 	if r.sink == nil || r.limited || p.waits || p.stack > 0 || p.args && pl.req.follow {
 		return false
 	}
