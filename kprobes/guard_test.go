@@ -27,7 +27,7 @@ type victim struct {
 var victims = []victim{
 	{"prey", nil, "threads 4 40 recurse", "sum", []string{"recurse", "worker", "libc.so.6:pthread_join"}},
 	{"prey", nil, "threads 4 300 six", "sum", []string{"six", "sum6", "worker"}},
-	{"prey", nil, "threads 2 300 string", "sum", []string{"string", "length", "libc.so.6:write", "libc.so.6:clone3"}},
+	{"prey", nil, "threads 2 300 string", "sum", []string{"string", "length", "libc.so.6:write"}},
 	{"signals", []string{"unseen"}, "run 100", "ran 100", []string{"foo", "on_alarm", "on_queued", "libc.so.6:sigqueue"}},
 	{"gosrv", nil, "threads 4 300", "sum", []string{"main.target", "main.worker"}},
 }

@@ -33,8 +33,8 @@ type Recovered struct {
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
 // be undone; what could be, is.
 func Recover(pid int) (*Recovered, error) {
-	bases, err := regionsOf(pid)
-	if err != nil || len(bases) == 0 {
+	bases, added, err := regionsOf(pid)
+	if err != nil || len(bases) == 0 && len(added) == 0 {
 		return &Recovered{}, err
 	}
 	t, err := ptrace.New()
@@ -48,20 +48,23 @@ func Recover(pid int) (*Recovered, error) {
 	return &r.Recovered, errors.Join(derr, err)
 }
 
-// regionsOf finds the injected regions of a process: where each one's header lies.
-func regionsOf(pid int) (bases []arch.Addr, err error) {
+// regionsOf finds the injected regions of a process: where each one's header lies; and all
+// mappings that are ours by name, those too that no header tells of yet.
+func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 	maps, err := procfs.Maps(pid)
 	if err != nil {
-		return nil, fmt.Errorf("reading the mappings of process %d: %w", pid, err)
+		return nil, nil, fmt.Errorf("reading the mappings of process %d: %w", pid, err)
 	}
 	for _, m := range maps {
-		switch {
-		case m.Offset != 0 || !m.Write || !m.Read:
-		case m.Path == "/memfd:"+trampoline.MemfdName, m.Anonymous() && m.Path == "" && hasMagic(pid, m.Range.Start):
+		named := m.Path == "/memfd:"+trampoline.MemfdName
+		if named {
+			added = append(added, m.Range)
+		}
+		if (named || m.Path == "") && m.Offset == 0 && m.Read && m.Write && hasMagic(pid, m.Range.Start) {
 			bases = append(bases, m.Range.Start)
 		}
 	}
-	return bases, nil
+	return bases, added, nil
 }
 
 func hasMagic(pid int, at arch.Addr) bool {
@@ -141,6 +144,7 @@ func (r *recovery) run(pid int, bases []arch.Addr) error {
 		for _, l := range r.found {
 			errs = append(errs, r.undo(l))
 		}
+		errs = append(errs, r.unmapRest(pid, errors.Join(errs...) == nil))
 		r.tracer.SettleForks(r.space)
 		for _, p := range r.space.Processes() {
 			errs = append(errs, r.tracer.Detach(p))
@@ -187,18 +191,28 @@ func (r *recovery) undo(l *leftover) error {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
 	r.Patches += len(entries)
-	if err := r.space.Remote(l.unguard); err != nil {
-		return err
-	}
-	if l.frames {
+	if l.frames { // they lead through the guard, or to breakpoints of slots
 		r.Kept++
 		return nil
+	}
+	if err := r.space.Remote(l.unguard); err != nil {
+		return err
 	}
 	var ranges []arch.Range
 	for _, e := range l.Arenas {
 		ranges = append(ranges, e.Range())
 	}
 	return r.space.Unmap(ranges...)
+}
+
+// unmapRest removes mappings that the tracer was about to use.
+func (r *recovery) unmapRest(pid int, undone bool) error {
+	_, added, err := regionsOf(pid)
+	if err != nil || !undone || r.Kept > 0 || len(added) == 0 {
+		return err
+	}
+	r.Regions = max(r.Regions, 1)
+	return r.space.Unmap(added...)
 }
 
 // unguard puts the program's own actions back.

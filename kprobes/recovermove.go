@@ -48,29 +48,48 @@ func (r *recovery) moveOut(l *leftover, th *ptrace.Thread) (moved bool) {
 	return true
 }
 
-// trapped deals with a thread that has raised an exception where the resume table tells what is to
-// become of it.
+// trapped deals with a thread that has raised an exception by our doing: it does not get the
+// signal, and goes on where the guard would have sent it.
 func (r *recovery) trapped(l *leftover, th *ptrace.Thread, regs arch.Regs) bool {
-	at := regs.IP()
-	switch stop := th.Stop(); {
-	case stop.Reason == ptrace.Breakpoint:
-		at = at.Add(int64(-ptrace.Host.BreakpointAdvance()))
-	case stop.Reason != ptrace.Signal || stop.Signal != unix.SIGILL && stop.Signal != unix.SIGSEGV && stop.Signal != unix.SIGBUS:
+	if th.Stop().Reason != ptrace.Signal && th.Stop().Reason != ptrace.Breakpoint {
 		return false
 	}
-	to, ok, err := l.ResumeAt(l.mem, at)
-	if !ok || err != nil {
+	info, err := th.Siginfo()
+	if err != nil || !info.Synchronous() {
 		return false
 	}
-	if info, err := th.Siginfo(); err != nil || !info.Synchronous() {
-		return false
-	}
-	regs.SetIP(to)
-	if th.Stop().Reason == ptrace.Signal {
+	to, ours := l.afterTrap(info, regs)
+	if ours {
+		regs.SetIP(to)
 		th.DropSignal()
+		th.MovedOut()
 	}
-	th.MovedOut()
-	return true
+	return ours
+}
+
+// afterTrap is what the guard does (arch.Guards).
+func (l *leftover) afterTrap(info *ptrace.Siginfo, regs arch.Regs) (to arch.Addr, ours bool) {
+	ip := regs.IP()
+	at := ip
+	switch info.Signo() {
+	case unix.SIGTRAP:
+		switch {
+		case info.SingleStep():
+			return ip, !regs.TrapFlag()
+		case !info.Breakpoint():
+			return 0, false
+		case info.Marked() && info.Addr() == ip:
+			return ip, true
+		}
+		at = ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
+	case unix.SIGILL, unix.SIGSEGV, unix.SIGBUS:
+	default:
+		return 0, false
+	}
+	if to, ok, err := l.ResumeAt(l.mem, at); ok && err == nil {
+		return to, true
+	}
+	return ip, info.Signo() == unix.SIGTRAP && l.contains(ip)
 }
 
 // contains tells whether ip is in l's code.

@@ -180,6 +180,9 @@ func (d *domain) collect() {
 			if inside[slot.Start] {
 				return true
 			}
+			if st := d.slots[slot.Start]; st != nil {
+				_ = d.region.ClearResume(st.slot.Trap)
+			}
 			delete(d.slots, slot.Start)
 			return false
 		})

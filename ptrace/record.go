@@ -1,6 +1,8 @@
 package ptrace
 
 import (
+	"bytes"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -80,12 +82,19 @@ func (th *Thread) singleStepped() bool {
 	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom {
 		return false
 	}
-	if info.Code() != trapTrace {
+	if info.Code() != trapTrace && !th.steppedCall(info) {
 		sent := *info
 		th.sentTrap, th.trapBlocked = &sent, true
 	}
 	th.next = nextAny
 	return true
+}
+
+// steppedCall tells of a SIGTRAP that it is how the kernel reports a step over a system call
+// (user_single_step_report in arch/x86/kernel/ptrace.c).
+func (th *Thread) steppedCall(info *Siginfo) bool {
+	insn := make([]byte, len(Host.SyscallInsn()))
+	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, Host.SyscallInsn())
 }
 
 // recordSyscall tells the Handler of a system call at once, since whatever resumes the

@@ -39,6 +39,15 @@ func (s *Siginfo) SetAddr(a arch.Addr) { binary.LittleEndian.PutUint64(s[16:], u
 // Synchronous tells that an instruction of the thread raised the signal.
 func (s *Siginfo) Synchronous() bool { return s.Code() > 0 && syncSignals.Has(s.Signo()) }
 
+// Breakpoint tells that a breakpoint instruction raised the signal.
+func (s *Siginfo) Breakpoint() bool { return s.breakpoint() }
+
+// SingleStep tells that the processor's single-stepping raised the signal.
+func (s *Siginfo) SingleStep() bool { return s.Signo() == unix.SIGTRAP && s.Code() == trapTrace }
+
+// Marked tells that a tracer has moved the thread to Addr already: see MarkErrno.
+func (s *Siginfo) Marked() bool { return binary.LittleEndian.Uint32(s[4:]) == MarkErrno }
+
 // breakpoint tells that a breakpoint instruction raised the signal.
 func (s *Siginfo) breakpoint() bool {
 	return s.Signo() == unix.SIGTRAP && s.Code() == breakpointCode
