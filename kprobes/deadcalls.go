@@ -8,7 +8,7 @@ import (
 
 // search looks for instances of rp that are dead, since it has run out of them. f is where
 // own is now. Where there are none a search would only cost, so it is not repeated at once.
-func (rp *Kretprobe) search(own owner, f frame) {
+func (rp *Kretprobe) search(in *domain, own owner, f frame) {
 	if rp.short > 0 {
 		rp.short--
 		return
@@ -24,6 +24,7 @@ func (rp *Kretprobe) search(own owner, f frame) {
 			d.endCall(ri, true)
 		}
 	}
+	rp.searchTable(in, &known)
 	for d := range known.surveyed {
 		d.survey = nil
 	}

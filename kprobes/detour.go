@@ -40,8 +40,11 @@ func (det *detour) region() arch.Range {
 
 // work is what a detour's body does.
 type work struct {
-	program *Kprobe // whose Program runs; nil if hits are only counted
-	upcall  bool    // handlers run in the tracer
+	follows *Kretprobe // whose calls begin there, to be followed in the target
+	of      uint64     // its registration
+	returns bool       // calls that are followed end there
+	program *Kprobe    // whose Program runs; nil if hits are only counted
+	upcall  bool       // handlers run in the tracer
 }
 
 // hostDetours is the architecture's part of optimized probes.
@@ -112,9 +115,13 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 	if det.count, err = d.newCounter(det.site.addr); err != nil {
 		return nil, err
 	}
+	calls, err := d.callBodies(det)
+	if err != nil {
+		return nil, err
+	}
 	kp := det.work.program
 	if kp == nil {
-		return hostDetours.CountBody(det.count.at, shards(), dead, redZone), nil
+		return append(calls, hostDetours.CountBody(det.count.at, shards(), dead, redZone)), nil
 	}
 	if det.record, err = d.newRecording(kp, det.site.addr); err != nil {
 		return nil, err
@@ -124,7 +131,7 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 		return nil, err
 	}
 	// The program first: without room on the stack it traps, and the tracer counts as well.
-	return sequence{body, hostDetours.CountBody(det.count.at, shards(), dead, redZone)}, nil
+	return append(calls, body, hostDetours.CountBody(det.count.at, shards(), dead, redZone)), nil
 }
 
 // displacedAnyway is the instructions that all options displace: behind them a probe of its own may

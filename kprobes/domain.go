@@ -36,6 +36,7 @@ type domain struct {
 	linker
 
 	optimizer
+	followed followed
 	recorder
 	upcalls
 
@@ -148,6 +149,7 @@ func (d *domain) release() error {
 		}
 		d.session.tracer.SettleForks(d.space)
 		d.drainLast()
+		d.foldCalls(false)
 		d.foldAll()
 		d.endBoards()
 		ending = d.ending()

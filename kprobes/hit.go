@@ -42,7 +42,6 @@ type threadState struct {
 	leaving  *detour      // that it is to leave for a signal which waits
 	box      arch.Mailbox // that its registers are in, while it spins
 	detour   *detour      // whose breakpoint has brought it here, while handlers run
-	entering *detour      // whose body the program, which traces itself, steps through
 	late     arch.Addr    // a jump's byte raised its signal there, and is gone
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 
@@ -134,7 +133,7 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
 		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
 	}
-	if d.knownUpcall(at) {
+	if d.knownUpcall(at) || d.knownTrap(at) {
 		return true, ptrace.Host.MaxInsnLen()
 	}
 	return false, 0

@@ -52,11 +52,18 @@ type Kretprobe struct {
 	short   int            // how many calls until the next search for dead instances
 	returns map[*site]bool // where calls were seen to return to
 	warned  bool
+	lines   []*callLine // guarded by counting
+
+	registered uint64 // how often
 }
 
 // Hits is how many returns ran the Handler, or would have if it had one. It is reset by
 // registration. Safe for concurrent use.
-func (rp *Kretprobe) Hits() uint64 { return rp.hits.Load() }
+func (rp *Kretprobe) Hits() uint64 {
+	counting.RLock()
+	defer counting.RUnlock()
+	return rp.hits.Load() + rp.returnsInTarget()
+}
 
 // NMissed is how many calls could not be followed: MaxActive others were, their return
 // address takes no breakpoint, or they ended without returning. It is reset by registration.
@@ -139,6 +146,10 @@ func (rp *Kretprobe) prepare() error {
 	rp.KP.PreHandler, rp.KP.PostHandler, rp.KP.FaultHandler = rp.entered, nil, nil
 	rp.hits.Store(0)
 	rp.nmissed.Store(0)
+	counting.Lock()
+	rp.lines = nil
+	counting.Unlock()
+	rp.registered++
 	rp.idle, rp.short, rp.warned = nil, 0, false
 	rp.live, rp.returns = map[*KretprobeInstance]bool{}, map[*site]bool{}
 	return nil
@@ -146,9 +157,14 @@ func (rp *Kretprobe) prepare() error {
 
 // take returns an instance, nil if MaxActive calls are followed already (C2).
 func (rp *Kretprobe) take() *KretprobeInstance {
-	if len(rp.live) >= rp.MaxActive {
+	if len(rp.live)+rp.active() >= rp.MaxActive {
 		return nil
 	}
+	return rp.instance()
+}
+
+// instance is take without a limit.
+func (rp *Kretprobe) instance() *KretprobeInstance {
 	ri := &KretprobeInstance{probe: rp}
 	if n := len(rp.idle); n > 0 {
 		ri, rp.idle = rp.idle[n-1], rp.idle[:n-1]
@@ -156,6 +172,7 @@ func (rp *Kretprobe) take() *KretprobeInstance {
 		ri.Data = make([]byte, rp.DataSize)
 	}
 	rp.live[ri] = true
+	rp.limit()
 	return ri
 }
 
@@ -169,6 +186,7 @@ func (ri *KretprobeInstance) put() {
 	delete(rp.live, ri)
 	*ri = KretprobeInstance{probe: rp, Data: ri.Data}
 	rp.idle = append(rp.idle, ri)
+	rp.limit()
 }
 
 // end forgets the calls in flight, which return as if they had never been followed (C18). It
@@ -177,6 +195,7 @@ func (rp *Kretprobe) end() []*site {
 	var left []*site
 	for st := range rp.returns {
 		st.returning--
+		_ = st.retraced(rp, -1)
 		left = append(left, st)
 	}
 	for ri := range rp.live {
@@ -185,6 +204,7 @@ func (rp *Kretprobe) end() []*site {
 		}
 		ri.probe = nil
 	}
+	rp.endTable()
 	rp.live, rp.idle, rp.returns = nil, nil, nil
 	return left
 }

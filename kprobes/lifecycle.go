@@ -158,6 +158,7 @@ func (s *Session) forget(d *domain) {
 	}
 	d.text.Forget()
 	d.drainLast()
+	d.foldCalls(true)
 	d.foldAll()
 	d.endBoards()
 	for _, m := range d.shared {

@@ -26,24 +26,33 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		return work{}, "the process can't map memory for a detour"
 	case st.linker:
 		return work{}, "the dynamic linker is watched there"
-	case st.returning > 0:
+	case st.retracing > 0, st.returning > 0 && st.returnsGo:
 		return work{}, "calls that are followed return there"
 	case st.rejected:
 		return work{}, st.refusal
 	}
+	w.returns = st.returning > 0
 	for _, kp := range st.probes {
 		switch refusal := kp.needsTracer(); {
 		case !kp.enabled():
 		case refusal != "":
 			return work{}, refusal
+		case kp.ret != nil && st.inGo:
+			return work{}, "goroutines' calls are followed by the tracer"
+		case kp.ret != nil && (w.follows != nil || w.returns):
+			return work{}, "calls of several kretprobes begin or end there"
+		case kp.ret != nil:
+			w.follows, w.of = kp.ret, kp.ret.registered
 		case kp.Program != nil && w.program != nil:
 			return work{}, "the programs of several probes run there"
 		case kp.Program != nil:
 			w.program = kp
 		}
-		w.upcall = w.upcall || kp.enabled() && kp.PreHandler != nil
+		w.upcall = w.upcall || kp.enabled() && kp.ret == nil && kp.PreHandler != nil
 	}
 	switch {
+	case w.upcall && (w.follows != nil || w.returns):
+		return work{}, "a handler runs where calls that are followed begin or end"
 	case w.upcall && hostUpcalls == nil:
 		return work{}, "the handler runs in the tracer, which can't be called on this processor"
 	case w.upcall:
@@ -62,7 +71,7 @@ func (kp *Kprobe) needsTracer() string {
 	case kp.jprobe != nil:
 		return "a jprobe runs there"
 	case kp.ret != nil:
-		return "a kretprobe follows calls from there"
+		return kp.ret.needsTracer()
 	}
 	return ""
 }

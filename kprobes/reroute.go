@@ -29,6 +29,9 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 		return false
 	case det.upcall != nil:
 		return s.upcallTrap(th, d, det, at, regs)
+	case slices.Contains(det.callTraps(), at):
+		s.hitInDetour(th, d, det, regs)
+		return true
 	case det.record == nil || !slices.Contains(det.Traps, at):
 		return false
 	}
@@ -159,39 +162,23 @@ func (s *Session) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState)
 // it, or a copy did what its original would have done, there.
 func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
 	ip := regs.IP()
-	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
 	for _, f := range det.Fixups {
-		if f.At == ip && !steps {
+		if f.At == ip {
 			regs.SetIP(f.To)
 			return ptrace.Drop
 		}
 	}
-	if steps && s.stateOf(th, d).stepsIn(det, ip) {
-		return ptrace.Drop // the jump and the body are none of its instructions
+	if info.Signo() == unix.SIGTRAP && (det.atEntry(ip) || det.Body.Contains(ip) || ip == det.Start()) {
+		return ptrace.Drop // of a program that traces itself: the jump and the body are none of its instructions
 	}
 	orig, pop, ok := det.Original(ip)
 	if !ok {
 		return ptrace.Deliver
 	}
-	if steps && pop != 0 {
-		return ptrace.Drop // one of its instructions is half done
-	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
 	s.leave(th, s.stateOf(th, d), regs, orig)
 	s.translate(th, ip, orig)
 	return ptrace.Deliver
-}
-
-// stepsIn tells of a thread whose program traces itself, and that has come to ip, whether it is
-// in det by our doing. In front of the first copy it may have repeated a string instruction.
-func (ts *threadState) stepsIn(det *detour, ip arch.Addr) bool {
-	inBody := det.atEntry(ip) || det.Body.Contains(ip)
-	fromBody := ip == det.Start() && ts.entering == det
-	ts.entering = nil
-	if inBody {
-		ts.entering = det
-	}
-	return inBody || fromBody
 }
 
 // lateHeads finds the threads that have come to a trapping head which raises another signal
@@ -214,17 +201,12 @@ func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
 		return false
 	}
 	info, err := th.Siginfo()
-	return err == nil && raisedByByte(info)
-}
-
-// raisedByByte: what is no breakpoint is no instruction.
-func raisedByByte(info *ptrace.Siginfo) bool {
-	return info.Synchronous() && info.Signo() == unix.SIGILL
+	return err == nil && info.Synchronous()
 }
 
 // signalAtHead is hooks.Signal for a thread that a jump's bytes may have raised a signal to.
 func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginfo, regs arch.Regs) (ours bool) {
-	if !raisedByByte(info) {
+	if !info.Synchronous() {
 		return false
 	}
 	if det := d.heads[regs.IP()]; det != nil {

@@ -77,6 +77,9 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		rp.nmissed.Add(1)
 		return 0
 	}
+	if f.goroutine == 0 {
+		d.adoptFrame(f.pid, f.cfa, own)
+	}
 	if d.loops(f, ret, ts) {
 		kp.hits.Add(^uint64(0))
 		return 0
@@ -85,7 +88,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	d.endUnwound(own, f)
 	ri := rp.take()
 	if ri == nil {
-		rp.search(own, f)
+		rp.search(d, own, f)
 		ri = rp.take()
 	}
 	back := d.returnSite(rp, ret, st.inGo)
@@ -109,12 +112,14 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
 	ri.domain, ri.owner, ri.frame = d, own, f
 	d.link(ri)
+	d.entrust(rp, f, ret)
 	return 0
 }
 
 func (d *domain) link(ri *KretprobeInstance) {
 	ri.below, d.calls[ri.frame] = d.calls[ri.frame], ri
 	d.give(ri, ri.owner)
+	d.hold(ri.RetAddr, 1)
 }
 
 // give makes ri the latest call of own.
@@ -155,6 +160,7 @@ func (d *domain) unlink(ri *KretprobeInstance) {
 		delete(d.calls, ri.frame)
 	}
 	d.disown(ri)
+	d.hold(ri.RetAddr, -1)
 }
 
 // end forgets all calls of a frame. Those that did not return are missed.
@@ -212,8 +218,12 @@ func (d *domain) copyCalls(to *domain, child *ptrace.Process) {
 		if !parent.Stopped() || err != nil || now.SP() != regs.SP() {
 			continue
 		}
+		d.adoptStack(parent)
 		for _, ri := range d.callsOf(owner{tid: parent.TID}) {
 			to.copyCall(ri, th)
+			if top := d.calls[ri.frame]; top != nil {
+				d.entrust(top.probe, ri.frame, ri.RetAddr)
+			}
 		}
 	}
 }
@@ -247,6 +257,9 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 // that it is on may be finished by another thread: they have no owner any more.
 func (d *domain) endOfThread(th *ptrace.Thread) {
 	own := owner{tid: th.TID}
+	if !d.followed.closed {
+		d.adoptStack(th)
+	}
 	regs, err := th.Regs()
 	if err != nil || d.owners[own] == nil {
 		d.endOf(own)
@@ -285,6 +298,7 @@ func (d *domain) endOf(own owner) {
 // (C12).
 func (s *Session) returned(ts *threadState, st *site) {
 	d, regs := st.domain, &ts.regs
+	d.adoptFrame(regs.PID(), regs.SP(), owner{tid: regs.TID()})
 	f, own, top := d.returnedFrom(regs, false)
 	if top == nil && st.returnsGo {
 		f, own, top = d.returnedFrom(regs, true)

@@ -27,6 +27,9 @@ func (d *domain) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 	if !rp.returns[st] {
 		rp.returns[st] = true
 		st.returning++
+		if err := st.retraced(rp, 1); err != nil {
+			d.session.warn("%v", err)
+		}
 	}
 	return st
 }

@@ -28,6 +28,7 @@ type site struct {
 
 	linker    bool // the dynamic linker's (linker.go)
 	returning int  // Kretprobes that follow calls to here: armed though no probe is enabled
+	retracing int  // those of them whose handlers run in the tracer
 	returnsGo bool // some of these calls were made in Go
 	inGo      bool // for a Kretprobe: the function is one of Go's
 	leaves    *jumps

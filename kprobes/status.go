@@ -39,7 +39,7 @@ func (s *Session) Status(kp *Kprobe) Status {
 func (s *Session) status(kp *Kprobe) Status {
 	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry}
 	if rp := kp.ret; rp != nil {
-		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)
+		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)+rp.active()
 	}
 	if len(kp.placements) == 0 {
 		out.Waiting, out.Reason = kp.waits, kp.reason

@@ -195,6 +195,9 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 		p.parent = parent.Proc.Space
 	}
 	t.newThread(p, tid).trapBlocked = parent.trapBlocked
+	if s, ok := t.handler.(Sharer); ok && space != nil {
+		s.Shared(parent, p)
+	}
 }
 
 func (t *Tracer) childFlags(th *Thread, tid int) (uint64, error) {

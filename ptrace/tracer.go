@@ -55,6 +55,13 @@ type Handler interface {
 	Panicked(value any, stack []byte)
 }
 
+// Sharer is what a Handler may be beside: Shared is called for a new process that shares the
+// memory of parent's, which is stopped in the call that has made it (vfork, clone). The new one has
+// run nothing yet. It is called while a stop is recorded and must not resume anything.
+type Sharer interface {
+	Shared(parent *Thread, child *Process)
+}
+
 // Delivery is what to do with a signal.
 type Delivery uint8
 

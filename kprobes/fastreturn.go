@@ -1,0 +1,395 @@
+package kprobes
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// Calls that the target follows itself. A Kretprobe without handlers only counts: where its
+// entry is optimized, the detour notes the call in a table that is shared with the tracer, and the
+// detour of the return site takes it out (arch.CallTable).
+//
+//	                entry                                   return
+//	jump            table, if that is plain                 out of the table
+//	   └ else traps ─┐                                         └ else traps ─┐
+//	breakpoint ──────┴─> tracer: adopt the frame, entered,  breakpoint ──────┴─> tracer: adopt
+//	                     hand over                                               the frame, returned
+//
+// The rules are those of returns.go, and are written there alone. They work on the tracer's
+// instances: before them, what is in the table of the frame concerned becomes instances (adopt); a
+// call that was entered by the tracer and is plain is put into the table after them (hand over). Each side
+// takes a call out of the table by compare and exchange, so none is counted twice.
+//
+// While calls that return to an address are with the tracer, what the table does not know traps there,
+// and so do entries that will return to it (Hold): no frame is followed on both sides.
+//
+// The table has no owners and knows one stack of a frame. So when a process is made that shares
+// the memory (vfork), the table is closed, and the calls on that stack are adopted.
+
+// hostCalls is the architecture's part.
+var hostCalls, _ = ptrace.Host.(arch.CallBodies)
+
+// followed is a domain's calls in the table. table is nil until there is one.
+type followed struct {
+	table  arch.CallTable
+	closed bool
+	lines  map[arch.Addr]*callLine
+	lineOf map[*Kretprobe]*callLine
+	lastID uint16
+}
+
+// callLine is what the target counts of a Kretprobe's calls.
+type callLine struct {
+	arch.CallLine
+	rp   *Kretprobe
+	site *site
+	at   arch.Addr
+	id   uint16
+}
+
+// needsTracer says why rp's calls can't be followed in the target.
+func (rp *Kretprobe) needsTracer() string {
+	switch {
+	case hostCalls == nil:
+		return "a kretprobe follows calls from there"
+	case rp.Handler != nil, rp.EntryHandler != nil:
+		return "a kretprobe's handlers run in the tracer"
+	case rp.MaxActive > arch.MaxCalls:
+		return "a kretprobe may follow more calls at once than the target can"
+	}
+	return ""
+}
+
+// followBody is what a detour at the entry of rp's function does first.
+func (d *domain) followBody(st *site, rp *Kretprobe) (arch.Body, error) {
+	line, err := d.newCallLine(st, rp)
+	if err != nil {
+		return nil, err
+	}
+	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.at, ID: line.id, Jumps: st.jumpsAway()}), nil
+}
+
+// callBodies is what det does first of all: it may leave everything to the tracer.
+func (d *domain) callBodies(det *detour) (bodies sequence, err error) {
+	if rp := det.work.follows; rp != nil {
+		b, err := d.followBody(det.site, rp)
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, b)
+	}
+	if det.work.returns {
+		if err := d.newCallTable(det.site.addr); err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, hostCalls.ReturnBody(d.followed.table, det.site.addr))
+	}
+	return bodies, nil
+}
+
+// retraced notes that a Kretprobe whose returns the tracer must see follows calls to st, or, n
+// being -1, does so no more.
+func (st *site) retraced(rp *Kretprobe, n int) error {
+	if rp.needsTracer() == "" {
+		return nil
+	}
+	if st.retracing += n; n > 0 && st.jump != nil {
+		return st.domain.refresh(st)
+	}
+	return nil
+}
+
+func (d *domain) newCallLine(st *site, rp *Kretprobe) (*callLine, error) {
+	if line := d.followed.lineOf[rp]; line != nil {
+		return line, nil
+	}
+	if err := d.newCallTable(st.addr); err != nil {
+		return nil, err
+	}
+	if d.followed.lastID == 1<<16-1 {
+		return nil, errors.New("too many kretprobes were optimized")
+	}
+	at, cells, err := d.newCells(st.addr, shardSize)
+	if err != nil {
+		return nil, err
+	}
+	d.followed.lastID++
+	line := &callLine{CallLine: hostCalls.CallLine(cells), rp: rp, site: st, at: at, id: d.followed.lastID}
+	d.followed.lines[at], d.followed.lineOf[rp] = line, line
+	counting.Lock()
+	rp.lines = append(slices.Clone(rp.lines), line)
+	counting.Unlock()
+	rp.limit()
+	return line, nil
+}
+
+// newCallTable makes sure of a table.
+func (d *domain) newCallTable(near arch.Addr) error {
+	if d.followed.table != nil {
+		return nil
+	}
+	at, cells, err := d.newCells(near, hostCalls.CallTableSize())
+	if err != nil {
+		return err
+	}
+	t := hostCalls.CallTable(cells, at)
+	for _, ri := range d.calls {
+		for ; ri != nil; ri = ri.below {
+			t.Hold(ri.RetAddr, 1)
+		}
+	}
+	d.followed = followed{table: t, lines: map[arch.Addr]*callLine{}, lineOf: map[*Kretprobe]*callLine{}}
+	d.whetherClosed()
+	return nil
+}
+
+// newCells is Region.Cells, mapping memory in the target if need be.
+func (d *domain) newCells(near arch.Addr, n int) (at arch.Addr, cells []byte, err error) {
+	for range maxGrowths {
+		var need *trampoline.NeedArena
+		if at, cells, err = d.region.Cells(near, n); err == nil || !errors.As(err, &need) {
+			return at, cells, err
+		}
+		if err := d.growShared(need); err != nil {
+			return 0, nil, err
+		}
+	}
+	return 0, nil, trampoline.ErrTooManyArenas
+}
+
+// limit tells the target how many more calls of rp may be followed at once.
+func (rp *Kretprobe) limit() {
+	for _, line := range rp.lines {
+		if rp.live == nil {
+			line.SetLimit(0)
+		} else {
+			line.SetLimit(rp.MaxActive - len(rp.live))
+		}
+	}
+}
+
+// active is how many calls of rp are in the table.
+func (rp *Kretprobe) active() (n int) {
+	for _, line := range rp.lines {
+		n += line.Active()
+	}
+	return n
+}
+
+// hold tells the target that n more calls which return to ret are the tracer's.
+func (d *domain) hold(ret arch.Addr, n int) {
+	if d.followed.table != nil {
+		d.followed.table.Hold(ret, n)
+	}
+}
+
+// adopt makes instances of a call in the table, whose owner is own.
+func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
+	line := d.followed.lines[s.Line]
+	if line == nil {
+		return
+	}
+	d.followed.table.Hold(s.Ret, s.Count)
+	defer d.followed.table.Hold(s.Ret, -s.Count)
+	if !d.followed.table.Take(s) {
+		return
+	}
+	line.Add(-s.Count)
+	if line.rp.live == nil || d.followed.lineOf[line.rp] != line {
+		return // unregistered
+	}
+	for range s.Count {
+		ri := line.rp.instance()
+		ri.RetAddr, ri.entry, ri.sp = s.Ret, line.site, s.CFA-8
+		ri.domain, ri.owner, ri.frame = d, own, frame{pid: pid, cfa: s.CFA}
+		d.link(ri)
+	}
+}
+
+// adoptFrame adopts the calls in one frame of own's.
+func (d *domain) adoptFrame(pid int, cfa arch.Addr, own owner) {
+	if d.followed.table == nil {
+		return
+	}
+	for _, s := range d.followed.table.Frame(cfa) {
+		d.adopt(s, pid, own)
+	}
+}
+
+// adoptStack adopts the calls on the stack that th is on.
+func (d *domain) adoptStack(th *ptrace.Thread) {
+	busy := false
+	for _, line := range d.followed.lines {
+		busy = busy || line.Active() > 0
+	}
+	regs, err := th.Regs()
+	if !busy || err != nil {
+		return
+	}
+	stack := d.mappingOf(regs.SP())
+	d.followed.table.All(func(s arch.CallSlot) {
+		if stack.Contains(s.CFA - 1) {
+			d.adopt(s, th.Proc.PID, owner{tid: th.TID})
+		}
+	})
+}
+
+// Shared implements ptrace.Sharer: child will run in the memory of parent, whose stack it may
+// be on.
+func (s hooks) Shared(parent *ptrace.Thread, child *ptrace.Process) {
+	if d := domainOf(parent); d != nil && d.followed.table != nil {
+		d.followed.closed = true
+		d.followed.table.Close()
+		d.adoptStack(parent)
+	}
+}
+
+// whetherClosed opens the table if the memory has one process.
+func (d *domain) whetherClosed() bool {
+	if shared := len(d.space.Processes()) > 1; shared != d.followed.closed {
+		if d.followed.closed = shared; shared {
+			d.followed.table.Close()
+		} else {
+			d.followed.table.Open()
+		}
+	}
+	return d.followed.closed
+}
+
+// entrust puts the calls in a frame, which rp's call was entered in last, into the table, if it
+// is followed there and nobody else's is in the frame.
+func (d *domain) entrust(rp *Kretprobe, f frame, ret arch.Addr) {
+	line := d.followed.lineOf[rp]
+	if line == nil || line.site.jump == nil || line.site.jump.work.follows != rp || d.whetherClosed() {
+		return
+	}
+	d.followed.table.Know(ret, line.id)
+	for ri := d.calls[f]; ri != nil; ri = ri.below {
+		if d.followed.lineOf[ri.probe] == nil {
+			return
+		}
+	}
+	for ri := d.calls[f]; ri != nil; ri = d.calls[f] {
+		if !d.putAway(d.followed.lineOf[ri.probe], f, ret) {
+			return
+		}
+	}
+}
+
+// putAway puts one probe's calls in a frame into the table.
+func (d *domain) putAway(line *callLine, f frame, ret arch.Addr) bool {
+	var calls []*KretprobeInstance
+	for ri := d.calls[f]; ri != nil; ri = ri.below {
+		if ri.probe == line.rp {
+			calls = append(calls, ri)
+		}
+	}
+	n := len(calls)
+	if line.Active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
+		CFA: f.cfa, Ret: ret, Line: line.at, Count: n, Jumps: line.site.jumpsAway(),
+	}) {
+		return false
+	}
+	line.Add(n)
+	for _, ri := range calls {
+		d.unlink(ri)
+		ri.put()
+	}
+	return true
+}
+
+// searchTable ends the calls of rp in the table that are known to be dead.
+func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
+	for _, line := range rp.lines {
+		d := line.site.domain
+		if d.followed.lineOf[rp] != line || line.Active() == 0 {
+			continue
+		}
+		d.followed.table.All(func(s arch.CallSlot) {
+			if s.Line != line.at {
+				return
+			}
+			ri := &KretprobeInstance{RetAddr: s.Ret, sp: s.CFA - 8}
+			below := d == in && s.CFA < known.now && known.sameStack(d, s.CFA, known.now)
+			if (below || !d.holdsReturn(ri)) && d.followed.table.Take(s) {
+				line.Add(-s.Count)
+				rp.nmissed.Add(uint64(s.Count))
+			}
+		})
+	}
+}
+
+// endTable forgets the calls of rp in all tables.
+func (rp *Kretprobe) endTable() {
+	for _, line := range rp.lines {
+		if d := line.site.domain; d.followed.lineOf[rp] == line {
+			d.endLine(line, false)
+		}
+	}
+}
+
+// endLine ends what line is for. Calls that are in the table are missed or, unless missed, forgotten.
+func (d *domain) endLine(line *callLine, missed bool) {
+	line.SetLimit(0)
+	delete(d.followed.lineOf, line.rp)
+	d.followed.table.Forget(line.id)
+	d.followed.table.All(func(s arch.CallSlot) {
+		if s.Line == line.at && d.followed.table.Take(s) {
+			line.Add(-s.Count)
+			if missed {
+				line.rp.nmissed.Add(uint64(s.Count))
+			}
+		}
+	})
+}
+
+// foldCalls counts what the target has counted with the Kretprobes, before its memory goes.
+// Calls in flight are missed if the program has ended.
+func (d *domain) foldCalls(ended bool) {
+	for _, line := range d.followed.lines {
+		if d.followed.lineOf[line.rp] == line {
+			d.endLine(line, ended)
+		}
+		line.fold()
+	}
+	d.followed = followed{}
+}
+
+func (l *callLine) fold() {
+	counting.Lock()
+	defer counting.Unlock()
+	if i := slices.Index(l.rp.lines, l); i >= 0 {
+		l.rp.hits.Add(l.Returns())
+		l.rp.lines = slices.Delete(slices.Clone(l.rp.lines), i, i+1)
+	}
+}
+
+// returnsInTarget is how many returns of rp the target has counted and nobody folded.
+func (rp *Kretprobe) returnsInTarget() (n uint64) {
+	for _, line := range rp.lines {
+		n += line.Returns()
+	}
+	return n
+}
+
+// callTraps are the breakpoints of det that leave a call to the tracer; nothing has happened there.
+func (det *detour) callTraps() []arch.Addr {
+	n := 0
+	if det.work.follows != nil {
+		n++
+	}
+	if det.work.returns {
+		n++
+	}
+	return det.Traps[:n]
+}
+
+// knownTrap tells whether a breakpoint of a detour's body stands at at.
+func (d *domain) knownTrap(at arch.Addr) bool {
+	det := d.detourAt(at)
+	return det != nil && slices.Contains(det.Traps, at)
+}
