@@ -70,6 +70,14 @@ func (c *counter) give(owners []*Kprobe) {
 	}
 }
 
+// keepCount has kp, which ends, own no counter any more: those of jumps that were taken back live
+// on, perhaps until after its next registration.
+func (kp *Kprobe) keepCount() {
+	for _, c := range slices.Clone(kp.counters) {
+		c.give(slices.DeleteFunc(slices.Clone(c.owners), func(o *Kprobe) bool { return o == kp }))
+	}
+}
+
 // countedInTarget is the hits of kp that the target has counted and nobody folded.
 func (kp *Kprobe) countedInTarget() (n uint64) {
 	for _, c := range kp.counters {

@@ -42,6 +42,7 @@ type threadState struct {
 	leaving  *detour      // that it is to leave for a signal which waits
 	box      arch.Mailbox // that its registers are in, while it spins
 	detour   *detour      // whose breakpoint has brought it here, while handlers run
+	entering *detour      // whose body the program, which traces itself, steps through
 	late     arch.Addr    // a jump's byte raised its signal there, and is gone
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 

@@ -325,6 +325,7 @@ func (s *Session) unregister(kps []*Kprobe) error {
 			}
 			kp.PreHandler = nil // it belongs to the Kretprobe
 		}
+		kp.keepCount()
 		kp.placements, kp.session, kp.ret, kp.jprobe = nil, nil, nil, nil
 		kp.Flags = kp.Flags&^FlagOptimized | FlagDisabled // as the kernel leaves it (A39)
 		gone[kp] = true

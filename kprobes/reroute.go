@@ -100,7 +100,7 @@ func (s *Session) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch
 		return false
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
-	if orig == det.site.addr {
+	if orig == det.site.addr && (pop != 0 || regs.IP() == det.Start()) { // else it comes again, by a branch
 		return s.passFirst(th, d, det, regs)
 	}
 	s.leave(th, s.stateOf(th, d), regs, orig)
@@ -162,23 +162,39 @@ func (s *Session) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState)
 // it, or a copy did what its original would have done, there.
 func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
 	ip := regs.IP()
+	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
 	for _, f := range det.Fixups {
-		if f.At == ip {
+		if f.At == ip && !steps {
 			regs.SetIP(f.To)
 			return ptrace.Drop
 		}
 	}
-	if info.Signo() == unix.SIGTRAP && (det.atEntry(ip) || det.Body.Contains(ip) || ip == det.Start()) {
-		return ptrace.Drop // of a program that traces itself: the jump and the body are none of its instructions
+	if steps && s.stateOf(th, d).stepsIn(det, ip) {
+		return ptrace.Drop // the jump and the body are none of its instructions
 	}
 	orig, pop, ok := det.Original(ip)
 	if !ok {
 		return ptrace.Deliver
 	}
+	if steps && pop != 0 {
+		return ptrace.Drop // one of its instructions is half done
+	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
 	s.leave(th, s.stateOf(th, d), regs, orig)
 	s.translate(th, ip, orig)
 	return ptrace.Deliver
+}
+
+// stepsIn tells of a thread whose program traces itself, and that has come to ip, whether it is
+// in det by our doing. In front of the first copy it may have repeated a string instruction.
+func (ts *threadState) stepsIn(det *detour, ip arch.Addr) bool {
+	inBody := det.atEntry(ip) || det.Body.Contains(ip)
+	fromBody := ip == det.Start() && ts.entering == det
+	ts.entering = nil
+	if inBody {
+		ts.entering = det
+	}
+	return inBody || fromBody
 }
 
 // lateHeads finds the threads that have come to a trapping head which raises another signal
@@ -201,12 +217,17 @@ func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
 		return false
 	}
 	info, err := th.Siginfo()
-	return err == nil && info.Synchronous()
+	return err == nil && raisedByByte(info)
+}
+
+// raisedByByte: what is no breakpoint is no instruction.
+func raisedByByte(info *ptrace.Siginfo) bool {
+	return info.Synchronous() && info.Signo() == unix.SIGILL
 }
 
 // signalAtHead is hooks.Signal for a thread that a jump's bytes may have raised a signal to.
 func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginfo, regs arch.Regs) (ours bool) {
-	if !info.Synchronous() {
+	if !raisedByByte(info) {
 		return false
 	}
 	if det := d.heads[regs.IP()]; det != nil {
