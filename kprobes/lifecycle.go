@@ -38,6 +38,7 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	if d, _ := old.Local.(*domain); d != nil {
+		d.noteExec(p)
 		d.endOfProcess(p.PID)
 		if len(old.Processes()) == 0 {
 			s.forget(d)

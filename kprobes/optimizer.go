@@ -186,6 +186,9 @@ func (d *domain) optimizeBatch() error {
 	}
 	defer d.collectDetours()
 	return d.space.Freeze(func() error {
+		if len(d.rings) > 0 {
+			d.noteAll()
+		}
 		return errors.Join(d.unoptimize(take), d.optimize(put))
 	})
 }

@@ -174,9 +174,10 @@ func (d *domain) endRecording(rec *recording) {
 	if rec == nil {
 		return
 	}
-	d.drain()
+	d.session.drain()
 	d.keep(rec)
 	d.freeMaps(rec)
+	rec.maps = nil
 }
 
 // keep has rec's probe have its values for itself.
@@ -243,7 +244,7 @@ func (d *domain) compile(rec *recording, t program.Target) (arch.Body, error) {
 // interpret runs kp's program for a thread that has stopped, and hands on what it records.
 func (s *Session) interpret(ts *threadState, kp *Kprobe) {
 	regs := &ts.regs
-	regs.domain.drain()
+	s.drain()
 	if s.scratch == nil {
 		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}

@@ -107,3 +107,30 @@ func TestRecordsOfShortLivedThreads(t *testing.T) {
 	prog.CheckClean()
 	wantRight(t, prog)
 }
+
+// Children of all kinds are told apart, from their parent as well, whose storage some use.
+func TestRecordsOfChildren(t *testing.T) {
+	const rounds = 20
+	// The ones that run another program have no probe in it.
+	for follow, kinds := range map[bool]int{false: 2, true: 3} {
+		prog := start(t, "forker")
+		s := attach(t, prog.PID(), kprobes.Options{Follow: follow})
+		seen := map[int]int{}
+		var last time.Time
+		kp := recording(t, "foo", func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+			if seen[r.PID]++; r.TID != r.PID || r.PID == prog.PID() || r.Comm == "" || r.Time.Before(last) {
+				t.Errorf("record %+v after %v", r, last)
+			}
+			last = r.Time
+		})
+		register(t, s, kp)
+		s.WaitForOptimizer()
+		prog.Do(fmt.Sprintf("run %d", rounds), "ran")
+		closeSession(t, s)
+		if len(seen) != kinds*rounds || int(kp.Hits()) != kinds*rounds {
+			t.Errorf("follow %v: %d children in records, %d hits, want %d", follow, len(seen), kp.Hits(), kinds*rounds)
+		}
+		prog.CheckClean()
+		wantRight(t, prog)
+	}
+}

@@ -30,14 +30,12 @@ type ring struct {
 type recorder struct {
 	recordings map[uint32]*recording // by Program.ID; those of retired detours included
 	rings      []*ring
-	taken      []written // not handed on yet
-	draining   bool
-	tids       map[uint64]*identity // by what the helper Thread returns
-	noted      map[int]uint64       // by thread ID: what it returns in those that have been looked at
+	tids       map[uint64][]*identity // by what the helper Thread returns, in the order of their beginning
+	noted      map[int]*identity      // by thread ID: the present ones
 }
 
 func (r *recorder) init() {
-	r.recordings, r.tids, r.noted = map[uint32]*recording{}, map[uint64]*identity{}, map[int]uint64{}
+	r.recordings, r.tids, r.noted = map[uint32]*recording{}, map[uint64][]*identity{}, map[int]*identity{}
 }
 
 // cells is Region.Cells, mapping memory in the target if need be.
@@ -88,7 +86,8 @@ func (s *Session) startDraining() {
 	if s.drains {
 		return
 	}
-	s.drains, s.clockBegan, s.clockTicks = true, time.Now(), tsc()
+	s.drains = true
+	s.clockBegan, s.clockTicks = moment()
 	go func() {
 		for wait := shortestLook; ; {
 			select {
@@ -97,7 +96,7 @@ func (s *Session) startDraining() {
 			case <-time.After(wait):
 			}
 			n := 0
-			if s.do(func() error { n = s.drainAll(); return nil }) != nil {
+			if s.do(func() error { n = s.drain(); return nil }) != nil {
 				return
 			}
 			if wait = min(2*wait, longestLook); n > 0 {
@@ -107,37 +106,29 @@ func (s *Session) startDraining() {
 	}()
 }
 
-func (s *Session) drainAll() (n int) {
-	for d := range s.domains {
-		n += d.drain()
-	}
-	return n
-}
-
 // written is a record that has been taken from a ring.
 type written struct {
+	domain  *domain
 	rec     *recording
 	time    uint64
 	thread  uint64 // what Thread returned
-	by      *identity
 	payload []byte
 }
 
 // drain hands on the records that are there, and returns how many. It does nothing in a
 // RecordHandler.
-func (d *domain) drain() int {
-	d.fetch(complete)
-	return d.handOn()
+func (s *Session) drain() int {
+	for d := range s.domains {
+		d.fetch(func(r *program.RingReader, f func(program.Record)) error {
+			_, err := r.Read(f)
+			return err
+		})
+	}
+	return s.handOn()
 }
 
-// complete is what fetch takes while programs run.
-func complete(r *program.RingReader, f func(program.Record)) error {
-	_, err := r.Read(f)
-	return err
-}
-
-// drainLast is drain when no thread is in a program, nor will be. Records that are not complete stay
-// so: their threads were killed.
+// drainLast is drain when no thread is in a program of d's, nor will be. Records that are not complete
+// stay so: their threads were killed.
 func (d *domain) drainLast() {
 	d.fetch(func(r *program.RingReader, f func(program.Record)) error {
 		_, err := r.Abandon(f, func(id uint32, ok bool) {
@@ -147,7 +138,8 @@ func (d *domain) drainLast() {
 		})
 		return err
 	})
-	d.handOn()
+	d.noteAll()
+	d.session.handOn()
 }
 
 // fetch takes records from the rings.
@@ -169,53 +161,66 @@ func (d *domain) take(r program.Record) {
 	if rec == nil || len(r.Payload) < recordHead {
 		return
 	}
-	w := written{rec: rec, time: binary.LittleEndian.Uint64(r.Payload), thread: binary.LittleEndian.Uint64(r.Payload[8:])}
-	w.by, w.payload = d.tids[w.thread], slices.Clone(r.Payload)
-	d.taken = append(d.taken, w)
+	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
+	d.session.taken = append(d.session.taken, written{d, rec, ticks, thread, slices.Clone(r.Payload)})
 }
 
-// handOn calls the handlers for the records that were taken.
-func (d *domain) handOn() int {
-	if d.draining || len(d.taken) == 0 {
+// handOn calls the handlers for the records that were taken, in the order of their times.
+func (s *Session) handOn() int {
+	if s.draining || len(s.taken) == 0 {
 		return 0
 	}
-	d.draining = true
-	defer func() { d.draining = false }()
-	if slices.ContainsFunc(d.taken, func(w written) bool { return w.by == nil }) {
-		d.lookAtThreads()
-	}
-	all := d.taken
-	d.taken = nil
-	if len(d.rings) > 1 {
-		slices.SortStableFunc(all, func(a, b written) int { return int(int64(a.time - b.time)) })
-	}
-	clock := d.session.clock()
+	s.draining = true
+	defer func() { s.draining = false }()
+	all := s.taken
+	s.taken = nil
+	slices.SortStableFunc(all, func(a, b written) int { return int(int64(a.time - b.time)) })
+	clock := s.clock()
+	s.knowThreads(all, clock)
+	now := time.Now()
 	for _, w := range all {
-		if w.by == nil {
-			w.by = d.tids[w.thread]
+		if kp := w.rec.kp; kp.session == nil { // it was unregistered while this hit was under way
+			w.rec.lose()
+			continue
 		}
-		d.handOver(w, time.Unix(0, clock.UnixNano(w.time)))
+		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
+		r := &HitRecord{Payload: w.payload, Time: now.Add(-age), PID: s.pid, TID: s.pid}
+		if by := w.domain.whose(w.thread, r.Time); by != nil {
+			r.PID, r.TID, r.Comm = by.pid, by.tid, by.comm(now)
+		}
+		s.deliver(w.rec.kp, r)
 	}
 	return len(all)
 }
 
-func (d *domain) handOver(w written, at time.Time) {
-	s, kp := d.session, w.rec.kp
-	if kp.session == nil { // it was unregistered while this hit was under way
-		w.rec.lose()
-		return
+// knowThreads makes sure that it is known who has recorded all.
+func (s *Session) knowThreads(all []written, clock program.Clock) {
+	unknown := map[*domain]bool{}
+	now := time.Now()
+	for _, w := range all {
+		d := w.domain
+		if _, seen := unknown[d]; !seen {
+			unknown[d] = !d.noteAll()
+		}
+		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
+		unknown[d] = unknown[d] || d.whose(w.thread, now.Add(-age)) == nil
 	}
-	r := &HitRecord{Payload: w.payload, Time: at, PID: s.pid, TID: s.pid}
-	if w.by != nil {
-		r.PID, r.TID, r.Comm = w.by.pid, w.by.tid, w.by.comm(at)
+	for d, look := range unknown {
+		if look {
+			d.lookAtThreads()
+		}
 	}
-	s.deliver(kp, r)
 }
 
 // lose counts a record that was never finished.
 func (rec *recording) lose() {
 	for _, i := range rec.checked.Code {
-		if c := i.Call; c != nil && c.Func == program.RingReserve {
+		c := i.Call
+		switch {
+		case c == nil || c.Func != program.RingReserve:
+		case rec.maps == nil: // its memory is given back
+			atomic.AddUint64(&rec.kp.values[c.Lost][0], 1)
+		default:
 			atomic.AddUint64(&rec.maps[c.Lost].words[0], 1)
 		}
 	}
@@ -230,13 +235,27 @@ func (s *Session) lastRecords(kps []*Kprobe) {
 	if err := s.changeDisabled(kps, true); err != nil {
 		s.warn("silencing probes: %v", err)
 	}
-	s.drainAll()
+	s.drain()
+}
+
+// moment is one on both clocks. The tracer may lose its processor between looking at the one
+// and at the other, so it looks several times.
+func moment() (now time.Time, ticks uint64) {
+	least := ^uint64(0)
+	for range 5 {
+		before := tsc()
+		at := time.Now()
+		if took := tsc() - before; took < least {
+			least, now, ticks = took, at, before+took/2
+		}
+	}
+	return now, ticks
 }
 
 // clock shows the time that tsc's results belong to. It is set by the time of day whenever
 // it is asked for, and goes as fast as it has gone since there are rings.
 func (s *Session) clock() program.Clock {
-	now, ticks := time.Now(), tsc()
+	now, ticks := moment()
 	elapsed := now.Sub(s.clockBegan) // by the monotonic clock
 	c, ok := program.ClockBetween(s.clockTicks, now.UnixNano()-int64(elapsed), ticks, now.UnixNano())
 	if !ok {

@@ -50,7 +50,9 @@ type Session struct {
 	disarmed  bool             // all probes, by DisarmAll
 	closed    bool
 
-	drains        bool // rings are looked into
+	drains        bool      // rings are looked into
+	taken         []written // records that are not handed on yet
+	draining      bool
 	scratch       []uint64
 	lastRecording uint32
 	clockBegan    time.Time

@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -10,76 +11,101 @@ import (
 )
 
 // Which thread has written a record: programs can't ask the kernel, so they tell the address of
-// the thread's own storage (the base of fs), which no two threads that run share, but a vfork
-// child and its parent: what the child records may be told of the parent.
+// the thread's own storage (the base of fs). At any moment no two threads that run have the same:
+// one may get it when another has ended, and a vfork child has its parent's, which waits meanwhile.
 
-// identity is a thread in records.
+// identity is a thread in records, from some time on, until another, which is zero while it lasts.
 type identity struct {
-	pid, tid int
-	comm     func(time.Time) string
+	pid, tid    int
+	comm        func(time.Time) string
+	base        uint64
+	from, until time.Time
 }
 
-// lookAtThreads finds out about all threads, in one pause.
-func (d *domain) lookAtThreads() {
-	clear(d.noted) // some may have got their storage since
-	if d.noteAll() || d.released {
+// whose finds out who has recorded at a time. The latest that has got the storage by then is it.
+func (d *domain) whose(base uint64, at time.Time) *identity {
+	all := d.tids[base]
+	for i := len(all) - 1; i >= 0; i-- {
+		if id := all[i]; !at.Before(id.from) && (id.until.IsZero() || !at.After(id.until)) {
+			return id
+		}
+	}
+	return nil
+}
+
+// enter adds an identity.
+func (d *domain) enter(id *identity) {
+	const many = 32
+	all := d.tids[id.base]
+	if len(all) > many { // what is that old has been handed on
+		all = slices.DeleteFunc(all, func(o *identity) bool { return !o.until.IsZero() && time.Since(o.until) > time.Second })
+	}
+	i, _ := slices.BinarySearchFunc(all, id.from, func(o *identity, t time.Time) int { return o.from.Compare(t) })
+	d.tids[id.base] = slices.Insert(all, i, id)
+}
+
+// note remembers whose storage a stopped thread uses.
+func (d *domain) note(th *ptrace.Thread) {
+	regs, err := th.Regs()
+	if err != nil {
 		return
 	}
-	_ = d.space.Freeze(func() error { d.noteAll(); return nil })
+	base, _ := regs.Get("fs_base")
+	if id := d.noted[th.TID]; id != nil && id.base == base {
+		return
+	}
+	id := &identity{pid: th.Proc.PID, tid: th.TID, comm: th.Comm, base: base, from: th.Born}
+	th.Comm(time.Now()) // later there may be none
+	d.noted[th.TID] = id
+	d.enter(id)
 }
 
-// noteAll notes the threads that are stopped, and reports whether those are all.
+// noteAll notes the threads that are stopped, and reports whether all are known that might be
+// taken for others.
 func (d *domain) noteAll() (all bool) {
 	all = true
 	for _, th := range d.space.Threads() {
 		if th.Stopped() {
 			d.note(th)
 		}
-		_, ok := d.noted[th.TID]
-		all = all && ok
+		all = all && (d.noted[th.TID] != nil || th.Proc == d.space.Processes()[0])
 	}
 	return all
 }
 
-// note remembers whose storage a stopped thread uses.
-func (d *domain) note(th *ptrace.Thread) {
-	if _, ok := d.noted[th.TID]; ok {
-		return
-	}
-	regs, err := th.Regs()
-	if err != nil {
-		return
-	}
-	base, _ := regs.Get("fs_base")
-	d.noted[th.TID] = base
-	if id := d.tids[base]; id == nil || id.tid != th.TID {
-		d.tids[base] = &identity{pid: th.Proc.PID, tid: th.TID, comm: th.Comm}
-		th.Comm(time.Now()) // later there may be none
+// lookAtThreads finds out about all threads, in one pause.
+func (d *domain) lookAtThreads() {
+	if !d.released {
+		_ = d.space.Freeze(func() error { d.noteAll(); return nil })
 	}
 }
 
-// noteExit takes what a thread has recorded, before another may have its storage. It calls no
-// handler.
+// noteExit ends a thread's identity.
 func (d *domain) noteExit(th *ptrace.Thread) {
 	if len(d.rings) == 0 {
 		return
 	}
 	d.note(th)
-	d.fetch(complete)
-	base := d.noted[th.TID]
-	for i := range d.taken {
-		if w := &d.taken[i]; w.by == nil && w.thread == base {
-			w.by = d.tids[base]
-		}
+	if id := d.noted[th.TID]; id != nil {
+		id.until = time.Now()
+		delete(d.noted, th.TID)
 	}
-	delete(d.noted, th.TID)
-	if id := d.tids[base]; id == nil || id.tid != th.TID {
+}
+
+// noteExec ends those of a vfork child. If it was never looked at, it had its parent's storage.
+func (d *domain) noteExec(p *ptrace.Process) {
+	if len(d.rings) == 0 {
 		return
 	}
-	delete(d.tids, base)
-	for _, other := range d.space.Threads() { // a vfork child's parent
-		if at, ok := d.noted[other.TID]; ok && at == base && other != th {
-			d.tids[base] = &identity{pid: other.Proc.PID, tid: other.TID, comm: other.Comm}
+	if id := d.noted[p.PID]; id != nil {
+		id.until = time.Now()
+		delete(d.noted, p.PID)
+		return
+	}
+	for _, th := range d.space.Threads() {
+		if parent := d.noted[th.TID]; parent != nil && !th.RunsUserCode() {
+			leader := p.Leader()
+			d.enter(&identity{pid: p.PID, tid: p.PID, comm: leader.Comm, base: parent.base, from: leader.Born, until: time.Now()})
 		}
 	}
 }

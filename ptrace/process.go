@@ -1,6 +1,8 @@
 package ptrace
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -74,7 +76,7 @@ func (p *Process) noteDispositions() {
 
 // newThread registers a thread that is traced already.
 func (t *Tracer) newThread(p *Process, tid int) *Thread {
-	th := &Thread{TID: tid, Proc: p}
+	th := &Thread{TID: tid, Proc: p, Born: time.Now()}
 	p.threads[tid] = th
 	t.threads[tid] = th
 	if stop, ok := t.early[tid]; ok {

@@ -23,6 +23,7 @@ const (
 type Thread struct {
 	TID  int
 	Proc *Process
+	Born time.Time // when it became known: none of its own instructions was traced before
 
 	state  state
 	stop   Stop
