@@ -46,9 +46,7 @@ func (s *Session) atTrap(th *ptrace.Thread, d *domain, det *detour, regs arch.Re
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
 		s.interpret(ts, kp)
 	}
-	for _, owner := range det.count.owners { // what counts comes behind the program
-		owner.hits.Add(1)
-	}
+	det.countOne() // what counts comes behind the program
 	regs.SetIP(det.Start())
 }
 
@@ -163,11 +161,8 @@ func (s *Session) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState)
 func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
 	ip := regs.IP()
 	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
-	for _, f := range det.Fixups {
-		if f.At == ip && !steps {
-			regs.SetIP(f.To)
-			return ptrace.Drop
-		}
+	if !steps && det.foreseen(regs) {
+		return ptrace.Drop
 	}
 	if steps && s.stateOf(th, d).stepsIn(det, ip) {
 		return ptrace.Drop // the jump and the body are none of its instructions
@@ -183,6 +178,49 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 	s.leave(th, s.stateOf(th, d), regs, orig)
 	s.translate(th, ip, orig)
 	return ptrace.Deliver
+}
+
+// foreseen tells whether the body goes on elsewhere after a fault of the instruction that a thread is
+// at, and sends it there: the stack has no room for what is put aside. The tracer counts the hit.
+func (det *detour) foreseen(regs arch.Regs) bool {
+	i := slices.IndexFunc(det.Fixups, func(f arch.Fixup) bool { return f.At == regs.IP() })
+	if i < 0 {
+		return false
+	}
+	regs.SetIP(det.Fixups[i].To)
+	if len(det.Traps) == 0 { // else it comes to one of them
+		det.countOne()
+	}
+	return true
+}
+
+// countOne counts a hit that the body could not.
+func (det *detour) countOne() {
+	if det.count == nil {
+		return
+	}
+	for _, kp := range det.count.owners {
+		kp.hits.Add(1)
+	}
+}
+
+// endStop does for a thread that is taken out of det what is left to do for a stop of its body's:
+// a fault that the body has foreseen, or a breakpoint that leaves the hit to the tracer.
+func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
+	switch th.Stop().Reason {
+	case ptrace.Signal:
+		info, err := th.Siginfo()
+		if err == nil && info.Synchronous() && info.Signo() != unix.SIGTRAP && det.foreseen(regs) {
+			th.DropSignal()
+		}
+	case ptrace.Breakpoint:
+		at := regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance()))
+		if det.upcall == nil && slices.Contains(det.Traps, at) {
+			det.countOne()
+			regs.SetIP(det.Start())
+			th.MovedOut()
+		}
+	}
 }
 
 // stepsIn tells of a thread whose program traces itself, and that has come to ip, whether it is
@@ -252,6 +290,7 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 		if err != nil {
 			return
 		}
+		det.endStop(th, regs)
 		ip := regs.IP()
 		orig, pop, ok := det.Original(ip)
 		switch {

@@ -8,7 +8,8 @@ import (
 
 // Step has a thread that Freeze holds execute one instruction. All others stay stopped. A
 // signal that it was stopped for, or that arrives, is held until Release. Whatever the thread
-// was stopped for, its stop is a SingleStep afterwards, which MovedOut was called for. The
+// was stopped for, its stop is a SingleStep afterwards, which MovedOut was called for; or a Signal
+// that the instruction has raised, or a Breakpoint. The
 // error is ErrExited if it has come to its end instead.
 func (s *Space) Step(th *Thread) error {
 	t := s.tracer
@@ -23,8 +24,13 @@ func (s *Space) Step(th *Thread) error {
 		case SingleStep:
 			th.MovedOut()
 			return nil
-		case Signal, Breakpoint:
+		case Signal:
+			if info, err := th.siginfo(); err == nil && info.Synchronous() {
+				return nil
+			}
 			th.keepForLater()
+		case Breakpoint:
+			return nil
 		case Interrupt, GroupStop:
 		default:
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
