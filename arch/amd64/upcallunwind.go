@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -54,13 +55,26 @@ func (b *mailbox) deliver(r *Regs) {
 // stageAt is the stage of the instruction at ip. Behind each breakpoint stands one with the
 // same stage.
 func (b *upcallBody) stageAt(at, ip arch.Addr) (s stage, ok bool) {
+	s, ok = upcallStages[b.redZone]()[ip-at]
+	return s, ok
+}
+
+// upcallStages are the stages of a body's instructions, by how far they are from its beginning;
+// of one with a red zone to skip, and one without. What else bodies differ in are addresses.
+var upcallStages = map[bool]func() map[arch.Addr]stage{
+	false: sync.OnceValue(func() map[arch.Addr]stage { return stagesOf(false) }),
+	true:  sync.OnceValue(func() map[arch.Addr]stage { return stagesOf(true) }),
+}
+
+func stagesOf(redZone bool) map[arch.Addr]stage {
+	b := upcallBody{boxes: new(mailboxes), redZone: redZone}
+	stages := map[arch.Addr]stage{}
+	next := arch.Addr(0)
 	for _, l := range b.program() {
-		if ip == at {
-			return l.stage, true
-		}
-		at += arch.Addr(len(l.code))
+		stages[next] = l.stage
+		next += arch.Addr(len(l.code))
 	}
-	return 0, false
+	return stages
 }
 
 // unwind puts the registers back that lie on the stack.
