@@ -223,6 +223,9 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	case outErr != nil:
 		return nil
 	}
+	if n := sum.Lost - lost; n > 0 {
+		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the process waits", plural(int(n), "record"))
+	}
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
 	}
