@@ -15,6 +15,10 @@ type GuardPlace struct {
 	Count, First     Addr
 	Step, Start, End int
 
+	// Trap is the breakpoint behind the system-call instruction by which the tracer has threads
+	// make system calls: see SavedContext.
+	Trap Addr
+
 	// Data is GuardDataLen bytes, all zero before the guard is installed.
 	Data Addr
 }
@@ -25,9 +29,11 @@ type GuardPlace struct {
 const (
 	ActionLen     = 32
 	guardSignals  = 16
-	GuardDataLen  = ActionLen * (guardSignals + 2)
+	GuardDataLen  = guardContext + ContextLen
 	guardDefault  = ActionLen * guardSignals
 	guardScratch  = guardDefault + ActionLen
+	guardContext  = guardScratch + ActionLen
+	ContextLen    = 256    // at most, of what Arch.Context makes
 	GuardMarkCode = 0x676b // si_errno of a SIGTRAP whose thread stands at si_addr, where it is to go on
 )
 
@@ -39,6 +45,9 @@ func (p GuardPlace) DefaultAction() Addr { return p.Data + guardDefault }
 
 // ScratchAction is where an action can be put for a system call.
 func (p GuardPlace) ScratchAction() Addr { return p.Data + guardScratch }
+
+// SavedContext is where Context puts what the thread goes on with that comes to Trap.
+func (p GuardPlace) SavedContext() Addr { return p.Data + guardContext }
 
 // Guard is code in the target that handles signals when the tracer has died.
 type Guard struct {
@@ -52,6 +61,8 @@ type Guards interface {
 	// AssembleGuard generates a guard at at. Its length does not depend on addresses. It uses no
 	// stack, so where a thread is inside of it the stack pointer tells where the signal's frame is.
 	AssembleGuard(at Addr, p GuardPlace) Guard
+	// Context is what a guard needs to have a thread go on with r and the given signals blocked.
+	Context(r Regs, mask uint64) []byte
 	// Alone generates code at at that does what the planned instruction does and goes on
 	// behind it, for a thread that nobody watches. What the processor or the kernel
 	// records of the place (x87, rcx after a system call) names the copy. The error wraps

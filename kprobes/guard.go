@@ -77,7 +77,12 @@ func (d *domain) addGuard() error {
 		return err
 	}
 	d.guard.state = state
-	return d.guardSignal(unix.SIGTRAP)
+	if err := d.guardSignal(unix.SIGTRAP); err != nil {
+		return err
+	}
+	insn := state.Place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
+	d.space.Protect(insn, state.Place.SavedContext())
+	return nil
 }
 
 // guardSignal makes the guard the action of sig.
@@ -103,6 +108,7 @@ func (d *domain) removeGuard() error {
 	if d.guard.state.Installed == 0 {
 		return nil
 	}
+	d.space.Protect(0, 0)
 	if err := d.space.Remote(d.guard.remove); err != nil {
 		return err
 	}

@@ -118,8 +118,14 @@ func startTracer(t *testing.T, pid int, symbols []string) (kill func()) {
 		}
 	}
 	t.Cleanup(kill)
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("the tracer says %q, then %v", line, err)
+	lines := bufio.NewReader(out)
+	for _, want := range []string{"attaching\n", "armed\n"} {
+		if line, err := lines.ReadString('\n'); line != want {
+			t.Fatalf("the tracer says %q, then %v", line, err)
+		}
+		if os.Getenv("GOKPROBE_REMOTE") == "" {
+			break
+		}
 	}
 	return kill
 }
@@ -135,6 +141,10 @@ func TestTracer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if os.Getenv("GOKPROBE_REMOTE") != "" {
+		callForEver(t, s)
+		return
+	}
 	for {
 		var kps []*kprobes.Kprobe
 		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
@@ -148,6 +158,48 @@ func TestTracer(t *testing.T) {
 		if err := s.UnregisterKprobes(kps); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// callForEver has the target make system calls.
+func callForEver(t *testing.T, s *kprobes.Session) {
+	everywhere(s, "foo")
+	fmt.Println("armed")
+	for {
+		at, err := s.Alloc(4096)
+		if err == nil {
+			err = s.Free(at, 4096)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTheTargetSurvivesAKillDuringItsSystemCalls: the tracer has a thread of the target make
+// system calls all the time.
+func TestTheTargetSurvivesAKillDuringItsSystemCalls(t *testing.T) {
+	rounds := 20
+	if torture() {
+		rounds = 200
+	}
+	t.Setenv("GOKPROBE_REMOTE", "1")
+	for i := range rounds {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			prog := start(t, "prey")
+			kill := startTracer(t, prog.PID(), nil)
+			deadline := time.Now().Add(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
+			for first := true; first || time.Now().Before(deadline); first = false {
+				prog.Do("threads 2 50 six", "sum")
+			}
+			kill()
+			prog.Do("threads 2 50 foo", "sum")
+			if _, err := kprobes.Recover(prog.PID()); err != nil {
+				t.Error(err)
+			}
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
 	}
 }
 

@@ -50,6 +50,43 @@ func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.A
 	return nil
 }
 
+// Protect has threads make system calls for us by the instruction at insn, behind which is a
+// breakpoint that a guard knows: from there it lets the thread go on with the context that is saved
+// at save, should we be killed meanwhile. Both are 0 if there is none.
+func (s *Space) Protect(insn, save arch.Addr) { s.syscallInsn, s.saveAt = insn, save }
+
+// guards is the host's architecture as a maker of guards.
+var guards, _ = Host.(arch.Guards)
+
+// protect saves the context of a thread that is to make system calls, and has it stand where the
+// guard expects it, with all signals blocked but the one that calls the guard.
+func (th *Thread) protect(saved *hostRegs, mask Sigset) error {
+	s := th.Proc.Space
+	if s.saveAt == 0 || mask.Has(unix.SIGTRAP) {
+		return th.setSigmask(allSignals)
+	}
+	if err := s.WriteMemory(s.saveAt, guards.Context(saved, uint64(mask))); err != nil {
+		return err
+	}
+	regs, err := th.hostRegs()
+	if err != nil {
+		return err
+	}
+	regs.Rip = uint64(s.syscallInsn) + uint64(len(Host.SyscallInsn()))
+	regs.Orig_rax = ^uint64(0)
+	if err := th.writeThrough(); err != nil {
+		return err
+	}
+	return th.setSigmask(allSignals &^ sigbit(unix.SIGTRAP))
+}
+
+// writeThrough writes changed registers now.
+func (th *Thread) writeThrough() error {
+	err := th.gone(writeRegs(th.TID, &th.oldRegs, &th.regs))
+	th.oldRegs = th.regs
+	return err
+}
+
 // guardAction is the action for a guard in place of own. The signal is not blocked meanwhile:
 // the handler of another one may come between, and to a breakpoint.
 func guardAction(own *sigaction, handler, restorer arch.Addr) *sigaction {

@@ -98,6 +98,12 @@ func (th *Thread) putBack() {
 	}
 }
 
+// unmoved tells of a thread behind a breakpoint that its IP is as it stopped with.
+func (th *Thread) unmoved() bool {
+	back := th.regs.Rip - th.oldRegs.Rip
+	return back == 0 || back == uint64(Host.BreakpointAdvance()) // putBack was called
+}
+
 // markMoved is called before the registers of a thread at a breakpoint are written.
 func (th *Thread) markMoved() {
 	if th.inCopy || th.stop.Reason != Breakpoint || !th.injectable || th.Proc.tracer.unreaped != th.TID {

@@ -73,12 +73,16 @@ func (th *Thread) remote(f func(*Remote) error) error {
 			return err
 		}
 	}
-	if err := th.setSigmask(allSignals); err != nil {
+	safe := saved
+	if known, _ := th.known(); known && stop.Reason == Breakpoint && th.unmoved() {
+		safe.Rip -= uint64(Host.BreakpointAdvance())
+	}
+	if err := th.protect(&safe, mask); err != nil {
 		return err
 	}
 	r := &Remote{th: th, insn: insn}
 	failed := f(r)
-	if err := r.finish(saved, mask); err != nil {
+	if err := r.finish(saved, safe, mask); err != nil {
 		return err
 	}
 	th.trapBlocked, th.restartAt = believed, restartAt
@@ -150,7 +154,9 @@ func (r *Remote) toSyscallStop() error {
 
 // finish takes the thread to a stop on its way to user mode and puts everything
 // back.
-func (r *Remote) finish(saved hostRegs, mask Sigset) error {
+//
+// safe is what the thread goes on with if we are killed before it is resumed.
+func (r *Remote) finish(saved, safe hostRegs, mask Sigset) error {
 	th := r.th
 	for {
 		if err := th.interrupt(); err != nil {
@@ -181,6 +187,10 @@ func (r *Remote) finish(saved hostRegs, mask Sigset) error {
 	}
 	regs, err := th.hostRegs()
 	if err != nil {
+		return err
+	}
+	*regs = safe
+	if err := th.writeThrough(); err != nil {
 		return err
 	}
 	*regs = saved

@@ -16,6 +16,7 @@ type Space struct {
 	mem    memory
 
 	syscallInsn arch.Addr
+	saveAt      arch.Addr // see Protect
 
 	// Local is for the Handler's own state of the address space.
 	Local any

@@ -60,6 +60,7 @@ func (r *Region) AddGuard() (GuardState, error) {
 			return GuardState{}, err
 		}
 		if ok {
+			place.Trap = a.stub + arch.Addr(len(r.arch.SyscallInsn()))
 			return r.putGuard(a, host.AssembleGuard(at, place), place)
 		}
 	}

@@ -14,6 +14,8 @@ var _ arch.Guards = Arch{}
 const (
 	siErrno, siCode, siAddr = 4, 8, 16
 	ucRip, ucEflags         = 168, 176
+	ucGregs, ucSigmask      = 40, 296
+	gregs                   = 18 // general registers, rip and eflags
 	actionMask              = 24
 )
 
@@ -21,6 +23,9 @@ const (
 const (
 	sigTrap               = 5
 	codeKernel, codeTrace = 0x80, 2
+
+	restartSys, restartBlock = 512, 516 // ERESTARTSYS, ERESTART_RESTARTBLOCK
+	sysRestart               = 219
 
 	sysSigaction, sysSigprocmask, sysGetpid, sysGettid, sysTgsigqueueinfo, sysSigreturn = 13, 14, 39, 186, 297, 15
 )
@@ -34,6 +39,7 @@ const (
 //			if (info->si_code != SI_KERNEL) goto chain;
 //			if (info->si_errno == MARK && info->si_addr == ip) return;      // moved there by the tracer
 //			ip--;
+//			if (ip == TRAP) { uc->… = saved context; return; } // made a system call for the tracer
 //		}
 //		if (to = lookup(ip)) { uc->rip = to; return; }
 //		if (sig == SIGTRAP && ours(uc->rip)) return;                            // moved there by the tracer
@@ -66,12 +72,13 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	marked := a.short(0x74)                                   // je   done
 	a.land(unmarked)                                          // 1:
 	a.emit(0x48, 0xff, 0xc8)                                  // dec  %rax
-	a.land(notTrap)                                           // lookup:
-	misses := a.lookup(p)                                     // … to %rcx
-	a.emit(0x48, 0x89, 0x8a, ucRip, 0, 0, 0)                  // mov  %rcx,ip(%rdx)
-	a.land(marked)                                            // done:
-	a.emit(0xc3)                                              // ret
-	for _, m := range misses {                                // miss:
+	a.restore(p)
+	a.land(notTrap)                          // lookup:
+	misses := a.lookup(p)                    // … to %rcx
+	a.emit(0x48, 0x89, 0x8a, ucRip, 0, 0, 0) // mov  %rcx,ip(%rdx)
+	a.land(marked)                           // done:
+	a.emit(0xc3)                             // ret
+	for _, m := range misses {               // miss:
 		a.land(m)
 	}
 	a.emit(0x83, 0xff, sigTrap)          // cmp  $SIGTRAP,%edi
@@ -85,6 +92,41 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a.emit(0x48, 0xc7, 0xc0, sysSigreturn, 0, 0, 0, 0x0f, 0x05) // as unwinders know it
 	g.Code = a.code
 	return g
+}
+
+// restore ends the handler for a thread that comes to p.Trap: it gets its own registers back.
+func (a *asm) restore(p arch.GuardPlace) {
+	a.emit(0x49, 0xb8) // mov  $trap,%r8
+	a.imm64(uint64(p.Trap))
+	a.emit(0x4c, 0x39, 0xc0) // cmp  %r8,%rax
+	other := a.short(0x75)   // jne  1f
+	a.emit(0x48, 0xbe)       // mov  $context,%rsi
+	a.imm64(uint64(p.SavedContext()))
+	a.emit(0x48, 0x8d, 0x7a, ucGregs)                                  // lea  gregs(%rdx),%rdi
+	a.emit(0xb9, gregs, 0, 0, 0)                                       // mov  $18,%ecx
+	a.emit(0xf3, 0x48, 0xa5)                                           // rep movsq
+	a.emit(0x48, 0x8b, 0x06)                                           // mov  (%rsi),%rax
+	a.emit(0x48, 0x89, 0x82, ucSigmask&0xff, ucSigmask>>8, 0, 0, 0xc3) // mov  %rax,sigmask(%rdx); ret
+	a.land(other)                                                      // 1:
+}
+
+// Context is registers in the order of struct sigcontext_64, and the mask. A system call
+// that a stop has interrupted is made again (arch_do_signal_or_restart in arch/x86/kernel/signal.c).
+func (a Arch) Context(regs arch.Regs, mask uint64) []byte {
+	r := *regs.(*Regs)
+	if v := int64(r.Rax); int64(r.Orig_rax) >= 0 && v <= -restartSys && v >= -restartBlock {
+		r.Rax = r.Orig_rax
+		if v == -restartBlock {
+			r.Rax = sysRestart
+		}
+		r.Rip -= uint64(len(a.SyscallInsn()))
+	}
+	var b []byte
+	for _, v := range []uint64{r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15, r.Rdi, r.Rsi, r.Rbp, r.Rbx,
+		r.Rdx, r.Rax, r.Rcx, r.Rsp, r.Rip, r.Eflags, mask} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
 }
 
 // far begins a long conditional jump forward, whose second opcode byte is op.
