@@ -170,7 +170,7 @@ func (s *Session) forget(d *domain) {
 		had := len(kp.placements)
 		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.domain == d })
 		if had > 0 && len(kp.placements) == 0 {
-			kp.Flags |= FlagGone
+			kp.Flags = kp.Flags&^FlagOptimized | FlagGone
 			kp.waits, kp.reason = inChild && kp.byName(), "the process that had it has ended"
 		}
 	}

@@ -103,6 +103,9 @@ func (s *Session) linkerCalled(ts *threadState, d *domain) {
 	defer func() { ts.handling = false }()
 	if d.busy = d.Busy(d.space); !d.busy {
 		d.update()
+		if len(d.queue) > 0 { // the optimizer has left it alone meanwhile
+			s.kick()
+		}
 	}
 }
 

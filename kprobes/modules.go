@@ -135,7 +135,7 @@ func (d *domain) abandon(st *site, m *symbols.Module) error {
 		if len(kp.placements) > 0 {
 			continue
 		}
-		kp.Flags |= FlagGone
+		kp.Flags = kp.Flags&^FlagOptimized | FlagGone
 		kp.waits, kp.reason, kp.home = kp.byName(), m.Name+" was unloaded", m.Path
 	}
 	d.endReturns(st)

@@ -121,16 +121,18 @@ func (s *Session) WaitForOptimizer() {
 func (s *Session) SetOptimization(on bool) error {
 	return s.do(func() error {
 		s.opts.NoOptimize = !on
-		var errs []error
-		for d := range s.domains {
-			if !on {
-				errs = append(errs, d.unoptimizeAll())
+		return s.whileMapped(func() error {
+			var errs []error
+			for d := range s.domains {
+				if !on {
+					errs = append(errs, d.unlessEnding(d.unoptimizeAll()))
+				}
+				for _, st := range d.sites {
+					d.consider(st)
+				}
 			}
-			for _, st := range d.sites {
-				d.consider(st)
-			}
-		}
-		return errors.Join(errs...)
+			return errors.Join(errs...)
+		})
 	})
 }
 
@@ -148,8 +150,8 @@ func (s *Session) pass() (again bool) {
 			continue
 		}
 		d.survey = nil
-		if err := d.optimizeBatch(); err != nil {
-			s.warn("optimizing probes: %v", d.unlessEnding(err))
+		if err := d.unlessEnding(d.optimizeBatch()); err != nil && !s.dying() {
+			s.warn("optimizing probes: %v", err)
 		}
 		d.survey = nil
 		again = again || len(d.queue) > 0
