@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -21,6 +22,9 @@ import (
 // and the handler runs for the program's own SIGTRAPs only.
 //
 // Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
+//
+// A program that uses such a signal itself gets no guard for it: the tracer alive comes before the
+// tracer dead.
 //
 // What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint; a program that sets an
 // action for SIGTRAP later on takes the guard away; where no memory could be mapped
@@ -88,7 +92,7 @@ func (d *domain) addGuard() error {
 // guardSignal makes the guard the action of sig.
 func (d *domain) guardSignal(sig unix.Signal) error {
 	g := &d.guard
-	if g.state.Handler == 0 || g.has(sig) {
+	if g.state.Handler == 0 || g.has(sig) || d.owns(sig) {
 		return nil
 	}
 	p := g.state.Place
@@ -100,6 +104,24 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 	}
 	g.state.Installed |= 1 << uint(sig)
 	return d.region.NoteGuard(g.state)
+}
+
+// owns tells whether the program itself has a use for sig: it ignores it or handles it, other than
+// by Go's handler of all signals. Then the guard would be in the way, as long as the tracer lives.
+func (d *domain) owns(sig unix.Signal) bool {
+	tid, err := d.space.TID()
+	if err != nil {
+		return true
+	}
+	st, err := procfs.ReadStatus(tid, 0)
+	if err != nil || st.SigIgn.Has(int(sig)) {
+		return true
+	}
+	if !st.SigCgt.Has(int(sig)) {
+		return false
+	}
+	_, err = d.symbols().Resolve("runtime.sigtramp")
+	return err != nil
 }
 
 // removeGuard puts the program's own actions back. It comes after the original code and before
