@@ -34,7 +34,7 @@ func TestEveryInstructionOfHotFunctions(t *testing.T) {
 	for _, function := range []string{"libc.so.6:memcpy", "libc.so.6:strlen", "libc.so.6:memcmp", "libc.so.6:malloc", "libc.so.6:free"} {
 		for _, m := range []mode{boosted, stepped} {
 			t.Run(fmt.Sprintf("%s/%s", function, m), func(t *testing.T) {
-				s := attach(t, prog.PID(), kprobes.Options{})
+				s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true})
 				kps := everyInstruction(t, s, m, function)
 				sameText(t, "under probes", want, work(t))
 				hit := 0

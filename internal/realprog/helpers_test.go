@@ -89,6 +89,7 @@ type mode string
 const (
 	boosted mode = "boosted"
 	stepped mode = "stepped"
+	jumped  mode = "jumped" // by jumps to detours, where that can be
 )
 
 // run does the work unprobed, in each mode, and unprobed again.
@@ -100,15 +101,15 @@ func (c campaign) run(t *testing.T) {
 	}
 	before := testprog.TakeSnapshot(t, c.pid)
 	counted := map[mode]hits{}
-	for _, m := range []mode{boosted, stepped} {
+	for _, m := range []mode{boosted, stepped, jumped} {
 		t.Run(string(m), func(t *testing.T) {
 			counted[m] = c.probed(t, m, want)
 			before.Compare(t, c.pid)
 		})
 	}
 	for _, spec := range c.same {
-		if b, s := counted[boosted][spec], counted[stepped][spec]; b != s {
-			t.Errorf("%s: %d hits boosted, %d stepped", spec, b, s)
+		if b, s, j := counted[boosted][spec], counted[stepped][spec], counted[jumped][spec]; b != s || b != j {
+			t.Errorf("%s: %d hits boosted, %d stepped, %d by jumps", spec, b, s, j)
 		}
 	}
 	sameText(t, "after all probes", want, c.work(t))
@@ -117,7 +118,9 @@ func (c campaign) run(t *testing.T) {
 // probed does the work once under the probes and returns the counts.
 func (c campaign) probed(t *testing.T, m mode, want string) hits {
 	t.Helper()
-	s := attach(t, c.pid, c.opts)
+	opts := c.opts
+	opts.NoOptimize = m != jumped
+	s := attach(t, c.pid, opts)
 	var kps []*kprobes.Kprobe
 	for _, spec := range c.specs {
 		kp := m.probe(spec)
@@ -129,6 +132,7 @@ func (c campaign) probed(t *testing.T, m mode, want string) hits {
 	if err := s.RegisterKprobes(kps); err != nil {
 		t.Fatalf("register: %v", err)
 	}
+	s.WaitForOptimizer()
 	got := c.work(t)
 	h := hits{}
 	for _, kp := range kps {

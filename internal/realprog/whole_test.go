@@ -60,7 +60,7 @@ func (w *whole) test(t *testing.T, work string, functions ...string) hits {
 	want := do()
 	before := testprog.TakeSnapshot(t, w.prog.PID())
 	probed := func(what string, m mode, only func(arch.Addr) bool) (map[arch.Addr]uint64, hits) {
-		s := attach(t, w.prog.PID(), kprobes.Options{})
+		s := attach(t, w.prog.PID(), kprobes.Options{NoOptimize: true})
 		kps := w.everyInsn(t, s, m, functions, only)
 		sameText(t, what, want, do())
 		if only == nil {
