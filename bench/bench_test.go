@@ -85,7 +85,7 @@ func checkText(t *testing.T, report *Report) {
 			t.Errorf("%s: the notes are not in\n%s", r.Row, text.String())
 		}
 	}
-	if !strings.Contains(text.String(), report.Machine.CPU) {
+	if !strings.Contains(text.String(), report.Machine.String()) {
 		t.Errorf("the machine is not in\n%s", text.String())
 	}
 }
@@ -268,7 +268,7 @@ func TestVerdicts(t *testing.T) {
 		if c.each > 0 {
 			s.each = series{c.each}
 		}
-		if got := newReport([]*state{s}).Rows[0].verdict(); got != c.want {
+		if got := newReport(Machine{}, []*state{s}).Rows[0].verdict(); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}

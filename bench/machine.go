@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,9 @@ type Machine struct {
 	Virtual    bool   `json:"virtual"`    // under a hypervisor, as the CPU tells
 	Kernel     string `json:"kernel"`
 	Go         string `json:"go"`
+	// Load is how many threads ran or wanted to in the minute before (/proc/loadavg): more
+	// than few disturb the figures.
+	Load float64 `json:"load"`
 }
 
 // String is one line.
@@ -26,7 +30,7 @@ func (m Machine) String() string {
 	if m.Virtual {
 		kind = ", virtual"
 	}
-	return fmt.Sprintf("%s, processors: %d%s, Linux %s, %s", m.CPU, m.Processors, kind, m.Kernel, m.Go)
+	return fmt.Sprintf("%s, processors: %d%s, Linux %s, %s, load %.1f", m.CPU, m.Processors, kind, m.Kernel, m.Go, m.Load)
 }
 
 func thisMachine() Machine {
@@ -37,6 +41,10 @@ func thisMachine() Machine {
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		first, _, _ := strings.Cut(string(load), " ")
+		m.Load, _ = strconv.ParseFloat(first, 64)
 	}
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

@@ -58,8 +58,8 @@ func figures(s series) *Figures {
 	return &Figures{s.median(), o[0], o[len(o)-1], s}
 }
 
-func newReport(states []*state) *Report {
-	r := &Report{Machine: thisMachine()}
+func newReport(m Machine, states []*state) *Report {
+	r := &Report{Machine: m}
 	measured := map[string]series{}
 	for _, s := range states {
 		measured[s.name] = s.each

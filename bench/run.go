@@ -40,6 +40,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	machine := thisMachine()
 	cpus, err := usable()
 	if err != nil {
 		return nil, err
@@ -67,10 +68,10 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			if ctx.Err() == nil || n == 0 {
 				return nil, err
 			}
-			return newReport(states), err
+			return newReport(machine, states), err
 		}
 	}
-	return newReport(states), nil
+	return newReport(machine, states), nil
 }
 
 // The images' files.
