@@ -283,7 +283,9 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 	ts := d.session.stateOf(th, d)
 	ts.leaving = nil
 	if regs, err := th.Regs(); err == nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
-		d.leaveUpcall(det, regs)
+		if d.leaveUpcall(det, regs); th.Stop().Reason == ptrace.Breakpoint {
+			th.DropSignal()
+		}
 	}
 	for range maxSteps {
 		regs, err := th.Regs()

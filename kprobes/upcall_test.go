@@ -39,3 +39,45 @@ func TestUpcallsAreExact(t *testing.T) {
 		wantRight(t, prog)
 	}
 }
+
+// TestUpcallsKeepAllRegisters: what a program sees of its registers, XSAVE area included, is
+// the same across an upcall.
+func TestUpcallsKeepAllRegisters(t *testing.T) {
+	prog := start(t, "keepregs")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	var runs atomic.Uint64
+	kp := calling("subject", &runs)
+	register(t, s, kp)
+	wantOptimized(t, s, kp)
+	s.PollAlways()
+	for n := uint64(1); n < 100 && s.Upcalls() < 100; n++ {
+		prog.Do("run 2000", "ran")
+		wantHits(t, kp, 2000*n)
+	}
+	if s.Upcalls() < 100 {
+		t.Errorf("%d hits were upcalls", s.Upcalls())
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestUpcallsOfGo: goroutines move between threads, and their stacks are small.
+func TestUpcallsOfGo(t *testing.T) {
+	prog := start(t, "gosrv")
+	unprobed := prog.Do("threads 8 20000", "sum")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	var runs atomic.Uint64
+	kp := calling("main.target", &runs)
+	register(t, s, kp)
+	wantOptimized(t, s, kp)
+	s.PollAlways()
+	if probed := prog.Do("threads 8 20000", "sum"); probed != unprobed {
+		t.Errorf("probed: %q, unprobed: %q", probed, unprobed)
+	}
+	wantHits(t, kp, 8*20_000)
+	t.Logf("%d upcalls", s.Upcalls())
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}

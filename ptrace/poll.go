@@ -29,36 +29,52 @@ type Poller interface {
 //
 // Whether looking pays is measured: hits must come at a higher rate than when they trap. They
 // do not if the thread and the tracer share a CPU, if the tracer loses its own to others, or if
-// hits are rare anyway. Then a growing number of hits passes before the next look, so that what
-// is wasted is a small share of what those hits cost.
+// hits are rare anyway. Then the next look waits, so that what is wasted is a small share of
+// the time.
 type poll struct {
 	poller  Poller
+	always  bool
 	looking bool
 	wish    *Thread // whose hit asks for a look
 	apart   int     // the CPU that the tracer keeps away from, -1 if none
 
-	trapped time.Duration // from hit to hit when they trap; 0 if not known
-	paid    bool          // this look has, so far
-	since   time.Time     // the hits that follow
-	hits    int
-	skip    int // hits to come before the next look
-	backoff int // that skip began with, 0 if the last look paid
+	trapped  time.Duration // from hit to hit when they trap; 0 if not known
+	measured time.Time     // when that was learnt
+	skip     int           // hits to come before it is; 0 if nothing is measured
+
+	began time.Time // this look
+	paid  bool      // it has, so far
+	since time.Time // the hits that follow
+	hits  int
+
+	pause time.Duration // after the last look; 0 if that has paid
+	until time.Time     // when it is over
 }
 
 const (
-	window     = 50 * time.Microsecond // a look lasts as long after the last answer
-	trial      = 2 * time.Millisecond  // after which a look must have paid
-	pollRound  = 32                    // polls between two looks for stops, if nothing comes
-	busyRound  = 16                    // answers between two looks for stops
-	minBackoff = 32
-	maxBackoff = 4096
+	window    = 50 * time.Microsecond // a look lasts as long after the last answer
+	trial     = 2 * time.Millisecond  // after which a look must have paid
+	remeasure = 200 * time.Millisecond
+	firstHits = 32 // that trap after another look; they are not measured
+	someHits  = 32 // that are, several times
+	samples   = 4
+	pollRound = 32 // polls between two looks for stops, if nothing comes
+	busyRound = 16 // answers between two looks for stops
+
+	// A look that has not paid is followed by a pause of at least so many times its length.
+	waste    = 20
+	minPause = time.Millisecond
+	maxPause = 5 * time.Second
 )
 
 // SetPoller installs p; nil ends it. Call it on the tracer's thread.
 func (t *Tracer) SetPoller(p Poller) {
 	t.endLook()
-	t.poll = poll{poller: p, apart: -1, skip: minBackoff, backoff: minBackoff}
+	t.poll = poll{poller: p, apart: -1, skip: firstHits + samples*someHits, pause: minPause}
 }
+
+// PollAlways has the tracer look after each hit, whether that pays or not. It exists for tests.
+func (t *Tracer) PollAlways() { t.poll.always, t.poll.skip = true, 0 }
 
 // WouldPoll tells of a breakpoint, which the Handler is told of, that it stands for a note of
 // the thread's.
@@ -70,21 +86,36 @@ func (t *Tracer) WouldPoll(th *Thread) {
 	if p.hits++; p.looking {
 		return
 	}
+	now := time.Now()
 	if p.skip > 0 {
-		p.skip--
-		if now := time.Now(); p.hits == 1 {
-			p.since = now
-		} else {
-			p.trapped = now.Sub(p.since) / time.Duration(p.hits-1)
+		if p.skip--; p.skip%someHits == 0 {
+			p.sample(now)
+		}
+		if p.skip > 0 {
+			return
 		}
 	}
-	if p.skip == 0 {
+	if p.always || !now.Before(p.until) {
 		p.wish = th
+		return
 	}
+	p.skip = someHits
+}
+
+// sample learns what hits cost that trap. Other work of the machine makes single samples too
+// high, so what counts is the lowest of some.
+func (p *poll) sample(now time.Time) {
+	if p.skip < samples*someHits {
+		cost := now.Sub(p.since) / someHits
+		if p.trapped == 0 || cost < p.trapped {
+			p.trapped = cost
+		}
+	}
+	p.measured, p.since = now, now
 }
 
 // active tells whether the tracer polls, or will with the next hit.
-func (p *poll) active() bool { return p.looking || p.poller != nil && p.backoff == 0 }
+func (p *poll) active() bool { return p.looking || p.poller != nil && p.pause == 0 }
 
 // waitAny waits for any stop, as peek(-1, 0) does, and answers polled threads
 // meanwhile. tid is 0 if there is something to do before that.
@@ -139,26 +170,27 @@ func (p *poll) vain(now time.Time) bool {
 	}
 	p.paid = p.pays(now)
 	p.since, p.hits = now, 0
-	return !p.paid
+	return !p.always && (!p.paid || now.Sub(p.measured) > remeasure)
 }
 
-// pays tells whether hits have come at a rate that is higher by a quarter than that of hits
-// that trap.
+// pays tells whether hits have come at a rate that is higher by half than that of hits that
+// trap.
 func (p *poll) pays(now time.Time) bool {
-	return p.hits > 2 && now.Sub(p.since)*5/4 < p.trapped*time.Duration(p.hits)
+	return p.hits > 2 && now.Sub(p.since)*3/2 < p.trapped*time.Duration(p.hits)
 }
 
 // beginLook is called when th has hit.
 func (t *Tracer) beginLook(th *Thread) {
 	p := &t.poll
 	if t.cpu.all.Count() < 2 || runtime.GOMAXPROCS(0) < 2 {
-		p.fail()
+		p.fail(time.Now(), maxPause)
 		return
 	}
 	if t.cpu.pinned >= 0 || p.apart < 0 {
 		t.keepApart(th)
 	}
-	p.looking, p.paid, p.since, p.hits = true, false, time.Now(), 0
+	p.began = time.Now()
+	p.looking, p.paid, p.since, p.hits = true, false, p.began, 0
 	p.poller.Look(true)
 }
 
@@ -175,10 +207,11 @@ func (t *Tracer) keepApart(th *Thread) {
 	}
 }
 
-// fail makes the next look wait.
-func (p *poll) fail() {
-	p.backoff = min(max(2*p.backoff, minBackoff), maxBackoff)
-	p.skip, p.hits = p.backoff, 0
+// fail makes the next look wait after one that took as long as spent.
+func (p *poll) fail(now time.Time, spent time.Duration) {
+	p.pause = min(max(2*p.pause, waste*spent, minPause), maxPause)
+	p.until = now.Add(p.pause)
+	p.skip, p.hits, p.trapped = firstHits+samples*someHits, 0, 0
 }
 
 // endLook ends looking, and judges whether it was worth it.
@@ -192,11 +225,15 @@ func (t *Tracer) endLook() {
 	for p.poller != nil && p.poller.Poll() {
 		p.hits++
 	}
-	if p.paid || p.pays(time.Now().Add(-window)) {
-		p.backoff = 0
+	now := time.Now()
+	if p.always || p.paid || p.pays(now.Add(-window)) {
+		p.pause, p.hits = 0, 0
+		if now.Sub(p.measured) > remeasure {
+			p.skip, p.trapped = firstHits+samples*someHits, 0
+		}
 		return
 	}
-	p.fail()
+	p.fail(now, now.Sub(p.began))
 	if p.apart >= 0 && unix.SchedSetaffinity(0, &t.cpu.all) == nil {
 		p.apart = -1
 	}

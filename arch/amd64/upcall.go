@@ -285,8 +285,8 @@ func (b *upcallBody) goOn(c *upcallCode) {
 	c.op(clean, 0x5c)    // pop %rsp
 }
 
-// Assemble implements arch.Body.
-func (b *upcallBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
+// Assemble implements arch.Body. What is out of reach has a length all the same.
+func (b *upcallBody) Assemble(at arch.Addr) (body arch.BodyCode, far error) {
 	lines := b.program()
 	labels := map[string]arch.Addr{}
 	next := at
@@ -296,7 +296,6 @@ func (b *upcallBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
 		}
 		next += arch.Addr(len(l.code))
 	}
-	body := arch.BodyCode{Traps: []arch.Addr{labels["trap"]}, Waits: []arch.Addr{labels["wait"]}}
 	next = at
 	for _, l := range lines {
 		next += arch.Addr(len(l.code))
@@ -306,10 +305,11 @@ func (b *upcallBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
 		}
 		if target != 0 {
 			if err := putRel32(l.code[len(l.code)-4:], target, next); err != nil {
-				return arch.BodyCode{}, fmt.Errorf("upcall at %s: mailboxes at %s: %w", at, b.boxes.at, err)
+				far = fmt.Errorf("upcall at %s: mailboxes at %s: %w", at, b.boxes.at, err)
 			}
 		}
 		body.Code = append(body.Code, l.code...)
 	}
-	return body, nil
+	body.Traps, body.Waits = []arch.Addr{labels["trap"]}, []arch.Addr{labels["wait"]}
+	return body, far
 }
