@@ -108,6 +108,7 @@ func (s *Space) acquire() (*Thread, func(), error) {
 				continue
 			}
 			t.settle(th)
+			s.deliverFirst(th)
 		}
 		if th.state != stopped || th.Proc.Space != s {
 			continue
@@ -118,6 +119,23 @@ func (s *Space) acquire() (*Thread, func(), error) {
 		s.returnThread(th)
 	}
 	return nil, nil, ErrNoThread
+}
+
+// deliverFirst lets a thread that was to stop for us, and has for a signal, have that, and stops it
+// again: sent once more, the signal would come behind others of its kind.
+func (s *Space) deliverFirst(th *Thread) {
+	const patience = 64
+	for range patience {
+		if s.depth > 0 || th.state != stopped || th.stop.Reason != Signal || th.handled {
+			return
+		}
+		th.frozen, th.queued = false, false
+		s.tracer.dispatch(th)
+		if th.state != running || th.interrupt() != nil {
+			return
+		}
+		s.tracer.settle(th)
+	}
 }
 
 // returnThread gives an acquired thread back, unless a Freeze around it still holds it. One
