@@ -2,8 +2,7 @@ package arch
 
 // A call table is memory in which the target follows calls itself: a body at a function's
 // entry notes the call, one at its return address forgets it and counts. Nothing on a stack
-// is changed. The tracer sees the same table, and both sides end a call by exchanging its
-// slot's key, so that each call ends once.
+// is changed. The tracer sees the same table.
 //
 // The target does what is plain. Everything else traps, before anything was done, and the
 // tracer does it: an unknown return address, a frame that holds a call already which this
@@ -15,9 +14,9 @@ package arch
 type FollowedCall struct {
 	CFA   Addr // the stack pointer after the return
 	Ret   Addr
-	Line  Addr // of the CallLine that the call is counted in
-	Count int  // calls
-	Jumps bool // the function may end by a jump to another, or to itself
+	Line  uint16 // that the call is counted in
+	Count int    // calls
+	Jumps bool   // the function may end by a jump to another, or to itself
 }
 
 // CallTable is the tracer's view of a table. Its methods are for one goroutine; threads of the
@@ -26,10 +25,12 @@ type CallTable interface {
 	// Close has all entries trap, until Open.
 	Close()
 	Open()
-	// Know makes ret a return address that calls counted in the line with this id may have.
-	// Others' entries trap. Forget is the opposite, for all return addresses.
-	Know(ret Addr, id uint16)
-	Forget(id uint16)
+	// Line is a line of the table, 1 to MaxLines.
+	Line(n uint16) CallLine
+	// Know makes ret a return address that calls counted in a line may have. Others' entries
+	// trap. Forget is the opposite, for all return addresses.
+	Know(ret Addr, line uint16)
+	Forget(line uint16)
 	// Hold says that n more calls (or, negative, fewer) that return to ret are followed by the
 	// tracer alone: while there are any, entries with that return address trap, and so do
 	// returns to there of calls that are not in the table.
@@ -39,7 +40,8 @@ type CallTable interface {
 	// Frame lists the calls with a CFA; All lists all.
 	Frame(cfa Addr) []CallSlot
 	All(func(CallSlot))
-	// Take removes a call from the table. It is false if the target was faster.
+	// Take removes a call from the table. It is false if that was removed before. The thread
+	// whose call it is must be stopped outside of all bodies, or not in the call any more.
 	Take(CallSlot) bool
 }
 
@@ -49,28 +51,28 @@ type CallSlot struct {
 	At int
 }
 
-// CallLine is 64 bytes shared with the target in which it counts the calls of one probe. Its
-// methods may be called concurrently.
+// CallLine is where the target counts the calls of one probe. Its methods may be called
+// concurrently.
 type CallLine interface {
-	// Active is how many of the calls are in the table.
-	Active() int
-	// Add changes Active.
+	// Calls tells at one moment how many calls are in the table and how many have returned.
+	Calls() (active int, returns uint64)
+	// Add changes the number of those in the table.
 	Add(n int)
-	// Returns is how many calls have returned.
-	Returns() uint64
 	// SetLimit bounds Active: entries above it trap. At most MaxCalls.
 	SetLimit(n int)
 }
 
-// MaxCalls is the highest limit of a CallLine.
-const MaxCalls = 4096
+const (
+	MaxCalls = 4096 // the highest limit of a CallLine
+	MaxLines = 4095
+)
 
 // FollowWork is what a body at a function's entry needs to know.
 type FollowWork struct {
 	Table CallTable
-	Line  Addr
-	ID    uint16 // of the line, not 0
-	Jumps bool   // as in FollowedCall
+	Line  uint16
+	Jumps bool // as in FollowedCall
+	Dead  Dead // need not be put back
 }
 
 // CallBodies is what following calls in the target needs of an architecture.
@@ -79,11 +81,9 @@ type CallBodies interface {
 	CallTableSize() int
 	// CallTable views a table, which the tracer has at mem and the target at at.
 	CallTable(mem []byte, at Addr) CallTable
-	// CallLine views a line.
-	CallLine(mem []byte) CallLine
 	// FollowBody notes a call in front of a function's first instruction. It counts nothing
 	// but Active.
 	FollowBody(FollowWork) Body
 	// ReturnBody ends the calls that return to ret, in front of the instruction there.
-	ReturnBody(t CallTable, ret Addr) Body
+	ReturnBody(t CallTable, ret Addr, dead Dead) Body
 }

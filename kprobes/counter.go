@@ -83,7 +83,8 @@ func (kp *Kprobe) countedInTarget() (n uint64) {
 	for _, c := range kp.counters {
 		n += c.fresh()
 	}
-	return n
+	entries, _ := kp.followedInTarget()
+	return n + entries
 }
 
 // newCounter gives code near at cells to count in.

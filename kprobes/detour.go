@@ -43,6 +43,7 @@ type work struct {
 	follows *Kretprobe // whose calls begin there, to be followed in the target
 	of      uint64     // its registration
 	returns bool       // calls that are followed end there
+	counts  bool       // hits of other probes
 	program *Kprobe    // whose Program runs; nil if hits are only counted
 	upcall  bool       // handlers run in the tracer
 }
@@ -112,11 +113,11 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 		det.upcall, err = d.newUpcaller(det.site, redZone)
 		return det.upcall, err
 	}
-	if det.count, err = d.newCounter(det.site.addr); err != nil {
-		return nil, err
+	calls, err := d.callBodies(det, dead)
+	if err != nil || !det.work.counts {
+		return calls, err
 	}
-	calls, err := d.callBodies(det)
-	if err != nil {
+	if det.count, err = d.newCounter(det.site.addr); err != nil {
 		return nil, err
 	}
 	kp := det.work.program
@@ -173,6 +174,9 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 func (det *detour) memory() []arch.Range {
 	if det.upcall != nil {
 		return []arch.Range{det.upcall.board.where}
+	}
+	if det.count == nil {
+		return nil
 	}
 	return append(det.record.spans(), det.count.memory())
 }

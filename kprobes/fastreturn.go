@@ -37,9 +37,9 @@ var hostCalls, _ = ptrace.Host.(arch.CallBodies)
 type followed struct {
 	table  arch.CallTable
 	closed bool
-	lines  map[arch.Addr]*callLine
+	lines  map[uint16]*callLine
 	lineOf map[*Kretprobe]*callLine
-	lastID uint16
+	last   uint16 // line
 }
 
 // callLine is what the target counts of a Kretprobe's calls.
@@ -47,7 +47,6 @@ type callLine struct {
 	arch.CallLine
 	rp   *Kretprobe
 	site *site
-	at   arch.Addr
 	id   uint16
 }
 
@@ -65,18 +64,18 @@ func (rp *Kretprobe) needsTracer() string {
 }
 
 // followBody is what a detour at the entry of rp's function does first.
-func (d *domain) followBody(st *site, rp *Kretprobe) (arch.Body, error) {
+func (d *domain) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body, error) {
 	line, err := d.newCallLine(st, rp)
 	if err != nil {
 		return nil, err
 	}
-	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.at, ID: line.id, Jumps: st.jumpsAway()}), nil
+	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Dead: dead}), nil
 }
 
 // callBodies is what det does first of all: it may leave everything to the tracer.
-func (d *domain) callBodies(det *detour) (bodies sequence, err error) {
+func (d *domain) callBodies(det *detour, dead arch.Dead) (bodies sequence, err error) {
 	if rp := det.work.follows; rp != nil {
-		b, err := d.followBody(det.site, rp)
+		b, err := d.followBody(det.site, rp, dead)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +85,7 @@ func (d *domain) callBodies(det *detour) (bodies sequence, err error) {
 		if err := d.newCallTable(det.site.addr); err != nil {
 			return nil, err
 		}
-		bodies = append(bodies, hostCalls.ReturnBody(d.followed.table, det.site.addr))
+		bodies = append(bodies, hostCalls.ReturnBody(d.followed.table, det.site.addr, dead))
 	}
 	return bodies, nil
 }
@@ -110,18 +109,15 @@ func (d *domain) newCallLine(st *site, rp *Kretprobe) (*callLine, error) {
 	if err := d.newCallTable(st.addr); err != nil {
 		return nil, err
 	}
-	if d.followed.lastID == 1<<16-1 {
-		return nil, errors.New("too many kretprobes were optimized")
+	if d.followed.last == arch.MaxLines {
+		return nil, errors.New("too many kretprobes have been optimized")
 	}
-	at, cells, err := d.newCells(st.addr, shardSize)
-	if err != nil {
-		return nil, err
-	}
-	d.followed.lastID++
-	line := &callLine{CallLine: hostCalls.CallLine(cells), rp: rp, site: st, at: at, id: d.followed.lastID}
-	d.followed.lines[at], d.followed.lineOf[rp] = line, line
+	d.followed.last++
+	n := d.followed.last
+	line := &callLine{CallLine: d.followed.table.Line(n), rp: rp, site: st, id: n}
+	d.followed.lines[n], d.followed.lineOf[rp] = line, line
 	counting.Lock()
-	rp.lines = append(slices.Clone(rp.lines), line)
+	rp.KP.lines = append(slices.Clone(rp.KP.lines), line)
 	counting.Unlock()
 	rp.limit()
 	return line, nil
@@ -142,7 +138,7 @@ func (d *domain) newCallTable(near arch.Addr) error {
 			t.Hold(ri.RetAddr, 1)
 		}
 	}
-	d.followed = followed{table: t, lines: map[arch.Addr]*callLine{}, lineOf: map[*Kretprobe]*callLine{}}
+	d.followed = followed{table: t, lines: map[uint16]*callLine{}, lineOf: map[*Kretprobe]*callLine{}}
 	d.whetherClosed()
 	return nil
 }
@@ -163,7 +159,7 @@ func (d *domain) newCells(near arch.Addr, n int) (at arch.Addr, cells []byte, er
 
 // limit tells the target how many more calls of rp may be followed at once.
 func (rp *Kretprobe) limit() {
-	for _, line := range rp.lines {
+	for _, line := range rp.KP.lines {
 		if rp.live == nil {
 			line.SetLimit(0)
 		} else {
@@ -174,8 +170,8 @@ func (rp *Kretprobe) limit() {
 
 // active is how many calls of rp are in the table.
 func (rp *Kretprobe) active() (n int) {
-	for _, line := range rp.lines {
-		n += line.Active()
+	for _, line := range rp.KP.lines {
+		n += line.active()
 	}
 	return n
 }
@@ -189,19 +185,16 @@ func (d *domain) hold(ret arch.Addr, n int) {
 
 // adopt makes instances of a call in the table, whose owner is own.
 func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
-	line := d.followed.lines[s.Line]
-	if line == nil {
-		return
-	}
 	d.followed.table.Hold(s.Ret, s.Count)
 	defer d.followed.table.Hold(s.Ret, -s.Count)
 	if !d.followed.table.Take(s) {
 		return
 	}
-	line.Add(-s.Count)
-	if line.rp.live == nil || d.followed.lineOf[line.rp] != line {
+	line := d.followed.lines[s.Line]
+	if line == nil {
 		return // unregistered
 	}
+	line.move(-s.Count)
 	for range s.Count {
 		ri := line.rp.instance()
 		ri.RetAddr, ri.entry, ri.sp = s.Ret, line.site, s.CFA-8
@@ -224,7 +217,7 @@ func (d *domain) adoptFrame(pid int, cfa arch.Addr, own owner) {
 func (d *domain) adoptStack(th *ptrace.Thread) {
 	busy := false
 	for _, line := range d.followed.lines {
-		busy = busy || line.Active() > 0
+		busy = busy || line.active() > 0
 	}
 	regs, err := th.Regs()
 	if !busy || err != nil {
@@ -289,12 +282,12 @@ func (d *domain) putAway(line *callLine, f frame, ret arch.Addr) bool {
 		}
 	}
 	n := len(calls)
-	if line.Active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
-		CFA: f.cfa, Ret: ret, Line: line.at, Count: n, Jumps: line.site.jumpsAway(),
+	if line.active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
+		CFA: f.cfa, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(),
 	}) {
 		return false
 	}
-	line.Add(n)
+	line.move(n)
 	for _, ri := range calls {
 		d.unlink(ri)
 		ri.put()
@@ -304,76 +297,82 @@ func (d *domain) putAway(line *callLine, f frame, ret arch.Addr) bool {
 
 // searchTable ends the calls of rp in the table that are known to be dead.
 func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
-	for _, line := range rp.lines {
+	for _, line := range rp.KP.lines {
 		d := line.site.domain
-		if d.followed.lineOf[rp] != line || line.Active() == 0 {
+		if line.active() == 0 {
 			continue
 		}
 		d.followed.table.All(func(s arch.CallSlot) {
-			if s.Line != line.at {
+			if s.Line != line.id {
 				return
 			}
 			ri := &KretprobeInstance{RetAddr: s.Ret, sp: s.CFA - 8}
 			below := d == in && s.CFA < known.now && known.sameStack(d, s.CFA, known.now)
 			if (below || !d.holdsReturn(ri)) && d.followed.table.Take(s) {
-				line.Add(-s.Count)
+				line.move(-s.Count)
 				rp.nmissed.Add(uint64(s.Count))
 			}
 		})
 	}
 }
 
-// endTable forgets the calls of rp in all tables.
+// endTable forgets the calls of rp in all tables. What is left there of them is no line's, and
+// is taken out when it is met.
 func (rp *Kretprobe) endTable() {
-	for _, line := range rp.lines {
-		if d := line.site.domain; d.followed.lineOf[rp] == line {
-			d.endLine(line, false)
-		}
+	for _, line := range rp.KP.lines {
+		d := line.site.domain
+		d.followed.table.Forget(line.id)
+		delete(d.followed.lines, line.id)
+		delete(d.followed.lineOf, rp)
+		line.end(false)
 	}
-}
-
-// endLine ends what line is for. Calls that are in the table are missed or, unless missed, forgotten.
-func (d *domain) endLine(line *callLine, missed bool) {
-	line.SetLimit(0)
-	delete(d.followed.lineOf, line.rp)
-	d.followed.table.Forget(line.id)
-	d.followed.table.All(func(s arch.CallSlot) {
-		if s.Line == line.at && d.followed.table.Take(s) {
-			line.Add(-s.Count)
-			if missed {
-				line.rp.nmissed.Add(uint64(s.Count))
-			}
-		}
-	})
 }
 
 // foldCalls counts what the target has counted with the Kretprobes, before its memory goes.
 // Calls in flight are missed if the program has ended.
 func (d *domain) foldCalls(ended bool) {
 	for _, line := range d.followed.lines {
-		if d.followed.lineOf[line.rp] == line {
-			d.endLine(line, ended)
-		}
-		line.fold()
+		line.end(ended)
 	}
 	d.followed = followed{}
 }
 
-func (l *callLine) fold() {
-	counting.Lock()
-	defer counting.Unlock()
-	if i := slices.Index(l.rp.lines, l); i >= 0 {
-		l.rp.hits.Add(l.Returns())
-		l.rp.lines = slices.Delete(slices.Clone(l.rp.lines), i, i+1)
-	}
+// active is how many of the calls are in the table.
+func (l *callLine) active() int {
+	n, _ := l.Calls()
+	return n
 }
 
-// returnsInTarget is how many returns of rp the target has counted and nobody folded.
-func (rp *Kretprobe) returnsInTarget() (n uint64) {
-	for _, line := range rp.lines {
-		n += line.Returns()
+// move puts n calls into the table, or takes them out: the line counts entries of those that are in it or
+// have returned from it.
+func (l *callLine) move(n int) {
+	counting.Lock()
+	defer counting.Unlock()
+	l.Add(n)
+	l.rp.KP.hits.Add(uint64(-n))
+}
+
+// end gives the Kretprobe what the line has counted.
+func (l *callLine) end(missed bool) {
+	counting.Lock()
+	defer counting.Unlock()
+	l.SetLimit(0)
+	active, returns := l.Calls()
+	l.rp.hits.Add(returns)
+	l.rp.KP.hits.Add(returns + uint64(active))
+	if missed {
+		l.rp.nmissed.Add(uint64(active))
 	}
-	return n
+	l.rp.KP.lines = slices.DeleteFunc(slices.Clone(l.rp.KP.lines), func(o *callLine) bool { return o == l })
+}
+
+// followedInTarget is how many calls and returns of kp's Kretprobe the target has counted and nobody folded.
+func (kp *Kprobe) followedInTarget() (entries, returns uint64) {
+	for _, line := range kp.lines {
+		n, r := line.Calls()
+		entries, returns = entries+uint64(n)+r, returns+r
+	}
+	return entries, returns
 }
 
 // callTraps are the breakpoints of det that leave a call to the tracer; nothing has happened there.

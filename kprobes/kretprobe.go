@@ -52,7 +52,6 @@ type Kretprobe struct {
 	short   int            // how many calls until the next search for dead instances
 	returns map[*site]bool // where calls were seen to return to
 	warned  bool
-	lines   []*callLine // guarded by counting
 
 	registered uint64 // how often
 }
@@ -62,7 +61,8 @@ type Kretprobe struct {
 func (rp *Kretprobe) Hits() uint64 {
 	counting.RLock()
 	defer counting.RUnlock()
-	return rp.hits.Load() + rp.returnsInTarget()
+	_, returns := rp.KP.followedInTarget()
+	return rp.hits.Load() + returns
 }
 
 // NMissed is how many calls could not be followed: MaxActive others were, their return
@@ -147,7 +147,7 @@ func (rp *Kretprobe) prepare() error {
 	rp.hits.Store(0)
 	rp.nmissed.Store(0)
 	counting.Lock()
-	rp.lines = nil
+	rp.KP.lines = nil
 	counting.Unlock()
 	rp.registered++
 	rp.idle, rp.short, rp.warned = nil, 0, false

@@ -72,6 +72,7 @@ type Kprobe struct {
 	jprobe     *Jprobe     // whose it is
 	placements []placement // one for each address space it is in
 	counters   []*counter  // guarded by counting
+	lines      []*callLine // of the Kretprobe whose entry it is; guarded by counting
 
 	checked    *program.Checked // Program, for hits that the tracer handles
 	values     [][]uint64       // of the Program's maps; guarded by counting

@@ -50,6 +50,7 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		}
 		w.upcall = w.upcall || kp.enabled() && kp.ret == nil && kp.PreHandler != nil
 	}
+	w.counts = w.follows == nil && !w.returns || slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.enabled() && kp.ret == nil })
 	switch {
 	case w.upcall && (w.follows != nil || w.returns):
 		return work{}, "a handler runs where calls that are followed begin or end"
@@ -82,7 +83,7 @@ func (st *site) counted() (owners []*Kprobe) {
 		return nil
 	}
 	for _, kp := range st.probes {
-		if kp.enabled() {
+		if kp.enabled() && kp.ret == nil { // calls are counted where they are followed
 			owners = append(owners, kp)
 		}
 	}

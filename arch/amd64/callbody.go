@@ -1,10 +1,8 @@
 package amd64
 
-import (
-	"github.com/gokprobe/gokprobe/arch"
-)
+import "github.com/gokprobe/gokprobe/arch"
 
-// The bodies that follow calls (arch.CallTable). What they need is five registers, which are
+// The bodies that follow calls (arch.CallTable). What they need is four registers, which are
 // pushed below the red zone, and the flags:
 //
 //	lea -128(%rsp),%rsp; push …; lahf; seto %al; push %rax
@@ -13,13 +11,8 @@ import (
 //	trap: pop %rax; add $0x7f,%al; sahf; pop …; lea 128(%rsp),%rsp; int3
 //	1:    pop %rax; add $0x7f,%al; sahf; pop …; lea 128(%rsp),%rsp
 //
-// A push that faults ends at the breakpoint as well: the tracer does what the body would have.
-const (
-	callPushes = 6
-	callFrame  = redZoneLen + 8*callPushes // bytes that the stack pointer is lower inside
-)
-
-var callSaved = [callPushes - 1]byte{ax, cx, dx, si, di}
+// without what is dead. A push that faults ends at the breakpoint as well: the tracer does what
+// the body would have.
 
 // spot is a place that jumps lead to before it is known.
 type spot struct{ jumps []int }
@@ -53,46 +46,71 @@ func (a *asm) abs(reg byte, v uint64) {
 	a.imm32(uint32(v >> 32))
 }
 
-// callBody generates work between saving and restoring.
-type callBody struct{ work func(a *asm, trap *spot) }
+// onStack is an instruction whose operand is n bytes above the stack pointer.
+func (a *asm) onStack(op, reg byte, n int) {
+	a.emit(0x48, op, 0x84|reg<<3, 0x24)
+	a.imm32(uint32(n))
+}
+
+// callBody is work between saving and restoring.
+type callBody struct {
+	flags  bool   // are kept
+	pushed []byte // registers
+	work   func(a *asm, depth int, trap *spot)
+}
+
+func newCallBody(dead arch.Dead, work func(a *asm, depth int, trap *spot)) callBody {
+	b := callBody{flags: !dead.Flags, work: work}
+	for _, reg := range []byte{ax, cx, dx, si} {
+		if dead.Regs>>reg&1 == 0 {
+			b.pushed = append(b.pushed, reg)
+		}
+	}
+	return b
+}
 
 // Assemble generates the body; it reaches everything from anywhere.
 func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a := &asm{at: at}
-	var trap spot
 	var pushes []arch.Addr
 	a.moveSP(-redZoneLen)
-	for _, reg := range callSaved {
+	for _, reg := range b.pushed {
 		pushes = append(pushes, a.here())
 		a.push(reg)
 	}
-	a.emit(0x9f, 0x0f, 0x90, 0xc0) // lahf; seto %al
-	pushes = append(pushes, a.here())
-	a.push(ax)
-	b.work(a, &trap)
+	if b.flags {
+		a.emit(0x9f, 0x0f, 0x90, 0xc0) // lahf; seto %al
+		pushes = append(pushes, a.here())
+		a.push(ax)
+	}
+	var trap spot
+	b.work(a, redZoneLen+8*len(pushes), &trap)
 	over := a.short(0xeb)
 	a.place(&trap)
-	afterPops := restoreCall(a)
+	after := b.restore(a)
 	out.Traps = []arch.Addr{a.here()}
 	a.emit(0xcc)
 	a.land(over)
-	restoreCall(a)
+	b.restore(a)
 	for k, at := range pushes {
-		out.Fixups = append(out.Fixups, arch.Fixup{At: at, To: afterPops[k]})
+		out.Fixups = append(out.Fixups, arch.Fixup{At: at, To: after[k]})
 	}
 	out.Code = a.code
 	return out, a.err
 }
 
-// restoreCall undoes the pushes. It returns where a thread goes on that has pushed k registers.
-func restoreCall(a *asm) (after [callPushes]arch.Addr) {
-	a.pop(ax)
-	after[callPushes-1] = a.here()
-	a.emit(0x04, 0x7f, 0x9e) // add $0x7f,%al; sahf
-	for k := len(callSaved) - 1; k >= 0; k-- {
-		a.pop(callSaved[k])
-		after[k] = a.here()
+// restore undoes the pushes. It returns where a thread goes on that has pushed k registers.
+func (b callBody) restore(a *asm) (after []arch.Addr) {
+	after = make([]arch.Addr, len(b.pushed)+1)
+	if b.flags {
+		a.pop(ax)
+		a.emit(0x04, 0x7f, 0x9e) // add $0x7f,%al; sahf
 	}
+	for k := len(b.pushed) - 1; k >= 0; k-- {
+		after[k+1] = a.here()
+		a.pop(b.pushed[k])
+	}
+	after[0] = a.here()
 	a.moveSP(redZoneLen)
 	return after
 }
@@ -109,59 +127,68 @@ func (t *callTable) findBucket(a *asm) {
 	a.emit(0x48, 0x01, 0xc2) // add %rax,%rdx
 }
 
-// nextSlot goes back to loop until rdx has been at all slots of its bucket.
-func nextSlot(a *asm, loop arch.Addr) {
-	a.emit(0x48, 0x83, 0xc2, callSlot) // add $32,%rdx
-	a.emit(0xf6, 0xc2, slotBucket-1)   // test $255,%dl
-	a.jcc(ccNE, loop)
+// inBucket looks through the bucket at rdx: found[k] is jumped to if the frame in rcx has slot k.
+func inBucket(a *asm, found *[8]spot) {
+	for k := range found {
+		a.emit(0x48, 0x39, 0x4a, byte(8*k)) // cmp %rcx,…(%rdx)
+		a.to(ccE, &found[k])
+	}
 }
 
-// FollowBody follows a call unless it is unusual. It uses 48 bytes of stack and the red zone.
+// slotOf makes rdx the slot for which a jump of inBucket was taken.
+func slotOf(a *asm, found *[8]spot, then *spot) {
+	for k := range found {
+		a.place(&found[k])
+		a.emit(0x48, 0x83, 0xc2, byte(8*k)) // add $…,%rdx
+		if k < len(found)-1 {
+			a.goTo(then)
+		}
+	}
+	a.place(then)
+}
+
+// FollowBody follows a call unless it is unusual. It uses at most 40 bytes of stack and the red zone.
 func (Arch) FollowBody(w arch.FollowWork) arch.Body {
-	return callBody{func(a *asm, trap *spot) { follow(a, w, trap) }}
+	return newCallBody(w.Dead, func(a *asm, depth int, trap *spot) { follow(a, w, depth, trap) })
 }
 
-// follow: rcx is the CFA, rdx a slot, rsi the return address, rdi the line, rax a free slot.
-func follow(a *asm, w arch.FollowWork, trap *spot) {
+// follow: rcx is the CFA, rdx a slot, rsi the key.
+func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	t := w.Table.(*callTable)
-	t.known(a, w.ID, trap)
+	t.known(a, w.Line, depth, trap)
 	var undo, done spot
-	a.abs(di, uint64(w.Line))
+	a.abs(dx, uint64(t.lineAt(w.Line)))
 	a.emit(0xb8, 1, 0, 0, 0)             // mov $1,%eax
-	a.emit(0xf0, 0x48, 0x0f, 0xc1, 0x07) // lock xadd %rax,(%rdi)
+	a.emit(0xf0, 0x48, 0x0f, 0xc1, 0x02) // lock xadd %rax,(%rdx)
 	a.emit(0x0f, 0xb7, 0xc0)             // movzwl %ax,%eax
-	a.emit(0x3b, 0x47, 8)                // cmp 8(%rdi),%eax
+	a.emit(0x3b, 0x42, 8)                // cmp 8(%rdx),%eax
 	a.to(ccAE, &undo)
 	scan := a.here()
-	a.emit(0x48, 0x8d, 0x8c, 0x24) // lea …(%rsp),%rcx
-	a.imm32(callFrame + 8)
+	a.onStack(0x8d, cx, depth+8) // lea …(%rsp),%rcx
 	t.findBucket(a)
-	a.emit(0x31, 0xc0) // xor %eax,%eax
-	loop := a.here()
-	var same spot
-	a.emit(0x48, 0x39, 0x0a) // cmp %rcx,(%rdx)
-	a.to(ccE, &same)
-	a.emit(0x48, 0x83, 0x3a, 0)    // cmpq $0,(%rdx)
-	a.emit(0x48, 0x0f, 0x44, 0xc2) // cmove %rdx,%rax
-	next := a.here()
-	nextSlot(a, loop)
-	claim(a, w, scan, &undo)
+	var found [8]spot
+	inBucket(a, &found)
+	claim(a, w, depth, scan, 0, &undo)
 	a.goTo(&done)
-	a.place(&same)
-	tailCall(a, next, &undo, &done)
+	var same spot
+	slotOf(a, &found, &same)
+	tailCall(a, &undo, &done)
+	claim(a, w, depth, scan, infoShared, &undo)
+	a.goTo(&done)
 	a.place(&undo)
-	a.emit(0xf0, 0x48, 0xff, 0x0f) // lock decq (%rdi)
+	a.abs(dx, uint64(t.lineAt(w.Line)))
+	a.emit(0xf0, 0x48, 0xff, 0x0a) // lock decq (%rdx)
 	a.goTo(trap)
 	a.place(&done)
 }
 
-// known traps unless the return address, which it puts into rsi, is known for calls of id and
-// the table is open.
-func (t *callTable) known(a *asm, id uint16, trap *spot) {
-	a.emit(0x48, 0x8b, 0xb4, 0x24) // mov …(%rsp),%rsi
-	a.imm32(callFrame)
-	a.emit(0x89, 0xf1) // mov %esi,%ecx
-	a.emit(0x69, 0xc9) // imul $golden,%ecx,%ecx
+func (t *callTable) lineAt(n uint16) arch.Addr { return t.base + linesOff + callLineLen*arch.Addr(n) }
+
+// known puts the key into rsi, and traps unless it is known and the table open.
+func (t *callTable) known(a *asm, line uint16, depth int, trap *spot) {
+	a.onStack(0x8b, si, depth) // mov …(%rsp),%rsi
+	a.emit(0x89, 0xf1)         // mov %esi,%ecx
+	a.emit(0x69, 0xc9)         // imul $golden,%ecx,%ecx
 	a.imm32(golden)
 	a.emit(0xc1, 0xe9, 32-knownBits) // shr …,%ecx
 	a.emit(0xc1, 0xe1, 6)            // shl $6,%ecx
@@ -171,11 +198,11 @@ func (t *callTable) known(a *asm, id uint16, trap *spot) {
 	a.emit(0x48, 0x01, 0xca)    // add %rcx,%rdx
 	a.emit(0x48, 0x83, 0x3a, 0) // cmpq $0,(%rdx)
 	a.to(ccNE, trap)
-	a.abs(ax, uint64(id)<<48)
-	a.emit(0x48, 0x09, 0xf0) // or %rsi,%rax
+	a.abs(ax, knownKey(0, line))
+	a.emit(0x48, 0x09, 0xc6) // or %rax,%rsi
 	var found spot
 	for k := byte(1); k < 8; k++ {
-		a.emit(0x48, 0x39, 0x42, 8*k) // cmp %rax,…(%rdx)
+		a.emit(0x48, 0x39, 0x72, 8*k) // cmp %rsi,…(%rdx)
 		if k < 7 {
 			a.to(ccE, &found)
 		}
@@ -184,87 +211,111 @@ func (t *callTable) known(a *asm, id uint16, trap *spot) {
 	a.place(&found)
 }
 
-// claim fills the free slot at rax. Another thread may be faster: then all is looked at again.
-func claim(a *asm, w arch.FollowWork, scan arch.Addr, undo *spot) {
-	a.emit(0x48, 0x85, 0xc0) // test %rax,%rax
-	a.to(ccE, undo)
-	a.mov(dx, ax)
-	a.emit(0x31, 0xc0)                   // xor %eax,%eax
+// claim fills a free slot of the bucket at rdx. Another thread may be faster: then all is looked
+// at again.
+func claim(a *asm, w arch.FollowWork, depth int, scan arch.Addr, info uint32, undo *spot) {
+	if info |= 1 << infoShift; w.Jumps {
+		info |= infoJumps
+	}
+
+	a.emit(0x31, 0xc0) // xor %eax,%eax
+	var found spot
+	for k := range 8 {
+		a.emit(0x48, 0x39, 0x02) // cmp %rax,(%rdx)
+		a.to(ccE, &found)
+		if k < 7 {
+			a.emit(0x48, 0x83, 0xc2, 8) // add $8,%rdx
+		}
+	}
+	a.goTo(undo)
+	a.place(&found)
 	a.emit(0xb9, 1, 0, 0, 0)             // mov $1,%ecx
 	a.emit(0xf0, 0x48, 0x0f, 0xb1, 0x0a) // lock cmpxchg %rcx,(%rdx)
 	a.jcc(ccNE, scan)
-	a.emit(0x48, 0x89, 0x72, 8)        // mov %rsi,8(%rdx)
-	a.emit(0x48, 0x89, 0x7a, 16)       // mov %rdi,16(%rdx)
-	a.emit(0x48, 0xc7, 0x42, 24)       // movq $…,24(%rdx)
-	a.imm32(2 | uint32(flag(w.Jumps))) // one call
-	a.emit(0x48, 0x8d, 0x8c, 0x24)     // lea …(%rsp),%rcx
-	a.imm32(callFrame + 8)
-	a.emit(0x48, 0x89, 0x0a) // mov %rcx,(%rdx)
+	a.emit(0x48, 0x89, 0x72, slotWords) // mov %rsi,64(%rdx)
+	a.emit(0x48, 0xc7, 0x82)            // movq $…,128(%rdx)
+	a.imm32(2 * slotWords)
+	a.imm32(info)
+	a.onStack(0x8d, cx, depth+8) // lea …(%rsp),%rcx
+	a.emit(0x48, 0x89, 0x0a)     // mov %rcx,(%rdx)
 }
 
-func flag(on bool) byte {
-	if on {
-		return 1
-	}
-	return 0
-}
-
-// tailCall deals with a call that is in the frame already, at rdx. A thread comes here from there by a jump, if
-// the function jumps; or that call has ended otherwise, which is for the tracer.
-func tailCall(a *asm, next arch.Addr, undo, done *spot) {
-	a.emit(0x48, 0x39, 0x72, 8) // cmp %rsi,8(%rdx)
-	a.to(ccNE, undo)
-	a.emit(0xf6, 0x42, 24, 1) // testb $1,24(%rdx)
+// tailCall deals with a call that is in the frame already, at rdx. A thread comes here from that
+// by a jump, if its function jumps; else that has ended in another way, and the tracer is to know.
+// If all that are there are other functions' it goes on behind, with rdx at the bucket.
+func tailCall(a *asm, undo, done *spot) {
+	same := a.here()
+	a.emit(0xf6, 0x82) // testb $infoJumps,128(%rdx)
+	a.imm32(2 * slotWords)
+	a.emit(infoJumps)
 	a.to(ccE, undo)
-	a.emit(0x48, 0x39, 0x7a, 16) // cmp %rdi,16(%rdx)
-	other := a.short(0x75)
-	a.emit(0x48, 0x83, 0x42, 24, 2) // addq $2,24(%rdx)
+	a.emit(0x48, 0x89, 0xf0)            // mov %rsi,%rax
+	a.emit(0x48, 0x33, 0x42, slotWords) // xor 64(%rdx),%rax
+	other := a.short(0x75)              // jne
+	a.emit(0x48, 0x83, 0x82)            // addq $4,128(%rdx)
+	a.imm32(2 * slotWords)
+	a.emit(1 << infoShift)
 	a.goTo(done)
 	a.land(other)
+	a.emit(0x48, 0xc1, 0xe0, 16) // shl $16,%rax
+	a.to(ccNE, undo)             // returns elsewhere
+	a.emit(0x80, 0x8a)           // orb $infoShared,128(%rdx)
+	a.imm32(2 * slotWords)
+	a.emit(infoShared)
+	next := a.here()
+	a.emit(0x48, 0x83, 0xc2, 8)     // add $8,%rdx
+	a.emit(0xf6, 0xc2, slotWords-8) // test $56,%dl
+	end := a.short(0x74)            // je
+	a.emit(0x48, 0x39, 0x0a)        // cmp %rcx,(%rdx)
+	a.jcc(ccE, same)
 	a.jmp(next)
+	a.land(end)
+	a.emit(0x48, 0x83, 0xea, slotWords) // sub $64,%rdx
 }
 
-// ReturnBody ends the calls of the frame that a thread has returned from to ret. It uses 48 bytes of
-// stack and the red zone, of which it reads what ret has popped.
-func (Arch) ReturnBody(table arch.CallTable, ret arch.Addr) arch.Body {
+// ReturnBody ends the calls of the frame that a thread has returned from to ret. It uses at most 40
+// bytes of stack and the red zone, of which it reads what ret has popped.
+func (Arch) ReturnBody(table arch.CallTable, ret arch.Addr, dead arch.Dead) arch.Body {
 	t := table.(*callTable)
-	return callBody{func(a *asm, trap *spot) { t.returned(a, ret, trap) }}
+	return newCallBody(dead, func(a *asm, depth int, trap *spot) { t.returned(a, ret, depth, trap) })
 }
 
 // returned: rcx is the CFA, rdx a slot.
-func (t *callTable) returned(a *asm, ret arch.Addr, trap *spot) {
-	a.emit(0x48, 0x8d, 0x8c, 0x24) // lea …(%rsp),%rcx
-	a.imm32(callFrame)
+func (t *callTable) returned(a *asm, ret arch.Addr, depth int, trap *spot) {
+	var done, match spot
+	a.emit(0x31, 0xf6) // xor %esi,%esi: no call is found yet
+	scan := a.here()
+	a.onStack(0x8d, cx, depth) // lea …(%rsp),%rcx
 	t.findBucket(a)
-	loop := a.here()
-	var match spot
-	a.emit(0x48, 0x39, 0x0a) // cmp %rcx,(%rdx)
-	a.to(ccE, &match)
-	nextSlot(a, loop)
-	held := a.here()
+	var found [8]spot
+	inBucket(a, &found)
+	a.emit(0x85, 0xf6) // test %esi,%esi
+	a.to(ccNE, &done)
 	a.abs(dx, uint64(t.base+arch.Addr(knownOff(ret))))
 	a.emit(0x48, 0x83, 0x3a, 0) // cmpq $0,(%rdx)
 	a.to(ccNE, trap)
-	over := a.short(0xeb)
-	a.place(&match)
-	a.abs(ax, uint64(ret))
-	a.emit(0x48, 0x39, 0x42, 8) // cmp %rax,8(%rdx)
+	a.goTo(&done)
+	slotOf(a, &found, &match)
+	a.emit(0x48, 0x8b, 0x72, slotWords) // mov 64(%rdx),%rsi
+	a.emit(0x48, 0x89, 0xf1)            // mov %rsi,%rcx
+	a.emit(0x48, 0xc1, 0xe1, 16)        // shl $16,%rcx
+	a.abs(ax, uint64(ret)<<16)
+	a.emit(0x48, 0x39, 0xc1) // cmp %rax,%rcx
 	a.to(ccNE, trap)
-	a.emit(0x48, 0x39, 0x84, 0x24) // cmp %rax,…(%rsp)
-	a.imm32(callFrame - 8)
+	a.emit(0x48, 0xc1, 0xe8, 16) // shr $16,%rax
+	a.onStack(0x39, ax, depth-8) // cmp %rax,…(%rsp)
 	a.to(ccNE, trap)
-	a.emit(0x48, 0x8b, 0x7a, 16) // mov 16(%rdx),%rdi
-	a.emit(0x48, 0x8b, 0x72, 24) // mov 24(%rdx),%rsi
-	a.emit(0x48, 0xd1, 0xee)     // shr %rsi
-	a.emit(0x48, 0x69, 0xf6)     // imul $…,%rsi,%rsi: so many more have returned, and fewer are in flight
+	a.emit(0x48, 0x8b, 0x8a) // mov 128(%rdx),%rcx
+	a.imm32(2 * slotWords)
+	a.emit(0x48, 0x89, 0xc8)            // mov %rcx,%rax
+	a.emit(0x48, 0xc1, 0xe9, infoShift) // shr $2,%rcx
+	a.emit(0x48, 0x69, 0xc9)            // imul $…,%rcx,%rcx: so many more have returned, and fewer are in flight
 	a.imm32(1<<lineShift - 1)
-	a.mov(ax, cx)
-	a.emit(0x31, 0xc9)                   // xor %ecx,%ecx
-	a.emit(0xf0, 0x48, 0x0f, 0xb1, 0x0a) // lock cmpxchg %rcx,(%rdx)
-	a.to(ccNE, trap)
-	a.mov(cx, ax)
-	a.emit(0xf0, 0x48, 0x01, 0x37) // lock add %rsi,(%rdi)
-	nextSlot(a, loop)
-	a.jmp(held)
-	a.land(over)
+	a.emit(0x48, 0xc1, 0xee, keyShift) // shr $48,%rsi
+	a.emit(0xc1, 0xe6, 6)              // shl $6,%esi
+	a.abs(ax, uint64(t.base+linesOff))
+	a.emit(0x48, 0xc7, 0x02, 0, 0, 0, 0) // movq $0,(%rdx)
+	a.emit(0xf0, 0x48, 0x01, 0x0c, 0x06) // lock add %rcx,(%rsi,%rax)
+	a.jmp(scan)
+	a.place(&done)
 }

@@ -13,27 +13,33 @@ var _ arch.CallBodies = Arch{}
 //
 //	-64        8 bytes: not 0 while it is closed
 //	0          knownBuckets × 64 bytes, by the return address: the number of calls that the
-//	           tracer holds, then 7 keys (return address, and the line's id in the upper 16 bits)
-//	slotsOff   slotBuckets × 8 slots of 32 bytes, by the CFA: the CFA (0 free, 1 being filled),
-//	           the return address, the line's address, twice the count, plus 1 if it jumps
-//
-// And a line: in the first word the number of calls in flight (16 bits) and of those that have returned
-// (48 bits), in the second the limit.
+//	           tracer holds, then 7 keys (return address, and the line in the upper 16 bits)
+//	slotsOff   buckets of 256 bytes for 8 calls, by the CFA: 8 CFAs (0 free, 1 being filled), 8
+//	           keys as above, 8 times the count and flags
+//	linesOff   lines of 64 bytes: in the first word the number of calls in flight (16 bits) and of
+//	           those that have returned (48 bits), in the second the limit
 const (
 	knownBits   = 12
 	knownBucket = 64
 	slotBits    = 11
-	callSlot    = 32
-	slotBucket  = 8 * callSlot
+	slotBucket  = 256
+	slotWords   = 64 // bytes from a call's CFA to its key, and from there to its count
 	slotsOff    = knownBucket << knownBits
-	tableLen    = slotsOff + slotBucket<<slotBits
+	linesOff    = slotsOff + slotBucket<<slotBits
+	callLineLen = 64
+	tableLen    = linesOff + callLineLen*(arch.MaxLines+1)
 	tableHead   = 64
 	tableAlign  = 256
 	golden      = 0x9e3779b1 // 2³² by the golden ratio
 	lineShift   = 16
+	keyShift    = 48
+
+	infoJumps  = 1 // the function may end by a jump
+	infoShared = 2 // there may be other calls in the frame
+	infoShift  = 2
 )
 
-// CallTableSize is some 770 KiB, of which only what is used takes memory.
+// CallTableSize is 1 MiB, of which only what is used takes memory.
 func (Arch) CallTableSize() int { return tableLen + tableHead + tableAlign }
 
 // CallTable views a table at mem, which the target has at at.
@@ -61,13 +67,13 @@ func slotOff(cfa arch.Addr) int {
 	return slotsOff + int(uint32(cfa>>4)*golden>>(32-slotBits))*slotBucket
 }
 
-func knownKey(ret arch.Addr, id uint16) uint64 { return uint64(ret) | uint64(id)<<48 }
+func knownKey(ret arch.Addr, line uint16) uint64 { return uint64(ret) | uint64(line)<<keyShift }
 
 // Know replaces another key if the bucket is full: that is learned again when it is needed.
-func (t *callTable) Know(ret arch.Addr, id uint16) {
-	key, off := knownKey(ret, id), knownOff(ret)
-	to := t.word(off + 8*(1+int(key>>4)%7))
-	for k := 1; k < 8; k++ {
+func (t *callTable) Know(ret arch.Addr, line uint16) {
+	key, off := knownKey(ret, line), knownOff(ret)
+	to := t.word(off + 8*(1+int(line%7)))
+	for k := 7; k > 0; k-- {
 		switch w := t.word(off + 8*k); atomic.LoadUint64(w) {
 		case key:
 			return
@@ -78,9 +84,9 @@ func (t *callTable) Know(ret arch.Addr, id uint16) {
 	atomic.StoreUint64(to, key)
 }
 
-func (t *callTable) Forget(id uint16) {
+func (t *callTable) Forget(line uint16) {
 	for off := 0; off < slotsOff; off += 8 {
-		if w := t.word(off); off%knownBucket != 0 && atomic.LoadUint64(w)>>48 == uint64(id) {
+		if w := t.word(off); off%knownBucket != 0 && atomic.LoadUint64(w)>>keyShift == uint64(line) {
 			atomic.StoreUint64(w, 0)
 		}
 	}
@@ -90,18 +96,17 @@ func (t *callTable) Hold(ret arch.Addr, n int) { atomic.AddUint64(t.word(knownOf
 
 func (t *callTable) Put(c arch.FollowedCall) bool {
 	off := slotOff(c.CFA)
-	for k := 0; k < slotBucket; k += callSlot {
+	for k := 0; k < slotWords; k += 8 {
 		w := t.word(off + k)
 		if !atomic.CompareAndSwapUint64(w, 0, 1) {
 			continue
 		}
-		info := uint64(c.Count) << 1
+		info := uint64(c.Count)<<infoShift | infoShared
 		if c.Jumps {
-			info |= 1
+			info |= infoJumps
 		}
-		atomic.StoreUint64(t.word(off+k+8), uint64(c.Ret))
-		atomic.StoreUint64(t.word(off+k+16), uint64(c.Line))
-		atomic.StoreUint64(t.word(off+k+24), info)
+		atomic.StoreUint64(t.word(off+k+slotWords), knownKey(c.Ret, c.Line))
+		atomic.StoreUint64(t.word(off+k+2*slotWords), info)
 		atomic.StoreUint64(w, uint64(c.CFA))
 		return true
 	}
@@ -114,17 +119,17 @@ func (t *callTable) slot(off int) (s arch.CallSlot, ok bool) {
 	if cfa <= 1 {
 		return s, false
 	}
-	info := atomic.LoadUint64(t.word(off + 24))
+	key := atomic.LoadUint64(t.word(off + slotWords))
+	info := atomic.LoadUint64(t.word(off + 2*slotWords))
 	s.CFA, s.At = arch.Addr(cfa), off
-	s.Ret = arch.Addr(atomic.LoadUint64(t.word(off + 8)))
-	s.Line = arch.Addr(atomic.LoadUint64(t.word(off + 16)))
-	s.Count, s.Jumps = int(info>>1), info&1 != 0
+	s.Ret, s.Line = arch.Addr(key&(1<<keyShift-1)), uint16(key>>keyShift)
+	s.Count, s.Jumps = int(info>>infoShift), info&infoJumps != 0
 	return s, true
 }
 
 func (t *callTable) Frame(cfa arch.Addr) (calls []arch.CallSlot) {
 	off := slotOff(cfa)
-	for k := 0; k < slotBucket; k += callSlot {
+	for k := 0; k < slotWords; k += 8 {
 		if s, ok := t.slot(off + k); ok && s.CFA == cfa {
 			calls = append(calls, s)
 		}
@@ -133,9 +138,11 @@ func (t *callTable) Frame(cfa arch.Addr) (calls []arch.CallSlot) {
 }
 
 func (t *callTable) All(f func(arch.CallSlot)) {
-	for off := slotsOff; off < tableLen; off += callSlot {
-		if s, ok := t.slot(off); ok {
-			f(s)
+	for off := slotsOff; off < linesOff; off += slotBucket {
+		for k := 0; k < slotWords; k += 8 {
+			if s, ok := t.slot(off + k); ok {
+				f(s)
+			}
 		}
 	}
 }
@@ -144,16 +151,18 @@ func (t *callTable) Take(s arch.CallSlot) bool {
 	return atomic.CompareAndSwapUint64(t.word(s.At), uint64(s.CFA), 0)
 }
 
-// CallLine views a line.
-func (Arch) CallLine(mem []byte) arch.CallLine {
-	return (*callLine)(unsafe.Pointer(&mem[0]))
+func (t *callTable) Line(n uint16) arch.CallLine {
+	return (*callLine)(unsafe.Pointer(t.word(linesOff + callLineLen*int(n))))
 }
 
 type callLine struct{ calls, limit uint64 }
 
-func (l *callLine) Active() int     { return int(uint16(atomic.LoadUint64(&l.calls))) }
-func (l *callLine) Add(n int)       { atomic.AddUint64(&l.calls, uint64(n)) }
-func (l *callLine) Returns() uint64 { return atomic.LoadUint64(&l.calls) >> lineShift }
+func (l *callLine) Calls() (active int, returns uint64) {
+	w := atomic.LoadUint64(&l.calls)
+	return int(uint16(w)), w >> lineShift
+}
+
+func (l *callLine) Add(n int) { atomic.AddUint64(&l.calls, uint64(n)) }
 func (l *callLine) SetLimit(n int) {
 	atomic.StoreUint64(&l.limit, uint64(min(max(n, 0), arch.MaxCalls)))
 }

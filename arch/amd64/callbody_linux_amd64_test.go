@@ -1,0 +1,314 @@
+package amd64_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
+)
+
+const callsAt = 0x70000000
+
+// calls is a call table that the test changes here and a processor there.
+type calls struct {
+	*cpu
+	rnd   *rand.Rand
+	mem   []byte
+	table arch.CallTable
+	lines map[uint16]*modelLine
+	known map[[2]uint64]bool
+	held  map[arch.Addr]int
+	shut  bool
+}
+
+type modelLine struct {
+	jumps   bool
+	limit   int
+	active  int
+	returns uint64
+}
+
+var (
+	callCFAs = []arch.Addr{stackAt + 0x8000, stackAt + 0x8010, stackAt + 0x8400, stackAt + 0x9008}
+	callRets = []arch.Addr{codeAt + 0x100, codeAt + 0x105, codeAt + 0x7f3a}
+)
+
+func newCalls(t testing.TB, rnd *rand.Rand) *calls {
+	t.Helper()
+	a := amd64.Arch{}
+	c := &calls{cpu: newCPU(t), rnd: rnd, mem: make([]byte, a.CallTableSize())}
+	for off := 0; off < len(c.mem); off += area {
+		c.mmap(callsAt + uint64(off))
+	}
+	c.table = a.CallTable(c.mem, callsAt)
+	c.lines = map[uint16]*modelLine{1: {limit: 3}, 2: {jumps: true, limit: 5}, arch.MaxLines: {jumps: true, limit: 50}}
+	c.known, c.held = map[[2]uint64]bool{}, map[arch.Addr]int{}
+	for n, l := range c.lines {
+		c.table.Line(n).SetLimit(l.limit)
+	}
+	return c
+}
+
+// run executes a body with sp, and says whether it has trapped. Nothing else may have changed but the table.
+func (c *calls) run(body arch.Body, sp arch.Addr, dead arch.Dead) (trapped bool, err error) {
+	d, err := amd64.Arch{}.AssembleDetour(detourAt, sequence(c.t, []byte{0x90}, codeAt), body)
+	if err != nil {
+		return false, err
+	}
+	c.put(d.Addr, d.Code)
+	c.put(callsAt, c.mem)
+	start := randomRegs(c.rnd, c.regs())
+	start.SetSP(sp)
+	r := start
+	r.SetIP(d.Addr)
+	for range 1000 {
+		at := r.IP()
+		var sig unix.Signal
+		if r, sig = c.step(r); sig == unix.SIGSEGV {
+			for _, f := range d.Fixups {
+				if f.At == at {
+					r.SetIP(f.To)
+					sig = unix.SIGTRAP
+				}
+			}
+		}
+		if sig != unix.SIGTRAP {
+			return false, fmt.Errorf("signal %v at %s", sig, at)
+		}
+		if trapped = at == d.Traps[0]; trapped || r.IP() == d.Start() {
+			if diff := changed(start, r, dead); diff != "" {
+				return trapped, fmt.Errorf("%s", diff)
+			}
+			copy(c.mem, c.get(callsAt, len(c.mem)))
+			return trapped, nil
+		}
+	}
+	return false, fmt.Errorf("does not end")
+}
+
+func (c *calls) dead() arch.Dead {
+	return arch.Dead{Flags: c.rnd.IntN(2) == 0, Regs: uint16(c.rnd.Uint32())}
+}
+
+func (c *calls) put8(at, v arch.Addr) {
+	b := make([]byte, 8)
+	for k := range b {
+		b[k] = byte(v >> (8 * k))
+	}
+	c.put(at, b)
+}
+
+// enter has a thread come to a function's entry.
+func (c *calls) enter(n uint16, cfa, ret arch.Addr) error {
+	l, frame := c.lines[n], c.table.Frame(cfa)
+	traps := c.shut || c.held[ret] > 0 || !c.known[[2]uint64{uint64(n), uint64(ret)}] || l.active >= l.limit
+	joins := -1
+	for k, s := range frame {
+		if joins >= 0 {
+			break
+		}
+		if traps = traps || !s.Jumps || s.Ret != ret; s.Line == n {
+			joins = k
+		}
+	}
+	c.put8(cfa-8, ret)
+	dead := c.dead()
+	dead.Regs &^= 1 << 4
+	trapped, err := c.run(amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Jumps: l.jumps, Dead: dead}), cfa-8, dead)
+	if err != nil || trapped != traps {
+		return fmt.Errorf("entering %d at %s for %s: traps %v, want %v; %w", n, cfa, ret, trapped, traps, err)
+	}
+	after := c.table.Frame(cfa)
+	switch {
+	case traps && len(after) != len(frame), !traps && joins >= 0 && after[joins].Count != frame[joins].Count+1:
+		return fmt.Errorf("entering %d: the frame %v becomes %v", n, frame, after)
+	case !traps && joins < 0 && len(after) != len(frame)+1:
+		return fmt.Errorf("entering %d: the frame %v becomes %v", n, frame, after)
+	}
+	if !traps {
+		l.active++
+	}
+	return c.check()
+}
+
+// leave has a thread come to a return address, by a return or not.
+func (c *calls) leave(cfa, ret arch.Addr, byReturn bool) error {
+	frame := c.table.Frame(cfa)
+	traps := c.held[ret] > 0 && len(frame) == 0
+	for _, s := range frame {
+		traps = traps || s.Ret != ret || !byReturn
+	}
+	c.put8(cfa-8, ret)
+	if !byReturn {
+		c.put8(cfa-8, ret+1)
+	}
+	dead := c.dead()
+	trapped, err := c.run(amd64.Arch{}.ReturnBody(c.table, ret, dead), cfa, dead)
+	if err != nil || trapped != traps {
+		return fmt.Errorf("leaving %s for %s (%v): traps %v, want %v; %w", cfa, ret, frame, trapped, traps, err)
+	}
+	for _, s := range frame {
+		if l := c.lines[s.Line]; !traps {
+			l.active -= s.Count
+			l.returns += uint64(s.Count)
+		}
+	}
+	if after := c.table.Frame(cfa); !traps && len(after) != 0 || traps && len(after) != len(frame) {
+		return fmt.Errorf("leaving: the frame %v becomes %v", frame, after)
+	}
+	return c.check()
+}
+
+// check compares the lines with the table and the model.
+func (c *calls) check() error {
+	in := map[uint16]int{}
+	c.table.All(func(s arch.CallSlot) { in[s.Line] += s.Count })
+	for n, l := range c.lines {
+		if active, returns := c.table.Line(n).Calls(); active != l.active || returns != l.returns || active != in[n] {
+			return fmt.Errorf("line %d has %d calls and %d returns, the table %d; want %+v", n, active, returns, in[n], *l)
+		}
+	}
+	return nil
+}
+
+// change is what the tracer does.
+func (c *calls) change(n uint16, ret arch.Addr) {
+	switch c.rnd.IntN(8) {
+	case 0:
+		c.table.Hold(ret, 1)
+		c.held[ret]++
+	case 1:
+		if c.held[ret] > 0 {
+			c.table.Hold(ret, -c.held[ret])
+			delete(c.held, ret)
+		}
+	case 2:
+		c.table.Forget(n)
+		for _, ret := range callRets {
+			delete(c.known, [2]uint64{uint64(n), uint64(ret)})
+		}
+	case 3:
+		if c.shut = !c.shut; c.shut {
+			c.table.Close()
+		} else {
+			c.table.Open()
+		}
+	case 4:
+		c.table.All(func(s arch.CallSlot) {
+			if s.Line == n && c.table.Take(s) {
+				c.table.Line(n).Add(-s.Count)
+				c.lines[n].active -= s.Count
+			}
+		})
+	case 5:
+		cfa := pick(c.rnd, callCFAs...)
+		if len(c.table.Frame(cfa)) == 0 && c.table.Put(arch.FollowedCall{CFA: cfa, Ret: ret, Line: n, Count: 2, Jumps: c.lines[n].jumps}) {
+			c.table.Line(n).Add(2)
+			c.lines[n].active += 2
+		}
+	default:
+		c.table.Know(ret, n)
+		c.known[[2]uint64{uint64(n), uint64(ret)}] = true
+	}
+}
+
+// TestCallTable: the bodies and the tracer's view do what a model says, in any order, and the
+// bodies leave everything else as it was, also where they trap.
+func TestCallTable(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	c := newCalls(t, rand.New(rand.NewPCG(seed, 0)))
+	followed := 0
+	for k := range 1500 {
+		n := pick(c.rnd, 1, 2, uint16(arch.MaxLines))
+		cfa, ret := pick(c.rnd, callCFAs...), pick(c.rnd, callRets...)
+		var err error
+		switch c.rnd.IntN(5) {
+		case 0, 1:
+			err = c.enter(n, cfa, ret)
+		case 2, 3:
+			if frame := c.table.Frame(cfa); len(frame) > 0 && c.rnd.IntN(4) > 0 {
+				ret = frame[0].Ret
+				followed++
+			}
+			err = c.leave(cfa, ret, c.rnd.IntN(8) > 0)
+		case 4:
+			c.change(n, ret)
+		}
+		if err != nil {
+			t.Fatalf("step %d: %v", k, err)
+		}
+	}
+	if followed < 50 {
+		t.Errorf("only %d returns of calls in the table", followed)
+	}
+}
+
+// TestAFullBucketTraps, and takes calls again when one has ended.
+func TestAFullBucketTraps(t *testing.T) {
+	c := newCalls(t, rand.New(rand.NewPCG(1, 1)))
+	cfa, ret := callCFAs[0], callRets[0]
+	n := uint16(arch.MaxLines)
+	c.table.Know(ret, n)
+	c.known[[2]uint64{uint64(n), uint64(ret)}] = true
+	var full []arch.Addr
+	for other := cfa + 1<<32; len(full) < 8; other += 16 {
+		if c.table.Put(arch.FollowedCall{CFA: other, Ret: ret, Line: n, Count: 1}) {
+			if calls := c.table.Frame(cfa); len(calls) != 0 {
+				t.Fatal(calls)
+			}
+			full = append(full, other)
+		}
+		if !sameBucket(c, other, cfa) {
+			c.table.Take(c.table.Frame(other)[0])
+			full = full[:len(full)-1]
+		}
+	}
+	dead := arch.Dead{}
+	body := amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Dead: dead})
+	c.put8(cfa-8, ret)
+	if trapped, err := c.run(body, cfa-8, dead); !trapped || err != nil {
+		t.Errorf("full: traps %v, %v", trapped, err)
+	}
+	c.table.Take(c.table.Frame(full[5])[0])
+	if trapped, err := c.run(body, cfa-8, dead); trapped || err != nil {
+		t.Errorf("with room: traps %v, %v", trapped, err)
+	}
+	if calls := c.table.Frame(cfa); len(calls) != 1 || calls[0].Ret != ret || calls[0].Count != 1 {
+		t.Errorf("followed: %v", calls)
+	}
+}
+
+// sameBucket tells whether other, which is in the table, lies where cfa would.
+func sameBucket(c *calls, other, cfa arch.Addr) bool {
+	if !c.table.Put(arch.FollowedCall{CFA: cfa, Ret: 1, Line: 1, Count: 1}) {
+		return true
+	}
+	at, of := c.table.Frame(cfa)[0], c.table.Frame(other)[0]
+	c.table.Take(at)
+	return at.At>>8 == of.At>>8
+}
+
+// TestCallsWithoutRoomOnTheStackTrap, with all registers as they were.
+func TestCallsWithoutRoomOnTheStackTrap(t *testing.T) {
+	c := newCalls(t, rand.New(rand.NewPCG(2, 2)))
+	n, ret := uint16(2), callRets[0]
+	c.table.Know(ret, n)
+	for room := range arch.Addr(6) {
+		cfa := stackAt + 128 + 8*room
+		c.put8(cfa, ret)
+		for name, body := range map[string]arch.Body{
+			"entry":  amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n}),
+			"return": amd64.Arch{}.ReturnBody(c.table, ret, arch.Dead{}),
+		} {
+			trapped, err := c.run(body, cfa, arch.Dead{})
+			if err != nil || trapped != (room < 5) {
+				t.Errorf("%s with room for %d words: traps %v, %v", name, room, trapped, err)
+			}
+		}
+	}
+}
