@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -87,26 +88,35 @@ func (j job) target() (*target, error) {
 // settle, unless it is nil, is told how many there were until then.
 func (j job) calls(t *target, settle func(n uint64) error) (ns float64, n uint64, err error) {
 	m := j.Measure
-	command := fmt.Sprintf("hot %s %d", m.Function, m.portion())
-	if m.OwnTime {
-		command = fmt.Sprintf("own %s %d %d", m.Function, m.portion(), m.Threads)
-	}
-	call := func() (float64, error) {
+	call := func(calls int) (float64, error) {
+		command := fmt.Sprintf("hot %s %d", m.Function, calls)
+		if m.OwnTime {
+			command = fmt.Sprintf("own %s %d %d", m.Function, calls, m.Threads)
+		}
 		ns, err := t.timed("%s", command)
-		n += uint64(m.portion() * m.Threads)
+		n += uint64(calls * m.Threads)
 		if err == nil && settle != nil {
 			err = settle(n)
 		}
 		return ns, err
 	}
+	portion := m.portion()
+	if ns, err = call(portion/10 + 1); err != nil {
+		return 0, 0, err
+	}
+	// Where a hit takes many times what it should, the measurement does not.
+	portion = max(min(portion, int(float64(enough)/ns)), 1)
 	for range 1 + m.Warm {
-		if _, err := call(); err != nil {
+		if _, err := call(portion); err != nil {
 			return 0, 0, err
 		}
 	}
-	ns, err = portionwise(call)
+	ns, err = portionwise(func() (float64, error) { return call(portion) })
 	return ns, n, err
 }
+
+// enough is how long a portion has to take at most, to say something.
+const enough = 200 * time.Millisecond
 
 // portions is in how many parts the calls of a measurement are made. The median of the parts
 // does not know of what disturbs a few.

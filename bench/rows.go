@@ -33,7 +33,7 @@ type documented struct {
 
 // About how many calls a round has: so many that it takes some tenths of a second at most.
 const (
-	stopCalls   = 20_000
+	stopCalls   = 10_000
 	kernelCalls = 50_000
 	upcallCalls = 100_000
 	targetCalls = 10_000_000
