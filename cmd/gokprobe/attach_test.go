@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 func TestAttachPrintsEveryCallAndASummary(t *testing.T) {
@@ -321,6 +322,23 @@ func TestTheTextSummaryGivesReasonsForSlowProbes(t *testing.T) {
 			t.Errorf("%v: the summary is %q", c.flags, r.stderr)
 		}
 		p.Quit()
+	}
+}
+
+func TestWhyAProbeIsNotOptimized(t *testing.T) {
+	for _, c := range []struct {
+		noOptimize bool
+		st         kprobes.Status
+		want       string
+	}{
+		{false, kprobes.Status{Mechanism: "optimized"}, "optimized"},
+		{false, kprobes.Status{Mechanism: "boosted", Reason: "no function is known there"}, "boosted (no function is known there)"},
+		{true, kprobes.Status{Mechanism: "boosted", Reason: "optimization is turned off"}, "boosted"},
+		{true, kprobes.Status{Mechanism: "int3", Reason: "the instruction is emulated"}, "int3 (the instruction is emulated)"},
+	} {
+		if got := (&request{noOptimize: c.noOptimize}).mechanismText(c.st); got != c.want {
+			t.Errorf("%+v (-no-optimize %t) is %q, want %q", c.st, c.noOptimize, got, c.want)
+		}
 	}
 }
 

@@ -208,7 +208,7 @@ func (w *work) summarize(lost uint64, outErr error) error {
 			st.Mechanism = missing(st)
 		}
 		if !w.req.json {
-			st.Mechanism, st.Reason = mechanismText(st), ""
+			st.Mechanism, st.Reason = w.req.mechanismText(st), ""
 		}
 		hits, missed := p.counts()
 		sum.Probes = append(sum.Probes, event.ProbeSummary{
@@ -240,13 +240,13 @@ func missing(st kprobes.Status) string {
 	return "gone"
 }
 
-// mechanismText is the text summary's last column: people ask why a probe is slow,
-// not why it is no faster than the others.
-func mechanismText(st kprobes.Status) string {
-	if st.Mechanism != "boosted" && st.Reason != "" {
-		return st.Mechanism + " (" + st.Reason + ")"
+// mechanismText is the text summary's last column: a probe that is not optimized tells why,
+// unless the user asked for that.
+func (r *request) mechanismText(st kprobes.Status) string {
+	if st.Reason == "" || st.Mechanism == "boosted" && r.noOptimize {
+		return st.Mechanism
 	}
-	return st.Mechanism
+	return st.Mechanism + " (" + st.Reason + ")"
 }
 
 // outputError is what the user is told of a failed write. A reader that has gone,
