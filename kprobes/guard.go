@@ -176,6 +176,9 @@ func (d *domain) guardDetour(det *detour) {
 	for _, at := range det.Traps {
 		d.setResume(at, det.Start())
 	}
+	for _, at := range det.Waits { // behind them threads give up what nobody will answer
+		d.setResume(at, at.Add(int64(ptrace.Host.BreakpointAdvance())))
+	}
 	for _, f := range det.Fixups {
 		d.setResume(f.At, f.To)
 		d.guardAlso(unix.SIGSEGV)

@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -127,11 +128,14 @@ func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, at arch.
 	if det.upcall == nil || !det.Body.Contains(at) {
 		return false
 	}
-	if ip, taken := d.leaveUpcall(det, regs); taken {
-		regs.SetIP(at) // its handlers run, above us: it comes back until they are done
-		return true
-	} else if ip != det.Addr {
-		return true
+	if !slices.Contains(det.Traps, at) {
+		ip, taken := d.leaveUpcall(det, regs)
+		if taken {
+			regs.SetIP(at) // its handlers run, above us: it comes back until they are done
+		}
+		if ip != det.Addr {
+			return true
+		}
 	}
 	d.learn(th, regs)
 	s.tracer.WouldPoll(th)
