@@ -98,8 +98,10 @@ static void on_alarm(int sig, siginfo_t *si, void *ctx)
 	if (n % 5 == 0)
 		pthread_kill(pthread_self(), SIGUSR2);
 	ADD(depth, -1);
-	if (n % 3 == 0 && may_leave)
+	if (n % 3 == 0 && may_leave) {
+		may_leave = 0; // the next signal comes in siglongjmp, on this stack
 		siglongjmp(back, 1);
+	}
 }
 
 static void on_user(int sig) { call_all(sig); }
