@@ -57,7 +57,7 @@ func (d *domain) cells(near arch.Addr, n int) (arch.Addr, []byte, error) {
 func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 	const near = 1 << 30 // half of what a displacement spans: the detour may lie on the other side
 	for _, r := range d.rings {
-		if at.Add(-near) < r.at && r.at.Add(int64(8*len(r.words))) < at.Add(near) {
+		if from := int64(r.at - at); -near < from && from+int64(8*len(r.words)) < near {
 			return r, nil
 		}
 	}
