@@ -4,8 +4,8 @@ package arch
 // registers into a mailbox, which is memory that it shares with the tracer, and waits,
 // spinning, for the answer. It does so only while the tracer says that it looks, and no
 // longer than a bounded number of turns; else it traps.
-//
-// A mailbox goes through these states. Only the side that is named makes the change:
+
+// BoxState is the state of a mailbox. Only the side that is named makes a change:
 //
 //	free ──thread──> claimed ──thread──> posted ──tracer──> taken ──tracer──┬─> declined ──thread──> free
 //	  ^                                    │                                ├─> answered ──thread──> free

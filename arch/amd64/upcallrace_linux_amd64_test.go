@@ -123,7 +123,7 @@ func TestUpcallsAreHandledOnce(t *testing.T) {
 		hits           int
 		fair           bool // the tracer answers at once, and looks
 	}{
-		{"one thread", 64, 1, 20_000, true},
+		{"one thread", 64, 1, 10_000, true},
 		{"eight threads", 64, 8, 1_000, true},
 		{"one thread, a tracer that is unsteady", 4, 1, 3_000, false},
 		{"eight threads, a tracer that is unsteady", 4, 8, 1_000, false},
