@@ -84,9 +84,15 @@ func (d *domain) addGuard() error {
 	if err := d.guardSignal(unix.SIGTRAP); err != nil {
 		return err
 	}
+	if !d.guard.has(unix.SIGTRAP) {
+		return nil
+	}
 	insn := state.Place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
 	d.space.Protect(insn, state.Place.SavedContext())
-	return nil
+	return d.space.Freeze(func() error {
+		d.space.Unblock()
+		return nil
+	})
 }
 
 // guardSignal makes the guard the action of sig.

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // victim is a program that is at work while its tracer is killed.
@@ -29,6 +31,7 @@ var victims = []victim{
 	{"prey", nil, "threads 4 300 six", "sum", []string{"six", "sum6", "worker"}},
 	{"prey", nil, "threads 2 300 string", "sum", []string{"string", "length", "libc.so.6:write"}},
 	{"signals", []string{"unseen"}, "run 100", "ran 100", []string{"foo", "on_alarm", "on_queued", "libc.so.6:sigqueue"}},
+	{"forker", nil, "run 4", "ran", []string{"foo", "reap"}},
 	{"gosrv", nil, "threads 4 300", "sum", []string{"main.target", "main.worker"}},
 }
 
@@ -67,7 +70,8 @@ func recoverBusy(t *testing.T, prog *testprog.Prog, v *victim, want string) {
 	t.Helper()
 	prog.Send(v.work)
 	done, err := kprobes.Recover(prog.PID())
-	if err == nil && done.Kept > 0 {
+	// Its threads run: handlers return, and vfork(2) does.
+	for err == nil && done.Kept > 0 || errors.Is(err, ptrace.ErrNoThread) {
 		done, err = kprobes.Recover(prog.PID())
 	}
 	if err != nil {

@@ -56,6 +56,7 @@ func (t *Tracer) detachThread(th *Thread) {
 		th.resendKept()
 	}
 	t.drainResent(th)
+	th.block()
 	sig := th.leavingSignal()
 	th.markMoved()
 	_ = th.flush()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // Flags of a signal's action (asm-generic/signal-defs.h).
@@ -117,9 +118,50 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 	return nil
 }
 
+// Unblock lets the guard have the SIGTRAPs of threads that block all signals, as those of libraries do to
+// be left alone by them: else the first breakpoint that such a thread meets after our death
+// would be the process's end. Other threads that block the signal want to have it kept from
+// them, or for sigwait(3). All threads must be stopped. A thread that is let go blocks it again.
+func (s *Space) Unblock() {
+	for _, th := range s.Threads() {
+		if m, err := th.sigmask(); th.state == stopped && err == nil && m.full() {
+			th.unblocked = th.setSigmask(m&^sigbit(unix.SIGTRAP)) == nil
+		}
+	}
+}
+
+// block undoes Unblock, if the thread still blocks all other signals.
+func (th *Thread) block() {
+	if !th.unblocked {
+		return
+	}
+	th.unblocked = false
+	if m, err := th.sigmask(); err == nil && (m | sigbit(unix.SIGTRAP)).full() {
+		_ = th.setSigmask(m | sigbit(unix.SIGTRAP))
+	}
+}
+
 // regainDelay is how long a process may be without its guard after a thread that blocks SIGTRAP
 // has hit. To put it back after each such hit would cost several times what the hit costs.
 const regainDelay = 5 * time.Millisecond
+
+// checkDelay is how often a process is asked whether it has its guard still: a thread that blocks
+// all signals for a moment, as C libraries do, loses it at a breakpoint, and nothing tells.
+const checkDelay = 20 * time.Millisecond
+
+func (t *Tracer) checkGuard(p *Process) {
+	if p.own == nil || p.trapHandled || p.regaining {
+		return
+	}
+	now := time.Now()
+	if now.Sub(p.guardSeen) < checkDelay {
+		return
+	}
+	p.guardSeen = now
+	if st, err := procfs.ReadStatus(p.PID, 0); err == nil && !Sigset(st.SigCgt).Has(unix.SIGTRAP) {
+		t.regainGuard(p)
+	}
+}
 
 // regainGuard puts the guard back that a breakpoint has taken away, soon.
 func (t *Tracer) regainGuard(p *Process) {

@@ -25,6 +25,7 @@ type Process struct {
 	trapAction               *sigaction
 	own                      *trapDisposition // while there is a guard, whose action trapAction is then
 	regaining                bool
+	guardSeen                time.Time
 
 	parent   *Space // of a forked process until its fate is settled
 	oldSpace *Space // between the exec event and its dispatch

@@ -179,7 +179,8 @@ func (t *Tracer) adoptChild(th *Thread) {
 		// Neither the call nor the child can be read: both are dying.
 		delete(t.early, tid)
 	case flags&unix.CLONE_THREAD != 0:
-		t.newThread(th.Proc, tid).trapBlocked = th.trapBlocked
+		fresh := t.newThread(th.Proc, tid)
+		fresh.trapBlocked, fresh.unblocked = th.trapBlocked, th.unblocked
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
 	default:

@@ -73,6 +73,9 @@ type Thread struct {
 	// everything when last seen, which may be for a moment or for good.
 	trapBlocked, maskFull bool
 
+	// unblocked: it would block SIGTRAP as all other signals, if there were no guard.
+	unblocked bool
+
 	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run.
 	inTrapHandler bool
 

@@ -34,6 +34,7 @@ func (th *Thread) noteMask() {
 // else, later on is not noticed before it next stops.
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
+	t.checkGuard(p)
 	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked && !th.maskFull {
 		return
 	}
@@ -43,6 +44,11 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	with := m | sigbit(unix.SIGTRAP)
 	th.maskFull = with.full()
+	if th.maskFull && p.own != nil && !p.trapHandled {
+		th.unblocked = true // until it leaves: see Space.Unblock
+		t.regainGuard(p)
+		return
+	}
 	blocked := (th.trapBlocked || th.maskFull || th.inTrapHandler) && !th.keptHandler()
 	if blocked && m != with {
 		_ = th.setSigmask(with)
