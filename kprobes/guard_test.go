@@ -31,7 +31,6 @@ var victims = []victim{
 	{"prey", nil, "threads 4 300 six", "sum", []string{"six", "sum6", "worker"}},
 	{"prey", nil, "threads 2 300 string", "sum", []string{"string", "length", "libc.so.6:write"}},
 	{"signals", []string{"unseen"}, "run 100", "ran 100", []string{"foo", "on_alarm", "on_queued", "libc.so.6:sigqueue"}},
-	{"forker", nil, "run 4", "ran", []string{"foo", "reap"}},
 	{"gosrv", nil, "threads 4 300", "sum", []string{"main.target", "main.worker"}},
 }
 
