@@ -224,6 +224,7 @@ func (d *domain) optimize(sites []*site) error {
 		d.remember(det)
 		d.guardDetour(det)
 	}
+	d.noteFaults(sites)
 	if err := d.exchange(old, wants, sites); err != nil {
 		for _, st := range sites {
 			d.discardDetour(st.next)

@@ -134,3 +134,37 @@ func TestRecordsOfChildren(t *testing.T) {
 		wantRight(t, prog)
 	}
 }
+
+// Addresses that can't be read are faults in the record, and nothing that the program could notice: the
+// kernel resets the action and the mask of a fault that is blocked or ignored.
+func TestRecordsOfBadAddresses(t *testing.T) {
+	for _, args := range [][]string{nil, {"handled"}, {"blocked"}, {"ignored"}, {"handled", "blocked"}, {"ignored", "blocked"}} {
+		const rounds = 100
+		prog := start(t, "badreads", args...)
+		s := attach(t, prog.PID(), kprobes.Options{})
+		results := map[int64]int{}
+		p, err := program.Build("foo", 0, []string{"rdi"}, program.Cond{}, program.WriteRecord{
+			Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize},
+			Items: []program.Item{
+				{Value: program.Now()}, {Value: program.CurrentThread()},
+				{Kind: program.Bytes, Value: program.Reg("rdi"), Max: 5},
+			},
+		})
+		ok(t, err)
+		kp := &kprobes.Kprobe{SymbolName: "foo", Program: p, RecordHandler: func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+			results[int64(binary.LittleEndian.Uint64(r.Payload[p.Fields[2].Err:]))]++
+		}}
+		register(t, s, kp)
+		wantOptimized(t, s, kp)
+		prog.Do(fmt.Sprintf("call %d", rounds), "called")
+		closeSession(t, s)
+		if results[-program.Efault] != rounds*4/5 || results[0] != rounds/5 {
+			t.Errorf("%v: results %v", args, results)
+		}
+		if got := prog.Do("actions", "actions"); got != "actions own" {
+			t.Errorf("%v: afterwards %s", args, got)
+		}
+		prog.CheckClean()
+		wantRight(t, prog)
+	}
+}

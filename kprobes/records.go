@@ -96,7 +96,7 @@ func (s *Session) startDraining() {
 			case <-time.After(wait):
 			}
 			n := 0
-			if s.do(func() error { n = s.drain(); return nil }) != nil {
+			if s.do(func() error { n = s.drain(); s.noteFaults(); return nil }) != nil {
 				return
 			}
 			if wait = min(2*wait, longestLook); n > 0 {
@@ -104,6 +104,19 @@ func (s *Session) startDraining() {
 			}
 		}
 	}()
+}
+
+// noteFaults looks, now and then, whether the process has changed its actions for faults.
+func (s *Session) noteFaults() {
+	if time.Since(s.faultsNoted) < time.Second {
+		return
+	}
+	s.faultsNoted = time.Now()
+	for d := range s.domains {
+		for _, p := range d.space.Processes() {
+			_ = p.NoteFaultActions(false) // without it a handler may be lost, if its signal is blocked
+		}
+	}
 }
 
 // written is a record that has been taken from a ring.

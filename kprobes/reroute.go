@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"errors"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -162,6 +163,7 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 	ip := regs.IP()
 	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
 	if !steps && det.foreseen(regs) {
+		th.UndoFault()
 		return ptrace.Drop
 	}
 	if steps && s.stateOf(th, d).stepsIn(det, ip) {
@@ -178,6 +180,19 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 	s.leave(th, s.stateOf(th, d), regs, orig)
 	s.translate(th, ip, orig)
 	return ptrace.Deliver
+}
+
+// noteFaults prepares for faults that the bodies of detours which sites are about to get have
+// foreseen.
+func (d *domain) noteFaults(sites []*site) {
+	if !slices.ContainsFunc(sites, func(st *site) bool { return len(st.next.Fixups) > 0 }) {
+		return
+	}
+	for _, p := range d.space.Processes() {
+		if err := p.NoteFaultActions(true); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
+		}
+	}
 }
 
 // foreseen tells whether the body goes on elsewhere after a fault of the instruction that a thread is

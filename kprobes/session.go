@@ -57,6 +57,7 @@ type Session struct {
 	lastRecording uint32
 	clockBegan    time.Time
 	clockTicks    uint64
+	faultsNoted   time.Time
 
 	answering
 	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not

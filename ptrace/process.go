@@ -26,6 +26,7 @@ type Process struct {
 	own                      *trapDisposition // while there is a guard, whose action trapAction is then
 	regaining                bool
 	guardSeen                time.Time
+	faults                   faultActions
 
 	parent   *Space // of a forked process until its fate is settled
 	oldSpace *Space // between the exec event and its dispatch

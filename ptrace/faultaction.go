@@ -1,0 +1,107 @@
+package ptrace
+
+import (
+	"maps"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// A fault of our own code is forced on the thread, as a breakpoint's SIGTRAP is (trap.go): if the
+// thread blocks the signal or the process ignores it, the kernel unblocks it and resets its action.
+// A signal that is neither keeps its action. So what was there before is what was read last,
+// and that it is gone tells that it must be put back.
+
+// faultSignals are those that memory accesses raise.
+var faultSignals = []unix.Signal{unix.SIGSEGV, unix.SIGBUS}
+
+// faultActions are a process's for faultSignals.
+type faultActions struct {
+	known            bool
+	handled, ignored Sigset
+	missing          Sigset                     // were so, and were the default ones when last looked at
+	action           map[unix.Signal]*sigaction // of those that are handled or ignored
+}
+
+// faultSets reads which of faultSignals the process handles and ignores.
+func (p *Process) faultSets() (handled, ignored Sigset, ok bool) {
+	const all = Sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1))
+	for tid := range p.threads {
+		if st, err := procfs.ReadStatus(p.PID, tid); err == nil {
+			return Sigset(st.SigCgt) & all, Sigset(st.SigIgn) & all, true
+		}
+	}
+	return 0, 0, false
+}
+
+// NoteFaultActions remembers the process's actions for SIGSEGV and SIGBUS. Unless again is set it does
+// nothing if as many are handled and ignored as last time. An action that is the default one now
+// may have been reset by a fault that UndoFault is still to be called for, so it has to be so twice.
+func (p *Process) NoteFaultActions(again bool) error {
+	handled, ignored, ok := p.faultSets()
+	old := p.faults
+	now, before := handled|ignored, old.handled|old.ignored
+	gone := before &^ now
+	changed := now&^before != 0 || handled&old.ignored|ignored&old.handled != 0
+	if !ok {
+		return nil
+	}
+	if p.faults.missing = gone; old.known && !again && !changed && gone&old.missing == 0 {
+		return nil
+	}
+	keep := gone &^ old.missing
+	p.faults = faultActions{
+		known: true, handled: handled | old.handled&keep, ignored: ignored | old.ignored&keep,
+		missing: keep, action: maps.Clone(old.action),
+	}
+	f := &p.faults
+	if f.action == nil {
+		f.action = map[unix.Signal]*sigaction{}
+	}
+	for _, sig := range faultSignals {
+		if !(now | keep).Has(sig) {
+			delete(f.action, sig)
+		}
+	}
+	if now == 0 {
+		return nil
+	}
+	return p.Space.Remote(func(r *Remote) error {
+		for _, sig := range faultSignals {
+			if !now.Has(sig) {
+				continue
+			}
+			sa, err := r.sigaction(sig)
+			if err != nil {
+				return err
+			}
+			f.action[sig] = sa
+		}
+		return nil
+	})
+}
+
+// UndoFault puts back, for a thread about whose fault Handler.Signal has been asked, what the fault
+// has done to the signal's action and to the thread's mask. The signal is not to be delivered.
+func (th *Thread) UndoFault() {
+	p, sig := th.Proc, th.stop.Signal
+	f := &p.faults
+	handled, ignored, ok := p.faultSets()
+	m, err := th.sigmask()
+	if !ok || err != nil {
+		return
+	}
+	with := m | sigbit(sig)
+	lost := f.action[sig] != nil && !(handled | ignored).Has(sig)
+	if lost {
+		_ = th.remote(func(r *Remote) error { return r.setSigaction(sig, f.action[sig]) })
+	}
+	all := with
+	if th.unblocked {
+		all |= sigbit(unix.SIGTRAP) // for the guard
+	}
+	if all.full() || lost && f.handled.Has(sig) {
+		_ = th.setSigmask(with)
+	}
+}
