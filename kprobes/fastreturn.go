@@ -195,10 +195,12 @@ func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
 		return // unregistered
 	}
 	line.move(-s.Count)
+	f := frame{pid: pid, cfa: s.CFA}
+	d.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
 	for range s.Count {
 		ri := line.rp.instance()
 		ri.RetAddr, ri.entry, ri.sp = s.Ret, line.site, s.CFA-8
-		ri.domain, ri.owner, ri.frame = d, own, frame{pid: pid, cfa: s.CFA}
+		ri.domain, ri.owner, ri.frame = d, own, f
 		d.link(ri)
 	}
 }

@@ -2,6 +2,8 @@ package kprobes_test
 
 import (
 	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -44,4 +46,93 @@ func TestCallsAreFollowedInTheTarget(t *testing.T) {
 	wantReturns(t, rp, threads*1000, threads*1000, 0)
 	endReturns(t, s, prog)
 	wantReturns(t, rp, threads*1000, threads*1000, 0)
+}
+
+// TestSessionsEndWhileCallsAreFollowed, at any place in the bodies that follow them.
+func TestSessionsEndWhileCallsAreFollowed(t *testing.T) {
+	rounds := 60
+	if torture() {
+		rounds = 2000
+	}
+	prog := start(t, "ends")
+	prog.Do("loop backtrace", "looping")
+	for range rounds {
+		s := attach(t, prog.PID(), kprobes.Options{})
+		registerReturns(t, s, follow("bt_inner", 50), follow("bt_mid", 50), follow("bt_outer", 50))
+		s.WaitForOptimizer()
+		s.WaitForOptimizer()
+		closeSession(t, s)
+		prog.CheckClean()
+	}
+	prog.Do("stop", "looped")
+	if last := prog.Quit(); !strings.HasPrefix(last, "last") {
+		t.Errorf("it ends with %q", last)
+	}
+}
+
+// TestSignalsWhileCallsAreFollowed: signals arrive in the bodies, also in those that leave a call to the
+// tracer, while jumps come and go.
+func TestSignalsWhileCallsAreFollowed(t *testing.T) {
+	rounds := 40
+	if torture() {
+		rounds = 2000
+	}
+	prog := start(t, "regions", "4")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	var rps []*kprobes.Kretprobe
+	for _, name := range functions(prog) {
+		rps = append(rps, follow(name, 100))
+	}
+	prog.Send("start")
+	registerReturns(t, s, rps...)
+	for i := range rounds {
+		for range 20 {
+			_ = prog.Signal(syscall.SIGUSR1)
+			s.Status(&rps[0].KP)
+		}
+		switch i % 4 {
+		case 0:
+			s.WaitForOptimizer()
+		case 1:
+			ok(t, s.SetOptimization(false))
+		case 2:
+			ok(t, s.SetOptimization(true))
+		case 3:
+			ok(t, s.UnregisterKretprobes(rps[:5]))
+			for _, rp := range rps[:5] {
+				rp.KP.Addr, rp.KP.Flags = 0, 0
+			}
+			registerReturns(t, s, rps[:5]...)
+		}
+	}
+	s.WaitForOptimizer()
+	prog.Do("stop", "calls")
+	for _, rp := range rps {
+		if st := s.Status(&rp.KP); st.Hits == 0 || st.Hits != st.Returns+st.ReturnsMissed+uint64(st.Active) {
+			t.Errorf("%s: %d entries, but %d returns, %d missed, %d in flight", st.Symbol, st.Hits, st.Returns, st.ReturnsMissed, st.Active)
+		}
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestAVforkChildOfFollowedCalls is TestAVforkChildHasItsOwnCalls for calls that the target follows.
+func TestAVforkChildOfFollowedCalls(t *testing.T) {
+	prog := startAgain(t)
+	want := prog.Do("vfork 10", "sum")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	forks, twice, forked := follow("vfork", 0), follow("twice", 0), follow("vforked", 0)
+	registerReturns(t, s, forks, twice, forked)
+	for range 3 {
+		s.WaitForOptimizer()
+		if got := prog.Do("vfork 10", "sum"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	wantFollowed(t, s, twice)
+	wantReturns(t, forks, 30, 60, 0)
+	wantReturns(t, twice, 60, 60, 0)
+	wantReturns(t, forked, 30, 30, 0)
+	endReturns(t, s, prog)
 }

@@ -31,7 +31,11 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 	case det.upcall != nil:
 		return s.upcallTrap(th, d, det, at, regs)
 	case slices.Contains(det.callTraps(), at):
-		s.hitInDetour(th, d, det, regs)
+		if ts := s.stateOf(th, d); ts.leaving != nil {
+			s.leave(th, ts, regs, det.site.addr) // it comes again behind the signal that waits
+		} else {
+			s.hitInDetour(th, d, det, regs)
+		}
 		return true
 	case det.record == nil || !slices.Contains(det.Traps, at):
 		return false

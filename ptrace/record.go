@@ -79,7 +79,7 @@ func (th *Thread) singleStepped() bool {
 		return false
 	}
 	info, err := th.siginfo()
-	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom {
+	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom || th.steppedTrap(info) {
 		return false
 	}
 	if info.Code() != trapTrace && !th.steppedCall(info) {
@@ -88,6 +88,14 @@ func (th *Thread) singleStepped() bool {
 	}
 	th.next = nextAny
 	return true
+}
+
+// steppedTrap tells of a SIGTRAP that the instruction which was to be stepped over has raised it, being
+// a breakpoint.
+func (th *Thread) steppedTrap(info *Siginfo) bool {
+	insn := make([]byte, len(Host.Breakpoint()))
+	return info.breakpoint() && th.at() == th.stepFrom.Add(int64(Host.BreakpointAdvance())) &&
+		th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, Host.Breakpoint())
 }
 
 // steppedCall tells of a SIGTRAP that it is how the kernel reports a step over a system call

@@ -89,7 +89,7 @@ func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a.place(&trap)
 	after := b.restore(a)
 	out.Traps = []arch.Addr{a.here()}
-	a.emit(0xcc)
+	a.emit(0xcc, 0xcc) // only who has trapped stands behind the first
 	a.land(over)
 	b.restore(a)
 	for k, at := range pushes {

@@ -17,6 +17,50 @@ func newCounter(t *testing.T, pid int, p program, c playing) *follower {
 	return f
 }
 
+// newMixture has every other function's calls followed by handlers.
+func newMixture(t *testing.T, pid int, p program, c playing) *follower {
+	t.Helper()
+	f := newCounter(t, pid, p, c)
+	f.strict = false
+	for i, rp := range f.probes {
+		if i%2 == 0 {
+			rp.DataSize, rp.EntryHandler, rp.Handler = 24, f.entered, f.returned
+		}
+	}
+	return f
+}
+
+// TestAnyMomentOfCountedCalls is TestAnyMoment for calls that are only counted, and where some are.
+func TestAnyMomentOfCountedCalls(t *testing.T) {
+	t.Run("all", func(t *testing.T) { anyMoment(t, newCounter) })
+	t.Run("some", func(t *testing.T) { anyMoment(t, newMixture) })
+}
+
+// TestCountedCallsAmongOthers: calls that are counted and calls with handlers share frames, return
+// addresses and stacks.
+func TestCountedCallsAmongOthers(t *testing.T) {
+	const rounds = 3
+	eachCase(t, func(t *testing.T, p program, c playing) {
+		prog := p.start(t)
+		want := play(prog, c, rounds)
+		s := attach(t, prog.PID(), c, kprobes.Options{})
+		f := newMixture(t, prog.PID(), p, c)
+		register(t, s, f)
+		s.WaitForOptimizer()
+		for range 3 {
+			if got := play(prog, c, rounds); got != want {
+				t.Errorf("followed it says %q, unprobed %q", got, want)
+			}
+			s.WaitForOptimizer()
+		}
+		if last := prog.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
+			t.Errorf("it ends with %q", last)
+		}
+		closeSession(t, s)
+		f.wantCounts(p, c, 3*rounds)
+	})
+}
+
 // TestCountedCalls is TestFollowedCalls for calls that are only counted: in C, most of them by
 // the target. The numbers are the same.
 func TestCountedCalls(t *testing.T) {

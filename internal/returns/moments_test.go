@@ -28,6 +28,7 @@ type siege struct {
 	rng     *rand.Rand
 	session *kprobes.Session
 	opts    kprobes.Options
+	make    func(*testing.T, int, program, playing) *follower
 	f       *follower
 	on      []bool // by probe: registered and enabled
 }
@@ -35,13 +36,15 @@ type siege struct {
 // TestAnyMoment: probes are disabled, unregistered and registered again, and the session is
 // closed and attached again, at any moment of calls that come and go. The results stay, and
 // so does the text.
-func TestAnyMoment(t *testing.T) {
+func TestAnyMoment(t *testing.T) { anyMoment(t, newFollower) }
+
+func anyMoment(t *testing.T, make func(*testing.T, int, program, playing) *follower) {
 	eachCase(t, func(t *testing.T, p program, c playing) {
 		prog := p.start(t)
 		prog.Do("loop "+c.name, "looping")
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
-		s := &siege{t: t, pid: prog.PID(), program: p, playing: c, rng: rand.New(rand.NewPCG(seed, 0))}
+		s := &siege{t: t, pid: prog.PID(), program: p, playing: c, rng: rand.New(rand.NewPCG(seed, 0)), make: make}
 		s.begin(kprobes.Options{})
 		for range moments() {
 			s.operate()
@@ -72,7 +75,7 @@ func (s *siege) begin(opts kprobes.Options) {
 	s.t.Helper()
 	s.opts = opts
 	s.session = attach(s.t, s.pid, s.playing, opts)
-	s.f = newFollower(s.t, s.pid, s.program, s.playing)
+	s.f = s.make(s.t, s.pid, s.program, s.playing)
 	s.f.strict = false // calls are in flight already
 	register(s.t, s.session, s.f)
 	s.on = make([]bool, len(s.f.probes))
@@ -146,7 +149,10 @@ func (s *siege) toggle() {
 
 // follow waits for some more calls. Not all functions have their EntryHandlers run.
 func (s *siege) follow(n uint64) {
-	if !slices.Contains(s.on, false) {
+	switch {
+	case slices.ContainsFunc(s.f.probes, func(rp *kprobes.Kretprobe) bool { return rp.EntryHandler == nil }):
+		s.session.WaitForOptimizer()
+	case !slices.Contains(s.on, false):
 		s.f.await(n)
 	}
 }
