@@ -177,6 +177,7 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	}
 	if st.jump != nil {
 		regs.SetIP(st.jump.Start()) // as the kernel's setup_detour_execution
+		th.InCopy()
 		ts.site = nil
 		return
 	}
