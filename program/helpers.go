@@ -66,7 +66,7 @@ type Helper struct {
 }
 
 var helpers = [...]Helper{
-	Count - Count:       {"count", []ArgType{ArgCounter}, false},
+	0:                   {"count", []ArgType{ArgCounter}, false},
 	HistLog2 - Count:    {"hist_log2", []ArgType{ArgLog2, ArgValue}, false},
 	HistLinear - Count:  {"hist_linear", []ArgType{ArgLinear, ArgValue}, false},
 	Time - Count:        {"time", nil, true},

@@ -126,11 +126,11 @@ func (m *machine) store(ins *Insn, v uint64) {
 func (m *machine) storeX(ins *Insn) {
 	size, src := ins.OpCode.Size().Sizeof(), &m.regs[ins.Src]
 	op := ins.OpCode.AtomicOp()
-	switch {
-	case op == asm.InvalidAtomic || op == storeRelease:
+	switch op {
+	case asm.InvalidAtomic, storeRelease:
 		m.store(ins, *src)
 		return
-	case op == loadAcquire:
+	case loadAcquire:
 		m.regs[ins.Dst] = m.load(ins)
 		return
 	}
