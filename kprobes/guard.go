@@ -51,7 +51,10 @@ func (d *domain) guardSites(sites []*site) {
 	}
 	if !d.guard.tried {
 		d.guard.tried = true
-		if err := d.addGuard(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+		switch err := d.addGuard(); {
+		case errors.Is(err, ptrace.ErrNoThread): // inside vfork(2)
+			d.guard.tried = false
+		case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 			d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
 		}
 	}
@@ -76,19 +79,22 @@ func (d *domain) unguard(at arch.Addr) {
 }
 
 func (d *domain) addGuard() error {
-	state, err := d.region.AddGuard()
-	if err != nil {
-		return err
+	if d.guard.state.Handler == 0 {
+		state, err := d.region.AddGuard()
+		if err != nil {
+			return err
+		}
+		d.guard.state = state
 	}
-	d.guard.state = state
 	if err := d.guardSignal(unix.SIGTRAP); err != nil {
 		return err
 	}
 	if !d.guard.has(unix.SIGTRAP) {
 		return nil
 	}
-	insn := state.Place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
-	d.space.Protect(insn, state.Place.SavedContext())
+	place := d.guard.state.Place
+	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
+	d.space.Protect(insn, place.SavedContext())
 	return d.space.Freeze(func() error {
 		d.space.Unblock()
 		return nil
@@ -102,11 +108,13 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 		return nil
 	}
 	p := g.state.Place
-	err := d.space.Remote(func(r *ptrace.Remote) error {
-		return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction())
-	})
-	if err != nil {
-		return err
+	for _, proc := range d.space.Processes() { // some share the memory only
+		err := proc.Remote(func(r *ptrace.Remote) error {
+			return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction())
+		})
+		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !errors.Is(err, ptrace.ErrExited)) {
+			return err
+		}
 	}
 	g.state.Installed |= 1 << uint(sig)
 	return d.region.NoteGuard(g.state)
@@ -137,11 +145,19 @@ func (d *domain) removeGuard() error {
 		return nil
 	}
 	d.space.Protect(0, 0)
-	if err := d.space.Remote(d.guard.remove); err != nil {
-		return err
+	done := ptrace.ErrNoThread
+	for _, p := range d.space.Processes() {
+		switch err := p.Remote(d.guard.remove); {
+		case err == nil:
+			done = nil
+		case !errors.Is(err, ptrace.ErrNoThread) && !errors.Is(err, ptrace.ErrExited):
+			return err
+		}
 	}
-	d.guard.state.Installed = 0
-	return nil
+	if done == nil {
+		d.guard.state.Installed = 0
+	}
+	return done
 }
 
 func (g *guard) remove(r *ptrace.Remote) error {
@@ -193,7 +209,7 @@ func (d *domain) guardDetour(det *detour) {
 }
 
 func (d *domain) guardAlso(sig unix.Signal) {
-	if err := d.guardSignal(sig); err != nil {
+	if err := d.guardSignal(sig); err != nil && !errors.Is(err, ptrace.ErrNoThread) {
 		d.session.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
 	}
 }

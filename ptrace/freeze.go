@@ -92,14 +92,20 @@ func (t *Tracer) giveBack(th *Thread) {
 
 // acquire returns a stopped thread that can be made to run system calls, and a
 // function to give it back. It prefers one that is stopped already.
-func (s *Space) acquire() (*Thread, func(), error) {
+func (s *Space) acquire() (*Thread, func(), error) { return s.acquireOf(nil) }
+
+// acquireOf is acquire for a thread of one process, or of any if that is nil.
+func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 	t := s.tracer
 	for _, th := range s.Threads() {
-		if th.usable() && th.stop.Reason != Signal { // sent again, a signal comes behind others
+		if (of == nil || th.Proc == of) && th.usable() && th.stop.Reason != Signal { // sent again, a signal comes behind others
 			return th, func() {}, nil
 		}
 	}
 	for _, th := range s.byPreference() {
+		if of != nil && th.Proc != of {
+			continue
+		}
 		if th.Proc.Space != s {
 			continue // it called exec meanwhile
 		}

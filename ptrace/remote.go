@@ -40,6 +40,17 @@ func (s *Space) Remote(f func(*Remote) error) error {
 	return th.remote(f)
 }
 
+// Remote is Space.Remote with a thread of this process, for what processes that share memory do
+// not share, such as the actions of signals.
+func (p *Process) Remote(f func(*Remote) error) error {
+	th, release, err := p.Space.acquireOf(p)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return th.remote(f)
+}
+
 func (th *Thread) remote(f func(*Remote) error) error {
 	insn, err := th.Proc.Space.findSyscallInsn()
 	if err != nil {
