@@ -32,6 +32,7 @@ import (
 type guard struct {
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none
+	none  bool // the program uses SIGTRAP itself
 }
 
 // has tells whether the action of sig is the guard's.
@@ -41,6 +42,12 @@ func (g *guard) has(sig unix.Signal) bool { return g.state.Installed>>uint(sig)&
 // the tracer too. What can't be is left: the tracer does not need it.
 func (d *domain) guardSites(sites []*site) {
 	if d.private || len(sites) == 0 {
+		return
+	}
+	if !d.guard.tried {
+		d.guard.none = d.guard.none || d.owns(unix.SIGTRAP)
+	}
+	if d.guard.none {
 		return
 	}
 	for _, st := range sites {
@@ -73,7 +80,7 @@ func (d *domain) setResume(at, to arch.Addr) {
 
 // unguard says that the original instruction is back at at: a thread that trapped before goes on there.
 func (d *domain) unguard(at arch.Addr) {
-	if d.guard.tried && !d.private {
+	if d.guard.tried && !d.private && !d.guard.none {
 		d.setResume(at, at)
 	}
 }
@@ -184,7 +191,7 @@ func (d *domain) leaveGuard(th *ptrace.Thread) {
 
 // guardDetour is guardSites for what a jump leads to.
 func (d *domain) guardDetour(det *detour) {
-	if !d.guard.tried || d.private {
+	if !d.guard.tried || d.private || d.guard.none {
 		return
 	}
 	for _, h := range det.heads {
