@@ -70,9 +70,10 @@ func TestEverybodyChangesProbes(t *testing.T) {
 				case 3:
 					err = s.EnableKprobe(kp)
 				case 4:
-					if g == 0 {
+					switch g {
+					case 0:
 						err = errors.Join(s.DisarmAll(), s.ArmAll())
-					} else if g == 1 {
+					case 1:
 						err = errors.Join(s.SetOptimization(false), s.SetOptimization(true))
 					}
 				case 5:

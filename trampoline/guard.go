@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// ErrNoGuard: the region has no place for a guard, or its architecture no guard.
+// ErrNoGuard means that the region has no place for a guard, or its architecture no guard.
 var ErrNoGuard = errors.New("no guard")
 
 // Where the guard is told to lie, offsets in bytes in the guard's data. Before it is
