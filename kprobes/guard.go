@@ -33,6 +33,8 @@ type guard struct {
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none
 	none  bool // the program uses SIGTRAP itself
+
+	language int // of the program's runtime; 0: not asked yet
 }
 
 // has tells whether the action of sig is the guard's.
@@ -138,12 +140,24 @@ func (d *domain) owns(sig unix.Signal) bool {
 	if err != nil || st.SigIgn.Has(int(sig)) {
 		return true
 	}
-	if !st.SigCgt.Has(int(sig)) {
-		return false
-	}
-	_, err = d.symbols().Resolve("runtime.sigtramp")
-	return err != nil
+	return st.SigCgt.Has(int(sig)) && !d.runsGo()
 }
+
+// runsGo tells whether the process has Go's handler of signals.
+func (d *domain) runsGo() bool {
+	if d.guard.language == 0 {
+		d.guard.language = notGo
+		if len(d.symbols().Symbols("runtime.sigtramp")) > 0 {
+			d.guard.language = isGo
+		}
+	}
+	return d.guard.language == isGo
+}
+
+const (
+	notGo = 1 + iota
+	isGo
+)
 
 // removeGuard puts the program's own actions back. It comes after the original code and before
 // the region goes.

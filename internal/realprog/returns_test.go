@@ -21,6 +21,8 @@ type returns struct {
 	specs  []string
 	work   func(t testing.TB) string
 	atMost int // functions that can't be followed
+
+	counted bool // without handlers: by the target, where it can
 }
 
 // run does the work unprobed, with every call followed, and unprobed again.
@@ -59,8 +61,10 @@ func (c returns) register(t testing.TB, s *kprobes.Session) []*kprobes.Kretprobe
 			}
 			seen[loc.Addr.String()] = true
 			rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{Addr: loc.Addr}, MaxActive: 4096}
-			rp.EntryHandler = func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }
-			rp.Handler = rp.EntryHandler
+			if !c.counted {
+				rp.EntryHandler = func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }
+				rp.Handler = rp.EntryHandler
+			}
 			err := s.RegisterKretprobe(rp)
 			if err != nil {
 				t.Logf("%s: %v", loc.Symbol.Name, err)
