@@ -81,6 +81,7 @@ func (th *Thread) NotOurs() {
 	if th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep {
 		th.stop.Reason = Signal
 	}
+	th.unmark()
 }
 
 // DropSignal says that the target does not get the signal that the thread stopped for.
@@ -95,6 +96,7 @@ func (th *Thread) leavingSignal() unix.Signal {
 	case th.injectable && th.stop.Reason == Signal:
 		return th.stop.Signal
 	case th.injectable && !th.moved && (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep):
+		th.unmark()
 		return unix.SIGTRAP // of the program's own breakpoint
 	}
 	return 0

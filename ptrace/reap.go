@@ -124,9 +124,21 @@ func (th *Thread) mark(to arch.Addr) error {
 	if err != nil {
 		return err
 	}
+	if th.unmarked == nil {
+		original := *info
+		th.unmarked = &original
+	}
 	binary.LittleEndian.PutUint32(info[4:], MarkErrno)
 	info.SetAddr(to)
 	return th.setSiginfo(info)
+}
+
+// unmark puts back what the target is told, if it gets the signal after all.
+func (th *Thread) unmark() {
+	if th.unmarked != nil && th.injectable {
+		_ = th.setSiginfo(th.unmarked)
+	}
+	th.unmarked = nil
 }
 
 // lookAt is waitid(2) with the status of wait4(2). tid 0 tells that there was none.

@@ -79,6 +79,8 @@ type Thread struct {
 	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run.
 	inTrapHandler bool
 
+	unmarked *Siginfo // what was told of the stop before mark
+
 	handled bool          // a Handler method is about it
 	call    *injectedCall // that such a method makes
 	cut     uint          // how many of them are past the thread's stop that they were about
@@ -232,7 +234,7 @@ func (th *Thread) noteRestart() {
 func (th *Thread) cont(req int, sig unix.Signal) {
 	th.markMoved()
 	_ = th.flush()
-	th.state, th.regsValid, th.kept = running, false, nil
+	th.state, th.regsValid, th.kept, th.unmarked = running, false, nil, nil
 	if th.stop.Reason == Exiting {
 		th.state = exiting
 		th.endCall(ErrExited)
