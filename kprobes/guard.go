@@ -147,7 +147,7 @@ func (d *domain) owns(sig unix.Signal) bool {
 func (d *domain) runsGo() bool {
 	if d.guard.language == 0 {
 		d.guard.language = notGo
-		if len(d.symbols().Symbols("runtime.sigtramp")) > 0 {
+		if len(d.symbols().Symbols("runtime.sigtramp*")) > 0 {
 			d.guard.language = isGo
 		}
 	}
