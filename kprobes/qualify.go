@@ -54,6 +54,8 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 	switch {
 	case w.upcall && (w.follows != nil || w.returns):
 		return work{}, "a handler runs where calls that are followed begin or end"
+	case w.upcall && d.guard.none:
+		return work{}, "the handler runs in the tracer, since the program uses SIGTRAP itself"
 	case w.upcall && hostUpcalls == nil:
 		return work{}, "the handler runs in the tracer, which can't be called on this processor"
 	case w.upcall:

@@ -114,8 +114,8 @@ func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 				continue
 			}
 			t.settle(th)
-			s.deliverFirst(th)
 		}
+		s.deliverFirst(th)
 		if th.state != stopped || th.Proc.Space != s {
 			continue
 		}
