@@ -61,7 +61,7 @@ func (d *domain) guardSites(sites []*site) {
 	if !d.guard.tried {
 		d.guard.tried = true
 		switch err := d.addGuard(); {
-		case errors.Is(err, ptrace.ErrNoThread): // inside vfork(2)
+		case errors.Is(err, ptrace.ErrNoThread), errors.As(err, new(*arch.FaultError)): // inside vfork(2), or a child has left it meanwhile
 			d.guard.tried = false
 		case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 			d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
