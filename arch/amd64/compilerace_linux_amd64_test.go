@@ -37,7 +37,7 @@ func plant(t testing.TB, p *program.Program, env program.Target) *planted {
 	}
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Munmap(mem) })
 	q := &planted{mem: mem, start: arch.Addr(uintptr(unsafe.Pointer(&mem[0])))}
