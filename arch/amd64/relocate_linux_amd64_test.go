@@ -97,6 +97,7 @@ func (c *cpu) finish(r amd64.Regs) state {
 	}
 	s.data, s.stack, s.xstate = c.get(dataAt, area), c.get(stackAt, area), c.xstate()
 	forgetX87Address(s.xstate)
+	forgetInUse(s.xstate)
 	forgetX87Address(s.data[wordsAt-dataAt:]) // fxsave stores it there
 	return s
 }
@@ -106,6 +107,11 @@ func (c *cpu) finish(r amd64.Regs) state {
 func forgetX87Address(fxsave []byte) {
 	clear(fxsave[8:16])
 }
+
+// forgetInUse clears XSTATE_BV. Processors may or may not notice that a component is in its initial
+// configuration (XINUSE, SDM vol. 1 §13.6), and differ from one switch of threads to the next; what
+// the component holds stands in the area in both cases.
+func forgetInUse(xstate []byte) { clear(xstate[512:520]) }
 
 // difference is the first thing in which a and b, which ran at different
 // addresses, are not the same; b's ip was translated.
