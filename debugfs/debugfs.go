@@ -1,0 +1,2 @@
+// Package debugfs shows a session as the kernel's files.
+package debugfs

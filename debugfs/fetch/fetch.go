@@ -1,0 +1,88 @@
+// Package fetch is fetch arguments: what an event records at a hit, of which type, and how it is
+// printed (Documentation/trace/kprobetrace.rst; kernel/trace/trace_probe.c).
+//
+// The package is pure: no system call, no build tag.
+package fetch
+
+// Arg is an argument of an event.
+type Arg struct {
+	Name   string
+	Text   string // the fetch expression without its type, as it is listed
+	Source Source
+	Type   Type
+}
+
+// Source is where a value comes from: a base, then words of memory.
+type Source struct {
+	Base   Base
+	Name   string  // of the register (arch.Regs' name, "rdi"), of the symbol; the text of Text
+	N      int64   // StackWord: which; Argument: from 1; Immediate, Memory, FileOffset: the number
+	Off    int64   // Symbol: bytes behind it
+	Derefs []Deref // the innermost first
+}
+
+// Base is what a source begins with.
+type Base uint8
+
+const (
+	Register   Base = iota // %REG
+	Stack                  // $stack: the address
+	StackWord              // $stackN
+	Retval                 // $retval
+	Argument               // $argN
+	Comm                   // $comm: the thread's name
+	Memory                 // @ADDR: what lies there
+	Symbol                 // @SYM+off: what lies there
+	FileOffset             // @+OFF: what lies there, in the probed file's mapping
+	Immediate              // \N
+	Text                   // \"text"
+)
+
+// Deref is +Off(…) or -Off(…): what lies Off bytes behind the address.
+type Deref struct {
+	Off  int64
+	User bool // +u: an address of user space, as all are here
+}
+
+// Kind is how a value is read and printed.
+type Kind uint8
+
+const (
+	Unsigned  Kind = iota // u8 … u64
+	Signed                // s8 … s64
+	Hex                   // x8 … x64
+	Char                  // char
+	String                // string: what lies at the address, up to a zero
+	UString               // ustring: the same here
+	SymbolOff             // symbol: sym+0xoff
+	SymStr                // symstr: the same, looked up at the hit
+	BitField              // bW@O/C
+)
+
+// Type is a type of the kernel's fetch arguments. The zero Type is none.
+type Type struct {
+	Name  string // as it is listed, without [N]: "u32", "b4@4/32"
+	Kind  Kind
+	Size  int // bytes of an element in memory: 1, 2, 4, 8; 0 for strings
+	Width int // of a BitField: bits
+	Shift int // of a BitField: the lowest bit's number
+	Count int // elements of an array; 0: it is none
+}
+
+// MaxString is how many bytes of a string are kept, with its zero (the kernel: PATH_MAX).
+const MaxString = 4096
+
+// Field is a named value of an event's record: one of those that all have (common_pid …),
+// __probe_ip, or an argument.
+type Field struct {
+	Name string
+	Type Type
+}
+
+// Value is a field's value at a hit.
+type Value struct {
+	U     uint64  // numbers, extended to 64 bits by their sign
+	S     string  // strings, and symbols as text
+	Elems []Value // of an array
+	Fault bool    // memory that could not be read; U is 0 then
+}
