@@ -48,12 +48,14 @@ const (
 	CountedBytes                 // Len elements are there, of which those are wanted whose Elem bytes fit into Max
 	String                       // bytes up to the first zero are there, Max of them at most with it
 	Text                         // like String; without a zero before memory that can't be read, what is there up to it
+	Array                        // like Bytes; if not all of them can be read, those in the first page
 )
 
 // Build makes a program that does the actions one after the other at hits that meet filter.
 // Maps are in the order of the actions; Fields describes the items, in their order. A field
 // whose item may fault has an Err: the word there is 0 or -Efault (as for bytes at address 0), and for CountedBytes and String
-// the length if that is positive (of a String with its zero, of a Text with its zero if it has one).
+// the length if that is positive (of a String with its zero, of a Text with its zero if it has one); for
+// an Array the length if not all of it could be read.
 //
 // regs is Program.Regs. The program has not been checked.
 func Build(name string, id uint32, regs []string, filter Cond, actions ...Action) (*Program, error) {
@@ -276,7 +278,9 @@ func (b *builder) bytes(item Item, f Field, fault string) error {
 		b.read(map[ItemKind]asm.BuiltinFunc{Bytes: Read, CountedBytes: ReadN, String: ReadString}[item.Kind], item, f)
 		return nil
 	case Text:
-		return b.text(item, f, fault)
+		return b.firstPage(ReadString, item, f, fault)
+	case Array:
+		return b.firstPage(Read, item, f, fault)
 	}
 	return fmt.Errorf("no kind of item %d", item.Kind)
 }
@@ -313,14 +317,14 @@ func (b *builder) count(item Item, fault string) error {
 	return nil
 }
 
-// text reads a string, or what there is of one in its first page.
-func (b *builder) text(item Item, f Field, fault string) error {
+// firstPage reads with fn, or, if that can't be done, what there is in the first page.
+func (b *builder) firstPage(fn asm.BuiltinFunc, item Item, f Field, fault string) error {
 	if err := b.address(item, asm.R8, fault); err != nil {
 		return err
 	}
 	whole := b.newLabel()
 	b.add(asm.Mov.Reg(asm.R3, asm.R8))
-	b.read(ReadString, item, f)
+	b.read(fn, item, f)
 	b.add(
 		asm.JNE.Imm(asm.R0, -Efault, whole),
 		asm.Mov.Reg(asm.R3, asm.R8),

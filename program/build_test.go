@@ -54,6 +54,11 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		{Name: "null", Kind: String, Value: Const(0), Max: 2},
 		{Name: "badstr", Kind: String, Value: Reg("si"), Max: 4},
 		{Name: "badlen", Kind: CountedBytes, Value: Reg("sp"), Len: Reg("si").Load(0, U32), Max: 8},
+		{Name: "zero", Value: Reg("si").Load(0, U32).OrZero().Plus(3)},
+		{Name: "notzero", Value: Reg("di").Load(4, S16).OrZero()},
+		{Name: "array", Kind: Array, Value: Reg("sp"), Max: 4},
+		{Name: "half", Kind: Array, Value: Const(0x9ffd), Max: 6},
+		{Name: "noarray", Kind: Array, Value: Reg("si"), Max: 4},
 	}
 	p := build(t, Cond{}, WriteRecord{Ring: ring, Items: items})
 	e := env(p, regs{0xffff_ffff_ffff_fff0, 0x1000, 0x10, spAt}, target)
@@ -83,6 +88,10 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		`elems="\b\a\x06\x05\x04\x03\x00\x00":6`, `text="name\x00\x00":5`, `notext="\x00\x00\x00\x00\x00\x00":-14`, `page="end\x00\x00\x00":3`,
 		"item=1800", `byitem="\b\a":0`, `null="\x00\x00":-14`,
 		`badstr="\x00\x00\x00\x00":-14`, `badlen="\x00\x00\x00\x00\x00\x00\x00\x00":-14`,
+		"zero=0", "notzero=-2", `array="\b\a\x06\x05":0`, `half="end\x00\x00\x00":3`, `noarray="\x00\x00\x00\x00":-14`,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d fields, want %d", len(got), len(want))
 	}
 	for i := range want {
 		if got[i] != want[i] {
@@ -140,12 +149,14 @@ func TestFilters(t *testing.T) {
 	ax, bad := Reg("ax"), Reg("si").Load(0, U64)
 	is := func(n int64) Cond { return Compare(ax, Equal, Const(n)) }
 	fault := Compare(bad, Equal, Const(0))
+	zero := Compare(bad.OrZero(), Equal, Const(0))
 	for i, c := range []struct {
 		cond Cond
 		ax   int64
 		want bool
 	}{
 		{Cond{}, 0, true}, {Not(Cond{}), 0, false}, {All(), 0, true}, {Any(), 0, false}, {Not(Any()), 0, true}, {Not(All()), 0, false},
+		{zero, 0, true}, {Not(zero), 0, false}, {Compare(ax, Less, bad.OrZero()), -1, true}, {Compare(ax, Less, bad.OrZero()), 0, false},
 		{is(5), 5, true}, {is(5), 6, false}, {Not(is(5)), 5, false}, {Not(is(5)), 6, true},
 		{is(1 << 40), 1 << 40, true}, {is(1 << 40), 0, false},
 		{Compare(ax, Less, Const(0)), -1, true}, {Compare(ax, Below, Const(1)), -1, false},

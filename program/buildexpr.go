@@ -12,6 +12,21 @@ const scratch = -8
 
 // expr finds out e into r, by way of r0 to r5. A read of a bad address goes to fault.
 func (b *builder) expr(e Expr, r asm.Register, fault string) error {
+	if !e.zero {
+		return b.steps(e, r, fault)
+	}
+	bad, done := b.newLabel(), b.newLabel()
+	if err := b.steps(e, r, bad); err != nil {
+		return err
+	}
+	b.add(asm.Ja.Label(done))
+	b.label(bad)
+	b.add(asm.Mov.Imm(r, 0))
+	b.label(done)
+	return nil
+}
+
+func (b *builder) steps(e Expr, r asm.Register, fault string) error {
 	steps, err := b.base(e, r)
 	if err != nil {
 		return err

@@ -1,5 +1,7 @@
 package program
 
+import "slices"
+
 // Type is a type of number in the target's memory.
 type Type struct {
 	Size   int // 1, 2, 4 or 8 bytes
@@ -25,6 +27,7 @@ type Expr struct {
 	item  int    // of the record, 8 bytes of which from n on; or
 	n     int64  // a constant
 	steps []step
+	zero  bool // it is 0 where it would fault
 }
 
 type source uint8
@@ -73,19 +76,21 @@ func (e Expr) Plus(n int64) Expr { return e.with(step{off: n, typ: U64}) }
 // As is the low bytes of e as a t.
 func (e Expr) As(t Type) Expr { return e.with(step{typ: t}) }
 
+// OrZero is e, or 0 where finding it out needs memory that can't be read. What is done with it
+// before and after makes no difference to that.
+func (e Expr) OrZero() Expr {
+	e.zero = true
+	return e
+}
+
 func (e Expr) with(s step) Expr {
 	e.steps = append(e.steps[:len(e.steps):len(e.steps)], s)
 	return e
 }
 
-// mayFault reports whether finding out e reads memory.
+// mayFault reports whether finding out e may fail.
 func (e Expr) mayFault() bool {
-	for _, s := range e.steps {
-		if s.load {
-			return true
-		}
-	}
-	return false
+	return !e.zero && slices.ContainsFunc(e.steps, func(s step) bool { return s.load })
 }
 
 // Op is a comparison.

@@ -1,0 +1,110 @@
+package fetch
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// Host is what values are made of beside the record.
+type Host struct {
+	Comm      string                 // the thread's name
+	Symbolize func(arch.Addr) string // sym+0xoff/0xsize; nil or an empty result: the address is printed
+}
+
+// Decode makes values of a record that a program of the layout has written, one for each
+// argument; nil if it is too short to be one.
+func (l *Layout) Decode(payload []byte, h Host) []Value {
+	if len(payload) < l.size {
+		return nil
+	}
+	values := make([]Value, len(l.args))
+	for i, a := range l.args {
+		values[i] = l.decode(a, l.plans[i], payload, h)
+	}
+	return values
+}
+
+func (l *Layout) decode(a Arg, p plan, payload []byte, h Host) Value {
+	fields := l.runs.Fields[p.item : p.item+p.items]
+	switch {
+	case a.Source.Base == Comm:
+		return Value{S: h.Comm}
+	case p.items == 0:
+		return p.known
+	case a.isString() && a.Type.Count == 0:
+		return text(payload, fields[0])
+	case a.isString():
+		v := Value{Elems: make([]Value, len(fields))}
+		for i, f := range fields {
+			v.Elems[i] = text(payload, f)
+		}
+		return v
+	case a.Type.Count > 0:
+		return a.Type.array(payload, fields[0], h)
+	}
+	v := a.Type.value(payload[fields[0].Off:][:word], h)
+	v.Fault = result(payload, fields[0]) < 0
+	return v
+}
+
+// result is what reading a field has resulted in: negative if it could not be read.
+func result(payload []byte, f program.Field) int64 {
+	if f.Err < 0 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(payload[f.Err:]))
+}
+
+// text is the string in f.
+func text(payload []byte, f program.Field) Value {
+	n := result(payload, f)
+	if n < 1 || n > int64(f.Size) {
+		return Value{Fault: true}
+	}
+	s, _, _ := bytes.Cut(payload[f.Off:][:n], []byte{0})
+	return Value{S: string(s)}
+}
+
+// array is the elements in f. If only the first of them could be read, the others are faults.
+func (t Type) array(payload []byte, f program.Field, h Host) Value {
+	there := int64(f.Size)
+	if n := result(payload, f); n != 0 {
+		there = max(n, 0)
+	}
+	v := Value{Elems: make([]Value, t.Count), Fault: there == 0}
+	size := t.size()
+	for i := range v.Elems {
+		e := &v.Elems[i]
+		if int64((i+1)*size) > there {
+			e.Fault = true
+			continue
+		}
+		*e = t.value(payload[f.Off+i*size:][:size], h)
+	}
+	return v
+}
+
+// value is the number whose low bytes begin p, as far as t has some.
+func (t Type) value(p []byte, h Host) Value {
+	var b [word]byte
+	copy(b[:], p[:min(len(p), t.size())])
+	v := Value{U: binary.LittleEndian.Uint64(b[:])}
+	switch t.Kind {
+	case Signed:
+		shift := word * (word - t.size())
+		v.U = uint64(int64(v.U<<shift) >> shift)
+	case BitField:
+		v.U = v.U >> t.Shift & (1<<t.Width - 1)
+	case SymbolOff, SymStr:
+		if h.Symbolize != nil {
+			v.S = h.Symbolize(arch.Addr(v.U))
+		}
+		if v.S == "" {
+			v.S = arch.Addr(v.U).String()
+		}
+	}
+	return v
+}
