@@ -1,0 +1,69 @@
+package dynevent
+
+import (
+	"strconv"
+	"strings"
+)
+
+// number reads an unsigned number as kstrtoul does: 0x for hexadecimal, 0 for octal if base is 0, a plus sign
+// is allowed.
+func number(s string, base int) (uint64, bool) {
+	return digits(strings.TrimPrefix(s, "+"), base, 64)
+}
+
+// signed reads a number with a sign as kstrtol does with base 0.
+func signed(s string) (int64, bool) {
+	if rest, ok := strings.CutPrefix(s, "-"); ok {
+		v, ok := digits(rest, 0, 64)
+		return -int64(v), ok && v <= 1<<63
+	}
+	v, ok := digits(strings.TrimPrefix(s, "+"), 0, 63)
+	return int64(v), ok
+}
+
+func digits(s string, base, bits int) (uint64, bool) {
+	if base == 0 {
+		s, base = radix(s)
+	}
+	if s == "" || !isAlnum(s[0]) { // what ParseUint would take as a sign
+		return 0, false
+	}
+	v, err := strconv.ParseUint(s, base, bits)
+	return v, err == nil
+}
+
+func radix(s string) (rest string, base int) {
+	switch {
+	case len(s) > 2 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X'):
+		return s[2:], 16
+	case len(s) > 1 && s[0] == '0':
+		return s, 8
+	}
+	return s, 10
+}
+
+// leading reads the number that s begins with, and returns what is behind it.
+func leading(s string) (v uint64, rest string, ok bool) {
+	n := 0
+	for n < len(s) && isAlnum(s[n]) {
+		n++
+	}
+	v, ok = digits(s[:n], 0, 64)
+	return v, s[n:], ok
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_' }
+
+func isAlnum(c byte) bool { return isDigit(c) || isLetter(c) && c != '_' }
+
+// isIdentifier tells whether s follows the rules of C; more lists bytes that are allowed besides.
+func isIdentifier(s, more string) bool {
+	for i := range len(s) {
+		if !isLetter(s[i]) && (i == 0 || !isDigit(s[i])) && strings.IndexByte(more, s[i]) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}

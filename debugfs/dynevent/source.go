@@ -1,0 +1,234 @@
+package dynevent
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
+)
+
+const (
+	maxOps   = 15   // FETCH_INSN_MAX, less the end
+	maxStack = 2048 // words (PARAM_MAX_STACK: THREAD_SIZE of x86-64)
+)
+
+// step counts an instruction that the kernel would need to fetch the argument.
+func (p *argParser) step(column int) *fault {
+	if p.ops++; p.ops == maxOps {
+		return bad("TOO_MANY_OPS", column)
+	}
+	return nil
+}
+
+// source reads FETCHARG without a type.
+func (p *argParser) source(s string, column int) (fetch.Source, *fault) {
+	if s == "" {
+		return fetch.Source{}, bad("BAD_FETCH_ARG", column)
+	}
+	switch c := s[0]; {
+	case c == '$':
+		return p.special(s, column)
+	case c == '%':
+		name, ok := p.c.register(s[1:])
+		if !ok {
+			return fetch.Source{}, bad("BAD_REG_NAME", column)
+		}
+		return fetch.Source{Base: fetch.Register, Name: name}, nil
+	case c == '@':
+		return p.memory(s, column)
+	case c == '+' || c == '-':
+		return p.deref(s, column)
+	case c == '\\':
+		return immediate(s, column)
+	case isLetter(c):
+		if !p.argsAtHand() {
+			return fetch.Source{}, &fault{"NOSUP_BTFARG", column, syscall.EINVAL}
+		}
+		return p.variable(s, column)
+	}
+	return fetch.Source{}, bad("BAD_FETCH_ARG", column)
+}
+
+// argsAtHand tells whether arguments of the probed function can be had: at its entry, and at its return those of its entry.
+func (p *argParser) argsAtHand() bool {
+	return p.d.Family == Kprobe && (p.d.Kind == Return || p.c.atEntry(p.d))
+}
+
+// special reads what begins with a dollar sign.
+func (p *argParser) special(s string, column int) (fetch.Source, *fault) {
+	if strings.HasPrefix(s, "$retval") {
+		return p.result(s, column)
+	}
+	if rest, ok := strings.CutPrefix(s, "$stack"); ok {
+		return p.stack(rest, column)
+	}
+	if s == "$comm" || s == "$COMM" {
+		return fetch.Source{Base: fetch.Comm}, nil
+	}
+	rest, ok := strings.CutPrefix(s, "$arg")
+	if !ok {
+		return fetch.Source{}, bad("BAD_VAR", column)
+	}
+	n, isNumber := number(rest, 10)
+	switch {
+	case rest == "*":
+		return fetch.Source{}, bad("BAD_VAR_ARGS", column)
+	case !isNumber:
+		return fetch.Source{}, bad("BAD_VAR", column)
+	case n == 0 || n > maxStack:
+		return fetch.Source{}, bad("BAD_ARG_NUM", column)
+	case !p.argsAtHand():
+		return fetch.Source{}, bad("NOFENTRY_ARGS", column)
+	}
+	return fetch.Source{Base: fetch.Argument, N: int64(n)}, nil
+}
+
+func (p *argParser) stack(number10 string, column int) (fetch.Source, *fault) {
+	if number10 == "" {
+		return fetch.Source{Base: fetch.Stack}, nil
+	}
+	n, ok := number(number10, 10)
+	switch {
+	case !ok || !isDigit(number10[0]):
+		return fetch.Source{}, bad("BAD_VAR", column)
+	case p.d.Family == Kprobe && n > maxStack, n > math.MaxUint32:
+		return fetch.Source{}, bad("BAD_STACK_NUM", column)
+	}
+	return fetch.Source{Base: fetch.StackWord, N: int64(n)}, nil
+}
+
+// memory reads @ADDR, @+OFFS and @SYM[+|-OFFS].
+func (p *argParser) memory(s string, column int) (fetch.Source, *fault) {
+	if f := p.step(column); f != nil {
+		return fetch.Source{}, f
+	}
+	switch {
+	case len(s) > 1 && isDigit(s[1]):
+		n, ok := number(s[1:], 0)
+		if !ok {
+			return fetch.Source{}, bad("BAD_MEM_ADDR", column)
+		}
+		return fetch.Source{Base: fetch.Memory, N: int64(n)}, nil
+	case strings.HasPrefix(s, "@+"):
+		n, ok := signed(s[2:])
+		switch {
+		case p.d.Family == Kprobe:
+			return fetch.Source{}, bad("FILE_ON_KPROBE", column)
+		case !ok:
+			return fetch.Source{}, bad("BAD_FILE_OFFS", column)
+		}
+		return fetch.Source{Base: fetch.FileOffset, N: n}, nil
+	case p.d.Family == Uprobe:
+		return fetch.Source{}, bad("SYM_ON_UPROBE", column)
+	}
+	if f := p.step(column); f != nil {
+		return fetch.Source{}, f
+	}
+	module, name, off, ok := cutSymbol(s[1:])
+	if !ok {
+		return fetch.Source{}, bad("BAD_MEM_ADDR", column)
+	}
+	if module != "" {
+		name = module + ":" + name
+	}
+	return fetch.Source{Base: fetch.Symbol, Name: name, Off: off}, nil
+}
+
+// deref reads +|-[u]OFFS(FETCHARG).
+func (p *argParser) deref(s string, column int) (fetch.Source, *fault) {
+	offset, user := strings.CutPrefix(s[1:], "u")
+	offset, inner, ok := strings.Cut(offset, "(")
+	if !ok {
+		return fetch.Source{}, bad("DEREF_NEED_BRACE", column)
+	}
+	if s[0] == '-' {
+		offset = "-" + offset
+	}
+	off, ok := signed(offset)
+	if !ok {
+		return fetch.Source{}, bad("BAD_DEREF_OFFS", column)
+	}
+	column += len(s) - len(inner)
+	end := strings.LastIndexByte(inner, ')')
+	switch {
+	case end < 0:
+		return fetch.Source{}, bad("DEREF_OPEN_BRACE", column+len(inner))
+	case end+1 < len(inner):
+		return fetch.Source{}, bad("BAD_FETCH_ARG", column+end+1)
+	}
+	source, f := p.source(inner[:end], column)
+	if f != nil {
+		return source, f
+	}
+	if source.Base == fetch.Comm || source.Base == fetch.Text {
+		return source, bad("COMM_CANT_DEREF", column)
+	}
+	p.found = nil
+	source.Derefs = append(source.Derefs[:len(source.Derefs):len(source.Derefs)], fetch.Deref{Off: off, User: user})
+	return source, p.step(column)
+}
+
+// immediate reads \N and \"TEXT".
+func immediate(s string, column int) (fetch.Source, *fault) {
+	if text, ok := strings.CutPrefix(s, `\"`); ok {
+		if !strings.HasSuffix(text, `"`) {
+			return fetch.Source{}, bad("IMMSTR_NO_CLOSE", column+len(s))
+		}
+		return fetch.Source{Base: fetch.Text, Name: text[:len(text)-1]}, nil
+	}
+	s = s[1:]
+	if v, ok := number(s, 0); ok && isDigit(s[0]) {
+		return fetch.Source{Base: fetch.Immediate, N: int64(v)}, nil
+	}
+	n, ok := signed(s)
+	if !ok || isDigit(s[0]) {
+		return fetch.Source{}, bad("BAD_IMM", column+1)
+	}
+	return fetch.Source{Base: fetch.Immediate, N: n}, nil
+}
+
+// hasSymbol tells whether an argument reads memory at a symbol.
+func hasSymbol(s string) bool {
+	n := strings.IndexByte(s, '@')
+	return n >= 0 && n+1 < len(s) && !isDigit(s[n+1]) && s[n+1] != '+' && s[0] != '\\'
+}
+
+// typeColon is the index of the colon in front of an argument's type, -1 if there is none. It is the first one, but texts and symbols may have
+// colons too.
+func typeColon(s string) int {
+	if strings.HasPrefix(s, `\"`) {
+		if n := strings.LastIndex(s, `":`); n > 1 {
+			return n + 1
+		}
+		return -1
+	}
+	if !hasSymbol(s) {
+		return strings.IndexByte(s, ':')
+	}
+	if s[0] != '@' {
+		n := strings.LastIndexByte(s, ')')
+		if n < 0 || n+1 == len(s) || s[n+1] != ':' {
+			return -1
+		}
+		return n + 1
+	}
+	n := strings.LastIndexByte(s, ':')
+	if n < 0 || s[n-1] == ':' {
+		return -1
+	}
+	if module, _ := cutModule(s[:n]); module != "" || looksLikeType(s[n+1:]) {
+		return n
+	}
+	return -1
+}
+
+// looksLikeType tells a type from a symbol behind a module's name.
+func looksLikeType(s string) bool {
+	s, _, _ = strings.Cut(s, "[")
+	_, ok := types[s]
+	return ok || strings.Contains(s, "@") && strings.Contains(s, "/")
+}
+
+func decimal(n int) string { return strconv.Itoa(n) }
