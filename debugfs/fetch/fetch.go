@@ -7,7 +7,7 @@ package fetch
 // Arg is an argument of an event.
 type Arg struct {
 	Name   string
-	Text   string // the fetch expression as it was written and is listed, with its type if it had one
+	Text   string // the fetch expression without its type, as it is listed
 	Source Source
 	Type   Type
 }
