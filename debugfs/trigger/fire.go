@@ -1,0 +1,66 @@
+package trigger
+
+// Hit fires the event's triggers. after is to be called when the event has been recorded, if it is;
+// nil: nothing waits for that. Triggers fire whether the event is recorded or not.
+func (s *Set) Hit(h *Hit) (after func()) {
+	var waiting []*Trigger
+	for _, t := range s.triggers() {
+		switch {
+		case t.paused.Load(), t.Filter != nil && !t.Filter.Match(h.Values):
+		case t.Kind == TraceOff, t.Kind == Stacktrace:
+			waiting = append(waiting, t)
+		default:
+			s.table.fire(t, h)
+		}
+	}
+	if waiting == nil {
+		return nil
+	}
+	return func() {
+		for _, t := range waiting {
+			s.table.fire(t, h)
+		}
+	}
+}
+
+// fire does what the trigger is for. What changes nothing doesn't count.
+func (t *Table) fire(tr *Trigger, h *Hit) {
+	if tr.Kind == Histogram {
+		if tr.table.add(tr.Hist, h) {
+			t.host.Snapshot()
+		}
+		return
+	}
+	if !tr.take() {
+		return
+	}
+	changed := true
+	switch tr.Kind {
+	case TraceOn, TraceOff:
+		changed = t.host.Tracing(tr.Kind.enables())
+	case Snapshot:
+		t.host.Snapshot()
+	case Stacktrace:
+		t.host.Stack(h)
+	case EnableEvent, DisableEvent:
+		changed = t.host.Enable(tr.System, tr.Event, tr.Kind.enables())
+	case EnableHist, DisableHist:
+		t.pause(id{tr.System, tr.Event}, !tr.Kind.enables())
+	}
+	if !changed {
+		tr.giveBack()
+	}
+}
+
+// pause pauses or continues all histograms of an event.
+func (t *Table) pause(e id, paused bool) {
+	s, ok := t.sets.Load(e)
+	if !ok {
+		return
+	}
+	for _, tr := range s.(*Set).triggers() {
+		if tr.Kind == Histogram {
+			tr.paused.Store(paused)
+		}
+	}
+}
