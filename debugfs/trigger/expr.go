@@ -212,11 +212,12 @@ func (p *exprParser) field(s string, r role) (*term, error) {
 		return nil, p.complain("FIELD_NOT_FOUND", name)
 	default:
 		t.op, t.index, t.typ = opField, at, p.e.Fields[at].Type
+		t.comm = t.mod == execname && r == asVar
 		if t.typ.Count > 0 {
 			return nil, p.complain("ARRAY_FIELD", name)
 		}
 	}
-	if modified && (t.isText() && r != asVar || t.mod == stacktrace && t.op != opStack) {
+	if modified && (isText(t.typ) || t.mod == stacktrace && t.op != opStack) {
 		return nil, p.complain("BAD_FIELD_MODIFIER", mod)
 	}
 	return t, nil

@@ -16,6 +16,7 @@ type term struct {
 	typ      fetch.Type // opField
 	constant uint64
 	mod      modifier
+	comm     bool   // .execname of a variable: the name itself, not the number
 	width    uint64 // of buckets
 	a, b     *term
 	variable string // the name of the variable that this defines
@@ -70,7 +71,7 @@ func (t *term) isExpr() bool { return t.op >= opAdd }
 func (t *term) isText() bool {
 	switch t.op {
 	case opField:
-		return isText(t.typ) || t.mod == execname && t.variable != ""
+		return isText(t.typ) || t.comm
 	case opLocal, opVar:
 		return t.a.isText()
 	}
@@ -207,7 +208,7 @@ func (t *term) field(h *Hit) fetch.Value {
 	if isText(t.typ) {
 		return fetch.Value{S: v.S}
 	}
-	if t.mod == execname && t.variable != "" {
+	if t.comm {
 		return fetch.Value{S: h.Comm}
 	}
 	return fetch.Value{U: t.modified(v.U)}
