@@ -1,2 +1,105 @@
-// Package debugfs shows a session as the kernel's files.
+// Package debugfs shows a session as the kernel's files: kprobes/list and enabled, the sysctl
+// debug.kprobes-optimization, and tracefs with its events, which record what the kernel's fetch
+// arguments say (Documentation/trace/kprobetrace.rst, uprobetracer.rst, events.rst).
+//
+// A Tree is an fs.FS for reading, with Write and Truncate besides. Package door gives it to
+// programs that use files.
+//
+// What a hit does is found in hit.go. It runs on the tracer's thread, which never waits for
+// Tree.mu: who holds that waits for the tracer.
 package debugfs
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// Options of a Tree. The zero value is the usual choice.
+type Options struct {
+	BufferKB int // of the trace, in units of 1024 bytes; 0: DefaultBufferKB
+}
+
+// DefaultBufferKB is the size of the trace in units of 1024 bytes, unless Options or buffer_size_kb say
+// otherwise: some 30,000 events.
+const DefaultBufferKB = 8192
+
+// Tree is the files of a session. All methods may be called from any goroutine, but not from a
+// handler of the session.
+type Tree struct {
+	session *kprobes.Session
+	errors  errlog.Log
+	trace   *buffer
+	began   time.Time     // with a monotonic reading
+	uptime  time.Duration // of the machine at began
+
+	on    atomic.Bool                       // tracing_on
+	pids  atomic.Pointer[map[int]bool]      // set_event_pid; nil: all threads
+	index atomic.Pointer[map[string]*event] // by group/name, for hits
+	spare atomic.Pointer[buffer]            // the snapshot; nil: none was taken
+
+	// mu is held while something is changed, and while the session is asked for it.
+	mu                sync.Mutex
+	events            []*event // in the order of their definition
+	lastID, lastProbe int
+	triggers          *trigger.Table
+	groupRefused      map[string]*errlog.Error // filters of groups
+	closed            bool
+}
+
+// New makes the files of s. It registers nothing until an event is defined. The Tree is closed before the session is.
+func New(s *kprobes.Session, o Options) *Tree {
+	if o.BufferKB <= 0 {
+		o.BufferKB = DefaultBufferKB
+	}
+	t := &Tree{session: s, trace: newBuffer(o.BufferKB << 10), lastID: firstID - 1}
+	t.began, t.uptime = time.Now(), monotonic()
+	t.triggers, t.groupRefused = trigger.NewTable(host{t}), map[string]*errlog.Error{}
+	t.reindex()
+	t.on.Store(true)
+	go func() {
+		<-s.Done() // closed with the session at the latest
+		t.trace.end()
+	}()
+	return t
+}
+
+// firstID is the id file of the first event that is defined. Small numbers are the kernel's own kinds of entries.
+const firstID = 1001
+
+// Close deletes all events, whatever they do, and lets readers of trace_pipe come to their end. What was recorded can
+// still be read.
+func (t *Tree) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.trace.end()
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	var errs []error
+	for _, ev := range slices.Clone(t.events) {
+		errs = append(errs, t.dropAll(slices.Clone(ev.probes)))
+	}
+	return errors.Join(errs...)
+}
+
+// monotonic is the clock that trace_clock calls mono.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0 // it can't fail
+	}
+	return time.Duration(ts.Nano())
+}
+
+// sinceBoot is at on that clock.
+func (t *Tree) sinceBoot(at time.Time) time.Duration { return t.uptime + at.Sub(t.began) }

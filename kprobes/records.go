@@ -119,6 +119,16 @@ func (s *Session) noteFaults() {
 	}
 }
 
+// FlushRecords hands on all records that the target has completed by now, which is otherwise done a few
+// hundredths of a second later.
+func (s *Session) FlushRecords() {
+	_ = s.tracer.Do(func() {
+		if !s.closed {
+			s.drain()
+		}
+	})
+}
+
 // written is a record that has been taken from a ring.
 type written struct {
 	domain  *domain

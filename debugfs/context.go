@@ -1,0 +1,85 @@
+package debugfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// context is what the parser asks the process.
+func (t *Tree) context() dynevent.Context {
+	return dynevent.Context{Register: dynevent.AMD64, AtEntry: t.atEntry, Place: t.checkPlace, File: t.regular}
+}
+
+// atEntry tells whether d is where a function begins, so that $argN are its arguments.
+func (t *Tree) atEntry(d *dynevent.Definition) bool {
+	table := t.session.Symbols()
+	at := arch.Addr(d.Addr)
+	switch {
+	case d.Symbol != "" && d.Offset == 0:
+		return true
+	case d.Symbol != "":
+		found, err := table.Resolve(symbolName(d))
+		if err != nil {
+			return false
+		}
+		at = found[0].Addr.Add(int64(d.Offset))
+	case d.Family == dynevent.Uprobe:
+		var ok bool
+		if at, ok = t.mapped(d.Path, d.FileOffset); !ok {
+			return true // nobody knows yet
+		}
+	}
+	f, known := table.Function(at)
+	return known && (at == f.Start || at == f.Start+t.landing(f.Start))
+}
+
+// landing is the bytes at a function's entry that indirect branches land on, which a probe of the entry
+// stands behind.
+func (t *Tree) landing(entry arch.Addr) arch.Addr {
+	endbr := []byte{0xf3, 0x0f, 0x1e, 0xfa}
+	found := make([]byte, len(endbr))
+	if t.peek(entry, found) != nil || !bytes.Equal(found, endbr) {
+		return 0
+	}
+	return arch.Addr(len(endbr))
+}
+
+// peek reads memory of the process, with the breakpoints that are in it.
+func (t *Tree) peek(at arch.Addr, p []byte) error {
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", t.session.PID()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = mem.Close() }()
+	_, err = mem.ReadAt(p, int64(at))
+	return err
+}
+
+// checkPlace tells why a symbol can't be probed, as far as names say it. One of a library that is not
+// loaded is waited for (G13).
+func (t *Tree) checkPlace(d *dynevent.Definition) error {
+	if d.Symbol == "" {
+		return nil
+	}
+	name := symbolName(d)
+	_, err := t.session.Symbols().Resolve(name)
+	errno := syscall.EINVAL
+	switch {
+	case err == nil && d.Kind == dynevent.Return && !t.atEntry(d):
+		return d.Error("BAD_RETPROBE", dynevent.PartPlace)
+	case err == nil, errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(name) != "":
+		return nil
+	case errors.Is(err, symbols.ErrAmbiguous):
+		return d.Error("NON_UNIQ_SYMBOL", dynevent.PartPlace)
+	case errors.Is(err, syscall.ENOENT):
+		errno = syscall.ENOENT
+	}
+	return d.ErrorAs("BAD_PROBE_ADDR", dynevent.PartPlace, errno)
+}

@@ -1,0 +1,130 @@
+package debugfs
+
+import (
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// What happens at a hit, on the tracer's thread.
+
+// stackDepth is how many frames of a stack are recorded.
+const stackDepth = 64
+
+// hit is one of a probe.
+type hit struct {
+	event *event
+	comm  string
+	tid   int
+	when  time.Time
+	at    []fetch.Value // of event.addresses
+	args  []fetch.Value
+	stack func() []uint64 // nil: not known any more
+}
+
+// onHit has kp do what its event's hits have to: in the target, if nothing of it needs a tracer.
+func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
+	ev := p.event
+	if ev.stacks {
+		kp.PreHandler = func(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
+			ev.handle(l, regs, nil, []fetch.Value{ev.tree.address(kp.Addr)})
+			return 0
+		}
+		return nil
+	}
+	var err error
+	kp.Program, err = p.program(l)
+	kp.RecordHandler = func(kp *kprobes.Kprobe, r *kprobes.HitRecord) {
+		args := l.Decode(r.Payload, fetch.Host{Comm: r.Comm, Symbolize: ev.tree.symbolize})
+		ev.hit(&hit{event: ev, comm: r.Comm, tid: r.TID, when: r.Time, at: []fetch.Value{ev.tree.address(kp.Addr)}, args: args})
+	}
+	return err
+}
+
+// onReturn has rp do what its event's returns have to. What the arguments need of the function's entry is
+// saved there.
+func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
+	ev := p.event
+	saved := map[*kprobes.KretprobeInstance][]uint64{} // as many as there are instances
+	if l.Saved() > 0 {
+		rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+			saved[ri] = l.Save(regs, regs)
+			return 0
+		}
+	}
+	rp.MaxActive = p.def.MaxActive
+	rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		at := []fetch.Value{ev.tree.address(ri.Kretprobe().KP.Addr), ev.tree.address(ri.RetAddr)}
+		ev.handle(l, regs, saved[ri], at)
+		return 0
+	}
+}
+
+// program is what hits at p do in the target: they are filtered, as far as the target can, and recorded.
+func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
+	ev := p.event
+	if f := ev.filter.Load(); f != nil {
+		cond, _ := f.Cond(func(field int) (program.Expr, bool) { return l.Expr(field - ev.firstArg()) })
+		made, err := l.Program(ev.path(), cond, ring)
+		if err == nil {
+			if _, err = program.Check(made); err == nil {
+				return made, nil
+			}
+		} // it is too long: the tracer filters
+	}
+	return l.Program(ev.path(), program.Cond{}, ring)
+}
+
+// address is the value of a field that says where.
+func (t *Tree) address(at arch.Addr) fetch.Value {
+	return fetch.Value{U: uint64(at), S: t.symbolize(at)}
+}
+
+// handle makes a hit of a thread that has stopped.
+func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, at []fetch.Value) {
+	h := &hit{event: ev, comm: regs.Comm(), tid: regs.TID(), when: time.Now(), at: at}
+	payload, err := l.Run(regs, regs, saved)
+	if err != nil {
+		ev.tree.trace.lose(1) // of a register that is not there
+		return
+	}
+	h.args = l.Decode(payload, fetch.Host{Comm: h.comm, Symbolize: ev.tree.symbolize})
+	h.stack = func() (all []uint64) {
+		for _, f := range regs.Backtrace(stackDepth) {
+			all = append(all, uint64(f.Addr))
+		}
+		return all
+	}
+	ev.hit(h)
+}
+
+// hit is what the kernel does between trace_trigger_soft_disabled and the end of
+// trace_event_buffer_commit.
+func (ev *event) hit(h *hit) {
+	t := ev.tree
+	if pids := t.pids.Load(); pids != nil && !(*pids)[h.tid] {
+		return
+	}
+	values := h.values()
+	since := t.sinceBoot(h.when)
+	after := ev.triggers.Hit(&trigger.Hit{Values: values, Comm: h.comm, PID: h.tid, Time: since, Stack: h.stack})
+	if f := ev.filter.Load(); t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(values)) {
+		t.trace.add(&entry{comm: h.comm, tid: h.tid, when: since, event: ev, value: values[:len(ev.fields):len(ev.fields)]})
+	}
+	if after != nil {
+		after()
+	}
+}
+
+// values are those of event.queried.
+func (h *hit) values() []fetch.Value {
+	all := make([]fetch.Value, 0, len(h.event.queried))
+	all = append(all, fetch.Value{U: uint64(h.event.id)}, fetch.Value{}, fetch.Value{}, fetch.Value{U: uint64(h.tid)})
+	all = append(all, h.at...)
+	all = append(all, h.args...)
+	return append(all, fetch.Value{S: h.comm}, fetch.Value{S: h.comm})
+}

@@ -1,0 +1,58 @@
+package debugfs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// kprobeProfile is kprobe_profile: hits and misses (kernel/trace/trace_kprobe.c,
+// probes_profile_seq_show).
+func (t *Tree) kprobeProfile() string {
+	var b strings.Builder
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.probesOf(kprobeEvents) {
+		c := p.now()
+		fmt.Fprintf(&b, "  %-44s %15d %15d\n", p.event.name, c.hits, c.missed)
+	}
+	return b.String()
+}
+
+// uprobeProfile is uprobe_profile: file, event and hits.
+func (t *Tree) uprobeProfile() string {
+	var b strings.Builder
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.probesOf(uprobeEvents) {
+		fmt.Fprintf(&b, "  %s %-44s %15d\n", p.def.Path, p.event.name, p.now().hits)
+	}
+	return b.String()
+}
+
+// flush has the trace hold what the target has recorded by now.
+func (t *Tree) flush() {
+	t.session.FlushRecords()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.noteLosses()
+}
+
+// noteLosses has the trace know of the records for which the target had no room. The caller holds Tree.mu.
+func (t *Tree) noteLosses() {
+	var n uint64
+	for _, p := range t.probesOf(eventsFile{family: dynevent.Either}) {
+		n += p.newLosses()
+	}
+	t.trace.lose(n)
+}
+
+// inModule is what stands behind a symbol: nothing for the program itself, as for the kernel.
+func inModule(m *symbols.Module) string {
+	if m == nil || m.Kind == symbols.KindExecutable {
+		return ""
+	}
+	return " [" + m.Name + "]"
+}

@@ -1,0 +1,219 @@
+package debugfs
+
+import (
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// probe is a place where hits of an event happen. A kprobe is registered as long as it is
+// defined, an uprobe while its event is on (G53). Tree.mu guards it.
+type probe struct {
+	event  *event
+	def    *dynevent.Definition
+	number int // in the order of definition
+
+	kp     *kprobes.Kprobe    // nil while it is not registered
+	rp     *kprobes.Kretprobe // whose entry kp is, of a return probe
+	layout *fetch.Layout
+	counts        // of registrations that have ended
+	told   uint64 // of the records that were lost, how many the trace knows of
+}
+
+// counts is what a probe has seen.
+type counts struct{ hits, missed, lost uint64 }
+
+// now adds what the registration that lasts has seen.
+func (p *probe) now() counts {
+	c := p.counts
+	if p.kp == nil {
+		return c
+	}
+	c.hits += p.kp.Hits()
+	c.missed += p.kp.NMissed()
+	if p.rp != nil {
+		c.hits += p.rp.Hits() - p.kp.Hits() // the event is the return (kretprobe_dispatcher)
+		c.missed += p.rp.NMissed()
+	}
+	if v := p.kp.Values(lossMap); len(v) > 0 {
+		c.lost += v[0]
+	}
+	return c
+}
+
+// newLosses is how many records were lost since it was last asked.
+func (p *probe) newLosses() uint64 {
+	lost := p.now().lost
+	n := lost - p.told
+	p.told = lost
+	return n
+}
+
+// lossMap is the map of a program that counts records for which there was no room.
+const lossMap = 1
+
+// enable has p's hits handled.
+func (p *probe) enable() error {
+	if p.kp == nil {
+		return p.register(0)
+	}
+	return p.event.tree.session.EnableKprobe(p.kp)
+}
+
+// disable is the opposite.
+func (p *probe) disable() error {
+	switch {
+	case p.kp == nil:
+		return nil
+	case p.def.Family == dynevent.Uprobe:
+		return p.unregister()
+	}
+	return p.event.tree.session.DisableKprobe(p.kp)
+}
+
+// register places p with what its event's hits have to do now.
+func (p *probe) register(flags kprobes.Flags) error {
+	s := p.event.tree.session
+	rp := &kprobes.Kretprobe{}
+	kp := &rp.KP
+	if p.event.kind != dynevent.Return {
+		kp = &kprobes.Kprobe{}
+	}
+	if err := p.place(kp); err != nil {
+		return err
+	}
+	l, err := p.newLayout(kp)
+	if err != nil {
+		return err
+	}
+	kp.Flags = flags
+	if p.event.kind == dynevent.Return {
+		p.onReturn(rp, l)
+		err = s.RegisterKretprobe(rp)
+	} else if err = p.onHit(kp, l); err == nil {
+		rp, err = nil, s.RegisterKprobe(kp)
+	}
+	if err != nil {
+		return err
+	}
+	p.kp, p.rp, p.layout = kp, rp, l
+	if rp != nil {
+		p.def.MaxActive = rp.MaxActive
+	}
+	return nil
+}
+
+// unregister takes p away and keeps its counts.
+func (p *probe) unregister() error {
+	if p.kp == nil {
+		return nil
+	}
+	err := p.event.tree.session.UnregisterKprobe(p.kp)
+	p.counts = p.now()
+	p.kp, p.rp = nil, nil
+	return err
+}
+
+// replace registers p anew, since its event's hits have something else to do.
+func (p *probe) replace() error {
+	if p.kp == nil {
+		return nil
+	}
+	var flags kprobes.Flags
+	if !p.event.on {
+		flags = kprobes.FlagDisabled
+	}
+	if err := p.unregister(); err != nil {
+		return err
+	}
+	return p.register(flags)
+}
+
+// place writes into kp where p is to be.
+func (p *probe) place(kp *kprobes.Kprobe) error {
+	d := p.def
+	switch {
+	case d.Family == dynevent.Uprobe:
+		return p.event.tree.inFile(d, kp)
+	case d.Symbol == "":
+		kp.Addr = arch.Addr(d.Addr)
+	default:
+		kp.SymbolName, kp.Offset = symbolName(d), d.Offset
+	}
+	return nil
+}
+
+// symbolName is the name that d's symbol is looked up by.
+func symbolName(d *dynevent.Definition) string {
+	if d.Module != "" {
+		return d.Module + ":" + d.Symbol
+	}
+	return d.Symbol
+}
+
+// newLayout is how p's arguments are fetched at kp.
+func (p *probe) newLayout(kp *kprobes.Kprobe) (*fetch.Layout, error) {
+	t := p.event.tree
+	env := fetch.Env{ABI: t.abi(kp), Symbol: t.symbol, Return: p.event.kind == dynevent.Return}
+	if p.def.Family == dynevent.Uprobe {
+		env.FileOffset = func(off int64) (arch.Addr, bool) { return t.mapped(p.def.Path, uint64(off)) }
+	}
+	return fetch.NewLayout(p.def.Args, env)
+}
+
+// goABI is where Go functions have their first integer arguments and their result
+// (cmd/compile/abi-internal.md).
+var goABI = fetch.ABI{Args: []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}, Result: "rax", Stack: "rsp"}
+
+// abi is how the function at kp is called.
+func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
+	at := kp.Addr
+	if kp.SymbolName != "" {
+		if found, err := t.session.Symbols().Resolve(kp.SymbolName); err == nil {
+			at = found[0].Addr
+		}
+	}
+	if t.session.Symbols().GoFunction(at) {
+		return goABI
+	}
+	return fetch.AMD64
+}
+
+// symbol is the address of a variable or function that is written @NAME.
+func (t *Tree) symbol(name string) (arch.Addr, bool) {
+	table := t.session.Symbols()
+	if v, err := table.Object(name); err == nil {
+		return v.Addr, true
+	}
+	if found, err := table.Resolve(name); err == nil && len(found) == 1 {
+		return found[0].Addr, true
+	}
+	return 0, false
+}
+
+// symbolize prints an address as the kernel does (kernel/kallsyms.c, sprint_symbol): symbol, offset and size, and
+// in brackets the library.
+func (t *Tree) symbolize(at arch.Addr) string {
+	loc, ok := t.session.Symbols().Lookup(at)
+	if !ok || loc.Symbol.Name == "" {
+		return at.String()
+	}
+	s := fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
+	return s + inModule(loc.Symbol.Module)
+}
+
+// nameOf is the symbol that an address lies in, and in brackets its library.
+func (t *Tree) nameOf(at arch.Addr) string {
+	loc, ok := t.session.Symbols().Lookup(at)
+	if !ok || loc.Symbol.Name == "" {
+		return at.String()
+	}
+	return loc.Symbol.Name + inModule(loc.Symbol.Module)
+}
+
+// ring stands for the session's ring in a program.
+var ring = program.Map{Kind: program.Ring, Size: 8 * program.MaxRecord}
