@@ -19,6 +19,8 @@ type request struct {
 	returns   bool // every spec stands for the returns of functions
 	maxActive int  // calls of a function that are followed at once
 	args      bool
+	fetchArgs []string // -arg: fetch arguments
+	filter    string
 	regs      bool
 	stack     int // frames; 0 for none
 	// stackFirst names a probe whose first hit alone prints its stack.
@@ -46,6 +48,8 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print what the function returned and how long it took; SPEC%return does so for one SPEC"},
 		&cli.IntFlag{Name: "maxactive", Value: manyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
+		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
+		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with returns also over ret and duration_ns"},
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
 		&cli.BoolFlag{Name: "count", Usage: "print no hits, only the counts in the summary"},
@@ -63,7 +67,7 @@ func probeFlags() []cli.Flag {
 func parseRequest(c *cli.Context) (request, error) {
 	r := request{
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), maxActive: c.Int("maxactive"),
-		args: c.Bool("args"), regs: c.Bool("regs"), stack: c.Int("stack"),
+		args: c.Bool("args"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"),
 	}
@@ -93,8 +97,10 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("-duration must be more than 0")
 	case r.count && (r.args || r.regs || r.stack > 0):
 		return r, usagef("-count prints no hits, so it can't be combined with -args, -regs or -stack")
+	case r.count && len(r.fetchArgs) > 0 && r.filter == "":
+		return r, usagef("-count prints no hits, so -arg needs a -filter that looks at it")
 	}
-	return r, nil
+	return r, r.checkFetching()
 }
 
 func isReturn(spec string) bool { return strings.HasSuffix(spec, event.ReturnSuffix) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
@@ -22,6 +23,8 @@ type capture struct {
 	params []symbols.Param
 	reads  []symbols.Read // of all parameters; each an item, behind the registers
 	items  []prog.Item
+	fetch  *fetching // nil, or its items stand behind the others
+	filter prog.Cond
 
 	program *prog.Program
 	size    int // bytes of a record
@@ -118,9 +121,41 @@ func (c *capture) expr(w symbols.Word) prog.Expr {
 // readItem is the index of a read's item.
 func (c *capture) readItem(read int) int { return firstItem + len(c.names) + read }
 
+// addFetching adds what -arg and -filter want.
+func (c *capture) addFetching(f *fetching) {
+	if c.fetch = f; f == nil {
+		return
+	}
+	c.items = append(c.items, f.layout.Items()[fetch.HeadItems:]...)
+	if f.filter != nil {
+		c.filter, f.exact = f.filter.Cond(f.layout.Expr)
+	}
+}
+
+// values are those of -arg in a record.
+func (c *capture) values(payload []byte, h fetch.Host) []fetch.Value {
+	if c.fetch == nil {
+		return nil
+	}
+	return c.fetch.layout.DecodeFields(payload, c.program.Fields[firstItem+len(c.names)+len(c.reads):], h)
+}
+
+// context is the registers that the program reads.
+func (c *capture) context() []string {
+	names := slices.Clone(c.names)
+	if c.fetch != nil {
+		for _, name := range c.fetch.layout.Regs() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // build makes the program that records.
 func (c *capture) build(name string, ring prog.Map) error {
-	p, err := prog.Build(name, 0, c.names, prog.Cond{}, prog.WriteRecord{Ring: ring, Items: c.items})
+	p, err := prog.Build(name, 0, c.context(), c.filter, prog.WriteRecord{Ring: ring, Items: c.items})
 	if err != nil {
 		return err
 	}
@@ -137,6 +172,9 @@ func (pl *placer) inTarget(p *probe) bool {
 	if pl.req.noOptimize || pl.req.noBoost {
 		return false // then a handler costs less
 	}
+	if r.sink == nil && !r.limited && !p.waits && p.filtered() {
+		return p.countInTarget()
+	}
 	if r.sink == nil || r.limited || p.waits || p.stack > 0 || p.args && pl.req.follow {
 		return false
 	}
@@ -150,6 +188,7 @@ func (pl *placer) inTarget(p *probe) bool {
 	}
 	c, err := newCapture(names, params)
 	if err == nil {
+		c.addFetching(p.fetch)
 		err = c.build(p.name, prog.Map{Kind: prog.Ring, Size: prog.MaxRecord * 8})
 	}
 	if err != nil {
@@ -157,6 +196,21 @@ func (pl *placer) inTarget(p *probe) bool {
 	}
 	p.capture = c
 	p.kp.Program, p.kp.RecordHandler = c.program, r.recorded(p)
+	return true
+}
+
+// countInTarget has the target count p's hits that meet the filter, if it can tell them.
+func (p *probe) countInTarget() bool {
+	f := p.fetch
+	cond, exact := f.filter.Cond(f.layout.Expr)
+	if !exact {
+		return false
+	}
+	program, err := prog.Build(p.name, 0, f.layout.Regs(), cond, prog.CountHit{Shards: 4})
+	if err != nil {
+		return false
+	}
+	p.kp.Program, p.counted = program, true
 	return true
 }
 
@@ -168,6 +222,11 @@ func (r *recorder) recorded(p *probe) kprobes.RecordHandler {
 		if s == nil {
 			return
 		}
+		values := p.capture.values(rec.Payload, r.host(rec.Comm))
+		if !p.fetch.keeps(values, rec.Comm, rec.TID) {
+			return
+		}
+		p.keep()
 		r.record(func() *event.Hit {
 			h := &event.Hit{
 				Time: rec.Time, PID: rec.PID, TID: rec.TID, Comm: rec.Comm,
@@ -176,6 +235,7 @@ func (r *recorder) recorded(p *probe) kprobes.RecordHandler {
 			if len(p.capture.params) > 0 {
 				h.Args = argumentsFrom(p.capture.params, s, s)
 			}
+			h.Args = p.fetch.appendTo(h.Args, values)
 			if p.regs {
 				h.Args = appendRegs(h.Args, s, p.kp.Addr)
 			}

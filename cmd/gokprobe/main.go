@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,11 +38,15 @@ func (s stdio) warn(format string, args ...any) {
 }
 
 // Main runs the command line args and returns the exit status (see package
-// documentation of the exit… constants). It prints an error as one sentence.
+// documentation of the exit… constants). It prints an error as one sentence, one in an expression with a caret below.
 func Main(args []string, std stdio) int {
 	err := newApp(std).Run(args)
 	if text := sentence(err); text != "" {
 		std.warn("%s", text)
+	}
+	var c *caretError
+	if errors.As(err, &c) {
+		fmt.Fprint(std.err, c.picture())
 	}
 	return exitStatus(err)
 }
@@ -50,10 +55,13 @@ func Main(args []string, std stdio) int {
 // the target brings along.
 func oneLine(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, s)
+	return strings.Map(printable, s)
+}
+
+// printable is r, or a question mark for one that drives a terminal.
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return '?'
+	}
+	return r
 }

@@ -54,7 +54,10 @@ func together(a, b place) bool { return a.atReturn == b.atReturn && !a.waits && 
 func (pl *placer) registerBatch(places []place) error {
 	probes := make([]*probe, len(places))
 	for i, at := range places {
-		probes[i] = pl.newProbe(at)
+		var err error
+		if probes[i], err = pl.newProbe(at); err != nil {
+			return err
+		}
 	}
 	err := pl.registerAll(probes)
 	switch {
@@ -119,7 +122,7 @@ func (pl *placer) arm(ctx context.Context) error {
 // firstStack is how many frames request.stackFirst prints.
 const firstStack = 16
 
-func (pl *placer) newProbe(at place) *probe {
+func (pl *placer) newProbe(at place) (*probe, error) {
 	p := &probe{place: at, args: pl.req.args, regs: pl.req.regs, stack: pl.req.stack, stacks: -1}
 	if at.name == pl.req.stackFirst {
 		p.stack, p.stacks = firstStack, 1
@@ -132,12 +135,16 @@ func (pl *placer) newProbe(at place) *probe {
 	if at.symbol != "" {
 		p.kp.Addr, p.kp.SymbolName = 0, at.symbol
 	}
+	var err error
+	if p.fetch, err = pl.req.newFetching(pl.sess.Symbols(), at); err != nil {
+		return nil, err
+	}
 	if p.ret != nil {
 		pl.rec.follow(p, pl.req.maxActive)
 	} else if !pl.inTarget(p) {
 		p.kp.PreHandler = pl.rec.handler(p)
 	}
-	return p
+	return p, nil
 }
 
 // describe looks up, once for each address that p has, what every hit there repeats. The
@@ -183,7 +190,6 @@ var errNotAtEntry = errors.New("parameters are known at a function's entry only"
 
 // parameters is what -args shows of p.
 func parameters(table *symbols.Table, p *probe) ([]symbols.Param, error) {
-	const longestPad = 4 // bytes of endbr64, behind which a probe at an entry lies
 	r, known := table.Function(p.kp.Addr)
 	if p.ret == nil && known && p.kp.Addr > r.Start && (p.addr != r.Start || p.kp.Addr > r.Start+arch.Addr(longestPad)) {
 		return nil, errNotAtEntry

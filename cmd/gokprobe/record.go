@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -25,7 +26,9 @@ type probe struct {
 	status kprobes.Status
 	// described is the address that symbol, module, params and status belong to.
 	described arch.Addr
-	capture   *capture // nil if hits are handled by the tracer
+	capture   *capture  // nil if hits are handled by the tracer
+	fetch     *fetching // nil without -arg and -filter
+	counted   bool      // the program counts the hits that meet the filter
 	args      bool
 	regs      bool
 	stack     int // frames of each hit
@@ -40,8 +43,23 @@ func (p *probe) kind() string {
 	return "kprobe"
 }
 
-// counts is the summary's: handled hits or returns, and those that were missed.
+// counts is the summary's: handled hits or returns that meet the filter, and those that were missed.
 func (p *probe) counts() (hits, missed uint64) {
+	hits, missed = p.all()
+	if f := p.fetch; f != nil && f.filter != nil {
+		hits = f.kept
+		if f.exact {
+			hits += p.lost()
+		}
+		if p.counted {
+			hits = p.kp.Values(0)[0]
+		}
+	}
+	return hits, missed
+}
+
+// all is counts without a filter.
+func (p *probe) all() (hits, missed uint64) {
 	if ret := p.ret; ret != nil {
 		return ret.rp.Hits() - ret.late, ret.rp.NMissed() + p.kp.NMissed()
 	}
@@ -66,14 +84,48 @@ type recorder struct {
 // handler is the PreHandler of p, nil if the session's own count is all that is
 // wanted.
 func (r *recorder) handler(p *probe) kprobes.PreHandler {
-	if r.sink == nil && !r.limited && !p.waits {
+	if r.sink == nil && !r.limited && !p.waits && !p.filtered() {
 		return nil
 	}
 	return func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		r.notice(p)
-		r.record(func() *event.Hit { return r.hit(p, regs) })
+		values, err := r.fetched(p, regs, nil)
+		if err != nil {
+			r.warn("a hit of %s is not printed: %v", p.name, err)
+			return 0
+		}
+		if p.fetch.keeps(values, regs.Comm(), regs.TID()) && r.record(func() *event.Hit { return r.hit(p, regs, values) }) {
+			p.keep()
+		}
 		return 0
 	}
+}
+
+// filtered tells that some hits are not wanted.
+func (p *probe) filtered() bool { return p.fetch != nil && p.fetch.filter != nil }
+
+// keep counts a hit that met the filter.
+func (p *probe) keep() {
+	if p.fetch != nil {
+		p.fetch.kept++
+	}
+}
+
+// fetched is the values of -arg at a hit.
+func (r *recorder) fetched(p *probe, regs *kprobes.Regs, saved []uint64) ([]fetch.Value, error) {
+	if p.fetch == nil {
+		return nil, nil
+	}
+	payload, err := p.fetch.layout.Run(regs, regs, saved)
+	if err != nil {
+		return nil, err
+	}
+	return p.fetch.layout.Decode(payload, r.host(regs.Comm())), nil
+}
+
+// host is what values are made of, of a thread.
+func (r *recorder) host(comm string) fetch.Host {
+	return fetch.Host{Comm: comm, Symbolize: r.symbolize}
 }
 
 // notice comes with every hit. A probe may be where it was not when it was registered.
@@ -117,11 +169,12 @@ func (r *recorder) silence() {
 	close(r.full)
 }
 
-func (r *recorder) hit(p *probe, regs *kprobes.Regs) *event.Hit {
+func (r *recorder) hit(p *probe, regs *kprobes.Regs, values []fetch.Value) *event.Hit {
 	h := r.newHit(p, regs)
 	if len(p.params) > 0 {
 		h.Args = arguments(p.params, regs)
 	}
+	h.Args = p.fetch.appendTo(h.Args, values)
 	r.addState(h, p, regs, p.kp.Addr)
 	return h
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -28,7 +29,7 @@ type callEntry struct {
 	args   []event.Arg
 }
 
-// What a call's Data holds. It is copied with the call into a forked child.
+// What a call's Data holds; behind it are the arguments that -arg wants at the return. It is copied with the call into a forked child.
 const (
 	startedAt = 0 // nanoseconds since the recorder began
 	numberAt  = 8 // of the call
@@ -40,17 +41,27 @@ const (
 func (r *recorder) follow(p *probe, maxActive int) {
 	ret := p.ret
 	ret.rp.MaxActive = maxActive
-	if r.sink == nil && !r.limited && !p.waits {
+	if r.sink == nil && !r.limited && !p.waits && !p.filtered() {
 		return
 	}
 	ret.rp.DataSize, ret.entries = entrySize, map[*byte]*callEntry{}
+	if p.fetch != nil {
+		ret.rp.DataSize += 8 * p.fetch.layout.Saved()
+	}
 	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
 		r.notice(p)
 		r.entered(p, ri, regs)
 		return 0
 	}
 	ret.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-		if !r.record(func() *event.Hit { return r.returned(p, ri, regs) }) {
+		h, err := r.returned(p, ri, regs)
+		switch {
+		case err != nil:
+			r.warn("a return of %s is not printed: %v", p.name, err)
+		case h == nil: // it is filtered out
+		case r.record(func() *event.Hit { return h }):
+			p.keep()
+		default:
 			ret.late++
 		}
 		return 0
@@ -65,11 +76,14 @@ func (r *recorder) entered(p *probe, ri *kprobes.KretprobeInstance, regs *kprobe
 		ret.entries[&ri.Data[0]] = &callEntry{ret.calls, arguments(p.params, regs)}
 		binary.NativeEndian.PutUint64(ri.Data[numberAt:], ret.calls)
 	}
+	if p.fetch != nil {
+		putWords(ri.Data[entrySize:], p.fetch.layout.Save(regs, regs))
+	}
 	binary.NativeEndian.PutUint64(ri.Data[startedAt:], uint64(time.Since(r.began)))
 }
 
-// returned is the record of a return.
-func (r *recorder) returned(p *probe, ri *kprobes.KretprobeInstance, regs *kprobes.Regs) *event.Hit {
+// returned is the record of a return, nil if it does not meet the filter.
+func (r *recorder) returned(p *probe, ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*event.Hit, error) {
 	ended := time.Since(r.began)
 	h := r.newHit(p, regs)
 	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
@@ -84,8 +98,16 @@ func (r *recorder) returned(p *probe, ri *kprobes.KretprobeInstance, regs *kprob
 		}
 	}
 	h.Ret = &value
+	values, err := r.fetched(p, regs, getWords(ri.Data[entrySize:]))
+	if err != nil {
+		return nil, err
+	}
+	if !p.fetch.keeps(values, h.Comm, h.TID, fetch.Value{U: uint64(value)}, fetch.Value{U: uint64(duration)}) {
+		return nil, nil
+	}
+	h.Args = p.fetch.appendTo(h.Args, values)
 	r.addState(h, p, regs, regs.IP())
-	return h
+	return h, nil
 }
 
 // args is what was remembered of ri's call. In a forked child it is the parent's.

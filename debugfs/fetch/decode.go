@@ -20,19 +20,25 @@ func (l *Layout) Decode(payload []byte, h Host) []Value {
 	if len(payload) < l.size {
 		return nil
 	}
+	return l.DecodeFields(payload, l.runs.Fields[HeadItems:], h)
+}
+
+// DecodeFields is Decode for the record of another program, which has the layout's items behind HeadItems
+// as well: fields are theirs, and must lie in payload.
+func (l *Layout) DecodeFields(payload []byte, fields []program.Field, h Host) []Value {
 	values := make([]Value, len(l.args))
 	for i, a := range l.args {
-		values[i] = l.decode(a, l.plans[i], payload, h)
+		p := l.plans[i]
+		values[i] = decode(a, p, payload, fields[p.item-HeadItems:][:p.items], h)
 	}
 	return values
 }
 
-func (l *Layout) decode(a Arg, p plan, payload []byte, h Host) Value {
-	fields := l.runs.Fields[p.item : p.item+p.items]
+func decode(a Arg, p plan, payload []byte, fields []program.Field, h Host) Value {
 	switch {
 	case a.Source.Base == Comm:
 		return Value{S: h.Comm}
-	case p.items == 0:
+	case len(fields) == 0:
 		return p.known
 	case a.isString() && a.Type.Count == 0:
 		return text(payload, fields[0])

@@ -34,6 +34,9 @@ type ABI struct {
 // AMD64 is the C calling convention of x86-64 (System V ABI, AMD64 supplement §3.2.3).
 var AMD64 = ABI{Args: []string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}, Result: "rax", Stack: "rsp"}
 
+// GoAMD64 is Go's on x86-64 (cmd/compile/abi-internal.md), as far as integers are concerned.
+var GoAMD64 = ABI{Args: []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}, Result: "rax", Stack: "rsp"}
+
 // HeadItems is how many items stand in front of those of the arguments: the time and the thread.
 const HeadItems = 2
 
@@ -258,8 +261,12 @@ func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
 	return l.plans[i].number.OrZero(), true
 }
 
-// Items are the items of a record: the time, the thread, and those of the arguments.
+// Items are the items of a record: the time, the thread, and those of the arguments. They may be part of
+// a program with further ones (DecodeFields).
 func (l *Layout) Items() []program.Item { return slices.Clone(l.items) }
+
+// Regs are the registers that the items, and what Expr gives, are made of.
+func (l *Layout) Regs() []string { return slices.Clone(l.regs) }
 
 // Args are the arguments.
 func (l *Layout) Args() []Arg { return slices.Clone(l.args) }

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// lines are the hits without what differs from run to run.
+func fetchedLines(t *testing.T, hits []hitLine) string {
+	t.Helper()
+	var all []string
+	for _, h := range hits {
+		line := h.Probe + " " + string(h.Args)
+		if h.Ret != nil {
+			line += fmt.Sprint(" ", *h.Ret)
+		}
+		all = append(all, line)
+	}
+	return strings.Join(all, "\n")
+}
+
+// The same is recorded by the target and by the tracer.
+func TestArgumentsAndFilters(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		calls []string
+		want  []string
+		hits  uint64 // in the summary
+	}{
+		{
+			[]string{"-sym", "foo", "-arg", "n=$arg1:s32", "-arg", "x=%di", "-arg", "low=%di:u8", "-arg", "four=\\4:u8", "-arg", "name=$comm", "-arg", `said=\"hi"`},
+			[]string{"foo 3", "foo -1"},
+			[]string{`foo {"n":3,"x":3,"low":3,"four":4,"name":"prey","said":"hi"}`, `foo {"n":-1,"x":18446744073709551615,"low":255,"four":4,"name":"prey","said":"hi"}`}, 2,
+		},
+		{
+			[]string{"-sym", "length", "-arg", "s=+0($arg1):string", "-arg", "c=+0(%di):char[4]", "-arg", "first=+0($arg1):char", "-arg", "at=@text:string", "-arg", "b=@text:b4@4/8", "-arg", "bad=+0(\\8):u32", "-arg", "none=+0(\\8):string", "-arg", "w=@text:x16[3]"},
+			[]string{"string 1"},
+			[]string{`length {"s":"test","c":["t","e","s","t"],"first":"t","at":"test","b":7,"bad":null,"none":null,"w":[25972,29811,0]}`}, 1,
+		},
+		{
+			[]string{"-sym", "sum6", "-arg", "a=$arg1:s32", "-arg", "f=$arg6:s32", "-arg", "from=$stack0:symstr", "-filter", "a > 1 && f & 1 && from ~ \"six+*\""},
+			[]string{"six 1", "six 2", "six 3", "six 4"},
+			[]string{`sum6 {"a":2,"f":7,"from":"six+`, `sum6 {"a":4,"f":9,"from":"six+`}, 2,
+		},
+		{
+			[]string{"-sym", "foo", "-arg", "n=$arg1:s64", "-filter", "n < 0 || n == 7"},
+			[]string{"foo 1", "foo 7", "foo -7", "foo 0"},
+			[]string{`foo {"n":7}`, `foo {"n":-7}`}, 2,
+		},
+		{
+			[]string{"-sym", "foo", "-arg", "n=$arg1:s64", "-args", "-filter", "n == 7 && comm == 'prey' && common_pid > 1"},
+			[]string{"foo 1", "foo 7"},
+			[]string{`foo {"v":7,"n":7}`}, 1,
+		},
+		{
+			[]string{"-sym", "foo", "-filter", "comm != 'prey'"},
+			[]string{"foo 1"}, nil, 0,
+		},
+		{
+			[]string{"-sym", "foo", "-count", "-arg", "n=$arg1:s64", "-filter", "n < 3"},
+			[]string{"foo 1", "foo 2", "foo 3"}, nil, 2,
+		},
+		{
+			[]string{"-sym", "foo", "-count", "-filter", "comm ~ 'p*'"},
+			[]string{"foo 1", "foo 2", "foo 3"}, nil, 3,
+		},
+		{
+			[]string{"-sym", "foo", "-arg", "n=$arg1:s64", "-filter", "n != 2", "-max-hits", "2"},
+			[]string{"foo 1", "foo 2", "foo 3"},
+			[]string{`foo {"n":1}`, `foo {"n":3}`}, 2,
+		},
+		{
+			[]string{"-sym", "foo", "-ret", "-arg", "r=$retval:s32", "-arg", "n=$arg1", "-filter", "r > 3 && ret < 15 && duration_ns > 0"},
+			[]string{"foo 1", "foo 2", "foo 3", "foo 7"},
+			[]string{`foo {"r":5,"n":2} 5`, `foo {"r":7,"n":3} 7`}, 2,
+		},
+		{
+			[]string{"-sym", "length%return", "-arg", "s=+0($arg1):string", "-filter", "s == 'test'", "-count"},
+			[]string{"string 1", "string 2"}, nil, 2,
+		},
+	} {
+		for _, extra := range [][]string{nil, {"-no-optimize"}} {
+			p := prey(t)
+			l := attachTo(t, p, append(append(extra, "-format", "json"), c.flags...)...)
+			for _, call := range c.calls {
+				p.Do("call "+call, "ret")
+			}
+			r := l.interrupt()
+			hits, sum := records(t, r.stdout)
+			got := strings.Split(fetchedLines(t, hits), "\n")
+			if len(hits) != len(c.want) || sum.Lost != 0 || sum.Probes[0].Hits != c.hits || r.status != 0 {
+				t.Errorf("%v %v: status %d, %+v\n%s%s", c.flags, extra, r.status, sum, r.stdout, r.stderr)
+			}
+			for i, want := range c.want {
+				if i < len(got) && !strings.HasPrefix(got[i], want) {
+					t.Errorf("%v %v: got %s, want %s", c.flags, extra, got[i], want)
+				}
+			}
+			if extra == nil && !strings.Contains(r.stdout, "optimized") && !strings.Contains(strings.Join(c.flags, " "), "ret") && !strings.Contains(strings.Join(c.flags, " "), "-max-hits") {
+				t.Errorf("%v: not optimized: %+v", c.flags, sum)
+			}
+			p.CheckClean()
+			p.Quit()
+		}
+	}
+}
+
+func TestFetchedArgumentsAsText(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "length", "-arg", "s=+0($arg1):string", "-arg", "c=+0(%di):char[2]", "-arg", "x=@text:x16", "-arg", "bad=+0(\\8):u32[2]", "-arg", "f=$stack0:symbol")
+	p.Do("call string 1", "ret")
+	line := l.line()
+	l.interrupt()
+	if want := ` s="test" c={'t','e'} x=0x6574 bad={(fault),(fault)} f=string+0x`; !strings.Contains(line, want) {
+		t.Errorf("%s lacks %s", line, want)
+	}
+	p.Quit()
+}
+
+// Mistakes are shown before anything is done.
+func TestMistakesInExpressionsAreShownWithACaret(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"-arg", "n=%foo"}, "-arg: Invalid register name (BAD_REG_NAME)\n  n=%foo\n    ^\n"},
+		{[]string{"-arg", "n=$retval"}, "-arg: $retval is not available on probe (RETVAL_ON_PROBE)\n  n=$retval\n    ^\n"},
+		{[]string{"-arg", "a=%di", "-arg", "a=%si"}, "(USED_ARG_NAME)\n  a=%si\n  ^\n"},
+		{[]string{"-arg", "é=%di"}, "(BAD_ARG_NAME)\n  é=%di\n  ^\n"},
+		{[]string{"-arg", "n=%di", "-filter", "n == 1 && é = 3"}, "-filter: Meaningless filter expression (INVALID_FILTER)\n  n == 1 && é = 3\n            ^\n"},
+		{[]string{"-arg", "n=%di", "-filter", "m == 3"}, "-filter: Field not found (FIELD_NOT_FOUND)\n  m == 3\n    ^\n"},
+		{[]string{"-arg", "s=+0(%di):string", "-filter", "s == abc"}, "did you forget quotes"},
+		{[]string{"-arg", "n=@text", "-count"}, "-arg needs a -filter"},
+	} {
+		r := gokprobe(t, append([]string{"attach", "-p", "1", "-sym", "foo"}, c.flags...)...)
+		if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, c.want) || !strings.HasPrefix(r.stderr, "gokprobe: -") {
+			t.Errorf("%v: status %d, stderr %q", c.flags, r.status, r.stderr)
+		}
+	}
+}
+
+// What only the process tells leaves nothing behind either.
+func TestExpressionsThatThePlaceRefuses(t *testing.T) {
+	p := prey(t)
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"-sym", "foo", "-arg", "n=@nothing"}, "there is no symbol nothing"},
+		{[]string{"-sym", "foo+*", "-arg", "n=$arg1"}, "(NOFENTRY_ARGS)\n  n=$arg1\n"},
+		{[]string{"-sym", "foo", "-arg", "n=$stack0", "-filter", "n.function == nothing"}, "(NO_FUNCTION)"},
+	} {
+		r := gokprobe(t, append([]string{"attach", "-p", pidOf(p)}, c.flags...)...)
+		if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%v: status %d, stderr %q", c.flags, r.status, r.stderr)
+		}
+	}
+	r := gokprobe(t, "attach", "-p", pidOf(p), "-sym", "length", "-arg", "n=$stack0", "-filter", "n.function == string", "-duration", "10ms", "-format", "json")
+	if r.status != 0 {
+		t.Errorf("status %d, %s", r.status, r.stderr)
+	}
+	p.CheckClean()
+	p.Quit()
+}
