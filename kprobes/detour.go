@@ -251,10 +251,31 @@ func (d *domain) growShared(need *trampoline.NeedArena) error {
 // thread that is past the switch is not affected.
 func (d *domain) turn(det *detour, on bool) error {
 	b := det.Off
-	if on {
+	switch {
+	case on && d.callsOut > 0 && det.upcall == nil:
+		b = det.Ask
+		d.guardTrap(det)
+	case on:
 		b = det.On
 	}
 	return d.region.PutDetour(det.Switch, []byte{b})
+}
+
+// calledOut notes that n more of d's threads, or with -1 one less, are in functions that handlers
+// have called. Their hits are missed (B26), which a body can't know: as long as there are any,
+// all threads trap in front of bodies.
+func (d *domain) calledOut(n int) error {
+	was := d.callsOut > 0
+	if d.callsOut += n; d.callsOut > 0 == was || d.released {
+		return nil
+	}
+	var errs []error
+	for _, st := range d.sites {
+		if st.jump != nil && st.wanted() {
+			errs = append(errs, d.turn(st.jump, true))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // retireDetour says that no thread will enter det any more. One that is inside still counts.

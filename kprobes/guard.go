@@ -203,6 +203,13 @@ func (d *domain) leaveGuard(th *ptrace.Thread) {
 	}
 }
 
+// guardTrap is guardDetour for the breakpoint in front of det's body.
+func (d *domain) guardTrap(det *detour) {
+	if d.guard.tried && !d.private && !d.guard.none {
+		d.setResume(det.Trap, det.Start())
+	}
+}
+
 // guardDetour is guardSites for what a jump leads to.
 func (d *domain) guardDetour(det *detour) {
 	if !d.guard.tried || d.private || d.guard.none {

@@ -28,6 +28,9 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 	switch {
 	case det == nil:
 		return false
+	case at == det.Trap:
+		s.hitInDetour(th, d, det, regs)
+		return true
 	case det.upcall != nil:
 		return s.upcallTrap(th, d, det, at, regs)
 	case slices.Contains(det.callTraps(), at):
@@ -234,6 +237,10 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 		}
 	case ptrace.Breakpoint:
 		at := regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance()))
+		if at == det.Trap {
+			regs.SetIP(det.Addr)
+			th.MovedOut()
+		}
 		if det.upcall == nil && slices.Contains(det.Traps, at) {
 			det.countOne()
 			regs.SetIP(det.Start())
