@@ -1,7 +1,6 @@
 package kprobes
 
 import (
-	"bytes"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -219,9 +218,9 @@ func (d *domain) guardDetour(det *detour) {
 		if to, ok := det.CopyOf(h); ok {
 			d.setResume(h, to)
 		}
-		if k := h - det.site.addr; !bytes.HasPrefix(det.jump[k:], ptrace.Host.Breakpoint()) {
-			d.guardAlso(unix.SIGILL)
-		}
+	}
+	if det.raisesIllegal() {
+		d.guardAlso(unix.SIGILL)
 	}
 	for _, at := range det.Traps {
 		d.setResume(at, det.Start())

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 
@@ -190,13 +191,14 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 }
 
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have
-// foreseen.
+// foreseen, and for bytes of their jumps that are no instructions.
 func (d *domain) noteFaults(sites []*site) {
-	if !slices.ContainsFunc(sites, func(st *site) bool { return len(st.next.Fixups) > 0 }) {
+	raises := slices.ContainsFunc(sites, func(st *site) bool { return len(st.next.Fixups) > 0 || st.next.raisesIllegal() })
+	if !raises && len(d.heads) == 0 {
 		return
 	}
 	for _, p := range d.space.Processes() {
-		if err := p.NoteFaultActions(true); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+		if err := p.NoteFaultActions(raises); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
 			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
 		}
 	}
@@ -284,6 +286,13 @@ func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
 	return err == nil && raisedByByte(info)
 }
 
+// raisesIllegal tells whether det's jump has a head that is no breakpoint.
+func (det *detour) raisesIllegal() bool {
+	return slices.ContainsFunc(det.heads, func(h arch.Addr) bool {
+		return !bytes.HasPrefix(det.jump[h-det.site.addr:], ptrace.Host.Breakpoint())
+	})
+}
+
 // raisedByByte: what is no breakpoint is no instruction.
 func raisedByByte(info *ptrace.Siginfo) bool {
 	return info.Synchronous() && info.Signo() == unix.SIGILL
@@ -295,11 +304,14 @@ func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginf
 		return false
 	}
 	if det := d.heads[regs.IP()]; det != nil {
+		th.UndoFault()
 		return d.fromHead(det, regs.IP(), regs)
 	}
 	ts := s.stateOf(th, d)
 	late := ts.late != 0 && ts.late == regs.IP()
-	ts.late = 0
+	if ts.late = 0; late {
+		th.UndoFault()
+	}
 	return late // the original instruction is back, and runs
 }
 
