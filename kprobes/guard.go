@@ -60,7 +60,7 @@ func (d *domain) guardSites(sites []*site) {
 	if !d.guard.tried {
 		d.guard.tried = true
 		switch err := d.addGuard(); {
-		case errors.Is(err, ptrace.ErrNoThread), errors.As(err, new(*arch.FaultError)): // inside vfork(2), or a child has left it meanwhile
+		case errors.Is(err, ptrace.ErrNoThread), departed(err): // inside vfork(2), or a child has left it meanwhile
 			d.guard.tried = false
 		case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 			d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
@@ -120,12 +120,18 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 		err := proc.Remote(func(r *ptrace.Remote) error {
 			return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction())
 		})
-		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !errors.Is(err, ptrace.ErrExited)) {
+		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
 			return err
 		}
 	}
 	g.state.Installed |= 1 << uint(sig)
 	return d.region.NoteGuard(g.state)
+}
+
+// departed tells from an error that a process has left the address space, by its end or by exec, before
+// the tracer has been told so.
+func departed(err error) bool {
+	return errors.Is(err, ptrace.ErrExited) || errors.Is(err, unix.EFAULT) || errors.As(err, new(*arch.FaultError))
 }
 
 // owns tells whether the program itself has a use for sig: it ignores it or handles it, other than
@@ -170,7 +176,7 @@ func (d *domain) removeGuard() error {
 		switch err := p.Remote(d.guard.remove); {
 		case err == nil:
 			done = nil
-		case !errors.Is(err, ptrace.ErrNoThread) && !errors.Is(err, ptrace.ErrExited):
+		case !errors.Is(err, ptrace.ErrNoThread) && !departed(err):
 			return err
 		}
 	}

@@ -64,35 +64,51 @@ func TestCountedCallsAmongOthers(t *testing.T) {
 // TestCountedCalls is TestFollowedCalls for calls that are only counted: in C, most of them by
 // the target. The numbers are the same.
 func TestCountedCalls(t *testing.T) {
-	const rounds = 3
 	eachCase(t, func(t *testing.T, p program, c playing) {
-		prog := p.start(t)
-		want := play(prog, c, rounds)
-		s := attach(t, prog.PID(), c, kprobes.Options{})
-		f := newCounter(t, prog.PID(), p, c)
-		register(t, s, f)
-		s.WaitForOptimizer()
-		for range 3 {
-			if got := play(prog, c, rounds); got != want {
-				t.Errorf("followed it says %q, unprobed %q", got, want)
-			}
-			s.WaitForOptimizer()
-		}
-		optimized := 0
-		for _, rp := range f.probes {
-			if s.Status(&rp.KP).Mechanism == "optimized" {
-				optimized++
-			} else if p.prefix == "" && p.fixture != "gocgo" {
-				t.Logf("%s: %s", rp.KP.SymbolName, s.Status(&rp.KP).Reason)
-			}
-		}
-		if last := prog.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
-			t.Errorf("it ends with %q", last)
-		}
-		closeSession(t, s)
-		f.wantCounts(p, c, 3*rounds)
+		optimized := playOptimized(t, p, c, newCounter)
 		if optimized == 0 && p.prefix == "" && p.fixture != "gocgo" {
 			t.Error("no call was followed in the target")
 		}
 	})
+}
+
+// TestCallsFollowedByUpcalls is TestFollowedCalls where the tracer runs the handlers of entries and
+// of returns without stopping the threads.
+func TestCallsFollowedByUpcalls(t *testing.T) {
+	eachCase(t, func(t *testing.T, p program, c playing) {
+		if playOptimized(t, p, c, newFollower) == 0 && p.prefix == "" {
+			t.Error("no handler was called from the target")
+		}
+	})
+}
+
+// playOptimized has a case played with jumps at its entries and returns, and returns how many
+// entries have one.
+func playOptimized(t *testing.T, p program, c playing, follow func(*testing.T, int, program, playing) *follower) (optimized int) {
+	const rounds = 3
+	prog := p.start(t)
+	want := play(prog, c, rounds)
+	s := attach(t, prog.PID(), c, kprobes.Options{})
+	f := follow(t, prog.PID(), p, c)
+	register(t, s, f)
+	s.WaitForOptimizer()
+	for range 3 {
+		if got := play(prog, c, rounds); got != want {
+			t.Errorf("followed it says %q, unprobed %q", got, want)
+		}
+		s.WaitForOptimizer()
+	}
+	for _, rp := range f.probes {
+		if st := s.Status(&rp.KP); st.Mechanism == "optimized" {
+			optimized++
+		} else {
+			t.Logf("%s: %s", rp.KP.SymbolName, st.Reason)
+		}
+	}
+	if last := prog.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
+		t.Errorf("it ends with %q", last)
+	}
+	closeSession(t, s)
+	f.wantCounts(p, c, 3*rounds)
+	return optimized
 }

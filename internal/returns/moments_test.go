@@ -98,7 +98,7 @@ func (s *siege) end() {
 
 func (s *siege) operate() {
 	s.t.Helper()
-	switch s.rng.IntN(6) {
+	switch s.rng.IntN(7) {
 	case 0:
 		s.end()
 		s.begin(kprobes.Options{Follow: s.rng.IntN(2) == 0, NoBoost: s.rng.IntN(4) == 0})
@@ -108,6 +108,8 @@ func (s *siege) operate() {
 		s.toggle()
 	case 5:
 		s.follow(1 + s.rng.Uint64N(50))
+	case 6:
+		s.session.WaitForOptimizer()
 	}
 }
 

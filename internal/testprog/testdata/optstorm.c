@@ -113,7 +113,7 @@ static void call_all(long i)
 static void on_alarm(int sig, siginfo_t *si, void *ctx)
 {
 	char *rip = (char *)((ucontext_t *)ctx)->uc_mcontext.gregs[REG_RIP];
-	CHECK(rip >= __executable_start && rip < etext || (long)rip >> 40 == 0x7f); // a library's
+	CHECK(rip >= __executable_start && rip < etext || (long)rip >> 41 == 0x7f >> 1); // a library's: 0x7e… or 0x7f…
 	long n = ADD(taken, 1), level = ADD(depth, 1);
 	if (level < 20)
 		call_all(n);
