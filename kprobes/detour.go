@@ -20,12 +20,13 @@ type detour struct {
 	site     *site
 	landing  trampoline.Landing
 	work     work
-	jump     []byte      // what stands at the site
-	original []byte      // what stood there
-	heads    []arch.Addr // inner heads that trap
-	count    *counter    // nil if the tracer counts
-	record   *recording  // nil if there is no program
-	upcall   *upcaller   // nil if there is no handler
+	jump     []byte       // what stands at the site
+	original []byte       // what stood there
+	heads    []arch.Addr  // inner heads that trap
+	count    *counter     // nil if the tracer counts
+	record   *recording   // nil if there is no program
+	returned []*recording // programs of calls that end there
+	upcall   *upcaller    // nil if there is no handler
 
 	headHits int // threads that came to one of heads
 	stops    int // threads that had to be stopped in an upcall
@@ -40,13 +41,14 @@ func (det *detour) region() arch.Range {
 
 // work is what a detour's body does.
 type work struct {
-	upcall  bool       // the tracer does it all
-	popped  bool       // and looks at what a return has popped
-	follows *Kretprobe // whose calls begin there, to be followed in the target
-	of      uint64     // its registration
-	returns bool       // calls that are followed end there
-	counts  bool       // hits of other probes
-	program *Kprobe    // whose Program runs; nil if hits are only counted
+	upcall    bool       // the tracer does it all
+	popped    bool       // and looks at what a return has popped
+	follows   *Kretprobe // whose calls begin there, to be followed in the target
+	of        uint64     // its registration
+	returns   bool       // calls that are followed end there
+	recounted uint64     // with these programs
+	counts    bool       // hits of other probes
+	program   *Kprobe    // whose Program runs; nil if hits are only counted
 }
 
 // hostDetours is the architecture's part of optimized probes.
@@ -68,8 +70,7 @@ func (d *domain) makeDetour(st *site, w work) (*detour, error) {
 		err = d.land(det, choice, body)
 	}
 	if err != nil {
-		d.endRecording(det.record)
-		d.endCounter(det.count)
+		d.endWork(det)
 		return nil, err
 	}
 	d.detours[det.Addr] = det
@@ -176,10 +177,14 @@ func (det *detour) memory() []arch.Range {
 	if det.upcall != nil {
 		return []arch.Range{det.upcall.board.where}
 	}
-	if det.count == nil {
-		return nil
+	uses := det.record.spans()
+	for _, rec := range det.returned {
+		uses = append(uses, rec.spans()...)
 	}
-	return append(det.record.spans(), det.count.memory())
+	if det.count != nil {
+		uses = append(uses, det.count.memory())
+	}
+	return uses
 }
 
 // reaching extends near by what insns name relative to themselves.
@@ -317,7 +322,14 @@ func (d *domain) discardDetour(det *detour) {
 func (d *domain) forgetDetour(det *detour) {
 	delete(d.detours, det.Addr)
 	delete(d.detours, det.landing.Entry)
-	d.endRecording(det.record)
+	d.endWork(det)
+}
+
+// endWork takes back the memory of what det did.
+func (d *domain) endWork(det *detour) {
+	for _, rec := range append(det.returned, det.record) {
+		d.endRecording(rec)
+	}
 	d.endCounter(det.count)
 }
 

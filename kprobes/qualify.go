@@ -30,7 +30,7 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		return work{}, st.refusal
 	}
 	calls := st.tracedReturns() // why the tracer is to see hits
-	w.returns = st.returning > 0
+	w.returns, w.recounted = st.returning > 0, st.recounted
 	for _, kp := range st.probes {
 		switch refusal := kp.needsTracer(); {
 		case !kp.enabled():

@@ -53,7 +53,7 @@ func (s *Session) atTrap(th *ptrace.Thread, d *domain, det *detour, regs arch.Re
 	ts, kp := s.stateOf(th, d), det.record.kp
 	regs.SetIP(det.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
-		s.interpret(ts, kp)
+		s.interpret(ts, kp, &ts.regs)
 	}
 	det.countOne() // what counts comes behind the program
 	regs.SetIP(det.Start())
@@ -198,7 +198,8 @@ func (d *domain) noteFaults(sites []*site) {
 		return
 	}
 	for _, p := range d.space.Processes() {
-		if err := p.NoteFaultActions(raises); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+		err := p.NoteFaultActions(raises)
+		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !departed(err) {
 			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
 		}
 	}

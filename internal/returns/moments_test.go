@@ -61,6 +61,7 @@ func anyMoment(t *testing.T, make func(*testing.T, int, program, playing) *follo
 			t.Errorf("it ends with %q", last)
 		}
 		closeSession(t, s.session)
+		s.f.wantDurations()
 		for _, rp := range s.f.probes {
 			if rp.KP.Hits() != rp.Hits()+rp.NMissed() || rp.KP.NMissed() != 0 {
 				t.Errorf("%s: %d entries are not %d returns and %d missed (%d unseen)",
