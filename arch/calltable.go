@@ -17,6 +17,7 @@ type FollowedCall struct {
 	Line  uint16 // that the call is counted in
 	Count int    // calls
 	Jumps bool   // the function may end by a jump to another, or to itself
+	Began uint64 // when, in ticks of the time-stamp counter; of calls whose line is timed
 }
 
 // CallTable is the tracer's view of a table. Its methods are for one goroutine; threads of the
@@ -72,8 +73,30 @@ type FollowWork struct {
 	Table CallTable
 	Line  uint16
 	Jumps bool // as in FollowedCall
+	Timed bool // note the time. Calls that share a frame with others trap
 	Dead  Dead // need not be put back
 }
+
+// ReturnWork is what a body at a return address needs to know.
+type ReturnWork struct {
+	Table CallTable
+	Ret   Addr
+	Dead  Dead
+	// Then, if it is not nil, runs when a call has ended here, after it was counted. Calls
+	// that share their frame trap. It begins and ends with the stack pointer ThenBelow bytes
+	// lower than the thread has it, may use ThenRoom bytes below, and finds words there.
+	Then Body
+}
+
+// What lies at the stack pointer of ReturnWork.Then: the word ThenWords[0], and so on.
+const (
+	ThenBelow = 144
+	ThenRoom  = 256
+)
+
+// ThenWords are the names of those words: the time that the call took, in ticks, and its line
+// (0 if no call has ended).
+var ThenWords = []string{"duration", "line"}
 
 // CallBodies is what following calls in the target needs of an architecture.
 type CallBodies interface {
@@ -84,6 +107,6 @@ type CallBodies interface {
 	// FollowBody notes a call in front of a function's first instruction. It counts nothing
 	// but Active.
 	FollowBody(FollowWork) Body
-	// ReturnBody ends the calls that return to ret, in front of the instruction there.
-	ReturnBody(t CallTable, ret Addr, dead Dead) Body
+	// ReturnBody ends the calls that return to an address, in front of the instruction there.
+	ReturnBody(ReturnWork) Body
 }

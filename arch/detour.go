@@ -89,17 +89,20 @@ type Inner struct {
 
 // Detour is the code that an optimized site jumps to.
 //
-//	Addr    jmp Body        the switch: its displacement byte is On or Off
+//	Addr    jmp Body        the switch: its displacement byte is On, Off or Ask
 //	        jmp Pieces[0]   reached when the switch is Off
+//	Trap    a breakpoint    reached when it is Ask
 //	Body    …
 //	Pieces  copies
 //	Back    jmp End
 type Detour struct {
 	Addr   Addr // the entry
 	Code   []byte
-	Switch Addr // one byte: On runs the body, Off goes to the copies at once
+	Switch Addr // one byte: On runs the body, Off goes to the copies at once, Ask to Trap
 	On     byte
 	Off    byte
+	Ask    byte
+	Trap   Addr // a breakpoint in place of the body, where all registers are as at the site
 	Body   Range
 	BodyCode
 	Pieces []Piece

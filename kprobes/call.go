@@ -107,6 +107,9 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	if c.Timeout <= 0 {
 		c.Timeout = CallTimeout
 	}
+	if err := d.calledOut(1); err != nil {
+		return errors.Join(err, d.calledOut(-1))
+	}
 	th, home := r.thread, r.Regs.Clone()
 	outer := *ts
 	*ts = threadState{regs: r.during(), outer: &outer}
@@ -127,6 +130,9 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	})
 	*ts = outer
 	ts.called = true
+	if back := d.calledOut(-1); back != nil {
+		d.session.warn("after a call of %s: %v", c.Fn, d.unlessEnding(back))
+	}
 	if !th.Stopped() || errors.Is(err, ptrace.ErrCallLeft) || errors.Is(err, ptrace.ErrExited) {
 		ts.over, ts.regs.Regs, ts.regs.undo = true, home, nil
 		if th.Local == any(ts) {

@@ -20,12 +20,13 @@ type detour struct {
 	site     *site
 	landing  trampoline.Landing
 	work     work
-	jump     []byte      // what stands at the site
-	original []byte      // what stood there
-	heads    []arch.Addr // inner heads that trap
-	count    *counter    // nil if the tracer counts
-	record   *recording  // nil if there is no program
-	upcall   *upcaller   // nil if there is no handler
+	jump     []byte       // what stands at the site
+	original []byte       // what stood there
+	heads    []arch.Addr  // inner heads that trap
+	count    *counter     // nil if the tracer counts
+	record   *recording   // nil if there is no program
+	returned []*recording // programs of calls that end there
+	upcall   *upcaller    // nil if there is no handler
 
 	headHits int // threads that came to one of heads
 	stops    int // threads that had to be stopped in an upcall
@@ -40,12 +41,14 @@ func (det *detour) region() arch.Range {
 
 // work is what a detour's body does.
 type work struct {
-	follows *Kretprobe // whose calls begin there, to be followed in the target
-	of      uint64     // its registration
-	returns bool       // calls that are followed end there
-	counts  bool       // hits of other probes
-	program *Kprobe    // whose Program runs; nil if hits are only counted
-	upcall  bool       // handlers run in the tracer
+	upcall    bool       // the tracer does it all
+	popped    bool       // and looks at what a return has popped
+	follows   *Kretprobe // whose calls begin there, to be followed in the target
+	of        uint64     // its registration
+	returns   bool       // calls that are followed end there
+	recounted uint64     // with these programs
+	counts    bool       // hits of other probes
+	program   *Kprobe    // whose Program runs; nil if hits are only counted
 }
 
 // hostDetours is the architecture's part of optimized probes.
@@ -67,8 +70,7 @@ func (d *domain) makeDetour(st *site, w work) (*detour, error) {
 		err = d.land(det, choice, body)
 	}
 	if err != nil {
-		d.endRecording(det.record)
-		d.endCounter(det.count)
+		d.endWork(det)
 		return nil, err
 	}
 	d.detours[det.Addr] = det
@@ -107,7 +109,7 @@ func (d *domain) analysed(st *site) (*optimize.Choice, error) {
 // makeBody chooses the body. Counters must be near the detour, which is near the site.
 func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
 	dead := hostDetours.Dead(displacedAnyway(choice))
-	redZone := !d.symbols().GoFunction(det.site.addr)
+	redZone := det.work.popped || !d.symbols().GoFunction(det.site.addr)
 	var err error
 	if det.work.upcall {
 		det.upcall, err = d.newUpcaller(det.site, redZone)
@@ -175,10 +177,14 @@ func (det *detour) memory() []arch.Range {
 	if det.upcall != nil {
 		return []arch.Range{det.upcall.board.where}
 	}
-	if det.count == nil {
-		return nil
+	uses := det.record.spans()
+	for _, rec := range det.returned {
+		uses = append(uses, rec.spans()...)
 	}
-	return append(det.record.spans(), det.count.memory())
+	if det.count != nil {
+		uses = append(uses, det.count.memory())
+	}
+	return uses
 }
 
 // reaching extends near by what insns name relative to themselves.
@@ -251,10 +257,31 @@ func (d *domain) growShared(need *trampoline.NeedArena) error {
 // thread that is past the switch is not affected.
 func (d *domain) turn(det *detour, on bool) error {
 	b := det.Off
-	if on {
+	switch {
+	case on && d.callsOut > 0 && det.upcall == nil:
+		b = det.Ask
+		d.guardTrap(det)
+	case on:
 		b = det.On
 	}
 	return d.region.PutDetour(det.Switch, []byte{b})
+}
+
+// calledOut notes that n more of d's threads, or with -1 one less, are in functions that handlers
+// have called. Their hits are missed (B26), which a body can't know: as long as there are any,
+// all threads trap in front of bodies.
+func (d *domain) calledOut(n int) error {
+	was := d.callsOut > 0
+	if d.callsOut += n; d.callsOut > 0 == was || d.released {
+		return nil
+	}
+	var errs []error
+	for _, st := range d.sites {
+		if st.jump != nil && st.wanted() {
+			errs = append(errs, d.turn(st.jump, true))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // retireDetour says that no thread will enter det any more. One that is inside still counts.
@@ -295,7 +322,14 @@ func (d *domain) discardDetour(det *detour) {
 func (d *domain) forgetDetour(det *detour) {
 	delete(d.detours, det.Addr)
 	delete(d.detours, det.landing.Entry)
-	d.endRecording(det.record)
+	d.endWork(det)
+}
+
+// endWork takes back the memory of what det did.
+func (d *domain) endWork(det *detour) {
+	for _, rec := range append(det.returned, det.record) {
+		d.endRecording(rec)
+	}
 	d.endCounter(det.count)
 }
 

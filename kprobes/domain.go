@@ -40,7 +40,8 @@ type domain struct {
 	recorder
 	upcalls
 
-	landing arch.Addr // where functions return to that handlers call; 0 if there is none yet
+	landing  arch.Addr // where functions return to that handlers call; 0 if there is none yet
+	callsOut int       // threads in such functions
 
 	guard guard // for when we are killed
 

@@ -11,3 +11,9 @@ func InUpcall(r *Regs) bool {
 
 // PollAlways has the tracer look for upcalls after each hit, whether that pays or not.
 func (s *Session) PollAlways() { _ = s.do(func() error { s.tracer.PollAlways(); return nil }) }
+
+// FollowedInTarget is how many calls of rp that the target follows are in flight, and have returned.
+func FollowedInTarget(rp *Kretprobe) (active, returns uint64) {
+	entries, returns := rp.KP.followedInTarget()
+	return entries - returns, returns
+}

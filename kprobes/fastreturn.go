@@ -69,7 +69,7 @@ func (d *domain) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body,
 	if err != nil {
 		return nil, err
 	}
-	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Dead: dead}), nil
+	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
 }
 
 // callBodies is what det does first of all: it may leave everything to the tracer.
@@ -85,21 +85,13 @@ func (d *domain) callBodies(det *detour, dead arch.Dead) (bodies sequence, err e
 		if err := d.newCallTable(det.site.addr); err != nil {
 			return nil, err
 		}
-		bodies = append(bodies, hostCalls.ReturnBody(d.followed.table, det.site.addr, dead))
+		then, err := d.returnPrograms(det, dead)
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, hostCalls.ReturnBody(arch.ReturnWork{Table: d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
 	}
 	return bodies, nil
-}
-
-// retraced notes that a Kretprobe whose returns the tracer must see follows calls to st, or, n
-// being -1, does so no more.
-func (st *site) retraced(rp *Kretprobe, n int) error {
-	if rp.needsTracer() == "" {
-		return nil
-	}
-	if st.retracing += n; n > 0 && st.jump != nil {
-		return st.domain.refresh(st)
-	}
-	return nil
 }
 
 func (d *domain) newCallLine(st *site, rp *Kretprobe) (*callLine, error) {
@@ -199,7 +191,7 @@ func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
 	d.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
 	for range s.Count {
 		ri := line.rp.instance()
-		ri.RetAddr, ri.entry, ri.sp = s.Ret, line.site, s.CFA-8
+		ri.RetAddr, ri.entry, ri.sp, ri.began = s.Ret, line.site, s.CFA-8, s.Began
 		ri.domain, ri.owner, ri.frame = d, own, f
 		d.link(ri)
 	}
@@ -284,8 +276,8 @@ func (d *domain) putAway(line *callLine, f frame, ret arch.Addr) bool {
 		}
 	}
 	n := len(calls)
-	if line.active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
-		CFA: f.cfa, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(),
+	if line.rp.timed() && n > 1 || line.active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
+		CFA: f.cfa, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(), Began: calls[0].began,
 	}) {
 		return false
 	}
@@ -392,5 +384,5 @@ func (det *detour) callTraps() []arch.Addr {
 // knownTrap tells whether a breakpoint of a detour's body stands at at.
 func (d *domain) knownTrap(at arch.Addr) bool {
 	det := d.detourAt(at)
-	return det != nil && slices.Contains(det.Traps, at)
+	return det != nil && (at == det.Trap || slices.Contains(det.Traps, at))
 }

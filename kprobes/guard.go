@@ -1,7 +1,6 @@
 package kprobes
 
 import (
-	"bytes"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -61,7 +60,7 @@ func (d *domain) guardSites(sites []*site) {
 	if !d.guard.tried {
 		d.guard.tried = true
 		switch err := d.addGuard(); {
-		case errors.Is(err, ptrace.ErrNoThread), errors.As(err, new(*arch.FaultError)): // inside vfork(2), or a child has left it meanwhile
+		case errors.Is(err, ptrace.ErrNoThread), departed(err): // inside vfork(2), or a child has left it meanwhile
 			d.guard.tried = false
 		case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 			d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
@@ -121,12 +120,18 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 		err := proc.Remote(func(r *ptrace.Remote) error {
 			return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction())
 		})
-		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !errors.Is(err, ptrace.ErrExited)) {
+		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
 			return err
 		}
 	}
 	g.state.Installed |= 1 << uint(sig)
 	return d.region.NoteGuard(g.state)
+}
+
+// departed tells from an error that a process has left the address space, by its end or by exec, before
+// the tracer has been told so.
+func departed(err error) bool {
+	return errors.Is(err, ptrace.ErrExited) || errors.Is(err, unix.EFAULT) || errors.As(err, new(*arch.FaultError))
 }
 
 // owns tells whether the program itself has a use for sig: it ignores it or handles it, other than
@@ -171,7 +176,7 @@ func (d *domain) removeGuard() error {
 		switch err := p.Remote(d.guard.remove); {
 		case err == nil:
 			done = nil
-		case !errors.Is(err, ptrace.ErrNoThread) && !errors.Is(err, ptrace.ErrExited):
+		case !errors.Is(err, ptrace.ErrNoThread) && !departed(err):
 			return err
 		}
 	}
@@ -203,6 +208,13 @@ func (d *domain) leaveGuard(th *ptrace.Thread) {
 	}
 }
 
+// guardTrap is guardDetour for the breakpoint in front of det's body.
+func (d *domain) guardTrap(det *detour) {
+	if d.guard.tried && !d.private && !d.guard.none {
+		d.setResume(det.Trap, det.Start())
+	}
+}
+
 // guardDetour is guardSites for what a jump leads to.
 func (d *domain) guardDetour(det *detour) {
 	if !d.guard.tried || d.private || d.guard.none {
@@ -212,9 +224,9 @@ func (d *domain) guardDetour(det *detour) {
 		if to, ok := det.CopyOf(h); ok {
 			d.setResume(h, to)
 		}
-		if k := h - det.site.addr; !bytes.HasPrefix(det.jump[k:], ptrace.Host.Breakpoint()) {
-			d.guardAlso(unix.SIGILL)
-		}
+	}
+	if det.raisesIllegal() {
+		d.guardAlso(unix.SIGILL)
 	}
 	for _, at := range det.Traps {
 		d.setResume(at, det.Start())

@@ -217,8 +217,8 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 		}
 		kp.hits.Add(1)
 		regs.running = kp
-		if kp.checked != nil {
-			s.interpret(ts, kp)
+		if kp.checked != nil && kp.ret == nil {
+			s.interpret(ts, kp, regs)
 		}
 		if kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0 {
 			return true

@@ -24,7 +24,10 @@ type KretprobeHandler func(ri *KretprobeInstance, regs *Regs) int
 // again. What returns.go does can't be seen by the program.
 type Kretprobe struct {
 	// KP is the probe at the function's entry. Its handlers are overwritten by the
-	// registration (A59). KP.Hits counts entries, KP.NMissed those that were hit while a
+	// registration (A59). Its Program runs when a followed call has returned, before the
+	// Handler, with the registers as they are then, and one more, "duration": the time since the entry
+	// in ticks of the helper Time (Session.Elapsed). Without handlers it can run in the target.
+	// KP.Values and KP.RecordHandler are the Program's. KP.Hits counts entries, KP.NMissed those that were hit while a
 	// handler ran in the same thread. In a Go function its address is behind the check of
 	// the stack, which may be executed several times a call.
 	KP Kprobe
@@ -85,6 +88,7 @@ type KretprobeInstance struct {
 	owner  owner
 	frame  frame
 	sp     arch.Addr // at the entry
+	began  uint64    // when, by tsc
 
 	returned bool // and counted: a Handler may be the end of the thread
 
@@ -195,7 +199,7 @@ func (rp *Kretprobe) end() []*site {
 	var left []*site
 	for st := range rp.returns {
 		st.returning--
-		_ = st.retraced(rp, -1)
+		_ = st.returnsOf(rp, -1)
 		left = append(left, st)
 	}
 	for ri := range rp.live {

@@ -166,7 +166,7 @@ func (d *domain) endReturns(st *site) {
 		if kp.ret != nil && kp.ret.returns[st] {
 			delete(kp.ret.returns, st)
 			st.returning--
-			_ = st.retraced(kp.ret, -1)
+			_ = st.returnsOf(kp.ret, -1)
 			if line := d.followed.lineOf[kp.ret]; line != nil {
 				d.followed.table.Forget(line.id)
 			}

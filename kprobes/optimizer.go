@@ -217,12 +217,14 @@ func (d *domain) prepare(st *site) (refusal string) {
 func (d *domain) optimize(sites []*site) error {
 	wants := make([]patch.Want, 0, len(sites))
 	old := make([]*patch.Patch, 0, len(sites))
+	var errs []error
 	for _, st := range sites {
 		det := st.next
 		wants = append(wants, patch.Want{At: st.addr, Expect: det.original, Replacement: det.jump})
 		old = append(old, st.patch)
 		d.remember(det)
 		d.guardDetour(det)
+		errs = append(errs, d.turn(det, true))
 	}
 	d.noteFaults(sites)
 	if err := d.exchange(old, wants, sites); err != nil {
@@ -241,7 +243,7 @@ func (d *domain) optimize(sites []*site) error {
 		}
 		det.count.give(st.counted())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // exchange removes old patches of sites and installs others. After an error none is left.

@@ -38,10 +38,6 @@ func TestWhatKeepsASiteFromBeingOptimized(t *testing.T) {
 			jp := &kprobes.Jprobe{KP: kprobes.Kprobe{SymbolName: "foo"}, Entry: func(int64) {}}
 			return func() error { return s.UnregisterJprobe(jp) }, s.RegisterJprobe(jp)
 		}},
-		{"a kretprobe with a handler", "kretprobe", func(s *kprobes.Session) (func() error, error) {
-			rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "foo"}, Handler: func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }}
-			return func() error { return s.UnregisterKretprobe(rp) }, s.RegisterKretprobe(rp)
-		}},
 	}
 	for _, o := range others {
 		t.Run(o.name, func(t *testing.T) {

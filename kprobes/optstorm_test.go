@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -127,6 +129,45 @@ func TestNoStackForABody(t *testing.T) {
 			closeSession(t, s)
 			wantRight(t, prog)
 		})
+	}
+}
+
+// TestHeadsKeepSignals: what the program does with the signal that an inner head raises stays as it was,
+// also if it began after the jump was written. No jump of the program that lies low has a
+// breakpoint for a head.
+func TestHeadsKeepSignals(t *testing.T) {
+	const jumps = 10
+	flags := map[unix.Signal][]string{unix.SIGILL: {"-no-pie", "-fno-pie"}, unix.SIGTRAP: nil}
+	for sig := range flags {
+		for _, how := range []string{"blocked", "ignored", "caught", "handled"} {
+			for _, late := range []bool{false, sig == unix.SIGILL} {
+				t.Run(fmt.Sprintf("%s/%s/late=%v", unix.SignalName(sig), how, late), func(t *testing.T) {
+					prog := testprog.Start(t, testprog.Build(t, "optstorm", flags[sig]...))
+					keep := fmt.Sprintf("keep %s %d", how, sig)
+					if !late {
+						prog.Do(keep, "did")
+					}
+					s := attach(t, prog.PID(), kprobes.Options{})
+					kp := counting("s_ret")
+					register(t, s, kp)
+					wantOptimized(t, s, kp)
+					if head := text(t, prog.PID(), kp, 5)[4]; (head == 0xcc) != (sig == unix.SIGTRAP) {
+						t.Errorf("the head's byte is %#x", head)
+					}
+					if late {
+						prog.Do(keep, "did")
+						register(t, s, counting("s_push"))
+						s.WaitForOptimizer()
+					}
+					prog.Do(fmt.Sprintf("heads %d", jumps), "did")
+					prog.Do(fmt.Sprintf("heads %d", jumps), "did")
+					wantHits(t, kp, 0)
+					closeSession(t, s)
+					prog.CheckClean()
+					wantRight(t, prog)
+				})
+			}
+		}
 	}
 }
 

@@ -110,9 +110,14 @@ func (rec *recording) addTo(sum []uint64, i int) {
 
 // newRecording places kp's Program's maps near at.
 func (d *domain) newRecording(kp *Kprobe, at arch.Addr) (*recording, error) {
+	return d.newRecordingOf(kp, at, func(p program.Program) program.Program { return p })
+}
+
+// newRecordingOf is newRecording of what change makes of the Program.
+func (d *domain) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Program) program.Program) (*recording, error) {
 	s := d.session
 	s.lastRecording++
-	p := *kp.Program
+	p := change(*kp.Program)
 	p.ID, p.Maps = s.lastRecording, slices.Clone(p.Maps)
 	rec := &recording{kp: kp, id: p.ID}
 	for i, m := range p.Maps {
@@ -241,14 +246,33 @@ func (d *domain) compile(rec *recording, t program.Target) (arch.Body, error) {
 	return body, nil
 }
 
+// callRegs is the registers at the return of a call.
+type callRegs struct {
+	*Regs
+	duration uint64
+}
+
+// Get implements what a program's Env asks for.
+func (r callRegs) Get(name string) (uint64, bool) {
+	if name == "duration" {
+		return r.duration, true
+	}
+	return r.Regs.Get(name)
+}
+
+// getter is registers by their names.
+type getter interface {
+	Get(name string) (uint64, bool)
+}
+
 // interpret runs kp's program for a thread that has stopped, and hands on what it records.
-func (s *Session) interpret(ts *threadState, kp *Kprobe) {
+func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) {
 	regs := &ts.regs
 	s.drain()
 	if s.scratch == nil {
 		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}
-	e := &program.Env{Regs: regs, Memory: rawMemory{regs}, Time: tsc, Thread: uint64(regs.ThreadPointer())}
+	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: tsc, Thread: uint64(regs.ThreadPointer())}
 	for i, m := range kp.checked.Maps {
 		if m.Kind == program.Ring {
 			e.Maps = append(e.Maps, s.scratch)

@@ -26,42 +26,60 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		return work{}, "the process can't map memory for a detour"
 	case st.linker:
 		return work{}, "the dynamic linker is watched there"
-	case st.retracing > 0, st.returning > 0 && st.returnsGo:
-		return work{}, "calls that are followed return there"
 	case st.rejected:
 		return work{}, st.refusal
 	}
-	w.returns = st.returning > 0
+	calls := st.tracedReturns() // why the tracer is to see hits
+	w.returns, w.recounted = st.returning > 0, st.recounted
 	for _, kp := range st.probes {
 		switch refusal := kp.needsTracer(); {
 		case !kp.enabled():
 		case refusal != "":
 			return work{}, refusal
-		case kp.ret != nil && st.inGo:
-			return work{}, "goroutines' calls are followed by the tracer"
-		case kp.ret != nil && (w.follows != nil || w.returns):
-			return work{}, "calls of several kretprobes begin or end there"
-		case kp.ret != nil:
-			w.follows, w.of = kp.ret, kp.ret.registered
-		case kp.Program != nil && w.program != nil:
-			return work{}, "the programs of several probes run there"
-		case kp.Program != nil:
+		case kp.ret == nil && kp.PreHandler != nil:
+			calls = "the handler runs in the tracer"
+		case kp.ret == nil && kp.Program != nil && w.program != nil:
+			calls = "the programs of several probes run there, in the tracer"
+		case kp.ret == nil && kp.Program != nil:
 			w.program = kp
+		case kp.ret == nil:
+		case kp.ret.needsTracer() != "":
+			calls = kp.ret.needsTracer()
+		case st.inGo:
+			calls = "goroutines' calls are followed by the tracer"
+		case w.follows != nil || w.returns:
+			calls = "calls of several kretprobes begin or end there, which the tracer follows"
+		default:
+			w.follows, w.of = kp.ret, kp.ret.registered
 		}
-		w.upcall = w.upcall || kp.enabled() && kp.ret == nil && kp.PreHandler != nil
+	}
+	if calls != "" {
+		return d.qualifiesToCall(st, calls)
 	}
 	w.counts = w.follows == nil && !w.returns || slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.enabled() && kp.ret == nil })
-	switch {
-	case w.upcall && (w.follows != nil || w.returns):
-		return work{}, "a handler runs where calls that are followed begin or end"
-	case w.upcall && d.guard.none:
-		return work{}, "the handler runs in the tracer, since the program uses SIGTRAP itself"
-	case w.upcall && hostUpcalls == nil:
-		return work{}, "the handler runs in the tracer, which can't be called on this processor"
-	case w.upcall:
-		w.program = nil // the tracer runs it, too
-	}
 	return w, ""
+}
+
+// tracedReturns says why the tracer is to see the returns at st.
+func (st *site) tracedReturns() string {
+	switch {
+	case st.retracing > 0:
+		return "calls that are followed return there"
+	case st.returning > 0 && st.returnsGo:
+		return "goroutines' calls are followed by the tracer"
+	}
+	return ""
+}
+
+// qualifiesToCall is qualifies for a site whose hits the tracer deals with.
+func (d *domain) qualifiesToCall(st *site, why string) (w work, refusal string) {
+	switch {
+	case d.guard.none:
+		return work{}, why + ", and the program uses SIGTRAP itself"
+	case hostUpcalls == nil:
+		return work{}, why + ", which can't be called on this processor"
+	}
+	return work{upcall: true, popped: st.returning > 0}, ""
 }
 
 // needsTracer says why kp's hits can't be dealt with in the target.
@@ -73,8 +91,6 @@ func (kp *Kprobe) needsTracer() string {
 		return "a fault_handler waits for faults of the instruction"
 	case kp.jprobe != nil:
 		return "a jprobe runs there"
-	case kp.ret != nil:
-		return kp.ret.needsTracer()
 	}
 	return ""
 }

@@ -87,7 +87,6 @@ func (s *Session) startDraining() {
 		return
 	}
 	s.drains = true
-	s.clockBegan, s.clockTicks = moment()
 	go func() {
 		for wait := shortestLook; ; {
 			select {
@@ -275,8 +274,14 @@ func moment() (now time.Time, ticks uint64) {
 	return now, ticks
 }
 
+// Elapsed is the time that so many ticks of the program helper Time take. Safe for concurrent use.
+func (s *Session) Elapsed(ticks uint64) time.Duration {
+	c := s.clock()
+	return c.Duration(ticks)
+}
+
 // clock shows the time that tsc's results belong to. It is set by the time of day whenever
-// it is asked for, and goes as fast as it has gone since there are rings.
+// it is asked for, and goes as fast as it has gone since the session began.
 func (s *Session) clock() program.Clock {
 	now, ticks := moment()
 	elapsed := now.Sub(s.clockBegan) // by the monotonic clock

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 
@@ -28,6 +29,9 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 	switch {
 	case det == nil:
 		return false
+	case at == det.Trap:
+		s.hitInDetour(th, d, det, regs)
+		return true
 	case det.upcall != nil:
 		return s.upcallTrap(th, d, det, at, regs)
 	case slices.Contains(det.callTraps(), at):
@@ -49,7 +53,7 @@ func (s *Session) atTrap(th *ptrace.Thread, d *domain, det *detour, regs arch.Re
 	ts, kp := s.stateOf(th, d), det.record.kp
 	regs.SetIP(det.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
-		s.interpret(ts, kp)
+		s.interpret(ts, kp, &ts.regs)
 	}
 	det.countOne() // what counts comes behind the program
 	regs.SetIP(det.Start())
@@ -187,13 +191,15 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 }
 
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have
-// foreseen.
+// foreseen, and for bytes of their jumps that are no instructions.
 func (d *domain) noteFaults(sites []*site) {
-	if !slices.ContainsFunc(sites, func(st *site) bool { return len(st.next.Fixups) > 0 }) {
+	raises := slices.ContainsFunc(sites, func(st *site) bool { return len(st.next.Fixups) > 0 || st.next.raisesIllegal() })
+	if !raises && len(d.heads) == 0 {
 		return
 	}
 	for _, p := range d.space.Processes() {
-		if err := p.NoteFaultActions(true); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+		err := p.NoteFaultActions(raises)
+		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !departed(err) {
 			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
 		}
 	}
@@ -234,6 +240,10 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 		}
 	case ptrace.Breakpoint:
 		at := regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance()))
+		if at == det.Trap {
+			regs.SetIP(det.Addr)
+			th.MovedOut()
+		}
 		if det.upcall == nil && slices.Contains(det.Traps, at) {
 			det.countOne()
 			regs.SetIP(det.Start())
@@ -277,6 +287,13 @@ func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
 	return err == nil && raisedByByte(info)
 }
 
+// raisesIllegal tells whether det's jump has a head that is no breakpoint.
+func (det *detour) raisesIllegal() bool {
+	return slices.ContainsFunc(det.heads, func(h arch.Addr) bool {
+		return !bytes.HasPrefix(det.jump[h-det.site.addr:], ptrace.Host.Breakpoint())
+	})
+}
+
 // raisedByByte: what is no breakpoint is no instruction.
 func raisedByByte(info *ptrace.Siginfo) bool {
 	return info.Synchronous() && info.Signo() == unix.SIGILL
@@ -288,11 +305,14 @@ func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginf
 		return false
 	}
 	if det := d.heads[regs.IP()]; det != nil {
+		th.UndoFault()
 		return d.fromHead(det, regs.IP(), regs)
 	}
 	ts := s.stateOf(th, d)
 	late := ts.late != 0 && ts.late == regs.IP()
-	ts.late = 0
+	if ts.late = 0; late {
+		th.UndoFault()
+	}
 	return late // the original instruction is back, and runs
 }
 

@@ -111,6 +111,9 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	}
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
 	ri.domain, ri.owner, ri.frame = d, own, f
+	if rp.timed() {
+		ri.began = tsc()
+	}
 	d.link(ri)
 	d.entrust(rp, f, ret)
 	return 0
@@ -247,7 +250,7 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 		return
 	}
 	copy(c.Data, ri.Data)
-	c.RetAddr, c.entry, c.hit, c.sp = ri.RetAddr, ri.entry, ri.hit, ri.sp
+	c.RetAddr, c.entry, c.hit, c.sp, c.began = ri.RetAddr, ri.entry, ri.hit, ri.sp, ri.began
 	c.domain, c.owner, c.frame = d, owner{tid: th.TID}, ri.frame
 	c.frame.pid = th.Proc.PID
 	d.link(c)
@@ -360,6 +363,9 @@ func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstan
 		rp.hits.Add(1)
 		regs.running = &rp.KP
 		regs.SetIP(st.addr)
+		if rp.KP.checked != nil {
+			s.interpret(ts, &rp.KP, callRegs{regs, tsc() - ri.began})
+		}
 		if rp.Handler != nil {
 			s.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })
 		}

@@ -27,7 +27,7 @@ func (d *domain) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 	if !rp.returns[st] {
 		rp.returns[st] = true
 		st.returning++
-		if err := st.retraced(rp, 1); err != nil {
+		if err := st.returnsOf(rp, 1); err != nil {
 			d.session.warn("%v", err)
 		}
 	}

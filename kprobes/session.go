@@ -155,6 +155,7 @@ func newSession(opts Options) (*Session, error) {
 	}
 	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{})}
 	t.SetHandler(hooks{s})
+	s.clockBegan, s.clockTicks = moment()
 	return s, nil
 }
 

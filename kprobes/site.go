@@ -26,11 +26,13 @@ type site struct {
 	next   *detour // that it is about to get
 	step   bool    // trap after the copy: a handler or the instruction needs it
 
-	linker    bool // the dynamic linker's (linker.go)
-	returning int  // Kretprobes that follow calls to here: armed though no probe is enabled
-	retracing int  // those of them whose handlers run in the tracer
-	returnsGo bool // some of these calls were made in Go
-	inGo      bool // for a Kretprobe: the function is one of Go's
+	linker    bool         // the dynamic linker's (linker.go)
+	returning int          // Kretprobes that follow calls to here: armed though no probe is enabled
+	retracing int          // those of them whose handlers run in the tracer
+	returnsGo bool         // some of these calls were made in Go
+	recorders []*Kretprobe // those of them whose Programs run in the target
+	recounted uint64       // how often these have changed
+	inGo      bool         // for a Kretprobe: the function is one of Go's
 	leaves    *jumps
 
 	refusal  string // why it is not optimized

@@ -75,6 +75,17 @@ func Build(name string, id uint32, regs []string, filter Cond, actions ...Action
 	return b.p, nil
 }
 
+// Where is a program that does what p does where the register reg holds v, and nothing elsewhere.
+func (p Program) Where(reg string, v int32) Program {
+	p.Regs = append(slices.Clone(p.Regs), reg)
+	otherwise := asm.JEq.Imm(asm.R0, v, "")
+	otherwise.Offset = 1 // behind the return
+	p.Insns = append(asm.Instructions{
+		asm.LoadMem(asm.R0, asm.R1, int16(8*(len(p.Regs)-1)), asm.DWord), otherwise, asm.Return(),
+	}, p.Insns...)
+	return p
+}
+
 // prune takes out the instructions that are never reached, as behind conditions that are
 // always met.
 func (b *builder) prune() {

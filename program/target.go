@@ -13,6 +13,10 @@ type Target struct {
 	Dead arch.Dead
 	// RedZone tells that the code at the site may keep data below its stack pointer.
 	RedZone bool
+	// Below is how many bytes the stack pointer is lower than at the site, when the body begins and
+	// ends. Words are the names of registers that are 8 bytes each from there on.
+	Below int
+	Words []string
 	// HWCAP2 is AT_HWCAP2 of the auxiliary vector: what the kernel allows programs to do.
 	HWCAP2 uint64
 	// ThreadPointer tells that threads keep their own address where the thread pointer

@@ -149,6 +149,7 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	th := t.newThread(p, tid)
 	th.maskFull = Sigset(st.SigBlk).full()
 	th.trapBlocked = Sigset(st.SigBlk).Has(unix.SIGTRAP) && !th.maskFull
+	th.noteFaultMask(Sigset(st.SigBlk))
 	if st.State == 'D' && inVfork(p.PID, tid) {
 		th.state, th.stop.Reason = parked, Vfork
 	}

@@ -242,6 +242,7 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 	if !landed {
 		_ = th.setSigmask(ic.mask)
 		th.trapBlocked, th.maskFull, th.inTrapHandler = before.trapBlocked, before.maskFull, before.inTrapHandler
+		th.faultBlocked = before.faultBlocked
 	}
 	regs, rerr := th.hostRegs()
 	if err == nil {

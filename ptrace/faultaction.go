@@ -11,10 +11,13 @@ import (
 // A fault of our own code is forced on the thread, as a breakpoint's SIGTRAP is (trap.go): if the
 // thread blocks the signal or the process ignores it, the kernel unblocks it and resets its action.
 // A signal that is neither keeps its action. So what was there before is what was read last,
-// and that it is gone tells that it must be put back.
+// and that it is gone tells that it must be put back. Whether a thread blocks a signal whose action is
+// the default one is what was last seen, at a stop that no exception had caused.
 
-// faultSignals are those that memory accesses raise.
-var faultSignals = []unix.Signal{unix.SIGSEGV, unix.SIGBUS}
+// faultSignals are those that memory accesses raise, and what is no instruction.
+var faultSignals = []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGILL}
+
+const allFaults = Sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGILL-1))
 
 // faultActions are a process's for faultSignals.
 type faultActions struct {
@@ -26,16 +29,15 @@ type faultActions struct {
 
 // faultSets reads which of faultSignals the process handles and ignores.
 func (p *Process) faultSets() (handled, ignored Sigset, ok bool) {
-	const all = Sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1))
 	for tid := range p.threads {
 		if st, err := procfs.ReadStatus(p.PID, tid); err == nil {
-			return Sigset(st.SigCgt) & all, Sigset(st.SigIgn) & all, true
+			return Sigset(st.SigCgt) & allFaults, Sigset(st.SigIgn) & allFaults, true
 		}
 	}
 	return 0, 0, false
 }
 
-// NoteFaultActions remembers the process's actions for SIGSEGV and SIGBUS. Unless again is set it does
+// NoteFaultActions remembers the process's actions for SIGSEGV, SIGBUS and SIGILL. Unless again is set it does
 // nothing if as many are handled and ignored as last time. An action that is the default one now
 // may have been reset by a fault that UndoFault is still to be called for, so it has to be so twice.
 func (p *Process) NoteFaultActions(again bool) error {
@@ -101,7 +103,19 @@ func (th *Thread) UndoFault() {
 	if th.unblocked {
 		all |= sigbit(unix.SIGTRAP) // for the guard
 	}
-	if all.full() || lost && f.handled.Has(sig) {
+	if (handled | ignored).Has(sig) && !lost {
+		th.faultBlocked &^= sigbit(sig) // else the fault had taken the action away
+	}
+	if all.full() || lost && f.handled.Has(sig) || th.faultBlocked.Has(sig) {
 		_ = th.setSigmask(with)
+	}
+}
+
+// noteFaultMask is noteMask for faultSignals: blocked is the thread's mask.
+func (th *Thread) noteFaultMask(blocked Sigset) {
+	switch now := blocked & allFaults; {
+	case th.maskFull:
+	case now == th.faultBlocked, th.faultBlocked&^now == 0, !th.pendingSynchronous():
+		th.faultBlocked = now
 	}
 }

@@ -188,7 +188,7 @@ func (t *Tracer) adoptChild(th *Thread) {
 		delete(t.early, tid)
 	case flags&unix.CLONE_THREAD != 0:
 		fresh := t.newThread(th.Proc, tid)
-		fresh.trapBlocked, fresh.unblocked = th.trapBlocked, th.unblocked
+		fresh.trapBlocked, fresh.unblocked, fresh.faultBlocked = th.trapBlocked, th.unblocked, th.faultBlocked
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
 	default:
@@ -203,7 +203,8 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	if space == nil {
 		p.parent = parent.Proc.Space
 	}
-	t.newThread(p, tid).trapBlocked = parent.trapBlocked
+	th := t.newThread(p, tid)
+	th.trapBlocked, th.faultBlocked = parent.trapBlocked, parent.faultBlocked
 	if s, ok := t.handler.(Sharer); ok && space != nil {
 		s.Shared(parent, p)
 	}

@@ -66,7 +66,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err != nil {
 		return err
 	}
-	saved, stop, believed, restartAt := *regs, th.stop, th.trapBlocked, th.restartAt
+	saved, stop, believed, faults, restartAt := *regs, th.stop, th.trapBlocked, th.faultBlocked, th.restartAt
 	mask, err := th.sigmask()
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err := r.finish(saved, safe, mask); err != nil {
 		return err
 	}
-	th.trapBlocked, th.restartAt = believed, restartAt
+	th.trapBlocked, th.faultBlocked, th.restartAt = believed, faults, restartAt
 	if ours {
 		th.stop, th.kept = stop, kept
 	}

@@ -73,6 +73,8 @@ type Thread struct {
 	// everything when last seen, which may be for a moment or for good.
 	trapBlocked, maskFull bool
 
+	faultBlocked Sigset // those of faultSignals that it is believed to block
+
 	// unblocked: it would block SIGTRAP as all other signals, if there were no guard.
 	unblocked bool
 

@@ -18,6 +18,7 @@ func (th *Thread) noteMask() {
 		return
 	}
 	th.maskFull = m.full()
+	th.noteFaultMask(m)
 	switch {
 	case th.maskFull:
 	case m.Has(unix.SIGTRAP):

@@ -1,6 +1,11 @@
 package amd64
 
-import "github.com/gokprobe/gokprobe/arch"
+import (
+	"cmp"
+	"errors"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
 
 // The bodies that follow calls (arch.CallTable). What they need is four registers, which are
 // pushed below the red zone, and the flags:
@@ -57,6 +62,7 @@ type callBody struct {
 	flags  bool   // are kept
 	pushed []byte // registers
 	work   func(a *asm, depth int, trap *spot)
+	then   arch.Body // behind it, if it is not nil
 }
 
 func newCallBody(dead arch.Dead, work func(a *asm, depth int, trap *spot)) callBody {
@@ -69,32 +75,55 @@ func newCallBody(dead arch.Dead, work func(a *asm, depth int, trap *spot)) callB
 	return b
 }
 
-// Assemble generates the body; it reaches everything from anywhere.
+// Assemble generates the body; without what comes behind, it reaches everything from anywhere.
 func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a := &asm{at: at}
-	var pushes []arch.Addr
-	a.moveSP(-redZoneLen)
-	for _, reg := range b.pushed {
-		pushes = append(pushes, a.here())
+	var stores []arch.Addr // on the stack, and how many registers have been pushed before
+	var before []int
+	below := redZoneLen
+	if b.then != nil {
+		below = arch.ThenBelow
+	}
+	a.moveSP(int32(-below))
+	if b.then != nil { // there will be room for that too, or nothing is done
+		stores, before = append(stores, a.here()), append(before, 0)
+		a.onStack(0x89, ax, -arch.ThenRoom)
+	}
+	for n, reg := range b.pushed {
+		stores, before = append(stores, a.here()), append(before, n)
 		a.push(reg)
 	}
+	pushed := len(b.pushed)
 	if b.flags {
 		a.emit(0x9f, 0x0f, 0x90, 0xc0) // lahf; seto %al
-		pushes = append(pushes, a.here())
+		stores, before = append(stores, a.here()), append(before, pushed)
 		a.push(ax)
+		pushed++
 	}
 	var trap spot
-	b.work(a, redZoneLen+8*len(pushes), &trap)
+	b.work(a, below+8*pushed, &trap)
 	over := a.short(0xeb)
 	a.place(&trap)
 	after := b.restore(a)
+	a.moveSP(int32(below))
 	out.Traps = []arch.Addr{a.here()}
 	a.emit(0xcc, 0xcc) // only who has trapped stands behind the first
 	a.land(over)
 	b.restore(a)
-	for k, at := range pushes {
-		out.Fixups = append(out.Fixups, arch.Fixup{At: at, To: after[k]})
+	for k, at := range stores {
+		out.Fixups = append(out.Fixups, arch.Fixup{At: at, To: after[before[k]]})
 	}
+	if b.then != nil {
+		then, err := b.then.Assemble(a.here())
+		if err != nil && (!errors.Is(err, arch.ErrReach) || then.Code == nil) {
+			return arch.BodyCode{}, err
+		}
+		a.err = cmp.Or(a.err, err)
+		a.emit(then.Code...)
+		out.Traps = append(out.Traps, then.Traps...)
+		out.Fixups = append(out.Fixups, then.Fixups...)
+	}
+	a.moveSP(int32(below))
 	out.Code = a.code
 	return out, a.err
 }
@@ -111,7 +140,6 @@ func (b callBody) restore(a *asm) (after []arch.Addr) {
 		a.pop(b.pushed[k])
 	}
 	after[0] = a.here()
-	a.moveSP(redZoneLen)
 	return after
 }
 
@@ -172,9 +200,11 @@ func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	a.goTo(&done)
 	var same spot
 	slotOf(a, &found, &same)
-	tailCall(a, &undo, &done)
-	claim(a, w, depth, scan, infoShared, &undo)
-	a.goTo(&done)
+	if !w.Timed {
+		tailCall(a, &undo, &done)
+		claim(a, w, depth, scan, infoShared, &undo)
+		a.goTo(&done)
+	}
 	a.place(&undo)
 	a.abs(dx, uint64(t.lineAt(w.Line)))
 	a.emit(0xf0, 0x48, 0xff, 0x0a) // lock decq (%rdx)
@@ -232,6 +262,13 @@ func claim(a *asm, w arch.FollowWork, depth int, scan arch.Addr, info uint32, un
 	a.emit(0xb9, 1, 0, 0, 0)             // mov $1,%ecx
 	a.emit(0xf0, 0x48, 0x0f, 0xb1, 0x0a) // lock cmpxchg %rcx,(%rdx)
 	a.jcc(ccNE, scan)
+	if w.Timed {
+		a.emit(0x48, 0x89, 0xd1) // mov %rdx,%rcx
+		a.ticks()
+		a.emit(0x48, 0x89, 0x81) // mov %rax,192(%rcx)
+		a.imm32(3 * slotWords)
+		a.emit(0x48, 0x89, 0xca) // mov %rcx,%rdx
+	}
 	a.emit(0x48, 0x89, 0x72, slotWords) // mov %rsi,64(%rdx)
 	a.emit(0x48, 0xc7, 0x82)            // movq $…,128(%rdx)
 	a.imm32(2 * slotWords)
@@ -275,14 +312,30 @@ func tailCall(a *asm, undo, done *spot) {
 
 // ReturnBody ends the calls of the frame that a thread has returned from to ret. It uses at most 40
 // bytes of stack and the red zone, of which it reads what ret has popped.
-func (Arch) ReturnBody(table arch.CallTable, ret arch.Addr, dead arch.Dead) arch.Body {
-	t := table.(*callTable)
-	return newCallBody(dead, func(a *asm, depth int, trap *spot) { t.returned(a, ret, depth, trap) })
+func (Arch) ReturnBody(w arch.ReturnWork) arch.Body {
+	b := newCallBody(w.Dead, func(a *asm, depth int, trap *spot) { returned(a, w, depth, trap) })
+	b.then = w.Then
+	return b
+}
+
+// ticks reads the time-stamp counter into rax; rdx is lost.
+func (a *asm) ticks() {
+	a.emit(0x0f, 0x31)             // rdtsc
+	a.emit(0x48, 0xc1, 0xe2, 0x20) // shl $32,%rdx
+	a.emit(0x48, 0x09, 0xd0)       // or %rdx,%rax
 }
 
 // returned: rcx is the CFA, rdx a slot.
-func (t *callTable) returned(a *asm, ret arch.Addr, depth int, trap *spot) {
+func returned(a *asm, w arch.ReturnWork, depth int, trap *spot) {
+	t, ret := w.Table.(*callTable), w.Ret
+	duration := depth - arch.ThenBelow // where words for what comes behind are
+	line := duration + 8
 	var done, match spot
+	if w.Then != nil {
+		a.emit(0x48, 0xc7, 0x84, 0x24) // movq $0,line(%rsp)
+		a.imm32(uint32(line))
+		a.imm32(0)
+	}
 	a.emit(0x31, 0xf6) // xor %esi,%esi: no call is found yet
 	scan := a.here()
 	a.onStack(0x8d, cx, depth) // lea …(%rsp),%rcx
@@ -307,15 +360,31 @@ func (t *callTable) returned(a *asm, ret arch.Addr, depth int, trap *spot) {
 	a.to(ccNE, trap)
 	a.emit(0x48, 0x8b, 0x8a) // mov 128(%rdx),%rcx
 	a.imm32(2 * slotWords)
-	a.emit(0x48, 0x89, 0xc8)            // mov %rcx,%rax
+	if w.Then != nil {
+		a.emit(0x89, 0xc8, 0x83, 0xe0, 0xff&^infoJumps) // mov %ecx,%eax; and $~infoJumps,%eax
+		a.emit(0x83, 0xf8, 1<<infoShift)                // cmp $(1<<infoShift),%eax: one call, in a frame of its own
+		a.to(ccNE, trap)
+		a.emit(0x48, 0x8b, 0x82) // mov 192(%rdx),%rax
+		a.imm32(3 * slotWords)
+		a.onStack(0x89, ax, duration)
+	}
 	a.emit(0x48, 0xc1, 0xe9, infoShift) // shr $2,%rcx
 	a.emit(0x48, 0x69, 0xc9)            // imul $…,%rcx,%rcx: so many more have returned, and fewer are in flight
 	a.imm32(1<<lineShift - 1)
 	a.emit(0x48, 0xc1, 0xee, keyShift) // shr $48,%rsi
-	a.emit(0xc1, 0xe6, 6)              // shl $6,%esi
+	if w.Then != nil {
+		a.onStack(0x89, si, line)
+	}
+	a.emit(0xc1, 0xe6, 6) // shl $6,%esi
 	a.abs(ax, uint64(t.base+linesOff))
 	a.emit(0x48, 0xc7, 0x02, 0, 0, 0, 0) // movq $0,(%rdx)
 	a.emit(0xf0, 0x48, 0x01, 0x0c, 0x06) // lock add %rcx,(%rsi,%rax)
-	a.jmp(scan)
+	if w.Then == nil {
+		a.jmp(scan)
+	} else {
+		a.ticks()
+		a.onStack(0x2b, ax, duration) // sub duration(%rsp),%rax
+		a.onStack(0x89, ax, duration)
+	}
 	a.place(&done)
 }

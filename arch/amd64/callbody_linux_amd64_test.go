@@ -1,6 +1,7 @@
 package amd64_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -11,7 +12,11 @@ import (
 	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
-const callsAt = 0x70000000
+const (
+	callsAt = 0x70000000
+	nowAt   = codeAt + 0x8000
+	outAt   = dataAt
+)
 
 // calls is a call table that the test changes here and a processor there.
 type calls struct {
@@ -23,10 +28,13 @@ type calls struct {
 	known map[[2]uint64]bool
 	held  map[arch.Addr]int
 	shut  bool
+
+	shared map[arch.Addr]bool // frames that hold, or held, several calls
 }
 
 type modelLine struct {
 	jumps   bool
+	timed   bool
 	limit   int
 	active  int
 	returns uint64
@@ -45,7 +53,8 @@ func newCalls(t testing.TB, rnd *rand.Rand) *calls {
 		c.mmap(callsAt + uint64(off))
 	}
 	c.table = a.CallTable(c.mem, callsAt)
-	c.lines = map[uint16]*modelLine{1: {limit: 3}, 2: {jumps: true, limit: 5}, arch.MaxLines: {jumps: true, limit: 50}}
+	c.lines = map[uint16]*modelLine{1: {limit: 3}, 2: {jumps: true, limit: 5}, 3: {timed: true, limit: 5}, arch.MaxLines: {jumps: true, limit: 50}}
+	c.shared = map[arch.Addr]bool{}
 	c.known, c.held = map[[2]uint64]bool{}, map[arch.Addr]int{}
 	for n, l := range c.lines {
 		c.table.Line(n).SetLimit(l.limit)
@@ -111,14 +120,15 @@ func (c *calls) enter(n uint16, cfa, ret arch.Addr) error {
 		if joins >= 0 {
 			break
 		}
-		if traps = traps || !s.Jumps || s.Ret != ret; s.Line == n {
+		if traps = traps || !s.Jumps || s.Ret != ret || l.timed; s.Line == n {
 			joins = k
 		}
 	}
 	c.put8(cfa-8, ret)
 	dead := c.dead()
 	dead.Regs &^= 1 << 4
-	trapped, err := c.run(amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Jumps: l.jumps, Dead: dead}), cfa-8, dead)
+	ticks := c.now()
+	trapped, err := c.run(amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Jumps: l.jumps, Timed: l.timed, Dead: dead}), cfa-8, dead)
 	if err != nil || trapped != traps {
 		return fmt.Errorf("entering %d at %s for %s: traps %v, want %v; %w", n, cfa, ret, trapped, traps, err)
 	}
@@ -128,9 +138,12 @@ func (c *calls) enter(n uint16, cfa, ret arch.Addr) error {
 		return fmt.Errorf("entering %d: the frame %v becomes %v", n, frame, after)
 	case !traps && joins < 0 && len(after) != len(frame)+1:
 		return fmt.Errorf("entering %d: the frame %v becomes %v", n, frame, after)
+	case !traps && l.timed && !(ticks < after[0].Began && after[0].Began < c.now()):
+		return fmt.Errorf("entering %d at %d: %v", n, ticks, after)
 	}
 	if !traps {
 		l.active++
+		c.shared[cfa] = len(after) > 1 || len(frame) > 0 && c.shared[cfa]
 	}
 	return c.check()
 }
@@ -147,9 +160,20 @@ func (c *calls) leave(cfa, ret arch.Addr, byReturn bool) error {
 		c.put8(cfa-8, ret+1)
 	}
 	dead := c.dead()
-	trapped, err := c.run(amd64.Arch{}.ReturnBody(c.table, ret, dead), cfa, dead)
+	w := arch.ReturnWork{Table: c.table, Ret: ret, Dead: dead}
+	if c.rnd.IntN(2) == 0 {
+		w.Then = wordsTo(outAt)
+		traps = traps || len(frame) > 1 || len(frame) == 1 && (frame[0].Count > 1 || c.shared[cfa])
+		c.put(outAt, make([]byte, 16))
+	}
+	trapped, err := c.run(amd64.Arch{}.ReturnBody(w), cfa, dead)
 	if err != nil || trapped != traps {
 		return fmt.Errorf("leaving %s for %s (%v): traps %v, want %v; %w", cfa, ret, frame, trapped, traps, err)
+	}
+	if w.Then != nil && !traps {
+		if err := c.checkWords(frame); err != nil {
+			return err
+		}
 	}
 	for _, s := range frame {
 		if l := c.lines[s.Line]; !traps {
@@ -161,6 +185,40 @@ func (c *calls) leave(cfa, ret arch.Addr, byReturn bool) error {
 		return fmt.Errorf("leaving: the frame %v becomes %v", frame, after)
 	}
 	return c.check()
+}
+
+// wordsTo is a body for ReturnWork.Then that stores its words at out.
+type wordsTo arch.Addr
+
+func (out wordsTo) Assemble(arch.Addr) (arch.BodyCode, error) {
+	code := []byte{0x50} // push %rax
+	for k := range len(arch.ThenWords) {
+		code = append(code, 0x48, 0x8b, 0x44, 0x24, byte(8+8*k), 0x48, 0xa3) // mov …(%rsp),%rax; movabs %rax,…
+		code = binary.LittleEndian.AppendUint64(code, uint64(out)+uint64(8*k))
+	}
+	return arch.BodyCode{Code: append(code, 0x58)}, nil
+}
+
+// checkWords compares the words with the call that has ended.
+func (c *calls) checkWords(frame []arch.CallSlot) error {
+	words := c.get(outAt, 16)
+	duration, line := binary.LittleEndian.Uint64(words), binary.LittleEndian.Uint64(words[8:])
+	if len(frame) == 0 && line != 0 || len(frame) == 1 && line != uint64(frame[0].Line) {
+		return fmt.Errorf("line %d for %v", line, frame)
+	}
+	if line != 0 && c.lines[uint16(line)].timed && (duration == 0 || duration >= c.now()-frame[0].Began) {
+		return fmt.Errorf("duration %d for %v", duration, frame)
+	}
+	return nil
+}
+
+// now is the time-stamp counter of the processor there.
+func (c *calls) now() uint64 {
+	c.put(nowAt, []byte{0x0f, 0x31}) // rdtsc
+	r := c.regs()
+	r.SetIP(nowAt)
+	r, _ = c.step(r)
+	return r.Rdx<<32 | r.Rax&(1<<32-1)
 }
 
 // check compares the lines with the table and the model.
@@ -206,7 +264,8 @@ func (c *calls) change(n uint16, ret arch.Addr) {
 		})
 	case 5:
 		cfa := pick(c.rnd, callCFAs...)
-		if len(c.table.Frame(cfa)) == 0 && c.table.Put(arch.FollowedCall{CFA: cfa, Ret: ret, Line: n, Count: 2, Jumps: c.lines[n].jumps}) {
+		if len(c.table.Frame(cfa)) == 0 && c.table.Put(arch.FollowedCall{CFA: cfa, Ret: ret, Line: n, Count: 2, Jumps: c.lines[n].jumps, Began: c.now()}) {
+			c.shared[cfa] = true
 			c.table.Line(n).Add(2)
 			c.lines[n].active += 2
 		}
@@ -224,7 +283,7 @@ func TestCallTable(t *testing.T) {
 	c := newCalls(t, rand.New(rand.NewPCG(seed, 0)))
 	followed := 0
 	for k := range 1500 {
-		n := pick(c.rnd, 1, 2, uint16(arch.MaxLines))
+		n := pick(c.rnd, 1, 2, 3, uint16(arch.MaxLines))
 		cfa, ret := pick(c.rnd, callCFAs...), pick(c.rnd, callRets...)
 		var err error
 		switch c.rnd.IntN(5) {
@@ -303,10 +362,11 @@ func TestCallsWithoutRoomOnTheStackTrap(t *testing.T) {
 		c.put8(cfa, ret)
 		for name, body := range map[string]arch.Body{
 			"entry":  amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n}),
-			"return": amd64.Arch{}.ReturnBody(c.table, ret, arch.Dead{}),
+			"return": amd64.Arch{}.ReturnBody(arch.ReturnWork{Table: c.table, Ret: ret}),
+			"then":   amd64.Arch{}.ReturnBody(arch.ReturnWork{Table: c.table, Ret: ret, Then: wordsTo(outAt)}),
 		} {
 			trapped, err := c.run(body, cfa, arch.Dead{})
-			if err != nil || trapped != (room < 5) {
+			if err != nil || trapped != (room < 5 || name == "then") {
 				t.Errorf("%s with room for %d words: traps %v, %v", name, room, trapped, err)
 			}
 		}

@@ -15,7 +15,7 @@ var _ arch.CallBodies = Arch{}
 //	0          knownBuckets × 64 bytes, by the return address: the number of calls that the
 //	           tracer holds, then 7 keys (return address, and the line in the upper 16 bits)
 //	slotsOff   buckets of 256 bytes for 8 calls, by the CFA: 8 CFAs (0 free, 1 being filled), 8
-//	           keys as above, 8 times the count and flags
+//	           keys as above, 8 times the count and flags, 8 times when they were entered
 //	linesOff   lines of 64 bytes: in the first word the number of calls in flight (16 bits) and of
 //	           those that have returned (48 bits), in the second the limit
 const (
@@ -107,6 +107,7 @@ func (t *callTable) Put(c arch.FollowedCall) bool {
 		}
 		atomic.StoreUint64(t.word(off+k+slotWords), knownKey(c.Ret, c.Line))
 		atomic.StoreUint64(t.word(off+k+2*slotWords), info)
+		atomic.StoreUint64(t.word(off+k+3*slotWords), c.Began)
 		atomic.StoreUint64(w, uint64(c.CFA))
 		return true
 	}
@@ -124,6 +125,7 @@ func (t *callTable) slot(off int) (s arch.CallSlot, ok bool) {
 	s.CFA, s.At = arch.Addr(cfa), off
 	s.Ret, s.Line = arch.Addr(key&(1<<keyShift-1)), uint16(key>>keyShift)
 	s.Count, s.Jumps = int(info>>infoShift), info&infoJumps != 0
+	s.Began = atomic.LoadUint64(t.word(off + 3*slotWords))
 	return s, true
 }
 

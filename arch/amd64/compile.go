@@ -101,6 +101,7 @@ type compiler struct {
 	places    []label // of the instructions
 	exit      label
 	bail      label
+	end       label    // of the body
 	cold      []func() // code that is seldom run
 }
 
@@ -144,7 +145,7 @@ func (c *compiler) body() {
 	for n := range c.places {
 		c.places[n] = c.newLabel()
 	}
-	c.exit, c.bail, c.cold = c.newLabel(), c.newLabel(), nil
+	c.exit, c.bail, c.end, c.cold = c.newLabel(), c.newLabel(), c.newLabel(), nil
 	c.prologue()
 	last := len(c.Code) - 1
 	for last > 0 && !c.in[last].reached {

@@ -17,7 +17,8 @@ type frame struct {
 	eflags int32     // of the whole register; -1 if nobody asks
 	top    int32     // where r10 points
 	size   int32
-	skip   int32 // the red zone
+	own    int32 // what the body takes: size, and the red zone
+	skip   int32 // from its end to the thread's stack pointer at the site
 }
 
 // at is the slot at off.
@@ -40,8 +41,9 @@ func (c *compiler) layout(seen uint16) frame {
 	f.eflags = take(c.reads("eflags"))
 	f.size += int32(c.stackUsed())
 	f.top = f.size
-	if f.size > 0 && c.env.RedZone {
-		f.skip = redZone
+	f.own, f.skip = f.size, int32(c.env.Below)
+	if f.size > 0 && c.env.RedZone && c.env.Below == 0 {
+		f.own, f.skip = f.size+redZone, redZone
 	}
 	return f
 }
@@ -66,7 +68,7 @@ func (c *compiler) prologue() {
 	if f.size == 0 {
 		return
 	}
-	c.lea(sp, inMem(sp, -f.size-f.skip))
+	c.lea(sp, inMem(sp, -f.own))
 	c.probe()
 	for x, slot := range f.slot {
 		if slot >= 0 {
@@ -96,10 +98,15 @@ func (c *compiler) probe() {
 	}
 }
 
-// giveUp has the tracer do what the body has no stack for.
+// giveUp has the tracer do what the body has no stack for. Where it comes behind something else, that has
+// made sure of the stack.
 func (c *compiler) giveUp() {
 	c.mark(c.bail)
-	c.lea(sp, inMem(sp, c.frame.size+c.frame.skip))
+	c.lea(sp, inMem(sp, c.frame.own))
+	if c.env.Below > 0 {
+		c.jump(c.end)
+		return
+	}
 	c.traps = append(c.traps, len(c.code))
 	c.bytes(Arch{}.Breakpoint()...)
 }
@@ -117,8 +124,9 @@ func (c *compiler) epilogue() {
 		}
 	}
 	if f.size > 0 {
-		c.lea(sp, inMem(sp, f.size+f.skip))
+		c.lea(sp, inMem(sp, f.own))
 	}
+	c.mark(c.end)
 }
 
 // The context.
@@ -225,6 +233,10 @@ func (c *compiler) loadContext(dst xreg, i program.Insn) {
 	}
 	if slot >= 0 {
 		c.loadPart(i, dst, c.frame.at(slot+int32(i.Off&7)))
+		return
+	}
+	if word := slices.Index(c.env.Words, name); word >= 0 {
+		c.loadPart(i, dst, c.frame.at(c.frame.size+int32(8*word+i.Off&7)))
 		return
 	}
 	switch {

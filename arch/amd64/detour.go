@@ -36,12 +36,14 @@ func (Arch) TrapBytes(breakpointOnly bool) arch.ByteSet {
 
 // A detour begins with its switch:
 //
-//	+0  eb 05 or eb 00   jmp to the body, or to
-//	+2  e9 rel32         jmp to the first copy
-//	+7  body
+//	+0  eb 06, 00 or 05  jmp to the body, to
+//	+2  e9 rel32         jmp to the first copy, or to
+//	+7  cc               int3
+//	+8  body
 const (
-	switchOn  = jmpLen
+	switchOn  = jmpLen + 1
 	switchOff = 0
+	switchAsk = jmpLen
 )
 
 // DetourLen is the length in bytes of what AssembleDetour generates anywhere, be its operands
@@ -120,10 +122,12 @@ func assembleDetour(at arch.Addr, copies []displaced, b arch.Body) (*arch.Detour
 
 // putBody generates the switch and the body.
 func putBody(a *asm, d *arch.Detour, b arch.Body) error {
-	d.On, d.Off, d.Switch = switchOn, switchOff, a.here()+1
+	d.On, d.Off, d.Ask, d.Switch = switchOn, switchOff, switchAsk, a.here()+1
 	a.emit(0xeb, switchOn)
 	past := a.here()
 	a.emit(0xe9, 0, 0, 0, 0)
+	d.Trap = a.here()
+	a.emit(0xcc)
 	d.Body.Start = a.here()
 	var err error
 	if d.BodyCode, err = b.Assemble(d.Body.Start); err != nil && (!errors.Is(err, arch.ErrReach) || d.BodyCode.Code == nil) {
@@ -134,5 +138,5 @@ func putBody(a *asm, d *arch.Detour, b arch.Body) error {
 	}
 	a.emit(d.BodyCode.Code...)
 	d.Body.End = a.here()
-	return putRel32(a.code[past-a.at+1:], d.Body.End, d.Body.Start)
+	return putRel32(a.code[past-a.at+1:], d.Body.End, d.Trap)
 }

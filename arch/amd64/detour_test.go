@@ -39,6 +39,10 @@ func checkDetour(t testing.TB, d *arch.Detour, insns []arch.Insn) {
 	if d.Start() != max(d.Body.End, d.Addr) || d.End != insns[len(insns)-1].End() || len(d.Pieces) != len(insns) {
 		t.Fatalf("%+v", d)
 	}
+	if next := d.Switch + 1; d.Switch != 0 && (next+arch.Addr(d.On) != d.Body.Start || next+arch.Addr(d.Ask) != d.Trap ||
+		!stands[next+arch.Addr(d.Off)] || d.Code[d.Trap-d.Addr] != 0xcc) {
+		t.Fatalf("switch of % x: %+v", d.Code, d)
+	}
 	for at := d.Addr - 1; at <= d.Range().End; at++ {
 		place, orig := d.Locate(at)
 		now, pop, ok := d.Original(at)

@@ -153,7 +153,7 @@ func TestDetourOutOfReach(t *testing.T) {
 			t.Errorf("%s: near by: %v", c.name, err)
 		}
 	}
-	if n, err := a.DetourLen(sequence(t, []byte{0x90}, siteAt), a.CountBody(siteAt+1<<32, 1, arch.Dead{Flags: true}, false)); n != 7+8+1+5 || err != nil {
+	if n, err := a.DetourLen(sequence(t, []byte{0x90}, siteAt), a.CountBody(siteAt+1<<32, 1, arch.Dead{Flags: true}, false)); n != 8+8+1+5 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if _, err := a.Jump(0, 1<<31+4); err != nil {

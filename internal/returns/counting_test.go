@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/kprobes"
+	prog "github.com/gokprobe/gokprobe/program"
 )
 
 // newCounter is a follower without handlers: the target follows its calls itself, where it can.
@@ -30,10 +31,40 @@ func newMixture(t *testing.T, pid int, p program, c playing) *follower {
 	return f
 }
 
+// newTimer is a counter of durations.
+func newTimer(t *testing.T, pid int, p program, c playing) *follower {
+	t.Helper()
+	f := newCounter(t, pid, p, c)
+	durations, err := prog.Build("durations", 0, []string{"duration"}, prog.Cond{},
+		prog.AddToHistogram{Map: prog.Map{Kind: prog.Log2}, Value: prog.Reg("duration")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rp := range f.probes {
+		rp.KP.Program = durations
+	}
+	return f
+}
+
+// wantDurations checks that each return has a duration.
+func (f *follower) wantDurations() {
+	f.t.Helper()
+	for _, rp := range f.probes {
+		n := uint64(0)
+		for _, in := range rp.KP.Values(0) {
+			n += in
+		}
+		if rp.KP.Program != nil && n != rp.Hits() {
+			f.t.Errorf("%s: %d durations of %d returns", rp.KP.SymbolName, n, rp.Hits())
+		}
+	}
+}
+
 // TestAnyMomentOfCountedCalls is TestAnyMoment for calls that are only counted, and where some are.
 func TestAnyMomentOfCountedCalls(t *testing.T) {
 	t.Run("all", func(t *testing.T) { anyMoment(t, newCounter) })
 	t.Run("some", func(t *testing.T) { anyMoment(t, newMixture) })
+	t.Run("timed", func(t *testing.T) { anyMoment(t, newTimer) })
 }
 
 // TestCountedCallsAmongOthers: calls that are counted and calls with handlers share frames, return
@@ -41,19 +72,19 @@ func TestAnyMomentOfCountedCalls(t *testing.T) {
 func TestCountedCallsAmongOthers(t *testing.T) {
 	const rounds = 3
 	eachCase(t, func(t *testing.T, p program, c playing) {
-		prog := p.start(t)
-		want := play(prog, c, rounds)
-		s := attach(t, prog.PID(), c, kprobes.Options{})
-		f := newMixture(t, prog.PID(), p, c)
+		target := p.start(t)
+		want := play(target, c, rounds)
+		s := attach(t, target.PID(), c, kprobes.Options{})
+		f := newMixture(t, target.PID(), p, c)
 		register(t, s, f)
 		s.WaitForOptimizer()
 		for range 3 {
-			if got := play(prog, c, rounds); got != want {
+			if got := play(target, c, rounds); got != want {
 				t.Errorf("followed it says %q, unprobed %q", got, want)
 			}
 			s.WaitForOptimizer()
 		}
-		if last := prog.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
+		if last := target.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
 			t.Errorf("it ends with %q", last)
 		}
 		closeSession(t, s)
@@ -64,35 +95,62 @@ func TestCountedCallsAmongOthers(t *testing.T) {
 // TestCountedCalls is TestFollowedCalls for calls that are only counted: in C, most of them by
 // the target. The numbers are the same.
 func TestCountedCalls(t *testing.T) {
-	const rounds = 3
 	eachCase(t, func(t *testing.T, p program, c playing) {
-		prog := p.start(t)
-		want := play(prog, c, rounds)
-		s := attach(t, prog.PID(), c, kprobes.Options{})
-		f := newCounter(t, prog.PID(), p, c)
-		register(t, s, f)
-		s.WaitForOptimizer()
-		for range 3 {
-			if got := play(prog, c, rounds); got != want {
-				t.Errorf("followed it says %q, unprobed %q", got, want)
-			}
-			s.WaitForOptimizer()
-		}
-		optimized := 0
-		for _, rp := range f.probes {
-			if s.Status(&rp.KP).Mechanism == "optimized" {
-				optimized++
-			} else if p.prefix == "" && p.fixture != "gocgo" {
-				t.Logf("%s: %s", rp.KP.SymbolName, s.Status(&rp.KP).Reason)
-			}
-		}
-		if last := prog.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
-			t.Errorf("it ends with %q", last)
-		}
-		closeSession(t, s)
-		f.wantCounts(p, c, 3*rounds)
+		optimized := playOptimized(t, p, c, newCounter)
 		if optimized == 0 && p.prefix == "" && p.fixture != "gocgo" {
 			t.Error("no call was followed in the target")
 		}
 	})
+}
+
+// TestTimedCalls is TestCountedCalls with a program at each return.
+func TestTimedCalls(t *testing.T) {
+	eachCase(t, func(t *testing.T, p program, c playing) {
+		optimized := playOptimized(t, p, c, newTimer)
+		if optimized == 0 && p.prefix == "" && p.fixture != "gocgo" {
+			t.Error("no call was followed in the target")
+		}
+	})
+}
+
+// TestCallsFollowedByUpcalls is TestFollowedCalls where the tracer runs the handlers of entries and
+// of returns without stopping the threads.
+func TestCallsFollowedByUpcalls(t *testing.T) {
+	eachCase(t, func(t *testing.T, p program, c playing) {
+		if playOptimized(t, p, c, newFollower) == 0 && p.prefix == "" {
+			t.Error("no handler was called from the target")
+		}
+	})
+}
+
+// playOptimized has a case played with jumps at its entries and returns, and returns how many
+// entries have one.
+func playOptimized(t *testing.T, p program, c playing, follow func(*testing.T, int, program, playing) *follower) (optimized int) {
+	const rounds = 3
+	target := p.start(t)
+	want := play(target, c, rounds)
+	s := attach(t, target.PID(), c, kprobes.Options{})
+	f := follow(t, target.PID(), p, c)
+	register(t, s, f)
+	s.WaitForOptimizer()
+	for range 3 {
+		if got := play(target, c, rounds); got != want {
+			t.Errorf("followed it says %q, unprobed %q", got, want)
+		}
+		s.WaitForOptimizer()
+	}
+	for _, rp := range f.probes {
+		if st := s.Status(&rp.KP); st.Mechanism == "optimized" {
+			optimized++
+		} else {
+			t.Logf("%s: %s", rp.KP.SymbolName, st.Reason)
+		}
+	}
+	if last := target.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
+		t.Errorf("it ends with %q", last)
+	}
+	closeSession(t, s)
+	f.wantCounts(p, c, 3*rounds)
+	f.wantDurations()
+	return optimized
 }

@@ -61,6 +61,7 @@ func anyMoment(t *testing.T, make func(*testing.T, int, program, playing) *follo
 			t.Errorf("it ends with %q", last)
 		}
 		closeSession(t, s.session)
+		s.f.wantDurations()
 		for _, rp := range s.f.probes {
 			if rp.KP.Hits() != rp.Hits()+rp.NMissed() || rp.KP.NMissed() != 0 {
 				t.Errorf("%s: %d entries are not %d returns and %d missed (%d unseen)",
@@ -98,7 +99,7 @@ func (s *siege) end() {
 
 func (s *siege) operate() {
 	s.t.Helper()
-	switch s.rng.IntN(6) {
+	switch s.rng.IntN(7) {
 	case 0:
 		s.end()
 		s.begin(kprobes.Options{Follow: s.rng.IntN(2) == 0, NoBoost: s.rng.IntN(4) == 0})
@@ -108,6 +109,8 @@ func (s *siege) operate() {
 		s.toggle()
 	case 5:
 		s.follow(1 + s.rng.Uint64N(50))
+	case 6:
+		s.session.WaitForOptimizer()
 	}
 }
 

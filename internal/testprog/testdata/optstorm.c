@@ -3,6 +3,8 @@
 //	blocked N S    signal S is blocked: N calls of s_ret, N jumps to its ret, then S is blocked still
 //	ignored N S    S is ignored, and is still
 //	caught N S     S has a handler, and the thread blocks it; both are so afterwards
+//	keep HOW S     S is blocked, ignored, caught or handled (caught, and not blocked) from now on
+//	heads N        N jumps to s_ret's ret, with a check of what keep has done
 //	edge N         N calls of s_ret with the stack pointer at the end of the stack
 //	brink          calls s_ret there until input comes
 //	storm N        N rounds of all functions in each of 4 threads, which take signals all the time:
@@ -75,6 +77,26 @@ static void disposed(const char *how, long n, int sig)
 	say("did");
 }
 
+static char kept;
+static int kept_sig;
+
+static void keep(const char *how, int sig)
+{
+	struct sigaction sa = { .sa_handler = *how == 'i' ? SIG_IGN : *how == 'b' ? SIG_DFL : ignore };
+	kept = *how, kept_sig = sig;
+	CHECK(sigaction(sig, &sa, NULL) == 0);
+	block(kept == 'b' || kept == 'c' ? SIG_BLOCK : SIG_UNBLOCK, sig);
+}
+
+static void is_kept(void)
+{
+	struct sigaction now;
+	sigset_t s;
+	CHECK(sigaction(kept_sig, NULL, &now) == 0);
+	CHECK(kept == 'b' || now.sa_handler == (kept == 'i' ? SIG_IGN : ignore)); // the default one may be a guard
+	CHECK(pthread_sigmask(SIG_SETMASK, NULL, &s) == 0 && sigismember(&s, kept_sig) == (kept == 'b' || kept == 'c'));
+}
+
 static long edge(void)
 {
 	char *m = mmap(NULL, 3 << 12, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -91,7 +113,7 @@ static void call_all(long i)
 static void on_alarm(int sig, siginfo_t *si, void *ctx)
 {
 	char *rip = (char *)((ucontext_t *)ctx)->uc_mcontext.gregs[REG_RIP];
-	CHECK(rip >= __executable_start && rip < etext || (long)rip >> 40 == 0x7f); // a library's
+	CHECK(rip >= __executable_start && rip < etext || (long)rip >> 41 == 0x7f >> 1); // a library's: 0x7e… or 0x7f…
 	long n = ADD(taken, 1), level = ADD(depth, 1);
 	if (level < 20)
 		call_all(n);
@@ -168,6 +190,15 @@ int main(void)
 			long sp = edge();
 			for (long i = 0; i < n; i++)
 				CHECK(at_end(i, sp + 8 * (i % 64)) == i + 1);
+			say("did");
+		} else if (sscanf(line, "keep %15s %ld", how, &sig) == 2) {
+			keep(how, sig);
+			say("did");
+		} else if (sscanf(line, "heads %ld", &n) == 1) {
+			for (long i = 0; i < n; i++) {
+				CHECK(jump_to_ret(i, (long)s_ret + 4) == i + 1);
+				is_kept();
+			}
 			say("did");
 		} else if (!strncmp(line, "brink", 5)) {
 			long sp = edge();

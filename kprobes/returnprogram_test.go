@@ -1,0 +1,92 @@
+package kprobes_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// timing is a Kretprobe whose Program writes a record of each return and a histogram of durations.
+type timing struct {
+	kprobes.Kretprobe
+	program *program.Program
+	records int
+	wrong   int
+	longest uint64
+}
+
+const (
+	durationsMap = 2 // behind the ring and its losses
+	lossesMap    = 1
+)
+
+func newTiming(t *testing.T, symbol string, right func(ret uint64) bool) *timing {
+	t.Helper()
+	ring := program.Map{Kind: program.Ring, Size: 1 << 16}
+	p, err := program.Build(symbol, 0, []string{"rax", "rip", "duration"}, program.Cond{},
+		program.WriteRecord{Ring: ring, Items: []program.Item{
+			{Name: "time", Value: program.Now()}, {Name: "thread", Value: program.CurrentThread()},
+			{Name: "ret", Value: program.Reg("rax")}, {Name: "ip", Value: program.Reg("rip")}, {Name: "duration", Value: program.Reg("duration")},
+		}},
+		program.AddToHistogram{Map: program.Map{Kind: program.Log2}, Value: program.Reg("duration")})
+	ok(t, err)
+	w := &timing{program: p}
+	w.MaxActive = 100
+	w.KP.SymbolName, w.KP.Program = symbol, p
+	w.KP.RecordHandler = func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+		word := func(i int) uint64 { return binary.LittleEndian.Uint64(r.Payload[p.Fields[i].Off:]) }
+		w.records++
+		w.longest = max(w.longest, word(4))
+		if !right(word(2)) || word(3) == 0 || word(4) == 0 || word(4) > word(0) {
+			w.wrong++
+		}
+	}
+	return w
+}
+
+func (w *timing) check(t *testing.T, want uint64) {
+	t.Helper()
+	sum := uint64(0)
+	for _, n := range w.KP.Values(durationsMap) {
+		sum += n
+	}
+	lost := w.KP.Values(lossesMap)[0]
+	if w.Hits() != want || sum != want || uint64(w.records)+lost != want || w.wrong > 0 || w.NMissed() > 0 {
+		t.Errorf("%s: %d returns, %d in the histogram, %d records and %d lost, %d wrong, %d missed; want %d",
+			w.KP.SymbolName, w.Hits(), sum, w.records, lost, w.wrong, w.NMissed(), want)
+	}
+}
+
+// TestProgramsAtReturns: records and durations are exact, in the target and in the tracer.
+func TestProgramsAtReturns(t *testing.T) {
+	for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
+		for _, threads := range []int{1, 8} {
+			t.Run(fmt.Sprint(!opts.NoOptimize, threads), func(t *testing.T) {
+				prog := start(t, "threads", fmt.Sprint(threads))
+				s := attach(t, prog.PID(), opts)
+				w := newTiming(t, "foo", func(ret uint64) bool { return ret%3 == 1 })
+				ok(t, s.RegisterKretprobe(&w.Kretprobe))
+				prog.Do("go 10", "went")
+				s.WaitForOptimizer()
+				for range 3 {
+					prog.Do("go 1000", "went")
+				}
+				if !opts.NoOptimize {
+					if _, n := kprobes.FollowedInTarget(&w.Kretprobe); n < uint64(2000*threads) {
+						t.Errorf("only %d of %d returns were the target's", n, w.Hits())
+					}
+				}
+				if w.longest > 0 && s.Elapsed(w.longest) <= 0 {
+					t.Errorf("%d ticks take %v", w.longest, s.Elapsed(w.longest))
+				}
+				closeSession(t, s)
+				w.check(t, uint64(3010*threads))
+				prog.CheckClean()
+				wantRight(t, prog)
+			})
+		}
+	}
+}
