@@ -50,8 +50,10 @@ type dfield struct {
 	name string
 	off  int64
 	typ  *dtype
-	bits bool // a bit field: its extent is not modelled, only its storage
-	base bool // a C++ base class
+	bits bool  // a bit field: off and typ are those of its storage
+	bit  int64 // of a bit field: where it begins, in bits of the structure
+	wide int64 // of a bit field: bits
+	base bool  // a C++ base class
 }
 
 // typeReader reads types of one unit and keeps them.
@@ -256,10 +258,7 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 		f := dfield{typ: r.ref(c), base: c.Tag == dwarf.TagInheritance}
 		f.name, _ = c.Val(dwarf.AttrName).(string)
 		f.off, _ = c.Val(dwarf.AttrDataMemberLoc).(int64)
-		f.bits = c.AttrField(dwarf.AttrBitSize) != nil
-		if bit, ok := c.Val(dwarf.AttrDataBitOffset).(int64); ok && f.bits {
-			f.off = bit / 8
-		}
+		f.readBits(c)
 		virtual, _ := c.Val(dwarf.AttrVirtuality).(int64)
 		t.byRef = t.byRef || !known && (f.typ.byRef || virtual != 0)
 		t.field = append(t.field, f)
@@ -269,6 +268,25 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 		return
 	}
 	t.align = t.alignment(e, members)
+}
+
+// readBits reads the extent of a bit field, in the form of DWARF 4 and in that of versions before it, which
+// counts from the storage's highest bit.
+func (f *dfield) readBits(c *dwarf.Entry) {
+	f.wide, f.bits = c.Val(dwarf.AttrBitSize).(int64)
+	if !f.bits {
+		return
+	}
+	if bit, ok := c.Val(dwarf.AttrDataBitOffset).(int64); ok {
+		f.off, f.bit = bit/8, bit
+		return
+	}
+	storage, ok := c.Val(dwarf.AttrByteSize).(int64)
+	if !ok {
+		storage = f.typ.size
+	}
+	high, _ := c.Val(dwarf.AttrBitOffset).(int64)
+	f.bit = 8*(f.off+storage) - high - f.wide
 }
 
 // fillTransparent makes t what a transparent union is passed as: its members, which GCC

@@ -1,0 +1,159 @@
+package symbols
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Step leads from a value to a member of it, or of what it points to.
+type Step struct {
+	Member  string
+	Pointer bool // ->, not a dot
+}
+
+// Shape is what a Datum is.
+type Shape uint8
+
+// The shapes.
+const (
+	ShapeOther       Shape = iota // a structure, an array, a floating-point number
+	ShapeSigned                   // also enumerations
+	ShapeUnsigned                 // also characters and truth values
+	ShapePointer                  // also references
+	ShapeTextPointer              // char * of C and C++
+	ShapeText                     // char [] of C and C++
+)
+
+// Datum is where a parameter or result is, or what is reached from there, and what it is.
+type Datum struct {
+	Reg   string // the general register that holds it, or its beginning; if empty, it is on the stack,
+	Stack int64  // so far above the stack pointer
+	// Loads lead from there to the datum: each is the distance from the address that the word at hand is, of the next word,
+	// and the last one of the datum itself.
+	Loads []int64
+	Shape Shape
+	Size  int64 // bytes, of a bit field those of its declared type
+	Bit   int64 // of a bit field: its lowest bit, from 0 to 7 where Loads lead to
+	Bits  int64 // of a bit field: how many there are; else 0
+}
+
+// Why a step leads nowhere, or a value is at no such place.
+var (
+	ErrNoMember   = errors.New("no member of that name")
+	ErrNotPointer = errors.New("not a pointer to a structure")
+	ErrNoPlace    = errors.New("not in a general register or in memory")
+)
+
+// StepError tells which step of a path leads nowhere, and why.
+type StepError struct {
+	Step int // from 0
+	Err  error
+}
+
+// Error implements error.
+func (e *StepError) Error() string { return fmt.Sprintf("step %d: %v", e.Step+1, e.Err) }
+
+// Unwrap makes the error match Err.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Datum is the place of p, or of what a path leads to from it: at the places and times that Params and Results say. Members of anonymous structures
+// and of base classes are found as in the source. The error matches ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
+func (p Param) Datum(path ...Step) (Datum, error) {
+	d := &datum{typ: p.typ}
+	if err := d.begin(p.place); err != nil {
+		return Datum{}, err
+	}
+	for i, s := range path {
+		if err := d.step(s); err != nil {
+			return Datum{}, &StepError{i, err}
+		}
+	}
+	d.Size, d.Shape = d.typ.size, d.typ.shape(p.lang)
+	return d.Datum, nil
+}
+
+// datum is a Datum on the way to its member.
+type datum struct {
+	Datum
+	typ *dtype
+}
+
+func (d *datum) begin(p place) error {
+	if p.unknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg == "xmm" || p.parts[0].reg == "st" {
+		return ErrNoPlace
+	}
+	d.Reg, d.Stack = p.parts[0].reg, p.parts[0].stack
+	if p.indirect {
+		d.Loads = []int64{0}
+	}
+	return nil
+}
+
+func (d *datum) step(s Step) error {
+	if s.Pointer {
+		if d.typ.kind != typePointer && d.typ.kind != typeReference {
+			return ErrNotPointer
+		}
+		d.typ = d.typ.elem
+		d.Loads = append(d.Loads, 0)
+	}
+	inRegister := d.Reg != "" && len(d.Loads) == 0
+	if d.typ == nil || d.Bits != 0 || inRegister || d.typ.kind != typeStruct && d.typ.kind != typeUnion {
+		return ErrNotPointer
+	}
+	off, f, ok := d.typ.member(s.Member, map[*dtype]bool{})
+	if !ok {
+		return ErrNoMember
+	}
+	if f.bits {
+		off += f.bit/8 - f.off
+		d.Bit, d.Bits = f.bit%8, f.wide
+	}
+	d.typ = f.typ
+	if len(d.Loads) == 0 {
+		d.Stack += off
+		return nil
+	}
+	d.Loads[len(d.Loads)-1] += off
+	return nil
+}
+
+// member finds a field, also in anonymous structures and base classes, and its distance from the structure's beginning. Types that
+// were searched before are in seen: damaged debug information may have one that holds itself.
+func (t *dtype) member(name string, seen map[*dtype]bool) (off int64, f dfield, ok bool) {
+	for _, f := range t.field {
+		if f.name == name && !f.base {
+			return f.off, f, true
+		}
+	}
+	seen[t] = true
+	for _, inner := range t.field {
+		if (inner.base || inner.name == "") && !seen[inner.typ] {
+			if off, f, ok = inner.typ.member(name, seen); ok {
+				return inner.off + off, f, true
+			}
+		}
+	}
+	return 0, f, false
+}
+
+func (t *dtype) shape(lang language) Shape {
+	switch t.kind {
+	case typeInt, typeEnum:
+		return ShapeSigned
+	case typeUint, typeChar, typeBool:
+		return ShapeUnsigned
+	case typePointer, typeReference:
+		if lang == langC && t.kind == typePointer && t.elem != nil && t.elem.isText() {
+			return ShapeTextPointer
+		}
+		return ShapePointer
+	case typeGoPointer:
+		return ShapePointer
+	case typeArray:
+		if lang == langC && t.elem != nil && t.elem.isText() {
+			return ShapeText
+		}
+	}
+	return ShapeOther
+}

@@ -1,0 +1,152 @@
+package symbols
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// steps reads n->inner.id.
+func steps(path string) (name string, s []Step) {
+	path = strings.ReplaceAll(path, "->", " >")
+	path = strings.ReplaceAll(path, ".", " .")
+	words := strings.Fields(path)
+	for _, w := range words[1:] {
+		s = append(s, Step{w[1:], w[0] == '>'})
+	}
+	return words[0], s
+}
+
+// fetched is what d holds, as debugfs would print it.
+func fetched(t *testing.T, d Datum, r arch.Regs, m arch.Memory) string {
+	t.Helper()
+	loads := d.Loads
+	v, ok := r.Get(d.Reg)
+	if d.Reg == "" {
+		v, ok = uint64(r.SP()), true
+		loads = append([]int64{d.Stack}, loads...)
+	}
+	if !ok {
+		t.Fatalf("no register %s", d.Reg)
+	}
+	for i, off := range loads {
+		at := arch.Addr(v).Add(off)
+		if i == len(loads)-1 && d.Shape == ShapeText {
+			v = uint64(at)
+			break
+		}
+		b := make([]byte, 8)
+		if err := m.ReadMemory(at, b); err != nil {
+			t.Fatal(err)
+		}
+		v = binary.LittleEndian.Uint64(b)
+	}
+	switch {
+	case d.Bits > 0:
+		return fmt.Sprint(v >> d.Bit & (1<<d.Bits - 1))
+	case d.Shape == ShapeSigned:
+		return fmt.Sprint(int64(v) << (64 - 8*d.Size) >> (64 - 8*d.Size))
+	case d.Shape == ShapeUnsigned:
+		return fmt.Sprint(v << (64 - 8*d.Size) >> (64 - 8*d.Size))
+	case d.Shape == ShapeText, d.Shape == ShapeTextPointer:
+		b := make([]byte, 8)
+		if err := m.ReadMemory(arch.Addr(v), b[:3]); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%q", b[:3])
+	}
+	return fmt.Sprintf("%#x", v)
+}
+
+func paramOf(t *testing.T, params []Param, name string) Param {
+	t.Helper()
+	for _, p := range params {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no parameter %s", name)
+	return Param{}
+}
+
+func TestMembersAreWhereTheCompilerPutThem(t *testing.T) {
+	for _, flags := range [][]string{{"-g"}, {"-g", "-O2"}, {"-gdwarf-3", "-gstrict-dwarf"}, {"-gdwarf-4"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			x := trace(t, build(t, "members.c", flags...), "main")
+			x.runTo(one(t, x.tab, "take").Addr)
+			r := x.vectorRegs()
+			params, err := x.tab.Params(r.IP())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for path, want := range map[string]string{
+				"a": "1", "e": "5", "s": `"tex"`, "n->kind": "1", "n->number": "21474836484", "n->low": "4", "n->high": "5", "last->kind": "2",
+				"n->inner.id": "300", "n->inner.flags": "2", "n->next->kind": "2", "n->next->number": "-3", "n->next->inner.id": "-7",
+				"n->next->inner.flags": "5", "n->next->inner.mode": "19", "n->next->inner.wide": "70000", "n->next->inner.more": "1099511627774",
+				"n->next->inner.name": `"two"`, "last->inner.text": `"sec"`, "n->next->next": "0x0", "byvalue.id": "-7", "byvalue.name": `"two"`,
+				"n->weight": "0x3ff8000000000000",
+			} {
+				name, path2 := steps(path)
+				d, err := paramOf(t, params, name).Datum(path2...)
+				if err != nil {
+					t.Errorf("%s: %v", path, err)
+					continue
+				}
+				if got := fetched(t, d, r, x.mem); got != want {
+					t.Errorf("%s is %s, want %s (%+v)", path, got, want, d)
+				}
+			}
+		})
+	}
+}
+
+func TestPathsThatLeadNowhere(t *testing.T) {
+	tab := file(t, build(t, "members.c", "-g"))
+	params, err := tab.Params(one(t, tab, "take").Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		step int
+		err  error
+	}{
+		"n->gone": {0, ErrNoMember}, "n->inner.gone": {1, ErrNoMember}, "n->kind.x": {1, ErrNotPointer}, "a->x": {0, ErrNotPointer},
+		"n.kind": {0, ErrNotPointer}, "n->hidden->x": {1, ErrNotPointer}, "n->inner.flags.x": {2, ErrNotPointer}, "s->x": {0, ErrNotPointer},
+	} {
+		name, path2 := steps(path)
+		_, err := paramOf(t, params, name).Datum(path2...)
+		var s *StepError
+		if !errors.As(err, &s) || s.Step != want.step || !errors.Is(err, want.err) {
+			t.Errorf("%s: %v, want %v at %d", path, err, want.err, want.step)
+		}
+	}
+	if _, err := paramOf(t, params, "x").Datum(); !errors.Is(err, ErrNoPlace) {
+		t.Errorf("a double: %v", err)
+	}
+	results, err := tab.Results(one(t, tab, "take").Addr)
+	if err != nil || len(results) != 1 {
+		t.Fatal(results, err)
+	}
+	if d, err := results[0].Datum(); err != nil || d.Reg != "rax" || d.Shape != ShapeSigned || d.Size != 4 {
+		t.Errorf("the result: %+v, %v", d, err)
+	}
+}
+
+func TestBaseClassesAndReferences(t *testing.T) {
+	tab := file(t, build(t, "members.cc", "-g"))
+	params, err := tab.Params(one(t, tab, "take").Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string][]int64{"d->own": {16}, "d->first": {0}, "d->second": {8}, "r->own": {16}, "d->self->second": {24, 8}} {
+		name, path2 := steps(path)
+		d, err := paramOf(t, params, name).Datum(path2...)
+		if err != nil || fmt.Sprint(d.Loads) != fmt.Sprint(want) {
+			t.Errorf("%s: %+v, %v", path, d, err)
+		}
+	}
+}
