@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -118,19 +119,29 @@ func (p *probe) unregister() error {
 	return err
 }
 
-// replace registers p anew, since its event's hits have something else to do.
+// replace registers p anew, since its event's hits have something else to do. No hit is missed or handled twice.
+// After an error p is what it was.
 func (p *probe) replace() error {
-	if p.kp == nil {
-		return nil
+	if p.kp == nil || p.rp != nil {
+		return nil // what returns do is found out when they happen
 	}
-	var flags kprobes.Flags
-	if !p.event.on {
-		flags = kprobes.FlagDisabled
-	}
-	if err := p.unregister(); err != nil {
+	s := p.event.tree.session
+	old := *p
+	if err := p.register(kprobes.FlagDisabled); err != nil {
 		return err
 	}
-	return p.register(flags)
+	var err error
+	if p.event.on {
+		err = s.ExchangeKprobes(old.kp, p.kp)
+	}
+	if err != nil {
+		fresh := p.kp
+		*p = old
+		return errors.Join(err, s.UnregisterKprobe(fresh))
+	}
+	err = s.UnregisterKprobe(old.kp)
+	p.counts = old.now()
+	return err
 }
 
 // place writes into kp where p is to be.
