@@ -59,7 +59,6 @@ func (ev *event) parseFilter(text string) (*filter.Filter, error) {
 
 // apply has hits filtered by f, also in the target.
 func (ev *event) apply(f *filter.Filter) error {
-	ev.tree.session.FlushRecords() // what was recorded so far is for the filter that was
 	if ev.filter.Swap(f) == f {
 		return nil
 	}

@@ -112,6 +112,7 @@ func (t *Tree) Truncate(name string) error {
 	case n.write == nil:
 		err = syscall.EACCES
 	case n.clear != nil:
+		t.session.FlushRecords()
 		err = n.clear()
 	}
 	if err != nil {
@@ -134,6 +135,7 @@ func (t *Tree) Write(name string, p []byte) (int, error) {
 	case len(p) > maxWrite:
 		err = fmt.Errorf("%w: a write of %d bytes, at most %d are taken", syscall.E2BIG, len(p), maxWrite)
 	case len(p) > 0:
+		t.session.FlushRecords() // hits before this one are treated as it was before
 		err = n.write(p)
 	}
 	if err != nil {

@@ -3,8 +3,8 @@ package debugfs_test
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/debugfs"
@@ -117,4 +117,5 @@ func (t *tree) lines() []string {
 	return all
 }
 
-var _ fs.FS = (*debugfs.Tree)(nil)
+// errNoProcess is the errno of a session whose process has ended.
+const errNoProcess = syscall.ESRCH
