@@ -43,7 +43,7 @@ Start with:
 		Writer:    std.out,
 		ErrWriter: std.err,
 		Commands: []*cli.Command{
-			attachCommand(std), runCommand(std), listCommand(std), checkCommand(std), demoCommand(std), recoverCommand(std), benchCommand(std), completionCommand(std),
+			attachCommand(std), runCommand(std), listCommand(std), checkCommand(std), demoCommand(std), recoverCommand(std), benchCommand(std), debugfsCommand(std), completionCommand(std),
 		},
 		EnableBashCompletion:      true,
 		DisableSliceFlagSeparator: true, // f(int, char) is one SPEC
@@ -53,10 +53,18 @@ Start with:
 		Action:                    noCommand,
 	}
 	for _, c := range app.Commands {
-		c.OnUsageError = flagError
-		c.HideHelpCommand = true
+		plain(c)
 	}
 	return app
+}
+
+// plain makes a command as ours are: with errors of one sentence, without a help command.
+func plain(c *cli.Command) {
+	c.OnUsageError = flagError
+	c.HideHelpCommand = true
+	for _, sub := range c.Subcommands {
+		plain(sub)
+	}
 }
 
 // noCommand runs when the first argument names no command.

@@ -13,7 +13,7 @@ func attachCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:      "attach",
 		Usage:     "probe a running process and print each hit",
-		UsageText: "gokprobe attach -p PID -sym SPEC [-sym SPEC …] [flags]",
+		UsageText: "gokprobe attach -p PID (-sym SPEC [-sym SPEC …] | -hold) [flags]",
 		Description: `Attaches to process PID (or to the only process of that name), puts a breakpoint at
 each SPEC and prints one line for every hit. Once all probes are in place, one line
 on stderr says so: "armed: 2 probes in 4711 (redis-server)". Ctrl-C, -duration,
@@ -35,6 +35,9 @@ A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
 exits with status 0.
 
+With -hold there need be no probes: gokprobe debugfs puts some in and out while the session
+lasts, through files as the kernel's, and so does everybody's echo with -mount DIR.
+
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach,
 4 cannot place a probe.
 
@@ -45,7 +48,8 @@ Examples:
   gokprobe attach -p 4711 -sym foo -sym foo%return -format json
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
   gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
-  gokprobe attach -p 4711 -sym 'parse+*' -count`,
+  gokprobe attach -p 4711 -sym 'parse+*' -count
+  gokprobe attach -p 4711 -hold -mount /mnt`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "p", Usage: "attach to process `PID`"},
 		}, probeFlags()...),
@@ -90,7 +94,7 @@ func attach(std stdio, pid int, req request) error {
 // abort detaches after probes could not be placed. An interrupt while they were is
 // the user's wish, no failure.
 func (w *work) abort(err error) error {
-	closeErr := w.sess.Close()
+	closeErr := errors.Join(w.files.close(), w.sess.Close())
 	_, _ = w.drain(nil)
 	if w.output != w.std.out {
 		_ = w.output.Close()

@@ -33,6 +33,8 @@ type request struct {
 	noBoost    bool
 	noOptimize bool
 	follow     bool
+	hold       bool   // the session does not need probes
+	mount      string // directory for the session's files; empty for none
 }
 
 // manyActive is as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
@@ -60,6 +62,8 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
 		&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
+		&cli.BoolFlag{Name: "hold", Usage: "need no probes: hold the process for gokprobe debugfs, until Ctrl-C or its end"},
+		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, as gokprobe debugfs has them, on `DIR`"},
 	}
 }
 
@@ -69,7 +73,7 @@ func parseRequest(c *cli.Context) (request, error) {
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), maxActive: c.Int("maxactive"),
 		args: c.Bool("args"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
-		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"),
+		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold"), mount: c.String("mount"),
 	}
 	for _, a := range c.StringSlice("addr") {
 		spec, ok := addrSpec(a)
@@ -83,8 +87,8 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, err
 	}
 	switch {
-	case len(r.specs) == 0:
-		return r, usagef("no probes given, name at least one with -sym or -addr")
+	case len(r.specs) == 0 && !r.hold:
+		return r, usagef("no probes given, name at least one with -sym or -addr, or hold the process for gokprobe debugfs with -hold")
 	case c.IsSet("maxactive") && r.maxActive <= 0:
 		return r, usagef("-maxactive must be at least 1")
 	case c.IsSet("maxactive") && !r.returns && !slices.ContainsFunc(r.specs, isReturn):

@@ -22,6 +22,7 @@ type work struct {
 	rec    *recorder
 	output *os.File
 	color  bool
+	files  *sessionFiles // nil before place
 
 	quietExit bool // do not tell how the target ended
 }
@@ -41,8 +42,17 @@ func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, col
 	return w
 }
 
-// place resolves, registers and arms all probes, or none.
+// place resolves, registers and arms all probes, or none, and opens the session's files.
 func (w *work) place(ctx context.Context) error {
+	if len(w.req.specs) > 0 {
+		if err := w.placeProbes(ctx); err != nil {
+			return err
+		}
+	}
+	return w.openFiles()
+}
+
+func (w *work) placeProbes(ctx context.Context) error {
 	res := &resolver{table: w.sess.Symbols(), mem: ptrace.PeekMemory{PID: w.sess.PID()}, returns: w.req.returns, follow: w.req.follow, skip: skipped{}}
 	places, err := res.resolveAll(ctx, w.req.specs)
 	if err != nil {
@@ -92,6 +102,9 @@ func (w *work) announce() {
 		also = fmt.Sprintf(", %d waiting", waiting)
 	}
 	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(len(w.rec.probes)-waiting, "probe"), w.sess.PID(), oneLine(comm), also)
+	if w.req.hold {
+		fmt.Fprintf(w.std.err, "held: gokprobe debugfs -p %d ls\n", w.sess.PID())
+	}
 }
 
 func plural(n int, noun string) string {
@@ -127,7 +140,7 @@ func (w *work) wait(ctx context.Context) {
 		case <-w.sess.Done():
 		case <-tick.C:
 			why, gone := w.gone()
-			if !gone {
+			if !gone || w.req.hold {
 				continue
 			}
 			w.std.warn("%s, so all probes are gone", why)
@@ -166,7 +179,7 @@ func (w *work) look() {
 // closed, ends the wait for a blocked output.
 func (w *work) finish(giveUp <-chan struct{}) error {
 	w.look()
-	err := w.sess.Close()
+	err := errors.Join(w.files.close(), w.sess.Close())
 	w.tellExit()
 	lost, outErr := w.drain(giveUp)
 	if sumErr := w.summarize(lost, outErr); outErr == nil {
@@ -218,6 +231,8 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	}
 	out := io.Writer(w.output)
 	switch {
+	case !w.req.json && len(sum.Probes) == 0:
+		return nil
 	case !w.req.json:
 		out = w.std.err
 	case outErr != nil:

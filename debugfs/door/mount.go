@@ -86,7 +86,7 @@ func mount(t Tree, dir string, o MountOptions) (*fuse.Server, error) {
 			DirectMountStrict: os.Geteuid() == 0,
 		},
 	}
-	root := &node{site: &site{tree: t, tracer: o.Tracer}, name: "."}
+	root := &node{site: &site{tree: t, tracer: o.Tracer, began: time.Now()}, name: "."}
 	server, err := gofs.Mount(dir, root, options)
 	if options.DirectMountStrict && errors.Is(err, unix.EPERM) && helper() != "" { // root of a container
 		options.DirectMountStrict = false

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"syscall"
+	"time"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -19,6 +20,7 @@ import (
 type site struct {
 	tree   Tree
 	tracer int
+	began  time.Time // the age of files that don't know theirs
 }
 
 // waitsForUs tells that the caller is traced by the process that holds the session: a write could wait for
@@ -75,14 +77,16 @@ func stableAttr(name string, mode fs.FileMode) gofs.StableAttr {
 }
 
 // fill describes a file to the kernel.
-func fill(attr *fuse.Attr, info fs.FileInfo) {
+func (s *site) fill(attr *fuse.Attr, info fs.FileInfo) {
 	attr.Mode = uint32(info.Mode().Perm())
 	attr.Size = uint64(max(info.Size(), 0))
 	attr.Nlink = 1
 	attr.Blksize = uint32(os.Getpagesize())
-	if t := info.ModTime(); !t.IsZero() {
-		attr.SetTimes(&t, &t, &t)
+	t := info.ModTime()
+	if t.IsZero() {
+		t = s.began
 	}
+	attr.SetTimes(&t, &t, &t)
 }
 
 // Lookup finds a file of a directory.
@@ -92,7 +96,7 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	if err != nil {
 		return nil, Errno(err)
 	}
-	fill(&out.Attr, info)
+	n.fill(&out.Attr, info)
 	return n.NewInode(ctx, &node{site: n.site, name: full}, stableAttr(full, info.Mode())), 0
 }
 
@@ -102,7 +106,7 @@ func (n *node) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) 
 	if err != nil {
 		return Errno(err)
 	}
-	fill(&out.Attr, info)
+	n.fill(&out.Attr, info)
 	return 0
 }
 
@@ -115,16 +119,20 @@ func (n *node) Setattr(ctx context.Context, f gofs.FileHandle, in *fuse.SetAttrI
 	return n.Getattr(ctx, f, out)
 }
 
+func (n *node) entry(name, full string, mode fs.FileMode) fuse.DirEntry {
+	attr := stableAttr(full, mode)
+	return fuse.DirEntry{Name: name, Mode: attr.Mode, Ino: attr.Ino}
+}
+
 // Readdir lists a directory.
 func (n *node) Readdir(context.Context) (gofs.DirStream, syscall.Errno) {
 	entries, err := readDir(n.tree, n.name)
 	if err != nil {
 		return nil, Errno(err)
 	}
-	list := make([]fuse.DirEntry, len(entries))
-	for i, e := range entries {
-		attr := stableAttr(path.Join(n.name, e.Name()), e.Type())
-		list[i] = fuse.DirEntry{Name: e.Name(), Mode: attr.Mode, Ino: attr.Ino}
+	list := []fuse.DirEntry{n.entry(".", n.name, fs.ModeDir), n.entry("..", path.Dir(n.name), fs.ModeDir)}
+	for _, e := range entries {
+		list = append(list, n.entry(e.Name(), path.Join(n.name, e.Name()), e.Type()))
 	}
 	return gofs.NewListDirStream(list), 0
 }

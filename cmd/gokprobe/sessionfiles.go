@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/debugfs"
+	"github.com/gokprobe/gokprobe/debugfs/door"
+)
+
+// sessionFiles are a session as the kernel's files, and the ways to them.
+type sessionFiles struct {
+	tree   *debugfs.Tree
+	socket *door.Server  // nil if there is none
+	mount  *door.Mounted // nil if it was not asked for
+}
+
+// openFiles serves the session's files, for "gokprobe debugfs" and, if the user wants it, on a directory. Only that
+// can fail: whoever needs no files shall not miss a socket.
+func (w *work) openFiles() error {
+	f := &sessionFiles{tree: debugfs.New(w.sess, debugfs.Options{})}
+	w.files = f
+	var err error
+	if f.socket, err = door.Listen(w.sess.PID(), f.tree); err != nil {
+		w.std.warn("gokprobe debugfs won't find this session: %v", err)
+	}
+	if w.req.mount == "" {
+		return nil
+	}
+	f.mount, err = door.Mount(f.tree, w.req.mount, mountOptions(w.std, w.sess.PID(), 0))
+	return err
+}
+
+// mountOptions are those for the files of the session that holds process pid; tracer 0 is this process.
+func mountOptions(std stdio, pid, tracer int) door.MountOptions {
+	return door.MountOptions{
+		Source: fmt.Sprintf("gokprobe-%d", pid), Tracer: tracer,
+		Log: func(s string) { std.warn("%s", s) },
+	}
+}
+
+// close takes all ways to the files away. Readers that wait come to an end.
+func (f *sessionFiles) close() error {
+	if f == nil {
+		return nil
+	}
+	errs := []error{f.tree.Close()}
+	if f.socket != nil {
+		errs = append(errs, f.socket.Close())
+	}
+	if f.mount != nil {
+		errs = append(errs, f.mount.Close())
+	}
+	return errors.Join(errs...)
+}
