@@ -119,3 +119,5 @@ func (t *tree) lines() []string {
 
 // errNoProcess is the errno of a session whose process has ended.
 const errNoProcess = syscall.ESRCH
+
+const errInvalid = syscall.EINVAL

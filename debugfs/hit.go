@@ -86,6 +86,7 @@ func (t *Tree) address(at arch.Addr) fetch.Value {
 
 // handle makes a hit of a thread that has stopped.
 func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, at []fetch.Value) {
+	ev.tree.session.FlushRecords() // of hits before this one
 	h := &hit{event: ev, comm: regs.Comm(), tid: regs.TID(), when: time.Now(), at: at}
 	payload, err := l.Run(regs, regs, saved)
 	if err != nil {

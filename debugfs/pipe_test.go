@@ -178,4 +178,3 @@ func TestTracingIsTurnedOff(t *testing.T) {
 		}
 	})
 }
-

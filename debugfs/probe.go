@@ -176,10 +176,6 @@ func (p *probe) newLayout(kp *kprobes.Kprobe) (*fetch.Layout, error) {
 	return fetch.NewLayout(p.def.Args, env)
 }
 
-// goABI is where Go functions have their first integer arguments and their result
-// (cmd/compile/abi-internal.md).
-var goABI = fetch.ABI{Args: []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}, Result: "rax", Stack: "rsp"}
-
 // abi is how the function at kp is called.
 func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
 	at := kp.Addr
@@ -189,7 +185,7 @@ func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
 		}
 	}
 	if t.session.Symbols().GoFunction(at) {
-		return goABI
+		return fetch.GoAMD64
 	}
 	return fetch.AMD64
 }
