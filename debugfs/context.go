@@ -14,7 +14,7 @@ import (
 
 // context is what the parser asks the process.
 func (t *Tree) context() dynevent.Context {
-	return dynevent.Context{Register: dynevent.AMD64, AtEntry: t.atEntry, Place: t.checkPlace, File: t.regular, Function: t.prototype}
+	return dynevent.Context{Register: dynevent.AMD64, AtEntry: t.atEntry, Place: t.checkPlace, File: t.regular, Data: t.hasData, Function: t.prototype}
 }
 
 // atEntry tells whether d is where a function begins, so that $argN are its arguments.

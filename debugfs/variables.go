@@ -31,18 +31,30 @@ func (t *Tree) prototype(d *dynevent.Definition) (dynevent.Function, error) {
 		}
 		at = found[0].Addr
 	}
-	p := &prototype{abi: fetch.AMD64, isReturn: d.Kind == dynevent.Return}
+	return Prototype(table, at, d.Kind == dynevent.Return)
+}
+
+// hasData tells whether @SYM can be read.
+func (t *Tree) hasData(symbol string) bool {
+	_, ok := t.symbol(symbol)
+	return ok
+}
+
+// Prototype is what debug information says of the function that contains an address, for fetch arguments at its entry or
+// its return. The error is that of symbols.Table.Params.
+func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (dynevent.Function, error) {
+	p := &prototype{abi: fetch.AMD64, isReturn: isReturn}
 	if table.GoFunction(at) {
-		p.abi = goABI
+		p.abi = fetch.GoAMD64
 	}
 	var err error
-	if p.params, err = table.Params(at); err != nil {
-		return nil, err
-	}
-	if p.isReturn {
+	if p.params, err = table.Params(at); err == nil && isReturn {
 		p.results, err = table.Results(at)
 	}
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Params implements dynevent.Function.

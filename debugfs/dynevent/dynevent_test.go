@@ -221,7 +221,7 @@ func TestLinesThatAreNoCommands(t *testing.T) {
 func TestErrnos(t *testing.T) {
 	for line, errno := range map[string]syscall.Errno{
 		"p gone": syscall.ENOENT, "p hoge-1": syscall.EINVAL, "p /gone:10": syscall.ENOENT, "p /sys:10": syscall.EINVAL,
-		"p vfs_read hoge": syscall.ENOENT, "p vfs_read+4 hoge": syscall.EINVAL, "p vfs_read $arg* $arg*": syscall.EINVAL,
+		"p vfs_read hoge": syscall.ENOENT, "p vfs_read @deaqswdefr": syscall.ENOENT, "p vfs_read @": syscall.EINVAL, "p vfs_read+4 hoge": syscall.EINVAL, "p vfs_read $arg* $arg*": syscall.EINVAL,
 		"p vfs_read " + strings.Repeat("+0(", 30) + "%ax": syscall.E2BIG, "r kfree $retval": syscall.ENOENT, "p vfs_read file.x": syscall.EOPNOTSUPP,
 	} {
 		if _, err := ParseDynamic(line, machine); !errors.Is(err, errno) {

@@ -25,6 +25,8 @@ type Context struct {
 	Place func(d *Definition) error
 	// File tells whether the file of a Uprobe is a regular one. Its error's errno is that of the line.
 	File func(path string) (regular bool, err error)
+	// Data tells whether there is a variable or function that @SYM may be about, [MOD:]SYM. nil: believed.
+	Data func(symbol string) bool
 	// Function finds the function that d probes, or of which it follows calls, in debug information.
 	// nil: NOSUP_BTFARG; an error: NO_BTF_ENTRY.
 	Function func(d *Definition) (Function, error)

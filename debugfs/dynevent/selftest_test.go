@@ -30,6 +30,9 @@ var machine = Context{
 		}
 		return false, &fs.PathError{Op: "stat", Path: path, Err: syscall.ENOENT}
 	},
+	Data: func(symbol string) bool {
+		return symbol != "deaqswdefr" && !strings.ContainsAny(symbol, "*/%&|")
+	},
 	Function: func(d *Definition) (Function, error) {
 		if f := functions[d.Symbol]; f != nil {
 			return f, nil
@@ -164,6 +167,13 @@ var refusals = []struct{ line, id string }{
 	{"p /bin/sh:10 $stack0:^symstr", "BAD_TYPE"},
 
 	{"p vfs_read ^@", "BAD_MEM_ADDR"},
+	{"p vfs_read ^@deaqswdefr", "BAD_MEM_ADDR"},
+	{"p vfs_read +0(+4(^@deaqswdefr+4))", "BAD_MEM_ADDR"},
+	{"p vfs_read ^@_sdata*10", "BAD_MEM_ADDR"},
+	{"p vfs_read ^@_sdata/10", "BAD_MEM_ADDR"},
+	{"p vfs_read ^@_sdata%10", "BAD_MEM_ADDR"},
+	{"p vfs_read ^@_sdata&10", "BAD_MEM_ADDR"},
+	{"p vfs_read ^@_sdata|10", "BAD_MEM_ADDR"},
 	{"p vfs_read ^$stackp", "BAD_VAR"},
 	{"p vfs_read ^$stack0+10", "BAD_VAR"},
 	{"p vfs_read ^$stack1-10", "BAD_VAR"},

@@ -133,6 +133,9 @@ func (p *argParser) memory(s string, column int) (fetch.Source, *fault) {
 	if module != "" {
 		name = module + ":" + name
 	}
+	if p.c.Data != nil && !p.c.Data(name) {
+		return fetch.Source{}, &fault{"BAD_MEM_ADDR", column, syscall.ENOENT}
+	}
 	return fetch.Source{Base: fetch.Symbol, Name: name, Off: off}, nil
 }
 

@@ -162,6 +162,8 @@ func (p *argParser) result(s string, column int) (fetch.Source, *fault) {
 	switch {
 	case err == nil && p.d.Family == Kprobe:
 		return p.variable(s, column)
+	case rest != "" && errors.Is(err, errNoInformation):
+		return fetch.Source{}, bad("NOSUP_BTFARG", column)
 	case rest != "":
 		return fetch.Source{}, bad("NO_BTF_ENTRY", column+len(s)-len(strings.TrimLeft(rest, "->.")))
 	}
