@@ -31,6 +31,11 @@ returned, typed by its debug information (else the integer in rax), and how long
 took, the probe's own microseconds included; -args prints the arguments of its entry,
 -stack the caller's. Calls that do not return, or that are more than -maxactive at once,
 are counted as missed. Such a SPEC must be a function: no offset, no +*.
+-arg and -filter speak the language of the kernel's kprobe_events and filter files
+(Documentation/trace/kprobetrace.rst, events.rst): registers (%di), $arg1, $stack0, $retval,
+$comm, memory (@variable, +8(%di), +0(+16($arg1))), types (u8 … x64, char, string, symbol,
+b4@4/32, arrays s32[4]). A string is cut after 255 bytes, earlier if there are many.
+Hits that do not meet the filter are not counted either.
 A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
 exits with status 0.
@@ -46,6 +51,8 @@ Examples:
   gokprobe attach -p redis-server -sym call -args -max-hits 10
   gokprobe attach -p 4711 -sym main.parse -ret -args
   gokprobe attach -p 4711 -sym foo -sym foo%return -format json
+  gokprobe attach -p 4711 -sym open -arg 'path=+0($arg1):string' -filter 'path ~ "/etc/*"'
+  gokprobe attach -p 4711 -sym read -ret -arg 'fd=$arg1:s32' -filter 'ret < 0 || duration_ns > 1000000'
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
   gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
   gokprobe attach -p 4711 -sym 'parse+*' -count

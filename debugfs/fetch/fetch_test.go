@@ -262,3 +262,29 @@ func TestLongStringsAreCut(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// The ring lies in the target's memory: anything may stand there.
+func FuzzDecode(f *testing.F) {
+	args := []Arg{
+		{Name: "s", Source: reg("rdi", 0), Type: str}, {Name: "l", Source: reg("rdi", 0), Type: array(str, 3)}, {Name: "a", Source: reg("rdi", 0), Type: array(u16, 5)},
+		{Name: "n", Source: reg("rdi", 0), Type: s32}, {Name: "b", Source: reg("rdi"), Type: bits(3, 5, 2)}, {Name: "y", Source: reg("rdi", 0), Type: array(symstr, 2)},
+	}
+	l, err := NewLayout(args, testEnv)
+	if err != nil {
+		f.Fatal(err)
+	}
+	payload, err := l.Run(testRegs, testMem, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(payload)
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		values := l.Decode(payload, testHost)
+		if (values == nil) != (len(payload) < l.size) {
+			t.Errorf("%d bytes: %v", len(payload), values)
+		}
+		for i, v := range values {
+			_ = args[i].Format(v)
+		}
+	})
+}

@@ -247,7 +247,8 @@ func (l *Layout) reg(name string) program.Expr {
 }
 
 // Program makes the program that records the arguments in ring at hits that meet filter, which may
-// use what Expr gives. Records that find no room are counted in the map behind the ring.
+// use what Expr gives. Records that find no room are counted in the map behind the ring. It fetches what Run does,
+// unless that is probed code: there it finds the probe, as in the kernel, and Run what was there before.
 func (l *Layout) Program(name string, filter program.Cond, ring program.Map) (*program.Program, error) {
 	return program.Build(name, 0, l.regs, filter, program.WriteRecord{Ring: ring, Items: l.items})
 }
