@@ -37,6 +37,8 @@ var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
 		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}}
 		return placed{probe: &rp.KP, hits: rp.Hits}, s.RegisterKretprobe(rp)
 	},
+	"durations":         placeDurations,
+	"record of returns": placeReturnRecord,
 	"jprobe": func(s *kprobes.Session, symbol string) (placed, error) {
 		jp := &kprobes.Jprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Entry: func(kprobes.Ptr, int64) {}}
 		return placed{probe: &jp.KP, hits: jp.KP.Hits}, s.RegisterJprobe(jp)
@@ -57,6 +59,35 @@ func placeRecord(s *kprobes.Session, symbol string) (placed, error) {
 	var n atomic.Uint64
 	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, RecordHandler: func(*kprobes.Kprobe, *kprobes.HitRecord) { n.Add(1) }}
 	return placed{kp, kp.Hits, n.Load}, s.RegisterKprobe(kp)
+}
+
+// placeDurations registers a kretprobe with a histogram of how long the calls take.
+func placeDurations(s *kprobes.Session, symbol string) (placed, error) {
+	p, err := program.Build(symbol, 0, []string{"duration"}, program.Cond{},
+		program.AddToHistogram{Map: program.Map{Kind: program.Log2}, Value: program.Reg("duration")})
+	if err != nil {
+		return placed{}, err
+	}
+	rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol, Program: p}}
+	return placed{probe: &rp.KP, hits: rp.Hits}, s.RegisterKretprobe(rp)
+}
+
+// placeReturnRecord registers a kretprobe whose returns record time, thread, result and duration.
+func placeReturnRecord(s *kprobes.Session, symbol string) (placed, error) {
+	p, err := program.Build(symbol, 0, []string{"rax", "duration"}, program.Cond{}, program.WriteRecord{
+		Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize},
+		Items: []program.Item{
+			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg("rax")}, {Value: program.Reg("duration")},
+		},
+	})
+	if err != nil {
+		return placed{}, err
+	}
+	var n atomic.Uint64
+	rp := &kprobes.Kretprobe{}
+	rp.KP.SymbolName, rp.KP.Program = symbol, p
+	rp.KP.RecordHandler = func(*kprobes.Kprobe, *kprobes.HitRecord) { n.Add(1) }
+	return placed{&rp.KP, rp.Hits, n.Load}, s.RegisterKretprobe(rp)
 }
 
 // settleTime is how long the tracer may take for the records of a portion.

@@ -61,8 +61,10 @@ func inTarget(fn, place string) measure {
 
 // recording fills the ring, which is of 4 MiB, once before it measures, and no portion fills
 // more than a part of it.
-func recording() measure {
-	m := inTarget("foo", "record")
+func recording() measure { return recorded("record") }
+
+func recorded(place string) measure {
+	m := inTarget("foo", place)
 	m.Calls, m.Warm = recordCalls, 6
 	return m
 }
@@ -126,6 +128,9 @@ func optimizedRows() []row {
 			floor: o, floorName: "o-upcall", goal: 5, doc: documented{0.30, "o-upcall", 0.06}},
 		{name: "ro-count", what: "optimized kretprobe, count in the target", measure: inTarget("foo", "count of returns"),
 			floor: count, floorName: "o-count", goal: 5, doc: documented{0.30, "o-count", 0.06}},
+		{name: "ro-hist", what: "the same, histogram of durations", measure: inTarget("foo", "durations"), floor: count, floorName: "o-count"},
+		{name: "ro-record", what: "optimized kretprobe, record of time, thread, result, duration", measure: recorded("record of returns"),
+			floor: recording(), floorName: "o-record"},
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// Calls that the target follows itself. A Kretprobe without handlers only counts: where its
+// Calls that the target follows itself. A Kretprobe without handlers counts, and runs its Program: where its
 // entry is optimized, the detour notes the call in a table that is shared with the tracer, and the
 // detour of the return site takes it out (arch.CallTable).
 //
