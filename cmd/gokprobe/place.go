@@ -139,9 +139,10 @@ func (pl *placer) newProbe(at place) (*probe, error) {
 	if p.fetch, err = pl.req.newFetching(pl.sess.Symbols(), at); err != nil {
 		return nil, err
 	}
-	if p.ret != nil {
+	switch {
+	case p.ret != nil && !pl.returnsInTarget(p):
 		pl.rec.follow(p, pl.req.maxActive)
-	} else if !pl.inTarget(p) {
+	case p.ret == nil && !pl.inTarget(p):
 		p.kp.PreHandler = pl.rec.handler(p)
 	}
 	return p, nil
