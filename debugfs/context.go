@@ -3,8 +3,6 @@ package debugfs
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"os"
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -49,17 +47,6 @@ func (t *Tree) landing(entry arch.Addr) arch.Addr {
 		return 0
 	}
 	return arch.Addr(len(endbr))
-}
-
-// peek reads memory of the process, with the breakpoints that are in it.
-func (t *Tree) peek(at arch.Addr, p []byte) error {
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", t.session.PID()))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = mem.Close() }()
-	_, err = mem.ReadAt(p, int64(at))
-	return err
 }
 
 // checkPlace tells why a symbol can't be probed, as far as names say it. One of a library that is not

@@ -103,23 +103,23 @@ func (t *Tree) define(d *dynevent.Definition) error {
 	if err := d.Joins(siblings(ev)); err != nil {
 		return err
 	}
+	if d.Group == "enable" || d.Event == "enable" || d.Event == "filter" {
+		return fmt.Errorf("%w: %s is the name of a file", syscall.EEXIST, d.Name())
+	}
+	if err := t.sameSemaphore(d); err != nil {
+		return err
+	}
 	fresh := ev == nil
 	if fresh {
 		ev = newEvent(t, d)
 	}
 	t.lastProbe++
 	p := &probe{event: ev, def: d, number: t.lastProbe}
-	if d.Family == dynevent.Kprobe || ev.on {
-		var flags kprobes.Flags
-		if !ev.on {
-			flags = kprobes.FlagDisabled
+	if err := p.begin(); err != nil {
+		if fresh {
+			ev.triggers.Close()
 		}
-		if err := p.register(flags); err != nil {
-			if fresh {
-				ev.triggers.Close()
-			}
-			return registration(d, err)
-		}
+		return registration(d, err)
 	}
 	ev.probes = append(ev.probes, p)
 	if fresh {
@@ -196,7 +196,7 @@ func (ev *event) meant(d *dynevent.Definition) []*probe {
 
 // drop takes p away, and its event with the last probe.
 func (t *Tree) drop(p *probe) error {
-	err := p.unregister()
+	err := p.remove()
 	t.trace.lose(p.newLosses())
 	ev := p.event
 	ev.probes = slices.DeleteFunc(ev.probes, func(o *probe) bool { return o == p })

@@ -3,8 +3,10 @@ package debugfs_test
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -64,7 +66,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 		tr.must(tr.add(group+"t/filter", "0"))
 		tr.must(tr.Truncate("tracing/trace"))
 		tr.call("target", 9)
-		tr.wantLines(`t: .* v=0x9`, `back: .* ret=0x3`)
+		tr.wantLines(`t: .* v=0x9`, `back: .* ret=3`)
 		for _, bad := range []string{"2", "-1", "x", ""} {
 			tr.refused(tr.add("sys/debug/kprobes-optimization", bad), errInvalid)
 			tr.refused(tr.add("kprobes/enabled", "x"+bad), errInvalid)
@@ -73,6 +75,40 @@ func TestSwitchesUnderLoad(t *testing.T) {
 			t.Errorf("the program says %q", got)
 		}
 	})
+}
+
+// 256 functions at once, as the kernel's multiple_kprobes.tc.
+func TestManyEvents(t *testing.T) {
+	tr := open(t, "prey", kprobes.Options{})
+	const want = 256
+	var b strings.Builder
+	n := 0
+	seen := map[arch.Addr]bool{}
+	for _, s := range tr.session.Symbols().Symbols("libc.so.6:*") {
+		if n == want || !s.Func || s.IFunc || s.Size == 0 || seen[s.Addr] {
+			continue
+		}
+		seen[s.Addr] = true
+		if tr.add(events, fmt.Sprintf("p:e%d 0x%x", n, uint64(s.Addr))) == nil {
+			fmt.Fprintf(&b, "p:kprobes/e%d %s\n", n, s.Addr)
+			n++
+		}
+	}
+	tr.is(events, b.String())
+	tr.must(tr.add(events, "p:write libc.so.6:write"))
+	tr.must(tr.add(group+"enable", "1"))
+	tr.is("tracing/events/enable", "1\n")
+	tr.session.WaitForOptimizer()
+	if on := strings.Count(tr.cat("kprobes/list"), "[DISABLED]"); on != 0 || n != want {
+		t.Errorf("%d events are defined, %d are off", n, on)
+	}
+	tr.prog.Do("call foo 1", "ret 3")
+	if got := tr.lines(); len(got) == 0 {
+		t.Error("nothing is hit")
+	}
+	tr.refused(tr.Truncate(events), syscall.EBUSY)
+	tr.must(tr.add(group+"enable", "0"))
+	tr.must(tr.Truncate(events))
 }
 
 // All probes of the session are listed, whoever has registered them.

@@ -57,12 +57,29 @@ func (p *probe) newLosses() uint64 {
 // lossMap is the map of a program that counts records for which there was no room.
 const lossMap = 1
 
+// begin does what is to be done when p is defined.
+func (p *probe) begin() error {
+	switch {
+	case p.event.on:
+		return p.enable()
+	case p.def.Family == dynevent.Kprobe:
+		return p.register(kprobes.FlagDisabled)
+	}
+	return nil
+}
+
 // enable has p's hits handled.
 func (p *probe) enable() error {
-	if p.kp == nil {
-		return p.register(0)
+	if p.kp != nil {
+		return p.event.tree.session.EnableKprobe(p.kp)
 	}
-	return p.event.tree.session.EnableKprobe(p.kp)
+	if err := p.register(0); err != nil {
+		return err
+	}
+	if err := p.count(1); err != nil {
+		return errors.Join(err, p.unregister())
+	}
+	return nil
 }
 
 // disable is the opposite.
@@ -71,7 +88,7 @@ func (p *probe) disable() error {
 	case p.kp == nil:
 		return nil
 	case p.def.Family == dynevent.Uprobe:
-		return p.unregister()
+		return p.remove()
 	}
 	return p.event.tree.session.DisableKprobe(p.kp)
 }
@@ -108,7 +125,16 @@ func (p *probe) register(flags kprobes.Flags) error {
 	return nil
 }
 
-// unregister takes p away and keeps its counts.
+// remove takes p away, and what enable has done for it.
+func (p *probe) remove() error {
+	var err error
+	if p.kp != nil && p.def.Family == dynevent.Uprobe {
+		err = p.count(-1)
+	}
+	return errors.Join(err, p.unregister())
+}
+
+// unregister ends p's registration and keeps its counts.
 func (p *probe) unregister() error {
 	if p.kp == nil {
 		return nil

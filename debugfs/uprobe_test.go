@@ -101,6 +101,30 @@ func TestUprobesThatCanNotBe(t *testing.T) {
 	}
 }
 
+// A semaphore counts while the event is on: here it is the text that the function is called with.
+func TestSemaphores(t *testing.T) {
+	tr := open(t, "prey", kprobes.Options{})
+	prog := testprog.Build(t, "prey")
+	at, text := fileOffset(t, prog, "length"), fileOffset(t, prog, "text")
+	line := fmt.Sprintf("p:uprobes/a %s:%#016x(%#x) text=+0(%%di):string", prog, at, text)
+	tr.must(tr.add(uevents, line))
+	tr.is(uevents, line+"\n")
+	tr.refused(tr.add(uevents, fmt.Sprintf("p:b %s:%#x(%#x)", prog, at, text+2)), syscall.EINVAL)
+	on := func(v string) { tr.must(tr.add("tracing/events/uprobes/a/enable", v)) }
+	on("1")
+	tr.must(tr.add("tracing/events/uprobes/a/filter", "0")) // registers it anew
+	tr.must(tr.add("tracing/events/uprobes/a/filter", `text != "x"`))
+	tr.call("string", 1)
+	on("0")
+	on("1")
+	tr.call("string", 1)
+	on("0")
+	tr.must(tr.set(uevents, fmt.Sprintf("p:c %s:%#x text=+0(%%di):string", prog, at)))
+	tr.must(tr.add("tracing/events/uprobes/c/enable", "1"))
+	tr.call("string", 1)
+	tr.wantLines(`a: .* text="uest"`, `a: .* text="uest"`, `c: .* text="test"`)
+}
+
 // A library that comes, goes, and comes back.
 func TestEventsOfALibrary(t *testing.T) {
 	dir := t.TempDir()

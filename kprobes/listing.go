@@ -20,11 +20,15 @@ type Listed struct {
 }
 
 // Probes lists all registered probes by address; those of one address with the one that was
-// registered last first. A probe that is placed in followed children as well is listed once.
+// registered last first. A probe that is placed in followed children as well is listed once, one that waits for
+// a library which was never there is not.
 func (s *Session) Probes() []Listed {
 	var all []Listed
 	_ = s.tracer.Do(func() {
 		for _, kp := range slices.Backward(s.probes) {
+			if kp.Addr == notYet {
+				continue
+			}
 			all = append(all, s.listed(kp))
 		}
 	})
