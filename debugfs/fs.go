@@ -62,6 +62,7 @@ func (t *Tree) open(name string, wait bool) (fs.File, error) {
 	case n.pipe != nil:
 		return &stream{fileInfo: info, pipe: n.pipe(wait)}, nil
 	}
+	t.session.FlushRecords() // hits before this show, and what their triggers did
 	data, err := n.read()
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
