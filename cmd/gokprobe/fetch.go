@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
@@ -96,6 +97,9 @@ func (r request) newFetching(table *symbols.Table, at place) (*fetching, error) 
 	}
 	c := dynevent.Context{
 		AtEntry: func(*dynevent.Definition) bool { return at.waits || atEntry(table, at.addr) },
+		Function: func(*dynevent.Definition) (dynevent.Function, error) {
+			return debugfs.Prototype(table, at.addr, at.atReturn)
+		},
 	}
 	f, err := r.parseFetching(at.atReturn, c, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // lines are the hits without what differs from run to run.
@@ -161,5 +163,38 @@ func TestExpressionsThatThePlaceRefuses(t *testing.T) {
 		t.Errorf("status %d, %s", r.status, r.stderr)
 	}
 	p.CheckClean()
+	p.Quit()
+}
+
+// Parameters by their names in the source, and what they lead to.
+func TestArgumentsByTheirNames(t *testing.T) {
+	for _, c := range []struct {
+		fixture string
+		flags   []string
+		want    string
+	}{
+		{"typed", []string{"-sym", "handle", "-arg", "count", "-arg", "n=r->next->number", "-arg", "path=r->path:string", "-arg", "v=r->next->version", "-filter", "n == 7 && v == 17"},
+			`handle {"count":7,"n":7,"path":"/first","v":17}`},
+		{"typed", []string{"-sym", "handle", "-ret", "-arg", "code=$retval->status.code", "-arg", "was=r->number"}, `handle {"code":-404,"was":8}`},
+		{"govalues", []string{"-sym", "main.(*Point).Moved", "-arg", "x=p->X", "-arg", "v", "-filter", "x == 1 && v == 7"}, `main.(*Point).Moved {"x":1,"v":7}`},
+	} {
+		for _, extra := range [][]string{nil, {"-no-optimize"}} {
+			p := testprog.Start(t, testprog.Build(t, c.fixture))
+			l := attachTo(t, p, append(append(extra, "-format", "json"), c.flags...)...)
+			p.Do("call 7", "ret")
+			r := l.interrupt()
+			hits, _ := records(t, r.stdout)
+			if got := fetchedLines(t, hits); len(hits) != 1 || !strings.HasPrefix(got, c.want) || r.status != 0 {
+				t.Errorf("%v %v: status %d, got %s, want %s\n%s", c.flags, extra, r.status, got, c.want, r.stderr)
+			}
+			p.CheckClean()
+			p.Quit()
+		}
+	}
+	p := prey(t)
+	r := gokprobe(t, "attach", "-p", pidOf(p), "-sym", "foo", "-arg", "n=gone")
+	if r.status != 2 || !strings.Contains(r.stderr, "(NO_BTFARG)\n  n=gone\n    ^") {
+		t.Errorf("status %d, %s", r.status, r.stderr)
+	}
 	p.Quit()
 }
