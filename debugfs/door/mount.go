@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
@@ -19,6 +20,9 @@ import (
 // ErrNoFUSE tells that this machine, or container, can't mount a tree; the socket is there
 // without it.
 var ErrNoFUSE = errors.New("no FUSE here")
+
+// fuseDevice is where the kernel's requests come from.
+const fuseDevice = "/dev/fuse"
 
 // fileSystem is the type of our mounts, as /proc/mounts has it.
 const fileSystem = "gokprobe"
@@ -37,13 +41,14 @@ type MountOptions struct {
 
 // Mounted is a tree that is mounted. Its files belong to this user, and nobody else has access.
 type Mounted struct {
-	server *fuse.Server
-	dir    string
-	done   chan struct{}
+	dir  string
+	care *caretaker
+	once sync.Once
+	done chan struct{}
 }
 
-// Mount mounts t on the directory dir: as root by mount(2), else by fusermount3. A mount of ours that a
-// killed process has left there is removed first.
+// Mount mounts t on the directory dir: as root by mount(2), else by fusermount3. If this process is killed,
+// a shell that waits for that takes the mount away; where that is killed too, the next Mount on dir does.
 func Mount(t Tree, dir string, o MountOptions) (*Mounted, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -55,11 +60,14 @@ func Mount(t Tree, dir string, o MountOptions) (*Mounted, error) {
 	if err := mountPoint(dir); err != nil {
 		return nil, fmt.Errorf("cannot mount on %s: %w", dir, reason(err))
 	}
+	care := newCaretaker(dir)
 	server, err := mount(t, dir, o)
 	if err != nil {
+		care.dismiss()
 		return nil, fmt.Errorf("cannot mount on %s: %w", dir, err)
 	}
-	m := &Mounted{server: server, dir: dir, done: make(chan struct{})}
+	keepFromChildren()
+	m := &Mounted{dir: dir, care: care, done: make(chan struct{})}
 	go func() {
 		server.Wait()
 		close(m.done)
@@ -105,10 +113,9 @@ func (w logWriter) Write(p []byte) (int, error) {
 
 // available tells whether a file system can be mounted at all.
 func available() error {
-	const device = "/dev/fuse"
-	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w; gokprobe debugfs ls, cat and write need none", ErrNoFUSE, device, err)
+		return fmt.Errorf("%w: %s: %w; gokprobe debugfs ls, cat and write need none", ErrNoFUSE, fuseDevice, err)
 	}
 	_ = unix.Close(fd)
 	if os.Geteuid() != 0 && helper() == "" {
@@ -182,20 +189,33 @@ func (m *Mounted) Done() <-chan struct{} { return m.done }
 
 // Close unmounts. Where files are still open or somebody's current directory is there, the
 // mount vanishes at once and those files answer ENOTCONN when this process has ended; for readers of
-// trace_pipe to end, close the tree first.
+// trace_pipe to end, close the tree first. A second call does nothing.
 func (m *Mounted) Close() error {
+	var err error
+	m.once.Do(func() {
+		err = m.unmount()
+		m.care.dismiss()
+	})
+	return err
+}
+
+func (m *Mounted) unmount() error {
+	if m.over() {
+		return nil
+	}
+	err := detach(m.dir)
+	if err == nil || m.over() { // somebody may have been faster
+		return nil
+	}
+	return fmt.Errorf("cannot unmount %s: %w", m.dir, err)
+}
+
+// over tells that the mount has ended.
+func (m *Mounted) over() bool {
 	select {
 	case <-m.done:
-		return nil
+		return true
 	default:
+		return false
 	}
-	if err := detach(m.dir); err != nil {
-		select {
-		case <-m.done: // somebody was faster
-			return nil
-		default:
-		}
-		return fmt.Errorf("cannot unmount %s: %w", m.dir, err)
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package door
 
 import (
 	"bytes"
-	"errors"
 	"runtime"
 	"syscall"
 	"testing"
@@ -36,11 +35,11 @@ func traced(t *testing.T, dir, script string) string {
 		var ws unix.WaitStatus
 		child, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
 		switch {
-		case errors.Is(err, unix.ECHILD):
-			_ = cmd.Wait() // copies the output
-			return out.String()
 		case err != nil:
 			t.Fatal(err)
+		case child == pid && (ws.Exited() || ws.Signaled()):
+			_ = cmd.Wait() // copies the output
+			return out.String()
 		case ws.Stopped():
 			sig := int(ws.StopSignal())
 			if sig == int(unix.SIGTRAP) || sig == int(unix.SIGSTOP) {
