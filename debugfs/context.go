@@ -56,7 +56,7 @@ func (t *Tree) checkPlace(d *dynevent.Definition) error {
 		return nil
 	}
 	name := symbolName(d)
-	_, err := t.session.Symbols().Resolve(name)
+	_, err := t.resolve(name)
 	errno := syscall.EINVAL
 	switch {
 	case err == nil && d.Kind == dynevent.Return && !t.atEntry(d):
