@@ -11,18 +11,18 @@ import (
 
 // entry is a line of the trace, or several: they are made when they are read.
 type entry struct {
-	comm  string
-	tid   int
-	when  time.Duration // since boot
-	event *event
-	value []fetch.Value // of event.fields
-	stack []string      // of a stacktrace trigger: then there is nothing else
+	comm   string
+	tid    int
+	when   time.Duration // since boot
+	event  *event
+	values []fetch.Value // of the event's addresses and arguments
+	stack  []string      // of a stacktrace trigger: then there is nothing else
 }
 
 // size is about the bytes of memory that e occupies.
 func (e *entry) size() int {
 	n := int(unsafe.Sizeof(*e)) + len(e.comm)
-	for _, v := range e.value {
+	for _, v := range e.values {
 		n += sizeOf(v)
 	}
 	for _, s := range e.stack {

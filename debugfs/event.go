@@ -86,7 +86,7 @@ func (ev *event) path() string { return ev.group + ":" + ev.name }
 // arguments (kernel/trace/trace_kprobe.c, print_kprobe_event).
 func (ev *event) appendBody(b []byte, e *entry) []byte {
 	b = append(b, ev.name...)
-	at := e.value[len(common):ev.firstArg()]
+	at := e.values[:len(e.values)-len(ev.args)]
 	switch {
 	case ev.family == dynevent.Uprobe && ev.kind == dynevent.Return:
 		b = fmt.Appendf(b, ": (%#x <- %#x)", at[1].U, at[0].U)
@@ -99,7 +99,7 @@ func (ev *event) appendBody(b []byte, e *entry) []byte {
 		b = fmt.Appendf(b, ": (%s)", at[0].S)
 	}
 	for i, a := range ev.args {
-		b = a.AppendTo(append(b, ' '), e.value[ev.firstArg()+i])
+		b = a.AppendTo(append(b, ' '), e.values[len(at)+i])
 	}
 	return b
 }

@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -17,21 +18,19 @@ const stackDepth = 64
 
 // hit is one of a probe.
 type hit struct {
-	event *event
-	comm  string
-	tid   int
-	when  time.Time
-	at    []fetch.Value // of event.addresses
-	args  []fetch.Value
-	stack func() []uint64 // nil: not known any more
+	comm   string
+	tid    int
+	when   time.Time
+	values []fetch.Value   // of the addresses and the arguments
+	stack  func() []uint64 // nil: not known any more
 }
 
 // onHit has kp do what its event's hits have to: in the target, if nothing of it needs a tracer.
 func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
-	ev := p.event
+	ev, where := p.event, place{tree: p.event.tree}
 	if ev.stacks {
 		kp.PreHandler = func(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
-			ev.handle(l, regs, nil, []fetch.Value{ev.tree.address(kp.Addr)})
+			ev.handle(l, regs, nil, where.value(kp.Addr))
 			return 0
 		}
 		return nil
@@ -40,7 +39,7 @@ func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
 	kp.Program, err = p.program(l)
 	kp.RecordHandler = func(kp *kprobes.Kprobe, r *kprobes.HitRecord) {
 		args := l.Decode(r.Payload, fetch.Host{Comm: r.Comm, Symbolize: ev.tree.symbolize})
-		ev.hit(&hit{event: ev, comm: r.Comm, tid: r.TID, when: r.Time, at: []fetch.Value{ev.tree.address(kp.Addr)}, args: args})
+		ev.hit(&hit{comm: r.Comm, tid: r.TID, when: r.Time, values: slices.Concat([]fetch.Value{where.value(kp.Addr)}, args)})
 	}
 	return err
 }
@@ -48,7 +47,7 @@ func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
 // onReturn has rp do what its event's returns have to. What the arguments need of the function's entry is
 // saved there.
 func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
-	ev := p.event
+	ev, where, back := p.event, place{tree: p.event.tree}, place{tree: p.event.tree}
 	saved := map[*kprobes.KretprobeInstance][]uint64{} // as many as there are instances
 	if l.Saved() > 0 {
 		rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
@@ -58,8 +57,7 @@ func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
 	}
 	rp.MaxActive = p.def.MaxActive
 	rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-		at := []fetch.Value{ev.tree.address(ri.Kretprobe().KP.Addr), ev.tree.address(ri.RetAddr)}
-		ev.handle(l, regs, saved[ri], at)
+		ev.handle(l, regs, saved[ri], where.value(ri.Kretprobe().KP.Addr), back.value(ri.RetAddr))
 		return 0
 	}
 }
@@ -79,21 +77,29 @@ func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
 	return l.Program(ev.path(), program.Cond{}, ring)
 }
 
-// address is the value of a field that says where.
-func (t *Tree) address(at arch.Addr) fetch.Value {
-	return fetch.Value{U: uint64(at), S: t.symbolize(at)}
+// place is the value of a field that says where. It remembers the last one: that is most often the next.
+type place struct {
+	tree *Tree
+	last fetch.Value
+}
+
+func (w *place) value(at arch.Addr) fetch.Value {
+	if w.last.S == "" || w.last.U != uint64(at) {
+		w.last = fetch.Value{U: uint64(at), S: w.tree.symbolize(at)}
+	}
+	return w.last
 }
 
 // handle makes a hit of a thread that has stopped.
-func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, at []fetch.Value) {
+func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, at ...fetch.Value) {
 	ev.tree.session.FlushRecords() // of hits before this one
-	h := &hit{event: ev, comm: regs.Comm(), tid: regs.TID(), when: time.Now(), at: at}
+	h := &hit{comm: regs.Comm(), tid: regs.TID(), when: time.Now()}
 	payload, err := l.Run(regs, regs, saved)
 	if err != nil {
 		ev.tree.trace.lose(1) // of a register that is not there
 		return
 	}
-	h.args = l.Decode(payload, fetch.Host{Comm: h.comm, Symbolize: ev.tree.symbolize})
+	h.values = append(at, l.Decode(payload, fetch.Host{Comm: h.comm, Symbolize: ev.tree.symbolize})...)
 	h.stack = func() (all []uint64) {
 		for _, f := range regs.Backtrace(stackDepth) {
 			all = append(all, uint64(f.Addr))
@@ -110,22 +116,25 @@ func (ev *event) hit(h *hit) {
 	if pids := t.pids.Load(); pids != nil && !(*pids)[h.tid] {
 		return
 	}
-	values := h.values()
 	since := t.sinceBoot(h.when)
-	after := ev.triggers.Hit(&trigger.Hit{Values: values, Comm: h.comm, PID: h.tid, Time: since, Stack: h.stack})
-	if f := ev.filter.Load(); t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(values)) {
-		t.trace.add(&entry{comm: h.comm, tid: h.tid, when: since, event: ev, value: values[:len(ev.fields):len(ev.fields)]})
+	f := ev.filter.Load()
+	var asked []fetch.Value
+	if f != nil || ev.triggers.Len() > 0 {
+		asked = ev.answers(h)
+	}
+	after := ev.triggers.Hit(&trigger.Hit{Values: asked, Comm: h.comm, PID: h.tid, Time: since, Stack: h.stack})
+	if t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(asked)) {
+		t.trace.add(&entry{comm: h.comm, tid: h.tid, when: since, event: ev, values: h.values})
 	}
 	if after != nil {
 		after()
 	}
 }
 
-// values are those of event.queried.
-func (h *hit) values() []fetch.Value {
-	all := make([]fetch.Value, 0, len(h.event.queried))
-	all = append(all, fetch.Value{U: uint64(h.event.id)}, fetch.Value{}, fetch.Value{}, fetch.Value{U: uint64(h.tid)})
-	all = append(all, h.at...)
-	all = append(all, h.args...)
+// answers are the values of event.queried.
+func (ev *event) answers(h *hit) []fetch.Value {
+	all := make([]fetch.Value, 0, len(ev.queried))
+	all = append(all, fetch.Value{U: uint64(ev.id)}, fetch.Value{}, fetch.Value{}, fetch.Value{U: uint64(h.tid)})
+	all = append(all, h.values...)
 	return append(all, fetch.Value{S: h.comm}, fetch.Value{S: h.comm})
 }
