@@ -71,7 +71,7 @@ func (p *probe) begin() error {
 // enable has p's hits handled.
 func (p *probe) enable() error {
 	if p.kp != nil {
-		return p.event.tree.session.EnableKprobe(p.kp)
+		return p.enableRegistered()
 	}
 	if err := p.register(0); err != nil {
 		return err
