@@ -33,8 +33,9 @@ took, the probe's own microseconds included; -args prints the arguments of its e
 are counted as missed. Such a SPEC must be a function: no offset, no +*.
 -arg and -filter speak the language of the kernel's kprobe_events and filter files
 (Documentation/trace/kprobetrace.rst, events.rst): registers (%di), $arg1, $stack0, $retval,
-$comm, memory (@variable, +8(%di), +0(+16($arg1))), types (u8 … x64, char, string, symbol,
-b4@4/32, arrays s32[4]). A string is cut after 255 bytes, earlier if there are many.
+$comm, memory (@variable, +8(%di), +0(+16($arg1))), where there is debug information
+parameters (path:string, req->len); types (u8 … x64, char, string, symbol, b4@4/32, arrays
+s32[4]). A string is cut after 255 bytes, earlier if there are many.
 Hits that do not meet the filter are not counted either.
 A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -83,26 +84,36 @@ func (r request) checkFetching() error {
 	for atReturn := range kinds {
 		_, err := r.parseFetching(atReturn, dynevent.Context{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
 		var e *errlog.Error
-		if err != nil && !(errors.As(err, &e) && e.ID == "NOSUP_BTFARG") { // a parameter by its name
+		if err != nil && !(errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID)) {
 			return err
 		}
 	}
 	return nil
 }
 
+// byDebugInfo are the errors about what debug information would tell.
+var byDebugInfo = []string{"NOSUP_BTFARG", "NO_BTF_ENTRY"}
+
 // newFetching is what the request asks of hits at a place; nil if nothing.
 func (r request) newFetching(table *symbols.Table, at place) (*fetching, error) {
 	if !r.fetches() {
 		return nil, nil
 	}
+	var unknown error // why nothing is known of the function
 	c := dynevent.Context{
 		AtEntry: func(*dynevent.Definition) bool { return at.waits || atEntry(table, at.addr) },
-		Function: func(*dynevent.Definition) (dynevent.Function, error) {
-			return debugfs.Prototype(table, at.addr, at.atReturn)
+		Data:    func(symbol string) bool { _, ok := object(table, symbol); return ok },
+		Function: func(*dynevent.Definition) (f dynevent.Function, err error) {
+			f, unknown = debugfs.Prototype(table, at.addr, at.atReturn)
+			return f, unknown
 		},
 	}
 	f, err := r.parseFetching(at.atReturn, c, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
-	if err != nil {
+	var e *errlog.Error
+	switch {
+	case unknown != nil && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID):
+		return nil, usagef("-arg %s names a parameter, but %s", e.Command, noParamsReason(table, at.addr, unknown))
+	case err != nil:
 		return nil, err
 	}
 	env := fetch.Env{ABI: fetch.AMD64, Return: at.atReturn, Symbol: func(name string) (arch.Addr, bool) { return object(table, name) }}
@@ -160,6 +171,11 @@ func (f *fetching) keeps(values []fetch.Value, comm string, tid int, more ...fet
 	}
 	all := append(values[:len(values):len(values)], fetch.Value{S: comm}, fetch.Value{U: uint64(tid)})
 	return f.filter.Match(append(all, more...))
+}
+
+// returnValues are those of returnFields.
+func returnValues(h *event.Hit) []fetch.Value {
+	return []fetch.Value{{U: uint64(*h.Ret)}, {U: uint64(*h.Duration)}}
 }
 
 // appendTo appends the values to a record's arguments.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -102,7 +101,7 @@ func (r *recorder) returned(p *probe, ri *kprobes.KretprobeInstance, regs *kprob
 	if err != nil {
 		return nil, err
 	}
-	if !p.fetch.keeps(values, h.Comm, h.TID, fetch.Value{U: uint64(value)}, fetch.Value{U: uint64(duration)}) {
+	if !p.fetch.keeps(values, h.Comm, h.TID, returnValues(h)...) {
 		return nil, nil
 	}
 	h.Args = p.fetch.appendTo(h.Args, values)

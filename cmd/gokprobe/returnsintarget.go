@@ -19,7 +19,8 @@ const (
 // returnsInTarget has p's returns recorded by the target, if that is all that is wanted of them.
 func (pl *placer) returnsInTarget(p *probe) bool {
 	r, ret := pl.rec, p.ret
-	if pl.req.noOptimize || pl.req.noBoost || r.sink == nil || r.limited || p.waits || p.stack > 0 || p.args || p.fetch != nil {
+	if pl.req.noOptimize || pl.req.noBoost || r.sink == nil || r.limited || p.waits || p.stack > 0 || p.args ||
+		p.fetch != nil && p.fetch.layout.Saved() > 0 {
 		return false
 	}
 	names := []string{returnRegister, durationRegister}
@@ -30,6 +31,7 @@ func (pl *placer) returnsInTarget(p *probe) bool {
 	typed := err == nil
 	c, err := newCapture(names, results)
 	if err == nil {
+		c.addFetching(p.fetch)
 		err = c.build(p.name, prog.Map{Kind: prog.Ring, Size: prog.MaxRecord * 8})
 	}
 	if err != nil {
@@ -45,9 +47,18 @@ func (pl *placer) returnsInTarget(p *probe) bool {
 func (r *recorder) recordedReturn(p *probe) kprobes.RecordHandler {
 	return func(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		r.notice(p)
-		if s := p.capture.decode(rec.Payload); s != nil {
-			r.record(func() *event.Hit { return r.returnOf(p, rec, s) })
+		s := p.capture.decode(rec.Payload)
+		if s == nil {
+			return
 		}
+		h := r.returnOf(p, rec, s)
+		values := p.capture.values(rec.Payload, r.host(rec.Comm))
+		if !p.fetch.keeps(values, rec.Comm, rec.TID, returnValues(h)...) {
+			return
+		}
+		h.Args = append(p.fetch.appendTo(nil, values), h.Args...)
+		p.keep()
+		r.record(func() *event.Hit { return h })
 	}
 }
 
