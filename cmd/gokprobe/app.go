@@ -82,7 +82,7 @@ func noCommand(c *cli.Context) error {
 func flagError(c *cli.Context, err error, _ bool) error {
 	help := "gokprobe -h"
 	if c.Command != nil && c.Command.Name != "" && c.Command.Name != "gokprobe" {
-		help = "gokprobe " + c.Command.Name + " -h"
+		help = c.Command.HelpName + " -h"
 	}
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: "); ok {

@@ -89,6 +89,14 @@ type live struct {
 // start runs the command and returns when it is armed.
 func start(t *testing.T, args ...string) *live {
 	t.Helper()
+	l := begin(t, args...)
+	l.waitFor("armed: ")
+	return l
+}
+
+// begin runs the command.
+func begin(t *testing.T, args ...string) *live {
+	t.Helper()
 	l := &live{t: t, cmd: command(t, args...)}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -111,7 +119,6 @@ func start(t *testing.T, args ...string) *live {
 			_ = l.cmd.Wait()
 		}
 	})
-	l.waitFor("armed: ")
 	return l
 }
 

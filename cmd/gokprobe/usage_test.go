@@ -43,6 +43,15 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"check now", `unexpected argument "now"`},
 		{"check -attach", "-attach needs a process"},
 		{"demo -duration 0s", "-duration must be more than 0"},
+		{"debugfs -p 1", "say what to do with the files: ls, cat, write or mount"},
+		{"debugfs -p 1 lls", `unknown command "lls" (did you mean ls?)`},
+		{"debugfs -p 1 rm x", `unknown command "rm", choose ls, cat, write or mount`},
+		{"debugfs ls", "no process given"},
+		{"debugfs -p 1 cat", "no file given"},
+		{"debugfs -p 1 write", "no file given"},
+		{"debugfs -p 1 write -z x", "unknown flag -z; gokprobe debugfs write -h lists the flags"},
+		{"debugfs -p 1 ls a b", `unexpected argument "b"`},
+		{"debugfs -p 1 mount", "name one directory"},
 		{"completion", "name one shell"},
 		{"completion tcsh", `no completion for "tcsh"`},
 	} {
@@ -55,7 +64,7 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 }
 
 func TestHelpAndVersionGoToStdout(t *testing.T) {
-	for _, args := range []string{"-h", "--help", "help", "help attach", "attach -h", "run --help", "list -h", "check -h", "demo -h", "-version", "--version"} {
+	for _, args := range []string{"-h", "--help", "help", "help attach", "attach -h", "run --help", "list -h", "check -h", "demo -h", "debugfs -h", "debugfs cat -h", "debugfs write -h", "-version", "--version"} {
 		r := gokprobe(t, strings.Fields(args)...)
 		if r.status != 0 || r.stderr != "" || !strings.Contains(r.stdout, "gokprobe") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
