@@ -25,9 +25,6 @@ func digits(s string, base, bits int) (uint64, bool) {
 	if base == 0 {
 		s, base = radix(s)
 	}
-	if s == "" || !isAlnum(s[0]) { // what ParseUint would take as a sign
-		return 0, false
-	}
 	v, err := strconv.ParseUint(s, base, bits)
 	return v, err == nil
 }
