@@ -82,7 +82,7 @@ func (p *histParser) parseAction(a *action, s string) error {
 	}
 	for param := range strings.SplitSeq(params, ",") {
 		param = strings.TrimSpace(param)
-		if len(param) < 2 {
+		if strings.TrimPrefix(param, "$") == "" {
 			return p.complain("INVALID_PARAM", param)
 		}
 		a.params = append(a.params, param)
