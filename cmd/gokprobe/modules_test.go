@@ -54,6 +54,22 @@ func TestAttachWaitsForALibrary(t *testing.T) {
 	p.Quit()
 }
 
+// What is fetched and filtered in a library that comes later is what would be in one that is there.
+func TestFetchedArgumentsInALibraryThatIsWaitedFor(t *testing.T) {
+	p, lib := modules(t)
+	l := attachTo(t, p, "-sym", "libplug.so:plugged", "-ret", "-arg", "n=$arg1:s32", "-arg", "r=$retval:s32", "-filter", "n > 0", "-format", "json")
+	p.Do("open 0 "+lib, "did")
+	p.Do("call 0 plugged 3", "did")
+	p.Do("close 0", "did")
+	r := l.interrupt()
+	hits, sum := records(t, r.stdout)
+	if got := fetchedLines(t, hits); len(hits) != 2 || sum.Probes[0].Hits != 2 || !strings.HasPrefix(got, `libplug.so:plugged {"n":1,"r":`) {
+		t.Errorf("%s\n%+v\n%s", got, sum, r.stderr)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
 // TestSummaryOfProbesThatComeAndGo: what was never there, what was when the program ended, and
 // what is gone.
 func TestSummaryOfProbesThatComeAndGo(t *testing.T) {

@@ -6,7 +6,7 @@
 //	field.function == NAME; field & CPUS{0,2-4}
 //
 // A number is compared as one of its field's size and sign. One that could not be read is 0, a
-// string then is fetch.FaultText. Of several strings the first counts; an array of char is a string.
+// string then is empty. Of several strings the first counts; an array of char is a string.
 //
 // What differs from the kernel: an operator with nothing behind it is an error, as is a number compared
 // with an array; errors that the kernel has no words for are INVALID_FILTER; every error is EINVAL;

@@ -58,7 +58,7 @@ func TestMatch(t *testing.T) {
 		{"nibble == 9", true}, {"nibble > 9", false}, {"at == 0x1005", true}, {"at >= 0x1006", false},
 		{`path == "/etc/passwd"`, true}, {`path != '/etc/passwd'`, false}, {`path == "/etc"`, false}, {`path ~ "/etc/*"`, true}, {`path ~ "*pass*"`, true},
 		{`path ~ "*wd"`, true}, {`path ~ "/???/p[a-b]ss[!x-z]d"`, true}, {`path ~ "!*wd"`, false}, {`path ~ "!x*"`, true}, {`path.ustring ~ "/e*"`, true},
-		{`bad == "(fault)"`, true}, {`bad ~ "*"`, true}, {`sym ~ "foo+*"`, true},
+		{`bad == ""`, true}, {`bad == "(fault)"`, false}, {`bad ~ "*"`, true}, {`sym ~ "foo+*"`, true},
 		{`word == "te"`, true}, {`word ~ "t*"`, true}, {`words == "one"`, true}, {`words == "two"`, false},
 		{`comm ~ "redis*"`, true}, {`COMM == "redis-server"`, true}, {"common_pid == 4711", true}, {"CPU == 3", true}, {"cpu < 3", false},
 		{"cpu & CPUS{0,2-4}", true}, {"cpu & CPUS{0-2}", false}, {"cpu == CPUS{3}", true}, {"cpu & CPUS{3}", true}, {"cpu == CPUS{3,4}", false}, {"cpu != CPUS{3,4}", true}, {"cpu & CPUS{all}", true},

@@ -82,9 +82,6 @@ func (p *pred) textOf(v fetch.Value) string {
 		}
 		v = v.Elems[0]
 	}
-	if v.Fault {
-		return fetch.FaultText
-	}
 	return v.S
 }
 
