@@ -82,7 +82,7 @@ func (t *Tree) snapshotFile() *node {
 			case v == 0:
 				t.spare.Store(nil)
 			case v == 1:
-				t.flush()
+				t.tellLosses()
 				t.snapshot()
 			case t.spare.Load() != nil:
 				t.spare.Store(newBuffer(0))

@@ -32,15 +32,14 @@ func (t *Tree) uprobeProfile() string {
 	return b.String()
 }
 
-// flush has the trace hold what the target has recorded by now.
-func (t *Tree) flush() {
-	t.session.FlushRecords()
+// tellLosses has the trace know of the records for which the target had no room.
+func (t *Tree) tellLosses() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.noteLosses()
 }
 
-// noteLosses has the trace know of the records for which the target had no room. The caller holds Tree.mu.
+// noteLosses is tellLosses for who holds Tree.mu.
 func (t *Tree) noteLosses() {
 	var n uint64
 	for _, p := range t.probesOf(eventsFile{family: dynevent.Either}) {

@@ -17,8 +17,8 @@ type pipe struct {
 	rest    []byte
 }
 
-// pipeChunk is about how many bytes a Read of a pipe consumes at once.
-const pipeChunk = 4096
+// pipeChunk is about how many bytes a Read of a pipe consumes at once, at most.
+const pipeChunk = 1 << 16
 
 // Read implements io.Reader. It returns at least one whole line, if p has room for it.
 func (r *pipe) Read(p []byte) (int, error) {

@@ -59,12 +59,15 @@ func (t *Tree) tracing() map[string]*node {
 		},
 		"trace": {
 			mode:  modeWrite,
-			read:  func() ([]byte, error) { t.flush(); return t.trace.text(), nil },
+			read:  func() ([]byte, error) { t.tellLosses(); return t.trace.text(), nil },
 			write: func([]byte) error { return nil }, // as the kernel: only truncation clears
-			clear: func() error { t.flush(); t.trace.clear(); return nil },
+			clear: func() error { t.tellLosses(); t.trace.clear(); return nil },
 		},
 		"trace_pipe": {mode: modeRead, pipe: func(wait bool) *pipe {
-			return &pipe{b: t.trace, wait: wait, losses: t.flush}
+			if !wait {
+				t.session.FlushRecords()
+			}
+			return &pipe{b: t.trace, wait: wait, losses: t.tellLosses}
 		}},
 		"tracing_on":       t.tracingOnFile(),
 		"buffer_size_kb":   t.bufferSizeFile(),

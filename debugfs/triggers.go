@@ -41,7 +41,6 @@ func (ev *event) heedStacks() error {
 
 // histText is the hist file.
 func (ev *event) histText() string {
-	ev.tree.flush()
 	var b bytes.Buffer
 	_ = ev.triggers.Print(&b, func(addr uint64, offset bool) string {
 		if offset {
