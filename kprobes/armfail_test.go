@@ -15,9 +15,14 @@ import (
 type readOnly struct {
 	arch.Memory
 	refuse bool
+	tear   int // refuse from the middle of the first write of that many bytes on
 }
 
 func (m *readOnly) WriteMemory(at arch.Addr, p []byte) error {
+	if n := len(p); n > 0 && n == m.tear {
+		m.refuse = true
+		_ = m.Memory.WriteMemory(at, p[:n/2+1])
+	}
 	if m.refuse {
 		return &arch.FaultError{Addr: at, Write: true, Cause: unix.EIO}
 	}

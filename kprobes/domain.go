@@ -138,7 +138,7 @@ func (d *domain) release() error {
 		return nil
 	}
 	var errs []error
-	ending := false
+	ending, left := false, false
 	err := d.space.Freeze(func() error {
 		if d.busy {
 			d.update()
@@ -154,7 +154,10 @@ func (d *domain) release() error {
 		d.foldAll()
 		d.endBoards()
 		ending = d.ending()
-		errs = append(errs, d.text.RestoreAll(), d.region.Wipe(), d.unmap())
+		errs = append(errs, d.text.RestoreAll())
+		if left = !ending && d.stuck(); !left {
+			errs = append(errs, d.region.Wipe(), d.unmap())
+		}
 		for _, p := range d.space.Processes() {
 			errs = append(errs, d.session.tracer.Detach(p))
 		}
@@ -164,10 +167,27 @@ func (d *domain) release() error {
 		m.Unmap()
 	}
 	d.closeTable()
-	if err := errors.Join(append(errs, err)...); err != nil && len(d.space.Threads()) > 0 && !ending {
+	if err := errors.Join(append(errs, err)...); err != nil && (left || len(d.space.Threads()) > 0 && !ending) {
 		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
 	}
 	return nil
+}
+
+// stuck tells whether code could not be restored: then everything that it leads to stays, as after the
+// death of a tracer, but no detour works any more.
+func (d *domain) stuck() (left bool) {
+	d.survey = nil
+	for _, p := range d.text.Patches() {
+		if !errors.Is(d.checkMapping(p.Addr()), ErrNotMapped) {
+			left = true
+		}
+	}
+	for _, st := range d.sites {
+		if left && st.jump != nil {
+			_ = d.turn(st.jump, false)
+		}
+	}
+	return left
 }
 
 // unmap removes the injected region from the target.

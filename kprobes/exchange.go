@@ -1,45 +1,83 @@
 package kprobes
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"slices"
 
-// ExchangeKprobes disables off and enables on at one moment for all threads: no hit is handled by both
-// or by none of them. So a probe is replaced, while it is hit, by another at its address. After an error
-// both are as they were.
-func (s *Session) ExchangeKprobes(off, on *Kprobe) error {
-	return s.do(func() error {
-		switch {
-		case off.session != s:
-			return probeError(off, ErrNotRegistered)
-		case on.session != s:
-			return probeError(on, ErrNotRegistered)
-		case on.Flags&FlagGone != 0:
-			return probeError(on, ErrGone)
-		}
-		s.forgetSurveys()
-		defer s.forgetSurveys()
-		return s.whileMapped(func() error { return s.whileFrozen(func() error { return s.exchange(off, on) }) })
-	})
+	"github.com/gokprobe/gokprobe/patch"
+)
+
+// How breakpoints become jumps and jumps become breakpoints, and what is left if that fails. The space
+// is frozen.
+
+// giveUp has st keep its breakpoint.
+func (d *domain) giveUp(st *site, why error) {
+	d.discardDetour(st.next)
+	st.next, st.refusal = nil, why.Error()
+	st.flag(false)
 }
 
-func (s *Session) exchange(off, on *Kprobe) error {
-	both := []*Kprobe{on, off}
-	was := [...]Flags{on.Flags, off.Flags}
-	on.Flags &^= FlagDisabled
-	off.Flags |= FlagDisabled
-	failed, err := s.refreshOf(both)
-	if err == nil {
+// changedSince tells whether the program has changed, since the detour was made, the instructions
+// that its copies stand for; then st gets no jump. What the jump covers is looked at once more when
+// that is written.
+func (d *domain) changedSince(st *site) bool {
+	now := make([]byte, st.next.End-st.addr)
+	if err := d.text.Original(st.addr, now); err != nil {
+		d.giveUp(st, err)
+		return true
+	}
+	for _, p := range st.next.Pieces {
+		if got := now[p.Insn.Addr-st.addr:][:p.Insn.Len()]; !slices.Equal(got, p.Insn.Bytes) {
+			d.giveUp(st, fmt.Errorf("code at %s is % x instead of % x: %w", p.Insn.Addr, got, p.Insn.Bytes, patch.ErrChanged))
+			return true
+		}
+	}
+	return false
+}
+
+// exchange removes the patches of sites and installs others. After an error none of those is left, but
+// such as can't be taken back.
+func (d *domain) exchange(wants []patch.Want, sites []*site) error {
+	if _, err := d.takeAway(sites); err != nil {
+		return err
+	}
+	_, err := d.text.InstallAll(wants)
+	return err
+}
+
+// takeAway removes the patches of sites. Those that can't be written over stay; of those in
+// changed, which stand no more, the program may have left some bytes.
+func (d *domain) takeAway(sites []*site) (changed map[*site]bool, err error) {
+	old := make([]*patch.Patch, len(sites))
+	for i, st := range sites {
+		old[i] = st.patch
+	}
+	d.text.DisarmAll(old)
+	changed = map[*site]bool{}
+	var errs []error
+	for _, st := range sites {
+		err := d.text.Remove(st.patch)
+		changed[st] = errors.Is(err, patch.ErrChanged)
+		if p, _ := d.text.Find(st.addr); p != st.patch {
+			st.patch = nil
+		}
+		errs = append(errs, err)
+	}
+	return changed, errors.Join(errs...)
+}
+
+// rearm gives sites without a patch their breakpoints back, if they are wanted.
+func (d *domain) rearm(sites []*site) error {
+	var wanted []*site
+	for _, st := range sites {
+		if st.patch == nil && st.wanted() {
+			wanted = append(wanted, st)
+		}
+	}
+	if len(wanted) == 0 {
 		return nil
 	}
-	on.Flags, off.Flags = was[0], was[1]
-	_, undo := s.refreshOf(both)
-	return errors.Join(probeError(failed, err), undo)
-}
-
-// whileFrozen runs f while no thread of any address space runs.
-func (s *Session) whileFrozen(f func() error) error {
-	for d := range s.domains {
-		inner := f
-		f = func() error { return d.space.Freeze(inner) }
-	}
-	return f()
+	_, err := d.armAll(wanted)
+	return err
 }

@@ -215,90 +215,62 @@ func (d *domain) prepare(st *site) (refusal string) {
 
 // optimize replaces breakpoints by jumps. The space is frozen.
 func (d *domain) optimize(sites []*site) error {
+	sites = slices.DeleteFunc(slices.Clone(sites), d.changedSince)
 	wants := make([]patch.Want, 0, len(sites))
-	old := make([]*patch.Patch, 0, len(sites))
 	var errs []error
 	for _, st := range sites {
 		det := st.next
 		wants = append(wants, patch.Want{At: st.addr, Expect: det.original, Replacement: det.jump})
-		old = append(old, st.patch)
 		d.remember(det)
 		d.guardDetour(det)
 		errs = append(errs, d.turn(det, true))
 	}
 	d.noteFaults(sites)
-	if err := d.exchange(old, wants, sites); err != nil {
-		for _, st := range sites {
-			d.discardDetour(st.next)
-			st.next, st.refusal = nil, err.Error()
-			st.flag(false)
-		}
-		return errors.Join(err, d.rearm(sites))
-	}
+	err := d.exchange(wants, sites)
 	for _, st := range sites {
-		det := st.next
-		st.jump, st.next = det, nil
-		for _, h := range det.heads {
-			d.heads[h] = det
+		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
+			d.jumping(st, p)
+		} else {
+			d.giveUp(st, err)
 		}
-		det.count.give(st.counted())
+	}
+	if err != nil {
+		errs = append(errs, err, d.rearm(sites))
 	}
 	return errors.Join(errs...)
 }
 
-// exchange removes old patches of sites and installs others. After an error none is left.
-func (d *domain) exchange(old []*patch.Patch, wants []patch.Want, sites []*site) error {
-	d.text.DisarmAll(old)
-	var errs []error
-	for i, p := range old {
-		errs = append(errs, d.text.Remove(p))
-		sites[i].patch = nil
+// jumping notes that st's jump, p, stands. If it was not written whole, nor could be taken back, it
+// may lead to the detour all the same.
+func (d *domain) jumping(st *site, p *patch.Patch) {
+	det := st.next
+	st.patch, st.jump, st.next = p, det, nil
+	for _, h := range det.heads {
+		d.heads[h] = det
 	}
-	if err := errors.Join(errs...); err != nil || len(wants) == 0 {
-		return err
-	}
-	patches, err := d.text.InstallAll(wants)
-	for i, p := range patches {
-		sites[i].patch = p
-	}
-	return err
-}
-
-// rearm gives sites without a patch their breakpoints back, if they are wanted.
-func (d *domain) rearm(sites []*site) error {
-	var wanted []*site
-	for _, st := range sites {
-		if st.patch == nil && st.wanted() {
-			wanted = append(wanted, st)
-		}
-	}
-	if len(wanted) == 0 {
-		return nil
-	}
-	_, err := d.armAll(wanted)
-	return err
+	det.count.give(st.counted())
 }
 
 // unoptimize takes jumps back: sites that are wanted get their breakpoints, the others their
-// original code. The space is frozen.
+// original code. A jump that can't be written over stays, and so does its detour. The space is frozen.
 func (d *domain) unoptimize(sites []*site) error {
-	old := make([]*patch.Patch, 0, len(sites))
 	for _, st := range sites {
-		old = append(old, st.patch)
 		d.lateHeads(st.jump)
 	}
-	err := d.exchange(old, nil, sites)
+	changed, err := d.takeAway(sites)
+	sites = slices.DeleteFunc(slices.Clone(sites), func(st *site) bool { return st.patch != nil })
 	for _, st := range sites {
 		det := st.jump
-		for _, h := range det.heads {
-			delete(d.heads, h)
-			d.unguard(h)
-		}
 		if det.demoted() {
 			st.refusal = det.demotedFor()
 			st.rejected = true
 		}
-		d.retireDetour(det)
+		if changed[st] {
+			st.jump = nil // threads may still come to what is left of it
+		} else {
+			d.forgetHeads(det)
+			d.retireDetour(det)
+		}
 		st.flag(false)
 	}
 	if err = errors.Join(err, d.rearm(sites)); err != nil {
@@ -310,6 +282,14 @@ func (d *domain) unoptimize(sites []*site) error {
 		}
 	}
 	return nil
+}
+
+// forgetHeads says that no byte of det's jump traps any more.
+func (d *domain) forgetHeads(det *detour) {
+	for _, h := range det.heads {
+		delete(d.heads, h)
+		d.unguard(h)
+	}
 }
 
 // settleUnused ends a site whose probes have gone while it had a jump.

@@ -171,6 +171,22 @@ func TestHeadsKeepSignals(t *testing.T) {
 	}
 }
 
+// TestFaultsOfDisplacedOperands: where a displaced instruction's operand relative to rip faults, the
+// program sees the registers that it had, though the instruction would have written one; retried, it
+// is one more hit (B11).
+func TestFaultsOfDisplacedOperands(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "optstorm"))
+	s := attach(t, prog.PID(), kprobes.Options{})
+	kp := counting("s_glob")
+	register(t, s, kp)
+	wantOptimized(t, s, kp)
+	prog.Do("guarded 50", "did")
+	wantHits(t, kp, 100)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
 // TestEndsAtTheBrink: the session ends while a body's fault is on its way.
 func TestEndsAtTheBrink(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "optstorm"))

@@ -34,7 +34,11 @@ func TestDead(t *testing.T) {
 		{"mov (%rdi),%rax; mov $1,%ecx", "48 8b 07 b9 01 00 00 00", arch.Dead{}}, // may fault
 		{"mov 8(%rsp),%rax", "48 8b 44 24 08", arch.Dead{Regs: ax}},
 		{"mov 8(%rsp,%rcx),%rax", "48 8b 44 0c 08", arch.Dead{}},
-		{"mov 16(%rip),%rax", "48 8b 05 10 00 00 00", arch.Dead{Regs: ax}},
+		{"mov 16(%rip),%rax", "48 8b 05 10 00 00 00", arch.Dead{}}, // may fault: data can be protected, or a file cut
+		{"mov %rax,16(%rip); mov $1,%ecx", "48 89 05 10 00 00 00 b9 01 00 00 00", arch.Dead{}},
+		{"mov $1,%ecx; mov 16(%rip),%rax", "b9 01 00 00 00 48 8b 05 10 00 00 00", arch.Dead{Regs: cx}},
+		{"lea 16(%rip),%rax", "48 8d 05 10 00 00 00", arch.Dead{Regs: ax}},
+		{"cmpl $0,16(%rip); mov $1,%ecx", "83 3d 10 00 00 00 00 b9 01 00 00 00", arch.Dead{Flags: true}},
 		{"mov %fs:40,%rax; xor %eax,%eax", "64 48 8b 04 25 28 00 00 00 31 c0", arch.Dead{Flags: true, Regs: ax}},
 		{"mov %fs:(%rcx),%rax", "64 48 8b 01", arch.Dead{}},
 		{"mov 0x10000000,%eax", "8b 04 25 00 00 00 10", arch.Dead{}},

@@ -111,6 +111,6 @@ func (e *effects) rm(f *form, code []byte, u use, part bool) {
 		}
 	}
 	onStack := o.base == sp && o.index == noReg
-	fixed := o.base == noReg && o.index == noReg && (f.ripRel || o.seg != 0)
-	e.touches = u&vector != 0 || u&(reads|writes) != 0 && !onStack && !fixed
+	ofThread := o.base == noReg && o.index == noReg && !f.ripRel && o.seg != 0 // always there
+	e.touches = u&vector != 0 || u&(reads|writes) != 0 && !onStack && !ofThread
 }

@@ -5,6 +5,7 @@
 //	caught N S     S has a handler, and the thread blocks it; both are so afterwards
 //	keep HOW S     S is blocked, ignored, caught or handled (caught, and not blocked) from now on
 //	heads N        N jumps to s_ret's ret, with a check of what keep has done
+//	guarded N      N calls of s_glob, whose first instruction faults; the handler looks at the registers
 //	edge N         N calls of s_ret with the stack pointer at the end of the stack
 //	brink          calls s_ret there until input comes
 //	storm N        N rounds of all functions in each of 4 threads, which take signals all the time:
@@ -28,6 +29,10 @@ FN(s_one, "push %rdi; pop %rax; inc %rax; ret");
 FN(s_call, "push %rbx; call s_one; pop %rbx; ret");
 FN(s_loop, "mov $3,%ecx; mov %rdi,%rax; 1: loop 1b; nop; nop; nop; inc %rax; ret");
 FN(s_jump, "lea 1f(%rip),%rax; jmp *%rax; nop; 2: push %rcx; 1: mov %rdi,%rax; inc %rax; ret");
+FN(s_glob, "mov s_data(%rip),%rax; lea 1(%rdi),%rax; ret");
+char s_data[1 << 12] __attribute__((aligned(1 << 12)));
+long call_glob(long v);
+__asm__(".globl call_glob\ncall_glob: mov $0x1234567,%eax\ncall s_glob\nret\n");
 long jump_to_ret(long v, long at), at_end(long v, long sp);
 __asm__(".globl jump_to_ret,at_end\njump_to_ret: lea 1(%rdi),%rax\njmp *%rsi\n"
 	"at_end: mov %rsp,%r8\nmov %rsi,%rsp\ncall s_ret\nmov %r8,%rsp\nret\n");
@@ -95,6 +100,24 @@ static void is_kept(void)
 	CHECK(sigaction(kept_sig, NULL, &now) == 0);
 	CHECK(kept == 'b' || now.sa_handler == (kept == 'i' ? SIG_IGN : ignore)); // the default one may be a guard
 	CHECK(pthread_sigmask(SIG_SETMASK, NULL, &s) == 0 && sigismember(&s, kept_sig) == (kept == 'b' || kept == 'c'));
+}
+
+static void on_guarded(int sig, siginfo_t *si, void *ctx)
+{
+	greg_t *r = ((ucontext_t *)ctx)->uc_mcontext.gregs;
+	CHECK(r[REG_RIP] == (long)s_glob && r[REG_RAX] == 0x1234567 && si->si_addr == s_data);
+	CHECK(mprotect(s_data, sizeof s_data, PROT_READ) == 0);
+}
+
+static void guarded(long n)
+{
+	struct sigaction sa = { .sa_sigaction = on_guarded, .sa_flags = SA_SIGINFO };
+	CHECK(sigaction(SIGSEGV, &sa, NULL) == 0);
+	for (long i = 0; i < n; i++) {
+		CHECK(mprotect(s_data, sizeof s_data, PROT_NONE) == 0);
+		CHECK(call_glob(i) == i + 1);
+	}
+	say("did");
 }
 
 static long edge(void)
@@ -194,6 +217,8 @@ int main(void)
 		} else if (sscanf(line, "keep %15s %ld", how, &sig) == 2) {
 			keep(how, sig);
 			say("did");
+		} else if (sscanf(line, "guarded %ld", &n) == 1) {
+			guarded(n);
 		} else if (sscanf(line, "heads %ld", &n) == 1) {
 			for (long i = 0; i < n; i++) {
 				CHECK(jump_to_ret(i, (long)s_ret + 4) == i + 1);
