@@ -227,3 +227,30 @@ func TestArgumentsByTheirNames(t *testing.T) {
 	}
 	p.Quit()
 }
+
+// Whatever way a hit takes, it is counted once if it meets the filter.
+func TestFiltersUnderThreads(t *testing.T) {
+	for _, flags := range [][]string{
+		{"-filter", "n < 100 && n & 1"},
+		{"-filter", "n < 100 && n & 1", "-count"},
+		{"-filter", "n < 100 && n & 1", "-no-optimize"},
+		{"-filter", "n < 100 && n & 1", "-ret"},
+		{"-filter", "n < 100 && n & 1", "-ret", "-count"},
+		{"-filter", "n < 100 && n & 1 && name ~ 'p*'", "-arg", "name=$comm"},
+		{"-filter", "r < 200 && r & 2", "-ret", "-arg", "r=$retval:u64"},
+	} {
+		p := prey(t)
+		l := attachTo(t, p, append(flags, "-sym", "foo", "-arg", "n=$arg1:u64", "-format", "json")...)
+		p.Do("threads 8 2000 foo", "sum")
+		hits, sum := records(t, l.interrupt().stdout)
+		want := 400
+		if strings.Contains(strings.Join(flags, " "), "-count") {
+			want = 0
+		}
+		if sum.Probes[0].Hits != 400 || sum.Probes[0].NMissed != 0 || len(hits)+int(sum.Lost) != want {
+			t.Errorf("%v: %d records, %+v", flags, len(hits), sum)
+		}
+		p.CheckClean()
+		p.Quit()
+	}
+}
