@@ -62,10 +62,11 @@ func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
 	}
 }
 
-// program is what hits at p do in the target: they are filtered, as far as the target can, and recorded.
+// program is what hits at p do in the target: they are filtered, as far as the target can and unless triggers want
+// to see all, and recorded.
 func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
 	ev := p.event
-	if f := ev.filter.Load(); f != nil {
+	if f := ev.filter.Load(); f != nil && !ev.soft {
 		cond, _ := f.Cond(func(field int) (program.Expr, bool) { return l.Expr(field - ev.firstArg()) })
 		made, err := l.Program(ev.path(), cond, ring)
 		if err == nil {

@@ -42,17 +42,29 @@ func (ev *event) hold() error {
 		}
 	}
 	ev.soft = true
+	if err := ev.refilter(); err != nil {
+		return errors.Join(err, ev.letGo())
+	}
 	return nil
 }
 
 // letGo is the opposite of hold. An event that is quiet goes off.
 func (ev *event) letGo() error {
 	ev.soft = false
+	err := ev.refilter()
 	if !ev.quiet.Load() {
-		return nil
+		return err
 	}
 	defer ev.quiet.Store(false)
-	return ev.turnOff()
+	return errors.Join(err, ev.turnOff())
+}
+
+// refilter has the target filter hits if triggers do not want to see all.
+func (ev *event) refilter() error {
+	if ev.filter.Load() == nil {
+		return nil
+	}
+	return ev.renew()
 }
 
 func (ev *event) turnOn() error {
