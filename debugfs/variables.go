@@ -25,7 +25,7 @@ func (t *Tree) prototype(d *dynevent.Definition) (dynevent.Function, error) {
 	table := t.session.Symbols()
 	at := arch.Addr(d.Addr)
 	if d.Symbol != "" {
-		found, err := table.Resolve(symbolName(d))
+		found, err := t.resolve(symbolName(d))
 		if err != nil {
 			return nil, err
 		}

@@ -320,3 +320,17 @@ func TestWithoutASocketAttachGoesOn(t *testing.T) {
 	}
 	p.Quit()
 }
+
+// Events that are there before the program's first instruction. The program reads its own trace.
+func TestEventsOfTheCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	r := gokprobe(t, "run", "-kprobe-event", "p:begin,libc.so.6:setlocale,me=$comm;r:end,libc.so.6:setlocale", "-mount", dir, "--", "cat",
+		filepath.Join(dir, "tracing/trace"), filepath.Join(dir, "tracing/events/enable"))
+	if r.status != 0 || !regexp.MustCompile(`(?s) begin: \(setlocale\+0x0/0x[0-9a-f]+[^\n]*\) me="cat"\n.* end: \(.* <- setlocale[^\n]*\)\n.*1\n$`).MatchString(r.stdout) {
+		t.Errorf("%+v", r)
+	}
+	r = gokprobe(t, "run", "-kprobe-event", "p:begin,libc.so.6:setlocale;p:end,gone", "--", "cat", "/etc/hostname")
+	if r.status != 4 || r.stdout != "" || !strings.Contains(r.stderr, "-kprobe-event: Invalid probed address or symbol (BAD_PROBE_ADDR)\n  p:end gone\n        ^\n") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -34,6 +34,7 @@ type request struct {
 	noOptimize bool
 	follow     bool
 	hold       bool   // the session does not need probes
+	events     string // definitions for the session's files; empty for none
 	mount      string // directory for the session's files; empty for none
 }
 
@@ -63,6 +64,7 @@ func probeFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
 		&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
 		&cli.BoolFlag{Name: "hold", Usage: "need no probes: hold the process for gokprobe debugfs, until Ctrl-C or its end"},
+		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, as the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
 		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, as gokprobe debugfs has them, on `DIR`"},
 	}
 }
@@ -73,7 +75,8 @@ func parseRequest(c *cli.Context) (request, error) {
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), maxActive: c.Int("maxactive"),
 		args: c.Bool("args"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
 		count: c.Bool("count"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
-		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold"), mount: c.String("mount"),
+		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold") || c.IsSet("kprobe-event"),
+		events: c.String("kprobe-event"), mount: c.String("mount"),
 	}
 	for _, a := range c.StringSlice("addr") {
 		spec, ok := addrSpec(a)

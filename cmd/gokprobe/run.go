@@ -33,7 +33,8 @@ Examples:
   gokprobe run -sym malloc -count -- ls -l
   gokprobe run -sym libc.so.6:write -ret -stack 3 -- ls -l
   gokprobe run -sym 'main.*' -args -o hits.txt -- ./server -addr :8080
-  gokprobe run -sym libc.so.6:write -stack 5 -format json -o w.jsonl -- date`,
+  gokprobe run -sym libc.so.6:write -stack 5 -format json -o w.jsonl -- date
+  gokprobe run -kprobe-event 'p:open,libc.so.6:open64,path=+0($arg1):string' -mount /mnt -- ./server`,
 		Flags: probeFlags(),
 		Action: func(c *cli.Context) error {
 			req, err := parseRequest(c)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/debugfs"
 	"github.com/gokprobe/gokprobe/debugfs/door"
+	"github.com/gokprobe/gokprobe/debugfs/errlog"
 )
 
 // sessionFiles are a session as the kernel's files, and the ways to them.
@@ -15,8 +16,8 @@ type sessionFiles struct {
 	mount  *door.Mounted // nil if it was not asked for
 }
 
-// openFiles serves the session's files, for "gokprobe debugfs" and, if the user wants it, on a directory. Only that
-// can fail: whoever needs no files shall not miss a socket.
+// openFiles serves the session's files, for "gokprobe debugfs" and, if the user wants it, on a directory, with the events that the
+// user wants in them. Only what was asked for can fail: whoever needs no files shall not miss a socket.
 func (w *work) openFiles() error {
 	f := &sessionFiles{tree: debugfs.New(w.sess, debugfs.Options{})}
 	w.files = f
@@ -24,11 +25,23 @@ func (w *work) openFiles() error {
 	if f.socket, err = door.Listen(w.sess.PID(), f.tree); err != nil {
 		w.std.warn("gokprobe debugfs won't find this session: %v", err)
 	}
+	if err := f.tree.Boot(w.req.events); err != nil {
+		return eventsError(err)
+	}
 	if w.req.mount == "" {
 		return nil
 	}
 	f.mount, err = door.Mount(f.tree, w.req.mount, mountOptions(w.std, w.sess.PID(), 0))
 	return err
+}
+
+// eventsError is why -kprobe-event can't be placed, with a caret where there is one.
+func eventsError(err error) error {
+	var e *errlog.Error
+	if errors.As(err, &e) {
+		err = &caretError{"-kprobe-event", e}
+	}
+	return &classed{errPlace, err}
 }
 
 // mountOptions are those for the files of the session that holds process pid; tracer 0 is this process.
