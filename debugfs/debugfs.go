@@ -7,6 +7,33 @@
 //
 // What a hit does is found in hit.go. It runs on the tracer's thread, which never waits for
 // Tree.mu: who holds that waits for the tracer.
+//
+// # Choices where a process is no kernel
+//
+//	what                          here                                      kernel
+//	symbols in brackets           those of libraries name them: f+0x0/0x9   modules: the same
+//	                              [libc.so.6]; the program's own do not
+//	the processor of a hit        not known: [000]                          the CPU's number
+//	flags of a hit                none: .....                               irqs-off …
+//	a hit's time                  CLOCK_MONOTONIC                           trace_clock
+//	the trace                     one; buffer_size_kb is the memory that    one for each CPU, of records
+//	                              all entries take
+//	records that are lost in the  are told as [LOST n EVENTS], with those   only the latter
+//	target                        that were overwritten
+//	strings                       256 bytes, less if there are many         PATH_MAX
+//	$argN, $retval                by the convention of the language: Go's   the platform's
+//	                              registers are others than C's
+//	MOD:SYM that is not loaded    waits, if MOD holds ".so"                 waits
+//	a uprobe's file               has to be mapped when the event is        is probed wherever it is mapped, now
+//	                              turned on, unless its name holds ".so"    or later
+//	a return probe in a file      at entries of functions                   anywhere
+//	-:EVENT, some of whose        nothing is deleted: EBUSY                 all but the last are
+//	probes are all that is on
+//	events called enable, filter  refused: EEXIST                           hide the file
+//	files that can't be written   EACCES                                    root's writes: EINVAL
+//	a write of more than 1 MiB    E2BIG                                     done, line by line
+//	a filter that is changed      no hit in between is lost, or filtered    the same
+//	                              by half
 package debugfs
 
 import (
