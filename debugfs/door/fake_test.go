@@ -29,6 +29,7 @@ type fakeTree struct {
 	writes int
 	pipe   *fakePipe
 	gone   bool // the file events/one/enable
+	stuck  *trap
 }
 
 func newFakeTree() *fakeTree { return &fakeTree{enable: "0\n", pipe: newFakePipe()} }
@@ -82,7 +83,33 @@ func (f bareFile) Stat() (fs.FileInfo, error) {
 	return bare{info}, nil
 }
 
+// trap holds those who ask for list.
+type trap struct{ came, goOn chan struct{} }
+
+// setTrap makes the tree stuck.
+func (t *fakeTree) setTrap() *trap {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stuck = &trap{make(chan struct{}), make(chan struct{})}
+	return t.stuck
+}
+
+// wait waits where the tree is stuck.
+func (t *fakeTree) wait(name string) {
+	t.mu.Lock()
+	trap := t.stuck
+	t.mu.Unlock()
+	if trap != nil && name == "list" {
+		select {
+		case trap.came <- struct{}{}:
+			<-trap.goOn
+		case <-trap.goOn: // closed
+		}
+	}
+}
+
 func (t *fakeTree) Stat(name string) (fs.FileInfo, error) {
+	t.wait(name)
 	info, err := fs.Stat(t.files(), name)
 	if err != nil {
 		return nil, err
@@ -100,6 +127,7 @@ func (t *fakeTree) ReadDir(name string) ([]fs.DirEntry, error) {
 }
 
 func (t *fakeTree) Open(name string) (fs.File, error) {
+	t.wait(name)
 	f, err := t.files().Open(name)
 	switch {
 	case err != nil:

@@ -45,7 +45,12 @@ type fetch struct {
 const patience = 10 * time.Millisecond
 
 // open opens the file anew.
-func (h *handle) open() error {
+func (h *handle) open(ctx context.Context) error {
+	_, err := await(ctx, func() (struct{}, error) { return struct{}{}, h.reopen() })
+	return err
+}
+
+func (h *handle) reopen() error {
 	f, err := h.tree.Open(h.name)
 	if err != nil {
 		return err
@@ -89,7 +94,7 @@ func (h *handle) seek(ctx context.Context, off int64) error {
 	if off == h.off {
 		return nil
 	}
-	if err := h.open(); err != nil {
+	if err := h.open(ctx); err != nil {
 		return err
 	}
 	h.off, h.pending, h.buf, h.err = 0, nil, nil, nil

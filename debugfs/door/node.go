@@ -38,6 +38,32 @@ func (s *site) waitsForUs(ctx context.Context) bool {
 	return err == nil && tracer.Tgid == s.tracer
 }
 
+// await returns what f does, or EINTR as soon as the caller is interrupted. A probed thread that looks at the files has
+// to be let go then: it can't stop before it has its answer, and f may wait for it to stop.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, unix.EINTR
+	}
+}
+
+// stat describes a file.
+func (s *site) stat(ctx context.Context, name string) (fs.FileInfo, error) {
+	return await(ctx, func() (fs.FileInfo, error) { return fs.Stat(s.tree, name) })
+}
+
 // node is a file or directory of the mounted tree. It holds nothing but its name.
 type node struct {
 	gofs.Inode
@@ -92,7 +118,7 @@ func (s *site) fill(attr *fuse.Attr, info fs.FileInfo) {
 // Lookup finds a file of a directory.
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	full := path.Join(n.name, name)
-	info, err := fs.Stat(n.tree, full)
+	info, err := n.stat(ctx, full)
 	if err != nil {
 		return nil, Errno(err)
 	}
@@ -101,8 +127,8 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 }
 
 // Getattr is stat(2).
-func (n *node) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	info, err := fs.Stat(n.tree, n.name)
+func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	info, err := n.stat(ctx, n.name)
 	if err != nil {
 		return Errno(err)
 	}
@@ -125,8 +151,8 @@ func (n *node) entry(name, full string, mode fs.FileMode) fuse.DirEntry {
 }
 
 // Readdir lists a directory.
-func (n *node) Readdir(context.Context) (gofs.DirStream, syscall.Errno) {
-	entries, err := readDir(n.tree, n.name)
+func (n *node) Readdir(ctx context.Context) (gofs.DirStream, syscall.Errno) {
+	entries, err := await(ctx, func() ([]fs.DirEntry, error) { return readDir(n.tree, n.name) })
 	if err != nil {
 		return nil, Errno(err)
 	}
@@ -150,7 +176,8 @@ func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 		}
 	}
 	if flags&unix.O_ACCMODE != unix.O_WRONLY {
-		if err := h.open(); err != nil {
+		if err := h.open(ctx); err != nil {
+			_ = h.Release(ctx)
 			return nil, 0, Errno(err)
 		}
 	}

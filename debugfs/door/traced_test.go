@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,5 +48,51 @@ func traced(t *testing.T, dir, script string) string {
 			}
 			_ = unix.PtraceCont(child, sig)
 		}
+	}
+}
+
+// TestAThreadThatWaitsForAFileCanBeStopped as the probes' freezing does, while what it waits for waits for that.
+func TestAThreadThatWaitsForAFileCanBeStopped(t *testing.T) {
+	for _, asks := range []int{0, 1, 2} { // of Stat, by lookup and getattr, and of Open, how many are answered
+		tree, dir := mounted(t)
+		trap := tree.setTrap()
+		cmd := in(dir, `exec cat list`)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range asks {
+			<-trap.came
+			trap.goOn <- struct{}{}
+		}
+		<-trap.came
+		stopped(t, cmd.Process.Pid, dir)
+		close(trap.goOn)
+		_ = cmd.Wait() // it may have been told EINTR
+	}
+}
+
+// stopped stops a process that is to wait in the kernel for our answer, as a debugger would, and lets it go on.
+func stopped(t *testing.T, pid int, dir string) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	deadline := time.Now().Add(10 * time.Second)
+	if err := unix.PtraceSeize(pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.PtraceInterrupt(pid); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if got, err := unix.Wait4(pid, nil, unix.WALL|unix.WNOHANG, nil); got == pid || err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("a thread that waits for a file in %s does not stop", dir)
+			return
+		}
+	}
+	if err := unix.PtraceDetach(pid); err != nil {
+		t.Error(err)
 	}
 }
