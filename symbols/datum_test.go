@@ -150,3 +150,44 @@ func TestBaseClassesAndReferences(t *testing.T) {
 		}
 	}
 }
+
+// Numbers in registers and on the stack are those that Value prints, in all languages.
+func TestDatumsAreWhatValuePrints(t *testing.T) {
+	for _, c := range []struct {
+		src   string
+		flags []string
+		calls []struct{ fn, want string }
+		least int // numbers among the parameters
+	}{
+		{"params.c", []string{"-g", "-O1"}, cCalls, 20},
+		{"params.cc", []string{"-g", "-O1", "-std=c++17"}, cppCalls, 2},
+		{"params.go", nil, goCalls, 15},
+		{"params.rs", []string{"-g"}, rustCalls, 5},
+	} {
+		t.Run(c.src, func(t *testing.T) {
+			x := trace(t, build(t, c.src, c.flags...), mainOf(c.src))
+			numbers := 0
+			for _, call := range c.calls {
+				x.runTo(one(t, x.tab, call.fn).Addr)
+				r := x.vectorRegs()
+				params, err := x.tab.Params(r.IP())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range params {
+					d, err := p.Datum()
+					if err != nil || p.typ.kind != typeInt && p.typ.kind != typeUint || d.Size > 8 {
+						continue
+					}
+					numbers++
+					if got, want := fetched(t, d, r, x.mem), p.Value(r, x.mem).Text; got != want {
+						t.Errorf("%s.%s is %s, want %s (%+v)", call.fn, p.Name, got, want, d)
+					}
+				}
+			}
+			if numbers < c.least {
+				t.Errorf("%d numbers", numbers)
+			}
+		})
+	}
+}

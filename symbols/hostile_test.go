@@ -33,6 +33,8 @@ func exercise(img *image) {
 		if params, err := tab.Params(a); err == nil {
 			for _, p := range params {
 				p.Value(&testRegs{}, noMemory{})
+				p.Datum(Step{"next", true}, Step{"inner", false}, Step{"name", false})
+				p.Datum(Step{"flags", true})
 			}
 			exerciseTypes(params)
 		}
@@ -82,15 +84,17 @@ func FuzzDamagedFile(f *testing.F) {
 }
 
 func TestEveryByteOfAFileMayBeDamaged(t *testing.T) {
-	seed, err := os.ReadFile(build(t, "names.c", "-g", "-nostartfiles", "-shared", "-fPIC", "-Wl,-z,max-page-size=4096"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for at := 0; at < len(seed); at += 7 {
-		data := bytes.Clone(seed)
-		data[at] ^= 0xff
-		if img, err := newImage(bytes.NewReader(data), "damaged"); err == nil {
-			exercise(img)
+	for _, src := range []string{"names.c", "members.c"} {
+		seed, err := os.ReadFile(build(t, src, "-g", "-nostartfiles", "-shared", "-fPIC", "-Wl,-z,max-page-size=4096"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; at < len(seed); at += 7 {
+			data := bytes.Clone(seed)
+			data[at] ^= 0xff
+			if img, err := newImage(bytes.NewReader(data), "damaged"); err == nil {
+				exercise(img)
+			}
 		}
 	}
 }
