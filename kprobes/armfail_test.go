@@ -15,7 +15,8 @@ import (
 type readOnly struct {
 	arch.Memory
 	refuse bool
-	tear   int // refuse from the middle of the first write of that many bytes on
+	at     arch.Addr // refuse this one; 0 is none
+	tear   int       // refuse from the middle of the first write of that many bytes on
 }
 
 func (m *readOnly) WriteMemory(at arch.Addr, p []byte) error {
@@ -23,7 +24,7 @@ func (m *readOnly) WriteMemory(at arch.Addr, p []byte) error {
 		m.refuse = true
 		_ = m.Memory.WriteMemory(at, p[:n/2+1])
 	}
-	if m.refuse {
+	if m.refuse || m.at != 0 && at == m.at {
 		return &arch.FaultError{Addr: at, Write: true, Cause: unix.EIO}
 	}
 	return m.Memory.WriteMemory(at, p)
@@ -77,4 +78,53 @@ func TestAnArmingErrorIsReturned(t *testing.T) {
 		t.Error(err)
 	}
 	prog.CheckClean()
+}
+
+// What can't be armed with everything else (F14) is told, and keeps nothing else from being armed; the next
+// attempt makes it good.
+func TestArmingAllGoesOnAfterAnError(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "prey"))
+	s, err := Attach(prog.PID(), Options{NoOptimize: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := &readOnly{}
+	_ = s.do(func() error {
+		d := s.main.Space.Local.(*domain)
+		d.watched = true // the dynamic linker is left alone
+		mem.Memory = d.space.Text()
+		d.text = patch.NewText(mem, journal{d})
+		return nil
+	})
+	kps := []*Kprobe{{SymbolName: "foo"}, {SymbolName: "target"}, {SymbolName: "target2"}}
+	if err := s.RegisterKprobes(kps); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DisarmAll(); err != nil {
+		t.Fatal(err)
+	}
+	mem.at = kps[1].Addr
+	hits := func(want ...uint64) {
+		t.Helper()
+		for i, f := range []string{"foo", "target", "target2"} {
+			prog.Do("call "+f+" 3", "ret")
+			if n := kps[i].Hits(); n != want[i] {
+				t.Errorf("%s has %d hits, want %d", f, n, want[i])
+			}
+		}
+	}
+	if err := s.ArmAll(); !errors.Is(err, unix.EIO) {
+		t.Errorf("got %v, want EIO", err)
+	}
+	hits(1, 0, 1)
+	mem.at = 0
+	if err := errors.Join(s.DisarmAll(), s.ArmAll()); err != nil {
+		t.Error(err)
+	}
+	hits(2, 1, 2)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	prog.CheckClean()
+	prog.Quit()
 }
