@@ -80,8 +80,7 @@ func (t *Table) refers(h *Hist) (used bool) {
 		return false
 	}
 	t.histograms(func(_ Event, tr *Trigger) {
-		used = used || tr.table != h &&
-			slices.ContainsFunc(tr.Hist.refs, func(r reference) bool { return r.table == h })
+		used = used || slices.ContainsFunc(tr.Hist.refs, func(r reference) bool { return r.table == h })
 	})
 	return used
 }
