@@ -178,8 +178,14 @@ func returnValues(h *event.Hit) []fetch.Value {
 	return []fetch.Value{{U: uint64(*h.Ret)}, {U: uint64(*h.Duration)}}
 }
 
-// appendTo appends the values to a record's arguments.
+// appendTo appends the values to a record's arguments, in place of those that have their names.
 func (f *fetching) appendTo(args []event.Arg, values []fetch.Value) []event.Arg {
+	if len(values) > 0 {
+		ours := func(a event.Arg) bool {
+			return slices.ContainsFunc(f.args, func(f fetch.Arg) bool { return f.Name == a.Name })
+		}
+		args = slices.DeleteFunc(slices.Clone(args), ours)
+	}
 	for i, v := range values {
 		t := f.args[i].Type
 		a := event.Arg{Name: f.args[i].Name, Text: fetchedText(t, v), Value: fetchedJSON(t, v)}

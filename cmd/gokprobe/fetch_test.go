@@ -57,6 +57,11 @@ func TestArgumentsAndFilters(t *testing.T) {
 			[]string{`foo {"v":7,"n":7}`}, 1, false,
 		},
 		{
+			[]string{"-sym", "sum6", "-args", "-arg", "b=\\9:u8"},
+			[]string{"six 1"},
+			[]string{`sum6 {"a":1,"c":3,"d":4,"e":5,"f":6,"b":9}`}, 1, false,
+		},
+		{
 			[]string{"-sym", "length", "-arg", "s:string", "-arg", "at=s", "-arg", "s1=+1(s):char"},
 			[]string{"string 1"},
 			[]string{`length {"s":"test","at":`}, 1, false,
@@ -160,6 +165,7 @@ func TestMistakesInExpressionsAreShownWithACaret(t *testing.T) {
 		{[]string{"-arg", "n=%di", "-filter", "m == 3"}, "-filter: Field not found (FIELD_NOT_FOUND)\n  m == 3\n    ^\n"},
 		{[]string{"-arg", "s=+0(%di):string", "-filter", "s == abc"}, "did you forget quotes"},
 		{[]string{"-arg", "n=@text", "-count"}, "-arg needs a -filter"},
+		{[]string{"-filter", " "}, "-filter needs a condition"},
 	} {
 		r := gokprobe(t, append([]string{"attach", "-p", "1", "-sym", "foo"}, c.flags...)...)
 		if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, c.want) || !strings.HasPrefix(r.stderr, "gokprobe: -") {

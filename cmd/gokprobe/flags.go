@@ -104,6 +104,10 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("-duration must be more than 0")
 	case r.count && (r.args || r.regs || r.stack > 0):
 		return r, usagef("-count prints no hits, so it can't be combined with -args, -regs or -stack")
+	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || c.IsSet("filter")):
+		return r, usagef("-arg and -filter are for probes, name at least one with -sym or -addr")
+	case c.IsSet("filter") && strings.TrimSpace(r.filter) == "":
+		return r, usagef("-filter needs a condition")
 	case r.count && len(r.fetchArgs) > 0 && r.filter == "":
 		return r, usagef("-count prints no hits, so -arg needs a -filter that looks at it")
 	}
