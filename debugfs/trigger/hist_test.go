@@ -267,6 +267,24 @@ func TestHitsOfManyThreads(t *testing.T) {
 	}
 }
 
+// TestHitsDoNotWaitForReaders: symbols are looked up with the histogram free.
+func TestHitsDoNotWaitForReaders(t *testing.T) {
+	tr, err := Parse("hist:keys=call_site.sym:x=bytes_req:onmax($x).save(name)", alloc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewHist(tr.Hist)
+	h.Add(four()[0])
+	var b strings.Builder
+	err = h.Print(&b, "", func(uint64, bool) string {
+		h.Add(four()[3])
+		return "f"
+	})
+	if got := b.String(); err != nil || !strings.Contains(got, "Hits: 1\n") || !strings.Contains(got, "max:         64") {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
 func TestSyscallNames(t *testing.T) {
 	for n, want := range map[uint64]string{0: "sys_read", 1: "sys_write", 59: "sys_execve", 231: "sys_exit_group",
 		334: "sys_rseq", 336: "unknown_syscall", 423: "unknown_syscall", 424: "sys_pidfd_send_signal",

@@ -25,47 +25,63 @@ func (s Symbols) orHex() Symbols {
 	return func(addr uint64, _ bool) string { return "0x" + strconv.FormatUint(addr, 16) }
 }
 
-// printer prints a histogram. Its entries do not change meanwhile.
+// printer prints a copy of a histogram, so that hits do not wait for it.
 type printer struct {
 	*bytes.Buffer
-	*Hist
-	symbols Symbols
+	spec          *Spec
+	entries       []*entry
+	hits, dropped uint64
+	best          []shot
+	symbols       Symbols
 }
 
 // Print writes the histogram as the hist file shows it: info is the line of the trigger file.
 func (h *Hist) Print(w io.Writer, info string, s Symbols) error {
-	p := printer{&bytes.Buffer{}, h, s.orHex()}
+	p := h.copied()
+	p.symbols = s.orHex()
 	p.WriteString("# event histogram\n#\n# trigger info: " + info + "\n#\n\n")
-	h.mu.Lock()
-	p.entryLines(h.sorted())
+	p.sort()
+	p.entryLines()
 	p.snapshots()
-	fmt.Fprintf(p, "\nTotals:\n    Hits: %d\n    Entries: %d\n    Dropped: %d\n", h.hits, len(h.order), h.dropped)
-	h.mu.Unlock()
+	fmt.Fprintf(p, "\nTotals:\n    Hits: %d\n    Entries: %d\n    Dropped: %d\n", p.hits, len(p.entries), p.dropped)
 	_, err := p.WriteTo(w)
 	return err
 }
 
-// sorted is the entries in the order of sort=.
-func (h *Hist) sorted() []*entry {
-	entries := slices.Clone(h.order)
-	slices.SortStableFunc(entries, func(a, b *entry) int {
-		for _, k := range h.spec.sorts {
-			if c := h.compare(k, a, b); c != 0 {
+// copied is what a printer needs of the histogram as it is.
+func (h *Hist) copied() printer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := printer{&bytes.Buffer{}, h.spec, make([]*entry, len(h.order)), h.hits, h.dropped, slices.Clone(h.best), nil}
+	for i, e := range h.order {
+		c := entry{keys: e.keys, comm: e.comm, hits: e.hits, sums: slices.Clone(e.sums), tracks: slices.Clone(e.tracks)}
+		for j := range c.tracks {
+			c.tracks[j].saved = slices.Clone(c.tracks[j].saved)
+		}
+		p.entries[i] = &c
+	}
+	return p
+}
+
+// sort brings the entries into the order of sort=.
+func (p printer) sort() {
+	slices.SortStableFunc(p.entries, func(a, b *entry) int {
+		for _, k := range p.spec.sorts {
+			if c := p.spec.compare(k, a, b); c != 0 {
 				return c
 			}
 		}
 		return 0
 	})
-	return entries
 }
 
-func (h *Hist) compare(k sortKey, a, b *entry) (c int) {
-	at := slices.Index(h.spec.keys, k.by)
+func (s *Spec) compare(k sortKey, a, b *entry) (c int) {
+	at := slices.Index(s.keys, k.by)
 	switch {
 	case k.by == nil:
 		c = cmp.Compare(a.hits, b.hits)
 	case at < 0:
-		at = slices.Index(h.spec.vals, k.by)
+		at = slices.Index(s.vals, k.by)
 		c = cmp.Compare(a.sums[at], b.sums[at])
 	case k.by.op == opStack: // no order
 	case k.by.isText():
@@ -84,15 +100,15 @@ func (h *Hist) compare(k sortKey, a, b *entry) (c int) {
 // stat is what .percent and .graph compare a value with.
 type stat struct{ most, total uint64 }
 
-func (p printer) entryLines(entries []*entry) {
+func (p printer) entryLines() {
 	stats := make([]stat, len(p.spec.vals))
-	for _, e := range entries {
+	for _, e := range p.entries {
 		for i, n := range e.sums {
 			stats[i].most = max(stats[i].most, n)
 			stats[i].total += n
 		}
 	}
-	for _, e := range entries {
+	for _, e := range p.entries {
 		p.keys(e.keys, e.comm)
 		if !p.spec.NoHitcount {
 			fmt.Fprintf(p, " hitcount: %10d", e.hits)
