@@ -272,7 +272,7 @@ func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) {
 	if s.scratch == nil {
 		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}
-	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: tsc, Thread: uint64(regs.ThreadPointer())}
+	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: tsc, Thread: uint64(regs.ThreadPointer()), Processor: regs.processor}
 	for i, m := range kp.checked.Maps {
 		if m.Kind == program.Ring {
 			e.Maps = append(e.Maps, s.scratch)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -89,6 +90,17 @@ func (r *Regs) WriteUint64(at arch.Addr, v uint64) error {
 func (r *Regs) WriteString(at arch.Addr, text string) error {
 	return r.WriteMemory(at, append([]byte(text), 0))
 }
+
+// Processor is the number of the processor that the thread was on when it stopped.
+func (r *Regs) Processor() int {
+	st, err := procfs.ReadStat(r.PID(), r.TID())
+	if err != nil {
+		return 0 // it was killed
+	}
+	return st.Processor
+}
+
+func (r *Regs) processor() uint64 { return uint64(r.Processor()) }
 
 // ThreadPointer is where the thread's local storage begins (fs:0): variables of the
 // executable lie below it, at offsets that the linker has chosen (ELF Handling For

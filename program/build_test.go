@@ -59,6 +59,7 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		{Name: "array", Kind: Array, Value: Reg("sp"), Max: 4},
 		{Name: "half", Kind: Array, Value: Const(0x9ffd), Max: 6},
 		{Name: "noarray", Kind: Array, Value: Reg("si"), Max: 4},
+		{Name: "processor", Value: CurrentProcessor()},
 	}
 	p := build(t, Cond{}, WriteRecord{Ring: ring, Items: items})
 	e := env(p, regs{0xffff_ffff_ffff_fff0, 0x1000, 0x10, spAt}, target)
@@ -89,6 +90,7 @@ func TestRecordHoldsItsItems(t *testing.T) {
 		"item=1800", `byitem="\b\a":0`, `null="\x00\x00":-14`,
 		`badstr="\x00\x00\x00\x00":-14`, `badlen="\x00\x00\x00\x00\x00\x00\x00\x00":-14`,
 		"zero=0", "notzero=-2", `array="\b\a\x06\x05":0`, `half="end\x00\x00\x00":3`, `noarray="\x00\x00\x00\x00":-14`,
+		"processor=5",
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d fields, want %d", len(got), len(want))

@@ -66,8 +66,8 @@ func (b *builder) base(e Expr, r asm.Register) (steps []step, err error) {
 			return nil, fmt.Errorf("no 8 bytes at %d of item %d", e.n, e.item)
 		}
 		b.add(asm.LoadMem(r, asm.R7, int16(b.fields[e.item].Off+int(e.n)), asm.DWord))
-	case fromTime, fromThread:
-		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread}[e.fn].Call())
+	case fromTime, fromThread, fromProcessor:
+		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread, fromProcessor: Processor}[e.fn].Call())
 		if r != asm.R0 {
 			b.add(asm.Mov.Reg(r, asm.R0))
 		}

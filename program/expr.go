@@ -37,6 +37,7 @@ const (
 	fromReg
 	fromTime
 	fromThread
+	fromProcessor
 	fromItem
 )
 
@@ -62,6 +63,9 @@ func Now() Expr { return Expr{fn: fromTime} }
 
 // CurrentThread is the helper Thread's result.
 func CurrentThread() Expr { return Expr{fn: fromThread} }
+
+// CurrentProcessor is the helper Processor's result.
+func CurrentProcessor() Expr { return Expr{fn: fromProcessor} }
 
 // StackWord is the n-th 8-byte word of the stack, from the word that the stack pointer
 // register sp points to.

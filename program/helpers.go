@@ -37,6 +37,9 @@ const (
 	RingReserve
 	// RingCommit(record) hands a record that RingReserve returned to the reader.
 	RingCommit
+	// Processor() returns the number of the processor that the thread is on; in the interpreter, what
+	// its Env says. On x86-64 the kernel keeps it in the limit of a segment (__CPUNODE_SEG).
+	Processor
 
 	lastHelper
 )
@@ -76,6 +79,7 @@ var helpers = [...]Helper{
 	ReadString - Count:  {"read_string", []ArgType{ArgDst, ArgSize, ArgValue}, true},
 	RingReserve - Count: {"ring_reserve", []ArgType{ArgRing, ArgSize, ArgCounter}, true},
 	RingCommit - Count:  {"ring_commit", []ArgType{ArgRecord}, false},
+	Processor - Count:   {"processor", nil, true},
 }
 
 // HelperFor describes a helper by its number.

@@ -37,7 +37,7 @@ func (m memory) ReadMemory(at arch.Addr, p []byte) error {
 
 // env has fresh maps for p.
 func env(p *Program, r regs, m memory) *Env {
-	e := &Env{Regs: r, Memory: m, Thread: 77, Time: func() uint64 { return 1234 }}
+	e := &Env{Regs: r, Memory: m, Thread: 77, Time: func() uint64 { return 1234 }, Processor: func() uint64 { return 5 }}
 	for _, d := range p.Maps {
 		e.Maps = append(e.Maps, make([]uint64, d.Len()/8))
 	}

@@ -24,6 +24,8 @@ type Env struct {
 	Time func() uint64
 	// Thread is what the helper Thread returns.
 	Thread uint64
+	// Processor is what the helper Processor returns; nil for always 0.
+	Processor func() uint64
 }
 
 // Run interprets the program at one hit. It may run concurrently with itself, with compiled code that uses

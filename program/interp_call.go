@@ -24,6 +24,10 @@ func (m *machine) call(c *HelperCall) uint64 {
 		}
 	case Thread:
 		return m.env.Thread
+	case Processor:
+		if m.env.Processor != nil {
+			return m.env.Processor()
+		}
 	case Read:
 		return m.read(c, c.Size, arch.Addr(r[asm.R3])) // 0 for success
 	case ReadN:

@@ -23,6 +23,8 @@ func (c *compiler) call(n int, i program.Insn) {
 		c.time(n)
 	case program.Thread:
 		c.thread(n)
+	case program.Processor:
+		c.processor(n)
 	case program.Read:
 		c.read(n, h)
 	case program.ReadN:
@@ -189,6 +191,23 @@ func (c *compiler) thread(n int) {
 	default:
 		c.constant(x, 0)
 	}
+}
+
+// processor reads the limit of the segment in which Linux keeps each processor's number, below that of its node
+// (arch/x86/include/asm/segment.h, __CPUNODE_SEG; vdso_read_cpunode). No processor lacks the instruction.
+func (c *compiler) processor(n int) {
+	const (
+		segment = 15<<3 | 3
+		mask    = 1<<12 - 1
+	)
+	if !c.wanted(n, bpf.R0) {
+		return
+	}
+	c.constant(c.use(t1), segment)
+	c.constant(c.use(t0), 0)
+	c.ins(4, 0x0f03, t0, inReg(t1)) // lsl: leaves 0 where there is no such segment
+	c.aluImm(4, opAnd, inReg(t0), mask)
+	c.answer(n, t0)
 }
 
 // reserve is what program's description of rings says a writer does up to its own header.

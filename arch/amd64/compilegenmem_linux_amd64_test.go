@@ -125,6 +125,9 @@ func (g *programGen) call() {
 		g.emit(bpf.RSh.Imm(bpf.R0, 63))
 	case 4:
 		call(program.Thread)
+	case 5:
+		call(program.Processor)
+		g.emit(bpf.RSh.Imm(bpf.R0, 12))
 	default:
 		g.reading(call)
 	}
