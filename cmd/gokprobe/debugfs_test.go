@@ -334,3 +334,54 @@ func TestEventsOfTheCommandLine(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestTheProbedProgramMayLookAtItsFiles while they are written, though all its threads stop for each change. It can't
+// write them.
+func TestTheProbedProgramMayLookAtItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	shell := exec.Command("sh", "-c", `while read -r line; do eval "$line"; done`)
+	in, err := shell.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := shell.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, "attach", "-p", fmt.Sprint(shell.Process.Pid), "-hold", "-mount", dir)
+	lines := bufio.NewReader(out)
+	tell := func(script string) { fmt.Fprintln(in, script) }
+	hear := func() string { s, _ := lines.ReadString('\n'); return strings.TrimSpace(s) }
+
+	tell("cd " + dir + "/tracing; echo ready")
+	hear()
+	// What a stop interrupts fails with EINTR.
+	tell(`bad=0; until [ "$1" = events/last/e/enable ]; do more=1; read -r more < tracing_on || more=1; [ "$more" = 1 ] || bad=1; set -- events/*/*/*; done 2>/dev/null; echo bad=$bad`)
+	for i := range 40 {
+		group := "some"
+		if i == 39 {
+			group = "last"
+		}
+		script := fmt.Sprintf(`cd %s/tracing && > kprobe_events && echo 'p:%s/e libc.so.6:write' > kprobe_events && echo 1 > events/%[2]s/enable && sleep 0.01 && echo 0 > events/%[2]s/enable`, dir, group)
+		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%s %v", out, err)
+		}
+	}
+	if said := hear(); said != "bad=0" {
+		t.Errorf("the probed shell says %q", said)
+	}
+	tell("if echo 1 > tracing_on; then echo written; else echo refused; fi 2>/dev/null")
+	if said := hear(); said != "refused" {
+		t.Errorf("the probed shell says %q", said)
+	}
+	tell("cd /; exit 7")
+	_ = in.Close()
+	if r := l.end(); r.status != 0 {
+		t.Errorf("%+v", r)
+	}
+	unmounted(t, dir)
+	_ = shell.Wait()
+}
