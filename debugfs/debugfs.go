@@ -13,7 +13,6 @@
 //	what                          here                                      kernel
 //	symbols in brackets           those of libraries name them: f+0x0/0x9   modules: the same
 //	                              [libc.so.6]; the program's own do not
-//	the processor of a hit        not known: [000]                          the CPU's number
 //	flags of a hit                none: .....                               irqs-off …
 //	a hit's time                  CLOCK_MONOTONIC                           trace_clock
 //	the trace                     one; buffer_size_kb is the memory that    one for each CPU, of records

@@ -13,6 +13,7 @@ import (
 type entry struct {
 	comm   string
 	tid    int
+	cpu    int
 	when   time.Duration // since boot
 	event  *event
 	values []fetch.Value // of the event's addresses and arguments
@@ -39,11 +40,10 @@ func sizeOf(v fetch.Value) int {
 	return n
 }
 
-// appendTo appends e's lines (kernel/trace/trace_output.c, trace_print_context). Which processor
-// a hit was on is not known: it is told to be 0.
+// appendTo appends e's lines (kernel/trace/trace_output.c, trace_print_context).
 func (e *entry) appendTo(b []byte) []byte {
 	us := e.when.Microseconds()
-	b = fmt.Appendf(b, "%16s-%-7d [000] ..... %5d.%06d: ", e.comm, e.tid, us/1e6, us%1e6)
+	b = fmt.Appendf(b, "%16s-%-7d [%03d] ..... %5d.%06d: ", e.comm, e.tid, e.cpu, us/1e6, us%1e6)
 	if e.event == nil {
 		b = append(b, "<stack trace>\n"...)
 		for _, s := range e.stack {

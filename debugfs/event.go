@@ -48,8 +48,13 @@ var common = []fetch.Field{
 	{Name: "common_pid", Type: fetch.Type{Name: "s32", Kind: fetch.Signed, Size: 4}},
 }
 
+var processorType = fetch.Type{Name: "s32", Kind: fetch.Signed, Size: 4}
+
 // generic are fields that events do not record and that can be asked for (trace_define_generic_fields).
 var generic = []fetch.Field{
+	{Name: "CPU", Type: processorType},
+	{Name: "cpu", Type: processorType},
+	{Name: "common_cpu", Type: processorType},
 	{Name: "COMM", Type: fetch.Type{Name: "string", Kind: fetch.String}},
 	{Name: "comm", Type: fetch.Type{Name: "string", Kind: fetch.String}},
 }

@@ -20,6 +20,7 @@ const stackDepth = 64
 type hit struct {
 	comm   string
 	tid    int
+	cpu    int
 	when   time.Time
 	values []fetch.Value   // of the addresses and the arguments
 	stack  func() []uint64 // nil: not known any more
@@ -39,7 +40,8 @@ func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
 	kp.Program, err = p.program(l)
 	kp.RecordHandler = func(kp *kprobes.Kprobe, r *kprobes.HitRecord) {
 		args := l.Decode(r.Payload, fetch.Host{Comm: r.Comm, Symbolize: ev.tree.symbolize})
-		ev.hit(&hit{comm: r.Comm, tid: r.TID, when: r.Time, values: slices.Concat([]fetch.Value{where.value(kp.Addr)}, args)})
+		values := slices.Concat([]fetch.Value{where.value(kp.Addr)}, args)
+		ev.hit(&hit{comm: r.Comm, tid: r.TID, cpu: l.Processor(r.Payload), when: r.Time, values: values})
 	}
 	return err
 }
@@ -67,7 +69,7 @@ func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
 func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
 	ev := p.event
 	if f := ev.filter.Load(); f != nil && !ev.soft {
-		cond, _ := f.Cond(func(field int) (program.Expr, bool) { return l.Expr(field - ev.firstArg()) })
+		cond, _ := f.Cond(func(field int) (program.Expr, bool) { return ev.expr(l, field) })
 		made, err := l.Program(ev.path(), cond, ring)
 		if err == nil {
 			if _, err = program.Check(made); err == nil {
@@ -76,6 +78,14 @@ func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
 		} // it is too long: the tracer filters
 	}
 	return l.Program(ev.path(), program.Cond{}, ring)
+}
+
+// expr is what the target finds out of a field of event.queried.
+func (ev *event) expr(l *fetch.Layout, field int) (program.Expr, bool) {
+	if i := field - ev.firstArg(); i < len(ev.args) {
+		return l.Expr(i)
+	}
+	return program.CurrentProcessor(), ev.queried[field].Type == processorType
 }
 
 // place is the value of a field that says where. It remembers the last one: that is most often the next.
@@ -94,7 +104,7 @@ func (w *place) value(at arch.Addr) fetch.Value {
 // handle makes a hit of a thread that has stopped.
 func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, at ...fetch.Value) {
 	ev.tree.session.FlushRecords() // of hits before this one
-	h := &hit{comm: regs.Comm(), tid: regs.TID(), when: time.Now()}
+	h := &hit{comm: regs.Comm(), tid: regs.TID(), cpu: regs.Processor(), when: time.Now()}
 	payload, err := l.Run(regs, regs, saved)
 	if err != nil {
 		ev.tree.trace.lose(1) // of a register that is not there
@@ -123,9 +133,9 @@ func (ev *event) hit(h *hit) {
 	if f != nil || ev.triggers.Len() > 0 {
 		asked = ev.answers(h)
 	}
-	after := ev.triggers.Hit(&trigger.Hit{Values: asked, Comm: h.comm, PID: h.tid, Time: since, Stack: h.stack})
+	after := ev.triggers.Hit(&trigger.Hit{Values: asked, Comm: h.comm, PID: h.tid, CPU: h.cpu, Time: since, Stack: h.stack})
 	if t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(asked)) {
-		t.trace.add(&entry{comm: h.comm, tid: h.tid, when: since, event: ev, values: h.values})
+		t.trace.add(&entry{comm: h.comm, tid: h.tid, cpu: h.cpu, when: since, event: ev, values: h.values})
 	}
 	if after != nil {
 		after()
@@ -137,5 +147,6 @@ func (ev *event) answers(h *hit) []fetch.Value {
 	all := make([]fetch.Value, 0, len(ev.queried))
 	all = append(all, fetch.Value{U: uint64(ev.id)}, fetch.Value{}, fetch.Value{}, fetch.Value{U: uint64(h.tid)})
 	all = append(all, h.values...)
-	return append(all, fetch.Value{S: h.comm}, fetch.Value{S: h.comm})
+	cpu, comm := fetch.Value{U: uint64(h.cpu)}, fetch.Value{S: h.comm}
+	return append(all, cpu, cpu, cpu, comm, comm)
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -147,6 +150,49 @@ func TestTheProgramEnds(t *testing.T) {
 		tr.refused(tr.add(events, "p:u target"), errNoProcess)
 		if got := tr.cat("kprobes/list"); !strings.Contains(got, "[GONE]") {
 			t.Errorf("kprobes/list is %q", got)
+		}
+	})
+}
+
+// The program may run on one processor, then on another.
+func TestTheProcessorOfAHit(t *testing.T) {
+	inAllModes(t, "prey", func(t *testing.T, tr *tree) {
+		var all unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &all); err != nil {
+			t.Fatal(err)
+		}
+		tr.must(tr.add(events, "p:t target v=%di:s64\nr:back target"))
+		tr.must(tr.add("tracing/events/enable", "1"))
+		var want []string
+		for cpu := range 1024 {
+			if !all.IsSet(cpu) || len(want) > 4 {
+				continue
+			}
+			var one unix.CPUSet
+			one.Set(cpu)
+			if err := unix.SchedSetaffinity(tr.prog.PID(), &one); err != nil {
+				t.Fatal(err)
+			}
+			tr.must(tr.add(group+"t/filter", fmt.Sprintf("cpu == %d && v == 1 || common_cpu != %[1]d", cpu)))
+			tr.call("target", 1)
+			tr.call("target", 2)
+			head := fmt.Sprintf(" [%03d] ..... ", cpu)
+			want = append(want, head+"t: v=1", head+"back:", head+"back:")
+		}
+		var got []string
+		for line := range strings.Lines(tr.cat("tracing/trace")) {
+			if at, rest, ok := strings.Cut(line, " ..... "); ok {
+				_, rest, _ = strings.Cut(rest, ": ")
+				f := strings.Fields(rest)
+				last := ""
+				if f[0] == "t:" {
+					last = " " + f[len(f)-1]
+				}
+				got = append(got, at[len(at)-6:]+" ..... "+f[0]+last)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("hits are\n%q, want\n%q", got, want)
 		}
 	})
 }

@@ -58,7 +58,7 @@ func TestAnEventRecordsItsArguments(t *testing.T) {
 		tr.call("string", 3)
 		tr.wantLines(`greet: \(length\+0x[04]/0x[0-9a-f]+\) text="test" c='t' ch=\{'t','e','s','t'\} w=25972 me="prey" where=length\+0x[0145]/0x[0-9a-f]+`)
 		tr.is("tracing/kprobe_profile", fmt.Sprintf("  %-44s %15d %15d\n", "greet", 1, 0))
-		if got := tr.cat("tracing/trace"); !regexp.MustCompile(`(?m)^ {12}prey-\d+ +\[000\] \.{5} +\d+\.\d{6}: greet: `).MatchString(got) {
+		if got := tr.cat("tracing/trace"); !regexp.MustCompile(`(?m)^ {12}prey-\d+ +\[\d{3}\] \.{5} +\d+\.\d{6}: greet: `).MatchString(got) {
 			t.Errorf("the trace is\n%s", got)
 		}
 		tr.must(tr.Truncate("tracing/trace"))

@@ -86,7 +86,7 @@ func (h host) Stack(hit *trigger.Hit) {
 	if hit.Stack == nil || !h.on.Load() {
 		return
 	}
-	e := &entry{comm: hit.Comm, tid: hit.PID, when: hit.Time}
+	e := &entry{comm: hit.Comm, tid: hit.PID, cpu: hit.CPU, when: hit.Time}
 	for i, at := range hit.Stack() {
 		if i > 0 {
 			at-- // the call, not what comes behind: that may be another function

@@ -23,6 +23,15 @@ func (l *Layout) Decode(payload []byte, h Host) []Value {
 	return l.DecodeFields(payload, l.runs.Fields[HeadItems:], h)
 }
 
+// Processor is the number of the processor of a hit that a program of the layout has recorded; 0 if payload is
+// too short to be a record.
+func (l *Layout) Processor(payload []byte) int {
+	if len(payload) < l.size {
+		return 0
+	}
+	return int(binary.LittleEndian.Uint64(payload[l.runs.Fields[HeadItems-1].Off:]))
+}
+
 // DecodeFields is Decode for the record of another program, which has the layout's items behind HeadItems
 // as well: fields are theirs, and must lie in payload.
 func (l *Layout) DecodeFields(payload []byte, fields []program.Field, h Host) []Value {

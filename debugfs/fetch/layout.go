@@ -37,8 +37,8 @@ var AMD64 = ABI{Args: []string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}, Result: 
 // GoAMD64 is Go's on x86-64 (cmd/compile/abi-internal.md), as far as integers are concerned.
 var GoAMD64 = ABI{Args: []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}, Result: "rax", Stack: "rsp"}
 
-// HeadItems is how many items stand in front of those of the arguments: the time and the thread.
-const HeadItems = 2
+// HeadItems is how many items stand in front of those of the arguments: the time, the thread and the processor.
+const HeadItems = 3
 
 // Layout is how the arguments of an event stand in the records that a program writes of
 // them. It is not changed after it was made; any number of goroutines may use it.
@@ -70,7 +70,9 @@ var ring = program.Map{Kind: program.Ring, Size: 8 * program.MaxRecord}
 // too many instructions.
 func NewLayout(args []Arg, env Env) (*Layout, error) {
 	l := &Layout{args: slices.Clone(args), env: env}
-	l.items = append(l.items, program.Item{Name: "time", Value: program.Now()}, program.Item{Name: "thread", Value: program.CurrentThread()})
+	l.items = append(l.items,
+		program.Item{Name: "time", Value: program.Now()}, program.Item{Name: "thread", Value: program.CurrentThread()},
+		program.Item{Name: "processor", Value: program.CurrentProcessor()})
 	text, err := l.textSize()
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ var pool = sync.Pool{New: func() any {
 }}
 
 // Run fetches the arguments where the tracer handles the hit: it interprets the program that
-// would run in the target, and returns the record for Decode. Its time and thread are 0. saved is what Save has returned at the entry of a function
+// would run in the target, and returns the record for Decode. Its head is 0. saved is what Save has returned at the entry of a function
 // that has returned now. The error tells of a register that is not there.
 func (l *Layout) Run(regs Registers, mem MemoryReader, saved []uint64) ([]byte, error) {
 	m := pool.Get().(*maps)
