@@ -107,7 +107,7 @@ func generatedName(text string, i int) string {
 
 // body reads FETCHARG[:TYPE], which begins at a column of the word.
 func (p *argParser) body(s string, column int) (a fetch.Arg, f *fault) {
-	if len(s) > MaxArgText && !hasSymbol(s) {
+	if len(s) > MaxArgText && !p.hasSymbol(s) {
 		return a, bad("ARG_TOO_LONG", column)
 	}
 	if s == "" {
@@ -115,7 +115,7 @@ func (p *argParser) body(s string, column int) (a fetch.Arg, f *fault) {
 	}
 	p.ops, p.found = 0, nil
 	expr, typeName, typeColumn := s, "", column
-	n := typeColon(s)
+	n := p.typeColon(s)
 	if n >= 0 {
 		expr, typeName, typeColumn = s[:n], s[n+1:], column+n+1
 	}
@@ -194,6 +194,9 @@ func (p *argParser) store(s fetch.Source, t fetch.Type, column, typeColumn int) 
 		more++
 	}
 	if t.Kind == fetch.BitField {
+		if t.Width == 0 {
+			return bad("BAD_BITFIELD", typeColumn)
+		}
 		more++
 	}
 	if t.Count > 0 {

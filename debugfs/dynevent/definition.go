@@ -62,12 +62,12 @@ func (f Family) Group() string {
 type Definition struct {
 	Family     Family
 	Kind       Kind
-	MaxActive  int    // of a Return: calls in flight that are followed; 0: not told, the default
-	HasMax     bool   // MaxActive was in the line
-	Group      string // of a Delete empty: every one
-	Event      string // of a Delete empty: every one
-	GroupGiven bool
-	EventGiven bool
+	MaxActive  int  // of a Return: calls in flight that are followed; 0: not told, the default
+	HasMax     bool // MaxActive was in the line
+	Group      string
+	Event      string
+	GroupGiven bool // by the line; a Delete without is about every group
+	EventGiven bool // by the line; a Delete without is about every event
 
 	Module string // of a Kprobe, empty if the line names none
 	Symbol string // of a Kprobe; empty: Addr
@@ -139,7 +139,7 @@ func (d *Definition) String() string {
 // Deletes tells whether d, a Delete, is about o, an event's definition.
 func (d *Definition) Deletes(o *Definition) bool {
 	if d.Family != Either && d.Family != o.Family ||
-		d.Group != "" && d.Group != o.Group || d.Event != "" && d.Event != o.Event {
+		d.GroupGiven && d.Group != o.Group || d.EventGiven && d.Event != o.Event {
 		return false
 	}
 	listed := strings.Fields(o.String())[1:]
@@ -174,11 +174,21 @@ func (d *Definition) sameArgs(o *Definition) (n int, same bool) {
 		return min(len(d.Args), len(o.Args)), false
 	}
 	for i, a := range d.Args {
-		if a.Name != o.Args[i].Name || a.Type != o.Args[i].Type {
+		if a.Name != o.Args[i].Name || stored(a.Type) != stored(o.Args[i].Type) {
 			return i, false
 		}
 	}
 	return 0, true
+}
+
+// stored is what a type's values are in a record: bit fields are numbers of their container's size.
+func stored(t fetch.Type) fetch.Type {
+	if t.Kind != fetch.BitField {
+		return t
+	}
+	s, _ := TypeOf(fmt.Sprintf("u%d", 8*t.Size))
+	s.Count = t.Count
+	return s
 }
 
 // same tells whether d, of the same kind as o, records the same at the same place.

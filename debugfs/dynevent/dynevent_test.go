@@ -197,7 +197,7 @@ func TestASingleArgument(t *testing.T) {
 
 func TestLinesThatAreNoCommands(t *testing.T) {
 	for _, line := range []string{
-		"", "p", "r10", "x vfs_read", "a:myprobeaccept inet_csk_accept", "pfoo vfs_read", "r:foo", "- foo", "-foo", "-:", "-:/", "!p", "!",
+		"", "p", "r10", "x vfs_read", "a:myprobeaccept inet_csk_accept", "pfoo vfs_read", "r:foo", "- foo", "-foo", "-:", "!p", "!",
 		"p100 /bin/sh:10", "r1 /bin/sh:10", "f:e vfs_read", "px:e vfs_read",
 	} {
 		d, err := ParseDynamic(line, machine)
@@ -250,7 +250,9 @@ func TestDeletes(t *testing.T) {
 		{ParseKprobe, "-:e", []int{0, 1, 2}},
 		{ParseUprobe, "-:e", []int{4}},
 		{ParseKprobe, "-:g/e", []int{0, 1}},
-		{ParseKprobe, "-:g.e", []int{0, 1}},
+		{ParseKprobe, "-:g.e", nil}, // only a definition's name may have a dot
+		{ParseKprobe, "-:/e", nil},
+		{ParseKprobe, "-:/", nil},
 		{ParseDynamic, "-:h/", []int{2, 3, 4, 5}},
 		{ParseKprobe, "-:g/e vfs_read", []int{0}},
 		{ParseKprobe, "-:g/e vfs_read+4", []int{1}},
@@ -298,6 +300,10 @@ func TestProbesOfOneEvent(t *testing.T) {
 		{`p:kprobes/testevent fork abcd=\1`, `p:kprobes/testevent fork abcd=\1 ^b=\2`, "DIFF_ARG_TYPE"},
 		{`p:kprobes/testevent fork abcd=\1`, `p:kprobes/testevent fork abcd=\2`, ""},
 		{`p:kprobes/testevent fork abcd=\1`, `p:kprobes/testevent kfree abcd=\1`, ""},
+		{"p:x/e fork a=%ax:b1@1/8", "p:x/e fork a=%ax:u8", ""},
+		{"p:x/e fork a=+0(%ax):b1@1/8[2]", "p:x/e fork ^a=%ax:u8", "DIFF_ARG_TYPE"},
+		{"p:x/e fork a=%ax:b1@1/8", "p:x/e fork ^a=%ax:b1@1/16", "DIFF_ARG_TYPE"},
+		{"p:x/e fork a=%ax:u8", "p:x/e fork ^a=%ax:x8", "DIFF_ARG_TYPE"},
 		{"p:x/e fork", "^p:x/e /bin/sh:10", "EVENT_EXIST"},
 	} {
 		before, after, _ := strings.Cut(c.second, "^")

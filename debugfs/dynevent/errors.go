@@ -54,7 +54,7 @@ var sentences = map[string]sentence{
 	"NO_RETVAL":         {"This function returns 'void' type", syscall.ENOENT},
 	"BAD_STACK_NUM":     {"Invalid stack number", 0},
 	"BAD_ARG_NUM":       {"Invalid argument number", 0},
-	"BAD_VAR":           {"Invalid $-valiable specified", 0},
+	"BAD_VAR":           {"Invalid $-variable specified", 0},
 	"BAD_REG_NAME":      {"Invalid register name", 0},
 	"BAD_MEM_ADDR":      {"Invalid memory address", 0},
 	"BAD_IMM":           {"Invalid immediate value", 0},
@@ -118,6 +118,11 @@ type fault struct {
 }
 
 func bad(id string, column int) *fault { return &fault{id: id, column: column} }
+
+// badNumber is bad about a number, which may also be too big.
+func badNumber(id string, column int, number string) *fault {
+	return &fault{id: id, column: column, errno: tooBig(number)}
+}
 
 // log makes the error of a fault in word number w of words; behind the last word its column is the command's end.
 func (f *fault) log(system string, words []string, w int) *errlog.Error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
@@ -64,6 +65,20 @@ func TestLimits(t *testing.T) {
 		var e *errlog.Error
 		if _, err := ParseDynamic(c.tooMuch, Context{}); !errors.As(err, &e) || e.ID != c.id {
 			t.Errorf("%s: %v, want %s", c.tooMuch, err, c.id)
+		}
+	}
+}
+
+// A number that is one, but too big, has an errno of its own.
+func TestNumbersThatAreTooBig(t *testing.T) {
+	const big = "18446744073709551616"
+	for line, want := range map[string]syscall.Errno{
+		"p /f:" + big: syscall.ERANGE, "p /f:1x": syscall.EINVAL, "p /f:1(" + big + ")": syscall.ERANGE, "p /f:1(x)": syscall.EINVAL, "p /f:1 @+" + big: syscall.ERANGE,
+		"p f @" + big: syscall.ERANGE, "p f @1z": syscall.EINVAL, "p f +" + big + "(%ax)": syscall.ERANGE, "p f +-9223372036854775809(%ax)": syscall.ERANGE,
+		"p f +--1(%ax)": syscall.EINVAL, `p f \` + big: syscall.ERANGE, `p f \x`: syscall.EINVAL, `p f \0x`: syscall.EINVAL,
+	} {
+		if _, err := ParseDynamic(line, Context{}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", line, err, want)
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package dynevent
 
 import (
+	"errors"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // number reads an unsigned number as kstrtoul does: 0x for hexadecimal, 0 for octal if base is 0, a plus sign
@@ -27,6 +29,18 @@ func digits(s string, base, bits int) (uint64, bool) {
 	}
 	v, err := strconv.ParseUint(s, base, bits)
 	return v, err == nil
+}
+
+// tooBig is ERANGE if s is a number, but not of 64 bits with or without a sign.
+func tooBig(s string) syscall.Errno {
+	if s != "" && (s[0] == '+' || s[0] == '-') {
+		s = s[1:]
+	}
+	rest, base := radix(s)
+	if _, err := strconv.ParseUint(rest, base, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return syscall.ERANGE
+	}
+	return 0
 }
 
 func radix(s string) (rest string, base int) {

@@ -105,11 +105,11 @@ func (d *Definition) parseDelete(Context) error {
 	if !ok || letter[0] == '-' && letter != "-" {
 		return refused("%q deletes nothing: it has to be -:[GRP/][EVENT]", d.words[0])
 	}
-	d.Event = name
-	if n := separator(name); n >= 0 {
-		d.Group, d.Event = name[:n], name[n+1:]
+	d.Group, d.Event, d.GroupGiven = strings.Cut(name, "/")
+	if !d.GroupGiven {
+		d.Group, d.Event = "", name
 	}
-	d.GroupGiven, d.EventGiven = d.Group != "", d.Event != ""
+	d.EventGiven = d.Event != ""
 	if !d.GroupGiven && !d.EventGiven {
 		return refused("%q names no event", d.words[0])
 	}

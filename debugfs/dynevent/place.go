@@ -106,7 +106,7 @@ func (d *Definition) parseOffset(place string, column int) *fault {
 	}
 	v, ok := number(s, 0)
 	if !ok {
-		return bad("BAD_UPROBE_OFFS", column)
+		return badNumber("BAD_UPROBE_OFFS", column, s)
 	}
 	d.FileOffset = v
 	return nil
@@ -123,7 +123,7 @@ func (d *Definition) parseRef(s string, column int) *fault {
 	}
 	v, ok := number(s[:n], 0)
 	if !ok {
-		return bad("BAD_REFCNT", column)
+		return badNumber("BAD_REFCNT", column, s[:n])
 	}
 	d.Ref, d.HasRef = v, v != 0 // 0 is none, as in the kernel
 	return nil

@@ -108,7 +108,7 @@ func (p *argParser) memory(s string, column int) (fetch.Source, *fault) {
 	case len(s) > 1 && isDigit(s[1]):
 		n, ok := number(s[1:], 0)
 		if !ok {
-			return fetch.Source{}, bad("BAD_MEM_ADDR", column)
+			return fetch.Source{}, badNumber("BAD_MEM_ADDR", column, s[1:])
 		}
 		return fetch.Source{Base: fetch.Memory, N: int64(n)}, nil
 	case strings.HasPrefix(s, "@+"):
@@ -117,7 +117,7 @@ func (p *argParser) memory(s string, column int) (fetch.Source, *fault) {
 		case p.d.Family == Kprobe:
 			return fetch.Source{}, bad("FILE_ON_KPROBE", column)
 		case !ok:
-			return fetch.Source{}, bad("BAD_FILE_OFFS", column)
+			return fetch.Source{}, badNumber("BAD_FILE_OFFS", column, s[2:])
 		}
 		return fetch.Source{Base: fetch.FileOffset, N: n}, nil
 	case p.d.Family == Uprobe:
@@ -151,22 +151,21 @@ func (p *argParser) deref(s string, column int) (fetch.Source, *fault) {
 	}
 	off, ok := signed(offset)
 	if !ok {
-		return fetch.Source{}, bad("BAD_DEREF_OFFS", column)
+		return fetch.Source{}, badNumber("BAD_DEREF_OFFS", column, offset)
 	}
 	column += len(s) - len(inner)
 	end := strings.LastIndexByte(inner, ')')
-	switch {
-	case end < 0:
+	if end < 0 {
 		return fetch.Source{}, bad("DEREF_OPEN_BRACE", column+len(inner))
-	case end+1 < len(inner):
-		return fetch.Source{}, bad("BAD_FETCH_ARG", column+end+1)
 	}
 	source, f := p.source(inner[:end], column)
-	if f != nil {
+	switch {
+	case f != nil:
 		return source, f
-	}
-	if source.Base == fetch.Comm || source.Base == fetch.Text {
+	case source.Base == fetch.Comm || source.Base == fetch.Text:
 		return source, bad("COMM_CANT_DEREF", column)
+	case end+1 < len(inner):
+		return source, bad("BAD_FETCH_ARG", column+end+1)
 	}
 	p.found = nil
 	source.Derefs = append(source.Derefs[:len(source.Derefs):len(source.Derefs)], fetch.Deref{Off: off, User: user})
@@ -187,27 +186,27 @@ func immediate(s string, column int) (fetch.Source, *fault) {
 	}
 	n, ok := signed(s)
 	if !ok || isDigit(s[0]) {
-		return fetch.Source{}, bad("BAD_IMM", column+1)
+		return fetch.Source{}, badNumber("BAD_IMM", column+1, s)
 	}
 	return fetch.Source{Base: fetch.Immediate, N: n}, nil
 }
 
-// hasSymbol tells whether an argument reads memory at a symbol.
-func hasSymbol(s string) bool {
+// hasSymbol tells whether an argument reads memory at a symbol, which no uprobe does.
+func (p *argParser) hasSymbol(s string) bool {
 	n := strings.IndexByte(s, '@')
-	return n >= 0 && n+1 < len(s) && !isDigit(s[n+1]) && s[n+1] != '+' && s[0] != '\\'
+	return p.d.Family == Kprobe && n >= 0 && n+1 < len(s) && !isDigit(s[n+1]) && s[n+1] != '+' && s[0] != '\\'
 }
 
 // typeColon is the index of the colon in front of an argument's type, -1 if there is none. It is the first one, but texts and symbols may have
 // colons too.
-func typeColon(s string) int {
+func (p *argParser) typeColon(s string) int {
 	if strings.HasPrefix(s, `\"`) {
 		if n := strings.LastIndex(s, `":`); n > 1 {
 			return n + 1
 		}
 		return -1
 	}
-	if !hasSymbol(s) {
+	if !p.hasSymbol(s) {
 		return strings.IndexByte(s, ':')
 	}
 	if s[0] != '@' {

@@ -34,7 +34,8 @@ func TypeOf(name string) (fetch.Type, bool) {
 	return t, f == ""
 }
 
-// parseType reads TYPE[N]; columns are counted from its first byte.
+// parseType reads TYPE[N]; columns are counted from its first byte. A bit field that has a container but is none has a Width of 0: what is wrong
+// with the source is told first.
 func (p *argParser) parseType(s string) (fetch.Type, *fault) {
 	name, brackets, isArray := strings.Cut(s, "[")
 	count := uint64(0)
@@ -57,7 +58,7 @@ func (p *argParser) parseType(s string) (fetch.Type, *fault) {
 	t.Name = name
 	if !ok {
 		var id string
-		if t, id = bitField(name); id != "" {
+		if t, id = bitField(name); id == "BAD_TYPE" {
 			return t, bad(id, 0)
 		}
 	}
@@ -77,11 +78,11 @@ func bitField(name string) (t fetch.Type, id string) {
 	}
 	width, rest, ok := leading(bits[1:])
 	if !ok || width == 0 || !strings.HasPrefix(rest, "@") {
-		return t, "BAD_BITFIELD"
+		return fetch.Type{Name: name, Kind: fetch.BitField}, "BAD_BITFIELD"
 	}
 	shift, rest, ok := leading(rest[1:])
 	if !ok || rest != "" || width > c || shift > c-width {
-		return t, "BAD_BITFIELD"
+		return fetch.Type{Name: name, Kind: fetch.BitField}, "BAD_BITFIELD"
 	}
 	return fetch.Type{Name: name, Kind: fetch.BitField, Size: int(c / 8), Width: int(width), Shift: int(shift)}, ""
 }

@@ -178,6 +178,9 @@ type word struct {
 
 // expand replaces $arg* by all parameters' names, and $argN by the name of that one, where they are known.
 func (p *argParser) expand(words []word) ([]word, *fault, int) {
+	if p.d.Family == Uprobe { // arguments are not at hand there, which is told one by one
+		return words, nil, 0
+	}
 	all := -1
 	some := false
 	for i, w := range words {
