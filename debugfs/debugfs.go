@@ -67,10 +67,11 @@ type Tree struct {
 	began   time.Time     // with a monotonic reading
 	uptime  time.Duration // of the machine at began
 
-	on    atomic.Bool                       // tracing_on
-	pids  atomic.Pointer[map[int]bool]      // set_event_pid; nil: all threads
-	index atomic.Pointer[map[string]*event] // by group/name, for hits
-	spare atomic.Pointer[buffer]            // the snapshot; nil: none was taken
+	on     atomic.Bool                       // tracing_on
+	stacks atomic.Bool                       // options/stacktrace
+	pids   atomic.Pointer[map[int]bool]      // set_event_pid; nil: all threads
+	index  atomic.Pointer[map[string]*event] // by group/name, for hits
+	spare  atomic.Pointer[buffer]            // the snapshot; nil: none was taken
 
 	// mu is held while something is changed, and while the session is asked for it.
 	mu                sync.Mutex

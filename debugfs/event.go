@@ -31,7 +31,7 @@ type event struct {
 	probes []*probe
 	on     bool // they are
 	soft   bool // triggers want them to be
-	stacks bool // triggers want to know the stack
+	stacks bool // triggers, or options/stacktrace, want to know the stack
 
 	quiet    atomic.Bool // hits do nothing but run triggers (EVENT_FILE_FL_SOFT_DISABLED)
 	filter   atomic.Pointer[filter.Filter]
@@ -60,7 +60,7 @@ var generic = []fetch.Field{
 }
 
 func newEvent(t *Tree, d *dynevent.Definition) *event {
-	ev := &event{tree: t, family: d.Family, kind: d.Kind, group: d.Group, name: d.Event, args: d.Args}
+	ev := &event{tree: t, family: d.Family, kind: d.Kind, group: d.Group, name: d.Event, args: d.Args, stacks: t.stacks.Load()}
 	t.lastID++
 	ev.id = t.lastID
 	ev.fields = append(ev.fields, common...)

@@ -133,9 +133,13 @@ func (ev *event) hit(h *hit) {
 	if f != nil || ev.triggers.Len() > 0 {
 		asked = ev.answers(h)
 	}
-	after := ev.triggers.Hit(&trigger.Hit{Values: asked, Comm: h.comm, PID: h.tid, CPU: h.cpu, Time: since, Stack: h.stack})
+	told := &trigger.Hit{Values: asked, Comm: h.comm, PID: h.tid, CPU: h.cpu, Time: since, Stack: h.stack}
+	after := ev.triggers.Hit(told)
 	if t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(asked)) {
 		t.trace.add(&entry{comm: h.comm, tid: h.tid, cpu: h.cpu, when: since, event: ev, values: h.values})
+		if t.stacks.Load() {
+			host{t}.Stack(told)
+		}
 	}
 	if after != nil {
 		after()

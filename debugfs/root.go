@@ -79,9 +79,11 @@ func (t *Tree) tracing() map[string]*node {
 		"available_tracers": shows(modeRead, func() string {
 			return "nop\n"
 		}),
-		"trace_clock": choice("[mono]", "mono"),
-		"README":      shows(modeRead, func() string { return strings.TrimPrefix(readme, "\n") }),
-		"events":      t.eventsFolder(),
+		"trace_clock":                choice("[mono]", "mono"),
+		"README":                     shows(modeRead, func() string { return strings.TrimPrefix(readme, "\n") }),
+		"available_filter_functions": shows(modeRead, t.functionNames),
+		"options":                    folder(modeTracing, map[string]*node{"stacktrace": t.stacktraceOption()}),
+		"events":                     t.eventsFolder(),
 	}
 }
 

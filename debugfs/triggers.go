@@ -30,9 +30,9 @@ func (t *Tree) triggerFile(ev *event) *node {
 	}
 }
 
-// heedStacks has the tracer handle hits whose stack a trigger wants: the target can't unwind it.
+// heedStacks has the tracer handle hits whose stack a trigger or the option wants: the target can't unwind it.
 func (ev *event) heedStacks() error {
-	if want := ev.triggers.NeedsStack(); want != ev.stacks {
+	if want := ev.triggers.NeedsStack() || ev.tree.stacks.Load(); want != ev.stacks {
 		ev.stacks = want
 		return ev.renew()
 	}
