@@ -69,7 +69,7 @@ func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
 func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
 	ev := p.event
 	if f := ev.filter.Load(); f != nil && !ev.soft {
-		cond, _ := f.Cond(func(field int) (program.Expr, bool) { return ev.expr(l, field) })
+		cond, _ := f.Cond(inTarget{ev, l})
 		made, err := l.Program(ev.path(), cond, ring)
 		if err == nil {
 			if _, err = program.Check(made); err == nil {
@@ -80,12 +80,21 @@ func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
 	return l.Program(ev.path(), program.Cond{}, ring)
 }
 
-// expr is what the target finds out of a field of event.queried.
-func (ev *event) expr(l *fetch.Layout, field int) (program.Expr, bool) {
-	if i := field - ev.firstArg(); i < len(ev.args) {
-		return l.Expr(i)
+// inTarget is what the target finds out of event.queried (filter.Target).
+type inTarget struct {
+	ev *event
+	l  *fetch.Layout
+}
+
+func (t inTarget) Expr(field int) (program.Expr, bool) {
+	if i := field - t.ev.firstArg(); i < len(t.ev.args) {
+		return t.l.Expr(i)
 	}
-	return program.CurrentProcessor(), ev.queried[field].Type == processorType
+	return program.CurrentProcessor(), t.ev.queried[field].Type == processorType
+}
+
+func (t inTarget) Text(field int) (at program.Expr, size int, ok bool) {
+	return t.l.Text(field - t.ev.firstArg())
 }
 
 // place is the value of a field that says where. It remembers the last one: that is most often the next.

@@ -128,7 +128,7 @@ func (c *capture) addFetching(f *fetching) {
 	}
 	c.items = append(c.items, f.layout.Items()[fetch.HeadItems:]...)
 	if f.filter != nil {
-		c.filter, f.exact = f.filter.Cond(f.layout.Expr)
+		c.filter, f.exact = f.filter.Cond(f.layout)
 	}
 }
 
@@ -157,6 +157,9 @@ func (c *capture) context() []string {
 func (c *capture) build(name string, ring prog.Map) error {
 	p, err := prog.Build(name, 0, c.context(), c.filter, prog.WriteRecord{Ring: ring, Items: c.items})
 	if err != nil {
+		return err
+	}
+	if _, err := prog.Check(p); err != nil {
 		return err
 	}
 	c.program, c.size = p, 0
@@ -202,11 +205,14 @@ func (pl *placer) inTarget(p *probe) bool {
 // countInTarget has the target count p's hits that meet the filter, if it can tell them.
 func (p *probe) countInTarget() bool {
 	f := p.fetch
-	cond, exact := f.filter.Cond(f.layout.Expr)
+	cond, exact := f.filter.Cond(f.layout)
 	if !exact {
 		return false
 	}
 	program, err := prog.Build(p.name, 0, f.layout.Regs(), cond, prog.CountHit{Shards: 4})
+	if err == nil {
+		_, err = prog.Check(program)
+	}
 	if err != nil {
 		return false
 	}

@@ -60,6 +60,8 @@ type plan struct {
 	known       Value        // what is known without
 	number      program.Expr // the value, if it is one number
 	isNumber    bool
+	text        program.Expr // where the value is, if it is one string
+	isText      bool
 }
 
 // ring is the one that Run's records are in.
@@ -163,6 +165,7 @@ func (l *Layout) plan(a Arg, text int) (plan, error) {
 			l.add(program.Item{Kind: program.String, Value: at.Load(int64(i*word), program.U64), Max: text})
 		}
 	case a.isString():
+		p.text, p.isText = at, true
 		l.add(program.Item{Kind: program.String, Value: at, Max: text})
 	case a.Type.Count > 0:
 		l.add(program.Item{Kind: program.Array, Value: at, Max: a.Type.Count * a.Type.size()})
@@ -262,6 +265,15 @@ func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
 		return e, false
 	}
 	return l.plans[i].number.OrZero(), true
+}
+
+// Text is where argument i, a string, is, and how many bytes of it are kept, with its zero. ok is false if it is none, or is not
+// in memory.
+func (l *Layout) Text(i int) (at program.Expr, size int, ok bool) {
+	if i < 0 || i >= len(l.plans) || !l.plans[i].isText {
+		return at, 0, false
+	}
+	return l.plans[i].text, l.items[l.plans[i].item].Max, true
 }
 
 // Items are the items of a record: the time, the thread, and those of the arguments. They may be part of

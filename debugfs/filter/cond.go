@@ -1,17 +1,22 @@
 package filter
 
 import (
-	"slices"
-
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// Cond is what the target can decide of the filter: it is met by every hit that Match keeps. expr is a
-// field's number, extended to 64 bits by its sign and 0 where it can't be read (fetch.Layout.Expr), if the target
-// can compute it. exact tells that Match keeps every hit that meets it.
-func (f *Filter) Cond(expr func(field int) (program.Expr, bool)) (c program.Cond, exact bool) {
-	w := f.root.weaken(expr, false)
+// Target tells what programs in the target know of fields. A *fetch.Layout is one, of its arguments.
+type Target interface {
+	// Expr is a field's number, extended to 64 bits by its sign and 0 where it can't be read.
+	Expr(field int) (e program.Expr, ok bool)
+	// Text is where a field's string is, and how many bytes of it are kept, with its zero.
+	Text(field int) (at program.Expr, size int, ok bool)
+}
+
+// Cond is what the target can decide of the filter: it is met by every hit that Match keeps. exact tells that Match keeps
+// every hit that meets it.
+func (f *Filter) Cond(t Target) (c program.Cond, exact bool) {
+	w := f.root.weaken(t, false)
 	if w.always {
 		return program.Cond{}, w.exact
 	}
@@ -26,16 +31,16 @@ type weaker struct {
 }
 
 // weaken is the weaker condition for n, or for its opposite.
-func (n *node) weaken(expr func(int) (program.Expr, bool), negate bool) weaker {
+func (n *node) weaken(t Target, negate bool) weaker {
 	negate = negate != n.not
 	if n.pred != nil {
-		return n.pred.weaken(expr, negate)
+		return n.pred.weaken(t, negate)
 	}
 	all := weaker{exact: true}
 	var conds []program.Cond
 	anyOf := n.any != negate // de Morgan
 	for _, sub := range n.list {
-		w := sub.weaken(expr, negate)
+		w := sub.weaken(t, negate)
 		all.exact = all.exact && w.exact
 		if w.always && anyOf {
 			return weaker{always: true}
@@ -68,10 +73,13 @@ var comparisons = [...][2]program.Op{
 	anyBit:       {program.AnyBit, program.AnyBit},
 }
 
-// weaken leaves strings and sets of processors to the tracer.
-func (p *pred) weaken(expr func(int) (program.Expr, bool), negate bool) weaker {
-	e, ok := expr(p.field)
-	if !ok || p.is == aString || p.is == cpus {
+// weaken leaves sets of processors to the tracer.
+func (p *pred) weaken(t Target, negate bool) weaker {
+	if p.is == aString {
+		return p.weakenText(t, negate)
+	}
+	e, ok := t.Expr(p.field)
+	if !ok || p.is == cpus {
 		return weaker{always: true}
 	}
 	sign := 0
@@ -89,19 +97,4 @@ func (p *pred) weaken(expr func(int) (program.Expr, bool), negate bool) weaker {
 		c = program.Not(c)
 	}
 	return weaker{cond: c, exact: true}
-}
-
-// Fields are the indices of the fields that the filter looks at, each once.
-func (f *Filter) Fields() []int {
-	return slices.Compact(slices.Sorted(slices.Values(f.root.fields(nil))))
-}
-
-func (n *node) fields(all []int) []int {
-	if n.pred != nil {
-		return append(all, n.pred.field)
-	}
-	for _, sub := range n.list {
-		all = sub.fields(all)
-	}
-	return all
 }

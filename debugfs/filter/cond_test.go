@@ -32,6 +32,7 @@ var (
 			fetch.Arg{Name: "sym", Source: fetch.Source{Name: "rdi"}, Type: fetch.Type{Kind: fetch.SymbolOff, Size: 8}},
 		)
 	}()
+	randomTexts   = []string{"", "a", "abc", "axyz", "abcdefgh", "abcdefghi", "abcdefghijklmnopqrst", "abcdefghijklmnopqrstuvwxyzabcde", strings.Repeat("abcdefgh", 5)}
 	randomNumbers = []int64{0, 1, -1, 2, 127, -128, 128, 255, 256, 32767, -32768, 65535, 1 << 31, -1 << 31, 1<<31 - 1, 1 << 32, 1<<63 - 1, -1 << 63, 77}
 )
 
@@ -44,7 +45,11 @@ func randomFilter(r *rand.Rand, depth int) string {
 	not := []string{"", "!"}[r.IntN(2)]
 	switch {
 	case a.Type.Kind == fetch.String:
-		return not + []string{`text == "abc"`, `text != "abc"`, `text ~ "a*"`, `text ~ "!a*"`}[r.IntN(4)]
+		text := randomTexts[r.IntN(len(randomTexts))]
+		if r.IntN(3) == 0 {
+			text = text[:r.IntN(len(text)+1)]
+		}
+		return not + "text" + []string{` == "` + text, ` != "` + text, ` ~ "` + text, ` ~ "` + text + "*", ` ~ "!` + text + "*", ` ~ "*` + text}[r.IntN(6)] + `"`
 	case a.Type.Kind == fetch.SymbolOff:
 		return not + []string{"sym.function == f", "sym.function != f"}[r.IntN(2)]
 	case r.IntN(8) == 0:
@@ -89,7 +94,7 @@ func TestTheTargetKeepsWhatMatchKeeps(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		cond, exact := f.Cond(l.Expr)
+		cond, exact := f.Cond(l)
 		p, err := l.Program("random", cond, ring)
 		if err != nil {
 			t.Fatal(err)
@@ -102,9 +107,16 @@ func TestTheTargetKeepsWhatMatchKeeps(t *testing.T) {
 			n := randomNumbers[r.IntN(len(randomNumbers))]
 			at := regs{"rdi": uint64(n), "rsi": []uint64{0x1000, 0x1ff0, 0x2000, 0}[r.IntN(4)]}
 			mem := make(page, 4096)
-			copy(mem, []string{"abc", "axy", "x"}[r.IntN(3)])
 			for i := range 8 {
 				mem[8+i] = byte(randomNumbers[r.IntN(len(randomNumbers))])
+			}
+			content := randomTexts[r.IntN(len(randomTexts))]
+			switch where := r.IntN(4); where {
+			case 0, 1: // it may be cut off by the end of what can be read
+				at["rsi"] = uint64(0x2000 - len(content) - where)
+				copy(mem[4096-len(content)-where:], content)
+			case 2:
+				copy(mem, content)
 			}
 			payload, err := l.Run(at, mem, nil)
 			if err != nil {
@@ -141,6 +153,13 @@ func recorded(t *testing.T, c *program.Checked, r regs, m page) bool {
 	return maps[0][program.RingHead/8] > 0
 }
 
+// ones is a target where every field is 1.
+type ones struct{}
+
+func (ones) Expr(int) (program.Expr, bool) { return program.Const(1), true }
+
+func (ones) Text(int) (program.Expr, int, bool) { return program.Const(1), fetch.StringSize, true }
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"int == -5 && !(small > 1 || path ~ '*a')", "cpu & CPUS{0,2-4}", "at.function == f(int)", "((", "'", "!", "a.ustring"} {
 		f.Add(s)
@@ -158,9 +177,26 @@ func FuzzParse(f *testing.F) {
 		if len(text) < MaxLen-4 && (err != nil || negated.Match(testValues) == filter.Match(testValues)) {
 			t.Errorf("not %q: %v", text, err)
 		}
-		if _, exact := filter.Cond(func(int) (program.Expr, bool) { return program.Const(1), true }); exact && strings.Contains(text, "CPUS{0,") {
+		if _, exact := filter.Cond(ones{}); exact && strings.Contains(text, "CPUS{0,") {
 			t.Errorf("%q: exact", text)
 		}
 		filter.Match(nil)
 	})
+}
+
+// short is a target that keeps 4 bytes of a string.
+type short struct{ ones }
+
+func (short) Text(int) (program.Expr, int, bool) { return program.Const(1), 5, true }
+
+func TestStringsThatMayBeCutAreLeftToTheTracer(t *testing.T) {
+	for text, want := range map[string]bool{`path == "abc"`: true, `path == "abcd"`: false, `path != "abcdef"`: false, `path ~ "abc"`: true, `path ~ "abc*"`: false} {
+		f, err := Parse(text, testFields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, exact := f.Cond(short{}); exact != want {
+			t.Errorf("%s: exact %v", text, exact)
+		}
+	}
 }

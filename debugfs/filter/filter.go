@@ -16,6 +16,7 @@
 package filter
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
@@ -68,4 +69,19 @@ func (f *Filter) Match(values []fetch.Value) bool { return f.root.match(values) 
 // Shown is what the filter file shows, without the last newline, after a filter was refused with err.
 func Shown(err *errlog.Error) string {
 	return err.Command + "\n" + strings.Repeat(" ", min(err.Column, len(err.Command))) + "^\nparse_error: " + err.Text + "\n"
+}
+
+// Fields are the indices of the fields that the filter looks at, each once.
+func (f *Filter) Fields() []int {
+	return slices.Compact(slices.Sorted(slices.Values(f.root.fields(nil))))
+}
+
+func (n *node) fields(all []int) []int {
+	if n.pred != nil {
+		return append(all, n.pred.field)
+	}
+	for _, sub := range n.list {
+		all = sub.fields(all)
+	}
+	return all
 }

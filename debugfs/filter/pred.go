@@ -48,8 +48,8 @@ const (
 // span are the numbers from first to last.
 type span struct{ first, last uint64 }
 
-// Columns of errors are the kernel's: one behind where the predicate was read up to.
-const behind = 1
+// Columns of errors are the kernel's: this much behind where the predicate was read up to.
+const columnsBehind = 1
 
 // longest are the bytes that the kernel has room for, with a zero.
 const (
@@ -71,7 +71,7 @@ func (s *parser) while(ok func(byte) bool) string {
 }
 
 // here is an error at the place where the parser is.
-func (s *parser) here(id string) error { return s.fail(id, s.at+behind) }
+func (s *parser) here(id string) error { return s.fail(id, s.at+columnsBehind) }
 
 // predicate reads FIELD OP VALUE.
 func (s *parser) predicate() (*pred, error) {
@@ -183,7 +183,7 @@ func (s *parser) number(p *pred) error {
 	}
 	n, ok := parseNumber(text, p.typ.Kind == fetch.Signed)
 	if !ok {
-		return s.fail("ILLEGAL_INTVAL", from+behind)
+		return s.fail("ILLEGAL_INTVAL", from+columnsBehind)
 	}
 	p.n = p.extend(n)
 	return nil
