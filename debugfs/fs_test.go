@@ -25,6 +25,7 @@ func TestModes(t *testing.T) {
 	for name, want := range map[string]fs.FileMode{
 		"kprobes/list": 0o400, "kprobes/enabled": 0o600, "kprobes/blacklist": 0o400, "sys/debug/kprobes-optimization": 0o644,
 		"tracing/kprobe_events": 0o640, "tracing/trace": 0o640, "tracing/trace_pipe": 0o440, "tracing/kprobe_profile": 0o440,
+		"tracing": fs.ModeDir | 0o700, "tracing/events": fs.ModeDir | 0o755, "tracing/events/kprobes/greet": fs.ModeDir | 0o755,
 		"tracing/events/kprobes/greet/id": 0o440, "tracing/events/kprobes/greet/enable": 0o640,
 	} {
 		if info, err := fs.Stat(tr, name); err != nil || info.Mode() != want {

@@ -8,10 +8,10 @@ import (
 )
 
 // Modes as the kernel has them (kernel/kprobes.c, debugfs_kprobe_init; kernel/trace/trace.h,
-// TRACE_MODE_WRITE).
+// TRACE_MODE_WRITE; fs/tracefs/inode.c).
 const (
 	modeTop     fs.FileMode = fs.ModeDir | 0o755
-	modeTracing fs.FileMode = fs.ModeDir | 0o750
+	modeTracing fs.FileMode = fs.ModeDir | 0o700
 	modeRead    fs.FileMode = 0o440
 	modeWrite   fs.FileMode = 0o640
 )
@@ -90,7 +90,7 @@ func (t *Tree) tracing() map[string]*node {
 // eventsFolder is tracing/events.
 func (t *Tree) eventsFolder() *node {
 	return &node{
-		mode:  modeTracing,
+		mode:  modeTop,
 		names: func() []string { return append(t.groups(), "enable") },
 		child: func(name string) *node {
 			if name == "enable" {
@@ -107,7 +107,7 @@ func (t *Tree) eventsFolder() *node {
 func (t *Tree) groupFolder(group string) *node {
 	members := func() []*event { return t.inGroup(group) }
 	return &node{
-		mode: modeTracing,
+		mode: modeTop,
 		names: func() []string {
 			all := []string{"enable", "filter"}
 			for _, ev := range members() {
@@ -133,7 +133,7 @@ func (t *Tree) groupFolder(group string) *node {
 }
 
 func (t *Tree) eventFolder(ev *event) *node {
-	return folder(modeTracing, map[string]*node{
+	return folder(modeTop, map[string]*node{
 		"enable":  t.enableFile(func() []*event { return []*event{ev} }, stateOfOne),
 		"id":      shows(modeRead, ev.idText),
 		"format":  shows(modeRead, ev.format),
