@@ -51,7 +51,7 @@ func TestAnEventIsDefinedEnabledAndReadThroughDebugfs(t *testing.T) {
 	if got := must(t, p, "cat", "tracing/kprobe_events"); !regexp.MustCompile(`^p:kprobes/first foo x=%di:s32\nr\d*:kprobes/second foo ret=\$retval:s32\n$`).MatchString(got) {
 		t.Errorf("kprobe_events is %q", got)
 	}
-	if got := must(t, p, "ls", "tracing/events/kprobes"); got != "-rw-r-----  enable\n-rw-r-----  filter\ndrwxr-x---  first/\ndrwxr-x---  second/\n" {
+	if got := must(t, p, "ls", "tracing/events/kprobes"); got != "-rw-r-----  enable\n-rw-r-----  filter\ndrwxr-xr-x  first/\ndrwxr-xr-x  second/\n" {
 		t.Errorf("ls is %q", got)
 	}
 	if got := must(t, p, "ls", "kprobes/list"); got != "-r--------  list\n" {
