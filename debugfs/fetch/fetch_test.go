@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -287,4 +288,25 @@ func FuzzDecode(f *testing.F) {
 			_ = args[i].Format(v)
 		}
 	})
+}
+
+func TestALayoutIsUsedConcurrently(t *testing.T) {
+	args := []Arg{{Name: "s", Source: reg("rdi", 0, 0), Type: str}, {Name: "n", Source: reg("rsi"), Type: s32}}
+	l, err := NewLayout(args, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			r := regs{"rdi": 0x1000, "rsi": uint64(i), "rsp": 0x7000}
+			for range 200 {
+				payload, err := l.Run(r, testMem, nil)
+				if v := l.Decode(payload, testHost); err != nil || v[0].S != "test" || v[1].U != uint64(i) {
+					t.Errorf("%v, %v", v, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
