@@ -111,15 +111,18 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// noMount tells what can be done without a mount.
+const noMount = "; gokprobe debugfs ls, cat and write need no mount"
+
 // available tells whether a file system can be mounted at all.
 func available() error {
 	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w; gokprobe debugfs ls, cat and write need none", ErrNoFUSE, fuseDevice, err)
+		return fmt.Errorf("%w: %s: %w%s", ErrNoFUSE, fuseDevice, err, noMount)
 	}
 	_ = unix.Close(fd)
 	if os.Geteuid() != 0 && helper() == "" {
-		return fmt.Errorf("%w: without root it takes fusermount3, which is not installed", ErrNoFUSE)
+		return fmt.Errorf("%w: without root it takes fusermount3, which is not installed%s", ErrNoFUSE, noMount)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -65,8 +66,10 @@ func checkPrivate(dir string, uid int) error {
 	return nil
 }
 
+const suffix = ".sock"
+
 // socketName is the file of the session that holds process pid.
-func socketName(dir string, pid int) string { return filepath.Join(dir, strconv.Itoa(pid)+".sock") }
+func socketName(dir string, pid int) string { return filepath.Join(dir, strconv.Itoa(pid)+suffix) }
 
 // maxSocketName is the longest name that a Unix socket's address holds.
 const maxSocketName = len(unix.RawSockaddrUnix{}.Path) - 1
@@ -81,6 +84,7 @@ func listen(pid int) (*net.UnixListener, error) {
 	if err := private(dir); err != nil {
 		return nil, err
 	}
+	sweep(dir)
 	addr := &net.UnixAddr{Name: socketName(dir, pid), Net: "unix"}
 	l, err := net.ListenUnix("unix", addr)
 	if errors.Is(err, unix.EADDRINUSE) && abandoned(addr) {
@@ -97,6 +101,23 @@ func listen(pid int) (*net.UnixListener, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// sweep removes the sockets of sessions that were killed and whose processes are no more.
+func sweep(dir string) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(name), suffix))
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid))); errors.Is(err, fs.ErrNotExist) && abandoned(&net.UnixAddr{Name: name, Net: "unix"}) {
+			_ = os.Remove(name)
+		}
+	}
 }
 
 // abandoned tells that nobody listens at addr.

@@ -123,7 +123,7 @@ func statusOf(errno syscall.Errno) int {
 // errnoNamed is the errno of a name such as EBUSY, EIO for one that is not known.
 func errnoNamed(name string) syscall.Errno {
 	for e := syscall.Errno(1); e < maxErrno; e++ {
-		if unix.ErrnoName(e) == name {
+		if known := unix.ErrnoName(e); known != "" && known == name {
 			return e
 		}
 	}
