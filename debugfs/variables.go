@@ -11,8 +11,8 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// prototype is what DWARF says of the function that a definition probes. For Go it tells the registers of its own calling
-// convention, as $argN do.
+// prototype is what DWARF says of the function that a definition probes. For Go it tells the registers of its
+// own calling convention, as $argN do.
 type prototype struct {
 	abi      fetch.ABI
 	isReturn bool
@@ -40,8 +40,8 @@ func (t *Tree) hasData(symbol string) bool {
 	return ok
 }
 
-// Prototype is what debug information says of the function that contains an address, for fetch arguments at its entry or
-// its return. The error is that of symbols.Table.Params.
+// Prototype is what debug information says of the function that contains an address, for fetch arguments at its
+// entry or its return. The error is that of symbols.Table.Params.
 func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (dynevent.Function, error) {
 	p := &prototype{abi: fetch.AMD64, isReturn: isReturn}
 	if table.GoFunction(at) {

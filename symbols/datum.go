@@ -28,8 +28,8 @@ const (
 type Datum struct {
 	Reg   string // the general register that holds it, or its beginning; if empty, it is on the stack,
 	Stack int64  // so far above the stack pointer
-	// Loads lead from there to the datum: each is the distance from the address that the word at hand is, of the next word,
-	// and the last one of the datum itself.
+	// Loads lead from there to the datum: each is the distance from the address that the word at hand is, of the
+	// next word, and the last one of the datum itself.
 	Loads []int64
 	Shape Shape
 	Size  int64 // bytes, of a bit field those of its declared type
@@ -56,8 +56,9 @@ func (e *StepError) Error() string { return fmt.Sprintf("step %d: %v", e.Step+1,
 // Unwrap makes the error match Err.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Datum is the place of p, or of what a path leads to from it: at the places and times that Params and Results say. Members of anonymous structures
-// and of base classes are found as in the source. The error matches ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
+// Datum is the place of p, or of what a path leads to from it: at the places and times that Params and Results
+// say. Members of anonymous structures and of base classes are found as in the source. The error matches
+// ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
 func (p Param) Datum(path ...Step) (Datum, error) {
 	d := &datum{typ: p.typ}
 	if err := d.begin(p.place); err != nil {
@@ -118,8 +119,9 @@ func (d *datum) step(s Step) error {
 	return nil
 }
 
-// member finds a field, also in anonymous structures and base classes, and its distance from the structure's beginning. Types that
-// were searched before are in seen: damaged debug information may have one that holds itself.
+// member finds a field, also in anonymous structures and base classes, and its distance from the structure's
+// beginning. Types that were searched before are in seen: damaged debug information may have one that holds
+// itself.
 func (t *dtype) member(name string, seen map[*dtype]bool) (off int64, f dfield, ok bool) {
 	for _, f := range t.field {
 		if f.name == name && !f.base {

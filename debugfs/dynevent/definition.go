@@ -1,6 +1,6 @@
-// Package dynevent is the language of kprobe_events, uprobe_events and dynamic_events: a line defines or
-// deletes an event, and each event is listed as a line that defines it again
-// (Documentation/trace/kprobetrace.rst, uprobetracer.rst; kernel/trace/trace_probe.c, trace_kprobe.c, trace_uprobe.c).
+// Package dynevent is the language of kprobe_events, uprobe_events and dynamic_events: a line defines or deletes
+// an event, and each event is listed as a line that defines it again (Documentation/trace/kprobetrace.rst,
+// uprobetracer.rst; kernel/trace/trace_probe.c, trace_kprobe.c, trace_uprobe.c).
 //
 //	p[:[GRP/][EVENT]] [MOD:]SYM[+OFFS]|ADDR [ARGS]
 //	r[MAX][:[GRP/][EVENT]] [MOD:]SYM[+0]|ADDR [ARGS]
@@ -8,8 +8,9 @@
 //	p|r[:[GRP/][EVENT]] PATH:OFFSET[%return][(REF)] [ARGS]
 //	-:[GRP/][EVENT] [what the definition was]
 //
-// The names of programs have bytes that the kernel's have not: + - % / and : may be part of a symbol or a module where nothing
-// else can be meant (main.(*T).M-fm, operator+, libstdc++.so.6:malloc, yaml%2ev3.Unmarshal, std::terminate).
+// The names of programs have bytes that the kernel's have not: + - % / and : may be part of a symbol or a module
+// where nothing else can be meant (main.(*T).M-fm, operator+, libstdc++.so.6:malloc, yaml%2ev3.Unmarshal,
+// std::terminate).
 //
 // The package is pure: no system call, no build tag.
 package dynevent
@@ -96,7 +97,8 @@ func (d *Definition) Command() string { return strings.Join(d.words, " ") }
 // Name is Group/Event.
 func (d *Definition) Name() string { return d.Group + "/" + d.Event }
 
-// Place is the probed place as it is listed: [MOD:]SYM[+OFFS] or 0xADDR, the offset decimal; PATH:0xOFFSET[(0xREF)].
+// Place is the probed place as it is listed: [MOD:]SYM[+OFFS] or 0xADDR, the offset decimal;
+// PATH:0xOFFSET[(0xREF)].
 func (d *Definition) Place() string {
 	switch {
 	case d.Family == Uprobe && d.HasRef:

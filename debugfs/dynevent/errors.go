@@ -144,8 +144,8 @@ func (f *fault) log(system string, words []string, w int) *errlog.Error {
 	return e
 }
 
-// Error is the error id of the kernel's table (such as NON_UNIQ_SYMBOL), about a part of d's command. It is an *errlog.Error with
-// the errno that the kernel has for it.
+// Error is the error id of the kernel's table (such as NON_UNIQ_SYMBOL), about a part of d's command. It is an
+// *errlog.Error with the errno that the kernel has for it.
 func (d *Definition) Error(id string, p Part) error { return d.ErrorAs(id, p, 0) }
 
 // ErrorAs is Error with another errno, as that of a symbol that was not found: BAD_PROBE_ADDR and ENOENT.

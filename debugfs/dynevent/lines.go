@@ -12,8 +12,8 @@ import (
 // MaxLine is how many bytes a line may have (the kernel's WRITE_BUFSIZE, less the line's end and a zero).
 const MaxLine = 4094
 
-// Lines yields the commands of what was written to a file at once: its lines, without comments (from a # that begins
-// a word) and without those that are empty then. With a line that is too long, or that is no text, comes
+// Lines yields the commands of what was written to a file at once: its lines, without comments (from a # that
+// begins a word) and without those that are empty then. With a line that is too long, or that is no text, comes
 // an error that matches EINVAL, and nothing after it.
 func Lines(data []byte) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {

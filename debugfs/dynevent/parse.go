@@ -13,8 +13,8 @@ const (
 	MaxActive = 4096 // KRETPROBE_MAXACTIVE_MAX
 )
 
-// Context is what parsing has to ask. Its functions are called while a line is parsed, with what is known of it so far;
-// all may be nil.
+// Context is what parsing has to ask. Its functions are called while a line is parsed, with what is known of it
+// so far; all may be nil.
 type Context struct {
 	// Register finds a register by the name behind %, and tells how package arch calls it. nil: AMD64.
 	Register func(name string) (canonical string, ok bool)
@@ -32,8 +32,8 @@ type Context struct {
 	Function func(d *Definition) (Function, error)
 }
 
-// ParseKprobe parses a line of kprobe_events. Errors are *errlog.Error, but for a line that is no command at all: then
-// they only match EINVAL.
+// ParseKprobe parses a line of kprobe_events. Errors are *errlog.Error, but for a line that is no command at
+// all: then they only match EINVAL.
 func ParseKprobe(line string, c Context) (*Definition, error) {
 	return parse(&Definition{words: strings.FieldsFunc(line, isBlank)}, "-", c)
 }

@@ -26,7 +26,8 @@ func (d *Definition) parsePlace(place string) *fault {
 	return nil
 }
 
-// badPercent is the index of the first percent sign that is no escape of Go's linker (%2e is a dot in an import path), or -1.
+// badPercent is the index of the first percent sign that is no escape of Go's linker (%2e is a dot in an import
+// path), or -1.
 func badPercent(s string) int {
 	for i := range len(s) {
 		if s[i] == '%' && (i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2])) {
@@ -46,8 +47,8 @@ func cutSymbol(s string) (module, symbol string, offset int64, ok bool) {
 	return module, symbol, offset, ok && isSymbol(symbol) && (module != "" || !isNumber)
 }
 
-// cutOffset splits SYM+OFFS or SYM-OFFS at the last sign that a number follows. ok is false where the symbol would be
-// empty or the number is too big.
+// cutOffset splits SYM+OFFS or SYM-OFFS at the last sign that a number follows. ok is false where the symbol
+// would be empty or the number is too big.
 func cutOffset(s string) (symbol string, offset int64, ok bool) {
 	n := strings.LastIndexAny(s, "+-")
 	if n < 0 || n+1 == len(s) || !isDigit(s[n+1]) {
@@ -74,8 +75,8 @@ func cutModule(s string) (module, symbol string) {
 	return "", s
 }
 
-// isSymbol tells whether a program's symbol may be called s: signs are in C++'s operators only, and in what the Go compiler appends
-// to a function's name (-fm, -range1).
+// isSymbol tells whether a program's symbol may be called s: signs are in C++'s operators only, and in what the
+// Go compiler appends to a function's name (-fm, -range1).
 func isSymbol(s string) bool {
 	if strings.Contains(s, "operator") {
 		return true

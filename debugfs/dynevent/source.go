@@ -51,7 +51,8 @@ func (p *argParser) source(s string, column int) (fetch.Source, *fault) {
 	return fetch.Source{}, bad("BAD_FETCH_ARG", column)
 }
 
-// argsAtHand tells whether arguments of the probed function can be had: at its entry, and at its return those of its entry.
+// argsAtHand tells whether arguments of the probed function can be had: at its entry, and at its return those of
+// its entry.
 func (p *argParser) argsAtHand() bool {
 	return p.d.Family == Kprobe && (p.d.Kind == Return || p.c.atEntry(p.d))
 }
@@ -197,8 +198,8 @@ func (p *argParser) hasSymbol(s string) bool {
 	return p.d.Family == Kprobe && n >= 0 && n+1 < len(s) && !isDigit(s[n+1]) && s[n+1] != '+' && s[0] != '\\'
 }
 
-// typeColon is the index of the colon in front of an argument's type, -1 if there is none. It is the first one, but texts and symbols may have
-// colons too.
+// typeColon is the index of the colon in front of an argument's type, -1 if there is none. It is the first one,
+// but texts and symbols may have colons too.
 func (p *argParser) typeColon(s string) int {
 	if strings.HasPrefix(s, `\"`) {
 		if n := strings.LastIndex(s, `":`); n > 1 {

@@ -34,8 +34,8 @@ func TypeOf(name string) (fetch.Type, bool) {
 	return t, f == ""
 }
 
-// parseType reads TYPE[N]; columns are counted from its first byte. A bit field that has a container but is none has a Width of 0: what is wrong
-// with the source is told first.
+// parseType reads TYPE[N]; columns are counted from its first byte. A bit field that has a container but is none
+// has a Width of 0: what is wrong with the source is told first.
 func (p *argParser) parseType(s string) (fetch.Type, *fault) {
 	name, brackets, isArray := strings.Cut(s, "[")
 	count := uint64(0)

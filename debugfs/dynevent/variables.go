@@ -12,8 +12,8 @@ import (
 type Function interface {
 	// Params lists the parameters' names, as $arg* stands for them; those without a name are empty.
 	Params() []string
-	// Variable finds a parameter by its name, or the result by "$retval", or what path leads to from there; the first step of
-	// a path is an arrow. Errors match ErrNoVariable, ErrNoResult, or are a *MemberError.
+	// Variable finds a parameter by its name, or the result by "$retval", or what path leads to from there; the
+	// first step of a path is an arrow. Errors match ErrNoVariable, ErrNoResult, or are a *MemberError.
 	Variable(name string, path []Member) (Variable, error)
 }
 
