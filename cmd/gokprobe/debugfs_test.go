@@ -321,15 +321,35 @@ func TestWithoutASocketAttachGoesOn(t *testing.T) {
 	p.Quit()
 }
 
-// Events that are there before the program's first instruction. The program reads its own trace.
+// Events that are there before the program's first instruction.
 func TestEventsOfTheCommandLine(t *testing.T) {
-	dir := t.TempDir()
-	r := gokprobe(t, "run", "-kprobe-event", "p:begin,libc.so.6:setlocale,me=$comm;r:end,libc.so.6:setlocale", "-mount", dir, "--", "cat",
-		filepath.Join(dir, "tracing/trace"), filepath.Join(dir, "tracing/events/enable"))
-	if r.status != 0 || !regexp.MustCompile(`(?s) begin: \(setlocale\+0x0/0x[0-9a-f]+[^\n]*\) me="cat"\n.* end: \(.* <- setlocale[^\n]*\)\n.*1\n$`).MatchString(r.stdout) {
+	dir, fifo := t.TempDir(), filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := begin(t, "run", "-kprobe-event", "p:begin,libc.so.6:setlocale,me=$comm;r:end,libc.so.6:setlocale", "-mount", dir, "--", "cat", fifo)
+	l.waitFor("held: ")
+	pipe, err := os.Open(filepath.Join(dir, "tracing/trace_pipe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(pipe)
+	for _, want := range []string{`: begin: \(setlocale\+0x0/0x[0-9a-f]+[^\n]*\) me="cat"\n$`, `: end: \(.* <- setlocale[^\n]*\)\n$`} {
+		if line, err := lines.ReadString('\n'); err != nil || !regexp.MustCompile(want).MatchString(line) {
+			t.Errorf("trace_pipe says %q, %v, want %s", line, err, want)
+		}
+	}
+	if on, err := os.ReadFile(filepath.Join(dir, "tracing/events/enable")); err != nil || string(on) != "1\n" {
+		t.Errorf("enable is %q, %v", on, err)
+	}
+	_ = pipe.Close()
+	if err := os.WriteFile(fifo, []byte("the end\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if r := l.end(); r.status != 0 || r.stdout != "the end\n" {
 		t.Errorf("%+v", r)
 	}
-	r = gokprobe(t, "run", "-kprobe-event", "p:begin,libc.so.6:setlocale;p:end,gone", "--", "cat", "/etc/hostname")
+	r := gokprobe(t, "run", "-kprobe-event", "p:begin,libc.so.6:setlocale;p:end,gone", "--", "cat", "/etc/hostname")
 	if r.status != 4 || r.stdout != "" || !strings.Contains(r.stderr, "-kprobe-event: Invalid probed address or symbol (BAD_PROBE_ADDR)\n  p:end gone\n        ^\n") {
 		t.Errorf("%+v", r)
 	}
