@@ -36,7 +36,7 @@ are counted as missed. Such a SPEC must be a function: no offset, no +*.
 $comm, memory (@variable, +8(%di), +0(+16($arg1))), where there is debug information
 parameters (path:string, req->len); types (u8 … x64, char, string, symbol, b4@4/32, arrays
 s32[4]). A string is cut after 255 bytes, earlier if there are many.
-Hits that do not meet the filter are not counted either.
+With -args, -filter may look at parameters too. Hits that do not meet it are not counted.
 A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
 exits with status 0.
@@ -52,6 +52,7 @@ Examples:
   gokprobe attach -p redis-server -sym call -args -max-hits 10
   gokprobe attach -p 4711 -sym main.parse -ret -args
   gokprobe attach -p 4711 -sym foo -sym foo%return -format json
+  gokprobe attach -p 4711 -sym handle -args -filter 'count > 100 && path ~ "*.html"'
   gokprobe attach -p 4711 -sym open -arg 'path=+0($arg1):string' -filter 'path ~ "/etc/*"'
   gokprobe attach -p 4711 -sym read -ret -arg 'fd=$arg1:s32' -filter 'ret < 0 || duration_ns > 1000000'
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s

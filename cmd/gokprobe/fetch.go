@@ -22,6 +22,7 @@ import (
 // fetching is what -arg and -filter ask of a probe's hits.
 type fetching struct {
 	args   []fetch.Arg
+	shown  int // of args; the others are for the filter
 	layout *fetch.Layout
 	filter *filter.Filter // nil if every hit is kept
 	kept   uint64         // hits that met the filter; counted on the tracer's thread
@@ -62,16 +63,57 @@ func (r request) parseFetching(atReturn bool, c dynevent.Context, function func(
 		}
 		d.Args = append(d.Args, a)
 	}
-	f := &fetching{args: d.Args}
+	f := &fetching{args: d.Args, shown: len(d.Args)}
 	if r.filter == "" {
 		return f, nil
 	}
-	p := filter.Parser{Fields: append(fetch.Fields(d.Args), fields...), Function: function}
-	var err error
-	if f.filter, err = p.Parse(r.filter); err != nil {
-		return nil, caret("-filter", err)
+	if r.args {
+		f.args = append(f.args, parametersOf(d, c)...)
 	}
-	return f, nil
+	return f, f.parseFilter(r.filter, fields, function)
+}
+
+// parametersOf are the parameters of the function, as -args prints them and as far as they can be compared.
+func parametersOf(d *dynevent.Definition, c dynevent.Context) (all []fetch.Arg) {
+	if c.Function == nil {
+		return nil
+	}
+	function, err := c.Function(d)
+	if err != nil {
+		return nil
+	}
+	for _, name := range function.Params() {
+		a, err := dynevent.ParseArg(name+":string", len(d.Args), d, c)
+		if err != nil {
+			a, err = dynevent.ParseArg(name, len(d.Args), d, c)
+		}
+		if err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// parseFilter reads -filter, over f's arguments and more, and keeps of the arguments that are not shown those that it looks at.
+func (f *fetching) parseFilter(text string, more []fetch.Field, function func(string) (uint64, uint64, bool)) error {
+	for {
+		p := filter.Parser{Fields: append(fetch.Fields(f.args), more...), Function: function}
+		made, err := p.Parse(text)
+		if err != nil {
+			return caret("-filter", err)
+		}
+		used, kept := made.Fields(), f.args[:f.shown:f.shown]
+		for i := f.shown; i < len(f.args); i++ {
+			if slices.Contains(used, i) {
+				kept = append(kept, f.args[i])
+			}
+		}
+		if len(kept) == len(f.args) {
+			f.filter = made
+			return nil
+		}
+		f.args = kept
+	}
 }
 
 // checkFetching finds what is wrong with -arg and -filter before there is a process. What only the process
@@ -84,7 +126,7 @@ func (r request) checkFetching() error {
 	for atReturn := range kinds {
 		_, err := r.parseFetching(atReturn, dynevent.Context{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
 		var e *errlog.Error
-		if err != nil && !(errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID)) {
+		if err != nil && !(errors.As(err, &e) && (slices.Contains(byDebugInfo, e.ID) || r.args && e.ID == "FIELD_NOT_FOUND")) {
 			return err
 		}
 	}
@@ -99,13 +141,16 @@ func (r request) newFetching(table *symbols.Table, at place) (*fetching, error) 
 	if !r.fetches() {
 		return nil, nil
 	}
+	var prototype dynevent.Function
 	var unknown error // why nothing is known of the function
 	c := dynevent.Context{
 		AtEntry: func(*dynevent.Definition) bool { return at.waits || atEntry(table, at.addr) },
 		Data:    func(symbol string) bool { _, ok := object(table, symbol); return ok },
-		Function: func(*dynevent.Definition) (f dynevent.Function, err error) {
-			f, unknown = debugfs.Prototype(table, at.addr, at.atReturn)
-			return f, unknown
+		Function: func(*dynevent.Definition) (dynevent.Function, error) {
+			if prototype == nil && unknown == nil {
+				prototype, unknown = debugfs.Prototype(table, at.addr, at.atReturn)
+			}
+			return prototype, unknown
 		},
 	}
 	f, err := r.parseFetching(at.atReturn, c, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
@@ -178,11 +223,20 @@ func returnValues(h *event.Hit) []fetch.Value {
 	return []fetch.Value{{U: uint64(*h.Ret)}, {U: uint64(*h.Duration)}}
 }
 
+// count is how many values are shown.
+func (f *fetching) count() int {
+	if f == nil {
+		return 0
+	}
+	return f.shown
+}
+
 // appendTo appends the values to a record's arguments, in place of those that have their names.
 func (f *fetching) appendTo(args []event.Arg, values []fetch.Value) []event.Arg {
+	values = values[:min(f.count(), len(values))]
 	if len(values) > 0 {
 		ours := func(a event.Arg) bool {
-			return slices.ContainsFunc(f.args, func(f fetch.Arg) bool { return f.Name == a.Name })
+			return slices.ContainsFunc(f.args[:f.shown], func(f fetch.Arg) bool { return f.Name == a.Name })
 		}
 		args = slices.DeleteFunc(slices.Clone(args), ours)
 	}

@@ -57,6 +57,21 @@ func TestArgumentsAndFilters(t *testing.T) {
 			[]string{`foo {"v":7,"n":7}`}, 1, false,
 		},
 		{
+			[]string{"-sym", "sum6", "-args", "-filter", "b == 2 && f > 5"},
+			[]string{"six 0", "six 1", "six 2"},
+			[]string{`sum6 {"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}`}, 1, false,
+		},
+		{
+			[]string{"-sym", "length", "-args", "-filter", "s ~ 't*t' && s != 'tt'"},
+			[]string{"string 1"},
+			[]string{`length {"s":"test"}`}, 1, false,
+		},
+		{
+			[]string{"-sym", "sum6%return", "-args", "-arg", "b=\\7:u8", "-filter", "b == 7 && f == 3 && ret > 0"},
+			[]string{"six -1", "six -2"},
+			[]string{`sum6%return {"a":-2,"c":0,"d":1,"e":2,"f":3,"b":7} 3`}, 1, true,
+		},
+		{
 			[]string{"-sym", "sum6", "-args", "-arg", "b=\\9:u8"},
 			[]string{"six 1"},
 			[]string{`sum6 {"a":1,"c":3,"d":4,"e":5,"f":6,"b":9}`}, 1, false,
@@ -183,6 +198,7 @@ func TestExpressionsThatThePlaceRefuses(t *testing.T) {
 	}{
 		{[]string{"-sym", "foo", "-arg", "n=@nothing"}, "-arg: "},
 		{[]string{"-sym", "foo", "-arg", "n=@nothing+2"}, "^"},
+		{[]string{"-sym", "foo", "-args", "-filter", "w == 1"}, "(FIELD_NOT_FOUND)\n  w == 1\n    ^\n"},
 		{[]string{"-sym", "foo", "-arg", "n=nothing"}, "(NO_BTFARG)\n  n=nothing\n    ^\n"},
 		{[]string{"-sym", "libc.so.6:strlen", "-arg", "s:string"}, "-arg s:string names a parameter, but "},
 		{[]string{"-sym", "foo+*", "-arg", "n=$arg1"}, "(NOFENTRY_ARGS)\n  n=$arg1\n"},
