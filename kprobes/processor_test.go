@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -17,9 +18,15 @@ func TestTheProcessorOfAHit(t *testing.T) {
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		t.Fatal(err)
 	}
-	for name, o := range map[string]kprobes.Options{"jumps": {}, "breakpoints": {NoOptimize: true}} {
+	for name, c := range map[string]struct {
+		o   kprobes.Options
+		env []string
+	}{
+		"jumps": {}, "breakpoints": {o: kprobes.Options{NoOptimize: true}},
+		"without rseq": {kprobes.Options{NoOptimize: true}, []string{"GLIBC_TUNABLES=glibc.pthread.rseq=0"}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, "prey")
+			o, p := c.o, testprog.StartWith(t, testprog.Options{Env: c.env}, testprog.Build(t, "prey"))
 			s := attach(t, p.PID(), o)
 			prog, err := program.Build("processor", 0, nil, program.Cond{}, program.WriteRecord{
 				Ring:  program.Map{Kind: program.Ring, Size: 8 * program.MaxRecord},

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -92,13 +91,7 @@ func (r *Regs) WriteString(at arch.Addr, text string) error {
 }
 
 // Processor is the number of the processor that the thread was on when it stopped.
-func (r *Regs) Processor() int {
-	st, err := procfs.ReadStat(r.PID(), r.TID())
-	if err != nil {
-		return 0 // it was killed
-	}
-	return st.Processor
-}
+func (r *Regs) Processor() int { return r.thread.Processor() }
 
 func (r *Regs) processor() uint64 { return uint64(r.Processor()) }
 

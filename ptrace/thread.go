@@ -89,6 +89,7 @@ type Thread struct {
 
 	comm     string
 	commTime time.Time
+	area     rseqArea
 
 	// Local is for the Handler's own per-thread state.
 	Local any
