@@ -48,7 +48,7 @@ func TestProbesAreListed(t *testing.T) {
 	}
 	want := []string{
 		`^  k  foo\+0x[04]    \[DISABLED\]\[OPTIMIZED\]$`, `^  k  foo\+0x[04]    \[OPTIMIZED\]$`,
-		`^  k  target\+0x[04]    (\[OPTIMIZED\])?$`, `^  r  target2\+0x[04]    $`, `^  j  recurse\+0x[04]    $`,
+		`^  k  target\+0x[04]    (\[OPTIMIZED\])?$`, `^  r  target2\+0x[04]    (\[OPTIMIZED\])?$`, `^  j  recurse\+0x[04]    $`,
 	}
 	if len(lines) != len(want) {
 		t.Fatalf("listed are %q", lines)
