@@ -31,6 +31,9 @@
 //	events called enable, filter  refused: EEXIST                           hide the file
 //	files that can't be written   EACCES                                    root's writes: EINVAL
 //	a write of more than 1 MiB    E2BIG                                     done, line by line
+//	values of a synthetic event   variables, and fields of the event with   of the event that onmatch names, too
+//	                              the action
+//	clocks of a histogram         local, global, mono: all CLOCK_MONOTONIC  as trace_clock
 //	a filter that is changed      no hit in between is lost, or filtered    the same
 //	                              by half
 package debugfs
@@ -115,6 +118,9 @@ func (t *Tree) Close() error {
 	var errs []error
 	for _, ev := range slices.Clone(t.events) {
 		errs = append(errs, t.dropAll(slices.Clone(ev.probes)))
+	}
+	for _, ev := range t.synthetics() {
+		t.forget(ev)
 	}
 	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/debugfs/trigger"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -41,11 +42,18 @@ func (t *Tree) definitions(f eventsFile) *node {
 			for _, p := range t.probesOf(f) {
 				b.WriteString(p.def.String() + "\n")
 			}
+			if f.has(syntheticFamily) {
+				b.WriteString(t.syntheticList("s:" + trigger.SyntheticSystem + "/"))
+			}
 			return []byte(b.String()), nil
 		},
 		write: func(data []byte) error {
 			for line, err := range dynevent.Lines(data) {
-				if err == nil {
+				switch {
+				case err != nil:
+				case f.has(syntheticFamily) && isSynthetic(line):
+					err = t.syntheticCommand(line)
+				default:
 					err = t.command(f, line)
 				}
 				if err != nil {
@@ -80,6 +88,8 @@ func (t *Tree) command(f eventsFile, line string) error {
 	d, err := f.parse(line, t.context())
 	switch {
 	case err != nil:
+	case d.Kind == dynevent.Delete && f.has(syntheticFamily):
+		err = t.removeNamed(d)
 	case d.Kind == dynevent.Delete:
 		err = t.remove(d)
 	default:
@@ -102,6 +112,9 @@ func (t *Tree) define(d *dynevent.Definition) error {
 	ev := t.event(d.Group, d.Event)
 	if err := d.Joins(siblings(ev)); err != nil {
 		return err
+	}
+	if ev != nil && ev.synthetic != nil {
+		return d.Error("EVENT_EXIST", dynevent.PartEvent)
 	}
 	if d.Group == "enable" || d.Event == "enable" || d.Event == "filter" {
 		return fmt.Errorf("%w: %s is the name of a file", syscall.EEXIST, d.Name())
@@ -201,9 +214,7 @@ func (t *Tree) drop(p *probe) error {
 	ev := p.event
 	ev.probes = slices.DeleteFunc(ev.probes, func(o *probe) bool { return o == p })
 	if len(ev.probes) == 0 {
-		t.events = slices.DeleteFunc(t.events, func(o *event) bool { return o == ev })
-		t.reindex()
-		ev.triggers.Close()
+		t.forget(ev)
 	}
 	return err
 }
@@ -224,6 +235,11 @@ func (t *Tree) removeIdle(f eventsFile) error {
 	for _, ev := range t.events {
 		if f.has(ev.family) && ev.on {
 			return fmt.Errorf("%w: %s is enabled", syscall.EBUSY, ev.path())
+		}
+	}
+	if f.has(syntheticFamily) {
+		if err := t.removeSynthetics(); err != nil {
+			return err
 		}
 	}
 	return t.dropAll(t.probesOf(f))

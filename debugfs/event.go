@@ -24,14 +24,16 @@ type event struct {
 	group, name string
 	id          int
 	args        []fetch.Arg
-	fields      []fetch.Field // of a hit's values: see common
+	synthetic   *trigger.Synthetic // nil: the event has probes
+	fields      []fetch.Field      // of a hit's values: see common
 
 	queried []fetch.Field // fields, and what filters and triggers know besides
 
 	probes []*probe
-	on     bool // they are
-	soft   bool // triggers want them to be
-	stacks bool // triggers, or options/stacktrace, want to know the stack
+	on     bool        // they are
+	live   atomic.Bool // what on is, for hits of an event without probes
+	soft   bool        // triggers want them to be
+	stacks bool        // triggers, or options/stacktrace, want to know the stack
 
 	quiet    atomic.Bool // hits do nothing but run triggers (EVENT_FILE_FL_SOFT_DISABLED)
 	filter   atomic.Pointer[filter.Filter]
@@ -60,17 +62,24 @@ var generic = []fetch.Field{
 }
 
 func newEvent(t *Tree, d *dynevent.Definition) *event {
-	ev := &event{tree: t, family: d.Family, kind: d.Kind, group: d.Group, name: d.Event, args: d.Args, stacks: t.stacks.Load()}
-	t.lastID++
-	ev.id = t.lastID
+	ev := &event{tree: t, family: d.Family, kind: d.Kind, group: d.Group, name: d.Event, args: d.Args}
 	ev.fields = append(ev.fields, common...)
 	for _, name := range ev.addresses() {
 		ev.fields = append(ev.fields, fetch.Field{Name: name, Type: fetch.Type{Name: "x64", Kind: fetch.Hex, Size: 8}})
 	}
 	ev.fields = append(ev.fields, fetch.Fields(d.Args)...)
+	ev.join()
+	return ev
+}
+
+// join makes what an event with a name and fields has besides.
+func (ev *event) join() {
+	t := ev.tree
+	t.lastID++
+	ev.id = t.lastID
+	ev.stacks = t.stacks.Load()
 	ev.queried = append(slices.Clone(ev.fields), generic...)
 	ev.triggers = t.triggers.Add(trigger.Event{System: ev.group, Name: ev.name, Fields: ev.queried})
-	return ev
 }
 
 // addresses are the names of the fields that say where.
@@ -91,6 +100,9 @@ func (ev *event) path() string { return ev.group + ":" + ev.name }
 // arguments (kernel/trace/trace_kprobe.c, print_kprobe_event).
 func (ev *event) appendBody(b []byte, e *entry) []byte {
 	b = append(b, ev.name...)
+	if ev.synthetic != nil {
+		return ev.synthetic.Append(append(b, ':'), e.values)
+	}
 	at := e.values[:len(e.values)-len(ev.args)]
 	switch {
 	case ev.family == dynevent.Uprobe && ev.kind == dynevent.Return:

@@ -23,6 +23,7 @@ type hit struct {
 	cpu    int
 	when   time.Time
 	values []fetch.Value   // of the addresses and the arguments
+	depth  int             // of a synthetic event's: see trigger.Hit
 	stack  func() []uint64 // nil: not known any more
 }
 
@@ -142,7 +143,7 @@ func (ev *event) hit(h *hit) {
 	if f != nil || ev.triggers.Len() > 0 {
 		asked = ev.answers(h)
 	}
-	told := &trigger.Hit{Values: asked, Comm: h.comm, PID: h.tid, CPU: h.cpu, Time: since, Stack: h.stack}
+	told := &trigger.Hit{Values: asked, Comm: h.comm, PID: h.tid, CPU: h.cpu, Time: since, Depth: h.depth, Stack: h.stack}
 	after := ev.triggers.Hit(told)
 	if t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(asked)) {
 		t.trace.add(&entry{comm: h.comm, tid: h.tid, cpu: h.cpu, when: since, event: ev, values: h.values})

@@ -46,11 +46,12 @@ func (t *Tree) root() *node {
 
 func (t *Tree) tracing() map[string]*node {
 	return map[string]*node{
-		"kprobe_events":  t.definitions(kprobeEvents),
-		"uprobe_events":  t.definitions(uprobeEvents),
-		"dynamic_events": t.definitions(allEvents),
-		"kprobe_profile": shows(modeRead, t.kprobeProfile),
-		"uprobe_profile": shows(modeRead, t.uprobeProfile),
+		"kprobe_events":    t.definitions(kprobeEvents),
+		"uprobe_events":    t.definitions(uprobeEvents),
+		"dynamic_events":   t.definitions(allEvents),
+		"synthetic_events": t.syntheticFile(),
+		"kprobe_profile":   shows(modeRead, t.kprobeProfile),
+		"uprobe_profile":   shows(modeRead, t.uprobeProfile),
 		"error_log": {
 			mode:  modeWrite,
 			read:  func() ([]byte, error) { return []byte(t.errors.String()), nil },

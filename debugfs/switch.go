@@ -77,6 +77,7 @@ func (ev *event) turnOn() error {
 		}
 	}
 	ev.on = true
+	ev.live.Store(true)
 	return nil
 }
 
@@ -86,6 +87,7 @@ func (ev *event) turnOff() error {
 		errs = append(errs, p.disable())
 	}
 	ev.on = false
+	ev.live.Store(false)
 	return errors.Join(errs...)
 }
 

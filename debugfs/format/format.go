@@ -7,6 +7,7 @@ package format
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
@@ -22,15 +23,15 @@ const commons = `	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
 const commonsSize = 8
 
 // Text is the format file of an event with the given fields: the addresses __probe_ip, or __probe_func
-// and __probe_ret_ip, then the arguments. Those that all events have (common_…, comm, cpu) are left
-// out. A string is in the record as a word with its length and place (__data_loc).
+// and __probe_ret_ip, or none of a synthetic event, then the arguments. Those that all events have
+// (common_…) are left out. A string is in the record as a word with its length and place (__data_loc).
 func Text(name string, id int, fields []fetch.Field) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nID: %d\nformat:\n%s\n", name, id, commons)
 	offset := commonsSize
 	var layout, args strings.Builder
 	for _, f := range fields {
-		if generic(f.Name) {
+		if strings.HasPrefix(f.Name, "common_") {
 			continue
 		}
 		t := typeOf(f)
@@ -42,39 +43,39 @@ func Text(name string, id int, fields []fetch.Field) string {
 			args.WriteString(argsOf(f))
 		}
 	}
-	fmt.Fprintf(&b, "\nprint fmt: \"%s%s\", %s%s\n", head(fields), &layout, addresses(fields), &args)
+	text, values := head(fields)+layout.String(), addresses(fields)+args.String()
+	if head(fields) == "" { // an event without a place begins with its first field
+		text, values = strings.TrimPrefix(text, " "), strings.TrimPrefix(values, ", ")
+	}
+	fmt.Fprintf(&b, "\nprint fmt: \"%s\", %s\n", text, values)
 	return b.String()
-}
-
-// generic is whether all events have the field.
-func generic(name string) bool {
-	return strings.HasPrefix(name, "common_") || strings.EqualFold(name, "comm") || strings.EqualFold(name, "cpu")
 }
 
 func address(name string) bool { return strings.HasPrefix(name, "__probe_") }
 
 // head is how the addresses are printed.
 func head(fields []fetch.Field) string {
-	if returns(fields) {
+	switch {
+	case has(fields, "__probe_ret_ip"):
 		return "(%lx <- %lx)"
+	case has(fields, "__probe_ip"):
+		return "(%lx)"
 	}
-	return "(%lx)"
+	return ""
 }
 
 func addresses(fields []fetch.Field) string {
-	if returns(fields) {
+	switch {
+	case has(fields, "__probe_ret_ip"):
 		return "REC->__probe_func, REC->__probe_ret_ip"
+	case has(fields, "__probe_ip"):
+		return "REC->__probe_ip"
 	}
-	return "REC->__probe_ip"
+	return ""
 }
 
-func returns(fields []fetch.Field) bool {
-	for _, f := range fields {
-		if f.Name == "__probe_ret_ip" {
-			return true
-		}
-	}
-	return false
+func has(fields []fetch.Field, name string) bool {
+	return slices.ContainsFunc(fields, func(f fetch.Field) bool { return f.Name == name })
 }
 
 // cType is a field's type as C has it.

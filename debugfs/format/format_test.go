@@ -17,7 +17,6 @@ func array(t fetch.Type, n int) fetch.Type { t.Count = n; return t }
 func TestFormatOfAProbe(t *testing.T) {
 	got := format.Text("open", 1401, []fetch.Field{
 		{Name: "common_pid", Type: fetch.Type{Name: "s32", Kind: fetch.Signed, Size: 4}},
-		{Name: "comm", Type: text},
 		{Name: "__probe_ip", Type: address},
 		{Name: "path", Type: text},
 		{Name: "flags", Type: fetch.Type{Name: "x32", Kind: fetch.Hex, Size: 4}},
@@ -70,6 +69,30 @@ format:
 	field:u64 at;	offset:39;	size:8;	signed:0;
 
 print fmt: "(%lx <- %lx) c={'%c','%c','%c'} s={\"%s\",\"%s\"} f=%u at=%pS", REC->__probe_func, REC->__probe_ret_ip, REC->c[0], REC->c[1], REC->c[2], __get_str(s[0]), __get_str(s[1]), REC->f, REC->at
+`
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestFormatOfASyntheticEvent(t *testing.T) {
+	got := format.Text("lat", 8, []fetch.Field{
+		{Name: "common_pid", Type: fetch.Type{Name: "s32", Kind: fetch.Signed, Size: 4}},
+		{Name: "lat", Type: fetch.Type{Name: "u64", Size: 8}},
+		{Name: "who", Type: text},
+	})
+	const want = `name: lat
+ID: 8
+format:
+	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
+	field:unsigned char common_flags;	offset:2;	size:1;	signed:0;
+	field:unsigned char common_preempt_count;	offset:3;	size:1;	signed:0;
+	field:int common_pid;	offset:4;	size:4;	signed:1;
+
+	field:u64 lat;	offset:8;	size:8;	signed:0;
+	field:__data_loc char[] who;	offset:16;	size:4;	signed:1;
+
+print fmt: "lat=%Lu who=\"%s\"", REC->lat, __get_str(who)
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

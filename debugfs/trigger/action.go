@@ -7,21 +7,22 @@ import (
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
 )
 
-// action is HANDLER($VARIABLE).NAME(PARAMS): what is done when a variable grows or changes.
+// action is HANDLER(SUBJECT).NAME(PARAMS): what is done when hits match (onmatch), or when a variable grows
+// (onmax) or changes (onchange).
 type action struct {
-	handler  string // onmax or onchange
-	variable string
-	name     string // save or snapshot
-	params   []string
+	handler string
+	subject string // $VARIABLE; of onmatch SYSTEM.EVENT
+	name    string // save, snapshot, trace or a synthetic event
+	params  []string
 
-	watched int     // of Spec.vars
-	saved   []*term // of save
+	watched int     // of Spec.vars, unless it is onmatch
+	event   string  // the synthetic event
+	terms   []*term // what is saved, or the synthetic event's values
 }
 
 const maxParams = 64
 
-// handlers are the words that may begin an action; onmatch needs synthetic events, of which there
-// are none here.
+// handlers are the words that may begin an action.
 var handlers = []string{"onmax", "onchange", "onmatch"}
 
 func isHandler(s string) bool {
@@ -30,33 +31,58 @@ func isHandler(s string) bool {
 
 // String is the action as the trigger file lists it.
 func (a *action) String() string {
-	return a.handler + "($" + a.variable + ")." + a.name + "(" + strings.Join(a.params, ",") + ")"
+	return a.handler + "(" + a.subject + ")." + a.name + "(" + strings.Join(a.params, ",") + ")"
 }
+
+// tracks is whether the action watches a variable.
+func (a *action) tracks() bool { return a.handler != "onmatch" }
+
+// traces is whether the action makes a synthetic event.
+func (a *action) traces() bool { return a.name != "save" && a.name != "snapshot" }
 
 // fires is whether the action is due when its variable was old and is now now.
 func (a *action) fires(old, now uint64) bool {
-	if a.handler == "onmax" {
+	switch a.handler {
+	case "onmax":
 		return now > old
+	case "onchange":
+		return now != old
 	}
-	return now != old
+	return true
 }
 
 // parseActions reads the handlers as far as that needs no variables.
 func (p *histParser) parseActions() error {
 	for _, s := range p.handlers {
-		handler, rest, _ := strings.Cut(s, "(")
-		what, rest, closed := strings.Cut(rest, ")")
-		if handler == "onmatch" {
-			return p.onmatch(what, rest, closed)
-		}
+		a := &action{}
+		rest, closed := "", false
+		a.handler, rest, _ = strings.Cut(s, "(")
+		a.subject, rest, closed = strings.Cut(rest, ")")
 		if !closed {
-			return p.complain("NO_CLOSING_PAREN", what)
+			return p.complain("NO_CLOSING_PAREN", a.subject)
 		}
-		a := &action{handler: handler, variable: what}
+		if err := p.parseMatch(a); err != nil {
+			return err
+		}
 		if err := p.parseAction(a, rest); err != nil {
 			return err
 		}
 		p.spec.actions = append(p.spec.actions, a)
+	}
+	return nil
+}
+
+// parseMatch checks the event of onmatch.
+func (p *histParser) parseMatch(a *action) error {
+	if a.tracks() {
+		return nil
+	}
+	system, event, ok := strings.Cut(a.subject, ".")
+	switch {
+	case !ok:
+		return p.complain("SUBSYS_NOT_FOUND", system)
+	case !p.table.host.Exists(system, event):
+		return p.complain("INVALID_SUBSYS_EVENT", event)
 	}
 	return nil
 }
@@ -71,14 +97,16 @@ func (p *histParser) parseAction(a *action, s string) error {
 	a.name = name
 	params, _, closed := strings.Cut(params, ")")
 	switch {
-	case name != "save" && name != "snapshot":
-		return p.complain("SYNTH_EVENT_NOT_FOUND", name)
 	case !closed:
 		return p.complain("NO_CLOSING_PAREN", params)
+	case !a.traces() && !a.tracks():
+		return p.complain("ACTION_MISMATCH", name)
 	case name == "snapshot":
 		return nil
-	case params == "":
+	case name == "save" && params == "":
 		return p.complain("NO_SAVE_PARAMS", "")
+	case params == "":
+		return nil
 	}
 	for param := range strings.SplitSeq(params, ",") {
 		param = strings.TrimSpace(param)
@@ -93,50 +121,42 @@ func (p *histParser) parseAction(a *action, s string) error {
 	return nil
 }
 
-// onmatch is what is wrong with an onmatch handler: all that it can do is to make synthetic events.
-func (p *histParser) onmatch(event, rest string, closed bool) error {
-	_, _, dotted := strings.Cut(event, ".")
-	switch {
-	case !closed:
-		return p.complain("NO_CLOSING_PAREN", event)
-	case !dotted:
-		return p.complain("SUBSYS_NOT_FOUND", event)
-	}
-	_, call, _ := strings.Cut(rest, ".")
-	name, params, opened := strings.Cut(call, "(")
-	switch {
-	case !opened:
-		return p.complain("ACTION_NOT_FOUND", "")
-	case name == "save", name == "snapshot":
-		return p.complain("ACTION_MISMATCH", name)
-	case name == "trace":
-		name, _, _ = strings.Cut(strings.TrimSuffix(params, ")"), ",")
-	}
-	return p.complain("SYNTH_EVENT_NOT_FOUND", name)
-}
-
-// resolveActions looks up variables and fields of the actions.
+// resolveActions looks up variables, fields and synthetic events of the actions.
 func (p *histParser) resolveActions() error {
 	seen := map[string]bool{}
 	for _, a := range p.spec.actions {
-		name, ok := strings.CutPrefix(a.variable, "$")
-		if !ok {
-			return p.complain("ONX_NOT_VAR", a.variable)
+		if a.tracks() {
+			if err := p.watch(a, seen[a.handler]); err != nil {
+				return err
+			}
 		}
-		a.variable = name
-		a.watched = p.spec.variable(name)
-		switch {
-		case a.watched < 0, p.spec.vars[a.watched].isText():
-			return p.complain("ONX_VAR_NOT_FOUND", name)
-		case seen[a.handler]:
-			return p.complain("ONX_VAR_CREATE_FAIL", "")
-		case a.name == "save" && seen["save"]:
+		if a.name == "save" && seen["save"] {
 			return p.complain("TOO_MANY_SAVE_ACTIONS", "")
 		}
 		seen[a.handler], seen[a.name] = true, true
-		if err := p.savedFields(a); err != nil {
+		resolve := p.savedFields
+		if a.traces() {
+			resolve = p.tracedValues
+		}
+		if err := resolve(a); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// watch finds the variable of onmax and onchange, of which there may be one each.
+func (p *histParser) watch(a *action, again bool) error {
+	name, ok := strings.CutPrefix(a.subject, "$")
+	if !ok {
+		return p.complain("ONX_NOT_VAR", a.subject)
+	}
+	a.watched = p.spec.variable(name)
+	switch {
+	case a.watched < 0, p.spec.vars[a.watched].isText():
+		return p.complain("ONX_VAR_NOT_FOUND", name)
+	case again:
+		return p.complain("ONX_VAR_CREATE_FAIL", "")
 	}
 	return nil
 }
@@ -148,9 +168,59 @@ func (p *histParser) savedFields(a *action) error {
 		if err != nil || t.op == opConst || t.op == opStack {
 			return p.complain("FIELD_VAR_CREATE_FAIL", name)
 		}
-		a.saved = append(a.saved, t)
+		a.terms = append(a.terms, t)
 	}
 	return nil
+}
+
+// tracedValues finds the synthetic event and what its fields will be: variables and the event's own fields.
+func (p *histParser) tracedValues(a *action) error {
+	params := a.params
+	a.event = a.name
+	if a.name == "trace" && len(params) > 0 {
+		a.event, params = params[0], params[1:]
+	}
+	fields, ok := p.table.host.Synthetic(a.event)
+	if !ok {
+		return p.complain("SYNTH_EVENT_NOT_FOUND", a.event)
+	}
+	for i, param := range params {
+		t, err := p.param(a, param)
+		switch {
+		case err != nil:
+			return err
+		case t.op == opStack, i < len(fields) && t.isText() != isText(fields[i].Type):
+			return p.complain("SYNTH_TYPE_MISMATCH", param)
+		}
+		a.terms = append(a.terms, t)
+	}
+	if len(params) != len(fields) {
+		return p.complain("SYNTH_COUNT_MISMATCH", a.event)
+	}
+	return nil
+}
+
+// param is a value of a synthetic event. A variable without an event's name may be of this histogram, of the
+// event that onmatch names, or the only one of its name.
+func (p *histParser) param(a *action, s string) (*term, error) {
+	e := exprParser{histParser: p}
+	name, ok := strings.CutPrefix(s, "$")
+	if !ok || p.spec.variable(name) >= 0 {
+		return e.atom(s, asVar)
+	}
+	if system, event, _ := strings.Cut(a.subject, "."); !a.tracks() {
+		if t, wrong := p.other(system, event, name); wrong == "" {
+			return t, nil
+		}
+	}
+	t, wrong := p.other("", "", name)
+	if wrong == "VAR_NOT_FOUND" {
+		wrong = "PARAM_NOT_FOUND"
+	}
+	if wrong != "" {
+		return nil, p.complain(wrong, name)
+	}
+	return t, nil
 }
 
 // track is what an action remembers of an entry.
@@ -159,16 +229,30 @@ type track struct {
 	saved []fetch.Value
 }
 
-// act runs the action for an entry whose variables have been set. snapshot is whether it asks for one.
-func (a *action) act(t *track, e *entry, s *scene) (snapshot bool) {
+// effect is what an action asks the Host for.
+type effect struct {
+	event  string // a synthetic event; "" is a snapshot
+	values []fetch.Value
+}
+
+// due is whether the action is to be done for an entry whose variables have been set.
+func (a *action) due(t *track, e *entry) bool {
+	if !a.tracks() {
+		return true
+	}
 	now := e.vars[a.watched].value.U
 	if !a.fires(t.value, now) {
 		return false
 	}
 	t.value = now
-	t.saved = t.saved[:0]
-	for _, field := range a.saved {
-		t.saved = append(t.saved, field.value(s))
+	return true
+}
+
+// values are the action's params now.
+func (a *action) values(s *scene) []fetch.Value {
+	values := make([]fetch.Value, len(a.terms))
+	for i, t := range a.terms {
+		values[i] = t.value(s)
 	}
-	return a.name == "snapshot"
+	return values
 }

@@ -152,25 +152,31 @@ func (p *exprParser) reference(system, event, name string, r role) (*term, error
 			return p.localReference(p.assigned[at], r)
 		}
 	}
-	if p.find == nil {
-		return nil, p.complain("VAR_NOT_FOUND", name)
-	}
-	v, wrong := p.find(system, event, name)
-	switch {
-	case wrong != "":
+	t, wrong := p.other(system, event, name)
+	if wrong != "" {
 		return nil, p.complain(wrong, name)
-	case system != "":
+	}
+	return t, nil
+}
+
+// other is a variable of another histogram; wrong is what error_log says if it can't be, by its id.
+func (p *histParser) other(system, event, name string) (t *term, wrong string) {
+	v, wrong := p.table.find(system, event, name)
+	if wrong != "" {
+		return nil, wrong
+	}
+	if system != "" {
 		name = system + "." + event + "." + name
 	}
 	at := slices.IndexFunc(p.spec.refs, func(r reference) bool { return r.variable == v })
 	if at < 0 {
 		if len(p.spec.refs) == maxVars {
-			return nil, p.complain("TOO_MANY_VARS", name)
+			return nil, "TOO_MANY_VARS"
 		}
 		at = len(p.spec.refs)
 		p.spec.refs = append(p.spec.refs, reference{variable: v})
 	}
-	return &term{op: opVar, name: name, index: at, a: v.table.spec.vars[v.index]}, nil
+	return &term{op: opVar, name: name, index: at, a: v.table.spec.vars[v.index]}, ""
 }
 
 // localReference is the field or number that the variable stands for, or else the variable.

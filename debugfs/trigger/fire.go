@@ -23,11 +23,18 @@ func (s *Set) Hit(h *Hit) (after func()) {
 	}
 }
 
+// maxDepth bounds how synthetic events make each other happen.
+const maxDepth = 8
+
 // fire does what the trigger is for. What changes nothing doesn't count.
 func (t *Table) fire(tr *Trigger, h *Hit) {
 	if tr.Kind == Histogram {
-		if tr.table.add(tr.Hist, h) {
-			t.host.Snapshot()
+		for _, e := range tr.table.add(tr.Hist, h) {
+			if e.event == "" {
+				t.host.Snapshot()
+			} else if h.Depth < maxDepth {
+				t.host.Synthesize(e.event, e.values, h)
+			}
 		}
 		return
 	}

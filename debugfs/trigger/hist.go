@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type Hit struct {
 	PID    int           // the thread
 	CPU    int
 	Time   time.Duration   // since boot, CLOCK_MONOTONIC
+	Depth  int             // of a synthetic event: how many hits have led to it, one by the other
 	Stack  func() []uint64 // return addresses, the innermost first; nil: not known. Called at most once for each use
 }
 
@@ -87,10 +89,12 @@ func (h *Hist) Clear() {
 
 // Add counts a hit. It is dropped if it has new keys and the histogram is full, and passed over if a
 // variable that it needs of another histogram isn't set. snapshot is whether an action asks for one.
-func (h *Hist) Add(hit *Hit) (snapshot bool) { return h.add(h.spec, hit) }
+func (h *Hist) Add(hit *Hit) (snapshot bool) {
+	return slices.ContainsFunc(h.add(h.spec, hit), func(e effect) bool { return e.event == "" })
+}
 
 // add counts a hit of the event that spec is for: histograms may be shared.
-func (h *Hist) add(spec *Spec, hit *Hit) (snapshot bool) {
+func (h *Hist) add(spec *Spec, hit *Hit) (effects []effect) {
 	s := &scene{hit: hit, usecs: spec.usecs}
 	keys := make([]fetch.Value, len(spec.keys))
 	for i, t := range spec.keys {
@@ -99,13 +103,13 @@ func (h *Hist) add(spec *Spec, hit *Hit) (snapshot bool) {
 	id := identity(spec.keys, keys)
 	var ok bool
 	if s.refs, ok = spec.resolve(id); !ok {
-		return false
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e := h.entry(id, keys, hit.Comm)
 	if e == nil {
-		return false
+		return nil
 	}
 	h.hits++
 	e.hits++
@@ -116,12 +120,27 @@ func (h *Hist) add(spec *Spec, hit *Hit) (snapshot bool) {
 		e.vars[i] = slot{t.value(s), true}
 	}
 	for i, a := range spec.actions {
-		if a.act(&e.tracks[i], e, s) && a.fires(h.best[i].value, e.tracks[i].value) {
-			h.best[i] = shot{true, e.tracks[i].value, e.keys, e.comm}
-			snapshot = true
+		if effect, ok := h.act(i, a, e, s); ok {
+			effects = append(effects, effect)
 		}
 	}
-	return snapshot
+	return effects
+}
+
+// act does action i for an entry, as far as that can be done here.
+func (h *Hist) act(i int, a *action, e *entry, s *scene) (effect, bool) {
+	t := &e.tracks[i]
+	switch {
+	case !a.due(t, e):
+	case a.traces():
+		return effect{a.event, a.values(s)}, true
+	case a.name == "save":
+		t.saved = a.values(s)
+	case a.fires(h.best[i].value, t.value):
+		h.best[i] = shot{true, t.value, e.keys, e.comm}
+		return effect{}, true
+	}
+	return effect{}, false
 }
 
 // entry is the one for some keys, nil if there is no room for it.

@@ -17,14 +17,11 @@ const maxCommand = 4095
 //	[!]NAME[:SYSTEM:EVENT][:COUNT] [if FILTER]
 //	[!]hist:keys=FIELD[,FIELD…][:vals=FIELD…][:sort=FIELD…][:size=N][:NAME=EXPRESSION…]… [if FILTER]
 //
-// Errors are *errlog.Error. Variables of other events' histograms are found only by a Table.
-func Parse(text string, e Event) (*Trigger, error) { return parse(text, e, nil) }
+// Errors are *errlog.Error. Other events, their histograms' variables and synthetic events are known only to
+// a Table.
+func Parse(text string, e Event) (*Trigger, error) { return NewTable(nobody{}).parse(text, e) }
 
-// finder looks for a variable of a histogram that is there already. An empty system stands for any.
-// wrong is what error_log says, by its id; "" if it was found.
-type finder func(system, event, name string) (v variable, wrong string)
-
-func parse(text string, e Event, find finder) (*Trigger, error) {
+func (t *Table) parse(text string, e Event) (*Trigger, error) {
 	text = strings.TrimSpace(text)
 	if len(text) > maxCommand {
 		return nil, complain(e, text[:64]+"…", "TRIGGER_TOO_LONG", "")
@@ -38,19 +35,19 @@ func parse(text string, e Event, find finder) (*Trigger, error) {
 	if kind < 0 {
 		return nil, complain(e, text, "UNKNOWN_TRIGGER", name)
 	}
-	t := &Trigger{Kind: Kind(kind), Remove: remove, command: text}
-	t.count.Store(Unlimited)
+	tr := &Trigger{Kind: Kind(kind), Remove: remove, command: text}
+	tr.count.Store(Unlimited)
 	var err error
-	if t.Kind == Histogram {
-		t.command = histPrefix + rest
-		err = t.parseHist(rest, e, find)
+	if tr.Kind == Histogram {
+		tr.command = histPrefix + rest
+		err = tr.parseHist(rest, e, t)
 	} else {
-		err = t.parseSimple(rest, e)
+		err = tr.parseSimple(rest, e)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return tr, nil
 }
 
 // parseSimple reads what stands behind the name of all commands but hist.

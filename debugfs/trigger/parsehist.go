@@ -9,7 +9,7 @@ import (
 type histParser struct {
 	e       Event
 	command string // with "hist:", for carets
-	find    finder
+	table   *Table
 	spec    *Spec
 
 	keys, vals, sort, clock string
@@ -23,8 +23,8 @@ type histParser struct {
 type assignment struct{ name, text string }
 
 // parseHist reads what stands behind "hist:".
-func (t *Trigger) parseHist(rest string, e Event, find finder) error {
-	p := &histParser{e: e, command: t.command, find: find,
+func (t *Trigger) parseHist(rest string, e Event, table *Table) error {
+	p := &histParser{e: e, command: t.command, table: table,
 		spec: &Spec{Size: DefaultSize}, building: map[string]bool{}, built: map[string]*term{}}
 	params, condition := splitFilter(rest)
 	for attr := range strings.SplitSeq(params, ":") {

@@ -120,7 +120,9 @@ func (p printer) entryLines() {
 			}
 		}
 		for i, a := range p.spec.actions {
-			p.track(a, &e.tracks[i])
+			if a.tracks() {
+				p.track(a, &e.tracks[i])
+			}
 		}
 		p.WriteByte('\n')
 	}
@@ -211,7 +213,7 @@ func (p printer) track(a *action, t *track) {
 	word := map[string]string{"onmax": "max", "onchange": "changed"}[a.handler]
 	fmt.Fprintf(p, "\n\t%s: %10d", word, t.value)
 	for i, v := range t.saved {
-		if a.saved[i].isText() {
+		if a.terms[i].isText() {
 			fmt.Fprintf(p, "  %s: %-32s", a.params[i], v.S)
 		} else {
 			fmt.Fprintf(p, "  %s: %10d", a.params[i], v.U)
@@ -227,7 +229,7 @@ func (p printer) snapshots() {
 			continue
 		}
 		p.WriteString("\nSnapshot taken (see tracing/snapshot).  Details:\n")
-		fmt.Fprintf(p, "\ttriggering value { %s($%s) }: %10d\ttriggered by event with key: ", a.handler, a.variable, b.value)
+		fmt.Fprintf(p, "\ttriggering value { %s(%s) }: %10d\ttriggered by event with key: ", a.handler, a.subject, b.value)
 		p.keys(b.keys, b.comm)
 		p.WriteByte('\n')
 	}

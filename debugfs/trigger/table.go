@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
 )
 
 // Host is the tree that triggers act on. Its methods are called by the goroutines that call Set.Write,
@@ -25,7 +27,18 @@ type Host interface {
 	Snapshot()
 	// Stack records the stack of a hit behind its event.
 	Stack(h *Hit)
+	// Synthetic is the fields of a synthetic event.
+	Synthetic(name string) (fields []fetch.Field, ok bool)
+	// Synthesize has a synthetic event happen, with values of its fields, due to a hit. The event's own Hit
+	// has a Depth of one more.
+	Synthesize(name string, values []fetch.Value, h *Hit)
 }
+
+// nobody is the Host of a Table that only parses.
+type nobody struct{ Host }
+
+func (nobody) Exists(string, string) bool             { return true }
+func (nobody) Synthetic(string) ([]fetch.Field, bool) { return nil, false }
 
 // Table is the triggers of all events of a tree.
 type Table struct {
@@ -118,7 +131,7 @@ func (s *Set) Write(text string) error {
 	if s.gone {
 		return syscall.ENODEV
 	}
-	t, err := parse(text, s.event, s.table.find)
+	t, err := s.table.parse(text, s.event)
 	if err != nil {
 		return err
 	}

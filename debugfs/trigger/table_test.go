@@ -7,9 +7,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
 )
 
 // host records what triggers ask of it.
@@ -18,6 +18,7 @@ type host struct {
 	log     []string
 	tracing bool
 	enabled map[string]bool
+	again   *Set   // the event that a synthetic one is
 	refuse  string // the event that can't get into soft mode
 }
 
@@ -53,6 +54,19 @@ func (h *host) Tracing(on bool) bool {
 
 func (h *host) Snapshot()      { h.note("snapshot") }
 func (h *host) Stack(hit *Hit) { h.note("stack %#x", hit.Stack()[0]) }
+
+func (h *host) Synthetic(name string) ([]fetch.Field, bool) {
+	return []fetch.Field{{Name: "lat", Type: u64}, {Name: "who", Type: text}}, name == "latency"
+}
+
+func (h *host) Synthesize(name string, values []fetch.Value, hit *Hit) {
+	h.note("%s %d %s", name, values[0].U, values[1].S)
+	if h.again != nil {
+		again := *hit
+		again.Depth++
+		h.again.Hit(&again)
+	}
+}
 
 func (h *host) note(format string, a ...any) {
 	h.mu.Lock()
@@ -253,128 +267,5 @@ func TestHistogramsArePausedContinuedAndCleared(t *testing.T) {
 	hits(8)
 	if got := h.told(); strings.Contains(got, "snapshot") {
 		t.Errorf("asked %s", got)
-	}
-}
-
-func TestHistogramsOfOneName(t *testing.T) {
-	_, in, out := world()
-	write(t, in, "hist:name=both:keys=common_pid:vals=bytes_req")
-	write(t, out, "hist:name=both:keys=common_pid:vals=bytes_req if delta > 0")
-	refused(t, out, "hist:name=both:keys=name", "NAMED_MISMATCH", syscall.EINVAL)
-	for _, one := range four() {
-		hit(in, one)
-		hit(out, one)
-	}
-	const want = "{ common_pid:         11 } hitcount:          2  bytes_req:        128\n" +
-		"{ common_pid:         10 } hitcount:          4  bytes_req:       3264\n" +
-		"\nTotals:\n    Hits: 6\n    Entries: 2\n    Dropped: 0\n"
-	for _, s := range []*Set{in, out} {
-		if got := hist(t, s); !strings.HasSuffix(got, want) {
-			t.Errorf("got\n%swant\n%s", got, want)
-		}
-	}
-	write(t, in, "!hist:name=both:keys=common_pid:vals=bytes_req")
-	hit(out, four()[1])
-	if got := hist(t, out); !strings.Contains(got, "Hits: 7\n") {
-		t.Errorf("the shared histogram went with one of its triggers:\n%s", got)
-	}
-}
-
-func TestSeveralHistograms(t *testing.T) {
-	_, in, _ := world()
-	write(t, in, "hist:keys=name", "hist:keys=delta")
-	got := hist(t, in)
-	if strings.Count(got, "# event histogram\n") != 2 || strings.Count(got, "Dropped: 0\n\n\n# event histogram\n") != 1 {
-		t.Errorf("got\n%s", got)
-	}
-}
-
-// TestLatency: a time that one event keeps is subtracted by another, once.
-func TestLatency(t *testing.T) {
-	_, in, out := world()
-	write(t, in, "hist:keys=common_pid:ts=common_timestamp.usecs")
-	write(t, out, "hist:keys=common_pid:lat=common_timestamp.usecs-$ts:vals=$lat:onmax($lat).save(name) if bytes_req > 0")
-	at := func(s *Set, pid int, us int, name string) {
-		one := request(pid, "", 0, 1, 0, name)
-		one.Time = time.Duration(us) * time.Microsecond
-		hit(s, one)
-	}
-	at(out, 1, 5, "") // no entry yet
-	at(in, 1, 10, "")
-	at(in, 2, 11, "")
-	at(out, 1, 30, "slow")
-	at(out, 1, 31, "") // not entered again
-	at(out, 2, 12, "")
-	at(in, 1, 40, "")
-	at(out, 1, 42, "fast")
-	want := fmt.Sprintf("{ common_pid:          2 } hitcount:          1  lat:          1\n\tmax:          1  name: %-32s\n"+
-		"{ common_pid:          1 } hitcount:          2  lat:         22\n\tmax:         20  name: %-32s\n", "", "slow")
-	if got := hist(t, out); !strings.Contains(got, want) {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
-	refused(t, in, "!hist:keys=common_pid:ts=common_timestamp.usecs", "VAR_IN_USE", syscall.EBUSY)
-	in.Truncate()
-	if in.Len() != 1 {
-		t.Error("a histogram went whose variables are in use")
-	}
-	refused(t, in, "hist:keys=name:ts=delta", "DUPLICATE_VAR", syscall.EINVAL)
-	write(t, out, "hist:keys=name:ts=delta")
-	refused(t, in, "hist:keys=name:x=$ts+1", "VAR_NOT_UNIQUE", syscall.EINVAL)
-	write(t, in, "hist:keys=name:x=sys.out.$ts+1")
-	if got := in.String(); !strings.Contains(got, ":x=$sys.out.ts+1:") {
-		t.Errorf("got\n%s", got)
-	}
-}
-
-func TestVariablesThatAreNotUsedUp(t *testing.T) {
-	_, in, out := world()
-	write(t, in, "hist:keys=common_pid:who=name")
-	write(t, out, "hist:keys=common_pid:x=$who:n=delta:onchange($n).save(bytes_req)")
-	refused(t, out, "hist:keys=name:y=$x+1", "INVALID_STR_OPERAND", syscall.EINVAL)
-	hit(in, four()[0])
-	hit(out, four()[0])
-	hit(out, four()[0])
-	if got := hist(t, out); !strings.Contains(got, "Hits: 2\n") {
-		t.Errorf("got\n%s", got)
-	}
-}
-
-func TestTruncation(t *testing.T) {
-	_, in, _ := world()
-	write(t, in, "hist:keys=name", "snapshot", "enable_hist:sys:out", "enable_event:sys:out")
-	in.Truncate()
-	if got := in.String(); got != "enable_event:sys:out:unlimited\nsnapshot:unlimited\n" {
-		t.Errorf("got\n%s", got)
-	}
-}
-
-// TestHitsWhileTriggersChange is for the race detector.
-func TestHitsWhileTriggersChange(t *testing.T) {
-	_, in, out := world()
-	write(t, in, "hist:keys=common_pid:ts=common_timestamp")
-	var all sync.WaitGroup
-	done := make(chan struct{})
-	for i := range 3 {
-		all.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-					hit([]*Set{in, out}[i%2], request(i, "", 1, uint64(i), 0, "x"))
-				}
-			}
-		})
-	}
-	for range 200 {
-		write(t, out, "hist:keys=common_pid:d=common_timestamp-$ts:vals=$d", "traceoff:5", "enable_hist:sys:in")
-		hist(t, out)
-		write(t, out, "hist:keys=common_pid:d=common_timestamp-$ts:vals=$d:clear", "!traceoff", "!enable_hist:sys:in",
-			"!hist:keys=common_pid:d=common_timestamp-$ts:vals=$d")
-	}
-	close(done)
-	all.Wait()
-	if got := in.String(); strings.Count(got, "\n") != 1 || out.String() != Available {
-		t.Errorf("in %s out %s", got, out)
 	}
 }

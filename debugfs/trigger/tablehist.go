@@ -85,8 +85,17 @@ func (t *Table) refers(h *Hist) (used bool) {
 	return used
 }
 
-// find is the finder of this table's variables. Without a system, all events but one must have none.
-func (t *Table) find(system, event, name string) (variable, string) {
+// Makes is whether a histogram makes the synthetic event happen: it can't be deleted then (EBUSY).
+func (t *Table) Makes(event string) (makes bool) {
+	t.histograms(func(_ Event, tr *Trigger) {
+		makes = makes || slices.ContainsFunc(tr.Hist.actions, func(a *action) bool { return a.traces() && a.event == event })
+	})
+	return makes
+}
+
+// find looks for a variable of a histogram that is there; without a system, all events but one must have none.
+// wrong is what error_log says, by its id; "" if it was found.
+func (t *Table) find(system, event, name string) (v variable, wrong string) {
 	found := map[id]variable{}
 	t.histograms(func(e Event, tr *Trigger) {
 		at := tr.Hist.variable(name)
@@ -97,7 +106,7 @@ func (t *Table) find(system, event, name string) (variable, string) {
 	if len(found) > 1 {
 		return variable{}, "VAR_NOT_UNIQUE"
 	}
-	for v := range maps.Values(found) {
+	for v = range maps.Values(found) {
 		return v, ""
 	}
 	return variable{}, "VAR_NOT_FOUND"
