@@ -52,8 +52,13 @@ func (h *host) Tracing(on bool) bool {
 	return changed
 }
 
-func (h *host) Snapshot()      { h.note("snapshot") }
-func (h *host) Stack(hit *Hit) { h.note("stack %#x", hit.Stack()[0]) }
+func (h *host) Snapshot() { h.note("snapshot") }
+
+func (h *host) Stack(hit *Hit) {
+	if hit.Stack != nil {
+		h.note("stack %#x", hit.Stack()[0])
+	}
+}
 
 func (h *host) Synthetic(name string) ([]fetch.Field, bool) {
 	return []fetch.Field{{Name: "lat", Type: u64}, {Name: "who", Type: text}}, name == "latency"
