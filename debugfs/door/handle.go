@@ -46,7 +46,7 @@ const patience = 10 * time.Millisecond
 
 // open opens the file anew.
 func (h *handle) open(ctx context.Context) error {
-	_, err := await(ctx, func() (struct{}, error) { return struct{}{}, h.reopen() })
+	_, err := await(ctx, h.site, func() (struct{}, error) { return struct{}{}, h.reopen() })
 	return err
 }
 

@@ -38,9 +38,9 @@ func (s *site) waitsForUs(ctx context.Context) bool {
 	return err == nil && tracer.Tgid == s.tracer
 }
 
-// await returns what f does, or EINTR as soon as the caller is interrupted. A probed thread that looks at the files has
-// to be let go then: it can't stop before it has its answer, and f may wait for it to stop.
-func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+// await returns what f does, or EINTR as soon as the caller is interrupted and is a probed thread: that has
+// to be let go then, since it can't stop before it has its answer, and f may wait for it to stop.
+func await[T any](ctx context.Context, s *site, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -54,14 +54,18 @@ func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
+	}
+	if s.waitsForUs(ctx) {
 		var none T
 		return none, unix.EINTR
 	}
+	r := <-done // others are not told of their signals here: stat(2) is not known to fail so
+	return r.value, r.err
 }
 
 // stat describes a file.
 func (s *site) stat(ctx context.Context, name string) (fs.FileInfo, error) {
-	return await(ctx, func() (fs.FileInfo, error) { return fs.Stat(s.tree, name) })
+	return await(ctx, s, func() (fs.FileInfo, error) { return fs.Stat(s.tree, name) })
 }
 
 // node is a file or directory of the mounted tree. It holds nothing but its name.
@@ -152,7 +156,7 @@ func (n *node) entry(name, full string, mode fs.FileMode) fuse.DirEntry {
 
 // Readdir lists a directory.
 func (n *node) Readdir(ctx context.Context) (gofs.DirStream, syscall.Errno) {
-	entries, err := await(ctx, func() ([]fs.DirEntry, error) { return readDir(n.tree, n.name) })
+	entries, err := await(ctx, n.site, func() ([]fs.DirEntry, error) { return readDir(n.tree, n.name) })
 	if err != nil {
 		return nil, Errno(err)
 	}

@@ -96,3 +96,28 @@ func stopped(t *testing.T, pid int, dir string) {
 		t.Error(err)
 	}
 }
+
+// TestASignalDoesNotFailWhoeverOpensAFile though FUSE could.
+func TestASignalDoesNotFailWhoeverOpensAFile(t *testing.T) {
+	tree, dir := mounted(t)
+	trap := tree.setTrap()
+	cmd := in(dir, `trap : USR1; read -r line < list && echo "$line"`)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-trap.came
+	if err := cmd.Process.Signal(unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	trap.goOn <- struct{}{}
+	<-trap.came
+	if err := cmd.Process.Signal(unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	close(trap.goOn)
+	if err := cmd.Wait(); err != nil || out.String() != "0000000000401000  k  main+0x0\n" {
+		t.Errorf("%q %v", out.String(), err)
+	}
+}
