@@ -30,9 +30,11 @@ type hit struct {
 // onHit has kp do what its event's hits have to: in the target, if nothing of it needs a tracer.
 func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
 	ev, where := p.event, place{tree: p.event.tree}
-	if ev.stacks {
+	if p.handled(l) {
 		kp.PreHandler = func(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
-			ev.handle(l, regs, nil, where.value(kp.Addr))
+			ev.handle(l, regs, nil, func(args []fetch.Value) []fetch.Value {
+				return slices.Concat([]fetch.Value{where.value(kp.Addr)}, args)
+			})
 			return 0
 		}
 		return nil
@@ -47,10 +49,25 @@ func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
 	return err
 }
 
-// onReturn has rp do what its event's returns have to. What the arguments need of the function's entry is
-// saved there.
-func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
+// onReturn has rp do what its event's returns have to: in the target, if nothing of it needs a tracer. What the
+// arguments need of the function's entry is saved there.
+func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) error {
 	ev, where, back := p.event, place{tree: p.event.tree}, place{tree: p.event.tree}
+	// values puts the function in front of what l has fetched: the return address and the arguments.
+	values := func(fetched []fetch.Value) []fetch.Value {
+		fetched[0] = back.value(arch.Addr(fetched[0].U))
+		return slices.Concat([]fetch.Value{where.value(rp.KP.Addr)}, fetched)
+	}
+	rp.MaxActive = p.def.MaxActive
+	if !p.handled(l) {
+		var err error
+		rp.KP.Program, err = l.Program(ev.path(), program.Cond{}, ring)
+		rp.KP.RecordHandler = func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+			fetched := l.Decode(r.Payload, fetch.Host{Comm: r.Comm, Symbolize: ev.tree.symbolize})
+			ev.hit(&hit{comm: r.Comm, tid: r.TID, cpu: l.Processor(r.Payload), when: r.Time, values: values(fetched)})
+		}
+		return err
+	}
 	saved := map[*kprobes.KretprobeInstance][]uint64{} // as many as there are instances
 	if l.Saved() > 0 {
 		rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
@@ -58,11 +75,11 @@ func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) {
 			return 0
 		}
 	}
-	rp.MaxActive = p.def.MaxActive
 	rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-		ev.handle(l, regs, saved[ri], where.value(ri.Kretprobe().KP.Addr), back.value(ri.RetAddr))
+		ev.handle(l, regs, saved[ri], values)
 		return 0
 	}
+	return nil
 }
 
 // program is what hits at p do in the target: they are filtered, as far as the target can and unless triggers want
@@ -112,7 +129,7 @@ func (w *place) value(at arch.Addr) fetch.Value {
 }
 
 // handle makes a hit of a thread that has stopped.
-func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, at ...fetch.Value) {
+func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, values func([]fetch.Value) []fetch.Value) {
 	ev.tree.session.FlushRecords() // of hits before this one
 	h := &hit{comm: regs.Comm(), tid: regs.TID(), cpu: regs.Processor(), when: time.Now()}
 	payload, err := l.Run(regs, regs, saved)
@@ -120,7 +137,7 @@ func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, at 
 		ev.tree.trace.lose(1) // of a register that is not there
 		return
 	}
-	h.values = append(at, l.Decode(payload, fetch.Host{Comm: h.comm, Symbolize: ev.tree.symbolize})...)
+	h.values = values(l.Decode(payload, fetch.Host{Comm: h.comm, Symbolize: ev.tree.symbolize}))
 	h.stack = func() (all []uint64) {
 		for _, f := range regs.Backtrace(stackDepth) {
 			all = append(all, uint64(f.Addr))

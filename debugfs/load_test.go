@@ -2,6 +2,7 @@ package debugfs_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,7 +33,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 	inAllModes(t, "prey", func(t *testing.T, tr *tree) {
 		tr.must(tr.add(events, "p:t target v=%di\nr:back target ret=$retval"))
 		tr.must(tr.add("tracing/events/enable", "1"))
-		const calls = 20000
+		const calls = 3000000
 		tr.prog.Send(fmt.Sprintf("threads 8 %d target", calls))
 		first, last := 0, 0
 		for i := range 5 {
@@ -73,6 +74,43 @@ func TestSwitchesUnderLoad(t *testing.T) {
 		}
 		if got := tr.prog.Quit(); got != "right" {
 			t.Errorf("the program says %q", got)
+		}
+	})
+}
+
+// Returns of many threads are recorded without a stop, and none is lost unseen; what a trigger wants of the tracer may
+// be turned on and off in between.
+func TestReturnsAreRecordedInTheTarget(t *testing.T) {
+	inAllModes(t, "prey", func(t *testing.T, tr *tree) {
+		tr.must(tr.add(events, "r64:back target v=$retval:s64 where=%ip:symbol"))
+		tr.must(tr.add(group+"back/enable", "1"))
+		const threads, calls = 4, 3000
+		total := 0
+		for range 3 {
+			tr.session.WaitForOptimizer()
+			tr.prog.Do(fmt.Sprintf("threads %d %d target", threads, calls), "sum")
+			total += threads * calls
+			tr.must(tr.add(group+"back/trigger", "stacktrace:0"))
+			tr.call("target", 1)
+			tr.must(tr.add(group+"back/trigger", "!stacktrace"))
+			total++
+		}
+		text := tr.cat("tracing/trace")
+		if want := fmt.Sprintf("/%d   #P:", total); !strings.Contains(text, want) {
+			t.Errorf("the trace has no %q: %.100q", want, text)
+		}
+		if hits, missed := tr.hits("back"); hits != total || missed != 0 {
+			t.Errorf("%d hits and %d misses, want %d hits", hits, missed, total)
+		}
+		line := regexp.MustCompile(`back: \((worker\+0x[0-9a-f]+/0x[0-9a-f]+) <- target\) v=(\d+) where=(worker\+0x[0-9a-f]+/0x[0-9a-f]+)\n`)
+		m := line.FindAllStringSubmatch(text, -1)
+		for _, m := range m {
+			if m[1] != m[3] {
+				t.Fatalf("%q tells two return addresses", m[0])
+			}
+		}
+		if len(m) < calls {
+			t.Errorf("%d lines tell of returns", len(m))
 		}
 	})
 }

@@ -3,6 +3,7 @@ package debugfs
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
@@ -110,8 +111,9 @@ func (p *probe) register(flags kprobes.Flags) error {
 	}
 	kp.Flags = flags
 	if p.event.kind == dynevent.Return {
-		p.onReturn(rp, l)
-		err = s.RegisterKretprobe(rp)
+		if err = p.onReturn(rp, l); err == nil {
+			err = s.RegisterKretprobe(rp)
+		}
 	} else if err = p.onHit(kp, l); err == nil {
 		rp, err = nil, s.RegisterKprobe(kp)
 	}
@@ -148,8 +150,8 @@ func (p *probe) unregister() error {
 // replace registers p anew, since its event's hits have something else to do. No hit is missed or handled twice.
 // After an error p is what it was.
 func (p *probe) replace() error {
-	if p.kp == nil || p.rp != nil {
-		return nil // what returns do is found out when they happen
+	if p.kp == nil || p.rp != nil && (p.rp.Handler != nil) == p.handled(p.layout) {
+		return nil // returns are filtered by the tracer: calls in flight would be forgotten
 	}
 	s := p.event.tree.session
 	old := *p
@@ -199,8 +201,23 @@ func (p *probe) newLayout(kp *kprobes.Kprobe) (*fetch.Layout, error) {
 	if p.def.Family == dynevent.Uprobe {
 		env.FileOffset = func(off int64) (arch.Addr, bool) { return t.mapped(p.def.Path, uint64(off)) }
 	}
-	return fetch.NewLayout(p.def.Args, env)
+	args := p.def.Args
+	if env.Return {
+		args = slices.Concat([]fetch.Arg{returnAddress}, args)
+	}
+	return fetch.NewLayout(args, env)
 }
+
+// returnAddress is fetched in front of the arguments of returns: it is where the thread is.
+var returnAddress = fetch.Arg{
+	Name:   "__probe_ret_ip",
+	Source: fetch.Source{Base: fetch.Register, Name: "rip"},
+	Type:   fetch.Type{Name: "x64", Kind: fetch.Hex, Size: 8},
+}
+
+// handled tells that the tracer has to handle p's hits: the target can't unwind a stack, nor remember at a return
+// what was at the entry.
+func (p *probe) handled(l *fetch.Layout) bool { return p.event.stacks || l.Saved() > 0 }
 
 // abi is how the function at kp is called.
 func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
