@@ -89,12 +89,18 @@ func (p *prototype) Variable(name string, path []dynevent.Member) (v dynevent.Va
 		return v, stepError(err)
 	}
 	v.Type, v.Text = typeOf(d)
-	if name == "$retval" {
-		v.Source = p.result(d)
-		return v, nil
+	if v.Source, err = p.at(name, d); err == nil && d.Len != nil {
+		v.Len, err = p.at(name, *d.Len)
 	}
-	v.Source, err = p.source(d)
 	return v, err
+}
+
+// at is where d is, which is a parameter's or the result's.
+func (p *prototype) at(name string, d symbols.Datum) (fetch.Source, error) {
+	if name == "$retval" {
+		return p.result(d), nil
+	}
+	return p.source(d)
 }
 
 func stepError(err error) error {
@@ -156,6 +162,8 @@ func typeOf(d symbols.Datum) (t fetch.Type, text dynevent.Text) {
 		text = dynevent.TextPointer
 	case symbols.ShapeText:
 		text = dynevent.TextArray
+	case symbols.ShapeCountedText:
+		text = dynevent.TextCounted
 	case symbols.ShapeSigned:
 		name = fmt.Sprintf("s%d", 8*d.Size)
 	case symbols.ShapeUnsigned:

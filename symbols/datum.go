@@ -3,6 +3,7 @@ package symbols
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Step leads from a value to a member of it, or of what it points to.
@@ -22,9 +23,11 @@ const (
 	ShapePointer                  // also references
 	ShapeTextPointer              // char * of C and C++
 	ShapeText                     // char [] of C and C++
+	ShapeCountedText              // a string of Go, std::string, std::string_view, &str: Len tells how many bytes there are
 )
 
-// Datum is where a parameter or result is, or what is reached from there, and what it is.
+// Datum is where a parameter or result is, or what is reached from there, and what it is. Of a
+// ShapeCountedText it is where the address of the text is.
 type Datum struct {
 	Reg   string // the general register that holds it, or its beginning; if empty, it is on the stack,
 	Stack int64  // so far above the stack pointer
@@ -35,6 +38,7 @@ type Datum struct {
 	Size  int64 // bytes, of a bit field those of its declared type
 	Bit   int64 // of a bit field: its lowest bit, from 0 to 7 where Loads lead to
 	Bits  int64 // of a bit field: how many there are; else 0
+	Len   *Datum
 }
 
 // Why a step leads nowhere, or a value is at no such place.
@@ -69,6 +73,9 @@ func (p Param) Datum(path ...Step) (Datum, error) {
 			return Datum{}, &StepError{i, err}
 		}
 	}
+	if text, ok := d.counted(p.lang); ok {
+		return text, nil
+	}
 	d.Size, d.Shape = d.typ.size, d.typ.shape(p.lang)
 	return d.Datum, nil
 }
@@ -76,14 +83,56 @@ func (p Param) Datum(path ...Step) (Datum, error) {
 // datum is a Datum on the way to its member.
 type datum struct {
 	Datum
-	typ *dtype
+	typ   *dtype
+	parts []part // of the parameter
+}
+
+// counted is d if it is a string with a length, or a reference to one.
+func (d *datum) counted(lang language) (Datum, bool) {
+	if t := d.typ; t.kind == typeReference && t.elem != nil {
+		inner := &datum{typ: t.elem, Datum: d.Datum}
+		inner.Loads = append(slices.Clone(d.Loads), 0)
+		return inner.counted(lang)
+	}
+	addr, length, ok := libraryText(lang, d.typ)
+	if d.typ.kind == typeGoString {
+		addr, length, ok = 0, 8, true
+	}
+	if !ok {
+		return Datum{}, false
+	}
+	text, ok := d.word(addr)
+	n, known := d.word(length)
+	text.Shape, text.Size, text.Len = ShapeCountedText, d.typ.size, &n
+	return text, ok && known
+}
+
+// word is the 8 bytes at off of d.
+func (d *datum) word(off int64) (w Datum, ok bool) {
+	w = Datum{Reg: d.Reg, Stack: d.Stack, Loads: slices.Clone(d.Loads), Size: 8, Shape: ShapeUnsigned}
+	switch {
+	case len(w.Loads) > 0:
+		w.Loads[len(w.Loads)-1] += off
+		return w, true
+	case w.Reg == "":
+		w.Stack += off
+		return w, true
+	}
+	i := slices.IndexFunc(d.parts, func(p part) bool {
+		return p.off == off && p.size == 8 && p.reg != "" && p.reg != "xmm" && p.reg != "st"
+	})
+	if i < 0 {
+		return w, false
+	}
+	w.Reg = d.parts[i].reg
+	return w, true
 }
 
 func (d *datum) begin(p place) error {
 	if p.unknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg == "xmm" || p.parts[0].reg == "st" {
 		return ErrNoPlace
 	}
-	d.Reg, d.Stack = p.parts[0].reg, p.parts[0].stack
+	d.Reg, d.Stack, d.parts = p.parts[0].reg, p.parts[0].stack, p.parts
 	if p.indirect {
 		d.Loads = []int64{0}
 	}

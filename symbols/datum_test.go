@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -151,7 +152,26 @@ func TestBaseClassesAndReferences(t *testing.T) {
 	}
 }
 
-// Numbers in registers and on the stack are those that Value prints, in all languages.
+// countedText is the text whose address and length d tells.
+func countedText(t *testing.T, d Datum, r arch.Regs, m arch.Memory) string {
+	t.Helper()
+	n, err := strconv.Atoi(fetched(t, *d.Len, r, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Shape, d.Size = ShapeUnsigned, 8
+	at, err := strconv.ParseUint(fetched(t, d, r, m), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, n)
+	if err := m.ReadMemory(arch.Addr(at), b); n > 0 && err != nil {
+		t.Fatal(err)
+	}
+	return quoted(b[:min(n, maxString)], n > maxString).Text
+}
+
+// Numbers and texts in registers and on the stack are those that Value prints, in all languages.
 func TestDatumsAreWhatValuePrints(t *testing.T) {
 	for _, c := range []struct {
 		src   string
@@ -166,7 +186,7 @@ func TestDatumsAreWhatValuePrints(t *testing.T) {
 	} {
 		t.Run(c.src, func(t *testing.T) {
 			x := trace(t, build(t, c.src, c.flags...), mainOf(c.src))
-			numbers := 0
+			numbers, texts := 0, 0
 			for _, call := range c.calls {
 				x.runTo(one(t, x.tab, call.fn).Addr)
 				r := x.vectorRegs()
@@ -176,6 +196,13 @@ func TestDatumsAreWhatValuePrints(t *testing.T) {
 				}
 				for _, p := range params {
 					d, err := p.Datum()
+					if err == nil && d.Shape == ShapeCountedText {
+						texts++
+						if got, want := countedText(t, d, r, x.mem), p.Value(r, x.mem).Text; got != want {
+							t.Errorf("%s.%s is %s, want %s", call.fn, p.Name, got, want)
+						}
+						continue
+					}
 					if err != nil || p.typ.kind != typeInt && p.typ.kind != typeUint || d.Size > 8 {
 						continue
 					}
@@ -185,8 +212,8 @@ func TestDatumsAreWhatValuePrints(t *testing.T) {
 					}
 				}
 			}
-			if numbers < c.least {
-				t.Errorf("%d numbers", numbers)
+			if numbers < c.least || texts == 0 && c.src != "params.c" {
+				t.Errorf("%d numbers, %d texts", numbers, texts)
 			}
 		})
 	}

@@ -34,9 +34,10 @@ are counted as missed. Such a SPEC must be a function: no offset, no +*.
 -arg and -filter speak the language of the kernel's kprobe_events and filter files
 (Documentation/trace/kprobetrace.rst, events.rst): registers (%di), $arg1, $stack0, $retval,
 $comm, memory (@variable, +8(%di), +0(+16($arg1))), where there is debug information
-parameters (path:string, req->len); types (u8 … x64, char, string, symbol, b4@4/32, arrays
-s32[4]). A string is cut after 255 bytes, earlier if there are many.
-With -args, -filter may look at parameters too. Hits that do not meet it are not counted.
+parameters (path:string, req->len; strings of C, C++, Go and Rust); types (u8 … x64, char,
+string, symbol, b4@4/32, arrays s32[4]). A string is cut after 255 bytes, earlier if there are
+many. With -args, -filter may look at parameters too. Hits that do not meet it are not
+counted.
 A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
 exits with status 0.

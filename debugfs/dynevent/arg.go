@@ -162,11 +162,14 @@ func (p *argParser) textVariable(s *fetch.Source, t fetch.Type, column int) *fau
 		return nil
 	}
 	switch p.found.Text {
-	case TextPointer:
+	case TextPointer, TextCounted:
 		if f := p.step(column); f != nil {
 			return f
 		}
 		s.Derefs = append(slices.Clip(s.Derefs), fetch.Deref{User: t.Kind == fetch.UString})
+		if p.found.Text == TextCounted {
+			s.Len = &p.found.Len
+		}
 	case NoText:
 		return bad("BAD_TYPE4STR", column)
 	}

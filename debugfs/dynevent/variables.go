@@ -28,6 +28,7 @@ type Variable struct {
 	Source fetch.Source
 	Type   fetch.Type // without a Name: a word, hexadecimal
 	Text   Text
+	Len    fetch.Source // of TextCounted
 }
 
 // Text is whether a variable may be recorded as a string.
@@ -38,6 +39,7 @@ const (
 	NoText      Text = iota
 	TextPointer      // a pointer to characters
 	TextArray        // memory that holds them: Source's last word of memory
+	TextCounted      // a pointer to characters whose number is at Len: strings of Go, C++ and Rust
 )
 
 // What a Function says of a variable that it has not.

@@ -49,6 +49,8 @@ func decode(a Arg, p plan, payload []byte, fields []program.Field, h Host) Value
 		return Value{S: h.Comm}
 	case len(fields) == 0:
 		return p.known
+	case a.isString() && a.Type.Count == 0 && a.Source.Len != nil:
+		return counted(payload, fields[0], fields[1])
 	case a.isString() && a.Type.Count == 0:
 		return text(payload, fields[0])
 	case a.isString():
@@ -81,6 +83,18 @@ func text(payload []byte, f program.Field) Value {
 	}
 	s, _, _ := bytes.Cut(payload[f.Off:][:n], []byte{0})
 	return Value{S: string(s)}
+}
+
+// counted is the string in f, whose length is in n. An empty one may be anywhere.
+func counted(payload []byte, n, f program.Field) Value {
+	got := result(payload, f)
+	if result(payload, n) == 0 && binary.LittleEndian.Uint64(payload[n.Off:]) == 0 {
+		got = 0
+	}
+	if got < 0 || got > int64(f.Size) {
+		return Value{Fault: true}
+	}
+	return Value{S: string(payload[f.Off:][:got])}
 }
 
 // array is the elements in f. If only the first of them could be read, the others are faults.

@@ -19,6 +19,9 @@ type Source struct {
 	N      int64   // StackWord: which; Argument: from 1; Immediate, Memory, FileOffset: the number
 	Off    int64   // Symbol: bytes behind it
 	Derefs []Deref // the innermost first
+	// Len is where the length is of a string that is told by address and length and not ended by a zero, as in Go, C++
+	// and Rust; nil for others. The kernel has no such strings.
+	Len *Source
 }
 
 // Base is what a source begins with.

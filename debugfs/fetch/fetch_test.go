@@ -310,3 +310,51 @@ func TestALayoutIsUsedConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Strings with a length, as those of Go: in registers, in memory, saved at the entry.
+func TestCountedStrings(t *testing.T) {
+	counted := func(at Source, n Source) Arg {
+		at.Len = &n
+		return Arg{Name: "a", Source: at, Type: str}
+	}
+	m := memory{
+		0x1000: words(0x2000, 4, 0x2007, 5, 0, 0, 0x10, 3, 0x2000, 1<<40),
+		0x2000: append([]byte("test\x00xyworld\x00"), make([]byte, 4096)...),
+		0x7000: words(0, 0x2000, 2),
+	}
+	for _, c := range []struct {
+		arg  Arg
+		want string
+	}{
+		{counted(reg("rax", 0), reg("rbx")), `"test"`},
+		{counted(reg("rax", 7), reg("rbx")), `"worl"`},
+		{counted(reg("rdi", 0, 0), reg("rdi", 8)), `"test"`},
+		{counted(reg("rdi", 16, 0), reg("rdi", 24)), `"world"`},
+		{counted(reg("rdi", 32, 0), reg("rdi", 40)), `""`},
+		{counted(reg("rdi", 48, 0), reg("rdi", 56)), "(fault)"},
+		{counted(reg("rsi", 0, 0), reg("rsi", 8)), "(fault)"},
+		{counted(reg("rax", 3), Source{Base: Immediate, N: 6}), "\"t\x00xywo\""},
+		{counted(from(Source{Base: Argument, N: 7}, 0), Source{Base: Argument, N: 8}), `"te"`},
+	} {
+		r := regs{"rax": 0x2000, "rbx": 4, "rdi": 0x1000, "rsi": 8, "rsp": 0x7000}
+		if got, want := printed(t, []Arg{c.arg}, testEnv, r, m, nil), "a="+c.want; got != want {
+			t.Errorf("%+v: %q, want %q", c.arg.Source, got, want)
+		}
+	}
+	long := counted(reg("rdi", 64, 0), reg("rdi", 72))
+	got := printed(t, []Arg{long}, testEnv, regs{"rdi": 0x1000}, m, nil)
+	if want := `a="` + string(m[0x2000][:StringSize]) + `"`; got != want {
+		t.Errorf("a long one is %q", got)
+	}
+	env := testEnv
+	env.Return = true
+	both := counted(from(Source{Base: Argument, N: 1}, 0), Source{Base: Argument, N: 2})
+	l, err := NewLayout([]Arg{both}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := l.Save(regs{"rdi": 0x2007, "rsi": 3}, m)
+	if got, want := printed(t, []Arg{both}, env, regs{"rdi": 1, "rsi": 1}, m, saved), `a="wor"`; got != want {
+		t.Errorf("at the return %s, want %s", got, want)
+	}
+}

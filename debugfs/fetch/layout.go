@@ -109,6 +109,9 @@ func (l *Layout) textSize() (int, error) {
 		switch n := max(a.Type.Count, 1); {
 		case a.isString() && !a.constant():
 			strings += n
+			if a.Source.Len != nil {
+				fixed += 2 * word
+			}
 		case a.Type.Count > 0:
 			fixed += word + (n*a.Type.size()+word-1)&^(word-1)
 		default:
@@ -164,6 +167,13 @@ func (l *Layout) plan(a Arg, text int) (plan, error) {
 		for i := range a.Type.Count {
 			l.add(program.Item{Kind: program.String, Value: at.Load(int64(i*word), program.U64), Max: text})
 		}
+	case a.isString() && a.Source.Len != nil:
+		n, err := l.length(*a.Source.Len)
+		if err != nil {
+			return p, err
+		}
+		l.add(program.Item{Value: n})
+		l.add(program.Item{Kind: program.CountedBytes, Value: at, Len: n, Max: text})
 	case a.isString():
 		p.text, p.isText = at, true
 		l.add(program.Item{Kind: program.String, Value: at, Max: text})
@@ -179,6 +189,15 @@ func (l *Layout) plan(a Arg, text int) (plan, error) {
 	}
 	p.items = len(l.items) - p.item
 	return p, nil
+}
+
+// length is the number that s leads to.
+func (l *Layout) length(s Source) (program.Expr, error) {
+	n, derefs, err := l.base(s)
+	for _, d := range derefs {
+		n = n.Load(d.Off, program.U64)
+	}
+	return n, err
 }
 
 func (l *Layout) add(i program.Item) { l.items = append(l.items, i) }
