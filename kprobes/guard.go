@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,8 @@ type guard struct {
 	none  bool // the program uses SIGTRAP itself
 
 	language int // of the program's runtime; 0: not asked yet
+
+	masksSeen time.Time // when the program's handlers were looked at
 }
 
 // has tells whether the action of sig is the guard's.
@@ -99,6 +102,9 @@ func (d *domain) addGuard() error {
 	}
 	if !d.guard.has(unix.SIGTRAP) {
 		return nil
+	}
+	if err := d.unmaskHandlers(); err != nil {
+		return err
 	}
 	place := d.guard.state.Place
 	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
@@ -187,7 +193,7 @@ func (d *domain) removeGuard() error {
 }
 
 func (g *guard) remove(r *ptrace.Remote) error {
-	var errs []error
+	errs := g.mask(r)
 	for sig := unix.Signal(1); sig < 32; sig++ {
 		if g.has(sig) {
 			p := g.state.Place
