@@ -103,16 +103,14 @@ func (d *domain) addGuard() error {
 	if !d.guard.has(unix.SIGTRAP) {
 		return nil
 	}
-	if err := d.unmaskHandlers(); err != nil {
-		return err
-	}
 	place := d.guard.state.Place
 	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
-	return d.space.Freeze(func() error {
+	err := d.space.Freeze(func() error {
 		d.space.Unblock()
 		return nil
 	})
+	return errors.Join(err, d.unmaskHandlers())
 }
 
 // guardSignal makes the guard the action of sig.
