@@ -106,11 +106,13 @@ func (d *domain) addGuard() error {
 	place := d.guard.state.Place
 	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
-	err := d.space.Freeze(func() error {
+	if err := d.unmaskHandlers(); err != nil {
+		return err
+	}
+	return d.space.Freeze(func() error { // some may be in handlers now
 		d.space.Unblock()
 		return nil
 	})
-	return errors.Join(err, d.unmaskHandlers())
 }
 
 // guardSignal makes the guard the action of sig.

@@ -150,6 +150,9 @@ func (r *Remote) mask(sig unix.Signal, change func(Sigset) Sigset, scratch arch.
 	return changed, nil
 }
 
+// forced are the signals that breakpoints raise, and bytes of jumps.
+var forced = sigbit(unix.SIGTRAP) | sigbit(unix.SIGILL)
+
 // Unblock lets the guard have the SIGTRAPs of threads that block all signals, as those of libraries do to
 // be left alone by them: else the first breakpoint that such a thread meets after our death
 // would be the process's end. Other threads that block the signal want to have it kept from
@@ -157,7 +160,7 @@ func (r *Remote) mask(sig unix.Signal, change func(Sigset) Sigset, scratch arch.
 func (s *Space) Unblock() {
 	for _, th := range s.Threads() {
 		if m, err := th.sigmask(); th.state == stopped && err == nil && m.full() {
-			th.unblocked = th.setSigmask(m&^sigbit(unix.SIGTRAP)) == nil
+			th.unblocked = th.setSigmask(m&^forced) == nil
 		}
 	}
 }
@@ -168,8 +171,8 @@ func (th *Thread) block() {
 		return
 	}
 	th.unblocked = false
-	if m, err := th.sigmask(); err == nil && (m | sigbit(unix.SIGTRAP)).full() {
-		_ = th.setSigmask(m | sigbit(unix.SIGTRAP))
+	if m, err := th.sigmask(); err == nil && (m | forced).full() {
+		_ = th.setSigmask(m | forced)
 	}
 }
 
