@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,8 @@ type guard struct {
 	none  bool // the program uses SIGTRAP itself
 
 	language int // of the program's runtime; 0: not asked yet
+
+	masksSeen time.Time // when the program's handlers were looked at
 }
 
 // has tells whether the action of sig is the guard's.
@@ -103,7 +106,10 @@ func (d *domain) addGuard() error {
 	place := d.guard.state.Place
 	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
-	return d.space.Freeze(func() error {
+	if err := d.unmaskHandlers(); err != nil {
+		return err
+	}
+	return d.space.Freeze(func() error { // some may be in handlers now
 		d.space.Unblock()
 		return nil
 	})
@@ -187,7 +193,7 @@ func (d *domain) removeGuard() error {
 }
 
 func (g *guard) remove(r *ptrace.Remote) error {
-	var errs []error
+	errs := g.mask(r)
 	for sig := unix.Signal(1); sig < 32; sig++ {
 		if g.has(sig) {
 			p := g.state.Place

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,17 +23,20 @@ import (
 type victim struct {
 	name    string
 	args    []string
-	work    string   // a command whose answer is always the same
-	answer  string   // the prefix of it
-	symbols []string // of functions, all instructions of which are probed
+	work    string         // a command whose answer is always the same
+	answer  string         // the prefix of it
+	symbols []string       // of functions, all instructions of which are probed
+	signal  syscall.Signal // that it gets all the time
 }
 
 var victims = []victim{
-	{"prey", nil, "threads 4 40 recurse", "sum", []string{"recurse", "worker", "libc.so.6:pthread_join"}},
-	{"prey", nil, "threads 4 300 six", "sum", []string{"six", "sum6", "worker"}},
-	{"prey", nil, "threads 2 300 string", "sum", []string{"string", "length", "libc.so.6:write"}},
-	{"signals", []string{"unseen"}, "run 100", "ran 100", []string{"foo", "on_alarm", "on_queued", "libc.so.6:sigqueue"}},
-	{"gosrv", nil, "threads 4 300", "sum", []string{"main.target", "main.worker"}},
+	{"prey", nil, "threads 4 40 recurse", "sum", []string{"recurse", "worker", "libc.so.6:pthread_join"}, 0},
+	{"prey", nil, "threads 4 300 six", "sum", []string{"six", "sum6", "worker"}, 0},
+	{"prey", nil, "threads 2 300 string", "sum", []string{"string", "length", "libc.so.6:write"}, 0},
+	{"signals", []string{"unseen"}, "run 100", "ran 100", []string{"foo", "on_alarm", "on_queued", "libc.so.6:sigqueue"}, 0},
+	{"gosrv", nil, "threads 4 300", "sum", []string{"main.target", "main.worker"}, 0},
+	// Go's handlers block all signals.
+	{"gosrv", nil, "threads 4 300", "sum", []string{"runtime.sighandler", "runtime.sigtrampgo", "runtime.adjustSignalStack", "main.target"}, syscall.SIGURG},
 }
 
 // TestTheTargetSurvivesAKilledTracer: the tracer is killed while it attaches, registers,
@@ -47,6 +52,8 @@ func TestTheTargetSurvivesAKilledTracer(t *testing.T) {
 		t.Run(fmt.Sprintf("%d-%s", i, v.symbols[0]), func(t *testing.T) {
 			prog := start(t, v.name, v.args...)
 			want := v.do(prog)
+			stop := v.besiege(prog)
+			defer stop()
 			kill := startTracer(t, prog.PID(), v.symbols)
 			deadline := time.Now().Add(time.Duration(rand.Int64N(int64(200 * time.Millisecond))))
 			for time.Now().Before(deadline) {
@@ -57,11 +64,28 @@ func TestTheTargetSurvivesAKilledTracer(t *testing.T) {
 				v.check(t, prog, want)
 			}
 			recoverBusy(t, prog, &v, want)
+			stop()
 			prog.CheckClean()
 			v.check(t, prog, want)
 			wantRight(t, prog)
 		})
 	}
+}
+
+// besiege sends the victim its signal until stop is called.
+func (v *victim) besiege(prog *testprog.Prog) (stop func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for v.signal != 0 && prog.Signal(v.signal) == nil {
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Millisecond / 2):
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(over); <-done })
 }
 
 // recoverBusy recovers the victim while it works.

@@ -168,6 +168,9 @@ func (s *Session) forget(d *domain) {
 	d.closeTable()
 	for _, kp := range s.probes {
 		had := len(kp.placements)
+		if had > 0 {
+			kp.was.mechanism, kp.was.reason = kp.placements[0].site.mechanism()
+		}
 		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.domain == d })
 		if had > 0 && len(kp.placements) == 0 {
 			kp.Flags = kp.Flags&^FlagOptimized | FlagGone

@@ -179,7 +179,7 @@ func (d *domain) endRecording(rec *recording) {
 	if rec == nil {
 		return
 	}
-	d.session.drain()
+	d.session.drainAll()
 	d.keep(rec)
 	d.freeMaps(rec)
 	rec.maps = nil
@@ -268,7 +268,6 @@ type getter interface {
 // interpret runs kp's program for a thread that has stopped, and hands on what it records.
 func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) {
 	regs := &ts.regs
-	s.drain()
 	if s.scratch == nil {
 		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}
@@ -285,9 +284,17 @@ func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) {
 		return
 	}
 	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, s.scratch); err == nil {
-		_, _ = r.Read(func(rec program.Record) {
-			s.deliver(kp, &HitRecord{Payload: rec.Payload, PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(), Time: time.Now()})
-		})
+		_, _ = r.Read(func(rec program.Record) { s.wrote(kp, regs, rec.Payload) })
+	}
+}
+
+// wrote keeps a record that the tracer has made until those are handed on that the target made before.
+func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
+	w := written{domain: regs.domain, kp: kp, time: tsc(), payload: slices.Clone(payload)}
+	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
+	s.taken = append(s.taken, w)
+	if s.startDraining(); len(s.taken) >= turn {
+		s.drain()
 	}
 }
 

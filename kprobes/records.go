@@ -3,7 +3,9 @@ package kprobes
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +59,7 @@ func (d *domain) cells(near arch.Addr, n int) (arch.Addr, []byte, error) {
 func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 	const near = 1 << 30 // half of what a displacement spans: the detour may lie on the other side
 	for _, r := range d.rings {
-		if from := int64(r.at - at); -near < from && from+int64(8*len(r.words)) < near {
+		if serves(arch.Range{Start: r.at, End: r.at + arch.Addr(8*len(r.words))}, at, near) {
 			return r, nil
 		}
 	}
@@ -123,37 +125,60 @@ func (s *Session) noteFaults() {
 func (s *Session) FlushRecords() {
 	_ = s.tracer.Do(func() {
 		if !s.closed {
-			s.drain()
+			s.drainAll()
 		}
 	})
 }
 
-// written is a record that has been taken from a ring.
+// written is a record that has been taken from a ring, or that the tracer has made.
 type written struct {
 	domain  *domain
-	rec     *recording
+	rec     *recording // nil if the tracer has made it
+	kp      *Kprobe
 	time    uint64
 	thread  uint64 // what Thread returned
 	payload []byte
+	by      *HitRecord // whose it is, if the tracer has made it
 }
 
-// drain hands on the records that are there, and returns how many. It does nothing in a
+// turn is how many records of a ring are taken at once. Handlers may be slower than the target, and
+// the tracer has other work.
+const turn = 4096
+
+// drain hands on records that are there, and returns how many. It does nothing in a
 // RecordHandler.
-func (s *Session) drain() int {
+func (s *Session) drain() int { return s.handOn(s.takeSome(turn)) }
+
+// drainAll is drain of all that is there.
+func (s *Session) drainAll() {
+	s.takeSome(math.MaxInt)
+	s.handOn(allTimes)
+}
+
+const allTimes = ^uint64(0)
+
+// takeSome takes at most so many records from each ring. Of what was recorded until the time that is returned there is
+// no more.
+func (s *Session) takeSome(most int) (until uint64) {
+	until = allTimes
 	for d := range s.domains {
-		d.fetch(func(r *program.RingReader, f func(program.Record)) error {
-			_, err := r.Read(f)
+		d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+			last := uint64(0)
+			n, err := r.ReadSome(most, func(rec program.Record) { last = max(last, take(rec)) })
+			if n == most {
+				until = min(until, last)
+			}
 			return err
 		})
 	}
-	return s.handOn()
+	return until
 }
 
 // drainLast is drain when no thread is in a program of d's, nor will be. Records that are not complete
 // stay so: their threads were killed.
 func (d *domain) drainLast() {
-	d.fetch(func(r *program.RingReader, f func(program.Record)) error {
-		_, err := r.Abandon(f, func(id uint32, ok bool) {
+	d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+		_, err := r.Abandon(func(rec program.Record) { take(rec) }, func(id uint32, ok bool) {
 			if rec := d.recordings[id]; ok && rec != nil {
 				rec.lose()
 			}
@@ -161,11 +186,11 @@ func (d *domain) drainLast() {
 		return err
 	})
 	d.noteAll()
-	d.session.handOn()
+	d.session.handOn(allTimes)
 }
 
 // fetch takes records from the rings.
-func (d *domain) fetch(read func(*program.RingReader, func(program.Record)) error) {
+func (d *domain) fetch(read func(*program.RingReader, func(program.Record) uint64) error) {
 	for _, r := range d.rings {
 		if err := read(r.reader, d.take); err != nil {
 			d.session.warn("%v; it is emptied", err)
@@ -177,40 +202,51 @@ func (d *domain) fetch(read func(*program.RingReader, func(program.Record)) erro
 // recordHead is the bytes in front of every record: what Time and Thread have returned.
 const recordHead = 16
 
-// take keeps a record of a ring.
-func (d *domain) take(r program.Record) {
+// take keeps a record of a ring, and returns its time.
+func (d *domain) take(r program.Record) (ticks uint64) {
 	rec := d.recordings[r.Program]
 	if rec == nil || len(r.Payload) < recordHead {
-		return
+		return 0
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
-	d.session.taken = append(d.session.taken, written{d, rec, ticks, thread, slices.Clone(r.Payload)})
+	d.session.taken = append(d.session.taken, written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
+	return ticks
 }
 
-// handOn calls the handlers for the records that were taken, in the order of their times.
-func (s *Session) handOn() int {
+// handOn calls the handlers for the records that were taken, in the order of their times, up to one of
+// these.
+func (s *Session) handOn(until uint64) int {
 	if s.draining || len(s.taken) == 0 {
 		return 0
 	}
 	s.draining = true
 	defer func() { s.draining = false }()
 	all := s.taken
-	s.taken = nil
 	slices.SortStableFunc(all, func(a, b written) int { return int(int64(a.time - b.time)) })
+	n := len(all)
+	if until != allTimes {
+		n = sort.Search(len(all), func(i int) bool { return int64(all[i].time-until) > 0 })
+	}
+	all, s.taken = all[:n:n], slices.Clone(all[n:])
 	clock := s.clock()
 	s.knowThreads(all, clock)
 	now := time.Now()
 	for _, w := range all {
-		if kp := w.rec.kp; kp.session == nil { // it was unregistered while this hit was under way
+		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
+		if w.by != nil {
+			w.by.Payload, w.by.Time = w.payload, now.Add(-age)
+			s.deliver(w.kp, w.by)
+			continue
+		}
+		if w.kp.session == nil { // it was unregistered while this hit was under way
 			w.rec.lose()
 			continue
 		}
-		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
 		r := &HitRecord{Payload: w.payload, Time: now.Add(-age), PID: s.pid, TID: s.pid}
 		if by := w.domain.whose(w.thread, r.Time); by != nil {
 			r.PID, r.TID, r.Comm = by.pid, by.tid, by.comm(now)
 		}
-		s.deliver(w.rec.kp, r)
+		s.deliver(w.kp, r)
 	}
 	return len(all)
 }
@@ -221,6 +257,9 @@ func (s *Session) knowThreads(all []written, clock program.Clock) {
 	now := time.Now()
 	for _, w := range all {
 		d := w.domain
+		if w.by != nil {
+			continue
+		}
 		if _, seen := unknown[d]; !seen {
 			unknown[d] = !d.noteAll()
 		}
@@ -257,7 +296,7 @@ func (s *Session) lastRecords(kps []*Kprobe) {
 	if err := s.changeDisabled(kps, true); err != nil {
 		s.warn("silencing probes: %v", err)
 	}
-	s.drain()
+	s.drainAll()
 }
 
 // moment is one on both clocks. The tracer may lose its processor between looking at the one

@@ -248,6 +248,7 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	kp.hits.Store(0)
 	kp.nmissed.Store(0)
 	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
+	kp.was.mechanism = ""
 	var st *site
 	err := kp.checkProgram()
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {

@@ -41,7 +41,9 @@ func (s *Session) status(kp *Kprobe) Status {
 	if rp := kp.ret; rp != nil {
 		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)+rp.active()
 	}
-	if len(kp.placements) == 0 {
+	if s.exit.Load() != nil && kp.was.mechanism != "" && len(kp.placements) == 0 {
+		out.Mechanism, out.Reason = kp.was.mechanism, kp.was.reason
+	} else if len(kp.placements) == 0 {
 		out.Waiting, out.Reason = kp.waits, kp.reason
 	} else {
 		st := kp.placements[0].site

@@ -54,7 +54,7 @@ var threadPointerReadable = sync.OnceValue(func() bool {
 // boardNear returns mailboxes for a detour of code at at.
 func (d *domain) boardNear(at arch.Addr) (*board, error) {
 	for _, b := range d.boards {
-		if max(at, b.where.Start)-min(at, b.where.Start) < boardReach {
+		if serves(b.where, at, boardReach) {
 			return b, nil
 		}
 	}
@@ -74,6 +74,13 @@ func (d *domain) boardNear(at arch.Addr) (*board, error) {
 		s.tracer.SetPoller(polling{s})
 	}
 	return b, nil
+}
+
+// serves tells whether data is in the reach of detours of code at at, wherever these lie: it is near,
+// or both are in the lowest 2 GiB, where all that is in reach of the code is in reach of the data.
+func serves(data arch.Range, at, near arch.Addr) bool {
+	const low = 1 << 31
+	return data.End <= low && at < low || max(at, data.Start)-min(at, data.Start)+(data.End-data.Start) < near
 }
 
 // endBoards forgets the mailboxes before their memory goes. Handlers that still run for one

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 )
 
@@ -86,8 +87,11 @@ func NewRingReader(m Map, mem []uint64) (*RingReader, error) {
 // many they were. It stops in front of a record that its writer has not finished, however many complete
 // ones are behind it: its thread may be descheduled or stopped. Meanwhile the ring fills
 // up, and the losses are counted as always. The error matches ErrRing.
-func (r *RingReader) Read(f func(Record)) (n int, err error) {
-	for head := atomic.LoadUint64(&r.mem[RingHead/8]); head != r.tail; { // what comes meanwhile is for the next time
+func (r *RingReader) Read(f func(Record)) (n int, err error) { return r.ReadSome(math.MaxInt, f) }
+
+// ReadSome is Read of at most so many records.
+func (r *RingReader) ReadSome(most int, f func(Record)) (n int, err error) {
+	for head := atomic.LoadUint64(&r.mem[RingHead/8]); head != r.tail && n < most; { // what comes meanwhile is for the next time
 		h, err := r.header(head)
 		if err != nil {
 			return n, err

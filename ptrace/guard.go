@@ -99,6 +99,7 @@ func guardAction(own *sigaction, handler, restorer arch.Addr) *sigaction {
 			sa.restorer = own.restorer
 		}
 	}
+	sa.mask &^= sigbit(unix.SIGTRAP) | sigbit(unix.SIGILL) // what the program's own handler calls may have breakpoints
 	return sa
 }
 
@@ -118,6 +119,40 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 	return nil
 }
 
+// Unmask has the program's handler of sig, if there is one, run with traps not blocked: signals that breakpoints
+// raise. Else one in there would be the process's end after our death, and until then it would reset the
+// action of the signal each time. scratch is target memory for one action. changed are those of traps that were
+// blocked.
+func (r *Remote) Unmask(sig unix.Signal, traps Sigset, scratch arch.Addr) (changed Sigset, err error) {
+	return r.mask(sig, func(mask Sigset) Sigset { return mask & traps }, scratch)
+}
+
+// Mask is the opposite of Unmask.
+func (r *Remote) Mask(sig unix.Signal, traps Sigset, scratch arch.Addr) error {
+	_, err := r.mask(sig, func(mask Sigset) Sigset { return traps &^ mask }, scratch)
+	return err
+}
+
+func (r *Remote) mask(sig unix.Signal, change func(Sigset) Sigset, scratch arch.Addr) (changed Sigset, err error) {
+	sa, err := r.exchange(sig, 0, scratch)
+	if err == nil && sa.handler > sigIgn {
+		changed = change(sa.mask)
+	}
+	if changed != 0 {
+		sa.mask ^= changed
+		if err = r.putAction(scratch, sa); err == nil {
+			_, err = r.exchange(sig, scratch, 0)
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("changing the mask of the handler of %s: %w", unix.SignalName(sig), err)
+	}
+	return changed, nil
+}
+
+// forced are the signals that breakpoints raise, and bytes of jumps.
+var forced = sigbit(unix.SIGTRAP) | sigbit(unix.SIGILL)
+
 // Unblock lets the guard have the SIGTRAPs of threads that block all signals, as those of libraries do to
 // be left alone by them: else the first breakpoint that such a thread meets after our death
 // would be the process's end. Other threads that block the signal want to have it kept from
@@ -125,7 +160,7 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 func (s *Space) Unblock() {
 	for _, th := range s.Threads() {
 		if m, err := th.sigmask(); th.state == stopped && err == nil && m.full() {
-			th.unblocked = th.setSigmask(m&^sigbit(unix.SIGTRAP)) == nil
+			th.unblocked = th.setSigmask(m&^forced) == nil
 		}
 	}
 }
@@ -136,8 +171,8 @@ func (th *Thread) block() {
 		return
 	}
 	th.unblocked = false
-	if m, err := th.sigmask(); err == nil && (m | sigbit(unix.SIGTRAP)).full() {
-		_ = th.setSigmask(m | sigbit(unix.SIGTRAP))
+	if m, err := th.sigmask(); err == nil && (m | forced).full() {
+		_ = th.setSigmask(m | forced)
 	}
 }
 
@@ -175,7 +210,13 @@ func (t *Tracer) regainGuard(p *Process) {
 			if p.own == nil || p.dropped || p.leaving {
 				return
 			}
+			if st, err := procfs.ReadStatus(p.PID, 0); err == nil && Sigset(st.SigCgt).Has(unix.SIGTRAP) {
+				return // the signal was not blocked, after all
+			}
 			_ = p.Space.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
+			if k, ok := t.handler.(GuardKeeper); ok {
+				k.GuardLost(p)
+			}
 		})
 	})
 }

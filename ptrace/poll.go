@@ -149,10 +149,14 @@ func (t *Tracer) look() (tid int, ws unix.WaitStatus, err error) {
 		} else if idle%pollRound != 0 {
 			continue
 		}
-		if tid, ws, err = t.peek(-1, unix.WNOHANG); tid != 0 || err != nil {
+		tid, ws, err = t.peek(-1, unix.WNOHANG)
+		now := time.Now()
+		if tid != 0 || err != nil {
+			if p.vain(now) {
+				t.endLook()
+			}
 			return tid, ws, err
 		}
-		now := time.Now()
 		if busy > 0 {
 			last, busy = now, 0
 		}

@@ -55,6 +55,12 @@ type Handler interface {
 	Panicked(value any, stack []byte)
 }
 
+// GuardKeeper is what a Handler may be beside: GuardLost is called after p's guard was put back, which had
+// gone since a thread that blocks SIGTRAP came to a breakpoint. It may be in a handler of a signal.
+type GuardKeeper interface {
+	GuardLost(p *Process)
+}
+
 // Sharer is what a Handler may be beside: Shared is called for a new process that shares the
 // memory of parent's, which is stopped in the call that has made it (vfork, clone). The new one has
 // run nothing yet. It is called while a stop is recorded and must not resume anything.

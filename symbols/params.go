@@ -70,6 +70,8 @@ type signature struct {
 // errAssembly: what debug information an assembler writes has no parameters.
 var errAssembly = errors.New("it is written in assembly language")
 
+var errCopy = errors.New("it is a copy whose parameters the compiler changed")
+
 // signature reads the debug information of the function that contains a.
 func (t *Table) signature(a arch.Addr) (*signature, error) {
 	m := t.module(a)
@@ -87,7 +89,7 @@ func (t *Table) signature(a arch.Addr) (*signature, error) {
 	if loc, ok := t.Lookup(a); ok {
 		name = loc.Symbol.Linkage
 		if _, suffix := splitClone(name); suffix != "" {
-			return nil, fmt.Errorf("%w: %s is a copy whose parameters the compiler changed", ErrNoParams, name)
+			return nil, fmt.Errorf("%w: %s: %w", ErrNoParams, name, errCopy)
 		}
 	}
 	sig, err := d.signature(m.link(a))

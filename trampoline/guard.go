@@ -15,12 +15,13 @@ var ErrNoGuard = errors.New("no guard")
 // arch.GuardDataLen bytes of the guard's own.
 const (
 	offGuardState = GuardLen / 2
-	guardStateLen = 32
+	guardStateLen = 48
 
 	offGuardStart     = 0  // uint64, 0 if there is none
 	offGuardEnd       = 8  // uint64
 	offGuardRestorer  = 16 // uint64
 	offGuardInstalled = 24 // uint64, bit n: for signal n
+	offGuardUnmasked  = 32 // [2]uint64, bit n-1: signal n
 )
 
 // GuardState is the guard that a region has.
@@ -28,7 +29,8 @@ type GuardState struct {
 	Code      arch.Range // which a thread is in, or not
 	Handler   arch.Addr  // the action of the signals in Installed
 	Restorer  arch.Addr
-	Installed uint64 // bit n: the action of signal n was replaced; the program's own is saved
+	Installed uint64    // bit n: the action of signal n was replaced; the program's own is saved
+	Unmasked  [2]uint64 // bit n-1: the handler of signal n no longer blocks SIGTRAP, SIGILL
 	Place     arch.GuardPlace
 }
 
@@ -83,7 +85,11 @@ func (r *Region) NoteGuard(s GuardState) error {
 	b := le.AppendUint64(nil, uint64(s.Code.Start))
 	b = le.AppendUint64(b, uint64(s.Code.End))
 	b = le.AppendUint64(b, uint64(s.Restorer))
-	return r.PutGuardData(offGuardState, le.AppendUint64(b, s.Installed))
+	b = le.AppendUint64(b, s.Installed)
+	for _, u := range s.Unmasked {
+		b = le.AppendUint64(b, u)
+	}
+	return r.PutGuardData(offGuardState, b)
 }
 
 // Guard reads which guard the region has. ok is false if it has none.
@@ -101,6 +107,7 @@ func (h *Header) Guard(mem arch.Memory) (s GuardState, ok bool, err error) {
 		Handler:   arch.Addr(le.Uint64(b[offGuardStart:])),
 		Restorer:  arch.Addr(le.Uint64(b[offGuardRestorer:])),
 		Installed: le.Uint64(b[offGuardInstalled:]),
+		Unmasked:  [2]uint64{le.Uint64(b[offGuardUnmasked:]), le.Uint64(b[offGuardUnmasked+8:])},
 		Place:     place,
 	}
 	return s, s.Handler != 0, nil

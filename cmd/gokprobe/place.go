@@ -18,7 +18,7 @@ type placer struct {
 	rec  *recorder
 	skip skipped
 
-	noParams map[string]int // why -args prints none, and for how many probes
+	noParams map[string]*lacking // by why -args prints none
 }
 
 // batch is how many places are registered at once: enough to be quick, and few enough for
@@ -64,7 +64,7 @@ func (pl *placer) registerBatch(places []place) error {
 	case err == nil:
 		for _, p := range probes {
 			if err := p.describe(pl.sess); err != nil {
-				pl.noParams[noParamsReason(pl.sess.Symbols(), p.kp.Addr, err)]++
+				pl.lacks(p, err)
 			}
 		}
 		pl.rec.probes = append(pl.rec.probes, probes...)
@@ -172,6 +172,26 @@ func (p *probe) describe(sess *kprobes.Session) (err error) {
 	return err
 }
 
+// lacking is probes that print no arguments for one reason.
+type lacking struct {
+	count int
+	first string // that reason in the words of the first of them
+}
+
+// lacks notes why p prints no arguments. What is said of many functions is said once.
+func (pl *placer) lacks(p *probe, err error) {
+	full := noParamsReason(pl.sess.Symbols(), p.kp.Addr, err)
+	reason := full
+	if all, ok := err.(interface{ Unwrap() []error }); ok && !errors.Is(err, symbols.ErrNoDebugInfo) {
+		causes := all.Unwrap()
+		reason = causes[len(causes)-1].Error()
+	}
+	if pl.noParams[reason] == nil {
+		pl.noParams[reason] = &lacking{first: full}
+	}
+	pl.noParams[reason].count++
+}
+
 // noParamsReason is why -args prints nothing at a, and what to do. Where debug files
 // were looked for is left out: the package knows its place.
 func noParamsReason(table *symbols.Table, a arch.Addr, err error) string {
@@ -203,11 +223,11 @@ func (pl *placer) warnings(warn func(string, ...any)) {
 	if n := pl.skip.total(); n > 0 {
 		warn("%d of %d places are not probed: %s", n, n+len(pl.rec.probes), pl.skip)
 	}
-	for reason, n := range pl.noParams {
-		if n == 1 {
-			warn("a probe prints no arguments: %s", reason)
+	for reason, l := range pl.noParams {
+		if l.count == 1 {
+			warn("a probe prints no arguments: %s", l.first)
 		} else {
-			warn("%d probes print no arguments: %s", n, reason)
+			warn("%d probes print no arguments: %s", l.count, reason)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (w *work) placeProbes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pl := &placer{sess: w.sess, req: w.req, rec: w.rec, skip: res.skip, noParams: map[string]int{}}
+	pl := &placer{sess: w.sess, req: w.req, rec: w.rec, skip: res.skip, noParams: map[string]*lacking{}}
 	if err := pl.register(ctx, places); err != nil {
 		return err
 	}

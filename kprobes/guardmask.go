@@ -1,0 +1,96 @@
+package kprobes
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Handlers of signals often run with all signals blocked, those of Go always. A breakpoint in there would
+// be the process's end after the tracer's death, and as long as it lives would take the guard away
+// for a moment, in all threads. So while there is a guard the program's handlers do not block SIGTRAP, nor
+// SIGILL, which bytes of jumps may raise.
+//
+// A handler that the program sets later on is found when a breakpoint in it has taken the guard away.
+
+// lastSignal is _NSIG (asm/signal.h).
+const lastSignal = 64
+
+// unmaskAgain is how often it is looked for new handlers.
+const unmaskAgain = time.Second
+
+// traps are the signals that are not blocked, in the order of GuardState.Unmasked.
+var traps = [...]unix.Signal{unix.SIGTRAP, unix.SIGILL}
+
+func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
+
+// unmaskHandlers has the handlers that the program has now run without blocking them.
+func (d *domain) unmaskHandlers() error {
+	g := &d.guard
+	g.masksSeen = time.Now()
+	before := g.state.Unmasked
+	for _, proc := range d.space.Processes() {
+		st, err := procfs.ReadStatus(proc.PID, 0)
+		if err != nil {
+			continue
+		}
+		err = proc.Remote(func(r *ptrace.Remote) error { return g.unmask(r, st) })
+		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
+			return err
+		}
+	}
+	if g.state.Unmasked == before {
+		return nil
+	}
+	return d.region.NoteGuard(g.state)
+}
+
+func (g *guard) unmask(r *ptrace.Remote, st procfs.Status) error {
+	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+		if !st.SigCgt.Has(int(sig)) || g.has(sig) {
+			continue
+		}
+		changed, err := r.Unmask(sig, setOf(unix.SIGTRAP)|setOf(unix.SIGILL), g.state.Place.ScratchAction())
+		if err != nil {
+			return err
+		}
+		for k, trap := range traps {
+			if changed.Has(trap) {
+				g.state.Unmasked[k] |= uint64(setOf(sig))
+			}
+		}
+	}
+	return nil
+}
+
+// mask undoes unmask in the process that r makes calls in.
+func (g *guard) mask(r *ptrace.Remote) (errs []error) {
+	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+		var blocked ptrace.Sigset
+		for k, trap := range traps {
+			if ptrace.Sigset(g.state.Unmasked[k]).Has(sig) {
+				blocked |= setOf(trap)
+			}
+		}
+		if blocked != 0 {
+			errs = append(errs, r.Mask(sig, blocked, g.state.Place.ScratchAction()))
+		}
+	}
+	return errs
+}
+
+// GuardLost implements ptrace.GuardKeeper.
+func (s hooks) GuardLost(p *ptrace.Process) {
+	for d := range s.domains {
+		if d.space != p.Space || !d.guard.has(unix.SIGTRAP) || time.Since(d.guard.masksSeen) < unmaskAgain {
+			continue
+		}
+		if err := d.unmaskHandlers(); err != nil && !errors.Is(err, ptrace.ErrNoThread) && !departed(err) {
+			s.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
+		}
+	}
+}
