@@ -19,11 +19,12 @@ type probe struct {
 	def    *dynevent.Definition
 	number int // in the order of definition
 
-	kp     *kprobes.Kprobe    // nil while it is not registered
-	rp     *kprobes.Kretprobe // whose entry kp is, of a return probe
-	layout *fetch.Layout
-	counts        // of registrations that have ended
-	told   uint64 // of the records that were lost, how many the trace knows of
+	kp      *kprobes.Kprobe    // nil while it is not registered
+	rp      *kprobes.Kretprobe // whose entry kp is, of a return probe
+	layout  *fetch.Layout
+	symbols map[string]arch.Addr // where the layout has found what @SYM means
+	counts                       // of registrations that have ended
+	told    uint64               // of the records that were lost, how many the trace knows of
 }
 
 // counts is what a probe has seen.
@@ -71,7 +72,14 @@ func (p *probe) begin() error {
 
 // enable has p's hits handled.
 func (p *probe) enable() error {
-	if p.kp != nil {
+	switch {
+	case p.kp == nil:
+	case p.strayed():
+		if err := p.unregister(); err != nil {
+			return err
+		}
+		return p.register(0)
+	default:
 		return p.enableRegistered()
 	}
 	if err := p.register(0); err != nil {
@@ -197,7 +205,13 @@ func symbolName(d *dynevent.Definition) string {
 // newLayout is how p's arguments are fetched at kp.
 func (p *probe) newLayout(kp *kprobes.Kprobe) (*fetch.Layout, error) {
 	t := p.event.tree
-	env := fetch.Env{ABI: t.abi(kp), Symbol: t.symbol, Return: p.event.kind == dynevent.Return}
+	p.symbols = map[string]arch.Addr{}
+	symbol := func(name string) (arch.Addr, bool) {
+		at, ok := t.symbol(name)
+		p.symbols[name] = at
+		return at, ok
+	}
+	env := fetch.Env{ABI: t.abi(kp), Symbol: symbol, Return: p.event.kind == dynevent.Return}
 	if p.def.Family == dynevent.Uprobe {
 		env.FileOffset = func(off int64) (arch.Addr, bool) { return t.mapped(p.def.Path, uint64(off)) }
 	}
@@ -206,6 +220,16 @@ func (p *probe) newLayout(kp *kprobes.Kprobe) (*fetch.Layout, error) {
 		args = slices.Concat([]fetch.Arg{returnAddress}, args)
 	}
 	return fetch.NewLayout(args, env)
+}
+
+// strayed tells that a symbol of p's arguments is elsewhere by now, since its library was loaded again.
+func (p *probe) strayed() bool {
+	for name, was := range p.symbols {
+		if at, ok := p.event.tree.symbol(name); ok && at != was {
+			return true
+		}
+	}
+	return false
 }
 
 // returnAddress is fetched in front of the arguments of returns: it is where the thread is.

@@ -125,6 +125,32 @@ func TestSemaphores(t *testing.T) {
 	tr.wantLines(`a: .* text="uest"`, `a: .* text="uest"`, `c: .* text="test"`)
 }
 
+// What @SYM means is found out when the event is turned on: its library may be elsewhere by then.
+func TestSymbolsOfALibraryThatMoves(t *testing.T) {
+	lib := testprog.Build(t, "libplug.so", "-shared", "-fPIC")
+	tr := openProg(t, testprog.Start(t, testprog.Build(t, "modules", "-rdynamic")), kprobes.Options{Log: func(m string) { t.Log(m) }})
+	tr.prog.Do("open 0 "+lib, "did")
+	tr.must(tr.add(events, "p:k libplug.so:build")) // so that the session learns of what is loaded
+	tr.must(tr.add(events, "p:f foo where=\\1 code=@plugged:x32"))
+	tr.prog.Do("close 0", "did")
+	tr.prog.Do("occupy 0", "did")
+	tr.prog.Do("open 1 "+lib, "did")
+	tr.must(tr.add(group+"f/enable", "1"))
+	lines, pipe := follow(t, tr)
+	tr.prog.Do("start", "did")
+	line := <-lines
+	if err := pipe.Close(); err != nil {
+		t.Error(err)
+	}
+	tr.prog.Do("stop", "did")
+	if strings.HasSuffix(line, "code=0xcccccccc") || strings.HasSuffix(line, "code=0x0") || !strings.Contains(line, " code=0x") {
+		t.Errorf("%q is read", line)
+	}
+	for range lines { // what was read already
+	}
+	tr.prog.Do("vacate", "did")
+}
+
 // A library that comes, goes, and comes back.
 func TestEventsOfALibrary(t *testing.T) {
 	dir := t.TempDir()
