@@ -126,11 +126,22 @@ func (r request) checkFetching() error {
 	for atReturn := range kinds {
 		_, err := r.parseFetching(atReturn, dynevent.Context{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
 		var e *errlog.Error
-		if err != nil && !(errors.As(err, &e) && (slices.Contains(byDebugInfo, e.ID) || r.args && e.ID == "FIELD_NOT_FOUND")) {
+		if err != nil && !(errors.As(err, &e) && r.mayBeMended(e)) {
 			return err
 		}
 	}
 	return nil
+}
+
+// mayBeMended tells of an error that the process's debug information may make one no more.
+func (r request) mayBeMended(e *errlog.Error) bool {
+	switch e.ID {
+	case "FIELD_NOT_FOUND":
+		return r.args
+	case "BAD_STRING":
+		return strings.Contains(e.Command, "$retval")
+	}
+	return slices.Contains(byDebugInfo, e.ID)
 }
 
 // byDebugInfo are the errors about what debug information would tell.

@@ -232,6 +232,7 @@ func TestArgumentsByTheirNames(t *testing.T) {
 		{"govalues", []string{"-sym", "main.parse", "-arg", "s:string", "-arg", "v", "-filter", "s == 'text'"}, `main.parse {"s":"text","v":7}`},
 		{"govalues", []string{"-sym", "main.parse", "-ret", "-arg", "s:string"}, `main.parse {"s":"text"} 11`},
 		{"govalues", []string{"-sym", "main.parse", "-args", "-filter", "s ~ 't*' && v == 7"}, `main.parse {"s":"text","v":7}`},
+		{"cxxvalues", []string{"-sym", "values::view", "-ret", "-arg", "got=$retval:string", "-filter", "got == 'ults'"}, `values::view {"got":"ults"}`},
 		{"cxxvalues", []string{"-sym", "values::view", "-arg", "s:string", "-arg", "v"}, `values::view {"s":"results","v":7}`},
 	} {
 		for _, extra := range [][]string{nil, {"-no-optimize"}} {
