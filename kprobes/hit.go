@@ -245,6 +245,9 @@ func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	if s.closed {
 		return 0
 	}
+	if len(s.taken) > 0 {
+		s.drain() // what the tracer has recorded before comes first
+	}
 	s.running = append(s.running, runningHandler{kp: kp})
 	defer func() {
 		s.handlerEnds()
