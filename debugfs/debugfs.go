@@ -23,6 +23,8 @@
 //	$argN, $retval                by the convention of the language: Go's   the platform's
 //	                              registers are others than C's
 //	MOD:SYM that is not loaded    waits, if MOD holds ".so"                 waits
+//	@SYM of a library that is     is looked up when the event is turned on  and when the module comes
+//	loaded anew
 //	a uprobe's file               has to be mapped when the event is        is probed wherever it is mapped, now
 //	                              turned on, unless its name holds ".so"    or later
 //	a return probe in a file      at entries of functions                   anywhere
