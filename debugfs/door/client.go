@@ -118,7 +118,10 @@ func (c *Client) Wait(ctx context.Context) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	_, _ = conn.Read(make([]byte, 1)) // nothing is ever sent unasked
+	// Idle connections are those that the server closes first.
+	if _, err := io.WriteString(conn, "HEAD / HTTP/1.1\r\nHost: session\r\n\r\n"); err == nil {
+		_, _ = io.Copy(io.Discard, conn)
+	}
 }
 
 // do sends a request. The caller closes the answer's body, which is no error's.
