@@ -25,6 +25,7 @@ tracing mini-HOWTO, as far as the files are there for a process:
 	 type: s8/16/32/64, u8/16/32/64, x8/16/32/64, char, string, symbol,
 	       b<bit-width>@<bit-offset>/<container-size>, ustring,
 	       symstr, <type>\[<array-size>\]
+  synthetic_events	- events that histograms make: <name> <type> <field>[;...]
   kprobe_profile, uprobe_profile
 			- hits and misses of each event
   error_log		- what was wrong with the last commands; > clears it
@@ -38,11 +39,21 @@ tracing mini-HOWTO, as far as the files are there for a process:
 	    enable_hist:<system>:<event>, disable_hist:<system>:<event>,
 	    hist:keys=<field1[,field2,...]>[:values=<field1[,field2,...]>]
 	      [:sort=<field1[,field2]>[.descending]][:size=#entries]
+	      [:<var1>=<field|var_ref|numeric_literal>[,<var2>=...]]
 	      [:pause][:continue][:clear][:name=histname1][:nohitcount]
+	      [:<handler>.<action>]
+	    handlers: onmatch(<system>.<event>), onmax($var), onchange($var)
+	    actions: <synthetic_event>(<params>), trace(<synthetic_event>,<params>),
+		     save(<field>[,<field>...]), snapshot()
+	    modifiers: .hex .sym .sym-offset .execname .syscall .log2
+		       .buckets=<n> .usecs .percent .graph
       hist		- the histograms of the event
   set_event, available_events
 			- events that are on, and all
   set_event_pid		- threads whose events are recorded; > clears it
+  options/stacktrace	- 1: each event is followed by its stack
+  available_filter_functions
+			- functions that can be probed
   snapshot		- echo 1 takes a copy of the trace, 0 frees it
   buffer_size_kb	- room for the trace
 `

@@ -3,7 +3,8 @@
 // trace_events_hist.c).
 //
 // Parse reads one command of a trigger file. A Table holds the triggers of a tree's events and
-// fires them; what they do to the tree is asked of its Host. A Hist is one histogram.
+// fires them; what they do to the tree is asked of its Host. A Hist is one histogram, whose actions
+// may make a Synthetic event happen.
 //
 // The package is pure: no system call, no build tag. Everything is safe for concurrent use
 // unless it says otherwise.
