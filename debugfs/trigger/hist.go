@@ -87,8 +87,9 @@ func (h *Hist) Clear() {
 	h.best = make([]shot, len(h.spec.actions))
 }
 
-// Add counts a hit; synthetic events are made by a Set's Hit only. It is dropped if it has new keys and the histogram is full, and passed over if a
-// variable that it needs of another histogram isn't set. snapshot is whether an action asks for one.
+// Add counts a hit. It is dropped if it has new keys and the histogram is full, and passed over if a
+// variable that it needs of another histogram isn't set. snapshot is whether an action asks for one;
+// synthetic events are made by a Set's Hit only.
 func (h *Hist) Add(hit *Hit) (snapshot bool) {
 	return slices.ContainsFunc(h.add(h.spec, hit), func(e effect) bool { return e.event == "" })
 }
