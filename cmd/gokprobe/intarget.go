@@ -197,7 +197,7 @@ func (pl *placer) inTarget(p *probe) bool {
 	if err != nil {
 		return false
 	}
-	p.capture = c
+	p.capture, r.inTarget = c, true
 	p.kp.Program, p.kp.RecordHandler = c.program, r.recorded(p)
 	return true
 }

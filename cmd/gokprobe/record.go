@@ -77,8 +77,17 @@ type recorder struct {
 	left   uint64 // hits until the limit; meaningful if limited
 	probes []*probe
 
-	limited bool
-	full    chan struct{} // closed when the limit is reached
+	limited  bool
+	full     chan struct{} // closed when the limit is reached
+	inTarget bool          // hits of some probes are recorded by the target
+}
+
+// catchUp has the records handed on that lie in the target, before a hit that is handled: a thread's
+// hits come in their order.
+func (r *recorder) catchUp() {
+	if r.inTarget {
+		r.sess.FlushRecords()
+	}
 }
 
 // handler is the PreHandler of p, nil if the session's own count is all that is
@@ -89,6 +98,7 @@ func (r *recorder) handler(p *probe) kprobes.PreHandler {
 	}
 	return func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		r.notice(p)
+		r.catchUp()
 		values, err := r.fetched(p, regs, nil)
 		if err != nil {
 			r.warn("a hit of %s is not printed: %v", p.name, err)

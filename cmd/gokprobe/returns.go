@@ -53,6 +53,7 @@ func (r *recorder) follow(p *probe, maxActive int) {
 		return 0
 	}
 	ret.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		r.catchUp()
 		h, err := r.returned(p, ri, regs)
 		switch {
 		case err != nil:

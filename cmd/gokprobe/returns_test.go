@@ -334,3 +334,24 @@ func TestWhatHasNoReturnIsRefusedByName(t *testing.T) {
 	p.CheckClean()
 	p.Quit()
 }
+
+// Entries that the target records and returns that the tracer handles come as they were.
+func TestAThreadsHitsComeInTheirOrder(t *testing.T) {
+	p := prey(t)
+	l := attachTo(t, p, "-sym", "sum6", "-sym", "sum6%return", "-args", "-format", "json")
+	const calls = 40
+	for range calls {
+		p.Do("call six 1", "ret")
+	}
+	hits, _ := records(t, l.interrupt().stdout)
+	if len(hits) != 2*calls {
+		t.Errorf("%d records of %d calls", len(hits), calls)
+	}
+	for i, h := range hits {
+		if want := []string{"sum6", "sum6%return"}[i%2]; h.Probe != want {
+			t.Fatalf("record %d is of %s, want %s", i, h.Probe, want)
+		}
+	}
+	p.CheckClean()
+	p.Quit()
+}

@@ -38,6 +38,7 @@ func (pl *placer) returnsInTarget(p *probe) bool {
 		return false
 	}
 	p.capture, ret.results, ret.typed = c, results, typed
+	r.inTarget = true
 	ret.rp.MaxActive = pl.req.maxActive
 	p.kp.Program, p.kp.RecordHandler = c.program, r.recordedReturn(p)
 	return true
