@@ -167,6 +167,8 @@ func (r request) newFetching(table *symbols.Table, at place) (*fetching, error) 
 	f, err := r.parseFetching(at.atReturn, c, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
 	var e *errlog.Error
 	switch {
+	case at.waits && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID):
+		return nil, usagef("-arg %s names a parameter, but the library of %s is not loaded yet; name a register or $arg1, $arg2 …", e.Command, at.name)
 	case unknown != nil && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID):
 		return nil, usagef("-arg %s names a parameter, but %s", e.Command, noParamsReason(table, at.addr, unknown))
 	case err != nil:

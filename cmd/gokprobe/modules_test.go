@@ -68,6 +68,12 @@ func TestFetchedArgumentsInALibraryThatIsWaitedFor(t *testing.T) {
 	}
 	p.CheckClean()
 	p.Quit()
+	p, _ = modules(t)
+	r = gokprobe(t, "attach", "-p", pidOf(p), "-sym", "libplug.so:plugged", "-arg", "v")
+	if r.status != 2 || !strings.Contains(r.stderr, "-arg v names a parameter, but the library of libplug.so:plugged is not loaded yet; ") {
+		t.Errorf("%+v", r)
+	}
+	p.Quit()
 }
 
 // TestSummaryOfProbesThatComeAndGo: what was never there, what was when the program ended, and
