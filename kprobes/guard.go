@@ -106,13 +106,7 @@ func (d *domain) addGuard() error {
 	place := d.guard.state.Place
 	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
-	if err := d.unmaskHandlers(); err != nil {
-		return err
-	}
-	return d.space.Freeze(func() error { // some may be in handlers now
-		d.space.Unblock()
-		return nil
-	})
+	return d.unmaskHandlers()
 }
 
 // guardSignal makes the guard the action of sig.
@@ -122,16 +116,20 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 		return nil
 	}
 	p := g.state.Place
+	note := func() error { // before it is so: else whoever recovers the process would not put the action back
+		g.state.Installed |= 1 << uint(sig)
+		return d.region.NoteGuard(g.state)
+	}
 	for _, proc := range d.space.Processes() { // some share the memory only
 		err := proc.Remote(func(r *ptrace.Remote) error {
-			return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction())
+			return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction(), note)
 		})
 		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
-			return err
+			g.state.Installed &^= 1 << uint(sig)
+			return errors.Join(err, d.region.NoteGuard(g.state))
 		}
 	}
-	g.state.Installed |= 1 << uint(sig)
-	return d.region.NoteGuard(g.state)
+	return nil
 }
 
 // departed tells from an error that a process has left the address space, by its end or by exec, before
@@ -193,13 +191,14 @@ func (d *domain) removeGuard() error {
 }
 
 func (g *guard) remove(r *ptrace.Remote) error {
-	errs := g.mask(r)
+	var errs []error
 	for sig := unix.Signal(1); sig < 32; sig++ {
 		if g.has(sig) {
 			p := g.state.Place
 			errs = append(errs, r.Unguard(sig, g.state.Handler, p.SavedAction(int(sig)), p.ScratchAction()))
 		}
 	}
+	errs = append(errs, g.mask(r)...) // also those that were unmasked before the guard took their signal
 	return errors.Join(errs...)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // Handlers of signals often run with all signals blocked, those of Go always. A breakpoint in there would
@@ -28,28 +29,34 @@ var traps = [...]unix.Signal{unix.SIGTRAP, unix.SIGILL}
 
 func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 
-// unmaskHandlers has the handlers that the program has now run without blocking them.
+// unmaskHandlers has the handlers that the program has now run without blocking them. No thread may
+// change an action between our reading and our writing it.
 func (d *domain) unmaskHandlers() error {
+	return d.space.Freeze(func() error {
+		d.space.Unblock() // threads that are in such handlers
+		return d.unmaskAll()
+	})
+}
+
+// unmaskAll is unmaskHandlers while all threads are stopped.
+func (d *domain) unmaskAll() error {
 	g := &d.guard
 	g.masksSeen = time.Now()
-	before := g.state.Unmasked
 	for _, proc := range d.space.Processes() {
 		st, err := procfs.ReadStatus(proc.PID, 0)
 		if err != nil {
 			continue
 		}
-		err = proc.Remote(func(r *ptrace.Remote) error { return g.unmask(r, st) })
+		err = proc.Remote(func(r *ptrace.Remote) error { return g.unmask(r, st, d.region.NoteGuard) })
 		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
 			return err
 		}
 	}
-	if g.state.Unmasked == before {
-		return nil
-	}
-	return d.region.NoteGuard(g.state)
+	return nil
 }
 
-func (g *guard) unmask(r *ptrace.Remote, st procfs.Status) error {
+// unmask notes each signal at once: the tracer may be killed in between.
+func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.GuardState) error) error {
 	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
 		if !st.SigCgt.Has(int(sig)) || g.has(sig) {
 			continue
@@ -61,6 +68,11 @@ func (g *guard) unmask(r *ptrace.Remote, st procfs.Status) error {
 		for k, trap := range traps {
 			if changed.Has(trap) {
 				g.state.Unmasked[k] |= uint64(setOf(sig))
+			}
+		}
+		if changed != 0 {
+			if err := note(g.state); err != nil {
+				return err
 			}
 		}
 	}

@@ -247,6 +247,9 @@ func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	}
 	if len(s.taken) > 0 {
 		s.drain() // what the tracer has recorded before comes first
+		if s.closed || kp.session != s {
+			return 0 // a RecordHandler has seen to that
+		}
 	}
 	s.running = append(s.running, runningHandler{kp: kp})
 	defer func() {

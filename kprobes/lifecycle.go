@@ -28,7 +28,7 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	fresh := s.newDomain(child)
 	fresh.inherit(d)
 	fresh.placeAll(d.copies(), notInChild)
-	d.copyCalls(fresh, child)
+	fresh.copyCalls(child)
 	fresh.survey = nil
 	return ptrace.Keep
 }

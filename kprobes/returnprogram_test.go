@@ -90,3 +90,37 @@ func TestProgramsAtReturns(t *testing.T) {
 		}
 	}
 }
+
+// TestTimedCallsWithoutAClock: a thread that may not read the time-stamp counter (prctl(2), PR_SET_TSC) goes on,
+// and its calls take no time.
+func TestTimedCallsWithoutAClock(t *testing.T) {
+	const setTSC, sigsegv = 26, 2
+	prog := start(t, "threads", "1")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	prctl, err := s.Symbols().Resolve("libc.so.6:prctl")
+	ok(t, err)
+	forbid := &kprobes.Kprobe{SymbolName: "foo", PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+		if ret, err := regs.Call(prctl[0].Addr, setTSC, sigsegv, 0, 0, 0); ret != 0 || err != nil {
+			t.Errorf("prctl: %d, %v", ret, err)
+		}
+		return 0
+	}}
+	register(t, s, forbid)
+	prog.Do("go 1", "went")
+	ok(t, s.UnregisterKprobe(forbid))
+	w := newTiming(t, "foo", func(uint64) bool { return true })
+	w.KP.RecordHandler = nil
+	ok(t, s.RegisterKretprobe(&w.Kretprobe))
+	prog.Do("go 10", "went")
+	s.WaitForOptimizer()
+	prog.Do("go 200", "went")
+	if _, n := kprobes.FollowedInTarget(&w.Kretprobe); n < 150 {
+		t.Errorf("only %d of %d returns were the target's", n, w.Hits())
+	}
+	if w.Hits() != 210 || w.NMissed() != 0 {
+		t.Errorf("%d returns, %d missed", w.Hits(), w.NMissed())
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}

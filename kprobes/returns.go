@@ -209,24 +209,41 @@ func (d *domain) endUnwound(own owner, f frame) {
 	}
 }
 
-// copyCalls follows in a forked child the calls that its one thread is in, as uprobes do (C28).
-func (d *domain) copyCalls(to *domain, child *ptrace.Process) {
-	th := child.Leader()
-	regs, err := th.Regs()
-	if err != nil {
+// forkedCalls are the calls that a thread was in when it forked, in the order of their entries.
+type forkedCalls []KretprobeInstance
+
+// Copied implements ptrace.Sharer. The child's Forked may come when the parent has returned.
+func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
+	d := domainOf(parent)
+	if d == nil || !s.opts.Follow {
 		return
 	}
-	for _, parent := range d.space.Threads() {
-		now, err := parent.Regs()
-		if !parent.Stopped() || err != nil || now.SP() != regs.SP() {
-			continue
+	d.adoptStack(parent)
+	var calls forkedCalls
+	for _, ri := range d.callsOf(owner{tid: parent.TID}) {
+		was := *ri
+		was.Data = slices.Clone(ri.Data)
+		calls = append(calls, was)
+		if top := d.calls[ri.frame]; top != nil {
+			d.entrust(top.probe, ri.frame, ri.RetAddr)
 		}
-		d.adoptStack(parent)
-		for _, ri := range d.callsOf(owner{tid: parent.TID}) {
-			to.copyCall(ri, th)
-			if top := d.calls[ri.frame]; top != nil {
-				d.entrust(top.probe, ri.frame, ri.RetAddr)
-			}
+	}
+	if th := child.Leader(); th != nil {
+		th.Local = calls
+	}
+}
+
+// copyCalls follows in a forked child the calls that its one thread is in, as uprobes do (C28).
+func (d *domain) copyCalls(child *ptrace.Process) {
+	th := child.Leader()
+	if th == nil {
+		return
+	}
+	calls, _ := th.Local.(forkedCalls)
+	th.Local = nil
+	for i := range calls {
+		if calls[i].probe.live != nil { // it is registered still
+			d.copyCall(&calls[i], th)
 		}
 	}
 }

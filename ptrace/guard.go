@@ -31,14 +31,15 @@ type trapDisposition struct {
 
 // Guard makes g's handler the action of sig in the process that the remote calls are made in.
 // The program's own action is saved at saved first, and with its flags and mask the guard
-// runs. scratch is target memory for one action.
-func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.Addr) error {
+// runs. scratch is target memory for one action. between is called when the one is saved and the
+// other not set yet.
+func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.Addr, between func() error) error {
 	own, err := r.exchange(sig, 0, saved)
 	if err != nil {
 		return fmt.Errorf("reading the action of %s: %w", unix.SignalName(sig), err)
 	}
 	sa := guardAction(own, handler, restorer)
-	if err := r.putAction(scratch, sa); err != nil {
+	if err := errors.Join(r.putAction(scratch, sa), between()); err != nil {
 		return err
 	}
 	if _, err := r.exchange(sig, scratch, saved); err != nil {

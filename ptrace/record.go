@@ -205,8 +205,12 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	}
 	th := t.newThread(p, tid)
 	th.trapBlocked, th.faultBlocked = parent.trapBlocked, parent.faultBlocked
-	if s, ok := t.handler.(Sharer); ok && space != nil {
+	switch s, ok := t.handler.(Sharer); {
+	case !ok:
+	case space != nil:
 		s.Shared(parent, p)
+	default:
+		s.Copied(parent, p)
 	}
 }
 

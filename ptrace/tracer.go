@@ -61,11 +61,13 @@ type GuardKeeper interface {
 	GuardLost(p *Process)
 }
 
-// Sharer is what a Handler may be beside: Shared is called for a new process that shares the
-// memory of parent's, which is stopped in the call that has made it (vfork, clone). The new one has
-// run nothing yet. It is called while a stop is recorded and must not resume anything.
+// Sharer is what a Handler may be beside, to learn of new processes as soon as they are made: parent is stopped
+// in the call that makes child, which has not run. Shared is called if child shares the memory, Copied if it has
+// a copy of its own; Handler.Forked comes later, when parent may have run on. Both are called while
+// stops are recorded: they change nothing in the target.
 type Sharer interface {
 	Shared(parent *Thread, child *Process)
+	Copied(parent *Thread, child *Process)
 }
 
 // Delivery is what to do with a signal.

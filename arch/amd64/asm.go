@@ -27,9 +27,10 @@ var errShort = errors.New("out of reach of an 8-bit displacement")
 // asm collects machine code that stands at at. What does not reach its target is
 // generated all the same, so that the length is always right, and remembered in err.
 type asm struct {
-	at   arch.Addr
-	code []byte
-	err  error
+	fixups []arch.Fixup // of what may fault
+	at     arch.Addr
+	code   []byte
+	err    error
 }
 
 // here is the address of what comes next.

@@ -113,6 +113,7 @@ func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	for k, at := range stores {
 		out.Fixups = append(out.Fixups, arch.Fixup{At: at, To: after[before[k]]})
 	}
+	out.Fixups = append(out.Fixups, a.fixups...)
 	if b.then != nil {
 		then, err := b.then.Assemble(a.here())
 		if err != nil && (!errors.Is(err, arch.ErrReach) || then.Code == nil) {
@@ -318,9 +319,12 @@ func (Arch) ReturnBody(w arch.ReturnWork) arch.Body {
 	return b
 }
 
-// ticks reads the time-stamp counter into rax; rdx is lost.
+// ticks reads the time-stamp counter into rax, 0 if prctl(PR_SET_TSC) forbids it; rdx is lost.
 func (a *asm) ticks() {
-	a.emit(0x0f, 0x31)             // rdtsc
+	a.emit(0x31, 0xc0, 0x31, 0xd2) // xor %eax,%eax; xor %edx,%edx
+	at := a.here()
+	a.emit(0x0f, 0x31) // rdtsc
+	a.fixups = append(a.fixups, arch.Fixup{At: at, To: a.here()})
 	a.emit(0x48, 0xc1, 0xe2, 0x20) // shl $32,%rdx
 	a.emit(0x48, 0x09, 0xd0)       // or %rdx,%rax
 }
