@@ -210,7 +210,7 @@ func (ev *event) meant(d *dynevent.Definition) []*probe {
 // drop takes p away, and its event with the last probe.
 func (t *Tree) drop(p *probe) error {
 	err := p.remove()
-	t.trace.lose(p.newLosses())
+	p.noteLosses()
 	ev := p.event
 	ev.probes = slices.DeleteFunc(ev.probes, func(o *probe) bool { return o == p })
 	if len(ev.probes) == 0 {

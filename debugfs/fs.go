@@ -137,6 +137,7 @@ func (t *Tree) Write(name string, p []byte) (int, error) {
 		err = fmt.Errorf("%w: a write of %d bytes, at most %d are taken", syscall.E2BIG, len(p), maxWrite)
 	case len(p) > 0:
 		t.session.FlushRecords() // hits before this one are treated as it was before
+		t.tellLosses()
 		err = n.write(p)
 	}
 	if err != nil {

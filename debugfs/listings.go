@@ -32,7 +32,7 @@ func (t *Tree) uprobeProfile() string {
 	return b.String()
 }
 
-// tellLosses has the trace know of the records for which the target had no room.
+// tellLosses has the trace and histograms know of the records for which the target had no room.
 func (t *Tree) tellLosses() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,11 +41,18 @@ func (t *Tree) tellLosses() {
 
 // noteLosses is tellLosses for who holds Tree.mu.
 func (t *Tree) noteLosses() {
-	var n uint64
 	for _, p := range t.probesOf(eventsFile{family: dynevent.Either}) {
-		n += p.newLosses()
+		p.noteLosses()
 	}
-	t.trace.lose(n)
+}
+
+// noteLosses tells of those of p.
+func (p *probe) noteLosses() {
+	n := p.newLosses()
+	p.event.triggers.Lose(n)
+	if !p.event.quiet.Load() {
+		p.event.tree.trace.lose(n)
+	}
 }
 
 // inModule is what stands behind a symbol: nothing for the program itself, as for the kernel.

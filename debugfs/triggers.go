@@ -41,6 +41,7 @@ func (ev *event) heedStacks() error {
 
 // histText is the hist file.
 func (ev *event) histText() string {
+	ev.tree.tellLosses()
 	var b bytes.Buffer
 	_ = ev.triggers.Print(&b, func(addr uint64, offset bool) string {
 		if offset {

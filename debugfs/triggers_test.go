@@ -134,3 +134,26 @@ func TestStacksAreKeys(t *testing.T) {
 		t.Errorf("the hist file is\n%s", got)
 	}
 }
+
+// Hits for whose records the target had no room are dropped ones of histograms; those of an event that is quiet are
+// none of the trace's.
+func TestHistogramsCountLosses(t *testing.T) {
+	tr := open(t, "prey", kprobes.Options{})
+	tr.must(tr.add(events, "p:s length text=+0(%di):string more=+0(%di):string"))
+	tr.must(tr.add(group+"s/trigger", "hist:keys=text"))
+	tr.session.WaitForOptimizer()
+	const calls = 200_000
+	tr.prog.Do(fmt.Sprintf("threads 2 %d string", calls/2), "sum")
+	var hits, dropped int
+	for line := range strings.Lines(tr.cat(group + "s/hist")) {
+		_, _ = fmt.Sscanf(line, "    Hits: %d", &hits)
+		_, _ = fmt.Sscanf(line, "    Dropped: %d", &dropped)
+	}
+	if hits+dropped != calls || hits == 0 {
+		t.Errorf("%d hits and %d dropped of %d", hits, dropped, calls)
+	}
+	if got := tr.cat("tracing/trace"); strings.Contains(got, "LOST") {
+		t.Errorf("the trace is\n%s", got)
+	}
+	t.Logf("%d hits, %d dropped", hits, dropped)
+}

@@ -153,7 +153,7 @@ func TestDebugfsSaysWhatIsWrong(t *testing.T) {
 func TestWithoutASessionDebugfsEndsWithStatus3(t *testing.T) {
 	p := prey(t)
 	r := filesOf(t, p, "ls")
-	if want := fmt.Sprintf("process %s: no session holds the process; gokprobe attach -p %[1]s -hold makes one\n", pidOf(p)); r.status != 3 || !strings.HasSuffix(r.stderr, want) {
+	if want := fmt.Sprintf("process %s: no session of yours holds the process; gokprobe attach -p %[1]s -hold makes one\n", pidOf(p)); r.status != 3 || !strings.HasSuffix(r.stderr, want) {
 		t.Errorf("%+v", r)
 	}
 	oneSentence(t, r)

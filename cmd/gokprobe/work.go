@@ -102,7 +102,7 @@ func (w *work) announce() {
 		also = fmt.Sprintf(", %d waiting", waiting)
 	}
 	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(len(w.rec.probes)-waiting, "probe"), w.sess.PID(), oneLine(comm), also)
-	if w.req.hold {
+	if w.req.hold && w.files.socket != nil {
 		fmt.Fprintf(w.std.err, "held: gokprobe debugfs -p %d ls\n", w.sess.PID())
 	}
 }

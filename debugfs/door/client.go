@@ -23,7 +23,7 @@ import (
 )
 
 // ErrNoSession tells that no session that this user may use holds the process.
-var ErrNoSession = errors.New("no session holds the process")
+var ErrNoSession = errors.New("no session of yours holds the process")
 
 // Client is the tree of a session of another process. What it returns are *RemoteErrors,
 // in a *fs.PathError, and errors of the connection, which match EIO or ECONNREFUSED as a rule.

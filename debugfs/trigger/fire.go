@@ -23,6 +23,15 @@ func (s *Set) Hit(h *Hit) (after func()) {
 	}
 }
 
+// Lose counts hits of the event of which nothing is known but that they were: its histograms have dropped them.
+func (s *Set) Lose(n uint64) {
+	for _, t := range s.triggers() {
+		if t.Kind == Histogram && !t.paused.Load() && n > 0 {
+			t.table.lose(n)
+		}
+	}
+}
+
 // maxDepth bounds how synthetic events make each other happen.
 const maxDepth = 8
 

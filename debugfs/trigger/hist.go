@@ -87,6 +87,13 @@ func (h *Hist) Clear() {
 	h.best = make([]shot, len(h.spec.actions))
 }
 
+// lose counts hits that are not known.
+func (h *Hist) lose(n uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dropped += n
+}
+
 // Add counts a hit. It is dropped if it has new keys and the histogram is full, and passed over if a
 // variable that it needs of another histogram isn't set. snapshot is whether an action asks for one;
 // synthetic events are made by a Set's Hit only.
