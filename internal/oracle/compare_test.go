@@ -157,6 +157,7 @@ var exceptions = []exception{
 	{"sysenter", "*", "it returns into the vdso, which lies elsewhere in each process", notRefused},
 	{"xsave", "*", "the processor may find that a component is in its initial state at any context switch", partlyUsed},
 	{"xrstor", "ymmh*", "it may leave the upper parts of zmm registers in use and those of ymm not; an EPYC 9004 brings back old ones then, probed or not", nil},
+	{"", "ymmh*", "where the case begins with them unused, an EPYC 9004 may bring back old ones with the first instruction that uses one", partlyUsed},
 	{"xgetbv", "rax", "the same", nil},
 	{"sgdt", "rflags signal-0 signal-1", performed, nil},
 	{"sidt", "rflags signal-0 signal-1", performed, nil},
