@@ -70,26 +70,7 @@ func TestAnyMomentOfCountedCalls(t *testing.T) {
 // TestCountedCallsAmongOthers: calls that are counted and calls with handlers share frames, return
 // addresses and stacks.
 func TestCountedCallsAmongOthers(t *testing.T) {
-	const rounds = 3
-	eachCase(t, func(t *testing.T, p program, c playing) {
-		target := p.start(t)
-		want := play(target, c, rounds)
-		s := attach(t, target.PID(), c, kprobes.Options{})
-		f := newMixture(t, target.PID(), p, c)
-		register(t, s, f)
-		s.WaitForOptimizer()
-		for range 3 {
-			if got := play(target, c, rounds); got != want {
-				t.Errorf("followed it says %q, unprobed %q", got, want)
-			}
-			s.WaitForOptimizer()
-		}
-		if last := target.Quit(); last != "right" && !strings.HasPrefix(last, "last") {
-			t.Errorf("it ends with %q", last)
-		}
-		closeSession(t, s)
-		f.wantCounts(p, c, 3*rounds)
-	})
+	eachCase(t, func(t *testing.T, p program, c playing) { playOptimized(t, p, c, newMixture) })
 }
 
 // TestCountedCalls is TestFollowedCalls for calls that are only counted: in C, most of them by

@@ -1,0 +1,44 @@
+package kprobes_test
+
+import (
+	"testing"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// TestMasksOfHandlersComeBack: while there is a guard handlers do not block what breakpoints raise; after
+// Close, and after a kill and Recover, they block what they blocked, also those whose signals the guard has taken.
+func TestMasksOfHandlersComeBack(t *testing.T) {
+	prog := start(t, "masks")
+	want := prog.Do("foo 1", "masks")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	w := newTiming(t, "foo", func(uint64) bool { return true }) // its code may fault: the guard takes SIGSEGV as well
+	ok(t, s.RegisterKretprobe(&w.Kretprobe))
+	prog.Do("foo 2", "masks")
+	s.WaitForOptimizer()
+	if s.Status(&w.KP).Mechanism != "optimized" {
+		t.Errorf("%+v", s.Status(&w.KP))
+	}
+	if err := s.RegisterKprobe(&kprobes.Kprobe{SymbolName: "handler"}); err != nil {
+		t.Fatal(err)
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	if got := prog.Do("foo 3", "masks"); got != want {
+		t.Errorf("after Close: %s, before %s", got, want)
+	}
+
+	t.Setenv("GOKPROBE_REMOTE", "1") // it is armed when startTracer returns
+	kill := startTracer(t, prog.PID(), nil)
+	kill()
+	if got := prog.Do("foo 4", "masks"); got == want {
+		t.Errorf("with a guard: %s", got)
+	}
+	_, err := kprobes.Recover(prog.PID())
+	ok(t, err)
+	prog.CheckClean()
+	if got := prog.Do("foo 5", "masks"); got != want {
+		t.Errorf("recovered: %s, before %s", got, want)
+	}
+	wantRight(t, prog)
+}
