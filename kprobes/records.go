@@ -147,7 +147,17 @@ const turn = 4096
 
 // drain hands on records that are there, and returns how many. It does nothing in a
 // RecordHandler.
-func (s *Session) drain() int { return s.handOn(s.takeSome(turn)) }
+//
+// Another ring may get records while one is read. What is newer than the look is therefore kept for the next one, which
+// finds all that is older than that.
+func (s *Session) drain() int {
+	now := tsc()
+	until := s.takeSome(turn)
+	if until == allTimes || int64(until-now) > 0 {
+		until = now
+	}
+	return s.handOn(until)
+}
 
 // drainAll is drain of all that is there.
 func (s *Session) drainAll() {
@@ -186,7 +196,9 @@ func (d *domain) drainLast() {
 		return err
 	})
 	d.noteAll()
-	d.session.handOn(allTimes)
+	now := tsc()
+	d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
+	d.session.handOn(now)
 }
 
 // fetch takes records from the rings.

@@ -190,14 +190,24 @@ func (m *Mounted) Dir() string { return m.dir }
 // Done is closed when the tree is mounted no more, whoever unmounted it.
 func (m *Mounted) Done() <-chan struct{} { return m.done }
 
-// Close unmounts. Where files are still open or somebody's current directory is there, the
-// mount vanishes at once and those files answer ENOTCONN when this process has ended; for readers of
-// trace_pipe to end, close the tree first. A second call does nothing.
+// farewell is how long Close waits for those who have files open.
+const farewell = time.Second
+
+// Close unmounts. The mount vanishes at once; where files are still open or somebody's current directory is there,
+// it waits a second for them to be closed, so that readers find the end of what they read. Those that stay open answer
+// ENOTCONN when this process has ended. For readers of trace_pipe to end, close the tree first. A second call does nothing.
 func (m *Mounted) Close() error {
 	var err error
 	m.once.Do(func() {
 		err = m.unmount()
 		m.care.dismiss()
+		if err != nil {
+			return
+		}
+		select {
+		case <-m.done:
+		case <-time.After(farewell):
+		}
 	})
 	return err
 }
