@@ -1,0 +1,199 @@
+package fault
+
+import "time"
+
+// A Decider decides call after call by an Attr. It must not be used concurrently.
+type Decider struct {
+	attr     Attr // Times is what is left
+	start    time.Time
+	units    map[int]*unit
+	nth      map[int]*uint64 // what is left of the fail-nth of threads
+	rate     window
+	messages limiter
+}
+
+// A unit is what is counted of one process, or thread.
+type unit struct {
+	space    int64  // left
+	failNth  uint64 // left
+	eligible uint64 // calls that only counting could exclude
+	when     uint64 // those that passed space
+	interval uint64 // those that passed when, if there is an interval
+	random   uint64 // random numbers used
+}
+
+// New returns a Decider. The error says what is wrong with a.
+func New(a Attr) (*Decider, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	return &Decider{attr: a, units: map[int]*unit{}, nth: map[int]*uint64{}}, nil
+}
+
+// Start begins the time of Attr.For.
+func (d *Decider) Start(now time.Time) { d.start = now }
+
+// Attr returns the attributes, with Times as it is left.
+func (d *Decider) Attr() Attr { return d.attr }
+
+// Update replaces the attributes. As in the kernel the counters go on, but for those
+// of an attribute that changes: Space, FailNth, When, Rate, For, Seed and PerThread
+// begin anew.
+func (d *Decider) Update(a Attr) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	old := d.attr
+	d.attr = a
+	if a.PerThread != old.PerThread {
+		clear(d.units)
+	}
+	if a.Rate != old.Rate {
+		d.rate = window{}
+	}
+	if a.For != old.For {
+		d.start = time.Time{}
+	}
+	for _, u := range d.units {
+		u.update(&old, &a)
+	}
+	return nil
+}
+
+func (u *unit) update(old, a *Attr) {
+	if a.Space != old.Space {
+		u.space = a.Space
+	}
+	if a.FailNth != old.FailNth {
+		u.failNth = a.FailNth
+	}
+	if a.When != old.When {
+		u.when = 0
+	}
+	if a.Seed != old.Seed {
+		u.random = 0
+	}
+}
+
+// SetSpace sets what is left of Attr.Space, for all processes and threads.
+func (d *Decider) SetSpace(n int64) {
+	d.attr.Space = n
+	for _, u := range d.units {
+		u.space = n
+	}
+}
+
+// Space returns what a process, or with PerThread a thread, has left of Attr.Space.
+func (d *Decider) Space(id int) int64 {
+	if u := d.units[id]; u != nil {
+		return u.space
+	}
+	return d.attr.Space
+}
+
+// SetFailNth lets the n-th call of the thread from now on fail, and none before it, as
+// the kernel's /proc/PID/task/TID/fail-nth does: Attr.FailNth for one thread. 0 takes
+// that back.
+func (d *Decider) SetFailNth(thread int, n uint64) {
+	if n == 0 {
+		delete(d.nth, thread)
+		return
+	}
+	d.nth[thread] = &n
+}
+
+// FailNth returns what is left of SetFailNth: 0 if the call has failed.
+func (d *Decider) FailNth(thread int) uint64 {
+	if n := d.nth[thread]; n != nil {
+		return *n
+	}
+	return 0
+}
+
+// Forget drops what is known of a process or thread that has ended: its number may come
+// again.
+func (d *Decider) Forget(id int) {
+	delete(d.units, id)
+	delete(d.nth, id)
+}
+
+// Eligible returns how many calls came to be counted, in all processes: those that
+// neither the task, nor times, time and stack excluded.
+func (d *Decider) Eligible() uint64 {
+	var n uint64
+	for _, u := range d.units {
+		n += u.eligible
+	}
+	return n
+}
+
+// Done reports whether no call can fail any more, until Update, SetFailNth or Start.
+func (d *Decider) Done(now time.Time) bool {
+	if d.over(now) {
+		return true
+	}
+	for _, n := range d.nth {
+		if *n > 0 {
+			return false
+		}
+	}
+	return d.attr.Never()
+}
+
+// begin starts the time of For with the first call.
+func (d *Decider) begin(now time.Time) {
+	if d.start.IsZero() {
+		d.start = now
+	}
+}
+
+// over reports whether the time for failing is over.
+func (d *Decider) over(now time.Time) bool {
+	return d.attr.For > 0 && !d.start.IsZero() && now.Sub(d.start) >= d.attr.For
+}
+
+// unit returns what is counted of the call's process, or thread.
+func (d *Decider) unit(c Call) *unit {
+	key := c.Process
+	if d.attr.PerThread {
+		key = c.Thread
+	}
+	u := d.units[key]
+	if u == nil {
+		u = &unit{space: d.attr.Space, failNth: d.attr.FailNth}
+		d.units[key] = u
+	}
+	return u
+}
+
+// failNth returns the counter that alone decides, if there is one: the thread's own, or
+// else that of the attributes.
+func (d *Decider) failNth(thread int, u *unit) *uint64 {
+	if n := d.nth[thread]; n != nil && *n > 0 {
+		return n
+	}
+	if u.failNth > 0 {
+		return &u.failNth
+	}
+	return nil
+}
+
+// A limiter is the kernel's ___ratelimit (lib/ratelimit.c).
+type limiter struct {
+	begin   time.Time
+	printed int
+}
+
+func (l *limiter) allow(r Ratelimit, now time.Time) bool {
+	if r.Interval == 0 {
+		return true
+	}
+	if l.begin.IsZero() || now.Sub(l.begin) > r.Interval {
+		l.begin, l.printed = now, 0
+	}
+	if l.printed >= r.Burst {
+		return false
+	}
+	l.printed++
+	return true
+}
