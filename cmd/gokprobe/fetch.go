@@ -8,11 +8,9 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs"
-	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/filter"
+	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -21,99 +19,28 @@ import (
 
 // fetching is what -arg and -filter ask of a probe's hits.
 type fetching struct {
-	args   []fetch.Arg
-	shown  int // of args; the others are for the filter
-	layout *fetch.Layout
-	filter *filter.Filter // nil if every hit is kept
-	kept   uint64         // hits that met the filter; counted on the tracer's thread
-	exact  bool           // the target keeps just these
+	*values.Values
+	shown int    // of Args; the others are for the filter
+	kept  uint64 // hits that met the filter; counted on the tracer's thread
+	exact bool   // the target keeps just these
 }
 
-// What a filter knows beside the arguments: those of all hits, and those of returns.
-var (
-	hitFields = []fetch.Field{
-		{Name: "comm", Type: typeOf("string")},
-		{Name: "common_pid", Type: typeOf("s32")},
-	}
-	returnFields = []fetch.Field{
-		{Name: "ret", Type: typeOf("s64")},
-		{Name: "duration_ns", Type: typeOf("s64")},
-	}
-)
-
-func typeOf(name string) fetch.Type {
-	t, _ := dynevent.TypeOf(name)
-	return t
+// returnFields is what a filter knows of returns beside what it knows of all hits.
+var returnFields = []fetch.Field{
+	{Name: "ret", Type: values.TypeOf("s64")},
+	{Name: "duration_ns", Type: values.TypeOf("s64")},
 }
 
 // fetches tells whether the request has -arg or -filter.
 func (r request) fetches() bool { return len(r.fetchArgs) > 0 || r.filter != "" }
 
-// parseFetching reads -arg and -filter. Errors are the user's, with a caret.
-func (r request) parseFetching(atReturn bool, c dynevent.Context, function func(string) (uint64, uint64, bool)) (*fetching, error) {
-	d := &dynevent.Definition{Symbol: "function"}
-	fields := hitFields
+// wish is what -arg and -filter want.
+func (r request) wish(atReturn bool) values.Wish {
+	w := values.Wish{Args: r.fetchArgs, Filter: r.filter, Params: r.args, Return: atReturn}
 	if atReturn {
-		d.Kind, fields = dynevent.Return, append(fields[:len(fields):len(fields)], returnFields...)
+		w.More = returnFields
 	}
-	for i, text := range r.fetchArgs {
-		a, err := dynevent.ParseArg(text, i, d, c)
-		if err != nil {
-			return nil, caret("-arg", err)
-		}
-		d.Args = append(d.Args, a)
-	}
-	f := &fetching{args: d.Args, shown: len(d.Args)}
-	if r.filter == "" {
-		return f, nil
-	}
-	if r.args {
-		f.args = append(f.args, parametersOf(d, c)...)
-	}
-	return f, f.parseFilter(r.filter, fields, function)
-}
-
-// parametersOf are the parameters of the function, as -args prints them and as far as they can be compared.
-func parametersOf(d *dynevent.Definition, c dynevent.Context) (all []fetch.Arg) {
-	if c.Function == nil {
-		return nil
-	}
-	function, err := c.Function(d)
-	if err != nil {
-		return nil
-	}
-	for _, name := range function.Params() {
-		a, err := dynevent.ParseArg(name+":string", len(d.Args), d, c)
-		if err != nil {
-			a, err = dynevent.ParseArg(name, len(d.Args), d, c)
-		}
-		if err == nil {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-// parseFilter reads -filter, over f's arguments and more, and keeps of the arguments that are not shown those that it looks at.
-func (f *fetching) parseFilter(text string, more []fetch.Field, function func(string) (uint64, uint64, bool)) error {
-	for {
-		p := filter.Parser{Fields: append(fetch.Fields(f.args), more...), Function: function}
-		made, err := p.Parse(text)
-		if err != nil {
-			return caret("-filter", err)
-		}
-		used, kept := made.Fields(), f.args[:f.shown:f.shown]
-		for i := f.shown; i < len(f.args); i++ {
-			if slices.Contains(used, i) {
-				kept = append(kept, f.args[i])
-			}
-		}
-		if len(kept) == len(f.args) {
-			f.filter = made
-			return nil
-		}
-		f.args = kept
-	}
+	return w
 }
 
 // checkFetching finds what is wrong with -arg and -filter before there is a process. What only the process
@@ -124,93 +51,41 @@ func (r request) checkFetching() error {
 		kinds[r.returns || isReturn(spec)] = true
 	}
 	for atReturn := range kinds {
-		_, err := r.parseFetching(atReturn, dynevent.Context{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
-		var e *errlog.Error
-		if err != nil && !(errors.As(err, &e) && r.mayBeMended(e)) {
-			return err
+		if err := r.wish(atReturn).Check(); err != nil {
+			return wishError(err, "-filter")
 		}
 	}
 	return nil
 }
 
-// mayBeMended tells of an error that the process's debug information may make one no more.
-func (r request) mayBeMended(e *errlog.Error) bool {
-	switch e.ID {
-	case "FIELD_NOT_FOUND":
-		return r.args
-	case "BAD_STRING":
-		return strings.Contains(e.Command, "$retval")
+// wishError makes a usage error of what is wrong with a wish, whose filter is that of a flag, with a caret.
+func wishError(err error, filter string) error {
+	var e *values.Error
+	switch {
+	case !errors.As(err, &e):
+		return usagef("-arg: %w", err)
+	case e.Unknown != nil:
+		return usagef("-arg %s names a parameter, but %w", e.Text, e.Unknown)
+	case e.InFilter:
+		return caret(filter, e.Err)
 	}
-	return slices.Contains(byDebugInfo, e.ID)
+	return caret("-arg", e.Err)
 }
-
-// byDebugInfo are the errors about what debug information would tell.
-var byDebugInfo = []string{"NOSUP_BTFARG", "NO_BTF_ENTRY"}
 
 // newFetching is what the request asks of hits at a place; nil if nothing.
 func (r request) newFetching(table *symbols.Table, at place) (*fetching, error) {
 	if !r.fetches() {
 		return nil, nil
 	}
-	var prototype dynevent.Function
-	var unknown error // why nothing is known of the function
-	c := dynevent.Context{
-		AtEntry: func(*dynevent.Definition) bool { return at.waits || atEntry(table, at.addr) },
-		Data:    func(symbol string) bool { _, ok := object(table, symbol); return ok },
-		Function: func(*dynevent.Definition) (dynevent.Function, error) {
-			if prototype == nil && unknown == nil {
-				prototype, unknown = debugfs.Prototype(table, at.addr, at.atReturn)
-			}
-			return prototype, unknown
-		},
-	}
-	f, err := r.parseFetching(at.atReturn, c, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
-	var e *errlog.Error
+	v, err := r.wish(at.atReturn).At(table, values.Place{Addr: at.addr, Waits: at.waits})
+	var e *values.Error
 	switch {
-	case at.waits && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID):
-		return nil, usagef("-arg %s names a parameter, but the library of %s is not loaded yet; name a register or $arg1, $arg2 …", e.Command, at.name)
-	case unknown != nil && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID):
-		return nil, usagef("-arg %s names a parameter, but %s", e.Command, noParamsReason(table, at.addr, unknown))
+	case at.waits && errors.As(err, &e) && e.Unknown != nil:
+		return nil, usagef("-arg %s names a parameter, but the library of %s is not loaded yet; name a register or $arg1, $arg2 …", e.Text, at.name)
 	case err != nil:
-		return nil, err
+		return nil, wishError(err, "-filter")
 	}
-	env := fetch.Env{ABI: fetch.AMD64, Return: at.atReturn, Symbol: func(name string) (arch.Addr, bool) { return object(table, name) }}
-	if table.GoFunction(at.addr) {
-		env.ABI = fetch.GoAMD64
-	}
-	if f.layout, err = fetch.NewLayout(f.args, env); err != nil {
-		return nil, usagef("-arg: %w", err)
-	}
-	return f, nil
-}
-
-// longestPad is the bytes of endbr64, behind which a probe at an entry lies.
-const longestPad = 4
-
-func atEntry(table *symbols.Table, at arch.Addr) bool {
-	f, known := table.Function(at)
-	return known && at <= f.Start+longestPad
-}
-
-// object is the address of a variable or function.
-func object(table *symbols.Table, name string) (arch.Addr, bool) {
-	if v, err := table.Object(name); err == nil {
-		return v.Addr, true
-	}
-	if found, err := table.Resolve(name); err == nil && len(found) == 1 {
-		return found[0].Addr, true
-	}
-	return 0, false
-}
-
-// functionOf is the function of a name or address.
-func functionOf(table *symbols.Table, name string) (start, end uint64, ok bool) {
-	found, err := table.Resolve(name)
-	if err != nil || len(found) != 1 {
-		return 0, 0, false
-	}
-	f, known := table.Function(found[0].Addr)
-	return uint64(f.Start), uint64(f.End), known
+	return &fetching{Values: v, shown: len(r.fetchArgs)}, nil
 }
 
 // symbolize prints an address as the kernel's %pS.
@@ -223,12 +98,8 @@ func (r *recorder) symbolize(at arch.Addr) string {
 }
 
 // keeps tells whether a hit meets the filter. more are the values of returnFields.
-func (f *fetching) keeps(values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
-	if f == nil || f.filter == nil {
-		return true
-	}
-	all := append(values[:len(values):len(values)], fetch.Value{S: comm}, fetch.Value{U: uint64(tid)})
-	return f.filter.Match(append(all, more...))
+func (f *fetching) keeps(fetched []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
+	return f == nil || f.Keeps(fetched, comm, tid, more...)
 }
 
 // returnValues are those of returnFields.
@@ -245,23 +116,29 @@ func (f *fetching) count() int {
 }
 
 // appendTo appends the values to a record's arguments, in place of those that have their names.
-func (f *fetching) appendTo(args []event.Arg, values []fetch.Value) []event.Arg {
-	values = values[:min(f.count(), len(values))]
-	if len(values) > 0 {
-		ours := func(a event.Arg) bool {
-			return slices.ContainsFunc(f.args[:f.shown], func(f fetch.Arg) bool { return f.Name == a.Name })
-		}
-		args = slices.DeleteFunc(slices.Clone(args), ours)
+func (f *fetching) appendTo(args []event.Arg, fetched []fetch.Value) []event.Arg {
+	fetched = fetched[:min(f.count(), len(fetched))]
+	if len(fetched) == 0 {
+		return args
 	}
-	for i, v := range values {
-		t := f.args[i].Type
-		a := event.Arg{Name: f.args[i].Name, Text: fetchedText(t, v), Value: fetchedJSON(t, v)}
+	shown := f.Args[:len(fetched)]
+	ours := func(a event.Arg) bool {
+		return slices.ContainsFunc(shown, func(f fetch.Arg) bool { return f.Name == a.Name })
+	}
+	return append(slices.DeleteFunc(slices.Clone(args), ours), fetchedArgs(shown, fetched)...)
+}
+
+// fetchedArgs are fetched values as a record's.
+func fetchedArgs(args []fetch.Arg, fetched []fetch.Value) []event.Arg {
+	all := make([]event.Arg, len(fetched))
+	for i, v := range fetched {
+		t := args[i].Type
+		all[i] = event.Arg{Name: args[i].Name, Text: fetchedText(t, v), Value: fetchedJSON(t, v)}
 		if t.Count > 0 {
-			a.Value = composite{a.Value}
+			all[i].Value = composite{all[i].Value}
 		}
-		args = append(args, a)
 	}
-	return args
+	return all
 }
 
 // fetchedText is a value as the kernel prints it, but for numbers that could not be read.

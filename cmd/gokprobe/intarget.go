@@ -126,9 +126,9 @@ func (c *capture) addFetching(f *fetching) {
 	if c.fetch = f; f == nil {
 		return
 	}
-	c.items = append(c.items, f.layout.Items()[fetch.HeadItems:]...)
-	if f.filter != nil {
-		c.filter, f.exact = f.filter.Cond(f.layout)
+	c.items = append(c.items, f.Layout.Items()[fetch.HeadItems:]...)
+	if f.Filter != nil {
+		c.filter, f.exact = f.Filter.Cond(f.Layout)
 	}
 }
 
@@ -137,14 +137,14 @@ func (c *capture) values(payload []byte, h fetch.Host) []fetch.Value {
 	if c.fetch == nil {
 		return nil
 	}
-	return c.fetch.layout.DecodeFields(payload, c.program.Fields[firstItem+len(c.names)+len(c.reads):], h)
+	return c.fetch.Layout.DecodeFields(payload, c.program.Fields[firstItem+len(c.names)+len(c.reads):], h)
 }
 
 // context is the registers that the program reads.
 func (c *capture) context() []string {
 	names := slices.Clone(c.names)
 	if c.fetch != nil {
-		for _, name := range c.fetch.layout.Regs() {
+		for _, name := range c.fetch.Layout.Regs() {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -205,11 +205,11 @@ func (pl *placer) inTarget(p *probe) bool {
 // countInTarget has the target count p's hits that meet the filter, if it can tell them.
 func (p *probe) countInTarget() bool {
 	f := p.fetch
-	cond, exact := f.filter.Cond(f.layout)
+	cond, exact := f.Filter.Cond(f.Layout)
 	if !exact {
 		return false
 	}
-	program, err := prog.Build(p.name, 0, f.layout.Regs(), cond, prog.CountHit{Shards: 4})
+	program, err := prog.Build(p.name, 0, f.Layout.Regs(), cond, prog.CountHit{Shards: 4})
 	if err == nil {
 		_, err = prog.Check(program)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -180,7 +181,7 @@ type lacking struct {
 
 // lacks notes why p prints no arguments. What is said of many functions is said once.
 func (pl *placer) lacks(p *probe, err error) {
-	full := noParamsReason(pl.sess.Symbols(), p.kp.Addr, err)
+	full := values.NoParams(pl.sess.Symbols(), p.kp.Addr, err).Error()
 	reason := full
 	if all, ok := err.(interface{ Unwrap() []error }); ok && !errors.Is(err, symbols.ErrNoDebugInfo) {
 		causes := all.Unwrap()
@@ -192,20 +193,8 @@ func (pl *placer) lacks(p *probe, err error) {
 	pl.noParams[reason].count++
 }
 
-// noParamsReason is why -args prints nothing at a, and what to do. Where debug files
-// were looked for is left out: the package knows its place.
-func noParamsReason(table *symbols.Table, a arch.Addr, err error) string {
-	loc, ok := table.Lookup(a)
-	if !errors.Is(err, symbols.ErrNoDebugInfo) || !ok {
-		return err.Error()
-	}
-	id := "it has no build ID"
-	if loc.Symbol.Module.BuildID != "" {
-		id = "build ID " + loc.Symbol.Module.BuildID
-	}
-	return fmt.Sprintf("%s has no debug information; install its debug package (%s) or use a build that is not stripped",
-		loc.Symbol.Module.Name, id)
-}
+// longestPad is the bytes of endbr64, behind which a probe at an entry lies.
+const longestPad = 4
 
 var errNotAtEntry = errors.New("parameters are known at a function's entry only")
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -46,7 +47,7 @@ func (p *probe) kind() string {
 // counts is the summary's: handled hits or returns that meet the filter, and those that were missed.
 func (p *probe) counts() (hits, missed uint64) {
 	hits, missed = p.all()
-	if f := p.fetch; f != nil && f.filter != nil {
+	if f := p.fetch; f != nil && f.Filter != nil {
 		hits = f.kept
 		if f.exact {
 			hits += p.lost()
@@ -112,7 +113,7 @@ func (r *recorder) handler(p *probe) kprobes.PreHandler {
 }
 
 // filtered tells that some hits are not wanted.
-func (p *probe) filtered() bool { return p.fetch != nil && p.fetch.filter != nil }
+func (p *probe) filtered() bool { return p.fetch != nil && p.fetch.Filter != nil }
 
 // keep counts a hit that met the filter.
 func (p *probe) keep() {
@@ -126,11 +127,11 @@ func (r *recorder) fetched(p *probe, regs *kprobes.Regs, saved []uint64) ([]fetc
 	if p.fetch == nil {
 		return nil, nil
 	}
-	payload, err := p.fetch.layout.Run(regs, regs, saved)
+	payload, err := p.fetch.Layout.Run(regs, regs, saved)
 	if err != nil {
 		return nil, err
 	}
-	return p.fetch.layout.Decode(payload, r.host(regs.Comm())), nil
+	return p.fetch.Layout.Decode(payload, r.host(regs.Comm())), nil
 }
 
 // host is what values are made of, of a thread.
@@ -144,7 +145,7 @@ func (r *recorder) notice(p *probe) {
 		return
 	}
 	if err := p.describe(r.sess); err != nil {
-		r.warn("a probe prints no arguments: %s", noParamsReason(r.sess.Symbols(), p.kp.Addr, err))
+		r.warn("a probe prints no arguments: %v", values.NoParams(r.sess.Symbols(), p.kp.Addr, err))
 	}
 	p.status = r.sess.Status(p.kp)
 }

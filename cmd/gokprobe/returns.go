@@ -45,7 +45,7 @@ func (r *recorder) follow(p *probe, maxActive int) {
 	}
 	ret.rp.DataSize, ret.entries = entrySize, map[*byte]*callEntry{}
 	if p.fetch != nil {
-		ret.rp.DataSize += 8 * p.fetch.layout.Saved()
+		ret.rp.DataSize += 8 * p.fetch.Layout.Saved()
 	}
 	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
 		r.notice(p)
@@ -77,7 +77,7 @@ func (r *recorder) entered(p *probe, ri *kprobes.KretprobeInstance, regs *kprobe
 		binary.NativeEndian.PutUint64(ri.Data[numberAt:], ret.calls)
 	}
 	if p.fetch != nil {
-		putWords(ri.Data[entrySize:], p.fetch.layout.Save(regs, regs))
+		putWords(ri.Data[entrySize:], p.fetch.Layout.Save(regs, regs))
 	}
 	binary.NativeEndian.PutUint64(ri.Data[startedAt:], uint64(time.Since(r.began)))
 }

@@ -20,7 +20,7 @@ const (
 func (pl *placer) returnsInTarget(p *probe) bool {
 	r, ret := pl.rec, p.ret
 	if pl.req.noOptimize || pl.req.noBoost || r.sink == nil || r.limited || p.waits || p.stack > 0 || p.args ||
-		p.fetch != nil && p.fetch.layout.Saved() > 0 {
+		p.fetch != nil && p.fetch.Layout.Saved() > 0 {
 		return false
 	}
 	names := []string{returnRegister, durationRegister}

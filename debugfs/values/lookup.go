@@ -1,0 +1,53 @@
+package values
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// longestPad is the bytes of endbr64, behind which a probe at an entry lies.
+const longestPad = 4
+
+func atEntry(table *symbols.Table, at arch.Addr) bool {
+	f, known := table.Function(at)
+	return known && at <= f.Start+longestPad
+}
+
+// object is the address of a variable or function.
+func object(table *symbols.Table, name string) (arch.Addr, bool) {
+	if v, err := table.Object(name); err == nil {
+		return v.Addr, true
+	}
+	if found, err := table.Resolve(name); err == nil && len(found) == 1 {
+		return found[0].Addr, true
+	}
+	return 0, false
+}
+
+// functionOf is the function of a name or address.
+func functionOf(table *symbols.Table, name string) (start, end uint64, ok bool) {
+	found, err := table.Resolve(name)
+	if err != nil || len(found) != 1 {
+		return 0, 0, false
+	}
+	f, known := table.Function(found[0].Addr)
+	return uint64(f.Start), uint64(f.End), known
+}
+
+// NoParams is why nothing is known of the parameters at an address, and what to do: err is that of symbols.Table.Params. Where debug files were looked for is
+// left out: the package knows its place.
+func NoParams(table *symbols.Table, at arch.Addr, err error) error {
+	loc, ok := table.Lookup(at)
+	if !errors.Is(err, symbols.ErrNoDebugInfo) || !ok {
+		return err
+	}
+	id := "it has no build ID"
+	if loc.Symbol.Module.BuildID != "" {
+		id = "build ID " + loc.Symbol.Module.BuildID
+	}
+	return fmt.Errorf("%s has no debug information; install its debug package (%s) or use a build that is not stripped",
+		loc.Symbol.Module.Name, id)
+}
