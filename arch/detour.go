@@ -60,6 +60,11 @@ type BodyCode struct {
 	// registers and flags are as at the site. The tracer sends the thread on to the
 	// first copy or elsewhere.
 	Traps []Addr
+	// Chosen are the addresses of breakpoints that call the tracer because a program has chosen the
+	// hit (program.Program.Decides). At each of them all registers and flags are as at the
+	// site; the program has run, and nothing behind it. A thread that goes on behind such a breakpoint
+	// does the rest of the body.
+	Chosen []Addr
 	// Waits are the addresses of breakpoints at which a thread waits for the answer to an
 	// upcall whose registers lie in a mailbox.
 	Waits []Addr

@@ -57,7 +57,7 @@ const (
 // the length if that is positive (of a String with its zero, of a Text with its zero if it has one); for
 // an Array the length if not all of it could be read.
 //
-// regs is Program.Regs. The program has not been checked.
+// The state of Sequences, if there are any, is the last map. regs is Program.Regs. The program has not been checked.
 func Build(name string, id uint32, regs []string, filter Cond, actions ...Action) (*Program, error) {
 	b := &builder{p: &Program{Name: name, ID: id, Regs: regs}}
 	b.add(asm.Mov.Reg(asm.R6, asm.R1)) // the context
@@ -71,6 +71,37 @@ func Build(name string, id uint32, regs []string, filter Cond, actions ...Action
 	}
 	b.label("end")
 	b.add(asm.Return())
+	return b.finish()
+}
+
+// Decision makes a program that decides (Program.Decides): the handler runs at hits that meet c.
+// Its only map, if c has Sequences, is their state. regs is Program.Regs. The program has not
+// been checked.
+func Decision(name string, regs []string, c Cond) (*Program, error) {
+	b := &builder{p: &Program{Name: name, Regs: regs, Decides: true}}
+	b.add(asm.Mov.Reg(asm.R6, asm.R1))
+	if err := b.cond(c, "no", false); err != nil {
+		return nil, fmt.Errorf("program %s: %w", name, err)
+	}
+	b.add(asm.Mov.Imm(asm.R0, 1), asm.Return())
+	b.label("no")
+	b.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	return b.finish()
+}
+
+// finish completes the program.
+func (b *builder) finish() (*Program, error) {
+	if b.cells > 0 {
+		m, err := b.newMap(Map{Kind: State, Cells: b.cells})
+		if err != nil {
+			return nil, fmt.Errorf("program %s: %w", b.p.Name, err)
+		}
+		for i := range b.p.Insns {
+			if ins := &b.p.Insns[i]; ins.IsLoadFromMap() && ins.Constant == stateToBe {
+				ins.Constant = int64(m)
+			}
+		}
+	}
 	b.prune()
 	return b.p, nil
 }
@@ -79,9 +110,9 @@ func Build(name string, id uint32, regs []string, filter Cond, actions ...Action
 func (p Program) Where(reg string, v int32) Program {
 	p.Regs = append(slices.Clone(p.Regs), reg)
 	otherwise := asm.JEq.Imm(asm.R0, v, "")
-	otherwise.Offset = 1 // behind the return
+	otherwise.Offset = 2 // behind the return
 	p.Insns = append(asm.Instructions{
-		asm.LoadMem(asm.R0, asm.R1, int16(8*(len(p.Regs)-1)), asm.DWord), otherwise, asm.Return(),
+		asm.LoadMem(asm.R0, asm.R1, int16(8*(len(p.Regs)-1)), asm.DWord), otherwise, asm.Mov.Imm(asm.R0, 0), asm.Return(),
 	}, p.Insns...)
 	return p
 }
@@ -113,6 +144,7 @@ type builder struct {
 	labels int
 	next   string  // label of the next instruction
 	fields []Field // of the record that is being written
+	cells  int     // of the state
 }
 
 func (b *builder) add(all ...asm.Instruction) {

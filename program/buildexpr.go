@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,11 +36,20 @@ func (b *builder) steps(e Expr, r asm.Register, fault string) error {
 		if !s.typ.valid() {
 			return fmt.Errorf("a number of %d bytes", s.typ.Size)
 		}
-		b.plus(r, s.off)
-		if s.load {
-			b.load(r, s.typ, fault)
-		} else {
+		switch s.op {
+		case narrow:
+			b.plus(r, s.off)
 			b.narrow(r, s.typ)
+		case load:
+			b.plus(r, s.off)
+			b.load(r, s.typ, fault)
+		case modulo:
+			if s.off == 0 {
+				return errors.New("division by zero")
+			}
+			b.with(asm.Mod, r, s.off)
+		case mixed:
+			b.mix(r, s.off)
 		}
 	}
 	return nil
@@ -56,7 +66,7 @@ func (b *builder) base(e Expr, r asm.Register) (steps []step, err error) {
 			return nil, fmt.Errorf("no register %s", e.reg)
 		}
 		load := asm.LoadMem(r, asm.R6, int16(8*n), asm.DWord)
-		if s := e.steps; len(s) > 0 && !s[0].load && s[0].off == 0 && s[0].typ.valid() {
+		if s := e.steps; len(s) > 0 && s[0].op == narrow && s[0].off == 0 && s[0].typ.valid() {
 			b.add(narrowLoad(load, s[0].typ))
 			return s[1:], nil
 		}
@@ -66,6 +76,8 @@ func (b *builder) base(e Expr, r asm.Register) (steps []step, err error) {
 			return nil, fmt.Errorf("no 8 bytes at %d of item %d", e.n, e.item)
 		}
 		b.add(asm.LoadMem(r, asm.R7, int16(b.fields[e.item].Off+int(e.n)), asm.DWord))
+	case fromSequence:
+		return e.steps, b.sequence(r, e.n)
 	case fromTime, fromThread, fromProcessor:
 		b.add(map[source]asm.BuiltinFunc{fromTime: Time, fromThread: Thread, fromProcessor: Processor}[e.fn].Call())
 		if r != asm.R0 {
@@ -96,15 +108,52 @@ func (b *builder) constant(r asm.Register, n int64) {
 	}
 }
 
+// stateToBe stands for the number of the state among the maps, of which there may be more before it.
+const stateToBe = MaxMaps
+
+// sequence adds one to a cell of the state, and finds out what was there into r.
+func (b *builder) sequence(r asm.Register, cell int64) error {
+	if cell < 0 || cell >= MaxCells {
+		return fmt.Errorf("no cell %d of a state: want 0 to %d", cell, MaxCells-1)
+	}
+	b.cells = max(b.cells, int(cell)+1)
+	b.add(asm.LoadMapPtr(asm.R1, stateToBe), asm.Mov.Imm(asm.R2, int32(cell)), FetchAdd.Call())
+	if r != asm.R0 {
+		b.add(asm.Mov.Reg(r, asm.R0))
+	}
+	return nil
+}
+
+// with is r op n, and may change r5 for that. n is as an unsigned number.
+func (b *builder) with(op asm.ALUOp, r asm.Register, n int64) {
+	if n == int64(int32(n)) {
+		b.add(op.Imm(r, int32(n)))
+	} else {
+		b.constant(asm.R5, n)
+		b.add(op.Reg(r, asm.R5))
+	}
+}
+
+// mix is the output function of splitmix64 over the r-th state from seed on.
+func (b *builder) mix(r asm.Register, seed int64) {
+	shifted := func(by int32) {
+		b.add(asm.Mov.Reg(asm.R5, r), asm.RSh.Imm(asm.R5, by), asm.Xor.Reg(r, asm.R5))
+	}
+	factor := func(n uint64) { b.with(asm.Mul, r, int64(n)) }
+	b.plus(r, 1)
+	factor(0x9e3779b97f4a7c15)
+	b.plus(r, seed)
+	shifted(30)
+	factor(0xbf58476d1ce4e5b9)
+	shifted(27)
+	factor(0x94d049bb133111eb)
+	shifted(31)
+}
+
 // plus adds n to r, and may change r5 for that.
 func (b *builder) plus(r asm.Register, n int64) {
-	switch {
-	case n == 0:
-	case n == int64(int32(n)):
-		b.add(asm.Add.Imm(r, int32(n)))
-	default:
-		b.constant(asm.R5, n)
-		b.add(asm.Add.Reg(r, asm.R5))
+	if n != 0 {
+		b.with(asm.Add, r, n)
 	}
 }
 

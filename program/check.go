@@ -54,6 +54,9 @@ func checkLimits(p *Program) error {
 			return fmt.Errorf("map %d: %w", i, err)
 		}
 	}
+	if i := p.State(); i >= 0 && (&Program{Maps: p.Maps[i+1:]}).State() >= 0 {
+		return errors.New("more than one state")
+	}
 	return nil
 }
 

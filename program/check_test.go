@@ -78,6 +78,10 @@ var unsafePrograms = []struct {
 		asm.LoadMapPtr(asm.R1, 0), asm.Mov.Imm(asm.R2, 1024), asm.LoadMapPtr(asm.R3, 1), RingReserve.Call(), exit}, "quarter of the ring"},
 	{"unaligned atomic", asm.Instructions{asm.StoreImm(asm.R10, -8, 1, asm.Word), asm.StoreImm(asm.R10, -4, 1, asm.Word), asm.Mov.Imm(asm.R0, 1),
 		asm.FetchAdd.Mem(asm.R10, asm.R0, asm.Word, -6), exit}, "must be aligned"},
+	{"a cell that is not there", asm.Instructions{asm.LoadMapPtr(asm.R1, 2), asm.Mov.Imm(asm.R2, 3), FetchAdd.Call(), exit}, "no cell 3 of 3"},
+	{"an unknown cell", asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, 0, asm.DWord), asm.LoadMapPtr(asm.R1, 2), FetchAdd.Call(), exit}, "the cell must be a constant"},
+	{"a cell of a counter", asm.Instructions{asm.LoadMapPtr(asm.R1, 1), asm.Mov.Imm(asm.R2, 0), FetchAdd.Call(), exit}, "want a state"},
 	{"no opcode", asm.Instructions{{OpCode: asm.InvalidOpCode}, exit}, "no such operation"},
 	{"packet access", asm.Instructions{asm.LoadAbs(0, asm.Word), exit}, "no such operation"},
 	{"may_goto", asm.Instructions{asm.JCOND.Label("l"), exit.WithSymbol("l")}, "no such operation"},
@@ -86,7 +90,7 @@ var unsafePrograms = []struct {
 func TestUnsafeProgramsAreRefusedWithTheirReason(t *testing.T) {
 	for _, tt := range unsafePrograms {
 		t.Run(tt.name, func(t *testing.T) {
-			p := &Program{Name: "p", Regs: testRegs, Insns: tt.insns, Maps: []Map{{Kind: Ring, Size: MinRingSize}, {Kind: Counter}}}
+			p := &Program{Name: "p", Regs: testRegs, Insns: tt.insns, Maps: []Map{{Kind: Ring, Size: MinRingSize}, {Kind: Counter}, {Kind: State, Cells: 3}}}
 			_, err := Check(p)
 			if !errors.Is(err, ErrUnsafe) {
 				t.Fatalf("error %v", err)
@@ -111,6 +115,9 @@ func TestLimitsAreRefused(t *testing.T) {
 		"many shards":   {Insns: ok, Maps: []Map{{Shards: 2 * MaxShards}}},
 		"kind":          {Insns: ok, Maps: []Map{{Kind: 9}}},
 		"ring size":     {Insns: ok, Maps: []Map{{Kind: Ring, Size: MinRingSize + 8}}},
+		"no cells":      {Insns: ok, Maps: []Map{{Kind: State}}},
+		"many cells":    {Insns: ok, Maps: []Map{{Kind: State, Cells: MaxCells + 1}}},
+		"two states":    {Insns: ok, Maps: []Map{{Kind: State, Cells: 1}, {Kind: Counter}, {Kind: State, Cells: 1}}},
 		"no buckets":    {Insns: ok, Maps: []Map{{Kind: Linear, Step: 1}}},
 		"no step":       {Insns: ok, Maps: []Map{{Kind: Linear, Buckets: 1}}},
 		"beyond 64 bit": {Insns: ok, Maps: []Map{{Kind: Linear, Buckets: 2, Step: 1 << 62, Min: 1}}},

@@ -54,6 +54,7 @@ type HelperCall struct {
 	Map  int    // index of the map that is the first argument; -1 if none is
 	Lost int    // RingReserve: index of the counter of losses
 	Size int    // value of the ArgSize argument
+	Cell int    // value of the ArgCell argument
 	Dst  Region // of the ArgDst argument
 	Off  int
 	// ResultUnused is set if r0 is never read after the call.

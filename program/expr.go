@@ -25,7 +25,7 @@ type Expr struct {
 	reg   string // a register, or
 	fn    source // a helper's result, or
 	item  int    // of the record, 8 bytes of which from n on; or
-	n     int64  // a constant
+	n     int64  // a constant, or a cell
 	steps []step
 	zero  bool // it is 0 where it would fault
 }
@@ -39,14 +39,24 @@ const (
 	fromThread
 	fromProcessor
 	fromItem
+	fromSequence
 )
 
 // step is what is done with a number.
 type step struct {
-	load bool  // read the memory at the number plus off; or else
-	off  int64 // add off, and take what typ holds
-	typ  Type
+	op  stepOp
+	off int64 // or what divides, or the seed
+	typ Type
 }
+
+type stepOp uint8
+
+const (
+	narrow stepOp = iota // add off, and take what typ holds
+	load                 // read the memory at the number plus off
+	modulo
+	mixed
+)
 
 // Reg is a register of Program.Regs.
 func Reg(name string) Expr { return Expr{fn: fromReg, reg: name} }
@@ -67,18 +77,30 @@ func CurrentThread() Expr { return Expr{fn: fromThread} }
 // CurrentProcessor is the helper Processor's result.
 func CurrentProcessor() Expr { return Expr{fn: fromProcessor} }
 
+// Sequence is how often Sequence(cell) has been evaluated before, at all hits of the probe in its
+// address space: 0 the first time. cell is one of the program's state, whose size follows from the highest cell that
+// is used.
+func Sequence(cell int) Expr { return Expr{fn: fromSequence, n: int64(cell)} }
+
 // StackWord is the n-th 8-byte word of the stack, from the word that the stack pointer
 // register sp points to.
 func StackWord(sp string, n int) Expr { return Reg(sp).Load(int64(8*n), U64) }
 
 // Load is the number in the target's memory off bytes behind e.
-func (e Expr) Load(off int64, t Type) Expr { return e.with(step{true, off, t}) }
+func (e Expr) Load(off int64, t Type) Expr { return e.with(step{load, off, t}) }
 
 // Plus is e plus n, modulo 1<<64.
 func (e Expr) Plus(n int64) Expr { return e.with(step{off: n, typ: U64}) }
 
 // As is the low bytes of e as a t.
 func (e Expr) As(t Type) Expr { return e.with(step{typ: t}) }
+
+// Mod is the remainder of e divided by n, which is not 0, both unsigned.
+func (e Expr) Mod(n uint64) Expr { return e.with(step{op: modulo, off: int64(n), typ: U64}) }
+
+// Mixed is a number that looks like chance: number e of those that follow from seed (fault.Mix; splitmix64,
+// Steele, Lea, Flood 2014).
+func (e Expr) Mixed(seed uint64) Expr { return e.with(step{op: mixed, off: int64(seed), typ: U64}) }
 
 // OrZero is e, or 0 where finding it out needs memory that can't be read. What is done with it
 // before and after makes no difference to that.
@@ -94,7 +116,7 @@ func (e Expr) with(s step) Expr {
 
 // mayFault reports whether finding out e may fail.
 func (e Expr) mayFault() bool {
-	return !e.zero && slices.ContainsFunc(e.steps, func(s step) bool { return s.load })
+	return !e.zero && slices.ContainsFunc(e.steps, func(s step) bool { return s.op == load })
 }
 
 // Op is a comparison.

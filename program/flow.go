@@ -15,7 +15,7 @@ func (k *checker) jump(i int, s *state) error {
 		if s.rec != noRecord {
 			return errors.New("the program ends with a record that is not committed")
 		}
-		return nil
+		return k.decision(s)
 	case asm.Call:
 		if err := k.call(ins, s); err != nil {
 			return err
@@ -30,6 +30,17 @@ func (k *checker) jump(i int, s *state) error {
 		return k.branch(i, s)
 	}
 	return errors.New("no such operation")
+}
+
+// decision checks what a program that decides ends with.
+func (k *checker) decision(s *state) error {
+	if !k.Decides {
+		return nil
+	}
+	if _, err := s.number(asm.R0); err != nil {
+		return fmt.Errorf("it decides whether the handler runs: %w", err)
+	}
+	return nil
 }
 
 // branch checks a conditional jump.
@@ -102,7 +113,7 @@ func (k *checker) call(ins *Insn, s *state) error {
 	return k.effect(c, s)
 }
 
-var mapKinds = map[ArgType]MapKind{ArgCounter: Counter, ArgLog2: Log2, ArgLinear: Linear, ArgRing: Ring}
+var mapKinds = map[ArgType]MapKind{ArgCounter: Counter, ArgLog2: Log2, ArgLinear: Linear, ArgRing: Ring, ArgState: State}
 
 func (k *checker) argument(c *HelperCall, s *state, r asm.Register, t ArgType) error {
 	v, err := s.get(r)
@@ -121,6 +132,15 @@ func (k *checker) argument(c *HelperCall, s *state, r asm.Register, t ArgType) e
 			return fmt.Errorf("a size of %d: want 1 to %d", int64(v.n), MaxRecord)
 		}
 		c.Size = int(v.n)
+		return nil
+	case ArgCell:
+		if v.kind != number || !v.known {
+			return errors.New("the cell must be a constant")
+		}
+		if n := k.Maps[c.Map].Cells; v.n >= uint64(n) {
+			return fmt.Errorf("there is no cell %d of %d", v.n, n)
+		}
+		c.Cell = int(v.n)
 		return nil
 	case ArgDst:
 		if v.kind != pointer || v.mem != InStack && v.mem != InRecord {

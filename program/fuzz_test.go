@@ -27,13 +27,17 @@ func FuzzCheck(f *testing.F) {
 		f.Fatal(err)
 	}
 	seed(p.Insns)
+	if p, err = Decision("seed", testRegs, Compare(Sequence(1).Mixed(7), Below, Const(1<<40))); err != nil {
+		f.Fatal(err)
+	}
+	seed(p.Insns)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		insns, err := asm.AppendInstructions(nil, bytes.NewReader(raw), binary.LittleEndian, "linux")
 		if err != nil {
 			return
 		}
-		p := &Program{Regs: testRegs, Insns: insns, Maps: []Map{
-			{Kind: Ring, Size: MinRingSize}, {Kind: Counter}, {Kind: Counter}, {Kind: Log2}, {Kind: Linear, Min: -5, Step: 3, Buckets: 7}}}
+		p := &Program{Regs: testRegs, Insns: insns, Decides: len(raw)/8%2 == 0, Maps: []Map{
+			{Kind: Ring, Size: MinRingSize}, {Kind: Counter}, {Kind: Counter}, {Kind: Log2}, {Kind: Linear, Min: -5, Step: 3, Buckets: 7}, {Kind: State, Cells: 2}}}
 		c, err := Check(p)
 		if err != nil {
 			return

@@ -40,6 +40,8 @@ const (
 	// Processor() returns the number of the processor that the thread is on; in the interpreter, what
 	// its Env says. On x86-64 the kernel keeps it in the limit of a segment (__CPUNODE_SEG).
 	Processor
+	// FetchAdd(state, cell) adds one to a cell, a constant, and returns what was there before.
+	FetchAdd
 
 	lastHelper
 )
@@ -55,6 +57,8 @@ const (
 	ArgLog2                   // LoadMapPtr of a log2 histogram
 	ArgLinear                 // LoadMapPtr of a linear histogram
 	ArgRing                   // LoadMapPtr of a ring
+	ArgState                  // LoadMapPtr of a state
+	ArgCell                   // a number known when the program is checked, of a cell of the state before it
 	ArgValue                  // a number
 	ArgSize                   // a number known when the program is checked, at least 1
 	ArgDst                    // where in stack or record the next argument's number of bytes is written
@@ -80,6 +84,7 @@ var helpers = [...]Helper{
 	RingReserve - Count: {"ring_reserve", []ArgType{ArgRing, ArgSize, ArgCounter}, true},
 	RingCommit - Count:  {"ring_commit", []ArgType{ArgRecord}, false},
 	Processor - Count:   {"processor", nil, true},
+	FetchAdd - Count:    {"fetch_add", []ArgType{ArgState, ArgCell}, true},
 }
 
 // HelperFor describes a helper by its number.

@@ -31,26 +31,41 @@ type Env struct {
 // Run interprets the program at one hit. It may run concurrently with itself, with compiled code that uses
 // the same maps, and with their readers. The error is one of e; then nothing has been done.
 func (c *Checked) Run(e *Env) error {
-	m := &machine{Checked: c, env: e, ctx: make([]uint64, len(c.Regs))}
-	for i, name := range c.Regs {
-		v, ok := e.Regs.Get(name)
-		if !ok {
-			return fmt.Errorf("program %s: no register %s", c.Name, name)
-		}
-		m.ctx[i] = v
-	}
-	if len(e.Maps) != len(c.Maps) {
-		return fmt.Errorf("program %s: %d maps for %d", c.Name, len(e.Maps), len(c.Maps))
-	}
-	for i, d := range c.Maps {
-		if len(e.Maps[i]) < d.Len()/8 {
-			return fmt.Errorf("program %s: map %d has %d bytes of %d", c.Name, i, 8*len(e.Maps[i]), d.Len())
-		}
+	_, err := c.Decide(e)
+	return err
+}
+
+// Decide is Run of a program that decides. It returns whether the handler is to run.
+func (c *Checked) Decide(e *Env) (chosen bool, err error) {
+	m, err := c.newMachine(e)
+	if err != nil {
+		return false, err
 	}
 	for at := 0; at >= 0; {
 		at = m.step(at)
 	}
-	return nil
+	return c.Decides && m.regs[asm.R0] != 0, nil
+}
+
+// newMachine checks that e is what c needs.
+func (c *Checked) newMachine(e *Env) (*machine, error) {
+	m := &machine{Checked: c, env: e, ctx: make([]uint64, len(c.Regs))}
+	for i, name := range c.Regs {
+		v, ok := e.Regs.Get(name)
+		if !ok {
+			return nil, fmt.Errorf("program %s: no register %s", c.Name, name)
+		}
+		m.ctx[i] = v
+	}
+	if len(e.Maps) != len(c.Maps) {
+		return nil, fmt.Errorf("program %s: %d maps for %d", c.Name, len(e.Maps), len(c.Maps))
+	}
+	for i, d := range c.Maps {
+		if len(e.Maps[i]) < d.Len()/8 {
+			return nil, fmt.Errorf("program %s: map %d has %d bytes of %d", c.Name, i, 8*len(e.Maps[i]), d.Len())
+		}
+	}
+	return m, nil
 }
 
 // machine is one run. Registers that hold addresses have no value: Check knows what they

@@ -38,6 +38,8 @@ func (m *machine) call(c *HelperCall) uint64 {
 		return uint64(n)
 	case ReadString:
 		return m.readString(c, arch.Addr(r[asm.R3]))
+	case FetchAdd:
+		return atomic.AddUint64(&m.env.Maps[c.Map][c.Cell], 1) - 1
 	case RingReserve:
 		return m.reserve(c)
 	case RingCommit:

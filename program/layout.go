@@ -2,6 +2,8 @@ package program
 
 // The layout of maps in shared memory. All numbers are little-endian; offsets are in bytes.
 //
+// A state is Cells 64-bit cells, to which hits add atomically.
+//
 // A counter or histogram is shards, ShardStride apart, each of Cells 64-bit cells. A hit
 // adds one to one cell atomically.
 //

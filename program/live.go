@@ -22,6 +22,9 @@ func (c *Checked) findUnused() {
 			ins.Call.ResultUnused = after&1 == 0
 		}
 		reads, writes := ins.uses()
+		if c.Decides && ins.OpCode.JumpOp() == asm.Exit {
+			reads = 1 // r0
+		}
 		live[i] = after&^writes | reads
 	}
 }

@@ -10,6 +10,7 @@ const (
 	Log2                   // histogram over the position of the highest bit
 	Linear                 // histogram over buckets of the same width
 	Ring                   // records in the order of their hits
+	State                  // numbers that hits change, each hit seeing what those before have left
 )
 
 func (k MapKind) String() string {
@@ -19,7 +20,7 @@ func (k MapKind) String() string {
 	return fmt.Sprintf("map kind %d", uint8(k))
 }
 
-var kindNames = [...]string{"counter", "log2 histogram", "linear histogram", "ring"}
+var kindNames = [...]string{"counter", "log2 histogram", "linear histogram", "ring", "state"}
 
 // Map describes a map. Its contents are in memory that tracer and target share, laid out
 // as layout.go says, all zero at first.
@@ -34,6 +35,9 @@ type Map struct {
 	Buckets   int
 	// Size is the bytes of a ring that records may occupy, a power of two.
 	Size int
+	// Cells is the number of 64-bit words of a state. A program has one state at most. It is one memory
+	// for all hits of a probe in an address space, whether the target or the tracer deals with them.
+	Cells int
 }
 
 // Limits of maps.
@@ -42,6 +46,7 @@ const (
 	MaxBuckets  = 4096
 	MaxRingSize = 1 << 30
 	MinRingSize = 1 << 12
+	MaxCells    = 512 // of a state
 )
 
 // Check returns an error if m is not possible.
@@ -53,6 +58,10 @@ func (m Map) Check() error {
 		}
 		if m.Kind == Linear {
 			return m.checkLinear()
+		}
+	case State:
+		if m.Cells < 1 || m.Cells > MaxCells {
+			return fmt.Errorf("state of %d cells: want 1 to %d", m.Cells, MaxCells)
 		}
 	case Ring:
 		if m.Size < MinRingSize || m.Size > MaxRingSize || m.Size&(m.Size-1) != 0 {
@@ -81,11 +90,16 @@ func (m Map) checkLinear() error {
 const maxInt64 = 1<<63 - 1
 
 // shards is m.Shards with its default.
-func (m Map) shards() int { return max(m.Shards, 1) }
+func (m Map) shards() int {
+	if m.Kind == State {
+		return 1
+	}
+	return max(m.Shards, 1)
+}
 
-// Cells is the number of 64-bit cells of one shard that are used: 1 of a counter; one for
-// each bucket of a histogram. It is 0 for a ring.
-func (m Map) Cells() int {
+// PerShard is the number of 64-bit cells of one shard that are used: 1 of a counter; one for
+// each bucket of a histogram; all cells of a state. It is 0 for a ring.
+func (m Map) PerShard() int {
 	switch m.Kind {
 	case Counter:
 		return 1
@@ -93,12 +107,14 @@ func (m Map) Cells() int {
 		return Log2Cells
 	case Linear:
 		return m.Buckets + 2
+	case State:
+		return m.Cells
 	}
 	return 0
 }
 
 // ShardStride is the bytes from one shard to the next, a multiple of LineSize.
-func (m Map) ShardStride() int { return (m.Cells()*8 + LineSize - 1) &^ (LineSize - 1) }
+func (m Map) ShardStride() int { return (m.PerShard()*8 + LineSize - 1) &^ (LineSize - 1) }
 
 // Len is the bytes of shared memory that m occupies, a multiple of LineSize. Where it
 // begins must be one too.

@@ -9,12 +9,15 @@
 // calls of BPF functions, and legacy packet access. r1 points to the context at the start:
 // the registers at the hit, 8 bytes each, in the order of Program.Regs, read-only. r10 is the
 // end of StackSize bytes of stack. Helpers are called by the numbers of this package; r0 is
-// their result and r1 to r5 are lost. A program ends with exit; r0 means nothing then.
+// their result and r1 to r5 are lost. A program ends with exit; r0 means nothing then, unless
+// the program decides (Program.Decides).
 //
 // The package is pure: no system call, no build tag.
 package program
 
 import (
+	"slices"
+
 	"github.com/cilium/ebpf/asm"
 )
 
@@ -34,6 +37,9 @@ type Program struct {
 	Name string
 	// ID stands in each of the program's records.
 	ID uint32
+	// Decides tells that r0 at the end says whether the probe's handler is to run: 0 is no. Check
+	// demands a number in r0 on every way to an exit then.
+	Decides bool
 	// Regs names what the context holds: the register at offset 8n is Regs[n]. They are
 	// arch.Regs.Names() and whatever else the compiler at hand knows. rip is the
 	// address of the site plus one, as for the kernel's handlers.
@@ -57,4 +63,9 @@ type Field struct {
 	// ReadN: a length, or negative for an address that can't be read); negative if there is
 	// none.
 	Err int
+}
+
+// State is the index of the program's state among its maps, -1 if it has none.
+func (p *Program) State() int {
+	return slices.IndexFunc(p.Maps, func(m Map) bool { return m.Kind == State })
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Values are the cells of a counter or histogram in mem, summed over its shards. Hits
+// Values are the cells of a counter, histogram or state in mem, summed over its shards. Hits
 // that are under way may or may not be in.
 func (m Map) Values(mem []uint64) ([]uint64, error) {
 	if err := m.Check(); err != nil {
@@ -17,7 +17,7 @@ func (m Map) Values(mem []uint64) ([]uint64, error) {
 	if m.Kind == Ring || len(mem) < m.Len()/8 {
 		return nil, fmt.Errorf("%s in %d bytes has no values", m.Kind, 8*len(mem))
 	}
-	sum := make([]uint64, m.Cells())
+	sum := make([]uint64, m.PerShard())
 	for s := range m.shards() {
 		shard := mem[s*m.ShardStride()/8:]
 		for i := range sum {

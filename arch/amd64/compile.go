@@ -27,6 +27,9 @@ func (Arch) Compile(p *program.Checked, target program.Target) (arch.Body, error
 	if len(target.Maps) != len(p.Maps) {
 		return nil, fmt.Errorf("program %s has %d maps, but %d are placed", p.Name, len(p.Maps), len(target.Maps))
 	}
+	if p.Decides && target.Below > 0 {
+		return nil, fmt.Errorf("program %s decides, but not at the beginning of a hit", p.Name)
+	}
 	own := *p
 	own.Code = plain(p.Code)
 	c := &compiler{Checked: &own, env: target}
@@ -100,6 +103,7 @@ type compiler struct {
 	frame     frame
 	places    []label // of the instructions
 	exit      label
+	chosen    label // the exit of hits that the handler is to see
 	bail      label
 	end       label    // of the body
 	cold      []func() // code that is seldom run
@@ -109,7 +113,7 @@ type compiler struct {
 // needed more than was thought.
 func (c *compiler) generate() (m *machine, again bool) {
 	c.allocate()
-	c.flow = analyze(c.Code, c.contextValue, c.record)
+	c.flow = analyze(c.Checked, c.contextValue, c.record)
 	c.touched, c.more = 0, 0
 	for n := range c.Code {
 		c.more |= c.out[n]
@@ -146,6 +150,7 @@ func (c *compiler) body() {
 		c.places[n] = c.newLabel()
 	}
 	c.exit, c.bail, c.end, c.cold = c.newLabel(), c.newLabel(), c.newLabel(), nil
+	c.chosen = c.newLabel()
 	c.prologue()
 	last := len(c.Code) - 1
 	for last > 0 && !c.in[last].reached {
@@ -156,9 +161,17 @@ func (c *compiler) body() {
 		if !c.in[n].reached || c.skipped(n) {
 			continue
 		}
-		if n != last || i.OpCode.JumpOp() != bpf.Exit {
+		switch {
+		case i.OpCode.JumpOp() != bpf.Exit:
 			c.insn(n, i)
+		case c.Decides:
+			c.decide(n)
+		case n != last:
+			c.jump(c.exit)
 		}
+	}
+	if c.Decides {
+		c.later(c.choose)
 	}
 	if len(c.cold) > 0 {
 		c.jump(c.exit)
@@ -169,7 +182,33 @@ func (c *compiler) body() {
 		next()
 	}
 	c.mark(c.exit)
-	c.epilogue()
+	c.restore(false)
+	c.mark(c.end)
+}
+
+// decide ends the program at its n-th instruction, as r0 says.
+func (c *compiler) decide(n int) {
+	if v := c.in[n].r[bpf.R0]; v.kind == valueConst {
+		if v.n == 0 {
+			c.jump(c.exit)
+		} else {
+			c.jump(c.chosen)
+		}
+		return
+	}
+	x := c.reg(n, bpf.R0, t0)
+	c.ins(8, 0x85, x, inReg(x)) // test
+	c.jumpIf(ccNE, c.chosen)
+	c.jump(c.exit)
+}
+
+// choose calls the tracer, which sees all registers as they were.
+func (c *compiler) choose() {
+	c.mark(c.chosen)
+	c.restore(true)
+	c.machine.chosen = append(c.machine.chosen, len(c.code))
+	c.bytes(Arch{}.Breakpoint()...)
+	c.jump(c.end)
 }
 
 // insn generates the n-th instruction.
@@ -189,8 +228,6 @@ func (c *compiler) insn(n int, i program.Insn) {
 		switch {
 		case i.Call != nil:
 			c.call(n, i)
-		case i.OpCode.JumpOp() == bpf.Exit:
-			c.jump(c.exit)
 		case i.OpCode.JumpOp() == bpf.Ja:
 			c.jump(c.places[i.Target])
 		default:
@@ -249,7 +286,7 @@ func (c *compiler) allocate() {
 	free := []xreg{cx, dx, ax, si, di, bx, 8, 9, 10, 11, 12, 13, 15, 14, bp}
 	free = slices.DeleteFunc(free, func(x xreg) bool { return c.scratch>>x&1 != 0 })
 	c.clobbered = c.scratch
-	if !c.env.Dead.Flags {
+	if !c.env.Dead.Flags || c.Decides {
 		c.clobbered |= 1 << ax
 	}
 	cost := func(x xreg) int { return int(^c.clobbered>>x&1) * (2*int(^c.dead>>x&1) + 3*int(seen>>x&1)) }

@@ -31,6 +31,8 @@ func (c *compiler) call(n int, i program.Insn) {
 		c.readN(n, h)
 	case program.ReadString:
 		c.readString(n, h)
+	case program.FetchAdd:
+		c.fetchAdd(n, h)
 	case program.RingReserve:
 		c.reserve(n, h)
 	case program.RingCommit:
@@ -42,6 +44,19 @@ func (c *compiler) call(n int, i program.Insn) {
 func (c *compiler) count(cell place) {
 	c.lock()
 	c.ins(8, 0xff, 0, cell)
+}
+
+// fetchAdd adds one to a cell of a state and answers with what was there.
+func (c *compiler) fetchAdd(n int, h *program.HelperCall) {
+	cell := global(c.env.Maps[h.Map]).plus(int32(8 * h.Cell))
+	if !c.wanted(n, bpf.R0) {
+		c.count(cell)
+		return
+	}
+	x := c.phys[bpf.R0]
+	c.constant(x, 1)
+	c.lock()
+	c.ins(8, 0x0fc1, x, cell) // xadd
 }
 
 // answer sets r0, if anybody reads it.

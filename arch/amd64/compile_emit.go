@@ -49,6 +49,7 @@ type machine struct {
 	refs   []addrRef
 	faults []faultRef
 	traps  []int
+	chosen []int
 }
 
 type jumpRef struct {
@@ -306,6 +307,9 @@ func (m *machine) assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	}
 	for _, t := range m.traps {
 		out.Traps = append(out.Traps, at.Add(int64(t)))
+	}
+	for _, t := range m.chosen {
+		out.Chosen = append(out.Chosen, at.Add(int64(t)))
 	}
 	return out, err
 }

@@ -65,15 +65,17 @@ func bit(r bpf.Register) mask          { return 1 << r }
 // flow is what is known at each instruction: the values in front of it, and which
 // registers with an unknown value are read behind it.
 type flow struct {
-	prog []program.Insn
-	in   []state
-	out  []mask
+	prog    []program.Insn
+	decides bool
+	in      []state
+	out     []mask
 }
 
 // analyze follows the program, which has no loops, once forwards and once backwards. load
 // says what a load from the context gives.
-func analyze(code []program.Insn, load func(i program.Insn) value, record xreg) flow {
-	f := flow{code, make([]state, len(code)+1), make([]mask, len(code))}
+func analyze(p *program.Checked, load func(i program.Insn) value, record xreg) flow {
+	code := p.Code
+	f := flow{code, p.Decides, make([]state, len(code)+1), make([]mask, len(code))}
 	f.in[0].reached = true
 	f.in[0].r[1] = value{kind: valueAddress}
 	f.in[0].r[10] = value{kind: valueAddress}
@@ -119,8 +121,12 @@ func (f *flow) before(n int) mask {
 	if f.skipped(n) {
 		return live
 	}
+	needs := uses(f.prog[n])
+	if f.decides && f.prog[n].OpCode.JumpOp() == bpf.Exit {
+		needs = bit(bpf.R0)
+	}
 	for r := range bpf.Register(bpfRegs) {
-		if uses(f.prog[n]).has(r) && f.in[n].r[r].kind == valueAny {
+		if needs.has(r) && f.in[n].r[r].kind == valueAny {
 			live |= bit(r)
 		}
 	}

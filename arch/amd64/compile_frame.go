@@ -35,9 +35,9 @@ func (c *compiler) layout(seen uint16) frame {
 		return f.size - 8
 	}
 	for x := range f.slot {
-		f.slot[x] = take(c.clobbered>>x&1 != 0 && (c.dead>>x&1 == 0 || seen>>x&1 != 0))
+		f.slot[x] = take(c.clobbered>>x&1 != 0 && (c.dead>>x&1 == 0 || seen>>x&1 != 0 || c.Decides))
 	}
-	f.flags = take(!c.env.Dead.Flags)
+	f.flags = take(!c.env.Dead.Flags || c.Decides)
 	f.eflags = take(c.reads("eflags"))
 	f.size += int32(c.stackUsed())
 	f.top = f.size
@@ -111,22 +111,21 @@ func (c *compiler) giveUp() {
 	c.bytes(Arch{}.Breakpoint()...)
 }
 
-// epilogue puts back what is not dead.
-func (c *compiler) epilogue() {
+// restore puts back what is not dead, or everything.
+func (c *compiler) restore(all bool) {
 	f := &c.frame
-	if f.flags >= 0 {
+	if f.flags >= 0 && (all || !c.env.Dead.Flags) {
 		c.load(2, ax, f.at(f.flags))
 		c.bytes(0x04, 0x7f, 0x9e) // add $0x7f, %al: overflows if al is 1; sahf
 	}
 	for x, slot := range f.slot {
-		if slot >= 0 && c.dead>>x&1 == 0 {
+		if slot >= 0 && (all || c.dead>>x&1 == 0) {
 			c.load(8, xreg(x), f.at(slot))
 		}
 	}
 	if f.size > 0 {
 		c.lea(sp, inMem(sp, f.own))
 	}
-	c.mark(c.end)
 }
 
 // The context.

@@ -191,10 +191,11 @@ func (b *bench) compare(p *program.Checked) error {
 	near := b.markStack(before.SP())
 	seen := before
 	seen.SetIP(siteAt + 1)
-	if err := p.Run(&program.Env{Regs: &seen, Memory: b.cpu, Maps: maps, Thread: b.thread(before, target)}); err != nil {
+	chosen, err := p.Decide(&program.Env{Regs: &seen, Memory: b.cpu, Maps: maps, Thread: b.thread(before, target)})
+	if err != nil {
 		return err
 	}
-	if err := b.execute(before, code, target.Dead); err != nil {
+	if err := b.execute(before, code, target.Dead, chosen); err != nil {
 		if !errors.Is(err, errGiveUp) {
 			err = fmt.Errorf("%+v: %w\n%s", target, err, disassembled(code.Code, before.IP()))
 		}
@@ -209,14 +210,23 @@ func (b *bench) compare(p *program.Checked) error {
 // errGiveUp is the error of code that had no stack.
 var errGiveUp = errors.New("no stack")
 
-// execute runs code from before to its end and checks the registers.
-func (b *bench) execute(before amd64.Regs, code arch.BodyCode, dead arch.Dead) error {
+// execute runs code from before to its end, or to where it goes with a hit that is chosen, and checks the registers.
+func (b *bench) execute(before amd64.Regs, code arch.BodyCode, dead arch.Dead, chosen bool) error {
 	at := before.IP()
 	b.put(at, append(slices.Clone(code.Code), 0xcc))
 	after, sig := b.run(before, code.Fixups)
 	gaveUp := len(code.Traps) > 0 && after.IP() == code.Traps[0]+1
-	if sig != unix.SIGTRAP || after.IP() != at.Add(int64(len(code.Code)))+1 && !gaveUp {
-		return fmt.Errorf("%v at %v", sig, after.IP())
+	end := at.Add(int64(len(code.Code)))
+	if chosen {
+		end, dead = code.Chosen[0], arch.Dead{}
+	}
+	if sig != unix.SIGTRAP || after.IP() != end+1 && !gaveUp {
+		return fmt.Errorf("%v at %v, chosen %t", sig, after.IP(), chosen)
+	}
+	if chosen && !gaveUp { // who goes on behind the breakpoint does the rest of the body
+		if rest, sig := b.run(after, code.Fixups); sig != unix.SIGTRAP || rest.IP() != at.Add(int64(len(code.Code)))+1 {
+			return fmt.Errorf("behind the breakpoint: %v at %v", sig, rest.IP())
+		}
 	}
 	after.SetIP(at)
 	after.Orig_rax = before.Orig_rax

@@ -22,6 +22,7 @@ type programGen struct {
 	labels  int
 	pending []string // labels of the next instruction
 	depth   int
+	decides bool // programs that decide have numbers in r0 at their ends
 }
 
 // The maps that programs have.
@@ -36,6 +37,7 @@ const (
 	mapRing
 	mapRingSmall
 	mapLost
+	mapState
 )
 
 var genMaps = []program.Map{
@@ -49,19 +51,31 @@ var genMaps = []program.Map{
 	mapRing:         {Kind: program.Ring, Size: 8192},
 	mapRingSmall:    {Kind: program.Ring, Size: 4096},
 	mapLost:         {Kind: program.Counter},
+	mapState:        {Kind: program.State, Cells: 20},
 }
 
 // randomProgram is a program of some n statements.
 func randomProgram(rnd *rand.Rand, n int) *program.Program {
-	g := &programGen{rnd: rnd, regs: 1 << 9, stack: 0}
+	g := &programGen{rnd: rnd, regs: 1 << 9, stack: 0, decides: rnd.IntN(2) == 0}
 	g.emit(bpf.Mov.Reg(bpf.R9, bpf.R1))
 	for range rnd.IntN(3) {
 		g.load()
 	}
 	g.regs |= 1 << 9
 	g.block(n)
+	g.exit()
+	return &program.Program{Name: "random", ID: rnd.Uint32(), Decides: g.decides, Regs: (*amd64.Regs)(nil).Names(), Insns: g.insns, Maps: genMaps}
+}
+
+// exit ends the program.
+func (g *programGen) exit() {
+	if g.decides && (g.regs&1 == 0 || g.rnd.IntN(2) == 0) {
+		g.set(bpf.R0)
+	}
+	if g.decides && g.regs&1 == 0 {
+		g.emit(bpf.Mov.Imm(bpf.R0, int32(g.rnd.IntN(2))))
+	}
 	g.emit(bpf.Return())
-	return &program.Program{Name: "random", ID: rnd.Uint32(), Regs: (*amd64.Regs)(nil).Names(), Insns: g.insns, Maps: genMaps}
 }
 
 func (g *programGen) emit(i bpf.Instruction) {
@@ -231,7 +245,7 @@ func (g *programGen) jump() {
 	g.block(1 + g.rnd.IntN(5))
 	end := to
 	if g.record == 0 && g.rnd.IntN(8) == 0 {
-		g.emit(bpf.Return())
+		g.exit()
 		g.regs, g.stack = before.regs, before.stack
 	} else if g.rnd.IntN(2) == 0 {
 		end = g.label()

@@ -108,7 +108,11 @@ func (g *programGen) call() {
 		}
 	}
 	arg := func(r bpf.Register, m int) { g.emit(bpf.LoadMapPtr(r, m)); g.regs &^= 1 << r }
-	switch g.rnd.IntN(8) {
+	switch g.rnd.IntN(9) {
+	case 8:
+		arg(bpf.R1, mapState)
+		g.emit(bpf.Mov.Imm(bpf.R2, int32(g.rnd.IntN(genMaps[mapState].Cells))))
+		call(program.FetchAdd)
 	case 0:
 		arg(bpf.R1, pick(g.rnd, mapCount, mapCountSharded))
 		call(program.Count)

@@ -112,7 +112,7 @@ func TestCompiledCountersAreExactAmongThreads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := make([]uint64, m.Cells())
+		want := make([]uint64, m.PerShard())
 		for v := range n {
 			want[m.Cell(uint64(v+1))] += threads
 		}
