@@ -221,6 +221,9 @@ type Arch interface {
 	// SyscallInsn is the system-call instruction's bytes.
 	SyscallInsn() []byte
 
+	// SyscallArgs are the registers of a system call's arguments.
+	SyscallArgs() []string
+
 	// SigreturnLoads are the instructions with which C libraries load the number of
 	// rt_sigreturn in front of the system-call instruction that signal handlers
 	// return to.

@@ -44,6 +44,7 @@ type threadState struct {
 	detour   *detour      // whose breakpoint has brought it here, while handlers run
 	entering *detour      // whose body the program, which traces itself, steps through
 	late     arch.Addr    // a jump's byte raised its signal there, and is gone
+	number   int          // of the system call that a SyscallProbe's handlers are about
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 
 	outer  *threadState // of the handler whose call of a function the thread is in

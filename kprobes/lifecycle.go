@@ -30,6 +30,7 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	fresh.placeAll(d.copies(), notInChild)
 	fresh.copyCalls(child)
 	fresh.survey = nil
+	s.followSyscalls(fresh)
 	return ptrace.Keep
 }
 
@@ -51,6 +52,9 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
+	if s.opts.Follow {
+		s.followSyscalls(d)
+	}
 	if p != s.main {
 		d.apart, d.foreign = true, true
 		return ptrace.Keep

@@ -102,24 +102,26 @@ func (s *Session) UnregisterKprobe(kp *Kprobe) error {
 
 // UnregisterKprobes removes all of kps that are registered (A46).
 func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
-	var busy chan struct{}
-	err := s.do(func() error {
-		err := s.unregister(kps)
-		busy = s.busyWith(kps)
-		return err
-	})
+	err := s.do(func() error { return s.unregister(kps) })
 	if s.tracer.Own() {
 		return err // a handler would wait for itself
 	}
-	for busy != nil {
-		<-busy
-		busy = nil
-		_ = s.tracer.Do(func() { busy = s.busyWith(kps) })
-	}
+	s.waitFor(kps)
 	if errors.Is(err, ErrClosed) {
 		s.tracer.Close() // waits for what Close waits for
 	}
 	return err
+}
+
+// waitFor waits until no handler of kps runs.
+func (s *Session) waitFor(kps []*Kprobe) {
+	for {
+		var busy chan struct{}
+		if s.tracer.Do(func() { busy = s.busyWith(kps) }) != nil || busy == nil {
+			return
+		}
+		<-busy
+	}
 }
 
 // notYet is the address of what a library will bring.

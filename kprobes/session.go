@@ -44,6 +44,7 @@ type Session struct {
 	main      *ptrace.Process
 	domains   map[*domain]bool
 	probes    []*Kprobe
+	syscalls  []*SyscallProbe
 	blacklist []BlacklistEntry
 	hits      uint64           // all of them so far
 	running   []runningHandler // the last one runs, the others wait for functions that they call
@@ -303,6 +304,10 @@ func (s *Session) release() error {
 		}
 	}
 	s.probes = nil
+	for _, sp := range s.syscalls {
+		sp.own.session = nil
+	}
+	s.syscalls = nil
 	return errors.Join(errs...)
 }
 

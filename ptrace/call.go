@@ -140,7 +140,7 @@ func (t *Tracer) depart(th *Thread) error {
 	if th.call.mask, err = th.sigmask(); err != nil {
 		return err
 	}
-	th.next, th.restartAt, th.trapAt = nextAny, 0, 0
+	th.next, th.restartAt, th.trapAt, th.calls = nextAny, 0, 0, syscallState{}
 	th.deciding, th.returned, th.handled = false, false, false
 	t.resume(th, th.takeHeld())
 	return nil
@@ -262,6 +262,7 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 		th.stop.Reason = Interrupt
 	}
 	th.next, th.stepFrom, th.ownTrap = before.next, before.stepFrom, before.ownTrap
+	th.calls = before.calls
 	th.restartAt, th.trapAt, th.moved = before.restartAt, before.trapAt, before.moved
 	th.deciding, th.returned = before.deciding, before.returned
 	ic.over = true

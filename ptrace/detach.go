@@ -44,6 +44,9 @@ func (t *Tracer) SettleForks(s *Space) {
 
 // detachThread releases one stopped thread.
 func (t *Tracer) detachThread(th *Thread) {
+	if th.calls.stands {
+		th.decide(true)
+	}
 	th.Release()
 	if (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep) && th.moved {
 		t.restoreTrap(th)

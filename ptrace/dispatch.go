@@ -24,6 +24,9 @@ func (t *Tracer) handle(th *Thread) {
 		th.returned = false
 		cut := th.cut
 		t.handler.Returned(th)
+		if t.holds(th, cut) && !th.Restarts() {
+			t.syscallDone(th)
+		}
 		if !t.holds(th, cut) {
 			return
 		}
@@ -43,6 +46,8 @@ func (t *Tracer) handle(th *Thread) {
 		t.signal(th)
 	case GroupStop:
 		t.listen(th)
+	case SyscallStop:
+		t.syscallStop(th)
 	case Exec:
 		t.execed(th)
 	case Exiting:
@@ -62,8 +67,16 @@ func (t *Tracer) handle(th *Thread) {
 func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 	if t.threads[th.TID] == th && th.state == stopped {
 		th.moved = false
-		th.cont(th.next.request(), sig)
+		th.cont(th.request(), sig)
 	}
+}
+
+func (t *Tracer) syscallStop(th *Thread) {
+	if th.calls.stands {
+		t.atEntry(th)
+		return
+	}
+	t.resume(th, 0)
 }
 
 // listen leaves a thread in its group-stop: it stays stopped for everybody, and

@@ -125,6 +125,7 @@ func (t *Tracer) recordSyscall(th *Thread) {
 		}
 		th.noteRestart()
 	}
+	th.noteSyscall()
 }
 
 // known asks the Handler about the breakpoint that the thread's IP is past.
@@ -259,7 +260,7 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	t.threads[s.TID], p.threads[s.TID] = caller, caller
 	caller.stop, caller.state, caller.regsValid = s, stopped, false
 	caller.held, caller.holdMask, caller.resent = nil, nil, nil
-	caller.next, caller.returned, caller.restartAt = nextAny, false, 0
+	caller.next, caller.returned, caller.restartAt, caller.calls = nextAny, false, 0, syscallState{}
 	p.oldSpace = p.Space
 	p.Space.leave(p)
 	newSpace(t).adopt(p)

@@ -88,6 +88,41 @@ func cloneFlags(r *hostRegs, read func(arch.Addr, []byte) error) (uint64, error)
 	return r.Rdi, nil
 }
 
+// beforeCall makes the registers of a thread at the entry of a system call those in front of the instruction. The kernel
+// makes no call then.
+func beforeCall(r *hostRegs) {
+	r.Rax, r.Orig_rax = r.Orig_rax, ^uint64(0)
+	r.Rip -= uint64(len(Host.SyscallInsn()))
+}
+
+// intoCall is the opposite, as the kernel has it: the result register is -ENOSYS (arch/x86/entry/entry_64.S).
+func intoCall(r *hostRegs) {
+	enosys := -int64(unix.ENOSYS)
+	r.Orig_rax, r.Rax = r.Rax, uint64(enosys)
+	r.Rip += uint64(len(Host.SyscallInsn()))
+}
+
+// behindCall moves a thread in front of a system-call instruction behind it, as if the call had returned what is in
+// the result register.
+func behindCall(r *hostRegs) {
+	r.Rip += uint64(len(Host.SyscallInsn()))
+	r.Rcx, r.R11, r.Orig_rax = r.Rip, r.Eflags, ^uint64(0)
+}
+
+// nativeCall tells of a call that its number is one of this architecture's 64-bit ABI.
+func nativeCall(info *syscallInfo) bool {
+	const auditX8664 = 0xc000003e // AUDIT_ARCH_X86_64
+	return info.arch == auditX8664
+}
+
+// setsFilters tells of a call that it may install seccomp filters.
+func setsFilters(info *syscallInfo) bool {
+	return info.nr == unix.SYS_PRCTL || info.nr == unix.SYS_SECCOMP
+}
+
+// resultless tells that the thread has returned by rt_sigreturn: the registers are those of what it returns to.
+func resultless(r *hostRegs) bool { return int64(r.Orig_rax) < 0 }
+
 // ST returns x87 register st(n), n being 0 to 7 (FXSAVE area, SDM vol. 1 §10.5.1). It returns
 // ErrExited if the thread is gone.
 func (th *Thread) ST(n int) (v [10]byte, err error) {

@@ -269,7 +269,10 @@ func (t *Tracer) noteDelivery(th *Thread, sig unix.Signal) {
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
 	if err != nil || Sigset(st.SigCgt).Has(sig) {
 		th.restartAt = 0
-		t.handler.Returned(th)
+		cut := th.cut
+		if t.handler.Returned(th); t.holds(th, cut) {
+			t.syscallDone(th)
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ type Space struct {
 	syscallInsn arch.Addr
 	saveAt      arch.Addr // see Protect
 
+	syscalls map[uint64]bool // that the Handler is told of; nil if it is of none
+
 	// Local is for the Handler's own state of the address space.
 	Local any
 }

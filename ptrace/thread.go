@@ -87,6 +87,8 @@ type Thread struct {
 	call    *injectedCall // that such a method makes
 	cut     uint          // how many of them are past the thread's stop that they were about
 
+	calls syscallState
+
 	comm     string
 	commTime time.Time
 	area     rseqArea

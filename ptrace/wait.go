@@ -21,7 +21,7 @@ func (t *Tracer) toUserMode(th *Thread) error {
 		if err := th.interrupt(); err != nil {
 			return err
 		}
-		th.cont(th.next.request(), 0)
+		th.cont(th.request(), 0)
 		if err := t.await(th); err != nil {
 			return err
 		}

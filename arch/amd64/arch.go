@@ -27,6 +27,9 @@ func (Arch) BreakpointAdvance() int { return 1 }
 // SyscallInsn is syscall.
 func (Arch) SyscallInsn() []byte { return []byte{0x0f, 0x05} }
 
+// SyscallArgs are the kernel's (syscall(2), "Architecture calling conventions").
+func (Arch) SyscallArgs() []string { return []string{"rdi", "rsi", "rdx", "r10", "r8", "r9"} }
+
 // SigreturnLoads are mov $15,%rax and mov $15,%eax.
 func (Arch) SigreturnLoads() [][]byte {
 	return [][]byte{{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0}, {0xb8, 0x0f, 0, 0, 0}}

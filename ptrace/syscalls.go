@@ -1,0 +1,279 @@
+package ptrace
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// System calls that every thread of an address space stops at: PTRACE_SYSCALL in place of
+// PTRACE_CONT, whatever resumes a thread.
+//
+// At the stop in front of a call the kernel has everything ready to make it, and whatever resumes the
+// thread sends it there: a Freeze, a call that it makes for us, the end of the session. So while the stop is
+// recorded the registers become those in front of the instruction: the number in the result
+// register, the instruction pointer in front of it, and no call to make (orig_rax is -1). They are written when the
+// thread is resumed. So if somebody else than dispatch does that, the call is put off: the kernel
+// makes none, and the thread executes the instruction again. dispatch asks the Handler, and
+// moves the registers behind the instruction, with the call or with a result. Before a thread is let go
+// the call is made. If we are killed the kernel has the registers as they were, and makes it.
+//
+// No other thread sees anything of that: the stopped one has not entered the kernel's code of the call. A signal
+// that comes while the call is put off finds the thread in front of the instruction, as if it had come a moment before.
+//
+// A call that the kernel restarts, after a stop or a signal without a handler, is one call. So is one that is
+// put off. One that a handler of a signal has interrupted is done, also if it is made again behind that.
+
+// SyscallHandler is what a Handler has to be beside for Space.TraceSyscalls.
+type SyscallHandler interface {
+	// SyscallEntered is called for a thread that is about to make a system call. Its registers are as in
+	// front of the instruction. The answer says whether the call is made, by the registers as they are then;
+	// if it is not, the result register is what it returns.
+	SyscallEntered(th *Thread) (made bool)
+	// SyscallReturned is called when such a call is done: the result register has what it returns. For a call that
+	// the handler of a signal interrupts that is -ERESTARTSYS or one of its kin (include/linux/errno.h).
+	// It is not called for a call that does not return (exit(2), execve(2)), nor for rt_sigreturn(2), which has no result.
+	SyscallReturned(th *Thread)
+}
+
+// syscallState is what is known of the system call that a thread is in.
+type syscallState struct {
+	stands   bool // the thread stands in front of it, and the Handler has not answered
+	putOff   bool // the thread has been resumed without an answer, and will come again
+	made     bool // the Handler has answered so, and it has not returned
+	lifted   bool // the thread's seccomp filters are, as long as no call is made
+	filtered filterState
+}
+
+// filterState says whether a thread has seccomp filters.
+type filterState uint8
+
+const (
+	filtersUnknown filterState = iota
+	filtersNone
+	filtersSome
+)
+
+// The request and what it answers (linux/ptrace.h, struct ptrace_syscall_info).
+const (
+	reqGetSyscallInfo = 0x420e
+	syscallEntry      = 1
+	syscallExit       = 2
+)
+
+type syscallInfo struct {
+	op   uint8
+	_    [3]byte
+	arch uint32
+	ip   uint64
+	sp   uint64
+	nr   uint64 // at an entry
+	_    [56]byte
+}
+
+// TraceSyscalls has the Handler, a SyscallHandler, told of the system calls with the given numbers that any thread
+// of the address space makes from now on; of none if there are no numbers. Calls by the ABIs of other widths (int 0x80, x32)
+// are not those numbers. Each system call then stops its thread twice, whatever its number. A call
+// that is under way is not told of. It needs Linux 5.3, and that seccomp filters, which would see
+// a call that is not made as one with the number -1, can be lifted: else the error matches ErrSeccomp.
+func (s *Space) TraceSyscalls(numbers map[uint64]bool) error {
+	was := s.syscalls
+	if len(numbers) == 0 {
+		s.syscalls = nil
+		for _, th := range s.Threads() {
+			th.calls.made = false
+		}
+		return nil
+	}
+	s.syscalls = numbers
+	if was != nil {
+		return nil
+	}
+	return s.Freeze(func() error { // what runs was resumed without the request
+		if err := s.checkSyscalls(); err != nil {
+			s.syscalls = nil
+			return err
+		}
+		return nil
+	})
+}
+
+func (s *Space) checkSyscalls() error {
+	for _, th := range s.Threads() {
+		if th.state != stopped {
+			continue
+		}
+		if _, err := th.syscallInfo(); err == unix.EIO || err == unix.EINVAL {
+			return fmt.Errorf("the kernel does not tell of system calls (PTRACE_GET_SYSCALL_INFO, Linux 5.3): %w", err)
+		}
+		if err := th.liftFilters(); err != nil {
+			return err
+		}
+		th.putFilters()
+	}
+	return nil
+}
+
+// request is how to resume the thread.
+func (th *Thread) request() int {
+	if th.next == nextAny && th.Proc.Space.syscalls != nil {
+		return unix.PTRACE_SYSCALL
+	}
+	return th.next.request()
+}
+
+func (th *Thread) syscallInfo() (info syscallInfo, err error) {
+	err = requestPtr(reqGetSyscallInfo, th.TID, unsafe.Sizeof(info), unsafe.Pointer(&info))
+	return info, err
+}
+
+// noteSyscall is the part of recordSyscall for all calls of the address space.
+func (th *Thread) noteSyscall() {
+	numbers := th.Proc.Space.syscalls
+	if numbers == nil && !th.calls.stands && !th.calls.lifted {
+		return
+	}
+	info, err := th.syscallInfo()
+	if err != nil {
+		return // killed meanwhile
+	}
+	switch info.op {
+	case syscallEntry:
+		th.noteEntry(&info, nativeCall(&info) && numbers[info.nr])
+	case syscallExit:
+		th.noteReturn()
+	}
+}
+
+// noteEntry decides whether the Handler is told of a call.
+func (th *Thread) noteEntry(info *syscallInfo, wanted bool) {
+	if setsFilters(info) {
+		for _, other := range th.Proc.threads {
+			other.calls.filtered = filtersUnknown
+		}
+	}
+	c := &th.calls
+	again := th.restartAt != 0 && !c.putOff
+	if th.restartAt != 0 {
+		again = again && th.restartAt == th.callInsn(info)
+		th.restartAt = 0
+	}
+	c.putOff = false
+	if again {
+		return
+	}
+	if c.made = false; !wanted || th.liftFilters() != nil {
+		return
+	}
+	regs, err := th.hostRegs()
+	if err != nil {
+		return
+	}
+	beforeCall(regs)
+	c.stands, th.restartAt = true, regs.IP()
+}
+
+// callInsn is the system-call instruction that has brought the thread where it is.
+func (th *Thread) callInsn(info *syscallInfo) arch.Addr {
+	ip := arch.Addr(info.ip)
+	if th.regsValid {
+		ip = th.regs.IP() // it came from a copy, and was moved to the original
+	}
+	return ip.Add(int64(-len(Host.SyscallInsn())))
+}
+
+// noteReturn sees the end of a call, or that it was put off.
+func (th *Thread) noteReturn() {
+	th.putFilters()
+	c := &th.calls
+	if c.stands {
+		c.stands, c.putOff = false, true
+		return
+	}
+	if !c.made {
+		return
+	}
+	th.returned = true
+	if th.asked {
+		th.restartCall()
+	}
+	th.noteRestart()
+}
+
+// atEntry asks the Handler about a call and resumes the thread.
+func (t *Tracer) atEntry(th *Thread) {
+	cut := th.cut
+	made := t.handler.(SyscallHandler).SyscallEntered(th)
+	if !t.holds(th, cut) {
+		return
+	}
+	th.decide(made)
+	t.dispatchAgain(th)
+}
+
+// decide moves a thread in front of a call into it, or behind it.
+func (th *Thread) decide(made bool) {
+	regs, err := th.hostRegs()
+	if err != nil {
+		return // killed meanwhile
+	}
+	c := &th.calls
+	stood := c.stands
+	c.stands, c.putOff, c.made = false, false, made
+	switch {
+	case made && !stood:
+		return // it executes the instruction, which is the call that was told of
+	case made:
+		intoCall(regs)
+		th.putFilters()
+	default:
+		behindCall(regs)
+	}
+	th.restartAt = 0
+}
+
+// syscallDone tells the Handler of the end of a call.
+func (t *Tracer) syscallDone(th *Thread) {
+	if !th.calls.made {
+		th.calls.putOff = false
+		return
+	}
+	th.calls.made = false
+	if regs, err := th.hostRegs(); err == nil && !resultless(regs) {
+		t.handler.(SyscallHandler).SyscallReturned(th)
+	}
+}
+
+// liftFilters keeps seccomp filters from the thread's next entry of the kernel's, if that makes no call. A filter would see
+// the number -1, and may kill for it.
+func (th *Thread) liftFilters() error {
+	c := &th.calls
+	if c.filtered == filtersUnknown {
+		st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+		if err != nil {
+			return nil // it has ended
+		}
+		if c.filtered = filtersNone; st.Seccomp != 0 {
+			c.filtered = filtersSome
+		}
+	}
+	if c.filtered == filtersNone || c.lifted {
+		return nil
+	}
+	if err := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp); err != nil {
+		return fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %w)", ErrSeccomp, err)
+	}
+	c.lifted = true
+	return nil
+}
+
+func (th *Thread) putFilters() {
+	if th.calls.lifted {
+		th.calls.lifted = false
+		_ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions)
+	}
+}
