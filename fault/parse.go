@@ -24,8 +24,11 @@ func ParseProbability(s string) (float64, error) {
 
 func parseProbability(s string) (float64, error) {
 	if percent, ok := strings.CutSuffix(s, "%"); ok {
-		p, err := parseDecimal(percent)
-		return p / 100, err
+		if strings.ContainsAny(percent, "eE") {
+			p, err := parseDecimal(percent)
+			return p / 100, err
+		}
+		return parseDecimal(percent + "e-2") // and not divided: rounded once
 	}
 	if over, under, ok := strings.Cut(s, "/"); ok {
 		n, nerr := strconv.ParseUint(over, 10, 53)
@@ -44,7 +47,7 @@ func parseProbability(s string) (float64, error) {
 
 // parseDecimal reads a decimal number; what else Go takes as one is refused.
 func parseDecimal(s string) (float64, error) {
-	if s == "" || strings.Trim(s, "0123456789.eE+-") != "" {
+	if strings.Trim(s, "0123456789.eE+-") != "" {
 		return 0, errors.New("not a number")
 	}
 	return strconv.ParseFloat(s, 64)
@@ -52,7 +55,8 @@ func parseDecimal(s string) (float64, error) {
 
 // FormatProbability returns a text that ParseProbability reads as exactly p.
 func FormatProbability(p float64) string {
-	if s := strconv.FormatFloat(p*100, 'f', -1, 64) + "%"; len(s) <= 20 {
+	for digits := range 9 {
+		s := strconv.FormatFloat(p*100, 'f', digits, 64) + "%"
 		if q, err := ParseProbability(s); err == nil && q == p {
 			return s
 		}
