@@ -114,6 +114,17 @@ func (r *Regs) XMM(n int) (lo, hi uint64, err error) {
 	return r.thread.XMM(n)
 }
 
+// SetXMM changes the low 128 bits of vector register n (0 to 15); what lies above them stays.
+func (r *Regs) SetXMM(n int, lo, hi uint64) error {
+	if n < 0 || n > 15 {
+		return errors.New("vector registers are numbered 0 to 15")
+	}
+	if err := r.stopped(); err != nil {
+		return err
+	}
+	return r.thread.SetXMM(n, lo, hi)
+}
+
 // ST returns x87 register st(n) (0 to 7), where a long double is returned.
 func (r *Regs) ST(n int) (v [10]byte, err error) {
 	if n < 0 || n > 7 {

@@ -145,6 +145,27 @@ func (th *Thread) XMM(n int) (lo, hi uint64, err error) {
 	return p[0], p[1], nil
 }
 
+// SetXMM changes the low 128 bits of vector register n and nothing else. The thread must be
+// stopped.
+func (th *Thread) SetXMM(n int, lo, hi uint64) error {
+	fx, err := th.xstate()
+	if err != nil {
+		return err
+	}
+	setXMM(fx, n, lo, hi)
+	return th.setXstate(fx)
+}
+
+// setXMM changes a vector register of an XSAVE image. Where SSE state is in its initial
+// configuration, what the image has of it counts for nothing until its bit in XSTATE_BV is
+// set (SDM vol. 1 §13.4.2, §13.6); the kernel has put zeros there.
+func setXMM(fx []byte, n int, lo, hi uint64) {
+	const xmm0, xstateBV, sse = 160, 512, 2
+	binary.LittleEndian.PutUint64(fx[xmm0+16*n:], lo)
+	binary.LittleEndian.PutUint64(fx[xmm0+16*n+8:], hi)
+	fx[xstateBV] |= sse
+}
+
 // ntX86XState is the regset of all extended state in the layout of XSAVE (elf.h).
 const ntX86XState = 0x202
 
