@@ -12,6 +12,7 @@ var (
 	ErrBreakpoint  = errors.New("a breakpoint of the program's own")
 	ErrEnclave     = errors.New("an enclave returns to the instruction that entered it")
 	ErrOperandSize = errors.New("the branch's operand-size prefix means different things on different processors")
+	ErrNotPlain    = errors.New("the function does more than to compute an address")
 	ErrReach       = errors.New("out of reach of a 32-bit displacement")
 )
 

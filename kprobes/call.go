@@ -86,12 +86,11 @@ func (r *Regs) CallFunc(c FuncCall) (FuncResult, error) {
 }
 
 func (r *Regs) call(c FuncCall, res *FuncResult) error {
-	ts, _ := r.thread.Local.(*threadState)
-	if ts == nil || &ts.regs != r || ts.outer != nil || ts.site == nil {
+	ts, d := r.inHandler(), r.domain
+	switch {
+	case ts == nil || ts.site == nil:
 		return ErrNotInHandler
-	}
-	d := r.domain
-	if d.released || d.session.closed {
+	case d.released || d.session.closed:
 		return ErrClosed
 	}
 	if d.symbols().GoFunction(ts.site.addr) {
@@ -152,12 +151,8 @@ func (d *domain) callLanding(near *site) (arch.Addr, error) {
 	}
 	d.survey = nil
 	defer func() { d.survey = nil }()
-	on, err := d.surveyed().shadowStack(d)
-	if err != nil {
+	if err := d.refuseShadowStack(); err != nil {
 		return 0, err
-	}
-	if on {
-		return 0, ErrShadowStack
 	}
 	at, err := d.allocSlot(arch.Range{Start: near.addr, End: near.addr + 1})
 	if err != nil {

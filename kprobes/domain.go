@@ -40,6 +40,8 @@ type domain struct {
 	recorder
 	upcalls
 
+	errnoAt errnoAt
+
 	landing  arch.Addr // where functions return to that handlers call; 0 if there is none yet
 	callsOut int       // threads in such functions
 

@@ -47,6 +47,9 @@ type threadState struct {
 	number   int          // of the system call that a SyscallProbe's handlers are about
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 
+	calls bool // handlers run of SyscallProbes that work by stops
+	left  bool // a handler has returned from the probed function: see Regs.ReturnNow
+
 	outer  *threadState // of the handler whose call of a function the thread is in
 	called bool         // a handler has made a call
 	over   bool         // the thread did not come back from one: the hit has ended
@@ -196,7 +199,7 @@ func (s *Session) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
 		}
 		return false
 	}
-	ts.declined = nil
+	ts.declined, ts.left = nil, false
 	if st.returning > 0 && !d.released {
 		s.returned(ts, st)
 	}
@@ -221,7 +224,7 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 		if kp.checked != nil && kp.ret == nil {
 			s.interpret(ts, kp, regs)
 		}
-		if kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0 {
+		if kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0 || ts.left {
 			return true
 		}
 	}

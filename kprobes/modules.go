@@ -34,6 +34,7 @@ func (d *domain) update() {
 	if len(went)+len(came) > 0 {
 		d.survey = nil
 		clear(d.unreturnable)
+		d.errnoAt = nil
 		d.lose(went)
 		d.modules = now
 		if d == d.session.mainDomain() {

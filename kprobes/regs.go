@@ -146,7 +146,7 @@ func (r *Regs) StackArg(n int) (uint64, error) {
 // address itself.
 func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	at := r.Regs.Clone()
-	if hit, ok := r.thread.Local.(*threadState); ok && hit.site != nil {
+	if hit, ok := r.thread.Local.(*threadState); ok && hit.site != nil && !hit.left {
 		at.SetIP(hit.site.addr)
 	}
 	return r.domain.symbols().Backtrace(at, rawMemory{r}, limit)

@@ -34,6 +34,7 @@ type site struct {
 	recounted uint64       // how often these have changed
 	inGo      bool         // for a Kretprobe: the function is one of Go's
 	leaves    *jumps
+	entered   *error // whether it is in front of all that its function does; nil if nobody has asked
 
 	refusal  string // why it is not optimized
 	rejected bool   // for good

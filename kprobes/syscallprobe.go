@@ -197,7 +197,8 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 		return true
 	}
 	ts := s.stateOf(th, d)
-	ts.regs.Regs, ts.number = regs, int(regs.ReturnValue())
+	ts.regs.Regs, ts.number, ts.calls = regs, int(regs.ReturnValue()), true
+	defer func() { ts.calls = false }()
 	for _, sp := range slices.Clone(s.syscalls) {
 		if sp.way == SyscallByStops && !s.enterSyscall(ts, sp) {
 			return false
@@ -230,7 +231,8 @@ func (s hooks) SyscallReturned(th *ptrace.Thread) {
 	if d == nil || ts == nil || err != nil {
 		return
 	}
-	ts.regs.Regs = regs
+	ts.regs.Regs, ts.calls = regs, true
+	defer func() { ts.calls = false }()
 	for _, sp := range slices.Clone(s.syscalls) {
 		if sp.way == SyscallByStops {
 			s.leaveSyscall(ts, sp)

@@ -90,8 +90,27 @@ func (s *Session) afterStop(th *ptrace.Thread, ts *threadState, d *domain, diver
 	th.Proceed()
 }
 
-// stopped makes sure that the handler's thread is stopped.
+// stopped makes sure that the handler's thread is stopped. If handlers want that often, a breakpoint's hits
+// cost less.
 func (r *Regs) stopped() error {
+	ts := r.spinning()
+	if ts == nil {
+		return nil
+	}
+	det := ts.detour
+	if err := ts.halt(r.thread); err != nil {
+		return err
+	}
+	if det.stops < demotion {
+		if det.stops++; det.stops == demotion {
+			r.domain.enqueue(det.site)
+		}
+	}
+	return nil
+}
+
+// spinning is the state of the handler's thread if that has not stopped, else nil.
+func (r *Regs) spinning() *threadState {
 	ts, _ := r.thread.Local.(*threadState)
 	for ts != nil && &ts.regs != r {
 		ts = ts.outer
@@ -99,15 +118,15 @@ func (r *Regs) stopped() error {
 	if ts == nil || ts.box == nil {
 		return nil
 	}
-	if err := r.thread.Halt(); err != nil {
+	return ts
+}
+
+// halt stops a thread that spins.
+func (ts *threadState) halt(th *ptrace.Thread) error {
+	if err := th.Halt(); err != nil {
 		return err
 	}
-	if det := ts.detour; det.stops < demotion {
-		if det.stops++; det.stops == demotion {
-			r.domain.enqueue(det.site) // a breakpoint's hits cost less
-		}
-	}
-	return ts.outOfBox(r.thread)
+	return ts.outOfBox(th)
 }
 
 // outOfBox moves the registers of a thread, which is stopped while its handlers run, from the

@@ -141,7 +141,7 @@ func (t *Tracer) depart(th *Thread) error {
 		return err
 	}
 	th.next, th.restartAt, th.trapAt, th.calls = nextAny, 0, 0, syscallState{}
-	th.deciding, th.returned, th.handled = false, false, false
+	th.deciding, th.returned, th.handled, th.wait = false, false, false, 0
 	t.resume(th, th.takeHeld())
 	return nil
 }
@@ -264,7 +264,7 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 	th.next, th.stepFrom, th.ownTrap = before.next, before.stepFrom, before.ownTrap
 	th.calls = before.calls
 	th.restartAt, th.trapAt, th.moved = before.restartAt, before.trapAt, before.moved
-	th.deciding, th.returned = before.deciding, before.returned
+	th.deciding, th.returned, th.wait = before.deciding, before.returned, before.wait
 	ic.over = true
 }
 

@@ -6,6 +6,7 @@ import (
 
 // dispatch gives a stop its meaning and resumes the thread.
 func (t *Tracer) dispatch(th *Thread) {
+	th.endDelay() // by a stop of its own: it is killed
 	th.handled = true
 	t.handle(th)
 	th.handled = false
@@ -63,12 +64,17 @@ func (t *Tracer) handle(th *Thread) {
 	}
 }
 
-// resume lets a thread go on, unless the Handler has let it go already.
+// resume lets a thread go on, now or after a delay, unless the Handler has let it go already.
 func (t *Tracer) resume(th *Thread, sig unix.Signal) {
-	if t.threads[th.TID] == th && th.state == stopped {
-		th.moved = false
-		th.cont(th.request(), sig)
+	if t.threads[th.TID] != th || th.state != stopped {
+		return
 	}
+	th.endDelay()
+	if th.wait > 0 && t.park(th, sig) {
+		return
+	}
+	th.moved = false
+	th.cont(th.request(), sig)
 }
 
 func (t *Tracer) syscallStop(th *Thread) {

@@ -101,6 +101,7 @@ func (t *Tracer) dropThread(th *Thread) {
 	delete(t.threads, th.TID)
 	delete(th.Proc.threads, th.TID)
 	th.queued = false
+	th.endDelay()
 	th.endCall(ErrExited)
 }
 

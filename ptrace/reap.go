@@ -34,9 +34,7 @@ const MarkErrno = 0x676b
 // the stops of events: no signal comes with them, and of a thread that has changed its ID by exec
 // the kernel wants that one to be taken first (looks_like_a_spurious_pid in kernel/ptrace.c).
 func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
-	if got, ws := t.reap(); got != 0 {
-		t.missed = append(t.missed, missedStop{got, ws})
-	}
+	t.take()
 	if tid == -1 && len(t.missed) > 0 {
 		m := t.missed[0]
 		t.missed = t.missed[1:]
@@ -57,6 +55,13 @@ func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 type missedStop struct {
 	tid int
 	ws  unix.WaitStatus
+}
+
+// take is reap for whoever can't deal with a stop that comes instead.
+func (t *Tracer) take() {
+	if got, ws := t.reap(); got != 0 {
+		t.missed = append(t.missed, missedStop{got, ws})
+	}
 }
 
 // reap takes the stop that peek has told of, if its thread still stands there. The answer is

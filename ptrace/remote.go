@@ -88,6 +88,9 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if known, _ := th.known(); known && stop.Reason == Breakpoint && th.unmoved() {
 		safe.Rip -= uint64(Host.BreakpointAdvance())
 	}
+	if th.Delayed() {
+		safe = th.oldRegs
+	}
 	if err := th.protect(&safe, mask); err != nil {
 		return err
 	}

@@ -217,6 +217,12 @@ func (th *Thread) resend(info *Siginfo) {
 	}
 }
 
+// Kill sends sig to the thread, with si_code SI_TKILL. The error is unix.EINVAL for what is no signal,
+// ErrExited if the thread is gone.
+func (th *Thread) Kill(sig unix.Signal) error {
+	return th.gone(unix.Tgkill(th.Proc.PID, th.TID, sig))
+}
+
 // substitute puts the original siginfo into a signal that resend queued. It reports whether
 // the signal being delivered is one, and can't be anything else: one that waited, blocked,
 // may have swallowed a trap of ours meanwhile.

@@ -211,7 +211,14 @@ func (t *Tracer) atEntry(th *Thread) {
 	if !t.holds(th, cut) {
 		return
 	}
+	if th.wait > 0 && th.stop.Reason == SyscallStop && t.toUserMode(th) != nil { // which puts the call off
+		return // its end is dispatched
+	}
 	th.decide(made)
+	if th.stop.Reason == Signal {
+		t.enqueue(th)
+		return
+	}
 	t.dispatchAgain(th)
 }
 

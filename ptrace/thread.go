@@ -87,7 +87,9 @@ type Thread struct {
 	call    *injectedCall // that such a method makes
 	cut     uint          // how many of them are past the thread's stop that they were about
 
-	calls syscallState
+	calls   syscallState
+	wait    time.Duration // that the Handler asks for, before it is resumed
+	delayed *delay        // it is in that
 
 	comm     string
 	commTime time.Time

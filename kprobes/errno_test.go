@@ -1,0 +1,72 @@
+package kprobes_test
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// TestErrno: it is set in the thread that hit, for C libraries of all kinds.
+func TestErrno(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		flags   []string
+		library string // whose getppid is probed; empty for the executable's
+	}{
+		{"glibc", nil, "libc.so.6:getppid"},
+		{"glibc, static", []string{"-static"}, "getppid"},
+		{"glibc, static-pie", []string{"-static-pie"}, "getppid"},
+		{"musl", []string{"-specs=/usr/lib/x86_64-linux-musl/musl-gcc.specs"}, "getppid"},
+		{"musl, static", []string{"-specs=/usr/lib/x86_64-linux-musl/musl-gcc.specs", "-static"}, "getppid"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			prog := testprog.Start(t, testprog.Build(t, "errnos", c.flags...))
+			s := attach(t, prog.PID(), kprobes.Options{})
+			fail := func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
+				if e, err := r.Errno(); err != nil || e != 0 {
+					t.Errorf("errno is %v, %v, want 0", e, err)
+				}
+				ok(t, r.SetErrno(unix.ENOSPC))
+				if e, err := r.Errno(); err != nil || e != unix.ENOSPC {
+					t.Errorf("errno is %v, %v, want %v", e, err, unix.ENOSPC)
+				}
+				ok(t, r.ReturnNow(^uint64(0)))
+				return 1
+			}
+			register(t, s, &kprobes.Kprobe{SymbolName: "fails", PreHandler: fail}, &kprobes.Kprobe{SymbolName: c.library, PreHandler: fail})
+			for range 5 {
+				for _, command := range []string{"go", "thread", "vfork", "library"} {
+					wantSays(t, prog, command, "-1 errno 28 others 0")
+				}
+			}
+			closeSession(t, s)
+			wantSays(t, prog, "go", "10 errno 0 others 0")
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
+// TestNoErrno: a program without a C library has none.
+func TestNoErrno(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "nolibc", "-static", "-nostdlib"))
+	s := attach(t, prog.PID(), kprobes.Options{})
+	var err error
+	register(t, s, &kprobes.Kprobe{SymbolName: "answer", PreHandler: func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
+		err = r.SetErrno(unix.EIO)
+		return 0
+	}})
+	for range 2 {
+		prog.Do("go", "ret 42")
+		if !errors.Is(err, kprobes.ErrNoErrno) {
+			t.Errorf("got %v, want %v", err, kprobes.ErrNoErrno)
+		}
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
