@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/bench"
+	"github.com/gokprobe/gokprobe/script"
 )
 
 func main() {
@@ -47,6 +48,10 @@ func Main(args []string, std stdio) int {
 	var c *caretError
 	if errors.As(err, &c) {
 		fmt.Fprint(std.err, c.picture())
+	}
+	var s *script.Error
+	if errors.As(err, &s) {
+		fmt.Fprint(std.err, s.Picture())
 	}
 	return exitStatus(err)
 }

@@ -18,7 +18,7 @@ func runCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "start a program under probes",
-		UsageText: "gokprobe run [flags] -sym SPEC -- COMMAND [ARG …]",
+		UsageText: "gokprobe run [flags] (-sym SPEC | -script SCENARIO.star) -- COMMAND [ARG …]",
 		Description: `Starts COMMAND with its libraries loaded and none of its own code run yet, places the
 probes, and lets it run. The program keeps stdin, stdout and stderr; hits go to
 stdout too, unless -o names a file. After -max-hits or -duration the probes are
@@ -29,14 +29,23 @@ killed it. Ctrl-C reaches the program, which decides; SIGTERM and SIGHUP are pas
 to it. If it can't be started or probed, nothing of it runs and the status is 2 (no
 such program), 3 or 4.
 
+With -script, the probes are those of a scenario (gokprobe script -h). gokprobe then exits
+with the program's status, or 1 if the scenario has failed.
+
 Examples:
   gokprobe run -sym malloc -count -- ls -l
   gokprobe run -sym libc.so.6:write -ret -stack 3 -- ls -l
   gokprobe run -sym 'main.*' -args -o hits.txt -- ./server -addr :8080
   gokprobe run -sym libc.so.6:write -stack 5 -format json -o w.jsonl -- date
+  gokprobe run -script full-disk.star -report tap:- -- ./prog
   gokprobe run -kprobe-event 'p:open,libc.so.6:open64,path=+0($arg1):string' -mount /mnt -- ./server`,
-		Flags: probeFlags(),
+		Flags: append(append(probeFlags(),
+			&cli.StringFlag{Name: "script", Usage: "run the scenario in `FILE` on the program; only -duration, -format, -o, -no-boost, -no-optimize and -follow can be added, and:"},
+			&cli.StringSliceFlag{Name: "script-arg", Usage: "add `ARG` to the scenario's args; repeatable"}), scriptFlags()...),
 		Action: func(c *cli.Context) error {
+			if c.IsSet("script") {
+				return runScenario(std, c)
+			}
 			req, err := parseRequest(c)
 			if err != nil {
 				return err

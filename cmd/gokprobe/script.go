@@ -1,0 +1,369 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/script"
+)
+
+func scriptCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:      "script",
+		Usage:     "run a scenario, a Starlark program, on a running process",
+		UsageText: "gokprobe script -p PID [flags] SCENARIO.star [-- ARG …]",
+		Description: `Executes the scenario: it names probes, what is done at their hits, what is to fail, and
+what is expected. When the whole file has been executed without an error its probes are
+armed, and one line on stderr says so. It ends with stop(), -duration, Ctrl-C or the end
+of the process; the probes are then removed, functions given to at_end() and test() are
+called, and a summary is printed on stderr. print() goes to stderr, report() to stdout.
+To start a program under a scenario: gokprobe run -script SCENARIO.star -- COMMAND.
+
+  def pre(ctx):
+      if ctx.string(ctx.arg(0)).endswith(".conf"):
+          ctx.fail(-1, errno = "ENOENT")
+
+  kprobe("libc.so.6:open64", pre = pre)
+  after("10s", stop)
+
+In a scenario: kprobe(spec, pre=, post=, args=, filter=), kretprobe(spec, entry=, ret=, args=,
+filter=), after(d, f), every(d, f), phase(name), stop(), counter(name), report(…),
+expect(cond, message), fail(message), test(name, f), at_end(f), symbol(name), signed(n, bits),
+args, state, target, random, json, math, time, struct. In a handler: ctx.arg(n), ctx.args.NAME,
+ctx.regs.NAME, ctx.ret, ctx.read, ctx.write, ctx.string, ctx.int, ctx.set_int, ctx.set_arg,
+ctx.fail, ctx.skip, ctx.set_errno, ctx.delay, ctx.signal, ctx.call, ctx.stack, ctx.pid,
+ctx.tid, ctx.comm, ctx.time, ctx.data. All of them are told in script/README.md.
+
+A function of the scenario that does not come to its end is cut off after -steps steps; it,
+or whatever else goes wrong in it, is told with its line, its probe is disabled, and the
+process goes on. Then, or if an expectation was not met, the scenario has failed.
+
+Exit status: 0 done, 1 the scenario has failed, 2 wrong usage or a mistake in the file,
+3 cannot attach, 4 cannot place a probe. After 2, 3 and 4 nothing was armed.
+
+Examples:
+  gokprobe script -p 4711 slow-malloc.star
+  gokprobe script -p redis-server -seed 7 -duration 1m flaky-write.star -- 10%
+  gokprobe run -script full-disk.star -report junit:result.xml -- ./server`,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "p", Usage: "attach to process `PID`"},
+			&cli.DurationFlag{Name: "duration", Usage: "end after time `D`: 10s, 2m"},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "print reports and the summary as `FORMAT`, text or json (one object a line)"},
+			&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
+			&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
+			&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
+			&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
+		}, scriptFlags()...),
+		Action: func(c *cli.Context) error {
+			rest := c.Args().Slice()
+			if len(rest) == 0 {
+				return usagef("no scenario given, name its file: gokprobe script -p PID SCENARIO.star")
+			}
+			req, err := parseScript(c, rest[0])
+			if err != nil {
+				return err
+			}
+			if rest = rest[1:]; len(rest) > 0 && rest[0] != "--" {
+				return usagef("unexpected argument %q; flags come before the scenario, its own arguments behind --", rest[0])
+			} else if len(rest) > 0 {
+				req.args = rest[1:]
+			}
+			pid, err := findTarget(c.String("p"))
+			if err != nil {
+				return err
+			}
+			return scriptAttached(std, pid, req)
+		},
+	}
+}
+
+// scriptFlags are the flags of script and run that are about scenarios.
+func scriptFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.Uint64Flag{Name: "seed", Usage: "begin the scenario's randomness with `N`; the default is a random one, which is printed"},
+		&cli.Uint64Flag{Name: "steps", Value: script.DefaultSteps, Usage: "cut a function of the scenario off after `N` steps of the interpreter"},
+		&cli.StringSliceFlag{Name: "report", Usage: "write what was expected and what became of it to `FORMAT:FILE`, junit or tap, - for stdout; repeatable"},
+	}
+}
+
+// scriptRequest is what the user asks of a scenario.
+type scriptRequest struct {
+	request
+	file    string
+	args    []string
+	seed    uint64
+	steps   uint64
+	reports []reportFile
+}
+
+// reportFile is a -report.
+type reportFile struct{ format, file string }
+
+func parseScript(c *cli.Context, file string) (scriptRequest, error) {
+	r := scriptRequest{
+		request: request{duration: c.Duration("duration"), output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow")},
+		file:    file, seed: c.Uint64("seed"), steps: c.Uint64("steps"),
+	}
+	var err error
+	if r.json, err = parseFormat(c); err != nil {
+		return r, err
+	}
+	switch {
+	case c.IsSet("duration") && r.duration <= 0:
+		return r, usagef("-duration must be more than 0")
+	case r.steps == 0:
+		return r, usagef("-steps must be at least 1")
+	}
+	if !c.IsSet("seed") {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // never fails
+		r.seed = uint64(binary.NativeEndian.Uint32(b[:]))
+	}
+	for _, text := range c.StringSlice("report") {
+		format, file, ok := strings.Cut(text, ":")
+		if !ok || file == "" || format != "junit" && format != "tap" {
+			return r, usagef("-report %s: write junit:FILE or tap:FILE, with - for stdout", text)
+		}
+		r.reports = append(r.reports, reportFile{format, file})
+	}
+	return r, nil
+}
+
+// scenario is one run of a scenario, from its file to the summary.
+type scenario struct {
+	std    stdio
+	req    scriptRequest
+	sess   *kprobes.Session
+	sc     *script.Script
+	output *os.File
+	lines  *lines
+}
+
+// newScenario opens the output. Nothing else has happened when it fails.
+func newScenario(std stdio, req scriptRequest) (*scenario, error) {
+	if _, err := os.Stat(req.file); err != nil {
+		return nil, usagef("cannot read the scenario %s: %w", req.file, fileError(err))
+	}
+	output, _, err := req.openOutput(std)
+	if err != nil {
+		return nil, err
+	}
+	return &scenario{std: std, req: req, output: output, lines: newLines()}, nil
+}
+
+// load executes the file and arms its probes.
+func (sn *scenario) load(sess *kprobes.Session) error {
+	sn.sess = sess
+	sc, err := script.Load(sn.req.file, script.Options{
+		Session: sess, Args: sn.req.args, Seed: sn.req.seed, Steps: sn.req.steps,
+		Print:   func(text string) { sn.lines.put(sn.std.err, text+"\n") },
+		Log:     func(text string) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(text)+"\n") },
+		Problem: func(e *script.Error) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(e.Error())+"\n"+e.Picture()) },
+		Report:  func(e script.Entry) { sn.lines.put(sn.output, sn.req.entry(e)) },
+	})
+	if err == nil {
+		sn.sc = sc
+		err = sc.Arm()
+	}
+	return scriptError(err)
+}
+
+// scriptError gives a mistake in a scenario its exit status.
+func scriptError(err error) error {
+	var place *script.PlaceError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &place):
+		return &classed{errPlace, err}
+	case exitStatus(err) == exitFailed:
+		return &classed{errUsage, err}
+	}
+	return err
+}
+
+// announce prints the line that others wait for.
+func (sn *scenario) announce() {
+	comm, err := procfs.Comm(sn.sess.PID(), 0)
+	if err != nil {
+		comm = "?"
+	}
+	sn.lines.put(sn.std.err, fmt.Sprintf("seed: %d\narmed: %s in %d (%s)\n", sn.req.seed, plural(sn.sc.Placed(), "probe"), sn.sess.PID(), oneLine(comm)))
+}
+
+// run lets the scenario run to its end.
+func (sn *scenario) run(ctx context.Context) {
+	if sn.req.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, sn.req.duration)
+		defer cancel()
+	}
+	sn.sc.Run(ctx)
+	sn.sc.Look()
+}
+
+// finish runs the scenario's own end, and prints and writes what became of it.
+func (sn *scenario) finish(how script.Ending, giveUp <-chan struct{}) (failed bool, err error) {
+	result := sn.sc.Finish(how)
+	for _, r := range sn.req.reports {
+		if rerr := sn.write(r, result); rerr != nil {
+			err = errors.Join(err, rerr)
+		}
+	}
+	out := sn.std.err
+	if sn.req.json {
+		out = sn.output
+	}
+	sn.lines.put(out, sn.req.summary(sn.sess.PID(), result))
+	return result.Failed, errors.Join(err, sn.close(giveUp))
+}
+
+func (sn *scenario) close(giveUp <-chan struct{}) error {
+	lost, err := sn.lines.close(giveUp)
+	if lost > 0 && err == nil {
+		sn.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "line"))
+	}
+	if sn.output != sn.std.out {
+		if cerr := sn.output.Close(); err == nil {
+			err = cerr
+		}
+	}
+	if err == nil || brokenPipe(err) {
+		return nil
+	}
+	return fmt.Errorf("cannot write the output: %w", fileError(err))
+}
+
+// abort ends a session whose scenario could not be armed.
+func (sn *scenario) abort(err error) error {
+	return errors.Join(err, sn.sess.Close(), sn.close(nil))
+}
+
+// scriptAttached is the script command after its flags.
+func scriptAttached(std stdio, pid int, req scriptRequest) error {
+	sn, err := newScenario(std, req)
+	if err != nil {
+		return err
+	}
+	in := watchInterrupts(std.warn)
+	defer in.stop()
+	sess, err := kprobes.Attach(pid, req.options(std))
+	if err != nil {
+		return attachError(errors.Join(err, sn.close(nil)))
+	}
+	if err := sn.load(sess); err != nil {
+		return sn.abort(err)
+	}
+	sn.announce()
+	if !sn.sc.Idle() {
+		sn.run(in.ctx)
+	}
+	closeErr := sess.Close()
+	var how script.Ending
+	if exit := sess.Exit(); exit != nil {
+		how = script.Ending{Exited: true, Status: exit.Code}
+	}
+	failed, err := sn.finish(how, in.again)
+	if err = errors.Join(closeErr, err); err == nil && failed {
+		err = statusError(exitFailed) // all was told
+	}
+	return err
+}
+
+// scriptRun is run -script after its flags.
+func scriptRun(std stdio, command []string, req scriptRequest) error {
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return usagef("cannot run %s: %w", command[0], lookError(err))
+	}
+	sn, err := newScenario(std, req)
+	if err != nil {
+		return err
+	}
+	relay := newRelay()
+	defer relay.stop()
+	sess, err := kprobes.Launch(kprobes.Command{
+		Path: program, Args: command, Env: os.Environ(),
+		Files: []*os.File{std.in, std.out, os.Stderr},
+	}, req.options(std))
+	if err != nil {
+		return attachError(errors.Join(fmt.Errorf("cannot run %s under a scenario: %w", command[0], err), sn.close(nil)))
+	}
+	if err := sn.load(sess); err != nil {
+		_ = sess.Signal(syscall.SIGKILL) // none of its code has run
+		return sn.abort(err)
+	}
+	sn.announce()
+	relay.to(sess.PID())
+	if err := sess.Start(); err != nil {
+		return sn.abort(err)
+	}
+	sn.run(context.Background())
+	relay.finish(sess)
+	if err := sess.Close(); err != nil {
+		std.warn("%s", sentence(err))
+	}
+	status := programStatus(sess)
+	failed, err := sn.finish(script.Ending{Exited: true, Status: exitStatus(status)}, relay.again)
+	if err != nil {
+		std.warn("%s", sentence(err))
+	}
+	if failed {
+		return statusError(exitFailed)
+	}
+	return status
+}
+
+// write writes a report.
+func (sn *scenario) write(r reportFile, result script.Result) error {
+	name := strings.TrimSuffix(filepath.Base(sn.req.file), ".star")
+	var b strings.Builder
+	var err error
+	if r.format == "tap" {
+		err = result.WriteTAP(&b)
+	} else {
+		err = result.WriteJUnit(&b, name)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot make the report: %w", err)
+	case r.file == "-":
+		sn.lines.put(sn.std.out, b.String())
+		return nil
+	}
+	if err := os.WriteFile(r.file, []byte(b.String()), 0o666); err != nil {
+		return fmt.Errorf("cannot write the report %s: %w", r.file, fileError(err))
+	}
+	return nil
+}
+
+// runScenario is the run command with -script.
+func runScenario(std stdio, c *cli.Context) error {
+	for _, f := range []string{"sym", "addr", "ret", "maxactive", "args", "arg", "filter", "regs", "stack", "count", "max-hits", "hold", "kprobe-event", "mount"} {
+		if c.IsSet(f) {
+			return usagef("-%s does not go with -script: the scenario says what is probed", f)
+		}
+	}
+	req, err := parseScript(c, c.String("script"))
+	if err != nil {
+		return err
+	}
+	req.args = c.StringSlice("script-arg")
+	command := c.Args().Slice()
+	if len(command) == 0 {
+		return usagef("no program given, name it after --: gokprobe run -script SCENARIO.star -- COMMAND; for a running process use gokprobe script -p PID")
+	}
+	return scriptRun(std, command, req)
+}

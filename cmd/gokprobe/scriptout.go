@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gokprobe/gokprobe/script"
+)
+
+// lines writes what a scenario says on a goroutine of its own: a handler never waits for the
+// output, since the target would.
+type lines struct {
+	queue chan line
+	done  chan struct{}
+
+	mu   sync.Mutex
+	lost uint64
+	err  error
+}
+
+type line struct {
+	out  io.Writer
+	text string
+}
+
+func newLines() *lines {
+	l := &lines{queue: make(chan line, sinkDepth), done: make(chan struct{})}
+	go l.write()
+	return l
+}
+
+// put hands a line over, or counts it as lost if too many wait.
+func (l *lines) put(out io.Writer, text string) {
+	select {
+	case l.queue <- line{out, text}:
+	default:
+		l.mu.Lock()
+		l.lost++
+		l.mu.Unlock()
+	}
+}
+
+// write is the writer's goroutine. After an error nothing more is written to that output.
+func (l *lines) write() {
+	defer close(l.done)
+	broken := map[io.Writer]bool{}
+	for one := range l.queue {
+		if broken[one.out] {
+			continue
+		}
+		if _, err := io.WriteString(one.out, one.text); err != nil {
+			broken[one.out] = true
+			l.mu.Lock()
+			l.err = errors.Join(l.err, err)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// close writes what is left. If giveUp is closed first, what can't be written soon is lost.
+func (l *lines) close(giveUp <-chan struct{}) (lost uint64, err error) {
+	close(l.queue)
+	stuck := error(nil)
+	select {
+	case <-l.done:
+	case <-giveUp:
+		select {
+		case <-l.done:
+		case <-time.After(sinkGrace):
+			stuck = errOutputStuck
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost, errors.Join(l.err, stuck)
+}
+
+// entry is what a report() prints.
+func (r scriptRequest) entry(e script.Entry) string {
+	if !r.json {
+		words := make([]string, 0, 1+len(e.Values))
+		if e.Text != "" {
+			words = append(words, e.Text)
+		}
+		for _, v := range e.Values {
+			words = append(words, v.Name+"="+v.Text)
+		}
+		return oneLine(strings.Join(words, " ")) + "\n"
+	}
+	object := map[string]any{"type": "report", "time": e.Time.UTC().Format(time.RFC3339Nano)}
+	if e.Phase != "" {
+		object["phase"] = e.Phase
+	}
+	if e.Text != "" {
+		object["text"] = e.Text
+	}
+	if len(e.Values) > 0 {
+		object["values"] = byName(e.Values)
+	}
+	return jsonLine(object)
+}
+
+func byName(all []script.Named) map[string]any {
+	m := make(map[string]any, len(all))
+	for _, v := range all {
+		m[v.Name] = v.JSON
+	}
+	return m
+}
+
+func jsonLine(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf(`{"type":"error","text":%q}`+"\n", err.Error())
+	}
+	return string(b) + "\n"
+}
+
+// summary is what is printed at the end.
+func (r scriptRequest) summary(pid int, result script.Result) string {
+	if r.json {
+		return jsonSummary(pid, result)
+	}
+	var b strings.Builder
+	for _, p := range result.Probes {
+		fmt.Fprintf(&b, "%s %s: %s", p.Kind, oneLine(p.Spec), plural(int(p.Hits), "hit"))
+		if p.Missed > 0 {
+			fmt.Fprintf(&b, ", %d missed", p.Missed)
+		}
+		if p.Places != 1 {
+			fmt.Fprintf(&b, ", %d places", p.Places)
+		}
+		if p.Mechanism != "" {
+			fmt.Fprintf(&b, ", %s", p.Mechanism)
+		}
+		b.WriteString("\n")
+	}
+	for _, c := range result.Counters {
+		fmt.Fprintf(&b, "counter %s: %s\n", oneLine(c.Name), c.Text)
+	}
+	bad := 0
+	for _, c := range result.Cases {
+		if c.Failed > 0 {
+			bad++
+		}
+	}
+	if result.Failed {
+		fmt.Fprintf(&b, "failed: %d of %s, seed %d\n", bad, plural(len(result.Cases), "check"), result.Seed)
+	} else {
+		fmt.Fprintf(&b, "passed: %s, seed %d\n", plural(len(result.Cases), "check"), result.Seed)
+	}
+	return b.String()
+}
+
+// jsonSummary is the summary as an object, the last line of the output.
+func jsonSummary(pid int, result script.Result) string {
+	cases := []map[string]any{}
+	for _, c := range result.Cases {
+		one := map[string]any{"name": c.Name, "checks": c.Checks, "failed": c.Failed}
+		if c.Place != "" {
+			one["place"] = c.Place
+		}
+		if len(c.Problems) > 0 {
+			one["problem"] = c.Problems[0].Error()
+		}
+		cases = append(cases, one)
+	}
+	probes := []map[string]any{}
+	for _, p := range result.Probes {
+		probes = append(probes, map[string]any{"probe": p.Spec, "kind": p.Kind, "places": p.Places,
+			"hits": p.Hits, "nmissed": p.Missed, "mechanism": p.Mechanism, "reason": p.Reason})
+	}
+	return jsonLine(map[string]any{"type": "summary", "pid": pid, "failed": result.Failed, "seed": result.Seed,
+		"duration_ns": result.Took.Nanoseconds(), "cases": cases, "counters": byName(result.Counters), "probes": probes})
+}

@@ -1,0 +1,234 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// What a handler can do to the thread that hit.
+
+// fail is ctx.fail(ret=None, errno=None): the function returns ret at once, without having
+// run; at its return, it has returned ret instead. Without ret it is what C functions return with errno set:
+// -1, or NULL where debug information says that the function returns a pointer.
+func (c *hitContext) fail(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var ret, code starlark.Value = starlark.None, starlark.None
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "ret?", &ret, "errno?", &code); err != nil {
+		return nil, err
+	}
+	if ret == starlark.None && code == starlark.None {
+		return nil, errors.New("give ret, errno, or both")
+	}
+	value := word(c.failure())
+	if ret != starlark.None {
+		if err := value.Unpack(ret); err != nil {
+			return nil, fmt.Errorf("for parameter ret: %w", err)
+		}
+	}
+	if code != starlark.None {
+		e, err := errnoOf(code)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.hit.SetErrno(e); err != nil {
+			return nil, err
+		}
+	}
+	return starlark.None, c.leave(uint64(value))
+}
+
+// skip is ctx.skip(ret=0): the function returns at once.
+func (c *hitContext) skip(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var ret word
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "ret?", &ret); err != nil {
+		return nil, err
+	}
+	if c.at == atReturn {
+		return nil, errors.New("the function has run already; set ctx.ret to change what it returns")
+	}
+	return starlark.None, c.leave(uint64(ret))
+}
+
+// leave has the function return value.
+func (c *hitContext) leave(value uint64) error {
+	switch c.at {
+	case atPost:
+		return errors.New("the first instruction has run already; do it in pre")
+	case atReturn:
+		c.hit.SetReturnValue(value)
+		return nil
+	}
+	if err := c.hit.ReturnNow(value); err != nil {
+		return err
+	}
+	c.returned = true
+	return nil
+}
+
+// failure is what the function returns if it fails.
+func (c *hitContext) failure() uint64 {
+	results, err := c.script.session.Symbols().Results(c.site.kp.Addr)
+	if err == nil && len(results) == 1 {
+		if d, err := results[0].Datum(); err == nil && (d.Shape == symbols.ShapePointer || d.Shape == symbols.ShapeTextPointer) {
+			return 0
+		}
+	}
+	return ^uint64(0)
+}
+
+// setErrno is ctx.set_errno(code).
+func (c *hitContext) setErrno(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var code starlark.Value
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "errno", &code); err != nil {
+		return nil, err
+	}
+	e, err := errnoOf(code)
+	if err != nil {
+		return nil, err
+	}
+	return starlark.None, c.hit.SetErrno(e)
+}
+
+// delay is ctx.delay("50ms"): the thread goes on so much later.
+func (c *hitContext) delay(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var d duration
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "duration", &d); err != nil {
+		return nil, err
+	}
+	c.hit.Delay(time.Duration(d))
+	return starlark.None, nil
+}
+
+// signal is ctx.signal("SIGTERM"): to the thread.
+func (c *hitContext) signal(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var which starlark.Value
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "signal", &which); err != nil {
+		return nil, err
+	}
+	sig, err := signalOf(which)
+	if err != nil {
+		return nil, err
+	}
+	return starlark.None, c.hit.Signal(sig)
+}
+
+// callFunction is ctx.call(fn, …): fn is a name or an address, the others are numbers.
+func (c *hitContext) callFunction(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if len(kwargs) > 0 || len(args) == 0 {
+		return nil, errors.New("give the function and its arguments, by position")
+	}
+	fn, err := c.script.address(args[0])
+	if err != nil {
+		return nil, err
+	}
+	words := make([]uint64, len(args)-1)
+	for i, v := range args[1:] {
+		var w word
+		if err := w.Unpack(v); err != nil {
+			return nil, fmt.Errorf("argument %d: %w", i, err)
+		}
+		words[i] = uint64(w)
+	}
+	began := time.Now()
+	ret, err := c.hit.Call(fn, words...)
+	c.script.running.waited += time.Since(began)
+	if err != nil {
+		return nil, err
+	}
+	return starlark.MakeInt64(int64(ret)), nil
+}
+
+// stack is ctx.stack(n=16): the innermost frame first.
+func (c *hitContext) stack(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	n := 16
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "n?", &n); err != nil {
+		return nil, err
+	}
+	if n < 1 || n > 1024 {
+		return nil, fmt.Errorf("n must be from 1 to 1024, not %d", n)
+	}
+	var all []starlark.Value
+	for _, f := range c.hit.Backtrace(n) {
+		module := ""
+		if f.Symbol.Module != nil {
+			module = f.Symbol.Module.Name
+		}
+		all = append(all, starlarkstruct.FromStringDict(starlarkstruct.Default, starlark.StringDict{
+			"addr": starlark.MakeUint64(uint64(f.Addr)), "name": starlark.String(f.Symbol.Name),
+			"offset": starlark.MakeUint64(f.Offset), "module": starlark.String(module),
+			"file": starlark.String(f.File), "line": starlark.MakeInt(f.Line),
+		}))
+	}
+	return starlark.NewList(all), c.charge(uint64(len(all)))
+}
+
+// address is that of a function or variable, by its name or as a number.
+func (s *Script) address(v starlark.Value) (arch.Addr, error) {
+	name, ok := starlark.AsString(v)
+	if !ok {
+		var w word
+		if err := w.Unpack(v); err != nil {
+			return 0, fmt.Errorf("got %s, want a name or an address", v.Type())
+		}
+		return w.addr(), nil
+	}
+	table := s.session.Symbols()
+	found, err := table.Resolve(name)
+	switch {
+	case err == nil && len(found) == 1:
+		return found[0].Addr, nil
+	case err == nil:
+		return 0, fmt.Errorf("%s stands for %d addresses, name one", name, len(found))
+	}
+	if v, oerr := table.Object(name); oerr == nil {
+		return v.Addr, nil
+	}
+	return 0, err
+}
+
+// errnoOf is an error number by name or as a number.
+func errnoOf(v starlark.Value) (unix.Errno, error) {
+	if name, ok := starlark.AsString(v); ok {
+		for e := unix.Errno(1); e < maxErrno; e++ {
+			if unix.ErrnoName(e) == strings.ToUpper(name) {
+				return e, nil
+			}
+		}
+		return 0, fmt.Errorf("%s is no errno; they are named like ENOENT", v)
+	}
+	n, err := starlark.AsInt32(v)
+	if err != nil || n < 0 || n >= maxErrno {
+		return 0, fmt.Errorf("errno is a name like ENOENT, or a number from 0 to %d", maxErrno-1)
+	}
+	return unix.Errno(n), nil
+}
+
+// maxErrno is behind the last error number (MAX_ERRNO in include/linux/err.h).
+const maxErrno = 4096
+
+// signalOf is a signal by name or as a number.
+func signalOf(v starlark.Value) (unix.Signal, error) {
+	if name, ok := starlark.AsString(v); ok {
+		upper := strings.ToUpper(name)
+		if !strings.HasPrefix(upper, "SIG") {
+			upper = "SIG" + upper
+		}
+		if sig := unix.SignalNum(upper); sig != 0 {
+			return sig, nil
+		}
+		return 0, fmt.Errorf("%s is no signal; they are named like SIGTERM", v)
+	}
+	n, err := starlark.AsInt32(v)
+	if err != nil || n < 1 || n > 64 {
+		return 0, errors.New("a signal is a name like SIGTERM, or a number from 1 to 64")
+	}
+	return unix.Signal(n), nil
+}

@@ -1,0 +1,92 @@
+package script
+
+import (
+	"fmt"
+	"time"
+
+	"go.starlark.net/starlark"
+)
+
+const (
+	// DefaultSteps is the budget of one call of a handler or a timer: some tens of
+	// milliseconds of the interpreter's time. A step is one of its instructions, an element of
+	// a list, or 16 bytes of text.
+	DefaultSteps = 1_000_000
+	// LoadFactor is how many such budgets executing a file has, and a function that runs at
+	// the scenario's end.
+	LoadFactor = 100
+
+	// patience is how long a call may take, without what its ctx.call waits for. Nothing should
+	// ever come to it: steps bound everything. It is for what was not thought of.
+	patience = 10 * time.Second
+	// looks is after how many steps the clock is looked at.
+	looks = 20_000
+)
+
+// budget is what one call of a function of the scenario may use.
+type budget struct {
+	thread *starlark.Thread
+	steps  uint64 // in all
+	began  time.Time
+	waited time.Duration // for functions of the target
+	outer  *budget       // of a call that waits meanwhile
+}
+
+// run calls f with a thread of its own and a budget. where is what errors call it.
+func (s *Script) run(where string, steps uint64, f func(*starlark.Thread) error) error {
+	thread := &starlark.Thread{Name: where, Print: func(_ *starlark.Thread, text string) { s.print(text) }}
+	b := &budget{thread: thread, steps: steps, began: time.Now(), outer: s.running}
+	thread.OnMaxSteps = func(*starlark.Thread) { b.look() }
+	thread.SetMaxExecutionSteps(min(steps, looks))
+	s.running = b
+	defer func() { s.running = b.outer }()
+	err := f(thread)
+	if b.outer != nil {
+		b.outer.waited += time.Since(b.began)
+	}
+	if err == nil {
+		return nil
+	}
+	return s.raised(err, where)
+}
+
+// call calls a function of the scenario.
+func (s *Script) call(where string, steps uint64, fn starlark.Callable, args ...starlark.Value) (v starlark.Value, err error) {
+	err = s.run(where, steps, func(thread *starlark.Thread) (err error) {
+		v, err = starlark.Call(thread, fn, accepted(fn, args), nil)
+		return err
+	})
+	return v, err
+}
+
+// accepted is args, or nothing for a function without parameters: not every handler wants
+// to know.
+func accepted(fn starlark.Callable, args []starlark.Value) starlark.Tuple {
+	if f, ok := fn.(*starlark.Function); ok && f.NumParams() == 0 {
+		return nil
+	}
+	return args
+}
+
+// look ends a call that has used its budget up, and gives it the next portion otherwise.
+func (b *budget) look() {
+	switch used := b.thread.ExecutionSteps(); {
+	case used >= b.steps:
+		b.thread.Cancel(fmt.Sprintf("cut off after %d steps; an endless loop? -steps allows more", b.steps))
+	case time.Since(b.began)-b.waited > patience:
+		b.thread.Cancel(fmt.Sprintf("cut off after %v", patience))
+	default:
+		b.thread.SetMaxExecutionSteps(min(b.steps, used+looks))
+	}
+}
+
+// charge takes steps for work that the interpreter does not count. The error is that there
+// are not as many left; the call is cut off then.
+func (b *budget) charge(steps uint64) error {
+	b.thread.Steps += min(steps, b.steps)
+	if b.thread.Steps < b.steps {
+		return nil
+	}
+	b.look()
+	return fmt.Errorf("too much at once: it would take more than %d steps; -steps allows more", b.steps)
+}

@@ -1,0 +1,147 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.starlark.net/lib/json"
+	"go.starlark.net/lib/math"
+	startime "go.starlark.net/lib/time"
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// textPerStep is how many bytes of text cost as much as a step.
+const textPerStep = 16
+
+// predeclared is what all files of the scenario see, beside Starlark's own.
+func (s *Script) predeclared() starlark.StringDict {
+	args := make([]starlark.Value, len(s.o.Args))
+	for i, a := range s.o.Args {
+		args[i] = starlark.String(a)
+	}
+	all := starlark.StringDict{
+		"args": starlark.NewList(args), "state": state{starlark.NewDict(8)}, "target": target{s},
+		"random": (&random{seed: s.o.Seed}).module(),
+		"json":   json.Module, "math": math.Module, "time": timeModule(),
+		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
+	}
+	for name, f := range map[string]func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error){
+		"kprobe": s.newKprobe, "kretprobe": s.newKretprobe,
+		"after": s.newTimer, "every": s.newTimer, "phase": s.setPhase, "stop": s.stop,
+		"counter": s.newCounter, "report": s.report,
+		"expect": s.expect, "fail": s.fail, "test": s.newTest, "at_end": s.addEnd, "on_exit": s.addEnd,
+		"symbol": s.symbol, "signed": signed,
+	} {
+		all[name] = starlark.NewBuiltin(name, f)
+	}
+	return all
+}
+
+// timeModule is Starlark's time without the clock: a scenario that asks for the time of day
+// is not the same twice. ctx.time is when a hit was.
+func timeModule() *starlarkstruct.Module {
+	m := &starlarkstruct.Module{Name: "time", Members: starlark.StringDict{}}
+	for name, v := range startime.Module.Members {
+		if name != "now" {
+			m.Members[name] = v
+		}
+	}
+	return m
+}
+
+// setPhase is phase(name): what comes belongs to it.
+func (s *Script) setPhase(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var name string
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "name", &name); err != nil {
+		return nil, err
+	}
+	s.phase = name
+	s.log("phase: %s", name)
+	return starlark.None, nil
+}
+
+// addEnd is at_end(f), or on_exit(f): f is called when the session is over, the last one first.
+func (s *Script) addEnd(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var fn starlark.Callable
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "f", &fn); err != nil {
+		return nil, err
+	}
+	if s.ended {
+		return nil, errors.New(b.Name() + ": the session is over")
+	}
+	s.atEnd = append(s.atEnd, fn)
+	return starlark.None, nil
+}
+
+// report is report(…, name=value …): a line of the output.
+func (s *Script) report(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = text(a)
+	}
+	e := Entry{Time: time.Now(), Phase: s.phase, Text: strings.Join(words, " ")}
+	for _, kw := range kwargs {
+		name, _ := starlark.AsString(kw[0])
+		e.Values = append(e.Values, Named{Name: name, Text: text(kw[1]), JSON: toJSON(kw[1], maxDepth)})
+	}
+	if s.o.Report != nil {
+		s.o.Report(e)
+	}
+	return starlark.None, nil
+}
+
+// maxDepth is how deep lists and dicts are told in JSON; what is deeper is their text.
+const maxDepth = 8
+
+// symbol is symbol(name, default=): the address of a function or variable.
+func (s *Script) symbol(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	var name string
+	var otherwise starlark.Value
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "name", &name, "default?", &otherwise); err != nil {
+		return nil, err
+	}
+	at, err := s.address(starlark.String(name))
+	if err != nil {
+		return orElse(otherwise, fmt.Errorf("symbol: %w", err))
+	}
+	return starlark.MakeUint64(uint64(at)), nil
+}
+
+// target is target: the process.
+type target struct{ s *Script }
+
+func (t target) String() string      { return fmt.Sprintf("<process %d>", t.s.session.PID()) }
+func (target) Type() string          { return "target" }
+func (target) Freeze()               {}
+func (target) Truth() starlark.Bool  { return true }
+func (target) Hash() (uint32, error) { return 0, errors.New("unhashable type: target") }
+func (target) AttrNames() []string   { return []string{"exit_status", "name", "pid"} }
+
+// Attr implements starlark.HasAttrs. exit_status is None before the end, and if the process
+// lives on.
+func (t target) Attr(name string) (starlark.Value, error) {
+	switch name {
+	case "pid":
+		return starlark.MakeInt(t.s.session.PID()), nil
+	case "name":
+		comm, err := procfs.Comm(t.s.session.PID(), 0)
+		if err != nil {
+			return starlark.None, nil
+		}
+		return starlark.String(comm), nil
+	case "exit_status":
+		if !t.s.ending.Exited {
+			return starlark.None, nil
+		}
+		return starlark.MakeInt(t.s.ending.Status), nil
+	}
+	return nil, nil
+}
+
+// charge takes steps for work that the interpreter does not count.
+func (c *hitContext) charge(steps uint64) error { return c.script.running.charge(steps) }

@@ -1,0 +1,131 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.starlark.net/starlark"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/debugfs/values"
+)
+
+// fetching is what args= and filter= ask of a probe's hits. Places differ: where a parameter
+// lies depends on the function.
+type fetching struct {
+	wish values.Wish
+	at   map[*site]*values.Values
+}
+
+// returnFields are what a filter may look at, of returns, beside the arguments.
+var returnFields = []fetch.Field{
+	{Name: "ret", Type: values.TypeOf("s64")},
+	{Name: "duration_ns", Type: values.TypeOf("s64")},
+}
+
+// newFetching is nil if nothing is wanted.
+func (p *probe) newFetching(args texts, filter string) (*fetching, error) {
+	if len(args) == 0 && filter == "" {
+		return nil, nil
+	}
+	f := &fetching{wish: values.Wish{Args: args, Filter: filter, Params: true, Return: p.returns}, at: map[*site]*values.Values{}}
+	if p.returns {
+		f.wish.More = returnFields
+	}
+	table := p.s.session.Symbols()
+	for _, at := range p.places {
+		place := values.Place{Addr: at.kp.Addr, Waits: at.waits}
+		if found, err := table.Resolve(at.kp.SymbolName); at.kp.SymbolName != "" && err == nil && len(found) == 1 {
+			place.Addr = found[0].Addr
+		}
+		v, err := f.wish.At(table, place)
+		if err != nil {
+			return nil, wishError(err)
+		}
+		f.at[at] = v
+	}
+	return f, nil
+}
+
+// wishError says what is wrong with an argument or filter, and shows where.
+func wishError(err error) error {
+	var wrong *values.Error
+	var parse *errlog.Error
+	if !errors.As(err, &wrong) || wrong.Unknown != nil || !errors.As(err, &parse) {
+		return err
+	}
+	col := min(parse.Column, len(parse.Command))
+	return fmt.Errorf("%w: at the ^ in %s^%s", err, parse.Command[:col], parse.Command[col:])
+}
+
+// save keeps of a call's entry what is wanted at its return.
+func (f *fetching) save(c *hitContext) []uint64 {
+	if v := f.at[c.site]; v != nil && v.Layout.Saved() > 0 {
+		return v.Layout.Save(c.hit, c.hit)
+	}
+	return nil
+}
+
+// fetch makes the values of a hit, and tells whether the filter keeps it.
+func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
+	p := c.site.probe
+	if p.values == nil {
+		return true, nil
+	}
+	v := p.values.at[c.site]
+	payload, err := v.Layout.Run(c.hit, c.hit, saved)
+	if err != nil {
+		return false, c.script.errorAt(p.pos, err)
+	}
+	comm := c.hit.Comm()
+	got := v.Layout.Decode(payload, fetch.Host{Comm: comm, Symbolize: c.script.symbolize})
+	var more []fetch.Value
+	if c.at == atReturn {
+		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.time.Sub(c.call.began))}}
+	}
+	if !v.Keeps(got, comm, c.tid, more...) {
+		p.filtered++
+		return false, nil
+	}
+	c.values = make(map[string]starlark.Value, len(got))
+	for i, a := range v.Args {
+		c.values[a.Name] = fetched(a.Type, got[i])
+	}
+	return true, nil
+}
+
+// symbolize prints an address as the kernel's %pS.
+func (s *Script) symbolize(at arch.Addr) string {
+	loc, ok := s.session.Symbols().Lookup(at)
+	if !ok || loc.Symbol.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
+}
+
+// fetched is a value by its type; None if it could not be read.
+func fetched(t fetch.Type, v fetch.Value) starlark.Value {
+	switch {
+	case t.Count > 0:
+		t.Count = 0
+		all := make([]starlark.Value, len(v.Elems))
+		for i, e := range v.Elems {
+			all[i] = fetched(t, e)
+		}
+		return starlark.NewList(all)
+	case v.Fault:
+		return starlark.None
+	}
+	switch t.Kind {
+	case fetch.Signed:
+		return starlark.MakeInt64(int64(v.U))
+	case fetch.Char:
+		return starlark.String([]byte{byte(v.U)})
+	case fetch.String, fetch.UString, fetch.SymbolOff, fetch.SymStr:
+		return starlark.String(strings.ToValidUTF8(v.S, "\uFFFD"))
+	}
+	return starlark.MakeUint64(v.U)
+}

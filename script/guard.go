@@ -1,0 +1,5 @@
+package script
+
+import "go.starlark.net/syntax"
+
+func instrument(*syntax.File) {}

@@ -1,0 +1,183 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// resolve lists the places that p's specification stands for.
+func (p *probe) resolve() ([]*site, error) {
+	found, err := p.s.session.Symbols().Resolve(p.spec)
+	pattern := strings.ContainsAny(p.spec, "*?[")
+	if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(p.spec) != "" && !pattern {
+		at := p.site(p.spec, p.spec, 0)
+		at.waits = true
+		return []*site{at}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 1 && found[0].Every.Len() == 0 {
+		return []*site{p.site(p.spec, p.spec, 0)}, nil
+	}
+	var all []*site
+	for _, loc := range found {
+		if loc.Every.Len() > 0 {
+			return nil, errors.New("+* stands for every instruction, which has no use in a scenario; name a function")
+		}
+		one := p.site(strings.TrimSuffix(loc.String(), "+0x0"), "", loc.Addr)
+		one.option = true
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// site makes a place of p, by symbol or address. It is armed when all are registered.
+func (p *probe) site(name, symbol string, addr arch.Addr) *site {
+	at := &site{probe: p, name: name}
+	if p.returns {
+		at.rp = &kprobes.Kretprobe{}
+		at.kp = &at.rp.KP
+	} else {
+		at.kp = &kprobes.Kprobe{}
+	}
+	at.kp.SymbolName, at.kp.Addr, at.kp.Flags = symbol, addr, kprobes.FlagDisabled
+	return at
+}
+
+// Arm registers and arms all probes of the scenario, or none; then timers begin to run.
+// The error is an *Error with the place of the call that made the probe.
+func (s *Script) Arm() error {
+	err := errors.New("the session has ended")
+	if derr := s.session.Do(func() {
+		if err = s.arm(s.probes); err == nil {
+			s.timers.begin(time.Now())
+		}
+	}); derr != nil {
+		return derr
+	}
+	return err
+}
+
+// arm registers silent probes, and enables them when all are there.
+func (s *Script) arm(probes []*probe) error {
+	var done []*probe
+	undo := func(p *probe, err error) error {
+		for _, p := range done {
+			_ = s.session.UnregisterKprobes(p.kprobes()) // what can't be undone, Close tells
+		}
+		return s.placeError(p, err)
+	}
+	for _, p := range probes {
+		done = append(done, p)
+		if err := p.register(); err != nil {
+			return undo(p, err)
+		}
+	}
+	before := s.armed
+	s.armed = true // what a handler disables now is told to the session
+	if p, err := s.enableAll(probes); err != nil {
+		s.armed = before
+		return undo(p, err)
+	}
+	return nil
+}
+
+// enableAll enables what is to be enabled, in one go. After an error it tells which probe
+// can't be.
+func (s *Script) enableAll(probes []*probe) (*probe, error) {
+	var enabled []*kprobes.Kprobe
+	for _, p := range probes {
+		if p.enabled {
+			enabled = append(enabled, p.kprobes()...)
+		}
+	}
+	if s.session.EnableKprobes(enabled) == nil {
+		return nil, nil
+	}
+	for _, p := range probes {
+		if err := s.session.EnableKprobes(p.kprobes()); p.enabled && err != nil {
+			return p, err
+		}
+	}
+	return nil, nil
+}
+
+// PlaceError tells that a probe can't be placed.
+type PlaceError struct {
+	Spec string
+	Err  error
+}
+
+func (e *PlaceError) Error() string { return fmt.Sprintf("cannot place probe %s: %v", e.Spec, e.Err) }
+
+// Unwrap is the session's error.
+func (e *PlaceError) Unwrap() error { return e.Err }
+
+func (s *Script) placeError(p *probe, err error) error {
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "probe ") {
+		err = inner // which names the probe by its address
+	}
+	return s.errorAt(p.pos, &PlaceError{p.spec, err})
+}
+
+// register registers p's places. Those of a pattern that can't be probed are left out, but
+// one must be there.
+func (p *probe) register() error {
+	if err := p.registerAll(p.places); err != nil {
+		return err
+	}
+	var refused error
+	for _, at := range p.places {
+		if !at.gone {
+			return nil
+		}
+		refused = errors.New("none of its places can be probed")
+	}
+	return refused
+}
+
+// registerAll registers places. If some are refused, all are, and each half is tried for
+// itself.
+func (p *probe) registerAll(places []*site) error {
+	if len(places) == 0 {
+		return nil
+	}
+	err := p.registerBatch(places)
+	switch {
+	case err == nil:
+		return nil
+	case len(places) > 1:
+		half := len(places) / 2
+		if err := p.registerAll(places[:half]); err != nil {
+			return err
+		}
+		return p.registerAll(places[half:])
+	case places[0].option && !errors.Is(err, kprobes.ErrExited) && !errors.Is(err, kprobes.ErrClosed):
+		places[0].gone = true
+		p.skipped++
+		return nil
+	}
+	return err
+}
+
+func (p *probe) registerBatch(places []*site) error {
+	if !p.returns {
+		kps := make([]*kprobes.Kprobe, len(places))
+		for i, at := range places {
+			kps[i] = at.kp
+		}
+		return p.s.session.RegisterKprobes(kps)
+	}
+	rps := make([]*kprobes.Kretprobe, len(places))
+	for i, at := range places {
+		rps[i] = at.rp
+	}
+	return p.s.session.RegisterKretprobes(rps)
+}

@@ -1,0 +1,203 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Session is what a scenario needs of the process under probes; a *kprobes.Session is one.
+type Session interface {
+	PID() int
+	Symbols() *symbols.Table
+	Done() <-chan struct{}
+	// Do runs f on the thread that handlers run on.
+	Do(f func()) error
+
+	RegisterKprobes([]*kprobes.Kprobe) error
+	RegisterKretprobes([]*kprobes.Kretprobe) error
+	UnregisterKprobes([]*kprobes.Kprobe) error
+	EnableKprobes([]*kprobes.Kprobe) error
+	DisableKprobe(*kprobes.Kprobe) error
+	Status(*kprobes.Kprobe) kprobes.Status
+}
+
+// Options of a scenario. Its funcs may be nil; they are called one at a time.
+type Options struct {
+	Session Session
+	Args    []string // the scenario's args
+	Seed    uint64   // of random, and of faults that give none
+	// Steps is the budget of each call of a handler or timer; 0: DefaultSteps. The file
+	// itself has LoadFactor times as many.
+	Steps uint64
+
+	Print   func(text string) // print(…)
+	Log     func(text string) // one sentence, no newline: phases, warnings
+	Report  func(Entry)       // report(…)
+	Problem func(*Error)      // a handler, a timer or an assertion has failed
+}
+
+// Script is a scenario.
+type Script struct {
+	o       Options
+	session Session
+	file    string
+	source  sources
+	modules map[string]*module
+	globals starlark.StringDict // what all files see
+
+	probes   []*probe
+	calls    map[uint64]*followed // of kretprobes, by what their instances' Data holds
+	lastCall uint64
+	retired  []uint64 // of calls, those that have ended, the oldest first
+	armed    bool
+	over     bool // stop() was called
+	stopped  chan struct{}
+	stopOne  sync.Once
+	timers   timers
+	atEnd    []starlark.Callable
+
+	began    time.Time
+	phase    string
+	cases    cases
+	counters []*counter
+	running  *budget // of the function that runs now; nil if none does
+	ending   Ending
+	ended    bool // the session is over
+}
+
+// Entry is one line that report() makes.
+type Entry struct {
+	Time   time.Time
+	Phase  string
+	Text   string  // the positional arguments, as print shows them
+	Values []Named // the named ones, in their order
+}
+
+// Named is a value with its name.
+type Named struct {
+	Name string
+	Text string // as print shows it
+	JSON any    // nil, bool, int64, uint64, float64, string, []any, map[string]any
+}
+
+// Ending is how the target was when the session was over.
+type Ending struct {
+	Exited bool
+	Status int // exit status; 128 + the signal's number if one killed it
+}
+
+// Load reads and executes the file of a scenario. What it declares is armed by Arm. The
+// error is an *Error if the scenario is to blame.
+func Load(file string, o Options) (*Script, error) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the scenario: %w", err)
+	}
+	return load(file, src, o)
+}
+
+func load(file string, src []byte, o Options) (*Script, error) {
+	if o.Steps == 0 {
+		o.Steps = DefaultSteps
+	}
+	s := &Script{
+		o: o, session: o.Session, file: file, source: sources{}, modules: map[string]*module{},
+		calls: map[uint64]*followed{}, stopped: make(chan struct{}), began: time.Now(),
+	}
+	s.timers.changed = make(chan struct{}, 1)
+	s.globals = s.predeclared()
+	if _, err := s.execute(filepath.Clean(file), src); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// dialect is Starlark with what scenarios want: sets, while, and control flow outside of
+// functions. There is no recursion.
+var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
+
+// module is a file that was loaded, or is being.
+type module struct {
+	globals starlark.StringDict
+	loading bool
+	err     error
+}
+
+// execute runs a file. Its globals are not frozen, unlike in other hosts of Starlark:
+// all of a scenario runs on one thread at a time, and handlers want to remember.
+func (s *Script) execute(file string, src []byte) (starlark.StringDict, error) {
+	parsed, err := dialect.Parse(file, src, 0)
+	s.source.add(file, src, parsed)
+	if err != nil {
+		return nil, s.syntaxError(err)
+	}
+	instrument(parsed)
+	prog, err := starlark.FileProgram(parsed, s.globals.Has)
+	if err != nil {
+		return nil, s.syntaxError(err)
+	}
+	var globals starlark.StringDict
+	err = s.run("", LoadFactor*s.o.Steps, func(thread *starlark.Thread) (err error) {
+		thread.Load = s.loader(filepath.Dir(file))
+		globals, err = prog.Init(thread, s.globals)
+		return err
+	})
+	return globals, err
+}
+
+// loader is what load() does in a file that lies in dir.
+func (s *Script) loader(dir string) func(*starlark.Thread, string) (starlark.StringDict, error) {
+	return func(_ *starlark.Thread, name string) (starlark.StringDict, error) {
+		if filepath.Ext(name) != ".star" {
+			return nil, errors.New("only files whose names end in .star can be loaded")
+		}
+		file := name
+		if !filepath.IsAbs(name) {
+			file = filepath.Join(dir, name)
+		}
+		m, known := s.modules[file]
+		switch {
+		case known && m.loading:
+			return nil, errors.New("the file is being loaded already: files load each other in a circle")
+		case known:
+			return m.globals, m.err
+		}
+		m = &module{loading: true}
+		s.modules[file] = m
+		src, err := os.ReadFile(file)
+		if err == nil {
+			m.globals, err = s.execute(file, src)
+		}
+		m.loading, m.err = false, err
+		return m.globals, err
+	}
+}
+
+// Seed is what the scenario's randomness begins with.
+func (s *Script) Seed() uint64 { return s.o.Seed }
+
+// Idle tells that nothing is armed and nothing will ever happen: the scenario has no
+// probes and no timers.
+func (s *Script) Idle() bool { return len(s.probes) == 0 && s.timers.empty() }
+
+func (s *Script) print(text string) {
+	if s.o.Print != nil {
+		s.o.Print(text)
+	}
+}
+
+func (s *Script) log(format string, args ...any) {
+	if s.o.Log != nil {
+		s.o.Log(fmt.Sprintf(format, args...))
+	}
+}
