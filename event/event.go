@@ -57,6 +57,16 @@ type Hit struct {
 	Ret      *int64
 	Duration *time.Duration
 	Results  []Arg
+
+	// Injected is what was done to the call; nil where nothing was.
+	Injected *Injected
+}
+
+// Injected is what was done to a call that was made to fail.
+type Injected struct {
+	N       uint64   // its number among those of the fault, from 1
+	Actions []string // in their order
+	DryRun  bool     // it would have been done
 }
 
 // ProbeSummary is what one probe did in its life.
@@ -68,12 +78,34 @@ type ProbeSummary struct {
 	NMissed     uint64 // hits whose handler could not run
 	Mechanism   string // "int3", "boosted", "optimized"
 	Reason      string // why it is not optimized; empty if it is
+	// Decides is who looks at the calls that are not injected, "target" or "tracer"; empty for a probe that injects nothing.
+	Decides string
+}
+
+// FaultSummary is what became of the calls that a fault was injected into.
+type FaultSummary struct {
+	Fault    string // as the user named it
+	Calls    uint64 // came to its probes
+	Eligible uint64 // met its condition
+	Injected uint64
+	Refused  uint64 // were to be injected, and could not
+	Missed   uint64 // could not be looked at
+	Actions  []ActionSummary
+	Seed     uint64
+	DryRun   bool
+}
+
+// ActionSummary is how often an action was done.
+type ActionSummary struct {
+	Action string
+	N      uint64
 }
 
 // Summary closes a session's output.
 type Summary struct {
 	PID    int
 	Probes []ProbeSummary
+	Faults []FaultSummary // nil if nothing was to be injected
 	Lost   uint64 // records that could not be written
 }
 

@@ -18,8 +18,9 @@ var _ Printer = (*JSON)(nil)
 // A hit has the keys type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm,
 // probe, kind, addr, symbol, module, args; then ret and duration_ns of a
 // kretprobe, and results, if the types of what the function returns are known;
-// then stack, if one was taken. The summary has type, pid, probes,
-// lost. Addresses are strings in hexadecimal, integers are exact decimals. An
+// then stack, if one was taken. An injected call is of type "injected", and has besides n, actions, and
+// dry_run if nothing was done. The summary has type, pid, probes,
+// lost, and faults where some were injected. Addresses are strings in hexadecimal, integers are exact decimals. An
 // argument that could not be fetched is null; a float that JSON has no number
 // for is a string.
 func NewJSON(w io.Writer) *JSON { return &JSON{lineWriter{w: w}} }
@@ -35,7 +36,11 @@ func (p *JSON) Summary(s *Summary) error {
 }
 
 func appendHitJSON(b []byte, h *Hit) []byte {
-	b = append(b, `{"type":"hit","time":"`...)
+	kind := "hit"
+	if h.Injected != nil {
+		kind = "injected"
+	}
+	b = append(append(append(b, `{"type":"`...), kind...), `","time":"`...)
 	b = h.Time.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000000Z")
 	b = strconv.AppendInt(append(b, `","pid":`...), int64(h.PID), 10)
 	b = strconv.AppendInt(append(b, `,"tid":`...), int64(h.TID), 10)
@@ -55,7 +60,26 @@ func appendHitJSON(b []byte, h *Hit) []byte {
 	if h.Results != nil {
 		b = appendArgsJSON(append(b, `,"results":`...), h.Results)
 	}
+	if h.Injected != nil {
+		b = appendInjectedJSON(b, h.Injected)
+	}
 	return appendStackJSON(b, h.Stack)
+}
+
+func appendInjectedJSON(b []byte, in *Injected) []byte {
+	b = strconv.AppendUint(append(b, `,"n":`...), in.N, 10)
+	b = append(b, `,"actions":[`...)
+	for i, a := range in.Actions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(b, a)
+	}
+	b = append(b, ']')
+	if in.DryRun {
+		b = append(b, `,"dry_run":true`...)
+	}
+	return b
 }
 
 func appendArgsJSON(b []byte, args []Arg) []byte {
@@ -133,7 +157,42 @@ func appendSummaryJSON(b []byte, s *Summary) []byte {
 		b = strconv.AppendUint(append(b, `,"nmissed":`...), p.NMissed, 10)
 		b = appendJSON(append(b, `,"mechanism":`...), p.Mechanism)
 		b = appendJSON(append(b, `,"reason":`...), p.Reason)
+		if p.Decides != "" {
+			b = appendJSON(append(b, `,"decides":`...), p.Decides)
+		}
 		b = append(b, '}')
 	}
-	return strconv.AppendUint(append(b, `],"lost":`...), s.Lost, 10)
+	b = append(b, ']')
+	if s.Faults != nil {
+		b = appendFaultsJSON(b, s.Faults)
+	}
+	return strconv.AppendUint(append(b, `,"lost":`...), s.Lost, 10)
+}
+
+func appendFaultsJSON(b []byte, faults []FaultSummary) []byte {
+	b = append(b, `,"faults":[`...)
+	for i := range faults {
+		f := &faults[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(append(b, `{"fault":`...), f.Fault)
+		b = strconv.AppendUint(append(b, `,"calls":`...), f.Calls, 10)
+		b = strconv.AppendUint(append(b, `,"eligible":`...), f.Eligible, 10)
+		b = strconv.AppendUint(append(b, `,"injected":`...), f.Injected, 10)
+		b = strconv.AppendUint(append(b, `,"refused":`...), f.Refused, 10)
+		b = strconv.AppendUint(append(b, `,"missed":`...), f.Missed, 10)
+		b = append(b, `,"actions":[`...)
+		for k, a := range f.Actions {
+			if k > 0 {
+				b = append(b, ',')
+			}
+			b = appendJSON(append(b, `{"action":`...), a.Action)
+			b = append(strconv.AppendUint(append(b, `,"n":`...), a.N, 10), '}')
+		}
+		b = strconv.AppendUint(append(b, `],"seed":`...), f.Seed, 10)
+		b = strconv.AppendBool(append(b, `,"dry_run":`...), f.DryRun)
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }

@@ -44,6 +44,7 @@ const (
 	styleThread = "\x1b[36m"
 	styleProbe  = "\x1b[1m"
 	styleRet    = "\x1b[33m"
+	styleInject = "\x1b[31m"
 	styleReset  = "\x1b[0m"
 )
 
@@ -77,6 +78,7 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 		b = appendValueText(append(b, '='), &h.Args[i])
 	}
 	b = p.appendReturn(b, h)
+	b = p.appendInjected(b, h.Injected)
 	b = append(trimSpace(b), '\n')
 	for i := range h.Stack {
 		b = appendFrameText(b, i, &h.Stack[i])
@@ -115,6 +117,20 @@ func (p *Text) appendReturn(b []byte, h *Hit) []byte {
 		b = appendDuration(append(b, " duration="...), *h.Duration)
 	}
 	return b
+}
+
+// appendInjected writes what was done to a call.
+func (p *Text) appendInjected(b []byte, in *Injected) []byte {
+	if in == nil {
+		return b
+	}
+	b = p.style(append(b, ' '), styleInject)
+	b = append(b, "=> "...)
+	if in.DryRun {
+		b = append(b, "would "...)
+	}
+	b = appendSafe(b, strings.Join(in.Actions, ", "))
+	return p.style(b, styleReset)
 }
 
 // appendResults writes several results in parentheses, with their names if the source
@@ -220,12 +236,16 @@ func (p *Text) Summary(s *Summary) error {
 }
 
 func appendSummaryText(b []byte, s *Summary) []byte {
+	b = appendFaultsText(b, s.Faults)
 	rows := [][]string{{"PROBE", "KIND", "ADDRESS", "SYMBOL", "HITS", "MISSED", "MECHANISM"}}
 	for i := range s.Probes {
 		p := &s.Probes[i]
 		mechanism := appendSafe(nil, p.Mechanism)
 		if p.Reason != "" {
 			mechanism = append(appendSafe(append(mechanism, " (not optimized: "...), p.Reason), ')')
+		}
+		if p.Decides != "" {
+			mechanism = append(appendSafe(append(mechanism, ", the "...), p.Decides), " decides"...)
 		}
 		rows = append(rows, []string{
 			string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind)), string(appendHex(nil, uint64(p.Addr))), string(appendSafe(nil, p.Symbol)),
@@ -237,6 +257,30 @@ func appendSummaryText(b []byte, s *Summary) []byte {
 		b = append(strconv.AppendUint(b, s.Lost, 10), " records could not be written\n"...)
 	}
 	return b
+}
+
+// appendFaultsText writes a table with a line for each fault.
+func appendFaultsText(b []byte, faults []FaultSummary) []byte {
+	if len(faults) == 0 {
+		return b
+	}
+	rows := [][]string{{"FAULT", "CALLS", "ELIGIBLE", "INJECTED", "REFUSED", "MISSED", "WHAT"}}
+	for i := range faults {
+		f := &faults[i]
+		var what []string
+		for _, a := range f.Actions {
+			what = append(what, string(appendSafe(nil, a.Action))+": "+strconv.FormatUint(a.N, 10))
+		}
+		if f.DryRun {
+			what = append(what, "dry run, nothing was done")
+		}
+		row := []string{string(appendSafe(nil, f.Fault))}
+		for _, n := range []uint64{f.Calls, f.Eligible, f.Injected, f.Refused, f.Missed} {
+			row = append(row, strconv.FormatUint(n, 10))
+		}
+		rows = append(rows, append(row, strings.Join(what, ", ")))
+	}
+	return appendTable(b, rows)
 }
 
 // appendTable lines up the columns of rows, which have equally many cells. A cell that is

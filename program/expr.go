@@ -166,3 +166,6 @@ func Any(conds ...Cond) Cond { return Cond{kind: anyOf, list: conds} }
 
 // Not is met if c is not (!).
 func Not(c Cond) Cond { return Cond{kind: notOf, list: []Cond{c}} }
+
+// Always tells that c is the zero Cond, which is always met.
+func (c Cond) Always() bool { return c.kind == always }

@@ -1,0 +1,234 @@
+package inject
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/fault"
+)
+
+// Action is something that is done to an injected call. Its String is what ParseAction makes it of, behind its kind.
+type Action interface {
+	fmt.Stringer
+	// ends tells that the body does not run then.
+	ends() bool
+	// bind finds out what the action is at a place.
+	bind(b binding) (effect, error)
+}
+
+// binding is where an action is done.
+type binding struct {
+	*place
+	// hide has an operand fetched with the call's values, and tells which of them it is.
+	hide func(Operand) int
+}
+
+// effect is an action at one place.
+type effect struct {
+	do    func(c *Call) (what string, err error)
+	would string // what it would be, for a dry run
+}
+
+// Operand is a number, such as "-1" or "0x10", or what a fetch argument of the kernel's is at the call, such as "$arg2" or "+8(%di):u32".
+type Operand string
+
+// value is how an operand is found out.
+func (b binding) value(o Operand) func(c *Call) (uint64, error) {
+	if n, err := strconv.ParseInt(string(o), 0, 64); err == nil {
+		return func(*Call) (uint64, error) { return uint64(n), nil }
+	}
+	if n, err := strconv.ParseUint(string(o), 0, 64); err == nil {
+		return func(*Call) (uint64, error) { return n, nil }
+	}
+	i := b.hide(o)
+	return func(c *Call) (uint64, error) {
+		if err := c.fetch(); err != nil {
+			return 0, err
+		}
+		if c.Values[i].Fault {
+			return 0, fmt.Errorf("%s can't be read", o)
+		}
+		return c.Values[i].U, nil
+	}
+}
+
+// errNoRegister is why a register can't be changed.
+var errNoRegister = errors.New("there is no such register")
+
+// SetRegister changes a register before the body runs, or with Rule.After before the caller goes on.
+type SetRegister struct {
+	Name  string // of package arch or the kernel's, "rdi" or "di"
+	Value Operand
+}
+
+func (a SetRegister) String() string { return fmt.Sprintf("set %%%s=%s", a.Name, a.Value) }
+func (a SetRegister) ends() bool     { return false }
+
+func (a SetRegister) bind(b binding) (effect, error) {
+	name, ok := dynevent.AMD64(a.Name)
+	if !ok {
+		return effect{}, fmt.Errorf("%%%s: %w", a.Name, errNoRegister)
+	}
+	if name == "rip" || name == "rsp" {
+		return effect{}, fmt.Errorf("%%%s says where the thread goes on; use a return value to leave the function", a.Name)
+	}
+	value := b.value(a.Value)
+	return effect{would: a.String(), do: func(c *Call) (string, error) {
+		v, err := value(c)
+		if err == nil && !c.Set(name, v) {
+			err = fmt.Errorf("%%%s can't be changed", a.Name)
+		}
+		return fmt.Sprintf("set %%%s=%#x", a.Name, v), err
+	}}, nil
+}
+
+// SetArgument changes an argument before the body runs.
+type SetArgument struct {
+	N     int // from 1, as $arg1
+	Value Operand
+}
+
+func (a SetArgument) String() string { return fmt.Sprintf("set $arg%d=%s", a.N, a.Value) }
+func (a SetArgument) ends() bool     { return false }
+
+func (a SetArgument) bind(b binding) (effect, error) {
+	if b.spot != atEntry {
+		return effect{}, errors.New("arguments can only be changed at the entry of a function, before its body runs")
+	}
+	value := b.value(a.Value)
+	return effect{would: a.String(), do: func(c *Call) (string, error) {
+		v, err := value(c)
+		if err == nil {
+			err = c.SetArg(a.N, v)
+		}
+		return fmt.Sprintf("set $arg%d=%#x", a.N, v), err
+	}}, nil
+}
+
+// SetMemory writes to the target's memory.
+type SetMemory struct {
+	At    Operand
+	Bytes []byte
+}
+
+func (a SetMemory) String() string { return fmt.Sprintf("poke %s=0x%s", a.At, hex.EncodeToString(a.Bytes)) }
+func (a SetMemory) ends() bool     { return false }
+
+func (a SetMemory) bind(b binding) (effect, error) {
+	if len(a.Bytes) == 0 {
+		return effect{}, errors.New("there are no bytes to write")
+	}
+	value := b.value(a.At)
+	return effect{would: a.String(), do: func(c *Call) (string, error) {
+		at, err := value(c)
+		if err == nil {
+			err = c.WriteMemory(arch.Addr(at), a.Bytes)
+		}
+		return fmt.Sprintf("poke %#x=0x%s", at, hex.EncodeToString(a.Bytes)), err
+	}}, nil
+}
+
+// Corrupt changes bits of one byte of the target's memory.
+type Corrupt struct {
+	At  Operand
+	Off uint64 // of the byte, from At
+	XOR byte   // the bits; 0 stands for all
+}
+
+func (a Corrupt) String() string { return fmt.Sprintf("corrupt %s@%d^%#x", a.At, a.Off, a.mask()) }
+func (a Corrupt) ends() bool     { return false }
+
+func (a Corrupt) mask() byte {
+	if a.XOR == 0 {
+		return 0xff
+	}
+	return a.XOR
+}
+
+func (a Corrupt) bind(b binding) (effect, error) {
+	value := b.value(a.At)
+	return effect{would: a.String(), do: func(c *Call) (string, error) {
+		v, err := value(c)
+		at := arch.Addr(v + a.Off)
+		was := make([]byte, 1)
+		if err == nil {
+			err = c.ReadMemory(at, was)
+		}
+		now := was[0] ^ a.mask()
+		if err == nil {
+			err = c.WriteMemory(at, []byte{now})
+		}
+		return fmt.Sprintf("corrupt %v: %#02x -> %#02x", at, was[0], now), err
+	}}, nil
+}
+
+// Delay has the thread go on later. All others run meanwhile.
+type Delay struct {
+	D      time.Duration
+	Jitter time.Duration // up to so much longer, by chance that follows from the rule's seed
+}
+
+func (a Delay) String() string {
+	if a.Jitter > 0 {
+		return fmt.Sprintf("delay %v..%v", a.D, a.D+a.Jitter)
+	}
+	return fmt.Sprintf("delay %v", a.D)
+}
+func (a Delay) ends() bool { return false }
+
+// delays tells the random numbers of delays from those of decisions.
+const delays = 0x64656c6179
+
+func (a Delay) bind(b binding) (effect, error) {
+	if a.D < 0 || a.Jitter < 0 || a.D+a.Jitter <= 0 {
+		return effect{}, errors.New("a delay must be more than 0")
+	}
+	seed := fault.Mix(b.fault.rule.Attr.Seed, delays)
+	return effect{would: a.String(), do: func(c *Call) (string, error) {
+		d := a.D
+		if a.Jitter > 0 {
+			d += time.Duration(fault.Mix(seed, c.N) % uint64(a.Jitter+1))
+		}
+		c.Delay(d)
+		return fmt.Sprintf("delay %v", d), nil
+	}}, nil
+}
+
+// Signal raises a signal in the thread, which gets it when it goes on.
+type Signal struct{ Signal unix.Signal }
+
+func (a Signal) String() string { return "signal " + signalName(a.Signal) }
+func (a Signal) ends() bool     { return false }
+
+func (a Signal) bind(binding) (effect, error) {
+	const last = 64
+	if a.Signal < 1 || a.Signal > last {
+		return effect{}, fmt.Errorf("there is no signal %d", int(a.Signal))
+	}
+	return effect{would: a.String(), do: func(c *Call) (string, error) { return a.String(), c.Regs.Signal(a.Signal) }}, nil
+}
+
+func signalName(s unix.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return strconv.Itoa(int(s))
+}
+
+// kindsOf lists the kinds of actions that ParseAction knows.
+func kindsOf() []string {
+	var all []string
+	for kind := range parsers {
+		all = append(all, kind)
+	}
+	slices.Sort(all)
+	return all
+}

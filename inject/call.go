@@ -1,0 +1,178 @@
+package inject
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Call is one that is injected, while its thread stands still. It is valid during the handler's call only.
+type Call struct {
+	*kprobes.Regs
+	// Values are those of Args, in their order, once they are asked for.
+	Values []fetch.Value
+	// N is the number of this injection among those of the fault, from 1.
+	N uint64
+
+	place    *place
+	saved    []uint64 // arguments of the call, at its return
+	entry    *kprobes.KretprobeInstance
+	fetched  bool
+	err      error // of fetching
+	ended    bool  // the body does not run, or its result is settled
+	decision fault.Decision
+	what     []string
+}
+
+// Fault is whose call it is.
+func (c *Call) Fault() *Fault { return c.place.fault }
+
+// Place is the name of the function or instruction.
+func (c *Call) Place() string { return c.place.name }
+
+// AtReturn tells that the body has run.
+func (c *Call) AtReturn() bool { return c.place.spot == atReturn }
+
+// Ended tells that the call returns, by what was done, without its body.
+func (c *Call) Ended() bool { return c.ended }
+
+// fetch reads the values.
+func (c *Call) fetch() error {
+	if c.fetched || c.place.values == nil {
+		return c.err
+	}
+	c.fetched = true
+	layout := c.place.values.Layout
+	var payload []byte
+	if payload, c.err = layout.Run(c.Regs, c.Regs, c.saved); c.err == nil {
+		c.Values = layout.Decode(payload, fetch.Host{Comm: c.Comm(), Symbolize: c.place.symbolize})
+	}
+	return c.err
+}
+
+// Value is the value of one of Rule.Args, by its name.
+func (c *Call) Value(name string) (arg fetch.Arg, v fetch.Value, ok bool) {
+	if c.place.values == nil || c.fetch() != nil {
+		return arg, v, false
+	}
+	for i, a := range c.place.values.Args[:c.place.shown] {
+		if a.Name == name {
+			return a, c.Values[i], true
+		}
+	}
+	return arg, v, false
+}
+
+// Arg is the n-th argument, from 1, of a function's call, as $argN is: at a return it is not known any more.
+func (c *Call) Arg(n int) (uint64, error) {
+	reg, at, err := c.argument(n)
+	if err != nil {
+		return 0, err
+	}
+	if reg != "" {
+		v, _ := c.Get(reg)
+		return v, nil
+	}
+	return c.ReadUint64(at)
+}
+
+// SetArg changes the n-th argument, from 1, of a function's call.
+func (c *Call) SetArg(n int, v uint64) error {
+	reg, at, err := c.argument(n)
+	if err != nil {
+		return err
+	}
+	if reg != "" {
+		c.Set(reg, v)
+		return nil
+	}
+	return c.WriteUint64(at, v)
+}
+
+// argument is where an argument is: a register, or memory.
+func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
+	abi := c.place.abi
+	switch {
+	case n < 1:
+		return "", 0, fmt.Errorf("arguments are counted from 1, not from %d", n)
+	case c.place.spot != atEntry:
+		return "", 0, fmt.Errorf("arguments are known at a function's entry only: %w", kprobes.ErrNotEntry)
+	case n <= len(abi.Args):
+		return abi.Args[n-1], 0, nil
+	}
+	const word = 8
+	return "", c.SP() + arch.Addr(word*(n-len(abi.Args))), nil
+}
+
+// Return has the call return value: at its entry without its body, at its return in place of what it returned. Errors are
+// kprobes.Regs.ReturnNow's; then nothing has changed.
+func (c *Call) Return(value uint64) error {
+	if c.place.spot == atReturn {
+		c.SetReturnValue(value)
+		c.ended = true
+		return nil
+	}
+	if err := c.ReturnNow(value); err != nil {
+		return err
+	}
+	c.ended = true
+	return nil
+}
+
+// Errno sets the thread's errno.
+func (c *Call) Errno(e unix.Errno) error { return c.SetErrno(e) }
+
+// Note adds what was done to the event of this call.
+func (c *Call) Note(format string, args ...any) { c.what = append(c.what, fmt.Sprintf(format, args...)) }
+
+// callers are the return addresses, the innermost first.
+func (c *Call) callers() []uint64 {
+	frames := c.Backtrace(fault.MaxStackDepth + 1)
+	if c.place.spot != atReturn && len(frames) > 0 {
+		frames = frames[1:] // the function itself
+	}
+	all := make([]uint64, len(frames))
+	for i, f := range frames {
+		all[i] = uint64(f.Addr)
+	}
+	return all
+}
+
+// stack is what is told of a call, by the verbosity.
+func (c *Call) stack() []symbols.Frame {
+	if c.decision.Log < 2 {
+		return nil
+	}
+	return c.Backtrace(max(c.place.fault.rule.Attr.StackDepth, 1))
+}
+
+// symbolize prints an address as the kernel's %pS.
+func (p *place) symbolize(at arch.Addr) string {
+	loc, ok := p.fault.in.session.Symbols().Lookup(at)
+	if !ok || loc.Symbol.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
+}
+
+// save keeps at a call's entry what is wanted at its return.
+func save(to []byte, words []uint64) {
+	for i, w := range words {
+		binary.NativeEndian.PutUint64(to[8*i:], w)
+	}
+}
+
+func saved(from []byte) []uint64 {
+	words := make([]uint64, len(from)/8)
+	for i := range words {
+		words[i] = binary.NativeEndian.Uint64(from[8*i:])
+	}
+	return words
+}

@@ -1,0 +1,114 @@
+package inject
+
+import (
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Event is one injected call.
+type Event struct {
+	Fault    *Fault
+	N        uint64 // its number among those of the fault, from 1
+	Time     time.Time
+	PID, TID int
+	Comm     string // name of the thread
+	Place    string // the function or instruction, as the user named it
+	Addr     arch.Addr
+	Symbol   string // with offset
+	Module   string // base name of the mapped file
+	// What was done, or with Rule.DryRun would have been: the actions in their order, with the values at hand.
+	What []string
+	// Args and Values are those of Rule.Args.
+	Args   []fetch.Arg
+	Values []fetch.Value
+	// Log is how much Attr.Verbose wants told: 0 nothing, 1 a line, 2 the Stack too.
+	Log   int
+	Stack []symbols.Frame // the innermost frame first
+}
+
+// Stats is what has become of a fault's calls.
+type Stats struct {
+	// Calls came to the places while the probes were armed.
+	Calls uint64
+	// Eligible met the condition, and were counted by the attributes.
+	Eligible uint64
+	// Injected had done to them what the rule says; with Rule.DryRun it would have been.
+	Injected uint64
+	// Refused were chosen, but it could not be done to them.
+	Refused uint64
+	// Missed could not be looked at: handlers ran in their threads or, with Rule.After, they did not return or were too many.
+	Missed uint64
+	// Actions counts by Rule.Do how often each was done.
+	Actions []ActionStats
+	Places  []PlaceStats
+}
+
+// ActionStats is how often an action was done.
+type ActionStats struct {
+	Action string
+	N      uint64
+}
+
+// PlaceStats is one place of a fault.
+type PlaceStats struct {
+	Name      string
+	Addr      arch.Addr
+	Symbol    string // with offset
+	Module    string
+	Calls     uint64
+	Missed    uint64
+	Mechanism string // of kprobes.Status; empty for one that has no place
+	Reason    string // why it is not optimized, or is in no place
+	Waiting   bool   // for its library
+	// Decides is who looks at calls that pass: "target" if they don't stop, else "tracer".
+	Decides string
+
+	eligible uint64 // as far as the target counts them
+}
+
+// Stats counts up to now. After the fault's end it is what it was then.
+func (f *Fault) Stats() Stats {
+	f.mu.Lock()
+	out := Stats{Eligible: f.eligible, Injected: f.injected, Refused: f.refused}
+	for i, a := range f.rule.Do {
+		out.Actions = append(out.Actions, ActionStats{a.String(), f.did[i]})
+	}
+	f.mu.Unlock()
+	for _, p := range f.places {
+		s := p.stats()
+		out.Calls += s.Calls
+		out.Missed += s.Missed
+		out.Eligible += s.eligible
+		out.Places = append(out.Places, s)
+	}
+	return out
+}
+
+// look keeps what is known of a place before its probe goes.
+func (p *place) look() {
+	if !p.ended {
+		p.last, p.ended = p.stats(), true
+	}
+}
+
+func (p *place) stats() PlaceStats {
+	if p.ended {
+		return p.last
+	}
+	st := p.fault.in.session.Status(p.kp)
+	out := PlaceStats{
+		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module, Calls: st.Hits, Missed: st.NMissed + st.ReturnsMissed,
+		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: "tracer",
+	}
+	if st.Flags&kprobes.FlagOptimized != 0 && p.kp.Program != nil {
+		out.Decides = "target"
+	}
+	if p.counted() {
+		out.eligible = 0
+	}
+	return out
+}

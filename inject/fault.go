@@ -1,0 +1,171 @@
+package inject
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// Fault is a rule that is followed. Its methods may be called from any goroutine, also from handlers.
+type Fault struct {
+	in      *Injector
+	rule    Rule
+	places  []*place
+	skipped map[string]int // places of patterns that can't be probed, by reason
+	static  bool           // programs in the target decide what counters can
+
+	// The rest is guarded by mu.
+	mu       sync.Mutex
+	decider  *fault.Decider
+	armed    bool
+	expiry   *time.Timer // of Attr.For
+	eligible uint64      // as far as the tracer counts them
+	injected uint64
+	refused  uint64 // calls that were chosen, and could not be injected
+	did      []uint64 // by Rule.Do
+	warned   bool
+}
+
+// newFault prepares a rule. Nothing is registered.
+func (in *Injector) newFault(r Rule) (*Fault, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	f := &Fault{in: in, rule: r, decider: r.Decider, did: make([]uint64, len(r.Do)), skipped: map[string]int{}}
+	if f.decider == nil {
+		var err error
+		if f.decider, err = fault.New(r.Attr); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if f.places, err = f.resolve(); err != nil {
+		return nil, err
+	}
+	return f, f.prepare()
+}
+
+// Rule is the rule that is followed.
+func (f *Fault) Rule() Rule { return f.rule }
+
+// Name is what events call the fault.
+func (f *Fault) Name() string { return f.rule.name() }
+
+// Start arms the fault's probes, after Stop or after its times were used up. Counters go on; the time of Attr.For begins anew.
+func (f *Fault) Start() error { return f.arm(true) }
+
+// Stop disarms the fault's probes, until Start.
+func (f *Fault) Stop() error { return f.arm(false) }
+
+// Remove ends the fault. Its counts can still be asked for.
+func (f *Fault) Remove() error { return f.in.remove([]*Fault{f}) }
+
+func (f *Fault) arm(on bool) error {
+	f.mu.Lock()
+	if f.expiry != nil {
+		f.expiry.Stop()
+		f.expiry = nil
+	}
+	if now := time.Now(); on {
+		f.decider.Start(now)
+		if d := f.rule.Attr.For; d > 0 && f.rule.Decider == nil {
+			f.expiry = time.AfterFunc(d, func() { _ = f.Stop() })
+		}
+	}
+	f.armed = on
+	f.mu.Unlock()
+	return f.enable(on)
+}
+
+// Armed tells whether calls are looked at: no more after Stop, or when no call can be injected any more.
+func (f *Fault) Armed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.armed
+}
+
+// Decide calls do with the fault's Decider, while no call is decided. The Decider must not be kept.
+func (f *Fault) Decide(do func(d *fault.Decider)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do(f.decider)
+}
+
+// register registers all probes, disabled, or none.
+func (f *Fault) register() error {
+	kept, err := f.registerSome(f.places)
+	if err == nil && len(kept) == 0 {
+		err = f.nowhere()
+	}
+	f.places = kept
+	return err
+}
+
+// registerSome registers places. Those of patterns that can't be probed are left out.
+func (f *Fault) registerSome(places []*place) ([]*place, error) {
+	err := f.registerAll(places)
+	switch {
+	case err == nil:
+		return places, nil
+	case len(places) > 1:
+		half := len(places) / 2
+		first, err := f.registerSome(places[:half])
+		if err != nil {
+			return first, err
+		}
+		second, err := f.registerSome(places[half:])
+		return append(first[:len(first):len(first)], second...), err
+	case len(places) == 1 && places[0].optional && skippable(err):
+		f.skipped[reasonOf(err)]++
+		return nil, nil
+	}
+	return nil, err
+}
+
+func (f *Fault) registerAll(places []*place) error {
+	if !f.rule.After {
+		return f.in.session.RegisterKprobes(kprobesOf(places))
+	}
+	rps := make([]*kprobes.Kretprobe, len(places))
+	for i, p := range places {
+		rps[i] = p.rp
+	}
+	return f.in.session.RegisterKretprobes(rps)
+}
+
+func kprobesOf(places []*place) []*kprobes.Kprobe {
+	kps := make([]*kprobes.Kprobe, len(places))
+	for i, p := range places {
+		kps[i] = p.kp
+	}
+	return kps
+}
+
+func (f *Fault) enable(on bool) error {
+	s := f.in.session
+	if on {
+		return s.EnableKprobes(kprobesOf(f.places))
+	}
+	var errs []error
+	for _, p := range f.places {
+		errs = append(errs, s.DisableKprobe(p.kp))
+	}
+	return errors.Join(errs...)
+}
+
+// unregister ends the probes, and keeps what is known of them.
+func (f *Fault) unregister() error {
+	f.mu.Lock()
+	if f.expiry != nil {
+		f.expiry.Stop()
+	}
+	f.armed = false
+	f.mu.Unlock()
+	for _, p := range f.places {
+		p.look()
+	}
+	return f.in.session.UnregisterKprobes(kprobesOf(f.places))
+}

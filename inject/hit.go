@@ -1,0 +1,157 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gokprobe/gokprobe/debugfs/values"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// want finds out what is wanted of the place's calls, and binds the rule's actions to it.
+func (p *place) want() error {
+	r := &p.fault.rule
+	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: p.spot == atReturn}
+	p.shown, p.size = len(r.Args), -1
+	hide := func(o Operand) int {
+		at := len(w.Args) + len(w.Hidden)
+		w.Hidden = append(w.Hidden, fmt.Sprintf("__%d=%s", at, o))
+		return at
+	}
+	if r.Size != "" {
+		p.size = hide(Operand(r.Size))
+	}
+	for _, a := range r.Do {
+		e, err := a.bind(binding{p, hide})
+		if err != nil {
+			return fmt.Errorf("%s: %w", a, err)
+		}
+		p.effects = append(p.effects, e)
+	}
+	if len(w.Args)+len(w.Hidden) == 0 && w.Filter == "" {
+		return nil
+	}
+	var err error
+	p.values, err = w.At(p.fault.in.session.Symbols(), values.Place{Addr: p.addr, Waits: p.waits})
+	var wrong *values.Error
+	if errors.As(err, &wrong) {
+		wrong.Text = withoutName(wrong.Text)
+	}
+	return err
+}
+
+// withoutName is an argument as the user wrote it.
+func withoutName(text string) string {
+	if _, bare, ok := strings.Cut(text, "="); ok && strings.HasPrefix(text, "__") {
+		return bare
+	}
+	return text
+}
+
+// hit is the PreHandler of a place.
+func (p *place) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+	c := &Call{Regs: regs, place: p}
+	p.decided(c)
+	if c.ended {
+		return 1
+	}
+	return 0
+}
+
+// manyActive is how many calls are followed at once, unless told otherwise (KRETPROBE_MAXACTIVE_MAX).
+const manyActive = 4096
+
+// follow makes the Kretprobe of a place.
+func (p *place) follow() {
+	p.rp = &kprobes.Kretprobe{MaxActive: p.fault.rule.MaxActive}
+	if p.rp.MaxActive == 0 {
+		p.rp.MaxActive = manyActive
+	}
+	p.kp = &p.rp.KP
+	if p.values != nil {
+		p.rp.DataSize = 8 * p.values.Layout.Saved()
+		p.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+			save(ri.Data, p.values.Layout.Save(regs, regs))
+			return 0
+		}
+	}
+	p.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		p.decided(&Call{Regs: regs, place: p, saved: saved(ri.Data)})
+		return 0
+	}
+}
+
+// decided decides a call, and injects it if it is chosen.
+func (p *place) decided(c *Call) {
+	var ok bool
+	if c.decision, ok = p.chosen(c); !ok {
+		return
+	}
+	if p.act(c) {
+		p.tell(c)
+	}
+	p.fault.spent()
+}
+
+// act does what the rule says, and counts it. It reports whether anything was done, or would be.
+func (p *place) act(c *Call) bool {
+	f := p.fault
+	f.mu.Lock()
+	c.N = f.injected + 1
+	f.mu.Unlock()
+	if h := f.rule.Handler; h != nil && !h(c) {
+		return false
+	}
+	done := make([]bool, len(p.effects))
+	failed := false
+	for i, e := range p.effects {
+		what, err := e.would, error(nil)
+		if !f.rule.DryRun {
+			what, err = e.do(c)
+		}
+		if err != nil {
+			f.warnOnce("%s was not done: %v", f.rule.Do[i], err)
+			failed = true
+			break
+		}
+		done[i] = true
+		c.what = append(c.what, what)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, ok := range done {
+		if ok {
+			f.did[i]++
+		}
+	}
+	if failed {
+		f.refused++
+		return len(c.what) > 0
+	}
+	f.injected++
+	return true
+}
+
+// tell makes the event of an injected call.
+func (p *place) tell(c *Call) {
+	f := p.fault
+	if f.in.options.Injected == nil {
+		return
+	}
+	e := Event{
+		Fault: f, N: c.N, Time: time.Now(), PID: c.PID(), TID: c.TID(), Comm: c.Comm(),
+		Place: p.name, Addr: p.kp.Addr, What: c.what, Log: c.decision.Log, Stack: c.stack(),
+	}
+	if loc, ok := f.in.session.Symbols().Lookup(p.kp.Addr); ok {
+		e.Symbol = loc.String()
+		if loc.Symbol.Module != nil {
+			e.Module = loc.Symbol.Module.Name
+		}
+	}
+	if p.shown > 0 && c.fetch() == nil {
+		e.Args, e.Values = p.values.Args[:p.shown], c.Values[:p.shown]
+	}
+	f.in.options.Injected(e)
+}

@@ -1,0 +1,136 @@
+// Package inject makes calls of a live process fail: rules say which calls (package fault, and the kernel's filters) and what happens
+// to them instead of, before or after what they do.
+//
+//	in := inject.New(session, inject.Options{Injected: func(e inject.Event) { … }})
+//	f, err := in.Add(inject.Rule{Spec: "libc.so.6:open", Attr: fault.Always(), Do: []inject.Action{inject.Return{Errno: unix.ENOENT}}})
+//
+// Where counters and what is known at the hit decide, a program in the target does, and calls that pass never stop; so it is
+// with probabilities. Whatever else decides (stacks, threads, strings that are compared whole) is looked at by the tracer.
+// Counters count the calls that meet the rule's condition, and the seed says which of them fail: whoever decides, the same calls do.
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// Options of an Injector. Their functions are called on the tracer's thread, must not block, and may be nil.
+type Options struct {
+	// Log gets warnings of things that went on: one sentence, no newline.
+	Log func(string)
+	// Injected is called for every injected call, in the order in which they happen.
+	Injected func(Event)
+}
+
+// Injector injects faults into one session's processes. Its methods may be called from any goroutine, also from handlers.
+type Injector struct {
+	session *kprobes.Session
+	options Options
+
+	mu     sync.Mutex
+	faults []*Fault
+	closed bool
+}
+
+// New makes an Injector, which does nothing yet.
+func New(s *kprobes.Session, o Options) *Injector { return &Injector{session: s, options: o} }
+
+// ErrClosed is why a rule can't be added any more.
+var ErrClosed = errors.New("the injector is closed")
+
+// Add injects by a rule. All its probes are armed when it returns or, after an error, none: that is a *RuleError, around kprobes'
+// or symbols' where a place can't be probed.
+func (in *Injector) Add(r Rule) (*Fault, error) {
+	fs, err := in.AddAll([]Rule{r})
+	if err != nil {
+		return nil, err
+	}
+	return fs[0], nil
+}
+
+// AddAll is Add for several rules: all of them or, after an error, none.
+func (in *Injector) AddAll(rules []Rule) ([]*Fault, error) {
+	faults := make([]*Fault, len(rules))
+	for i, r := range rules {
+		var err error
+		if faults[i], err = in.newFault(r); err != nil {
+			return nil, &RuleError{Rule: r.name(), Err: err}
+		}
+	}
+	for i, f := range faults {
+		if err := f.register(); err != nil {
+			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, unregister(faults[:i+1]))
+		}
+	}
+	in.mu.Lock()
+	closed := in.closed
+	if !closed {
+		in.faults = append(in.faults, faults...)
+	}
+	in.mu.Unlock()
+	if closed {
+		return nil, errors.Join(ErrClosed, unregister(faults))
+	}
+	for _, f := range faults {
+		if err := f.Start(); err != nil {
+			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, in.remove(faults))
+		}
+	}
+	return faults, nil
+}
+
+// Remove ends faults of this injector: no call is injected any more when it returns.
+func (in *Injector) Remove(faults ...*Fault) error { return in.remove(faults) }
+
+func (in *Injector) remove(faults []*Fault) error {
+	in.mu.Lock()
+	in.faults = slices.DeleteFunc(in.faults, func(f *Fault) bool { return slices.Contains(faults, f) })
+	in.mu.Unlock()
+	return unregister(faults)
+}
+
+// Faults lists what is injected, in the order in which it was added.
+func (in *Injector) Faults() []*Fault {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.faults)
+}
+
+// Close ends all faults. The counts of a Fault can still be asked for. A second call does nothing.
+func (in *Injector) Close() error {
+	in.mu.Lock()
+	faults := in.faults
+	in.faults, in.closed = nil, true
+	in.mu.Unlock()
+	return unregister(faults)
+}
+
+func unregister(faults []*Fault) error {
+	var errs []error
+	for _, f := range faults {
+		errs = append(errs, f.unregister())
+	}
+	return errors.Join(errs...)
+}
+
+func (in *Injector) log(format string, args ...any) {
+	if in.options.Log != nil {
+		in.options.Log(fmt.Sprintf(format, args...))
+	}
+}
+
+// RuleError is why a rule can't be followed.
+type RuleError struct {
+	Rule string // as its faults are named
+	Err  error
+}
+
+// Error implements error.
+func (e *RuleError) Error() string { return fmt.Sprintf("cannot inject into %s: %v", e.Rule, e.Err) }
+
+// Unwrap is the cause.
+func (e *RuleError) Unwrap() error { return e.Err }

@@ -1,0 +1,182 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/debugfs/values"
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// spot is what a place is in the course of a call.
+type spot uint8
+
+const (
+	atInstruction spot = iota // somewhere in a function
+	atEntry                   // a function's first instruction
+	atReturn                  // where a function has returned to
+)
+
+// place is one probe of a fault.
+type place struct {
+	fault    *Fault
+	name     string
+	addr     arch.Addr // where the function or the instruction is; 0 while its library is not loaded
+	symbol   string    // a specification that stands for it alone; empty if there is none
+	waits    bool
+	optional bool // it comes from a pattern
+	spot     spot
+	abi      fetch.ABI
+
+	kp *kprobes.Kprobe    // of a Kretprobe, its KP
+	rp *kprobes.Kretprobe // with Rule.After
+
+	values  *values.Values // nil if nothing of a call is wanted
+	shown   int            // how many of them events tell
+	size    int            // which is the call's size; negative if none is
+	effects []effect       // of Rule.Do
+
+	exact  bool           // the program in the target tells all calls that meet the condition
+	steps  int            // of the decision that the program makes
+	seeds  *fault.Decider // decides the static part, if neither the program nor the fault's does
+	last   PlaceStats     // since the probe was unregistered
+	ended  bool
+}
+
+// resolve finds the places of a rule.
+func (f *Fault) resolve() ([]*place, error) {
+	if f.rule.Syscall != "" {
+		return nil, fmt.Errorf("system call %s: %w", f.rule.Syscall, errors.ErrUnsupported)
+	}
+	var all []*place
+	for _, spec := range f.rule.specs() {
+		found, err := f.in.session.Symbols().Resolve(spec)
+		if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[") {
+			all = append(all, &place{fault: f, name: spec, symbol: spec, waits: true, spot: atEntry, abi: fetch.AMD64})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, loc := range found {
+			p := &place{fault: f, name: spec, addr: loc.Addr, symbol: spec}
+			if len(found) > 1 {
+				p.name, p.symbol, p.optional = strings.TrimSuffix(loc.String(), "+0x0"), "", true
+			}
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
+func (f *Fault) prepare() error {
+	var kept []*place
+	f.static = f.countsInTarget()
+	for _, p := range f.places {
+		err := p.prepare(len(kept))
+		switch {
+		case err == nil:
+			kept = append(kept, p)
+		case p.optional && skippable(err):
+			f.skipped[reasonOf(err)]++
+		default:
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	if f.places = kept; len(kept) == 0 {
+		return f.nowhere()
+	}
+	return nil
+}
+
+// nowhere is the error of a rule without a place that can be probed.
+func (f *Fault) nowhere() error {
+	return fmt.Errorf("%w: of %s none can be probed: %s", kprobes.ErrUnsupported, f.rule.name(), f.Skipped())
+}
+
+// prepare makes the probe of a place, the n-th of its fault.
+func (p *place) prepare(n int) error {
+	at, err := p.findSpot()
+	if err != nil {
+		return err
+	}
+	if err := p.want(); err != nil {
+		return err
+	}
+	p.kp = &kprobes.Kprobe{}
+	if p.spot == atReturn {
+		p.follow()
+	} else {
+		p.kp.PreHandler = p.hit
+	}
+	p.kp.Flags = kprobes.FlagDisabled
+	if p.kp.Addr = p.addr; p.symbol != "" {
+		p.kp.Addr, p.kp.SymbolName = 0, p.symbol
+	}
+	if p.spot != atReturn {
+		p.kp.Offset = uint64(at - p.addr)
+		return p.decideInTarget(n)
+	}
+	return nil
+}
+
+// findSpot finds out what the place is, and the instruction that is executed once for each call.
+func (p *place) findSpot() (at arch.Addr, err error) {
+	r := &p.fault.rule
+	table := p.fault.in.session.Symbols()
+	if !p.waits {
+		p.abi = values.ABIOf(table, p.addr)
+		at, err = p.fault.in.session.Entry(p.addr)
+	}
+	switch {
+	case err == nil && r.After:
+		p.spot = atReturn
+		return p.addr, nil
+	case err == nil:
+		p.spot = atEntry
+		return at, nil
+	case errors.Is(err, kprobes.ErrNotEntry) && !r.After && !r.ends():
+		p.spot = atInstruction
+		return p.addr, nil
+	case errors.Is(err, kprobes.ErrNotEntry) && r.After:
+		return 0, fmt.Errorf("only a call of a function can be followed to its end: %w", err)
+	case errors.Is(err, kprobes.ErrNotEntry):
+		return 0, fmt.Errorf("only a function can return at once, and only at its entry: %w", err)
+	}
+	return 0, err
+}
+
+// skippable tells a refusal of one place from a failure of everything.
+func skippable(err error) bool { return reasonOf(err) != "" }
+
+// reasons are why a place of a pattern is left out.
+var reasons = []error{
+	kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable, kprobes.ErrData,
+	kprobes.ErrRestartable, kprobes.ErrNotEntry, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack,
+}
+
+func reasonOf(err error) string {
+	for _, e := range reasons {
+		if errors.Is(err, e) {
+			return e.Error()
+		}
+	}
+	return ""
+}
+
+// Skipped lists the places of patterns that are not probed, by why; empty if there are none.
+func (f *Fault) Skipped() string {
+	var all []string
+	for reason, n := range f.skipped {
+		all = append(all, fmt.Sprintf("%s (%d)", reason, n))
+	}
+	sort.Strings(all)
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,119 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Rule says which calls are injected, and what.
+type Rule struct {
+	// Name is what events and counts call it; empty: the specifications.
+	Name string
+	// Spec is a function, by a specification of symbols.Table.Resolve; what stands for several functions makes a probe of each.
+	// Without a Return it may be any instruction.
+	Spec string
+	// Specs are further ones. All of them, and all places of one, count together.
+	Specs []string
+	// Syscall is a system call, by name or number, in place of Spec.
+	Syscall string
+
+	// Attr says which of the calls are injected.
+	Attr fault.Attr
+	// Decider decides in place of Attr, if it is not nil. Several rules may share it; only the tracer's thread may use it while they
+	// are followed (see Fault.Decide). Calls stop for it, and the probes stay armed when its times are used up.
+	Decider *fault.Decider
+	// Task tells whether a thread may fail, for Attr.TaskFilter; nil: all may. It is called on the tracer's thread.
+	Task func(pid, tid int) bool
+	// Size is what a call takes of Attr.Space, a fetch argument such as "$arg3"; empty: 1.
+	Size string
+
+	// Args are values of a call that events tell, as fetch arguments: NAME=EXPR.
+	Args []string
+	// If is the condition that calls have to meet, a filter over Args, the function's parameters, comm and common_pid. Calls that do not are not counted.
+	If string
+
+	// Do is what happens to an injected call, in this order. Only one of them can end the call.
+	Do []Action
+	// After lets the body run first: the Args and If may look at $retval, and a Return changes the result.
+	After bool
+	// Handler is asked about calls that are chosen, before Do: it may do anything to the call, and returning false lets it go.
+	// It runs on the tracer's thread while the call's thread stands still.
+	Handler func(c *Call) bool
+	// DryRun has everything decided and counted and told, and nothing done.
+	DryRun bool
+
+	// MaxActive is how many calls are followed to their returns at once, with After; 0: 4096.
+	MaxActive int
+}
+
+// name is what the user sees.
+func (r *Rule) name() string {
+	switch {
+	case r.Name != "":
+		return r.Name
+	case r.Syscall != "":
+		return r.Syscall
+	}
+	return strings.Join(r.specs(), ", ")
+}
+
+func (r *Rule) specs() []string {
+	if r.Spec == "" {
+		return r.Specs
+	}
+	return append([]string{r.Spec}, r.Specs...)
+}
+
+// Errors of rules that make no sense.
+var (
+	ErrNoPlace = errors.New("the rule names neither a function nor a system call")
+	ErrPlaces  = errors.New("a rule is about functions or a system call, not both")
+	ErrNothing = errors.New("the rule does nothing to a call")
+	ErrReturns = errors.New("a call can return only once")
+)
+
+// check finds what is wrong with a rule by itself.
+func (r *Rule) check() error {
+	switch specs := len(r.specs()); {
+	case specs == 0 && r.Syscall == "":
+		return ErrNoPlace
+	case specs > 0 && r.Syscall != "":
+		return ErrPlaces
+	case len(r.Do) == 0 && r.Handler == nil:
+		return ErrNothing
+	case r.MaxActive < 0:
+		return fmt.Errorf("%d calls can't be followed at once", r.MaxActive)
+	}
+	returns := 0
+	for _, a := range r.Do {
+		if a == nil {
+			return ErrNothing
+		}
+		if a.ends() {
+			returns++
+		}
+	}
+	if returns > 1 {
+		return ErrReturns
+	}
+	for _, spec := range r.specs() {
+		if strings.HasSuffix(spec, "+*") {
+			return fmt.Errorf("%s is every instruction of a function; name the function or one instruction: %w", spec, symbols.ErrBadSpec)
+		}
+	}
+	return nil
+}
+
+// ends tells whether an injected call's body does not run.
+func (r *Rule) ends() bool {
+	for _, a := range r.Do {
+		if a.ends() {
+			return true
+		}
+	}
+	return false
+}
