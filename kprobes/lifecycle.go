@@ -185,6 +185,11 @@ func (s *Session) forget(d *domain) {
 
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
+	for _, w := range s.threadWatchers() {
+		if w.Gone != nil {
+			w.Gone(th.TID)
+		}
+	}
 	if d := domainOf(th); d != nil {
 		d.noteExit(th)
 		d.endOfThread(th)

@@ -63,6 +63,8 @@ type Session struct {
 	answering
 	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
 
+	threads atomic.Pointer[[]*ThreadWatcher]
+
 	watched atomic.Bool   // the dynamic linker is
 	changes atomic.Uint64 // of the main process's modules, as far as they are noticed
 

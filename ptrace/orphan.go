@@ -10,7 +10,10 @@ func (t *Tracer) adoptOrphans(p *Process) {
 		switch {
 		case err != nil:
 		case t.procs[st.Tgid] != nil:
-			t.newThread(t.procs[st.Tgid], tid)
+			th := t.newThread(t.procs[st.Tgid], tid)
+			if leader := th.Proc.Leader(); leader != nil {
+				t.tellBirth(leader, th) // who has made it may tell yet
+			}
 		case st.Tgid == tid && len(p.threads) == 0 && !t.introduced(tid, st.PPid):
 			space := p.Space
 			if !sameMemory(p.PID, tid) {

@@ -179,6 +179,9 @@ func eventMsg(tid int) (int, error) {
 // traced already and stops by itself.
 func (t *Tracer) adoptChild(th *Thread) {
 	tid, err := eventMsg(th.TID)
+	if known := t.threads[tid]; err == nil && known != nil {
+		t.tellBirth(th, known)
+	}
 	if err != nil || t.threads[tid] != nil || !isTracee(tid) {
 		return // introduced by an attach that was faster; it may even have ended since
 	}
@@ -190,10 +193,17 @@ func (t *Tracer) adoptChild(th *Thread) {
 	case flags&unix.CLONE_THREAD != 0:
 		fresh := t.newThread(th.Proc, tid)
 		fresh.trapBlocked, fresh.unblocked, fresh.faultBlocked = th.trapBlocked, th.unblocked, th.faultBlocked
+		t.tellBirth(th, fresh)
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
 	default:
 		t.newborn(th, tid, nil)
+	}
+}
+
+func (t *Tracer) tellBirth(creator, born *Thread) {
+	if g, ok := t.handler.(Genealogist); ok {
+		g.Born(creator, born)
 	}
 }
 
@@ -206,6 +216,7 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	}
 	th := t.newThread(p, tid)
 	th.trapBlocked, th.faultBlocked = parent.trapBlocked, parent.faultBlocked
+	t.tellBirth(parent, th)
 	switch s, ok := t.handler.(Sharer); {
 	case !ok:
 	case space != nil:

@@ -70,6 +70,14 @@ type Sharer interface {
 	Copied(parent *Thread, child *Process)
 }
 
+// Genealogist is what a Handler may be beside, to learn of every thread as soon as it is made: creator is stopped in
+// the call that makes born, which has not run. Where another thread ends at that moment, creator is the process's leader,
+// and Born is called again when the true one reports. It is called while stops are recorded, for
+// threads of new processes before Handler.Forked, and changes nothing in the target.
+type Genealogist interface {
+	Born(creator, born *Thread)
+}
+
 // Delivery is what to do with a signal.
 type Delivery uint8
 

@@ -1,0 +1,59 @@
+package kprobes
+
+import (
+	"slices"
+
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// ThreadWatcher is told of the threads of a session's processes while it is watching. Its functions may be nil. They
+// are called on the tracer's thread, must be quick, and must not call the session.
+type ThreadWatcher struct {
+	// Born is called when a thread of the session, creator, makes another one by clone, fork or vfork, before that
+	// has run: a thread of the process, or the first one of a new process, which may be let go then. Where a thread
+	// of the process ends at that moment creator is first told as the process's first thread, and then as it is.
+	Born func(creator, tid int)
+	// Gone is called when a thread ends, not when its process is let go. Its ID may come again.
+	Gone func(tid int)
+}
+
+// WatchThreads has w told from now on, until stop is called; it may be told a last time while that runs.
+func (s *Session) WatchThreads(w ThreadWatcher) (stop func()) {
+	s.changeWatchers(func(all []*ThreadWatcher) []*ThreadWatcher { return append(all, &w) })
+	return func() {
+		s.changeWatchers(func(all []*ThreadWatcher) []*ThreadWatcher {
+			return slices.DeleteFunc(all, func(x *ThreadWatcher) bool { return x == &w })
+		})
+	}
+}
+
+func (s *Session) changeWatchers(change func([]*ThreadWatcher) []*ThreadWatcher) {
+	for {
+		old := s.threads.Load()
+		var all []*ThreadWatcher
+		if old != nil {
+			all = slices.Clone(*old)
+		}
+		if all = change(all); s.threads.CompareAndSwap(old, &all) {
+			return
+		}
+	}
+}
+
+func (s *Session) threadWatchers() []*ThreadWatcher {
+	if all := s.threads.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// Born implements ptrace.Genealogist.
+func (s hooks) Born(creator, born *ptrace.Thread) {
+	for _, w := range s.threadWatchers() {
+		if w.Born != nil {
+			w.Born(creator.TID, born.TID)
+		}
+	}
+}
+
+var _ ptrace.Genealogist = hooks{}
