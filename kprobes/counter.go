@@ -128,5 +128,6 @@ func (d *domain) foldAll() {
 	for _, rec := range d.recordings {
 		d.keep(rec)
 	}
+	d.foldStates()
 	d.rings = nil
 }

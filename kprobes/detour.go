@@ -49,6 +49,7 @@ type work struct {
 	recounted uint64     // with these programs
 	counts    bool       // hits of other probes
 	program   *Kprobe    // whose Program runs; nil if hits are only counted
+	since     uint64     // its registration
 }
 
 // hostDetours is the architecture's part of optimized probes.

@@ -17,3 +17,9 @@ func FollowedInTarget(rp *Kretprobe) (active, returns uint64) {
 	entries, returns := rp.KP.followedInTarget()
 	return entries - returns, returns
 }
+
+// Handled is how many hits the tracer has dealt with.
+func (s *Session) Handled() (n uint64) {
+	_ = s.tracer.Do(func() { n = s.hits })
+	return n
+}

@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -233,7 +234,7 @@ func (d *domain) guardDetour(det *detour) {
 	if det.raisesIllegal() {
 		d.guardAlso(unix.SIGILL)
 	}
-	for _, at := range det.Traps {
+	for _, at := range slices.Concat(det.Traps, det.Chosen) {
 		d.setResume(at, det.Start())
 	}
 	for _, at := range det.Waits { // behind them threads give up what nobody will answer

@@ -45,6 +45,7 @@ type threadState struct {
 	entering *detour      // whose body the program, which traces itself, steps through
 	late     arch.Addr    // a jump's byte raised its signal there, and is gone
 	number   int          // of the system call that a SyscallProbe's handlers are about
+	chosen   *Kprobe      // whose Program has run in the target, and wants the handler to run
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 
 	calls bool // handlers run of SyscallProbes that work by stops
@@ -169,6 +170,7 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts.regs.Regs, ts.site, ts.hit = regs, st, s.hits
 	if !ts.resumed(th, st, regs) && s.newHit(ts, d, st) {
 		ts.site = nil
+		s.hasLeft(th, ts, regs)
 		return
 	}
 	if d.released || ts.over {
@@ -177,6 +179,11 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	if d.slots[st.slot.Addr] != st {
 		regs.SetIP(st.addr) // the handlers removed the site: its original code is back
 		ts.site = nil
+		s.hasLeft(th, ts, regs)
+		return
+	}
+	if ts.leaving != nil { // the signal comes behind the instruction
+		s.passFirst(th, d, st, regs)
 		return
 	}
 	if st.jump != nil {
@@ -221,8 +228,8 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 		}
 		kp.hits.Add(1)
 		regs.running = kp
-		if kp.checked != nil && kp.ret == nil {
-			s.interpret(ts, kp, regs)
+		if !s.wantsHandler(ts, kp) {
+			continue
 		}
 		if kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0 || ts.left {
 			return true

@@ -54,7 +54,8 @@ type Kprobe struct {
 	FaultHandler FaultHandler
 
 	// Program is run at each hit, before the PreHandler if there is one; without one it can run in
-	// the target. Its rings and their sizes are the session's. The first two words of each of its records
+	// the target. So can one that decides (program.Program.Decides): the PreHandler runs only for hits
+	// that it has chosen, and the others do not stop where the site is optimized. Its rings and their sizes are the session's. The first two words of each of its records
 	// must be what the helpers Time and Thread have returned.
 	Program *program.Program
 	// RecordHandler gets the Program's records.
@@ -65,6 +66,7 @@ type Kprobe struct {
 	Flags Flags
 
 	session    *Session // nil if not registered
+	registered uint64   // how often
 	hits       atomic.Uint64
 	nmissed    atomic.Uint64
 	entry      bool
@@ -78,6 +80,8 @@ type Kprobe struct {
 	checked    *program.Checked // Program, for hits that the tracer handles
 	values     [][]uint64       // of the Program's maps; guarded by counting
 	recordings []*recording     // that write to other maps; guarded by counting
+	states     []*programState  // guarded by counting
+	endedState []uint64         // what those hold that have ended; guarded by counting
 
 	waits   bool   // it is in none, and placed when a module comes
 	reason  string // why it is in none

@@ -35,10 +35,14 @@ type RecordHandler func(kp *Kprobe, r *HitRecord)
 const scratchSize = 1 << 16
 
 // checkProgram prepares kp's Program. The tracer's own hits have maps of one shard.
-func (kp *Kprobe) checkProgram() (err error) {
-	kp.checked, kp.values = nil, nil
-	if kp.Program == nil {
+func (kp *Kprobe) checkProgram() error {
+	var values [][]uint64
+	var state []uint64
+	if kp.hasProgram(nil, nil, nil); kp.Program == nil {
 		return nil
+	}
+	if kp.Program.Decides && (kp.ret != nil || kp.jprobe != nil) {
+		return errDecides
 	}
 	if _, err := program.Check(kp.Program); err != nil {
 		return err
@@ -47,24 +51,36 @@ func (kp *Kprobe) checkProgram() (err error) {
 	own.Maps = slices.Clone(own.Maps)
 	for i := range own.Maps {
 		m := &own.Maps[i]
-		if m.Kind == program.Ring {
+		var cells []uint64
+		switch m.Kind {
+		case program.Ring:
 			m.Size = scratchSize
-			kp.values = append(kp.values, nil)
-			continue
+		case program.State:
+			state = make([]uint64, m.Cells)
+		default:
+			m.Shards = 1
+			cells = make([]uint64, m.Len()/8)
 		}
-		m.Shards = 1
-		kp.values = append(kp.values, make([]uint64, m.Len()/8))
+		values = append(values, cells)
 	}
-	kp.checked, err = program.Check(&own)
+	checked, err := program.Check(&own)
+	kp.hasProgram(checked, values, state)
 	return err
 }
 
+// hasProgram begins to count anew.
+func (kp *Kprobe) hasProgram(checked *program.Checked, values [][]uint64, state []uint64) {
+	counting.Lock()
+	defer counting.Unlock()
+	kp.checked, kp.values, kp.endedState = checked, values, state
+}
+
 // Values is what counter or histogram i of the Program's Maps holds, cell by cell; nil for a
-// ring and for a probe that was never registered. Safe for concurrent use; hits that are under way may or may not be in.
+// ring, for a state (see State) and for a probe that was never registered. Safe for concurrent use; hits that are under way may or may not be in.
 func (kp *Kprobe) Values(i int) []uint64 {
 	counting.RLock()
 	defer counting.RUnlock()
-	if i >= len(kp.values) {
+	if i >= len(kp.values) || kp.values[i] == nil {
 		return nil
 	}
 	sum, err := kp.checked.Maps[i].Values(kp.values[i])
@@ -89,8 +105,12 @@ type recording struct {
 type mapMemory struct {
 	at    arch.Addr
 	words []uint64
-	ring  *ring // whose memory it is; nil if it is the recording's own
+	ring  *ring         // whose memory it is; nil if it is the recording's own
+	state *programState // the same
 }
+
+// own tells whether the memory is the recording's.
+func (m mapMemory) own() bool { return m.ring == nil && m.state == nil }
 
 func (m mapMemory) span() arch.Range {
 	return arch.Range{Start: m.at, End: m.at + arch.Addr(8*len(m.words))}
@@ -98,7 +118,7 @@ func (m mapMemory) span() arch.Range {
 
 // addTo adds what map i holds to sum.
 func (rec *recording) addTo(sum []uint64, i int) {
-	if rec.maps[i].ring != nil {
+	if !rec.maps[i].own() {
 		return
 	}
 	if v, err := rec.checked.Maps[i].Values(rec.maps[i].words); err == nil {
@@ -110,7 +130,10 @@ func (rec *recording) addTo(sum []uint64, i int) {
 
 // newRecording places kp's Program's maps near at.
 func (d *domain) newRecording(kp *Kprobe, at arch.Addr) (*recording, error) {
-	return d.newRecordingOf(kp, at, func(p program.Program) program.Program { return p })
+	return d.newRecordingOf(kp, at, func(p program.Program) program.Program {
+		p.Decides = kp.decides()
+		return p
+	})
 }
 
 // newRecordingOf is newRecording of what change makes of the Program.
@@ -121,7 +144,7 @@ func (d *domain) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Pr
 	p.ID, p.Maps = s.lastRecording, slices.Clone(p.Maps)
 	rec := &recording{kp: kp, id: p.ID}
 	for i, m := range p.Maps {
-		mem, err := d.placeMap(m, at)
+		mem, err := d.placeMap(kp, m, at)
 		if err != nil {
 			d.freeMaps(rec)
 			return nil, err
@@ -143,7 +166,10 @@ func (d *domain) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Pr
 	return rec, nil
 }
 
-func (d *domain) placeMap(m program.Map, at arch.Addr) (mapMemory, error) {
+func (d *domain) placeMap(kp *Kprobe, m program.Map, at arch.Addr) (mapMemory, error) {
+	if m.Kind == program.State {
+		return d.useState(kp)
+	}
 	if m.Kind == program.Ring {
 		r, err := d.ringNear(at)
 		if err != nil {
@@ -165,7 +191,8 @@ func wordsOf(b []byte) []uint64 {
 
 func (d *domain) freeMaps(rec *recording) {
 	for _, m := range rec.maps {
-		if m.ring == nil {
+		d.leaveState(m.state)
+		if m.own() {
 			if err := d.region.FreeCells(m.at); err != nil {
 				d.session.warn("freeing a map: %v", err)
 			}
@@ -219,6 +246,7 @@ func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 		far = cmp.Or(far, err)
 		all.Code = append(all.Code, code.Code...)
 		all.Traps = append(all.Traps, code.Traps...)
+		all.Chosen = append(all.Chosen, code.Chosen...)
 		all.Waits = append(all.Waits, code.Waits...)
 		all.Fixups = append(all.Fixups, code.Fixups...)
 	}
@@ -265,27 +293,33 @@ type getter interface {
 	Get(name string) (uint64, bool)
 }
 
-// interpret runs kp's program for a thread that has stopped, and hands on what it records.
-func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) {
+// interpret runs kp's program for a thread that has stopped, hands on what it records, and returns what it
+// decides, if it does.
+func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) (chosen bool) {
 	regs := &ts.regs
 	if s.scratch == nil {
 		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}
 	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: tsc, Thread: uint64(regs.ThreadPointer()), Processor: regs.processor}
 	for i, m := range kp.checked.Maps {
-		if m.Kind == program.Ring {
+		switch m.Kind {
+		case program.Ring:
 			e.Maps = append(e.Maps, s.scratch)
-		} else {
+		case program.State:
+			e.Maps = append(e.Maps, regs.domain.stateOf(kp))
+		default:
 			e.Maps = append(e.Maps, kp.values[i])
 		}
 	}
-	if err := kp.checked.Run(e); err != nil {
+	chosen, err := kp.checked.Decide(e)
+	if err != nil {
 		s.warn("program of %s: %v", kp.name(), err)
-		return
+		return false
 	}
 	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, s.scratch); err == nil {
 		_, _ = r.Read(func(rec program.Record) { s.wrote(kp, regs, rec.Payload) })
 	}
+	return chosen
 }
 
 // wrote keeps a record that the tracer has made until those are handed on that the target made before.

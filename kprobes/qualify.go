@@ -36,12 +36,12 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		case !kp.enabled():
 		case refusal != "":
 			return work{}, refusal
-		case kp.ret == nil && kp.PreHandler != nil:
+		case kp.ret == nil && kp.PreHandler != nil && !kp.decides():
 			calls = "the handler runs in the tracer"
 		case kp.ret == nil && kp.Program != nil && w.program != nil:
 			calls = "the programs of several probes run there, in the tracer"
 		case kp.ret == nil && kp.Program != nil:
-			w.program = kp
+			w.program, w.since = kp, kp.registered
 		case kp.ret == nil:
 		case kp.ret.needsTracer() != "":
 			calls = kp.ret.needsTracer()
@@ -52,6 +52,9 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		default:
 			w.follows, w.of = kp.ret, kp.ret.registered
 		}
+	}
+	if calls == "" && w.program != nil && w.program.decides() && (w.follows != nil || w.returns) {
+		calls = "a program decides there, and calls are followed"
 	}
 	if calls != "" {
 		return d.qualifiesToCall(st, calls)

@@ -248,6 +248,7 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	}
 	kp.Flags &= FlagDisabled
 	kp.hits.Store(0)
+	kp.registered++
 	kp.nmissed.Store(0)
 	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
 	kp.was.mechanism = ""
@@ -295,6 +296,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	st.add(kp)
 	st.inGo = st.inGo || inGo
 	kp.Addr, kp.entry = at, entry
+	d.newState(kp, at)
 	kp.waits, kp.reason, kp.refusal = false, "", false
 	kp.placements = append(kp.placements, placement{d, st})
 	return st, nil
@@ -304,6 +306,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 func (d *domain) withdraw(kp *Kprobe, st *site) error {
 	kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
 	st.probes = slices.DeleteFunc(slices.Clone(st.probes), func(o *Kprobe) bool { return o == kp })
+	d.endState(kp)
 	return d.settle([]*site{st})
 }
 
@@ -329,6 +332,7 @@ func (s *Session) unregister(kps []*Kprobe) error {
 			kp.PreHandler = nil // it belongs to the Kretprobe
 		}
 		kp.keepCount()
+		s.endStates(kp)
 		kp.placements, kp.session, kp.ret, kp.jprobe = nil, nil, nil, nil
 		kp.Flags = kp.Flags&^FlagOptimized | FlagDisabled // as the kernel leaves it (A39)
 		gone[kp] = true

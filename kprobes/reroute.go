@@ -41,6 +41,9 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 			s.hitInDetour(th, d, det, regs)
 		}
 		return true
+	case det.leftToTracer(at):
+		s.chosenHit(th, d, det, at, regs)
+		return true
 	case det.record == nil || !slices.Contains(det.Traps, at):
 		return false
 	}
@@ -108,21 +111,24 @@ func (s *Session) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
 	if orig == det.site.addr && (pop != 0 || regs.IP() == det.Start()) { // else it comes again, by a branch
-		return s.passFirst(th, d, det, regs)
+		return s.passFirst(th, d, det.site, regs)
 	}
 	s.leave(th, s.stateOf(th, d), regs, orig)
 	return true
 }
 
-// passFirst has a thread in front of the first copy execute that in the site's slot: at the site
-// it would be hit once more.
-func (s *Session) passFirst(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) (out bool) {
-	st, ts := det.site, s.stateOf(th, d)
+// passFirst has a thread in front of the first copy, or whose hit of st goes on, execute that instruction in
+// the site's slot: at the site it would be hit once more.
+func (s *Session) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) (out bool) {
+	ts := s.stateOf(th, d)
 	if !st.armed() || d.sites[st.addr] != st {
+		ts.site = nil
 		s.leave(th, ts, regs, st.addr) // the probe has gone: nothing is hit there
 		return true
 	}
 	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs) {
+		s.post(ts, st)
+		ts.site = nil
 		s.leave(th, ts, regs, regs.IP())
 		return true
 	}
@@ -244,7 +250,15 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 			regs.SetIP(det.Addr)
 			th.MovedOut()
 		}
-		if det.upcall == nil && slices.Contains(det.Traps, at) {
+		switch {
+		case slices.Contains(det.Chosen, at):
+			det.missChosen()
+			regs.SetIP(det.Start())
+			th.MovedOut()
+		case det.leftToTracer(at):
+			regs.SetIP(det.Addr) // nothing has happened
+			th.MovedOut()
+		case det.upcall == nil && slices.Contains(det.Traps, at):
 			det.countOne()
 			regs.SetIP(det.Start())
 			th.MovedOut()

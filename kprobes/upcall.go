@@ -181,12 +181,15 @@ func (s *Session) signalInUpcall(th *ptrace.Thread, d *domain, det *detour, info
 // hitInDetour is hit for a thread whose registers are as at the site.
 func (s *Session) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	st := det.site
+	ts := s.stateOf(th, d)
+	ts.entering = nil // its next trap is behind an instruction of its own
 	if d.sites[st.addr] != st {
-		regs.SetIP(det.Start())
+		if regs.SetIP(det.Start()); ts.leaving != nil {
+			s.leaveCopy(th, d, det, regs)
+		}
 		return
 	}
 	regs.SetIP(st.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
-	ts := s.stateOf(th, d)
 	ts.detour = det
 	s.hit(th, d, st, regs)
 	ts.detour = nil

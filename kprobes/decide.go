@@ -1,0 +1,79 @@
+package kprobes
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Programs that decide whether the PreHandler runs. Where the tracer has the hit, the interpreter decides
+// (runPre). In an optimized site the detour does: hits that are not chosen go on there, are counted
+// there, and stop nobody; one that is chosen comes to a breakpoint of the body's with all registers as at the site,
+// and is from then on a breakpoint's hit, for which the program is not run again. Nothing behind the program has
+// been done then, so the tracer counts.
+//
+// # What other threads see
+//
+// A chosen thread stands at a breakpoint in code that nobody changes as long as a thread is inside. Its decision
+// has been made, and is in the state: it must have its hit, even if the jump is taken back meanwhile, or if a
+// signal waits for it to leave. When the session ends, or has died, it goes on at the first copy.
+
+// errDecides refuses a program that decides where there is no PreHandler of the user's.
+var errDecides = errors.New("only the Program of a Kprobe can decide whether a handler runs")
+
+// decides tells whether kp's PreHandler runs only where its Program says so.
+func (kp *Kprobe) decides() bool {
+	return kp.Program != nil && kp.Program.Decides && kp.PreHandler != nil
+}
+
+// leftToTracer tells whether a breakpoint of det's body, at at, leaves a hit with a program that decides to
+// the tracer: the program has chosen it, or has no stack to run on.
+func (det *detour) leftToTracer(at arch.Addr) bool {
+	return slices.Contains(det.Chosen, at) || det.record != nil && det.record.checked.Decides && slices.Contains(det.Traps, at)
+}
+
+// chosenHit is the hit of a thread at such a breakpoint. It may be on its way out of det for a signal that waits: then
+// hit takes it further.
+func (s *Session) chosenHit(th *ptrace.Thread, d *domain, det *detour, at arch.Addr, regs arch.Regs) {
+	ts := s.stateOf(th, d)
+	if slices.Contains(det.Chosen, at) {
+		ts.chosen = det.record.kp
+	}
+	if ts.leaving != nil {
+		th.RunFree()
+	}
+	s.hitInDetour(th, d, det, regs)
+	ts.chosen = nil
+}
+
+// wantsHandler runs kp's Program, unless the target has, and tells whether the PreHandler is to run.
+func (s *Session) wantsHandler(ts *threadState, kp *Kprobe) bool {
+	if kp.checked == nil || kp.ret != nil || ts.chosen == kp {
+		return true
+	}
+	chosen := s.interpret(ts, kp, &ts.regs)
+	return chosen || !kp.Program.Decides
+}
+
+// hasLeft ends the way out of a detour for a signal that waits, if the thread, whose hit has ended, was on it.
+func (s *Session) hasLeft(th *ptrace.Thread, ts *threadState, regs arch.Regs) {
+	if ts.leaving != nil && !ts.regs.domain.released && !ts.over {
+		s.leave(th, ts, regs, regs.IP())
+	}
+}
+
+// missChosen counts the hit of a thread that was chosen, and whose handler will not run: the session ends.
+func (det *detour) missChosen() {
+	if det.count == nil {
+		return
+	}
+	for _, kp := range det.count.owners {
+		if kp == det.record.kp {
+			kp.nmissed.Add(1)
+		} else {
+			kp.hits.Add(1)
+		}
+	}
+}
