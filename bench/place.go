@@ -28,6 +28,7 @@ var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
 		return placed{probe: kp, hits: kp.Hits}, s.RegisterKprobe(kp)
 	},
 	"record": placeRecord,
+	"decide": placeDecision,
 	"kretprobe": func(s *kprobes.Session, symbol string) (placed, error) {
 		handler := func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }
 		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Handler: handler}
@@ -59,6 +60,17 @@ func placeRecord(s *kprobes.Session, symbol string) (placed, error) {
 	var n atomic.Uint64
 	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, RecordHandler: func(*kprobes.Kprobe, *kprobes.HitRecord) { n.Add(1) }}
 	return placed{kp, kp.Hits, n.Load}, s.RegisterKprobe(kp)
+}
+
+// placeDecision registers a probe with a handler whose program decides by chance, and chooses next to none.
+func placeDecision(s *kprobes.Session, symbol string) (placed, error) {
+	const seldom = 1 << 20 // of 1<<64
+	p, err := program.Decision(symbol, nil, program.Compare(program.Sequence(0).Mixed(1), program.Below, program.Const(seldom)))
+	if err != nil {
+		return placed{}, err
+	}
+	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}
+	return placed{probe: kp, hits: kp.Hits}, s.RegisterKprobe(kp)
 }
 
 // placeDurations registers a kretprobe with a histogram of how long the calls take.
