@@ -3,6 +3,9 @@
 // unprobed again. The results must be equal, the hits must be as many as the program
 // itself counts, and afterwards the process must be as it was found.
 //
+// Others have calls of such programs fail (package inject), and ask of them what their documents
+// promise.
+//
 // A test whose program is not installed is skipped and names the package to install;
 // make setup-test installs them.
 package realprog

@@ -22,6 +22,7 @@ import (
 type nginx struct {
 	*testprog.Prog
 	ab, url string
+	log     string // the path of its error log
 	client  http.Client
 }
 
@@ -29,7 +30,7 @@ const nginxConf = `daemon off;
 worker_processes 1;
 error_log %[1]s/error.log;
 pid %[1]s/pid;
-events { worker_connections 256; }
+events { worker_connections 256; accept_mutex_delay 20ms; }
 http {
   access_log %[1]s/access.log;
   client_body_temp_path %[1]s/t; proxy_temp_path %[1]s/t; fastcgi_temp_path %[1]s/t; uwsgi_temp_path %[1]s/t; scgi_temp_path %[1]s/t;
@@ -52,9 +53,9 @@ func startNginx(t *testing.T) *nginx {
 	write(t, filepath.Join(www, "small.txt"), strings.Repeat("small text\n", 50))
 	write(t, filepath.Join(www, "big.bin"), strings.Repeat("\x00\x01\xfe\xcc", 200_000))
 	address := freeAddress(t)
-	conf := filepath.Join(dir, "conf")
+	conf, log := filepath.Join(dir, "conf"), filepath.Join(dir, "error.log")
 	write(t, conf, fmt.Sprintf(nginxConf, dir, address))
-	n := &nginx{Prog: start(t, dir, tools[0], "-c", conf, "-e", filepath.Join(dir, "error.log")), ab: tools[1], url: "http://" + address}
+	n := &nginx{Prog: start(t, dir, tools[0], "-c", conf, "-e", log), ab: tools[1], url: "http://" + address, log: log}
 	t.Cleanup(func() { // a killed master would leave its workers behind
 		if err := n.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
