@@ -3,6 +3,7 @@ package inject
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -111,26 +112,24 @@ func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
 	return "", c.SP() + arch.Addr(word*(n-len(abi.Args))), nil
 }
 
-// Return has the call return value: at its entry without its body, at its return in place of what it returned. Errors are
-// kprobes.Regs.ReturnNow's; then nothing has changed.
+// Return has the call return value: at its entry without its body, at its return in place of what it returned. Where
+// the function's type is known value is a number of that type, and other results of a Go function are zero.
+// Errors are kprobes.Regs.ReturnNow's, or say that the function returns no such number; then nothing has changed.
 func (c *Call) Return(value uint64) error {
-	if c.place.spot == atReturn {
-		c.SetReturnValue(value)
-		c.ended = true
-		return nil
-	}
-	if err := c.ReturnNow(value); err != nil {
+	tr, err := c.place.remembered(strconv.FormatUint(value, 10), func() (*typedResults, error) { return c.place.number(int64(value)) })
+	if err != nil {
 		return err
 	}
-	c.ended = true
-	return nil
+	return c.finish(tr, 0)
 }
 
 // Errno sets the thread's errno.
 func (c *Call) Errno(e unix.Errno) error { return c.SetErrno(e) }
 
 // Note adds what was done to the event of this call.
-func (c *Call) Note(format string, args ...any) { c.what = append(c.what, fmt.Sprintf(format, args...)) }
+func (c *Call) Note(format string, args ...any) {
+	c.what = append(c.what, fmt.Sprintf(format, args...))
+}
 
 // callers are the return addresses, the innermost first.
 func (c *Call) callers() []uint64 {

@@ -34,6 +34,8 @@ type Injector struct {
 	mu     sync.Mutex
 	faults []*Fault
 	closed bool
+
+	keepers map[int]*keeper // by process; for the tracer's thread
 }
 
 // New makes an Injector, which does nothing yet.

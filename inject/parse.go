@@ -14,13 +14,15 @@ import (
 
 // parsers make actions of text, by their kind.
 var parsers = map[string]func(string) (Action, error){
-	"retval": parseRetval, "errno": parseErrno, "set": parseSet, "poke": parsePoke, "corrupt": parseCorrupt,
+	"retval": parseValue, "error": parseError, "result": parseResult, "errno": parseErrno, "set": parseSet, "poke": parsePoke, "corrupt": parseCorrupt,
 	"delay": parseDelay, "signal": parseSignal,
 }
 
 // ParseAction reads an action, as the options of gokprobe inject of the same names are written:
 //
-//	retval   -1, 0x10
+//	retval   -1, 0x10, NULL, true, 2.5, an enumerator (Results.Value)
+//	error    ENOENT, io.EOF, "text", a Go expression (Results.Error)
+//	result   NAME=VALUE, N=VALUE (Results.Named)
 //	errno    ENOENT, 2: fails as functions do that set errno (Return.Fails)
 //	set      %di=5, rdi=$arg2, $arg3=0
 //	poke     ADDR=0x00ff or ADDR="text", where ADDR is an Operand
@@ -37,22 +39,6 @@ func ParseAction(kind, text string) (Action, error) {
 		return nil, fmt.Errorf("%s %q: %w", kind, text, err)
 	}
 	return a, nil
-}
-
-func parseNumber(text string) (int64, error) {
-	if n, err := strconv.ParseInt(text, 0, 64); err == nil {
-		return n, nil
-	}
-	n, err := strconv.ParseUint(text, 0, 64)
-	if err != nil {
-		return 0, errors.New("this is no integer of 64 bits")
-	}
-	return int64(n), nil
-}
-
-func parseRetval(text string) (Action, error) {
-	n, err := parseNumber(text)
-	return Return{Value: n}, err
 }
 
 func parseErrno(text string) (Action, error) {
@@ -102,7 +88,7 @@ func parseSet(text string) (Action, error) {
 		return SetArgument{N: n, Value: Operand(value)}, nil
 	}
 	if name == "$retval" {
-		return parseRetval(value)
+		return parseValue(value)
 	}
 	return SetRegister{Name: strings.TrimPrefix(name, "%"), Value: Operand(value)}, nil
 }

@@ -37,16 +37,17 @@ type place struct {
 	kp *kprobes.Kprobe    // of a Kretprobe, its KP
 	rp *kprobes.Kretprobe // with Rule.After
 
-	values  *values.Values // nil if nothing of a call is wanted
-	shown   int            // how many of them events tell
-	size    int            // which is the call's size; negative if none is
-	effects []effect       // of Rule.Do
+	values  *values.Values           // nil if nothing of a call is wanted
+	shown   int                      // how many of them events tell
+	size    int                      // which is the call's size; negative if none is
+	effects []effect                 // of Rule.Do
+	made    map[string]*typedResults // by handlers, for the tracer's thread
 
-	exact  bool           // the program in the target tells all calls that meet the condition
-	steps  int            // of the decision that the program makes
-	seeds  *fault.Decider // decides the static part, if neither the program nor the fault's does
-	last   PlaceStats     // since the probe was unregistered
-	ended  bool
+	exact bool           // the program in the target tells all calls that meet the condition
+	steps int            // of the decision that the program makes
+	seeds *fault.Decider // decides the static part, if neither the program nor the fault's does
+	last  PlaceStats     // since the probe was unregistered
+	ended bool
 }
 
 // resolve finds the places of a rule.
@@ -110,6 +111,7 @@ func (p *place) prepare(n int) error {
 	if err := p.want(); err != nil {
 		return err
 	}
+	p.warnInlined(p.fault.in.session.Symbols())
 	p.kp = &kprobes.Kprobe{}
 	if p.spot == atReturn {
 		p.follow()

@@ -37,14 +37,11 @@ func (a Return) bind(b binding) (effect, error) {
 			return effect{}, err
 		}
 	}
-	return effect{would: a.String(), do: func(c *Call) (string, error) {
-		if a.Errno != 0 {
-			if err := c.SetErrno(a.Errno); err != nil {
-				return "", err
-			}
-		}
-		return a.String(), c.Return(uint64(a.Value))
-	}}, nil
+	tr, err := b.number(a.Value)
+	if err != nil {
+		return effect{}, err
+	}
+	return effect{would: a.String(), do: func(c *Call) (string, error) { return a.String(), c.finish(tr, a.Errno) }}, nil
 }
 
 // failing is a Return with the value by which a function says that errno tells more.

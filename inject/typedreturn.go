@@ -1,0 +1,240 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// How a call ends with values of its function's types.
+
+// String is what events say.
+func (r Results) String() string {
+	var all []string
+	if r.Value != "" {
+		all = append(all, "return "+r.Value)
+	}
+	if r.Error != "" {
+		all = append(all, "error "+r.Error)
+	}
+	for name, value := range r.Named {
+		all = append(all, "result "+name+"="+value)
+	}
+	slices.Sort(all)
+	if r.Errno != 0 {
+		all = append(all, "errno "+errnoName(r.Errno))
+	}
+	if len(all) == 0 {
+		return "return"
+	}
+	return strings.Join(all, " ")
+}
+
+func (r Results) ends() bool { return true }
+
+func (r Results) bind(b binding) (effect, error) {
+	tr, err := b.typed(r)
+	if err != nil {
+		return effect{}, err
+	}
+	would := r.String()
+	return effect{would: would, do: func(c *Call) (string, error) { return would, c.finish(tr, r.Errno) }}, nil
+}
+
+// typed finds out what results are at a place.
+func (p *place) typed(r Results) (*typedResults, error) {
+	table := p.fault.in.session.Symbols()
+	if p.waits {
+		return r.untyped(table, p.addr, errors.New("its library is not loaded yet"))
+	}
+	if r.Errno != 0 && table.GoFunction(p.addr) {
+		return nil, errors.New("a Go function has no errno; say which error it returns")
+	}
+	return r.compile(table, p.addr, p.spot == atReturn)
+}
+
+// number is how a call returns an integer. In C and the like a function whose results have no such value, or that
+// has none, gets it in the register for integers: whoever asks for that knows why. In Go the caller would take for
+// results whatever the other registers hold.
+func (p *place) number(v int64) (*typedResults, error) {
+	text := strconv.FormatInt(v, 10)
+	if v > math.MaxInt32 {
+		text = "0x" + strconv.FormatInt(v, 16)
+	}
+	tr, err := p.typed(Results{Value: text})
+	table := p.fault.in.session.Symbols()
+	switch {
+	case !p.waits && table.GoFunction(p.addr):
+		return tr, err
+	case err != nil, len(tr.makers) == 0:
+		return &typedResults{makers: []maker{constant(words(uint64(v)))}, hidden: true}, nil
+	}
+	return tr, nil
+}
+
+// finish ends a call, or gives one that has returned other results.
+func (c *Call) finish(tr *typedResults, errno unix.Errno) error {
+	if errno != 0 {
+		if err := c.SetErrno(errno); err != nil {
+			return err
+		}
+	}
+	k := c.place.fault.in.keeperOf(c.PID())
+	end := tr.end
+	if c.place.spot == atReturn {
+		end = tr.change
+	}
+	if err := end(c.Regs, k); err != nil {
+		return err
+	}
+	c.ended = true
+	return nil
+}
+
+// ReturnResults is Return for results of the function's own types.
+func (c *Call) ReturnResults(r Results) error {
+	tr, err := c.place.remembered(r.String(), func() (*typedResults, error) { return c.place.typed(r) })
+	if err != nil {
+		return err
+	}
+	return c.finish(tr, r.Errno)
+}
+
+// mostRemembered bounds what a place remembers of results that handlers make up.
+const mostRemembered = 64
+
+// remembered is what make finds out, which is not done twice for the same results.
+func (p *place) remembered(what string, make func() (*typedResults, error)) (*typedResults, error) {
+	if tr, ok := p.made[what]; ok {
+		return tr, nil
+	}
+	tr, err := make()
+	if err != nil {
+		return nil, err
+	}
+	if p.made == nil || len(p.made) >= mostRemembered {
+		p.made = map[string]*typedResults{}
+	}
+	p.made[what] = tr
+	return tr, nil
+}
+
+// keeperOf is what keeps our values' bytes in a process. It is for the tracer's thread.
+func (in *Injector) keeperOf(pid int) *keeper {
+	if in.keepers == nil {
+		in.keepers = map[int]*keeper{}
+	}
+	k := in.keepers[pid]
+	if k == nil {
+		k = &keeper{}
+		in.keepers[pid] = k
+	}
+	return k
+}
+
+// Combine makes one action of those that together say what a call returns: a value and an errno, an error and other
+// results. The others stay as they are. The error is of two that contradict each other.
+func Combine(do []Action) ([]Action, error) {
+	var out []Action
+	at := -1
+	for _, a := range do {
+		if a == nil || !a.ends() {
+			out = append(out, a)
+			continue
+		}
+		if at < 0 {
+			at = len(out)
+			out = append(out, a)
+			continue
+		}
+		both, err := together(out[at], a)
+		if err != nil {
+			return nil, err
+		}
+		out[at] = both
+	}
+	return out, nil
+}
+
+// together is what two actions say that both end the call.
+func together(a, b Action) (Action, error) {
+	x, ok := resultsOf(a)
+	y, yok := resultsOf(b)
+	if !ok || !yok {
+		return nil, ErrReturns
+	}
+	for _, twice := range []bool{x.Value != "" && y.Value != "", x.Error != "" && y.Error != "", x.Errno != 0 && y.Errno != 0} {
+		if twice {
+			return nil, fmt.Errorf("%w: %s, and %s", ErrReturns, a, b)
+		}
+	}
+	x.Value, x.Error, x.Errno = x.Value+y.Value, x.Error+y.Error, max(x.Errno, y.Errno)
+	named := map[string]string{}
+	for _, from := range []map[string]string{x.Named, y.Named} {
+		for name, value := range from {
+			if _, twice := named[name]; twice {
+				return nil, fmt.Errorf("the result %s is given twice", name)
+			}
+			named[name] = value
+		}
+	}
+	x.Named = named
+	if x.Errno != 0 && x.Error != "" {
+		return nil, errors.New("an error is what Go functions return, an errno what C functions set: give one of them")
+	}
+	return x, nil
+}
+
+// resultsOf is an action as Results. A Return that Fails leaves its value to the other one.
+func resultsOf(a Action) (Results, bool) {
+	switch a := a.(type) {
+	case Results:
+		return a, true
+	case Return:
+		if a.Fails {
+			return Results{Errno: a.Errno}, true
+		}
+		return Results{Value: strconv.FormatInt(a.Value, 10), Errno: a.Errno}, true
+	}
+	return Results{}, false
+}
+
+func parseValue(text string) (Action, error) {
+	if text == "" {
+		return nil, errors.New("write a value, such as -1, NULL, true or 2.5")
+	}
+	return Results{Value: text}, nil
+}
+
+func parseError(text string) (Action, error) {
+	_, err := errorExpression(text)
+	return Results{Error: text}, err
+}
+
+func parseResult(text string) (Action, error) {
+	name, value, err := ResultName(text)
+	return Results{Named: map[string]string{name: value}}, err
+}
+
+// mostEntries is how much debug information is read to find inlined calls: about a second's worth.
+const mostEntries = 1 << 20
+
+// warnInlined tells of calls that a rule does not see, since the compiler has put the function's body in their place.
+func (p *place) warnInlined(table *symbols.Table) {
+	if p.waits || p.optional || p.spot == atInstruction {
+		return
+	}
+	if n, _ := table.Inlined(p.addr, mostEntries); n > 0 {
+		p.fault.in.log("%s: the compiler has inlined %d calls of it, which are not seen", p.name, n)
+	}
+}
+
+var _ keptMemory = (*kprobes.Regs)(nil)
