@@ -106,7 +106,7 @@ type Summary struct {
 	PID    int
 	Probes []ProbeSummary
 	Faults []FaultSummary // nil if nothing was to be injected
-	Lost   uint64 // records that could not be written
+	Lost   uint64         // records that could not be written
 }
 
 // A Printer writes records. Its methods may be called concurrently. Each record

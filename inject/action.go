@@ -119,8 +119,10 @@ type SetMemory struct {
 	Bytes []byte
 }
 
-func (a SetMemory) String() string { return fmt.Sprintf("poke %s=0x%s", a.At, hex.EncodeToString(a.Bytes)) }
-func (a SetMemory) ends() bool     { return false }
+func (a SetMemory) String() string {
+	return fmt.Sprintf("poke %s=0x%s", a.At, hex.EncodeToString(a.Bytes))
+}
+func (a SetMemory) ends() bool { return false }
 
 func (a SetMemory) bind(b binding) (effect, error) {
 	if len(a.Bytes) == 0 {
@@ -184,20 +186,30 @@ func (a Delay) String() string {
 }
 func (a Delay) ends() bool { return false }
 
-// delays tells the random numbers of delays from those of decisions.
-const delays = 0x64656c6179
+// delays notes that a thread stands still.
+func (f *Fault) delays(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if until := time.Now().Add(d); until.After(f.delayed) {
+		f.delayed = until
+	}
+}
+
+// delaySeed tells the random numbers of delays from those of decisions.
+const delaySeed = 0x64656c6179
 
 func (a Delay) bind(b binding) (effect, error) {
 	if a.D < 0 || a.Jitter < 0 || a.D+a.Jitter <= 0 {
 		return effect{}, errors.New("a delay must be more than 0")
 	}
-	seed := fault.Mix(b.fault.rule.Attr.Seed, delays)
+	seed := fault.Mix(b.fault.rule.Attr.Seed, delaySeed)
 	return effect{would: a.String(), do: func(c *Call) (string, error) {
 		d := a.D
 		if a.Jitter > 0 {
 			d += time.Duration(fault.Mix(seed, c.N) % uint64(a.Jitter+1))
 		}
 		c.Delay(d)
+		c.place.fault.delays(d)
 		return fmt.Sprintf("delay %v", d), nil
 	}}, nil
 }

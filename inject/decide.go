@@ -69,8 +69,7 @@ func (p *place) decideInTarget(n int) error {
 			return err
 		}
 	}
-	if conds = nil; len(conds) == 0 { // XXX
-		p.exact, p.steps = false, 0
+	if len(conds) == 0 {
 		return nil
 	}
 	var err error
@@ -156,13 +155,13 @@ func (p *place) faultCall(c *Call) fault.Call {
 	return call
 }
 
-// spent disarms the fault when no call can be injected any more: those that pass cost nothing then.
+// spent ends the fault when no call can be injected any more.
 func (f *Fault) spent() {
 	f.mu.Lock()
 	done := f.armed && f.rule.Decider == nil && f.decider.Done(time.Now())
 	f.mu.Unlock()
 	if done {
-		_ = f.Stop()
+		f.end()
 	}
 }
 

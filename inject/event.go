@@ -108,7 +108,7 @@ func (p *place) stats() PlaceStats {
 		out.Decides = "target"
 	}
 	if p.counted() {
-		out.eligible = 0
+		out.eligible = p.kp.State(0)
 	}
 	return out
 }

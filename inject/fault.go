@@ -24,9 +24,10 @@ type Fault struct {
 	expiry   *time.Timer // of Attr.For
 	eligible uint64      // as far as the tracer counts them
 	injected uint64
-	refused  uint64 // calls that were chosen, and could not be injected
+	refused  uint64   // calls that were chosen, and could not be injected
 	did      []uint64 // by Rule.Do
 	warned   bool
+	delayed  time.Time // until when threads are delayed
 }
 
 // newFault prepares a rule. Nothing is registered.
@@ -72,7 +73,7 @@ func (f *Fault) arm(on bool) error {
 	if now := time.Now(); on {
 		f.decider.Start(now)
 		if d := f.rule.Attr.For; d > 0 && f.rule.Decider == nil {
-			f.expiry = time.AfterFunc(d, func() { _ = f.Stop() })
+			f.expiry = time.AfterFunc(d, f.end)
 		}
 	}
 	f.armed = on
@@ -80,11 +81,26 @@ func (f *Fault) arm(on bool) error {
 	return f.enable(on)
 }
 
+// end disarms the fault since no call can be injected any more: those that pass cost nothing then.
+func (f *Fault) end() {
+	_ = f.Stop() // what can't be disarmed lets all calls pass
+	if f.in.options.Spent != nil {
+		f.in.options.Spent(f)
+	}
+}
+
 // Armed tells whether calls are looked at: no more after Stop, or when no call can be injected any more.
 func (f *Fault) Armed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.armed
+}
+
+// Delayed tells until when threads stand still by the fault's Delays; the zero time if none did.
+func (f *Fault) Delayed() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.delayed
 }
 
 // Decide calls do with the fault's Decider, while no call is decided. The Decider must not be kept.

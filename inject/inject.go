@@ -24,6 +24,9 @@ type Options struct {
 	Log func(string)
 	// Injected is called for every injected call, in the order in which they happen.
 	Injected func(Event)
+	// Spent is called when no call of the fault can be injected any more: its times or its time are used up. Unlike the others it
+	// may be called on any goroutine.
+	Spent func(f *Fault)
 }
 
 // Injector injects faults into one session's processes. Its methods may be called from any goroutine, also from handlers.

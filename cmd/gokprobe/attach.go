@@ -75,13 +75,13 @@ Examples:
 			if err != nil {
 				return err
 			}
-			return attach(std, pid, req)
+			return attach(std, pid, req, newWork)
 		},
 	}
 }
 
-// attach is the attach command after its flags.
-func attach(std stdio, pid int, req request) error {
+// attach attaches to a process for the work that newWork makes: the attach command after its flags.
+func attach(std stdio, pid int, req request, newWork workMaker) error {
 	output, color, err := req.openOutput(std)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func demo(std stdio, d time.Duration, asJSON bool) error {
 		specs: []string{"main.serveOrder", "main.refund"},
 		args:  true, duration: d, json: asJSON, stackFirst: "main.refund",
 	}
-	if err := attach(std, c.pid(), req); err != nil {
+	if err := attach(std, c.pid(), req, newWork); err != nil {
 		c.kill()
 		return err
 	}

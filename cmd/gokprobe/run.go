@@ -54,13 +54,13 @@ Examples:
 			if len(command) == 0 {
 				return usagef("no program given, name it after --: gokprobe run -sym SPEC -- COMMAND; for a running process use gokprobe attach -p PID")
 			}
-			return run(std, command, req)
+			return run(std, command, req, newWork)
 		},
 	}
 }
 
-// run is the run command after its flags.
-func run(std stdio, command []string, req request) error {
+// run starts a program for the work that newWork makes: the run command after its flags.
+func run(std stdio, command []string, req request, newWork workMaker) error {
 	program, err := exec.LookPath(command[0])
 	if err != nil {
 		return usagef("cannot run %s: %w", command[0], lookError(err))

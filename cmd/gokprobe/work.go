@@ -23,6 +23,7 @@ type work struct {
 	output *os.File
 	color  bool
 	files  *sessionFiles // nil before place
+	faults *faulting     // nil if nothing is injected
 
 	quietExit bool // do not tell how the target ended
 }
@@ -31,6 +32,9 @@ type work struct {
 func (r request) options(std stdio) kprobes.Options {
 	return kprobes.Options{NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
 }
+
+// workMaker prepares work on a session.
+type workMaker func(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work
 
 // newWork prepares for hits on sess.
 func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
@@ -46,6 +50,11 @@ func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, col
 func (w *work) place(ctx context.Context) error {
 	if len(w.req.specs) > 0 {
 		if err := w.placeProbes(ctx); err != nil {
+			return err
+		}
+	}
+	if w.faults != nil {
+		if err := w.placeFaults(ctx); err != nil {
 			return err
 		}
 	}
@@ -98,10 +107,15 @@ func (w *work) announce() {
 			waiting++
 		}
 	}
+	probes := len(w.rec.probes)
+	if w.faults != nil {
+		n, later := w.faults.armed()
+		probes, waiting = probes+n+later, waiting+later
+	}
 	if waiting > 0 {
 		also = fmt.Sprintf(", %d waiting", waiting)
 	}
-	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(len(w.rec.probes)-waiting, "probe"), w.sess.PID(), oneLine(comm), also)
+	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(probes-waiting, "probe"), w.sess.PID(), oneLine(comm), also)
 	if w.req.hold && w.files.socket != nil {
 		fmt.Fprintf(w.std.err, "held: gokprobe debugfs -p %d ls\n", w.sess.PID())
 	}
@@ -137,10 +151,11 @@ func (w *work) wait(ctx context.Context) {
 		case <-expired:
 		case <-failed:
 		case <-w.rec.full:
+		case <-w.faults.done():
 		case <-w.sess.Done():
 		case <-tick.C:
 			why, gone := w.gone()
-			if !gone || w.req.hold {
+			if !gone || w.req.hold || w.faults != nil {
 				continue
 			}
 			w.std.warn("%s, so all probes are gone", why)
@@ -179,6 +194,7 @@ func (w *work) look() {
 // closed, ends the wait for a blocked output.
 func (w *work) finish(giveUp <-chan struct{}) error {
 	w.look()
+	w.faults.look()
 	err := errors.Join(w.files.close(), w.sess.Close())
 	w.tellExit()
 	lost, outErr := w.drain(giveUp)
@@ -229,6 +245,7 @@ func (w *work) summarize(lost uint64, outErr error) error {
 			Hits: hits, NMissed: missed, Mechanism: st.Mechanism, Reason: st.Reason,
 		})
 	}
+	w.faults.summarize(sum, w.req)
 	out := io.Writer(w.output)
 	switch {
 	case !w.req.json && len(sum.Probes) == 0:

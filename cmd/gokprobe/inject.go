@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v2"
+)
+
+func injectCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:      "inject",
+		Usage:     "make calls of a running process fail",
+		UsageText: "gokprobe inject (-p PID | flags -- COMMAND [ARG …]) (-sym SPEC … | -syscall NAME …) [what] [which] [flags]",
+		Description: `Attaches to process PID, or starts COMMAND as gokprobe run does, and makes calls of the
+functions SPEC, or of system calls, fail on purpose: each, or those that the flags choose.
+Once everything is in place one line on stderr says so ("armed: …"). Each injected call is
+one line; the summary says how many calls there were, how many could have been injected and
+what was done how often. When no call can be injected any more (-times, -fail-nth, -for),
+and with Ctrl-C, -duration and the end of the process, gokprobe detaches: the process is
+as it was.
+
+What is done to a call:
+  -retval V        it returns V, and its body does not run
+  -errno NAME      errno is set too; without -retval the call returns what functions of its
+                   type do then: -1, or NULL for a pointer. For a system call: -NAME
+  -after           the body runs first, then the rest is done to its result
+  -set REG=V       a register, or an argument ($arg2=0), is changed before the body runs
+  -corrupt ADDR    a byte of memory is changed: '$arg2', '$arg2@7' (its byte 7), '$arg2@7^0x01'
+  -poke ADDR=BYTES memory is written: '$arg2=0x00ff', '$arg2="text"'
+  -delay D         the thread goes on later: 50ms, 10ms..20ms; all others run
+  -signal SIG      the thread gets a signal
+V and ADDR are numbers or fetch arguments of the kernel's, as in gokprobe attach -arg.
+
+Which calls: -if first; what it lets pass is counted and decided in the order of the kernel's
+fault injection (Documentation/fault-injection): -fail-nth, the task and stack filters, -space,
+-when, -interval, -probability, -rate; -times ends it. Numbers count the calls of all SPECs
+together. Where numbers and chance decide, the process itself does, and calls that pass do not
+stop. The same -seed chooses the same calls. The options of the kernel's failcmd.sh work too.
+
+A Go function that is to return an error, and values that are no integers: see -error, -result.
+
+Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach, 4 cannot place a
+probe; with COMMAND, that of the program.
+
+Examples:
+  gokprobe inject -p 4711 -sym libc.so.6:open64 -errno ENOENT -if 'path ~ "*.conf"' -arg 'path=+0($arg1):string'
+  gokprobe inject -p redis-server -sym libc.so.6:write -errno EAGAIN -probability 1% -seed 7
+  gokprobe inject -p 4711 -sym malloc -errno ENOMEM -when 1000+ -times 1
+  gokprobe inject -p 4711 -sym libc.so.6:fsync -delay 10ms..200ms
+  gokprobe inject -p 4711 -sym libc.so.6:read -after -corrupt '$arg2@0' -interval 100
+  gokprobe inject -p 4711 -sym parse_header -retval 0 -dry-run -duration 10s
+  gokprobe inject -sym libc.so.6:write -errno ENOSPC -fail-nth 3 -- ./backup /tmp/out`,
+		Flags: injectFlags(),
+		Action: func(c *cli.Context) error {
+			req, err := parseInject(c)
+			if err != nil {
+				return err
+			}
+			command := c.Args().Slice()
+			switch p := c.String("p"); {
+			case p != "" && len(command) > 0:
+				return usagef("unexpected argument %q: give a process by -p, or a program to start behind --, not both", command[0])
+			case p != "":
+				pid, err := findTarget(p)
+				if err != nil {
+					return err
+				}
+				return attach(std, pid, req.request, req.newWork)
+			case len(command) > 0:
+				return run(std, command, req.request, req.newWork)
+			}
+			return usagef("no process given, name it with -p PID, or a program to start behind --")
+		},
+	}
+}
+
+// injectError gives what is wrong with a rule its exit status.
+func injectError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return err
+	case exitStatus(err) == exitFailed:
+		return &classed{errUsage, err}
+	}
+	return err
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/debugfs/values"
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// injectRequest is what the user asks of inject.
+type injectRequest struct {
+	request
+	rule            inject.Rule // of all places, without them
+	functions       []string
+	syscalls        []string
+	require, reject string // functions, of stack filters
+	seed            uint64
+	random          bool // the seed is a random one that matters
+	dryRun          bool
+}
+
+// injectFlags are the flags of inject.
+func injectFlags() []cli.Flag {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "p", Usage: "inject into process `PID`"},
+		&cli.StringSliceFlag{Name: "sym", Usage: "make calls of the functions `SPEC` fail: foo, lib.so:foo, 'mem*'; repeatable"},
+		&cli.StringSliceFlag{Name: "addr", Usage: "the same, at address `ADDR`, 0x… or module:0x…; repeatable"},
+		&cli.StringSliceFlag{Name: "syscall", Usage: "make system calls `NAME` fail, by name or number; repeatable"},
+		&cli.StringFlag{Name: "retval", Usage: "return `V` without running the body"},
+		&cli.StringFlag{Name: "errno", Usage: "set errno to `NAME`, ENOENT or 2, and fail"},
+		&cli.BoolFlag{Name: "after", Usage: "let the body run first"},
+		&cli.StringSliceFlag{Name: "set", Usage: "change a register or an argument, `REG=V`: %di=5, $arg2=0; repeatable"},
+		&cli.StringSliceFlag{Name: "corrupt", Usage: "change a byte of memory, `ADDR`, ADDR@N or ADDR@N^BITS; repeatable"},
+		&cli.StringSliceFlag{Name: "poke", Usage: "write memory, `ADDR=BYTES`; repeatable"},
+		&cli.StringFlag{Name: "delay", Usage: "have the thread go on `D` later: 50ms, 10ms..20ms"},
+		&cli.StringFlag{Name: "signal", Usage: "send the thread signal `SIG`"},
+		&cli.StringFlag{Name: "if", Usage: "only calls that meet `EXPR`, over -arg's names, parameters, comm and common_pid: 'n > 5 && path ~ \"*.conf\"'"},
+		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's, of injected calls; repeatable"},
+		&cli.StringFlag{Name: "size", Usage: "what a call takes of -space, `EXPR`: $arg3; default 1"},
+		&cli.StringFlag{Name: "attr", Usage: "the kernel's boot option, `interval,probability,space,times`"},
+		&cli.StringFlag{Name: "require", Usage: "only calls with a caller in function `SPEC`"},
+		&cli.StringFlag{Name: "reject", Usage: "no calls with a caller in function `SPEC`"},
+		&cli.IntSliceFlag{Name: "thread", Usage: "only calls of thread `TID`; repeatable"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, do nothing"},
+		&cli.IntFlag{Name: "maxactive", Usage: "with -after: follow up to `N` calls at once"},
+		&cli.DurationFlag{Name: "duration", Usage: "detach after time `D`: 10s, 2m"},
+		&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
+		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
+		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
+		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, so that the tracer decides about every call"},
+		&cli.BoolFlag{Name: "follow", Usage: "inject into forked children and programs started by exec as well"},
+		&cli.BoolFlag{Name: "hold", Usage: "do not detach when nothing can be injected any more"},
+		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, as gokprobe debugfs has them, on `DIR`"},
+	}
+	for _, n := range fault.Names() {
+		flags = append(flags, &cli.StringFlag{Name: n.Name, Usage: n.Usage})
+	}
+	return flags
+}
+
+// parseInject reads injectFlags.
+func parseInject(c *cli.Context) (injectRequest, error) {
+	r := injectRequest{
+		functions: c.StringSlice("sym"), syscalls: c.StringSlice("syscall"), require: c.String("require"), reject: c.String("reject"), dryRun: c.Bool("dry-run"),
+		request: request{
+			duration: c.Duration("duration"), output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"),
+			follow: c.Bool("follow"), hold: c.Bool("hold"), mount: c.String("mount"),
+		},
+		rule: inject.Rule{If: c.String("if"), Args: c.StringSlice("arg"), Size: c.String("size"), After: c.Bool("after"), DryRun: c.Bool("dry-run"), MaxActive: c.Int("maxactive")},
+	}
+	for _, a := range c.StringSlice("addr") {
+		spec, ok := addrSpec(a)
+		if !ok {
+			return r, usagef("%q is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", a)
+		}
+		r.functions = append(r.functions, spec)
+	}
+	var err error
+	if r.json, err = parseFormat(c); err != nil {
+		return r, err
+	}
+	if err := r.parseActions(c); err != nil {
+		return r, err
+	}
+	if err := r.parseAttr(c); err != nil {
+		return r, err
+	}
+	switch {
+	case len(r.functions) == 0 && len(r.syscalls) == 0:
+		return r, usagef("say what is to fail: functions with -sym or -addr, or system calls with -syscall")
+	case len(r.functions) > 0 && len(r.syscalls) > 0:
+		return r, usagef("-sym and -syscall can't be combined; use two gokprobe inject, one after the other, or a script")
+	case c.IsSet("duration") && r.duration <= 0:
+		return r, usagef("-duration must be more than 0")
+	case c.IsSet("maxactive") && !r.rule.After:
+		return r, usagef("-maxactive is for calls that are followed to their end, add -after")
+	case c.IsSet("maxactive") && r.rule.MaxActive <= 0:
+		return r, usagef("-maxactive must be at least 1")
+	case c.IsSet("if") && strings.TrimSpace(r.rule.If) == "":
+		return r, usagef("-if needs a condition")
+	case c.IsSet("size") && r.rule.Attr.Space <= 0:
+		return r, usagef("-size says what a call takes of -space, which is not given")
+	}
+	return r, r.checkWish()
+}
+
+// checkWish finds what is wrong with -arg, -if and -size before there is a process.
+func (r injectRequest) checkWish() error {
+	w := values.Wish{Args: r.rule.Args, Filter: r.rule.If, Params: true, Return: r.rule.After}
+	if r.rule.Size != "" {
+		w.Hidden = []string{"size=" + r.rule.Size}
+	}
+	if err := w.Check(); err != nil {
+		return wishError(err, "-if")
+	}
+	return nil
+}
+
+// parseActions reads the flags that say what is done.
+func (r *injectRequest) parseActions(c *cli.Context) error {
+	add := func(kind string, texts ...string) error {
+		for _, text := range texts {
+			a, err := inject.ParseAction(kind, text)
+			if err != nil {
+				return usagef("-%w", err)
+			}
+			r.rule.Do = append(r.rule.Do, a)
+		}
+		return nil
+	}
+	for _, kind := range []string{"set", "poke", "corrupt"} {
+		if err := add(kind, c.StringSlice(kind)...); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []string{"signal", "delay"} {
+		if !c.IsSet(kind) {
+			continue
+		}
+		if err := add(kind, c.String(kind)); err != nil {
+			return err
+		}
+	}
+	if err := r.parseReturn(c); err != nil {
+		return err
+	}
+	if len(r.rule.Do) == 0 {
+		return usagef("say what is to happen to a call: -retval, -errno, -set, -corrupt, -poke, -delay or -signal")
+	}
+	return nil
+}
+
+// parseReturn reads -retval and -errno.
+func (r *injectRequest) parseReturn(c *cli.Context) error {
+	var errno unix.Errno
+	if c.IsSet("errno") {
+		var err error
+		if errno, err = inject.ParseErrno(c.String("errno")); err != nil {
+			return usagef("-errno %q: %w", c.String("errno"), err)
+		}
+	}
+	switch {
+	case c.IsSet("retval"):
+		a, err := inject.ParseAction("retval", c.String("retval"))
+		if err != nil {
+			return usagef("-%w", err)
+		}
+		if ret, ok := a.(inject.Return); ok {
+			ret.Errno = errno
+			a = ret
+		}
+		r.rule.Do = append(r.rule.Do, a)
+	case c.IsSet("errno"):
+		r.rule.Do = append(r.rule.Do, inject.Return{Errno: errno, Fails: true})
+	}
+	return nil
+}
+
+// parseAttr reads the flags that say which calls.
+func (r *injectRequest) parseAttr(c *cli.Context) error {
+	a := fault.Always()
+	if c.IsSet("fail-nth") && !c.IsSet("probability") && !c.IsSet("attr") {
+		a = fault.Default() // afterwards nothing fails
+	}
+	a.Verbose = 1
+	names := []string{"attr"}
+	for _, n := range fault.Names() {
+		names = append(names, n.Name)
+	}
+	for _, name := range names {
+		if !c.IsSet(name) {
+			continue
+		}
+		if err := a.Set(name, c.String(name)); err != nil {
+			return usagef("-%s: %w", name, err)
+		}
+	}
+	if tids := c.IntSlice("thread"); len(tids) > 0 {
+		marked := map[int]bool{}
+		for _, tid := range tids {
+			marked[tid] = true
+		}
+		a.TaskFilter = true
+		r.rule.Task = func(_, tid int) bool { return marked[tid] }
+	}
+	if !c.IsSet("seed") {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // never fails
+		a.Seed = uint64(binary.NativeEndian.Uint32(b[:]))
+		r.random = a.Probability > 0 && a.Probability < 1 || r.delaysRandomly()
+	}
+	if err := a.Check(); err != nil {
+		return usagef("%w", err)
+	}
+	r.rule.Attr, r.seed = a, a.Seed
+	return nil
+}
+
+func (r *injectRequest) delaysRandomly() bool {
+	for _, a := range r.rule.Do {
+		if d, ok := a.(inject.Delay); ok && d.Jitter > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// rules are those of the request.
+func (r injectRequest) rules(table *symbols.Table) ([]inject.Rule, error) {
+	rule := r.rule
+	for _, f := range []struct {
+		flag, spec string
+		to         *fault.Range
+	}{{"require", r.require, &rule.Attr.Require}, {"reject", r.reject, &rule.Attr.Reject}} {
+		if f.spec == "" {
+			continue
+		}
+		var err error
+		if *f.to, err = functionRange(table, f.spec); err != nil {
+			return nil, placeError(fmt.Sprintf("-%s %s", f.flag, f.spec), err)
+		}
+	}
+	if len(r.functions) > 0 {
+		rule.Specs = r.functions
+		return []inject.Rule{rule}, nil
+	}
+	rule.Syscall = strings.Join(r.syscalls, ",")
+	return []inject.Rule{rule}, nil
+}
+
+// functionRange is the addresses of a function.
+func functionRange(table *symbols.Table, spec string) (fault.Range, error) {
+	found, err := table.Resolve(spec)
+	if err != nil {
+		return fault.Range{}, err
+	}
+	if len(found) != 1 {
+		return fault.Range{}, fmt.Errorf("%d functions are meant: %w", len(found), symbols.ErrAmbiguous)
+	}
+	f, known := table.Function(found[0].Addr)
+	if !known {
+		return fault.Range{}, symbols.ErrUnknownSize
+	}
+	return fault.Range{Start: uint64(f.Start), End: uint64(f.End)}, nil
+}
