@@ -5,7 +5,6 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -104,7 +103,7 @@ func (p *place) stats() PlaceStats {
 		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module, Calls: st.Hits, Missed: st.NMissed + st.ReturnsMissed,
 		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: "tracer",
 	}
-	if st.Flags&kprobes.FlagOptimized != 0 && p.kp.Program != nil {
+	if st.Mechanism == "optimized" && p.kp.Program != nil && p.counted() {
 		out.Decides = "target"
 	}
 	if p.counted() {

@@ -96,11 +96,15 @@ func (w *work) injected(e inject.Event) {
 	if w.rec.sink == nil || e.Log == 0 {
 		return
 	}
-	w.rec.sink.put(&event.Hit{
+	h := &event.Hit{
 		Time: e.Time, PID: e.PID, TID: e.TID, Comm: e.Comm, Probe: e.Place, Kind: faultKind(e.Fault), Addr: e.Addr, Symbol: e.Symbol, Module: e.Module,
-		Args: fetchedArgs(e.Args, e.Values), Stack: frames(w.sess.Symbols(), e.Stack),
+		Args:     fetchedArgs(e.Args, e.Values),
 		Injected: &event.Injected{N: e.N, Actions: e.What, DryRun: e.Fault.Rule().DryRun},
-	})
+	}
+	if e.Stack != nil {
+		h.Stack = frames(w.sess.Symbols(), e.Stack)
+	}
+	w.rec.sink.put(h)
 }
 
 // faultKind is the word for a fault's probes.
