@@ -224,6 +224,15 @@ type Arch interface {
 	// SyscallArgs are the registers of a system call's arguments.
 	SyscallArgs() []string
 
+	// Load performs i if it does nothing but set one general register, or nothing at all; else the error wraps
+	// ErrNoLoad, or is that of reading m, and r is unchanged. r's IP does not move.
+	Load(i Insn, r Regs, m Memory) error
+	// KeepsNumber tells of i that it does not change the register of a system call's number, and that what
+	// follows it is executed next, or may be.
+	KeepsNumber(i Insn) bool
+	// SkipCall makes r those behind the system-call instruction at insn, with the result that they have.
+	SkipCall(r Regs, insn Addr)
+
 	// SigreturnLoads are the instructions with which C libraries load the number of
 	// rt_sigreturn in front of the system-call instruction that signal handlers
 	// return to.

@@ -14,6 +14,7 @@ var (
 	ErrOperandSize = errors.New("the branch's operand-size prefix means different things on different processors")
 	ErrNotPlain    = errors.New("the function does more than to compute an address")
 	ErrReach       = errors.New("out of reach of a 32-bit displacement")
+	ErrNoLoad      = errors.New("the instruction does more than to set a register")
 )
 
 // FaultError is an access to target memory that the target itself could not

@@ -53,6 +53,8 @@ type domain struct {
 	owners       map[owner]*KretprobeInstance // the latest of each
 	unreturnable map[arch.Addr]error          // return addresses without a site
 
+	executed bool // the program was executed while it was followed
+
 	released bool
 }
 

@@ -52,7 +52,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
-	if s.opts.Follow {
+	if d.executed = true; s.opts.Follow {
 		s.followSyscalls(d)
 	}
 	if p != s.main {

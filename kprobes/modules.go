@@ -46,6 +46,9 @@ func (d *domain) update() {
 		complete := d.came
 		d.came = nil
 		d.seek(complete)
+		if len(complete) > 0 && d == d.session.mainDomain() && !d.executed {
+			d.session.callsCame(complete)
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ type SyscallProbe struct {
 	own  Kprobe // stands for it where handlers are guarded
 	hits atomic.Uint64
 	way  SyscallWay // that was chosen
+	why  string     // not by sites
+	kps  []*Kprobe  // if it is by sites
 }
 
 // SyscallWay is how a SyscallProbe sees system calls.
@@ -64,6 +66,29 @@ func (sp *SyscallProbe) Hits() uint64 { return sp.hits.Load() }
 // NMissed is how many calls ran no handler, since they were made in a function that a handler has called.
 // Safe for concurrent use.
 func (sp *SyscallProbe) NMissed() uint64 { return sp.own.NMissed() }
+
+// SyscallStatus is how a registered SyscallProbe works.
+type SyscallStatus struct {
+	Way       SyscallWay // SyscallBySites or SyscallByStops
+	Reason    string     // why it is not by sites; empty if it is
+	Places    []Status   // of its probes, if it is by sites
+	Optimized int        // how many of them are reached by a jump
+}
+
+// SyscallStatus tells how sp works.
+func (s *Session) SyscallStatus(sp *SyscallProbe) (st SyscallStatus) {
+	_ = s.do(func() error {
+		st = SyscallStatus{Way: sp.way, Reason: sp.why}
+		for _, kp := range sp.kps {
+			place := s.Status(kp)
+			if st.Places = append(st.Places, place); place.Mechanism == "optimized" {
+				st.Optimized++
+			}
+		}
+		return nil
+	})
+	return st
+}
 
 func (sp *SyscallProbe) enabled() bool { return sp.own.enabled() && sp.own.session != nil }
 
@@ -109,10 +134,23 @@ func (s *Session) RegisterSyscallProbe(sp *SyscallProbe) error {
 	})
 }
 
-// placeSyscalls places sp by stops.
+// placeSyscalls places sp by sites, if that was asked for or can be, else by stops.
 func (s *Session) placeSyscalls(sp *SyscallProbe) error {
-	sp.way = SyscallByStops
 	sp.own.session = s
+	sp.way, sp.why = SyscallByStops, "it was asked for"
+	if sp.By != SyscallByStops {
+		sp.way, sp.why = SyscallBySites, ""
+		err := s.placeBySites(sp, nil)
+		switch {
+		case err == nil:
+			s.syscalls = append(s.syscalls, sp)
+			return nil
+		case sp.By == SyscallBySites:
+			sp.own.session = nil
+			return fmt.Errorf("%s: %w", sp.name(), err)
+		}
+		sp.way, sp.why = SyscallByStops, err.Error()
+	}
 	s.syscalls = append(s.syscalls, sp)
 	if err := s.stopAtSyscalls(); err != nil {
 		s.syscalls = s.syscalls[:len(s.syscalls)-1]
@@ -125,14 +163,16 @@ func (s *Session) placeSyscalls(sp *SyscallProbe) error {
 // UnregisterSyscallProbe removes sp. When it returns, none of its handlers runs or will run. The error says what could
 // not be put back.
 func (s *Session) UnregisterSyscallProbe(sp *SyscallProbe) error {
-	busy := []*Kprobe{&sp.own}
+	busy := append([]*Kprobe{&sp.own}, sp.kps...)
 	err := s.do(func() error {
 		if sp.own.session != s {
 			return nil
 		}
 		s.syscalls = slices.DeleteFunc(s.syscalls, func(o *SyscallProbe) bool { return o == sp })
 		sp.own.session = nil
-		return s.stopAtSyscalls()
+		err := s.unregister(sp.kps)
+		sp.kps = nil
+		return errors.Join(err, s.stopAtSyscalls())
 	})
 	if !s.tracer.Own() { // a handler would wait for itself
 		s.waitFor(busy)
@@ -154,6 +194,9 @@ func (s *Session) switchSyscallProbe(sp *SyscallProbe, on bool) error {
 		if sp.own.Flags |= FlagDisabled; on {
 			sp.own.Flags &^= FlagDisabled
 		}
+		if err := s.changeDisabled(sp.kps, !on); err != nil {
+			return err
+		}
 		return s.stopAtSyscalls()
 	})
 }
@@ -162,25 +205,25 @@ func (sp *SyscallProbe) name() string { return fmt.Sprintf("system call %d", sp.
 
 // stopAtSyscalls has all address spaces stop for what the probes by stops ask for.
 func (s *Session) stopAtSyscalls() error {
-	numbers := s.stoppedFor()
 	var errs []error
 	for d := range s.domains {
-		errs = append(errs, d.unlessEnding(d.space.TraceSyscalls(numbers)))
+		errs = append(errs, d.unlessEnding(d.space.TraceSyscalls(s.stoppedFor(d))))
 	}
 	return errors.Join(errs...)
 }
 
 // followSyscalls has an address space that is new stop for the same.
 func (s *Session) followSyscalls(d *domain) {
-	if err := d.unlessEnding(d.space.TraceSyscalls(s.stoppedFor())); err != nil {
+	if err := d.unlessEnding(d.space.TraceSyscalls(s.stoppedFor(d))); err != nil {
 		s.warn("probes on system calls are not in a followed child: %v", err)
 	}
 }
 
-func (s *Session) stoppedFor() map[uint64]bool {
+// stoppedFor is the calls that the threads of d stop at.
+func (s *Session) stoppedFor(d *domain) map[uint64]bool {
 	numbers := map[uint64]bool{}
 	for _, sp := range s.syscalls {
-		if sp.way == SyscallByStops && sp.enabled() {
+		if sp.stopsIn(d) && sp.enabled() {
 			for _, nr := range sp.Numbers {
 				numbers[uint64(nr)] = true
 			}
@@ -188,6 +231,9 @@ func (s *Session) stoppedFor() map[uint64]bool {
 	}
 	return numbers
 }
+
+// stopsIn tells whether sp works by stops in d. It does in all programs that are executed.
+func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStops || d.executed }
 
 // SyscallEntered implements ptrace.SyscallHandler.
 func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
@@ -200,7 +246,7 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 	ts.regs.Regs, ts.number, ts.calls = regs, int(regs.ReturnValue()), true
 	defer func() { ts.calls = false }()
 	for _, sp := range slices.Clone(s.syscalls) {
-		if sp.way == SyscallByStops && !s.enterSyscall(ts, sp) {
+		if sp.stopsIn(d) && !s.enterSyscall(ts, sp) {
 			return false
 		}
 	}
@@ -234,7 +280,7 @@ func (s hooks) SyscallReturned(th *ptrace.Thread) {
 	ts.regs.Regs, ts.calls = regs, true
 	defer func() { ts.calls = false }()
 	for _, sp := range slices.Clone(s.syscalls) {
-		if sp.way == SyscallByStops {
+		if sp.stopsIn(d) {
 			s.leaveSyscall(ts, sp)
 		}
 	}

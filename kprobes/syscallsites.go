@@ -1,0 +1,137 @@
+package kprobes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// placeBySites places sp at the sites that chosen names. The error says why that can't be.
+func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) bool) error {
+	d := s.mainDomain()
+	if d == nil {
+		return ErrExited
+	}
+	s.forgetSurveys()
+	defer s.forgetSurveys()
+	sites, gaps, err := d.callSites(chosen)
+	if err != nil {
+		return err
+	}
+	if why := describeGaps(gaps, sp.Numbers); why != "" {
+		return fmt.Errorf("%w: %s", ErrIncomplete, why)
+	}
+	var kps []*Kprobe
+	for _, site := range sites {
+		if site.number < 0 || slices.Contains(sp.Numbers, site.number) {
+			kps = append(kps, s.probeSite(sp, site))
+		}
+	}
+	if len(kps) == 0 {
+		return nil
+	}
+	if err := s.RegisterKprobes(kps); err != nil {
+		return err
+	}
+	sp.kps = append(sp.kps, kps...)
+	return nil
+}
+
+// probeSite is the Kprobe of sp at a site.
+func (s *Session) probeSite(sp *SyscallProbe, site callSite) *Kprobe {
+	if sp.Exit != nil {
+		site.at, site.loads = site.insn, nil
+	}
+	kp := &Kprobe{Addr: site.at}
+	kp.PreHandler = func(kp *Kprobe, r *Regs) int { return s.atCallSite(sp, &site, kp, r) }
+	if sp.Exit != nil {
+		kp.PostHandler = func(_ *Kprobe, r *Regs, _ uint64) {
+			if ts := r.state(); ts != nil {
+				s.leaveSyscall(ts, sp)
+			}
+		}
+	}
+	return kp
+}
+
+// state is what the session remembers of the thread whose handler has r, nil if that is no handler's.
+func (r *Regs) state() *threadState {
+	ts, _ := r.thread.Local.(*threadState)
+	for ts != nil && &ts.regs != r {
+		ts = ts.outer
+	}
+	return ts
+}
+
+// atCallSite runs the Enter of sp for a thread at a site. The registers become those in front of the system-call
+// instruction, and what they were if Enter changes nothing.
+func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Regs) (diverted int) {
+	ts := r.state()
+	if ts == nil {
+		return 0
+	}
+	before := r.Regs.Clone()
+	for _, load := range site.loads {
+		if ptrace.Host.Load(load, r.Regs, rawMemory{r}) != nil {
+			r.CopyFrom(before) // a fault, which the program is told of when it comes there
+			return 0
+		}
+	}
+	r.SetIP(site.insn)
+	ts.number = int(r.ReturnValue())
+	if !slices.Contains(sp.Numbers, ts.number) {
+		r.CopyFrom(before)
+		ts.number = -1
+		return 0
+	}
+	seen := r.Regs.Clone()
+	switch made := s.enterSyscall(ts, sp); {
+	case ts.over:
+		return 0
+	case !made:
+		ptrace.Host.SkipCall(r.Regs, site.insn)
+		return 1
+	case r.Same(seen):
+		r.CopyFrom(before)
+		return 0
+	case site.at != site.insn:
+		r.SetIP(site.insn)
+		return 1
+	}
+	r.SetIP(kp.Addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	return 0
+}
+
+// callsCame places the probes on system calls in modules that were loaded.
+func (s *Session) callsCame(came []*symbols.Module) {
+	within := func(m procfs.Mapping) bool { return contains(came, m.Range.Start) != nil }
+	for _, sp := range s.syscalls {
+		if sp.way != SyscallBySites {
+			continue
+		}
+		err := s.placeBySites(sp, within)
+		switch {
+		case err == nil:
+		case sp.By == SyscallBySites:
+			s.warn("%s is not probed in a library that was loaded: %v", sp.name(), err)
+		default:
+			s.warn("%s is probed by ptrace from now on: %v", sp.name(), s.changeWay(sp, err))
+		}
+	}
+}
+
+// changeWay has sp work by stops from now on, for the reason that why gives.
+func (s *Session) changeWay(sp *SyscallProbe, why error) error {
+	kps := sp.kps
+	sp.kps, sp.way, sp.why = nil, SyscallByStops, why.Error()
+	if err := s.stopAtSyscalls(); err != nil {
+		return fmt.Errorf("%w, and not even by that: %w", why, err)
+	}
+	if err := s.unregister(kps); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
+	}
+	return why
+}
