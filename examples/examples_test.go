@@ -29,21 +29,25 @@ func TestEveryExamplePrintsWhatItShould(t *testing.T) {
 	for _, file := range mains {
 		dir := filepath.Dir(file)
 		t.Run(dir, func(t *testing.T) {
-			got := mask(runExample(t, dir))
-			want := filepath.Join(dir, "want.txt")
-			if *update {
-				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			text, err := os.ReadFile(want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(text) {
-				t.Errorf("the example prints\n%s\nand not, as want.txt,\n%s", got, text)
-			}
+			compare(t, filepath.Join(dir, "want.txt"), mask(runExample(t, dir)))
 		})
+	}
+}
+
+// compare fails t unless the file want holds got, or writes it with -update.
+func compare(t *testing.T, want, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(text) {
+		t.Errorf("the example prints\n%s\nand not, as want.txt,\n%s", got, text)
 	}
 }
 
