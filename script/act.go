@@ -3,7 +3,6 @@ package script
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -195,40 +195,7 @@ func (s *Script) address(v starlark.Value) (arch.Addr, error) {
 }
 
 // errnoOf is an error number by name or as a number.
-func errnoOf(v starlark.Value) (unix.Errno, error) {
-	if name, ok := starlark.AsString(v); ok {
-		for e := unix.Errno(1); e < maxErrno; e++ {
-			if unix.ErrnoName(e) == strings.ToUpper(name) {
-				return e, nil
-			}
-		}
-		return 0, fmt.Errorf("%s is no errno; they are named like ENOENT", v)
-	}
-	n, err := starlark.AsInt32(v)
-	if err != nil || n < 0 || n >= maxErrno {
-		return 0, fmt.Errorf("errno is a name like ENOENT, or a number from 0 to %d", maxErrno-1)
-	}
-	return unix.Errno(n), nil
-}
-
-// maxErrno is behind the last error number (MAX_ERRNO in include/linux/err.h).
-const maxErrno = 4096
+func errnoOf(v starlark.Value) (unix.Errno, error) { return inject.ParseErrno(text(v)) }
 
 // signalOf is a signal by name or as a number.
-func signalOf(v starlark.Value) (unix.Signal, error) {
-	if name, ok := starlark.AsString(v); ok {
-		upper := strings.ToUpper(name)
-		if !strings.HasPrefix(upper, "SIG") {
-			upper = "SIG" + upper
-		}
-		if sig := unix.SignalNum(upper); sig != 0 {
-			return sig, nil
-		}
-		return 0, fmt.Errorf("%s is no signal; they are named like SIGTERM", v)
-	}
-	n, err := starlark.AsInt32(v)
-	if err != nil || n < 1 || n > 64 {
-		return 0, errors.New("a signal is a name like SIGTERM, or a number from 1 to 64")
-	}
-	return unix.Signal(n), nil
-}
+func signalOf(v starlark.Value) (unix.Signal, error) { return inject.ParseSignal(text(v)) }

@@ -14,7 +14,7 @@ const (
 	DefaultSteps = 1_000_000
 	// LoadFactor is how many such budgets executing a file has, and a function that runs at
 	// the scenario's end.
-	LoadFactor = 100
+	LoadFactor = 20
 
 	// patience is how long a call may take, without what its ctx.call waits for. Nothing should
 	// ever come to it: steps bound everything. It is for what was not thought of.
@@ -80,13 +80,12 @@ func (b *budget) look() {
 	}
 }
 
-// charge takes steps for work that the interpreter does not count. The error is that there
-// are not as many left; the call is cut off then.
+// charge takes steps for work that the interpreter does not count, before it is done. The
+// error is that there are not as many left.
 func (b *budget) charge(steps uint64) error {
 	b.thread.Steps += min(steps, b.steps)
 	if b.thread.Steps < b.steps {
 		return nil
 	}
-	b.look()
-	return fmt.Errorf("too much at once: it would take more than %d steps; -steps allows more", b.steps)
+	return fmt.Errorf("cut off: this takes more than what is left of %d steps; -steps allows more", b.steps)
 }

@@ -31,7 +31,7 @@ func (s *Script) predeclared() starlark.StringDict {
 		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
 	}
 	for name, f := range map[string]func(*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error){
-		"kprobe": s.newKprobe, "kretprobe": s.newKretprobe,
+		"kprobe": s.newKprobe, "kretprobe": s.newKretprobe, "inject": s.newInjection,
 		"after": s.newTimer, "every": s.newTimer, "phase": s.setPhase, "stop": s.stop,
 		"counter": s.newCounter, "report": s.report,
 		"expect": s.expect, "fail": s.fail, "test": s.newTest, "at_end": s.addEnd, "on_exit": s.addEnd,
@@ -39,6 +39,7 @@ func (s *Script) predeclared() starlark.StringDict {
 	} {
 		all[name] = starlark.NewBuiltin(name, f)
 	}
+	s.guards(all)
 	return all
 }
 

@@ -158,6 +158,7 @@ type Result struct {
 	Cases    []*Case
 	Counters []Named
 	Probes   []Probe
+	Faults   []Fault
 }
 
 // Probe is what became of the probes that one kprobe() or kretprobe() has made.
@@ -210,6 +211,9 @@ func (s *Script) result() Result {
 	}
 	for _, p := range s.probes {
 		r.Probes = append(r.Probes, p.summary())
+	}
+	for _, f := range s.injections {
+		r.Faults = append(r.Faults, Fault{f.name(), f.fault.Stats(), f.rule.Attr.Seed})
 	}
 	return r
 }

@@ -88,7 +88,7 @@ func init() {
 		"data": (*hitContext).data,
 		"ret":  (*hitContext).result,
 		"duration_ns": func(c *hitContext) (starlark.Value, error) {
-			if c.at != atReturn {
+			if c.at != atReturn || c.site.probe.fault != nil {
 				return nil, errors.New("ctx.duration_ns is for the ret handler of a kretprobe")
 			}
 			return starlark.MakeInt64(c.time.Sub(c.call.began).Nanoseconds()), nil

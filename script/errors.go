@@ -106,7 +106,7 @@ func (all sources) add(file string, src []byte, f *syntax.File) {
 			case *syntax.CallExpr:
 				one.note(n.Lparen, n.Fn)
 			case *syntax.DotExpr:
-				one.starts[at(n.Dot)] = n.NamePos
+				one.starts[at(n.Dot)] = n.Name.NamePos
 				one.args = one.args || n.Name.Name == "args"
 			case *syntax.Ident:
 				one.args = one.args || n.Name == "getattr"
@@ -130,7 +130,7 @@ func (all sources) useArgs() bool {
 // note has a call begin at the name of what is called.
 func (one source) note(pos syntax.Position, fn syntax.Expr) {
 	if dot, ok := fn.(*syntax.DotExpr); ok {
-		one.starts[at(pos)] = dot.NamePos
+		one.starts[at(pos)] = dot.Name.NamePos
 		return
 	}
 	one.starts[at(pos)] = syntax.Start(fn)

@@ -1,5 +1,276 @@
 package script
 
-import "go.starlark.net/syntax"
+import (
+	"fmt"
+	"slices"
 
-func instrument(*syntax.File) {}
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+)
+
+// The interpreter counts its instructions, and one instruction can build a list of a
+// billion. So what is not done in constant time is done by functions of ours, which charge
+// the budget first: instrument puts them in place of operators and methods, guarded in
+// place of built-in functions. They are named as no program can name anything. It is a guard
+// against mistakes, not against malice: a scenario may do worse things to its target.
+
+const (
+	guardMethod = "(method)" // (method)(x.name, args …): x.name(args …)
+	guardSpread = "(spread)" // (spread)(x): x, of which all elements are about to be copied
+)
+
+func guardOp(op syntax.Token) string  { return "(" + op.String() + ")" }
+func guardSet(op syntax.Token) string { return "(" + op.String() + "=)" }
+
+// guardedOps are the operators whose cost depends on their operands.
+var guardedOps = []syntax.Token{
+	syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.SLASHSLASH, syntax.PERCENT, syntax.PIPE, syntax.AMP, syntax.CIRCUMFLEX,
+	syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE, syntax.IN, syntax.NOT_IN,
+}
+
+// coreMethods are the names of the methods of Starlark's own types.
+var coreMethods = func() map[string]bool {
+	all := map[string]bool{}
+	for _, v := range []starlark.HasAttrs{starlark.String(""), starlark.Bytes(""), &starlark.List{}, &starlark.Dict{}, &starlark.Set{}} {
+		for _, name := range v.AttrNames() {
+			all[name] = true
+		}
+	}
+	return all
+}()
+
+// instrument changes a file that was parsed. The error is that of an assignment which
+// can't be guarded.
+func instrument(f *syntax.File) error {
+	in := &instrumenter{}
+	in.stmts(f.Stmts)
+	return in.err
+}
+
+type instrumenter struct{ err error }
+
+func (in *instrumenter) stmts(all []syntax.Stmt) {
+	for _, s := range all {
+		in.stmt(s)
+	}
+}
+
+func (in *instrumenter) stmt(s syntax.Stmt) {
+	switch s := s.(type) {
+	case *syntax.AssignStmt:
+		in.assign(s)
+	case *syntax.DefStmt:
+		in.params(s.Params)
+		in.stmts(s.Body)
+	case *syntax.ExprStmt:
+		in.expr(&s.X)
+	case *syntax.ForStmt:
+		in.expr(&s.X)
+		in.stmts(s.Body)
+	case *syntax.WhileStmt:
+		in.expr(&s.Cond)
+		in.stmts(s.Body)
+	case *syntax.IfStmt:
+		in.expr(&s.Cond)
+		in.stmts(s.True)
+		in.stmts(s.False)
+	case *syntax.ReturnStmt:
+		if s.Result != nil {
+			in.expr(&s.Result)
+		}
+	}
+}
+
+// assign guards x op= y as x op= (op=)(x, y), which gives y. So x is looked at twice; it must
+// not call anything if the operator can multiply it.
+func (in *instrumenter) assign(s *syntax.AssignStmt) {
+	in.expr(&s.RHS)
+	op := s.Op
+	if op != syntax.EQ {
+		op -= syntax.PLUS_EQ - syntax.PLUS
+	}
+	left, simple := clone(s.LHS)
+	in.target(s.LHS)
+	if op == syntax.EQ || !slices.Contains(guardedOps, op) {
+		return
+	}
+	if !simple && (op == syntax.STAR || op == syntax.PERCENT) {
+		in.err = syntax.Error{Pos: s.OpPos, Msg: fmt.Sprintf("%v needs a variable, or one's attribute or element, on its left", s.Op)}
+		return
+	}
+	if !simple {
+		left = &syntax.Ident{NamePos: s.OpPos, Name: "None"}
+	}
+	s.RHS = call(guardSet(op), s.OpPos, left, s.RHS)
+}
+
+// target guards what stands in an assignment's left side.
+func (in *instrumenter) target(e syntax.Expr) {
+	switch e := e.(type) {
+	case *syntax.DotExpr:
+		in.expr(&e.X)
+	case *syntax.IndexExpr:
+		in.expr(&e.X)
+		in.expr(&e.Y)
+	case *syntax.ParenExpr:
+		in.target(e.X)
+	case *syntax.ListExpr:
+		for _, x := range e.List {
+			in.target(x)
+		}
+	case *syntax.TupleExpr:
+		for _, x := range e.List {
+			in.target(x)
+		}
+	}
+}
+
+// params guards the defaults of parameters.
+func (in *instrumenter) params(all []syntax.Expr) {
+	for _, p := range all {
+		if b, ok := p.(*syntax.BinaryExpr); ok {
+			in.expr(&b.Y)
+		}
+	}
+}
+
+func (in *instrumenter) exprs(all []syntax.Expr) {
+	for i := range all {
+		in.expr(&all[i])
+	}
+}
+
+// expr guards an expression, and those in it.
+func (in *instrumenter) expr(at *syntax.Expr) {
+	switch e := (*at).(type) {
+	case *syntax.BinaryExpr:
+		in.expr(&e.X)
+		in.expr(&e.Y)
+		if slices.Contains(guardedOps, e.Op) && (e.Op == syntax.STAR || !constant(e.X) && !constant(e.Y)) {
+			*at = call(guardOp(e.Op), e.OpPos, e.X, e.Y)
+		}
+	case *syntax.CallExpr:
+		*at = in.call(e)
+	case *syntax.SliceExpr:
+		in.expr(&e.X)
+		for _, x := range []*syntax.Expr{&e.Lo, &e.Hi, &e.Step} {
+			if *x != nil {
+				in.expr(x)
+			}
+		}
+		e.X = call(guardSpread, e.Lbrack, e.X)
+	case *syntax.ParenExpr:
+		in.expr(&e.X)
+	case *syntax.CondExpr:
+		in.expr(&e.Cond)
+		in.expr(&e.True)
+		in.expr(&e.False)
+	case *syntax.LambdaExpr:
+		in.params(e.Params)
+		in.expr(&e.Body)
+	case *syntax.UnaryExpr:
+		in.expr(&e.X)
+	case *syntax.IndexExpr:
+		in.expr(&e.X)
+		in.expr(&e.Y)
+	case *syntax.DotExpr:
+		in.expr(&e.X)
+	case *syntax.ListExpr:
+		in.exprs(e.List)
+	case *syntax.TupleExpr:
+		in.exprs(e.List)
+	case *syntax.DictExpr:
+		in.exprs(e.List)
+	case *syntax.DictEntry:
+		in.expr(&e.Key)
+		in.expr(&e.Value)
+	case *syntax.Comprehension:
+		in.comprehension(e)
+	}
+}
+
+func (in *instrumenter) comprehension(e *syntax.Comprehension) {
+	in.expr(&e.Body)
+	for _, c := range e.Clauses {
+		switch c := c.(type) {
+		case *syntax.ForClause:
+			in.expr(&c.X)
+		case *syntax.IfClause:
+			in.expr(&c.Cond)
+		}
+	}
+}
+
+// call guards a call: its arguments, and if it may be of a method, the call itself.
+func (in *instrumenter) call(e *syntax.CallExpr) syntax.Expr {
+	in.expr(&e.Fn)
+	for i, a := range e.Args {
+		switch a := a.(type) {
+		case *syntax.BinaryExpr:
+			if a.Op == syntax.EQ {
+				in.expr(&a.Y)
+				continue
+			}
+		case *syntax.UnaryExpr:
+			if a.Op == syntax.STAR || a.Op == syntax.STARSTAR {
+				in.expr(&a.X)
+				a.X = call(guardSpread, a.OpPos, a.X)
+				continue
+			}
+		}
+		in.expr(&e.Args[i])
+	}
+	switch fn := e.Fn.(type) {
+	case *syntax.Ident:
+		return e
+	case *syntax.DotExpr:
+		if !coreMethods[fn.Name.Name] {
+			return e
+		}
+	}
+	guarded := call(guardMethod, e.Lparen, append([]syntax.Expr{e.Fn}, e.Args...)...)
+	guarded.Rparen = e.Rparen
+	return guarded
+}
+
+func call(name string, pos syntax.Position, args ...syntax.Expr) *syntax.CallExpr {
+	return &syntax.CallExpr{Fn: &syntax.Ident{NamePos: pos, Name: name}, Lparen: pos, Args: args, Rparen: pos}
+}
+
+// constant tells that an operand is small.
+func constant(e syntax.Expr) bool {
+	switch e := e.(type) {
+	case *syntax.Literal:
+		return true
+	case *syntax.ParenExpr:
+		return constant(e.X)
+	case *syntax.UnaryExpr:
+		return e.X != nil && constant(e.X)
+	}
+	return false
+}
+
+// clone copies an expression that can be evaluated twice: names, literals, attributes and
+// elements of those.
+func clone(e syntax.Expr) (syntax.Expr, bool) {
+	switch e := e.(type) {
+	case *syntax.Ident:
+		return &syntax.Ident{NamePos: e.NamePos, Name: e.Name}, true
+	case *syntax.Literal:
+		one := *e
+		return &one, true
+	case *syntax.ParenExpr:
+		return clone(e.X)
+	case *syntax.UnaryExpr:
+		x, ok := clone(e.X)
+		return &syntax.UnaryExpr{OpPos: e.OpPos, Op: e.Op, X: x}, ok
+	case *syntax.DotExpr:
+		x, ok := clone(e.X)
+		return &syntax.DotExpr{X: x, Dot: e.Dot, NamePos: e.NamePos, Name: &syntax.Ident{NamePos: e.Name.NamePos, Name: e.Name.Name}}, ok
+	case *syntax.IndexExpr:
+		x, okX := clone(e.X)
+		y, okY := clone(e.Y)
+		return &syntax.IndexExpr{X: x, Lbrack: e.Lbrack, Y: y, Rbrack: e.Rbrack}, okX && okY
+	}
+	return nil, false
+}

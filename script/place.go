@@ -56,13 +56,27 @@ func (p *probe) site(name, symbol string, addr arch.Addr) *site {
 func (s *Script) Arm() error {
 	err := errors.New("the session has ended")
 	if derr := s.session.Do(func() {
-		if err = s.arm(s.probes); err == nil {
+		if err = s.armAll(); err == nil {
 			s.timers.begin(time.Now())
 		}
 	}); derr != nil {
 		return derr
 	}
 	return err
+}
+
+// armAll arms what the file has declared.
+func (s *Script) armAll() error {
+	if err := s.inject(s.injections); err != nil {
+		return err
+	}
+	if err := s.arm(s.probes); err != nil {
+		if s.injector != nil {
+			err = errors.Join(err, s.injector.Close())
+		}
+		return err
+	}
+	return nil
 }
 
 // arm registers silent probes, and enables them when all are there.

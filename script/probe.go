@@ -24,6 +24,8 @@ type probe struct {
 	maxActive  int
 	values     *fetching // args and filter; nil if there are none
 
+	fault *injection // it stands for this fault's handler; nil for a probe
+
 	places   []*site
 	enabled  bool
 	broken   bool // a handler has failed
@@ -148,6 +150,9 @@ func (p *probe) handle(at *site) {
 
 // kind is the word for p in messages and summaries.
 func (p *probe) kind() string {
+	if p.fault != nil {
+		return "fault"
+	}
 	if p.returns {
 		return "kretprobe"
 	}
@@ -156,6 +161,9 @@ func (p *probe) kind() string {
 
 // what is p in an error.
 func (p *probe) what(handler string) string {
+	if p.fault != nil {
+		return "handler of fault " + p.spec
+	}
 	return fmt.Sprintf("%s handler of %s %s", handler, p.kind(), p.spec)
 }
 
@@ -163,6 +171,9 @@ func (p *probe) what(handler string) string {
 func (p *probe) fails(err error) {
 	p.broken = true
 	p.s.problem(err)
+	if p.fault != nil {
+		return // which stops itself
+	}
 	if err := p.enable(false); err != nil {
 		p.s.log("%s %s can't be disabled: %v", p.kind(), p.spec, err)
 	}
@@ -269,14 +280,18 @@ func (p *probe) summary() Probe {
 	return sum
 }
 
-// Look notes the mechanisms of the probes, for the Result: they are known while the session
-// lasts.
-func (s *Script) Look() {
+// Disarm ends what the scenario injects, and notes the mechanisms of the probes, which are
+// known while the session lasts. Call it before the session is closed.
+func (s *Script) Disarm() error {
 	for _, p := range s.probes {
 		for _, at := range p.places {
 			at.last = s.session.Status(at.kp)
 		}
 	}
+	if s.injector == nil {
+		return nil
+	}
+	return s.injector.Close()
 }
 
 // Placed is how many places have a probe.
@@ -284,6 +299,9 @@ func (s *Script) Placed() int {
 	n := 0
 	for _, p := range s.probes {
 		n += len(p.kprobes())
+	}
+	for _, f := range s.injections {
+		n += len(f.fault.Stats().Places)
 	}
 	return n
 }

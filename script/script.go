@@ -11,6 +11,7 @@ import (
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
+	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -40,10 +41,12 @@ type Options struct {
 	// itself has LoadFactor times as many.
 	Steps uint64
 
-	Print   func(text string) // print(…)
-	Log     func(text string) // one sentence, no newline: phases, warnings
-	Report  func(Entry)       // report(…)
-	Problem func(*Error)      // a handler, a timer or an assertion has failed
+	Print  func(text string) // print(…)
+	Log    func(text string) // one sentence, no newline: phases, warnings
+	Report func(Entry)       // report(…)
+	// Injected is called for each call that inject() does something to.
+	Injected func(inject.Event)
+	Problem  func(*Error) // a handler, a timer or an assertion has failed
 }
 
 // Script is a scenario.
@@ -55,16 +58,18 @@ type Script struct {
 	modules map[string]*module
 	globals starlark.StringDict // what all files see
 
-	probes   []*probe
-	calls    map[uint64]*followed // of kretprobes, by what their instances' Data holds
-	lastCall uint64
-	retired  []uint64 // of calls, those that have ended, the oldest first
-	armed    bool
-	over     bool // stop() was called
-	stopped  chan struct{}
-	stopOne  sync.Once
-	timers   timers
-	atEnd    []starlark.Callable
+	probes     []*probe
+	injections []*injection
+	injector   *inject.Injector     // nil until there is one of them
+	calls      map[uint64]*followed // of kretprobes, by what their instances' Data holds
+	lastCall   uint64
+	retired    []uint64 // of calls, those that have ended, the oldest first
+	armed      bool
+	over       bool // stop() was called
+	stopped    chan struct{}
+	stopOne    sync.Once
+	timers     timers
+	atEnd      []starlark.Callable
 
 	began    time.Time
 	phase    string
@@ -141,7 +146,9 @@ func (s *Script) execute(file string, src []byte) (starlark.StringDict, error) {
 	if err != nil {
 		return nil, s.syntaxError(err)
 	}
-	instrument(parsed)
+	if err := instrument(parsed); err != nil {
+		return nil, s.syntaxError(err)
+	}
 	prog, err := starlark.FileProgram(parsed, s.globals.Has)
 	if err != nil {
 		return nil, s.syntaxError(err)
@@ -188,7 +195,7 @@ func (s *Script) Seed() uint64 { return s.o.Seed }
 
 // Idle tells that nothing is armed and nothing will ever happen: the scenario has no
 // probes and no timers.
-func (s *Script) Idle() bool { return len(s.probes) == 0 && s.timers.empty() }
+func (s *Script) Idle() bool { return len(s.probes) == 0 && len(s.injections) == 0 && s.timers.empty() }
 
 func (s *Script) print(text string) {
 	if s.o.Print != nil {

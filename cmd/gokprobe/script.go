@@ -211,7 +211,6 @@ func (sn *scenario) run(ctx context.Context) {
 		defer cancel()
 	}
 	sn.sc.Run(ctx)
-	sn.sc.Look()
 }
 
 // finish runs the scenario's own end, and prints and writes what became of it.
@@ -270,7 +269,7 @@ func scriptAttached(std stdio, pid int, req scriptRequest) error {
 	if !sn.sc.Idle() {
 		sn.run(in.ctx)
 	}
-	closeErr := sess.Close()
+	closeErr := errors.Join(sn.sc.Disarm(), sess.Close())
 	var how script.Ending
 	if exit := sess.Exit(); exit != nil {
 		how = script.Ending{Exited: true, Status: exit.Code}
@@ -312,7 +311,7 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	}
 	sn.run(context.Background())
 	relay.finish(sess)
-	if err := sess.Close(); err != nil {
+	if err := errors.Join(sn.sc.Disarm(), sess.Close()); err != nil {
 		std.warn("%s", sentence(err))
 	}
 	status := programStatus(sess)

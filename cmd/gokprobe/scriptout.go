@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/script"
 )
 
@@ -140,6 +141,9 @@ func (r scriptRequest) summary(pid int, result script.Result) string {
 		}
 		b.WriteString("\n")
 	}
+	for _, f := range result.Faults {
+		fmt.Fprintf(&b, "fault %s: %s, %d injected%s\n", oneLine(f.Name), plural(int(f.Stats.Calls), "call"), f.Stats.Injected, faultDetails(f.Stats))
+	}
 	for _, c := range result.Counters {
 		fmt.Fprintf(&b, "counter %s: %s\n", oneLine(c.Name), c.Text)
 	}
@@ -153,6 +157,21 @@ func (r scriptRequest) summary(pid int, result script.Result) string {
 		fmt.Fprintf(&b, "failed: %d of %s, seed %d\n", bad, plural(len(result.Cases), "check"), result.Seed)
 	} else {
 		fmt.Fprintf(&b, "passed: %s, seed %d\n", plural(len(result.Cases), "check"), result.Seed)
+	}
+	return b.String()
+}
+
+// faultDetails is what is out of the ordinary, and what was done.
+func faultDetails(s inject.Stats) string {
+	var b strings.Builder
+	if s.Refused > 0 {
+		fmt.Fprintf(&b, ", %d refused", s.Refused)
+	}
+	if s.Missed > 0 {
+		fmt.Fprintf(&b, ", %d missed", s.Missed)
+	}
+	for _, a := range s.Actions {
+		fmt.Fprintf(&b, ", %s: %d", oneLine(a.Action), a.N)
 	}
 	return b.String()
 }
@@ -175,6 +194,15 @@ func jsonSummary(pid int, result script.Result) string {
 		probes = append(probes, map[string]any{"probe": p.Spec, "kind": p.Kind, "places": p.Places,
 			"hits": p.Hits, "nmissed": p.Missed, "mechanism": p.Mechanism, "reason": p.Reason})
 	}
+	faults := []map[string]any{}
+	for _, f := range result.Faults {
+		done := map[string]uint64{}
+		for _, a := range f.Stats.Actions {
+			done[a.Action] = a.N
+		}
+		faults = append(faults, map[string]any{"fault": f.Name, "calls": f.Stats.Calls, "eligible": f.Stats.Eligible,
+			"injected": f.Stats.Injected, "refused": f.Stats.Refused, "missed": f.Stats.Missed, "actions": done, "seed": f.Seed})
+	}
 	return jsonLine(map[string]any{"type": "summary", "pid": pid, "failed": result.Failed, "seed": result.Seed,
-		"duration_ns": result.Took.Nanoseconds(), "cases": cases, "counters": byName(result.Counters), "probes": probes})
+		"duration_ns": result.Took.Nanoseconds(), "cases": cases, "counters": byName(result.Counters), "probes": probes, "faults": faults})
 }

@@ -1,0 +1,425 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
+
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// injection is what inject() returns: a fault.
+type injection struct {
+	s     *Script
+	pos   syntax.Position
+	rule  inject.Rule
+	fault *inject.Fault // nil until it is armed
+	off   bool          // stop() was called before
+	fn    starlark.Callable
+	sites map[string]*site // of the places where handler was called
+}
+
+// newInjection is inject(spec, …). What is done to the calls, and in which order, is told by
+// the order of the parameters.
+func (s *Script) newInjection(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	f := &injection{s: s, pos: caller(thread), rule: inject.Rule{Attr: fault.Always()}, sites: map[string]*site{}}
+	f.rule.Attr.Seed = fault.Mix(s.o.Seed, uint64(len(s.injections)))
+	if len(args) > 1 {
+		return nil, fmt.Errorf("inject: got %d arguments, want a function; what is done is named, as in errno = \"EIO\"", len(args))
+	}
+	if len(args) == 1 {
+		if err := f.setSpec(args[0]); err != nil {
+			return nil, fmt.Errorf("inject: %w", err)
+		}
+	}
+	for _, kw := range kwargs {
+		name, _ := starlark.AsString(kw[0])
+		if err := f.set(name, kw[1]); err != nil {
+			return nil, fmt.Errorf("inject: for parameter %s: %w", name, err)
+		}
+	}
+	return f, f.declare()
+}
+
+// setSpec takes a name, an address, or a list of names.
+func (f *injection) setSpec(v starlark.Value) error {
+	if n, ok := v.(starlark.Int); ok {
+		var w word
+		if err := w.Unpack(n); err != nil {
+			return err
+		}
+		f.rule.Spec = w.addr().String()
+		return nil
+	}
+	var names texts
+	if err := names.Unpack(v); err != nil {
+		return fmt.Errorf("for parameter spec: %w", err)
+	}
+	if len(names) == 1 {
+		f.rule.Spec = names[0]
+		return nil
+	}
+	f.rule.Specs = names
+	return nil
+}
+
+// actions are the parameters that say what is done, and the kind of action that each is.
+var actions = map[string]string{
+	"retval": "retval", "errno": "errno", "error": "error", "set": "set", "poke": "poke", "corrupt": "corrupt", "delay": "delay", "signal": "signal",
+}
+
+// set sets one parameter. A name that is none of inject's own is one of package fault's.
+func (f *injection) set(name string, v starlark.Value) error {
+	if kind, ok := actions[name]; ok {
+		return f.addActions(kind, v)
+	}
+	r := &f.rule
+	switch name {
+	case "spec":
+		return f.setSpec(v)
+	case "syscall":
+		return unpack(v, &r.Syscall)
+	case "name":
+		return unpack(v, &r.Name)
+	case "if_":
+		return unpack(v, &r.If)
+	case "args":
+		var list texts
+		err := list.Unpack(v)
+		r.Args = list
+		return err
+	case "size":
+		r.Size = text(v)
+		return nil
+	case "after":
+		return unpack(v, &r.After)
+	case "dry_run":
+		return unpack(v, &r.DryRun)
+	case "maxactive":
+		return unpack(v, &r.MaxActive)
+	case "handler":
+		return unpack(v, &f.fn)
+	}
+	return f.setAttr(name, v)
+}
+
+func unpack(v starlark.Value, to any) error {
+	return starlark.UnpackPositionalArgs("", starlark.Tuple{v}, nil, 1, to)
+}
+
+// setAttr sets an attribute of package fault: fail_nth for fail-nth, for_ for for.
+func (f *injection) setAttr(name string, v starlark.Value) error {
+	kernel := strings.ReplaceAll(strings.TrimSuffix(name, "_"), "_", "-")
+	for _, n := range fault.Names() {
+		if n.Name == kernel {
+			return f.rule.Attr.Set(kernel, attrText(v))
+		}
+	}
+	return fmt.Errorf("there is no such parameter%s", nearest(name))
+}
+
+// attrText is a value as package fault reads it: a number with a point is a share, and
+// True is Y.
+func attrText(v starlark.Value) string {
+	switch v := v.(type) {
+	case starlark.Bool:
+		if v {
+			return "Y"
+		}
+		return "N"
+	case starlark.Float:
+		s := fmt.Sprintf("%g", float64(v))
+		if !strings.ContainsAny(s, ".e") {
+			s += ".0"
+		}
+		return s
+	}
+	return text(v)
+}
+
+// addActions adds what a parameter says: one action, or those of a list or dict.
+func (f *injection) addActions(kind string, v starlark.Value) error {
+	var all []string
+	switch v := v.(type) {
+	case *starlark.Dict:
+		for _, pair := range v.Items() {
+			all = append(all, text(pair[0])+"="+text(pair[1]))
+		}
+	case *starlark.List, starlark.Tuple:
+		for e := range starlark.Elements(v.(starlark.Iterable)) {
+			all = append(all, text(e))
+		}
+	default:
+		all = []string{text(v)}
+	}
+	for _, one := range all {
+		a, err := inject.ParseAction(kind, one)
+		if err != nil {
+			return err
+		}
+		f.add(a)
+	}
+	return nil
+}
+
+// add adds an action. retval and errno are one.
+func (f *injection) add(a inject.Action) {
+	ret, ok := a.(inject.Return)
+	if ok {
+		for i, b := range f.rule.Do {
+			before, ok := b.(inject.Return)
+			if !ok || before.Fails == ret.Fails {
+				continue
+			}
+			if before.Fails {
+				ret, before = before, ret
+			}
+			before.Errno = ret.Errno // before has the value
+			f.rule.Do[i] = before
+			return
+		}
+	}
+	f.rule.Do = append(f.rule.Do, a)
+}
+
+// declare adds f to the scenario, and arms it at once if the scenario is.
+func (f *injection) declare() error {
+	s := f.s
+	if s.over {
+		return errors.New("inject: the scenario has ended")
+	}
+	if _, ok := s.session.(*kprobes.Session); !ok {
+		return errors.New("inject: there is no process")
+	}
+	if f.fn != nil {
+		f.rule.Handler = f.handle
+	}
+	if f.rule.Name == "" && f.rule.Spec == "" && len(f.rule.Specs) > 0 {
+		f.rule.Name = f.rule.Specs[0] + " …"
+	}
+	if s.armed {
+		if err := s.inject([]*injection{f}); err != nil {
+			return fmt.Errorf("inject: %w", err)
+		}
+	}
+	s.injections = append(s.injections, f)
+	return nil
+}
+
+// inject arms faults: all or none.
+func (s *Script) inject(all []*injection) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if s.injector == nil {
+		s.injector = inject.New(s.session.(*kprobes.Session), inject.Options{Log: s.o.Log, Injected: s.o.Injected})
+	}
+	rules := make([]inject.Rule, len(all))
+	for i, f := range all {
+		rules[i] = f.rule
+	}
+	faults, err := s.injector.AddAll(rules)
+	if err != nil {
+		return s.ruleError(all, err)
+	}
+	for i, f := range all {
+		if f.fault = faults[i]; f.off {
+			err = errors.Join(err, f.fault.Stop())
+		}
+	}
+	return err
+}
+
+// ruleError tells the place of the inject() whose rule can't be followed.
+func (s *Script) ruleError(all []*injection, err error) error {
+	f := all[0]
+	var rule *inject.RuleError
+	if errors.As(err, &rule) {
+		for _, one := range all {
+			if name := one.name(); name == rule.Rule {
+				f = one
+				break
+			}
+		}
+		err = rule.Err
+	}
+	for inner := err; inner != nil && strings.HasPrefix(inner.Error(), f.name()+": "); inner = errors.Unwrap(inner) {
+		if next := errors.Unwrap(inner); next != nil {
+			err = next
+		}
+	}
+	return s.errorAt(f.pos, fmt.Errorf("cannot inject into %s: %w", f.name(), err))
+}
+
+func (f *injection) name() string {
+	for _, name := range []string{f.rule.Name, f.rule.Spec, f.rule.Syscall} {
+		if name != "" {
+			return name
+		}
+	}
+	return "inject()"
+}
+
+// handle is the rule's Handler: the scenario's function is asked.
+func (f *injection) handle(c *inject.Call) bool {
+	if f.s.over || f.off {
+		return false
+	}
+	at := f.sites[c.Place()]
+	if at == nil {
+		at = f.newSite(c)
+		f.sites[c.Place()] = at
+	}
+	moment := atPre
+	if c.AtReturn() {
+		moment = atReturn
+	}
+	ctx := at.probe.context(at, injected{c.Regs, c}, moment)
+	ctx.call = &followed{began: ctx.time}
+	ctx.values = map[string]starlark.Value{}
+	for _, name := range f.rule.Args {
+		name, _, _ = strings.Cut(name, "=")
+		if arg, v, ok := c.Value(name); ok {
+			ctx.values[name] = fetched(arg.Type, v)
+		}
+	}
+	v, err := ctx.handler(f.fn)
+	if err != nil {
+		f.off = true
+		if err := f.fault.Stop(); err != nil {
+			f.s.log("the fault of %s can't be stopped: %v", f.name(), err)
+		}
+		return false
+	}
+	return v != starlark.False
+}
+
+// newSite is a place for a context of a fault's call.
+func (f *injection) newSite(c *inject.Call) *site {
+	at := &site{name: c.Place(), kp: &kprobes.Kprobe{}}
+	for _, p := range f.fault.Stats().Places {
+		if p.Name == at.name {
+			at.kp.Addr = p.Addr
+		}
+	}
+	at.probe = &probe{s: f.s, spec: f.name(), pos: f.pos, enabled: true, places: []*site{at}, fault: f}
+	return at
+}
+
+// injected is a call of a fault as a hit: it returns as the fault wants to know of it.
+type injected struct {
+	*kprobes.Regs
+	call *inject.Call
+}
+
+// ReturnNow implements hit.
+func (c injected) ReturnNow(value uint64) error {
+	if err := c.call.Return(value); err != nil {
+		return err
+	}
+	c.call.Note("return %#x", value)
+	return nil
+}
+
+func (f *injection) String() string        { return fmt.Sprintf("<fault %s>", f.name()) }
+func (f *injection) Type() string          { return "fault" }
+func (f *injection) Freeze()               {}
+func (f *injection) Truth() starlark.Bool  { return true }
+func (f *injection) Hash() (uint32, error) { return 0, errors.New("unhashable type: fault") }
+
+// AttrNames implements starlark.HasAttrs.
+func (f *injection) AttrNames() []string {
+	return []string{"armed", "calls", "eligible", "injected", "missed", "name", "refused", "start", "stop"}
+}
+
+// Attr implements starlark.HasAttrs.
+func (f *injection) Attr(name string) (starlark.Value, error) {
+	switch name {
+	case "name":
+		return starlark.String(f.name()), nil
+	case "start", "stop":
+		return f.switcher(name), nil
+	case "armed":
+		return starlark.Bool(f.fault != nil && f.fault.Armed()), nil
+	}
+	var stats inject.Stats
+	if f.fault != nil {
+		stats = f.fault.Stats()
+	}
+	switch name {
+	case "calls":
+		return starlark.MakeUint64(stats.Calls), nil
+	case "eligible":
+		return starlark.MakeUint64(stats.Eligible), nil
+	case "injected":
+		return starlark.MakeUint64(stats.Injected), nil
+	case "refused":
+		return starlark.MakeUint64(stats.Refused), nil
+	case "missed":
+		return starlark.MakeUint64(stats.Missed), nil
+	}
+	return nil, nil
+}
+
+func (f *injection) switcher(name string) starlark.Value {
+	return starlark.NewBuiltin(name, func(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
+			return nil, err
+		}
+		f.off = name == "stop"
+		switch {
+		case f.fault == nil:
+			return starlark.None, nil
+		case f.off:
+			return starlark.None, f.fault.Stop()
+		}
+		return starlark.None, f.fault.Start()
+	})
+}
+
+// Fault is what became of one inject().
+type Fault struct {
+	Name  string
+	Stats inject.Stats
+	Seed  uint64
+}
+
+// nearest suggests a parameter of inject for one that there is not.
+func nearest(name string) string {
+	known := []string{"spec", "syscall", "name", "if_", "args", "size", "after", "dry_run", "maxactive", "handler", "for_"}
+	for kind := range actions {
+		known = append(known, kind)
+	}
+	for _, n := range fault.Names() {
+		known = append(known, strings.ReplaceAll(n.Name, "-", "_"))
+	}
+	for _, k := range known {
+		if strings.Contains(k, name) || strings.Contains(name, k) || oneOff(name, k) {
+			return " (did you mean " + k + "?)"
+		}
+	}
+	return ""
+}
+
+// oneOff tells of two words that one letter left out, added or changed makes one of the other.
+func oneOff(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if len(b)-len(a) > 1 {
+		return false
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	if len(a) == len(b) {
+		return i >= len(a) || a[i+1:] == b[i+1:]
+	}
+	return a[i:] == b[i+1:]
+}

@@ -1,0 +1,240 @@
+package script
+
+import (
+	"strings"
+
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+	"go.starlark.net/syntax"
+)
+
+// bulk are Starlark's functions that go through their arguments, and whether through what is
+// in those as well.
+var bulk = map[string]bool{
+	"any": false, "all": false, "enumerate": false, "reversed": false, "zip": false, "list": false, "tuple": false, "int": false,
+	"max": true, "min": true, "sorted": true, "dict": true, "set": true, "bytes": true, "str": true, "repr": true,
+	"print": true, "hash": true, "float": false,
+}
+
+// guards adds what instrument calls, and bulk functions that charge.
+func (s *Script) guards(all starlark.StringDict) {
+	for name, deep := range bulk {
+		all[name] = s.guarded(starlark.Universe[name].(*starlark.Builtin), deep)
+	}
+	for _, op := range guardedOps {
+		all[guardOp(op)] = starlark.NewBuiltin(guardOp(op), func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+			if err := s.chargeOp(op, args[0], args[1]); err != nil {
+				return nil, err
+			}
+			return operate(op, args[0], args[1])
+		})
+		all[guardSet(op)] = starlark.NewBuiltin(guardSet(op), func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+			return args[1], s.chargeOp(op, args[0], args[1])
+		})
+	}
+	all[guardSpread] = starlark.NewBuiltin(guardSpread, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+		return args[0], s.running.charge(length(args[0]))
+	})
+	all[guardMethod] = starlark.NewBuiltin(guardMethod, s.callMethod)
+	all["json"] = s.guardedModule(all["json"].(*starlarkstruct.Module))
+}
+
+// operate is x op y.
+func operate(op syntax.Token, x, y starlark.Value) (starlark.Value, error) {
+	switch op {
+	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
+		ok, err := starlark.Compare(op, x, y)
+		return starlark.Bool(ok), err
+	}
+	return starlark.Binary(op, x, y)
+}
+
+// guarded is a function that charges for its arguments.
+func (s *Script) guarded(fn *starlark.Builtin, deep bool) *starlark.Builtin {
+	return starlark.NewBuiltin(fn.Name(), func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		cost := uint64(0)
+		for _, a := range args {
+			if cost += length(a); deep {
+				cost += s.weight(a)
+			}
+		}
+		for _, kw := range kwargs {
+			cost += s.weight(kw[1])
+		}
+		if err := s.running.charge(cost); err != nil {
+			return nil, err
+		}
+		return fn.CallInternal(thread, args, kwargs)
+	})
+}
+
+// guardedModule has all functions of a module charge for all that is in their arguments.
+func (s *Script) guardedModule(m *starlarkstruct.Module) *starlarkstruct.Module {
+	all := starlark.StringDict{}
+	for name, v := range m.Members {
+		if fn, ok := v.(*starlark.Builtin); ok {
+			v = s.guarded(fn, true)
+		}
+		all[name] = v
+	}
+	return &starlarkstruct.Module{Name: m.Name, Members: all}
+}
+
+// callMethod calls its first argument with the others.
+func (s *Script) callMethod(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	fn, args := args[0], args[1:]
+	if b, ok := fn.(*starlark.Builtin); ok && b.Receiver() != nil {
+		if err := s.running.charge(s.methodCost(b, args, kwargs)); err != nil {
+			return nil, err
+		}
+	}
+	return starlark.Call(thread, fn, args, kwargs)
+}
+
+// methodCost is what a method of one of Starlark's own types takes.
+func (s *Script) methodCost(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) uint64 {
+	text, isText := b.Receiver().(starlark.String)
+	cost := uint64(1)
+	for _, a := range args {
+		cost += length(a)
+	}
+	if !isText {
+		if changesOneEnd[b.Name()] {
+			return cost
+		}
+		return cost + length(b.Receiver())
+	}
+	cost += length(text)
+	switch b.Name() {
+	case "join":
+		for _, a := range args {
+			cost += s.weight(a) + length(a)*length(text)
+		}
+	case "replace":
+		if len(args) >= 2 {
+			old, _ := starlark.AsString(args[0])
+			cost += uint64(strings.Count(string(text), old)) * (1 + length(args[1]))
+		}
+	case "format":
+		places := uint64(strings.Count(string(text), "{"))
+		for _, a := range args {
+			cost += places * s.weight(a)
+		}
+		for _, kw := range kwargs {
+			cost += places * s.weight(kw[1])
+		}
+	}
+	return cost
+}
+
+// changesOneEnd are methods that do not go through all of their receiver.
+var changesOneEnd = map[string]bool{
+	"append": true, "extend": true, "pop": true, "get": true, "setdefault": true, "update": true, "add": true, "discard": true,
+}
+
+// chargeOp charges for x op y.
+func (s *Script) chargeOp(op syntax.Token, x, y starlark.Value) error {
+	i, isInt := x.(starlark.Int)
+	j, both := y.(starlark.Int)
+	if isInt && both {
+		if _, small := i.Int64(); small {
+			if _, small := j.Int64(); small {
+				return nil
+			}
+		}
+		return s.running.charge(1 + length(x)*length(y))
+	}
+	cost := length(x) + length(y)
+	switch op {
+	case syntax.STAR:
+		cost += repeated(x, y) + repeated(y, x)
+	case syntax.PERCENT:
+		cost += s.weight(y)
+	case syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE:
+		if length(x) != 0 && length(y) != 0 {
+			cost = min(s.weight(x), s.weight(y))
+		}
+	case syntax.IN, syntax.NOT_IN:
+		if _, list := y.(*starlark.List); list {
+			cost = length(y) * (1 + s.weight(x))
+		}
+	}
+	return s.running.charge(cost)
+}
+
+// repeated is what n times x is long.
+func repeated(x, n starlark.Value) uint64 {
+	times, err := starlark.AsInt32(n)
+	if err != nil || times <= 0 {
+		return 0 // the interpreter refuses what is larger
+	}
+	switch x := x.(type) {
+	case starlark.String, starlark.Bytes:
+		return uint64(starlark.Len(x)) * uint64(times) / textPerStep
+	case *starlark.List, starlark.Tuple:
+		return uint64(starlark.Len(x)) * uint64(times)
+	}
+	return 0
+}
+
+// length is the steps that going through v takes, but not through what is in it.
+func length(v starlark.Value) uint64 {
+	switch v := v.(type) {
+	case starlark.String:
+		return uint64(len(v)) / textPerStep
+	case starlark.Bytes:
+		return uint64(len(v)) / textPerStep
+	case starlark.Int:
+		if _, small := v.Int64(); small {
+			return 0
+		}
+		return 1 + uint64(v.BigInt().BitLen())/64
+	case starlark.Sequence:
+		return uint64(max(v.Len(), 0))
+	}
+	return 0
+}
+
+// maxNesting is how deep weight looks. What is nested deeper and shared often has used its
+// limit up by then.
+const maxNesting = 500
+
+// weight is the steps that going through v takes, and through all that is in it, as often as
+// it is in it; at most a little more than the whole budget.
+func (s *Script) weight(v starlark.Value) uint64 {
+	w := weigher{limit: s.running.steps}
+	w.add(v, 0)
+	return w.n
+}
+
+type weigher struct{ n, limit uint64 }
+
+func (w *weigher) add(v starlark.Value, depth int) {
+	w.n++
+	if depth > maxNesting || w.n > w.limit {
+		return
+	}
+	switch v := v.(type) {
+	case starlark.String, starlark.Bytes, starlark.Int:
+		w.n += length(v)
+	case starlark.IterableMapping:
+		for _, pair := range v.Items() {
+			w.add(pair[0], depth+1)
+			w.add(pair[1], depth+1)
+		}
+	case *starlarkstruct.Struct:
+		all := starlark.StringDict{}
+		v.ToStringDict(all)
+		for _, e := range all {
+			w.add(e, depth+1)
+		}
+	case starlark.Indexable:
+		for i := 0; i < v.Len() && w.n <= w.limit; i++ {
+			w.add(v.Index(i), depth+1)
+		}
+	case *starlark.Set:
+		for e := range starlark.Elements(v) {
+			w.add(e, depth+1)
+		}
+	}
+}
