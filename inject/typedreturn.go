@@ -232,7 +232,11 @@ func (p *place) warnInlined(table *symbols.Table) {
 	if p.waits || p.optional || p.spot == atInstruction {
 		return
 	}
-	if n, _ := table.Inlined(p.addr, mostEntries); n > 0 {
+	switch n, _ := table.Inlined(p.addr, mostEntries); n {
+	case 0:
+	case 1:
+		p.fault.in.log("%s: the compiler has inlined 1 call of it, which is not seen", p.name)
+	default:
 		p.fault.in.log("%s: the compiler has inlined %d calls of it, which are not seen", p.name, n)
 	}
 }

@@ -233,6 +233,9 @@ func float(x expression, t symbols.Type) (maker, error) {
 		n = x.name() // Inf, NaN
 	}
 	v, err := strconv.ParseFloat(n, int(8*t.Size()))
+	if whole, werr := wholeNumber(n, 64, true); werr == nil { // hexadecimal ones, too
+		v, err = float64(int64(whole)), nil
+	}
 	if err != nil || n == "" {
 		return nil, misfit(x, t, ": write a number such as 2.5")
 	}

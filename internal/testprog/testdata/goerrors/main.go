@@ -86,6 +86,15 @@ func (p *Pair) Method(k float64) (float64, error) { return k * p.B, nil }
 //go:noinline
 func Generic[T any](v T) (T, error) { return v, nil }
 
+func Inlined(n int) (int, error) {
+	if n%7 == 8 {
+		return 0, ErrMine
+	}
+	return n*n + len(os.Args), nil
+}
+
+var inlined = Inlined
+
 // deep needs a large stack, so that its check fails on a new goroutine's.
 //
 //go:noinline
@@ -303,6 +312,9 @@ func command(line string, last *error) {
 func main() {
 	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
 	check(len(used(1)) == 8, "used")
+	a, _ := Inlined(os.Getpid())
+	b, _ := inlined(os.Getpid())
+	check(a == b, "inlined")
 	fmt.Println("ready")
 	var last error
 	in := bufio.NewScanner(os.Stdin)
