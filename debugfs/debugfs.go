@@ -57,6 +57,9 @@ import (
 // Options of a Tree. The zero value is the usual choice.
 type Options struct {
 	BufferKB int // of the trace, in units of 1024 bytes; 0: DefaultBufferKB
+	// Log gets what the kernel prints to its log: failures that were injected, lines joined by newlines. It is called on
+	// the tracer's thread. nil drops it.
+	Log func(string)
 }
 
 // DefaultBufferKB is the size of the trace in units of 1024 bytes, unless Options or buffer_size_kb say
@@ -69,6 +72,8 @@ type Tree struct {
 	session *kprobes.Session
 	errors  errlog.Log
 	trace   *buffer
+	logger  func(string) // Options.Log
+	failing *failFunction
 	began   time.Time     // with a monotonic reading
 	uptime  time.Duration // of the machine at began
 
@@ -92,7 +97,8 @@ func New(s *kprobes.Session, o Options) *Tree {
 	if o.BufferKB <= 0 {
 		o.BufferKB = DefaultBufferKB
 	}
-	t := &Tree{session: s, trace: newBuffer(o.BufferKB << 10), lastID: firstID - 1}
+	t := &Tree{session: s, trace: newBuffer(o.BufferKB << 10), lastID: firstID - 1, logger: o.Log}
+	t.failing = newFailFunction(t)
 	t.began, t.uptime = time.Now(), monotonic()
 	t.triggers, t.groupRefused = trigger.NewTable(host{t}), map[string]*errlog.Error{}
 	t.reindex()
@@ -107,7 +113,7 @@ func New(s *kprobes.Session, o Options) *Tree {
 // firstID is the id file of the first event that is defined. Small numbers are the kernel's own kinds of entries.
 const firstID = 1001
 
-// Close deletes all events, whatever they do, and lets readers of trace_pipe come to their end. What was recorded can
+// Close deletes all events, whatever they do, ends fail_function, and lets readers of trace_pipe come to their end. What was recorded can
 // still be read.
 func (t *Tree) Close() error {
 	t.mu.Lock()
@@ -117,7 +123,7 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	t.closed = true
-	var errs []error
+	errs := []error{t.failing.close()}
 	for _, ev := range slices.Clone(t.events) {
 		errs = append(errs, t.dropAll(slices.Clone(ev.probes)))
 	}

@@ -40,7 +40,9 @@ func (t *Tree) root() *node {
 		"sys": folder(modeTop, map[string]*node{
 			"debug": folder(modeTop, map[string]*node{"kprobes-optimization": t.optimizationFile()}),
 		}),
-		"tracing": folder(modeTracing, t.tracing()),
+		"tracing":         folder(modeTracing, t.tracing()),
+		"fail_function":   t.failing.folder(),
+		"error_injection": folder(modeTop, map[string]*node{"list": t.injectable()}),
 	})
 }
 

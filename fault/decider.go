@@ -110,6 +110,16 @@ func (d *Decider) FailNth(thread int) uint64 {
 	return 0
 }
 
+// Waiting reports whether a call of some thread is still to fail by SetFailNth.
+func (d *Decider) Waiting() bool {
+	for _, n := range d.nth {
+		if *n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Forget drops what is known of a process or thread that has ended: its number may come
 // again.
 func (d *Decider) Forget(id int) {
@@ -132,12 +142,7 @@ func (d *Decider) Done(now time.Time) bool {
 	if d.over(now) {
 		return true
 	}
-	for _, n := range d.nth {
-		if *n > 0 {
-			return false
-		}
-	}
-	return d.attr.Never()
+	return d.attr.Never() && !d.Waiting()
 }
 
 // begin starts the time of For with the first call.

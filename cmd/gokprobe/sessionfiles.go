@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/debugfs"
 	"github.com/gokprobe/gokprobe/debugfs/door"
@@ -19,7 +20,11 @@ type sessionFiles struct {
 // openFiles serves the session's files, for "gokprobe debugfs" and, if the user wants it, on a directory, with the events that the
 // user wants in them. Only what was asked for can fail: whoever needs no files shall not miss a socket.
 func (w *work) openFiles() error {
-	f := &sessionFiles{tree: debugfs.New(w.sess, debugfs.Options{})}
+	f := &sessionFiles{tree: debugfs.New(w.sess, debugfs.Options{Log: func(text string) {
+		for line := range strings.Lines(text) {
+			w.std.warn("%s", strings.TrimSuffix(line, "\n"))
+		}
+	}})}
 	w.files = f
 	var err error
 	if f.socket, err = door.Listen(w.sess.PID(), f.tree); err != nil {
