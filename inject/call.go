@@ -3,7 +3,6 @@ package inject
 import (
 	"encoding/binary"
 	"fmt"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -116,11 +115,7 @@ func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
 // the function's type is known value is a number of that type, and other results of a Go function are zero.
 // Errors are kprobes.Regs.ReturnNow's, or say that the function returns no such number; then nothing has changed.
 func (c *Call) Return(value uint64) error {
-	tr, err := c.place.remembered(strconv.FormatUint(value, 10), func() (*typedResults, error) { return c.place.number(int64(value)) })
-	if err != nil {
-		return err
-	}
-	return c.finish(tr, 0)
+	return c.returnNumber(int64(value), 0)
 }
 
 // Errno sets the thread's errno.

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func on(t *testing.T, bin string, env ...string) *patient {
 	p := &patient{Prog: testprog.StartWith(t, testprog.Options{Env: env}, bin)}
 	log := func(m string) { t.Errorf("warning: %s", m) }
 	var err error
-	if p.s, err = kprobes.Attach(p.PID(), kprobes.Options{Log: log}); err != nil {
+	if p.s, err = kprobes.Attach(p.PID(), kprobes.Options{Log: log, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
 	p.in = New(p.s, Options{Log: log})
@@ -224,4 +225,53 @@ func TestAnErrorThatWasChangedIsNotGivenAgain(t *testing.T) {
 		}
 	})
 	p.leave(t)
+}
+
+// The new program lies elsewhere, and what the old one's memory kept has gone.
+func TestErrorsAreThoseOfTheProgramThatRuns(t *testing.T) {
+	p := on(t, testprog.Build(t, "goerrors", "-buildmode=pie"))
+	if _, err := p.in.Add(Rule{Spec: "os.OpenFile", Attr: fault.Always(), Do: []Action{Results{Error: `&fs.PathError{Op: "open", Path: name, Err: main.ErrMine}`}}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if got, want := p.Do("open /dev/null", "got "), `got *fs.PathError "open /dev/null: an error of mine" [Mine op=open path=/dev/null]`; got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+		p.Do("exec", "ready")
+	}
+	p.leave(t)
+}
+
+// Threads are everywhere in the function, its callers and the handler when the session comes and goes.
+func TestComingAndGoingInTheMiddleOfAStorm(t *testing.T) {
+	p := testprog.Start(t, testprog.Build(t, "goerrors"))
+	for i := range 20 {
+		s, err := kprobes.Attach(p.PID(), kprobes.Options{Log: func(m string) { t.Errorf("warning: %s", m) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		enough, injected := make(chan bool), 0
+		in := New(s, Options{Injected: func(e Event) {
+			if injected++; e.N == 50 {
+				close(enough)
+			}
+		}})
+		attr := fault.Always()
+		attr.Probability, attr.Seed = 0.5, uint64(i)
+		if _, err := in.Add(Rule{Spec: "os.OpenFile", Attr: attr, Do: []Action{Results{Error: `&fs.PathError{Op: "open", Path: name, Err: ENOENT}`}}}); err != nil {
+			t.Fatal(err)
+		}
+		p.Send("storm 8 200")
+		<-enough
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.CheckClean()
+		if got, want := p.Line(), fmt.Sprintf("opened %d failed %d", 1600-injected, injected); got != want {
+			t.Errorf("round %d: %s, want %s", i, got, want)
+		}
+	}
+	if got := p.Quit(); got != "right" {
+		t.Error(got)
+	}
 }

@@ -42,6 +42,7 @@ type place struct {
 	size    int                      // which is the call's size; negative if none is
 	effects []effect                 // of Rule.Do
 	made    map[string]*typedResults // by handlers, for the tracer's thread
+	madeIn  *symbols.Module
 
 	exact bool           // the program in the target tells all calls that meet the condition
 	steps int            // of the decision that the program makes

@@ -37,11 +37,10 @@ func (a Return) bind(b binding) (effect, error) {
 			return effect{}, err
 		}
 	}
-	tr, err := b.number(a.Value)
-	if err != nil {
+	if _, err := b.number(a.Value); err != nil {
 		return effect{}, err
 	}
-	return effect{would: a.String(), do: func(c *Call) (string, error) { return a.String(), c.finish(tr, a.Errno) }}, nil
+	return effect{would: a.String(), do: func(c *Call) (string, error) { return a.String(), c.returnNumber(a.Value, a.Errno) }}, nil
 }
 
 // failing is a Return with the value by which a function says that errno tells more.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -41,24 +42,31 @@ func (r Results) String() string {
 func (r Results) ends() bool { return true }
 
 func (r Results) bind(b binding) (effect, error) {
-	tr, err := b.typed(r)
-	if err != nil {
+	would, make := r.String(), func() (*typedResults, error) { return b.typed(r) }
+	if _, err := b.remembered(would, make); err != nil {
 		return effect{}, err
 	}
-	would := r.String()
-	return effect{would: would, do: func(c *Call) (string, error) { return would, c.finish(tr, r.Errno) }}, nil
+	return effect{would: would, do: func(c *Call) (string, error) { return would, c.finish(would, make, r.Errno) }}, nil
+}
+
+// now is where the place is at this moment; 0 while its library is not loaded.
+func (p *place) now() arch.Addr {
+	if p.kp != nil && p.kp.Addr != 0 {
+		return p.kp.Addr
+	}
+	return p.addr
 }
 
 // typed finds out what results are at a place.
 func (p *place) typed(r Results) (*typedResults, error) {
-	table := p.fault.in.session.Symbols()
-	if p.waits {
-		return r.untyped(table, p.addr, errors.New("its library is not loaded yet"))
+	table, at := p.fault.in.session.Symbols(), p.now()
+	if at == 0 {
+		return r.untyped(table, at, errors.New("its library is not loaded yet"))
 	}
-	if r.Errno != 0 && table.GoFunction(p.addr) {
+	if r.Errno != 0 && table.GoFunction(at) {
 		return nil, errors.New("a Go function has no errno; say which error it returns")
 	}
-	return r.compile(table, p.addr, p.spot == atReturn)
+	return r.compile(table, at, p.spot == atReturn)
 }
 
 // number is how a call returns an integer. In C and the like a function whose results have no such value, or that
@@ -70,9 +78,8 @@ func (p *place) number(v int64) (*typedResults, error) {
 		text = "0x" + strconv.FormatInt(v, 16)
 	}
 	tr, err := p.typed(Results{Value: text})
-	table := p.fault.in.session.Symbols()
 	switch {
-	case !p.waits && table.GoFunction(p.addr):
+	case p.now() != 0 && p.fault.in.session.Symbols().GoFunction(p.now()):
 		return tr, err
 	case err != nil, len(tr.makers) == 0:
 		return &typedResults{makers: []maker{constant(words(uint64(v)))}, hidden: true}, nil
@@ -80,19 +87,23 @@ func (p *place) number(v int64) (*typedResults, error) {
 	return tr, nil
 }
 
-// finish ends a call, or gives one that has returned other results.
-func (c *Call) finish(tr *typedResults, errno unix.Errno) error {
+// finish ends a call, or gives one that has returned other results: those that make finds out, if what is not yet
+// remembered.
+func (c *Call) finish(what string, make func() (*typedResults, error), errno unix.Errno) error {
+	tr, err := c.place.remembered(what, make)
+	if err != nil {
+		return err
+	}
 	if errno != 0 {
 		if err := c.SetErrno(errno); err != nil {
 			return err
 		}
 	}
-	k := c.place.fault.in.keeperOf(c.PID())
 	end := tr.end
 	if c.place.spot == atReturn {
 		end = tr.change
 	}
-	if err := end(c.Regs, k); err != nil {
+	if err := end(c.Regs, c.place.fault.in.keeperOf(c.PID())); err != nil {
 		return err
 	}
 	c.ended = true
@@ -101,30 +112,32 @@ func (c *Call) finish(tr *typedResults, errno unix.Errno) error {
 
 // ReturnResults is Return for results of the function's own types.
 func (c *Call) ReturnResults(r Results) error {
-	tr, err := c.place.remembered(r.String(), func() (*typedResults, error) { return c.place.typed(r) })
-	if err != nil {
-		return err
-	}
-	return c.finish(tr, r.Errno)
+	return c.finish(r.String(), func() (*typedResults, error) { return c.place.typed(r) }, r.Errno)
+}
+
+// returnNumber ends a call with an integer.
+func (c *Call) returnNumber(v int64, errno unix.Errno) error {
+	return c.finish(strconv.FormatInt(v, 10), func() (*typedResults, error) { return c.place.number(v) }, errno)
 }
 
 // mostRemembered bounds what a place remembers of results that handlers make up.
 const mostRemembered = 64
 
-// remembered is what make finds out, which is not done twice for the same results.
+// remembered is what make finds out, which is not done twice for the same results. It is forgotten when the function
+// is another one: the process has executed a program, or loaded the library again.
 func (p *place) remembered(what string, make func() (*typedResults, error)) (*typedResults, error) {
+	loc, _ := p.fault.in.session.Symbols().Lookup(p.now())
+	if p.made == nil || len(p.made) >= mostRemembered || p.madeIn != loc.Symbol.Module {
+		p.made, p.madeIn = map[string]*typedResults{}, loc.Symbol.Module
+	}
 	if tr, ok := p.made[what]; ok {
 		return tr, nil
 	}
 	tr, err := make()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		p.made[what] = tr
 	}
-	if p.made == nil || len(p.made) >= mostRemembered {
-		p.made = map[string]*typedResults{}
-	}
-	p.made[what] = tr
-	return tr, nil
+	return tr, err
 }
 
 // keeperOf is what keeps our values' bytes in a process. It is for the tracer's thread.

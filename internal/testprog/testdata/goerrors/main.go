@@ -8,6 +8,7 @@
 //	storm N M     N goroutines open M files each while memory is collected all the time, and use the errors;
 //	              prints "opened O failed F", F being errors that were as they must be
 //	collect       collects twice
+//	exec          executes the program anew
 package main
 
 import (
@@ -302,6 +303,8 @@ func command(line string, last *error) {
 		runtime.GC()
 		runtime.GC()
 		fmt.Println("done")
+	case "exec":
+		fmt.Println("failed", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 	case "storm":
 		fmt.Sscanf(arg, "%d %d", &n, &m)
 		o, f := storm(n, m)
