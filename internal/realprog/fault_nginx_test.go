@@ -30,7 +30,6 @@ func TestNginxUnderFailingAccept(t *testing.T) {
 			n := startNginx(t)
 			want := n.work(t)
 			worker := n.worker(t)
-			before := testprog.TakeSnapshot(t, worker)
 			s := attach(t, worker, kprobes.Options{})
 			stop := failing(t, s, inject.Rule{Spec: "libc.so.6:accept4", Attr: every(20), Do: failsWith(c.errno)})
 			sameText(t, "under failing accepts", want, n.work(t))
@@ -39,7 +38,7 @@ func TestNginxUnderFailingAccept(t *testing.T) {
 				t.Errorf("%d of %d calls failed", st.Injected, st.Calls)
 			}
 			closeSession(t, s)
-			before.Compare(t, worker)
+			testprog.CheckClean(t, worker)
 			sameText(t, "afterwards", want, n.work(t))
 			log, err := os.ReadFile(n.log)
 			if err != nil {

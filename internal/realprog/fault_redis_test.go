@@ -43,7 +43,6 @@ func (r *redis) waitFor(t testing.TB, command, text string) {
 func TestRedisUnderFaults(t *testing.T) {
 	r := startRedis(t)
 	want := r.work(t)
-	before := testprog.TakeSnapshot(t, r.PID())
 	for _, c := range []struct {
 		name string
 		rule inject.Rule
@@ -59,7 +58,7 @@ func TestRedisUnderFaults(t *testing.T) {
 				t.Errorf("only %d of %d calls were injected", st.Injected, st.Calls)
 			}
 			closeSession(t, s)
-			before.Compare(t, r.PID())
+			r.CheckClean()
 		})
 	}
 	sameText(t, "afterwards", want, r.work(t))
@@ -70,7 +69,6 @@ func TestRedisUnderFaults(t *testing.T) {
 func TestRedisCannotFork(t *testing.T) {
 	r := startRedis(t)
 	r.cli(t, "CONFIG SET save \"3600 1000000\"\nDEBUG POPULATE 1000\n")
-	before := testprog.TakeSnapshot(t, r.PID())
 	s := attach(t, r.PID(), kprobes.Options{})
 	once := every(1)
 	once.Times = 1
@@ -95,7 +93,7 @@ func TestRedisCannotFork(t *testing.T) {
 		t.Errorf("the log does not tell that the fork failed:\n%s", log)
 	}
 	closeSession(t, s)
-	before.Compare(t, r.PID())
+	r.CheckClean()
 	r.save(t)
 }
 
@@ -120,7 +118,6 @@ func startLoggedRedis(t *testing.T) (r *redis, fd int) {
 func TestRedisCannotLog(t *testing.T) {
 	r, fd := startLoggedRedis(t)
 	r.cli(t, "CONFIG SET appendfsync no\n") // each change is written at once
-	before := testprog.TakeSnapshot(t, r.PID())
 	s := attach(t, r.PID(), kprobes.Options{})
 	twice := every(50)
 	twice.Times = 2
@@ -135,7 +132,7 @@ func TestRedisCannotLog(t *testing.T) {
 		t.Errorf("%d of %d writes failed, and the server said %v", st.Injected, st.Calls, said)
 	}
 	closeSession(t, s)
-	before.Compare(t, r.PID())
+	r.CheckClean()
 	digest := r.cli(t, "DEBUG DIGEST\n")
 	sameText(t, "what was logged", digest, strings.TrimPrefix(r.cli(t, "DEBUG LOADAOF\nDEBUG DIGEST\n"), "OK\n"))
 	if size := r.cli(t, "DBSIZE\n"); size != fmt.Sprintln(said["OK"]) {
@@ -164,7 +161,6 @@ func (r *redis) setAll(t testing.TB, key string, n int) map[string]int {
 // flushAppendOnlyFile), and answers. The end of the session lets the thread go.
 func TestRedisServesWhileOneThreadIsHeld(t *testing.T) {
 	r, _ := startLoggedRedis(t)
-	before := testprog.TakeSnapshot(t, r.PID())
 	s := attach(t, r.PID(), kprobes.Options{})
 	stop := failing(t, s, inject.Rule{Spec: "libc.so.6:fdatasync", Attr: every(1), Do: delays(time.Hour)})
 	noticed := func() bool { return !strings.Contains(r.cli(t, "INFO persistence\n"), "aof_delayed_fsync:0") }
@@ -180,6 +176,6 @@ func TestRedisServesWhileOneThreadIsHeld(t *testing.T) {
 		t.Errorf("no sync was delayed")
 	}
 	closeSession(t, s)
-	before.Compare(t, r.PID())
+	r.CheckClean()
 	r.waitFor(t, "INFO persistence", "aof_pending_bio_fsync:0")
 }
