@@ -100,7 +100,7 @@ func (a SetArgument) String() string { return fmt.Sprintf("set $arg%d=%s", a.N, 
 func (a SetArgument) ends() bool     { return false }
 
 func (a SetArgument) bind(b binding) (effect, error) {
-	if b.spot != atEntry {
+	if b.spot != atEntry && b.spot != atCall {
 		return effect{}, errors.New("arguments can only be changed at the entry of a function, before its body runs")
 	}
 	value := b.value(a.Value)

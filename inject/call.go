@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/fault"
@@ -38,7 +36,7 @@ func (c *Call) Fault() *Fault { return c.place.fault }
 func (c *Call) Place() string { return c.place.name }
 
 // AtReturn tells that the body has run.
-func (c *Call) AtReturn() bool { return c.place.spot == atReturn }
+func (c *Call) AtReturn() bool { return c.place.spot == atReturn || c.place.spot == atCallReturn }
 
 // Ended tells that the call returns, by what was done, without its body.
 func (c *Call) Ended() bool { return c.ended }
@@ -102,7 +100,9 @@ func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
 	switch {
 	case n < 1:
 		return "", 0, fmt.Errorf("arguments are counted from 1, not from %d", n)
-	case c.place.spot != atEntry:
+	case c.place.isCall() && n > len(abi.Args):
+		return "", 0, fmt.Errorf("a system call has %d arguments at most", len(abi.Args))
+	case c.place.spot != atEntry && !c.place.isCall():
 		return "", 0, fmt.Errorf("arguments are known at a function's entry only: %w", kprobes.ErrNotEntry)
 	case n <= len(abi.Args):
 		return abi.Args[n-1], 0, nil
@@ -115,11 +115,14 @@ func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
 // the function's type is known value is a number of that type, and other results of a Go function are zero.
 // Errors are kprobes.Regs.ReturnNow's, or say that the function returns no such number; then nothing has changed.
 func (c *Call) Return(value uint64) error {
+	if c.place.isCall() {
+		if c.ended && int64(value) == -1 && int64(c.ReturnValue()) < 0 {
+			return nil // Errno has told what it is that fails
+		}
+		return c.endCall(value)
+	}
 	return c.returnNumber(int64(value), 0)
 }
-
-// Errno sets the thread's errno.
-func (c *Call) Errno(e unix.Errno) error { return c.SetErrno(e) }
 
 // Note adds what was done to the event of this call.
 func (c *Call) Note(format string, args ...any) {
@@ -129,7 +132,7 @@ func (c *Call) Note(format string, args ...any) {
 // callers are the return addresses, the innermost first.
 func (c *Call) callers() []uint64 {
 	frames := c.Backtrace(fault.MaxStackDepth + 1)
-	if c.place.spot != atReturn && len(frames) > 0 {
+	if (c.place.spot == atEntry || c.place.spot == atInstruction) && len(frames) > 0 {
 		frames = frames[1:] // the function itself
 	}
 	all := make([]uint64, len(frames))

@@ -98,6 +98,9 @@ func (p *place) stats() PlaceStats {
 	if p.ended {
 		return p.last
 	}
+	if p.isCall() {
+		return p.callStats()
+	}
 	st := p.fault.in.session.Status(p.kp)
 	out := PlaceStats{
 		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module, Calls: st.Hits, Missed: st.NMissed + st.ReturnsMissed,

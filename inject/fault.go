@@ -112,6 +112,9 @@ func (f *Fault) Decide(do func(d *fault.Decider)) {
 
 // register registers all probes, disabled, or none.
 func (f *Fault) register() error {
+	if f.rule.Syscall != "" {
+		return f.registerCalls()
+	}
 	kept, err := f.registerSome(f.places)
 	if err == nil && len(kept) == 0 {
 		err = f.nowhere()
@@ -161,6 +164,9 @@ func kprobesOf(places []*place) []*kprobes.Kprobe {
 }
 
 func (f *Fault) enable(on bool) error {
+	if f.rule.Syscall != "" {
+		return f.enableCalls(on)
+	}
 	s := f.in.session
 	if on {
 		return s.EnableKprobes(kprobesOf(f.places))
@@ -182,6 +188,9 @@ func (f *Fault) unregister() error {
 	f.mu.Unlock()
 	for _, p := range f.places {
 		p.look()
+	}
+	if f.rule.Syscall != "" {
+		return f.unregisterCalls()
 	}
 	return f.in.session.UnregisterKprobes(kprobesOf(f.places))
 }

@@ -13,7 +13,7 @@ import (
 // want finds out what is wanted of the place's calls, and binds the rule's actions to it.
 func (p *place) want() error {
 	r := &p.fault.rule
-	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: p.spot == atReturn}
+	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: p.spot == atReturn || p.spot == atCallReturn, Syscall: p.isCall()}
 	p.shown, p.size = len(r.Args), -1
 	hide := func(o Operand) int {
 		at := len(w.Args) + len(w.Hidden)
@@ -140,11 +140,12 @@ func (p *place) tell(c *Call) {
 	if f.in.options.Injected == nil {
 		return
 	}
+	addr := c.at()
 	e := Event{
 		Fault: f, N: c.N, Time: time.Now(), PID: c.PID(), TID: c.TID(), Comm: c.Comm(),
-		Place: p.name, Addr: p.kp.Addr, What: c.what, Log: c.decision.Log, Stack: c.stack(),
+		Place: c.calledName(), Addr: addr, What: c.what, Log: c.decision.Log, Stack: c.stack(),
 	}
-	if loc, ok := f.in.session.Symbols().Lookup(p.kp.Addr); ok {
+	if loc, ok := f.in.session.Symbols().Lookup(addr); ok {
 		e.Symbol = loc.String()
 		if loc.Symbol.Module != nil {
 			e.Module = loc.Symbol.Module.Name

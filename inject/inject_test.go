@@ -25,7 +25,13 @@ type bench struct {
 // on takes hold of the fixture.
 func on(t *testing.T, opts kprobes.Options) *bench {
 	t.Helper()
-	b := &bench{t: t, Prog: testprog.Start(t, testprog.Build(t, "fails"))}
+	return onProgram(t, testprog.Build(t, "fails"), opts)
+}
+
+// onProgram takes hold of a program.
+func onProgram(t *testing.T, bin string, opts kprobes.Options) *bench {
+	t.Helper()
+	b := &bench{t: t, Prog: testprog.Start(t, bin)}
 	opts.Log = func(m string) { t.Errorf("session warns: %s", m) }
 	var err error
 	if b.s, err = kprobes.Attach(b.PID(), opts); err != nil {

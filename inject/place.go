@@ -21,6 +21,8 @@ const (
 	atInstruction spot = iota // somewhere in a function
 	atEntry                   // a function's first instruction
 	atReturn                  // where a function has returned to
+	atCall                    // in front of a system call
+	atCallReturn              // behind it
 )
 
 // place is one probe of a fault.
@@ -34,8 +36,9 @@ type place struct {
 	spot     spot
 	abi      fetch.ABI
 
-	kp *kprobes.Kprobe    // of a Kretprobe, its KP
-	rp *kprobes.Kretprobe // with Rule.After
+	kp *kprobes.Kprobe       // of a Kretprobe, its KP
+	rp *kprobes.Kretprobe    // with Rule.After
+	sp *kprobes.SyscallProbe // in place of those
 
 	values  *values.Values           // nil if nothing of a call is wanted
 	shown   int                      // how many of them events tell
@@ -54,7 +57,8 @@ type place struct {
 // resolve finds the places of a rule.
 func (f *Fault) resolve() ([]*place, error) {
 	if f.rule.Syscall != "" {
-		return nil, fmt.Errorf("system call %s: %w", f.rule.Syscall, errors.ErrUnsupported)
+		p, err := f.newSyscallPlace()
+		return []*place{p}, err
 	}
 	var all []*place
 	for _, spec := range f.rule.specs() {
@@ -79,6 +83,9 @@ func (f *Fault) resolve() ([]*place, error) {
 
 // prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
 func (f *Fault) prepare() error {
+	if f.rule.Syscall != "" {
+		return nil
+	}
 	var kept []*place
 	f.static = f.countsInTarget()
 	for _, p := range f.places {

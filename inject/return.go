@@ -31,6 +31,9 @@ func (a Return) String() string {
 func (a Return) ends() bool { return true }
 
 func (a Return) bind(b binding) (effect, error) {
+	if b.isCall() {
+		return a.bindCall()
+	}
 	if a.Fails {
 		var err error
 		if a, err = a.failing(b.place); err != nil {

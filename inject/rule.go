@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -18,8 +19,11 @@ type Rule struct {
 	Spec string
 	// Specs are further ones. All of them, and all places of one, count together.
 	Specs []string
-	// Syscall is a system call, by name or number, in place of Spec.
+	// Syscall is system calls in place of Spec, as ParseSyscalls reads them. $argN are their arguments then, and what the call
+	// returns is the kernel's: an error is negative.
 	Syscall string
+	// SyscallBy is how they are seen.
+	SyscallBy kprobes.SyscallWay
 
 	// Attr says which of the calls are injected.
 	Attr fault.Attr

@@ -42,6 +42,9 @@ func (r Results) String() string {
 func (r Results) ends() bool { return true }
 
 func (r Results) bind(b binding) (effect, error) {
+	if b.isCall() {
+		return r.bindCall()
+	}
 	would, make := r.String(), func() (*typedResults, error) { return b.typed(r) }
 	if _, err := b.remembered(would, make); err != nil {
 		return effect{}, err
@@ -112,6 +115,13 @@ func (c *Call) finish(what string, make func() (*typedResults, error), errno uni
 
 // ReturnResults is Return for results of the function's own types.
 func (c *Call) ReturnResults(r Results) error {
+	if c.place.isCall() {
+		result, err := r.callResult()
+		if err != nil {
+			return err
+		}
+		return c.endCall(result)
+	}
 	return c.finish(r.String(), func() (*typedResults, error) { return c.place.typed(r) }, r.Errno)
 }
 

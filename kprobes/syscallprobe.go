@@ -32,6 +32,9 @@ type SyscallProbe struct {
 	// not run for a call that does not return, such as exit(2) and execve(2), nor in a child that the call makes.
 	Exit func(sp *SyscallProbe, regs *Regs)
 
+	// Flags may hold FlagDisabled at registration.
+	Flags Flags
+
 	// By says which way the probe is to work.
 	By SyscallWay
 
@@ -128,7 +131,7 @@ func (s *Session) RegisterSyscallProbe(sp *SyscallProbe) error {
 		if sp.own.session != nil {
 			return fmt.Errorf("%s: %w", sp.name(), ErrRegistered)
 		}
-		sp.own = Kprobe{SymbolName: sp.name()}
+		sp.own = Kprobe{SymbolName: sp.name(), Flags: sp.Flags & FlagDisabled}
 		sp.hits.Store(0)
 		return s.placeSyscalls(sp)
 	})

@@ -45,7 +45,7 @@ func (s *Session) probeSite(sp *SyscallProbe, site callSite) *Kprobe {
 	if sp.Exit != nil {
 		site.at, site.loads = site.insn, nil
 	}
-	kp := &Kprobe{Addr: site.at}
+	kp := &Kprobe{Addr: site.at, Flags: sp.own.Flags & FlagDisabled}
 	kp.PreHandler = func(kp *Kprobe, r *Regs) int { return s.atCallSite(sp, &site, kp, r) }
 	if sp.Exit != nil {
 		kp.PostHandler = func(_ *Kprobe, r *Regs, _ uint64) {

@@ -34,6 +34,9 @@ type ABI struct {
 // AMD64 is the C calling convention of x86-64 (System V ABI, AMD64 supplement §3.2.3).
 var AMD64 = ABI{Args: []string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}, Result: "rax", Stack: "rsp"}
 
+// SyscallAMD64 is the kernel's for system calls (syscall(2)).
+var SyscallAMD64 = ABI{Args: []string{"rdi", "rsi", "rdx", "r10", "r8", "r9"}, Result: "rax", Stack: "rsp"}
+
 // GoAMD64 is Go's on x86-64 (cmd/compile/abi-internal.md), as far as integers are concerned.
 var GoAMD64 = ABI{Args: []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}, Result: "rax", Stack: "rsp"}
 

@@ -25,6 +25,8 @@ type Wish struct {
 	Params bool
 	// Return tells that the values are those when the function has returned.
 	Return bool
+	// Syscall tells that it is about a system call: $argN are its arguments, and there are no other parameters.
+	Syscall bool
 	// More is what the Filter may look at beside all that.
 	More []fetch.Field
 }
@@ -85,6 +87,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // errNotLoaded is why nothing is known of a function.
 var errNotLoaded = errors.New("its library is not loaded yet; name a register or $arg1, $arg2 …")
 
+// errSyscall is why a system call has no parameters with names.
+var errSyscall = errors.New("of a system call's arguments only the registers are known; name $arg1, $arg2 …")
+
 // Check finds what is wrong with a wish before there is a process. What only the process tells is believed.
 func (w Wish) Check() error {
 	_, err := w.parse(dynevent.Context{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
@@ -114,10 +119,12 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var prototype dynevent.Function
 	var unknown error // why nothing is known of the function
 	c := dynevent.Context{
-		AtEntry: func(*dynevent.Definition) bool { return at.Waits || atEntry(table, at.Addr) },
+		AtEntry: func(*dynevent.Definition) bool { return at.Waits || w.Syscall || atEntry(table, at.Addr) },
 		Data:    func(symbol string) bool { _, ok := object(table, symbol); return ok },
 		Function: func(*dynevent.Definition) (dynevent.Function, error) {
 			switch {
+			case w.Syscall:
+				unknown = errSyscall
 			case at.Waits:
 				unknown = errNotLoaded
 			case prototype == nil && unknown == nil:
@@ -131,13 +138,17 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		var wrong *Error
 		var e *errlog.Error
 		if unknown != nil && errors.As(err, &wrong) && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID) {
-			if wrong.Unknown = unknown; !at.Waits {
+			if wrong.Unknown = unknown; !at.Waits && !w.Syscall {
 				wrong.Unknown = NoParams(table, at.Addr, unknown)
 			}
 		}
 		return nil, err
 	}
-	env := fetch.Env{ABI: ABIOf(table, at.Addr), Return: w.Return, Symbol: func(name string) (arch.Addr, bool) { return object(table, name) }}
+	abi := fetch.SyscallAMD64
+	if !w.Syscall {
+		abi = ABIOf(table, at.Addr)
+	}
+	env := fetch.Env{ABI: abi, Return: w.Return, Symbol: func(name string) (arch.Addr, bool) { return object(table, name) }}
 	v.Layout, err = fetch.NewLayout(v.Args, env)
 	return v, err
 }

@@ -1,0 +1,224 @@
+package inject_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+var ways = []kprobes.SyscallWay{kprobes.SyscallBySites, kprobes.SyscallByStops}
+
+// onCalls takes hold of a program that makes system calls.
+func onCalls(t *testing.T, opts kprobes.Options, flags ...string) *bench {
+	t.Helper()
+	return onProgram(t, testprog.Build(t, "sysfails", flags...), opts)
+}
+
+// eachWay runs f by sites and by ptrace, in a dynamically linked program and a static one.
+func eachWay(t *testing.T, f func(b *bench, by kprobes.SyscallWay)) {
+	for _, link := range [][]string{{}, {"-static"}} {
+		for _, by := range ways {
+			t.Run(fmt.Sprintf("%s%v", by, link), func(t *testing.T) {
+				f(onCalls(t, kprobes.Options{}, link...), by)
+			})
+		}
+	}
+}
+
+func TestSystemCallsFailWhereAPathMatches(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		f := b.add(inject.Rule{
+			Syscall: "openat", SyscallBy: by, Attr: fault.Always(), Args: []string{"path=+0($arg2):string"}, If: `path ~ "*.conf"`,
+			Do: []inject.Action{inject.Return{Errno: unix.EPERM, Fails: true}},
+		})
+		if got := b.Do("open 20", "opened"); got != "opened noent 20 perm 20" {
+			b.t.Error(got)
+		}
+		st := f.Stats()
+		if st.Calls != 40 || st.Eligible != 20 || st.Injected != 20 || st.Places[0].Mechanism != by.String() || len(b.events) != 20 {
+			b.t.Errorf("%+v, %d events", st, len(b.events))
+		}
+		for _, e := range b.events {
+			if e.Place != "openat" || len(e.What) != 1 || e.What[0] != "return -1 EPERM" || e.Values[0].S != "/nonexistent/a.conf" || e.Symbol == "" {
+				b.t.Errorf("%+v", e)
+			}
+		}
+		if err := f.Remove(); err != nil {
+			b.t.Error(err)
+		}
+		if got := b.Do("open 20", "opened"); got != "opened noent 40 perm 0" {
+			b.t.Error(got)
+		}
+	})
+}
+
+// full fails writes to descriptor 77.
+func full(by kprobes.SyscallWay, a fault.Attr) inject.Rule {
+	return inject.Rule{
+		Syscall: "write", SyscallBy: by, Attr: a, Args: []string{"fd=$arg1:u32"}, If: "fd == 77",
+		Do: []inject.Action{inject.Return{Errno: unix.ENOSPC, Fails: true}},
+	}
+}
+
+func TestEveryThirdWriteFails(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		f := b.add(full(by, attr(b.t, "when=3+3")))
+		if got := b.Do("write 10", "failed"); got != "failed 3: 3 6 9" {
+			b.t.Error(got)
+		}
+		if got := b.Do("threads 8 300", "failed"); got != "failed 800 of 2400" { // the tenth was the first of three
+			b.t.Error(got)
+		}
+		if st := f.Stats(); st.Eligible != 2410 || st.Injected != 803 {
+			b.t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestTheWayDoesNotMatter: the same seed chooses the same calls.
+func TestTheWayDoesNotMatter(t *testing.T) {
+	var want string
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		b.add(full(by, attr(b.t, "probability=20%", "seed=4711")))
+		got := b.Do("write 500", "failed")
+		if want == "" {
+			want = got
+		}
+		if got != want || !strings.Contains(got, ": ") {
+			b.t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+func TestCallsByEitherKindOfInstruction(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		f := b.add(inject.Rule{Syscall: "getpid", SyscallBy: by, Attr: attr(b.t, "interval=4"), Do: []inject.Action{inject.Return{Value: 1}}})
+		if got := b.Do("raw 100", "other"); got != "other 50" {
+			b.t.Error(got)
+		}
+		if st := f.Stats(); st.Eligible != 201 || st.Injected != 50 { // one is the program's own
+			b.t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestResultsAreChangedAfterTheCall(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		f := b.add(inject.Rule{
+			Syscall: "openat", SyscallBy: by, After: true, Attr: fault.Always(), Args: []string{"path=+0($arg2):string", "ret=$retval:s32"},
+			If: `ret == -2 && path ~ "*.txt"`, Do: []inject.Action{inject.Return{Errno: unix.EPERM, Fails: true}},
+		})
+		if got := b.Do("open 20", "opened"); got != "opened noent 20 perm 20" {
+			b.t.Error(got)
+		}
+		if st := f.Stats(); st.Injected != 20 || len(b.events) != 20 || int32(b.events[0].Values[1].U) != -2 {
+			b.t.Errorf("%+v, %+v", st, b.events)
+		}
+	})
+}
+
+// TestCallsThatMakeSomething: fork, vfork and clone fail, or pass, by their kinds.
+func TestCallsThatMakeSomething(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		f := b.add(inject.Rule{Syscall: "fork,vfork,clone,clone3", SyscallBy: by, Attr: attr(b.t, "when=2+2"), Do: []inject.Action{inject.Return{Errno: unix.EAGAIN, Fails: true}}})
+		for _, c := range []struct{ command, passes, fails string }{
+			{"fork", "fork errno 0 status 9", "fork errno 11 status -1"},
+			{"spawn", "spawn errno 0 status 0", "spawn errno 11 status -1"},
+			{"thread", "thread errno 0", "thread errno 11"},
+		} {
+			if got := b.Do(c.command, c.command); got != c.passes {
+				b.t.Error(got)
+			}
+			if got := b.Do(c.command, c.command); got != c.fails {
+				b.t.Error(got)
+			}
+		}
+		if st := f.Stats(); st.Calls != 6 || st.Injected != 3 {
+			b.t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestCallsAreDelayedAndChanged: a thread waits in front of its call, arguments are changed.
+func TestCallsAreDelayedAndChanged(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		b.add(inject.Rule{
+			Syscall: "write", SyscallBy: by, Attr: attr(b.t, "interval=50"), Args: []string{"fd=$arg1:u32"}, If: "fd == 77",
+			Do: []inject.Action{inject.Delay{D: 1e6}, inject.SetArgument{N: 1, Value: "-1"}},
+		})
+		if got := b.Do("raw 10", "other"); got != "other 0" {
+			b.t.Error(got)
+		}
+		b.add(inject.Rule{
+			Syscall: "/^write$", SyscallBy: by, Attr: fault.Always(), Args: []string{"fd=$arg1:s32"}, If: "fd == -1",
+			Do: []inject.Action{inject.Return{Errno: unix.ENOSPC, Fails: true}}, After: true,
+		})
+		if got := b.Do("threads 4 100", "failed"); got != "failed 8 of 400" {
+			b.t.Error(got)
+		}
+	})
+}
+
+// TestALibraryThatComes makes calls of its own: they fail as well.
+func TestALibraryThatComes(t *testing.T) {
+	lib := testprog.Build(t, "libsys.so", "-shared", "-fPIC")
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			b := onCalls(t, kprobes.Options{})
+			f := b.add(inject.Rule{Syscall: "getpid", SyscallBy: by, Attr: attr(t, "times=1"), Do: []inject.Action{inject.Return{Value: 1}}})
+			if got := b.Do("load "+lib, "loaded"); got != "loaded other 1" {
+				t.Error(got)
+			}
+			if st := f.Stats(); st.Injected != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// TestFollowedChildrenFailToo: each process counts its own calls.
+func TestFollowedChildrenFailToo(t *testing.T) {
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			b := onCalls(t, kprobes.Options{Follow: true})
+			b.add(full(by, attr(t, "when=3+3")))
+			b.Send("child 10")
+			if got := b.Expect("failed"); got != "failed 3: 3 6 9" {
+				t.Error(got)
+			}
+			b.Expect("did")
+			if got := b.Do("write 5", "failed"); got != "failed 1: 3" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+func TestRulesAboutSystemCallsThatMakeNoSense(t *testing.T) {
+	b := onCalls(t, kprobes.Options{})
+	pass := []inject.Action{inject.Return{}}
+	for _, c := range []struct {
+		rule inject.Rule
+		want string
+	}{
+		{inject.Rule{Syscall: "opennat", Do: pass}, `there is no system call "opennat"; did you mean openat?`},
+		{inject.Rule{Syscall: "nothing*", Do: pass}, "no system call is like nothing*"},
+		{inject.Rule{Syscall: "/(", Do: pass}, "/( is no regular expression"},
+		{inject.Rule{Syscall: "write", Do: []inject.Action{inject.Return{Value: 5, Errno: unix.EIO}}}, "a system call returns 5 or an error, not both"},
+		{inject.Rule{Syscall: "write", Do: []inject.Action{inject.Results{Error: "io.EOF"}}}, "a system call returns a number"},
+		{inject.Rule{Syscall: "write", Args: []string{"path"}, Do: pass}, "of a system call's arguments only the registers are known"},
+		{inject.Rule{Syscall: "write", After: true, Do: []inject.Action{inject.SetArgument{N: 1, Value: "1"}}}, "arguments can only be changed at the entry"},
+		{inject.Rule{Syscall: "rt_sigreturn", SyscallBy: kprobes.SyscallBySites, Do: pass}, "not all places that make the system call can be known"},
+	} {
+		if _, err := b.in.Add(c.rule); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %s", c.rule, err, c.want)
+		}
+	}
+}
