@@ -157,6 +157,26 @@ func TestDecisionsAreTheSameEitherWay(t *testing.T) {
 	}
 }
 
+// TestDecisionsInGo: bodies have the stack that goroutines have.
+func TestDecisionsInGo(t *testing.T) {
+	const n, seed, calls = 100, 31, 20_000
+	prog := start(t, "gosrv")
+	command := fmt.Sprintf("threads 8 %d", calls)
+	unprobed := prog.Do(command, "sum")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	var ran uint64
+	kp := deciding(t, "main.target", oneOf(n, seed), counted(&ran))
+	register(t, s, kp)
+	wantOptimized(t, s, kp)
+	if probed := prog.Do(command, "sum"); probed != unprobed {
+		t.Errorf("probed: %q, unprobed: %q", probed, unprobed)
+	}
+	wantHits(t, kp, 8*calls)
+	wantDecided(t, kp, ran, n, seed)
+	closeSession(t, s)
+	wantRight(t, prog)
+}
+
 // TestDecisionsWhileTheSiteChanges: jumps come and go under threads that run.
 func TestDecisionsWhileTheSiteChanges(t *testing.T) {
 	rounds := 40

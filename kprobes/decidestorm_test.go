@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -54,30 +52,99 @@ func TestDecisionsInAStormOfSignals(t *testing.T) {
 	}
 }
 
-// TestDecisionsUnderSignals: one thread, to which signals are sent as fast as can be, chooses the hits
-// that it would choose without.
+// slowly is c, behind conditions that are always met and take their time.
+func slowly(c program.Cond) program.Cond {
+	all := make([]program.Cond, 60)
+	for i := range all {
+		all[i] = program.Compare(program.Now(), program.NotEqual, program.Const(0))
+	}
+	return program.All(append(all, c)...)
+}
+
+// TestDecisionsUnderSignals: threads that are in a body nearly all the time, and that take 2000 signals a second,
+// choose the hits that they would choose without. Those that a signal finds in the body are
+// chosen on their way out, too.
 func TestDecisionsUnderSignals(t *testing.T) {
-	const n, seed = 9, 17
-	prog := start(t, "regions", "2")
+	const threads, n, seed = 2, 20, 17
+	for _, how := range []string{"optimized", "switched"} {
+		t.Run(how, func(t *testing.T) {
+			prog := start(t, "ticks", fmt.Sprint(threads))
+			s := attach(t, prog.PID(), kprobes.Options{})
+			var ran uint64
+			kp := deciding(t, "foo", slowly(oneOf(n, seed)), counted(&ran))
+			register(t, s, kp)
+			wantOptimized(t, s, kp)
+			prog.Send("go 20000")
+			for on := false; how == "switched" && kp.State(0) < threads*15000; on = !on {
+				ok(t, s.SetOptimization(on))
+				s.WaitForOptimizer()
+			}
+			went := prog.Expect("went")
+			wantHits(t, kp, number(t, went, "went"))
+			wantDecided(t, kp, ran, n, seed)
+			t.Logf("%s, %d chosen", went, ran)
+			closeSession(t, s)
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
+// TestChosenHitsAreDivertedUnderSignals: handlers of hits that signals have found in the body return from the function
+// at once, have their thread wait, or call a function.
+func TestChosenHitsAreDivertedUnderSignals(t *testing.T) {
+	const n, seed = 20, 23
+	prog := start(t, "ticks", "2")
 	s := attach(t, prog.PID(), kprobes.Options{})
-	var kps []*kprobes.Kprobe
-	names := functions(prog)
-	ran := make([]uint64, len(names))
-	for i, name := range names {
-		kps = append(kps, deciding(t, name, oneOf(n, seed), counted(&ran[i])))
+	foo := symbol(t, s, "foo")
+	var ran, calls uint64
+	kp := deciding(t, "foo", slowly(oneOf(n, seed)), func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
+		v, _ := r.Arg(0)
+		switch ran++; ran % 3 {
+		case 0:
+			ok(t, r.ReturnNow(3*v+1))
+			return 1
+		case 1:
+			r.Delay(50 * time.Microsecond)
+		case 2:
+			calls++
+			wantCall(t, r, 16, foo, 5)
+		}
+		return 0
+	})
+	register(t, s, kp)
+	wantOptimized(t, s, kp)
+	went := prog.Do("go 8000", "went")
+	if all := number(t, went, "went") + calls; kp.Hits()+kp.NMissed() != all { // in what is called, signals' handlers hit as well
+		t.Errorf("%d hits and %d missed of %d", kp.Hits(), kp.NMissed(), all)
 	}
-	register(t, s, kps...)
-	s.WaitForOptimizer()
-	prog.Send("start")
-	for range 3000 {
-		_ = prog.Signal(unix.SIGUSR1)
-		s.Status(kps[0])
-	}
-	prog.Do("stop", "calls")
-	for i, kp := range kps {
-		wantDecided(t, kp, ran[i], n, seed)
+	if want := uint64(len(chosenOf(kp.State(0), n, seed))); kp.State(0) != kp.Hits() || ran != want || kp.NMissed() < calls {
+		t.Errorf("%d decisions, %d hits, %d missed; the handler ran %d times, want %d", kp.State(0), kp.Hits(), kp.NMissed(), ran, want)
 	}
 	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestSessionsEndUnderDecisionsAndSignals: threads are taken out of bodies and from where they were chosen.
+func TestSessionsEndUnderDecisionsAndSignals(t *testing.T) {
+	rounds := 15
+	if torture() {
+		rounds = 500
+	}
+	const n, seed = 4, 29
+	prog := start(t, "ticks", "3")
+	prog.Send("go 100000")
+	for range rounds {
+		s := attach(t, prog.PID(), kprobes.Options{})
+		var ran uint64
+		kp := deciding(t, "foo", slowly(oneOf(n, seed)), counted(&ran))
+		register(t, s, kp)
+		s.WaitForOptimizer()
+		closeSession(t, s)
+		wantDecided(t, kp, ran, n, seed)
+	}
+	prog.Expect("went")
 	prog.CheckClean()
 	wantRight(t, prog)
 }
