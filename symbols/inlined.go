@@ -44,9 +44,11 @@ func (d *dwarfData) abstract(off dwarf.Offset) (origin dwarf.Offset, ok bool) {
 	return origin, ok
 }
 
-// inlinedCopies counts the inlined calls that refer to origin.
+// inlinedCopies counts the inlined calls that refer to origin, but for those in copies of the
+// function itself, where GCC puts a part of a function that it has split.
 func (d *dwarfData) inlinedCopies(origin dwarf.Offset, limit int) (n int, all bool) {
 	r := d.data.Reader()
+	itself := false
 	for range limit {
 		e, err := r.Next()
 		if err != nil {
@@ -55,10 +57,11 @@ func (d *dwarfData) inlinedCopies(origin dwarf.Offset, limit int) (n int, all bo
 		if e == nil {
 			return n, true
 		}
-		if e.Tag != dwarf.TagInlinedSubroutine {
-			continue
-		}
-		if off, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset); ok && off == origin {
+		off, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
+		switch {
+		case e.Tag == dwarf.TagSubprogram:
+			itself = ok && off == origin
+		case e.Tag == dwarf.TagInlinedSubroutine && ok && off == origin && !itself:
 			n++
 		}
 	}

@@ -233,6 +233,12 @@ func TestInlinedCallsAreCounted(t *testing.T) {
 			t.Errorf("%s was inlined %d times, %v, want %d", fn, n, known, want)
 		}
 	}
+	c := file(t, build(t, "inlined.c", "-g", "-O2"))
+	for fn, want := range map[string]int{"twice": 3, "split": 0} {
+		if n, known := c.Inlined(one(t, c, fn).Addr, 1<<20); n != want || !known {
+			t.Errorf("%s was inlined %d times, %v, want %d", fn, n, known, want)
+		}
+	}
 	if _, known := tab.Inlined(one(t, tab, "main.Inlined").Addr, 1); known {
 		t.Error("one entry of the debug information told everything")
 	}
