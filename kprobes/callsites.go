@@ -31,9 +31,9 @@ import (
 // A thread must come from the probe's place to the instruction in one way only, through it. So nothing behind that place, up to the
 // instruction, may be the target of a branch: of those in its function, of those anywhere in the
 // mapping that have 32 bits of displacement (a part that the compiler has split off returns by such), nor may the
-// function have an indirect jump, whose targets nobody knows. Else the probe is on the instruction itself and looks
-// at the number when it is hit. What comes behind the place in no way that is taken by code is a thread that was there when the probe
-// was placed: its call had begun before.
+// function have an indirect jump, whose targets nobody knows. Else the probe is on the instruction itself. Nor is a number
+// known that such ways lead around; then the probe looks at it when it is hit. Who stands behind the place when the probe
+// comes has begun the call before.
 
 // callSite is an instruction that makes system calls.
 type callSite struct {
@@ -41,7 +41,6 @@ type callSite struct {
 	at     arch.Addr   // where a probe stands; insn itself, if it has to
 	loads  []arch.Insn // what is executed from there to insn
 	number int         // -1 if only the registers tell
-	first  arch.Addr   // of the instructions that were looked at
 }
 
 // callGap is code that makes system calls and can't be probed.
@@ -125,15 +124,9 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGa
 	if err := d.text.Original(m.Range.Start, code); err != nil {
 		return nil, nil, err
 	}
-	call := ptrace.Host.SyscallInsn()
-	functions := map[arch.Range]*callerCode{}
-	for from := 0; ; {
-		i := bytes.Index(code[from:], call)
-		if i < 0 {
-			break
-		}
-		at := m.Range.Start + arch.Addr(from+i)
-		from += i + 1
+	callers := map[arch.Range]*callerCode{}
+	var order []*callerCode
+	for _, at := range occurrences(code, m.Range.Start) {
 		bounds, known := d.symbols().Function(at)
 		if !known {
 			if _, data := d.symbols().DataInText(at); !data {
@@ -141,37 +134,58 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGa
 			}
 			continue
 		}
-		f := functions[bounds]
+		f := callers[bounds]
 		if f == nil {
 			f = newCallerCode(bounds, code[bounds.Start-m.Range.Start:min(uint64(bounds.End-m.Range.Start), uint64(len(code)))])
-			functions[bounds] = f
+			callers[bounds], order = f, append(order, f)
 		}
 		if f.err != nil && at >= f.end {
 			gaps = append(gaps, callGap{number: -1, why: fmt.Sprintf("what may be a system call at %s can't be decoded: %v", d.placeOf(at), f.err)})
-			continue
+		} else if j, ok := f.index(at); ok {
+			f.calls = append(f.calls, j)
 		}
-		if j, ok := f.index(at); ok {
-			site := f.site(j)
-			if d.isSigreturn(at) {
-				site = callSite{insn: at, at: at, first: at, number: sigreturnNumber()}
+	}
+	noteEntrances(order, m.Range.Start, code)
+	for _, f := range order {
+		numbers := f.numbers()
+		for _, i := range f.calls {
+			site := f.site(i, numbers[i])
+			if d.isSigreturn(site.insn) {
+				site = callSite{insn: site.insn, at: site.insn, number: sigreturnNumber()}
 			}
 			sites = append(sites, site)
 		}
 	}
-	return withoutEntrances(sites, m.Range.Start, code), gaps, nil
+	return sites, gaps, nil
+}
+
+// occurrences are where code, which is at start, has the bytes of the system-call instruction.
+func occurrences(code []byte, start arch.Addr) (all []arch.Addr) {
+	call := ptrace.Host.SyscallInsn()
+	for from := 0; ; {
+		i := bytes.Index(code[from:], call)
+		if i < 0 {
+			return all
+		}
+		all = append(all, start+arch.Addr(from+i))
+		from += i + 1
+	}
 }
 
 // callerCode is the instructions of a function that makes system calls.
 type callerCode struct {
-	insns    []arch.Insn
-	targets  map[arch.Addr]bool // of its branches
-	indirect bool               // it has jumps to anywhere
-	end      arch.Addr          // of what was decoded
-	err      error              // why no more was
+	bounds    arch.Range
+	insns     []arch.Insn
+	calls     []int              // those of insns that do
+	targets   map[arch.Addr]bool // of its branches, and of others that lead into it
+	entrances map[arch.Addr]bool // of others
+	indirect  bool               // it has jumps to anywhere
+	end       arch.Addr          // of what was decoded
+	err       error              // why no more was
 }
 
 func newCallerCode(bounds arch.Range, code []byte) *callerCode {
-	f := &callerCode{targets: map[arch.Addr]bool{}, end: bounds.Start}
+	f := &callerCode{bounds: bounds, targets: map[arch.Addr]bool{}, entrances: map[arch.Addr]bool{bounds.Start: true}, end: bounds.Start}
 	for len(code) > 0 {
 		insn, err := ptrace.Host.Decode(code, f.end)
 		if err != nil {
@@ -197,31 +211,84 @@ func (f *callerCode) index(at arch.Addr) (int, bool) {
 }
 
 // site looks at the instructions in front of number i, which makes system calls.
-func (f *callerCode) site(i int) callSite {
+func (f *callerCode) site(i, number int) callSite {
 	insn := f.insns[i].Addr
-	site := callSite{insn: insn, at: insn, first: insn, number: -1}
+	site := callSite{insn: insn, at: insn, number: number}
 	if f.indirect || f.err != nil {
 		return site
 	}
-	simple := true // all that was looked at only sets registers
 	for j := i - 1; j >= 0 && i-j <= maxLoads && !f.targets[f.insns[j].End()]; j-- {
 		before := f.insns[j]
-		sets := ptrace.Host.Load(before, ptrace.Host.NewRegs(), vague(0)) == nil
-		if !sets && !ptrace.Host.KeepsNumber(before) {
+		if ptrace.Host.Load(before, ptrace.Host.NewRegs(), vague(0)) != nil {
 			break
 		}
-		if simple = simple && sets; simple && len(site.loads) == 0 && insn-before.Addr >= jumpRoom {
+		if insn-before.Addr >= jumpRoom {
 			site.at, site.loads = before.Addr, f.insns[j:i]
-		}
-		if site.number < 0 {
-			site.first, site.number = before.Addr, constantNumber(f.insns[j:i])
-		}
-		if site.number >= 0 && (len(site.loads) > 0 || !simple) {
 			break
 		}
 	}
-	site.first = min(site.first, site.at)
 	return site
+}
+
+// Of an instruction that no way was found to, nothing is known of the register of the number either.
+const (
+	anyNumber = -1
+	unreached = -2
+)
+
+// numbers is what the register of system calls' numbers holds in front of each instruction, anyNumber if that is not always the
+// same. It follows all ways through the function from all that lead into it.
+func (f *callerCode) numbers() []int {
+	in := make([]int, len(f.insns))
+	for i := range in {
+		in[i] = unreached
+	}
+	var todo []int
+	reach := func(at arch.Addr, number int) {
+		i, ok := f.index(at)
+		if !ok || in[i] == number || in[i] == anyNumber {
+			return
+		}
+		if in[i] != unreached {
+			number = anyNumber
+		}
+		in[i] = number
+		todo = append(todo, i)
+	}
+	for at := range f.entrances {
+		reach(at, anyNumber)
+	}
+	if f.indirect || f.err != nil {
+		for _, insn := range f.insns {
+			reach(insn.Addr, anyNumber)
+		}
+	}
+	for len(todo) > 0 {
+		insn, number := f.insns[todo[len(todo)-1]], in[todo[len(todo)-1]]
+		todo = todo[:len(todo)-1]
+		switch insn.Flow {
+		case arch.FlowReturn, arch.FlowIndirectJump, arch.FlowFar, arch.FlowTrap:
+		case arch.FlowJump:
+			reach(insn.Target, number)
+		case arch.FlowCond:
+			reach(insn.Target, number)
+			reach(insn.End(), number)
+		default:
+			reach(insn.End(), numberBehind(insn, number))
+		}
+	}
+	return in
+}
+
+// numberBehind is what the register holds behind an instruction that leads to the following one.
+func numberBehind(insn arch.Insn, number int) int {
+	if insn.Flow == arch.FlowNext && ptrace.Host.Load(insn, ptrace.Host.NewRegs(), vague(0)) == nil {
+		return constantNumber(insn, number)
+	}
+	if ptrace.Host.KeepsNumber(insn) {
+		return number
+	}
+	return anyNumber
 }
 
 // vague is memory of which nothing is known.
@@ -236,24 +303,24 @@ func (v vague) ReadMemory(_ arch.Addr, p []byte) error {
 
 func (v vague) WriteMemory(arch.Addr, []byte) error { return nil }
 
-// constantNumber is what insns leave in the register of the number, or -1 if that depends on anything. Those that do
-// more than set a register leave that one alone, and may do anything else.
-func constantNumber(insns []arch.Insn) int {
+// constantNumber is what load leaves in the register of the number, where number was, or anyNumber if that depends on anything.
+func constantNumber(load arch.Insn, number int) int {
 	var results [2]uint64
 	for k, fill := range []byte{0x11, 0x22} {
 		regs := ptrace.Host.NewRegs()
-		blur(regs, fill)
-		for _, insn := range insns {
-			if ptrace.Host.Load(insn, regs, vague(fill)) != nil {
-				number := regs.ReturnValue()
-				blur(regs, fill)
-				regs.SetReturnValue(number)
-			}
+		for i, name := range regs.Names() {
+			regs.Set(name, uint64(fill)*0x0101010101010101+uint64(i))
+		}
+		if number >= 0 {
+			regs.SetReturnValue(uint64(number))
+		}
+		if ptrace.Host.Load(load, regs, vague(fill)) != nil {
+			return anyNumber
 		}
 		results[k] = regs.ReturnValue()
 	}
 	if results[0] != results[1] || results[0] > math.MaxInt32 {
-		return -1
+		return anyNumber
 	}
 	return int(results[0])
 }
@@ -262,33 +329,20 @@ func constantNumber(insns []arch.Insn) int {
 func sigreturnNumber() int {
 	insn, err := ptrace.Host.Decode(ptrace.Host.SigreturnLoads()[0], 0)
 	if err != nil {
-		return -1
+		return anyNumber
 	}
-	return constantNumber([]arch.Insn{insn})
+	return constantNumber(insn, anyNumber)
 }
 
-// blur makes all registers such that they differ for each value of fill.
-func blur(regs arch.Regs, fill byte) {
-	for i, name := range regs.Names() {
-		regs.Set(name, uint64(fill)*0x0101010101010101+uint64(i))
-	}
-}
-
-// withoutEntrances takes the places in front of their instructions from sites that a branch with a 32-bit displacement,
-// anywhere in code, leads behind the place of. All bytes are looked at, so some are taken for no reason.
-func withoutEntrances(sites []callSite, start arch.Addr, code []byte) []callSite {
-	var inner []arch.Range
-	for _, site := range sites {
-		inner = append(inner, arch.Range{Start: site.first + 1, End: site.insn + 1})
-	}
-	if len(inner) == 0 {
-		return sites
-	}
-	for i := 0; i+jumpRoom < len(code); i++ {
+// noteEntrances finds branches with a 32-bit displacement, anywhere in code, that lead into one of callers from outside of it. All
+// bytes are looked at, so some are taken for a branch for no reason.
+func noteEntrances(callers []*callerCode, start arch.Addr, code []byte) {
+	sort.Slice(callers, func(i, k int) bool { return callers[i].bounds.Start < callers[k].bounds.Start })
+	for i := range code {
 		at := i
 		switch {
 		case code[i] == 0xe8, code[i] == 0xe9:
-		case code[i] == 0x0f && code[i+1]&0xf0 == 0x80:
+		case code[i] == 0x0f && i+1 < len(code) && code[i+1]&0xf0 == 0x80:
 			at++
 		default:
 			continue
@@ -296,23 +350,13 @@ func withoutEntrances(sites []callSite, start arch.Addr, code []byte) []callSite
 		if at+jumpRoom > len(code) {
 			break
 		}
-		to := start + arch.Addr(at+jumpRoom).Add(int64(int32(binary.LittleEndian.Uint32(code[at+1:]))))
-		k := sort.Search(len(inner), func(k int) bool { return inner[k].End > to })
-		if k < len(inner) && inner[k].Contains(to) {
-			entered(sites, to)
+		from := start + arch.Addr(i)
+		to := (start + arch.Addr(at+jumpRoom)).Add(int64(int32(binary.LittleEndian.Uint32(code[at+1:]))))
+		k := sort.Search(len(callers), func(k int) bool { return callers[k].bounds.End > to })
+		if k < len(callers) && callers[k].bounds.Contains(to) && !callers[k].bounds.Contains(from) {
+			callers[k].targets[to], callers[k].entrances[to] = true, true
 		}
 	}
-	return sites
-}
-
-// entered notes that somebody comes to at, which is among the instructions in front of a site.
-func entered(sites []callSite, at arch.Addr) {
-	i := sort.Search(len(sites), func(i int) bool { return sites[i].insn >= at })
-	site := &sites[i]
-	if at > site.at || at == site.insn {
-		site.at, site.loads = site.insn, nil
-	}
-	site.number = constantNumber(site.loads)
 }
 
 // describeGaps is why a probe on numbers can't be by sites; empty if it can.

@@ -30,6 +30,8 @@ What is done to a call:
   -poke ADDR=BYTES memory is written: '$arg2=0x00ff', '$arg2="text"'
   -delay D         the thread goes on later: 50ms, 10ms..20ms; all others run
   -signal SIG      the thread gets a signal
+System calls are seen by probes at the instructions that make them, if all of those can be known,
+else by ptrace, which stops every system call of the process (-syscall-by says which).
 V and ADDR are numbers or fetch arguments of the kernel's, as in gokprobe attach -arg.
 
 Which calls: -if first; what it lets pass is counted and decided in the order of the kernel's
@@ -50,6 +52,8 @@ Examples:
   gokprobe inject -p 4711 -sym libc.so.6:fsync -delay 10ms..200ms
   gokprobe inject -p 4711 -sym libc.so.6:read -after -corrupt '$arg2@0' -interval 100
   gokprobe inject -p 4711 -sym parse_header -retval 0 -dry-run -duration 10s
+  gokprobe inject -p 4711 -syscall openat -errno EMFILE -if 'path ~ "/etc/*"' -arg 'path=+0($arg2):string'
+  gokprobe inject -p 4711 -syscall %network -errno ECONNRESET -probability 0.1%
   gokprobe inject -sym libc.so.6:write -errno ENOSPC -fail-nth 3 -- ./backup /tmp/out`,
 		Flags: injectFlags(),
 		Action: func(c *cli.Context) error {

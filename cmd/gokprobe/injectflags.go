@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -12,6 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -33,7 +35,8 @@ func injectFlags() []cli.Flag {
 		&cli.StringFlag{Name: "p", Usage: "inject into process `PID`"},
 		&cli.StringSliceFlag{Name: "sym", Usage: "make calls of the functions `SPEC` fail: foo, lib.so:foo, 'mem*'; repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "the same, at address `ADDR`, 0x… or module:0x…; repeatable"},
-		&cli.StringSliceFlag{Name: "syscall", Usage: "make system calls `NAME` fail, by name or number; repeatable"},
+		&cli.StringSliceFlag{Name: "syscall", Usage: "make system calls `NAME` fail: openat, 257, '*at', /^open, %file as in strace; repeatable"},
+		&cli.StringFlag{Name: "syscall-by", Value: "auto", Usage: "see system calls by `WAY`: sites, ptrace, or auto: sites if all are known"},
 		&cli.StringFlag{Name: "retval", Usage: "return `V` without running the body"},
 		&cli.StringFlag{Name: "errno", Usage: "set errno to `NAME`, ENOENT or 2, and fail"},
 		&cli.BoolFlag{Name: "after", Usage: "let the body run first"},
@@ -87,6 +90,9 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 	if r.json, err = parseFormat(c); err != nil {
 		return r, err
 	}
+	if err := r.parseSyscalls(c.String("syscall-by")); err != nil {
+		return r, err
+	}
 	if err := r.parseActions(c); err != nil {
 		return r, err
 	}
@@ -96,6 +102,8 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 	switch {
 	case len(r.functions) == 0 && len(r.syscalls) == 0:
 		return r, usagef("say what is to fail: functions with -sym or -addr, or system calls with -syscall")
+	case c.IsSet("syscall-by") && len(r.syscalls) == 0:
+		return r, usagef("-syscall-by is about system calls, name some with -syscall")
 	case len(r.functions) > 0 && len(r.syscalls) > 0:
 		return r, usagef("-sym and -syscall can't be combined; use two gokprobe inject, one after the other, or a script")
 	case c.IsSet("duration") && r.duration <= 0:
@@ -110,6 +118,22 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 		return r, usagef("-size says what a call takes of -space, which is not given")
 	}
 	return r, r.checkWish()
+}
+
+// parseSyscalls reads -syscall and -syscall-by.
+func (r *injectRequest) parseSyscalls(by string) error {
+	for _, text := range r.syscalls {
+		if _, err := inject.ParseSyscalls(text); err != nil {
+			return usagef("-syscall: %w", err)
+		}
+	}
+	ways := []kprobes.SyscallWay{kprobes.SyscallAuto, kprobes.SyscallBySites, kprobes.SyscallByStops}
+	i := slices.IndexFunc(ways, func(w kprobes.SyscallWay) bool { return w.String() == by })
+	if i < 0 {
+		return usagef("-syscall-by %q is unknown, choose auto, sites or ptrace", by)
+	}
+	r.rule.SyscallBy = ways[i]
+	return nil
 }
 
 // checkWish finds what is wrong with -arg, -if and -size before there is a process.
