@@ -1,6 +1,7 @@
 // Package debugfs shows a session as the kernel's files: kprobes/list and enabled, the sysctl
-// debug.kprobes-optimization, and tracefs with its events, which record what the kernel's fetch
-// arguments say (Documentation/trace/kprobetrace.rst, uprobetracer.rst, events.rst).
+// debug.kprobes-optimization, tracefs with its events, which record what the kernel's fetch
+// arguments say (Documentation/trace/kprobetrace.rst, uprobetracer.rst, events.rst), and fail_function, by which
+// functions return errors (Documentation/fault-injection).
 //
 // A Tree is an fs.FS for reading, with Write and Truncate besides. Package door gives it to
 // programs that use files.
@@ -38,6 +39,11 @@
 //	clocks of a histogram         local, global, mono: all CLOCK_MONOTONIC  as trace_clock
 //	a filter that is changed      no hit in between is lost, or filtered    the same
 //	                              by half
+//	fail_function/inject          any function; what it may return is told  functions that are marked
+//	                              by its declared result
+//	make-it-fail, fail-nth        fail_function/tasks/TID                   /proc/PID, /proc/PID/task/TID
+//	more attributes               when, rate, for, per-thread, seed         none
+//	interval, when, space         of each process by itself                 of all
 package debugfs
 
 import (

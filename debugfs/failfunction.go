@@ -24,6 +24,8 @@ type failFunction struct {
 	points []*failPoint // in the order of their injection
 	stop   func()       // watching threads
 
+	injectable injectable
+
 	mu      sync.Mutex // for a moment only, since hits wait for it
 	decider *fault.Decider
 	tasks   map[int]bool      // threads that make-it-fail marks
@@ -50,6 +52,7 @@ func newFailFunction(t *Tree) *failFunction {
 		panic(err) // they are the kernel's defaults
 	}
 	ff := &failFunction{tree: t, decider: d, tasks: map[int]bool{}}
+	ff.injectable.tree = t
 	ff.stop = t.session.WatchThreads(kprobes.ThreadWatcher{Born: ff.born, Gone: ff.gone})
 	return ff
 }

@@ -2,7 +2,9 @@ package debugfs
 
 import (
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -81,28 +83,43 @@ func (t *Tree) errorType(fn arch.Addr) errorType {
 const maxTyped = 20000
 
 // injectable is error_injection/list: every function, and how it fails.
-func (t *Tree) injectable() *node {
-	return shows(0o444, func() string {
-		var functions []symbols.Symbol
-		typed := 0
-		for _, s := range t.session.Symbols().Symbols("") {
-			if s.Func {
-				functions = append(functions, s)
-			}
-			if s.Func && !t.session.Symbols().GoFunction(s.Addr) {
-				typed++
-			}
+func (t *Tree) injectable() *node { return shows(0o444, t.failing.injectable.text) }
+
+// injectable remembers the list for as long as no module comes or goes: making it takes a while.
+type injectable struct {
+	tree    *Tree
+	mu      sync.Mutex
+	modules []*symbols.Module
+	list    string
+}
+
+func (l *injectable) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if modules := l.tree.session.Symbols().Modules(); l.list == "" || !slices.Equal(modules, l.modules) {
+		l.modules, l.list = modules, l.tree.listFunctions()
+	}
+	return l.list
+}
+
+func (t *Tree) listFunctions() string {
+	table := t.session.Symbols()
+	functions := slices.DeleteFunc(table.Symbols(""), func(s symbols.Symbol) bool { return !s.Func })
+	typed := 0
+	for _, s := range functions {
+		if !table.GoFunction(s.Addr) {
+			typed++
 		}
-		var b strings.Builder
-		for _, s := range functions {
-			kind := unreadError
-			if typed <= maxTyped {
-				kind = t.errorType(s.Addr)
-			}
-			b.WriteString(spec(s) + "\t" + kind.String() + "\n")
+	}
+	var b strings.Builder
+	for _, s := range functions {
+		kind := unreadError
+		if typed <= maxTyped {
+			kind = t.errorType(s.Addr)
 		}
-		return b.String()
-	})
+		b.WriteString(spec(s) + "\t" + kind.String() + "\n")
+	}
+	return b.String()
 }
 
 // spec is the name by which a function can be injected.
