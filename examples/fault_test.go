@@ -36,6 +36,7 @@ var varying = []struct {
 	as   string
 }{
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\.\d{9}\b`), "00:00:00.000000000"},
+	{regexp.MustCompile(`(?m)^gokprobe: .* the compiler has inlined .*\n`), ""}, // where the C library has debug information
 	{regexp.MustCompile(`(armed: .* in )\d+`), "${1}PID"},
 	{regexp.MustCompile(`\b(sample|ledger)-\d+ *`), "$1-PID "},
 	{regexp.MustCompile(`\b(seed:?) \d+`), "$1 N"},

@@ -162,29 +162,9 @@ func (f *injection) addActions(kind string, v starlark.Value) error {
 		if err != nil {
 			return err
 		}
-		f.add(a)
+		f.rule.Do = append(f.rule.Do, a)
 	}
 	return nil
-}
-
-// add adds an action. retval and errno are one.
-func (f *injection) add(a inject.Action) {
-	ret, ok := a.(inject.Return)
-	if ok {
-		for i, b := range f.rule.Do {
-			before, ok := b.(inject.Return)
-			if !ok || before.Fails == ret.Fails {
-				continue
-			}
-			if before.Fails {
-				ret, before = before, ret
-			}
-			before.Errno = ret.Errno // before has the value
-			f.rule.Do[i] = before
-			return
-		}
-	}
-	f.rule.Do = append(f.rule.Do, a)
 }
 
 // declare adds f to the scenario, and arms it at once if the scenario is.
@@ -195,6 +175,10 @@ func (f *injection) declare() error {
 	}
 	if _, ok := s.session.(*kprobes.Session); !ok {
 		return errors.New("inject: there is no process")
+	}
+	var err error
+	if f.rule.Do, err = inject.Combine(f.rule.Do); err != nil {
+		return fmt.Errorf("inject: %w", err)
 	}
 	if f.fn != nil {
 		f.rule.Handler = f.handle

@@ -106,6 +106,11 @@ func (t *texts) Unpack(v starlark.Value) error {
 	case starlark.String:
 		*t = texts{string(v)}
 		return nil
+	case *starlark.Dict: // NAME=TEXT of each
+		for _, pair := range v.Items() {
+			*t = append(*t, text(pair[0])+"="+text(pair[1]))
+		}
+		return nil
 	case starlark.Iterable:
 		for e := range starlark.Elements(v) {
 			text, ok := starlark.AsString(e)
