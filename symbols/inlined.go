@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"debug/dwarf"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -66,4 +67,32 @@ func (d *dwarfData) inlinedCopies(origin dwarf.Offset, limit int) (n int, all bo
 		}
 	}
 	return n, false
+}
+
+// inlinedAway tells of a name without a symbol that it is a Go function of which every call
+// was inlined. It reads the program's debug information: the compiler describes such a
+// function where it was inlined. A million entries are enough for the sake of a message.
+func (m *Module) inlinedAway(t *Table, name string) bool {
+	const most = 1 << 20
+	if m.img == nil || !m.img.isGo() || !strings.Contains(name, ".") {
+		return false
+	}
+	d, err := m.img.dwarfOf(t)
+	if err != nil {
+		return false
+	}
+	r := d.data.Reader()
+	for range most {
+		e, err := r.Next()
+		if err != nil || e == nil {
+			return false
+		}
+		if e.Tag != dwarf.TagSubprogram || e.Val(dwarf.AttrInline) == nil {
+			continue
+		}
+		if have, _ := e.Val(dwarf.AttrName).(string); have == name {
+			return true
+		}
+	}
+	return false
 }

@@ -110,5 +110,10 @@ func (t *Table) unknown(s *snapshot, queries []query) error {
 	if isGlob(q.name) {
 		return errNear(ErrUnknownSymbol, q.name, where, nil)
 	}
+	for _, m := range mods {
+		if m.inlinedAway(t, q.name) {
+			return fmt.Errorf("%w: %q: the compiler has inlined every call of it, so that it has no code of its own; probe what it calls", ErrUnknownSymbol, q.name)
+		}
+	}
 	return errNear(ErrUnknownSymbol, q.name, where, nearSymbols(mods, q.name))
 }

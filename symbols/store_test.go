@@ -2,6 +2,8 @@ package symbols
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -244,5 +246,15 @@ func TestInlinedCallsAreCounted(t *testing.T) {
 	}
 	if _, known := tab.Inlined(0, 1); known {
 		t.Error("address 0 is known")
+	}
+}
+
+func TestAFunctionOfWhichNothingIsLeftIsSaidToBeInlined(t *testing.T) {
+	tab := file(t, build(t, "results.go"))
+	for name, inlined := range map[string]bool{"internal/byteorder.LEUint64": true, "internal/abi.NoEscapee": false, "nosuch.NoEscape": false, "a": false, "": false} {
+		_, err := tab.Resolve(name)
+		if got := err != nil && strings.Contains(err.Error(), "inlined every call"); got != inlined || inlined && !errors.Is(err, ErrUnknownSymbol) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
