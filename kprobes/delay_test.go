@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -249,4 +250,65 @@ func TestUnregisteringADelayingProbe(t *testing.T) {
 		prog.CheckClean()
 		wantRight(t, prog)
 	}
+}
+
+// TestCallsOfADelayedThread: a handler that has asked for a delay calls a function, which is not delayed.
+func TestCallsOfADelayedThread(t *testing.T) {
+	for _, m := range modes {
+		prog := start(t, "effects")
+		s := attach(t, prog.PID(), kprobes.Options{})
+		fn := symbol(t, s, "entered")
+		hit := make(chan bool, 1)
+		register(t, s, m.caller("probed", func(r *kprobes.Regs) {
+			r.Delay(forever)
+			wantCall(t, r, 14, fn, 13)
+			hit <- true
+		}))
+		prog.Send("worker 30")
+		<-hit
+		wantSays(t, prog, "enter 30", "ret 31")
+		closeSession(t, s)
+		prog.Expect("ret 10")
+		prog.CheckClean()
+		wantRight(t, prog)
+	}
+}
+
+// TestAStormOfDelays: threads are delayed for random times in the middle of probes that come and go, signals,
+// and sessions that end at any time. Each call is one hit, and its result is right.
+func TestAStormOfDelays(t *testing.T) {
+	rounds := 6
+	if torture() {
+		rounds = 100
+	}
+	prog := start(t, "threads", "8")
+	for i := range rounds {
+		m := modes[i%2]
+		s := attach(t, prog.PID(), kprobes.Options{NoOptimize: i%3 == 0})
+		kp := m.caller("foo", func(r *kprobes.Regs) {
+			if n := rand.IntN(8); n < 3 {
+				r.Delay(time.Duration(rand.IntN(1+n*100)) * time.Microsecond)
+			}
+		})
+		register(t, s, kp)
+		prog.Send("start")
+		for j := range 30 {
+			toggle(t, s, modes[j%2].probe("main"), 1)
+			at, err := s.Alloc(4096)
+			ok(t, err)
+			ok(t, s.Free(at, 4096))
+			ok(t, prog.Signal(unix.SIGWINCH))
+		}
+		if i/2%2 == 0 {
+			prog.Send("stop")
+			calls := number(t, prog.Expect("calls"), "calls")
+			wantHits(t, kp, calls)
+			closeSession(t, s)
+		} else {
+			closeSession(t, s)
+			prog.Do("stop", "calls")
+		}
+		prog.CheckClean()
+	}
+	wantRight(t, prog)
 }

@@ -65,24 +65,20 @@ func TestSignalsThatStopOrKill(t *testing.T) {
 	for _, m := range modes {
 		prog := start(t, "effects")
 		s := attach(t, prog.PID(), kprobes.Options{})
-		sig := unix.SIGSTOP
-		var bad error
 		register(t, s, m.caller("probed", func(r *kprobes.Regs) {
-			bad = r.Signal(unix.Signal(4711))
-			ok(t, r.Signal(sig))
-			if sig == unix.SIGKILL {
-				r.Delay(forever)
+			if err := r.Signal(unix.Signal(4711)); !errors.Is(err, unix.EINVAL) {
+				t.Errorf("signal 4711: %v, want %v", err, unix.EINVAL)
 			}
+			ok(t, r.Signal(unix.SIGSTOP))
+		}), m.caller("entered", func(r *kprobes.Regs) {
+			ok(t, r.Signal(unix.SIGKILL))
+			r.Delay(forever)
 		}))
 		prog.Send("worker 30")
 		waitStopped(t, prog.PID(), true)
 		ok(t, prog.Signal(unix.SIGCONT))
 		prog.Expect("ret 10")
-		if !errors.Is(bad, unix.EINVAL) {
-			t.Errorf("signal 4711: %v, want %v", bad, unix.EINVAL)
-		}
-		sig = unix.SIGKILL
-		prog.Send("worker 30")
+		prog.Send("enter 30")
 		<-s.Done()
 		if got := s.Exit(); got == nil || got.Signal != unix.SIGKILL {
 			t.Errorf("the process has ended with %+v", got)

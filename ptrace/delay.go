@@ -20,7 +20,7 @@ import (
 //   - A group-stop is complete, to the shell that waits for it, when the delay is over: a thread in a
 //     ptrace-stop joins it when it is resumed. The other threads stop at once.
 //   - SIGKILL, exit_group(2) and execve(2) of another thread end it: the kernel wakes it to die, and its stop at
-//     exit is dispatched as ever (dispatch, letEnd).
+//     exit is dispatched as ever.
 //   - Detach lets it go at once, from where it stands.
 //   - fork(2) of another thread makes a child without it; in vfork(2) the parent waits for a delayed child.
 //

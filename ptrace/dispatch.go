@@ -6,7 +6,6 @@ import (
 
 // dispatch gives a stop its meaning and resumes the thread.
 func (t *Tracer) dispatch(th *Thread) {
-	th.endDelay() // by a stop of its own: it is killed
 	th.handled = true
 	t.handle(th)
 	th.handled = false
@@ -69,7 +68,7 @@ func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 	if t.threads[th.TID] != th || th.state != stopped {
 		return
 	}
-	th.endDelay()
+	th.endDelay() // by a stop of its own, if it was in one: it is killed
 	if th.wait > 0 && t.park(th, sig) {
 		return
 	}
