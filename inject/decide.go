@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -137,7 +138,19 @@ func (p *place) meets(c *Call) bool {
 		p.fault.warnOnce("the condition can't be looked at: %v", err)
 		return false
 	}
-	return p.values.Keeps(c.Values, c.Comm(), c.TID())
+	return p.values.Keeps(c.Values, c.Comm(), c.TID(), p.resultOf(c)...)
+}
+
+// resultOf is the value of resultField, nothing before the body has run.
+func (p *place) resultOf(c *Call) []fetch.Value {
+	if !p.fault.rule.After {
+		return nil
+	}
+	v := c.ReturnValue()
+	if len(p.results) > 0 {
+		v = uint64(p.results[0].Integer(v))
+	}
+	return []fetch.Value{{U: v}}
 }
 
 // faultCall is what attributes look at.
@@ -158,11 +171,19 @@ func (p *place) faultCall(c *Call) fault.Call {
 // spent ends the fault when no call can be injected any more.
 func (f *Fault) spent() {
 	f.mu.Lock()
-	done := f.armed && f.rule.Decider == nil && f.decider.Done(time.Now())
+	done := f.armed && f.rule.Decider == nil && (f.decider.Done(time.Now()) || f.onlyOnce() && f.injected > 0)
 	f.mu.Unlock()
 	if done {
 		f.end()
 	}
+}
+
+// onlyOnce tells that one call fails, by FailNth, and no other: in one process, whose threads count together.
+func (f *Fault) onlyOnce() bool {
+	a := f.rule.Attr
+	others := a
+	others.FailNth = 0
+	return f.in.options.OneProcess && a.FailNth > 0 && others.Never() && !a.PerThread
 }
 
 // warnOnce tells what is wrong with a fault's calls, the first time.

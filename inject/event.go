@@ -74,7 +74,7 @@ func (f *Fault) Stats() Stats {
 	f.mu.Lock()
 	out := Stats{Eligible: f.eligible, Injected: f.injected, Refused: f.refused}
 	for i, a := range f.rule.Do {
-		out.Actions = append(out.Actions, ActionStats{a.String(), f.did[i]})
+		out.Actions = append(out.Actions, ActionStats{f.described(i, a), f.did[i]})
 	}
 	f.mu.Unlock()
 	for _, p := range f.places {
@@ -85,6 +85,19 @@ func (f *Fault) Stats() Stats {
 		out.Places = append(out.Places, s)
 	}
 	return out
+}
+
+// described is an action as events tell it, if that is the same at all places.
+func (f *Fault) described(i int, a Action) string {
+	for n, p := range f.places {
+		if p.effects[i].would != f.places[0].effects[i].would {
+			return a.String()
+		}
+		if n == len(f.places)-1 {
+			return p.effects[i].would
+		}
+	}
+	return a.String()
 }
 
 // look keeps what is known of a place before its probe goes.

@@ -78,7 +78,17 @@ func (f *Fault) arm(on bool) error {
 	}
 	f.armed = on
 	f.mu.Unlock()
-	return f.enable(on)
+	return f.followArmed()
+}
+
+// followArmed has the probes agree with armed, which others may change meanwhile: nobody waits for them, since handlers can't.
+func (f *Fault) followArmed() error {
+	for {
+		on := f.Armed()
+		if err := f.enable(on); err != nil || f.Armed() == on {
+			return err
+		}
+	}
 }
 
 // end disarms the fault since no call can be injected any more: those that pass cost nothing then.

@@ -6,22 +6,40 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
+// resultField is what a condition knows of a call that has returned, beside Args: the result, by its type if that is known.
+var resultField = []fetch.Field{{Name: "ret", Type: values.TypeOf("s64")}}
+
+// Wish is what the rule wants to know of a call. Its Check finds what is wrong with that before there is a process.
+func (r Rule) Wish() values.Wish {
+	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: r.After, Syscall: r.Syscall != ""}
+	if r.After {
+		w.More = resultField
+	}
+	if r.Size != "" {
+		w.Hidden = []string{hidden(len(w.Args), Operand(r.Size))}
+	}
+	return w
+}
+
+// hidden is an operand as argument number n.
+func hidden(n int, o Operand) string { return fmt.Sprintf("__%d=%s", n, o) }
+
 // want finds out what is wanted of the place's calls, and binds the rule's actions to it.
 func (p *place) want() error {
 	r := &p.fault.rule
-	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: p.spot == atReturn || p.spot == atCallReturn, Syscall: p.isCall()}
-	p.shown, p.size = len(r.Args), -1
+	w := r.Wish()
+	if p.shown, p.size = len(r.Args), -1; r.Size != "" {
+		p.size = p.shown
+	}
 	hide := func(o Operand) int {
 		at := len(w.Args) + len(w.Hidden)
-		w.Hidden = append(w.Hidden, fmt.Sprintf("__%d=%s", at, o))
+		w.Hidden = append(w.Hidden, hidden(at, o))
 		return at
-	}
-	if r.Size != "" {
-		p.size = hide(Operand(r.Size))
 	}
 	for _, a := range r.Do {
 		e, err := a.bind(binding{p, hide})
@@ -70,6 +88,9 @@ func (p *place) follow() {
 		p.rp.MaxActive = manyActive
 	}
 	p.kp = &p.rp.KP
+	if !p.waits {
+		p.results, _ = p.fault.in.session.Symbols().Results(p.addr) // else the result is a word
+	}
 	if p.values != nil {
 		p.rp.DataSize = 8 * p.values.Layout.Saved()
 		p.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {

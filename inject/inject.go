@@ -27,6 +27,9 @@ type Options struct {
 	// Spent is called when no call of the fault can be injected any more: its times or its time are used up. Unlike the others it
 	// may be called on any goroutine.
 	Spent func(f *Fault)
+	// OneProcess tells that the session follows no children: a fault is spent then when its Attr.FailNth has come, which counts in each
+	// process.
+	OneProcess bool
 }
 
 // Injector injects faults into one session's processes. Its methods may be called from any goroutine, also from handlers.

@@ -44,6 +44,7 @@ type place struct {
 	shown   int                      // how many of them events tell
 	size    int                      // which is the call's size; negative if none is
 	effects []effect                 // of Rule.Do
+	results []symbols.Param          // of a function that is followed, if they are known
 	made    map[string]*typedResults // by handlers, for the tracer's thread
 	madeIn  *symbols.Module
 

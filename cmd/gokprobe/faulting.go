@@ -27,7 +27,7 @@ type faulting struct {
 func (r injectRequest) newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := newWork(std, req, sess, output, color)
 	f := &faulting{req: r, spent: make(chan struct{})}
-	f.in = inject.New(sess, inject.Options{Log: func(s string) { std.warn("%s", s) }, Injected: w.injected, Spent: f.ended})
+	f.in = inject.New(sess, inject.Options{Log: func(s string) { std.warn("%s", s) }, Injected: w.injected, Spent: f.ended, OneProcess: !r.follow})
 	w.faults = f
 	return w
 }

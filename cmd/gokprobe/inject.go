@@ -21,9 +21,11 @@ and with Ctrl-C, -duration and the end of the process, gokprobe detaches: the pr
 as it was.
 
 What is done to a call:
-  -retval V        it returns V, and its body does not run
+  -retval V        it returns V, and its body does not run: a number, NULL, true, 2.5, an enumerator
   -errno NAME      errno is set too; without -retval the call returns what functions of its
                    type do then: -1, or NULL for a pointer. For a system call: -NAME
+  -error ERR       a Go function returns an error: ENOENT, io.EOF, "text", or a Go expression;
+                   its other results are zero, or -result NAME=V
   -after           the body runs first, then the rest is done to its result
   -set REG=V       a register, or an argument ($arg2=0), is changed before the body runs
   -corrupt ADDR    a byte of memory is changed: '$arg2', '$arg2@7' (its byte 7), '$arg2@7^0x01'
@@ -32,15 +34,13 @@ What is done to a call:
   -signal SIG      the thread gets a signal
 System calls are seen by probes at the instructions that make them, if all of those can be known,
 else by ptrace, which stops every system call of the process (-syscall-by says which).
-V and ADDR are numbers or fetch arguments of the kernel's, as in gokprobe attach -arg.
+What is set, and ADDR, is a number or a fetch argument of the kernel's, as in gokprobe attach -arg.
 
 Which calls: -if first; what it lets pass is counted and decided in the order of the kernel's
 fault injection (Documentation/fault-injection): -fail-nth, the task and stack filters, -space,
 -when, -interval, -probability, -rate; -times ends it. Numbers count the calls of all SPECs
 together. Where numbers and chance decide, the process itself does, and calls that pass do not
 stop. The same -seed chooses the same calls. The options of the kernel's failcmd.sh work too.
-
-A Go function that is to return an error, and values that are no integers: see -error, -result.
 
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach, 4 cannot place a
 probe; with COMMAND, that of the program.
@@ -51,6 +51,7 @@ Examples:
   gokprobe inject -p 4711 -sym malloc -errno ENOMEM -when 1000+ -times 1
   gokprobe inject -p 4711 -sym libc.so.6:fsync -delay 10ms..200ms
   gokprobe inject -p 4711 -sym libc.so.6:read -after -corrupt '$arg2@0' -interval 100
+  gokprobe inject -p 4711 -sym os.OpenFile -error '&fs.PathError{Op: "open", Path: name, Err: ENOENT}' -interval 10
   gokprobe inject -p 4711 -sym parse_header -retval 0 -dry-run -duration 10s
   gokprobe inject -p 4711 -syscall openat -errno EMFILE -if 'path ~ "/etc/*"' -arg 'path=+0($arg2):string'
   gokprobe inject -p 4711 -syscall %network -errno ECONNRESET -probability 0.1%

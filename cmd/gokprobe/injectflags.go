@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -39,6 +37,8 @@ func injectFlags() []cli.Flag {
 		&cli.StringFlag{Name: "syscall-by", Value: "auto", Usage: "see system calls by `WAY`: sites, ptrace, or auto: sites if all are known"},
 		&cli.StringFlag{Name: "retval", Usage: "return `V` without running the body"},
 		&cli.StringFlag{Name: "errno", Usage: "set errno to `NAME`, ENOENT or 2, and fail"},
+		&cli.StringFlag{Name: "error", Usage: "return the error `ERR` from a Go function: ENOENT, io.EOF, \"text\", &fs.PathError{Op: \"open\", Path: name, Err: ENOENT}"},
+		&cli.StringSliceFlag{Name: "result", Usage: "return a further result of a Go function, `NAME=V` or N=V; the others are zero; repeatable"},
 		&cli.BoolFlag{Name: "after", Usage: "let the body run first"},
 		&cli.StringSliceFlag{Name: "set", Usage: "change a register or an argument, `REG=V`: %di=5, $arg2=0; repeatable"},
 		&cli.StringSliceFlag{Name: "corrupt", Usage: "change a byte of memory, `ADDR`, ADDR@N or ADDR@N^BITS; repeatable"},
@@ -138,10 +138,7 @@ func (r *injectRequest) parseSyscalls(by string) error {
 
 // checkWish finds what is wrong with -arg, -if and -size before there is a process.
 func (r injectRequest) checkWish() error {
-	w := values.Wish{Args: r.rule.Args, Filter: r.rule.If, Params: true, Return: r.rule.After}
-	if r.rule.Size != "" {
-		w.Hidden = []string{"size=" + r.rule.Size}
-	}
+	w := r.rule.Wish()
 	if err := w.Check(); err != nil {
 		return wishError(err, "-if")
 	}
@@ -173,37 +170,23 @@ func (r *injectRequest) parseActions(c *cli.Context) error {
 			return err
 		}
 	}
-	if err := r.parseReturn(c); err != nil {
+	for _, kind := range []string{"retval", "errno", "error"} {
+		if !c.IsSet(kind) {
+			continue
+		}
+		if err := add(kind, c.String(kind)); err != nil {
+			return err
+		}
+	}
+	if err := add("result", c.StringSlice("result")...); err != nil {
 		return err
 	}
+	var err error
+	if r.rule.Do, err = inject.Combine(r.rule.Do); err != nil {
+		return usagef("%w", err)
+	}
 	if len(r.rule.Do) == 0 {
-		return usagef("say what is to happen to a call: -retval, -errno, -set, -corrupt, -poke, -delay or -signal")
-	}
-	return nil
-}
-
-// parseReturn reads -retval and -errno.
-func (r *injectRequest) parseReturn(c *cli.Context) error {
-	var errno unix.Errno
-	if c.IsSet("errno") {
-		var err error
-		if errno, err = inject.ParseErrno(c.String("errno")); err != nil {
-			return usagef("-errno %q: %w", c.String("errno"), err)
-		}
-	}
-	switch {
-	case c.IsSet("retval"):
-		a, err := inject.ParseAction("retval", c.String("retval"))
-		if err != nil {
-			return usagef("-%w", err)
-		}
-		if ret, ok := a.(inject.Return); ok {
-			ret.Errno = errno
-			a = ret
-		}
-		r.rule.Do = append(r.rule.Do, a)
-	case c.IsSet("errno"):
-		r.rule.Do = append(r.rule.Do, inject.Return{Errno: errno, Fails: true})
+		return usagef("say what is to happen to a call: -retval, -errno, -error, -result, -set, -corrupt, -poke, -delay or -signal")
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Functions to make fail. "run N" calls work N times and prints "failed K:" with the numbers of the calls that did, from 1;
-// "threads T N" does in T threads and prints "failed K of C"; "open PATH" opens it and prints "open R errno E"; "types" calls a
+// "threads T N" does in T threads and prints "failed K of C"; "open PATH" opens it and prints "open R errno E"; "errnos" prints errno after work; "types" calls a
 // function of each type of result and prints them; "fill N" prints how many of N bytes are not what fill is to write, and which is
 // the first; "sized N…" calls sized with each number; "nested N" calls work from two functions, by turns; "usr1" prints how many SIGUSR1 came; "child N" is "run N" in a
 // forked child. A call that is not made to fail must do what it does.
@@ -86,11 +86,14 @@ static void in_threads(long threads, long n)
 
 static void types(void)
 {
-	struct pair b = both(5);
 	errno = 0;
-	void *p = pointer(1);
-	say("pointer %d truth %d small %d real %g both %ld %ld like %d errno %d", p == &done, truth(1), small(9), real(5), b.a, b.b, pthread_like(3), errno);
 	nothing();
+	struct pair b = both(5);
+	void *p = pointer(1);
+	int yes = truth(1), few = small(9);
+	double r = real(5);
+	int like = pthread_like(3);
+	say("pointer %d truth %d small %d real %g both %ld %ld like %d errno %d", p == &done, yes, few, r, b.a, b.b, like, errno);
 }
 
 static void filled(long n)
@@ -124,6 +127,10 @@ int main(void)
 				close(fd);
 		} else if (!strcmp(line, "types\n")) {
 			types();
+		} else if (!strcmp(line, "errnos\n")) {
+			errno = 0;
+			work(1, "errnos");
+			say("errnos %d", errno);
 		} else if (!strcmp(line, "many\n")) {
 			say("many %d", many(1, 1, 1, 1, 1, 1, 1, 1));
 		} else if (sscanf(line, "fill %ld", &n) == 1 && n <= 4096) {
