@@ -28,6 +28,9 @@ type dwarfData struct {
 
 	typeMu sync.Mutex
 	types  map[dwarf.Offset]*dtype
+
+	inlineOnce sync.Once
+	inline     map[string]bool // functions that were inlined
 }
 
 type unit struct {

@@ -70,10 +70,9 @@ func (d *dwarfData) inlinedCopies(origin dwarf.Offset, limit int) (n int, all bo
 }
 
 // inlinedAway tells of a name without a symbol that it is a Go function of which every call
-// was inlined. It reads the program's debug information: the compiler describes such a
-// function where it was inlined. A million entries are enough for the sake of a message.
+// was inlined. The first question reads the program's debug information: the compiler
+// describes such a function where it was inlined.
 func (m *Module) inlinedAway(t *Table, name string) bool {
-	const most = 1 << 20
 	if m.img == nil || !m.img.isGo() || !strings.Contains(name, ".") {
 		return false
 	}
@@ -81,18 +80,24 @@ func (m *Module) inlinedAway(t *Table, name string) bool {
 	if err != nil {
 		return false
 	}
+	d.inlineOnce.Do(d.readInline)
+	return d.inline[name]
+}
+
+// readInline collects the names of functions that were inlined. A million entries of debug
+// information are enough for the sake of a message.
+func (d *dwarfData) readInline() {
+	const most = 1 << 20
+	d.inline = map[string]bool{}
 	r := d.data.Reader()
 	for range most {
 		e, err := r.Next()
 		if err != nil || e == nil {
-			return false
+			return
 		}
-		if e.Tag != dwarf.TagSubprogram || e.Val(dwarf.AttrInline) == nil {
-			continue
-		}
-		if have, _ := e.Val(dwarf.AttrName).(string); have == name {
-			return true
+		if e.Tag == dwarf.TagSubprogram && e.Val(dwarf.AttrInline) != nil {
+			name, _ := e.Val(dwarf.AttrName).(string)
+			d.inline[name] = true
 		}
 	}
-	return false
 }
