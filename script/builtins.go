@@ -37,7 +37,7 @@ func (s *Script) predeclared() starlark.StringDict {
 		"expect": s.expect, "fail": s.fail, "test": s.newTest, "at_end": s.addEnd, "on_exit": s.addEnd,
 		"symbol": s.symbol, "signed": signed,
 	} {
-		all[name] = starlark.NewBuiltin(name, f)
+		all[name] = s.guarded(starlark.NewBuiltin(name, f), true)
 	}
 	s.guards(all)
 	return all

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
@@ -168,6 +169,7 @@ func (s *Script) syntaxError(err error) *Error {
 	switch {
 	case errors.As(err, &parse):
 		e = s.errorAt(parse.Pos, errors.New(parse.Msg))
+		e.Col = tokenStart(e.Source, e.Col, parse.Msg)
 	case errors.As(err, &names) && len(names) > 0:
 		e = s.errorAt(names[0].Pos, errors.New(names[0].Msg))
 		if len(names) > 1 {
@@ -178,6 +180,22 @@ func (s *Script) syntaxError(err error) *Error {
 	}
 	e.Syntax = true
 	return e
+}
+
+// tokenStart is where the token begins that the parser, which stands behind it, did not
+// expect: it says "got …".
+func tokenStart(line string, col int, message string) int {
+	r := []rune(line)
+	if !strings.HasPrefix(message, "got ") || col < 2 || col-1 > len(r) {
+		return col
+	}
+	if token, _, ok := strings.Cut(strings.TrimPrefix(message, "got '"), "'"); ok && strings.HasSuffix(string(r[:col-1]), token) {
+		return col - len([]rune(token))
+	}
+	for col > 1 && (r[col-2] == '_' || unicode.IsLetter(r[col-2]) || unicode.IsDigit(r[col-2])) {
+		col--
+	}
+	return col
 }
 
 // raised is what a function of the scenario has run into.

@@ -16,6 +16,7 @@ import (
 
 const (
 	guardMethod = "(method)" // (method)(x.name, args …): x.name(args …)
+	guardLoop   = "(while)"  // (while)(x): x, at the place of a loop, where it is cut off
 	guardSpread = "(spread)" // (spread)(x): x, of which all elements are about to be copied
 )
 
@@ -69,6 +70,7 @@ func (in *instrumenter) stmt(s syntax.Stmt) {
 		in.stmts(s.Body)
 	case *syntax.WhileStmt:
 		in.expr(&s.Cond)
+		s.Cond = call(guardLoop, s.While, s.Cond)
 		in.stmts(s.Body)
 	case *syntax.IfStmt:
 		in.expr(&s.Cond)
@@ -81,27 +83,26 @@ func (in *instrumenter) stmt(s syntax.Stmt) {
 	}
 }
 
-// assign guards x op= y as x op= (op=)(x, y), which gives y. So x is looked at twice; it must
-// not call anything if the operator can multiply it.
+// assign guards x op= y as x op= (op=)(x, y), which gives y. Where the result is not much
+// larger than both, y is enough; elsewhere x is evaluated twice, so it must not call anything.
 func (in *instrumenter) assign(s *syntax.AssignStmt) {
 	in.expr(&s.RHS)
 	op := s.Op
 	if op != syntax.EQ {
 		op -= syntax.PLUS_EQ - syntax.PLUS
 	}
-	left, simple := clone(s.LHS)
+	var left syntax.Expr = &syntax.Ident{NamePos: s.OpPos, Name: "None"}
+	if op == syntax.STAR || op == syntax.PERCENT {
+		var simple bool
+		if left, simple = clone(s.LHS); !simple {
+			in.err = syntax.Error{Pos: s.OpPos, Msg: fmt.Sprintf("%v needs a variable, or one's attribute or element, on its left", s.Op)}
+			return
+		}
+	}
 	in.target(s.LHS)
-	if op == syntax.EQ || !slices.Contains(guardedOps, op) {
-		return
+	if op != syntax.EQ && slices.Contains(guardedOps, op) {
+		s.RHS = call(guardSet(op), s.OpPos, left, s.RHS)
 	}
-	if !simple && (op == syntax.STAR || op == syntax.PERCENT) {
-		in.err = syntax.Error{Pos: s.OpPos, Msg: fmt.Sprintf("%v needs a variable, or one's attribute or element, on its left", s.Op)}
-		return
-	}
-	if !simple {
-		left = &syntax.Ident{NamePos: s.OpPos, Name: "None"}
-	}
-	s.RHS = call(guardSet(op), s.OpPos, left, s.RHS)
 }
 
 // target guards what stands in an assignment's left side.
@@ -146,7 +147,7 @@ func (in *instrumenter) expr(at *syntax.Expr) {
 	case *syntax.BinaryExpr:
 		in.expr(&e.X)
 		in.expr(&e.Y)
-		if slices.Contains(guardedOps, e.Op) && (e.Op == syntax.STAR || !constant(e.X) && !constant(e.Y)) {
+		if slices.Contains(guardedOps, e.Op) && !bounded(e) {
 			*at = call(guardOp(e.Op), e.OpPos, e.X, e.Y)
 		}
 	case *syntax.CallExpr:
@@ -235,6 +236,18 @@ func (in *instrumenter) call(e *syntax.CallExpr) syntax.Expr {
 
 func call(name string, pos syntax.Position, args ...syntax.Expr) *syntax.CallExpr {
 	return &syntax.CallExpr{Fn: &syntax.Ident{NamePos: pos, Name: name}, Lparen: pos, Args: args, Rparen: pos}
+}
+
+// bounded tells that the operation takes no longer, and the result is not much larger, than
+// a constant and the other operand.
+func bounded(e *syntax.BinaryExpr) bool {
+	switch e.Op {
+	case syntax.STAR:
+		return false
+	case syntax.PERCENT, syntax.IN, syntax.NOT_IN:
+		return constant(e.Y)
+	}
+	return constant(e.X) || constant(e.Y)
 }
 
 // constant tells that an operand is small.

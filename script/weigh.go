@@ -35,6 +35,9 @@ func (s *Script) guards(all starlark.StringDict) {
 	all[guardSpread] = starlark.NewBuiltin(guardSpread, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 		return args[0], s.running.charge(length(args[0]))
 	})
+	all[guardLoop] = starlark.NewBuiltin(guardLoop, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+		return args[0], nil
+	})
 	all[guardMethod] = starlark.NewBuiltin(guardMethod, s.callMethod)
 	all["json"] = s.guardedModule(all["json"].(*starlarkstruct.Module))
 }
