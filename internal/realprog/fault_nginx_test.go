@@ -16,25 +16,29 @@ import (
 // (ngx_event_accept.c): after ECONNABORTED at the next event, after EMFILE when accept_mutex_delay
 // is over, after ENOSYS with accept, for good. Clients see nothing of it.
 func TestNginxUnderFailingAccept(t *testing.T) {
+	const aborted, full, none = "(103: Software caused connection abort)", "(24: Too many open files)", "(38: Function not implemented)"
 	for _, c := range []struct {
 		name  string
+		rule  inject.Rule
 		errno unix.Errno
 		says  string
-		once  bool
 	}{
-		{"ECONNABORTED", unix.ECONNABORTED, "accept4() failed (103: Software caused connection abort)", false},
-		{"EMFILE", unix.EMFILE, "accept4() failed (24: Too many open files)", false},
-		{"ENOSYS", unix.ENOSYS, "accept4() failed (38: Function not implemented)", true},
+		{"ECONNABORTED", inject.Rule{Spec: "libc.so.6:accept4"}, unix.ECONNABORTED, aborted},
+		{"EMFILE", inject.Rule{Spec: "libc.so.6:accept4"}, unix.EMFILE, full},
+		{"ENOSYS", inject.Rule{Spec: "libc.so.6:accept4"}, unix.ENOSYS, none},
+		{"ECONNABORTED of the system call", inject.Rule{Syscall: "accept4"}, unix.ECONNABORTED, aborted},
+		{"EMFILE of the system call, by stops", inject.Rule{Syscall: "accept4", SyscallBy: kprobes.SyscallByStops}, unix.EMFILE, full},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := startNginx(t)
 			want := n.work(t)
 			worker := n.worker(t)
 			s := attach(t, worker, kprobes.Options{})
-			stop := failing(t, s, inject.Rule{Spec: "libc.so.6:accept4", Attr: every(20), Do: failsWith(c.errno)})
+			c.rule.Attr, c.rule.Do = every(20), failsWith(c.errno)
+			stop := failing(t, s, c.rule)
 			sameText(t, "under failing accepts", want, n.work(t))
 			st := stop()
-			if c.once != (st.Injected == 1) || st.Injected != st.Calls/20 {
+			if st.Injected == 0 || (st.Injected == 1) != (c.errno == unix.ENOSYS) || st.Injected != st.Calls/20 {
 				t.Errorf("%d of %d calls failed", st.Injected, st.Calls)
 			}
 			closeSession(t, s)
@@ -44,7 +48,7 @@ func TestNginxUnderFailingAccept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if logged := strings.Count(string(log), c.says); logged != int(st.Injected) {
+			if logged := strings.Count(string(log), "accept4() failed "+c.says); logged != int(st.Injected) {
 				t.Errorf("%d of %d failures are logged:\n%s", logged, st.Injected, log)
 			}
 			n.CheckClean()

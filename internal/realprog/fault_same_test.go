@@ -11,20 +11,32 @@ import (
 // timeAndThread are the columns that differ from run to run.
 var timeAndThread = regexp.MustCompile(`(?m)^\S+ +(\S+)-\d+ +`)
 
-// TestTheSameSeedFailsTheSameCalls: a single-threaded program is run several times under the same rules,
-// with jumps and with breakpoints, and the lists of its failed calls are identical; with another seed they are not.
+// sameScenario decides twice: whether a call fails, and how.
+const sameScenario = `
+def fail(ctx):
+    code = random.choice(["ENOSPC", "EIO"])
+    report("fails", code = code, length = ctx.arg(2), offset = ctx.arg(3))
+    ctx.fail(-1, errno = code)
+
+inject("libc.so.6:pwrite64", probability = 0.05, handler = fail)
+`
+
+// TestTheSameSeedFailsTheSameCalls: a single-threaded program is run several times under the same rules, or
+// under the same scenario, with jumps and with breakpoints, and the lists of its failed calls are identical; with
+// another seed they are not.
 func TestTheSameSeedFailsTheSameCalls(t *testing.T) {
 	tools := requires(t, "sqlite3", "go")
 	dir := t.TempDir()
-	gokprobe := filepath.Join(dir, "gokprobe")
+	gokprobe, db, list := filepath.Join(dir, "gokprobe"), filepath.Join(dir, "db"), filepath.Join(dir, "list")
 	output(t, "", tools[1], "build", "-o", gokprobe, "../../cmd/gokprobe")
 	base := ledger(t, tools[0], filepath.Join(dir, "base"), "DELETE")
-	failed := func(seed string, flags ...string) string {
-		db, list := filepath.Join(dir, "db"), filepath.Join(dir, "list")
+	scenario := filepath.Join(dir, "scenario.star")
+	write(t, scenario, sameScenario)
+	failed := func(t *testing.T, args ...string) string {
+		t.Helper()
 		write(t, db, string(base))
-		args := append([]string{gokprobe, "inject", "-seed", seed, "-probability", "5%", "-errno", "ENOSPC",
-			"-sym", "libc.so.6:pwrite64", "-arg", "length=$arg3", "-arg", "offset=$arg4", "-o", list}, flags...)
-		out, err := run(ledgerWork(), append(args, "--", tools[0], "-batch", db)...)
+		args = append(append([]string{gokprobe}, args...), "-o", list, "--", tools[0], "-batch", db)
+		out, err := run(ledgerWork(), args...)
 		if err == nil || !strings.Contains(out, "database or disk is full") { // the shell exits with 1
 			t.Fatalf("%v: the shell should fail now and then: %v\n%s", args, err, out)
 		}
@@ -34,15 +46,23 @@ func TestTheSameSeedFailsTheSameCalls(t *testing.T) {
 		}
 		return timeAndThread.ReplaceAllString(string(b), "$1 ")
 	}
-	want := failed("7")
-	if n := strings.Count(want, "\n"); n < 5 {
-		t.Fatalf("%d calls have failed:\n%s", n, want)
-	}
-	t.Logf("\n%s", want)
-	sameText(t, "again", want, failed("7"))
-	sameText(t, "by breakpoints", want, failed("7", "-no-optimize"))
-	sameText(t, "by breakpoints, again", want, failed("7", "-no-optimize"))
-	if failed("8") == want {
-		t.Error("another seed lets the same calls fail")
+	for name, args := range map[string][]string{
+		"rules":    {"inject", "-probability", "5%", "-errno", "ENOSPC", "-sym", "libc.so.6:pwrite64", "-arg", "length=$arg3", "-arg", "offset=$arg4"},
+		"scenario": {"run", "-script", scenario},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seven := append(args, "-seed", "7")
+			want := failed(t, seven...)
+			if n := strings.Count(want, "\n"); n < 5 {
+				t.Fatalf("%d calls have failed:\n%s", n, want)
+			}
+			t.Logf("\n%s", want)
+			sameText(t, "again", want, failed(t, seven...))
+			sameText(t, "by breakpoints", want, failed(t, append(seven, "-no-optimize")...))
+			sameText(t, "by breakpoints, again", want, failed(t, append(seven, "-no-optimize")...))
+			if failed(t, append(args, "-seed", "8")...) == want {
+				t.Error("another seed lets the same calls fail")
+			}
+		})
 	}
 }

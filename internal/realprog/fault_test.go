@@ -44,9 +44,9 @@ func every(n uint64) fault.Attr {
 	return a
 }
 
-// failsWith has a call return -1 and set errno, without its body.
+// failsWith has a call fail as its type says, -1 for a number, with errno, and without its body.
 func failsWith(errno unix.Errno) []inject.Action {
-	return []inject.Action{inject.Return{Value: -1, Errno: errno}}
+	return []inject.Action{inject.Return{Errno: errno, Fails: true}}
 }
 
 // delays has a call take d more.
