@@ -251,6 +251,13 @@ func TestProbabilityOfAFunction(t *testing.T) {
 		tr.attributes("seed=77 probability=10 times=-1")
 		tr.is(failing+"probability", "10\n")
 		tr.returns("foo", 1, want...)
+		if optimized := strings.Contains(tr.cat("kprobes/list"), "[OPTIMIZED]"); optimized != strings.HasSuffix(t.Name(), "/optimized") {
+			t.Errorf("optimized: %v", optimized)
+		}
+		tr.attributes("probability=0")
+		if list := tr.cat("kprobes/list"); !strings.Contains(list, "[DISABLED]") { // and costs nothing
+			t.Errorf("with probability 0 the probe is %s", list)
+		}
 	})
 }
 
