@@ -60,7 +60,7 @@ func (r Results) compile(t *symbols.Table, at arch.Addr, after bool) (*typedResu
 	}
 	tr := &typedResults{results: results, makers: make([]maker, len(results))}
 	if err := r.fill(c, tr); err != nil {
-		return nil, fmt.Errorf("%s: %w", nameOf(t, at), err)
+		return nil, err
 	}
 	for i, p := range results {
 		if err := p.Storable(); err != nil {
