@@ -40,7 +40,7 @@ var varying = []struct {
 	{regexp.MustCompile(`(armed: .* in )\d+`), "${1}PID"},
 	{regexp.MustCompile(`\b(sample|ledger)-\d+ *`), "$1-PID "},
 	{regexp.MustCompile(`\b(seed:?) \d+`), "$1 N"},
-	{regexp.MustCompile(`\b(boosted|optimized)\b( \(.*\))?`), "…"}, // a short program may end before there are jumps
+	{regexp.MustCompile(`\b(boosted|optimized)\b.*`), "…"}, // a short program may end before there are jumps
 	{regexp.MustCompile(`\b(time|timestamp)="[^"]*"`), `$1="…"`},
 	{regexp.MustCompile(`(took|duration) ?\d[^ ]*`), "$1 …"},
 }
