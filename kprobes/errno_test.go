@@ -70,3 +70,20 @@ func TestNoErrno(t *testing.T) {
 	prog.CheckClean()
 	wantRight(t, prog)
 }
+
+// TestErrnoOfAnotherKind: the thread is asked where errno is, by a call, if that is not plain to see.
+func TestErrnoOfAnotherKind(t *testing.T) {
+	prog := start(t, "ownerrno")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	register(t, s, &kprobes.Kprobe{SymbolName: "fails", PreHandler: func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
+		ok(t, r.SetErrno(unix.EAGAIN))
+		ok(t, r.ReturnNow(7))
+		return 1
+	}})
+	for range 5 {
+		wantSays(t, prog, "go 30", "7 errno 11 0 asked 1")
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}

@@ -42,6 +42,7 @@ func TestEveryFixtureIsRightWhenNobodyProbesIt(t *testing.T) {
 		{"faults", nil, nil, [][2]string{{"list", "label h_back "}, {"run load_gap", "load_gap skip: end "}, {"breakpoints", "traps 2"}}},
 		{"traceflag", nil, nil, [][2]string{{"run", "step 1e "}, {"threads 4 20", "did"}, {"plain 4 20", "did"}}},
 		{"callsites", nil, nil, [][2]string{{"processes", "fork 41"}, {"interrupt", "semop restart: -1"}, {"same 100", "did"}, {"block\nwake", "read 1 "}, {"facts", "syscall right 1"}, {"dispatch", "sigsys 31"}}},
+		{"ownerrno", nil, nil, [][2]string{{"go 30", "10 errno 0 0 asked 0"}}},
 		{"errnos", nil, nil, [][2]string{{"go", "10 errno 0 others 0"}, {"thread", "10 errno 0 others 0"}, {"vfork", "10 errno 0 others 0"}}},
 		{"effects", nil, nil, [][2]string{{"go 30", "ret 10"}, {"worker 30", "ret 10"}, {"vfork 30", "ret 10"}, {"deep 5", "ret 15"}, {"many 4", "sum 40"}, {"fork", "child 5"}, {"block", "blocked"}, {"go 3", "pending 0"}, {"signals", "signals 0"}, {"exec", "again"}}},
 		{"nolibc", []string{"-static", "-nostdlib"}, nil, [][2]string{{"x", "ret 42"}}},
