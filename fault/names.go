@@ -127,7 +127,8 @@ func find(name string) *Name {
 }
 
 // Set sets an attribute by its name: one of Names, or "attr", the kernel's boot option
-// "interval,probability,space,times". Where an error is returned, nothing is set.
+// "interval,probability,space,times". Where an error is returned, nothing is set; it says what is wrong with the
+// value, and leaves the name to the caller.
 func (a *Attr) Set(name, value string) error {
 	b := *a
 	value = strings.TrimSpace(value)
@@ -138,7 +139,7 @@ func (a *Attr) Set(name, value string) error {
 	} else if n := find(name); n == nil {
 		return fmt.Errorf("there is no attribute %q of faults", name)
 	} else if err := n.set(&b, value); err != nil {
-		return fmt.Errorf("%s: %w", n.Name, err)
+		return err
 	}
 	if err := b.Check(); err != nil {
 		return err

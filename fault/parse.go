@@ -132,7 +132,7 @@ func ParseAttr(s string) (Attr, error) {
 			return Attr{}, fmt.Errorf("%q is not NAME=VALUE, which is what comes behind interval,probability,space,times", item)
 		}
 		if err := a.Set(name, value); err != nil {
-			return Attr{}, err
+			return Attr{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return a, a.Check()
@@ -145,7 +145,7 @@ func (a *Attr) setFour(items []string) error {
 	}
 	for i, name := range []string{"interval", "probability", "space", "times"} {
 		if err := a.Set(name, items[i]); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil

@@ -141,13 +141,13 @@ func TestSetAndGetAreTheKernelsFiles(t *testing.T) {
 
 func TestSetRefusesNonsense(t *testing.T) {
 	for _, tt := range []struct{ name, value, want string }{
-		{"probability", "200", "probability: the probability 200 is not between 0% and 100%"}, {"probability", "", "is not a probability"},
-		{"interval", "-1", `interval: "-1" is not a number from 0`}, {"interval", "1_0", "is not a number"}, {"interval", "18446744073709551616", "interval: 18446744073709551616 is too large"},
-		{"times", "-2", "times -2: no call can fail that often; -1 stands for any number of calls"}, {"times", "x", `times: "x" is not a number`}, {"times", "9223372036854775808", "times: 9223372036854775808 is out of range"},
+		{"probability", "200", "the probability 200 is not between 0% and 100%"}, {"probability", "", "is not a probability"},
+		{"interval", "-1", `"-1" is not a number from 0`}, {"interval", "1_0", "is not a number"}, {"interval", "18446744073709551616", "18446744073709551616 is too large"},
+		{"times", "-2", "times -2: no call can fail that often; -1 stands for any number of calls"}, {"times", "x", `"x" is not a number`}, {"times", "9223372036854775808", "9223372036854775808 is out of range"},
 		{"verbose", "-1", "is not a number from 0"}, {"verbose_ratelimit_interval_ms", "4294967296", "is too large"},
-		{"task-filter", "maybe", `task-filter: "maybe" is neither Y nor N`}, {"task-filter", "", "neither"}, {"task-filter", "o", "neither"},
+		{"task-filter", "maybe", `"maybe" is neither Y nor N`}, {"task-filter", "", "neither"}, {"task-filter", "o", "neither"},
 		{"stacktrace-depth", "-1", "is not a number from 0"}, {"require-start", "malloc", "is not a number"},
-		{"for", "10", `for: "10" is not a time, such as 10s`}, {"for", "-1s", "the time for which calls fail, -1s, is negative"},
+		{"for", "10", `"10" is not a time, such as 10s`}, {"for", "-1s", "the time for which calls fail, -1s, is negative"},
 		{"when", "0", "there is no 0"}, {"rate", "x", "is not a number of calls in a time"}, {"seed", "-1", "is not a number from 0"},
 		{"attr", "1,100,0", `"1,100,0" is not interval,probability,space,times: four numbers`}, {"attr", "1,100,0,x", `times: "x" is not a number`},
 		{"chance", "1", `there is no attribute "chance" of faults`},
@@ -195,7 +195,7 @@ func TestParseAttr(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "is not interval,probability,space,times: four numbers", "1,2,3": "four numbers", "1,2,3,4,5": `"5" is not NAME=VALUE`, "1,2,3,x": `times: "x" is not a number`,
-		"1,2,3,4,": `"" is not NAME=VALUE`, "when=3,7": `"7" is not NAME=VALUE`, "color=red": `there is no attribute "color" of faults`, "1,2,3,4,attr=1": "is not NAME=VALUE",
+		"1,2,3,4,": `"" is not NAME=VALUE`, "when=3,7": `"7" is not NAME=VALUE`, "color=red": `color: there is no attribute "color" of faults`, "1,2,3,4,attr=1": "is not NAME=VALUE",
 	} {
 		if a, err := fault.ParseAttr(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %v, %v; want an error with %q", text, a, err, want)
