@@ -29,7 +29,7 @@ var mistakes = []struct {
 	{"unknown parameter of a fault", "inject('foo', erno = 1)", "1:1: inject: for parameter erno: there is no such parameter (did you mean errno?)", "inject(", nil},
 	{"a fault that does nothing", "inject('foo')", "1:1: cannot inject into foo: the rule does nothing to a call", "inject(", nil},
 	{"unknown errno", "inject('foo', errno = 'EWHAT')", `1:1: inject: for parameter errno: errno "EWHAT": there is no error of this name`, "inject(", nil},
-	{"bad probability", "inject('foo', retval = 1, probability = 'often')", `1:1: inject: for parameter probability: probability: "often" is not a probability`, "inject(", nil},
+	{"bad probability", "inject('foo', retval = 1, probability = 'often')", `1:1: inject: for parameter probability: "often" is not a probability`, "inject(", nil},
 	{"too many arguments", "stop(1)", "1:1: stop: got 1 arguments, want at most 0", "stop(", nil},
 	{"missing argument", "after('1s')", "1:1: after: missing argument for f", "after(", nil},
 	{"bad type", "kprobe('foo', pre = 5)", `1:1: kprobe: for parameter "pre": got int, want a function`, "kprobe(", nil},
