@@ -52,6 +52,7 @@
 //	__kretprobe_trampoline_handler Session.returned              returns.go
 //	recycle_rp_inst                Kretprobe.end                 kretprobe.go
 //	kprobe_flush_task              domain.endOf                  returns.go
+//	override_function_with_return  Regs.ReturnNow                effects.go
 //
 // # Choices where the kernel's eras differ
 //
@@ -105,6 +106,8 @@
 //	a library is unloaded               its probes are GONE                 the same (F19)
 //	it is loaded again                  those by symbol are placed again,   kprobes are registered again;
 //	                                    and keep their counts               trace events are placed again
+//	skipping a function's body          the tracer does what ret does,      ip is set to a ret (H17)
+//	                                    and no handler of the hit follows
 //	code unmapped by the program        is not noticed                      (it has none)
 //	itself
 package kprobes

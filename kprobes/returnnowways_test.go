@@ -132,7 +132,7 @@ func TestReturnNowInAnEntryHandler(t *testing.T) {
 	rp.KP.SymbolName = "deep"
 	ok(t, s.RegisterKretprobe(rp))
 	for range 20 {
-		wantSays(t, prog, "deep 2", "ret 14")  // 10, and 1 by each of two calls, and 1 by us of each
+		wantSays(t, prog, "deep 2", "ret 14")   // 10, and 1 by each of two calls, and 1 by us of each
 		wantSays(t, prog, "deep 5", "ret 1005") // 1000 and 1 of deep(3), 2 more of deep(4) and deep(5)
 	}
 	if want := uint64(20 * (2 + 3)); rp.Hits() != want || rp.NMissed() != 0 {
