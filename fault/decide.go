@@ -62,6 +62,7 @@ func (d *Decider) Decide(c Call) Decision {
 		return Decision{By: by}
 	}
 	u.eligible++
+	d.eligible++
 	var by Reason
 	if nth != nil {
 		if *nth--; *nth > 0 {

@@ -184,6 +184,9 @@ func TestCountersAreAProcessesOrAThreads(t *testing.T) {
 		t.Error(got)
 	}
 	d.Forget(1)
+	if d.Eligible() != 1 {
+		t.Errorf("%d calls were eligible, want 1", d.Eligible())
+	}
 	if got := decisions(d, repeat(2, call())); got != "iF" {
 		t.Errorf("a process with a number that was forgotten: %s, want iF", got)
 	}

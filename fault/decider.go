@@ -8,6 +8,7 @@ type Decider struct {
 	start    time.Time
 	units    map[int]*unit
 	nth      map[int]*uint64 // what is left of the fail-nth of threads
+	eligible uint64          // of all units, also of those that are forgotten
 	rate     window
 	messages limiter
 }
@@ -129,13 +130,7 @@ func (d *Decider) Forget(id int) {
 
 // Eligible returns how many calls came to be counted, in all processes: those that
 // neither the task, nor times, time and stack excluded.
-func (d *Decider) Eligible() uint64 {
-	var n uint64
-	for _, u := range d.units {
-		n += u.eligible
-	}
-	return n
-}
+func (d *Decider) Eligible() uint64 { return d.eligible }
 
 // Done reports whether no call can fail any more, until Update, SetFailNth or Start.
 func (d *Decider) Done(now time.Time) bool {

@@ -22,6 +22,7 @@ type Fault struct {
 	decider  *fault.Decider
 	armed    bool
 	expiry   *time.Timer // of Attr.For
+	unwatch  func()      // of threads, with Attr.PerThread
 	eligible uint64      // as far as the tracer counts them
 	injected uint64
 	refused  uint64   // calls that were chosen, and could not be injected
@@ -77,8 +78,22 @@ func (f *Fault) arm(on bool) error {
 		}
 	}
 	f.armed = on
+	f.watchThreads(on)
 	f.mu.Unlock()
 	return f.followArmed()
+}
+
+// watchThreads has what is counted of threads forgotten when they end: their IDs may come again. f.mu is held.
+func (f *Fault) watchThreads(on bool) {
+	switch {
+	case !on && f.unwatch != nil:
+		f.unwatch()
+		f.unwatch = nil
+	case on && f.unwatch == nil && f.rule.Attr.PerThread && f.rule.Decider == nil:
+		f.unwatch = f.in.session.WatchThreads(kprobes.ThreadWatcher{Gone: func(tid int) {
+			f.Decide(func(d *fault.Decider) { d.Forget(tid) })
+		}})
+	}
 }
 
 // followArmed has the probes agree with armed, which others may change meanwhile: nobody waits for them, since handlers can't.
@@ -195,6 +210,7 @@ func (f *Fault) unregister() error {
 		f.expiry.Stop()
 	}
 	f.armed = false
+	f.watchThreads(false)
 	f.mu.Unlock()
 	for _, p := range f.places {
 		p.look()

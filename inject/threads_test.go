@@ -1,0 +1,33 @@
+package inject_test
+
+import (
+	"testing"
+
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// Each thread's counters begin anew, also where it has the ID of one that has ended.
+func TestThreadsThatHaveEndedAreForgotten(t *testing.T) {
+	b := onProgram(t, testprog.Build(t, "prey"), kprobes.Options{})
+	f := b.add(inject.Rule{Spec: "foo", Attr: attr(t, "per-thread=Y", "space=3"), Do: []inject.Action{inject.Return{Value: 7}}})
+	for range 3 {
+		b.events = nil
+		b.Do("threads 20 5 foo", "sum")
+		if len(b.events) != 20*3 {
+			t.Errorf("%d calls were injected, want the last 3 of each of 20 threads", len(b.events))
+		}
+		f.Decide(func(d *fault.Decider) {
+			for _, e := range b.events {
+				if left := d.Space(e.TID); left != 3 {
+					t.Errorf("thread %d has ended, and %d is left of its space", e.TID, left)
+				}
+			}
+		})
+	}
+	if s := f.Stats(); s.Eligible != 300 || s.Injected != 180 {
+		t.Errorf("%d calls were eligible, %d injected; want 300, 180", s.Eligible, s.Injected)
+	}
+}
