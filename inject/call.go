@@ -121,7 +121,7 @@ func (c *Call) Return(value uint64) error {
 		}
 		return c.endCall(value)
 	}
-	return c.returnNumber(int64(value), 0)
+	return c.finish(number(int64(value)))
 }
 
 // Note adds what was done to the event of this call.

@@ -34,18 +34,19 @@ type Options struct {
 
 // Injector injects faults into one session's processes. Its methods may be called from any goroutine, also from handlers.
 type Injector struct {
-	session *kprobes.Session
-	options Options
+	session  *kprobes.Session
+	options  Options
+	returner *Returner
 
 	mu     sync.Mutex
 	faults []*Fault
 	closed bool
-
-	keepers map[int]*keeper // by process; for the tracer's thread
 }
 
 // New makes an Injector, which does nothing yet.
-func New(s *kprobes.Session, o Options) *Injector { return &Injector{session: s, options: o} }
+func New(s *kprobes.Session, o Options) *Injector {
+	return &Injector{session: s, options: o, returner: NewReturner(s)}
+}
 
 // ErrClosed is why a rule can't be added any more.
 var ErrClosed = errors.New("the injector is closed")

@@ -40,13 +40,11 @@ type place struct {
 	rp *kprobes.Kretprobe    // with Rule.After
 	sp *kprobes.SyscallProbe // in place of those
 
-	values  *values.Values           // nil if nothing of a call is wanted
-	shown   int                      // how many of them events tell
-	size    int                      // which is the call's size; negative if none is
-	effects []effect                 // of Rule.Do
-	results []symbols.Param          // of a function that is followed, if they are known
-	made    map[string]*typedResults // by handlers, for the tracer's thread
-	madeIn  *symbols.Module
+	values  *values.Values  // nil if nothing of a call is wanted
+	shown   int             // how many of them events tell
+	size    int             // which is the call's size; negative if none is
+	effects []effect        // of Rule.Do
+	results []symbols.Param // of a function that is followed, if they are known
 
 	exact bool           // the program in the target tells all calls that meet the condition
 	steps int            // of the decision that the program makes

@@ -40,10 +40,9 @@ func (a Return) bind(b binding) (effect, error) {
 			return effect{}, err
 		}
 	}
-	if _, err := b.number(a.Value); err != nil {
-		return effect{}, err
-	}
-	return effect{would: a.String(), do: func(c *Call) (string, error) { return a.String(), c.returnNumber(a.Value, a.Errno) }}, nil
+	n := number(a.Value)
+	n.Errno = a.Errno
+	return b.returning(n, a.String())
 }
 
 // failing is a Return with the value by which a function says that errno tells more.

@@ -3,15 +3,10 @@ package inject
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -45,68 +40,29 @@ func (r Results) bind(b binding) (effect, error) {
 	if b.isCall() {
 		return r.bindCall()
 	}
-	would, make := r.String(), func() (*typedResults, error) { return b.typed(r) }
-	if _, err := b.remembered(would, make); err != nil {
+	return b.returning(r, r.String())
+}
+
+// returning is the effect of returning w.
+func (p *place) returning(w wanted, would string) (effect, error) {
+	if _, err := p.fault.in.returner.look(p.point(), w); err != nil {
 		return effect{}, err
 	}
-	return effect{would: would, do: func(c *Call) (string, error) { return would, c.finish(would, make, r.Errno) }}, nil
+	return effect{would: would, do: func(c *Call) (string, error) { return would, c.finish(w) }}, nil
 }
 
-// now is where the place is at this moment; 0 while its library is not loaded.
-func (p *place) now() arch.Addr {
+// point is where the place's calls are ended at this moment.
+func (p *place) point() returnPoint {
+	at := p.addr
 	if p.kp != nil && p.kp.Addr != 0 {
-		return p.kp.Addr
+		at = p.kp.Addr
 	}
-	return p.addr
+	return returnPoint{at, p.spot == atReturn}
 }
 
-// typed finds out what results are at a place.
-func (p *place) typed(r Results) (*typedResults, error) {
-	table, at := p.fault.in.session.Symbols(), p.now()
-	if at == 0 {
-		return r.untyped(table, at, errors.New("its library is not loaded yet"))
-	}
-	if r.Errno != 0 && table.GoFunction(at) {
-		return nil, errors.New("a Go function has no errno; say which error it returns")
-	}
-	return r.compile(table, at, p.spot == atReturn)
-}
-
-// number is how a call returns an integer. In C and the like a function whose results have no such value, or that
-// has none, gets it in the register for integers: whoever asks for that knows why. In Go the caller would take for
-// results whatever the other registers hold.
-func (p *place) number(v int64) (*typedResults, error) {
-	text := strconv.FormatInt(v, 10)
-	if v > math.MaxInt32 {
-		text = "0x" + strconv.FormatInt(v, 16)
-	}
-	tr, err := p.typed(Results{Value: text})
-	switch {
-	case p.now() != 0 && p.fault.in.session.Symbols().GoFunction(p.now()):
-		return tr, err
-	case err != nil, len(tr.makers) == 0:
-		return &typedResults{makers: []maker{constant(words(uint64(v)))}, hidden: true}, nil
-	}
-	return tr, nil
-}
-
-// finish ends a call, or gives one that has returned other results: those that make finds out, if what is not yet
-// remembered.
-func (c *Call) finish(what string, make func() (*typedResults, error), errno unix.Errno) error {
-	tr, err := c.place.remembered(what, make)
-	if err != nil {
-		return err
-	}
-	if errno != 0 {
-		if err := c.SetErrno(errno); err != nil {
-			return err
-		}
-	}
-	end := tr.end
-	if c.place.spot == atReturn {
-		end = tr.change
-	}
-	if err := end(c.Regs, c.place.fault.in.keeperOf(c.PID())); err != nil {
+// finish ends the call with w.
+func (c *Call) finish(w wanted) error {
+	if err := c.place.fault.in.returner.finish(c.Regs, c.place.point(), w); err != nil {
 		return err
 	}
 	c.ended = true
@@ -122,45 +78,7 @@ func (c *Call) ReturnResults(r Results) error {
 		}
 		return c.endCall(result)
 	}
-	return c.finish(r.String(), func() (*typedResults, error) { return c.place.typed(r) }, r.Errno)
-}
-
-// returnNumber ends a call with an integer.
-func (c *Call) returnNumber(v int64, errno unix.Errno) error {
-	return c.finish(strconv.FormatInt(v, 10), func() (*typedResults, error) { return c.place.number(v) }, errno)
-}
-
-// mostRemembered bounds what a place remembers of results that handlers make up.
-const mostRemembered = 64
-
-// remembered is what make finds out, which is not done twice for the same results. It is forgotten when the function
-// is another one: the process has executed a program, or loaded the library again.
-func (p *place) remembered(what string, make func() (*typedResults, error)) (*typedResults, error) {
-	loc, _ := p.fault.in.session.Symbols().Lookup(p.now())
-	if p.made == nil || len(p.made) >= mostRemembered || p.madeIn != loc.Symbol.Module {
-		p.made, p.madeIn = map[string]*typedResults{}, loc.Symbol.Module
-	}
-	if tr, ok := p.made[what]; ok {
-		return tr, nil
-	}
-	tr, err := make()
-	if err == nil {
-		p.made[what] = tr
-	}
-	return tr, err
-}
-
-// keeperOf is what keeps our values' bytes in a process. It is for the tracer's thread.
-func (in *Injector) keeperOf(pid int) *keeper {
-	if in.keepers == nil {
-		in.keepers = map[int]*keeper{}
-	}
-	k := in.keepers[pid]
-	if k == nil {
-		k = &keeper{}
-		in.keepers[pid] = k
-	}
-	return k
+	return c.finish(r)
 }
 
 // Combine makes one action of those that together say what a call returns: a value and an errno, an error and other
@@ -263,5 +181,3 @@ func (p *place) warnInlined(table *symbols.Table) {
 		p.fault.in.log("%s: the compiler has inlined %d calls of it, which are not seen", p.name, n)
 	}
 }
-
-var _ keptMemory = (*kprobes.Regs)(nil)

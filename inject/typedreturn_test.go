@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 func TestResultsAreChangedAfterTheBodyRan(t *testing.T) {
@@ -279,8 +280,54 @@ func TestActionsThatEndACallAreCombined(t *testing.T) {
 }
 
 func TestProcessesKeepWhatIsTheirs(t *testing.T) {
-	in := New(nil, Options{})
+	in := NewReturner(nil)
 	if a, b := in.keeperOf(1), in.keeperOf(2); a == b || in.keeperOf(1) != a {
 		t.Error("processes share what is kept")
+	}
+}
+
+// Whoever has probes of his own ends calls in the same way.
+func TestAReturnerServesOtherProbes(t *testing.T) {
+	p := on(t, testprog.Build(t, "goerrors"))
+	x := NewReturner(p.s)
+	loc, err := p.s.Symbols().Resolve("main.Many")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := p.s.Entry(loc[0].Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs []error
+	calls := 0
+	kp := &kprobes.Kprobe{Addr: at, PreHandler: func(kp *kprobes.Kprobe, r *kprobes.Regs) int {
+		if calls++; calls == 1 {
+			errs = append(errs, x.ReturnNumber(r, kp.Addr, 9))
+			return 1
+		}
+		if err := x.Return(r, kp.Addr, Results{Value: "1000"}); err == nil {
+			errs = append(errs, errors.New("an int8 is 1000"))
+		}
+		errs = append(errs, x.Return(r, kp.Addr, Results{Error: "io.EOF"}))
+		return 1
+	}}
+	rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "main.NoError"}, Handler: func(ri *kprobes.KretprobeInstance, r *kprobes.Regs) int {
+		errs = append(errs, x.Change(r, loc[0].Addr, Results{Value: "x"}), x.ChangeNumber(r, ri.Kretprobe().KP.Addr, -3))
+		return 0
+	}}
+	if err := errors.Join(p.s.RegisterKprobe(kp), p.s.RegisterKretprobe(rp)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`9 "" 0 "" <nil> {0 0} false nil`, `0 "" 0 "" <nil> {0 0} false *errors.errorString "EOF" [EOF ==EOF]`} {
+		if got := p.Do("call many", "got "); got != "got "+want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+	}
+	if got := p.Do("call noerror", "got "); got != `got -3 ""` {
+		t.Error(got)
+	}
+	p.leave(t)
+	if len(errs) != 4 || errs[0] != nil || errs[1] != nil || errs[2] == nil || errs[3] != nil {
+		t.Errorf("%q", errs)
 	}
 }
