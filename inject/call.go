@@ -21,7 +21,6 @@ type Call struct {
 
 	place    *place
 	saved    []uint64 // arguments of the call, at its return
-	entry    *kprobes.KretprobeInstance
 	fetched  bool
 	err      error // of fetching
 	ended    bool  // the body does not run, or its result is settled

@@ -63,7 +63,7 @@ type PlaceStats struct {
 	Mechanism string // of kprobes.Status; empty for one that has no place
 	Reason    string // why it is not optimized, or is in no place
 	Waiting   bool   // for its library
-	// Decides is who looks at calls that pass: "target" if they don't stop, else "tracer".
+	// Decides is who looks at calls that pass: "target" if they don't stop, else "tracer"; empty if none pass.
 	Decides string
 
 	eligible uint64 // as far as the target counts them
@@ -117,13 +117,22 @@ func (p *place) stats() PlaceStats {
 	st := p.fault.in.session.Status(p.kp)
 	out := PlaceStats{
 		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module, Calls: st.Hits, Missed: st.NMissed + st.ReturnsMissed,
-		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: "tracer",
-	}
-	if st.Mechanism == "optimized" && p.kp.Program != nil && p.counted() {
-		out.Decides = "target"
+		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: p.decides(st.Mechanism == "optimized"),
 	}
 	if p.counted() {
 		out.eligible = p.kp.State(0)
 	}
 	return out
+}
+
+// decides is PlaceStats.Decides.
+func (p *place) decides(optimized bool) string {
+	all := p.fault.static && p.exact // can be decided by a program
+	switch {
+	case all && p.kp.Program == nil:
+		return ""
+	case all && optimized:
+		return "target"
+	}
+	return "tracer"
 }

@@ -88,6 +88,7 @@ func (in *Injector) AddAll(rules []Rule) ([]*Fault, error) {
 		if err := f.Start(); err != nil {
 			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, in.remove(faults))
 		}
+		f.spent() // it may be by its attributes
 	}
 	return faults, nil
 }

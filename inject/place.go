@@ -94,6 +94,8 @@ func (f *Fault) prepare() error {
 			kept = append(kept, p)
 		case p.optional && skippable(err):
 			f.skipped[reasonOf(err)]++
+		case p.name == f.rule.name():
+			return err // which names it
 		default:
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

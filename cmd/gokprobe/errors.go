@@ -71,7 +71,8 @@ var exitStatuses = []struct {
 		symbols.ErrNotCode, symbols.ErrNoLines, symbols.ErrNoLine, symbols.ErrUnknownSize, symbols.ErrIFuncUnbound}, exitPlace},
 	{[]error{kprobes.ErrUnknownSymbol, kprobes.ErrAmbiguousSymbol, kprobes.ErrNotMapped, kprobes.ErrNotExecutable,
 		kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable, kprobes.ErrException,
-		kprobes.ErrUnsupported, kprobes.ErrNoSlot, kprobes.ErrShadowStack, kprobes.ErrGone}, exitPlace},
+		kprobes.ErrUnsupported, kprobes.ErrNoSlot, kprobes.ErrShadowStack, kprobes.ErrGone,
+		kprobes.ErrNotEntry, kprobes.ErrData, kprobes.ErrRestartable}, exitPlace},
 }
 
 func exitStatus(err error) int {

@@ -36,6 +36,31 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"attach -p 1 -sym foo -o /nonexistent/file", "cannot write to /nonexistent/file: no such file"},
 		{"run -p 1 -sym foo -- true", "unknown flag -p"},
 		{"run -sym foo", "no program given"},
+		{"inject -p 1 -retval 0", "say what is to fail"},
+		{"inject -sym foo -retval 0", "no process given"},
+		{"inject -p 1 -sym foo", "say what is to happen to a call"},
+		{"inject -p 1 -sym foo -retval 0 -- true", "not both"},
+		{"inject -p 1 -sym foo -syscall read -retval 0", "-sym and -syscall can't be combined"},
+		{"inject -p 1 -sym foo -errno EWHAT", "there is no error of this name"},
+		{"inject -p 1 -sym foo -errno 0", "error numbers are 1 to 4095"},
+		{"inject -p 1 -sym foo -signal SIGWHAT", "there is no signal of this name"},
+		{"inject -p 1 -sym foo -delay soon", "a delay is written as"},
+		{"inject -p 1 -sym foo -delay 0s", "a delay must be more than 0"},
+		{"inject -p 1 -sym foo -delay 5ms..1ms", "a range of delays"},
+		{"inject -p 1 -sym foo -set rdi", "write REGISTER=VALUE"},
+		{"inject -p 1 -sym foo -set $arg0=1", "arguments are counted from 1"},
+		{"inject -p 1 -sym foo -poke $arg1=xyz", "pairs of hexadecimal digits"},
+		{"inject -p 1 -sym foo -corrupt $arg1^0x100", "the bits of a byte"},
+		{"inject -p 1 -sym foo -retval 0 -probability 200%", "-probability"},
+		{"inject -p 1 -sym foo -retval 0 -when 0", "-when"},
+		{"inject -p 1 -sym foo -retval 0 -times -2", "-times"},
+		{"inject -p 1 -sym foo -retval 0 -rate 5", "-rate"},
+		{"inject -p 1 -sym foo -retval 0 -attr 1,2", "-attr"},
+		{"inject -p 1 -sym foo -retval 0 -size $arg1", "-size says what a call takes of -space"},
+		{"inject -p 1 -sym foo -retval 0 -maxactive 5", "add -after"},
+		{"inject -p 1 -sym foo -retval 0 -duration 0s", "-duration must be more than 0"},
+		{"inject -p 1 -sym foo -retval 0 -format xml", "unknown format"},
+		{"inject -p 1 -addr here -retval 0", "is no address"},
 		{"list", "name either a process"},
 		{"list -p 1 -x /bin/true", "name either a process"},
 		{"list -x /bin/true a b", "one PATTERN at a time"},
@@ -66,13 +91,13 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 }
 
 func TestHelpAndVersionGoToStdout(t *testing.T) {
-	for _, args := range []string{"-h", "--help", "help", "help attach", "attach -h", "run --help", "list -h", "check -h", "demo -h", "debugfs -h", "debugfs cat -h", "debugfs write -h", "-version", "--version"} {
+	for _, args := range []string{"-h", "--help", "help", "help attach", "attach -h", "run --help", "inject -h", "list -h", "check -h", "demo -h", "debugfs -h", "debugfs cat -h", "debugfs write -h", "-version", "--version"} {
 		r := gokprobe(t, strings.Fields(args)...)
 		if r.status != 0 || r.stderr != "" || !strings.Contains(r.stdout, "gokprobe") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
 		}
 	}
-	for _, command := range []string{"attach", "run", "list"} {
+	for _, command := range []string{"attach", "run", "inject", "list"} {
 		if r := gokprobe(t, command, "-h"); !strings.Contains(r.stdout, "Examples:\n") {
 			t.Errorf("%s -h has no examples", command)
 		}
