@@ -182,7 +182,12 @@ func TestHostileWriters(t *testing.T) {
 	tr.must(tr.add(events, "p:a foo"))
 	before := map[string]string{}
 	files := []string{events, "tracing/uprobe_events", "tracing/dynamic_events", group + "a/enable", group + "a/filter", group + "a/trigger",
-		"kprobes/enabled", "sys/debug/kprobes-optimization", "tracing/tracing_on", "tracing/set_event", "tracing/set_event_pid", "tracing/buffer_size_kb", "tracing/snapshot"}
+		"kprobes/enabled", "sys/debug/kprobes-optimization", "tracing/tracing_on", "tracing/set_event", "tracing/set_event_pid", "tracing/buffer_size_kb", "tracing/snapshot",
+		"fail_function/inject", "fail_function/foo/retval", fmt.Sprintf("fail_function/tasks/%d/make-it-fail", tr.prog.PID()), fmt.Sprintf("fail_function/tasks/%d/fail-nth", tr.prog.PID())}
+	for _, name := range []string{"probability", "interval", "times", "space", "verbose", "task-filter", "stacktrace-depth", "require-start", "when", "rate", "for", "seed"} {
+		files = append(files, "fail_function/"+name)
+	}
+	tr.must(tr.add("fail_function/inject", "foo"))
 	for _, f := range files {
 		before[f] = tr.cat(f)
 	}
