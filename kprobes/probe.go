@@ -54,8 +54,9 @@ type Kprobe struct {
 	FaultHandler FaultHandler
 
 	// Program is run at each hit, before the PreHandler if there is one; without one it can run in
-	// the target. So can one that decides (program.Program.Decides): the PreHandler runs only for hits
-	// that it has chosen, and the others do not stop where the site is optimized. Its rings and their sizes are the session's. The first two words of each of its records
+	// the target. So can one that decides (program.Program.Decides): the PreHandler, and it alone, runs only
+	// for hits that the Program has chosen; the others are hits all the same, and do not stop where the site is
+	// optimized. Rings and their sizes are the session's. The first two words of each record
 	// must be what the helpers Time and Thread have returned.
 	Program *program.Program
 	// RecordHandler gets the Program's records.
