@@ -43,6 +43,7 @@
 //	(un)register_jprobe(s)         Session.RegisterJprobe, …     jprobe.go
 //	setjmp_pre_handler             Jprobe.handle                 jprobe.go
 //	jprobe_return                  JprobeReturn                  jprobe.go
+//	(none; strace -e inject)       Session.RegisterSyscallProbe, …  syscallprobe.go
 //	kprobes_module_callback        domain.update                 modules.go, linker.go
 //	kill_kprobe                    domain.abandon                modules.go
 //	longjmp_break_handler          Regs.undone                   jprobe.go

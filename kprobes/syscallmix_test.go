@@ -1,0 +1,117 @@
+package kprobes_test
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// TestSyscallProbesAmongOtherProbes: everything at once: Kprobes on all system-call instructions, SyscallProbes by both ways on all calls,
+// blocked threads, signals all the time, children that are followed and let go. All results are those of an unprobed run.
+func TestSyscallProbesAmongOtherProbes(t *testing.T) {
+	commands := []string{"processes", "interrupt", "raw 200", "block", "wake"}
+	for _, m := range modes {
+		t.Run(string(m), func(t *testing.T) {
+			prog := start(t, "callsites")
+			want := map[string][]string{}
+			for _, c := range commands {
+				want[c] = answer(prog, c)
+			}
+			sites := syscallSites(t, prog.PID())
+			s := attach(t, prog.PID(), kprobes.Options{Follow: m == stepped})
+			entered := map[kprobes.SyscallWay]int{}
+			for _, by := range ways {
+				numbers := allNumbers()
+				if by == kprobes.SyscallBySites {
+					numbers = slices.DeleteFunc(numbers, notBySites)
+				}
+				registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: numbers, By: by, Enter: func(*kprobes.SyscallProbe, *kprobes.Regs) int {
+					entered[by]++
+					return 0
+				}})
+			}
+			probeAll(t, s, m, sites)
+			for _, c := range commands {
+				compareAnswers(t, c, answer(prog, c), want[c])
+			}
+			stop := flood(prog)
+			compareAnswers(t, "processes", answer(prog, "processes"), want["processes"])
+			stop()
+			closeSession(t, s)
+			if entered[kprobes.SyscallBySites] == 0 || entered[kprobes.SyscallByStops] < entered[kprobes.SyscallBySites] {
+				t.Errorf("calls: %v", entered)
+			}
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
+// TestDetachFromThreadsThatStopAtCalls: the session ends while threads are blocked in calls that it has seen begin, and while others make
+// one after the other.
+func TestDetachFromThreadsThatStopAtCalls(t *testing.T) {
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			prog := start(t, "callsites")
+			want := answer(prog, "block")
+			wantWake := answer(prog, "wake")
+			for range 5 {
+				s := attach(t, prog.PID(), kprobes.Options{})
+				registerSyscall(t, s, &kprobes.SyscallProbe{
+					Numbers: slices.DeleteFunc(allNumbers(), notBySites), By: by,
+					Enter: func(*kprobes.SyscallProbe, *kprobes.Regs) int { return 0 },
+					Exit:  func(*kprobes.SyscallProbe, *kprobes.Regs) {},
+				})
+				compareAnswers(t, "block", answer(prog, "block"), want)
+				prog.Send("raw 1000")
+				closeSession(t, s)
+				prog.CheckClean()
+				prog.Expect("did")
+				compareAnswers(t, "wake", answer(prog, "wake"), wantWake)
+			}
+			wantRight(t, prog)
+		})
+	}
+}
+
+// TestHandlersOfCallsUseTheProcess: an Enter maps memory in the process, which takes its own thread out of the call, calls
+// a function, and ends the session.
+func TestHandlersOfCallsUseTheProcess(t *testing.T) {
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			prog := start(t, "callsites")
+			s := attach(t, prog.PID(), kprobes.Options{})
+			n := 0
+			registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: []int{unix.SYS_GETPID}, By: by, Enter: func(_ *kprobes.SyscallProbe, r *kprobes.Regs) int {
+				at, err := r.Alloc(4096)
+				if err == nil {
+					err = r.Free(at, 4096)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				n++
+				if r.Syscall() != unix.SYS_GETPID {
+					t.Errorf("call %d", r.Syscall())
+				}
+				return 0
+			}})
+			prog.Do("same 20", "did")
+			if n != 8*20 {
+				t.Errorf("Enter ran %d times", n)
+			}
+			registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: []int{unix.SYS_GETPPID}, By: by, Enter: func(_ *kprobes.SyscallProbe, r *kprobes.Regs) int {
+				closeSession(t, s)
+				return 0
+			}})
+			prog.Do("who", "did")
+			<-s.Done()
+			prog.CheckClean()
+			prog.Do("same 20", "did")
+			wantRight(t, prog)
+		})
+	}
+}
