@@ -3,6 +3,8 @@ package script
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.starlark.net/starlark"
@@ -11,39 +13,92 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // What a handler can do to the thread that hit.
 
-// fail is ctx.fail(ret=None, errno=None): the function returns ret at once, without having
-// run; at its return, it has returned ret instead. Without ret it is what C functions return with errno set:
-// -1, or NULL where debug information says that the function returns a pointer.
+// fail is ctx.fail(ret=None, errno=None, error=None): the function returns ret at once, without
+// having run; at its return, it has returned ret instead. Without ret it is what C functions
+// return with errno set: -1, or NULL where debug information says that the function returns a
+// pointer. error is for Go functions.
 func (c *hitContext) fail(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	var ret, code starlark.Value = starlark.None, starlark.None
-	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "ret?", &ret, "errno?", &code); err != nil {
+	var ret, code, goError starlark.Value = starlark.None, starlark.None, starlark.None
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "ret?", &ret, "errno?", &code, "error?", &goError); err != nil {
 		return nil, err
 	}
-	if ret == starlark.None && code == starlark.None {
-		return nil, errors.New("give ret, errno, or both")
+	var e unix.Errno
+	switch {
+	case ret == starlark.None && code == starlark.None && goError == starlark.None:
+		return nil, errors.New("give ret, errno, or both; or error for a Go function")
+	case code != starlark.None:
+		var err error
+		if e, err = errnoOf(code); err != nil {
+			return nil, err
+		}
 	}
+	if _, plain := ret.(starlark.Int); goError == starlark.None && !c.goes() && (plain || ret == starlark.None) {
+		return starlark.None, c.failPlainly(ret, e)
+	}
+	r := inject.Results{Errno: e}
+	if ret != starlark.None {
+		if r.Value = text(ret); ret.Type() == "bool" {
+			r.Value = strings.ToLower(r.Value)
+		}
+	}
+	if goError != starlark.None {
+		r.Error = text(goError)
+	}
+	return starlark.None, c.end(r)
+}
+
+// goes tells of a Go function, whose callers look at more than one register.
+func (c *hitContext) goes() bool { return c.script.session.Symbols().GoFunction(c.site.kp.Addr) }
+
+// failPlainly has a function of C or the like return a number or pointer.
+func (c *hitContext) failPlainly(ret starlark.Value, e unix.Errno) error {
 	value := word(c.failure())
 	if ret != starlark.None {
 		if err := value.Unpack(ret); err != nil {
-			return nil, fmt.Errorf("for parameter ret: %w", err)
+			return fmt.Errorf("for parameter ret: %w", err)
 		}
 	}
-	if code != starlark.None {
-		e, err := errnoOf(code)
-		if err != nil {
-			return nil, err
-		}
+	if e != 0 {
 		if err := c.hit.SetErrno(e); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return starlark.None, c.leave(uint64(value))
+	return c.leave(uint64(value))
 }
+
+// end has the function return results of its own types.
+func (c *hitContext) end(r inject.Results) error {
+	if c.at == atPost {
+		return errPost
+	}
+	if f, ok := c.hit.(injected); ok {
+		return f.call.ReturnResults(r)
+	}
+	regs, ok := c.hit.(*kprobes.Regs)
+	session, live := c.script.session.(*kprobes.Session)
+	if !ok || !live {
+		return errors.New("there is no process")
+	}
+	if c.script.returner == nil {
+		c.script.returner = inject.NewReturner(session)
+	}
+	if c.at == atReturn {
+		return c.script.returner.Change(regs, c.site.kp.Addr, r)
+	}
+	if err := c.script.returner.Return(regs, c.site.kp.Addr, r); err != nil {
+		return err
+	}
+	c.returned = true
+	return nil
+}
+
+var errPost = errors.New("the first instruction has run already; do it in pre")
 
 // skip is ctx.skip(ret=0): the function returns at once.
 func (c *hitContext) skip(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -54,6 +109,9 @@ func (c *hitContext) skip(b *starlark.Builtin, args starlark.Tuple, kwargs []sta
 	if c.at == atReturn {
 		return nil, errors.New("the function has run already; set ctx.ret to change what it returns")
 	}
+	if c.goes() {
+		return starlark.None, c.end(inject.Results{Value: strconv.FormatInt(int64(ret), 10)})
+	}
 	return starlark.None, c.leave(uint64(ret))
 }
 
@@ -61,7 +119,7 @@ func (c *hitContext) skip(b *starlark.Builtin, args starlark.Tuple, kwargs []sta
 func (c *hitContext) leave(value uint64) error {
 	switch c.at {
 	case atPost:
-		return errors.New("the first instruction has run already; do it in pre")
+		return errPost
 	case atReturn:
 		c.hit.SetReturnValue(value)
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // actions are the parameters that say what is done, and the kind of action that each is.
 var actions = map[string]string{
-	"retval": "retval", "errno": "errno", "error": "error", "set": "set", "poke": "poke", "corrupt": "corrupt", "delay": "delay", "signal": "signal",
+	"retval": "retval", "errno": "errno", "error": "error", "result": "result", "set": "set", "poke": "poke", "corrupt": "corrupt", "delay": "delay", "signal": "signal",
 }
 
 // set sets one parameter. A name that is none of inject's own is one of package fault's.

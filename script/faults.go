@@ -40,10 +40,18 @@ func (s *Script) newInjection(thread *starlark.Thread, b *starlark.Builtin, args
 	for _, kw := range kwargs {
 		name, _ := starlark.AsString(kw[0])
 		if err := f.set(name, kw[1]); err != nil {
-			return nil, fmt.Errorf("inject: for parameter %s: %w", name, err)
+			return nil, parameterError(name, err)
 		}
 	}
 	return f, f.declare()
+}
+
+// parameterError says once which parameter is wrong.
+func parameterError(name string, err error) error {
+	if strings.HasPrefix(err.Error(), name+": ") {
+		return fmt.Errorf("inject: for parameter %w", err)
+	}
+	return fmt.Errorf("inject: for parameter %s: %w", name, err)
 }
 
 // setSpec takes a name, an address, or a list of names.
@@ -101,14 +109,11 @@ func (s *Script) inject(all []*injection) error {
 	if len(all) == 0 {
 		return nil
 	}
-	if s.injector == nil {
-		s.injector = inject.New(s.session.(*kprobes.Session), inject.Options{Log: s.o.Log, Injected: s.o.Injected})
-	}
 	rules := make([]inject.Rule, len(all))
 	for i, f := range all {
 		rules[i] = f.rule
 	}
-	faults, err := s.injector.AddAll(rules)
+	faults, err := s.injectorOf().AddAll(rules)
 	if err != nil {
 		return s.ruleError(all, err)
 	}
@@ -118,6 +123,14 @@ func (s *Script) inject(all []*injection) error {
 		}
 	}
 	return err
+}
+
+// injectorOf makes the injector when it is wanted first; nil if there is no process.
+func (s *Script) injectorOf() *inject.Injector {
+	if session, ok := s.session.(*kprobes.Session); ok && s.injector == nil {
+		s.injector = inject.New(session, inject.Options{Log: s.o.Log, Injected: s.o.Injected})
+	}
+	return s.injector
 }
 
 // ruleError tells the place of the inject() whose rule can't be followed.

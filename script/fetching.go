@@ -87,7 +87,6 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.time.Sub(c.call.began))}}
 	}
 	if !v.Keeps(got, comm, c.tid, more...) {
-		p.filtered++
 		return false, nil
 	}
 	c.values = make(map[string]starlark.Value, len(got))

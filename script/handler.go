@@ -51,6 +51,7 @@ func (p *probe) runPre(at *site, h hit) int {
 		}
 		return 0
 	}
+	p.handled++
 	_, _ = c.handler(p.pre) // told already
 	if c.returned {
 		return 1
@@ -136,5 +137,6 @@ func (p *probe) runReturn(at *site, ri *kprobes.KretprobeInstance, h hit) {
 		}
 		return
 	}
+	p.handled++
 	_, _ = c.handler(p.ret)
 }

@@ -135,6 +135,9 @@ func (e *PlaceError) Error() string { return fmt.Sprintf("cannot place probe %s:
 func (e *PlaceError) Unwrap() error { return e.Err }
 
 func (s *Script) placeError(p *probe, err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) == 1 {
+		err = all.Unwrap()[0]
+	}
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "probe ") {
 		err = inner // which names the probe by its address
 	}

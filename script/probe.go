@@ -26,11 +26,11 @@ type probe struct {
 
 	fault *injection // it stands for this fault's handler; nil for a probe
 
-	places   []*site
-	enabled  bool
-	broken   bool // a handler has failed
-	filtered uint64
-	skipped  int // places of a pattern that can't be probed
+	places  []*site
+	enabled bool
+	broken  bool   // a handler has failed
+	handled uint64 // hits or returns that met the filter, if there is a pre or ret
+	skipped int    // places of a pattern that can't be probed
 }
 
 // site is one place of a probe.
@@ -216,6 +216,9 @@ func (p *probe) counts() (hits, missed uint64) {
 		}
 		missed += at.kp.NMissed()
 	}
+	if p.pre != nil || p.ret != nil {
+		hits = p.handled
+	}
 	return hits, missed
 }
 
@@ -232,7 +235,7 @@ func (p *probe) Attr(name string) (starlark.Value, error) {
 	case "spec":
 		return starlark.String(p.spec), nil
 	case "hits":
-		return starlark.MakeUint64(hits - min(hits, p.filtered)), nil
+		return starlark.MakeUint64(hits), nil
 	case "missed":
 		return starlark.MakeUint64(missed), nil
 	case "enabled":
@@ -268,7 +271,7 @@ func (p *probe) switcher(name string, on bool) starlark.Value {
 // summary is what became of p.
 func (p *probe) summary() Probe {
 	hits, missed := p.counts()
-	sum := Probe{Spec: p.spec, Kind: p.kind(), Hits: hits - min(hits, p.filtered), Missed: missed, Skipped: p.skipped}
+	sum := Probe{Spec: p.spec, Kind: p.kind(), Hits: hits, Missed: missed, Skipped: p.skipped}
 	for _, at := range p.places {
 		if at.gone {
 			continue

@@ -61,6 +61,7 @@ type Script struct {
 	probes     []*probe
 	injections []*injection
 	injector   *inject.Injector     // nil until there is one of them
+	returner   *inject.Returner     // nil until a handler wants it
 	calls      map[uint64]*followed // of kretprobes, by what their instances' Data holds
 	lastCall   uint64
 	retired    []uint64 // of calls, those that have ended, the oldest first

@@ -9,6 +9,7 @@ import (
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // faulting is what is injected in a session of work.
@@ -96,15 +97,20 @@ func (w *work) injected(e inject.Event) {
 	if w.rec.sink == nil || e.Log == 0 {
 		return
 	}
+	w.rec.sink.put(injectedHit(w.sess.Symbols(), e))
+}
+
+// injectedHit is an injected call as a record.
+func injectedHit(table *symbols.Table, e inject.Event) *event.Hit {
 	h := &event.Hit{
 		Time: e.Time, PID: e.PID, TID: e.TID, Comm: e.Comm, Probe: e.Place, Kind: faultKind(e.Fault), Addr: e.Addr, Symbol: e.Symbol, Module: e.Module,
 		Args:     fetchedArgs(e.Args, e.Values),
 		Injected: &event.Injected{N: e.N, Actions: e.What, DryRun: e.Fault.Rule().DryRun},
 	}
 	if e.Stack != nil {
-		h.Stack = frames(w.sess.Symbols(), e.Stack)
+		h.Stack = frames(table, e.Stack)
 	}
-	w.rec.sink.put(h)
+	return h
 }
 
 // faultKind is the word for a fault's probes.

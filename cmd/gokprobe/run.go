@@ -46,6 +46,11 @@ Examples:
 			if c.IsSet("script") {
 				return runScenario(std, c)
 			}
+			for _, f := range []string{"script-arg", "seed", "steps", "report", "injected"} {
+				if c.IsSet(f) {
+					return usagef("-%s is about scenarios, name one with -script", f)
+				}
+			}
 			req, err := parseRequest(c)
 			if err != nil {
 				return err

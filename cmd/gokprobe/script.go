@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/script"
@@ -93,6 +94,7 @@ Examples:
 func scriptFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.Uint64Flag{Name: "seed", Usage: "begin the scenario's randomness with `N`; the default is a random one, which is printed"},
+		&cli.BoolFlag{Name: "injected", Usage: "print each call that inject() makes fail, as gokprobe inject does"},
 		&cli.Uint64Flag{Name: "steps", Value: script.DefaultSteps, Usage: "cut a function of the scenario off after `N` steps of the interpreter"},
 		&cli.StringSliceFlag{Name: "report", Usage: "write what was expected and what became of it to `FORMAT:FILE`, junit or tap, - for stdout; repeatable"},
 	}
@@ -105,6 +107,7 @@ type scriptRequest struct {
 	args    []string
 	seed    uint64
 	steps   uint64
+	events  bool // print injected calls
 	reports []reportFile
 }
 
@@ -114,7 +117,7 @@ type reportFile struct{ format, file string }
 func parseScript(c *cli.Context, file string) (scriptRequest, error) {
 	r := scriptRequest{
 		request: request{duration: c.Duration("duration"), output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow")},
-		file:    file, seed: c.Uint64("seed"), steps: c.Uint64("steps"),
+		file:    file, seed: c.Uint64("seed"), steps: c.Uint64("steps"), events: c.Bool("injected"),
 	}
 	var err error
 	if r.json, err = parseFormat(c); err != nil {
@@ -166,18 +169,36 @@ func newScenario(std stdio, req scriptRequest) (*scenario, error) {
 // load executes the file and arms its probes.
 func (sn *scenario) load(sess *kprobes.Session) error {
 	sn.sess = sess
-	sc, err := script.Load(sn.req.file, script.Options{
+	options := script.Options{
 		Session: sess, Args: sn.req.args, Seed: sn.req.seed, Steps: sn.req.steps,
 		Print:   func(text string) { sn.lines.put(sn.std.err, text+"\n") },
 		Log:     func(text string) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(text)+"\n") },
 		Problem: func(e *script.Error) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(e.Error())+"\n"+e.Picture()) },
 		Report:  func(e script.Entry) { sn.lines.put(sn.output, sn.req.entry(e)) },
-	})
+	}
+	if sn.req.events {
+		options.Injected = sn.injected()
+	}
+	sc, err := script.Load(sn.req.file, options)
 	if err == nil {
 		sn.sc = sc
 		err = sc.Arm()
 	}
 	return scriptError(err)
+}
+
+// injected prints an injected call.
+func (sn *scenario) injected() func(inject.Event) {
+	var line strings.Builder
+	printer := sn.req.newPrinter(false)(&line)
+	return func(e inject.Event) {
+		if e.Log == 0 {
+			return
+		}
+		_ = printer.Hit(injectedHit(sn.sess.Symbols(), e)) // a Builder takes everything
+		sn.lines.put(sn.output, line.String())
+		line.Reset()
+	}
 }
 
 // scriptError gives a mistake in a scenario its exit status.
@@ -319,7 +340,7 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	if err != nil {
 		std.warn("%s", sentence(err))
 	}
-	if failed {
+	if failed || err != nil {
 		return statusError(exitFailed)
 	}
 	return status
