@@ -116,8 +116,11 @@ func (p *place) stats() PlaceStats {
 	}
 	st := p.fault.in.session.Status(p.kp)
 	out := PlaceStats{
-		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module, Calls: st.Hits, Missed: st.NMissed + st.ReturnsMissed,
+		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module, Calls: p.kp.Hits(), Missed: p.kp.NMissed(),
 		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: p.decides(st.Mechanism == "optimized"),
+	}
+	if p.rp != nil {
+		out.Missed += p.rp.NMissed()
 	}
 	if p.counted() {
 		out.eligible = p.kp.State(0)

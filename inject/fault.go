@@ -215,8 +215,14 @@ func (f *Fault) unregister() error {
 	for _, p := range f.places {
 		p.look()
 	}
+	var err error
 	if f.rule.Syscall != "" {
-		return f.unregisterCalls()
+		err = f.unregisterCalls()
+	} else {
+		err = f.in.session.UnregisterKprobes(kprobesOf(f.places))
 	}
-	return f.in.session.UnregisterKprobes(kprobesOf(f.places))
+	if errors.Is(err, kprobes.ErrClosed) {
+		return nil // the session has ended them
+	}
+	return err
 }

@@ -65,7 +65,7 @@ func ParseErrno(text string) (unix.Errno, error) {
 		return e, nil
 	}
 	for e := unix.Errno(1); e <= 256; e++ {
-		if unix.ErrnoName(e) == want {
+		if name := unix.ErrnoName(e); name != "" && name == want {
 			return e, nil
 		}
 	}
@@ -101,6 +101,9 @@ func parsePoke(text string) (Action, error) {
 	}
 	if value[0] == '"' {
 		s, err := strconv.Unquote(value)
+		if err == nil && s == "" {
+			err = errors.New("there are no bytes to write")
+		}
 		return SetMemory{At: Operand(at), Bytes: []byte(s)}, err
 	}
 	b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimPrefix(value, "0x"), " ", ""))

@@ -29,7 +29,8 @@ type dwarfData struct {
 	typeMu sync.Mutex
 	types  map[dwarf.Offset]*dtype
 
-	inline inlining
+	inlineOnce sync.Once
+	inline     map[string]bool // functions that were inlined
 }
 
 type unit struct {
