@@ -135,7 +135,7 @@ func TestErrorsOfErrors(t *testing.T) {
 		r    Results
 		want string
 	}{
-		{"main.NoError", Results{Error: "EIO"}, "cannot inject into main.NoError: main.NoError: error EIO: it returns (int, string), which is no error"},
+		{"main.NoError", Results{Error: "EIO"}, "cannot inject into main.NoError: error EIO: it returns (int, string), which is no error"},
 		{"main.Nothing", Results{Error: "EIO"}, "it returns nothing, which is no error"},
 		{"main.Nothing", Results{Value: "1"}, "the value can only be 0"},
 		{"os.OpenFile", Results{Error: "io.EOFF"}, `the program has no variable io.EOFF; for an error of that text write errors.New("io.EOFF")`},
