@@ -166,6 +166,26 @@ func TestCallsAreDelayedAndChanged(t *testing.T) {
 	})
 }
 
+// TestCallsUnderAFilterThatKills: a call that is not made is not one of another number to the program's seccomp filter, whether that
+// was there before or comes later.
+func TestCallsUnderAFilterThatKills(t *testing.T) {
+	for _, when := range []string{"before", "later"} {
+		t.Run(when, func(t *testing.T) {
+			b := onCalls(t, kprobes.Options{})
+			if when == "before" {
+				b.Do("jail", "jailed")
+			}
+			b.add(inject.Rule{Syscall: "getpid", SyscallBy: kprobes.SyscallByStops, Attr: attr(t, "interval=4"), Do: []inject.Action{inject.Return{Value: 1}}})
+			if when == "later" {
+				b.Do("jail", "jailed")
+			}
+			if got := b.Do("raw 100", "other"); got != "other 50" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 // TestALibraryThatComes makes calls of its own: they fail as well.
 func TestALibraryThatComes(t *testing.T) {
 	lib := testprog.Build(t, "libsys.so", "-shared", "-fPIC")

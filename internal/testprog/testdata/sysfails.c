@@ -2,11 +2,16 @@
 // ENOENT and how often EPERM; "write N" writes a byte to /dev/null, descriptor 77, N times and prints "failed K:" with the numbers of the writes that did, from 1;
 // "threads T N" does that in T threads and prints "failed K of C"; "raw N" calls getpid by syscall(2) and by libc N times each and prints how many
 // calls returned another number; "sleep" sleeps for 20 ms and prints how; "fork" forks and prints the error or the child's status; "spawn" starts
-// /bin/true; "thread" makes a thread; "load PATH" loads libsys.so, which makes system calls itself, and prints whether its getpid is another; "child N" is "write N" in a forked child.
+// /bin/true; "thread" makes a thread; "load PATH" loads libsys.so, which makes system calls itself, and prints whether its getpid is another; "child N" is "write N" in a forked child; "jail" has any
+// call killed that the rest of "raw" does not need.
 #include "prog.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <spawn.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 static int null;
@@ -113,6 +118,20 @@ static void load(const char *path)
 	say("loaded other %d", f && f() != getpid());
 }
 
+#define PASS(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+static void jail(void)
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		PASS(SYS_read), PASS(SYS_write), PASS(SYS_getpid), PASS(SYS_exit_group), PASS(SYS_restart_syscall),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog prog = { sizeof f / sizeof *f, f };
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
+	say("jailed");
+}
+
 int main(void)
 {
 	char line[4096], word[4096], path[4096];
@@ -129,6 +148,7 @@ int main(void)
 		else if (!strcmp(word, "raw")) raws(n);
 		else if (!strcmp(word, "sleep")) say("slept %d", clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL));
 		else if (!strcmp(word, "load")) sscanf(line, "%*s %4095s", path), load(path);
+		else if (!strcmp(word, "jail")) jail();
 		else if (!strcmp(word, "child")) {
 			pid_t pid = fork();
 			if (pid == 0) {
