@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -188,4 +189,36 @@ func TestRulesShareADecider(t *testing.T) {
 	if got := b.Do("nested 10", "nested"); got != "nested 1 1" || !fs[0].Armed() || !fs[1].Armed() {
 		t.Error(got)
 	}
+}
+
+func TestAFunctionOfALibraryThatIsLoadedLater(t *testing.T) {
+	lib := testprog.Build(t, "libplug.so", "-shared", "-fPIC")
+	p := testprog.Start(t, testprog.Build(t, "modules"))
+	s, err := kprobes.Attach(p.PID(), kprobes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := inject.New(s, inject.Options{})
+	f, err := in.Add(inject.Rule{Spec: "libplug.so:plugged", Attr: attr(t, "interval=2"), Args: []string{"v=$arg1"}, Do: actions(t, "retval 77")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := f.Stats(); !st.Places[0].Waiting || st.Calls != 0 {
+		t.Errorf("%+v", st)
+	}
+	p.Do("open 0 "+lib, "did")
+	var said [3]string
+	for i := range said {
+		said[i] = p.Do("call 0 plugged 3", "did") // which calls it thrice
+	}
+	if said[0] == said[1] || said[0] != said[2] {
+		t.Errorf("%q", said)
+	}
+	if st := f.Stats(); st.Places[0].Waiting || st.Calls != 9 || st.Eligible != 9 || st.Injected != 4 {
+		t.Errorf("%+v", st)
+	}
+	if err := errors.Join(in.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
 }
