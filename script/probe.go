@@ -283,28 +283,40 @@ func (p *probe) summary() Probe {
 	return sum
 }
 
-// Disarm ends what the scenario injects, and notes the mechanisms of the probes, which are
-// known while the session lasts. Call it before the session is closed.
+// Disarm ends the scenario: no function of it is called any more but those of the end,
+// nothing is injected, and the mechanisms of the probes are noted, which are known while the
+// session lasts. Call it before the session is closed.
 func (s *Script) Disarm() error {
-	for _, p := range s.probes {
-		for _, at := range p.places {
-			at.last = s.session.Status(at.kp)
+	s.onThread(func() {
+		s.over = true
+		for _, p := range s.probes {
+			for _, at := range p.places {
+				at.last = s.session.Status(at.kp)
+			}
 		}
-	}
+	})
 	if s.injector == nil {
 		return nil
 	}
 	return s.injector.Close()
 }
 
+// onThread runs f on the thread that runs the scenario, or here if that has ended.
+func (s *Script) onThread(f func()) {
+	if s.session.Do(f) != nil {
+		f()
+	}
+}
+
 // Placed is how many places have a probe.
-func (s *Script) Placed() int {
-	n := 0
-	for _, p := range s.probes {
-		n += len(p.kprobes())
-	}
-	for _, f := range s.injections {
-		n += len(f.fault.Stats().Places)
-	}
+func (s *Script) Placed() (n int) {
+	s.onThread(func() {
+		for _, p := range s.probes {
+			n += len(p.kprobes())
+		}
+		for _, f := range s.injections {
+			n += len(f.fault.Stats().Places)
+		}
+	})
 	return n
 }

@@ -196,7 +196,10 @@ func (s *Script) Seed() uint64 { return s.o.Seed }
 
 // Idle tells that nothing is armed and nothing will ever happen: the scenario has no
 // probes and no timers.
-func (s *Script) Idle() bool { return len(s.probes) == 0 && len(s.injections) == 0 && s.timers.empty() }
+func (s *Script) Idle() (idle bool) {
+	s.onThread(func() { idle = len(s.probes) == 0 && len(s.injections) == 0 && s.timers.empty() })
+	return idle
+}
 
 func (s *Script) print(text string) {
 	if s.o.Print != nil {
