@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
@@ -145,6 +146,36 @@ func TestSessionsDuringLoads(t *testing.T) {
 		closeSession(t, s)
 	}
 	prog.Expect("did")
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestDecisionsOfAReloadedLibrary go on where they were, wherever it is loaded.
+func TestDecisionsOfAReloadedLibrary(t *testing.T) {
+	const n, seed = 3, 37
+	prog, s, warned := glibc.loading(t, kprobes.Options{})
+	lib := glibc.lib(t, "libplug.so")
+	var got []uint64
+	kp := deciding(t, "libplug.so:plugged", oneOf(n, seed), func(kp *kprobes.Kprobe, _ *kprobes.Regs) int {
+		got = append(got, kp.State(0)-1)
+		return 0
+	})
+	register(t, s, kp)
+	for i := range uint64(6) {
+		prog.Do(fmt.Sprintf("open %d %s", i, lib), "did")
+		if s.WaitForOptimizer(); i%2 == 0 {
+			ok(t, s.SetOptimization(i%4 == 0))
+			s.WaitForOptimizer()
+		}
+		prog.Do(fmt.Sprintf("call %d plugged 10", i), "did")
+		wantHits(t, kp, 10*(i+1))
+		prog.Do(fmt.Sprintf("close %d", i), "did")
+	}
+	if want := chosenOf(60, n, seed); !slices.Equal(got, want) {
+		t.Errorf("chosen %v, want %v", got, want)
+	}
+	*warned = nil // that it waits
+	closeSession(t, s)
 	prog.CheckClean()
 	wantRight(t, prog)
 }
