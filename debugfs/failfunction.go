@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -23,6 +24,7 @@ type failFunction struct {
 	tree   *Tree
 	points []*failPoint // in the order of their injection
 	stop   func()       // watching threads
+	ending *inject.Returner
 
 	injectable injectable
 
@@ -42,6 +44,7 @@ type failPoint struct {
 	retval atomic.Uint64 // what it returns
 	kp     *kprobes.Kprobe
 	steps  []fault.Step // that kp's program decides by; nil if the tracer decides
+	warned bool         // that it can't return retval
 }
 
 func newFailFunction(t *Tree) *failFunction {
@@ -51,7 +54,7 @@ func newFailFunction(t *Tree) *failFunction {
 	if err != nil {
 		panic(err) // they are the kernel's defaults
 	}
-	ff := &failFunction{tree: t, decider: d, tasks: map[int]bool{}}
+	ff := &failFunction{tree: t, decider: d, tasks: map[int]bool{}, ending: inject.NewReturner(t.session)}
 	ff.injectable.tree = t
 	ff.stop = t.session.WatchThreads(kprobes.ThreadWatcher{Born: ff.born, Gone: ff.gone})
 	return ff
@@ -205,7 +208,7 @@ func (ff *failFunction) close() error {
 func (p *failPoint) register(steps []fault.Step) error {
 	decided := len(steps) > 0
 	kp := &kprobes.Kprobe{SymbolName: p.name, Offset: p.at, Flags: kprobes.FlagDisabled}
-	kp.PreHandler = func(_ *kprobes.Kprobe, regs *kprobes.Regs) int { return p.hit(regs, decided) }
+	kp.PreHandler = func(kp *kprobes.Kprobe, regs *kprobes.Regs) int { return p.hit(kp, regs, decided) }
 	if decided {
 		var err error
 		if kp.Program, err = program.Decision(p.name, nil, met(steps)); err != nil {

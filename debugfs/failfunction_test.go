@@ -148,17 +148,45 @@ func TestTypesOfErrors(t *testing.T) {
 	tr.refused(tr.set("error_injection/list", "foo"), syscall.EACCES)
 }
 
-// What a function returns in place of running is the same in Go, behind the check of the stack; a slash in its name is none in the
-// directory's.
+// In Go the number is the first result, and the others are zero: no register is taken for what it held. A slash in a function's
+// name is none in its directory's.
 func TestGoFunctionsFail(t *testing.T) {
-	p := testprog.Start(t, testprog.Build(t, "goagain"))
-	tr := openProg(t, p, kprobes.Options{})
-	list := tr.cat("error_injection/list")
-	if !strings.Contains(list, "main.main\tANY\n") {
+	p := testprog.Start(t, testprog.Build(t, "goerrors"))
+	var mu sync.Mutex
+	var log []string
+	s, err := kprobes.Attach(p.PID(), kprobes.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &tree{Tree: debugfs.New(s, debugfs.Options{Log: func(m string) {
+		mu.Lock()
+		defer mu.Unlock()
+		log = append(log, m)
+	}}), t: t, session: s, prog: p}
+	if list := tr.cat("error_injection/list"); !strings.Contains(list, "main.main\tANY\n") {
 		t.Error("main.main is not listed as ANY")
 	}
-	tr.must(tr.set(failing+"inject", "internal/poll.(*FD).Fstat"))
-	tr.must(tr.set(failing+"internal!poll.(*FD).Fstat/retval", "0x123456789"))
+	before := map[string]string{}
+	for _, f := range []string{"NoError", "Number"} {
+		before[f] = p.Do("call "+strings.ToLower(f), "got")
+		tr.must(tr.set(failing+"inject", "main."+f))
+		tr.must(tr.set(failing+"main."+f+"/retval", "2"))
+	}
+	tr.must(tr.set(failing+"inject", "internal/poll.(*FD).Init"))
+	tr.must(tr.set(failing+"internal!poll.(*FD).Init/retval", "0x123456789"))
+	tr.attributes("probability=100 times=-1 verbose=0")
+	for f, want := range map[string]string{"NoError": `got 2 ""`, "Number": "got 2"} {
+		if got := p.Do("call "+strings.ToLower(f), "got"); got != want {
+			t.Errorf("%s was %q and is %q, want %q", f, before[f], got, want)
+		}
+	}
+	tr.must(tr.Close())
+	tr.must(s.Close())
+	mu.Lock()
+	defer mu.Unlock()
+	if len(log) != 0 {
+		t.Errorf("log %q", log)
+	}
 }
 
 func TestStackFilters(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // What happens at a call of an injected function, on the tracer's thread.
 
 // hit decides a call, the counters of which the target has asked if decided is set, and has it return if it is to fail.
-func (p *failPoint) hit(regs *kprobes.Regs, decided bool) int {
+func (p *failPoint) hit(kp *kprobes.Kprobe, regs *kprobes.Regs, decided bool) int {
 	d, before, done := p.ff.decide(regs, decided)
 	if !d.Fail {
 		return 0
@@ -26,8 +26,11 @@ func (p *failPoint) hit(regs *kprobes.Regs, decided bool) int {
 	if d.Log > 0 { // which the return leaves no stack for
 		message = p.message(value, regs, before, d.Log)
 	}
-	if err := regs.ReturnNow(value); err != nil {
-		p.ff.tree.log(fmt.Sprintf("fail_function: %s was to fail, and could not: %v", p.name, err))
+	if err := p.ff.ending.ReturnNumber(regs, kp.Addr, int64(value)); err != nil {
+		if !p.warned { // as of a Go function that returns no number
+			p.warned = true
+			p.ff.tree.log(fmt.Sprintf("fail_function: %s can't return %#x: %v", p.name, value, err))
+		}
 		return 0
 	}
 	if d.Log > 0 {
