@@ -227,7 +227,7 @@ func (t *Tracer) sendAgain(th *Thread) {
 			th.resend(info)
 		}
 	case GroupStop:
-		_ = unix.Tgkill(th.Proc.PID, th.TID, th.stop.Signal)
+		th.stopAgain(th.stop.Signal, th.continues)
 	}
 	th.resendTrap()
 	th.Release()
@@ -258,7 +258,7 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 		th.kept = ic.kept
 	}
 	if th.stop = before.stop; th.stop.Reason == GroupStop {
-		_ = unix.Tgkill(th.Proc.PID, th.TID, th.stop.Signal) // the function ran in spite of it
+		th.stopAgain(th.stop.Signal, before.continues) // the function ran in spite of it
 		th.stop.Reason = Interrupt
 	}
 	th.next, th.stepFrom, th.ownTrap = before.next, before.stepFrom, before.ownTrap

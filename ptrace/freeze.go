@@ -54,7 +54,7 @@ func (t *Tracer) settle(th *Thread) {
 		}
 		if stop.Reason == GroupStop {
 			// Out of the group-stop for the report; the same signal brings it back.
-			_ = unix.Tgkill(th.Proc.PID, th.TID, stop.Signal)
+			th.stopAgain(stop.Signal, th.continues)
 		}
 		th.cont(unix.PTRACE_CONT, 0)
 	}

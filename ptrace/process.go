@@ -28,6 +28,8 @@ type Process struct {
 	guardSeen                time.Time
 	faults                   faultActions
 
+	continues uint64 // SIGCONTs that were recorded
+
 	parent   *Space // of a forked process until its fate is settled
 	oldSpace *Space // between the exec event and its dispatch
 	leaving  bool   // detached, but some threads can't be released yet

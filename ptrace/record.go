@@ -26,6 +26,7 @@ func (t *Tracer) record(s Stop) *Thread {
 		return th
 	}
 	th.state, th.seen = stopped, true
+	th.noteContinue()
 	switch s.Reason {
 	case Signal:
 		th.injectable = true

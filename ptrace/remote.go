@@ -17,7 +17,30 @@ import (
 type Remote struct {
 	th   *Thread
 	insn arch.Addr
-	stop unix.Signal // a stop signal that came in between
+	late []lateSignal // that came in between
+}
+
+// lateSignal is one that a thread takes while it makes system calls for us, though signals are blocked: SIGSTOP always, and
+// SIGTRAP where a guard waits for it. It is sent again at the end.
+type lateSignal struct {
+	Siginfo
+	since uint64 // Thread.continues
+}
+
+// keepLate keeps the signal that the thread has stopped for.
+func (r *Remote) keepLate() {
+	if info, err := r.th.siginfo(); err == nil {
+		r.late = append(r.late, lateSignal{*info, r.th.continues})
+	}
+}
+
+// sendLate sends again what was kept.
+func (r *Remote) sendLate() {
+	for i := range r.late {
+		if l := &r.late[i]; !r.th.overtaken(l.Signo(), l.since) {
+			r.th.resend(&l.Siginfo)
+		}
+	}
 }
 
 // Remote runs f with a thread of the address space that can make system calls.
@@ -141,8 +164,8 @@ func (r *Remote) Syscall(nr uint64, args ...uint64) (uint64, error) {
 	return ret, nil
 }
 
-// toSyscallStop resumes the thread to its next syscall-stop. All signals are
-// blocked, so what else can stop it is a stop of the whole group, SIGSTOP, or a
+// toSyscallStop resumes the thread to its next syscall-stop. Signals are
+// blocked, so what else can stop it is a stop of the whole group, a lateSignal, or a
 // seccomp filter's SIGSYS.
 func (r *Remote) toSyscallStop() error {
 	th := r.th
@@ -161,7 +184,7 @@ func (r *Remote) toSyscallStop() error {
 			if th.stop.Signal == unix.SIGSYS {
 				return ErrSeccomp
 			}
-			r.stop = th.stop.Signal
+			r.keepLate()
 		}
 	}
 }
@@ -185,7 +208,7 @@ func (r *Remote) finish(saved, safe hostRegs, mask Sigset) error {
 			th.Proc.tracer.enqueue(th)
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		case Signal:
-			r.stop = th.stop.Signal
+			r.keepLate()
 			continue
 		case Interrupt, GroupStop:
 		default:
@@ -193,9 +216,7 @@ func (r *Remote) finish(saved, safe hostRegs, mask Sigset) error {
 		}
 		break
 	}
-	if r.stop != 0 {
-		_ = unix.Tgkill(th.Proc.PID, th.TID, r.stop)
-	}
+	r.sendLate()
 	if err := th.setSigmask(mask); err != nil {
 		return err
 	}

@@ -143,8 +143,8 @@ func (th *Thread) Release() {
 	th.released = len(th.held) > 0
 }
 
-// Held reports whether signals wait for Release.
-func (th *Thread) Held() bool { return len(th.held) > 0 }
+// Held reports whether signals, or a mask, wait for Release.
+func (th *Thread) Held() bool { return len(th.held) > 0 || th.holdMask != nil }
 
 // Siginfo returns a copy of what the signal being delivered tells its handler. The stop
 // must be a signal-delivery-stop.
@@ -163,7 +163,8 @@ func (th *Thread) SetSiginfo(info *Siginfo) error { return th.setSiginfo(info) }
 // takeHeld is the signal to resume the thread with: the first of the held ones,
 // with its own siginfo. The rest is sent again.
 func (th *Thread) takeHeld() unix.Signal {
-	if !th.released {
+	if !th.released || len(th.held) == 0 {
+		th.released = false
 		return 0
 	}
 	th.released = false
@@ -209,6 +210,9 @@ func (th *Thread) resendHeld() {
 // own siginfo then.
 func (th *Thread) resend(info *Siginfo) {
 	copied := *info
+	if th.overtaken(copied.Signo(), th.continues) {
+		return
+	}
 	if code := copied.Code(); code < 0 && code != siTkill && th.queueinfo(&copied) == nil {
 		return
 	}
