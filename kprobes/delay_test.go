@@ -27,9 +27,9 @@ func TestDelayedThreadsGoOn(t *testing.T) {
 	for _, m := range modes {
 		prog := start(t, "effects")
 		s := attach(t, prog.PID(), kprobes.Options{})
-		var began time.Time
+		hits := make(chan time.Time, 10)
 		kp := m.caller("probed", func(r *kprobes.Regs) {
-			began = time.Now()
+			hits <- time.Now()
 			r.Delay(d)
 			r.Delay(-d) // none
 			r.Delay(d)
@@ -37,7 +37,7 @@ func TestDelayedThreadsGoOn(t *testing.T) {
 		register(t, s, kp)
 		for range 10 {
 			wantSays(t, prog, "go 30", "ret 10")
-			if took := time.Since(began); took < 2*d {
+			if took := time.Since(<-hits); took < 2*d {
 				t.Errorf("%s: it took %v, want %v at least", m, took, 2*d)
 			}
 		}

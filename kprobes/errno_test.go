@@ -55,14 +55,14 @@ func TestErrno(t *testing.T) {
 func TestNoErrno(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "nolibc", "-static", "-nostdlib"))
 	s := attach(t, prog.PID(), kprobes.Options{})
-	var err error
+	errs := make(chan error, 2)
 	register(t, s, &kprobes.Kprobe{SymbolName: "answer", PreHandler: func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
-		err = r.SetErrno(unix.EIO)
+		errs <- r.SetErrno(unix.EIO)
 		return 0
 	}})
 	for range 2 {
 		prog.Do("go", "ret 42")
-		if !errors.Is(err, kprobes.ErrNoErrno) {
+		if err := <-errs; !errors.Is(err, kprobes.ErrNoErrno) {
 			t.Errorf("got %v, want %v", err, kprobes.ErrNoErrno)
 		}
 	}

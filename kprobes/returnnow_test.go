@@ -52,6 +52,7 @@ func TestReturnNowIsRefused(t *testing.T) {
 	wantSays(t, prog, "go 30", "ret 10")
 	prog.Do("fault 8", "fault")
 	prog.Expect("ret 11")
+	closeSession(t, s)
 	if !errors.Is(inside, kprobes.ErrNotEntry) {
 		t.Errorf("inside of a function: %v, want %v", inside, kprobes.ErrNotEntry)
 	}
@@ -60,7 +61,6 @@ func TestReturnNowIsRefused(t *testing.T) {
 			t.Errorf("in %s: %v, want %v", name, err, kprobes.ErrNotInHandler)
 		}
 	}
-	closeSession(t, s)
 	prog.CheckClean()
 	wantRight(t, prog)
 }

@@ -95,18 +95,18 @@ func TestReturnNowAndKretprobes(t *testing.T) {
 			wantSays(t, prog, "go 30", plain)
 			wantSays(t, prog, "go 60", skipped)
 		}
-		if early.Hits() != 60 || late.Hits() != 30 || early.NMissed()+late.NMissed() != 0 || over != 30 {
-			t.Errorf("%d and %d returns, %d and %d missed, %d calls did not run", early.Hits(), late.Hits(), early.NMissed(), late.NMissed(), over)
-		}
-		if handlers && (len(returned) != 90 || returned[2] != 100) {
-			t.Errorf("%d returns, of %v …", len(returned), returned[:3])
-		}
 		for _, rp := range []*kprobes.Kretprobe{early, late} {
 			if active := s.Status(&rp.KP).Active; active != 0 {
 				t.Errorf("%d calls are in flight", active)
 			}
 		}
 		closeSession(t, s)
+		if early.Hits() != 60 || late.Hits() != 30 || early.NMissed()+late.NMissed() != 0 || over != 30 {
+			t.Errorf("%d and %d returns, %d and %d missed, %d calls did not run", early.Hits(), late.Hits(), early.NMissed(), late.NMissed(), over)
+		}
+		if handlers && (len(returned) != 90 || returned[2] != 100) {
+			t.Errorf("%d returns, of %v …", len(returned), returned[:3])
+		}
 		prog.CheckClean()
 		wantRight(t, prog)
 	}
