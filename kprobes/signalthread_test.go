@@ -76,8 +76,10 @@ func TestSignalsThatStopOrKill(t *testing.T) {
 		}))
 		prog.Send("worker 30")
 		waitStopped(t, prog.PID(), true)
+		on := time.AfterFunc(time.Second, func() { _ = prog.Signal(unix.SIGCONT) }) // should it not have been stopped yet
 		ok(t, prog.Signal(unix.SIGCONT))
 		prog.Expect("ret 10")
+		on.Stop()
 		prog.Send("enter 30")
 		<-s.Done()
 		if got := s.Exit(); got == nil || got.Signal != unix.SIGKILL {
