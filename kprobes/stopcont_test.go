@@ -1,7 +1,6 @@
 package kprobes_test
 
 import (
-	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -9,48 +8,32 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// TestContinuedProcessesRun: whatever the tracer does while a process is stopped and continued at once, with probes that come
-// and go and memory that is mapped, it runs afterwards, and probes are hit.
-func TestContinuedProcessesRun(t *testing.T) {
-	const rounds = 20
+// TestJobControlInAStorm: the process is stopped and goes on at once, over and over, while probes come and go and memory is
+// mapped; none of these makes it stop again.
+func TestJobControlInAStorm(t *testing.T) {
+	rounds := 5
+	if torture() {
+		rounds = 100
+	}
 	prog := start(t, "threads", "8")
-	s := attach(t, prog.PID(), kprobes.Options{})
-	kp := counting("foo")
-	register(t, s, kp)
-	for range rounds {
+	for i := range rounds {
+		m := modes[i%2]
+		s := attach(t, prog.PID(), kprobes.Options{NoOptimize: i%3 == 0})
+		kp := m.probe("foo")
+		register(t, s, kp)
 		prog.Send("start")
-		changed := make(chan error)
-		go func() { changed <- restless(s) }()
-		for range 5 {
-			for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGWINCH, unix.SIGCONT} {
-				ok(t, prog.Signal(sig))
-			}
+		for j := range 30 {
+			toggle(t, s, modes[j%2].probe("main"), 1)
+			at, err := s.Alloc(4096)
+			ok(t, err)
+			ok(t, s.Free(at, 4096))
+			ok(t, prog.Signal(unix.SIGSTOP))
+			ok(t, prog.Signal(unix.SIGCONT))
 		}
-		ok(t, <-changed)
-		prog.Do("stop", "calls")
+		prog.Send("stop")
+		wantHits(t, kp, number(t, prog.Expect("calls"), "calls"))
+		closeSession(t, s)
+		prog.CheckClean()
 	}
-	closeSession(t, s)
-	prog.CheckClean()
 	wantRight(t, prog)
-}
-
-// restless freezes the process and makes system calls in it.
-func restless(s *kprobes.Session) error {
-	for i := range 4 {
-		kp := counting("main")
-		if err := s.RegisterKprobe(kp); err != nil {
-			return fmt.Errorf("round %d: %w", i, err)
-		}
-		at, err := s.Alloc(4096)
-		if err != nil {
-			return err
-		}
-		if err := s.Free(at, 4096); err != nil {
-			return err
-		}
-		if err := s.UnregisterKprobe(kp); err != nil {
-			return err
-		}
-	}
-	return nil
 }

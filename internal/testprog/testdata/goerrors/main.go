@@ -59,7 +59,9 @@ func Many(n int, name string) (a int8, s string, f float64, b []byte, p *Pair, a
 }
 
 //go:noinline
-func Spilled(n int) (big [3]int, f float32, err error, last uint16) { return [3]int{n, n, n}, 0.5, nil, 7 }
+func Spilled(n int) (big [3]int, f float32, err error, last uint16) {
+	return [3]int{n, n, n}, 0.5, nil, 7
+}
 
 //go:noinline
 func Number() syscall.Errno { return 0 }
