@@ -165,15 +165,12 @@ func parseResult(text string) (Action, error) {
 	return Results{Named: map[string]string{name: value}}, err
 }
 
-// mostEntries is how much debug information is read to find inlined calls: about a second's worth.
-const mostEntries = 1 << 20
-
 // warnInlined tells of calls that a rule does not see, since the compiler has put the function's body in their place.
 func (p *place) warnInlined(table *symbols.Table) {
 	if p.waits || p.optional || p.spot == atInstruction {
 		return
 	}
-	switch n, _ := table.Inlined(p.addr, mostEntries); n {
+	switch n, _ := table.Inlined(p.addr); n {
 	case 0:
 	case 1:
 		p.fault.in.log("%s: the compiler has inlined 1 call of it, which is not seen", p.name)

@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -107,7 +108,7 @@ func (s *Space) checkSyscalls() error {
 		if th.state != stopped {
 			continue
 		}
-		if _, err := th.syscallInfo(); err == unix.EIO || err == unix.EINVAL {
+		if _, err := th.syscallInfo(); errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("the kernel does not tell of system calls (PTRACE_GET_SYSCALL_INFO, Linux 5.3): %w", err)
 		}
 		if err := th.liftFilters(); err != nil {

@@ -29,8 +29,7 @@ type dwarfData struct {
 	typeMu sync.Mutex
 	types  map[dwarf.Offset]*dtype
 
-	inlineOnce sync.Once
-	inline     map[string]bool // functions that were inlined
+	inline inlining
 }
 
 type unit struct {

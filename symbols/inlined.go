@@ -3,16 +3,17 @@ package symbols
 import (
 	"debug/dwarf"
 	"strings"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
 
 // Inlined counts the calls of the function that contains a which the compiler has replaced
 // by the function's body: a probe at its entry does not see them. known is false if the
-// debug information does not tell. A function that was inlined anywhere costs a reading of
-// its file's whole debug information, up to limit entries of it: then n is what was found,
-// and known is false.
-func (t *Table) Inlined(a arch.Addr, limit int) (n int, known bool) {
+// debug information does not tell, or has more than a million entries, of which no more are read; then n is
+// what was found. The first question about a function that was inlined anywhere costs that reading of its file,
+// up to a second.
+func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 	m := t.module(a)
 	if m == nil || m.img == nil {
 		return 0, false
@@ -29,7 +30,8 @@ func (t *Table) Inlined(a arch.Addr, limit int) (n int, known bool) {
 	if !ok {
 		return 0, true // nobody has a copy of it
 	}
-	return d.inlinedCopies(origin, limit)
+	d.inline.once.Do(func() { d.inline.read(d.data.Reader(), mostEntries) })
+	return d.inline.calls[origin], d.inline.all
 }
 
 // abstract is the entry that a function's copies, inlined ones among them, refer to. ok is
@@ -45,30 +47,6 @@ func (d *dwarfData) abstract(off dwarf.Offset) (origin dwarf.Offset, ok bool) {
 	return origin, ok
 }
 
-// inlinedCopies counts the inlined calls that refer to origin, but for those in copies of the
-// function itself, where GCC puts a part of a function that it has split.
-func (d *dwarfData) inlinedCopies(origin dwarf.Offset, limit int) (n int, all bool) {
-	r := d.data.Reader()
-	itself := false
-	for range limit {
-		e, err := r.Next()
-		if err != nil {
-			return n, false
-		}
-		if e == nil {
-			return n, true
-		}
-		off, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
-		switch {
-		case e.Tag == dwarf.TagSubprogram:
-			itself = ok && off == origin
-		case e.Tag == dwarf.TagInlinedSubroutine && ok && off == origin && !itself:
-			n++
-		}
-	}
-	return n, false
-}
-
 // inlinedAway tells of a name without a symbol that it is a Go function of which every call
 // was inlined. The first question reads the program's debug information: the compiler
 // describes such a function where it was inlined.
@@ -80,24 +58,42 @@ func (m *Module) inlinedAway(t *Table, name string) bool {
 	if err != nil {
 		return false
 	}
-	d.inlineOnce.Do(d.readInline)
-	return d.inline[name]
+	d.inline.once.Do(func() { d.inline.read(d.data.Reader(), mostEntries) })
+	return d.inline.names[name]
 }
 
-// readInline collects the names of functions that were inlined. A million entries of debug
-// information are enough for the sake of a message.
-func (d *dwarfData) readInline() {
-	const most = 1 << 20
-	d.inline = map[string]bool{}
-	r := d.data.Reader()
+// inlining is what debug information says of inlined functions; it is read once.
+type inlining struct {
+	once  sync.Once
+	names map[string]bool // of functions that were inlined
+	// calls counts the inlined calls by the entry that a function's copies refer to, but for those in copies of
+	// the function itself, where GCC puts a part of a function that it has split.
+	calls map[dwarf.Offset]int
+	all   bool // nothing was left out
+}
+
+// mostEntries is how much debug information is read for it: about a second's worth.
+const mostEntries = 1 << 20
+
+func (in *inlining) read(r *dwarf.Reader, most int) {
+	in.names, in.calls = map[string]bool{}, map[dwarf.Offset]int{}
+	var within dwarf.Offset // what the function that is read is a copy of, if it is one
 	for range most {
 		e, err := r.Next()
 		if err != nil || e == nil {
+			in.all = err == nil
 			return
 		}
-		if e.Tag == dwarf.TagSubprogram && e.Val(dwarf.AttrInline) != nil {
-			name, _ := e.Val(dwarf.AttrName).(string)
-			d.inline[name] = true
+		origin, _ := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
+		switch {
+		case e.Tag == dwarf.TagSubprogram:
+			within = origin
+			if e.Val(dwarf.AttrInline) != nil {
+				name, _ := e.Val(dwarf.AttrName).(string)
+				in.names[name] = true
+			}
+		case e.Tag == dwarf.TagInlinedSubroutine && origin != 0 && origin != within:
+			in.calls[origin]++
 		}
 	}
 }
