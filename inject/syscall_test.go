@@ -175,7 +175,7 @@ func TestCallsUnderAFilterThatKills(t *testing.T) {
 			if when == "before" {
 				b.Do("jail", "jailed")
 			}
-			b.add(inject.Rule{Syscall: "getpid", SyscallBy: kprobes.SyscallByStops, Attr: attr(t, "interval=4"), Do: []inject.Action{inject.Return{Value: 1}}})
+			b.add(inject.Rule{Syscall: "getpid,prctl", SyscallBy: kprobes.SyscallByStops, Attr: attr(t, "interval=4"), Do: []inject.Action{inject.Return{Value: 1}}})
 			if when == "later" {
 				b.Do("jail", "jailed")
 			}
@@ -183,6 +183,19 @@ func TestCallsUnderAFilterThatKills(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// TestFiltersAreBack: after the last call that is not made the program's filter holds as before.
+func TestFiltersAreBack(t *testing.T) {
+	b := onCalls(t, kprobes.Options{})
+	b.Do("jail", "jailed")
+	b.add(inject.Rule{Syscall: "getpid", SyscallBy: kprobes.SyscallByStops, Attr: attr(t, "times=1"), Do: []inject.Action{inject.Return{Value: 1}}})
+	if got := b.Do("raw 3", "other"); got != "other 6" { // the first is what the others are compared with
+		t.Error(got)
+	}
+	if got := b.Do("parent", "errno"); got != "errno 1" {
+		t.Error(got)
 	}
 }
 

@@ -115,11 +115,6 @@ func nativeCall(info *syscallInfo) bool {
 	return info.arch == auditX8664
 }
 
-// setsFilters tells of a call that it may install seccomp filters.
-func setsFilters(info *syscallInfo) bool {
-	return info.nr == unix.SYS_PRCTL || info.nr == unix.SYS_SECCOMP
-}
-
 // resultless tells that the thread has returned by rt_sigreturn: the registers are those of what it returns to.
 func resultless(r *hostRegs) bool { return int64(r.Orig_rax) < 0 }
 

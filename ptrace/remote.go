@@ -242,7 +242,10 @@ func (th *Thread) suspendSeccomp() (undo func(), err error) {
 	if err := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp); err != nil {
 		return nil, fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %w)", ErrSeccomp, err)
 	}
-	return func() { _ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions) }, nil
+	return func() {
+		th.calls.lifted = false
+		_ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions)
+	}, nil
 }
 
 // findSyscallInsn finds a system-call instruction that the process already maps:

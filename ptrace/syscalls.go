@@ -47,17 +47,7 @@ type syscallState struct {
 	putOff   bool // the thread has been resumed without an answer, and will come again
 	made     bool // the Handler has answered so, and it has not returned
 	lifted   bool // the thread's seccomp filters are, as long as no call is made
-	filtered filterState
 }
-
-// filterState says whether a thread has seccomp filters.
-type filterState uint8
-
-const (
-	filtersUnknown filterState = iota
-	filtersNone
-	filtersSome
-)
 
 // The request and what it answers (linux/ptrace.h, struct ptrace_syscall_info).
 const (
@@ -119,9 +109,10 @@ func (s *Space) checkSyscalls() error {
 	return nil
 }
 
-// request is how to resume the thread.
+// request is how to resume the thread. One whose filters are lifted stops behind its call even if nobody wants
+// to know of calls any more, to have them back.
 func (th *Thread) request() int {
-	if th.next == nextAny && th.Proc.Space.syscalls != nil {
+	if th.next == nextAny && (th.Proc.Space.syscalls != nil || th.calls.lifted) {
 		return unix.PTRACE_SYSCALL
 	}
 	return th.next.request()
@@ -152,11 +143,6 @@ func (th *Thread) noteSyscall() {
 
 // noteEntry decides whether the Handler is told of a call.
 func (th *Thread) noteEntry(info *syscallInfo, wanted bool) {
-	if setsFilters(info) {
-		for _, other := range th.Proc.threads {
-			other.calls.filtered = filtersUnknown
-		}
-	}
 	c := &th.calls
 	again := th.restartAt != 0 && !c.putOff
 	if th.restartAt != 0 {
@@ -257,26 +243,22 @@ func (t *Tracer) syscallDone(th *Thread) {
 }
 
 // liftFilters keeps seccomp filters from the thread's next entry of the kernel's, if that makes no call. A filter would see
-// the number -1, and may kill for it.
+// the number -1, and may kill for it. It is asked for also where there is none: another thread may install one for all while
+// this one stands here (SECCOMP_FILTER_FLAG_TSYNC). Who may not ask has nothing to do if there is none now.
 func (th *Thread) liftFilters() error {
-	c := &th.calls
-	if c.filtered == filtersUnknown {
-		st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-		if err != nil {
-			return nil // it has ended
-		}
-		if c.filtered = filtersNone; st.Seccomp != 0 {
-			c.filtered = filtersSome
-		}
-	}
-	if c.filtered == filtersNone || c.lifted {
+	if th.calls.lifted {
 		return nil
 	}
-	if err := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp); err != nil {
-		return fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %w)", ErrSeccomp, err)
+	refused := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp)
+	if refused == nil {
+		th.calls.lifted = true
+		return nil
 	}
-	c.lifted = true
-	return nil
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || st.Seccomp == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %w)", ErrSeccomp, refused)
 }
 
 func (th *Thread) putFilters() {

@@ -3,7 +3,7 @@
 // "threads T N" does that in T threads and prints "failed K of C"; "raw N" calls getpid by syscall(2) and by libc N times each and prints how many
 // calls returned another number; "sleep" sleeps for 20 ms and prints how; "fork" forks and prints the error or the child's status; "spawn" starts
 // /bin/true; "thread" makes a thread; "load PATH" loads libsys.so, which makes system calls itself, and prints whether its getpid is another; "child N" is "write N" in a forked child; "jail" has any
-// call killed that the rest of "raw" does not need.
+// call killed that the rest of "raw" does not need, but getppid, which then fails with EPERM; "parent" makes that and prints its errno.
 #include "prog.h"
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -125,6 +125,7 @@ static void jail(void)
 	struct sock_filter f[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		PASS(SYS_read), PASS(SYS_write), PASS(SYS_getpid), PASS(SYS_exit_group), PASS(SYS_restart_syscall),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 	};
 	struct sock_fprog prog = { sizeof f / sizeof *f, f };
@@ -149,6 +150,7 @@ int main(void)
 		else if (!strcmp(word, "sleep")) say("slept %d", clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL));
 		else if (!strcmp(word, "load")) sscanf(line, "%*s %4095s", path), load(path);
 		else if (!strcmp(word, "jail")) jail();
+		else if (!strcmp(word, "parent")) say("errno %d", syscall(SYS_getppid) == -1 ? errno : 0);
 		else if (!strcmp(word, "child")) {
 			pid_t pid = fork();
 			if (pid == 0) {
