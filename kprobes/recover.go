@@ -48,6 +48,25 @@ func Recover(pid int) (*Recovered, error) {
 	return &r.Recovered, errors.Join(derr, err)
 }
 
+// putRight undoes, before an attach, what a killed tracer has left in the process: its breakpoints would be taken for the program's
+// own, and two guards can't both have the signals. Where that is refused, so is the attach.
+func (s *Session) putRight(pid int) {
+	r, err := Recover(pid)
+	var refused *ptrace.AttachError
+	if errors.As(err, &refused) || errors.Is(err, ErrOwnerAlive) || err != nil && r == nil {
+		return
+	}
+	_ = s.do(func() error {
+		if r.Regions > 0 {
+			s.warn("a killed gokprobe had left %d places patched; they were put right", r.Patches)
+		}
+		if err != nil {
+			s.warn("putting right what a killed gokprobe had left: %v", err)
+		}
+		return nil
+	})
+}
+
 // regionsOf finds the injected regions of a process: where each one's header lies; and all
 // mappings that are ours by name, those too that no header tells of yet.
 func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {

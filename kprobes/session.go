@@ -86,6 +86,7 @@ func Attach(pid int, opts Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.putRight(pid)
 	err = s.do(func() error {
 		p, err := s.tracer.Attach(pid)
 		if err != nil {
