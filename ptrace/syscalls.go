@@ -43,11 +43,15 @@ type SyscallHandler interface {
 
 // syscallState is what is known of the system call that a thread is in.
 type syscallState struct {
-	stands   bool // the thread stands in front of it, and the Handler has not answered
-	putOff   bool // the thread has been resumed without an answer, and will come again
-	made     bool // the Handler has answered so, and it has not returned
-	lifted   bool // the thread's seccomp filters are, as long as no call is made
+	stands bool  // the thread stands in front of it, and the Handler has not answered
+	putOff bool  // the thread has been resumed without an answer, and will come again
+	made   bool  // the Handler has answered so, and it has not returned
+	lifted bool  // the thread's seccomp filters are, as long as no call is made
+	due    place // of a call that is put off with an answer: it is to be made
 }
+
+// place is an instruction of one frame, by the stack pointer.
+type place struct{ insn, sp arch.Addr }
 
 // The request and what it answers (linux/ptrace.h, struct ptrace_syscall_info).
 const (
@@ -109,10 +113,10 @@ func (s *Space) checkSyscalls() error {
 	return nil
 }
 
-// request is how to resume the thread. One whose filters are lifted stops behind its call even if nobody wants
-// to know of calls any more, to have them back.
+// request is how to resume the thread. One that stands in front of a call, or whose filters are lifted, stops behind the call even
+// if nobody wants to know of calls any more.
 func (th *Thread) request() int {
-	if th.next == nextAny && (th.Proc.Space.syscalls != nil || th.calls.lifted) {
+	if th.next == nextAny && (th.Proc.Space.syscalls != nil || th.calls.stands || th.calls.lifted) {
 		return unix.PTRACE_SYSCALL
 	}
 	return th.next.request()
@@ -144,6 +148,10 @@ func (th *Thread) noteSyscall() {
 // noteEntry decides whether the Handler is told of a call.
 func (th *Thread) noteEntry(info *syscallInfo, wanted bool) {
 	c := &th.calls
+	if c.isDue(place{th.callInsn(info), arch.Addr(info.sp)}) {
+		c.made, c.putOff, th.restartAt = wanted, false, 0
+		return
+	}
 	again := th.restartAt != 0 && !c.putOff
 	if th.restartAt != 0 {
 		again = again && th.restartAt == th.callInsn(info)
@@ -162,6 +170,17 @@ func (th *Thread) noteEntry(info *syscallInfo, wanted bool) {
 	}
 	beforeCall(regs)
 	c.stands, th.restartAt = true, regs.IP()
+}
+
+// isDue tells of a call made at p that it is the one which has been put off with an answer. Calls of a signal's handler may come before it,
+// from below its frame.
+func (c *syscallState) isDue(p place) bool {
+	due := c.due
+	if due.insn == 0 || p.sp < due.sp {
+		return false
+	}
+	c.due = place{}
+	return due == p
 }
 
 // callInsn is the system-call instruction that has brought the thread where it is.
@@ -216,11 +235,13 @@ func (th *Thread) decide(made bool) {
 		return // killed meanwhile
 	}
 	c := &th.calls
-	stood := c.stands
+	stood := c.stands && th.stop.Reason == SyscallStop
 	c.stands, c.putOff, c.made = false, false, made
 	switch {
 	case made && !stood:
-		return // it executes the instruction, which is the call that was told of
+		// It executes the instruction, which is the call that was told of; if a signal's handler comes first, behind that.
+		c.made, c.due = false, place{regs.IP(), regs.SP()}
+		return
 	case made:
 		intoCall(regs)
 		th.putFilters()
