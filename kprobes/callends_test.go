@@ -62,7 +62,7 @@ func TestCallsThatFault(t *testing.T) {
 			faults := symbol(t, s, "faults")
 			register(t, s, m.caller("probed", func(r *kprobes.Regs) {
 				for _, test := range tests {
-					_, err := r.Call(faults, test.kind)
+					_, err := callWithin(r, within, faults, test.kind)
 					var e *kprobes.CallError
 					if !errors.Is(err, kprobes.ErrCallFault) || !errors.As(err, &e) || e.Signal != test.sig {
 						t.Errorf("fault %d: %v, want %v", test.kind, err, test.sig)
@@ -93,7 +93,7 @@ func TestWhatCannotBeCalled(t *testing.T) {
 	register(t, s, &kprobes.Kprobe{SymbolName: "probed", PreHandler: func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
 		kept = r
 		for _, at := range []arch.Addr{0, 0x1000, data, 1 << 47, 1 << 63, ^arch.Addr(0)} {
-			if _, err := r.Call(at); !errors.Is(err, kprobes.ErrNotExecutable) {
+			if _, err := callWithin(r, within, at); !errors.Is(err, kprobes.ErrNotExecutable) {
 				t.Errorf("at %s: %v, want %v", at, err, kprobes.ErrNotExecutable)
 			}
 		}

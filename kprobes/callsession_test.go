@@ -153,7 +153,7 @@ func TestCallsFromAFaultHandler(t *testing.T) {
 			kp.FaultHandler = func(_ *kprobes.Kprobe, r *kprobes.Regs, trapnr int) int {
 				asked++
 				wantCall(t, r, 3032, heavy)
-				if _, err := r.Call(faults, 2); !errors.Is(err, kprobes.ErrCallFault) {
+				if _, err := callWithin(r, within, faults, 2); !errors.Is(err, kprobes.ErrCallFault) {
 					t.Errorf("got %v", err)
 				}
 				if trapnr != 14 {

@@ -118,7 +118,7 @@ func TestHandlersThatEndTheirThread(t *testing.T) {
 			exit := symbol(t, s, "vanishing")
 			end, other := keepJournal("held"), keepJournal("held")
 			last := func(_ *kprobes.KretprobeInstance, r *kprobes.Regs) int {
-				if _, err := r.Call(exit, 0); err == nil {
+				if _, err := callWithin(r, within, exit, 0); err == nil {
 					t.Error("exit returned")
 				}
 				return 0

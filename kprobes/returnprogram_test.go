@@ -100,7 +100,7 @@ func TestTimedCallsWithoutAClock(t *testing.T) {
 	prctl, err := s.Symbols().Resolve("libc.so.6:prctl")
 	ok(t, err)
 	forbid := &kprobes.Kprobe{SymbolName: "foo", PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
-		if ret, err := regs.Call(prctl[0].Addr, setTSC, sigsegv, 0, 0, 0); ret != 0 || err != nil {
+		if ret, err := callWithin(regs, within, prctl[0].Addr, setTSC, sigsegv, 0, 0, 0); ret != 0 || err != nil {
 			t.Errorf("prctl: %d, %v", ret, err)
 		}
 		return 0

@@ -137,6 +137,44 @@ func TestExec(t *testing.T) {
 	}
 }
 
+// TestExecInFreezes: an exec that a Freeze of the old address space finds under way. The new
+// program does not run before it has its probes, whatever freezes it again while they are placed.
+func TestExecInFreezes(t *testing.T) {
+	const execs = 20
+	prog := start(t, "execer")
+	s := attach(t, prog.PID(), kprobes.Options{Follow: true, Log: func(string) {}})
+	var calls atomic.Int64
+	kp := boosted.probe("foo")
+	kp.PreHandler = func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
+		if v, _ := r.Arg(0); v == 987654321 {
+			calls.Add(1)
+		}
+		return 0
+	}
+	register(t, s, kp)
+	var over atomic.Bool
+	var freezer sync.WaitGroup
+	freezer.Go(func() {
+		for !over.Load() {
+			other := stepped.probe("again")
+			if s.RegisterKprobe(other) == nil { // it may be refused in the middle of an exec
+				_ = s.UnregisterKprobe(other)
+			}
+		}
+	})
+	for range execs {
+		prog.Do("execthread", "ready")
+		prog.Do("call 987654321", "ret")
+	}
+	over.Store(true)
+	freezer.Wait()
+	if n := calls.Load(); n != execs {
+		t.Errorf("%d hits, want one after each of %d execs", n, execs)
+	}
+	closeSession(t, s)
+	wantRight(t, prog)
+}
+
 // TestLeaderHasExited: the main thread is a zombie, the others go on.
 func TestLeaderHasExited(t *testing.T) {
 	prog := start(t, "leader")

@@ -158,7 +158,7 @@ func TestUpcallHandlersThatNeedAStop(t *testing.T) {
 			return err
 		}},
 		{"a call", func(r *kprobes.Regs) error {
-			got, err := r.Call(r.IP()-1, 5)
+			got, err := callWithin(r, within, r.IP()-1, 5)
 			if err == nil && got != 16 {
 				err = fmt.Errorf("foo returns %d", got)
 			}

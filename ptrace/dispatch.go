@@ -5,8 +5,13 @@ import (
 )
 
 // dispatch gives a stop its meaning and resumes the thread.
+//
+// No Freeze resumes it meanwhile, not even one that has met it at that very stop and could not
+// give it back: the thread had left the address space by exec before it was asked to stop. The end
+// of the next Freeze, in the course of Handler.Execed, would let the new program run while its
+// probes are still being placed.
 func (t *Tracer) dispatch(th *Thread) {
-	th.handled = true
+	th.handled, th.frozen = true, false
 	t.handle(th)
 	th.handled = false
 }

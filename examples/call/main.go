@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -13,17 +14,23 @@ import (
 // program is the functions that the handler calls.
 type program struct{ describe, free kprobes.Ptr }
 
+// call is regs.Call with more patience than its second: both functions are known to return, however busy the machine is.
+func call(regs *kprobes.Regs, fn kprobes.Ptr, arg uint64) (uint64, error) {
+	res, err := regs.CallFunc(kprobes.FuncCall{Fn: fn, Args: []uint64{arg}, Timeout: time.Minute})
+	return res.Int, err
+}
+
 // show prints what the program says of the object whose address is the first argument.
 func (p program) show(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
 	order, _ := regs.Arg(0)
-	text, err := regs.Call(p.describe, order)
+	text, err := call(regs, p.describe, order)
 	if err != nil {
 		fmt.Println(err)
 		return 0
 	}
 	s, _ := regs.ReadString(kprobes.Ptr(text), 64)
 	fmt.Printf("<%s> %s\n", kp.SymbolName, s)
-	if _, err := regs.Call(p.free, text); err != nil {
+	if _, err := call(regs, p.free, text); err != nil {
 		fmt.Println(err)
 	}
 	return 0
