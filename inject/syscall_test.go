@@ -269,6 +269,30 @@ func TestFollowedChildrenFailToo(t *testing.T) {
 	}
 }
 
+// TestFollowedChildrenDrawTheSameNumbers: each process begins the sequences anew.
+func TestFollowedChildrenDrawTheSameNumbers(t *testing.T) {
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			b := onCalls(t, kprobes.Options{Follow: true})
+			r := full(by, attr(t, "probability=5%", "seed=12"))
+			r.Args, r.If = nil, ""
+			f := b.add(r)
+			var lists []string
+			for range 3 {
+				b.Send("child 300")
+				lists = append(lists, b.Expect("failed"))
+				b.Expect("did")
+			}
+			if lists[0] == "failed 0:" || lists[1] != lists[0] || lists[2] != lists[0] {
+				t.Error(lists)
+			}
+			if st := f.Stats(); st.Calls < 900 || st.Eligible != st.Calls {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
 func TestRulesAboutSystemCallsThatMakeNoSense(t *testing.T) {
 	b := onCalls(t, kprobes.Options{})
 	pass := []inject.Action{inject.Return{}}
