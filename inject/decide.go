@@ -17,7 +17,9 @@ import (
 //
 // and each counts those that the ones before it let pass. So the target can do any beginning of that, and the tracer must do
 // what is behind it. Numbers are counted over all places of a rule; each place has its counters in a memory of its own, so with
-// several places the target only draws random numbers, each place from a sequence of its own.
+// several places the target only draws random numbers, each place from a sequence of its own. System calls are made in many
+// places, so the same holds for a rule about them; and since conditions are about registers at the call, which those in front of it
+// are not, the target decides only without one.
 
 // countsInTarget tells whether programs can do the static part.
 func (f *Fault) countsInTarget() bool {
@@ -25,6 +27,9 @@ func (f *Fault) countsInTarget() bool {
 	static, err := r.Attr.Static()
 	if err != nil || r.Decider != nil || r.After || static.Never || r.Size != "" && r.Attr.Space > 1 {
 		return false
+	}
+	if r.Syscall != "" {
+		return r.If == "" && len(static.Steps) == 1 && onlyRandom(static)
 	}
 	return len(f.places) == 1 || onlyRandom(static)
 }
@@ -50,10 +55,7 @@ func (p *place) decideInTarget(n int) error {
 			conds, regs = append(conds, c), p.values.Layout.Regs()
 		}
 	}
-	attr := f.rule.Attr
-	if n > 0 {
-		attr.Seed = fault.Mix(attr.Seed, uint64(n))
-	}
+	attr := f.attrAt(n)
 	if f.static && p.exact {
 		static, err := attr.Static()
 		if err != nil {
@@ -81,6 +83,15 @@ func (p *place) decideInTarget(n int) error {
 		return fmt.Errorf("deciding in the target: %w", err)
 	}
 	return nil
+}
+
+// attrAt is the attributes at the n-th place.
+func (f *Fault) attrAt(n int) fault.Attr {
+	attr := f.rule.Attr
+	if n > 0 {
+		attr.Seed = fault.Mix(attr.Seed, uint64(n))
+	}
+	return attr
 }
 
 // met is fault.Step.Met for the number n.

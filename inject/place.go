@@ -82,11 +82,12 @@ func (f *Fault) resolve() ([]*place, error) {
 
 // prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
 func (f *Fault) prepare() error {
+	f.static = f.countsInTarget()
 	if f.rule.Syscall != "" {
+		f.chooseCalls()
 		return nil
 	}
 	var kept []*place
-	f.static = f.countsInTarget()
 	for _, p := range f.places {
 		err := p.prepare(len(kept))
 		switch {

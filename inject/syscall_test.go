@@ -97,6 +97,54 @@ func TestTheWayDoesNotMatter(t *testing.T) {
 	})
 }
 
+// TestTheTargetDrawsRandomNumbers of a rule about system calls, if nothing else is to be decided about each of them.
+func TestTheTargetDrawsRandomNumbers(t *testing.T) {
+	const calls = 20_000
+	lists := map[string]bool{}
+	for _, opts := range []kprobes.Options{{}, {}, {NoOptimize: true}} {
+		b := onCalls(t, opts)
+		f := b.add(inject.Rule{
+			Syscall: "getpid", SyscallBy: kprobes.SyscallBySites, Attr: attr(t, "probability=0.1%", "seed=4711"), Do: []inject.Action{inject.Return{Value: 1}},
+		})
+		b.s.WaitForOptimizer()
+		got := b.Do(fmt.Sprintf("raw %d", calls), "other")
+		st := f.Stats()
+		if want := fmt.Sprintf("other %d", st.Injected); got != want || st.Injected == 0 || st.Calls != 2*calls+1 || st.Eligible != st.Calls {
+			t.Errorf("%s: %+v", got, st)
+		}
+		if want := map[bool]string{false: "target", true: "tracer"}[opts.NoOptimize]; st.Places[0].Decides != want {
+			t.Errorf("%+v, want the %s to decide", st, want)
+		}
+		lists[fmt.Sprint(st.Injected, eventPlaces(b))] = true
+	}
+	if len(lists) != 1 {
+		t.Errorf("one seed chooses %v", lists)
+	}
+}
+
+// eventPlaces is where calls were injected, in their order.
+func eventPlaces(b *bench) (all []string) {
+	for _, e := range b.events {
+		all = append(all, e.Symbol)
+	}
+	return all
+}
+
+// TestTheTracerDecidesTheRest: what is behind the random numbers holds for all places together.
+func TestTheTracerDecidesTheRest(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		f := b.add(inject.Rule{
+			Syscall: "getpid,getppid", SyscallBy: by, Attr: attr(b.t, "probability=20%", "times=7"), Do: []inject.Action{inject.Return{Value: 1}},
+		})
+		if got := b.Do("raw 500", "other"); got != "other 7" {
+			b.t.Error(got)
+		}
+		if st := f.Stats(); st.Injected != 7 || f.Armed() || st.Eligible != st.Calls || st.Calls < 7 {
+			b.t.Errorf("%+v", st)
+		}
+	})
+}
+
 func TestCallsByEitherKindOfInstruction(t *testing.T) {
 	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
 		f := b.add(inject.Rule{Syscall: "getpid", SyscallBy: by, Attr: attr(b.t, "interval=4"), Do: []inject.Action{inject.Return{Value: 1}}})
@@ -229,6 +277,30 @@ func TestFollowedChildrenFailToo(t *testing.T) {
 			b.Expect("did")
 			if got := b.Do("write 5", "failed"); got != "failed 1: 3" {
 				t.Error(got)
+			}
+		})
+	}
+}
+
+// TestFollowedChildrenDrawTheSameNumbers: each process begins the sequences anew.
+func TestFollowedChildrenDrawTheSameNumbers(t *testing.T) {
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			b := onCalls(t, kprobes.Options{Follow: true})
+			r := full(by, attr(t, "probability=5%", "seed=12"))
+			r.Args, r.If = nil, ""
+			f := b.add(r)
+			var lists []string
+			for range 3 {
+				b.Send("child 300")
+				lists = append(lists, b.Expect("failed"))
+				b.Expect("did")
+			}
+			if lists[0] == "failed 0:" || lists[1] != lists[0] || lists[2] != lists[0] {
+				t.Error(lists)
+			}
+			if st := f.Stats(); st.Calls < 900 || st.Eligible != st.Calls {
+				t.Errorf("%+v", st)
 			}
 		})
 	}

@@ -55,7 +55,13 @@ func (d *domain) newState(kp *Kprobe, at arch.Addr) {
 	if old != nil && old.mem.at != 0 && serves(old.mem.span(), at, nearState) {
 		return
 	}
-	st := &programState{kp: kp, mem: d.stateMemory(kp.checked.Maps[kp.checked.State()], at), uses: 1}
+	d.hasState(kp, d.stateMemory(kp.checked.Maps[kp.checked.State()], at), old)
+	d.leaveState(old)
+}
+
+// hasState has kp's state be in mem from now on, with what is in old, unless that is nil.
+func (d *domain) hasState(kp *Kprobe, mem mapMemory, old *programState) {
+	st := &programState{kp: kp, mem: mem, uses: 1}
 	counting.Lock()
 	if old != nil {
 		copy(st.mem.words, old.mem.words)
@@ -64,7 +70,6 @@ func (d *domain) newState(kp *Kprobe, at arch.Addr) {
 	kp.states = append(slices.Clone(kp.states), st)
 	counting.Unlock()
 	d.states[kp] = st
-	d.leaveState(old)
 }
 
 // nearState is half of what a displacement spans: the detour may lie on the other side.

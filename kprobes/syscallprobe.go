@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -32,6 +33,13 @@ type SyscallProbe struct {
 	// not run for a call that does not return, such as exit(2) and execve(2), nor in a child that the call makes.
 	Exit func(sp *SyscallProbe, regs *Regs)
 
+	// Choose, if it is not nil, says which calls have their Enter; the others pass, and by sites most of them need not stop for
+	// that, unless there is an Exit. It returns the condition of the calls at place number place, about call, which counts these: 0 for the first, in each process. An
+	// evaluation must look at call once, and at no registers. Place 0 is all calls that the tracer evaluates the condition for (all of them by
+	// stops, and those of programs that are executed); 1, 2, … are instructions in the program's code, in an order that is the same whenever
+	// the same code is mapped in the same order. It is called on the tracer's thread, and may be called again for libraries that come.
+	Choose func(place int, call program.Expr) program.Cond
+
 	// Flags may hold FlagDisabled at registration.
 	Flags Flags
 
@@ -43,6 +51,9 @@ type SyscallProbe struct {
 	way  SyscallWay // that was chosen
 	why  string     // not by sites
 	kps  []*Kprobe  // if it is by sites
+
+	places   int                       // that were given to Choose, without the first
+	choosing atomic.Pointer[[]*Kprobe] // those that have or had a Program by it
 }
 
 // SyscallWay is how a SyscallProbe sees system calls.
@@ -64,11 +75,17 @@ func (w SyscallWay) String() string {
 
 // Hits is how many calls were about to be made while the probe was enabled. It is reset by registration. Safe for
 // concurrent use.
-func (sp *SyscallProbe) Hits() uint64 { return sp.hits.Load() }
+func (sp *SyscallProbe) Hits() uint64 {
+	looked, _ := sp.looked()
+	return sp.hits.Load() + looked
+}
 
 // NMissed is how many calls ran no handler, since they were made in a function that a handler has called.
 // Safe for concurrent use.
-func (sp *SyscallProbe) NMissed() uint64 { return sp.own.NMissed() }
+func (sp *SyscallProbe) NMissed() uint64 {
+	_, missed := sp.looked()
+	return sp.own.NMissed() + missed
+}
 
 // SyscallStatus is how a registered SyscallProbe works.
 type SyscallStatus struct {
@@ -76,6 +93,7 @@ type SyscallStatus struct {
 	Reason    string     // why it is not by sites; empty if it is
 	Places    []Status   // of its probes, if it is by sites
 	Optimized int        // how many of them are reached by a jump
+	Passing   int        // how many of those have only the calls stop that SyscallProbe.Choose has chosen
 }
 
 // SyscallStatus tells how sp works.
@@ -85,7 +103,9 @@ func (s *Session) SyscallStatus(sp *SyscallProbe) (st SyscallStatus) {
 		for _, kp := range sp.kps {
 			place := s.Status(kp)
 			if st.Places = append(st.Places, place); place.Mechanism == "optimized" {
-				st.Optimized++
+				if st.Optimized++; kp.Program != nil {
+					st.Passing++
+				}
 			}
 		}
 		return nil
@@ -133,6 +153,9 @@ func (s *Session) RegisterSyscallProbe(sp *SyscallProbe) error {
 		}
 		sp.own = Kprobe{SymbolName: sp.name(), Flags: sp.Flags & FlagDisabled}
 		sp.hits.Store(0)
+		if err := sp.prepareChoice(); err != nil {
+			return fmt.Errorf("%s: %w", sp.name(), err)
+		}
 		return s.placeSyscalls(sp)
 	})
 }
@@ -175,6 +198,7 @@ func (s *Session) UnregisterSyscallProbe(sp *SyscallProbe) error {
 		sp.own.session = nil
 		err := s.unregister(sp.kps)
 		sp.kps = nil
+		s.endStates(&sp.own)
 		return errors.Join(err, s.stopAtSyscalls())
 	})
 	if !s.tracer.Own() { // a handler would wait for itself
@@ -249,15 +273,15 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 	ts.regs.Regs, ts.number, ts.calls = regs, int(regs.ReturnValue()), true
 	defer func() { ts.calls = false }()
 	for _, sp := range slices.Clone(s.syscalls) {
-		if sp.stopsIn(d) && !s.enterSyscall(ts, sp) {
+		if sp.stopsIn(d) && !s.enterSyscall(ts, sp, false) {
 			return false
 		}
 	}
 	return true
 }
 
-// enterSyscall runs the Enter of sp for a thread that stands in front of a call.
-func (s *Session) enterSyscall(ts *threadState, sp *SyscallProbe) (made bool) {
+// enterSyscall runs the Enter of sp for a thread that stands in front of a call, which a place's Program may have counted and chosen.
+func (s *Session) enterSyscall(ts *threadState, sp *SyscallProbe, chosen bool) (made bool) {
 	switch {
 	case !sp.enabled() || s.disarmed || ts.over || !slices.Contains(sp.Numbers, ts.number):
 		return true
@@ -265,8 +289,10 @@ func (s *Session) enterSyscall(ts *threadState, sp *SyscallProbe) (made bool) {
 		sp.own.nmissed.Add(1)
 		return true
 	}
-	sp.hits.Add(1)
-	if sp.Enter == nil {
+	if !chosen {
+		sp.hits.Add(1)
+	}
+	if sp.Enter == nil || !chosen && !s.chooses(ts, sp) {
 		return true
 	}
 	return s.guard(&sp.own, func() int { return sp.Enter(sp, &ts.regs) }) == 0

@@ -27,7 +27,11 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	var kps []*Kprobe
 	for _, site := range sites {
 		if site.number < 0 || slices.Contains(sp.Numbers, site.number) {
-			kps = append(kps, s.probeSite(sp, site))
+			kp, err := s.probeSite(sp, site)
+			if err != nil {
+				return err
+			}
+			kps = append(kps, kp)
 		}
 	}
 	if len(kps) == 0 {
@@ -37,11 +41,12 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 		return err
 	}
 	sp.kps = append(sp.kps, kps...)
+	sp.counts(kps)
 	return nil
 }
 
 // probeSite is the Kprobe of sp at a site.
-func (s *Session) probeSite(sp *SyscallProbe, site callSite) *Kprobe {
+func (s *Session) probeSite(sp *SyscallProbe, site callSite) (*Kprobe, error) {
 	if sp.Exit != nil {
 		site.at, site.loads = site.insn, nil
 	}
@@ -54,7 +59,7 @@ func (s *Session) probeSite(sp *SyscallProbe, site callSite) *Kprobe {
 			}
 		}
 	}
-	return kp
+	return kp, sp.chooseAt(kp, &site)
 }
 
 // state is what the session remembers of the thread whose handler has r, nil if that is no handler's.
@@ -88,7 +93,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 		return 0
 	}
 	seen := r.Regs.Clone()
-	switch made := s.enterSyscall(ts, sp); {
+	switch made := s.enterSyscall(ts, sp, kp.Program != nil); {
 	case ts.over:
 		return 0
 	case !made:
