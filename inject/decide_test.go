@@ -201,6 +201,16 @@ func TestSeveralPlacesDrawFromSequencesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestSeveralNamesOfAFunctionAreOnePlace: its calls are counted once.
+func TestSeveralNamesOfAFunctionAreOnePlace(t *testing.T) {
+	b := on(t, kprobes.Options{})
+	f := b.add(inject.Rule{Specs: []string{"work", "fails:work"}, Attr: attr(t, "interval=2"), Do: enoent})
+	b.Do("nested 10", "nested")
+	if s := f.Stats(); len(s.Places) != 1 || s.Calls != 20 || s.Injected != 10 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestStackFiltersLookAtCallers(t *testing.T) {
 	for name, want := range map[string]string{"require": "nested 10 0", "reject": "nested 0 10"} {
 		b := on(t, kprobes.Options{})

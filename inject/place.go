@@ -53,13 +53,14 @@ type place struct {
 	ended bool
 }
 
-// resolve finds the places of a rule.
+// resolve finds the places of a rule. What has several names is one.
 func (f *Fault) resolve() ([]*place, error) {
 	if f.rule.Syscall != "" {
 		p, err := f.newSyscallPlace()
 		return []*place{p}, err
 	}
 	var all []*place
+	seen := map[arch.Addr]bool{}
 	for _, spec := range f.rule.specs() {
 		found, err := f.in.session.Symbols().Resolve(spec)
 		if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[") {
@@ -70,6 +71,10 @@ func (f *Fault) resolve() ([]*place, error) {
 			return nil, err
 		}
 		for _, loc := range found {
+			if seen[loc.Addr] {
+				continue
+			}
+			seen[loc.Addr] = true
 			p := &place{fault: f, name: spec, addr: loc.Addr, symbol: spec}
 			if len(found) > 1 {
 				p.name, p.symbol, p.optional = strings.TrimSuffix(loc.String(), "+0x0"), "", true
