@@ -1,10 +1,8 @@
 package kprobes_test
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync"
 	"testing"
@@ -296,24 +294,11 @@ func TestDecisionsOfAKilledTracer(t *testing.T) {
 		mode := []string{"stuck", "going"}[i%2]
 		t.Run(fmt.Sprint(i, mode), func(t *testing.T) {
 			prog := start(t, "threads", "3")
-			cmd := exec.Command("/proc/self/exe", "-test.run=^TestDecidingTracer$", "-test.timeout=1m")
-			cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(prog.PID()), "GOKPROBE_DECIDE="+mode)
-			cmd.Stderr = os.Stderr
-			out, err := cmd.StdoutPipe()
-			ok(t, err)
-			ok(t, cmd.Start())
-			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-			lines := bufio.NewReader(out)
-			if line, err := lines.ReadString('\n'); line != "optimized\n" {
-				t.Fatalf("the tracer says %q, %v", line, err)
-			}
+			kill, said := tracerToKill(t, prog, "TestDecidingTracer", "GOKPROBE_DECIDE="+mode)
 			prog.Send("start")
-			if line, err := lines.ReadString('\n'); line != "chosen\n" {
-				t.Fatalf("the tracer says %q, %v", line, err)
-			}
+			said("chosen")
 			<-time.After(time.Duration(i) * time.Millisecond)
-			ok(t, cmd.Process.Kill())
-			_ = cmd.Wait()
+			kill()
 			prog.Do("stop", "calls")
 			prog.Do("go 200", "went")
 			if i > 2 { // threads are found inside

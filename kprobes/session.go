@@ -80,7 +80,8 @@ type ExitStatus struct {
 }
 
 // Attach takes hold of a running process. It returns a *ptrace.AttachError that names
-// the cause if that is refused; then the process is untouched.
+// the cause if that is refused; then the process is untouched. What a killed tracer has left there is put right
+// first, as Recover does.
 func Attach(pid int, opts Options) (*Session, error) {
 	s, err := newSession(opts)
 	if err != nil {

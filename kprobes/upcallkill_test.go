@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -51,24 +52,11 @@ func TestUpcallsOfAKilledTracer(t *testing.T) {
 		mode := []string{"stuck", "answering"}[i%2]
 		t.Run(fmt.Sprint(i, mode), func(t *testing.T) {
 			prog := start(t, "threads", "3")
-			cmd := exec.Command("/proc/self/exe", "-test.run=^TestUpcallTracer$", "-test.timeout=1m")
-			cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(prog.PID()), "GOKPROBE_UPCALL="+mode)
-			cmd.Stderr = os.Stderr
-			out, err := cmd.StdoutPipe()
-			ok(t, err)
-			ok(t, cmd.Start())
-			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-			lines := bufio.NewReader(out)
-			if line, err := lines.ReadString('\n'); line != "optimized\n" {
-				t.Fatalf("the tracer says %q, %v", line, err)
-			}
+			kill, said := tracerToKill(t, prog, "TestUpcallTracer", "GOKPROBE_UPCALL="+mode)
 			prog.Send("start")
-			if line, err := lines.ReadString('\n'); line != "upcall\n" {
-				t.Fatalf("the tracer says %q, %v", line, err)
-			}
+			said("upcall")
 			<-time.After(time.Duration(i) * time.Millisecond)
-			ok(t, cmd.Process.Kill())
-			_ = cmd.Wait()
+			kill()
 			<-time.After(20 * time.Millisecond) // the threads run
 			prog.Do("stop", "calls")
 			prog.Do("go 200", "went")
@@ -80,4 +68,44 @@ func TestUpcallsOfAKilledTracer(t *testing.T) {
 			wantRight(t, prog)
 		})
 	}
+}
+
+// tracerToKill runs a test of this program which traces prog; its probe is optimized when this returns. kill kills it, and said waits for its next line.
+func tracerToKill(t *testing.T, prog *testprog.Prog, test, env string) (kill func(), said func(want string)) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(prog.PID()), env)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	ok(t, err)
+	ok(t, cmd.Start())
+	kill = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	t.Cleanup(kill)
+	lines := bufio.NewReader(out)
+	said = func(want string) {
+		t.Helper()
+		if line, err := lines.ReadString('\n'); line != want+"\n" {
+			t.Fatalf("the tracer says %q, %v, want %q", line, err, want)
+		}
+	}
+	said("optimized")
+	return kill, said
+}
+
+// TestTracersKilledOneAfterTheOther: each puts right what the one before has left.
+func TestTracersKilledOneAfterTheOther(t *testing.T) {
+	prog := start(t, "threads", "3")
+	for range 4 {
+		kill, said := tracerToKill(t, prog, "TestDecidingTracer", "GOKPROBE_DECIDE=going")
+		prog.Send("start")
+		said("chosen")
+		kill()
+		prog.Do("stop", "calls")
+	}
+	if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions != 1 || done.Kept > 0 {
+		t.Errorf("recover: %+v, %v", done, err)
+	}
+	prog.Do("go 1000", "went")
+	prog.CheckClean()
+	wantRight(t, prog)
 }
