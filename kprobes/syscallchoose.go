@@ -58,11 +58,11 @@ func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *callSite) error {
 			return nil
 		}
 		regs = []string{reg}
-		var any []program.Cond
+		var each []program.Cond
 		for _, nr := range sp.Numbers {
-			any = append(any, program.Compare(program.Reg(reg).As(size), program.Equal, program.Const(int64(nr))))
+			each = append(each, program.Compare(program.Reg(reg).As(size), program.Equal, program.Const(int64(nr))))
 		}
-		numbered = program.Any(any...)
+		numbered = program.Any(each...)
 	}
 	var err error
 	sp.places++
