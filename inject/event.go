@@ -102,29 +102,51 @@ func (f *Fault) described(i int, a Action) string {
 
 // look keeps what is known of a place before its probe goes.
 func (p *place) look() {
-	if !p.ended {
-		p.last, p.ended = p.stats(), true
+	if p.last.Load() == nil {
+		last := p.status()
+		p.last.CompareAndSwap(nil, &last)
 	}
 }
 
+// stats is what is known of a place, and what has been counted up to now.
 func (p *place) stats() PlaceStats {
-	if p.ended {
-		return p.last
+	last := p.last.Load()
+	if last == nil {
+		return p.status()
 	}
+	out := *last
+	p.count(&out)
+	return out
+}
+
+// count fills in what has been counted: that goes on until the probe is unregistered, and can be asked for after that.
+func (p *place) count(out *PlaceStats) {
+	if p.isCall() {
+		if out.Calls, out.Missed = p.sp.Hits(), p.sp.NMissed(); p.counted() {
+			out.eligible = out.Calls
+		}
+		return
+	}
+	if p.counted() {
+		out.eligible = p.kp.State(0) // first: a call is counted before it is chosen
+	}
+	out.Calls, out.Missed = max(p.kp.Hits(), out.eligible), p.kp.NMissed() // the program's last choices may have met no handler any more
+	if p.rp != nil {
+		out.Missed += p.rp.NMissed()
+	}
+}
+
+// status is stats of a place whose probe is registered.
+func (p *place) status() PlaceStats {
 	if p.isCall() {
 		return p.callStats()
 	}
 	st := p.fault.in.session.Status(p.kp)
 	out := PlaceStats{
-		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module, Calls: p.kp.Hits(), Missed: p.kp.NMissed(),
+		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module,
 		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: p.decides(st.Mechanism == "optimized"),
 	}
-	if p.rp != nil {
-		out.Missed += p.rp.NMissed()
-	}
-	if p.counted() {
-		out.eligible = p.kp.State(0)
-	}
+	p.count(&out)
 	return out
 }
 

@@ -67,6 +67,13 @@ func (f *Fault) Remove() error { return f.in.remove([]*Fault{f}) }
 
 func (f *Fault) arm(on bool) error {
 	f.mu.Lock()
+	f.switchTo(on)
+	f.mu.Unlock()
+	return f.followArmed()
+}
+
+// switchTo notes that the fault is armed or not. f.mu is held.
+func (f *Fault) switchTo(on bool) {
 	if f.expiry != nil {
 		f.expiry.Stop()
 		f.expiry = nil
@@ -79,8 +86,6 @@ func (f *Fault) arm(on bool) error {
 	}
 	f.armed = on
 	f.watchThreads(on)
-	f.mu.Unlock()
-	return f.followArmed()
 }
 
 // watchThreads has what is counted of threads forgotten when they end: their IDs may come again. f.mu is held.
@@ -106,9 +111,17 @@ func (f *Fault) followArmed() error {
 	}
 }
 
-// end disarms the fault since no call can be injected any more: those that pass cost nothing then.
+// end disarms the fault since no call can be injected any more: those that pass cost nothing then. Its time may be over while a
+// call uses up the rest: that is one end.
 func (f *Fault) end() {
-	_ = f.Stop() // what can't be disarmed lets all calls pass
+	f.mu.Lock()
+	ends := f.armed
+	f.switchTo(false)
+	f.mu.Unlock()
+	if !ends {
+		return
+	}
+	_ = f.followArmed() // what can't be disarmed lets all calls pass
 	if f.in.options.Spent != nil {
 		f.in.options.Spent(f)
 	}
@@ -203,14 +216,11 @@ func (f *Fault) enable(on bool) error {
 	return errors.Join(errs...)
 }
 
-// unregister ends the probes, and keeps what is known of them.
+// unregister ends the probes, and keeps what is known of them: where they were from before, what they counted from when
+// no handler runs any more.
 func (f *Fault) unregister() error {
 	f.mu.Lock()
-	if f.expiry != nil {
-		f.expiry.Stop()
-	}
-	f.armed = false
-	f.watchThreads(false)
+	f.switchTo(false)
 	f.mu.Unlock()
 	for _, p := range f.places {
 		p.look()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
@@ -46,11 +47,10 @@ type place struct {
 	effects []effect        // of Rule.Do
 	results []symbols.Param // of a function that is followed, if they are known
 
-	exact bool           // the program in the target tells all calls that meet the condition
-	steps int            // of the decision that the program makes
-	seeds *fault.Decider // decides the static part, if neither the program nor the fault's does
-	last  PlaceStats     // since the probe was unregistered
-	ended bool
+	exact bool                       // the program in the target tells all calls that meet the condition
+	steps int                        // of the decision that the program makes
+	seeds *fault.Decider             // decides the static part, if neither the program nor the fault's does
+	last  atomic.Pointer[PlaceStats] // from when the probe was about to be unregistered; nil before
 }
 
 // resolve finds the places of a rule. What has several names is one.

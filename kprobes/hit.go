@@ -45,6 +45,7 @@ type threadState struct {
 	entering *detour      // whose body the program, which traces itself, steps through
 	late     arch.Addr    // a jump's byte raised its signal there, and is gone
 	number   int          // of the system call that a SyscallProbe's handlers are about
+	changed  uint64       // the hit in which one has changed a call that is to be made: the others are asked about it as well
 	chosen   *Kprobe      // whose Program has run in the target, and wants the handler to run
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 
@@ -223,7 +224,7 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 	ts.handling = true
 	defer func() { ts.handling, regs.running = false, nil }()
 	for _, kp := range st.probes {
-		if !kp.enabled() || kp.session == nil || ts.over {
+		if !kp.enabled() || kp.session == nil || ts.over || diverted && !kp.forCalls {
 			continue
 		}
 		kp.hits.Add(1)
@@ -232,10 +233,12 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 			continue
 		}
 		if kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0 || ts.left {
-			return true
+			if diverted = true; ts.changed != ts.hit {
+				return true
+			}
 		}
 	}
-	return false
+	return diverted
 }
 
 func (s *Session) runPost(ts *threadState, st *site) {

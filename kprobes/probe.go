@@ -67,6 +67,7 @@ type Kprobe struct {
 	Flags Flags
 
 	session    *Session // nil if not registered
+	forCalls   bool     // it is one of a SyscallProbe
 	registered uint64   // how often
 	hits       atomic.Uint64
 	nmissed    atomic.Uint64

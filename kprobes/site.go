@@ -229,7 +229,13 @@ func (st *site) add(kp *Kprobe) {
 		st.probes = append(slices.Clone(st.probes), kp)
 		return
 	}
-	st.probes = append([]*Kprobe{kp}, st.probes...)
+	at := 0
+	for i, o := range st.probes {
+		if kp.forCalls && o.forCalls {
+			at = i + 1 // in the order of their registration, as by stops
+		}
+	}
+	st.probes = slices.Insert(slices.Clone(st.probes), at, kp)
 }
 
 func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }

@@ -50,7 +50,7 @@ func (s *Session) probeSite(sp *SyscallProbe, site callSite) (*Kprobe, error) {
 	if sp.Exit != nil {
 		site.at, site.loads = site.insn, nil
 	}
-	kp := &Kprobe{Addr: site.at, Flags: sp.own.Flags & FlagDisabled}
+	kp := &Kprobe{Addr: site.at, Flags: sp.own.Flags & FlagDisabled, forCalls: true}
 	kp.PreHandler = func(kp *Kprobe, r *Regs) int { return s.atCallSite(sp, &site, kp, r) }
 	if sp.Exit != nil {
 		kp.PostHandler = func(_ *Kprobe, r *Regs, _ uint64) {
@@ -79,17 +79,17 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 		return 0
 	}
 	before := r.Regs.Clone()
-	for _, load := range site.loads {
-		if ptrace.Host.Load(load, r.Regs, rawMemory{r}) != nil {
-			r.CopyFrom(before) // a fault, which the program is told of when it comes there
-			return 0
-		}
+	again := ts.changed == ts.hit // by another SyscallProbe: the thread stands in front of the instruction
+	if !again && !site.load(r) {
+		r.CopyFrom(before) // a fault, which the program is told of when it comes there
+		return 0
 	}
 	r.SetIP(site.insn)
-	ts.number = int(r.ReturnValue())
+	if !again {
+		ts.number = int(r.ReturnValue())
+	}
 	if !slices.Contains(sp.Numbers, ts.number) {
 		r.CopyFrom(before)
-		ts.number = -1
 		return 0
 	}
 	seen := r.Regs.Clone()
@@ -97,17 +97,30 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 	case ts.over:
 		return 0
 	case !made:
+		ts.changed = 0
 		ptrace.Host.SkipCall(r.Regs, site.insn)
 		return 1
 	case r.Same(seen):
 		r.CopyFrom(before)
 		return 0
-	case site.at != site.insn:
+	}
+	ts.changed = ts.hit
+	if site.at != site.insn {
 		r.SetIP(site.insn)
 		return 1
 	}
 	r.SetIP(kp.Addr.Add(int64(ptrace.Host.BreakpointAdvance())))
 	return 0
+}
+
+// load puts into r what the instructions at a site that lead to the call load.
+func (c *callSite) load(r *Regs) bool {
+	for _, load := range c.loads {
+		if ptrace.Host.Load(load, r.Regs, rawMemory{r}) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // callsCame places the probes on system calls in modules that were loaded.

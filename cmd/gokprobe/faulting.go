@@ -124,11 +124,12 @@ func faultKind(f *inject.Fault) string {
 	return "kprobe"
 }
 
-// look takes the last counts before the session ends.
+// look ends the faults and takes their last counts: no call is injected after that. What can't be unregistered the session's end tells.
 func (f *faulting) look() {
 	if f == nil {
 		return
 	}
+	_ = f.in.Close()
 	for _, fault := range f.faults {
 		f.stats = append(f.stats, fault.Stats())
 	}
