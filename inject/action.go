@@ -103,6 +103,9 @@ func (a SetArgument) bind(b binding) (effect, error) {
 	if b.spot != atEntry && b.spot != atCall {
 		return effect{}, errors.New("arguments can only be changed at the entry of a function, before its body runs")
 	}
+	if err := a.there(b); err != nil {
+		return effect{}, err
+	}
 	value := b.value(a.Value)
 	return effect{would: a.String(), do: func(c *Call) (string, error) {
 		v, err := value(c)
@@ -111,6 +114,19 @@ func (a SetArgument) bind(b binding) (effect, error) {
 		}
 		return fmt.Sprintf("set $arg%d=%#x", a.N, v), err
 	}}, nil
+}
+
+// there finds out whether a function can have the argument. One that is not in a register would be in a caller's frame. Variadic functions have more in
+// registers than their declaration says.
+func (a SetArgument) there(b binding) error {
+	if a.N <= len(b.abi.Args) {
+		return nil
+	}
+	params, err := b.fault.in.session.Symbols().Params(b.addr)
+	if b.spot == atCall || a.N > dynevent.MaxArgs || err == nil && a.N > len(params) {
+		return fmt.Errorf("%s has no argument %d", b.name, a.N)
+	}
+	return nil
 }
 
 // SetMemory writes to the target's memory.

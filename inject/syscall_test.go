@@ -320,6 +320,8 @@ func TestRulesAboutSystemCallsThatMakeNoSense(t *testing.T) {
 		{inject.Rule{Syscall: "write", Do: []inject.Action{inject.Results{Error: "io.EOF"}}}, "a system call returns a number"},
 		{inject.Rule{Syscall: "write", Args: []string{"path"}, Do: pass}, "of a system call's arguments only the registers are known"},
 		{inject.Rule{Syscall: "write", After: true, Do: []inject.Action{inject.SetArgument{N: 1, Value: "1"}}}, "arguments can only be changed at the entry"},
+		{inject.Rule{Syscall: "write", Do: []inject.Action{inject.SetArgument{N: 7, Value: "1"}}}, "has no argument 7"},
+		{inject.Rule{Spec: "main", Do: []inject.Action{inject.SetArgument{N: 7, Value: "1"}}}, "main has no argument 7"},
 		{inject.Rule{Syscall: "rt_sigreturn", SyscallBy: kprobes.SyscallBySites, Do: pass}, "not all places that make the system call can be known"},
 	} {
 		if _, err := b.in.Add(c.rule); err == nil || !strings.Contains(err.Error(), c.want) {

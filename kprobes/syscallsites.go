@@ -114,8 +114,8 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 }
 
 // load puts into r what the instructions at a site that lead to the call load.
-func (c *callSite) load(r *Regs) bool {
-	for _, load := range c.loads {
+func (site *callSite) load(r *Regs) bool {
+	for _, load := range site.loads {
 		if ptrace.Host.Load(load, r.Regs, rawMemory{r}) != nil {
 			return false
 		}
