@@ -1,9 +1,11 @@
 package inject_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -231,6 +233,41 @@ func TestCallsUnderAFilterThatKills(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// TestDelayedCallsUnderSignals: signals that come while a call is late do not make another call of it.
+func TestDelayedCallsUnderSignals(t *testing.T) {
+	const n = 20
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			b := onCalls(t, kprobes.Options{})
+			f := b.add(inject.Rule{Syscall: "getuid", SyscallBy: by, Attr: fault.Always(), Do: []inject.Action{inject.Delay{D: 5 * time.Millisecond}}})
+			if got := b.Do(fmt.Sprintf("tick %d", n), "ticked"); got != "ticked 0" {
+				t.Error(got)
+			}
+			if st := f.Stats(); st.Calls != n || st.Injected != n {
+				t.Errorf("%d calls, %d of them late, want %d", st.Calls, st.Injected, n)
+			}
+		})
+	}
+}
+
+// TestACallWhoseRuleEnds goes on: its handler takes the rule away while the thread stands in front of the call, and has the tracer map memory.
+func TestACallWhoseRuleEnds(t *testing.T) {
+	b := onCalls(t, kprobes.Options{})
+	var f *inject.Fault
+	f = b.add(inject.Rule{Syscall: "getpid", SyscallBy: kprobes.SyscallByStops, Attr: fault.Always(), Handler: func(*inject.Call) bool {
+		if err := errors.Join(b.in.Remove(f), b.s.RegisterKprobe(&kprobes.Kprobe{SymbolName: "main"})); err != nil {
+			t.Error(err)
+		}
+		return true
+	}})
+	if got := b.Do("raw 50", "other"); got != "other 0" {
+		t.Error(got)
+	}
+	if st := f.Stats(); st.Calls != 1 {
+		t.Errorf("%+v", st)
 	}
 }
 

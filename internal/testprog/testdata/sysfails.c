@@ -1,7 +1,8 @@
 // System calls to make fail. "open N" opens NAME.conf and NAME.txt, that do not exist, N times each by turns and prints how often errno was
 // ENOENT and how often EPERM; "write N" writes a byte to /dev/null, descriptor 77, N times and prints "failed K:" with the numbers of the writes that did, from 1;
 // "threads T N" does that in T threads and prints "failed K of C"; "raw N" calls getpid by syscall(2) and by libc N times each and prints how many
-// calls returned another number; "sleep" sleeps for 20 ms and prints how; "fork" forks and prints the error or the child's status; "spawn" starts
+// calls returned another number; "sleep" sleeps for 20 ms and prints how; "tick N" calls getuid N times under the signals of a timer and
+// prints how often it failed; "fork" forks and prints the error or the child's status; "spawn" starts
 // /bin/true; "thread" makes a thread; "load PATH" loads libsys.so, which makes system calls itself, and prints whether its getpid is another; "child N" is "write N" in a forked child; "jail" has any
 // call killed that the rest of "raw" does not need, but getppid, which then fails with EPERM; "parent" makes that and prints its errno.
 #include "prog.h"
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 
 static int null;
 
@@ -77,6 +79,21 @@ static void raws(long n)
 		other += getpid() != pid;
 	}
 	say("other %ld", other);
+}
+
+static void ignore(int sig) {}
+
+// ticking makes N calls of getuid, while a timer's signals come every millisecond.
+static void ticking(long n)
+{
+	struct sigaction sa = { .sa_handler = ignore, .sa_flags = SA_RESTART };
+	struct itimerval often = { { 0, 1000 }, { 0, 1000 } }, never = { 0 };
+	CHECK(sigaction(SIGALRM, &sa, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+	long failed = 0;
+	for (long i = 0; i < n; i++)
+		failed += syscall(SYS_getuid) == -1;
+	CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+	say("ticked %ld", failed);
 }
 
 static long status_of(pid_t pid)
@@ -148,6 +165,7 @@ int main(void)
 		else if (!strcmp(word, "threads")) threads(n, m);
 		else if (!strcmp(word, "raw")) raws(n);
 		else if (!strcmp(word, "sleep")) say("slept %d", clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL));
+		else if (!strcmp(word, "tick")) ticking(n);
 		else if (!strcmp(word, "load")) sscanf(line, "%*s %4095s", path), load(path);
 		else if (!strcmp(word, "jail")) jail();
 		else if (!strcmp(word, "parent")) say("errno %d", syscall(SYS_getppid) == -1 ? errno : 0);
