@@ -13,8 +13,9 @@ import (
 // delivered yet, and stop for good a process that its shell believes to run. So SIGCONT discards those that we keep, too.
 //
 // After it was sent, SIGCONT is in one of three places: pending (for all signals of the process may be
-// blocked), in a stop that nobody has waited for, or recorded; traced threads do not ignore it. All are looked at. What may still
-// come between that look and our signal is a SIGCONT within these few microseconds.
+// blocked), in a stop that nobody has waited for, or recorded; traced threads do not ignore it. All are looked at. What is
+// not seen is a SIGCONT that comes between that look and our signal, and one that a thread has taken from the queue and not yet stopped
+// for; so a process may still be stopped for good, rarely.
 
 // stopAgain sends a stop signal that the thread has taken when its process had been continued since times.
 func (th *Thread) stopAgain(sig unix.Signal, since uint64) {
