@@ -109,18 +109,24 @@ func classify(t *dtype) []class {
 		return []class{classMemory}
 	}
 	out := make([]class, max(1, (t.size+7)/8))
-	if !merge(out, t, 0, 0) {
+	if !merge(out, t, 0, 0) || !settled(out) {
 		return []class{classMemory}
 	}
-	for i, c := range out {
+	return out
+}
+
+// settled is the ABI's "post merger cleanup": an upper half that has lost its lower one
+// is a number of its own, or makes the whole a value in memory.
+func settled(classes []class) bool {
+	for i, c := range classes {
 		switch {
-		case c == classSSEUp && out[i-1] != classSSE:
-			out[i] = classSSE
-		case c == classX87Up && out[i-1] != classX87:
-			return []class{classMemory}
+		case c == classSSEUp && (i == 0 || classes[i-1] != classSSE):
+			classes[i] = classSSE
+		case c == classX87Up && (i == 0 || classes[i-1] != classX87):
+			return false
 		}
 	}
-	return out
+	return true
 }
 
 // deepest bounds the nesting of types: damaged debug information may be cyclic.
@@ -132,19 +138,13 @@ func merge(out []class, t *dtype, off int64, depth int) bool {
 	if depth > deepest || off < 0 || off+t.size > int64(8*len(out)) {
 		return false
 	}
-	if t.align > 0 && off%t.align != 0 && t.kind != typeStruct && t.kind != typeUnion {
+	composite := t.kind == typeStruct || t.kind == typeUnion || t.kind == typeArray
+	if t.align > 0 && off%t.align != 0 && !composite {
 		return false // an unaligned field, of a packed structure
 	}
 	switch t.kind {
 	case typeStruct, typeUnion:
-		for _, f := range t.field {
-			if f.bits {
-				mark(out, off+f.off, classInteger)
-			} else if !merge(out, f.typ, off+f.off, depth+1) {
-				return false
-			}
-		}
-		return true
+		return mergeFields(out, t, off, depth)
 	case typeArray:
 		if t.elem.size <= 0 {
 			return t.elem.kind == typeStruct
@@ -168,6 +168,30 @@ func merge(out []class, t *dtype, off int64, depth int) bool {
 		first, second = classX87, classX87Up
 	}
 	return mark(out, off, first) && (t.size <= 8 || mark(out, off+8, second))
+}
+
+// mergeFields adds the aggregate t, which has classes of its own first: in what order classes are merged matters, since
+// a long double's hide behind an integer's, and go to memory beside a float's.
+func mergeFields(out []class, t *dtype, off int64, depth int) bool {
+	own := make([]class, len(out))
+	for _, f := range t.field {
+		if f.bits {
+			first := 8*off + f.bit
+			for bit := first; bit < first+f.wide && mark(own, bit/8, classInteger); bit += 64 - bit%64 {
+			}
+		} else if !merge(own, f.typ, off+f.off, depth+1) {
+			return false
+		}
+	}
+	if !settled(own) {
+		return false
+	}
+	for i, c := range own {
+		if c != classNone && !mark(out, int64(8*i), c) {
+			return false
+		}
+	}
+	return true
 }
 
 // isQuad reports whether t is a 128-bit IEEE number or a complex of such: neither is

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 const (
@@ -278,8 +279,7 @@ func (c *calls) change(n uint16, ret arch.Addr) {
 // TestCallTable: the bodies and the tracer's view do what a model says, in any order, and the
 // bodies leave everything else as it was, also where they trap.
 func TestCallTable(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testprog.Seed(t, 1)
 	c := newCalls(t, rand.New(rand.NewPCG(seed, 0)))
 	followed := 0
 	for k := range 1500 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -316,7 +317,7 @@ func TestCompiledProgramsDoWhatTheInterpreterSays(t *testing.T) {
 	if os.Getenv("GOKPROBE_TORTURE") != "" {
 		n *= 20
 	}
-	seed := rand.Uint64()
+	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	b := newBench(t, rnd)
 	seen := map[string]int{}

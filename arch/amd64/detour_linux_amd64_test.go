@@ -12,6 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 const (
@@ -117,7 +118,7 @@ func detourAgrees(c *cpu, i arch.Insn, start *state, dead arch.Dead, n int) erro
 func TestDetourDoesWhatTheOriginalDoes(t *testing.T) {
 	lines := linearLines(t)
 	c := newCPU(t)
-	seed := rand.Uint64()
+	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	from := state{regs: c.regs(), data: randomData(rnd), stack: randomData(rnd), xstate: c.xstate()}
 	for _, l := range lines {
@@ -146,7 +147,7 @@ func TestDetourDoesWhatTheOriginalDoes(t *testing.T) {
 }
 
 func TestDetourOfBranchDoesWhatTheOriginalDoes(t *testing.T) {
-	seed := rand.Uint64()
+	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	c := newCPU(t)
 	from := c.regs()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // plainOps are opcodes that Dead knows, one or two bytes, and their immediates.
@@ -236,7 +237,7 @@ func TestDetourOfManyDoesWhatTheOriginalsDo(t *testing.T) {
 	if os.Getenv("GOKPROBE_TORTURE") != "" {
 		n *= 10
 	}
-	seed := rand.Uint64()
+	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	c := newCPU(t)
 	from := state{regs: c.regs(), data: randomData(rnd), stack: randomData(rnd), xstate: c.xstate()}
@@ -298,7 +299,7 @@ func TestCallFromAnywherePushesItsReturnAddress(t *testing.T) {
 func TestTrapBytesTrap(t *testing.T) {
 	c := newCPU(t)
 	r := c.regs()
-	seed := rand.Uint64()
+	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	all, int3 := amd64.Arch{}.TrapBytes(false), amd64.Arch{}.TrapBytes(true)
 	for v := range 256 {

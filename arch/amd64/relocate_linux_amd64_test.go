@@ -14,6 +14,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // Places in data that linear.S names.
@@ -218,7 +219,7 @@ func settle(slot *arch.Slot, s *state) error {
 func TestACopyDoesWhatTheOriginalDoes(t *testing.T) {
 	lines := linearLines(t)
 	c := newCPU(t)
-	seed := rand.Uint64()
+	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	from := state{regs: c.regs(), data: randomData(rnd), stack: randomData(rnd), xstate: c.xstate()}
 	signals := map[unix.Signal]int{}
