@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -162,7 +163,7 @@ func (t *Tracer) seizeRelatives(p *Process) error {
 	seen := map[int]bool{p.PID: true}
 	for todo := []int{p.PID}; len(todo) > 0; todo = todo[1:] {
 		for _, pid := range relatives(todo[0]) {
-			if seen[pid] || pid == os.Getpid() || !sameMemory(p.PID, pid) {
+			if seen[pid] || pid == os.Getpid() || !p.runsIn(pid) {
 				continue
 			}
 			seen[pid] = true
@@ -170,12 +171,38 @@ func (t *Tracer) seizeRelatives(p *Process) error {
 			if t.procs[pid] != nil {
 				continue
 			}
-			if err := t.seizeAll(t.newProcess(pid, p.Space)); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := t.seizeRelative(p, pid); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// seizeRelative seizes a process that was seen to run in p's memory, unless it has left that by exec meanwhile. Of an exec
+// we are told if it is traced when the exec is done, which is after the memory has changed (exec_mmap and then
+// ptrace_event in fs/exec.c). So one that shares the memory once it is traced can't leave it unnoticed; one that does
+// not would for ever be taken to be where its memory is not.
+func (t *Tracer) seizeRelative(p *Process, pid int) error {
+	q := t.newProcess(pid, p.Space)
+	switch err := t.seizeAll(q); {
+	case err != nil && !errors.Is(err, unix.ESRCH):
+		return err
+	case len(q.threads) == 0:
+		t.dropProcess(q)
+	case !slices.ContainsFunc(q.Threads(), func(th *Thread) bool { return p.runsIn(th.TID) }):
+		p.Space.leave(q)
+		newSpace(t).adopt(q)
+		return t.Detach(q)
+	}
+	return nil
+}
+
+// runsIn tells whether a thread runs in p's memory, of which one of p's traced threads tells: it has that until its end is
+// recorded, since it stops for us before it lets go of it.
+func (p *Process) runsIn(tid int) bool {
+	own, err := p.Space.TID()
+	return err == nil && sameMemory(own, tid)
 }
 
 // relatives lists a process's parent and its children; the latter need

@@ -166,7 +166,7 @@ func (r *Remote) Syscall(nr uint64, args ...uint64) (uint64, error) {
 
 // toSyscallStop resumes the thread to its next syscall-stop. Signals are
 // blocked, so what else can stop it is a stop of the whole group, a lateSignal, or a
-// seccomp filter's SIGSYS.
+// seccomp filter's SIGSYS. A fault means that the instruction is not there, and would be raised for ever.
 func (r *Remote) toSyscallStop() error {
 	th := r.th
 	for {
@@ -183,6 +183,9 @@ func (r *Remote) toSyscallStop() error {
 		case Signal:
 			if th.stop.Signal == unix.SIGSYS {
 				return ErrSeccomp
+			}
+			if info, err := th.siginfo(); err == nil && info.Synchronous() && info.Signo() != unix.SIGTRAP {
+				return fmt.Errorf("thread %d: a system call on its behalf raised %s", th.TID, unix.SignalName(info.Signo()))
 			}
 			r.keepLate()
 		}
