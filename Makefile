@@ -31,8 +31,10 @@ setup-test: ## install what the tests use, if this is root on a Debian
 	@scripts/setup-test
 
 test: setup-test ## run all tests
-	$(GO) test -count=1 -race -timeout 15m $(TESTFLAGS) $(RACE)
-	$(GO) test -count=1 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
+	status=0; \
+	$(GO) test -count=1 -race -timeout 15m $(TESTFLAGS) $(RACE) || status=1; \
+	$(GO) test -count=1 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
+	exit $$status
 
 check: ## check formatting, vet, lint, go.mod, and the import table
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
