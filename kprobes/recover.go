@@ -31,11 +31,14 @@ type Recovered struct {
 // Recover puts a process right whose tracer was killed: its original code, its signals' actions
 // and its memory are as if it had never been probed. It needs the same rights as
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
-// be undone; what could be, is.
+// be undone; what could be, is. Where the process can't even be looked at, Recovered is nil.
 func Recover(pid int) (*Recovered, error) {
 	bases, added, err := regionsOf(pid)
-	if err != nil || len(bases) == 0 && len(added) == 0 {
-		return &Recovered{}, err
+	if err != nil {
+		return nil, err
+	}
+	if len(bases) == 0 && len(added) == 0 {
+		return &Recovered{}, nil
 	}
 	t, err := ptrace.New()
 	if err != nil {
@@ -49,7 +52,7 @@ func Recover(pid int) (*Recovered, error) {
 }
 
 // putRight undoes, before an attach, what a killed tracer has left in the process: its breakpoints would be taken for the program's
-// own, and two guards can't both have the signals. Where that is refused, so is the attach.
+// own, and two guards can't both have the signals. Where that is refused, so is the attach, which says why.
 func (s *Session) putRight(pid int) {
 	r, err := Recover(pid)
 	var refused *ptrace.AttachError
