@@ -178,7 +178,7 @@ func TestDetachFromBlockedCalls(t *testing.T) {
 // epoll_wait and sigtimedwait fail with EINTR (signal(7)).
 func TestTimeoutsUnderProbesAndJobControl(t *testing.T) {
 	stopped := func(prog *testprog.Prog) []string {
-		prog.Do("expire 1000", "going")
+		prog.Do("stopped 1000", "going")
 		jobControl(t, prog)
 		jobControl(t, prog)
 		return untilDid(prog)

@@ -38,7 +38,7 @@ func TestACallThatBlocksDuringAttachIsNotMistakenForAHit(t *testing.T) {
 // restarted while nobody looks, and done. The next call is another hit.
 func TestACallRestartedWhileDisabledIsNotMistaken(t *testing.T) {
 	prog := start(t, "interrupts")
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true}) // which stops the thread too, at a time of its own
 	kp := boosted.probe("raw_read_insn")
 	register(t, s, kp)
 	prog.Do("hello", "did")

@@ -12,6 +12,7 @@
 
 struct blocker;
 static long timeout_ms = 100000;
+// timed: it has a timeout, 2: and fails with EINTR when job control stops it (signal(7)).
 struct blocking { const char *name; int nr; long (*f)(struct blocker *); int timed; };
 // A thread in such a call. fd is a pair of sockets; a byte on fd[1] ends what waits for fd[0].
 // The others are ended by SIGUSR2.
@@ -64,12 +65,14 @@ static long b_epoll(struct blocker *b)
 	errno = err;
 	return r;
 }
-static long b_futex(struct blocker *b) { return syscall(SYS_futex, &b->word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0); }
-static long b_futex_timed(struct blocker *b)
+// A wait that a stop interrupts is taken up again, and does not wait if the word has changed meanwhile.
+static long futex_wait(struct blocker *b, struct timespec *t)
 {
-	struct timespec t = timeout();
-	return syscall(SYS_futex, &b->word, FUTEX_WAIT_PRIVATE, 0, &t, NULL, 0);
+	long r = syscall(SYS_futex, &b->word, FUTEX_WAIT_PRIVATE, 0, t, NULL, 0);
+	return r < 0 && errno == EAGAIN && GET(b->word) ? (errno = 0) : r;
 }
+static long b_futex(struct blocker *b) { return futex_wait(b, NULL); }
+static long b_futex_timed(struct blocker *b) { struct timespec t = timeout(); return futex_wait(b, &t); }
 static long b_nanosleep(struct blocker *b) { struct timespec t = timeout(); return nanosleep(&t, &t) < 0 ? -1 - (t.tv_sec < 90) : 0; }
 static long b_clock_nanosleep(struct blocker *b)
 {
@@ -118,10 +121,11 @@ static long b_semop(struct blocker *b)
 
 #define B(name, nr) { #name, SYS_##nr, b_##name, 0 }
 #define T(name, nr) { #name, SYS_##nr, b_##name, 1 }
+#define E(name, nr) { #name, SYS_##nr, b_##name, 2 }
 static const struct blocking blocking[] = {
-	B(read, read), B(recv, recvfrom), T(poll, poll), B(ppoll, ppoll), T(select, pselect6), B(pselect, pselect6), T(epoll, epoll_wait),
+	B(read, read), B(recv, recvfrom), T(poll, poll), B(ppoll, ppoll), T(select, pselect6), B(pselect, pselect6), E(epoll, epoll_wait),
 	B(futex, futex), T(futex_timed, futex), T(nanosleep, clock_nanosleep), T(clock_nanosleep, clock_nanosleep), B(pause, pause),
-	B(sigsuspend, rt_sigsuspend), T(sigtimedwait, rt_sigtimedwait), B(wait, wait4), B(semop, semtimedop),
+	B(sigsuspend, rt_sigsuspend), E(sigtimedwait, rt_sigtimedwait), B(wait, wait4), B(semop, semtimedop),
 };
 #define NBLOCKING (sizeof blocking / sizeof *blocking)
 

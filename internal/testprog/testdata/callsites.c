@@ -8,6 +8,7 @@
 //   raw N      N calls at raw_site; one N: the same call of number N at raw_site, and its result
 //   block      threads blocked in calls at libc's sites and at raw_site; wake: they are ended
 //   expire N   calls with timeouts of N milliseconds, which end them; "going" when they block
+//   stopped N  the same, to be stopped meanwhile: those that this ends have no such timeout
 //   dispatch   a call that a seccomp filter answers with SIGSYS
 //   only       calls from other places than raw_call are answered with SIGSYS for a while
 //   exec       the program executes itself; leave N: exit_group with status N
@@ -319,12 +320,13 @@ static void block(pthread_t *t)
 	}
 }
 
-// expire has calls with timeouts end by them.
-static void expire(long ms)
+// expire has calls with timeouts end by them, but those that a stop is to end.
+static void expire(long ms, int stopped)
 {
-	timeout_ms = ms;
+	long forever = timeout_ms;
 	for (size_t i = 0; i < NBLOCKING; i++)
 		if (blocking[i].timed) {
+			timeout_ms = stopped && blocking[i].timed == 2 ? forever : ms;
 			blocked[i] = (struct blocker){ .call = &blocking[i] };
 			start_blocker(&blocked[i]);
 			in_call(&blocked[i]);
@@ -333,10 +335,11 @@ static void expire(long ms)
 	for (size_t i = 0; i < NBLOCKING; i++)
 		if (blocking[i].timed) {
 			pthread_join(blocked[i].t, NULL);
-			say("%s %ld errno %d early %d", blocking[i].name, blocked[i].result, blocked[i].err, blocked[i].ms < ms);
+			say("%s %ld errno %d early %d", blocking[i].name, blocked[i].result, blocked[i].err,
+			    blocked[i].ms < (stopped && blocking[i].timed == 2 ? forever : ms));
 			close(blocked[i].fd[0]), close(blocked[i].fd[1]);
 		}
-	timeout_ms = 100000;
+	timeout_ms = forever;
 }
 
 static void wake(pthread_t *t)
@@ -373,7 +376,8 @@ int main(int argc, char **argv)
 		else if (!strcmp(word, "who")) say("pid %d parent %d", getpid(), getppid());
 		else if (!strcmp(word, "block")) block(t);
 		else if (!strcmp(word, "wake")) wake(t);
-		else if (!strcmp(word, "expire")) expire(n);
+		else if (!strcmp(word, "expire")) expire(n, 0);
+		else if (!strcmp(word, "stopped")) expire(n, 1);
 		else if (!strcmp(word, "dispatch")) dispatch();
 		else if (!strcmp(word, "only")) only();
 		else if (!strcmp(word, "leave")) exit(n);
