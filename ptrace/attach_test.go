@@ -1,11 +1,15 @@
 package ptrace
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -50,6 +54,51 @@ func TestASystemCallThatCannotBeMade(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		return tr.Detach(p)
+	})
+	prog.CheckClean()
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
+	}
+}
+
+// TestBytesForACallTouchNoOtherPage: the stack pointer of the thread leads to a page that can't be written. It is as absent
+// afterwards as before, or the error code of the next fault there would tell.
+func TestBytesForACallTouchNoOtherPage(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "siblings"))
+	tr, p := attachKeeper(t, keeper{copied: map[int]*Space{}}, prog.PID())
+	defer tr.Close()
+	pagemap, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", prog.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pagemap.Close()
+	present := func(at uint64) bool { // Documentation/admin-guide/mm/pagemap.rst
+		var entry [8]byte
+		if _, err := pagemap.ReadAt(entry[:], int64(at/4096*8)); err != nil {
+			t.Error(err)
+		}
+		return entry[7]&0x80 != 0
+	}
+	whileHeld(t, tr, func() {}, func() error {
+		err := p.Space.Remote(func(r *Remote) error {
+			page, err := r.Syscall(unix.SYS_MMAP, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
+			if err != nil {
+				return err
+			}
+			regs, err := r.th.hostRegs()
+			if err != nil {
+				return err
+			}
+			regs.SetSP(arch.Addr(page + 2048))
+			err = r.WithString("name", func(at arch.Addr) error {
+				if uint64(at)/4096 == page/4096 || present(page) {
+					t.Errorf("the bytes are at %s; the page %#x is present: %v", at, page, present(page))
+				}
+				return nil
+			})
+			return errors.Join(err, r.munmap(arch.Range{Start: arch.Addr(page), End: arch.Addr(page + 4096)}))
+		})
+		return errors.Join(err, tr.Detach(p))
 	})
 	prog.CheckClean()
 	if got := prog.Quit(); got != "right" {

@@ -105,6 +105,13 @@ func (s *Space) permitted(tid int, at arch.Addr, n int, write bool) error {
 	return unix.EFAULT
 }
 
+// writable tells whether the target may write there. It touches nothing: reading a page that can only be read makes it
+// present, which the error code of the next fault tells the program.
+func (s *Space) writable(at arch.Addr, n int) bool {
+	tid, err := s.TID()
+	return err == nil && s.permitted(tid, at, n, true) == nil
+}
+
 // force reads or writes whatever the protections say.
 func (s *Space) force(at arch.Addr, p []byte, write bool) error {
 	if !s.mem.noFile {

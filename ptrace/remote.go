@@ -312,7 +312,7 @@ func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
 	at := (regs.SP() - redZone - arch.Addr(len(b))) &^ 15
 	old := make([]byte, len(b))
 	space := r.th.Proc.Space
-	if space.ReadMemory(at, old) != nil || space.WriteMemory(at, b) != nil {
+	if !space.writable(at, len(b)) || space.ReadMemory(at, old) != nil || space.WriteMemory(at, b) != nil {
 		// A thread whose stack pointer is no good. The end of the initial stack holds
 		// the name of the program, which nobody writes.
 		if at, err = space.stackEnd(len(b)); err != nil {
