@@ -1,6 +1,8 @@
 package kprobes_test
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -79,7 +81,7 @@ func TestSessionsComeAndGoAmongFaults(t *testing.T) {
 	}
 	prog := start(t, "faults")
 	all := labels(t, prog)
-	want := record(prog)
+	want := withoutPresence(record(prog))
 	end := comeAndGo(t, prog, func(_ *kprobes.Session, i int) (kps []*kprobes.Kprobe) {
 		for j, l := range all {
 			if (i+j)%3 == 0 {
@@ -90,10 +92,27 @@ func TestSessionsComeAndGoAmongFaults(t *testing.T) {
 	})
 	defer end()
 	for range rounds {
-		if compareRecords(t, record(prog), want); t.Failed() {
+		if compareRecords(t, withoutPresence(record(prog)), want); t.Failed() {
 			break
 		}
 	}
+}
+
+// withoutPresence clears, in the error codes of page faults, whether the page was present. A session that begins looks into the
+// mappings that it has seen listed, which makes a page present where the program has another mapping by then.
+func withoutPresence(record []string) []string {
+	code, trap := slices.Index(gregs, "err"), slices.Index(gregs, "trapno")
+	for i, line := range record {
+		words := strings.Fields(line)
+		if len(words) != len(gregs) || words[0] != gregs[0] || words[trap] != "e" {
+			continue
+		}
+		if v, err := strconv.ParseUint(words[code], 16, 64); err == nil {
+			words[code] = strconv.FormatUint(v&^1, 16)
+			record[i] = " " + strings.Join(words, " ")
+		}
+	}
+	return record
 }
 
 // comeAndGo attaches and closes sessions with the given probes until end is called.
