@@ -30,6 +30,7 @@ type budget struct {
 	began  time.Time
 	waited time.Duration // for functions of the target
 	outer  *budget       // of a call that waits meanwhile
+	deep   bool          // a value was nested deeper than maxNesting
 }
 
 // run calls f with a thread of its own and a budget. where is what errors call it.
@@ -86,6 +87,9 @@ func (b *budget) charge(steps uint64) error {
 	b.thread.Steps += min(steps, b.steps)
 	if b.thread.Steps < b.steps {
 		return nil
+	}
+	if b.deep {
+		return fmt.Errorf("cut off: a value is nested deeper than %d", maxNesting)
 	}
 	return fmt.Errorf("cut off: this takes more than what is left of %d steps; -steps allows more", b.steps)
 }

@@ -18,6 +18,7 @@ const (
 	guardMethod = "(method)" // (method)(x.name, args …): x.name(args …)
 	guardLoop   = "(while)"  // (while)(x): x, at the place of a loop, where it is cut off
 	guardSpread = "(spread)" // (spread)(x): x, of which all elements are about to be copied
+	guardKey    = "(key)"    // (key)(x): x, which is about to be looked up, and so to be hashed with all that is in it
 )
 
 func guardOp(op syntax.Token) string  { return "(" + op.String() + ")" }
@@ -66,6 +67,7 @@ func (in *instrumenter) stmt(s syntax.Stmt) {
 	case *syntax.ExprStmt:
 		in.expr(&s.X)
 	case *syntax.ForStmt:
+		in.target(s.Vars)
 		in.expr(&s.X)
 		in.stmts(s.Body)
 	case *syntax.WhileStmt:
@@ -112,7 +114,7 @@ func (in *instrumenter) target(e syntax.Expr) {
 		in.expr(&e.X)
 	case *syntax.IndexExpr:
 		in.expr(&e.X)
-		in.expr(&e.Y)
+		in.key(&e.Y, e.Lbrack)
 	case *syntax.ParenExpr:
 		in.target(e.X)
 	case *syntax.ListExpr:
@@ -173,7 +175,7 @@ func (in *instrumenter) expr(at *syntax.Expr) {
 		in.expr(&e.X)
 	case *syntax.IndexExpr:
 		in.expr(&e.X)
-		in.expr(&e.Y)
+		in.key(&e.Y, e.Lbrack)
 	case *syntax.DotExpr:
 		in.expr(&e.X)
 	case *syntax.ListExpr:
@@ -183,10 +185,18 @@ func (in *instrumenter) expr(at *syntax.Expr) {
 	case *syntax.DictExpr:
 		in.exprs(e.List)
 	case *syntax.DictEntry:
-		in.expr(&e.Key)
+		in.key(&e.Key, e.Colon)
 		in.expr(&e.Value)
 	case *syntax.Comprehension:
 		in.comprehension(e)
+	}
+}
+
+// key guards what a container may be asked for. pos is where a mistake in it is told.
+func (in *instrumenter) key(at *syntax.Expr, pos syntax.Position) {
+	in.expr(at)
+	if !constant(*at) {
+		*at = call(guardKey, pos, *at)
 	}
 }
 
@@ -195,6 +205,7 @@ func (in *instrumenter) comprehension(e *syntax.Comprehension) {
 	for _, c := range e.Clauses {
 		switch c := c.(type) {
 		case *syntax.ForClause:
+			in.target(c.Vars)
 			in.expr(&c.X)
 		case *syntax.IfClause:
 			in.expr(&c.Cond)

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -34,6 +35,9 @@ func (s *Script) guards(all starlark.StringDict) {
 	}
 	all[guardSpread] = starlark.NewBuiltin(guardSpread, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 		return args[0], s.running.charge(length(args[0]))
+	})
+	all[guardKey] = starlark.NewBuiltin(guardKey, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+		return args[0], s.running.charge(s.keyWeight(args[0]))
 	})
 	all[guardLoop] = starlark.NewBuiltin(guardLoop, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 		return args[0], nil
@@ -102,10 +106,7 @@ func (s *Script) methodCost(b *starlark.Builtin, args starlark.Tuple, kwargs []s
 		cost += length(a)
 	}
 	if !isText {
-		if changesOneEnd[b.Name()] {
-			return cost
-		}
-		return cost + length(b.Receiver())
+		return cost + s.containerCost(b, args)
 	}
 	cost += length(text)
 	switch b.Name() {
@@ -129,6 +130,33 @@ func (s *Script) methodCost(b *starlark.Builtin, args starlark.Tuple, kwargs []s
 	}
 	return cost
 }
+
+// containerCost is what a method of a list, dict, set or bytes takes, beside going through its arguments.
+func (s *Script) containerCost(b *starlark.Builtin, args starlark.Tuple) (cost uint64) {
+	if !changesOneEnd[b.Name()] {
+		cost = length(b.Receiver())
+	}
+	if len(args) == 0 {
+		return cost
+	}
+	_, isDict := b.Receiver().(*starlark.Dict)
+	_, isSet := b.Receiver().(*starlark.Set)
+	switch {
+	case isDict || isSet:
+		if takesOneKey[b.Name()] {
+			return cost + s.keyWeight(args[0])
+		}
+		for _, a := range args {
+			cost += s.keysWeight(a, isDict)
+		}
+	case b.Name() == "index" || b.Name() == "remove":
+		cost += length(b.Receiver()) * s.weight(args[0])
+	}
+	return cost
+}
+
+// takesOneKey are methods of dicts and sets whose first argument is a key, or an element, and not many of them.
+var takesOneKey = map[string]bool{"get": true, "setdefault": true, "pop": true, "add": true, "discard": true, "remove": true}
 
 // changesOneEnd are methods that do not go through all of their receiver.
 var changesOneEnd = map[string]bool{
@@ -158,8 +186,12 @@ func (s *Script) chargeOp(op syntax.Token, x, y starlark.Value) error {
 			cost = min(s.weight(x), s.weight(y))
 		}
 	case syntax.IN, syntax.NOT_IN:
-		if _, list := y.(*starlark.List); list {
+		switch y.(type) {
+		case *starlark.List, starlark.Tuple:
 			cost = length(y) * (1 + s.weight(x))
+		case starlark.String, starlark.Bytes:
+		default:
+			cost = s.keyWeight(x)
 		}
 	}
 	return s.running.charge(cost)
@@ -198,46 +230,96 @@ func length(v starlark.Value) uint64 {
 	return 0
 }
 
-// maxNesting is how deep weight looks. What is nested deeper and shared often has used its
-// limit up by then.
+// maxNesting is how deep weight looks: what is nested deeper can't be printed, compared or looked up.
 const maxNesting = 500
 
 // weight is the steps that going through v takes, and through all that is in it, as often as
 // it is in it; at most a little more than the whole budget.
 func (s *Script) weight(v starlark.Value) uint64 {
 	w := weigher{limit: s.running.steps}
-	w.add(v, 0)
+	w.add(v)
+	s.running.deep = s.running.deep || w.deep
 	return w.n
 }
 
-type weigher struct{ n, limit uint64 }
+// keyWeight is the steps that hashing v takes: what is in a tuple or struct is hashed as often as it is in it.
+func (s *Script) keyWeight(v starlark.Value) uint64 {
+	switch v.(type) {
+	case starlark.Tuple, *starlarkstruct.Struct:
+		return s.weight(v)
+	}
+	return length(v)
+}
 
-func (w *weigher) add(v starlark.Value, depth int) {
-	w.n++
-	if depth > maxNesting || w.n > w.limit {
+// keysWeight is keyWeight for all elements of v, or for the first of each where they are pairs.
+func (s *Script) keysWeight(v starlark.Value, pairs bool) (cost uint64) {
+	all, ok := v.(starlark.Iterable)
+	if !ok {
+		return 0
+	}
+	_, mapping := v.(starlark.Mapping)
+	for e := range starlark.Elements(all) {
+		if pair, ok := e.(starlark.Indexable); ok && pairs && !mapping && pair.Len() > 0 {
+			e = pair.Index(0)
+		}
+		if cost += s.keyWeight(e); cost > s.running.steps {
+			break
+		}
+	}
+	return cost
+}
+
+// weigher counts what is in a value.
+type weigher struct {
+	n, limit uint64
+	inside   []starlark.Value // the lists and dicts it is in: one that is in itself is gone through once
+	depth    int
+	deep     bool // it is nested deeper than maxNesting
+}
+
+func (w *weigher) add(v starlark.Value) {
+	if w.n++; w.n > w.limit {
 		return
+	}
+	if w.depth++; w.depth > maxNesting {
+		w.n, w.deep = w.limit+1, true
+	} else {
+		w.elements(v)
+	}
+	w.depth--
+}
+
+// elements adds what is in v.
+func (w *weigher) elements(v starlark.Value) {
+	switch v.(type) {
+	case *starlark.List, *starlark.Dict:
+		if slices.Contains(w.inside, v) {
+			return
+		}
+		w.inside = append(w.inside, v)
+		defer func() { w.inside = w.inside[:len(w.inside)-1] }()
 	}
 	switch v := v.(type) {
 	case starlark.String, starlark.Bytes, starlark.Int:
 		w.n += length(v)
 	case starlark.IterableMapping:
 		for _, pair := range v.Items() {
-			w.add(pair[0], depth+1)
-			w.add(pair[1], depth+1)
+			w.add(pair[0])
+			w.add(pair[1])
 		}
 	case *starlarkstruct.Struct:
 		all := starlark.StringDict{}
 		v.ToStringDict(all)
 		for _, e := range all {
-			w.add(e, depth+1)
+			w.add(e)
 		}
 	case starlark.Indexable:
 		for i := 0; i < v.Len() && w.n <= w.limit; i++ {
-			w.add(v.Index(i), depth+1)
+			w.add(v.Index(i))
 		}
 	case *starlark.Set:
 		for e := range starlark.Elements(v) {
-			w.add(e, depth+1)
+			w.add(e)
 		}
 	}
 }

@@ -39,8 +39,8 @@ string, symbol, b4@4/32, arrays s32[4]). A string is cut after 255 bytes, earlie
 many. With -args, -filter may look at parameters too. Hits that do not meet it are not
 counted.
 A slow reader never slows the process: records that it does not take in time are
-dropped and counted as lost. If it closes the pipe (| head), gokprobe detaches and
-exits with status 0.
+dropped and counted as lost, as are messages on stderr. If it closes the pipe (| head),
+gokprobe detaches and exits with status 0.
 
 With -hold there need be no probes: gokprobe debugfs puts some in and out while the session
 lasts, through files as the kernel's, and so does everybody's echo with -mount DIR.

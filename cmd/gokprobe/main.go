@@ -41,19 +41,29 @@ func (s stdio) warn(format string, args ...any) {
 // Main runs the command line args and returns the exit status (see package
 // documentation of the exit… constants). It prints an error as one sentence, one in an expression with a caret below.
 func Main(args []string, std stdio) int {
+	c := newConsole(std.err)
+	std.err = c
+	defer c.flush()
 	err := newApp(std).Run(args)
 	if text := sentence(err); text != "" {
 		std.warn("%s", text)
 	}
-	var c *caretError
-	if errors.As(err, &c) {
-		fmt.Fprint(std.err, c.picture())
+	var caret *caretError
+	if errors.As(err, &caret) {
+		fmt.Fprint(std.err, caret.picture())
 	}
 	var s *script.Error
 	if errors.As(err, &s) {
 		fmt.Fprint(std.err, s.Picture())
 	}
 	return exitStatus(err)
+}
+
+// flush waits until what was said is written, in front of what a program is about to say.
+func (s stdio) flush() {
+	if c, ok := s.err.(*console); ok {
+		c.flush()
+	}
 }
 
 // oneLine keeps a sentence on its line whatever a joined error or a file name of

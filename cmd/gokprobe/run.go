@@ -89,6 +89,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 		return w.abort(err)
 	}
 	w.announce()
+	std.flush()
 	relay.to(sess.PID())
 	if err := sess.Start(); err != nil {
 		return w.abort(err)

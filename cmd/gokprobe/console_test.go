@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// gate is an output that takes nothing until it is opened.
+type gate struct {
+	open chan struct{}
+	mu   sync.Mutex
+	bytes.Buffer
+	err error
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	<-g.open
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.Buffer.Write(p)
+}
+
+func TestConsoleNeverBlocksAndTellsWhatItLost(t *testing.T) {
+	g := &gate{open: make(chan struct{})}
+	c := newConsole(g)
+	message := strings.Repeat("x", 1<<20-1) + "\n"
+	const sent = 12
+	for range sent {
+		if n, err := c.Write([]byte(message)); n != len(message) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	close(g.open)
+	c.flush()
+	_, _ = io.WriteString(c, "and more\n")
+	c.flush()
+	got := g.String()
+	told := regexp.MustCompile(`(?m)^gokprobe: ([4-8]) messages lost here, since stderr took them slower than they came\n`).FindStringSubmatch(got)
+	taken := strings.Count(got, message)
+	// The goroutine may have taken the first ones before the others came.
+	if told == nil || sent-taken != int(told[1][0]-'0') || !strings.HasSuffix(got, "\nand more\n") {
+		t.Errorf("%d messages were taken, the rest is told as %q", taken, told)
+	}
+}
+
+func TestConsoleGivesUpAfterAnError(t *testing.T) {
+	g := &gate{open: make(chan struct{}), err: errors.New("gone")}
+	close(g.open)
+	c := newConsole(g)
+	for range 3 {
+		_, _ = io.WriteString(c, "a message\n")
+		c.flush()
+	}
+	if !c.broken || c.pending != nil {
+		t.Errorf("it still waits with %d bytes", len(c.pending))
+	}
+}
+
+// fullPipe is a pipe that takes nothing more.
+func fullPipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	size, err := unix.FcntlInt(w.Fd(), unix.F_GETPIPE_SZ, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.Write(bytes.Repeat([]byte("x"), size)); n != size || err != nil {
+		t.Fatal(n, err)
+	}
+	return r, w
+}
+
+// TestAStderrThatNobodyReadsHoldsNoTarget: the warning is told on the tracer's thread, at a hit.
+func TestAStderrThatNobodyReadsHoldsNoTarget(t *testing.T) {
+	p := fails(t)
+	before := testprog.TakeSnapshot(t, p.PID())
+	r, w := fullPipe(t)
+	cmd := command(t, "inject", "-p", pidOf(p), "-sym", "work", "-set", "$arg1=$arg1", "-poke", "0x10=0x00", "-no-optimize")
+	cmd.Stderr = w
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	hit := make(chan string, 1)
+	go func() {
+		b := make([]byte, 1000)
+		n, _ := out.Read(b)
+		hit <- string(b[:n])
+	}()
+	for line := ""; line == ""; { // nothing tells when it is armed
+		p.Do("run 5", "failed")
+		select {
+		case line = <-hit:
+			if !strings.Contains(line, "=> set $arg1=") {
+				t.Fatalf("stdout is %q", line)
+			}
+		default:
+		}
+	}
+	if got := p.Do("run 5", "failed"); got != "failed 0:" {
+		t.Error(got)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !bytes.Contains(said, []byte("armed: 1 probe")) || bytes.Count(said, []byte(" was not done: ")) != 1 || !bytes.Contains(said, []byte("\nFAULT ")) {
+		t.Errorf("%v, stderr is %q", err, bytes.TrimLeft(said, "x"))
+	}
+	before.Compare(t, p.PID())
+	p.CheckClean()
+	p.Quit()
+}
+
+func TestAClosedStderrChangesNoExitStatus(t *testing.T) {
+	p := prey(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	cmd := command(t, "attach", "-p", pidOf(p), "-sym", "foo", "-duration", "1ms")
+	cmd.Stderr = w
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
+	}
+	w.Close()
+	p.CheckClean()
+	p.Quit()
+}
