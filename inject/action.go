@@ -202,6 +202,14 @@ func (a Delay) String() string {
 }
 func (a Delay) ends() bool { return false }
 
+// nextDelay counts delays of random length.
+func (f *Fault) nextDelay() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jitters++
+	return f.jitters
+}
+
 // delays notes that a thread stands still.
 func (f *Fault) delays(d time.Duration) {
 	f.mu.Lock()
@@ -222,7 +230,7 @@ func (a Delay) bind(b binding) (effect, error) {
 	return effect{would: a.String(), do: func(c *Call) (string, error) {
 		d := a.D
 		if a.Jitter > 0 {
-			d += time.Duration(fault.Mix(seed, c.N) % uint64(a.Jitter+1))
+			d += time.Duration(fault.Mix(seed, c.place.fault.nextDelay()) % uint64(a.Jitter+1))
 		}
 		c.Delay(d)
 		c.place.fault.delays(d)

@@ -16,7 +16,8 @@ type Call struct {
 	*kprobes.Regs
 	// Values are those of Args, in their order, once they are asked for.
 	Values []fetch.Value
-	// N is the number of this injection among those of the fault, from 1.
+	// N is the number of this injection among those of the fault, from 1. It is settled when its actions are done: to a Handler it is the
+	// next one.
 	N uint64
 
 	place    *place

@@ -22,13 +22,14 @@ type Fault struct {
 	decider  *fault.Decider
 	armed    bool
 	expiry   *time.Timer // of Attr.For
-	unwatch  func()      // of threads, with Attr.PerThread
+	unwatch  func()      // of threads and processes
 	eligible uint64      // as far as the tracer counts them
 	injected uint64
 	refused  uint64   // calls that were chosen, and could not be injected
 	did      []uint64 // by Rule.Do
 	warned   bool
 	delayed  time.Time // until when threads are delayed
+	jitters  uint64    // delays of random length so far
 }
 
 // newFault prepares a rule. Nothing is registered.
@@ -85,19 +86,22 @@ func (f *Fault) switchTo(on bool) {
 		}
 	}
 	f.armed = on
-	f.watchThreads(on)
+	f.watch(on)
 }
 
-// watchThreads has what is counted of threads forgotten when they end: their IDs may come again. f.mu is held.
-func (f *Fault) watchThreads(on bool) {
+// watch has what is counted of threads or processes forgotten when they end: their IDs may come again. f.mu is held.
+func (f *Fault) watch(on bool) {
 	switch {
 	case !on && f.unwatch != nil:
 		f.unwatch()
 		f.unwatch = nil
-	case on && f.unwatch == nil && f.rule.Attr.PerThread && f.rule.Decider == nil:
-		f.unwatch = f.in.session.WatchThreads(kprobes.ThreadWatcher{Gone: func(tid int) {
-			f.Decide(func(d *fault.Decider) { d.Forget(tid) })
-		}})
+	case on && f.unwatch == nil && f.rule.Decider == nil:
+		forget := func(id int) { f.Decide(func(d *fault.Decider) { d.Forget(id) }) }
+		w := kprobes.ThreadWatcher{Ended: forget}
+		if f.rule.Attr.PerThread {
+			w = kprobes.ThreadWatcher{Gone: forget}
+		}
+		f.unwatch = f.in.session.WatchThreads(w)
 	}
 }
 

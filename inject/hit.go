@@ -152,6 +152,7 @@ func (p *place) act(c *Call) bool {
 		return len(c.what) > 0
 	}
 	f.injected++
+	c.N = f.injected // calls that this one's handler or actions led to have come in between
 	return true
 }
 

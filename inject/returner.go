@@ -17,14 +17,16 @@ import (
 type Returner struct {
 	session *kprobes.Session
 
-	mu      sync.Mutex
-	known   map[returnPoint]*knownResults
-	keepers map[int]*keeper // by process
+	mu    sync.Mutex
+	known map[returnPoint]*knownResults
+
+	keeping sync.Mutex // of keepers, for moments only: the end of a process waits for it
+	keepers map[int]*keeper
 }
 
 // NewReturner makes a Returner for a session. What it has stored in the program stays there.
 func NewReturner(s *kprobes.Session) *Returner {
-	return &Returner{session: s, known: map[returnPoint]*knownResults{}, keepers: map[int]*keeper{}}
+	return &Returner{session: s, known: map[returnPoint]*knownResults{}}
 }
 
 // returnPoint is where calls are ended.
@@ -154,12 +156,23 @@ func (x *Returner) finish(regs *kprobes.Regs, p returnPoint, w wanted) error {
 	return tr.end(regs, k)
 }
 
+// forget drops what is known of the memory of a process that has ended.
+func (x *Returner) forget(pid int) {
+	x.keeping.Lock()
+	defer x.keeping.Unlock()
+	delete(x.keepers, pid)
+}
+
 // keeperOf is what keeps our values' bytes in a process. Handlers use it, one at a time.
 func (x *Returner) keeperOf(pid int) *keeper {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.keeping.Lock()
+	defer x.keeping.Unlock()
 	k := x.keepers[pid]
 	if k == nil {
+		if x.keepers == nil {
+			x.keepers = map[int]*keeper{}
+			x.session.WatchThreads(kprobes.ThreadWatcher{Ended: x.forget})
+		}
 		k = &keeper{}
 		x.keepers[pid] = k
 	}

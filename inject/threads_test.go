@@ -1,6 +1,7 @@
 package inject_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/fault"
@@ -29,5 +30,19 @@ func TestThreadsThatHaveEndedAreForgotten(t *testing.T) {
 	}
 	if s := f.Stats(); s.Eligible != 300 || s.Injected != 180 {
 		t.Errorf("%d calls were eligible, %d injected; want 300, 180", s.Eligible, s.Injected)
+	}
+}
+
+// Nothing is kept of processes that have ended, however many they are.
+func TestProcessesThatHaveEndedAreForgotten(t *testing.T) {
+	for _, follow := range []bool{true, false} {
+		b := onProgram(t, testprog.Build(t, "forker"), kprobes.Options{Follow: follow})
+		f := b.add(inject.Rule{Spec: "foo", Attr: attr(t, "space=1000"), After: true, Do: []inject.Action{inject.Return{Value: 7}}})
+		b.Do("run 25", "ran 100")
+		var known int
+		f.Decide(func(d *fault.Decider) { known = reflect.ValueOf(d).Elem().FieldByName("units").Len() })
+		if s := f.Stats(); known > 5 || s.Eligible < 50 {
+			t.Errorf("follow %v: %d of 100 processes are remembered; %+v", follow, known, s)
+		}
 	}
 }

@@ -10,10 +10,19 @@ import (
 // hooks is a Session as ptrace's Handler.
 type hooks struct{ *Session }
 
-// Forked implements ptrace.Handler. The child's copy of the memory has our
+// Forked implements ptrace.Handler.
+func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+	fate := s.forked(parent, child)
+	if fate == ptrace.LetGo {
+		s.ended(child)
+	}
+	return fate
+}
+
+// forked looks after a new process. The child's copy of the memory has our
 // breakpoints and our region, lest it dies of a breakpoint should we be killed before this; it
 // gets its original code back, and under Follow probes of its own.
-func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	d, _ := parent.Local.(*domain)
 	if d == nil {
 		return ptrace.LetGo
@@ -49,6 +58,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		th.Local = nil // the hit that brought it into exec has no end
 	}
 	if p != s.main && !s.opts.Follow {
+		s.ended(p)
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
@@ -185,11 +195,7 @@ func (s *Session) forget(d *domain) {
 
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
-	for _, w := range s.threadWatchers() {
-		if w.Gone != nil {
-			w.Gone(th.TID)
-		}
-	}
+	s.gone(th.TID)
 	if d := domainOf(th); d != nil {
 		d.noteExit(th)
 		d.endOfThread(th)
@@ -218,6 +224,7 @@ func (s hooks) Exited(p *ptrace.Process) {
 			s.forget(d)
 		}
 	}
+	s.ended(p)
 	if p != s.main {
 		return
 	}

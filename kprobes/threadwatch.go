@@ -13,8 +13,11 @@ type ThreadWatcher struct {
 	// has run: a thread of the process, or the first one of a new process, which may be let go then. Where a thread
 	// of the process ends at that moment creator is first told as the process's first thread, and then as it is.
 	Born func(creator, tid int)
-	// Gone is called when a thread ends, not when its process is let go. Its ID may come again.
+	// Gone is called when a thread ends, not when its process is let go. Its ID may come again. A thread that is not its process's
+	// first one and executes a program is the first one then: Born is called with its former ID as creator, and then Gone with that.
 	Gone func(tid int)
+	// Ended is called when a process has ended or was let go, by its ID, which may come again. It is not called when the session closes.
+	Ended func(pid int)
 }
 
 // WatchThreads has w told from now on, until stop is called; it may be told a last time while that runs.
@@ -52,6 +55,36 @@ func (s hooks) Born(creator, born *ptrace.Thread) {
 	for _, w := range s.threadWatchers() {
 		if w.Born != nil {
 			w.Born(creator.TID, born.TID)
+		}
+	}
+}
+
+// Gone implements ptrace.Genealogist.
+func (s hooks) Gone(th *ptrace.Thread) { s.gone(th.TID) }
+
+func (s *Session) gone(tid int) {
+	for _, w := range s.threadWatchers() {
+		if w.Gone != nil {
+			w.Gone(tid)
+		}
+	}
+}
+
+// Renamed implements ptrace.Genealogist.
+func (s hooks) Renamed(former int, th *ptrace.Thread) {
+	for _, w := range s.threadWatchers() {
+		if w.Born != nil {
+			w.Born(former, th.TID)
+		}
+	}
+	s.gone(former)
+}
+
+// ended tells that a process is none of the session's any more.
+func (s *Session) ended(p *ptrace.Process) {
+	for _, w := range s.threadWatchers() {
+		if w.Ended != nil {
+			w.Ended(p.PID)
 		}
 	}
 }

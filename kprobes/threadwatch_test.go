@@ -1,8 +1,12 @@
 package kprobes_test
 
 import (
+	"fmt"
+	"maps"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -13,10 +17,11 @@ type family struct {
 	alive   map[int]bool
 	creator map[int]int
 	gone    int
+	ended   map[int]int // processes, and how often
 }
 
 func watch(t *testing.T, s *kprobes.Session) (f *family, stop func()) {
-	f = &family{alive: map[int]bool{}, creator: map[int]int{}}
+	f = &family{alive: map[int]bool{}, creator: map[int]int{}, ended: map[int]int{}}
 	stop = s.WatchThreads(kprobes.ThreadWatcher{
 		Born: func(creator, tid int) {
 			f.mu.Lock()
@@ -31,6 +36,11 @@ func watch(t *testing.T, s *kprobes.Session) (f *family, stop func()) {
 			defer f.mu.Unlock()
 			delete(f.alive, tid)
 			f.gone++
+		},
+		Ended: func(pid int) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.ended[pid]++
 		},
 	})
 	return f, stop
@@ -87,8 +97,70 @@ func TestChildrenAreToldWithTheirCreators(t *testing.T) {
 		if follow && f.gone != 20 {
 			t.Errorf("%d threads have ended, want 20", f.gone)
 		}
+		for pid, n := range f.ended {
+			if n != 1 || f.creator[pid] == 0 {
+				t.Errorf("follow %v: process %d has ended %d times", follow, pid, n)
+			}
+		}
+		if len(f.ended) != len(f.creator) {
+			t.Errorf("follow %v: %d processes have ended, want %d", follow, len(f.ended), len(f.creator))
+		}
 		f.mu.Unlock()
 		closeSession(t, s)
 		wantRight(t, prog)
+	}
+}
+
+// The thread that executes a program gets the first one's ID; all others are told as gone, once.
+func TestThreadsThatAnExecveEndsAreTold(t *testing.T) {
+	for _, follow := range []bool{true, false} {
+		prog := start(t, "execer")
+		s := attach(t, prog.PID(), kprobes.Options{Follow: follow})
+		f, stop := watch(t, s)
+		const rounds, each = 3, 4 // threads made in a round, by the first one
+		for i := range rounds {
+			prog.Do("execthread", fmt.Sprintf("ready %d", i+1))
+			f.mu.Lock()
+			heir := f.creator[prog.PID()]
+			if heir == 0 || heir == prog.PID() || !maps.Equal(f.alive, map[int]bool{prog.PID(): true}) {
+				t.Errorf("follow %v: the program was executed by thread %d, and %v are alive", follow, heir, f.alive)
+			}
+			if want := (i + 1) * (each + 1); f.gone != want || len(f.ended) != 0 {
+				t.Errorf("follow %v: %d threads have gone, want %d; %v have ended", follow, f.gone, want, f.ended)
+			}
+			f.mu.Unlock()
+		}
+		stop()
+		closeSession(t, s)
+		wantRight(t, prog)
+	}
+}
+
+// Whom SIGKILL ends has no time to stop.
+func TestThreadsThatAreKilledAreTold(t *testing.T) {
+	prog := start(t, "execer")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	f, _ := watch(t, s)
+	kp := boosted.probe("foo")
+	hit := make(chan int, 1)
+	kp.PreHandler = func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+		select {
+		case hit <- regs.TID():
+		default:
+		}
+		return 0
+	}
+	register(t, s, kp)
+	prog.Send("execthread")
+	<-hit
+	if err := unix.Kill(prog.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Done()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.alive, prog.PID()) // if it has executed its program in time
+	if len(f.alive) != 0 || f.gone < len(f.creator) || f.ended[prog.PID()] != 1 {
+		t.Errorf("%v are alive, %d of %v have gone, %v have ended", f.alive, f.gone, f.creator, f.ended)
 	}
 }

@@ -56,7 +56,7 @@ func (t *Tracer) handle(th *Thread) {
 	case Exec:
 		t.execed(th)
 	case Exiting:
-		t.handler.ThreadExit(th)
+		t.tellExit(th)
 		t.resume(th, 0)
 	case Fork, Clone:
 		if th.state == stopped {
@@ -102,6 +102,7 @@ func (t *Tracer) listen(th *Thread) {
 func (t *Tracer) ended(th *Thread) {
 	p := th.Proc
 	t.dropThread(th)
+	t.tellGone(th)
 	if th.TID == p.PID || p.Status.TID == 0 {
 		p.Status = th.stop
 	}

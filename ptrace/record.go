@@ -208,6 +208,20 @@ func (t *Tracer) tellBirth(creator, born *Thread) {
 	}
 }
 
+// tellExit tells of a thread that is stopped on its way out.
+func (t *Tracer) tellExit(th *Thread) {
+	th.told = true
+	t.handler.ThreadExit(th)
+}
+
+// tellGone tells of one that has gone, unless it was told before.
+func (t *Tracer) tellGone(th *Thread) {
+	if g, ok := t.handler.(Genealogist); ok && !th.told {
+		th.told = true
+		g.Gone(th)
+	}
+}
+
 func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	p := t.newProcess(tid, space)
 	p.trapIgnored, p.trapHandled = parent.Proc.trapIgnored, parent.Proc.trapHandled
@@ -262,14 +276,19 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	for _, th := range p.Threads() {
 		if th != caller {
 			t.dropThread(th)
+			t.tellGone(th)
 		}
 	}
 	if caller == nil {
 		caller = t.newThread(p, s.TID)
 	}
 	t.dropThread(caller)
+	was := caller.TID
 	caller.TID = s.TID
 	t.threads[s.TID], p.threads[s.TID] = caller, caller
+	if g, ok := t.handler.(Genealogist); ok && was != s.TID {
+		g.Renamed(was, caller)
+	}
 	caller.stop, caller.state, caller.regsValid = s, stopped, false
 	caller.held, caller.holdMask, caller.resent = nil, nil, nil
 	caller.next, caller.returned, caller.restartAt, caller.calls = nextAny, false, 0, syscallState{}

@@ -32,6 +32,7 @@ type Thread struct {
 	moved  bool // MovedOut was called
 	seen   bool // it has stopped since it was seized
 	inCopy bool // InCopy was called
+	told   bool // ThreadExit was
 
 	// injectable: the stop is a signal-delivery-stop, from which one signal can be
 	// delivered.

@@ -74,8 +74,14 @@ type Sharer interface {
 // the call that makes born, which has not run. Where another thread ends at that moment, creator is the process's leader,
 // and Born is called again when the true one reports. It is called while stops are recorded, for
 // threads of new processes before Handler.Forked, and changes nothing in the target.
+//
+// Gone is called for a thread that has ended without a word: Handler.ThreadExit was not called, since a SIGKILL or another
+// thread's execve left it no time. Renamed is called when th, which has called execve, gets the ID of its process's leader,
+// which has ended; former is the ID that it had.
 type Genealogist interface {
 	Born(creator, born *Thread)
+	Gone(th *Thread)
+	Renamed(former int, th *Thread)
 }
 
 // Delivery is what to do with a signal.

@@ -58,7 +58,7 @@ func (t *Tracer) letEnd(p *Process) {
 	for _, th := range p.Threads() {
 		if th.state == stopped && th.stop.Reason == Exiting && !p.leaving {
 			th.queued = false
-			t.handler.ThreadExit(th)
+			t.tellExit(th)
 			t.resume(th, 0)
 		}
 	}
