@@ -4,17 +4,46 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
 // An error is written as a Go expression: ENOENT, io.EOF, errors.New("text"), "text",
 // &fs.PathError{Op: "open", Path: name, Err: ENOENT}, fmt.Errorf("reading: %w", EIO). What
-// is none of these is the text of an error.
+// is none of these is the text of an error, unless it begins as an expression does: with a quote, & and a name, a name and {, or
+// a package's function and (. That must be one to its end: it would be strange to find half of it in an error's text.
+
+// looksLikeGo is how what is meant as an expression begins.
+var looksLikeGo = regexp.MustCompile("^\\s*(?:[\"`]|&[A-Za-z_]|[A-Za-z_][\\w./~-]*\\{|[A-Za-z_][\\w./~-]*\\.\\w+\\()")
+
+// SyntaxError is why a Go expression can't be read.
+type SyntaxError struct {
+	Text    string // the expression
+	Column  int    // from 1, in characters
+	Message string
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("no Go expression, column %d: %s; a text that looks like one is written in quotes", e.Column, e.Message)
+}
+
+// Picture is the expression with a caret below what is wrong, in two lines.
+func (e *SyntaxError) Picture() string {
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, e.Text)
+	return "  " + text + "\n  " + strings.Repeat(" ", e.Column-1) + "^\n"
+}
 
 // expression is a parsed Go expression.
 type expression struct {
@@ -26,21 +55,43 @@ type expression struct {
 // qualified is a name with a package's full path, which Go's syntax has no expression for.
 var qualified = regexp.MustCompile("\"(?:\\\\.|[^\"\\\\])*\"|`[^`]*`|[\\w.~-]+(?:/[\\w.~-]+)*/[\\w-]+(?:\\.v\\d+)?\\.\\w+")
 
-// parseExpression parses text. ok is false if it is no expression.
-func parseExpression(text string) (x expression, ok bool) {
-	x = expression{text: text, paths: map[string]string{}}
-	plain := qualified.ReplaceAllStringFunc(text, func(s string) string {
+// parseExpression parses text. The error is a *SyntaxError.
+func parseExpression(text string) (expression, error) {
+	x := expression{text: text, paths: map[string]string{}}
+	var plain strings.Builder
+	last, place := 0, func(offset int) int { return offset } // in text, of an offset in plain
+	for _, m := range qualified.FindAllStringIndex(text, -1) {
+		s := text[m[0]:m[1]]
 		if s[0] == '"' || s[0] == '`' {
-			return s
+			continue
 		}
 		at := strings.LastIndexByte(s, '.')
 		stand := "path" + strconv.Itoa(len(x.paths)) + "_"
 		x.paths[stand] = s[:at]
-		return stand + s[at:]
-	})
-	node, err := parser.ParseExpr(plain)
+		plain.WriteString(text[last:m[0]])
+		before, from, behind := place, plain.Len(), m[0]+at
+		plain.WriteString(stand)
+		to := plain.Len()
+		place = func(offset int) int {
+			if offset <= from {
+				return before(offset)
+			}
+			return max(offset-to, 0) + behind
+		}
+		last = behind
+	}
+	plain.WriteString(text[last:])
+	node, err := parser.ParseExpr(plain.String())
 	x.node = node
-	return x, err == nil
+	if err == nil {
+		return x, nil
+	}
+	e := &SyntaxError{Text: text, Column: 1, Message: err.Error()}
+	if all, ok := err.(scanner.ErrorList); ok && len(all) > 0 {
+		e.Message = all[0].Msg
+		e.Column += utf8.RuneCountInString(text[:min(place(all[0].Pos.Offset), len(text))])
+	}
+	return x, e
 }
 
 // with is another node of x.
@@ -151,14 +202,17 @@ func errnoNamed(name string) (unix.Errno, bool) {
 }
 
 // errorExpression reads the text of -error: an expression that can make an error, or else the
-// error's text.
+// error's text. A *SyntaxError tells of text that looks like an expression, and is none.
 func errorExpression(text string) (expression, error) {
 	if strings.TrimSpace(text) == "" {
 		return expression{}, fmt.Errorf("an error needs a text, an errno such as ENOENT, a variable such as io.EOF, or a Go expression")
 	}
-	x, ok := parseExpression(text)
-	if ok && x.makesError() {
+	x, err := parseExpression(text)
+	switch {
+	case err == nil && x.makesError():
 		return x, nil
+	case err != nil && looksLikeGo.MatchString(text):
+		return expression{}, err
 	}
 	return expression{node: quoted(text), text: text}, nil
 }

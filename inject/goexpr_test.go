@@ -1,6 +1,8 @@
 package inject
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -26,14 +28,33 @@ func TestWhatIsNoExpressionIsTheTextOfAnError(t *testing.T) {
 	}
 }
 
+func TestWhatBeginsAsAnExpressionMustBeOne(t *testing.T) {
+	for text, column := range map[string]int{
+		"&fs.PathError{": 15, `&fs.PathError{Op: "open", Err ENOENT}`: 31, "PathError{": 11, `"abc`: 1, "`abc": 1, `"a" and "b"`: 5, "os.Open(3: bad": 10,
+		`&io/fs.PathError{Op: ]}`: 22, `&io/fs.PathError{Err: a/b/c.D, Op: ]}`: 36, `&é/fs.PathError{`: 0, `fmt.Errorf("é: %w", ]`: 21, " fmt.Errorf(": 13,
+	} {
+		_, err := errorExpression(text)
+		var e *SyntaxError
+		switch {
+		case column == 0 && err == nil: // it does not look like one
+		case !errors.As(err, &e) || e.Column != column || e.Message == "":
+			t.Errorf("%s: %v", text, err)
+		default:
+			if lines := strings.Split(e.Picture(), "\n"); len(lines) != 3 || len([]rune(lines[1])) != 2+column || lines[1][len(lines[1])-1] != '^' {
+				t.Errorf("%s:\n%s", text, e.Picture())
+			}
+		}
+	}
+}
+
 func TestNamesHaveFullPaths(t *testing.T) {
 	for text, want := range map[string]string{
 		"ENOENT": "ENOENT", "io.EOF": "io.EOF", "io/fs.ErrNotExist": "io/fs.ErrNotExist", "a.b-c/d/e.F": "a.b-c/d/e.F", "(x)": "x",
 		"gopkg.in/yaml.v3.ErrX": "gopkg.in/yaml.v3.ErrX", "1+2": "", "*fs.PathError": "*fs.PathError",
 	} {
-		x, ok := parseExpression(text)
-		if !ok || x.name() != want {
-			t.Errorf("%s is %q, %v, want %q", text, x.name(), ok, want)
+		x, err := parseExpression(text)
+		if err != nil || x.name() != want {
+			t.Errorf("%s is %q, %v, want %q", text, x.name(), err, want)
 		}
 	}
 	x, _ := parseExpression(`&io/fs.PathError{Op: "a/b.c", Err: x/y.Z}`)

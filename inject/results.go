@@ -143,8 +143,8 @@ func (c *typing) put(tr *typedResults, i int, x expression) error {
 
 // valueExpression reads a value; what is no expression is text in quotes.
 func valueExpression(text string) expression {
-	x, ok := parseExpression(text)
-	if !ok {
+	x, err := parseExpression(text)
+	if err != nil {
 		x.node = quoted(text)
 	}
 	return x

@@ -20,13 +20,14 @@ type Returner struct {
 	mu    sync.Mutex
 	known map[returnPoint]*knownResults
 
+	watch   sync.Once
 	keeping sync.Mutex // of keepers, for moments only: the end of a process waits for it
 	keepers map[int]*keeper
 }
 
 // NewReturner makes a Returner for a session. What it has stored in the program stays there.
 func NewReturner(s *kprobes.Session) *Returner {
-	return &Returner{session: s, known: map[returnPoint]*knownResults{}}
+	return &Returner{session: s, known: map[returnPoint]*knownResults{}, keepers: map[int]*keeper{}}
 }
 
 // returnPoint is where calls are ended.
@@ -149,6 +150,7 @@ func (x *Returner) finish(regs *kprobes.Regs, p returnPoint, w wanted) error {
 			return err
 		}
 	}
+	x.watch.Do(func() { x.session.WatchThreads(kprobes.ThreadWatcher{Ended: x.forget}) })
 	k := x.keeperOf(regs.PID())
 	if p.after {
 		return tr.change(regs, k)
@@ -169,10 +171,6 @@ func (x *Returner) keeperOf(pid int) *keeper {
 	defer x.keeping.Unlock()
 	k := x.keepers[pid]
 	if k == nil {
-		if x.keepers == nil {
-			x.keepers = map[int]*keeper{}
-			x.session.WatchThreads(kprobes.ThreadWatcher{Ended: x.forget})
-		}
 		k = &keeper{}
 		x.keepers[pid] = k
 	}

@@ -281,8 +281,12 @@ func TestActionsThatEndACallAreCombined(t *testing.T) {
 
 func TestProcessesKeepWhatIsTheirs(t *testing.T) {
 	in := NewReturner(nil)
-	if a, b := in.keeperOf(1), in.keeperOf(2); a == b || in.keeperOf(1) != a {
+	a, b := in.keeperOf(1), in.keeperOf(2)
+	if a == b || in.keeperOf(1) != a {
 		t.Error("processes share what is kept")
+	}
+	if in.forget(1); in.keeperOf(1) == a || in.keeperOf(2) != b {
+		t.Error("what a process had is kept for the next one of its ID, or that of another is not")
 	}
 }
 

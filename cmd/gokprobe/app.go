@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -56,6 +57,39 @@ Start with:
 		plain(c)
 	}
 	return app
+}
+
+// twice finds a flag of a command that takes one value and is given two: the last would win, and the other be lost.
+func twice(app *cli.App, args []string) error {
+	if len(args) < 2 || slices.Contains(args, "--generate-bash-completion") {
+		return nil
+	}
+	c := app.Command(args[1])
+	seen := map[string]bool{}
+	for rest := args[2:]; c != nil && len(rest) > 0; {
+		arg := rest[0]
+		if rest = rest[1:]; len(arg) < 2 || arg[0] != '-' || arg == "--" {
+			return nil
+		}
+		name, _, valued := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+		if i < 0 {
+			return nil // the parser will tell
+		}
+		if _, is := c.Flags[i].(*cli.BoolFlag); is {
+			continue
+		}
+		if !valued && len(rest) > 0 {
+			rest = rest[1:]
+		}
+		_, texts := c.Flags[i].(*cli.StringSliceFlag)
+		_, numbers := c.Flags[i].(*cli.IntSliceFlag)
+		if seen[name] && !texts && !numbers {
+			return usagef("-%s is given twice, and takes one value: leave one out", name)
+		}
+		seen[name] = true
+	}
+	return nil
 }
 
 // plain makes a command as ours are: with errors of one sentence, without a help command.

@@ -217,8 +217,8 @@ func (e *caretError) Error() string { return fmt.Sprintf("%s: %s (%s)", e.flag, 
 // Unwrap is what the parser said.
 func (e *caretError) Unwrap() error { return e.err }
 
-// picture is two lines: the text, and a caret below what is wrong.
-func (e *caretError) picture() string {
+// Picture is two lines: the text, and a caret below what is wrong.
+func (e *caretError) Picture() string {
 	text := strings.Map(printable, e.err.Command)
 	before := strings.Map(printable, e.err.Command[:min(e.err.Column, len(e.err.Command))])
 	return "  " + text + "\n  " + strings.Repeat(" ", len([]rune(before))) + "^\n"

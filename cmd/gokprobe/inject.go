@@ -68,10 +68,15 @@ Examples:
 				return usagef("unexpected argument %q: give a process by -p, or a program to start behind --, not both", command[0])
 			case p != "":
 				pid, err := findTarget(p)
+				if err == nil {
+					err = req.checkThreads(pid)
+				}
 				if err != nil {
 					return err
 				}
 				return attach(std, pid, req.request, req.newWork)
+			case len(command) > 0 && len(req.threads) > 0:
+				return usagef("-thread is for a process that runs, name it with -p: %s has no threads yet", command[0])
 			case len(command) > 0:
 				return run(std, command, req.request, req.newWork)
 			}

@@ -208,7 +208,7 @@ func TestInjectStartsAProgramAndExitsAsItDoes(t *testing.T) {
 func TestInjectTakesTheOptionsOfFailcmd(t *testing.T) {
 	p := fails(t)
 	l := injectInto(t, p, "--sym", "work", "--errno", "EIO", "--probability", "100", "--times", "3", "--interval", "2", "--space", "0", "--verbose", "1",
-		"--task-filter", "Y", "--stacktrace-depth", "16", "--require-start", "0", "--require-end", "0xffffffffffffffff", "--reject-start", "0", "--reject-end", "0")
+		"--task-filter", "Y", "--thread", pidOf(p), "--stacktrace-depth", "16", "--require-start", "0", "--require-end", "0xffffffffffffffff", "--reject-start", "0", "--reject-end", "0")
 	if got := p.Do("run 20", "failed"); got != "failed 3: 2 4 6" {
 		t.Error(got)
 	}
@@ -225,9 +225,12 @@ func TestInjectFiltersByCallersAndThreads(t *testing.T) {
 	}{
 		{[]string{"-require", "first_caller"}, "nested 10 0"},
 		{[]string{"-reject", "first_caller"}, "nested 0 10"},
-		{[]string{"-thread", "1"}, "nested 0 0"},
+		{[]string{"-thread", "its own"}, "nested 10 10"},
 	} {
 		p := fails(t)
+		if c.flags[0] == "-thread" {
+			c.flags[1] = pidOf(p)
+		}
 		l := injectInto(t, p, append(c.flags, "-sym", "work", "-errno", "EIO")...)
 		if got := p.Do("nested 10", "nested"); got != c.want {
 			t.Errorf("%v: %s, want %s", c.flags, got, c.want)
@@ -255,6 +258,8 @@ func TestWhatCantBeInjectedIsOneSentenceAndNothingIsArmed(t *testing.T) {
 		{[]string{"-sym", "work", "-corrupt", "nosuch", "-require", "work"}, 2, "nosuch"},
 		{[]string{"-sym", "work", "-retval", "0", "-require", "nosuch"}, 4, "-require nosuch"},
 		{[]string{"-sym", "work", "-retval", "0", "-if", "nosuch > 1"}, 2, "nosuch"},
+		{[]string{"-sym", "work", "-retval", "0", "-thread", "1"}, 2, "-thread 1: process " + pidOf(p) + " has no such thread, it has " + pidOf(p)},
+		{[]string{"-sym", "work", "-retval", "0", "-task-filter", "Y"}, 2, "name them with -thread TID"},
 	} {
 		r := gokprobe(t, append([]string{"inject", "-p", pidOf(p)}, c.args...)...)
 		first, _, _ := strings.Cut(r.stderr, "\n")

@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -20,6 +22,7 @@ type injectRequest struct {
 	request
 	rule            inject.Rule // of all places, without them
 	functions       []string
+	threads         []int
 	syscalls        []string
 	require, reject string // functions, of stack filters
 	seed            uint64
@@ -210,13 +213,12 @@ func (r *injectRequest) parseAttr(c *cli.Context) error {
 			return usagef("-%s: %w", name, err)
 		}
 	}
-	if tids := c.IntSlice("thread"); len(tids) > 0 {
-		marked := map[int]bool{}
-		for _, tid := range tids {
-			marked[tid] = true
-		}
+	switch r.threads = c.IntSlice("thread"); {
+	case len(r.threads) > 0:
 		a.TaskFilter = true
-		r.rule.Task = func(_, tid int) bool { return marked[tid] }
+		r.rule.Task = func(_, tid int) bool { return slices.Contains(r.threads, tid) }
+	case a.TaskFilter && c.IsSet("p"): // a program that is started is what failcmd.sh marks
+		return usagef("-task-filter %s lets marked threads fail, and none is marked: name them with -thread TID", c.String("task-filter"))
 	}
 	if !c.IsSet("seed") {
 		var b [4]byte
@@ -228,6 +230,30 @@ func (r *injectRequest) parseAttr(c *cli.Context) error {
 		return usagef("%w", err)
 	}
 	r.rule.Attr, r.seed = a, a.Seed
+	return nil
+}
+
+// checkThreads finds threads of -thread that the process does not have.
+func (r *injectRequest) checkThreads(pid int) error {
+	tids, err := procfs.Tasks(pid)
+	if err != nil {
+		return nil // attaching will tell
+	}
+	for _, tid := range r.threads {
+		if slices.Contains(tids, tid) {
+			continue
+		}
+		const some = 8
+		var names []string
+		for _, have := range tids[:min(len(tids), some)] {
+			names = append(names, strconv.Itoa(have))
+		}
+		more := ""
+		if len(tids) > some {
+			more = fmt.Sprintf(" and %d more", len(tids)-some)
+		}
+		return usagef("-thread %d: process %d has no such thread, it has %s%s", tid, pid, strings.Join(names, ", "), more)
+	}
 	return nil
 }
 

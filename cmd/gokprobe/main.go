@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/bench"
-	"github.com/gokprobe/gokprobe/script"
 )
 
 func main() {
@@ -44,19 +43,25 @@ func Main(args []string, std stdio) int {
 	c := newConsole(std.err)
 	std.err = c
 	defer c.flush()
-	err := newApp(std).Run(args)
+	app := newApp(std)
+	err := twice(app, args)
+	if err == nil {
+		err = app.Run(args)
+	}
 	if text := sentence(err); text != "" {
 		std.warn("%s", text)
 	}
-	var caret *caretError
-	if errors.As(err, &caret) {
-		fmt.Fprint(std.err, caret.picture())
-	}
-	var s *script.Error
-	if errors.As(err, &s) {
-		fmt.Fprint(std.err, s.Picture())
+	var p pictured
+	if errors.As(err, &p) {
+		fmt.Fprint(std.err, p.Picture())
 	}
 	return exitStatus(err)
+}
+
+// pictured is an error in a text that can be shown, with a caret: of a scenario, a flag, a Go expression.
+type pictured interface {
+	error
+	Picture() string
 }
 
 // flush waits until what was said is written, in front of what a program is about to say.

@@ -40,6 +40,10 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"inject -sym foo -retval 0", "no process given"},
 		{"inject -p 1 -sym foo", "say what is to happen to a call"},
 		{"inject -p 1 -sym foo -retval 0 -- true", "not both"},
+		{"inject -p 1 -sym foo -retval 0 -retval=1", "-retval is given twice"},
+		{"inject -p 1 -sym foo --errno EIO -delay 1ms -errno EIO", "-errno is given twice"},
+		{"attach -p 1 -p 2 -sym foo", "-p is given twice"},
+		{"inject -sym foo -retval 0 -thread 5 -- true", "-thread is for a process that runs"},
 		{"inject -p 1 -sym foo -syscall read -retval 0", "-sym and -syscall can't be combined"},
 		{"inject -p 1 -sym foo -errno EWHAT", "there is no error of this name"},
 		{"inject -p 1 -sym foo -errno 0", "error numbers are 1 to 4095"},
@@ -150,5 +154,13 @@ func TestAddressesBecomeSpecifications(t *testing.T) {
 		if got, ok := addrSpec(in); got != want || ok != (want != "") {
 			t.Errorf("addrSpec(%q) is %q, %v", in, got, ok)
 		}
+	}
+}
+
+func TestAHalfGoExpressionIsShownWithACaret(t *testing.T) {
+	r := gokprobe(t, "inject", "-p", "1", "-sym", "foo", "-error", "&fs.PathError{Op 1}")
+	want := `gokprobe: -error "&fs.PathError{Op 1}": no Go expression, column 18: `
+	if r.status != 2 || r.stdout != "" || !strings.HasPrefix(r.stderr, want) || !strings.HasSuffix(r.stderr, "\n  &fs.PathError{Op 1}\n                   ^\n") {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 	}
 }
