@@ -311,8 +311,6 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 			return ptrace.Drop
 		}
 		return ptrace.Deliver
-	case info.Signo() == unix.SIGSTOP:
-		return ptrace.Deliver // no handler can see the address
 	case st.plan.Method == arch.SystemCall:
 		s.callLater(th, s.stateOf(th, d), st, regs)
 		return ptrace.Deliver

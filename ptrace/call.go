@@ -75,6 +75,9 @@ func (th *Thread) Call(c Call) error {
 	if unix.Gettid() != t.tid || !th.handled || th.call != nil || th.state != stopped {
 		return ErrNotHandled
 	}
+	if err := t.stopHere(th); err != nil {
+		return err
+	}
 	ic, err := th.prepareCall(c)
 	if err != nil {
 		return err
@@ -141,7 +144,7 @@ func (t *Tracer) depart(th *Thread) error {
 		return err
 	}
 	th.next, th.restartAt, th.trapAt, th.calls = nextAny, 0, 0, syscallState{}
-	th.deciding, th.returned, th.handled, th.wait = false, false, false, 0
+	th.deciding, th.returned, th.handled, th.grouped, th.wait = false, false, false, false, 0
 	t.resume(th, th.takeHeld())
 	return nil
 }
@@ -193,6 +196,7 @@ func (t *Tracer) recall(th *Thread, err error) {
 	if th.state == running && th.interrupt() == nil {
 		t.settle(th)
 	}
+	_ = t.stopHere(th) // what comes of it is looked at now
 	switch {
 	case th.call != ic || th.state == exiting:
 		return // its end has ended the call
@@ -221,13 +225,10 @@ func (t *Tracer) recall(th *Thread, err error) {
 
 // sendAgain queues the signals that a thread which is taken back was about to get.
 func (t *Tracer) sendAgain(th *Thread) {
-	switch th.stop.Reason {
-	case Signal:
+	if th.stop.Reason == Signal {
 		if info, err := th.siginfo(); err == nil && th.callFault() == nil {
 			th.resend(info)
 		}
-	case GroupStop:
-		th.stopAgain(th.stop.Signal, th.continues)
 	}
 	th.resendTrap()
 	th.Release()
@@ -257,8 +258,8 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 	if th.kept = nil; !th.injectable {
 		th.kept = ic.kept
 	}
+	th.grouped = th.grouped || before.grouped // the function ran in spite of it
 	if th.stop = before.stop; th.stop.Reason == GroupStop {
-		th.stopAgain(th.stop.Signal, before.continues) // the function ran in spite of it
 		th.stop.Reason = Interrupt
 	}
 	th.next, th.stepFrom, th.ownTrap = before.next, before.stepFrom, before.ownTrap

@@ -48,6 +48,12 @@ func (th *Thread) Delayed() bool { return th.delayed != nil }
 // park begins the delay that was asked for a thread which is about to be resumed with sig. It reports whether
 // the thread is not to be resumed now.
 func (t *Tracer) park(th *Thread, sig unix.Signal) bool {
+	if sig != 0 && sig == th.stopSignal() {
+		if t.stopHere(th) == nil {
+			t.enqueue(th) // the delay is behind it
+		}
+		return true
+	}
 	switch th.stop.Reason {
 	case SyscallStop: // at the return from the call
 		if t.toUserMode(th) != nil {

@@ -77,7 +77,9 @@ func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 	if th.wait > 0 && t.park(th, sig) {
 		return
 	}
-	th.moved = false
+	if th.moved = false; th.grouped {
+		_ = th.interrupt()
+	}
 	th.cont(th.request(), sig)
 }
 

@@ -52,11 +52,7 @@ func (t *Tracer) settle(th *Thread) {
 		if stop.Reason != Interrupt && stop.Reason != GroupStop || !th.pendingSynchronous() {
 			break
 		}
-		if stop.Reason == GroupStop {
-			// Out of the group-stop for the report; the same signal brings it back.
-			th.stopAgain(stop.Signal, th.continues)
-		}
-		th.cont(unix.PTRACE_CONT, 0)
+		th.cont(unix.PTRACE_CONT, 0) // also out of a group-stop: resume brings it back
 	}
 	if th.state != stopped {
 		return

@@ -1,35 +1,80 @@
 package ptrace
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// Stops that come at a bad time. A stop signal that a thread has taken, while it can't act on it (it makes
-// system calls for us, has an exception to report, is on its way through a slot), is sent again later. SIGCONT
-// discards all stop signals that were sent before it, wherever they are in the kernel (prepare_signal in
-// kernel/signal.c). One that we send again would come behind it: it would discard the SIGCONT that is not
-// delivered yet, and stop for good a process that its shell believes to run. So SIGCONT discards those that we keep, too.
+// Job control. The state of being stopped is the process's, and the kernel keeps it, whatever its threads do for us. Two rules
+// let it be the program's own.
 //
-// After it was sent, SIGCONT is in one of three places: pending (for all signals of the process may be
-// blocked), in a stop that nobody has waited for, or recorded; traced threads do not ignore it. All are looked at. What is
-// not seen is a SIGCONT that comes between that look and our signal, and one that a thread has taken from the queue and not yet stopped
-// for; so a process may still be stopped for good, rarely.
+// A stop signal without a handler is never taken away to be sent again. Sending it discards a SIGCONT that was sent and not
+// delivered yet (prepare_signal in kernel/signal.c): a SIGSTOP that we sent once more, behind the SIGCONT which was to end it,
+// would stop for good a process that its shell believes to run; and between any look for such a SIGCONT and our
+// signal one may come. So a thread takes the signal in the very stop that tells of it, wherever it stands, in a copy or
+// between two system calls for us. To the thread that has dequeued a stop signal the kernel notes a SIGCONT that comes before
+// it acts on it, and then there is no stop (JOBCTL_STOP_DEQUEUED, do_signal_stop).
+//
+// A thread that was taken out of a group-stop goes back there when it is resumed. Out of a group-stop a thread makes system
+// calls for us, is stepped, and reports exceptions; the process is stopped all the while. We ask for an
+// interrupt before we resume it: before any instruction of its own it stops again (get_signal looks at job control first), and
+// that stop tells, under the kernel's lock, whether the process is stopped now: a GroupStop or an Interrupt.
+//
+// What others see: the thread executes no instruction of the program between the signal and the stop. Its parent is told of
+// one stop, when the last thread has come to it, and of one SIGCONT. A second stop signal that a thread takes out
+// of a group-stop, which without us would wait for SIGCONT to discard it, changes nothing (SIGNAL_STOP_STOPPED is set). Other threads,
+// frozen or running, come to their group-stops when they next pass through the kernel's code for signals, as ever. If we are
+// killed or detach, the kernel has each thread stop that the group-stop is for (__ptrace_unlink in kernel/ptrace.c).
+//
+// A stop signal that a handler catches stops nothing. It is a signal like others, but for what it discards: so SIGCONT, if we
+// know of it, discards those that we keep. One that we don't see is lost with its handler's run, if it comes between our look and
+// our signal; the process goes on all the same.
 
-// stopAgain sends a stop signal that the thread has taken when its process had been continued since times.
-func (th *Thread) stopAgain(sig unix.Signal, since uint64) {
-	if !th.overtaken(sig, since) {
-		_ = unix.Tgkill(th.Proc.PID, th.TID, sig)
+// stopSignal is the signal that the thread has stopped for if it is one to act on where the thread stands: it stops the process, or does
+// nothing. 0 for all others. An action that another thread sets at this moment may be missed: then the handler's context is
+// of where the thread stands.
+func (th *Thread) stopSignal() unix.Signal {
+	sig := th.stop.Signal
+	if !th.injectable || th.stop.Reason != Signal || !stopSignals.Has(sig) {
+		return 0
 	}
+	if sig != unix.SIGSTOP {
+		if st, err := procfs.ReadStatus(th.Proc.PID, th.TID); err != nil || Sigset(st.SigCgt).Has(sig) {
+			return 0
+		}
+	}
+	return sig
 }
 
-// overtaken tells of a signal that SIGCONT has discarded since it was taken.
-func (th *Thread) overtaken(sig unix.Signal, since uint64) bool {
-	return stopSignals.Has(sig) && (th.Proc.continues != since || th.Proc.continuing())
+// stopHere has a thread that has stopped for a stopSignal act on it. It is then in a GroupStop; in an Interrupt if SIGCONT has come
+// meanwhile, or the process ignores the signal. The error is ErrExited. Other threads' stops are recorded meanwhile.
+func (t *Tracer) stopHere(th *Thread) error {
+	for sig := th.stopSignal(); sig != 0; sig = th.stopSignal() {
+		if err := th.interrupt(); err != nil {
+			return err
+		}
+		th.cont(unix.PTRACE_CONT, sig)
+		if err := t.await(th); err != nil {
+			return err
+		}
+		if th.stop.Reason == Exiting {
+			t.enqueue(th)
+			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
+		}
+	}
+	return nil
 }
 
-// continuing tells that a SIGCONT is on its way which is not recorded yet.
+// overtaken tells of a signal with a handler that SIGCONT has discarded since the thread stopped for it.
+func (th *Thread) overtaken(sig unix.Signal) bool {
+	return stopSignals.Has(sig) && (th.Proc.continues != th.continues || th.Proc.continuing())
+}
+
+// continuing tells that a SIGCONT is on its way which is not recorded yet. It is pending (for all signals of the process may be
+// blocked), or in a stop that nobody has waited for; traced threads do not ignore it.
 func (p *Process) continuing() bool {
 	for _, th := range p.threads {
 		st, err := procfs.ReadStatus(p.PID, th.TID)

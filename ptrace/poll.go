@@ -254,6 +254,9 @@ func (th *Thread) Halt() error {
 		}
 		t.settle(th)
 	}
+	if err := t.stopHere(th); err != nil {
+		return err
+	}
 	if !th.usable() || t.threads[th.TID] != th {
 		return th.gone(unix.ESRCH)
 	}

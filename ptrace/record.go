@@ -43,10 +43,10 @@ func (t *Tracer) record(s Stop) *Thread {
 			th.restartCall() // SIGCONT causes such a stop in a process that runs, too
 			th.wasStopped = false
 		}
-		th.asked = false
+		th.asked, th.grouped = false, false
 		th.noteRestart()
 	case GroupStop:
-		th.asked, th.wasStopped = false, true
+		th.asked, th.wasStopped, th.grouped = false, true, true
 		th.noteRestart()
 	case SyscallStop:
 		t.recordSyscall(th)

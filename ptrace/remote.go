@@ -17,29 +17,24 @@ import (
 type Remote struct {
 	th   *Thread
 	insn arch.Addr
-	late []lateSignal // that came in between
+	late []Siginfo // of signals that came in between
 }
 
-// lateSignal is one that a thread takes while it makes system calls for us, though signals are blocked: SIGSTOP always, and
-// SIGTRAP where a guard waits for it. It is sent again at the end.
-type lateSignal struct {
-	Siginfo
-	since uint64 // Thread.continues
-}
-
-// keepLate keeps the signal that the thread has stopped for.
+// keepLate keeps the signal that the thread has stopped for while it makes system calls for us, to be sent again at the
+// end. Signals are blocked then, but SIGTRAP where a guard waits for it; and SIGSTOP, which the thread acts on at once.
 func (r *Remote) keepLate() {
+	if r.th.stopSignal() != 0 {
+		return
+	}
 	if info, err := r.th.siginfo(); err == nil {
-		r.late = append(r.late, lateSignal{*info, r.th.continues})
+		r.late = append(r.late, *info)
 	}
 }
 
 // sendLate sends again what was kept.
 func (r *Remote) sendLate() {
 	for i := range r.late {
-		if l := &r.late[i]; !r.th.overtaken(l.Signo(), l.since) {
-			r.th.resend(&l.Siginfo)
-		}
+		r.th.resend(&r.late[i])
 	}
 }
 
@@ -75,6 +70,9 @@ func (p *Process) Remote(f func(*Remote) error) error {
 }
 
 func (th *Thread) remote(f func(*Remote) error) error {
+	if err := th.Proc.tracer.stopHere(th); err != nil {
+		return err
+	}
 	insn, err := th.Proc.Space.findSyscallInsn()
 	if err != nil {
 		return err
@@ -165,12 +163,12 @@ func (r *Remote) Syscall(nr uint64, args ...uint64) (uint64, error) {
 }
 
 // toSyscallStop resumes the thread to its next syscall-stop. Signals are
-// blocked, so what else can stop it is a stop of the whole group, a lateSignal, or a
+// blocked, so what else can stop it is SIGSTOP, a stop of the whole group, one for keepLate, or a
 // seccomp filter's SIGSYS. A fault means that the instruction is not there, and would be raised for ever.
 func (r *Remote) toSyscallStop() error {
 	th := r.th
 	for {
-		th.cont(unix.PTRACE_SYSCALL, 0)
+		th.cont(unix.PTRACE_SYSCALL, th.stopSignal())
 		if err := th.Proc.tracer.await(th); err != nil {
 			return err
 		}
@@ -202,7 +200,7 @@ func (r *Remote) finish(saved, safe hostRegs, mask Sigset) error {
 		if err := th.interrupt(); err != nil {
 			return err
 		}
-		th.cont(unix.PTRACE_CONT, 0)
+		th.cont(unix.PTRACE_CONT, th.stopSignal())
 		if err := th.Proc.tracer.await(th); err != nil {
 			return err
 		}

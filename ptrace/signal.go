@@ -100,9 +100,12 @@ func (t *Tracer) signal(th *Thread) {
 	}
 	sig := info.Signo()
 	cut := th.cut
-	th.deciding = true
-	delivery := t.handler.Signal(th, info)
-	th.deciding = false
+	delivery := Deliver
+	if th.stopSignal() == 0 { // else nothing can see where the thread stands
+		th.deciding = true
+		delivery = t.handler.Signal(th, info)
+		th.deciding = false
+	}
 	if !t.holds(th, cut) {
 		return
 	}
@@ -210,7 +213,7 @@ func (th *Thread) resendHeld() {
 // own siginfo then.
 func (th *Thread) resend(info *Siginfo) {
 	copied := *info
-	if th.overtaken(copied.Signo(), th.continues) {
+	if th.overtaken(copied.Signo()) {
 		return
 	}
 	if code := copied.Code(); code < 0 && code != siTkill && th.queueinfo(&copied) == nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Step has a thread that Freeze holds execute one instruction. All others stay stopped. A
-// signal that it was stopped for, or that arrives, is held until Release. Whatever the thread
+// signal that it was stopped for, or that arrives, is held until Release, but one that stops the process does that. Whatever the thread
 // was stopped for, its stop is a SingleStep afterwards, which MovedOut was called for; or a Signal
 // that the instruction has raised, or a Breakpoint. The
 // error is ErrExited if it has come to its end instead.
@@ -16,7 +16,7 @@ func (s *Space) Step(th *Thread) error {
 	th.keepForLater()
 	th.SingleStep()
 	for {
-		th.cont(unix.PTRACE_SINGLESTEP, 0)
+		th.cont(unix.PTRACE_SINGLESTEP, th.stopSignal())
 		if err := t.await(th); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (s *Space) Step(th *Thread) error {
 
 // keepForLater holds the signal that the thread has stopped for.
 func (th *Thread) keepForLater() {
-	if th.stop.Reason != Signal {
+	if th.stop.Reason != Signal || th.stopSignal() != 0 {
 		return
 	}
 	if info, err := th.siginfo(); err == nil {

@@ -61,6 +61,7 @@ type Thread struct {
 	// wasStopped: a stop signal was the last one delivered, or it was in a group-stop. Unlike
 	// a stop of ours that one may end a system call with EINTR (signal(7)).
 	wasStopped bool
+	grouped    bool   // its last stop of that kind was a group-stop, where it goes back to (jobcontrol.go)
 	continues  uint64 // SIGCONTs of the process up to its stop
 
 	// restartAt, when not 0, is a system-call instruction that the kernel makes the

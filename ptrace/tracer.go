@@ -35,8 +35,8 @@ type Handler interface {
 	// stands there or did, and the length in bytes of the instruction it hides. It
 	// is called while a stop is recorded and must not act.
 	Known(th *Thread, at arch.Addr) (ours bool, length int)
-	// Signal is called before a signal is delivered. Hold keeps it until
-	// Thread.Release.
+	// Signal is called before a signal is delivered, but for one that stops the process: that
+	// is seen by no handler. Hold keeps it until Thread.Release.
 	Signal(th *Thread, info *Siginfo) Delivery
 	// Forked is called for a new process with a copy of its parent's memory,
 	// stopped before its first instruction, and says whether to keep it. The
