@@ -40,6 +40,10 @@ type Mailbox interface {
 	Regs() Regs
 	// Thread is the identity of the thread: its thread pointer.
 	Thread() Addr
+	// Noted is the word of the stack at at, as it was at the site, if the body that has posted the
+	// mailbox was asked to note it (UpcallWork.Notes) and could. It says nothing of a mailbox
+	// that another body has posted.
+	Noted(at Addr) (word uint64, ok bool)
 	// Decline has the thread trap, as if the tracer did not look.
 	Decline()
 	// Answer has the thread go on with Regs at the first copy, whatever their IP is. If
@@ -94,7 +98,23 @@ type Upcalls interface {
 	// Mailboxes views the memory for n mailboxes (a power of two, at most 64), which the
 	// tracer has at mem and the target at at. It is set up for use: nobody may use it yet.
 	Mailboxes(mem []byte, at Addr, n int) Mailboxes
-	// UpcallBody makes upcalls for the breakpoint at site. redZone tells that the code
-	// there may keep data in the 128 bytes below its stack pointer.
-	UpcallBody(boxes Mailboxes, site Addr, redZone bool) UpcallBody
+	// UpcallBody makes upcalls.
+	UpcallBody(UpcallWork) UpcallBody
 }
+
+// UpcallWork is what a body that makes upcalls needs to know.
+type UpcallWork struct {
+	Boxes   Mailboxes
+	Site    Addr      // of the breakpoint that hits are told to have come to
+	RedZone bool      // the code there may keep data in the 128 bytes below its stack pointer
+	Notes   StackWord // what lies on the stack there is wanted
+}
+
+// StackWord is a word of a thread's stack, by where it lies at a site.
+type StackWord uint8
+
+const (
+	NoWord     StackWord = iota
+	ReturnWord           // where a call has put its return address, in front of a function's first instruction
+	PoppedWord           // where a return has found it, behind the return; only with RedZone
+)

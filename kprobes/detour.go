@@ -41,15 +41,15 @@ func (det *detour) region() arch.Range {
 
 // work is what a detour's body does.
 type work struct {
-	upcall    bool       // the tracer does it all
-	popped    bool       // and looks at what a return has popped
-	follows   *Kretprobe // whose calls begin there, to be followed in the target
-	of        uint64     // its registration
-	returns   bool       // calls that are followed end there
-	recounted uint64     // with these programs
-	counts    bool       // hits of other probes
-	program   *Kprobe    // whose Program runs; nil if hits are only counted
-	since     uint64     // its registration
+	upcall    bool           // the tracer does it all
+	notes     arch.StackWord // and looks at this
+	follows   *Kretprobe     // whose calls begin there, to be followed in the target
+	of        uint64         // its registration
+	returns   bool           // calls that are followed end there
+	recounted uint64         // with these programs
+	counts    bool           // hits of other probes
+	program   *Kprobe        // whose Program runs; nil if hits are only counted
+	since     uint64         // its registration
 }
 
 // hostDetours is the architecture's part of optimized probes.
@@ -110,10 +110,10 @@ func (d *domain) analysed(st *site) (*optimize.Choice, error) {
 // makeBody chooses the body. Counters must be near the detour, which is near the site.
 func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
 	dead := hostDetours.Dead(displacedAnyway(choice))
-	redZone := det.work.popped || !d.symbols().GoFunction(det.site.addr)
+	redZone := det.work.notes == arch.PoppedWord || !d.symbols().GoFunction(det.site.addr)
 	var err error
 	if det.work.upcall {
-		det.upcall, err = d.newUpcaller(det.site, redZone)
+		det.upcall, err = d.newUpcaller(det.site, det.work, redZone)
 		return det.upcall, err
 	}
 	calls, err := d.callBodies(det, dead)

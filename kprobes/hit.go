@@ -41,6 +41,7 @@ type threadState struct {
 	before   arch.Regs    // and the registers there
 	leaving  *detour      // that it is to leave for a signal which waits
 	box      arch.Mailbox // that its registers are in, while it spins
+	noted    bool         // and perhaps a word of its stack, which no handler has changed yet
 	detour   *detour      // whose breakpoint has brought it here, while handlers run
 	entering *detour      // whose body the program, which traces itself, steps through
 	late     arch.Addr    // a jump's byte raised its signal there, and is gone
@@ -232,7 +233,9 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 		if !s.wantsHandler(ts, kp) {
 			continue
 		}
-		if kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0 || ts.left {
+		takesOver := kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0
+		ts.noted = false
+		if takesOver || ts.left {
 			if diverted = true; ts.changed != ts.hit {
 				return true
 			}

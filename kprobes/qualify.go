@@ -82,7 +82,18 @@ func (d *domain) qualifiesToCall(st *site, why string) (w work, refusal string) 
 	case hostUpcalls == nil:
 		return work{}, why + ", which can't be called on this processor"
 	}
-	return work{upcall: true, popped: st.returning > 0}, ""
+	return work{upcall: true, notes: st.lookedAt()}, ""
+}
+
+// lookedAt is the word of the stack that the tracer looks at when calls are followed from st, or to there.
+func (st *site) lookedAt() arch.StackWord {
+	switch {
+	case st.returning > 0:
+		return arch.PoppedWord
+	case slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.enabled() && kp.ret != nil }):
+		return arch.ReturnWord
+	}
+	return arch.NoWord
 }
 
 // needsTracer says why kp's hits can't be dealt with in the target.

@@ -71,7 +71,7 @@ func (f frame) deeper(other frame) bool {
 func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	d, ts := regs.domain, regs.thread.Local.(*threadState)
 	st, hit, sp := ts.site, ts.hit, regs.SP()
-	ret, cfa, err := ptrace.Host.Caller(regs, rawMemory{regs})
+	ret, cfa, err := ptrace.Host.Caller(regs, notedMemory{regs})
 	f, own, ok := where(regs, cfa, st.inGo)
 	if err != nil || !ok {
 		rp.nmissed.Add(1)
@@ -326,7 +326,7 @@ func (s *Session) returned(ts *threadState, st *site) {
 	if top == nil {
 		return
 	}
-	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, rawMemory{regs}, st.plan.Insn) {
+	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, notedMemory{regs}, st.plan.Insn) {
 		if f.pid == regs.PID() {
 			d.end(f, true)
 		}

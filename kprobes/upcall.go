@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -65,6 +66,7 @@ func (s *Session) upcall(d *domain, box arch.Mailbox) {
 	s.hits++
 	s.inBox = append(s.inBox, ts)
 	ts.regs.Regs, ts.site, ts.hit, ts.box, ts.detour = regs, st, s.hits, box, st.jump
+	ts.noted = st.jump.work.notes != arch.NoWord
 	s.answers.Add(1)
 	diverted := !ts.resumed(th, st, regs) && s.newHit(ts, d, st)
 	switch {
@@ -195,6 +197,20 @@ func (s *Session) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs ar
 	ts.detour = nil
 }
 
+// notedMemory is rawMemory for the words by which calls are followed. What a thread that spins has noted
+// of its stack needs no system call.
+type notedMemory struct{ *Regs }
+
+func (m notedMemory) ReadMemory(at arch.Addr, p []byte) error {
+	if ts := m.spinning(); ts != nil && ts.noted && len(p) == 8 {
+		if word, ok := ts.box.Noted(at); ok {
+			binary.LittleEndian.PutUint64(p, word)
+			return nil
+		}
+	}
+	return rawMemory(m).ReadMemory(at, p)
+}
+
 // leaveUpcall takes a stopped thread out of det's body, in which it may make an upcall. It is
 // then, by its registers, at det's entry, if no handler has run; else where the handlers sent it, usually at
 // the first copy. It stays where it is if its handlers still run.
@@ -226,12 +242,13 @@ type upcaller struct {
 	board *board
 }
 
-func (d *domain) newUpcaller(st *site, redZone bool) (*upcaller, error) {
+func (d *domain) newUpcaller(st *site, w work, redZone bool) (*upcaller, error) {
 	b, err := d.boardNear(st.addr)
 	if err != nil {
 		return nil, fmt.Errorf("mailboxes: %w", err)
 	}
-	return &upcaller{hostUpcalls.UpcallBody(b.Mailboxes, st.addr, redZone), b}, nil
+	body := hostUpcalls.UpcallBody(arch.UpcallWork{Boxes: b.Mailboxes, Site: st.addr, RedZone: redZone, Notes: w.notes})
+	return &upcaller{body, b}, nil
 }
 
 // demotedFor says why det's jump is taken back.

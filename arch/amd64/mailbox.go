@@ -16,12 +16,16 @@ import (
 // A mailbox is a Regs, which the thread and the handlers use in place, and
 //
 //	224         state      u32, an arch.BoxState
+//	232         notedAt    u64, the address of the word of the stack that was noted; 0 if none was
+//	240         noted      u64, that word
 //
 // A thread writes the general registers, eflags, rsp, rip and the bases of fs and gs. The
 // other fields are what they are for every 64-bit program; the tracer keeps them so.
 const (
 	boxSize     = 256
 	boxState    = 224
+	boxNotedAt  = 232
+	boxNoted    = 240
 	boxesMax    = 64
 	headerSize  = 64
 	lookingAt   = 0
@@ -47,6 +51,7 @@ type mailboxes struct {
 type mailbox struct {
 	regs  *Regs
 	state *atomic.Uint32
+	noted *[2]uint64 // notedAt and noted
 	// What the thread does not load from the mailbox is compared with what it was.
 	eflags, fsBase, gsBase uint64
 }
@@ -66,7 +71,10 @@ func (a Arch) Mailboxes(mem []byte, at arch.Addr, n int) arch.Mailboxes {
 		looking: word(n*boxSize + lookingAt), patience: word(n*boxSize + patienceAt),
 	}
 	for i := range m.boxes {
-		m.boxes[i] = mailbox{regs: (*Regs)(unsafe.Pointer(&mem[i*boxSize])), state: word(i*boxSize + boxState)}
+		m.boxes[i] = mailbox{
+			regs: (*Regs)(unsafe.Pointer(&mem[i*boxSize])), state: word(i*boxSize + boxState),
+			noted: (*[2]uint64)(unsafe.Pointer(&mem[i*boxSize+boxNotedAt])),
+		}
 		m.boxes[i].Free()
 	}
 	m.patience.Store(defaultWait)
@@ -135,6 +143,10 @@ func (b *mailbox) Take() bool {
 func (b *mailbox) Regs() arch.Regs { return b.regs }
 
 func (b *mailbox) Thread() arch.Addr { return arch.Addr(b.regs.Fs_base) }
+
+func (b *mailbox) Noted(at arch.Addr) (word uint64, ok bool) {
+	return b.noted[1], at != 0 && b.noted[0] == uint64(at)
+}
 
 func (b *mailbox) Decline() { b.set(arch.BoxDeclined) }
 

@@ -20,11 +20,12 @@ type upcallBody struct {
 	boxes   *mailboxes
 	site    arch.Addr
 	redZone bool
+	notes   arch.StackWord
 }
 
-// UpcallBody makes upcalls for the breakpoint at site.
-func (Arch) UpcallBody(boxes arch.Mailboxes, site arch.Addr, redZone bool) arch.UpcallBody {
-	return &upcallBody{boxes.(*mailboxes), site, redZone}
+// UpcallBody makes upcalls.
+func (Arch) UpcallBody(w arch.UpcallWork) arch.UpcallBody {
+	return &upcallBody{w.Boxes.(*mailboxes), w.Site, w.RedZone, w.Notes}
 }
 
 // stage tells, of the moment in front of an instruction of the body, where the program's
@@ -203,6 +204,9 @@ func (b *upcallBody) fill(c *upcallCode) {
 	}
 	c.op(claimed, 0x48, 0x8d, 0x84, 0x24, byte(up), 0, 0, 0) // lea up(%rsp),%rax
 	c.box(store, ax, offRsp)
+	if b.notes != arch.NoWord {
+		b.note(c)
+	}
 	c.op(claimed, binary.LittleEndian.AppendUint64([]byte{0x48, 0xb8}, uint64(b.site)+1)...) // mov $site+1,%rax
 	c.box(store, ax, offRip)
 	c.op(claimed, 0xf3, 0x48, 0x0f, 0xae, 0xc0) // rdfsbase %rax
@@ -211,6 +215,26 @@ func (b *upcallBody) fill(c *upcallCode) {
 	c.box(store, ax, offGsBase)
 	c.ref(b.header()+patienceAt, 0x8b, 0x15) // mov patience(%rip),%edx
 	c.setState(arch.BoxPosted, posted)
+}
+
+// note copies the wanted word to the mailbox; rax is the stack pointer at the site. Nothing may fault
+// here that would not at the site, so the word is read only where it lies in the page that was
+// pushed to just now.
+func (b *upcallBody) note(c *upcallCode) {
+	off := byte(0)
+	if b.notes == arch.PoppedWord {
+		off = ^byte(8 - 1)
+	}
+	c.op(claimed, 0x48, 0x8d, 0x40, off)                             // lea off(%rax),%rax
+	c.op(claimed, 0x48, 0xc7, 0x81, boxNotedAt, 0, 0, 0, 0, 0, 0, 0) // movq $0,notedAt(%rcx)
+	c.op(claimed, 0x48, 0x8d, 0x50, 7)                               // lea 7(%rax),%rdx
+	c.op(claimed, 0x48, 0x31, 0xe2)                                  // xor %rsp,%rdx
+	c.op(claimed, 0x48, 0xc1, 0xea, 12)                              // shr $12,%rdx
+	c.jump("noted", 0x0f, 0x85)                                      // jnz noted
+	c.box(store, ax, boxNotedAt)                                     //
+	c.op(claimed, 0x48, 0x8b, 0x00)                                  // mov (%rax),%rax
+	c.box(store, ax, boxNoted)                                       //
+	c.at("noted", claimed)
 }
 
 // wait spins until the mailbox is answered in one way or another, or patience ends.

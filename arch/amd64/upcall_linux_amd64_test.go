@@ -1,6 +1,7 @@
 package amd64_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -17,6 +18,7 @@ type stepped struct {
 	body   arch.UpcallBody
 	code   arch.BodyCode
 	site   arch.Addr
+	work   arch.UpcallWork
 	before amd64.Regs // at the site
 	after  amd64.Regs // as a handler leaves them
 }
@@ -25,17 +27,25 @@ const upcallBoxes = 16
 
 func newStepped(t *testing.T, rnd *rand.Rand) *stepped {
 	s := &stepped{cpu: newCPU(t), site: codeAt + 0x100}
+	s.work = arch.UpcallWork{Site: s.site, RedZone: true}
 	s.mem = make([]byte, amd64.Arch{}.UpcallSize(upcallBoxes))
 	s.boxes = amd64.Arch{}.Mailboxes(s.mem, dataAt, upcallBoxes)
 	s.boxes.SetPatience(3)
-	s.body = amd64.Arch{}.UpcallBody(s.boxes, s.site, true)
-	var err error
-	if s.code, err = s.body.Assemble(slotAt); err != nil {
-		t.Fatal(err)
-	}
-	s.put(slotAt, s.code.Code)
+	s.work.Boxes = s.boxes
+	s.assemble()
 	s.random(rnd)
 	return s
+}
+
+// assemble makes the body for s.work.
+func (s *stepped) assemble() {
+	s.t.Helper()
+	s.body = amd64.Arch{}.UpcallBody(s.work)
+	var err error
+	if s.code, err = s.body.Assemble(slotAt); err != nil {
+		s.t.Fatal(err)
+	}
+	s.put(slotAt, s.code.Code)
 }
 
 // random chooses registers for the site, and for behind it.
@@ -77,12 +87,39 @@ func (s *stepped) answer(how arch.BoxState) {
 	if got != want {
 		s.t.Fatalf("the mailbox has\n%+v, want\n%+v", got, want)
 	}
+	s.noted(box)
 	switch how {
 	case arch.BoxTaken:
 	case arch.BoxDeclined:
 		box.Decline()
 	default:
 		s.handle(box, how)
+	}
+}
+
+// noted compares what box has of the stack: the word is there if it lies in the page of the last push.
+func (s *stepped) noted(box arch.Mailbox) {
+	s.t.Helper()
+	if s.work.Notes == arch.NoWord {
+		return
+	}
+	const page = 4096
+	at, pushed := arch.Addr(s.before.Rsp), arch.Addr(s.before.Rsp-32)
+	if s.work.RedZone {
+		pushed -= 128
+	}
+	if s.work.Notes == arch.PoppedWord {
+		at -= 8
+	}
+	got, ok := box.Noted(at)
+	if want := (at+7)/page == pushed/page; ok != want {
+		s.t.Fatalf("with rsp %#x, is a word noted: %t, want %t", s.before.Rsp, ok, want)
+	}
+	if ok && got != binary.LittleEndian.Uint64(s.get(at, 8)) {
+		s.t.Fatalf("the word noted at %s is %#x", at, got)
+	}
+	if _, ok := box.Noted(at + 8); ok {
+		s.t.Fatal("a word that was not asked for is noted")
 	}
 }
 
@@ -177,6 +214,18 @@ func (s *stepped) run(how arch.BoxState, late int) amd64.Regs {
 func TestUpcallKeepsAndLoadsRegisters(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 1))
 	s := newStepped(t, rnd)
+	for _, w := range []arch.UpcallWork{
+		{RedZone: true}, {RedZone: true, Notes: arch.ReturnWord}, {RedZone: true, Notes: arch.PoppedWord}, {}, {Notes: arch.ReturnWord},
+	} {
+		s.work.RedZone, s.work.Notes = w.RedZone, w.Notes
+		s.assemble()
+		s.keepAndLoad(rnd)
+	}
+}
+
+func (s *stepped) keepAndLoad(rnd *rand.Rand) {
+	t := s.t
+	t.Helper()
 	trap, wait, end := s.code.Traps[0], s.code.Waits[0], s.end()
 	for _, c := range []struct {
 		name  string
@@ -212,10 +261,34 @@ func TestUpcallKeepsAndLoadsRegisters(t *testing.T) {
 			if r != want {
 				t.Fatalf("%s: registers\n%+v, want\n%+v", c.name, r, want)
 			}
-			if got := s.get(arch.Addr(s.before.Rsp-128), 128); string(got) != string(red) {
+			if got := s.get(arch.Addr(s.before.Rsp-128), 128); s.work.RedZone && string(got) != string(red) {
 				t.Fatalf("%s: the red zone has changed", c.name)
 			}
 			s.free()
+		}
+	}
+}
+
+// TestUpcallsNoteAtTheEndsOfPages: also where what would be noted is not mapped.
+func TestUpcallsNoteAtTheEndsOfPages(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 4))
+	s := newStepped(t, rnd)
+	s.boxes.SetLooking(true)
+	for _, notes := range []arch.StackWord{arch.ReturnWord, arch.PoppedWord} {
+		s.work.Notes = notes
+		s.assemble()
+		for _, page := range []uint64{stackAt + 0x8000, stackAt + area} {
+			for _, off := range []uint64{0, 1, 7, 8, 152, 159, 160, 161, 167, 168, 176} {
+				s.random(rnd)
+				if s.before.Rsp = page + off; page == stackAt+area {
+					s.before.Rsp = page - off
+				}
+				s.push()
+				if r := s.run(arch.BoxAnswered, 1); r.IP() != s.end() {
+					t.Fatalf("with rsp %#x: came to +%#x", s.before.Rsp, uint64(r.IP()-slotAt))
+				}
+				s.free()
+			}
 		}
 	}
 }

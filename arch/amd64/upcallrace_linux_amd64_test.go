@@ -75,7 +75,7 @@ func startRace(t *testing.T, boxes, threads, hits int) *race {
 // code writes the body and a jump to where the program goes on.
 func (r *race) code() {
 	r.t.Helper()
-	body, err := amd64.Arch{}.UpcallBody(r.boxes, raceCode, true).Assemble(raceCode)
+	body, err := amd64.Arch{}.UpcallBody(arch.UpcallWork{Boxes: r.boxes, Site: raceCode, RedZone: true}).Assemble(raceCode)
 	if err != nil {
 		r.t.Fatal(err)
 	}

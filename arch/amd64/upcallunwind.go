@@ -55,19 +55,26 @@ func (b *mailbox) deliver(r *Regs) {
 // stageAt is the stage of the instruction at ip. Behind each breakpoint stands one with the
 // same stage.
 func (b *upcallBody) stageAt(at, ip arch.Addr) (s stage, ok bool) {
-	s, ok = upcallStages[b.redZone]()[ip-at]
+	s, ok = upcallStages()[upcallForm{b.redZone, b.notes != arch.NoWord}][ip-at]
 	return s, ok
 }
 
-// upcallStages are the stages of a body's instructions, by how far they are from its beginning;
-// of one with a red zone to skip, and one without. What else bodies differ in are addresses.
-var upcallStages = map[bool]func() map[arch.Addr]stage{
-	false: sync.OnceValue(func() map[arch.Addr]stage { return stagesOf(false) }),
-	true:  sync.OnceValue(func() map[arch.Addr]stage { return stagesOf(true) }),
-}
+// upcallForm is in what bodies differ beside addresses and other operands: whether they skip a red
+// zone and note a word.
+type upcallForm struct{ redZone, notes bool }
 
-func stagesOf(redZone bool) map[arch.Addr]stage {
-	b := upcallBody{boxes: new(mailboxes), redZone: redZone}
+// upcallStages are the stages of a body's instructions, by its form and how far they are from its beginning.
+var upcallStages = sync.OnceValue(func() map[upcallForm]map[arch.Addr]stage {
+	all := map[upcallForm]map[arch.Addr]stage{}
+	for _, redZone := range []bool{false, true} {
+		all[upcallForm{redZone, false}] = stagesOf(redZone, arch.NoWord)
+		all[upcallForm{redZone, true}] = stagesOf(redZone, arch.ReturnWord)
+	}
+	return all
+})
+
+func stagesOf(redZone bool, notes arch.StackWord) map[arch.Addr]stage {
+	b := upcallBody{boxes: new(mailboxes), redZone: redZone, notes: notes}
 	stages := map[arch.Addr]stage{}
 	next := arch.Addr(0)
 	for _, l := range b.program() {
