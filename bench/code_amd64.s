@@ -78,6 +78,15 @@ hot_next:
 	RET
 	PCALIGN $64
 
+	// +512 foo_call: foo that makes a system call first, which does next to nothing: getppid.
+	MOVL $110, AX
+	SYSCALL
+	MOVQ (DI), AX
+	ADDQ SI, AX
+	MOVQ AX, (DI)
+	RET
+	PCALIGN $64
+
 	// The detours, too far away for a short jump, as a real one is.
 	PCALIGN $512
 jump_detour:

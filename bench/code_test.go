@@ -32,7 +32,7 @@ func TestTheCodeDoesWhatItSays(t *testing.T) {
 		fn              string
 		counts, records uint64
 	}{
-		{"foo", 0, 0}, {"foo_push", 0, 0}, {"foo_nop", 0, 0}, {"foo_jump", 0, 0}, {"foo_count", calls, 0}, {"foo_record", 0, calls},
+		{"foo", 0, 0}, {"foo_push", 0, 0}, {"foo_nop", 0, 0}, {"foo_jump", 0, 0}, {"foo_call", 0, 0}, {"foo_count", calls, 0}, {"foo_record", 0, calls},
 	} {
 		side := mapped(t)
 		for _, threads := range []int{1, 3} {

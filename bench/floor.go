@@ -79,12 +79,14 @@ func bareLoop(tid, processor int, w work, traps int, seized chan<- struct{}) err
 		return err
 	}
 	close(seized)
-	return swallow(tid, w, traps)
+	// The program's first thread does not end with its goroutine, and would keep a target that has ended.
+	return errors.Join(swallow(tid, w, traps), request(unix.PTRACE_DETACH, tid, 0))
 }
 
-// swallow is the loop: all that a tracer with nothing to do does at so many breakpoints.
+// swallow is the loop: all that a tracer with nothing to do does at so many breakpoints. The target
+// is left stopped at the last.
 func swallow(tid int, w work, traps int) error {
-	for left := traps; left > 0; left-- {
+	for left := traps; ; left-- {
 		var ws unix.WaitStatus
 		if _, err := unix.Wait4(tid, &ws, unix.WALL, nil); err != nil {
 			return err
@@ -103,11 +105,13 @@ func swallow(tid int, w work, traps int) error {
 				return err
 			}
 		}
+		if left == 1 {
+			return nil
+		}
 		if err := request(unix.PTRACE_CONT, tid, 0); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // look reads a word of the stack if the work wants that.

@@ -15,7 +15,7 @@ func codeStart() uintptr
 func enter(fn, block, number, third uintptr)
 
 // codeSize is how much code there is in bytes.
-const codeSize = 1024
+const codeSize = 2048
 
 // function is one of the code's functions.
 type function struct {
@@ -26,7 +26,7 @@ type function struct {
 // hotFunctions are what code_amd64.s holds, at the offsets that it says.
 var hotFunctions = []function{
 	{"foo", 0, 10}, {"foo_push", 64, 15}, {"foo_nop", 128, 15}, {"foo_jump", 192, 9}, {"foo_count", 256, 9},
-	{"foo_record", 320, 9}, {"hot", 384, 36}, {"trap", 448, 7},
+	{"foo_record", 320, 9}, {"hot", 384, 36}, {"trap", 448, 7}, {"foo_call", 512, 17},
 }
 
 // codeOffset is where in the image's file, and in its mapping, the code lies.

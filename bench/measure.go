@@ -223,12 +223,8 @@ func (j job) underProbes(t *target) (ns float64, err error) {
 func optimized(s *kprobes.Session, probes []placed) error {
 	s.WaitForOptimizer()
 	for _, p := range probes {
-		if st := s.Status(p.probe); st.Mechanism != "optimized" {
-			reason := st.Reason
-			if reason == "" {
-				reason = "it is " + st.Mechanism
-			}
-			return &unavailable{"not optimized: " + reason}
+		if why := p.stops(); why != "" {
+			return &unavailable{"not optimized: " + why}
 		}
 	}
 	return nil

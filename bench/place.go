@@ -11,38 +11,66 @@ import (
 
 // placed is a registered probe.
 type placed struct {
-	probe *kprobes.Kprobe
-	hits  func() uint64
+	hits func() uint64
+	// stops says why hits stop, or are the tracer's where they should be the target's; empty if not.
+	stops func() string
 	// records is how many records of hits have been read, nil if it makes none.
 	records func() uint64
+}
+
+// by is a probe whose hits are counted so.
+func by(s *kprobes.Session, kp *kprobes.Kprobe, hits func() uint64) placed {
+	return placed{hits: hits, stops: func() string {
+		st := s.Status(kp)
+		return unless(st.Mechanism == "optimized", st.Mechanism, st.Reason)
+	}}
+}
+
+// unless is why something is by mechanism, if it is not as it should be.
+func unless(optimized bool, mechanism, reason string) string {
+	switch {
+	case optimized:
+		return ""
+	case reason == "":
+		return "it is " + mechanism
+	}
+	return reason
 }
 
 // places register probes at a function.
 var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
 	"kprobe": func(s *kprobes.Session, symbol string) (placed, error) {
 		kp := &kprobes.Kprobe{SymbolName: symbol, PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}
-		return placed{probe: kp, hits: kp.Hits}, s.RegisterKprobe(kp)
+		return by(s, kp, kp.Hits), s.RegisterKprobe(kp)
 	},
 	"count": func(s *kprobes.Session, symbol string) (placed, error) {
 		kp := &kprobes.Kprobe{SymbolName: symbol}
-		return placed{probe: kp, hits: kp.Hits}, s.RegisterKprobe(kp)
+		return by(s, kp, kp.Hits), s.RegisterKprobe(kp)
 	},
 	"record": placeRecord,
 	"decide": placeDecision,
+	"rule":   placeRule,
+
+	"rule of calls by sites": func(s *kprobes.Session, _ string) (placed, error) {
+		return placeCallRule(s, kprobes.SyscallBySites)
+	},
+	"rule of calls by stops": func(s *kprobes.Session, _ string) (placed, error) {
+		return placeCallRule(s, kprobes.SyscallByStops)
+	},
 	"kretprobe": func(s *kprobes.Session, symbol string) (placed, error) {
 		handler := func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }
 		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Handler: handler}
-		return placed{probe: &rp.KP, hits: rp.Hits}, s.RegisterKretprobe(rp)
+		return by(s, &rp.KP, rp.Hits), s.RegisterKretprobe(rp)
 	},
 	"count of returns": func(s *kprobes.Session, symbol string) (placed, error) {
 		rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol}}
-		return placed{probe: &rp.KP, hits: rp.Hits}, s.RegisterKretprobe(rp)
+		return by(s, &rp.KP, rp.Hits), s.RegisterKretprobe(rp)
 	},
 	"durations":         placeDurations,
 	"record of returns": placeReturnRecord,
 	"jprobe": func(s *kprobes.Session, symbol string) (placed, error) {
 		jp := &kprobes.Jprobe{KP: kprobes.Kprobe{SymbolName: symbol}, Entry: func(kprobes.Ptr, int64) {}}
-		return placed{probe: &jp.KP, hits: jp.KP.Hits}, s.RegisterJprobe(jp)
+		return by(s, &jp.KP, jp.KP.Hits), s.RegisterJprobe(jp)
 	},
 }
 
@@ -59,7 +87,9 @@ func placeRecord(s *kprobes.Session, symbol string) (placed, error) {
 	}
 	var n atomic.Uint64
 	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, RecordHandler: func(*kprobes.Kprobe, *kprobes.HitRecord) { n.Add(1) }}
-	return placed{kp, kp.Hits, n.Load}, s.RegisterKprobe(kp)
+	placed := by(s, kp, kp.Hits)
+	placed.records = n.Load
+	return placed, s.RegisterKprobe(kp)
 }
 
 // placeDecision registers a probe with a handler whose program decides by chance, and chooses next to none.
@@ -70,7 +100,7 @@ func placeDecision(s *kprobes.Session, symbol string) (placed, error) {
 		return placed{}, err
 	}
 	kp := &kprobes.Kprobe{SymbolName: symbol, Program: p, PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { return 0 }}
-	return placed{probe: kp, hits: kp.Hits}, s.RegisterKprobe(kp)
+	return by(s, kp, kp.Hits), s.RegisterKprobe(kp)
 }
 
 // placeDurations registers a kretprobe with a histogram of how long the calls take.
@@ -81,7 +111,7 @@ func placeDurations(s *kprobes.Session, symbol string) (placed, error) {
 		return placed{}, err
 	}
 	rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: symbol, Program: p}}
-	return placed{probe: &rp.KP, hits: rp.Hits}, s.RegisterKretprobe(rp)
+	return by(s, &rp.KP, rp.Hits), s.RegisterKretprobe(rp)
 }
 
 // placeReturnRecord registers a kretprobe whose returns record time, thread, result and duration.
@@ -99,7 +129,9 @@ func placeReturnRecord(s *kprobes.Session, symbol string) (placed, error) {
 	rp := &kprobes.Kretprobe{}
 	rp.KP.SymbolName, rp.KP.Program = symbol, p
 	rp.KP.RecordHandler = func(*kprobes.Kprobe, *kprobes.HitRecord) { n.Add(1) }
-	return placed{&rp.KP, rp.Hits, n.Load}, s.RegisterKretprobe(rp)
+	placed := by(s, &rp.KP, rp.Hits)
+	placed.records = n.Load
+	return placed, s.RegisterKretprobe(rp)
 }
 
 // settleTime is how long the tracer may take for the records of a portion.

@@ -89,7 +89,7 @@ func kernels(fn string, ret bool) measure {
 func table() []row {
 	jump := row{name: "jump", what: "a hand-written detour that does nothing", measure: hand("foo_jump"),
 		floor: hand("foo"), floorName: "no probe"}
-	return slices.Concat([]row{jump}, breakpointRows(), optimizedRows(), kernelRows(), batchRows())
+	return slices.Concat([]row{jump}, breakpointRows(), optimizedRows(), decidedRows(), kernelRows(), batchRows())
 }
 
 func breakpointRows() []row {
@@ -133,6 +133,23 @@ func optimizedRows() []row {
 		{name: "ro-hist", what: "the same, histogram of durations", measure: inTarget("foo", "durations"), floor: count, floorName: "o-count"},
 		{name: "ro-record", what: "optimized kretprobe, record of time, thread, result, duration", measure: recorded("record of returns"),
 			floor: recording(), floorName: "o-record"},
+	}
+}
+
+// decidedRows are calls that a rule of package inject lets pass. Where the target decides they
+// cost what o-decide does.
+func decidedRows() []row {
+	call := stopped(false, "rule of calls by stops")
+	call.Function = "foo_call"
+	return []row{
+		{name: "decide-int3", what: "a call that the tracer lets pass, at a breakpoint", measure: stopped(false, "rule"),
+			floor: stopped(false, "kprobe"), floorName: "b"},
+		{name: "decide-jump", what: "the same, optimized", measure: upcall(free, "rule"),
+			floor: upcall(free, "kprobe"), floorName: "o-upcall"},
+		{name: "decide-sites", what: "a system call that the target lets pass", measure: inTarget("foo_call", "rule of calls by sites"),
+			floor: hand("foo_call"), floorName: "no probe"},
+		{name: "decide-ptrace", what: "a system call that the tracer lets pass, by ptrace", measure: call,
+			floor: hand("foo_call"), floorName: "no probe"},
 	}
 }
 

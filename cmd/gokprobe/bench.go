@@ -20,8 +20,8 @@ func benchCommand(std stdio) *cli.Command {
 		Usage:     "measure what a hit costs on this machine",
 		UsageText: "gokprobe bench [-rounds N] [-rows ROWS] [-format text|json] [-list]",
 		Description: `Measures hits of every kind: the table in the kernel's document (k b o r rb ro j kr jr),
-optimized probes that work in the target, and the kernel's own uprobe and uretprobe with a
-BPF counter if that is permitted. Each is compared with a floor that is measured in the
+optimized probes that work in the target, calls that a rule of inject lets pass, and the
+kernel's own uprobe and uretprobe with a BPF counter if that is permitted. Each is compared with a floor that is measured in the
 same rounds, since machines differ: for breakpoints a tracer that does nothing else, for
 optimized probes a hand-written detour.
 

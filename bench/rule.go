@@ -1,0 +1,45 @@
+package bench
+
+import (
+	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// Rules by which calls might fail, and next to none ever does: what is measured is a call that passes.
+
+// hardly is the share of the calls that fail: less than one call of a hundred years.
+const hardly = 1e-18
+
+// placeRule has the tracer decide each call: the target can't count for each thread.
+func placeRule(s *kprobes.Session, symbol string) (placed, error) {
+	attr := fault.Always()
+	attr.Probability, attr.PerThread = hardly, true
+	return ruled(s, inject.Rule{Spec: symbol, Attr: attr})
+}
+
+// placeCallRule is about the system call that foo_call makes, seen in either way. By sites the target decides.
+func placeCallRule(s *kprobes.Session, way kprobes.SyscallWay) (placed, error) {
+	attr := fault.Always()
+	attr.Probability = hardly
+	p, err := ruled(s, inject.Rule{Syscall: "getppid", SyscallBy: way, Attr: attr})
+	if err != nil {
+		return placed{}, &unavailable{"not measured: " + err.Error()}
+	}
+	return p, nil
+}
+
+func ruled(s *kprobes.Session, r inject.Rule) (placed, error) {
+	r.Do = []inject.Action{inject.Return{}}
+	f, err := inject.New(s, inject.Options{}).Add(r)
+	if err != nil {
+		return placed{}, err
+	}
+	return placed{
+		hits: func() uint64 { return f.Stats().Calls },
+		stops: func() string {
+			at := f.Stats().Places[0]
+			return unless(at.Mechanism == "optimized" || at.Decides == "target", at.Mechanism, at.Reason)
+		},
+	}, nil
+}
