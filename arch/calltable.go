@@ -74,14 +74,14 @@ type FollowWork struct {
 	Line  uint16
 	Jumps bool // as in FollowedCall
 	Timed bool // note the time. Calls that share a frame with others trap
-	Dead  Dead // need not be put back
+	Dead  Dead // need not be put back, since no body behind looks at them
 }
 
 // ReturnWork is what a body at a return address needs to know.
 type ReturnWork struct {
 	Table CallTable
 	Ret   Addr
-	Dead  Dead
+	Dead  Dead // as in FollowWork; Then looks at registers
 	// Then, if it is not nil, runs when a call has ended here, after it was counted. Calls
 	// that share their frame trap. It begins and ends with the stack pointer ThenBelow bytes
 	// lower than the thread has it, may use ThenRoom bytes below, and finds words there.

@@ -72,8 +72,12 @@ func (d *domain) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body,
 	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
 }
 
-// callBodies is what det does first of all: it may leave everything to the tracer.
+// callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
+// changed only if no program behind it looks at them: a caller that has no use for a result still has it in one.
 func (d *domain) callBodies(det *detour, dead arch.Dead) (bodies sequence, err error) {
+	if det.work.program != nil || len(det.site.recorders) > 0 {
+		dead = arch.Dead{}
+	}
 	if rp := det.work.follows; rp != nil {
 		b, err := d.followBody(det.site, rp, dead)
 		if err != nil {

@@ -91,6 +91,52 @@ func TestProgramsAtReturns(t *testing.T) {
 	}
 }
 
+// TestProgramsSeeRegistersThatNobodyUses: a result that the caller drops, and an argument that the function does not
+// read, are dead to the code that follows, and not to those who ask for them.
+func TestProgramsSeeRegistersThatNobodyUses(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		t.Run(fmt.Sprint(both), func(t *testing.T) {
+			prog := start(t, "unused")
+			s := attach(t, prog.PID(), kprobes.Options{})
+			w := newTiming(t, "give", func(ret uint64) bool { return ret%3 == 2 && ret < 3000 })
+			ok(t, s.RegisterKretprobe(&w.Kretprobe))
+			entry, right := recordSecond(t)
+			if both {
+				register(t, s, entry)
+			}
+			prog.Do("go 10", "went")
+			s.WaitForOptimizer()
+			prog.Do("go 900", "went")
+			if _, n := kprobes.FollowedInTarget(&w.Kretprobe); n < 800 {
+				t.Errorf("only %d of %d returns were the target's", n, w.Hits())
+			}
+			closeSession(t, s)
+			w.check(t, 910)
+			if both && uint64(*right)+entry.Values(lossesMap)[0] != 910 {
+				t.Errorf("%d arguments are right, %d lost", *right, entry.Values(lossesMap)[0])
+			}
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
+// recordSecond is a Kprobe that records give's second argument. It counts those that can be.
+func recordSecond(t *testing.T) (kp *kprobes.Kprobe, right *int) {
+	t.Helper()
+	ring := program.Map{Kind: program.Ring, Size: 1 << 16}
+	p, err := program.Build("second", 0, []string{"rsi"}, program.Cond{}, program.WriteRecord{Ring: ring, Items: []program.Item{
+		{Name: "time", Value: program.Now()}, {Name: "thread", Value: program.CurrentThread()}, {Name: "second", Value: program.Reg("rsi")},
+	}})
+	ok(t, err)
+	right = new(int)
+	return &kprobes.Kprobe{SymbolName: "give", Program: p, RecordHandler: func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+		if v := binary.LittleEndian.Uint64(r.Payload[p.Fields[2].Off:]); v%3 == 1 && v < 3000 {
+			*right++
+		}
+	}}, right
+}
+
 // TestTimedCallsWithoutAClock: a thread that may not read the time-stamp counter (prctl(2), PR_SET_TSC) goes on,
 // and its calls take no time.
 func TestTimedCallsWithoutAClock(t *testing.T) {
