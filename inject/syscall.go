@@ -197,6 +197,16 @@ func (f *Fault) callPlaces() []*place {
 	return f.places
 }
 
+// ParseSyscallWay reads how system calls are seen: auto, sites or ptrace.
+func ParseSyscallWay(text string) (kprobes.SyscallWay, error) {
+	for _, way := range []kprobes.SyscallWay{kprobes.SyscallAuto, kprobes.SyscallBySites, kprobes.SyscallByStops} {
+		if way.String() == text {
+			return way, nil
+		}
+	}
+	return kprobes.SyscallAuto, fmt.Errorf("%q is unknown, choose auto, sites or ptrace", text)
+}
+
 // registerCalls registers the probes of system calls, disabled.
 func (f *Fault) registerCalls() error {
 	for i, p := range f.places {

@@ -178,10 +178,17 @@ func (c *hitContext) signal(b *starlark.Builtin, args starlark.Tuple, kwargs []s
 	return starlark.None, c.hit.Signal(sig)
 }
 
-// callFunction is ctx.call(fn, …): fn is a name or an address, the others are numbers.
+// callFunction is ctx.call(fn, …, timeout="1s"): fn is a name or an address, the others are numbers.
 func (c *hitContext) callFunction(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if len(kwargs) > 0 || len(args) == 0 {
+	timeout := duration(kprobes.CallTimeout)
+	if err := starlark.UnpackArgs(b.Name(), nil, kwargs, "timeout?", &timeout); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(args) == 0:
 		return nil, errors.New("give the function and its arguments, by position")
+	case timeout == 0:
+		return nil, errors.New("timeout must be more than 0")
 	}
 	fn, err := c.script.address(args[0])
 	if err != nil {
@@ -196,12 +203,12 @@ func (c *hitContext) callFunction(b *starlark.Builtin, args starlark.Tuple, kwar
 		words[i] = uint64(w)
 	}
 	began := time.Now()
-	ret, err := c.hit.Call(fn, words...)
+	ret, err := c.hit.CallFunc(kprobes.FuncCall{Fn: fn, Args: words, Timeout: time.Duration(timeout)})
 	c.script.running.waited += time.Since(began)
 	if err != nil {
 		return nil, err
 	}
-	return starlark.MakeInt64(int64(ret)), nil
+	return starlark.MakeInt64(int64(ret.Int)), nil
 }
 
 // stack is ctx.stack(n=16): the innermost frame first.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -25,7 +26,7 @@ type hit interface {
 	XMM(n int) (lo, hi uint64, err error)
 	ST(n int) ([10]byte, error)
 	Backtrace(limit int) []symbols.Frame
-	Call(fn arch.Addr, args ...uint64) (uint64, error)
+	CallFunc(c kprobes.FuncCall) (kprobes.FuncResult, error)
 	ReturnNow(value uint64) error
 	SetErrno(e unix.Errno) error
 	Delay(d time.Duration)

@@ -26,6 +26,10 @@ func (f *injection) set(name string, v starlark.Value) error {
 		return f.setSpec(v)
 	case "syscall":
 		return unpack(v, &r.Syscall)
+	case "syscall_by":
+		var err error
+		r.SyscallBy, err = inject.ParseSyscallWay(text(v))
+		return err
 	case "name":
 		return unpack(v, &r.Name)
 	case "if_":
@@ -111,7 +115,7 @@ func (f *injection) addActions(kind string, v starlark.Value) error {
 
 // nearest suggests a parameter of inject for one that there is not.
 func nearest(name string) string {
-	known := []string{"spec", "syscall", "name", "if_", "args", "size", "after", "dry_run", "maxactive", "handler", "for_"}
+	known := []string{"spec", "syscall", "syscall_by", "name", "if_", "args", "size", "after", "dry_run", "maxactive", "handler", "for_"}
 	for kind := range actions {
 		known = append(known, kind)
 	}

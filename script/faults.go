@@ -85,6 +85,12 @@ func (f *injection) declare() error {
 	if _, ok := s.session.(*kprobes.Session); !ok {
 		return errors.New("inject: there is no process")
 	}
+	if f.rule.Syscall == "" && f.rule.SyscallBy != kprobes.SyscallAuto {
+		return errors.New("inject: syscall_by is about system calls, name some with syscall")
+	}
+	if f.rule.Attr.TaskFilter {
+		return errors.New("inject: task_filter marks no threads in a scenario: choose them with if_ = \"common_pid == TID\", or in handler")
+	}
 	var err error
 	if f.rule.Do, err = inject.Combine(f.rule.Do); err != nil {
 		return fmt.Errorf("inject: %w", err)

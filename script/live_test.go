@@ -64,6 +64,7 @@ func TestHandlersChangeTheCall(t *testing.T) {
 		if n == 5: ctx.fail(-5)
 		if n == 6: ctx.fail(errno = "EIO")
 		if n == 7: expect(ctx.call("foo", 10) == 21 and ctx.call(symbol("foo"), -1) == -1, "calls")
+		if n == 8: expect(ctx.call("libc.so.6:usleep", 1100000, timeout = "25s") == 0, "a call that takes longer than usual")
 	kprobe("foo", pre = pre)
 	def length(ctx):
 		ctx.write(symbol("text"), "te\x00")
@@ -83,7 +84,7 @@ func TestHandlersChangeTheCall(t *testing.T) {
 	kretprobe("target2", ret = lambda ctx: ctx.fail(-2, errno = "EPERM"))
 	`)
 	for _, c := range [][2]string{
-		{"foo 0", "1"}, {"foo 1", "201"}, {"foo 2", "401"}, {"foo 3", "-1"}, {"foo 4", "44"}, {"foo 5", "-5"}, {"foo 6", "-1"}, {"foo 7", "15"},
+		{"foo 0", "1"}, {"foo 1", "201"}, {"foo 2", "401"}, {"foo 3", "-1"}, {"foo 4", "44"}, {"foo 5", "-5"}, {"foo 6", "-1"}, {"foo 7", "15"}, {"foo 8", "17"},
 		{"string 1", "3"}, {"target 9", "1003"}, {"target 30", "10"}, {"target2 9", "-2"},
 	} {
 		if got := l.Do("call "+c[0], "ret"); got != "ret "+c[1] {
@@ -118,6 +119,9 @@ func TestWhatGoesWrongInAHandlerEndsItsProbeOnly(t *testing.T) {
 		{"ctx.signal('SIGX')", "ctx.signal: ", "ctx.signal("},
 		{"ctx.delay(5)", "ctx.delay: for parameter duration: got int", "ctx.delay(5)"},
 		{"ctx.call('nope_nope')", `ctx.call: unknown symbol: "nope_nope"`, "ctx.call("},
+		{"ctx.call('foo', 1, timeout = '0s')", "ctx.call: timeout must be more than 0", "ctx.call("},
+		{"ctx.call('foo', 1, wait = 1)", "ctx.call: unexpected keyword argument", "ctx.call("},
+		{"ctx.call('libc.so.6:usleep', 60000000, timeout = '20ms')", "ctx.call: calling 0x", "ctx.call("},
 		{"ctx.string(ctx.arg(0), max = -1)", "ctx.string: max must be from 0", "ctx.string("},
 		{"kprobe('nope_nope')", `kprobe: unknown symbol: "nope_nope"`, "kprobe("},
 		{"ctx.args.w", "arguments has no .w field or method", "ctx.args.w"},
@@ -333,4 +337,14 @@ func TestPatternsAndSeveralHandlers(t *testing.T) {
 	l.Do("call target 3", "ret")
 	l.Do("call target2 3", "ret")
 	l.passes()
+}
+
+func TestSystemCallsAreSeenAsTheScenarioSays(t *testing.T) {
+	for name, way := range map[string]kprobes.SyscallWay{"ptrace": kprobes.SyscallByStops, "auto": kprobes.SyscallAuto} {
+		l := attach(t, "prey", kprobes.Options{}).run(`inject(syscall = "getppid", errno = "EPERM", syscall_by = "` + name + `")`)
+		if got := l.sc.injections[0].fault.Rule().SyscallBy; got != way {
+			t.Errorf("syscall_by = %q is %v", name, got)
+		}
+		l.passes()
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -130,12 +129,10 @@ func (r *injectRequest) parseSyscalls(by string) error {
 			return usagef("-syscall: %w", err)
 		}
 	}
-	ways := []kprobes.SyscallWay{kprobes.SyscallAuto, kprobes.SyscallBySites, kprobes.SyscallByStops}
-	i := slices.IndexFunc(ways, func(w kprobes.SyscallWay) bool { return w.String() == by })
-	if i < 0 {
-		return usagef("-syscall-by %q is unknown, choose auto, sites or ptrace", by)
+	var err error
+	if r.rule.SyscallBy, err = inject.ParseSyscallWay(by); err != nil {
+		return usagef("-syscall-by %w", err)
 	}
-	r.rule.SyscallBy = ways[i]
 	return nil
 }
 

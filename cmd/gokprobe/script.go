@@ -150,6 +150,7 @@ type scenario struct {
 	req    scriptRequest
 	sess   *kprobes.Session
 	sc     *script.Script
+	files  *sessionFiles // nil before load
 	output *os.File
 	lines  *lines
 }
@@ -184,7 +185,11 @@ func (sn *scenario) load(sess *kprobes.Session) error {
 		sn.sc = sc
 		err = sc.Arm()
 	}
-	return scriptError(err)
+	if err != nil {
+		return scriptError(err)
+	}
+	sn.files = newFiles(sn.std, sess)
+	return nil
 }
 
 // injected prints an injected call.
@@ -268,7 +273,7 @@ func (sn *scenario) close(giveUp <-chan struct{}) error {
 
 // abort ends a session whose scenario could not be armed.
 func (sn *scenario) abort(err error) error {
-	return errors.Join(err, sn.sess.Close(), sn.close(nil))
+	return errors.Join(err, sn.files.close(), sn.sess.Close(), sn.close(nil))
 }
 
 // scriptAttached is the script command after its flags.
@@ -290,7 +295,7 @@ func scriptAttached(std stdio, pid int, req scriptRequest) error {
 	if !sn.sc.Idle() {
 		sn.run(in.ctx)
 	}
-	closeErr := errors.Join(sn.sc.Disarm(), sess.Close())
+	closeErr := errors.Join(sn.files.close(), sn.sc.Disarm(), sess.Close())
 	var how script.Ending
 	if exit := sess.Exit(); exit != nil {
 		how = script.Ending{Exited: true, Status: exit.Code}
@@ -332,7 +337,7 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	}
 	sn.run(context.Background())
 	relay.finish(sess)
-	if err := errors.Join(sn.sc.Disarm(), sess.Close()); err != nil {
+	if err := errors.Join(sn.files.close(), sn.sc.Disarm(), sess.Close()); err != nil {
 		std.warn("%s", sentence(err))
 	}
 	status := programStatus(sess)

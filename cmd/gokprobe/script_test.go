@@ -179,3 +179,28 @@ func TestWrongUsageOfScripts(t *testing.T) {
 		t.Errorf("script -h: status %d, %s", r.status, r.stderr)
 	}
 }
+
+// TestAScenariosSessionHasFiles, as that of attach, until its end.
+func TestAScenariosSessionHasFiles(t *testing.T) {
+	p := prey(t)
+	file := scenarioFile(t, "kprobe('foo', pre = lambda ctx: ctx.arg(0) == 3 and stop())")
+	l := start(t, "script", "-p", pidOf(p), file)
+	if got := must(t, p, "cat", "kprobes/list"); !strings.Contains(got, "foo+0x0") {
+		t.Errorf("kprobes/list is %q", got)
+	}
+	must(t, p, "write", "tracing/kprobe_events", "p:mine", "foo")
+	must(t, p, "write", "tracing/events/kprobes/mine/enable", "1")
+	p.Do("call foo 1", "ret")
+	if got := must(t, p, "cat", "tracing/trace"); strings.Count(got, "mine: ") != 1 {
+		t.Errorf("trace is %q", got)
+	}
+	p.Do("call foo 3", "ret")
+	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "kprobe foo: 2 hits") {
+		t.Errorf("%+v", r)
+	}
+	if r := filesOf(t, p, "ls"); r.status != 3 {
+		t.Errorf("%+v", r)
+	}
+	p.CheckClean()
+	p.Quit()
+}

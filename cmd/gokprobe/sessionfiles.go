@@ -8,6 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/debugfs"
 	"github.com/gokprobe/gokprobe/debugfs/door"
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // sessionFiles are a session as the kernel's files, and the ways to them.
@@ -20,24 +21,31 @@ type sessionFiles struct {
 // openFiles serves the session's files, for "gokprobe debugfs" and, if the user wants it, on a directory, with the events that the
 // user wants in them. Only what was asked for can fail: whoever needs no files shall not miss a socket.
 func (w *work) openFiles() error {
-	f := &sessionFiles{tree: debugfs.New(w.sess, debugfs.Options{Log: func(text string) {
-		for line := range strings.Lines(text) {
-			w.std.warn("%s", strings.TrimSuffix(line, "\n"))
-		}
-	}})}
+	f := newFiles(w.std, w.sess)
 	w.files = f
-	var err error
-	if f.socket, err = door.Listen(w.sess.PID(), f.tree); err != nil {
-		w.std.warn("gokprobe debugfs won't find this session: %v", err)
-	}
 	if err := f.tree.Boot(w.req.events); err != nil {
 		return eventsError(err)
 	}
 	if w.req.mount == "" {
 		return nil
 	}
+	var err error
 	f.mount, err = door.Mount(f.tree, w.req.mount, mountOptions(w.std, w.sess.PID(), 0))
 	return err
+}
+
+// newFiles serves a session's files on a socket, if it can.
+func newFiles(std stdio, sess *kprobes.Session) *sessionFiles {
+	f := &sessionFiles{tree: debugfs.New(sess, debugfs.Options{Log: func(text string) {
+		for line := range strings.Lines(text) {
+			std.warn("%s", strings.TrimSuffix(line, "\n"))
+		}
+	}})}
+	var err error
+	if f.socket, err = door.Listen(sess.PID(), f.tree); err != nil {
+		std.warn("gokprobe debugfs won't find this session: %v", err)
+	}
+	return f
 }
 
 // eventsError is why -kprobe-event can't be placed, with a caret where there is one.
