@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -87,7 +88,8 @@ func parseExpression(text string) (expression, error) {
 		return x, nil
 	}
 	e := &SyntaxError{Text: text, Column: 1, Message: err.Error()}
-	if all, ok := err.(scanner.ErrorList); ok && len(all) > 0 {
+	var all scanner.ErrorList
+	if errors.As(err, &all) && len(all) > 0 {
 		e.Message = all[0].Msg
 		e.Column += utf8.RuneCountInString(text[:min(place(all[0].Pos.Offset), len(text))])
 	}
