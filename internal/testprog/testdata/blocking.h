@@ -16,7 +16,7 @@ static long timeout_ms = 100000;
 struct blocking { const char *name; int nr; long (*f)(struct blocker *); int timed; };
 // A thread in such a call. fd is a pair of sockets; a byte on fd[1] ends what waits for fd[0].
 // The others are ended by SIGUSR2.
-struct blocker { const struct blocking *call; int fd[2], tid, word, ended; long result, ms; int err; pthread_t t; };
+struct blocker { const struct blocking *call; int fd[2], tid, word, ended; long result, ms, timeout; int err; pthread_t t; };
 
 static struct timespec timeout(void) { return (struct timespec){ timeout_ms / 1000, timeout_ms % 1000 * 1000000 }; }
 static sigset_t no_signals(void) { sigset_t s; sigemptyset(&s); return s; }

@@ -7,8 +7,8 @@
 //   facts      what a raw system call leaves in the registers, by all three instructions
 //   raw N      N calls at raw_site; one N: the same call of number N at raw_site, and its result
 //   block      threads blocked in calls at libc's sites and at raw_site; wake: they are ended
-//   expire N   calls with timeouts of N milliseconds, which end them; "going" when they block
-//   stopped N  the same, to be stopped meanwhile: those that this ends have no such timeout
+//   expire N   calls with timeouts of N milliseconds, which end them
+//   expiring N the same, to be stopped until cut is 2: those that this ends have no such timeout; expired: their results
 //   dispatch   a call that a seccomp filter answers with SIGSYS
 //   only       calls from other places than raw_call are answered with SIGSYS for a while
 //   exec       the program executes itself; leave N: exit_group with status N
@@ -320,26 +320,37 @@ static void block(pthread_t *t)
 	}
 }
 
-// expire has calls with timeouts end by them, but those that a stop is to end.
-static void expire(long ms, int stopped)
+// expiring starts the calls with timeouts: of ms, but those that a stop is to end have no such one.
+static long forever = 100000;
+static void expiring(long ms, int stopped)
 {
-	long forever = timeout_ms;
 	for (size_t i = 0; i < NBLOCKING; i++)
 		if (blocking[i].timed) {
 			timeout_ms = stopped && blocking[i].timed == 2 ? forever : ms;
-			blocked[i] = (struct blocker){ .call = &blocking[i] };
+			blocked[i] = (struct blocker){ .call = &blocking[i], .timeout = timeout_ms };
 			start_blocker(&blocked[i]);
 			in_call(&blocked[i]);
 		}
-	say("going");
+	timeout_ms = forever;
+}
+
+// cut is how many of those that a stop is to end have ended.
+static int cut(void)
+{
+	int n = 0;
+	for (size_t i = 0; i < NBLOCKING; i++)
+		n += blocking[i].timed == 2 && GET(blocked[i].ended);
+	return n;
+}
+
+static void expired(void)
+{
 	for (size_t i = 0; i < NBLOCKING; i++)
 		if (blocking[i].timed) {
 			pthread_join(blocked[i].t, NULL);
-			say("%s %ld errno %d early %d", blocking[i].name, blocked[i].result, blocked[i].err,
-			    blocked[i].ms < (stopped && blocking[i].timed == 2 ? forever : ms));
+			say("%s %ld errno %d early %d", blocking[i].name, blocked[i].result, blocked[i].err, blocked[i].ms < blocked[i].timeout);
 			close(blocked[i].fd[0]), close(blocked[i].fd[1]);
 		}
-	timeout_ms = forever;
 }
 
 static void wake(pthread_t *t)
@@ -376,8 +387,10 @@ int main(int argc, char **argv)
 		else if (!strcmp(word, "who")) say("pid %d parent %d", getpid(), getppid());
 		else if (!strcmp(word, "block")) block(t);
 		else if (!strcmp(word, "wake")) wake(t);
-		else if (!strcmp(word, "expire")) expire(n, 0);
-		else if (!strcmp(word, "stopped")) expire(n, 1);
+		else if (!strcmp(word, "expire")) expiring(n, 0), expired();
+		else if (!strcmp(word, "expiring")) expiring(n, 1);
+		else if (!strcmp(word, "cut")) say("cut %d", cut());
+		else if (!strcmp(word, "expired")) expired();
 		else if (!strcmp(word, "dispatch")) dispatch();
 		else if (!strcmp(word, "only")) only();
 		else if (!strcmp(word, "leave")) exit(n);
