@@ -114,7 +114,7 @@ func (t *Table) Rendezvous() (r Rendezvous, ok bool) {
 
 // addrOf is the address of the first symbol of that name, 0 if there is none.
 func addrOf(mods []*Module, name string) arch.Addr {
-	if found := exactly(mods, name); len(found) > 0 {
+	if found, _ := findLinkage(mods, name); len(found) > 0 {
 		return found[0].addr()
 	}
 	return 0

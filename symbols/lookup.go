@@ -117,7 +117,7 @@ func (t *Table) Object(name string) (Symbol, error) {
 		if err != nil || q.name == "" {
 			continue
 		}
-		found, _ := findName(mods, q.name)
+		found := findName(mods, q.name)
 		var objects []match
 		for _, x := range found {
 			if !x.e.isCode() {

@@ -3,6 +3,7 @@ package symbols
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -34,6 +35,32 @@ func TestAnIndexChangesNoAnswer(t *testing.T) {
 	for _, name := range names {
 		if a, b := answer(plain, name), answer(indexed, name); a != b {
 			t.Errorf("%q: %s without an index, %s with one", name, a, b)
+		}
+	}
+}
+
+// TestAnIndexedNameOfAModuleIsNotSearchedFor: module:name could be a name as a whole, of any
+// spelling; a search for those makes a text of each symbol that it looks at.
+func TestAnIndexedNameOfAModuleIsNotSearchedFor(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := OpenFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	table.IndexNames()
+	for _, spec := range []string{"runtime.memmove", "runtime.memmove+1"} {
+		spec = filepath.Base(exe) + ":" + spec
+		allocated := testing.AllocsPerRun(3, func() {
+			if locs, err := table.Resolve(spec); err != nil || len(locs) != 1 {
+				t.Fatalf("%s: %v, %v", spec, locs, err)
+			}
+		})
+		if most := float64(len(table.Symbols(""))) / 10; allocated > most {
+			t.Errorf("%s is answered with %.0f allocations, want fewer than %.0f", spec, allocated, most)
 		}
 	}
 }

@@ -43,10 +43,12 @@ func (t *Table) Resolve(spec string) ([]Location, error) {
 	} else if q.file != "" {
 		return t.resolveLine(s, q)
 	}
-	for _, q := range queries {
-		locs, err := t.resolveExact(s, q, spec)
-		if err != nil || len(locs) > 0 {
-			return locs, err
+	for _, find := range []finder{findLinkage, findSpelling} { // the former is quick, so first for all queries
+		for _, q := range queries {
+			locs, err := t.resolveExact(s, q, spec, find)
+			if err != nil || len(locs) > 0 {
+				return locs, err
+			}
 		}
 	}
 	for _, q := range queries {
@@ -91,8 +93,8 @@ type match struct {
 
 func (x match) addr() arch.Addr { return x.m.addr(x.e.value) }
 
-// resolveExact answers q if its name, taken literally, is defined.
-func (t *Table) resolveExact(s *snapshot, q query, spec string) ([]Location, error) {
+// resolveExact answers q if find knows its name, taken literally.
+func (t *Table) resolveExact(s *snapshot, q query, spec string, find finder) ([]Location, error) {
 	mods, err := s.modulesFor(q.module)
 	if err != nil {
 		return nil, nil // not a module: the colon may belong to the name
@@ -100,7 +102,7 @@ func (t *Table) resolveExact(s *snapshot, q query, spec string) ([]Location, err
 	if q.addr != 0 {
 		return t.resolveAddr(s, mods[0].addr(uint64(q.addr)))
 	}
-	found, many := findName(mods, q.name)
+	found, many := find(mods, q.name)
 	if len(found) == 0 {
 		return nil, nil
 	}
@@ -170,14 +172,31 @@ func (t *Table) shift(sym Symbol, q query) (Location, error) {
 	return loc, nil
 }
 
-// findName searches mods for a literal name. The kinds of spelling are tried
-// one after the other: linkage name, Go's generic form, demangled, and what
-// findLoose allows. many tells that the
-// spelling means all of the matches.
-func findName(mods []*Module, name string) (found []match, many bool) {
-	if found = exactly(mods, name); len(found) > 0 {
-		return found, false
+// A finder searches mods for a literal name. many tells that the spelling means all of
+// the matches.
+type finder func(mods []*Module, name string) (found []match, many bool)
+
+// findName tries one finder after the other.
+func findName(mods []*Module, name string) []match {
+	if found, _ := findLinkage(mods, name); len(found) > 0 {
+		return found
 	}
+	found, _ := findSpelling(mods, name)
+	return found
+}
+
+// findLinkage searches for a linkage name.
+func findLinkage(mods []*Module, name string) (found []match, many bool) {
+	c := collection{seen: map[arch.Addr]int{}}
+	for _, m := range mods {
+		m.symbols().eachNamed(name, func(e *entry) { c.add(m, e) })
+	}
+	return c.found, false
+}
+
+// findSpelling searches for other spellings than the linkage name. The kinds are tried one
+// after the other: Go's generic form, demangled, and what findLoose allows.
+func findSpelling(mods []*Module, name string) (found []match, many bool) {
 	if strings.Contains(name, "[...]") {
 		hint := []byte(name[:strings.Index(name, "[...]")+1])
 		found = scan(mods, func(st *symtab, e *entry) bool {
@@ -274,15 +293,6 @@ func scan(mods []*Module, matches func(*symtab, *entry) bool) []match {
 				c.add(m, e)
 			}
 		}
-	}
-	return c.found
-}
-
-// exactly is scan for a linkage name.
-func exactly(mods []*Module, name string) []match {
-	c := collection{seen: map[arch.Addr]int{}}
-	for _, m := range mods {
-		m.symbols().eachNamed(name, func(e *entry) { c.add(m, e) })
 	}
 	return c.found
 }

@@ -93,6 +93,9 @@ func (r *resolver) expand(spec string, found []symbols.Location) []place {
 	if len(found) == 1 && found[0].Every.Len() == 0 {
 		return []place{{name: spec, addr: found[0].Addr, symbol: spec}}
 	}
+	if r.follow {
+		r.table.IndexNames() // unique looks up the names of them all
+	}
 	var places []place
 	for _, loc := range found {
 		switch {
