@@ -31,13 +31,10 @@ type Recovered struct {
 // Recover puts a process right whose tracer was killed: its original code, its signals' actions
 // and its memory are as if it had never been probed. It needs the same rights as
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
-// be undone; what could be, is. Where the process can't even be looked at, Recovered is nil.
+// be undone; what could be, is.
 func Recover(pid int) (*Recovered, error) {
-	bases, added, err := regionsOf(pid)
-	if err != nil {
-		return nil, err
-	}
-	if len(bases) == 0 && len(added) == 0 {
+	bases, added, unread := regionsOf(pid)
+	if unread == nil && len(bases) == 0 && len(added) == 0 {
 		return &Recovered{}, nil
 	}
 	t, err := ptrace.New()
@@ -47,7 +44,11 @@ func Recover(pid int) (*Recovered, error) {
 	defer t.Close()
 	r := &recovery{tracer: t}
 	t.SetHandler(r)
-	derr := t.Do(func() { err = r.run(pid, bases) })
+	derr := t.Do(func() {
+		if err = r.run(pid, bases); err == nil {
+			err = unread // what can't be read can hardly be attached to: that error says why
+		}
+	})
 	return &r.Recovered, errors.Join(derr, err)
 }
 

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 func recoverCommand(std stdio) *cli.Command {
@@ -35,6 +37,10 @@ the process is alive or something can't be undone, 3 if it can't attach.`,
 
 func recoverProcess(std stdio, pid int) error {
 	done, err := kprobes.Recover(pid)
+	var refused *ptrace.AttachError
+	if errors.As(err, &refused) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("cannot recover process %d: %w", pid, err)
 	}

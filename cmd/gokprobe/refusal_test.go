@@ -42,6 +42,7 @@ func TestProcessesThatCannotBeAttachedToAreRefused(t *testing.T) {
 	t.Run("no such process", func(t *testing.T) {
 		const beyond = 1 << 22 // PID_MAX_LIMIT, proc(5)
 		refused(t, gokprobe(t, attachArgs(beyond)...), 3, "there is no such process")
+		refused(t, gokprobe(t, "recover", "-p", strconv.Itoa(beyond)), 3, "there is no such process")
 	})
 	t.Run("no process of the name", func(t *testing.T) {
 		refused(t, gokprobe(t, "attach", "-p", "no-such-name", "-sym", "foo"), 3, "no process has this name")
