@@ -44,11 +44,7 @@ func Recover(pid int) (*Recovered, error) {
 	defer t.Close()
 	r := &recovery{tracer: t}
 	t.SetHandler(r)
-	derr := t.Do(func() {
-		if err = r.run(pid, bases); err == nil {
-			err = unread // what can't be read can hardly be attached to: that error says why
-		}
-	})
+	derr := t.Do(func() { err = r.run(pid, bases, unread) })
 	return &r.Recovered, errors.Join(derr, err)
 }
 
@@ -145,7 +141,9 @@ type leftover struct {
 	frames   bool // contexts on stacks refer to it
 }
 
-func (r *recovery) run(pid int, bases []arch.Addr) error {
+// run undoes what lies at bases. If those could not be read, unread is why; most likely it can't be attached to
+// either, and that error says what to do.
+func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	for _, base := range bases {
 		if o, err := ownerOf(pid, base); err == nil && ownerAlive(o) {
 			return fmt.Errorf("%w: process %d; end it first", ErrOwnerAlive, o.PID)
@@ -154,6 +152,9 @@ func (r *recovery) run(pid int, bases []arch.Addr) error {
 	p, err := r.tracer.Attach(pid)
 	if err != nil {
 		return err
+	}
+	if unread != nil {
+		return errors.Join(unread, r.tracer.Detach(p))
 	}
 	var errs []error
 	r.space = p.Space
