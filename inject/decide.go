@@ -16,96 +16,92 @@ import (
 //	the rest         times, rate, the time, the stack, the thread (fault.Decider)
 //
 // and each counts those that the ones before it let pass. So the target can do any beginning of that, and the tracer must do
-// what is behind it. Numbers are counted over all places of a rule; each place has its counters in a memory of its own, so with
-// several places the target only draws random numbers, each place from a sequence of its own. System calls are made in many
-// places, so the same holds for a rule about them; and since conditions are about registers at the call, which those in front of it
-// are not, the target decides only without one.
+// what is behind it. Numbers are counted over all places of a rule, in one state of an address space that all its probes share
+// (kprobes.SharedState), so the same calls fail whoever decides, wherever each of them is. Where the target can't tell all of the condition
+// at some place, the tracer counts.
 
-// countsInTarget tells whether programs can do the static part.
-func (f *Fault) countsInTarget() bool {
+// countsInTarget tells whether programs can do the static part, which it returns, where the condition allows it.
+func (f *Fault) countsInTarget() (static fault.StaticPart, can bool) {
 	r := &f.rule
 	static, err := r.Attr.Static()
-	if err != nil || r.Decider != nil || r.After || static.Never || r.Size != "" && r.Attr.Space > 1 {
-		return false
-	}
-	if r.Syscall != "" {
-		return r.If == "" && len(static.Steps) == 1 && onlyRandom(static)
-	}
-	return len(f.places) == 1 || onlyRandom(static)
+	return static, err == nil && r.Decider == nil && !r.After && !static.Never && (r.Size == "" || r.Attr.Space <= 1)
 }
 
-func onlyRandom(static fault.StaticPart) bool {
-	for _, s := range static.Steps {
-		if !s.Random {
-			return false
-		}
-	}
-	return true
-}
-
-// decideInTarget gives the n-th place's probe the program that does the beginning of a decision.
-func (p *place) decideInTarget(n int) error {
-	f := p.fault
-	var conds []program.Cond
-	var regs []string
-	p.exact = true
-	if p.values != nil && p.values.Filter != nil {
-		var c program.Cond
-		if c, p.exact = p.values.Filter.Cond(p.values.Layout); !c.Always() {
-			conds, regs = append(conds, c), p.values.Layout.Regs()
-		}
-	}
-	attr := f.attrAt(n)
-	if f.static && p.exact {
-		static, err := attr.Static()
-		if err != nil {
-			return err
-		}
-		for i, s := range static.Steps {
-			conds = append(conds, met(s, program.Sequence(i)))
-		}
-		p.steps = len(static.Steps)
-	} else if f.static && len(f.places) > 1 {
-		attr.Times, attr.Rate, attr.For = -1, fault.Rate{}, 0
-		var err error
-		if p.seeds, err = fault.New(attr); err != nil {
-			return err
-		}
-	}
-	if len(conds) == 0 {
+// decideInTarget gives the places' probes the programs that do the beginning of a decision.
+func (f *Fault) decideInTarget() error {
+	if f.rule.After {
 		return nil
 	}
-	var err error
-	if p.kp.Program, err = program.Decision(p.name, regs, program.All(conds...)); err == nil {
-		_, err = program.Check(p.kp.Program)
+	var static fault.StaticPart
+	if static, f.static = f.countsInTarget(); !f.static {
+		static.Steps = nil
 	}
-	if err != nil {
-		return fmt.Errorf("deciding in the target: %w", err)
+	conds := make([]program.Cond, len(f.places))
+	for i, p := range f.places {
+		if p.exact = true; p.values != nil && p.values.Filter != nil {
+			conds[i], p.exact = p.values.Filter.Cond(p.values.Layout)
+		}
+		f.static = f.static && p.exact
+	}
+	f.counts = f.static && len(static.Steps) > 0
+	for i, p := range f.places {
+		c := conds[i]
+		if f.counts {
+			c = program.All(c, met(static.Steps))
+		}
+		if err := p.decideBy(c); err != nil {
+			return fmt.Errorf("deciding in the target: %w", err)
+		}
 	}
 	return nil
 }
 
-// attrAt is the attributes at the n-th place.
-func (f *Fault) attrAt(n int) fault.Attr {
-	attr := f.rule.Attr
-	if n > 0 {
-		attr.Seed = fault.Mix(attr.Seed, uint64(n))
+// decideBy has those calls come to the tracer that meet c.
+func (p *place) decideBy(c program.Cond) (err error) {
+	switch {
+	case c.Always():
+	case p.isCall():
+		p.sp.Choose = c
+	default:
+		p.kp.SharedState = &p.fault.counted
+		if p.kp.Program, err = program.Decision(p.name, c.Registers(), c); err == nil {
+			_, err = program.Check(p.kp.Program)
+		}
 	}
-	return attr
+	return err
 }
 
-// met is fault.Step.Met for the number n.
-func met(s fault.Step, n program.Expr) program.Cond {
-	if s.Add != 0 {
-		n = n.Plus(int64(s.Add))
+// met is the condition that all steps are met.
+func met(steps []fault.Step) program.Cond {
+	conds := make([]program.Cond, len(steps))
+	for i, s := range steps {
+		n := program.Sequence(i)
+		if s.Add != 0 {
+			n = n.Plus(int64(s.Add))
+		}
+		if s.Mod != 0 {
+			n = n.Mod(s.Mod)
+		}
+		if s.Random {
+			n = n.Mixed(s.Seed)
+		}
+		conds[i] = program.Compare(n, program.BelowEqual, program.Const(int64(s.Max)))
 	}
-	if s.Mod != 0 {
-		n = n.Mod(s.Mod)
+	return program.All(conds...)
+}
+
+// eligibleInTarget is how many calls programs have counted: the first step's, since a call is counted before it is chosen.
+func (f *Fault) eligibleInTarget() (n uint64) {
+	switch {
+	case !f.counts:
+		return 0
+	case f.rule.Syscall == "":
+		return f.counted.Cell(0)
 	}
-	if s.Random {
-		n = n.Mixed(s.Seed)
+	for _, p := range f.places {
+		n += p.sp.State(0)
 	}
-	return program.Compare(n, program.BelowEqual, program.Const(int64(s.Max)))
+	return n
 }
 
 // chosen decides a call that has come to the tracer.
@@ -119,30 +115,20 @@ func (p *place) chosen(c *Call) (fault.Decision, bool) {
 	if !f.armed {
 		return fault.Decision{}, false
 	}
-	if !p.counted() {
+	if !f.counts {
 		f.eligible++
 	}
-	call := p.faultCall(c)
-	var d fault.Decision
-	switch {
-	case p.seeds != nil:
-		if d = p.seeds.Decide(call); d.Fail {
-			d = f.decider.Confirm(call)
-		}
-	case f.static && p.exact:
-		d = f.decider.Confirm(call)
-	default:
-		d = f.decider.Decide(call)
+	decide := f.decider.Decide
+	if f.static {
+		decide = f.decider.Confirm
 	}
+	d := decide(p.faultCall(c))
 	return d, d.Fail
 }
 
-// counted tells whether the program counts the calls that meet the condition.
-func (p *place) counted() bool { return p.steps > 0 }
-
 // meets tells whether a call meets the condition, as far as the program has not told.
 func (p *place) meets(c *Call) bool {
-	if p.values == nil || p.values.Filter == nil || p.exact && p.kp.Program != nil {
+	if p.values == nil || p.values.Filter == nil || p.exact {
 		return true
 	}
 	if err := c.fetch(); err != nil {

@@ -171,32 +171,43 @@ func TestCountsAreExactUnderThreads(t *testing.T) {
 	}
 }
 
+// TestPlacesOfARuleCountTogether: all calls of them are one sequence, whoever decides.
 func TestPlacesOfARuleCountTogether(t *testing.T) {
-	b := on(t, kprobes.Options{})
-	f := b.add(inject.Rule{Spec: "first_caller", Specs: []string{"second_caller"}, Attr: attr(t, "when=3+4"), Do: enoent})
-	// first, second, first, second …: number 3, 7, 11 … are the first's
-	if got := b.Do("nested 10", "nested"); got != "nested 5 0" {
-		t.Error(got)
-	}
-	if s := f.Stats(); s.Calls != 20 || s.Eligible != 20 || s.Injected != 5 || len(s.Places) != 2 {
-		t.Errorf("%+v", s)
-	}
-}
-
-func TestSeveralPlacesDrawFromSequencesOfTheirOwn(t *testing.T) {
-	for _, also := range []string{"", `comm ~ "fails*"`} {
-		b := on(t, kprobes.Options{})
-		a := attr(t, "probability=50%", "seed=9", "times=1000")
-		f := b.add(inject.Rule{Spec: "*_caller", Attr: a, If: also, Do: enoent})
-		second := a
-		second.Seed = fault.Mix(a.Seed, 1)
-		count := func(a fault.Attr) int { return strings.Count(expected(t, a, 200, nil), " ") - 1 }
-		want := fmt.Sprintf("nested %d %d", count(a), count(second))
-		if got := b.Do("nested 200", "nested"); got != want {
-			t.Errorf("if %q: %s, want %s", also, got, want)
-		}
-		if s := f.Stats(); len(s.Places) != 2 || s.Calls != 400 || s.Eligible != 400 {
-			t.Errorf("%+v", s)
+	for _, by := range deciders {
+		b := on(t, by.opts)
+		for _, words := range []string{"when=3+4", "interval=3", "space=5 when=2+ probability=50% seed=4", "probability=50% seed=9 times=1000"} {
+			a := attr(t, strings.Fields(words)...)
+			f := b.add(inject.Rule{Spec: "first_caller", Specs: []string{"second_caller"}, Attr: a, If: by.also, Do: enoent})
+			b.s.WaitForOptimizer()
+			d, err := fault.New(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const calls = 200
+			var failed [2]int
+			for i := range 2 * calls { // first, second, first, second …
+				if d.Decide(fault.Call{Size: 1, Now: time.Now()}).Fail {
+					failed[i%2]++
+				}
+			}
+			if got, want := b.Do(fmt.Sprintf("nested %d", calls), "nested"), fmt.Sprintf("nested %d %d", failed[0], failed[1]); got != want {
+				t.Errorf("%s, %s: %s, want %s", by.name, words, got, want)
+			}
+			s := f.Stats()
+			if s.Calls != 2*calls || s.Eligible != d.Eligible() || s.Injected != uint64(failed[0]+failed[1]) || len(s.Places) != 2 {
+				t.Errorf("%s, %s: %+v", by.name, words, s)
+			}
+			for _, p := range s.Places {
+				if p.Decides != by.want {
+					t.Errorf("%s, %s: the %s decides at %s", by.name, words, p.Decides, p.Name)
+				}
+			}
+			if err := f.Remove(); err != nil {
+				t.Error(err)
+			}
+			if after := f.Stats(); after.Calls != s.Calls || after.Eligible != s.Eligible {
+				t.Errorf("%s, %s: after its end %+v", by.name, words, after)
+			}
 		}
 	}
 }

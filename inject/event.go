@@ -65,14 +65,12 @@ type PlaceStats struct {
 	Waiting   bool   // for its library
 	// Decides is who looks at calls that pass: "target" if they don't stop, else "tracer"; empty if none pass.
 	Decides string
-
-	eligible uint64 // as far as the target counts them
 }
 
 // Stats counts up to now. After the fault's end it is what it was then.
 func (f *Fault) Stats() Stats {
 	f.mu.Lock()
-	out := Stats{Eligible: f.eligible, Injected: f.injected, Refused: f.refused}
+	out := Stats{Eligible: f.eligible + f.eligibleInTarget(), Injected: f.injected, Refused: f.refused}
 	for i, a := range f.rule.Do {
 		out.Actions = append(out.Actions, ActionStats{f.described(i, a), f.did[i]})
 	}
@@ -81,8 +79,10 @@ func (f *Fault) Stats() Stats {
 		s := p.stats()
 		out.Calls += s.Calls
 		out.Missed += s.Missed
-		out.Eligible += s.eligible
 		out.Places = append(out.Places, s)
+	}
+	if out.Calls = max(out.Calls, out.Eligible); len(out.Places) == 1 { // the last that were chosen may have met no handler any more
+		out.Places[0].Calls = out.Calls
 	}
 	return out
 }
@@ -121,19 +121,14 @@ func (p *place) stats() PlaceStats {
 
 // count fills in what has been counted: that goes on until the probe is unregistered, and can be asked for after that.
 func (p *place) count(out *PlaceStats) {
-	if p.isCall() {
-		if out.Calls, out.Missed = p.sp.Hits(), p.sp.NMissed(); p.counted() {
-			out.eligible = out.Calls
-		}
+	switch {
+	case p.isCall():
+		out.Calls, out.Missed = p.sp.Hits(), p.sp.NMissed()
 		return
+	case p.rp != nil:
+		out.Missed = p.rp.NMissed()
 	}
-	if p.counted() {
-		out.eligible = p.kp.State(0) // first: a call is counted before it is chosen
-	}
-	out.Calls, out.Missed = max(p.kp.Hits(), out.eligible), p.kp.NMissed() // the program's last choices may have met no handler any more
-	if p.rp != nil {
-		out.Missed += p.rp.NMissed()
-	}
+	out.Calls, out.Missed = p.kp.Hits(), out.Missed+p.kp.NMissed()
 }
 
 // status is stats of a place whose probe is registered.

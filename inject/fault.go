@@ -16,6 +16,8 @@ type Fault struct {
 	places  []*place
 	skipped map[string]int // places of patterns that can't be probed, by reason
 	static  bool           // programs in the target decide what counters can
+	counts  bool           // and there is something to count
+	counted kprobes.SharedState
 
 	// The rest is guarded by mu.
 	mu       sync.Mutex

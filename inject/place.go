@@ -10,7 +10,6 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/values"
-	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -47,9 +46,7 @@ type place struct {
 	effects []effect        // of Rule.Do
 	results []symbols.Param // of a function that is followed, if they are known
 
-	exact bool                       // the program in the target tells all calls that meet the condition
-	steps int                        // of the decision that the program makes
-	seeds *fault.Decider             // decides the static part, if neither the program nor the fault's does
+	exact bool                       // programs tell all calls that meet the condition
 	last  atomic.Pointer[PlaceStats] // from when the probe was about to be unregistered; nil before
 }
 
@@ -87,14 +84,12 @@ func (f *Fault) resolve() ([]*place, error) {
 
 // prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
 func (f *Fault) prepare() error {
-	f.static = f.countsInTarget()
 	if f.rule.Syscall != "" {
-		f.chooseCalls()
-		return nil
+		return f.decideInTarget()
 	}
 	var kept []*place
 	for _, p := range f.places {
-		err := p.prepare(len(kept))
+		err := p.prepare()
 		switch {
 		case err == nil:
 			kept = append(kept, p)
@@ -109,7 +104,7 @@ func (f *Fault) prepare() error {
 	if f.places = kept; len(kept) == 0 {
 		return f.nowhere()
 	}
-	return nil
+	return f.decideInTarget()
 }
 
 // nowhere is the error of a rule without a place that can be probed.
@@ -117,8 +112,8 @@ func (f *Fault) nowhere() error {
 	return fmt.Errorf("%w: of %s none can be probed: %s", kprobes.ErrUnsupported, f.rule.name(), f.Skipped())
 }
 
-// prepare makes the probe of a place, the n-th of its fault.
-func (p *place) prepare(n int) error {
+// prepare makes the probe of a place.
+func (p *place) prepare() error {
 	at, err := p.findSpot()
 	if err != nil {
 		return err
@@ -139,7 +134,6 @@ func (p *place) prepare(n int) error {
 	}
 	if p.spot != atReturn {
 		p.kp.Offset = uint64(at - p.addr)
-		return p.decideInTarget(n)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/kprobes"
-	"github.com/gokprobe/gokprobe/program"
 )
 
 // System calls. A rule about them has one place, whatever calls and however many instructions that is: a SyscallProbe, which
@@ -45,23 +44,6 @@ func (f *Fault) newSyscallPlace() (*place, error) {
 		return 0
 	}
 	return p, p.want()
-}
-
-// chooseCalls has the places decide that can.
-func (f *Fault) chooseCalls() {
-	if !f.static {
-		return
-	}
-	for _, p := range f.places {
-		p.exact, p.steps = true, 1
-		p.sp.Choose = func(place int, call program.Expr) program.Cond {
-			static, err := f.attrAt(place).Static()
-			if err != nil || len(static.Steps) != 1 {
-				return program.Cond{} // which kprobes refuses
-			}
-			return met(static.Steps[0], call)
-		}
-	}
 }
 
 // callsName is what the user sees of a set of calls.
@@ -176,15 +158,12 @@ func (p *place) callStats() PlaceStats {
 	}
 	if st.Way == kprobes.SyscallBySites {
 		out.Reason = fmt.Sprintf("%d places in the code, %d of them optimized", len(st.Places), st.Optimized)
-		if st.Passing > 0 {
+		if st.Passing > 0 && p.fault.static {
 			out.Decides = "target"
 		}
 		if st.Passing > 0 && st.Passing < len(st.Places) {
 			out.Reason += fmt.Sprintf("; at %d the tracer decides", len(st.Places)-st.Passing)
 		}
-	}
-	if p.counted() {
-		out.eligible = out.Calls
 	}
 	return out
 }

@@ -84,17 +84,62 @@ func TestEveryThirdWriteFails(t *testing.T) {
 	})
 }
 
-// TestTheWayDoesNotMatter: the same seed chooses the same calls.
-func TestTheWayDoesNotMatter(t *testing.T) {
-	var want string
+// TestTheSameSystemCallsFailWhoeverDecides: the target, by breakpoints, by ptrace; with a condition that it tells, wholly or in part.
+func TestTheSameSystemCallsFailWhoeverDecides(t *testing.T) {
 	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
-		b.add(full(by, attr(b.t, "probability=20%", "seed=4711")))
-		got := b.Do("write 500", "failed")
-		if want == "" {
-			want = got
+		for _, optimized := range []bool{true, false} {
+			if err := b.s.SetOptimization(optimized); err != nil {
+				b.t.Fatal(err)
+			}
+			for _, words := range []string{
+				"interval=7", "when=3+3", "when=4..30+5", "space=20", "probability=20% seed=4711", "fail-nth=5 probability=0",
+				"space=4 when=2+ interval=2 probability=50% seed=3", "probability=50% seed=1 times=5", "interval=3 per-thread=Y",
+			} {
+				for _, also := range []string{"", ` && comm ~ "sysfails*"`} {
+					a := attr(b.t, strings.Fields(words)...)
+					r := full(by, a)
+					r.If += also
+					f := b.add(r)
+					b.s.WaitForOptimizer()
+					place := f.Stats().Places[0]
+					if got, want := b.Do("write 100", "failed"), expected(b.t, a, 100, nil); got != want {
+						b.t.Errorf("%s, if %s: %s, want %s", words, r.If, got, want)
+					}
+					want := "tracer"
+					if _, err := a.Static(); err == nil && also == "" && optimized && by == kprobes.SyscallBySites {
+						want = "target"
+					}
+					if place.Decides != want {
+						b.t.Errorf("%s, if %s: %+v, want the %s to decide", words, r.If, place, want)
+					}
+					if st := f.Stats(); f.Armed() && (st.Eligible != 100 || st.Calls != 100 && st.Calls != 101) { // its answer is a call too
+						b.t.Errorf("%s, if %s: %+v", words, r.If, st)
+					}
+					if err := f.Remove(); err != nil {
+						b.t.Error(err)
+					}
+				}
+			}
 		}
-		if got != want || !strings.Contains(got, ": ") {
-			b.t.Errorf("%s, want %s", got, want)
+	})
+}
+
+// TestARuleSeesWhatAnotherHasChanged of a call, whoever decides.
+func TestARuleSeesWhatAnotherHasChanged(t *testing.T) {
+	eachWay(t, func(b *bench, by kprobes.SyscallWay) {
+		b.add(inject.Rule{
+			Syscall: "write", SyscallBy: by, Attr: attr(b.t, "interval=4"), Args: []string{"fd=$arg1:u32"}, If: "fd == 77",
+			Do: []inject.Action{inject.SetArgument{N: 1, Value: "0x10000004d"}}, // of which the kernel looks at 32 bits
+		})
+		r := full(by, attr(b.t, "interval=5"))
+		r.Args, r.If = []string{"fd=$arg1:u64"}, "fd == 0x10000004d"
+		f := b.add(r)
+		b.s.WaitForOptimizer()
+		if got := b.Do("write 100", "failed"); got != "failed 5: 20 40 60 80 100" {
+			b.t.Error(got)
+		}
+		if st := f.Stats(); st.Eligible != 25 || st.Injected != 5 {
+			b.t.Errorf("%+v", st)
 		}
 	})
 }

@@ -50,7 +50,10 @@ func (s *Session) chosenHit(th *ptrace.Thread, d *domain, det *detour, at arch.A
 
 // wantsHandler runs kp's Program, unless the target has, and tells whether the PreHandler is to run.
 func (s *Session) wantsHandler(ts *threadState, kp *Kprobe) bool {
-	if kp.checked == nil || kp.ret != nil || ts.chosen == kp {
+	switch {
+	case kp.checked == nil, kp.ret != nil, ts.chosen == kp:
+		return true
+	case kp.forCalls && ts.changedCall(): // its registers are not those at the site: the SyscallProbe looks at them
 		return true
 	}
 	chosen := s.interpret(ts, kp, &ts.regs)

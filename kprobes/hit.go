@@ -236,7 +236,7 @@ func (s *Session) runPre(ts *threadState, st *site) (diverted bool) {
 		takesOver := kp.PreHandler != nil && s.guard(kp, func() int { return kp.PreHandler(kp, regs) }) != 0
 		ts.noted = false
 		if takesOver || ts.left {
-			if diverted = true; ts.changed != ts.hit {
+			if diverted = true; !ts.changedCall() {
 				return true
 			}
 		}

@@ -59,6 +59,8 @@ type Kprobe struct {
 	// optimized. Rings and their sizes are the session's. The first two words of each record
 	// must be what the helpers Time and Thread have returned.
 	Program *program.Program
+	// SharedState, if it is not nil, is what the state of the Program is, if that has one.
+	SharedState *SharedState
 	// RecordHandler gets the Program's records.
 	RecordHandler RecordHandler
 
@@ -82,8 +84,7 @@ type Kprobe struct {
 	checked    *program.Checked // Program, for hits that the tracer handles
 	values     [][]uint64       // of the Program's maps; guarded by counting
 	recordings []*recording     // that write to other maps; guarded by counting
-	states     []*programState  // guarded by counting
-	endedState []uint64         // what those hold that have ended; guarded by counting
+	state      *SharedState     // the Program's, SharedState or its own; guarded by counting
 
 	waits   bool   // it is in none, and placed when a module comes
 	reason  string // why it is in none

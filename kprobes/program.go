@@ -37,10 +37,10 @@ const scratchSize = 1 << 16
 // checkProgram prepares kp's Program. The tracer's own hits have maps of one shard.
 func (kp *Kprobe) checkProgram() error {
 	var values [][]uint64
-	var state []uint64
 	if kp.hasProgram(nil, nil, nil); kp.Program == nil {
 		return nil
 	}
+	var state *SharedState
 	if kp.Program.Decides && (kp.ret != nil || kp.jprobe != nil) {
 		return errDecides
 	}
@@ -56,7 +56,12 @@ func (kp *Kprobe) checkProgram() error {
 		case program.Ring:
 			m.Size = scratchSize
 		case program.State:
-			state = make([]uint64, m.Cells)
+			if state = kp.SharedState; state == nil {
+				state = &SharedState{}
+			}
+			if err := state.reserve(m.Cells); err != nil {
+				return err
+			}
 		default:
 			m.Shards = 1
 			cells = make([]uint64, m.Len()/8)
@@ -69,10 +74,10 @@ func (kp *Kprobe) checkProgram() error {
 }
 
 // hasProgram begins to count anew.
-func (kp *Kprobe) hasProgram(checked *program.Checked, values [][]uint64, state []uint64) {
+func (kp *Kprobe) hasProgram(checked *program.Checked, values [][]uint64, state *SharedState) {
 	counting.Lock()
 	defer counting.Unlock()
-	kp.checked, kp.values, kp.endedState = checked, values, state
+	kp.checked, kp.values, kp.state = checked, values, state
 }
 
 // Values is what counter or histogram i of the Program's Maps holds, cell by cell; nil for a
@@ -107,6 +112,7 @@ type mapMemory struct {
 	words []uint64
 	ring  *ring         // whose memory it is; nil if it is the recording's own
 	state *programState // the same
+	far   bool          // it may be out of a displacement's reach
 }
 
 // own tells whether the memory is the recording's.
@@ -168,7 +174,7 @@ func (d *domain) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Pr
 
 func (d *domain) placeMap(kp *Kprobe, m program.Map, at arch.Addr) (mapMemory, error) {
 	if m.Kind == program.State {
-		return d.useState(kp)
+		return d.useState(kp, at)
 	}
 	if m.Kind == program.Ring {
 		r, err := d.ringNear(at)
@@ -191,7 +197,7 @@ func wordsOf(b []byte) []uint64 {
 
 func (d *domain) freeMaps(rec *recording) {
 	for _, m := range rec.maps {
-		d.leaveState(m.state)
+		d.unuseState(m.state)
 		if m.own() {
 			if err := d.region.FreeCells(m.at); err != nil {
 				d.session.warn("freeing a map: %v", err)
@@ -227,7 +233,9 @@ func (d *domain) keep(rec *recording) {
 func (rec *recording) spans() (all []arch.Range) {
 	if rec != nil {
 		for _, m := range rec.maps {
-			all = append(all, m.span())
+			if !m.far {
+				all = append(all, m.span())
+			}
 		}
 	}
 	return all
@@ -264,7 +272,7 @@ func (d *domain) compile(rec *recording, t program.Target) (arch.Body, error) {
 		return nil, errNoCompiler
 	}
 	for _, m := range rec.maps {
-		t.Maps = append(t.Maps, m.at)
+		t.Maps, t.Far = append(t.Maps, m.at), append(t.Far, m.far)
 	}
 	t.HWCAP2, t.ThreadPointer = d.threadAccess()
 	body, err := hostCompiler.Compile(rec.checked, t)

@@ -34,12 +34,12 @@ type recorder struct {
 	rings      []*ring
 	tids       map[uint64][]*identity // by what the helper Thread returns, in the order of their beginning
 	noted      map[int]*identity      // by thread ID: the present ones
-	states     map[*Kprobe]*programState
+	states     map[*SharedState]*programState
 }
 
 func (r *recorder) init() {
 	r.recordings, r.tids, r.noted = map[uint32]*recording{}, map[uint64][]*identity{}, map[int]*identity{}
-	r.states = map[*Kprobe]*programState{}
+	r.states = map[*SharedState]*programState{}
 }
 
 // cells is Region.Cells, mapping memory in the target if need be.

@@ -1,44 +1,57 @@
 package kprobes
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Which calls have their Enter, by SyscallProbe.Choose. At a place whose calls have a known number, or where a register
-// holds it that the moves in front of the instruction take it from, the condition is the Program of the Kprobe there: calls that
-// pass do not stop if that is optimized. Elsewhere the tracer has every call, and evaluates the condition of place 0: at all places by
-// ptrace, in programs that are executed, where Exit needs all calls to stop, where the number comes from anywhere.
+// Which calls have their Enter, by SyscallProbe.Choose. It is looked at wherever the call is: at a place in the code by the Program
+// of the Kprobe there, so that calls which pass do not stop if that is optimized; else by the tracer, which has every call: by
+// ptrace, in programs that are executed, where Exit needs all calls to stop, where a register's value at the call comes
+// from anywhere. All of them count in one state in an address space, so the same calls are chosen whoever looks.
 //
-// Cell 0 of a Program's state is how many calls it has looked at, so that is how often they were hit.
+// A place is in front of moves that make the registers those of the call, so its Program looks at what they make them of.
+//
+// A cell of the state behind those of Choose is how many calls there have been.
 
-// errUncounted refuses a Choose of which calls can't be counted.
-var errUncounted = errors.New("SyscallProbe.Choose must look at the call's number")
+// choices is the state of a SyscallProbe's Choose.
+type choices struct {
+	SharedState
+	calls int // the cell that counts them
+}
 
 // fewNumbers is how many numbers a Program compares a call's with.
 const fewNumbers = 8
 
-// choice is the Program of place n of sp; numbered, unless always met, tells the calls of other numbers at that place.
-func (sp *SyscallProbe) choice(n int, regs []string, numbered program.Cond) (*program.Program, error) {
-	p, err := program.Decision(fmt.Sprintf("%s, place %d", sp.name(), n), regs, program.All(numbered, sp.Choose(n, program.Sequence(0))))
-	if err == nil && p.State() < 0 {
-		err = errUncounted
-	}
-	return p, err
+// choice is the Program that counts the calls that meet numbered, and has those stop that Choose chooses, whose registers are what is
+// says.
+func (sp *SyscallProbe) choice(numbered program.Cond, is func(reg string) program.Expr) (*program.Program, error) {
+	counted := program.Compare(program.Sequence(sp.Choose.Cells()), program.BelowEqual, program.Const(-1))
+	c := program.All(numbered, counted, sp.Choose.With(is))
+	return program.Decision(sp.name(), c.Registers(), c)
 }
 
-// prepareChoice makes the Program of place 0.
+// prepareChoice makes the Program by which the tracer chooses.
 func (sp *SyscallProbe) prepareChoice() (err error) {
 	sp.choosing.Store(nil)
-	if sp.places = 0; sp.Choose == nil {
-		return nil
+	st := &choices{calls: sp.Choose.Cells()}
+	sp.own.SharedState = &st.SharedState
+	if sp.state.Store(st); sp.Choose.Always() {
+		return sp.own.checkProgram()
 	}
-	if sp.own.Program, err = sp.choice(0, nil, program.Cond{}); err != nil {
+	names := ptrace.Host.NewRegs().Names()
+	for _, reg := range sp.Choose.Registers() {
+		if !slices.Contains(names, reg) {
+			return fmt.Errorf("SyscallProbe.Choose: no register %s", reg)
+		}
+	}
+	if sp.own.Program, err = sp.choice(program.Cond{}, program.Reg); err != nil {
 		return err
 	}
 	return sp.own.checkProgram()
@@ -46,55 +59,78 @@ func (sp *SyscallProbe) prepareChoice() (err error) {
 
 // chooseAt gives kp, the probe of sp at site, the Program that tells which of its hits are calls that Enter is to see, if
 // there can be one.
-func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *callSite) error {
-	if sp.Choose == nil || sp.Exit != nil {
+func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *callSite) (err error) {
+	if sp.Choose.Always() || sp.Exit != nil {
 		return nil
 	}
-	var regs []string
 	var numbered program.Cond
 	if site.number < 0 {
-		reg, size, ok := site.numberFrom()
+		number, ok := site.origin(arch.Regs.ReturnValue)
 		if !ok || len(sp.Numbers) > fewNumbers {
 			return nil
 		}
-		regs = []string{reg}
 		var each []program.Cond
 		for _, nr := range sp.Numbers {
-			each = append(each, program.Compare(program.Reg(reg).As(size), program.Equal, program.Const(int64(nr))))
+			each = append(each, program.Compare(number, program.Equal, program.Const(int64(nr))))
 		}
 		numbered = program.Any(each...)
 	}
-	var err error
-	sp.places++
-	kp.Program, err = sp.choice(sp.places, regs, numbered)
+	from := map[string]program.Expr{}
+	for _, reg := range sp.Choose.Registers() {
+		var ok bool
+		if from[reg], ok = site.origin(func(r arch.Regs) uint64 { v, _ := r.Get(reg); return v }); !ok {
+			return nil
+		}
+	}
+	kp.SharedState = sp.own.SharedState
+	kp.Program, err = sp.choice(numbered, func(reg string) program.Expr { return from[reg] })
 	return err
 }
 
-// numberFrom is the register that holds the number of the call at site's place, and as which part of it.
-func (site *callSite) numberFrom() (reg string, size program.Type, ok bool) {
-	const mark = 0x5a17_c0de_3b29_8f61
-	names := ptrace.Host.NewRegs().Names()
-	for _, name := range names {
-		regs := ptrace.Host.NewRegs()
-		if !regs.Set(name, mark) {
-			continue
-		}
-		for _, load := range site.loads {
-			if ptrace.Host.Load(load, regs, vague(0)) != nil {
-				return "", size, false
-			}
-		}
-		switch regs.ReturnValue() {
-		case mark:
-			return name, program.U64, true
-		case mark & math.MaxUint32:
-			return name, program.U32, true
+// origin is what a register holds in front of the call at site, told by what registers hold at its place: a constant, or a register's
+// value plus a constant, or its low half. For that the moves are performed twice, each time with other values in all registers and in memory.
+func (site *callSite) origin(value func(arch.Regs) uint64) (is program.Expr, ok bool) {
+	before, after := site.perform(1)
+	otherBefore, otherAfter := site.perform(2)
+	if after == nil || otherAfter == nil {
+		return is, false
+	}
+	first, second := value(after), value(otherAfter)
+	if first == second {
+		return program.Const(int64(first)), true
+	}
+	for _, name := range before.Names() {
+		v, _ := before.Get(name)
+		w, _ := otherBefore.Get(name)
+		switch {
+		case first-v == second-w:
+			return program.Reg(name).Plus(int64(first - v)), true
+		case first == v&math.MaxUint32 && second == w&math.MaxUint32:
+			return program.Reg(name).As(program.U32), true
 		}
 	}
-	return "", size, false
+	return is, false
 }
 
-// counts has the hits of sp be also those that the Programs of kps have looked at.
+// perform has registers of random values, all of them addresses, go through the moves at site; after is nil if they can't.
+func (site *callSite) perform(seed uint64) (before, after arch.Regs) {
+	const addresses = 0xfff_0000_ffff // sums of which are such; and no flag is set that keeps some from being read
+	random := rand.New(rand.NewPCG(seed, 0))
+	before = ptrace.Host.NewRegs()
+	for _, name := range before.Names() {
+		before.Set(name, random.Uint64()&addresses)
+	}
+	after = before.Clone()
+	for _, load := range site.loads {
+		if ptrace.Host.Load(load, after, vague(seed)) != nil {
+			return before, nil
+		}
+	}
+	after.SetIP(site.insn)
+	return before, after
+}
+
+// counts has what is missed by those of kps that have Programs be missed by sp.
 func (sp *SyscallProbe) counts(kps []*Kprobe) {
 	var all []*Kprobe
 	if old := sp.choosing.Load(); old != nil {
@@ -108,29 +144,29 @@ func (sp *SyscallProbe) counts(kps []*Kprobe) {
 	sp.choosing.Store(&all)
 }
 
-// looked is how many calls Programs of places have looked at, and how many of those ran no handler.
-func (sp *SyscallProbe) looked() (calls, missed uint64) {
-	if all := sp.choosing.Load(); all != nil {
-		for _, kp := range *all {
-			calls += kp.State(0)
-			missed += kp.NMissed()
-		}
+// counted is how many calls Choose has been asked about.
+func (sp *SyscallProbe) counted() uint64 {
+	if st := sp.state.Load(); st != nil {
+		return st.Cell(st.calls)
 	}
-	return calls, missed
+	return 0
 }
 
-// chooses tells whether the call that a thread stands in front of is to have the Enter of sp, which no Program has decided.
+// State is what a cell of Choose's state holds, summed over all processes; 0 if there is no such cell. It is reset by registration.
+// Safe for concurrent use.
+func (sp *SyscallProbe) State(cell int) uint64 {
+	if st := sp.state.Load(); st != nil {
+		return st.Cell(cell)
+	}
+	return 0
+}
+
+// chooses tells whether the call that a thread stands in front of, which no Program has decided, is to have the Enter of sp.
 func (s *Session) chooses(ts *threadState, sp *SyscallProbe) bool {
 	if sp.own.checked == nil {
+		sp.hits.Add(1)
 		return true
 	}
 	ts.regs.domain.keepState(&sp.own)
 	return s.interpret(ts, &sp.own, &ts.regs)
-}
-
-// keepState makes sure of memory for the state of a kp that stands nowhere: the tracer's own.
-func (d *domain) keepState(kp *Kprobe) {
-	if d.states[kp] == nil {
-		d.hasState(kp, mapMemory{words: make([]uint64, kp.checked.Maps[kp.checked.State()].Len()/8)}, nil)
-	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// choosing is a probe on nr whose Enter, which counts its runs, is for one in n calls; each place has a seed of its own.
+// choosing is a probe on nr whose Enter, which counts its runs, is for one in n calls.
 func choosing(by kprobes.SyscallWay, nr int, n, seed uint64, ran *uint64) *kprobes.SyscallProbe {
 	return &kprobes.SyscallProbe{
 		Numbers: []int{nr}, By: by,
@@ -21,9 +21,7 @@ func choosing(by kprobes.SyscallWay, nr int, n, seed uint64, ran *uint64) *kprob
 			r.SetReturnValue(1)
 			return 1
 		},
-		Choose: func(place int, call program.Expr) program.Cond {
-			return program.Compare(call.Mixed(seed+uint64(place)), program.Below, program.Const(int64(^uint64(0)/n)))
-		},
+		Choose: oneOf(n, seed),
 	}
 }
 
@@ -37,6 +35,10 @@ func TestCallsThatPassDoNotStop(t *testing.T) {
 	sp := choosing(kprobes.SyscallBySites, unix.SYS_GETPID, n, seed, &ran)
 	registerSyscall(t, s, sp)
 	s.WaitForOptimizer()
+	st := s.SyscallStatus(sp)
+	if st.Passing < 2 || st.Passing > st.Optimized {
+		t.Errorf("%d places of %d optimized have calls pass", st.Passing, st.Optimized)
+	}
 	before := s.Handled()
 	got := prog.Do(fmt.Sprintf("raw %d", calls), "other")
 	stops := s.Handled() - before
@@ -45,9 +47,6 @@ func TestCallsThatPassDoNotStop(t *testing.T) {
 	}
 	if got := sp.Hits(); got != 2*calls+1 { // one is the program's own
 		t.Errorf("%d hits", got)
-	}
-	if st := s.SyscallStatus(sp); st.Passing < 2 || st.Passing > st.Optimized {
-		t.Errorf("%d places of %d optimized have calls pass", st.Passing, st.Optimized)
 	}
 	if got := prog.Do("write 10", "failed"); got != "failed 0:" || sp.Hits() != 2*calls+1 {
 		t.Errorf("%s, %d hits", got, sp.Hits())
@@ -95,25 +94,20 @@ func chosenCalls(t *testing.T, by kprobes.SyscallWay, opts kprobes.Options, seed
 	return got
 }
 
-// TestChosenCallsAreTheSame: a seed chooses the same calls by sites, however these are probed, each time; by ptrace it is those that place 0
-// says; another seed chooses others.
+// TestChosenCallsAreTheSame, those that the seed says, by sites, however these are probed, and by ptrace.
 func TestChosenCallsAreTheSame(t *testing.T) {
-	for _, by := range ways {
-		want := chosenCalls(t, by, kprobes.Options{}, 9)
-		for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
-			if got := chosenCalls(t, by, opts, 9); got != want {
-				t.Errorf("%s: %s\nwant %s", by, got, want)
-			}
-		}
-		if got := chosenCalls(t, by, kprobes.Options{}, 90); got == want {
-			t.Errorf("%s: another seed chooses the same: %s", by, got)
-		}
+	for _, seed := range []uint64{9, 90} {
 		var numbers []string
-		for _, i := range chosenOf(1000, 20, 9) {
+		for _, i := range chosenOf(1000, 20, seed) {
 			numbers = append(numbers, fmt.Sprint(i+1))
 		}
-		if all := strings.Join(numbers, " "); by == kprobes.SyscallByStops && !strings.HasSuffix(want, ": "+all) {
-			t.Errorf("%s, want %s", want, all)
+		want := fmt.Sprintf("failed %d: %s", len(numbers), strings.Join(numbers, " "))
+		for _, by := range ways {
+			for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
+				if got := chosenCalls(t, by, opts, seed); got != want {
+					t.Errorf("%s, %+v: %s\nwant %s", by, opts, got, want)
+				}
+			}
 		}
 	}
 }
@@ -193,11 +187,9 @@ func TestExitIsForAllCalls(t *testing.T) {
 
 // TestChoicesThatMakeNoSense are refused, and nothing is armed.
 func TestChoicesThatMakeNoSense(t *testing.T) {
-	for want, choose := range map[string]func(int, program.Expr) program.Cond{
-		"must look at the call's number": func(int, program.Expr) program.Cond { return program.Cond{} },
-		"no register": func(_ int, call program.Expr) program.Cond {
-			return program.Compare(call, program.Equal, program.Reg("rdi"))
-		},
+	for want, choose := range map[string]program.Cond{
+		"no register arg": program.Compare(program.Reg("arg"), program.Equal, program.Const(0)),
+		"no cell 512":     program.Compare(program.Sequence(program.MaxCells-1), program.Equal, program.Const(0)),
 	} {
 		for _, by := range slices.Concat(ways, []kprobes.SyscallWay{kprobes.SyscallAuto}) {
 			prog := start(t, "sysfails")

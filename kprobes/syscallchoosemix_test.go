@@ -55,38 +55,24 @@ func TestAProgramCannotTellThatItsCallsPass(t *testing.T) {
 	}
 }
 
-// TestChosenCallsInALibraryThatComes: its places are others, with Programs of their own.
+// TestChosenCallsInALibraryThatComes are counted with the program's own.
 func TestChosenCallsInALibraryThatComes(t *testing.T) {
 	lib := testprog.Build(t, "libsys.so", "-shared", "-fPIC")
 	for _, by := range ways {
 		t.Run(by.String(), func(t *testing.T) {
 			prog := start(t, "sysfails")
 			s := attach(t, prog.PID(), kprobes.Options{})
-			places := map[int]bool{}
-			registered := 0
 			sp := &kprobes.SyscallProbe{
 				Numbers: []int{unix.SYS_GETPID}, By: by,
-				Enter: func(_ *kprobes.SyscallProbe, r *kprobes.Regs) int { r.SetReturnValue(1); return 1 },
-				Choose: func(place int, call program.Expr) program.Cond {
-					if places[place] {
-						t.Errorf("place %d is there already", place)
-					}
-					if places[place] = true; registered > 0 && place < registered {
-						t.Errorf("place %d of %d", place, registered)
-					}
-					return program.Compare(call, program.Equal, program.Const(0)) // the first
-				},
+				Enter:  func(_ *kprobes.SyscallProbe, r *kprobes.Regs) int { r.SetReturnValue(1); return 1 },
+				Choose: program.Compare(program.Sequence(0), program.Equal, program.Const(0)), // the first
 			}
 			registerSyscall(t, s, sp)
-			registered = len(places)
-			if got := prog.Do("load "+lib, "loaded"); got != map[kprobes.SyscallWay]string{
-				kprobes.SyscallBySites: "loaded other 0", // both are first ones
-				kprobes.SyscallByStops: "loaded other 1",
-			}[by] {
+			if got := prog.Do("load "+lib, "loaded"); got != "loaded other 1" {
 				t.Error(got)
 			}
-			if sp.Hits() != 2 || by == kprobes.SyscallBySites && len(places) == registered {
-				t.Errorf("%d hits, %d places", sp.Hits(), len(places))
+			if sp.Hits() != 2 || sp.State(0) != 2 {
+				t.Errorf("%d hits, %d counted", sp.Hits(), sp.State(0))
 			}
 			closeSession(t, s)
 			prog.CheckClean()

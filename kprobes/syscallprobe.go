@@ -33,12 +33,10 @@ type SyscallProbe struct {
 	// not run for a call that does not return, such as exit(2) and execve(2), nor in a child that the call makes.
 	Exit func(sp *SyscallProbe, regs *Regs)
 
-	// Choose, if it is not nil, says which calls have their Enter; the others pass, and by sites most of them need not stop for
-	// that, unless there is an Exit. It returns the condition of the calls at place number place, about call, which counts these: 0 for the first, in each process. An
-	// evaluation must look at call once, and at no registers. Place 0 is all calls that the tracer evaluates the condition for (all of them by
-	// stops, and those of programs that are executed); 1, 2, … are instructions in the program's code, in an order that is the same whenever
-	// the same code is mapped in the same order. It is called on the tracer's thread, and may be called again for libraries that come.
-	Choose func(place int, call program.Expr) program.Cond
+	// Choose is a condition, over registers in front of the call, that calls have to meet to have their Enter; all have it if it is the
+	// zero Cond. The others pass, and by sites most of them need not stop for that, unless there is an Exit. Its Sequences count
+	// for all places of the calls in an address space together.
+	Choose program.Cond
 
 	// Flags may hold FlagDisabled at registration.
 	Flags Flags
@@ -52,8 +50,8 @@ type SyscallProbe struct {
 	why  string     // not by sites
 	kps  []*Kprobe  // if it is by sites
 
-	places   int                       // that were given to Choose, without the first
-	choosing atomic.Pointer[[]*Kprobe] // those that have or had a Program by it
+	choosing atomic.Pointer[[]*Kprobe] // the places that have or had a Program by Choose
+	state    atomic.Pointer[choices]   // of Choose
 }
 
 // SyscallWay is how a SyscallProbe sees system calls.
@@ -75,16 +73,18 @@ func (w SyscallWay) String() string {
 
 // Hits is how many calls were about to be made while the probe was enabled. It is reset by registration. Safe for
 // concurrent use.
-func (sp *SyscallProbe) Hits() uint64 {
-	looked, _ := sp.looked()
-	return sp.hits.Load() + looked
-}
+func (sp *SyscallProbe) Hits() uint64 { return sp.hits.Load() + sp.counted() }
 
 // NMissed is how many calls ran no handler, since they were made in a function that a handler has called.
 // Safe for concurrent use.
 func (sp *SyscallProbe) NMissed() uint64 {
-	_, missed := sp.looked()
-	return sp.own.NMissed() + missed
+	n := sp.own.NMissed()
+	if all := sp.choosing.Load(); all != nil {
+		for _, kp := range *all {
+			n += kp.NMissed()
+		}
+	}
+	return n
 }
 
 // SyscallStatus is how a registered SyscallProbe works.
@@ -280,7 +280,8 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 	return true
 }
 
-// enterSyscall runs the Enter of sp for a thread that stands in front of a call, which a place's Program may have counted and chosen.
+// enterSyscall runs the Enter of sp for a thread that stands in front of a call, which a place's Program may have
+// counted and chosen.
 func (s *Session) enterSyscall(ts *threadState, sp *SyscallProbe, chosen bool) (made bool) {
 	switch {
 	case !sp.enabled() || s.disarmed || ts.over || !slices.Contains(sp.Numbers, ts.number):
@@ -290,9 +291,9 @@ func (s *Session) enterSyscall(ts *threadState, sp *SyscallProbe, chosen bool) (
 		return true
 	}
 	if !chosen {
-		sp.hits.Add(1)
+		chosen = s.chooses(ts, sp)
 	}
-	if sp.Enter == nil || !chosen && !s.chooses(ts, sp) {
+	if sp.Enter == nil || !chosen {
 		return true
 	}
 	return s.guard(&sp.own, func() int { return sp.Enter(sp, &ts.regs) }) == 0

@@ -79,7 +79,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 		return 0
 	}
 	before := r.Regs.Clone()
-	again := ts.changed == ts.hit // by another SyscallProbe: the thread stands in front of the instruction
+	again := ts.changedCall() // by another SyscallProbe: the thread stands in front of the instruction
 	if !again && !site.load(r) {
 		r.CopyFrom(before) // a fault, which the program is told of when it comes there
 		return 0
@@ -93,7 +93,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 		return 0
 	}
 	seen := r.Regs.Clone()
-	switch made := s.enterSyscall(ts, sp, kp.Program != nil); {
+	switch made := s.enterSyscall(ts, sp, kp.Program != nil && !again); {
 	case ts.over:
 		return 0
 	case !made:
@@ -112,6 +112,9 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 	r.SetIP(kp.Addr.Add(int64(ptrace.Host.BreakpointAdvance())))
 	return 0
 }
+
+// changedCall tells that a SyscallProbe has changed the call of the hit: the registers are those in front of it already.
+func (ts *threadState) changedCall() bool { return ts.changed == ts.hit }
 
 // load puts into r what the instructions at a site that lead to the call load.
 func (site *callSite) load(r *Regs) bool {
@@ -144,6 +147,11 @@ func (s *Session) callsCame(came []*symbols.Module) {
 // changeWay has sp work by stops from now on, for the reason that why gives.
 func (s *Session) changeWay(sp *SyscallProbe, why error) error {
 	kps := sp.kps
+	if sp.own.checked != nil {
+		for d := range s.domains {
+			d.keepState(&sp.own) // which goes on where they end
+		}
+	}
 	sp.kps, sp.way, sp.why = nil, SyscallByStops, why.Error()
 	if err := s.stopAtSyscalls(); err != nil {
 		return fmt.Errorf("%w, and not even by that: %w", why, err)

@@ -74,6 +74,25 @@ func TestDecisionsChooseTheHitsThatMeetThem(t *testing.T) {
 
 func (c Cond) and(o Cond) Cond { return All(c, o) }
 
+// TestConditionsOfOtherRegisters: With puts numbers in the place of registers, and leaves the condition itself as it is.
+func TestConditionsOfOtherRegisters(t *testing.T) {
+	c := All(Compare(Reg("ax"), Equal, Const(5)), Any(Not(Compare(Reg("si").As(U8), Above, Reg("ax").Plus(0x20))), Compare(Sequence(3), Equal, Const(0))))
+	if got := fmt.Sprint(c.Registers(), c.Cells(), Cond{}.Registers(), Cond{}.Cells()); got != "[ax si] 4 [] 0" {
+		t.Error(got)
+	}
+	other := c.With(func(reg string) Expr {
+		return map[string]Expr{"ax": Reg("di").Plus(5 - 0x1000), "si": Const(0x126)}[reg]
+	})
+	if got := fmt.Sprint(other.Registers(), c.Registers()); got != "[di] [ax si]" {
+		t.Error(got)
+	}
+	for i, c := range []Cond{c, other, other.With(func(string) Expr { return Const(0x1000) })} {
+		if got, want := chosen(t, 2, c), [][]int{{0, 1}, {0}, {0}}[i]; !slices.Equal(got, want) {
+			t.Errorf("%d: %v, want %v", i, got, want)
+		}
+	}
+}
+
 // splitmix is number n of the sequence of splitmix64 that seed begins (Vigna's public domain
 // splitmix64.c).
 func splitmix(seed, n uint64) uint64 {

@@ -167,5 +167,48 @@ func Any(conds ...Cond) Cond { return Cond{kind: anyOf, list: conds} }
 // Not is met if c is not (!).
 func Not(c Cond) Cond { return Cond{kind: notOf, list: []Cond{c}} }
 
+// Registers are those that c looks at, each once.
+func (c Cond) Registers() (names []string) {
+	c.With(func(reg string) Expr {
+		if !slices.Contains(names, reg) {
+			names = append(names, reg)
+		}
+		return Reg(reg)
+	})
+	return names
+}
+
+// Cells is one more than the highest cell of c's Sequences, 0 if there are none.
+func (c Cond) Cells() (n int) {
+	for _, e := range []Expr{c.a, c.b} {
+		if e.fn == fromSequence {
+			n = max(n, int(e.n)+1)
+		}
+	}
+	for _, sub := range c.list {
+		n = max(n, sub.Cells())
+	}
+	return n
+}
+
+// With is c with what each of its registers is told to be.
+func (c Cond) With(is func(reg string) Expr) Cond {
+	c.a, c.b = c.a.withRegister(is), c.b.withRegister(is)
+	c.list = slices.Clone(c.list)
+	for i := range c.list {
+		c.list[i] = c.list[i].With(is)
+	}
+	return c
+}
+
+func (e Expr) withRegister(is func(string) Expr) Expr {
+	if e.fn != fromReg {
+		return e
+	}
+	base := is(e.reg)
+	base.steps, base.zero = slices.Concat(base.steps, e.steps), base.zero || e.zero
+	return base
+}
+
 // Always tells that c is the zero Cond, which is always met.
 func (c Cond) Always() bool { return c.kind == always }

@@ -9,6 +9,8 @@ type Target struct {
 	// Maps are where the memory of Program.Maps begins in the target, in their order; multiples
 	// of LineSize.
 	Maps []arch.Addr
+	// Far, if it is not nil, tells which of the Maps, all of them states, may be anywhere. Code reaches the others by a displacement.
+	Far []bool
 	// Dead is what the code need not put back.
 	Dead arch.Dead
 	// RedZone tells that the code at the site may keep data below its stack pointer.

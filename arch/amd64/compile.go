@@ -27,6 +27,14 @@ func (Arch) Compile(p *program.Checked, target program.Target) (arch.Body, error
 	if len(target.Maps) != len(p.Maps) {
 		return nil, fmt.Errorf("program %s has %d maps, but %d are placed", p.Name, len(p.Maps), len(target.Maps))
 	}
+	if target.Far != nil && len(target.Far) != len(p.Maps) {
+		return nil, fmt.Errorf("program %s has %d maps, but of %d it is told how far they are", p.Name, len(p.Maps), len(target.Far))
+	}
+	for i, m := range p.Maps {
+		if target.Far != nil && target.Far[i] && m.Kind != program.State {
+			return nil, fmt.Errorf("program %s: only a state may be anywhere, not a %s", p.Name, m.Kind)
+		}
+	}
 	if p.Decides && target.Below > 0 {
 		return nil, fmt.Errorf("program %s decides, but not at the beginning of a hit", p.Name)
 	}

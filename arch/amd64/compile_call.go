@@ -49,6 +49,10 @@ func (c *compiler) count(cell place) {
 // fetchAdd adds one to a cell of a state and answers with what was there.
 func (c *compiler) fetchAdd(n int, h *program.HelperCall) {
 	cell := global(c.env.Maps[h.Map]).plus(int32(8 * h.Cell))
+	if c.env.Far != nil && c.env.Far[h.Map] {
+		c.constant(c.use(t1), int64(cell.target))
+		cell = inMem(t1, 0)
+	}
 	if !c.wanted(n, bpf.R0) {
 		c.count(cell)
 		return

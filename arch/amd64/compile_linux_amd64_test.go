@@ -133,6 +133,11 @@ func (b *bench) target(p *program.Checked) program.Target {
 		e.HWCAP2 = uint64(b.rnd.IntN(4))
 	}
 	e.ThreadPointer = b.rnd.IntN(2) == 0
+	if b.rnd.IntN(2) == 0 {
+		for _, m := range p.Maps {
+			e.Far = append(e.Far, m.Kind == program.State && b.rnd.IntN(2) == 0)
+		}
+	}
 	e.Dead.Flags = b.rnd.IntN(2) == 0
 	if b.rnd.IntN(2) == 0 {
 		e.Dead.Regs = uint16(b.rnd.Uint32() & b.rnd.Uint32())
