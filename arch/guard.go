@@ -69,3 +69,16 @@ type Guards interface {
 	// ErrReach, or says why there is no such code.
 	Alone(at Addr, p Plan) ([]byte, error)
 }
+
+// Frames is an architecture on which a thread can get back all its registers from memory, by a return from a signal's
+// handler that never ran.
+type Frames interface {
+	// SyscallReturn is a system-call instruction and a return from a function behind it.
+	SyscallReturn() []byte
+	// SigreturnLoads are what stands in front of the system-call instruction of those who return from handlers.
+	SigreturnLoads() [][]byte
+	// SignalFrame is what is to lie at sp, and below end, for a thread whose stack pointer is sp and that returns:
+	// it comes to restorer, which makes the call that returns from a handler, and goes on with r, the given
+	// signals blocked, and the extended state that PTRACE_GETREGSET has told. The frame is nil if that is not known.
+	SignalFrame(end, restorer Addr, r Regs, mask uint64, xstate []byte) (frame []byte, sp Addr)
+}

@@ -39,8 +39,8 @@ var victims = []victim{
 	{"gosrv", nil, "threads 4 300", "sum", []string{"runtime.sighandler", "main.target"}, syscall.SIGURG},
 }
 
-// harsh: all that Go does at a signal is probed, and its handlers block all signals. One in some 600 of these
-// still ends in a fault whose cause is not known.
+// harsh: all that Go does at a signal is probed, and its handlers block all signals. One in some 500 of these
+// ends in a fault: ARCHITECTURE.md, "What is known not to be covered", tells why.
 var harsh = victim{"gosrv", nil, "threads 4 300", "sum", []string{"runtime.sighandler", "runtime.sigtrampgo", "runtime.adjustSignalStack", "main.target"}, syscall.SIGURG}
 
 // TestTheTargetSurvivesAKilledTracer: the tracer is killed while it attaches, registers,
@@ -198,7 +198,9 @@ func TestTracer(t *testing.T) {
 
 // callForEver has the target make system calls.
 func callForEver(t *testing.T, s *kprobes.Session) {
-	everywhere(s, "foo")
+	if os.Getenv("GOKPROBE_REMOTE") != "bare" {
+		everywhere(s, "foo")
+	}
 	fmt.Println("armed")
 	for {
 		at, err := s.Alloc(4096)
@@ -212,29 +214,37 @@ func callForEver(t *testing.T, s *kprobes.Session) {
 }
 
 // TestTheTargetSurvivesAKillDuringItsSystemCalls: the tracer has a thread of the target make
-// system calls all the time.
+// system calls all the time, with a guard and without.
 func TestTheTargetSurvivesAKillDuringItsSystemCalls(t *testing.T) {
 	rounds := 20
 	if torture() {
 		rounds = 200
 	}
-	t.Setenv("GOKPROBE_REMOTE", "1")
 	for i := range rounds {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			prog := start(t, "prey")
-			kill := startTracer(t, prog.PID(), nil)
-			deadline := time.Now().Add(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
-			for first := true; first || time.Now().Before(deadline); first = false {
-				prog.Do("threads 2 50 six", "sum")
-			}
-			kill()
-			prog.Do("threads 2 50 foo", "sum")
-			if _, err := kprobes.Recover(prog.PID()); err != nil {
-				t.Error(err)
-			}
-			prog.CheckClean()
-			wantRight(t, prog)
-		})
+		for _, v := range []victim{
+			{name: "prey", work: "threads 2 50 six", answer: "sum"},
+			{name: "gosrv", work: "threads 2 50", answer: "sum"},
+		} {
+			mode := []string{"guard", "bare"}[i%2]
+			t.Run(fmt.Sprintf("%d-%s-%s", i, v.name, mode), func(t *testing.T) {
+				t.Setenv("GOKPROBE_REMOTE", mode)
+				prog := start(t, v.name)
+				want := v.do(prog)
+				kill := startTracer(t, prog.PID(), nil)
+				deadline := time.Now().Add(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
+				for first := true; first || time.Now().Before(deadline); first = false {
+					v.check(t, prog, want)
+				}
+				kill()
+				v.check(t, prog, want)
+				if _, err := kprobes.Recover(prog.PID()); err != nil {
+					t.Error(err)
+				}
+				v.check(t, prog, want)
+				prog.CheckClean()
+				wantRight(t, prog)
+			})
+		}
 	}
 }
 

@@ -61,10 +61,13 @@ func (s *Space) Protect(insn, save arch.Addr) { s.syscallInsn, s.saveAt = insn, 
 var guards, _ = Host.(arch.Guards)
 
 // protect saves the context of a thread that is to make system calls, and has it stand where the
-// guard expects it, with all signals blocked but the one that calls the guard.
-func (th *Thread) protect(saved *hostRegs, mask Sigset) error {
-	s := th.Proc.Space
+// guard expects it, with all signals blocked but the one that calls the guard; or where it needs no guard (refuge.go).
+func (r *Remote) protect(saved *hostRegs, mask Sigset) error {
+	th, s := r.th, r.th.Proc.Space
 	if s.saveAt == 0 || mask.Has(unix.SIGTRAP) {
+		if insn, ok := th.takeRefuge(saved, mask); ok {
+			r.insn = insn
+		}
 		return th.setSigmask(allSignals)
 	}
 	if err := s.WriteMemory(s.saveAt, guards.Context(saved, uint64(mask))); err != nil {

@@ -112,10 +112,10 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if th.Delayed() {
 		safe = th.oldRegs
 	}
-	if err := th.protect(&safe, mask); err != nil {
+	r := &Remote{th: th, insn: insn}
+	if err := r.protect(&safe, mask); err != nil {
 		return err
 	}
-	r := &Remote{th: th, insn: insn}
 	failed := f(r)
 	if err := r.finish(saved, safe, mask); err != nil {
 		return err
@@ -258,25 +258,33 @@ func (s *Space) findSyscallInsn() (arch.Addr, error) {
 			return s.syscallInsn, nil // and it has no breakpoint
 		}
 	}
+	if at, ok := s.findCode(Host.SyscallInsn()); ok {
+		s.syscallInsn = at
+		return at, nil
+	}
+	return 0, ErrNoSyscallInsn
+}
+
+// findCode finds bytes in executable memory, at first in the vdso.
+func (s *Space) findCode(pattern []byte) (arch.Addr, bool) {
 	tid, err := s.TID()
 	if err != nil {
-		return 0, err
+		return 0, false
 	}
 	maps, err := procfs.Maps(tid)
 	if err != nil {
-		return 0, fmt.Errorf("finding a system-call instruction: %w", err)
+		return 0, false
 	}
 	for _, vdso := range []bool{true, false} {
 		for _, m := range maps {
 			if m.Exec && m.Read && (m.Path == "[vdso]") == vdso && m.Path != "[vsyscall]" {
-				if at, ok := s.scan(m.Range, Host.SyscallInsn()); ok {
-					s.syscallInsn = at
-					return at, nil
+				if at, ok := s.scan(m.Range, pattern); ok {
+					return at, true
 				}
 			}
 		}
 	}
-	return 0, ErrNoSyscallInsn
+	return 0, false
 }
 
 // scan looks for pattern in r, a piece at a time.
@@ -296,12 +304,18 @@ func (s *Space) scan(r arch.Range, pattern []byte) (arch.Addr, bool) {
 }
 
 // WithString runs f with the address of a NUL-terminated copy of text in the
-// target, placed below the stack's red zone for the duration.
+// target, placed where nothing is for the duration.
 func (r *Remote) WithString(text string, f func(arch.Addr) error) error {
 	return r.withBytes(append([]byte(text), 0), f)
 }
 
+// withBytes prefers memory that nobody has ever used to what lies below the thread's red zone: a goroutine's
+// stack may end there.
 func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
+	space := r.th.Proc.Space
+	if spare, ok := space.spareStack(); ok && len(b) < pageSize/2 && space.WriteMemory(spare.Start, b) == nil {
+		return f(spare.Start)
+	}
 	regs, err := r.th.hostRegs()
 	if err != nil {
 		return err
@@ -309,7 +323,6 @@ func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
 	const redZone = 128
 	at := (regs.SP() - redZone - arch.Addr(len(b))) &^ 15
 	old := make([]byte, len(b))
-	space := r.th.Proc.Space
 	if !space.writable(at, len(b)) || space.ReadMemory(at, old) != nil || space.WriteMemory(at, b) != nil {
 		// A thread whose stack pointer is no good. The end of the initial stack holds
 		// the name of the program, which nobody writes.

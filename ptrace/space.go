@@ -17,6 +17,7 @@ type Space struct {
 
 	syscallInsn arch.Addr
 	saveAt      arch.Addr // see Protect
+	refuge      refuge
 
 	syscalls map[uint64]bool // that the Handler is told of; nil if it is of none
 
