@@ -31,8 +31,10 @@ func (s *Space) stopAll() {
 		for _, th := range s.Threads() {
 			if th.state == running {
 				_ = th.interrupt() // a dying thread is waited for like the others
-				waiting = append(waiting, th)
+			} else if !th.report() {
+				continue
 			}
+			waiting = append(waiting, th)
 		}
 		if len(waiting) == 0 {
 			return
@@ -43,13 +45,28 @@ func (s *Space) stopAll() {
 	}
 }
 
+// report has a thread that stopped by itself, and is not dispatched yet, report an exception that it has raised before, as settle has
+// those that stop for us. It tells whether there is one to wait for.
+func (th *Thread) report() bool {
+	if th.frozen || th.handled || !th.unreported() {
+		return false
+	}
+	th.cont(unix.PTRACE_CONT, 0)
+	return true
+}
+
+// unreported tells of a stopped thread that it has raised an exception and has stopped for something else first. Its
+// instruction pointer is then behind a breakpoint of which nobody knows that it is hit.
+func (th *Thread) unreported() bool {
+	return th.state == stopped && (th.stop.Reason == Interrupt || th.stop.Reason == GroupStop) && th.pendingSynchronous()
+}
+
 // settle waits for a thread that was asked to stop and lets it report an exception
 // that it has raised already.
 func (t *Tracer) settle(th *Thread) {
 	for t.await(th) == nil {
 		th.frozen = true
-		stop := th.stop
-		if stop.Reason != Interrupt && stop.Reason != GroupStop || !th.pendingSynchronous() {
+		if !th.unreported() {
 			break
 		}
 		th.cont(unix.PTRACE_CONT, 0) // also out of a group-stop: resume brings it back
@@ -94,7 +111,8 @@ func (s *Space) acquire() (*Thread, func(), error) { return s.acquireOf(nil) }
 func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 	t := s.tracer
 	for _, th := range s.Threads() {
-		if (of == nil || th.Proc == of) && th.usable() && th.stop.Reason != Signal { // sent again, a signal comes behind others
+		signal := th.stop.Reason == Signal // sent again, it comes behind others
+		if (of == nil || th.Proc == of) && th.usable() && !signal && (th.frozen || th.handled || !th.unreported()) {
 			return th, func() {}, nil
 		}
 	}
@@ -105,10 +123,10 @@ func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 		if th.Proc.Space != s {
 			continue // it called exec meanwhile
 		}
-		if th.state == running {
-			if th.interrupt() != nil {
-				continue
-			}
+		if th.state == running && th.interrupt() != nil {
+			continue
+		}
+		if th.state == running || th.report() {
 			t.settle(th)
 		}
 		s.deliverFirst(th)
