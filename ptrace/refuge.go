@@ -79,10 +79,10 @@ func (s *Space) findReturns() bool {
 	}
 	if !r.searched {
 		r.searched = true
-		r.insn, _ = s.findCode(frames.SyscallReturn())
+		r.insn, _ = s.findCode(frames.SyscallReturn(), inVDSO, inFile)
 		for _, load := range frames.SigreturnLoads() {
 			if r.restorer == 0 {
-				r.restorer, _ = s.findCode(append(bytes.Clone(load), Host.SyscallInsn()...))
+				r.restorer, _ = s.findCode(append(bytes.Clone(load), Host.SyscallInsn()...), inVDSO, inFile)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package ptrace
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -247,60 +246,6 @@ func (th *Thread) suspendSeccomp() (undo func(), err error) {
 		th.calls.lifted = false
 		_ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions)
 	}, nil
-}
-
-// findSyscallInsn finds a system-call instruction that the process already maps:
-// the vdso has one, else any executable mapping will do.
-func (s *Space) findSyscallInsn() (arch.Addr, error) {
-	if s.syscallInsn != 0 {
-		now := make([]byte, len(Host.SyscallInsn()))
-		if s.ReadMemory(s.syscallInsn, now) == nil && bytes.Equal(now, Host.SyscallInsn()) {
-			return s.syscallInsn, nil // and it has no breakpoint
-		}
-	}
-	if at, ok := s.findCode(Host.SyscallInsn()); ok {
-		s.syscallInsn = at
-		return at, nil
-	}
-	return 0, ErrNoSyscallInsn
-}
-
-// findCode finds bytes in executable memory, at first in the vdso.
-func (s *Space) findCode(pattern []byte) (arch.Addr, bool) {
-	tid, err := s.TID()
-	if err != nil {
-		return 0, false
-	}
-	maps, err := procfs.Maps(tid)
-	if err != nil {
-		return 0, false
-	}
-	for _, vdso := range []bool{true, false} {
-		for _, m := range maps {
-			if m.Exec && m.Read && (m.Path == "[vdso]") == vdso && m.Path != "[vsyscall]" {
-				if at, ok := s.scan(m.Range, pattern); ok {
-					return at, true
-				}
-			}
-		}
-	}
-	return 0, false
-}
-
-// scan looks for pattern in r, a piece at a time.
-func (s *Space) scan(r arch.Range, pattern []byte) (arch.Addr, bool) {
-	const piece = 64 << 10
-	buf := make([]byte, piece)
-	for at := r.Start; at < r.End; at += piece - 16 {
-		b := buf[:min(piece, int(r.End-at))]
-		if s.ReadMemory(at, b) != nil {
-			return 0, false
-		}
-		if i := bytes.Index(b, pattern); i >= 0 {
-			return at + arch.Addr(i), true
-		}
-	}
-	return 0, false
 }
 
 // WithString runs f with the address of a NUL-terminated copy of text in the

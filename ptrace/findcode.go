@@ -1,0 +1,70 @@
+package ptrace
+
+import (
+	"bytes"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// findSyscallInsn finds a system-call instruction that the process already maps:
+// the vdso has one, else any executable mapping will do.
+func (s *Space) findSyscallInsn() (arch.Addr, error) {
+	if s.syscallInsn != 0 {
+		now := make([]byte, len(Host.SyscallInsn()))
+		if s.ReadMemory(s.syscallInsn, now) == nil && bytes.Equal(now, Host.SyscallInsn()) {
+			return s.syscallInsn, nil // and it has no breakpoint
+		}
+	}
+	if at, ok := s.findCode(Host.SyscallInsn(), inVDSO, inFile, anywhere); ok {
+		s.syscallInsn = at
+		return at, nil
+	}
+	return 0, ErrNoSyscallInsn
+}
+
+// Where code is looked for. What is neither in the vdso nor in a file that is mapped privately may be ours, and go with
+// the very system call that it is to make.
+var (
+	inVDSO   = func(m procfs.Mapping) bool { return m.Path == "[vdso]" }
+	inFile   = func(m procfs.Mapping) bool { return !m.Anonymous() && !m.Shared }
+	anywhere = func(m procfs.Mapping) bool { return m.Path != "[vsyscall]" }
+)
+
+// findCode finds bytes in executable memory, at first where the first of the wheres says.
+func (s *Space) findCode(pattern []byte, wheres ...func(procfs.Mapping) bool) (arch.Addr, bool) {
+	tid, err := s.TID()
+	if err != nil {
+		return 0, false
+	}
+	maps, err := procfs.Maps(tid)
+	if err != nil {
+		return 0, false
+	}
+	for _, here := range wheres {
+		for _, m := range maps {
+			if m.Exec && m.Read && here(m) {
+				if at, ok := s.scan(m.Range, pattern); ok {
+					return at, true
+				}
+			}
+		}
+	}
+	return 0, false
+}
+
+// scan looks for pattern in r, a piece at a time.
+func (s *Space) scan(r arch.Range, pattern []byte) (arch.Addr, bool) {
+	const piece = 64 << 10
+	buf := make([]byte, piece)
+	for at := r.Start; at < r.End; at += piece - 16 {
+		b := buf[:min(piece, int(r.End-at))]
+		if s.ReadMemory(at, b) != nil {
+			return 0, false
+		}
+		if i := bytes.Index(b, pattern); i >= 0 {
+			return at + arch.Addr(i), true
+		}
+	}
+	return 0, false
+}
