@@ -106,6 +106,11 @@ func TestSignalsWhileCallsAreFollowed(t *testing.T) {
 		}
 	}
 	s.WaitForOptimizer()
+	for _, rp := range rps[:5] { // these are new
+		for s.Status(&rp.KP).Hits == 0 {
+			ok(t, prog.Signal(syscall.SIGUSR1))
+		}
+	}
 	prog.Do("stop", "calls")
 	for _, rp := range rps {
 		if st := s.Status(&rp.KP); st.Hits == 0 || st.Hits != st.Returns+st.ReturnsMissed+uint64(st.Active) {
