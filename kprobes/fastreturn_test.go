@@ -2,8 +2,8 @@ package kprobes_test
 
 import (
 	"fmt"
-	"strings"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
