@@ -222,6 +222,9 @@ func (r *recovery) undo(l *leftover) error {
 	if err := r.space.Remote(l.unguard); err != nil {
 		return err
 	}
+	if l.guard.Code.Len() > 0 {
+		r.space.Unblocked()
+	}
 	var ranges []arch.Range
 	for _, e := range l.Arenas {
 		ranges = append(ranges, e.Range())

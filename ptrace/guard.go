@@ -169,6 +169,16 @@ func (s *Space) Unblock() {
 	}
 }
 
+// Unblocked says that a tracer which was killed has called Unblock. Threads that block all signals but just those of breakpoints
+// are the ones it has left so; no program is known that does it by itself. All threads must be stopped.
+func (s *Space) Unblocked() {
+	for _, th := range s.Threads() {
+		if m, err := th.sigmask(); th.state == stopped && err == nil && m&forced == 0 && (m | forced).full() {
+			th.unblocked = true
+		}
+	}
+}
+
 // block undoes Unblock, if the thread still blocks all other signals.
 func (th *Thread) block() {
 	if !th.unblocked {
