@@ -211,7 +211,7 @@ func (p *failPoint) register(steps []fault.Step) error {
 	kp.PreHandler = func(kp *kprobes.Kprobe, regs *kprobes.Regs) int { return p.hit(kp, regs, decided) }
 	if decided {
 		var err error
-		if kp.Program, err = program.Decision(p.name, nil, met(steps)); err != nil {
+		if kp.Program, err = program.Decision(p.name, nil, inject.Met(steps)); err != nil {
 			return err
 		}
 	}
@@ -220,22 +220,6 @@ func (p *failPoint) register(steps []fault.Step) error {
 	}
 	p.kp, p.steps = kp, steps
 	return nil
-}
-
-// met is the condition that all steps are met.
-func met(steps []fault.Step) program.Cond {
-	conds := make([]program.Cond, len(steps))
-	for i, s := range steps {
-		n := program.Sequence(i).Plus(int64(s.Add))
-		if s.Mod != 0 {
-			n = n.Mod(s.Mod)
-		}
-		if s.Random {
-			n = n.Mixed(s.Seed)
-		}
-		conds[i] = program.Compare(n, program.BelowEqual, program.Const(int64(s.Max)))
-	}
-	return program.All(conds...)
 }
 
 // apply has all points do what the attributes ask for. Where no call can fail their probes are disabled, and cost

@@ -47,7 +47,7 @@ func (f *Fault) decideInTarget() error {
 	for i, p := range f.places {
 		c := conds[i]
 		if f.counts {
-			c = program.All(c, met(static.Steps))
+			c = program.All(c, Met(static.Steps))
 		}
 		if err := p.decideBy(c); err != nil {
 			return fmt.Errorf("deciding in the target: %w", err)
@@ -71,8 +71,9 @@ func (p *place) decideBy(c program.Cond) (err error) {
 	return err
 }
 
-// met is the condition that all steps are met.
-func met(steps []fault.Step) program.Cond {
+// Met is the condition that all steps are met, in this order, with the sequence of cell i of a State for step i. A step behind one
+// that is not met does not count.
+func Met(steps []fault.Step) program.Cond {
 	conds := make([]program.Cond, len(steps))
 	for i, s := range steps {
 		n := program.Sequence(i)
