@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // A program that has static probes (SystemTap's sys/sdt.h) may look at a 16-bit number in front of each, to
@@ -52,8 +53,23 @@ func (p *probe) count(n int) error {
 	return nil
 }
 
+// memory opens the process's memory. Its number may be another process's by now; but not if we still trace the one that has it: what
+// was opened before is then that one's.
 func (t *Tree) memory(flag int) (*os.File, error) {
-	return os.OpenFile(fmt.Sprintf("/proc/%d/mem", t.session.PID()), flag, 0)
+	pid := t.session.PID()
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := procfs.ReadStatus(pid, 0)
+	if err == nil {
+		_, err = os.Stat(fmt.Sprintf("/proc/self/task/%d", st.TracerPid))
+	}
+	if err != nil {
+		_ = mem.Close()
+		return nil, fmt.Errorf("process %d is not traced any more: %w", pid, syscall.ESRCH)
+	}
+	return mem, nil
 }
 
 // peek reads memory of the process, with the breakpoints that are in it.

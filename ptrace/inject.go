@@ -3,7 +3,6 @@ package ptrace
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -24,7 +23,7 @@ type Shared struct{ Data, Code []byte }
 
 // Unmap ends the tracer's mapping; the target's stays.
 func (m *Shared) Unmap() {
-	if m.Data != nil {
+	if m != nil && m.Data != nil {
 		whole := m.Data[:cap(m.Data)]
 		m.Data, m.Code = nil, nil
 		_ = unix.Munmap(whole)
@@ -32,8 +31,8 @@ func (m *Shared) Unmap() {
 }
 
 // MapShared makes a memfd in the target, maps it there as e says and once more here,
-// writable. So no page of the target is ever writable and executable. The target
-// keeps no descriptor; its forked children inherit the mappings. An error leaves nothing
+// writable. So no page of the target is ever writable and executable. Its size is sealed, and it is what the target has mapped: see
+// memfd.go. The target keeps no descriptor; its forked children inherit the mappings. An error leaves nothing
 // behind.
 func (s *Space) MapShared(name string, e Extent) (*Shared, error) {
 	var m *Shared
@@ -42,31 +41,46 @@ func (s *Space) MapShared(name string, e Extent) (*Shared, error) {
 		return err
 	})
 	if err != nil {
+		m.Unmap()
 		return nil, fmt.Errorf("mapping shared memory in the target: %w", err)
 	}
 	return m, nil
 }
 
-func (r *Remote) mapShared(name string, e Extent) (m *Shared, err error) {
-	var fd uint64
-	err = r.WithString(name, func(at arch.Addr) (err error) {
-		fd, err = r.Syscall(unix.SYS_MEMFD_CREATE, uint64(at), unix.MFD_CLOEXEC)
-		return err
-	})
+func (r *Remote) mapShared(name string, e Extent) (*Shared, error) {
+	fd, err := r.memfdCreate(name)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
-	defer func() {
-		if _, cerr := r.Syscall(unix.SYS_CLOSE, fd); cerr != nil {
-			err = errors.Join(err, fmt.Errorf("close: %w", cerr))
-		}
-	}()
-	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", r.th.TID, fd), os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
+	var m *Shared
+	f, err := r.th.takeMemfd(fd)
+	theirs := errors.Is(err, errNotOurs) || errors.Is(err, unix.ENOENT)
+	if err == nil {
+		defer f.Close()
+		m, err = r.mapMemfd(f, fd, e)
+		theirs = !f.isAt(r.th, fd)
 	}
-	defer f.Close()
-	if err := f.Truncate(int64(e.fileEnd())); err != nil {
+	if !theirs { // else ours was closed, and the number is used for a file of the program's, or will be
+		_, _ = r.Syscall(unix.SYS_CLOSE, fd)
+	}
+	return m, err
+}
+
+// memfdCreate makes a memfd that can be sealed. Kernels since 6.3 want to be told that it is no program.
+func (r *Remote) memfdCreate(name string) (fd uint64, err error) {
+	err = r.WithString(name, func(at arch.Addr) (err error) {
+		fd, err = r.Syscall(unix.SYS_MEMFD_CREATE, uint64(at), unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+		if errors.Is(err, unix.EINVAL) {
+			fd, err = r.Syscall(unix.SYS_MEMFD_CREATE, uint64(at), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		}
+		return err
+	})
+	return fd, err
+}
+
+// mapMemfd maps f, which should be number fd of the target's, on both sides.
+func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
+	if err := f.seal(int64(e.fileEnd())); err != nil {
 		return nil, err
 	}
 	size := int(e.Data.Len() + e.Code.Len())
@@ -74,9 +88,13 @@ func (r *Remote) mapShared(name string, e Extent) (m *Shared, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
-	if err := r.mapBoth(e, unix.MAP_SHARED, fd); err != nil {
-		_ = unix.Munmap(own)
-		return nil, err
+	if err = r.mapBoth(e, unix.MAP_SHARED, fd); err == nil {
+		if err = f.mapped(r.th.TID, e); err != nil {
+			err = errors.Join(err, r.munmap(arch.Range{Start: e.Data.Start, End: e.Code.End}))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Munmap(own))
 	}
 	n := e.Data.Len()
 	return &Shared{Data: own[:n], Code: own[n:]}, nil
