@@ -40,7 +40,7 @@ func (ff *failFunction) tasksFolder() *node {
 func (ff *failFunction) threads() []int {
 	var all []int
 	for _, pid := range ff.tree.session.Processes() {
-		if tids, err := procfs.Tasks(pid); err == nil {
+		if tids, err := procfs.UserTasks(pid); err == nil {
 			all = append(all, tids...)
 		}
 	}

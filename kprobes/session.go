@@ -243,7 +243,7 @@ func (s *Session) dying() bool {
 	if s.exit.Load() != nil {
 		return true
 	}
-	tids, err := procfs.Tasks(s.pid)
+	tids, err := procfs.UserTasks(s.pid)
 	if err != nil {
 		return true
 	}

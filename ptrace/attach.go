@@ -100,9 +100,15 @@ func (t *Tracer) pass(th *Thread) {
 // seizeAll seizes until two listings in a row show no new thread. A thread made by a
 // seized one is traced from birth (PTRACE_O_TRACECLONE), so only threads not yet
 // seized can make unknown ones; one listing may miss entries while threads exit.
+//
+// Threads that the kernel has made in the process for work of its own (io_uring, vhost) are left alone: they are in the
+// group, can be seized, and stop when they are asked to, but in the middle of what they do for the program, which then
+// fails with EINTR; and they never come to user mode, so a system call asked of one is never made. Those made later are not
+// traced (create_io_thread in kernel/fork.c does not go by way of kernel_clone, which alone tells of children). They run no code of the
+// program, so what is patched is nothing to them.
 func (t *Tracer) seizeAll(p *Process) error {
 	for clean := 0; clean < 2; {
-		tids, err := procfs.Tasks(p.PID)
+		tids, err := procfs.UserTasks(p.PID)
 		if err != nil {
 			return fmt.Errorf("%w (%w)", unix.ESRCH, err)
 		}

@@ -99,9 +99,10 @@ func precheck(pid int) (procfs.Status, error) {
 	return st, nil
 }
 
-// othersAlive tells a zombie leader whose threads go on from a dead process.
+// othersAlive tells a zombie leader whose threads go on from a dead process. A thread of io_uring's may be the last that is
+// left, since it keeps the ring open that keeps it.
 func othersAlive(pid int) bool {
-	tids, err := procfs.Tasks(pid)
+	tids, err := procfs.UserTasks(pid)
 	if err != nil {
 		return false
 	}

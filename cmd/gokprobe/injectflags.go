@@ -232,7 +232,7 @@ func (r *injectRequest) parseAttr(c *cli.Context) error {
 
 // checkThreads finds threads of -thread that the process does not have.
 func (r *injectRequest) checkThreads(pid int) error {
-	tids, err := procfs.Tasks(pid)
+	tids, err := procfs.UserTasks(pid)
 	if err != nil {
 		return nil // attaching will tell
 	}

@@ -17,6 +17,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,6 +73,18 @@ func Tasks(pid int) ([]int, error) {
 		}
 	}
 	return tids, nil
+}
+
+// UserTasks is Tasks without the threads that the kernel has made for itself: see Stat.Worker.
+func UserTasks(pid int) ([]int, error) {
+	tids, err := Tasks(pid)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(tids, func(tid int) bool {
+		st, err := ReadStat(pid, tid)
+		return err == nil && st.Worker()
+	}), nil
 }
 
 // Children lists the processes that thread tid of pid has forked and not yet

@@ -21,6 +21,17 @@ type Stat struct {
 // PFKthread is the bit of Stat.Flags that marks a kernel thread (PF_KTHREAD).
 const PFKthread = 0x00200000
 
+// Bits of Stat.Flags of threads that the kernel has made in a process for work of its own: those of io_uring (iou-wrk,
+// iou-sqp; PF_IO_WORKER) and of vhost (PF_USER_WORKER, which newer kernels set for both).
+const (
+	pfIOWorker   = 0x00000010
+	pfUserWorker = 0x00004000
+)
+
+// Worker tells of a thread of a process that it never runs code of the program, and never returns from the kernel. Its
+// flags are set before anybody can see it (copy_process in kernel/fork.c).
+func (s Stat) Worker() bool { return s.Flags&(pfIOWorker|pfUserWorker) != 0 }
+
 // ReadStat reads the stat file of thread tid of process pid. A tid of 0 stands
 // for the leader.
 func ReadStat(pid, tid int) (Stat, error) { return load(path(pid, tid, "stat"), ParseStat) }
