@@ -1,10 +1,8 @@
 package debugfs
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 	"syscall"
@@ -12,21 +10,21 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// seen is a file as the target sees it.
-func (t *Tree) seen(file string) string {
-	return fmt.Sprintf("/proc/%d/root%s", t.session.PID(), file)
-}
+// files are those that the target sees.
+func (t *Tree) files() *targetfs.Files { return targetfs.Of(t.session.PID()) }
 
 // regular tells whether a path is a file that can be probed.
 func (t *Tree) regular(file string) (bool, error) {
-	info, err := os.Stat(t.seen(file))
+	info, err := t.files().Stat(file)
 	if err != nil {
 		return false, underlying(err)
 	}
-	return info.Mode().IsRegular(), nil
+	return info.Regular, nil
 }
 
 // underlying is the errno of an error of package os, which names a file in a way that the user has not written.
@@ -40,16 +38,15 @@ func underlying(err error) error {
 
 // inFile writes into kp where the target has what d says of a file. A library that is not loaded is waited for.
 func (t *Tree) inFile(d *dynevent.Definition, kp *kprobes.Kprobe) error {
-	file := t.seen(d.Path)
-	info, err := os.Stat(file)
+	info, err := t.files().Stat(d.Path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Path, underlying(err))
 	}
-	if uint64(info.Size()) <= d.FileOffset {
-		return fmt.Errorf("%w: %s has %d bytes", syscall.EINVAL, d.Path, info.Size())
+	if uint64(info.Size) <= d.FileOffset {
+		return fmt.Errorf("%w: %s has %d bytes", syscall.EINVAL, d.Path, info.Size)
 	}
 	at, mapped := t.mapped(d.Path, d.FileOffset)
-	link, err := linkAddress(file, d.FileOffset)
+	link, err := symbols.LinkAddress(t.session.PID(), d.Path, d.FileOffset)
 	library := path.Base(d.Path)
 	switch {
 	case err == nil && strings.Contains(library, ".so"):
@@ -73,24 +70,10 @@ func (t *Tree) means(name string, at arch.Addr) bool {
 	return err == nil && len(found) == 1 && found[0].Addr == at
 }
 
-// linkAddress is the address for which the byte at offset of an ELF file is linked.
-func linkAddress(file string, offset uint64) (uint64, error) {
-	f, err := elf.Open(file)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Off <= offset && offset < p.Off+p.Filesz {
-			return p.Vaddr + offset - p.Off, nil
-		}
-	}
-	return 0, fmt.Errorf("offset %#x is no code", offset)
-}
-
 // mapped is where the process has the byte at offset of a file, in executable memory if there is such.
 func (t *Tree) mapped(file string, offset uint64) (at arch.Addr, ok bool) {
-	want, err := os.Stat(t.seen(file))
+	files := t.files()
+	want, err := files.Stat(file)
 	if err != nil {
 		return 0, false
 	}
@@ -104,8 +87,8 @@ func (t *Tree) mapped(file string, offset uint64) (at arch.Addr, ok bool) {
 			continue
 		}
 		if _, known := same[m.Path]; !known {
-			info, err := os.Stat(t.seen(m.Path))
-			same[m.Path] = err == nil && !m.Deleted && os.SameFile(info, want)
+			info, err := files.Stat(m.Path)
+			same[m.Path] = err == nil && !m.Deleted && info.Same(want)
 		}
 		if !same[m.Path] || ok && !m.Exec {
 			continue

@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // Cause is why a process can't be attached to.
@@ -128,18 +130,24 @@ func tracerName(pid int) string {
 
 // exeClass names the kind of program if it is not a 64-bit x86-64 one.
 func exeClass(pid int) string {
-	f, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	f, err := targetfs.Of(pid).Executable()
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	switch {
-	case f.Machine == elf.EM_X86_64 && f.Class == elf.ELFCLASS64:
+	const classAt, machineAt = 4, 18 // Elf64_Ehdr.e_ident[EI_CLASS], e_machine
+	head := make([]byte, machineAt+2)
+	if _, err := f.ReadAt(head, 0); err != nil || string(head[:classAt]) != elf.ELFMAG {
 		return ""
-	case f.Class == elf.ELFCLASS32:
-		return "32-bit (" + f.Machine.String() + ")"
 	}
-	return f.Machine.String()
+	class, machine := elf.Class(head[classAt]), elf.Machine(binary.LittleEndian.Uint16(head[machineAt:]))
+	switch {
+	case machine == elf.EM_X86_64 && class == elf.ELFCLASS64:
+		return ""
+	case class == elf.ELFCLASS32:
+		return "32-bit (" + machine.String() + ")"
+	}
+	return machine.String()
 }
 
 // facts is what decides why the kernel refused.

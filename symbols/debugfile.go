@@ -4,38 +4,29 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"path"
+	"strings"
 
 	"github.com/ulikunitz/xz"
+
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // debug opens the separate debug file of img on first use, nil if there is
 // none. The places are gdb's: by build ID, then by the name and checksum in
-// .gnu_debuglink; in the target's mount namespace first, then in ours.
+// .gnu_debuglink; as the target sees them.
 func (img *image) debug(t *Table) *elf.File {
 	img.debugOnce.Do(func() {
-		for _, p := range img.debugPaths(t.debugDirs) {
-			for _, root := range t.roots() {
-				img.searched = append(img.searched, p.path)
-				if img.openDebug(root+p.path, p) {
-					return
-				}
+		for _, p := range img.debugPaths(t.files.Inside(img.path), t.debugDirs) {
+			img.searched = append(img.searched, p.path)
+			if img.openDebug(t.files, p) {
+				return
 			}
 		}
 	})
 	return img.debugElf
-}
-
-// roots are the file-system roots under which debug files are searched.
-func (t *Table) roots() []string {
-	if t.pid == 0 {
-		return []string{""}
-	}
-	return []string{fmt.Sprintf("/proc/%d/root", t.pid), ""}
 }
 
 // debugPath is one place for a debug file and what proves that it belongs.
@@ -45,7 +36,8 @@ type debugPath struct {
 	useCRC bool
 }
 
-func (img *image) debugPaths(dirs []string) []debugPath {
+// debugPaths are the places of the debug file of img, which the target names self.
+func (img *image) debugPaths(self string, dirs []string) []debugPath {
 	var out []debugPath
 	if id := img.buildID; len(id) > 2 {
 		for _, d := range dirs {
@@ -58,23 +50,26 @@ func (img *image) debugPaths(dirs []string) []debugPath {
 		return out
 	}
 	name := string(link[:end])
+	if strings.ContainsRune(name, '/') || name == "." || name == ".." {
+		return out // no linker writes that: the name would lead elsewhere
+	}
 	crc := binary.LittleEndian.Uint32(link[roundUp(end+1, 4):])
-	dir := path.Dir(img.path)
+	dir := path.Dir(self)
 	places := []string{path.Join(dir, name), path.Join(dir, ".debug", name)}
 	for _, d := range dirs {
 		places = append(places, path.Join(d, dir, name))
 	}
 	for _, p := range places {
-		if p != img.path {
+		if p != self {
 			out = append(out, debugPath{p, crc, true})
 		}
 	}
 	return out
 }
 
-// openDebug opens file if it is img's debug file.
-func (img *image) openDebug(file string, want debugPath) bool {
-	f, err := os.Open(file)
+// openDebug opens a file if it is img's debug file.
+func (img *image) openDebug(files *targetfs.Files, want debugPath) bool {
+	f, err := files.Open(want.path)
 	if err != nil {
 		return false
 	}
@@ -89,7 +84,7 @@ func (img *image) openDebug(file string, want debugPath) bool {
 
 // matches compares build IDs where both files have one; a checksum costs
 // reading the whole file and is the fallback.
-func (img *image) matches(ef *elf.File, f *os.File, want debugPath) bool {
+func (img *image) matches(ef *elf.File, f *targetfs.File, want debugPath) bool {
 	if ef.Class != elf.ELFCLASS64 || ef.Machine != elf.EM_X86_64 {
 		return false
 	}
@@ -100,7 +95,7 @@ func (img *image) matches(ef *elf.File, f *os.File, want debugPath) bool {
 		return true
 	}
 	h := crc32.NewIEEE()
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62)); err != nil {
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, f.Size)); err != nil {
 		return false
 	}
 	return h.Sum32() == want.crc

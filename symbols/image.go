@@ -7,10 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // image is one ELF file, shared by all modules that map it. Its parts are read
@@ -46,15 +46,10 @@ type image struct {
 	relocs relocTable
 }
 
-// openImage opens the file at host path; as is its path in the target.
-func openImage(path, as string) (*image, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", as, err)
-	}
+// openImage reads the file f, which it closes with the image; as is its path in the target.
+func openImage(f *targetfs.File, as string) (*image, error) {
 	img, err := newImage(f, as)
 	if err != nil {
-		f.Close()
 		return nil, err
 	}
 	img.closer = f
@@ -127,14 +122,35 @@ func (img *image) inTextPages(v, n uint64) bool {
 // readAt reads n bytes at link-time address v from the file's segments.
 func (img *image) readAt(v, n uint64) ([]byte, error) {
 	const most = 1 << 30
+	if n >= most || img.loaded(v, n) == nil {
+		return nil, img.errNoContent(v)
+	}
+	buf := make([]byte, n)
+	return buf, img.readInto(v, buf)
+}
+
+// readInto fills p from link-time address v.
+func (img *image) readInto(v uint64, p []byte) error {
+	seg := img.loaded(v, uint64(len(p)))
+	if seg == nil {
+		return img.errNoContent(v)
+	}
+	_, err := seg.ReadAt(p, int64(v-seg.Vaddr))
+	return err
+}
+
+func (img *image) errNoContent(v uint64) error {
+	return fmt.Errorf("%s: no file content at %#x", img.path, v)
+}
+
+// loaded is the segment that holds n bytes at link-time address v, nil if none does.
+func (img *image) loaded(v, n uint64) *elf.Prog {
 	for _, p := range img.f.Progs {
-		if p.Type == elf.PT_LOAD && v >= p.Vaddr && v-p.Vaddr < p.Filesz && n <= p.Filesz-(v-p.Vaddr) && n < most {
-			buf := make([]byte, n)
-			_, err := p.ReadAt(buf, int64(v-p.Vaddr))
-			return buf, err
+		if p.Type == elf.PT_LOAD && v >= p.Vaddr && v-p.Vaddr < p.Filesz && n <= p.Filesz-(v-p.Vaddr) {
+			return p
 		}
 	}
-	return nil, fmt.Errorf("%s: no file content at %#x", img.path, v)
+	return nil
 }
 
 // section returns a section's decompressed content, nil if it is absent or has

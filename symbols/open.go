@@ -4,13 +4,14 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"sort"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // imageKey is a file's identity in the maps; path only for OpenFile.
@@ -144,14 +145,20 @@ func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
 		return t.imageInMemory(mp.Range.Start, vdsoPath, true)
 	}
 	var errs []error
-	for _, p := range t.candidates(mp) {
-		if !sameFile(p.path, mp.Inode, p.exact) {
+	for _, open := range t.ways(mp) {
+		f, err := open()
+		if err != nil {
+			var refused *fs.PathError // it may name a link in /proc
+			if errors.As(err, &refused) && !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, fmt.Errorf("open %s: %w", mp.Path, refused.Err))
+			}
 			continue
 		}
-		img, err := openImage(p.path, mp.Path)
+		img, err := openImage(f, mp.Path)
 		if err == nil {
 			return img, nil
 		}
+		_ = f.Close()
 		errs = append(errs, err)
 	}
 	if base, ok := t.headerOf(mp); ok {
@@ -165,40 +172,26 @@ func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
 	return nil, errors.Join(errs...)
 }
 
-type candidate struct {
-	path  string
-	exact bool // the kernel guarantees that it is the mapped file
-}
-
-// candidates are the ways to a mapped file, in the order they are tried. The
-// name comes first because map_files needs a capability (proc(5)).
-func (t *Table) candidates(mp procfs.Mapping) []candidate {
-	proc := fmt.Sprintf("/proc/%d/", t.pid)
-	exact := []candidate{
-		{fmt.Sprintf("%smap_files/%s", proc, mp.Range), true},
-		{proc + "exe", false},
+// ways are how to come by a mapped file, in the order they are tried. The name, of which only the inode number proves that it
+// is the file, comes first because map_files needs a capability (proc(5)). Devices are not compared: overlay
+// and btrfs report another one to stat than to the maps.
+func (t *Table) ways(mp procfs.Mapping) []func() (*targetfs.File, error) {
+	same := func(f *targetfs.File, err error) (*targetfs.File, error) {
+		if err == nil && f.Inode != mp.Inode {
+			_ = f.Close()
+			return nil, unix.ENOENT
+		}
+		return f, err
+	}
+	exact := []func() (*targetfs.File, error){
+		func() (*targetfs.File, error) { return t.files.Mapped(mp.Range) },
+		func() (*targetfs.File, error) { return same(t.files.Executable()) },
 	}
 	if mp.Deleted {
 		return exact
 	}
-	// The maps name a file from the reader's root, so a chrooted target's is
-	// under ours; a target in another mount namespace has it under its own.
-	named := []candidate{{proc + "root" + mp.Path, false}, {mp.Path, false}}
-	return append(named, exact...)
-}
-
-// sameFile compares inode numbers, not devices: overlay and btrfs report
-// another device to stat than to the maps.
-func sameFile(path string, inode uint64, exact bool) bool {
-	if exact {
-		return true
-	}
-	st, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	ino, ok := inodeOf(st)
-	return !ok || ino == inode
+	named := func() (*targetfs.File, error) { return same(t.files.Open(t.files.Inside(mp.Path))) }
+	return append([]func() (*targetfs.File, error){named}, exact...)
 }
 
 // headerOf finds the mapping of mp's file that starts with its ELF header.

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // Source tells where a symbol was found.
@@ -78,6 +79,7 @@ func WithDebugDirs(dirs ...string) Option {
 type Table struct {
 	pid       int // 0 for a file
 	mem       arch.Memory
+	files     *targetfs.Files
 	debugDirs []string
 
 	mu     sync.Mutex // serializes Refresh
@@ -102,12 +104,12 @@ var defaultDebugDirs = []string{"/usr/lib/debug"}
 
 // Open reads the modules of process pid from /proc/PID/maps. mem reads the
 // target's memory: it serves the vdso, indirect functions and values. Files
-// are opened through /proc/PID/root, so a target in another mount namespace
-// works. A module whose file can't be read stays in the list without symbols;
+// are opened below the target's root directory, so a target in another mount namespace
+// works, and nowhere else. A module whose file can't be read stays in the list without symbols;
 // Module.Err tells why.
 func Open(pid int, mem arch.Memory, opts ...Option) (*Table, error) {
 	t := newTable(opts)
-	t.pid, t.mem = pid, mem
+	t.pid, t.mem, t.files = pid, mem, targetfs.Of(pid)
 	if err := t.Refresh(); err != nil {
 		return nil, err
 	}
@@ -119,8 +121,13 @@ func Open(pid int, mem arch.Memory, opts ...Option) (*Table, error) {
 // is no x86-64 ELF file.
 func OpenFile(path string, opts ...Option) (*Table, error) {
 	t := newTable(opts)
-	img, err := openImage(path, path)
+	f, err := targetfs.Named(path)
 	if err != nil {
+		return nil, err
+	}
+	img, err := openImage(f, path)
+	if err != nil {
+		_ = f.Close()
 		return nil, err
 	}
 	m := newModule(imageKey{path: path}, img, t)
@@ -134,7 +141,7 @@ func OpenFile(path string, opts ...Option) (*Table, error) {
 }
 
 func newTable(opts []Option) *Table {
-	t := &Table{debugDirs: defaultDebugDirs, images: map[imageKey]*image{}}
+	t := &Table{files: targetfs.Own(), debugDirs: defaultDebugDirs, images: map[imageKey]*image{}}
 	for _, o := range opts {
 		o(t)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // checkProcess is check -p.
@@ -64,12 +64,8 @@ func attachCause(pid int) error {
 
 // foreign tells a program that is not for x86-64.
 func foreign(pid int) bool {
-	exe, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return false
-	}
-	defer exe.Close()
-	return exe.Class != elf.ELFCLASS64 || exe.Machine != elf.EM_X86_64
+	_, err := symbols.ExecutableFacts(pid)
+	return errors.Is(err, symbols.ErrNotELF)
 }
 
 func (f *facts) tellNamespaces(pid int) {
@@ -85,7 +81,7 @@ func (f *facts) tellNamespaces(pid int) {
 		f.tell(true, "in the same user, pid and mount namespaces")
 		return
 	}
-	f.tell(true, "in another namespace: %s (its files are read through /proc/%d/root)", strings.Join(other, ", "), pid)
+	f.tell(true, "in another namespace: %s (its files are read below /proc/%d/root)", strings.Join(other, ", "), pid)
 }
 
 func (f *facts) tellProtections(st procfs.Status) {
@@ -104,45 +100,36 @@ func (f *facts) tellProtections(st procfs.Status) {
 
 // tellProgram describes the executable file.
 func (f *facts) tellProgram(pid int) {
-	exe, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	exe, err := symbols.ExecutableFacts(pid)
 	if err != nil {
 		f.tell(false, "its executable can't be read (%v): only addresses can be probed", fileError(err))
 		return
 	}
-	defer exe.Close()
 	f.tell(true, "its program is %s", kindOfProgram(exe))
-	_, err = exe.Symbols()
 	switch {
-	case err == nil:
+	case exe.Symbols:
 		f.tell(true, "it has a symbol table")
-	case exe.Section(".gopclntab") != nil:
+	case exe.GoFunctions:
 		f.tell(true, "its symbol table was stripped, but Go's function table names its functions")
-	case errors.Is(err, elf.ErrNoSymbols):
-		f.tell(false, "its symbol table was stripped: exported functions and addresses can be probed; a debug package helps")
 	default:
-		f.tell(false, "its symbol table can't be read: %v", err)
+		f.tell(false, "its symbol table was stripped: exported functions and addresses can be probed; a debug package helps")
 	}
-	if exe.Section(".debug_info") != nil || exe.Section(".zdebug_info") != nil {
+	if exe.DebugInfo {
 		f.tell(true, "it has debug information for -args and file:line")
 		return
 	}
 	f.tell(false, "it has no debug information of its own; -args and file:line need it (build with -g, or install a debug package)")
 }
 
-func kindOfProgram(exe *elf.File) string {
-	static, words := true, []string{}
-	for _, p := range exe.Progs {
-		static = static && p.Type != elf.PT_INTERP
+func kindOfProgram(exe symbols.FileFacts) string {
+	words := []string{"a native program"}
+	if exe.Go {
+		words = []string{"a Go program"}
 	}
-	if exe.Section(".gopclntab") != nil || exe.Section(".go.buildinfo") != nil {
-		words = append(words, "a Go program")
-	} else {
-		words = append(words, "a native program")
-	}
-	if exe.Type == elf.ET_DYN {
+	if exe.PositionIndependent {
 		words = append(words, "position-independent")
 	}
-	if static {
+	if exe.Static {
 		return strings.Join(append(words, "static"), ", ")
 	}
 	return strings.Join(append(words, "dynamically linked"), ", ")

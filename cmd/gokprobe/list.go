@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -78,6 +79,8 @@ func list(c *cli.Context, std stdio) error {
 	return err
 }
 
+var errNoCode = errors.New("no code in the file or process there")
+
 // lister prints what can be probed.
 type lister struct {
 	table *symbols.Table
@@ -109,10 +112,7 @@ func (l *lister) openFile(path string) error {
 	if err != nil {
 		return usagef("cannot list %s: %w", path, fileError(err))
 	}
-	l.table = table
-	if l.mem, err = openFileMemory(path); err != nil {
-		return usagef("cannot list %s: %w", path, fileError(err))
-	}
+	l.table, l.mem = table, table.FileMemory()
 	return nil
 }
 
