@@ -15,6 +15,9 @@ type relocTable struct {
 
 	relOnce  sync.Once
 	relative map[uint64]uint64 // slot: addend
+
+	wordsOnce sync.Once
+	words     []textWord
 }
 
 const relaSize = 24 // sizeof(Elf64_Rela)

@@ -69,7 +69,7 @@ func list(c *cli.Context, std stdio) error {
 		return err
 	}
 	defer l.table.Close()
-	l.jumps = kprobes.NewPreview(l.table, l.mem)
+	l.jumps, l.code = kprobes.NewPreview(l.table, l.mem), kprobes.NewCode(l.table, l.mem)
 	if err = l.list(c.Args().First()); err == nil {
 		err = l.out.Flush()
 	}
@@ -86,6 +86,7 @@ type lister struct {
 	table *symbols.Table
 	mem   arch.Memory
 	jumps *kprobes.Preview
+	code  *kprobes.Code
 	lines bool
 	json  bool
 	out   *bufio.Writer
@@ -147,11 +148,15 @@ func (l *lister) listLocation(loc symbols.Location) error {
 		return l.print(l.placeRow(loc))
 	}
 	var err error
-	rest := walkInsns(l.mem, loc.Every, func(insn arch.Insn) {
+	rest := l.code.EachInsn(loc.Every, func(insn arch.Insn, why error) {
 		at := loc
 		at.Offset, at.Addr = loc.Offset+uint64(insn.Addr-loc.Addr), insn.Addr
+		r := l.placeRow(at)
+		if why != nil {
+			r.Probe, r.Mechanism, r.Reason = false, "", why.Error()
+		}
 		if err == nil {
-			err = l.print(l.placeRow(at))
+			err = l.print(r)
 		}
 	})
 	if err == nil && rest != nil {

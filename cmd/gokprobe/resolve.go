@@ -10,7 +10,6 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/event"
 	"github.com/gokprobe/gokprobe/kprobes"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -37,6 +36,7 @@ type resolver struct {
 	returns bool        // all places are at returns
 	follow  bool        // fill in place.symbol for patterns too
 	skip    skipped
+	code    *kprobes.Code // nil before it is needed
 }
 
 // resolveAll resolves every specification before any is placed. A pattern never
@@ -123,11 +123,18 @@ func (r *resolver) unique(loc symbols.Location) string {
 	return spec
 }
 
-// everyInsn lists the instructions of a function. A landing pad at its entry stays
-// in place, so the instruction behind it is the first.
+// everyInsn lists the instructions of a function: what its paths lead to. The rest may be data, which a
+// breakpoint would change. A landing pad at its entry stays in place, so the instruction behind it is the first.
 func (r *resolver) everyInsn(loc symbols.Location) []place {
+	if r.code == nil {
+		r.code = kprobes.NewCode(r.table, r.mem)
+	}
 	var places []place
-	rest := walkInsns(r.mem, loc.Every, func(insn arch.Insn) {
+	rest := r.code.EachInsn(loc.Every, func(insn arch.Insn, why error) {
+		if why != nil {
+			r.skip.add(why)
+			return
+		}
 		at := loc
 		at.Offset += uint64(insn.Addr - loc.Addr)
 		at.Addr = insn.Addr
@@ -137,25 +144,6 @@ func (r *resolver) everyInsn(loc symbols.Location) []place {
 		r.skip.add(rest)
 	}
 	return places
-}
-
-// walkInsns calls f for each instruction of a function. The error says why the rest
-// of it can't be decoded.
-func walkInsns(mem arch.Memory, r arch.Range, f func(arch.Insn)) error {
-	code := make([]byte, r.Len())
-	if err := mem.ReadMemory(r.Start, code); err != nil {
-		return err
-	}
-	at := r.Start.Add(int64(ptrace.Host.EntrySkip(code)))
-	for at < r.End {
-		insn, err := ptrace.Host.Decode(code[at-r.Start:], at)
-		if err != nil {
-			return err
-		}
-		f(insn)
-		at = insn.End()
-	}
-	return nil
 }
 
 // skipped counts optional places that are not probed, by reason.

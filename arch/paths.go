@@ -1,0 +1,27 @@
+package arch
+
+// Paths is what an architecture knows of ways through code beyond an instruction's Flow. It looks at instructions as they
+// follow each other by address.
+type Paths interface {
+	// JumpTable tells from which table the last of insns, a FlowIndirectJump, takes its target. ok is false
+	// if that is none of the forms that compilers use.
+	JumpTable(insns []Insn) (t JumpTable, ok bool)
+	// Ends tells that the thread does not come back from the last of insns, a FlowSyscall: it exits, or goes on elsewhere.
+	Ends(insns []Insn) bool
+	// Taken tells that the address which insns[0] computes is jumped to or called by what follows it, and not read from.
+	Taken(insns []Insn) bool
+	// PopsReturn tells that i takes the word at the top of the stack. A call that leads there does not come back by itself.
+	PopsReturn(i Insn) bool
+	// Improbable tells that i is valid, but that no program means to execute it: bytes that decode to it are data.
+	Improbable(i Insn) bool
+	// Padding tells that i is one that assemblers and linkers fill gaps with.
+	Padding(i Insn) bool
+}
+
+// JumpTable is where the targets of an indirect jump are.
+type JumpTable struct {
+	Base Addr
+	Size int  // bytes of an entry, 4 or 8; 0: there is no table, Base is the target
+	From Addr // entries of 4 bytes are signed distances from it, others addresses
+	Len  int  // how many entries there are; 0 if nothing tells
+}
