@@ -26,8 +26,26 @@ func readRegs(tid int, r *hostRegs) error {
 	return requestPtr(unix.PTRACE_GETREGS, tid, 0, unsafe.Pointer(r))
 }
 
-// writeRegs stores what differs between old and r. A changed instruction pointer
-// alone is one word: PTRACE_SETREGS would cost three times as much.
+// ordinary is the length of what stands in front of the bases and the segments of data in struct user_regs_struct. The kernel
+// takes it whatever it holds (putreg in arch/x86/kernel/ptrace.c), but for a zero in cs or ss. Of the others it refuses values that a
+// program can have all the same: a base in the upper half (wrgsbase), a selector of another privilege level than 3.
+// PTRACE_SETREGS writes one register after the other and stops at such a one, with all before it written.
+const ordinary = unsafe.Offsetof(hostRegs{}.Fs_base)
+
+// special are the other registers, by their offsets.
+var special = []uintptr{
+	unsafe.Offsetof(hostRegs{}.Fs), unsafe.Offsetof(hostRegs{}.Gs), // before their bases, which they change
+	unsafe.Offsetof(hostRegs{}.Fs_base), unsafe.Offsetof(hostRegs{}.Gs_base),
+	unsafe.Offsetof(hostRegs{}.Ds), unsafe.Offsetof(hostRegs{}.Es),
+}
+
+func wordAt(r *hostRegs, offset uintptr) uint64 {
+	return *(*uint64)(unsafe.Add(unsafe.Pointer(r), offset))
+}
+
+// writeRegs stores what differs between old, which the thread has, and r. A changed instruction pointer alone is one word: more would
+// cost three times as much. A register that did not change is not written if the kernel might refuse it. Should it refuse a special one that
+// did, the thread keeps all of these, and has the others all the same: where it goes on does not hang on that.
 func writeRegs(tid int, old, r *hostRegs) error {
 	if *old == *r {
 		return nil
@@ -39,7 +57,37 @@ func writeRegs(tid int, old, r *hostRegs) error {
 	if same {
 		return request(unix.PTRACE_POKEUSR, tid, ripOffset, uintptr(r.Rip))
 	}
-	return requestPtr(unix.PTRACE_SETREGS, tid, 0, unsafe.Pointer(r))
+	refused := writeSpecial(tid, old, r)
+	if err := writeOrdinary(tid, r); err != nil {
+		return err
+	}
+	return refused
+}
+
+// writeOrdinary can't fail but for a thread that is gone. It is one request, so the thread never has a part of it.
+func writeOrdinary(tid int, r *hostRegs) error {
+	iov := unix.Iovec{Base: (*byte)(unsafe.Pointer(r)), Len: uint64(ordinary)}
+	return requestPtr(unix.PTRACE_SETREGSET, tid, ntPRStatus, unsafe.Pointer(&iov))
+}
+
+// writeSpecial undoes what it has written if one is refused.
+func writeSpecial(tid int, old, r *hostRegs) error {
+	selectors := old.Fs != r.Fs || old.Gs != r.Gs
+	for i, offset := range special {
+		base := offset == special[2] || offset == special[3]
+		if wordAt(old, offset) == wordAt(r, offset) && !(selectors && base && wordAt(r, offset) < basesEnd) {
+			continue
+		}
+		if err := request(unix.PTRACE_POKEUSR, tid, offset, uintptr(wordAt(r, offset))); err != nil {
+			for _, written := range special[:i] {
+				if wordAt(old, written) != wordAt(r, written) {
+					_ = request(unix.PTRACE_POKEUSR, tid, written, uintptr(wordAt(old, written)))
+				}
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // interrupted reports whether the thread was taken out of a system call that the
@@ -160,6 +208,12 @@ func setXMM(fx []byte, n int, lo, hi uint64) {
 	binary.LittleEndian.PutUint64(fx[xmm0+16*n+8:], hi)
 	fx[xstateBV] |= sse
 }
+
+// ntPRStatus is the regset of the general registers, struct user_regs_struct (elf.h).
+const ntPRStatus = 1
+
+// basesEnd is where the kernel begins to refuse a base; further up with five-level page tables.
+const basesEnd = 1<<47 - pageSize
 
 // ntX86XState is the regset of all extended state in the layout of XSAVE (elf.h).
 const ntX86XState = 0x202

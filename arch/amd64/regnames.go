@@ -20,13 +20,29 @@ func (r *Regs) Get(name string) (uint64, bool) {
 	return r.part(name)
 }
 
-// Set changes a whole register by name; rflags is accepted for eflags.
+// Set changes a whole register by name; rflags is accepted for eflags. It does not what the kernel would refuse when the
+// registers are written (putreg in arch/x86/kernel/ptrace.c), or to change back: a base of fs or gs in the upper half, a selector that is
+// not 0 and not of privilege level 3.
 func (r *Regs) Set(name string, v uint64) bool {
 	p := r.whole(name)
-	if p != nil {
-		*p = v
+	if p == nil || *p != v && !(r.takes(name, v) && r.takes(name, *p)) {
+		return false
 	}
-	return p != nil
+	*p = v
+	return true
+}
+
+func (r *Regs) takes(name string, v uint64) bool {
+	const baseEnd, ownLevel = 1<<47 - 4096, 3
+	switch name {
+	case "fs_base", "gs_base":
+		return v < baseEnd
+	case "cs", "ss":
+		return v < 1<<16 && v&3 == ownLevel
+	case "ds", "es", "fs", "gs":
+		return v < 1<<16 && (v == 0 || v&3 == ownLevel)
+	}
+	return true
 }
 
 func (r *Regs) whole(name string) *uint64 {

@@ -112,3 +112,39 @@ func TestACloneIsIndependent(t *testing.T) {
 		t.Errorf("ip %s after CopyFrom", r.IP())
 	}
 }
+
+// TestSetRefusesWhatTheKernelWouldNotTake: a thread has such values when it has loaded them itself; nobody else can give it one, nor give
+// it back.
+func TestSetRefusesWhatTheKernelWouldNotTake(t *testing.T) {
+	for _, c := range []struct {
+		reg    string
+		was, v uint64
+		want   bool
+	}{
+		{"gs_base", 0, 0x7000_0000_1000, true}, {"gs_base", 0, 0xffff_8000_0000_0000, false}, {"gs_base", 0xffff_8000_0000_0000, 8, false},
+		{"gs_base", 0xffff_8000_0000_0000, 0xffff_8000_0000_0000, true}, {"fs_base", 0, 1 << 47, false},
+		{"ds", 0, 0x2b, true}, {"ds", 0, 0x28, false}, {"ds", 0x28, 0x2b, false}, {"es", 0x2b, 0, true}, {"cs", 0x33, 0, false},
+		{"ss", 0x2b, 1<<16 | 3, false}, {"rax", 0, 1 << 63, true},
+	} {
+		r := new(amd64.Regs)
+		switch c.reg {
+		case "gs_base":
+			r.Gs_base = c.was
+		case "ds":
+			r.Ds = c.was
+		case "es":
+			r.Es = c.was
+		case "cs":
+			r.Cs = c.was
+		case "ss":
+			r.Ss = c.was
+		}
+		got, want := r.Set(c.reg, c.v), c.was
+		if c.want {
+			want = c.v
+		}
+		if now, _ := r.Get(c.reg); got != c.want || now != want {
+			t.Errorf("%s: from %#x to %#x: %v, it is %#x", c.reg, c.was, c.v, got, now)
+		}
+	}
+}

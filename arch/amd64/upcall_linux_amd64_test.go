@@ -366,7 +366,7 @@ func TestUpcallTellsWhatChanged(t *testing.T) {
 	}{
 		{"rax", 7, arch.BoxAnswered}, {"rsp", 7, arch.BoxAnswered}, {"eflags", 0x8d5, arch.BoxAnswered},
 		{"eflags", 0x400, arch.BoxCalled}, {"fs_base", 8, arch.BoxCalled}, {"gs_base", 8, arch.BoxCalled},
-		{"cs", 0x23, arch.BoxCalled}, {"es", 1, arch.BoxCalled}, {"orig_rax", 1, arch.BoxCalled},
+		{"cs", 0x23, arch.BoxCalled}, {"es", 0x2b, arch.BoxCalled}, {"orig_rax", 1, arch.BoxCalled},
 	} {
 		box := boxes.At(dataAt)
 		mem[224] = byte(arch.BoxPosted)
