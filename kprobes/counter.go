@@ -44,11 +44,11 @@ func (c *counter) memory() arch.Range {
 
 // fresh is what has not been folded.
 func (c *counter) fresh() uint64 {
-	n := -c.folded
+	n := uint64(0)
 	for i := 0; i+shardSize <= len(c.cells); i += shardSize {
 		n += atomic.LoadUint64((*uint64)(unsafe.Pointer(&c.cells[i])))
 	}
-	return n
+	return n - min(n, c.folded) // less than that only if the target has written there itself
 }
 
 // give makes all further hits those of owners.

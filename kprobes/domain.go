@@ -142,21 +142,22 @@ func (d *domain) release() error {
 		return nil
 	}
 	var errs []error
-	ending, left := false, false
+	ending, left, folded := false, false, true
 	err := d.space.Freeze(func() error {
+		try := func(f func()) { folded = d.session.try(f) && folded }
 		if d.busy {
-			d.update()
+			try(func() { d.update() })
 		}
 		d.released = true
 		delete(d.session.domains, d)
 		for _, th := range d.space.Threads() {
-			d.moveOut(th)
+			try(func() { d.moveOut(th) })
 		}
 		d.session.tracer.SettleForks(d.space)
-		d.drainLast()
-		d.foldCalls(false)
-		d.foldAll()
-		d.endBoards()
+		try(d.drainLast)
+		try(func() { d.foldCalls(false) })
+		try(d.foldAll)
+		try(d.endBoards)
 		ending = d.ending()
 		errs = append(errs, d.text.RestoreAll())
 		if left = !ending && d.stuck(); !left {
@@ -167,8 +168,10 @@ func (d *domain) release() error {
 		}
 		return nil
 	})
-	for _, m := range d.shared {
-		m.Unmap()
+	if folded { // else somebody may still read there
+		for _, m := range d.shared {
+			m.Unmap()
+		}
 	}
 	d.closeTable()
 	if err := errors.Join(append(errs, err)...); err != nil && (left || len(d.space.Threads()) > 0 && !ending) {

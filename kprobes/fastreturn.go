@@ -193,7 +193,11 @@ func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
 	line.move(-s.Count)
 	f := frame{pid: pid, cfa: s.CFA}
 	d.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
-	for range s.Count {
+	for i := range s.Count {
+		if len(line.rp.live) >= 2*arch.MaxCalls { // never as many, unless the target has written there itself
+			line.rp.nmissed.Add(uint64(s.Count - i))
+			return
+		}
 		ri := line.rp.instance()
 		ri.RetAddr, ri.entry, ri.sp, ri.began = s.Ret, line.site, s.CFA-8, s.Began
 		ri.domain, ri.owner, ri.frame = d, own, f

@@ -272,6 +272,9 @@ func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	defer func() {
 		s.handlerEnds()
 		if p := recover(); p != nil {
+			if ptrace.Faulted(p) {
+				panic(p)
+			}
 			s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
 			_ = s.DisableKprobe(kp)
 			ret = 0

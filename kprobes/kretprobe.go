@@ -61,11 +61,12 @@ type Kretprobe struct {
 
 // Hits is how many returns ran the Handler, or would have if it had one. It is reset by
 // registration. Safe for concurrent use.
-func (rp *Kretprobe) Hits() uint64 {
-	counting.RLock()
-	defer counting.RUnlock()
-	_, returns := rp.KP.followedInTarget()
-	return rp.hits.Load() + returns
+func (rp *Kretprobe) Hits() (n uint64) {
+	counted(func() {
+		_, returns := rp.KP.followedInTarget()
+		n = rp.hits.Load() + returns
+	})
+	return n
 }
 
 // NMissed is how many calls could not be followed: MaxActive others were, their return

@@ -172,12 +172,14 @@ func (s *Session) forget(d *domain) {
 		d.end(f, true)
 	}
 	d.text.Forget()
-	d.drainLast()
-	d.foldCalls(true)
-	d.foldAll()
-	d.endBoards()
-	for _, m := range d.shared {
-		m.Unmap()
+	folded := true
+	for _, f := range []func(){d.drainLast, func() { d.foldCalls(true) }, d.foldAll, d.endBoards} {
+		folded = s.try(f) && folded
+	}
+	if folded { // else somebody may still read there
+		for _, m := range d.shared {
+			m.Unmap()
+		}
 	}
 	d.closeTable()
 	for _, kp := range s.probes {
@@ -201,19 +203,6 @@ func (s hooks) ThreadExit(th *ptrace.Thread) {
 		d.endOfThread(th)
 		d.unlearn(th)
 	}
-}
-
-// Panicked implements ptrace.Handler: the session ends, the target goes on.
-func (s hooks) Panicked(value any, stack []byte) {
-	s.warn("%v on the tracer's thread, the target is let go: %v\n%s", ErrPanic, value, stack)
-	if s.closed {
-		return
-	}
-	s.closed = true
-	if err := s.release(); err != nil {
-		s.warn("%v", err)
-	}
-	s.finish()
 }
 
 // Exited implements ptrace.Handler.

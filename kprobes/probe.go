@@ -101,10 +101,9 @@ type placement struct {
 
 // Hits is how many times the probe was hit while it was enabled. It is reset by
 // registration. Safe for concurrent use.
-func (kp *Kprobe) Hits() uint64 {
-	counting.RLock()
-	defer counting.RUnlock()
-	return kp.hits.Load() + kp.countedInTarget()
+func (kp *Kprobe) Hits() (n uint64) {
+	counted(func() { n = kp.hits.Load() + kp.countedInTarget() })
+	return n
 }
 
 // NMissed is how many hits ran no handler since one was running in the same thread, and how

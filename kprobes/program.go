@@ -82,9 +82,12 @@ func (kp *Kprobe) hasProgram(checked *program.Checked, values [][]uint64, state 
 
 // Values is what counter or histogram i of the Program's Maps holds, cell by cell; nil for a
 // ring, for a state (see State) and for a probe that was never registered. Safe for concurrent use; hits that are under way may or may not be in.
-func (kp *Kprobe) Values(i int) []uint64 {
-	counting.RLock()
-	defer counting.RUnlock()
+func (kp *Kprobe) Values(i int) (sum []uint64) {
+	counted(func() { sum = kp.valuesOf(i) })
+	return sum
+}
+
+func (kp *Kprobe) valuesOf(i int) []uint64 {
 	if i >= len(kp.values) || kp.values[i] == nil {
 		return nil
 	}
@@ -334,7 +337,7 @@ func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) (chosen
 func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
 	w := written{domain: regs.domain, kp: kp, time: tsc(), payload: slices.Clone(payload)}
 	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
-	s.taken = append(s.taken, w)
+	s.keep(w)
 	if s.startDraining(); len(s.taken) >= turn {
 		s.drain()
 	}
@@ -344,6 +347,9 @@ func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
 func (s *Session) deliver(kp *Kprobe, r *HitRecord) {
 	defer func() {
 		if p := recover(); p != nil {
+			if ptrace.Faulted(p) {
+				panic(p)
+			}
 			s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
 			_ = s.DisableKprobe(kp)
 		}

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/program"
@@ -26,6 +27,8 @@ type ring struct {
 	size   int
 	words  []uint64
 	reader *program.RingReader
+
+	damaged bool // and that was said
 }
 
 // recorder is what a domain knows of records.
@@ -147,6 +150,10 @@ type written struct {
 // the tracer has other work.
 const turn = 4096
 
+// mostTaken is the bytes of records that wait for older ones. There are more only if a ring is filled faster than it is read for long, or
+// if the target writes times into its records that are not true; then the order is given up.
+const mostTaken = 32 << 20
+
 // drain hands on records that are there, and returns how many. It does nothing in a
 // RecordHandler.
 //
@@ -155,7 +162,7 @@ const turn = 4096
 func (s *Session) drain() int {
 	now := tsc()
 	until := s.takeSome(turn)
-	if until == allTimes || int64(until-now) > 0 {
+	if until == allTimes || int64(until-now) > 0 || s.takenBytes > mostTaken {
 		until = now
 	}
 	return s.handOn(until)
@@ -207,7 +214,10 @@ func (d *domain) drainLast() {
 func (d *domain) fetch(read func(*program.RingReader, func(program.Record) uint64) error) {
 	for _, r := range d.rings {
 		if err := read(r.reader, d.take); err != nil {
-			d.session.warn("%v; it is emptied", err)
+			if !r.damaged {
+				d.session.warn("%v; it is emptied, now and whenever that is so", err)
+			}
+			r.damaged = true
 			r.reader.Reset()
 		}
 	}
@@ -216,16 +226,32 @@ func (d *domain) fetch(read func(*program.RingReader, func(program.Record) uint6
 // recordHead is the bytes in front of every record: what Time and Thread have returned.
 const recordHead = 16
 
-// take keeps a record of a ring, and returns its time.
+// take keeps a record of a ring, and returns its time. That is the target's word: it lies between the session's beginning and
+// now, so that no record waits for a time that has not come.
 func (d *domain) take(r program.Record) (ticks uint64) {
 	rec := d.recordings[r.Program]
 	if rec == nil || len(r.Payload) < recordHead {
 		return 0
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
-	d.session.taken = append(d.session.taken, written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
+	s := d.session
+	if now := tsc(); int64(ticks-now) > 0 {
+		ticks = now
+	} else if int64(ticks-s.clockTicks) < 0 {
+		ticks = s.clockTicks
+	}
+	s.keep(written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
 	return ticks
 }
+
+// keep keeps a record until it is handed on.
+func (s *Session) keep(w written) {
+	s.taken = append(s.taken, w)
+	s.takenBytes += w.size()
+}
+
+// size is about how many bytes a record takes.
+func (w *written) size() int { return int(unsafe.Sizeof(*w)) + len(w.payload) }
 
 // handOn calls the handlers for the records that were taken, in the order of their times, up to one of
 // these.
@@ -242,6 +268,10 @@ func (s *Session) handOn(until uint64) int {
 		n = sort.Search(len(all), func(i int) bool { return int64(all[i].time-until) > 0 })
 	}
 	all, s.taken = all[:n:n], slices.Clone(all[n:])
+	s.takenBytes = 0
+	for i := range s.taken {
+		s.takenBytes += s.taken[i].size()
+	}
 	clock := s.clock()
 	s.knowThreads(all, clock)
 	now := time.Now()

@@ -53,6 +53,7 @@ type Session struct {
 
 	drains        bool      // rings are looked into
 	taken         []written // records that are not handed on yet
+	takenBytes    int       // how much memory they take
 	draining      bool
 	scratch       []uint64
 	lastRecording uint32
@@ -216,13 +217,11 @@ func (s *Session) finish() { s.doneOnce.Do(func() { close(s.done) }) }
 
 // do runs f on the tracer's thread.
 func (s *Session) do(f func() error) error {
-	var err error
+	err := ErrClosed // if f panics, which ends the session
 	if derr := s.tracer.Do(func() {
-		if s.closed {
-			err = ErrClosed
-			return
+		if !s.closed {
+			err = s.orExited(f())
 		}
-		err = s.orExited(f())
 	}); derr != nil {
 		return ErrClosed
 	}
@@ -296,9 +295,9 @@ func (s *Session) Close() error {
 // release gives back every process of the session.
 func (s *Session) release() error {
 	var errs []error
-	s.tracer.RecallAll(callGrace)
+	s.try(func() { s.tracer.RecallAll(callGrace) })
 	for d := range s.domains {
-		errs = append(errs, d.release())
+		s.try(func() { errs = append(errs, d.release()) })
 	}
 	for _, kp := range s.probes {
 		kp.session, kp.placements = nil, nil

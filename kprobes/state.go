@@ -38,10 +38,9 @@ type programState struct {
 
 // Cell is what a cell holds, summed over all address spaces, also those that have ended; 0 if there is no such cell. Hits
 // that are under way may or may not be in.
-func (st *SharedState) Cell(n int) uint64 {
-	counting.RLock()
-	defer counting.RUnlock()
-	return st.cell(n)
+func (st *SharedState) Cell(n int) (sum uint64) {
+	counted(func() { sum = st.cell(n) })
+	return sum
 }
 
 func (st *SharedState) cell(n int) (sum uint64) {
@@ -76,13 +75,13 @@ func (st *SharedState) shape() program.Map {
 // State is what a cell of the Program's state holds, summed over the address spaces that the probe is or was in; 0
 // if there is no such cell. Unless it is a SharedState's, it is reset by registration. Safe for concurrent use; hits that are
 // under way may or may not be in.
-func (kp *Kprobe) State(cell int) uint64 {
-	counting.RLock()
-	defer counting.RUnlock()
-	if kp.state == nil {
-		return 0
-	}
-	return kp.state.cell(cell)
+func (kp *Kprobe) State(cell int) (sum uint64) {
+	counted(func() {
+		if kp.state != nil {
+			sum = kp.state.cell(cell)
+		}
+	})
+	return sum
 }
 
 // read is what the cells hold.

@@ -18,18 +18,6 @@ type Extent struct {
 
 func (e Extent) fileEnd() uint64 { return e.Offset + e.Data.Len() + e.Code.Len() }
 
-// Shared is the tracer's own mapping of an Extent's pages.
-type Shared struct{ Data, Code []byte }
-
-// Unmap ends the tracer's mapping; the target's stays.
-func (m *Shared) Unmap() {
-	if m != nil && m.Data != nil {
-		whole := m.Data[:cap(m.Data)]
-		m.Data, m.Code = nil, nil
-		_ = unix.Munmap(whole)
-	}
-}
-
 // MapShared makes a memfd in the target, maps it there as e says and once more here,
 // writable. So no page of the target is ever writable and executable. Its size is sealed, and it is what the target has mapped: see
 // memfd.go. The target keeps no descriptor; its forked children inherit the mappings. An error leaves nothing
@@ -83,10 +71,9 @@ func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
 	if err := f.seal(int64(e.fileEnd())); err != nil {
 		return nil, err
 	}
-	size := int(e.Data.Len() + e.Code.Len())
-	own, err := unix.Mmap(int(f.Fd()), int64(e.Offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	m, err := newShared(r.th.Proc.tracer, f, e)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
+		return nil, err
 	}
 	if err = r.mapBoth(e, unix.MAP_SHARED, fd); err == nil {
 		if err = f.mapped(r.th.TID, e); err != nil {
@@ -94,10 +81,10 @@ func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, unix.Munmap(own))
+		m.Unmap()
+		return nil, err
 	}
-	n := e.Data.Len()
-	return &Shared{Data: own[:n], Code: own[n:]}, nil
+	return m, nil
 }
 
 // MapPrivate maps e as anonymous memory, for targets that can't have a memfd. The

@@ -184,6 +184,16 @@ func (t *Tracer) post(f func()) {
 	t.send(call{f: f, done: make(chan struct{})})
 }
 
+// postUnlessClosed is post for what is about the session, which may have ended.
+func (t *Tracer) postUnlessClosed(f func()) {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return
+	}
+	t.send(call{f: f, done: make(chan struct{})})
+}
+
 // send unlocks t.mu.
 func (t *Tracer) send(c call) {
 	first := len(t.calls) == 0
@@ -221,6 +231,7 @@ func (t *Tracer) Close() {
 // another goroutine has started, it can't be the one that runs that.
 func (t *Tracer) run(ready chan<- error) {
 	runtime.LockOSThread()
+	debug.SetPanicOnFault(true) // see Shared
 	t.tid = unix.Gettid()
 	if t.tid == os.Getpid() {
 		defer runtime.UnlockOSThread()
@@ -251,7 +262,11 @@ func (t *Tracer) run(ready chan<- error) {
 func (t *Tracer) safely(f func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			t.handler.Panicked(v, debug.Stack())
+			stack := debug.Stack()
+			if Faulted(v) {
+				v = fmt.Errorf("%w: %v", ErrShared, v)
+			}
+			t.handler.Panicked(v, stack)
 		}
 	}()
 	f()

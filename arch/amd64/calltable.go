@@ -124,7 +124,7 @@ func (t *callTable) slot(off int) (s arch.CallSlot, ok bool) {
 	info := atomic.LoadUint64(t.word(off + 2*slotWords))
 	s.CFA, s.At = arch.Addr(cfa), off
 	s.Ret, s.Line = arch.Addr(key&(1<<keyShift-1)), uint16(key>>keyShift)
-	s.Count, s.Jumps = int(info>>infoShift), info&infoJumps != 0
+	s.Count, s.Jumps = int(min(info>>infoShift, arch.MaxCalls)), info&infoJumps != 0 // there are more only if the target says so
 	s.Began = atomic.LoadUint64(t.word(off + 3*slotWords))
 	return s, true
 }

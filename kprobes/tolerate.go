@@ -1,0 +1,55 @@
+package kprobes
+
+import (
+	"errors"
+	rtdebug "runtime/debug"
+
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// What the target shares with us it may change, and the kernel may fail to provide (ptrace.Shared). So what is read there is
+// a number like any other, never a size, an index or a pointer that is not checked; and what panics all the same ends the session,
+// not the program.
+
+// counted runs f, which adds up what has been counted, on whatever goroutine.
+func counted(f func()) {
+	counting.RLock()
+	defer counting.RUnlock()
+	ptrace.Tolerate(f)
+}
+
+// try does one of the things that must be done at a session's end. If it panics, the others are done all the same; if shared memory was
+// the reason, it is begun anew, and does not fail again. It tells whether the thing is done.
+func (s *Session) try(f func()) (done bool) {
+	defer func() {
+		v := recover()
+		switch {
+		case v == nil:
+		case ptrace.Faulted(v):
+			done = s.try(f)
+		default:
+			s.warn("%v while the target is let go: %v\n%s", ErrPanic, v, rtdebug.Stack())
+		}
+	}()
+	f()
+	return true
+}
+
+// Panicked implements ptrace.Handler: the session ends, the target goes on.
+func (s hooks) Panicked(value any, trace []byte) {
+	if err, ok := value.(error); ok && errors.Is(err, ptrace.ErrShared) {
+		s.warn("%v: the target is let go", err)
+	} else {
+		s.warn("%v on the tracer's thread, the target is let go: %v\n%s", ErrPanic, value, trace)
+	}
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.try(func() {
+		if err := s.release(); err != nil {
+			s.warn("%v", err)
+		}
+	})
+	s.finish()
+}
