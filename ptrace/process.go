@@ -104,6 +104,7 @@ func (t *Tracer) dropThread(th *Thread) {
 	delete(th.Proc.threads, th.TID)
 	th.queued = false
 	th.endDelay()
+	th.endTimed()
 	th.endCall(ErrExited)
 }
 

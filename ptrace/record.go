@@ -47,6 +47,7 @@ func (t *Tracer) record(s Stop) *Thread {
 		th.noteRestart()
 	case GroupStop:
 		th.asked, th.wasStopped, th.grouped = false, true, true
+		th.failAlone()
 		th.noteRestart()
 	case SyscallStop:
 		t.recordSyscall(th)
@@ -114,16 +115,16 @@ func (t *Tracer) recordSyscall(th *Thread) {
 	}
 	next := th.next
 	th.next = nextAny
-	switch next {
-	case nextEntry:
+	if next == nextEntry {
 		th.restoreDispatch()
 		t.handler.Entered(th)
 		th.resendHeld()
-	case nextReturn:
+	}
+	if again := th.noteTimed(); th.asked && (again || next == nextReturn) {
+		th.restartCall()
+	}
+	if next == nextReturn {
 		th.returned = true
-		if th.asked {
-			th.restartCall()
-		}
 		th.noteRestart()
 	}
 	th.noteSyscall()

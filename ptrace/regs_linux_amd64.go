@@ -90,36 +90,6 @@ func writeSpecial(tid int, old, r *hostRegs) error {
 	return nil
 }
 
-// interrupted reports whether the thread was taken out of a system call that the
-// kernel will restart (-ERESTARTSYS … -ERESTART_RESTARTBLOCK in rax).
-func interrupted(r *hostRegs) bool {
-	v := int64(r.Rax)
-	return int64(r.Orig_rax) >= 0 && v <= -512 && v >= -516
-}
-
-// lonely are the calls that fail with EINTR when a thread is stopped, though no signal
-// is delivered to it (signal(7), "Interruption of system calls and library functions by
-// stop signals"). Every one of them has done nothing yet when it fails so.
-var lonely = map[uint64]bool{
-	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true,
-	unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true, unix.SYS_MSGRCV: true, unix.SYS_MSGSND: true,
-	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_URING_ENTER: true,
-	unix.SYS_ACCEPT: true, unix.SYS_ACCEPT4: true, unix.SYS_RECVFROM: true, unix.SYS_RECVMSG: true,
-	unix.SYS_SENDTO: true, unix.SYS_SENDMSG: true, unix.SYS_READ: true, unix.SYS_READV: true,
-}
-
-// repeatCall makes the thread execute its system-call instruction again if the call
-// failed with EINTR and is one of the lonely ones.
-func repeatCall(r *hostRegs) bool {
-	if int64(r.Rax) != -int64(unix.EINTR) || int64(r.Orig_rax) < 0 || !lonely[r.Orig_rax] {
-		return false
-	}
-	r.Rax = r.Orig_rax
-	r.Rip -= uint64(len(Host.SyscallInsn()))
-	r.Orig_rax = ^uint64(0)
-	return true
-}
-
 // cloneFlags are the flags of the clone, clone3, fork or vfork call that the
 // thread is in. read fetches target memory.
 func cloneFlags(r *hostRegs, read func(arch.Addr, []byte) error) (uint64, error) {

@@ -4,8 +4,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // breakpoint asks the Handler about a breakpoint stop and resumes the thread. The
@@ -251,67 +249,4 @@ func (th *Thread) substitute() bool {
 		}
 	}
 	return false
-}
-
-// restartCall repeats a system call that failed with EINTR for no other reason than our
-// stop. The kernel restarts most calls by itself, but not these. A timeout begins anew:
-// a call may block longer than asked, but without a signal it may not fail with EINTR.
-func (th *Thread) restartCall() {
-	regs, err := th.hostRegs()
-	if err != nil {
-		return
-	}
-	again := *regs
-	if !repeatCall(&again) {
-		return
-	}
-	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	if err != nil || Sigset(st.SigPnd|st.ShdPnd)&^Sigset(st.SigBlk) != 0 {
-		return // a signal is about to be delivered: it may well be the reason
-	}
-	*regs = again
-	th.restartAt = again.IP()
-}
-
-// noteDelivery: a signal handler comes between a system call and its restart, if that is
-// restarted at all. The call is over.
-func (t *Tracer) noteDelivery(th *Thread, sig unix.Signal) {
-	if th.noteRestart(); th.restartAt == 0 {
-		return
-	}
-	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	if err != nil || Sigset(st.SigCgt).Has(sig) {
-		th.restartAt = 0
-		cut := th.cut
-		if t.handler.Returned(th); t.holds(th, cut) {
-			t.syscallDone(th)
-		}
-	}
-}
-
-// restartIgnored does the same when the signal being delivered is one that the process
-// ignores. Without a tracer it would not have been queued, nor have ended the call.
-func (th *Thread) restartIgnored(sig unix.Signal) {
-	stopped := th.wasStopped
-	th.wasStopped = false
-	regs, err := th.hostRegs()
-	if err != nil {
-		return
-	}
-	again := *regs
-	if !repeatCall(&again) {
-		return
-	}
-	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	if err != nil || stopped || Sigset(st.SigCgt).Has(sig) {
-		return
-	}
-	if !Sigset(st.SigIgn).Has(sig) && !ignoredByDefault.Has(sig) {
-		th.wasStopped = stopSignals.Has(sig)
-		return
-	}
-	if Sigset(st.SigPnd|st.ShdPnd)&^Sigset(st.SigBlk) == 0 {
-		*regs = again
-		th.restartAt = again.IP()
-	}
 }

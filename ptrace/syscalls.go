@@ -114,9 +114,9 @@ func (s *Space) checkSyscalls() error {
 }
 
 // request is how to resume the thread. One that stands in front of a call, or whose filters are lifted, stops behind the call even
-// if nobody wants to know of calls any more.
+// if nobody wants to know of calls any more; so does one that makes a call again (timedcall.go).
 func (th *Thread) request() int {
-	if th.next == nextAny && (th.Proc.Space.syscalls != nil || th.calls.stands || th.calls.lifted) {
+	if th.next == nextAny && (th.Proc.Space.syscalls != nil || th.calls.stands || th.calls.lifted || th.timed != nil) {
 		return unix.PTRACE_SYSCALL
 	}
 	return th.next.request()

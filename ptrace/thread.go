@@ -64,6 +64,9 @@ type Thread struct {
 	grouped    bool   // its last stop of that kind was a group-stop, where it goes back to (jobcontrol.go)
 	continues  uint64 // SIGCONTs of the process up to its stop
 
+	lonely bool       // its call would have failed with EINTR, and is restarted (restart.go)
+	timed  *timedCall // that it makes again
+
 	// restartAt, when not 0, is a system-call instruction that the kernel makes the
 	// thread execute again when it is resumed.
 	restartAt arch.Addr

@@ -1,0 +1,113 @@
+package ptrace
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// System calls that a stop of ours interrupts. The kernel restarts most of them by itself: it leaves -ERESTARTSYS or one of
+// its kin in the result register, which the thread's way to user mode turns into another execution of the
+// instruction, unless a signal's handler runs first (arch_do_signal_or_restart). Three kinds need more.
+//
+//   - Some fail with EINTR, though there is no signal (signal(7)). A stop of ours is no reason for that.
+//   - Some are restarted by restart_syscall(2), -ERESTART_RESTARTBLOCK. The program does not make that call, and a seccomp
+//     filter of its own may kill it for it.
+//   - Some begin with their whole timeout again (timedcall.go).
+//
+// To all of them the result register gets -ERESTARTNOHAND in the stop, which lies in front of the kernel's decision. So
+// it is the kernel that decides, under its own lock, whether the call is made again, by its own number, or a handler runs and the program
+// sees EINTR. No look at pending signals is needed, which another thread may take at any moment. If we are killed
+// afterwards, the kernel does the same.
+//
+// A stop by job control ends those of the first kind with EINTR without us too. So a thread that comes to a
+// group-stop gets that back.
+
+// restartCall is called in a stop that has interrupted the thread for no reason of the program's.
+func (th *Thread) restartCall() {
+	regs, err := th.hostRegs()
+	if err != nil || th.remoting {
+		return
+	}
+	lonely := failsAlone(regs)
+	switch {
+	case lonely:
+	case byRestartBlock(regs):
+		if !th.filtered() {
+			return
+		}
+	case !forgetsTime(regs) || th.timed.again(regs):
+		return
+	}
+	th.lonely = lonely
+	result := restartNoHand
+	if over, late := th.timeIsOver(regs); late {
+		result = over
+	}
+	th.setResult(result)
+}
+
+// setResult changes the result of the system call that the thread returns from, in the kernel at once. At the exit from a call
+// the kernel need not come by the place where it looks at that: any stop takes a PTRACE_INTERRUPT back that has not been
+// acted on (ptrace_stop in kernel/signal.c). So the thread is asked once more.
+func (th *Thread) setResult(v int64) {
+	if th.stop.Reason == SyscallStop && th.interrupt() != nil {
+		return // killed meanwhile
+	}
+	th.regs.Rax = uint64(v)
+	if request(unix.PTRACE_POKEUSR, th.TID, raxOffset, uintptr(v)) == nil {
+		th.oldRegs.Rax = uint64(v)
+	}
+}
+
+// filtered tells whether a seccomp filter decides about the thread's system calls.
+func (th *Thread) filtered() bool {
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	return err == nil && st.Seccomp != 0
+}
+
+// failAlone is called when the thread comes to a group-stop.
+func (th *Thread) failAlone() {
+	regs, err := th.hostRegs()
+	if err == nil && th.lonely && int64(regs.Rax) == restartNoHand && interrupted(regs) {
+		th.setResult(-int64(unix.EINTR))
+	}
+	th.lonely = false
+}
+
+// restartIgnored restarts a call when the signal being delivered is one that the process
+// ignores. Without a tracer it would not have been queued, nor have ended the call.
+func (th *Thread) restartIgnored(sig unix.Signal) {
+	stopped := th.wasStopped
+	th.wasStopped = false
+	regs, err := th.hostRegs()
+	if err != nil || !failsAlone(regs) && !byRestartBlock(regs) {
+		return
+	}
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || stopped || Sigset(st.SigCgt).Has(sig) {
+		return
+	}
+	if !Sigset(st.SigIgn).Has(sig) && !ignoredByDefault.Has(sig) {
+		th.wasStopped = stopSignals.Has(sig)
+		return
+	}
+	th.restartCall()
+	th.noteRestart()
+}
+
+// noteDelivery: a signal handler comes between a system call and its restart, if that is
+// restarted at all. The call is over.
+func (t *Tracer) noteDelivery(th *Thread, sig unix.Signal) {
+	if th.noteRestart(); th.restartAt == 0 {
+		return
+	}
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	if err != nil || Sigset(st.SigCgt).Has(sig) {
+		th.restartAt = 0
+		cut := th.cut
+		if t.handler.Returned(th); t.holds(th, cut) {
+			t.syscallDone(th)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package ptrace
+
+import (
+	"encoding/binary"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const raxOffset = unsafe.Offsetof(hostRegs{}.Rax)
+
+// Results that the kernel acts on before the program sees them (include/linux/errno.h).
+const (
+	restartNoHand = int64(-514) // the call is made again, unless a handler runs
+	restartBlock  = int64(-516) // by restart_syscall(2)
+)
+
+// interrupted reports whether the thread was taken out of a system call that the
+// kernel will restart (-ERESTARTSYS … -ERESTART_RESTARTBLOCK in rax).
+func interrupted(r *hostRegs) bool {
+	v := int64(r.Rax)
+	return int64(r.Orig_rax) >= 0 && v <= -512 && v >= restartBlock
+}
+
+func byRestartBlock(r *hostRegs) bool {
+	return int64(r.Orig_rax) >= 0 && int64(r.Rax) == restartBlock
+}
+
+// forgetsTime tells of a call that the kernel is going to make again, with its whole timeout.
+func forgetsTime(r *hostRegs) bool {
+	return int64(r.Orig_rax) == unix.SYS_IO_PGETEVENTS && int64(r.Rax) == restartNoHand
+}
+
+// lonely are the calls that fail with EINTR when a thread is stopped, though no signal
+// is delivered to it (signal(7), "Interruption of system calls and library functions by
+// stop signals"). Every one of them has done nothing yet when it fails so. Those on sockets do with a timeout
+// of the socket's (sock_intr_errno in include/net/sock.h), select and its kin where the kernel can't note in the program's
+// memory what is left of the time (poll_select_finish in fs/select.c).
+var lonely = map[uint64]bool{
+	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true,
+	unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true, unix.SYS_MSGRCV: true, unix.SYS_MSGSND: true,
+	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_URING_ENTER: true,
+	unix.SYS_ACCEPT: true, unix.SYS_ACCEPT4: true, unix.SYS_RECVFROM: true, unix.SYS_RECVMSG: true, unix.SYS_RECVMMSG: true,
+	unix.SYS_SENDTO: true, unix.SYS_SENDMSG: true, unix.SYS_SENDMMSG: true, unix.SYS_READ: true, unix.SYS_READV: true,
+	unix.SYS_WRITE: true, unix.SYS_WRITEV: true, unix.SYS_CONNECT: true,
+	unix.SYS_SELECT: true, unix.SYS_PSELECT6: true, unix.SYS_PPOLL: true,
+}
+
+// failsAlone tells that one of those has failed so.
+func failsAlone(r *hostRegs) bool {
+	return int64(r.Orig_rax) >= 0 && int64(r.Rax) == -int64(unix.EINTR) && lonely[r.Orig_rax]
+}
+
+// callRegs is what tells a system call from others: its number, arguments, place and frame.
+type callRegs struct{ nr, rdi, rsi, rdx, r10, r8, r9, rip, rsp uint64 }
+
+func callOf(r *hostRegs) callRegs {
+	return callRegs{r.Orig_rax, r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9, r.Rip, r.Rsp}
+}
+
+// atEntry tells of a thread in a syscall-stop that it is the one in front of the call.
+func atEntry(r *hostRegs) bool {
+	return int64(r.Orig_rax) >= 0 && int64(r.Rax) == -int64(unix.ENOSYS)
+}
+
+// Results of timeouts.
+const (
+	resultNone       = int64(0)
+	resultAgain      = -int64(unix.EAGAIN)
+	resultTimedOut   = -int64(unix.ETIMEDOUT)
+	resultTime       = -int64(unix.ETIME)
+	resultInProgress = -int64(unix.EINPROGRESS)
+)
+
+// timeoutOf is the relative timeout of the call that the thread was taken out of; ok is false if it has none.
+func (th *Thread) timeoutOf(r *hostRegs) (t callTimeout, ok bool) {
+	const futexCommand, futexWait, timerAbsolute = 0x7f, 0, 1
+	switch r.Orig_rax {
+	case unix.SYS_POLL:
+		return millis(r.Rdx)
+	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT:
+		return millis(r.R10)
+	case unix.SYS_NANOSLEEP:
+		return th.timeoutAt(r.Rdi, resultNone)
+	case unix.SYS_CLOCK_NANOSLEEP:
+		if r.Rsi&timerAbsolute != 0 || !ofTheWall(r.Rdi) {
+			return t, false
+		}
+		return th.timeoutAt(r.Rdx, resultNone)
+	case unix.SYS_FUTEX:
+		if r.Rsi&futexCommand != futexWait { // others have a time, not a timeout
+			return t, false
+		}
+		return th.timeoutAt(r.R10, resultTimedOut)
+	case unix.SYS_PPOLL:
+		return th.timeoutAt(r.Rdx, resultNone)
+	case unix.SYS_SELECT:
+		t.limit, ok = th.timespec(r.R8, time.Microsecond)
+		return t, ok
+	case unix.SYS_PSELECT6, unix.SYS_IO_GETEVENTS, unix.SYS_IO_PGETEVENTS:
+		return th.timeoutAt(r.R8, resultNone)
+	case unix.SYS_EPOLL_PWAIT2:
+		return th.timeoutAt(r.R10, resultNone)
+	case unix.SYS_SEMTIMEDOP:
+		return th.timeoutAt(r.R10, resultAgain)
+	case unix.SYS_RT_SIGTIMEDWAIT:
+		return th.timeoutAt(r.Rdx, resultAgain)
+	case unix.SYS_IO_URING_ENTER:
+		return th.ringTimeout(r)
+	}
+	return th.socketCallTimeout(r)
+}
+
+func (th *Thread) socketCallTimeout(r *hostRegs) (t callTimeout, ok bool) {
+	option := unix.SO_RCVTIMEO
+	t.result = resultAgain
+	switch r.Orig_rax {
+	case unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG, unix.SYS_READ, unix.SYS_READV:
+	case unix.SYS_CONNECT:
+		option, t.result = unix.SO_SNDTIMEO, resultInProgress
+	case unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_WRITE, unix.SYS_WRITEV:
+		option = unix.SO_SNDTIMEO
+	default:
+		return t, false
+	}
+	limit, domain, ok := th.socketTimeout(r.Rdi, option)
+	if t.limit = limit; domain == unix.AF_UNIX {
+		t.result = resultAgain // also of connect(2)
+	}
+	return t, ok
+}
+
+// ringTimeout is that of io_uring_enter(2), in its struct io_uring_getevents_arg.
+func (th *Thread) ringTimeout(r *hostRegs) (t callTimeout, ok bool) {
+	const extArg, absTimer, extArgReg = 1 << 3, 1 << 5, 1 << 6
+	if r.R10&extArg == 0 || r.R10&(absTimer|extArgReg) != 0 {
+		return t, false
+	}
+	arg, ok := th.words(r.R8, 3)
+	if !ok {
+		return t, false
+	}
+	return th.timeoutAt(arg[2], resultTime)
+}
+
+func (th *Thread) timeoutAt(at uint64, result int64) (t callTimeout, ok bool) {
+	t.result = result
+	t.limit, ok = th.timespec(at, 1)
+	return t, ok
+}
+
+func millis(v uint64) (t callTimeout, ok bool) {
+	t.limit = time.Duration(int32(v)) * time.Millisecond
+	return t, t.limit > 0
+}
+
+// ofTheWall tells of a clock that it runs on while the program does nothing.
+func ofTheWall(clock uint64) bool {
+	switch clock {
+	case unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_BOOTTIME, unix.CLOCK_TAI:
+		return true
+	}
+	return false
+}
+
+func littleWords(b []byte) []uint64 {
+	words := make([]uint64, len(b)/8)
+	for i := range words {
+		words[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return words
+}
