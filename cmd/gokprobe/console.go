@@ -10,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// consoleLimit is how many bytes of messages wait for a stderr that nobody reads before more are lost.
-const consoleLimit = 4 << 20
+const (
+	// consoleLimit is how many bytes of messages wait for a stderr that nobody reads before more are lost.
+	consoleLimit = 4 << 20
+	// consolePiece is how many bytes of a text, at most, are handed over at once by who can wait.
+	consolePiece = 64 << 10
+)
 
 // console is stderr for everybody: what is written to it is written on by a goroutine of its own. Handlers tell what is wrong on the
 // tracer's thread, and a pipe that is full would hold that, and with it the target. Its methods may be called concurrently.
@@ -20,6 +24,7 @@ type console struct {
 
 	mu      sync.Mutex
 	ended   sync.Cond // writing has become false
+	taken   sync.Cond // pending has become empty, or broken true
 	pending []byte
 	lost    int  // messages, since the last that was taken
 	writing bool // there is a goroutine
@@ -35,7 +40,7 @@ func newConsole(out io.Writer) *console {
 			c.out = again
 		}
 	}
-	c.ended.L = &c.mu
+	c.ended.L, c.taken.L = &c.mu, &c.mu
 	return c
 }
 
@@ -53,20 +58,49 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(again), f.Name()), nil
 }
 
-// Write takes one message, or loses it when too many wait. It never fails and never blocks.
+// Write takes one message, whatever its size, or loses it when too many wait. It never fails and never blocks.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.broken:
-	case len(c.pending)+len(p) > consoleLimit:
-		c.lost++
-	default:
-		c.pending = append(c.pending, p...)
-		if !c.writing {
-			c.writing = true
-			go c.write()
+	if c.full(len(p)) {
+		c.lost++ // which the goroutine tells: it is still writing, since something waits
+	} else {
+		c.add(p)
+	}
+	return len(p), nil
+}
+
+// full tells that n bytes more are too many.
+func (c *console) full(n int) bool {
+	return !c.broken && len(c.pending) > 0 && len(c.pending)+n > consoleLimit
+}
+
+func (c *console) add(p []byte) {
+	if c.broken {
+		return
+	}
+	c.pending = append(c.pending, p...)
+	if !c.writing {
+		c.writing = true
+		go c.write()
+	}
+}
+
+// patient is the console for those on whom no target waits: nothing is lost, a text of any size is handed over piece by piece, and a
+// reader that is slow is waited for.
+type patient struct{ *console }
+
+// Write hands p over. It never fails.
+func (c patient) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		piece := rest[:min(len(rest), consolePiece)]
+		rest = rest[len(piece):]
+		for c.full(len(piece)) {
+			c.taken.Wait()
 		}
+		c.add(piece)
 	}
 	return len(p), nil
 }
@@ -81,6 +115,7 @@ func (c *console) write() {
 		if _, err := c.out.Write(text); err != nil {
 			c.mu.Lock()
 			c.broken, c.pending, c.lost = true, nil, 0
+			c.taken.Broadcast()
 			c.mu.Unlock()
 		}
 	}
@@ -95,6 +130,7 @@ func (c *console) take() []byte {
 		text = fmt.Appendf(text, "gokprobe: %s lost here, since stderr took them slower than they came\n", plural(c.lost, "message"))
 	}
 	c.pending, c.lost = nil, 0
+	c.taken.Broadcast()
 	if len(text) == 0 {
 		c.writing = false
 		c.ended.Broadcast()

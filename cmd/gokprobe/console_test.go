@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -55,6 +56,57 @@ func TestConsoleNeverBlocksAndTellsWhatItLost(t *testing.T) {
 	if told == nil || sent-taken != int(told[1][0]-'0') || !strings.HasSuffix(got, "\nand more\n") {
 		t.Errorf("%d messages were taken, the rest is told as %q", taken, told)
 	}
+}
+
+// TestOneMessageOfAnySizeIsTaken: as the summary of 40,000 probes, which has six megabytes.
+func TestOneMessageOfAnySizeIsTaken(t *testing.T) {
+	g := &gate{open: make(chan struct{})}
+	close(g.open)
+	c := newConsole(g)
+	message := strings.Repeat("x", 2*consoleLimit) + "\n"
+	_, _ = io.WriteString(c, message)
+	c.flush()
+	if got := g.String(); got != message {
+		t.Errorf("%d of %d bytes came", len(got), len(message))
+	}
+}
+
+// TestWhoCanWaitLosesNothing: more than may wait, while others fill what there is.
+func TestWhoCanWaitLosesNothing(t *testing.T) {
+	g := &gate{open: make(chan struct{})}
+	c := newConsole(g)
+	_, _ = io.WriteString(c, strings.Repeat("y", consoleLimit-1)+"\n")
+	const rows = 100000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var table strings.Builder
+		for i := range rows {
+			fmt.Fprintf(&table, "row %d of a table that is larger than what may wait for a reader, and comes in pieces\n", i)
+		}
+		_, _ = io.WriteString(patient{c}, table.String())
+	}()
+	close(g.open)
+	<-done
+	c.flush()
+	got := g.String()
+	if n := strings.Count(got, " of a table "); n != rows || strings.Contains(got, "lost") || !strings.HasSuffix(got, "in pieces\n") {
+		t.Errorf("%d of %d rows came", n, rows)
+	}
+}
+
+// TestWhoCanWaitDoesNotWaitForAReaderThatHasGone would hang.
+func TestWhoCanWaitDoesNotWaitForAReaderThatHasGone(t *testing.T) {
+	g := &gate{open: make(chan struct{}), err: errors.New("gone")}
+	c := newConsole(g)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.WriteString(patient{c}, strings.Repeat("x", 4*consoleLimit))
+	}()
+	close(g.open)
+	<-done
+	c.flush()
 }
 
 func TestConsoleGivesUpAfterAnError(t *testing.T) {

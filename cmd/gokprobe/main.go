@@ -71,6 +71,14 @@ func (s stdio) flush() {
 	}
 }
 
+// patient is stderr for a text that must not be lost, when no target waits for us any more.
+func (s stdio) patient() io.Writer {
+	if c, ok := s.err.(*console); ok {
+		return patient{c}
+	}
+	return s.err
+}
+
 // oneLine keeps a sentence on its line whatever a joined error or a file name of
 // the target brings along.
 func oneLine(s string) string {

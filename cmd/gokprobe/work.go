@@ -251,7 +251,7 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	case !w.req.json && len(sum.Probes) == 0:
 		return nil
 	case !w.req.json:
-		out = w.std.err
+		out = w.std.patient() // the session is closed
 	case outErr != nil:
 		return nil
 	}
