@@ -26,7 +26,8 @@ PID; attach -hold makes a session that is for its files alone. Everybody else is
 refused, but for root.
 
 Without a mount: curl --unix-socket FILE http://x/tracing/trace, where FILE is
-$XDG_RUNTIME_DIR/gokprobe/PID.sock or /tmp/gokprobe-UID/PID.sock.
+$XDG_RUNTIME_DIR/gokprobe/PID.sock, root's /run/gokprobe/PID.sock; else
+/tmp/gokprobe-UID/PID.sock.
 
 Exit status: 0 done, 1 the file can't be read or written, 2 wrong usage, 3 no session
 holds PID.

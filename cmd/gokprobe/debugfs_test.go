@@ -279,7 +279,7 @@ func TestAKilledSessionEndsItsReadersAndItsMounts(t *testing.T) {
 func sockets(t *testing.T, p *testprog.Prog) map[string]fs.FileMode {
 	t.Helper()
 	found := map[string]fs.FileMode{}
-	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), fmt.Sprintf("/tmp/gokprobe-%d", os.Geteuid())} {
+	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/run", fmt.Sprintf("/run/user/%d", os.Geteuid()), fmt.Sprintf("/tmp/gokprobe-%d", os.Geteuid())} {
 		names, err := filepath.Glob(filepath.Join(dir, "gokprobe", pidOf(p)+".sock"))
 		more, _ := filepath.Glob(filepath.Join(dir, pidOf(p)+".sock"))
 		if err != nil {

@@ -247,11 +247,11 @@ func (sn *scenario) finish(how script.Ending, giveUp <-chan struct{}) (failed bo
 			err = errors.Join(err, rerr)
 		}
 	}
-	out := sn.std.err
+	out := sn.std.patient()
 	if sn.req.json {
 		out = sn.output
 	}
-	sn.lines.put(out, sn.req.summary(sn.sess.PID(), result))
+	sn.lines.last(out, sn.req.summary(sn.sess.PID(), result), giveUp)
 	return result.Failed, errors.Join(err, sn.close(giveUp))
 }
 

@@ -46,6 +46,15 @@ func (l *lines) put(out io.Writer, text string) {
 	}
 }
 
+// last queues a text when no target waits for us any more: it is lost only if giveUp is closed before there is room.
+func (l *lines) last(out io.Writer, text string, giveUp <-chan struct{}) {
+	select {
+	case l.queue <- line{out, text}:
+	case <-giveUp:
+		l.put(out, text)
+	}
+}
+
 // write is the writer's goroutine. After an error nothing more is written to that output.
 func (l *lines) write() {
 	defer close(l.done)

@@ -15,6 +15,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -28,26 +29,31 @@ var ErrNoSession = errors.New("no session of yours holds the process")
 // Client is the tree of a session of another process. What it returns are *RemoteErrors,
 // in a *fs.PathError, and errors of the connection, which match EIO or ECONNREFUSED as a rule.
 type Client struct {
-	socket string
+	dir    *dir
+	socket string // a name by dir
 	http   *http.Client
 	server atomic.Int64 // process ID of the other end
+	closed sync.Once
 }
 
 // Dial finds the session that holds process pid: one of this user's or, for root, anybody's.
 func Dial(pid int) (*Client, error) {
 	var unsafe error
 	for _, uid := range possibleOwners(pid) {
-		for _, dir := range socketDirs(uid) {
-			c := newClient(socketName(dir, pid))
-			if err := checkPrivate(dir, uid); err != nil {
+		for _, name := range socketDirs(uid) {
+			d, err := openPrivate(name, uid)
+			if err != nil {
 				if !errors.Is(err, fs.ErrNotExist) {
 					unsafe = err
 				}
 				continue
 			}
-			if err := c.ping(); err == nil {
+			c := newClient(d, d.path(socketFile(pid)))
+			if err = c.ping(); err == nil {
 				return c, nil
-			} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ECONNREFUSED) {
+			}
+			_ = c.Close()
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ECONNREFUSED) {
 				return nil, fmt.Errorf("process %d: %w", pid, err)
 			}
 		}
@@ -74,8 +80,9 @@ func possibleOwners(pid int) []int {
 	return owners
 }
 
-func newClient(socket string) *Client {
-	c := &Client{socket: socket}
+// newClient makes a client for a socket in d, which it closes with itself; nil if the name does not need it.
+func newClient(d *dir, socket string) *Client {
+	c := &Client{dir: d, socket: socket}
 	c.http = &http.Client{Transport: &http.Transport{
 		DisableCompression: true,
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
@@ -107,6 +114,11 @@ func (c *Client) Tracer() int { return int(c.server.Load()) }
 // Close lets go of idle connections. Files that are open stay so.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
+	c.closed.Do(func() {
+		if c.dir != nil {
+			c.dir.close()
+		}
+	})
 	return nil
 }
 

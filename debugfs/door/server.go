@@ -47,8 +47,8 @@ func Listen(pid int, t Tree) (*Server, error) {
 	return serve(l, t), nil
 }
 
-func serve(l *net.UnixListener, t Tree) *Server {
-	s := &Server{listener: l, served: make(chan struct{}), name: l.Addr().String()}
+func serve(l *listener, t Tree) *Server {
+	s := &Server{listener: l, served: make(chan struct{}), name: l.name()}
 	s.http = &http.Server{
 		Handler:        guard(handler{t}),
 		ConnContext:    rememberPeer,

@@ -259,7 +259,7 @@ func TestMain(m *testing.M) {
 		select {}
 	}
 	if socket := os.Getenv("DOOR_TEST_SOCKET"); socket != "" {
-		_, err := newClient(socket).Stat("list")
+		_, err := newClient(nil, socket).Stat("list")
 		fmt.Print(Errno(err), "|", err)
 		os.Exit(0)
 	}

@@ -2,6 +2,7 @@ package door
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,21 +21,68 @@ func TestTheSocketIsPrivate(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatIsNotOursIsRefused(t *testing.T) {
-	for name, make := range map[string]func(t *testing.T, dir string) error{
-		"others may enter": func(_ *testing.T, dir string) error {
-			return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o711))
-		},
-		"a link": func(t *testing.T, dir string) error { return os.Symlink(t.TempDir(), dir) },
-		"another's": func(_ *testing.T, dir string) error {
-			return errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, nobody, nobody))
-		},
-		"a file": func(_ *testing.T, dir string) error { return os.WriteFile(dir, nil, 0o600) },
-	} {
-		run := t.TempDir()
-		t.Setenv("XDG_RUNTIME_DIR", run)
-		if err := make(t, filepath.Join(run, "gokprobe")); err != nil {
+// elsewhere has this test's directories for sockets below one of its own: the user's, root's, and that where everybody may make some.
+func elsewhere(t *testing.T) (user, root, tmp string) {
+	t.Helper()
+	base := t.TempDir()
+	oldRoot, oldRun, oldTmp := rootDir, runDir, tmpDir
+	t.Cleanup(func() { rootDir, runDir, tmpDir = oldRoot, oldRun, oldTmp })
+	user, rootDir, runDir, tmpDir = filepath.Join(base, "user"), filepath.Join(base, "root"), filepath.Join(base, "run"), filepath.Join(base, "tmp")
+	for _, dir := range []string{user, rootDir, runDir, tmpDir} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("XDG_RUNTIME_DIR", user)
+	return user, rootDir, tmpDir
+}
+
+// taken are ways to take a directory's name away.
+var taken = map[string]func(t *testing.T, dir string) error{
+	"others may enter": func(_ *testing.T, dir string) error {
+		return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o711))
+	},
+	"a link": func(t *testing.T, dir string) error { return os.Symlink(t.TempDir(), dir) },
+	"another's": func(_ *testing.T, dir string) error {
+		return errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, nobody, nobody))
+	},
+	"a file": func(_ *testing.T, dir string) error { return os.WriteFile(dir, nil, 0o600) },
+}
+
+func TestADirectoryThatIsNotOursIsPassedOver(t *testing.T) {
+	for name, take := range taken {
+		user, _, tmp := elsewhere(t)
+		if err := errors.Join(take(t, filepath.Join(user, dirName)), take(t, filepath.Join(tmp, fmt.Sprintf("%s-%d", dirName, os.Geteuid())))); err != nil {
 			t.Fatal(name, err)
+		}
+		s, err := Listen(testPID, newFakeTree())
+		if os.Geteuid() != 0 { // all of another user's are taken
+			if !errors.Is(err, ErrUnsafe) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if c, err := Dial(testPID); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else {
+			_ = c.Close()
+		}
+		_ = s.Close()
+	}
+}
+
+func TestWithEveryDirectoryTakenThereIsNoSocket(t *testing.T) {
+	for name, take := range taken {
+		user, root, tmp := elsewhere(t)
+		runDir = filepath.Join(root, "none")
+		for _, dir := range []string{filepath.Join(user, dirName), filepath.Join(root, dirName), filepath.Join(tmp, fmt.Sprintf("%s-%d", dirName, os.Geteuid()))} {
+			if err := take(t, dir); err != nil {
+				t.Fatal(name, err)
+			}
 		}
 		if s, err := Listen(testPID, newFakeTree()); !errors.Is(err, ErrUnsafe) {
 			t.Errorf("%s: %v", name, err)
@@ -45,6 +93,30 @@ func TestADirectoryThatIsNotOursIsRefused(t *testing.T) {
 		if _, err := Dial(testPID); !errors.Is(err, ErrUnsafe) || !errors.Is(err, ErrNoSession) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestADirectoryThatIsReplacedAfterTheLookIsNotFollowed: what was looked at is what is used.
+func TestADirectoryThatIsReplacedAfterTheLookIsNotFollowed(t *testing.T) {
+	base, trap := t.TempDir(), t.TempDir()
+	name := filepath.Join(base, dirName)
+	d, err := makePrivate(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(name, name+".old"), os.Symlink(trap, name)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := listenIn(d, testPID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := os.Lstat(filepath.Join(name+".old", socketFile(testPID))); err != nil {
+		t.Error(err)
+	}
+	if found, err := os.ReadDir(trap); err != nil || len(found) > 0 {
+		t.Error(found, err)
 	}
 }
 
@@ -98,14 +170,15 @@ func TestWhatKilledSessionsOfEndedProcessesLeftIsSweptAway(t *testing.T) {
 	}
 	defer l.Close()
 	for pid, want := range map[int]bool{1: true, testPID: true, testPID + 1: false, os.Getpid(): true} {
-		if _, err := os.Lstat(socketName(filepath.Join(run, "gokprobe"), pid)); (err == nil) != want {
+		if _, err := os.Lstat(filepath.Join(run, dirName, socketFile(pid))); (err == nil) != want {
 			t.Errorf("%d: %v", pid, err)
 		}
 	}
 }
 
-func TestALongRuntimeDirectoryIsPassedOver(t *testing.T) {
-	long := filepath.Join(t.TempDir(), strings.Repeat("x", maxSocketName))
+// TestALongRuntimeDirectoryIsNoObstacle: a Unix socket's address holds 107 bytes.
+func TestALongRuntimeDirectoryIsNoObstacle(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 200))
 	if err := os.Mkdir(long, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +188,9 @@ func TestALongRuntimeDirectoryIsPassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	if !strings.HasPrefix(s.Name(), long) {
+		t.Error(s.Name())
+	}
 	if c, err := Dial(testPID); err != nil {
 		t.Error(err)
 	} else {
