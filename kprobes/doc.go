@@ -15,6 +15,10 @@
 // patched text, its injected region. Handlers run on the session's tracer thread, while
 // the thread that hit is stopped and all others run.
 //
+// A program that is killed while it probes leaves its breakpoints. If it calls GuardianMain first in its main function, another process
+// of it puts all targets right at once. Without that a handler in the target sends threads past the breakpoints, which does not
+// save all programs, until Recover is called for them.
+//
 // CONFORMANCE.md lists the kernel's rules, each with the test that checks it.
 //
 // # Names

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -45,7 +46,8 @@ type domain struct {
 	landing  arch.Addr // where functions return to that handlers call; 0 if there is none yet
 	callsOut int       // threads in such functions
 
-	guard guard // for when we are killed
+	guard guard          // for when we are killed
+	told  *guardian.Hold // the same
 
 	survey *survey // during a registration
 
@@ -74,6 +76,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	}
 	d.optimizer.init()
 	d.recorder.init()
+	d.told = guardian.NewHold(p.PID, p.StartTime())
 	d.text = patch.NewText(p.Space.Text(), journal{d})
 	p.Space.Local = d
 	s.domains[d] = true
@@ -168,6 +171,7 @@ func (d *domain) release() error {
 		}
 		return nil
 	})
+	d.told.Release()
 	if folded { // else somebody may still read there
 		for _, m := range d.shared {
 			m.Unmap()

@@ -50,6 +50,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	if d, _ := old.Local.(*domain); d != nil {
 		d.noteExec(p)
 		d.endOfProcess(p.PID)
+		d.holdOther(old, p)
 		if len(old.Processes()) == 0 {
 			s.forget(d)
 		}
@@ -167,6 +168,7 @@ func (d *domain) unlessEnding(err error) error {
 func (s *Session) forget(d *domain) {
 	inChild := s.mainDomain() != nil && d != s.mainDomain()
 	d.released = true
+	d.told.Release()
 	delete(s.domains, d)
 	for f := range d.calls {
 		d.end(f, true)
@@ -209,6 +211,7 @@ func (s hooks) ThreadExit(th *ptrace.Thread) {
 func (s hooks) Exited(p *ptrace.Process) {
 	if d, _ := p.Space.Local.(*domain); d != nil {
 		d.endOfProcess(p.PID)
+		d.holdOther(p.Space, p)
 		if len(p.Space.Processes()) == 1 {
 			s.forget(d)
 		}

@@ -129,6 +129,13 @@ type recovery struct {
 	tracer *ptrace.Tracer
 	space  *ptrace.Space
 	found  []*leftover
+	onStop func() // called when all threads are stopped; may be nil
+}
+
+func (r *recovery) frozen() {
+	if r.onStop != nil {
+		r.onStop()
+	}
 }
 
 // leftover is a region without a tracer.
@@ -156,19 +163,26 @@ func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	if unread != nil {
 		return errors.Join(unread, r.tracer.Detach(p))
 	}
+	return r.putBack(p, pid, bases)
+}
+
+// putBack undoes what lies at bases in p's memory, and lets p go. tid is one of its threads.
+func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error {
 	var errs []error
 	r.space = p.Space
-	err = p.Space.Freeze(func() error {
-		for _, base := range bases {
-			l, err := openLeftover(p.Space, base)
-			if errs = append(errs, err); l != nil {
-				r.found = append(r.found, l)
-			}
+	for _, base := range bases { // before the stops: for Known
+		l, err := openLeftover(p.Space, base)
+		if errs = append(errs, err); l != nil {
+			r.found = append(r.found, l)
 		}
+	}
+	err := p.Space.Freeze(func() error {
+		r.frozen()
+		p.Space.LeaveRefuges()
 		for _, l := range r.found {
 			errs = append(errs, r.undo(l))
 		}
-		errs = append(errs, r.unmapRest(pid, errors.Join(errs...) == nil))
+		errs = append(errs, r.unmapRest(tid, errors.Join(errs...) == nil))
 		r.tracer.SettleForks(r.space)
 		for _, p := range r.space.Processes() {
 			errs = append(errs, r.tracer.Detach(p))
@@ -201,8 +215,9 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 func (r *recovery) undo(l *leftover) error {
 	r.Regions++
 	for _, th := range r.space.Threads() {
-		if r.moveOut(l, th) {
+		if r.outOfCall(l, th) || r.moveOut(l, th) {
 			r.Moved++
+			th.Commit()
 		}
 		l.frames = r.returnsInto(l, th) || l.frames
 	}

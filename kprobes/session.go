@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -66,6 +67,8 @@ type Session struct {
 
 	threads atomic.Pointer[[]*ThreadWatcher]
 
+	tracing *guardian.Thread // the tracer's thread, as the guardian knows it
+
 	watched atomic.Bool   // the dynamic linker is
 	changes atomic.Uint64 // of the main process's modules, as far as they are noticed
 
@@ -97,7 +100,7 @@ func Attach(pid int, opts Options) (*Session, error) {
 		return s.begin(p)
 	})
 	if err != nil {
-		s.tracer.Close()
+		s.giveUp()
 		return nil, err
 	}
 	return s, s.loadSymbols()
@@ -125,7 +128,7 @@ func Launch(c Command, opts Options) (*Session, error) {
 		return s.runToEntry(p)
 	})
 	if err != nil {
-		s.tracer.Close()
+		s.giveUp()
 		return nil, err
 	}
 	return s, s.loadSymbols()
@@ -168,6 +171,7 @@ func newSession(opts Options) (*Session, error) {
 // begin makes p the session's process.
 func (s *Session) begin(p *ptrace.Process) error {
 	s.main, s.pid = p, p.PID
+	s.startGuardian()
 	s.newDomain(p)
 	if err := p.NoteTrapAction(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
 		s.warn("the process's action for SIGTRAP can't be read: %v", err)
@@ -272,6 +276,7 @@ func (s *Session) warn(format string, args ...any) {
 func (s *Session) Close() error {
 	var err error
 	derr := s.tracer.Do(func() {
+		defer s.endGuardian()
 		if s.closed {
 			return
 		}

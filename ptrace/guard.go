@@ -85,6 +85,17 @@ func (r *Remote) protect(saved *hostRegs, mask Sigset) error {
 	return th.setSigmask(allSignals &^ sigbit(unix.SIGTRAP))
 }
 
+// Commit has the stopped thread stand, from now on, where its registers say, also if we are killed before it is resumed. It
+// does not get a signal of ours then that it stopped for (reap.go); one of its own it does.
+func (th *Thread) Commit() {
+	if th.state != stopped || !th.regsValid || th.writeThrough() != nil {
+		return
+	}
+	if t := th.Proc.tracer; th.stop.Reason != Signal && t.unreaped == th.TID {
+		t.take()
+	}
+}
+
 // writeThrough writes changed registers now.
 func (th *Thread) writeThrough() error {
 	err := th.gone(writeRegs(th.TID, &th.oldRegs, &th.regs))

@@ -52,6 +52,9 @@ func (p *Process) Threads() []*Thread {
 // Leader is the thread whose ID is the process's, or nil after it has exited.
 func (p *Process) Leader() *Thread { return p.threads[p.PID] }
 
+// StartTime is when the process began, as procfs.Stat has it: with the PID it names a process for good.
+func (p *Process) StartTime() uint64 { return p.startTime }
+
 // newProcess registers a thread group.
 func (t *Tracer) newProcess(pid int, space *Space) *Process {
 	p := &Process{PID: pid, tracer: t, threads: map[int]*Thread{}, pidfd: -1}

@@ -3,6 +3,8 @@ package ptrace
 import (
 	"bytes"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
@@ -129,3 +131,52 @@ func (s *Space) marked(at arch.Addr) bool {
 }
 
 func stretch(at arch.Addr, n uint64) arch.Range { return arch.Range{Start: at, End: at + arch.Addr(n)} }
+
+// LeaveRefuges has threads that make system calls for a killed tracer, in a refuge of its, go on to where they were before. It must be called in
+// a Freeze, before anybody has a thread make system calls: that takes the same memory. Signals are blocked there, so no trap is used for it.
+func (s *Space) LeaveRefuges() {
+	tid, err := s.TID()
+	if err != nil || frames == nil {
+		return
+	}
+	maps, err := procfs.Maps(tid)
+	if err != nil {
+		return
+	}
+	for _, m := range maps {
+		if m.Path != "[stack]" || m.Range.Len() < spareLen || !s.marked(m.Range.Start) {
+			continue
+		}
+		for _, th := range s.Threads() {
+			th.leaveRefuge(stretch(m.Range.Start, spareLen))
+		}
+	}
+}
+
+// leaveRefuge: the rest of the call, the return, and the call that returns from handlers.
+func (th *Thread) leaveRefuge(spare arch.Range) {
+	const calls = 3
+	t := th.Proc.tracer
+	th.remoting = true
+	defer func() { th.remoting = false }()
+	for n := range 2 * calls {
+		regs, err := th.hostRegs()
+		if th.state != stopped || err != nil {
+			return
+		}
+		if !spare.Contains(regs.SP()) {
+			if n > 0 {
+				_ = t.toUserMode(th)
+			}
+			return
+		}
+		th.cont(unix.PTRACE_SYSCALL, th.stopSignal())
+		if t.await(th) != nil {
+			return
+		}
+		if th.stop.Reason == Exiting {
+			t.enqueue(th)
+			return
+		}
+	}
+}

@@ -125,6 +125,12 @@ func (th *Thread) setSigmask(m Sigset) error {
 	return th.gone(requestPtr(reqSetSigmask, th.TID, 8, unsafe.Pointer(&m)))
 }
 
+// BlockedSignals is the signals that the stopped thread blocks.
+func (th *Thread) BlockedSignals() (Sigset, error) { return th.sigmask() }
+
+// BlockSignals changes them to just these.
+func (th *Thread) BlockSignals(m Sigset) error { return th.setSigmask(m) }
+
 // pendingSynchronous reports whether a signal that an instruction of the thread
 // raised waits in its queue, not yet reported. A thread that took a breakpoint
 // just before PTRACE_INTERRUPT stops for the latter first (get_signal in

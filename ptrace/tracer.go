@@ -156,6 +156,14 @@ func New() (*Tracer, error) {
 	return t, nil
 }
 
+// NewHere makes a tracer of the calling thread, which must be locked to its goroutine, for as long as that
+// lasts: when the thread ends the kernel lets everything go that it still traces. All methods are called there.
+func NewHere(h Handler) *Tracer {
+	t := &Tracer{handler: h, tid: unix.Gettid(), threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}}
+	t.cpu.init()
+	return t
+}
+
 // SetHandler installs h. Call it before the first Attach.
 func (t *Tracer) SetHandler(h Handler) { t.handler = h }
 

@@ -67,7 +67,7 @@ func (t *Tracer) letEnd(p *Process) {
 // note records a status that came up while waiting for awaited, and queues the stops
 // of others and all ends.
 func (t *Tracer) note(tid int, ws unix.WaitStatus, awaited *Thread) {
-	if tid == t.bell.pid {
+	if t.bell != nil && tid == t.bell.pid {
 		t.rung = true
 		t.resumed(tid)
 		t.deaf = t.deaf || !t.bell.rearm(ws)

@@ -14,9 +14,11 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/bench"
+	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 func main() {
+	kprobes.GuardianMain()
 	if status, is := bench.Child(); is {
 		os.Exit(status)
 	}

@@ -45,6 +45,7 @@ func address(s *kprobes.Session, symbol string) kprobes.Ptr {
 }
 
 func main() {
+	kprobes.GuardianMain() // should this process be killed, another one puts the target right
 	pid := flag.Int("p", 0, "process to probe")
 	flag.Parse()
 

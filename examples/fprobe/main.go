@@ -34,6 +34,7 @@ func probe(name string, addr kprobes.Ptr) *kprobes.Kretprobe {
 }
 
 func main() {
+	kprobes.GuardianMain() // should this process be killed, another one puts the target right
 	pid := flag.Int("p", 0, "process to probe")
 	symbols := flag.String("symbol", "vfs_*", "functions to probe")
 	except := flag.String("nosymbol", "*_close", "functions not to probe")

@@ -25,6 +25,7 @@ func jKernelClone(regs *kprobes.Regs, flags, stack, size uint64, parentTID, chil
 }
 
 func main() {
+	kprobes.GuardianMain() // should this process be killed, another one puts the target right
 	pid := flag.Int("p", 0, "process to probe")
 	flag.Parse()
 

@@ -30,6 +30,7 @@ func handlerPost(p *kprobes.Kprobe, regs *kprobes.Regs, _ uint64) {
 }
 
 func main() {
+	kprobes.GuardianMain() // should this process be killed, another one puts the target right
 	pid := flag.Int("p", 0, "process to probe")
 	symbol := flag.String("symbol", "kernel_clone", "function to probe")
 	flag.Parse()

@@ -32,6 +32,7 @@ func handler(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
 }
 
 func main() {
+	kprobes.GuardianMain() // should this process be killed, another one puts the target right
 	pid := flag.Int("p", 0, "process to probe")
 	symbol := flag.String("symbol", "kernel_clone", "function to probe")
 	flag.Parse()

@@ -22,6 +22,7 @@ func (r vectorRegs) Vector(n int) (v [16]byte, ok bool) {
 }
 
 func main() {
+	kprobes.GuardianMain() // should this process be killed, another one puts the target right
 	pid := flag.Int("p", 0, "process to probe")
 	symbol := flag.String("symbol", "open_account", "function to probe")
 	flag.Parse()

@@ -1,0 +1,90 @@
+package ptrace
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// Patience is what Catch knows of another tracer, which has the process still. It waits until that has let
+// its tracees go, or for the given time, and reports whether it has.
+type Patience func(time.Duration) bool
+
+const (
+	spin  = 200 * time.Microsecond // for which Catch asks again at once
+	pause = time.Millisecond / 4   // between two attempts after that, if nothing happens
+)
+
+// Catch takes hold of a process whose tracer is about to die, in the moment when it lets go: all threads are seized and asked to
+// stop, before anything else is done. They are to be stopped by a Freeze then: until that, none of them is waited for. It must be called on
+// the tracer's thread. The process must have begun at start (procfs.Stat). The error is ESRCH if it has ended.
+//
+// The dying tracer lets its tracees go one by one, with the list of processes locked (exit_ptrace in kernel/exit.c); each then runs
+// on. PTRACE_SEIZE, which needs the lock, fails with EPERM before, and is repeated.
+func (t *Tracer) Catch(pid int, start uint64, over Patience) (*Process, error) {
+	if st, err := procfs.ReadStat(pid, 0); err != nil || st.StartTime != start {
+		return nil, unix.ESRCH
+	}
+	if err := grab(pid, over); err != nil {
+		return nil, err
+	}
+	p := t.newProcess(pid, nil)
+	for _, step := range []func(*Process) error{t.seizeAll, t.seizeRelatives} {
+		if err := step(p); err != nil {
+			t.abandon(p)
+			return nil, diagnose(pid, err)
+		}
+	}
+	if p.startTime != start {
+		t.abandon(p)
+		return nil, unix.ESRCH
+	}
+	return p, nil
+}
+
+// grab seizes all threads that there are and asks each to stop. What can't be seized is left, once the other tracer is gone.
+func grab(pid int, over Patience) error {
+	began, taken := time.Now(), map[int]bool{}
+	for {
+		tids, err := procfs.Tasks(pid)
+		if err != nil {
+			return fmt.Errorf("%w (%w)", unix.ESRCH, err)
+		}
+		free := over(0) // asked first: a round after it is one that nobody was in the way of
+		news, left := grabOnce(tids, taken)
+		for news == 0 && left > 0 && !free && time.Since(began) < spin {
+			free = over(0)
+			news, left = grabOnce(tids, taken)
+		}
+		switch {
+		case news > 0: // each of them may have made others, until it was seized
+		case left == 0 || free:
+			return nil
+		default:
+			over(pause)
+		}
+	}
+}
+
+// grabOnce tries each thread once.
+func grabOnce(tids []int, taken map[int]bool) (news, left int) {
+	for _, tid := range tids {
+		if taken[tid] {
+			continue
+		}
+		switch err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions); {
+		case err == nil:
+			_ = request(unix.PTRACE_INTERRUPT, tid, 0, 0)
+			taken[tid] = true
+			news++
+		case errors.Is(err, unix.ESRCH): // it has ended
+		default:
+			left++
+		}
+	}
+	return news, left
+}
