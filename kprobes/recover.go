@@ -103,14 +103,26 @@ func ownerOf(pid int, base arch.Addr) (o trampoline.Owner, err error) {
 	return h.Owner, nil
 }
 
-// ownerAlive tells whether the tracer that owns a region lives. One of another PID namespace
-// can't be looked at; then it matters only whether the process is traced.
-func ownerAlive(o trampoline.Owner) bool {
+// ownerAlive tells whether the tracer that owns a region lives. The region is the target's memory, which may name any
+// process there: so it is believed only of one that traces pid, which the kernel tells. Who does not is no obstacle, whoever it is.
+func ownerAlive(pid int, o trampoline.Owner) bool {
 	if o.PIDNamespace != 0 && o.PIDNamespace != pidNamespace() {
 		return false
 	}
-	st, err := procfs.ReadStat(int(o.PID), 0)
-	return err == nil && st.StartTime == o.StartTime && st.State != 'Z' && st.State != 'X'
+	owner, err := procfs.ReadStat(int(o.PID), 0)
+	if err != nil || owner.StartTime != o.StartTime {
+		return false
+	}
+	tids, _ := procfs.Tasks(pid)
+	for _, tid := range tids {
+		target, err := procfs.ReadStatus(pid, tid)
+		if err != nil || target.TracerPid == 0 {
+			continue
+		}
+		tracer, err := procfs.ReadStatus(target.TracerPid, 0)
+		return err == nil && tracer.Tgid == int(o.PID)
+	}
+	return false
 }
 
 // pidNamespace is the inode number of our own PID namespace, 0 if it can't be had.
@@ -152,7 +164,7 @@ type leftover struct {
 // either, and that error says what to do.
 func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	for _, base := range bases {
-		if o, err := ownerOf(pid, base); err == nil && ownerAlive(o) {
+		if o, err := ownerOf(pid, base); err == nil && ownerAlive(pid, o) {
 			return fmt.Errorf("%w: process %d; end it first", ErrOwnerAlive, o.PID)
 		}
 	}

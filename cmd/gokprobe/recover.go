@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -17,7 +22,8 @@ func recoverCommand(std stdio) *cli.Command {
 		UsageText: "gokprobe recover -p PID",
 		Description: `A gokprobe that ends, whatever the reason, leaves nothing behind; unless it is killed
 with SIGKILL. Then its breakpoints and jumps stay, and the process goes on with them. recover puts
-the original code back, and takes all memory away that was added.
+the original code back, and takes all memory away that was added. If a handler of a signal
+runs that returns there, it waits for that.
 
 Exits with status 0 if that is done or there is nothing to do, 1 if the gokprobe that probes
 the process is alive or something can't be undone, 3 if it can't attach.`,
@@ -36,21 +42,52 @@ the process is alive or something can't be undone, 3 if it can't attach.`,
 }
 
 func recoverProcess(std stdio, pid int) error {
-	done, err := kprobes.Recover(pid)
+	interrupted, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	wait := func(d time.Duration) bool {
+		select {
+		case <-interrupted.Done():
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	done, err := recoverAll(std, pid, func() (*kprobes.Recovered, error) { return kprobes.Recover(pid) }, wait)
 	var refused *ptrace.AttachError
-	if errors.As(err, &refused) {
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("cannot recover process %d: %w", pid, err)
-	}
 	switch {
+	case errors.As(err, &refused):
+		return err
+	case err != nil:
+		return fmt.Errorf("cannot recover process %d: %w", pid, err)
 	case done.Regions == 0:
 		fmt.Fprintf(std.out, "nothing to recover: no killed gokprobe has left anything in process %d\n", pid)
-	case done.Kept > 0:
-		fmt.Fprintf(std.out, "recovered: process %d has its original code back in %d places; a signal's handler that is running returns to the added memory, so run this once more to remove that\n", pid, done.Patches)
 	default:
 		fmt.Fprintf(std.out, "recovered: process %d has its original code back in %d places, and nothing of gokprobe's is left\n", pid, done.Patches)
 	}
 	return nil
+}
+
+var errStillUsed = errors.New("its original code is back, but a signal's handler that runs returns to memory that was added; that stays until recover is run again")
+
+// recoverAll recovers until nothing is left: a signal's handler that runs may return to the added memory, which can be removed when
+// it has. wait is false if the user does not want to wait any longer.
+func recoverAll(std stdio, pid int, once func() (*kprobes.Recovered, error), wait func(time.Duration) bool) (*kprobes.Recovered, error) {
+	const first, last = 20 * time.Millisecond, time.Second
+	all, err := once()
+	for pause, left := first, all; err == nil && left.Kept > 0; pause = min(2*pause, last) {
+		if pause == first {
+			fmt.Fprintf(std.err, "gokprobe: process %d has its original code back; waiting for a signal's handler to return, to remove what was added\n", pid)
+		}
+		if !wait(pause) {
+			return all, errStillUsed
+		}
+		if left, err = once(); left != nil {
+			all.Patches = max(all.Patches, left.Patches)
+		}
+		if _, end := procfs.ReadStat(pid, 0); err != nil && procfs.Gone(end) {
+			err = nil // it has ended meanwhile
+			break
+		}
+	}
+	return all, err
 }
