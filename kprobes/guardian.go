@@ -110,7 +110,7 @@ func (r *recovery) caught(p *ptrace.Process, t guardian.Target) error {
 	}
 	bases = slices.DeleteFunc(bases, func(base arch.Addr) bool {
 		o, err := ownerOf(tid, base)
-		return err == nil && !t.Owns(o.PID, o.StartTime) && ownerAlive(o)
+		return err == nil && !t.Owns(o.PID, o.StartTime) && ownerAlive(tid, o)
 	})
 	return r.putBack(p, tid, bases)
 }
