@@ -106,3 +106,11 @@ func (s hooks) GuardLost(p *ptrace.Process) {
 		}
 	}
 }
+
+// GuardTaken implements ptrace.GuardKeeper.
+func (s hooks) GuardTaken(p *ptrace.Process) {
+	if p.Space.Local == nil {
+		return
+	}
+	p.Space.Protect(0, 0) // a breakpoint would call the program's handler
+}

@@ -218,9 +218,18 @@ func (t *Tracer) checkGuard(p *Process) {
 		return
 	}
 	p.guardSeen = now
-	if st, err := procfs.ReadStatus(p.PID, 0); err == nil && !Sigset(st.SigCgt).Has(unix.SIGTRAP) {
+	if st, err := procfs.ReadStatus(p.PID, 0); err == nil && !Sigset(st.SigCgt).Has(unix.SIGTRAP) && !t.noteIgnored(p, &st) {
 		t.regainGuard(p)
 	}
+}
+
+// noteIgnored sees that the program ignores SIGTRAP, where there was a guard.
+func (t *Tracer) noteIgnored(p *Process, st *procfs.Status) bool {
+	if !Sigset(st.SigIgn).Has(unix.SIGTRAP) {
+		return false
+	}
+	t.takeTrap(p, &sigaction{handler: sigIgn})
+	return true
 }
 
 // regainGuard puts the guard back that a breakpoint has taken away, soon.
@@ -235,7 +244,7 @@ func (t *Tracer) regainGuard(p *Process) {
 			if p.own == nil || p.dropped || p.leaving {
 				return
 			}
-			if st, err := procfs.ReadStatus(p.PID, 0); err == nil && Sigset(st.SigCgt).Has(unix.SIGTRAP) {
+			if st, err := procfs.ReadStatus(p.PID, 0); err == nil && (Sigset(st.SigCgt).Has(unix.SIGTRAP) || t.noteIgnored(p, &st)) {
 				return // the signal was not blocked, after all
 			}
 			_ = p.Space.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })

@@ -84,8 +84,9 @@ type Thread struct {
 	// unblocked: it would block SIGTRAP as all other signals, if there were no guard.
 	unblocked bool
 
-	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run.
-	inTrapHandler bool
+	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run. trapAsked: the action for the one that
+	// will be reported has been read.
+	inTrapHandler, trapAsked bool
 
 	unmarked *Siginfo // what was told of the stop before mark
 

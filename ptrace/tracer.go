@@ -57,8 +57,11 @@ type Handler interface {
 
 // GuardKeeper is what a Handler may be beside: GuardLost is called after p's guard was put back, which had
 // gone since a thread that blocks SIGTRAP came to a breakpoint. It may be in a handler of a signal.
+//
+// GuardTaken is called when the program is found to have set an action for SIGTRAP in the place of p's guard: there is none from now on.
 type GuardKeeper interface {
 	GuardLost(p *Process)
+	GuardTaken(p *Process)
 }
 
 // Sharer is what a Handler may be beside, to learn of new processes as soon as they are made: parent is stopped

@@ -61,8 +61,26 @@ func (t *Tracer) restoreTrap(th *Thread) {
 			t.regainGuard(p)
 		}
 	case p.trapIgnored || p.trapHandled && blocked:
-		_ = th.remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
+		_ = th.remote(func(r *Remote) error { return r.restoreTrapAction(p) })
 	}
+}
+
+// restoreTrapAction puts the program's action for SIGTRAP back, if a breakpoint has reset it. That has changed the handler only
+// (force_sig_info_to_task), so the rest of the action is what the program has set last.
+func (r *Remote) restoreTrapAction(p *Process) error {
+	sa, err := r.sigaction(unix.SIGTRAP)
+	if err != nil {
+		return err
+	}
+	lost := sa.handler == 0
+	if lost {
+		sa.handler = p.trapAction.handler
+	}
+	p.tracer.takeTrap(p, sa)
+	if !lost {
+		return nil
+	}
+	return r.setSigaction(unix.SIGTRAP, sa)
 }
 
 // keptHandler tells that the process has its handler for SIGTRAP still. Then the
@@ -81,24 +99,46 @@ func (th *Thread) keptHandler() bool {
 
 // noteTrapHandler is called when a SIGTRAP of the target's own is about to be delivered. If
 // it has a handler, that runs with SIGTRAP blocked, and a breakpoint in it takes the
-// handler away; so it is remembered. The answer tells that learning it took other stops:
+// handler away; so it is remembered. While there is a guard, the action is read each time: the program may have put a handler in the
+// guard's place. The answer tells that learning it took other stops:
 // the signal will be reported again.
 func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	p := th.Proc
-	if p.trapAction != nil {
-		th.inTrapHandler = p.trapHandled
+	switch asked := th.trapAsked; {
+	case asked, p.trapAction != nil && p.own == nil:
+		th.trapAsked, th.inTrapHandler = false, p.trapHandled
 		return false
+	case p.own == nil:
+		if p.noteDispositions(); !p.trapHandled {
+			return false
+		}
 	}
-	p.noteDispositions()
-	if !p.trapHandled {
-		return false
-	}
-	if err := th.remote(func(r *Remote) (err error) {
-		p.trapAction, err = r.sigaction(unix.SIGTRAP)
+	if err := th.remote(func(r *Remote) error {
+		sa, err := r.sigaction(unix.SIGTRAP)
+		if err == nil && sa.handler == 0 && p.own != nil {
+			return r.setSigaction(unix.SIGTRAP, p.trapAction) // a breakpoint has taken the guard away, and it has not been put back yet
+		}
+		if err == nil {
+			t.takeTrap(p, sa)
+		}
 		return err
 	}); err != nil {
 		return false
 	}
+	th.trapAsked = true
 	t.dispatchAgain(th)
 	return true
+}
+
+// takeTrap notes that sa is p's action for SIGTRAP, as the program has set it. If there was a guard, that is none any more.
+func (t *Tracer) takeTrap(p *Process, sa *sigaction) {
+	guarded := p.own != nil
+	if guarded && sa.handler == p.trapAction.handler {
+		return
+	}
+	p.own, p.trapAction = nil, sa
+	p.trapIgnored, p.trapHandled = sa.handler == sigIgn, sa.handler > sigIgn
+	if k, ok := t.handler.(GuardKeeper); ok && guarded {
+		k.GuardTaken(p)
+	}
 }
