@@ -3,7 +3,6 @@ package script
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -105,7 +104,7 @@ type Ending struct {
 // Load reads and executes the file of a scenario. What it declares is armed by Arm. The
 // error is an *Error if the scenario is to blame.
 func Load(file string, o Options) (*Script, error) {
-	src, err := os.ReadFile(file)
+	src, err := readSource(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the scenario: %w", err)
 	}
@@ -182,7 +181,7 @@ func (s *Script) loader(dir string) func(*starlark.Thread, string) (starlark.Str
 		}
 		m = &module{loading: true}
 		s.modules[file] = m
-		src, err := os.ReadFile(file)
+		src, err := readSource(file)
 		if err == nil {
 			m.globals, err = s.execute(file, src)
 		}
