@@ -14,10 +14,12 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/bench"
+	"github.com/gokprobe/gokprobe/internal/lean"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 func main() {
+	lean.Done()
 	kprobes.GuardianMain()
 	if status, is := bench.Child(); is {
 		os.Exit(status)

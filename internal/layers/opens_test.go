@@ -23,6 +23,7 @@ var opening = map[string]string{
 	"debugfs/semaphore.go":          "/proc/PID/mem",
 	"internal/guardian/guardian.go": "/dev/null",
 	"internal/guardian/tracer.go":   "/dev/null",
+	"internal/lean/lean.go":         "/proc/self/statm",
 	"internal/procfs/pagemap.go":    "/proc/PID/pagemap",
 	"internal/procfs/procfs.go":     "/proc/PID",
 	"kprobes/recover.go":            "/proc/self/ns",
@@ -33,7 +34,6 @@ var opening = map[string]string{
 	"ptrace/memory.go":              "/proc/PID/mem",
 	"ptrace/stateless.go":           "/proc/PID/mem",
 	"ptrace/memfd.go":               "our own descriptors: the one of the target is pinned, and looked at, before",
-	"script/script.go":              "scripts that the user has named",
 }
 
 // own are the rooms that look at no target that anybody else has chosen: tools and tests of the project; and the one way to a target's files.
