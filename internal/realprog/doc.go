@@ -6,6 +6,9 @@
 // Others have calls of such programs fail (package inject), and ask of them what their documents
 // promise.
 //
+// TestTargetsOutliveTheirTracer kills the command itself, at any moment, while it probes programs of many kinds: they must live on,
+// correct. It prints a table by kind.
+//
 // A test whose program is not installed is skipped and names the package to install;
 // make setup-test installs them.
 package realprog

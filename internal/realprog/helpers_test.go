@@ -15,6 +15,8 @@ var packages = map[string]string{
 	"ab": "apache2-utils", "bash": "bash", "go": "golang", "nginx": "nginx", "python3": "python3",
 	"redis-server": "redis-server", "redis-cli": "redis-tools", "redis-benchmark": "redis-tools",
 	"redis-check-rdb": "redis-tools", "sqlite3": "sqlite3",
+	"swipl": "swi-prolog-nox", "ruby": "ruby", "sbcl": "sbcl", "java": "default-jdk-headless", "mono": "mono-runtime", "mcs": "mono-mcs",
+	"haproxy": "haproxy", "mariadbd": "mariadb-server", "mariadb": "mariadb-client", "mariadb-install-db": "mariadb-server",
 }
 
 // requires returns the paths of programs, and skips the test if one is missing. The

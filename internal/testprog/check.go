@@ -2,6 +2,7 @@ package testprog
 
 import (
 	"bytes"
+	"debug/elf"
 	"fmt"
 	"io"
 	"maps"
@@ -73,7 +74,8 @@ func dirtOf(pid int) ([]string, error) {
 }
 
 // textDirt compares an executable mapping with what it was mapped from. For the
-// vdso that is our own copy: the kernel maps the same pages into all processes.
+// vdso that is our own copy: the kernel maps the same pages into all processes. Files that are not ELF's, such as SBCL's heap, are
+// no text: the program changes what it has mapped of them.
 func textDirt(pid int, m procfs.Mapping) ([]string, error) {
 	if !m.Exec {
 		return nil, nil
@@ -88,7 +90,9 @@ func textDirt(pid int, m procfs.Mapping) ([]string, error) {
 	case m.Path == exeOf(pid):
 		want, err = readPart("/proc/"+strconv.Itoa(pid)+"/exe", m)
 	default:
-		want, err = readPart(m.Path, m)
+		if want, err = readPart(m.Path, m); err == nil && !isELF(m.Path) {
+			return nil, nil
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -130,6 +134,15 @@ func readPart(file string, m procfs.Mapping) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.NewSectionReader(f, int64(m.Offset), int64(m.Range.Len())))
+}
+
+func isELF(file string) bool {
+	f, err := elf.Open(file)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
 }
 
 func ownVDSO() ([]byte, error) {
