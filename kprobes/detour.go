@@ -28,8 +28,9 @@ type detour struct {
 	returned []*recording // programs of calls that end there
 	upcall   *upcaller    // nil if there is no handler
 
-	headHits int // threads that came to one of heads
-	stops    int // threads that had to be stopped in an upcall
+	headHits int  // threads that came to one of heads
+	beside   bool // others have written over the jump
+	stops    int  // threads that had to be stopped in an upcall
 }
 
 // region is the bytes that must not change while d is in use: what the jump covers and what

@@ -51,6 +51,8 @@ type domain struct {
 
 	survey *survey // during a registration
 
+	neighbours neighbours // who write into the code as well
+
 	calls        map[frame]*KretprobeInstance // the latest of each frame
 	owners       map[owner]*KretprobeInstance // the latest of each
 	unreturnable map[arch.Addr]error          // return addresses without a site
@@ -78,6 +80,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.recorder.init()
 	d.told = guardian.NewHold(p.PID, p.StartTime())
 	d.text = patch.NewText(p.Space.Text(), journal{d})
+	d.text.Beside(ptrace.Host.Breakpoint(), d.undisturbed)
 	p.Space.Local = d
 	s.domains[d] = true
 	return d
@@ -178,6 +181,7 @@ func (d *domain) release() error {
 		}
 	}
 	d.closeTable()
+	d.neighbours.close()
 	if err := errors.Join(append(errs, err)...); err != nil && (left || len(d.space.Threads()) > 0 && !ending) {
 		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
 	}
@@ -274,6 +278,9 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
 			th.MovedOut()
+		} else if head, ours := d.neighbours.torn[at]; ours {
+			regs.SetIP(head)
+			th.MovedOut()
 		}
 	}
 }
@@ -315,11 +322,14 @@ func (d *domain) clean(child *ptrace.Process) error {
 			continue // unmapped since
 		}
 		n := len(trap)
+		if p, ok := d.text.Find(at); ok && p.Shared() {
+			continue
+		}
 		if bytes.Equal(now[:n], trap) && bytes.Equal(now[n:], original[n:]) {
 			entries = append(entries, patch.Entry{At: at, Original: original[:n], Replacement: trap})
 		}
 	}
-	return patch.Restore(mem, entries)
+	return patch.Restore(mem, trap, entries)
 }
 
 // pageReader reads a page at a time: a forked child may have thousands of breakpoints.

@@ -22,6 +22,10 @@ func (d *domain) giveUp(st *site, why error) {
 // that its copies stand for; then st gets no jump. What the jump covers is looked at once more when
 // that is written.
 func (d *domain) changedSince(st *site) bool {
+	if err := d.besideIn(st.next.region(), st); err != nil {
+		d.giveUp(st, err)
+		return true
+	}
 	now := make([]byte, st.next.End-st.addr)
 	if err := d.text.Original(st.addr, now); err != nil {
 		d.giveUp(st, err)
@@ -78,6 +82,16 @@ func (d *domain) rearm(sites []*site) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	_, err := d.armAll(wanted)
-	return err
+	if _, err := d.armAll(wanted); err == nil {
+		return nil
+	}
+	var errs []error
+	for _, st := range wanted { // those that can be
+		if _, err := d.armAll([]*site{st}); errors.Is(err, patch.ErrChanged) {
+			d.oust(st, err)
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

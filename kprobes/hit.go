@@ -123,7 +123,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		s.stepped(th, d, st, regs)
 		return true
 	}
-	return s.inDetour(th, d, at, regs) || d.vanished(at, regs)
+	return s.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.atTorn(at, regs)
 }
 
 // Known implements ptrace.Handler.
@@ -140,6 +140,9 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	}
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
 		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
+	}
+	if _, ok := d.neighbours.torn[at]; ok {
+		return true, ptrace.Host.MaxInsnLen()
 	}
 	if d.knownUpcall(at) || d.knownTrap(at) {
 		return true, ptrace.Host.MaxInsnLen()
@@ -158,8 +161,11 @@ func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 		return false
 	}
 	now := make([]byte, len(insn))
-	if d.text.Original(at, now) != nil || !bytes.Equal(now, insn) {
-		return false // the program has other code there now
+	if d.space.Text().ReadMemory(at, now) != nil {
+		return false
+	}
+	if d.text.Overlay(at, now); !bytes.Equal(now, insn) {
+		return false // the program has other code there now, or somebody else a breakpoint
 	}
 	regs.SetIP(at)
 	return true

@@ -184,6 +184,7 @@ func (s *Session) forget(d *domain) {
 		}
 	}
 	d.closeTable()
+	d.neighbours.close()
 	for _, kp := range s.probes {
 		had := len(kp.placements)
 		if had > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // The optimizer, as kprobe_optimizer in kernel/kprobes.c: a while after a site's probes have
@@ -222,6 +223,7 @@ func (d *domain) optimize(sites []*site) error {
 		det := st.next
 		wants = append(wants, patch.Want{At: st.addr, Expect: det.original, Replacement: det.jump})
 		d.remember(det)
+		d.noteTorn(det)
 		d.guardDetour(det)
 		errs = append(errs, d.turn(det, true))
 	}
@@ -264,6 +266,9 @@ func (d *domain) unoptimize(sites []*site) error {
 		if det.demoted() {
 			st.refusal = det.demotedFor()
 			st.rejected = true
+		}
+		if det.beside {
+			st.refusal, st.rejected = besideRefusal, true
 		}
 		if changed[st] {
 			st.jump = nil // threads may still come to what is left of it
@@ -353,7 +358,7 @@ func (d *domain) copiedJumps(mem *pageReader) (entries []patch.Entry) {
 			continue // unmapped since
 		}
 		for _, r := range past.replacements {
-			if slices.Equal(now, r) {
+			if patch.Classify(past.original, r, now, ptrace.Host.Breakpoint()).Left() {
 				entries = append(entries, patch.Entry{At: at, Original: past.original, Replacement: r})
 				break
 			}

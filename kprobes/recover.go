@@ -238,7 +238,7 @@ func (r *recovery) undo(l *leftover) error {
 	for i, rec := range l.original.records {
 		entries[i] = patch.Entry(rec)
 	}
-	if err := patch.Restore(l.mem, entries); err != nil {
+	if err := patch.Restore(l.mem, ptrace.Host.Breakpoint(), entries); err != nil {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
 	r.Patches += len(entries)

@@ -72,6 +72,9 @@ func (d *domain) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
 	if det.headHits++; det.headHits == demotion {
 		d.enqueue(det.site)
 	}
+	if d.changedJump(det) {
+		d.session.lookNow()
+	}
 	return true
 }
 

@@ -42,15 +42,18 @@ type Session struct {
 	pid    int
 
 	// The rest belongs to the tracer's thread.
-	main      *ptrace.Process
-	domains   map[*domain]bool
-	probes    []*Kprobe
-	syscalls  []*SyscallProbe
-	blacklist []BlacklistEntry
-	hits      uint64           // all of them so far
-	running   []runningHandler // the last one runs, the others wait for functions that they call
-	disarmed  bool             // all probes, by DisarmAll
-	closed    bool
+	main       *ptrace.Process
+	domains    map[*domain]bool
+	probes     []*Kprobe
+	syscalls   []*SyscallProbe
+	blacklist  []BlacklistEntry
+	hits       uint64           // all of them so far
+	running    []runningHandler // the last one runs, the others wait for functions that they call
+	disarmed   bool             // all probes, by DisarmAll
+	beside     bool             // the code is looked at now and then
+	looking    bool             // and will be at once
+	toldShared bool
+	closed     bool
 
 	drains        bool      // rings are looked into
 	taken         []written // records that are not handed on yet
@@ -64,6 +67,8 @@ type Session struct {
 
 	answering
 	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
+
+	disturbances atomic.Uint64 // by others
 
 	threads atomic.Pointer[[]*ThreadWatcher]
 

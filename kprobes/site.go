@@ -36,8 +36,9 @@ type site struct {
 	leaves    *jumps
 	entered   *error // whether it is in front of all that its function does; nil if nobody has asked
 
-	refusal  string // why it is not optimized
-	rejected bool   // for good
+	refusal   string // why it is not optimized
+	disturbed int    // how often others have changed its patch
+	rejected  bool   // for good
 }
 
 // makeSite prepares a site at an address that was checked. Nothing is patched yet.
@@ -125,6 +126,8 @@ func (d *domain) arm(st *site) error {
 	if err := d.text.Arm(st.patch); err != nil {
 		return err
 	}
+	d.tellShared([]*site{st})
+	d.session.watchBeside()
 	d.consider(st)
 	return nil
 }
@@ -153,6 +156,8 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	for i, st := range sites {
 		st.patch = patches[i]
 	}
+	d.tellShared(sites)
+	d.session.watchBeside()
 	for _, st := range sites {
 		d.consider(st)
 	}

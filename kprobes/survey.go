@@ -50,6 +50,7 @@ func (v *survey) mappings(d *domain) ([]procfs.Mapping, error) {
 	if v.maps, err = procfs.Maps(tid); err != nil {
 		return nil, fmt.Errorf("reading the process's mappings: %w", err)
 	}
+	d.neighbours.noteCalls(v.maps)
 	return v.maps, nil
 }
 

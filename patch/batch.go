@@ -90,9 +90,16 @@ func (t *Text) claim(wants []Want) ([]*Patch, error) {
 func (t *Text) lookAll(todo []change) error {
 	return t.pages(todo, func(run []change, start arch.Addr, b []byte) error {
 		t.Overlay(start, b)
+		raw := bytes.Clone(b)
+		t.clear(start, b)
 		for _, c := range run {
-			if got := b[c.at-start:][:len(c.expect)]; !bytes.Equal(got, c.expect) {
+			got, stands := b[c.at-start:][:len(c.expect)], raw[c.at-start:][:len(c.replacement)]
+			c.shared = len(c.replacement) == 1 && bytes.Equal(stands, c.replacement)
+			switch {
+			case !bytes.Equal(got, c.expect):
 				return &InstallError{c.at, changed(c.at, got, c.expect)}
+			case !c.shared && !bytes.Equal(stands, c.original):
+				return &InstallError{c.at, fmt.Errorf("%w: a breakpoint", changed(c.at, stands, c.original))}
 			}
 		}
 		return nil
@@ -111,6 +118,9 @@ func (t *Text) recordAll(todo []change) error {
 // writeReplacements leaves the patches torn until they are verified.
 func (t *Text) writeReplacements(todo []change) error {
 	for _, c := range todo {
+		if c.shared {
+			continue // it stands
+		}
 		c.torn = true
 		if err := t.mem.WriteMemory(c.at, c.replacement); err != nil {
 			return &InstallError{c.at, err}
@@ -126,6 +136,10 @@ func (t *Text) verifyReplacements(todo []change) error {
 			switch {
 			case bytes.Equal(got, c.replacement):
 				c.armed, c.torn = true, false
+			case c.shared && bytes.Equal(got, c.original):
+				if err := t.set(c.Patch, true); err != nil { // it went meanwhile
+					return &InstallError{c.at, err}
+				}
 			case mixture(got, c.original, c.replacement):
 				return &InstallError{c.at, fmt.Errorf("code reads back as % x after writing % x", got, c.replacement)}
 			default:
@@ -158,10 +172,6 @@ func (t *Text) takeBack(p *Patch) error {
 	if !p.armed && !p.torn {
 		return nil
 	}
-	if got, err := t.look(p); err == nil && bytes.Equal(got, p.original) {
-		p.armed, p.torn = false, false
-		return nil
-	}
 	if err := t.set(p, false); !errors.Is(err, ErrChanged) {
 		return err
 	}
@@ -174,7 +184,7 @@ func (t *Text) takeBack(p *Patch) error {
 func (t *Text) DisarmAll(ps []*Patch) {
 	var todo []change
 	for _, p := range ps {
-		if t.known(p) == nil && p.armed && !p.torn {
+		if t.known(p) == nil && p.armed && !p.torn && !p.shared {
 			todo = append(todo, change{p, p.replacement})
 		}
 	}

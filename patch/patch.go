@@ -74,6 +74,7 @@ type Patch struct {
 	replacement []byte
 	armed       bool
 	torn        bool   // memory may show any mixture of original and replacement
+	shared      bool   // somebody else's breakpoint stood there already: it is not ours to take away
 	seq         uint64 // order of installation
 	record      int    // the journal's id
 	recorded    bool
@@ -95,6 +96,10 @@ func (p *Patch) Replacement() []byte { return bytes.Clone(p.replacement) }
 
 // Armed reports whether memory shows the replacement.
 func (p *Patch) Armed() bool { return p.armed }
+
+// Shared reports whether somebody else's breakpoint stands in p's place: a uprobe's, which then has the hits, or one that a debugger
+// has left. It stays when p goes.
+func (p *Patch) Shared() bool { return p.shared }
 
 // String prints the patch as address, original and replacement in hexadecimal.
 func (p *Patch) String() string {

@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +15,9 @@ type Text struct {
 	journal Journal
 	patches index
 	seq     uint64
+
+	trap        []byte // that others may write over code; see Beside
+	undisturbed func(at arch.Addr, b []byte)
 }
 
 // NewText returns a Text over mem with no patches. mem must be able to write
@@ -129,24 +131,35 @@ func (t *Text) Find(a arch.Addr) (*Patch, bool) {
 // Patches returns all patches in order of address.
 func (t *Text) Patches() []*Patch { return t.patches.sorted() }
 
-// Original fills b with memory from at as if nothing were patched, which is what
+// Original fills b with memory from at as if nothing were patched, by us nor with breakpoints of others, which is what
 // a decoder must see (the kernel's recover_probed_instruction).
 func (t *Text) Original(at arch.Addr, b []byte) error {
 	if err := t.mem.ReadMemory(at, b); err != nil {
 		return err
 	}
 	t.Overlay(at, b)
+	t.clear(at, b)
 	return nil
 }
 
-// Overlay replaces in b, which was read from at, our bytes by the original ones.
-// Bytes that somebody else wrote over a patch stay, as they would without us.
+// clear takes what others have put over the code out of b, which was read from at.
+func (t *Text) clear(at arch.Addr, b []byte) {
+	if t.undisturbed != nil {
+		t.undisturbed(at, b)
+	}
+}
+
+// Overlay replaces in b, which was read from at, our bytes by the original ones, also where others have written
+// breakpoints over them, or taken them away. Other code that somebody wrote over a patch stays, as it would without us.
 func (t *Text) Overlay(at arch.Addr, b []byte) {
 	t.patches.each(arch.Range{Start: at, End: at + arch.Addr(len(b))}, func(p *Patch) {
+		if !p.armed && !p.torn {
+			return
+		}
 		start, end := max(at, p.at), min(at+arch.Addr(len(b)), p.Range().End)
-		view := b[start-at : end-at]
-		if p.torn || bytes.Equal(view, p.shown()[start-p.at:end-p.at]) {
-			copy(view, p.original[start-p.at:end-p.at])
+		view, original := b[start-at:end-at], p.original[start-p.at:end-p.at]
+		if p.torn || Classify(original, p.replacement[start-p.at:end-p.at], view, t.trap) != Foreign {
+			copy(view, original)
 		}
 	})
 }
@@ -155,9 +168,11 @@ func (t *Text) Overlay(at arch.Addr, b []byte) {
 // child has it, the newest patch first.
 func (t *Text) Entries() []Entry {
 	ps := t.newestFirst()
-	es := make([]Entry, len(ps))
-	for i, p := range ps {
-		es[i] = Entry{At: p.at, Original: p.Original(), Replacement: p.Replacement()}
+	es := make([]Entry, 0, len(ps))
+	for _, p := range ps {
+		if !p.shared {
+			es = append(es, Entry{At: p.at, Original: p.Original(), Replacement: p.Replacement()})
+		}
 	}
 	return es
 }
@@ -187,7 +202,11 @@ func (t *Text) record(p *Patch) error {
 	if t.journal == nil {
 		return nil
 	}
-	id, err := t.journal.Record(p.at, p.original, p.replacement)
+	original := p.original
+	if p.shared {
+		original = p.replacement // so that it stays
+	}
+	id, err := t.journal.Record(p.at, original, p.replacement)
 	if err != nil {
 		return fmt.Errorf("recording the patch at %s: %w", p.at, err)
 	}

@@ -243,7 +243,7 @@ func TestATornPatchCanBeArmedAgain(t *testing.T) {
 			}
 		}
 	}
-	m.b[10] = before[10]
+	m.b[10] = ^before[10] ^ jump[1]
 	if err := x.Remove(p); !errors.Is(err, ErrChanged) {
 		t.Errorf("a foreign change is taken for a torn write: %v", err)
 	}
@@ -406,7 +406,7 @@ func TestRestore(t *testing.T) {
 		copy(m.b[4:], c.got)
 		ok := Entry{base, bytes.Clone(m.b[:1]), int3}
 		m.b[0] = 0xcc
-		err := Restore(m, []Entry{{base, nil, nil}, {base + 99, int3, int3}, e, ok})
+		err := Restore(m, nil, []Entry{{base, nil, nil}, {base + 99, int3, int3}, e, ok})
 		if !errors.Is(err, ErrLength) || !errors.Is(err, errInjected) || errors.Is(err, ErrChanged) != (c.err != nil) {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -18,21 +18,21 @@ type Entry struct {
 
 // Restore puts the original bytes of entries back into mem, in the order given
 // (the newest first). It needs no Text, so it serves whoever finds a journal
-// and the copy of memory that a forked child has.
+// and the copy of memory that a forked child has. trap is as in Beside.
 //
-// Bytes that are the original already stay. So do bytes that are not ours: the
+// Bytes that are the original already stay, and so do foreign breakpoints. So do bytes that are not ours: the
 // error then matches ErrChanged. A half-written replacement is ours. Restore
 // goes on after an error and returns all of them joined. An entry of more than
 // one byte needs the target frozen, see the package comment.
-func Restore(mem arch.Memory, entries []Entry) error {
+func Restore(mem arch.Memory, trap []byte, entries []Entry) error {
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, restore(mem, e))
+		errs = append(errs, restore(mem, trap, e))
 	}
 	return errors.Join(errs...)
 }
 
-func restore(mem arch.Memory, e Entry) error {
+func restore(mem arch.Memory, trap []byte, e Entry) error {
 	if len(e.Original) == 0 || len(e.Original) != len(e.Replacement) {
 		return fmt.Errorf("restoring %s: %w", e.At, ErrLength)
 	}
@@ -40,39 +40,36 @@ func restore(mem arch.Memory, e Entry) error {
 	if err := mem.ReadMemory(e.At, got); err != nil {
 		return fmt.Errorf("restoring %s: %w", e.At, err)
 	}
-	switch {
-	case bytes.Equal(got, e.Original):
-		return nil
-	case !mixture(got, e.Original, e.Replacement):
+	var err error
+	switch s := Classify(e.Original, e.Replacement, got, trap); {
+	case s == Foreign:
 		return fmt.Errorf("restoring: %w", changed(e.At, got, e.Replacement))
+	case s == Ours:
+		err = writeVerified(mem, e.At, e.Original, got, trap)
+		if !errors.Is(err, ErrChanged) {
+			break
+		}
+		if err = mem.ReadMemory(e.At, got); err != nil {
+			break
+		}
+		fallthrough // somebody came meanwhile
+	case s.Left():
+		err = takeOut(mem, e.At, e.Original, e.Replacement, got, trap)
 	}
-	if err := writeVerified(mem, e.At, e.Original, got); err != nil {
+	if err != nil {
 		return fmt.Errorf("restoring %s: %w", e.At, err)
 	}
 	return nil
 }
 
-// look reads what stands at p. The error matches ErrChanged if that is not what p
-// left there.
-func (t *Text) look(p *Patch) ([]byte, error) {
-	got := make([]byte, len(p.original))
-	if err := t.mem.ReadMemory(p.at, got); err != nil {
-		return nil, err
-	}
-	if bytes.Equal(got, p.shown()) || p.torn && mixture(got, p.original, p.replacement) {
-		return got, nil
-	}
-	return nil, changed(p.at, got, p.shown())
-}
-
 // poke makes memory, which shows before, show p's replacement or its original
 // bytes. p is torn afterwards if the write failed and can't be taken back.
 func (t *Text) poke(p *Patch, arm bool, before []byte) error {
-	want := p.original
+	want, trap := p.original, t.trap
 	if arm {
-		want = p.replacement
+		want, trap = p.replacement, nil
 	}
-	err := writeVerified(t.mem, p.at, want, before)
+	err := writeVerified(t.mem, p.at, want, before, trap)
 	switch {
 	case err == nil:
 		p.armed, p.torn = arm, false
@@ -83,11 +80,16 @@ func (t *Text) poke(p *Patch, arm bool, before []byte) error {
 	return err
 }
 
-// set looks, then pokes.
+// set makes memory show p's replacement or its original bytes, whatever of them it shows.
 func (t *Text) set(p *Patch, arm bool) error {
-	before, err := t.look(p)
-	if err == nil {
-		err = t.poke(p, arm, before)
+	before, s, err := t.stands(p)
+	if err == nil && s == Foreign {
+		err = changed(p.at, before, p.shown())
+	}
+	if err == nil && arm {
+		err = t.show(p, before, s)
+	} else if err == nil {
+		err = t.hide(p, before, s)
 	}
 	if errors.Is(err, ErrChanged) {
 		// Somebody else's bytes: nothing of ours is left to take care of.
@@ -96,18 +98,72 @@ func (t *Text) set(p *Patch, arm bool) error {
 	return err
 }
 
+// show is set of a patch that is to be armed, where before, which is s, stands.
+func (t *Text) show(p *Patch, before []byte, s Standing) error {
+	switch {
+	case s == Watched, s == Covered, s == Torn && !p.torn:
+		return changed(p.at, before, p.original)
+	case s == Ours && !p.torn:
+		p.shared = p.shared || !p.armed // not by us
+		p.armed = true
+		return nil
+	case p.shared: // its owner has taken it away
+		if err := t.own(p); err != nil {
+			return err
+		}
+	}
+	return t.poke(p, true, before)
+}
+
+// own has p's place be ours alone, since nobody else has a breakpoint there any more.
+func (t *Text) own(p *Patch) error {
+	if err := t.erase(p); err != nil {
+		return err
+	}
+	p.shared, p.recorded = false, false
+	return t.record(p)
+}
+
+// hide is set of a patch that is to be disarmed, where before, which is s, stands.
+func (t *Text) hide(p *Patch, before []byte, s Standing) error {
+	var err error
+	switch {
+	case p.shared, !s.Left():
+		p.armed, p.torn = false, false
+		return nil
+	case s == Ours || p.torn && mixture(before, p.original, p.replacement):
+		if err = t.poke(p, false, before); !errors.Is(err, ErrChanged) {
+			return err
+		}
+		if err = t.mem.ReadMemory(p.at, before); err != nil {
+			return err
+		}
+		if Classify(p.original, p.replacement, before, t.trap) == Foreign {
+			return changed(p.at, before, p.original)
+		}
+	}
+	if err = takeOut(t.mem, p.at, p.original, p.replacement, before, t.trap); err == nil {
+		p.armed, p.torn = false, false
+	} else if !errors.Is(err, ErrChanged) {
+		p.torn = true
+	}
+	return err
+}
+
 // writeVerified writes want at at, which shows before, and reads it back. After a
 // failure it puts before back as far as memory shows our bytes. The error matches
 // ErrChanged if somebody else's bytes appeared meanwhile (they stay), ErrTorn
 // if memory can't be shown to hold before again.
-func writeVerified(mem arch.Memory, at arch.Addr, want, before []byte) error {
+//
+// Where trap is not nil others may have written it over want by then, and that is well.
+func writeVerified(mem arch.Memory, at arch.Addr, want, before, trap []byte) error {
 	got := make([]byte, len(want))
 	err := mem.WriteMemory(at, want)
 	if err == nil {
 		err = mem.ReadMemory(at, got)
 	}
 	switch {
-	case err == nil && bytes.Equal(got, want):
+	case err == nil && beneath(want, got, trap):
 		return nil
 	case err == nil && !mixture(got, want, before):
 		return changed(at, got, want)
@@ -132,4 +188,14 @@ func takeBack(mem arch.Memory, at arch.Addr, want, before []byte) error {
 		return nil
 	}
 	return errors.Join(undo, fmt.Errorf("code at %s is % x", at, got))
+}
+
+// beneath reports whether got is want, with a trap of somebody's over it at most.
+func beneath(want, got, trap []byte) bool {
+	for i, b := range got {
+		if b != want[i] && (len(trap) != 1 || b != trap[0]) {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"runtime"
@@ -118,12 +119,19 @@ func (t *Tracer) suppress(th *Thread) error {
 // RunTo lets a stopped, single-threaded process run until it reaches at, and leaves
 // it stopped there. Other stops on the way are dispatched
 // as usual. The text is as before when it returns.
+//
+// It stops there by a debug register and by a breakpoint, whichever comes. Where a breakpoint stands already, such as that of a
+// uprobe on the program's file, whose hits nobody else gets, the register alone has to do; where there is none, the breakpoint.
 func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 	text := th.Proc.Space.Text()
 	trap := Host.Breakpoint()
 	old := make([]byte, len(trap))
 	if err := text.ReadMemory(at, old); err != nil {
 		return err
+	}
+	register := th.breakAt(at)
+	if bytes.Equal(old, trap) && register != nil {
+		return fmt.Errorf("a breakpoint stands at %s already, and no debug register is free: %w", at, register)
 	}
 	if err := text.WriteMemory(at, trap); err != nil {
 		return err
@@ -137,8 +145,17 @@ func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 		if th.stop.Reason == Breakpoint && th.at() == at.Add(int64(Host.BreakpointAdvance())) {
 			break
 		}
+		if th.atRegister(at) {
+			th.stop.Reason = Breakpoint // whose signal is never delivered
+			break
+		}
 		if th.stop.Reason != Interrupt && th.stop.Reason != GroupStop {
 			t.dispatch(th)
+		}
+	}
+	if register == nil {
+		if err := th.breakNowhere(); err != nil {
+			return err
 		}
 	}
 	if err := text.WriteMemory(at, old); err != nil {
@@ -150,6 +167,15 @@ func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 	}
 	regs.SetIP(at)
 	return nil
+}
+
+// atRegister tells whether th has stopped at at for what breakAt has asked for.
+func (th *Thread) atRegister(at arch.Addr) bool {
+	if th.state != stopped || th.stop.Reason != Signal || th.stop.Signal != unix.SIGTRAP || th.at() != at {
+		return false
+	}
+	info, err := th.Siginfo()
+	return err == nil && info.Code() == trapHardware
 }
 
 // Release resumes a thread that Launch or RunTo left stopped. It must be called on
