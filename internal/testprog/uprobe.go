@@ -99,8 +99,8 @@ type UprobeStorm struct {
 }
 
 // StormOfUprobes has uprobes come and go at random at places of process pid, several at a time, until Stop. What is tried in vain, at instructions
-// that the kernel refuses, does not matter.
-func StormOfUprobes(pid int, seed uint64, places []Place) *UprobeStorm {
+// that the kernel refuses, does not matter. rets has some be uretprobes, which a program must bear that leaves functions in other ways than by returning.
+func StormOfUprobes(pid int, seed uint64, places []Place, rets bool) *UprobeStorm {
 	s := &UprobeStorm{}
 	for w := range 3 {
 		r := rand.New(rand.NewSource(int64(seed) + int64(w)<<32))
@@ -114,7 +114,7 @@ func StormOfUprobes(pid int, seed uint64, places []Place) *UprobeStorm {
 					continue
 				}
 				p := places[r.Intn(len(places))]
-				if u, err := OpenUprobe(pid, p.File, p.Offset, r.Intn(4) == 0); err == nil {
+				if u, err := OpenUprobe(pid, p.File, p.Offset, rets && r.Intn(4) == 0); err == nil {
 					standing = append(standing, u)
 					s.came.Add(1)
 				} else if _, gone := procfs.ReadStat(pid, 0); gone != nil {
