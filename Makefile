@@ -8,7 +8,7 @@ FUZZTIME ?= 5m
 TESTFLAGS ?=
 
 # Tested with the race detector. arch has no state to race for; the others hold
-# live processes, where its slowness hides more races than it finds.
+# live processes, where its slowness hides more races than it finds: of those only tests of it.
 RACE := ./arch/... ./debugfs/door ./event/... ./patch/... ./trampoline/... ./symbols/... ./internal/procfs ./internal/layers ./internal/testprog
 
 # The files of which make bench says how much takes optimized probes.
@@ -33,6 +33,7 @@ setup-test: ## install what the tests use, if this is root on a Debian
 test: setup-test ## run all tests
 	status=0; \
 	$(GO) test -count=1 -race -timeout 15m $(TESTFLAGS) $(RACE) || status=1; \
+	$(GO) test -count=1 -race -timeout 5m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
 	$(GO) test -count=1 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
 	exit $$status
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -133,6 +134,7 @@ func fightOnce(t *testing.T, seed uint64, file string) {
 	prog := testprog.StartWith(t, options, testprog.Build(t, "corrupter"), fmt.Sprint(seed), file)
 	defer prog.Kill()
 	before := processorTime()
+	defer watchProcessor(t, before)()
 	began := c.rnd.IntN(3) // before the attach, before the registration, after it
 	if began == 0 {
 		prog.Send("go")
@@ -156,9 +158,6 @@ func fightOnce(t *testing.T, seed uint64, file string) {
 	}
 	mustEnd(t, "working", c.work)
 	mustEnd(t, "closing the session", func() { _ = s.Close() })
-	if used := processorTime() - before; used > 5*time.Second {
-		t.Errorf("%v of processor time", used)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t.Logf("%d warnings, the program's end: %+v", len(c.log), c.Exit())
@@ -170,6 +169,27 @@ func fightOnce(t *testing.T, seed uint64, file string) {
 	for _, kp := range c.probes {
 		kp.Hits()
 	}
+}
+
+// watchProcessor tells where everybody is when 5 s of processor time are used up.
+func watchProcessor(t *testing.T, before time.Duration) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			if used := processorTime() - before; used > 5*time.Second {
+				stacks := make([]byte, 1<<20)
+				t.Errorf("%v of processor time\n%s", used, stacks[:runtime.Stack(stacks, true)])
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
 }
 
 // mustEnd fails the test if f does not end. It asserts no time: it ends tests that hang.

@@ -279,16 +279,12 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 		}
 	}
 	for _, a := range aims {
-		before := a.kp.Addr
 		a.gone = a.kp.Flags & FlagGone
 		a.kp.Flags &^= FlagGone
 		st, err := d.attach(a.kp, a.at)
 		if err != nil {
 			fail(a, err)
 			continue
-		}
-		if d != d.session.mainDomain() {
-			a.kp.Addr = before
 		}
 		placed, sites = append(placed, a), append(sites, st)
 	}

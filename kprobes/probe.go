@@ -42,6 +42,8 @@ type Kprobe struct {
 	// Addr is the address in the target. Registration writes the probed address
 	// here: with Offset added, and behind the endbr64 that a function starts with.
 	// To register a probe by symbol again, set it to 0 before, as in the kernel.
+	// It is then the same until the probe is unregistered, and may be read by anybody; but for a probe that is placed anew, since its
+	// library comes later or again, or its program is executed while followed: of those Session.Status tells the address.
 	Addr arch.Addr
 	// SymbolName names a function: any SPEC of the command that means exactly one
 	// address. Its library may be loaded later if its name holds ".so".

@@ -295,7 +295,10 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	}
 	st.add(kp)
 	st.inGo = st.inGo || inGo
-	kp.Addr, kp.entry = at, entry
+	kp.entry = entry
+	if d == d.session.mainDomain() && kp.Addr != at { // others may read it, so it is not touched for a followed child
+		kp.Addr = at
+	}
 	d.newState(kp, at)
 	kp.waits, kp.reason, kp.refusal = false, "", false
 	kp.placements = append(kp.placements, placement{d, st})
