@@ -60,6 +60,7 @@ type domain struct {
 	executed bool // the program was executed while it was followed
 
 	released bool
+	steps    *steps // while it is given up
 }
 
 // newDomain begins work in p's address space.
@@ -156,6 +157,7 @@ func (d *domain) release() error {
 		}
 		d.released = true
 		delete(d.session.domains, d)
+		d.steps = stepsFor(len(d.space.Threads()))
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}

@@ -206,9 +206,9 @@ func (g *guard) remove(r *ptrace.Remote) error {
 // leaveGuard takes a stopped thread out of the guard, back to where the signal that it handles
 // has found it: that is on its stack, and the kernel takes it from there.
 func (d *domain) leaveGuard(th *ptrace.Thread) {
-	for range maxSteps {
+	for left := d.stepped(); ; {
 		regs, err := th.Regs()
-		if err != nil || !d.guard.state.Code.Contains(regs.IP()) || d.space.Step(th) != nil {
+		if err != nil || !d.guard.state.Code.Contains(regs.IP()) || !left.step(d.space, th, regs.IP()) {
 			return
 		}
 	}

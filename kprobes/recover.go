@@ -141,6 +141,7 @@ type recovery struct {
 	tracer *ptrace.Tracer
 	space  *ptrace.Space
 	found  []*leftover
+	steps  *steps
 	onStop func() // called when all threads are stopped; may be nil
 }
 

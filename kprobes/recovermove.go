@@ -23,7 +23,10 @@ func (r *recovery) moveOut(l *leftover, th *ptrace.Thread) (moved bool) {
 	if moved = r.trapped(l, th, regs); !moved && !l.contains(regs.IP()) {
 		return false
 	}
-	for range maxSteps {
+	if r.steps == nil {
+		r.steps = stepsFor(len(r.space.Threads()))
+	}
+	for ; *r.steps > 0; *r.steps-- { // also for places that lead to each other
 		regs, err := th.Regs()
 		if err != nil || !l.contains(regs.IP()) {
 			break
@@ -37,7 +40,7 @@ func (r *recovery) moveOut(l *leftover, th *ptrace.Thread) (moved bool) {
 			regs.SetIP(to) // a breakpoint, or a read of memory that is better not made now
 			continue
 		}
-		if r.space.Step(th) != nil {
+		if !r.steps.step(r.space, th, regs.IP()) {
 			break
 		}
 	}

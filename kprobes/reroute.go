@@ -343,13 +343,17 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 			th.DropSignal()
 		}
 	}
-	for range maxSteps {
+	left, last, moves := d.stepped(), arch.Addr(0), true
+	for {
 		regs, err := th.Regs()
 		if err != nil {
 			return
 		}
 		det.endStop(th, regs)
 		ip := regs.IP()
+		if !moves && ip == last {
+			break
+		}
 		orig, pop, ok := det.Original(ip)
 		switch {
 		case det.atEntry(ip):
@@ -361,9 +365,7 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 			d.moveTo(th, regs, orig, pop)
 			return
 		}
-		if d.space.Step(th) != nil {
-			return
-		}
+		last, moves = ip, left.step(d.space, th, ip)
 	}
 	d.session.warn("thread %d does not come out of the detour of %s", th.TID, det.site.addr)
 }
@@ -380,6 +382,3 @@ func (d *domain) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop i
 	regs.SetIP(orig)
 	th.RunFree()
 }
-
-// maxSteps is more than any body and copy has instructions to execute.
-const maxSteps = 100_000
