@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"encoding/binary"
+	"iter"
 	"math"
 	"sort"
 
@@ -115,6 +116,18 @@ func (f *callerCode) numbers() []int {
 		}
 	}
 	return in
+}
+
+// numbered goes through those of insns that make system calls, with the number of each.
+func (f *callerCode) numbered() iter.Seq2[int, int] {
+	return func(yield func(i, number int) bool) {
+		numbers := f.numbers()
+		for _, i := range f.calls {
+			if !yield(i, numbers[i]) {
+				return
+			}
+		}
+	}
 }
 
 // numberBehind is what the register holds behind an instruction that leads to the following one.

@@ -117,13 +117,31 @@ func (d *domain) checkCallSite(site callSite) error {
 
 // callSitesIn finds the places in one mapping.
 func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGap, err error) {
+	order, gaps, err := d.callersIn(m, func([]byte) bool { return true })
+	for _, f := range order {
+		for i, number := range f.numbered() {
+			site := f.site(i, number)
+			if d.isSigreturn(site.insn) {
+				site = callSite{insn: site.insn, at: site.insn, number: sigreturnNumber()}
+			}
+			sites = append(sites, site)
+		}
+	}
+	return sites, gaps, err
+}
+
+// callersIn decodes the functions in one mapping that make system calls, by instructions in front of which chosen
+// likes the code.
+func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool) (order []*callerCode, gaps []callGap, err error) {
 	code := make([]byte, m.Range.Len())
 	if err := d.text.Original(m.Range.Start, code); err != nil {
 		return nil, nil, err
 	}
 	callers := map[arch.Range]*callerCode{}
-	var order []*callerCode
 	for _, at := range occurrences(code, m.Range.Start) {
+		if !chosen(code[:at-m.Range.Start]) {
+			continue
+		}
 		bounds, known := d.functionAround(m.Range, at)
 		if !known {
 			if _, data := d.symbols().DataInText(at); !data && !d.inData(m.Range.Start, code, at) {
@@ -145,17 +163,7 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGa
 	if len(order) > 0 {
 		noteEntrances(order, m.Range.Start, code)
 	}
-	for _, f := range order {
-		numbers := f.numbers()
-		for _, i := range f.calls {
-			site := f.site(i, numbers[i])
-			if d.isSigreturn(site.insn) {
-				site = callSite{insn: site.insn, at: site.insn, number: sigreturnNumber()}
-			}
-			sites = append(sites, site)
-		}
-	}
-	return sites, gaps, nil
+	return order, gaps, nil
 }
 
 // functionAround is the function around at: also one of which only the beginning is known, as of those that are written in assembly.

@@ -51,6 +51,7 @@ type work struct {
 	counts    bool           // hits of other probes
 	program   *Kprobe        // whose Program runs; nil if hits are only counted
 	since     uint64         // its registration
+	unblocks  bool           // threads do not block SIGTRAP behind it: it has a tail
 }
 
 // hostDetours is the architecture's part of optimized probes.
@@ -63,11 +64,19 @@ func (d *domain) makeDetour(st *site, w work) (*detour, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.unblocks {
+		if choice = st.mask.extend(choice); len(choice.Options) == 0 {
+			return nil, errNoTail
+		}
+	}
 	if err := d.untouchable(choice); err != nil {
 		return nil, err
 	}
 	det := &detour{site: st, work: w}
 	body, err := d.makeBody(det, choice)
+	if err == nil && w.unblocks {
+		body, err = d.withTail(st.mask, body)
+	}
 	if err == nil {
 		err = d.land(det, choice, body)
 	}
@@ -79,6 +88,8 @@ func (d *domain) makeDetour(st *site, w work) (*detour, error) {
 	d.detours[det.landing.Entry] = det
 	return det, nil
 }
+
+var errNoTail = errors.New("the system call there can't be reached from a detour")
 
 // untouchable refuses to displace what must stay where it is, whoever comes there.
 func (d *domain) untouchable(choice *optimize.Choice) error {
@@ -260,7 +271,7 @@ func (d *domain) growShared(need *trampoline.NeedArena) error {
 func (d *domain) turn(det *detour, on bool) error {
 	b := det.Off
 	switch {
-	case on && d.callsOut > 0 && det.upcall == nil:
+	case on && d.callsOut > 0 && det.upcall == nil && !det.site.bare():
 		b = det.Ask
 		d.guardTrap(det)
 	case on:

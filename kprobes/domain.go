@@ -48,6 +48,7 @@ type domain struct {
 
 	guard guard          // for when we are killed
 	told  *guardian.Hold // the same
+	masks
 
 	survey *survey // during a registration
 
@@ -161,6 +162,7 @@ func (d *domain) release() error {
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
+		d.giveBackMasks()
 		d.session.tracer.SettleForks(d.space)
 		try(d.drainLast)
 		try(func() { d.foldCalls(false) })

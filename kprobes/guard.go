@@ -63,12 +63,14 @@ func (d *domain) guardSites(sites []*site) {
 	}
 	if !d.guard.tried {
 		d.guard.tried = true
-		switch err := d.addGuard(); {
+		switch err := d.addGuard(sites); {
 		case errors.Is(err, ptrace.ErrNoThread), departed(err): // inside vfork(2), or a child has left it meanwhile
 			d.guard.tried = false
 		case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 			d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
 		}
+	} else if d.keepUnblocked(sites) {
+		_ = d.space.Freeze(func() error { d.space.Unblock(); return nil })
 	}
 }
 
@@ -90,7 +92,7 @@ func (d *domain) unguard(at arch.Addr) {
 	}
 }
 
-func (d *domain) addGuard() error {
+func (d *domain) addGuard(sites []*site) error {
 	if d.guard.state.Handler == 0 {
 		state, err := d.region.AddGuard()
 		if err != nil {
@@ -107,6 +109,7 @@ func (d *domain) addGuard() error {
 	place := d.guard.state.Place
 	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
+	d.keepUnblocked(sites)
 	return d.unmaskHandlers()
 }
 

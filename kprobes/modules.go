@@ -36,6 +36,7 @@ func (d *domain) update() {
 		clear(d.unreturnable)
 		d.errnoAt = nil
 		d.lose(went)
+		clear(d.searched) // what comes in their place is looked at anew
 		d.modules = now
 		if d == d.session.mainDomain() {
 			d.session.changes.Add(1)

@@ -217,18 +217,16 @@ func (d *domain) prepare(st *site) (refusal string) {
 // optimize replaces breakpoints by jumps. The space is frozen.
 func (d *domain) optimize(sites []*site) error {
 	sites = slices.DeleteFunc(slices.Clone(sites), d.changedSince)
-	wants := make([]patch.Want, 0, len(sites))
 	var errs []error
 	for _, st := range sites {
 		det := st.next
-		wants = append(wants, patch.Want{At: st.addr, Expect: det.original, Replacement: det.jump})
 		d.remember(det)
 		d.noteTorn(det)
 		d.guardDetour(det)
 		errs = append(errs, d.turn(det, true))
 	}
 	d.noteFaults(sites)
-	err := d.exchange(wants, sites)
+	err := d.exchange(wantsOf(sites), sites)
 	for _, st := range sites {
 		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
 			d.jumping(st, p)
@@ -240,6 +238,15 @@ func (d *domain) optimize(sites []*site) error {
 		errs = append(errs, err, d.rearm(sites))
 	}
 	return errors.Join(errs...)
+}
+
+// wantsOf is the jumps that sites are about to get.
+func wantsOf(sites []*site) []patch.Want {
+	wants := make([]patch.Want, len(sites))
+	for i, st := range sites {
+		wants[i] = patch.Want{At: st.addr, Expect: st.next.original, Replacement: st.next.jump}
+	}
+	return wants
 }
 
 // jumping notes that st's jump, p, stands. If it was not written whole, nor could be taken back, it

@@ -16,6 +16,8 @@ const maxRegion = 4 + 15
 // qualifies says what a detour of st would do, or why st has a breakpoint.
 func (d *domain) qualifies(st *site) (w work, refusal string) {
 	switch {
+	case st.mask != nil && st.bare() && hostDetours != nil && !d.private && !st.rejected:
+		return work{unblocks: true}, ""
 	case d.session.opts.NoOptimize:
 		return work{}, "optimization is turned off"
 	case d.session.opts.NoBoost:
@@ -59,9 +61,13 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 	if calls != "" {
 		return d.qualifiesToCall(st, calls)
 	}
+	w.unblocks = st.mask != nil
 	w.counts = w.follows == nil && !w.returns || slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.enabled() && kp.ret == nil })
 	return w, ""
 }
+
+// bare tells that nobody wants hits of st.
+func (st *site) bare() bool { return len(st.probes) == 0 && st.returning == 0 && !st.linker }
 
 // tracedReturns says why the tracer is to see the returns at st.
 func (st *site) tracedReturns() string {
@@ -82,7 +88,7 @@ func (d *domain) qualifiesToCall(st *site, why string) (w work, refusal string) 
 	case hostUpcalls == nil:
 		return work{}, why + ", which can't be called on this processor"
 	}
-	return work{upcall: true, notes: st.lookedAt()}, ""
+	return work{upcall: true, notes: st.lookedAt(), unblocks: st.mask != nil}, ""
 }
 
 // lookedAt is the word of the stack that the tracer looks at when calls are followed from st, or to there.

@@ -26,6 +26,7 @@ type site struct {
 	next   *detour // that it is about to get
 	step   bool    // trap after the copy: a handler or the instruction needs it
 
+	mask      *maskSite    // threads are kept from blocking SIGTRAP there (masksites.go); nil elsewhere
 	linker    bool         // the dynamic linker's (linker.go)
 	returning int          // Kretprobes that follow calls to here: armed though no probe is enabled
 	retracing int          // those of them whose handlers run in the tracer
@@ -247,7 +248,7 @@ func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
 
 // wanted tells whether hits of st are.
 func (st *site) wanted() bool {
-	return st.linker || st.returning > 0 || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.linker || st.returning > 0 || st.mask != nil && st.jump != nil || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.

@@ -168,6 +168,9 @@ func (r *Remote) mask(sig unix.Signal, change func(Sigset) Sigset, scratch arch.
 // forced are the signals that breakpoints raise, and bytes of jumps.
 var forced = sigbit(unix.SIGTRAP) | sigbit(unix.SIGILL)
 
+// Unforced is what to block in place of s: if it is all signals, without those that breakpoints raise. ok is false if s is not.
+func (s Sigset) Unforced() (set Sigset, ok bool) { return s &^ forced, s.full() }
+
 // Unblock lets the guard have the SIGTRAPs of threads that block all signals, as those of libraries do to
 // be left alone by them: else the first breakpoint that such a thread meets after our death
 // would be the process's end. Other threads that block the signal want to have it kept from

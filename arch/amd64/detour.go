@@ -111,6 +111,9 @@ func assembleDetour(at arch.Addr, copies []displaced, b arch.Body) (*arch.Detour
 		d.Pieces = append(d.Pieces, p)
 		d.End = p.Insn.End()
 	}
+	if t, ok := b.(arch.Tailed); ok {
+		putTail(a, d, t)
+	}
 	d.Back = a.here()
 	a.jmp(d.End)
 	d.Code = a.code
@@ -118,6 +121,18 @@ func assembleDetour(at arch.Addr, copies []displaced, b arch.Body) (*arch.Detour
 		return d, fmt.Errorf("detour at %s for %s: %w", at, copies[0].insn.Addr, a.err)
 	}
 	return d, nil
+}
+
+// putTail makes a tail a part of the last copy, which a thread may leave anywhere.
+func putTail(a *asm, d *arch.Detour, b arch.Tailed) {
+	t := b.Tail(a.here())
+	a.emit(t.Code...)
+	last := &d.Pieces[len(d.Pieces)-1]
+	for _, at := range t.Starts {
+		last.Inner = append(last.Inner, arch.Inner{At: at, Orig: d.End})
+	}
+	last.Len += len(t.Code)
+	d.Fixups = append(d.Fixups, t.Fixups...)
 }
 
 // putBody generates the switch and the body.

@@ -1,0 +1,142 @@
+package amd64
+
+import (
+	"golang.org/x/arch/x86/x86asm"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+var _ arch.Masks = Arch{}
+
+// MaskTail generates
+//
+//	if (how != SIG_UNBLOCK && set) { if (*set == …) { r11 = set; set = cell } … }
+//
+// with rcx and r11, which the system call changes, as scratch, and without an instruction that changes a flag: a number is
+// compared by subtracting it with lea, and jrcxz. The original pointer is in r11 from before it is changed.
+func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
+	return func(at arch.Addr) arch.TailCode {
+		t := &tail{asm: asm{at: at}}
+		t.insn(0x89, 0xf9)       // mov %edi,%ecx
+		t.insn(0x8d, 0x49, 0xff) // lea -SIG_UNBLOCK(%rcx),%ecx
+		unblocks := t.jrcxz()
+		t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
+		none := t.jrcxz()
+		if w.Known != 0 {
+			t.pass(w.Known)
+			t.land(unblocks)
+			t.land(none)
+			return t.out()
+		}
+		load := t.here()
+		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
+		hits := make([]int, len(w.Cells))
+		before := uint64(0)
+		for k, c := range w.Cells {
+			t.insn(0x49, 0xbb) // mov $(before-set),%r11
+			t.imm64(before - c.Set)
+			t.insn(0x4a, 0x8d, 0x0c, 0x19) // lea (%rcx,%r11),%rcx
+			hits[k], before = t.jrcxz(), c.Set
+		}
+		// Short jumps do not reach from the beginning to the end: this one is in between.
+		t.land(unblocks)
+		t.land(none)
+		t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
+		ends := []int{t.jump()}
+		for k, c := range w.Cells {
+			t.land(hits[k])
+			t.pass(c.At)
+			if k < len(w.Cells)-1 {
+				ends = append(ends, t.jump())
+			}
+		}
+		for _, e := range ends {
+			t.land(e)
+		}
+		return t.out()
+	}
+}
+
+// tail is code of which each instruction's start is known.
+type tail struct {
+	asm
+	starts []arch.Addr
+}
+
+func (t *tail) out() arch.TailCode {
+	return arch.TailCode{Code: t.code, Starts: t.starts, Fixups: t.fixups}
+}
+
+// insn begins an instruction.
+func (t *tail) insn(b ...byte) {
+	t.starts = append(t.starts, t.here())
+	t.emit(b...)
+}
+
+func (t *tail) jrcxz() int { t.starts = append(t.starts, t.here()); return t.short(0xe3) }
+
+func (t *tail) jump() int { t.starts = append(t.starts, t.here()); return t.short(0xeb) }
+
+// pass gives the call another set.
+func (t *tail) pass(cell arch.Addr) {
+	t.insn(0x49, 0x89, 0xf3) // mov %rsi,%r11
+	t.insn(0x48, 0xbe)       // mov $cell,%rsi
+	t.imm64(uint64(cell))
+}
+
+// MaskPointers are rsi and r11.
+func (Arch) MaskPointers(r arch.Regs) (passed, own arch.Addr) {
+	regs := r.(*Regs)
+	return arch.Addr(regs.Rsi), arch.Addr(regs.R11)
+}
+
+// SetMaskPointer sets rsi.
+func (Arch) SetMaskPointer(r arch.Regs, p arch.Addr) { r.(*Regs).Rsi = uint64(p) }
+
+// MaskPointerUse looks at the operands. Instructions with operands that are not written down need it, but for system calls: who
+// makes another one sets what that is to be passed.
+func (Arch) MaskPointerUse(i arch.Insn) (needs, sets bool) {
+	inst, err := x86asm.Decode(i.Bytes, 64)
+	if err != nil || impliesRSI[inst.Op] {
+		return true, false
+	}
+	for k, a := range inst.Args {
+		switch a := a.(type) {
+		case x86asm.Reg:
+			if !isRSI(a) {
+				continue
+			}
+			switch {
+			case k == 0 && (inst.Op == x86asm.XOR || inst.Op == x86asm.SUB) && inst.Args[1] == inst.Args[0] && wideRSI(a):
+				return needs, true
+			case k == 0 && writesWhole[inst.Op] && wideRSI(a):
+				sets = true
+			default:
+				needs = true
+			}
+		case x86asm.Mem:
+			needs = needs || isRSI(a.Base) || isRSI(a.Index)
+		}
+	}
+	return needs, sets && !needs
+}
+
+func isRSI(r x86asm.Reg) bool {
+	return r == x86asm.RSI || r == x86asm.ESI || r == x86asm.SI || r == x86asm.SIB
+}
+
+// wideRSI: a write of 32 bits clears the others.
+func wideRSI(r x86asm.Reg) bool { return r == x86asm.RSI || r == x86asm.ESI }
+
+var writesWhole = map[x86asm.Op]bool{x86asm.MOV: true, x86asm.LEA: true, x86asm.MOVZX: true, x86asm.MOVSX: true, x86asm.MOVSXD: true, x86asm.POP: true}
+
+var impliesRSI = func() map[x86asm.Op]bool {
+	m := map[x86asm.Op]bool{}
+	for _, op := range []x86asm.Op{
+		x86asm.INT, x86asm.MOVSB, x86asm.MOVSW, x86asm.MOVSD, x86asm.MOVSQ, x86asm.LODSB, x86asm.LODSW, x86asm.LODSD, x86asm.LODSQ,
+		x86asm.CMPSB, x86asm.CMPSW, x86asm.CMPSD, x86asm.CMPSQ, x86asm.OUTSB, x86asm.OUTSW, x86asm.OUTSD,
+	} {
+		m[op] = true
+	}
+	return m
+}()
