@@ -34,18 +34,22 @@ type MaskWork struct {
 }
 
 // Masks is an architecture on which code in the target can keep threads from blocking the signals that breakpoints raise.
+// Nor from taking the guard away that is the action of one of them.
 //
-// A tail stands in front of the system-call instruction, and gives the call another pointer to a set if it blocks one of MaskWork's, or
+// A tail stands in front of the system-call instruction. It gives the call another pointer, to a set if it blocks one of MaskWork's, or
 // sets the mask to it. It changes that register, the two that every system call changes, and no flag.
 type Masks interface {
 	// MaskTail is such a tail, to be had from a Tailed body.
 	MaskTail(MaskWork) func(at Addr) TailCode
+	// ActionTail is a tail in front of a call of rt_sigaction: what would set the action of sig to the default has the call read the
+	// action only, as long as the handler that stands at own, the program's, is the default.
+	ActionTail(sig int, own Addr) func(at Addr) TailCode
 	// MaskPointers are the pointer to a set that r passes to rt_sigprocmask, and, in front of the call, the one that the
 	// program has passed, if a tail has changed it.
 	MaskPointers(r Regs) (passed, own Addr)
 	// SetMaskPointer has r pass another one.
 	SetMaskPointer(r Regs, p Addr)
-	// MaskPointerUse tells whether i, which is behind the call, needs the register of that pointer, and whether it gives it
+	// MaskPointerUse tells whether i, which is behind a call, needs the register of that pointer, and whether it gives it
 	// another value. What is not known well needs it.
 	MaskPointerUse(i Insn) (needs, sets bool)
 }

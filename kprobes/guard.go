@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,7 +51,7 @@ func (d *domain) guardSites(sites []*site) {
 		return
 	}
 	if !d.guard.tried {
-		d.guard.none = d.guard.none || d.owns(unix.SIGTRAP)
+		d.guard.none = d.guard.none || !d.guard.has(unix.SIGTRAP) && d.owns(unix.SIGTRAP)
 	}
 	if d.guard.none {
 		return
@@ -62,16 +63,37 @@ func (d *domain) guardSites(sites []*site) {
 		}
 	}
 	if !d.guard.tried {
-		d.guard.tried = true
-		switch err := d.addGuard(sites); {
-		case errors.Is(err, ptrace.ErrNoThread), departed(err): // inside vfork(2), or a child has left it meanwhile
-			d.guard.tried = false
-		case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
-			d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
-		}
+		d.installGuard(sites)
 	} else if d.keepUnblocked(sites) {
 		_ = d.space.Freeze(func() error { d.space.Unblock(); return nil })
 	}
+}
+
+// installGuard is tried again when a process that is inside vfork(2), or that a child has left meanwhile, comes out of it.
+func (d *domain) installGuard(sites []*site) {
+	d.guard.tried = true
+	switch err := d.addGuard(sites); {
+	case errors.Is(err, ptrace.ErrNoThread), departed(err):
+		d.guard.tried = false
+	case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
+		d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
+	}
+}
+
+// VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
+func (s hooks) VforkEnded(th *ptrace.Thread) {
+	d := domainOf(th)
+	if d == nil || d.guard.tried || d.guard.none || d.private || d.released || len(d.sites) == 0 {
+		return
+	}
+	d.survey = nil
+	d.guardSites(slices.Collect(maps.Values(d.sites)))
+	for _, st := range d.sites {
+		if st.jump != nil {
+			d.guardDetour(st.jump)
+		}
+	}
+	d.survey = nil
 }
 
 // setResume tells the guard where threads go on, mapping memory for that if need be.

@@ -29,6 +29,10 @@ import (
 //	behind the call                 the register has no use any more: either what follows was looked at (argumentEnds), or the
 //	                                program's pointer is a constant of the code, which all threads that still have ours get back
 //
+// A child that posix_spawn(3) makes has our code in its memory, until it executes its program, and actions of its own: it sets all that are
+// handlers to the default, the guard too, and would die of the next breakpoint after our death. So calls of rt_sigaction that set
+// SIGTRAP's to what it is for the program anyway do nothing but tell the one before. The tail works in the same way.
+//
 // What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
 // block nearly all signals, or SIGTRAP alone, by a set of their own making; sets that are passed to a call in generated code; and a thread in a
 // handler that has interrupted it in front of the call, when we leave: its call fails with EFAULT.
@@ -36,10 +40,10 @@ import (
 // hostMasks is the architecture's part.
 var hostMasks, _ = ptrace.Host.(arch.Masks)
 
-// maskSite is a call of rt_sigprocmask at whose site a tail stands.
+// maskSite is a call of rt_sigprocmask, or of rt_sigaction, at whose site a tail stands.
 type maskSite struct {
 	callSite
-	known arch.Addr // the set, if it is always the same constant
+	known arch.Addr // rt_sigprocmask's set, if it is always the same constant
 }
 
 // masks is what a domain knows of them.
@@ -105,15 +109,15 @@ func (d *domain) keepUnblocked(sites []*site) (placed bool) {
 	return true
 }
 
-// maskCalls finds the calls of rt_sigprocmask in a mapping that can have a tail, and may be passed all signals.
+// maskCalls finds the calls in a mapping that can have a tail, and may need it.
 func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 	if !m.Read || m.Write || m.Anonymous() {
 		return nil
 	}
-	var number [4]byte
-	binary.LittleEndian.PutUint32(number[:], unix.SYS_RT_SIGPROCMASK)
+	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
 	callers, _, err := d.callersIn(m, func(before []byte) bool {
-		return bytes.Contains(before[max(len(before)-searchLoads, 0):], number[:])
+		before = before[max(len(before)-searchLoads, 0):]
+		return bytes.Contains(before, mask) || bytes.Contains(before, action)
 	})
 	if err != nil {
 		return nil
@@ -121,20 +125,33 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 	for _, f := range callers {
 		for i, n := range f.numbered() {
 			call := maskSite{callSite: f.site(i, n)}
-			if n != unix.SYS_RT_SIGPROCMASK || call.at == call.insn || d.checkCallSite(call.callSite) != nil {
-				continue
+			if call.at != call.insn && d.takesTail(f, i, &call) && d.checkCallSite(call.callSite) == nil {
+				calls = append(calls, call)
 			}
-			switch p, known := call.set(); {
-			case known && d.constantSet(p) != 0:
-				call.known = p
-			case known || !f.argumentEnds(i):
-				continue
-			}
-			calls = append(calls, call)
 		}
 	}
 	return calls
 }
+
+// takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one.
+func (d *domain) takesTail(f *callerCode, i int, call *maskSite) bool {
+	switch call.number {
+	case unix.SYS_RT_SIGACTION:
+		return f.argumentEnds(i)
+	case unix.SYS_RT_SIGPROCMASK:
+	default:
+		return false
+	}
+	p, known := call.set()
+	if known && d.constantSet(p) != 0 {
+		call.known = p
+		return true
+	}
+	return !known && f.argumentEnds(i)
+}
+
+// number is how an instruction that loads a small number holds it.
+func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 
 // set is the pointer that the call passes, if that is always the same.
 func (c *maskSite) set() (p arch.Addr, known bool) {
@@ -286,8 +303,12 @@ type tailed struct {
 
 func (t tailed) Tail(at arch.Addr) arch.TailCode { return t.tail(at) }
 
-// withTail adds the tail of a call to a body.
+// withTail adds the tail of a call to a body. There is a guard already.
 func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
+	if c.number == unix.SYS_RT_SIGACTION {
+		own := d.guard.state.Place.SavedAction(int(unix.SIGTRAP))
+		return tailed{body, hostMasks.ActionTail(int(unix.SIGTRAP), own)}, nil
+	}
 	if err := d.makeMaskCells(c.at); err != nil {
 		return nil, err
 	}
@@ -358,6 +379,7 @@ func (d *domain) giveBackMasks() {
 		if !th.Stopped() || err != nil {
 			continue
 		}
+		// rt_sigaction may go on reading the action only: it sets the one that the guard is about to leave behind.
 		if passed, own := hostMasks.MaskPointers(regs); d.maskCells.Contains(passed) {
 			if constant := d.constant[passed]; constant != 0 {
 				own = constant

@@ -63,6 +63,13 @@ func (t *Tracer) handle(th *Thread) {
 			t.SettleForks(th.Proc.Space) // the Handler may ask where the parent is
 		}
 		t.resume(th, 0)
+	case VforkDone:
+		if w, ok := t.handler.(VforkWatcher); ok && th.state == stopped {
+			w.VforkEnded(th)
+		}
+		if t.threads[th.TID] == th && th.state == stopped && !th.queued {
+			t.dispatchAgain(th) // it may have come out of the call, for us
+		}
 	default:
 		t.resume(th, 0)
 	}

@@ -64,6 +64,12 @@ type GuardKeeper interface {
 	GuardTaken(p *Process)
 }
 
+// VforkWatcher is what a Handler may be beside: VforkEnded is called for a thread that is about to return from vfork(2), since its child has
+// executed another program or ended. It has not run in between, and can make system calls again.
+type VforkWatcher interface {
+	VforkEnded(th *Thread)
+}
+
 // Sharer is what a Handler may be beside, to learn of new processes as soon as they are made: parent is stopped
 // in the call that makes child, which has not run. Shared is called if child shares the memory, Copied if it has
 // a copy of its own; Handler.Forked comes later, when parent may have run on. Both are called while

@@ -57,6 +57,40 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 	}
 }
 
+// ActionTail generates
+//
+//	if (sig == SIG && act && act->sa_handler == SIG_DFL && *own == SIG_DFL) { r11 = act; act = NULL }
+func (Arch) ActionTail(sig int, own arch.Addr) func(arch.Addr) arch.TailCode {
+	return func(at arch.Addr) arch.TailCode {
+		t := &tail{asm: asm{at: at}}
+		t.insn(0x89, 0xf9)             // mov %edi,%ecx
+		t.insn(0x8d, 0x49, byte(-sig)) // lea -SIG(%rcx),%ecx
+		is := t.jrcxz()
+		ends := []int{t.jump()}
+		t.land(is)
+		t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
+		ends = append(ends, t.jrcxz())
+		load := t.here()
+		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
+		sets := t.jrcxz()
+		ends = append(ends, t.jump())
+		t.land(sets)
+		t.insn(0x48, 0xb9) // mov $own,%rcx
+		t.imm64(uint64(own))
+		t.insn(0x48, 0x8b, 0x09) // mov (%rcx),%rcx
+		unhandled := t.jrcxz()
+		ends = append(ends, t.jump())
+		t.land(unhandled)
+		t.insn(0x49, 0x89, 0xf3) // mov %rsi,%r11
+		t.insn(0xbe, 0, 0, 0, 0) // mov $0,%esi
+		for _, e := range ends {
+			t.land(e)
+		}
+		t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
+		return t.out()
+	}
+}
+
 // tail is code of which each instruction's start is known.
 type tail struct {
 	asm
