@@ -34,6 +34,8 @@ import (
 type guard struct {
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none
+	// incomplete: what it knows is not all, since no thread could make a system call; see VforkEnded.
+	incomplete bool
 	none  bool // the program uses SIGTRAP itself
 
 	language int // of the program's runtime; 0: not asked yet
@@ -74,7 +76,7 @@ func (d *domain) installGuard(sites []*site) {
 	d.guard.tried = true
 	switch err := d.addGuard(sites); {
 	case errors.Is(err, ptrace.ErrNoThread), departed(err):
-		d.guard.tried = false
+		d.guard.tried, d.guard.incomplete = false, true
 	case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 		d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
 	}
@@ -83,9 +85,10 @@ func (d *domain) installGuard(sites []*site) {
 // VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
 func (s hooks) VforkEnded(th *ptrace.Thread) {
 	d := domainOf(th)
-	if d == nil || d.guard.tried || d.guard.none || d.private || d.released || len(d.sites) == 0 {
+	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released || len(d.sites) == 0 {
 		return
 	}
+	d.guard.incomplete = false
 	d.survey = nil
 	d.guardSites(slices.Collect(maps.Values(d.sites)))
 	for _, st := range d.sites {
@@ -101,7 +104,11 @@ func (d *domain) setResume(at, to arch.Addr) {
 	for range maxGrowths {
 		err := d.region.SetResume(at, to)
 		var need *trampoline.NeedArena
-		if !errors.As(err, &need) || d.grow(need) != nil {
+		if !errors.As(err, &need) {
+			return
+		}
+		if err := d.grow(need); err != nil {
+			d.guard.incomplete = d.guard.incomplete || errors.Is(err, ptrace.ErrNoThread)
 			return
 		}
 	}

@@ -95,7 +95,13 @@ func (d *domain) keepUnblocked(sites []*site) (placed bool) {
 		}
 		d.searched[key] = true
 		for _, call := range d.maskCalls(m) {
-			if st := d.maskSite(call); st != nil {
+			st, err := d.maskSite(call)
+			if err != nil && errors.Is(err, ptrace.ErrNoThread) { // inside vfork(2)
+				delete(d.searched, key)
+				d.guard.incomplete = true
+				break
+			}
+			if st != nil {
 				fresh = append(fresh, st)
 			}
 		}
@@ -225,24 +231,30 @@ func (f *callerCode) argumentEnds(i int) bool {
 	return true
 }
 
-// maskSite makes the site of a call, unless there is one.
-func (d *domain) maskSite(call maskSite) *site {
+// maskSite makes the site of a call, unless there is one. The error says why it can't have a jump.
+func (d *domain) maskSite(call maskSite) (*site, error) {
 	if st := d.sites[call.at]; st != nil {
-		st.mask = &call
-		d.consider(st)
-		return nil
+		if st.mask == nil {
+			st.mask = &call
+			d.consider(st)
+		}
+		return nil, nil
 	}
 	st, err := d.makeSite(call.at)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	st.mask = &call
 	d.sites[st.addr] = st
-	if st.refusal = d.prepare(st); st.refusal != "" {
-		d.dropMaskSite(st)
-		return nil
+	if st.next, err = d.makeDetour(st, work{unblocks: true}); err == nil && d.armedInside(st.next.region(), st) != nil {
+		d.discardDetour(st.next)
+		err = errNoTail
 	}
-	return st
+	if err != nil {
+		d.dropMaskSite(st)
+		return nil, err
+	}
+	return st, nil
 }
 
 func (d *domain) dropMaskSite(st *site) {

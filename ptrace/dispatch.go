@@ -64,8 +64,8 @@ func (t *Tracer) handle(th *Thread) {
 		}
 		t.resume(th, 0)
 	case VforkDone:
-		if w, ok := t.handler.(VforkWatcher); ok && th.state == stopped {
-			w.VforkEnded(th)
+		if th.state == stopped {
+			t.afterVfork(th)
 		}
 		if t.threads[th.TID] == th && th.state == stopped && !th.queued {
 			t.dispatchAgain(th) // it may have come out of the call, for us

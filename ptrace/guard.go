@@ -244,18 +244,44 @@ func (t *Tracer) regainGuard(p *Process) {
 	time.AfterFunc(regainDelay, func() {
 		_ = t.Do(func() {
 			p.regaining = false
-			if p.own == nil || p.dropped || p.leaving {
-				return
-			}
-			if st, err := procfs.ReadStatus(p.PID, 0); err == nil && (Sigset(st.SigCgt).Has(unix.SIGTRAP) || t.noteIgnored(p, &st)) {
-				return // the signal was not blocked, after all
-			}
-			_ = p.Space.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) })
-			if k, ok := t.handler.(GuardKeeper); ok {
-				k.GuardLost(p)
-			}
+			t.regainNow(p)
 		})
 	})
+}
+
+func (t *Tracer) regainNow(p *Process) {
+	p.unguarded = false
+	if p.own == nil || p.dropped || p.leaving {
+		return
+	}
+	if st, err := procfs.ReadStatus(p.PID, 0); err == nil && (Sigset(st.SigCgt).Has(unix.SIGTRAP) || t.noteIgnored(p, &st)) {
+		return // the signal was not blocked, after all
+	}
+	// Of this process: a vfork child has actions of its own.
+	if p.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) }) != nil {
+		p.unguarded = true // it is inside vfork(2)
+		return
+	}
+	if k, ok := t.handler.(GuardKeeper); ok {
+		k.GuardLost(p)
+	}
+}
+
+// afterVfork does what could not be done to a process whose thread th was inside vfork(2): it could not be stopped, nor make system
+// calls for us.
+func (t *Tracer) afterVfork(th *Thread) {
+	p := th.Proc
+	if p.own != nil && !p.trapHandled {
+		if m, err := th.sigmask(); err == nil && m.full() {
+			th.unblocked = th.setSigmask(m&^forced) == nil
+		}
+	}
+	if p.unguarded {
+		t.regainNow(p)
+	}
+	if w, ok := t.handler.(VforkWatcher); ok {
+		w.VforkEnded(th)
+	}
 }
 
 // exchange is rt_sigaction(2) with an action and a place for the one before, 0 if there is none.

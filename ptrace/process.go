@@ -25,6 +25,7 @@ type Process struct {
 	trapAction               *sigaction
 	own                      *trapDisposition // while there is a guard, whose action trapAction is then
 	regaining                bool
+	unguarded                bool // the guard could not be put back yet
 	guardSeen                time.Time
 	faults                   faultActions
 
