@@ -36,7 +36,7 @@ type guard struct {
 	tried bool // there is one, or there can be none
 	// incomplete: what it knows is not all, since no thread could make a system call; see VforkEnded.
 	incomplete bool
-	none  bool // the program uses SIGTRAP itself
+	none       bool // the program uses SIGTRAP itself
 
 	language int // of the program's runtime; 0: not asked yet
 

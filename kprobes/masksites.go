@@ -33,8 +33,10 @@ import (
 // handlers to the default, the guard too, and would die of the next breakpoint after our death. So calls of rt_sigaction that set
 // SIGTRAP's to what it is for the program anyway do nothing but tell the one before. The tail works in the same way.
 //
+// Sets that are nearly all signals are treated in the same way if a thread blocks them when the tails are made.
+//
 // What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
-// block nearly all signals, or SIGTRAP alone, by a set of their own making; sets that are passed to a call in generated code; and a thread in a
+// block nearly all signals by a set that nobody blocked before, or SIGTRAP and few others; sets that are passed to a call in generated code; and a thread in a
 // handler that has interrupted it in front of the call, when we leave: its call fails with EFAULT.
 
 // hostMasks is the architecture's part.
@@ -344,7 +346,13 @@ func (d *domain) makeMaskCells(near arch.Addr) error {
 		return err
 	}
 	d.maskCells, d.mem, d.constant = arch.Range{Start: at, End: at}, mem, map[arch.Addr]arch.Addr{}
-	for _, all := range allSignals {
+	sets := slices.Clone(allSignals)
+	for _, own := range d.space.Masks() {
+		if _, ok := own.Unforced(); ok && !slices.Contains(sets, own) && len(sets) < maxSets/2 {
+			sets = append(sets, own, own|setOf(unix.SIGKILL)|setOf(unix.SIGSTOP)) // which a set may have, and no mask
+		}
+	}
+	for _, all := range sets {
 		set, _ := all.Unforced()
 		cell, err := d.addCell(set)
 		if err != nil {
@@ -385,7 +393,11 @@ func (d *domain) giveBackMasks() {
 	if d.maskCells.Len() == 0 {
 		return
 	}
-	d.space.Unblocked()
+	sets := make([]ptrace.Sigset, len(d.sets))
+	for i, c := range d.sets {
+		sets[i] = ptrace.Sigset(c.Set)
+	}
+	d.space.Unblocked(sets...)
 	for _, th := range d.space.Threads() {
 		regs, err := th.Regs()
 		if !th.Stopped() || err != nil {

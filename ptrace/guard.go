@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -168,38 +169,77 @@ func (r *Remote) mask(sig unix.Signal, change func(Sigset) Sigset, scratch arch.
 // forced are the signals that breakpoints raise, and bytes of jumps.
 var forced = sigbit(unix.SIGTRAP) | sigbit(unix.SIGILL)
 
-// Unforced is what to block in place of s: if it is all signals, without those that breakpoints raise. ok is false if s is not.
-func (s Sigset) Unforced() (set Sigset, ok bool) { return s &^ forced, s.full() }
+// Unforced is what to block in place of s: if it is nearly all signals, without those that breakpoints raise. ok is false if s is not: who
+// blocks few signals, and SIGTRAP, wants to have that kept from him, or for sigwait(3).
+func (s Sigset) Unforced() (set Sigset, ok bool) {
+	const nearlyAll = 32
+	return s &^ forced, s.Has(unix.SIGTRAP) && bits.OnesCount64(uint64(s)) >= nearlyAll
+}
 
-// Unblock lets the guard have the SIGTRAPs of threads that block all signals, as those of libraries do to
+// Masks are the sets of signals that the threads of the space block, or would if Unblock had not been called.
+func (s *Space) Masks() (masks []Sigset) {
+	for _, th := range s.Threads() {
+		if th.unblocked {
+			masks = append(masks, th.unblockedFrom)
+		} else if st, err := procfs.ReadStatus(th.Proc.PID, th.TID); err == nil {
+			masks = append(masks, Sigset(st.SigBlk))
+		}
+	}
+	return masks
+}
+
+// Unblock lets the guard have the SIGTRAPs of threads that block nearly all signals, as those of libraries do to
 // be left alone by them: else the first breakpoint that such a thread meets after our death
-// would be the process's end. Other threads that block the signal want to have it kept from
-// them, or for sigwait(3). All threads must be stopped. A thread that is let go blocks it again.
+// would be the process's end. All threads must be stopped. A thread that is let go blocks it again.
 func (s *Space) Unblock() {
 	for _, th := range s.Threads() {
-		if m, err := th.sigmask(); th.state == stopped && err == nil && m.full() {
-			th.unblocked = th.setSigmask(m&^forced) == nil
+		if th.state == stopped {
+			th.unblock()
 		}
+	}
+}
+
+func (th *Thread) unblock() {
+	m, err := th.sigmask()
+	if err != nil {
+		return
+	}
+	if less, ok := m.Unforced(); ok && th.setSigmask(less) == nil {
+		th.unblocked, th.unblockedFrom, th.trapBlocked = true, m, false
 	}
 }
 
 // Unblocked says that a tracer which was killed has called Unblock. Threads that block all signals but just those of breakpoints
 // are the ones it has left so; no program is known that does it by itself. All threads must be stopped.
-func (s *Space) Unblocked() {
+// So are those that block one of sets but for that.
+func (s *Space) Unblocked(sets ...Sigset) {
 	for _, th := range s.Threads() {
-		if m, err := th.sigmask(); th.state == stopped && err == nil && m&forced == 0 && (m | forced).full() {
-			th.unblocked = true
+		m, err := th.sigmask()
+		if th.state != stopped || err != nil || th.unblocked || m&forced != 0 {
+			continue
+		}
+		if (m | forced).full() {
+			th.unblocked, th.unblockedFrom = true, m|forced
+		}
+		for _, set := range sets {
+			if m == set&^forced {
+				th.unblocked, th.unblockedFrom = true, set
+			}
 		}
 	}
 }
 
-// block undoes Unblock, if the thread still blocks all other signals.
+// block undoes unblock, if the thread still blocks the same signals otherwise, or all.
 func (th *Thread) block() {
 	if !th.unblocked {
 		return
 	}
 	th.unblocked = false
-	if m, err := th.sigmask(); err == nil && (m | forced).full() {
+	switch m, err := th.sigmask(); {
+	case err != nil:
+	case m|forced == th.unblockedFrom|forced:
+		_ = th.setSigmask(th.unblockedFrom)
+	case (m | forced).full():
 		_ = th.setSigmask(m | forced)
 	}
 }
@@ -272,9 +312,7 @@ func (t *Tracer) regainNow(p *Process) {
 func (t *Tracer) afterVfork(th *Thread) {
 	p := th.Proc
 	if p.own != nil && !p.trapHandled {
-		if m, err := th.sigmask(); err == nil && m.full() {
-			th.unblocked = th.setSigmask(m&^forced) == nil
-		}
+		th.unblock()
 	}
 	if p.unguarded {
 		t.regainNow(p)

@@ -194,7 +194,7 @@ func (t *Tracer) adoptChild(th *Thread) {
 		delete(t.early, tid)
 	case flags&unix.CLONE_THREAD != 0:
 		fresh := t.newThread(th.Proc, tid)
-		fresh.trapBlocked, fresh.unblocked, fresh.faultBlocked = th.trapBlocked, th.unblocked, th.faultBlocked
+		fresh.trapBlocked, fresh.unblocked, fresh.unblockedFrom, fresh.faultBlocked = th.trapBlocked, th.unblocked, th.unblockedFrom, th.faultBlocked
 		t.tellBirth(th, fresh)
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)

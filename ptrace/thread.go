@@ -82,7 +82,8 @@ type Thread struct {
 	faultBlocked Sigset // those of faultSignals that it is believed to block
 
 	// unblocked: it would block SIGTRAP as all other signals, if there were no guard.
-	unblocked bool
+	unblocked     bool
+	unblockedFrom Sigset
 
 	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run. trapAsked: the action for the one that
 	// will be reported has been read.

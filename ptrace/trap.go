@@ -46,7 +46,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	with := m | sigbit(unix.SIGTRAP)
 	th.maskFull = with.full()
 	if th.maskFull && p.own != nil && !p.trapHandled {
-		th.unblocked = true // until it leaves: see Space.Unblock
+		th.unblocked, th.unblockedFrom = true, with // until it leaves: see Space.Unblock
 		t.regainGuard(p)
 		return
 	}

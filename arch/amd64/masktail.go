@@ -28,30 +28,29 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 			t.land(none)
 			return t.out()
 		}
+		read := t.jump()
+		t.land(unblocks) // short jumps reach this one only
+		t.land(none)
+		ends := []int{t.farJump()}
+		t.land(read)
 		load := t.here()
 		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
-		hits := make([]int, len(w.Cells))
 		before := uint64(0)
-		for k, c := range w.Cells {
+		for _, c := range w.Cells {
 			t.insn(0x49, 0xbb) // mov $(before-set),%r11
 			t.imm64(before - c.Set)
 			t.insn(0x4a, 0x8d, 0x0c, 0x19) // lea (%rcx,%r11),%rcx
-			hits[k], before = t.jrcxz(), c.Set
-		}
-		// Short jumps do not reach from the beginning to the end: this one is in between.
-		t.land(unblocks)
-		t.land(none)
-		t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
-		ends := []int{t.jump()}
-		for k, c := range w.Cells {
-			t.land(hits[k])
+			is := t.jrcxz()
+			other := t.jump()
+			t.land(is)
 			t.pass(c.At)
-			if k < len(w.Cells)-1 {
-				ends = append(ends, t.jump())
-			}
+			ends = append(ends, t.farJump())
+			t.land(other)
+			before = c.Set
 		}
+		t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
 		for _, e := range ends {
-			t.land(e)
+			t.landFar(e)
 		}
 		return t.out()
 	}
@@ -110,6 +109,8 @@ func (t *tail) insn(b ...byte) {
 func (t *tail) jrcxz() int { t.starts = append(t.starts, t.here()); return t.short(0xe3) }
 
 func (t *tail) jump() int { t.starts = append(t.starts, t.here()); return t.short(0xeb) }
+
+func (t *tail) farJump() int { t.insn(0xe9, 0, 0, 0, 0); return len(t.code) }
 
 // pass gives the call another set.
 func (t *tail) pass(cell arch.Addr) {
