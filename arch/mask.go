@@ -42,7 +42,7 @@ type Masks interface {
 	// MaskTail is such a tail, to be had from a Tailed body.
 	MaskTail(MaskWork) func(at Addr) TailCode
 	// ActionTail is a tail in front of a call of rt_sigaction: what would set the action of sig to the default has the call read the
-	// action only, as long as the handler that stands at own, the program's, is the default.
+	// action only, until the program has set another one: then its handler stands at own, eight bytes that are zero before.
 	ActionTail(sig int, own Addr) func(at Addr) TailCode
 	// MaskPointers are the pointer to a set that r passes to rt_sigprocmask, and, in front of the call, the one that the
 	// program has passed, if a tail has changed it.

@@ -28,7 +28,8 @@ import (
 // A program that uses such a signal itself gets no guard for it: the tracer alive comes before the
 // tracer dead.
 //
-// What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint; a program that sets an
+// What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint, so threads are kept from that where they only want to be
+// left alone (masksites.go); a program that sets an
 // action for SIGTRAP later on takes the guard away; where no memory could be mapped
 // there is none; and a program that asks for its action sees the guard's.
 type guard struct {

@@ -31,7 +31,7 @@ import (
 //
 // A child that posix_spawn(3) makes has our code in its memory, until it executes its program, and actions of its own: it sets all that are
 // handlers to the default, the guard too, and would die of the next breakpoint after our death. So calls of rt_sigaction that set
-// SIGTRAP's to what it is for the program anyway do nothing but tell the one before. The tail works in the same way.
+// SIGTRAP's to the default do nothing but tell the one before, where the program has never set another one. The tail works in the same way.
 //
 // Sets that are nearly all signals are treated in the same way if a thread blocks them when the tails are made.
 //
@@ -55,6 +55,7 @@ type masks struct {
 	mem       []byte
 	sets      []arch.MaskCell         // in cells, for sets from anywhere
 	constant  map[arch.Addr]arch.Addr // the program's pointer, by the cell that is used in its place
+	ownAction arch.Addr               // where tails put the handler that the program sets for SIGTRAP
 	placing   bool
 }
 
@@ -317,14 +318,13 @@ type tailed struct {
 
 func (t tailed) Tail(at arch.Addr) arch.TailCode { return t.tail(at) }
 
-// withTail adds the tail of a call to a body. There is a guard already.
+// withTail adds the tail of a call to a body.
 func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
-	if c.number == unix.SYS_RT_SIGACTION {
-		own := d.guard.state.Place.SavedAction(int(unix.SIGTRAP))
-		return tailed{body, hostMasks.ActionTail(int(unix.SIGTRAP), own)}, nil
-	}
 	if err := d.makeMaskCells(c.at); err != nil {
 		return nil, err
+	}
+	if c.number == unix.SYS_RT_SIGACTION {
+		return tailed{body, hostMasks.ActionTail(int(unix.SIGTRAP), d.ownAction)}, nil
 	}
 	w := arch.MaskWork{Cells: d.sets}
 	if c.known != 0 {
@@ -346,6 +346,9 @@ func (d *domain) makeMaskCells(near arch.Addr) error {
 		return err
 	}
 	d.maskCells, d.mem, d.constant = arch.Range{Start: at, End: at}, mem, map[arch.Addr]arch.Addr{}
+	if d.ownAction, err = d.addCell(0); err != nil {
+		return err
+	}
 	sets := slices.Clone(allSignals)
 	for _, own := range d.space.Masks() {
 		if _, ok := own.Unforced(); ok && !slices.Contains(sets, own) && len(sets) < maxSets/2 {

@@ -58,7 +58,10 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 
 // ActionTail generates
 //
-//	if (sig == SIG && act && act->sa_handler == SIG_DFL && *own == SIG_DFL) { r11 = act; act = NULL }
+//	if (sig == SIG && act) {
+//		if (act->sa_handler != SIG_DFL) *own = act->sa_handler;
+//		else if (*own == SIG_DFL) { r11 = act; act = NULL }
+//	}
 func (Arch) ActionTail(sig int, own arch.Addr) func(arch.Addr) arch.TailCode {
 	return func(at arch.Addr) arch.TailCode {
 		t := &tail{asm: asm{at: at}}
@@ -72,6 +75,9 @@ func (Arch) ActionTail(sig int, own arch.Addr) func(arch.Addr) arch.TailCode {
 		load := t.here()
 		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
 		sets := t.jrcxz()
+		t.insn(0x49, 0xbb) // mov $own,%r11
+		t.imm64(uint64(own))
+		t.insn(0x49, 0x89, 0x0b) // mov %rcx,(%r11)
 		ends = append(ends, t.jump())
 		t.land(sets)
 		t.insn(0x48, 0xb9) // mov $own,%rcx

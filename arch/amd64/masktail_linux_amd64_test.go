@@ -82,6 +82,9 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 					t.Fatalf("%s: %v at +%#x", q.name, sig, r.Rip-codeAt)
 				}
 			}
+			if now := binary.LittleEndian.Uint64(c.get(own, 8)); q.set > 1 && q.name == "a handler" && now != q.set {
+				t.Errorf("%s: %#x is noted", q.name, now)
+			}
 			passed, kept := a.MaskPointers(&r)
 			if passed != q.want || passed != q.pointer && kept != q.pointer {
 				t.Errorf("%s: passes %s, kept %s, want %s", q.name, passed, kept, q.want)
