@@ -200,9 +200,29 @@ func mustEnd(t *testing.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(2 * time.Minute):
+		fmt.Fprintf(os.Stderr, "%s: %s hangs\n%s", t.Name(), what, tracees())
 		_ = unix.Kill(os.Getpid(), syscall.SIGQUIT) // where does it hang?
 		t.Fatalf("%s hangs", what)
 	}
+}
+
+// tracees tells what the threads that this process traces do.
+func tracees() string {
+	var all strings.Builder
+	tasks, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	for _, task := range tasks {
+		status, _ := os.ReadFile(task + "/status")
+		_, tracer, _ := strings.Cut(string(status), "TracerPid:\t")
+		tracer, _, _ = strings.Cut(tracer, "\n")
+		if _, err := os.Stat("/proc/self/task/" + tracer); tracer == "" || err != nil {
+			continue
+		}
+		for _, name := range []string{"wchan", "syscall", "stat", "status", "stack"} {
+			b, _ := os.ReadFile(task + "/" + name)
+			fmt.Fprintf(&all, "%s/%s: %s\n", task, name, b)
+		}
+	}
+	return all.String()
 }
 
 func (c *corrupted) register(t *testing.T) {
