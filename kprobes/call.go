@@ -207,9 +207,8 @@ func (m stack) WriteMemory(at arch.Addr, p []byte) error {
 	if err == nil {
 		return nil
 	}
-	tid, terr := m.space.TID()
-	maps, merr := procfs.Maps(tid)
-	if terr != nil || merr != nil {
+	maps, merr := m.space.Maps()
+	if merr != nil {
 		return err
 	}
 	grows := slices.ContainsFunc(maps, func(v procfs.Mapping) bool { return v.Path == "[stack]" && v.Range.Contains(m.sp) })

@@ -19,6 +19,7 @@ import (
 // region. It belongs to the tracer's thread.
 type domain struct {
 	session *Session
+	exe     string // the path of the executable, when last seen
 	space   *ptrace.Space
 	text    *patch.Text
 	region  *trampoline.Region
@@ -262,7 +263,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		th.MovedOut()
 		return
 	case th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil:
-		d.session.resume(th, ts)
+		_, _ = d.session.resume(th, ts) // if it fails, the thread stands at the original code all the same
 		return
 	}
 	if st := d.slotSite(ip); st != nil {

@@ -1,5 +1,7 @@
 package kprobes
 
+import "github.com/gokprobe/gokprobe/arch"
+
 // Upcalls is how many hits s has handled without a stop.
 func (s *Session) Upcalls() uint64 { return s.answers.Load() }
 
@@ -22,4 +24,14 @@ func FollowedInTarget(rp *Kretprobe) (active, returns uint64) {
 func (s *Session) Handled() (n uint64) {
 	_ = s.tracer.Do(func() { n = s.hits })
 	return n
+}
+
+// BreakResume has the instruction of kp executed by its copy, and what follows that fail.
+func (s *Session) BreakResume(kp *Kprobe, with error) {
+	_ = s.do(func() error {
+		plan := &kp.placements[0].site.plan
+		plan.Emulate = func(arch.Regs, arch.Memory) error { return &arch.FaultError{Cause: with} }
+		plan.Resume = func(arch.Regs, arch.Memory, arch.Addr) error { return with }
+		return nil
+	})
 }

@@ -39,6 +39,7 @@ type threadState struct {
 	call     *site        // whose system call the thread was last sent into
 	put      *site        // whose hit goes on behind a signal that came first, or a mended fault
 	before   arch.Regs    // and the registers there
+	start    arch.Regs    // in front of an instruction whose copy is single-stepped
 	leaving  *detour      // that it is to leave for a signal which waits
 	box      arch.Mailbox // that its registers are in, while it spins
 	noted    bool         // and perhaps a word of its stack, which no handler has changed yet

@@ -71,6 +71,12 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		return ptrace.Keep
 	}
 	s.watched.Store(false)
+	if s.peek != nil {
+		s.peek.Follow(p.Space)
+	}
+	if s.images++; s.table == nil {
+		return ptrace.Keep // loadSymbols will see that it is to begin anew
+	}
 	if err := s.table.Refresh(); err != nil {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
@@ -139,11 +145,7 @@ func (d *domain) ending() bool {
 	case d.space.Ending():
 		return true
 	}
-	tid, err := d.space.TID()
-	if err != nil {
-		return true
-	}
-	mapped, err := procfs.Maps(tid)
+	mapped, err := d.space.Maps()
 	if err != nil || len(mapped) == 0 {
 		return true
 	}

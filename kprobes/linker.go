@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -153,7 +152,7 @@ func (d *domain) symbols() *symbols.Table {
 	if d.apart && d.table == nil {
 		tid, err := d.space.TID()
 		if err == nil {
-			d.table, err = symbols.Open(tid, ptrace.PeekMemory{PID: tid})
+			d.table, err = symbols.Open(tid, d.space.Peek(tid))
 		}
 		if err != nil {
 			if !d.ending() {

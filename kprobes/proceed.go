@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -49,6 +50,8 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 // trace single-steps the copy.
 func (s *Session) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	ts.site, ts.traps = st, regs.TrapFlag()
+	regs.SetIP(st.addr)
+	ts.start = regs.Clone()
 	regs.SetIP(st.slot.Step)
 	th.SingleStep()
 }
@@ -114,7 +117,11 @@ func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 		return false
 	}
 	st := ts.site
-	own := s.resume(th, ts)
+	own, err := s.resume(th, ts)
+	if err != nil {
+		s.undoHit(th, ts, st, err)
+		return false
+	}
 	if s.post(ts, st); !ts.over {
 		ts.site = nil
 		th.Release()
@@ -122,18 +129,36 @@ func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 	return own
 }
 
+// undoHit comes after a copy whose outcome could not be moved: the thread is back in front of the instruction, and nobody else ever came to
+// know that it had been executed. It would come back here for ever, so the place is left alone from now on; if that
+// can't be had either the session ends.
+func (s *Session) undoHit(th *ptrace.Thread, ts *threadState, st *site, cause error) {
+	ts.site = nil
+	th.Release()
+	s.warn("the instruction at %s can't be executed elsewhere, its probes are disabled now: %v", st.addr, cause)
+	for _, kp := range slices.Clone(st.probes) {
+		_ = s.DisableKprobe(kp)
+	}
+	if !st.domain.released && st.domain.siteAt(st.addr) == st && st.armed() {
+		hooks{s}.abort()
+	}
+}
+
 // resume moves the outcome of a traced copy to where the original is. It reports whether
-// the trap is one that the program waits for.
-func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool) {
+// the trap is one that the program waits for. After an error the thread is where the hit began: the copy has
+// changed its registers, which have their values back, and at most what lies below the stack pointer, for a call's return address.
+func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool, err error) {
 	st := ts.site
 	regs, err := th.Regs()
 	if err != nil {
-		return false // killed meanwhile
+		return false, nil // killed meanwhile
 	}
 	ts.regs.Regs = regs
 	from := regs.IP()
 	if err := st.plan.Resume(regs, &ts.regs, st.slot.Step); err != nil {
-		s.warn("after the copy of the instruction at %s: %v", st.addr, err)
+		regs.CopyFrom(ts.start)
+		th.MovedOut()
+		return false, err
 	}
 	if ts.traps {
 		th.NotOurs()
@@ -141,7 +166,7 @@ func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool) {
 	} else {
 		th.MovedOut()
 	}
-	return ts.traps
+	return ts.traps, nil
 }
 
 // Entered implements ptrace.Handler: the copy of a system-call instruction has brought the

@@ -53,7 +53,7 @@ func Recover(pid int) (*Recovered, error) {
 func (s *Session) putRight(pid int) {
 	r, err := Recover(pid)
 	var refused *ptrace.AttachError
-	if errors.As(err, &refused) || errors.Is(err, ErrOwnerAlive) || err != nil && r == nil {
+	if errors.As(err, &refused) || errors.Is(err, ErrOwnerAlive) || errors.Is(err, os.ErrPermission) || err != nil && r == nil {
 		return
 	}
 	_ = s.do(func() error {

@@ -50,18 +50,11 @@ func (d *domain) grow(need *trampoline.NeedArena) error {
 
 func (d *domain) mapArena(need *trampoline.NeedArena) error {
 	d.survey = nil // its mappings change
-	tid, err := d.space.TID()
+	maps, err := d.space.Maps()
 	if err != nil {
 		return err
 	}
-	maps, err := procfs.Maps(tid)
-	if err != nil {
-		return err
-	}
-	program, err := procfs.Exe(tid)
-	if err != nil {
-		return err
-	}
+	program := d.program()
 	ext, err := d.region.Place(need, usedMappings(maps, program), addressLimits())
 	if err != nil {
 		return err
@@ -74,6 +67,18 @@ func (d *domain) mapArena(need *trampoline.NeedArena) error {
 		return errors.Join(err, d.space.Unmap(ext.Range()))
 	}
 	return nil
+}
+
+// program is the path of the executable; empty if that can't be had any more, since the process is not dumpable.
+func (d *domain) program() string {
+	tid, err := d.space.TID()
+	if err != nil {
+		return ""
+	}
+	if path, err := procfs.Exe(tid); err == nil {
+		d.exe = path
+	}
+	return d.exe
 }
 
 // mapExtent prefers memory shared with the tracer. A target that can't have a memfd

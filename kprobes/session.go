@@ -43,6 +43,8 @@ type Session struct {
 
 	// The rest belongs to the tracer's thread.
 	main       *ptrace.Process
+	images     uint64       // programs that it has executed
+	peek       *ptrace.Peek // its memory, for other goroutines; nil before the symbols are read
 	domains    map[*domain]bool
 	probes     []*Kprobe
 	syscalls   []*SyscallProbe
@@ -142,7 +144,7 @@ func Launch(c Command, opts Options) (*Session, error) {
 // runToEntry lets the dynamic linker do its work.
 func (s *Session) runToEntry(p *ptrace.Process) error {
 	const atEntry = 9 // AT_ENTRY, getauxval(3)
-	auxv, err := procfs.Auxv(p.PID)
+	auxv, err := p.Space.Auxv()
 	if err != nil {
 		return fmt.Errorf("finding the program's entry point: %w", err)
 	}
@@ -184,25 +186,69 @@ func (s *Session) begin(p *ptrace.Process) error {
 	return nil
 }
 
+// loadSymbols reads the symbols while the process runs. If it executes another program meanwhile they are those of neither, and
+// are read anew. One that does so again and again is held for the last time.
+//
+// An exec that is not dispatched yet when the table is stored finds it there, and renews it.
 func (s *Session) loadSymbols() error {
+	const tries = 3
+	for try := 1; ; try++ {
+		done, err := s.tryLoad(try == tries)
+		switch {
+		case err != nil:
+			return errors.Join(err, s.Close())
+		case done:
+			return nil
+		}
+	}
+}
+
+// tryLoad reports whether the symbols that it has read are those of the program which runs.
+func (s *Session) tryLoad(held bool) (done bool, err error) {
+	var image uint64
 	var tid int
 	if err := s.do(func() (err error) {
+		image = s.images
 		tid, err = s.main.Space.TID() // not the leader, if that has exited
+		s.peek = s.main.Space.Peek(tid)
 		return err
 	}); err != nil {
-		return errors.Join(err, s.Close())
+		return false, err
 	}
-	table, err := symbols.Open(tid, ptrace.PeekMemory{PID: tid})
+	var table *symbols.Table
+	if held {
+		_ = s.do(func() error {
+			return s.main.Space.Freeze(func() error {
+				tid = s.main.PID
+				s.peek = s.main.Space.Peek(tid)
+				table, err = symbols.Open(tid, s.peek)
+				return nil
+			})
+		})
+	} else {
+		table, err = symbols.Open(tid, s.peek)
+	}
+	if derr := s.do(func() error {
+		switch {
+		case !held && (err != nil || s.images != image):
+			err = nil // an exec may be why it failed, though it is not dispatched yet
+		case err == nil:
+			s.table, done = table, true
+		}
+		return nil
+	}); derr != nil {
+		err = derr
+	}
 	if err != nil {
 		if _, gone := procfs.ReadStat(tid, 0); gone != nil {
 			err = fmt.Errorf("%w: %w", ErrExited, err)
 		}
-		return errors.Join(fmt.Errorf("reading the symbols of process %d: %w", s.pid, err), s.Close())
+		err = fmt.Errorf("reading the symbols of process %d: %w", s.pid, err)
 	}
-	return s.do(func() error {
-		s.table = table
-		return nil
-	})
+	if !done && table != nil {
+		err = errors.Join(err, table.Close())
+	}
+	return done, err
 }
 
 // PID is the process that the session was made for.
@@ -257,7 +303,7 @@ func (s *Session) dying() bool {
 	}
 	for _, tid := range tids {
 		maps, err := procfs.Maps(tid)
-		if err != nil || len(maps) == 0 {
+		if err != nil && !errors.Is(err, os.ErrPermission) || err == nil && len(maps) == 0 {
 			continue // a leader that ended before the others has no memory either
 		}
 		st, err := procfs.ReadStatus(s.pid, tid)

@@ -43,11 +43,11 @@ func (v *survey) mappings(d *domain) ([]procfs.Mapping, error) {
 	if v.maps != nil {
 		return v.maps, nil
 	}
-	tid, err := d.space.TID()
-	if err != nil {
+	if _, err := d.space.TID(); err != nil {
 		return nil, ErrExited
 	}
-	if v.maps, err = procfs.Maps(tid); err != nil {
+	var err error
+	if v.maps, err = d.space.Maps(); err != nil {
 		return nil, fmt.Errorf("reading the process's mappings: %w", err)
 	}
 	d.neighbours.noteCalls(v.maps)

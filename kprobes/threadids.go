@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -113,11 +112,7 @@ func (d *domain) noteExec(p *ptrace.Process) {
 // threadAccess is how programs in the target find out their thread.
 func (d *domain) threadAccess() (hwcap2 uint64, self bool) {
 	const atHWCAP2 = 26 // getauxval(3)
-	tid, err := d.space.TID()
-	if err != nil {
-		return 0, false
-	}
-	if auxv, err := procfs.Auxv(tid); err == nil {
+	if auxv, err := d.space.Auxv(); err == nil {
 		hwcap2 = auxv[atHWCAP2]
 	}
 	for base := range d.tids {

@@ -42,6 +42,11 @@ func (s hooks) Panicked(value any, trace []byte) {
 	} else {
 		s.warn("%v on the tracer's thread, the target is let go: %v\n%s", ErrPanic, value, trace)
 	}
+	s.abort()
+}
+
+// abort ends the session, and lets the target go on.
+func (s hooks) abort() {
 	if s.closed {
 		return
 	}

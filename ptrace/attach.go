@@ -24,7 +24,7 @@ func (t *Tracer) Attach(pid int) (*Process, error) {
 		return nil, &AttachError{PID: pid, Cause: CauseTraced, Detail: "by this session"}
 	}
 	p := t.newProcess(pid, nil)
-	for _, step := range []func(*Process) error{t.seizeAll, t.seizeRelatives, t.passOnce, t.seizeAll, t.passOnce} {
+	for _, step := range []func(*Process) error{t.seizeAll, t.enterAll, t.seizeRelatives, t.passOnce, t.seizeAll, t.passOnce} {
 		if err := step(p); err != nil {
 			t.abandon(p)
 			return nil, diagnose(pid, err)

@@ -156,6 +156,7 @@ type facts struct {
 	statusErr  error
 	uid        int
 	capPtrace  bool
+	subset     bool // the process has no capability that we lack
 	ownSeccomp int
 	ownerRoot  bool // the files in /proc/PID belong to root: the kernel's mark of a non-dumpable process
 	sameUserNS bool
@@ -165,6 +166,9 @@ type facts struct {
 
 // diagnose explains a refusal of the kernel.
 func diagnose(pid int, err error) *AttachError {
+	if known := new(AttachError); errors.As(err, &known) {
+		return known
+	}
 	cause, detail := explain(err, gather(pid))
 	return &AttachError{PID: pid, Cause: cause, Detail: detail, Err: err}
 }
@@ -175,6 +179,7 @@ func gather(pid int) facts {
 	if own, err := procfs.ReadStatus(os.Getpid(), 0); err == nil {
 		f.capPtrace = own.CapEff&(1<<unix.CAP_SYS_PTRACE) != 0
 		f.ownSeccomp = own.Seccomp
+		f.subset = f.status.CapEff&^own.CapEff == 0
 	}
 	if fi, err := os.Stat(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
 		if sys, ok := fi.Sys().(*syscall.Stat_t); ok {
@@ -214,6 +219,8 @@ func explain(err error, f facts) (Cause, string) {
 		return CauseYama, yamaAdvice(f.yama)
 	case f.ownSeccomp == 2:
 		return CauseSeccomp, ""
+	case !f.capPtrace && f.subset && f.uid != 0:
+		return CauseNotDumpable, "" // it was not, and is again
 	case !f.capPtrace:
 		return CauseCapability, ""
 	}

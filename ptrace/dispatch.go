@@ -130,6 +130,7 @@ func (t *Tracer) ended(th *Thread) {
 func (t *Tracer) forked(p *Process, th *Thread) {
 	parent := p.parent
 	p.parent = nil
+	t.enterChild(th, parent)
 	if t.handler.Forked(parent, p) == LetGo {
 		_ = t.Detach(p)
 		return

@@ -10,6 +10,9 @@ import (
 // findSyscallInsn finds a system-call instruction that the process already maps:
 // the vdso has one, else any executable mapping will do.
 func (s *Space) findSyscallInsn() (arch.Addr, error) {
+	if s.blind {
+		return s.syscallInsn, nil
+	}
 	if s.syscallInsn != 0 {
 		now := make([]byte, len(Host.SyscallInsn()))
 		if s.ReadMemory(s.syscallInsn, now) == nil && bytes.Equal(now, Host.SyscallInsn()) {
@@ -33,11 +36,7 @@ var (
 
 // findCode finds bytes in executable memory, at first where the first of the wheres says.
 func (s *Space) findCode(pattern []byte, wheres ...func(procfs.Mapping) bool) (arch.Addr, bool) {
-	tid, err := s.TID()
-	if err != nil {
-		return 0, false
-	}
-	maps, err := procfs.Maps(tid)
+	maps, err := s.Maps()
 	if err != nil {
 		return 0, false
 	}

@@ -65,6 +65,9 @@ var guards, _ = Host.(arch.Guards)
 // guard expects it, with all signals blocked but the one that calls the guard; or where it needs no guard (refuge.go).
 func (r *Remote) protect(saved *hostRegs, mask Sigset) error {
 	th, s := r.th, r.th.Proc.Space
+	if s.blind {
+		return th.setSigmask(allSignals)
+	}
 	if s.saveAt == 0 || mask.Has(unix.SIGTRAP) {
 		if insn, ok := th.takeRefuge(saved, mask); ok {
 			r.insn = insn

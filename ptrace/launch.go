@@ -73,6 +73,7 @@ func (t *Tracer) takeOver(pid int) (*Process, error) {
 	if th == nil {
 		return nil, ErrExited
 	}
+	_ = p.Space.enter(pid)
 	if err := t.await(th); err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (s *Space) access(at arch.Addr, p []byte, write bool) error {
 		}
 		s.mem.noVM = true
 	}
-	if err := s.permitted(tid, at, len(p), write); err != nil {
+	if err := s.permitted(at, len(p), write); err != nil {
 		return &arch.FaultError{Addr: at, Write: write, Cause: err}
 	}
 	if err := s.force(at, p, write); err != nil {
@@ -89,11 +89,15 @@ func processVM(tid int, at arch.Addr, p []byte, write bool) error {
 }
 
 // permitted checks an access against the target's own mappings.
-func (s *Space) permitted(tid int, at arch.Addr, n int, write bool) error {
-	maps, err := procfs.Maps(tid)
+func (s *Space) permitted(at arch.Addr, n int, write bool) error {
+	maps, err := s.Maps()
 	if err != nil {
 		return err
 	}
+	return permits(maps, at, n, write)
+}
+
+func permits(maps []procfs.Mapping, at arch.Addr, n int, write bool) error {
 	end := at + arch.Addr(n)
 	for _, m := range maps {
 		if m.Range.Contains(at) && (write && m.Write || !write && m.Read) {
@@ -108,8 +112,7 @@ func (s *Space) permitted(tid int, at arch.Addr, n int, write bool) error {
 // writable tells whether the target may write there. It touches nothing: reading a page that can only be read makes it
 // present, which the error code of the next fault tells the program.
 func (s *Space) writable(at arch.Addr, n int) bool {
-	tid, err := s.TID()
-	return err == nil && s.permitted(tid, at, n, true) == nil
+	return s.permitted(at, n, true) == nil
 }
 
 // force reads or writes whatever the protections say.

@@ -296,5 +296,6 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	p.oldSpace = p.Space
 	p.Space.leave(p)
 	newSpace(t).adopt(p)
+	_ = p.Space.enter(s.TID) // refused only if the program's file can't be read
 	return caller
 }

@@ -101,7 +101,7 @@ func (s *Space) spareStack() (arch.Range, bool) {
 	if err != nil {
 		return arch.Range{}, false
 	}
-	maps, err := procfs.Maps(tid)
+	maps, err := s.Maps()
 	if err != nil {
 		return arch.Range{}, false
 	}

@@ -70,12 +70,13 @@ func writeOrdinary(tid int, r *hostRegs) error {
 	return requestPtr(unix.PTRACE_SETREGSET, tid, ntPRStatus, unsafe.Pointer(&iov))
 }
 
-// writeSpecial undoes what it has written if one is refused.
+// writeSpecial undoes what it has written if one is refused. What could not be undone, since the kernel would not take the value
+// that the thread has, stays: Regs.Set does not change it either, and a thread's mailbox, from which registers may come, knows no segments.
 func writeSpecial(tid int, old, r *hostRegs) error {
 	selectors := old.Fs != r.Fs || old.Gs != r.Gs
 	for i, offset := range special {
 		base := offset == special[2] || offset == special[3]
-		if wordAt(old, offset) == wordAt(r, offset) && !(selectors && base && wordAt(r, offset) < basesEnd) {
+		if wordAt(old, offset) == wordAt(r, offset) && !(selectors && base) || !settable(base, wordAt(old, offset)) {
 			continue
 		}
 		if err := request(unix.PTRACE_POKEUSR, tid, offset, uintptr(wordAt(r, offset))); err != nil {
@@ -237,4 +238,13 @@ func (th *Thread) xstate() ([]byte, error) {
 	iov := unix.Iovec{Base: &buf[0], Len: uint64(len(buf))}
 	err := requestPtr(unix.PTRACE_GETREGSET, th.TID, ntX86XState, unsafe.Pointer(&iov))
 	return buf[:iov.Len], th.gone(err)
+}
+
+// settable tells whether the kernel takes v as a base, or a selector.
+func settable(base bool, v uint64) bool {
+	if base {
+		return v < basesEnd
+	}
+	const ownLevel = 3
+	return v == 0 || v&3 == ownLevel
 }

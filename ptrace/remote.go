@@ -286,11 +286,7 @@ func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
 }
 
 func (s *Space) stackEnd(n int) (arch.Addr, error) {
-	tid, err := s.TID()
-	if err != nil {
-		return 0, err
-	}
-	maps, err := procfs.Maps(tid)
+	maps, err := s.Maps()
 	if err != nil {
 		return 0, err
 	}

@@ -14,6 +14,8 @@ type Space struct {
 	procs  []*Process // the oldest first
 	depth  int        // of nested Freeze calls
 	mem    memory
+	entry  *entry
+	blind  bool // nothing of it can be read
 
 	syscallInsn arch.Addr
 	saveAt      arch.Addr // see Protect
@@ -26,7 +28,7 @@ type Space struct {
 }
 
 func newSpace(t *Tracer) *Space {
-	return &Space{tracer: t, mem: memory{fd: -1}}
+	return &Space{tracer: t, mem: memory{fd: -1}, entry: &entry{}}
 }
 
 func (s *Space) adopt(p *Process) {
@@ -40,6 +42,9 @@ func (s *Space) leave(p *Process) {
 	s.procs = slices.DeleteFunc(s.procs, func(q *Process) bool { return q == p })
 	if len(s.procs) == 0 {
 		s.mem.close()
+		s.entry.mu.Lock()
+		s.entry.close()
+		s.entry.mu.Unlock()
 	}
 }
 

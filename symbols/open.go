@@ -31,7 +31,7 @@ func (t *Table) Refresh() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps, err := procfs.Maps(t.pid)
+	maps, err := t.maps()
 	if err != nil {
 		return fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
 	}
@@ -196,7 +196,7 @@ func (t *Table) ways(mp procfs.Mapping) []func() (*targetfs.File, error) {
 
 // headerOf finds the mapping of mp's file that starts with its ELF header.
 func (t *Table) headerOf(mp procfs.Mapping) (arch.Addr, bool) {
-	maps, err := procfs.Maps(t.pid)
+	maps, err := t.maps()
 	if err != nil || t.mem == nil {
 		return 0, false
 	}
@@ -231,7 +231,7 @@ func (t *Table) imageInMemory(base arch.Addr, as string, whole bool) (*image, er
 
 // classify sets each module's Kind and sorts them into search order.
 func (t *Table) classify(mods []*Module) {
-	aux, _ := procfs.Auxv(t.pid)
+	aux, _ := t.auxv()
 	const atPhdr, atBase, atEntry = 3, 7, 9
 	main := t.mainModule(mods, arch.Addr(aux[atEntry]))
 	for _, m := range mods {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // Resolve translates one probe specification:
@@ -69,7 +68,7 @@ func (t *Table) resolveAddr(s *snapshot, a arch.Addr) ([]Location, error) {
 	if t.pid == 0 {
 		return nil, errNotMapped(a)
 	}
-	maps, err := procfs.Maps(t.pid)
+	maps, err := t.maps()
 	if err != nil {
 		return nil, fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
@@ -80,6 +81,7 @@ type Table struct {
 	pid       int // 0 for a file
 	mem       arch.Memory
 	files     *targetfs.Files
+	held      Held // nil if the process is not
 	debugDirs []string
 
 	mu     sync.Mutex // serializes Refresh
@@ -102,6 +104,28 @@ type text struct {
 
 var defaultDebugDirs = []string{"/usr/lib/debug"}
 
+// Held is what the memory given to Open may be beside: of a process that may keep us out of its directory in /proc, as one
+// that is not dumpable any more does, but that is held, with files of that directory open. Root opens its root directory.
+type Held interface {
+	Maps() ([]procfs.Mapping, error)
+	Auxv() (map[uint64]uint64, error)
+	Root() (fd int, err error)
+}
+
+func (t *Table) maps() ([]procfs.Mapping, error) {
+	if t.held != nil {
+		return t.held.Maps()
+	}
+	return procfs.Maps(t.pid)
+}
+
+func (t *Table) auxv() (map[uint64]uint64, error) {
+	if t.held != nil {
+		return t.held.Auxv()
+	}
+	return procfs.Auxv(t.pid)
+}
+
 // Open reads the modules of process pid from /proc/PID/maps. mem reads the
 // target's memory: it serves the vdso, indirect functions and values. Files
 // are opened below the target's root directory, so a target in another mount namespace
@@ -110,6 +134,9 @@ var defaultDebugDirs = []string{"/usr/lib/debug"}
 func Open(pid int, mem arch.Memory, opts ...Option) (*Table, error) {
 	t := newTable(opts)
 	t.pid, t.mem, t.files = pid, mem, targetfs.Of(pid)
+	if held, ok := mem.(Held); ok {
+		t.held, t.files = held, targetfs.Kept(pid, held.Root)
+	}
 	if err := t.Refresh(); err != nil {
 		return nil, err
 	}

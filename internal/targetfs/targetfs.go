@@ -37,11 +37,16 @@ var (
 // Files are those that one process sees.
 type Files struct {
 	pid  int
-	slow atomic.Bool // it did not answer once
+	kept func() (int, error) // opens the root directory where /proc does not let us; may be nil
+	slow atomic.Bool         // it did not answer once
 }
 
 // Of gives the files of process pid, as that process sees them at the time of each call.
 func Of(pid int) *Files { return &Files{pid: pid} }
+
+// Kept is Of for a process that may keep us out of its directory in /proc later, as one that is not dumpable any more does. root opens its root
+// directory (O_PATH), as it was before.
+func Kept(pid int, root func() (int, error)) *Files { return &Files{pid: pid, kept: root} }
 
 // Own gives the files that this process sees, for names in a file that its user has named. Relative names begin
 // at the working directory.
@@ -53,7 +58,11 @@ func (f *Files) root() (int, error) {
 	if f.pid != 0 {
 		dir = f.proc("root")
 	}
-	return unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrPermission) && f.kept != nil {
+		return f.kept()
+	}
+	return fd, err
 }
 
 func (f *Files) proc(name string) string { return "/proc/" + strconv.Itoa(f.pid) + "/" + name }

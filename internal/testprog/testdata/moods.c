@@ -120,7 +120,7 @@ static void ring(void)
 {
 	struct io_uring_params p = { .flags = IORING_SETUP_SQPOLL };
 	int fd = syscall(SYS_io_uring_setup, 4, &p);
-	CHECK(fd >= 0);
+	CHECK(fd >= 0 || errno == EAGAIN); // so it fails for a thread that an exec is about to end
 	close(fd);
 }
 
