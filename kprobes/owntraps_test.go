@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +17,23 @@ var ownTraps = map[string]string{
 	"handled at once":  "act handle, call, call, raise, int3, raise",
 	"handler replaced": "act handle, raise, call, act block, raise, call, int3, ask",
 	"handler taken":    "act handle, raise, call, act default, call, ask, call, act handle, int3, call, raise",
+	"ignored":          "act ignore, ask, call, raise, call, ask, raise, call",
+	"ignored, handled": "act ignore, call, raise, act handle, raise, call, int3",
 }
 
-func converse(prog *testprog.Prog, commands string) (answers []string) {
+// ownMasks are others, where the program can see that a breakpoint has unblocked SIGTRAP, but has its signals when it would alone.
+var ownMasks = map[string]string{
+	"blocked":          "mask block, call, call, raise, call, act handle, mask unblock, call",
+	"handled, blocked": "act handle, raise, mask block, call, raise, call, mask unblock, call, raise",
+}
+
+func converse(prog *testprog.Prog, commands string, whole bool) (answers []string) {
 	for _, c := range strings.Split(commands, ", ") {
-		answers = append(answers, prog.Do(c, "did"))
+		answer := prog.Do(c, "did")
+		if !whole {
+			answer, _, _ = strings.Cut(answer, " blocked")
+		}
+		answers = append(answers, answer)
 	}
 	return answers
 }
@@ -28,20 +41,84 @@ func converse(prog *testprog.Prog, commands string) (answers []string) {
 // TestProgramsThatBeginToUseSIGTRAPDoAsAlone: what they see is what they see unprobed.
 func TestProgramsThatBeginToUseSIGTRAPDoAsAlone(t *testing.T) {
 	for name, commands := range ownTraps {
-		alone := start(t, "owntraps")
-		want := converse(alone, commands)
-		wantRight(t, alone)
-		for _, m := range modes {
-			t.Run(name+"/"+string(m), func(t *testing.T) {
-				prog := start(t, "owntraps")
-				s := attach(t, prog.PID(), kprobes.Options{})
-				register(t, s, m.probe("foo"))
-				if got := converse(prog, commands); !slices.Equal(got, want) {
-					t.Errorf("the program sees\n%s\nunprobed\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-				}
-				closeSession(t, s)
-				wantRight(t, prog)
-			})
+		t.Run(name, func(t *testing.T) { doAsAlone(t, commands, true) })
+	}
+	for name, commands := range ownMasks {
+		t.Run(name, func(t *testing.T) { doAsAlone(t, commands, false) })
+	}
+}
+
+func doAsAlone(t *testing.T, commands string, whole bool) {
+	alone := start(t, "owntraps")
+	want := converse(alone, commands, whole)
+	wantRight(t, alone)
+	for _, m := range modes {
+		t.Run(string(m), func(t *testing.T) {
+			prog := start(t, "owntraps")
+			s := attach(t, prog.PID(), kprobes.Options{})
+			register(t, s, m.probe("foo"))
+			if got := converse(prog, commands, whole); !slices.Equal(got, want) {
+				t.Errorf("the program sees\n%s\nunprobed\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			closeSession(t, s)
+			wantRight(t, prog)
+		})
+	}
+}
+
+// randomTraps are commands that the program lives with alone. A handler has had a SIGTRAP before anything blocks the signal: before that
+// nobody knows of it.
+func randomTraps(r *rand.Rand, n int) (commands []string) {
+	handled, ignored, blocked := false, false, false
+	for len(commands) < n {
+		switch k := r.IntN(10); {
+		case k == 0 && !handled && !blocked:
+			commands, ignored = append(commands, "act ignore"), true
+		case k <= 2 && !blocked:
+			kind := []string{"handle", "nodefer", "block"}[r.IntN(3)]
+			commands, handled = append(commands, "act "+kind, "raise"), true
+		case k == 3 && handled:
+			commands = append(commands, "mask "+map[bool]string{true: "unblock", false: "block"}[blocked])
+			blocked = !blocked
+		case k == 4 && (handled || ignored):
+			commands = append(commands, "raise")
+		case k == 5 && handled && !blocked:
+			commands = append(commands, "int3")
+		default:
+			commands = append(commands, "call")
 		}
+	}
+	if blocked {
+		commands = append(commands, "mask unblock")
+	}
+	return commands
+}
+
+// TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone: sessions come and go meanwhile.
+func TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone(t *testing.T) {
+	rounds := 6
+	if torture() {
+		rounds = 100
+	}
+	for seed := range uint64(rounds) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		commands := randomTraps(r, 40)
+		alone := start(t, "owntraps")
+		want := converse(alone, strings.Join(commands, ", "), false)
+		wantRight(t, alone)
+		prog := start(t, "owntraps")
+		s := attach(t, prog.PID(), kprobes.Options{})
+		register(t, s, modes[r.IntN(2)].probe("foo"))
+		got := converse(prog, strings.Join(commands, ", "), false)
+		closeSession(t, s)
+		if !slices.Equal(got, want) {
+			for i := range got {
+				if got[i] != want[i] {
+					t.Errorf("seed %d, number %d of %q: the program sees\n%s\nunprobed\n%s", seed, i, commands, got[i], want[i])
+					break
+				}
+			}
+		}
+		wantRight(t, prog)
 	}
 }

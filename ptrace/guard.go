@@ -264,7 +264,14 @@ func (t *Tracer) checkGuard(p *Process) {
 		return
 	}
 	p.guardSeen = now
-	if st, err := procfs.ReadStatus(p.PID, 0); err == nil && !Sigset(st.SigCgt).Has(unix.SIGTRAP) && !t.noteIgnored(p, &st) {
+	st, err := procfs.ReadStatus(p.PID, 0)
+	switch {
+	case err != nil:
+	case Sigset(st.SigCgt).Has(unix.SIGTRAP):
+		for _, th := range p.threads {
+			th.unsure = false // it did not block the signal
+		}
+	case !t.noteIgnored(p, &st):
 		t.regainGuard(p)
 	}
 }
@@ -301,7 +308,10 @@ func (t *Tracer) regainNow(p *Process) {
 		return // the signal was not blocked, after all
 	}
 	// Of this process: a vfork child has actions of its own.
-	if p.Remote(func(r *Remote) error { return r.setSigaction(unix.SIGTRAP, p.trapAction) }) != nil {
+	if p.Remote(func(r *Remote) error {
+		r.noteLoss()
+		return r.setSigaction(unix.SIGTRAP, p.trapAction)
+	}) != nil {
 		p.unguarded = true // it is inside vfork(2)
 		return
 	}

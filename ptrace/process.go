@@ -24,6 +24,7 @@ type Process struct {
 	trapIgnored, trapHandled bool
 	trapAction               *sigaction
 	own                      *trapDisposition // while there is a guard, whose action trapAction is then
+	trapDoubt                *sigaction       // what a breakpoint has left of one that the program has set in the guard's place
 	regaining                bool
 	unguarded                bool // the guard could not be put back yet
 	guardSeen                time.Time

@@ -89,6 +89,9 @@ type Thread struct {
 	// will be reported has been read.
 	inTrapHandler, trapAsked bool
 
+	unsure    bool // it has come to a breakpoint since the guard was last seen in its place
+	owesBlock bool // it is to block SIGTRAP when it next stops for that (trapBlocked)
+
 	unmarked *Siginfo // what was told of the stop before mark
 
 	handled bool          // a Handler method is about it

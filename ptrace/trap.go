@@ -22,7 +22,7 @@ func (th *Thread) noteMask() {
 	switch {
 	case th.maskFull:
 	case m.Has(unix.SIGTRAP):
-		th.trapBlocked = true
+		th.trapBlocked, th.owesBlock = true, false
 	case th.trapBlocked:
 		// A breakpoint that is not reported yet has unblocked it already.
 		th.trapBlocked = th.pendingSynchronous()
@@ -35,6 +35,7 @@ func (th *Thread) noteMask() {
 // else, later on is not noticed before it next stops.
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
+	th.unsure = true
 	t.checkGuard(p)
 	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked && !th.maskFull {
 		return
@@ -54,6 +55,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	if blocked && m != with {
 		_ = th.setSigmask(with)
 	}
+	th.owesBlock = false
 	switch {
 	case p.trapAction == nil:
 	case p.own != nil && !p.trapHandled:
@@ -99,35 +101,140 @@ func (th *Thread) keptHandler() bool {
 
 // noteTrapHandler is called when a SIGTRAP of the target's own is about to be delivered. If
 // it has a handler, that runs with SIGTRAP blocked, and a breakpoint in it takes the
-// handler away; so it is remembered. While there is a guard, the action is read each time: the program may have put a handler in the
-// guard's place. The answer tells that learning it took other stops:
+// handler away; so it is remembered. The program may have set another one since, so it is read each time; but not for each step of a program
+// that traces itself. The answer tells that learning it took other stops:
 // the signal will be reported again.
 func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	p := th.Proc
-	switch asked := th.trapAsked; {
-	case asked, p.trapAction != nil && p.own == nil:
+	info, err := th.Siginfo()
+	if err != nil {
+		return false
+	}
+	if th.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() == nil {
+		th.keepBlocked()
+		t.dispatchAgain(th)
+		return true
+	}
+	known := p.trapAction != nil && p.own == nil
+	if th.trapAsked || known && info.Code() > 0 && !info.breakpoint() {
 		th.trapAsked, th.inTrapHandler = false, p.trapHandled
 		return false
-	case p.own == nil:
+	}
+	if !known && p.own == nil {
 		if p.noteDispositions(); !p.trapHandled {
 			return false
 		}
 	}
-	if err := th.remote(func(r *Remote) error {
-		sa, err := r.sigaction(unix.SIGTRAP)
-		if err == nil && sa.handler == 0 && p.own != nil {
-			return r.setSigaction(unix.SIGTRAP, p.trapAction) // a breakpoint has taken the guard away, and it has not been put back yet
-		}
-		if err == nil {
-			t.takeTrap(p, sa)
-		}
+	blocks := false
+	if err := th.remote(func(r *Remote) (err error) {
+		blocks, err = r.judgeTrap(info.Code() <= 0)
 		return err
 	}); err != nil {
 		return false
 	}
-	th.trapAsked = true
+	if th.trapAsked = true; blocks {
+		th.keepBlocked()
+	}
 	t.dispatchAgain(th)
 	return true
+}
+
+// judgeTrap reads the action for a SIGTRAP that the thread is about to get; sent says that no instruction has raised it. A breakpoint may have
+// reset that action: then it is not known what it was, but the rest of it tells who has set it.
+//
+//	the guard's             the breakpoint found SIGTRAP blocked: the guard is put back, and if it was this thread the signal waits
+//	the handler's           so it did
+//	another                 it may have been to ignore the signal, where the program had no handler: it is not to die of our doubt
+//
+// blocks says that the thread had the signal blocked.
+func (r *Remote) judgeTrap(sent bool) (blocks bool, err error) {
+	p := r.th.Proc
+	sa, err := r.sigaction(unix.SIGTRAP)
+	if err != nil {
+		return false, err
+	}
+	lost := sa.handler == 0
+	if known := p.trapAction; lost && known != nil && known.handler > sigIgn && sa.rest() == known.rest() {
+		return r.th.hitAlone() && sent, r.setSigaction(unix.SIGTRAP, known)
+	}
+	if p.own == nil {
+		if !lost {
+			p.tracer.takeTrap(p, sa)
+		}
+		return false, nil
+	}
+	if lost && !sa.fallsBack() {
+		p.trapDoubt = sa
+	}
+	switch {
+	case p.trapDoubt != nil && (lost && !sa.fallsBack() || sa.handler == p.trapAction.handler):
+		if !sent { // nobody ignores it
+			return false, nil
+		}
+		sa = p.trapDoubt
+		sa.handler = sigIgn
+		err = r.setSigaction(unix.SIGTRAP, sa)
+	case lost: // the guard has the program die of the signal
+		return false, nil
+	}
+	p.tracer.takeTrap(p, sa)
+	return false, err
+}
+
+// rest is what a breakpoint leaves of an action.
+func (sa *sigaction) rest() sigaction {
+	rest := *sa
+	rest.handler = 0
+	return rest
+}
+
+// fallsBack tells of a default action that it is the one by which a guard has the program die.
+func (sa *sigaction) fallsBack() bool {
+	return sa.flags == 0 && sa.restorer == 0 && sa.mask|unblockable == allSignals
+}
+
+// hitAlone tells whether no other thread of the process may have come to a breakpoint since the guard was last seen in its place.
+func (th *Thread) hitAlone() bool {
+	for _, other := range th.Proc.threads {
+		if other.unsure && other != th {
+			return false
+		}
+	}
+	return th.unsure
+}
+
+// noteLoss keeps what the action tells, by which the guard is about to be replaced, of why it has gone. If a breakpoint found SIGTRAP blocked
+// and only one thread may have been there, that is to have the signal wait when one is sent.
+func (r *Remote) noteLoss() {
+	p := r.th.Proc
+	sa, err := r.sigaction(unix.SIGTRAP)
+	if err != nil || sa.handler != 0 || sa.fallsBack() {
+		return
+	}
+	if sa.rest() != p.trapAction.rest() {
+		p.trapDoubt = sa
+		return
+	}
+	for _, th := range p.threads {
+		th.owesBlock = th.hitAlone() && !th.maskFull && !th.unblocked
+	}
+	for _, th := range p.threads {
+		th.unsure = false
+	}
+}
+
+// keepBlocked has the thread block SIGTRAP, as it did before a breakpoint, and the one that was sent again wait.
+func (th *Thread) keepBlocked() {
+	m, err := th.sigmask()
+	if err != nil || th.setSigmask(m|sigbit(unix.SIGTRAP)) != nil {
+		return
+	}
+	th.trapBlocked, th.trapAsked, th.owesBlock = true, false, false
+	for i := range th.resent {
+		if th.resent[i].Signo() == unix.SIGTRAP {
+			th.resent[i].waits = true
+		}
+	}
 }
 
 // takeTrap notes that sa is p's action for SIGTRAP, as the program has set it. If there was a guard, that is none any more.
@@ -136,7 +243,7 @@ func (t *Tracer) takeTrap(p *Process, sa *sigaction) {
 	if guarded && sa.handler == p.trapAction.handler {
 		return
 	}
-	p.own, p.trapAction = nil, sa
+	p.own, p.trapAction, p.trapDoubt = nil, sa, nil
 	p.trapIgnored, p.trapHandled = sa.handler == sigIgn, sa.handler > sigIgn
 	if k, ok := t.handler.(GuardKeeper); ok && guarded {
 		k.GuardTaken(p)
