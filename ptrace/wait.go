@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // toUserMode brings a stopped thread out of an event inside a system call to the
@@ -62,6 +63,19 @@ func (t *Tracer) letEnd(p *Process) {
 			t.resume(th, 0)
 		}
 	}
+	for tid, stop := range t.early {
+		if st, err := procfs.ReadStatus(tid, 0); stop.Reason == Exiting && err == nil && st.Tgid == p.PID {
+			t.letEndUnknown(tid)
+		}
+	}
+}
+
+// letEndUnknown lets a thread end that has never run: an exec or a SIGKILL came while it was made. Whoever has made it may be dead too, and tell
+// of it no more; and a thread that calls exec waits for all others to be gone.
+func (t *Tracer) letEndUnknown(tid int) {
+	delete(t.early, tid)
+	_ = request(unix.PTRACE_CONT, tid, 0, 0)
+	t.resumed(tid)
 }
 
 // note records a status that came up while waiting for awaited, and queues the stops
