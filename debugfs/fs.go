@@ -1,7 +1,6 @@
 package debugfs
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // node is a file or a directory of the tree. Nodes are made when they are looked up.
@@ -67,7 +68,7 @@ func (t *Tree) open(name string, wait bool) (fs.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	return &file{fileInfo: info, Reader: bytes.NewReader(data)}, nil
+	return &file{fileInfo: info, Reader: strings.NewReader(clean.Text(string(data)))}, nil
 }
 
 // Stat implements fs.StatFS. Sizes are 0, as the kernel's.
@@ -191,7 +192,7 @@ func (i fileInfo) String() string             { return fs.FormatFileInfo(i) }
 // file is an open file, with the content of the moment when it was opened.
 type file struct {
 	fileInfo
-	*bytes.Reader
+	*strings.Reader
 }
 
 func (f *file) Size() int64  { return f.fileInfo.Size() }

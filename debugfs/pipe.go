@@ -4,6 +4,8 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // pipe reads and consumes: each entry goes to one of all pipes.
@@ -32,7 +34,7 @@ func (r *pipe) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		r.losses()
-		r.rest = r.next(min(len(p), pipeChunk))
+		r.rest = clean.AppendText(nil, string(r.next(min(len(p), pipeChunk))))
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]

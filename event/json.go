@@ -1,11 +1,12 @@
 package event
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"math"
 	"strconv"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // JSON prints records as JSON Lines: one object a line, keys in a fixed order.
@@ -136,7 +137,7 @@ func appendValueJSON(b []byte, a *Arg) []byte {
 		if err != nil { // its text is better than no record
 			return appendJSON(b, a.Text)
 		}
-		return append(b, bytes.ToValidUTF8(j, []byte("\ufffd"))...)
+		return append(b, clean.JSON(j)...)
 	}
 	return append(b, "null"...)
 }

@@ -164,7 +164,7 @@ func appendValueText(b []byte, a *Arg) []byte {
 	case bool:
 		return strconv.AppendBool(b, v)
 	case string:
-		return strconv.AppendQuote(b, v)
+		return appendSafe(b, strconv.Quote(v))
 	case float64:
 		return strconv.AppendFloat(b, v, 'g', -1, 64)
 	case json.Marshaler:

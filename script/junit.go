@@ -1,12 +1,12 @@
 package script
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
-	"strings"
 	"time"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // The elements of a JUnit report, as far as the tools that read them agree (the schema of
@@ -49,11 +49,11 @@ type (
 // case. What was not met is a failure, what went wrong in the scenario itself an error.
 func (r Result) WriteJUnit(w io.Writer, name string) error {
 	suite := junitSuite{
-		Name: clean(name), Tests: len(r.Cases), Time: seconds(r.Took), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"),
+		Name: clean.Text(name), Tests: len(r.Cases), Time: seconds(r.Took), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"),
 		Properties: []junitProperty{{"seed", fmt.Sprint(r.Seed)}},
 	}
 	for _, c := range r.Counters {
-		suite.Properties = append(suite.Properties, junitProperty{"counter " + clean(c.Name), c.Text})
+		suite.Properties = append(suite.Properties, junitProperty{"counter " + clean.Text(c.Name), clean.Text(c.Text)})
 	}
 	for _, c := range r.Cases {
 		one := c.junit(name)
@@ -78,19 +78,19 @@ func (r Result) WriteJUnit(w io.Writer, name string) error {
 }
 
 func (c *Case) junit(class string) junitCase {
-	one := junitCase{Name: clean(c.Name), Class: clean(class), Time: seconds(c.Took)}
+	one := junitCase{Name: clean.Text(c.Name), Class: clean.Text(class), Time: seconds(c.Took)}
 	if c.Phase != "" {
-		one.Class += "." + clean(c.Phase)
+		one.Class += "." + clean.Text(c.Phase)
 	}
 	if c.Failed == 0 {
 		return one
 	}
 	problem := &junitProblem{Message: fmt.Sprintf("failed %d of %d times", c.Failed, c.Checks), Type: "expectation"}
 	for _, p := range c.Problems {
-		problem.Text += clean(p.Error() + "\n" + p.Picture())
+		problem.Text += clean.Text(p.Error() + "\n" + p.Picture())
 	}
 	if len(c.Problems) > 0 {
-		problem.Message = clean(c.Problems[0].Message)
+		problem.Message = clean.Text(c.Problems[0].Message)
 	}
 	if len(c.Problems) > 0 && !c.Problems[0].Failed {
 		problem.Type = "error"
@@ -103,22 +103,5 @@ func (c *Case) junit(class string) junitCase {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.6f", d.Seconds()) }
 
-// clean leaves out what XML 1.0 has no way to write.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t', r == '\n', r >= ' ' && r < 0xd800, r >= 0xe000 && r < 0xfffe, r > 0xffff:
-			return r
-		}
-		return '\uFFFD'
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
 // quoted is s as JSON.
-func quoted(s string) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always can be
-	return strings.TrimSuffix(b.String(), "\n")
-}
+func quoted(s string) string { return string(clean.AppendJSON(nil, s)) }

@@ -71,7 +71,7 @@ json.dump([[c.get("name"), [e.tag for e in c], [e.get("message") for e in c], [e
 	want := []string{
 		"[the scenario runs without an error [error] [key \"x\" not in dict]",
 		"[good [] [] []]",
-		"[<bad> & # \\ \"quoted\" � ü 日本 [failure] [<bad> & # \\ \"quoted\" � ü 日本]",
+		"[<bad> & # \\ \"quoted\" \\x01 ü 日本 [failure] [<bad> & # \\ \"quoted\" \\x01 ü 日本]",
 		"[expectation: expect(True) [] [] []]",
 		"[by hand [failure] [by hand]",
 		"[a test that is right [] [] []]", "[a test that is not [failure] [no]", "[a test that breaks [error] [key \"x\" not in dict]",
@@ -96,7 +96,7 @@ func TestTAPReportsAreReadByOthers(t *testing.T) {
 	}
 	points := parseTAP(t, b.String())
 	want := []string{
-		"not ok the scenario runs without an error", "ok good", `not ok <bad> & # \ "quoted"   ü 日本`,
+		"not ok the scenario runs without an error", "ok good", `not ok <bad> & # \ "quoted" \x01 ü 日本`,
 		"ok expectation: expect(True)", "not ok by hand", "ok a test that is right", "not ok a test that is not", "not ok a test that breaks",
 	}
 	for i, p := range points {

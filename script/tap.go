@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // WriteTAP writes a Result as the Test Anything Protocol, version 14
@@ -47,11 +49,6 @@ func (c *Case) writeYAML(b *strings.Builder) {
 
 // tapText is a description: on one line, with # and \ escaped, since a # begins a directive.
 func tapText(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
+	s = clean.Line(strings.NewReplacer("\n", " ", "\t", " ").Replace(s))
 	return strings.NewReplacer(`\`, `\\`, `#`, `\#`).Replace(s)
 }

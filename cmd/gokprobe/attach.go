@@ -106,7 +106,7 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 func (w *work) abort(err error) error {
 	closeErr := errors.Join(w.files.close(), w.sess.Close())
 	_, _ = w.drain(nil)
-	if w.output != w.std.out {
+	if w.output != w.std.out.file {
 		_ = w.output.Close()
 	}
 	if errors.Is(err, context.Canceled) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 const (
@@ -75,11 +78,12 @@ func (c *console) full(n int) bool {
 	return !c.broken && len(c.pending) > 0 && len(c.pending)+n > consoleLimit
 }
 
+// add queues a text that begins and ends with whole characters, cleaned.
 func (c *console) add(p []byte) {
 	if c.broken {
 		return
 	}
-	c.pending = append(c.pending, p...)
+	c.pending = clean.AppendText(c.pending, string(p))
 	if !c.writing {
 		c.writing = true
 		go c.write()
@@ -96,6 +100,9 @@ func (c patient) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	for rest := p; len(rest) > 0; {
 		piece := rest[:min(len(rest), consolePiece)]
+		if end := bytes.LastIndexByte(piece, '\n'); end >= 0 {
+			piece = piece[:end+1]
+		}
 		rest = rest[len(piece):]
 		for c.full(len(piece)) {
 			c.taken.Wait()

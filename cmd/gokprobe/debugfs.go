@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/debugfs/door"
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 func debugfsCommand(std stdio) *cli.Command {
@@ -173,16 +174,17 @@ func (r *remoteFiles) cat(name string) error {
 	}
 	defer f.Close()
 	defer context.AfterFunc(r.ctx, func() { _ = f.Close() })()
+	out := clean.Writer{W: r.std.out.file}
 	for buf := make([]byte, 32<<10); ; {
 		n, err := f.Read(buf)
 		if n > 0 {
-			if _, err := r.std.out.Write(buf[:n]); err != nil {
+			if _, err := out.Write(buf[:n]); err != nil {
 				return r.output(err)
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF), r.ctx.Err() != nil:
-			return nil
+			return out.Flush()
 		case err != nil:
 			return cannot("read", name, err)
 		}

@@ -307,15 +307,21 @@ func TestRunServesItsFiles(t *testing.T) {
 	unmounted(t, dir)
 }
 
-func TestWithoutASocketAttachGoesOn(t *testing.T) {
+// TestWhereTheNameOfTheSocketsDirectoryIsTakenAttachGoesOn: with a socket in the next one, if there is one, else without, and says so.
+func TestWhereTheNameOfTheSocketsDirectoryIsTakenAttachGoesOn(t *testing.T) {
 	p := prey(t)
 	run := t.TempDir()
 	if err := os.WriteFile(filepath.Join(run, "gokprobe"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, "attach", "-p", pidOf(p), "-sym", "foo", "-count", "-duration", "100ms")
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+run)
-	if r := finish(t, cmd); r.status != 0 || !strings.Contains(r.stderr, "gokprobe: gokprobe debugfs won't find this session: ") || !strings.Contains(r.stderr, "PROBE") {
+	t.Setenv("XDG_RUNTIME_DIR", run)
+	l := attachTo(t, p, "-sym", "foo", "-count", "-hold")
+	r := gokprobe(t, "debugfs", "-p", pidOf(p), "ls")
+	told := strings.Contains(l.said.String(), "gokprobe: gokprobe debugfs won't find this session: ")
+	if r.status == 0 == told {
+		t.Errorf("%+v, stderr is %q", r, l.said.String())
+	}
+	if r := l.interrupt(); r.status != 0 || !strings.Contains(r.stderr, "PROBE") {
 		t.Errorf("%+v", r)
 	}
 	p.Quit()

@@ -12,6 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -222,4 +223,12 @@ func (e *caretError) Picture() string {
 	text := strings.Map(printable, e.err.Command)
 	before := strings.Map(printable, e.err.Command[:min(e.err.Column, len(e.err.Command))])
 	return "  " + text + "\n  " + strings.Repeat(" ", len([]rune(before))) + "^\n"
+}
+
+// printable is r, or a question mark, which is as wide, for one that may not be printed: a caret below points into the text.
+func printable(r rune) rune {
+	if !clean.Printable(r) {
+		return '?'
+	}
+	return r
 }

@@ -154,7 +154,7 @@ func (r request) newPrinter(color bool) func(io.Writer) event.Printer {
 // openOutput opens -o, or gives stdout. color tells whether it may be coloured.
 func (r request) openOutput(std stdio) (out *os.File, color bool, err error) {
 	if r.output == "" {
-		return std.out, colorful(std.out), nil
+		return std.out.file, colorful(std.out.file), nil
 	}
 	f, err := os.Create(r.output)
 	if err != nil {

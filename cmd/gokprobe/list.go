@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -310,7 +311,7 @@ func (l *lister) print(r row) error {
 		if err != nil {
 			return err
 		}
-		_, err = l.out.Write(append(b, '\n'))
+		_, err = l.out.Write(append(clean.JSON(b), '\n'))
 		return err
 	}
 	how, name := r.Mechanism, oneLine(r.Name)

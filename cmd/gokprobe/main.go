@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/bench"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/lean"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -27,13 +28,28 @@ func main() {
 	if mode := os.Getenv(sampleEnv); mode != "" {
 		os.Exit(runSample(mode, os.Stdin, os.Stdout))
 	}
-	os.Exit(Main(os.Args, stdio{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(Main(os.Args, stdio{os.Stdin, stdout{os.Stdout}, os.Stderr}))
 }
 
 // stdio is the command's standard files.
 type stdio struct {
-	in, out *os.File
-	err     io.Writer
+	in  *os.File
+	out stdout
+	err io.Writer
+}
+
+// stdout is what printers write to: whatever a target's names hold, no terminal is driven by it. Only who gives the file away, or cleans by
+// himself, as package event does, takes the file.
+type stdout struct{ file *os.File }
+
+// Write writes a piece of text that begins and ends with whole characters.
+func (o stdout) Write(p []byte) (int, error) {
+	w := clean.Writer{W: o.file}
+	n, err := w.Write(p)
+	if err == nil {
+		err = w.Flush()
+	}
+	return n, err
 }
 
 // warn prints one sentence on stderr.
@@ -86,14 +102,5 @@ func (s stdio) patient() io.Writer {
 // oneLine keeps a sentence on its line whatever a joined error or a file name of
 // the target brings along.
 func oneLine(s string) string {
-	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
-	return strings.Map(printable, s)
-}
-
-// printable is r, or a question mark for one that drives a terminal.
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return '?'
-	}
-	return r
+	return clean.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }

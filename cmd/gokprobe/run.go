@@ -78,7 +78,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	defer relay.stop()
 	sess, err := kprobes.Launch(kprobes.Command{
 		Path: program, Args: command, Env: os.Environ(),
-		Files: []*os.File{std.in, std.out, os.Stderr},
+		Files: []*os.File{std.in, std.out.file, os.Stderr},
 	}, req.options(std))
 	if err != nil {
 		return attachError(fmt.Errorf("cannot run %s under probes: %w", command[0], err))

@@ -260,7 +260,7 @@ func (sn *scenario) close(giveUp <-chan struct{}) error {
 	if lost > 0 && err == nil {
 		sn.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "line"))
 	}
-	if sn.output != sn.std.out {
+	if sn.output != sn.std.out.file {
 		if cerr := sn.output.Close(); err == nil {
 			err = cerr
 		}
@@ -321,7 +321,7 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	defer relay.stop()
 	sess, err := kprobes.Launch(kprobes.Command{
 		Path: program, Args: command, Env: os.Environ(),
-		Files: []*os.File{std.in, std.out, os.Stderr},
+		Files: []*os.File{std.in, std.out.file, os.Stderr},
 	}, req.options(std))
 	if err != nil {
 		return attachError(errors.Join(fmt.Errorf("cannot run %s under a scenario: %w", command[0], err), sn.close(nil)))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/script"
 )
 
@@ -128,7 +129,7 @@ func jsonLine(v any) string {
 	if err != nil {
 		return fmt.Sprintf(`{"type":"error","text":%q}`+"\n", err.Error())
 	}
-	return string(b) + "\n"
+	return string(clean.JSON(b)) + "\n"
 }
 
 // summary is what is printed at the end.

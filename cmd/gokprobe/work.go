@@ -201,7 +201,7 @@ func (w *work) finish(giveUp <-chan struct{}) error {
 	if sumErr := w.summarize(lost, outErr); outErr == nil {
 		outErr = sumErr
 	}
-	if w.output != w.std.out {
+	if w.output != w.std.out.file {
 		if cerr := w.output.Close(); outErr == nil {
 			outErr = cerr
 		}

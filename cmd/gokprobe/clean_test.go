@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// hostile drives a terminal, turns what follows it round, and is no UTF-8.
+const hostile = "\x1b[1m\u202e\u009b\xff"
+
+// hostileProgram is the fixture shown with a hostile name for its file and its function.
+func hostileProgram(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(testprog.Build(t, "shown"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = bytes.ReplaceAll(b, []byte("ABCDEFGHIJ"), []byte(hostile))
+	name := filepath.Join(t.TempDir(), "p"+hostile)
+	if err := os.WriteFile(name, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// harmless checks what is printed, and that it is of some use.
+func harmless(t *testing.T, what, out string) {
+	t.Helper()
+	for i, r := range out {
+		_, n := utf8.DecodeRuneInString(out[i:])
+		if r != '\n' && r != '\t' && (!clean.Printable(r) || r == utf8.RuneError && n == 1) {
+			t.Fatalf("%s prints %U: %q", what, r, out[max(0, i-60):min(len(out), i+60)])
+		}
+	}
+}
+
+func harmlessResult(t *testing.T, what string, r result) {
+	t.Helper()
+	harmless(t, what+" on stdout", r.stdout)
+	harmless(t, what+" on stderr", r.stderr)
+}
+
+// TestNoPrinterPassesOnWhatDrivesATerminal feeds all of them with hostile names of files, functions, threads, and strings.
+func TestNoPrinterPassesOnWhatDrivesATerminal(t *testing.T) {
+	bin := hostileProgram(t)
+	p := testprog.Start(t, bin)
+	pid := pidOf(p)
+	const shown = `evil_\x1b[1m\u202e\u009b\xff`
+	scenario := filepath.Join(t.TempDir(), "s.star")
+	if err := os.WriteFile(scenario, []byte(`
+def pre(ctx):
+    text = ctx.string(ctx.arg(0))
+    print(ctx.comm, ctx.name, text)
+    report(ctx.comm, where = ctx.name, text = text)
+    expect(False, "comm is " + ctx.comm + text)
+kprobe("evil_*", pre = pre)
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"list", "-p", pid, "evil_*"}, {"list", "-x", bin, "evil_*"}, {"list", "-x", bin, "-format", "json", "evil_*"}, {"list", "-p", pid, "-lines", "evil_*+*"},
+		{"list", "-x", bin, "evil_" + hostile + "+*"}, {"list", "-x", bin, hostile}, {"list", "-x", bin + hostile},
+		{"check", "-p", pid}, {"recover", "-p", pid}, {"completion", "bash"}, {"attach", "-p", hostile, "-sym", "x"},
+		{"attach", "-p", pid, "-sym", "evil_" + hostile + "x"}, {"attach", "-p", pid, "-sym", "evil_*", "-filter", hostile}, {"attach", "-p", pid, "-sym", "evil_*", "-arg", hostile},
+		{"attach", "-p", pid, "-" + hostile}, {hostile}, {"debugfs", "-p", pid, "cat", "x"}, {"inject", "-p", pid, "-sym", "evil_*", "-errno", hostile},
+		{"script", "-p", pid, scenario + hostile}, {"run", "-sym", "evil_*", "--", bin + hostile}, {"debugfs", "-p", pid, "cat", hostile},
+	} {
+		r := gokprobe(t, args...)
+		harmlessResult(t, strings.Join(args, " "), r)
+		if args[0] == "list" && strings.HasSuffix(args[len(args)-1], "evil_*") && r.status == 0 && args[2] != "json" {
+			if !strings.Contains(r.stdout, shown) && !strings.Contains(r.stdout, `"evil_\u001b[1m\u202e\u009b\ufffd"`) {
+				t.Errorf("%v: status %d, %q", args, r.status, r.stdout)
+			}
+		}
+	}
+	for _, args := range [][]string{
+		{"attach", "-sym", "evil_*", "-args", "-stack", "4"}, {"attach", "-sym", "evil_*", "-args", "-stack", "4", "-format", "json"},
+		{"attach", "-sym", "evil_*", "-ret", "-args", "-no-optimize"}, {"attach", "-sym", "evil_*", "-count", "-arg", "s=+0($arg1):string", "-filter", `s ~ "*x*"`},
+		{"attach", "-sym", "evil_*", "-arg", "s=+0($arg1):string", "-arg", "c=$comm"}, {"attach", "-sym", "evil_*", "-arg", "s=+0($arg1):string", "-format", "json"},
+		{"inject", "-sym", "evil_*", "-retval", "1", "-dry-run"}, {"inject", "-sym", "evil_*", "-retval", "1", "-dry-run", "-format", "json"},
+	} {
+		l := start(t, append([]string{args[0], "-p", pid}, args[1:]...)...)
+		p.Do("call 2", "called")
+		r := l.interrupt()
+		what := strings.Join(args, " ")
+		harmlessResult(t, what, r)
+		if args[len(args)-1] != "json" {
+			if !strings.Contains(r.stdout+r.stderr, shown) {
+				t.Errorf("%s: %q, %q", what, r.stdout, r.stderr)
+			}
+			continue
+		}
+		for line := range strings.Lines(r.stdout) {
+			var h struct{ Comm, Symbol string }
+			if err := json.Unmarshal([]byte(line), &h); err != nil {
+				t.Errorf("%s: %v in %q", what, err, line)
+			}
+			if h.Comm != "" && (h.Comm != "\x1b[1m\u202e\u009b\ufffd\a" || !strings.HasPrefix(h.Symbol, "evil_\x1b[1m\u202e\u009b\ufffd")) {
+				t.Errorf("%s: %q", what, h)
+			}
+		}
+	}
+	hostileFiles(t, p)
+	hostileScenario(t, p, scenario)
+	p.CheckClean()
+	p.Quit()
+}
+
+// hostileFiles reads a session's files, all that are text.
+func hostileFiles(t *testing.T, p *testprog.Prog) {
+	t.Helper()
+	pid := pidOf(p)
+	l := start(t, "attach", "-p", pid, "-hold", "-sym", "evil_*")
+	for _, w := range [][2]string{
+		{"tracing/kprobe_events", "p:evil evil_" + hostile + ` s=+0($arg1):string c=$comm`}, {"tracing/kprobe_events", "p:bad " + hostile},
+		{"tracing/events/kprobes/evil/trigger", "hist:keys=s,c"}, {"tracing/events/kprobes/evil/filter", hostile}, {"tracing/events/kprobes/evil/enable", "1"},
+		{"fail_function/inject", hostile},
+	} {
+		harmlessResult(t, "debugfs write "+w[0], gokprobe(t, "debugfs", "-p", pid, "write", "-a", w[0], w[1]))
+	}
+	p.Do("call 2", "called")
+	seen := 0
+	for _, file := range []string{"kprobes/list", "kprobes/blacklist", "tracing/kprobe_events", "tracing/kprobe_profile", "tracing/trace", "tracing/events/kprobes/evil/hist",
+		"tracing/events/kprobes/evil/format", "tracing/events/kprobes/evil/trigger", "tracing/events/kprobes/evil/filter", "tracing/error_log", "tracing/README", "fail_function/injectable",
+		"tracing/saved_cmdlines", "tracing/available_filter_functions"} {
+		r := gokprobe(t, "debugfs", "-p", pid, "cat", file)
+		harmlessResult(t, "debugfs cat "+file, r)
+		if strings.Contains(r.stdout, `\x1b[1m`) {
+			seen++
+		}
+	}
+	if seen < 3 {
+		t.Errorf("%d files have it", seen)
+	}
+	harmlessResult(t, "attach -hold", l.interrupt())
+}
+
+// hostileScenario has a scenario print and report what it sees, in all forms.
+func hostileScenario(t *testing.T, p *testprog.Prog, file string) {
+	t.Helper()
+	for _, format := range []string{"text", "json"} {
+		dir := t.TempDir()
+		tap, junit := filepath.Join(dir, "tap"), filepath.Join(dir, "xml")
+		l := start(t, "script", "-p", pidOf(p), "-format", format, "-report", "tap:"+tap, "-report", "junit:"+junit, file)
+		p.Do("call 2", "called")
+		r := l.interrupt()
+		harmlessResult(t, "script -format "+format, r)
+		if !strings.Contains(r.stdout+r.stderr, `[1m`) {
+			t.Errorf("%q, %q", r.stdout, r.stderr)
+		}
+		for _, name := range []string{tap, junit} {
+			b, err := os.ReadFile(name)
+			if err != nil || len(b) == 0 {
+				t.Error(err)
+			}
+			harmless(t, name, string(b))
+			if name == junit {
+				d := xml.NewDecoder(bytes.NewReader(b))
+				for err == nil {
+					_, err = d.Token()
+				}
+				if err != io.EOF {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
