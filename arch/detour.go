@@ -195,6 +195,9 @@ type Detours interface {
 	JumpLen() int
 	// Jump is the jump at from to to. It returns ErrReach if that is too far.
 	Jump(from, to Addr) ([]byte, error)
+	// TrapsBehind are the bytes that raise a breakpoint's exception when they follow the first byte of i, in place of the rest of i,
+	// whatever follows them, with no other effect; the exception is told one byte behind that of a breakpoint at i. ok is false if there are none, or i has one byte.
+	TrapsBehind(i Insn) (set ByteSet, ok bool)
 	// TrapBytes are the bytes that raise an exception when a thread executes an instruction
 	// that begins with them, whatever follows: the breakpoint alone if breakpointOnly, else
 	// that and those that are no instruction.

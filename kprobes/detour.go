@@ -23,6 +23,7 @@ type detour struct {
 	jump     []byte       // what stands at the site
 	original []byte       // what stood there
 	heads    []arch.Addr  // inner heads that trap
+	inner    []arch.Addr  // all heads in the jump but the first
 	count    *counter     // nil if the tracer counts
 	record   *recording   // nil if there is no program
 	returned []*recording // programs of calls that end there
@@ -174,7 +175,7 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 		return err
 	}
 	option := choice.Options[landing.Option]
-	det.landing, det.heads = landing, option.Heads
+	det.landing, det.heads, det.inner = landing, option.Heads, choice.Inner
 	det.Detour, err = hostDetours.AssembleDetour(landing.Detour, option.Insns, body)
 	if err == nil {
 		err = d.writeDetour(det)

@@ -124,7 +124,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		s.stepped(th, d, st, regs)
 		return true
 	}
-	return s.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.atTorn(at, regs)
+	return s.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.atTorn(at, regs) || d.strayed(th, at, regs, nil)
 }
 
 // Known implements ptrace.Handler.
@@ -142,10 +142,7 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
 		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
 	}
-	if _, ok := d.neighbours.torn[at]; ok {
-		return true, ptrace.Host.MaxInsnLen()
-	}
-	if d.knownUpcall(at) || d.knownTrap(at) {
+	if _, torn := d.neighbours.torn[at]; torn || d.knownUpcall(at) || d.knownTrap(at) {
 		return true, ptrace.Host.MaxInsnLen()
 	}
 	return false, 0
@@ -307,7 +304,7 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	if det := d.detourAt(regs.IP()); det != nil {
 		return s.signalInDetour(th, d, det, info, regs)
 	}
-	if s.signalAtHead(th, d, info, regs) {
+	if info.Synchronous() && d.strayed(th, regs.IP(), regs, info) || s.signalAtHead(th, d, info, regs) {
 		return ptrace.Drop
 	}
 	st := d.slotSite(regs.IP())

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
@@ -40,6 +42,7 @@ type neighbours struct {
 	calls  []arch.Range              // where the kernel's uprobes have calls lead to
 	ousted map[*site]bool            // wanted, but other code stands there
 	torn   map[arch.Addr]arch.Addr   // where what is left of a jump traps, and the head that the thread came to
+	strays map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
 }
 
 // besideInterval is how often code is looked at, unless that takes more than a small share of the time.
@@ -278,6 +281,48 @@ func (d *domain) noteTorn(det *detour) {
 			d.neighbours.torn[at] = p.Insn.Addr
 		}
 	}
+}
+
+// noteStrays finds out where det's jump leads when others have breakpoints at heads inside, or have had: each of the bytes there is ours,
+// a breakpoint, or the program's.
+func (d *domain) noteStrays(det *detour) {
+	if d.neighbours.strays == nil {
+		d.neighbours.strays = map[arch.Addr]*detour{}
+	}
+	jumps := [][]byte{det.jump}
+	for _, at := range det.inner {
+		n := int(at - det.site.addr)
+		for _, jump := range slices.Clone(jumps) {
+			for _, b := range []byte{ptrace.Host.Breakpoint()[0], det.original[n]} {
+				other := bytes.Clone(jump)
+				other[n] = b
+				jumps = append(jumps, other)
+			}
+		}
+	}
+	for _, jump := range jumps {
+		if insn, err := ptrace.Host.Decode(jump, det.site.addr); err == nil && insn.Target != det.landing.Entry {
+			d.neighbours.strays[insn.Target] = det
+		}
+	}
+}
+
+// strayed takes a thread that a changed jump has led to at, where it traps, if info is nil, or faults, to the detour. The program itself never
+// is in our region, and faults for want of code nowhere else.
+func (d *domain) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *ptrace.Siginfo) bool {
+	det := d.neighbours.strays[at]
+	fetch := d.region.Contains(at) || info != nil && info.Signo() == unix.SIGSEGV && info.Addr() == at
+	if det == nil || !fetch || d.detourAt(at) != nil && d.detourAt(at) != det {
+		return false
+	}
+	if regs.SetIP(det.site.addr); d.detours[det.Addr] == det {
+		regs.SetIP(det.landing.Entry)
+	}
+	if info != nil {
+		th.UndoFault()
+	}
+	d.session.lookNow()
+	return true
 }
 
 // atTorn deals with a breakpoint at at that is left of a jump, in front of which somebody has put back the program's byte.

@@ -222,6 +222,7 @@ func (d *domain) optimize(sites []*site) error {
 		det := st.next
 		d.remember(det)
 		d.noteTorn(det)
+		d.noteStrays(det)
 		d.guardDetour(det)
 		errs = append(errs, d.turn(det, true))
 	}

@@ -78,6 +78,12 @@
 //
 // No thread is moved, and no stack and no signal frame is searched or changed.
 //
+// # When somebody takes the jump's first byte away
+//
+// A kernel uprobe that comes to S and goes again puts the program's own byte back there, in front of our displacement. Until that is noticed a thread at S executes a
+// mixture. An instruction of one byte is whole, and what follows traps or is the program's. One that begins with a prefix, longer than a byte, has a breakpoint behind that
+// (arch.Detours.TrapsBehind): it traps before it has any effect. These ways come first; others, where there is no room for them, and other instructions have no such safety.
+//
 // # The kernel's checks
 //
 // They are those of can_optimize and copy_optimized_instructions in Linux's

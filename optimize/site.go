@@ -8,7 +8,8 @@ import (
 
 // Choice is the ways to optimize a site.
 type Choice struct {
-	Options []Option // at least one, the preferred first
+	Options []Option    // at least one, the preferred first
+	Inner   []arch.Addr // where instructions begin in the jump, but for the site's own
 }
 
 // Option is one way: which bytes the jump may have, and what it displaces.
@@ -58,7 +59,18 @@ func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
 		return nil, &Refusal{Reason: IntoMiddle, At: t}
 	}
 	c := &Choice{}
-	for _, kept := range s.choices() {
+	choices := s.choices()
+	for _, i := range s.insns[1:] {
+		c.Inner = append(c.Inner, i.Addr)
+	}
+	if torn, ok := an.detours.TrapsBehind(an.insns[n]); ok {
+		for _, kept := range choices {
+			o := an.option(&s, kept)
+			o.Pattern.Byte[1+len(o.Pattern.Byte)-s.length] = torn
+			c.Options = append(c.Options, o)
+		}
+	}
+	for _, kept := range choices {
 		c.Options = append(c.Options, an.option(&s, kept))
 	}
 	return c, nil

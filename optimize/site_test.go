@@ -68,7 +68,7 @@ func TestOptions(t *testing.T) {
 			[]string{"t * * T /3", "t * * 48 /2", "48 89 e5 48 /1"}},
 		{"heads at 2 and 4", // push %r15; push %r14; push %r13; ret
 			function(0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0xc3), 0,
-			[]string{"* t * T /3", "* t * 41 /2", "* 41 56 41 /1"}},
+			[]string{"t t * T /3", "t t * 41 /2", "t 41 56 41 /1", "* t * T /3", "* t * 41 /2", "* 41 56 41 /1"}},
 		{"a head at every byte", function(0x50, 0x51, 0x52, 0x53, 0x56, 0xc3), 0,
 			[]string{"t t t T /5", "t t t 56 /4", "t t 53 56 /3", "t 52 53 56 /2", "51 52 53 56 /1"}},
 		{"a loop's head is kept", // xor %eax,%eax; L: inc %eax; mov %eax,(%rdi); jmp L
@@ -85,7 +85,7 @@ func TestOptions(t *testing.T) {
 		{"a call that is displaced whole", // push %rax; call; ret
 			function(0x50, 0xe8, 0, 1, 0, 0, 0xc3), 0, []string{"t * * * /2", "e8 00 01 00 /1"}},
 		{"what can't be copied is kept", // mov %ecx,%r10; syscall; ret
-			function(0x49, 0x89, 0xca, 0x0f, 0x05, 0xc3), 0, []string{"* * 0f 05 /1"}},
+			function(0x49, 0x89, 0xca, 0x0f, 0x05, 0xc3), 0, []string{"t * 0f 05 /1", "* * 0f 05 /1"}},
 		{"code behind a jump is kept", // jmp +2; pop %rax; ret; nop…
 			function(0xeb, 0x02, 0x58, 0xc3, 0x31, 0xc0, 0xc3), 0, []string{"* 58 c3 31 /1"}},
 		{"nops behind a jump may trap", // jmp +3; nop; nop; nop; ret
@@ -113,7 +113,7 @@ func TestOptions(t *testing.T) {
 		{"a given target is kept", with(function(0x50, 0x51, 0x52, 0x53, 0x56, 0xc3), func(f *Function) { f.Targets = []arch.Addr{base + 3} }), 0,
 			[]string{"t t 53 56 /3", "t 52 53 56 /2", "51 52 53 56 /1"}},
 		{"breakpoints only", with(function(0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0xc3), func(f *Function) { f.BreakpointOnly = true }), 0,
-			[]string{"* t * t /3", "* t * 41 /2", "* 41 56 41 /1"}},
+			[]string{"t t * t /3", "t t * 41 /2", "t 41 56 41 /1", "* t * t /3", "* t * 41 /2", "* 41 56 41 /1"}},
 		{"a jump behind lock, with a head in front", // push; push; lock inc (%rdi); jmp to inc
 			function(0x50, 0x51, 0xf0, 0xff, 0x07, 0xeb, 0xfc), 0, []string{"t f0 ff 07 /2", "51 f0 ff 07 /1"}},
 		{"data behind the function's code", // jmp; 06

@@ -30,6 +30,8 @@ type jumps struct {
 
 func (jumps) JumpLen() int { return 5 }
 
+func (jumps) TrapsBehind(arch.Insn) (set arch.ByteSet, ok bool) { return set, false }
+
 func (jumps) TrapBytes(breakpointOnly bool) arch.ByteSet {
 	if breakpointOnly {
 		return arch.Bytes(0xcc)

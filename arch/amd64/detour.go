@@ -34,6 +34,19 @@ func (Arch) TrapBytes(breakpointOnly bool) arch.ByteSet {
 	return arch.Bytes(append([]byte{0xcc}, noOpcode...)...)
 }
 
+// TrapsBehind is int3 behind a REX prefix, an operand-size, segment or repeat prefix, which it ignores (SDM vol. 2A §2.1.1, INT3). A VEX, EVEX or
+// REX2 prefix is none of these, nor is lock, with which it is no instruction.
+func (Arch) TrapsBehind(i arch.Insn) (set arch.ByteSet, ok bool) {
+	if i.Len() < 2 {
+		return set, false
+	}
+	switch b := i.Bytes[0]; {
+	case b&0xf0 == 0x40, b == 0x66, b == 0xf2, b == 0xf3, b == 0x2e, b == 0x36, b == 0x3e, b == 0x26, b == 0x64, b == 0x65:
+		return arch.Bytes(0xcc), true
+	}
+	return set, false
+}
+
 // A detour begins with its switch:
 //
 //	+0  eb 06, 00 or 05  jmp to the body, to

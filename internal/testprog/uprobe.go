@@ -102,7 +102,7 @@ type UprobeStorm struct {
 // that the kernel refuses, does not matter. rets has some be uretprobes, which a program must bear that leaves functions in other ways than by returning.
 func StormOfUprobes(pid int, seed uint64, places []Place, rets bool) *UprobeStorm {
 	s := &UprobeStorm{}
-	for w := range 3 {
+	for w := range 6 {
 		r := rand.New(rand.NewSource(int64(seed) + int64(w)<<32))
 		s.wait.Go(func() {
 			var standing []*Uprobe
