@@ -47,7 +47,7 @@ type neighbours struct {
 
 // besideInterval is how often code is looked at, unless that takes more than a small share of the time.
 const (
-	besideInterval = 20 * time.Millisecond
+	besideInterval = 5 * time.Millisecond
 	besideShare    = 100
 )
 

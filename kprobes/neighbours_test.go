@@ -126,21 +126,25 @@ func addressOf(t *testing.T, pid int, name string) arch.Addr {
 	return found[0].Addr
 }
 
-// placesAround are the functions' first bytes at which instructions begin, as the architecture decodes them, and a neighbour's.
-func placesAround(t *testing.T, pid int, functions []string) (places []testprog.Place) {
+// placesAround are where instructions of functions begin: at their beginnings and behind what a jump covers or, with inside, all.
+func placesAround(t *testing.T, pid int, functions []string, inside bool) (places []testprog.Place) {
 	t.Helper()
-	lengths := map[string][]uint64{"s_ret": {0, 4}, "s_push": {0, 1, 4, 8}, "s_one": {0, 1, 2}, "s_call": {0, 1, 6}, "s_loop": {0, 5, 8},
-		"s_jump": {0, 7}}
+	outside := map[string][]uint64{"s_ret": {0}, "s_push": {0, 8}, "s_one": {0}, "s_call": {0, 6}, "s_loop": {5, 8}, "s_jump": {0, 7}}
+	within := map[string][]uint64{"s_ret": {4}, "s_push": {1, 4}, "s_one": {1, 2}, "s_call": {1}, "s_loop": {0}}
 	for _, f := range functions {
 		p, err := testprog.PlaceOf(pid, addressOf(t, pid, f))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range lengths[f] {
+		at := outside[f]
+		if inside {
+			at = slices.Concat(at, within[f])
+		}
+		for _, n := range at {
 			places = append(places, testprog.Place{File: p.File, Offset: p.Offset + n})
 		}
 	}
-	return slices.Clip(places)
+	return places
 }
 
 // TestLaunchWhereAUprobeStandsAtTheEntryPoint: the kernel has its hits, and nobody else sees the program come there.
