@@ -175,13 +175,22 @@ func (k *killing) blame(t *testing.T) {
 	if dead {
 		return
 	}
-	tids, _ := procfs.Tasks(k.pid)
+	showThreads(t, k.pid)
+}
+
+// showThreads shows what a process and its children wait for.
+func showThreads(t *testing.T, pid int) {
+	tids, _ := procfs.Tasks(pid)
 	for _, tid := range tids {
-		dir := fmt.Sprintf("/proc/%d/task/%d/", k.pid, tid)
+		dir := fmt.Sprintf("/proc/%d/task/%d/", pid, tid)
 		call, _ := os.ReadFile(dir + "syscall")
 		where, _ := os.ReadFile(dir + "wchan")
-		if st, err := procfs.ReadStat(k.pid, tid); err == nil {
-			t.Logf("thread %d: %c %s: %s", tid, st.State, where, strings.TrimSpace(string(call)))
+		if st, err := procfs.ReadStatus(pid, tid); err == nil {
+			t.Logf("thread %d of %d: %s, traced by %d, blocks %x: %s", tid, pid, where, st.TracerPid, st.SigBlk, strings.TrimSpace(string(call)))
+		}
+		children, _ := procfs.Children(pid, tid)
+		for _, c := range children {
+			showThreads(t, c)
 		}
 	}
 }

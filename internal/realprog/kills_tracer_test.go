@@ -44,7 +44,7 @@ const (
 func newVictim(t testing.TB, k *killing) *victim {
 	t.Helper()
 	r := k.rand
-	v := &victim{t: t, kind: k, bin: filepath.Join(t.TempDir(), "gokprobe"), widows: r.IntN(4) == 0}
+	v := &victim{t: t, kind: k, bin: filepath.Join(t.TempDir(), "gokprobe"), widows: r.IntN(4) == 0 && os.Getenv("GOKPROBE_TORTURE") != ""}
 	if err := os.Link(k.tracer, v.bin); err != nil {
 		t.Fatal(err)
 	}
