@@ -350,9 +350,9 @@ func (d *domain) atTorn(at arch.Addr, regs arch.Regs) bool {
 
 // lookNow has the code looked at as soon as the tracer is done with what it does.
 func (s *Session) lookNow() {
-	if !s.looking {
-		s.looking = true
-		go func() { _ = s.do(func() error { s.looking = false; s.lookBeside(); return nil }) }()
+	if !s.lookSoon {
+		s.lookSoon = true
+		go func() { _ = s.do(func() error { s.lookSoon = false; s.lookBeside(); return nil }) }()
 	}
 }
 

@@ -53,7 +53,7 @@ type Session struct {
 	running    []runningHandler // the last one runs, the others wait for functions that they call
 	disarmed   bool             // all probes, by DisarmAll
 	beside     bool             // the code is looked at now and then
-	looking    bool             // and will be at once
+	lookSoon   bool             // and will be at once
 	toldShared bool
 	closed     bool
 

@@ -3,7 +3,6 @@ package kprobes
 import (
 	"testing"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -58,7 +57,7 @@ func TestAJumpWhoseFirstByteIsTakenAway(t *testing.T) {
 // poke writes b at st, as the kernel does: at once, while threads run.
 func poke(t *testing.T, st *site, b []byte) {
 	t.Helper()
-	var mem arch.Memory = st.domain.space.Text()
+	mem := st.domain.space.Text()
 	if err := mem.WriteMemory(st.addr, b); err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func mapOnce(p *Process) error {
 		b := make([]byte, len(want))
 		at := map[string]arch.Addr{"data": at + page, "code": at + 2*page}[want]
 		if err := p.Space.ReadMemory(at, b); err != nil || string(b) != want {
-			return fmt.Errorf("%w: %q at %s, not %q: %v", errChanged, b, at, want, err)
+			return fmt.Errorf("%w: %q at %s, not %q: %w", errChanged, b, at, want, err)
 		}
 	}
 	return p.Space.Unmap(arch.Range{Start: e.Data.Start, End: e.Code.End})

@@ -24,7 +24,9 @@ func (m flat) ReadMemory(at arch.Addr, p []byte) error {
 	return nil
 }
 
-func (m flat) WriteMemory(at arch.Addr, _ []byte) error { return &arch.FaultError{Addr: at, Write: true} }
+func (m flat) WriteMemory(at arch.Addr, _ []byte) error {
+	return &arch.FaultError{Addr: at, Write: true}
+}
 
 func analyze(code []byte, entries, pointers []arch.Addr) *reach.Result {
 	r := arch.Range{Start: base, End: base + arch.Addr(len(code))}

@@ -31,7 +31,7 @@ func TestOnlyRegularFilesOfSomeSizeAreRead(t *testing.T) {
 		}
 		_, err := load(in("main.star"), []byte(`load("`+name+`", "x")`), Options{})
 		switch {
-		case want == ErrSource && (err == nil || !strings.Contains(err.Error(), "regular file")):
+		case errors.Is(want, ErrSource) && (err == nil || !strings.Contains(err.Error(), "regular file")):
 			t.Errorf("load %s: %v", name, err)
 		case want == nil && name == "long.star" && err != nil:
 			t.Errorf("load %s: %v", name, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -169,7 +170,7 @@ func hostileScenario(t *testing.T, p *testprog.Prog, file string) {
 				for err == nil {
 					_, err = d.Token()
 				}
-				if err != io.EOF {
+				if !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 			}

@@ -28,6 +28,7 @@ var opening = map[string]string{
 	"internal/procfs/procfs.go":     "/proc/PID",
 	"kprobes/recover.go":            "/proc/self/ns",
 	"kprobes/region.go":             "/proc/sys",
+	"ptrace/access.go":              "/proc/PID/maps, mem and root",
 	"ptrace/attach.go":              "/proc/PID/task",
 	"ptrace/bell.go":                "/dev/null",
 	"ptrace/diagnose.go":            "/proc/PID/status and ns",
