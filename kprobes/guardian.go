@@ -38,9 +38,8 @@ func GuardianMain() {
 	os.Exit(0)
 }
 
-// startGuardian is called by the tracer's thread before it does anything to a process.
+// startGuardian sees to it that there is one. What it is to know it has been told before.
 func (s *Session) startGuardian() {
-	s.tracing = guardian.NewThread()
 	guardian.Start(func(err error) {
 		_ = s.do(func() error {
 			s.warn("there is no guardian process: if gokprobe is killed, the process has to be put right by gokprobe recover: %v", err)

@@ -99,18 +99,28 @@ func Attach(pid int, opts Options) (*Session, error) {
 		return nil, err
 	}
 	s.putRight(pid)
-	err = s.do(func() error {
+	err = s.hold(pid)
+	for range 2 {
+		var refused *ptrace.AttachError
+		if errors.As(err, &refused) && refused.Cause == ptrace.CauseTraced && guardian.Await(pid) {
+			err = s.hold(pid) // a killed gokprobe's guardian had it
+		}
+	}
+	if err != nil {
+		s.giveUp()
+		return nil, err
+	}
+	return s, s.prepare()
+}
+
+func (s *Session) hold(pid int) error {
+	return s.do(func() error {
 		p, err := s.tracer.Attach(pid)
 		if err != nil {
 			return err
 		}
 		return s.begin(p)
 	})
-	if err != nil {
-		s.giveUp()
-		return nil, err
-	}
-	return s, s.loadSymbols()
 }
 
 // Command is a program for Launch.
@@ -138,7 +148,7 @@ func Launch(c Command, opts Options) (*Session, error) {
 		s.giveUp()
 		return nil, err
 	}
-	return s, s.loadSymbols()
+	return s, s.prepare()
 }
 
 // runToEntry lets the dynamic linker do its work.
@@ -178,12 +188,21 @@ func newSession(opts Options) (*Session, error) {
 // begin makes p the session's process.
 func (s *Session) begin(p *ptrace.Process) error {
 	s.main, s.pid = p, p.PID
-	s.startGuardian()
+	s.tracing = guardian.NewThread()
 	s.newDomain(p)
 	if err := p.NoteTrapAction(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
 		s.warn("the process's action for SIGTRAP can't be read: %v", err)
 	}
 	return nil
+}
+
+// prepare is what Attach and Launch end with. The guardian starts while the caller goes on: nothing waits for it, and nothing is patched yet.
+func (s *Session) prepare() error {
+	err := s.loadSymbols()
+	if err == nil {
+		s.startGuardian()
+	}
+	return err
 }
 
 // loadSymbols reads the symbols while the process runs. If it executes another program meanwhile they are those of neither, and
