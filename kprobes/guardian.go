@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -81,7 +80,7 @@ func rescue(t guardian.Target) {
 	r.tracer = ptrace.NewHere(r)
 	p, err := r.tracer.Catch(t.PID, t.Start, t.Death.Over)
 	if err == nil {
-		err = r.caught(p, t)
+		err = r.caught(p)
 	}
 	guardian.Calm()
 	family := []int{t.PID}
@@ -91,14 +90,16 @@ func rescue(t guardian.Target) {
 		r.report(t)
 		return
 	}
-	for _, pid := range family {
-		recoverUntilDone(pid, t)
-	}
-	r.report(t)
+	t.Later(func() { // when this thread has ended, and lets go the last that it holds
+		for _, pid := range family {
+			recoverUntilDone(pid, t)
+		}
+		r.report(t)
+	})
 }
 
-// caught undoes what is left in a process whose threads are seized and about to stop.
-func (r *recovery) caught(p *ptrace.Process, t guardian.Target) error {
+// caught undoes what is left in a process whose threads are seized and about to stop. Nobody else traces it, so all regions are of the dead.
+func (r *recovery) caught(p *ptrace.Process) error {
 	tid, err := p.Space.TID()
 	if err != nil {
 		return err
@@ -107,10 +108,6 @@ func (r *recovery) caught(p *ptrace.Process, t guardian.Target) error {
 	if err != nil {
 		return errors.Join(err, r.tracer.Detach(p))
 	}
-	bases = slices.DeleteFunc(bases, func(base arch.Addr) bool {
-		o, err := ownerOf(tid, base)
-		return err == nil && !t.Owns(o.PID, o.StartTime) && ownerAlive(tid, o)
-	})
 	return r.putBack(p, tid, bases)
 }
 

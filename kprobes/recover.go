@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -33,6 +34,18 @@ type Recovered struct {
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
 // be undone; what could be, is.
 func Recover(pid int) (*Recovered, error) {
+	r, err := recoverOnce(pid)
+	for range 2 { // a killed gokprobe's guardian may be at it
+		var refused *ptrace.AttachError
+		if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced || !guardian.Await(pid) {
+			break
+		}
+		r, err = recoverOnce(pid)
+	}
+	return r, err
+}
+
+func recoverOnce(pid int) (*Recovered, error) {
 	bases, added, unread := regionsOf(pid)
 	if unread == nil && len(bases) == 0 && len(added) == 0 {
 		return &Recovered{}, nil
@@ -71,6 +84,14 @@ func (s *Session) putRight(pid int) {
 // mappings that are ours by name, those too that no header tells of yet.
 func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 	maps, err := procfs.Maps(pid)
+	if tids, _ := procfs.Tasks(pid); err == nil && len(maps) == 0 { // the leader has ended before the others
+		for _, tid := range tids {
+			if maps, _ = procfs.Maps(tid); len(maps) > 0 {
+				pid = tid
+				break
+			}
+		}
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the mappings of process %d: %w", pid, err)
 	}
@@ -176,7 +197,14 @@ func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	if unread != nil {
 		return errors.Join(unread, r.tracer.Detach(p))
 	}
-	return r.putBack(p, pid, bases)
+	tid, err := p.Space.TID()
+	if err == nil {
+		bases, _, err = regionsOf(tid) // a guardian may have been there before us
+	}
+	if err != nil {
+		return errors.Join(err, r.tracer.Detach(p))
+	}
+	return r.putBack(p, tid, bases)
 }
 
 // putBack undoes what lies at bases in p's memory, and lets p go. tid is one of its threads.
@@ -233,6 +261,9 @@ func (r *recovery) undo(l *leftover) error {
 			th.Commit()
 		}
 		l.frames = r.returnsInto(l, th) || l.frames
+		if regs, err := th.Regs(); th.Stopped() && err == nil && l.contains(regs.IP()) {
+			l.frames = true // it could not be taken out: it needs the code
+		}
 	}
 	l.mem = r.space.Text()
 	entries := make([]patch.Entry, len(l.original.records))

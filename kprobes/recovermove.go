@@ -177,6 +177,7 @@ func (r *recovery) returnsInto(l *leftover, th *ptrace.Thread) (left bool) {
 				continue
 			}
 			todo = append(todo, f.sp())
+			left = left || l.returnsToGuard(stack, off)
 			if !l.contains(f.ip()) {
 				continue
 			}
@@ -188,6 +189,12 @@ func (r *recovery) returnsInto(l *leftover, th *ptrace.Thread) (left bool) {
 		}
 	}
 	return left
+}
+
+// returnsToGuard tells of the context at off on a stack that the handler which it was saved for returns by the guard's code.
+func (l *leftover) returnsToGuard(stack []byte, off int) bool {
+	const context = 168 // from the return address to the context's rsp (struct rt_sigframe in arch/x86/include/asm/sigframe.h)
+	return off >= context && l.guard.Code.Contains(arch.Addr(binary.LittleEndian.Uint64(stack[off-context:])))
 }
 
 // stack reads from sp on what there is.

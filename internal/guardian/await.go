@@ -6,32 +6,55 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // busy is how long Await waits for a guardian, which may have to wait itself.
 const busy = 5 * time.Second
 
-// Await is for whoever was told that process pid is traced already: it waits while a guardian puts that right. It reports
-// whether nobody traces it any more.
+// Await is for whoever was told that process pid is traced already: it waits while a guardian puts that right, or the tracer of which it is the
+// guardian is about to die. It reports whether nobody traces the process any more.
 func Await(pid int) bool {
+	for range 4 { // the tracer, its guardian, perhaps twice
+		tracer, err := tracerOf(pid)
+		if err != nil || tracer == 0 {
+			return err == nil
+		}
+		if tracer == os.Getpid() || !passing(tracer) {
+			return false
+		}
+		l := Watch(tracer)
+		l.Ended(busy)
+		l.Close()
+	}
+	return false
+}
+
+// tracerOf is the process that traces pid, 0 if none does.
+func tracerOf(pid int) (int, error) {
 	st, err := procfs.ReadStatus(pid, 0)
 	if err != nil || st.TracerPid == 0 {
-		return err == nil
+		return 0, err
 	}
 	of, err := procfs.ReadStatus(st.TracerPid, 0) // TracerPid is a thread's
 	if err != nil {
+		return 0, nil
+	}
+	return of.Tgid, nil
+}
+
+// passing tells of a process that it traces no longer than it has to: it is a guardian, or about to die.
+func passing(pid int) bool {
+	const kill, exiting = int(unix.SIGKILL), 4 // PF_EXITING
+	if st, err := procfs.ReadStatus(pid, 0); err != nil || st.SigPnd.Has(kill) || st.ShdPnd.Has(kill) {
 		return true
 	}
-	args, err := os.ReadFile("/proc/" + strconv.Itoa(of.Tgid) + "/cmdline")
-	if name, _, _ := strings.Cut(string(args), "\x00"); err != nil || name != Name {
-		return false
-	}
-	l := Watch(of.Tgid)
-	defer l.Close()
-	if l.Ended(busy) {
+	if st, err := procfs.ReadStat(pid, 0); err != nil || st.Flags&exiting != 0 {
 		return true
 	}
-	st, err = procfs.ReadStatus(pid, 0)
-	return err == nil && st.TracerPid == 0
+	args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	name, _, _ := strings.Cut(string(args), "\x00")
+	return err != nil || name == Name
 }

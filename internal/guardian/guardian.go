@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -22,6 +21,8 @@ type Target struct {
 	PID   int
 	Start uint64 // its start time, as procfs.Stat has it: another process may have the PID now
 	Death *Death // of the thread that traced it
+
+	work *sync.WaitGroup // of the guardian
 }
 
 // Is tells whether this process was started as a guardian.
@@ -41,16 +42,23 @@ func Is() bool {
 	return true
 }
 
+// init comes before that of most other packages, which takes its time. Go unblocks what the process was started with as blocked, so until here these
+// signals end it.
+func init() {
+	if Is() {
+		signal.Ignore(immune...)
+	}
+}
+
 // Run is what a guardian does. It waits for the tracer's death, and has act called for each process that is held, at the same time, each
 // on a thread of its own, locked, which ends with it. It returns when the tracer is dead and all that is done. Call it if
 // Is says so.
 func Run(act func(Target)) {
-	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	unix.CloseOnExec(boardFD)
 	unix.CloseOnExec(pipeFD)
 	_ = os.WriteFile("/proc/self/comm", []byte("gokprobe-guard"), 0) // which has room for 15 bytes
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-999"), 0) // a right of root's; else as the tracer
-	debug.SetGCPercent(-1)                                          // GOMEMLIMIT is there
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-999"), 0)  // a right of root's; else as the tracer
+	debug.SetGCPercent(-1)                                           // GOMEMLIMIT is there
 	debug.FreeOSMemory()
 	g := &guard{board: mine, act: act, deaths: map[uint32]*Death{}}
 	g.pidfd = -1
@@ -94,10 +102,13 @@ func (g *guard) listen() {
 }
 
 // watch waits at the board for a death, and looks after one target itself: it is on a thread that the scheduler prefers, and
-// awake. Another goroutine watches on.
+// awake. Another goroutine watches on. The thread ends with the
+// goroutine, and the kernel lets go then what it still traces; so it is not the program's first, which Go keeps for ever.
 func (g *guard) watch() {
+	if !ownThread(g.watch) {
+		return
+	}
 	defer g.work.Done()
-	runtime.LockOSThread() // never unlocked: the thread ends
 	prefer()
 	for {
 		bell := g.board.bell.Load()
@@ -109,12 +120,7 @@ func (g *guard) watch() {
 			if i == 0 {
 				continue
 			}
-			go func() {
-				defer g.work.Done()
-				runtime.LockOSThread()
-				prefer()
-				g.act(t)
-			}()
+			go g.tend(t)
 		}
 		if len(targets) > 0 {
 			time.AfterFunc(patience, func() { said.Do(mute) })
@@ -133,6 +139,33 @@ func (g *guard) watch() {
 		}
 		waitAny(&g.board.bell, bell, words)
 	}
+}
+
+// tend looks after one target, as watch does.
+func (g *guard) tend(t Target) {
+	if !ownThread(func() { g.tend(t) }) {
+		return
+	}
+	defer g.work.Done()
+	prefer()
+	g.act(t)
+}
+
+// ownThread locks the calling goroutine to its thread, which ends with it then. Where that is the program's first, it has another
+// goroutine call again instead, and answers false.
+func ownThread(again func()) bool {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		return true
+	}
+	began := make(chan struct{})
+	go func() {
+		close(began)
+		again()
+	}()
+	<-began // on another thread: this one is locked
+	runtime.UnlockOSThread()
+	return false
 }
 
 // look goes through the threads that trace: words to wait for, and who has died since. A thread that was told of, and has died, is not
@@ -177,7 +210,7 @@ func (g *guard) targets(of func(tid uint32) bool) (list []Target) {
 			d = g.newDeath(tid)
 			g.deaths[tid] = d
 		}
-		t := Target{PID: int(pid), Start: s.start.Load(), Death: d}
+		t := Target{PID: int(pid), Start: s.start.Load(), Death: d, work: &g.work}
 		if s.pid.CompareAndSwap(pid, 0) {
 			list = append(list, t)
 		}
@@ -264,9 +297,13 @@ func (d *Death) Over(wait time.Duration) bool {
 	return n > 0
 }
 
-// Owns tells whether the dead tracer is the process with this PID that began then.
-func (t Target) Owns(pid uint32, start uint64) bool {
-	return t.Death.owner.pid == pid && t.Death.owner.start == start
+// Later has f called on another goroutine, also when this one ends with its thread. Run waits for it.
+func (t Target) Later(f func()) {
+	t.work.Add(1)
+	go func() {
+		defer t.work.Done()
+		f()
+	}()
 }
 
 // said is that nothing is said on the standard error any more: it was the tracer's, and whoever reads it waits for its end.

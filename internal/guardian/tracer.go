@@ -251,6 +251,9 @@ func launch() (*os.Process, error) {
 	return p, nil
 }
 
+// immune are the signals that are sent to whole groups and services. A guardian ignores them.
+var immune = []os.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGTERM, unix.SIGQUIT, unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+
 // duplicate makes an *os.File of its own, which nobody's Close or finalizer takes from us.
 func duplicate(fd int) (*os.File, error) {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
