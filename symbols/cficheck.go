@@ -43,7 +43,8 @@ func (c *lineCursor) frameOperands(op uint64) bool {
 	case 0x05, 0x11, 0x14, 0x15, 0x0c, 0x12: // offset_extended, …_sf, val_offset, …_sf; def_cfa, …_sf
 		return c.register() && c.leb()
 	case 0x09: // register
-		return c.register() && c.register()
+		from := c.register()
+		return c.register() && from
 	case 0x06, 0x07, 0x08, 0x0d: // restore_extended, undefined, same_value; def_cfa_register
 		return c.register()
 	case 0x0e, 0x13, 0x2e: // def_cfa_offset, …_sf; GNU_args_size

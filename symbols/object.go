@@ -157,16 +157,6 @@ func (o *object) debugSection(name string) ([]byte, error) {
 	return b, nil
 }
 
-// hasSection tells whether one of the names is there.
-func (o *object) hasSection(names ...string) bool {
-	for _, n := range names {
-		if o.Section(n) != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // sectionSuffix is the first section whose name ends so.
 func (o *object) sectionSuffix(suffix string) *elf.Section {
 	for _, s := range o.Sections {
