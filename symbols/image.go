@@ -70,7 +70,10 @@ func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
 	return img, nil
 }
 
+// close gives back what the budget was asked for: it may be called while somebody still looks at img, and what is read of it then is
+// given back with img itself.
 func (img *image) close() {
+	img.f.acct.Close()
 	for _, c := range []io.Closer{img.closer, img.debugFile} {
 		if c != nil {
 			c.Close()

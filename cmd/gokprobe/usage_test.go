@@ -141,7 +141,7 @@ func TestCompletionScriptsAreThere(t *testing.T) {
 
 func TestSentencesStayOnOneLine(t *testing.T) {
 	err := errors.Join(errors.New("one"), errors.New("t\x1bwo"))
-	if got := oneLine(err.Error()); got != "one; t?wo" {
+	if got := oneLine(err.Error()); got != `one; t\x1bwo` {
 		t.Errorf("%q", got)
 	}
 }

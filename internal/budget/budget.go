@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 )
 
@@ -23,9 +21,6 @@ const Memory = 400 << 20
 type Budget struct {
 	limit func() int64
 	used  atomic.Int64
-
-	mu    sync.Mutex
-	stale int // accounts that were dropped since the last collection
 }
 
 // New makes a Budget of so many bytes.
@@ -58,7 +53,7 @@ func (b *Budget) Open() *Account { return &Account{budget: b} }
 // Take asks for n bytes. The error matches ErrOver, is one sentence's end about what, and nothing is taken then.
 func (a *Account) Take(n uint64, what string) error {
 	b := a.budget
-	if n > b.Limit() || !b.take(int64(n)) && (!b.collect() || !b.take(int64(n))) {
+	if n > b.Limit() || !b.take(int64(n)) {
 		return fmt.Errorf("%s would take %s, %w of %s (GOMEMLIMIT allows more)", what, size(n), ErrOver, size(b.Limit()))
 	}
 	a.held.Add(int64(n))
@@ -71,15 +66,8 @@ func (a *Account) Give(n uint64) {
 	a.budget.used.Add(-int64(n))
 }
 
-// Close returns all that the account has taken. Call it when the memory is free, as runtime.AddCleanup does.
+// Close returns all that the account has taken. Call it when nobody will look at the memory any more; it may be called again.
 func (a *Account) Close() { a.budget.used.Add(-a.held.Swap(0)) }
-
-// Drop tells that the account's memory will be free as soon as garbage is collected, which Take then sees to if it has to.
-func (a *Account) Drop() {
-	a.budget.mu.Lock()
-	defer a.budget.mu.Unlock()
-	a.budget.stale++
-}
 
 func (b *Budget) take(n int64) bool {
 	if b.used.Add(n) <= b.limit() {
@@ -87,20 +75,6 @@ func (b *Budget) take(n int64) bool {
 	}
 	b.used.Add(-n)
 	return false
-}
-
-// collect frees what accounts that were dropped hold, if there are any.
-func (b *Budget) collect() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stale == 0 {
-		return false
-	}
-	b.stale = 0
-	for range 2 { // cleanups run after the collection that has found the memory free
-		runtime.GC()
-	}
-	return true
 }
 
 func size(n uint64) string {
