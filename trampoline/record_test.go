@@ -104,8 +104,7 @@ func TestAReaderNeverSeesHalfADetour(t *testing.T) {
 		func() error { return r.Describe(ls[2], detourAt(ls[2], text.Start+0x300, 4)) },
 	}
 	seen := func(b []byte) string {
-		left := mostRecords
-		rs, err := readDetours(Bytes(b), a.ext, &left)
+		rs, err := readDetours(Bytes(b), a.ext)
 		if err != nil {
 			t.Fatal(err)
 		}

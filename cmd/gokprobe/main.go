@@ -11,11 +11,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/bench"
-	"github.com/gokprobe/gokprobe/internal/budget"
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/lean"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -29,9 +27,6 @@ func main() {
 	}
 	if mode := os.Getenv(sampleEnv); mode != "" {
 		os.Exit(runSample(mode, os.Stdin, os.Stdout))
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(budget.Memory)
 	}
 	os.Exit(Main(os.Args, stdio{os.Stdin, stdout{os.Stdout}, os.Stderr}))
 }
