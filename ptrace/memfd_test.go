@@ -93,7 +93,7 @@ func swapped(t *testing.T, v *victim, who, what string) {
 			t.Errorf("the other file was never met in %d attempts", shared)
 		}
 	})
-		// Some of an earlier session may still have been open before.
+	// Some of an earlier session may still have been open before.
 	if got := descriptors(); got > ours {
 		t.Errorf("%d descriptors are open here, were %d", got, ours)
 	}
