@@ -93,9 +93,10 @@ func swapped(t *testing.T, v *victim, who, what string) {
 			t.Errorf("the other file was never met in %d attempts", shared)
 		}
 	})
-	// Some of an earlier session may still have been open before.
-	if got := descriptors(); got > ours {
-		t.Errorf("%d descriptors are open here, were %d", got, ours)
+	for d := range descriptors() {
+		if !ours[d] { // an earlier session's may have been closed meanwhile
+			t.Errorf("a descriptor is left: %s", d)
+		}
 	}
 	v.check(t)
 	if what != "nothing" && what != "fresh" {
@@ -130,10 +131,17 @@ func mapOnce(p *Process) error {
 	return p.Space.Unmap(arch.Range{Start: e.Data.Start, End: e.Code.End})
 }
 
-func descriptors() int {
+// descriptors are those that are open here, with what each is.
+func descriptors() map[string]bool {
 	fds, err := os.ReadDir("/proc/self/fd")
 	must(err)
-	return len(fds)
+	open := map[string]bool{}
+	for _, fd := range fds {
+		if what, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil { // not that of the directory
+			open[fd.Name()+" "+what] = true
+		}
+	}
+	return open
 }
 
 // TestAProgramMayEndOrBeExecutedWhileItsMemoryIsMapped: the number then means what the new program has there.
