@@ -69,6 +69,7 @@ func (th *Thread) takeRefuge(saved *hostRegs, mask Sigset) (insn arch.Addr, ok b
 	regs.Rsp = uint64(sp)
 	regs.Rip = uint64(s.refuge.insn) + uint64(len(Host.SyscallInsn()))
 	regs.Orig_rax = ^uint64(0)
+	regs.Set64BitMode()
 	return s.refuge.insn, th.writeThrough() == nil
 }
 

@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"encoding/binary"
+	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -58,14 +59,24 @@ func writeRegs(tid int, old, r *hostRegs) error {
 		return request(unix.PTRACE_POKEUSR, tid, ripOffset, uintptr(r.Rip))
 	}
 	refused := writeSpecial(tid, old, r)
-	if err := writeOrdinary(tid, r); err != nil {
+	if err := writeOrdinary(tid, old, r); err != nil {
 		return err
 	}
 	return refused
 }
 
 // writeOrdinary can't fail but for a thread that is gone. It is one request, so the thread never has a part of it.
-func writeOrdinary(tid int, r *hostRegs) error {
+//
+// The kernel takes a regset of a thread in compatibility mode for one of 32-bit registers (task_user_regset_view), so such a thread is given all
+// by PTRACE_SETREGS. What that refuses are the special ones: it has come behind the ordinary ones then.
+func writeOrdinary(tid int, old, r *hostRegs) error {
+	if !old.In64BitMode() {
+		err := requestPtr(unix.PTRACE_SETREGS, tid, 0, unsafe.Pointer(r))
+		if errors.Is(err, unix.EIO) {
+			return nil
+		}
+		return err
+	}
 	iov := unix.Iovec{Base: (*byte)(unsafe.Pointer(r)), Len: uint64(ordinary)}
 	return requestPtr(unix.PTRACE_SETREGSET, tid, ntPRStatus, unsafe.Pointer(&iov))
 }

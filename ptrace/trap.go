@@ -130,6 +130,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 		blocks, err = r.judgeTrap(info.Code() <= 0)
 		return err
 	}); err != nil {
+		th.trapAsked = true // else it would be asked again and again, if the signal has been postponed
 		return false
 	}
 	if th.trapAsked = true; blocks {

@@ -99,14 +99,22 @@ func (r *Regs) SetArg(n int, v uint64) bool {
 // SetSyscall loads nr and args for the syscall instruction at insn (the kernel's
 // convention: rax; rdi rsi rdx r10 r8 r9). orig_rax becomes -1, so that the
 // kernel does not restart a call that this stop interrupted
-// (arch/x86/kernel/signal.c).
+// (arch/x86/kernel/signal.c). The thread makes it in 64-bit mode.
 func (r *Regs) SetSyscall(nr uint64, args [6]uint64, insn arch.Addr) {
 	r.Rax = nr
 	r.Rdi, r.Rsi, r.Rdx = args[0], args[1], args[2]
 	r.R10, r.R8, r.R9 = args[3], args[4], args[5]
 	r.Rip = uint64(insn)
 	r.Orig_rax = ^uint64(0)
+	r.Set64BitMode()
 }
+
+// Set64BitMode has the thread execute 64-bit code, wherever it was: a far branch can take a program's thread to
+// compatibility mode, where the same bytes are other instructions (SDM vol. 3A §5.2.1).
+func (r *Regs) Set64BitMode() { r.Cs = userCS }
+
+// In64BitMode tells whether it does.
+func (r *Regs) In64BitMode() bool { return r.Cs == userCS }
 
 // TrapFlag is TF (SDM vol. 3B §17.3.1.4). ptrace shows none that a tracer has set.
 func (r *Regs) TrapFlag() bool { return r.Eflags&flagTF != 0 }

@@ -91,7 +91,7 @@ func TestArgumentsGoBySystemV(t *testing.T) {
 func TestSetSyscallLoadsTheKernelsRegisters(t *testing.T) {
 	r := amd64.Regs{Orig_rax: 7, Rbx: 1, Rsp: 2}
 	r.SetSyscall(9, [6]uint64{1, 2, 3, 4, 5, 6}, 0x1000)
-	want := amd64.Regs{Rax: 9, Rdi: 1, Rsi: 2, Rdx: 3, R10: 4, R8: 5, R9: 6, Rip: 0x1000, Orig_rax: ^uint64(0), Rbx: 1, Rsp: 2}
+	want := amd64.Regs{Rax: 9, Rdi: 1, Rsi: 2, Rdx: 3, R10: 4, R8: 5, R9: 6, Rip: 0x1000, Orig_rax: ^uint64(0), Rbx: 1, Rsp: 2, Cs: 0x33}
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
