@@ -115,6 +115,9 @@ func (d *domain) checkCallSite(site callSite) error {
 	return err
 }
 
+// mostCode is how much of code in one mapping is searched, in bytes: programs that generate theirs reserve hundreds of MiB, and fill little.
+const mostCode = 256 << 20
+
 // callSitesIn finds the places in one mapping.
 func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGap, err error) {
 	order, gaps, err := d.callersIn(m, func([]byte) bool { return true })
@@ -133,6 +136,9 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGa
 // callersIn decodes the functions in one mapping that make system calls, by instructions in front of which chosen
 // likes the code.
 func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool) (order []*callerCode, gaps []callGap, err error) {
+	if m.Range.Len() > mostCode {
+		return nil, nil, fmt.Errorf("the code at %s is too large to be searched: %d MiB", m.Range.Start, m.Range.Len()>>20)
+	}
 	code := make([]byte, m.Range.Len())
 	if err := d.text.Original(m.Range.Start, code); err != nil {
 		return nil, nil, err

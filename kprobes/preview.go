@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/optimize"
@@ -30,15 +31,30 @@ func (p *Preview) Optimizable(at arch.Addr) error {
 		return errors.New("this architecture has no optimized probes")
 	}
 	_, err := p.analyses.choose(p.table, at, func(at arch.Addr, n int) ([]byte, error) {
-		code := make([]byte, n)
-		for p.mem.ReadMemory(at, code) != nil {
-			if code = code[:len(code)-1]; len(code) == 0 {
-				return nil, ErrNotMapped
-			}
+		code := readable(p.mem, at, n)
+		if len(code) == 0 {
+			return nil, ErrNotMapped
 		}
 		return code, nil
 	})
 	return err
+}
+
+// readable reads up to n bytes: less where no more can be read.
+func readable(mem arch.Memory, at arch.Addr, n int) []byte {
+	const page = 4096
+	code := make([]byte, n)
+	if mem.ReadMemory(at, code) == nil {
+		return code
+	}
+	for got := 0; got < n; {
+		piece := code[got:min(n, got+page-int(at.Add(int64(got))%page))]
+		if mem.ReadMemory(at.Add(int64(got)), piece) != nil {
+			return code[:got+sort.Search(len(piece), func(i int) bool { return mem.ReadMemory(at.Add(int64(got)), piece[:i+1]) != nil })]
+		}
+		got += len(piece)
+	}
+	return code
 }
 
 // analyses is decoded functions.

@@ -80,6 +80,9 @@ func (s *Session) putRight(pid int) {
 	})
 }
 
+// mostRegions is how many killed tracers a process is believed to have had, each of which would have put right what the one before had left.
+const mostRegions = 16
+
 // regionsOf finds the injected regions of a process: where each one's header lies; and all
 // mappings that are ours by name, those too that no header tells of yet.
 func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
@@ -102,6 +105,9 @@ func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 		}
 		if (named || m.Path == "") && m.Offset == 0 && m.Read && m.Write && hasMagic(pid, m.Range.Start) {
 			bases = append(bases, m.Range.Start)
+		}
+		if len(bases) > mostRegions {
+			return nil, nil, fmt.Errorf("process %d has more than %d regions that look as if a killed gokprobe had left them: they are forged, and nothing is put right", pid, mostRegions)
 		}
 	}
 	return bases, added, nil

@@ -30,7 +30,7 @@ func (img *image) row(v uint64) *unwindRow {
 
 func (img *image) makeRow(v uint64) (row *unwindRow) {
 	f := img.frame(v)
-	if f == nil {
+	if f == nil || !plausibleCFI(f.CIE.InitialInstructions) || !plausibleCFI(f.Instructions) {
 		return nil
 	}
 	// Delve's interpreter panics on damaged instructions.

@@ -51,14 +51,13 @@ func (c *cxxClass) byReference() bool {
 // copiesClass reports whether a constructor's one parameter is a reference to its
 // class.
 func (c *cxxClass) copiesClass(constructor *dwarf.Entry) bool {
-	rd := c.r.d.Reader()
-	rd.Seek(constructor.Offset)
-	e, err := rd.Next()
-	if err != nil || e == nil {
+	rd := c.r.d.entriesAt(constructor.Offset)
+	e := rd.next()
+	if e == nil {
 		return false
 	}
 	var params []*dwarf.Entry
-	eachChild(e, rd, func(p *dwarf.Entry) {
+	rd.children(e, func(p *dwarf.Entry) {
 		if artificial, _ := p.Val(dwarf.AttrArtificial).(bool); p.Tag == dwarf.TagFormalParameter && !artificial {
 			params = append(params, p)
 		}
@@ -83,11 +82,5 @@ func (c *cxxClass) target(e *dwarf.Entry) *dwarf.Entry {
 	if !ok {
 		return nil
 	}
-	rd := c.r.d.Reader()
-	rd.Seek(off)
-	t, err := rd.Next()
-	if err != nil {
-		return nil
-	}
-	return t
+	return c.r.d.entryAt(off)
 }

@@ -31,7 +31,7 @@ func (t *Table) DataInText(a arch.Addr) (name string, ok bool) {
 }
 
 // objectsIn lists the variables in f's executable segments, by address.
-func (s *symtab) objectsIn(f *elf.File) []int32 {
+func (s *symtab) objectsIn(f *object) []int32 {
 	s.textOnce.Do(func() {
 		for i := range s.entries {
 			if e := &s.entries[i]; !e.isCode() && inText(f, e.value) {
@@ -45,7 +45,7 @@ func (s *symtab) objectsIn(f *elf.File) []int32 {
 	return s.textObjects
 }
 
-func inText(f *elf.File, v uint64) bool {
+func inText(f *object, v uint64) bool {
 	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
 		return p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && v-p.Vaddr < p.Memsz
 	})
@@ -59,7 +59,7 @@ func (t *Table) Sections(name string) []arch.Range {
 		if m.img == nil {
 			continue
 		}
-		if s := m.img.f.Section(name); s != nil && s.Addr != 0 {
+		if s := m.img.f.Section(name); s != nil && s.Addr != 0 && s.Size <= m.img.f.size {
 			found = append(found, arch.Range{Start: m.addr(s.Addr), End: m.addr(s.Addr + s.Size)})
 		}
 	}

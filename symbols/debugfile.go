@@ -2,22 +2,20 @@ package symbols
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
 	"path"
 	"strings"
 
-	"github.com/ulikunitz/xz"
-
+	"github.com/gokprobe/gokprobe/internal/budget"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // debug opens the separate debug file of img on first use, nil if there is
 // none. The places are gdb's: by build ID, then by the name and checksum in
 // .gnu_debuglink; as the target sees them.
-func (img *image) debug(t *Table) *elf.File {
+func (img *image) debug(t *Table) *object {
 	img.debugOnce.Do(func() {
 		for _, p := range img.debugPaths(t.files.Inside(img.path), t.debugDirs) {
 			img.searched = append(img.searched, p.path)
@@ -44,7 +42,7 @@ func (img *image) debugPaths(self string, dirs []string) []debugPath {
 			out = append(out, debugPath{path: path.Join(d, ".build-id", id[:2], id[2:]+".debug")})
 		}
 	}
-	link := section(img.f, ".gnu_debuglink")
+	link := img.f.section(".gnu_debuglink")
 	end := bytes.IndexByte(link, 0)
 	if end <= 0 || len(link) < roundUp(end+1, 4)+4 {
 		return out
@@ -73,54 +71,31 @@ func (img *image) openDebug(files *targetfs.Files, want debugPath) bool {
 	if err != nil {
 		return false
 	}
-	ef, err := elf.NewFile(f)
+	ef, err := newObject(f, uint64(f.Size), img.f.acct)
 	if err != nil || !img.matches(ef, f, want) {
 		f.Close()
 		return false
 	}
+	ef.refused = img.f.refused
 	img.debugElf, img.debugFile, img.debugPath = ef, f, want.path
 	return true
 }
 
 // matches compares build IDs where both files have one; a checksum costs
 // reading the whole file and is the fallback.
-func (img *image) matches(ef *elf.File, f *targetfs.File, want debugPath) bool {
-	if ef.Class != elf.ELFCLASS64 || ef.Machine != elf.EM_X86_64 {
-		return false
-	}
-	if id := buildIDNote(section(ef, ".note.gnu.build-id"), 4); id != "" && img.buildID != "" {
+func (img *image) matches(ef *object, f *targetfs.File, want debugPath) bool {
+	if id := buildIDNote(ef.section(".note.gnu.build-id"), 4); id != "" && img.buildID != "" {
 		return id == img.buildID
 	}
 	if !want.useCRC {
 		return true
+	}
+	if uint64(f.Size) > budget.Process().Limit() { // it takes time, and would not be read
+		return false
 	}
 	h := crc32.NewIEEE()
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, f.Size)); err != nil {
 		return false
 	}
 	return h.Sum32() == want.crc
-}
-
-// addMiniDebug adds the symbols of .gnu_debugdata, an xz-compressed ELF file
-// with the local functions' names that Fedora and others put into stripped
-// files.
-func (img *image) addMiniDebug(s *symtab) bool {
-	packed := section(img.f, ".gnu_debugdata")
-	if packed == nil {
-		return false
-	}
-	zr, err := xz.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return false
-	}
-	const most = 1 << 28 // bytes; a damaged stream must not eat all memory
-	data, err := io.ReadAll(io.LimitReader(zr, most))
-	if err != nil {
-		return false
-	}
-	f, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		return false
-	}
-	return img.addSections(s, f, ".symtab", SourceMiniDebug)
 }

@@ -2,15 +2,12 @@ package symbols
 
 import (
 	"debug/dwarf"
-	"debug/elf"
-	"encoding/binary"
 	"fmt"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/go-delve/delve/pkg/dwarf/godwarf"
+	"sync/atomic"
 )
 
 // dwarfData is a file's DWARF, read on first use. Units are parsed one by one
@@ -21,7 +18,15 @@ type dwarfData struct {
 	data  *dwarf.Data
 	units []*unit
 
-	lineSection []byte
+	obj     *object // that has the sections
+	headers []unitHeader
+	read    atomic.Int64 // see dies
+
+	lineSection, lineStr, str, ranges, rnglists []byte
+
+	lineMu     sync.Mutex
+	lineTables map[int64]*lineTable // by offset
+	lineSeen   uint64               // bytes of tables
 
 	rangeOnce sync.Once
 	byAddr    []unitRange
@@ -41,23 +46,11 @@ type unit struct {
 
 	funcOnce sync.Once
 	funcs    []function
-
-	lineOnce sync.Once
-	rows     []row // by address
-	files    []string
 }
 
 type unitRange struct {
 	lo, hi uint64
 	u      *unit
-}
-
-// debugSection reads .debug_NAME, decompressed.
-func debugSection(f *elf.File, name string) ([]byte, error) {
-	if s := f.Section(".debug_" + name); s != nil && s.Type == elf.SHT_NOBITS {
-		return nil, nil
-	}
-	return godwarf.GetDebugSectionElf(f, name)
 }
 
 // dwarfOf returns img's DWARF data, from its debug file if it has none itself.
@@ -69,34 +62,62 @@ func (img *image) dwarfOf(t *Table) (*dwarfData, error) {
 
 func (img *image) loadDWARF(d *dwarfData, t *Table) error {
 	f := img.f
-	info, err := debugSection(f, "info")
+	info, err := f.debugSection("info")
 	if err != nil || len(info) == 0 {
 		if f = img.debug(t); f == nil {
 			return img.noDWARF()
 		}
-		if info, err = debugSection(f, "info"); err != nil || len(info) == 0 {
+		if info, err = f.debugSection("info"); err != nil || len(info) == 0 {
 			return img.noDWARF()
 		}
 	}
 	get := func(name string) []byte {
-		b, _ := debugSection(f, name)
+		b, _ := f.debugSection(name)
 		return b
 	}
-	d.lineSection = get("line")
-	d.data, err = dwarf.New(get("abbrev"), nil, nil, info, d.lineSection, nil, get("ranges"), get("str"))
-	if err != nil {
-		return fmt.Errorf("%w: DWARF of %s: %w", ErrNoLines, img.path, err)
+	d.obj = f
+	return d.load(img.path, info, get)
+}
+
+// load hands the sections to debug/dwarf after they were looked at.
+func (d *dwarfData) load(path string, info []byte, get func(string) []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // of debug/dwarf, on damaged input
+			err = fmt.Errorf("%v", p)
+		}
+		if err != nil {
+			d.data, d.units = nil, nil
+			err = fmt.Errorf("%w: DWARF of %s: %w", ErrNoLines, path, d.obj.refuse(err))
+		}
+	}()
+	abbrev, str, lineStr := get("abbrev"), get("str"), get("line_str")
+	if err := d.obj.checkDWARF(info, abbrev, str, lineStr); err != nil {
+		return err
 	}
-	for _, name := range []string{"addr", "line_str", "str_offsets", "rnglists"} {
-		if b := get(name); len(b) > 0 {
+	d.lineSection, d.ranges, d.rnglists, d.str, d.lineStr = get("line"), get("ranges"), get("rnglists"), str, lineStr
+	d.headers = unitHeaders(info)
+	if d.data, err = dwarf.New(abbrev, nil, nil, info, d.lineSection, nil, d.ranges, str); err != nil {
+		return err
+	}
+	for name, b := range map[string][]byte{"addr": get("addr"), "line_str": lineStr, "str_offsets": get("str_offsets"), "rnglists": d.rnglists} {
+		if len(b) > 0 {
 			if err := d.data.AddSection(".debug_"+name, b); err != nil {
-				return fmt.Errorf("%w: DWARF of %s: %w", ErrNoLines, img.path, err)
+				return err
 			}
 		}
 	}
 	d.types = map[dwarf.Offset]*dtype{}
-	d.units = d.readUnits(unitOffsets(info))
+	d.units = d.readUnits()
 	return nil
+}
+
+// version is that of the unit which has an entry at off.
+func (d *dwarfData) version(off dwarf.Offset) uint16 {
+	i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].end > uint64(off) })
+	if i == len(d.headers) {
+		return 0
+	}
+	return d.headers[i].version
 }
 
 // noDWARF says which debug files were looked for.
@@ -114,48 +135,17 @@ func (img *image) noDWARF() error {
 	return fmt.Errorf("%w: %s has %w, no debug file at %s", ErrNoLines, img.path, ErrNoDebugInfo, strings.Join(places, ", "))
 }
 
-// unitOffsets lists the offsets of the first entries of all units: the end of
-// each unit's header (DWARF 5 §7.5.1).
-func unitOffsets(info []byte) []dwarf.Offset {
-	var out []dwarf.Offset
-	for off := uint64(0); off+12 <= uint64(len(info)); {
-		b := info[off:]
-		length, head, offSize := uint64(binary.LittleEndian.Uint32(b)), uint64(4), uint64(4)
-		if length == 0xffffffff {
-			if len(b) < 24 {
-				return out
-			}
-			length, head, offSize = binary.LittleEndian.Uint64(b[4:]), 12, 8
-		}
-		if length < 8 || length > uint64(len(b))-head {
-			return out
-		}
-		size := head + 2 + offSize + 1 // length, version, abbrev offset, address size
-		if binary.LittleEndian.Uint16(b[head:]) >= 5 {
-			size++ // unit type
-			switch b[head+2] {
-			case 4, 5: // skeleton and split units: 8-byte id
-				size += 8
-			case 2, 6: // type units: signature and offset
-				size += 8 + offSize
-			}
-		}
-		out = append(out, dwarf.Offset(off+size))
-		off += head + length
-	}
-	return out
-}
-
-func (d *dwarfData) readUnits(offs []dwarf.Offset) []*unit {
+func (d *dwarfData) readUnits() []*unit {
 	var out []*unit
-	r := d.data.Reader()
-	for _, off := range offs {
-		r.Seek(off)
-		e, err := r.Next()
-		if err != nil || e == nil || e.Tag != dwarf.TagCompileUnit {
+	for _, h := range d.headers {
+		e := d.entryAt(h.first)
+		if e == nil || e.Tag != dwarf.TagCompileUnit {
 			continue
 		}
-		out = append(out, newUnit(off, e))
+		if d.obj.acct.Take(uint64(textOf(e)), "the units of the debug information") != nil {
+			break
+		}
+		out = append(out, newUnit(h.first, e))
 	}
 	return out
 }
@@ -183,8 +173,9 @@ func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
 // unitAt returns the unit that covers link-time address v.
 func (d *dwarfData) unitAt(v uint64) *unit {
 	d.rangeOnce.Do(func() {
+		x := &dies{d: d, left: mostEntries}
 		for _, u := range d.units {
-			ranges, err := d.data.Ranges(u.entry)
+			ranges, err := x.ranges(u.entry)
 			if err != nil {
 				continue
 			}
@@ -233,14 +224,11 @@ func (d *dwarfData) subprogram(v uint64) (*unit, dwarf.Offset, bool) {
 // types, never below each other.
 func (d *dwarfData) functions(u *unit) []function {
 	var out []function
-	r := d.data.Reader()
-	r.Seek(u.off)
-	if _, err := r.Next(); err != nil {
-		return nil
-	}
+	r := d.entriesAt(u.off)
+	r.next()
 	for depth := 1; depth > 0; {
-		e, err := r.Next()
-		if err != nil || e == nil {
+		e := r.next()
+		if e == nil {
 			break
 		}
 		switch e.Tag {
@@ -248,7 +236,7 @@ func (d *dwarfData) functions(u *unit) []function {
 			depth--
 			continue
 		case dwarf.TagSubprogram:
-			ranges, _ := d.data.Ranges(e)
+			ranges, _ := r.ranges(e)
 			for _, x := range ranges {
 				out = append(out, function{x[0], x[1], e.Offset})
 			}
@@ -258,9 +246,7 @@ func (d *dwarfData) functions(u *unit) []function {
 			}
 			continue
 		}
-		if e.Children {
-			r.SkipChildren()
-		}
+		r.skip(e)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].lo < out[j].lo })
 	return out
@@ -271,7 +257,6 @@ func (d *dwarfData) functions(u *unit) []function {
 func (d *dwarfData) origins(e *dwarf.Entry) []*dwarf.Entry {
 	const longest = 8 // damaged references may form a cycle
 	list := []*dwarf.Entry{e}
-	r := d.data.Reader()
 	for len(list) < longest {
 		off, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
 		if !ok {
@@ -280,12 +265,9 @@ func (d *dwarfData) origins(e *dwarf.Entry) []*dwarf.Entry {
 		if !ok {
 			break
 		}
-		r.Seek(off)
-		next, err := r.Next()
-		if err != nil || next == nil {
+		if e = d.entryAt(off); e == nil {
 			break
 		}
-		e = next
 		list = append(list, e)
 	}
 	return list
@@ -304,22 +286,21 @@ func attr(list []*dwarf.Entry, a dwarf.Attr) any {
 // inlined returns the innermost inlined call around v in the function at off, 0
 // if v is the function's own code.
 func (d *dwarfData) inlined(off dwarf.Offset, v uint64) dwarf.Offset {
-	r := d.data.Reader()
-	r.Seek(off)
-	if e, err := r.Next(); err != nil || e == nil || !e.Children {
+	r := d.entriesAt(off)
+	if e := r.next(); e == nil || !e.Children {
 		return 0
 	}
 	found := dwarf.Offset(0)
 	for depth := 1; depth > 0; {
-		e, err := r.Next()
-		if err != nil || e == nil {
+		e := r.next()
+		if e == nil {
 			break
 		}
 		if e.Tag == 0 {
 			depth--
 			continue
 		}
-		if (e.Tag == dwarf.TagInlinedSubroutine || e.Tag == dwarf.TagLexDwarfBlock) && d.covers(e, v) {
+		if (e.Tag == dwarf.TagInlinedSubroutine || e.Tag == dwarf.TagLexDwarfBlock) && r.covers(e, v) {
 			if e.Tag == dwarf.TagInlinedSubroutine {
 				found = e.Offset
 			}
@@ -328,22 +309,20 @@ func (d *dwarfData) inlined(off dwarf.Offset, v uint64) dwarf.Offset {
 			}
 			continue
 		}
-		if e.Children {
-			r.SkipChildren()
-		}
+		r.skip(e)
 	}
 	return found
 }
 
 // covers reports whether v is in e's code. A block without an address, of a
 // damaged or odd compiler, is entered.
-func (d *dwarfData) covers(e *dwarf.Entry, v uint64) bool {
-	ranges, err := d.data.Ranges(e)
+func (x *dies) covers(e *dwarf.Entry, v uint64) bool {
+	ranges, err := x.ranges(e)
 	if err != nil || len(ranges) == 0 {
 		return e.Tag == dwarf.TagLexDwarfBlock
 	}
-	for _, x := range ranges {
-		if v >= x[0] && v < x[1] {
+	for _, r := range ranges {
+		if v >= r[0] && v < r[1] {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ func (m *Module) frameRange(a arch.Addr) (arch.Range, bool) {
 		return arch.Range{}, false
 	}
 	f := m.img.frame(m.link(a))
-	if f == nil {
+	if f == nil || f.End()-f.Begin() > min(mostFunction, max(m.img.codeFrom(f.Begin()), pageSize)) {
 		return arch.Range{}, false
 	}
 	return arch.Range{Start: m.addr(f.Begin()), End: m.addr(f.End())}, true
@@ -104,10 +104,10 @@ func (img *image) loadFrames(t *frameTable) {
 		return
 	}
 	if s := img.f.Section(".eh_frame"); s != nil && s.Type != elf.SHT_NOBITS {
-		t.parsed = t.parsed.Append(parseFrames(section(img.f, ".eh_frame"), s.Addr))
+		t.parsed = t.parsed.Append(img.allFrames(img.f.section(".eh_frame"), s.Addr))
 	}
-	if raw, err := debugSection(img.f, "frame"); err == nil && len(raw) > 0 {
-		t.parsed = t.parsed.Append(parseFrames(raw, 0))
+	if raw, err := img.f.debugSection("frame"); err == nil && len(raw) > 0 {
+		t.parsed = t.parsed.Append(img.allFrames(raw, 0))
 	}
 }
 
@@ -183,6 +183,18 @@ func (img *image) frameEntry(v uint64) ([]byte, error) {
 		return nil, fmt.Errorf("call-frame entry at %#x has length %#x", v, n)
 	}
 	return img.readAt(v, uint64(n)+4)
+}
+
+// frameCost is what Delve makes of one byte of call-frame information, in bytes: an entry has 20 bytes at least.
+const frameCost = 8
+
+// allFrames parses a section of img; at as for parseFrames.
+func (img *image) allFrames(raw []byte, at uint64) frame.FrameDescriptionEntries {
+	if err := img.f.acct.Take(frameCost*uint64(len(raw)), "the call-frame information of "+img.path); err != nil {
+		_ = img.f.refuse(err)
+		return nil
+	}
+	return parseFrames(raw, at)
 }
 
 // parseFrames parses a section; at is its address, 0 for .debug_frame. Delve's

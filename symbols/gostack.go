@@ -112,21 +112,11 @@ func (g *stackTable) frame(v uint64) (f goFrame, ok bool) {
 // pcValue looks up a table of (value delta, pc delta) pairs, both varints, the
 // first zigzag-encoded.
 func pcValue(p []byte, pc, target uint32) (int32, bool) {
-	value := int32(-1)
-	for first := true; ; first = false {
-		d, n := binary.Uvarint(p)
-		if n <= 0 || d == 0 && !first {
-			return 0, false
-		}
-		p = p[n:]
-		step, n := binary.Uvarint(p)
-		if n <= 0 {
-			return 0, false
-		}
-		p = p[n:]
-		value += int32(d>>1) ^ -int32(d&1)
-		if pc += uint32(step); target < pc {
-			return value, true
+	c := pcCursor{p: p, value: -1, pc: uint64(pc), end: uint64(target) + 1, first: true}
+	for c.next() {
+		if uint64(target) < c.pc {
+			return c.value, true
 		}
 	}
+	return 0, false
 }

@@ -75,7 +75,7 @@ func FuzzDamagedFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint32, patch []byte) {
 		data := bytes.Clone(seed)
 		copy(data[int(at)%len(data):], patch)
-		img, err := newImage(bytes.NewReader(data), "damaged")
+		img, err := newImage(bytes.NewReader(data), uint64(len(data)), "damaged")
 		if err != nil {
 			return
 		}
@@ -92,7 +92,7 @@ func TestEveryByteOfAFileMayBeDamaged(t *testing.T) {
 		for at := 0; at < len(seed); at += 7 {
 			data := bytes.Clone(seed)
 			data[at] ^= 0xff
-			if img, err := newImage(bytes.NewReader(data), "damaged"); err == nil {
+			if img, err := newImage(bytes.NewReader(data), uint64(len(data)), "damaged"); err == nil {
 				exercise(img)
 			}
 		}

@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/budget"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
@@ -17,8 +19,7 @@ import (
 // on first use; what has been read never changes.
 type image struct {
 	path    string // as the target sees it, for messages and debug files
-	f       *elf.File
-	r       io.ReaderAt
+	f       *object
 	closer  io.Closer
 	buildID string
 
@@ -27,7 +28,7 @@ type image struct {
 
 	debugOnce sync.Once
 	debugPath string
-	debugElf  *elf.File
+	debugElf  *object
 	debugFile io.Closer
 	searched  []string
 
@@ -48,7 +49,7 @@ type image struct {
 
 // openImage reads the file f, which it closes with the image; as is its path in the target.
 func openImage(f *targetfs.File, as string) (*image, error) {
-	img, err := newImage(f, as)
+	img, err := newImage(f, uint64(f.Size), as)
 	if err != nil {
 		return nil, err
 	}
@@ -56,20 +57,23 @@ func openImage(f *targetfs.File, as string) (*image, error) {
 	return img, nil
 }
 
-func newImage(r io.ReaderAt, as string) (*image, error) {
-	f, err := elf.NewFile(r)
+// newImage reads r, a file of so many bytes.
+func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
+	acct := budget.Process().Open()
+	f, err := newObject(r, size, acct)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotELF, as, err)
 	}
-	if f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB || f.Machine != elf.EM_X86_64 {
-		return nil, fmt.Errorf("%w: %s is %v for %v", ErrNotELF, as, f.Class, f.Machine)
-	}
-	img := &image{path: as, f: f, r: r}
+	img := &image{path: as, f: f}
+	runtime.AddCleanup(img, (*budget.Account).Close, acct)
 	img.buildID = img.readBuildID()
 	return img, nil
 }
 
+// close gives back what the budget was asked for: it may be called while somebody still looks at img, and what is read of it then is
+// given back with img itself.
 func (img *image) close() {
+	img.f.acct.Close()
 	for _, c := range []io.Closer{img.closer, img.debugFile} {
 		if c != nil {
 			c.Close()
@@ -97,13 +101,16 @@ func (img *image) segment(t elf.ProgType) *elf.Prog {
 }
 
 // isExec reports whether link-time address v lies in an executable segment.
-func (img *image) isExec(v uint64) bool {
+func (img *image) isExec(v uint64) bool { return img.codeFrom(v) > 0 }
+
+// codeFrom is how many bytes of code lie from link-time address v on, 0 if there is none.
+func (img *image) codeFrom(v uint64) uint64 {
 	for _, p := range img.f.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && v-p.Vaddr < p.Memsz {
-			return true
+			return p.Memsz - (v - p.Vaddr)
 		}
 	}
-	return false
+	return 0
 }
 
 // inTextPages reports whether n bytes at v lie in the pages of one executable
@@ -121,9 +128,15 @@ func (img *image) inTextPages(v, n uint64) bool {
 
 // readAt reads n bytes at link-time address v from the file's segments.
 func (img *image) readAt(v, n uint64) ([]byte, error) {
-	const most = 1 << 30
-	if n >= most || img.loaded(v, n) == nil {
+	seg := img.loaded(v, n)
+	if seg == nil || n > img.f.size {
 		return nil, img.errNoContent(v)
+	}
+	const small = 1 << 16 // it is soon forgotten
+	if n > small {
+		if err := img.f.acct.Take(n, "a table in "+img.path); err != nil {
+			return nil, img.f.refuse(err)
+		}
 	}
 	buf := make([]byte, n)
 	return buf, img.readInto(v, buf)
@@ -153,32 +166,21 @@ func (img *image) loaded(v, n uint64) *elf.Prog {
 	return nil
 }
 
-// section returns a section's decompressed content, nil if it is absent or has
-// none in this file.
-func section(f *elf.File, name string) []byte {
-	s := f.Section(name)
-	if s == nil || s.Type == elf.SHT_NOBITS {
-		return nil
-	}
-	data, err := s.Data()
-	if err != nil {
-		return nil
-	}
-	return data
-}
-
 // readBuildID finds the NT_GNU_BUILD_ID note (type 3, owner "GNU") in the note
 // segments, which survive where sections do not.
 func (img *image) readBuildID() string {
+	const mostNotes = 16
+	notes := 0
 	for _, p := range img.f.Progs {
-		if p.Type != elf.PT_NOTE || p.Filesz > 1<<16 {
+		if p.Type != elf.PT_NOTE || p.Filesz > 1<<16 || notes == mostNotes {
 			continue
 		}
+		notes++
 		data, err := io.ReadAll(p.Open())
 		if err != nil {
 			continue
 		}
-		if id := buildIDNote(data, int(max(p.Align, 4))); id != "" {
+		if id := buildIDNote(data, noteAlign(p.Align)); id != "" {
 			return id
 		}
 	}
@@ -186,7 +188,7 @@ func (img *image) readBuildID() string {
 }
 
 func buildIDNote(b []byte, align int) string {
-	const ntGNUBuildID = 3
+	const ntGNUBuildID, longestBuildID = 3, 64
 	for len(b) >= 12 {
 		nameLen := int(binary.LittleEndian.Uint32(b))
 		descLen := int(binary.LittleEndian.Uint32(b[4:]))
@@ -196,12 +198,20 @@ func buildIDNote(b []byte, align int) string {
 		if nameLen < 0 || descLen < 0 || nameEnd < 12 || descEnd < nameEnd || descEnd > len(b) {
 			return ""
 		}
-		if kind == ntGNUBuildID && bytes.Equal(b[12:12+nameLen], []byte("GNU\x00")) {
+		if kind == ntGNUBuildID && descLen <= longestBuildID && bytes.Equal(b[12:12+nameLen], []byte("GNU\x00")) {
 			return hex.EncodeToString(b[nameEnd:descEnd])
 		}
 		b = b[min(roundUp(descEnd, align), len(b)):]
 	}
 	return ""
+}
+
+// noteAlign is the alignment of a note segment: 4 or 8 (System V ABI, and the GNU tools).
+func noteAlign(align uint64) int {
+	if align == 8 {
+		return 8
+	}
+	return 4
 }
 
 func roundUp[T int | int64](n, align T) T { return (n + align - 1) / align * align }

@@ -30,17 +30,15 @@ func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 	if !ok {
 		return 0, true // nobody has a copy of it
 	}
-	d.inline.once.Do(func() { d.inline.read(d.data.Reader(), mostEntries) })
+	d.inline.once.Do(func() { d.inline.read(d.entriesAt(0)) })
 	return d.inline.calls[origin], d.inline.all
 }
 
 // abstract is the entry that a function's copies, inlined ones among them, refer to. ok is
 // false if there is none.
 func (d *dwarfData) abstract(off dwarf.Offset) (origin dwarf.Offset, ok bool) {
-	r := d.data.Reader()
-	r.Seek(off)
-	e, err := r.Next()
-	if err != nil || e == nil {
+	e := d.entryAt(off)
+	if e == nil {
 		return 0, false
 	}
 	origin, ok = e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
@@ -58,7 +56,7 @@ func (m *Module) inlinedAway(t *Table, name string) bool {
 	if err != nil {
 		return false
 	}
-	d.inline.once.Do(func() { d.inline.read(d.data.Reader(), mostEntries) })
+	d.inline.once.Do(func() { d.inline.read(d.entriesAt(0)) })
 	return d.inline.names[name]
 }
 
@@ -72,16 +70,13 @@ type inlining struct {
 	all   bool // nothing was left out
 }
 
-// mostEntries is how much debug information is read for it: about a second's worth.
-const mostEntries = 1 << 20
-
-func (in *inlining) read(r *dwarf.Reader, most int) {
+func (in *inlining) read(r *dies) {
 	in.names, in.calls = map[string]bool{}, map[dwarf.Offset]int{}
 	var within dwarf.Offset // what the function that is read is a copy of, if it is one
-	for range most {
-		e, err := r.Next()
-		if err != nil || e == nil {
-			in.all = err == nil
+	for {
+		e := r.next()
+		if e == nil {
+			in.all = r.err == nil
 			return
 		}
 		origin, _ := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)

@@ -2,50 +2,114 @@ package symbols
 
 import (
 	"bytes"
-	"debug/dwarf"
 	"encoding/binary"
 )
 
-// plausibleLines checks the counts in the header of the line table at off
-// (DWARF 5 §6.2.4) against its size. debug/dwarf allocates what they say, and a
+// lineHeader is what the header of a line table takes when it is read.
+type lineHeader struct {
+	size  uint64 // bytes of the table, from its offset on
+	names uint64 // entries of directories and files
+	text  uint64 // bytes of their names; a file's has its directory in front
+}
+
+// lineHeader checks the counts in the header of the line table at off
+// (DWARF 5 §6.2.4, DWARF 4 §6.2.4) against its size. debug/dwarf allocates what they say, and a
 // damaged file could take all memory.
-func plausibleLines(section []byte, off uint64) bool {
-	if off >= uint64(len(section)) {
-		return false
+func (d *dwarfData) lineHeader(off uint64) (h lineHeader, ok bool) {
+	if off >= uint64(len(d.lineSection)) {
+		return h, false
 	}
-	c := &lineCursor{b: section[off:]}
-	if c.uint(4) == 0xffffffff {
+	c := &lineCursor{b: d.lineSection[off:], d: d}
+	h.size = c.uint(4)
+	head := uint64(4)
+	if h.size == 0xffffffff {
 		c.wide = true
-		c.uint(8)
+		h.size, head = c.uint(8), 12
 	}
-	if c.uint(2) < 5 {
-		return true // older tables have no counts
+	if c.bad || h.size > uint64(len(c.b)) {
+		return h, false
 	}
-	c.skip(2) // address and segment selector size
+	c.b = c.b[:h.size]
+	h.size += head
+	version := c.uint(2)
+	if version >= 5 {
+		c.skip(2) // address and segment selector size
+	}
 	c.offset()
-	c.skip(5) // instruction and operation lengths, default_is_stmt, line base and range
+	c.skip(4) // length of instructions, default_is_stmt, line base and range
+	if version >= 4 {
+		c.skip(1) // operations in one instruction
+	}
 	c.skip(int(c.uint(1)) - 1)
+	if version >= 5 {
+		return h, c.tables(&h)
+	}
+	return h, c.oldTables(&h)
+}
+
+// tables reads the directories and files of DWARF 5.
+func (c *lineCursor) tables(h *lineHeader) bool {
+	longest := uint64(0)
 	for range 2 { // directories, then files
 		forms := c.formats()
 		n := c.uleb()
-		if c.bad || n > uint64(len(c.b)) {
+		if c.bad || n > uint64(len(c.b)) || len(forms) == 0 && n > 0 {
 			return false
 		}
 		for range n {
+			text := uint64(0)
 			for _, f := range forms {
-				c.form(f)
+				text += c.form(f)
 			}
-			if c.bad {
+			if c.bad || !h.add(text+longest) {
 				return false
 			}
+		}
+		if longest == 0 {
+			longest = h.text // no directory is longer than all
 		}
 	}
 	return true
 }
 
+// oldTables reads the directories and files of the versions before.
+func (c *lineCursor) oldTables(h *lineHeader) bool {
+	longest := uint64(0)
+	for len(c.b) > 0 && c.b[0] != 0 {
+		n := c.form(formString)
+		if longest = max(longest, n); c.bad || !h.add(n) {
+			return false
+		}
+	}
+	c.skip(1)
+	for len(c.b) > 0 && c.b[0] != 0 {
+		n := c.form(formString)
+		for range 3 { // directory, time, size
+			c.uleb()
+		}
+		if c.bad || !h.add(n+longest) {
+			return false
+		}
+	}
+	return true
+}
+
+// What the header of one table may have.
+const (
+	mostLineNames = 1 << 17
+	mostLineText  = 32 << 20
+)
+
+func (h *lineHeader) add(text uint64) bool {
+	h.names++
+	h.text += text
+	return h.names <= mostLineNames && h.text <= mostLineText
+}
+
 // lineCursor reads a header; bad is set once it ran out.
 type lineCursor struct {
 	b    []byte
+	d    *dwarfData
 	wide bool // 64-bit DWARF
 	bad  bool
 }
@@ -95,12 +159,21 @@ func (c *lineCursor) formats() []uint64 {
 	return forms
 }
 
-// form skips one value.
-func (c *lineCursor) form(form uint64) {
+const formString = 0x08 // DW_FORM_string
+
+// form skips one value, and returns how many bytes of text it stands for.
+func (c *lineCursor) form(form uint64) (text uint64) {
 	switch form {
-	case 0x08: // DW_FORM_string
-		c.skip(bytes.IndexByte(c.b, 0) + 1)
-	case 0x0e, 0x1f, 0x17: // strp, line_strp, sec_offset
+	case formString:
+		n := bytes.IndexByte(c.b, 0)
+		c.skip(n + 1)
+		c.bad = c.bad || n < 0
+		return uint64(max(n, 0))
+	case 0x0e: // strp
+		return nameLength(c.d.str, c.offset())
+	case 0x1f: // line_strp
+		return nameLength(c.d.lineStr, c.offset())
+	case 0x17: // sec_offset
 		c.offset()
 	case 0x0b: // data1
 		c.skip(1)
@@ -112,25 +185,24 @@ func (c *lineCursor) form(form uint64) {
 		c.skip(8)
 	case 0x1e: // data16, a checksum
 		c.skip(16)
-	case 0x0f, 0x1a: // udata, strx
+	case 0x0f: // udata
 		c.uleb()
+	case 0x1a: // strx
+		c.uleb()
+		return longestText
 	case 0x09: // block
 		n := c.uleb()
 		c.skip(int(min(n, 1<<31)))
 	default:
 		c.bad = true
 	}
+	return 0
 }
 
-// lineReader is the line table of u, nil if it has none or a damaged one.
-func (d *dwarfData) lineReader(u *unit) *dwarf.LineReader {
-	off, ok := u.entry.Val(dwarf.AttrStmtList).(int64)
-	if !ok || !plausibleLines(d.lineSection, uint64(off)) {
-		return nil
+// nameLength is the length of the name at off.
+func nameLength(section []byte, off uint64) uint64 {
+	if off >= uint64(len(section)) {
+		return 0
 	}
-	lr, err := d.data.LineReader(u.entry)
-	if err != nil {
-		return nil
-	}
-	return lr
+	return uint64(max(bytes.IndexByte(section[off:min(off+longestText+1, uint64(len(section)))], 0), 0))
 }

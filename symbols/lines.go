@@ -4,8 +4,10 @@ import (
 	"debug/dwarf"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -18,9 +20,96 @@ type row struct {
 	stmt bool
 }
 
+// lineTable is the line table at one offset: units may share it.
+type lineTable struct {
+	headerOnce, rowsOnce sync.Once
+
+	ok    bool     // the header was read
+	names []string // of the header's files
+	rows  []row    // by address
+	files []string // to which rows refer
+}
+
+// lineTable is u's line table, nil if it has none.
+func (d *dwarfData) lineTable(u *unit) *lineTable {
+	off, ok := u.entry.Val(dwarf.AttrStmtList).(int64)
+	if !ok {
+		return nil
+	}
+	d.lineMu.Lock()
+	t := d.lineTables[off]
+	if t == nil {
+		t = &lineTable{}
+		if d.lineTables == nil {
+			d.lineTables = map[int64]*lineTable{}
+		}
+		d.lineTables[off] = t
+	}
+	d.lineMu.Unlock()
+	t.headerOnce.Do(func() {
+		if !d.mayRead(uint64(off)) {
+			return
+		}
+		if lr := d.lineReader(u); lr != nil {
+			t.ok = true
+			for _, f := range lr.Files() {
+				if f != nil {
+					t.names = append(t.names, f.Name)
+				}
+			}
+		}
+	})
+	if !t.ok {
+		return nil
+	}
+	return t
+}
+
+// mayRead tells whether the table at off is one that was written so: its header is plausible, and tables do not lie one in the other.
+func (d *dwarfData) mayRead(off uint64) bool {
+	h, ok := d.lineHeader(off)
+	if !ok {
+		return false
+	}
+	d.lineMu.Lock()
+	d.lineSeen += h.size
+	ok = d.lineSeen <= uint64(len(d.lineSection))
+	d.lineMu.Unlock()
+	const nameCost = 64 // bytes
+	return ok && d.obj.acct.Take(2*h.text+h.names*nameCost, "the names of source files") == nil
+}
+
+// lineReader reads u's line table, whose header was found plausible; nil if it is damaged.
+func (d *dwarfData) lineReader(u *unit) (lr *dwarf.LineReader) {
+	defer func() {
+		if recover() != nil { // of debug/dwarf, on damaged input
+			lr = nil
+		}
+	}()
+	lr, err := d.data.LineReader(u.entry)
+	if err != nil {
+		return nil
+	}
+	return lr
+}
+
+const (
+	rowCost   = 48   // bytes, while the list grows
+	rowsAtOne = 4096 // as many are asked for at once
+)
+
 // lines decodes u's line table on first use.
-func (d *dwarfData) lines(u *unit) []row {
-	u.lineOnce.Do(func() {
+func (d *dwarfData) lines(u *unit) (rows []row, files []string) {
+	t := d.lineTable(u)
+	if t == nil {
+		return nil, nil
+	}
+	t.rowsOnce.Do(func() {
+		defer func() {
+			if recover() != nil { // of debug/dwarf, on damaged input
+				t.rows = nil
+			}
+		}()
 		lr := d.lineReader(u)
 		if lr == nil {
 			return
@@ -28,21 +117,24 @@ func (d *dwarfData) lines(u *unit) []row {
 		index := map[*dwarf.LineFile]int32{}
 		var le dwarf.LineEntry
 		for lr.Next(&le) == nil {
+			if len(t.rows)%rowsAtOne == 0 && d.obj.acct.Take(rowCost*rowsAtOne, "line tables") != nil {
+				break
+			}
 			r := row{addr: le.Address, line: int32(le.Line), file: -1, stmt: le.IsStmt}
 			if !le.EndSequence && le.File != nil {
 				n, ok := index[le.File]
 				if !ok {
-					n = int32(len(u.files))
+					n = int32(len(t.files))
 					index[le.File] = n
-					u.files = append(u.files, le.File.Name)
+					t.files = append(t.files, le.File.Name)
 				}
 				r.file = n
 			}
-			u.rows = append(u.rows, r)
+			t.rows = append(t.rows, r)
 		}
-		sort.SliceStable(u.rows, func(i, j int) bool { return u.rows[i].addr < u.rows[j].addr })
+		sort.SliceStable(t.rows, func(i, j int) bool { return t.rows[i].addr < t.rows[j].addr })
 	})
-	return u.rows
+	return t.rows, t.files
 }
 
 // Line returns the source line of the instruction at a. ok is false if the
@@ -60,7 +152,7 @@ func (t *Table) Line(a arch.Addr) (file string, line int, ok bool) {
 		}
 	}
 	if g := m.img.golang(); g != nil {
-		if file, line, fn := g.tab.PCToLine(v); fn != nil && line > 0 {
+		if file, line, ok := g.pcToLine(v); ok {
 			return file, line, true
 		}
 	}
@@ -68,12 +160,12 @@ func (t *Table) Line(a arch.Addr) (file string, line int, ok bool) {
 }
 
 func lineAt(d *dwarfData, u *unit, v uint64) (string, int, bool) {
-	rows := d.lines(u)
+	rows, files := d.lines(u)
 	i := sort.Search(len(rows), func(i int) bool { return rows[i].addr > v }) - 1
 	if i < 0 || rows[i].file < 0 || rows[i].line == 0 {
 		return "", 0, false
 	}
-	return u.files[rows[i].file], int(rows[i].line), true
+	return files[rows[i].file], int(rows[i].line), true
 }
 
 // resolveLine answers a file:line query: the first statement of the line in
@@ -151,8 +243,9 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 		if !d.mayHold(u, q.file) {
 			continue
 		}
-		for _, r := range d.lines(u) {
-			if r.file < 0 || r.addr == 0 || !matchPath(u.files[r.file], q.file) {
+		rows, files := d.lines(u)
+		for _, r := range rows {
+			if r.file < 0 || r.addr == 0 || !matchPath(files[r.file], q.file) {
 				continue
 			}
 			hasFile = true
@@ -172,7 +265,7 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 				continue
 			}
 			loc, _ := t.Lookup(a)
-			loc.File, loc.Line = u.files[r.file], int(r.line)
+			loc.File, loc.Line = files[r.file], int(r.line)
 			first[k] = loc
 		}
 	}
@@ -185,16 +278,8 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 // mayHold reports whether u's line table may name the file. The table's header
 // is enough to tell.
 func (d *dwarfData) mayHold(u *unit, file string) bool {
-	lr := d.lineReader(u)
-	if lr == nil {
-		return false
-	}
-	for _, f := range lr.Files() {
-		if f != nil && matchPath(f.Name, file) {
-			return true
-		}
-	}
-	return false
+	t := d.lineTable(u)
+	return t != nil && slices.ContainsFunc(t.names, func(name string) bool { return matchPath(name, file) })
 }
 
 // block identifies the function around v and the inlined call, if any, that v
@@ -209,23 +294,15 @@ func (d *dwarfData) block(v uint64) (fn uint64, inline dwarf.Offset) {
 
 // goLine answers from Go's function table.
 func goLine(m *Module, g *goTable, q query) (locs []Location, hasFile bool) {
-	for name := range g.tab.Files {
-		if !matchPath(name, q.file) {
-			continue
-		}
-		hasFile = true
-		pc, fn, err := g.tab.LineToPC(name, q.line)
-		if err != nil || fn == nil {
-			continue
-		}
-		a := m.addr(pc)
+	hasFile = g.lines(q.line, func(file string) bool { return matchPath(file, q.file) }, func(pc uint64, file string) {
 		e := m.symbols().find(pc)
 		if e == nil {
-			continue
+			return
 		}
 		sym := m.named(e)
-		locs = append(locs, Location{Symbol: sym, Addr: a, Offset: uint64(a - sym.Addr), File: name, Line: q.line})
-	}
+		a := m.addr(pc)
+		locs = append(locs, Location{Symbol: sym, Addr: a, Offset: uint64(a - sym.Addr), File: file, Line: q.line})
+	})
 	return locs, hasFile
 }
 

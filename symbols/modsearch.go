@@ -115,5 +115,11 @@ func (t *Table) unknown(s *snapshot, queries []query) error {
 			return fmt.Errorf("%w: %q: the compiler has inlined every call of it, so that it has no code of its own; probe what it calls", ErrUnknownSymbol, q.name)
 		}
 	}
-	return errNear(ErrUnknownSymbol, q.name, where, nearSymbols(mods, q.name))
+	err = errNear(ErrUnknownSymbol, q.name, where, nearSymbols(mods, q.name))
+	for _, m := range mods {
+		if refused := m.Refused(); len(refused) > 0 {
+			return fmt.Errorf("%w; %w", err, refused[0])
+		}
+	}
+	return err
 }

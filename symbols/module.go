@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"fmt"
 	"path"
 	"sort"
 	"sync"
@@ -60,6 +61,22 @@ func (m *Module) addr(v uint64) arch.Addr { return arch.Addr(v + m.Bias) }
 
 // link is the link-time address of a.
 func (m *Module) link(a arch.Addr) uint64 { return uint64(a) - m.Bias }
+
+// Refused tells what of m's files was not read, and why: sizes and counts that no honest file has, or that are over the memory budget. Nothing is
+// read before it is asked for, so there may be more later.
+func (m *Module) Refused() []error {
+	if m.img == nil {
+		return nil
+	}
+	r := m.img.f.refused
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []error
+	for _, err := range r.list {
+		out = append(out, fmt.Errorf("%s was not read whole: %w", m.Path, err))
+	}
+	return out
+}
 
 func (m *Module) containsCode(a arch.Addr) bool {
 	for _, r := range m.Text {

@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -35,6 +36,21 @@ func splitOff(suffix string) bool {
 	return strings.Contains(suffix, ".cold") || strings.Contains(suffix, ".warm")
 }
 
+// What is demangled at most, in bytes, and to how much: a name may mean itself many times over.
+const (
+	longestMangled   = 16 << 10
+	longestDemangled = 16 // as a power of two
+)
+
+var errLongName = errors.New("too long a name")
+
+func demangled(linkage string, options ...demangle.Option) (string, error) {
+	if len(linkage) > longestMangled {
+		return "", errLongName
+	}
+	return demangle.ToString(linkage, append(options, demangle.MaxLength(longestDemangled))...)
+}
+
 // demangleFull is the readable form with parameters; empty if linkage is not
 // mangled.
 func demangleFull(linkage string) string {
@@ -42,7 +58,7 @@ func demangleFull(linkage string) string {
 		return ""
 	}
 	base, suffix := splitClone(linkage)
-	s, err := demangle.ToString(base)
+	s, err := demangled(base)
 	if err != nil {
 		return ""
 	}
@@ -56,7 +72,7 @@ func demangleShort(linkage string) string {
 		return linkage
 	}
 	base, suffix := splitClone(linkage)
-	s, err := demangle.ToString(base, demangle.NoParams, demangle.NoEnclosingParams)
+	s, err := demangled(base, demangle.NoParams, demangle.NoEnclosingParams)
 	if err != nil {
 		return linkage
 	}
@@ -65,7 +81,7 @@ func demangleShort(linkage string) string {
 
 // demangleBare is demangleShort without template arguments.
 func demangleBare(linkage string) string {
-	s, err := demangle.ToString(linkage, demangle.NoParams, demangle.NoTemplateParams)
+	s, err := demangled(linkage, demangle.NoParams, demangle.NoTemplateParams)
 	if err != nil {
 		return ""
 	}

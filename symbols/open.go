@@ -209,13 +209,31 @@ func (t *Table) headerOf(mp procfs.Mapping) (arch.Addr, bool) {
 	return found, ok
 }
 
+// extent is how many bytes of the file that is mapped at base the process maps at most: up to the end of the last mapping that may belong to it.
+func (t *Table) extent(base arch.Addr) uint64 {
+	maps, err := procfs.Maps(t.pid)
+	if err != nil {
+		return 0
+	}
+	key, end := imageKey{}, uint64(0)
+	for _, m := range maps {
+		if m.Range.Start == base {
+			key = keyOf(m)
+		}
+		if m.Range.Start >= base && key.path != "" && keyOf(m) == key {
+			end = max(end, m.Offset+m.Range.Len())
+		}
+	}
+	return end
+}
+
 // imageInMemory reads the ELF image that is mapped at base.
 func (t *Table) imageInMemory(base arch.Addr, as string, whole bool) (*image, error) {
 	if t.mem == nil {
 		return nil, fmt.Errorf("%s: no access to the target's memory", as)
 	}
 	mf := &memoryFile{mem: t.mem, base: base, whole: whole}
-	img, err := newImage(mf, as)
+	img, err := newImage(mf, t.extent(base), as)
 	if err != nil {
 		return nil, err
 	}

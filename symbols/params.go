@@ -119,15 +119,14 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 	}
 	d.typeMu.Lock()
 	defer d.typeMu.Unlock()
-	rd := d.data.Reader()
-	rd.Seek(off)
-	e, err := rd.Next()
-	if err != nil || e == nil {
-		return nil, fmt.Errorf("the debug information ends at %#x: %w", off, err)
+	rd := d.entriesAt(off)
+	e := rd.next()
+	if e == nil {
+		return nil, fmt.Errorf("the debug information ends at %#x: %w", off, rd.err)
 	}
 	sig := &signature{unit: u}
-	r := &typeReader{d: d.data, cache: d.types, lang: u.lang}
-	eachChild(e, rd, func(c *dwarf.Entry) {
+	r := &typeReader{d: d, cache: d.types, lang: u.lang}
+	rd.children(e, func(c *dwarf.Entry) {
 		if c.Tag != dwarf.TagFormalParameter {
 			return
 		}

@@ -38,7 +38,7 @@ func (img *image) relaTables() [][]byte {
 	var out [][]byte
 	for _, s := range img.f.Sections {
 		if s.Type == elf.SHT_RELA && s.Flags&elf.SHF_ALLOC != 0 {
-			if d, err := s.Data(); err == nil {
+			if d, err := img.f.content(s); err == nil {
 				out = append(out, d)
 			}
 		}
@@ -79,8 +79,8 @@ func (img *image) bindings() *relocTable {
 func (img *image) dynamicNames() func(uint32) string {
 	var raw, str []byte
 	if s := img.f.Section(".dynsym"); s != nil && int(s.Link) < len(img.f.Sections) {
-		raw, _ = s.Data()
-		str, _ = img.f.Sections[s.Link].Data()
+		raw, _ = img.f.content(s)
+		str, _ = img.f.content(img.f.Sections[s.Link])
 	}
 	return func(i uint32) string {
 		at := uint64(i) * 24
@@ -119,7 +119,7 @@ func (img *image) relative() map[uint64]uint64 {
 // linker makes some of them absolute in memory, so an image read from there
 // may hold either.
 func (img *image) unbiased(v uint64) uint64 {
-	m, ok := img.r.(*memoryFile)
+	m, ok := img.f.r.(*memoryFile)
 	if !ok {
 		return v
 	}

@@ -31,25 +31,26 @@ func (img *image) symbols(t *Table) *symtab {
 }
 
 // addSections adds a symbol table of f by its section name.
-func (img *image) addSections(s *symtab, f *elf.File, name string, src Source) bool {
+func (img *image) addSections(s *symtab, f *object, name string, src Source) bool {
 	sec := f.Section(name)
 	if sec == nil || sec.Type == elf.SHT_NOBITS || int(sec.Link) >= len(f.Sections) {
 		return false
 	}
-	raw, err := sec.Data()
+	raw, err := f.content(sec)
 	if err != nil {
 		return false
 	}
-	str, err := f.Sections[sec.Link].Data()
-	if err != nil {
+	defer f.forget(raw)
+	str, err := f.content(f.Sections[sec.Link])
+	if err != nil || f.acct.Take(uint64(len(raw)/symSize*entryCost), name) != nil {
 		return false
 	}
 	before := len(s.entries)
 	var versions []byte
 	if src == SourceDynsym {
-		versions = section(f, ".gnu.version")
+		versions = f.section(".gnu.version")
 	}
-	s.addTable(src, raw, str, versions, img.isExec)
+	s.addTable(src, raw, str, versions, img.codeFrom)
 	return len(s.entries) > before
 }
 
@@ -104,7 +105,7 @@ func (img *image) addDynamicSegment(s *symtab) {
 	if v := tags[elf.DT_VERSYM]; v != 0 {
 		versions, _ = img.readAt(img.unbiased(v), n*2)
 	}
-	s.addTable(SourceDynsym, raw, str, versions, img.isExec)
+	s.addTable(SourceDynsym, raw, str, versions, img.codeFrom)
 }
 
 func (img *image) lowest() uint64 {

@@ -35,6 +35,12 @@ type entry struct {
 
 func (e *entry) isCode() bool { return e.kind != kindObject }
 
+const (
+	symSize = 24 // sizeof(Elf64_Sym)
+	// entryCost is what a symbol takes here, in bytes: the entry, and its places in indexes.
+	entryCost = 64
+)
+
 // blob is one symbol table's strings.
 type blob struct {
 	source Source
@@ -86,10 +92,9 @@ func (s *symtab) named(e *entry, name string) bool {
 }
 
 // addTable appends the ELF symbols in raw. versions is .gnu.version or nil, code
-// tells which addresses are code.
-func (s *symtab) addTable(src Source, raw, str, versions []byte, code func(uint64) bool) {
-	const entrySize = 24 // sizeof(Elf64_Sym)
-	if len(str) == 0 || len(raw) < entrySize {
+// tells how many bytes of code lie from an address on.
+func (s *symtab) addTable(src Source, raw, str, versions []byte, code func(uint64) uint64) {
+	if len(str) == 0 || len(raw) < symSize {
 		return
 	}
 	if str[len(str)-1] != 0 { // damaged: readers count on an end
@@ -98,16 +103,22 @@ func (s *symtab) addTable(src Source, raw, str, versions []byte, code func(uint6
 	b := uint8(len(s.blobs))
 	s.blobs = append(s.blobs, blob{src, str})
 	if s.entries == nil {
-		s.entries = make([]entry, 0, len(raw)/entrySize)
+		s.entries = make([]entry, 0, len(raw)/symSize)
 	}
-	for i := 0; len(raw) >= entrySize; i, raw = i+1, raw[entrySize:] {
-		e, ok := decodeSym(raw[:entrySize], code)
+	text, most := 0, 4*len(str)+1<<24
+	for i := 0; len(raw) >= symSize; i, raw = i+1, raw[symSize:] {
+		e, ok := decodeSym(raw[:symSize], code)
 		if !ok || uint64(e.name) >= uint64(len(str)) {
 			continue
 		}
+		name := str[e.name:]
+		name = name[:bytes.IndexByte(name, 0)]
+		if text += len(name); text > most {
+			return // names lie one in the other to be read again and again
+		}
 		e.blob = b
 		e.exported = e.exported && src == SourceDynsym
-		e.old = oldVersion(versions, i) || oldName(str[e.name:])
+		e.old = oldVersion(versions, i) || oldName(name)
 		s.entries = append(s.entries, e)
 	}
 }
@@ -121,17 +132,18 @@ func oldVersion(versions []byte, i int) bool {
 // oldName reports the same of a name@version in .symtab; the default one has
 // two signs.
 func oldName(str []byte) bool {
-	at := bytes.IndexAny(str[:min(len(str), 256)], "@\x00")
+	at := bytes.IndexByte(str[:min(len(str), 256)], '@')
 	return at > 0 && at+1 < len(str) && str[at] == '@' && str[at+1] != '@'
 }
 
 // decodeSym reads one Elf64_Sym; ok is false for what is no defined name.
-func decodeSym(b []byte, code func(uint64) bool) (e entry, ok bool) {
+func decodeSym(b []byte, code func(uint64) uint64) (e entry, ok bool) {
 	e.name = binary.LittleEndian.Uint32(b)
 	info, other := b[4], b[5]
 	shndx := elf.SectionIndex(binary.LittleEndian.Uint16(b[6:]))
 	e.value = binary.LittleEndian.Uint64(b[8:])
 	e.size = binary.LittleEndian.Uint64(b[16:])
+	room := code(e.value)
 	if e.name == 0 || shndx == elf.SHN_UNDEF || shndx == elf.SHN_ABS && e.value == 0 {
 		return e, false
 	}
@@ -147,14 +159,21 @@ func decodeSym(b []byte, code func(uint64) bool) (e entry, ok bool) {
 		e.kind = kindObject
 	case elf.STT_NOTYPE:
 		e.kind = kindObject
-		if code(e.value) {
+		if room > 0 {
 			e.kind = kindLabel
 		}
 	default: // sections, files, thread-local data
 		return e, false
 	}
+	if e.isCode() {
+		e.size = min(e.size, max(room, pageSize), mostFunction)
+	}
 	return e, true
 }
+
+// mostFunction is the largest size, in bytes, that a function is believed to have; more is cut. The largest ones that programs
+// generate have some MiB.
+const mostFunction = 16 << 20
 
 // sortByAddr builds the index that find uses.
 func (s *symtab) sortByAddr() {

@@ -44,6 +44,8 @@ type dtype struct {
 	enum  map[int64]string
 	field []dfield
 	byRef bool // C++: never passed in registers, a copy's address is
+
+	weight int // see parts
 }
 
 type dfield struct {
@@ -58,12 +60,13 @@ type dfield struct {
 
 // typeReader reads types of one unit and keeps them.
 type typeReader struct {
-	d     *dwarf.Data
+	d     *dwarfData
 	cache map[dwarf.Offset]*dtype
 	lang  language
 
 	depth   int
 	aliases []alias // to complete when the outermost type is read
+	made    []*dtype
 }
 
 // alias is a typedef or a qualified type and what it stands for.
@@ -85,14 +88,17 @@ func (r *typeReader) at(off dwarf.Offset) *dtype {
 		return t
 	}
 	t := &dtype{kind: typeUnknown, name: "?"}
+	if r.depth >= deepestType || r.d.obj.acct.Take(typeCost, "types") != nil {
+		return t
+	}
 	r.cache[off] = t // before its parts are read: types are cyclic
-	rd := r.d.Reader()
-	rd.Seek(off)
-	e, err := rd.Next()
-	if err != nil || e == nil {
+	rd := r.d.entriesAt(off)
+	e := rd.next()
+	if e == nil {
 		return t
 	}
 	r.depth++
+	r.made = append(r.made, t)
 	r.fill(t, e, rd)
 	if t.align == 0 {
 		t.align = max(1, min(t.size, 16))
@@ -102,10 +108,61 @@ func (r *typeReader) at(off dwarf.Offset) *dtype {
 		for _, a := range r.aliases {
 			a.copyTarget()
 		}
-		r.aliases = nil
+		for _, t := range r.made {
+			r.settle(t)
+		}
+		r.aliases, r.made = nil, nil
 	}
 	return t
 }
+
+// Limits of types: how deep they lead one to the other while they are read, how many parts a value has, and how large it is.
+const (
+	deepestType = 1 << 13
+	mostParts   = 1 << 16
+	largestType = 1 << 26
+	typeCost    = 256 // bytes
+)
+
+// settle makes what no value can be a type that is not known: one that holds itself, or more parts than any, or has an impossible size. So
+// going through the parts of a value always ends.
+func (r *typeReader) settle(t *dtype) {
+	if t.parts() > mostParts || t.size < 0 || t.size > largestType || t.count < 0 {
+		*t = dtype{kind: typeUnknown, name: t.name, under: t.under, align: 1}
+	}
+	text := len(t.name)
+	for _, f := range t.field {
+		text += len(f.name) + 64
+	}
+	for _, name := range t.enum {
+		text += len(name) + 64
+	}
+	if r.d.obj.acct.Take(uint64(text), "types") != nil {
+		*t = dtype{kind: typeUnknown, name: "?", align: 1}
+	}
+}
+
+// parts is how many types a value of t has in it, itself included; more than mostParts if that is too many, or no number.
+func (t *dtype) parts() int {
+	switch {
+	case t.weight == weighing:
+		return mostParts + 1
+	case t.weight > 0:
+		return t.weight
+	}
+	t.weight = weighing
+	n := 1
+	if t.kind == typeArray && t.elem != nil {
+		n += t.elem.parts()
+	}
+	for i := 0; i < len(t.field) && n <= mostParts; i++ {
+		n += t.field[i].typ.parts()
+	}
+	t.weight = min(n, mostParts+1)
+	return t.weight
+}
+
+const weighing = -1
 
 // ref follows e's DW_AT_type; without one the type is void.
 func (r *typeReader) ref(e *dwarf.Entry) *dtype {
@@ -115,7 +172,7 @@ func (r *typeReader) ref(e *dwarf.Entry) *dtype {
 	return &dtype{kind: typeVoid, name: "void", align: 1}
 }
 
-func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dies) {
 	if name, ok := e.Val(dwarf.AttrName).(string); ok {
 		t.name, t.under = name, name
 	}
@@ -214,12 +271,12 @@ func (a alias) copyTarget() {
 	a.r.fillGo(t, a.entry)
 }
 
-func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dies) {
 	t.kind, t.enum = typeEnum, map[int64]string{}
 	if t.size == 0 {
 		t.size = r.ref(e).size
 	}
-	eachChild(e, rd, func(c *dwarf.Entry) {
+	rd.children(e, func(c *dwarf.Entry) {
 		if c.Tag == dwarf.TagEnumerator {
 			if v, ok := c.Val(dwarf.AttrConstValue).(int64); ok {
 				t.enum[v], _ = c.Val(dwarf.AttrName).(string)
@@ -229,7 +286,7 @@ func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 }
 
 // fillStruct reads members and base classes.
-func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 	if declared, _ := e.Val(dwarf.AttrDeclaration).(bool); declared {
 		return // what it holds is described elsewhere, if at all
 	}
@@ -241,7 +298,7 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 	cc, known := e.Val(dwarf.AttrCalling).(int64)
 	class := cxxClass{r: r, entry: e}
 	var members []*dwarf.Entry
-	eachChild(e, rd, func(c *dwarf.Entry) {
+	rd.children(e, func(c *dwarf.Entry) {
 		switch c.Tag {
 		case dwarf.TagMember, dwarf.TagInheritance:
 			if ext, _ := c.Val(dwarf.AttrExternal).(bool); !ext { // not a static one
@@ -319,22 +376,22 @@ func (t *dtype) alignment(e *dwarf.Entry, members []*dwarf.Entry) int64 {
 	return align
 }
 
-func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
+func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dies) {
 	t.kind, t.elem, t.count = typeArray, r.ref(e), 1
-	eachChild(e, rd, func(c *dwarf.Entry) {
+	rd.children(e, func(c *dwarf.Entry) {
 		if c.Tag != dwarf.TagSubrangeType {
 			return
 		}
-		if n, ok := c.Val(dwarf.AttrCount).(int64); ok {
-			t.count *= n
-		} else if n, ok := c.Val(dwarf.AttrUpperBound).(int64); ok {
-			t.count *= n + 1
-		} else {
-			t.count = 0
+		n, ok := c.Val(dwarf.AttrCount).(int64)
+		if !ok {
+			if n, ok = c.Val(dwarf.AttrUpperBound).(int64); ok {
+				n = min(n, largestType) + 1
+			}
 		}
+		t.count = product(t.count, n)
 	})
 	if t.size == 0 {
-		t.size = t.count * t.elem.size
+		t.size = product(t.count, t.elem.size)
 	}
 	t.align = t.elem.align
 	const attrGNUVector = dwarf.Attr(0x2107)
@@ -347,6 +404,14 @@ func (r *typeReader) fillArray(t *dtype, e *dwarf.Entry, rd *dwarf.Reader) {
 	if e.AttrField(dwarf.AttrName) == nil {
 		t.name = t.elem.name + "[]"
 	}
+}
+
+// product multiplies sizes; it is negative if that makes none.
+func product(a, b int64) int64 {
+	if a < 0 || b < 0 || b > 0 && a > largestType/b {
+		return -1
+	}
+	return a * b
 }
 
 // fillGo gives Go's built-in types their kinds (reflect.Kind in DW_AT_go_kind).
@@ -371,22 +436,5 @@ func (r *typeReader) fillGo(t *dtype, e *dwarf.Entry) {
 	}
 	if t.kind == typeFunc {
 		t.kind, t.size, t.align = typeGoPointer, 8, 8
-	}
-}
-
-// eachChild calls f for the direct children of e, which rd has just returned.
-func eachChild(e *dwarf.Entry, rd *dwarf.Reader, f func(*dwarf.Entry)) {
-	if !e.Children {
-		return
-	}
-	for {
-		c, err := rd.Next()
-		if err != nil || c == nil || c.Tag == 0 {
-			return
-		}
-		f(c)
-		if c.Children {
-			rd.SkipChildren()
-		}
 	}
 }

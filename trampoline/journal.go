@@ -210,19 +210,27 @@ func parseRecord(b []byte) (r sequenced, ok, blank bool) {
 	return r, true, false
 }
 
+// mostRecords is how many records of one region are read: a target can forge an arena as large as its address space. Real
+// regions have some hundred thousand, where every instruction of large libraries is probed.
+const mostRecords = 1 << 19
+
 // Records reads the journals of all arenas from the target, the newest record
 // first: what patch.Restore needs. An unreadable arena does not hide the others;
 // the errors are joined.
 func (h *Header) Records(mem arch.Memory) ([]Record, error) {
 	var found []sequenced
 	var errs []error
+	left := mostRecords
 	for _, e := range h.Arenas {
 		s := Remote(mem, e.Data)
-		rs, err := readJournal(s, e)
+		rs, err := readJournal(s, e, &left)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("reading the journal at %s: %w", e.Data.Start+arch.Addr(e.Journal), err))
 		}
 		found = append(found, rs...)
+		if left < 0 {
+			break
+		}
 	}
 	slices.SortFunc(found, func(a, b sequenced) int { return cmp.Compare(b.sequence, a.sequence) })
 	rs := make([]Record, len(found))
@@ -234,9 +242,12 @@ func (h *Header) Records(mem arch.Memory) ([]Record, error) {
 
 // readJournal reads page by page and stops where nothing was ever written: to
 // read further would make the kernel allocate the memfd's empty pages.
-func readJournal(s Store, e Extent) (rs []sequenced, err error) {
+func readJournal(s Store, e Extent, left *int) (rs []sequenced, err error) {
 	end := e.Journal + e.JournalLen/recordSize*recordSize
 	for off := e.Journal; off < end; {
+		if *left -= PageSize / recordSize; *left < 0 {
+			return rs, fmt.Errorf("more than %d records: %w", mostRecords, ErrHeader)
+		}
 		b := make([]byte, min(end-off, PageSize))
 		if err := s.Read(off, b); err != nil {
 			return rs, err

@@ -194,16 +194,23 @@ func (r DetourRecord) plausible() bool {
 	return ok
 }
 
+// mostDetourCode is how much code of detours of one region is read, in bytes.
+const mostDetourCode = 64 << 20
+
 // Detours reads the records of all detours from the target. An unreadable arena does not
 // hide the others; the errors are joined.
 func (h *Header) Detours(mem arch.Memory) (found []DetourRecord, err error) {
 	var errs []error
+	left, room := mostRecords, mostDetourCode
 	for _, e := range h.Arenas {
-		rs, err := readDetours(Remote(mem, e.Data), e)
+		rs, err := readDetours(Remote(mem, e.Data), e, &left)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("reading the detours' records at %s: %w", e.Data.Start+arch.Addr(e.Records), err))
 		}
 		for _, r := range rs {
+			if room -= r.Landing.Size; room < 0 {
+				return found, errors.Join(append(errs, fmt.Errorf("more than %d MiB of detours: %w", mostDetourCode>>20, ErrHeader))...)
+			}
 			r.Detour.Code = make([]byte, r.Landing.Size)
 			if err := mem.ReadMemory(r.Detour.Addr, r.Detour.Code); err != nil {
 				errs = append(errs, fmt.Errorf("reading the detour at %s: %w", r.Detour.Addr, err))
@@ -211,14 +218,20 @@ func (h *Header) Detours(mem arch.Memory) (found []DetourRecord, err error) {
 			}
 			found = append(found, r)
 		}
+		if left < 0 {
+			break
+		}
 	}
 	return found, errors.Join(errs...)
 }
 
 // readDetours stops where nothing was ever written, for the reason that readJournal has.
-func readDetours(s Store, e Extent) (rs []DetourRecord, err error) {
+func readDetours(s Store, e Extent, left *int) (rs []DetourRecord, err error) {
 	b := make([]byte, detourRecordSize)
 	for off := e.Records; off+detourRecordSize <= e.Records+e.RecordsLen; off += detourRecordSize {
+		if *left--; *left < 0 {
+			return rs, fmt.Errorf("more than %d detours: %w", mostRecords, ErrHeader)
+		}
 		if err := s.Read(off, b); err != nil {
 			return rs, err
 		}

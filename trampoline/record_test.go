@@ -104,7 +104,8 @@ func TestAReaderNeverSeesHalfADetour(t *testing.T) {
 		func() error { return r.Describe(ls[2], detourAt(ls[2], text.Start+0x300, 4)) },
 	}
 	seen := func(b []byte) string {
-		rs, err := readDetours(Bytes(b), a.ext)
+		left := mostRecords
+		rs, err := readDetours(Bytes(b), a.ext, &left)
 		if err != nil {
 			t.Fatal(err)
 		}

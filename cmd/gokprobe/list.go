@@ -74,6 +74,11 @@ func list(c *cli.Context, std stdio) error {
 	if err = l.list(c.Args().First()); err == nil {
 		err = l.out.Flush()
 	}
+	for _, m := range l.table.Modules() {
+		for _, refused := range m.Refused() {
+			std.warn("%v", refused)
+		}
+	}
 	if brokenPipe(err) {
 		return nil
 	}

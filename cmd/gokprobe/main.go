@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/bench"
+	"github.com/gokprobe/gokprobe/internal/budget"
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/lean"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -27,6 +29,9 @@ func main() {
 	}
 	if mode := os.Getenv(sampleEnv); mode != "" {
 		os.Exit(runSample(mode, os.Stdin, os.Stdout))
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(budget.Memory)
 	}
 	os.Exit(Main(os.Args, stdio{os.Stdin, stdout{os.Stdout}, os.Stderr}))
 }

@@ -1,0 +1,131 @@
+package symbols
+
+import (
+	"debug/dwarf"
+	"errors"
+)
+
+// What one question reads of debug information, in entries or about as much as entries take, and what the many questions
+// that read more than usual read of one file in all.
+const (
+	mostEntries = 1 << 20 // about a second's worth
+	usualRead   = 1 << 14
+	mostRead    = 1 << 24
+)
+
+// dies reads the entries of debug information one after the other, always forwards and never for ever: damaged references may form a
+// cycle, entries may be nested a million deep, and each may have names of its own.
+type dies struct {
+	d    *dwarfData
+	r    *dwarf.Reader
+	last dwarf.Offset // of the entry that was read
+	left int
+	err  error // that of debug/dwarf, or errTooMuch
+}
+
+// entriesAt begins at off.
+func (d *dwarfData) entriesAt(off dwarf.Offset) *dies {
+	r := d.data.Reader()
+	r.Seek(off)
+	return &dies{d: d, r: r, left: mostEntries}
+}
+
+// entryAt is the entry at off, nil if there is none.
+func (d *dwarfData) entryAt(off dwarf.Offset) *dwarf.Entry { return d.entriesAt(off).next() }
+
+// next is the next entry, nil at the end and where err tells why not. One of Tag 0 ends a list of children.
+func (x *dies) next() *dwarf.Entry {
+	if x.err != nil {
+		return nil
+	}
+	e, err := x.r.Next()
+	switch {
+	case err != nil || e == nil:
+		x.err = err
+		return nil
+	case e.Tag == 0: // it has no offset
+	case x.last > 0 && e.Offset <= x.last:
+		x.err = errTooMuch
+		return nil
+	default:
+		x.last = e.Offset
+	}
+	x.spend(1 + textOf(e)>>8 + len(e.Field)>>4)
+	if x.err != nil {
+		return nil
+	}
+	return e
+}
+
+// spend takes what has been read off what may be.
+func (x *dies) spend(n int) {
+	before := mostEntries - x.left
+	if x.left -= n; x.left < 0 {
+		x.err = errTooMuch
+	}
+	if over := before + n - usualRead; over > 0 && x.d.read.Add(int64(min(over, n))) > mostRead {
+		x.err = errTooMuch
+	}
+}
+
+// textOf is how many bytes of names an entry holds: debug/dwarf has copied them.
+func textOf(e *dwarf.Entry) (n int) {
+	for i := range e.Field {
+		if s, ok := e.Field[i].Val.(string); ok {
+			n += len(s)
+		}
+	}
+	return n
+}
+
+// skip passes over the children of e, which was just read.
+func (x *dies) skip(e *dwarf.Entry) {
+	if !e.Children {
+		return
+	}
+	if next, ok := e.Val(dwarf.AttrSibling).(dwarf.Offset); ok && next > e.Offset {
+		x.r.Seek(next)
+		x.last = next - 1
+		return
+	}
+	for depth := 1; depth > 0; {
+		c := x.next()
+		switch {
+		case c == nil:
+			return
+		case c.Tag == 0:
+			depth--
+		case c.Children:
+			depth++
+		}
+	}
+}
+
+// children calls f for the direct children of e, which was just read.
+func (x *dies) children(e *dwarf.Entry, f func(*dwarf.Entry)) {
+	if !e.Children {
+		return
+	}
+	for {
+		c := x.next()
+		if c == nil || c.Tag == 0 {
+			return
+		}
+		f(c)
+		x.skip(c)
+	}
+}
+
+var errRanges = errors.New("implausible ranges")
+
+// ranges is the code of e. What it reads counts as entries do.
+func (x *dies) ranges(e *dwarf.Entry) ([][2]uint64, error) {
+	n, ok := x.d.rangeCount(e)
+	if !ok {
+		return nil, errRanges
+	}
+	if x.spend(n); x.err != nil {
+		return nil, x.err
+	}
+	return x.d.data.Ranges(e)
+}

@@ -1,0 +1,204 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/dwarf"
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Counts and sizes that debug information of real programs does not come near. debug/dwarf reads what one entry, table or list says in
+// one go, so each must be bounded before.
+const (
+	mostAttributes = 128     // of one abbreviation
+	longestText    = 1 << 18 // bytes of a name
+	mostRanges     = 1 << 18 // of one list
+	unitCost       = 1 << 10 // bytes, here and in debug/dwarf
+	abbrevCost     = 128     // bytes, for an abbreviation
+	attributeCost  = 48      // bytes, for one of its attributes
+)
+
+// check looks at sections of debug information before debug/dwarf does. The error says what can't be right, or is over the budget.
+func (o *object) checkDWARF(info, abbrev []byte, texts ...[]byte) error {
+	for _, text := range append(texts, info) {
+		if longRun(text) {
+			return fmt.Errorf("%w: a name of over %d bytes", errTooMuch, longestText)
+		}
+	}
+	units := uint64(0)
+	eachUnit(info, func(unitHeader) { units++ })
+	if err := o.acct.Take(units*unitCost, "the units of the debug information"); err != nil {
+		return err
+	}
+	seen := map[uint64]bool{}
+	read, cost := 0, uint64(0)
+	for _, u := range unitHeaders(info) {
+		if seen[u.abbrev] {
+			continue
+		}
+		seen[u.abbrev] = true
+		if u.abbrev >= uint64(len(abbrev)) {
+			continue
+		}
+		n, c, ok := abbrevTable(abbrev[u.abbrev:])
+		if !ok {
+			return fmt.Errorf("%w: attributes of an abbreviation", errTooMuch)
+		}
+		cost += c
+		if read += n; read > len(abbrev) {
+			return fmt.Errorf("%w: tables of abbreviations lie one in the other", errTooMuch)
+		}
+	}
+	return o.acct.Take(cost, "the abbreviations of the debug information")
+}
+
+// longRun tells whether text has a name of more than longestText bytes.
+func longRun(text []byte) bool {
+	for len(text) > longestText {
+		end := bytes.LastIndexByte(text[:longestText], 0)
+		if end < 0 {
+			return true
+		}
+		text = text[end+1:]
+	}
+	return false
+}
+
+// abbrevTable goes through one table of abbreviations (DWARF 5 §7.5.3): how many bytes it has, and how many it takes when it is read.
+func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
+	const implicitConst = 0x21
+	c := &lineCursor{b: b}
+	for c.uleb() != 0 && !c.bad {
+		c.uleb() // tag
+		c.skip(1)
+		n := 0
+		for !c.bad {
+			attr, form := c.uleb(), c.uleb()
+			if form == implicitConst {
+				c.uleb() // as long as an SLEB
+			}
+			if attr == 0 && form == 0 {
+				break
+			}
+			if n++; n > mostAttributes {
+				return 0, 0, false
+			}
+		}
+		cost += abbrevCost + uint64(n)*attributeCost
+	}
+	return len(b) - len(c.b), cost, true
+}
+
+// unitHeader is where a unit begins, and what its header says.
+type unitHeader struct {
+	first   dwarf.Offset // its first entry
+	end     uint64
+	version uint16
+	wide    bool   // 64-bit DWARF
+	abbrev  uint64 // where its abbreviations are
+}
+
+// unitHeaders lists the headers of all units.
+func unitHeaders(info []byte) []unitHeader {
+	var out []unitHeader
+	eachUnit(info, func(u unitHeader) { out = append(out, u) })
+	return out
+}
+
+// eachUnit reads the headers of all units (DWARF 5 §7.5.1).
+func eachUnit(info []byte, f func(unitHeader)) {
+	for off := uint64(0); off+12 <= uint64(len(info)); {
+		b := info[off:]
+		length, head, offSize := uint64(binary.LittleEndian.Uint32(b)), uint64(4), uint64(4)
+		if length == 0xffffffff {
+			if len(b) < 24 {
+				return
+			}
+			length, head, offSize = binary.LittleEndian.Uint64(b[4:]), 12, 8
+		}
+		if length < 8 || length > uint64(len(b))-head {
+			return
+		}
+		size := head + 2 + offSize + 1 // length, version, abbrev offset, address size
+		u := unitHeader{end: off + head + length, version: binary.LittleEndian.Uint16(b[head:]), wide: offSize == 8}
+		abbrev := head + 2
+		if u.version >= 5 {
+			size++ // unit type
+			abbrev += 2
+			switch b[head+2] {
+			case 4, 5: // skeleton and split units: 8-byte id
+				size += 8
+			case 2, 6: // type units: signature and offset
+				size += 8 + offSize
+			}
+		}
+		if abbrev+offSize <= uint64(len(b)) {
+			u.abbrev = uintOf(b[abbrev : abbrev+offSize])
+		}
+		u.first = dwarf.Offset(off + size)
+		f(u)
+		off = u.end
+	}
+}
+
+// rangeCount is how many ranges the list of e has; ok is false if they are too many, or nobody could tell.
+func (d *dwarfData) rangeCount(e *dwarf.Entry) (n int, ok bool) {
+	f := e.AttrField(dwarf.AttrRanges)
+	if f == nil {
+		return 1, true
+	}
+	off := uint64(math.MaxUint64)
+	switch v := f.Val.(type) {
+	case int64:
+		off = uint64(v)
+	case uint64: // debug/dwarf has looked the index up
+		off = v
+	}
+	if d.version(e.Offset) >= 5 && len(d.rnglists) > 0 {
+		return countRnglist(d.rnglists, off)
+	}
+	if off >= uint64(len(d.ranges)) {
+		return 0, true
+	}
+	for b := d.ranges[off:]; len(b) >= 16; b = b[16:] {
+		if n++; n > mostRanges {
+			return n, false
+		}
+		if binary.LittleEndian.Uint64(b) == 0 && binary.LittleEndian.Uint64(b[8:]) == 0 {
+			break
+		}
+	}
+	return n, true
+}
+
+// countRnglist counts the entries of the list at off (DWARF 5 §7.25).
+func countRnglist(section []byte, off uint64) (n int, ok bool) {
+	if off >= uint64(len(section)) {
+		return 0, true
+	}
+	c := &lineCursor{b: section[off:]}
+	for ; n <= mostRanges; n++ {
+		kind := c.uint(1)
+		if kind == 0 || c.bad {
+			return n, true
+		}
+		switch kind {
+		case 1: // base_addressx
+			c.uleb()
+		case 2, 3, 4: // startx_endx, startx_length, offset_pair
+			c.uleb()
+			c.uleb()
+		case 5: // base_address
+			c.skip(8)
+		case 6: // start_end
+			c.skip(16)
+		case 7: // start_length
+			c.skip(8)
+			c.uleb()
+		default:
+			return n, true // debug/dwarf ends there too
+		}
+	}
+	return n, false
+}

@@ -1,0 +1,151 @@
+package symbols
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+
+	"github.com/ulikunitz/xz/lzma"
+)
+
+// mostMiniDebug is what a compressed file of symbols may take, unpacked, in bytes: what packs it leaves out all but names of functions. The xz
+// format is read here, and only what a block holds is left to the decoder, since that allocates the dictionary that a header asks for.
+const mostMiniDebug = 32 << 20
+
+// addMiniDebug adds the symbols of .gnu_debugdata, an xz-compressed ELF file
+// with the local functions' names that Fedora and others put into stripped
+// files.
+func (img *image) addMiniDebug(s *symtab) bool {
+	packed := img.f.section(".gnu_debugdata")
+	if packed == nil {
+		return false
+	}
+	defer img.f.forget(packed)
+	data, err := img.unpack(packed)
+	if err != nil {
+		_ = img.f.refuse(fmt.Errorf("section .gnu_debugdata: %w", err))
+		return false
+	}
+	f, err := newObject(bytes.NewReader(data), uint64(len(data)), img.f.acct)
+	if err != nil {
+		return false
+	}
+	return img.addSections(s, f, ".symtab", SourceMiniDebug)
+}
+
+// unpack decompresses an xz file of one stream (The .xz File Format, 1.2.1). What is unpacked counts until the image is forgotten.
+func (img *image) unpack(packed []byte) (data []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil { // of the decoder, on damaged input
+			data, err = nil, fmt.Errorf("damaged: %v", p)
+		}
+	}()
+	const streamHeader = 12
+	if len(packed) < streamHeader || string(packed[:6]) != "\xfd7zXZ\x00" || packed[7] > 0x0f {
+		return nil, errXZ
+	}
+	const most = 3 * mostMiniDebug // the dictionary; what is unpacked, and twice that while the buffer grows
+	if err := img.f.acct.Take(most, "unpacking it"); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	in := bytes.NewReader(packed[streamHeader:])
+	for more := true; more && err == nil; {
+		more, err = unpackBlock(&out, in, packed[7])
+	}
+	if err != nil {
+		img.f.acct.Give(most)
+		return nil, err
+	}
+	img.f.acct.Give(most - uint64(out.Cap()))
+	return out.Bytes(), nil
+}
+
+var errXZ = errors.New("no xz file that LZMA2 has packed")
+
+// unpackBlock adds one block to out; more is false at the index behind the last.
+func unpackBlock(out *bytes.Buffer, in *bytes.Reader, check byte) (more bool, err error) {
+	size, err := in.ReadByte()
+	if err != nil || size == 0 {
+		return false, err
+	}
+	header := make([]byte, int(size)*4+3)
+	if _, err := io.ReadFull(in, header); err != nil {
+		return false, err
+	}
+	dictionary, err := xzDictionary(header)
+	if err != nil {
+		return false, err
+	}
+	begin, room := out.Len(), mostMiniDebug-out.Len()
+	before := in.Len()
+	// A match never reaches further back than what there is.
+	zr, err := lzma.Reader2Config{DictCap: int(max(min(dictionary, mostMiniDebug), lzma.MinDictCap))}.NewReader2(in)
+	if err != nil {
+		return false, err
+	}
+	n, err := io.Copy(out, io.LimitReader(zr, int64(room)+1))
+	switch {
+	case err != nil:
+		return false, err
+	case n > int64(room):
+		return false, fmt.Errorf("%w: over %d MiB of symbols", errTooMuch, mostMiniDebug>>20)
+	}
+	return true, checkBlock(out.Bytes()[begin:], in, (4-(before-in.Len())%4)%4, check)
+}
+
+// checkBlock reads the padding and the check behind a block, and compares the latter.
+func checkBlock(content []byte, in *bytes.Reader, padding int, check byte) error {
+	sizes := [16]int{0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64}
+	tail := make([]byte, padding+sizes[check])
+	if _, err := io.ReadFull(in, tail); err != nil {
+		return err
+	}
+	var sum []byte
+	switch check {
+	case 1:
+		sum = le.AppendUint32(nil, crc32.ChecksumIEEE(content))
+	case 4:
+		sum = le.AppendUint64(nil, crc64.Checksum(content, crc64.MakeTable(crc64.ECMA)))
+	case 10:
+		h := sha256.Sum256(content)
+		sum = h[:]
+	default: // none, or one that is not in use
+		return nil
+	}
+	if !bytes.Equal(sum, tail[padding:]) {
+		return errors.New("damaged: its checksum is another")
+	}
+	return nil
+}
+
+// xzDictionary is the size of the dictionary that a block's header, without its first byte, asks for. LZMA2 must be its only filter,
+// as xz writes it (3.1, 5.3.1).
+func xzDictionary(header []byte) (uint64, error) {
+	flags := header[0]
+	if flags&0x3f != 0 { // more filters, reserved bits
+		return 0, errXZ
+	}
+	c := &lineCursor{b: header[1:]}
+	for _, present := range []byte{0x40, 0x80} { // compressed and uncompressed size
+		if flags&present != 0 {
+			c.uleb()
+		}
+	}
+	const lzma2, largest = 0x21, 40
+	if c.uleb() != lzma2 || c.uleb() != 1 || c.bad {
+		return 0, errXZ
+	}
+	code := c.uint(1)
+	switch {
+	case c.bad || code > largest:
+		return 0, errXZ
+	case code == largest:
+		return 1<<32 - 1, nil
+	}
+	return (2 | code&1) << (code/2 + 11), nil
+}
