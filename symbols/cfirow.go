@@ -20,11 +20,14 @@ type unwindRow struct {
 // row returns the rules for link-time address v, nil if none cover it. Rows are
 // kept: a probe unwinds through the same few addresses again and again.
 func (img *image) row(v uint64) *unwindRow {
-	if r, ok := img.frames.rows.Load(v); ok {
-		return r.(*unwindRow)
+	if r, ok := img.frames.rows.get(v); ok {
+		return r
 	}
-	r := img.makeRow(v)
-	img.frames.rows.Store(v, r)
+	r, cost := img.makeRow(v), uint64(0)
+	if r != nil {
+		cost = 1024 // bytes: a rule for each register
+	}
+	img.frames.rows.put(v, r, cost, img.f.kept)
 	return r
 }
 

@@ -42,7 +42,9 @@ func (img *image) debugPaths(self string, dirs []string) []debugPath {
 			out = append(out, debugPath{path: path.Join(d, ".build-id", id[:2], id[2:]+".debug")})
 		}
 	}
-	link := img.f.section(".gnu_debuglink")
+	question := img.f.kept.Open()
+	defer question.Close()
+	link := img.f.section(".gnu_debuglink", question)
 	end := bytes.IndexByte(link, 0)
 	if end <= 0 || len(link) < roundUp(end+1, 4)+4 {
 		return out
@@ -71,12 +73,12 @@ func (img *image) openDebug(files *targetfs.Files, want debugPath) bool {
 	if err != nil {
 		return false
 	}
-	ef, err := newObject(f, uint64(f.Size), img.f.acct)
+	ef, err := newObject(f, uint64(f.Size), img.f.kept)
 	if err != nil || !img.matches(ef, f, want) {
 		f.Close()
 		return false
 	}
-	ef.refused = img.f.refused
+	ef.refused, ef.id = img.f.refused, f.Info
 	img.debugElf, img.debugFile, img.debugPath = ef, f, want.path
 	return true
 }
@@ -84,7 +86,9 @@ func (img *image) openDebug(files *targetfs.Files, want debugPath) bool {
 // matches compares build IDs where both files have one; a checksum costs
 // reading the whole file and is the fallback.
 func (img *image) matches(ef *object, f *targetfs.File, want debugPath) bool {
-	if id := buildIDNote(ef.section(".note.gnu.build-id"), 4); id != "" && img.buildID != "" {
+	question := img.f.kept.Open()
+	defer question.Close()
+	if id := buildIDNote(ef.section(".note.gnu.build-id", question), 4); id != "" && img.buildID != "" {
 		return id == img.buildID
 	}
 	if !want.useCRC {

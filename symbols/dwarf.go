@@ -8,17 +8,18 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
 // dwarfData is a file's DWARF, read on first use. Units are parsed one by one
 // as addresses and lines ask for them; Delve's BinaryInfo would read them all.
 type dwarfData struct {
-	once  sync.Once
-	err   error
 	data  *dwarf.Data
 	units []*unit
 
-	obj     *object // that has the sections
+	kept    *budget.Account
+	refused refusals
 	headers []unitHeader
 	read    atomic.Int64 // see dies
 
@@ -53,62 +54,46 @@ type unitRange struct {
 	u      *unit
 }
 
-// dwarfOf returns img's DWARF data, from its debug file if it has none itself.
-func (img *image) dwarfOf(t *Table) (*dwarfData, error) {
-	d := &img.dwarf
-	d.once.Do(func() { d.err = img.loadDWARF(d, t) })
-	return d, d.err
-}
-
-func (img *image) loadDWARF(d *dwarfData, t *Table) error {
-	f := img.f
-	info, err := f.debugSection("info")
-	if err != nil || len(info) == 0 {
-		if f = img.debug(t); f == nil {
-			return img.noDWARF()
-		}
-		if info, err = f.debugSection("info"); err != nil || len(info) == 0 {
-			return img.noDWARF()
-		}
-	}
-	get := func(name string) []byte {
-		b, _ := f.debugSection(name)
-		return b
-	}
-	d.obj = f
-	return d.load(img.path, info, get)
-}
-
-// load hands the sections to debug/dwarf after they were looked at.
-func (d *dwarfData) load(path string, info []byte, get func(string) []byte) (err error) {
+// newDWARF reads f's, which has some: the sections are handed to debug/dwarf after they were looked at.
+func newDWARF(f *object) (_ *dwarfData, err error) {
+	d := &dwarfData{kept: budget.Process().Open(), types: map[dwarf.Offset]*dtype{}}
 	defer func() {
 		if p := recover(); p != nil { // of debug/dwarf, on damaged input
 			err = fmt.Errorf("%v", p)
 		}
 		if err != nil {
-			d.data, d.units = nil, nil
-			err = fmt.Errorf("%w: DWARF of %s: %w", ErrNoLines, path, d.obj.refuse(err))
+			d.kept.Close()
+			err = f.refuse(err)
 		}
 	}()
+	info, err := f.debugSection("info", d.kept)
+	if err != nil {
+		return nil, err
+	}
+	get := func(name string) []byte {
+		b, _ := f.debugSection(name, d.kept)
+		return b
+	}
 	abbrev, str, lineStr := get("abbrev"), get("str"), get("line_str")
-	if err := d.obj.checkDWARF(info, abbrev, str, lineStr); err != nil {
-		return err
+	if err := d.check(info, abbrev, str, lineStr); err != nil {
+		return nil, err
 	}
 	d.lineSection, d.ranges, d.rnglists, d.str, d.lineStr = get("line"), get("ranges"), get("rnglists"), str, lineStr
 	d.headers = unitHeaders(info)
 	if d.data, err = dwarf.New(abbrev, nil, nil, info, d.lineSection, nil, d.ranges, str); err != nil {
-		return err
+		return nil, err
 	}
 	for name, b := range map[string][]byte{"addr": get("addr"), "line_str": lineStr, "str_offsets": get("str_offsets"), "rnglists": d.rnglists} {
 		if len(b) > 0 {
 			if err := d.data.AddSection(".debug_"+name, b); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	d.types = map[dwarf.Offset]*dtype{}
-	d.units = d.readUnits()
-	return nil
+	if d.units, err = d.readUnits(); err != nil { // without some, functions would seem not to be there
+		return nil, err
+	}
+	return d, nil
 }
 
 // version is that of the unit which has an entry at off.
@@ -120,34 +105,21 @@ func (d *dwarfData) version(off dwarf.Offset) uint16 {
 	return d.headers[i].version
 }
 
-// noDWARF says which debug files were looked for.
-func (img *image) noDWARF() error {
-	seen, places := map[string]bool{}, []string(nil)
-	for _, p := range img.searched {
-		if !seen[p] {
-			seen[p] = true
-			places = append(places, p)
-		}
-	}
-	if len(places) == 0 {
-		return fmt.Errorf("%w: %s has %w and names no debug file", ErrNoLines, img.path, ErrNoDebugInfo)
-	}
-	return fmt.Errorf("%w: %s has %w, no debug file at %s", ErrNoLines, img.path, ErrNoDebugInfo, strings.Join(places, ", "))
-}
+// keep asks for n bytes that are kept with d. What is refused is noted.
+func (d *dwarfData) keep(n uint64, what string) error { return d.refused.note(d.kept.Take(n, what)) }
 
-func (d *dwarfData) readUnits() []*unit {
-	var out []*unit
+func (d *dwarfData) readUnits() (out []*unit, err error) {
 	for _, h := range d.headers {
 		e := d.entryAt(h.first)
 		if e == nil || e.Tag != dwarf.TagCompileUnit {
 			continue
 		}
-		if d.obj.acct.Take(uint64(textOf(e)), "the units of the debug information") != nil {
-			break
+		if err := d.kept.Take(uint64(textOf(e)), "the units of the debug information"); err != nil {
+			return nil, err
 		}
 		out = append(out, newUnit(h.first, e))
 	}
-	return out
+	return out, nil
 }
 
 func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
@@ -185,6 +157,10 @@ func (d *dwarfData) unitAt(v uint64) *unit {
 				}
 			}
 		}
+		const cost = 48 // bytes, while the list grows
+		if d.keep(uint64(len(d.byAddr))*cost, "the ranges of the debug information") != nil {
+			d.byAddr = nil
+		}
 		sort.Slice(d.byAddr, func(i, j int) bool { return d.byAddr[i].lo < d.byAddr[j].lo })
 	})
 	i := sort.Search(len(d.byAddr), func(i int) bool { return d.byAddr[i].lo > v })
@@ -212,7 +188,12 @@ func (d *dwarfData) subprogram(v uint64) (*unit, dwarf.Offset, bool) {
 	if u == nil {
 		return nil, 0, false
 	}
-	u.funcOnce.Do(func() { u.funcs = d.functions(u) })
+	u.funcOnce.Do(func() {
+		const cost = 32 // bytes; lists grow by a quarter
+		if list := d.functions(u); d.keep(uint64(len(list))*cost, "the functions of the debug information") == nil {
+			u.funcs = list
+		}
+	})
 	i := sort.Search(len(u.funcs), func(i int) bool { return u.funcs[i].lo > v }) - 1
 	if i < 0 || v >= u.funcs[i].hi {
 		return u, 0, false

@@ -15,12 +15,12 @@ const (
 	longestText    = 1 << 18 // bytes of a name
 	mostRanges     = 1 << 18 // of one list
 	unitCost       = 1 << 10 // bytes, here and in debug/dwarf
-	abbrevCost     = 128     // bytes, for an abbreviation
-	attributeCost  = 48      // bytes, for one of its attributes
+	abbrevCost     = 112     // bytes, for an abbreviation
+	attributeCost  = 24      // bytes, for one of its attributes
 )
 
 // check looks at sections of debug information before debug/dwarf does. The error says what can't be right, or is over the budget.
-func (o *object) checkDWARF(info, abbrev []byte, texts ...[]byte) error {
+func (d *dwarfData) check(info, abbrev []byte, texts ...[]byte) error {
 	for _, text := range append(texts, info) {
 		if longRun(text) {
 			return fmt.Errorf("%w: a name of over %d bytes", errTooMuch, longestText)
@@ -28,7 +28,7 @@ func (o *object) checkDWARF(info, abbrev []byte, texts ...[]byte) error {
 	}
 	units := uint64(0)
 	eachUnit(info, func(unitHeader) { units++ })
-	if err := o.acct.Take(units*unitCost, "the units of the debug information"); err != nil {
+	if err := d.kept.Take(units*unitCost, "the units of the debug information"); err != nil {
 		return err
 	}
 	seen := map[uint64]bool{}
@@ -50,7 +50,7 @@ func (o *object) checkDWARF(info, abbrev []byte, texts ...[]byte) error {
 			return fmt.Errorf("%w: tables of abbreviations lie one in the other", errTooMuch)
 		}
 	}
-	return o.acct.Take(cost, "the abbreviations of the debug information")
+	return d.kept.Take(cost, "the abbreviations of the debug information")
 }
 
 // longRun tells whether text has a name of more than longestText bytes.

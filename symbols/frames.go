@@ -20,10 +20,8 @@ type frameTable struct {
 	index  []frameIndex                  // .eh_frame_hdr
 	parsed frame.FrameDescriptionEntries // without one: all of .eh_frame and .debug_frame
 
-	mu    sync.Mutex
-	cache map[uint64]*fde // by address of the entry
-
-	rows sync.Map // link-time address to *unwindRow
+	entries cache[*fde] // by address of the entry
+	rows    cache[*unwindRow]
 }
 
 type frameIndex struct{ start, fde uint64 } // link-time addresses
@@ -94,21 +92,34 @@ func newFDE(f *frame.FrameDescriptionEntry) *fde {
 }
 
 func (img *image) loadFrames(t *frameTable) {
-	t.cache = map[uint64]*fde{}
-	if p := img.segment(elf.PT_GNU_EH_FRAME); p != nil {
-		if raw, err := img.readAt(p.Vaddr, p.Filesz); err == nil {
-			t.index = parseFrameHeader(raw, p.Vaddr)
-		}
-	}
-	if t.index != nil {
+	if t.index = img.frameIndex(); t.index != nil {
 		return
 	}
 	if s := img.f.Section(".eh_frame"); s != nil && s.Type != elf.SHT_NOBITS {
-		t.parsed = t.parsed.Append(img.allFrames(img.f.section(".eh_frame"), s.Addr))
+		t.parsed = t.parsed.Append(img.allFrames(img.f.section(".eh_frame", img.f.kept), s.Addr))
 	}
-	if raw, err := img.f.debugSection("frame"); err == nil && len(raw) > 0 {
+	if raw, err := img.f.debugSection("frame", img.f.kept); err == nil && len(raw) > 0 {
 		t.parsed = t.parsed.Append(img.allFrames(raw, 0))
 	}
+}
+
+// frameIndex reads .eh_frame_hdr, nil if there is none.
+func (img *image) frameIndex() []frameIndex {
+	p := img.segment(elf.PT_GNU_EH_FRAME)
+	if p == nil {
+		return nil
+	}
+	question := img.f.kept.Open()
+	defer question.Close()
+	raw, err := img.readAt(p.Vaddr, p.Filesz, question)
+	if err != nil {
+		return nil
+	}
+	if err := img.f.kept.Take(2*uint64(len(raw)), "the index of functions of "+img.path); err != nil {
+		_ = img.f.refuse(err)
+		return nil
+	}
+	return parseFrameHeader(raw, p.Vaddr)
 }
 
 // parseFrameHeader reads .eh_frame_hdr if its table has the one encoding that
@@ -140,25 +151,24 @@ func parseFrameHeader(raw []byte, at uint64) []frameIndex {
 
 // readFrame parses one entry together with its common information entry.
 func (img *image) readFrame(t *frameTable, at frameIndex) *fde {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if f, ok := t.cache[at.fde]; ok {
+	if f, ok := t.entries.get(at.fde); ok {
 		return f
 	}
-	f := img.parseFrame(at)
-	t.cache[at.fde] = f
+	f, size := img.parseFrame(at)
+	t.entries.put(at.fde, f, size, img.f.kept)
 	return f
 }
 
-func (img *image) parseFrame(at frameIndex) *fde {
+// parseFrame also tells how many bytes it takes.
+func (img *image) parseFrame(at frameIndex) (f *fde, size uint64) {
 	body, err := img.frameEntry(at.fde)
 	if err != nil || len(body) < 8 {
-		return nil
+		return nil, 0
 	}
 	back := uint64(binary.LittleEndian.Uint32(body[4:]))
 	cie, err := img.frameEntry(at.fde + 4 - back)
 	if err != nil {
-		return nil
+		return nil, 0
 	}
 	// The pair is parsed as a section of its own: the distance to the common
 	// entry changes, and with it pc-relative addresses, set right afterwards.
@@ -166,15 +176,18 @@ func (img *image) parseFrame(at frameIndex) *fde {
 	binary.LittleEndian.PutUint32(pair[len(cie)+4:], uint32(len(cie)+4))
 	list := parseFrames(pair, at.fde)
 	if len(list) != 1 {
-		return nil
+		return nil, 0
 	}
 	list[0].Translate(at.start - list[0].Begin())
-	return newFDE(list[0])
+	const cost = 320 // bytes: both entries as Delve has them
+	return newFDE(list[0]), cost + uint64(len(pair))
 }
 
 // frameEntry reads the length-prefixed entry at link-time address v.
 func (img *image) frameEntry(v uint64) ([]byte, error) {
-	head, err := img.readAt(v, 4)
+	question := img.f.kept.Open()
+	defer question.Close()
+	head, err := img.readAt(v, 4, question)
 	if err != nil {
 		return nil, err
 	}
@@ -182,19 +195,25 @@ func (img *image) frameEntry(v uint64) ([]byte, error) {
 	if n < 4 || n > 1<<20 {
 		return nil, fmt.Errorf("call-frame entry at %#x has length %#x", v, n)
 	}
-	return img.readAt(v, uint64(n)+4)
+	return img.readAt(v, uint64(n)+4, question)
 }
 
-// frameCost is what Delve makes of one byte of call-frame information, in bytes: an entry has 20 bytes at least.
-const frameCost = 8
+// What Delve makes of call-frame information, in bytes: of one byte at most, since an entry has 20 at least; and of an entry.
+const (
+	frameCost = 8
+	fdeCost   = 128
+)
 
 // allFrames parses a section of img; at as for parseFrames.
 func (img *image) allFrames(raw []byte, at uint64) frame.FrameDescriptionEntries {
-	if err := img.f.acct.Take(frameCost*uint64(len(raw)), "the call-frame information of "+img.path); err != nil {
+	part := img.f.kept.Part("the call-frame information of " + img.path)
+	if err := part.Set(frameCost * uint64(len(raw))); err != nil {
 		_ = img.f.refuse(err)
 		return nil
 	}
-	return parseFrames(raw, at)
+	list := parseFrames(raw, at)
+	_ = part.Set(min(fdeCost*uint64(len(list)), frameCost*uint64(len(raw))))
+	return list
 }
 
 // parseFrames parses a section; at is its address, 0 for .debug_frame. Delve's

@@ -33,7 +33,7 @@ func (img *image) readGoTable() *goTable {
 // linker merged the section into .data.rel.ro, by its magic number.
 func (img *image) pclntab() (addr uint64, data []byte) {
 	if s := img.f.sectionSuffix(".gopclntab"); s != nil {
-		if d, err := img.f.content(s); err == nil && d != nil {
+		if d, err := img.f.content(s, img.f.kept); err == nil && d != nil {
 			return s.Addr, d
 		}
 	}
@@ -41,13 +41,18 @@ func (img *image) pclntab() (addr uint64, data []byte) {
 	if s == nil || !img.isGo() {
 		return 0, nil
 	}
-	d := img.f.section(".data.rel.ro")
+	question := img.f.kept.Open()
+	defer question.Close()
+	d := img.f.section(".data.rel.ro", question)
 	for off := 0; off+8 <= len(d); off += 8 {
 		if isPclntabHeader(d[off:]) {
+			if err := img.f.kept.Take(uint64(len(d)), "the table of Go functions of "+img.path); err != nil {
+				_ = img.f.refuse(err)
+				return 0, nil
+			}
 			return s.Addr + uint64(off), d[off:]
 		}
 	}
-	img.f.forget(d)
 	return 0, nil
 }
 
@@ -99,8 +104,9 @@ func (img *image) moduledata(pclntab uint64) uint64 {
 		if s == nil || s.Type == elf.SHT_NOBITS {
 			continue
 		}
-		d := img.f.section(name)
-		defer img.f.forget(d)
+		question := img.f.kept.Open()
+		defer question.Close()
+		d := img.f.section(name, question)
 		for off := 0; off+192 <= len(d); off += 8 {
 			if binary.LittleEndian.Uint64(d[off:]) == pclntab {
 				return s.Addr + uint64(off)
@@ -120,7 +126,7 @@ func (img *image) relocated(v uint64) uint64 {
 	if w, ok := img.relative()[v]; ok {
 		return w
 	}
-	b, err := img.readAt(v, 8)
+	b, err := img.readAt(v, 8, img.f.kept)
 	if err != nil {
 		return 0
 	}
@@ -154,7 +160,7 @@ func (img *image) addGoTable(s *symtab, _ *Table) {
 	if g == nil {
 		return
 	}
-	if err := img.f.acct.Take(uint64(g.n)*entryCost, "the Go functions of "+img.path); err != nil {
+	if err := img.f.kept.Take(uint64(g.n)*entryCost, "the Go functions of "+img.path); err != nil {
 		_ = img.f.refuse(err)
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/budget"
@@ -42,7 +42,11 @@ type image struct {
 	stackOnce sync.Once
 	stacks    *stackTable
 
-	dwarf  dwarfData
+	dwarfMu  sync.Mutex
+	dwarf    atomic.Pointer[dwarfData]
+	dwarfErr error
+	sharing  sharing
+
 	frames frameTable
 	relocs relocTable
 }
@@ -53,27 +57,31 @@ func openImage(f *targetfs.File, as string) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img.closer = f
+	img.closer, img.f.id = f, f.Info
 	return img, nil
 }
 
 // newImage reads r, a file of so many bytes.
 func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
-	acct := budget.Process().Open()
-	f, err := newObject(r, size, acct)
+	f, err := newObject(r, size, budget.Process().Open())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotELF, as, err)
 	}
 	img := &image{path: as, f: f}
-	runtime.AddCleanup(img, (*budget.Account).Close, acct)
 	img.buildID = img.readBuildID()
 	return img, nil
 }
 
-// close gives back what the budget was asked for: it may be called while somebody still looks at img, and what is read of it then is
+// forget gives back what the budget was asked for: it may be called while somebody still looks at img, and what is read of it then is
 // given back with img itself.
+func (img *image) forget() {
+	img.f.kept.Close()
+	img.sharing.end()
+}
+
+// close forgets img, and closes its files.
 func (img *image) close() {
-	img.f.acct.Close()
+	img.forget()
 	for _, c := range []io.Closer{img.closer, img.debugFile} {
 		if c != nil {
 			c.Close()
@@ -126,15 +134,15 @@ func (img *image) inTextPages(v, n uint64) bool {
 	return false
 }
 
-// readAt reads n bytes at link-time address v from the file's segments.
-func (img *image) readAt(v, n uint64) ([]byte, error) {
+// readAt reads n bytes at link-time address v from the file's segments. They count in acct, if they are many.
+func (img *image) readAt(v, n uint64, acct *budget.Account) ([]byte, error) {
 	seg := img.loaded(v, n)
 	if seg == nil || n > img.f.size {
 		return nil, img.errNoContent(v)
 	}
-	const small = 1 << 16 // it is soon forgotten
+	const small = 1 << 16
 	if n > small {
-		if err := img.f.acct.Take(n, "a table in "+img.path); err != nil {
+		if err := acct.Take(n, "a table in "+img.path); err != nil {
 			return nil, img.f.refuse(err)
 		}
 	}

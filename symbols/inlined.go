@@ -30,7 +30,7 @@ func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 	if !ok {
 		return 0, true // nobody has a copy of it
 	}
-	d.inline.once.Do(func() { d.inline.read(d.entriesAt(0)) })
+	d.readInlined()
 	return d.inline.calls[origin], d.inline.all
 }
 
@@ -56,7 +56,7 @@ func (m *Module) inlinedAway(t *Table, name string) bool {
 	if err != nil {
 		return false
 	}
-	d.inline.once.Do(func() { d.inline.read(d.entriesAt(0)) })
+	d.readInlined()
 	return d.inline.names[name]
 }
 
@@ -68,6 +68,21 @@ type inlining struct {
 	// the function itself, where GCC puts a part of a function that it has split.
 	calls map[dwarf.Offset]int
 	all   bool // nothing was left out
+}
+
+// readInlined reads what d says of them, once.
+func (d *dwarfData) readInlined() {
+	d.inline.once.Do(func() {
+		d.inline.read(d.entriesAt(0))
+		const cost = 64 // bytes, of one in a map
+		size := uint64(len(d.inline.calls)+len(d.inline.names)) * cost
+		for name := range d.inline.names {
+			size += uint64(len(name))
+		}
+		if d.keep(size, "the inlined functions of the debug information") != nil {
+			d.inline.names, d.inline.calls, d.inline.all = nil, nil, false
+		}
+	})
 }
 
 func (in *inlining) read(r *dies) {

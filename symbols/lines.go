@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
 // row is one row of a line table.
@@ -76,7 +77,7 @@ func (d *dwarfData) mayRead(off uint64) bool {
 	ok = d.lineSeen <= uint64(len(d.lineSection))
 	d.lineMu.Unlock()
 	const nameCost = 64 // bytes
-	return ok && d.obj.acct.Take(2*h.text+h.names*nameCost, "the names of source files") == nil
+	return ok && d.keep(2*h.text+h.names*nameCost, "the names of source files") == nil
 }
 
 // lineReader reads u's line table, whose header was found plausible; nil if it is damaged.
@@ -93,11 +94,6 @@ func (d *dwarfData) lineReader(u *unit) (lr *dwarf.LineReader) {
 	return lr
 }
 
-const (
-	rowCost   = 48   // bytes, while the list grows
-	rowsAtOne = 4096 // as many are asked for at once
-)
-
 // lines decodes u's line table on first use.
 func (d *dwarfData) lines(u *unit) (rows []row, files []string) {
 	t := d.lineTable(u)
@@ -105,36 +101,54 @@ func (d *dwarfData) lines(u *unit) (rows []row, files []string) {
 		return nil, nil
 	}
 	t.rowsOnce.Do(func() {
-		defer func() {
-			if recover() != nil { // of debug/dwarf, on damaged input
-				t.rows = nil
-			}
-		}()
-		lr := d.lineReader(u)
-		if lr == nil {
-			return
+		part := d.kept.Part("a line table")
+		if err := d.readRows(u, t, part); err != nil { // half a table would tell wrong lines
+			t.rows, t.files = nil, nil
+			_ = d.refused.note(err)
 		}
-		index := map[*dwarf.LineFile]int32{}
-		var le dwarf.LineEntry
-		for lr.Next(&le) == nil {
-			if len(t.rows)%rowsAtOne == 0 && d.obj.acct.Take(rowCost*rowsAtOne, "line tables") != nil {
-				break
-			}
-			r := row{addr: le.Address, line: int32(le.Line), file: -1, stmt: le.IsStmt}
-			if !le.EndSequence && le.File != nil {
-				n, ok := index[le.File]
-				if !ok {
-					n = int32(len(t.files))
-					index[le.File] = n
-					t.files = append(t.files, le.File.Name)
-				}
-				r.file = n
-			}
-			t.rows = append(t.rows, r)
-		}
-		sort.SliceStable(t.rows, func(i, j int) bool { return t.rows[i].addr < t.rows[j].addr })
+		t.rows = append(make([]row, 0, len(t.rows)), t.rows...)
+		_ = part.Set(uint64(len(t.rows)) * rowSize)
 	})
 	return t.rows, t.files
+}
+
+const rowSize = 24 // bytes
+
+// readRows decodes t, which is u's; part counts its rows.
+func (d *dwarfData) readRows(u *unit, t *lineTable, part *budget.Part) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // of debug/dwarf, on damaged input
+			err = fmt.Errorf("a damaged line table: %v", p)
+		}
+	}()
+	lr := d.lineReader(u)
+	if lr == nil {
+		return nil
+	}
+	index := map[*dwarf.LineFile]int32{}
+	var le dwarf.LineEntry
+	for lr.Next(&le) == nil {
+		if n := len(t.rows); n == cap(t.rows) {
+			more := max(n, 64)
+			if err := part.Set(uint64(2*n+more) * rowSize); err != nil { // the old ones and the new
+				return err
+			}
+			t.rows = append(make([]row, 0, n+more), t.rows...)
+		}
+		r := row{addr: le.Address, line: int32(le.Line), file: -1, stmt: le.IsStmt}
+		if !le.EndSequence && le.File != nil {
+			n, ok := index[le.File]
+			if !ok {
+				n = int32(len(t.files))
+				index[le.File] = n
+				t.files = append(t.files, le.File.Name)
+			}
+			r.file = n
+		}
+		t.rows = append(t.rows, r)
+	}
+	sort.SliceStable(t.rows, func(i, j int) bool { return t.rows[i].addr < t.rows[j].addr })
+	return nil
 }
 
 // Line returns the source line of the instruction at a. ok is false if the

@@ -3,6 +3,8 @@ package symbols
 import (
 	"debug/elf"
 	"encoding/binary"
+
+	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
 // Encodings of pointers in .eh_frame and its tables (Linux Standard Base §10.5.1).
@@ -94,7 +96,9 @@ func (img *image) landingPads(at frameIndex) []uint64 {
 		return nil
 	}
 	const most = 1 << 20
-	raw := img.readUpTo(area, most)
+	question := img.f.kept.Open()
+	defer question.Close()
+	raw := img.readUpTo(area, most, question)
 	r := &ehReader{b: raw, at: area}
 	base := at.start
 	if enc := r.byte(); enc != peOmit {
@@ -181,10 +185,10 @@ func cieEncodings(r *ehReader) (lsda, code byte) {
 }
 
 // readUpTo reads n bytes at link-time address v, or as many as the segment has.
-func (img *image) readUpTo(v, n uint64) []byte {
+func (img *image) readUpTo(v, n uint64, acct *budget.Account) []byte {
 	for _, p := range img.f.Progs {
 		if p.Type == elf.PT_LOAD && v >= p.Vaddr && v-p.Vaddr < p.Filesz {
-			b, err := img.readAt(v, min(n, p.Filesz-(v-p.Vaddr)))
+			b, err := img.readAt(v, min(n, p.Filesz-(v-p.Vaddr)), acct)
 			if err != nil {
 				return nil
 			}

@@ -10,6 +10,8 @@ import (
 	"io"
 
 	"github.com/ulikunitz/xz/lzma"
+
+	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
 // mostMiniDebug is what a compressed file of symbols may take, unpacked, in bytes: what packs it leaves out all but names of functions. The xz
@@ -20,25 +22,27 @@ const mostMiniDebug = 32 << 20
 // with the local functions' names that Fedora and others put into stripped
 // files.
 func (img *image) addMiniDebug(s *symtab) bool {
-	packed := img.f.section(".gnu_debugdata")
+	question := img.f.kept.Open()
+	defer question.Close()
+	packed := img.f.section(".gnu_debugdata", question)
 	if packed == nil {
 		return false
 	}
-	defer img.f.forget(packed)
-	data, err := img.unpack(packed)
+	data, err := unpack(packed, question)
 	if err != nil {
 		_ = img.f.refuse(fmt.Errorf("section .gnu_debugdata: %w", err))
 		return false
 	}
-	f, err := newObject(bytes.NewReader(data), uint64(len(data)), img.f.acct)
+	f, err := newObject(bytes.NewReader(data), uint64(len(data)), img.f.kept)
 	if err != nil {
 		return false
 	}
+	f.refused = img.f.refused
 	return img.addSections(s, f, ".symtab", SourceMiniDebug)
 }
 
-// unpack decompresses an xz file of one stream (The .xz File Format, 1.2.1). What is unpacked counts until the image is forgotten.
-func (img *image) unpack(packed []byte) (data []byte, err error) {
+// unpack decompresses an xz file of one stream (The .xz File Format, 1.2.1).
+func unpack(packed []byte, acct *budget.Account) (data []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // of the decoder, on damaged input
 			data, err = nil, fmt.Errorf("damaged: %v", p)
@@ -48,27 +52,38 @@ func (img *image) unpack(packed []byte) (data []byte, err error) {
 	if len(packed) < streamHeader || string(packed[:6]) != "\xfd7zXZ\x00" || packed[7] > 0x0f {
 		return nil, errXZ
 	}
-	const most = 3 * mostMiniDebug // the dictionary; what is unpacked, and twice that while the buffer grows
-	if err := img.f.acct.Take(most, "unpacking it"); err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
+	out := &unpacked{part: acct.Part("what is unpacked"), dictionary: acct.Part("the dictionary to unpack it")}
 	in := bytes.NewReader(packed[streamHeader:])
 	for more := true; more && err == nil; {
-		more, err = unpackBlock(&out, in, packed[7])
+		more, err = out.block(in, packed[7])
 	}
-	if err != nil {
-		img.f.acct.Give(most)
-		return nil, err
+	return out.b, err
+}
+
+// unpacked is the content of the blocks so far.
+type unpacked struct {
+	b                []byte
+	part, dictionary *budget.Part
+}
+
+// Write implements io.Writer. Both the old and the new memory count while it grows.
+func (u *unpacked) Write(p []byte) (int, error) {
+	if need := len(u.b) + len(p); need > cap(u.b) {
+		size := max(2*cap(u.b), need, 1<<16)
+		if err := u.part.Set(uint64(cap(u.b) + size)); err != nil {
+			return 0, err
+		}
+		u.b = append(make([]byte, 0, size), u.b...)
+		_ = u.part.Set(uint64(size))
 	}
-	img.f.acct.Give(most - uint64(out.Cap()))
-	return out.Bytes(), nil
+	u.b = append(u.b, p...)
+	return len(p), nil
 }
 
 var errXZ = errors.New("no xz file that LZMA2 has packed")
 
-// unpackBlock adds one block to out; more is false at the index behind the last.
-func unpackBlock(out *bytes.Buffer, in *bytes.Reader, check byte) (more bool, err error) {
+// block adds one block; more is false at the index behind the last.
+func (u *unpacked) block(in *bytes.Reader, check byte) (more bool, err error) {
 	size, err := in.ReadByte()
 	if err != nil || size == 0 {
 		return false, err
@@ -81,21 +96,25 @@ func unpackBlock(out *bytes.Buffer, in *bytes.Reader, check byte) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	begin, room := out.Len(), mostMiniDebug-out.Len()
+	begin, room := len(u.b), mostMiniDebug-len(u.b)
 	before := in.Len()
 	// A match never reaches further back than what there is.
-	zr, err := lzma.Reader2Config{DictCap: int(max(min(dictionary, mostMiniDebug), lzma.MinDictCap))}.NewReader2(in)
+	dictionary = max(min(dictionary, mostMiniDebug), lzma.MinDictCap)
+	if err := u.dictionary.Set(dictionary); err != nil {
+		return false, err
+	}
+	zr, err := lzma.Reader2Config{DictCap: int(dictionary)}.NewReader2(in)
 	if err != nil {
 		return false, err
 	}
-	n, err := io.Copy(out, io.LimitReader(zr, int64(room)+1))
+	n, err := io.Copy(u, io.LimitReader(zr, int64(room)+1))
 	switch {
 	case err != nil:
 		return false, err
 	case n > int64(room):
 		return false, fmt.Errorf("%w: over %d MiB of symbols", errTooMuch, mostMiniDebug>>20)
 	}
-	return true, checkBlock(out.Bytes()[begin:], in, (4-(before-in.Len())%4)%4, check)
+	return true, checkBlock(u.b[begin:], in, (4-(before-in.Len())%4)%4, check)
 }
 
 // checkBlock reads the padding and the check behind a block, and compares the latter.

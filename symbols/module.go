@@ -68,11 +68,12 @@ func (m *Module) Refused() []error {
 	if m.img == nil {
 		return nil
 	}
-	r := m.img.f.refused
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	refused := m.img.f.refused.all()
+	if d := m.img.dwarf.Load(); d != nil {
+		refused = append(refused, d.refused.all()...)
+	}
 	var out []error
-	for _, err := range r.list {
+	for _, err := range refused {
 		out = append(out, fmt.Errorf("%s was not read whole: %w", m.Path, err))
 	}
 	return out

@@ -8,19 +8,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/gokprobe/gokprobe/internal/budget"
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // object is an ELF file whose headers have been checked against its size, before debug/elf saw them. Its sections are read by
-// content, section and debugSection only, which ask the budget.
+// content, section and debugSection only, which ask the budget, in the account they are given: kept, or one of the question that is
+// answered and that closes it.
 type object struct {
 	*elf.File
 	r    io.ReaderAt
 	size uint64
-	acct *budget.Account
+	id   targetfs.Info   // zero if it is no file that others may open too
+	kept *budget.Account // of what is kept as long as the file is
 
 	refused *refusals
 }
@@ -32,8 +36,8 @@ type refusals struct {
 }
 
 // newObject reads the headers of r, a file of so many bytes.
-func newObject(r io.ReaderAt, size uint64, acct *budget.Account) (*object, error) {
-	o := &object{r: r, size: size, acct: acct, refused: &refusals{}}
+func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error) {
+	o := &object{r: r, size: size, kept: kept, refused: &refusals{}}
 	h, err := o.checkHeaders()
 	if err != nil {
 		return nil, err
@@ -45,16 +49,26 @@ func newObject(r io.ReaderAt, size uint64, acct *budget.Account) (*object, error
 }
 
 // refuse notes what is not read.
-func (o *object) refuse(err error) error {
+func (o *object) refuse(err error) error { return o.refused.note(err) }
+
+// note adds err, if that is why something was not read, and returns it.
+func (r *refusals) note(err error) error {
 	if errors.Is(err, budget.ErrOver) || errors.Is(err, errTooMuch) {
 		const most = 8
-		o.refused.mu.Lock()
-		defer o.refused.mu.Unlock()
-		if len(o.refused.list) < most {
-			o.refused.list = append(o.refused.list, err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.list) < most {
+			r.list = append(r.list, err)
 		}
 	}
 	return err
+}
+
+// all is what was noted.
+func (r *refusals) all() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
 }
 
 // errTooMuch is a count or a size that no honest file has.
@@ -66,17 +80,18 @@ var errTruncated = errors.New("it ends behind the file")
 const maxRatio = 1032
 
 // content is a section's content, decompressed; nil if it has none in this file.
-func (o *object) content(s *elf.Section) ([]byte, error) {
+func (o *object) content(s *elf.Section, acct *budget.Account) ([]byte, error) {
 	if s.Type == elf.SHT_NOBITS || s.Size == 0 {
 		return nil, nil
 	}
 	if s.Offset > o.size || s.FileSize > o.size-s.Offset {
 		return nil, fmt.Errorf("section %s: %w", s.Name, errTruncated)
 	}
-	b, err := o.take(s.Name, s.Size, s.FileSize)
-	if err != nil {
-		return nil, err
+	part := acct.Part("section " + s.Name)
+	if err := part.Set(s.Size); err != nil {
+		return nil, o.refuse(err)
 	}
+	b, err := make([]byte, s.Size), error(nil)
 	if s.Flags&elf.SHF_COMPRESSED == 0 {
 		_, err = o.r.ReadAt(b, int64(s.Offset))
 		if errors.Is(err, io.EOF) {
@@ -86,34 +101,19 @@ func (o *object) content(s *elf.Section) ([]byte, error) {
 		_, err = io.ReadFull(s.Open(), b)
 	}
 	if err != nil {
-		o.acct.Give(uint64(len(b)))
+		_ = part.Set(0)
 		return nil, fmt.Errorf("section %s: %w", s.Name, err)
 	}
 	return b, nil
 }
 
-// take allocates a section's content, of which the file has packed bytes.
-func (o *object) take(name string, size, packed uint64) ([]byte, error) {
-	err := o.acct.Take(max(size, packed), "section "+name)
-	if err != nil {
-		return nil, o.refuse(err)
-	}
-	if packed > size {
-		o.acct.Give(packed - size)
-	}
-	return make([]byte, size), nil
-}
-
-// forget returns what content has read, when it is not needed any more.
-func (o *object) forget(b []byte) { o.acct.Give(uint64(len(b))) }
-
 // section is content by a section's name, nil if it can't be had.
-func (o *object) section(name string) []byte {
+func (o *object) section(name string, acct *budget.Account) []byte {
 	s := o.Section(name)
 	if s == nil {
 		return nil
 	}
-	b, err := o.content(s)
+	b, err := o.content(s, acct)
 	if err != nil {
 		return nil
 	}
@@ -121,22 +121,24 @@ func (o *object) section(name string) []byte {
 }
 
 // debugSection reads .debug_NAME, or .zdebug_NAME as older tools compressed it.
-func (o *object) debugSection(name string) ([]byte, error) {
+func (o *object) debugSection(name string, acct *budget.Account) ([]byte, error) {
 	if s := o.Section(".debug_" + name); s != nil {
-		return o.content(s)
+		return o.content(s, acct)
 	}
 	s := o.Section(".zdebug_" + name)
 	if s == nil || s.Flags&elf.SHF_COMPRESSED != 0 {
 		return nil, nil
 	}
-	packed, err := o.content(s)
+	const head = 12 // "ZLIB" and the size, big-endian
+	var magic [4]byte
+	if _, err := s.ReadAt(magic[:], 0); err != nil || s.Size < head || string(magic[:]) != "ZLIB" {
+		return o.content(s, acct)
+	}
+	question := acct.Open()
+	defer question.Close()
+	packed, err := o.content(s, question)
 	if err != nil {
 		return nil, err
-	}
-	defer o.forget(packed)
-	const head = 12 // "ZLIB" and the size, big-endian
-	if len(packed) < head || string(packed[:4]) != "ZLIB" {
-		return packed, nil
 	}
 	size := binary.BigEndian.Uint64(packed[4:])
 	if size/maxRatio > uint64(len(packed)) {
@@ -146,12 +148,13 @@ func (o *object) debugSection(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := o.take(s.Name, size, 0)
-	if err != nil {
-		return nil, err
+	part := acct.Part("section " + s.Name)
+	if err := part.Set(size); err != nil {
+		return nil, o.refuse(err)
 	}
+	b := make([]byte, size)
 	if _, err := io.ReadFull(zr, b); err != nil {
-		o.forget(b)
+		_ = part.Set(0)
 		return nil, err
 	}
 	return b, nil

@@ -349,6 +349,7 @@ func (t *Table) dropUnused(mods []*Module) {
 	for k, img := range t.images {
 		if !used[img] {
 			// Kept open: a caller may hold a Module of the snapshot before.
+			img.forget()
 			delete(t.images, k)
 		}
 	}

@@ -150,6 +150,9 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 		typ := r.at(off)
 		sig.results = append(sig.results, Param{Name: soleResult, Type: typ.name, typ: typ})
 	}
+	if r.err != nil { // a type that is missing would give the others wrong places
+		return nil, r.err
+	}
 	return sig, nil
 }
 

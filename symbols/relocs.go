@@ -4,6 +4,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"sync"
+
+	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
 // relocTable is the part of a file's dynamic relocations that tells how
@@ -20,11 +22,16 @@ type relocTable struct {
 	words     []textWord
 }
 
-const relaSize = 24 // sizeof(Elf64_Rela)
+const (
+	relaSize  = 24 // sizeof(Elf64_Rela)
+	relocCost = 64 // bytes, of one in a map
+)
 
 // eachRela calls f for every dynamic relocation of img.
 func (img *image) eachRela(f func(off uint64, typ elf.R_X86_64, sym uint32, addend uint64)) {
-	for _, raw := range img.relaTables() {
+	question := img.f.kept.Open()
+	defer question.Close()
+	for _, raw := range img.relaTables(question) {
 		for ; len(raw) >= relaSize; raw = raw[relaSize:] {
 			info := binary.LittleEndian.Uint64(raw[8:])
 			f(binary.LittleEndian.Uint64(raw), elf.R_X86_64(uint32(info)), uint32(info>>32), binary.LittleEndian.Uint64(raw[16:]))
@@ -34,11 +41,11 @@ func (img *image) eachRela(f func(off uint64, typ elf.R_X86_64, sym uint32, adde
 
 // relaTables are the raw relocation tables: by section, since a static program
 // has no dynamic segment, else by the dynamic segment.
-func (img *image) relaTables() [][]byte {
+func (img *image) relaTables(acct *budget.Account) [][]byte {
 	var out [][]byte
 	for _, s := range img.f.Sections {
 		if s.Type == elf.SHT_RELA && s.Flags&elf.SHF_ALLOC != 0 {
-			if d, err := img.f.content(s); err == nil {
+			if d, err := img.f.content(s, acct); err == nil {
 				out = append(out, d)
 			}
 		}
@@ -48,7 +55,7 @@ func (img *image) relaTables() [][]byte {
 	}
 	tags := img.dynamic()
 	for _, t := range [][2]elf.DynTag{{elf.DT_RELA, elf.DT_RELASZ}, {elf.DT_JMPREL, elf.DT_PLTRELSZ}} {
-		if d, err := img.readAt(img.unbiased(tags[t[0]]), tags[t[1]]); err == nil {
+		if d, err := img.readAt(img.unbiased(tags[t[0]]), tags[t[1]], acct); err == nil {
 			out = append(out, d)
 		}
 	}
@@ -60,13 +67,18 @@ func (img *image) bindings() *relocTable {
 	r := &img.relocs
 	r.once.Do(func() {
 		r.irelative, r.byName = map[uint64][]uint64{}, map[string][]uint64{}
-		names := img.dynamicNames()
+		question := img.f.kept.Open()
+		defer question.Close()
+		names := img.dynamicNames(question)
+		room := img.relocRoom()
 		img.eachRela(func(off uint64, typ elf.R_X86_64, sym uint32, addend uint64) {
 			switch typ {
 			case elf.R_X86_64_IRELATIVE:
-				r.irelative[addend] = append(r.irelative[addend], off)
+				if room("") {
+					r.irelative[addend] = append(r.irelative[addend], off)
+				}
 			case elf.R_X86_64_JMP_SLOT, elf.R_X86_64_GLOB_DAT, elf.R_X86_64_64:
-				if name := names(sym); name != "" {
+				if name := names(sym); name != "" && room(name) {
 					r.byName[name] = append(r.byName[name], off)
 				}
 			}
@@ -75,12 +87,28 @@ func (img *image) bindings() *relocTable {
 	return r
 }
 
+// relocRoom tells for one relocation after the other, with the name that is kept with it, whether there is room for it.
+func (img *image) relocRoom() func(name string) bool {
+	part, size, full := img.f.kept.Part("the relocations of "+img.path), uint64(0), false
+	return func(name string) bool {
+		size += relocCost + uint64(len(name))
+		if full {
+			return false
+		}
+		if err := part.Set(size); err != nil {
+			full = true
+			_ = img.f.refuse(err)
+		}
+		return !full
+	}
+}
+
 // dynamicNames returns the names of dynamic symbols by index.
-func (img *image) dynamicNames() func(uint32) string {
+func (img *image) dynamicNames(acct *budget.Account) func(uint32) string {
 	var raw, str []byte
 	if s := img.f.Section(".dynsym"); s != nil && int(s.Link) < len(img.f.Sections) {
-		raw, _ = img.f.content(s)
-		str, _ = img.f.content(img.f.Sections[s.Link])
+		raw, _ = img.f.content(s, acct)
+		str, _ = img.f.content(img.f.Sections[s.Link], acct)
 	}
 	return func(i uint32) string {
 		at := uint64(i) * 24
@@ -106,8 +134,9 @@ func (img *image) relative() map[uint64]uint64 {
 	r := &img.relocs
 	r.relOnce.Do(func() {
 		r.relative = map[uint64]uint64{}
+		room := img.relocRoom()
 		img.eachRela(func(off uint64, typ elf.R_X86_64, _ uint32, addend uint64) {
-			if typ == elf.R_X86_64_RELATIVE {
+			if typ == elf.R_X86_64_RELATIVE && room("") {
 				r.relative[off] = addend
 			}
 		})

@@ -36,19 +36,26 @@ func (img *image) addSections(s *symtab, f *object, name string, src Source) boo
 	if sec == nil || sec.Type == elf.SHT_NOBITS || int(sec.Link) >= len(f.Sections) {
 		return false
 	}
-	raw, err := f.content(sec)
+	question := f.kept.Open()
+	defer question.Close()
+	raw, err := f.content(sec, question)
 	if err != nil {
 		return false
 	}
-	defer f.forget(raw)
-	str, err := f.content(f.Sections[sec.Link])
-	if err != nil || f.acct.Take(uint64(len(raw)/symSize*entryCost), name) != nil {
+	entries := f.kept.Part("the symbols in " + name)
+	if err := entries.Set(uint64(len(raw) / symSize * entryCost)); err != nil {
+		_ = f.refuse(err)
+		return false
+	}
+	str, err := f.content(f.Sections[sec.Link], f.kept)
+	if err != nil {
+		_ = entries.Set(0)
 		return false
 	}
 	before := len(s.entries)
 	var versions []byte
 	if src == SourceDynsym {
-		versions = f.section(".gnu.version")
+		versions = f.section(".gnu.version", question)
 	}
 	s.addTable(src, raw, str, versions, img.codeFrom)
 	return len(s.entries) > before
@@ -65,7 +72,7 @@ func (img *image) dynamic() map[elf.DynTag]uint64 {
 	if dyn == nil || dyn.Filesz > 1<<16 {
 		return nil
 	}
-	raw, err := img.readAt(dyn.Vaddr, dyn.Filesz)
+	raw, err := img.readAt(dyn.Vaddr, dyn.Filesz, img.f.kept) // it is small
 	if err != nil {
 		return nil
 	}
@@ -89,21 +96,29 @@ func (img *image) addDynamicSegment(s *symtab) {
 		return
 	}
 	at := func(tag elf.DynTag) uint64 { return img.unbiased(tags[tag]) }
-	str, err := img.readAt(at(elf.DT_STRTAB), tags[elf.DT_STRSZ])
-	if err != nil {
-		return
-	}
+	question := img.f.kept.Open()
+	defer question.Close()
 	n, err := img.dynamicCount(at(elf.DT_GNU_HASH), at(elf.DT_HASH))
 	if err != nil {
 		return
 	}
-	raw, err := img.readAt(at(elf.DT_SYMTAB), n*24)
+	raw, err := img.readAt(at(elf.DT_SYMTAB), n*symSize, question)
 	if err != nil {
+		return
+	}
+	entries := img.f.kept.Part("the dynamic symbols")
+	if err := entries.Set(uint64(len(raw) / symSize * entryCost)); err != nil {
+		_ = img.f.refuse(err)
+		return
+	}
+	str, err := img.readAt(at(elf.DT_STRTAB), tags[elf.DT_STRSZ], img.f.kept)
+	if err != nil {
+		_ = entries.Set(0)
 		return
 	}
 	var versions []byte
 	if v := tags[elf.DT_VERSYM]; v != 0 {
-		versions, _ = img.readAt(img.unbiased(v), n*2)
+		versions, _ = img.readAt(img.unbiased(v), n*2, question)
 	}
 	s.addTable(SourceDynsym, raw, str, versions, img.codeFrom)
 }
@@ -118,12 +133,14 @@ func (img *image) lowest() uint64 {
 // dynamicCount is the number of dynamic symbols, which only the hash tables
 // tell: DT_HASH by its chain count, DT_GNU_HASH by the end of its last chain.
 func (img *image) dynamicCount(gnu, sysv uint64) (uint64, error) {
+	question := img.f.kept.Open()
+	defer question.Close()
 	if sysv != 0 {
-		if b, err := img.readAt(sysv, 8); err == nil {
+		if b, err := img.readAt(sysv, 8, question); err == nil {
 			return uint64(binary.LittleEndian.Uint32(b[4:])), nil
 		}
 	}
-	head, err := img.readAt(gnu, 16)
+	head, err := img.readAt(gnu, 16, question)
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +148,7 @@ func (img *image) dynamicCount(gnu, sysv uint64) (uint64, error) {
 	first := uint64(binary.LittleEndian.Uint32(head[4:]))
 	bloom := uint64(binary.LittleEndian.Uint32(head[8:]))
 	buckets := gnu + 16 + bloom*8
-	raw, err := img.readAt(buckets, nbuckets*4)
+	raw, err := img.readAt(buckets, nbuckets*4, question)
 	if err != nil {
 		return 0, err
 	}
@@ -143,7 +160,7 @@ func (img *image) dynamicCount(gnu, sysv uint64) (uint64, error) {
 		return first, nil
 	}
 	for chain := buckets + nbuckets*4 + (last-first)*4; ; chain += 4 {
-		b, err := img.readAt(chain, 4)
+		b, err := img.readAt(chain, 4, question)
 		if err != nil {
 			return 0, fmt.Errorf("hash chain of %s: %w", img.path, err)
 		}

@@ -58,111 +58,11 @@ type dfield struct {
 	base bool  // a C++ base class
 }
 
-// typeReader reads types of one unit and keeps them.
-type typeReader struct {
-	d     *dwarfData
-	cache map[dwarf.Offset]*dtype
-	lang  language
-
-	depth   int
-	aliases []alias // to complete when the outermost type is read
-	made    []*dtype
-}
-
-// alias is a typedef or a qualified type and what it stands for.
-type alias struct {
-	r         *typeReader
-	t, target *dtype
-	entry     *dwarf.Entry
-}
-
 // Attributes of Go's DWARF (src/cmd/internal/dwarf/dwarf.go).
 const (
 	attrGoKind = dwarf.Attr(0x2900)
 	attrGoElem = dwarf.Attr(0x2902)
 )
-
-// at returns the type at off; it never returns nil.
-func (r *typeReader) at(off dwarf.Offset) *dtype {
-	if t := r.cache[off]; t != nil {
-		return t
-	}
-	t := &dtype{kind: typeUnknown, name: "?"}
-	if r.depth >= deepestType || r.d.obj.acct.Take(typeCost, "types") != nil {
-		return t
-	}
-	r.cache[off] = t // before its parts are read: types are cyclic
-	rd := r.d.entriesAt(off)
-	e := rd.next()
-	if e == nil {
-		return t
-	}
-	r.depth++
-	r.made = append(r.made, t)
-	r.fill(t, e, rd)
-	if t.align == 0 {
-		t.align = max(1, min(t.size, 16))
-	}
-	if r.depth--; r.depth == 0 {
-		// An alias met inside of its own target copied an unfinished type.
-		for _, a := range r.aliases {
-			a.copyTarget()
-		}
-		for _, t := range r.made {
-			r.settle(t)
-		}
-		r.aliases, r.made = nil, nil
-	}
-	return t
-}
-
-// Limits of types: how deep they lead one to the other while they are read, how many parts a value has, and how large it is.
-const (
-	deepestType = 1 << 13
-	mostParts   = 1 << 16
-	largestType = 1 << 26
-	typeCost    = 256 // bytes
-)
-
-// settle makes what no value can be a type that is not known: one that holds itself, or more parts than any, or has an impossible size. So
-// going through the parts of a value always ends.
-func (r *typeReader) settle(t *dtype) {
-	if t.parts() > mostParts || t.size < 0 || t.size > largestType || t.count < 0 {
-		*t = dtype{kind: typeUnknown, name: t.name, under: t.under, align: 1}
-	}
-	text := len(t.name)
-	for _, f := range t.field {
-		text += len(f.name) + 64
-	}
-	for _, name := range t.enum {
-		text += len(name) + 64
-	}
-	if r.d.obj.acct.Take(uint64(text), "types") != nil {
-		*t = dtype{kind: typeUnknown, name: "?", align: 1}
-	}
-}
-
-// parts is how many types a value of t has in it, itself included; more than mostParts if that is too many, or no number.
-func (t *dtype) parts() int {
-	switch {
-	case t.weight == weighing:
-		return mostParts + 1
-	case t.weight > 0:
-		return t.weight
-	}
-	t.weight = weighing
-	n := 1
-	if t.kind == typeArray && t.elem != nil {
-		n += t.elem.parts()
-	}
-	for i := 0; i < len(t.field) && n <= mostParts; i++ {
-		n += t.field[i].typ.parts()
-	}
-	t.weight = min(n, mostParts+1)
-	return t.weight
-}
-
-const weighing = -1
 
 // ref follows e's DW_AT_type; without one the type is void.
 func (r *typeReader) ref(e *dwarf.Entry) *dtype {

@@ -1,12 +1,18 @@
 // Package budget bounds the memory that what a target says may take. There is one Budget for the process: it is asked before memory is
 // allocated by sizes and counts that a target, or a file of its, has chosen. What is refused is not read; the rest goes on.
+//
+// What is taken belongs to an Account, and an Account ends as a whole: one for what a file's reader keeps, one for what a single
+// question needs while it is answered. Nothing is given back by a number that could be another one than was taken, so what is taken
+// never outlives, nor falls below, what it was taken for.
 package budget
 
 import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 )
 
@@ -41,33 +47,8 @@ func Process() *Budget { return process }
 // Limit is the whole amount, in bytes.
 func (b *Budget) Limit() uint64 { return uint64(max(b.limit(), 0)) }
 
-// Account is what one file, or another thing that ends as a whole, has taken. It is safe for concurrent use.
-type Account struct {
-	budget *Budget
-	held   atomic.Int64
-}
-
-// Open begins an account.
-func (b *Budget) Open() *Account { return &Account{budget: b} }
-
-// Take asks for n bytes. The error matches ErrOver, is one sentence's end about what, and nothing is taken then.
-func (a *Account) Take(n uint64, what string) error {
-	b := a.budget
-	if n > b.Limit() || !b.take(int64(n)) {
-		return fmt.Errorf("%s would take %s, %w of %s (GOMEMLIMIT allows more)", what, size(n), ErrOver, size(b.Limit()))
-	}
-	a.held.Add(int64(n))
-	return nil
-}
-
-// Give returns n bytes that were taken.
-func (a *Account) Give(n uint64) {
-	a.held.Add(-int64(n))
-	a.budget.used.Add(-int64(n))
-}
-
-// Close returns all that the account has taken. Call it when nobody will look at the memory any more; it may be called again.
-func (a *Account) Close() { a.budget.used.Add(-a.held.Swap(0)) }
+// Used is how much is taken now, in bytes.
+func (b *Budget) Used() uint64 { return uint64(max(b.used.Load(), 0)) }
 
 func (b *Budget) take(n int64) bool {
 	if b.used.Add(n) <= b.limit() {
@@ -75,6 +56,76 @@ func (b *Budget) take(n int64) bool {
 	}
 	b.used.Add(-n)
 	return false
+}
+
+// Account is what one thing has taken that ends as a whole. It is safe for concurrent use. One that nobody holds any more gives back by itself
+// when the garbage is collected, with the memory that it stands for.
+type Account struct{ s *share }
+
+// share is apart from its Account so that it can be closed when that is gone.
+type share struct {
+	budget  *Budget
+	mu      sync.Mutex
+	held    int64
+	closes  int  // how often it was closed: a Part of before has nothing any more
+	watched bool // whether it is closed with its Account: most of a question's take nothing
+}
+
+// Open begins an account.
+func (b *Budget) Open() *Account { return &Account{&share{budget: b}} }
+
+// Open begins another account of the same budget: for what one question needs, which closes it when it is answered.
+func (a *Account) Open() *Account { return a.s.budget.Open() }
+
+// Take asks for n bytes more. The error matches ErrOver, is one sentence's end about what, and nothing is taken then.
+func (a *Account) Take(n uint64, what string) error { return a.Part(what).Set(n) }
+
+// Close returns all that the account has taken. Call it when nobody will look at the memory any more; it may be called again, and what is
+// taken later is counted as before.
+func (a *Account) Close() { a.s.close() }
+
+func (s *share) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.budget.used.Add(-s.held)
+	s.held = 0
+	s.closes++
+}
+
+// Part is an amount within an account that changes: of a list that grows, or of what is known better once it was read. It is not safe for
+// concurrent use.
+type Part struct {
+	a      *Account
+	what   string
+	held   int64
+	closes int
+}
+
+// Part begins one of 0 bytes; what is said of it if it is refused.
+func (a *Account) Part(what string) *Part { return &Part{a: a, what: what} }
+
+// Set makes the part n bytes. The error is that of Take, and nothing has changed then; less is never refused.
+func (p *Part) Set(n uint64) error {
+	s := p.a.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.closes != s.closes {
+		p.held, p.closes = 0, s.closes
+	}
+	b := s.budget
+	if n > uint64(p.held) && (n > b.Limit() || !b.take(int64(n)-p.held)) {
+		return fmt.Errorf("%s would take %s, %w of %s (GOMEMLIMIT allows more)", p.what, size(n), ErrOver, size(b.Limit()))
+	}
+	if !s.watched {
+		s.watched = true
+		runtime.AddCleanup(p.a, (*share).close, s)
+	}
+	if n < uint64(p.held) {
+		b.used.Add(int64(n) - p.held)
+	}
+	s.held += int64(n) - p.held
+	p.held = int64(n)
+	return nil
 }
 
 func size(n uint64) string {

@@ -18,6 +18,9 @@ type Info struct {
 	Dev, Inode uint64 // together they are the file's identity; btrfs and overlay tell another Dev than maps do
 	Size       int64  // in bytes
 	Regular    bool
+	// Modified and Changed are the times of the last change of the content, and of that or anything else; in nanoseconds. Only the owner of the file system
+	// can keep a change from showing in Changed.
+	Modified, Changed int64
 }
 
 // Same tells whether both are one file.
@@ -28,7 +31,10 @@ func infoOf(fd int) (Info, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Info{}, err
 	}
-	return Info{st.Dev, st.Ino, st.Size, st.Mode&unix.S_IFMT == unix.S_IFREG}, nil
+	return Info{
+		Dev: st.Dev, Inode: st.Ino, Size: st.Size, Regular: st.Mode&unix.S_IFMT == unix.S_IFREG,
+		Modified: st.Mtim.Nano(), Changed: st.Ctim.Nano(),
+	}, nil
 }
 
 // File is an open regular file. Reads end where the file ended when it was opened: it may be written, cut or replaced at any time, so
