@@ -12,6 +12,9 @@ func appendJSON(b []byte, s string) []byte { return clean.AppendJSON(b, s) }
 // appendSafe appends s with what may not be printed escaped.
 func appendSafe(b []byte, s string) []byte { return clean.Append(b, s) }
 
+// appendName appends what a target calls something: another name never looks the same.
+func appendName(b []byte, s string) []byte { return clean.AppendName(b, s) }
+
 // appendHex appends v as 0x-prefixed hexadecimal.
 func appendHex(b []byte, v uint64) []byte {
 	return strconv.AppendUint(append(b, '0', 'x'), v, 16)

@@ -362,3 +362,27 @@ func BenchmarkHit(b *testing.B) {
 		})
 	}
 }
+
+// A thread whose name holds an escape is told from one whose name holds what the escape stands for.
+func TestNoTwoNamesLookTheSame(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"a\x1b", `a\x1b`, `a\\x1b`, "a\n", `a\n`, "\u202e", `\u202e`, "\xff", `\xff`, `\`, `\\`} {
+		for what, set := range map[string]func(*Hit){
+			"thread": func(h *Hit) { h.Comm = name }, "symbol": func(h *Hit) { h.Symbol = name },
+			"module of a frame": func(h *Hit) { h.Stack = []Frame{{Symbol: "f", Module: name}} },
+			"symbol of a frame": func(h *Hit) { h.Stack = []Frame{{Symbol: name}} },
+		} {
+			h := *hits()[0]
+			set(&h)
+			var out bytes.Buffer
+			if err := NewText(&out, TextOptions{}).Hit(&h); err != nil {
+				t.Fatal(err)
+			}
+			line := what + ": " + out.String()
+			if old, ok := seen[line]; ok {
+				t.Errorf("the names %q and %q give %s", old, name, line)
+			}
+			seen[line] = name
+		}
+	}
+}

@@ -60,7 +60,7 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 
 	b = p.style(append(b, "  "...), styleThread)
 	at := len(b)
-	b = append(appendSafe(b, h.Comm), '-')
+	b = append(appendName(b, h.Comm), '-')
 	b = strconv.AppendInt(b, int64(h.TID), 10)
 	b = pad(b, at, threadWidth)
 	b = p.style(b, styleReset)
@@ -99,7 +99,7 @@ func appendPlace(b []byte, h *Hit) []byte {
 	if h.Kind == "kretprobe" && strings.HasPrefix(h.Symbol, name+"+0x") {
 		return b // behind the check of the stack with which a Go function begins
 	}
-	return append(appendSafe(append(b, " ("...), h.Symbol), ')')
+	return append(appendName(append(b, " ("...), h.Symbol), ')')
 }
 
 func (p *Text) appendReturn(b []byte, h *Hit) []byte {
@@ -182,13 +182,13 @@ func appendFrameText(b []byte, n int, f *Frame) []byte {
 	b = pad(b, at, len("    #99"))
 	b = appendHex(append(b, ' '), uint64(f.Addr))
 	if f.Symbol != "" {
-		b = appendSafe(append(b, " in "...), f.Symbol)
+		b = appendName(append(b, " in "...), f.Symbol)
 	}
 	if f.Module != "" {
-		b = append(appendSafe(append(b, " ("...), f.Module), ')')
+		b = append(appendName(append(b, " ("...), f.Module), ')')
 	}
 	if f.File != "" {
-		b = appendSafe(append(b, " at "...), f.File)
+		b = appendName(append(b, " at "...), f.File)
 		b = strconv.AppendInt(append(b, ':'), int64(f.Line), 10)
 	}
 	return append(b, '\n')

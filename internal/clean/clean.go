@@ -9,6 +9,7 @@ package clean
 import (
 	"io"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -25,6 +26,20 @@ func Printable(r rune) bool {
 
 // Append appends s with what may not be printed escaped as in Go source: \n, \x1b, \u202e, \U000e0001, and \xff for a byte that is no text.
 func Append(b []byte, s string) []byte { return appendText(b, s, false) }
+
+// AppendName appends one name or string that a target has chosen, as Append does, and a backslash as two: so no two names look the same, and
+// strconv.Unquote gives it back (where quotes are escaped too). It is for who makes a text of such names; a text as a whole, which has been made so,
+// goes through Append and Writer, which leave backslashes alone.
+func AppendName(b []byte, s string) []byte {
+	for {
+		i := strings.IndexByte(s, '\\')
+		if i < 0 {
+			return Append(b, s)
+		}
+		b = append(Append(b, s[:i]), '\\', '\\')
+		s = s[i+1:]
+	}
+}
 
 // Line is Append to a string.
 func Line(s string) string { return string(Append(nil, s)) }

@@ -53,12 +53,17 @@ func TestNoRuneOfItsKindsPasses(t *testing.T) {
 // FuzzClean: what comes out can be printed, JSON stays the same data, and writes may be cut anywhere.
 func FuzzClean(f *testing.F) {
 	f.Add([]byte("a\x1b\u202e\xff\xe2\x80"), 3)
+	f.Add([]byte(`a\x1b\\"\`), 3)
 	f.Fuzz(func(t *testing.T, p []byte, cut int) {
 		s := string(p)
 		for _, r := range clean.Line(s) {
 			if !clean.Printable(r) {
 				t.Fatalf("%q gives %U", s, r)
 			}
+		}
+		name := string(clean.AppendName(nil, s))
+		if back, err := strconv.Unquote(`"` + strings.ReplaceAll(name, `"`, `\"`) + `"`); err != nil || back != s {
+			t.Fatalf("%q is %s, and then %q: %v", s, name, back, err)
 		}
 		j, err := json.Marshal(s)
 		if err != nil {
