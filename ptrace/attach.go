@@ -13,9 +13,13 @@ import (
 
 // Attach seizes every thread of the process that pid belongs to, and lets them run
 // on. It must be called on the tracer's thread. A failure is an *AttachError that
-// names its cause; then nothing stays attached.
+// names its cause; then nothing stays attached. After Cancel it is ErrGivenUp, and LetGo is to be called.
 func (t *Tracer) Attach(pid int) (*Process, error) {
-	st, err := precheck(pid)
+	var st procfs.Status
+	var err error
+	if !t.Outside(func() { st, err = precheck(pid) }) {
+		return nil, ErrGivenUp
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -26,6 +30,9 @@ func (t *Tracer) Attach(pid int) (*Process, error) {
 	p := t.newProcess(pid, nil)
 	for _, step := range []func(*Process) error{t.seizeAll, t.enterAll, t.seizeRelatives, t.passOnce, t.seizeAll, t.passOnce} {
 		if err := step(p); err != nil {
+			if errors.Is(err, ErrGivenUp) {
+				return nil, err
+			}
 			t.abandon(p)
 			return nil, diagnose(pid, err)
 		}
@@ -47,6 +54,9 @@ func (t *Tracer) passOnce(p *Process) error {
 		}
 	}
 	for len(waiting) > 0 {
+		if t.GivenUp() {
+			return ErrGivenUp
+		}
 		for th := range waiting {
 			if th.seen || th.state != running || t.threads[th.TID] != th {
 				delete(waiting, th)
@@ -117,6 +127,9 @@ func (t *Tracer) seizeAll(p *Process) error {
 			if p.threads[tid] != nil {
 				continue
 			}
+			if t.GivenUp() {
+				return ErrGivenUp
+			}
 			seized, err := t.seize(p, tid)
 			if err != nil {
 				return err
@@ -141,6 +154,7 @@ func (t *Tracer) seizeAll(p *Process) error {
 // seize reports whether it took a new thread. One that ended meanwhile is none, and
 // one that a seized thread made is traced already: EPERM, and the tracer is us.
 func (t *Tracer) seize(p *Process, tid int) (bool, error) {
+	t.event()
 	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
 	st, statErr := procfs.ReadStatus(p.PID, tid)
 	switch {

@@ -9,10 +9,13 @@ import "golang.org/x/sys/unix"
 // as they appear. Threads inside vfork(2) and exiting ones can't be stopped; they
 // run no user code either and stop before they next would. Calls may nest.
 //
-// Stops other than the freeze's own are dispatched after it, in order.
+// Stops other than the freeze's own are dispatched after it, in order. After Tracer.Cancel f is not run: the error is ErrGivenUp.
 func (s *Space) Freeze(f func() error) error {
 	if s.depth == 0 {
-		s.stopAll()
+		if err := s.stopAll(); err != nil {
+			s.thaw()
+			return err
+		}
 	}
 	s.depth++
 	defer func() {
@@ -24,9 +27,12 @@ func (s *Space) Freeze(f func() error) error {
 }
 
 // stopAll asks all threads first and then waits for each, so they stop in parallel.
-// A round that asks nobody and finds nobody running is the last.
-func (s *Space) stopAll() {
+// A round that asks nobody and finds nobody running is the last. The error is ErrGivenUp.
+func (s *Space) stopAll() error {
 	for {
+		if s.tracer.GivenUp() {
+			return ErrGivenUp
+		}
 		var waiting []*Thread
 		for _, th := range s.Threads() {
 			if th.state == running {
@@ -37,7 +43,7 @@ func (s *Space) stopAll() {
 			waiting = append(waiting, th)
 		}
 		if len(waiting) == 0 {
-			return
+			return nil
 		}
 		for _, th := range waiting {
 			s.tracer.settle(th)
@@ -117,6 +123,9 @@ func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 		}
 	}
 	for _, th := range s.byPreference() {
+		if t.GivenUp() {
+			return nil, nil, ErrGivenUp
+		}
 		if of != nil && th.Proc != of {
 			continue
 		}

@@ -71,6 +71,7 @@ func (r *Remote) protect(saved *hostRegs, mask Sigset) error {
 	if s.saveAt == 0 || mask.Has(unix.SIGTRAP) {
 		if insn, ok := th.takeRefuge(saved, mask); ok {
 			r.insn = insn
+			th.sheltered = true
 		}
 		return th.setSigmask(allSignals)
 	}

@@ -81,7 +81,8 @@ func (th *Thread) remote(f func(*Remote) error) error {
 		return err
 	}
 	defer undo()
-	defer th.suspendDispatch()()
+	redispatch, dispatches := th.suspendDispatch()
+	defer redispatch()
 	regs, err := th.hostRegs()
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	}
 	kept := th.keepSiginfo()
 	th.remoting = true
-	defer func() { th.remoting = false }()
+	defer func() { th.remoting, th.sheltered = false, false }()
 	ours := stop.Reason == SingleStep || th.deciding
 	if stop.Reason == Breakpoint {
 		ours, _ = th.known()
@@ -115,6 +116,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	if err := r.protect(&safe, mask); err != nil {
 		return err
 	}
+	th.sheltered = th.sheltered && !dispatches // that only we can put back
 	failed := f(r)
 	if err := r.finish(saved, safe, mask); err != nil {
 		return err

@@ -136,6 +136,8 @@ type Tracer struct {
 	unreapedStatus unix.WaitStatus
 	missed         []missedStop
 
+	quit giveUp
+
 	gone chan struct{} // closed when run returns
 
 	mu     sync.Mutex
@@ -156,7 +158,7 @@ type call struct {
 
 // New starts a tracer. Close must be called to end its thread.
 func New() (*Tracer, error) {
-	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{})}
+	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{}), quit: giveUp{done: make(chan struct{})}}
 	ready := make(chan error)
 	go t.run(ready)
 	if err := <-ready; err != nil {
@@ -168,7 +170,7 @@ func New() (*Tracer, error) {
 // NewHere makes a tracer of the calling thread, which must be locked to its goroutine, for as long as that
 // lasts: when the thread ends the kernel lets everything go that it still traces. All methods are called there.
 func NewHere(h Handler) *Tracer {
-	t := &Tracer{handler: h, tid: unix.Gettid(), threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}}
+	t := &Tracer{handler: h, tid: unix.Gettid(), threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, quit: giveUp{done: make(chan struct{})}}
 	t.cpu.init()
 	return t
 }

@@ -68,13 +68,13 @@ func (th *Thread) restoreDispatch() {
 
 // suspendDispatch lets the calls that the thread makes for us pass. A SIGSYS in place of one,
 // with all signals blocked, would take the program's handler away.
-func (th *Thread) suspendDispatch() (undo func()) {
+func (th *Thread) suspendDispatch() (undo func(), suspended bool) {
 	var own userDispatch
 	err := requestPtr(reqGetUserDispatch, th.TID, unsafe.Sizeof(own), unsafe.Pointer(&own))
 	if err != nil || own.Mode == 0 || th.setUserDispatch(&userDispatch{}) != nil {
-		return func() {}
+		return func() {}, false
 	}
-	return func() { _ = th.setUserDispatch(&own) }
+	return func() { _ = th.setUserDispatch(&own) }, true
 }
 
 func (th *Thread) setUserDispatch(d *userDispatch) error {

@@ -32,12 +32,16 @@ func (t *Tracer) toUserMode(th *Thread) error {
 // await waits until th stops or ends. Other threads' stops that come up meanwhile
 // are recorded and queued. It must be ready for them: a leader's end is not reported
 // before all other threads are reaped, nor does exec go on before that (de_thread in
-// fs/exec.c), so waiting for one thread alone could wait for ever.
+// fs/exec.c), so waiting for one thread alone could wait for ever. After Cancel the error is ErrGivenUp, and the
+// thread runs.
 func (t *Tracer) await(th *Thread) error {
 	for th.state == running && t.threads[th.TID] == th {
 		if tid, ws, err := t.peek(th.TID, unix.WNOHANG); err == nil && tid == th.TID {
 			t.note(tid, ws, th)
 			continue
+		}
+		if t.leaves(th) {
+			return fmt.Errorf("thread %d: %w", th.TID, ErrGivenUp)
 		}
 		t.letEnd(th.Proc)
 		tid, ws, err := t.peek(-1, 0)
