@@ -1,6 +1,9 @@
 package kprobes
 
-import "github.com/gokprobe/gokprobe/arch"
+import (
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
 
 // Upcalls is how many hits s has handled without a stop.
 func (s *Session) Upcalls() uint64 { return s.answers.Load() }
@@ -34,4 +37,17 @@ func (s *Session) BreakResume(kp *Kprobe, with error) {
 		plan.Resume = func(arch.Regs, arch.Memory, arch.Addr) error { return with }
 		return nil
 	})
+}
+
+// AtEvents has f called at each event of the attaches that follow at which one may be given up. made is given their tracers.
+func AtEvents(f func(), made func(*ptrace.Tracer)) (end func()) {
+	newTracer = func() (*ptrace.Tracer, error) {
+		t, err := ptrace.New()
+		if err == nil {
+			t.OnEvent(f)
+			made(t)
+		}
+		return t, err
+	}
+	return func() { newTracer = ptrace.New }
 }

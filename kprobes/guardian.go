@@ -55,12 +55,6 @@ func (s *Session) endGuardian() {
 	s.tracing.End()
 }
 
-// giveUp ends the tracer of a session that has not begun.
-func (s *Session) giveUp() {
-	_ = s.tracer.Do(s.endGuardian)
-	s.tracer.Close()
-}
-
 // holdOther is called when p leaves the address space: the guardian is to look for another process there.
 func (d *domain) holdOther(space *ptrace.Space, p *ptrace.Process) {
 	if d.told.PID() != p.PID {

@@ -1,16 +1,13 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -33,40 +30,75 @@ type Recovered struct {
 // and its memory are as if it had never been probed. It needs the same rights as
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
 // be undone; what could be, is.
-func Recover(pid int) (*Recovered, error) {
-	r, err := recoverOnce(pid)
+func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Background(), pid) }
+
+// RecoverContext is Recover, given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
+// What has begun is done to its end.
+func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
+	r, err := recoverOnce(ctx, pid)
 	for range 2 { // a killed gokprobe's guardian may be at it
 		var refused *ptrace.AttachError
-		if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced || !guardian.Await(pid) {
+		if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced {
 			break
 		}
-		r, err = recoverOnce(pid)
+		if passed, ok := unless(ctx, func() bool { return guardian.Await(pid) }); !ok || !passed {
+			break
+		}
+		r, err = recoverOnce(ctx, pid)
 	}
 	return r, err
 }
 
-func recoverOnce(pid int) (*Recovered, error) {
-	bases, added, unread := regionsOf(pid)
-	if unread == nil && len(bases) == 0 && len(added) == 0 {
+func recoverOnce(ctx context.Context, pid int) (*Recovered, error) {
+	type regions struct {
+		bases []arch.Addr
+		added []arch.Range
+		err   error
+	}
+	found, ok := unless(ctx, func() (f regions) { // it waits for who changes the mappings
+		f.bases, f.added, f.err = regionsOf(pid)
+		return f
+	})
+	if !ok {
+		return nil, givenUp(ctx)
+	}
+	if found.err == nil && len(found.bases) == 0 && len(found.added) == 0 {
 		return &Recovered{}, nil
 	}
-	t, err := ptrace.New()
+	t, err := newTracer()
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
-	r := &recovery{tracer: t}
+	r := &recovery{tracer: t, begin: t.CancelOn(ctx)}
 	t.SetHandler(r)
-	derr := t.Do(func() { err = r.run(pid, bases, unread) })
+	derr := t.Do(func() {
+		if err = r.run(pid, found.bases, found.err); errors.Is(err, ErrGivenUp) {
+			t.LetGo()
+			err = givenUp(ctx)
+		}
+	})
 	return &r.Recovered, errors.Join(derr, err)
+}
+
+// unless is what f tells. If ctx is done first, ok is false, and f goes on alone.
+func unless[T any](ctx context.Context, f func() T) (v T, ok bool) {
+	result := make(chan T, 1)
+	go func() { result <- f() }()
+	select {
+	case v = <-result:
+		return v, true
+	case <-ctx.Done():
+		return v, false
+	}
 }
 
 // putRight undoes, before an attach, what a killed tracer has left in the process: its breakpoints would be taken for the program's
 // own, and two guards can't both have the signals. Where that is refused, so is the attach, which says why.
-func (s *Session) putRight(pid int) {
-	r, err := Recover(pid)
+func (s *Session) putRight(ctx context.Context, pid int) {
+	r, err := RecoverContext(ctx, pid)
 	var refused *ptrace.AttachError
-	if errors.As(err, &refused) || errors.Is(err, ErrOwnerAlive) || errors.Is(err, os.ErrPermission) || err != nil && r == nil {
+	if errors.Is(err, ErrGivenUp) || errors.As(err, &refused) || errors.Is(err, ErrOwnerAlive) || errors.Is(err, os.ErrPermission) || err != nil && r == nil {
 		return
 	}
 	_ = s.do(func() error {
@@ -80,88 +112,6 @@ func (s *Session) putRight(pid int) {
 	})
 }
 
-// mostRegions is how many killed tracers a process is believed to have had, each of which would have put right what the one before had left.
-const mostRegions = 16
-
-// regionsOf finds the injected regions of a process: where each one's header lies; and all
-// mappings that are ours by name, those too that no header tells of yet.
-func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
-	maps, err := procfs.Maps(pid)
-	if tids, _ := procfs.Tasks(pid); err == nil && len(maps) == 0 { // the leader has ended before the others
-		for _, tid := range tids {
-			if maps, _ = procfs.Maps(tid); len(maps) > 0 {
-				pid = tid
-				break
-			}
-		}
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the mappings of process %d: %w", pid, err)
-	}
-	for _, m := range maps {
-		named := m.Path == "/memfd:"+trampoline.MemfdName
-		if named {
-			added = append(added, m.Range)
-		}
-		if (named || m.Path == "") && m.Offset == 0 && m.Read && m.Write && hasMagic(pid, m.Range.Start) {
-			bases = append(bases, m.Range.Start)
-		}
-		if len(bases) > mostRegions {
-			return nil, nil, fmt.Errorf("process %d has more than %d regions that look as if a killed gokprobe had left them: they are forged, and nothing is put right", pid, mostRegions)
-		}
-	}
-	return bases, added, nil
-}
-
-func hasMagic(pid int, at arch.Addr) bool {
-	b := make([]byte, len(trampoline.Magic))
-	return (ptrace.PeekMemory{PID: pid}).ReadMemory(at, b) == nil && string(b) == trampoline.Magic
-}
-
-func ownerOf(pid int, base arch.Addr) (o trampoline.Owner, err error) {
-	b := make([]byte, trampoline.HeaderLen)
-	if err := (ptrace.PeekMemory{PID: pid}).ReadMemory(base, b); err != nil {
-		return o, err
-	}
-	h, err := trampoline.ParseHeader(b)
-	if err != nil {
-		return o, err
-	}
-	return h.Owner, nil
-}
-
-// ownerAlive tells whether the tracer that owns a region lives. The region is the target's memory, which may name any
-// process there: so it is believed only of one that traces pid, which the kernel tells. Who does not is no obstacle, whoever it is.
-func ownerAlive(pid int, o trampoline.Owner) bool {
-	if o.PIDNamespace != 0 && o.PIDNamespace != pidNamespace() {
-		return false
-	}
-	owner, err := procfs.ReadStat(int(o.PID), 0)
-	if err != nil || owner.StartTime != o.StartTime {
-		return false
-	}
-	tids, _ := procfs.Tasks(pid)
-	for _, tid := range tids {
-		target, err := procfs.ReadStatus(pid, tid)
-		if err != nil || target.TracerPid == 0 {
-			continue
-		}
-		tracer, err := procfs.ReadStatus(target.TracerPid, 0)
-		return err == nil && tracer.Tgid == int(o.PID)
-	}
-	return false
-}
-
-// pidNamespace is the inode number of our own PID namespace, 0 if it can't be had.
-func pidNamespace() uint64 {
-	link, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.ParseUint(strings.Trim(filepath.Base(link), "pid:[]"), 10, 64)
-	return n
-}
-
 // recovery is a Recover in progress, and the Handler meanwhile.
 type recovery struct {
 	Recovered
@@ -170,12 +120,19 @@ type recovery struct {
 	found  []*leftover
 	steps  *steps
 	onStop func() // called when all threads are stopped; may be nil
+
+	begin func() bool // reports whether nobody has given it up; nothing can from then on. It may be nil
 }
 
-func (r *recovery) frozen() {
+// frozen is called when all threads are stopped, before anything is undone.
+func (r *recovery) frozen() error {
 	if r.onStop != nil {
 		r.onStop()
 	}
+	if r.begin != nil && !r.begin() {
+		return ErrGivenUp
+	}
+	return nil
 }
 
 // leftover is a region without a tracer.
@@ -224,7 +181,9 @@ func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error 
 		}
 	}
 	err := p.Space.Freeze(func() error {
-		r.frozen()
+		if err := r.frozen(); err != nil {
+			return err
+		}
 		p.Space.LeaveRefuges()
 		for _, l := range r.found {
 			errs = append(errs, r.undo(l))

@@ -55,6 +55,7 @@ type Session struct {
 	beside     bool             // the code is looked at now and then
 	lookSoon   bool             // and will be at once
 	toldShared bool
+	launched   bool // the process was started for it
 	closed     bool
 
 	drains        bool      // rings are looked into
@@ -90,67 +91,6 @@ type ExitStatus struct {
 	Signal unix.Signal // 0 if it exited by itself
 }
 
-// Attach takes hold of a running process. It returns a *ptrace.AttachError that names
-// the cause if that is refused; then the process is untouched. What a killed tracer has left there is put right
-// first, as Recover does.
-func Attach(pid int, opts Options) (*Session, error) {
-	s, err := newSession(opts)
-	if err != nil {
-		return nil, err
-	}
-	s.putRight(pid)
-	err = s.hold(pid)
-	for range 2 {
-		var refused *ptrace.AttachError
-		if errors.As(err, &refused) && refused.Cause == ptrace.CauseTraced && guardian.Await(pid) {
-			err = s.hold(pid) // a killed gokprobe's guardian had it
-		}
-	}
-	if err != nil {
-		s.giveUp()
-		return nil, err
-	}
-	return s, s.prepare()
-}
-
-func (s *Session) hold(pid int) error {
-	return s.do(func() error {
-		p, err := s.tracer.Attach(pid)
-		if err != nil {
-			return err
-		}
-		return s.begin(p)
-	})
-}
-
-// Command is a program for Launch.
-type Command = ptrace.Command
-
-// Launch starts a program and holds it at its entry point: the libraries it is linked
-// with are loaded, and none of its own code has run. Probes can be registered now;
-// Start lets it run.
-func Launch(c Command, opts Options) (*Session, error) {
-	s, err := newSession(opts)
-	if err != nil {
-		return nil, err
-	}
-	err = s.do(func() error {
-		p, err := s.tracer.Launch(c)
-		if err != nil {
-			return err
-		}
-		if err := s.begin(p); err != nil {
-			return err
-		}
-		return s.runToEntry(p)
-	})
-	if err != nil {
-		s.giveUp()
-		return nil, err
-	}
-	return s, s.prepare()
-}
-
 // runToEntry lets the dynamic linker do its work.
 func (s *Session) runToEntry(p *ptrace.Process) error {
 	const atEntry = 9 // AT_ENTRY, getauxval(3)
@@ -175,7 +115,7 @@ func (s *Session) Start() error {
 }
 
 func newSession(opts Options) (*Session, error) {
-	t, err := ptrace.New()
+	t, err := newTracer()
 	if err != nil {
 		return nil, err
 	}
@@ -185,24 +125,14 @@ func newSession(opts Options) (*Session, error) {
 	return s, nil
 }
 
-// begin makes p the session's process.
-func (s *Session) begin(p *ptrace.Process) error {
+// hold makes p the session's process.
+func (s *Session) hold(p *ptrace.Process) {
 	s.main, s.pid = p, p.PID
 	s.tracing = guardian.NewThread()
 	s.newDomain(p)
-	if err := p.NoteTrapAction(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) {
+	if err := p.NoteTrapAction(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ErrGivenUp) {
 		s.warn("the process's action for SIGTRAP can't be read: %v", err)
 	}
-	return nil
-}
-
-// prepare is what Attach and Launch end with. The guardian starts while the caller goes on: nothing waits for it, and nothing is patched yet.
-func (s *Session) prepare() error {
-	err := s.loadSymbols()
-	if err == nil {
-		s.startGuardian()
-	}
-	return err
 }
 
 // loadSymbols reads the symbols while the process runs. If it executes another program meanwhile they are those of neither, and
@@ -215,7 +145,7 @@ func (s *Session) loadSymbols() error {
 		done, err := s.tryLoad(try == tries)
 		switch {
 		case err != nil:
-			return errors.Join(err, s.Close())
+			return err
 		case done:
 			return nil
 		}
@@ -234,19 +164,7 @@ func (s *Session) tryLoad(held bool) (done bool, err error) {
 	}); err != nil {
 		return false, err
 	}
-	var table *symbols.Table
-	if held {
-		_ = s.do(func() error {
-			return s.main.Space.Freeze(func() error {
-				tid = s.main.PID
-				s.peek = s.main.Space.Peek(tid)
-				table, err = symbols.Open(tid, s.peek)
-				return nil
-			})
-		})
-	} else {
-		table, err = symbols.Open(tid, s.peek)
-	}
+	table, err := s.openSymbols(tid, held)
 	if derr := s.do(func() error {
 		switch {
 		case !held && (err != nil || s.images != image):
@@ -268,6 +186,45 @@ func (s *Session) tryLoad(held bool) (done bool, err error) {
 		err = errors.Join(err, table.Close())
 	}
 	return done, err
+}
+
+// openSymbols reads the symbols of the program that thread tid runs; held stops that meanwhile. After a Cancel of the tracer it does not wait for
+// what it reads: that is closed when it comes.
+func (s *Session) openSymbols(tid int, held bool) (table *symbols.Table, err error) {
+	open := func() (err error) {
+		type opened struct {
+			table *symbols.Table
+			err   error
+		}
+		result := make(chan opened, 1)
+		peek := s.peek
+		if s.tracer.Outside(func() {
+			table, err := symbols.Open(tid, peek)
+			result <- opened{table, err}
+		}) {
+			o := <-result
+			table, err = o.table, o.err
+			return err
+		}
+		go func() {
+			if o := <-result; o.table != nil {
+				_ = o.table.Close()
+			}
+		}()
+		return ErrGivenUp
+	}
+	if !held {
+		err = open()
+		return table, err
+	}
+	err = s.do(func() error {
+		return s.main.Space.Freeze(func() error {
+			tid = s.main.PID
+			s.peek = s.main.Space.Peek(tid)
+			return open()
+		})
+	})
+	return table, err
 }
 
 // PID is the process that the session was made for.

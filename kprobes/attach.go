@@ -1,0 +1,149 @@
+package kprobes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Attach takes hold of a running process. It returns a *ptrace.AttachError that names
+// the cause if that is refused; then the process is untouched. What a killed tracer has left there is put right
+// first, as Recover does.
+func Attach(pid int, opts Options) (*Session, error) {
+	return AttachContext(context.Background(), pid, opts)
+}
+
+// AttachContext is Attach for as long as ctx is not done. If it is first, the error matches its cause (context.Cause) and ErrGivenUp, and
+// AttachContext returns at once, whatever the process does: none of its threads is traced any more, or asked to stop, and nothing of it has changed. It
+// may take some tenths of a second, for threads that are about to stop; a file of symbols that is being read is read to its
+// end by another goroutine, which drops it. Once AttachContext has returned a session, ctx is nothing to that.
+//
+// One thing is not cut short: a thread that makes a system call for us is waited for, unless it is the
+// kernel alone that keeps it from that, as a freezer does, and it goes on as it was if it is left (package ptrace, Cancel). When what a killed
+// tracer has left is being put right, that is done to its end.
+func AttachContext(ctx context.Context, pid int, opts Options) (*Session, error) {
+	return begin(ctx, opts, func(s *Session) error {
+		s.putRight(ctx, pid)
+		err := s.attach(pid)
+		for range 2 {
+			var refused *ptrace.AttachError
+			if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced {
+				break
+			}
+			passed := false
+			if !s.tracer.Outside(func() { passed = guardian.Await(pid) }) || !passed {
+				break
+			}
+			err = s.attach(pid) // a killed gokprobe's guardian had it
+		}
+		return err
+	})
+}
+
+// ErrGivenUp is what AttachContext ends with when its context is done before it is.
+var ErrGivenUp = ptrace.ErrGivenUp
+
+// Command is a program for Launch.
+type Command = ptrace.Command
+
+// Launch starts a program and holds it at its entry point: the libraries it is linked
+// with are loaded, and none of its own code has run. Probes can be registered now;
+// Start lets it run.
+func Launch(c Command, opts Options) (*Session, error) {
+	return LaunchContext(context.Background(), c, opts)
+}
+
+// LaunchContext is Launch for as long as ctx is not done. If it is first, the program is killed, and the error matches the context's cause and ErrGivenUp.
+func LaunchContext(ctx context.Context, c Command, opts Options) (*Session, error) {
+	return begin(ctx, opts, func(s *Session) error {
+		return s.do(func() error {
+			p, err := s.tracer.Launch(c)
+			if err != nil {
+				return err
+			}
+			s.launched = true
+			s.hold(p)
+			return s.runToEntry(p)
+		})
+	})
+}
+
+// attach has the session hold a running process.
+func (s *Session) attach(pid int) error {
+	return s.do(func() error {
+		p, err := s.tracer.Attach(pid)
+		if err == nil {
+			s.hold(p)
+		}
+		return err
+	})
+}
+
+// newTracer is ptrace.New, but in tests.
+var newTracer = ptrace.New
+
+// begin makes a session, which take has take hold of its process, unless ctx is done before it has.
+func begin(ctx context.Context, opts Options, take func(*Session) error) (*Session, error) {
+	if ctx.Err() != nil {
+		return nil, givenUp(ctx)
+	}
+	s, err := newSession(opts)
+	if err != nil {
+		return nil, err
+	}
+	stop := s.tracer.CancelOn(ctx)
+	err = take(s)
+	if err == nil {
+		err = s.loadSymbols()
+	}
+	switch {
+	case !stop():
+		s.letGo()
+		return nil, givenUp(ctx)
+	case err != nil && s.launched:
+		s.letGo()
+		return nil, err
+	case err != nil:
+		if cerr := s.Close(); cerr != nil {
+			err = errors.Join(err, cerr)
+		}
+		return nil, err
+	}
+	s.startGuardian() // while the caller goes on: nothing waits for it, and nothing is patched yet
+	return s, nil
+}
+
+func givenUp(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrGivenUp, context.Cause(ctx))
+}
+
+// letGo ends a session that has not begun, in which nothing is patched. A program that was started for it is killed.
+func (s *Session) letGo() {
+	s.tracer.Cancel() // if that is still about to be
+	_ = s.tracer.Do(func() {
+		s.closed = true
+		if s.launched && s.main.Kill(unix.SIGKILL) == nil {
+			defer s.collect()
+		}
+		s.tracer.LetGo()
+		s.endGuardian()
+		if s.table != nil {
+			_ = s.table.Close()
+		}
+		s.finish()
+	})
+	s.tracer.Close()
+}
+
+// collect waits for the program that was started and killed: it is a child of this process.
+func (s *Session) collect() {
+	if p, err := os.FindProcess(s.pid); err == nil {
+		go func() { _, _ = p.Wait() }() // in state D it ends later
+	}
+}
