@@ -18,7 +18,8 @@ func attachCommand(std stdio) *cli.Command {
 each SPEC and prints one line for every hit. Once all probes are in place, one line
 on stderr says so: "armed: 2 probes in 4711 (redis-server)". Ctrl-C, -duration,
 -max-hits and the end of the process all end with a clean detach and a summary on
-stderr (with -format json: the last line of the output).
+stderr (with -format json: the last line of the output). Attaching and arming end with
+Ctrl-C too, and within a second after -duration, whatever the process waits for.
 
 A single SPEC that can't be probed is an error, and nothing is left armed. Of a
 pattern's places, those that can't be probed are skipped and counted in a warning.
@@ -88,30 +89,31 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	}
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	sess, err := kprobes.Attach(pid, req.options(std))
-	if err != nil {
+	ctx, armed := req.arming(in.ctx)
+	defer armed()
+	sess, err := kprobes.AttachContext(ctx, pid, req.options(std))
+	switch {
+	case errors.Is(err, kprobes.ErrGivenUp):
+		return std.unarmed(ctx, pid, err)
+	case err != nil:
 		return attachError(err)
 	}
 	w := newWork(std, req, sess, output, color)
-	if err := w.place(in.ctx); err != nil {
-		return w.abort(err)
+	if err := w.place(ctx); err != nil {
+		return w.abort(ctx, err)
 	}
+	armed()
 	w.announce()
 	w.wait(in.ctx)
 	return w.finish(in.again)
 }
 
-// abort detaches after probes could not be placed. An interrupt while they were is
-// the user's wish, no failure.
-func (w *work) abort(err error) error {
+// abort detaches after probes could not be placed, while ctx went on or not.
+func (w *work) abort(ctx context.Context, err error) error {
 	closeErr := errors.Join(w.files.close(), w.sess.Close())
 	_, _ = w.drain(nil)
 	if w.output != w.std.out.file {
 		_ = w.output.Close()
 	}
-	if errors.Is(err, context.Canceled) {
-		w.std.warn("interrupted before the probes were armed")
-		err = nil
-	}
-	return errors.Join(err, closeErr)
+	return errors.Join(w.std.unarmed(ctx, w.sess.PID(), err), closeErr)
 }

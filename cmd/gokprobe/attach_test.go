@@ -181,7 +181,7 @@ func TestASecondInterruptGivesUpABlockedOutput(t *testing.T) {
 
 func TestDurationEndsAttach(t *testing.T) {
 	p := prey(t)
-	r := attachTo(t, p, "-sym", "foo", "-duration", "50ms").end()
+	r := lasting(t, "attach", "-p", pidOf(p), "-sym", "foo")
 	if r.status != 0 || !strings.Contains(r.stderr, "PROBE") {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
@@ -304,7 +304,7 @@ func TestATargetIsFoundByItsName(t *testing.T) {
 		}
 	}
 	named := testprog.Start(t, link)
-	r := gokprobe(t, "attach", "-p", "onlyprey12345678", "-sym", "foo", "-duration", "1ms")
+	r := lasting(t, "attach", "-p", "onlyprey12345678", "-sym", "foo")
 	if r.status != 0 || !strings.Contains(r.stderr, fmt.Sprintf("armed: 1 probe in %d (onlyprey1234567)", named.PID())) {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}

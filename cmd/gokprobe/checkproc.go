@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -55,7 +58,9 @@ func unreadable(pid int) error {
 
 // attachCause attaches and detaches for the sake of the error's sentence.
 func attachCause(pid int) error {
-	s, err := kprobes.Attach(pid, kprobes.Options{})
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	s, err := kprobes.AttachContext(ctx, pid, kprobes.Options{})
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,9 @@ func (w *work) placeFaults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	f.left = len(rules)
 	if f.req.random {
 		w.std.warn("the seed is %d; with -seed %d the same calls are chosen", f.req.seed, f.req.seed)

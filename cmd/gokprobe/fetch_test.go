@@ -210,7 +210,7 @@ func TestExpressionsThatThePlaceRefuses(t *testing.T) {
 			t.Errorf("%v: status %d, stderr %q", c.flags, r.status, r.stderr)
 		}
 	}
-	r := gokprobe(t, "attach", "-p", pidOf(p), "-sym", "length", "-arg", "n=$stack0", "-filter", "n.function == string", "-duration", "10ms", "-format", "json")
+	r := lasting(t, "attach", "-p", pidOf(p), "-sym", "length", "-arg", "n=$stack0", "-filter", "n.function == string", "-format", "json")
 	if r.status != 0 {
 		t.Errorf("status %d, %s", r.status, r.stderr)
 	}

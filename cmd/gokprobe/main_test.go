@@ -54,6 +54,17 @@ func gokprobe(t *testing.T, args ...string) result {
 	return finish(t, command(t, args...))
 }
 
+// lasting is gokprobe with a -duration in which it can attach, however slow the machine is.
+func lasting(t *testing.T, args ...string) result {
+	t.Helper()
+	for d := 50 * time.Millisecond; ; d *= 4 {
+		r := gokprobe(t, append([]string{args[0], "-duration", d.String()}, args[1:]...)...)
+		if r.status != 3 || !strings.Contains(r.stderr, "-duration was over before the probes were armed") {
+			return r
+		}
+	}
+}
+
 func command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)

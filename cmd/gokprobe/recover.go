@@ -52,11 +52,13 @@ func recoverProcess(std stdio, pid int) error {
 			return true
 		}
 	}
-	done, err := recoverAll(std, pid, func() (*kprobes.Recovered, error) { return kprobes.Recover(pid) }, wait)
+	done, err := recoverAll(std, pid, func() (*kprobes.Recovered, error) { return kprobes.RecoverContext(interrupted, pid) }, wait)
 	var refused *ptrace.AttachError
 	switch {
 	case errors.As(err, &refused):
 		return err
+	case errors.Is(err, kprobes.ErrGivenUp):
+		return fmt.Errorf("process %d is not recovered: interrupted before all of its threads had stopped", pid)
 	case err != nil:
 		return fmt.Errorf("cannot recover process %d: %w", pid, err)
 	case done.Regions == 0:

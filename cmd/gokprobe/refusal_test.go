@@ -35,7 +35,7 @@ func refused(t *testing.T, r result, status int, want ...string) {
 }
 
 func attachArgs(pid int) []string {
-	return []string{"attach", "-p", strconv.Itoa(pid), "-sym", "foo", "-duration", "1ms"}
+	return []string{"attach", "-p", strconv.Itoa(pid), "-sym", "foo", "-duration", "1m"}
 }
 
 func TestProcessesThatCannotBeAttachedToAreRefused(t *testing.T) {

@@ -315,7 +315,7 @@ func TestReturnsOfTheRunProgramsMain(t *testing.T) {
 
 func TestWhatHasNoReturnIsRefusedByName(t *testing.T) {
 	p := prey(t)
-	pid := []string{"attach", "-p", pidOf(p), "-duration", "1ms"}
+	pid := []string{"attach", "-p", pidOf(p), "-duration", "1m"}
 	for _, c := range []struct {
 		args []string
 		want string

@@ -76,7 +76,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	}
 	relay := newRelay()
 	defer relay.stop()
-	sess, err := kprobes.Launch(kprobes.Command{
+	sess, err := kprobes.LaunchContext(relay.ctx, kprobes.Command{
 		Path: program, Args: command, Env: os.Environ(),
 		Files: []*os.File{std.in, std.out.file, os.Stderr},
 	}, req.options(std))
@@ -84,15 +84,14 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 		return attachError(fmt.Errorf("cannot run %s under probes: %w", command[0], err))
 	}
 	w := newWork(std, req, sess, output, color)
-	if err := w.place(context.Background()); err != nil {
+	if err := relay.whileStarting(w.place, sess); err != nil {
 		_ = sess.Signal(syscall.SIGKILL) // none of its code has run
-		return w.abort(err)
+		return w.abort(context.Background(), err)
 	}
 	w.announce()
 	std.flush()
-	relay.to(sess.PID())
 	if err := sess.Start(); err != nil {
-		return w.abort(err)
+		return w.abort(context.Background(), err)
 	}
 	w.wait(context.Background())
 	w.quietExit = true // the status is ours
@@ -146,16 +145,21 @@ func asStatus(code int) error {
 }
 
 // relay handles the signals that gokprobe gets while it waits for its program. The
-// terminal sends SIGINT and SIGQUIT to both, so they are the program's to handle.
+// terminal sends SIGINT and SIGQUIT to both, so they are the program's to handle. Before any of the program's own code has run
+// it has no say: each of these signals but SIGPIPE ends the start then.
 type relay struct {
+	ctx     context.Context // of the start
+	cancel  context.CancelCauseFunc
 	ch      chan os.Signal
-	program chan int
+	program chan *os.Process // when it is to be started
+	taken   chan error       // answers that: an interrupt that came before
 	ended   chan struct{}
 	again   chan struct{} // closed by a signal after the program has ended
 }
 
 func newRelay() *relay {
-	r := &relay{ch: make(chan os.Signal, 4), program: make(chan int, 1), ended: make(chan struct{}), again: make(chan struct{})}
+	r := &relay{ch: make(chan os.Signal, 4), program: make(chan *os.Process), taken: make(chan error), ended: make(chan struct{}), again: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
@@ -165,8 +169,18 @@ func newRelay() *relay {
 	return r
 }
 
-// to tells which process the signals are for.
-func (r *relay) to(pid int) { r.program <- pid }
+// whileStarting prepares the program with f. If no signal ends that, the signals are for the program from then on.
+func (r *relay) whileStarting(f func(context.Context) error, sess *kprobes.Session) error {
+	if err := f(r.ctx); err != nil {
+		if r.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = context.Cause(r.ctx)
+		}
+		return err
+	}
+	program, _ := os.FindProcess(sess.PID())
+	r.program <- program
+	return <-r.taken
+}
 
 // finish tells that the session is over. If the program has ended too, the next
 // signal is for gokprobe.
@@ -179,19 +193,13 @@ func (r *relay) finish(sess *kprobes.Session) {
 func (r *relay) stop() {
 	signal.Stop(r.ch)
 	close(r.ch)
+	r.cancel(nil)
 }
 
 func (r *relay) watch() {
-	var program *os.Process
+	program := r.watchStart()
 	stuck := false
 	for sig := range r.ch {
-		if program == nil {
-			select {
-			case pid := <-r.program:
-				program, _ = os.FindProcess(pid)
-			default:
-			}
-		}
 		select {
 		case <-r.ended:
 			if sig != syscall.SIGPIPE && !stuck {
@@ -203,6 +211,24 @@ func (r *relay) watch() {
 		}
 		if program != nil && (sig == syscall.SIGTERM || sig == syscall.SIGHUP || sig == syscall.SIGABRT) {
 			_ = program.Signal(sig)
+		}
+	}
+}
+
+// watchStart watches until the program is to be started, and returns it.
+func (r *relay) watchStart() *os.Process {
+	for {
+		select {
+		case program := <-r.program:
+			r.taken <- context.Cause(r.ctx)
+			return program
+		case sig, ok := <-r.ch:
+			if !ok {
+				return nil
+			}
+			if sig != syscall.SIGPIPE {
+				r.cancel(fmt.Errorf("ended by signal %d (%v) before the program was started", int(sig.(syscall.Signal)), sig))
+			}
 		}
 	}
 }

@@ -167,8 +167,8 @@ func newScenario(std stdio, req scriptRequest) (*scenario, error) {
 	return &scenario{std: std, req: req, output: output, lines: newLines()}, nil
 }
 
-// load executes the file and arms its probes.
-func (sn *scenario) load(sess *kprobes.Session) error {
+// load executes the file and arms its probes, unless ctx is done before that.
+func (sn *scenario) load(ctx context.Context, sess *kprobes.Session) error {
 	sn.sess = sess
 	options := script.Options{
 		Session: sess, Args: sn.req.args, Seed: sn.req.seed, Steps: sn.req.steps,
@@ -181,6 +181,9 @@ func (sn *scenario) load(sess *kprobes.Session) error {
 		options.Injected = sn.injected()
 	}
 	sc, err := script.Load(sn.req.file, options)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err == nil {
 		sn.sc = sc
 		err = sc.Arm()
@@ -284,13 +287,19 @@ func scriptAttached(std stdio, pid int, req scriptRequest) error {
 	}
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	sess, err := kprobes.Attach(pid, req.options(std))
-	if err != nil {
+	ctx, armed := req.arming(in.ctx)
+	defer armed()
+	sess, err := kprobes.AttachContext(ctx, pid, req.options(std))
+	switch {
+	case errors.Is(err, kprobes.ErrGivenUp):
+		return errors.Join(std.unarmed(ctx, pid, err), sn.close(nil))
+	case err != nil:
 		return attachError(errors.Join(err, sn.close(nil)))
 	}
-	if err := sn.load(sess); err != nil {
-		return sn.abort(err)
+	if err := sn.load(ctx, sess); err != nil {
+		return sn.abort(std.unarmed(ctx, pid, err))
 	}
+	armed()
 	sn.announce()
 	if !sn.sc.Idle() {
 		sn.run(in.ctx)
@@ -319,19 +328,18 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	}
 	relay := newRelay()
 	defer relay.stop()
-	sess, err := kprobes.Launch(kprobes.Command{
+	sess, err := kprobes.LaunchContext(relay.ctx, kprobes.Command{
 		Path: program, Args: command, Env: os.Environ(),
 		Files: []*os.File{std.in, std.out.file, os.Stderr},
 	}, req.options(std))
 	if err != nil {
 		return attachError(errors.Join(fmt.Errorf("cannot run %s under a scenario: %w", command[0], err), sn.close(nil)))
 	}
-	if err := sn.load(sess); err != nil {
+	if err := relay.whileStarting(func(ctx context.Context) error { return sn.load(ctx, sess) }, sess); err != nil {
 		_ = sess.Signal(syscall.SIGKILL) // none of its code has run
 		return sn.abort(err)
 	}
 	sn.announce()
-	relay.to(sess.PID())
 	if err := sess.Start(); err != nil {
 		return sn.abort(err)
 	}

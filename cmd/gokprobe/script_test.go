@@ -73,7 +73,7 @@ counter("c").add(4)
 		}
 	}
 	p.CheckClean()
-	if r := gokprobe(t, "script", "-p", pidOf(p), "-duration", "50ms", file); r.status != 1 || !strings.Contains(r.stderr, "failed: 1 of 2 checks") {
+	if r := lasting(t, "script", "-p", pidOf(p), file); r.status != 1 || !strings.Contains(r.stderr, "failed: 1 of 2 checks") {
 		t.Errorf("status %d, stderr %s", r.status, r.stderr)
 	}
 	l = start(t, "script", "-p", pidOf(p), file, "--", "a", "b")
