@@ -25,13 +25,11 @@ import (
 //
 // Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
 //
-// A program that uses such a signal itself gets no guard for it: the tracer alive comes before the
-// tracer dead.
+// A program that uses SIGTRAP itself has the guard in front of its own action (trapaction.go), unless its handler is to run once only. One that uses
+// another of these signals gets no guard for it: the tracer alive comes before the tracer dead.
 //
 // What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint, so threads are kept from that where they only want to be
-// left alone (masksites.go); a program that sets an
-// action for SIGTRAP later on takes the guard away; where no memory could be mapped
-// there is none; and a program that asks for its action sees the guard's.
+// left alone (masksites.go), and the program's handler of SIGTRAP runs with that not blocked; where no memory could be mapped there is no guard.
 type guard struct {
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none
@@ -52,9 +50,6 @@ func (g *guard) has(sig unix.Signal) bool { return g.state.Installed>>uint(sig)&
 func (d *domain) guardSites(sites []*site) {
 	if d.private || len(sites) == 0 {
 		return
-	}
-	if !d.guard.tried {
-		d.guard.none = d.guard.none || !d.guard.has(unix.SIGTRAP) && d.owns(unix.SIGTRAP)
 	}
 	if d.guard.none {
 		return
@@ -78,6 +73,8 @@ func (d *domain) installGuard(sites []*site) {
 	switch err := d.addGuard(sites); {
 	case errors.Is(err, ptrace.ErrNoThread), departed(err):
 		d.guard.tried, d.guard.incomplete = false, true
+	case errors.Is(err, ptrace.ErrOnce):
+		d.guard.none = true
 	case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 		d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
 	}
@@ -146,7 +143,7 @@ func (d *domain) addGuard(sites []*site) error {
 // guardSignal makes the guard the action of sig.
 func (d *domain) guardSignal(sig unix.Signal) error {
 	g := &d.guard
-	if g.state.Handler == 0 || g.has(sig) || d.owns(sig) {
+	if g.state.Handler == 0 || g.has(sig) || sig != unix.SIGTRAP && d.owns(sig) {
 		return nil
 	}
 	p := g.state.Place
@@ -270,7 +267,7 @@ func (d *domain) guardDetour(det *detour) {
 	for _, at := range slices.Concat(det.Traps, det.Chosen) {
 		d.setResume(at, det.Start())
 	}
-	for _, at := range det.Waits { // behind them threads give up what nobody will answer
+	for _, at := range slices.Concat(det.Waits, det.Asks) { // behind them threads give up what nobody will answer
 		d.setResume(at, at.Add(int64(ptrace.Host.BreakpointAdvance())))
 	}
 	for _, f := range det.Fixups {

@@ -35,7 +35,10 @@ const (
 //	void guard(int sig, siginfo_t *info, ucontext_t *uc) {
 //		addr ip = uc->rip;
 //		if (sig == SIGTRAP) {
-//			if (info->si_code == TRAP_TRACE && !(uc->eflags & TF)) return;  // a single step of the tracer's
+//			if (info->si_code == TRAP_TRACE && !(uc->eflags & TF)) {
+//				if (info->si_errno != MARK) return;  // a single step of the tracer's
+//				info->si_errno = 0;
+//			}
 //			if (info->si_code != SI_KERNEL) goto chain;
 //			if (info->si_errno == MARK && info->si_addr == ip) return;      // moved there by the tracer
 //			ip--;
@@ -63,6 +66,12 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	chains := []int{a.far(0x85)}                              // jne  chain
 	a.emit(0xf7, 0x82, ucEflags, 0, 0, 0, 0, flagTF>>8, 0, 0) // testl $TF,eflags(%rdx)
 	chains = append(chains, a.far(0x85))                      // jne  chain
+	a.emit(0x81, 0x7e, siErrno)                               // cmpl $MARK,si_errno(%rsi)
+	a.imm32(arch.GuardMarkCode)                               //
+	stepped := a.short(0x75)                                  // jne  1f
+	a.emit(0xc7, 0x46, siErrno, 0, 0, 0, 0)                   // movl $0,si_errno(%rsi)
+	chains = append(chains, a.far(0x84))                      // je   chain
+	a.land(stepped)                                           // 1:
 	a.emit(0xc3)                                              // ret
 	a.land(isBreakpoint)                                      // breakpoint:
 	a.emit(0x81, 0x7e, siErrno)                               // cmpl $MARK,si_errno(%rsi)
