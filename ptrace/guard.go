@@ -80,17 +80,22 @@ var guards, _ = Host.(arch.Guards)
 
 // protect saves the context of a thread that is to make system calls, and has it stand where the
 // guard expects it, with all signals blocked but the one that calls the guard; or where it needs no guard (refuge.go).
-func (r *Remote) protect(saved *hostRegs, mask Sigset) error {
+//
+// trapWaits says that the target is to get a SIGTRAP of its own behind the calls. That has to stay blocked meanwhile: it would come to us, and be lost with us.
+func (r *Remote) protect(saved *hostRegs, mask Sigset, trapWaits bool) error {
 	th, s := r.th, r.th.Proc.Space
 	if s.blind {
 		return th.setSigmask(allSignals)
 	}
-	if s.saveAt == 0 || mask.Has(unix.SIGTRAP) {
-		if insn, ok := th.takeRefuge(saved, mask); ok {
+	if guarded := s.saveAt != 0 && !mask.Has(unix.SIGTRAP); !guarded || trapWaits {
+		insn, ok := th.takeRefuge(saved, mask)
+		if ok {
 			r.insn = insn
 			th.sheltered = true
 		}
-		return th.setSigmask(allSignals)
+		if ok || !guarded {
+			return th.setSigmask(allSignals)
+		}
 	}
 	if err := s.WriteMemory(s.saveAt, guards.Context(saved, uint64(mask))); err != nil {
 		return err
