@@ -28,6 +28,31 @@ func (s ByteSet) Has(v byte) bool { return s[v>>6]>>(v&63)&1 != 0 }
 type Pattern struct {
 	From Addr // where the displacement counts from: the end of the jump
 	Byte [4]ByteSet
+	// Others is what somebody else may put in place of each byte once the jump stands: where an instruction begins, a breakpoint, or what
+	// stood there before. The jump then leads to one of Strays.
+	Others [4]ByteSet
+}
+
+// Strays is where a jump that leads to target leads once somebody else has changed any of its bytes.
+func (p Pattern) Strays(target Addr) (all []Addr) {
+	d := uint32(target - p.From)
+	leads := []uint32{d}
+	for k, others := range p.Others {
+		if others == (ByteSet{}) {
+			continue
+		}
+		for _, d := range leads[:len(leads):len(leads)] {
+			for v := range 256 {
+				if now := d&^(0xff<<(8*k)) | uint32(v)<<(8*k); others.Has(byte(v)) && now != d {
+					leads = append(leads, now)
+				}
+			}
+		}
+	}
+	for _, d := range leads[1:] {
+		all = append(all, p.From.Add(int64(int32(d))))
+	}
+	return all
 }
 
 // Allows reports whether the jump may lead to target.

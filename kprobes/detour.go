@@ -23,7 +23,7 @@ type detour struct {
 	jump     []byte       // what stands at the site
 	original []byte       // what stood there
 	heads    []arch.Addr  // inner heads that trap
-	inner    []arch.Addr  // all heads in the jump but the first
+	strays   []arch.Addr  // where the jump leads when others have changed it
 	count    *counter     // nil if the tracer counts
 	record   *recording   // nil if there is no program
 	returned []*recording // programs of calls that end there
@@ -31,6 +31,7 @@ type detour struct {
 
 	headHits int  // threads that came to one of heads
 	beside   bool // others have written over the jump
+	beset    bool // others are in the same file
 	stops    int  // threads that had to be stopped in an upcall
 }
 
@@ -175,7 +176,7 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 		return err
 	}
 	option := choice.Options[landing.Option]
-	det.landing, det.heads, det.inner = landing, option.Heads, choice.Inner
+	det.landing, det.heads, det.strays = landing, option.Heads, option.Pattern.Strays(landing.Entry)
 	det.Detour, err = hostDetours.AssembleDetour(landing.Detour, option.Insns, body)
 	if err == nil {
 		err = d.writeDetour(det)
@@ -336,6 +337,7 @@ func (d *domain) discardDetour(det *detour) {
 func (d *domain) forgetDetour(det *detour) {
 	delete(d.detours, det.Addr)
 	delete(d.detours, det.landing.Entry)
+	d.forgetStrays(det)
 	d.endWork(det)
 }
 
@@ -366,6 +368,7 @@ func (d *domain) collectDetours() {
 			}
 			if regs, err := th.Regs(); th.Stopped() && err == nil {
 				inside[d.detourAt(regs.IP())] = true
+				inside[d.strayAt(th, regs)] = true
 			}
 		}
 		left, err := d.region.CollectDetours(func(r arch.Range) bool {

@@ -84,6 +84,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.told = guardian.NewHold(p.PID, p.StartTime())
 	d.text = patch.NewText(p.Space.Text(), journal{d})
 	d.text.Beside(ptrace.Host.Breakpoint(), d.undisturbed)
+	d.region.Avoid(d.codeAt)
 	p.Space.Local = d
 	s.domains[d] = true
 	return d
@@ -276,6 +277,10 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	}
 	if d.raisedByJump(th, regs) {
 		th.DropSignal()
+		return
+	}
+	if det := d.strayAt(th, regs); det != nil {
+		d.moveOutOfStray(th, det, regs)
 		return
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {

@@ -142,7 +142,7 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
 		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
 	}
-	if _, torn := d.neighbours.torn[at]; torn || d.knownUpcall(at) || d.knownTrap(at) {
+	if _, torn := d.neighbours.torn[at]; torn || d.neighbours.strays[at] != nil || d.knownUpcall(at) || d.knownTrap(at) {
 		return true, ptrace.Host.MaxInsnLen()
 	}
 	return false, 0

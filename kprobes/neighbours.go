@@ -3,7 +3,6 @@ package kprobes
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -38,11 +37,13 @@ import (
 
 // neighbours is what a domain knows of others who write into its code.
 type neighbours struct {
-	files  map[string]*targetfs.File // mapped ones, by device and inode number; nil where one can't be opened
-	calls  []arch.Range              // where the kernel's uprobes have calls lead to
-	ousted map[*site]bool            // wanted, but other code stands there
-	torn   map[arch.Addr]arch.Addr   // where what is left of a jump traps, and the head that the thread came to
-	strays map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
+	files    map[string]*targetfs.File // mapped ones, by device and inode number; nil where one can't be opened
+	calls    []arch.Range              // where the kernel's uprobes have calls lead to
+	ousted   map[*site]bool            // wanted, but other code stands there
+	beset    map[string]bool           // files in which others have breakpoints, or have had
+	lookFrom time.Time                 // when files are to be looked at again
+	torn     map[arch.Addr]arch.Addr   // where what is left of a jump traps, and the head that the thread came to
+	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
 }
 
 // besideInterval is how often code is looked at, unless that takes more than a small share of the time.
@@ -102,7 +103,7 @@ func (d *domain) mappedFile(m *procfs.Mapping) *targetfs.File {
 	if !m.Exec || m.Shared || m.Anonymous() {
 		return nil
 	}
-	id := fmt.Sprint(m.Dev, m.Inode)
+	id := fileID(m)
 	f, known := d.neighbours.files[id]
 	if known {
 		return f
@@ -182,11 +183,15 @@ func (d *domain) lookBeside() (patched bool) {
 	if len(jumps)+len(lost)+len(d.neighbours.ousted) > 0 && !d.ending() {
 		d.survey = nil
 		d.freeOf(jumps)
+		d.besetBy(slices.Concat(jumps, lost))
 		for _, st := range lost {
 			d.again(st)
 		}
 		d.returnOusted()
 		d.survey = nil
+	}
+	if !d.ending() {
+		d.lookForOthers()
 	}
 	return len(d.sites) > 0
 }
@@ -267,6 +272,7 @@ func (d *domain) tellShared(sites []*site) {
 			d.session.warn("somebody else has a breakpoint at %s (a kernel uprobe, or one that a debugger has left): a uprobe has the hits there until it goes", st.addr)
 		}
 		d.session.toldShared, st.rejected, st.refusal = true, true, besideRefusal
+		d.besiegeAt(st.addr)
 	}
 }
 
@@ -283,26 +289,22 @@ func (d *domain) noteTorn(det *detour) {
 	}
 }
 
-// noteStrays finds out where det's jump leads when others have breakpoints at heads inside, or have had: each of the bytes there is ours,
-// a breakpoint, or the program's.
+// noteStrays remembers where det's jump leads when others have breakpoints at heads inside, or have had: each of the bytes there is ours,
+// a breakpoint, or the program's. Nothing else is at these places (trampoline/stray.go).
 func (d *domain) noteStrays(det *detour) {
 	if d.neighbours.strays == nil {
 		d.neighbours.strays = map[arch.Addr]*detour{}
 	}
-	jumps := [][]byte{det.jump}
-	for _, at := range det.inner {
-		n := int(at - det.site.addr)
-		for _, jump := range slices.Clone(jumps) {
-			for _, b := range []byte{ptrace.Host.Breakpoint()[0], det.original[n]} {
-				other := bytes.Clone(jump)
-				other[n] = b
-				jumps = append(jumps, other)
-			}
-		}
+	for _, at := range det.strays {
+		d.neighbours.strays[at] = det
 	}
-	for _, jump := range jumps {
-		if insn, err := ptrace.Host.Decode(jump, det.site.addr); err == nil && insn.Target != det.landing.Entry {
-			d.neighbours.strays[insn.Target] = det
+}
+
+// forgetStrays says that det's places are given back.
+func (d *domain) forgetStrays(det *detour) {
+	for _, at := range det.strays {
+		if d.neighbours.strays[at] == det {
+			delete(d.neighbours.strays, at)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func besideCases() (all []besideCase) {
 // its text is the file's in the end, but for the breakpoint of a uprobe that stands, and a probe that was lost is hit again.
 func TestUprobesAtProbedCode(t *testing.T) {
 	testprog.NeedUprobes(t)
-	bin := testprog.Build(t, "optstorm")
+	bin := ownCopy(t, "optstorm")
 	for _, c := range besideCases() {
 		t.Run(fmt.Sprintf("%s+%d %s jumps %v", c.function, c.offset, c.when, !c.opts.NoOptimize), func(t *testing.T) {
 			besideUprobe(t, testprog.Start(t, bin), c)

@@ -202,6 +202,9 @@ func (d *domain) prepare(st *site) (refusal string) {
 	if refusal != "" {
 		return refusal
 	}
+	if !st.bare() && d.beset(st) {
+		return besetRefusal
+	}
 	det, err := d.makeDetour(st, w)
 	if err != nil {
 		return err.Error()
@@ -275,8 +278,11 @@ func (d *domain) unoptimize(sites []*site) error {
 			st.refusal = det.demotedFor()
 			st.rejected = true
 		}
-		if det.beside {
+		switch {
+		case det.beside:
 			st.refusal, st.rejected = besideRefusal, true
+		case det.beset:
+			st.refusal, st.rejected = besetRefusal, true
 		}
 		if changed[st] {
 			st.jump = nil // threads may still come to what is left of it

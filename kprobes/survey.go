@@ -23,6 +23,8 @@ type survey struct {
 	searched bool
 
 	shadow *bool
+
+	beset map[arch.Range]bool // mappings: whether others have breakpoints there
 }
 
 // decoded is the instructions of one function, as far as they were decoded.

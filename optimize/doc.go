@@ -84,6 +84,9 @@
 // mixture. An instruction of one byte is whole, and what follows traps or is the program's. One that begins with a prefix, longer than a byte, has a breakpoint behind that
 // (arch.Detours.TrapsBehind): it traps before it has any effect. These ways come first; others, where there is no room for them, and other instructions have no such safety.
 //
+// One at a head inside of the jump makes it lead elsewhere: to one of Pattern.Strays. Nothing but a breakpoint of the detour's own is at any of them, or no code at all
+// (trampoline.Region.Land): a thread that is led there has executed the jump and nothing else, and goes on as if it had come to the detour.
+//
 // # The kernel's checks
 //
 // They are those of can_optimize and copy_optimized_instructions in Linux's

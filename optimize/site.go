@@ -8,8 +8,7 @@ import (
 
 // Choice is the ways to optimize a site.
 type Choice struct {
-	Options []Option    // at least one, the preferred first
-	Inner   []arch.Addr // where instructions begin in the jump, but for the site's own
+	Options []Option // at least one, the preferred first
 }
 
 // Option is one way: which bytes the jump may have, and what it displaces.
@@ -60,9 +59,6 @@ func (an *Analysis) Site(at arch.Addr) (*Choice, error) {
 	}
 	c := &Choice{}
 	choices := s.choices()
-	for _, i := range s.insns[1:] {
-		c.Inner = append(c.Inner, i.Addr)
-	}
 	if torn, ok := an.detours.TrapsBehind(an.insns[n]); ok {
 		for _, kept := range choices {
 			o := an.option(&s, kept)
@@ -194,6 +190,13 @@ func (an *Analysis) option(s *site, kept int) Option {
 		o.Pattern.Byte[k] = arch.AnyByte
 		if offset := opcode + k; offset >= kept {
 			o.Pattern.Byte[k] = arch.Bytes(an.from(s.at)[offset])
+		}
+	}
+	trap := an.detours.TrapBytes(true)
+	for _, i := range s.insns[1:] {
+		k, own := int(i.Addr-s.at)-opcode, arch.Bytes(i.Bytes[0])
+		for w := range trap {
+			o.Pattern.Others[k][w] = trap[w] | own[w]
 		}
 	}
 	for _, i := range s.insns {

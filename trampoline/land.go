@@ -22,6 +22,7 @@ type landing struct {
 	entry, detour arch.Range // entry is empty if it is the detour
 	record        recordID
 	retired       bool
+	strays        []arch.Addr // where the site's jump leads when others change it
 }
 
 // grounds is the part of a Region that has detours.
@@ -32,6 +33,9 @@ type grounds struct {
 	landings map[arch.Addr]*landing // by Entry
 	order    map[block][]*Arena     // what grounded has found, since the last arena came
 	dirty    int                    // retired ones
+	strays   map[arch.Addr]*landing // who owns them
+	codeAt   func(arch.Addr) bool   // where code is that is not ours
+	crowded  bool                   // a place was not taken for its strays
 }
 
 func newGrounds(a arch.Arch) grounds {
@@ -75,6 +79,7 @@ func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ..
 		return Landing{}, needCells(near, detourRecordSize, anywhere)
 	}
 	arenas := r.grounded(options[0].From)
+	r.crowded = false
 	for i, p := range options {
 		l := &landing{Landing: Landing{Option: i, Size: size}, record: rec}
 		err := r.landWhole(l, arenas, need, p)
@@ -92,6 +97,9 @@ func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ..
 		}
 		r.landings[l.Entry] = l
 		return l.Landing, nil
+	}
+	if r.crowded { // more memory would be of no use
+		return Landing{}, fmt.Errorf("somebody who changes a byte of the jump would have it lead into other code: %w", ErrNoLanding)
 	}
 	return Landing{}, need
 }
@@ -119,12 +127,15 @@ func (r *Region) grounded(from arch.Addr) []*Arena {
 // landWhole places a detour where the site's jump may lead.
 func (r *Region) landWhole(l *landing, arenas []*Arena, need *NeedArena, p arch.Pattern) error {
 	for _, a := range arenas {
-		at, ok := a.find(p, within(a.code, need.reached, need.Reach), uint64(l.Size))
+		at, ok := r.findFor(a, p, within(a.code, need.reached, need.Reach), uint64(l.Size))
 		if !ok {
 			continue
 		}
 		l.Entry, l.Detour, l.detour = at, at, stretch(at, uint64(l.Size))
-		return a.take(l.detour, l)
+		if err := a.take(l.detour, l); err != nil {
+			return err
+		}
+		return r.takeStrays(l, p)
 	}
 	return ErrNoLanding
 }
@@ -132,7 +143,7 @@ func (r *Region) landWhole(l *landing, arenas []*Arena, need *NeedArena, p arch.
 // landByEntry places a jump where the site's may lead, and the detour where that one may.
 func (r *Region) landByEntry(l *landing, arenas []*Arena, need *NeedArena, p arch.Pattern) error {
 	for _, a := range arenas {
-		at, ok := a.find(p, a.code, r.jumpLen)
+		at, ok := r.findFor(a, p, a.code, r.jumpLen)
 		if !ok {
 			continue
 		}
@@ -140,8 +151,12 @@ func (r *Region) landByEntry(l *landing, arenas []*Arena, need *NeedArena, p arc
 		if err := a.take(l.entry, l); err != nil {
 			return err
 		}
-		if err := r.landDetour(l, arenas, need); err != nil {
-			return errors.Join(err, a.give(l.entry))
+		err := r.takeStrays(l, p)
+		if err == nil {
+			err = r.landDetour(l, arenas, need)
+		}
+		if err != nil {
+			return errors.Join(err, r.giveStrays(l), a.give(l.entry))
 		}
 		return nil
 	}
@@ -262,6 +277,9 @@ func (r *Region) CollectDetours(inside func(arch.Range) bool) (left int, err err
 // release undoes Land, in the order in which a thread would come by.
 func (r *Region) release(l *landing) error {
 	if err := l.record.erase(); err != nil {
+		return err
+	}
+	if err := r.giveStrays(l); err != nil {
 		return err
 	}
 	for _, at := range []*arch.Range{&l.entry, &l.detour} {

@@ -154,7 +154,7 @@ func (r *Region) Adopt(e Extent, data, code Store) (*Arena, error) {
 	r.fileEnd = e.FileEnd()
 	r.journal.adopt(data, e)
 	r.insert(a)
-	return a, nil
+	return a, r.keepStrays(a)
 }
 
 func (r *Region) newMapped(e Extent, data, code Store) (*Arena, error) {

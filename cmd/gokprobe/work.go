@@ -258,6 +258,9 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	if n := sum.Lost - lost; n > 0 {
 		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the process waits", plural(int(n), "record"))
 	}
+	if n := w.sess.Disturbances(); n > 0 {
+		w.std.warn("somebody else, a kernel uprobe or a debugger, wrote over the code at probes (seen %s): hits until they were armed again are in no count", plural(int(n), "time"))
+	}
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
 	}
