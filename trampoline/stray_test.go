@@ -1,6 +1,7 @@
 package trampoline
 
 import (
+	"errors"
 	"math/rand"
 	"slices"
 	"testing"
@@ -76,8 +77,8 @@ func (g *target) tryLandOrNot(r *Region, options []arch.Pattern, size int) (Land
 		if err == nil {
 			return l, true
 		}
-		need, ok := err.(*NeedArena)
-		if !ok {
+		var need *NeedArena
+		if !errors.As(err, &need) {
 			return Landing{}, false
 		}
 		if _, err := r.Place(need, g.used, limits); err != nil {
