@@ -87,7 +87,10 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 		return
 	}
 	d.guard.incomplete = false
-	d.survey = nil
+	for _, key := range d.unfinished {
+		delete(d.searched, key)
+	}
+	d.unfinished, d.survey = nil, nil
 	d.guardSites(slices.Collect(maps.Values(d.sites)))
 	for _, st := range d.sites {
 		if st.jump != nil {
@@ -199,28 +202,7 @@ const (
 	isGo
 )
 
-// removeGuard puts the program's own actions back. It comes after the original code and before
-// the region goes.
-func (d *domain) removeGuard() error {
-	if d.guard.state.Installed == 0 {
-		return nil
-	}
-	d.space.Protect(0, 0)
-	done := ptrace.ErrNoThread
-	for _, p := range d.space.Processes() {
-		switch err := p.Remote(d.guard.remove); {
-		case err == nil:
-			done = nil
-		case !errors.Is(err, ptrace.ErrNoThread) && !departed(err):
-			return err
-		}
-	}
-	if done == nil {
-		d.guard.state.Installed = 0
-	}
-	return done
-}
-
+// remove puts the own actions back of the process that r makes calls in.
 func (g *guard) remove(r *ptrace.Remote) error {
 	var errs []error
 	for sig := unix.Signal(1); sig < 32; sig++ {

@@ -16,12 +16,14 @@ import (
 
 // masks is what a domain knows of them.
 type masks struct {
-	searched  map[maskKey]bool
-	maskCells arch.Range // sets for tails; the tracer has them at mem
-	mem       []byte
-	sets      []arch.MaskCell         // in cells, for sets from anywhere
-	constant  map[arch.Addr]arch.Addr // the program's pointer, by the cell that is used in its place
-	placing   bool
+	searched map[maskKey]bool
+	// unfinished are searched again when a process comes out of vfork(2). To try before would take long each time, with all threads stopped.
+	unfinished []maskKey
+	maskCells  arch.Range // sets for tails; the tracer has them at mem
+	mem        []byte
+	sets       []arch.MaskCell         // in cells, for sets from anywhere
+	constant   map[arch.Addr]arch.Addr // the program's pointer, by the cell that is used in its place
+	placing    bool
 }
 
 const maxSets = 64

@@ -75,7 +75,7 @@ func (d *domain) keepUnblocked(sites []*site) (placed bool) {
 		for _, call := range d.maskCalls(m) {
 			st, err := d.maskSite(call)
 			if err != nil && errors.Is(err, ptrace.ErrNoThread) { // inside vfork(2)
-				delete(d.searched, keyOf(m))
+				d.unfinished = append(d.unfinished, keyOf(m))
 				d.guard.incomplete = true
 				break
 			}
