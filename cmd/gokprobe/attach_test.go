@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -51,6 +52,10 @@ func TestAttachPrintsEveryCallAndASummary(t *testing.T) {
 }
 
 func TestEverySignalThatEndsAttachDetachesCleanly(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) { // as under nohup(1), and so it would be for the command
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		defer signal.Ignore(syscall.SIGHUP)
+	}
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT} {
 		p := prey(t)
 		l := attachTo(t, p, "-sym", "foo", "-count")
