@@ -34,9 +34,10 @@ const (
 	guardScratch = guardDefault + ActionLen
 	guardContext = guardScratch + ActionLen
 	ContextLen   = 256 // at most, of what Arch.Context makes
-	// GuardMarkCode is si_errno of a breakpoint's SIGTRAP whose thread stands at si_addr, where it is to go on; and of that of a single step
-	// which is the program's own.
+	// GuardMarkCode is si_errno of a SIGTRAP whose thread stands at si_addr, where it is to go on.
 	GuardMarkCode = 0x676b
+	// GuardOwnCode is that of a SIGTRAP that an instruction of the program's own has raised. A guard takes it away.
+	GuardOwnCode = 0x676f
 )
 
 // SavedAction is where the program's own action for a signal stands.

@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -80,6 +81,28 @@ func (d *domain) watchesCall(insn arch.Addr) bool {
 		return slices.Contains(sp.Numbers, unix.SYS_RT_SIGACTION)
 	})
 }
+
+// passGuard sends a thread that the guard is about to send to the program's own handler there, where another signal's handler may see it. All that the handler
+// gets is in registers that the guard does not change; see arch.GuardOwnCode for what it has in memory.
+func (d *domain) passGuard(regs arch.Regs) {
+	g := &d.guard.state
+	sig, _ := regs.Arg(0)
+	info, _ := regs.Arg(1)
+	b := make([]byte, 8)
+	if regs.IP() >= g.Restorer || sig != uint64(unix.SIGTRAP) || d.space.ReadMemory(g.Place.SavedAction(int(sig)), b) != nil {
+		return
+	}
+	if handler := arch.Addr(binary.LittleEndian.Uint64(b)); handler > ignored {
+		const errno, n = 4, 4 // si_errno
+		if d.space.ReadMemory(arch.Addr(info)+errno, b[:n]) == nil && binary.LittleEndian.Uint32(b) == arch.GuardOwnCode {
+			_ = d.space.WriteMemory(arch.Addr(info)+errno, make([]byte, n))
+		}
+		regs.SetIP(handler)
+	}
+}
+
+// ignored is SIG_IGN.
+const ignored = 1
 
 // setAction makes the action at at the program's own in p. done is false if the thread is to set it itself, and nothing has happened.
 func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno unix.Errno) {

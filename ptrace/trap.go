@@ -142,8 +142,8 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	known := p.trapAction != nil && (p.own == nil || p.own.handled)
 	if th.trapAsked || known && info.Code() > 0 && !info.breakpoint() {
 		th.trapAsked, th.inTrapHandler = false, p.trapHandled
-		if p.own != nil && info.Code() == trapTrace {
-			info.mark()
+		if p.own != nil && info.Code() > 0 {
+			info.markOwn()
 			_ = th.SetSiginfo(info)
 		}
 		return false
