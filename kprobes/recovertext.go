@@ -87,7 +87,7 @@ func (r *recovery) mapped(l *leftover) (ranges []arch.Range) {
 		return nil
 	}
 	maps, err := procfs.Maps(tid)
-	if err != nil {
+	if err != nil || len(l.Arenas) == 0 {
 		return nil
 	}
 	var file procfs.Mapping
