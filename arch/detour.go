@@ -136,9 +136,8 @@ type Detour struct {
 	Body   Range
 	BodyCode
 	Pieces []Piece
-	Asks   []Addr // of the tail: see TailCode
-	Back   Addr   // of the jump back to End
-	End    Addr   // the address in the original code behind the last displaced instruction
+	Back   Addr // of the jump back to End
+	End    Addr // the address in the original code behind the last displaced instruction
 }
 
 // Range is the bytes that the detour occupies.

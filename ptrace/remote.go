@@ -100,8 +100,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 		ours, _ = th.known()
 		ours = ours || th.moved || !th.queued // put back already, or being handled
 	}
-	postponed := !ours && (stop.Reason == Signal || stop.Reason == Breakpoint)
-	if postponed {
+	if !ours && (stop.Reason == Signal || stop.Reason == Breakpoint) {
 		if err := th.postpone(); err != nil {
 			return err
 		}
@@ -114,7 +113,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 		safe = th.oldRegs
 	}
 	r := &Remote{th: th, insn: insn}
-	if err := r.protect(&safe, mask, postponed && stop.Signal == unix.SIGTRAP); err != nil {
+	if err := r.protect(&safe, mask); err != nil {
 		return err
 	}
 	th.sheltered = th.sheltered && !dispatches // that only we can put back
