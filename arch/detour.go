@@ -136,8 +136,9 @@ type Detour struct {
 	Body   Range
 	BodyCode
 	Pieces []Piece
-	Back   Addr // of the jump back to End
-	End    Addr // the address in the original code behind the last displaced instruction
+	Asks   []Addr // of the tail: see TailCode
+	Back   Addr   // of the jump back to End
+	End    Addr   // the address in the original code behind the last displaced instruction
 }
 
 // Range is the bytes that the detour occupies.

@@ -27,14 +27,17 @@ type GuardPlace struct {
 // rt_sigaction(2) takes them, by number of the signal; then the default action, with a mask of
 // all signals, which whoever installs the guard has to put there; then one for his use.
 const (
-	ActionLen     = 32
-	guardSignals  = 16
-	GuardDataLen  = guardContext + ContextLen
-	guardDefault  = ActionLen * guardSignals
-	guardScratch  = guardDefault + ActionLen
-	guardContext  = guardScratch + ActionLen
-	ContextLen    = 256    // at most, of what Arch.Context makes
-	GuardMarkCode = 0x676b // si_errno of a SIGTRAP whose thread stands at si_addr, where it is to go on
+	ActionLen    = 32
+	guardSignals = 16
+	GuardDataLen = guardContext + ContextLen
+	guardDefault = ActionLen * guardSignals
+	guardScratch = guardDefault + ActionLen
+	guardContext = guardScratch + ActionLen
+	ContextLen   = 256 // at most, of what Arch.Context makes
+	// GuardMarkCode is si_errno of a SIGTRAP whose thread stands at si_addr, where it is to go on.
+	GuardMarkCode = 0x676b
+	// GuardOwnCode is that of a SIGTRAP that an instruction of the program's own has raised. A guard takes it away.
+	GuardOwnCode = 0x676f
 )
 
 // SavedAction is where the program's own action for a signal stands.
@@ -81,4 +84,7 @@ type Frames interface {
 	// it comes to restorer, which makes the call that returns from a handler, and goes on with r, the given
 	// signals blocked, and the extended state that PTRACE_GETREGSET has told. The frame is nil if that is not known.
 	SignalFrame(end, restorer Addr, r Regs, mask uint64, xstate []byte) (frame []byte, sp Addr)
+	// InHandler tells whether stack, which is aligned to 8 bytes, has the frame of a handler of sig that returns to restorer, to code that does not block
+	// sig.
+	InHandler(stack []byte, sig int, restorer Addr) bool
 }

@@ -15,6 +15,9 @@ type TailCode struct {
 	Code   []byte
 	Starts []Addr // of its instructions
 	Fixups []Fixup
+	// Asks are breakpoints that call the tracer, with all registers as in front of the call but the two that every system call changes. A thread
+	// that goes on behind one does what is right without a tracer.
+	Asks []Addr
 }
 
 // MaskCell is a set of signals as rt_sigprocmask(2) takes it, bit n-1 for signal n, and where in the target the
@@ -41,9 +44,10 @@ type MaskWork struct {
 type Masks interface {
 	// MaskTail is such a tail, to be had from a Tailed body.
 	MaskTail(MaskWork) func(at Addr) TailCode
-	// ActionTail is a tail in front of a call of rt_sigaction: what would set the action of sig to the default has the call read the
-	// action only, until the program has set another one: then its handler stands at own, eight bytes that are zero before.
-	ActionTail(sig int, own Addr) func(at Addr) TailCode
+	// ActionTail is a tail in front of a call of rt_sigaction: where that is about sig, it asks the tracer. Without one, what would set the
+	// action to the default has the call read it only: the one that is there is wanted, and a child that posix_spawn(3) makes
+	// gets the default from execve(2).
+	ActionTail(sig int) func(at Addr) TailCode
 	// MaskPointers are the pointer to a set that r passes to rt_sigprocmask, and, in front of the call, the one that the
 	// program has passed, if a tail has changed it.
 	MaskPointers(r Regs) (passed, own Addr)

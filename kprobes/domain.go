@@ -3,7 +3,6 @@ package kprobes
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -142,58 +141,6 @@ func (d *domain) slotSite(ip arch.Addr) *site {
 	return d.slots[slot]
 }
 
-// release puts the address space back as it was and lets its processes go.
-//
-// Everything happens in one Freeze: while no thread runs, those that stand at a
-// breakpoint or in a slot are moved to the same place in the original code, then the
-// code is put back, then the region, which nobody can reach any more, is unmapped.
-func (d *domain) release() error {
-	if d.released {
-		return nil
-	}
-	var errs []error
-	ending, left, folded := false, false, true
-	err := d.space.Freeze(func() error {
-		try := func(f func()) { folded = d.session.try(f) && folded }
-		if d.busy {
-			try(func() { d.update() })
-		}
-		d.released = true
-		delete(d.session.domains, d)
-		d.steps = stepsFor(len(d.space.Threads()))
-		for _, th := range d.space.Threads() {
-			try(func() { d.moveOut(th) })
-		}
-		d.giveBackMasks()
-		d.session.tracer.SettleForks(d.space)
-		try(d.drainLast)
-		try(func() { d.foldCalls(false) })
-		try(d.foldAll)
-		try(d.endBoards)
-		ending = d.ending()
-		errs = append(errs, d.text.RestoreAll())
-		if left = !ending && d.stuck(); !left {
-			errs = append(errs, d.region.Wipe(), d.unmap())
-		}
-		for _, p := range d.space.Processes() {
-			errs = append(errs, d.session.tracer.Detach(p))
-		}
-		return nil
-	})
-	d.told.Release()
-	if folded { // else somebody may still read there
-		for _, m := range d.shared {
-			m.Unmap()
-		}
-	}
-	d.closeTable()
-	d.neighbours.close()
-	if err := errors.Join(append(errs, err)...); err != nil && (left || len(d.space.Threads()) > 0 && !ending) {
-		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
-	}
-	return nil
-}
-
 // stuck tells whether code could not be restored: then everything that it leads to stays, as after the
 // death of a tracer, but no detour works any more.
 func (d *domain) stuck() (left bool) {
@@ -211,23 +158,16 @@ func (d *domain) stuck() (left bool) {
 	return left
 }
 
-// unmap removes the injected region from the target.
-func (d *domain) unmap() error {
-	err := d.removeGuard()
-	if err == nil { // else it stays, with its memory
-		err = d.space.Unmap(d.mapped()...)
-	}
-	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
-		return nil // the last threads are inside vfork or dying; the mapping harms nobody
-	}
-	return err
-}
-
-// mapped is what the injected region occupies.
+// mapped is what the injected region occupies. The header's arena is the first. So it is the first that goes: were we killed before the others have
+// gone, too, a header would be left that tells of memory which is not there.
 func (d *domain) mapped() (ranges []arch.Range) {
 	for _, a := range d.region.Arenas() {
-		if !a.Cave() {
-			ranges = append(ranges, a.Extent().Range())
+		switch e := a.Extent(); {
+		case a.Cave():
+		case e.Offset == 0:
+			ranges = slices.Insert(ranges, 0, e.Range())
+		default:
+			ranges = append(ranges, e.Range())
 		}
 	}
 	return ranges
@@ -320,15 +260,24 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 
 // clean puts the original code into a forked child's copy of the memory. The child
 // has only one thread, and a forking thread is inside a system call, not in a slot.
+//
+// We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
+// keep threads from blocking the signal by which the guard answers breakpoints (masksites.go).
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := ptrace.Host.Breakpoint()
 	pages := pageReader{mem: mem}
-	entries := d.copiedJumps(&pages)
+	entries, tails := d.copiedJumps(&pages)
+	jumps := map[arch.Addr]bool{} // their bytes, which may look like breakpoints
+	for _, e := range slices.Concat(entries, tails) {
+		for i := range e.Original {
+			jumps[e.At.Add(int64(i))] = true
+		}
+	}
 	for _, at := range slices.Sorted(maps.Keys(d.past)) {
 		original := d.past[at]
 		now := make([]byte, len(original))
-		if pages.ReadMemory(at, now) != nil {
+		if jumps[at] || pages.ReadMemory(at, now) != nil {
 			continue // unmapped since
 		}
 		n := len(trap)
@@ -339,7 +288,7 @@ func (d *domain) clean(child *ptrace.Process) error {
 			entries = append(entries, patch.Entry{At: at, Original: original[:n], Replacement: trap})
 		}
 	}
-	return patch.Restore(mem, trap, entries)
+	return patch.Restore(mem, trap, append(entries, tails...))
 }
 
 // pageReader reads a page at a time: a forked child may have thousands of breakpoints.

@@ -392,5 +392,5 @@ func (det *detour) callTraps() []arch.Addr {
 // knownTrap tells whether a breakpoint of a detour's body stands at at.
 func (d *domain) knownTrap(at arch.Addr) bool {
 	det := d.detourAt(at)
-	return det != nil && (at == det.Trap || slices.Contains(det.Traps, at) || slices.Contains(det.Chosen, at))
+	return det != nil && (at == det.Trap || slices.Contains(det.Traps, at) || slices.Contains(det.Chosen, at) || slices.Contains(det.Asks, at))
 }

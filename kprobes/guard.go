@@ -25,13 +25,11 @@ import (
 //
 // Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
 //
-// A program that uses such a signal itself gets no guard for it: the tracer alive comes before the
-// tracer dead.
+// A program that uses SIGTRAP itself has the guard in front of its own action (trapaction.go), unless its handler is to run once only. One that uses
+// another of these signals gets no guard for it: the tracer alive comes before the tracer dead.
 //
 // What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint, so threads are kept from that where they only want to be
-// left alone (masksites.go); a program that sets an
-// action for SIGTRAP later on takes the guard away; where no memory could be mapped
-// there is none; and a program that asks for its action sees the guard's.
+// left alone (masksites.go), and the program's handler of SIGTRAP runs with that not blocked; where no memory could be mapped there is no guard.
 type guard struct {
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none
@@ -52,9 +50,6 @@ func (g *guard) has(sig unix.Signal) bool { return g.state.Installed>>uint(sig)&
 func (d *domain) guardSites(sites []*site) {
 	if d.private || len(sites) == 0 {
 		return
-	}
-	if !d.guard.tried {
-		d.guard.none = d.guard.none || !d.guard.has(unix.SIGTRAP) && d.owns(unix.SIGTRAP)
 	}
 	if d.guard.none {
 		return
@@ -78,6 +73,8 @@ func (d *domain) installGuard(sites []*site) {
 	switch err := d.addGuard(sites); {
 	case errors.Is(err, ptrace.ErrNoThread), departed(err):
 		d.guard.tried, d.guard.incomplete = false, true
+	case errors.Is(err, ptrace.ErrOnce):
+		d.guard.none = true
 	case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 		d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
 	}
@@ -90,7 +87,10 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 		return
 	}
 	d.guard.incomplete = false
-	d.survey = nil
+	for _, key := range d.unfinished {
+		delete(d.searched, key)
+	}
+	d.unfinished, d.survey = nil, nil
 	d.guardSites(slices.Collect(maps.Values(d.sites)))
 	for _, st := range d.sites {
 		if st.jump != nil {
@@ -146,7 +146,7 @@ func (d *domain) addGuard(sites []*site) error {
 // guardSignal makes the guard the action of sig.
 func (d *domain) guardSignal(sig unix.Signal) error {
 	g := &d.guard
-	if g.state.Handler == 0 || g.has(sig) || d.owns(sig) {
+	if g.state.Handler == 0 || g.has(sig) || sig != unix.SIGTRAP && d.owns(sig) {
 		return nil
 	}
 	p := g.state.Place
@@ -202,28 +202,7 @@ const (
 	isGo
 )
 
-// removeGuard puts the program's own actions back. It comes after the original code and before
-// the region goes.
-func (d *domain) removeGuard() error {
-	if d.guard.state.Installed == 0 {
-		return nil
-	}
-	d.space.Protect(0, 0)
-	done := ptrace.ErrNoThread
-	for _, p := range d.space.Processes() {
-		switch err := p.Remote(d.guard.remove); {
-		case err == nil:
-			done = nil
-		case !errors.Is(err, ptrace.ErrNoThread) && !departed(err):
-			return err
-		}
-	}
-	if done == nil {
-		d.guard.state.Installed = 0
-	}
-	return done
-}
-
+// remove puts the own actions back of the process that r makes calls in.
 func (g *guard) remove(r *ptrace.Remote) error {
 	var errs []error
 	for sig := unix.Signal(1); sig < 32; sig++ {
@@ -270,7 +249,7 @@ func (d *domain) guardDetour(det *detour) {
 	for _, at := range slices.Concat(det.Traps, det.Chosen) {
 		d.setResume(at, det.Start())
 	}
-	for _, at := range det.Waits { // behind them threads give up what nobody will answer
+	for _, at := range slices.Concat(det.Waits, det.Asks) { // behind them threads give up what nobody will answer
 		d.setResume(at, at.Add(int64(ptrace.Host.BreakpointAdvance())))
 	}
 	for _, f := range det.Fixups {

@@ -304,6 +304,10 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	if det := d.detourAt(regs.IP()); det != nil {
 		return s.signalInDetour(th, d, det, info, regs)
 	}
+	if d.guard.state.Code.Contains(regs.IP()) {
+		d.passGuard(regs)
+		return ptrace.Deliver
+	}
 	if info.Synchronous() && d.strayed(th, regs.IP(), regs, info) || s.signalAtHead(th, d, info, regs) {
 		return ptrace.Drop
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +20,7 @@ import (
 // handler runs there. A breakpoint raises SIGTRAP all the same. While we live that costs the guard, for a moment; when we are
 // dead it costs the process.
 //
-// So no thread gets that far. Where code that may have breakpoints calls rt_sigprocmask(2), a jump leads to a tail (arch.Masks) behind
+// So no thread gets that far. Where code that may have breakpoints, or the C library, calls rt_sigprocmask(2), a jump leads to a tail (arch.Masks) behind
 // the displaced instructions, which has the call read another set if the program's is all signals: the same one without SIGTRAP and
 // SIGILL. It is code of the target's, needs nobody, and goes on when we are dead. Nothing is written to the program's memory, and no
 // other register is changed than one whose value nobody needs behind the call.
@@ -29,9 +31,7 @@ import (
 //	behind the call                 the register has no use any more: either what follows was looked at (argumentEnds), or the
 //	                                program's pointer is a constant of the code, which all threads that still have ours get back
 //
-// A child that posix_spawn(3) makes has our code in its memory, until it executes its program, and actions of its own: it sets all that are
-// handlers to the default, the guard too, and would die of the next breakpoint after our death. So calls of rt_sigaction that set
-// SIGTRAP's to the default do nothing but tell the one before, where the program has never set another one. The tail works in the same way.
+// Calls of rt_sigaction(2) have tails as well: see trapaction.go.
 //
 // Sets that are nearly all signals are treated in the same way if a thread blocks them when the tails are made.
 //
@@ -48,17 +48,6 @@ type maskSite struct {
 	known arch.Addr // rt_sigprocmask's set, if it is always the same constant
 }
 
-// masks is what a domain knows of them.
-type masks struct {
-	searched  map[maskKey]bool
-	maskCells arch.Range // sets for tails; the tracer has them at mem
-	mem       []byte
-	sets      []arch.MaskCell         // in cells, for sets from anywhere
-	constant  map[arch.Addr]arch.Addr // the program's pointer, by the cell that is used in its place
-	ownAction arch.Addr               // where tails put the handler that the program sets for SIGTRAP
-	placing   bool
-}
-
 // maskKey tells mappings of code apart.
 type maskKey struct {
 	at     arch.Range
@@ -66,14 +55,12 @@ type maskKey struct {
 	inode  uint64
 }
 
+func keyOf(m *procfs.Mapping) maskKey { return maskKey{m.Range, m.Offset, m.Inode} }
+
 const (
-	setLen      = 8 // bytes of a sigset_t that the kernel looks at
-	maxSets     = 64
+	setLen      = 8  // bytes of a sigset_t that the kernel looks at
 	searchLoads = 48 // bytes in front of a call, in which its number is loaded
 )
-
-// allSignals are the sets with all signals that libraries use: all 64, or without what they use themselves (32 to 34).
-var allSignals = []ptrace.Sigset{^ptrace.Sigset(0), ^ptrace.Sigset(1 << 31), ^ptrace.Sigset(1 << 32), ^ptrace.Sigset(3 << 31), ^ptrace.Sigset(7 << 31)}
 
 // keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. It reports whether there are
 // new ones: until then threads may have blocked all signals.
@@ -84,23 +71,11 @@ func (d *domain) keepUnblocked(sites []*site) (placed bool) {
 	d.placing = true
 	defer func() { d.placing = false }()
 	var fresh []*site
-	for _, st := range sites {
-		m, err := d.surveyed().mapping(d, st.addr)
-		if err != nil || m == nil || st.linker && len(st.probes) == 0 {
-			continue
-		}
-		key := maskKey{m.Range, m.Offset, m.Inode}
-		if d.searched[key] {
-			continue
-		}
-		if d.searched == nil {
-			d.searched = map[maskKey]bool{}
-		}
-		d.searched[key] = true
+	for _, m := range d.unsearched(sites) {
 		for _, call := range d.maskCalls(m) {
 			st, err := d.maskSite(call)
 			if err != nil && errors.Is(err, ptrace.ErrNoThread) { // inside vfork(2)
-				delete(d.searched, key)
+				d.unfinished = append(d.unfinished, keyOf(m))
 				d.guard.incomplete = true
 				break
 			}
@@ -118,6 +93,50 @@ func (d *domain) keepUnblocked(sites []*site) (placed bool) {
 	return true
 }
 
+// unsearched are the mappings of code around sites, and the C library's, that were not searched yet; now they are.
+func (d *domain) unsearched(sites []*site) (list []*procfs.Mapping) {
+	add := func(m *procfs.Mapping) {
+		if key := keyOf(m); !d.searched[key] {
+			d.searched[key] = true
+			list = append(list, m)
+		}
+	}
+	if d.searched == nil {
+		d.searched = map[maskKey]bool{}
+	}
+	probed := false
+	for _, st := range sites {
+		m, err := d.surveyed().mapping(d, st.addr)
+		if err != nil || m == nil || st.linker && len(st.probes) == 0 {
+			continue
+		}
+		probed = true
+		add(m)
+	}
+	maps, err := d.surveyed().mappings(d)
+	if err != nil || !probed {
+		return list
+	}
+	for i := range maps {
+		if m := &maps[i]; m.Exec && isCLibrary(m.Path) {
+			add(m)
+		}
+	}
+	return list
+}
+
+// isCLibrary tells from its name whether a file is the library that makes threads, and passes on what programs want done with signals:
+// glibc's (libc.so.6, libc-2.31.so, libpthread.so.0), or musl's (ld-musl-x86_64.so.1, libc.so).
+func isCLibrary(path string) bool {
+	name := filepath.Base(path)
+	for _, prefix := range []string{"libc.", "libc-", "libpthread.", "libpthread-", "ld-musl-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // maskCalls finds the calls in a mapping that can have a tail, and may need it.
 func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 	if !m.Read || m.Write || m.Anonymous() {
@@ -132,7 +151,7 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 		return nil
 	}
 	for _, f := range callers {
-		for i, n := range f.numbered() {
+		for i, n := range f.nearlyNumbered() {
 			call := maskSite{callSite: f.site(i, n)}
 			if call.at != call.insn && d.takesTail(f, i, &call) && d.checkCallSite(call.callSite) == nil {
 				calls = append(calls, call)
@@ -308,121 +327,4 @@ func (c *maskSite) extend(choice *optimize.Choice) *optimize.Choice {
 		}
 	}
 	return &out
-}
-
-// tailed is a body with the tail of a maskSite.
-type tailed struct {
-	arch.Body
-	tail func(arch.Addr) arch.TailCode
-}
-
-func (t tailed) Tail(at arch.Addr) arch.TailCode { return t.tail(at) }
-
-// withTail adds the tail of a call to a body.
-func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
-	if err := d.makeMaskCells(c.at); err != nil {
-		return nil, err
-	}
-	if c.number == unix.SYS_RT_SIGACTION {
-		return tailed{body, hostMasks.ActionTail(int(unix.SIGTRAP), d.ownAction)}, nil
-	}
-	w := arch.MaskWork{Cells: d.sets}
-	if c.known != 0 {
-		var err error
-		if w.Known, err = d.constantCell(c.known); err != nil {
-			return nil, err
-		}
-	}
-	return tailed{body, hostMasks.MaskTail(w)}, nil
-}
-
-// makeMaskCells makes sure of memory for sets.
-func (d *domain) makeMaskCells(near arch.Addr) error {
-	if d.mem != nil {
-		return nil
-	}
-	at, mem, err := d.newCells(near, maxSets*setLen)
-	if err != nil {
-		return err
-	}
-	d.maskCells, d.mem, d.constant = arch.Range{Start: at, End: at}, mem, map[arch.Addr]arch.Addr{}
-	if d.ownAction, err = d.addCell(0); err != nil {
-		return err
-	}
-	sets := slices.Clone(allSignals)
-	for _, own := range d.space.Masks() {
-		if _, ok := own.Unforced(); ok && !slices.Contains(sets, own) && len(sets) < maxSets/2 {
-			sets = append(sets, own, own|setOf(unix.SIGKILL)|setOf(unix.SIGSTOP)) // which a set may have, and no mask
-		}
-	}
-	for _, all := range sets {
-		set, _ := all.Unforced()
-		cell, err := d.addCell(set)
-		if err != nil {
-			return err
-		}
-		d.sets = append(d.sets, arch.MaskCell{Set: uint64(all), At: cell})
-	}
-	return nil
-}
-
-// addCell puts a set into the target.
-func (d *domain) addCell(set ptrace.Sigset) (arch.Addr, error) {
-	n := d.maskCells.Len()
-	if n+setLen > uint64(len(d.mem)) {
-		return 0, errors.New("too many sets of signals")
-	}
-	binary.LittleEndian.PutUint64(d.mem[n:], uint64(set))
-	d.maskCells.End += setLen
-	return d.maskCells.End - setLen, nil
-}
-
-// constantCell is where the set stands that is to be blocked in place of the constant at p.
-func (d *domain) constantCell(p arch.Addr) (arch.Addr, error) {
-	for cell, own := range d.constant {
-		if own == p {
-			return cell, nil
-		}
-	}
-	cell, err := d.addCell(d.constantSet(p))
-	if err == nil {
-		d.constant[cell] = p
-	}
-	return cell, err
-}
-
-// giveBackMasks has stopped threads that are about to pass one of our sets pass their own, and block what they believe to block.
-func (d *domain) giveBackMasks() {
-	if d.maskCells.Len() == 0 {
-		return
-	}
-	sets := make([]ptrace.Sigset, len(d.sets))
-	for i, c := range d.sets {
-		sets[i] = ptrace.Sigset(c.Set)
-	}
-	d.space.Unblocked(sets...)
-	for _, th := range d.space.Threads() {
-		regs, err := th.Regs()
-		if !th.Stopped() || err != nil {
-			continue
-		}
-		// rt_sigaction may go on reading the action only: it sets the one that the guard is about to leave behind.
-		if passed, own := hostMasks.MaskPointers(regs); d.maskCells.Contains(passed) {
-			if constant := d.constant[passed]; constant != 0 {
-				own = constant
-			}
-			if d.constant[passed] != 0 || d.beforeCall(regs) {
-				hostMasks.SetMaskPointer(regs, own)
-			}
-		}
-	}
-}
-
-// beforeCall tells whether a thread is in front of a system call.
-func (d *domain) beforeCall(regs arch.Regs) bool { return inFrontOfCall(d.space, regs) }
-
-func inFrontOfCall(mem arch.Memory, regs arch.Regs) bool {
-	call := ptrace.Host.SyscallInsn()
-	b := make([]byte, len(call))
-	return mem.ReadMemory(regs.IP(), b) == nil && bytes.Equal(b, call)
 }

@@ -364,8 +364,8 @@ func (d *domain) abandonJump(st *site) {
 	d.retireDetour(st.jump)
 }
 
-// copiedJumps is what a forked child's copy of the memory has of jumps.
-func (d *domain) copiedJumps(mem *pageReader) (entries []patch.Entry) {
+// copiedJumps is what a forked child's copy of the memory has of jumps; tails are those that go last (domain.unblocks).
+func (d *domain) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
 	for at, past := range d.jumps {
 		now := make([]byte, len(past.original))
 		if mem.ReadMemory(at, now) != nil {
@@ -373,10 +373,15 @@ func (d *domain) copiedJumps(mem *pageReader) (entries []patch.Entry) {
 		}
 		for _, r := range past.replacements {
 			if patch.Classify(past.original, r, now, ptrace.Host.Breakpoint()).Left() {
-				entries = append(entries, patch.Entry{At: at, Original: past.original, Replacement: r})
+				e := patch.Entry{At: at, Original: past.original, Replacement: r}
+				if d.unblocks(at) {
+					tails = append(tails, e)
+				} else {
+					entries = append(entries, e)
+				}
 				break
 			}
 		}
 	}
-	return entries
+	return entries, tails
 }

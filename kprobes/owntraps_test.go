@@ -27,6 +27,46 @@ var ownMasks = map[string]string{
 	"handled, blocked": "act handle, raise, mask block, call, raise, call, mask unblock, call, raise",
 }
 
+// ownTrapsDead are ways to use SIGTRAP that a killed tracer leaves as they are: before it comes, while it is there, after its death.
+var ownTrapsDead = [][3]string{
+	{"act handle, raise", "call, raise, int3", "call, int3, raise, call, raise"},
+	{"act nodefer, int3", "call, raise", "call, int3, raise, call"},
+	{"act block, raise", "call", "call, raise, call, int3"},
+	{"act ignore, raise", "call, raise", "call, raise, call, raise"},
+	{"call", "act handle, call, raise", "call, raise, int3, call"},
+	{"act handle, raise", "act ignore, call, raise", "raise, call, raise"},
+	{"act ignore, raise", "act handle, call, raise", "raise, call, int3"},
+	{"act handle, raise", "act default, call, act handle", "raise, call, int3"},
+}
+
+// TestProgramsThatUseSIGTRAPOutliveTheirTracer: breakpoints that nobody waits for are not told to their handlers, nor end them, and all else is.
+func TestProgramsThatUseSIGTRAPOutliveTheirTracer(t *testing.T) {
+	for _, commands := range ownTrapsDead {
+		t.Run(strings.Join(commands[:], "; "), func(t *testing.T) {
+			alone := start(t, "owntraps")
+			prog := start(t, "owntraps")
+			compare := func(commands string) {
+				if got, want := converse(prog, commands, true), converse(alone, commands, true); !slices.Equal(got, want) {
+					t.Errorf("the program sees\n%s\nunprobed\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+				}
+			}
+			compare(commands[0])
+			t.Setenv("GOKPROBE_REMOTE", "guard")
+			kill := startTracer(t, prog.PID(), nil)
+			compare(commands[1])
+			kill()
+			compare(commands[2])
+			if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions == 0 {
+				t.Errorf("recovered: %+v, %v", done, err)
+			}
+			compare(commands[2])
+			compare("ask")
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
 func converse(prog *testprog.Prog, commands string, whole bool) (answers []string) {
 	for _, c := range strings.Split(commands, ", ") {
 		answer := prog.Do(c, "did")

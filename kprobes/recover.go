@@ -21,8 +21,8 @@ type Recovered struct {
 	Regions int // that killed tracers had left; 0: there was nothing to do
 	Patches int // breakpoints and jumps whose original code is back
 	Moved   int // threads that were on their way through a copy
-	// Kept are regions that stay mapped, since a signal handler that runs returns to them. They
-	// do nothing. Once it has returned, another Recover takes them away.
+	// Kept are regions that stay mapped, since a signal handler that runs returns to them, or a process is inside
+	// vfork(2). They do nothing. Once it has returned, another Recover takes them away.
 	Kept int
 }
 
@@ -213,6 +213,9 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	records, errs[0] = h.Records(mem)
 	l.detours, errs[1] = h.Detours(mem)
 	l.guard, _, errs[2] = h.Guard(mem)
+	if insn, ok := l.syscallInsn(); ok {
+		l.guard.Place.Trap = insn.Add(int64(len(ptrace.Host.SyscallInsn())))
+	}
 	l.original = patchedMemory{mem, records}
 	return l, errors.Join(errs[:]...)
 }
@@ -235,6 +238,7 @@ func (r *recovery) undo(l *leftover) error {
 	for i, rec := range l.original.records {
 		entries[i] = patch.Entry(rec)
 	}
+	l.tailsLast(entries)
 	if err := patch.Restore(l.mem, ptrace.Host.Breakpoint(), entries); err != nil {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
@@ -243,17 +247,7 @@ func (r *recovery) undo(l *leftover) error {
 		r.Kept++
 		return nil
 	}
-	if err := r.space.Remote(l.unguard); err != nil {
-		return err
-	}
-	if l.guard.Code.Len() > 0 {
-		r.space.Unblocked()
-	}
-	var ranges []arch.Range
-	for _, e := range l.Arenas {
-		ranges = append(ranges, e.Range())
-	}
-	return r.space.Unmap(ranges...)
+	return r.unmap(l)
 }
 
 // unmapRest removes mappings that the tracer was about to use.
@@ -264,44 +258,6 @@ func (r *recovery) unmapRest(pid int, undone bool) error {
 	}
 	r.Regions = max(r.Regions, 1)
 	return r.space.Unmap(added...)
-}
-
-// unguard puts the program's own actions back.
-func (l *leftover) unguard(r *ptrace.Remote) error {
-	g := guard{state: l.guard}
-	return g.remove(r)
-}
-
-// patchedMemory shows memory as it was before it was patched.
-type patchedMemory struct {
-	mem     arch.Memory
-	records []trampoline.Record // the newest first
-}
-
-func (m patchedMemory) ReadMemory(at arch.Addr, p []byte) error {
-	if err := m.mem.ReadMemory(at, p); err != nil {
-		return err
-	}
-	for _, rec := range m.records {
-		for i, b := range rec.Original {
-			if k := rec.At + arch.Addr(i) - at; k < arch.Addr(len(p)) {
-				p[k] = b
-			}
-		}
-	}
-	return nil
-}
-
-// insn decodes the original instruction at at.
-func (m patchedMemory) insn(at arch.Addr) (arch.Insn, error) {
-	b := make([]byte, ptrace.Host.MaxInsnLen())
-	for len(b) > 0 {
-		if err := m.ReadMemory(at, b); err == nil {
-			break
-		}
-		b = b[:len(b)-1] // the mapping ends before
-	}
-	return ptrace.Host.Decode(b, at)
 }
 
 // Breakpoint implements ptrace.Handler: what comes before all threads are stopped, the guard deals with.

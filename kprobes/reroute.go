@@ -29,6 +29,9 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 	switch {
 	case det == nil:
 		return false
+	case slices.Contains(det.Asks, at):
+		s.actionCall(th, d, det, regs)
+		return true
 	case at == det.Trap:
 		s.hitInDetour(th, d, det, regs)
 		return true

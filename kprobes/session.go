@@ -297,55 +297,6 @@ func (s *Session) warn(format string, args ...any) {
 	}
 }
 
-// Close disarms everything, puts the code back, and lets the process go as if it had
-// never been held. The error says what could not be undone. A second call does
-// nothing.
-func (s *Session) Close() error {
-	var err error
-	derr := s.tracer.Do(func() {
-		defer s.endGuardian()
-		if s.closed {
-			return
-		}
-		s.closed = true
-		err = s.release()
-		if err != nil && s.dying() {
-			err = nil // nobody is left to be harmed
-		}
-		if s.table != nil {
-			err = errors.Join(err, s.table.Close())
-		}
-		s.finish()
-	})
-	s.tracer.Close()
-	if derr != nil {
-		return nil // closed before
-	}
-	return err
-}
-
-// release gives back every process of the session.
-func (s *Session) release() error {
-	var errs []error
-	s.try(func() { s.tracer.RecallAll(callGrace) })
-	for d := range s.domains {
-		s.try(func() { errs = append(errs, d.release()) })
-	}
-	for _, kp := range s.probes {
-		kp.session, kp.placements = nil, nil
-		if kp.ret != nil {
-			kp.ret.end()
-			kp.ret = nil
-		}
-	}
-	s.probes = nil
-	for _, sp := range s.syscalls {
-		sp.own.session = nil
-	}
-	s.syscalls = nil
-	return errors.Join(errs...)
-}
-
 // tracerOwner identifies this process in the injected region.
 func ownStart() uint64 {
 	st, err := procfs.ReadStat(os.Getpid(), 0)

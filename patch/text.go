@@ -108,14 +108,27 @@ func (t *Text) disarm(p *Patch) error {
 
 // RestoreAll removes every patch, the newest first. It goes on after an error
 // and returns all of them joined. Patches that could not be removed stay known.
-func (t *Text) RestoreAll() error {
+func (t *Text) RestoreAll() error { return t.RestoreAllBut(nil) }
+
+// RestoreAllBut is RestoreAll; those patches that last tells of come behind the others.
+func (t *Text) RestoreAllBut(last func(*Patch) bool) error {
 	ps := t.newestFirst()
+	if last != nil {
+		slices.SortStableFunc(ps, func(a, b *Patch) int { return order(last(a)) - order(last(b)) })
+	}
 	t.DisarmAll(ps)
 	var errs []error
 	for _, p := range ps {
 		errs = append(errs, t.Remove(p))
 	}
 	return errors.Join(errs...)
+}
+
+func order(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
 }
 
 // Forget drops all patches without touching memory or journal: after execve(2)

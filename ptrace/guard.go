@@ -24,6 +24,20 @@ const (
 	sigIgn      = 1
 )
 
+// ErrOnce says that there can be no guard for a signal.
+var ErrOnce = errors.New("the program's handler is to run once only")
+
+// ForgetTrap says that the process has set another action for SIGTRAP, in place of its guard if it had one.
+func (r *Remote) ForgetTrap() {
+	p := r.th.Proc
+	if sa, err := r.sigaction(unix.SIGTRAP); err == nil {
+		p.tracer.takeTrap(p, sa)
+	}
+}
+
+// DefaultTrap says that the program believes to have the default action for SIGTRAP. It has a guard.
+func (p *Process) DefaultTrap() { p.own = &trapDisposition{action: &sigaction{}} }
+
 // trapDisposition is what a process does with SIGTRAP itself, while a guard does it instead.
 type trapDisposition struct {
 	ignored, handled bool
@@ -33,11 +47,14 @@ type trapDisposition struct {
 // Guard makes g's handler the action of sig in the process that the remote calls are made in.
 // The program's own action is saved at saved first, and with its flags and mask the guard
 // runs. scratch is target memory for one action. between is called when the one is saved and the
-// other not set yet.
+// other not set yet. The error matches ErrOnce if the program's handler is to run once only (SA_RESETHAND): then nothing is changed.
 func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.Addr, between func() error) error {
 	own, err := r.exchange(sig, 0, saved)
 	if err != nil {
 		return fmt.Errorf("reading the action of %s: %w", unix.SignalName(sig), err)
+	}
+	if own.handler > sigIgn && own.flags&saResetHand != 0 {
+		return ErrOnce
 	}
 	sa := guardAction(own, handler, restorer)
 	if err := errors.Join(r.putAction(scratch, sa), between()); err != nil {
@@ -47,8 +64,8 @@ func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.A
 		return fmt.Errorf("setting the action of %s: %w", unix.SignalName(sig), err)
 	}
 	if p := r.th.Proc; sig == unix.SIGTRAP {
-		p.own = &trapDisposition{p.trapIgnored, p.trapHandled, own}
-		p.trapIgnored, p.trapAction = false, sa
+		p.own = &trapDisposition{own.handler == sigIgn, own.handler > sigIgn, own}
+		p.trapIgnored, p.trapHandled, p.trapAction, p.trapDoubt = false, own.handler > sigIgn, sa, nil
 	}
 	return nil
 }
@@ -63,17 +80,22 @@ var guards, _ = Host.(arch.Guards)
 
 // protect saves the context of a thread that is to make system calls, and has it stand where the
 // guard expects it, with all signals blocked but the one that calls the guard; or where it needs no guard (refuge.go).
-func (r *Remote) protect(saved *hostRegs, mask Sigset) error {
+//
+// trapWaits says that the target is to get a SIGTRAP of its own behind the calls. That has to stay blocked meanwhile: it would come to us, and be lost with us.
+func (r *Remote) protect(saved *hostRegs, mask Sigset, trapWaits bool) error {
 	th, s := r.th, r.th.Proc.Space
 	if s.blind {
 		return th.setSigmask(allSignals)
 	}
-	if s.saveAt == 0 || mask.Has(unix.SIGTRAP) {
-		if insn, ok := th.takeRefuge(saved, mask); ok {
+	if guarded := s.saveAt != 0 && !mask.Has(unix.SIGTRAP); !guarded || trapWaits {
+		insn, ok := th.takeRefuge(saved, mask)
+		if ok {
 			r.insn = insn
 			th.sheltered = true
 		}
-		return th.setSigmask(allSignals)
+		if ok || !guarded {
+			return th.setSigmask(allSignals)
+		}
 	}
 	if err := s.WriteMemory(s.saveAt, guards.Context(saved, uint64(mask))); err != nil {
 		return err
@@ -109,7 +131,7 @@ func (th *Thread) writeThrough() error {
 }
 
 // guardAction is the action for a guard in place of own. The signal is not blocked meanwhile:
-// the handler of another one may come between, and to a breakpoint.
+// the handler of another one may come between, and to a breakpoint; so may the program's own. See Thread.nested.
 func guardAction(own *sigaction, handler, restorer arch.Addr) *sigaction {
 	sa := &sigaction{handler: uintptr(handler), flags: saSiginfo | saRestorer | saOnStack | saNoDefer | saRestart, restorer: uintptr(restorer)}
 	if own.handler > sigIgn {

@@ -54,6 +54,17 @@ func (p *Process) Threads() []*Thread {
 // Leader is the thread whose ID is the process's, or nil after it has exited.
 func (p *Process) Leader() *Thread { return p.threads[p.PID] }
 
+// InsideVfork tells whether a thread of p waits in vfork(2) for a child. It can't be stopped, nor make system calls for us,
+// and goes on when the child executes another program or ends.
+func (p *Process) InsideVfork() bool {
+	for _, th := range p.threads {
+		if th.state == parked || th.state == stopped && th.stop.Reason == Vfork {
+			return true
+		}
+	}
+	return false
+}
+
 // StartTime is when the process began, as procfs.Stat has it: with the PID it names a process for good.
 func (p *Process) StartTime() uint64 { return p.startTime }
 

@@ -100,7 +100,8 @@ func (th *Thread) remote(f func(*Remote) error) error {
 		ours, _ = th.known()
 		ours = ours || th.moved || !th.queued // put back already, or being handled
 	}
-	if !ours && (stop.Reason == Signal || stop.Reason == Breakpoint) {
+	postponed := !ours && (stop.Reason == Signal || stop.Reason == Breakpoint)
+	if postponed {
 		if err := th.postpone(); err != nil {
 			return err
 		}
@@ -113,7 +114,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 		safe = th.oldRegs
 	}
 	r := &Remote{th: th, insn: insn}
-	if err := r.protect(&safe, mask); err != nil {
+	if err := r.protect(&safe, mask, postponed && stop.Signal == unix.SIGTRAP); err != nil {
 		return err
 	}
 	th.sheltered = th.sheltered && !dispatches // that only we can put back

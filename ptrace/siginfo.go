@@ -48,6 +48,9 @@ func (s *Siginfo) SingleStep() bool { return s.Signo() == unix.SIGTRAP && s.Code
 // Marked tells that a tracer has moved the thread to Addr already: see MarkErrno.
 func (s *Siginfo) Marked() bool { return binary.LittleEndian.Uint32(s[4:]) == MarkErrno }
 
+// markOwn tells a guard that the program itself has raised the signal.
+func (s *Siginfo) markOwn() { binary.LittleEndian.PutUint32(s[4:], arch.GuardOwnCode) }
+
 // breakpoint tells that a breakpoint instruction raised the signal.
 func (s *Siginfo) breakpoint() bool {
 	return s.Signo() == unix.SIGTRAP && s.Code() == breakpointCode

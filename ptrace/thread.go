@@ -90,6 +90,7 @@ type Thread struct {
 	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run. trapAsked: the action for the one that
 	// will be reported has been read.
 	inTrapHandler, trapAsked bool
+	trapRestored             bool // see RestoreTrap
 
 	unsure    bool // it has come to a breakpoint since the guard was last seen in its place
 	owesBlock bool // it is to block SIGTRAP when it next stops for that (trapBlocked)

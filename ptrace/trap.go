@@ -3,6 +3,7 @@ package ptrace
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -35,6 +36,10 @@ func (th *Thread) noteMask() {
 // else, later on is not noticed before it next stops.
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
+	if th.trapRestored {
+		th.trapRestored = false
+		return
+	}
 	th.unsure = true
 	t.checkGuard(p)
 	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked && !th.maskFull {
@@ -65,6 +70,13 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	case p.trapIgnored || p.trapHandled && blocked:
 		_ = th.remote(func(r *Remote) error { return r.restoreTrapAction(p) })
 	}
+}
+
+// RestoreTrap does now, for a thread that a Handler's Breakpoint is about, what is otherwise done when that has returned: before the action of SIGTRAP
+// is looked at, or changed.
+func (th *Thread) RestoreTrap() {
+	th.Proc.tracer.restoreTrap(th)
+	th.trapRestored = true
 }
 
 // restoreTrapAction puts the program's action for SIGTRAP back, if a breakpoint has reset it. That has changed the handler only
@@ -115,9 +127,25 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 		t.dispatchAgain(th)
 		return true
 	}
-	known := p.trapAction != nil && p.own == nil
+	if th.trapAsked && p.own != nil && info.Code() <= 0 {
+		switch {
+		case p.own.ignored: // it is not to end a system call
+			th.trapAsked = false
+			t.dispatchAgain(th)
+			return true
+		case th.nested() && th.postpone() == nil:
+			th.keepBlocked()
+			t.dispatchAgain(th)
+			return true
+		}
+	}
+	known := p.trapAction != nil && (p.own == nil || p.own.handled)
 	if th.trapAsked || known && info.Code() > 0 && !info.breakpoint() {
 		th.trapAsked, th.inTrapHandler = false, p.trapHandled
+		if p.own != nil && info.Code() > 0 {
+			info.markOwn()
+			_ = th.SetSiginfo(info)
+		}
 		return false
 	}
 	if !known && p.own == nil {
@@ -138,6 +166,25 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	}
 	t.dispatchAgain(th)
 	return true
+}
+
+// nested tells that the thread is in the program's handler of SIGTRAP, in front of which a guard stands: that does not block the signal, as the
+// kernel would for the handler. A second one, which somebody sends, is to wait until it returns: then the kernel unblocks it. The handler's
+// frame is on the thread's stack, above all that it has called.
+func (th *Thread) nested() bool {
+	const most = 64 << 10 // bytes of stack that are looked at
+	own := th.Proc.own.action
+	regs, err := th.hostRegs()
+	if err != nil || frames == nil || own.handler <= sigIgn || own.flags&saNoDefer != 0 {
+		return false
+	}
+	stack := make([]byte, most)
+	for n := len(stack); n >= pageSize; n /= 2 {
+		if th.Proc.Space.ReadMemory((regs.SP()+7)&^7, stack[:n]) == nil {
+			return frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(th.Proc.trapAction.restorer))
+		}
+	}
+	return false
 }
 
 // judgeTrap reads the action for a SIGTRAP that the thread is about to get; sent says that no instruction has raised it. A breakpoint may have

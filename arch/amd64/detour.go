@@ -145,7 +145,7 @@ func putTail(a *asm, d *arch.Detour, b arch.Tailed) {
 		last.Inner = append(last.Inner, arch.Inner{At: at, Orig: d.End})
 	}
 	last.Len += len(t.Code)
-	d.Fixups = append(d.Fixups, t.Fixups...)
+	d.Fixups, d.Asks = append(d.Fixups, t.Fixups...), t.Asks
 }
 
 // putBody generates the switch and the body.

@@ -35,6 +35,7 @@ const (
 //	void guard(int sig, siginfo_t *info, ucontext_t *uc) {
 //		addr ip = uc->rip;
 //		if (sig == SIGTRAP) {
+//			if (info->si_errno == OWN) { info->si_errno = 0; goto chain; }  // a live tracer says so
 //			if (info->si_code == TRAP_TRACE && !(uc->eflags & TF)) return;  // a single step of the tracer's
 //			if (info->si_code != SI_KERNEL) goto chain;
 //			if (info->si_errno == MARK && info->si_addr == ip) return;      // moved there by the tracer
@@ -55,12 +56,18 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a.emit(0xf3, 0x0f, 0x1e, 0xfa)                            // endbr64
 	a.emit(0x48, 0x8b, 0x82, ucRip, 0, 0, 0)                  // mov  ip(%rdx),%rax
 	a.emit(0x83, 0xff, sigTrap)                               // cmp  $SIGTRAP,%edi
-	notTrap := a.short(0x75)                                  // jne  lookup
+	notTrap := a.far(0x85)                                    // jne  lookup
+	a.emit(0x81, 0x7e, siErrno)                               // cmpl $OWN,si_errno(%rsi)
+	a.imm32(arch.GuardOwnCode)                                //
+	notSaid := a.short(0x75)                                  // jne  1f
+	a.emit(0xc7, 0x46, siErrno, 0, 0, 0, 0)                   // movl $0,si_errno(%rsi)
+	chains := []int{a.far(0x84)}                              // je   chain
+	a.land(notSaid)                                           // 1:
 	a.emit(0x8b, 0x4e, siCode)                                // mov  si_code(%rsi),%ecx
 	a.emit(0x81, 0xf9, codeKernel, 0, 0, 0)                   // cmp  $SI_KERNEL,%ecx
 	isBreakpoint := a.short(0x74)                             // je   breakpoint
 	a.emit(0x83, 0xf9, codeTrace)                             // cmp  $TRAP_TRACE,%ecx
-	chains := []int{a.far(0x85)}                              // jne  chain
+	chains = append(chains, a.far(0x85))                      // jne  chain
 	a.emit(0xf7, 0x82, ucEflags, 0, 0, 0, 0, flagTF>>8, 0, 0) // testl $TF,eflags(%rdx)
 	chains = append(chains, a.far(0x85))                      // jne  chain
 	a.emit(0xc3)                                              // ret
@@ -73,7 +80,7 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a.land(unmarked)                                          // 1:
 	a.emit(0x48, 0xff, 0xc8)                                  // dec  %rax
 	a.restore(p)
-	a.land(notTrap)                          // lookup:
+	a.landFar(notTrap)                       // lookup:
 	misses := a.lookup(p)                    // … to %rcx
 	a.emit(0x48, 0x89, 0x8a, ucRip, 0, 0, 0) // mov  %rcx,ip(%rdx)
 	a.land(marked)                           // done:

@@ -58,11 +58,11 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 
 // ActionTail generates
 //
-//	if (sig == SIG && act) {
-//		if (act->sa_handler != SIG_DFL) *own = act->sa_handler;
-//		else if (*own == SIG_DFL) { r11 = act; act = NULL }
+//	if (sig == SIG) {
+//		int3
+//		if (act && act->sa_handler == SIG_DFL) { r11 = act; act = NULL }
 //	}
-func (Arch) ActionTail(sig int, own arch.Addr) func(arch.Addr) arch.TailCode {
+func (Arch) ActionTail(sig int) func(arch.Addr) arch.TailCode {
 	return func(at arch.Addr) arch.TailCode {
 		t := &tail{asm: asm{at: at}}
 		t.insn(0x89, 0xf9)             // mov %edi,%ecx
@@ -70,19 +70,12 @@ func (Arch) ActionTail(sig int, own arch.Addr) func(arch.Addr) arch.TailCode {
 		is := t.jrcxz()
 		ends := []int{t.jump()}
 		t.land(is)
+		t.asks = append(t.asks, t.here())
+		t.insn(0xcc)             // int3
 		t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
 		ends = append(ends, t.jrcxz())
 		load := t.here()
 		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
-		sets := t.jrcxz()
-		t.insn(0x49, 0xbb) // mov $own,%r11
-		t.imm64(uint64(own))
-		t.insn(0x49, 0x89, 0x0b) // mov %rcx,(%r11)
-		ends = append(ends, t.jump())
-		t.land(sets)
-		t.insn(0x48, 0xb9) // mov $own,%rcx
-		t.imm64(uint64(own))
-		t.insn(0x48, 0x8b, 0x09) // mov (%rcx),%rcx
 		unhandled := t.jrcxz()
 		ends = append(ends, t.jump())
 		t.land(unhandled)
@@ -99,11 +92,11 @@ func (Arch) ActionTail(sig int, own arch.Addr) func(arch.Addr) arch.TailCode {
 // tail is code of which each instruction's start is known.
 type tail struct {
 	asm
-	starts []arch.Addr
+	starts, asks []arch.Addr
 }
 
 func (t *tail) out() arch.TailCode {
-	return arch.TailCode{Code: t.code, Starts: t.starts, Fixups: t.fixups}
+	return arch.TailCode{Code: t.code, Starts: t.starts, Asks: t.asks, Fixups: t.fixups}
 }
 
 // insn begins an instruction.

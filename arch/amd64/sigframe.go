@@ -61,6 +61,19 @@ func (a Arch) SignalFrame(end, restorer arch.Addr, regs arch.Regs, mask uint64, 
 	return b, sp
 }
 
+// InHandler looks for struct rt_sigframe.
+func (Arch) InHandler(stack []byte, sig int, restorer arch.Addr) bool {
+	const info = 8 + ucLen
+	for at := 0; at+info+siginfoLen <= len(stack); at += 8 {
+		frame := stack[at:]
+		if binary.LittleEndian.Uint64(frame) == uint64(restorer) && binary.LittleEndian.Uint32(frame[info:]) == uint32(sig) &&
+			binary.LittleEndian.Uint64(frame[8+ucSigmask:])>>(sig-1)&1 == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // signalXstate is x, as ptrace(2) gives it, as a signal's frame has it; nil if x is not that. A size that is more than the
 // thread's own would make the kernel take the first 512 bytes only.
 func signalXstate(x []byte) []byte {

@@ -62,7 +62,7 @@ func killKinds() []killKind {
 }
 
 // shortKinds are those of make test.
-var shortKinds = []string{"threads", "signals", "address threads", "thread threads", "coroutines", "go", "nginx"}
+var shortKinds = []string{"threads", "masked", "signals", "address threads", "thread threads", "coroutines", "go", "nginx"}
 
 // startLives starts a case of the fixture lives, which plays so many rounds at a time.
 func startLives(t *testing.T, bin string, rounds int, env string, args ...string) target {

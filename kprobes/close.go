@@ -1,0 +1,215 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// vforkGrace is how long Close waits for a process that is inside vfork(2), where it can't be made to give up the guard, and with it the
+// memory that its signals' actions point to. Its child ends that within microseconds as a rule, by exec or its end.
+const vforkGrace = time.Second
+
+// errInsideVfork is why a guard stays.
+var errInsideVfork = errors.New("a process is inside vfork(2)")
+
+// Close disarms everything, puts the code back, and lets the process go as if it had
+// never been held. The error says what could not be undone. A second call does
+// nothing.
+//
+// A process that is inside vfork(2) for seconds keeps injected memory that does nothing: the error says so, and the guardian, the next attach,
+// or Recover takes it away.
+func (s *Session) Close() error {
+	var err error
+	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
+	for again := true; again; {
+		derr := s.tracer.Do(func() {
+			again = false
+			if s.closed {
+				s.endGuardian()
+				return
+			}
+			last := own || !time.Now().Before(end)
+			s.closed = true
+			if err = s.release(last); !last && errors.Is(err, errInsideVfork) {
+				s.closed, again = false, true
+				return
+			}
+			defer s.endGuardian()
+			if err != nil && s.dying() {
+				err = nil // nobody is left to be harmed
+			}
+			if s.table != nil {
+				err = errors.Join(err, s.table.Close())
+			}
+			s.finish()
+		})
+		if derr != nil {
+			err = nil // closed before
+			break
+		}
+		if again {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s.tracer.Close()
+	return err
+}
+
+// release gives back every process of the session. Unless this is the last attempt, those that can't give up all just now are left as they are, and
+// the error is errInsideVfork.
+func (s *Session) release(last bool) error {
+	var errs []error
+	s.try(func() { s.tracer.RecallAll(callGrace) })
+	for d := range s.domains {
+		s.try(func() { errs = append(errs, d.release(last)) })
+	}
+	err := errors.Join(errs...)
+	if !last && errors.Is(err, errInsideVfork) {
+		return err
+	}
+	for _, kp := range s.probes {
+		kp.session, kp.placements = nil, nil
+		if kp.ret != nil {
+			kp.ret.end()
+			kp.ret = nil
+		}
+	}
+	s.probes = nil
+	for _, sp := range s.syscalls {
+		sp.own.session = nil
+	}
+	s.syscalls = nil
+	return err
+}
+
+// release puts the address space back as it was and lets its processes go. Unless this is the last attempt it does nothing if that has to wait.
+//
+// Everything happens in one Freeze: while no thread runs, those that stand at a
+// breakpoint or in a slot are moved to the same place in the original code, then the
+// code is put back, then the region, which nobody can reach any more, is unmapped.
+func (d *domain) release(last bool) error {
+	if d.released {
+		return nil
+	}
+	var errs []error
+	ending, left, folded, waits := false, false, true, false
+	err := d.space.Freeze(func() error {
+		if waits = !last && d.insideVfork(); waits {
+			return nil
+		}
+		try := func(f func()) { folded = d.session.try(f) && folded }
+		if d.busy {
+			try(func() { d.update() })
+		}
+		d.released = true
+		delete(d.session.domains, d)
+		d.steps = stepsFor(len(d.space.Threads()))
+		for _, th := range d.space.Threads() {
+			try(func() { d.moveOut(th) })
+		}
+		d.giveBackMasks()
+		d.session.tracer.SettleForks(d.space)
+		try(d.drainLast)
+		try(func() { d.foldCalls(false) })
+		try(d.foldAll)
+		try(d.endBoards)
+		ending = d.ending()
+		errs = append(errs, d.text.RestoreAllBut(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
+		if left = !ending && d.stuck(); !left {
+			errs = append(errs, d.region.Wipe(), d.unmap())
+		}
+		for _, p := range d.space.Processes() {
+			errs = append(errs, d.session.tracer.Detach(p))
+		}
+		return nil
+	})
+	if waits {
+		return errInsideVfork
+	}
+	err = errors.Join(append(errs, err)...)
+	kept := errors.Is(err, errInsideVfork)
+	if !kept { // else the guardian is to go on, when we end
+		d.told.Release()
+	}
+	if folded { // else somebody may still read there
+		for _, m := range d.shared {
+			m.Unmap()
+		}
+	}
+	d.closeTable()
+	d.neighbours.close()
+	if err != nil && (left || kept || len(d.space.Threads()) > 0 && !ending) {
+		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
+	}
+	return nil
+}
+
+// unblocks tells of a jump that it leads to code which keeps threads from blocking the signal by which the guard answers breakpoints (masksites.go). It is
+// taken back behind all others: we may be killed in between.
+func (d *domain) unblocks(at arch.Addr) bool {
+	st := d.sites[at]
+	return st != nil && st.mask != nil
+}
+
+// insideVfork tells whether a process of the address space is inside vfork(2). All threads are stopped that can be.
+func (d *domain) insideVfork() bool {
+	for _, p := range d.space.Processes() {
+		if p.InsideVfork() {
+			return true
+		}
+	}
+	return false
+}
+
+// unmap removes the injected region from the target.
+func (d *domain) unmap() error {
+	err := d.removeGuard()
+	if err == nil { // else it stays, with its memory
+		err = d.space.Unmap(d.mapped()...)
+	}
+	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
+		return nil // the last threads are dying; the mapping harms nobody
+	}
+	return err
+}
+
+// removeGuard puts the program's own actions back, in each process. It comes after the original code and before
+// the region goes: a process whose actions still lead there would die of its next signal.
+func (d *domain) removeGuard() error {
+	if d.guard.state.Installed == 0 {
+		return nil
+	}
+	done, err := unguard(d.space, &d.guard)
+	if err == nil && !done {
+		err = ptrace.ErrNoThread
+	}
+	if err == nil {
+		d.guard.state.Installed = 0
+	}
+	return err
+}
+
+// unguard has all processes that run in the space give up the guard. done tells that one has; those that are about to leave the space need not.
+func unguard(space *ptrace.Space, g *guard) (done bool, err error) {
+	waits := false
+	space.Protect(0, 0)
+	for _, p := range space.Processes() {
+		switch err := p.Remote(g.remove); {
+		case err == nil:
+			done = true
+		case p.InsideVfork():
+			waits = true
+		case !errors.Is(err, ptrace.ErrNoThread) && !departed(err):
+			return done, err
+		}
+	}
+	if waits {
+		return done, errInsideVfork
+	}
+	return done, nil
+}

@@ -1,0 +1,122 @@
+package kprobes_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// wantDefault: the program has no handler of SIGTRAP. So it has given up the guard: what its action would lead to is gone.
+func wantDefault(t *testing.T, pid int) {
+	t.Helper()
+	st, err := procfs.ReadStatus(pid, 0)
+	ok(t, err)
+	if st.SigCgt.Has(int(unix.SIGTRAP)) {
+		t.Errorf("process %d has a handler of SIGTRAP, which is not its own", pid)
+	}
+}
+
+// recovered recovers a process until nothing is left.
+func recovered(t *testing.T, pid int) {
+	t.Helper()
+	done, err := kprobes.Recover(pid)
+	for err == nil && done.Kept > 0 {
+		done, err = kprobes.Recover(pid)
+	}
+	ok(t, err)
+}
+
+// TestNoGuardIsLeftInAProgramThatVforks: where sessions end while it is inside vfork(2), in which it can't be made to change an action. The action
+// would lead to memory that is gone, and be taken for the program's own by the next session, which would set no guard.
+func TestNoGuardIsLeftInAProgramThatVforks(t *testing.T) {
+	rounds := 12
+	if torture() {
+		rounds = 300
+	}
+	prog := start(t, "family")
+	for range rounds {
+		s := attach(t, prog.PID(), kprobes.Options{})
+		register(t, s, boosted.probe("foo"))
+		prog.Send("spawn 200")
+		closeSession(t, s)
+		if got := prog.Expect("spawned"); got != "spawned 200" {
+			t.Error(got)
+		}
+		prog.CheckClean()
+		wantDefault(t, prog.PID())
+	}
+	wantRight(t, prog)
+}
+
+// TestCloseInsideVfork: the child does not end as long as Close waits.
+func TestCloseInsideVfork(t *testing.T) {
+	prog := start(t, "family")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	register(t, s, boosted.probe("foo"))
+	prog.Do("vfork", "child")
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "inside vfork") {
+		t.Errorf("close: %v", err)
+	}
+	if got := prog.Do("end", "back"); got != "back 56" {
+		t.Error(got)
+	}
+	recovered(t, prog.PID())
+	prog.CheckClean()
+	wantDefault(t, prog.PID())
+	wantRight(t, prog)
+}
+
+// TestRecoverInsideVfork: the tracer is killed, and the program does not come out of vfork(2) for a while. Its guardian waits; and so does whoever
+// recovers it.
+func TestRecoverInsideVfork(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprint("guardian killed: ", alone), func(t *testing.T) {
+			prog := start(t, "family")
+			g := startGuarded(t, prog.PID(), "GOKPROBE_SYMBOLS=foo")
+			pid := g.guardian(0)
+			g.ask("armed")
+			prog.Do("vfork", "child")
+			if alone {
+				widow(t, g, pid)
+			}
+			g.kill()
+			if alone {
+				done, err := kprobes.Recover(prog.PID())
+				ok(t, err)
+				if done.Kept != 1 || done.Patches == 0 {
+					t.Errorf("recovered: %+v", done)
+				}
+			}
+			if got := prog.Do("end", "back"); got != "back 56" {
+				t.Error(got)
+			}
+			for !alone && !untouched(prog.PID()) {
+				prog.Do("spawn 20", "spawned")
+			}
+			recovered(t, prog.PID())
+			prog.CheckClean()
+			wantDefault(t, prog.PID())
+			wantRight(t, prog)
+		})
+	}
+}
+
+// widow kills a tracer and its guardian.
+func widow(t *testing.T, g *guardedTracer, pid int) {
+	t.Helper()
+	end := guardian.Watch(pid)
+	defer end.Close()
+	_ = unix.Kill(pid, unix.SIGKILL)
+	_ = unix.Kill(g.cmd.Process.Pid, unix.SIGKILL)
+	g.kill()
+	for !end.Ended(time.Hour) {
+	}
+	g.said() // another one may have been started in between
+}
