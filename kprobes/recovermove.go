@@ -40,7 +40,7 @@ func (r *recovery) moveOut(l *leftover, th *ptrace.Thread) (moved bool) {
 			regs.SetIP(to) // a breakpoint, or a read of memory that is better not made now
 			continue
 		}
-		if !r.steps.step(r.space, th, regs.IP()) {
+		if r.breakpointAt(regs.IP()) || !r.steps.step(r.space, th, regs.IP()) {
 			break
 		}
 	}
@@ -49,6 +49,13 @@ func (r *recovery) moveOut(l *leftover, th *ptrace.Thread) (moved bool) {
 		th.Release()
 	}
 	return true
+}
+
+// breakpointAt tells of a breakpoint that nothing is known of. It is no thread's way out of our code, which is filled up with them: one that
+// comes to it has been led there by code that is not what we wrote. It stays there.
+func (r *recovery) breakpointAt(ip arch.Addr) bool {
+	now := make([]byte, len(ptrace.Host.Breakpoint()))
+	return r.space.ReadMemory(ip, now) == nil && bytes.Equal(now, ptrace.Host.Breakpoint())
 }
 
 // trapped deals with a thread that has raised an exception by our doing: it does not get the

@@ -2,7 +2,7 @@ package amd64
 
 import (
 	"encoding/binary"
-	"errors"
+	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -19,10 +19,6 @@ const (
 	si
 	di
 )
-
-// errShort is the error of a short jump that is too far; the code that uses one is made
-// so that there is none.
-var errShort = errors.New("out of reach of an 8-bit displacement")
 
 // asm collects machine code that stands at at. What does not reach its target is
 // generated all the same, so that the length is always right, and remembered in err.
@@ -71,12 +67,18 @@ func (a *asm) short(op byte) (jump int) {
 }
 
 // land makes the jump that short began lead here.
-func (a *asm) land(jump int) {
-	d := len(a.code) - jump
-	a.code[jump-1] = byte(d)
-	if d > 0x7f && a.err == nil {
-		a.err = errShort
+func (a *asm) land(jump int) { a.code[jump-1] = rel8(len(a.code) - jump) }
+
+// back is a short jump backward with opcode op.
+func (a *asm) back(op byte, to int) { a.emit(op, rel8(to-len(a.code)-2)) }
+
+// rel8 is an 8-bit displacement. What lies between such a jump and its target has the same length whatever is generated: one that is too far
+// is a mistake here, and panics.
+func rel8(d int) byte {
+	if d != int(int8(d)) {
+		panic(fmt.Sprintf("a jump over %d bytes is out of reach of an 8-bit displacement", d))
 	}
+	return byte(d)
 }
 
 // lea loads the address target into the general register reg, relative to rip.

@@ -76,14 +76,14 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a.imm32(arch.GuardMarkCode)                               //
 	unmarked := a.short(0x75)                                 // jne  1f
 	a.emit(0x48, 0x3b, 0x46, siAddr)                          // cmp  si_addr(%rsi),%rax
-	marked := a.short(0x74)                                   // je   done
+	marked := a.far(0x84)                                     // je   done
 	a.land(unmarked)                                          // 1:
 	a.emit(0x48, 0xff, 0xc8)                                  // dec  %rax
 	a.restore(p)
 	a.landFar(notTrap)                       // lookup:
 	misses := a.lookup(p)                    // … to %rcx
 	a.emit(0x48, 0x89, 0x8a, ucRip, 0, 0, 0) // mov  %rcx,ip(%rdx)
-	a.land(marked)                           // done:
+	a.landFar(marked)                        // done:
 	a.emit(0xc3)                             // ret
 	for _, m := range misses {               // miss:
 		a.land(m)
@@ -146,9 +146,6 @@ func (a *asm) far(op byte) (jump int) {
 func (a *asm) landFar(jump int) {
 	binary.LittleEndian.PutUint32(a.code[jump-4:], uint32(len(a.code)-jump))
 }
-
-// back is a short jump backward with opcode op.
-func (a *asm) back(op byte, to int) { a.emit(op, byte(to-len(a.code)-2)) }
 
 // imm64 appends an immediate operand.
 func (a *asm) imm64(v uint64) { a.code = binary.LittleEndian.AppendUint64(a.code, v) }
