@@ -268,16 +268,16 @@ func (d *domain) clean(child *ptrace.Process) error {
 	trap := ptrace.Host.Breakpoint()
 	pages := pageReader{mem: mem}
 	entries, tails := d.copiedJumps(&pages)
-	jumps := map[arch.Addr]bool{} // their bytes, which may look like breakpoints
-	for _, e := range slices.Concat(entries, tails) {
+	inTail := map[arch.Addr]bool{}
+	for _, e := range tails {
 		for i := range e.Original {
-			jumps[e.At.Add(int64(i))] = true
+			inTail[e.At.Add(int64(i))] = true
 		}
 	}
-	for _, at := range slices.Sorted(maps.Keys(d.past)) {
+	for _, at := range slices.Sorted(maps.Keys(d.past)) { // behind the jump that it lies in, whose bytes may look like it
 		original := d.past[at]
 		now := make([]byte, len(original))
-		if jumps[at] || pages.ReadMemory(at, now) != nil {
+		if pages.ReadMemory(at, now) != nil {
 			continue // unmapped since
 		}
 		n := len(trap)
@@ -285,7 +285,12 @@ func (d *domain) clean(child *ptrace.Process) error {
 			continue
 		}
 		if bytes.Equal(now[:n], trap) && bytes.Equal(now[n:], original[n:]) {
-			entries = append(entries, patch.Entry{At: at, Original: original[:n], Replacement: trap})
+			e := patch.Entry{At: at, Original: original[:n], Replacement: trap}
+			if inTail[at] {
+				tails = append(tails, e)
+			} else {
+				entries = append(entries, e)
+			}
 		}
 	}
 	return patch.Restore(mem, trap, append(entries, tails...))
