@@ -115,7 +115,10 @@ func (r *Remote) protect(saved *hostRegs, mask Sigset, trapWaits bool) error {
 // Commit has the stopped thread stand, from now on, where its registers say, also if we are killed before it is resumed. It
 // does not get a signal of ours then that it stopped for (reap.go); one of its own it does.
 func (th *Thread) Commit() {
-	if th.state != stopped || !th.regsValid || th.writeThrough() != nil {
+	if th.state != stopped || !th.regsValid {
+		return
+	}
+	if th.markMoved(); th.writeThrough() != nil {
 		return
 	}
 	if t := th.Proc.tracer; th.stop.Reason != Signal && t.unreaped == th.TID {
