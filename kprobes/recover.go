@@ -228,6 +228,10 @@ func (r *recovery) undo(l *leftover) error {
 			r.Moved++
 			th.Commit()
 		}
+	}
+	// Behind that: what a guard does by a context it does by what the kernel has saved there, and one thread's context may lie on a stack
+	// that another's leads to (Go's are side by side).
+	for _, th := range r.space.Threads() {
 		l.frames = r.returnsInto(l, th) || l.frames
 		if regs, err := th.Regs(); th.Stopped() && err == nil && l.contains(regs.IP()) {
 			l.frames = true // it could not be taken out: it needs the code
