@@ -10,13 +10,6 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// vforkGrace is how long Close waits for a process that is inside vfork(2), where it can't be made to give up the guard, and with it the
-// memory that its signals' actions point to. Its child ends that within microseconds as a rule, by exec or its end.
-const vforkGrace = time.Second
-
-// errInsideVfork is why a guard stays.
-var errInsideVfork = errors.New("a process is inside vfork(2)")
-
 // Close disarms everything, puts the code back, and lets the process go as if it had
 // never been held. The error says what could not be undone. A second call does
 // nothing.
@@ -154,16 +147,6 @@ func (d *domain) release(last bool) error {
 func (d *domain) unblocks(at arch.Addr) bool {
 	st := d.sites[at]
 	return st != nil && st.mask != nil
-}
-
-// insideVfork tells whether a process of the address space is inside vfork(2). All threads are stopped that can be.
-func (d *domain) insideVfork() bool {
-	for _, p := range d.space.Processes() {
-		if p.InsideVfork() {
-			return true
-		}
-	}
-	return false
 }
 
 // unmap removes the injected region from the target.

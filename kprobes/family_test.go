@@ -120,3 +120,54 @@ func widow(t *testing.T, g *guardedTracer, pid int) {
 	}
 	g.said() // another one may have been started in between
 }
+
+// TestNoCodeIsPatchedInsideVforkWithoutAGuard: what a program's thread or its vfork child came to would be a breakpoint that kills it, were the tracer killed.
+func TestNoCodeIsPatchedInsideVforkWithoutAGuard(t *testing.T) {
+	rounds := 12
+	if torture() {
+		rounds = 300
+	}
+	prog := start(t, "family")
+	for range rounds {
+		prog.Send("spawn 300")
+		s := attach(t, prog.PID(), kprobes.Options{Log: func(m string) { t.Error(m) }})
+		register(t, s, boosted.probe("foo"))
+		wantGuard(t, prog.PID())
+		closeSession(t, s)
+		if got := prog.Expect("spawned"); got != "spawned 300" {
+			t.Error(got)
+		}
+		prog.CheckClean()
+	}
+	wantRight(t, prog)
+}
+
+// TestAProbeInALongVfork: the child does not end as long as we wait. The guard comes as soon as it has.
+func TestAProbeInALongVfork(t *testing.T) {
+	prog := start(t, "family")
+	prog.Do("vfork", "child")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	kp := boosted.probe("foo")
+	register(t, s, kp)
+	if got := prog.Do("end", "back"); got != "back 56" {
+		t.Error(got)
+	}
+	wantGuard(t, prog.PID())
+	if n := kp.Hits(); n != 2 { // the child's call, too
+		t.Errorf("counted %d calls, want 2", n)
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantDefault(t, prog.PID())
+	wantRight(t, prog)
+}
+
+// wantGuard: the program itself has no handler of SIGTRAP.
+func wantGuard(t *testing.T, pid int) {
+	t.Helper()
+	st, err := procfs.ReadStatus(pid, 0)
+	ok(t, err)
+	if !st.SigCgt.Has(int(unix.SIGTRAP)) {
+		t.Errorf("process %d has probes and no guard", pid)
+	}
+}

@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -78,26 +77,6 @@ func (d *domain) installGuard(sites []*site) {
 	case err != nil && !errors.Is(err, ptrace.ErrSeccomp):
 		d.session.warn("the process won't survive if gokprobe is killed: %v", d.unlessEnding(err))
 	}
-}
-
-// VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
-func (s hooks) VforkEnded(th *ptrace.Thread) {
-	d := domainOf(th)
-	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released || len(d.sites) == 0 {
-		return
-	}
-	d.guard.incomplete = false
-	for _, key := range d.unfinished {
-		delete(d.searched, key)
-	}
-	d.unfinished, d.survey = nil, nil
-	d.guardSites(slices.Collect(maps.Values(d.sites)))
-	for _, st := range d.sites {
-		if st.jump != nil {
-			d.guardDetour(st.jump)
-		}
-	}
-	d.survey = nil
 }
 
 // setResume tells the guard where threads go on, mapping memory for that if need be.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -109,9 +110,9 @@ func (s *Session) linkerCalled(ts *threadState, d *domain) {
 }
 
 // watch has every address space watched.
-func (s *Session) watch() {
+func (s *Session) watch() error {
 	if s.watched.Load() {
-		return
+		return nil
 	}
 	for d := range s.domains {
 		d.survey = nil
@@ -119,6 +120,12 @@ func (s *Session) watch() {
 		d.survey = nil
 	}
 	s.watched.Store(true)
+	for d := range s.domains {
+		if s.patient && (errors.Is(d.blind, errInsideVfork) || errors.Is(d.blind, ptrace.ErrNoThread)) {
+			return errors.Join(d.blind, s.unwatch())
+		}
+	}
+	return nil
 }
 
 // unwatch comes after a registration that has failed, if there are no probes.

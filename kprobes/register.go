@@ -38,14 +38,16 @@ func (s *Session) registerAll(kps []*Kprobe, adopt func(i int)) error {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
 	if !s.watched.Load() {
-		if err := s.do(func() error { s.watch(); return nil }); err != nil {
+		if err := s.outsideVfork(s.watch); err != nil {
 			return err
 		}
 	}
 	known := s.changes.Load()
 	at := s.locateAll(kps) // reads symbols: not on the tracer's thread
-	return s.do(func() error {
-		s.watch() // another registration that has failed may have taken that back
+	return s.outsideVfork(func() error {
+		if err := s.watch(); err != nil { // another registration that has failed may have taken that back
+			return err
+		}
 		s.catchUp()
 		if s.moved(known) {
 			at = s.locateAll(kps)

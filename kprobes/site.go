@@ -136,6 +136,9 @@ func (d *domain) arm(st *site) error {
 // armAll arms sites that never were, all or none. After an error failed is the site
 // to blame.
 func (d *domain) armAll(sites []*site) (failed *site, err error) {
+	if len(sites) == 0 {
+		return nil, nil
+	}
 	if err := d.unoptimizeNow(d.covering(sites)); err != nil {
 		return sites[0], err
 	}
@@ -146,6 +149,9 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 		wants[i] = patch.Want{At: st.addr, Expect: st.plan.Insn.Bytes, Replacement: trap}
 	}
 	d.guardSites(sites)
+	if err := d.unguarded(); err != nil {
+		return sites[0], err
+	}
 	patches, err := d.text.InstallAll(wants)
 	if err != nil {
 		failed = sites[0]

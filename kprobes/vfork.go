@@ -1,0 +1,77 @@
+package kprobes
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// A thread inside vfork(2) can't be stopped, and where a process has no other one, nobody can make system calls for us there: no memory can be mapped, and
+// no action of a signal changed. Its child runs in the same memory meanwhile, with its own actions, which it has from before the call. It ends the call within
+// microseconds as a rule, by exec or its end. So
+//
+//	code is patched      when there is a guard, by which who comes to the code outlives us, or the call has lasted for vforkGrace
+//	the guard is made    at the latest when the call ends (VforkEnded)
+//	all is given back    when the call has ended, or has lasted for vforkGrace (Close)
+
+// vforkGrace is how long we wait for a process that is inside vfork(2).
+const vforkGrace = time.Second
+
+// errInsideVfork is why something has not been done.
+var errInsideVfork = errors.New("a process is inside vfork(2)")
+
+// insideVfork tells whether a process of the address space is inside vfork(2).
+func (d *domain) insideVfork() bool {
+	return slices.ContainsFunc(d.space.Processes(), (*ptrace.Process).InsideVfork)
+}
+
+// outsideVfork is do for an f that patches code. Where a guard can't be had while a process is inside vfork(2), f is done again after a while. A handler
+// can't wait.
+func (s *Session) outsideVfork(f func() error) error {
+	own, end := s.tracer.Own(), time.Now().Add(vforkGrace)
+	for {
+		waits := false
+		err := s.do(func() error {
+			s.patient = !own && time.Now().Before(end)
+			defer func() { s.patient = false }()
+			err := f()
+			waits = s.patient && (errors.Is(err, errInsideVfork) || errors.Is(err, ptrace.ErrNoThread))
+			return err
+		})
+		if !waits {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// unguarded is why code is not to be patched yet.
+func (d *domain) unguarded() error {
+	if d.session.patient && d.guard.incomplete {
+		return errInsideVfork
+	}
+	return nil
+}
+
+// VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
+func (s hooks) VforkEnded(th *ptrace.Thread) {
+	d := domainOf(th)
+	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released || len(d.sites) == 0 {
+		return
+	}
+	d.guard.incomplete = false
+	for _, key := range d.unfinished {
+		delete(d.searched, key)
+	}
+	d.unfinished, d.survey = nil, nil
+	d.guardSites(slices.Collect(maps.Values(d.sites)))
+	for _, st := range d.sites {
+		if st.jump != nil {
+			d.guardDetour(st.jump)
+		}
+	}
+	d.survey = nil
+}
