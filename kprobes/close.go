@@ -27,6 +27,9 @@ func (s *Session) Close() error {
 				return
 			}
 			last := own || !time.Now().Before(end)
+			if again = !last && s.anyInsideVfork((*domain).guarded); again {
+				return // before anybody is stopped
+			}
 			s.closed = true
 			if err = s.release(last); !last && errors.Is(err, errInsideVfork) {
 				s.closed, again = false, true
@@ -92,7 +95,7 @@ func (d *domain) release(last bool) error {
 	var errs []error
 	ending, left, folded, waits := false, false, true, false
 	err := d.space.Freeze(func() error {
-		if waits = !last && d.insideVfork(); waits {
+		if waits = !last && d.guarded() && d.insideVfork(); waits {
 			return nil
 		}
 		try := func(f func()) { folded = d.session.try(f) && folded }
@@ -161,10 +164,13 @@ func (d *domain) unmap() error {
 	return err
 }
 
+// guarded tells whether there is a guard to be given up.
+func (d *domain) guarded() bool { return d.guard.state.Installed != 0 }
+
 // removeGuard puts the program's own actions back, in each process. It comes after the original code and before
 // the region goes: a process whose actions still lead there would die of its next signal.
 func (d *domain) removeGuard() error {
-	if d.guard.state.Installed == 0 {
+	if !d.guarded() {
 		return nil
 	}
 	done, err := unguard(d.space, &d.guard)

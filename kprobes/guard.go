@@ -35,6 +35,7 @@ type guard struct {
 	// incomplete: what it knows is not all, since no thread could make a system call; see VforkEnded.
 	incomplete bool
 	none       bool // the program uses SIGTRAP itself
+	waited     bool // for a call of vfork(2) that goes on; see outsideVfork
 
 	language int // of the program's runtime; 0: not asked yet
 

@@ -23,7 +23,7 @@ const vforkGrace = time.Second
 // errInsideVfork is why something has not been done.
 var errInsideVfork = errors.New("a process is inside vfork(2)")
 
-// insideVfork tells whether a process of the address space is inside vfork(2).
+// insideVfork tells whether a process of the address space is inside vfork(2). In a Freeze it is certain.
 func (d *domain) insideVfork() bool {
 	return slices.ContainsFunc(d.space.Processes(), (*ptrace.Process).InsideVfork)
 }
@@ -37,6 +37,12 @@ func (s *Session) outsideVfork(f func() error) error {
 		err := s.do(func() error {
 			s.patient = !own && time.Now().Before(end)
 			defer func() { s.patient = false }()
+			if waits = s.patient && s.anyInsideVfork((*domain).lacksGuard); waits {
+				return nil
+			}
+			if !s.patient && !own {
+				s.hasWaited()
+			}
 			err := f()
 			waits = s.patient && (errors.Is(err, errInsideVfork) || errors.Is(err, ptrace.ErrNoThread))
 			return err
@@ -48,9 +54,31 @@ func (s *Session) outsideVfork(f func() error) error {
 	}
 }
 
+// anyInsideVfork tells whether a process of a domain that is like this is known to be inside vfork(2). It stops nobody, so one may be about to be.
+func (s *Session) anyInsideVfork(like func(*domain) bool) bool {
+	for d := range s.domains {
+		if like(d) && d.insideVfork() {
+			return true
+		}
+	}
+	return false
+}
+
+// hasWaited has nobody wait for the same calls again.
+func (s *Session) hasWaited() {
+	for d := range s.domains {
+		d.guard.waited = d.guard.waited || d.insideVfork()
+	}
+}
+
+// lacksGuard tells that a guard is still to be made, and is worth waiting for.
+func (d *domain) lacksGuard() bool {
+	return !d.private && !d.guard.none && !d.guard.waited && (!d.guard.tried || d.guard.incomplete)
+}
+
 // unguarded is why code is not to be patched yet.
 func (d *domain) unguarded() error {
-	if d.session.patient && d.guard.incomplete {
+	if d.session.patient && d.guard.incomplete && !d.guard.waited {
 		return errInsideVfork
 	}
 	return nil
@@ -59,6 +87,9 @@ func (d *domain) unguarded() error {
 // VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
 func (s hooks) VforkEnded(th *ptrace.Thread) {
 	d := domainOf(th)
+	if d != nil {
+		d.guard.waited = false
+	}
 	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released || len(d.sites) == 0 {
 		return
 	}
