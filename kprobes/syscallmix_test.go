@@ -77,6 +77,32 @@ func TestDetachFromThreadsThatStopAtCalls(t *testing.T) {
 	}
 }
 
+// TestDetachAtTheEntryToACall: the session ends, by a handler, where a thread stands at the entry to a call that fails with EINTR if anything interrupts
+// it. Nothing of the program's has.
+func TestDetachAtTheEntryToACall(t *testing.T) {
+	for _, by := range ways {
+		t.Run(by.String(), func(t *testing.T) {
+			prog := start(t, "edge")
+			for range 5 {
+				s := attach(t, prog.PID(), kprobes.Options{})
+				entered := make(chan struct{})
+				registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: []int{unix.SYS_EPOLL_WAIT}, By: by, Enter: func(*kprobes.SyscallProbe, *kprobes.Regs) int {
+					ok(t, s.Close())
+					close(entered)
+					return 0
+				}})
+				prog.Do("epoll", "going")
+				<-entered
+				prog.CheckClean()
+				if got := prog.Do("end", "did"); got != "did 1 errno 0" {
+					t.Errorf("epoll_wait: %q", got)
+				}
+			}
+			wantRight(t, prog)
+		})
+	}
+}
+
 // TestHandlersOfCallsUseTheProcess: an Enter maps memory in the process, which takes its own thread out of the call, calls
 // a function, and ends the session.
 func TestHandlersOfCallsUseTheProcess(t *testing.T) {

@@ -47,6 +47,7 @@ func (t *Tracer) detachThread(th *Thread) {
 	if th.calls.stands {
 		th.decide(true)
 	}
+	th.beforeCall()
 	th.Release()
 	if (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep) && th.moved {
 		t.restoreTrap(th)
@@ -69,6 +70,17 @@ func (t *Tracer) detachThread(th *Thread) {
 	if p := th.Proc; p.leaving && len(p.threads) == 0 && t.procs[p.PID] == p {
 		t.dropProcess(p)
 	}
+}
+
+// beforeCall puts a thread that stands at the entry to a system call back in front of the instruction. Whoever is let go has TIF_SIGPENDING set
+// (__ptrace_unlink in kernel/ptrace.c), and would find it set in the call, which some then end with EINTR. In user mode nothing is left of it.
+func (th *Thread) beforeCall() {
+	regs, err := th.hostRegs()
+	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !lonely[regs.Orig_rax] {
+		return
+	}
+	regs.Rip -= uint64(len(Host.SyscallInsn()))
+	regs.Rax, regs.Orig_rax = regs.Orig_rax, ^uint64(0)
 }
 
 // MovedOut says that the caller has put the instruction pointer of a thread that stopped
