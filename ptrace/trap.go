@@ -56,6 +56,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		t.regainGuard(p)
 		return
 	}
+	th.inTrapHandler = th.inTrapHandler && th.hasFrame(p.trapAction)
 	blocked := (th.trapBlocked || th.maskFull || th.inTrapHandler) && !th.keptHandler()
 	if blocked && m != with {
 		_ = th.setSigmask(with)
@@ -172,16 +173,21 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 // kernel would for the handler. A second one, which somebody sends, is to wait until it returns: then the kernel unblocks it. The handler's
 // frame is on the thread's stack, above all that it has called.
 func (th *Thread) nested() bool {
-	const most = 64 << 10 // bytes of stack that are looked at
 	own := th.Proc.own.action
+	return own.handler > sigIgn && own.flags&saNoDefer == 0 && th.hasFrame(th.Proc.trapAction)
+}
+
+// hasFrame tells whether the frame of a handler of SIGTRAP, with that action, is on the thread's stack: so the handler has not returned.
+func (th *Thread) hasFrame(action *sigaction) bool {
+	const most = 64 << 10 // bytes of stack that are looked at
 	regs, err := th.hostRegs()
-	if err != nil || frames == nil || own.handler <= sigIgn || own.flags&saNoDefer != 0 {
+	if err != nil || frames == nil || action == nil {
 		return false
 	}
 	stack := make([]byte, most)
 	for n := len(stack); n >= pageSize; n /= 2 {
 		if th.Proc.Space.ReadMemory((regs.SP()+7)&^7, stack[:n]) == nil {
-			return frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(th.Proc.trapAction.restorer))
+			return frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(action.restorer))
 		}
 	}
 	return false
