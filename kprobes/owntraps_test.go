@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,8 @@ func randomTraps(r *rand.Rand, n int) (commands []string) {
 		case k <= 2 && !blocked:
 			kind := []string{"handle", "nodefer", "block"}[r.IntN(3)]
 			commands, handled = append(commands, "act "+kind, "raise"), true
+		case k == 6 && handled && !blocked && r.IntN(2) == 0:
+			commands, handled, ignored = append(commands, "act default"), false, false
 		case k == 3 && handled:
 			commands = append(commands, "mask "+map[bool]string{true: "unblock", false: "block"}[blocked])
 			blocked = !blocked
@@ -147,10 +150,17 @@ func TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone(t *testing.T) {
 		want := converse(alone, strings.Join(commands, ", "), false)
 		wantRight(t, alone)
 		prog := start(t, "owntraps")
-		s := attach(t, prog.PID(), kprobes.Options{})
-		register(t, s, modes[r.IntN(2)].probe("foo"))
-		got := converse(prog, strings.Join(commands, ", "), false)
-		closeSession(t, s)
+		v := &visitor{t: t, pid: prog.PID(), rand: r}
+		var got []string
+		for _, c := range commands {
+			v.next()
+			if os.Getenv("DBG") != "" {
+				t.Logf("seed %d %s %v %v", seed, c, v.s != nil, v.kp != nil)
+			}
+			got = append(got, converse(prog, c, false)...)
+		}
+		v.leave()
+		v.leave()
 		if !slices.Equal(got, want) {
 			for i := range got {
 				if got[i] != want[i] {
@@ -160,5 +170,40 @@ func TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone(t *testing.T) {
 			}
 		}
 		wantRight(t, prog)
+	}
+}
+
+// visitor is a session with a process, or none, with a probe at foo, or none.
+type visitor struct {
+	t    *testing.T
+	pid  int
+	rand *rand.Rand
+	s    *kprobes.Session
+	kp   *kprobes.Kprobe
+}
+
+// next takes a step now and then: it attaches, arms, disarms, detaches.
+func (v *visitor) next() {
+	switch v.rand.IntN(5) {
+	case 0:
+		v.leave()
+	case 1:
+		if v.s == nil {
+			v.s = attach(v.t, v.pid, kprobes.Options{})
+		} else if v.kp == nil {
+			v.kp = modes[v.rand.IntN(2)].probe("foo")
+			register(v.t, v.s, v.kp)
+		}
+	}
+}
+
+func (v *visitor) leave() {
+	switch {
+	case v.kp != nil:
+		ok(v.t, v.s.UnregisterKprobe(v.kp))
+		v.kp = nil
+	case v.s != nil:
+		closeSession(v.t, v.s)
+		v.s = nil
 	}
 }

@@ -56,8 +56,10 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		t.regainGuard(p)
 		return
 	}
-	th.inTrapHandler = th.inTrapHandler && th.hasFrame(p.trapAction)
 	blocked := (th.trapBlocked || th.maskFull || th.inTrapHandler) && !th.keptHandler()
+	if blocked && p.own == nil && p.trapHandled && th.inTrapHandler && th.remote((*Remote).askTrap) == nil {
+		blocked = th.trapBlocked || th.maskFull || th.inTrapHandler
+	}
 	if blocked && m != with {
 		_ = th.setSigmask(with)
 	}
@@ -78,6 +80,18 @@ func (t *Tracer) restoreTrap(th *Thread) {
 func (th *Thread) RestoreTrap() {
 	th.Proc.tracer.restoreTrap(th)
 	th.trapRestored = true
+}
+
+// askTrap is called when the handler of SIGTRAP has gone and there is no guard, so that the program may have taken it away itself. A breakpoint changes the
+// handler only (force_sig_info_to_task); if it was one, the thread had the signal blocked.
+func (r *Remote) askTrap() error {
+	p := r.th.Proc
+	sa, err := r.sigaction(unix.SIGTRAP)
+	if err == nil && sa.rest() != p.trapAction.rest() {
+		p.tracer.takeTrap(p, sa)
+		r.th.inTrapHandler = false
+	}
+	return err
 }
 
 // restoreTrapAction puts the program's action for SIGTRAP back, if a breakpoint has reset it. That has changed the handler only
@@ -173,21 +187,16 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 // kernel would for the handler. A second one, which somebody sends, is to wait until it returns: then the kernel unblocks it. The handler's
 // frame is on the thread's stack, above all that it has called.
 func (th *Thread) nested() bool {
-	own := th.Proc.own.action
-	return own.handler > sigIgn && own.flags&saNoDefer == 0 && th.hasFrame(th.Proc.trapAction)
-}
-
-// hasFrame tells whether the frame of a handler of SIGTRAP, with that action, is on the thread's stack: so the handler has not returned.
-func (th *Thread) hasFrame(action *sigaction) bool {
 	const most = 64 << 10 // bytes of stack that are looked at
+	own := th.Proc.own.action
 	regs, err := th.hostRegs()
-	if err != nil || frames == nil || action == nil {
+	if err != nil || frames == nil || own.handler <= sigIgn || own.flags&saNoDefer != 0 {
 		return false
 	}
 	stack := make([]byte, most)
 	for n := len(stack); n >= pageSize; n /= 2 {
 		if th.Proc.Space.ReadMemory((regs.SP()+7)&^7, stack[:n]) == nil {
-			return frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(action.restorer))
+			return frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(th.Proc.trapAction.restorer))
 		}
 	}
 	return false
