@@ -2,7 +2,6 @@ package kprobes_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -137,7 +136,7 @@ func randomTraps(r *rand.Rand, n int) (commands []string) {
 	return commands
 }
 
-// TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone: sessions come and go meanwhile.
+// TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone: sessions, and probes in them, come and go meanwhile.
 func TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone(t *testing.T) {
 	rounds := 6
 	if torture() {
@@ -154,9 +153,6 @@ func TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone(t *testing.T) {
 		var got []string
 		for _, c := range commands {
 			v.next()
-			if os.Getenv("DBG") != "" {
-				t.Logf("seed %d %s %v %v", seed, c, v.s != nil, v.kp != nil)
-			}
 			got = append(got, converse(prog, c, false)...)
 		}
 		v.leave()

@@ -152,13 +152,15 @@ func guardAction(own *sigaction, handler, restorer arch.Addr) *sigaction {
 // replaced handler by another action meanwhile.
 func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) error {
 	now, err := r.exchange(sig, 0, scratch)
-	if err == nil && now.handler == uintptr(handler) {
+	p := r.th.Proc
+	lost := err == nil && sig == unix.SIGTRAP && p.own != nil && now.handler == 0 && now.rest() == p.trapAction.rest() // by a breakpoint
+	if err == nil && now.handler == uintptr(handler) || lost {
 		_, err = r.exchange(sig, saved, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("putting back the action of %s: %w", unix.SignalName(sig), err)
 	}
-	if p := r.th.Proc; sig == unix.SIGTRAP && p.own != nil {
+	if sig == unix.SIGTRAP && p.own != nil {
 		p.trapIgnored, p.trapHandled, p.trapAction, p.own = p.own.ignored, p.own.handled, p.own.action, nil
 	}
 	return nil

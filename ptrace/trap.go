@@ -56,7 +56,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		t.regainGuard(p)
 		return
 	}
-	blocked := (th.trapBlocked || th.maskFull || th.inTrapHandler) && !th.keptHandler()
+	blocked := (th.trapBlocked || th.maskFull || th.inTrapHandler || p.own.sure()) && !th.keptHandler()
 	if blocked && p.own == nil && p.trapHandled && th.inTrapHandler && th.remote((*Remote).askTrap) == nil {
 		blocked = th.trapBlocked || th.maskFull || th.inTrapHandler
 	}
@@ -73,6 +73,13 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	case p.trapIgnored || p.trapHandled && blocked:
 		_ = th.remote(func(r *Remote) error { return r.restoreTrapAction(p) })
 	}
+}
+
+// sure tells that a breakpoint which has reset the action has found SIGTRAP blocked: the guard has it, which the program can't replace unseen, in
+// front of a handler. To look costs as much as a hit. It is not done for handlers that look like Go's, which blocks all signals or none.
+func (d *trapDisposition) sure() bool {
+	const likeGo = saOnStack | saSiginfo | saRestart
+	return d != nil && d.handled && !(d.action.mask.full() && d.action.flags&likeGo == likeGo)
 }
 
 // RestoreTrap does now, for a thread that a Handler's Breakpoint is about, what is otherwise done when that has returned: before the action of SIGTRAP
@@ -156,7 +163,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	}
 	known := p.trapAction != nil && (p.own == nil || p.own.handled)
 	if th.trapAsked || known && info.Code() > 0 && !info.breakpoint() {
-		th.trapAsked, th.inTrapHandler = false, p.trapHandled
+		th.trapAsked, th.inTrapHandler = false, p.trapHandled && p.own == nil // a guard does not block the signal for it
 		if p.own != nil && info.Code() > 0 {
 			info.markOwn()
 			_ = th.SetSiginfo(info)
