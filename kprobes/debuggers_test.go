@@ -1,13 +1,16 @@
 package kprobes_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -15,26 +18,39 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// TestDebuggersBesideUs: a process that strace or gdb traces is refused, with the tracer's name; they are refused one that we trace, and disturb nothing; a
-// breakpoint that a killed gdb has left stays, and a probe at the same place has its hits.
+// debugger is a program that traces another one.
+type debugger struct {
+	name string
+	args []string
+	told string // its input
+	says string // what a line of its output has in it when the process that it traces runs on
+}
+
+func strace(pid int) debugger {
+	return debugger{name: "strace", args: []string{"-f", "-o", os.DevNull, "-p", fmt.Sprint(pid)}, says: "attached"}
+}
+
+// gdb has the process run on after commands.
+func gdb(pid int, commands ...string) debugger {
+	told := strings.Join(append(commands, "continue &", `echo it runs\n`), "\n") + "\n"
+	return debugger{name: "gdb", args: []string{"-nx", "-p", fmt.Sprint(pid)}, told: told, says: "it runs"}
+}
+
+// TestDebuggersBesideUs: a process that strace or gdb traces is refused, with the tracer's name; they are refused one that we trace, and disturb nothing.
 func TestDebuggersBesideUs(t *testing.T) {
-	for _, tool := range []string{"strace", "gdb"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	testprog.Need(t, "strace", "gdb")
 	prog := start(t, "prey")
 	pid := fmt.Sprint(prog.PID())
-	for name, args := range map[string][]string{"strace": {"-f", "-o", os.DevNull, "-p", pid}, "gdb": {"-nx", "-batch", "-p", pid, "-ex", "continue"}} {
-		kill := tracedBy(t, prog, name, args...)
+	for _, d := range []debugger{strace(prog.PID()), gdb(prog.PID())} {
+		end := tracedBy(t, prog, d)
 		s, err := kprobes.Attach(prog.PID(), kprobes.Options{})
 		if err == nil {
 			s.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), "("+name+")") {
-			t.Errorf("attaching beside %s: %v", name, err)
+		if err == nil || !strings.Contains(err.Error(), "("+d.name+")") {
+			t.Errorf("attaching beside %s: %v", d.name, err)
 		}
-		kill()
+		end(syscall.SIGTERM)
 	}
 	s := attach(t, prog.PID(), kprobes.Options{})
 	kp := &kprobes.Kprobe{SymbolName: "foo"}
@@ -61,19 +77,15 @@ func TestDebuggersBesideUs(t *testing.T) {
 
 // TestABreakpointThatADebuggerHasLeft stays where it is, and traps into us as long as we are there.
 func TestABreakpointThatADebuggerHasLeft(t *testing.T) {
-	if _, err := exec.LookPath("gdb"); err != nil {
-		t.Skip("gdb is not installed")
-	}
+	testprog.Need(t, "gdb")
 	prog := start(t, "prey")
 	at := addressOf(t, prog.PID(), "target")
 	clean := textAt(t, prog.PID(), at)
-	kill := tracedBy(t, prog, "gdb", "-nx", "-batch", "-p", fmt.Sprint(prog.PID()), "-ex", fmt.Sprintf("break *%d", uint64(at)), "-ex", "continue")
-	for end := time.Now().Add(time.Minute); bytes.Equal(textAt(t, prog.PID(), at), clean); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("gdb sets no breakpoint")
-		}
+	end := tracedBy(t, prog, gdb(prog.PID(), fmt.Sprintf("break *%d", uint64(at))))
+	if bytes.Equal(textAt(t, prog.PID(), at), clean) {
+		t.Fatal("gdb sets no breakpoint")
 	}
-	kill()
+	end(syscall.SIGKILL)
 	left := textAt(t, prog.PID(), at)
 	s, err := kprobes.Attach(prog.PID(), kprobes.Options{})
 	if err != nil {
@@ -118,32 +130,40 @@ func textAt(t *testing.T, pid int, at arch.Addr) []byte {
 	return b
 }
 
-// tracedBy has a tool trace prog, until kill, which is no way to end for it: nothing is put right.
-func tracedBy(t *testing.T, prog *testprog.Prog, name string, args ...string) (kill func()) {
+// tracedBy has a debugger trace prog, and waits until it says so. It traces until end sends it a signal: SIGTERM has it put all right first, SIGKILL does not.
+func tracedBy(t *testing.T, prog *testprog.Prog, d debugger) (end func(syscall.Signal)) {
 	t.Helper()
-	cmd := exec.Command(name, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	r, w, err := os.Pipe()
+	ok(t, err)
+	cmd := exec.Command(d.name, d.args...)
+	cmd.Stdout, cmd.Stderr = w, w
+	in, err := cmd.StdinPipe() // open until it is killed: it would end with its input
+	ok(t, err)
+	err = cmd.Start()
+	w.Close()
+	ok(t, err)
+	var once sync.Once
+	end = func(sig syscall.Signal) {
+		once.Do(func() {
+			_ = cmd.Process.Signal(sig)
+			_ = cmd.Wait() // which returns when its last thread has ended, and with that the kernel has let go what it traced
+			r.Close()
+			if by := tracer(prog.PID()); by != 0 {
+				t.Errorf("process %d is traced by %d when %s has ended", prog.PID(), by, d.name)
+			}
+		})
 	}
-	done := false
-	kill = func() {
-		if done {
-			return
-		}
-		done = true
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		for tracer(prog.PID()) != 0 { // the kernel lets it go when the tracer's last thread has ended
-			time.Sleep(time.Millisecond)
+	t.Cleanup(func() { end(syscall.SIGKILL) })
+	_, err = io.WriteString(in, d.told)
+	ok(t, err)
+	var said []string
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		if said = append(said, lines.Text()); strings.Contains(lines.Text(), d.says) {
+			return end
 		}
 	}
-	t.Cleanup(kill)
-	for end := time.Now().Add(time.Minute); tracer(prog.PID()) != cmd.Process.Pid; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s does not attach", name)
-		}
-	}
-	return kill
+	t.Fatalf("%s does not attach, and says\n%s", d.name, strings.Join(said, "\n"))
+	return end
 }
 
 func tracer(pid int) int {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // splitDebug moves prog's debug information to a file and strips prog.
@@ -60,7 +62,7 @@ func TestDebugFilesAreFoundByDebugLink(t *testing.T) {
 }
 
 func TestMiniDebugInformationIsRead(t *testing.T) {
-	needs(t, "xz")
+	testprog.Need(t, "xz")
 	prog := build(t, "names.c")
 	want := one(t, file(t, prog), "hidden").Addr
 	mini := filepath.Join(t.TempDir(), "mini")

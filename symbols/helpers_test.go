@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // procMem reads a process's memory through /proc/PID/mem.
@@ -29,20 +30,10 @@ func (m procMem) WriteMemory(at arch.Addr, p []byte) error {
 	return &arch.FaultError{Addr: at, Write: true, Cause: os.ErrPermission}
 }
 
-// needs skips the test where a compiler or another tool is not installed.
-func needs(t testing.TB, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
-	}
-}
-
 // run runs a tool and returns its output.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	needs(t, name)
+	testprog.Need(t, name)
 	var stderr bytes.Buffer
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = &stderr

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 func TestRefreshFollowsDlopenDlcloseAndExec(t *testing.T) {
@@ -147,7 +149,7 @@ func TestFilesAreOpenedInTheTargetsRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("chroot and mount need root")
 	}
-	needs(t, "unshare", "mount")
+	testprog.Need(t, "unshare", "mount")
 	prog := build(t, "names.c", "-static-pie", "-fPIE")
 	dir := filepath.Dir(prog)
 	chrooted := exec.Command("/prog")

@@ -42,6 +42,16 @@ func Build(t testing.TB, name string, flags ...string) string {
 	return bin
 }
 
+// Need skips a test where programs are not installed. Continuous integration takes a skipped test for a failure.
+func Need(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("%s is not installed: make setup-test installs it", name)
+		}
+	}
+}
+
 var (
 	buildMu sync.Mutex
 	built   = map[string]string{} // name and flags to path
