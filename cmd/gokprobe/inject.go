@@ -9,10 +9,59 @@ import (
 
 func injectCommand(std stdio) *cli.Command {
 	return &cli.Command{
-		Name:      "inject",
-		Usage:     "make calls of a running process fail",
-		UsageText: "gokprobe inject (-p PID | flags -- COMMAND [ARG …]) (-sym SPEC … | -syscall NAME …) [what] [which] [flags]",
-		Description: `Attaches to process PID, or starts COMMAND as gokprobe run does, and makes calls of the
+		Name:        "inject",
+		Usage:       "make calls of a running process fail",
+		UsageText:   "gokprobe inject (-p PID | flags -- COMMAND [ARG …]) (-sym SPEC … | -syscall NAME …) [what] [which] [flags]",
+		Description: injectDescription,
+		Flags:       injectFlags(),
+		Action: func(c *cli.Context) error {
+			req, err := parseInject(c)
+			if err != nil {
+				return err
+			}
+			act, err := decideInject(&req, c.String("p"), c.Args().Slice())
+			if err != nil {
+				return err
+			}
+			return act(std)
+		},
+	}
+}
+
+// decideInject tells from the request what is done: the attach to the process that p names, or the start of command.
+func decideInject(req *injectRequest, p string, command []string) (act func(stdio) error, err error) {
+	switch {
+	case p != "" && len(command) > 0:
+		return nil, usagef("unexpected argument %q: give a process by -p, or a program to start behind --, not both", command[0])
+	case p != "":
+		pid, err := findTarget(p)
+		if err == nil {
+			err = req.checkThreads(pid)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return func(std stdio) error { return attach(std, pid, req.request, req.newWork) }, nil
+	case len(command) > 0 && len(req.threads) > 0:
+		return nil, usagef("-thread is for a process that runs, name it with -p: %s has no threads yet", command[0])
+	case len(command) > 0:
+		return func(std stdio) error { return run(std, command, req.request, req.newWork) }, nil
+	}
+	return nil, usagef("no process given, name it with -p PID, or a program to start behind --")
+}
+
+// injectError gives what is wrong with a rule its exit status.
+func injectError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return err
+	case exitStatus(err) == exitFailed:
+		return &classed{errUsage, err}
+	}
+	return err
+}
+
+const injectDescription = `Attaches to process PID, or starts COMMAND as gokprobe run does, and makes calls of the
 functions SPEC, or of system calls, fail on purpose: each, or those that the flags choose.
 Once everything is in place one line on stderr says so ("armed: …"). Each injected call is
 one line; the summary says how many calls there were, how many could have been injected and
@@ -55,43 +104,4 @@ Examples:
   gokprobe inject -p 4711 -sym parse_header -retval 0 -dry-run -duration 10s
   gokprobe inject -p 4711 -syscall openat -errno EMFILE -if 'path ~ "/etc/*"' -arg 'path=+0($arg2):string'
   gokprobe inject -p 4711 -syscall %network -errno ECONNRESET -probability 0.1%
-  gokprobe inject -sym libc.so.6:write -errno ENOSPC -fail-nth 3 -- ./backup /tmp/out`,
-		Flags: injectFlags(),
-		Action: func(c *cli.Context) error {
-			req, err := parseInject(c)
-			if err != nil {
-				return err
-			}
-			command := c.Args().Slice()
-			switch p := c.String("p"); {
-			case p != "" && len(command) > 0:
-				return usagef("unexpected argument %q: give a process by -p, or a program to start behind --, not both", command[0])
-			case p != "":
-				pid, err := findTarget(p)
-				if err == nil {
-					err = req.checkThreads(pid)
-				}
-				if err != nil {
-					return err
-				}
-				return attach(std, pid, req.request, req.newWork)
-			case len(command) > 0 && len(req.threads) > 0:
-				return usagef("-thread is for a process that runs, name it with -p: %s has no threads yet", command[0])
-			case len(command) > 0:
-				return run(std, command, req.request, req.newWork)
-			}
-			return usagef("no process given, name it with -p PID, or a program to start behind --")
-		},
-	}
-}
-
-// injectError gives what is wrong with a rule its exit status.
-func injectError(err error) error {
-	switch {
-	case err == nil, errors.Is(err, context.Canceled):
-		return err
-	case exitStatus(err) == exitFailed:
-		return &classed{errUsage, err}
-	}
-	return err
-}
+  gokprobe inject -sym libc.so.6:write -errno ENOSPC -fail-nth 3 -- ./backup /tmp/out`
