@@ -11,23 +11,7 @@ import (
 // does, and hits are seen.
 func TestAJumpWhoseFirstByteIsTakenAway(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "optstorm"))
-	s, err := Attach(prog.PID(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = s.do(func() error {
-		s.beside = true // nobody looks
-		return nil
-	})
-	functions := []string{"s_ret", "s_push", "s_one", "s_call", "s_jump"}
-	var kps []*Kprobe
-	for _, f := range functions {
-		kps = append(kps, &Kprobe{SymbolName: f})
-	}
-	if err := s.RegisterKprobes(kps); err != nil {
-		t.Fatal(err)
-	}
-	s.WaitForOptimizer()
+	s, kps := unwatched(t, prog, "s_ret", "s_push", "s_one", "s_call", "s_jump")
 	for round := range 3 {
 		_ = s.do(func() error {
 			for _, kp := range kps {
@@ -62,22 +46,7 @@ func TestAJumpOfWhichABytesMeaningIsChanged(t *testing.T) {
 	changed := 0
 	for head := range 2 {
 		for _, gone := range []bool{true, false} {
-			s, err := Attach(prog.PID(), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = s.do(func() error {
-				s.beside = true // nobody looks
-				return nil
-			})
-			var kps []*Kprobe
-			for _, f := range []string{"s_ret", "s_push", "s_one", "s_call", "s_loop", "s_jump"} {
-				kps = append(kps, &Kprobe{SymbolName: f})
-			}
-			if err := s.RegisterKprobes(kps); err != nil {
-				t.Fatal(err)
-			}
-			s.WaitForOptimizer()
+			s, kps := unwatched(t, prog, "s_ret", "s_push", "s_one", "s_call", "s_loop", "s_jump")
 			_ = s.do(func() error {
 				for _, kp := range kps {
 					changed += changeAHead(t, kp.placements[0].site, head, gone)
@@ -98,6 +67,28 @@ func TestAJumpOfWhichABytesMeaningIsChanged(t *testing.T) {
 	if last := prog.Quit(); last != "right" {
 		t.Errorf("the program says %q", last)
 	}
+}
+
+// unwatched is a session with jumps at functions of prog, which does not look whether somebody writes into them.
+func unwatched(t *testing.T, prog *testprog.Prog, functions ...string) (*Session, []*Kprobe) {
+	t.Helper()
+	s, err := Attach(prog.PID(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.do(func() error {
+		s.beside = true // as if it would look soon: it does not begin to
+		return nil
+	})
+	kps := make([]*Kprobe, len(functions))
+	for i, f := range functions {
+		kps[i] = &Kprobe{SymbolName: f}
+	}
+	if err := s.RegisterKprobes(kps); err != nil {
+		t.Fatal(err)
+	}
+	s.WaitForOptimizer()
+	return s, kps
 }
 
 // changeAHead writes a breakpoint over an instruction inside of st's jump, or what the program has there. What a uprobe of the kernel's does where it has a

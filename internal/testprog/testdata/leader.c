@@ -6,23 +6,11 @@ static pthread_t leader;
 
 REAL long foo(long v) { return 17 * v + 1; }
 
-static void wait_for_zombie(void)
-{
-	char stat[512] = "", path[64];
-	pthread_join(leader, NULL);
-	sprintf(path, "/proc/self/task/%d/stat", getpid());
-	while (!strstr(stat, ") Z ")) {
-		FILE *f = fopen(path, "r");
-		CHECK(fgets(stat, sizeof stat, f) != NULL);
-		fclose(f);
-	}
-}
-
 static void *heir(void *unused)
 {
 	char line[64];
 	long v;
-	wait_for_zombie();
+	outlive(leader);
 	say("ready");
 	while (hear(line, sizeof line)) {
 		CHECK(sscanf(line, "call %ld", &v) == 1);

@@ -76,3 +76,16 @@ __attribute__((unused)) static pthread_t thread(void *(*f)(void *), long arg)
 	}
 	return t;
 }
+
+// outlive waits until the main thread, which calls pthread_exit, is a zombie.
+__attribute__((unused)) static void outlive(pthread_t leader)
+{
+	char stat[512] = "", path[64];
+	pthread_join(leader, NULL);
+	sprintf(path, "/proc/self/task/%d/stat", getpid());
+	while (!strstr(stat, ") Z ")) {
+		FILE *f = fopen(path, "r");
+		CHECK(fgets(stat, sizeof stat, f) != NULL);
+		fclose(f);
+	}
+}

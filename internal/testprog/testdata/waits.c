@@ -144,16 +144,8 @@ static void *main_loop(void *ends)
 {
 	char line[64];
 	long v;
-	if (ends) {
-		char stat[512] = "", path[64];
-		pthread_join(leader, NULL);
-		sprintf(path, "/proc/self/task/%d/stat", getpid());
-		while (!strstr(stat, ") Z ")) {
-			FILE *f = fopen(path, "r");
-			CHECK(fgets(stat, sizeof stat, f) != NULL);
-			fclose(f);
-		}
-	}
+	if (ends)
+		outlive(leader);
 	say("ready");
 	while (hear(line, sizeof line)) {
 		CHECK(sscanf(line, "call %ld", &v) == 1);
