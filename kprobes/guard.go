@@ -34,7 +34,7 @@ type guard struct {
 	tried bool // there is one, or there can be none
 	// incomplete: what it knows is not all, since no thread could make a system call; see VforkEnded.
 	incomplete bool
-	none       bool // the program uses SIGTRAP itself
+	none       bool // there can be none: the program's handler of SIGTRAP is to run once only
 	waited     bool // for a call of vfork(2) that goes on; see outsideVfork
 
 	language int // of the program's runtime; 0: not asked yet

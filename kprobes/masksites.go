@@ -17,27 +17,28 @@ import (
 )
 
 // Threads that block all signals: C libraries do so for a moment when they make threads and processes, and end them, so that no
-// handler runs there. A breakpoint raises SIGTRAP all the same. While we live that costs the guard, for a moment; when we are
-// dead it costs the process.
+// handler runs there. A breakpoint raises SIGTRAP all the same, for which the kernel resets the process's action to the default: the guard has gone
+// (guard.go). While we live it is put back soon; when we are dead, nobody does, and the signal kills the process.
 //
-// So no thread gets that far. Where code that may have breakpoints, or the C library, calls rt_sigprocmask(2), a jump leads to a tail (arch.Masks) behind
-// the displaced instructions, which has the call read another set if the program's is all signals: the same one without SIGTRAP and
-// SIGILL. It is code of the target's, needs nobody, and goes on when we are dead. Nothing is written to the program's memory, and no
-// other register is changed than one whose value nobody needs behind the call.
+// So no thread is to block SIGTRAP. Where code that may have breakpoints, or the C library, calls rt_sigprocmask(2), a jump leads to a tail
+// (arch.Masks) behind the displaced instructions. If the program's set is all signals, the tail has the call read another one: the same without SIGTRAP and
+// SIGILL. A tail is code in the target: it needs no tracer, and works when we are dead. It writes nothing to memory, and changes no registers but those that
+// every system call changes, and the one with the pointer to the set.
 //
-//	a thread in the tail            is as good as in front of the call: only registers have changed that the call changes anyway,
-//	                                and the pointer, which is one of two right ones at any time
-//	in front of the call            has a pointer to our memory, perhaps; where we leave, it gets its own back (giveBackMasks, recoverymove.go)
-//	behind the call                 the register has no use any more: either what follows was looked at (argumentEnds), or the
-//	                                program's pointer is a constant of the code, which all threads that still have ours get back
+//	a thread in the tail            is as good as in front of the call: whatever it has done there, the pointer is the program's or ours, and either
+//	                                is right
+//	in front of the call            its pointer may be to our memory: when the session ends, it gets its own back (giveBackMasks)
+//	behind the call                 it still has that pointer, but does not need it: either what follows was looked at (argumentEnds), or the
+//	                                program's own pointer is a constant of the code, and then all threads that have ours get it back
 //
 // Calls of rt_sigaction(2) have tails as well: see trapaction.go.
 //
-// Sets that are nearly all signals are treated in the same way if a thread blocks them when the tails are made.
+// Sets of nearly all signals are treated in the same way if a thread blocks them when the tails are made.
 //
 // What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
-// block nearly all signals by a set that nobody blocked before, or SIGTRAP and few others; sets that are passed to a call in generated code; and a thread in a
-// handler that has interrupted it in front of the call, when we leave: its call fails with EFAULT.
+// block nearly all signals by a set that no thread blocked when the tails were made, or SIGTRAP and few others; sets that are passed to a call in generated
+// code; and calls that fail with EFAULT, since their set is gone: of a thread in front of the call that a signal's handler has interrupted there when the session ends,
+// or that is there when the process is recovered after our death.
 
 // hostMasks is the architecture's part.
 var hostMasks, _ = ptrace.Host.(arch.Masks)
@@ -63,7 +64,7 @@ const (
 )
 
 // keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. It reports whether there are
-// new ones: until then threads may have blocked all signals.
+// new ones: threads may have blocked all signals before these were there, and still do.
 func (d *domain) keepUnblocked(sites []*site) (placed bool) {
 	if hostMasks == nil || hostDetours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
 		return false
@@ -253,7 +254,7 @@ func (f *callerCode) argumentEnds(i int) bool {
 	return true
 }
 
-// maskSite makes the site of a call, unless there is one. The error says why it can't have a jump.
+// maskSite makes the site of a call; the error says why it can't have a jump. A site that is there already gets the tail with its next jump, and none is returned.
 func (d *domain) maskSite(call maskSite) (*site, error) {
 	if st := d.sites[call.at]; st != nil {
 		if st.mask == nil {

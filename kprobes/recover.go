@@ -21,8 +21,8 @@ type Recovered struct {
 	Regions int // that killed tracers had left; 0: there was nothing to do
 	Patches int // breakpoints and jumps whose original code is back
 	Moved   int // threads that were on their way through a copy
-	// Kept are regions that stay mapped, since a signal handler that runs returns to them, or a process is inside
-	// vfork(2). They do nothing. Once it has returned, another Recover takes them away.
+	// Kept are regions that stay mapped, since a signal's handler that runs returns to them, or a process is inside
+	// vfork(2). They do nothing. Once the handler or vfork(2) has returned, another Recover takes them away.
 	Kept int
 }
 
@@ -36,7 +36,7 @@ func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Backgr
 // What has begun is done to its end.
 func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
 	r, err := recoverOnce(ctx, pid)
-	for range 2 { // a killed gokprobe's guardian may be at it
+	for range 2 { // a killed gokprobe's guardian may trace it, to do the same: then it is waited for
 		var refused *ptrace.AttachError
 		if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced {
 			break
@@ -55,7 +55,7 @@ func recoverOnce(ctx context.Context, pid int) (*Recovered, error) {
 		added []arch.Range
 		err   error
 	}
-	found, ok := unless(ctx, func() (f regions) { // it waits for who changes the mappings
+	found, ok := unless(ctx, func() (f regions) { // the kernel has whoever reads the mappings wait for whoever changes them
 		f.bases, f.added, f.err = regionsOf(pid)
 		return f
 	})
@@ -119,9 +119,8 @@ type recovery struct {
 	space  *ptrace.Space
 	found  []*leftover
 	steps  *steps
-	onStop func() // called when all threads are stopped; may be nil
-
-	begin func() bool // reports whether nobody has given it up; nothing can from then on. It may be nil
+	onStop func()      // called when all threads are stopped; may be nil
+	begin  func() bool // called then: false if the recovery was given up, else that comes too late from then on; may be nil
 }
 
 // frozen is called when all threads are stopped, before anything is undone.
@@ -135,7 +134,7 @@ func (r *recovery) frozen() error {
 	return nil
 }
 
-// leftover is a region without a tracer.
+// leftover is a region that a killed tracer has left.
 type leftover struct {
 	*trampoline.Header
 	mem      arch.Memory
@@ -145,8 +144,8 @@ type leftover struct {
 	frames   bool // contexts on stacks refer to it
 }
 
-// run undoes what lies at bases. If those could not be read, unread is why; most likely it can't be attached to
-// either, and that error says what to do.
+// run undoes what lies at bases. If the process's mappings could not be read, unread is why; most likely the process can't be attached to
+// either, and the error of that says what to do.
 func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	for _, base := range bases {
 		if o, err := ownerOf(pid, base); err == nil && ownerAlive(pid, o) {
@@ -174,7 +173,7 @@ func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error {
 	var errs []error
 	r.space = p.Space
-	for _, base := range bases { // before the stops: for Known
+	for _, base := range bases { // before the threads are stopped, since Known is asked meanwhile
 		l, err := openLeftover(p.Space, base)
 		if errs = append(errs, err); l != nil {
 			r.found = append(r.found, l)
@@ -229,12 +228,12 @@ func (r *recovery) undo(l *leftover) error {
 			th.Commit()
 		}
 	}
-	// Behind that: what a guard does by a context it does by what the kernel has saved there, and one thread's context may lie on a stack
-	// that another's leads to (Go's are side by side).
+	// Only now, when all threads are out of the guard: one that leaves it goes by the context that the kernel has saved on its stack, which this
+	// changes. Which stack it is does not tell whose context is found there: Go's lie side by side.
 	for _, th := range r.space.Threads() {
 		l.frames = r.returnsInto(l, th) || l.frames
 		if regs, err := th.Regs(); th.Stopped() && err == nil && l.contains(regs.IP()) {
-			l.frames = true // it could not be taken out: it needs the code
+			l.frames = true // it could not be taken out of our code, and still needs that
 		}
 	}
 	l.mem = r.space.Text()
@@ -247,7 +246,7 @@ func (r *recovery) undo(l *leftover) error {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
 	r.Patches += len(entries)
-	if l.frames { // they lead through the guard, or to breakpoints of slots
+	if l.frames { // they lead into our code: to the guard, or to a slot
 		r.Kept++
 		return nil
 	}
@@ -264,7 +263,7 @@ func (r *recovery) unmapRest(pid int, undone bool) error {
 	return r.space.Unmap(added...)
 }
 
-// Breakpoint implements ptrace.Handler: what comes before all threads are stopped, the guard deals with.
+// Breakpoint implements ptrace.Handler: a thread gets the SIGTRAP of one that it comes to before all threads are stopped, and so the guard deals with it.
 func (r *recovery) Breakpoint(*ptrace.Thread) bool { return false }
 
 // SingleStepped implements ptrace.Handler.

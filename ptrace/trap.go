@@ -10,6 +10,10 @@ import (
 // A breakpoint's SIGTRAP is forced: if the thread blocks the signal or the process ignores
 // it, the kernel unblocks it and resets its action to the default
 // (force_sig_info_to_task in kernel/signal.c). Both are put back after each hit.
+//
+// Where a guard is the process's action (guard.go), that is what a breakpoint resets. Unless the program has a handler behind it, it is put back some milliseconds
+// later, not after each hit, and a thread that has all signals blocked does not block SIGTRAP again before it is let go (Space.Unblock). The program's handler runs with
+// SIGTRAP not blocked, other than the kernel would have it: what that changes is made up for when a SIGTRAP is about to be delivered (noteTrapHandler).
 
 // noteMask learns from the mask at a stop that no breakpoint caused whether the thread
 // blocks SIGTRAP. A full mask says nothing: see Sigset.full.
@@ -30,10 +34,10 @@ func (th *Thread) noteMask() {
 	}
 }
 
-// restoreTrap undoes what a breakpoint does to a thread that blocks or ignores SIGTRAP.
+// restoreTrap undoes what a breakpoint does to a thread that blocks SIGTRAP, or whose process ignores it.
 // What was there before can't be read after the fact, so it is what was last seen: by
-// noteMask, noteTrapHandler, and at attach. A program that blocks SIGTRAP, and nothing
-// else, later on is not noticed before it next stops.
+// noteMask, noteTrapHandler, and at attach. A thread that has begun to block SIGTRAP and few others since
+// is not noticed before its next stop that no breakpoint causes, or, where there is a guard, its next SIGTRAP (judgeTrap).
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
 	if th.trapRestored {
@@ -52,7 +56,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	with := m | sigbit(unix.SIGTRAP)
 	th.maskFull = with.full()
 	if th.maskFull && p.own != nil && !p.trapHandled {
-		th.unblocked, th.unblockedFrom = true, with // until it leaves: see Space.Unblock
+		th.unblocked, th.unblockedFrom = true, with // until the thread is let go: see Space.Unblock
 		t.regainGuard(p)
 		return
 	}
@@ -119,8 +123,8 @@ func (r *Remote) restoreTrapAction(p *Process) error {
 	return r.setSigaction(unix.SIGTRAP, sa)
 }
 
-// keptHandler tells that the process has its handler for SIGTRAP still. Then the
-// breakpoint found the signal not blocked, whatever was believed: a handler has returned.
+// keptHandler tells that the program has a handler for SIGTRAP, and that no breakpoint has reset the action. Then the
+// one that the thread has come to found the signal not blocked, whatever was believed: a handler has returned.
 func (th *Thread) keptHandler() bool {
 	if !th.Proc.trapHandled {
 		return false
@@ -133,11 +137,11 @@ func (th *Thread) keptHandler() bool {
 	return true
 }
 
-// noteTrapHandler is called when a SIGTRAP of the target's own is about to be delivered. If
-// it has a handler, that runs with SIGTRAP blocked, and a breakpoint in it takes the
-// handler away; so it is remembered. The program may have set another one since, so it is read each time; but not for each step of a program
-// that traces itself. The answer tells that learning it took other stops:
-// the signal will be reported again.
+// noteTrapHandler is called when a SIGTRAP of the target's own is about to be delivered. If the program has a handler and there is no guard,
+// that runs with SIGTRAP blocked, and a breakpoint in it takes the handler away; so it is remembered. The program may have set another one
+// since, so it is read each time, but not for each step of a program that traces itself. Where there is a guard, a signal that was sent
+// waits if the thread would block it alone, and does not interrupt a system call if the program ignores it; the guard is told which ones
+// instructions have raised. The answer tells that this took other stops: the signal will be reported again.
 func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	p := th.Proc
 	info, err := th.Siginfo()
@@ -209,14 +213,14 @@ func (th *Thread) nested() bool {
 	return false
 }
 
-// judgeTrap reads the action for a SIGTRAP that the thread is about to get; sent says that no instruction has raised it. A breakpoint may have
-// reset that action: then it is not known what it was, but the rest of it tells who has set it.
+// judgeTrap reads the action for a SIGTRAP that the thread is about to get, and sets it right; sent says that no instruction has raised the signal. If a
+// breakpoint has reset the action its handler is gone, but its flags, mask and restorer tell whose it was:
 //
-//	the guard's             the breakpoint found SIGTRAP blocked: the guard is put back, and if it was this thread the signal waits
-//	the handler's           so it did
-//	another                 it may have been to ignore the signal, where the program had no handler: it is not to die of our doubt
+//	the guard's, or the program's handler's    a thread blocked SIGTRAP at a breakpoint: the action is put back
+//	another, in the guard's place              the program has set it, by a call that the tracer has not made (kprobes/trapaction.go). It is taken to ignore the
+//	                                           signal if that was sent: the program is not to die of our doubt. One that an instruction has raised nobody can ignore
 //
-// blocks says that the thread had the signal blocked.
+// blocks says that it was this thread which blocked the signal, so that it is to wait.
 func (r *Remote) judgeTrap(sent bool) (blocks bool, err error) {
 	p := r.th.Proc
 	sa, err := r.sigaction(unix.SIGTRAP)
@@ -263,7 +267,7 @@ func (sa *sigaction) fallsBack() bool {
 	return sa.flags == 0 && sa.restorer == 0 && sa.mask|unblockable == allSignals
 }
 
-// hitAlone tells whether no other thread of the process may have come to a breakpoint since the guard was last seen in its place.
+// hitAlone tells whether th, and no other thread of the process, may have come to a breakpoint since the guard was last seen in its place.
 func (th *Thread) hitAlone() bool {
 	for _, other := range th.Proc.threads {
 		if other.unsure && other != th {
@@ -273,8 +277,9 @@ func (th *Thread) hitAlone() bool {
 	return th.unsure
 }
 
-// noteLoss keeps what the action tells, by which the guard is about to be replaced, of why it has gone. If a breakpoint found SIGTRAP blocked
-// and only one thread may have been there, that is to have the signal wait when one is sent.
+// noteLoss is called before the guard is put back that a breakpoint has reset. It keeps what the action tells that stands there now of why: either
+// the program had set another one in the guard's place (trapDoubt), or a thread blocked SIGTRAP. If only one thread may have come to a breakpoint
+// meanwhile, it is that one, and it is to block SIGTRAP again when one is sent (owesBlock).
 func (r *Remote) noteLoss() {
 	p := r.th.Proc
 	sa, err := r.sigaction(unix.SIGTRAP)
@@ -293,7 +298,7 @@ func (r *Remote) noteLoss() {
 	}
 }
 
-// keepBlocked has the thread block SIGTRAP, as it did before a breakpoint, and the one that was sent again wait.
+// keepBlocked has the thread block SIGTRAP, as it did before a breakpoint, and one that was put off wait until the thread unblocks it.
 func (th *Thread) keepBlocked() {
 	m, err := th.sigmask()
 	if err != nil || th.setSigmask(m|sigbit(unix.SIGTRAP)) != nil {
@@ -307,7 +312,7 @@ func (th *Thread) keepBlocked() {
 	}
 }
 
-// takeTrap notes that sa is p's action for SIGTRAP, as the program has set it. If there was a guard, that is none any more.
+// takeTrap notes that sa is p's action for SIGTRAP, as the program has set it. If there was a guard, there is none any more.
 func (t *Tracer) takeTrap(p *Process, sa *sigaction) {
 	guarded := p.own != nil
 	if guarded && sa.handler == p.trapAction.handler {
