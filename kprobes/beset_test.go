@@ -51,28 +51,20 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 	if st := s.Status(other); st.Mechanism != "optimized" {
 		t.Errorf("one in another file is %s (%s)", st.Mechanism, st.Reason)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	closeSession(t, s)
 	s, kp = sessionWith(t, prog, "s_ret", nil)
 	if st := s.Status(kp); st.Mechanism == "optimized" {
 		t.Errorf("one where a uprobe stands is %s", st.Mechanism)
 	}
 	u.Close()
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	closeSession(t, s)
 	s, kp = sessionWith(t, prog, "s_ret", nil)
 	if st := s.Status(kp); st.Mechanism != "optimized" {
 		t.Errorf("when it has gone, a new session's is %s (%s)", st.Mechanism, st.Reason)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	closeSession(t, s)
 	prog.CheckClean()
-	if last := prog.Quit(); last != "right" {
-		t.Errorf("the program says %q", last)
-	}
+	wantRight(t, prog)
 }
 
 // ownCopy is a fixture in a file of its own: a uprobe of another process's at the same place of a file has the hits here, too.

@@ -68,9 +68,7 @@ func TestDebuggersBesideUs(t *testing.T) {
 	if kp.Hits() != 1 {
 		t.Errorf("%d hits", kp.Hits())
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	closeSession(t, s)
 	prog.CheckClean()
 	prog.Quit()
 }
@@ -105,9 +103,7 @@ func TestABreakpointThatADebuggerHasLeft(t *testing.T) {
 			t.Errorf("%s is %s, with %d hits", st.Probe, st.Mechanism, st.Hits)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	closeSession(t, s)
 	if now := textAt(t, prog.PID(), at); !bytes.Equal(now, left) {
 		t.Errorf("there is % x after we have left, and was % x", now, left)
 	}

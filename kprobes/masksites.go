@@ -37,8 +37,8 @@ import (
 //
 // What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
 // block nearly all signals by a set that no thread blocked when the tails were made, or SIGTRAP and few others; sets that are passed to a call in generated
-// code; and calls that fail with EFAULT, since their set is gone: of a thread in front of the call that a signal's handler has interrupted there when the session ends,
-// or that is there when the process is recovered after our death.
+// code. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
+// ends, or if it is there when the process is recovered after our death.
 
 // hostMasks is the architecture's part.
 var hostMasks, _ = ptrace.Host.(arch.Masks)

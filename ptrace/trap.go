@@ -11,9 +11,10 @@ import (
 // it, the kernel unblocks it and resets its action to the default
 // (force_sig_info_to_task in kernel/signal.c). Both are put back after each hit.
 //
-// Where a guard is the process's action (guard.go), that is what a breakpoint resets. Unless the program has a handler behind it, it is put back some milliseconds
-// later, not after each hit, and a thread that has all signals blocked does not block SIGTRAP again before it is let go (Space.Unblock). The program's handler runs with
-// SIGTRAP not blocked, other than the kernel would have it: what that changes is made up for when a SIGTRAP is about to be delivered (noteTrapHandler).
+// Where a guard is the process's action (guard.go), that is what a breakpoint resets. Unless the program has a handler behind it, it is put back
+// some milliseconds later, not after each hit, and a thread that has all signals blocked does not block SIGTRAP again before it is let go
+// (Space.Unblock). The program's handler runs with SIGTRAP not blocked, other than the kernel would have it: what that changes is made up for when a
+// SIGTRAP is about to be delivered (noteTrapHandler).
 
 // noteMask learns from the mask at a stop that no breakpoint caused whether the thread
 // blocks SIGTRAP. A full mask says nothing: see Sigset.full.
