@@ -90,7 +90,7 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	switch {
 	case ts == nil || ts.site == nil:
 		return ErrNotInHandler
-	case d.released || d.session.closed:
+	case d.released || d.session.closed || d.session.closing:
 		return ErrClosed
 	}
 	if d.symbols().GoFunction(ts.site.addr) {

@@ -26,6 +26,7 @@ func (s *Session) Close() error {
 				s.endGuardian()
 				return
 			}
+			s.endCalls()
 			last := own || !time.Now().Before(end)
 			if again = !last && s.anyInsideVfork((*domain).guarded); again {
 				return // before anybody is stopped
@@ -56,11 +57,17 @@ func (s *Session) Close() error {
 	return err
 }
 
+// endCalls takes threads back from the functions that handlers have called, and has no handler call another one.
+func (s *Session) endCalls() {
+	s.closing = true
+	s.try(func() { s.tracer.RecallAll(callGrace) })
+}
+
 // release gives back every process of the session. Unless this is the last attempt, those that can't give up all just now are left as they are, and
 // the error is errInsideVfork.
 func (s *Session) release(last bool) error {
 	var errs []error
-	s.try(func() { s.tracer.RecallAll(callGrace) })
+	s.endCalls()
 	for d := range s.domains {
 		s.try(func() { errs = append(errs, d.release(last)) })
 	}

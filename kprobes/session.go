@@ -57,6 +57,7 @@ type Session struct {
 	toldShared bool
 	launched   bool // the process was started for it
 	closed     bool
+	closing    bool // Close has begun: no handler begins a call
 	patient    bool // what is being done can be done again, and is not to be done while a process is inside vfork(2)
 
 	drains        bool      // rings are looked into
