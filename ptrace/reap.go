@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"unsafe"
 
@@ -90,18 +91,25 @@ func (t *Tracer) resumed(tid int) {
 }
 
 // putBack sets the instruction pointer, as the kernel has it, of a thread behind a breakpoint
-// of ours to that breakpoint. Regs still tells where the thread stopped, or goes on.
+// of ours, or the program's own, to that breakpoint. Regs still tells where the thread stopped, or goes on.
 func (th *Thread) putBack() {
 	if _, err := th.hostRegs(); err != nil || !th.injectable {
 		return
 	}
 	at := arch.Addr(th.oldRegs.Rip).Add(int64(-Host.BreakpointAdvance()))
-	if ours, _ := th.Proc.tracer.handler.Known(th, at); !ours || th.mark(at) != nil {
+	if ours, _ := th.Proc.tracer.handler.Known(th, at); !ours && !th.raisedAt(at) || th.mark(at) != nil {
 		return
 	}
 	if request(unix.PTRACE_POKEUSR, th.TID, ripOffset, uintptr(at)) == nil {
 		th.oldRegs.Rip = uint64(at)
 	}
+}
+
+// raisedAt tells of a thread that a breakpoint instruction of the program's own at at has raised the signal being delivered.
+func (th *Thread) raisedAt(at arch.Addr) bool {
+	info, err := th.siginfo()
+	insn := make([]byte, len(Host.Breakpoint()))
+	return err == nil && info.breakpoint() && th.Proc.Space.ReadMemory(at, insn) == nil && bytes.Equal(insn, Host.Breakpoint())
 }
 
 // unmoved tells of a thread behind a breakpoint that its IP is as it stopped with.
