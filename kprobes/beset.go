@@ -78,7 +78,7 @@ func (d *domain) besiege(m *procfs.Mapping) {
 	}
 	d.neighbours.beset[id] = true
 	if !d.session.opts.NoOptimize && !d.ending() && !d.session.dying() {
-		d.session.warn("somebody else has breakpoints in %s (kernel uprobes, or a debugger): probes there have breakpoints, not jumps, from now on", m.Path)
+		d.session.warn("others write into the code of %s (kernel uprobes, a debugger, or the program itself): probes there have breakpoints, not jumps, from now on", m.Path)
 	}
 }
 

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -40,6 +41,17 @@ type detour struct {
 func (det *detour) region() arch.Range {
 	end := max(det.End, det.site.addr+arch.Addr(len(det.jump)))
 	return arch.Range{Start: det.site.addr, End: end}
+}
+
+// displaced is what the detour stands for: what the jump covers, and the rest of the instructions there.
+func (det *detour) displaced() []byte {
+	code := bytes.Clone(det.original)
+	for _, p := range det.Pieces {
+		if n := int(p.Insn.Addr - det.site.addr); n+p.Insn.Len() > len(code) && n <= len(code) {
+			code = append(code[:n], p.Insn.Bytes...)
+		}
+	}
+	return code
 }
 
 // work is what a detour's body does.

@@ -82,7 +82,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.recorder.init()
 	d.told = guardian.NewHold(p.PID, p.StartTime())
 	d.text = patch.NewText(p.Space.Text(), journal{d})
-	d.text.Beside(ptrace.Host.Breakpoint(), d.undisturbed)
+	d.text.Beside(d.judge(), d.undisturbed)
 	d.region.Avoid(d.codeAt)
 	p.Space.Local = d
 	s.domains[d] = true
@@ -293,7 +293,7 @@ func (d *domain) clean(child *ptrace.Process) error {
 			}
 		}
 	}
-	return patch.Restore(mem, trap, append(entries, tails...))
+	return patch.Restore(mem, d.judge(), append(entries, tails...))
 }
 
 // pageReader reads a page at a time: a forked child may have thousands of breakpoints.

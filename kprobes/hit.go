@@ -124,7 +124,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		s.stepped(th, d, st, regs)
 		return true
 	}
-	return s.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.atTorn(at, regs) || d.strayed(th, at, regs, nil)
+	return s.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.atTorn(at, regs) || d.strayed(th, at, regs, nil) || d.copied(th, at, regs, nil)
 }
 
 // Known implements ptrace.Handler.
@@ -308,7 +308,7 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 		d.passGuard(regs)
 		return ptrace.Deliver
 	}
-	if info.Synchronous() && d.strayed(th, regs.IP(), regs, info) || s.signalAtHead(th, d, info, regs) {
+	if info.Synchronous() && (d.strayed(th, regs.IP(), regs, info) || d.copied(th, regs.IP(), regs, info)) || s.signalAtHead(th, d, info, regs) {
 		return ptrace.Drop
 	}
 	st := d.slotSite(regs.IP())

@@ -44,6 +44,7 @@ type neighbours struct {
 	lookFrom time.Time                 // when files are to be looked at again
 	torn     map[arch.Addr]arch.Addr   // where what is left of a jump traps, and the head that the thread came to
 	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
+	mended   map[arch.Addr]bool        // copies of jumps, made by the program, that were put right
 }
 
 // besideInterval is how often code is looked at, unless that takes more than a small share of the time.
@@ -255,7 +256,7 @@ func (d *domain) returnOusted() {
 func (d *domain) disturbed(st *site) {
 	st.disturbed++
 	if d.session.disturbances.Add(1) == 1 {
-		d.session.warn("somebody else writes into the code at %s (a kernel uprobe, or a debugger): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
+		d.session.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the program itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
 	}
 }
 

@@ -248,7 +248,7 @@ func (d *domain) optimize(sites []*site) error {
 func wantsOf(sites []*site) []patch.Want {
 	wants := make([]patch.Want, len(sites))
 	for i, st := range sites {
-		wants[i] = patch.Want{At: st.addr, Expect: st.next.original, Replacement: st.next.jump}
+		wants[i] = patch.Want{At: st.addr, Expect: st.next.displaced(), Replacement: st.next.jump}
 	}
 	return wants
 }

@@ -242,7 +242,11 @@ func (r *recovery) undo(l *leftover) error {
 		entries[i] = patch.Entry(rec)
 	}
 	l.tailsLast(entries)
-	if err := patch.Restore(l.mem, ptrace.Host.Breakpoint(), entries); err != nil {
+	maps, err := r.space.Maps()
+	if err != nil {
+		return err
+	}
+	if err := patch.Restore(l.mem, l.judge(maps), entries); err != nil {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
 	r.Patches += len(entries)

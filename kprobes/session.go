@@ -55,6 +55,7 @@ type Session struct {
 	beside     bool             // the code is looked at now and then
 	lookSoon   bool             // and will be at once
 	toldShared bool
+	toldCopied bool // that the program has copied our bytes
 	launched   bool // the process was started for it
 	closed     bool
 	closing    bool // Close has begun: no handler begins a call

@@ -74,7 +74,7 @@ func (t *Text) claim(wants []Want) ([]*Patch, error) {
 			err := fmt.Errorf("% x in place of % x: %w", w.Replacement, w.Expect, ErrLength)
 			return ps, &InstallError{w.At, err}
 		}
-		p := &Patch{at: w.At, original: bytes.Clone(w.Expect[:n]), replacement: bytes.Clone(w.Replacement)}
+		p := &Patch{at: w.At, original: bytes.Clone(w.Expect[:n]), replacement: bytes.Clone(w.Replacement), behind: bytes.Clone(w.Expect[n:])}
 		if o := t.patches.first(p.Range()); o != nil {
 			return ps, &InstallError{w.At, fmt.Errorf("%w, %s", ErrOverlap, o.Range())}
 		}

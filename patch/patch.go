@@ -72,6 +72,7 @@ type Patch struct {
 	at          arch.Addr
 	original    []byte
 	replacement []byte
+	behind      []byte // the program's, that the replacement stands for, too
 	armed       bool
 	torn        bool   // memory may show any mixture of original and replacement
 	shared      bool   // somebody else's breakpoint stood there already: it is not ours to take away
@@ -104,6 +105,10 @@ func (p *Patch) Shared() bool { return p.shared }
 // String prints the patch as address, original and replacement in hexadecimal.
 func (p *Patch) String() string {
 	return fmt.Sprintf("%s: % x -> % x", p.at, p.original, p.replacement)
+}
+
+func (p *Patch) entry() Entry {
+	return Entry{At: p.at, Original: p.original, Replacement: p.replacement}
 }
 
 // shown is what memory shows if nobody interfered and no write was torn.

@@ -84,10 +84,10 @@ func run(t *testing.T, script []byte, failures bool) {
 	}
 	killed := *m
 	killed.b = bytes.Clone(m.b)
-	if err := Restore(&killed, nil, j.entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
+	if err := Restore(&killed, Judge{}, j.entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
 		t.Fatalf("restoring from the journal: %v", err)
 	}
-	if err := Restore(&killed, nil, x.Entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
+	if err := Restore(&killed, Judge{}, x.Entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
 		t.Fatalf("restoring twice: %v", err)
 	}
 	if err := x.RestoreAll(); err != nil || !bytes.Equal(m.b, d.pristine) || len(j.records) != 0 {

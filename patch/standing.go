@@ -3,6 +3,7 @@ package patch
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -38,10 +39,11 @@ const (
 	Covered                 // the replacement, and foreign breakpoints in it: somebody came
 	Torn                    // parts of the replacement among the program's code: somebody came and went, or a write stopped half-way
 	Watched                 // the program's code, and foreign breakpoints in it; nothing of ours
-	Foreign                 // other code
+	Foreign                 // other code, among which bytes of ours may be: see Judge
+	Stale                   // the replacement, whole, but the program has changed what it stands for
 )
 
-var standings = [...]string{"the program's code", "ours", "ours with a foreign breakpoint", "a part of ours", "the program's code with a foreign breakpoint", "other code"}
+var standings = [...]string{"the program's code", "ours", "ours with a foreign breakpoint", "a part of ours", "the program's code with a foreign breakpoint", "other code", "ours, in front of other code"}
 
 func (s Standing) String() string {
 	if int(s) >= len(standings) {
@@ -51,7 +53,7 @@ func (s Standing) String() string {
 }
 
 // Left tells whether bytes of ours stand there that are none of the program's.
-func (s Standing) Left() bool { return s == Ours || s == Covered || s == Torn }
+func (s Standing) Left() bool { return s == Ours || s == Covered || s == Torn || s == Stale }
 
 // Classify tells from the program's own code, what we wrote over it and what stands there now, all of the same length, what that is.
 // trap is a breakpoint, of one byte if others can write one over code; with any other length there are no foreign ones.
@@ -94,10 +96,10 @@ func without(original, replacement, now []byte) []byte {
 	return want
 }
 
-// Beside tells t what others may do to the code: trap is the breakpoint that they write, and undisturbed replaces, in bytes that were read
+// Beside tells t what others may do to the code: j judges that, and undisturbed replaces, in bytes that were read
 // from an address, what others have put in place of the program's code by what the mapped file has there. It may be nil.
-func (t *Text) Beside(trap []byte, undisturbed func(at arch.Addr, b []byte)) {
-	t.trap, t.undisturbed = bytes.Clone(trap), undisturbed
+func (t *Text) Beside(j Judge, undisturbed func(at arch.Addr, b []byte)) {
+	t.judge, t.undisturbed = j, undisturbed
 }
 
 // stands reads what stands at p.
@@ -106,7 +108,7 @@ func (t *Text) stands(p *Patch) ([]byte, Standing, error) {
 	if err := t.mem.ReadMemory(p.at, now); err != nil {
 		return nil, Foreign, err
 	}
-	return now, Classify(p.original, p.replacement, now, t.trap), nil
+	return now, Classify(p.original, p.replacement, now, t.judge.Trap), nil
 }
 
 // Disturbance is an armed patch that memory does not show any more.
@@ -120,15 +122,18 @@ func (t *Text) Disturbed() []Disturbance {
 	var armed []change
 	for _, p := range t.patches.sorted() {
 		if p.armed {
-			armed = append(armed, change{p, p.replacement})
+			armed = append(armed, change{p, slices.Concat(p.replacement, p.behind)})
 		}
 	}
 	var all []Disturbance
 	_ = t.pages(armed, func(run []change, start arch.Addr, b []byte) error {
 		for _, c := range run {
 			now := b[c.at-start:][:len(c.replacement)]
-			if !bytes.Equal(now, c.replacement) {
-				all = append(all, Disturbance{c.Patch, Classify(c.original, c.replacement, now, t.trap)})
+			switch {
+			case !bytes.Equal(now, c.replacement):
+				all = append(all, Disturbance{c.Patch, Classify(c.original, c.replacement, now, t.judge.Trap)})
+			case !beneath(c.behind, b[c.at-start:][len(c.replacement):len(c.expect)], t.judge.Trap):
+				all = append(all, Disturbance{c.Patch, Stale})
 			}
 		}
 		return nil
@@ -138,10 +143,13 @@ func (t *Text) Disturbed() []Disturbance {
 
 // takeOut takes what is left of a patch out of memory, which shows now there. Only the bytes that are ours are written, and
 // looked at again afterwards.
-func takeOut(mem arch.Memory, at arch.Addr, original, replacement, now, trap []byte) error {
+func takeOut(mem arch.Memory, j Judge, e Entry, now []byte) error {
 	const attempts = 8 // of others who change it meanwhile
 	for range attempts {
-		want := without(original, replacement, now)
+		want, left := j.without(e, now)
+		if !left && Classify(e.Original, e.Replacement, now, j.Trap) == Foreign {
+			return nil
+		}
 		for i := 0; i < len(now); i++ {
 			n := 0
 			for i+n < len(now) && now[i+n] != want[i+n] {
@@ -150,20 +158,17 @@ func takeOut(mem arch.Memory, at arch.Addr, original, replacement, now, trap []b
 			if n == 0 {
 				continue
 			}
-			if err := mem.WriteMemory(at+arch.Addr(i), want[i:i+n]); err != nil {
+			if err := mem.WriteMemory(e.At+arch.Addr(i), want[i:i+n]); err != nil {
 				return err
 			}
 			i += n
 		}
-		if err := mem.ReadMemory(at, now); err != nil {
+		if err := mem.ReadMemory(e.At, now); err != nil {
 			return err
 		}
-		switch s := Classify(original, replacement, now, trap); {
-		case s == Foreign:
-			return changed(at, now, original)
-		case !s.Left():
+		if _, left := j.without(e, now); !left {
 			return nil
 		}
 	}
-	return fmt.Errorf("code at %s is % x after writing % x", at, now, original)
+	return fmt.Errorf("code at %s is % x after writing % x", e.At, now, e.Original)
 }

@@ -58,7 +58,7 @@ func TestPatchesBesideUprobesThatComeAndGo(t *testing.T) {
 		m := newMemory(64)
 		k := &kernel{m: m, file: bytes.Clone(m.b), stands: map[int]bool{}, shadowed: map[int]bool{}}
 		x := NewText(m, nil)
-		x.Beside([]byte{0xcc}, k.undisturbed)
+		x.Beside(Judge{Trap: []byte{0xcc}}, k.undisturbed)
 		turn := func() {
 			if i := r.Intn(24); k.stands[i] {
 				k.unregister(i)
@@ -170,7 +170,7 @@ func TestRestoreTakesBackWhatIsLeftOfAJump(t *testing.T) {
 			}
 		}
 		before := bytes.Clone(m.b)
-		if err := Restore(m, []byte{0xcc}, []Entry{{base, original, jump}}); err != nil || !bytes.Equal(m.b, want) {
+		if err := Restore(m, Judge{Trap: []byte{0xcc}}, []Entry{{base, original, jump}}); err != nil || !bytes.Equal(m.b, want) {
 			t.Errorf("% x: % x instead of % x (%v)", before, m.b, want, err)
 		}
 	}

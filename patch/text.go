@@ -16,7 +16,7 @@ type Text struct {
 	patches index
 	seq     uint64
 
-	trap        []byte // that others may write over code; see Beside
+	judge       Judge // see Beside
 	undisturbed func(at arch.Addr, b []byte)
 }
 
@@ -171,7 +171,7 @@ func (t *Text) Overlay(at arch.Addr, b []byte) {
 		}
 		start, end := max(at, p.at), min(at+arch.Addr(len(b)), p.Range().End)
 		view, original := b[start-at:end-at], p.original[start-p.at:end-p.at]
-		if p.torn || Classify(original, p.replacement[start-p.at:end-p.at], view, t.trap) != Foreign {
+		if p.torn || Classify(original, p.replacement[start-p.at:end-p.at], view, t.judge.Trap) != Foreign {
 			copy(view, original)
 		}
 	})

@@ -18,21 +18,21 @@ type Entry struct {
 
 // Restore puts the original bytes of entries back into mem, in the order given
 // (the newest first). It needs no Text, so it serves whoever finds a journal
-// and the copy of memory that a forked child has. trap is as in Beside.
+// and the copy of memory that a forked child has. j is as in Beside.
 //
 // Bytes that are the original already stay, and so do foreign breakpoints. So do bytes that are not ours: the
 // error then matches ErrChanged. A half-written replacement is ours. Restore
 // goes on after an error and returns all of them joined. An entry of more than
 // one byte needs the target frozen, see the package comment.
-func Restore(mem arch.Memory, trap []byte, entries []Entry) error {
+func Restore(mem arch.Memory, j Judge, entries []Entry) error {
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, restore(mem, trap, e))
+		errs = append(errs, restore(mem, j, e))
 	}
 	return errors.Join(errs...)
 }
 
-func restore(mem arch.Memory, trap []byte, e Entry) error {
+func restore(mem arch.Memory, j Judge, e Entry) error {
 	if len(e.Original) == 0 || len(e.Original) != len(e.Replacement) {
 		return fmt.Errorf("restoring %s: %w", e.At, ErrLength)
 	}
@@ -41,11 +41,15 @@ func restore(mem arch.Memory, trap []byte, e Entry) error {
 		return fmt.Errorf("restoring %s: %w", e.At, err)
 	}
 	var err error
-	switch s := Classify(e.Original, e.Replacement, got, trap); {
+	switch s := Classify(e.Original, e.Replacement, got, j.Trap); {
 	case s == Foreign:
+		if _, left := j.without(e, got); left {
+			err = takeOut(mem, j, e, got)
+			break
+		}
 		return fmt.Errorf("restoring: %w", changed(e.At, got, e.Replacement))
 	case s == Ours:
-		err = writeVerified(mem, e.At, e.Original, got, trap)
+		err = writeVerified(mem, e.At, e.Original, got, j.Trap)
 		if !errors.Is(err, ErrChanged) {
 			break
 		}
@@ -54,7 +58,7 @@ func restore(mem arch.Memory, trap []byte, e Entry) error {
 		}
 		fallthrough // somebody came meanwhile
 	case s.Left():
-		err = takeOut(mem, e.At, e.Original, e.Replacement, got, trap)
+		err = takeOut(mem, j, e, got)
 	}
 	if err != nil {
 		return fmt.Errorf("restoring %s: %w", e.At, err)
@@ -65,7 +69,7 @@ func restore(mem arch.Memory, trap []byte, e Entry) error {
 // poke makes memory, which shows before, show p's replacement or its original
 // bytes. p is torn afterwards if the write failed and can't be taken back.
 func (t *Text) poke(p *Patch, arm bool, before []byte) error {
-	want, trap := p.original, t.trap
+	want, trap := p.original, t.judge.Trap
 	if arm {
 		want, trap = p.replacement, nil
 	}
@@ -84,7 +88,12 @@ func (t *Text) poke(p *Patch, arm bool, before []byte) error {
 func (t *Text) set(p *Patch, arm bool) error {
 	before, s, err := t.stands(p)
 	if err == nil && s == Foreign {
-		err = changed(p.at, before, p.shown())
+		if _, left := t.judge.without(p.entry(), before); arm || !left {
+			err = changed(p.at, before, p.shown())
+		}
+	}
+	if err == nil && arm {
+		err = t.unchangedBehind(p)
 	}
 	if err == nil && arm {
 		err = t.show(p, before, s)
@@ -115,6 +124,22 @@ func (t *Text) show(p *Patch, before []byte, s Standing) error {
 	return t.poke(p, true, before)
 }
 
+// unchangedBehind makes sure that the program has not changed what p's replacement stands for.
+func (t *Text) unchangedBehind(p *Patch) error {
+	if len(p.behind) == 0 {
+		return nil
+	}
+	now := make([]byte, len(p.behind))
+	at := p.Range().End
+	if err := t.mem.ReadMemory(at, now); err != nil {
+		return err
+	}
+	if t.Overlay(at, now); !beneath(p.behind, now, t.judge.Trap) {
+		return changed(at, now, p.behind)
+	}
+	return nil
+}
+
 // own has p's place be ours alone, since nobody else has a breakpoint there any more.
 func (t *Text) own(p *Patch) error {
 	if err := t.erase(p); err != nil {
@@ -128,7 +153,7 @@ func (t *Text) own(p *Patch) error {
 func (t *Text) hide(p *Patch, before []byte, s Standing) error {
 	var err error
 	switch {
-	case p.shared, !s.Left():
+	case p.shared, !s.Left() && s != Foreign:
 		p.armed, p.torn = false, false
 		return nil
 	case s == Ours || p.torn && mixture(before, p.original, p.replacement):
@@ -138,11 +163,11 @@ func (t *Text) hide(p *Patch, before []byte, s Standing) error {
 		if err = t.mem.ReadMemory(p.at, before); err != nil {
 			return err
 		}
-		if Classify(p.original, p.replacement, before, t.trap) == Foreign {
+		if _, left := t.judge.without(p.entry(), before); !left && Classify(p.original, p.replacement, before, t.judge.Trap) == Foreign {
 			return changed(p.at, before, p.original)
 		}
 	}
-	if err = takeOut(t.mem, p.at, p.original, p.replacement, before, t.trap); err == nil {
+	if err = takeOut(t.mem, t.judge, p.entry(), before); err == nil {
 		p.armed, p.torn = false, false
 	} else if !errors.Is(err, ErrChanged) {
 		p.torn = true
