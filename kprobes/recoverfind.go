@@ -17,7 +17,7 @@ import (
 const mostRegions = 16
 
 // regionsOf finds the injected regions of a process: where each one's header lies; and all
-// mappings that are ours by name, those too that no header tells of yet.
+// mappings that are ours by name, those too that no header tells of yet. A gokprobe maps what it shares with its target: that is no region of its own.
 func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 	maps, err := procfs.Maps(pid)
 	if tids, _ := procfs.Tasks(pid); err == nil && len(maps) == 0 { // the leader has ended before the others
@@ -31,17 +31,25 @@ func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the mappings of process %d: %w", pid, err)
 	}
+	probes := false // it is a gokprobe: memory that no header tells of is what it shares with a target, too
 	for _, m := range maps {
 		named := m.Path == "/memfd:"+trampoline.MemfdName
 		if named {
 			added = append(added, m.Range)
 		}
 		if (named || m.Path == "") && m.Offset == 0 && m.Read && m.Write && hasMagic(pid, m.Range.Start) {
-			bases = append(bases, m.Range.Start)
+			if named && isView(pid, m.Range.Start) {
+				probes = true
+			} else {
+				bases = append(bases, m.Range.Start)
+			}
 		}
 		if len(bases) > mostRegions {
 			return nil, nil, fmt.Errorf("process %d has more than %d regions that look as if a killed gokprobe had left them: they are forged, and nothing is put right", pid, mostRegions)
 		}
+	}
+	if probes {
+		added = nil
 	}
 	return bases, added, nil
 }
@@ -49,6 +57,23 @@ func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 func hasMagic(pid int, at arch.Addr) bool {
 	b := make([]byte, len(trampoline.Magic))
 	return (ptrace.PeekMemory{PID: pid}).ReadMemory(at, b) == nil && string(b) == trampoline.Magic
+}
+
+// isView tells that the header at at is that of another process's memory: it says where it lies there.
+func isView(pid int, at arch.Addr) bool {
+	h, err := trampoline.Inspect(ptrace.PeekMemory{PID: pid}, at)
+	if err != nil || len(h.Arenas) == 0 {
+		return false
+	}
+	if h.Arenas[0].Data.Start != at {
+		return true
+	}
+	st, err := procfs.ReadStatus(pid, 0)
+	if err != nil || st.Tgid != int(h.Owner.PID) || h.Owner.PIDNamespace != pidNamespace() {
+		return false
+	}
+	owner, err := procfs.ReadStat(st.Tgid, 0)
+	return err == nil && owner.StartTime == h.Owner.StartTime
 }
 
 func ownerOf(pid int, base arch.Addr) (o trampoline.Owner, err error) {
