@@ -99,7 +99,7 @@ func (t *Text) lookAll(todo []change) error {
 			case !bytes.Equal(got, c.expect):
 				return &InstallError{c.at, changed(c.at, got, c.expect)}
 			case !c.shared && !bytes.Equal(stands, c.original):
-				return &InstallError{c.at, fmt.Errorf("%w: a breakpoint", changed(c.at, stands, c.original))}
+				return &InstallError{c.at, fmt.Errorf("%w: a breakpoint, or a call of a kernel uprobe's", changed(c.at, stands, c.original))}
 			}
 		}
 		return nil

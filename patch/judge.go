@@ -45,7 +45,7 @@ func (j Judge) without(e Entry, now []byte) (want []byte, left bool) {
 // written is which of now's bytes, some of which are neither ours nor what stood there, are the program's.
 func (j Judge) written(e Entry, now []byte) (start, end int) {
 	all := len(now)
-	if j.Decode == nil || all == 1 {
+	if j.Decode == nil || all == 1 || j.trap(now[0]) && now[0] != e.Replacement[0] { // somebody is writing there just now, as the kernel does
 		return 0, all
 	}
 	start, end = all, 0
