@@ -63,8 +63,7 @@ func frozenBy(t *testing.T, prog *testprog.Prog, version int) (thaw func()) {
 	return thaw
 }
 
-// TestWhoDumpsAProcessIsRefused while we trace it, says so, and leaves it as it is: gdb's gcore and checkpoint. A checkpoint that gdb has made of a process that it
-// has let go is a process as others are.
+// TestWhoDumpsAProcessIsRefused while we trace it, says so, and leaves it as it is: gdb's generate-core-file and checkpoint.
 func TestWhoDumpsAProcessIsRefused(t *testing.T) {
 	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed")
