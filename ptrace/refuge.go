@@ -25,6 +25,10 @@ import (
 // has ever used: the lowest pages of the initial stack, if those, and as many bytes as spareGap above them, were never touched. A
 // stack comes there by way of the gap. What a tracer has touched begins with spareMark, for the next one. In between our look and our write, some microseconds, it would have to grow by more than
 // that; afterwards nothing is written there any more.
+//
+// Where a program has used that much of its initial stack, the frame lies where the kernel would put it for a handler: on the thread's own stack, below the red zone (System V ABI, AMD64
+// supplement §3.2.2). Nobody else uses that, if the thread's stack pointer is in what is a stack for certain: the initial one, or one of the C library's. frameMark in front
+// of the frame tells the next tracer of it, and is taken away with the last call.
 
 const (
 	spareLen = 4 * pageSize // more than the largest frame, with tiles of AMX
@@ -32,6 +36,7 @@ const (
 	pageSize = 4096
 
 	spareMark = "gokprobe's spare memory\x00"
+	frameMark = "gokprobe: a thread's own frame\x00\x00" // a multiple of 16 bytes
 )
 
 // frames is the host's architecture as a maker of signals' frames.
@@ -50,17 +55,25 @@ func (th *Thread) takeRefuge(saved *hostRegs, mask Sigset) (insn arch.Addr, ok b
 	if !s.findReturns() {
 		return 0, false
 	}
+	mark := ""
 	spare, ok := s.spareStack()
 	if !ok {
-		return 0, false
+		mark = frameMark
+		if spare, ok = th.Proc.Space.stackBelow(arch.Addr(saved.Rsp), arch.Addr(saved.Fs_base)); !ok {
+			return 0, false
+		}
 	}
 	xstate, err := th.xstate()
 	if err != nil {
 		return 0, false
 	}
 	frame, sp := frames.SignalFrame(spare.End, s.refuge.restorer, saved, uint64(mask), xstate)
-	if frame == nil || sp < spare.Start+pageSize || s.WriteMemory(sp, frame) != nil {
+	at := sp - arch.Addr(len(mark))
+	if frame == nil || at < spare.Start+pageSize || s.WriteMemory(at, append([]byte(mark), frame...)) != nil {
 		return 0, false
+	}
+	if mark != "" {
+		th.frameMark = at
 	}
 	regs, err := th.hostRegs()
 	if err != nil {
@@ -71,6 +84,52 @@ func (th *Thread) takeRefuge(saved *hostRegs, mask Sigset) (insn arch.Addr, ok b
 	regs.Orig_rax = ^uint64(0)
 	regs.Set64BitMode()
 	return s.refuge.insn, th.writeThrough() == nil
+}
+
+// stackBelow is what a thread whose stack pointer is sp, and its thread pointer tp, has below that and the red zone. C libraries put what tp points to at the top of the stack that they
+// have mapped for a thread: so a mapping that holds both, behind a guard page, is no heap in which somebody has made a stack.
+func (s *Space) stackBelow(sp, tp arch.Addr) (arch.Range, bool) {
+	const redZone = 128
+	maps, err := s.Maps()
+	if err != nil {
+		return arch.Range{}, false
+	}
+	for i, m := range maps {
+		if !m.Range.Contains(sp) {
+			continue
+		}
+		guarded := i > 0 && maps[i-1].Range.End == m.Range.Start && !maps[i-1].Read && !maps[i-1].Write && !maps[i-1].Exec
+		if !m.Write || m.Shared || m.Path != "[stack]" && !(guarded && m.Anonymous() && m.Range.Contains(tp)) {
+			break
+		}
+		return arch.Range{Start: m.Range.Start, End: max(m.Range.Start, sp-redZone)}, true
+	}
+	return arch.Range{}, false
+}
+
+// eraseMark: the thread has its own registers again.
+func (th *Thread) eraseMark() {
+	if th.frameMark != 0 {
+		_ = th.Proc.Space.WriteMemory(th.frameMark, make([]byte, len(frameMark)))
+		th.frameMark = 0
+	}
+}
+
+// ownFrame is the beginning of the frame that a stopped thread, which makes system calls for a killed tracer, has on its own stack. ok is false if it does not.
+func (th *Thread) ownFrame() (at arch.Addr, ok bool) {
+	const word, loadLen = 8, 16 // the return to the restorer, and most of that
+	regs, err := th.hostRegs()
+	if th.state != stopped || err != nil {
+		return 0, false
+	}
+	s := th.Proc.Space
+	now := make([]byte, len(frameMark))
+	for _, at := range []arch.Addr{regs.SP(), regs.SP() - word} {
+		if s.ReadMemory(at-arch.Addr(len(frameMark)), now) == nil && string(now) == frameMark && s.findReturns() {
+			return at, stretch(s.refuge.insn, loadLen).Contains(regs.IP()) || stretch(s.refuge.restorer, loadLen).Contains(regs.IP())
+		}
+	}
+	return 0, false
 }
 
 // findReturns finds the code for refuges: a system call and a return, in the vdso if it has that, and what
@@ -143,6 +202,13 @@ func (s *Space) LeaveRefuges() {
 	maps, err := procfs.Maps(tid)
 	if err != nil {
 		return
+	}
+	for _, th := range s.Threads() {
+		if at, ok := th.ownFrame(); ok {
+			th.frameMark = at - arch.Addr(len(frameMark))
+			th.leaveRefuge(arch.Range{Start: th.frameMark, End: at + 16})
+			th.eraseMark()
+		}
 	}
 	for _, m := range maps {
 		if m.Path != "[stack]" || m.Range.Len() < spareLen || !s.marked(m.Range.Start) {

@@ -60,11 +60,15 @@ func TestDyingTracer(t *testing.T) {
 // TestAKillBetweenSystemCallsForUs: the thread goes on as if nothing had been, wherever it was: in a system call that
 // waits, or at work.
 func TestAKillBetweenSystemCallsForUs(t *testing.T) {
-	for _, c := range []struct{ prog, work string }{{"prey", "threads 4 3000 six"}, {"gosrv", "threads 4 200000"}} {
+	const deep = "call recurse 7000" // touches the initial stack's lowest pages
+	for _, c := range []struct{ prog, first, work string }{{"prey", "", "threads 4 3000 six"}, {"prey", deep, "threads 4 3000 six"}, {"gosrv", "", "threads 4 200000"}} {
 		for _, busy := range []bool{false, true} {
 			for calls := range 3 {
-				t.Run(fmt.Sprintf("%s-%t-%d", c.prog, busy, calls), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s-%t-%t-%d", c.prog, c.first != "", busy, calls), func(t *testing.T) {
 					prog := testprog.Start(t, testprog.Build(t, c.prog))
+					if c.first != "" {
+						prog.Do(c.first, "ret")
+					}
 					want := prog.Do(c.work, "sum")
 					for range 3 {
 						if busy {

@@ -94,7 +94,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	}
 	kept := th.keepSiginfo()
 	th.remoting = true
-	defer func() { th.remoting, th.sheltered = false, false }()
+	defer func() { th.remoting, th.sheltered = false, false; th.eraseMark() }()
 	ours := stop.Reason == SingleStep || th.deciding
 	if stop.Reason == Breakpoint {
 		ours, _ = th.known()

@@ -57,8 +57,9 @@ type Thread struct {
 	dispatch *userDispatch // the program's own, while another is in force
 	remoting bool          // it makes a system call for us
 
-	sheltered bool // and goes on as it was if it is left in that (refuge.go)
-	asked     bool // PTRACE_INTERRUPT was sent and its stop has not come
+	sheltered bool      // and goes on as it was if it is left in that (refuge.go)
+	frameMark arch.Addr // where frameMark lies on its stack; 0: nowhere
+	asked     bool      // PTRACE_INTERRUPT was sent and its stop has not come
 
 	// wasStopped: a stop signal was the last one delivered, or it was in a group-stop. Unlike
 	// a stop of ours that one may end a system call with EINTR (signal(7)).
