@@ -1,0 +1,126 @@
+package kprobes_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// TestADeathAtAnEvent is not a test but the process that dieAt starts: it kills itself before the n-th look for a stop, wherever that comes from.
+func TestADeathAtAnEvent(t *testing.T) {
+	pid, err := strconv.Atoi(os.Getenv("GOKPROBE_TRACE"))
+	n, nerr := strconv.Atoi(os.Getenv("GOKPROBE_DIE_AT"))
+	if err != nil || nerr != nil {
+		return
+	}
+	events := 0
+	defer kprobes.AtEvents(func() {
+		if events++; events == n {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		}
+	}, func(*ptrace.Tracer) {})()
+	if os.Getenv("GOKPROBE_DOES") == "recover" {
+		_, err = kprobes.Recover(pid)
+		ok(t, err)
+	} else {
+		s, err := kprobes.Attach(pid, kprobes.Options{})
+		ok(t, err)
+		register(t, s, boosted.probe("foo"), stepped.probe("six"), &kprobes.Kprobe{SymbolName: "sum6"})
+		s.WaitForOptimizer()
+		ok(t, s.Close())
+	}
+	fmt.Printf("events %d\n", events)
+}
+
+// dieAt has a process probe pid, or recover it, and die at event n, or never if that is 0. It returns how many there were, or 0 if it has died.
+func dieAt(t *testing.T, pid, n int, does string) (events int) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestADeathAtAnEvent$", "-test.timeout=5m")
+	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), "GOKPROBE_DIE_AT="+strconv.Itoa(n), "GOKPROBE_DOES="+does)
+	out, err := cmd.CombinedOutput()
+	if _, after, said := strings.Cut(string(out), "events "); said {
+		if _, err := fmt.Sscan(after, &events); err != nil {
+			t.Fatal(err)
+		}
+		return events
+	}
+	if st, is := cmd.ProcessState.Sys().(interface{ Signaled() bool }); !is || !st.Signaled() {
+		t.Fatalf("to %s, and die at event %d: %v\n%s", does, n, err, out)
+	}
+	return 0
+}
+
+// TestADeathAtEachEventOfASession: who probes a program, or puts right what a killed one has left there, dies itself at any point of that. The program works
+// on, at work or waiting, whether or not there is untouched stack for a thread's frame; and what is left can be undone.
+func TestADeathAtEachEventOfASession(t *testing.T) {
+	const work = "threads 3 200 six"
+	for _, does := range []string{"probe", "recover"} {
+		for _, first := range []string{"", "call recurse 7000"} { // touches the initial stack's lowest pages
+			for _, busy := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s-%t-%t", does, first != "", busy), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(testprog.Seed(t, 3), 0))
+					prog := start(t, "prey")
+					if first != "" {
+						prog.Do(first, "ret")
+					}
+					want := prog.Do(work, "sum")
+					events := 1 // at least
+					for round := range deaths() {
+						if does == "recover" {
+							leaveProbed(t, prog.PID())
+						}
+						if busy {
+							prog.Send(work)
+						}
+						n := 1 + r.IntN(2*events)
+						if round == 0 {
+							n = 0
+						}
+						if got := dieAt(t, prog.PID(), n, does); got > 0 {
+							events = got
+						}
+						if busy {
+							wantResult(t, prog.Expect("sum"), want, does, n)
+						}
+						wantResult(t, prog.Do(work, "sum"), want, does, n)
+						recovered(t, prog.PID())
+						wantResult(t, prog.Do(work, "sum"), want, does, n)
+						prog.CheckClean()
+					}
+					wantRight(t, prog)
+				})
+			}
+		}
+	}
+}
+
+func deaths() int {
+	if torture() {
+		return 300
+	}
+	return 8
+}
+
+func wantResult(t *testing.T, got, want, does string, n int) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s, died at event %d: %q, unprobed %q", does, n, got, want)
+	}
+}
+
+// leaveProbed kills a tracer that has probes in the process.
+func leaveProbed(t *testing.T, pid int) {
+	t.Helper()
+	t.Setenv("GOKPROBE_REMOTE", "1")
+	startTracer(t, pid, []string{"foo", "six", "sum6"})()
+}
