@@ -180,7 +180,7 @@ func (r *recovery) returnsInto(l *leftover, th *ptrace.Thread) (left bool) {
 		stack := r.stack(sp)
 		for off := 0; off+contextLen <= len(stack); off += 8 {
 			f := savedContext(stack[off:][:contextLen])
-			if !f.is() {
+			if !f.is() || !sameStack(stack, off, sp) {
 				continue
 			}
 			todo = append(todo, f.sp())
@@ -196,6 +196,18 @@ func (r *recovery) returnsInto(l *leftover, th *ptrace.Thread) (left bool) {
 		}
 	}
 	return left
+}
+
+// sameStack tells of the context at off on a stack, which was read from sp on, that the thread whose stack pointer that is returns by it. The context tells where the alternate stack of the
+// signal's thread is: if it lies there, and sp does not, or the other way round, then it is of another thread's signal, or of one whose handler has returned long ago.
+func sameStack(stack []byte, off int, sp arch.Addr) bool {
+	const before, size = 144, 16 // from ss_sp of uc_stack to the context's rsp; to ss_size (struct ucontext, stack_t)
+	if off < before {
+		return true
+	}
+	alternate := arch.Range{Start: arch.Addr(binary.LittleEndian.Uint64(stack[off-before:]))}
+	alternate.End = alternate.Start.Add(int64(binary.LittleEndian.Uint64(stack[off-before+size:])))
+	return alternate.Contains(sp+arch.Addr(off)) == alternate.Contains(sp)
 }
 
 // returnsToGuard tells of the context at off on a stack that the handler which it was saved for returns by the guard's code.
