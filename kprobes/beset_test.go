@@ -23,7 +23,7 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 	told := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })
 	s, kp := sessionWith(t, prog, "s_ret", func(m string) {
-		if strings.HasPrefix(m, "somebody else has breakpoints in ") {
+		if strings.HasPrefix(m, "others write into the code of ") {
 			tell()
 		}
 	})

@@ -32,7 +32,8 @@ func (s *Session) Close() error {
 				return // before anybody is stopped
 			}
 			s.closed = true
-			if err = s.release(last); !last && errors.Is(err, errInsideVfork) {
+			waits, rerr := s.release(last)
+			if err = errors.Join(err, rerr); waits {
 				s.closed, again = false, true
 				return
 			}
@@ -64,16 +65,21 @@ func (s *Session) endCalls() {
 }
 
 // release gives back every process of the session. Unless this is the last attempt, those that can't give up all just now are left as they are, and
-// the error is errInsideVfork.
-func (s *Session) release(last bool) error {
+// waits tells so.
+func (s *Session) release(last bool) (waits bool, err error) {
 	var errs []error
 	s.endCalls()
 	for d := range s.domains {
-		s.try(func() { errs = append(errs, d.release(last)) })
+		s.try(func() {
+			err := d.release(last)
+			if !last && errors.Is(err, errInsideVfork) {
+				waits, err = true, nil
+			}
+			errs = append(errs, err)
+		})
 	}
-	err := errors.Join(errs...)
-	if !last && errors.Is(err, errInsideVfork) {
-		return err
+	if err = errors.Join(errs...); waits {
+		return true, err
 	}
 	for _, kp := range s.probes {
 		kp.session, kp.placements = nil, nil
@@ -87,7 +93,7 @@ func (s *Session) release(last bool) error {
 		sp.own.session = nil
 	}
 	s.syscalls = nil
-	return err
+	return false, err
 }
 
 // release puts the address space back as it was and lets its processes go. Unless this is the last attempt it does nothing if that has to wait.

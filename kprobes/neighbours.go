@@ -45,6 +45,7 @@ type neighbours struct {
 	torn     map[arch.Addr]arch.Addr   // where what is left of a jump traps, and the head that the thread came to
 	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
 	mended   map[arch.Addr]bool        // copies of jumps, made by the program, that were put right
+	foreign  map[arch.Addr]string      // breakpoints of the program's own, and what follows them
 }
 
 // besideInterval is how often code is looked at, unless that takes more than a small share of the time.

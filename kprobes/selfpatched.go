@@ -65,8 +65,8 @@ func (d *domain) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *p
 
 // copiedBreakpoint: code that is the same as a site's, behind the breakpoint, is a copy of it.
 func (d *domain) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
-	const least = 5
-	code := make([]byte, ptrace.Host.MaxInsnLen())
+	const least = 16 // what follows a breakpoint of the program's own looks like many functions' beginnings
+	code := make([]byte, least)
 	trap := ptrace.Host.Breakpoint()
 	if d.space.Text().ReadMemory(at, code) != nil {
 		return false
@@ -77,12 +77,12 @@ func (d *domain) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
 		}
 		return d.neighbours.mended[at]
 	}
-	if len(trap) != 1 || d.fromFile(at, trap[0]) {
+	if len(trap) != 1 || d.neighbours.foreign[at] == string(code) || d.fromFile(at, trap[0]) {
 		return false
 	}
 	var found []byte
 	for site, insn := range d.past {
-		if !bytes.HasPrefix(code[1:], insn[1:]) || !d.sameBehind(site, code[:max(least, len(insn))]) {
+		if !bytes.HasPrefix(code[1:], insn[1:]) || !d.sameBehind(site, code) {
 			continue
 		}
 		if found != nil && found[0] != insn[0] {
@@ -90,12 +90,25 @@ func (d *domain) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
 		}
 		found = insn
 	}
-	if found == nil || d.space.Text().WriteMemory(at, found[:1]) != nil {
+	if found == nil {
+		d.noteForeign(at, code)
+		return false
+	}
+	if d.space.Text().WriteMemory(at, found[:1]) != nil {
 		return false
 	}
 	d.tellCopied(at)
 	regs.SetIP(at)
 	return true
+}
+
+// noteForeign remembers code behind a breakpoint that is no copy: a program that uses breakpoints comes to them again and again.
+func (d *domain) noteForeign(at arch.Addr, code []byte) {
+	const most = 4096
+	if len(d.neighbours.foreign) >= most || d.neighbours.foreign == nil {
+		d.neighbours.foreign = map[arch.Addr]string{}
+	}
+	d.neighbours.foreign[at] = string(code)
 }
 
 // sameBehind tells whether code is, behind its first byte, what the program has at site, or what stands there.

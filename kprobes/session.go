@@ -253,7 +253,7 @@ func (s *Session) finish() { s.doneOnce.Do(func() { close(s.done) }) }
 func (s *Session) do(f func() error) error {
 	err := ErrClosed // if f panics, which ends the session
 	if derr := s.tracer.Do(func() {
-		if !s.closed {
+		if !s.closed && !s.closing {
 			err = s.orExited(f())
 		}
 	}); derr != nil {

@@ -52,7 +52,7 @@ func (s hooks) abort() {
 	}
 	s.closed = true
 	s.try(func() {
-		if err := s.release(true); err != nil {
+		if _, err := s.release(true); err != nil {
 			s.warn("%v", err)
 		}
 	})

@@ -76,9 +76,9 @@ func (d *domain) lacksGuard() bool {
 	return !d.private && !d.guard.none && !d.guard.waited && (!d.guard.tried || d.guard.incomplete)
 }
 
-// unguarded is why code is not to be patched yet.
+// unguarded is why code is not to be patched yet. In a followed child it is: nobody would try again there.
 func (d *domain) unguarded() error {
-	if d.session.patient && d.guard.incomplete && !d.guard.waited {
+	if d.session.patient && d == d.session.mainDomain() && d.guard.incomplete && !d.guard.waited && d.insideVfork() {
 		return errInsideVfork
 	}
 	return nil
@@ -90,10 +90,12 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 	if d != nil {
 		d.guard.waited = false
 	}
-	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released || len(d.sites) == 0 {
+	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released {
 		return
 	}
-	d.guard.incomplete = false
+	if d.guard.incomplete = false; len(d.sites) == 0 {
+		return
+	}
 	for _, key := range d.unfinished {
 		delete(d.searched, key)
 	}

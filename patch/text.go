@@ -112,23 +112,24 @@ func (t *Text) RestoreAll() error { return t.RestoreAllBut(nil) }
 
 // RestoreAllBut is RestoreAll; those patches that last tells of come behind the others.
 func (t *Text) RestoreAllBut(last func(*Patch) bool) error {
-	ps := t.newestFirst()
-	if last != nil {
-		slices.SortStableFunc(ps, func(a, b *Patch) int { return order(last(a)) - order(last(b)) })
+	var first, then []*Patch
+	for _, p := range t.newestFirst() {
+		if last != nil && last(p) {
+			then = append(then, p)
+		} else {
+			first = append(first, p)
+		}
 	}
+	return errors.Join(t.removeAll(first), t.removeAll(then))
+}
+
+func (t *Text) removeAll(ps []*Patch) error {
 	t.DisarmAll(ps)
 	var errs []error
 	for _, p := range ps {
 		errs = append(errs, t.Remove(p))
 	}
 	return errors.Join(errs...)
-}
-
-func order(last bool) int {
-	if last {
-		return 1
-	}
-	return 0
 }
 
 // Forget drops all patches without touching memory or journal: after execve(2)

@@ -73,10 +73,11 @@ func (t *Tracer) detachThread(th *Thread) {
 }
 
 // beforeCall puts a thread that stands at the entry to a system call back in front of the instruction. Whoever is let go has TIF_SIGPENDING set
-// (__ptrace_unlink in kernel/ptrace.c), and would find it set in the call, which some then end with EINTR. In user mode nothing is left of it.
+// (__ptrace_unlink in kernel/ptrace.c), and would find it set in the call, which some then end with EINTR. In user mode nothing is left of it. A seccomp filter, which the kernel
+// asks behind this stop, would be shown a call that there is not: such a thread is left where it is.
 func (th *Thread) beforeCall() {
 	regs, err := th.hostRegs()
-	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !lonely[regs.Orig_rax] {
+	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !lonely[regs.Orig_rax] || th.filtered() {
 		return
 	}
 	regs.Rip -= uint64(len(Host.SyscallInsn()))

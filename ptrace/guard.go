@@ -36,7 +36,11 @@ func (r *Remote) ForgetTrap() {
 }
 
 // DefaultTrap says that the program believes to have the default action for SIGTRAP. It has a guard.
-func (p *Process) DefaultTrap() { p.own = &trapDisposition{action: &sigaction{}} }
+func (p *Process) DefaultTrap() {
+	if p.trapAction != nil {
+		p.own = &trapDisposition{action: &sigaction{}}
+	}
+}
 
 // trapDisposition is what a process does with SIGTRAP itself, while a guard does it instead.
 type trapDisposition struct {
@@ -153,7 +157,7 @@ func guardAction(own *sigaction, handler, restorer arch.Addr) *sigaction {
 func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) error {
 	now, err := r.exchange(sig, 0, scratch)
 	p := r.th.Proc
-	lost := err == nil && sig == unix.SIGTRAP && p.own != nil && now.handler == 0 && now.rest() == p.trapAction.rest() // by a breakpoint
+	lost := err == nil && sig == unix.SIGTRAP && p.own != nil && p.trapAction != nil && now.handler == 0 && now.rest() == p.trapAction.rest() // by a breakpoint
 	if err == nil && now.handler == uintptr(handler) || lost {
 		_, err = r.exchange(sig, saved, 0)
 	}

@@ -99,7 +99,7 @@ func (th *Thread) RestoreTrap() {
 func (r *Remote) askTrap() error {
 	p := r.th.Proc
 	sa, err := r.sigaction(unix.SIGTRAP)
-	if err == nil && sa.rest() != p.trapAction.rest() {
+	if err == nil && (p.trapAction == nil || sa.rest() != p.trapAction.rest()) {
 		p.tracer.takeTrap(p, sa)
 		r.th.inTrapHandler = false
 	}
