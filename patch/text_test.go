@@ -415,3 +415,27 @@ func TestRestore(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreAllButKeepsTheOrder: what is to go last shows its replacement as long as anything else does, also where it lies in front of that.
+func TestRestoreAllButKeepsTheOrder(t *testing.T) {
+	x, m, _, before := setup(t)
+	last := install(t, x, base+8, int3)
+	for _, at := range []arch.Addr{base + 4, base + 40, base + 80} {
+		install(t, x, at, int3)
+	}
+	m.foreign = map[int]func(*memory){}
+	for n := range 100 {
+		m.foreign[m.access+1+n] = func(m *memory) {
+			first := bytes.Count(m.b[:8], int3) + bytes.Count(m.b[9:], int3)
+			if m.b[8] != int3[0] && first > 0 {
+				t.Errorf("the last is back in front of %d others", first)
+			}
+		}
+	}
+	if err := x.RestoreAllBut(func(p *Patch) bool { return p == last }); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(m.b, before) {
+		t.Errorf("memory is % x", m.b)
+	}
+}
