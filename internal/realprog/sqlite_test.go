@@ -41,6 +41,7 @@ func TestSQLite(t *testing.T) {
 	work := func(t testing.TB) string {
 		t.Helper()
 		prog.Do(".read "+script, "done")
+		prog.Do(".print closed", "closed") // the script, which it has open as long as it says "done"
 		b, err := os.ReadFile(out)
 		if err != nil {
 			t.Fatal(err)
