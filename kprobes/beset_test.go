@@ -22,11 +22,11 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 	}
 	told := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })
-	s, kp := sessionWith(t, prog, "s_ret", func(m string) {
+	s, kp := sessionWith(t, prog, "s_ret", kprobes.Options{Log: func(m string) {
 		if strings.HasPrefix(m, "others write into the code of ") {
 			tell()
 		}
-	})
+	}})
 	if got := s.Status(kp).Mechanism; got != "optimized" {
 		t.Fatalf("%s before anybody has come", got)
 	}
@@ -52,13 +52,13 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 		t.Errorf("one in another file is %s (%s)", st.Mechanism, st.Reason)
 	}
 	closeSession(t, s)
-	s, kp = sessionWith(t, prog, "s_ret", nil)
+	s, kp = sessionWith(t, prog, "s_ret", kprobes.Options{})
 	if st := s.Status(kp); st.Mechanism == "optimized" {
 		t.Errorf("one where a uprobe stands is %s", st.Mechanism)
 	}
 	u.Close()
 	closeSession(t, s)
-	s, kp = sessionWith(t, prog, "s_ret", nil)
+	s, kp = sessionWith(t, prog, "s_ret", kprobes.Options{})
 	if st := s.Status(kp); st.Mechanism != "optimized" {
 		t.Errorf("when it has gone, a new session's is %s (%s)", st.Mechanism, st.Reason)
 	}
@@ -79,18 +79,4 @@ func ownCopy(t *testing.T, fixture string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-func sessionWith(t *testing.T, prog *testprog.Prog, function string, log func(string)) (*kprobes.Session, *kprobes.Kprobe) {
-	t.Helper()
-	s, err := kprobes.Attach(prog.PID(), kprobes.Options{Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kp := &kprobes.Kprobe{SymbolName: function}
-	if err := s.RegisterKprobe(kp); err != nil {
-		t.Fatal(err)
-	}
-	s.WaitForOptimizer()
-	return s, kp
 }

@@ -208,6 +208,14 @@ func sigreturnNumber() int {
 // bytes are looked at, so some are taken for a branch for no reason.
 func noteEntrances(callers []*callerCode, start arch.Addr, code []byte) {
 	sort.Slice(callers, func(i, k int) bool { return callers[i].bounds.Start < callers[k].bounds.Start })
+	const block = 256 // bytes; most branches lead to one that no caller has a part in
+	has := make([]bool, len(code)/block+1)
+	for _, f := range callers {
+		for b := max(f.bounds.Start, start) - start; b <= f.bounds.End-start && int(b/block) < len(has); b += block {
+			has[b/block] = true
+		}
+		has[min(int((f.bounds.End-start)/block), len(has)-1)] = true
+	}
 	for i := range code {
 		at := i
 		switch {
@@ -220,8 +228,12 @@ func noteEntrances(callers []*callerCode, start arch.Addr, code []byte) {
 		if at+jumpRoom > len(code) {
 			break
 		}
+		offset := at + jumpRoom + int(int32(binary.LittleEndian.Uint32(code[at+1:])))
+		if offset < 0 || offset/block >= len(has) || !has[offset/block] {
+			continue
+		}
 		from := start + arch.Addr(i)
-		to := (start + arch.Addr(at+jumpRoom)).Add(int64(int32(binary.LittleEndian.Uint32(code[at+1:]))))
+		to := start + arch.Addr(offset)
 		k := sort.Search(len(callers), func(k int) bool { return callers[k].bounds.End > to })
 		if k < len(callers) && callers[k].bounds.Contains(to) && !callers[k].bounds.Contains(from) {
 			callers[k].targets[to], callers[k].entrances[to] = true, true

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -16,10 +15,7 @@ func TestAFrozenProgram(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		t.Run(fmt.Sprintf("version %d, left", version), func(t *testing.T) {
 			prog := start(t, "prey")
-			s := attach(t, prog.PID(), kprobes.Options{})
-			kp := &kprobes.Kprobe{SymbolName: "foo"}
-			register(t, s, kp)
-			s.WaitForOptimizer()
+			s, _ := sessionWith(t, prog, "foo", kprobes.Options{})
 			prog.Do("call foo 1", "ret 3")
 			thaw := frozenBy(t, prog, version)
 			over := make(chan error)
@@ -46,7 +42,7 @@ func TestAFrozenProgram(t *testing.T) {
 			thaw()
 			prog.Expect("ret 3")
 			for !untouched(prog.PID()) {
-				time.Sleep(time.Millisecond)
+				prog.Do("call foo 1", "ret 3")
 			}
 			prog.CheckClean()
 			wantRight(t, prog)
@@ -58,21 +54,16 @@ func frozenBy(t *testing.T, prog *testprog.Prog, version int) (thaw func()) {
 	t.Helper()
 	thaw, ok := prog.Freeze(version)
 	if !ok {
-		t.Skip("there is no such cgroup here")
+		t.Skipf("no cgroup of version %d can be made here", version)
 	}
 	return thaw
 }
 
 // TestWhoDumpsAProcessIsRefused while we trace it, says so, and leaves it as it is: gdb's generate-core-file and checkpoint.
 func TestWhoDumpsAProcessIsRefused(t *testing.T) {
-	if _, err := exec.LookPath("gdb"); err != nil {
-		t.Skip("gdb is not installed")
-	}
+	testprog.Need(t, "gdb")
 	prog := start(t, "prey")
-	s := attach(t, prog.PID(), kprobes.Options{})
-	kp := &kprobes.Kprobe{SymbolName: "foo"}
-	register(t, s, kp)
-	s.WaitForOptimizer()
+	s, kp := sessionWith(t, prog, "foo", kprobes.Options{})
 	core := t.TempDir() + "/core"
 	out, _ := exec.Command("gdb", "-nx", "-batch", "-p", fmt.Sprint(prog.PID()), "-ex", "checkpoint", "-ex", "generate-core-file "+core).CombinedOutput()
 	if !strings.Contains(string(out), "ptrace: ") || strings.Contains(string(out), "Saved corefile") {

@@ -3,7 +3,6 @@ package kprobes_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -30,20 +29,29 @@ func TestAGokprobeIsProbed(t *testing.T) {
 			t.Errorf("recovering who probes: %+v, %v", r, err)
 		}
 		s := attach(t, tracer, kprobes.Options{})
-		kp := &kprobes.Kprobe{SymbolName: "github.com/gokprobe/gokprobe/kprobes.(*Session).lookBeside"}
-		register(t, s, kp)
-		for end := time.Now().Add(time.Minute); kp.Hits() < 5; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("who probes does nothing")
-			}
+		hits := make(chan struct{})
+		ended := make(chan struct{})
+		register(t, s, &kprobes.Kprobe{
+			SymbolName: "github.com/gokprobe/gokprobe/kprobes.(*Session).lookBeside",
+			PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int {
+				select {
+				case hits <- struct{}{}:
+				case <-ended:
+				}
+				return 0
+			},
+		})
+		for range 5 {
+			<-hits
 		}
+		close(ended)
 		prog.Do("call foo 1", "ret 3")
 		closeSession(t, s)
 	}
 	prog.Do("call foo 1", "ret 3")
 	g.kill()
 	for !untouched(prog.PID()) {
-		time.Sleep(time.Millisecond)
+		prog.Do("call foo 1", "ret 3")
 	}
 	prog.CheckClean()
 	wantRight(t, prog)
@@ -56,10 +64,7 @@ func TestTwoProcessesOfOneProgramAreProbed(t *testing.T) {
 	var kps [2]*kprobes.Kprobe
 	for i := range progs {
 		progs[i] = start(t, "prey")
-		sessions[i] = attach(t, progs[i].PID(), kprobes.Options{})
-		kps[i] = &kprobes.Kprobe{SymbolName: "foo"}
-		register(t, sessions[i], kps[i])
-		sessions[i].WaitForOptimizer()
+		sessions[i], kps[i] = sessionWith(t, progs[i], "foo", kprobes.Options{})
 	}
 	for i := range progs {
 		for range i + 1 {

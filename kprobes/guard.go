@@ -62,8 +62,8 @@ func (d *domain) guardSites(sites []*site) {
 	}
 	if !d.guard.tried {
 		d.installGuard(sites)
-	} else if d.keepUnblocked(sites) {
-		_ = d.space.Freeze(func() error { d.space.Unblock(); return nil })
+	} else {
+		_ = d.keepUnblocked(sites, false, func() error { return nil })
 	}
 }
 
@@ -119,8 +119,7 @@ func (d *domain) addGuard(sites []*site) error {
 	place := d.guard.state.Place
 	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
-	d.keepUnblocked(sites)
-	return d.unmaskHandlers()
+	return d.keepUnblocked(sites, true, d.unmaskAll)
 }
 
 // guardSignal makes the guard the action of sig.

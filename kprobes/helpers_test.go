@@ -25,6 +25,19 @@ func attach(t testing.TB, pid int, opts kprobes.Options) *kprobes.Session {
 	return s
 }
 
+// sessionWith probes a function of a fixture. Warnings are the session's own matter.
+func sessionWith(t testing.TB, prog *testprog.Prog, function string, opts kprobes.Options) (*kprobes.Session, *kprobes.Kprobe) {
+	t.Helper()
+	if opts.Log == nil {
+		opts.Log = func(m string) { t.Logf("session warns: %s", m) }
+	}
+	s := attach(t, prog.PID(), opts)
+	kp := &kprobes.Kprobe{SymbolName: function}
+	register(t, s, kp)
+	s.WaitForOptimizer()
+	return s, kp
+}
+
 func closeSession(t testing.TB, s *kprobes.Session) {
 	t.Helper()
 	if err := s.Close(); err != nil {
@@ -62,6 +75,14 @@ func wantHits(t testing.TB, kp *kprobes.Kprobe, want uint64) {
 	t.Helper()
 	if got := kp.Hits(); got != want {
 		t.Errorf("%s: %d hits, want %d", kp.SymbolName, got, want)
+	}
+}
+
+// wantHitsAgain has a fixture do what comes to kp until a hit is seen.
+func wantHitsAgain(t testing.TB, prog *testprog.Prog, kp *kprobes.Kprobe, command, answer string) {
+	t.Helper()
+	for before := kp.Hits(); kp.Hits() == before; {
+		prog.Do(command, answer)
 	}
 }
 

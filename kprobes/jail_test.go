@@ -38,6 +38,37 @@ func TestTightPlaces(t *testing.T) {
 	}
 }
 
+// TestAttachesBesideSeccomp come and go, while the program makes calls that a stop has restarted by restart_syscall(2), which its filter ends it for.
+func TestAttachesBesideSeccomp(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may suspend a seccomp filter")
+	}
+	attaches := 4
+	if torture() {
+		attaches = 100
+	}
+	for _, kind := range []string{"strict", "process", "thread", "trap", "errno", "notify", "list"} {
+		t.Run(kind, func(t *testing.T) {
+			fixture, command := "timeouts", "events 3"
+			if kind == "strict" {
+				fixture, command = "rev_jail", "foo 30"
+			}
+			prog := start(t, fixture, kind)
+			for i := range attaches {
+				prog.Send(command)
+				s := attach(t, prog.PID(), kprobes.Options{NoOptimize: i%2 == 1})
+				register(t, s, modes[i%2].probe("foo"))
+				prog.Expect("did")
+				prog.Send(command)
+				closeSession(t, s)
+				prog.Expect("did")
+			}
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
 const nobody = 65534
 
 // TestSeccompWithoutPrivilege: a tracer that can't suspend the filter makes no system call

@@ -63,15 +63,29 @@ const (
 	searchLoads = 48 // bytes in front of a call, in which its number is loaded
 )
 
-// keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. It reports whether there are
-// new ones: threads may have blocked all signals before these were there, and still do.
-func (d *domain) keepUnblocked(sites []*site) (placed bool) {
+// keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. Then it does f, with all threads stopped
+// still: they may have blocked all signals before the tails were there. Where there are no new ones, f is done if always says so.
+func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error {
+	fresh := d.makeTails(sites)
+	if len(fresh) == 0 && !always {
+		return nil
+	}
+	return d.space.Freeze(func() error {
+		if err := d.putTails(fresh); d.unlessEnding(err) != nil && !departed(err) {
+			d.session.warn("the process may not survive if gokprobe is killed: %v", err)
+		}
+		d.space.Unblock()
+		return f()
+	})
+}
+
+// makeTails makes the sites of tails that are new.
+func (d *domain) makeTails(sites []*site) (fresh []*site) {
 	if hostMasks == nil || hostDetours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
-		return false
+		return nil
 	}
 	d.placing = true
 	defer func() { d.placing = false }()
-	var fresh []*site
 	for _, m := range d.unsearched(sites) {
 		for _, call := range d.maskCalls(m) {
 			st, err := d.maskSite(call)
@@ -85,13 +99,7 @@ func (d *domain) keepUnblocked(sites []*site) (placed bool) {
 			}
 		}
 	}
-	if len(fresh) == 0 {
-		return false
-	}
-	if err := d.space.Freeze(func() error { return d.putTails(fresh) }); d.unlessEnding(err) != nil && !departed(err) {
-		d.session.warn("the process may not survive if gokprobe is killed: %v", err)
-	}
-	return true
+	return fresh
 }
 
 // unsearched are the mappings of code around sites, and the C library's, that were not searched yet; now they are.
@@ -108,11 +116,13 @@ func (d *domain) unsearched(sites []*site) (list []*procfs.Mapping) {
 	probed := false
 	for _, st := range sites {
 		m, err := d.surveyed().mapping(d, st.addr)
-		if err != nil || m == nil || st.linker && len(st.probes) == 0 {
+		if err != nil || m == nil {
 			continue
 		}
 		probed = true
-		add(m)
+		if !st.linker || len(st.probes) > 0 {
+			add(m)
+		}
 	}
 	maps, err := d.surveyed().mappings(d)
 	if err != nil || !probed {
@@ -287,6 +297,8 @@ func (d *domain) dropMaskSite(st *site) {
 
 // putTails writes the jumps of sites that never had a breakpoint. The space is frozen: see optimizer.go.
 func (d *domain) putTails(sites []*site) error {
+	d.placing = true
+	defer func() { d.placing = false }()
 	sites = slices.DeleteFunc(sites, func(st *site) bool {
 		if d.changedSince(st) {
 			d.dropMaskSite(st)

@@ -36,7 +36,9 @@ func (d *domain) update() {
 		clear(d.unreturnable)
 		d.errnoAt = nil
 		d.lose(went)
-		clear(d.searched) // what comes in their place is looked at anew
+		if len(went) > 0 {
+			clear(d.searched) // what comes in their place is looked at anew
+		}
 		d.modules = now
 		if d == d.session.mainDomain() {
 			d.session.changes.Add(1)

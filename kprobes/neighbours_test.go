@@ -63,15 +63,7 @@ func besideUprobe(t *testing.T, prog *testprog.Prog, c besideCase) {
 	if c.when == "before" || c.when == "throughout" {
 		come()
 	}
-	s, err := kprobes.Attach(prog.PID(), c.opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kp := &kprobes.Kprobe{SymbolName: c.function}
-	if err := s.RegisterKprobe(kp); err != nil {
-		t.Fatal(err)
-	}
-	s.WaitForOptimizer()
+	s, kp := sessionWith(t, prog, c.function, c.opts)
 	prog.Do("storm 2", "did")
 	if c.when == "between" || c.when == "after" {
 		come()
@@ -80,7 +72,7 @@ func besideUprobe(t *testing.T, prog *testprog.Prog, c besideCase) {
 	if c.when == "between" || c.when == "before" {
 		u.Close()
 		prog.Do("storm 2", "did")
-		wantHitsAgain(t, prog, kp)
+		wantHitsAgain(t, prog, kp, "storm 1", "did")
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -93,21 +85,6 @@ func besideUprobe(t *testing.T, prog *testprog.Prog, c besideCase) {
 	prog.CheckClean()
 	if last := prog.Quit(); last != "right" {
 		t.Errorf("the program says %q", last)
-	}
-}
-
-// wantHitsAgain waits until hits of kp are seen.
-func wantHitsAgain(t *testing.T, prog *testprog.Prog, kp *kprobes.Kprobe) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
-		before := kp.Hits()
-		if prog.Do("storm 1", "did"); kp.Hits() > before {
-			return
-		}
-		if time.Now().After(end) {
-			t.Error("the probe has no hits any more")
-			return
-		}
 	}
 }
 

@@ -5,11 +5,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -65,41 +63,22 @@ func selfPatched(t *testing.T, prog *testprog.Prog, c selfPatch, jumps, back boo
 	}
 	want := bytes.Clone(own)
 	copy(want[c.offset:], b)
-	log, warned := warnings()
-	s, err := kprobes.Attach(prog.PID(), kprobes.Options{NoOptimize: !jumps, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kp := &kprobes.Kprobe{SymbolName: c.function}
-	if err := s.RegisterKprobe(kp); err != nil {
-		t.Fatal(err)
-	}
-	s.WaitForOptimizer()
+	warned := make(chan struct{})
+	warn := sync.OnceFunc(func() { close(warned) })
+	s, kp := sessionWith(t, prog, c.function, kprobes.Options{NoOptimize: !jumps, Log: func(string) { warn() }})
 	prog.Do("call "+c.function+" 5", "ret ")
 	prog.Do(fmt.Sprintf("write %s %d %s", c.function, c.offset, c.bytes), "wrote")
-	for end := time.Now().Add(time.Minute); s.Disturbances() == 0 && (jumps || !c.inside); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nobody has noticed")
+	if jumps || !c.inside {
+		<-warned
+		if s.Disturbances() == 0 {
+			t.Error("nothing was counted")
 		}
-	}
-	if len(warned()) == 0 && (jumps || !c.inside) {
-		t.Error("nobody was told")
 	}
 	wantAnswer(t, prog, c)
 	if back {
 		prog.Do(fmt.Sprintf("write %s %d %s", c.function, c.offset, hex.EncodeToString(own[c.offset:][:len(b)])), "wrote")
 		want = own
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			before := kp.Hits()
-			prog.Do("call "+c.function+" 5", "ret ")
-			if kp.Hits() > before {
-				break
-			}
-			if time.Now().After(end) {
-				t.Error("the probe has no hits any more")
-				break
-			}
-		}
+		wantHitsAgain(t, prog, kp, "call "+c.function+" 5", "ret ")
 	}
 	closeSession(t, s)
 	if now := codeOf(t, prog.PID(), uint64(at), 24); !bytes.Equal(now, want) {
@@ -141,15 +120,7 @@ func TestAProgramThatCopiesItsCode(t *testing.T) {
 		for _, function := range []string{"p_multi", "p_lea", "p_mov"} {
 			t.Run(fmt.Sprintf("%s, jumps %v", function, jumps), func(t *testing.T) {
 				prog := start(t, "selfpatch")
-				s, err := kprobes.Attach(prog.PID(), kprobes.Options{NoOptimize: !jumps})
-				if err != nil {
-					t.Fatal(err)
-				}
-				kp := &kprobes.Kprobe{SymbolName: function}
-				if err := s.RegisterKprobe(kp); err != nil {
-					t.Fatal(err)
-				}
-				s.WaitForOptimizer()
+				s, kp := sessionWith(t, prog, function, kprobes.Options{NoOptimize: !jumps})
 				want := prog.Do("call "+function+" 5", "ret ")
 				prog.Do(fmt.Sprintf("copy %s 16", function), "copied")
 				for range 3 {
@@ -167,22 +138,6 @@ func TestAProgramThatCopiesItsCode(t *testing.T) {
 				wantRight(t, prog)
 			})
 		}
-	}
-}
-
-// warnings collects what a session warns of.
-func warnings() (log func(string), all func() []string) {
-	var lock sync.Mutex
-	var warned []string
-	log = func(m string) {
-		lock.Lock()
-		defer lock.Unlock()
-		warned = append(warned, m)
-	}
-	return log, func() []string {
-		lock.Lock()
-		defer lock.Unlock()
-		return slices.Clone(warned)
 	}
 }
 

@@ -35,8 +35,8 @@ func (s *Session) outsideVfork(f func() error) error {
 	for {
 		waits := false
 		err := s.do(func() error {
+			defer func(before bool) { s.patient = before }(s.patient)
 			s.patient = !own && time.Now().Before(end)
-			defer func() { s.patient = false }()
 			if waits = s.patient && s.anyInsideVfork((*domain).lacksGuard); waits {
 				return nil
 			}

@@ -118,7 +118,7 @@ func (t *Tracer) pass(th *Thread) {
 // program, so what is patched is nothing to them.
 func (t *Tracer) seizeAll(p *Process) error {
 	for clean := 0; clean < 2; {
-		tids, err := procfs.UserTasks(p.PID)
+		tids, err := procfs.Tasks(p.PID)
 		if err != nil {
 			return fmt.Errorf("%w (%w)", unix.ESRCH, err)
 		}
@@ -155,8 +155,14 @@ func (t *Tracer) seizeAll(p *Process) error {
 // one that a seized thread made is traced already: EPERM, and the tracer is us.
 func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	t.event()
-	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
 	st, statErr := procfs.ReadStatus(p.PID, tid)
+	if statErr == nil && kernelsOwn(p.PID, tid, Sigset(st.SigBlk)) {
+		return false, nil
+	}
+	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
+	if err != nil {
+		st, statErr = procfs.ReadStatus(p.PID, tid)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.ESRCH) || statErr != nil:
@@ -168,13 +174,25 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 		return false, err
 	}
 	th := t.newThread(p, tid)
-	th.maskFull = Sigset(st.SigBlk).full()
-	th.trapBlocked = Sigset(st.SigBlk).Has(unix.SIGTRAP) && !th.maskFull
-	th.noteFaultMask(Sigset(st.SigBlk))
+	mask := Sigset(st.SigBlk)
+	th.seizedMask = &mask
+	th.maskFull = mask.full()
+	th.trapBlocked = mask.Has(unix.SIGTRAP) && !th.maskFull
+	th.noteFaultMask(mask)
 	if st.State == 'D' && inVfork(p.PID, tid) {
 		th.state, th.stop.Reason = parked, Vfork
 	}
 	return true, nil
+}
+
+// kernelsOwn tells of a thread that it never runs code of the program. The kernel makes such threads with all signals blocked that
+// can be (copy_process in kernel/fork.c), and nobody changes that; of others it is not asked.
+func kernelsOwn(pid, tid int, blocked Sigset) bool {
+	if !blocked.full() {
+		return false
+	}
+	st, err := procfs.ReadStat(pid, tid)
+	return err == nil && st.Worker()
 }
 
 // seizeRelatives takes in the processes that run in the same memory since before we

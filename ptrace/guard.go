@@ -211,11 +211,15 @@ func (s Sigset) Unforced() (set Sigset, ok bool) {
 	return s &^ forced, s.Has(unix.SIGTRAP) && bits.OnesCount64(uint64(s)) >= nearlyAll
 }
 
-// Masks are the sets of signals that the threads of the space block, or would if Unblock had not been called.
+// Masks are the sets of signals that the threads of the space block, or would if Unblock had not been called. Of a thread that was seized
+// just now it is what it blocked then: to ask thousands takes long.
 func (s *Space) Masks() (masks []Sigset) {
+	const justNow = time.Second
 	for _, th := range s.Threads() {
 		if th.unblocked {
 			masks = append(masks, th.unblockedFrom)
+		} else if th.seizedMask != nil && time.Since(th.Born) < justNow {
+			masks = append(masks, *th.seizedMask)
 		} else if st, err := procfs.ReadStatus(th.Proc.PID, th.TID); err == nil {
 			masks = append(masks, Sigset(st.SigBlk))
 		}

@@ -130,10 +130,11 @@ func (th *Thread) remote(f func(*Remote) error) error {
 }
 
 // postpone sends the signal being delivered once more, so that it is reported again
-// after the remote calls.
+// after the remote calls. There may be no guard any more then to take its mark away.
 func (th *Thread) postpone() error {
 	info, err := th.siginfo()
 	if err == nil {
+		info.unmarkOwn()
 		th.resend(info)
 	}
 	return err

@@ -51,6 +51,13 @@ func (s *Siginfo) Marked() bool { return binary.LittleEndian.Uint32(s[4:]) == Ma
 // markOwn tells a guard that the program itself has raised the signal.
 func (s *Siginfo) markOwn() { binary.LittleEndian.PutUint32(s[4:], arch.GuardOwnCode) }
 
+// unmarkOwn undoes markOwn.
+func (s *Siginfo) unmarkOwn() {
+	if errno := s[4:8]; binary.LittleEndian.Uint32(errno) == arch.GuardOwnCode {
+		clear(errno)
+	}
+}
+
 // breakpoint tells that a breakpoint instruction raised the signal.
 func (s *Siginfo) breakpoint() bool {
 	return s.Signo() == unix.SIGTRAP && s.Code() == breakpointCode

@@ -177,34 +177,29 @@ const mostFunction = 16 << 20
 
 // sortByAddr builds the index that find uses.
 func (s *symtab) sortByAddr() {
-	idx := make([]int32, 0, len(s.entries))
+	type code struct {
+		value uint64
+		index int32
+	}
+	all := make([]code, 0, len(s.entries))
 	for i := range s.entries {
 		if s.entries[i].isCode() {
-			idx = append(idx, int32(i))
+			all = append(all, code{s.entries[i].value, int32(i)})
 		}
 	}
-	slices.SortFunc(idx, func(i, j int32) int {
-		a, b := &s.entries[i], &s.entries[j]
-		switch {
-		case a.value != b.value:
-			return cmp.Compare(a.value, b.value)
-		case s.better(a, b):
-			return -1
-		case s.better(b, a):
-			return 1
-		}
-		return 0
+	slices.SortFunc(all, func(a, b code) int {
+		return cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(a.index, b.index))
 	})
-	n := 0
-	for i, x := range idx {
-		if i > 0 && s.entries[x].value == s.entries[idx[n-1]].value {
-			continue
+	s.byAddr = make([]int32, 0, len(all))
+	for i, c := range all {
+		switch last := len(s.byAddr) - 1; {
+		case i == 0 || c.value != all[i-1].value:
+			s.byAddr = append(s.byAddr, c.index)
+		case s.better(&s.entries[c.index], &s.entries[s.byAddr[last]]):
+			s.byAddr[last] = c.index
 		}
-		idx[n] = x
-		n++
 	}
-	s.byAddr = idx[:n:n]
-	s.reach = make([]uint64, n)
+	s.reach = make([]uint64, len(s.byAddr))
 	top := uint64(0)
 	for i, x := range s.byAddr {
 		top = max(top, s.entries[x].value+s.entries[x].size)

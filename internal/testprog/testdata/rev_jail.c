@@ -1,5 +1,5 @@
-// A program in a tight place. Argument 1: "filter", a seccomp filter kills it for mmap,
-// munmap and memfd_create; "nofile", it can't open another descriptor; "below", it has memory
+// A program in a tight place. Argument 1: "strict", the kernel kills it for all calls but read, write, exit and sigreturn; "filter", a seccomp filter does for
+// mmap, munmap and memfd_create; "nofile", it can't open another descriptor; "below", it has memory
 // below the program, as Java does. "foo N" calls foo N times; "queue N" has a child queue N real-time signals with values, and calls foo until
 // all of them came. Both print "did N".
 #include "prog.h"
@@ -65,6 +65,9 @@ int main(int argc, char **argv)
 	char line[64];
 	long n;
 	sigaction(SIGRTMIN, &sa, NULL);
+	int strict = argc > 1 && !strcmp(argv[1], "strict");
+	if (strict)
+		CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0);
 	if (argc > 1 && !strcmp(argv[1], "filter"))
 		filter();
 	if (argc > 1 && !strcmp(argv[1], "nofile"))
@@ -83,5 +86,8 @@ int main(int argc, char **argv)
 			CHECK(!"known command");
 		say("did %ld", n);
 	}
-	return verdict();
+	int status = verdict();
+	if (strict)
+		syscall(SYS_exit, status); // exit_group is not one of the four
+	return status;
 }

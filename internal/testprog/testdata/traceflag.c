@@ -58,12 +58,18 @@ asm(".text\n.globl tf_block,tf_end,tf_run,tf_leaf\n.type tf_block,@function\ntf_
     "tf_end:\n.size tf_block,.-tf_block\n"
     ".data\ntf_word:\n.quad 3,4\ntf_leaf_at:\n.quad tf_leaf\n.text\n");
 
+// repeats tells of a string instruction with a prefix. If it faults for a page that the kernel has moved meanwhile, its
+// traps have RF set from then on until its last repetition: not the program's doing, nor a tracer's.
+static int repeats(const unsigned char *insn) { return (insn[0] & 0xfe) == 0xf2 && insn[1] >= 0xa4 && insn[1] <= 0xaf; }
+
 static void on_trap(int sig, siginfo_t *si, void *ctx)
 {
+	enum { RF = 0x10000 };
 	ucontext_t *uc = ctx;
 	greg_t *r = uc->uc_mcontext.gregs;
+	long flags = r[REG_EFL] & ~(repeats((unsigned char *)r[REG_RIP]) ? RF : 0);
 	long where = (char *)si->si_addr >= tf_block && (char *)si->si_addr < tf_end ? (char *)si->si_addr - tf_block : (long)si->si_addr;
-	struct step s = { r[REG_RIP] - (long)tf_block, r[REG_EFL], si->si_code, where, r[REG_TRAPNO], r[REG_ERR], r[REG_RSP] };
+	struct step s = { r[REG_RIP] - (long)tf_block, flags, si->si_code, where, r[REG_TRAPNO], r[REG_ERR], r[REG_RSP] };
 	if (now->n == 0)
 		now->rsp = s.rsp;
 	s.rsp -= now->rsp;
