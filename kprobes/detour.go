@@ -366,12 +366,12 @@ const manyRetired = 64
 
 // collectDetours frees detours that no thread is in any more. No signal is ever delivered to
 // a thread in a detour, so no frame on any stack refers to one, and calls push addresses of the
-// original code: a thread is inside only if its instruction pointer is.
+// original code: a thread is inside only if its instruction pointer is. Nothing leads into one that is retired.
 func (d *domain) collectDetours() {
 	if d.retiredDetours < manyRetired {
 		return
 	}
-	err := d.space.Freeze(func() error {
+	err := d.space.FreezeAwake(d.region.Contains, func() error {
 		inside := map[*detour]bool{}
 		for _, th := range d.space.Threads() {
 			ts, _ := th.Local.(*threadState)

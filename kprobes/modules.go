@@ -116,7 +116,7 @@ func (d *domain) lose(went []*symbols.Module) {
 	if len(lost)+len(past) == 0 {
 		return
 	}
-	err := d.space.Freeze(func() error {
+	err := d.space.FreezeAwake(nowhere, func() error { // whoever waits has no child that is not seen
 		d.session.tracer.SettleForks(d.space)
 		return nil
 	})
@@ -133,6 +133,8 @@ func (d *domain) lose(went []*symbols.Module) {
 		d.session.warn("forgetting probes in an unloaded library: %v", err)
 	}
 }
+
+func nowhere(arch.Addr) bool { return false }
 
 // abandon ends a site whose code is gone with m.
 func (d *domain) abandon(st *site, m *symbols.Module) error {

@@ -3,12 +3,14 @@ package kprobes_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -297,4 +299,56 @@ func TestUnloadedLibraryTakesItsProbes(t *testing.T) {
 			wantRight(t, prog)
 		})
 	}
+}
+
+// TestWhoWaitsIsLeftAlone: libraries with probes come and go, and threads that wait in a system call all the time are not woken. The kernel counts how often
+// they have gone to sleep.
+func TestWhoWaitsIsLeftAlone(t *testing.T) {
+	path := glibc.lib(t, "libplug.so")
+	prog, s, _ := glibc.loading(t, kprobes.Options{NoOptimize: true})
+	prog.Do("rest 4", "did")
+	plugged := &kprobes.Kprobe{SymbolName: "libplug.so:plugged"}
+	register(t, s, &kprobes.Kprobe{SymbolName: "foo"}, plugged)
+	prog.Do("cycle 1 "+path, "did")
+	slept := sleeps(t, prog.PID())
+	if len(slept) != 4 {
+		t.Fatalf("%d threads wait", len(slept))
+	}
+	prog.Do("cycle 50 "+path, "did")
+	for tid, n := range sleeps(t, prog.PID()) {
+		if n != slept[tid] {
+			t.Errorf("a thread that waits was woken: it went to sleep %s times before, %s now", slept[tid], n)
+		}
+	}
+	wantHits(t, plugged, 51*4)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// sleeps tells how often each thread but the first has gone to sleep in a system call, and waits for those that run.
+func sleeps(t *testing.T, pid int) map[int]string {
+	t.Helper()
+	tids, err := procfs.Tasks(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := map[int]string{}
+	for _, tid := range tids {
+		if tid == pid {
+			continue
+		}
+		for b, err := procfs.ReadBlocked(pid, tid); err != nil || b.Number != unix.SYS_PAUSE; b, err = procfs.ReadBlocked(pid, tid) {
+			if err != nil && !errors.Is(err, procfs.ErrRunning) {
+				t.Fatal(err)
+			}
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, n, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+		times[tid], _, _ = strings.Cut(strings.TrimSpace(n), "\n")
+	}
+	return times
 }

@@ -161,12 +161,13 @@ func (d *domain) adoptCave(near arch.Range) error {
 
 // collect recycles slots of removed sites, when there are enough to make the pause
 // worth it. No signal is ever delivered to a thread in a slot, so no frame on any
-// stack refers to one: a thread is inside only if its instruction pointer is.
+// stack refers to one: a thread is inside only if its instruction pointer is. Nothing leads into one that is retired, so whoever is elsewhere, and
+// waits in a system call, need not be stopped.
 func (d *domain) collect() {
 	if d.retired() == 0 {
 		return
 	}
-	err := d.space.Freeze(func() error {
+	err := d.space.FreezeAwake(d.region.Contains, func() error {
 		inside := map[arch.Addr]bool{}
 		for _, th := range d.space.Threads() {
 			ts, _ := th.Local.(*threadState)

@@ -1,6 +1,13 @@
 package ptrace
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
 
 // Freeze stops every thread of the address space, runs f, and gives them all back,
 // also when f panics. While f runs no thread executes user code, and no thread has
@@ -11,12 +18,19 @@ import "golang.org/x/sys/unix"
 //
 // Stops other than the freeze's own are dispatched after it, in order. After Tracer.Cancel f is not run: the error is ErrGivenUp.
 func (s *Space) Freeze(f func() error) error {
-	if s.depth == 0 {
-		if err := s.stopAll(); err != nil {
-			s.thaw()
+	if s.depth == 0 || s.waiting {
+		s.waiting = false
+		if err := s.stopAll(func(*Thread) bool { return false }); err != nil {
+			if s.depth == 0 {
+				s.thaw()
+			}
 			return err
 		}
 	}
+	return s.whileFrozen(f)
+}
+
+func (s *Space) whileFrozen(f func() error) error {
 	s.depth++
 	defer func() {
 		if s.depth--; s.depth == 0 {
@@ -26,9 +40,45 @@ func (s *Space) Freeze(f func() error) error {
 	return f()
 }
 
-// stopAll asks all threads first and then waits for each, so they stop in parallel.
+// FreezeAwake is Freeze, but that threads which wait in a system call may go on waiting: all but those that made it from where keep says, or one
+// that makes, or becomes, another process. They notice nothing: no call of theirs is interrupted. Any of them may come back, and run, while f does, so f is to be right
+// for a thread that comes from elsewhere than where keep says. A Freeze within f stops these too.
+func (s *Space) FreezeAwake(keep func(at arch.Addr) bool, f func() error) error {
+	if s.depth > 0 {
+		return s.whileFrozen(f)
+	}
+	waits := map[*Thread]bool{}
+	err := s.stopAll(func(th *Thread) bool {
+		if _, asked := waits[th]; !asked {
+			waits[th] = th.waits(keep)
+		}
+		return waits[th]
+	})
+	if err != nil {
+		s.thaw()
+		return err
+	}
+	s.waiting = true
+	defer func() { s.waiting = false }()
+	return s.whileFrozen(f)
+}
+
+// beginProcesses are the calls that make a process, or another program of it.
+var beginProcesses = []int{unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_EXECVE, unix.SYS_EXECVEAT}
+
+// waits tells of a running thread that it waits in a system call which FreezeAwake leaves it in. A stop that has not been reported yet may be of such a call, too,
+// and is then handled when it is reported; an exception is not (its number is -1).
+func (th *Thread) waits(keep func(arch.Addr) bool) bool {
+	if th.asked {
+		return false
+	}
+	b, err := procfs.ReadBlocked(th.Proc.PID, th.TID)
+	return err == nil && b.Number >= 0 && !slices.Contains(beginProcesses, b.Number) && !keep(b.PC) && !keep(b.PC-arch.Addr(len(Host.SyscallInsn())))
+}
+
+// stopAll asks all threads that leave does not want left first and then waits for each, so they stop in parallel.
 // A round that asks nobody and finds nobody running is the last. The error is ErrGivenUp.
-func (s *Space) stopAll() error {
+func (s *Space) stopAll(leave func(*Thread) bool) error {
 	for {
 		if s.tracer.GivenUp() {
 			return ErrGivenUp
@@ -36,6 +86,9 @@ func (s *Space) stopAll() error {
 		var waiting []*Thread
 		for _, th := range s.Threads() {
 			if th.state == running {
+				if leave(th) {
+					continue
+				}
 				_ = th.interrupt() // a dying thread is waited for like the others
 			} else if !th.report() {
 				continue

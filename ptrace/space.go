@@ -13,6 +13,8 @@ type Space struct {
 	tracer *Tracer
 	procs  []*Process // the oldest first
 	depth  int        // of nested Freeze calls
+	// waiting: FreezeAwake has left threads in their system calls
+	waiting bool
 	mem    memory
 	entry  *entry
 	blind  bool // nothing of it can be read

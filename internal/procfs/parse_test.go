@@ -223,6 +223,9 @@ func FuzzParsers(f *testing.F) {
 		if s, err := ParseStat(strings.NewReader(text)); err == nil && s.State == 0 && !strings.Contains(text, "\x00") {
 			t.Error("a stat without a state was accepted")
 		}
+		if b, err := ParseBlocked(strings.NewReader(text)); err != nil && b != (Blocked{}) {
+			t.Error("a place was returned with an error")
+		}
 		_, _ = ParseAuxv(strings.NewReader(text))
 		_, _ = parseInts(strings.NewReader(text))
 	})

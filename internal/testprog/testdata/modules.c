@@ -10,6 +10,7 @@
 //	vacate          unmaps that; it must be full of breakpoints still
 //	cycle K PATH    K times: dlopen, plugged(K), calls(K), dlclose
 //	start, stop     two threads that load nothing call foo
+//	rest N          N threads wait, until the end
 //	fork PATH       a child opens, calls plugged 100 times, closes, opens and calls again
 //	exec PROG       is another program
 //	spawn PROG      a child is; tell LINE has it do LINE and answers what it answers
@@ -101,6 +102,13 @@ static void *caller(void *arg)
 	for (long v = 0; !GET(stopped); v++)
 		CHECK(foo(v) == 5 * v + 1);
 	return NULL;
+}
+
+static void *rests(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
 }
 
 static int child(const char *path)
@@ -198,6 +206,11 @@ int main(int argc, char **argv)
 			say("did");
 		} else if (!strcmp(line, "start\n") || !strcmp(line, "stop\n")) {
 			run_threads(line[2] == 'a');
+			say("did");
+		} else if (sscanf(line, "rest %ld", &k) == 1) {
+			pthread_t t;
+			while (k-- > 0)
+				CHECK(pthread_create(&t, NULL, rests, NULL) == 0);
 			say("did");
 		} else if (sscanf(line, "fork %499s", text) == 1) {
 			fork_child(text);
