@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -97,6 +98,38 @@ func TestDetachAtTheEntryToACall(t *testing.T) {
 				if got := prog.Do("end", "did"); got != "did 1 errno 0" {
 					t.Errorf("epoll_wait: %q", got)
 				}
+			}
+			wantRight(t, prog)
+		})
+	}
+}
+
+// TestDetachAtTheEntryToAFilteredCall: the same of all calls with timeouts, for programs whose filter ends them for restart_syscall(2), or is asked of a call that
+// there is not.
+func TestDetachAtTheEntryToAFilteredCall(t *testing.T) {
+	filters := []string{"list"}
+	if torture() {
+		filters = []string{"process", "thread", "trap", "errno", "list"}
+	}
+	numbers := []int{
+		unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2, unix.SYS_SEMTIMEDOP, unix.SYS_RT_SIGTIMEDWAIT, unix.SYS_IO_GETEVENTS, unix.SYS_IO_PGETEVENTS,
+		unix.SYS_SELECT, unix.SYS_PSELECT6, unix.SYS_PPOLL, unix.SYS_POLL, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_FUTEX,
+	}
+	for _, filter := range filters {
+		t.Run(filter, func(t *testing.T) {
+			prog := start(t, "timeouts", filter)
+			for _, name := range strings.Fields(prog.Do("waits", "did"))[1:] {
+				want := prog.Do("wait "+name, "did")
+				s := attach(t, prog.PID(), kprobes.Options{})
+				registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: numbers, By: kprobes.SyscallByStops, Enter: func(*kprobes.SyscallProbe, *kprobes.Regs) int {
+					ok(t, s.Close())
+					return 0
+				}})
+				if got := prog.Do("wait "+name, "did"); got != want {
+					t.Errorf("%q, unprobed %q", got, want)
+				}
+				ok(t, s.Close())
+				prog.CheckClean()
 			}
 			wantRight(t, prog)
 		})

@@ -48,6 +48,7 @@ func (t *Tracer) detachThread(th *Thread) {
 		th.decide(true)
 	}
 	th.beforeCall()
+	t.intoCall(th)
 	th.Release()
 	if (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep) && th.moved {
 		t.restoreTrap(th)
@@ -74,7 +75,7 @@ func (t *Tracer) detachThread(th *Thread) {
 
 // beforeCall puts a thread that stands at the entry to a system call back in front of the instruction. Whoever is let go has TIF_SIGPENDING set
 // (__ptrace_unlink in kernel/ptrace.c), and would find it set in the call, which some then end with EINTR. In user mode nothing is left of it. A seccomp filter, which the kernel
-// asks behind this stop, would be shown a call that there is not: such a thread is left where it is.
+// asks behind this stop, would be shown a call that there is not: see intoCall.
 func (th *Thread) beforeCall() {
 	regs, err := th.hostRegs()
 	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !lonely[regs.Orig_rax] || th.filtered() {
@@ -82,6 +83,18 @@ func (th *Thread) beforeCall() {
 	}
 	regs.Rip -= uint64(len(Host.SyscallInsn()))
 	regs.Rax, regs.Orig_rax = regs.Orig_rax, ^uint64(0)
+}
+
+// intoCall is beforeCall for threads with a seccomp filter: they go on into the call and are stopped there, where what becomes of it is up to us
+// (restart.go), and nothing of TIF_SIGPENDING is left. A call that is restarted by restart_syscall(2) is one of these, too: the filter may end the process for that. It is
+// done for calls that wait for events or time alone, so that the thread comes back at once.
+func (t *Tracer) intoCall(th *Thread) {
+	regs, err := th.hostRegs()
+	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !waitsOnly[regs.Orig_rax] || !th.filtered() || th.interrupt() != nil {
+		return
+	}
+	th.cont(unix.PTRACE_CONT, 0)
+	_ = t.await(th)
 }
 
 // MovedOut says that the caller has put the instruction pointer of a thread that stopped

@@ -47,6 +47,13 @@ var lonely = map[uint64]bool{
 	unix.SYS_SELECT: true, unix.SYS_PSELECT6: true, unix.SYS_PPOLL: true,
 }
 
+// waitsOnly are the calls that wait for time, or for events, and do nothing else: those of lonely, and such as restart_syscall(2) restarts.
+var waitsOnly = map[uint64]bool{
+	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true, unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true,
+	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_PGETEVENTS: true, unix.SYS_SELECT: true, unix.SYS_PSELECT6: true,
+	unix.SYS_PPOLL: true, unix.SYS_POLL: true, unix.SYS_NANOSLEEP: true, unix.SYS_CLOCK_NANOSLEEP: true, unix.SYS_FUTEX: true,
+}
+
 // failsAlone tells that one of those has failed so.
 func failsAlone(r *hostRegs) bool {
 	return int64(r.Orig_rax) >= 0 && int64(r.Rax) == -int64(unix.EINTR) && lonely[r.Orig_rax]

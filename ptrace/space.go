@@ -15,9 +15,9 @@ type Space struct {
 	depth  int        // of nested Freeze calls
 	// waiting: FreezeAwake has left threads in their system calls
 	waiting bool
-	mem    memory
-	entry  *entry
-	blind  bool // nothing of it can be read
+	mem     memory
+	entry   *entry
+	blind   bool // nothing of it can be read
 
 	syscallInsn arch.Addr
 	saveAt      arch.Addr // see Protect
