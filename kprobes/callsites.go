@@ -157,7 +157,8 @@ func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool) (
 		}
 		f := callers[bounds]
 		if f == nil {
-			f = newCallerCode(bounds, code[bounds.Start-m.Range.Start:min(uint64(bounds.End-m.Range.Start), uint64(len(code)))])
+			own := code[bounds.Start-m.Range.Start : min(uint64(bounds.End-m.Range.Start), uint64(len(code)))]
+			f = newCallerCode(bounds, bytes.Clone(own)) // sites keep some of it
 			callers[bounds], order = f, append(order, f)
 		}
 		if f.err != nil && at >= f.end {

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -170,4 +171,37 @@ func wantGuard(t *testing.T, pid int) {
 	if !st.SigCgt.Has(int(unix.SIGTRAP)) {
 		t.Errorf("process %d has probes and no guard", pid)
 	}
+}
+
+// TestFollowedChildrenAreForgotten when they have ended: what is known of them does not stay, whatever followed them.
+func TestFollowedChildrenAreForgotten(t *testing.T) {
+	prog := start(t, "lives", "fork")
+	s := attach(t, prog.PID(), kprobes.Options{Follow: true})
+	returned := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "app_work"}, Handler: func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }}
+	counted := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "app_outer"}}
+	for _, rp := range []*kprobes.Kretprobe{returned, counted} {
+		ok(t, s.RegisterKretprobe(rp))
+	}
+	register(t, s, &kprobes.Kprobe{SymbolName: "libc.so.6:_exit"}, stepped.probe("libc.so.6:getpid"), boosted.probe("libc.so.6:write"),
+		recording(t, "libc.so.6:malloc", func(*kprobes.Kprobe, *kprobes.HitRecord) {}))
+	for _, by := range ways {
+		registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: []int{unix.SYS_WAIT4, unix.SYS_WRITE}, By: by, Exit: func(*kprobes.SyscallProbe, *kprobes.Regs) {}})
+	}
+	s.WaitForOptimizer()
+	used := func() (bytes uint64) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	prog.Do("run fork 10", "ran")
+	before := used()
+	prog.Do("run fork 20", "ran")
+	const most = 4 << 20
+	if now := used(); now > before+most {
+		t.Errorf("20 rounds of children have left %d kB", (now-before)>>10)
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
 }

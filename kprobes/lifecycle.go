@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -188,6 +189,9 @@ func (s *Session) forget(d *domain) {
 	d.closeTable()
 	d.neighbours.close()
 	for _, kp := range s.probes {
+		if kp.ret != nil {
+			maps.DeleteFunc(kp.ret.returns, func(st *site, _ bool) bool { return st.domain == d })
+		}
 		had := len(kp.placements)
 		if had > 0 {
 			kp.was.mechanism, kp.was.reason = kp.placements[0].site.mechanism()
