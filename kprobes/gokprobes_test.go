@@ -42,7 +42,11 @@ func TestAGokprobeIsProbed(t *testing.T) {
 			},
 		})
 		for range 5 {
-			<-hits
+			select {
+			case <-hits:
+			case <-s.Done():
+				t.Fatal("the session with who probes has ended")
+			}
 		}
 		close(ended)
 		prog.Do("call foo 1", "ret 3")

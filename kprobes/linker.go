@@ -69,7 +69,7 @@ func (d *domain) unwatch() error {
 		return nil
 	}
 	st.linker = false
-	return d.settle([]*site{st})
+	return errors.Join(d.settle([]*site{st}), d.takeTailsBack())
 }
 
 // placeLinkerSite does not look at the blacklist: no handler of a user runs there.

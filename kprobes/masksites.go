@@ -325,6 +325,19 @@ func (d *domain) putTails(sites []*site) error {
 	return errors.Join(append(errs, err)...)
 }
 
+// takeTailsBack ends the sites of tails where nothing else is. They come again with the next probe.
+func (d *domain) takeTailsBack() error {
+	var tails []*site
+	for _, st := range d.sites {
+		if st.mask != nil && st.bare() {
+			st.mask = nil
+			tails = append(tails, st)
+		}
+	}
+	clear(d.searched)
+	return d.unoptimizeNow(tails)
+}
+
 // extend has a detour displace everything up to the call, behind which its tail comes.
 func (c *maskSite) extend(choice *optimize.Choice) *optimize.Choice {
 	out := *choice

@@ -183,7 +183,7 @@ func TestWaitingProbesObey(t *testing.T) {
 func TestOnlyLibrariesAreWaitedFor(t *testing.T) {
 	prog, s, warned := glibc.loading(t, kprobes.Options{})
 	prog.Do("open 0 "+glibc.lib(t, "libother.so"), "did")
-	linker := textOf(t, prog, "/ld-linux-x86-64.so.2")
+	linker, libc := textOf(t, prog, "/ld-linux-x86-64.so.2"), textOf(t, prog, "/libc.so.6")
 	for _, name := range []string{"nonesuch", "plug:plugged", "libother.so:plugged", "libother:plugged"} {
 		waits, kp := boosted.probe("libplug.so:plugged"), boosted.probe(name)
 		if err := s.RegisterKprobes([]*kprobes.Kprobe{waits, kp}); !errors.Is(err, unix.ENOENT) {
@@ -196,6 +196,9 @@ func TestOnlyLibrariesAreWaitedFor(t *testing.T) {
 	warned.want(t)
 	if !bytes.Equal(textOf(t, prog, "/ld-linux-x86-64.so.2"), linker) {
 		t.Error("a breakpoint is left in the dynamic linker")
+	}
+	if !bytes.Equal(textOf(t, prog, "/libc.so.6"), libc) {
+		t.Error("jumps are left in the C library")
 	}
 	prog.Do("open 1 "+glibc.lib(t, "libplug.so"), "did")
 	closeSession(t, s)

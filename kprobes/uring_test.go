@@ -46,6 +46,32 @@ func TestIoUringGoesOnUnderProbes(t *testing.T) {
 	}
 }
 
+// TestIoUringOutlivesItsTracer: nor does the guardian seize those threads.
+func TestIoUringOutlivesItsTracer(t *testing.T) {
+	for _, leader := range []string{"stays", "leader"} {
+		t.Run(leader, func(t *testing.T) {
+			prog := start(t, "uring", leader)
+			for range 3 {
+				g := startGuarded(t, prog.PID(), "GOKPROBE_SYMBOLS=foo one")
+				g.guardian(0)
+				if n := g.ask("armed"); n == "" || n == "0" {
+					t.Fatalf("it has %q probes", n)
+				}
+				g.kill()
+				for !untouched(prog.PID()) {
+					rounds(t, prog)
+				}
+				began := rounds(t, prog)
+				for rounds(t, prog) < began+20 {
+				}
+				wantWorkersUntraced(t, prog)
+				prog.CheckClean()
+			}
+			wantRight(t, prog)
+		})
+	}
+}
+
 func rounds(t *testing.T, prog *testprog.Prog) uint64 {
 	t.Helper()
 	return number(t, prog.Do("count", "count"), "count")

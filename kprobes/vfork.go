@@ -93,13 +93,13 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released {
 		return
 	}
-	if d.guard.incomplete = false; len(d.sites) == 0 {
-		return
-	}
 	for _, key := range d.unfinished {
 		delete(d.searched, key)
 	}
 	d.unfinished, d.survey = nil, nil
+	if d.guard.incomplete = false; len(d.sites) == 0 {
+		return
+	}
 	d.guardSites(slices.Collect(maps.Values(d.sites)))
 	for _, st := range d.sites {
 		if st.jump != nil {

@@ -160,7 +160,7 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 		return false, nil
 	}
 	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
-	if err != nil {
+	if err != nil || statErr == nil && (st.State != 'S' || Sigset(st.SigBlk).full()) { // it may be inside vfork(2) by now
 		st, statErr = procfs.ReadStatus(p.PID, tid)
 	}
 	switch {

@@ -48,17 +48,17 @@ func (t *Tracer) Catch(pid int, start uint64, over Patience) (*Process, error) {
 
 // grab seizes all threads that there are and asks each to stop. What can't be seized is left, once the other tracer is gone.
 func grab(pid int, over Patience) error {
-	began, taken := time.Now(), map[int]bool{}
+	began, g := time.Now(), grabbing{pid: pid, done: map[int]bool{}}
 	for {
 		tids, err := procfs.Tasks(pid)
 		if err != nil {
 			return fmt.Errorf("%w (%w)", unix.ESRCH, err)
 		}
 		free := over(0) // asked first: a round after it is one that nobody was in the way of
-		news, left := grabOnce(tids, taken)
+		news, left := g.once(tids)
 		for news == 0 && left > 0 && !free && time.Since(began) < spin {
 			free = over(0)
-			news, left = grabOnce(tids, taken)
+			news, left = g.once(tids)
 		}
 		switch {
 		case news > 0: // each of them may have made others, until it was seized
@@ -70,16 +70,42 @@ func grab(pid int, over Patience) error {
 	}
 }
 
-// grabOnce tries each thread once.
-func grabOnce(tids []int, taken map[int]bool) (news, left int) {
+// grabbing is what grab has done. The kernel's own threads are not asked: they would give up what they do for the program.
+type grabbing struct {
+	pid    int
+	done   map[int]bool // seized, or the kernel's own
+	others map[int]bool // that are known to be the program's
+}
+
+// kernelsOwn is found out once of each thread, as a rule while the other tracer is in the way still.
+func (g *grabbing) kernelsOwn(tid int) bool {
+	if g.others[tid] {
+		return false
+	}
+	if st, err := procfs.ReadStat(g.pid, tid); err == nil && st.Worker() {
+		return true
+	}
+	if g.others == nil {
+		g.others = map[int]bool{}
+	}
+	g.others[tid] = true
+	return false
+}
+
+// once tries each thread once.
+func (g *grabbing) once(tids []int) (news, left int) {
 	for _, tid := range tids {
-		if taken[tid] {
+		if g.done[tid] {
+			continue
+		}
+		if g.kernelsOwn(tid) {
+			g.done[tid] = true
 			continue
 		}
 		switch err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions); {
 		case err == nil:
 			_ = request(unix.PTRACE_INTERRUPT, tid, 0, 0)
-			taken[tid] = true
+			g.done[tid] = true
 			news++
 		case errors.Is(err, unix.ESRCH): // it has ended
 		default:

@@ -78,7 +78,7 @@ type Thread struct {
 	// next: one that nothing but the breakpoint before it leads to.
 	trapAt arch.Addr
 
-	seizedMask *Sigset // what it blocked when it was seized; nil if another thread of ours has made it
+	seizedMask *Sigset // what it blocked when it was seized, or when that was seen later; nil if another thread of ours has made it
 	// trapBlocked: the thread is believed to block SIGTRAP. maskFull: it blocked
 	// everything when last seen, which may be for a moment or for good.
 	trapBlocked, maskFull bool

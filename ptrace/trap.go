@@ -24,6 +24,9 @@ func (th *Thread) noteMask() {
 		return
 	}
 	th.maskFull = m.full()
+	if th.seizedMask != nil {
+		*th.seizedMask = m
+	}
 	th.noteFaultMask(m)
 	switch {
 	case th.maskFull:
