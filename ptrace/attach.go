@@ -53,11 +53,17 @@ func (t *Tracer) passOnce(p *Process) error {
 			waiting[th] = true
 		}
 	}
+	var late lateVfork
+	defer late.end()
 	for len(waiting) > 0 {
 		if t.GivenUp() {
 			return ErrGivenUp
 		}
+		look := late.due(t)
 		for th := range waiting {
+			if look {
+				th.parkLate()
+			}
 			if th.seen || th.state != running || t.threads[th.TID] != th {
 				delete(waiting, th)
 			}

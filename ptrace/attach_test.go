@@ -105,3 +105,38 @@ func TestBytesForACallTouchNoOtherPage(t *testing.T) {
 		t.Errorf("the program says %q, want right", got)
 	}
 }
+
+// TestAThreadThatWasSeizedOnItsWayIntoVfork, and is taken for one that runs: whoever waits for it finds out, and it is traced as any when its child has let it go.
+func TestAThreadThatWasSeizedOnItsWayIntoVfork(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "family"))
+	prog.Do("vfork", "child")
+	tr, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.SetHandler(keeper{copied: map[int]*Space{}})
+	defer tr.Close()
+	var p *Process
+	whileHeld(t, tr, func() {}, func() error {
+		p = tr.newProcess(prog.PID(), nil)
+		if err := request(unix.PTRACE_SEIZE, prog.PID(), 0, seizeOptions); err != nil {
+			return err
+		}
+		th := tr.newThread(p, prog.PID())
+		if err := p.Space.Freeze(func() error { return nil }); err != nil {
+			return err
+		}
+		if th.state != parked || !p.InsideVfork() {
+			t.Errorf("the thread is in state %d", th.state)
+		}
+		return nil
+	})
+	if got := prog.Do("end", "back"); got != "back 56" {
+		t.Error(got)
+	}
+	whileHeld(t, tr, func() {}, func() error { return tr.Detach(p) })
+	prog.CheckClean()
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
+	}
+}

@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,8 +34,10 @@ func (t *Tracer) toUserMode(th *Thread) error {
 // are recorded and queued. It must be ready for them: a leader's end is not reported
 // before all other threads are reaped, nor does exec go on before that (de_thread in
 // fs/exec.c), so waiting for one thread alone could wait for ever. After Cancel the error is ErrGivenUp, and the
-// thread runs.
+// thread runs. One that is found to be inside vfork(2) is parked.
 func (t *Tracer) await(th *Thread) error {
+	var late lateVfork
+	defer late.end()
 	for th.state == running && t.threads[th.TID] == th {
 		if tid, ws, err := t.peek(th.TID, unix.WNOHANG); err == nil && tid == th.TID {
 			t.note(tid, ws, th)
@@ -44,6 +47,11 @@ func (t *Tracer) await(th *Thread) error {
 			return fmt.Errorf("thread %d: %w", th.TID, ErrGivenUp)
 		}
 		t.letEnd(th.Proc)
+		if !th.seen && late.due(t) {
+			if th.parkLate(); th.state != running {
+				break
+			}
+		}
 		tid, ws, err := t.peek(-1, 0)
 		if err != nil {
 			th.state = exiting // no child is left at all
@@ -55,6 +63,47 @@ func (t *Tracer) await(th *Thread) error {
 		return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 	}
 	return nil
+}
+
+// lateVfork looks again at a thread that is waited for, and was never seen to stop: when it was seized it may have been on its way into vfork(2), behind the
+// place where the kernel tells of that, and can't stop before its child lets it go, which may be stopped by us.
+type lateVfork struct {
+	looked time.Time
+	timer  *time.Timer
+}
+
+// lookAgain is how long a thread is waited for before it is looked at, each time.
+const lookAgain = 2 * time.Millisecond
+
+// due tells, while threads are waited for, that it is time to look at them.
+func (l *lateVfork) due(t *Tracer) bool {
+	switch now := time.Now(); {
+	case l.timer == nil:
+		l.looked, l.timer = now, time.AfterFunc(lookAgain, t.Wake)
+		return false
+	case now.Sub(l.looked) < lookAgain:
+		return false
+	default:
+		l.looked = now
+		l.timer.Reset(lookAgain)
+		return true
+	}
+}
+
+// parkLate parks th if it is such a thread.
+func (th *Thread) parkLate() {
+	if th.seen || th.state != running {
+		return
+	}
+	if st, err := procfs.ReadStatus(th.Proc.PID, th.TID); err == nil && st.State == 'D' && inVfork(th.Proc.PID, th.TID) {
+		th.state, th.stop.Reason = parked, Vfork
+	}
+}
+
+func (l *lateVfork) end() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 }
 
 // letEnd lets threads go on that are stopped on their way out: the leader's end is not
