@@ -20,20 +20,43 @@ type TailCode struct {
 	Asks []Addr
 }
 
-// MaskCell is a set of signals as rt_sigprocmask(2) takes it, bit n-1 for signal n, and where in the target the
-// set lies that is to be blocked in its place.
-type MaskCell struct {
-	Set uint64
-	At  Addr
-}
+// MaskTable is memory of the target where tails look up the set that a program passes to rt_sigprocmask(2), bit n-1 for signal n, and find the one that is to
+// be blocked in its place. It is where the table begins. Everything in it is 8 bytes long, but for Looked.
+//
+// A tail reads the set s. If Looked says no of its lowest byte, it passes that. Else it goes through the entries: it adds Difference(0) to s, then
+// Difference(1), and so on; the first sum that is 0 is of the entry whose Cell it passes. If there is none, it asks the tracer, unless Closed.
+//
+// So an entry n is made by writing its cell, and then, in one store, Difference(n): the set of entry n-1 (0 for the first) minus its own.
+// Those behind it are 0, by which nothing is found that was not found before. A thread that looks meanwhile finds it or asks.
+type MaskTable Addr
+
+// MaskEntries is how many sets a table has room for.
+const MaskEntries = 24
+
+const maskLooked = 256
+
+// Closed is where a word lies that is not 0 if tails ask no more.
+func (t MaskTable) Closed() Addr { return Addr(t) }
+
+// Looked is where 256 bytes lie, by the lowest byte of a set: 0 if the program's own is right.
+func (t MaskTable) Looked() Addr { return Addr(t) + 8 }
+
+// Difference is where that of entry i lies.
+func (t MaskTable) Difference(i int) Addr { return Addr(t) + 8 + maskLooked + Addr(8*i) }
+
+// Cell is where the set lies that is passed for that of entry i.
+func (t MaskTable) Cell(i int) Addr { return t.Difference(MaskEntries) + Addr(8*i) }
+
+// End is where the table ends.
+func (t MaskTable) End() Addr { return t.Cell(MaskEntries) }
 
 // MaskWork is what a tail in front of a call of rt_sigprocmask needs to know.
 type MaskWork struct {
 	// Known is where to have the call read its set, which the program always takes from one place that it can't
 	// write to; 0 if it takes sets from anywhere.
 	Known Addr
-	// Cells are for sets from anywhere; those that are not listed are blocked as they are.
-	Cells []MaskCell
+	// Table is for sets from anywhere.
+	Table MaskTable
 }
 
 // Masks is an architecture on which code in the target can keep threads from blocking the signals that breakpoints raise.
@@ -53,6 +76,8 @@ type Masks interface {
 	MaskPointers(r Regs) (passed, own Addr)
 	// SetMaskPointer has r pass another one.
 	SetMaskPointer(r Regs, p Addr)
+	// PassMask does for r, in front of the call, what a tail does: the call reads the set at cell, and MaskPointers knows the program's own.
+	PassMask(r Regs, cell Addr)
 	// MaskPointerUse tells whether i, which is behind a call, needs the register of that pointer, and whether it gives it
 	// another value. What is not known well needs it.
 	MaskPointerUse(i Insn) (needs, sets bool)

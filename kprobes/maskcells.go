@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -19,14 +21,15 @@ type masks struct {
 	searched map[maskKey]bool
 	// unfinished are searched again when a process comes out of vfork(2). To try before would take long each time, with all threads stopped.
 	unfinished []maskKey
-	maskCells  arch.Range // sets for tails; the tracer has them at mem
+	maskCells  arch.Range     // sets for tails, and in front of them the table; the tracer has it all at mem
+	setTable   arch.MaskTable // for sets from anywhere
 	mem        []byte
-	sets       []arch.MaskCell         // in cells, for sets from anywhere
+	sets       []ptrace.Sigset         // those of the table's entries
 	constant   map[arch.Addr]arch.Addr // the program's pointer, by the cell that is used in its place
 	placing    bool
 }
 
-const maxSets = 64
+const maxConstants = 64 // sets
 
 // allSignals are the sets with all signals that libraries use: all 64, or without what they use themselves (32 to 34).
 var allSignals = []ptrace.Sigset{^ptrace.Sigset(0), ^ptrace.Sigset(1 << 31), ^ptrace.Sigset(1 << 32), ^ptrace.Sigset(3 << 31), ^ptrace.Sigset(7 << 31)}
@@ -47,7 +50,7 @@ func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
 	if err := d.makeMaskCells(c.at); err != nil {
 		return nil, err
 	}
-	w := arch.MaskWork{Cells: d.sets}
+	w := arch.MaskWork{Table: d.setTable}
 	if c.known != 0 {
 		var err error
 		if w.Known, err = d.constantCell(c.known); err != nil {
@@ -62,35 +65,81 @@ func (d *domain) makeMaskCells(near arch.Addr) error {
 	if d.mem != nil {
 		return nil
 	}
-	at, mem, err := d.newCells(near, maxSets*setLen)
+	length := int(arch.MaskTable(0).End())
+	at, mem, err := d.newCells(near, length+maxConstants*setLen)
 	if err != nil {
 		return err
 	}
-	d.maskCells, d.mem, d.constant = arch.Range{Start: at, End: at}, mem, map[arch.Addr]arch.Addr{}
-	sets := slices.Clone(allSignals)
-	for _, own := range d.space.Masks() {
-		if _, ok := own.Unforced(); ok && !slices.Contains(sets, own) && len(sets) < maxSets/2 {
-			sets = append(sets, own, own|setOf(unix.SIGKILL)|setOf(unix.SIGSTOP)) // which a set may have, and no mask
+	table := arch.MaskTable(at)
+	d.setTable, d.mem, d.constant = table, mem, map[arch.Addr]arch.Addr{}
+	d.maskCells = arch.Range{Start: table.Cell(0), End: table.End()}
+	looked := mem[table.Looked()-at:]
+	for low := range ptrace.Sigset(256) {
+		if looked[low] = 0; low.Has(unix.SIGTRAP) {
+			looked[low] = 1
 		}
 	}
-	for _, all := range sets {
-		set, _ := all.Unforced()
-		cell, err := d.addCell(set)
-		if err != nil {
-			return err
+	for _, all := range allSignals {
+		d.addSet(all)
+	}
+	for _, own := range d.space.Masks() {
+		if _, ok := own.Unforced(); ok && len(d.sets) < arch.MaskEntries/2 {
+			d.addSet(own)
+			d.addSet(own | setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)) // which a set may have, and no mask
 		}
-		d.sets = append(d.sets, arch.MaskCell{Set: uint64(all), At: cell})
 	}
 	return nil
 }
 
-// addCell puts a set into the target.
+// addSet makes an entry of the table, if set has none and there is room. Threads look there meanwhile: see arch.MaskTable.
+func (d *domain) addSet(set ptrace.Sigset) (cell arch.Addr) {
+	n := slices.Index(d.sets, set)
+	if n >= 0 {
+		return d.setTable.Cell(n)
+	}
+	n = len(d.sets)
+	if n == arch.MaskEntries {
+		d.putWord(d.setTable.Closed(), 1)
+		return 0
+	}
+	instead, ok := set.Unforced()
+	if !ok {
+		instead = set
+	}
+	before := ptrace.Sigset(0)
+	if n > 0 {
+		before = d.sets[n-1]
+	}
+	d.putWord(d.setTable.Cell(n), uint64(instead))
+	d.putWord(d.setTable.Difference(n), uint64(before-set))
+	d.sets = append(d.sets, set)
+	return d.setTable.Cell(n)
+}
+
+// putWord is one store, which threads of the target see whole.
+func (d *domain) putWord(at arch.Addr, v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&d.mem[at-arch.Addr(d.setTable)])), v)
+}
+
+// maskCall is called for a thread at a breakpoint of det's tail: it passes a set with SIGTRAP that is new.
+func (d *domain) maskCall(det *detour, regs arch.Regs) {
+	regs.SetIP(det.End)
+	set := make([]byte, setLen)
+	passed, _ := hostMasks.MaskPointers(regs)
+	if d.mem == nil || d.space.ReadMemory(passed, set) != nil {
+		return
+	}
+	if cell := d.addSet(ptrace.Sigset(binary.LittleEndian.Uint64(set))); cell != 0 {
+		hostMasks.PassMask(regs, cell)
+	}
+}
+
+// addCell puts a set that is constant into the target.
 func (d *domain) addCell(set ptrace.Sigset) (arch.Addr, error) {
-	n := d.maskCells.Len()
-	if n+setLen > uint64(len(d.mem)) {
+	if int(d.maskCells.End-arch.Addr(d.setTable))+setLen > len(d.mem) {
 		return 0, errors.New("too many sets of signals")
 	}
-	binary.LittleEndian.PutUint64(d.mem[n:], uint64(set))
+	d.putWord(d.maskCells.End, uint64(set))
 	d.maskCells.End += setLen
 	return d.maskCells.End - setLen, nil
 }
@@ -114,11 +163,10 @@ func (d *domain) giveBackMasks() {
 	if d.maskCells.Len() == 0 {
 		return
 	}
-	sets := make([]ptrace.Sigset, len(d.sets))
-	for i, c := range d.sets {
-		sets[i] = ptrace.Sigset(c.Set)
-	}
-	d.space.Unblocked(sets...)
+	d.space.Unblocked(slices.DeleteFunc(slices.Clone(d.sets), func(s ptrace.Sigset) bool {
+		_, changed := s.Unforced()
+		return !changed
+	})...)
 	for _, th := range d.space.Threads() {
 		regs, err := th.Regs()
 		if !th.Stopped() || err != nil {

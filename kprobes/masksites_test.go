@@ -104,6 +104,49 @@ func TestASetOfOwnMakingIsBlockedAsItWas(t *testing.T) {
 	wantRight(t, prog)
 }
 
+// TestSetsThatAreMadeLater: a program blocks nearly all signals by sets that it did not have when we came, as SWI-Prolog does. Sets with few are
+// blocked as they are; and so are those that come when there is no room for more.
+func TestSetsThatAreMadeLater(t *testing.T) {
+	for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
+		t.Run(fmt.Sprintf("%+v", opts.NoOptimize), func(t *testing.T) {
+			prog := start(t, "blocker")
+			s := attach(t, prog.PID(), opts)
+			register(t, s, &kprobes.Kprobe{SymbolName: "libc.so.6:getpid"})
+			const few = ofTraps | 1<<(unix.SIGUSR1-1)
+			kept := 0
+			for i := range 40 {
+				own := all &^ (1<<(unix.SIGINT-1) | uint64(i)<<40)
+				for range 2 {
+					prog.Do("set 0", "blocked")
+					prog.Do(fmt.Sprintf("set %x", own), "blocked")
+					switch of := mask(t, prog.PID()); {
+					case of == own && i > 10:
+						kept++
+					case of != own&^ofTraps:
+						t.Errorf("set %d: %x, want %x", i, of, own&^ofTraps)
+					}
+				}
+				prog.Do(fmt.Sprintf("set %x", few), "blocked")
+				if of := mask(t, prog.PID()); of != few {
+					t.Errorf("few signals: %x, want %x", of, few)
+				}
+			}
+			if kept == 0 || kept%2 != 0 {
+				t.Errorf("there was no room %d times", kept)
+			}
+			own := all &^ (1 << (unix.SIGINT - 1))
+			prog.Do("set 0", "blocked")
+			prog.Do(fmt.Sprintf("set %x", own), "blocked")
+			closeSession(t, s)
+			if of := mask(t, prog.PID()); of != own {
+				t.Errorf("when we left: %x, want %x", of, own)
+			}
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
 func mask(t *testing.T, pid int) uint64 {
 	t.Helper()
 	st, err := procfs.ReadStatus(pid, pid)

@@ -30,7 +30,14 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 	case det == nil:
 		return false
 	case slices.Contains(det.Asks, at):
-		s.actionCall(th, d, det, regs)
+		switch call := det.site.mask; {
+		case call == nil: // the tail is on its way out
+			regs.SetIP(det.End)
+		case call.number == unix.SYS_RT_SIGPROCMASK:
+			d.maskCall(det, regs)
+		default:
+			s.actionCall(th, d, det, regs)
+		}
 		return true
 	case at == det.Trap:
 		s.hitInDetour(th, d, det, regs)

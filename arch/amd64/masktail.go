@@ -10,10 +10,18 @@ var _ arch.Masks = Arch{}
 
 // MaskTail generates
 //
-//	if (how != SIG_UNBLOCK && set) { if (*set == …) { r11 = set; set = cell } … }
+//	if (how != SIG_UNBLOCK && set) {
+//		if (looked[*(u8 *)set]) {
+//			x = *set
+//			x += difference[0]; if (x == 0) { r11 = set; set = &cell[0]; goto end }
+//			…
+//			if (!closed) int3
+//		}
+//	}
+//	end:
 //
-// with rcx and r11, which the system call changes, as scratch, and without an instruction that changes a flag: a number is
-// compared by subtracting it with lea, and jrcxz. The original pointer is in r11 from before it is changed.
+// with rcx and r11, which the system call changes, as scratch, and without an instruction that changes a flag: sums are made by lea, and
+// compared by jrcxz. The original pointer is in r11 from before it is changed.
 func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 	return func(at arch.Addr) arch.TailCode {
 		t := &tail{asm: asm{at: at}}
@@ -28,27 +36,41 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 			t.land(none)
 			return t.out()
 		}
-		read := t.jump()
-		t.land(unblocks) // short jumps reach this one only
-		t.land(none)
+		loads := []arch.Addr{t.here()}
+		t.insn(0x0f, 0xb6, 0x0e) // movzbl (%rsi),%ecx
+		t.load(w.Table.Looked())
+		t.insn(0x41, 0x0f, 0xb6, 0x0c, 0x0b) // movzbl (%r11,%rcx),%ecx
+		right := t.jrcxz()
+		looks := t.jump()
+		for _, j := range []int{unblocks, none, right} { // short jumps reach this one only
+			t.land(j)
+		}
 		ends := []int{t.farJump()}
-		t.land(read)
-		load := t.here()
+		t.land(looks)
+		loads = append(loads, t.here())
 		t.insn(0x48, 0x8b, 0x0e) // mov (%rsi),%rcx
-		before := uint64(0)
-		for _, c := range w.Cells {
-			t.insn(0x49, 0xbb) // mov $(before-set),%r11
-			t.imm64(before - c.Set)
+		for i := range arch.MaskEntries {
+			t.load(w.Table.Difference(i))
+			t.insn(0x4d, 0x8b, 0x1b)       // mov (%r11),%r11
 			t.insn(0x4a, 0x8d, 0x0c, 0x19) // lea (%rcx,%r11),%rcx
 			is := t.jrcxz()
 			other := t.jump()
 			t.land(is)
-			t.pass(c.At)
+			t.pass(w.Table.Cell(i))
 			ends = append(ends, t.farJump())
 			t.land(other)
-			before = c.Set
 		}
-		t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
+		t.load(w.Table.Closed())
+		t.insn(0x49, 0x8b, 0x0b) // mov (%r11),%rcx
+		asks := t.jrcxz()
+		closed := t.jump()
+		t.land(asks)
+		t.asks = append(t.asks, t.here())
+		t.insn(0xcc) // int3
+		t.land(closed)
+		for _, load := range loads {
+			t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
+		}
 		for _, e := range ends {
 			t.landFar(e)
 		}
@@ -111,6 +133,12 @@ func (t *tail) jump() int { t.starts = append(t.starts, t.here()); return t.shor
 
 func (t *tail) farJump() int { t.insn(0xe9, 0, 0, 0, 0); return len(t.code) }
 
+// load puts an address into r11.
+func (t *tail) load(a arch.Addr) {
+	t.insn(0x49, 0xbb) // mov $a,%r11
+	t.imm64(uint64(a))
+}
+
 // pass gives the call another set.
 func (t *tail) pass(cell arch.Addr) {
 	t.insn(0x49, 0x89, 0xf3) // mov %rsi,%r11
@@ -126,6 +154,12 @@ func (Arch) MaskPointers(r arch.Regs) (passed, own arch.Addr) {
 
 // SetMaskPointer sets rsi.
 func (Arch) SetMaskPointer(r arch.Regs, p arch.Addr) { r.(*Regs).Rsi = uint64(p) }
+
+// PassMask sets r11 and rsi.
+func (Arch) PassMask(r arch.Regs, cell arch.Addr) {
+	regs := r.(*Regs)
+	regs.R11, regs.Rsi = regs.Rsi, uint64(cell)
+}
 
 // MaskPointerUse looks at the operands. Instructions with operands that are not written down need it, but for system calls: who
 // makes another one sets what that is to be passed.

@@ -2,6 +2,7 @@ package amd64_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,12 +24,23 @@ func (b emptyBody) Tail(at arch.Addr) arch.TailCode { return b.tail(at) }
 // in front of the call but those that the call itself changes, and no flag; and at each instruction on the way a thread may be
 // taken to the call.
 func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
-	const nothing, cellA, cellB, known = 0, dataAt + 0x200, dataAt + 0x208, dataAt + 0x210
-	const setA, setB, other = ^uint64(0), ^uint64(3 << 31), uint64(1 << 4)
+	const nothing, table, known = 0, arch.MaskTable(dataAt + 0x400), dataAt + 0x210
+	const setA, setB, setC, other, harmless = ^uint64(0), ^uint64(3 << 31), uint64(0xffff_ffff_0000_0010), uint64(1 << 4), uint64(1 << 9)
+	cellA, cellB, cellC := table.Cell(0), table.Cell(1), table.Cell(2)
 	c := newCPU(t)
 	a := amd64.Arch{}
 	set := func(at arch.Addr, v uint64) { c.put(at, binary.LittleEndian.AppendUint64(nil, v)) }
-	masks := a.MaskTail(arch.MaskWork{Cells: []arch.MaskCell{{Set: setA, At: cellA}, {Set: setB, At: cellB}}})
+	for low := range 256 {
+		c.put(table.Looked()+arch.Addr(low), []byte{byte(low >> 4 & 1)})
+	}
+	sets := []uint64{0, setA, setB, setC}
+	for i := range arch.MaskEntries {
+		set(table.Difference(i), 0)
+		if i+1 < len(sets) {
+			set(table.Difference(i), sets[i]-sets[i+1])
+		}
+	}
+	masks := a.MaskTail(arch.MaskWork{Table: table})
 	constant := a.MaskTail(arch.MaskWork{Known: known})
 	action := a.ActionTail(int(unix.SIGTRAP))
 	for _, q := range []struct {
@@ -38,22 +50,26 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 		pointer arch.Addr
 		set     uint64 // what lies there
 		want    arch.Addr
+		asks    bool // if the table is open
 	}{
-		{"block all", masks, unix.SIG_BLOCK, dataAt, setA, cellA},
-		{"set all", masks, unix.SIG_SETMASK, dataAt, setA, cellA},
-		{"set all of libc's", masks, unix.SIG_SETMASK, dataAt, setB, cellB},
-		{"unblock all", masks, unix.SIG_UNBLOCK, dataAt, setA, dataAt},
-		{"one signal", masks, unix.SIG_BLOCK, dataAt, other, dataAt},
-		{"none", masks, unix.SIG_SETMASK, dataAt, 0, dataAt},
-		{"a question", masks, unix.SIG_BLOCK, nothing, 0, nothing},
-		{"the upper half of the first argument is not looked at", masks, 0xdead_beef_0000_0001, dataAt, setA, dataAt},
-		{"a constant", constant, unix.SIG_BLOCK, dataAt, setA, known},
-		{"a constant, unblocked", constant, unix.SIG_UNBLOCK, dataAt, setA, dataAt},
-		{"the default", action, uint64(unix.SIGTRAP), dataAt, 0, 0},
-		{"a handler", action, uint64(unix.SIGTRAP), dataAt, 0x1234, dataAt},
-		{"ignoring", action, uint64(unix.SIGTRAP), dataAt, 1, dataAt},
-		{"another signal", action, uint64(unix.SIGILL), dataAt, 0, dataAt},
-		{"a question", action, uint64(unix.SIGTRAP), nothing, 0, nothing},
+		{"block all", masks, unix.SIG_BLOCK, dataAt, setA, cellA, false},
+		{"set all", masks, unix.SIG_SETMASK, dataAt, setA, cellA, false},
+		{"set all of libc's", masks, unix.SIG_SETMASK, dataAt, setB, cellB, false},
+		{"unblock all", masks, unix.SIG_UNBLOCK, dataAt, setA, dataAt, false},
+		{"one signal that the table knows nothing of", masks, unix.SIG_BLOCK, dataAt, other, dataAt, true},
+		{"another signal than a breakpoint's", masks, unix.SIG_BLOCK, dataAt, harmless, dataAt, false},
+		{"a set in the third entry", masks, unix.SIG_SETMASK, dataAt, setC, cellC, false},
+		{"nearly that", masks, unix.SIG_SETMASK, dataAt, setC + 1<<20, dataAt, true},
+		{"none", masks, unix.SIG_SETMASK, dataAt, 0, dataAt, false},
+		{"a question", masks, unix.SIG_BLOCK, nothing, 0, nothing, false},
+		{"the upper half of the first argument is not looked at", masks, 0xdead_beef_0000_0001, dataAt, setA, dataAt, false},
+		{"a constant", constant, unix.SIG_BLOCK, dataAt, setA, known, false},
+		{"a constant, unblocked", constant, unix.SIG_UNBLOCK, dataAt, setA, dataAt, false},
+		{"the default", action, uint64(unix.SIGTRAP), dataAt, 0, 0, true},
+		{"a handler", action, uint64(unix.SIGTRAP), dataAt, 0x1234, dataAt, true},
+		{"ignoring", action, uint64(unix.SIGTRAP), dataAt, 1, dataAt, true},
+		{"another signal", action, uint64(unix.SIGILL), dataAt, 0, dataAt, false},
+		{"a question", action, uint64(unix.SIGTRAP), nothing, 0, nothing, true},
 	} {
 		load := []byte{0xb8, 14, 0, 0, 0} // mov $14,%eax
 		d, err := a.AssembleDetour(codeAt, sequence(t, load, slotAt), emptyBody{q.tail})
@@ -62,8 +78,10 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 		}
 		c.put(codeAt, d.Code)
 		set(dataAt, q.set)
-		for _, flags := range []uint64{0x202, 0x202 | 0x8d5} {
-			before := c.regs()
+		for k, flags := range []uint64{0x202, 0x202 | 0x8d5, 0x202} {
+			closed := k == 2
+			set(table.Closed(), uint64(k/2))
+			before, asked := c.regs(), false
 			before.Rdi, before.Rsi, before.Rip, before.Eflags = q.rdi, uint64(q.pointer), uint64(d.Start()), flags
 			before.R8, before.R9, before.R10, before.R11, before.Rcx, before.Rdx = 8, 9, 10, 11, 12, 13
 			r := before
@@ -74,10 +92,14 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 				if now := arch.Addr(r.Rsi); now != q.pointer && now != q.want {
 					t.Errorf("%s: at +%#x the pointer is %s", q.name, r.Rip-codeAt, now)
 				}
+				asked = asked || slices.Contains(d.Asks, arch.Addr(r.Rip))
 				var sig unix.Signal
 				if r, sig = c.step(r); sig != unix.SIGTRAP {
 					t.Fatalf("%s: %v at +%#x", q.name, sig, r.Rip-codeAt)
 				}
+			}
+			if want := q.asks && (!closed || q.rdi == uint64(unix.SIGTRAP)); asked != want {
+				t.Errorf("%s: asks: %v, want %v", q.name, asked, want)
 			}
 			passed, kept := a.MaskPointers(&r)
 			if passed != q.want || passed != q.pointer && kept != q.pointer {
