@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -192,6 +194,50 @@ func TestThreadsAndProcessesAreMadeAfterOurDeath(t *testing.T) {
 			wantRight(t, prog)
 		})
 	}
+}
+
+// TestADeathDuringAStepOverASystemCall: the kernel ends the step with a SIGTRAP when the call ends, though who has asked for it, as a guardian does that takes
+// threads out of our code, has died meanwhile.
+func TestADeathDuringAStepOverASystemCall(t *testing.T) {
+	const stepping = "GOKPROBE_STEPS"
+	if pid, err := strconv.Atoi(os.Getenv(stepping)); err == nil {
+		stepAndDie(t, pid)
+	}
+	prog := start(t, "blocker")
+	kill, _ := tracerToKill(t, prog, "TestLibraryTracer", "GOKPROBE_HOW=breakpoints")
+	kill()
+	for range 3 {
+		steps := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+		steps.Env = append(os.Environ(), fmt.Sprintf("%s=%d", stepping, prog.PID()))
+		if out, err := steps.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		prog.Do("set 0", "blocked")
+	}
+	recoverAll(t, prog)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// stepAndDie steps a process that waits in read(2), and ends when it is in there again.
+func stepAndDie(t *testing.T, pid int) {
+	runtime.LockOSThread()
+	waits := func() {
+		for {
+			if b, err := procfs.ReadBlocked(pid, pid); err == nil && b.Number == unix.SYS_READ {
+				return
+			}
+		}
+	}
+	waits()
+	ok(t, unix.PtraceSeize(pid))
+	ok(t, unix.PtraceInterrupt(pid))
+	_, err := unix.Wait4(pid, nil, unix.WALL, nil)
+	ok(t, err)
+	ok(t, unix.PtraceSingleStep(pid))
+	for st, err := procfs.ReadStat(pid, pid); err == nil && st.State != 'S'; st, err = procfs.ReadStat(pid, pid) {
+	}
+	os.Exit(0)
 }
 
 func recoverAll(t *testing.T, prog *testprog.Prog) {

@@ -21,8 +21,8 @@ const (
 
 // The signals and codes that a guard tells apart, and the system calls that it makes.
 const (
-	sigTrap               = 5
-	codeKernel, codeTrace = 0x80, 2
+	sigTrap                          = 5
+	codeKernel, codeTrace, codeBrkpt = 0x80, 2, 1
 
 	restartSys, restartBlock = 512, 516 // ERESTARTSYS, ERESTART_RESTARTBLOCK
 	sysRestart               = 219
@@ -36,7 +36,8 @@ const (
 //		addr ip = uc->rip;
 //		if (sig == SIGTRAP) {
 //			if (info->si_errno == OWN) { info->si_errno = 0; goto chain; }  // a live tracer says so
-//			if (info->si_code == TRAP_TRACE && !(uc->eflags & TF)) return;  // a single step of the tracer's
+//			if (info->si_code == TRAP_BRKPT && (ip & 4095) && ip[-1] == INT1) goto chain;
+//			if ((info->si_code == TRAP_TRACE || info->si_code == TRAP_BRKPT) && !(uc->eflags & TF)) return;  // a single step of the tracer's
 //			if (info->si_code != SI_KERNEL) goto chain;
 //			if (info->si_errno == MARK && info->si_addr == ip) return;      // moved there by the tracer
 //			ip--;
@@ -50,7 +51,8 @@ const (
 //
 // For the default action it sets that, and has the signal come again, if it does not by itself.
 // SIGTRAP behind a debugger's single step: the kernel has cleared TF in the context already
-// (handle_signal in arch/x86/kernel/signal.c).
+// (handle_signal in arch/x86/kernel/signal.c). A tracer that dies does not take its step back: of one over a system call the kernel tells at the call's
+// end, with the code of int1 (user_single_step_report in arch/x86/kernel/ptrace.c). That may have been sigreturn: ip is anywhere.
 func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a := &asm{at: at}
 	a.emit(0xf3, 0x0f, 0x1e, 0xfa)                            // endbr64
@@ -67,7 +69,15 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a.emit(0x81, 0xf9, codeKernel, 0, 0, 0)                   // cmp  $SI_KERNEL,%ecx
 	isBreakpoint := a.short(0x74)                             // je   breakpoint
 	a.emit(0x83, 0xf9, codeTrace)                             // cmp  $TRAP_TRACE,%ecx
+	step := a.short(0x74)                                     // je   step
+	a.emit(0x83, 0xf9, codeBrkpt)                             // cmp  $TRAP_BRKPT,%ecx
 	chains = append(chains, a.far(0x85))                      // jne  chain
+	a.emit(0xa9, 0xff, 0x0f, 0, 0)                            // test $4095,%eax: in front of that may be nothing
+	first := a.short(0x74)                                    // je   step
+	a.emit(0x80, 0x78, 0xff, 0xf1)                            // cmpb $INT1,-1(%rax)
+	chains = append(chains, a.far(0x84))                      // je   chain
+	a.land(step)                                              // step:
+	a.land(first)                                             //
 	a.emit(0xf7, 0x82, ucEflags, 0, 0, 0, 0, flagTF>>8, 0, 0) // testl $TF,eflags(%rdx)
 	chains = append(chains, a.far(0x85))                      // jne  chain
 	a.emit(0xc3)                                              // ret
