@@ -21,10 +21,11 @@ type TailCode struct {
 }
 
 // MaskTable is memory of the target where tails look up the set that a program passes to rt_sigprocmask(2), bit n-1 for signal n, and find the one that is to
-// be blocked in its place. It is where the table begins. Everything in it is 8 bytes long, but for Looked.
+// be blocked in its place. It is where the table begins. Everything in it is 8 bytes long, but for Looked and Less.
 //
 // A tail reads the set s. If Looked says no of its lowest byte, it passes that. Else it goes through the entries: it adds Difference(0) to s, then
-// Difference(1), and so on; the first sum that is 0 is of the entry whose Cell it passes. If there is none, it asks the tracer, unless Closed.
+// Difference(1), and so on; the first sum that is 0 is of the entry whose Cell it passes. If there is none, it asks the tracer, unless Closed. If nobody
+// answers, and the set has the last eight signals, as those of nearly all have, its lowest byte becomes, where the program has it, what Less says of it.
 //
 // So an entry n is made by writing its cell, and then, in one store, Difference(n): the set of entry n-1 (0 for the first) minus its own.
 // Those behind it are 0, by which nothing is found that was not found before. A thread that looks meanwhile finds it or asks.
@@ -33,7 +34,7 @@ type MaskTable Addr
 // MaskEntries is how many sets a table has room for.
 const MaskEntries = 24
 
-const maskLooked = 256
+const lowestBytes = 256
 
 // Closed is where a word lies that is not 0 if tails ask no more.
 func (t MaskTable) Closed() Addr { return Addr(t) }
@@ -41,8 +42,11 @@ func (t MaskTable) Closed() Addr { return Addr(t) }
 // Looked is where 256 bytes lie, by the lowest byte of a set: 0 if the program's own is right.
 func (t MaskTable) Looked() Addr { return Addr(t) + 8 }
 
+// Less is where 256 bytes lie: the lowest byte of a set without the signals that breakpoints raise, by that byte.
+func (t MaskTable) Less() Addr { return t.Looked() + lowestBytes }
+
 // Difference is where that of entry i lies.
-func (t MaskTable) Difference(i int) Addr { return Addr(t) + 8 + maskLooked + Addr(8*i) }
+func (t MaskTable) Difference(i int) Addr { return t.Less() + lowestBytes + Addr(8*i) }
 
 // Cell is where the set lies that is passed for that of entry i.
 func (t MaskTable) Cell(i int) Addr { return t.Difference(MaskEntries) + Addr(8*i) }

@@ -73,11 +73,12 @@ func (d *domain) makeMaskCells(near arch.Addr) error {
 	table := arch.MaskTable(at)
 	d.setTable, d.mem, d.constant = table, mem, map[arch.Addr]arch.Addr{}
 	d.maskCells = arch.Range{Start: table.Cell(0), End: table.End()}
-	looked := mem[table.Looked()-at:]
+	looked, less := mem[table.Looked()-at:], mem[table.Less()-at:]
 	for low := range ptrace.Sigset(256) {
 		if looked[low] = 0; low.Has(unix.SIGTRAP) {
 			looked[low] = 1
 		}
+		less[low] = byte(low &^ (setOf(unix.SIGTRAP) | setOf(unix.SIGILL)))
 	}
 	for _, all := range allSignals {
 		d.addSet(all)

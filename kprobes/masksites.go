@@ -22,7 +22,7 @@ import (
 //
 // So no thread is to block SIGTRAP. Where code that may have breakpoints, or the C library, calls rt_sigprocmask(2), a jump leads to a tail
 // (arch.Masks) behind the displaced instructions. If the program's set is all signals, or nearly all, the tail has the call read another one: the same without SIGTRAP and
-// SIGILL. A tail is code in the target: it needs no tracer, and works when we are dead. It writes nothing to memory, and changes no registers but those that
+// SIGILL. A tail is code in the target: it needs no tracer, and works when we are dead. It writes nothing to memory as long as we live, and changes no registers but those that
 // every system call changes, and the one with the pointer to the set.
 //
 //	a thread in the tail            is as good as in front of the call: whatever it has done there, the pointer is the program's or ours, and either
@@ -34,11 +34,11 @@ import (
 // Calls of rt_sigaction(2) have tails as well: see trapaction.go.
 //
 // Sets with SIGTRAP are in a table (arch.MaskTable): those that libraries use and that threads block when the tails are made from the beginning, others from
-// the first time that they are passed. For those a tail asks us, by a breakpoint; with nobody there, they are passed as they are.
+// the first time that they are passed. For those a tail asks us, by a breakpoint; with nobody there, it takes the two signals out of the
+// program's own set, where that is nearly all. That is the one thing that it writes to memory.
 //
 // What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
-// block SIGTRAP and few others, or nearly all signals by a set that they pass for the first time when we are dead; sets that are passed to a call in generated
-// code, and new ones when the table is full. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
+// block SIGTRAP and few others; sets that are passed to a call in generated code, constant ones that are new when we are dead, and new ones when the table is full. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
 // ends, or if it is there when the process is recovered after our death.
 
 // hostMasks is the architecture's part.

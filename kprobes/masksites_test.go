@@ -149,6 +149,32 @@ func TestSetsThatAreMadeLater(t *testing.T) {
 	}
 }
 
+// TestSetsThatAreMadeAfterOurDeath, and passed for the first time then: the thread does not block SIGTRAP, and lives through the breakpoints that it comes to. The
+// price is told in SECURITY.md: its set has changed.
+func TestSetsThatAreMadeAfterOurDeath(t *testing.T) {
+	for _, how := range []string{"count", "breakpoints", "returns"} {
+		t.Run(how, func(t *testing.T) {
+			prog := start(t, "blocker")
+			want := prog.Do("threads 3", "joined")
+			kill, _ := tracerToKill(t, prog, "TestLibraryTracer", "GOKPROBE_HOW="+how)
+			kill()
+			for i := range uint64(30) { // more than the table has room for
+				own := all &^ (1<<(unix.SIGINT-1) | i<<40)
+				less := own &^ ofTraps
+				if got, want := prog.Do(fmt.Sprintf("pass %x", own), "passed"), fmt.Sprintf("passed %x %x", less, less); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+				if got := prog.Do("threads 3", "joined"); got != want {
+					t.Errorf("threads: %s, unprobed %s", got, want)
+				}
+			}
+			recoverAll(t, prog)
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
 func mask(t *testing.T, pid int) uint64 {
 	t.Helper()
 	st, err := procfs.ReadStatus(pid, pid)

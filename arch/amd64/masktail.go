@@ -15,7 +15,10 @@ var _ arch.Masks = Arch{}
 //			x = *set
 //			x += difference[0]; if (x == 0) { r11 = set; set = &cell[0]; goto end }
 //			…
-//			if (!closed) int3
+//			if (!closed) {
+//				int3
+//				if (((u8 *)set)[7] == 0xff) *(u8 *)set = less[*(u8 *)set]
+//			}
 //		}
 //	}
 //	end:
@@ -67,8 +70,21 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 		t.land(asks)
 		t.asks = append(t.asks, t.here())
 		t.insn(0xcc) // int3
+		loads = append(loads, t.here())
+		t.insn(0x0f, 0xb6, 0x4e, 7)             // movzbl 7(%rsi),%ecx
+		t.insn(0x8d, 0x89, 1, 0xff, 0xff, 0xff) // lea -0xff(%rcx),%ecx
+		nearlyAll := t.jrcxz()
+		few := t.jump()
+		t.land(nearlyAll)
+		loads = append(loads, t.here())
+		t.insn(0x0f, 0xb6, 0x0e) // movzbl (%rsi),%ecx
+		t.load(w.Table.Less())
+		t.insn(0x41, 0x0f, 0xb6, 0x0c, 0x0b) // movzbl (%r11,%rcx),%ecx
+		loads = append(loads, t.here())
+		t.insn(0x88, 0x0e) // mov %cl,(%rsi)
+		t.land(few)
 		t.land(closed)
-		for _, load := range loads {
+		for _, load := range loads { // one is a store
 			t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
 		}
 		for _, e := range ends {

@@ -32,6 +32,7 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 	set := func(at arch.Addr, v uint64) { c.put(at, binary.LittleEndian.AppendUint64(nil, v)) }
 	for low := range 256 {
 		c.put(table.Looked()+arch.Addr(low), []byte{byte(low >> 4 & 1)})
+		c.put(table.Less()+arch.Addr(low), []byte{byte(low &^ 0x18)})
 	}
 	sets := []uint64{0, setA, setB, setC}
 	for i := range arch.MaskEntries {
@@ -98,6 +99,14 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 					t.Fatalf("%s: %v at +%#x", q.name, sig, r.Rip-codeAt)
 				}
 			}
+			left := q.set
+			if q.asks && !closed && q.rdi != uint64(unix.SIGTRAP) && q.set>>56 == 0xff { // nobody has answered
+				left &^= 0x18
+			}
+			if got := binary.LittleEndian.Uint64(c.get(dataAt, 8)); got != left {
+				t.Errorf("%s: the set is %x, want %x", q.name, got, left)
+			}
+			set(dataAt, q.set)
 			if want := q.asks && (!closed || q.rdi == uint64(unix.SIGTRAP)); asked != want {
 				t.Errorf("%s: asks: %v, want %v", q.name, asked, want)
 			}

@@ -1,5 +1,5 @@
 // Blocks signals in the ways of libraries and says what it is told. "set HEX" and "block HEX" change the mask and say the mask that the kernel tells
-// then; "open" blocks nothing; "foo V" calls foo; "action" sets SIGTRAP's action to the default and says the one before, "spawn" runs true
+// then; "pass HEX" sets it, and says the mask and what is in the set that was passed; "open" blocks nothing; "foo V" calls foo; "action" sets SIGTRAP's action to the default and says the one before, "spawn" runs true
 // by posix_spawn, "threads N" makes and joins N threads.
 #include <signal.h>
 #include <spawn.h>
@@ -16,27 +16,33 @@ static void *run(void *arg)
 	return arg;
 }
 
-static void change(int how, unsigned long bits)
+// change returns what is in the set that was passed then.
+static unsigned long change(int how, unsigned long bits, unsigned long *blocks)
 {
 	sigset_t set, now;
 	sigemptyset(&set);
 	*(unsigned long *)&set = bits;
 	CHECK(pthread_sigmask(how, &set, NULL) == 0);
-	CHECK(*(unsigned long *)&set == bits);
 	CHECK(pthread_sigmask(SIG_BLOCK, NULL, &now) == 0);
-	say("blocked %lx", *(unsigned long *)&now);
+	*blocks = *(unsigned long *)&now;
+	return *(unsigned long *)&set;
 }
 
 int main(void)
 {
 	char line[64];
-	unsigned long v;
+	unsigned long v, now;
 	say("ready");
 	while (hear(line, sizeof line)) {
 		if (sscanf(line, "set %lx", &v) == 1) {
-			change(SIG_SETMASK, v);
+			CHECK(change(SIG_SETMASK, v, &now) == v);
+			say("blocked %lx", now);
+		} else if (sscanf(line, "pass %lx", &v) == 1) {
+			v = change(SIG_SETMASK, v, &now);
+			say("passed %lx %lx", now, v);
 		} else if (sscanf(line, "block %lx", &v) == 1) {
-			change(SIG_BLOCK, v);
+			CHECK(change(SIG_BLOCK, v, &now) == v);
+			say("blocked %lx", now);
 		} else if (sscanf(line, "foo %lu", &v) == 1) {
 			CHECK(foo(v) == 3 * (long)v + 1);
 			say("called");
