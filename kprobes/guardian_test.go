@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -274,6 +275,9 @@ func TestGuardianAndTracerAreKilledTogether(t *testing.T) {
 func TestAGuardianIsNoMemberOfTheTracersProcessGroup(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT} {
 		t.Run(unix.SignalName(sig), func(t *testing.T) {
+			caught := make(chan os.Signal, 1) // what is caught is the default in a program that is executed, also under nohup(1)
+			signal.Notify(caught, sig)
+			defer signal.Stop(caught)
 			prog := start(t, "threads", "3")
 			prog.Send("start")
 			g := startGuarded(t, prog.PID(), "GOKPROBE_SYMBOLS=foo")
