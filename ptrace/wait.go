@@ -52,10 +52,18 @@ func (t *Tracer) await(th *Thread) error {
 				break
 			}
 		}
-		tid, ws, err := t.peek(-1, 0)
+		flags := 0
+		if !th.seen && t.bell == nil { // nobody could wake us
+			flags = unix.WNOHANG
+		}
+		tid, ws, err := t.peek(-1, flags)
 		if err != nil {
 			th.state = exiting // no child is left at all
 			break
+		}
+		if tid == 0 {
+			time.Sleep(lookAgain / 4)
+			continue
 		}
 		t.note(tid, ws, th)
 	}
