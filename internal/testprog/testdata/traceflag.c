@@ -60,7 +60,13 @@ asm(".text\n.globl tf_block,tf_end,tf_run,tf_leaf\n.type tf_block,@function\ntf_
 
 // repeats tells of a string instruction with a prefix. If it faults for a page that the kernel has moved meanwhile, its
 // traps have RF set from then on until its last repetition: not the program's doing, nor a tracer's.
-static int repeats(const unsigned char *insn) { return (insn[0] & 0xfe) == 0xf2 && insn[1] >= 0xa4 && insn[1] <= 0xaf; }
+static int repeats(const unsigned char *insn)
+{
+	int prefix = 0;
+	for (; *insn == 0x66 || (*insn & 0xfe) == 0xf2 || (*insn & 0xf0) == 0x40; insn++)
+		prefix |= (*insn & 0xfe) == 0xf2;
+	return prefix && *insn >= 0xa4 && *insn <= 0xaf;
+}
 
 static void on_trap(int sig, siginfo_t *si, void *ctx)
 {
