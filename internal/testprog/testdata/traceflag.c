@@ -68,12 +68,23 @@ static int repeats(const unsigned char *insn)
 	return prefix && *insn >= 0xa4 && *insn <= 0xaf;
 }
 
+// The code without breakpoints.
+static unsigned char own[4096];
+
+__attribute__((constructor)) static void copy_own(void) { memcpy(own, tf_block, tf_end - tf_block); }
+
+static int repeats_at(long rip)
+{
+	long at = rip - (long)tf_block;
+	return at >= 0 && at < tf_end - tf_block && repeats(own + at);
+}
+
 static void on_trap(int sig, siginfo_t *si, void *ctx)
 {
 	enum { RF = 0x10000 };
 	ucontext_t *uc = ctx;
 	greg_t *r = uc->uc_mcontext.gregs;
-	long flags = r[REG_EFL] & ~(repeats((unsigned char *)r[REG_RIP]) ? RF : 0);
+	long flags = r[REG_EFL] & ~(repeats_at(r[REG_RIP]) ? RF : 0);
 	long where = (char *)si->si_addr >= tf_block && (char *)si->si_addr < tf_end ? (char *)si->si_addr - tf_block : (long)si->si_addr;
 	struct step s = { r[REG_RIP] - (long)tf_block, flags, si->si_code, where, r[REG_TRAPNO], r[REG_ERR], r[REG_RSP] };
 	if (now->n == 0)
