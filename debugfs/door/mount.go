@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
@@ -66,7 +67,6 @@ func Mount(t Tree, dir string, o MountOptions) (*Mounted, error) {
 		care.dismiss()
 		return nil, fmt.Errorf("cannot mount on %s: %w", dir, err)
 	}
-	keepFromChildren()
 	m := &Mounted{dir: dir, care: care, done: make(chan struct{})}
 	go func() {
 		server.Wait()
@@ -95,11 +95,34 @@ func mount(t Tree, dir string, o MountOptions) (*fuse.Server, error) {
 		},
 	}
 	root := &node{site: &site{tree: t, tracer: o.Tracer, began: time.Now()}, name: "."}
-	server, err := gofs.Mount(dir, root, options)
-	if options.DirectMountStrict && errors.Is(err, unix.EPERM) && helper() != "" { // root of a container
-		options.DirectMountStrict = false
-		server, err = gofs.Mount(dir, root, options)
+	if !options.DirectMountStrict {
+		return byHelper(dir, root, options)
 	}
+	server, err := alone(dir, root, options)
+	if errors.Is(err, unix.EPERM) && helper() != "" { // root of a container
+		return byHelper(dir, root, options)
+	}
+	return server, err
+}
+
+// alone mounts by mount(2) while this process starts no program. go-fuse opens the device, and a file of the new mount, such
+// that programs inherit them. Whoever has the device keeps the mount alive when we have ended, and whoever closes a file of the mount, if
+// only by its end, waits for an answer (fuse_flush in fs/fuse/file.c): one that comes from a process that has the device itself, for ever.
+// syscall.ForkLock is for that; nothing in a direct mount starts a program or takes it again.
+func alone(dir string, root gofs.InodeEmbedder, options *gofs.Options) (*fuse.Server, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	server, err := gofs.Mount(dir, root, options)
+	keepFromChildren()
+	return server, err
+}
+
+// byHelper mounts by fusermount3, which is a program itself; its device is closed in others from the beginning but for
+// the moment between its arrival and that mark.
+func byHelper(dir string, root gofs.InodeEmbedder, options *gofs.Options) (*fuse.Server, error) {
+	options.DirectMountStrict = false
+	server, err := gofs.Mount(dir, root, options)
+	keepFromChildren()
 	return server, err
 }
 

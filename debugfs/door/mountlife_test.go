@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -197,4 +199,54 @@ func TestASessionIsMountedThroughItsSocket(t *testing.T) {
 		t.Error(err)
 	}
 	<-m.Done()
+}
+
+// TestNoChildHasWhatTheMountIsMadeOf starts programs for as long as trees are mounted, and looks at what they have open.
+func TestNoChildHasWhatTheMountIsMadeOf(t *testing.T) {
+	parent := t.TempDir()
+	ended := make(chan struct{})
+	found := make(chan string, 1)
+	var children sync.WaitGroup
+	for range 2 {
+		children.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				cmd := exec.Command("sh", "-c", "readlink /proc/$$/fd/*; :")
+				cmd.Dir = "/"
+				out, err := cmd.CombinedOutput()
+				if err != nil || strings.Contains(string(out), fuseDevice) || strings.Contains(string(out), parent) {
+					select {
+					case found <- strings.TrimSpace(string(out)):
+					default:
+					}
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		dir := filepath.Join(parent, strconv.Itoa(i))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		tree := newFakeTree()
+		m, err := Mount(tree, dir, MountOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree.pipe.end()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(ended)
+	children.Wait()
+	select {
+	case files := <-found:
+		t.Errorf("a program that was started meanwhile has %q", files)
+	default:
+	}
 }
