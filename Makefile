@@ -32,9 +32,9 @@ setup-test: ## install what the tests use, if this is root on a Debian
 
 test: setup-test ## run all tests
 	status=0; \
-	$(GO) test -count=1 -race -timeout 15m $(TESTFLAGS) $(RACE) || status=1; \
-	$(GO) test -count=1 -race -timeout 5m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
-	$(GO) test -count=1 -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
+	$(GO) test -count=1 -race -timeout 25m $(TESTFLAGS) $(RACE) || status=1; \
+	$(GO) test -count=1 -race -timeout 10m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
+	$(GO) test -count=1 -timeout 40m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
 	exit $$status
 
 check: ## check formatting, vet, lint, go.mod, and the import table
