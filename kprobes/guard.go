@@ -195,13 +195,18 @@ func (g *guard) remove(r *ptrace.Remote) error {
 }
 
 // leaveGuard takes a stopped thread out of the guard, back to where the signal that it handles
-// has found it: that is on its stack, and the kernel takes it from there.
+// has found it: that is on its stack, and the kernel takes it from there. It may be in a copy then.
 func (d *domain) leaveGuard(th *ptrace.Thread) {
-	for left := d.stepped(); ; {
+	stepped := false
+	for left := d.stepped(); ; stepped = true {
 		regs, err := th.Regs()
 		if err != nil || !d.guard.state.Code.Contains(regs.IP()) || !left.step(d.space, th, regs.IP()) {
-			return
+			break
 		}
+	}
+	if stepped {
+		th.RunFree()
+		_ = th.EndStep() // its end follows
 	}
 }
 

@@ -126,7 +126,9 @@ func (th *Thread) Commit() {
 		return
 	}
 	if t := th.Proc.tracer; th.stop.Reason != Signal && t.unreaped == th.TID {
+		th.committed = th.moved
 		t.take()
+		th.committed = false
 	}
 }
 
