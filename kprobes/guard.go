@@ -128,14 +128,14 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 	if g.state.Handler == 0 || g.has(sig) || sig != unix.SIGTRAP && d.owns(sig) {
 		return nil
 	}
-	p := g.state.Place
+	p, code := g.state.Place, d.guardHandler(sig)
 	note := func() error { // before it is so: else whoever recovers the process would not put the action back
 		g.state.Installed |= 1 << uint(sig)
 		return d.region.NoteGuard(g.state)
 	}
 	for _, proc := range d.space.Processes() { // some share the memory only
 		err := proc.Remote(func(r *ptrace.Remote) error {
-			return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction(), note)
+			return r.Guard(sig, code, p.SavedAction(int(sig)), p.ScratchAction(), note)
 		})
 		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
 			g.state.Installed &^= 1 << uint(sig)
@@ -143,6 +143,22 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 		}
 	}
 	return nil
+}
+
+// guardHandler is the guard as the action of sig. Goroutines' stacks have no room for a signal's frame.
+func (d *domain) guardHandler(sig unix.Signal) ptrace.GuardHandler {
+	s := d.guard.state
+	return ptrace.GuardHandler{Handler: s.Handler, Restorer: s.Restorer, OnStack: d.handles(sig) && d.runsGo()}
+}
+
+// handles tells whether the program has a handler for sig now, as far as is known.
+func (d *domain) handles(sig unix.Signal) bool {
+	tid, err := d.space.TID()
+	if err != nil {
+		return true
+	}
+	st, err := procfs.ReadStatus(tid, 0)
+	return err != nil || st.SigCgt.Has(int(sig))
 }
 
 // departed tells from an error that a process has left the address space, by its end or by exec, before
