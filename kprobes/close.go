@@ -130,6 +130,7 @@ func (d *domain) release(last bool) error {
 		ending = d.ending()
 		errs = append(errs, d.text.RestoreAllBut(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
 		if left = !ending && d.stuck(); !left {
+			d.space.Part() // before the guard goes, and the code that threads stand in
 			errs = append(errs, d.region.Wipe(), d.unmap())
 		}
 		for _, p := range d.space.Processes() {

@@ -128,14 +128,14 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 	if g.state.Handler == 0 || g.has(sig) || sig != unix.SIGTRAP && d.owns(sig) {
 		return nil
 	}
-	p := g.state.Place
+	p, code := g.state.Place, d.guardHandler(sig)
 	note := func() error { // before it is so: else whoever recovers the process would not put the action back
 		g.state.Installed |= 1 << uint(sig)
 		return d.region.NoteGuard(g.state)
 	}
 	for _, proc := range d.space.Processes() { // some share the memory only
 		err := proc.Remote(func(r *ptrace.Remote) error {
-			return r.Guard(sig, g.state.Handler, g.state.Restorer, p.SavedAction(int(sig)), p.ScratchAction(), note)
+			return r.Guard(sig, code, p.SavedAction(int(sig)), p.ScratchAction(), note)
 		})
 		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
 			g.state.Installed &^= 1 << uint(sig)
@@ -143,6 +143,22 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 		}
 	}
 	return nil
+}
+
+// guardHandler is the guard as the action of sig. Goroutines' stacks have no room for a signal's frame.
+func (d *domain) guardHandler(sig unix.Signal) ptrace.GuardHandler {
+	s := d.guard.state
+	return ptrace.GuardHandler{Handler: s.Handler, Restorer: s.Restorer, OnStack: d.handles(sig) && d.runsGo()}
+}
+
+// handles tells whether the program has a handler for sig now, as far as is known.
+func (d *domain) handles(sig unix.Signal) bool {
+	tid, err := d.space.TID()
+	if err != nil {
+		return true
+	}
+	st, err := procfs.ReadStatus(tid, 0)
+	return err != nil || st.SigCgt.Has(int(sig))
 }
 
 // departed tells from an error that a process has left the address space, by its end or by exec, before
@@ -195,13 +211,18 @@ func (g *guard) remove(r *ptrace.Remote) error {
 }
 
 // leaveGuard takes a stopped thread out of the guard, back to where the signal that it handles
-// has found it: that is on its stack, and the kernel takes it from there.
+// has found it: that is on its stack, and the kernel takes it from there. It may be in a copy then.
 func (d *domain) leaveGuard(th *ptrace.Thread) {
-	for left := d.stepped(); ; {
+	stepped := false
+	for left := d.stepped(); ; stepped = true {
 		regs, err := th.Regs()
 		if err != nil || !d.guard.state.Code.Contains(regs.IP()) || !left.step(d.space, th, regs.IP()) {
-			return
+			break
 		}
+	}
+	if stepped {
+		th.RunFree()
+		_ = th.EndStep() // its end follows
 	}
 }
 

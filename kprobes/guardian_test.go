@@ -47,12 +47,18 @@ type guardedTracer struct {
 // startGuarded starts one. It attaches to pid, and says so.
 func startGuarded(t *testing.T, pid int, env ...string) *guardedTracer {
 	t.Helper()
+	return startGuardedWith(t, pid, nil, env...)
+}
+
+// startGuardedWith is startGuarded for a tracer that is given files, from descriptor 3 on.
+func startGuardedWith(t *testing.T, pid int, files []*os.File, env ...string) *guardedTracer {
+	t.Helper()
 	r, w, err := os.Pipe()
 	ok(t, err)
 	g := &guardedTracer{t: t, err: r}
 	g.cmd = exec.Command("/proc/self/exe", "-test.run=^TestGuardedTracer$", "-test.timeout=5m")
 	g.cmd.Env = append(append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), guarded+"=1"), env...)
-	g.cmd.Stderr = w
+	g.cmd.Stderr, g.cmd.ExtraFiles = w, files
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := g.cmd.StdinPipe()
 	ok(t, err)
@@ -315,6 +321,47 @@ func TestAnOrderlyEndLeavesNoGuardian(t *testing.T) {
 	if said := g.said(); said != "" {
 		t.Errorf("said %q", said)
 	}
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
+// TestAGuardianKeepsNothingOpenForTheTracer: what the tracer has open, and passes on to what it executes, is closed in the guardian: files that others wait for the end of.
+func TestAGuardianKeepsNothingOpenForTheTracer(t *testing.T) {
+	prog := start(t, "threads", "3")
+	var passed []*os.File
+	for range 8 {
+		r, w, err := os.Pipe()
+		ok(t, err)
+		defer r.Close()
+		passed = append(passed, w)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	ok(t, err)
+	passed = append(passed, null, null)
+	names := map[string]bool{}
+	for _, f := range passed {
+		name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+		ok(t, err)
+		names[name] = true
+	}
+	g := startGuardedWith(t, prog.PID(), passed, "GOKPROBE_SYMBOLS=foo")
+	for _, w := range passed[:8] {
+		w.Close()
+	}
+	pid := g.guardian(0)
+	for named := false; !named; { // it is, when all is closed
+		name, err := procfs.Comm(pid, pid)
+		ok(t, err)
+		named = name == "gokprobe-guard"
+	}
+	for fd := 3 + 2; fd < 3+len(passed); fd++ { // the others' places are taken by what it is given
+		if file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd)); err == nil && names[file] {
+			t.Errorf("it has descriptor %d open: %s", fd, file)
+		}
+	}
+	null.Close()
+	fmt.Fprintln(g.in, "close")
+	_ = g.cmd.Wait()
 	prog.CheckClean()
 	wantRight(t, prog)
 }

@@ -1,12 +1,16 @@
 package kprobes_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,38 +20,69 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// TestADeathAtAnEvent is not a test but the process that dieAt starts: it kills itself before the n-th look for a stop, wherever that comes from.
+// TestADeathAtAnEvent is not a test but the process that dieAt starts: it kills itself before the n-th look for a stop, wherever that comes from. One that
+// leaves counts those of its Close alone.
 func TestADeathAtAnEvent(t *testing.T) {
 	pid, err := strconv.Atoi(os.Getenv("GOKPROBE_TRACE"))
 	n, nerr := strconv.Atoi(os.Getenv("GOKPROBE_DIE_AT"))
 	if err != nil || nerr != nil {
 		return
 	}
-	events := 0
+	var events atomic.Int64
 	defer kprobes.AtEvents(func() {
-		if events++; events == n {
+		if events.Add(1) == int64(n) {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		}
 	}, func(*ptrace.Tracer) {})()
-	if os.Getenv("GOKPROBE_DOES") == "recover" {
+	switch os.Getenv("GOKPROBE_DOES") {
+	case "recover":
 		_, err = kprobes.Recover(pid)
 		ok(t, err)
-	} else {
+	case "leave":
+		events.Store(math.MinInt32) // what comes before is not of interest
+		s, err := kprobes.Attach(pid, kprobes.Options{})
+		ok(t, err)
+		register(t, s, boosted.probe("foo"), stepped.probe("six"), stepped.probe("worker"), &kprobes.Kprobe{SymbolName: "sum6"})
+		s.WaitForOptimizer()
+		fmt.Println("armed")
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		events.Store(0)
+		ok(t, s.Close())
+	default:
 		s, err := kprobes.Attach(pid, kprobes.Options{})
 		ok(t, err)
 		register(t, s, boosted.probe("foo"), stepped.probe("six"), &kprobes.Kprobe{SymbolName: "sum6"})
 		s.WaitForOptimizer()
 		ok(t, s.Close())
 	}
-	fmt.Printf("events %d\n", events)
+	fmt.Printf("events %d\n", events.Load())
 }
 
-// dieAt has a process probe pid, or recover it, and die at event n, or never if that is 0. It returns how many there were, or 0 if it has died.
-func dieAt(t *testing.T, pid, n int, does string) (events int) {
+// dieAt has a process probe pid, recover it, or leave it, and die at event n, or never if that is 0. It returns how many there were, or 0 if it has died.
+// before is called when one that is to leave is about to.
+func dieAt(t *testing.T, pid, n int, does string, before func()) (events int) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestADeathAtAnEvent$", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), "GOKPROBE_DIE_AT="+strconv.Itoa(n), "GOKPROBE_DOES="+does)
-	out, err := cmd.CombinedOutput()
+	in, err := cmd.StdinPipe()
+	ok(t, err)
+	r, w, err := os.Pipe()
+	ok(t, err)
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	ok(t, cmd.Start())
+	w.Close()
+	lines := bufio.NewReader(r)
+	if does == "leave" {
+		if line, err := lines.ReadString('\n'); line != "armed\n" {
+			t.Errorf("the tracer says %q, then %v", line, err)
+		}
+		before()
+		fmt.Fprintln(in)
+	}
+	out, rerr := io.ReadAll(lines)
+	ok(t, rerr)
+	err = cmd.Wait()
 	if _, after, said := strings.Cut(string(out), "events "); said {
 		if _, err := fmt.Sscan(after, &events); err != nil {
 			t.Fatal(err)
@@ -60,11 +95,11 @@ func dieAt(t *testing.T, pid, n int, does string) (events int) {
 	return 0
 }
 
-// TestADeathAtEachEventOfASession: who probes a program, or puts right what a killed one has left there, dies itself at any point of that. The program works
+// TestADeathAtEachEventOfASession: who probes a program, leaves it, or puts right what a killed one has left there, dies itself at any point of that. The program works
 // on, at work or waiting, whether or not there is untouched stack for a thread's frame; and what is left can be undone.
 func TestADeathAtEachEventOfASession(t *testing.T) {
 	const work = "threads 3 200 six"
-	for _, does := range []string{"probe", "recover"} {
+	for _, does := range []string{"probe", "recover", "leave"} {
 		for _, first := range []string{"", "call recurse 7000"} { // touches the initial stack's lowest pages
 			for _, busy := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s-%t-%t", does, first != "", busy), func(t *testing.T) {
@@ -79,14 +114,19 @@ func TestADeathAtEachEventOfASession(t *testing.T) {
 						if does == "recover" {
 							leaveProbed(t, prog.PID())
 						}
-						if busy {
+						if busy && does != "leave" {
 							prog.Send(work)
 						}
 						n := 1 + r.IntN(2*events)
 						if round == 0 {
 							n = 0
 						}
-						if got := dieAt(t, prog.PID(), n, does); got > 0 {
+						got := dieAt(t, prog.PID(), n, does, func() {
+							if busy {
+								prog.Send(work)
+							}
+						})
+						if got > 0 {
 							events = got
 						}
 						if busy {

@@ -59,6 +59,10 @@ func (l *leftover) stands(e patch.Entry) bool {
 // unmap has all processes that run in the memory give up the guard, and takes the region away. A thread inside vfork(2) can't tell
 // where it stands either: then all stays for the next time.
 func (r *recovery) unmap(l *leftover) error {
+	if l.guard.Code.Len() > 0 {
+		r.space.Unblocked()
+	}
+	r.space.Part()
 	g := guard{state: l.guard}
 	done, err := unguard(r.space, &g)
 	for _, p := range r.space.Processes() {
@@ -72,9 +76,6 @@ func (r *recovery) unmap(l *leftover) error {
 	}
 	if err != nil {
 		return err
-	}
-	if l.guard.Code.Len() > 0 {
-		r.space.Unblocked()
 	}
 	return r.space.Unmap(r.mapped(l)...)
 }

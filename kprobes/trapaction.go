@@ -114,7 +114,8 @@ func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno un
 		p.DefaultTrap()
 		return true, 0
 	}
-	g := &d.guard
+	g, code := &d.guard, d.guardHandler(unix.SIGTRAP)
+	code.OnStack = d.runsGo() // behind the handler that comes now
 	err := p.Remote(func(r *ptrace.Remote) error {
 		_, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(unix.SIGTRAP), uint64(at), 0, setLen)
 		if errors.As(err, &errno) {
@@ -126,7 +127,7 @@ func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno un
 		}
 		done = true
 		place := g.state.Place
-		err = r.Guard(unix.SIGTRAP, g.state.Handler, g.state.Restorer, place.SavedAction(int(unix.SIGTRAP)), place.ScratchAction(), func() error { return nil })
+		err = r.Guard(unix.SIGTRAP, code, place.SavedAction(int(unix.SIGTRAP)), place.ScratchAction(), func() error { return nil })
 		if err != nil {
 			r.ForgetTrap()
 		}

@@ -48,11 +48,19 @@ type trapDisposition struct {
 	action           *sigaction
 }
 
-// Guard makes g's handler the action of sig in the process that the remote calls are made in.
+// GuardHandler is a guard's code in the target.
+type GuardHandler struct {
+	Handler, Restorer arch.Addr
+	// OnStack: it runs on the thread's alternate stack, if there is one, also where the program's own handler does not. So it must where stacks have no room
+	// for a signal's frame: goroutines' have none.
+	OnStack bool
+}
+
+// Guard makes g the action of sig in the process that the remote calls are made in.
 // The program's own action is saved at saved first, and with its flags and mask the guard
 // runs. scratch is target memory for one action. between is called when the one is saved and the
 // other not set yet. The error matches ErrOnce if the program's handler is to run once only (SA_RESETHAND): then nothing is changed.
-func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.Addr, between func() error) error {
+func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr, between func() error) error {
 	own, err := r.exchange(sig, 0, saved)
 	if err != nil {
 		return fmt.Errorf("reading the action of %s: %w", unix.SignalName(sig), err)
@@ -60,7 +68,7 @@ func (r *Remote) Guard(sig unix.Signal, handler, restorer, saved, scratch arch.A
 	if own.handler > sigIgn && own.flags&saResetHand != 0 {
 		return ErrOnce
 	}
-	sa := guardAction(own, handler, restorer)
+	sa := guardAction(own, g)
 	if err := errors.Join(r.putAction(scratch, sa), between()); err != nil {
 		return err
 	}
@@ -126,7 +134,9 @@ func (th *Thread) Commit() {
 		return
 	}
 	if t := th.Proc.tracer; th.stop.Reason != Signal && t.unreaped == th.TID {
+		th.committed = th.moved
 		t.take()
+		th.committed = false
 	}
 }
 
@@ -139,11 +149,14 @@ func (th *Thread) writeThrough() error {
 
 // guardAction is the action for a guard in place of own. The signal is not blocked meanwhile:
 // the handler of another one may come between, and to a breakpoint; so may the program's own. See Thread.nested.
-func guardAction(own *sigaction, handler, restorer arch.Addr) *sigaction {
-	sa := &sigaction{handler: uintptr(handler), flags: saSiginfo | saRestorer | saOnStack | saNoDefer | saRestart, restorer: uintptr(restorer)}
+func guardAction(own *sigaction, g GuardHandler) *sigaction {
+	sa := &sigaction{handler: uintptr(g.Handler), flags: saSiginfo | saRestorer | saOnStack | saNoDefer | saRestart, restorer: uintptr(g.Restorer)}
 	if own.handler > sigIgn {
 		sa.mask = own.mask
 		sa.flags = own.flags&^saResetHand | saSiginfo | saRestorer | saNoDefer
+		if g.OnStack {
+			sa.flags |= saOnStack
+		}
 		if own.flags&saRestorer != 0 {
 			sa.restorer = own.restorer
 		}

@@ -73,7 +73,7 @@ func (t *Tracer) reap() (tid int, ws unix.WaitStatus) {
 	if t.unreaped = 0; tid == 0 {
 		return 0, 0
 	}
-	if th := t.threads[tid]; th != nil && th.state == stopped && th.stop.Reason == Breakpoint {
+	if th := t.threads[tid]; th != nil && th.state == stopped && th.stop.Reason == Breakpoint && !th.committed {
 		th.putBack()
 	}
 	got, ws, err := lookAt(tid, unix.WNOHANG)

@@ -15,6 +15,7 @@ func (s *Space) Step(th *Thread) error {
 	t := s.tracer
 	th.keepForLater()
 	th.SingleStep()
+	th.moved = false // what was said of the stop that ends here
 	for {
 		th.cont(unix.PTRACE_SINGLESTEP, th.stopSignal())
 		if err := t.await(th); err != nil {
@@ -47,4 +48,70 @@ func (th *Thread) keepForLater() {
 		th.hold(info)
 	}
 	th.stop.Reason = Interrupt
+}
+
+// endStep takes back a single step that is in force still. The kernel forgets it when the thread is resumed in another way, or let go by PTRACE_DETACH, but not
+// when we die: then the thread traps behind its next instruction, or system call. It gets no further than to another stop for that, an Interrupt or a
+// GroupStop. A signal of the program's that it was stopped for is sent again. The error is ErrExited.
+func (th *Thread) endStep() error {
+	t := th.Proc.tracer
+	for th.stepping || th.stop.Reason != Interrupt && th.stop.Reason != GroupStop {
+		if th.stop.Reason == Exiting {
+			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
+		}
+		if err := th.leaveStop(); err != nil {
+			return err
+		}
+		if err := th.interrupt(); err != nil {
+			return err
+		}
+		th.cont(unix.PTRACE_CONT, th.stopSignal())
+		th.moved = false
+		if err := t.await(th); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaveStop does what is due before a thread leaves its stop for another one.
+func (th *Thread) leaveStop() error {
+	switch th.stop.Reason {
+	case Breakpoint, SingleStep:
+		if th.moved {
+			th.Proc.tracer.restoreTrap(th)
+			th.resendTrap()
+			return nil
+		}
+	case Signal:
+		if th.stopSignal() != 0 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	return th.postpone()
+}
+
+// EndStep has a stopped thread that was stepped stop anew, where it stands, as one that nobody has stepped; others stay as they are. The error is ErrExited.
+func (th *Thread) EndStep() error {
+	if th.state != stopped || !th.stepping {
+		return nil
+	}
+	return th.endStep()
+}
+
+// Part has each thread that Freeze holds go on right if we are killed before Detach, and nothing of ours is left in the target any more, no guard
+// either: the kernel has its registers, its own mask, and the signals that were held, and knows of no single step.
+func (s *Space) Part() {
+	for _, th := range s.Threads() {
+		if th.state != stopped || th.stop.Ended() {
+			continue
+		}
+		th.Release()
+		th.resendHeld()
+		_ = th.EndStep() // its end follows
+		th.block()
+		th.Commit()
+	}
 }

@@ -34,6 +34,8 @@ type Thread struct {
 	inCopy bool // InCopy was called
 	told   bool // ThreadExit was
 
+	committed bool // the stop that is about to be taken ends where its registers say already (Commit)
+
 	// injectable: the stop is a signal-delivery-stop, from which one signal can be
 	// delivered.
 	injectable bool
@@ -51,6 +53,7 @@ type Thread struct {
 	resent   []resentSignal
 
 	next     nextStop
+	stepping bool          // it was last resumed to execute one instruction: the kernel steps it on, if nobody resumes it in another way
 	stepFrom arch.Addr     // where SingleStep found the thread
 	ownTrap  bool          // and whether the program traced itself
 	returned bool          // it returns from a system call and the Handler has not been told yet
@@ -258,6 +261,7 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 	th.markMoved()
 	_ = th.flush()
 	th.state, th.regsValid, th.kept, th.unmarked = running, false, nil, nil
+	th.stepping = req == unix.PTRACE_SINGLESTEP
 	if th.stop.Reason == Exiting {
 		th.state = exiting
 		th.endCall(ErrExited)

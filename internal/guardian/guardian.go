@@ -56,9 +56,12 @@ func init() {
 func Run(act func(Target)) {
 	unix.CloseOnExec(boardFD)
 	unix.CloseOnExec(pipeFD)
-	_ = os.WriteFile("/proc/self/comm", []byte("gokprobe-guard"), 0) // which has room for 15 bytes
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-999"), 0)  // a right of root's; else as the tracer
-	debug.SetGCPercent(-1)                                           // GOMEMLIMIT is there
+	go func() { // nobody is to wait for what that may wait for
+		closeInherited()
+		_ = os.WriteFile("/proc/self/comm", []byte(comm), 0)
+	}()
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-999"), 0) // a right of root's; else as the tracer
+	debug.SetGCPercent(-1)                                          // GOMEMLIMIT is there
 	debug.FreeOSMemory()
 	g := &guard{board: mine, act: act, deaths: map[uint32]*Death{}}
 	g.pidfd = -1
@@ -70,6 +73,9 @@ func Run(act func(Target)) {
 	go g.watch()
 	g.work.Wait()
 }
+
+// comm is a guardian's name, once it has nothing open any more that is not its own. There is room for 15 bytes.
+const comm = "gokprobe-guard"
 
 // guard is a guardian at work.
 type guard struct {
