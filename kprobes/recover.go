@@ -35,7 +35,12 @@ func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Backgr
 // RecoverContext is Recover, given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
 // What has begun is done to its end.
 func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
-	r, err := recoverOnce(ctx, pid)
+	return recoverContext(ctx, pid, nil)
+}
+
+// recoverContext is RecoverContext that is paid for from p, if that is not nil.
+func recoverContext(ctx context.Context, pid int, p *purse) (*Recovered, error) {
+	r, err := recoverOnce(ctx, pid, p)
 	for range 2 { // a killed gokprobe's guardian may trace it, to do the same: then it is waited for
 		var refused *ptrace.AttachError
 		if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced {
@@ -44,12 +49,12 @@ func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
 		if passed, ok := unless(ctx, func() bool { return guardian.Await(pid) }); !ok || !passed {
 			break
 		}
-		r, err = recoverOnce(ctx, pid)
+		r, err = recoverOnce(ctx, pid, p)
 	}
 	return r, err
 }
 
-func recoverOnce(ctx context.Context, pid int) (*Recovered, error) {
+func recoverOnce(ctx context.Context, pid int, paid *purse) (*Recovered, error) {
 	type regions struct {
 		bases []arch.Addr
 		added []arch.Range
@@ -70,7 +75,7 @@ func recoverOnce(ctx context.Context, pid int) (*Recovered, error) {
 		return nil, err
 	}
 	defer t.Close()
-	r := &recovery{tracer: t, begin: t.CancelOn(ctx)}
+	r := &recovery{tracer: t, purse: paid, begin: t.CancelOn(ctx)}
 	t.SetHandler(r)
 	derr := t.Do(func() {
 		if err = r.run(pid, found.bases, found.err); errors.Is(err, ErrGivenUp) {
