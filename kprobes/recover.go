@@ -35,7 +35,12 @@ func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Backgr
 // RecoverContext is Recover, given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
 // What has begun is done to its end.
 func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
-	r, err := recoverOnce(ctx, pid)
+	return recoverContext(ctx, pid, nil)
+}
+
+// recoverContext is RecoverContext that is paid for from p, if that is not nil.
+func recoverContext(ctx context.Context, pid int, p *purse) (*Recovered, error) {
+	r, err := recoverOnce(ctx, pid, p)
 	for range 2 { // a killed gokprobe's guardian may trace it, to do the same: then it is waited for
 		var refused *ptrace.AttachError
 		if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced {
@@ -44,12 +49,12 @@ func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
 		if passed, ok := unless(ctx, func() bool { return guardian.Await(pid) }); !ok || !passed {
 			break
 		}
-		r, err = recoverOnce(ctx, pid)
+		r, err = recoverOnce(ctx, pid, p)
 	}
 	return r, err
 }
 
-func recoverOnce(ctx context.Context, pid int) (*Recovered, error) {
+func recoverOnce(ctx context.Context, pid int, paid *purse) (*Recovered, error) {
 	type regions struct {
 		bases []arch.Addr
 		added []arch.Range
@@ -70,7 +75,7 @@ func recoverOnce(ctx context.Context, pid int) (*Recovered, error) {
 		return nil, err
 	}
 	defer t.Close()
-	r := &recovery{tracer: t, begin: t.CancelOn(ctx)}
+	r := &recovery{tracer: t, purse: paid, begin: t.CancelOn(ctx)}
 	t.SetHandler(r)
 	derr := t.Do(func() {
 		if err = r.run(pid, found.bases, found.err); errors.Is(err, ErrGivenUp) {
@@ -118,6 +123,8 @@ type recovery struct {
 	tracer *ptrace.Tracer
 	space  *ptrace.Space
 	found  []*leftover
+	work   *effort
+	purse  *purse // of all recoveries of a guardian; else nil
 	steps  *steps
 	onStop func()      // called when all threads are stopped; may be nil
 	begin  func() bool // called then: false if the recovery was given up, else that comes too late from then on; may be nil
@@ -137,11 +144,14 @@ func (r *recovery) frozen() error {
 // leftover is a region that a killed tracer has left.
 type leftover struct {
 	*trampoline.Header
-	mem      arch.Memory
-	guard    trampoline.GuardState
-	detours  []trampoline.DetourRecord
+	mem   arch.Memory
+	guard trampoline.GuardState
+	code  []arch.Range // in order of address
+
+	detours  *trampoline.DetourIndex
 	original patchedMemory
 	frames   bool // contexts on stacks refer to it
+	part     bool // it has more records than are read
 }
 
 // run undoes what lies at bases. If the process's mappings could not be read, unread is why; most likely the process can't be attached to
@@ -173,6 +183,7 @@ func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error {
 	var errs []error
 	r.space = p.Space
+	r.work = newEffort(baseEffort)
 	for _, base := range bases { // before the threads are stopped, since Known is asked meanwhile
 		l, err := openLeftover(p.Space, base)
 		if errs = append(errs, err); l != nil {
@@ -183,10 +194,9 @@ func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error 
 		if err := r.frozen(); err != nil {
 			return err
 		}
+		defer recoveries.take()()
 		p.Space.LeaveRefuges()
-		for _, l := range r.found {
-			errs = append(errs, r.undo(l))
-		}
+		errs = append(errs, r.undoAll()...)
 		errs = append(errs, r.unmapRest(tid, errors.Join(errs...) == nil))
 		r.tracer.SettleForks(r.space)
 		for _, p := range r.space.Processes() {
@@ -197,7 +207,7 @@ func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error 
 	return errors.Join(append(errs, err)...)
 }
 
-// openLeftover reads what is to be undone. With an error it may be a part of that.
+// openLeftover reads what a region is. With an error it may be a part of that.
 func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	h, err := trampoline.Inspect(mem, base)
 	if err != nil {
@@ -206,42 +216,86 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	if h.Arch != ptrace.Host.Name() {
 		return nil, fmt.Errorf("region at %s is for %s: %w", base, h.Arch, trampoline.ErrHeader)
 	}
-	l := &leftover{Header: h, mem: mem}
-	var errs [3]error
-	var records []trampoline.Record
-	records, errs[0] = h.Records(mem)
-	l.detours, errs[1] = h.Detours(mem)
-	l.guard, _, errs[2] = h.Guard(mem)
+	l := &leftover{Header: h, mem: mem, detours: &trampoline.DetourIndex{}}
+	for _, e := range h.Arenas {
+		l.code = append(l.code, e.Code)
+	}
+	l.code = joined(l.code)
+	l.guard, _, err = h.Guard(mem)
 	if insn, ok := l.syscallInsn(); ok {
 		l.guard.Place.Trap = insn.Add(int64(len(ptrace.Host.SyscallInsn())))
 	}
-	l.original = patchedMemory{mem, records}
-	return l, errors.Join(errs[:]...)
+	return l, err
 }
 
-// undo puts everything of one region right. All threads are stopped.
-func (r *recovery) undo(l *leftover) error {
-	r.Regions++
-	for _, th := range r.space.Threads() {
-		if r.outOfCall(l, th) || r.moveOut(l, th) {
+// read reads what is to be undone. With an error it is a part of that.
+func (l *leftover) read(a *trampoline.Allowance) error {
+	records, err1 := l.Records(l.mem, a)
+	detours, err2 := l.Detours(l.mem, a)
+	entries := make([]patch.Entry, len(records))
+	for i, rec := range records {
+		entries[i] = patch.Entry(rec)
+	}
+	l.original, l.detours = patchedMemory{l.mem, indexRecords(entries)}, detours
+	err := errors.Join(err1, err2)
+	l.part = errors.Is(err, trampoline.ErrTooMuch)
+	return err
+}
+
+// undoAll undoes what has been found. All threads are stopped.
+func (r *recovery) undoAll() (errs []error) {
+	threads := r.space.Threads()
+	work, records := r.purse.draw(len(threads))
+	allowance := trampoline.NewAllowance(records)
+	r.work, r.steps = newEffort(work), stepsFor(len(threads))
+	defer func() { r.purse.pay(r.work.given-r.work.left, allowance.Used()) }()
+	for _, l := range r.found {
+		errs = append(errs, l.read(allowance))
+	}
+	for _, th := range threads {
+		if r.takeOut(th) {
 			r.Moved++
 			th.Commit()
 		}
 	}
 	// Only now, when all threads are out of the guard: one that leaves it goes by the context that the kernel has saved on its stack, which this
 	// changes. Which stack it is does not tell whose context is found there: Go's lie side by side.
-	for _, th := range r.space.Threads() {
-		l.frames = r.returnsInto(l, th) || l.frames
-		if regs, err := th.Regs(); th.Stopped() && err == nil && l.contains(regs.IP()) {
-			l.frames = true // it could not be taken out of our code, and still needs that
+	if !r.searchStacks() {
+		for _, l := range r.found {
+			l.frames = true
 		}
 	}
-	l.mem = r.space.Text()
-	entries := make([]patch.Entry, len(l.original.records))
-	for i, rec := range l.original.records {
-		entries[i] = patch.Entry(rec)
+	for _, th := range threads {
+		if regs, err := th.Regs(); th.Stopped() && err == nil {
+			if l := r.holder(regs.IP()); l != nil {
+				l.frames = true // it could not be taken out of our code, and still needs that
+			}
+		}
 	}
-	l.tailsLast(entries)
+	for _, l := range r.found {
+		errs = append(errs, r.undo(l))
+	}
+	if r.work.over() {
+		errs = append(errs, fmt.Errorf("looking at the %d threads and what their stacks refer to: %w; the original code is back, the injected memory stays", len(threads), trampoline.ErrTooMuch))
+	}
+	return errs
+}
+
+// takeOut takes a thread out of all that is ours.
+func (r *recovery) takeOut(th *ptrace.Thread) bool {
+	for _, l := range r.found {
+		if r.outOfCall(l, th) {
+			return true
+		}
+	}
+	return r.moveOut(th)
+}
+
+// undo puts the code back that one region tells of, and takes the region away. No thread is in its code, but for those that can't be taken out.
+func (r *recovery) undo(l *leftover) error {
+	r.Regions++
+	l.mem = r.space.Text()
+	entries := l.tailsLast()
 	maps, err := r.space.Maps()
 	if err != nil {
 		return err
@@ -250,7 +304,12 @@ func (r *recovery) undo(l *leftover) error {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
 	r.Patches += len(entries)
-	if l.frames { // they lead into our code: to the guard, or to a slot
+	switch {
+	case l.part: // the rest leads there
+		return nil
+	case l.frames && r.work.over(): // perhaps; another attempt would end like this one
+		return nil
+	case l.frames: // they lead into our code: to the guard, or to a slot
 		r.Kept++
 		return nil
 	}
@@ -282,7 +341,10 @@ func (r *recovery) Returned(*ptrace.Thread) {}
 // Known implements ptrace.Handler.
 func (r *recovery) Known(_ *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	for _, l := range r.found {
-		if _, ok, err := l.ResumeAt(l.mem, at); ok && err == nil {
+		if !r.work.spend(placeWork) {
+			return false, 0
+		}
+		if _, ok, err := l.resumeAt(at); ok && err == nil {
 			return true, 1
 		}
 	}

@@ -45,7 +45,7 @@ func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 			}
 		}
 		if len(bases) > mostRegions {
-			return nil, nil, fmt.Errorf("process %d has more than %d regions that look as if a killed gokprobe had left them: they are forged, and nothing is put right", pid, mostRegions)
+			return nil, nil, fmt.Errorf("process %d has more than %d regions that look as if a killed gokprobe had left them, and nothing is put right: %w", pid, mostRegions, trampoline.ErrTooMuch)
 		}
 	}
 	if probes {
@@ -61,7 +61,7 @@ func hasMagic(pid int, at arch.Addr) bool {
 
 // isView tells that the header at at is that of another process's memory: it says where it lies there.
 func isView(pid int, at arch.Addr) bool {
-	h, err := trampoline.Inspect(ptrace.PeekMemory{PID: pid}, at)
+	h, err := trampoline.Glance(ptrace.PeekMemory{PID: pid}, at)
 	if err != nil || len(h.Arenas) == 0 {
 		return false
 	}
@@ -77,11 +77,7 @@ func isView(pid int, at arch.Addr) bool {
 }
 
 func ownerOf(pid int, base arch.Addr) (o trampoline.Owner, err error) {
-	b := make([]byte, trampoline.HeaderLen)
-	if err := (ptrace.PeekMemory{PID: pid}).ReadMemory(base, b); err != nil {
-		return o, err
-	}
-	h, err := trampoline.ParseHeader(b)
+	h, err := trampoline.Glance(ptrace.PeekMemory{PID: pid}, base)
 	if err != nil {
 		return o, err
 	}

@@ -2,26 +2,25 @@ package kprobes
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
-	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// tailsLast puts jumps to code that keeps threads from blocking the guard's signal behind the others: see domain.unblocks.
-func (l *leftover) tailsLast(entries []patch.Entry) {
+// tailsLast is the records, the newest first, but jumps to code that keeps threads from blocking the guard's signal behind the others: see domain.unblocks.
+func (l *leftover) tailsLast() []patch.Entry {
 	var tails []patch.Entry
-	rest := slices.DeleteFunc(slices.Clone(entries), func(e patch.Entry) bool {
-		tail := l.beforeCall(e) && l.stands(e)
-		if tail {
+	rest := make([]patch.Entry, 0, len(l.original.records.records))
+	for _, e := range l.original.records.records {
+		if l.beforeCall(e) && l.original.records.alone(e) {
 			tails = append(tails, e)
+		} else {
+			rest = append(rest, e)
 		}
-		return tail
-	})
-	copy(entries, append(rest, tails...))
+	}
+	return append(rest, tails...)
 }
 
 // beforeCall tells of a jump that it stands in front of a system call, with some instructions in between at most.
@@ -43,17 +42,6 @@ func (l *leftover) beforeCall(e patch.Entry) bool {
 		at, code = insn.End(), code[insn.Len():]
 	}
 	return false
-}
-
-// stands tells whether no other record is about the same bytes: else what was put there last has to be taken away first.
-func (l *leftover) stands(e patch.Entry) bool {
-	end, n := e.At.Add(int64(len(e.Original))), 0
-	for _, r := range l.original.records {
-		if r.At < end && e.At < r.At.Add(int64(len(r.Original))) {
-			n++
-		}
-	}
-	return n == 1
 }
 
 // unmap has all processes that run in the memory give up the guard, and takes the region away. A thread inside vfork(2) can't tell
@@ -92,50 +80,21 @@ func (r *recovery) mapped(l *leftover) (ranges []arch.Range) {
 		return nil
 	}
 	var file procfs.Mapping
-	for _, m := range maps {
-		if m.Range.Contains(l.Arenas[0].Data.Start) {
-			file = m
-		}
+	if i := endsBehind(maps, l.Arenas[0].Data.Start, rangeOf); i < len(maps) && maps[i].Range.Contains(l.Arenas[0].Data.Start) {
+		file = maps[i]
 	}
+	var arenas []arch.Range
 	for _, e := range l.Arenas {
-		for _, m := range maps {
-			part := arch.Range{Start: max(m.Range.Start, e.Range().Start), End: min(m.Range.End, e.Range().End)}
-			if part.Start < part.End && m.Path == file.Path && m.Inode == file.Inode {
-				ranges = append(ranges, part)
+		arenas = append(arenas, e.Range())
+	}
+	for _, a := range joined(arenas) {
+		i := endsBehind(maps, a.Start, rangeOf)
+		for ; i < len(maps) && maps[i].Range.Start < a.End; i++ {
+			m := maps[i]
+			if m.Path == file.Path && m.Inode == file.Inode {
+				ranges = append(ranges, arch.Range{Start: max(m.Range.Start, a.Start), End: min(m.Range.End, a.End)})
 			}
 		}
 	}
-	return ranges
-}
-
-// patchedMemory shows memory as it was before it was patched.
-type patchedMemory struct {
-	mem     arch.Memory
-	records []trampoline.Record // the newest first
-}
-
-func (m patchedMemory) ReadMemory(at arch.Addr, p []byte) error {
-	if err := m.mem.ReadMemory(at, p); err != nil {
-		return err
-	}
-	for _, rec := range m.records {
-		for i, b := range rec.Original {
-			if k := rec.At + arch.Addr(i) - at; k < arch.Addr(len(p)) {
-				p[k] = b
-			}
-		}
-	}
-	return nil
-}
-
-// insn decodes the original instruction at at.
-func (m patchedMemory) insn(at arch.Addr) (arch.Insn, error) {
-	b := make([]byte, ptrace.Host.MaxInsnLen())
-	for len(b) > 0 {
-		if err := m.ReadMemory(at, b); err == nil {
-			break
-		}
-		b = b[:len(b)-1] // the mapping ends before
-	}
-	return ptrace.Host.Decode(b, at)
+	return joined(ranges)
 }

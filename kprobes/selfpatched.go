@@ -41,12 +41,8 @@ func (d *domain) leads(to arch.Addr) bool {
 // judge is domain.judge for who knows no symbols.
 func (l *leftover) judge(maps []procfs.Mapping) patch.Judge {
 	leads := func(to arch.Addr) bool {
-		for _, m := range maps {
-			if m.Range.Contains(to) {
-				return m.Exec && !l.contains(to)
-			}
-		}
-		return false
+		i := endsBehind(maps, to, rangeOf)
+		return i < len(maps) && maps[i].Range.Contains(to) && maps[i].Exec && !l.contains(to)
 	}
 	return patch.Judge{Trap: ptrace.Host.Breakpoint(), Decode: ptrace.Host.Decode, Leads: leads}
 }

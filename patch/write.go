@@ -22,12 +22,23 @@ type Entry struct {
 //
 // Bytes that are the original already stay, and so do foreign breakpoints. So do bytes that are not ours: the
 // error then matches ErrChanged. A half-written replacement is ours. Restore
-// goes on after an error and returns all of them joined. An entry of more than
+// goes on after an error and returns them joined, the first ones and how many more. An entry of more than
 // one byte needs the target frozen, see the package comment.
 func Restore(mem arch.Memory, j Judge, entries []Entry) error {
+	const most = 16 // that are told: there may be as many as the target likes
 	var errs []error
+	failed := 0
 	for _, e := range entries {
-		errs = append(errs, restore(mem, j, e))
+		err := restore(mem, j, e)
+		if err == nil {
+			continue
+		}
+		if failed++; failed <= most {
+			errs = append(errs, err)
+		}
+	}
+	if failed > most {
+		errs = append(errs, fmt.Errorf("and %d places more", failed-most))
 	}
 	return errors.Join(errs...)
 }

@@ -25,6 +25,8 @@ var (
 	ErrBounds = errors.New("access beyond the end of the mapping")
 	// ErrHeader: the memory is not an injected region of this version.
 	ErrHeader = errors.New("not an injected region")
+	// ErrTooMuch: there is more than a tracer leaves, so the target has made it.
+	ErrTooMuch = errors.New("that is more than a killed gokprobe leaves, so it is forged")
 	// ErrNoLanding: there is no place for a detour that the site's jump may lead to.
 	ErrNoLanding = errors.New("no place for the detour")
 	// ErrNotShared: detours need memory that the tracer has mapped too.

@@ -194,7 +194,7 @@ type sequenced struct {
 	sequence uint64
 }
 
-// parseRecord decodes one record. blank tells that nothing was ever written there.
+// parseRecord decodes one record, which keeps b. blank tells that nothing was ever written there.
 func parseRecord(b []byte) (r sequenced, ok, blank bool) {
 	if le.Uint32(b[offState:]) != checksum(b) {
 		return r, false, bytes.Count(b[:recordSize], []byte{0}) == recordSize
@@ -205,30 +205,45 @@ func parseRecord(b []byte) (r sequenced, ok, blank bool) {
 	}
 	r.sequence = le.Uint64(b[offSequence:])
 	r.At = arch.Addr(le.Uint64(b[offAddress:]))
-	r.Original = bytes.Clone(b[offOriginal:][:n])
-	r.Replacement = bytes.Clone(b[offReplacement:][:n])
+	r.Original, r.Replacement = b[offOriginal:][:n:n], b[offReplacement:][:n:n]
 	return r, true, false
 }
 
-// mostRecords is how many records of one region are read: a target can forge an arena as large as its address space. Real
-// regions have some hundred thousand, where every instruction of large libraries is probed.
+// mostRecords is how many records of changed code, and how many of detours, are read of one process: a target can forge an arena as large as its
+// address space, and name it many times. Real regions have some hundred thousand, where every instruction of large libraries is probed.
 const mostRecords = 1 << 19
+
+// Allowance is how much may still be read of what killed tracers have left in a process, in all its regions together.
+type Allowance struct{ most, records, detours int }
+
+// NewAllowance is what any real tracer may have left, or so many records of each kind if that is less.
+func NewAllowance(most int) *Allowance {
+	most = min(max(most, 0), mostRecords)
+	return &Allowance{most, most, most}
+}
+
+// Used is how many records were read of the kind of which more were.
+func (a *Allowance) Used() int { return a.most - max(min(a.records, a.detours), 0) }
+
+// take is false if that is too much.
+func take(left *int, n uint64) bool {
+	*left -= int(n)
+	return *left >= 0
+}
 
 // Records reads the journals of all arenas from the target, the newest record
 // first: what patch.Restore needs. An unreadable arena does not hide the others;
-// the errors are joined.
-func (h *Header) Records(mem arch.Memory) ([]Record, error) {
+// the errors are joined. They match ErrTooMuch if more is there than the allowance: then the records are a part.
+func (h *Header) Records(mem arch.Memory, a *Allowance) ([]Record, error) {
 	var found []sequenced
 	var errs []error
-	left := mostRecords
 	for _, e := range h.Arenas {
 		s := Remote(mem, e.Data)
-		rs, err := readJournal(s, e, &left)
-		if err != nil {
+		var err error
+		if found, err = readJournal(found, s, e, a); err != nil {
 			errs = append(errs, fmt.Errorf("reading the journal at %s: %w", e.Data.Start+arch.Addr(e.Journal), err))
 		}
-		found = append(found, rs...)
-		if left < 0 {
+		if a.records < 0 {
 			break
 		}
 	}
@@ -242,13 +257,13 @@ func (h *Header) Records(mem arch.Memory) ([]Record, error) {
 
 // readJournal reads page by page and stops where nothing was ever written: to
 // read further would make the kernel allocate the memfd's empty pages.
-func readJournal(s Store, e Extent, left *int) (rs []sequenced, err error) {
+func readJournal(rs []sequenced, s Store, e Extent, a *Allowance) ([]sequenced, error) {
 	end := e.Journal + e.JournalLen/recordSize*recordSize
 	for off := e.Journal; off < end; {
-		if *left -= PageSize / recordSize; *left < 0 {
-			return rs, fmt.Errorf("more than %d records: %w", mostRecords, ErrHeader)
+		if !take(&a.records, PageSize/recordSize) {
+			return rs, fmt.Errorf("more records of changed code than are read: %w", ErrTooMuch)
 		}
-		b := make([]byte, min(end-off, PageSize))
+		b := make([]byte, min(end-off, PageSize)) // which the records keep
 		if err := s.Read(off, b); err != nil {
 			return rs, err
 		}

@@ -56,7 +56,7 @@ func (f *fixture) records() []Record {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	rs, err := h.Records(f)
+	rs, err := h.Records(f, NewAllowance(mostRecords))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func recordsOf(t *testing.T, data []byte, e Extent) []Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs, err := h.Records(g)
+	rs, err := h.Records(g, NewAllowance(mostRecords))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestAFinderDoesNotReadPagesThatWereNeverWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &lengthMemory{Memory: f}
-	if rs, err := h.Records(m); err != nil || len(rs) != 10 || m.n > PageSize {
+	if rs, err := h.Records(m, NewAllowance(mostRecords)); err != nil || len(rs) != 10 || m.n > PageSize {
 		t.Errorf("%d records, %d bytes read, %v", len(rs), m.n, err)
 	}
 }

@@ -237,6 +237,20 @@ func Inspect(mem arch.Memory, at arch.Addr) (*Header, error) {
 	return h, nil
 }
 
+// Glance is Inspect of a header whose further arenas do not matter: of those there is the first at most.
+func Glance(mem arch.Memory, at arch.Addr) (*Header, error) {
+	b := make([]byte, offArenas+arenaSize)
+	if err := mem.ReadMemory(at, b); err != nil {
+		return nil, fmt.Errorf("reading a region's header: %w", err)
+	}
+	le.PutUint32(b[offCount:], min(le.Uint32(b[offCount:]), 1))
+	h, err := ParseHeader(b)
+	if err != nil {
+		return nil, fmt.Errorf("mapping at %s: %w", at, err)
+	}
+	return h, nil
+}
+
 // Site returns the probed address that the slot around ip serves, for whoever
 // finds a thread there. ok is false if ip is in no slot in use.
 func (h *Header) Site(mem arch.Memory, ip arch.Addr) (slot, site arch.Addr, ok bool, err error) {

@@ -94,7 +94,7 @@ func FuzzInspect(f *testing.F) {
 		if err != nil {
 			return
 		}
-		rs, _ := h.Records(g)
+		rs, _ := h.Records(g, NewAllowance(mostRecords))
 		for _, r := range rs {
 			if len(r.Original) == 0 || len(r.Original) != len(r.Replacement) {
 				t.Fatalf("malformed record %v", r)
@@ -103,8 +103,12 @@ func FuzzInspect(f *testing.F) {
 		if slot, _, ok, _ := h.Site(g, arch.Addr(ip)); ok && arch.Addr(ip)-slot >= arch.Addr(h.SlotSize) {
 			t.Fatalf("slot %s of %#x", slot, ip)
 		}
-		ds, _ := h.Detours(g)
-		for _, d := range ds {
+		x, _ := h.Detours(g, NewAllowance(mostRecords))
+		for _, p := range x.places {
+			d, ok, _ := x.Find(g, p.code.Start)
+			if !ok {
+				continue
+			}
 			if place, _ := d.Detour.Locate(d.Detour.Back); place == arch.Outside || !d.plausible() {
 				t.Fatalf("malformed detour %+v", d)
 			}

@@ -149,7 +149,7 @@ func checkFound(t *testing.T, mem arch.Memory, r *Region, slot, site arch.Addr) 
 	if h == nil || len(h.Arenas) != 2 || h.Owner != owner {
 		t.Fatalf("found %+v in %v", h, maps)
 	}
-	rs, err := h.Records(mem)
+	rs, err := h.Records(mem, NewAllowance(mostRecords))
 	if err != nil || len(rs) != 1 || rs[0].At != site || rs[0].Original[0] != 4 {
 		t.Errorf("records %v, %v", rs, err)
 	}
@@ -208,12 +208,13 @@ func TestTheKernelMapsWhereJumpsMayLead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ds, err := h.Detours(mem)
+	x, err := h.Detours(mem, NewAllowance(mostRecords))
+	ds := all(t, mem, x)
 	if err != nil || len(ds) != len(found) || len(found) < 100 {
 		t.Fatalf("%d detours of %d, %v", len(ds), len(found), err)
 	}
 	for _, d := range ds {
-		if l := found[d.Displaced.Start]; l.Detour != d.Detour.Addr || d.Detour.Code[0] != 0xcc {
+		if l := found[d.Displaced.Start]; l.Detour != d.Detour.Addr || l.Size != len(d.Detour.Code) {
 			t.Errorf("%+v, want %+v", d, l)
 		}
 	}

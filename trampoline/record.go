@@ -2,9 +2,11 @@ package trampoline
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -39,9 +41,12 @@ type DetourRecord struct {
 	Displaced arch.Range // from the site on
 	Landing   Landing    // Option is not known
 	// Detour lacks what tells of its body. Its pieces' instructions have only an address, and
-	// Bytes of the right length that are all zero.
+	// Bytes of the right length that are all zero. So has its Code, which must not be changed.
 	Detour arch.Detour
 }
+
+// noCode is the Code of all detours that a finder learns of.
+var noCode [maxDetour]byte
 
 // recordID is a place for a record.
 type recordID struct {
@@ -194,54 +199,79 @@ func (r DetourRecord) plausible() bool {
 	return ok
 }
 
-// mostDetourCode is how much code of detours of one region is read, in bytes.
-const mostDetourCode = 64 << 20
+// DetourIndex tells of an address in which detour it lies. It keeps where the records are, not what they say: so there may be many.
+type DetourIndex struct{ places []detourPlace } // in order of their code
 
-// Detours reads the records of all detours from the target. An unreadable arena does not
-// hide the others; the errors are joined.
-func (h *Header) Detours(mem arch.Memory) (found []DetourRecord, err error) {
+type detourPlace struct {
+	code   arch.Range
+	record arch.Addr
+}
+
+// Len is how many detours there are.
+func (x *DetourIndex) Len() int { return len(x.places) }
+
+// Find reads the record of the detour that ip lies in. ok is false if it lies in none, or if the record has gone. Where detours lie in one
+// another, as no tracer's do, it may be any of them.
+func (x *DetourIndex) Find(mem arch.Memory, ip arch.Addr) (r DetourRecord, ok bool, err error) {
+	i, found := slices.BinarySearchFunc(x.places, ip, func(p detourPlace, ip arch.Addr) int { return cmp.Compare(p.code.Start, ip) })
+	if !found {
+		i--
+	}
+	if i < 0 || !x.places[i].code.Contains(ip) {
+		return r, false, nil
+	}
+	p := x.places[i]
+	b := make([]byte, detourRecordSize)
+	if err := mem.ReadMemory(p.record, b); err != nil {
+		return r, false, fmt.Errorf("reading the record of the detour at %s: %w", p.code.Start, err)
+	}
+	if r, ok, _ = parseDetour(b); !ok || stretch(r.Landing.Detour, uint64(r.Landing.Size)) != p.code {
+		return r, false, nil
+	}
+	r.Detour.Code = noCode[:r.Landing.Size]
+	return r, true, nil
+}
+
+// Detours finds the records of all detours in the target. An unreadable arena does not
+// hide the others; the errors are joined. They match ErrTooMuch if more is there than the allowance.
+func (h *Header) Detours(mem arch.Memory, a *Allowance) (*DetourIndex, error) {
 	var errs []error
-	left, room := mostRecords, mostDetourCode
+	x := &DetourIndex{}
 	for _, e := range h.Arenas {
-		rs, err := readDetours(Remote(mem, e.Data), e, &left)
-		if err != nil {
+		if err := x.read(Remote(mem, e.Data), e, a); err != nil {
 			errs = append(errs, fmt.Errorf("reading the detours' records at %s: %w", e.Data.Start+arch.Addr(e.Records), err))
 		}
-		for _, r := range rs {
-			if room -= r.Landing.Size; room < 0 {
-				return found, errors.Join(append(errs, fmt.Errorf("more than %d MiB of detours: %w", mostDetourCode>>20, ErrHeader))...)
-			}
-			r.Detour.Code = make([]byte, r.Landing.Size)
-			if err := mem.ReadMemory(r.Detour.Addr, r.Detour.Code); err != nil {
-				errs = append(errs, fmt.Errorf("reading the detour at %s: %w", r.Detour.Addr, err))
-				continue
-			}
-			found = append(found, r)
-		}
-		if left < 0 {
+		if a.detours < 0 {
 			break
 		}
 	}
-	return found, errors.Join(errs...)
+	slices.SortStableFunc(x.places, func(a, b detourPlace) int { return cmp.Compare(a.code.Start, b.code.Start) })
+	return x, errors.Join(errs...)
 }
 
-// readDetours stops where nothing was ever written, for the reason that readJournal has.
-func readDetours(s Store, e Extent, left *int) (rs []DetourRecord, err error) {
-	b := make([]byte, detourRecordSize)
-	for off := e.Records; off+detourRecordSize <= e.Records+e.RecordsLen; off += detourRecordSize {
-		if *left--; *left < 0 {
-			return rs, fmt.Errorf("more than %d detours: %w", mostRecords, ErrHeader)
+// read stops where nothing was ever written, for the reason that readJournal has.
+func (x *DetourIndex) read(s Store, e Extent, a *Allowance) error {
+	page := make([]byte, PageSize)
+	end := e.Records + e.RecordsLen/detourRecordSize*detourRecordSize
+	for off := e.Records; off < end; {
+		b := page[:min(end-off, PageSize)]
+		if !take(&a.detours, PageSize/detourRecordSize) {
+			return fmt.Errorf("more detours than are read: %w", ErrTooMuch)
 		}
 		if err := s.Read(off, b); err != nil {
-			return rs, err
+			return err
 		}
-		r, ok, blank := parseDetour(b)
-		if blank {
-			return rs, nil
-		}
-		if ok {
-			rs = append(rs, r)
+		at := e.Data.Start + arch.Addr(off)
+		off += uint64(len(b))
+		for ; len(b) >= detourRecordSize; b, at = b[detourRecordSize:], at+detourRecordSize {
+			r, ok, blank := parseDetour(b)
+			if blank {
+				return nil
+			}
+			if ok {
+				x.places = append(x.places, detourPlace{stretch(r.Landing.Detour, uint64(r.Landing.Size)), at})
+			}
 		}
 	}
-	return rs, nil
+	return nil
 }

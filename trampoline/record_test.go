@@ -30,9 +30,29 @@ func (g *target) detours(r *Region) []DetourRecord {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	found, err := h.Detours(g)
+	x, err := h.Detours(g, NewAllowance(mostRecords))
 	if err != nil {
 		g.t.Fatal(err)
+	}
+	return all(g.t, g, x)
+}
+
+// all is what an index leads to.
+func all(t *testing.T, mem arch.Memory, x *DetourIndex) (found []DetourRecord) {
+	t.Helper()
+	for _, p := range x.places {
+		for _, ip := range []arch.Addr{p.code.Start, p.code.End - 1} {
+			r, ok, err := x.Find(mem, ip)
+			if !ok || err != nil || r.Detour.Range() != p.code {
+				t.Fatalf("the detour at %s: %+v, %v, %v", ip, r, ok, err)
+			}
+			if ip == p.code.Start {
+				found = append(found, r)
+			}
+		}
+		if r, ok, err := x.Find(mem, p.code.End); ok && r.Detour.Addr != p.code.End || err != nil {
+			t.Fatalf("the detour at %s: %+v, %v", p.code.End, r, err)
+		}
 	}
 	return found
 }
@@ -56,7 +76,7 @@ func TestAFinderLearnsOfAllDetours(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Option = 0
-		d.Code, _ = g.bytes(l.Detour, l.Size)
+		d.Code = noCode[:l.Size]
 		want[site], landings[site] = DetourRecord{arch.Range{Start: site, End: d.End}, l, *d}, l
 		if i%5 == 0 {
 			if err := r.FreeLanding(l); err != nil {
@@ -104,10 +124,14 @@ func TestAReaderNeverSeesHalfADetour(t *testing.T) {
 		func() error { return r.Describe(ls[2], detourAt(ls[2], text.Start+0x300, 4)) },
 	}
 	seen := func(b []byte) string {
-		left := mostRecords
-		rs, err := readDetours(Bytes(b), a.ext, &left)
-		if err != nil {
+		x := &DetourIndex{}
+		if err := x.read(Bytes(b), a.ext, NewAllowance(mostRecords)); err != nil {
 			t.Fatal(err)
+		}
+		var rs []DetourRecord
+		for _, p := range x.places {
+			r, _, _ := parseDetour(b[p.record-a.ext.Data.Start:][:detourRecordSize])
+			rs = append(rs, r)
 		}
 		return fmt.Sprint(rs)
 	}

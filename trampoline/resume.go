@@ -181,13 +181,21 @@ func (r *Region) base() (arch.Addr, bool) {
 	return 0, false
 }
 
+// How a finder looks an address up.
+const (
+	// mostProbes is how many entries are looked at. A table is at most half full, and ours have no forty in a row
+	// (TestResumeTablesHaveNoLongRuns), but the target can fill it.
+	mostProbes = 512
+	probesRead = 16 // at once
+)
+
 // ResumeAt reads from the target where a thread goes on that raised an exception at at. ok
-// is false if nothing is set for it.
+// is false if nothing is set for it. The error matches ErrTooMuch for a table that no tracer has made.
 func (h *Header) ResumeAt(mem arch.Memory, at arch.Addr) (to arch.Addr, ok bool, err error) {
-	b := make([]byte, offEntries)
 	if h.Resume == 0 || at == 0 {
 		return 0, false, nil
 	}
+	b := make([]byte, offEntries)
 	if err := mem.ReadMemory(h.Resume, b); err != nil {
 		return 0, false, fmt.Errorf("reading the resume table: %w", err)
 	}
@@ -195,22 +203,26 @@ func (h *Header) ResumeAt(mem arch.Memory, at arch.Addr) (to arch.Addr, ok bool,
 	if shift < 64-maxResumeBits || shift > 63 || mask != ^uint64(0)>>shift {
 		return 0, false, fmt.Errorf("resume table at %s: %w", h.Resume, ErrHeader)
 	}
+	b = make([]byte, probesRead*entrySize)
 	i := uint64(at) * ResumeHash >> shift
-	for range mask + 1 {
-		e := b[:entrySize]
-		if err := mem.ReadMemory(h.Resume+offEntries+arch.Addr(entrySize*i), e); err != nil {
+	for left := min(mask+1, mostProbes); left > 0; {
+		n := min(left, probesRead, mask+1-i)
+		if err := mem.ReadMemory(h.Resume+offEntries+arch.Addr(entrySize*i), b[:n*entrySize]); err != nil {
 			return 0, false, fmt.Errorf("reading the resume table: %w", err)
 		}
-		switch arch.Addr(le.Uint64(e)) {
-		case 0:
-			return 0, false, nil
-		case at:
-			to = arch.Addr(le.Uint64(e[8:]))
-			return to, to != 0, nil
+		for e := b[:n*entrySize]; len(e) > 0; e = e[entrySize:] {
+			switch arch.Addr(le.Uint64(e)) {
+			case 0:
+				return 0, false, nil
+			case at:
+				to = arch.Addr(le.Uint64(e[8:]))
+				return to, to != 0, nil
+			}
 		}
-		i = (i + 1) & mask
+		left -= n
+		i = (i + n) & mask
 	}
-	return 0, false, nil
+	return 0, false, fmt.Errorf("resume table at %s: %d entries in a row: %w", h.Resume, min(mask+1, mostProbes), ErrTooMuch)
 }
 
 // GuardData reads the guard's own bytes from the target.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -101,13 +102,24 @@ func (r *regs) Get(string) (uint64, bool) { return 1 << 40, true }
 func readJournal(b []byte) string {
 	m := image(b)
 	h, err := trampoline.Inspect(m, 0)
-	if err != nil {
-		return err.Error()
+	if err != nil || len(h.Arenas) == 0 {
+		return fmt.Sprint(err)
 	}
-	records, err1 := h.Records(m)
-	detours, err2 := h.Detours(m)
+	a := trampoline.NewAllowance(math.MaxInt)
+	records, err1 := h.Records(m, a)
+	detours, err2 := h.Detours(m, a)
 	_, _, err3 := h.Guard(m)
-	return fmt.Sprint(len(records), err1, len(detours), err2, err3)
+	found := 0
+	for i := range 1000 { // of threads and contexts
+		at := h.Arenas[0].Code.Start + arch.Addr(i)
+		_, ok1, _ := detours.Find(m, at)
+		_, _, ok2, _ := h.Site(m, at)
+		_, ok3, _ := h.ResumeAt(m, at)
+		if ok1 || ok2 || ok3 {
+			found++
+		}
+	}
+	return fmt.Sprint(len(records), err1, detours.Len(), err2, err3, found)
 }
 
 // image is memory in which b is mapped again and again, at all addresses.
