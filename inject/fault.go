@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ type Fault struct {
 }
 
 // newFault prepares a rule. Nothing is registered.
-func (in *Injector) newFault(r Rule) (*Fault, error) {
+func (in *Injector) newFault(ctx context.Context, r Rule) (*Fault, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -47,10 +48,27 @@ func (in *Injector) newFault(r Rule) (*Fault, error) {
 		}
 	}
 	var err error
-	if f.places, err = f.resolve(); err != nil {
+	if f.places, err = f.resolve(ctx); err != nil {
 		return nil, err
 	}
+	for _, p := range f.places {
+		if err := f.read(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	return f, f.prepare()
+}
+
+// read reads what the rule needs to know of a place, so that all that follows is quick.
+func (f *Fault) read(ctx context.Context, p *place) error {
+	if ctx.Done() == nil || p.isCall() || p.waits {
+		return ctx.Err()
+	}
+	table := f.in.session.Symbols()
+	if err := table.Ready(ctx, p.addr); err != nil {
+		return err
+	}
+	return table.ReadyParams(ctx, p.addr)
 }
 
 // Rule is the rule that is followed.
@@ -60,19 +78,19 @@ func (f *Fault) Rule() Rule { return f.rule }
 func (f *Fault) Name() string { return f.rule.name() }
 
 // Start arms the fault's probes, after Stop or after its times were used up. Counters go on; the time of Attr.For begins anew.
-func (f *Fault) Start() error { return f.arm(true) }
+func (f *Fault) Start() error { return f.arm(context.Background(), true) }
 
 // Stop disarms the fault's probes, until Start.
-func (f *Fault) Stop() error { return f.arm(false) }
+func (f *Fault) Stop() error { return f.arm(context.Background(), false) }
 
 // Remove ends the fault. Its counts can still be asked for.
 func (f *Fault) Remove() error { return f.in.remove([]*Fault{f}) }
 
-func (f *Fault) arm(on bool) error {
+func (f *Fault) arm(ctx context.Context, on bool) error {
 	f.mu.Lock()
 	f.switchTo(on)
 	f.mu.Unlock()
-	return f.followArmed()
+	return f.followArmed(ctx)
 }
 
 // switchTo notes that the fault is armed or not. f.mu is held.
@@ -108,10 +126,10 @@ func (f *Fault) watch(on bool) {
 }
 
 // followArmed has the probes agree with armed, which others may change meanwhile: nobody waits for them, since handlers can't.
-func (f *Fault) followArmed() error {
+func (f *Fault) followArmed(ctx context.Context) error {
 	for {
 		on := f.Armed()
-		if err := f.enable(on); err != nil || f.Armed() == on {
+		if err := f.enable(ctx, on); err != nil || f.Armed() == on {
 			return err
 		}
 	}
@@ -127,7 +145,7 @@ func (f *Fault) end() {
 	if !ends {
 		return
 	}
-	_ = f.followArmed() // what can't be disarmed lets all calls pass
+	_ = f.followArmed(context.Background()) // what can't be disarmed lets all calls pass
 	if f.in.options.Spent != nil {
 		f.in.options.Spent(f)
 	}
@@ -155,11 +173,11 @@ func (f *Fault) Decide(do func(d *fault.Decider)) {
 }
 
 // register registers all probes, disabled, or none.
-func (f *Fault) register() error {
+func (f *Fault) register(ctx context.Context) error {
 	if f.rule.Syscall != "" {
-		return f.registerCalls()
+		return f.registerCalls(ctx)
 	}
-	kept, err := f.registerSome(f.places)
+	kept, err := f.registerSome(ctx, f.places)
 	if err == nil && len(kept) == 0 {
 		err = f.nowhere()
 	}
@@ -168,18 +186,20 @@ func (f *Fault) register() error {
 }
 
 // registerSome registers places. Those of patterns that can't be probed are left out.
-func (f *Fault) registerSome(places []*place) ([]*place, error) {
-	err := f.registerAll(places)
+func (f *Fault) registerSome(ctx context.Context, places []*place) ([]*place, error) {
+	err := f.registerAll(ctx, places)
 	switch {
 	case err == nil:
 		return places, nil
+	case ctx.Err() != nil:
+		return nil, err
 	case len(places) > 1:
 		half := len(places) / 2
-		first, err := f.registerSome(places[:half])
+		first, err := f.registerSome(ctx, places[:half])
 		if err != nil {
 			return first, err
 		}
-		second, err := f.registerSome(places[half:])
+		second, err := f.registerSome(ctx, places[half:])
 		return append(first[:len(first):len(first)], second...), err
 	case len(places) == 1 && places[0].optional && skippable(err):
 		f.skipped[reasonOf(err)]++
@@ -188,15 +208,15 @@ func (f *Fault) registerSome(places []*place) ([]*place, error) {
 	return nil, err
 }
 
-func (f *Fault) registerAll(places []*place) error {
+func (f *Fault) registerAll(ctx context.Context, places []*place) error {
 	if !f.rule.After {
-		return f.in.session.RegisterKprobes(kprobesOf(places))
+		return f.in.session.RegisterKprobesContext(ctx, kprobesOf(places))
 	}
 	rps := make([]*kprobes.Kretprobe, len(places))
 	for i, p := range places {
 		rps[i] = p.rp
 	}
-	return f.in.session.RegisterKretprobes(rps)
+	return f.in.session.RegisterKretprobesContext(ctx, rps)
 }
 
 func kprobesOf(places []*place) []*kprobes.Kprobe {
@@ -207,13 +227,13 @@ func kprobesOf(places []*place) []*kprobes.Kprobe {
 	return kps
 }
 
-func (f *Fault) enable(on bool) error {
+func (f *Fault) enable(ctx context.Context, on bool) error {
 	if f.rule.Syscall != "" {
 		return f.enableCalls(on)
 	}
 	s := f.in.session
 	if on {
-		return s.EnableKprobes(kprobesOf(f.places))
+		return s.EnableKprobesContext(ctx, kprobesOf(f.places))
 	}
 	var errs []error
 	for _, p := range f.places {

@@ -10,6 +10,7 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,15 +64,20 @@ func (in *Injector) Add(r Rule) (*Fault, error) {
 
 // AddAll is Add for several rules: all of them or, after an error, none.
 func (in *Injector) AddAll(rules []Rule) ([]*Fault, error) {
+	return in.AddAllContext(context.Background(), rules)
+}
+
+// AddAllContext is AddAll for as long as ctx is not done. If it is before all probes are armed, none is: the error matches ctx.Err().
+func (in *Injector) AddAllContext(ctx context.Context, rules []Rule) ([]*Fault, error) {
 	faults := make([]*Fault, len(rules))
 	for i, r := range rules {
 		var err error
-		if faults[i], err = in.newFault(r); err != nil {
+		if faults[i], err = in.newFault(ctx, r); err != nil {
 			return nil, &RuleError{Rule: r.name(), Err: err}
 		}
 	}
 	for i, f := range faults {
-		if err := f.register(); err != nil {
+		if err := f.register(ctx); err != nil {
 			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, unregister(faults[:i+1]))
 		}
 	}
@@ -85,7 +91,7 @@ func (in *Injector) AddAll(rules []Rule) ([]*Fault, error) {
 		return nil, errors.Join(ErrClosed, unregister(faults))
 	}
 	for _, f := range faults {
-		if err := f.Start(); err != nil {
+		if err := f.arm(ctx, true); err != nil {
 			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, in.remove(faults))
 		}
 		f.spent() // it may be by its attributes

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -51,7 +52,7 @@ type place struct {
 }
 
 // resolve finds the places of a rule. What has several names is one.
-func (f *Fault) resolve() ([]*place, error) {
+func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	if f.rule.Syscall != "" {
 		p, err := f.newSyscallPlace()
 		return []*place{p}, err
@@ -59,7 +60,7 @@ func (f *Fault) resolve() ([]*place, error) {
 	var all []*place
 	seen := map[arch.Addr]bool{}
 	for _, spec := range f.rule.specs() {
-		found, err := f.in.session.Symbols().Resolve(spec)
+		found, err := f.in.session.Symbols().ResolveContext(ctx, spec)
 		if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[") {
 			all = append(all, &place{fault: f, name: spec, symbol: spec, waits: true, spot: atEntry, abi: fetch.AMD64})
 			continue

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -187,9 +188,9 @@ func ParseSyscallWay(text string) (kprobes.SyscallWay, error) {
 }
 
 // registerCalls registers the probes of system calls, disabled.
-func (f *Fault) registerCalls() error {
+func (f *Fault) registerCalls(ctx context.Context) error {
 	for i, p := range f.places {
-		if err := f.in.session.RegisterSyscallProbe(p.sp); err != nil {
+		if err := f.in.session.RegisterSyscallProbeContext(ctx, p.sp); err != nil {
 			for _, o := range f.places[:i] {
 				err = errors.Join(err, f.in.session.UnregisterSyscallProbe(o.sp))
 			}

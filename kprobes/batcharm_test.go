@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	if err := s.RegisterKprobe(old); err != nil {
 		t.Fatal(err)
 	}
-	if mem.at, err = s.locate(&Kprobe{SymbolName: "target2"}); err != nil {
+	if mem.at, err = s.locate(context.Background(), &Kprobe{SymbolName: "target2"}); err != nil {
 		t.Fatal(err)
 	}
 	names := []string{"recurse", "foo", "target", "target2", "length", "string"}

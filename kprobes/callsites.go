@@ -62,6 +62,9 @@ func (d *domain) callSites(chosen func(procfs.Mapping) bool) (sites []callSite, 
 		if !m.Exec || d.region.Contains(m.Range.Start) || m.Path == "[vsyscall]" || m.Path == "[uprobes]" || chosen != nil && !chosen(m) {
 			continue
 		}
+		if err := d.session.wanted(); err != nil {
+			return nil, nil, err
+		}
 		if why := generated(&m); why != "" {
 			gaps = append(gaps, callGap{number: -1, why: why})
 			continue
@@ -73,6 +76,9 @@ func (d *domain) callSites(chosen func(procfs.Mapping) bool) (sites []callSite, 
 		}
 		gaps = append(gaps, unknown...)
 		for _, site := range found {
+			if err := d.session.wanted(); err != nil {
+				return nil, nil, err
+			}
 			if err := d.checkCallSite(site); err != nil {
 				gaps = append(gaps, callGap{number: site.number, why: fmt.Sprintf("%s can't be probed: %v", d.placeOf(site.insn), err)})
 				continue
@@ -147,6 +153,9 @@ func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool) (
 	for _, at := range occurrences(code, m.Range.Start) {
 		if !chosen(code[:at-m.Range.Start]) {
 			continue
+		}
+		if err := d.readSymbols(at); err != nil {
+			return nil, nil, err
 		}
 		bounds, known := d.functionAround(m.Range, at)
 		if !known {

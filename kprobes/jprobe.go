@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"reflect"
@@ -80,7 +81,7 @@ func (s *Session) RegisterJprobes(jps []*Jprobe) error {
 		}
 		bodies[i] = b
 	}
-	return s.registerAll(kps, func(i int) {
+	return s.registerAll(context.Background(), kps, func(i int) {
 		jp := jps[i]
 		jp.body, jp.KP.jprobe, jp.KP.PreHandler = bodies[i], jp, jp.handle
 	})
@@ -126,7 +127,7 @@ func bodyOf(entry any) (body, error) {
 
 // bind finds out how the function that kp asks for gets its arguments. It reads symbols.
 func (s *Session) bind(b body, kp *Kprobe) (body, error) {
-	at, err := s.locate(kp)
+	at, err := s.locate(context.Background(), kp)
 	if err != nil || at == notYet {
 		return b, err
 	}

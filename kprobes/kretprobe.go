@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -109,9 +110,14 @@ func (s *Session) RegisterKretprobe(rp *Kretprobe) error {
 
 // RegisterKretprobes registers all of rps or, after an error, none (A45).
 func (s *Session) RegisterKretprobes(rps []*Kretprobe) error {
+	return s.RegisterKretprobesContext(context.Background(), rps)
+}
+
+// RegisterKretprobesContext is RegisterKretprobes for as long as ctx is not done, as RegisterKprobesContext is.
+func (s *Session) RegisterKretprobesContext(ctx context.Context, rps []*Kretprobe) error {
 	kps := entries(rps)
 	adopt := func(i int) { kps[i].ret = rps[i] }
-	return s.registerAll(kps, adopt)
+	return s.registerAll(ctx, kps, adopt)
 }
 
 func entries(rps []*Kretprobe) []*Kprobe {

@@ -88,7 +88,12 @@ func (d *domain) makeTails(sites []*site) (fresh []*site) {
 	d.placing = true
 	defer func() { d.placing = false }()
 	for _, m := range d.unsearched(sites) {
-		for _, call := range d.maskCalls(m) {
+		calls := d.maskCalls(m)
+		if d.session.wanted() != nil {
+			delete(d.searched, keyOf(m)) // it may have been cut short
+			continue
+		}
+		for _, call := range calls {
 			st, err := d.maskSite(call)
 			if err != nil && errors.Is(err, ptrace.ErrNoThread) { // inside vfork(2)
 				d.unfinished = append(d.unfinished, keyOf(m))

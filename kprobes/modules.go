@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -237,7 +238,7 @@ func (d *domain) seek(came []*symbols.Module) {
 
 // find is where d has what kp asks for by name.
 func (d *domain) find(kp *Kprobe) (arch.Addr, error) {
-	at, err := resolveOne(d.symbols(), kp.SymbolName)
+	at, err := resolveOne(context.Background(), d.symbols(), kp.SymbolName)
 	at = at.Add(int64(kp.Offset))
 	if err == nil && kp.jprobe != nil {
 		err = kp.jprobe.rebind(d.symbols(), at)

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,35 +29,41 @@ func (s *Session) RegisterKprobe(kp *Kprobe) error {
 // RegisterKprobes registers all of kps or, after an error, none (A45). It is much
 // faster than one by one.
 func (s *Session) RegisterKprobes(kps []*Kprobe) error {
-	return s.registerAll(kps, func(int) {})
+	return s.RegisterKprobesContext(context.Background(), kps)
 }
 
-// registerAll is RegisterKprobes for probes of any kind: adopt makes number i of kps known
+// RegisterKprobesContext is RegisterKprobes for as long as ctx is not done. If it is before the first probe is armed, none is: the error matches ctx.Err() and
+// the context's cause. A file of symbols that is being read then is left to another goroutine, which drops it.
+func (s *Session) RegisterKprobesContext(ctx context.Context, kps []*Kprobe) error {
+	return s.registerAll(ctx, kps, func(int) {})
+}
+
+// registerAll is RegisterKprobesContext for probes of any kind: adopt makes number i of kps known
 // as what it is.
-func (s *Session) registerAll(kps []*Kprobe, adopt func(i int)) error {
+func (s *Session) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i int)) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
 	if !s.watched.Load() {
-		if err := s.outsideVfork(s.watch); err != nil {
+		if err := s.outsideVfork(ctx, s.watch); err != nil {
 			return err
 		}
 	}
 	known := s.changes.Load()
-	at := s.locateAll(kps) // reads symbols: not on the tracer's thread
-	return s.outsideVfork(func() error {
+	at := s.locateAll(ctx, kps) // reads symbols: not on the tracer's thread
+	return s.outsideVfork(ctx, func() error {
 		if err := s.watch(); err != nil { // another registration that has failed may have taken that back
 			return err
 		}
 		s.catchUp()
 		if s.moved(known) {
-			at = s.locateAll(kps)
+			at = s.locateAll(ctx, kps)
 		}
 		known = s.changes.Load()
 		err := s.attempt(kps, at, adopt)
 		for errors.Is(err, ErrNotMapped) && s.movedNow(known) {
 			known = s.changes.Load()
-			err = s.attempt(kps, s.locateAll(kps), adopt)
+			err = s.attempt(kps, s.locateAll(ctx, kps), adopt)
 		}
 		if err != nil && len(s.probes) == 0 {
 			if undo := s.unwatch(); undo != nil {
@@ -137,13 +144,16 @@ type located struct {
 }
 
 // locateAll is locate for all of kps.
-func (s *Session) locateAll(kps []*Kprobe) located {
-	if named(kps) >= manyNames {
-		s.table.IndexNames()
-	}
+func (s *Session) locateAll(ctx context.Context, kps []*Kprobe) located {
 	at := located{addrs: make([]arch.Addr, len(kps))}
+	if named(kps) >= manyNames {
+		if s.table.IndexNamesContext(ctx) != nil {
+			at.failed, at.err = kps[0], over(ctx)
+			return at
+		}
+	}
 	for i, kp := range kps {
-		if at.addrs[i], at.err = s.locate(kp); at.err != nil {
+		if at.addrs[i], at.err = s.locate(ctx, kp); at.err != nil {
 			at.failed = kp
 			break
 		}
@@ -152,7 +162,7 @@ func (s *Session) locateAll(kps []*Kprobe) located {
 }
 
 // locate finds the address that kp asks for, before the checks.
-func (s *Session) locate(kp *Kprobe) (arch.Addr, error) {
+func (s *Session) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
 	switch {
 	case kp.SymbolName != "" && kp.Addr != 0 && kp.session == nil:
 		return 0, ErrBothAddrAndSymbol
@@ -161,7 +171,7 @@ func (s *Session) locate(kp *Kprobe) (arch.Addr, error) {
 	case kp.SymbolName == "":
 		return kp.Addr.Add(int64(kp.Offset)), nil
 	}
-	at, err := resolveOne(s.table, kp.SymbolName)
+	at, err := resolveOne(ctx, s.table, kp.SymbolName)
 	if s.comes(kp, err) {
 		return notYet, nil
 	}
@@ -179,9 +189,11 @@ func named(kps []*Kprobe) (n int) {
 }
 
 // resolveOne translates a name that must mean one address.
-func resolveOne(table *symbols.Table, name string) (arch.Addr, error) {
-	found, err := table.Resolve(name)
+func resolveOne(ctx context.Context, table *symbols.Table, name string) (arch.Addr, error) {
+	found, err := table.ResolveContext(ctx, name)
 	switch {
+	case ctx.Err() != nil:
+		return 0, over(ctx)
 	case errors.Is(err, symbols.ErrAmbiguous):
 		return 0, fmt.Errorf("%w: %w", ErrAmbiguousSymbol, err)
 	case errors.Is(err, symbols.ErrUnknownSymbol), errors.Is(err, symbols.ErrUnknownModule):
@@ -258,6 +270,9 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	err := kp.checkProgram()
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {
 		err = jp.rebind(s.table, addr) // its library was loaded meanwhile
+	}
+	if err == nil && addr != notYet && d != nil {
+		err = d.readSymbols(addr)
 	}
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -58,8 +59,9 @@ type Session struct {
 	toldCopied bool // that the program has copied our bytes
 	launched   bool // the process was started for it
 	closed     bool
-	closing    bool // Close has begun: no handler begins a call
-	patient    bool // what is being done can be done again, and is not to be done while a process is inside vfork(2)
+	closing    bool            // Close has begun: no handler begins a call
+	heeds      context.Context // what is being done ends with it; nil: with nothing
+	patient    bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
 
 	drains        bool      // rings are looked into
 	taken         []written // records that are not handed on yet

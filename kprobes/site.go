@@ -152,6 +152,9 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	if err := d.unguarded(); err != nil {
 		return sites[0], err
 	}
+	if err := d.session.wanted(); err != nil {
+		return sites[0], err
+	}
 	patches, err := d.text.InstallAll(wants)
 	if err != nil {
 		failed = sites[0]

@@ -1,6 +1,9 @@
 package kprobes
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // DisarmAll takes away all breakpoints of the session, as writing 0 to the kernel's
 // kprobes/enabled (disarm_all_kprobes): until ArmAll no probe is hit. Probes stay registered,
@@ -48,14 +51,25 @@ func (s *Session) EnableKprobe(kp *Kprobe) error { return s.EnableKprobes([]*Kpr
 
 // EnableKprobes enables all of kps or, after an error, none that was disabled. It is much
 // faster than one by one. (The kernel has no such call.)
-func (s *Session) EnableKprobes(kps []*Kprobe) error { return s.setDisabled(kps, false) }
+func (s *Session) EnableKprobes(kps []*Kprobe) error {
+	return s.EnableKprobesContext(context.Background(), kps)
+}
+
+// EnableKprobesContext is EnableKprobes for as long as ctx is not done. If it is before the first probe is armed, none is: the error matches ctx.Err() and
+// the context's cause.
+func (s *Session) EnableKprobesContext(ctx context.Context, kps []*Kprobe) error {
+	return s.setDisabled(ctx, kps, false)
+}
 
 // DisableKprobe silences kp and keeps it registered. The breakpoint goes when all
 // probes at its address are disabled (A50).
-func (s *Session) DisableKprobe(kp *Kprobe) error { return s.setDisabled([]*Kprobe{kp}, true) }
+func (s *Session) DisableKprobe(kp *Kprobe) error {
+	return s.setDisabled(context.Background(), []*Kprobe{kp}, true)
+}
 
-func (s *Session) setDisabled(kps []*Kprobe, disable bool) error {
+func (s *Session) setDisabled(ctx context.Context, kps []*Kprobe, disable bool) error {
 	return s.do(func() error {
+		defer s.heeding(ctx)()
 		for _, kp := range kps {
 			switch {
 			case kp.session != s:

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,10 +145,17 @@ func (r *Regs) syscallArg(n int) string {
 // matches ErrNoNumbers, ErrRegistered; ptrace.ErrSeccomp if stops were asked for or are needed and the process has seccomp filters
 // that can't be lifted; ErrIncomplete if sites were asked for and not all of them can be known.
 func (s *Session) RegisterSyscallProbe(sp *SyscallProbe) error {
+	return s.RegisterSyscallProbeContext(context.Background(), sp)
+}
+
+// RegisterSyscallProbeContext is RegisterSyscallProbe for as long as ctx is not done. If it is before sp is placed, sp is not: the error matches
+// ctx.Err() and the context's cause.
+func (s *Session) RegisterSyscallProbeContext(ctx context.Context, sp *SyscallProbe) error {
 	if len(sp.Numbers) == 0 {
 		return fmt.Errorf("system calls: %w", ErrNoNumbers)
 	}
 	return s.do(func() error {
+		defer s.heeding(ctx)()
 		if sp.own.session != nil {
 			return fmt.Errorf("%s: %w", sp.name(), ErrRegistered)
 		}
@@ -171,6 +179,9 @@ func (s *Session) placeSyscalls(sp *SyscallProbe) error {
 		case err == nil:
 			s.syscalls = append(s.syscalls, sp)
 			return nil
+		case s.wanted() != nil:
+			sp.own.session = nil
+			return fmt.Errorf("%s: %w", sp.name(), s.wanted())
 		case sp.By == SyscallBySites:
 			sp.own.session = nil
 			return fmt.Errorf("%s: %w", sp.name(), err)

@@ -26,6 +26,9 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	}
 	var kps []*Kprobe
 	for _, site := range sites {
+		if err := s.wanted(); err != nil {
+			return err
+		}
 		if site.number < 0 || slices.Contains(sp.Numbers, site.number) {
 			kp, err := s.probeSite(sp, site)
 			if err != nil {
@@ -37,7 +40,7 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	if len(kps) == 0 {
 		return nil
 	}
-	if err := s.RegisterKprobes(kps); err != nil {
+	if err := s.RegisterKprobesContext(s.heeded(), kps); err != nil {
 		return err
 	}
 	sp.kps = append(sp.kps, kps...)

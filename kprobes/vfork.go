@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -29,14 +30,18 @@ func (d *domain) insideVfork() bool {
 }
 
 // outsideVfork is do for an f that patches code. Where a guard can't be had while a process is inside vfork(2), f is done again after a while. A handler
-// can't wait.
-func (s *Session) outsideVfork(f func() error) error {
+// can't wait. All of that ends with ctx.
+func (s *Session) outsideVfork(ctx context.Context, f func() error) error {
 	own, end := s.tracer.Own(), time.Now().Add(vforkGrace)
 	for {
 		waits := false
 		err := s.do(func() error {
 			defer func(before bool) { s.patient = before }(s.patient)
 			s.patient = !own && time.Now().Before(end)
+			defer s.heeding(ctx)()
+			if err := s.wanted(); err != nil {
+				return err
+			}
 			if waits = s.patient && s.anyInsideVfork((*domain).lacksGuard); waits {
 				return nil
 			}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -41,7 +42,9 @@ func (s *Script) run(where string, steps uint64, f func(*starlark.Thread) error)
 	thread.SetMaxExecutionSteps(min(steps, looks))
 	s.running = b
 	defer func() { s.running = b.outer }()
+	stop := context.AfterFunc(s.heeded(), func() { thread.Cancel("the scenario is not to begin any more") })
 	err := f(thread)
+	stop()
 	if b.outer != nil {
 		b.outer.waited += time.Since(b.began)
 	}

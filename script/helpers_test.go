@@ -174,14 +174,14 @@ func (s *stand) Symbols() *symbols.Table { return s.table }
 func (s *stand) Done() <-chan struct{}   { return s.done }
 func (s *stand) Do(f func()) error       { f(); return nil }
 
-func (s *stand) RegisterKprobes(kps []*kprobes.Kprobe) error {
+func (s *stand) RegisterKprobesContext(_ context.Context, kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		s.on[kp] = false
 	}
 	return nil
 }
 
-func (s *stand) RegisterKretprobes(rps []*kprobes.Kretprobe) error {
+func (s *stand) RegisterKretprobesContext(_ context.Context, rps []*kprobes.Kretprobe) error {
 	for _, rp := range rps {
 		s.on[&rp.KP] = false
 	}
@@ -195,7 +195,7 @@ func (s *stand) UnregisterKprobes(kps []*kprobes.Kprobe) error {
 	return nil
 }
 
-func (s *stand) EnableKprobes(kps []*kprobes.Kprobe) error {
+func (s *stand) EnableKprobesContext(_ context.Context, kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		if _, known := s.on[kp]; !known {
 			return kprobes.ErrNotRegistered

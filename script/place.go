@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // resolve lists the places that p's specification stands for.
 func (p *probe) resolve() ([]*site, error) {
-	found, err := p.s.session.Symbols().Resolve(p.spec)
+	found, err := p.s.session.Symbols().ResolveContext(p.s.heeded(), p.spec)
 	pattern := strings.ContainsAny(p.spec, "*?[")
 	if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(p.spec) != "" && !pattern {
 		at := p.site(p.spec, p.spec, 0)
@@ -51,12 +52,21 @@ func (p *probe) site(name, symbol string, addr arch.Addr) *site {
 	return at
 }
 
+// heeded is the context of what is being done: that of the scenario's beginning, and nothing that ends later.
+func (s *Script) heeded() context.Context {
+	if s.begun || s.o.Context == nil {
+		return context.Background()
+	}
+	return s.o.Context
+}
+
 // Arm registers and arms all probes of the scenario, or none; then timers begin to run.
 // The error is an *Error with the place of the call that made the probe.
 func (s *Script) Arm() error {
 	err := errors.New("the session has ended")
 	if derr := s.session.Do(func() {
 		if err = s.armAll(); err == nil {
+			s.begun = true
 			s.timers.begin(time.Now())
 		}
 	}); derr != nil {
@@ -112,11 +122,11 @@ func (s *Script) enableAll(probes []*probe) (*probe, error) {
 			enabled = append(enabled, p.kprobes()...)
 		}
 	}
-	if s.session.EnableKprobes(enabled) == nil {
+	if s.session.EnableKprobesContext(s.heeded(), enabled) == nil {
 		return nil, nil
 	}
 	for _, p := range probes {
-		if err := s.session.EnableKprobes(p.kprobes()); p.enabled && err != nil {
+		if err := s.session.EnableKprobesContext(s.heeded(), p.kprobes()); p.enabled && err != nil {
 			return p, err
 		}
 	}
@@ -170,6 +180,8 @@ func (p *probe) registerAll(places []*site) error {
 	switch {
 	case err == nil:
 		return nil
+	case p.s.heeded().Err() != nil:
+		return err
 	case len(places) > 1:
 		half := len(places) / 2
 		if err := p.registerAll(places[:half]); err != nil {
@@ -190,11 +202,11 @@ func (p *probe) registerBatch(places []*site) error {
 		for i, at := range places {
 			kps[i] = at.kp
 		}
-		return p.s.session.RegisterKprobes(kps)
+		return p.s.session.RegisterKprobesContext(p.s.heeded(), kps)
 	}
 	rps := make([]*kprobes.Kretprobe, len(places))
 	for i, at := range places {
 		rps[i] = at.rp
 	}
-	return p.s.session.RegisterKretprobes(rps)
+	return p.s.session.RegisterKretprobesContext(p.s.heeded(), rps)
 }

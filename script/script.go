@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -23,10 +24,10 @@ type Session interface {
 	// Do runs f on the thread that handlers run on.
 	Do(f func()) error
 
-	RegisterKprobes([]*kprobes.Kprobe) error
-	RegisterKretprobes([]*kprobes.Kretprobe) error
+	RegisterKprobesContext(context.Context, []*kprobes.Kprobe) error
+	RegisterKretprobesContext(context.Context, []*kprobes.Kretprobe) error
 	UnregisterKprobes([]*kprobes.Kprobe) error
-	EnableKprobes([]*kprobes.Kprobe) error
+	EnableKprobesContext(context.Context, []*kprobes.Kprobe) error
 	DisableKprobe(*kprobes.Kprobe) error
 	Status(*kprobes.Kprobe) kprobes.Status
 }
@@ -34,6 +35,8 @@ type Session interface {
 // Options of a scenario. Its funcs may be nil; they are called one at a time.
 type Options struct {
 	Session Session
+	// Context ends Load and Arm when it is done, with nothing armed; nil: nothing does.
+	Context context.Context
 	Args    []string // the scenario's args
 	Seed    uint64   // of random, and of faults that give none
 	// Steps is the budget of each call of a handler or timer; 0: DefaultSteps. The file
@@ -65,6 +68,7 @@ type Script struct {
 	lastCall   uint64
 	retired    []uint64 // of calls, those that have ended, the oldest first
 	armed      bool
+	begun      bool // Arm is done
 	over       bool // stop() was called
 	stopped    chan struct{}
 	stopOne    sync.Once

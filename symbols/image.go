@@ -23,6 +23,8 @@ type image struct {
 	closer  io.Closer
 	buildID string
 
+	ready atomic.Bool // what Table.Ready reads was
+
 	symOnce sync.Once
 	syms    *symtab
 

@@ -83,6 +83,7 @@ type Table struct {
 	files     *targetfs.Files
 	held      Held // nil if the process is not
 	debugDirs []string
+	asides    asides
 
 	mu     sync.Mutex // serializes Refresh
 	images map[imageKey]*image
@@ -182,15 +183,21 @@ func (t *Table) Modules() []*Module {
 	return append([]*Module(nil), t.snap.Load().modules...)
 }
 
-// Close releases the files. The Table must not be used afterwards.
+// Close releases the files; if what Aside has left alone still reads them, when that is done. The Table must not be used afterwards.
 func (t *Table) Close() error {
+	if !t.asides.later(t.closeFiles) {
+		t.closeFiles()
+	}
+	return nil
+}
+
+func (t *Table) closeFiles() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, img := range t.images {
 		img.close()
 		delete(t.images, k)
 	}
-	return nil
 }
 
 // module returns the module whose code contains a, or nil.

@@ -47,7 +47,7 @@ func (w *work) placeFaults(ctx context.Context) error {
 	if f.req.random {
 		w.std.warn("the seed is %d; with -seed %d the same calls are chosen", f.req.seed, f.req.seed)
 	}
-	if f.faults, err = f.in.AddAll(rules); err != nil {
+	if f.faults, err = f.in.AddAllContext(ctx, rules); err != nil {
 		return injectError(err)
 	}
 	w.optimize(ctx)

@@ -36,7 +36,7 @@ func (pl *placer) register(ctx context.Context, places []place) error {
 		for n < min(len(places), batch) && together(places[0], places[n]) {
 			n++
 		}
-		if err := pl.registerBatch(places[:n]); err != nil {
+		if err := pl.registerBatch(ctx, places[:n]); err != nil {
 			return err
 		}
 		places = places[n:]
@@ -52,30 +52,38 @@ func together(a, b place) bool { return a.atReturn == b.atReturn && !a.waits && 
 
 // registerBatch registers places of one kind. If some are refused, all are, and each half is
 // tried for itself.
-func (pl *placer) registerBatch(places []place) error {
+func (pl *placer) registerBatch(ctx context.Context, places []place) error {
 	probes := make([]*probe, len(places))
 	for i, at := range places {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		var err error
 		if probes[i], err = pl.newProbe(at); err != nil {
 			return err
 		}
 	}
-	err := pl.registerAll(probes)
+	err := pl.registerAll(ctx, probes)
 	switch {
 	case err == nil:
 		for _, p := range probes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if err := p.describe(pl.sess); err != nil {
 				pl.lacks(p, err)
 			}
 		}
 		pl.rec.probes = append(pl.rec.probes, probes...)
 		return nil
+	case ctx.Err() != nil:
+		return err
 	case len(places) > 1:
 		half := len(places) / 2
-		if err := pl.registerBatch(places[:half]); err != nil {
+		if err := pl.registerBatch(ctx, places[:half]); err != nil {
 			return err
 		}
-		return pl.registerBatch(places[half:])
+		return pl.registerBatch(ctx, places[half:])
 	case places[0].optional && skippable(err):
 		pl.skip.add(err)
 		return nil
@@ -83,15 +91,15 @@ func (pl *placer) registerBatch(places []place) error {
 	return placeError(places[0].name, err)
 }
 
-func (pl *placer) registerAll(probes []*probe) error {
+func (pl *placer) registerAll(ctx context.Context, probes []*probe) error {
 	if probes[0].ret == nil {
-		return pl.sess.RegisterKprobes(kprobesOf(probes))
+		return pl.sess.RegisterKprobesContext(ctx, kprobesOf(probes))
 	}
 	rps := make([]*kprobes.Kretprobe, len(probes))
 	for i, p := range probes {
 		rps[i] = &p.ret.rp
 	}
-	return pl.sess.RegisterKretprobes(rps)
+	return pl.sess.RegisterKretprobesContext(ctx, rps)
 }
 
 func kprobesOf(probes []*probe) []*kprobes.Kprobe {
@@ -108,11 +116,11 @@ func (pl *placer) arm(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if pl.sess.EnableKprobes(kprobesOf(probes)) == nil {
+		if pl.sess.EnableKprobesContext(ctx, kprobesOf(probes)) == nil {
 			continue
 		}
 		for _, p := range probes { // which one is it?
-			if err := pl.sess.EnableKprobe(p.kp); err != nil {
+			if err := pl.sess.EnableKprobesContext(ctx, []*kprobes.Kprobe{p.kp}); err != nil {
 				return placeError(p.name, err)
 			}
 		}

@@ -171,7 +171,7 @@ func newScenario(std stdio, req scriptRequest) (*scenario, error) {
 func (sn *scenario) load(ctx context.Context, sess *kprobes.Session) error {
 	sn.sess = sess
 	options := script.Options{
-		Session: sess, Args: sn.req.args, Seed: sn.req.seed, Steps: sn.req.steps,
+		Session: sess, Context: ctx, Args: sn.req.args, Seed: sn.req.seed, Steps: sn.req.steps,
 		Print:   func(text string) { sn.lines.put(sn.std.err, text+"\n") },
 		Log:     func(text string) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(text)+"\n") },
 		Problem: func(e *script.Error) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(e.Error())+"\n"+e.Picture()) },
@@ -187,6 +187,9 @@ func (sn *scenario) load(ctx context.Context, sess *kprobes.Session) error {
 	if err == nil {
 		sn.sc = sc
 		err = sc.Arm()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if err != nil {
 		return scriptError(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,9 +21,14 @@ type sessionFiles struct {
 
 // openFiles serves the session's files, for "gokprobe debugfs" and, if the user wants it, on a directory, with the events that the
 // user wants in them. Only what was asked for can fail: whoever needs no files shall not miss a socket.
-func (w *work) openFiles() error {
+func (w *work) openFiles(ctx context.Context) error {
 	f := newFiles(w.std, w.sess)
 	w.files = f
+	if len(w.req.events) > 0 {
+		if err := w.sess.Symbols().ReadyAll(ctx); err != nil {
+			return err
+		}
+	}
 	if err := f.tree.Boot(w.req.events); err != nil {
 		return eventsError(err)
 	}

@@ -46,8 +46,21 @@ func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, col
 	return w
 }
 
-// place resolves, registers and arms all probes, or none, and opens the session's files.
+// place resolves, registers and arms all probes, or none, and opens the session's files. When ctx is done it returns at once: what is
+// not armed by then never is, and whatever was is disarmed by the session's end.
 func (w *work) place(ctx context.Context) error {
+	placed := make(chan error, 1)
+	if err := w.sess.Symbols().Aside(ctx, func() { placed <- w.placeAll(ctx) }); err != nil {
+		return err
+	}
+	if err := <-placed; err != nil {
+		return err
+	}
+	return w.openFiles(ctx)
+}
+
+// placeAll resolves, registers and arms.
+func (w *work) placeAll(ctx context.Context) error {
 	if len(w.req.specs) > 0 {
 		if err := w.placeProbes(ctx); err != nil {
 			return err
@@ -58,7 +71,7 @@ func (w *work) place(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.openFiles()
+	return nil
 }
 
 func (w *work) placeProbes(ctx context.Context) error {

@@ -1,0 +1,134 @@
+package symbols
+
+import (
+	"context"
+	"sync"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// Reading a file of symbols may take seconds, and nothing can be read of it by halves: what is read is kept, and the next one who
+// asks counts on the whole. So who does not want to wait any more leaves it to a goroutine of its own.
+
+// asides are the questions that nobody need wait for. Whoever closes the table does not wait for them either: the last one closes it then.
+type asides struct {
+	mu      sync.Mutex
+	running int
+	close   func() // once none runs; nil if the table is in use
+}
+
+func (a *asides) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running++
+}
+
+func (a *asides) end() {
+	a.mu.Lock()
+	a.running--
+	last := a.close
+	if a.running > 0 {
+		last = nil
+	}
+	a.mu.Unlock()
+	if last != nil {
+		last()
+	}
+}
+
+// later has f called at the end of the last question, if one runs.
+func (a *asides) later(f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running > 0 {
+		a.close = f
+	}
+	return a.running > 0
+}
+
+// Aside runs f, which asks the table whatever it likes, and waits for it as long as ctx is not done. If it is first, Aside returns ctx.Err() at once
+// and f goes on alone, on a goroutine of its own: what f changes must be nothing to the caller then. Close may be called
+// meanwhile; files are closed when f is done.
+func (t *Table) Aside(ctx context.Context, f func()) error {
+	if ctx.Done() == nil {
+		f()
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := make(chan any, 1)
+	t.asides.begin()
+	go func() {
+		defer t.asides.end()
+		defer func() { done <- recover() }() // who waits is the one to know
+		f()
+	}()
+	select {
+	case panicked := <-done:
+		if panicked != nil {
+			panic(panicked)
+		}
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ResolveContext is Resolve for as long as ctx is not done. If it is first, the error is ctx.Err(), at once.
+func (t *Table) ResolveContext(ctx context.Context, spec string) ([]Location, error) {
+	type answer struct {
+		found []Location
+		err   error
+	}
+	got := make(chan answer, 1)
+	if err := t.Aside(ctx, func() {
+		found, err := t.Resolve(spec)
+		got <- answer{found, err}
+	}); err != nil {
+		return nil, err
+	}
+	a := <-got
+	return a.found, a.err
+}
+
+// IndexNamesContext is IndexNames for as long as ctx is not done: then it returns ctx.Err(), at once.
+func (t *Table) IndexNamesContext(ctx context.Context) error { return t.Aside(ctx, t.IndexNames) }
+
+// Ready reads, as long as ctx is not done, what Lookup and Function need to answer for the code around a: then they are quick. If ctx is
+// done first, Ready returns ctx.Err() at once.
+func (t *Table) Ready(ctx context.Context, a arch.Addr) error {
+	m := t.module(a)
+	if ctx.Done() == nil || m == nil || m.img == nil || m.img.ready.Load() {
+		return ctx.Err()
+	}
+	return t.Aside(ctx, func() {
+		m.symbols().find(m.link(a))
+		m.img.frame(m.link(a))
+		m.img.ready.Store(true)
+	})
+}
+
+// ReadyAll is Ready for all modules in which names are searched.
+func (t *Table) ReadyAll(ctx context.Context) error {
+	for _, m := range t.snap.Load().named {
+		if len(m.Text) == 0 {
+			continue
+		}
+		if err := t.Ready(ctx, m.Text[0].Start); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// ReadyParams is Ready for what Params and Results need.
+func (t *Table) ReadyParams(ctx context.Context, a arch.Addr) error {
+	if ctx.Done() == nil {
+		return nil // whoever asks may as well wait there
+	}
+	return t.Aside(ctx, func() {
+		_, _ = t.Params(a)
+		_, _ = t.Results(a)
+	})
+}
