@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -100,9 +101,16 @@ func (d *domain) foreignIn(m *procfs.Mapping) bool {
 	if err != nil || f == nil || len(trap) != 1 {
 		return false
 	}
-	copies, err := procfs.Copied(tid, m.Range)
+	copies, err := procfs.Copied(tid, m.Range, mostCopies)
 	if err != nil {
-		return false
+		return errors.Is(err, procfs.ErrTooMuch)
+	}
+	total := uint64(0)
+	for _, r := range copies {
+		total += r.Len()
+	}
+	if total >= mostCopies {
+		return true
 	}
 	const most = 1 << 20 // bytes at a time
 	now, file := make([]byte, most), make([]byte, most)
@@ -120,6 +128,9 @@ func (d *domain) foreignIn(m *procfs.Mapping) bool {
 	}
 	return false
 }
+
+// mostCopies is how many bytes of code are compared with a file. Who has written into more is taken for others, too.
+const mostCopies = 64 << 20
 
 // holds tells whether there is a breakpoint in code where the file has none. What was written over as a whole, by the program or
 // its linker, is other code: there a breakpoint may be a part of it.

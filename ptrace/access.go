@@ -3,7 +3,6 @@ package ptrace
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -94,7 +93,7 @@ func (e *entry) readMaps() ([]procfs.Mapping, error) {
 	if e.maps == nil {
 		return nil, unix.EBADF
 	}
-	return procfs.ParseMaps(io.NewSectionReader(e.maps, 0, 1<<62)) // from the beginning: a snapshot of now
+	return procfs.ReadMaps(e.maps)
 }
 
 // readMemory reads what the program itself could.

@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
+	if os.Getenv(liveEnv) != "" {
+		runLimited(os.Args[1:])
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -3,6 +3,7 @@
 package procfs
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -64,6 +65,41 @@ func TestOwnMapsHoldOwnCode(t *testing.T) {
 			t.Errorf("mappings out of order: %v, %v", maps[i-1].Range, maps[i].Range)
 		}
 	}
+}
+
+// What is asked for mapping by mapping is what the text says.
+func TestMapsAreWhatTheirTextSays(t *testing.T) {
+	c := exec.Command("cat")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout = os.Stdout
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer in.Close()
+	b, err := os.ReadFile(path(c.Process.Pid, 0, "maps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 { // until it has mapped what it maps
+		text, err1 := ParseMaps(bytes.NewReader(b))
+		maps, err2 := Maps(c.Process.Pid)
+		after, err3 := os.ReadFile(path(c.Process.Pid, 0, "maps"))
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(b, after) {
+			if !slices.Equal(maps, text) {
+				t.Errorf("%+v\nwant %+v", maps, text)
+			}
+			return
+		}
+		b = after
+	}
+	t.Error("its mappings change without end")
 }
 
 func TestOwnAuxvAgreesWithTheSystem(t *testing.T) {

@@ -2,8 +2,10 @@ package procfs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -23,7 +25,8 @@ type Mapping struct {
 
 	// Path is the file's path, a pseudo-path like "[stack]" or "[vdso]", or
 	// empty. A file whose own name ends in " (deleted)" can't be told from a
-	// deleted one.
+	// deleted one. It is empty, too, of a file with a path of 4 KiB and more, and where all paths together are longer than
+	// is kept.
 	Path    string
 	Deleted bool
 }
@@ -31,33 +34,95 @@ type Mapping struct {
 // Anonymous reports whether m maps no file.
 func (m Mapping) Anonymous() bool { return m.Inode == 0 }
 
+// What is read of a process's mappings. Its own sysctl (vm.max_map_count) allows 65530 where nobody has changed it; each path may take 4 KiB.
+const (
+	mostMappings = 1 << 19
+	mostText     = 64 << 20 // bytes of /proc/PID/maps, where it can't be asked otherwise
+	mostNames    = 16 << 20 // bytes of different paths
+)
+
+// ErrTooMuch is of a process that has more of something than is read.
+var ErrTooMuch = errors.New("that is more than is read of a process")
+
 // Maps reads /proc/PID/maps. It is empty for a kernel thread and for a zombie. A
 // leader that ended before its threads is one too: pass the id of a living thread
 // then, any thread's will do. It needs the right to read the process (PTRACE_MODE_READ_FSCREDS), else the error
-// matches fs.ErrPermission.
-func Maps(pid int) ([]Mapping, error) { return load(path(pid, 0, "maps"), ParseMaps) }
+// matches fs.ErrPermission. Of a process with more than half a million mappings it matches ErrTooMuch.
+func Maps(pid int) ([]Mapping, error) {
+	f, err := open(pid, "maps")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	maps, err := ReadMaps(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return maps, nil
+}
+
+// ReadMaps is Maps of an open /proc/PID/maps.
+func ReadMaps(f *os.File) ([]Mapping, error) {
+	if maps, err := queryMaps(f); err == nil || errors.Is(err, ErrTooMuch) {
+		return maps, err
+	}
+	return ParseMaps(io.NewSectionReader(f, 0, 1<<62)) // from the beginning: a snapshot of now
+}
 
 // ParseMaps parses the lines of /proc/PID/maps. A malformed line gives an error
 // that matches ErrFormat and names the line's number.
 func ParseMaps(r io.Reader) ([]Mapping, error) {
+	const longest = 64 << 10 // bytes of a line; of a longer one the path is left out
 	var maps []Mapping
-	in := bufio.NewReader(r)
+	in, names, size := bufio.NewReaderSize(r, longest), newNames(), 0
 	for n := 1; ; n++ {
-		line, err := in.ReadString('\n')
-		if err != nil && err != io.EOF {
+		line, err := in.ReadSlice('\n')
+		if size += len(line); size > mostText || len(maps) > mostMappings {
+			return nil, fmt.Errorf("%d mappings: %w", len(maps), ErrTooMuch)
+		}
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			return nil, err
 		}
-		if line = strings.TrimSuffix(line, "\n"); line != "" {
-			m, ok := parseMapping(line)
+		if text := strings.TrimSuffix(string(line), "\n"); text != "" {
+			m, ok := parseMapping(text)
 			if !ok {
-				return nil, fmt.Errorf("%w: maps line %d: %q", ErrFormat, n, line)
+				return nil, fmt.Errorf("%w: maps line %d: %q", ErrFormat, n, text[:min(len(text), 200)])
+			}
+			m.Path, m.Dev = names.keep(m.Path), names.keep(m.Dev)
+			if err == bufio.ErrBufferFull {
+				m.Path = ""
 			}
 			maps = append(maps, m)
+		}
+		for err == bufio.ErrBufferFull {
+			line, err = in.ReadSlice('\n')
+			size += len(line)
 		}
 		if err == io.EOF {
 			return maps, nil
 		}
 	}
+}
+
+// names keeps each string once, and no more of all than it may.
+type names struct {
+	all  map[string]string
+	size int
+}
+
+func newNames() *names { return &names{all: map[string]string{}} }
+
+// keep returns what equals s and stays; nothing where there are too many.
+func (n *names) keep(s string) string {
+	if kept, ok := n.all[s]; ok {
+		return kept
+	}
+	if n.size += len(s); n.size > mostNames {
+		return ""
+	}
+	s = strings.Clone(s)
+	n.all[s] = s
+	return s
 }
 
 // parseMapping parses "start-end rwxp offset major:minor inode   path".

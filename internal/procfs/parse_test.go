@@ -85,6 +85,46 @@ x86_Thread_features:	shstk wrss
 x86_Thread_features_locked:	
 `
 
+func TestLongLinesHideNothing(t *testing.T) {
+	groups := "Groups:\t" + strings.Repeat("1000000000 ", 65536) + "\n"
+	s, err := ParseStatus(strings.NewReader(strings.Replace(statusText, "Groups:\t \n", groups, 1)))
+	want, _ := ParseStatus(strings.NewReader(statusText))
+	if err != nil || s != want {
+		t.Errorf("%+v, %v\nwant %+v", s, err, want)
+	}
+	long := "1000-2000 r-xp 00000000 fe:00 7    /" + strings.Repeat("x", 1<<20) + "\n"
+	next := "3000-4000 r-xp 00000000 fe:00 8    /y\n"
+	m, err := ParseMaps(strings.NewReader(long + next))
+	if err != nil || len(m) != 2 || m[0].Path != "" || m[0].Inode != 7 || m[1].Path != "/y" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// What a process decides is not read without end.
+func TestMapsWithoutEnd(t *testing.T) {
+	var few, many strings.Builder
+	for i := range 10000 {
+		fmt.Fprintf(&few, "%x-%x r-xp 00000000 fe:00 %d    /%d/%s\n", i<<12+4096, i<<12+8192, i+1, i, strings.Repeat("x", 4000))
+	}
+	m, err := ParseMaps(strings.NewReader(few.String()))
+	kept := 0
+	for _, m := range m {
+		kept += len(m.Path)
+	}
+	if err != nil || len(m) != 10000 || kept > mostNames || kept < mostNames/2 {
+		t.Errorf("%d mappings with %d bytes of paths, %v", len(m), kept, err)
+	}
+	for i := range mostMappings + 1 {
+		fmt.Fprintf(&many, "%x-%x r-xp 0 0:0 0\n", i<<12+4096, i<<12+8192)
+	}
+	if _, err := ParseMaps(strings.NewReader(many.String())); !errors.Is(err, ErrTooMuch) {
+		t.Errorf("half a million mappings: %v", err)
+	}
+	if _, err := ParseMaps(strings.NewReader(strings.Repeat(few.String(), 2))); !errors.Is(err, ErrTooMuch) {
+		t.Errorf("80 MB of paths: %v", err)
+	}
+}
+
 func TestParseStatusReadsEveryField(t *testing.T) {
 	want := Status{
 		Name: "a\\b\nc ", State: 't', Tgid: 100, Pid: 101, PPid: 7, TracerPid: 99,

@@ -10,6 +10,7 @@
 package procfs
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -40,14 +41,20 @@ func path(pid, tid int, name string) string {
 	return "/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/" + name
 }
 
-// load reads a live file whole and hands it to parse.
+func open(pid int, name string) (*os.File, error) { return os.Open(path(pid, 0, name)) }
+
+// mostOfFile is how much is read of a file, in bytes: the longest are lists of children, of whom there may be four million.
+const mostOfFile = 64 << 20
+
+// load hands a live file to parse.
 func load[T any](file string, parse func(io.Reader) (T, error)) (T, error) {
 	var zero T
-	b, err := os.ReadFile(file)
+	f, err := os.Open(file)
 	if err != nil {
 		return zero, err
 	}
-	v, err := parse(bytes.NewReader(b))
+	defer f.Close()
+	v, err := parse(bufio.NewReader(io.LimitReader(f, mostOfFile)))
 	if err != nil {
 		return zero, fmt.Errorf("%s: %w", file, err)
 	}
@@ -123,10 +130,18 @@ func Comm(pid, tid int) (string, error) {
 	return string(bytes.TrimSuffix(b, []byte("\n"))), nil
 }
 
-// Cmdline is the argument vector of process pid as its memory holds it now. It
+// mostArguments is how much is read of a command line, in bytes. A process may have any of its memory taken for that (prctl(2), PR_SET_MM).
+const mostArguments = 256 << 10
+
+// Cmdline is the beginning of the argument vector of process pid as its memory holds it now, up to 256 KiB. It
 // is empty for a kernel thread and for a zombie.
 func Cmdline(pid int) ([]string, error) {
-	b, err := os.ReadFile(path(pid, 0, "cmdline"))
+	f, err := open(pid, "cmdline")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, mostArguments))
 	if err != nil || len(b) == 0 {
 		return nil, err
 	}

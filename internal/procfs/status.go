@@ -2,8 +2,10 @@ package procfs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -46,9 +48,11 @@ func ReadStatus(pid, tid int) (Status, error) { return load(path(pid, tid, "stat
 // malformed value of one it knows gives an error that matches ErrFormat.
 func ParseStatus(r io.Reader) (Status, error) {
 	p := statusParser{s: new(Status)}
-	in := bufio.NewScanner(r)
-	for in.Scan() {
-		key, value, ok := strings.Cut(in.Text(), ":")
+	for line, err := range shortLines(r) {
+		if err != nil {
+			return Status{}, err
+		}
+		key, value, ok := strings.Cut(line, ":")
 		if !ok {
 			continue
 		}
@@ -58,9 +62,6 @@ func ParseStatus(r io.Reader) (Status, error) {
 		if !p.set(key, value) {
 			return Status{}, fmt.Errorf("%w: status: %s: %q", ErrFormat, key, value)
 		}
-	}
-	if err := in.Err(); err != nil {
-		return Status{}, err
 	}
 	s := *p.s
 	if s.Pid == 0 {
@@ -72,6 +73,30 @@ func ParseStatus(r io.Reader) (Status, error) {
 		s.KernelThread = s.PPid == 2 || s.Pid == 2 && s.PPid == 0
 	}
 	return s, nil
+}
+
+// shortLines are the lines of r that have no more than 4 KiB. Of the others, such as that of 65536 groups, nobody wants to know.
+func shortLines(r io.Reader) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		in := bufio.NewReader(r)
+		for {
+			line, err := in.ReadSlice('\n')
+			text := strings.TrimSuffix(string(line), "\n")
+			for errors.Is(err, bufio.ErrBufferFull) {
+				text = ""
+				_, err = in.ReadSlice('\n')
+			}
+			switch {
+			case err == nil || err == io.EOF:
+				if !yield(text, nil) || err == io.EOF {
+					return
+				}
+			default:
+				yield("", err)
+				return
+			}
+		}
+	}
 }
 
 type statusParser struct {
