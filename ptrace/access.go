@@ -25,11 +25,10 @@ import (
 
 // entry is what is kept open of an address space. Its methods are safe for concurrent use.
 type entry struct {
-	mu   sync.Mutex
-	maps *os.File
-	root *os.File // the root directory, by O_PATH
-	mem  *os.File
-	auxv map[uint64]uint64
+	mu    sync.Mutex
+	files files    // written by the tracer's thread only, which may read it without mu
+	root  *os.File // the root directory, by O_PATH
+	auxv  map[uint64]uint64
 }
 
 // enter opens what is kept open of the memory that thread tid has. The error matches os.ErrPermission if the process is not dumpable, or was not
@@ -40,25 +39,18 @@ func (s *Space) enter(tid int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.close()
-	var errs [4]error
-	e.maps, errs[0] = os.Open(dir + "maps")
-	e.mem, errs[1] = os.OpenFile(dir+"mem", os.O_RDWR, 0)
+	var errs [3]error
+	e.files, errs[0] = openFiles(tid, os.O_RDWR)
 	if root, err := unix.Open(dir+"root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 		e.root = os.NewFile(uintptr(root), dir+"root")
 	} else {
-		errs[2] = err
+		errs[1] = err
 	}
-	e.auxv, errs[3] = procfs.Auxv(tid)
+	e.auxv, errs[2] = procfs.Auxv(tid)
 	for _, err := range errs {
 		if errors.Is(err, os.ErrPermission) {
 			e.close()
 			return err
-		}
-	}
-	s.mem.close()
-	if e.mem != nil {
-		if fd, err := dup(e.mem); err == nil {
-			s.mem.fd = fd
 		}
 	}
 	return nil
@@ -67,12 +59,11 @@ func (s *Space) enter(tid int) error {
 func dup(f *os.File) (int, error) { return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0) }
 
 func (e *entry) close() {
-	for _, f := range [...]*os.File{e.maps, e.root, e.mem} {
-		if f != nil {
-			_ = f.Close()
-		}
+	e.files.close()
+	if e.root != nil {
+		_ = e.root.Close()
 	}
-	e.maps, e.root, e.mem, e.auxv = nil, nil, nil, nil
+	e.root, e.auxv = nil, nil
 }
 
 // Maps is /proc/PID/maps of the address space.
@@ -90,28 +81,23 @@ func (s *Space) Maps() ([]procfs.Mapping, error) {
 func (e *entry) readMaps() ([]procfs.Mapping, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.maps == nil {
-		return nil, unix.EBADF
-	}
-	return procfs.ReadMaps(e.maps)
+	return parseMaps(e.files.maps)
 }
 
-// readMemory reads what the program itself could.
-func (e *entry) readMemory(at arch.Addr, p []byte) error {
-	maps, err := e.readMaps()
-	if err == nil {
-		err = permits(maps, at, len(p), false)
-	}
-	if err != nil {
-		return err
-	}
+// readMemory reads what the program itself could. id is one of its threads.
+func (e *entry) readMemory(id int, at arch.Addr, p []byte) error {
+	parse := func() ([]procfs.Mapping, error) { return parseMaps(e.files.maps) }
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.mem == nil {
-		return unix.EBADF
+	g, err := e.files.look(at, len(p), false, parse)
+	mem := e.files.mem
+	e.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case !g.allowed:
+		return unix.EFAULT
 	}
-	_, err = e.mem.ReadAt(p, int64(at))
-	return err
+	return readPatiently(id, mem, at, p, g)
 }
 
 // Auxv is the auxiliary vector of the program.
@@ -150,11 +136,14 @@ func (p *Peek) Follow(s *Space) { p.entry.Store(s.entry) }
 
 // ReadMemory fills b from at. A failure is an *arch.FaultError.
 func (p *Peek) ReadMemory(at arch.Addr, b []byte) error {
-	err := p.PeekMemory.ReadMemory(at, b)
-	if err != nil && p.entry.Load().readMemory(at, b) == nil {
+	err := p.entry.Load().readMemory(p.PID, at, b)
+	if err == nil || len(b) == 0 {
 		return nil
 	}
-	return err
+	if errors.Is(err, ErrNoAnswer) {
+		return fault(at, false, err)
+	}
+	return p.PeekMemory.ReadMemory(at, b) // of a program that was executed since
 }
 
 // Maps is /proc/PID/maps.

@@ -1,71 +1,138 @@
 package ptrace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// memory is the ways into an address space, tried in this order:
-// process_vm_readv/writev (one call, obeys the target's protections),
-// /proc/PID/mem (ignores them), ptrace's word access (needs a stopped thread).
-// A way that the kernel refuses for good is not tried again.
-type memory struct {
-	fd     int // of /proc/TID/mem, -1 if not open
-	noVM   bool
-	noFile bool
-}
-
-func (m *memory) close() {
-	if m.fd >= 0 {
-		unix.Close(m.fd)
-		m.fd = -1
-	}
-}
+// memory is what the kernel has refused for good of the ways into an address space: process_vm_readv/writev, /proc/PID/mem, and writes
+// through that which protections forbid. Such a way is not tried again. What remains is ptrace's word access, which needs a stopped thread. See reach.go.
+type memory struct{ noVM, noFile, noForce bool }
 
 // ReadMemory fills p from at, as the target itself could read it. A failure is an
-// *arch.FaultError.
+// *arch.FaultError; it matches ErrNoAnswer if the memory is there for the target, but did not come in time.
 func (s *Space) ReadMemory(at arch.Addr, p []byte) error {
-	return s.access(at, p, false)
+	return fault(at, false, s.access(at, p, false, false))
 }
 
 // WriteMemory stores p at at, as the target itself could. A failure, also in the
-// middle, is an *arch.FaultError.
+// middle, is an *arch.FaultError. If that matches ErrNoAnswer, and a file is mapped there for all to see, p may still come to be written.
 func (s *Space) WriteMemory(at arch.Addr, p []byte) error {
-	return s.access(at, p, true)
+	return fault(at, true, s.access(at, p, true, false))
 }
 
-func (s *Space) access(at arch.Addr, p []byte, write bool) error {
-	if len(p) == 0 {
-		return nil
-	}
-	tid, err := s.TID()
+func fault(at arch.Addr, write bool, err error) error {
 	if err != nil {
 		return &arch.FaultError{Addr: at, Write: write, Cause: err}
 	}
-	if !s.mem.noVM {
-		err = processVM(tid, at, p, write)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
-			return &arch.FaultError{Addr: at, Write: write, Cause: err}
-		}
-		s.mem.noVM = true
+	return nil
+}
+
+// access reads or writes. force is whatever the protections say.
+func (s *Space) access(at arch.Addr, p []byte, write, force bool) error {
+	if len(p) == 0 {
+		return nil
 	}
-	if err := s.permitted(at, len(p), write); err != nil {
-		return &arch.FaultError{Addr: at, Write: write, Cause: err}
+	if s.entry.files.maps == nil || s.entry.files.mem == nil {
+		if err := s.reopen(); err != nil {
+			return err
+		}
 	}
-	if err := s.force(at, p, write); err != nil {
-		return &arch.FaultError{Addr: at, Write: write, Cause: err}
+	g, err := s.entry.files.look(at, len(p), write, s.Maps)
+	switch {
+	case force && !g.mapped:
+		return s.direct(at, p, write, true) // a stack may grow
+	case err != nil:
+		return err
+	case !force && !g.allowed:
+		return unix.EFAULT
+	case write && g.shared:
+		return s.writeShared(at, p, g)
+	case g.absent && !write:
+		return s.fetch(at, p, g, force)
+	case g.absent:
+		if err := s.fetch(at, make([]byte, len(p)), g, true); err != nil {
+			return err
+		}
+	case g.file && !write && !force && !s.mem.noVM:
+		if done, err := s.readThere(at, p); done {
+			return err
+		}
+	}
+	err = s.direct(at, p, write, !g.allowed)
+	if errors.Is(err, unix.EIO) && !g.file && s.fetch(at, make([]byte, len(p)), g, true) == nil {
+		err = s.direct(at, p, write, !g.allowed) // userfaultfd(2) has provided it
+	}
+	return err
+}
+
+// reopen opens the files of a space that has none: its first thread had gone too early, or is not dumpable.
+func (s *Space) reopen() error {
+	tid, err := s.TID()
+	if err != nil || s.mem.noFile {
+		return err
+	}
+	if err := s.enter(tid); err == nil && s.entry.files.mem == nil {
+		s.mem.noFile = true
 	}
 	return nil
+}
+
+// fetch reads what may not be there, on another goroutine.
+func (s *Space) fetch(at arch.Addr, p []byte, g ground, forced bool) error {
+	tid, err := s.TID()
+	if err != nil {
+		return err
+	}
+	mem, noVM := s.entry.files.mem, s.mem.noVM
+	b := make([]byte, len(p))
+	if err := patiently(waitFor{tid, g.where}, s.tracer.quit.done, func() error {
+		if noVM {
+			return readMem(mem, at, b)
+		}
+		return waitingRead(tid, mem, at, b, forced)
+	}); err != nil {
+		return err
+	}
+	copy(p, b)
+	return nil
+}
+
+// writeShared writes to a mapped file, whose file system may want to be asked first (page_mkwrite).
+func (s *Space) writeShared(at arch.Addr, p []byte, g ground) error {
+	tid, err := s.TID()
+	if err != nil {
+		return err
+	}
+	mem, noVM, b := s.entry.files.mem, s.mem.noVM, bytes.Clone(p)
+	return patiently(waitFor{tid, g.where}, s.tracer.quit.done, func() error {
+		if !noVM {
+			if err := processVM(tid, at, b, true); !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+				return err
+			}
+		}
+		return writeMem(mem, at, b)
+	})
+}
+
+// readThere reads pages of files that are there, by process_vm_readv(2): /proc/PID/mem would read devices' registers, too (generic_access_phys).
+// done is false if that way is closed.
+func (s *Space) readThere(at arch.Addr, p []byte) (done bool, err error) {
+	tid, err := s.TID()
+	if err != nil {
+		return true, err
+	}
+	if err = processVM(tid, at, p, false); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		s.mem.noVM = true
+		return false, nil
+	}
+	return true, err
 }
 
 // processVM is process_vm_readv(2) or process_vm_writev(2), whole or an error.
@@ -76,7 +143,7 @@ func processVM(tid int, at arch.Addr, p []byte, write bool) error {
 	if write {
 		nr = unix.SYS_PROCESS_VM_WRITEV
 	}
-	// Not a raw call: a page that userfaultfd or FUSE provides may block it.
+	// Not a raw call: a page that somebody provides may block it.
 	n, _, errno := unix.Syscall6(nr, uintptr(tid), uintptr(unsafe.Pointer(&local)), 1,
 		uintptr(unsafe.Pointer(&remote)), 1, 0)
 	switch {
@@ -88,86 +155,35 @@ func processVM(tid int, at arch.Addr, p []byte, write bool) error {
 	return nil
 }
 
-// permitted checks an access against the target's own mappings.
-func (s *Space) permitted(at arch.Addr, n int, write bool) error {
-	maps, err := s.Maps()
-	if err != nil {
-		return err
-	}
-	return permits(maps, at, n, write)
-}
-
-func permits(maps []procfs.Mapping, at arch.Addr, n int, write bool) error {
-	end := at + arch.Addr(n)
-	for _, m := range maps {
-		if m.Range.Contains(at) && (write && m.Write || !write && m.Read) {
-			if at = m.Range.End; at >= end {
-				return nil
-			}
-		}
-	}
-	return unix.EFAULT
-}
-
 // writable tells whether the target may write there. It touches nothing: reading a page that can only be read makes it
 // present, which the error code of the next fault tells the program.
 func (s *Space) writable(at arch.Addr, n int) bool {
-	return s.permitted(at, n, true) == nil
+	g, err := s.entry.files.look(at, n, true, s.Maps)
+	return err == nil && g.allowed
 }
 
-// force reads or writes whatever the protections say.
-func (s *Space) force(at arch.Addr, p []byte, write bool) error {
-	if !s.mem.noFile {
-		err := s.memFile(at, p, write)
-		if err == nil || !s.refused(err, at, write) {
-			return err
-		}
+// direct accesses what waits for nobody. forbidden is a write that the protections do not allow.
+func (s *Space) direct(at arch.Addr, p []byte, write, forbidden bool) error {
+	if s.mem.noFile || write && forbidden && s.mem.noForce {
+		return s.words(at, p, write)
+	}
+	mem := s.entry.files.mem
+	way := readMem
+	if write {
+		way = writeMem
+	}
+	err := way(mem, at, p)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBADF):
 		s.mem.noFile = true
+	case write && forbidden && errors.Is(err, unix.EIO) && readMem(mem, at, make([]byte, 1)) == nil:
+		s.mem.noForce = true // a kernel with proc_mem.force_override=never; for memory that is not mapped EIO is the usual answer
+	default:
+		return err
 	}
 	return s.words(at, p, write)
-}
-
-// refused tells errors of /proc/PID/mem that stay: no procfs, or a kernel started
-// with proc_mem.force_override=never, which answers EIO for a write to memory that can
-// be read. For memory that is not mapped EIO is the usual answer.
-func (s *Space) refused(err error, at arch.Addr, write bool) bool {
-	for _, errno := range []error{unix.EACCES, unix.EPERM, unix.ENOENT} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return write && errors.Is(err, unix.EIO) && s.memFile(at, make([]byte, 1), false) == nil
-}
-
-func (s *Space) memFile(at arch.Addr, p []byte, write bool) error {
-	if s.mem.fd < 0 {
-		tid, err := s.TID()
-		if err != nil {
-			return err
-		}
-		fd, err := unix.Open(fmt.Sprintf("/proc/%d/mem", tid), unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		s.mem.fd = fd
-	}
-	for len(p) > 0 {
-		var n int
-		var err error
-		if write {
-			n, err = unix.Pwrite(s.mem.fd, p, int64(at))
-		} else {
-			n, err = unix.Pread(s.mem.fd, p, int64(at))
-		}
-		switch {
-		case err != nil:
-			return err
-		case n == 0:
-			return unix.EFAULT
-		}
-		at, p = at+arch.Addr(n), p[n:]
-	}
-	return nil
 }
 
 // words uses PTRACE_PEEKTEXT and PTRACE_POKETEXT, which work through their own
@@ -219,20 +235,11 @@ func (s *Space) Text() arch.Memory { return textMemory{s} }
 type textMemory struct{ s *Space }
 
 func (t textMemory) ReadMemory(at arch.Addr, p []byte) error {
-	if err := t.s.force(at, p, false); err != nil {
-		return &arch.FaultError{Addr: at, Cause: err}
-	}
-	return nil
+	return fault(at, false, t.s.access(at, p, false, true))
 }
 
 func (t textMemory) WriteMemory(at arch.Addr, p []byte) error {
-	if len(p) == 0 {
-		return nil
-	}
-	if err := t.s.force(at, p, true); err != nil {
-		return &arch.FaultError{Addr: at, Write: true, Cause: err}
-	}
-	return nil
+	return fault(at, true, t.s.access(at, p, true, true))
 }
 
 // MemoryWays tells which ways into target memory still work, for tests and logs:

@@ -30,7 +30,7 @@ type Space struct {
 }
 
 func newSpace(t *Tracer) *Space {
-	return &Space{tracer: t, mem: memory{fd: -1}, entry: &entry{}}
+	return &Space{tracer: t, entry: &entry{}}
 }
 
 func (s *Space) adopt(p *Process) {
@@ -43,7 +43,6 @@ func (s *Space) adopt(p *Process) {
 func (s *Space) leave(p *Process) {
 	s.procs = slices.DeleteFunc(s.procs, func(q *Process) bool { return q == p })
 	if len(s.procs) == 0 {
-		s.mem.close()
 		s.entry.mu.Lock()
 		s.entry.close()
 		s.entry.mu.Unlock()

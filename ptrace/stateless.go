@@ -2,11 +2,12 @@ package ptrace
 
 import (
 	"errors"
-	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // PeekMemory reads a process's memory without being its tracer; the permission is
@@ -19,25 +20,38 @@ func (m PeekMemory) ReadMemory(at arch.Addr, p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	err := processVM(m.PID, at, p, false)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		err = m.file(at, p)
-	}
+	w, err := openFiles(m.PID, os.O_RDONLY)
+	defer w.close()
 	if err != nil {
-		return &arch.FaultError{Addr: at, Cause: err}
+		return fault(at, false, err)
 	}
-	return nil
+	g, err := w.look(at, len(p), false, func() ([]procfs.Mapping, error) { return parseMaps(w.maps) })
+	switch {
+	case err != nil:
+		return fault(at, false, err)
+	case !g.allowed:
+		return fault(at, false, unix.EFAULT)
+	}
+	return fault(at, false, readPatiently(m.PID, w.mem, at, p, g))
 }
 
-func (m PeekMemory) file(at arch.Addr, p []byte) error {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/mem", m.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
+// readPatiently reads what may be read, on any goroutine. A page that does not come is waited for a while. See reach.go.
+func readPatiently(id int, mem *os.File, at arch.Addr, p []byte, g ground) error {
+	if !g.absent {
+		var err error
+		if g.file {
+			err = waitingRead(id, mem, at, p, false)
+		} else {
+			err = readMem(mem, at, p)
+		}
+		if g.file || !errors.Is(err, unix.EIO) {
+			return err
+		}
 	}
-	defer unix.Close(fd)
-	n, err := unix.Pread(fd, p, int64(at))
-	if err == nil && n != len(p) {
-		err = unix.EFAULT
+	b := make([]byte, len(p))
+	err := patiently(waitFor{id, g.where}, nil, func() error { return waitingRead(id, mem, at, b, false) })
+	if err == nil {
+		copy(p, b)
 	}
 	return err
 }

@@ -30,12 +30,11 @@ var opening = map[string]string{
 	"internal/procfs/procfs.go":      "/proc/PID",
 	"kprobes/recoverfind.go":         "/proc/self/ns",
 	"kprobes/region.go":              "/proc/sys",
-	"ptrace/access.go":               "/proc/PID/maps, mem and root",
+	"ptrace/access.go":               "/proc/PID/root",
 	"ptrace/attach.go":               "/proc/PID/task",
 	"ptrace/bell.go":                 "/dev/null",
 	"ptrace/diagnose.go":             "/proc/PID/status and ns",
-	"ptrace/memory.go":               "/proc/PID/mem",
-	"ptrace/stateless.go":            "/proc/PID/mem",
+	"ptrace/reach.go":                "/proc/PID/maps, mem and pagemap",
 	"ptrace/memfd.go":                "our own descriptors: the one of the target is pinned, and looked at, before",
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,28 @@ const (
 	manyNames  = 1 << 20 // bytes of names that are read as they come, each as often as it is there
 	deviceForm = "%02x:%02x"
 )
+
+// Area is what one mapping says of itself, without its path.
+type Area struct {
+	End                 arch.Addr
+	Read, Write, Shared bool
+	Dev                 uint64 // as unix.Mkdev
+	Inode               uint64
+}
+
+// AreaAt is the mapping that at lies in, by an open /proc/PID/maps. It allocates nothing. The error is ENOENT if there is none, ENOTTY of a kernel that
+// can't be asked, ESRCH if the memory has gone. It is safe for concurrent use, but not with f's Close.
+func AreaAt(f *os.File, at arch.Addr) (Area, syscall.Errno) {
+	q := mapQuery{addr: uint64(at)}
+	q.size = uint64(unsafe.Sizeof(q))
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), queryMap, uintptr(unsafe.Pointer(&q))); errno != 0 {
+		return Area{}, errno
+	}
+	return Area{
+		End: arch.Addr(q.end), Read: q.vmaFlags&mapRead != 0, Write: q.vmaFlags&mapWrite != 0, Shared: q.vmaFlags&mapShared != 0,
+		Dev: unix.Mkdev(q.major, q.minor), Inode: q.inode,
+	}, 0
+}
 
 // mapLister asks for one mapping after the other.
 type mapLister struct {
