@@ -77,8 +77,8 @@ func swapped(t *testing.T, v *victim, who, what string) {
 	ours := descriptors()
 	withTarget(t, prog, func(p *Process) {
 		refused, shared := 0, 0
-		// A thread that waits for its processor misses its chance, again and again on a machine with other work.
-		for i := 0; i < 5000 && (refused < 3 || i < 20) && (i < 100 || what != "nothing"); i++ {
+		// A thread that waits for its processor misses its chance, again and again on a machine with other work: once it must have it.
+		for i := 0; (i < 5000 || i < 500_000 && refused == 0 && what != "fresh") && (refused < 3 || i < 20) && (i < 100 || what != "nothing"); i++ {
 			switch err := mapOnce(p); {
 			case err == nil:
 				shared++
