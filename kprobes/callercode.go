@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -61,7 +62,7 @@ func (f *callerCode) site(i, number int) callSite {
 			break
 		}
 		if insn-before.Addr >= jumpRoom {
-			site.at, site.loads = before.Addr, f.insns[j:i]
+			site.at, site.loads = before.Addr, slices.Clone(f.insns[j:i]) // not all of the function
 			break
 		}
 	}
@@ -204,39 +205,52 @@ func sigreturnNumber() int {
 	return constantNumber(insn, anyNumber)
 }
 
-// noteEntrances finds branches with a 32-bit displacement, anywhere in code, that lead into one of callers from outside of it. All
-// bytes are looked at, so some are taken for a branch for no reason.
-func noteEntrances(callers []*callerCode, start arch.Addr, code []byte) {
-	sort.Slice(callers, func(i, k int) bool { return callers[i].bounds.Start < callers[k].bounds.Start })
-	const block = 256 // bytes; most branches lead to one that no caller has a part in
-	has := make([]bool, len(code)/block+1)
-	for _, f := range callers {
-		for b := max(f.bounds.Start, start) - start; b <= f.bounds.End-start && int(b/block) < len(has); b += block {
-			has[b/block] = true
+// entranceMap is where the functions lie that branches may lead into.
+type entranceMap struct {
+	list []*callerCode // by address
+	r    arch.Range
+	has  []bool // by block: most branches lead to one that no caller has a part in
+}
+
+const entranceBlock = 256 // bytes
+
+func newEntranceMap(list []*callerCode, r arch.Range) *entranceMap {
+	sort.Slice(list, func(i, k int) bool { return list[i].bounds.Start < list[k].bounds.Start })
+	e := &entranceMap{list, r, make([]bool, r.Len()/entranceBlock+1)}
+	for _, f := range list {
+		for b := max(f.bounds.Start, r.Start) - r.Start; b <= f.bounds.End-r.Start && int(b/entranceBlock) < len(e.has); b += entranceBlock {
+			e.has[b/entranceBlock] = true
 		}
-		has[min(int((f.bounds.End-start)/block), len(has)-1)] = true
+		e.has[min(int((f.bounds.End-r.Start)/entranceBlock), len(e.has)-1)] = true
 	}
-	for i := range code {
-		at := i
+	return e
+}
+
+// note finds branches with a 32-bit displacement in own, of which code, which begins at start, has the bytes, that lead into one of the functions from outside of it. All
+// bytes are looked at, so some are taken for a branch for no reason.
+func (e *entranceMap) note(own arch.Range, start arch.Addr, code []byte) {
+	eachBranch(code[own.Start-start:], own.Start, func(at, to arch.Addr) {
+		if block := (to - e.r.Start) / entranceBlock; to < e.r.Start || block >= arch.Addr(len(e.has)) || !e.has[block] || at >= own.End {
+			return
+		}
+		k := sort.Search(len(e.list), func(k int) bool { return e.list[k].bounds.End > to })
+		if k < len(e.list) && e.list[k].bounds.Contains(to) && !e.list[k].bounds.Contains(at) {
+			e.list[k].targets[to], e.list[k].entrances[to] = true, true
+		}
+	})
+}
+
+// eachBranch calls f for each place of code, which is at start, that may be a direct branch with a 32-bit displacement.
+func eachBranch(code []byte, start arch.Addr, f func(at, to arch.Addr)) {
+	for i := 0; i+jumpRoom <= len(code); i++ {
+		end := i + jumpRoom
 		switch {
 		case code[i] == 0xe8, code[i] == 0xe9:
-		case code[i] == 0x0f && i+1 < len(code) && code[i+1]&0xf0 == 0x80:
-			at++
+		case code[i] == 0x0f && code[i+1]&0xf0 == 0x80 && end < len(code):
+			end++
 		default:
 			continue
 		}
-		if at+jumpRoom > len(code) {
-			break
-		}
-		offset := at + jumpRoom + int(int32(binary.LittleEndian.Uint32(code[at+1:])))
-		if offset < 0 || offset/block >= len(has) || !has[offset/block] {
-			continue
-		}
-		from := start + arch.Addr(i)
-		to := start + arch.Addr(offset)
-		k := sort.Search(len(callers), func(k int) bool { return callers[k].bounds.End > to })
-		if k < len(callers) && callers[k].bounds.Contains(to) && !callers[k].bounds.Contains(from) {
-			callers[k].targets[to], callers[k].entrances[to] = true, true
-		}
+		f(start+arch.Addr(i), (start + arch.Addr(end)).Add(int64(int32(binary.LittleEndian.Uint32(code[end-4:])))))
 	}
 }

@@ -61,7 +61,8 @@ func TestEntrancesFromElsewhere(t *testing.T) {
 	} {
 		code := slices.Concat([]byte{0xb8, 1, 1, 0, 0, 0x0f, 0x05, 0xc3}, c.jump)
 		f := newCallerCode(arch.Range{Start: base, End: base + 8}, code[:8])
-		noteEntrances([]*callerCode{f}, base, code)
+		all := arch.Range{Start: base, End: base + arch.Addr(len(code))}
+		newEntranceMap([]*callerCode{f}, all).note(all, base, code)
 		site := f.site(1, f.numbers()[1])
 		if site.at != base+arch.Addr(c.at) || site.number != c.number {
 			t.Errorf("%s: probe at %d, number %d, want %d, %d", c.name, site.at-base, site.number, c.at, c.number)

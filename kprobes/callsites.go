@@ -121,13 +121,25 @@ func (d *domain) checkCallSite(site callSite) error {
 	return err
 }
 
-// mostCode is how much of code in one mapping is searched, in bytes: programs that generate theirs reserve hundreds of MiB, and fill little.
-const mostCode = 256 << 20
+// What is searched of the code in one mapping. Programs that generate theirs reserve hundreds of MiB, and fill little; no library is known to
+// make system calls at a thousand places.
+const (
+	mostCode     = 256 << 20 // bytes
+	mostPlaces   = 1 << 14   // where there are the bytes of the instruction
+	mostUnknown  = 128       // those outside of all known functions
+	longestCode  = 1 << 20   // bytes of one function
+	mostDecoded  = 2 << 20   // bytes of all functions
+	codeWindow   = 1 << 20   // bytes that are looked at at once
+	mostSearched = 4096      // instructions that are followed from one
+)
 
 // callSitesIn finds the places in one mapping.
 func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGap, err error) {
-	order, gaps, err := d.callersIn(m, func([]byte) bool { return true })
-	for _, f := range order {
+	found, err := d.callersIn(m, func([]byte) bool { return true }, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range found.order {
 		for i, number := range f.numbered() {
 			site := f.site(i, number)
 			if d.isSigreturn(site.insn) {
@@ -136,94 +148,208 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGa
 			sites = append(sites, site)
 		}
 	}
-	return sites, gaps, err
+	if found.short != "" {
+		found.gap("%s", found.short)
+	}
+	return sites, found.gaps, nil
+}
+
+// callerSearch finds the functions in a mapping that make system calls.
+type callerSearch struct {
+	d        *domain
+	r        arch.Range // what is searched
+	order    []*callerCode
+	gaps     []callGap
+	wantGaps bool
+	short    string // why there may be more
+
+	known   map[arch.Range]*callerCode
+	last    arch.Range // the bounds of the last function of which only the beginning is known
+	places  int
+	unknown int
+	decoded uint64
+}
+
+func (c *callerSearch) gap(format string, args ...any) {
+	c.gaps = append(c.gaps, callGap{number: -1, why: fmt.Sprintf(format, args...)})
 }
 
 // callersIn decodes the functions in one mapping that make system calls, by instructions in front of which chosen
-// likes the code.
-func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool) (order []*callerCode, gaps []callGap, err error) {
-	if m.Range.Len() > mostCode {
-		return nil, nil, fmt.Errorf("the code at %s is too large to be searched: %d MiB", m.Range.Start, m.Range.Len()>>20)
+// likes the code, the last searchLoads bytes of it. What has no end is not searched to the end: short says so.
+func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool, gaps bool) (*callerSearch, error) {
+	c := &callerSearch{d: d, r: d.backed(m), wantGaps: gaps, known: map[arch.Range]*callerCode{}}
+	if c.r.Len() > mostCode {
+		return nil, fmt.Errorf("the code at %s is too large to be searched: %d MiB", c.r.Start, c.r.Len()>>20)
 	}
-	code := make([]byte, m.Range.Len())
-	if err := d.text.Original(m.Range.Start, code); err != nil {
-		return nil, nil, err
-	}
-	callers := map[arch.Range]*callerCode{}
-	for _, at := range occurrences(code, m.Range.Start) {
-		if !chosen(code[:at-m.Range.Start]) {
-			continue
-		}
-		if err := d.readSymbols(at); err != nil {
-			return nil, nil, err
-		}
-		bounds, known := d.functionAround(m.Range, at)
-		if !known {
-			if _, data := d.symbols().DataInText(at); !data && !d.inData(m.Range.Start, code, at) {
-				gaps = append(gaps, callGap{number: -1, why: fmt.Sprintf("what may be a system call at %s is in no function that is known", d.placeOf(at))})
+	var unwanted error
+	err := d.windows(c.r, func(own arch.Range, start arch.Addr, code []byte) bool {
+		for _, at := range occurrences(code, start) {
+			if !own.Contains(at) || !chosen(code[max(int(at-start)-searchLoads, 0):at-start]) {
+				continue
 			}
-			continue
+			if c.places++; c.places > mostPlaces {
+				c.short = fmt.Sprintf("there are more places that may be system calls in %s than are looked at", mappingName(m))
+			}
+			if c.short != "" {
+				return false
+			}
+			if unwanted = d.readSymbols(at); unwanted != nil {
+				return false
+			}
+			c.add(at)
 		}
-		f := callers[bounds]
-		if f == nil {
-			own := code[bounds.Start-m.Range.Start : min(uint64(bounds.End-m.Range.Start), uint64(len(code)))]
-			f = newCallerCode(bounds, bytes.Clone(own)) // sites keep some of it
-			callers[bounds], order = f, append(order, f)
-		}
-		if f.err != nil && at >= f.end {
-			gaps = append(gaps, callGap{number: -1, why: fmt.Sprintf("what may be a system call at %s can't be decoded: %v", d.placeOf(at), f.err)})
-		} else if j, ok := f.index(at); ok {
-			f.calls = append(f.calls, j)
-		}
+		unwanted = d.session.wanted()
+		return unwanted == nil
+	})
+	if unwanted != nil {
+		err = unwanted
 	}
-	if len(order) > 0 {
-		noteEntrances(order, m.Range.Start, code)
+	if err != nil || len(c.order) == 0 {
+		return c, err
 	}
-	return order, gaps, nil
+	entrances := newEntranceMap(c.order, c.r)
+	return c, d.windows(c.r, func(own arch.Range, start arch.Addr, code []byte) bool {
+		entrances.note(own, start, code)
+		return true
+	})
 }
 
-// functionAround is the function around at: also one of which only the beginning is known, as of those that are written in assembly.
-func (d *domain) functionAround(m arch.Range, at arch.Addr) (bounds arch.Range, known bool) {
-	const longest = 4096
-	if bounds, known = d.symbols().Function(at); known {
-		return bounds, known
+// backed is what of a mapping's range the file that it maps has: behind a file's end there is nothing to be read, or executed.
+func (d *domain) backed(m *procfs.Mapping) arch.Range {
+	r := m.Range
+	f := d.mappedFile(m)
+	if f == nil {
+		return r
 	}
-	l, ok := d.symbols().Lookup(at)
-	if !ok || l.Symbol.Size != 0 || l.Offset > longest || at.Add(-int64(l.Offset)) < m.Start {
+	const page = 4096
+	end := (uint64(f.Size) + page - 1) &^ (page - 1)
+	if left := end - min(m.Offset, end); left < r.Len() {
+		r.End = r.Start + arch.Addr(left)
+	}
+	return r
+}
+
+// windows reads code of the program, as it is without us, a piece at a time: own, with what lies around it that an instruction may reach from
+// or into. start is where code begins.
+func (d *domain) windows(r arch.Range, f func(own arch.Range, start arch.Addr, code []byte) bool) error {
+	const behind = 16 // no instruction is longer
+	buf := make([]byte, searchLoads+codeWindow+behind)
+	for own := r; own.Start < r.End; own.Start = own.End {
+		own.End = min(own.Start+codeWindow, r.End)
+		start, end := max(own.Start-searchLoads, r.Start), min(own.End+behind, r.End)
+		code := buf[:end-start]
+		if err := d.text.Original(start, code); err != nil {
+			return err
+		}
+		if !f(own, start, code) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// add takes note of what may be a system call.
+func (c *callerSearch) add(at arch.Addr) {
+	d := c.d
+	bounds, known := d.symbols().Function(at)
+	if !known {
+		bounds, known = c.functionAround(at)
+	}
+	if !known {
+		c.addUnknown(at)
+		return
+	}
+	f := c.known[bounds]
+	if f == nil {
+		if f = c.decode(bounds); f == nil {
+			return
+		}
+	}
+	if f.err != nil && at >= f.end {
+		c.gap("what may be a system call at %s can't be decoded: %v", d.placeOf(at), f.err)
+	} else if j, ok := f.index(at); ok {
+		f.calls = append(f.calls, j)
+	}
+}
+
+// addUnknown is add for what is in no function that is known.
+func (c *callerSearch) addUnknown(at arch.Addr) {
+	if !c.wantGaps || c.unknown > mostUnknown {
+		return
+	}
+	if c.unknown++; c.unknown > mostUnknown {
+		c.gap("what may be a system call at %s is one of too many in no function that is known", c.d.placeOf(at))
+		return
+	}
+	if _, data := c.d.symbols().DataInText(at); !data && !c.d.inData(c.r, at) {
+		c.gap("what may be a system call at %s is in no function that is known", c.d.placeOf(at))
+	}
+}
+
+// decode is the function with those bounds, nil if that is too much.
+func (c *callerSearch) decode(bounds arch.Range) *callerCode {
+	part := arch.Range{Start: max(bounds.Start, c.r.Start), End: min(bounds.End, c.r.End)}
+	if c.decoded += part.Len(); part.Len() > longestCode || c.decoded > mostDecoded {
+		c.short = fmt.Sprintf("functions that make system calls, as that at %s, are longer than is looked at", c.d.placeOf(bounds.Start))
+		return nil
+	}
+	code := make([]byte, part.Len())
+	if err := c.d.text.Original(part.Start, code); err != nil {
+		c.short = err.Error()
+		return nil
+	}
+	f := newCallerCode(arch.Range{Start: part.Start, End: bounds.End}, code)
+	c.known[bounds], c.order = f, append(c.order, f)
+	return f
+}
+
+// functionAround is the function around at of which only the beginning is known, as of those that are written in assembly.
+func (c *callerSearch) functionAround(at arch.Addr) (bounds arch.Range, known bool) {
+	const longest = 4096
+	if c.last.Contains(at) && at-c.last.Start <= longest {
+		return c.last, true
+	}
+	l, ok := c.d.symbols().Lookup(at)
+	if !ok || l.Symbol.Size != 0 || l.Offset > longest || at.Add(-int64(l.Offset)) < c.r.Start {
 		return bounds, false
 	}
 	bounds.Start, bounds.End = at.Add(-int64(l.Offset)), at
-	for bounds.End < m.End && bounds.End-at < longest {
-		next, ok := d.symbols().Lookup(bounds.End)
-		if _, other := d.symbols().Function(bounds.End); other || !ok || next.Symbol.Name != l.Symbol.Name {
+	for bounds.End < c.r.End && bounds.End-at < longest {
+		next, ok := c.d.symbols().Lookup(bounds.End)
+		if _, other := c.d.symbols().Function(bounds.End); other || !ok || next.Symbol.Name != l.Symbol.Name {
 			break
 		}
 		bounds.End++
 	}
+	c.last = bounds
 	return bounds, true
 }
 
 // inData tells of what may be a system call outside of all functions that are known that it is data, as tables of constants
 // between functions are. What stands between two functions is data if it can't be decoded from one to the other; unless a constant for the
 // number seems to be loaded right in front.
-func (d *domain) inData(start arch.Addr, code []byte, at arch.Addr) bool {
+func (d *domain) inData(r arch.Range, at arch.Addr) bool {
 	const furthest = 1 << 16
 	known := func(a arch.Addr) bool { _, ok := d.symbols().Function(a); return ok }
 	from, to := at, at
-	for from > start && at-from < furthest && !known(from-1) {
+	for from > r.Start && at-from < furthest && !known(from-1) {
 		from--
 	}
-	for to < start+arch.Addr(len(code)) && to-at < furthest && !known(to) {
+	for to < r.End && to-at < furthest && !known(to) {
 		to++
 	}
+	code := make([]byte, min(to+arch.Addr(ptrace.Host.MaxInsnLen()), r.End)-from)
+	if d.text.Original(from, code) != nil {
+		return false
+	}
 	for length := arch.Addr(2); length <= 10 && from+length <= at; length++ { // of a load
-		insn, err := ptrace.Host.Decode(code[at-length-start:at-start], at-length)
+		insn, err := ptrace.Host.Decode(code[at-length-from:at-from], at-length)
 		if err == nil && insn.End() == at && numberBehind(insn, anyNumber) != anyNumber {
 			return false
 		}
 	}
 	for pc := from; pc < to; {
-		insn, err := ptrace.Host.Decode(code[pc-start:], pc)
+		insn, err := ptrace.Host.Decode(code[pc-from:], pc)
 		if err != nil {
 			return true
 		}

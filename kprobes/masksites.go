@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -160,23 +161,32 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 		return nil
 	}
 	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
-	callers, _, err := d.callersIn(m, func(before []byte) bool {
-		before = before[max(len(before)-searchLoads, 0):]
+	found, err := d.callersIn(m, func(before []byte) bool {
 		return bytes.Contains(before, mask) || bytes.Contains(before, action)
-	})
+	}, false)
 	if err != nil {
-		return nil
+		found = &callerSearch{short: err.Error()}
 	}
-	for _, f := range callers {
+	for _, f := range found.order {
 		for i, n := range f.nearlyNumbered() {
 			call := maskSite{callSite: f.site(i, n)}
-			if call.at != call.insn && d.takesTail(f, i, &call) && d.checkCallSite(call.callSite) == nil {
+			switch {
+			case call.at == call.insn || !d.takesTail(f, i, &call) || d.checkCallSite(call.callSite) != nil:
+			case len(calls) >= mostTails:
+				found.short = fmt.Sprintf("there are more calls that change signals in %s than are looked at", mappingName(m))
+			default:
 				calls = append(calls, call)
 			}
 		}
 	}
+	if found.short != "" {
+		d.session.warn("the process may not survive if gokprobe is killed: %s", found.short)
+	}
 	return calls
 }
+
+// mostTails is how many calls in a mapping may get tails. C libraries have some twenty.
+const mostTails = 1024
 
 // takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one.
 func (d *domain) takesTail(f *callerCode, i int, call *maskSite) bool {
@@ -244,7 +254,9 @@ func (f *callerCode) argumentEnds(i int) bool {
 		if seen[j] {
 			continue
 		}
-		seen[j] = true
+		if seen[j] = true; len(seen) > mostSearched {
+			return false
+		}
 		insn := f.insns[j]
 		switch insn.Flow {
 		case arch.FlowReturn, arch.FlowTrap, arch.FlowCall, arch.FlowIndirectCall:
