@@ -140,7 +140,7 @@ func (w ward) ended() bool {
 // How many heirs are recovered. Of a tracer that was killed there may be one for each thread that was forking just then; a program can
 // make any number, with memory that looks so.
 const (
-	mostHeirs  = 256
+	mostHeirs  = 128
 	mostLooked = 8192 // processes that are looked at
 )
 

@@ -216,7 +216,7 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	if h.Arch != ptrace.Host.Name() {
 		return nil, fmt.Errorf("region at %s is for %s: %w", base, h.Arch, trampoline.ErrHeader)
 	}
-	l := &leftover{Header: h, mem: mem, detours: &trampoline.DetourIndex{}}
+	l := &leftover{Header: h, mem: mem, detours: &trampoline.DetourIndex{}, original: patchedMemory{mem: mem}}
 	for _, e := range h.Arenas {
 		l.code = append(l.code, e.Code)
 	}
@@ -249,9 +249,34 @@ func (r *recovery) undoAll() (errs []error) {
 	allowance := trampoline.NewAllowance(records)
 	r.work, r.steps = newEffort(work), stepsFor(len(threads))
 	defer func() { r.purse.pay(r.work.given-r.work.left, allowance.Used()) }()
+	errs = r.readAll(allowance)
+	r.leaveCode(threads)
 	for _, l := range r.found {
-		errs = append(errs, l.read(allowance))
+		errs = append(errs, r.undo(l))
 	}
+	if r.work.over() {
+		errs = append(errs, fmt.Errorf("looking at the %d threads and what their stacks refer to: %w; the original code is back, the injected memory stays", len(threads), trampoline.ErrTooMuch))
+	}
+	return errs
+}
+
+// readAll reads what is to be undone. What lies behind a region that has too much is not read.
+func (r *recovery) readAll(a *trampoline.Allowance) (errs []error) {
+	for i, l := range r.found {
+		errs = append(errs, l.read(a))
+		if !l.part {
+			continue
+		}
+		for _, other := range r.found[i+1:] {
+			other.part = true
+		}
+		break
+	}
+	return errs
+}
+
+// leaveCode takes the threads out of all code of ours, and puts right what leads them back there. What it can't is noted with the regions.
+func (r *recovery) leaveCode(threads []*ptrace.Thread) {
 	for _, th := range threads {
 		if r.takeOut(th) {
 			r.Moved++
@@ -260,7 +285,7 @@ func (r *recovery) undoAll() (errs []error) {
 	}
 	// Only now, when all threads are out of the guard: one that leaves it goes by the context that the kernel has saved on its stack, which this
 	// changes. Which stack it is does not tell whose context is found there: Go's lie side by side.
-	if !r.searchStacks() {
+	if !r.searchStacks(threads) {
 		for _, l := range r.found {
 			l.frames = true
 		}
@@ -272,13 +297,6 @@ func (r *recovery) undoAll() (errs []error) {
 			}
 		}
 	}
-	for _, l := range r.found {
-		errs = append(errs, r.undo(l))
-	}
-	if r.work.over() {
-		errs = append(errs, fmt.Errorf("looking at the %d threads and what their stacks refer to: %w; the original code is back, the injected memory stays", len(threads), trampoline.ErrTooMuch))
-	}
-	return errs
 }
 
 // takeOut takes a thread out of all that is ours.

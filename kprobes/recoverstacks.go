@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // stackScan is how far, in bytes, stacks are searched for the contexts that signals have saved.
@@ -181,9 +182,9 @@ func (f *signalFrame) put(mem arch.Memory, ip, sp arch.Addr) error {
 
 // searchStacks puts right the contexts that signals have saved on the threads' stacks, as far as they can be, and notes which regions those lead
 // into that can't. It is false if that was too much work: then there may be others.
-func (r *recovery) searchStacks() (all bool) {
+func (r *recovery) searchStacks(threads []*ptrace.Thread) (all bool) {
 	s := newStackSearch(r.space, r.work)
-	for _, th := range r.space.Threads() {
+	for _, th := range threads {
 		regs, err := th.Regs()
 		if !th.Stopped() || err != nil {
 			continue

@@ -14,7 +14,7 @@ func (l *leftover) tailsLast() []patch.Entry {
 	var tails []patch.Entry
 	rest := make([]patch.Entry, 0, len(l.original.records.records))
 	for _, e := range l.original.records.records {
-		if l.beforeCall(e) && l.original.records.alone(e) {
+		if l.original.records.alone(e) && l.beforeCall(e) {
 			tails = append(tails, e)
 		} else {
 			rest = append(rest, e)

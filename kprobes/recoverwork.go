@@ -23,7 +23,7 @@ const (
 	placeWork      = 4 // to find where a thread goes on
 	stepWork       = 8 // to step one
 
-	baseEffort      = 1 << 20
+	baseEffort      = 1 << 19
 	effortPerThread = 1 << 10 // half a mebibyte of stack, and forty steps
 	mostEffort      = 1 << 22
 )

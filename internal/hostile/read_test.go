@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -15,6 +17,9 @@ import (
 
 // read asks for everything that can be asked of a file, as the command's parts do.
 func read(path string) string {
+	if pid, ok := strings.CutPrefix(path, recoverCommand); ok {
+		return recoverProcess(pid)
+	}
 	if b := begin(path); bytes.HasPrefix(b, []byte(trampoline.Magic)) {
 		return readJournal(b)
 	}
@@ -43,6 +48,18 @@ func read(path string) string {
 	}
 	t.Sections("__rseq_cs")
 	return fmt.Sprint(said...)
+}
+
+// recoverCommand is what the child is told in place of a file, in front of a PID.
+const recoverCommand = "recover "
+
+func recoverProcess(pid string) string {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return err.Error()
+	}
+	r, err := kprobes.Recover(n)
+	return fmt.Sprintf("%+v, %v", r, err)
 }
 
 // begin is the first megabyte of a file.
