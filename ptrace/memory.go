@@ -66,8 +66,13 @@ func (s *Space) access(at arch.Addr, p []byte, write, force bool) error {
 		}
 	}
 	err = s.direct(at, p, write, !g.allowed)
-	if errors.Is(err, unix.EIO) && !g.file && s.fetch(at, make([]byte, len(p)), g, true) == nil {
-		err = s.direct(at, p, write, !g.allowed) // userfaultfd(2) has provided it
+	if errors.Is(err, unix.EIO) && !g.file { // userfaultfd(2) is to provide it
+		switch came := s.fetch(at, make([]byte, len(p)), g, true); {
+		case came == nil:
+			err = s.direct(at, p, write, !g.allowed)
+		case errors.Is(came, ErrNoAnswer):
+			err = came
+		}
 	}
 	return err
 }

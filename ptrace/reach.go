@@ -211,10 +211,7 @@ func readMem(f *os.File, at arch.Addr, p []byte) error {
 		return unix.EBADF
 	}
 	_, err := f.ReadAt(p, int64(at))
-	if err == io.EOF {
-		return unix.EFAULT
-	}
-	return err
+	return plain(err)
 }
 
 // writeMem writes so.
@@ -223,6 +220,18 @@ func writeMem(f *os.File, at arch.Addr, p []byte) error {
 		return unix.EBADF
 	}
 	_, err := f.WriteAt(p, int64(at))
+	return plain(err)
+}
+
+// plain is the kernel's error, without the name of a file.
+func plain(err error) error {
+	var e *os.PathError
+	switch {
+	case err == io.EOF:
+		return unix.EFAULT
+	case errors.As(err, &e):
+		return e.Err
+	}
 	return err
 }
 
