@@ -39,12 +39,10 @@ func (s *Space) access(at arch.Addr, p []byte, write, force bool) error {
 	if len(p) == 0 {
 		return nil
 	}
-	if s.entry.files.maps == nil || s.entry.files.mem == nil {
-		if err := s.reopen(); err != nil {
-			return err
-		}
+	if err := s.reopen(); err != nil {
+		return err
 	}
-	g, err := s.entry.files.look(at, len(p), write, s.Maps)
+	g, err := s.look(at, len(p), write)
 	switch {
 	case force && !g.mapped:
 		return s.direct(at, p, write, true) // a stack may grow
@@ -56,26 +54,47 @@ func (s *Space) access(at arch.Addr, p []byte, write, force bool) error {
 		return s.writeShared(at, p, g)
 	case g.absent && !write:
 		return s.fetch(at, p, g, force)
-	case g.absent:
-		if err := s.fetch(at, make([]byte, len(p)), g, true); err != nil {
-			return err
-		}
-	case g.file && !write && !force && !s.mem.noVM:
-		if done, err := s.readThere(at, p); done {
-			return err
-		}
+	case g.file:
+		return s.accessFile(at, p, write, force, g)
 	}
 	err = s.direct(at, p, write, !g.allowed)
-	if errors.Is(err, unix.EIO) && !g.file && s.fetch(at, make([]byte, len(p)), g, true) == nil {
-		err = s.direct(at, p, write, !g.allowed) // userfaultfd(2) has provided it
+	if errors.Is(err, unix.EIO) { // userfaultfd(2) is to provide it
+		switch came := s.fetch(at, make([]byte, len(p)), g, true); {
+		case came == nil:
+			err = s.direct(at, p, write, !g.allowed)
+		case errors.Is(came, ErrNoAnswer):
+			err = came
+		}
 	}
 	return err
 }
 
+// accessFile reads what is there of a file, or writes to a private copy.
+func (s *Space) accessFile(at arch.Addr, p []byte, write, force bool, g ground) error {
+	if g.absent {
+		if err := s.fetch(at, make([]byte, len(p)), g, true); err != nil {
+			return err
+		}
+	}
+	if !force && !s.mem.noVM && (g.unasked || !write) {
+		done, err := s.there(at, p, write)
+		if done {
+			return err
+		}
+		if g, err = s.look(at, len(p), write); err != nil || !g.allowed {
+			return errors.Join(err, unix.EFAULT)
+		}
+	}
+	return s.direct(at, p, write, force && (!g.allowed || g.unasked))
+}
+
 // reopen opens the files of a space that has none: its first thread had gone too early, or is not dumpable.
 func (s *Space) reopen() error {
+	if s.entry.files.maps != nil && s.entry.files.mem != nil || s.mem.noFile {
+		return nil
+	}
 	tid, err := s.TID()
-	if err != nil || s.mem.noFile {
+	if err != nil {
 		return err
 	}
 	if err := s.enter(tid); err == nil && s.entry.files.mem == nil {
@@ -121,14 +140,22 @@ func (s *Space) writeShared(at arch.Addr, p []byte, g ground) error {
 	})
 }
 
-// readThere reads pages of files that are there, by process_vm_readv(2): /proc/PID/mem would read devices' registers, too (generic_access_phys).
-// done is false if that way is closed.
-func (s *Space) readThere(at arch.Addr, p []byte) (done bool, err error) {
+// look tells what an access meets.
+func (s *Space) look(at arch.Addr, n int, write bool) (ground, error) {
+	if s.mem.noVM {
+		return s.entry.files.look(at, n, write, s.Maps)
+	}
+	return s.entry.files.look(at, n, write, nil)
+}
+
+// there accesses pages that are there by process_vm_readv(2) or process_vm_writev(2): through /proc/PID/mem it would be devices' registers, too
+// (generic_access_phys). done is false if that way is closed.
+func (s *Space) there(at arch.Addr, p []byte, write bool) (done bool, err error) {
 	tid, err := s.TID()
 	if err != nil {
 		return true, err
 	}
-	if err = processVM(tid, at, p, false); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+	if err = processVM(tid, at, p, write); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		s.mem.noVM = true
 		return false, nil
 	}
@@ -242,7 +269,7 @@ func (t textMemory) WriteMemory(at arch.Addr, p []byte) error {
 	return fault(at, true, t.s.access(at, p, true, true))
 }
 
-// MemoryWays tells which ways into target memory still work, for tests and logs:
+// MemoryWays tells which ways into target memory still work, for tests:
 // it disables those that are false.
 type MemoryWays struct{ VM, File bool }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
@@ -92,17 +94,86 @@ var allWays = map[string]MemoryWays{
 // TestMemory: every way into memory reads the same and refuses what the target itself
 // could not do. The oracle is /proc/PID/mem as this test opens it.
 func TestMemory(t *testing.T) {
-	for name, ways := range allWays {
-		t.Run(name, func(t *testing.T) {
-			hold(t, "prey", func(p *Process) {
-				p.Space.LimitMemory(ways)
-				at := findPlaces(p.PID)
-				checkReads(t, p, at)
-				checkFaults(t, p, at)
-				checkWrites(t, p, at)
+	for _, old := range []bool{false, true} {
+		for name, ways := range allWays {
+			t.Run(fmt.Sprintf("%s, old %v", name, old), func(t *testing.T) {
+				defer noQuery.Store(noQuery.Load())
+				if old {
+					noQuery.Store(true) // as a kernel before Linux 6.11
+				}
+				hold(t, "prey", func(p *Process) {
+					p.Space.LimitMemory(ways)
+					at := findPlaces(p.PID)
+					checkReads(t, p, at)
+					checkFaults(t, p, at)
+					checkWrites(t, p, at)
+				})
 			})
-		})
+		}
 	}
+}
+
+// TestProtections: of memory without a file, whose content /proc/PID/mem tells whatever they are, the target's own are obeyed; also by who does not trace it.
+func TestProtections(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		for name, ways := range allWays {
+			t.Run(fmt.Sprintf("%s, old %v", name, old), func(t *testing.T) {
+				defer noQuery.Store(noQuery.Load())
+				if old {
+					noQuery.Store(true)
+				}
+				hold(t, "prey", func(p *Process) {
+					p.Space.LimitMemory(ways)
+					checkProtections(t, p)
+				})
+			})
+		}
+	}
+}
+
+func checkProtections(t *testing.T, p *Process) {
+	page := uint64(os.Getpagesize())
+	var at arch.Addr
+	must(p.Space.Freeze(func() error {
+		return p.Space.Remote(func(r *Remote) error {
+			v, err := r.Syscall(unix.SYS_MMAP, 0, 3*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
+			must(err)
+			at = arch.Addr(v)
+			must(p.Space.WriteMemory(at, bytes.Repeat([]byte{7}, int(3*page))))
+			_, err = r.Syscall(unix.SYS_MPROTECT, v+page, page, unix.PROT_NONE)
+			must(err)
+			_, err = r.Syscall(unix.SYS_MPROTECT, v+2*page, page, unix.PROT_READ)
+			return err
+		})
+	}))
+	peek := p.Space.Peek(p.PID)
+	for i, c := range []struct{ read, write bool }{{true, true}, {false, false}, {true, false}} {
+		b := []byte{9}
+		page := at + arch.Addr(i)*arch.Addr(page)
+		if err := p.Space.ReadMemory(page, b); (err == nil) != c.read || err == nil && b[0] != 7 {
+			t.Errorf("page %d: read % x, %v", i, b, err)
+		}
+		for _, m := range []arch.Memory{peek, PeekMemory{PID: p.PID}} {
+			if err := m.ReadMemory(page, b); (err == nil) != c.read || err == nil && b[0] != 7 {
+				t.Errorf("page %d: %T read % x, %v", i, m, b, err)
+			}
+		}
+		if err := p.Space.WriteMemory(page, []byte{7}); (err == nil) != c.write {
+			t.Errorf("page %d: written: %v", i, err)
+		}
+		if err := p.Space.Text().ReadMemory(page, b); err != nil || b[0] != 7 {
+			t.Errorf("page %d: read as text: % x, %v", i, b, err)
+		}
+	}
+	if err := p.Space.ReadMemory(at+arch.Addr(page)-1, make([]byte, 2)); err == nil {
+		t.Error("a read into a page that may not be read has been done")
+	}
+	must(p.Space.Freeze(func() error {
+		return p.Space.Remote(func(r *Remote) error {
+			_, err := r.Syscall(unix.SYS_MUNMAP, uint64(at), 3*page)
+			return err
+		})
+	}))
 }
 
 func checkReads(t *testing.T, p *Process, at places) {

@@ -24,8 +24,9 @@ import (
 //	a page of a file        is there if pagemap says so: it is read or copied at once. Else a goroutine that nobody has to wait for reads it, by
 //	                        process_vm_readv, which waits without mmap_lock: the program's own mmap(2) goes on. See patience.go
 //
-// /proc/PID/mem ignores protections, so these are asked as well: one ioctl (PROCMAP_QUERY, since Linux 6.11) tells both. What it tells may be over
-// when the access is made, as it may when the program itself makes it; only a program that is out to hold us gains by it. (SECURITY.md)
+// /proc/PID/mem ignores protections, so these are asked as well: one ioctl (PROCMAP_QUERY, since Linux 6.11) tells both, and is paid for: to read so is
+// faster than by process_vm_readv. Older kernels would have all mappings read; there all memory is taken for a file's, and process_vm_readv asks the protections. What
+// was told may be over when the access is made, as it may when the program itself makes it; only a program that is out to hold us gains by it (SECURITY.md).
 
 // files is what /proc has of one address space, open. Its files are those of one memory: they read nothing of a program that is executed later.
 type files struct{ maps, mem, pagemap *os.File }
@@ -59,6 +60,7 @@ type ground struct {
 	file    bool // there are pages of a file in it, which is not shared memory of the kernel's own
 	shared  bool // writes to it go to that file
 	absent  bool // not all pages of a file are there
+	unasked bool // allowed and file are guesses: process_vm_readv(2) knows about the protections
 	where   source
 }
 
@@ -75,14 +77,17 @@ type region struct {
 	source              source
 }
 
-// look tells what an access to n bytes at at meets. It touches nothing. maps reads the mappings where the kernel can't be asked for one. Not safe
-// for concurrent use with close.
+// look tells what an access to n bytes at at meets. It touches nothing. Where the kernel can't be asked for one mapping maps reads all; if it is nil,
+// since that takes long, only pagemap is asked. Not safe for concurrent use with close.
 func (w *files) look(at arch.Addr, n int, write bool, maps func() ([]procfs.Mapping, error)) (ground, error) {
 	g := ground{mapped: true, allowed: true}
 	end := at + arch.Addr(n)
 	for end >= at {
 		r, err := w.region(at, maps)
-		if err != nil {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return ground{mapped: true, allowed: true, file: true, unasked: true, absent: !w.present(at, end)}, nil
+		case err != nil:
 			return ground{}, err
 		}
 		stop := min(end, r.end)
@@ -121,7 +126,7 @@ var sharedMemory = sync.OnceValue(func() uint64 {
 // noQuery: the kernel does not know PROCMAP_QUERY.
 var noQuery atomic.Bool
 
-// region asks for the mapping that at lies in. The error is EFAULT if there is none.
+// region asks for the mapping that at lies in. The error is EFAULT if there is none, ErrUnsupported if nobody can be asked.
 func (w *files) region(at arch.Addr, maps func() ([]procfs.Mapping, error)) (region, error) {
 	if !noQuery.Load() && w.maps != nil {
 		a, errno := procfs.AreaAt(w.maps, at)
@@ -135,6 +140,9 @@ func (w *files) region(at arch.Addr, maps func() ([]procfs.Mapping, error)) (reg
 		default:
 			return region{}, unix.EFAULT
 		}
+	}
+	if maps == nil {
+		return region{}, errors.ErrUnsupported
 	}
 	all, err := maps()
 	if err != nil {
@@ -163,7 +171,7 @@ func (w *files) present(at, end arch.Addr) bool {
 		inRAM  = 1 << 63 // Documentation/admin-guide/mm/pagemap.rst
 		atOnce = 64
 	)
-	if w.pagemap == nil {
+	if w.pagemap == nil || end < at {
 		return false
 	}
 	var b [atOnce * entry]byte
@@ -188,10 +196,7 @@ func readMem(f *os.File, at arch.Addr, p []byte) error {
 		return unix.EBADF
 	}
 	_, err := f.ReadAt(p, int64(at))
-	if err == io.EOF {
-		return unix.EFAULT
-	}
-	return err
+	return plain(err)
 }
 
 // writeMem writes so.
@@ -200,6 +205,18 @@ func writeMem(f *os.File, at arch.Addr, p []byte) error {
 		return unix.EBADF
 	}
 	_, err := f.WriteAt(p, int64(at))
+	return plain(err)
+}
+
+// plain is the kernel's error, without the name of a file.
+func plain(err error) error {
+	var e *os.PathError
+	switch {
+	case err == io.EOF:
+		return unix.EFAULT
+	case errors.As(err, &e):
+		return e.Err
+	}
 	return err
 }
 
