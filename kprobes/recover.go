@@ -228,6 +228,7 @@ func (r *recovery) undo(l *leftover) error {
 			th.Commit()
 		}
 	}
+	l.giveBackMasks(r.space)
 	// Only now, when all threads are out of the guard: one that leaves it goes by the context that the kernel has saved on its stack, which this
 	// changes. Which stack it is does not tell whose context is found there: Go's lie side by side.
 	for _, th := range r.space.Threads() {
