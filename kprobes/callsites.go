@@ -120,7 +120,11 @@ const mostCode = 256 << 20
 
 // callSitesIn finds the places in one mapping.
 func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGap, err error) {
-	order, gaps, err := d.callersIn(m, func([]byte) bool { return true })
+	code, err := d.originalCode(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	order, gaps := d.callersIn(m, code, func([]byte) bool { return true })
 	for _, f := range order {
 		for i, number := range f.numbered() {
 			site := f.site(i, number)
@@ -130,19 +134,24 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []callSite, gaps []callGa
 			sites = append(sites, site)
 		}
 	}
-	return sites, gaps, err
+	return sites, gaps, nil
 }
 
-// callersIn decodes the functions in one mapping that make system calls, by instructions in front of which chosen
-// likes the code.
-func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool) (order []*callerCode, gaps []callGap, err error) {
+// originalCode is all that is in a mapping, without our breakpoints and jumps.
+func (d *domain) originalCode(m *procfs.Mapping) ([]byte, error) {
 	if m.Range.Len() > mostCode {
-		return nil, nil, fmt.Errorf("the code at %s is too large to be searched: %d MiB", m.Range.Start, m.Range.Len()>>20)
+		return nil, fmt.Errorf("the code at %s is too large to be searched: %d MiB", m.Range.Start, m.Range.Len()>>20)
 	}
 	code := make([]byte, m.Range.Len())
 	if err := d.text.Original(m.Range.Start, code); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	return code, nil
+}
+
+// callersIn decodes the functions in one mapping, whose code is given, that make system calls, by instructions in front of which chosen
+// likes the code.
+func (d *domain) callersIn(m *procfs.Mapping, code []byte, chosen func(before []byte) bool) (order []*callerCode, gaps []callGap) {
 	callers := map[arch.Range]*callerCode{}
 	for _, at := range occurrences(code, m.Range.Start) {
 		if !chosen(code[:at-m.Range.Start]) {
@@ -170,7 +179,7 @@ func (d *domain) callersIn(m *procfs.Mapping, chosen func(before []byte) bool) (
 	if len(order) > 0 {
 		noteEntrances(order, m.Range.Start, code)
 	}
-	return order, gaps, nil
+	return order, gaps
 }
 
 // functionAround is the function around at: also one of which only the beginning is known, as of those that are written in assembly.

@@ -154,47 +154,72 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 	if !m.Read || m.Write || m.Anonymous() {
 		return nil
 	}
-	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
-	callers, _, err := d.callersIn(m, func(before []byte) bool {
-		before = before[max(len(before)-searchLoads, 0):]
-		return bytes.Contains(before, mask) || bytes.Contains(before, action)
-	})
-	if err != nil {
-		return nil
-	}
-	for _, f := range callers {
-		for i, n := range f.nearlyNumbered() {
-			call := maskSite{callSite: f.site(i, n)}
-			if call.at != call.insn && d.takesTail(f, i, &call) && d.checkCallSite(call.callSite) == nil {
-				calls = append(calls, call)
+	for _, found := range d.searchMasks(m) {
+		site, err := found.in(m.Range.Start)
+		if err != nil || d.checkMapping(site.insn) != nil || d.checkMapping(site.at) != nil || d.checkRestartable(site.at) != nil {
+			continue
+		}
+		call := maskSite{callSite: site}
+		if found.constant {
+			if call.known = m.Range.Start + found.pointer; d.constantSet(call.known) == 0 {
+				continue
 			}
 		}
+		calls = append(calls, call)
 	}
 	return calls
 }
 
-// takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one.
-func (d *domain) takesTail(f *callerCode, i int, call *maskSite) bool {
+// searchMasks finds the calls in a mapping that can have a tail, as far as its code tells; see masksearch.go.
+func (d *domain) searchMasks(m *procfs.Mapping) (found []foundCall) {
+	code, err := d.originalCode(m)
+	if err != nil {
+		return nil
+	}
+	key := keyOfCode(code)
+	if found, ok := key.remembered(); ok {
+		return found
+	}
+	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
+	callers, _ := d.callersIn(m, code, func(before []byte) bool {
+		before = before[max(len(before)-searchLoads, 0):]
+		return bytes.Contains(before, mask) || bytes.Contains(before, action)
+	})
+	for _, f := range callers {
+		for i, n := range f.nearlyNumbered() {
+			call := f.site(i, n)
+			if call.at == call.insn || d.checkCallSite(call) != nil {
+				continue
+			}
+			if pointer, constant, ok := f.takesTail(i, &call); ok {
+				found = append(found, call.relative(m.Range.Start, pointer, constant))
+			}
+		}
+	}
+	key.remember(found)
+	return found
+}
+
+// takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one: at a constant pointer, if its set has to be changed.
+func (f *callerCode) takesTail(i int, call *callSite) (pointer arch.Addr, constant, ok bool) {
 	switch call.number {
 	case unix.SYS_RT_SIGACTION:
-		return f.argumentEnds(i)
+		return 0, false, f.argumentEnds(i)
 	case unix.SYS_RT_SIGPROCMASK:
 	default:
-		return false
+		return 0, false, false
 	}
-	p, known := call.set()
-	if known && d.constantSet(p) != 0 {
-		call.known = p
-		return true
+	if pointer, constant = call.set(); constant {
+		return pointer, true, true
 	}
-	return !known && f.argumentEnds(i)
+	return 0, false, f.argumentEnds(i)
 }
 
 // number is how an instruction that loads a small number holds it.
 func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 
 // set is the pointer that the call passes, if that is always the same.
-func (c *maskSite) set() (p arch.Addr, known bool) {
+func (c *callSite) set() (p arch.Addr, known bool) {
 	var passed [2]arch.Addr
 	for k, fill := range []byte{0x11, 0x22} {
 		regs := ptrace.Host.NewRegs()
