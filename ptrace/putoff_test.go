@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -58,4 +59,68 @@ func tids(t *testing.T, pid int) []int {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// masksKeeper notes masks, or can't.
+type masksKeeper struct {
+	keeper
+	full  bool
+	noted map[*Thread][2]Sigset
+}
+
+func (k masksKeeper) KeepMask(th *Thread, own, instead Sigset) bool {
+	if !k.full {
+		k.noted[th] = [2]Sigset{own, instead}
+	}
+	return !k.full
+}
+
+func (k masksKeeper) MaskGiven(th *Thread) { delete(k.noted, th) }
+
+// TestAMaskThatCannotBeNotedIsNotChanged: while a signal is held the thread blocks others, if whoever comes after our death can know what it blocked before. Then the signal waits in the
+// kernel, too.
+func TestAMaskThatCannotBeNotedIsNotChanged(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		k := masksKeeper{keeper{copied: map[int]*Space{}}, full, map[*Thread][2]Sigset{}}
+		prog := testprog.Start(t, testprog.Build(t, "threads"), "3")
+		tr, p := attachKeeper(t, k, prog.PID())
+		whileHeld(t, tr, func() {}, func() error {
+			return p.Space.Freeze(func() error {
+				th := p.Leader()
+				own, err := th.sigmask()
+				if err != nil {
+					return err
+				}
+				info := &Siginfo{}
+				binary.LittleEndian.PutUint32(info[:], uint32(unix.SIGURG))
+				th.hold(info)
+				now, err := th.sigmask()
+				if err != nil {
+					return err
+				}
+				st, err := procfs.ReadStatus(p.PID, th.TID)
+				if err != nil {
+					return err
+				}
+				noted, ok := k.noted[th]
+				if ok == full || (now == own) != full || ok && noted != [2]Sigset{own, now} {
+					t.Errorf("full: %t; it blocked %x, and blocks %x; noted %x", full, own, now, noted)
+				}
+				if waits := st.SigPnd.Has(int(unix.SIGURG)); waits == full || !th.Held() {
+					t.Errorf("full: %t; the signal waits in the kernel: %t, something is held: %t", full, waits, th.Held())
+				}
+				th.Release()
+				if now, err = th.sigmask(); now != own || len(k.noted) > 0 {
+					t.Errorf("full: %t; released, it blocks %x, before %x, %v; noted %v", full, now, own, err, k.noted)
+				}
+				return nil
+			})
+		})
+		whileHeld(t, tr, func() {}, func() error { return tr.Detach(p) })
+		tr.Close()
+		prog.CheckClean()
+		if got := prog.Quit(); got != "right" {
+			t.Errorf("the program says %q, want right", got)
+		}
+	}
 }
