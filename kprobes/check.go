@@ -109,6 +109,11 @@ func (d *domain) checkCode(at arch.Addr) error {
 	if v, ok := d.symbols().DataInText(at); ok {
 		return fmt.Errorf("%w: %s", ErrData, v)
 	}
+	return d.checkRestartable(at)
+}
+
+// checkRestartable refuses what is in a restartable sequence.
+func (d *domain) checkRestartable(at arch.Addr) error {
 	for _, r := range d.surveyed().sequences(d) {
 		if r.Contains(at) {
 			return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)

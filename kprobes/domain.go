@@ -49,6 +49,7 @@ type domain struct {
 	guard guard          // for when we are killed
 	told  *guardian.Hold // the same
 	masks
+	heldMasks heldMasks
 
 	survey *survey // during a registration
 

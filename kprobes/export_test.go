@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"fmt"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -50,4 +52,29 @@ func AtEvents(f func(), made func(*ptrace.Tracer)) (end func()) {
 		return t, err
 	}
 	return func() { newTracer = ptrace.New }
+}
+
+// MaskSites tells of the code in front of calls of rt_sigprocmask and rt_sigaction that has a tail: what it is, by its address.
+func MaskSites(s *Session) map[arch.Addr]string {
+	sites := map[arch.Addr]string{}
+	_ = s.do(func() error {
+		for d := range s.domains {
+			for at, st := range d.sites {
+				if st.mask != nil {
+					sites[at] = fmt.Sprintf("%+v", *st.mask)
+				}
+			}
+		}
+		return nil
+	})
+	return sites
+}
+
+// ForgetSearches has what code was found to hold searched for again. It tells how many pieces that were.
+func ForgetSearches() int {
+	searchedCode.Lock()
+	defer searchedCode.Unlock()
+	n := len(searchedCode.found)
+	clear(searchedCode.found)
+	return n
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -30,11 +31,17 @@ func TestADeathAtAnEvent(t *testing.T) {
 	}
 	var events atomic.Int64
 	defer kprobes.AtEvents(func() {
-		if events.Add(1) == int64(n) {
+		if events.Add(1) == int64(n) || n < 0 && holdsSignals(pid) {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		}
 	}, func(*ptrace.Tracer) {})()
 	switch os.Getenv("GOKPROBE_DOES") {
+	case "hold":
+		s, err := kprobes.Attach(pid, kprobes.Options{})
+		ok(t, err)
+		register(t, s, stepped.probe("foo"))
+		fmt.Println("armed")
+		<-s.Done()
 	case "recover":
 		_, err = kprobes.Recover(pid)
 		ok(t, err)
@@ -73,7 +80,7 @@ func dieAt(t *testing.T, pid, n int, does string, before func()) (events int) {
 	ok(t, cmd.Start())
 	w.Close()
 	lines := bufio.NewReader(r)
-	if does == "leave" {
+	if does == "leave" || does == "hold" {
 		if line, err := lines.ReadString('\n'); line != "armed\n" {
 			t.Errorf("the tracer says %q, then %v", line, err)
 		}
@@ -163,4 +170,46 @@ func leaveProbed(t *testing.T, pid int) {
 	t.Helper()
 	t.Setenv("GOKPROBE_REMOTE", "1")
 	startTracer(t, pid, []string{"foo", "six", "sum6"})()
+}
+
+// holdsSignals tells of a process with one thread that its tracer holds signals back: it blocks all but those that instructions raise.
+func holdsSignals(pid int) bool {
+	st, err := procfs.ReadStatus(pid, 0)
+	return err == nil && st.SigBlk.Has(int(unix.SIGUSR2)) && !st.SigBlk.Has(int(unix.SIGSEGV))
+}
+
+// TestMasksOfThreadsThatSignalsAreHeldForComeBack: the tracer is killed while a thread is in a copy, with signals held back. It gets those, and whoever recovers the process
+// has it block what it blocked before.
+func TestMasksOfThreadsThatSignalsAreHeldForComeBack(t *testing.T) {
+	const work = "run 3000"
+	prog := start(t, "signals", "alarms")
+	alarms := func() (n int) {
+		said := prog.Do(work, "ran")
+		if _, err := fmt.Sscanf(said, "ran 3000 alarms %d", &n); err != nil {
+			t.Fatalf("%q: %v", said, err)
+		}
+		return n
+	}
+	for range 4 {
+		dieAt(t, prog.PID(), -1, "hold", func() {
+			for died := false; !died; died = untraced(t, prog.PID()) {
+				prog.Do(work, "ran")
+			}
+		})
+		recovered(t, prog.PID())
+		if holdsSignals(prog.PID()) {
+			t.Fatal("recovered, the thread blocks signals that were held")
+		}
+		prog.CheckClean()
+		for before := alarms(); alarms() <= before; {
+		}
+	}
+	wantRight(t, prog)
+}
+
+// untraced tells that the process's tracer is dead.
+func untraced(t *testing.T, pid int) bool {
+	st, err := procfs.ReadStatus(pid, 0)
+	ok(t, err)
+	return st.TracerPid == 0
 }

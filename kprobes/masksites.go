@@ -160,27 +160,22 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 	if !m.Read || m.Write || m.Anonymous() {
 		return nil
 	}
-	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
-	found, err := d.callersIn(m, func(before []byte) bool {
-		return bytes.Contains(before, mask) || bytes.Contains(before, action)
-	}, false)
-	if err != nil {
-		found = &callerSearch{short: err.Error()}
-	}
-	for _, f := range found.order {
-		for i, n := range f.nearlyNumbered() {
-			call := maskSite{callSite: f.site(i, n)}
-			switch {
-			case call.at == call.insn || !d.takesTail(f, i, &call) || d.checkCallSite(call.callSite) != nil:
-			case len(calls) >= mostTails:
-				found.short = fmt.Sprintf("there are more calls that change signals in %s than are looked at", mappingName(m))
-			default:
-				calls = append(calls, call)
+	searched := d.searchMasks(m)
+	for _, found := range searched.calls {
+		site, err := found.in(m.Range.Start)
+		if err != nil || d.checkMapping(site.insn) != nil || d.checkMapping(site.at) != nil || d.checkRestartable(site.at) != nil {
+			continue
+		}
+		call := maskSite{callSite: site}
+		if found.constant {
+			if call.known = m.Range.Start + found.pointer; d.constantSet(call.known) == 0 {
+				continue
 			}
 		}
+		calls = append(calls, call)
 	}
-	if found.short != "" {
-		d.session.warn("the process may not survive if gokprobe is killed: %s", found.short)
+	if searched.short != "" && d.session.wanted() == nil {
+		d.session.warn("the process may not survive if gokprobe is killed: %s", searched.short)
 	}
 	return calls
 }
@@ -188,28 +183,71 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 // mostTails is how many calls in a mapping may get tails. C libraries have some twenty.
 const mostTails = 1024
 
-// takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one.
-func (d *domain) takesTail(f *callerCode, i int, call *maskSite) bool {
+// searchMasks finds the calls in a mapping that can have a tail, as far as its code tells; see masksearch.go.
+func (d *domain) searchMasks(m *procfs.Mapping) searchedCalls {
+	key, err := d.keyOfCode(d.backed(m))
+	if err != nil {
+		return searchedCalls{short: err.Error()}
+	}
+	if found, ok := key.remembered(); ok {
+		return found
+	}
+	found, err := d.searchMasksAnew(m)
+	if err != nil {
+		return searchedCalls{short: err.Error()}
+	}
+	key.remember(found)
+	return found
+}
+
+func (d *domain) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err error) {
+	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
+	found, err := d.callersIn(m, func(before []byte) bool {
+		return bytes.Contains(before, mask) || bytes.Contains(before, action)
+	}, false)
+	if err != nil {
+		return all, err
+	}
+	for _, f := range found.order {
+		for i, n := range f.nearlyNumbered() {
+			call := f.site(i, n)
+			if call.at == call.insn {
+				continue
+			}
+			pointer, constant, ok := f.takesTail(i, &call)
+			switch {
+			case !ok || d.checkCallSite(call) != nil:
+			case len(all.calls) >= mostTails:
+				found.short = fmt.Sprintf("there are more calls that change signals in %s than are looked at", mappingName(m))
+			default:
+				all.calls = append(all.calls, call.relative(m.Range.Start, pointer, constant))
+			}
+		}
+	}
+	all.short = found.short
+	return all, nil
+}
+
+// takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one: at a constant pointer, if its set has to be changed.
+func (f *callerCode) takesTail(i int, call *callSite) (pointer arch.Addr, constant, ok bool) {
 	switch call.number {
 	case unix.SYS_RT_SIGACTION:
-		return f.argumentEnds(i)
+		return 0, false, f.argumentEnds(i)
 	case unix.SYS_RT_SIGPROCMASK:
 	default:
-		return false
+		return 0, false, false
 	}
-	p, known := call.set()
-	if known && d.constantSet(p) != 0 {
-		call.known = p
-		return true
+	if pointer, constant = call.set(); constant {
+		return pointer, true, true
 	}
-	return !known && f.argumentEnds(i)
+	return 0, false, f.argumentEnds(i)
 }
 
 // number is how an instruction that loads a small number holds it.
 func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 
 // set is the pointer that the call passes, if that is always the same.
-func (c *maskSite) set() (p arch.Addr, known bool) {
+func (c *callSite) set() (p arch.Addr, known bool) {
 	var passed [2]arch.Addr
 	for k, fill := range []byte{0x11, 0x22} {
 		regs := ptrace.Host.NewRegs()

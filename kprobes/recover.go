@@ -283,6 +283,9 @@ func (r *recovery) leaveCode(threads []*ptrace.Thread) {
 			th.Commit()
 		}
 	}
+	for _, l := range r.found {
+		l.giveBackMasks(r.space)
+	}
 	// Only now, when all threads are out of the guard: one that leaves it goes by the context that the kernel has saved on its stack, which this
 	// changes. Which stack it is does not tell whose context is found there: Go's lie side by side.
 	if !r.searchStacks(threads) {

@@ -60,6 +60,13 @@ type VforkWatcher interface {
 	VforkEnded(th *Thread)
 }
 
+// MaskKeeper is what a Handler may be beside, to note what a stopped thread blocks by itself, where others find it if we are killed. KeepMask is called before the
+// thread is made to block instead; if it answers false, that is not done. MaskGiven is called when the thread has its own mask back.
+type MaskKeeper interface {
+	KeepMask(th *Thread, own, instead Sigset) (noted bool)
+	MaskGiven(th *Thread)
+}
+
 // Sharer is what a Handler may be beside, to learn of new processes as soon as they are made: parent is stopped
 // in the call that makes child, which has not run. Shared is called if child shares the memory, Copied if it has
 // a copy of its own; Handler.Forked comes later, when parent may have run on. Both are called while

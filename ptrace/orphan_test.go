@@ -64,7 +64,7 @@ func TestAChildIsACopyOfItsMaker(t *testing.T) {
 	}
 }
 
-func attachKeeper(t *testing.T, k keeper, pid int) (tr *Tracer, p *Process) {
+func attachKeeper(t *testing.T, k Handler, pid int) (tr *Tracer, p *Process) {
 	t.Helper()
 	tr, err := New()
 	if err != nil {

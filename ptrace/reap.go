@@ -25,6 +25,9 @@ import (
 //	unreaped, IP behind the breakpoint: SIGTRAP, the guard sends it to the copy
 //	unreaped, IP elsewhere: the siginfo is marked with that IP, and the guard lets it go on
 //	reaped, IP at the breakpoint: it traps again
+//
+// The signals of the program's own go the same way: before such a stop is taken the signal is sent again, if it is one that does not queue, and the thread is
+// as one that has stopped for nothing. It stops for the signal once more when it is resumed. After our death it gets that as one that we have sent.
 
 // MarkErrno is si_errno of a SIGTRAP whose thread has been moved to the address in si_addr
 // already.
@@ -73,8 +76,15 @@ func (t *Tracer) reap() (tid int, ws unix.WaitStatus) {
 	if t.unreaped = 0; tid == 0 {
 		return 0, 0
 	}
-	if th := t.threads[tid]; th != nil && th.state == stopped && th.stop.Reason == Breakpoint && !th.committed {
-		th.putBack()
+	if th := t.threads[tid]; th != nil && th.state == stopped {
+		switch th.stop.Reason {
+		case Breakpoint:
+			if !th.committed {
+				th.putBack()
+			}
+		case Signal:
+			th.putOff()
+		}
 	}
 	got, ws, err := lookAt(tid, unix.WNOHANG)
 	if err != nil || got == 0 || ws == seen {
@@ -102,6 +112,18 @@ func (th *Thread) putBack() {
 	}
 	if request(unix.PTRACE_POKEUSR, th.TID, ripOffset, uintptr(at)) == nil {
 		th.oldRegs.Rip = uint64(at)
+	}
+}
+
+// putOff sends the signal that a thread has stopped for again: it comes back when the thread is resumed, by us or by our death. A stop that is being handled stays as it
+// is.
+func (th *Thread) putOff() {
+	if !th.injectable || !th.queued || th.handled || th.call != nil || !heldByKernel.Has(th.stop.Signal) {
+		return
+	}
+	if info, err := th.siginfo(); err == nil && !info.Synchronous() {
+		th.resend(info)
+		th.stop.Reason = Interrupt
 	}
 }
 

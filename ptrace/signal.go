@@ -124,14 +124,40 @@ func (t *Tracer) signal(th *Thread) {
 // hold keeps a signal back. Until Release the thread's asynchronous signals are
 // blocked, so that later ones queue in the kernel in their own order. The signals
 // that instructions raise are not: the kernel would reset their handlers.
+//
+// If we are killed meanwhile, what we keep is lost. So a signal that does not queue goes back to the kernel, to wait there: of its kind there is no
+// order to keep.
 func (th *Thread) hold(info *Siginfo) {
 	copied := *info
+	th.blockHeld()
+	if th.holdMask != nil && heldByKernel.Has(copied.Signo()) {
+		th.resend(&copied)
+		return
+	}
 	th.held = append(th.held, &copied)
+}
+
+// heldByKernel are the signals that wait in the kernel while they are held: asynchronous ones that do not queue, and do nothing but to be delivered.
+const heldByKernel = Sigset(1<<31-1) &^ (syncSignals | stopSignals | unblockable | 1<<(unix.SIGCONT-1))
+
+// blockHeld blocks asynchronous signals until Release, if what the thread blocks by itself can be noted.
+func (th *Thread) blockHeld() {
 	if th.holdMask != nil {
 		return
 	}
-	if m, err := th.sigmask(); err == nil && th.setSigmask(m|allSignals&^syncSignals) == nil {
+	m, err := th.sigmask()
+	if err != nil {
+		return
+	}
+	instead := (m | allSignals&^syncSignals) &^ unblockable
+	k, ok := th.Proc.tracer.handler.(MaskKeeper)
+	if ok && !k.KeepMask(th, m, instead) {
+		return
+	}
+	if th.setSigmask(instead) == nil {
 		th.holdMask = &m
+	} else if ok {
+		k.MaskGiven(th)
 	}
 }
 
@@ -140,6 +166,9 @@ func (th *Thread) Release() {
 	if th.holdMask != nil {
 		_ = th.setSigmask(*th.holdMask)
 		th.holdMask = nil
+		if k, ok := th.Proc.tracer.handler.(MaskKeeper); ok {
+			k.MaskGiven(th)
+		}
 	}
 	th.released = len(th.held) > 0
 }

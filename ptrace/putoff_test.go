@@ -1,0 +1,126 @@
+package ptrace
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// TestSignalsWaitInTheKernelWhileTheirStopsDo: threads have stopped for signals, and the tracer takes these stops but can't deal with them yet. If it were killed now, the
+// kernel would forget a signal whose stop was taken: so it is pending again.
+func TestSignalsWaitInTheKernelWhileTheirStopsDo(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "threads"), "3")
+	prog.Send("start")
+	tr, p := attachKeeper(t, keeper{copied: map[int]*Space{}}, prog.PID())
+	defer tr.Close()
+	whileHeld(t, tr, func() {
+		for _, tid := range tids(t, prog.PID()) {
+			if err := unix.Tgkill(prog.PID(), tid, unix.SIGURG); err != nil {
+				t.Fatal(err)
+			}
+			for stops := false; !stops; {
+				st, err := procfs.ReadStatus(prog.PID(), tid)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stops = st.State == 't'
+			}
+		}
+	}, func() error {
+		return p.Space.Freeze(func() error {
+			for _, th := range p.Threads() {
+				st, err := procfs.ReadStatus(p.PID, th.TID)
+				if err != nil {
+					return err
+				}
+				if taken := tr.unreaped != th.TID; taken != st.SigPnd.Has(int(unix.SIGURG)) {
+					t.Errorf("thread %d: its stop was taken: %t; signals that wait in the kernel: %x", th.TID, taken, st.SigPnd)
+				}
+			}
+			return nil
+		})
+	})
+	whileHeld(t, tr, func() {}, func() error { return tr.Detach(p) })
+	prog.CheckClean()
+	prog.Do("stop", "calls")
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
+	}
+}
+
+func tids(t *testing.T, pid int) []int {
+	t.Helper()
+	list, err := procfs.Tasks(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// masksKeeper notes masks, or can't.
+type masksKeeper struct {
+	keeper
+	full  bool
+	noted map[*Thread][2]Sigset
+}
+
+func (k masksKeeper) KeepMask(th *Thread, own, instead Sigset) bool {
+	if !k.full {
+		k.noted[th] = [2]Sigset{own, instead}
+	}
+	return !k.full
+}
+
+func (k masksKeeper) MaskGiven(th *Thread) { delete(k.noted, th) }
+
+// TestAMaskThatCannotBeNotedIsNotChanged: while a signal is held the thread blocks others, if whoever comes after our death can know what it blocked before. Then the signal waits in the
+// kernel, too.
+func TestAMaskThatCannotBeNotedIsNotChanged(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		k := masksKeeper{keeper{copied: map[int]*Space{}}, full, map[*Thread][2]Sigset{}}
+		prog := testprog.Start(t, testprog.Build(t, "threads"), "3")
+		tr, p := attachKeeper(t, k, prog.PID())
+		whileHeld(t, tr, func() {}, func() error {
+			return p.Space.Freeze(func() error {
+				th := p.Leader()
+				own, err := th.sigmask()
+				if err != nil {
+					return err
+				}
+				info := &Siginfo{}
+				binary.LittleEndian.PutUint32(info[:], uint32(unix.SIGURG))
+				th.hold(info)
+				now, err := th.sigmask()
+				if err != nil {
+					return err
+				}
+				st, err := procfs.ReadStatus(p.PID, th.TID)
+				if err != nil {
+					return err
+				}
+				noted, ok := k.noted[th]
+				if ok == full || (now == own) != full || ok && noted != [2]Sigset{own, now} {
+					t.Errorf("full: %t; it blocked %x, and blocks %x; noted %x", full, own, now, noted)
+				}
+				if waits := st.SigPnd.Has(int(unix.SIGURG)); waits == full || !th.Held() {
+					t.Errorf("full: %t; the signal waits in the kernel: %t, something is held: %t", full, waits, th.Held())
+				}
+				th.Release()
+				if now, err = th.sigmask(); now != own || len(k.noted) > 0 {
+					t.Errorf("full: %t; released, it blocks %x, before %x, %v; noted %v", full, now, own, err, k.noted)
+				}
+				return nil
+			})
+		})
+		whileHeld(t, tr, func() {}, func() error { return tr.Detach(p) })
+		tr.Close()
+		prog.CheckClean()
+		if got := prog.Quit(); got != "right" {
+			t.Errorf("the program says %q, want right", got)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package trampoline
+
+import (
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// HeldMask is a thread's own mask of signals, while its tracer has it block others.
+type HeldMask struct {
+	TID     int    // as the tracer sees it; 0: of no thread
+	Own     uint64 // bit n-1: signal n
+	Instead uint64
+}
+
+// Where these are noted, offsets in bytes in the guard's data. Each is written TID last, and taken back by that.
+const (
+	offHeldMasks = offGuardState + 64
+	heldMaskLen  = 24 // TID, Own, Instead; uint64
+
+	// MaxHeldMasks is how many can be noted.
+	MaxHeldMasks = (GuardLen - offHeldMasks) / heldMaskLen
+)
+
+// NoteHeldMask notes m in place n, for whoever finds the region. With a TID of 0 nothing is noted there any more.
+func (r *Region) NoteHeldMask(n int, m HeldMask) error {
+	if n < 0 || n >= MaxHeldMasks {
+		return fmt.Errorf("held mask %d: %w", n, ErrBounds)
+	}
+	at := offHeldMasks + n*heldMaskLen
+	if m.TID != 0 {
+		masks := le.AppendUint64(le.AppendUint64(nil, m.Own), m.Instead)
+		if err := r.PutGuardData(at+8, masks); err != nil {
+			return err
+		}
+	}
+	return r.PutGuardData(at, le.AppendUint64(nil, uint64(m.TID)))
+}
+
+// HeldMasks are those that are noted.
+func (h *Header) HeldMasks(mem arch.Memory) (list []HeldMask, err error) {
+	b, err := h.GuardData(mem)
+	if err != nil {
+		return nil, err
+	}
+	for b = b[offHeldMasks:]; len(b) >= heldMaskLen; b = b[heldMaskLen:] {
+		m := HeldMask{TID: int(int32(le.Uint64(b))), Own: le.Uint64(b[8:]), Instead: le.Uint64(b[16:])}
+		if m.TID > 0 {
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
