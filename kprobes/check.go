@@ -109,10 +109,10 @@ func (d *domain) checkCode(at arch.Addr) error {
 	if v, ok := d.symbols().DataInText(at); ok {
 		return fmt.Errorf("%w: %s", ErrData, v)
 	}
-	for _, r := range d.surveyed().sequences(d) {
-		if r.Contains(at) {
-			return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)
-		}
+	all := d.surveyed().sequences(d)
+	i := sort.Search(len(all), func(i int) bool { return all[i].End > at })
+	if i < len(all) && all[i].Contains(at) {
+		return fmt.Errorf("%w: %s to %s", ErrRestartable, all[i].Start, all[i].End)
 	}
 	return nil
 }

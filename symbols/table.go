@@ -84,9 +84,10 @@ type Table struct {
 	held      Held // nil if the process is not
 	debugDirs []string
 
-	mu     sync.Mutex // serializes Refresh
-	images map[imageKey]*image
-	snap   atomic.Pointer[snapshot]
+	mu      sync.Mutex // serializes Refresh
+	images  map[imageKey]*image
+	reading *reading // during one
+	snap    atomic.Pointer[snapshot]
 }
 
 // snapshot is one reading of the maps; it never changes.
