@@ -114,10 +114,10 @@ func (d *domain) checkCode(at arch.Addr) error {
 
 // checkRestartable refuses what is in a restartable sequence.
 func (d *domain) checkRestartable(at arch.Addr) error {
-	for _, r := range d.surveyed().sequences(d) {
-		if r.Contains(at) {
-			return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)
-		}
+	all := d.surveyed().sequences(d)
+	i := sort.Search(len(all), func(i int) bool { return all[i].End > at })
+	if i < len(all) && all[i].Contains(at) {
+		return fmt.Errorf("%w: %s to %s", ErrRestartable, all[i].Start, all[i].End)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sort"
@@ -23,23 +22,30 @@ var (
 type Code struct {
 	table *symbols.Table
 	mem   arch.Memory
-	texts map[arch.Addr]*text // by the beginning of an executable range
+	texts map[arch.Addr]text // by the beginning of an executable range
+
+	last    arch.Range  // the function that was decoded last
+	starts  []arch.Addr // its instructions
+	decoded int         // bytes that were, for one function
 }
 
-// text is an executable range of a module.
-type text struct {
-	code     []byte
-	branches []branch // by where they lead to
-}
+// text is what looks like branches in an executable range of a module, by where they lead to.
+type text []branch
+
+// mostBranches is how many branches of a range are known: those of 100 MB of compiled code.
+const mostBranches = 1 << 21
 
 // NewCode looks at a process or file by its symbols and its memory, without patches.
 func NewCode(table *symbols.Table, mem arch.Memory) *Code {
-	return &Code{table, mem, map[arch.Addr]*text{}}
+	return &Code{table: table, mem: mem, texts: map[arch.Addr]text{}}
 }
 
 // EachInsn calls f for each place of the function with bounds fn, by address: for its instructions with nil, and for what else decodes in
 // it, padding aside, with ErrUnreached or ErrUnresolved. A landing pad at the entry is left out. The error says why a part of the function can't be decoded.
 func (c *Code) EachInsn(fn arch.Range, f func(i arch.Insn, why error)) error {
+	if fn.Len() > longestFunction {
+		return errLongFunction
+	}
 	code := make([]byte, fn.Len())
 	if err := c.mem.ReadMemory(fn.Start, code); err != nil {
 		return err
@@ -123,61 +129,70 @@ func (c *Code) branchesInto(fn arch.Range) []arch.Addr {
 	if !ok {
 		return nil
 	}
-	t := c.text(text)
+	all := c.text(text)
+	c.decoded = 0
 	var found []arch.Addr
-	i := sort.Search(len(t.branches), func(i int) bool { return t.branches[i].to > fn.Start })
-	for ; i < len(t.branches) && t.branches[i].to < fn.End; i++ {
-		if br := t.branches[i]; !fn.Contains(br.from) && c.begins(br.from, t.code, text.Start) {
+	i := sort.Search(len(all), func(i int) bool { return all[i].to > fn.Start })
+	for ; i < len(all) && all[i].to < fn.End && len(found) < mostInto; i++ {
+		if br := all[i]; !fn.Contains(br.from) && c.begins(br.from, text) {
 			found = append(found, br.to)
 		}
 	}
 	return found
 }
 
-// branchesIn lists what looks like branches in code at start, by where they lead to.
-func branchesIn(code []byte, start arch.Addr) []branch {
-	var all []branch
-	for i := 0; i+jumpRoom < len(code); i++ {
-		at := i
-		switch {
-		case code[i] == 0xe8, code[i] == 0xe9:
-		case code[i] == 0x0f && code[i+1]&0xf0 == 0x80:
-			at++
-		default:
-			continue
+// How many branches into one function are known, and how many bytes of others are decoded for that.
+const (
+	mostInto  = 1 << 12
+	mostSwept = 16 << 20
+)
+
+// begins tells that an instruction begins at at, by decoding its function from the start.
+func (c *Code) begins(at arch.Addr, text arch.Range) bool {
+	fn, known := c.table.Function(at)
+	if !known || fn.Start < text.Start || fn.End > text.End || fn.Len() > longestFunction {
+		return false
+	}
+	if c.last != fn {
+		code := make([]byte, fn.Len())
+		if c.decoded += len(code); c.decoded > mostSwept || c.mem.ReadMemory(fn.Start, code) != nil {
+			return false
 		}
-		end := start + arch.Addr(at+jumpRoom)
-		to := end.Add(int64(int32(binary.LittleEndian.Uint32(code[at+1:]))))
-		if to >= start && to < start+arch.Addr(len(code)) {
-			all = append(all, branch{start + arch.Addr(i), to})
+		c.last, c.starts = fn, c.starts[:0]
+		_ = sweep(code, fn, func(i arch.Insn) { c.starts = append(c.starts, i.Addr) })
+	}
+	_, begins := slices.BinarySearch(c.starts, at)
+	return begins
+}
+
+// text searches an executable range, as far as it can be read, for what looks like direct branches with a 32-bit displacement. Where there are too many,
+// or there is too much code, none are known: what only they lead to is left out then, as data is.
+func (c *Code) text(r arch.Range) text {
+	all, known := c.texts[r.Start]
+	if known {
+		return all
+	}
+	c.texts[r.Start] = nil
+	if r.Len() > mostCode {
+		return nil
+	}
+	const behind = 8 // a branch has six bytes
+	buf := make([]byte, codeWindow+behind)
+	for at := r.Start; at < r.End; at += codeWindow {
+		code := buf[:min(uint64(len(buf)), uint64(r.End-at))]
+		if c.mem.ReadMemory(at, code) != nil {
+			break
+		}
+		eachBranch(code, at, func(from, to arch.Addr) {
+			if r.Contains(to) && from < at+codeWindow && len(all) <= mostBranches {
+				all = append(all, branch{from, to})
+			}
+		})
+		if len(all) > mostBranches {
+			return nil
 		}
 	}
 	slices.SortFunc(all, func(a, b branch) int { return cmp.Compare(a.to, b.to) })
+	c.texts[r.Start] = all
 	return all
-}
-
-// begins tells that an instruction begins at at, by decoding its function from the start.
-func (c *Code) begins(at arch.Addr, code []byte, start arch.Addr) bool {
-	fn, known := c.table.Function(at)
-	if !known || fn.Start < start || fn.End > start+arch.Addr(len(code)) {
-		return false
-	}
-	var starts []arch.Addr
-	_ = sweep(code[fn.Start-start:], arch.Range{Start: fn.Start, End: at + 1}, func(i arch.Insn) { starts = append(starts, i.Addr) })
-	i := sort.Search(len(starts), func(i int) bool { return starts[i] >= at })
-	return i < len(starts) && starts[i] == at
-}
-
-// text reads an executable range, as far as it can be read.
-func (c *Code) text(r arch.Range) *text {
-	t := c.texts[r.Start]
-	if t == nil {
-		t = &text{code: make([]byte, r.Len())}
-		if c.mem.ReadMemory(r.Start, t.code) != nil {
-			t.code = nil
-		}
-		t.branches = branchesIn(t.code, r.Start)
-		c.texts[r.Start] = t
-	}
-	return t
 }

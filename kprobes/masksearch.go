@@ -38,8 +38,8 @@ var searchedCode struct {
 
 type codeKey struct{ hash, length uint64 }
 
-// mostKept is how many pieces of code are remembered.
-const mostKept = 256
+// mostRemembered is how many pieces of code are remembered.
+const mostRemembered = 256
 
 func init() {
 	searchedCode.found, searchedCode.seed = map[codeKey]searchedCalls{}, maphash.MakeSeed()
@@ -71,7 +71,7 @@ func (k codeKey) remembered() (found searchedCalls, ok bool) {
 func (k codeKey) remember(found searchedCalls) {
 	searchedCode.Lock()
 	defer searchedCode.Unlock()
-	if len(searchedCode.found) >= mostKept {
+	if len(searchedCode.found) >= mostRemembered {
 		clear(searchedCode.found)
 	}
 	searchedCode.found[k] = found

@@ -20,7 +20,7 @@ type Preview struct {
 
 // NewPreview looks at a process or file by its symbols and its memory, without patches.
 func NewPreview(table *symbols.Table, mem arch.Memory) *Preview {
-	return &Preview{table, mem, analyses{}}
+	return &Preview{table: table, mem: mem}
 }
 
 // Optimizable returns nil if a probe at the instruction at at would be reached by a jump,
@@ -57,8 +57,18 @@ func readable(mem arch.Memory, at arch.Addr, n int) []byte {
 	return code
 }
 
-// analyses is decoded functions.
-type analyses map[arch.Range]analysed
+// analyses is decoded functions. The zero value is ready.
+type analyses struct {
+	known map[arch.Range]analysed
+	bytes uint64 // of code
+}
+
+// mostAnalysed is how many bytes of code are kept decoded, which takes up to 64 times as much; and longestFunction of one function. The longest
+// that are known, interpreters' main loops, have some hundred KiB.
+const (
+	mostAnalysed    = 2 << 20
+	longestFunction = 1 << 20
+)
 
 type analysed struct {
 	*optimize.Analysis
@@ -66,13 +76,19 @@ type analysed struct {
 }
 
 // choose asks which jumps a probe at at may have. read fills in code, as much as there is.
-func (known analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Addr, int) ([]byte, error)) (*optimize.Choice, error) {
+func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Addr, int) ([]byte, error)) (*optimize.Choice, error) {
 	bounds, ok := table.Function(at)
 	if !ok {
 		return nil, errNoFunction
 	}
-	an, ok := known[bounds]
+	if bounds.Len() > longestFunction {
+		return nil, errLongFunction
+	}
+	an, ok := as.known[bounds]
 	if !ok {
+		if as.bytes += bounds.Len(); as.known == nil || as.bytes > mostAnalysed {
+			as.known, as.bytes = map[arch.Range]analysed{}, bounds.Len()
+		}
 		const tail = 32
 		code, err := read(bounds.Start, int(bounds.Len())+tail)
 		an.err = err
@@ -80,7 +96,7 @@ func (known analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.
 			f := optimize.Function{Range: bounds, Code: code, Next: nextFunction(table, bounds.End, tail)}
 			an.Analysis, an.err = optimize.Analyze(ptrace.Host, hostDetours, f)
 		}
-		known[bounds] = an
+		as.known[bounds] = an
 	}
 	if an.err != nil {
 		return nil, an.err
@@ -89,6 +105,8 @@ func (known analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.
 }
 
 var errNoFunction = errors.New("no function is known there, so jumps into the optimized region can't be ruled out")
+
+var errLongFunction = errors.New("its function is longer than 1 MiB, which is not decoded")
 
 // nextFunction is where what follows end begins, or limit bytes from there.
 func nextFunction(table *symbols.Table, end arch.Addr, limit int) arch.Addr {

@@ -1,8 +1,10 @@
 package kprobes
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -17,6 +19,7 @@ type survey struct {
 	pages map[arch.Addr][]byte // code without patches
 
 	functions map[arch.Range]*decoded
+	decoded   uint64 // bytes of those
 	analyses  analyses
 
 	critical []arch.Range // restartable sequences
@@ -36,7 +39,7 @@ type decoded struct {
 
 func (d *domain) surveyed() *survey {
 	if d.survey == nil {
-		d.survey = &survey{pages: map[arch.Addr][]byte{}, functions: map[arch.Range]*decoded{}, analyses: analyses{}}
+		d.survey = &survey{pages: map[arch.Addr][]byte{}, functions: map[arch.Range]*decoded{}}
 	}
 	return d.survey
 }
@@ -98,9 +101,19 @@ func (v *survey) original(d *domain, at arch.Addr, n int) ([]byte, error) {
 	return code, nil
 }
 
+// Limits of what a survey keeps: pages, bytes of functions that were decoded, and the longest that is.
+const (
+	mostPages   = 1 << 13
+	mostKept    = 16 << 20
+	longestKept = 4 << 20
+)
+
 func (v *survey) page(d *domain, at arch.Addr, size int) ([]byte, error) {
 	if page, ok := v.pages[at]; ok {
 		return page, nil
+	}
+	if len(v.pages) >= mostPages {
+		clear(v.pages)
 	}
 	page := make([]byte, size)
 	if err := d.text.Original(at, page); err != nil {
@@ -114,6 +127,13 @@ func (v *survey) page(d *domain, at arch.Addr, size int) ([]byte, error) {
 func (v *survey) decodeTo(d *domain, fn arch.Range, at arch.Addr) (*decoded, error) {
 	f := v.functions[fn]
 	if f == nil {
+		if fn.Len() > longestKept {
+			return nil, fmt.Errorf("%w: its function has %d MiB, which are not decoded", ErrUndecodable, fn.Len()>>20)
+		}
+		if v.decoded += fn.Len(); v.decoded > mostKept {
+			clear(v.functions)
+			v.decoded = fn.Len()
+		}
 		code, err := v.original(d, fn.Start, int(fn.Len()))
 		if err != nil {
 			return nil, err
@@ -132,7 +152,10 @@ func (v *survey) decodeTo(d *domain, fn arch.Range, at arch.Addr) (*decoded, err
 	return f, nil
 }
 
-// sequences lists the restartable sequences (rseq(2)) of all modules, from the
+// mostSequences is how many restartable sequences of a module are known. Allocators and C libraries have a handful.
+const mostSequences = 1 << 14
+
+// sequences lists the restartable sequences (rseq(2)) of all modules, by address, from the
 // descriptors that the linker collects: struct rseq_cs in section __rseq_cs
 // (include/uapi/linux/rseq.h). A stop inside of one aborts it, and it would be tried
 // again for ever.
@@ -143,7 +166,7 @@ func (v *survey) sequences(d *domain) []arch.Range {
 	v.searched = true
 	const size, signature = 32, 4 // the kernel looks at what stands before the abort address
 	for _, section := range d.symbols().Sections("__rseq_cs") {
-		b := make([]byte, section.Len())
+		b := make([]byte, min(section.Len(), mostSequences*size))
 		if d.space.ReadMemory(section.Start, b) != nil {
 			continue
 		}
@@ -155,5 +178,21 @@ func (v *survey) sequences(d *domain) []arch.Range {
 				arch.Range{Start: abort - signature, End: abort})
 		}
 	}
+	v.critical = merged(v.critical)
 	return v.critical
+}
+
+// merged is the ranges by address, those that overlap as one.
+func merged(ranges []arch.Range) []arch.Range {
+	ranges = slices.DeleteFunc(ranges, func(r arch.Range) bool { return r.Start >= r.End })
+	slices.SortFunc(ranges, func(a, b arch.Range) int { return cmp.Compare(a.Start, b.Start) })
+	out := ranges[:0]
+	for _, r := range ranges {
+		if n := len(out); n > 0 && r.Start < out[n-1].End {
+			out[n-1].End = max(out[n-1].End, r.End)
+		} else {
+			out = append(out, r)
+		}
+	}
+	return out
 }

@@ -33,6 +33,7 @@ type Analysis struct {
 	data    []arch.Range // between them, by address
 	end     arch.Addr    // of the last that may be executed: up to Range.End there is padding
 	targets []arch.Addr  // known, sorted
+	looked  int          // instructions, for data
 }
 
 // Analyze decodes a function. The error is a *Refusal that holds for all of its sites.

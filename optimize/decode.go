@@ -2,6 +2,7 @@ package optimize
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -16,7 +17,7 @@ func (an *Analysis) decode() error {
 			at = i.End()
 			continue
 		}
-		if !an.backOff() {
+		if an.looked += len(an.insns); !an.backOff() || an.looked > mostLooked {
 			return &Refusal{Reason: Undecodable, At: at, Err: err}
 		}
 		data := arch.Range{Start: an.insns[len(an.insns)-1].End(), End: an.resume(at)}
@@ -25,6 +26,9 @@ func (an *Analysis) decode() error {
 	}
 	return an.collect()
 }
+
+// mostLooked is how many instructions are looked at for what may be data, all together: for each piece they all are.
+const mostLooked = 1 << 24
 
 // backOff takes back the instructions decoded last, as far as nothing falls through to
 // them: they may be data that looks like code. It tells whether others are left.
@@ -100,7 +104,8 @@ func (an *Analysis) scan(r arch.Range) {
 }
 
 func (an *Analysis) isData(at arch.Addr) bool {
-	return slices.ContainsFunc(an.data, func(r arch.Range) bool { return r.Contains(at) })
+	i := sort.Search(len(an.data), func(i int) bool { return an.data[i].End > at })
+	return i < len(an.data) && an.data[i].Contains(at)
 }
 
 // branches tells that i leads to i.Target.

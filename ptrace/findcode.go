@@ -40,17 +40,28 @@ func (s *Space) findCode(pattern []byte, wheres ...func(procfs.Mapping) bool) (a
 	if err != nil {
 		return 0, false
 	}
+	scanned, left := map[arch.Addr]bool{}, arch.Addr(mostScanned)
 	for _, here := range wheres {
 		for _, m := range maps {
-			if m.Exec && m.Read && here(m) {
-				if at, ok := s.scan(m.Range, pattern); ok {
-					return at, true
-				}
+			if !m.Exec || !m.Read || !here(m) || scanned[m.Range.Start] {
+				continue
+			}
+			scanned[m.Range.Start] = true
+			m.Range.End = min(m.Range.End, m.Range.Start+min(mostOfMapping, left))
+			left -= arch.Addr(m.Range.Len())
+			if at, ok := s.scan(m.Range, pattern); ok {
+				return at, true
 			}
 		}
 	}
 	return 0, false
 }
+
+// How much code is scanned for a pattern, in bytes: what a program maps has no end. Libraries have the patterns that are looked for at their beginnings.
+const (
+	mostOfMapping = 16 << 20
+	mostScanned   = 64 << 20
+)
 
 // scan looks for pattern in r, a piece at a time.
 func (s *Space) scan(r arch.Range, pattern []byte) (arch.Addr, bool) {

@@ -84,7 +84,7 @@ func (w *walk) plausible(at arch.Addr) bool {
 		if _, known := w.insns[at]; known || seen[at] {
 			continue
 		}
-		if !w.fn.Range.Contains(at) || w.inside[at] || inside[at] {
+		if !w.fn.Range.Contains(at) || w.inside[at] || inside[at] || !w.spend() {
 			return false
 		}
 		i, err := w.decode(at)
@@ -139,6 +139,9 @@ func (w *walk) table(at arch.Addr) bool {
 
 // believe follows entry n of t if it leads to code, in the function if accept says so.
 func (w *walk) believe(t arch.JumpTable, n int, accept func(arch.Addr) bool) bool {
+	if !w.spend() {
+		return false
+	}
 	to, err := w.entry(t, n)
 	if err != nil || n > 0 && w.named[t.Base.Add(int64(n*t.Size))] { // another table
 		return false
@@ -156,7 +159,9 @@ func (w *walk) opens(at arch.Addr) bool {
 	}
 	end := at
 	for end > w.fn.Range.Start && !w.inside[end-1] && w.insns[end-1].Len() == 0 {
-		end--
+		if end--; !w.spend() {
+			return false
+		}
 	}
 	for end < at {
 		i, err := w.decode(end)

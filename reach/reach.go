@@ -65,6 +65,16 @@ type walk struct {
 	leas    []arch.Addr        // instructions that compute an address in the function, not looked at yet
 	named   map[arch.Addr]bool // addresses that instructions compute or use
 	desired bool               // fn.Pointers were tried
+	spent   int                // steps of guesses
+}
+
+// mostSpent is how many steps are made for guesses, beyond eight for each byte: those of one may go through the whole function.
+const mostSpent = 1 << 16
+
+// spend tells whether there is another step. There is none when guesses have taken more than what they find is worth; nothing more is believed then.
+func (w *walk) spend() bool {
+	w.spent++
+	return w.spent <= mostSpent+8*len(w.fn.Code)
 }
 
 func (w *walk) decode(at arch.Addr) (arch.Insn, error) {

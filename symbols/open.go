@@ -35,6 +35,8 @@ func (t *Table) Refresh() error {
 	if err != nil {
 		return fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
 	}
+	t.reading = &reading{maps: byFile(maps), failed: map[imageKey]error{}}
+	defer func() { t.reading = nil }()
 	mods := t.collect(maps)
 	mods = append(mods, t.collectRemapped(mods, maps)...)
 	t.classify(mods)
@@ -43,6 +45,26 @@ func (t *Table) Refresh() error {
 	t.dropUnused(mods)
 	t.snap.Store(newSnapshot(mods))
 	return nil
+}
+
+// mostModules is how many modules are known: a process can map one file sixty thousand times, each time at another place. The others are code of
+// which nothing is known.
+const mostModules = 4096
+
+// reading is what a Refresh has found out for what follows in it: nothing of a file is looked for once for each of its mappings.
+type reading struct {
+	maps   map[imageKey][]procfs.Mapping
+	failed map[imageKey]error
+}
+
+func byFile(maps []procfs.Mapping) map[imageKey][]procfs.Mapping {
+	all := map[imageKey][]procfs.Mapping{}
+	for _, m := range maps {
+		if m.Path != "" {
+			all[keyOf(m)] = append(all[keyOf(m)], m)
+		}
+	}
+	return all
 }
 
 // collect groups the executable mappings into modules, one for each file and
@@ -65,6 +87,9 @@ func (t *Table) collect(maps []procfs.Mapping) []*Module {
 		}
 		m := byKey[k]
 		if m == nil {
+			if len(mods) >= mostModules {
+				continue
+			}
 			m = newModule(k.imageKey, img, t)
 			m.Bias, m.Err = k.bias, err
 			byKey[k] = m
@@ -132,8 +157,15 @@ func (t *Table) image(mp procfs.Mapping) (*image, error) {
 	if img := t.images[k]; img != nil {
 		return img, nil
 	}
+	if err := t.reading.failed[k]; err != nil {
+		return nil, err
+	}
+	if len(t.images) >= mostModules {
+		return nil, fmt.Errorf("%s: more files are mapped than are looked at", mp.Path)
+	}
 	img, err := t.openMapping(mp)
 	if err != nil {
+		t.reading.failed[k] = err
 		return nil, err
 	}
 	t.images[k] = img
@@ -142,7 +174,7 @@ func (t *Table) image(mp procfs.Mapping) (*image, error) {
 
 func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
 	if mp.Path == vdsoPath {
-		return t.imageInMemory(mp.Range.Start, vdsoPath, true)
+		return t.imageInMemory(mp.Range.Start, mp, true)
 	}
 	var errs []error
 	for _, open := range t.ways(mp) {
@@ -162,7 +194,7 @@ func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
 		errs = append(errs, err)
 	}
 	if base, ok := t.headerOf(mp); ok {
-		if img, err := t.imageInMemory(base, mp.Path, false); err == nil {
+		if img, err := t.imageInMemory(base, mp, false); err == nil {
 			return img, nil
 		}
 	}
@@ -195,45 +227,35 @@ func (t *Table) ways(mp procfs.Mapping) []func() (*targetfs.File, error) {
 }
 
 // headerOf finds the mapping of mp's file that starts with its ELF header.
-func (t *Table) headerOf(mp procfs.Mapping) (arch.Addr, bool) {
-	maps, err := t.maps()
-	if err != nil || t.mem == nil {
+func (t *Table) headerOf(mp procfs.Mapping) (found arch.Addr, ok bool) {
+	if t.mem == nil {
 		return 0, false
 	}
-	found, ok := arch.Addr(0), false
-	for _, m := range maps {
-		if keyOf(m) == keyOf(mp) && m.Offset == 0 && m.Range.Start <= mp.Range.Start {
+	for _, m := range t.reading.maps[keyOf(mp)] {
+		if m.Offset == 0 && m.Range.Start <= mp.Range.Start {
 			found, ok = m.Range.Start, true
 		}
 	}
 	return found, ok
 }
 
-// extent is how many bytes of the file that is mapped at base the process maps at most: up to the end of the last mapping that may belong to it.
-func (t *Table) extent(base arch.Addr) uint64 {
-	maps, err := procfs.Maps(t.pid)
-	if err != nil {
-		return 0
-	}
-	key, end := imageKey{}, uint64(0)
-	for _, m := range maps {
-		if m.Range.Start == base {
-			key = keyOf(m)
-		}
-		if m.Range.Start >= base && key.path != "" && keyOf(m) == key {
+// extent is how many bytes of mp's file, which is mapped at base, the process maps at most: up to the end of the last mapping that may belong to it.
+func (t *Table) extent(base arch.Addr, mp procfs.Mapping) (end uint64) {
+	for _, m := range t.reading.maps[keyOf(mp)] {
+		if m.Range.Start >= base {
 			end = max(end, m.Offset+m.Range.Len())
 		}
 	}
 	return end
 }
 
-// imageInMemory reads the ELF image that is mapped at base.
-func (t *Table) imageInMemory(base arch.Addr, as string, whole bool) (*image, error) {
+// imageInMemory reads the ELF image of mp's file that is mapped at base.
+func (t *Table) imageInMemory(base arch.Addr, mp procfs.Mapping, whole bool) (*image, error) {
 	if t.mem == nil {
-		return nil, fmt.Errorf("%s: no access to the target's memory", as)
+		return nil, fmt.Errorf("%s: no access to the target's memory", mp.Path)
 	}
 	mf := &memoryFile{mem: t.mem, base: base, whole: whole}
-	img, err := newImage(mf, t.extent(base), as)
+	img, err := newImage(mf, t.extent(base, mp), mp.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -303,15 +325,19 @@ func markCopies(mods []*Module, maps []procfs.Mapping) {
 	}
 	headers := map[place]bool{}
 	proper := map[*image]bool{}
+	begins := map[arch.Addr]string{} // paths by where a file's header may be mapped
+	for _, mp := range maps {
+		if mp.Offset == 0 && mp.Path != "" {
+			begins[mp.Range.Start] = mp.Path
+		}
+	}
 	for _, m := range mods {
 		if m.img == nil {
 			continue
 		}
 		p := place{m.img, m.Bias + m.img.lowest()&^(pageSize-1)}
-		for _, mp := range maps {
-			if mp.Path == m.Path && mp.Offset == 0 && uint64(mp.Range.Start) == p.base {
-				headers[p], proper[m.img] = true, true
-			}
+		if begins[arch.Addr(p.base)] == m.Path {
+			headers[p], proper[m.img] = true, true
 		}
 	}
 	for _, m := range mods {

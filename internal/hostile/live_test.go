@@ -182,7 +182,7 @@ func grown(t *testing.T, pattern []byte, size int, told bool) string {
 var sigprocmask = []byte("\xb8\x0e\x00\x00\x00\x0f\x05")
 
 var gluttons = []glutton{
-	{"plain", plainGlutton}, {"reserved", plainGlutton}, {"stretched", plainGlutton}, {"pieces", plainGlutton}, {"names", plainGlutton},
+	{"plain", plainGlutton}, {"reserved", plainGlutton}, {"stretched", plainGlutton}, {"pieces", plainGlutton}, {"names", plainGlutton}, {"copies", plainGlutton},
 	{"argv", plainGlutton}, {"novdso", plainGlutton}, {"journals", plainGlutton}, {"groups", plainGlutton}, {"threads", plainGlutton}, {"links", plainGlutton},
 	{"dense", func(t *testing.T) string { return grown(t, sigprocmask, 200<<20, false) }},
 	{"dense", func(t *testing.T) string { return grown(t, sigprocmask, 200<<20, true) }},
@@ -204,7 +204,7 @@ func TestLiveTargetsHarmNobody(t *testing.T) {
 			for _, flags := range [][]string{{"-count"}, nil, {"-ret", "-stack", "8"}} {
 				l := limit(t, append([]string{program, "attach", "-p", pid, "-format", "json", "-sym", "visible"}, flags...)...)
 				armed := l.armed()
-				const calls = 100
+				const calls = 20
 				if got := p.Do(fmt.Sprint("call ", calls), "sum"); got != fmt.Sprint("sum ", calls*calls) {
 					t.Errorf("%s: it says %q", l.what, got)
 				}

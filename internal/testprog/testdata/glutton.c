@@ -6,6 +6,7 @@
 //	dense      the file of this program has more behind the code; that is mapped with it
 //	pieces     as many mappings as the kernel allows, almost
 //	names      many mappings of a file with a very long path (argv[2] is a directory)
+//	copies     its own code is mapped very often, and as much anonymous code
 //	argv       what /proc says of its command line has no end
 //	novdso     no vdso, and in front of all other code that of a file which is nearly all hole (argv[2] is a directory)
 //	journals   many mappings that look like those that a killed tracer has left
@@ -114,6 +115,15 @@ static void names(const char *dir)
 	close(fd);
 }
 
+static void copies(void)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+	CHECK(fd >= 0);
+	pieces(fd, 30000, PROT_READ | PROT_EXEC);
+	pieces(-1, 30000, PROT_READ | PROT_EXEC);
+	close(fd);
+}
+
 static void argv_of_terabytes(void)
 {
 	char *zero = mmap(NULL, 15 * TB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -146,7 +156,7 @@ static void novdso(const char *dir)
 	each(unmap_vdso);
 	CHECK(chdir(dir) == 0);
 	int fd = open("hole", O_RDWR | O_CREAT, 0600);
-	CHECK(fd >= 0 && ftruncate(fd, 2 * TB) == 0);
+	CHECK(fd >= 0 && unlink("hole") == 0 && ftruncate(fd, 2 * TB) == 0);
 	CHECK(mmap((void *)0x100000000, 2 * TB, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0) != MAP_FAILED);
 	close(fd);
 }
@@ -207,6 +217,8 @@ static void begin(const char *how, const char *dir)
 		pieces(-1, 65000, PROT_READ);
 	else if (!strcmp(how, "names"))
 		names(dir);
+	else if (!strcmp(how, "copies"))
+		copies();
 	else if (!strcmp(how, "argv"))
 		argv_of_terabytes();
 	else if (!strcmp(how, "novdso"))
