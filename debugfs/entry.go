@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // entry is a line of the trace, or several: they are made when they are read.
@@ -43,7 +44,7 @@ func sizeOf(v fetch.Value) int {
 // appendTo appends e's lines (kernel/trace/trace_output.c, trace_print_context).
 func (e *entry) appendTo(b []byte) []byte {
 	us := e.when.Microseconds()
-	b = fmt.Appendf(b, "%16s-%-7d [%03d] ..... %5d.%06d: ", e.comm, e.tid, e.cpu, us/1e6, us%1e6)
+	b = fmt.Appendf(b, "%16s-%-7d [%03d] ..... %5d.%06d: ", clean.Line(e.comm), e.tid, e.cpu, us/1e6, us%1e6)
 	if e.event == nil {
 		b = append(b, "<stack trace>\n"...)
 		for _, s := range e.stack {

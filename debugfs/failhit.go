@@ -7,6 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -66,7 +67,7 @@ func callers(regs *kprobes.Regs) []uint64 {
 // message is the kernel's fail_dump.
 func (p *failPoint) message(value uint64, regs *kprobes.Regs, attr fault.Attr, verbosity int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s returns %#x, PID: %d Comm: %s", attr.Message("fail_function"), p.name, value, regs.TID(), regs.Comm())
+	fmt.Fprintf(&b, "%s\n%s returns %#x, PID: %d Comm: %s", attr.Message("fail_function"), p.name, value, regs.TID(), clean.Line(regs.Comm()))
 	if verbosity > 1 {
 		b.WriteString("\nCall Trace:")
 		for _, at := range callers(regs) {

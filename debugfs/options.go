@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
 // stacktraceOption is options/stacktrace: whether each entry of the trace is followed by its stack.
@@ -34,7 +36,7 @@ func (t *Tree) functionNames() string {
 	var b strings.Builder
 	for _, s := range t.session.Symbols().Symbols("") {
 		if s.Func {
-			b.WriteString(s.Name + inModule(s.Module) + "\n")
+			b.WriteString(clean.Line(s.Name+inModule(s.Module)) + "\n")
 		}
 	}
 	return b.String()

@@ -8,6 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -277,7 +278,7 @@ func (t *Tree) symbolize(at arch.Addr) string {
 		return at.String()
 	}
 	s := fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
-	return s + inModule(loc.Symbol.Module)
+	return clean.Line(s + inModule(loc.Symbol.Module))
 }
 
 // nameOf is the symbol that an address lies in, and in brackets its library.
@@ -286,7 +287,7 @@ func (t *Tree) nameOf(at arch.Addr) string {
 	if !ok || loc.Symbol.Name == "" {
 		return at.String()
 	}
-	return loc.Symbol.Name + inModule(loc.Symbol.Module)
+	return clean.Line(loc.Symbol.Name + inModule(loc.Symbol.Module))
 }
 
 // ring stands for the session's ring in a program.

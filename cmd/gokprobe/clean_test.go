@@ -16,17 +16,28 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// hostile drives a terminal, turns what follows it round, and is no UTF-8.
-const hostile = "\x1b[1m\u202e\u009b\xff"
+// hostility is a name of ten bytes that is to harm who reads it, and how it is to be shown.
+type hostility struct{ name, shown, json, quoted string }
+
+var hostilities = []hostility{
+	// It drives a terminal, turns what follows it round, and is no UTF-8.
+	{"\x1b[1m\u202e\u009b\xff", `\x1b[1m\u202e\u009b\xff`, "\x1b[1m\u202e\u009b\ufffd", `\u001b[1m\u202e\u009b\ufffd`},
+	// It begins a line of its own, and a column, and goes back to the line's beginning.
+	{"\nforged:\t\r", `\nforged:\t\r`, "\nforged:\t\r", `\nforged:\t\r`},
+}
+
+// inProgram is what the fixture's strings are made of.
+const inProgram = "\x1b[1m\u202e\u009b\xff"
 
 // hostileProgram is the fixture shown with a hostile name for its file and its function.
-func hostileProgram(t *testing.T) string {
+func hostileProgram(t *testing.T, hostile string) string {
 	t.Helper()
 	b, err := os.ReadFile(testprog.Build(t, "shown"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b = bytes.ReplaceAll(b, []byte("ABCDEFGHIJ"), []byte(hostile))
+	b = bytes.ReplaceAll(b, []byte(inProgram), []byte(hostile))
 	name := filepath.Join(t.TempDir(), "p"+hostile)
 	if err := os.WriteFile(name, b, 0o755); err != nil {
 		t.Fatal(err)
@@ -42,6 +53,9 @@ func harmless(t *testing.T, what, out string) {
 		if r != '\n' && r != '\t' && (!clean.Printable(r) || r == utf8.RuneError && n == 1) {
 			t.Fatalf("%s prints %U: %q", what, r, out[max(0, i-60):min(len(out), i+60)])
 		}
+		if r == '\t' && strings.HasPrefix(out[:i], "forged:") || r == '\n' && strings.HasPrefix(out[i+1:], "forged:") {
+			t.Fatalf("%s prints a forged line: %q", what, out[max(0, i-60):min(len(out), i+60)])
+		}
 	}
 }
 
@@ -53,10 +67,16 @@ func harmlessResult(t *testing.T, what string, r result) {
 
 // TestNoPrinterPassesOnWhatDrivesATerminal feeds all of them with hostile names of files, functions, threads, and strings.
 func TestNoPrinterPassesOnWhatDrivesATerminal(t *testing.T) {
-	bin := hostileProgram(t)
+	for _, h := range hostilities {
+		t.Run(h.shown, func(t *testing.T) { hostilePrinters(t, h) })
+	}
+}
+
+func hostilePrinters(t *testing.T, h hostility) {
+	bin, hostile := hostileProgram(t, h.name), h.name
 	p := testprog.Start(t, bin)
 	pid := pidOf(p)
-	const shown = `evil_\x1b[1m\u202e\u009b\xff`
+	shown := "evil_" + h.shown
 	scenario := filepath.Join(t.TempDir(), "s.star")
 	if err := os.WriteFile(scenario, []byte(`
 def pre(ctx):
@@ -79,7 +99,7 @@ kprobe("evil_*", pre = pre)
 		r := gokprobe(t, args...)
 		harmlessResult(t, strings.Join(args, " "), r)
 		if args[0] == "list" && strings.HasSuffix(args[len(args)-1], "evil_*") && r.status == 0 && args[2] != "json" {
-			if !strings.Contains(r.stdout, shown) && !strings.Contains(r.stdout, `"evil_\u001b[1m\u202e\u009b\ufffd"`) {
+			if !strings.Contains(r.stdout, shown) && !strings.Contains(r.stdout, `"evil_`+h.quoted+`"`) {
 				t.Errorf("%v: status %d, %q", args, r.status, r.stdout)
 			}
 		}
@@ -102,24 +122,25 @@ kprobe("evil_*", pre = pre)
 			continue
 		}
 		for line := range strings.Lines(r.stdout) {
-			var h struct{ Comm, Symbol string }
-			if err := json.Unmarshal([]byte(line), &h); err != nil {
+			var hit struct{ Comm, Symbol string }
+			if err := json.Unmarshal([]byte(line), &hit); err != nil {
 				t.Errorf("%s: %v in %q", what, err, line)
 			}
-			if h.Comm != "" && (h.Comm != "\x1b[1m\u202e\u009b\ufffd\a" || !strings.HasPrefix(h.Symbol, "evil_\x1b[1m\u202e\u009b\ufffd")) {
-				t.Errorf("%s: %q", what, h)
+			if hit.Comm != "" && (hit.Comm != h.json+"\a" || !strings.HasPrefix(hit.Symbol, "evil_"+h.json)) {
+				t.Errorf("%s: %q", what, hit)
 			}
 		}
 	}
-	hostileFiles(t, p)
-	hostileScenario(t, p, scenario)
+	hostileFiles(t, p, h)
+	hostileScenario(t, p, scenario, h)
 	p.CheckClean()
 	p.Quit()
 }
 
 // hostileFiles reads a session's files, all that are text.
-func hostileFiles(t *testing.T, p *testprog.Prog) {
+func hostileFiles(t *testing.T, p *testprog.Prog, h hostility) {
 	t.Helper()
+	hostile := h.name
 	pid := pidOf(p)
 	l := start(t, "attach", "-p", pid, "-hold", "-sym", "evil_*")
 	for _, w := range [][2]string{
@@ -136,7 +157,7 @@ func hostileFiles(t *testing.T, p *testprog.Prog) {
 		"tracing/saved_cmdlines", "tracing/available_filter_functions"} {
 		r := gokprobe(t, "debugfs", "-p", pid, "cat", file)
 		harmlessResult(t, "debugfs cat "+file, r)
-		if strings.Contains(r.stdout, `\x1b[1m`) {
+		if strings.Contains(r.stdout, h.shown) {
 			seen++
 		}
 	}
@@ -147,7 +168,7 @@ func hostileFiles(t *testing.T, p *testprog.Prog) {
 }
 
 // hostileScenario has a scenario print and report what it sees, in all forms.
-func hostileScenario(t *testing.T, p *testprog.Prog, file string) {
+func hostileScenario(t *testing.T, p *testprog.Prog, file string, h hostility) {
 	t.Helper()
 	for _, format := range []string{"text", "json"} {
 		dir := t.TempDir()
@@ -156,7 +177,7 @@ func hostileScenario(t *testing.T, p *testprog.Prog, file string) {
 		p.Do("call 2", "called")
 		r := l.interrupt()
 		harmlessResult(t, "script -format "+format, r)
-		if !strings.Contains(r.stdout+r.stderr, `[1m`) {
+		if !strings.Contains(r.stdout+r.stderr, h.shown[3:7]) {
 			t.Errorf("%q, %q", r.stdout, r.stderr)
 		}
 		for _, name := range []string{tap, junit} {

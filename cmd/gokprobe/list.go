@@ -319,7 +319,7 @@ func (l *lister) print(r row) error {
 		_, err = l.out.Write(append(clean.JSON(b), '\n'))
 		return err
 	}
-	how, name := r.Mechanism, oneLine(r.Name)
+	how, name := r.Mechanism, clean.Line(r.Name)
 	if !r.Probe {
 		how = "no"
 	}
@@ -327,11 +327,11 @@ func (l *lister) print(r row) error {
 		name += "  " + r.Insn
 	}
 	if r.File != "" {
-		name += fmt.Sprintf("  %s:%d", oneLine(r.File), r.Line)
+		name += fmt.Sprintf("  %s:%d", clean.Line(r.File), r.Line)
 	}
 	if r.Reason != "" {
-		name += "  (" + r.Reason + ")"
+		name += "  (" + clean.Line(r.Reason) + ")"
 	}
-	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s  %-9s  %s:%s\n", r.Addr, r.Size, r.Source, how, r.Module, name)
+	_, err := fmt.Fprintf(l.out, "%-14s %6d  %-9s  %-9s  %s:%s\n", r.Addr, r.Size, r.Source, how, clean.Line(r.Module), name)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/script"
@@ -172,7 +173,7 @@ func (sn *scenario) load(ctx context.Context, sess *kprobes.Session) error {
 	sn.sess = sess
 	options := script.Options{
 		Session: sess, Context: ctx, Args: sn.req.args, Seed: sn.req.seed, Steps: sn.req.steps,
-		Print:   func(text string) { sn.lines.put(sn.std.err, text+"\n") },
+		Print:   func(text string) { sn.lines.put(sn.std.err, ownLines(text)) },
 		Log:     func(text string) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(text)+"\n") },
 		Problem: func(e *script.Error) { sn.lines.put(sn.std.err, "gokprobe: "+oneLine(e.Error())+"\n"+e.Picture()) },
 		Report:  func(e script.Entry) { sn.lines.put(sn.output, sn.req.entry(e)) },
@@ -197,6 +198,9 @@ func (sn *scenario) load(ctx context.Context, sess *kprobes.Session) error {
 	sn.files = newFiles(sn.std, sess)
 	return nil
 }
+
+// ownLines is what print() has put out. Its further lines are indented: what a target has put into the text makes no line of ours.
+func ownLines(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") + "\n" }
 
 // injected prints an injected call.
 func (sn *scenario) injected() func(inject.Event) {
@@ -232,7 +236,7 @@ func (sn *scenario) announce() {
 	if err != nil {
 		comm = "?"
 	}
-	sn.lines.put(sn.std.err, fmt.Sprintf("seed: %d\narmed: %s in %d (%s)\n", sn.req.seed, plural(sn.sc.Placed(), "probe"), sn.sess.PID(), oneLine(comm)))
+	sn.lines.put(sn.std.err, fmt.Sprintf("seed: %d\narmed: %s in %d (%s)\n", sn.req.seed, plural(sn.sc.Placed(), "probe"), sn.sess.PID(), clean.Line(comm)))
 }
 
 // run lets the scenario run to its end.

@@ -101,7 +101,7 @@ func (r scriptRequest) entry(e script.Entry) string {
 		for _, v := range e.Values {
 			words = append(words, v.Name+"="+v.Text)
 		}
-		return oneLine(strings.Join(words, " ")) + "\n"
+		return clean.Line(strings.Join(words, " ")) + "\n"
 	}
 	object := map[string]any{"type": "report", "time": e.Time.UTC().Format(time.RFC3339Nano)}
 	if e.Phase != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -128,7 +129,7 @@ func (w *work) announce() {
 	if waiting > 0 {
 		also = fmt.Sprintf(", %d waiting", waiting)
 	}
-	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(probes-waiting, "probe"), w.sess.PID(), oneLine(comm), also)
+	fmt.Fprintf(w.std.err, "armed: %s in %d (%s)%s\n", plural(probes-waiting, "probe"), w.sess.PID(), clean.Line(comm), also)
 	if w.req.hold && w.files.socket != nil {
 		fmt.Fprintf(w.std.err, "held: gokprobe debugfs -p %d ls\n", w.sess.PID())
 	}

@@ -5,7 +5,7 @@
 
 #define HOSTILE "\033[1m\xe2\x80\xae\xc2\x9b\xff\a"
 
-REAL long evil_ABCDEFGHIJ(const char *s, long n) { return n + (s[0] == '\033'); }
+REAL long evil_ABCDEFGHIJ(const char *s, long n) { return n + (s[10] == '\a'); }
 
 static void *calls(void *n)
 {
