@@ -20,7 +20,6 @@ var opening = map[string]string{
 	"debugfs/door/caretaker.go":     "our own descriptors",
 	"debugfs/door/mount.go":         "/dev/fuse, and a directory that the user has named",
 	"debugfs/door/socket.go":        "the directory of our sockets",
-	"debugfs/semaphore.go":          "/proc/PID/mem",
 	"internal/guardian/await.go":    "/proc/PID/cmdline",
 	"internal/guardian/guardian.go": "/dev/null",
 	"internal/guardian/tracer.go":   "/dev/null",
