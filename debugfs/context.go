@@ -43,7 +43,7 @@ func (t *Tree) atEntry(d *dynevent.Definition) bool {
 func (t *Tree) landing(entry arch.Addr) arch.Addr {
 	endbr := []byte{0xf3, 0x0f, 0x1e, 0xfa}
 	found := make([]byte, len(endbr))
-	if t.peek(entry, found) != nil || !bytes.Equal(found, endbr) {
+	if t.session.Peek(entry, found) != nil || !bytes.Equal(found, endbr) {
 		return 0
 	}
 	return arch.Addr(len(endbr))

@@ -3,12 +3,9 @@ package debugfs
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // A program that has static probes (SystemTap's sys/sdt.h) may look at a 16-bit number in front of each, to
@@ -37,7 +34,7 @@ func (p *probe) count(n int) error {
 		return nil
 	}
 	word := make([]byte, 2)
-	if err := t.peek(at, word); err != nil {
+	if err := t.session.Peek(at, word); err != nil {
 		return fmt.Errorf("reading the reference counter at %s: %w", at, err)
 	}
 	v := int(binary.LittleEndian.Uint16(word)) + n
@@ -47,51 +44,8 @@ func (p *probe) count(n int) error {
 	case v != int(uint16(v)):
 		return fmt.Errorf("%w: the reference counter at %s would be %d", syscall.ERANGE, at, v)
 	}
-	if err := t.poke(at, binary.LittleEndian.AppendUint16(nil, uint16(v))); err != nil {
+	if err := t.session.Poke(at, binary.LittleEndian.AppendUint16(nil, uint16(v))); err != nil {
 		return fmt.Errorf("writing the reference counter at %s: %w", at, err)
 	}
 	return nil
-}
-
-// memory opens the process's memory. Its number may be another process's by now; but not if we still trace the one that has it: what
-// was opened before is then that one's.
-func (t *Tree) memory(flag int) (*os.File, error) {
-	pid := t.session.PID()
-	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), flag, 0)
-	if err != nil {
-		return nil, err
-	}
-	st, err := procfs.ReadStatus(pid, 0)
-	if err == nil {
-		_, err = os.Stat(fmt.Sprintf("/proc/self/task/%d", st.TracerPid))
-	}
-	if err != nil {
-		_ = mem.Close()
-		return nil, fmt.Errorf("process %d is not traced any more: %w", pid, syscall.ESRCH)
-	}
-	return mem, nil
-}
-
-// peek reads memory of the process, with the breakpoints that are in it.
-func (t *Tree) peek(at arch.Addr, p []byte) error {
-	mem, err := t.memory(os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = mem.Close() }()
-	_, err = mem.ReadAt(p, int64(at))
-	return err
-}
-
-// poke writes memory of the process.
-func (t *Tree) poke(at arch.Addr, p []byte) error {
-	mem, err := t.memory(os.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	_, err = mem.WriteAt(p, int64(at))
-	if end := mem.Close(); err == nil {
-		err = end
-	}
-	return err
 }

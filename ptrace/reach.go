@@ -21,7 +21,9 @@ import (
 //
 //	memory without a file   /proc/PID/mem: it waits for nobody, since its caller can't let go of mmap_lock (get_user_pages_remote without
 //	                        FOLL_UNLOCKABLE, mm/gup.c); for a page of userfaultfd it says EIO at once. process_vm_readv(2) would wait
-//	a page of a file        is there if pagemap says so: it is read or copied at once. Else a goroutine that nobody has to wait for reads it, by
+//	a page of a file on a   process_vm_readv: the disk is all that it waits for. Only root mounts a disk
+//	disk (device number)
+//	a page of another file  is there if pagemap says so: it is read or copied at once. Else a goroutine that nobody has to wait for reads it, by
 //	                        process_vm_readv, which waits without mmap_lock: the program's own mmap(2) goes on. See patience.go
 //
 // /proc/PID/mem ignores protections, so these are asked as well: one ioctl (PROCMAP_QUERY, since Linux 6.11) tells both, and is paid for: to read so is
@@ -58,7 +60,7 @@ type ground struct {
 	mapped  bool // everywhere; nothing else is told if not
 	allowed bool // by the protections
 	file    bool // there are pages of a file in it, which is not shared memory of the kernel's own
-	shared  bool // writes to it go to that file
+	shared  bool // writes to it go to that file, which is on no disk
 	absent  bool // not all pages of a file are there
 	unasked bool // allowed and file are guesses: process_vm_readv(2) knows about the protections
 	where   source
@@ -96,8 +98,9 @@ func (w *files) look(at arch.Addr, n int, write bool, maps func() ([]procfs.Mapp
 		}
 		if r.source != (source{}) && r.source.dev != sharedMemory() {
 			g.file = true
-			g.shared = g.shared || r.shared
-			if !g.absent && !w.present(at, stop) {
+			onDisk := unix.Major(r.source.dev) != 0
+			g.shared = g.shared || r.shared && !onDisk
+			if !onDisk && !g.absent && !w.present(at, stop) {
 				g.absent, g.where = true, r.source
 			}
 		}

@@ -20,11 +20,10 @@ var opening = map[string]string{
 	"debugfs/door/caretaker.go":      "our own descriptors",
 	"debugfs/door/mount.go":          "/dev/fuse, and a directory that the user has named",
 	"debugfs/door/socket.go":         "the directory of our sockets",
-	"debugfs/semaphore.go":           "/proc/PID/mem",
 	"internal/guardian/await.go":     "/proc/PID/cmdline",
 	"internal/guardian/guardian.go":  "/dev/null",
-	"internal/guardian/tracer.go":    "/dev/null",
 	"internal/guardian/inherited.go": "/proc/self/fd",
+	"internal/guardian/tracer.go":    "/dev/null",
 	"internal/lean/lean.go":          "/proc/self/statm",
 	"internal/procfs/pagemap.go":     "/proc/PID/pagemap",
 	"internal/procfs/procfs.go":      "/proc/PID",
@@ -34,8 +33,8 @@ var opening = map[string]string{
 	"ptrace/attach.go":               "/proc/PID/task",
 	"ptrace/bell.go":                 "/dev/null",
 	"ptrace/diagnose.go":             "/proc/PID/status and ns",
-	"ptrace/reach.go":                "/proc/PID/maps, mem and pagemap",
 	"ptrace/memfd.go":                "our own descriptors: the one of the target is pinned, and looked at, before",
+	"ptrace/reach.go":                "/proc/PID/maps, mem and pagemap",
 }
 
 // own are the rooms that look at no target that anybody else has chosen: tools and tests of the project; and the one way to a target's files.
