@@ -1,6 +1,7 @@
-// Every system call that blocks, on everything that it can block on. "block" makes them all, each in a thread of its own, and waits until all that can wait do;
+// Every system call that blocks, on everything that it can block on. "block" makes them all, each in a thread of its own, and waits until all that can wait do; "block parts" also some that have half of it;
 // "settle" waits for that again. Then "event" gives each what it waits for, "signal" has each thread's handler run, "restart" one with SA_RESTART, and what goes on to wait then gets its event.
-// Each of these says "ends NAME RESULT ERRNO" of all calls, and "did N". "long N" makes calls that take their time, N times. It makes none of these results up, so
+// Each of these says "ends NAME RESULT ERRNO" of all calls, and "did N". "long N" makes calls that take their time, N times; "whole" writes more than a pipe has room for and says how much, "drain" calls
+// tcdrain(3). It makes none of these results up, so
 // what a call can't do on a thing it refuses in its own words.
 #include "prog.h"
 #include <arpa/inet.h>
@@ -50,7 +51,7 @@ struct call {
 	pid_t child;
 	char buf[256];
 	struct iovec iov;
-	struct mmsghdr msg;
+	struct mmsghdr msg, second; // which recvmmsg(2) is asked for together
 	struct pollfd poll;
 	struct timespec limit, until;
 	struct timeval limit_val;
@@ -337,6 +338,20 @@ static void sinks(void)
 			default: msg_args(c, nr);
 			}
 		}
+	}
+}
+
+// parts are calls that have some of what they are to wait for. The program asks once more for the rest, as programs do.
+static void parts(void)
+{
+	static const enum kind ways[] = { DGRAM, UDP, SEQPACKET, DGRAM_TIMED, UDP_TIMED, SEQPACKET_TIMED };
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		struct call *c = add("recvmmsg-part", kinds[ways[i]], SYS_recvmmsg);
+		open_kind(c, ways[i], 0);
+		c->second = c->msg;
+		c->end = end_source;
+		send_it(c);
+		args(c, c->fd[0], (long)&c->msg, 2, 0, 0, 0);
 	}
 }
 
@@ -729,6 +744,10 @@ static void *worker(void *arg)
 	SET(c->tid, syscall(SYS_gettid));
 	errno = 0;
 	c->result = syscall(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+	if (c->nr == SYS_recvmmsg && c->a[2] == 2 && c->result == 1) {
+		c->result = syscall(c->nr, c->a[0], &c->second, 1, 0, 0, 0);
+		c->result += c->result >= 0;
+	}
 	c->error = c->result < 0 ? errno : 0;
 	CHECK(foo(c->result) == 31 * c->result + 1);
 	SET(c->done, 1);
@@ -759,7 +778,7 @@ static void settle(void)
 			sched_yield();
 }
 
-static void block(void)
+static void block(int in_part)
 {
 	pthread_attr_t small;
 	count = 0;
@@ -767,6 +786,8 @@ static void block(void)
 	for (int timed = 0; timed < 2; timed++)
 		waits(timed), aio_waits(timed), ring_wait(timed);
 	futexes(), sysv(), queues(), signals(), children(), locks(), fifos(), meetings();
+	if (in_part)
+		parts();
 	fill_all();
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 64 << 10);
@@ -838,6 +859,39 @@ static void longs(long n)
 	close(fd);
 }
 
+enum { WHOLE = 1 << 20 };
+
+static void *read_whole(void *fd)
+{
+	static char into[65536];
+	for (long n = 0, r; n < WHOLE; n += r)
+		if ((r = read((int)(long)fd, into, sizeof into)) <= 0)
+			break;
+	return NULL;
+}
+
+// whole writes more than a pipe has room for, by one call.
+static void whole(void)
+{
+	static char from[WHOLE];
+	int fd[2];
+	CHECK(pipe(fd) == 0);
+	pthread_t t = thread(read_whole, fd[0]);
+	long n = write(fd[1], from, sizeof from);
+	close(fd[1]);
+	pthread_join(t, NULL);
+	close(fd[0]);
+	say("did %ld", n);
+}
+
+static void drains(void)
+{
+	int fd[2];
+	pty_pair(fd);
+	CHECK(tcdrain(fd[0]) == 0);
+	close(fd[0]), close(fd[1]);
+}
+
 int main(void)
 {
 	char line[64];
@@ -851,7 +905,9 @@ int main(void)
 	say("ready");
 	while (hear(line, sizeof line)) {
 		if (!strcmp(line, "block\n"))
-			block(), say("did %d", count);
+			block(0), say("did %d", count);
+		else if (!strcmp(line, "block parts\n"))
+			block(1), say("did %d", count);
 		else if (!strcmp(line, "settle\n"))
 			settle(), say("did %d", count);
 		else if (!strcmp(line, "event\n"))
@@ -862,6 +918,10 @@ int main(void)
 			end(SA_RESTART, 1);
 		else if (sscanf(line, "long %ld", &n) == 1)
 			longs(n), say("did %ld", n);
+		else if (!strcmp(line, "whole\n"))
+			whole();
+		else if (!strcmp(line, "drain\n"))
+			drains(), say("did");
 		else
 			CHECK(!"a known command");
 	}
