@@ -1,10 +1,11 @@
 // Every system call that blocks, on everything that it can block on. "block" makes them all, each in a thread of its own, and waits until all that can wait do; "block parts" also some that have half of it;
 // "settle" waits for that again. Then "event" gives each what it waits for, "signal" has each thread's handler run, "restart" one with SA_RESTART, and what goes on to wait then gets its event.
 // Each of these says "ends NAME RESULT ERRNO" of all calls, and "did N". "long N" makes calls that take their time, N times; "whole" writes more than a pipe has room for and says how much, "drain" calls
-// tcdrain(3). It makes none of these results up, so
+// tcdrain(3); "cycle N PATH" loads a library and unloads it, N times. It makes none of these results up, so
 // what a call can't do on a thing it refuses in its own words.
 #include "prog.h"
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/aio_abi.h>
@@ -884,6 +885,15 @@ static void whole(void)
 	say("did %ld", n);
 }
 
+// cycle loads a library and unloads it.
+static void cycle(long n, const char *path)
+{
+	while (n-- > 0) {
+		void *lib = dlopen(path, RTLD_NOW);
+		CHECK(lib != NULL && dlclose(lib) == 0);
+	}
+}
+
 static void drains(void)
 {
 	int fd[2];
@@ -894,7 +904,7 @@ static void drains(void)
 
 int main(void)
 {
-	char line[64];
+	char line[512], path[512];
 	long n;
 	sigset_t set;
 	struct sigaction sa = { .sa_handler = on_signal };
@@ -918,6 +928,8 @@ int main(void)
 			end(SA_RESTART, 1);
 		else if (sscanf(line, "long %ld", &n) == 1)
 			longs(n), say("did %ld", n);
+		else if (sscanf(line, "cycle %ld %511s", &n, path) == 2)
+			cycle(n, path), say("did %ld", n);
 		else if (!strcmp(line, "whole\n"))
 			whole();
 		else if (!strcmp(line, "drain\n"))
