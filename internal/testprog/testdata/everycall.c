@@ -9,12 +9,15 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/aio_abi.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/io_uring.h>
 #include <linux/netlink.h>
+#include <linux/seccomp.h>
 #include <mqueue.h>
 #include <poll.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -23,6 +26,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sem.h>
 #include <sys/signalfd.h>
@@ -38,6 +42,9 @@ enum { MAX = 512, FOREVER = 10000 }; // seconds
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
+#ifndef SYS_futex_wait
+#define SYS_futex_wait 455
+#endif
 #ifndef SYS_epoll_pwait2
 #define SYS_epoll_pwait2 441
 #endif
@@ -48,7 +55,7 @@ struct call {
 	void (*end)(struct call *);
 	int fd[2], other[2]; // what it waits for, from its own side first; pipes beside
 	int id, len, piece;
-	unsigned word;
+	unsigned word, other_word;
 	pid_t child;
 	char buf[256];
 	struct iovec iov;
@@ -69,7 +76,7 @@ struct call {
 	aio_context_t aio;
 	siginfo_t info;
 
-	pthread_t thread;
+	pthread_t thread, helper;
 	pid_t tid;
 	long done, handled, result;
 	int error;
@@ -184,7 +191,7 @@ static void open_kind(struct call *c, enum kind kind, int writes)
 		break;
 	case INOTIFY:
 		snprintf(c->buf, sizeof c->buf, "%s/%d", dir, count);
-		CHECK(mkdir(c->buf, 0700) == 0 && (c->fd[0] = inotify_init()) >= 0 && inotify_add_watch(c->fd[0], c->buf, IN_DELETE_SELF) >= 0);
+		CHECK(mkdir(c->buf, 0700) == 0 && (c->fd[0] = inotify_init()) >= 0 && inotify_add_watch(c->fd[0], c->buf, IN_ATTRIB) >= 0);
 		c->id = count, c->len = 64;
 		break;
 	default: CHECK(!"a known kind");
@@ -208,7 +215,7 @@ static void end_source(struct call *c)
 	} else if (c->id >= 0) {
 		char name[64];
 		snprintf(name, sizeof name, "%s/%d", dir, c->id);
-		CHECK(rmdir(name) == 0);
+		CHECK(chmod(name, 0500) == 0);
 	} else {
 		struct itimerspec now = { { 0 }, { 0, 1 } };
 		CHECK(timerfd_settime(c->fd[0], 0, &now, NULL) == 0);
@@ -445,6 +452,27 @@ static void wake(struct call *c)
 
 static void unlock(struct call *c) { CHECK(syscall(SYS_futex, &c->word, FUTEX_UNLOCK_PI) == 0); }
 
+// requeue hands a waiter on to a lock that nobody has, which is then its own.
+static void requeue(struct call *c) { CHECK(syscall(SYS_futex, &c->word, FUTEX_CMP_REQUEUE_PI, 1, 0L, &c->other_word, 7) == 1); }
+
+static void wake_new(struct call *c)
+{
+	SET(c->word, 0);
+	CHECK(syscall(SYS_futex_wait - 1, &c->word, 0xffffffffL, 1, 2) == 1); // futex_wake
+}
+
+static void new_futexes(void)
+{
+	for (int timed = 0; timed < 2; timed++) {
+		struct call *c = add("futex", timed ? "requeue_pi-timed" : "requeue_pi", SYS_futex);
+		c->word = 7, c->end = requeue;
+		args(c, (long)&c->word, FUTEX_WAIT_REQUEUE_PI, 7, timed ? (long)&c->until : 0, (long)&c->other_word, 0);
+		c = add("futex_wait", timed ? "timed" : "", SYS_futex_wait);
+		c->word = 7, c->end = wake_new;
+		args(c, (long)&c->word, 7, 0xffffffffL, 2, timed ? (long)&c->until : 0, CLOCK_MONOTONIC); // 32 bits
+	}
+}
+
 static void futexes(void)
 {
 	static const struct { const char *name; int op; int timed; } ways[] = {
@@ -656,6 +684,58 @@ static void open_too(struct call *c)
 		sched_yield();
 }
 
+// lease_ends lets the one who waits open a file.
+static void lease_ends(struct call *c) { CHECK(fcntl(c->fd[1], F_SETLEASE, F_UNLCK) == 0); }
+
+static void leased(void)
+{
+	struct call *c = add("open", "leased", SYS_open);
+	snprintf(c->buf, sizeof c->buf, "%s/leased", dir);
+	CHECK((c->fd[1] = open(c->buf, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) >= 0 && fcntl(c->fd[1], F_SETSIG, SIGURG) == 0);
+	if (fcntl(c->fd[1], F_SETLEASE, F_WRLCK)) { // a filesystem without
+		close(c->fd[1]);
+		count--;
+		return;
+	}
+	c->end = lease_ends;
+	args(c, (long)c->buf, O_RDONLY, 0, 0, 0, 0);
+}
+
+// notifier has a filter that asks the program's supervisor about getppid(2).
+static void *notifier(void *arg)
+{
+	struct call *c = arg;
+	struct sock_filter one[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog p = { sizeof one / sizeof *one, one };
+	char b;
+	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	int fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &p);
+	CHECK(fd >= 0);
+	SET(c->fd[0], fd);
+	while (read(c->other[0], &b, 1) < 0)
+		;
+	CHECK(syscall(SYS_getppid) == -1 && errno == ENOSYS); // which the end of the supervisor makes of it
+	return NULL;
+}
+
+static void ask(struct call *c) { CHECK(write(c->other[1], "", 1) == 1); }
+
+static void supervisor(void)
+{
+	struct call *c = add("ioctl", "seccomp", SYS_ioctl);
+	CHECK(pipe2(c->other, O_CLOEXEC) == 0);
+	c->end = ask;
+	CHECK(pthread_create(&c->helper, NULL, notifier, c) == 0);
+	while (GET(c->fd[0]) < 0)
+		sched_yield();
+	args(c, c->fd[0], SECCOMP_IOCTL_NOTIF_RECV, (long)c->buf, 0, 0, 0);
+}
+
 static void fifos(void)
 {
 	for (int writes = 0; writes < 2; writes++)
@@ -786,7 +866,7 @@ static void block(int in_part)
 	sources(), sinks();
 	for (int timed = 0; timed < 2; timed++)
 		waits(timed), aio_waits(timed), ring_wait(timed);
-	futexes(), sysv(), queues(), signals(), children(), locks(), fifos(), meetings();
+	futexes(), new_futexes(), sysv(), queues(), signals(), children(), locks(), fifos(), leased(), supervisor(), meetings();
 	if (in_part)
 		parts();
 	fill_all();
@@ -806,6 +886,13 @@ static void clean(struct call *c)
 		if (c->other[i] >= 0)
 			close(c->other[i]);
 	}
+	if (c->len == 64) { // a directory that is watched
+		char name[64];
+		snprintf(name, sizeof name, "%s/%d", dir, c->id);
+		rmdir(name);
+	}
+	if (c->helper)
+		pthread_join(c->helper, NULL);
 	if (c->child > 0)
 		waitpid(c->child, NULL, 0);
 	if (c->nr == SYS_semop || c->nr == SYS_semtimedop)
