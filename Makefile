@@ -16,7 +16,7 @@ COVERED ?= $(wildcard $(addprefix /lib/x86_64-linux-gnu/,libc.so.6 libcrypto.so.
 	$(shell python3 -c 'print(*{l.split()[-1] for l in open("/proc/self/maps") if " r-xp " in l and "python" in l and "dynload" not in l})' 2>/dev/null) \
 	bin/gokprobe
 
-.PHONY: help build demo test setup-test check torture bench fuzz examples clean
+.PHONY: help build demo test setup-test check torture torture-long torture-load torture-uprobes bench fuzz examples clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
@@ -44,8 +44,16 @@ check: ## check formatting, vet, lint, go.mod, and the import table
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/layers
 
-torture: ## run all tests with the long torments, up to two hours
+torture: torture-long torture-load torture-uprobes ## run all tests with the long torments, at a load of 40, and beside kernel uprobes: hours
+
+torture-long: ## run all tests with the long torments, up to two hours
 	GOKPROBE_TORTURE=1 $(GO) test -count=1 -timeout 2h $(TESTFLAGS) ./...
+
+torture-load: ## run all tests beside 40 processes that spin
+	scripts/under-load 40 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...
+
+torture-uprobes: ## run the tests of live processes while kernel uprobes come and go in them, and in all others
+	scripts/beside-uprobes $(GO) test -count=1 -timeout 2h $(TESTFLAGS) ./kprobes ./ptrace ./inject ./internal/realprog
 
 bench: build ## measure hits, attach, lookup, and how much code takes optimized probes
 	$(GO) run ./internal/bench

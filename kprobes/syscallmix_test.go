@@ -104,6 +104,31 @@ func TestDetachAtTheEntryToACall(t *testing.T) {
 	}
 }
 
+// TestDetachAtTheEntryToACallThatTakesTime: the same of calls that are not to wait for events, but fail, or do a part, if anything interrupts them.
+func TestDetachAtTheEntryToACallThatTakesTime(t *testing.T) {
+	prog := start(t, "everycall")
+	for _, call := range []struct {
+		number        int
+		command, want string
+	}{
+		{unix.SYS_FALLOCATE, "long 1", "did 1"}, {unix.SYS_IOCTL, "drain", "did"}, {unix.SYS_WRITE, "whole", "did 1048576"},
+	} {
+		s := attach(t, prog.PID(), kprobes.Options{})
+		registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: []int{call.number}, By: kprobes.SyscallByStops, Enter: func(_ *kprobes.SyscallProbe, r *kprobes.Regs) int {
+			if call.number != unix.SYS_IOCTL || r.SyscallArg(1) == unix.TCSBRK {
+				ok(t, s.Close())
+			}
+			return 0
+		}})
+		if got := prog.Do(call.command, "did"); got != call.want {
+			t.Errorf("%s: %q, want %q", call.command, got, call.want)
+		}
+		ok(t, s.Close())
+		prog.CheckClean()
+	}
+	wantRight(t, prog)
+}
+
 // TestDetachAtTheEntryToAFilteredCall: the same of all calls with timeouts, for programs whose filter ends them for restart_syscall(2), or is asked of a call that
 // there is not.
 func TestDetachAtTheEntryToAFilteredCall(t *testing.T) {

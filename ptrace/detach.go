@@ -74,15 +74,17 @@ func (t *Tracer) detachThread(th *Thread) {
 }
 
 // beforeCall puts a thread that stands at the entry to a system call back in front of the instruction. Whoever is let go has TIF_SIGPENDING set
-// (__ptrace_unlink in kernel/ptrace.c), and would find it set in the call, which some then end with EINTR. In user mode nothing is left of it. A seccomp filter, which the kernel
-// asks behind this stop, would be shown a call that there is not: see intoCall.
+// (__ptrace_unlink in kernel/ptrace.c), and would find it set in the call, which some then end with EINTR, or with a part of what they were to do. In user mode nothing is left of it. A
+// seccomp filter, which the kernel asks behind this stop, would be shown a call that there is not: see intoCall.
 func (th *Thread) beforeCall() {
 	regs, err := th.hostRegs()
-	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !lonely[regs.Orig_rax] || th.filtered() {
+	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || th.filtered() {
 		return
 	}
-	regs.Rip -= uint64(len(Host.SyscallInsn()))
-	regs.Rax, regs.Orig_rax = regs.Orig_rax, ^uint64(0)
+	if info, err := th.syscallInfo(); err == nil && info.op != syscallEntry {
+		return // a call that there is not has ended
+	}
+	beforeCall(regs)
 }
 
 // intoCall is beforeCall for threads with a seccomp filter: they go on into the call and are stopped there, where what becomes of it is up to us

@@ -29,7 +29,11 @@ func (th *Thread) restartCall() {
 	if err != nil || th.remoting {
 		return
 	}
-	lonely := failsAlone(regs)
+	if inPart(regs) {
+		th.forgetInterruption(regs.Rdi)
+		return
+	}
+	lonely := th.failsAlone(regs)
 	switch {
 	case lonely:
 	case byRestartBlock(regs):
@@ -81,7 +85,7 @@ func (th *Thread) restartIgnored(sig unix.Signal) {
 	stopped := th.wasStopped
 	th.wasStopped = false
 	regs, err := th.hostRegs()
-	if err != nil || !failsAlone(regs) && !byRestartBlock(regs) {
+	if err != nil || !th.failsAlone(regs) && !byRestartBlock(regs) {
 		return
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)

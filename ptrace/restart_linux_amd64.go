@@ -32,31 +32,52 @@ func forgetsTime(r *hostRegs) bool {
 	return int64(r.Orig_rax) == unix.SYS_IO_PGETEVENTS && int64(r.Rax) == restartNoHand
 }
 
-// lonely are the calls that fail with EINTR when a thread is stopped, though no signal
-// is delivered to it (signal(7), "Interruption of system calls and library functions by
-// stop signals"). Every one of them has done nothing yet when it fails so. Those on sockets do with a timeout
-// of the socket's (sock_intr_errno in include/net/sock.h), select and its kin where the kernel can't note in the program's
-// memory what is left of the time (poll_select_finish in fs/select.c).
-var lonely = map[uint64]bool{
-	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true,
-	unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true, unix.SYS_MSGRCV: true, unix.SYS_MSGSND: true,
-	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_URING_ENTER: true,
-	unix.SYS_ACCEPT: true, unix.SYS_ACCEPT4: true, unix.SYS_RECVFROM: true, unix.SYS_RECVMSG: true, unix.SYS_RECVMMSG: true,
-	unix.SYS_SENDTO: true, unix.SYS_SENDMSG: true, unix.SYS_SENDMMSG: true, unix.SYS_READ: true, unix.SYS_READV: true,
-	unix.SYS_WRITE: true, unix.SYS_WRITEV: true, unix.SYS_CONNECT: true,
-	unix.SYS_SELECT: true, unix.SYS_PSELECT6: true, unix.SYS_PPOLL: true,
+// endSo are the calls that a stop of ours may end with EINTR, and that are over then: the descriptor is closed, a program has run in the
+// kernel (BPF_PROG_TEST_RUN). Of ioctl(2) it is up to the command.
+var endSo = map[uint64]bool{unix.SYS_CLOSE: true, unix.SYS_BPF: true, unix.SYS_IOCTL: true}
+
+// Commands of ioctl(2) that have done nothing when they fail with EINTR: TCSBRK as tcdrain(3) calls it (drivers/tty/tty_io.c), the supervisor's of
+// seccomp (linux/seccomp.h), and KVM_RUN, which goes on where the virtual processor was. Those that are not here may have: of USB's an unknown part has been transferred.
+const (
+	ioctlDrain      = 0x5409 // if the argument is not 0, else it sends a break
+	ioctlNotifRecv  = 0xc0502100
+	ioctlNotifSend  = 0xc0182101
+	ioctlRunMachine = 0xae80
+)
+
+// undone tells of the call that the registers are in, or in front of, that it has done nothing if it fails with EINTR. All have that do, but for those
+// above: signal(7), "Interruption of system calls and library functions by stop signals", has the most, others are fallocate(2) in memory, sockets' with a timeout
+// of the socket's (sock_intr_errno in include/net/sock.h), by whatever call, and select and its kin where the kernel can't note in the program's
+// memory what is left of the time (poll_select_finish in fs/select.c). What some other did is in its result, which is then not EINTR.
+func undone(r *hostRegs) bool {
+	if r.Orig_rax != unix.SYS_IOCTL {
+		return int64(r.Orig_rax) >= 0 && !endSo[r.Orig_rax]
+	}
+	switch uint32(r.Rsi) {
+	case ioctlDrain:
+		return r.Rdx != 0
+	case ioctlNotifRecv, ioctlNotifSend, ioctlRunMachine:
+		return true
+	}
+	return false
 }
 
-// waitsOnly are the calls that wait for time, or for events, and do nothing else: those of lonely, and such as restart_syscall(2) restarts.
+// waitsOnly are the calls that wait for time, or for events, and do nothing else: those that fail with EINTR, and such as restart_syscall(2) restarts.
 var waitsOnly = map[uint64]bool{
 	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true, unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true,
 	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_PGETEVENTS: true, unix.SYS_SELECT: true, unix.SYS_PSELECT6: true,
 	unix.SYS_PPOLL: true, unix.SYS_POLL: true, unix.SYS_NANOSLEEP: true, unix.SYS_CLOCK_NANOSLEEP: true, unix.SYS_FUTEX: true,
 }
 
-// failsAlone tells that one of those has failed so.
-func failsAlone(r *hostRegs) bool {
-	return int64(r.Orig_rax) >= 0 && int64(r.Rax) == -int64(unix.EINTR) && lonely[r.Orig_rax]
+// failsAlone tells of a call that it fails with EINTR where the thread was stopped, though no signal is delivered to it, and can be made again.
+func (th *Thread) failsAlone(r *hostRegs) bool {
+	return int64(r.Rax) == -int64(unix.EINTR) && undone(r) && th.native()
+}
+
+// inPart tells of recvmmsg(2) that it returns fewer messages than it was to wait for.
+func inPart(r *hostRegs) bool {
+	n := int64(r.Rax)
+	return r.Orig_rax == unix.SYS_RECVMMSG && n > 0 && n < int64(uint32(r.Rdx))
 }
 
 // callRegs is what tells a system call from others: its number, arguments, place and frame.
@@ -123,10 +144,17 @@ func (th *Thread) socketCallTimeout(r *hostRegs) (t callTimeout, ok bool) {
 	option := unix.SO_RCVTIMEO
 	t.result = resultAgain
 	switch r.Orig_rax {
-	case unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG, unix.SYS_READ, unix.SYS_READV:
+	case unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG, unix.SYS_READ, unix.SYS_READV, unix.SYS_PREADV2:
+	case unix.SYS_SPLICE: // one of the two is a pipe
+		if limit, _, ok := th.socketTimeout(r.Rdi, option); ok {
+			t.limit = limit
+			return t, true
+		}
+		t.limit, _, ok = th.socketTimeout(r.Rdx, unix.SO_SNDTIMEO)
+		return t, ok
 	case unix.SYS_CONNECT:
 		option, t.result = unix.SO_SNDTIMEO, resultInProgress
-	case unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_WRITE, unix.SYS_WRITEV:
+	case unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_PWRITEV2, unix.SYS_SENDFILE:
 		option = unix.SO_SNDTIMEO
 	default:
 		return t, false

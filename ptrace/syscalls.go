@@ -127,6 +127,12 @@ func (th *Thread) syscallInfo() (info syscallInfo, err error) {
 	return info, err
 }
 
+// native tells that the system call of the thread's stop is one of the 64-bit ABI. Kernels that can't tell (before Linux 5.3) are believed to.
+func (th *Thread) native() bool {
+	info, err := th.syscallInfo()
+	return err != nil || nativeCall(&info)
+}
+
 // noteSyscall is the part of recordSyscall for all calls of the address space.
 func (th *Thread) noteSyscall() {
 	numbers := th.Proc.Space.syscalls

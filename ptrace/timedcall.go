@@ -119,11 +119,8 @@ func (th *Thread) noteTimed() (again bool) {
 
 // socketTimeout is the time that a call waits on a socket, by one of its options, and the socket's domain.
 func (th *Thread) socketTimeout(fd uint64, option int) (limit time.Duration, domain int, ok bool) {
-	if th.Proc.pidfd < 0 {
-		return 0, 0, false
-	}
-	own, err := unix.PidfdGetfd(th.Proc.pidfd, int(int32(fd)), 0)
-	if err != nil {
+	own, ok := th.getfd(fd)
+	if !ok {
 		return 0, 0, false
 	}
 	defer unix.Close(own)
@@ -133,6 +130,25 @@ func (th *Thread) socketTimeout(fd uint64, option int) (limit time.Duration, dom
 	}
 	domain, err = unix.GetsockoptInt(own, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	return time.Duration(tv.Nano()), domain, err == nil
+}
+
+// getfd is a descriptor of ours for what the program has open as fd. It is to be closed.
+func (th *Thread) getfd(fd uint64) (own int, ok bool) {
+	if th.Proc.pidfd < 0 {
+		return -1, false
+	}
+	own, err := unix.PidfdGetfd(th.Proc.pidfd, int(int32(fd)), 0)
+	return own, err == nil
+}
+
+// forgetInterruption is called when a stop has ended recvmmsg(2) on a socket with part of the messages. The kernel notes the reason as the socket's error
+// (do_recvmmsg in net/socket.c), and the next call there, of whatever kind, would fail with it: EINTR, or ERESTARTSYS, which no program knows. Reading the error takes it away; one
+// of the network's that comes just then is lost with it.
+func (th *Thread) forgetInterruption(fd uint64) {
+	if own, ok := th.getfd(fd); ok {
+		_, _ = unix.GetsockoptInt(own, unix.SOL_SOCKET, unix.SO_ERROR)
+		unix.Close(own)
+	}
 }
 
 // timespec reads one of the program's, in nanoseconds; unit is what its second word counts.

@@ -14,7 +14,10 @@
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sem.h>
+#include <fcntl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 
@@ -23,13 +26,13 @@ REAL long foo(long v) { return 23 * v + 1; }
 
 static struct timespec *ro; // MSEC, in memory that can't be written
 static struct timeval *ro_val;
-static int ep, event, pair[2], listener, sem, aio_ok;
+static int ep, event, pair[2], tube[2], file, listener, sem, aio_ok;
 static aio_context_t aio;
 static struct sockaddr_un address = { AF_UNIX, "\0" };
 static socklen_t address_len;
 
 static const char *names = "epoll_wait epoll_pwait epoll_pwait2 semtimedop sigtimedwait io_getevents io_pgetevents recv recvmsg read accept send connect "
-			   "select pselect ppoll poll nanosleep clock_nanosleep sleep_until futex futex_until";
+			   "select pselect ppoll poll nanosleep clock_nanosleep sleep_until futex futex_until preadv2 pwritev2 splice splice_out sendfile";
 
 static long now(void)
 {
@@ -51,6 +54,7 @@ static void setup(void)
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
 	while (send(pair[0], junk, sizeof junk, MSG_DONTWAIT) > 0)
 		; // pair[0] can send no more, and receives nothing
+	CHECK(pipe(tube) == 0 && write(tube[1], junk, 1) == 1 && (file = memfd_create("file", 0)) >= 0 && write(file, junk, 1) == 1 && lseek(file, 0, SEEK_SET) == 0);
 	CHECK((sem = semget(IPC_PRIVATE, 1, 0600)) >= 0);
 	CHECK((listener = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0);
 	CHECK(bind(listener, (void *)&address, sizeof(sa_family_t)) == 0 && listen(listener, 0) == 0); // a name of the kernel's
@@ -87,12 +91,14 @@ static long wait_in(const char *name)
 {
 	struct epoll_event e;
 	struct sembuf op = { 0, -1, 0 };
+	struct iovec iov;
 	struct msghdr msg = { 0 };
 	struct io_event done;
 	struct timespec until;
 	sigset_t set;
 	unsigned word = 7;
-	char b;
+	char b = 0;
+	iov = (struct iovec){ &b, 1 };
 	sigemptyset(&set), sigaddset(&set, SIGUSR2);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += MSEC * 1000000;
@@ -108,6 +114,11 @@ static long wait_in(const char *name)
 	       IS("recv")	     ? recv(pair[0], &b, 1, 0) :
 	       IS("recvmsg")	     ? recvmsg(pair[0], &msg, 0) :
 	       IS("read")	     ? read(pair[0], &b, 1) :
+	       IS("preadv2")	     ? syscall(SYS_preadv2, pair[0], &iov, 1, -1L, -1L, 0) :
+	       IS("pwritev2")	     ? syscall(SYS_pwritev2, pair[0], &iov, 1, -1L, -1L, 0) :
+	       IS("splice")	     ? splice(pair[0], NULL, tube[1], NULL, 1, 0) :
+	       IS("splice_out")	     ? splice(tube[0], NULL, pair[0], NULL, 1, 0) :
+	       IS("sendfile")	     ? sendfile(pair[0], file, NULL, 1) :
 	       IS("accept")	     ? accepts() :
 	       IS("send")	     ? send(pair[0], &b, 1, 0) :
 	       IS("connect")	     ? connects() :
@@ -165,7 +176,7 @@ static void filter(const char *kind)
 	};
 	static const int list[] = { SYS_read, SYS_write, SYS_exit_group, SYS_exit, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime, SYS_poll, SYS_ppoll,
 		SYS_futex, SYS_select, SYS_pselect6, SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_semtimedop, SYS_rt_sigtimedwait,
-		SYS_io_getevents, SYS_io_pgetevents, SYS_recvfrom, SYS_recvmsg, SYS_sendto, SYS_accept, SYS_connect, SYS_socket, SYS_bind, SYS_listen,
+		SYS_io_getevents, SYS_io_pgetevents, SYS_recvfrom, SYS_recvmsg, SYS_preadv2, SYS_pwritev2, SYS_splice, SYS_sendfile, SYS_sendto, SYS_accept, SYS_connect, SYS_socket, SYS_bind, SYS_listen,
 		SYS_setsockopt, SYS_clone3, SYS_clone, SYS_mmap, SYS_mprotect, SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq, SYS_madvise, SYS_munmap,
 		SYS_gettid, SYS_getpid, SYS_rt_sigaction, SYS_brk, SYS_getrandom };
 	enum { N = sizeof list / sizeof *list };
