@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"context"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -51,3 +53,13 @@ func AtEvents(f func(), made func(*ptrace.Tracer)) (end func()) {
 	}
 	return func() { newTracer = ptrace.New }
 }
+
+// RecoverCounted is Recover, and tells in units of work what of the process's own was looked at.
+func RecoverCounted(pid int) (r *Recovered, work int, err error) {
+	p := newPurse()
+	r, err = recoverContext(context.Background(), pid, p)
+	return r, purseEffort - int(p.effort.Load()), err
+}
+
+// MostHeirs is how many a guardian recovers.
+const MostHeirs = mostHeirs
