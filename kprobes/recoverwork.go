@@ -81,7 +81,7 @@ func (p *purse) pay(work, records int) {
 	}
 }
 
-// empty tells that what has failed is not tried again.
+// empty tells that what has failed is tried again rarely.
 func (p *purse) empty() bool { return p != nil && (p.effort.Load() <= 0 || p.records.Load() <= 0) }
 
 // turns keeps recoveries from being at work all at once: each has its threads stopped then, and holds what it has read in memory.
