@@ -21,11 +21,14 @@ const (
 	newContextWork = 8 // to keep what it says, which takes memory
 	stackWork      = 8 // to begin with a stack
 	placeWork      = 4 // to find where a thread goes on
-	stepWork       = 8 // to step one
+	stepWork       = 8 // to step one: paid from the steps, of which there are more
+
+	// mostSteps is for all threads: few of them are in bodies of ours, and one in a thousand in a long one.
+	mostSteps = 3 * maxSteps
 
 	baseEffort      = 1 << 19
-	effortPerThread = 1 << 10 // half a mebibyte of stack, and forty steps
-	mostEffort      = 1 << 22
+	effortPerThread = 1 << 10 // half a mebibyte of stack and more
+	mostEffort      = 1 << 21
 )
 
 // effortFor is enough for so many threads.
@@ -44,6 +47,9 @@ func (e *effort) spend(n int) bool {
 }
 
 func (e *effort) over() bool { return e.left == 0 }
+
+// end has nothing be left.
+func (e *effort) end() { e.left = 0 }
 
 // purse is what several recoveries have together: those of one guardian, whose targets may all be hostile, and many. When it is empty each still has the
 // least. A nil one is never empty. Safe for concurrent use.
