@@ -16,19 +16,19 @@ type effort struct{ given, left int }
 
 // What things take, in units.
 const (
-	pageWork       = 1 // to read a page of a stack, and to go through what is known of it
-	contextWork    = 1 // to look at a context
-	newContextWork = 8 // to keep what it says, which takes memory
-	stackWork      = 8 // to begin with a stack
-	placeWork      = 4 // to find where a thread goes on
-	stepWork       = 8 // to step one: paid from the steps, of which there are more
+	pageWork       = 1  // to read a page of a stack, and to go through what is known of it
+	contextWork    = 1  // to look at a context
+	newContextWork = 8  // to keep what it says, which takes memory
+	stackWork      = 8  // to begin with a stack
+	placeWork      = 12 // to find where a thread goes on, most of the time of a step, too
+	stepWork       = 8  // to step one: paid from the steps, of which there are more
 
 	// mostSteps is for all threads: few of them are in bodies of ours, and one in a thousand in a long one.
-	mostSteps = 3 * maxSteps
+	mostSteps = 2 * maxSteps
 
 	baseEffort      = 1 << 19
 	effortPerThread = 1 << 10 // half a mebibyte of stack and more
-	mostEffort      = 1 << 21
+	mostEffort      = 1 << 20 // two gibibytes of stacks that are in use
 )
 
 // effortFor is enough for so many threads.
