@@ -3,6 +3,8 @@ package kprobes
 import (
 	"fmt"
 
+	"context"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -78,3 +80,13 @@ func ForgetSearches() int {
 	clear(searchedCode.found)
 	return n
 }
+
+// RecoverCounted is Recover, and tells in units of work what of the process's own was looked at.
+func RecoverCounted(pid int) (r *Recovered, work int, err error) {
+	p := newPurse()
+	r, err = recoverContext(context.Background(), pid, p)
+	return r, purseEffort - int(p.effort.Load()), err
+}
+
+// MostHeirs is how many a guardian recovers.
+const MostHeirs = mostHeirs

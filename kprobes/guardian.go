@@ -181,6 +181,7 @@ func left(pid int) bool {
 const (
 	firstWait = 2 * time.Millisecond
 	lastWait  = 5 * time.Second
+	poorWait  = 5 * time.Minute // when the estate is used up
 	// stopWait is how long a process's threads may take to stop, where others wait: a frozen one's don't.
 	stopWait = 5 * time.Second
 )
@@ -193,6 +194,9 @@ var attempts = newTurns(8, stopWait)
 func recoverUntilDone(wards []ward, t guardian.Target) error {
 	var refused []error
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		if estate().empty() {
+			wait = poorWait
+		}
 		together := len(wards) > 1
 		wards = slices.DeleteFunc(wards, func(w ward) bool {
 			if w.ended() {
@@ -231,8 +235,6 @@ func (w ward) recover(together bool) (done bool, err error) {
 		return true, nil
 	case errors.Is(err, trampoline.ErrTooMuch):
 		return true, fmt.Errorf("process %d: %w", w.pid, err)
-	case estate().empty():
-		return true, fmt.Errorf("process %d: what is still to be done waits for something, and there was too much of it: gokprobe recover does the rest", w.pid)
 	}
 	return false, nil
 }

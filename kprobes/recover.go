@@ -183,7 +183,6 @@ func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error {
 	var errs []error
 	r.space = p.Space
-	r.work = newEffort(baseEffort)
 	for _, base := range bases { // before the threads are stopped, since Known is asked meanwhile
 		l, err := openLeftover(p.Space, base)
 		if errs = append(errs, err); l != nil {
@@ -248,7 +247,11 @@ func (r *recovery) undoAll() (errs []error) {
 	work, records := r.purse.draw(len(threads))
 	allowance := trampoline.NewAllowance(records)
 	r.work, r.steps = newEffort(work), stepsFor(len(threads))
-	defer func() { r.purse.pay(r.work.given-r.work.left, allowance.Used()) }()
+	*r.steps = min(*r.steps, mostSteps)
+	steps := *r.steps
+	defer func() {
+		r.purse.pay(r.work.given-r.work.left+stepWork*int(steps-*r.steps), allowance.Used())
+	}()
 	errs = r.readAll(allowance)
 	r.leaveCode(threads)
 	for _, l := range r.found {
@@ -362,9 +365,6 @@ func (r *recovery) Returned(*ptrace.Thread) {}
 // Known implements ptrace.Handler.
 func (r *recovery) Known(_ *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	for _, l := range r.found {
-		if !r.work.spend(placeWork) {
-			return false, 0
-		}
 		if _, ok, err := l.resumeAt(at); ok && err == nil {
 			return true, 1
 		}

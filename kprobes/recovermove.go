@@ -24,7 +24,7 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 	if moved = r.trapped(th, regs); !moved && r.holder(regs.IP()) == nil {
 		return false
 	}
-	for r.work.spend(placeWork) { // also for places that lead to each other
+	for r.work.spend(placeWork) {
 		regs, err := th.Regs()
 		if err != nil {
 			break
@@ -33,16 +33,19 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 		if l == nil {
 			break
 		}
-		if orig, pop, ok := l.origin(regs.IP()); ok {
-			regs.SetIP(orig)
+		if to, pop, ok := r.onward(l, regs.IP()); ok {
+			regs.SetIP(to)
 			regs.SetSP(regs.SP() + arch.Addr(pop))
-			continue // perhaps a slot's, whose detour it was
+			continue // perhaps to a slot's place, whose detour it was; and such may lead to each other
 		}
-		if to, ok, err := l.resumeAt(regs.IP()); ok && err == nil {
-			regs.SetIP(to) // a breakpoint, or a read of memory that is better not made now
-			continue
+		if r.breakpointAt(regs.IP()) {
+			break
 		}
-		if r.breakpointAt(regs.IP()) || !r.work.spend(stepWork) || !r.steps.step(r.space, th, regs.IP()) {
+		if *r.steps <= 0 {
+			r.work.end()
+			break
+		}
+		if !r.steps.step(r.space, th, regs.IP()) {
 			break
 		}
 	}
@@ -51,6 +54,15 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 		th.Release()
 	}
 	return true
+}
+
+// onward is where a thread at ip in l's code is sent, and how much higher its stack pointer is there. ok is false if it has to be run on first.
+func (r *recovery) onward(l *leftover, ip arch.Addr) (to arch.Addr, pop int, ok bool) {
+	if to, pop, ok = l.origin(ip); ok {
+		return to, pop, true
+	}
+	to, ok, err := l.resumeAt(ip) // a breakpoint, or a read of memory that is better not made now
+	return to, 0, ok && err == nil
 }
 
 // holder is the region in whose code ip lies, nil if it is in none.

@@ -16,16 +16,19 @@ type effort struct{ given, left int }
 
 // What things take, in units.
 const (
-	pageWork       = 1 // to read a page of a stack, and to go through what is known of it
-	contextWork    = 1 // to look at a context
-	newContextWork = 8 // to keep what it says, which takes memory
-	stackWork      = 8 // to begin with a stack
-	placeWork      = 4 // to find where a thread goes on
-	stepWork       = 8 // to step one
+	pageWork       = 1  // to read a page of a stack, and to go through what is known of it
+	contextWork    = 1  // to look at a context
+	newContextWork = 8  // to keep what it says, which takes memory
+	stackWork      = 8  // to begin with a stack
+	placeWork      = 12 // to find where a thread goes on, most of the time of a step, too
+	stepWork       = 8  // to step one: paid from the steps, of which there are more
+
+	// mostSteps is for all threads: few of them are in bodies of ours, and one in a thousand in a long one.
+	mostSteps = 2 * maxSteps
 
 	baseEffort      = 1 << 19
-	effortPerThread = 1 << 10 // half a mebibyte of stack, and forty steps
-	mostEffort      = 1 << 22
+	effortPerThread = 1 << 10 // half a mebibyte of stack and more
+	mostEffort      = 1 << 20 // two gibibytes of stacks that are in use
 )
 
 // effortFor is enough for so many threads.
@@ -44,6 +47,9 @@ func (e *effort) spend(n int) bool {
 }
 
 func (e *effort) over() bool { return e.left == 0 }
+
+// end has nothing be left.
+func (e *effort) end() { e.left = 0 }
 
 // purse is what several recoveries have together: those of one guardian, whose targets may all be hostile, and many. When it is empty each still has the
 // least. A nil one is never empty. Safe for concurrent use.
@@ -81,7 +87,7 @@ func (p *purse) pay(work, records int) {
 	}
 }
 
-// empty tells that what has failed is not tried again.
+// empty tells that what has failed is tried again rarely.
 func (p *purse) empty() bool { return p != nil && (p.effort.Load() <= 0 || p.records.Load() <= 0) }
 
 // turns keeps recoveries from being at work all at once: each has its threads stopped then, and holds what it has read in memory.

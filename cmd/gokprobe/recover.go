@@ -74,22 +74,32 @@ var errStillUsed = errors.New("its original code is back, but a signal's handler
 // recoverAll recovers until nothing is left: a signal's handler that runs may return to the added memory, which can be removed when
 // it has. wait is false if the user does not want to wait any longer.
 func recoverAll(std stdio, pid int, once func() (*kprobes.Recovered, error), wait func(time.Duration) bool) (*kprobes.Recovered, error) {
-	const first, last = 20 * time.Millisecond, time.Second
+	began := time.Now()
 	all, err := once()
-	for pause, left := first, all; err == nil && left.Kept > 0; pause = min(2*pause, last) {
-		if pause == first {
-			fmt.Fprintf(std.err, "gokprobe: process %d has its original code back; waiting for a signal's handler to return, to remove what was added\n", pid)
-		}
+	if err == nil && all.Kept > 0 {
+		fmt.Fprintf(std.err, "gokprobe: process %d has its original code back; waiting for a signal's handler to return, to remove what was added\n", pid)
+	}
+	pause := pauseAfter(0, time.Since(began))
+	for left := all; err == nil && left.Kept > 0; {
 		if !wait(pause) {
 			return all, errStillUsed
 		}
+		began = time.Now()
 		if left, err = once(); left != nil {
 			all.Patches = max(all.Patches, left.Patches)
 		}
+		pause = pauseAfter(pause, time.Since(began))
 		if _, end := procfs.ReadStat(pid, 0); err != nil && procfs.Gone(end) {
 			err = nil // it has ended meanwhile
 			break
 		}
 	}
 	return all, err
+}
+
+// pauseAfter is how long to wait after an attempt that took so long, and the pause before that: a process may have it that none is the last, and each
+// as long as it can make it.
+func pauseAfter(before, took time.Duration) time.Duration {
+	const first, last, rest = 20 * time.Millisecond, time.Second, 4
+	return max(min(max(2*before, first), last), rest*took)
 }

@@ -29,3 +29,15 @@ func TestRecoverRunsUntilNothingIsLeft(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
+
+// A process that is never done has most of the time for itself.
+func TestAttemptsToRecoverAreApart(t *testing.T) {
+	pause := time.Duration(0)
+	for _, c := range []struct{ took, want time.Duration }{
+		{0, 20 * time.Millisecond}, {time.Millisecond, 40 * time.Millisecond}, {time.Second, 4 * time.Second}, {time.Millisecond, time.Second}, {0, time.Second},
+	} {
+		if pause = pauseAfter(pause, c.took); pause != c.want {
+			t.Errorf("%v after an attempt of %v, want %v", pause, c.took, c.want)
+		}
+	}
+}

@@ -25,6 +25,9 @@ func TestForgedRegionsHarmNobody(t *testing.T) {
 			if !strings.Contains(c.said, "it is forged") {
 				t.Errorf("it said %q", c.said)
 			}
+			if told := strings.Contains(c.said, "Patches:0 "); told == (kind == "records" || kind == "all") {
+				t.Errorf("it said %q", c.said) // the text is put back first
+			}
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", prog.PID()))
 			must(t, err)
 			if !strings.Contains(string(status), "TracerPid:\t0\n") {
