@@ -1,9 +1,8 @@
 package kprobes
 
 import (
-	"fmt"
-
 	"context"
+	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"

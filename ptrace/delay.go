@@ -83,12 +83,14 @@ func (t *Tracer) park(th *Thread, sig unix.Signal) bool {
 	return true
 }
 
-// keepForResume holds the signal that the thread is to be resumed with.
+// keepForResume holds the signal that the thread is to be resumed with: in the kernel, if it does not queue, lest it be lost if we are killed.
 func (th *Thread) keepForResume(sig unix.Signal) {
 	if sig == 0 {
 		return
 	}
-	if info, err := th.Siginfo(); err == nil {
+	if info, err := th.Siginfo(); err == nil && heldByKernel.Has(info.Signo()) {
+		th.resend(info)
+	} else if err == nil {
 		th.held = append([]*Siginfo{info}, th.held...)
 		th.released = true
 	}
