@@ -139,6 +139,7 @@ func TestDetachAtTheEntryToAFilteredCall(t *testing.T) {
 	numbers := []int{
 		unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2, unix.SYS_SEMTIMEDOP, unix.SYS_RT_SIGTIMEDWAIT, unix.SYS_IO_GETEVENTS, unix.SYS_IO_PGETEVENTS,
 		unix.SYS_SELECT, unix.SYS_PSELECT6, unix.SYS_PPOLL, unix.SYS_POLL, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_FUTEX,
+		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_PREADV2, unix.SYS_ACCEPT, unix.SYS_CONNECT, unix.SYS_SENDTO, unix.SYS_PWRITEV2, unix.SYS_SPLICE, unix.SYS_SENDFILE,
 	}
 	for _, filter := range filters {
 		t.Run(filter, func(t *testing.T) {

@@ -89,10 +89,10 @@ func (th *Thread) beforeCall() {
 
 // intoCall is beforeCall for threads with a seccomp filter: they go on into the call and are stopped there, where what becomes of it is up to us
 // (restart.go), and nothing of TIF_SIGPENDING is left. A call that is restarted by restart_syscall(2) is one of these, too: the filter may end the process for that. It is
-// done for calls that wait for events or time alone, so that the thread comes back at once.
+// done for calls that wait for events or time alone, and for those on sockets with a timeout, so that the thread comes back at once.
 func (t *Tracer) intoCall(th *Thread) {
 	regs, err := th.hostRegs()
-	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !waitsOnly[regs.Orig_rax] || !th.filtered() || th.interrupt() != nil {
+	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !th.filtered() || !th.comesBack(regs) || th.interrupt() != nil {
 		return
 	}
 	th.cont(unix.PTRACE_CONT, 0)

@@ -69,6 +69,15 @@ var waitsOnly = map[uint64]bool{
 	unix.SYS_PPOLL: true, unix.SYS_POLL: true, unix.SYS_NANOSLEEP: true, unix.SYS_CLOCK_NANOSLEEP: true, unix.SYS_FUTEX: true,
 }
 
+// comesBack tells of the call that a thread stands in front of that a stop gets it out of there at once.
+func (th *Thread) comesBack(r *hostRegs) bool {
+	if waitsOnly[r.Orig_rax] {
+		return true
+	}
+	t, ok := th.socketCallTimeout(r)
+	return ok && t.limit > 0
+}
+
 // failsAlone tells of a call that it fails with EINTR where the thread was stopped, though no signal is delivered to it, and can be made again.
 func (th *Thread) failsAlone(r *hostRegs) bool {
 	return int64(r.Rax) == -int64(unix.EINTR) && undone(r) && th.native()
