@@ -16,6 +16,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -172,4 +173,29 @@ func TestAnAttachWhoseMemoryNeverComesIsGivenUp(t *testing.T) {
 			wantRight(t, prog)
 		})
 	}
+}
+
+// TestTheTargetDoesNotReadForUsWhatNeverComes: what a program in the target would read the tracer reads, where a file is mapped whose file system may not answer. The thread
+// would be held there for good.
+func TestTheTargetDoesNotReadForUsWhatNeverComes(t *testing.T) {
+	prog := start(t, "absent", silentFileSystem(t))
+	s := attach(t, prog.PID(), kprobes.Options{})
+	p, err := program.Build("foo", 0, []string{"rdi"}, program.Cond{}, program.WriteRecord{
+		Ring:  program.Map{Kind: program.Ring, Size: program.MinRingSize},
+		Items: []program.Item{{Kind: program.Bytes, Value: program.Reg("rdi"), Max: 8}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := 0
+	kp := &kprobes.Kprobe{SymbolName: "foo", Program: p, RecordHandler: func(*kprobes.Kprobe, *kprobes.HitRecord) { records++ }}
+	register(t, s, kp)
+	s.WaitForOptimizer()
+	prog.Do("call 3", "called 3")
+	closeSession(t, s)
+	if records != 6 || kp.Hits() != 6 {
+		t.Errorf("%d records, %d hits, want 6", records, kp.Hits())
+	}
+	prog.CheckClean()
+	wantRight(t, prog)
 }

@@ -33,6 +33,7 @@ var opening = map[string]string{
 	"ptrace/bell.go":                "/dev/null",
 	"ptrace/diagnose.go":            "/proc/PID/status and ns",
 	"ptrace/reach.go":               "/proc/PID/maps, mem and pagemap",
+	"ptrace/silent.go":              "/proc/PID/mountinfo",
 	"ptrace/memfd.go":               "our own descriptors: the one of the target is pinned, and looked at, before",
 }
 
