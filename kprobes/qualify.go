@@ -40,6 +40,8 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 			return work{}, refusal
 		case kp.ret == nil && kp.PreHandler != nil && !kp.decides():
 			calls = "the handler runs in the tracer"
+		case kp.Program != nil && kp.Program.ReadsMemory() && d.space.MayNotAnswer():
+			calls = "the program reads memory, and a file is mapped whose file system may not answer, so the tracer reads"
 		case kp.ret == nil && kp.Program != nil && w.program != nil:
 			calls = "the programs of several probes run there, in the tracer"
 		case kp.ret == nil && kp.Program != nil:

@@ -69,3 +69,17 @@ type Field struct {
 func (p *Program) State() int {
 	return slices.IndexFunc(p.Maps, func(m Map) bool { return m.Kind == State })
 }
+
+// ReadsMemory tells whether p reads memory of the target's that registers lead to.
+func (p *Program) ReadsMemory() bool {
+	return slices.ContainsFunc(p.Insns, func(i asm.Instruction) bool {
+		if !i.IsBuiltinCall() {
+			return false
+		}
+		switch asm.BuiltinFunc(i.Constant) {
+		case Read, ReadN, ReadString:
+			return true
+		}
+		return false
+	})
+}

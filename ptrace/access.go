@@ -88,7 +88,7 @@ func (e *entry) readMaps() ([]procfs.Mapping, error) {
 func (e *entry) readMemory(id int, at arch.Addr, p []byte) error {
 	parse := func() ([]procfs.Mapping, error) { return parseMaps(e.files.maps) }
 	e.mu.Lock()
-	g, err := e.files.look(at, len(p), false, parse)
+	g, err := e.files.look(at, len(p), false, &region{}, parse)
 	mem := e.files.mem
 	e.mu.Unlock()
 	switch {

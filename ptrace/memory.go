@@ -13,7 +13,12 @@ import (
 
 // memory is what the kernel has refused for good of the ways into an address space: process_vm_readv/writev, /proc/PID/mem, and writes
 // through that which protections forbid. Such a way is not tried again. What remains is ptrace's word access, which needs a stopped thread. See reach.go.
-type memory struct{ noVM, noFile, noForce bool }
+type memory struct {
+	noVM, noFile, noForce bool
+	// known is the mapping that was asked for last, before the tracer's moves.
+	known region
+	moves uint
+}
 
 // ReadMemory fills p from at, as the target itself could read it. A failure is an
 // *arch.FaultError; it matches ErrNoAnswer if the memory is there for the target, but did not come in time.
@@ -140,12 +145,16 @@ func (s *Space) writeShared(at arch.Addr, p []byte, g ground) error {
 	})
 }
 
-// look tells what an access meets.
+// look tells what an access meets. A mapping is asked for once in a stop: what is made with a stop's registers is made in one moment, as far as other threads
+// are concerned.
 func (s *Space) look(at arch.Addr, n int, write bool) (ground, error) {
-	if s.mem.noVM {
-		return s.entry.files.look(at, n, write, s.Maps)
+	if s.mem.moves != s.tracer.moves {
+		s.mem.moves, s.mem.known = s.tracer.moves, region{}
 	}
-	return s.entry.files.look(at, n, write, nil)
+	if s.mem.noVM {
+		return s.entry.files.look(at, n, write, &s.mem.known, s.Maps)
+	}
+	return s.entry.files.look(at, n, write, &s.mem.known, nil)
 }
 
 // there accesses pages that are there by process_vm_readv(2) or process_vm_writev(2): through /proc/PID/mem it would be devices' registers, too
@@ -185,7 +194,7 @@ func processVM(tid int, at arch.Addr, p []byte, write bool) error {
 // writable tells whether the target may write there. It touches nothing: reading a page that can only be read makes it
 // present, which the error code of the next fault tells the program.
 func (s *Space) writable(at arch.Addr, n int) bool {
-	g, err := s.entry.files.look(at, n, true, s.Maps)
+	g, err := s.entry.files.look(at, n, true, &region{}, s.Maps)
 	return err == nil && g.allowed
 }
 
@@ -195,11 +204,7 @@ func (s *Space) direct(at arch.Addr, p []byte, write, forbidden bool) error {
 		return s.words(at, p, write)
 	}
 	mem := s.entry.files.mem
-	way := readMem
-	if write {
-		way = writeMem
-	}
-	err := way(mem, at, p)
+	err := accessMem(mem, at, p, write)
 	switch {
 	case err == nil:
 		return nil

@@ -74,18 +74,23 @@ type source struct {
 
 // region is what one mapping says of an access.
 type region struct {
-	end                 arch.Addr
+	start, end          arch.Addr
 	read, write, shared bool
 	source              source
 }
 
 // look tells what an access to n bytes at at meets. It touches nothing. Where the kernel can't be asked for one mapping maps reads all; if it is nil,
-// since that takes long, only pagemap is asked. Not safe for concurrent use with close.
-func (w *files) look(at arch.Addr, n int, write bool, maps func() ([]procfs.Mapping, error)) (ground, error) {
+// since that takes long, only pagemap is asked. known is a region that needs not be asked for, if there is one, and then the one that was. Not safe for
+// concurrent use with close.
+func (w *files) look(at arch.Addr, n int, write bool, known *region, maps func() ([]procfs.Mapping, error)) (ground, error) {
 	g := ground{mapped: true, allowed: true}
 	end := at + arch.Addr(n)
 	for end >= at {
-		r, err := w.region(at, maps)
+		r, err := *known, error(nil)
+		if at < r.start || at >= r.end {
+			r, err = w.region(at, maps)
+			*known = r
+		}
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return ground{mapped: true, allowed: true, file: true, unasked: true, absent: !w.present(at, end)}, nil
@@ -135,7 +140,7 @@ func (w *files) region(at arch.Addr, maps func() ([]procfs.Mapping, error)) (reg
 		a, errno := procfs.AreaAt(w.maps, at)
 		switch errno {
 		case 0:
-			return region{end: a.End, read: a.Read, write: a.Write, shared: a.Shared, source: source{a.Dev, a.Inode}}, nil
+			return region{start: a.Start, end: a.End, read: a.Read, write: a.Write, shared: a.Shared, source: source{a.Dev, a.Inode}}, nil
 		case unix.ENOTTY:
 			noQuery.Store(true)
 		case unix.ESRCH: // the memory has gone, or its files were opened before an exec
@@ -153,7 +158,7 @@ func (w *files) region(at arch.Addr, maps func() ([]procfs.Mapping, error)) (reg
 	}
 	for _, m := range all {
 		if m.Range.Contains(at) {
-			return region{end: m.Range.End, read: m.Read, write: m.Write, shared: m.Shared, source: source{device(m.Dev), m.Inode}}, nil
+			return region{start: m.Range.Start, end: m.Range.End, read: m.Read, write: m.Write, shared: m.Shared, source: source{device(m.Dev), m.Inode}}, nil
 		}
 	}
 	return region{}, unix.EFAULT
@@ -209,6 +214,29 @@ func writeMem(f *os.File, at arch.Addr, p []byte) error {
 	}
 	_, err := f.WriteAt(p, int64(at))
 	return plain(err)
+}
+
+// accessMem is readMem or writeMem for the thread that alone closes f: it takes a tenth less.
+func accessMem(f *os.File, at arch.Addr, p []byte, write bool) error {
+	if f == nil {
+		return unix.EBADF
+	}
+	for len(p) > 0 {
+		n, err := 0, error(nil)
+		if write {
+			n, err = unix.Pwrite(int(f.Fd()), p, int64(at))
+		} else {
+			n, err = unix.Pread(int(f.Fd()), p, int64(at))
+		}
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return unix.EFAULT
+		}
+		at, p = at+arch.Addr(n), p[n:]
+	}
+	return nil
 }
 
 // plain is the kernel's error, without the name of a file.

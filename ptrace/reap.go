@@ -38,6 +38,7 @@ const MarkErrno = 0x676b
 // the stops of events: no signal comes with them, and of a thread that has changed its ID by exec
 // the kernel wants that one to be taken first (looks_like_a_spurious_pid in kernel/ptrace.c).
 func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
+	t.moves++
 	t.event()
 	t.take()
 	if tid == -1 && len(t.missed) > 0 {

@@ -3,6 +3,7 @@ package ptrace
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -18,6 +19,10 @@ type Space struct {
 	mem     memory
 	entry   *entry
 	blind   bool // nothing of it can be read
+	silent  struct {
+		at  time.Time // of MayNotAnswer's answer
+		may bool
+	}
 
 	syscallInsn arch.Addr
 	saveAt      arch.Addr // see Protect

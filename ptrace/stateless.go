@@ -25,7 +25,7 @@ func (m PeekMemory) ReadMemory(at arch.Addr, p []byte) error {
 	if err != nil {
 		return fault(at, false, err)
 	}
-	g, err := w.look(at, len(p), false, func() ([]procfs.Mapping, error) { return parseMaps(w.maps) })
+	g, err := w.look(at, len(p), false, &region{}, func() ([]procfs.Mapping, error) { return parseMaps(w.maps) })
 	switch {
 	case err != nil:
 		return fault(at, false, err)

@@ -258,6 +258,7 @@ func (th *Thread) noteRestart() {
 // cont resumes the thread with signal sig (0: none). A thread that was killed
 // meanwhile is no error: its exit follows.
 func (th *Thread) cont(req int, sig unix.Signal) {
+	th.Proc.tracer.moves++
 	th.markMoved()
 	_ = th.flush()
 	th.state, th.regsValid, th.kept, th.unmarked = running, false, nil, nil

@@ -31,6 +31,7 @@ type Tracer struct {
 	deaf bool // the bell was killed
 
 	turns uint // stops waited for
+	moves uint // changed before a thread, or time, goes on: see Space.look
 
 	unreaped       int // whose stop stays to be waited for (reap.go)
 	unreapedStatus unix.WaitStatus
@@ -199,6 +200,7 @@ func (t *Tracer) stopped() bool {
 
 // step handles one stop or one round of calls.
 func (t *Tracer) step() {
+	t.moves++
 	if th := t.nextBacklog(); th != nil {
 		t.dispatch(th)
 		return
@@ -294,6 +296,7 @@ func (t *Tracer) answer() {
 
 func (t *Tracer) serve(c call) {
 	defer close(c.done) // also if f ends the goroutine
+	t.moves++
 	t.safely(c.f)
 }
 

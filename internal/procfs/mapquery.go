@@ -41,7 +41,7 @@ const (
 
 // Area is what one mapping says of itself, without its path.
 type Area struct {
-	End                 arch.Addr
+	Start, End          arch.Addr
 	Read, Write, Shared bool
 	Dev                 uint64 // as unix.Mkdev
 	Inode               uint64
@@ -56,7 +56,7 @@ func AreaAt(f *os.File, at arch.Addr) (Area, syscall.Errno) {
 		return Area{}, errno
 	}
 	return Area{
-		End: arch.Addr(q.end), Read: q.vmaFlags&mapRead != 0, Write: q.vmaFlags&mapWrite != 0, Shared: q.vmaFlags&mapShared != 0,
+		Start: arch.Addr(q.start), End: arch.Addr(q.end), Read: q.vmaFlags&mapRead != 0, Write: q.vmaFlags&mapWrite != 0, Shared: q.vmaFlags&mapShared != 0,
 		Dev: unix.Mkdev(q.major, q.minor), Inode: q.inode,
 	}, 0
 }
