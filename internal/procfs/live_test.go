@@ -95,11 +95,32 @@ func TestMapsAreWhatTheirTextSays(t *testing.T) {
 			if !slices.Equal(maps, text) {
 				t.Errorf("%+v\nwant %+v", maps, text)
 			}
+			checkMapAt(t, c.Process.Pid, maps)
 			return
 		}
 		b = after
 	}
 	t.Error("its mappings change without end")
+}
+
+// checkMapAt asks for each of the mappings alone, and for what lies in front of the first.
+func checkMapAt(t *testing.T, pid int, maps []Mapping) {
+	f, err := open(pid, "maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, _, err := MapAt(f, 0); err != nil {
+		return // before Linux 6.11
+	}
+	if _, found, _ := MapAt(f, maps[0].Range.Start-1); found {
+		t.Errorf("something is mapped in front of %v", maps[0].Range)
+	}
+	for _, want := range maps {
+		if m, found, err := MapAt(f, want.Range.End-1); want.Path != "[vsyscall]" && (m != want || !found || err != nil) {
+			t.Errorf("%+v, %v, %v, want %+v", m, found, err, want)
+		}
+	}
 }
 
 func TestOwnAuxvAgreesWithTheSystem(t *testing.T) {
