@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -82,6 +83,46 @@ func (e *entry) readMaps() ([]procfs.Mapping, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return parseMaps(e.files.maps)
+}
+
+// mapAt is the mapping at at, nil if there is none. Of a program with very many mappings it is had much sooner than all are.
+func (s *Space) mapAt(at arch.Addr) (*procfs.Mapping, error) {
+	if m, found, err := s.entry.readMapAt(at); err == nil {
+		if !found {
+			return nil, nil
+		}
+		return &m, nil
+	}
+	maps, err := s.Maps()
+	if i := slices.IndexFunc(maps, func(m procfs.Mapping) bool { return m.Range.Contains(at) }); i >= 0 {
+		return &maps[i], nil
+	}
+	return nil, err
+}
+
+// stack is the mapping of the initial stack, nil if it has none any more. The name of the executed file lies at its end (AT_EXECFN).
+func (s *Space) stack() (*procfs.Mapping, error) {
+	const atExecFn = 31
+	auxv, err := s.Auxv()
+	if err == nil {
+		if m, err := s.mapAt(arch.Addr(auxv[atExecFn])); err == nil && m != nil && m.Path == "[stack]" {
+			return m, nil
+		}
+	}
+	maps, err := s.Maps() // the program may have said something else of it, or have moved it
+	if i := slices.IndexFunc(maps, func(m procfs.Mapping) bool { return m.Path == "[stack]" }); i >= 0 {
+		return &maps[i], nil
+	}
+	return nil, err
+}
+
+func (e *entry) readMapAt(at arch.Addr) (m procfs.Mapping, found bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.files.maps == nil {
+		return m, false, unix.EBADF
+	}
+	return procfs.MapAt(e.files.maps, at)
 }
 
 // readMemory reads what the program itself could. id is one of its threads.

@@ -76,7 +76,7 @@ func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
 		return nil, err
 	}
 	if err = r.mapBoth(e, unix.MAP_SHARED, fd); err == nil {
-		if err = f.mapped(r.th.TID, e); err != nil {
+		if err = f.mapped(r.th.Proc.Space, e); err != nil {
 			err = errors.Join(err, r.munmap(arch.Range{Start: e.Data.Start, End: e.Code.End}))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -147,19 +148,17 @@ func (f *memfd) isAt(th *Thread, fd uint64) bool {
 }
 
 // mapped checks that e's pages are f's in the target.
-func (f *memfd) mapped(tid int, e Extent) error {
-	maps, err := procfs.Maps(tid)
-	if err != nil {
+func (f *memfd) mapped(s *Space, e Extent) error {
+	data, err1 := s.mapAt(e.Data.Start)
+	code, err2 := s.mapAt(e.Code.Start)
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
 	dev := fmt.Sprintf("%02x:%02x", unix.Major(f.stat.Dev), unix.Minor(f.stat.Dev))
-	data, code := false, false
-	for _, m := range maps {
-		same := m.Shared && m.Inode == f.stat.Ino && m.Dev == dev
-		data = data || same && m.Range == e.Data && m.Offset == e.Offset && m.Write && !m.Exec
-		code = code || same && m.Range == e.Code && m.Offset == e.Offset+e.Data.Len() && m.Exec && !m.Write
+	same := func(m *procfs.Mapping, r arch.Range, offset uint64) bool {
+		return m != nil && m.Shared && m.Inode == f.stat.Ino && m.Dev == dev && m.Range == r && m.Offset == offset
 	}
-	if !data || !code {
+	if !same(data, e.Data, e.Offset) || !data.Write || data.Exec || !same(code, e.Code, e.Offset+e.Data.Len()) || !code.Exec || code.Write {
 		return fmt.Errorf("%w: its mappings at %s are of something else", errNotOurs, e.Data.Start)
 	}
 	return nil

@@ -161,23 +161,17 @@ func (s *Space) spareStack() (arch.Range, bool) {
 	if err != nil {
 		return arch.Range{}, false
 	}
-	maps, err := s.Maps()
-	if err != nil {
+	m, err := s.stack()
+	if err != nil || m == nil || !m.Write || m.Range.Len() < spareLen+spareGap {
 		return arch.Range{}, false
 	}
-	for _, m := range maps {
-		if m.Path != "[stack]" || !m.Write || m.Range.Len() < spareLen+spareGap {
-			continue
-		}
-		spare := stretch(m.Range.Start, spareLen)
-		if !untouched(tid, spare) && !s.marked(spare.Start) || !untouched(tid, stretch(spare.End, spareGap)) {
-			return arch.Range{}, false
-		}
-		ok := s.WriteMemory(spare.Start, []byte(spareMark)) == nil
-		spare.Start += arch.Addr(len(spareMark))
-		return spare, ok
+	spare := stretch(m.Range.Start, spareLen)
+	if !untouched(tid, spare) && !s.marked(spare.Start) || !untouched(tid, stretch(spare.End, spareGap)) {
+		return arch.Range{}, false
 	}
-	return arch.Range{}, false
+	ok := s.WriteMemory(spare.Start, []byte(spareMark)) == nil
+	spare.Start += arch.Addr(len(spareMark))
+	return spare, ok
 }
 
 func untouched(tid int, r arch.Range) bool {

@@ -290,16 +290,14 @@ func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
 }
 
 func (s *Space) stackEnd(n int) (arch.Addr, error) {
-	maps, err := s.Maps()
+	m, err := s.stack()
 	if err != nil {
 		return 0, err
 	}
-	for _, m := range maps {
-		if m.Path == "[stack]" {
-			return (m.Range.End - arch.Addr(n)) &^ 15, nil
-		}
+	if m == nil {
+		return 0, &arch.FaultError{Write: true, Cause: unix.EFAULT}
 	}
-	return 0, &arch.FaultError{Write: true, Cause: unix.EFAULT}
+	return (m.Range.End - arch.Addr(n)) &^ 15, nil
 }
 
 // sigaction reads the action of sig.

@@ -348,11 +348,16 @@ func markCopies(mods []*Module, maps []procfs.Mapping) {
 }
 
 // addRemapped gives a module the anonymous memory that took the place of parts
-// of its text: programs move hot code to huge pages, tools patch theirs.
+// of its text: programs move hot code to huge pages, tools patch theirs. Where there are very many mappings of code and modules, it does so for some only.
 func addRemapped(mods []*Module, maps []procfs.Mapping) {
+	const mostPairs = 1 << 22
+	pairs := 0
 	for _, mp := range maps {
 		if !mp.Exec || mp.Path != "" {
 			continue
+		}
+		if pairs += len(mods); pairs > mostPairs {
+			break
 		}
 		for _, m := range mods {
 			if m.img != nil && m.Kind != KindCopy && m.img.inTextPages(m.link(mp.Range.Start), mp.Range.Len()) {

@@ -3,6 +3,7 @@ package hostile
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -150,18 +152,22 @@ func (l *bounded) hits() (n uint64) {
 
 // glutton is a program that would have its tracer take memory or time without end.
 type glutton struct {
-	how string
-	bin func(t *testing.T) string
+	how     string
+	bin     func(t *testing.T) string
+	sym     string // that is probed, and not called; visible, which is, if empty
+	refused string // what is said if it is not probed
 }
 
-// plainGlutton is the program as it is built: visible lies behind all else of it.
-func plainGlutton(t *testing.T) string {
-	return testprog.Build(t, "glutton", "-no-pie", "-Wl,--section-start=.huge=0x60000000")
+// built is the program: visible lies behind all else of it.
+func built(flags ...string) func(t *testing.T) string {
+	return func(t *testing.T) string {
+		return testprog.Build(t, "glutton", append([]string{"-no-pie", "-Wl,--section-start=.huge=0x60000000"}, flags...)...)
+	}
 }
 
 // grown is a copy of it with so much more behind the code of visible, of a pattern. Where the program's headers say so, it is part of that code.
 func grown(t *testing.T, pattern []byte, size int, told bool) string {
-	b, err := os.ReadFile(plainGlutton(t))
+	b, err := os.ReadFile(built()(t))
 	must(t, err)
 	f, err := elf.NewFile(bytes.NewReader(b))
 	must(t, err)
@@ -182,10 +188,23 @@ func grown(t *testing.T, pattern []byte, size int, told bool) string {
 var sigprocmask = []byte("\xb8\x0e\x00\x00\x00\x0f\x05")
 
 var gluttons = []glutton{
-	{"plain", plainGlutton}, {"reserved", plainGlutton}, {"stretched", plainGlutton}, {"pieces", plainGlutton}, {"names", plainGlutton}, {"copies", plainGlutton},
-	{"argv", plainGlutton}, {"novdso", plainGlutton}, {"journals", plainGlutton}, {"groups", plainGlutton}, {"threads", plainGlutton}, {"links", plainGlutton},
-	{"dense", func(t *testing.T) string { return grown(t, sigprocmask, 200<<20, false) }},
-	{"dense", func(t *testing.T) string { return grown(t, sigprocmask, 200<<20, true) }},
+	{how: "plain", bin: built()},
+	{how: "reserved", bin: built()},
+	{how: "stretched", bin: built()},
+	{how: "pieces", bin: built()},
+	{how: "names", bin: built()},
+	{how: "copies", bin: built(), refused: "names 4096 different functions"},
+	{how: "argv", bin: built()},
+	{how: "novdso", bin: built()},
+	{how: "journals", bin: built()},
+	{how: "groups", bin: built()},
+	{how: "threads", bin: built()},
+	{how: "links", bin: built()},
+	{how: "dense", bin: func(t *testing.T) string { return grown(t, sigprocmask, 200<<20, false) }},
+	{how: "dense", bin: func(t *testing.T) string { return grown(t, sigprocmask, 200<<20, true) }},
+	{how: "endless", bin: built("-DENDLESS"), sym: "endless"},
+	{how: "calling", bin: built("-DENDLESS"), sym: "calling"},
+	{how: "sequences", bin: built("-DSEQUENCES")},
 }
 
 // A target may map, name and hold what it likes: its tracer neither fails nor hangs by it, and takes no more than it may; it does what it was asked
@@ -197,27 +216,37 @@ func TestLiveTargetsHarmNobody(t *testing.T) {
 		t.Run(g.how, func(t *testing.T) {
 			t.Parallel()
 			p := testprog.Start(t, g.bin(t), g.how, t.TempDir())
-			pid := strconv.Itoa(p.PID())
-			for _, args := range [][]string{{"list", "-p", pid, "vis*"}, {"list", "-p", pid, "visible+*"}, {"check", "-p", pid, "-attach"}, {"recover", "-p", pid}} {
+			pid, sym := strconv.Itoa(p.PID()), cmp.Or(g.sym, "visible")
+			for _, args := range [][]string{{"list", "-p", pid, sym[:3] + "*"}, {"list", "-p", pid, sym + "+*"}, {"check", "-p", pid, "-attach"}, {"recover", "-p", pid}} {
 				limit(t, append([]string{program}, args...)...).end(false)
 			}
-			for _, flags := range [][]string{{"-count"}, nil, {"-ret", "-stack", "8"}} {
-				l := limit(t, append([]string{program, "attach", "-p", pid, "-format", "json", "-sym", "visible"}, flags...)...)
-				armed := l.armed()
-				const calls = 20
-				if got := p.Do(fmt.Sprint("call ", calls), "sum"); got != fmt.Sprint("sum ", calls*calls) {
-					t.Errorf("%s: it says %q", l.what, got)
-				}
-				if status := l.end(true); armed && (status != "exit status 0" || l.hits() != calls) {
-					t.Errorf("%s: %s, %d hits of %d: %s", l.what, status, l.hits(), calls, l.said.String())
-				} else if !armed {
-					t.Errorf("%s: %s", l.what, l.said.String())
-				}
-				p.CheckClean()
+			for _, args := range [][]string{{"attach", "-count", "-sym", sym}, {"attach", "-sym", sym}, {"attach", "-ret", "-stack", "8", "-sym", sym}, {"inject", "-syscall", "getpgrp", "-errno", "EPERM", "-hold"}} {
+				g.probe(t, p, limit(t, slices.Concat([]string{program}, args[:1], []string{"-p", pid, "-format", "json"}, args[1:])...))
 			}
+			p.CheckClean()
 			if got := p.Quit(); got != "right" {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// probe has the target make calls while l probes it.
+func (g *glutton) probe(t *testing.T, p *testprog.Prog, l *bounded) {
+	armed := l.armed()
+	const calls = 20
+	if got := p.Do(fmt.Sprint("call ", calls), "sum"); got != fmt.Sprint("sum ", calls*calls) {
+		t.Errorf("%s: it says %q", l.what, got)
+	}
+	want := uint64(calls)
+	if g.sym != "" || strings.HasPrefix(l.what, "inject") {
+		want = 0
+	}
+	status := l.end(true)
+	switch said := l.said.String(); {
+	case armed && (status != "exit status 0" || l.hits() != want):
+		t.Errorf("%s: %s, %d hits of %d: %s", l.what, status, l.hits(), want, said)
+	case !armed && (g.refused == "" || !strings.Contains(said, g.refused)):
+		t.Errorf("%s: %s", l.what, said)
 	}
 }

@@ -35,7 +35,7 @@ var opening = map[string]string{
 	"ptrace/diagnose.go":             "/proc/PID/status and ns",
 	"ptrace/memfd.go":                "our own descriptors: the one of the target is pinned, and looked at, before",
 	"ptrace/reach.go":                "/proc/PID/maps, mem and pagemap",
-	"ptrace/silent.go":              "/proc/PID/mountinfo",
+	"ptrace/silent.go":               "/proc/PID/mountinfo",
 }
 
 // own are the rooms that look at no target that anybody else has chosen: tools and tests of the project; and the one way to a target's files.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -95,11 +96,83 @@ func TestMapsAreWhatTheirTextSays(t *testing.T) {
 			if !slices.Equal(maps, text) {
 				t.Errorf("%+v\nwant %+v", maps, text)
 			}
+			checkMapAt(t, c.Process.Pid, maps)
 			return
 		}
 		b = after
 	}
 	t.Error("its mappings change without end")
+}
+
+// Of a mapping that is longer than all memory its pages are found as fast as those of a short one, and no more than was asked for.
+func TestCopiedPagesOfAVeryLongMapping(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "sparse")
+	const long = 1 << 42
+	if err := os.WriteFile(name, make([]byte, 16*pageSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at, _, errno := syscall.Syscall6(syscall.SYS_MMAP, 0, long, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_NORESERVE, f.Fd(), 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	defer syscall.Syscall(syscall.SYS_MUNMAP, at, long, 0)
+	start := arch.Addr(at)
+	mem, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	for _, page := range []arch.Addr{2, 3, 9} {
+		if _, err := mem.WriteAt([]byte{1}, int64(start+page*pageSize)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages := func(from, to arch.Addr) arch.Range {
+		return arch.Range{Start: start + from*pageSize, End: start + to*pageSize}
+	}
+	for _, c := range []struct {
+		r    arch.Range
+		most uint64
+		want []arch.Range
+	}{
+		{pages(0, 16), 1 << 20, []arch.Range{pages(2, 4), pages(9, 10)}},
+		{pages(3, 9), 1 << 20, []arch.Range{pages(3, 4)}},
+		{pages(0, 16), pageSize, []arch.Range{pages(2, 4)}},
+		{arch.Range{Start: start, End: start + long}, 1 << 20, []arch.Range{pages(2, 4), pages(9, 10)}},
+	} {
+		got, err := Copied(os.Getpid(), c.r, c.most)
+		if errors.Is(err, ErrTooMuch) && c.r.Len() == long { // before Linux 6.7
+			continue
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, %v, want %v", c.r, got, err, c.want)
+		}
+	}
+}
+
+// checkMapAt asks for each of the mappings alone, and for what lies in front of the first.
+func checkMapAt(t *testing.T, pid int, maps []Mapping) {
+	f, err := open(pid, "maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, _, err := MapAt(f, 0); err != nil {
+		return // before Linux 6.11
+	}
+	if _, found, _ := MapAt(f, maps[0].Range.Start-1); found {
+		t.Errorf("something is mapped in front of %v", maps[0].Range)
+	}
+	for _, want := range maps {
+		if m, found, err := MapAt(f, want.Range.End-1); want.Path != "[vsyscall]" && (m != want || !found || err != nil) {
+			t.Errorf("%+v, %v, %v, want %+v", m, found, err, want)
+		}
+	}
 }
 
 func TestOwnAuxvAgreesWithTheSystem(t *testing.T) {

@@ -94,6 +94,23 @@ func queryMaps(f *os.File) (maps []Mapping, err error) {
 	}
 }
 
+// MapAt is the mapping at at, of an open /proc/PID/maps; none if there is none. The error says that the kernel can't be asked for a single one.
+func MapAt(f *os.File, at arch.Addr) (m Mapping, found bool, err error) {
+	l := &mapLister{f: f, names: newNames(), devices: map[[2]uint32]string{}, files: map[[3]uint64]string{}}
+	var pin runtime.Pinner
+	pin.Pin(l)
+	defer pin.Unpin()
+	path, err := l.next(uint64(at))
+	if errors.Is(err, unix.ENOENT) {
+		return m, false, nil
+	}
+	if err != nil {
+		return m, false, err
+	}
+	m = l.mapping(path)
+	return m, m.Range.Contains(at), nil
+}
+
 // mapping is what was answered.
 func (l *mapLister) mapping(path string) Mapping {
 	q := &l.q

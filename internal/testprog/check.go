@@ -65,12 +65,14 @@ func dirtOf(pid int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	texts := &texts{pid: live, exe: exeOf(live), files: map[string]*textFile{}}
+	defer texts.close()
 	for _, m := range mappings {
 		if m.Path == regionName {
 			dirt = append(dirt, fmt.Sprintf("%v is mapped at %v", m.Path, m.Range))
 			continue
 		}
-		d, err := textDirt(live, m)
+		d, err := texts.dirt(m)
 		if err != nil {
 			return dirt, err
 		}
@@ -90,10 +92,32 @@ func dirtOf(pid int) ([]string, error) {
 	return dirt, nil
 }
 
-// textDirt compares an executable mapping with what it was mapped from. For the
+// texts opens each file once: some programs map one very often.
+type texts struct {
+	pid   int
+	exe   string
+	mem   *os.File
+	files map[string]*textFile
+}
+
+type textFile struct {
+	f   *os.File
+	elf bool
+}
+
+func (x *texts) close() {
+	if x.mem != nil {
+		x.mem.Close()
+	}
+	for _, t := range x.files {
+		t.f.Close()
+	}
+}
+
+// dirt compares an executable mapping with what it was mapped from. For the
 // vdso that is our own copy: the kernel maps the same pages into all processes. Files that are not ELF's, such as SBCL's heap, are
 // no text: the program changes what it has mapped of them.
-func textDirt(pid int, m procfs.Mapping) ([]string, error) {
+func (x *texts) dirt(m procfs.Mapping) ([]string, error) {
 	if !m.Exec {
 		return nil, nil
 	}
@@ -102,20 +126,21 @@ func textDirt(pid int, m procfs.Mapping) ([]string, error) {
 	switch {
 	case m.Path == "[vdso]":
 		want, err = ownVDSO()
-	case m.Anonymous() || m.Deleted && m.Path != exeOf(pid):
+	case m.Anonymous() || m.Deleted && m.Path != x.exe:
 		return nil, nil
-	case m.Path == exeOf(pid):
-		want, err = readPart("/proc/"+strconv.Itoa(pid)+"/exe", m)
 	default:
-		if want, err = readPart(m.Path, m); err == nil && !isELF(m.Path) {
-			return nil, nil
-		}
+		want, err = x.part(m)
 	}
-	if err != nil {
+	if err != nil || want == nil {
 		return nil, err
 	}
-	got, err := readMem(pid, arch.Range{Start: m.Range.Start, End: m.Range.Start.Add(int64(len(want)))})
-	if err != nil {
+	got := make([]byte, len(want))
+	if x.mem == nil {
+		if x.mem, err = os.Open("/proc/" + strconv.Itoa(x.pid) + "/mem"); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := x.mem.ReadAt(got, int64(m.Range.Start)); err != nil {
 		return nil, err
 	}
 	var dirt []string
@@ -126,6 +151,28 @@ func textDirt(pid int, m procfs.Mapping) ([]string, error) {
 		}
 	}
 	return dirt, nil
+}
+
+// part is what m maps of its file, which may end before m does; nothing of one that is no text.
+func (x *texts) part(m procfs.Mapping) ([]byte, error) {
+	t := x.files[m.Path]
+	if t == nil {
+		name := m.Path
+		if name == x.exe {
+			name = "/proc/" + strconv.Itoa(x.pid) + "/exe"
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		_, err = elf.NewFile(f)
+		t = &textFile{f, err == nil || m.Path == x.exe}
+		x.files[m.Path] = t
+	}
+	if !t.elf {
+		return nil, nil
+	}
+	return io.ReadAll(io.NewSectionReader(t.f, int64(m.Offset), int64(m.Range.Len())))
 }
 
 func exeOf(pid int) string { s, _ := procfs.Exe(pid); return s }
@@ -141,25 +188,6 @@ func liveTask(pid int) int {
 		}
 	}
 	return 0
-}
-
-// readPart reads what m maps of file, which may end before m does.
-func readPart(file string, m procfs.Mapping) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.NewSectionReader(f, int64(m.Offset), int64(m.Range.Len())))
-}
-
-func isELF(file string) bool {
-	f, err := elf.Open(file)
-	if err != nil {
-		return false
-	}
-	f.Close()
-	return true
 }
 
 func ownVDSO() ([]byte, error) {

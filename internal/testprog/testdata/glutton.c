@@ -4,7 +4,7 @@
 //	reserved   much address space that holds nothing, some of it executable
 //	stretched  the mapping of its own code is very long, and most of it lies behind the end of the file
 //	dense      the file of this program has more behind the code; that is mapped with it
-//	pieces     as many mappings as the kernel allows, almost
+//	pieces     very many mappings
 //	names      many mappings of a file with a very long path (argv[2] is a directory)
 //	copies     its own code is mapped very often, and as much anonymous code
 //	argv       what /proc says of its command line has no end
@@ -31,6 +31,20 @@
 
 // Its section lies behind everything else of the program: see the flags it is built with.
 REAL __attribute__((section(".huge"))) long visible(long n) { return n * 2 + 1; }
+
+#ifdef ENDLESS
+// A function of nops, and one of calls. Nobody calls them.
+#define LONG(name, n, size, value) \
+	__asm__(".pushsection .text\n.globl " #name "\n.type " #name ",@function\n" #name ":\n.fill " #n "," #size "," #value \
+		"\nret\n.size " #name ",.-" #name "\n.popsection")
+LONG(endless, 12000000, 1, 0x90);
+LONG(calling, 200000, 5, 0xe8);
+#endif
+
+#ifdef SEQUENCES
+// A table of restartable sequences that are none.
+__asm__(".pushsection __rseq_cs,\"a\"\n.fill 4000000,8,0x1000\n.popsection");
+#endif
 
 static void reserve(int prot)
 {
@@ -111,7 +125,7 @@ static void names(const char *dir)
 		CHECK(mkdir(name, 0700) == 0 && chdir(name) == 0);
 	int fd = open(name, O_RDWR | O_CREAT, 0600);
 	CHECK(fd >= 0 && ftruncate(fd, PAGE) == 0);
-	pieces(fd, 60000, PROT_READ | PROT_EXEC);
+	pieces(fd, 20000, PROT_READ | PROT_EXEC);
 	close(fd);
 }
 
@@ -214,7 +228,7 @@ static void begin(const char *how, const char *dir)
 	else if (!strcmp(how, "dense"))
 		dense();
 	else if (!strcmp(how, "pieces"))
-		pieces(-1, 65000, PROT_READ);
+		pieces(-1, 30000, PROT_READ);
 	else if (!strcmp(how, "names"))
 		names(dir);
 	else if (!strcmp(how, "copies"))
