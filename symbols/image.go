@@ -123,19 +123,6 @@ func (img *image) codeFrom(v uint64) uint64 {
 	return 0
 }
 
-// inTextPages reports whether n bytes at v lie in the pages of one executable
-// segment.
-func (img *image) inTextPages(v, n uint64) bool {
-	for _, p := range img.execSegments() {
-		lo := p.Vaddr &^ (pageSize - 1)
-		hi := (p.Vaddr + p.Memsz + pageSize - 1) &^ (pageSize - 1)
-		if v >= lo && v < hi && n <= hi-v {
-			return true
-		}
-	}
-	return false
-}
-
 // readAt reads n bytes at link-time address v from the file's segments. They count in acct, if they are many.
 func (img *image) readAt(v, n uint64, acct *budget.Account) ([]byte, error) {
 	seg := img.loaded(v, n)

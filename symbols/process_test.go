@@ -168,7 +168,7 @@ func TestFilesAreOpenedInTheTargetsRoot(t *testing.T) {
 func TestALibraryIsReadableFromMemoryAlone(t *testing.T) {
 	tab := start(t, build(t, "names.c")).open(t)
 	libc := one(t, tab, "libc:malloc").Symbol.Module
-	img, err := tab.imageInMemory(libc.addr(0), libc.Path, false)
+	img, err := tab.imageInMemory(libc.addr(0), 1<<30, libc.Path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
