@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -67,6 +68,9 @@ func openImage(f *targetfs.File, as string) (*image, error) {
 func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
 	f, err := newObject(r, size, budget.Process().Open())
 	if err != nil {
+		if errors.Is(err, budget.ErrOver) {
+			return nil, fmt.Errorf("%s: %w", as, err)
+		}
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotELF, as, err)
 	}
 	img := &image{path: as, f: f}
