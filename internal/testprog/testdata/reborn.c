@@ -30,17 +30,17 @@ int main(void)
 	pid_t child = 0;
 	say("ready");
 	while (hear(line, sizeof line)) {
-		if (strcmp(line, "child") == 0) {
+		if (strcmp(line, "child\n") == 0) {
 			child = born(0);
 			say("child %d", child);
-		} else if (strcmp(line, "swap") == 0) {
+		} else if (strcmp(line, "swap\n") == 0) {
 			buried(child);
 			long pid = born(child);
 			if (pid != child)
 				say("swapped %ld %d", pid, errno);
 			else
 				say("swapped %ld", pid);
-		} else if (strcmp(line, "end") == 0) {
+		} else if (strcmp(line, "end\n") == 0) {
 			buried(child);
 			say("ended");
 		}
