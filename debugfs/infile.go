@@ -18,9 +18,15 @@ import (
 // files are those that the target sees.
 func (t *Tree) files() *targetfs.Files { return targetfs.Of(t.session.PID()) }
 
+func (t *Tree) stat(file string) (targetfs.Info, error) {
+	files := t.files()
+	defer func() { _ = files.Close() }()
+	return files.Stat(file)
+}
+
 // regular tells whether a path is a file that can be probed.
 func (t *Tree) regular(file string) (bool, error) {
-	info, err := t.files().Stat(file)
+	info, err := t.stat(file)
 	if err != nil {
 		return false, underlying(err)
 	}
@@ -38,7 +44,7 @@ func underlying(err error) error {
 
 // inFile writes into kp where the target has what d says of a file. A library that is not loaded is waited for.
 func (t *Tree) inFile(d *dynevent.Definition, kp *kprobes.Kprobe) error {
-	info, err := t.files().Stat(d.Path)
+	info, err := t.stat(d.Path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Path, underlying(err))
 	}
@@ -73,6 +79,7 @@ func (t *Tree) means(name string, at arch.Addr) bool {
 // mapped is where the process has the byte at offset of a file, in executable memory if there is such.
 func (t *Tree) mapped(file string, offset uint64) (at arch.Addr, ok bool) {
 	files := t.files()
+	defer func() { _ = files.Close() }()
 	want, err := files.Stat(file)
 	if err != nil {
 		return 0, false

@@ -78,10 +78,16 @@ func LaunchContext(ctx context.Context, c Command, opts Options) (*Session, erro
 func (s *Session) attach(pid int) error {
 	return s.do(func() error {
 		p, err := s.tracer.Attach(pid)
-		if err == nil {
-			s.hold(p)
+		if err != nil {
+			return err
 		}
-		return err
+		if id := s.opts.Meant; id != nil {
+			if err := id.Still(); err != nil { // what was attached to can't end unnoticed
+				return errors.Join(&ptrace.AttachError{PID: pid, Cause: ptrace.CauseNoProcess, Err: err}, s.tracer.Detach(p))
+			}
+		}
+		s.hold(p)
+		return nil
 	})
 }
 

@@ -83,7 +83,7 @@ func ForgetSearches() int {
 // RecoverCounted is Recover, and tells in units of work what of the process's own was looked at.
 func RecoverCounted(pid int) (r *Recovered, work int, err error) {
 	p := newPurse()
-	r, err = recoverContext(context.Background(), pid, p)
+	r, err = recoverMeant(context.Background(), pid, nil, p)
 	return r, purseEffort - int(p.effort.Load()), err
 }
 

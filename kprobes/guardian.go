@@ -226,7 +226,7 @@ func (w ward) recover(together bool) (done bool, err error) {
 		ctx, cancel = context.WithTimeout(ctx, stopWait)
 	}
 	defer cancel()
-	r, err := recoverContext(ctx, w.pid, estate())
+	r, err := recoverMeant(ctx, w.pid, nil, estate())
 	var refused *ptrace.AttachError
 	switch {
 	case err == nil && r.Kept == 0:

@@ -35,12 +35,12 @@ func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Backgr
 // RecoverContext is Recover, given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
 // What has begun is done to its end.
 func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
-	return recoverContext(ctx, pid, nil)
+	return recoverMeant(ctx, pid, nil, nil)
 }
 
-// recoverContext is RecoverContext that is paid for from p, if that is not nil.
-func recoverContext(ctx context.Context, pid int, p *purse) (*Recovered, error) {
-	r, err := recoverOnce(ctx, pid, p)
+// recoverMeant is RecoverContext for the process that is meant, if that is told, and paid for from p, if that is not nil.
+func recoverMeant(ctx context.Context, pid int, meant *ptrace.Identity, p *purse) (*Recovered, error) {
+	r, err := recoverOnce(ctx, pid, meant, p)
 	for range 2 { // a killed gokprobe's guardian may trace it, to do the same: then it is waited for
 		var refused *ptrace.AttachError
 		if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced {
@@ -49,12 +49,12 @@ func recoverContext(ctx context.Context, pid int, p *purse) (*Recovered, error) 
 		if passed, ok := unless(ctx, func() bool { return guardian.Await(pid) }); !ok || !passed {
 			break
 		}
-		r, err = recoverOnce(ctx, pid, p)
+		r, err = recoverOnce(ctx, pid, meant, p)
 	}
 	return r, err
 }
 
-func recoverOnce(ctx context.Context, pid int, paid *purse) (*Recovered, error) {
+func recoverOnce(ctx context.Context, pid int, meant *ptrace.Identity, paid *purse) (*Recovered, error) {
 	type regions struct {
 		bases []arch.Addr
 		added []arch.Range
@@ -75,7 +75,7 @@ func recoverOnce(ctx context.Context, pid int, paid *purse) (*Recovered, error) 
 		return nil, err
 	}
 	defer t.Close()
-	r := &recovery{tracer: t, purse: paid, begin: t.CancelOn(ctx)}
+	r := &recovery{tracer: t, meant: meant, purse: paid, begin: t.CancelOn(ctx)}
 	t.SetHandler(r)
 	derr := t.Do(func() {
 		if err = r.run(pid, found.bases, found.err); errors.Is(err, ErrGivenUp) {
@@ -101,7 +101,7 @@ func unless[T any](ctx context.Context, f func() T) (v T, ok bool) {
 // putRight undoes, before an attach, what a killed tracer has left in the process: its breakpoints would be taken for the program's
 // own, and two guards can't both have the signals. Where that is refused, so is the attach, which says why.
 func (s *Session) putRight(ctx context.Context, pid int) {
-	r, err := RecoverContext(ctx, pid)
+	r, err := recoverMeant(ctx, pid, s.opts.Meant, nil)
 	var refused *ptrace.AttachError
 	if errors.Is(err, ErrGivenUp) || errors.As(err, &refused) || errors.Is(err, ErrOwnerAlive) || errors.Is(err, os.ErrPermission) || err != nil && r == nil {
 		return
@@ -126,8 +126,9 @@ type recovery struct {
 	work   *effort
 	purse  *purse // of all recoveries of a guardian; else nil
 	steps  *steps
-	onStop func()      // called when all threads are stopped; may be nil
-	begin  func() bool // called then: false if the recovery was given up, else that comes too late from then on; may be nil
+	meant  *ptrace.Identity // nil: whoever has the number
+	onStop func()           // called when all threads are stopped; may be nil
+	begin  func() bool      // called then: false if the recovery was given up, else that comes too late from then on; may be nil
 }
 
 // frozen is called when all threads are stopped, before anything is undone.
@@ -165,6 +166,9 @@ func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	p, err := r.tracer.Attach(pid)
 	if err != nil {
 		return err
+	}
+	if r.meant != nil && unread == nil {
+		unread = r.meant.Still()
 	}
 	if unread != nil {
 		return errors.Join(unread, r.tracer.Detach(p))

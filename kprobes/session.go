@@ -29,6 +29,8 @@ type Options struct {
 	// probes. Without it a forked child is given its original code back and let
 	// go, and an exec ends the probes of its process.
 	Follow bool
+	// Meant is the process to attach to, whoever has its number by then; nil: whoever has it.
+	Meant *ptrace.Identity
 	// Log gets warnings of things that went on: one sentence, no newline. It is
 	// called on the tracer's thread. nil drops them.
 	Log func(string)

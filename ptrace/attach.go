@@ -154,6 +154,9 @@ func (t *Tracer) seizeAll(p *Process) error {
 	if len(p.threads) == 0 {
 		return unix.ESRCH
 	}
+	if p.pidfd >= 0 { // start times are in hundredths of a second, in which a number may be given away and given again
+		return still(p.PID, p.pidfd)
+	}
 	return nil
 }
 
@@ -179,6 +182,9 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	default:
 		return false, err
 	}
+	if strays, err := t.stray(p, tid); strays {
+		return false, err
+	}
 	th := t.newThread(p, tid)
 	mask := Sigset(st.SigBlk)
 	th.seizedMask = &mask
@@ -189,6 +195,22 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 		th.state, th.stop.Reason = parked, Vfork
 	}
 	return true, nil
+}
+
+// stray lets a thread go again that is not of p: its number was another's when it was listed. Now that it is traced nobody else gets that.
+func (t *Tracer) stray(p *Process, tid int) (bool, error) {
+	st, err := procfs.ReadStatus(tid, 0)
+	if err != nil || st.Tgid == p.PID {
+		return false, nil
+	}
+	q := t.procs[st.Tgid]
+	if q != nil {
+		t.newThread(q, tid)
+		return true, nil
+	}
+	q = t.newProcess(st.Tgid, nil)
+	t.newThread(q, tid)
+	return true, t.Detach(q)
 }
 
 // kernelsOwn tells of a thread that it never runs code of the program. The kernel makes such threads with all signals blocked that

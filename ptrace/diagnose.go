@@ -130,7 +130,9 @@ func tracerName(pid int) string {
 
 // exeClass names the kind of program if it is not a 64-bit x86-64 one.
 func exeClass(pid int) string {
-	f, err := targetfs.Of(pid).Executable()
+	files := targetfs.Of(pid)
+	defer func() { _ = files.Close() }()
+	f, err := files.Executable()
 	if err != nil {
 		return ""
 	}

@@ -13,11 +13,15 @@ import (
 // itself, which needs CAP_CHECKPOINT_RESTORE, or by name; then it must have the mapping's inode number.
 func OpenMapped(tid int, m procfs.Mapping) (*targetfs.File, error) {
 	files := targetfs.Of(tid)
-	f, err := files.Mapped(m.Range)
-	if err == nil {
-		return f, nil
+	defer func() { _ = files.Close() }()
+	if f, err := files.Mapped(m.Range); err == nil {
+		if f.Inode == m.Inode { // else something else was mapped there meanwhile
+			return f, nil
+		}
+		f.Close()
 	}
-	if f, err = files.Open(files.Inside(m.Path)); err != nil {
+	f, err := files.Open(files.Inside(m.Path))
+	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", m.Path, err)
 	}
 	if f.Inode != m.Inode {

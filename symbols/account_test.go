@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -189,6 +190,13 @@ func TestWhatTheBudgetRefusesIsNotAnsweredInHalves(t *testing.T) {
 		used := budget.Process().Used()
 		must(t, others.Take(budget.Process().Limit()-used-room, "the others"))
 		tab, err := OpenFile(path)
+		if errors.Is(err, budget.ErrOver) {
+			others.Close()
+			if now := budget.Process().Used(); now > used {
+				t.Errorf("with %d bytes of room it left %d", room, now-used)
+			}
+			continue
+		}
 		must(t, err)
 		results, err := tab.Results(at)
 		switch {

@@ -83,10 +83,19 @@ func (o *object) checkHeaders() (*headers, error) {
 	return h, nil
 }
 
-// table reads n entries of a table at off.
-func (o *object) table(off, n, size uint64) ([]byte, error) {
+// What debug/elf makes of a header, beside its name, in bytes.
+const (
+	segmentCost = 160
+	sectionCost = 320
+)
+
+// table reads n entries of a table at off, of which debug/elf makes something that takes so many bytes each.
+func (o *object) table(off, n, size, cost uint64) ([]byte, error) {
 	if off > o.size || n*size > o.size-off {
 		return nil, errTruncated
+	}
+	if err := o.kept.Take(n*(size+cost), "the headers of a file"); err != nil {
+		return nil, err
 	}
 	b := make([]byte, n*size)
 	if _, err := o.r.ReadAt(b, int64(off)); err != nil && !errors.Is(err, io.EOF) {
@@ -105,7 +114,7 @@ func (o *object) checkSegments(h *headers, head []byte) error {
 	if n > mostSegments || le.Uint16(head[ehPhentsize:]) != phdrSize {
 		return fmt.Errorf("program headers: %w", errTooMuch)
 	}
-	b, err := o.table(off, n, phdrSize)
+	b, err := o.table(off, n, phdrSize, segmentCost)
 	if err != nil {
 		return fmt.Errorf("program headers: %w", err)
 	}
@@ -140,7 +149,7 @@ func (o *object) checkSections(h *headers, head []byte) error {
 	if n == 0 || n > mostSections || le.Uint16(head[ehShentsize:]) != shdrSize {
 		return fmt.Errorf("section headers: %w", errTooMuch)
 	}
-	b, err := o.table(off, n, shdrSize)
+	b, err := o.table(off, n, shdrSize, sectionCost)
 	if err != nil {
 		return fmt.Errorf("section headers: %w", err)
 	}
@@ -175,7 +184,7 @@ func (o *object) checkNames(h *headers, sections []byte, index uint64) error {
 	if packed || size > mostNameTable {
 		return fmt.Errorf("section names: %w", errTooMuch)
 	}
-	b, err := o.table(off, size, 1)
+	b, err := o.table(off, size, 1, 0)
 	if err != nil {
 		return fmt.Errorf("section names: %w", err)
 	}
@@ -190,6 +199,9 @@ func (o *object) checkNames(h *headers, sections []byte, index uint64) error {
 		if total += n; n < 0 || total > mostNameTable {
 			return fmt.Errorf("section names: %w", errTooMuch)
 		}
+	}
+	if err := o.kept.Take(uint64(total), "the names of a file's sections"); err != nil {
+		return err
 	}
 	if size > 0 && b[size-1] != 0 {
 		return fmt.Errorf("section names: %w", errTruncated)

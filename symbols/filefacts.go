@@ -20,7 +20,9 @@ type FileFacts struct {
 
 // ExecutableFacts looks at the file that process pid executes. The error matches ErrNotELF if it is no x86-64 ELF file.
 func ExecutableFacts(pid int) (FileFacts, error) {
-	img, err := opened(targetfs.Of(pid).Executable())
+	files := targetfs.Of(pid)
+	defer func() { _ = files.Close() }()
+	img, err := opened(files.Executable())
 	if err != nil {
 		return FileFacts{}, err
 	}
@@ -50,7 +52,9 @@ func opened(f *targetfs.File, err error) (*image, error) {
 
 // LinkAddress is the address for which the byte at offset of a file of process pid is linked, as that process names it.
 func LinkAddress(pid int, path string, offset uint64) (uint64, error) {
-	img, err := opened(targetfs.Of(pid).Open(path))
+	files := targetfs.Of(pid)
+	defer func() { _ = files.Close() }()
+	img, err := opened(files.Open(path))
 	if err != nil {
 		return 0, err
 	}

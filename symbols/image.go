@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -67,6 +68,9 @@ func openImage(f *targetfs.File, as string) (*image, error) {
 func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
 	f, err := newObject(r, size, budget.Process().Open())
 	if err != nil {
+		if errors.Is(err, budget.ErrOver) {
+			return nil, fmt.Errorf("%s: %w", as, err)
+		}
 		return nil, fmt.Errorf("%w: %s: %w", ErrNotELF, as, err)
 	}
 	img := &image{path: as, f: f}
@@ -121,19 +125,6 @@ func (img *image) codeFrom(v uint64) uint64 {
 		}
 	}
 	return 0
-}
-
-// inTextPages reports whether n bytes at v lie in the pages of one executable
-// segment.
-func (img *image) inTextPages(v, n uint64) bool {
-	for _, p := range img.execSegments() {
-		lo := p.Vaddr &^ (pageSize - 1)
-		hi := (p.Vaddr + p.Memsz + pageSize - 1) &^ (pageSize - 1)
-		if v >= lo && v < hi && n <= hi-v {
-			return true
-		}
-	}
-	return false
 }
 
 // readAt reads n bytes at link-time address v from the file's segments. They count in acct, if they are many.

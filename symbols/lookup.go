@@ -39,7 +39,9 @@ func (m *Module) named(e *entry) Symbol {
 		return v.(Symbol)
 	}
 	sym := m.symbol(e)
-	m.names.Store(e, sym)
+	if m.img.f.kept.Take(sym.cost(), "names of symbols") == nil {
+		m.names.Store(e, sym)
+	}
 	return sym
 }
 
@@ -78,6 +80,8 @@ func (t *Table) Symbols(pattern string) []Symbol {
 		name string
 	}
 	seen := map[key]bool{}
+	names := gather()
+	defer names.close()
 	for _, m := range mods {
 		st := m.symbols()
 		for i := range st.entries {
@@ -86,6 +90,10 @@ func (t *Table) Symbols(pattern string) []Symbol {
 				continue
 			}
 			sym := m.symbol(e)
+			if err := names.add(sym); err != nil {
+				_ = m.img.f.refuse(err) // the rest is not listed
+				break
+			}
 			if k := (key{sym.Addr, sym.Linkage}); !seen[k] {
 				seen[k] = true
 				out = append(out, sym)

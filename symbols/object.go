@@ -37,6 +37,10 @@ type refusals struct {
 
 // newObject reads the headers of r, a file of so many bytes.
 func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error) {
+	const cost = 32 << 10 // what a file takes that is open, with what is read ahead of it; in bytes
+	if err := kept.Take(cost, "an open file"); err != nil {
+		return nil, err
+	}
 	o := &object{r: r, size: size, kept: kept, refused: &refusals{}}
 	h, err := o.checkHeaders()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"sort"
 
@@ -35,10 +36,9 @@ func (t *Table) Refresh() error {
 	if err != nil {
 		return fmt.Errorf("read the mappings of process %d: %w", t.pid, err)
 	}
-	t.reading = &reading{maps: byFile(maps), failed: map[imageKey]error{}}
-	defer func() { t.reading = nil }()
-	mods := t.collect(maps)
-	mods = append(mods, t.collectRemapped(mods, maps)...)
+	files := filesIn(maps)
+	mods := t.collect(maps, files)
+	mods = append(mods, t.collectRemapped(mods, maps, files)...)
 	t.classify(mods)
 	markCopies(mods, maps)
 	addRemapped(mods, maps)
@@ -51,25 +51,9 @@ func (t *Table) Refresh() error {
 // which nothing is known.
 const mostModules = 4096
 
-// reading is what a Refresh has found out for what follows in it: nothing of a file is looked for once for each of its mappings.
-type reading struct {
-	maps   map[imageKey][]procfs.Mapping
-	failed map[imageKey]error
-}
-
-func byFile(maps []procfs.Mapping) map[imageKey][]procfs.Mapping {
-	all := map[imageKey][]procfs.Mapping{}
-	for _, m := range maps {
-		if m.Path != "" {
-			all[keyOf(m)] = append(all[keyOf(m)], m)
-		}
-	}
-	return all
-}
-
 // collect groups the executable mappings into modules, one for each file and
 // bias.
-func (t *Table) collect(maps []procfs.Mapping) []*Module {
+func (t *Table) collect(maps []procfs.Mapping, files filesMapped) []*Module {
 	type key struct {
 		imageKey
 		bias uint64
@@ -80,7 +64,7 @@ func (t *Table) collect(maps []procfs.Mapping) []*Module {
 		if !mp.Exec || mp.Path == "" || mp.Path[0] == '[' && mp.Path != vdsoPath {
 			continue
 		}
-		img, err := t.image(mp)
+		img, err := t.image(mp, files)
 		k := key{imageKey: keyOf(mp)}
 		if img != nil {
 			k.bias = biasOf(img, mp)
@@ -102,7 +86,7 @@ func (t *Table) collect(maps []procfs.Mapping) []*Module {
 
 // collectRemapped finds modules all of whose code was moved to anonymous memory:
 // such memory behind a mapped ELF header whose file has no module yet.
-func (t *Table) collectRemapped(mods []*Module, maps []procfs.Mapping) []*Module {
+func (t *Table) collectRemapped(mods []*Module, maps []procfs.Mapping, files filesMapped) []*Module {
 	known := map[string]bool{}
 	for _, m := range mods {
 		known[m.Path] = true
@@ -115,7 +99,7 @@ func (t *Table) collectRemapped(mods []*Module, maps []procfs.Mapping) []*Module
 			header = mp
 		case mp.Exec && mp.Path == "" && header.Path != "" && !known[header.Path]:
 			known[header.Path] = true
-			img, err := t.image(header)
+			img, err := t.image(header, files)
 			if err != nil {
 				continue
 			}
@@ -152,32 +136,29 @@ func biasOf(img *image, mp procfs.Mapping) uint64 {
 const pageSize = 4096
 
 // image returns the file behind mp, from the cache if it was opened before.
-func (t *Table) image(mp procfs.Mapping) (*image, error) {
+func (t *Table) image(mp procfs.Mapping, files filesMapped) (*image, error) {
 	k := keyOf(mp)
-	if img := t.images[k]; img != nil {
-		return img, nil
-	}
-	if err := t.reading.failed[k]; err != nil {
-		return nil, err
+	if img, err := t.images[k], files.failed[k]; img != nil || err != nil {
+		return img, err
 	}
 	if len(t.images) >= mostModules {
 		return nil, fmt.Errorf("%s: more files are mapped than are looked at", mp.Path)
 	}
-	img, err := t.openMapping(mp)
+	img, err := t.openMapping(mp, files)
 	if err != nil {
-		t.reading.failed[k] = err
+		files.failed[k] = err
 		return nil, err
 	}
 	t.images[k] = img
 	return img, nil
 }
 
-func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
+func (t *Table) openMapping(mp procfs.Mapping, files filesMapped) (*image, error) {
 	if mp.Path == vdsoPath {
-		return t.imageInMemory(mp.Range.Start, mp, true)
+		return t.imageInMemory(mp.Range.Start, files.extent(mp, mp.Range.Start), vdsoPath, true)
 	}
 	var errs []error
-	for _, open := range t.ways(mp) {
+	for _, open := range t.ways(mp, files) {
 		f, err := open()
 		if err != nil {
 			var refused *fs.PathError // it may name a link in /proc
@@ -193,8 +174,8 @@ func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
 		_ = f.Close()
 		errs = append(errs, err)
 	}
-	if base, ok := t.headerOf(mp); ok {
-		if img, err := t.imageInMemory(base, mp, false); err == nil {
+	if base, ok := files.headerOf(mp); ok && !errors.Is(errors.Join(errs...), targetfs.ErrTooMany) {
+		if img, err := t.imageInMemory(base, files.extent(mp, base), mp.Path, false); err == nil {
 			return img, nil
 		}
 	}
@@ -204,34 +185,77 @@ func (t *Table) openMapping(mp procfs.Mapping) (*image, error) {
 	return nil, errors.Join(errs...)
 }
 
-// ways are how to come by a mapped file, in the order they are tried. The name, of which only the inode number proves that it
-// is the file, comes first because map_files needs a capability (proc(5)). Devices are not compared: overlay
-// and btrfs report another one to stat than to the maps.
-func (t *Table) ways(mp procfs.Mapping) []func() (*targetfs.File, error) {
-	same := func(f *targetfs.File, err error) (*targetfs.File, error) {
-		if err == nil && f.Inode != mp.Inode {
+// ways are how to come by a mapped file, in the order they are tried: the kernel's own reference, which needs a capability (proc(5)),
+// the name, the executable. Whatever the target has mapped there meanwhile, or put under that name, is another file: it has another device or
+// inode number. Where the device alone is another one, as overlay and btrfs tell stat, and as the last resort, the file must begin as what the
+// process has of it in memory does.
+func (t *Table) ways(mp procfs.Mapping, files filesMapped) []func() (*targetfs.File, error) {
+	onlyIf := func(f *targetfs.File, err error, same func(*targetfs.File) bool) (*targetfs.File, error) {
+		if err == nil && !same(f) {
 			_ = f.Close()
 			return nil, unix.ENOENT
 		}
 		return f, err
 	}
-	exact := []func() (*targetfs.File, error){
-		func() (*targetfs.File, error) { return t.files.Mapped(mp.Range) },
-		func() (*targetfs.File, error) { return same(t.files.Executable()) },
+	looks := func(f *targetfs.File) bool { return t.beginsAs(f, mp, files) }
+	same := func(f *targetfs.File) bool { return f.Inode == mp.Inode && (f.On(mp.Dev) || looks(f)) }
+	mapped := func() (*targetfs.File, error) {
+		f, err := t.files.Mapped(mp.Range)
+		return onlyIf(f, err, same)
+	}
+	named := func() (*targetfs.File, error) {
+		f, err := t.files.Open(t.files.Inside(mp.Path))
+		return onlyIf(f, err, same)
+	}
+	executed := func() (*targetfs.File, error) {
+		f, err := t.files.Executable()
+		return onlyIf(f, err, same)
+	}
+	last := func() (*targetfs.File, error) {
+		f, err := t.files.Mapped(mp.Range)
+		return onlyIf(f, err, looks)
 	}
 	if mp.Deleted {
-		return exact
+		return []func() (*targetfs.File, error){mapped, executed, last}
 	}
-	named := func() (*targetfs.File, error) { return same(t.files.Open(t.files.Inside(mp.Path))) }
-	return append([]func() (*targetfs.File, error){named}, exact...)
+	return []func() (*targetfs.File, error){mapped, named, executed, last}
+}
+
+// beginsAs tells whether f begins with what the process has in memory of mp's file: its headers, which nobody writes to.
+func (t *Table) beginsAs(f *targetfs.File, mp procfs.Mapping, files filesMapped) bool {
+	base, ok := files.headerOf(mp)
+	if !ok || t.mem == nil {
+		return false
+	}
+	var there, here [pageSize]byte
+	n, err := f.ReadAt(there[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) || n < ehdrSize {
+		return false
+	}
+	return t.mem.ReadMemory(base, here[:n]) == nil && there == here
+}
+
+// filesMapped is what of files a process has mapped, by file and in the order of the addresses. There may be as many as the target likes, so
+// nobody looks at all of them for each, nor twice at one that can't be opened.
+type filesMapped struct {
+	maps   map[imageKey][]procfs.Mapping
+	failed map[imageKey]error
+}
+
+func filesIn(maps []procfs.Mapping) filesMapped {
+	f := filesMapped{map[imageKey][]procfs.Mapping{}, map[imageKey]error{}}
+	for _, m := range maps {
+		if m.Path != "" {
+			f.maps[keyOf(m)] = append(f.maps[keyOf(m)], m)
+		}
+	}
+	return f
 }
 
 // headerOf finds the mapping of mp's file that starts with its ELF header.
-func (t *Table) headerOf(mp procfs.Mapping) (found arch.Addr, ok bool) {
-	if t.mem == nil {
-		return 0, false
-	}
-	for _, m := range t.reading.maps[keyOf(mp)] {
+func (f filesMapped) headerOf(mp procfs.Mapping) (arch.Addr, bool) {
+	found, ok := arch.Addr(0), false
+	for _, m := range f.maps[keyOf(mp)] {
 		if m.Offset == 0 && m.Range.Start <= mp.Range.Start {
 			found, ok = m.Range.Start, true
 		}
@@ -240,8 +264,8 @@ func (t *Table) headerOf(mp procfs.Mapping) (found arch.Addr, ok bool) {
 }
 
 // extent is how many bytes of mp's file, which is mapped at base, the process maps at most: up to the end of the last mapping that may belong to it.
-func (t *Table) extent(base arch.Addr, mp procfs.Mapping) (end uint64) {
-	for _, m := range t.reading.maps[keyOf(mp)] {
+func (f filesMapped) extent(mp procfs.Mapping, base arch.Addr) (end uint64) {
+	for _, m := range f.maps[keyOf(mp)] {
 		if m.Range.Start >= base {
 			end = max(end, m.Offset+m.Range.Len())
 		}
@@ -249,13 +273,13 @@ func (t *Table) extent(base arch.Addr, mp procfs.Mapping) (end uint64) {
 	return end
 }
 
-// imageInMemory reads the ELF image of mp's file that is mapped at base.
-func (t *Table) imageInMemory(base arch.Addr, mp procfs.Mapping, whole bool) (*image, error) {
+// imageInMemory reads the ELF image that is mapped at base, of a file of so many bytes.
+func (t *Table) imageInMemory(base arch.Addr, size uint64, as string, whole bool) (*image, error) {
 	if t.mem == nil {
-		return nil, fmt.Errorf("%s: no access to the target's memory", mp.Path)
+		return nil, fmt.Errorf("%s: no access to the target's memory", as)
 	}
 	mf := &memoryFile{mem: t.mem, base: base, whole: whole}
-	img, err := newImage(mf, t.extent(base, mp), mp.Path)
+	img, err := newImage(mf, size, as)
 	if err != nil {
 		return nil, err
 	}
@@ -319,11 +343,17 @@ func moduleRank(m *Module, rank map[uint64]int) int {
 // markCopies finds the mappings of a file whose header is mapped at another
 // bias only.
 func markCopies(mods []*Module, maps []procfs.Mapping) {
-	type place struct {
-		img  *image
+	type header struct {
+		path string
 		base uint64
 	}
-	headers := map[place]bool{}
+	mapped := map[header]bool{}
+	for _, mp := range maps {
+		if mp.Offset == 0 {
+			mapped[header{mp.Path, uint64(mp.Range.Start)}] = true
+		}
+	}
+	headed := func(m *Module) bool { return mapped[header{m.Path, m.Bias + m.img.lowest()&^(pageSize-1)}] }
 	proper := map[*image]bool{}
 	begins := map[arch.Addr]string{} // paths by where a file's header may be mapped
 	for _, mp := range maps {
@@ -332,16 +362,12 @@ func markCopies(mods []*Module, maps []procfs.Mapping) {
 		}
 	}
 	for _, m := range mods {
-		if m.img == nil {
-			continue
-		}
-		p := place{m.img, m.Bias + m.img.lowest()&^(pageSize-1)}
-		if begins[arch.Addr(p.base)] == m.Path {
-			headers[p], proper[m.img] = true, true
+		if m.img != nil && headed(m) {
+			proper[m.img] = true
 		}
 	}
 	for _, m := range mods {
-		if m.img != nil && m.Kind == KindLibrary && proper[m.img] && !headers[place{m.img, m.Bias + m.img.lowest()&^(pageSize-1)}] {
+		if m.img != nil && m.Kind == KindLibrary && proper[m.img] && !headed(m) {
 			m.Kind = KindCopy
 		}
 	}
@@ -350,25 +376,48 @@ func markCopies(mods []*Module, maps []procfs.Mapping) {
 // addRemapped gives a module the anonymous memory that took the place of parts
 // of its text: programs move hot code to huge pages, tools patch theirs. Where there are very many mappings of code and modules, it does so for some only.
 func addRemapped(mods []*Module, maps []procfs.Mapping) {
-	const mostPairs = 1 << 22
-	pairs := 0
+	texts := textsOf(mods)
 	for _, mp := range maps {
-		if !mp.Exec || mp.Path != "" {
-			continue
-		}
-		if pairs += len(mods); pairs > mostPairs {
-			break
-		}
-		for _, m := range mods {
-			if m.img != nil && m.Kind != KindCopy && m.img.inTextPages(m.link(mp.Range.Start), mp.Range.Len()) {
+		if mp.Exec && mp.Path == "" {
+			if m := texts.around(mp.Range); m != nil {
 				m.Text = append(m.Text, mp.Range)
-				break
 			}
 		}
 	}
 	for _, m := range mods {
 		sort.Slice(m.Text, func(i, j int) bool { return m.Text[i].Start < m.Text[j].Start })
 	}
+}
+
+// textPages are where modules' files have code, in whole pages, by address.
+type textPages []text
+
+func textsOf(mods []*Module) (all textPages) {
+	for _, m := range mods {
+		if m.img == nil || m.Kind == KindCopy {
+			continue
+		}
+		for _, p := range m.img.execSegments() {
+			lo, hi := p.Vaddr&^(pageSize-1), (p.Vaddr+p.Memsz+pageSize-1)&^(pageSize-1)
+			if hi > lo {
+				all = append(all, text{arch.Range{Start: m.addr(lo), End: m.addr(hi)}, m})
+			}
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Start < all[j].Start })
+	return all
+}
+
+// around is the module whose code r was. Those of honest files do not lie one in the other, so only a few are looked at.
+func (all textPages) around(r arch.Range) *Module {
+	const most = 8
+	i := sort.Search(len(all), func(i int) bool { return all[i].Start > r.Start }) - 1
+	for j := i; j >= 0 && j > i-most; j-- {
+		if r.Start >= all[j].Start && r.End <= all[j].End {
+			return all[j].module
+		}
+	}
+	return nil
 }
 
 // dropUnused forgets the files that no module needs any more.

@@ -123,8 +123,13 @@ func (t *Table) resolveExact(s *snapshot, q query, spec string, find finder) ([]
 // place turns matches into locations, as the offset and every of q say.
 func (t *Table) place(s *snapshot, found []match, q query) ([]Location, error) {
 	var out []Location
+	names := gather()
+	defer names.close()
 	for _, x := range found {
 		sym := x.m.symbol(x.e)
+		if err := names.add(sym); err != nil {
+			return nil, err
+		}
 		if matchesName(sym.Linkage, q.name) && !isMangled(sym.Linkage) {
 			sym.Name = q.name
 		}
@@ -355,8 +360,13 @@ func interposed(found []match) []match {
 // locate describes matches for an error's list of candidates.
 func (t *Table) locate(found []match, name string) []Location {
 	var out []Location
+	names := gather()
+	defer names.close()
 	for _, x := range found {
 		sym := x.m.symbol(x.e)
+		if names.add(sym) != nil {
+			break // there are more of them than anybody reads
+		}
 		loc := Location{Symbol: sym, Addr: sym.Addr}
 		if len(found) <= maxListed {
 			loc.File, loc.Line, _ = t.Line(sym.Addr)

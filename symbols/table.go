@@ -140,6 +140,7 @@ func Open(pid int, mem arch.Memory, opts ...Option) (*Table, error) {
 		t.held, t.files = held, targetfs.Kept(pid, held.Root)
 	}
 	if err := t.Refresh(); err != nil {
+		_ = t.files.Close()
 		return nil, err
 	}
 	return t, nil
@@ -199,6 +200,7 @@ func (t *Table) closeFiles() {
 		img.close()
 		delete(t.images, k)
 	}
+	_ = t.files.Close()
 }
 
 // module returns the module whose code contains a, or nil.

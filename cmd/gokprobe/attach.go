@@ -72,11 +72,12 @@ Examples:
 			if c.Args().Present() {
 				return usagef("unexpected argument %q; to start a program under probes use gokprobe run", c.Args().First())
 			}
-			pid, err := findTarget(c.String("p"))
+			to, err := findTarget(c.String("p"))
 			if err != nil {
 				return err
 			}
-			return attach(std, pid, req, newWork)
+			req.meant = to.id
+			return attach(std, to.pid, req, newWork)
 		},
 	}
 }

@@ -34,11 +34,11 @@ Exits with status 0 if attaching works, else 3.`,
 			case !c.IsSet("p"):
 				return checkHost(&facts{out: std.out})
 			}
-			pid, err := findTarget(c.String("p"))
+			of, err := findTarget(c.String("p"))
 			if err != nil {
 				return err
 			}
-			return checkProcess(&facts{out: std.out}, pid, c.Bool("attach"))
+			return checkProcess(&facts{out: std.out}, of, c.Bool("attach"))
 		},
 	}
 }

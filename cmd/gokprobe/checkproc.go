@@ -15,7 +15,8 @@ import (
 )
 
 // checkProcess is check -p.
-func checkProcess(f *facts, pid int, really bool) error {
+func checkProcess(f *facts, of target, really bool) error {
+	pid := of.pid
 	st, err := procfs.ReadStatus(pid, 0)
 	if err != nil {
 		return f.verdict(attachCause(pid), "")
@@ -27,6 +28,9 @@ func checkProcess(f *facts, pid int, really bool) error {
 	f.tellNamespaces(pid)
 	f.tellProtections(st)
 	f.tellProgram(pid)
+	if err := of.still(); err != nil { // what was told may be of another process
+		return f.verdict(err, "")
+	}
 	if !really {
 		return f.verdict(nil, "attach is permitted; -attach tries it")
 	}

@@ -60,18 +60,18 @@ type remoteFiles struct {
 
 // withFiles runs f on the files of -p.
 func withFiles(c *cli.Context, std stdio, f func(r *remoteFiles) error) error {
-	pid, err := findTarget(c.String("p"))
+	to, err := findTarget(c.String("p"))
 	if err != nil {
 		return err
 	}
-	client, err := door.Dial(pid)
+	client, err := door.Dial(to.pid)
 	if err != nil {
-		return noSession(pid, err)
+		return noSession(to.pid, err)
 	}
 	defer client.Close()
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	return f(&remoteFiles{client, std, pid, in.ctx})
+	return f(&remoteFiles{client, std, to.pid, in.ctx})
 }
 
 func noSession(pid int, err error) error {

@@ -11,10 +11,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // request is what the user asks of attach, run or demo.
 type request struct {
+	meant     *ptrace.Identity // of -p; nil without
 	specs     []string
 	returns   bool // every spec stands for the returns of functions
 	maxActive int  // calls of a function that are followed at once

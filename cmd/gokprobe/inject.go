@@ -34,14 +34,15 @@ func decideInject(req *injectRequest, p string, command []string) (act func(stdi
 	case p != "" && len(command) > 0:
 		return nil, usagef("unexpected argument %q: give a process by -p, or a program to start behind --, not both", command[0])
 	case p != "":
-		pid, err := findTarget(p)
+		to, err := findTarget(p)
 		if err == nil {
-			err = req.checkThreads(pid)
+			err = req.checkThreads(to.pid)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return func(std stdio) error { return attach(std, pid, req.request, req.newWork) }, nil
+		req.meant = to.id
+		return func(std stdio) error { return attach(std, to.pid, req.request, req.newWork) }, nil
 	case len(command) > 0 && len(req.threads) > 0:
 		return nil, usagef("-thread is for a process that runs, name it with -p: %s has no threads yet", command[0])
 	case len(command) > 0:

@@ -99,19 +99,40 @@ type lister struct {
 }
 
 func (l *lister) openProcess(arg string) error {
-	pid, err := findTarget(arg)
+	of, err := findTarget(arg)
 	if err != nil {
 		return err
 	}
+	pid := of.pid
 	if err := refusal(pid); err != nil {
 		return attachError(err)
 	}
-	mem := ptrace.PeekMemory{PID: pid}
+	mem := meantMemory{ptrace.PeekMemory{PID: pid}, of}
 	if l.table, err = symbols.Open(pid, mem); err != nil {
 		return attachError(fmt.Errorf("cannot read the symbols of process %d: %w", pid, err))
 	}
 	l.mem = mem
+	if err := of.still(); err != nil {
+		_ = l.table.Close()
+		return err
+	}
 	return nil
+}
+
+// meantMemory is a process's memory, and no other one's that has its number later.
+type meantMemory struct {
+	ptrace.PeekMemory
+	of target
+}
+
+// ReadMemory implements arch.Memory.
+func (m meantMemory) ReadMemory(at arch.Addr, p []byte) error {
+	err := m.PeekMemory.ReadMemory(at, p)
+	if err == nil && m.of.still() != nil {
+		clear(p)
+		return &arch.FaultError{Addr: at}
+	}
+	return err
 }
 
 func (l *lister) openFile(path string) error {

@@ -32,11 +32,11 @@ the process is alive or something can't be undone, 3 if it can't attach.`,
 			if c.Args().Present() {
 				return usagef("unexpected argument %q", c.Args().First())
 			}
-			pid, err := findTarget(c.String("p"))
+			to, err := findTarget(c.String("p"))
 			if err != nil {
 				return err
 			}
-			return recoverProcess(std, pid)
+			return recoverProcess(std, to.pid)
 		},
 	}
 }

@@ -82,11 +82,12 @@ Examples:
 			} else if len(rest) > 0 {
 				req.args = rest[1:]
 			}
-			pid, err := findTarget(c.String("p"))
+			to, err := findTarget(c.String("p"))
 			if err != nil {
 				return err
 			}
-			return scriptAttached(std, pid, req)
+			req.meant = to.id
+			return scriptAttached(std, to.pid, req)
 		},
 	}
 }

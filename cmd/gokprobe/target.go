@@ -7,51 +7,78 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
+
+// target is the process that a command is about.
+type target struct {
+	pid int
+	// id tells it from another one that has its number later; nil if there was none of that number.
+	id *ptrace.Identity
+}
+
+// still is nil if all that was found by the number was found of that process.
+func (t target) still() error {
+	if t.id == nil {
+		return nil
+	}
+	if err := t.id.Still(); err != nil {
+		return attachError(err)
+	}
+	return nil
+}
 
 // findTarget translates the value of -p: a process ID, or the name of the only
 // process that has it.
-func findTarget(arg string) (int, error) {
+func findTarget(arg string) (target, error) {
 	if arg == "" {
-		return 0, usagef("no process given, name it with -p PID")
+		return target{}, usagef("no process given, name it with -p PID")
 	}
 	if pid, err := strconv.Atoi(arg); err == nil {
 		if pid <= 0 {
-			return 0, usagef("-p %s is no process ID", arg)
+			return target{}, usagef("-p %s is no process ID", arg)
 		}
-		return pid, nil
+		id, _ := ptrace.Identify(pid) // what is wrong with it is told by who has more to do with it
+		return target{pid, id}, nil
 	}
-	pids := named(arg)
-	switch len(pids) {
+	found := named(arg)
+	switch len(found) {
 	case 1:
-		return pids[0], nil
+		return found[0], nil
 	case 0:
-		return 0, attachError(fmt.Errorf("cannot attach to %q: no process has this name, give a process ID", arg))
+		return target{}, attachError(fmt.Errorf("cannot attach to %q: no process has this name, give a process ID", arg))
 	}
-	ids := make([]string, len(pids))
-	for i, pid := range pids {
-		ids[i] = strconv.Itoa(pid)
+	ids := make([]string, len(found))
+	for i, t := range found {
+		ids[i] = strconv.Itoa(t.pid)
+		t.id.Close()
 	}
-	return 0, usagef("%d processes are named %q, choose one by its ID: %s", len(pids), arg, strings.Join(ids, ", "))
+	return target{}, usagef("%d processes are named %q, choose one by its ID: %s", len(found), arg, strings.Join(ids, ", "))
 }
 
 // named lists the processes of a name, as pidof(1) does: the thread group leader's
 // comm, which the kernel cuts at 15 bytes.
-func named(name string) []int {
+func named(name string) []target {
 	const commLen = 15
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	var pids []int
+	var found []target
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
+		id, err := ptrace.Identify(pid)
+		if err != nil {
+			continue // it has just ended
+		}
 		if comm, err := procfs.Comm(pid, 0); err == nil && comm == name[:min(len(name), commLen)] {
-			pids = append(pids, pid)
+			found = append(found, target{pid, id})
+		} else {
+			id.Close()
 		}
 	}
-	return pids
+	return found
 }

@@ -13,10 +13,10 @@ import (
 
 // openers are the functions that open, or look at, a file by its name.
 var openers = map[string]*regexp.Regexp{
-	"os":                         regexp.MustCompile(`^(Open|OpenFile|OpenInRoot|OpenRoot|ReadFile|ReadDir|Stat|Lstat|Readlink|DirFS|Create)$`),
-	"io/ioutil":                  regexp.MustCompile(`^Read`),
-	"syscall":                    regexp.MustCompile(`^(Open|Openat|Stat|Lstat)$`),
-	"golang.org/x/sys/unix":      regexp.MustCompile(`^(Open|Openat|Openat2|Stat|Lstat|Fstatat|Statx)$`),
+	"os":                         regexp.MustCompile(`^(Open|OpenFile|OpenInRoot|OpenRoot|ReadFile|WriteFile|ReadDir|Stat|Lstat|Readlink|DirFS|CopyFS|Create|CreateTemp|MkdirTemp|Truncate|Chdir|Chmod|Chown|Lchown|Chtimes|Mkdir|MkdirAll|Remove|RemoveAll|Rename|Link|Symlink)$`),
+	"io/ioutil":                  regexp.MustCompile(`^(Read|Write|Temp)`),
+	"syscall":                    regexp.MustCompile(`^(Open|Openat|Stat|Lstat|Readlink|Truncate|Chdir|Chroot|Mkdir|Unlink|Rename|Mknod)`),
+	"golang.org/x/sys/unix":      regexp.MustCompile(`^(Open|Openat|Openat2|OpenTree|Stat|Lstat|Fstatat|Statx|Statfs|Readlink|Readlinkat|Access|Faccessat|Faccessat2|NameToHandleAt|OpenByHandleAt|Truncate|Chdir|Chroot|PivotRoot|Mkdir|Mkdirat|Unlink|Unlinkat|Rename|Renameat|Renameat2|Mknod|Mknodat|Mount|Unmount|Setxattr|Getxattr|InotifyAddWatch|FanotifyMark)$`),
 	"debug/elf":                  regexp.MustCompile(`^Open$`),
 	"debug/buildinfo":            regexp.MustCompile(`^ReadFile$`),
 	"path/filepath":              regexp.MustCompile(`^(Glob|Walk|WalkDir|EvalSymlinks)$`),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,11 @@ type Info struct {
 // Same tells whether both are one file.
 func (i Info) Same(o Info) bool { return i.Dev == o.Dev && i.Inode == o.Inode }
 
+// On tells whether the file is on the device that /proc/PID/maps names so: major and minor number, in hexadecimal.
+func (i Info) On(device string) bool {
+	return device == fmt.Sprintf("%02x:%02x", unix.Major(i.Dev), unix.Minor(i.Dev))
+}
+
 func infoOf(fd int) (Info, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -42,6 +48,7 @@ func infoOf(fd int) (Info, error) {
 type File struct {
 	Info
 	f     *os.File
+	leave func()      // its place among those that may be open
 	watch bool        // a read may never return
 	slow  atomic.Bool // one did not
 
@@ -68,11 +75,18 @@ func reopen(fd int, name string) (*File, error) {
 	}
 	// The link stands for the file that was looked at, whatever its name leads to by now. O_NONBLOCK: a lease on it
 	// (fcntl(2), F_SETLEASE) would make us wait for its holder.
-	n, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	leave, err := claim()
 	if err != nil {
 		return nil, err
 	}
-	return &File{Info: info, f: os.NewFile(uintptr(n), name), watch: !prompt[fs.Type]}, nil
+	n, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	file := &File{Info: info, f: os.NewFile(uintptr(n), name), leave: leave, watch: !prompt[fs.Type]}
+	runtime.AddCleanup(file, func(leave func()) { leave() }, leave)
+	return file, nil
 }
 
 // madeUp are the file systems whose regular files are no data: to read one may do something, or wait for it.
@@ -188,7 +202,10 @@ func (f *File) watched(size int, off int64) ([]byte, error) {
 }
 
 // Close closes the file. A read that hangs keeps it open.
-func (f *File) Close() error { return f.f.Close() }
+func (f *File) Close() error {
+	defer f.leave()
+	return f.f.Close()
+}
 
 // patience is how long a file system may take to answer.
 const patience = 3 * time.Second

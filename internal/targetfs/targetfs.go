@@ -17,6 +17,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -37,16 +38,33 @@ var (
 // Files are those that one process sees.
 type Files struct {
 	pid  int
+	dir  *os.File            // the process's directory in /proc: it is of that process, whoever has its number later; nil if it could not be opened
 	kept func() (int, error) // opens the root directory where /proc does not let us; may be nil
 	slow atomic.Bool         // it did not answer once
 }
 
 // Of gives the files of process pid, as that process sees them at the time of each call.
-func Of(pid int) *Files { return &Files{pid: pid} }
+// They are of the process that has the number now. Close gives a descriptor back.
+func Of(pid int) *Files { return Kept(pid, nil) }
 
 // Kept is Of for a process that may keep us out of its directory in /proc later, as one that is not dumpable any more does. root opens its root
 // directory (O_PATH), as it was before.
-func Kept(pid int, root func() (int, error)) *Files { return &Files{pid: pid, kept: root} }
+func Kept(pid int, root func() (int, error)) *Files {
+	f := &Files{pid: pid, kept: root}
+	dir := "/proc/" + strconv.Itoa(pid)
+	if fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		f.dir = os.NewFile(uintptr(fd), dir)
+	}
+	return f
+}
+
+// Close ends it; files that are open stay so.
+func (f *Files) Close() error {
+	if f.dir == nil {
+		return nil
+	}
+	return f.dir.Close()
+}
 
 // Own gives the files that this process sees, for names in a file that its user has named. Relative names begin
 // at the working directory.
@@ -54,6 +72,7 @@ func Own() *Files { return &Files{} }
 
 // root opens the directory below which names are looked up.
 func (f *Files) root() (int, error) {
+	defer runtime.KeepAlive(f)
 	dir := "/"
 	if f.pid != 0 {
 		dir = f.proc("root")
@@ -65,7 +84,13 @@ func (f *Files) root() (int, error) {
 	return fd, err
 }
 
-func (f *Files) proc(name string) string { return "/proc/" + strconv.Itoa(f.pid) + "/" + name }
+// proc is the path of a file in the process's directory in /proc. It leads to nothing when the process has ended.
+func (f *Files) proc(name string) string {
+	if f.dir == nil {
+		return "/proc/self/fd/none/" + name
+	}
+	return "/proc/self/fd/" + strconv.Itoa(int(f.dir.Fd())) + "/" + name
+}
 
 // Open opens the regular file of that name for reading.
 func (f *Files) Open(name string) (*File, error) {
@@ -97,8 +122,10 @@ func (f *Files) Mapped(r arch.Range) (*File, error) { return f.link("map_files/"
 
 // link opens what a link of the process's directory in /proc stands for: the kernel's reference to a file, not a name.
 func (f *Files) link(name string) (*File, error) {
-	name = f.proc(name)
-	return f.open(name, func() (int, error) { return unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0) })
+	return f.open("/proc/"+strconv.Itoa(f.pid)+"/"+name, func() (int, error) {
+		defer runtime.KeepAlive(f) // and with it the descriptor
+		return unix.Open(f.proc(name), unix.O_PATH|unix.O_CLOEXEC, 0)
+	})
 }
 
 // Named opens a file that the user of this process has named, for reading. Any links are followed, but it must be a
@@ -130,6 +157,7 @@ func (f *Files) Inside(name string) string {
 	if f.pid == 0 {
 		return name
 	}
+	defer runtime.KeepAlive(f)
 	root, err := os.Readlink(f.proc("root"))
 	if rest, below := strings.CutPrefix(name, root); err == nil && below && strings.HasPrefix(rest, "/") {
 		return rest
