@@ -39,7 +39,7 @@ func TestNoCallIsEndedBySessions(t *testing.T) {
 			alone.Do(block, "did")
 			want := endings(alone, way)
 			prog.Do(block, "did")
-			for range 3 {
+			for range 2 {
 				for _, m := range modes {
 					besiege(t, prog, m, lib)
 				}

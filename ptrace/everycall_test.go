@@ -32,7 +32,7 @@ func compareEndings(t *testing.T, way string, got, want []string) {
 // TestNoCallIsEndedByAStop: all calls that block, on everything that they block on, are stopped again and again. They end by
 // what they wait for, and by a signal that has a handler, as they do alone.
 func TestNoCallIsEndedByAStop(t *testing.T) {
-	const stops = 20
+	const stops = 8
 	for _, way := range []string{"event", "signal", "restart"} {
 		t.Run(way, func(t *testing.T) {
 			bin := testprog.Build(t, "everycall")

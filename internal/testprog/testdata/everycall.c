@@ -15,8 +15,8 @@
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <mqueue.h>
+#include <netinet/tcp.h>
 #include <poll.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -88,6 +88,13 @@ static char dir[32];
 static __thread struct call *self;
 
 REAL long foo(long v) { return 31 * v + 1; }
+
+// moment lets others run.
+static void moment(void)
+{
+	struct timespec t = { 0, 200000 };
+	nanosleep(&t, NULL);
+}
 
 static struct call *add(const char *a, const char *b, long nr)
 {
@@ -234,7 +241,7 @@ static void drain(struct call *c)
 	nonblocking(c->fd[1], 1);
 	while (!GET(c->done))
 		if (read(c->fd[1], junk, sizeof junk) <= 0)
-			sched_yield();
+			moment();
 }
 
 // fill writes until no more can be, and tells whether anything could.
@@ -252,8 +259,8 @@ static int fill(struct call *c)
 // fill_all goes on as long as what is on its way makes room when it arrives.
 static void fill_all(void)
 {
-	struct timespec moment = { 0, 60000000 };
-	for (int more = 1; more; nanosleep(&moment, NULL)) {
+	struct timespec arrival = { 0, 60000000 };
+	for (int more = 1; more; nanosleep(&arrival, NULL)) {
 		more = 0;
 		for (int i = 0; i < count; i++)
 			if (calls[i].piece && fill(&calls[i]))
@@ -681,7 +688,7 @@ static void open_too(struct call *c)
 {
 	CHECK((c->fd[0] = open(c->buf, O_RDWR)) >= 0);
 	while (!GET(c->done)) // until that has seen us
-		sched_yield();
+		moment();
 }
 
 // lease_ends lets the one who waits open a file.
@@ -732,7 +739,7 @@ static void supervisor(void)
 	c->end = ask;
 	CHECK(pthread_create(&c->helper, NULL, notifier, c) == 0);
 	while (GET(c->fd[0]) < 0)
-		sched_yield();
+		moment();
 	args(c, c->fd[0], SECCOMP_IOCTL_NOTIF_RECV, (long)c->buf, 0, 0, 0);
 }
 
@@ -786,7 +793,7 @@ static void meetings(void)
 	for (int i = 0; i < 4; i++) {
 		int domain = i & 1 ? AF_INET : AF_UNIX;
 		struct timeval tv = { FOREVER, 0 };
-		int often = 1000;
+		int often = 1000, most = 127;
 		char how[32];
 		snprintf(how, sizeof how, "%s%s", i & 1 ? "tcp" : "unix", i & 2 ? "-timed" : "");
 		for (int four = 0; four < 2; four++) {
@@ -810,6 +817,7 @@ static void meetings(void)
 			c->other[0] = s; // the last; others wait in the queue
 		}
 		CHECK((c->fd[0] = socket(domain, SOCK_STREAM, 0)) >= 0);
+		CHECK(setsockopt(c->fd[0], IPPROTO_TCP, TCP_SYNCNT, &most, sizeof most) == 0 || domain == AF_UNIX);
 		setsockopt(c->fd[0], IPPROTO_TCP, 44, &often, sizeof often); // TCP_RTO_MAX_MS: it asks again each second, if the kernel can (Linux 6.15)
 		if (i & 2)
 			CHECK(setsockopt(c->fd[0], SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv) == 0);
@@ -858,7 +866,7 @@ static void settle(void)
 {
 	for (int i = 0; i < count; i++)
 		while (!GET(calls[i].done) && !waits_in(&calls[i]))
-			sched_yield();
+			moment();
 }
 
 static void block(int in_part)
@@ -927,7 +935,7 @@ static void end(int flags, int by_signal)
 	for (int i = 0; i < count; i++) {
 		struct call *c = &calls[i];
 		while (by_signal && !GET(c->done) && !(GET(c->handled) && waits_in(c)))
-			sched_yield();
+			moment();
 		if (!GET(c->done))
 			c->end(c);
 		pthread_join(c->thread, NULL);
