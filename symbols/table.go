@@ -87,7 +87,6 @@ type Table struct {
 
 	mu      sync.Mutex // serializes Refresh
 	images  map[imageKey]*image
-	reading *reading // during one
 	snap    atomic.Pointer[snapshot]
 }
 
