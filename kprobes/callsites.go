@@ -59,6 +59,10 @@ func (d *domain) callSites(chosen func(procfs.Mapping) bool) (sites []callSite, 
 		return nil, nil, err
 	}
 	for _, m := range maps {
+		if len(gaps) > mostUnknown {
+			gaps = append(gaps, callGap{number: -1, why: "the code behind " + m.Range.Start.String() + " was not searched, since there is too much that is not known"})
+			break
+		}
 		if !m.Exec || d.region.Contains(m.Range.Start) || m.Path == "[vsyscall]" || m.Path == "[uprobes]" || chosen != nil && !chosen(m) {
 			continue
 		}
@@ -233,7 +237,7 @@ func (d *domain) backed(m *procfs.Mapping) arch.Range {
 // or into. start is where code begins.
 func (d *domain) windows(r arch.Range, f func(own arch.Range, start arch.Addr, code []byte) bool) error {
 	const behind = 16 // no instruction is longer
-	buf := make([]byte, searchLoads+codeWindow+behind)
+	buf := make([]byte, searchLoads+min(codeWindow, r.Len())+behind)
 	for own := r; own.Start < r.End; own.Start = own.End {
 		own.End = min(own.Start+codeWindow, r.End)
 		start, end := max(own.Start-searchLoads, r.Start), min(own.End+behind, r.End)
