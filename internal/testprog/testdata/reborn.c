@@ -10,7 +10,7 @@
 static long born(pid_t number)
 {
 	pid_t set[1] = {number};
-	struct clone_args a = {.exit_signal = SIGCHLD, .set_tid = (unsigned long)set, .set_tid_size = number ? 1 : 0};
+	struct clone_args a = {.exit_signal = SIGCHLD, .set_tid = number ? (unsigned long)set : 0, .set_tid_size = number ? 1 : 0};
 	long pid = syscall(SYS_clone3, &a, sizeof a);
 	if (pid == 0)
 		for (;;)
