@@ -85,9 +85,9 @@ type Table struct {
 	debugDirs []string
 	asides    asides
 
-	mu      sync.Mutex // serializes Refresh
-	images  map[imageKey]*image
-	snap    atomic.Pointer[snapshot]
+	mu     sync.Mutex // serializes Refresh
+	images map[imageKey]*image
+	snap   atomic.Pointer[snapshot]
 }
 
 // snapshot is one reading of the maps; it never changes.
