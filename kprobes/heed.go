@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -31,12 +32,11 @@ func (s *Session) wanted() error { return over(s.heeded()) }
 
 // over is what is said of ctx when it is done: its error, and its cause.
 func over(ctx context.Context) error {
-	switch err, cause := ctx.Err(), context.Cause(ctx); {
-	case err == nil || cause == err:
-		return err
-	default:
-		return fmt.Errorf("%w: %w", err, cause)
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || errors.Is(cause, err) {
+		return cause
 	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // readSymbols reads what is needed of the symbols around at. The error is that of wanted.

@@ -78,12 +78,12 @@ func (k codeKey) remember(found searchedCalls) {
 }
 
 // relative is the opposite of in.
-func (c *callSite) relative(start, pointer arch.Addr, constant bool) foundCall {
-	f := foundCall{insn: c.insn - start, at: c.at - start, number: c.number, constant: constant}
+func (site *callSite) relative(start, pointer arch.Addr, constant bool) foundCall {
+	f := foundCall{insn: site.insn - start, at: site.at - start, number: site.number, constant: constant}
 	if constant {
 		f.pointer = pointer - start
 	}
-	for _, load := range c.loads {
+	for _, load := range site.loads {
 		f.loads = append(f.loads, slices.Clone(load.Bytes))
 	}
 	return f

@@ -247,14 +247,14 @@ func (f *callerCode) takesTail(i int, call *callSite) (pointer arch.Addr, consta
 func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 
 // set is the pointer that the call passes, if that is always the same.
-func (c *callSite) set() (p arch.Addr, known bool) {
+func (site *callSite) set() (p arch.Addr, known bool) {
 	var passed [2]arch.Addr
 	for k, fill := range []byte{0x11, 0x22} {
 		regs := ptrace.Host.NewRegs()
 		for i, name := range regs.Names() {
 			regs.Set(name, uint64(fill)*0x0101010101010101+uint64(i))
 		}
-		for _, load := range c.loads {
+		for _, load := range site.loads {
 			if ptrace.Host.Load(load, regs, vague(fill)) != nil {
 				return 0, false
 			}

@@ -271,7 +271,7 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {
 		err = jp.rebind(s.table, addr) // its library was loaded meanwhile
 	}
-	if err == nil && addr != notYet && d != nil {
+	if err == nil && addr != notYet {
 		err = d.readSymbols(addr)
 	}
 	switch {

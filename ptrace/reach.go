@@ -243,7 +243,7 @@ func accessMem(f *os.File, at arch.Addr, p []byte, write bool) error {
 func plain(err error) error {
 	var e *os.PathError
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return unix.EFAULT
 	case errors.As(err, &e):
 		return e.Err

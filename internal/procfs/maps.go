@@ -80,7 +80,7 @@ func ParseMaps(r io.Reader) ([]Mapping, error) {
 		if size += len(line); size > mostText || len(maps) > mostMappings {
 			return nil, fmt.Errorf("%d mappings: %w", len(maps), ErrTooMuch)
 		}
-		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+		if err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, err
 		}
 		if text := strings.TrimSuffix(string(line), "\n"); text != "" {
@@ -89,12 +89,12 @@ func ParseMaps(r io.Reader) ([]Mapping, error) {
 				return nil, fmt.Errorf("%w: maps line %d: %q", ErrFormat, n, text[:min(len(text), 200)])
 			}
 			m.Path, m.Dev = names.keep(m.Path), names.keep(m.Dev)
-			if err == bufio.ErrBufferFull {
+			if errors.Is(err, bufio.ErrBufferFull) {
 				m.Path = ""
 			}
 			maps = append(maps, m)
 		}
-		for err == bufio.ErrBufferFull {
+		for errors.Is(err, bufio.ErrBufferFull) {
 			line, err = in.ReadSlice('\n')
 			size += len(line)
 		}

@@ -102,7 +102,10 @@ type pageScan struct {
 	inverted, mask, anyOf, returning uint64
 }
 
-type pageRegion struct{ start, end, categories uint64 }
+type pageRegion struct {
+	start, end uint64
+	_          uint64 // categories
+}
 
 const (
 	scanPagemap = 0xc0606610 // PAGEMAP_SCAN, _IOWR('f', 16, struct pm_scan_arg)

@@ -86,13 +86,11 @@ func shortLines(r io.Reader) iter.Seq2[string, error] {
 				text = ""
 				_, err = in.ReadSlice('\n')
 			}
-			switch {
-			case err == nil || err == io.EOF:
-				if !yield(text, nil) || err == io.EOF {
-					return
-				}
-			default:
+			if err != nil && err != io.EOF {
 				yield("", err)
+				return
+			}
+			if !yield(text, nil) || err == io.EOF {
 				return
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTooMany: as many files of targets are open as may be at once. A target may map as many as it likes.
+// ErrTooMany means that as many files of targets are open as may be at once. A target may map as many as it likes.
 var ErrTooMany = errors.New("too many of its files are open")
 
 // mostFiles is how many files of all targets are open at once, at most, and no more than half of what this process may have open: the rest is for what it
