@@ -264,6 +264,9 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 			th.MovedOut()
 		}
 		switch {
+		case slices.Contains(det.Asks, at):
+			regs.SetIP(det.End) // it makes the call itself
+			th.MovedOut()
 		case slices.Contains(det.Chosen, at):
 			det.missChosen()
 			regs.SetIP(det.Start())
