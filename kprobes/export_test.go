@@ -1,10 +1,12 @@
 package kprobes
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -89,3 +91,21 @@ func RecoverCounted(pid int) (r *Recovered, work int, err error) {
 
 // MostHeirs is how many a guardian recovers.
 const MostHeirs = mostHeirs
+
+// WithoutJump is what code gets back, where one of some jumps stood in the place of original, when a forked child's copy is cleaned.
+func WithoutJump(original, now []byte, jumps ...[]byte) ([]byte, error) {
+	past := &pastJump{original: original, replacements: jumps}
+	mem := codeBytes(bytes.Clone(now))
+	r := past.standing(now)
+	if r == nil {
+		return mem, nil
+	}
+	err := patch.Restore(mem, patch.Judge{Trap: ptrace.Host.Breakpoint()}, []patch.Entry{{Original: original, Replacement: r}})
+	return mem, err
+}
+
+// codeBytes is memory that begins at 0.
+type codeBytes []byte
+
+func (c codeBytes) ReadMemory(at arch.Addr, p []byte) error  { copy(p, c[at:]); return nil }
+func (c codeBytes) WriteMemory(at arch.Addr, p []byte) error { copy(c[at:], p); return nil }

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,6 +69,22 @@ type optimizer struct {
 type pastJump struct {
 	original     []byte
 	replacements [][]byte
+}
+
+// standing is the jump of which something is left in now, nil if there is none. Two of them may differ in one byte, which is a breakpoint in one: that is
+// not taken for the other with a breakpoint of somebody's in it. Where somebody has written, the newest is the likeliest.
+func (p *pastJump) standing(now []byte) []byte {
+	for _, r := range p.replacements {
+		if bytes.Equal(r, now) {
+			return r
+		}
+	}
+	for _, r := range slices.Backward(p.replacements) {
+		if patch.Classify(p.original, r, now, ptrace.Host.Breakpoint()).Left() {
+			return r
+		}
+	}
+	return nil
 }
 
 func (o *optimizer) init() {
@@ -371,16 +388,15 @@ func (d *domain) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
 		if mem.ReadMemory(at, now) != nil {
 			continue // unmapped since
 		}
-		for _, r := range past.replacements {
-			if patch.Classify(past.original, r, now, ptrace.Host.Breakpoint()).Left() {
-				e := patch.Entry{At: at, Original: past.original, Replacement: r}
-				if d.unblocks(at) {
-					tails = append(tails, e)
-				} else {
-					entries = append(entries, e)
-				}
-				break
-			}
+		r := past.standing(now)
+		if r == nil {
+			continue
+		}
+		e := patch.Entry{At: at, Original: past.original, Replacement: r}
+		if d.unblocks(at) {
+			tails = append(tails, e)
+		} else {
+			entries = append(entries, e)
 		}
 	}
 	return entries, tails
