@@ -175,8 +175,14 @@ func untouched(pid int) bool {
 			return false
 		}
 	}
-	maps, err := procfs.Maps(pid)
-	return err == nil && !slices.ContainsFunc(maps, func(m procfs.Mapping) bool { return strings.Contains(m.Path, "memfd:gokprobe") })
+	for _, tid := range tids {
+		maps, err := procfs.Maps(tid)
+		if err == nil && len(maps) == 0 {
+			continue // a leader that has ended
+		}
+		return err == nil && !slices.ContainsFunc(maps, func(m procfs.Mapping) bool { return strings.Contains(m.Path, "memfd:gokprobe") })
+	}
+	return false
 }
 
 var wards = append(slices.Clone(victims),
