@@ -38,7 +38,7 @@ REAL __attribute__((section(".huge"))) long visible(long n) { return n * 2 + 1; 
 	__asm__(".pushsection .text\n.globl " #name "\n.type " #name ",@function\n" #name ":\n.fill " #n "," #size "," #value \
 		"\nret\n.size " #name ",.-" #name "\n.popsection")
 LONG(endless, 12000000, 1, 0x90);
-LONG(calling, 200000, 5, 0xe8);
+LONG(calling, 80000, 5, 0xe8);
 #endif
 
 #ifdef SEQUENCES
