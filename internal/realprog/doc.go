@@ -7,7 +7,7 @@
 // promise.
 //
 // TestTargetsOutliveTheirTracer kills the command itself, at any moment, while it probes programs of many kinds: they must live on,
-// correct. It prints a table by kind.
+// correct. TestTargetsDoNotNoticeThatTheirTracerLeaves interrupts it. Both print a table by kind.
 //
 // A test whose program is not installed is skipped and names the package to install;
 // make setup-test installs them.

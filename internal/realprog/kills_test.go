@@ -55,8 +55,16 @@ func kills(t testing.TB) int {
 }
 
 // TestTargetsOutliveTheirTracer kills tracers at any moment of their lives, by twos on a machine of two processors.
-func TestTargetsOutliveTheirTracer(t *testing.T) {
-	seed, n := testprog.Seed(t, 1), kills(t)
+func TestTargetsOutliveTheirTracer(t *testing.T) { onAllKinds(t, kills(t), false) }
+
+// TestTargetsDoNotNoticeThatTheirTracerLeaves interrupts tracers at any moment, and has them end.
+func TestTargetsDoNotNoticeThatTheirTracerLeaves(t *testing.T) {
+	onAllKinds(t, max(kills(t)/4, 1), true)
+}
+
+// onAllKinds has n tracers of each kind of targets killed, or interrupted.
+func onAllKinds(t *testing.T, n int, leaves bool) {
+	seed := testprog.Seed(t, 1)
 	tracer := filepath.Join(t.TempDir(), "gokprobe")
 	output(t, "", requires(t, "go")[0], "build", "-o", tracer, "github.com/gokprobe/gokprobe/cmd/gokprobe")
 	var all tally
@@ -70,7 +78,7 @@ func TestTargetsOutliveTheirTracer(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, uint64(i)))
 				for done := 0; done < n && !late(t); {
 					t.Run(fmt.Sprint(done), func(t *testing.T) {
-						c := &killing{killKind: k, tracer: tracer, rand: r, tally: &all}
+						c := &killing{killKind: k, tracer: tracer, rand: r, tally: &all, leaves: leaves}
 						defer func() { done += max(c.kills, 1) }()
 						c.run(t, min(killsEach, n-done))
 					})
@@ -94,6 +102,7 @@ type killing struct {
 	tracer string
 	rand   *rand.Rand
 	tally  *tally
+	leaves bool // they are interrupted only
 	kills  int
 	doing  phase // what is judged at the moment
 }

@@ -50,6 +50,9 @@ func newVictim(t testing.TB, k *killing) *victim {
 	}
 	v.args = chooseWork(r, k)
 	v.since = []moment{begun, armed, armed, asked}[r.IntN(4)]
+	if k.leaves {
+		v.since, v.widows = []moment{begun, armed}[r.IntN(2)], false
+	}
 	v.after = time.Duration(r.Int64N(int64(map[moment]time.Duration{
 		begun: time.Second, armed: time.Second / 2, asked: time.Second / 4,
 	}[v.since])))
@@ -57,6 +60,9 @@ func newVictim(t testing.TB, k *killing) *victim {
 }
 
 func (v *victim) String() string {
+	if v.kind.leaves {
+		return fmt.Sprintf("interrupted %v after %s: gokprobe %s", v.after, v.since, strings.Join(v.args, " "))
+	}
 	with := ""
 	if v.widows {
 		with = ", with what outlives it"
@@ -160,6 +166,13 @@ func (v *victim) killAtItsMoment(isArmed <-chan struct{}) {
 		_ = v.cmd.Process.Signal(syscall.SIGINT)
 	}
 	<-time.After(v.after)
+	if v.kind.leaves {
+		_ = v.cmd.Process.Signal(syscall.SIGINT)
+		if st, err := v.cmd.Process.Wait(); err == nil && st.Sys().(syscall.WaitStatus).Signaled() {
+			v.t.Errorf("it has ended with %v", st)
+		}
+		return
+	}
 	_ = v.cmd.Process.Kill()
 	if v.widows {
 		v.killAll()
