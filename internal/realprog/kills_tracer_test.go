@@ -168,8 +168,10 @@ func (v *victim) killAtItsMoment(isArmed <-chan struct{}) {
 	<-time.After(v.after)
 	if v.kind.leaves {
 		_ = v.cmd.Process.Signal(syscall.SIGINT)
-		if st, err := v.cmd.Process.Wait(); err == nil && st.Sys().(syscall.WaitStatus).Signaled() {
-			v.t.Errorf("it has ended with %v", st)
+		if st, err := v.cmd.Process.Wait(); err == nil {
+			if st := st.Sys().(syscall.WaitStatus); st.Signaled() && (v.since != begun || st.Signal() != syscall.SIGINT) { // before it knew what to do
+				v.t.Errorf("it has ended with %v", st.Signal())
+			}
 		}
 		return
 	}
