@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -26,7 +29,10 @@ func (d *domain) update() {
 	defer func() { d.updating, d.survey = false, nil }()
 	d.part()
 	if err := d.symbols().Refresh(); err != nil {
-		d.session.warn("finding out what the process has loaded: %v", err)
+		gone := errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) // the process: its end is about to be reported
+		if !gone && d.unlessEnding(err) != nil {
+			d.session.warn("finding out what the process has loaded: %v", err)
+		}
 		return
 	}
 	now := d.symbols().Modules()
