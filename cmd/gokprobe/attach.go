@@ -9,12 +9,7 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-func attachCommand(std stdio) *cli.Command {
-	return &cli.Command{
-		Name:      "attach",
-		Usage:     "probe a running process and print each hit",
-		UsageText: "gokprobe attach -p PID (-sym SPEC [-sym SPEC …] | -hold) [flags]",
-		Description: `Attaches to process PID (or to the only process of that name), puts a breakpoint at
+const attachDescription = `Attaches to process PID (or to the only process of that name), puts a breakpoint at
 each SPEC and prints one line for every hit. Once all probes are in place, one line
 on stderr says so: "armed: 2 probes in 4711 (redis-server)". Ctrl-C, -duration,
 -max-hits and the end of the process all end with a clean detach and a summary on
@@ -60,7 +55,14 @@ Examples:
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
   gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
   gokprobe attach -p 4711 -sym 'parse+*' -count
-  gokprobe attach -p 4711 -hold -mount /mnt`,
+  gokprobe attach -p 4711 -hold -mount /mnt`
+
+func attachCommand(std stdio) *cli.Command {
+	return &cli.Command{
+		Name:      "attach",
+		Usage:     "probe a running process and print each hit",
+		UsageText: "gokprobe attach -p PID (-sym SPEC [-sym SPEC …] | -hold) [flags]",
+		Description: attachDescription,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "p", Usage: "attach to process `PID`"},
 		}, probeFlags()...),
