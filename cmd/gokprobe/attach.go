@@ -59,9 +59,9 @@ Examples:
 
 func attachCommand(std stdio) *cli.Command {
 	return &cli.Command{
-		Name:      "attach",
-		Usage:     "probe a running process and print each hit",
-		UsageText: "gokprobe attach -p PID (-sym SPEC [-sym SPEC …] | -hold) [flags]",
+		Name:        "attach",
+		Usage:       "probe a running process and print each hit",
+		UsageText:   "gokprobe attach -p PID (-sym SPEC [-sym SPEC …] | -hold) [flags]",
 		Description: attachDescription,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "p", Usage: "attach to process `PID`"},
