@@ -203,22 +203,25 @@ func (d *domain) freeOf(sites []*site) {
 	if len(sites) == 0 {
 		return
 	}
+	d.session.disturbances.Add(uint64(len(sites)))
 	for _, st := range sites {
-		d.disturbed(st)
 		st.jump.beside = true
 	}
-	if err := d.unlessEnding(d.unoptimizeNow(sites)); err != nil && !d.session.dying() {
+	err := d.unlessEnding(d.unoptimizeNow(sites))
+	d.tellDisturbed(sites[0])
+	if err != nil && !d.session.dying() {
 		d.session.warn("%v", err)
 	}
 }
 
 // again arms a site whose breakpoint was lost, or has it wait while other code stands there.
 func (d *domain) again(st *site) {
-	d.disturbed(st)
+	d.session.disturbances.Add(1)
 	err := d.text.Disarm(st.patch)
 	if err == nil && st.wanted() {
 		err = d.arm(st)
 	}
+	d.tellDisturbed(st)
 	if err != nil && st.wanted() {
 		d.oust(st, err)
 	}
@@ -253,11 +256,11 @@ func (d *domain) returnOusted() {
 	}
 }
 
-// disturbed counts that somebody has changed st's patch, and tells of the first.
-func (d *domain) disturbed(st *site) {
-	st.disturbed++
-	if d.session.disturbances.Add(1) == 1 {
-		d.session.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the program itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
+// tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when what they left is no longer run: half a jump leads anywhere.
+func (d *domain) tellDisturbed(st *site) {
+	if s := d.session; !s.toldDisturbed {
+		s.toldDisturbed = true
+		s.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the program itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
 	}
 }
 

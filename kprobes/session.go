@@ -45,25 +45,26 @@ type Session struct {
 	pid    int
 
 	// The rest belongs to the tracer's thread.
-	main       *ptrace.Process
-	images     uint64       // programs that it has executed
-	peek       *ptrace.Peek // its memory, for other goroutines; nil before the symbols are read
-	domains    map[*domain]bool
-	probes     []*Kprobe
-	syscalls   []*SyscallProbe
-	blacklist  []BlacklistEntry
-	hits       uint64           // all of them so far
-	running    []runningHandler // the last one runs, the others wait for functions that they call
-	disarmed   bool             // all probes, by DisarmAll
-	beside     bool             // the code is looked at now and then
-	lookSoon   bool             // and will be at once
-	toldShared bool
-	toldCopied bool // that the program has copied our bytes
-	launched   bool // the process was started for it
-	closed     bool
-	closing    bool            // Close has begun: no handler begins a call
-	heeds      context.Context // what is being done ends with it; nil: with nothing
-	patient    bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
+	main          *ptrace.Process
+	images        uint64       // programs that it has executed
+	peek          *ptrace.Peek // its memory, for other goroutines; nil before the symbols are read
+	domains       map[*domain]bool
+	probes        []*Kprobe
+	syscalls      []*SyscallProbe
+	blacklist     []BlacklistEntry
+	hits          uint64           // all of them so far
+	running       []runningHandler // the last one runs, the others wait for functions that they call
+	disarmed      bool             // all probes, by DisarmAll
+	beside        bool             // the code is looked at now and then
+	lookSoon      bool             // and will be at once
+	toldShared    bool
+	toldDisturbed bool // that somebody writes into code at probes
+	toldCopied    bool // that the program has copied our bytes
+	launched      bool // the process was started for it
+	closed        bool
+	closing       bool            // Close has begun: no handler begins a call
+	heeds         context.Context // what is being done ends with it; nil: with nothing
+	patient       bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
 
 	drains        bool      // rings are looked into
 	taken         []written // records that are not handed on yet

@@ -37,9 +37,8 @@ type site struct {
 	leaves    *jumps
 	entered   *error // whether it is in front of all that its function does; nil if nobody has asked
 
-	refusal   string // why it is not optimized
-	disturbed int    // how often others have changed its patch
-	rejected  bool   // for good
+	refusal  string // why it is not optimized
+	rejected bool   // for good
 }
 
 // makeSite prepares a site at an address that was checked. Nothing is patched yet.
