@@ -131,13 +131,20 @@ func (th *Thread) remote(f func(*Remote) error) error {
 
 // postpone sends the signal being delivered once more, so that it is reported again
 // after the remote calls. There may be no guard any more then to take its mark away.
+//
+// The stop is taken at once (reap.go): if we are killed before the thread makes its first call, it is to get the signal once, not twice.
 func (th *Thread) postpone() error {
 	info, err := th.siginfo()
-	if err == nil {
-		info.unmarkOwn()
-		th.resend(info)
+	if err != nil {
+		return err
 	}
-	return err
+	info.unmarkOwn()
+	th.resend(info)
+	if t := th.Proc.tracer; t.unreaped == th.TID {
+		th.stop.Reason = Interrupt
+		t.take()
+	}
+	return nil
 }
 
 // Syscall makes one system call and returns its result. The error is the call's
