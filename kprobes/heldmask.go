@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -60,6 +62,22 @@ func (s hooks) MaskGiven(th *ptrace.Thread) {
 			}
 		}
 	}
+}
+
+// Lessened implements ptrace.MaskKeeper.
+func (s hooks) Lessened(th *ptrace.Thread, m ptrace.Sigset) bool {
+	const never = ptrace.Sigset(1<<(unix.SIGKILL-1) | 1<<(unix.SIGSTOP-1)) // in a mask
+	for d := range s.domains {
+		if d.space != th.Proc.Space {
+			continue
+		}
+		for _, set := range d.sets {
+			if less, ok := set.Unforced(); ok && less&^never == m {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // giveBackMasks gives stopped threads their own masks back that a killed tracer had held signals of. It comes when they are out of our code, and out of calls that they made

@@ -87,6 +87,7 @@ func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 	if th.moved = false; th.grouped {
 		_ = th.interrupt()
 	}
+	th.noteWaiting()
 	th.cont(th.request(), sig)
 }
 

@@ -61,10 +61,12 @@ type VforkWatcher interface {
 }
 
 // MaskKeeper is what a Handler may be beside, to note what a stopped thread blocks by itself, where others find it if we are killed. KeepMask is called before the
-// thread is made to block instead; if it answers false, that is not done. MaskGiven is called when the thread has its own mask back.
+// thread is made to block instead; if it answers false, that is not done. MaskGiven is called when the thread has its own mask back. Lessened tells whether m is what was
+// put in place of a set that the thread may have passed to rt_sigprocmask(2) (Sigset.Unforced).
 type MaskKeeper interface {
 	KeepMask(th *Thread, own, instead Sigset) (noted bool)
 	MaskGiven(th *Thread)
+	Lessened(th *Thread, m Sigset) bool
 }
 
 // Sharer is what a Handler may be beside, to learn of new processes as soon as they are made: parent is stopped

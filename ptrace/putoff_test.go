@@ -77,6 +77,8 @@ func (k masksKeeper) KeepMask(th *Thread, own, instead Sigset) bool {
 
 func (k masksKeeper) MaskGiven(th *Thread) { delete(k.noted, th) }
 
+func (k masksKeeper) Lessened(*Thread, Sigset) bool { return false }
+
 // TestAMaskThatCannotBeNotedIsNotChanged: while a signal is held the thread blocks others, if whoever comes after our death can know what it blocked before. Then the signal waits in the
 // kernel, too.
 func TestAMaskThatCannotBeNotedIsNotChanged(t *testing.T) {

@@ -56,7 +56,7 @@ func (t *Tracer) deliver(th *Thread) {
 			return
 		}
 	}
-	if t.threads[th.TID] != th || th.state != stopped || th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
+	if t.threads[th.TID] != th || th.state != stopped || !th.blockAgain() && th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
 	th.resendHeld()
@@ -248,6 +248,18 @@ func (th *Thread) resend(info *Siginfo) {
 	}
 	if unix.Tgkill(th.Proc.PID, th.TID, copied.Signo()) == nil {
 		th.resent = append(th.resent, resentSignal{Siginfo: &copied})
+	}
+}
+
+// noteWaiting is called before the thread runs on: a SIGTRAP that was sent again, and that it blocks, waits. A breakpoint's comes in one with that then.
+func (th *Thread) noteWaiting() {
+	if len(th.resent) == 0 || !th.blocksTrap() {
+		return
+	}
+	for i := range th.resent {
+		if th.resent[i].Signo() == unix.SIGTRAP {
+			th.resent[i].waits = true
+		}
 	}
 }
 

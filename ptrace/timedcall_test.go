@@ -1,11 +1,6 @@
 package ptrace
 
 import (
-	"bytes"
-	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,29 +8,19 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// stopAllAlong freezes the address space again and again until the function that it returns is called. In between the process runs: who stops threads without
-// end on a machine where they get no processor stops them before they have come to user mode.
+// stopAllAlong freezes the address space again and again until the function that it returns is called.
 func stopAllAlong(t *testing.T, tr *Tracer, p *Process) (end func()) {
 	ended, done := make(chan bool), make(chan bool)
 	go func() {
 		defer close(done)
-		var switched string
 		for {
-			for switched == switches(p.PID) {
-				select {
-				case <-ended:
-					return
-				default:
-					runtime.Gosched()
-				}
-			}
 			select {
 			case <-ended:
 				return
 			default:
 			}
 			if err := tr.Do(func() {
-				if err := p.Space.Freeze(func() error { switched = switches(p.PID); return nil }); err != nil {
+				if err := p.Space.Freeze(func() error { return nil }); err != nil {
 					t.Errorf("freeze: %v", err)
 				}
 			}); err != nil {
@@ -44,18 +29,6 @@ func stopAllAlong(t *testing.T, tr *Tracer, p *Process) (end func()) {
 		}
 	}()
 	return func() { close(ended); <-done }
-}
-
-// switches is how often each of the process's threads has given a processor back, or lost it.
-func switches(pid int) string {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	var b strings.Builder
-	for _, f := range files {
-		status, _ := os.ReadFile(f)
-		_, counts, _ := bytes.Cut(status, []byte("voluntary_ctxt_switches"))
-		b.Write(counts)
-	}
-	return b.String()
 }
 
 // everyTimeout has the program wait in each of its calls, as it would alone.

@@ -59,7 +59,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	with := m | sigbit(unix.SIGTRAP)
 	th.maskFull = with.full()
-	if th.maskFull && p.own != nil && !p.trapHandled {
+	if th.maskFull && p.own != nil && !p.trapHandled && !th.sentWaits {
 		th.unblocked, th.unblockedFrom = true, with // until the thread is let go: see Space.Unblock
 		t.regainGuard(p)
 		return

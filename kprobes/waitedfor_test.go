@@ -1,0 +1,81 @@
+package kprobes_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// TestSignalsThatAreBlockedWait for whom they are blocked for, as they would alone: also those that a thread which blocks nearly all signals does not block while we are
+// there, so that it outlives us. They are sent before the attach, meanwhile, to the process or a thread, by the program itself or from outside; and what is blocked when we
+// have left is what was.
+func TestSignalsThatAreBlockedWait(t *testing.T) {
+	for _, what := range []string{"all", "most", "parts", "few"} {
+		for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
+			t.Run(fmt.Sprintf("%s, jumps %v", what, !opts.NoOptimize), func(t *testing.T) {
+				prog := start(t, "waitedfor", what)
+				mask := prog.Do("blocked", "blocked")
+				s := attach(t, prog.PID(), opts)
+				register(t, s, &kprobes.Kprobe{SymbolName: "foo"})
+				for _, sym := range s.Symbols().Symbols("libc.so.6:*sig*") {
+					_ = s.RegisterKprobe(&kprobes.Kprobe{Addr: sym.Addr})
+				}
+				for range 3 {
+					for _, sig := range []unix.Signal{unix.SIGTRAP, unix.SIGILL, unix.SIGUSR1} {
+						waitsFor(t, prog, sig)
+					}
+				}
+				closeSession(t, s)
+				wantAnswered(t, prog, "blocked", mask)
+				for _, sig := range []unix.Signal{unix.SIGTRAP, unix.SIGILL} {
+					waitsFor(t, prog, sig)
+				}
+				prog.CheckClean()
+				wantRight(t, prog)
+			})
+		}
+	}
+}
+
+// waitsFor sends sig in every way, and has the program read it in every way.
+func waitsFor(t *testing.T, prog *testprog.Prog, sig unix.Signal) {
+	t.Helper()
+	for _, read := range []string{"fd", "wait"} {
+		for _, send := range []string{"send", "raise", "outside", "later"} {
+			got := ""
+			switch send {
+			case "outside":
+				ok(t, unix.Kill(prog.PID(), sig))
+			case "later":
+				prog.Send(fmt.Sprintf("%s %d", read, sig))
+				ok(t, unix.Kill(prog.PID(), sig))
+				got = prog.Expect("got")
+			default:
+				prog.Do(fmt.Sprintf("%s %d", send, sig), "sent")
+			}
+			if send == "raise" {
+				wantAnswered(t, prog, fmt.Sprintf("pending %d", sig), "pending 1")
+			}
+			if got == "" {
+				got = prog.Do(fmt.Sprintf("%s %d", read, sig), "got")
+			}
+			if want := fmt.Sprintf("got %d from ", sig); !strings.HasPrefix(got, want) { // the sender may be us
+				t.Errorf("%s, %s: %q", send, read, got)
+			}
+			wantAnswered(t, prog, fmt.Sprintf("pending %d", sig), "pending 0")
+		}
+	}
+}
+
+func wantAnswered(t *testing.T, prog *testprog.Prog, command, want string) {
+	t.Helper()
+	word, _, _ := strings.Cut(want, " ")
+	if got := prog.Do(command, word); got != want {
+		t.Errorf("%s: %q, not %q", command, got, want)
+	}
+}
