@@ -99,7 +99,7 @@ func (s *Script) toInt() *starlark.Builtin {
 	})
 }
 
-// decode guards json.decode: it charges for the numbers in the text.
+// decode guards json.decode: it charges for the numbers in the text, and bounds how deep it is nested.
 func (s *Script) decode(fn *starlark.Builtin) *starlark.Builtin {
 	return starlark.NewBuiltin(fn.Name(), func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		all := args
@@ -108,7 +108,7 @@ func (s *Script) decode(fn *starlark.Builtin) *starlark.Builtin {
 		}
 		for _, a := range all {
 			text, _ := starlark.AsString(a)
-			cost, err := numbers(text)
+			cost, err := jsonCost(text)
 			if err == nil {
 				err = s.running.charge(cost)
 			}
@@ -120,8 +120,10 @@ func (s *Script) decode(fn *starlark.Builtin) *starlark.Builtin {
 	})
 }
 
-// numbers is the steps that converting the integers of a JSON text takes.
-func numbers(text string) (cost uint64, err error) {
+// jsonCost is the steps that converting the integers of a JSON text takes. The error is that one is
+// too large, or the text nested too deep: decoding is recursive.
+func jsonCost(text string) (cost uint64, err error) {
+	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '"':
@@ -130,6 +132,12 @@ func numbers(text string) (cost uint64, err error) {
 					i++
 				}
 			}
+		case c == '[' || c == '{':
+			if depth++; depth > maxNesting {
+				return 0, errNested
+			}
+		case c == ']' || c == '}':
+			depth--
 		case c >= '0' && c <= '9' || c == '-':
 			begin, float := i+1, false
 			for ; i+1 < len(text) && strings.IndexByte("0123456789.eE+-", text[i+1]) >= 0; i++ {

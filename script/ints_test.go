@@ -153,3 +153,16 @@ func TestIntegersMayBeLarge(t *testing.T) {
 		}
 	}
 }
+
+func TestJSONIsNotDecodedTooDeep(t *testing.T) {
+	for _, src := range []string{
+		"json.decode('[' * 16000000)", "json.decode('{\"a\":' * 3000000)", "json.decode('[1, ' * 501 + ']' * 501)", "json.decode('[{\"a\": ' * 251, default = 1)",
+	} {
+		if _, _, e := loaded(t, src); e == nil || e.Message != errNested.Error() {
+			t.Errorf("%s\nends with %.200v", src, e)
+		}
+	}
+	if _, _, e := loaded(t, "x = json.decode('[' * 498 + '[[], {}, \"[[[\", {\"]]\": 1}]' + ']' * 498)\nfor i in range(498): x = x[0]\nexpect(x == [[], {}, '[[[', {']]': 1}], 'differs')"); e != nil {
+		t.Error(e)
+	}
+}
