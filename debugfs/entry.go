@@ -48,11 +48,12 @@ func (e *entry) appendTo(b []byte) []byte {
 	if e.event == nil {
 		b = append(b, "<stack trace>\n"...)
 		for _, s := range e.stack {
-			b = fmt.Appendf(b, " => %s\n", s)
+			b = fmt.Appendf(b, " => %s\n", clean.Line(s))
 		}
 		return b
 	}
-	return append(e.event.appendBody(b, e), '\n')
+	body := e.event.appendBody(nil, e) // whose values may hold anything, even what looks like another line
+	return append(clean.Append(b, string(body)), '\n')
 }
 
 // header is the beginning of the trace file.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -223,4 +224,43 @@ func TestTracingIsTurnedOff(t *testing.T) {
 			t.Errorf("the snapshot is %q", got)
 		}
 	})
+}
+
+// TestStringsBeginNoLines: what a target's strings hold stays within the line of their event.
+func TestStringsBeginNoLines(t *testing.T) {
+	tr := open(t, "prey", kprobes.Options{})
+	tr.must(tr.add(events, "p:greet length at=%di:u64 text=+0(%di):string c=+1(%di):char both=+0(%di):char[4]"))
+	tr.must(tr.add(group+"greet/enable", "1"))
+	tr.must(tr.add(group+"greet/trigger", "hist:keys=text"))
+	tr.call("string", 3)
+	var at int64
+	if _, values, ok := strings.Cut(tr.cat("tracing/trace"), " at="); ok {
+		_, _ = fmt.Sscan(values, &at)
+	}
+	tr.must(tr.Truncate("tracing/trace"))
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", tr.prog.PID()), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mem.Close() }()
+	for _, c := range []struct{ text, shown, char string }{{"a\nb\t", `a\nb\t`, `\n`}, {"\r\v\\n", `\r\v\n`, `\v`}, {"\x1b\xffx\n", `\x1b\xffx\n`, `\xff`}} {
+		if _, err := mem.WriteAt([]byte(c.text), at); err != nil {
+			t.Fatal(err)
+		}
+		tr.call("string", 3)
+		values := fmt.Sprintf(` text="%s" c='%s' both=`, c.shown, c.char)
+		if all := tr.lines(); len(all) != 1 || !strings.Contains(all[0], values) {
+			t.Errorf("the trace is %q, want one line with %s", all, values)
+		}
+		piped, err := fs.ReadFile(tr.Snapshot(), tracePipe)
+		if line, more, _ := strings.Cut(string(piped), "\n"); err != nil || more != "" || !strings.Contains(line, values) || !strings.HasSuffix(line, "'}") {
+			t.Errorf("%q is read (%v), want one line with %s", piped, err, values)
+		}
+		if hist := tr.cat(group + "greet/hist"); !strings.Contains(hist, "{ text: "+c.shown+" ") {
+			t.Errorf("the histogram is\n%s", hist)
+		}
+	}
+	if _, err := mem.WriteAt([]byte("test"), at); err != nil {
+		t.Fatal(err)
+	}
 }

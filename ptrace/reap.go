@@ -119,7 +119,7 @@ func (th *Thread) putBack() {
 // putOff sends the signal that a thread has stopped for again: it comes back when the thread is resumed, by us or by our death. A stop that is being handled stays as it
 // is.
 func (th *Thread) putOff() {
-	if !th.injectable || !th.queued || th.handled || th.call != nil || !heldByKernel.Has(th.stop.Signal) {
+	if !th.injectable || !th.queued || th.handled || th.call != nil || !(heldByKernel | sigbit(unix.SIGTRAP)).Has(th.stop.Signal) {
 		return
 	}
 	if info, err := th.siginfo(); err == nil && !info.Synchronous() {

@@ -84,6 +84,8 @@ func (b *budget) look() {
 	}
 }
 
+var errNested = fmt.Errorf("cut off: a value is nested deeper than %d", maxNesting)
+
 // charge takes steps for work that the interpreter does not count, before it is done. The
 // error is that there are not as many left.
 func (b *budget) charge(steps uint64) error {
@@ -92,7 +94,7 @@ func (b *budget) charge(steps uint64) error {
 		return nil
 	}
 	if b.deep {
-		return fmt.Errorf("cut off: a value is nested deeper than %d", maxNesting)
+		return errNested
 	}
 	return fmt.Errorf("cut off: this takes more than what is left of %d steps; -steps allows more", b.steps)
 }

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 
 	"go.starlark.net/starlark"
@@ -26,7 +27,7 @@ func guardSet(op syntax.Token) string { return "(" + op.String() + "=)" }
 
 // guardedOps are the operators whose cost depends on their operands.
 var guardedOps = []syntax.Token{
-	syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.SLASHSLASH, syntax.PERCENT, syntax.PIPE, syntax.AMP, syntax.CIRCUMFLEX,
+	syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.SLASHSLASH, syntax.PERCENT, syntax.PIPE, syntax.AMP, syntax.CIRCUMFLEX, syntax.LTLT,
 	syntax.EQL, syntax.NEQ, syntax.LT, syntax.LE, syntax.GT, syntax.GE, syntax.IN, syntax.NOT_IN,
 }
 
@@ -94,7 +95,7 @@ func (in *instrumenter) assign(s *syntax.AssignStmt) {
 		op -= syntax.PLUS_EQ - syntax.PLUS
 	}
 	var left syntax.Expr = &syntax.Ident{NamePos: s.OpPos, Name: "None"}
-	if op == syntax.STAR || op == syntax.PERCENT {
+	if op == syntax.STAR || op == syntax.PERCENT || op == syntax.LTLT {
 		var simple bool
 		if left, simple = clone(s.LHS); !simple {
 			in.err = syntax.Error{Pos: s.OpPos, Msg: fmt.Sprintf("%v needs a variable, or one's attribute or element, on its left", s.Op)}
@@ -257,6 +258,8 @@ func bounded(e *syntax.BinaryExpr) bool {
 		return false
 	case syntax.PERCENT, syntax.IN, syntax.NOT_IN:
 		return constant(e.Y)
+	case syntax.LTLT:
+		return constant(e.X)
 	}
 	return constant(e.X) || constant(e.Y)
 }
@@ -265,7 +268,8 @@ func bounded(e *syntax.BinaryExpr) bool {
 func constant(e syntax.Expr) bool {
 	switch e := e.(type) {
 	case *syntax.Literal:
-		return true
+		i, large := e.Value.(*big.Int)
+		return !large || i.BitLen() <= 64
 	case *syntax.ParenExpr:
 		return constant(e.X)
 	case *syntax.UnaryExpr:

@@ -145,7 +145,7 @@ type module struct {
 // execute runs a file. Its globals are not frozen, unlike in other hosts of Starlark:
 // all of a scenario runs on one thread at a time, and handlers want to remember.
 func (s *Script) execute(file string, src []byte) (starlark.StringDict, error) {
-	parsed, err := dialect.Parse(file, src, 0)
+	parsed, err := parse(file, src)
 	s.source.add(file, src, parsed)
 	if err != nil {
 		return nil, s.syntaxError(err)

@@ -12,7 +12,7 @@ import (
 // bulk are Starlark's functions that go through their arguments, and whether through what is
 // in those as well.
 var bulk = map[string]bool{
-	"any": false, "all": false, "enumerate": false, "reversed": false, "zip": false, "list": false, "tuple": false, "int": false,
+	"any": false, "all": false, "enumerate": false, "reversed": false, "zip": false, "list": false, "tuple": false,
 	"max": true, "min": true, "sorted": true, "dict": true, "set": true, "bytes": true, "str": true, "repr": true,
 	"print": true, "hash": true, "float": false,
 }
@@ -22,6 +22,7 @@ func (s *Script) guards(all starlark.StringDict) {
 	for name, deep := range bulk {
 		all[name] = s.guarded(starlark.Universe[name].(*starlark.Builtin), deep)
 	}
+	all["int"] = s.toInt()
 	for _, op := range guardedOps {
 		all[guardOp(op)] = starlark.NewBuiltin(guardOp(op), func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
 			if err := s.chargeOp(op, args[0], args[1]); err != nil {
@@ -80,6 +81,9 @@ func (s *Script) guardedModule(m *starlarkstruct.Module) *starlarkstruct.Module 
 	all := starlark.StringDict{}
 	for name, v := range m.Members {
 		if fn, ok := v.(*starlark.Builtin); ok {
+			if name == "decode" {
+				fn = s.decode(fn)
+			}
 			v = s.guarded(fn, true)
 		}
 		all[name] = v
@@ -163,8 +167,11 @@ var changesOneEnd = map[string]bool{
 	"append": true, "extend": true, "pop": true, "get": true, "setdefault": true, "update": true, "add": true, "discard": true,
 }
 
-// chargeOp charges for x op y.
+// chargeOp charges for x op y. The error may also be that the result is too large.
 func (s *Script) chargeOp(op syntax.Token, x, y starlark.Value) error {
+	if err := checkOp(op, x, y); err != nil {
+		return err
+	}
 	i, isInt := x.(starlark.Int)
 	j, both := y.(starlark.Int)
 	if isInt && both {
@@ -300,8 +307,10 @@ func (w *weigher) elements(v starlark.Value) {
 		defer func() { w.inside = w.inside[:len(w.inside)-1] }()
 	}
 	switch v := v.(type) {
-	case starlark.String, starlark.Bytes, starlark.Int:
+	case starlark.String, starlark.Bytes:
 		w.n += length(v)
+	case starlark.Int:
+		w.n += length(v) + conversion(bitLen(v))
 	case starlark.IterableMapping:
 		for _, pair := range v.Items() {
 			w.add(pair[0])
