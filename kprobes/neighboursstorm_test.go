@@ -3,6 +3,7 @@ package kprobes_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
@@ -22,6 +23,37 @@ func TestUprobesThatComeAndGo(t *testing.T) {
 	bin := ownCopy(t, "optstorm")
 	for i := range rounds {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { amongUprobes(t, testprog.Start(t, bin), seed+uint64(i), i%2 == 1) })
+	}
+}
+
+// TestTracersAreKilledBesideUprobes that come and go: what stood there first may have gone when the guardian, or the next recovery, puts the code back. Nothing is
+// left, and the program is right.
+func TestTracersAreKilledBesideUprobes(t *testing.T) {
+	testprog.NeedUprobes(t)
+	rounds := 6
+	if torture() {
+		rounds = 200
+	}
+	seed := testprog.Seed(t, 17)
+	bin := ownCopy(t, "optstorm")
+	for i := range rounds {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			prog, r := testprog.Start(t, bin), rand.New(rand.NewPCG(seed, uint64(i)))
+			storm := testprog.StormOfUprobes(prog.PID(), seed+uint64(i), placesAround(t, prog.PID(), stormed, i%2 == 1), false)
+			prog.Send(fmt.Sprintf("storm %d", 2+r.IntN(10)))
+			g := startGuarded(t, prog.PID(), "GOKPROBE_SYMBOLS="+strings.Join(stormed, " "))
+			g.guardian(0)
+			g.ask("armed")
+			prog.Expect("did")
+			prog.Do(fmt.Sprintf("storm %d", 1+r.IntN(10)), "did")
+			g.kill()
+			prog.Do("storm 2", "did")
+			storm.Stop()
+			recovered(t, prog.PID())
+			prog.Do("storm 2", "did")
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
 	}
 }
 

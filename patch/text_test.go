@@ -406,7 +406,7 @@ func TestRestore(t *testing.T) {
 		copy(m.b[4:], c.got)
 		ok := Entry{base, bytes.Clone(m.b[:1]), int3}
 		m.b[0] = 0xcc
-		err := Restore(m, Judge{}, []Entry{{base, nil, nil}, {base + 99, int3, int3}, e, ok})
+		err := Restore(m, Judge{}, []Entry{{base, nil, nil}, {base + 99, []byte{1}, int3}, e, ok, {base + 1, int3, int3}})
 		if !errors.Is(err, ErrLength) || !errors.Is(err, errInjected) || errors.Is(err, ErrChanged) != (c.err != nil) {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -20,7 +20,7 @@ type Entry struct {
 // (the newest first). It needs no Text, so it serves whoever finds a journal
 // and the copy of memory that a forked child has. j is as in Beside.
 //
-// Bytes that are the original already stay, and so do foreign breakpoints. So do bytes that are not ours: the
+// Bytes that are the original already stay, and so do foreign breakpoints; where the replacement is the original nothing is ours. So do bytes that are not ours: the
 // error then matches ErrChanged. A half-written replacement is ours. Restore
 // goes on after an error and returns them joined, the first ones and how many more. An entry of more than
 // one byte needs the target frozen, see the package comment.
@@ -46,6 +46,9 @@ func Restore(mem arch.Memory, j Judge, entries []Entry) error {
 func restore(mem arch.Memory, j Judge, e Entry) error {
 	if len(e.Original) == 0 || len(e.Original) != len(e.Replacement) {
 		return fmt.Errorf("restoring %s: %w", e.At, ErrLength)
+	}
+	if bytes.Equal(e.Original, e.Replacement) {
+		return nil // somebody else's breakpoint, which stood there first (Patch.Shared): it may have gone since
 	}
 	got := make([]byte, len(e.Original))
 	if err := mem.ReadMemory(e.At, got); err != nil {
