@@ -59,6 +59,9 @@ func (t *Tracer) deliver(th *Thread) {
 	if t.threads[th.TID] != th || th.state != stopped || !th.blockAgain() && th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
+	if th.timed != nil && th.timed.restarts {
+		th.endTimed() // a handler comes in between: the call begins its time anew, as without us
+	}
 	th.resendHeld()
 	if !th.injectable {
 		th.resendKept()

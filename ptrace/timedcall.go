@@ -31,6 +31,7 @@ type timedCall struct {
 	due           time.Time
 	result        int64
 	entered, left bool // since it was last restarted
+	restarts      bool // left, and the kernel makes it again by itself
 	timer         *time.Timer
 }
 
@@ -64,7 +65,7 @@ func (th *Thread) timeIsOver(regs *hostRegs) (result int64, late bool) {
 		th.endTimed()
 		return c.result, true
 	}
-	c.entered, c.left = false, false
+	c.entered, c.left, c.restarts = false, false, false
 	return 0, false
 }
 
@@ -106,10 +107,11 @@ func (th *Thread) noteTimed() (again bool) {
 	regs, err := th.hostRegs()
 	switch {
 	case err != nil:
-	case atEntry(regs) && !c.entered && c.regs == callOf(regs):
-		c.entered = true
+	case atEntry(regs) && (!c.entered || c.restarts) && c.regs == callOf(regs):
+		c.entered, c.left, c.restarts = true, false, false
 	case c.entered && !c.left && (interrupted(regs) || int64(regs.Rax) == -int64(unix.EINTR)):
-		c.left = true // if it is not restarted, the thread's next entry tells
+		c.left = true                  // if it is not restarted, the thread's next entry tells
+		c.restarts = interrupted(regs) // splice(2), for one: with ERESTARTSYS as long as it waits for the pipe's lock, then with EINTR
 		return true
 	default:
 		th.endTimed()

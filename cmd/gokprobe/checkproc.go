@@ -98,7 +98,7 @@ func (f *facts) tellProtections(st procfs.Status) {
 	case 0:
 		f.tell(true, "no seccomp filter")
 	default:
-		f.tell(true, "under a seccomp filter (mode %d): it is suspended while memory is mapped, else slots go into padding of the code; it sees no call that the program does not make", st.Seccomp)
+		f.tell(true, "under a seccomp filter (mode %d): it is suspended while memory is mapped, else slots go into padding of the code; it sees no call that the program does not make, unless gokprobe is killed (SECURITY.md)", st.Seccomp)
 	}
 	if st.ShadowStack {
 		f.tell(false, "it uses a shadow stack: calls and returns that need emulation can't be probed")
