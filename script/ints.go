@@ -163,10 +163,13 @@ func parse(file string, src []byte) (*syntax.File, error) {
 	for short := cut(src); ; short = src {
 		f, err := dialect.Parse(file, short, 0)
 		if err == nil {
-			err = checkLiterals(f)
+			err = checkTree(f)
 		}
-		if err != nil || len(short) == len(src) {
-			return f, err
+		if err != nil {
+			return nil, err
+		}
+		if len(short) == len(src) {
+			return f, nil
 		}
 	}
 }
@@ -186,14 +189,27 @@ func cut(src []byte) []byte {
 	return short
 }
 
-// checkLiterals tells of an integer in a file that is too large.
-func checkLiterals(f *syntax.File) (err error) {
+// checkTree tells of an integer in a file that is too large, and of an expression nested too deep: what comes after the parser takes the square of a chain's length,
+// and can't be interrupted.
+func checkTree(f *syntax.File) (err error) {
+	depth := 0
 	syntax.Walk(f, func(n syntax.Node) bool {
+		if n == nil {
+			depth--
+			return true
+		}
+		if depth++; depth > maxNesting && err == nil {
+			begin, _ := n.Span()
+			err = syntax.Error{Pos: begin, Msg: fmt.Sprintf("the expression is nested deeper than %d", maxNesting)}
+		}
 		if lit, ok := n.(*syntax.Literal); ok && lit.Token == syntax.INT {
 			i, large := lit.Value.(*big.Int)
 			if len(lit.Raw) > maxLiteral || large && i.BitLen() > maxBits {
 				err = syntax.Error{Pos: lit.TokenPos, Msg: errLargeInt.Error()}
 			}
+		}
+		if err != nil {
+			depth-- // the walk does not say that it leaves what it does not enter
 		}
 		return err == nil
 	})

@@ -166,3 +166,16 @@ func TestJSONIsNotDecodedTooDeep(t *testing.T) {
 		t.Error(e)
 	}
 }
+
+// TestChainsAreBounded: the parser's own limit is about what is nested to the right.
+func TestChainsAreBounded(t *testing.T) {
+	for _, link := range []string{"(1)", ".b", "[0]", "+1", " and x", "[1:]"} {
+		_, err := parse("chain.star", []byte("x = 1\ny = x"+strings.Repeat(link, 100000)+"\n"))
+		if err == nil || !strings.Contains(err.Error(), "nested deeper than 500") {
+			t.Errorf("x%s%s…: %v", link, link, err)
+		}
+		if _, err := parse("chain.star", []byte("x = 1\ny = x"+strings.Repeat(link, 400)+"\n")); err != nil {
+			t.Errorf("x%s 400 times: %v", link, err)
+		}
+	}
+}
