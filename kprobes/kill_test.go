@@ -67,7 +67,7 @@ func probeUntilError(pid int) error {
 }
 
 // TestSessionsLeaveNothingBehind: descriptors, goroutines and child processes of the
-// tracer are as many after 100 sessions as after the first.
+// tracer are no more after 100 sessions than after the first. (Fewer they may be: of tests before something is closed late.)
 func TestSessionsLeaveNothingBehind(t *testing.T) {
 	prog := start(t, "threads", "4")
 	once := func() {
@@ -83,15 +83,21 @@ func TestSessionsLeaveNothingBehind(t *testing.T) {
 	for range 100 {
 		once()
 	}
-	if after := ownings(t); after != before {
-		t.Errorf("after 100 sessions: %s, before: %s", after, before)
+	if after := ownings(t); after.descriptors > before.descriptors || after.goroutines > before.goroutines || len(after.children) > len(before.children) {
+		t.Errorf("after 100 sessions: %+v, before: %+v", after, before)
 	}
 	prog.CheckClean()
 	wantRight(t, prog)
 }
 
-// ownings counts what this process has. Idle threads of the Go runtime come and go.
-func ownings(t *testing.T) string {
+// owned is what a process has. Idle threads of the Go runtime come and go.
+type owned struct {
+	descriptors, goroutines int
+	children                []int
+}
+
+// ownings counts what this process has.
+func ownings(t *testing.T) owned {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -110,5 +116,5 @@ func ownings(t *testing.T) string {
 		children = append(children, of...)
 	}
 	slices.Sort(children)
-	return fmt.Sprintf("%d descriptors, %d goroutines, children %v", len(fds), runtime.NumGoroutine(), children)
+	return owned{len(fds), runtime.NumGoroutine(), children}
 }
