@@ -261,47 +261,6 @@ func (th *Thread) unblock() {
 	}
 }
 
-// blockAgain has a thread that believes to block a signal which somebody has sent, SIGTRAP or SIGILL, block it: it was taken out of nearly all signals
-// for the guard. The kernel then has the signal wait instead of delivering it, of the thread or of the process, as it was sent (ptrace_signal in kernel/signal.c
-// requeues what is blocked by then): for sigwait(3), a signalfd, or the day when the program lets it come. Until the program changes its mask, a breakpoint that the
-// thread meets after our death ends the process.
-func (th *Thread) blockAgain() bool {
-	sig := th.stop.Signal
-	if !forced.Has(sig) {
-		return false
-	}
-	info, err := th.siginfo()
-	if err != nil || info.Code() > 0 {
-		return false
-	}
-	m, err := th.sigmask()
-	if err != nil || !th.lessened(m, sig) || th.setSigmask(m|sigbit(sig)) != nil {
-		return false
-	}
-	if th.sentWaits = true; sig == unix.SIGTRAP {
-		th.trapBlocked, th.trapAsked, th.owesBlock = true, false, false
-	}
-	th.noteFaultMask(m | sigbit(sig))
-	return true
-}
-
-// lessened tells whether m, which the thread blocks, is less than it has asked for by sig. Sets are known that tails have changed; but what a thread blocks is made of several
-// calls. So a mask of nearly all signals that has those which other instructions raise is taken for one as well: who wants to have the signals that instructions
-// raise has all of them.
-func (th *Thread) lessened(m Sigset, sig unix.Signal) bool {
-	const nearlyAll, faults = 30, 1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1)
-	rest := m &^ forced
-	switch k, ok := th.Proc.tracer.handler.(MaskKeeper); {
-	case m.Has(sig) || bits.OnesCount64(uint64(rest)) < nearlyAll:
-		return false
-	case th.unblocked && rest == th.unblockedFrom&^forced:
-		return true
-	case ok && k.Lessened(th, rest):
-		return true
-	}
-	return rest&faults == faults && th.Proc.own != nil
-}
-
 // Unblocked says that a tracer which was killed has called Unblock. Threads that block all signals but just those of breakpoints
 // are the ones it has left so; no program is known that does it by itself. All threads must be stopped.
 // So are those that block one of sets but for that.

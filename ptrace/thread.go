@@ -98,7 +98,7 @@ type Thread struct {
 	trapRestored             bool // see RestoreTrap
 
 	unsure    bool // it has come to a breakpoint since the guard was last seen in its place
-	sentWaits bool // a SIGTRAP or SIGILL that was sent waits, blocked: see blockAgain
+	sentWaits bool // a SIGTRAP or SIGILL that was sent waits, blocked, or has: see blockAgain
 	owesBlock bool // it is to block SIGTRAP when it next stops for that (trapBlocked)
 
 	unmarked *Siginfo // what was told of the stop before mark
