@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/debugfs"
-	"github.com/gokprobe/gokprobe/debugfs/door"
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/internal/door"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
