@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // Limits of an argument.
@@ -69,7 +69,7 @@ func (d *Definition) parseArgs(c Context) error {
 	return nil
 }
 
-func (p *argParser) log(f *fault, word int) *errlog.Error {
+func (p *argParser) log(f *fault, word int) *caret.Error {
 	return f.log(p.d.Family.System(), p.d.words, word)
 }
 

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // listings are lines and how the events that they define are listed (kprobe_eventname.tc, kretprobe_maxactive.tc,
@@ -185,7 +185,7 @@ func TestASingleArgument(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	_, err = ParseArg("a=%di", 1, d, Context{})
-	var e *errlog.Error
+	var e *caret.Error
 	if !errors.As(err, &e) || e.ID != "USED_ARG_NAME" || e.Command != "a=%di" || e.Column != 0 {
 		t.Errorf("a name that is used: %v", err)
 	}
@@ -201,7 +201,7 @@ func TestLinesThatAreNoCommands(t *testing.T) {
 		"p100 /bin/sh:10", "r1 /bin/sh:10", "f:e vfs_read", "px:e vfs_read",
 	} {
 		d, err := ParseDynamic(line, machine)
-		var e *errlog.Error
+		var e *caret.Error
 		if d != nil || !errors.Is(err, syscall.EINVAL) || errors.As(err, &e) {
 			t.Errorf("%q: %v, %v", line, d, err)
 		}
@@ -309,7 +309,7 @@ func TestProbesOfOneEvent(t *testing.T) {
 		before, after, _ := strings.Cut(c.second, "^")
 		d := parse(before + after)
 		err := d.Joins([]*Definition{parse(c.first)})
-		var e *errlog.Error
+		var e *caret.Error
 		switch errors.As(err, &e); {
 		case c.id == "" && err != nil:
 			t.Errorf("%s after %s: %v", c.second, c.first, err)
@@ -331,7 +331,7 @@ func TestPartsOfACommand(t *testing.T) {
 		PartCommand: "r16:grp/ev vfs_read $arg* x=%ax", PartMaxActive: "16:", PartGroup: "grp/", PartEvent: "ev ", PartPlace: "vfs_read",
 		PartArg: "$arg*", PartArg + 3: "$arg*", PartArg + 4: "x=%ax", PartArg + 5: "",
 	} {
-		var e *errlog.Error
+		var e *caret.Error
 		if err := d.ErrorAs("BAD_INSN_BNDRY", part, 0); !errors.As(err, &e) || e.Errno != syscall.EILSEQ || e.System != "trace_kprobe" {
 			t.Fatal(err)
 		}

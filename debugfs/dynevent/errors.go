@@ -5,7 +5,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // Part is a part of a command that an error can be about.
@@ -125,9 +125,9 @@ func badNumber(id string, column int, number string) *fault {
 }
 
 // log makes the error of a fault in word number w of words; behind the last word its column is the command's end.
-func (f *fault) log(system string, words []string, w int) *errlog.Error {
+func (f *fault) log(system string, words []string, w int) *caret.Error {
 	s := sentences[f.id]
-	e := &errlog.Error{System: system, ID: f.id, Text: s.text, Command: strings.Join(words, " "), Errno: f.errno}
+	e := &caret.Error{System: system, ID: f.id, Text: s.text, Command: strings.Join(words, " "), Errno: f.errno}
 	if e.Errno == 0 {
 		e.Errno = s.errno
 	}
@@ -145,7 +145,7 @@ func (f *fault) log(system string, words []string, w int) *errlog.Error {
 }
 
 // Error is the error id of the kernel's table (such as NON_UNIQ_SYMBOL), about a part of d's command. It is an
-// *errlog.Error with the errno that the kernel has for it.
+// *caret.Error with the errno that the kernel has for it.
 func (d *Definition) Error(id string, p Part) error { return d.ErrorAs(id, p, 0) }
 
 // ErrorAs is Error with another errno, as that of a symbol that was not found: BAD_PROBE_ADDR and ENOENT.

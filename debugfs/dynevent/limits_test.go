@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // nested is an argument of n dereferences.
@@ -62,7 +62,7 @@ func TestLimits(t *testing.T) {
 		if _, err := ParseDynamic(c.allowed, Context{}); err != nil {
 			t.Errorf("%s: %v", c.allowed, err)
 		}
-		var e *errlog.Error
+		var e *caret.Error
 		if _, err := ParseDynamic(c.tooMuch, Context{}); !errors.As(err, &e) || e.ID != c.id {
 			t.Errorf("%s: %v, want %s", c.tooMuch, err, c.id)
 		}

@@ -32,7 +32,7 @@ type Context struct {
 	Function func(d *Definition) (Function, error)
 }
 
-// ParseKprobe parses a line of kprobe_events. Errors are *errlog.Error, but for a line that is no command at
+// ParseKprobe parses a line of kprobe_events. Errors are *caret.Error, but for a line that is no command at
 // all: then they only match EINVAL.
 func ParseKprobe(line string, c Context) (*Definition, error) {
 	return parse(&Definition{words: strings.FieldsFunc(line, isBlank)}, "-", c)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // machine is a little world for lines to be about: functions with parameters, and files.
@@ -240,7 +240,7 @@ func TestRefusalsPointAtWhatIsWrong(t *testing.T) {
 			want = len("p ")
 		}
 		_, err := ParseDynamic(before+after, machine)
-		var e *errlog.Error
+		var e *caret.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v, want %s", r.line, err, r.id)
 			continue

@@ -3,7 +3,7 @@ package filter
 import (
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // The kernel's errors (ERRORS in trace_events_filter.c).
@@ -29,8 +29,8 @@ var texts = map[string]string{
 }
 
 // fail is the error id at a column of text.
-func fail(text, id string, column int) *errlog.Error {
-	return &errlog.Error{
+func fail(text, id string, column int) *caret.Error {
+	return &caret.Error{
 		System: "event filter parse error", ID: id, Text: texts[id],
 		Command: text, Column: min(column, len(text)), Errno: syscall.EINVAL,
 	}

@@ -20,8 +20,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // MaxLen is what a filter's text is shorter than, in bytes (the kernel: PAGE_SIZE).
@@ -43,12 +43,12 @@ type Parser struct {
 	Function func(name string) (start, end uint64, ok bool)
 }
 
-// Parse makes a filter over fields. The error is an *errlog.Error and matches EINVAL.
+// Parse makes a filter over fields. The error is an *caret.Error and matches EINVAL.
 func Parse(text string, fields []fetch.Field) (*Filter, error) {
 	return Parser{Fields: fields}.Parse(text)
 }
 
-// Parse makes a filter. The error is an *errlog.Error and matches EINVAL.
+// Parse makes a filter. The error is an *caret.Error and matches EINVAL.
 func (p Parser) Parse(text string) (*Filter, error) {
 	text = strings.TrimRight(text, space)
 	root, err := p.parse(text)
@@ -68,7 +68,7 @@ func (f *Filter) String() string { return f.text }
 func (f *Filter) Match(values []fetch.Value) bool { return f.root.match(values) }
 
 // Shown is what the filter file shows, without the last newline, after a filter was refused with err.
-func Shown(err *errlog.Error) string {
+func Shown(err *caret.Error) string {
 	return err.Command + "\n" + strings.Repeat(" ", min(err.Column, len(err.Command))) + "^\nparse_error: " + err.Text + "\n"
 }
 

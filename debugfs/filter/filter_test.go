@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 var (
@@ -107,7 +107,7 @@ func TestErrors(t *testing.T) {
 	} {
 		text := strings.Replace(c.text, "^", "", 1)
 		_, err := testParser.Parse(text)
-		var e *errlog.Error
+		var e *caret.Error
 		if !errors.As(err, &e) || !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%.60s: %v", text, err)
 			continue
@@ -126,7 +126,7 @@ func TestErrors(t *testing.T) {
 
 func TestWhatTheFileShows(t *testing.T) {
 	_, err := Parse("common_pid == 1 && dsigx == 17\n", testFields)
-	var e *errlog.Error
+	var e *caret.Error
 	if !errors.As(err, &e) {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/filter"
+	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -60,7 +60,7 @@ type Values struct {
 type Error struct {
 	InFilter bool
 	Text     string // the argument or the filter
-	Err      error  // an *errlog.Error where the text is wrong, which tells the column
+	Err      error  // an *caret.Error where the text is wrong, which tells the column
 	// Unknown is why nothing is known of the function, where Text names one of its parameters.
 	Unknown error
 }
@@ -74,7 +74,7 @@ func (e *Error) Error() string {
 	if e.Unknown != nil {
 		return fmt.Sprintf("%s %s names a parameter, but %v", what, e.Text, e.Unknown)
 	}
-	var parse *errlog.Error
+	var parse *caret.Error
 	if errors.As(e.Err, &parse) {
 		return fmt.Sprintf("%s %s: %s (%s)", what, e.Text, parse.Text, parse.ID)
 	}
@@ -93,7 +93,7 @@ var errSyscall = errors.New("of a system call's arguments only the registers are
 // Check finds what is wrong with a wish before there is a process. What only the process tells is believed.
 func (w Wish) Check() error {
 	_, err := w.parse(dynevent.Context{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
-	var e *errlog.Error
+	var e *caret.Error
 	if errors.As(err, &e) && w.mayBeMended(e) {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (w Wish) Check() error {
 }
 
 // mayBeMended tells of an error that the process's debug information may make one no more.
-func (w Wish) mayBeMended(e *errlog.Error) bool {
+func (w Wish) mayBeMended(e *caret.Error) bool {
 	switch e.ID {
 	case "FIELD_NOT_FOUND":
 		return w.Params
@@ -136,7 +136,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	v, err := w.parse(c, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
 	if err != nil {
 		var wrong *Error
-		var e *errlog.Error
+		var e *caret.Error
 		if unknown != nil && errors.As(err, &wrong) && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID) {
 			if wrong.Unknown = unknown; !at.Waits && !w.Syscall {
 				wrong.Unknown = NoParams(table, at.Addr, unknown)

@@ -1,14 +1,14 @@
-// Package errlog is tracing/error_log: what was wrong with a command, and where in it
-// (kernel/trace/trace.c, tracing_log_err).
+// Package caret is what is wrong with a text that somebody wrote, and the place in it: arguments, filters, and commands to the
+// kernel's files. Who prints the text puts a caret below the place, as error_log does.
 //
 // The package is pure: no system call, no build tag.
-package errlog
+package caret
 
 import "syscall"
 
-// Error is what is wrong with a command that was written to a file. errors.Is matches its Errno.
+// Error is what is wrong with a command. errors.Is matches its Errno.
 type Error struct {
-	System  string        // who complains: trace_kprobe, trace_uprobe, event filter …
+	System  string        // who complains, as error_log names it: trace_kprobe, trace_uprobe, event filter …
 	ID      string        // the kernel's name of the error, BAD_PROBE_ADDR
 	Text    string        // the kernel's sentence for it
 	Command string        // as it is printed: the words, one blank between them
