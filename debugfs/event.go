@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/filter"
 	"github.com/gokprobe/gokprobe/debugfs/format"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
 // event is what has a directory in tracing/events: one probe or several that record the same

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/filter"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
 // filterFile is an event's filter file.

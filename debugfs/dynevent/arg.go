@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Limits of an argument.

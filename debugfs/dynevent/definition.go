@@ -20,7 +20,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Kind is what a line asks for.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // listings are lines and how the events that they define are listed (kprobe_eventname.tc, kretprobe_maxactive.tc,

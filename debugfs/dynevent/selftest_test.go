@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // machine is a little world for lines to be about: functions with parameters, and files.

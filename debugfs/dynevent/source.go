@@ -6,7 +6,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // MaxArray is how many elements an array may have (MAX_ARRAY_LEN).

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Function is what debug information says of a probed function: what BTF is to the kernel.

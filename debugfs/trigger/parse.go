@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/filter"
+	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
 // maxCommand is how long a command may be (kernel: a page, with the zero).

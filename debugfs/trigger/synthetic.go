@@ -7,8 +7,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Synthetic is the definition of an event that histograms' actions make happen (Documentation/trace/histogram.rst

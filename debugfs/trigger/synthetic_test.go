@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 func TestSyntheticEventsAreListed(t *testing.T) {

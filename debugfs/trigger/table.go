@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Host is the tree that triggers act on. Its methods are called by the goroutines that call Set.Write,

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // host records what triggers ask of it.

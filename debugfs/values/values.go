@@ -10,9 +10,9 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/filter"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 

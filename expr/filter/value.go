@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // parseNumber reads a number as the kernel's kstrtoull and kstrtoll do with base 0.

@@ -3,7 +3,7 @@ package filter
 import (
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // op is a comparison.

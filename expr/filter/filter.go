@@ -20,8 +20,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // MaxLen is what a filter's text is shorter than, in bytes (the kernel: PAGE_SIZE).

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/program"
 )
 

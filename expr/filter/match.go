@@ -1,7 +1,7 @@
 package filter
 
 import (
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 func (n *node) match(values []fetch.Value) bool {
