@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gokprobe/gokprobe/expr/arg"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
@@ -188,7 +189,7 @@ func stored(t fetch.Type) fetch.Type {
 	if t.Kind != fetch.BitField {
 		return t
 	}
-	s, _ := TypeOf(fmt.Sprintf("u%d", 8*t.Size))
+	s, _ := arg.TypeOf(fmt.Sprintf("u%d", 8*t.Size))
 	s.Count = t.Count
 	return s
 }

@@ -72,9 +72,6 @@ func FuzzParse(f *testing.F) {
 	for _, l := range listings {
 		f.Add(l.line)
 	}
-	for _, s := range sources {
-		f.Add("p vfs_read " + s.arg)
-	}
 	f.Fuzz(func(t *testing.T, line string) {
 		for command, err := range Lines([]byte(line)) {
 			if err != nil {

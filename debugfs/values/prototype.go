@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/expr/arg"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -22,7 +22,7 @@ type prototype struct {
 
 // Prototype is what debug information says of the function that contains an address, for fetch arguments at its
 // entry or its return. The error is that of symbols.Table.Params.
-func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (dynevent.Function, error) {
+func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (arg.Function, error) {
 	p := &prototype{abi: fetch.AMD64, isReturn: isReturn}
 	if table.GoFunction(at) {
 		p.abi = fetch.GoAMD64
@@ -37,7 +37,7 @@ func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (dynevent.Func
 	return p, nil
 }
 
-// Params implements dynevent.Function.
+// Params implements arg.Function.
 func (p *prototype) Params() []string {
 	names := make([]string, len(p.params))
 	for i, param := range p.params {
@@ -46,17 +46,17 @@ func (p *prototype) Params() []string {
 	return names
 }
 
-// Variable implements dynevent.Function. A result is the first one, of functions that give several.
-func (p *prototype) Variable(name string, path []dynevent.Member) (v dynevent.Variable, err error) {
+// Variable implements arg.Function. A result is the first one, of functions that give several.
+func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, err error) {
 	var param symbols.Param
 	i := slices.IndexFunc(p.params, func(x symbols.Param) bool { return x.Name == name })
 	switch {
 	case name == "$retval" && len(p.results) == 0:
-		return v, dynevent.ErrNoResult
+		return v, arg.ErrNoResult
 	case name == "$retval":
 		param = p.results[0]
 	case i < 0:
-		return v, dynevent.ErrNoVariable
+		return v, arg.ErrNoVariable
 	default:
 		param = p.params[i]
 	}
@@ -87,11 +87,11 @@ func stepError(err error) error {
 	var s *symbols.StepError
 	switch {
 	case !errors.As(err, &s):
-		return dynevent.ErrNoVariable
+		return arg.ErrNoVariable
 	case errors.Is(err, symbols.ErrNoMember):
-		return &dynevent.MemberError{Step: s.Step, Err: dynevent.ErrNoMember}
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoMember}
 	}
-	return &dynevent.MemberError{Step: s.Step, Err: dynevent.ErrNoPointer}
+	return &arg.MemberError{Step: s.Step, Err: arg.ErrNoPointer}
 }
 
 // source is a parameter's: an $argN if it can be, since those are kept for the return.
@@ -106,7 +106,7 @@ func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
 	case onStack:
 		s.N = int64(len(p.abi.Args)) + d.Stack/word
 	case p.isReturn:
-		return s, dynevent.ErrNoVariable
+		return s, arg.ErrNoVariable
 	case d.Reg != "":
 		s.Base, s.Name = fetch.Register, d.Reg
 	default:
@@ -135,15 +135,15 @@ func derefs(loads []int64) []fetch.Deref {
 }
 
 // typeOf is the type that the kernel gives a variable: by sign and size, in hexadecimal what is no number.
-func typeOf(d symbols.Datum) (t fetch.Type, text dynevent.Text) {
+func typeOf(d symbols.Datum) (t fetch.Type, text arg.Text) {
 	name := ""
 	switch d.Shape {
 	case symbols.ShapeTextPointer:
-		text = dynevent.TextPointer
+		text = arg.TextPointer
 	case symbols.ShapeText:
-		text = dynevent.TextArray
+		text = arg.TextArray
 	case symbols.ShapeCountedText:
-		text = dynevent.TextCounted
+		text = arg.TextCounted
 	case symbols.ShapeSigned:
 		name = fmt.Sprintf("s%d", 8*d.Size)
 	case symbols.ShapeUnsigned:
@@ -152,7 +152,7 @@ func typeOf(d symbols.Datum) (t fetch.Type, text dynevent.Text) {
 	if d.Bits > 0 {
 		name = bitFieldName(d)
 	}
-	t, _ = dynevent.TypeOf(name)
+	t, _ = arg.TypeOf(name)
 	return t, text
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/expr/arg"
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/filter"
@@ -39,7 +39,7 @@ var HitFields = []fetch.Field{
 
 // TypeOf is a type by its name, such as "s32", which must be one.
 func TypeOf(name string) fetch.Type {
-	t, _ := dynevent.TypeOf(name)
+	t, _ := arg.TypeOf(name)
 	return t
 }
 
@@ -92,7 +92,7 @@ var errSyscall = errors.New("of a system call's arguments only the registers are
 
 // Check finds what is wrong with a wish before there is a process. What only the process tells is believed.
 func (w Wish) Check() error {
-	_, err := w.parse(dynevent.Context{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
+	_, err := w.parse(arg.Scope{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
 	var e *caret.Error
 	if errors.As(err, &e) && w.mayBeMended(e) {
 		return nil
@@ -116,12 +116,12 @@ var byDebugInfo = []string{"NOSUP_BTFARG", "NO_BTF_ENTRY"}
 
 // At meets the wish at a place. The error is an *Error, or that of an argument that can't be fetched there.
 func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
-	var prototype dynevent.Function
+	var prototype arg.Function
 	var unknown error // why nothing is known of the function
-	c := dynevent.Context{
-		AtEntry: func(*dynevent.Definition) bool { return at.Waits || w.Syscall || atEntry(table, at.Addr) },
+	scope := arg.Scope{
+		AtEntry: func() bool { return at.Waits || w.Syscall || atEntry(table, at.Addr) },
 		Data:    func(symbol string) bool { _, ok := object(table, symbol); return ok },
-		Function: func(*dynevent.Definition) (dynevent.Function, error) {
+		Function: func() (arg.Function, error) {
 			switch {
 			case w.Syscall:
 				unknown = errSyscall
@@ -133,7 +133,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 			return prototype, unknown
 		},
 	}
-	v, err := w.parse(c, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
+	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
 	if err != nil {
 		var wrong *Error
 		var e *caret.Error
@@ -162,25 +162,22 @@ func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
 }
 
 // parse reads all texts of a wish.
-func (w Wish) parse(c dynevent.Context, function func(string) (uint64, uint64, bool)) (*Values, error) {
-	d := &dynevent.Definition{Symbol: "function"}
-	if w.Return {
-		d.Kind = dynevent.Return
-	}
-	for i, text := range slices.Concat(w.Args, w.Hidden) {
-		a, err := dynevent.ParseArg(text, i, d, c)
+func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool)) (*Values, error) {
+	scope.Return = w.Return
+	v := &Values{}
+	for _, text := range slices.Concat(w.Args, w.Hidden) {
+		a, err := arg.Parse(text, v.Args, scope)
 		if err != nil {
 			return nil, &Error{Text: text, Err: err}
 		}
-		d.Args = append(d.Args, a)
+		v.Args = append(v.Args, a)
 	}
-	v := &Values{Args: d.Args}
 	if w.Filter == "" {
 		return v, nil
 	}
 	wanted := len(v.Args)
 	if w.Params {
-		v.Args = append(v.Args, paramsOf(d, c)...)
+		v.Args = append(v.Args, paramsOf(v.Args, scope)...)
 	}
 	more := slices.Concat(HitFields, w.More)
 	if err := v.parseFilter(w.Filter, wanted, more, function); err != nil {
@@ -189,19 +186,19 @@ func (w Wish) parse(c dynevent.Context, function func(string) (uint64, uint64, b
 	return v, nil
 }
 
-// paramsOf are the parameters of the function, as far as they can be compared.
-func paramsOf(d *dynevent.Definition, c dynevent.Context) (all []fetch.Arg) {
-	if c.Function == nil {
+// paramsOf are the parameters of the function, as far as they can be compared, behind what is wanted anyway.
+func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
+	if scope.Function == nil {
 		return nil
 	}
-	function, err := c.Function(d)
+	function, err := scope.Function()
 	if err != nil {
 		return nil
 	}
 	for _, name := range function.Params() {
-		a, err := dynevent.ParseArg(name+":string", len(d.Args), d, c)
+		a, err := arg.Parse(name+":string", wanted, scope)
 		if err != nil {
-			a, err = dynevent.ParseArg(name, len(d.Args), d, c)
+			a, err = arg.Parse(name, wanted, scope)
 		}
 		if err == nil {
 			all = append(all, a)

@@ -1,10 +1,12 @@
-package dynevent
+package arg
 
 import (
 	"math"
 	"strings"
 
+	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/lex"
 )
 
 // MaxArray is how many elements an array may have (MAX_ARRAY_LEN).
@@ -36,21 +38,21 @@ func TypeOf(name string) (fetch.Type, bool) {
 
 // parseType reads TYPE[N]; columns are counted from its first byte. A bit field that has a container but is none
 // has a Width of 0: what is wrong with the source is told first.
-func (p *argParser) parseType(s string) (fetch.Type, *fault) {
+func (p *parser) parseType(s string) (fetch.Type, *caret.Fault) {
 	name, brackets, isArray := strings.Cut(s, "[")
 	count := uint64(0)
 	if isArray {
 		digits, behind, closed := strings.Cut(brackets, "]")
-		n, ok := number(digits, 0)
+		n, ok := lex.Number(digits, 0)
 		switch column := len(name) + 1; {
 		case !closed:
-			return fetch.Type{}, bad("ARRAY_NO_CLOSE", len(s))
+			return fetch.Type{}, caret.At("ARRAY_NO_CLOSE", len(s))
 		case behind != "":
-			return fetch.Type{}, bad("BAD_ARRAY_SUFFIX", len(s)-len(behind))
+			return fetch.Type{}, caret.At("BAD_ARRAY_SUFFIX", len(s)-len(behind))
 		case !ok || n == 0 || n > math.MaxUint32:
-			return fetch.Type{}, bad("BAD_ARRAY_NUM", column)
+			return fetch.Type{}, caret.At("BAD_ARRAY_NUM", column)
 		case n > MaxArray:
-			return fetch.Type{}, bad("ARRAY_TOO_BIG", column)
+			return fetch.Type{}, caret.At("ARRAY_TOO_BIG", column)
 		}
 		count = n
 	}
@@ -59,12 +61,12 @@ func (p *argParser) parseType(s string) (fetch.Type, *fault) {
 	if !ok {
 		var id string
 		if t, id = bitField(name); id == "BAD_TYPE" {
-			return t, bad(id, 0)
+			return t, caret.At(id, 0)
 		}
 	}
 	t.Count = int(count)
-	if p.d.Family == Uprobe && (t.Kind == fetch.SymbolOff || t.Kind == fetch.SymStr) {
-		return t, bad("BAD_TYPE", 0)
+	if p.s.Uprobe && (t.Kind == fetch.SymbolOff || t.Kind == fetch.SymStr) {
+		return t, caret.At("BAD_TYPE", 0)
 	}
 	return t, nil
 }
@@ -72,15 +74,15 @@ func (p *argParser) parseType(s string) (fetch.Type, *fault) {
 // bitField reads bW@O/C; id is the error, empty if there is none.
 func bitField(name string) (t fetch.Type, id string) {
 	bits, container, ok := strings.Cut(name, "/")
-	c, isNumber := number(container, 0)
+	c, isNumber := lex.Number(container, 0)
 	if !ok || bits[:min(1, len(bits))] != "b" || !isNumber || c != 8 && c != 16 && c != 32 && c != 64 {
 		return t, "BAD_TYPE"
 	}
-	width, rest, ok := leading(bits[1:])
+	width, rest, ok := lex.Leading(bits[1:])
 	if !ok || width == 0 || !strings.HasPrefix(rest, "@") {
 		return fetch.Type{Name: name, Kind: fetch.BitField}, "BAD_BITFIELD"
 	}
-	shift, rest, ok := leading(rest[1:])
+	shift, rest, ok := lex.Leading(rest[1:])
 	if !ok || rest != "" || width > c || shift > c-width {
 		return fetch.Type{Name: name, Kind: fetch.BitField}, "BAD_BITFIELD"
 	}

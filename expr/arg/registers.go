@@ -1,4 +1,4 @@
-package dynevent
+package arg
 
 import "slices"
 
@@ -15,7 +15,7 @@ var kernelAMD64 = map[string]string{
 	"ip": "rip", "flags": "eflags", "orig_ax": "orig_rax",
 }
 
-// AMD64 is a Context's Register for x86-64: it knows the kernel's names and those of package arch.
+// AMD64 is a Scope's Register for x86-64: it knows the kernel's names and those of package arch.
 func AMD64(name string) (canonical string, ok bool) {
 	if c, ok := kernelAMD64[name]; ok {
 		return c, true

@@ -1,11 +1,13 @@
-package dynevent
+package arg
 
 import (
 	"errors"
 	"strings"
 	"syscall"
 
+	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/lex"
 )
 
 // Function is what debug information says of a probed function: what BTF is to the kernel.
@@ -64,11 +66,11 @@ func (e *MemberError) Error() string { return e.Err.Error() }
 func (e *MemberError) Unwrap() error { return e.Err }
 
 // lookUp asks for the function once.
-func (p *argParser) lookUp() (Function, error) {
+func (p *parser) lookUp() (Function, error) {
 	if !p.asked {
 		p.asked, p.err = true, errNoInformation
-		if p.c.Function != nil {
-			p.function, p.err = p.c.Function(p.d)
+		if p.s.Function != nil {
+			p.function, p.err = p.s.Function()
 		}
 	}
 	return p.function, p.err
@@ -77,20 +79,20 @@ func (p *argParser) lookUp() (Function, error) {
 var errNoInformation = errors.New("no debug information is looked at")
 
 // variable reads NAME[->MEMBER[->MEMBER|.MEMBER…]].
-func (p *argParser) variable(s string, column int) (fetch.Source, *fault) {
+func (p *parser) variable(s string, column int) (fetch.Source, *caret.Fault) {
 	name, path, columns, f := splitPath(s, column)
 	if f != nil {
 		return fetch.Source{}, f
 	}
 	if len(path) > 0 && !path[0].Arrow {
-		return fetch.Source{}, bad("NOSUP_DAT_ARG", columns[0])
+		return fetch.Source{}, caret.At("NOSUP_DAT_ARG", columns[0])
 	}
 	function, err := p.lookUp()
 	switch {
 	case errors.Is(err, errNoInformation):
-		return fetch.Source{}, bad("NOSUP_BTFARG", column)
+		return fetch.Source{}, caret.At("NOSUP_BTFARG", column)
 	case err != nil || name != "$retval" && len(function.Params()) == 0:
-		return fetch.Source{}, bad("NO_BTF_ENTRY", column)
+		return fetch.Source{}, caret.At("NO_BTF_ENTRY", column)
 	}
 	v, err := function.Variable(name, path)
 	if err != nil {
@@ -106,7 +108,7 @@ func (p *argParser) variable(s string, column int) (fetch.Source, *fault) {
 }
 
 // splitPath reads the names of a path and tells where its steps begin.
-func splitPath(s string, column int) (name string, path []Member, columns []int, f *fault) {
+func splitPath(s string, column int) (name string, path []Member, columns []int, f *caret.Fault) {
 	var next Member
 	for begin := 0; ; {
 		n := strings.IndexAny(s[begin:], ".-")
@@ -128,46 +130,46 @@ func splitPath(s string, column int) (name string, path []Member, columns []int,
 		case strings.HasPrefix(s[end:], "->"):
 			next.Arrow, begin = true, end+2
 		default:
-			return name, nil, nil, bad("BAD_HYPHEN", column+end)
+			return name, nil, nil, caret.At("BAD_HYPHEN", column+end)
 		}
 	}
 }
 
-func variableFault(err error, column int, columns []int) *fault {
+func variableFault(err error, column int, columns []int) *caret.Fault {
 	var m *MemberError
 	if errors.As(err, &m) && m.Step < len(columns) {
 		column = columns[m.Step]
 	}
 	switch {
 	case errors.Is(err, ErrNoResult):
-		return bad("NO_RETVAL", column)
+		return caret.At("NO_RETVAL", column)
 	case errors.Is(err, ErrNoMember):
-		return bad("NO_BTF_FIELD", column)
+		return caret.At("NO_BTF_FIELD", column)
 	case errors.Is(err, ErrNoPointer):
-		return bad("NO_PTR_STRCT", column)
+		return caret.At("NO_PTR_STRCT", column)
 	case errors.Is(err, ErrNoVariable):
-		return bad("NO_BTFARG", column)
+		return caret.At("NO_BTFARG", column)
 	}
-	return bad("BAD_BTF_TID", column)
+	return caret.At("BAD_BTF_TID", column)
 }
 
 // result reads $retval[->MEMBER…].
-func (p *argParser) result(s string, column int) (fetch.Source, *fault) {
+func (p *parser) result(s string, column int) (fetch.Source, *caret.Fault) {
 	rest := strings.TrimPrefix(s, "$retval")
 	switch {
-	case p.d.Kind != Return:
-		return fetch.Source{}, bad("RETVAL_ON_PROBE", column)
-	case rest != "" && (p.d.Family == Uprobe || rest[0] != '-' && rest[0] != '.'):
-		return fetch.Source{}, bad("BAD_VAR", column)
+	case !p.s.Return:
+		return fetch.Source{}, caret.At("RETVAL_ON_PROBE", column)
+	case rest != "" && (p.s.Uprobe || rest[0] != '-' && rest[0] != '.'):
+		return fetch.Source{}, caret.At("BAD_VAR", column)
 	}
 	_, err := p.lookUp()
 	switch {
-	case err == nil && p.d.Family == Kprobe:
+	case err == nil && !p.s.Uprobe:
 		return p.variable(s, column)
 	case rest != "" && errors.Is(err, errNoInformation):
-		return fetch.Source{}, bad("NOSUP_BTFARG", column)
+		return fetch.Source{}, caret.At("NOSUP_BTFARG", column)
 	case rest != "":
-		return fetch.Source{}, bad("NO_BTF_ENTRY", column+len(s)-len(strings.TrimLeft(rest, "->.")))
+		return fetch.Source{}, caret.At("NO_BTF_ENTRY", column+len(s)-len(strings.TrimLeft(rest, "->.")))
 	}
 	return fetch.Source{Base: fetch.Retval}, nil
 }
@@ -179,8 +181,8 @@ type word struct {
 }
 
 // expand replaces $arg* by all parameters' names, and $argN by the name of that one, where they are known.
-func (p *argParser) expand(words []word) ([]word, *fault, int) {
-	if p.d.Family == Uprobe { // arguments are not at hand there, which is told one by one
+func (p *parser) expand(words []word) ([]word, *caret.Fault, int) {
+	if p.s.Uprobe { // arguments are not at hand there, which is told one by one
 		return words, nil, 0
 	}
 	all := -1
@@ -193,12 +195,12 @@ func (p *argParser) expand(words []word) ([]word, *fault, int) {
 		some = true
 		switch {
 		case !p.argsAtHand():
-			return nil, bad("NOFENTRY_ARGS", 0), w.n
-		case rest != "" && isDigit(rest[0]):
+			return nil, caret.At("NOFENTRY_ARGS", 0), w.n
+		case rest != "" && lex.IsDigit(rest[0]):
 		case rest != "*":
-			return nil, bad("BAD_VAR", 0), w.n
+			return nil, caret.At("BAD_VAR", 0), w.n
 		case all >= 0:
-			return nil, bad("DOUBLE_ARGS", 0), w.n
+			return nil, caret.At("DOUBLE_ARGS", 0), w.n
 		default:
 			all = i
 		}
@@ -211,20 +213,20 @@ func (p *argParser) expand(words []word) ([]word, *fault, int) {
 		return name(words, function.Params())
 	}
 	if all >= 0 {
-		return nil, &fault{"NOSUP_BTFARG", 0, syscall.EINVAL}, words[all].n
+		return nil, &caret.Fault{ID: "NOSUP_BTFARG", Column: 0, Errno: syscall.EINVAL}, words[all].n
 	}
 	return words, nil, 0
 }
 
 // nameOf is what parameter i, from 0, is called.
 func nameOf(params []string, i int) string {
-	if name := params[i]; isIdentifier(name, "") && name != "_" {
+	if name := params[i]; lex.IsIdentifier(name, "") && name != "_" {
 		return name
 	}
 	return "$arg" + decimal(i+1)
 }
 
-func name(words []word, params []string) ([]word, *fault, int) {
+func name(words []word, params []string) ([]word, *caret.Fault, int) {
 	var named []word
 	for _, w := range words {
 		rest, ok := strings.CutPrefix(w.text, "$arg")
@@ -239,14 +241,14 @@ func name(words []word, params []string) ([]word, *fault, int) {
 			continue
 		}
 		digits, typeName, hasType := strings.Cut(rest, ":")
-		n, ok := number(digits, 10)
+		n, ok := lex.Number(digits, 10)
 		switch {
 		case !ok:
-			return nil, bad("BAD_VAR", 0), w.n
+			return nil, caret.At("BAD_VAR", 0), w.n
 		case n == 0:
-			return nil, bad("BAD_ARG_NUM", 0), w.n
+			return nil, caret.At("BAD_ARG_NUM", 0), w.n
 		case n > uint64(len(params)):
-			return nil, bad("NO_BTFARG", 0), w.n
+			return nil, caret.At("NO_BTFARG", 0), w.n
 		}
 		text := nameOf(params, int(n-1))
 		if hasType {
