@@ -3,8 +3,8 @@ package debugfs
 import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/values"
 )
 
 // prototype finds the function that d probes in debug information.

@@ -8,9 +8,9 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/values"
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
 )
 
 // fetching is what args= and filter= ask of a probe's hits. Places differ: where a parameter
