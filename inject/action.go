@@ -12,7 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/arg"
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
 // Action is something that is done to an injected call. Its String is what ParseAction makes it of, behind its kind.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/program"
 )
 

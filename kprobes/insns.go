@@ -7,8 +7,8 @@ import (
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/reach"
 	"github.com/gokprobe/gokprobe/ptrace"
-	"github.com/gokprobe/gokprobe/reach"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/kprobes"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
 // A kernel is should_fail_ex of lib/fault-inject.c once more, statement by statement as

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
-	"github.com/gokprobe/gokprobe/reach"
+	"github.com/gokprobe/gokprobe/internal/reach"
 )
 
 const base = arch.Addr(0x1000)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

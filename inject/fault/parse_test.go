@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
 func TestParseProbability(t *testing.T) {
