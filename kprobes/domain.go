@@ -263,7 +263,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 // has only one thread, and a forking thread is inside a system call, not in a slot.
 //
 // We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
-// keep threads from blocking the signal by which the guard answers breakpoints (masksites.go).
+// keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := ptrace.Host.Breakpoint()

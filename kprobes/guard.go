@@ -24,11 +24,11 @@ import (
 //
 // Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
 //
-// A program that uses SIGTRAP itself has the guard in front of its own action (trapaction.go), unless its handler is to run once only. One that uses
+// A program that uses SIGTRAP itself has the guard in front of its own action (guard_trapaction.go), unless its handler is to run once only. One that uses
 // another of these signals gets no guard for it: the tracer alive comes before the tracer dead.
 //
 // What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint, so threads are kept from that where they only want to be
-// left alone (masksites.go), and the program's handler of SIGTRAP runs with that not blocked; where no memory could be mapped there is no guard.
+// left alone (guard_masksites.go), and the program's handler of SIGTRAP runs with that not blocked; where no memory could be mapped there is no guard.
 type guard struct {
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none

@@ -26,7 +26,7 @@ import (
 //
 // The original bytes never come back during a hit, so no other thread can slip
 // through. What runs an instruction, and where a thread may be seen meanwhile, is told
-// in proceed.go.
+// in hit_proceed.go.
 
 // threadState is what a session remembers of a thread.
 type threadState struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Programs: what a probe does without a handler, or before it (decide.go). Where its site is optimized, the program runs in
+// Programs: what a probe does without a handler, or before it (program_decide.go). Where its site is optimized, the program runs in
 // the target, compiled; elsewhere the tracer interprets it. Both write to the same maps.
 
 // HitRecord is a record that a Program has written.

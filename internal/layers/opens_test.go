@@ -27,7 +27,7 @@ var opening = map[string]string{
 	"internal/lean/lean.go":          "/proc/self/statm",
 	"internal/procfs/pagemap.go":     "/proc/PID/pagemap",
 	"internal/procfs/procfs.go":      "/proc/PID",
-	"kprobes/recoverfind.go":         "/proc/self/ns",
+	"kprobes/recover_find.go":        "/proc/self/ns",
 	"kprobes/region.go":              "/proc/sys",
 	"ptrace/access.go":               "/proc/PID/root",
 	"ptrace/attach.go":               "/proc/PID/task",

@@ -32,7 +32,7 @@ import (
 //	behind the call                 it still has that pointer, but does not need it: either what follows was looked at (argumentEnds), or the
 //	                                program's own pointer is a constant of the code, and then all threads that have ours get it back
 //
-// Calls of rt_sigaction(2) have tails as well: see trapaction.go.
+// Calls of rt_sigaction(2) have tails as well: see guard_trapaction.go.
 //
 // Sets with SIGTRAP are in a table (arch.MaskTable): those that libraries use and that threads block when the tails are made from the beginning, others from
 // the first time that they are passed. For those a tail asks us, by a breakpoint; with nobody there, it takes the two signals out of the
@@ -183,7 +183,7 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 // mostTails is how many calls in a mapping may get tails. C libraries have some twenty.
 const mostTails = 1024
 
-// searchMasks finds the calls in a mapping that can have a tail, as far as its code tells; see masksearch.go.
+// searchMasks finds the calls in a mapping that can have a tail, as far as its code tells; see guard_masksearch.go.
 func (d *domain) searchMasks(m *procfs.Mapping) searchedCalls {
 	key, err := d.keyOfCode(d.backed(m))
 	if err != nil {
@@ -351,7 +351,7 @@ func (d *domain) dropMaskSite(st *site) {
 	d.discard(st)
 }
 
-// putTails writes the jumps of sites that never had a breakpoint. The space is frozen: see optimizer.go.
+// putTails writes the jumps of sites that never had a breakpoint. The space is frozen: see jump_optimizer.go.
 func (d *domain) putTails(sites []*site) error {
 	d.placing = true
 	defer func() { d.placing = false }()

@@ -16,7 +16,7 @@ import (
 //
 // The guard calls the program's handler for what is not ours, or does what is the default, or nothing. So it is the process's action all the time, and
 // the program's own is what the guard's data say. Calls of rt_sigaction(2) about SIGTRAP have to tell and change that. In front of
-// them stand tails (masksites.go) with a breakpoint, where the tracer makes the call:
+// them stand tails (guard_masksites.go) with a breakpoint, where the tracer makes the call:
 //
 //	the thread stops               nothing has happened
 //	the new action is set          by the kernel, which reads and judges it; signals that wait are dropped if it says so

@@ -14,7 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// The sets of signals that tails have threads block (masksites.go), and the tails themselves.
+// The sets of signals that tails have threads block (guard_masksites.go), and the tails themselves.
 
 // masks is what a domain knows of them.
 type masks struct {

@@ -159,7 +159,7 @@ func (d *domain) release(last bool) error {
 	return nil
 }
 
-// unblocks tells of a jump that it leads to code which keeps threads from blocking the signal by which the guard answers breakpoints (masksites.go). It is
+// unblocks tells of a jump that it leads to code which keeps threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go). It is
 // taken back behind all others: we may be killed in between.
 func (d *domain) unblocks(at arch.Addr) bool {
 	st := d.sites[at]

@@ -22,7 +22,7 @@ type KretprobeHandler func(ri *KretprobeInstance, regs *Regs) int
 //
 // A call that is left in another way than by its return address (longjmp, an exception, the
 // end of its thread) counts as missed, at the latest when its place on the stack is used
-// again. What returns.go does can't be seen by the program.
+// again. What return_calls.go does can't be seen by the program.
 type Kretprobe struct {
 	// KP is the probe at the function's entry. Its handlers are overwritten by the
 	// registration (A59). Its Program runs when a followed call has returned, before the

@@ -21,7 +21,7 @@ import (
 //
 // What a killed tracer's target does until the guardian has it, other threads see as ever: a thread that was in a ptrace-stop goes on
 // with its signal (ptrace/reap.go), one that runs meets breakpoints, which the guard answers. From PTRACE_SEIZE on, a thread that
-// traps stops for the guardian, and from then on nothing is delivered that our breakpoints have raised (recovermove.go).
+// traps stops for the guardian, and from then on nothing is delivered that our breakpoints have raised (recover_move.go).
 
 // GuardianMain makes this process the guardian of a tracer, if it was started as one, and does not return then. A program that traces calls it first
 // in its main function, and has guardians by that: without it nothing of this program is ever executed as one, and

@@ -30,7 +30,7 @@ import (
 // Nobody can keep a uprobe from coming. But they do not come alone: who has one in a file comes back to it. So where a breakpoint of others was seen
 // anywhere in a mapped file, none of its sites has a jump from then on, for as long as the session lasts. Every file is looked at before it gets jumps, and
 // now and then while it has some. What is left is the first that comes, right onto a jump, until it is noticed. The jumps that threads' signal masks need
-// (masksites.go) are not probes: they lie in front of system calls in the middle of functions, and stay until somebody comes to one of them.
+// (guard_masksites.go) are not probes: they lie in front of system calls in the middle of functions, and stay until somebody comes to one of them.
 
 // besetInterval is how often files with jumps are looked at, unless that takes more than besideShare of the time.
 const besetInterval = 50 * time.Millisecond

@@ -19,7 +19,7 @@ import (
 //	breakpoint ──────┴─> tracer: adopt the frame, entered,  breakpoint ──────┴─> tracer: adopt
 //	                     hand over                                               the frame, returned
 //
-// The rules are those of returns.go, and are written there alone. They work on the tracer's
+// The rules are those of return_calls.go, and are written there alone. They work on the tracer's
 // instances: before them, what is in the table of the frame concerned becomes instances (adopt); a
 // call that was entered by the tracer and is plain is put into the table after them (hand over). Each side
 // takes a call out of the table by compare and exchange, so none is counted twice.
