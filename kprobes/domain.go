@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -55,9 +56,8 @@ type domain struct {
 
 	neighbours neighbours // who write into the code as well
 
-	calls        map[frame]*KretprobeInstance // the latest of each frame
-	owners       map[owner]*KretprobeInstance // the latest of each
-	unreturnable map[arch.Addr]error          // return addresses without a site
+	calls        frames.Book[*KretprobeInstance]
+	unreturnable map[arch.Addr]error // return addresses without a site
 
 	executed bool // the program was executed while it was followed
 
@@ -75,8 +75,6 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
 
-		calls:        map[frame]*KretprobeInstance{},
-		owners:       map[owner]*KretprobeInstance{},
 		unreturnable: map[arch.Addr]error{},
 	}
 	d.optimizer.init()

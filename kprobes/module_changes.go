@@ -173,8 +173,8 @@ func (d *domain) endReturns(st *site) {
 	if st.returning == 0 {
 		return
 	}
-	for f, top := range maps.Clone(d.calls) {
-		if top.RetAddr == st.addr {
+	for _, f := range d.calls.Frames() {
+		if top := d.calls.Top(f); top != nil && top.RetAddr == st.addr {
 			d.end(f, true)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -24,9 +25,7 @@ import (
 // theirs is known, and they go on through the instruction. So does the thread itself when it
 // is there for another reason.
 //
-// A frame is known by its CFA in the address space. For as long as the call lasts no other
-// frame has it, whichever thread runs on that stack: coroutines may move between threads. In
-// Go stacks move as well, and are told by their goroutine and the distance from their base.
+// Which call is whose, and in which frame, is booked by package internal/frames.
 //
 // A call may end without a return. That is noticed when its frame is entered again, or by
 // what uprobes do (kernel/events/uprobes.c, cleanup_return_instances): calls deeper on the
@@ -34,37 +33,13 @@ import (
 // below this one; so a thread's instance is dead only if its return address is gone from its
 // place, or if instances run out (C22).
 
-// frame names the activation of a function. A vfork child has its own though it is on its
-// parent's stack: what it calls is deeper than that, or in the place of the call of vfork.
-type frame struct {
-	pid       int
-	goroutine arch.Addr // 0 outside of Go
-	cfa       arch.Addr // in Go, the distance from the stack's base to it
-}
-
-// owner is who has entered a function.
-type owner struct {
-	tid       int // 0 if it is a goroutine, of pid
-	pid       int
-	goroutine arch.Addr
-}
-
 // where tells frame and owner of the frame with the given CFA on regs' stack.
-func where(regs *Regs, cfa arch.Addr, inGo bool) (frame, owner, bool) {
+func where(regs *Regs, cfa arch.Addr, inGo bool) (frames.Frame, frames.Owner, bool) {
 	if !inGo {
-		return frame{pid: regs.PID(), cfa: cfa}, owner{tid: regs.TID()}, true
+		return frames.Frame{PID: regs.PID(), CFA: cfa}, frames.Owner{TID: regs.TID()}, true
 	}
 	g, base, ok := ptrace.Host.Goroutine(regs, rawMemory{regs})
-	return frame{regs.PID(), g, base - cfa}, owner{pid: regs.PID(), goroutine: g}, ok
-}
-
-// deeper: f was entered from a frame of the same stack that is further from its base than
-// other is, or from a function that other has called.
-func (f frame) deeper(other frame) bool {
-	if f.goroutine != 0 {
-		return f.cfa > other.cfa
-	}
-	return f.cfa < other.cfa
+	return frames.Frame{PID: regs.PID(), Goroutine: g, CFA: base - cfa}, frames.Owner{PID: regs.PID(), Goroutine: g}, ok
 }
 
 // entered is the PreHandler of a Kretprobe's KP, as pre_handler_kretprobe.
@@ -77,8 +52,8 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		rp.nmissed.Add(1)
 		return 0
 	}
-	if f.goroutine == 0 {
-		d.adoptFrame(f.pid, f.cfa, own)
+	if f.Goroutine == 0 {
+		d.adoptFrame(f.PID, f.CFA, own)
 	}
 	if d.loops(f, ret, ts) {
 		kp.hits.Add(^uint64(0))
@@ -110,65 +85,30 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		return 0
 	}
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
-	ri.domain, ri.owner, ri.frame = d, own, f
 	if rp.timed() {
 		ri.began = tsc()
 	}
-	d.link(ri)
+	d.link(ri, own, f)
 	d.entrust(rp, f, ret)
 	return 0
 }
 
-func (d *domain) link(ri *KretprobeInstance) {
-	ri.below, d.calls[ri.frame] = d.calls[ri.frame], ri
-	d.give(ri, ri.owner)
+// link begins to follow a call.
+func (d *domain) link(ri *KretprobeInstance, own frames.Owner, f frames.Frame) {
+	ri.domain = d
+	d.calls.Enter(&ri.call, ri, own, f)
 	d.hold(ri.RetAddr, 1)
 }
 
-// give makes ri the latest call of own.
-func (d *domain) give(ri *KretprobeInstance, own owner) {
-	ri.owner, ri.before, ri.after = own, d.owners[own], nil
-	if ri.before != nil {
-		ri.before.after = ri
-	}
-	d.owners[own] = ri
-}
-
-// disown is the opposite of give.
-func (d *domain) disown(ri *KretprobeInstance) {
-	switch {
-	case ri.after != nil:
-		ri.after.before = ri.before
-	case ri.before != nil:
-		d.owners[ri.owner] = ri.before
-	default:
-		delete(d.owners, ri.owner)
-	}
-	if ri.before != nil {
-		ri.before.after = ri.after
-	}
-}
-
+// unlink follows it no more.
 func (d *domain) unlink(ri *KretprobeInstance) {
-	above := (*KretprobeInstance)(nil)
-	for at := d.calls[ri.frame]; at != ri; at = at.below {
-		above = at
-	}
-	switch {
-	case above != nil:
-		above.below = ri.below
-	case ri.below != nil:
-		d.calls[ri.frame] = ri.below
-	default:
-		delete(d.calls, ri.frame)
-	}
-	d.disown(ri)
+	d.calls.Leave(&ri.call)
 	d.hold(ri.RetAddr, -1)
 }
 
 // end forgets all calls of a frame. Those that did not return are missed.
-func (d *domain) end(f frame, missed bool) {
-	for ri := d.calls[f]; ri != nil; ri = d.calls[f] {
+func (d *domain) end(f frames.Frame, missed bool) {
+	for ri := d.calls.Top(f); ri != nil; ri = d.calls.Top(f) {
 		d.endCall(ri, missed)
 	}
 }
@@ -184,15 +124,15 @@ func (d *domain) endCall(ri *KretprobeInstance, missed bool) {
 // loops tells whether a hit is no call but a turn of a loop, whose head is a Go function's first
 // instruction: Go's compiler does not make jumps of calls. In other languages a turn can't be
 // told from a call by a jump.
-func (d *domain) loops(f frame, ret arch.Addr, ts *threadState) bool {
-	top := d.calls[f]
+func (d *domain) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
+	top := d.calls.Top(f)
 	return top != nil && ts.site.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
 }
 
 // endReentered ends what was followed in a frame that is entered now: the calls in it have
 // ended, unless they share the hit, or may have made this call by a jump (C24).
-func (d *domain) endReentered(f frame, ret arch.Addr, hit uint64) {
-	top := d.calls[f]
+func (d *domain) endReentered(f frames.Frame, ret arch.Addr, hit uint64) {
+	top := d.calls.Top(f)
 	if top != nil && top.hit != hit && (top.RetAddr != ret || !top.entry.jumpsAway()) {
 		d.end(f, true)
 	}
@@ -200,12 +140,12 @@ func (d *domain) endReentered(f frame, ret arch.Addr, hit uint64) {
 
 // endUnwound ends calls of own that are deeper than f. On a goroutine's one stack those are
 // gone; a thread may have several.
-func (d *domain) endUnwound(own owner, f frame) {
-	for ri := d.owners[own]; ri != nil; ri = d.owners[own] {
-		if !ri.frame.deeper(f) || own.tid != 0 && d.holdsReturn(ri) {
+func (d *domain) endUnwound(own frames.Owner, f frames.Frame) {
+	for ri := d.calls.Latest(own); ri != nil; ri = d.calls.Latest(own) {
+		if !ri.call.Frame.Deeper(f) || own.TID != 0 && d.holdsReturn(ri) {
 			return
 		}
-		d.end(ri.frame, true)
+		d.end(ri.call.Frame, true)
 	}
 }
 
@@ -220,12 +160,12 @@ func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 	}
 	d.adoptStack(parent)
 	var calls forkedCalls
-	for _, ri := range d.callsOf(owner{tid: parent.TID}) {
+	for _, ri := range d.calls.Of(frames.Owner{TID: parent.TID}) {
 		was := *ri
 		was.Data = slices.Clone(ri.Data)
 		calls = append(calls, was)
-		if top := d.calls[ri.frame]; top != nil {
-			d.entrust(top.probe, ri.frame, ri.RetAddr)
+		if top := d.calls.Top(ri.call.Frame); top != nil {
+			d.entrust(top.probe, ri.call.Frame, ri.RetAddr)
 		}
 	}
 	if th := child.Leader(); th != nil {
@@ -248,16 +188,6 @@ func (d *domain) copyCalls(child *ptrace.Process) {
 	}
 }
 
-// callsOf is own's calls in the order in which they were entered.
-func (d *domain) callsOf(own owner) []*KretprobeInstance {
-	var calls []*KretprobeInstance
-	for ri := d.owners[own]; ri != nil; ri = ri.before {
-		calls = append(calls, ri)
-	}
-	slices.Reverse(calls)
-	return calls
-}
-
 func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	rp := ri.probe
 	c := rp.take()
@@ -268,49 +198,46 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	}
 	copy(c.Data, ri.Data)
 	c.RetAddr, c.entry, c.hit, c.sp, c.began = ri.RetAddr, ri.entry, ri.hit, ri.sp, ri.began
-	c.domain, c.owner, c.frame = d, owner{tid: th.TID}, ri.frame
-	c.frame.pid = th.Proc.PID
-	d.link(c)
+	f := ri.call.Frame
+	f.PID = th.Proc.PID
+	d.link(c, frames.Owner{TID: th.TID}, f)
 }
 
 // endOfThread ends the calls that a thread is in at its end. Those on other stacks than the one
 // that it is on may be finished by another thread: they have no owner any more.
 func (d *domain) endOfThread(th *ptrace.Thread) {
-	own := owner{tid: th.TID}
+	own := frames.Owner{TID: th.TID}
 	if !d.followed.closed {
 		d.adoptStack(th)
 	}
 	regs, err := th.Regs()
-	if err != nil || d.owners[own] == nil {
+	if err != nil || d.calls.Latest(own) == nil {
 		d.endOf(own)
 		return
 	}
 	stack := d.mappingOf(regs.SP())
-	for ri := d.owners[own]; ri != nil; {
-		before := ri.before
-		if stack.Contains(ri.frame.cfa) {
+	for _, ri := range slices.Backward(d.calls.Of(own)) {
+		if stack.Contains(ri.call.Frame.CFA) {
 			d.endCall(ri, true)
 		} else {
-			d.disown(ri)
-			d.give(ri, owner{})
+			d.calls.Give(&ri.call, frames.Owner{})
 		}
-		ri = before
 	}
 }
 
 // endOfProcess ends the calls of a process that leaves the address space.
 func (d *domain) endOfProcess(pid int) {
-	for f := range d.calls {
-		if f.pid == pid {
+	for _, f := range d.calls.Frames() {
+		if f.PID == pid {
 			d.end(f, true)
 		}
 	}
 }
 
 // endOf ends the calls of an owner that is gone.
-func (d *domain) endOf(own owner) {
-	for ri := d.owners[own]; ri != nil; ri = d.owners[own] {
-		d.end(ri.frame, true)
+func (d *domain) endOf(own frames.Owner) {
+	for ri := d.calls.Latest(own); ri != nil; ri = d.calls.Latest(own) {
+		d.end(ri.call.Frame, true)
 	}
 }
 
@@ -318,7 +245,7 @@ func (d *domain) endOf(own owner) {
 // (C12).
 func (s *Session) returned(ts *threadState, st *site) {
 	d, regs := st.domain, &ts.regs
-	d.adoptFrame(regs.PID(), regs.SP(), owner{tid: regs.TID()})
+	d.adoptFrame(regs.PID(), regs.SP(), frames.Owner{TID: regs.TID()})
 	f, own, top := d.returnedFrom(regs, false)
 	if top == nil && st.returnsGo {
 		f, own, top = d.returnedFrom(regs, true)
@@ -327,17 +254,13 @@ func (s *Session) returned(ts *threadState, st *site) {
 		return
 	}
 	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, notedMemory{regs}, st.plan.Insn) {
-		if f.pid == regs.PID() {
+		if f.PID == regs.PID() {
 			d.end(f, true)
 		}
 		return
 	}
-	var calls []*KretprobeInstance
-	for ri := top; ri != nil; ri = ri.below {
-		calls = append(calls, ri)
-	}
-	s.runReturns(ts, st, calls)
-	if !d.released && f.pid == regs.PID() {
+	s.runReturns(ts, st, slices.Collect(d.calls.In(top.call.Frame)))
+	if !d.released && f.PID == regs.PID() {
 		d.end(f, false)
 		d.endUnwound(own, f)
 	}
@@ -346,15 +269,15 @@ func (s *Session) returned(ts *threadState, st *site) {
 // returnedFrom finds the frame that ends where the stack pointer is now, and the latest call
 // followed in it. A vfork child returns from its parent's frame first: the parent's call, which
 // is to return yet, returns in the child as well (C28).
-func (d *domain) returnedFrom(regs *Regs, inGo bool) (f frame, own owner, top *KretprobeInstance) {
+func (d *domain) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own frames.Owner, top *KretprobeInstance) {
 	f, own, ok := where(regs, regs.SP(), inGo)
 	if !ok {
 		return f, own, nil
 	}
-	if top = d.calls[f]; top == nil {
+	if top = d.calls.Top(f); top == nil {
 		for _, p := range d.space.Processes() {
-			parents := frame{p.PID, f.goroutine, f.cfa}
-			if top = d.calls[parents]; top != nil {
+			parents := frames.Frame{PID: p.PID, Goroutine: f.Goroutine, CFA: f.CFA}
+			if top = d.calls.Top(parents); top != nil {
 				return parents, own, top
 			}
 		}

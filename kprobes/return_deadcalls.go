@@ -2,19 +2,20 @@ package kprobes
 
 import (
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // search looks for instances of rp that are dead, since it has run out of them. f is where
 // own is now. Where there are none a search would only cost, so it is not repeated at once.
-func (rp *Kretprobe) search(in *domain, own owner, f frame) {
+func (rp *Kretprobe) search(in *domain, own frames.Owner, f frames.Frame) {
 	if rp.short > 0 {
 		rp.short--
 		return
 	}
 	rp.short = rp.MaxActive
-	known := stacks{own: own, now: f.cfa, ends: map[int]arch.Addr{}}
+	known := stacks{own: own, now: f.CFA, ends: map[int]arch.Addr{}}
 	for ri := range rp.live {
 		d := ri.domain
 		if d == nil {
@@ -32,7 +33,7 @@ func (rp *Kretprobe) search(in *domain, own owner, f frame) {
 
 // stacks is what a search has found out.
 type stacks struct {
-	own      owner // of whom it is certain: it enters the frame with the CFA now
+	own      frames.Owner // of whom it is certain: it enters the frame with the CFA now
 	now      arch.Addr
 	ends     map[int]arch.Addr // stack pointers of threads, 0 where unknown
 	surveyed map[*domain]bool
@@ -42,28 +43,28 @@ type stacks struct {
 // whose stack pointer is the call's CFA may have returned from it just now.
 func (d *domain) dead(ri *KretprobeInstance, known *stacks) bool {
 	switch {
-	case ri.frame.goroutine != 0 && ri.owner == known.own:
-		return ri.frame.cfa > known.now
-	case ri.frame.goroutine != 0:
-		pc, sp, base, ok := ptrace.Host.Parked(ri.frame.goroutine, d.space)
-		return ok && (base < ri.frame.cfa || base-ri.frame.cfa < sp || d.session.table.GoroutineEnd(pc))
+	case ri.call.Frame.Goroutine != 0 && ri.call.Owner == known.own:
+		return ri.call.Frame.CFA > known.now
+	case ri.call.Frame.Goroutine != 0:
+		pc, sp, base, ok := ptrace.Host.Parked(ri.call.Frame.Goroutine, d.space)
+		return ok && (base < ri.call.Frame.CFA || base-ri.call.Frame.CFA < sp || d.session.table.GoroutineEnd(pc))
 	case !d.holdsReturn(ri):
 		return true
-	case ri.owner == known.own:
-		return ri.frame.cfa < known.now && known.sameStack(d, ri.frame.cfa, known.now)
-	case ri.owner.tid == 0:
+	case ri.call.Owner == known.own:
+		return ri.call.Frame.CFA < known.now && known.sameStack(d, ri.call.Frame.CFA, known.now)
+	case ri.call.Owner.TID == 0:
 		return false
 	}
 	sp := known.end(ri)
-	return ri.frame.cfa < sp && known.sameStack(d, ri.frame.cfa, sp)
+	return ri.call.Frame.CFA < sp && known.sameStack(d, ri.call.Frame.CFA, sp)
 }
 
 // end is where the stack of ri's thread ends, 0 if the thread runs.
 func (k *stacks) end(ri *KretprobeInstance) arch.Addr {
-	sp, ok := k.ends[ri.owner.tid]
+	sp, ok := k.ends[ri.call.Owner.TID]
 	if !ok {
-		sp, _ = procfs.StackPointer(ri.frame.pid, ri.owner.tid)
-		k.ends[ri.owner.tid] = sp
+		sp, _ = procfs.StackPointer(ri.call.Frame.PID, ri.call.Owner.TID)
+		k.ends[ri.call.Owner.TID] = sp
 	}
 	return sp
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -129,8 +130,8 @@ func (d *domain) newCallTable(near arch.Addr) error {
 		return err
 	}
 	t := hostCalls.CallTable(cells, at)
-	for _, ri := range d.calls {
-		for ; ri != nil; ri = ri.below {
+	for _, f := range d.calls.Frames() {
+		for ri := range d.calls.In(f) {
 			t.Hold(ri.RetAddr, 1)
 		}
 	}
@@ -180,7 +181,7 @@ func (d *domain) hold(ret arch.Addr, n int) {
 }
 
 // adopt makes instances of a call in the table, whose owner is own.
-func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
+func (d *domain) adopt(s arch.CallSlot, pid int, own frames.Owner) {
 	d.followed.table.Hold(s.Ret, s.Count)
 	defer d.followed.table.Hold(s.Ret, -s.Count)
 	if !d.followed.table.Take(s) {
@@ -191,7 +192,7 @@ func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
 		return // unregistered
 	}
 	line.move(-s.Count)
-	f := frame{pid: pid, cfa: s.CFA}
+	f := frames.Frame{PID: pid, CFA: s.CFA}
 	d.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
 	for i := range s.Count {
 		if len(line.rp.live) >= 2*arch.MaxCalls { // never as many, unless the target has written there itself
@@ -200,13 +201,12 @@ func (d *domain) adopt(s arch.CallSlot, pid int, own owner) {
 		}
 		ri := line.rp.instance()
 		ri.RetAddr, ri.entry, ri.sp, ri.began = s.Ret, line.site, s.CFA-8, s.Began
-		ri.domain, ri.owner, ri.frame = d, own, f
-		d.link(ri)
+		d.link(ri, own, f)
 	}
 }
 
 // adoptFrame adopts the calls in one frame of own's.
-func (d *domain) adoptFrame(pid int, cfa arch.Addr, own owner) {
+func (d *domain) adoptFrame(pid int, cfa arch.Addr, own frames.Owner) {
 	if d.followed.table == nil {
 		return
 	}
@@ -228,7 +228,7 @@ func (d *domain) adoptStack(th *ptrace.Thread) {
 	stack := d.mappingOf(regs.SP())
 	d.followed.table.All(func(s arch.CallSlot) {
 		if stack.Contains(s.CFA - 1) {
-			d.adopt(s, th.Proc.PID, owner{tid: th.TID})
+			d.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
 		}
 	})
 }
@@ -257,18 +257,18 @@ func (d *domain) whetherClosed() bool {
 
 // entrust puts the calls in a frame, which rp's call was entered in last, into the table, if it
 // is followed there and nobody else's is in the frame.
-func (d *domain) entrust(rp *Kretprobe, f frame, ret arch.Addr) {
+func (d *domain) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
 	line := d.followed.lineOf[rp]
 	if line == nil || line.site.jump == nil || line.site.jump.work.follows != rp || d.whetherClosed() {
 		return
 	}
 	d.followed.table.Know(ret, line.id)
-	for ri := d.calls[f]; ri != nil; ri = ri.below {
+	for ri := range d.calls.In(f) {
 		if d.followed.lineOf[ri.probe] == nil {
 			return
 		}
 	}
-	for ri := d.calls[f]; ri != nil; ri = d.calls[f] {
+	for ri := d.calls.Top(f); ri != nil; ri = d.calls.Top(f) {
 		if !d.putAway(d.followed.lineOf[ri.probe], f, ret) {
 			return
 		}
@@ -276,16 +276,16 @@ func (d *domain) entrust(rp *Kretprobe, f frame, ret arch.Addr) {
 }
 
 // putAway puts one probe's calls in a frame into the table.
-func (d *domain) putAway(line *callLine, f frame, ret arch.Addr) bool {
+func (d *domain) putAway(line *callLine, f frames.Frame, ret arch.Addr) bool {
 	var calls []*KretprobeInstance
-	for ri := d.calls[f]; ri != nil; ri = ri.below {
+	for ri := range d.calls.In(f) {
 		if ri.probe == line.rp {
 			calls = append(calls, ri)
 		}
 	}
 	n := len(calls)
 	if line.rp.timed() && n > 1 || line.active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
-		CFA: f.cfa, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(), Began: calls[0].began,
+		CFA: f.CFA, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(), Began: calls[0].began,
 	}) {
 		return false
 	}

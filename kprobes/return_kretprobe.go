@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 )
 
 // maxDataSize is KRETPROBE_MAX_DATA_SIZE (include/linux/kprobes.h).
@@ -87,15 +88,11 @@ type KretprobeInstance struct {
 	domain *domain    // nil until it is followed
 	entry  *site
 	hit    uint64 // the session's number of the hit
-	owner  owner
-	frame  frame
+	call   frames.Call[*KretprobeInstance]
 	sp     arch.Addr // at the entry
 	began  uint64    // when, by tsc
 
 	returned bool // and counted: a Handler may be the end of the thread
-
-	below         *KretprobeInstance // followed in the same frame before
-	before, after *KretprobeInstance // of the same owner, by the order of their entries
 }
 
 // Kretprobe is the probe that the call is followed by.

@@ -173,7 +173,7 @@ func (s *Session) forget(d *domain) {
 	d.released = true
 	d.told.Release()
 	delete(s.domains, d)
-	for f := range d.calls {
+	for _, f := range d.calls.Frames() {
 		d.end(f, true)
 	}
 	d.text.Forget()
