@@ -10,6 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -62,7 +63,7 @@ type domain struct {
 	executed bool // the program was executed while it was followed
 
 	released bool
-	steps    *steps // while it is given up
+	steps    *ptrace.Steps // while it is given up
 }
 
 // newDomain begins work in p's address space.
@@ -70,7 +71,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d := &domain{
 		session: s,
 		space:   p.Space,
-		region:  trampoline.New(ptrace.Host, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}),
+		region:  trampoline.New(ptrace.Host, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}),
 		sites:   map[arch.Addr]*site{},
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
@@ -316,4 +317,12 @@ func (r *pageReader) ReadMemory(at arch.Addr, p []byte) error {
 		return nil
 	}
 	return r.mem.ReadMemory(at, p)
+}
+
+// stepped is the steps that are left for d's threads while it is given up, and many outside of that.
+func (d *domain) stepped() *ptrace.Steps {
+	if d.steps != nil {
+		return d.steps
+	}
+	return ptrace.StepsFor(1)
 }

@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -36,15 +35,6 @@ func (d *domain) leads(to arch.Addr) bool {
 		}
 	}
 	return true
-}
-
-// judge is domain.judge for who knows no symbols.
-func (l *leftover) judge(maps []procfs.Mapping) patch.Judge {
-	leads := func(to arch.Addr) bool {
-		i := endsBehind(maps, to, rangeOf)
-		return i < len(maps) && maps[i].Range.Contains(to) && maps[i].Exec && !l.contains(to)
-	}
-	return patch.Judge{Trap: ptrace.Host.Breakpoint(), Decode: ptrace.Host.Decode, Leads: leads}
 }
 
 // copied puts a copy of code of ours right that a thread has trapped in at at, if info is nil, or that has led it there, where it faults.

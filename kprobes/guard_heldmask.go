@@ -79,23 +79,3 @@ func (s hooks) Lessened(th *ptrace.Thread, m ptrace.Sigset) bool {
 	}
 	return false
 }
-
-// giveBackMasks gives stopped threads their own masks back that a killed tracer had held signals of. It comes when they are out of our code, and out of calls that they made
-// for the tracer: those have masks of their own.
-func (l *leftover) giveBackMasks(space *ptrace.Space) {
-	held, err := l.HeldMasks(l.mem)
-	if err != nil {
-		return
-	}
-	for _, m := range held {
-		for _, th := range space.Threads() {
-			if th.TID != m.TID || !th.Stopped() {
-				continue
-			}
-			now, err := th.BlockedSignals()
-			if err == nil && now == ptrace.Sigset(m.Instead) {
-				_ = th.BlockSignals(ptrace.Sigset(m.Own))
-			}
-		}
-	}
-}

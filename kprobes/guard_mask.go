@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -18,14 +19,8 @@ import (
 //
 // A handler that the program sets later on is found when a breakpoint in it has taken the guard away.
 
-// lastSignal is _NSIG (asm/signal.h).
-const lastSignal = 64
-
 // unmaskAgain is how often it is looked for new handlers.
 const unmaskAgain = time.Second
-
-// traps are the signals that are not blocked, in the order of GuardState.Unmasked.
-var traps = [...]unix.Signal{unix.SIGTRAP, unix.SIGILL}
 
 func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 
@@ -48,7 +43,7 @@ func (d *domain) unmaskAll() error {
 			continue
 		}
 		err = proc.Remote(func(r *ptrace.Remote) error { return g.unmask(r, st, d.region.NoteGuard) })
-		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
+		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err)) {
 			return err
 		}
 	}
@@ -57,7 +52,7 @@ func (d *domain) unmaskAll() error {
 
 // unmask notes each signal at once: the tracer may be killed in between.
 func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.GuardState) error) error {
-	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+	for sig := unix.Signal(1); sig <= recovery.LastSignal; sig++ {
 		if !st.SigCgt.Has(int(sig)) || g.has(sig) {
 			continue
 		}
@@ -65,7 +60,7 @@ func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.
 		if err != nil {
 			return err
 		}
-		for k, trap := range traps {
+		for k, trap := range recovery.Traps {
 			if changed.Has(trap) {
 				g.state.Unmasked[k] |= uint64(setOf(sig))
 			}
@@ -79,29 +74,13 @@ func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.
 	return nil
 }
 
-// mask undoes unmask in the process that r makes calls in.
-func (g *guard) mask(r *ptrace.Remote) (errs []error) {
-	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
-		var blocked ptrace.Sigset
-		for k, trap := range traps {
-			if ptrace.Sigset(g.state.Unmasked[k]).Has(sig) {
-				blocked |= setOf(trap)
-			}
-		}
-		if blocked != 0 {
-			errs = append(errs, r.Mask(sig, blocked, g.state.Place.ScratchAction()))
-		}
-	}
-	return errs
-}
-
 // GuardLost implements ptrace.GuardKeeper.
 func (s hooks) GuardLost(p *ptrace.Process) {
 	for d := range s.domains {
 		if d.space != p.Space || !d.guard.has(unix.SIGTRAP) || time.Since(d.guard.masksSeen) < unmaskAgain {
 			continue
 		}
-		if err := d.unmaskHandlers(); err != nil && !errors.Is(err, ptrace.ErrNoThread) && !departed(err) {
+		if err := d.unmaskHandlers(); err != nil && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
 			s.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
 		}
 	}

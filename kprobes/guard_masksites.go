@@ -73,7 +73,7 @@ func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error
 		return nil
 	}
 	return d.space.Freeze(func() error {
-		if err := d.putTails(fresh); d.unlessEnding(err) != nil && !departed(err) {
+		if err := d.putTails(fresh); d.unlessEnding(err) != nil && !ptrace.Departed(err) {
 			d.session.warn("the process may not survive if gokprobe is killed: %v", err)
 		}
 		d.space.Unblock()

@@ -137,7 +137,7 @@ func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno un
 		g.state.Installed &^= 1 << uint(unix.SIGTRAP)
 		err = d.region.NoteGuard(g.state)
 	}
-	if err != nil && !departed(err) {
+	if err != nil && !ptrace.Departed(err) {
 		d.session.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
 	}
 	return done, errno

@@ -218,7 +218,7 @@ func (d *domain) noteFaults(sites []*site) {
 	}
 	for _, p := range d.space.Processes() {
 		err := p.NoteFaultActions(raises)
-		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !departed(err) {
+		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
 			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
 		}
 	}
@@ -378,7 +378,7 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 			d.moveTo(th, regs, orig, pop)
 			return
 		}
-		last, moves = ip, left.step(d.space, th, ip)
+		last, moves = ip, left.Step(d.space, th, ip)
 	}
 	d.session.warn("thread %d does not come out of the detour of %s", th.TID, det.site.addr)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -117,7 +118,7 @@ func (d *domain) release(last bool) error {
 		}
 		d.released = true
 		delete(d.session.domains, d)
-		d.steps = stepsFor(len(d.space.Threads()))
+		d.steps = ptrace.StepsFor(len(d.space.Threads()))
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
@@ -187,7 +188,7 @@ func (d *domain) removeGuard() error {
 	if !d.guarded() {
 		return nil
 	}
-	done, err := unguard(d.space, &d.guard)
+	done, err := recovery.Unguard(d.space, &d.guard.state)
 	if err == nil && !done {
 		err = ptrace.ErrNoThread
 	}
@@ -195,24 +196,4 @@ func (d *domain) removeGuard() error {
 		d.guard.state.Installed = 0
 	}
 	return err
-}
-
-// unguard has all processes that run in the space give up the guard. done tells that one has; those that are about to leave the space need not.
-func unguard(space *ptrace.Space, g *guard) (done bool, err error) {
-	waits := false
-	space.Protect(0, 0)
-	for _, p := range space.Processes() {
-		switch err := p.Remote(g.remove); {
-		case err == nil:
-			done = true
-		case p.InsideVfork():
-			waits = true
-		case !errors.Is(err, ptrace.ErrNoThread) && !departed(err):
-			return done, err
-		}
-	}
-	if waits {
-		return done, errInsideVfork
-	}
-	return done, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -22,7 +23,7 @@ import (
 const vforkGrace = time.Second
 
 // errInsideVfork is why something has not been done.
-var errInsideVfork = errors.New("a process is inside vfork(2)")
+var errInsideVfork = recovery.ErrInsideVfork
 
 // insideVfork tells whether a process of the address space is inside vfork(2). In a Freeze it is certain.
 func (d *domain) insideVfork() bool {

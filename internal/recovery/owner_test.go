@@ -1,4 +1,4 @@
-package kprobes
+package recovery
 
 import (
 	"os"
@@ -16,8 +16,8 @@ func TestTheOwnerInAJournalIsBelievedOnlyIfItTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		prog := testprog.Start(t, testprog.Build(t, "forgedowner"), strconv.Itoa(pid), strconv.FormatUint(st.StartTime, 10), strconv.FormatUint(pidNamespace(), 10))
-		if r, err := Recover(prog.PID()); err != nil || r.Regions == 0 {
+		prog := testprog.Start(t, testprog.Build(t, "forgedowner"), strconv.Itoa(pid), strconv.FormatUint(st.StartTime, 10), strconv.FormatUint(PIDNamespace(), 10))
+		if r, err := Recover(t.Context(), prog.PID(), Options{}); err != nil || r.Regions == 0 {
 			t.Errorf("an owner that is process %d: %+v, %v", pid, r, err)
 		}
 		prog.CheckClean()

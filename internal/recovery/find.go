@@ -1,4 +1,4 @@
-package kprobes
+package recovery
 
 import (
 	"fmt"
@@ -69,7 +69,7 @@ func isView(pid int, at arch.Addr) bool {
 		return true
 	}
 	st, err := procfs.ReadStatus(pid, 0)
-	if err != nil || st.Tgid != int(h.Owner.PID) || h.Owner.PIDNamespace != pidNamespace() {
+	if err != nil || st.Tgid != int(h.Owner.PID) || h.Owner.PIDNamespace != PIDNamespace() {
 		return false
 	}
 	owner, err := procfs.ReadStat(st.Tgid, 0)
@@ -87,7 +87,7 @@ func ownerOf(pid int, base arch.Addr) (o trampoline.Owner, err error) {
 // ownerAlive tells whether the tracer that owns a region lives. The region is the target's memory, which may name any
 // process there: so it is believed only of one that traces pid, which the kernel tells. Who does not is no obstacle, whoever it is.
 func ownerAlive(pid int, o trampoline.Owner) bool {
-	if o.PIDNamespace != 0 && o.PIDNamespace != pidNamespace() {
+	if o.PIDNamespace != 0 && o.PIDNamespace != PIDNamespace() {
 		return false
 	}
 	owner, err := procfs.ReadStat(int(o.PID), 0)
@@ -106,8 +106,8 @@ func ownerAlive(pid int, o trampoline.Owner) bool {
 	return false
 }
 
-// pidNamespace is the inode number of our own PID namespace, 0 if it can't be had.
-func pidNamespace() uint64 {
+// PIDNamespace is the inode number of our own PID namespace, 0 if it can't be had.
+func PIDNamespace() uint64 {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return 0

@@ -1,4 +1,4 @@
-package kprobes
+package recovery
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package kprobes
+package recovery
 
 import (
 	"golang.org/x/sys/unix"

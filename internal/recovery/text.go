@@ -1,4 +1,4 @@
-package kprobes
+package recovery
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// tailsLast is the records, the newest first, but jumps to code that keeps threads from blocking the guard's signal behind the others: see domain.unblocks.
+// tailsLast is the records, the newest first, but jumps to code that keeps threads from blocking the guard's signal behind the others, since we may be killed in between.
 func (l *leftover) tailsLast() []patch.Entry {
 	var tails []patch.Entry
 	rest := make([]patch.Entry, 0, len(l.original.records.records))
@@ -51,8 +51,7 @@ func (r *recovery) unmap(l *leftover) error {
 		r.space.Unblocked()
 	}
 	r.space.Part()
-	g := guard{state: l.guard}
-	done, err := unguard(r.space, &g)
+	done, err := Unguard(r.space, &l.guard)
 	for _, p := range r.space.Processes() {
 		if p.InsideVfork() {
 			r.Kept++
@@ -97,4 +96,13 @@ func (r *recovery) mapped(l *leftover) (ranges []arch.Range) {
 		}
 	}
 	return joined(ranges)
+}
+
+// judge tells the program's code from ours, as far as one can who knows no symbols.
+func (l *leftover) judge(maps []procfs.Mapping) patch.Judge {
+	leads := func(to arch.Addr) bool {
+		i := endsBehind(maps, to, rangeOf)
+		return i < len(maps) && maps[i].Range.Contains(to) && maps[i].Exec && !l.contains(to)
+	}
+	return patch.Judge{Trap: ptrace.Host.Breakpoint(), Decode: ptrace.Host.Decode, Leads: leads}
 }

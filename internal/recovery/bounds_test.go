@@ -1,4 +1,4 @@
-package kprobes
+package recovery
 
 import (
 	"bytes"
@@ -270,7 +270,7 @@ func TestTurns(t *testing.T) {
 }
 
 func TestAPurseHasTheLeastForEverybody(t *testing.T) {
-	p := newPurse()
+	p := NewPurse()
 	if work, records := p.draw(1000); work != effortFor(1000) || records < 1<<20 || p.empty() {
 		t.Errorf("a full purse gives %d, %d", work, records)
 	}
@@ -278,7 +278,7 @@ func TestAPurseHasTheLeastForEverybody(t *testing.T) {
 	if work, records := p.draw(1000); work != leastEffort || records != leastRecords || !p.empty() {
 		t.Errorf("an empty purse gives %d, %d", work, records)
 	}
-	var none *purse
+	var none *Purse
 	none.pay(1, 1)
 	if work, _ := none.draw(1 << 30); work != mostEffort || none.empty() {
 		t.Errorf("no purse gives %d", work)

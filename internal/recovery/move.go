@@ -1,4 +1,4 @@
-package kprobes
+package recovery
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 			r.work.end()
 			break
 		}
-		if !r.steps.step(r.space, th, regs.IP()) {
+		if !r.steps.Step(r.space, th, regs.IP()) {
 			break
 		}
 	}
@@ -187,4 +187,27 @@ func (l *leftover) inSlot(slot, site, ip arch.Addr) (orig arch.Addr, pop int, ok
 		return 0, 0, false
 	}
 	return d.Original(ip)
+}
+
+// hostDetours is the host's architecture as a maker of detours, such as the copies of instructions that are executed nowhere else.
+var hostDetours, _ = ptrace.Host.(arch.Detours)
+
+// giveBackMasks gives stopped threads their own masks back that a killed tracer had held signals of. It comes when they are out of our code, and out of calls that they made
+// for the tracer: those have masks of their own.
+func (l *leftover) giveBackMasks(space *ptrace.Space) {
+	held, err := l.HeldMasks(l.mem)
+	if err != nil {
+		return
+	}
+	for _, m := range held {
+		for _, th := range space.Threads() {
+			if th.TID != m.TID || !th.Stopped() {
+				continue
+			}
+			now, err := th.BlockedSignals()
+			if err == nil && now == ptrace.Sigset(m.Instead) {
+				_ = th.BlockSignals(ptrace.Sigset(m.Own))
+			}
+		}
+	}
 }

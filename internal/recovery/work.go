@@ -1,10 +1,12 @@
-package kprobes
+package recovery
 
 import (
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // How much a recovery may do. What it reads, the journal and the stacks, is the target's: that may say anything, and lead to itself. So all that is done for
@@ -24,7 +26,7 @@ const (
 	stepWork       = 8  // to step one: paid from the steps, of which there are more
 
 	// mostSteps is for all threads: few of them are in bodies of ours, and one in a thousand in a long one.
-	mostSteps = 2 * maxSteps
+	mostSteps = 2 * ptrace.MaxSteps
 
 	baseEffort      = 1 << 19
 	effortPerThread = 1 << 10 // half a mebibyte of stack and more
@@ -51,9 +53,9 @@ func (e *effort) over() bool { return e.left == 0 }
 // end has nothing be left.
 func (e *effort) end() { e.left = 0 }
 
-// purse is what several recoveries have together: those of one guardian, whose targets may all be hostile, and many. When it is empty each still has the
+// Purse is what several recoveries have together: those of one guardian, whose targets may all be hostile, and many. When it is empty each still has the
 // least. A nil one is never empty. Safe for concurrent use.
-type purse struct{ effort, records atomic.Int64 }
+type Purse struct{ effort, records atomic.Int64 }
 
 // What a guardian's recoveries have, and the least of each.
 const (
@@ -63,15 +65,16 @@ const (
 	leastRecords = 1 << 14
 )
 
-func newPurse() *purse {
-	p := &purse{}
+// NewPurse is a full one.
+func NewPurse() *Purse {
+	p := &Purse{}
 	p.effort.Store(purseEffort)
 	p.records.Store(purseRecords)
 	return p
 }
 
 // draw is what a recovery of a process with so many threads may do, and how many records it may read.
-func (p *purse) draw(threads int) (work, records int) {
+func (p *Purse) draw(threads int) (work, records int) {
 	work = effortFor(threads)
 	if p == nil {
 		return work, math.MaxInt
@@ -80,15 +83,18 @@ func (p *purse) draw(threads int) (work, records int) {
 }
 
 // pay is called when it has done so much.
-func (p *purse) pay(work, records int) {
+func (p *Purse) pay(work, records int) {
 	if p != nil {
 		p.effort.Add(-int64(work))
 		p.records.Add(-int64(records))
 	}
 }
 
+// Spent is the work that recoveries have done from it.
+func (p *Purse) Spent() int { return purseEffort - int(p.effort.Load()) }
+
 // empty tells that what has failed is tried again rarely.
-func (p *purse) empty() bool { return p != nil && (p.effort.Load() <= 0 || p.records.Load() <= 0) }
+func (p *Purse) empty() bool { return p != nil && (p.effort.Load() <= 0 || p.records.Load() <= 0) }
 
 // turns keeps recoveries from being at work all at once: each has its threads stopped then, and holds what it has read in memory.
 type turns struct {

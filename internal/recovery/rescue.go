@@ -1,10 +1,9 @@
-package kprobes
+package recovery
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -15,67 +14,11 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// The guardian: a small process of ours that outlives us, and recovers what we held at once when we are killed, as
-// Recover does (package internal/guardian says how it is woken, and told). It is there beside the guard in the target (guard.go): that acts in
-// between, and where there is no guardian.
-//
-// What a killed tracer's target does until the guardian has it, other threads see as ever: a thread that was in a ptrace-stop goes on
-// with its signal (ptrace/reap.go), one that runs meets breakpoints, which the guard answers. From PTRACE_SEIZE on, a thread that
-// traps stops for the guardian, and from then on nothing is delivered that our breakpoints have raised (recover_move.go).
-
-// GuardianMain makes this process the guardian of a tracer, if it was started as one, and does not return then. A program that traces calls it first
-// in its main function, and has guardians by that: without it nothing of this program is ever executed as one, and
-// if it is killed its breakpoints stay in the processes that it probes, which live on with them by the
-// guard in them alone, until Recover.
-//
-// The guardian is this program's executable, executed a second time under the name gokprobe-guardian, when the first process is
-// attached to; one for all sessions. It has this process's rights, a session (setsid(2)) of its own, and
-// nothing open but the standard error, for one line when it had something to do. It ends with this process.
-func GuardianMain() {
-	if !guardian.Is() {
-		guardian.OptIn()
-		return
-	}
-	guardian.Run(rescue)
-	os.Exit(0)
-}
-
-// startGuardian sees to it that there is one. What it is to know it has been told before.
-func (s *Session) startGuardian() {
-	guardian.Start(func(err error) {
-		_ = s.do(func() error {
-			s.warn("there is no guardian process: if gokprobe is killed, the process has to be put right by gokprobe recover: %v", err)
-			return nil
-		})
-	})
-}
-
-// endGuardian is called by the tracer's thread when it lets nothing go any more by its end.
-func (s *Session) endGuardian() {
-	for d := range s.domains {
-		d.told.Release()
-	}
-	s.tracing.End()
-}
-
-// holdOther is called when p leaves the address space: the guardian is to look for another process there.
-func (d *domain) holdOther(space *ptrace.Space, p *ptrace.Process) {
-	if d.told.PID() != p.PID {
-		return
-	}
-	for _, q := range space.Processes() {
-		if q != p {
-			d.told.Move(q.PID, q.StartTime())
-			return
-		}
-	}
-}
-
 // estate is what all recoveries of a guardian may do together.
-var estate = sync.OnceValue(newPurse)
+var estate = sync.OnceValue(NewPurse)
 
-// rescue recovers a process that the tracer held when it died.
-func rescue(t guardian.Target) {
+// Rescue recovers a process that the tracer held when it died.
+func Rescue(t guardian.Target) {
 	r := &recovery{onStop: guardian.Calm, purse: estate()}
 	r.tracer = ptrace.NewHere(r)
 	p, err := r.tracer.Catch(t.PID, t.Start, t.Death.Over)
@@ -137,10 +80,10 @@ func (w ward) ended() bool {
 	return len(tids) <= 1 && (st.State == 'Z' || st.State == 'X') // else its leader has ended before the others
 }
 
-// How many heirs are recovered. Of a tracer that was killed there may be one for each thread that was forking just then; a program can
+// MostHeirs is how many heirs are recovered. Of a tracer that was killed there may be one for each thread that was forking just then; a program can
 // make any number, with memory that looks so.
 const (
-	mostHeirs  = 128
+	MostHeirs  = 128
 	mostLooked = 8192 // processes that are looked at
 )
 
@@ -158,8 +101,8 @@ func heirs(t guardian.Target) (found []ward, more error) {
 				if looked[pid] {
 					continue
 				}
-				if len(found) >= mostHeirs || len(looked) >= mostLooked {
-					return found, fmt.Errorf("it has more than %d children with such memory, or %d in all; gokprobe recover does that for one that is named", mostHeirs, mostLooked)
+				if len(found) >= MostHeirs || len(looked) >= mostLooked {
+					return found, fmt.Errorf("it has more than %d children with such memory, or %d in all; gokprobe recover does that for one that is named", MostHeirs, mostLooked)
 				}
 				looked[pid] = true
 				if st, err := procfs.ReadStat(pid, 0); err == nil && left(pid) {
@@ -226,7 +169,7 @@ func (w ward) recover(together bool) (done bool, err error) {
 		ctx, cancel = context.WithTimeout(ctx, stopWait)
 	}
 	defer cancel()
-	r, err := recoverMeant(ctx, w.pid, nil, estate())
+	r, err := Recover(ctx, w.pid, Options{Purse: estate()})
 	var refused *ptrace.AttachError
 	switch {
 	case err == nil && r.Kept == 0:
