@@ -44,10 +44,10 @@ func (t tailed) Tail(at arch.Addr) arch.TailCode { return t.tail(at) }
 
 // withTail adds the tail of a call to a body.
 func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
-	if c.number == unix.SYS_RT_SIGACTION {
+	if c.Number == unix.SYS_RT_SIGACTION {
 		return tailed{body, hostMasks.ActionTail(int(unix.SIGTRAP))}, nil
 	}
-	if err := d.makeMaskCells(c.at); err != nil {
+	if err := d.makeMaskCells(c.At); err != nil {
 		return nil, err
 	}
 	w := arch.MaskWork{Table: d.setTable}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/syscallsites"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -47,12 +48,12 @@ func init() {
 
 // keyOfCode reads all code in r, as it is without us.
 func (d *domain) keyOfCode(r arch.Range) (codeKey, error) {
-	if r.Len() > mostCode {
+	if r.Len() > syscallsites.MostCode {
 		return codeKey{}, fmt.Errorf("the code at %s is too large to be searched: %d MiB", r.Start, r.Len()>>20)
 	}
 	var h maphash.Hash
 	h.SetSeed(searchedCode.seed)
-	err := d.windows(r, func(own arch.Range, start arch.Addr, code []byte) bool {
+	err := syscallsites.Windows(searched{d}, r, func(own arch.Range, start arch.Addr, code []byte) bool {
 		_, _ = h.Write(code[own.Start-start : own.End-start])
 		return true
 	})
@@ -78,27 +79,27 @@ func (k codeKey) remember(found searchedCalls) {
 }
 
 // relative is the opposite of in.
-func (site *callSite) relative(start, pointer arch.Addr, constant bool) foundCall {
-	f := foundCall{insn: site.insn - start, at: site.at - start, number: site.number, constant: constant}
+func relative(site *syscallsites.Site, start, pointer arch.Addr, constant bool) foundCall {
+	f := foundCall{insn: site.Insn - start, at: site.At - start, number: site.Number, constant: constant}
 	if constant {
 		f.pointer = pointer - start
 	}
-	for _, load := range site.loads {
+	for _, load := range site.Loads {
 		f.loads = append(f.loads, slices.Clone(load.Bytes))
 	}
 	return f
 }
 
 // in is the call in code that is at start.
-func (f *foundCall) in(start arch.Addr) (c callSite, err error) {
-	c = callSite{insn: start + f.insn, at: start + f.at, number: f.number}
-	at := c.at
+func (f *foundCall) in(start arch.Addr) (c syscallsites.Site, err error) {
+	c = syscallsites.Site{Insn: start + f.insn, At: start + f.at, Number: f.number}
+	at := c.At
 	for _, b := range f.loads {
 		load, err := ptrace.Host.Decode(b, at)
 		if err != nil {
 			return c, err
 		}
-		c.loads, at = append(c.loads, load), load.End()
+		c.Loads, at = append(c.Loads, load), load.End()
 	}
 	return c, nil
 }

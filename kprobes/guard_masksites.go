@@ -13,6 +13,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/syscallsites"
 	"github.com/gokprobe/gokprobe/optimize"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -47,7 +48,7 @@ var hostMasks, _ = ptrace.Host.(arch.Masks)
 
 // maskSite is a call of rt_sigprocmask, or of rt_sigaction, at whose site a tail stands.
 type maskSite struct {
-	callSite
+	syscallsites.Site
 	known arch.Addr // rt_sigprocmask's set, if it is always the same constant
 }
 
@@ -60,10 +61,8 @@ type maskKey struct {
 
 func keyOf(m *procfs.Mapping) maskKey { return maskKey{m.Range, m.Offset, m.Inode} }
 
-const (
-	setLen      = 8  // bytes of a sigset_t that the kernel looks at
-	searchLoads = 48 // bytes in front of a call, in which its number is loaded
-)
+// setLen is the bytes of a sigset_t that the kernel looks at.
+const setLen = 8
 
 // keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. Then it does f, with all threads stopped
 // still: they may have blocked all signals before the tails were there. Where there are no new ones, f is done if always says so.
@@ -163,10 +162,10 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 	searched := d.searchMasks(m)
 	for _, found := range searched.calls {
 		site, err := found.in(m.Range.Start)
-		if err != nil || d.checkMapping(site.insn) != nil || d.checkMapping(site.at) != nil || d.checkRestartable(site.at) != nil {
+		if err != nil || d.checkMapping(site.Insn) != nil || d.checkMapping(site.At) != nil || d.checkRestartable(site.At) != nil {
 			continue
 		}
-		call := maskSite{callSite: site}
+		call := maskSite{Site: site}
 		if found.constant {
 			if call.known = m.Range.Start + found.pointer; d.constantSet(call.known) == 0 {
 				continue
@@ -202,66 +201,57 @@ func (d *domain) searchMasks(m *procfs.Mapping) searchedCalls {
 
 func (d *domain) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err error) {
 	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
-	found, err := d.callersIn(m, func(before []byte) bool {
-		return bytes.Contains(before, mask) || bytes.Contains(before, action)
-	}, false)
+	search := d.callSearch(m)
+	search.Chosen = func(before []byte) bool { return bytes.Contains(before, mask) || bytes.Contains(before, action) }
+	found, err := search.Run()
 	if err != nil {
 		return all, err
 	}
-	for _, f := range found.order {
-		for i, n := range f.nearlyNumbered() {
-			call := f.site(i, n)
-			if call.at == call.insn {
+	for _, f := range found.Functions {
+		for i, n := range f.NearlyNumbered() {
+			call := f.Site(i, n)
+			if call.At == call.Insn {
 				continue
 			}
-			pointer, constant, ok := f.takesTail(i, &call)
+			pointer, constant, ok := takesTail(f, i, &call)
 			switch {
 			case !ok || d.checkCallSite(call) != nil:
 			case len(all.calls) >= mostTails:
-				found.short = fmt.Sprintf("there are more calls that change signals in %s than are looked at", mappingName(m))
+				found.Short = fmt.Sprintf("there are more calls that change signals in %s than are looked at", mappingName(m))
 			default:
-				all.calls = append(all.calls, call.relative(m.Range.Start, pointer, constant))
+				all.calls = append(all.calls, relative(&call, m.Range.Start, pointer, constant))
 			}
 		}
 	}
-	all.short = found.short
+	all.short = found.Short
 	return all, nil
 }
 
 // takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one: at a constant pointer, if its set has to be changed.
-func (f *callerCode) takesTail(i int, call *callSite) (pointer arch.Addr, constant, ok bool) {
-	switch call.number {
+func takesTail(f *syscallsites.Function, i int, call *syscallsites.Site) (pointer arch.Addr, constant, ok bool) {
+	switch call.Number {
 	case unix.SYS_RT_SIGACTION:
-		return 0, false, f.argumentEnds(i)
+		return 0, false, f.ArgumentEnds(i, hostMasks.MaskPointerUse)
 	case unix.SYS_RT_SIGPROCMASK:
 	default:
 		return 0, false, false
 	}
-	if pointer, constant = call.set(); constant {
+	if pointer, constant = constantPointer(call); constant {
 		return pointer, true, true
 	}
-	return 0, false, f.argumentEnds(i)
+	return 0, false, f.ArgumentEnds(i, hostMasks.MaskPointerUse)
 }
 
 // number is how an instruction that loads a small number holds it.
 func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 
-// set is the pointer that the call passes, if that is always the same.
-func (site *callSite) set() (p arch.Addr, known bool) {
-	var passed [2]arch.Addr
-	for k, fill := range []byte{0x11, 0x22} {
-		regs := ptrace.Host.NewRegs()
-		for i, name := range regs.Names() {
-			regs.Set(name, uint64(fill)*0x0101010101010101+uint64(i))
-		}
-		for _, load := range site.loads {
-			if ptrace.Host.Load(load, regs, vague(fill)) != nil {
-				return 0, false
-			}
-		}
-		passed[k], _ = hostMasks.MaskPointers(regs)
-	}
-	return passed[0], passed[0] == passed[1]
+// constantPointer is the pointer that the call passes, if that is always the same.
+func constantPointer(call *syscallsites.Site) (p arch.Addr, known bool) {
+	v, known := call.Constant(ptrace.Host, func(r arch.Regs) uint64 {
+		passed, _ := hostMasks.MaskPointers(r)
+		return uint64(passed)
+	})
+	return arch.Addr(v), known
 }
 
 // constantSet is the set to block in place of the one at p, 0 if that need not be changed or may be another one later.
@@ -278,58 +268,16 @@ func (d *domain) constantSet(p arch.Addr) ptrace.Sigset {
 	return set
 }
 
-// argumentEnds tells whether nothing behind number i of f's instructions, a system call, needs the register of the call's second
-// argument, on any way, before it gets another value. Functions that are called, and other system calls, do not get it: a compiler would
-// have to pass them, as their own second argument, what it has put there for this call.
-func (f *callerCode) argumentEnds(i int) bool {
-	seen := map[int]bool{}
-	todo := []arch.Addr{f.insns[i].End()}
-	for len(todo) > 0 {
-		j, ok := f.index(todo[len(todo)-1])
-		if todo = todo[:len(todo)-1]; !ok {
-			return false
-		}
-		if seen[j] {
-			continue
-		}
-		if seen[j] = true; len(seen) > mostSearched {
-			return false
-		}
-		insn := f.insns[j]
-		switch insn.Flow {
-		case arch.FlowReturn, arch.FlowTrap, arch.FlowCall, arch.FlowIndirectCall:
-			continue
-		case arch.FlowIndirectJump, arch.FlowFar:
-			return false
-		case arch.FlowJump:
-			todo = append(todo, insn.Target)
-			continue
-		case arch.FlowCond:
-			todo = append(todo, insn.Target)
-		default:
-			needs, sets := hostMasks.MaskPointerUse(insn)
-			if needs {
-				return false
-			}
-			if sets {
-				continue
-			}
-		}
-		todo = append(todo, insn.End())
-	}
-	return true
-}
-
 // maskSite makes the site of a call; the error says why it can't have a jump. A site that is there already gets the tail with its next jump, and none is returned.
 func (d *domain) maskSite(call maskSite) (*site, error) {
-	if st := d.sites[call.at]; st != nil {
+	if st := d.sites[call.At]; st != nil {
 		if st.mask == nil {
 			st.mask = &call
 			d.consider(st)
 		}
 		return nil, nil
 	}
-	st, err := d.makeSite(call.at)
+	st, err := d.makeSite(call.At)
 	if err != nil {
 		return nil, err
 	}
@@ -399,12 +347,12 @@ func (c *maskSite) extend(choice *optimize.Choice) *optimize.Choice {
 	out := *choice
 	out.Options = nil
 	for _, o := range choice.Options {
-		for _, load := range c.loads {
+		for _, load := range c.Loads {
 			if load.Addr == o.End() {
 				o.Insns = append(slices.Clone(o.Insns), load)
 			}
 		}
-		if o.End() == c.insn {
+		if o.End() == c.Insn {
 			out.Options = append(out.Options, o)
 		}
 	}

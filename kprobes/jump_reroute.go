@@ -33,7 +33,7 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 		switch call := det.site.mask; {
 		case call == nil: // the tail is on its way out
 			regs.SetIP(det.End)
-		case call.number == unix.SYS_RT_SIGPROCMASK:
+		case call.Number == unix.SYS_RT_SIGPROCMASK:
 			d.maskCall(det, regs)
 		default:
 			s.actionCall(th, d, det, regs)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/reach"
+	"github.com/gokprobe/gokprobe/internal/syscallsites"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -173,17 +174,20 @@ func (c *Code) text(r arch.Range) text {
 		return all
 	}
 	c.texts[r.Start] = nil
-	if r.Len() > mostCode {
+	if r.Len() > syscallsites.MostCode {
 		return nil
 	}
-	const behind = 8 // a branch has six bytes
+	const (
+		codeWindow = 1 << 20 // bytes that are looked at at once
+		behind     = 8       // a branch has six bytes
+	)
 	buf := make([]byte, codeWindow+behind)
 	for at := r.Start; at < r.End; at += codeWindow {
 		code := buf[:min(uint64(len(buf)), uint64(r.End-at))]
 		if c.mem.ReadMemory(at, code) != nil {
 			break
 		}
-		eachBranch(code, at, func(from, to arch.Addr) {
+		syscallsites.EachBranch(code, at, func(from, to arch.Addr) {
 			if r.Contains(to) && from < at+codeWindow && len(all) <= mostBranches {
 				all = append(all, branch{from, to})
 			}

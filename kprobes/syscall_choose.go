@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/syscallsites"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -59,13 +60,13 @@ func (sp *SyscallProbe) prepareChoice() (err error) {
 
 // chooseAt gives kp, the probe of sp at site, the Program that tells which of its hits are calls that Enter is to see, if
 // there can be one.
-func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *callSite) (err error) {
+func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *syscallsites.Site) (err error) {
 	if sp.Choose.Always() || sp.Exit != nil {
 		return nil
 	}
 	var numbered program.Cond
-	if site.number < 0 {
-		number, ok := site.origin(arch.Regs.ReturnValue)
+	if site.Number < 0 {
+		number, ok := origin(site, arch.Regs.ReturnValue)
 		if !ok || len(sp.Numbers) > fewNumbers {
 			return nil
 		}
@@ -78,7 +79,7 @@ func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *callSite) (err error) {
 	from := map[string]program.Expr{}
 	for _, reg := range sp.Choose.Registers() {
 		var ok bool
-		if from[reg], ok = site.origin(func(r arch.Regs) uint64 { v, _ := r.Get(reg); return v }); !ok {
+		if from[reg], ok = origin(site, func(r arch.Regs) uint64 { v, _ := r.Get(reg); return v }); !ok {
 			return nil
 		}
 	}
@@ -89,9 +90,9 @@ func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *callSite) (err error) {
 
 // origin is what a register holds in front of the call at site, told by what registers hold at its place: a constant, or a register's
 // value plus a constant, or its low half. For that the moves are performed twice, each time with other values in all registers and in memory.
-func (site *callSite) origin(value func(arch.Regs) uint64) (is program.Expr, ok bool) {
-	before, after := site.perform(1)
-	otherBefore, otherAfter := site.perform(2)
+func origin(site *syscallsites.Site, value func(arch.Regs) uint64) (is program.Expr, ok bool) {
+	before, after := perform(site, 1)
+	otherBefore, otherAfter := perform(site, 2)
 	if after == nil || otherAfter == nil {
 		return is, false
 	}
@@ -113,7 +114,7 @@ func (site *callSite) origin(value func(arch.Regs) uint64) (is program.Expr, ok 
 }
 
 // perform has registers of random values, all of them addresses, go through the moves at site; after is nil if they can't.
-func (site *callSite) perform(seed uint64) (before, after arch.Regs) {
+func perform(site *syscallsites.Site, seed uint64) (before, after arch.Regs) {
 	const addresses = 0xfff_0000_ffff // sums of which are such; and no flag is set that keeps some from being read
 	random := rand.New(rand.NewPCG(seed, 0))
 	before = ptrace.Host.NewRegs()
@@ -121,12 +122,10 @@ func (site *callSite) perform(seed uint64) (before, after arch.Regs) {
 		before.Set(name, random.Uint64()&addresses)
 	}
 	after = before.Clone()
-	for _, load := range site.loads {
-		if ptrace.Host.Load(load, after, vague(seed)) != nil {
-			return before, nil
-		}
+	if !site.Load(ptrace.Host, after, syscallsites.Vague(seed)) {
+		return before, nil
 	}
-	after.SetIP(site.insn)
+	after.SetIP(site.Insn)
 	return before, after
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/syscallsites"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -21,7 +22,7 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	if err != nil {
 		return err
 	}
-	if why := describeGaps(gaps, sp.Numbers); why != "" {
+	if why := syscallsites.Describe(gaps, sp.Numbers); why != "" {
 		return fmt.Errorf("%w: %s", ErrIncomplete, why)
 	}
 	var kps []*Kprobe
@@ -29,7 +30,7 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 		if err := s.wanted(); err != nil {
 			return err
 		}
-		if site.number < 0 || slices.Contains(sp.Numbers, site.number) {
+		if site.Number < 0 || slices.Contains(sp.Numbers, site.Number) {
 			kp, err := s.probeSite(sp, site)
 			if err != nil {
 				return err
@@ -49,11 +50,11 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 }
 
 // probeSite is the Kprobe of sp at a site.
-func (s *Session) probeSite(sp *SyscallProbe, site callSite) (*Kprobe, error) {
+func (s *Session) probeSite(sp *SyscallProbe, site syscallsites.Site) (*Kprobe, error) {
 	if sp.Exit != nil {
-		site.at, site.loads = site.insn, nil
+		site.At, site.Loads = site.Insn, nil
 	}
-	kp := &Kprobe{Addr: site.at, Flags: sp.own.Flags & FlagDisabled, forCalls: true}
+	kp := &Kprobe{Addr: site.At, Flags: sp.own.Flags & FlagDisabled, forCalls: true}
 	kp.PreHandler = func(kp *Kprobe, r *Regs) int { return s.atCallSite(sp, &site, kp, r) }
 	if sp.Exit != nil {
 		kp.PostHandler = func(_ *Kprobe, r *Regs, _ uint64) {
@@ -76,18 +77,18 @@ func (r *Regs) state() *threadState {
 
 // atCallSite runs the Enter of sp for a thread at a site. The registers become those in front of the system-call
 // instruction, and what they were if Enter changes nothing.
-func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Regs) (diverted int) {
+func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kprobe, r *Regs) (diverted int) {
 	ts := r.state()
 	if ts == nil {
 		return 0
 	}
 	before := r.Regs.Clone()
 	again := ts.changedCall() // by another SyscallProbe: the thread stands in front of the instruction
-	if !again && !site.load(r) {
+	if !again && !site.Load(ptrace.Host, r.Regs, rawMemory{r}) {
 		r.CopyFrom(before) // a fault, which the program is told of when it comes there
 		return 0
 	}
-	r.SetIP(site.insn)
+	r.SetIP(site.Insn)
 	if !again {
 		ts.number = int(r.ReturnValue())
 	}
@@ -101,15 +102,15 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 		return 0
 	case !made:
 		ts.changed = 0
-		ptrace.Host.SkipCall(r.Regs, site.insn)
+		ptrace.Host.SkipCall(r.Regs, site.Insn)
 		return 1
 	case r.Same(seen):
 		r.CopyFrom(before)
 		return 0
 	}
 	ts.changed = ts.hit
-	if site.at != site.insn {
-		r.SetIP(site.insn)
+	if site.At != site.Insn {
+		r.SetIP(site.Insn)
 		return 1
 	}
 	r.SetIP(kp.Addr.Add(int64(ptrace.Host.BreakpointAdvance())))
@@ -118,16 +119,6 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 
 // changedCall tells that a SyscallProbe has changed the call of the hit: the registers are those in front of it already.
 func (ts *threadState) changedCall() bool { return ts.changed == ts.hit }
-
-// load puts into r what the instructions at a site that lead to the call load.
-func (site *callSite) load(r *Regs) bool {
-	for _, load := range site.loads {
-		if ptrace.Host.Load(load, r.Regs, rawMemory{r}) != nil {
-			return false
-		}
-	}
-	return true
-}
 
 // callsCame places the probes on system calls in modules that were loaded.
 func (s *Session) callsCame(came []*symbols.Module) {
