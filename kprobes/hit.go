@@ -266,7 +266,7 @@ func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	if s.closed {
 		return 0
 	}
-	if len(s.taken) > 0 {
+	if s.taken.Len() > 0 {
 		s.drain() // what the tracer has recorded before comes first
 		if s.closed || kp.session != s {
 			return 0 // a RecordHandler has seen to that

@@ -338,7 +338,7 @@ func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
 	w := written{domain: regs.domain, kp: kp, time: tsc(), payload: slices.Clone(payload)}
 	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
 	s.keep(w)
-	if s.startDraining(); len(s.taken) >= turn {
+	if s.startDraining(); s.taken.Len() >= turn {
 		s.drain()
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sort"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/records"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -35,14 +35,12 @@ type ring struct {
 type recorder struct {
 	recordings map[uint32]*recording // by Program.ID; those of retired detours included
 	rings      []*ring
-	tids       map[uint64][]*identity // by what the helper Thread returns, in the order of their beginning
-	noted      map[int]*identity      // by thread ID: the present ones
+	writers    records.Writers
 	states     map[*SharedState]*programState
 }
 
 func (r *recorder) init() {
-	r.recordings, r.tids, r.noted = map[uint32]*recording{}, map[uint64][]*identity{}, map[int]*identity{}
-	r.states = map[*SharedState]*programState{}
+	r.recordings, r.states = map[uint32]*recording{}, map[*SharedState]*programState{}
 }
 
 // cells is Region.Cells, mapping memory in the target if need be.
@@ -162,7 +160,7 @@ const mostTaken = 32 << 20
 func (s *Session) drain() int {
 	now := tsc()
 	until := s.takeSome(turn)
-	if until == allTimes || int64(until-now) > 0 || s.takenBytes > mostTaken {
+	if until == records.AllTimes || records.Later(until, now) || s.taken.Size() > mostTaken {
 		until = now
 	}
 	return s.handOn(until)
@@ -171,15 +169,13 @@ func (s *Session) drain() int {
 // drainAll is drain of all that is there.
 func (s *Session) drainAll() {
 	s.takeSome(math.MaxInt)
-	s.handOn(allTimes)
+	s.handOn(records.AllTimes)
 }
-
-const allTimes = ^uint64(0)
 
 // takeSome takes at most so many records from each ring. Of what was recorded until the time that is returned there is
 // no more.
 func (s *Session) takeSome(most int) (until uint64) {
-	until = allTimes
+	until = records.AllTimes
 	for d := range s.domains {
 		d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 			last := uint64(0)
@@ -235,43 +231,25 @@ func (d *domain) take(r program.Record) (ticks uint64) {
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
 	s := d.session
-	if now := tsc(); int64(ticks-now) > 0 {
-		ticks = now
-	} else if int64(ticks-s.clockTicks) < 0 {
-		ticks = s.clockTicks
-	}
+	ticks = records.Within(ticks, s.clockTicks, tsc())
 	s.keep(written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
 	return ticks
 }
 
 // keep keeps a record until it is handed on.
 func (s *Session) keep(w written) {
-	s.taken = append(s.taken, w)
-	s.takenBytes += w.size()
+	s.taken.Add(w.time, int(unsafe.Sizeof(w))+len(w.payload), w) // about so many bytes
 }
-
-// size is about how many bytes a record takes.
-func (w *written) size() int { return int(unsafe.Sizeof(*w)) + len(w.payload) }
 
 // handOn calls the handlers for the records that were taken, in the order of their times, up to one of
 // these.
 func (s *Session) handOn(until uint64) int {
-	if s.draining || len(s.taken) == 0 {
+	if s.draining || s.taken.Len() == 0 {
 		return 0
 	}
 	s.draining = true
 	defer func() { s.draining = false }()
-	all := s.taken
-	slices.SortStableFunc(all, func(a, b written) int { return int(int64(a.time - b.time)) })
-	n := len(all)
-	if until != allTimes {
-		n = sort.Search(len(all), func(i int) bool { return int64(all[i].time-until) > 0 })
-	}
-	all, s.taken = all[:n:n], slices.Clone(all[n:])
-	s.takenBytes = 0
-	for i := range s.taken {
-		s.takenBytes += s.taken[i].size()
-	}
+	all := s.taken.Take(until)
 	clock := s.clock()
 	s.knowThreads(all, clock)
 	now := time.Now()
@@ -287,8 +265,8 @@ func (s *Session) handOn(until uint64) int {
 			continue
 		}
 		r := &HitRecord{Payload: w.payload, Time: now.Add(-age), PID: s.pid, TID: s.pid}
-		if by := w.domain.whose(w.thread, r.Time); by != nil {
-			r.PID, r.TID, r.Comm = by.pid, by.tid, by.comm(now)
+		if by := w.domain.writers.Whose(w.thread, r.Time); by != nil {
+			r.PID, r.TID, r.Comm = by.PID, by.TID, by.Comm(now)
 		}
 		s.deliver(w.kp, r)
 	}
@@ -308,7 +286,7 @@ func (s *Session) knowThreads(all []written, clock program.Clock) {
 			unknown[d] = !d.noteAll()
 		}
 		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
-		unknown[d] = unknown[d] || d.whose(w.thread, now.Add(-age)) == nil
+		unknown[d] = unknown[d] || d.writers.Whose(w.thread, now.Add(-age)) == nil
 	}
 	for d, look := range unknown {
 		if look {

@@ -51,7 +51,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 			}
 		}
 	}
-	if n := len(s.taken); n != 0 {
+	if n := s.taken.Len(); n != 0 {
 		t.Errorf("%d records wait", n)
 	}
 }

@@ -2,46 +2,15 @@ package kprobes
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/records"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // Which thread has written a record: programs can't ask the kernel, so they tell the address of
-// the thread's own storage (the base of fs). At any moment no two threads that run have the same:
-// one may get it when another has ended, and a vfork child has its parent's, which waits meanwhile.
-
-// identity is a thread in records, from some time on, until another, which is zero while it lasts.
-type identity struct {
-	pid, tid    int
-	comm        func(time.Time) string
-	base        uint64
-	from, until time.Time
-}
-
-// whose finds out who has recorded at a time. The latest that has got the storage by then is it.
-func (d *domain) whose(base uint64, at time.Time) *identity {
-	all := d.tids[base]
-	for i := len(all) - 1; i >= 0; i-- {
-		if id := all[i]; !at.Before(id.from) && (id.until.IsZero() || !at.After(id.until)) {
-			return id
-		}
-	}
-	return nil
-}
-
-// enter adds an identity.
-func (d *domain) enter(id *identity) {
-	const many = 32
-	all := d.tids[id.base]
-	if len(all) > many { // what is that old has been handed on
-		all = slices.DeleteFunc(all, func(o *identity) bool { return !o.until.IsZero() && time.Since(o.until) > time.Second })
-	}
-	i, _ := slices.BinarySearchFunc(all, id.from, func(o *identity, t time.Time) int { return o.from.Compare(t) })
-	d.tids[id.base] = slices.Insert(all, i, id)
-}
+// the thread's own storage (the base of fs). Package records keeps whose that was.
 
 // note remembers whose storage a stopped thread uses.
 func (d *domain) note(th *ptrace.Thread) {
@@ -50,13 +19,12 @@ func (d *domain) note(th *ptrace.Thread) {
 		return
 	}
 	base, _ := regs.Get("fs_base")
-	if id := d.noted[th.TID]; id != nil && id.base == base {
+	if w := d.writers.Present(th.TID); w != nil && w.Storage == base {
 		return
 	}
-	id := &identity{pid: th.Proc.PID, tid: th.TID, comm: th.Comm, base: base, from: th.Born}
-	th.Comm(time.Now()) // later there may be none
-	d.noted[th.TID] = id
-	d.enter(id)
+	now := time.Now()
+	th.Comm(now) // later there may be none
+	d.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Comm, Storage: base, From: th.Born}, now)
 }
 
 // noteAll notes the threads that are stopped, and reports whether all are known that might be
@@ -67,7 +35,7 @@ func (d *domain) noteAll() (all bool) {
 		if th.Stopped() {
 			d.note(th)
 		}
-		all = all && (d.noted[th.TID] != nil || th.Proc == d.space.Processes()[0])
+		all = all && (d.writers.Present(th.TID) != nil || th.Proc == d.space.Processes()[0])
 	}
 	return all
 }
@@ -79,32 +47,28 @@ func (d *domain) lookAtThreads() {
 	}
 }
 
-// noteExit ends a thread's identity.
+// noteExit tells of a thread that ends.
 func (d *domain) noteExit(th *ptrace.Thread) {
 	if len(d.rings) == 0 {
 		return
 	}
 	d.note(th)
-	if id := d.noted[th.TID]; id != nil {
-		id.until = time.Now()
-		delete(d.noted, th.TID)
-	}
+	d.writers.End(th.TID, time.Now())
 }
 
-// noteExec ends those of a vfork child. If it was never looked at, it had its parent's storage.
+// noteExec tells of a vfork child that has its own memory now. If it was never looked at, it had its parent's storage.
 func (d *domain) noteExec(p *ptrace.Process) {
 	if len(d.rings) == 0 {
 		return
 	}
-	if id := d.noted[p.PID]; id != nil {
-		id.until = time.Now()
-		delete(d.noted, p.PID)
+	now := time.Now()
+	if d.writers.End(p.PID, now) {
 		return
 	}
 	for _, th := range d.space.Threads() {
-		if parent := d.noted[th.TID]; parent != nil && !th.RunsUserCode() {
+		if parent := d.writers.Present(th.TID); parent != nil && !th.RunsUserCode() {
 			leader := p.Leader()
-			d.enter(&identity{pid: p.PID, tid: p.PID, comm: leader.Comm, base: parent.base, from: leader.Born, until: time.Now()})
+			d.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Comm, Storage: parent.Storage, From: leader.Born, Until: now}, now)
 		}
 	}
 }
@@ -115,7 +79,7 @@ func (d *domain) threadAccess() (hwcap2 uint64, self bool) {
 	if auxv, err := d.space.Auxv(); err == nil {
 		hwcap2 = auxv[atHWCAP2]
 	}
-	for base := range d.tids {
+	for base := range d.writers.Storages() {
 		var b [8]byte
 		if d.space.ReadMemory(arch.Addr(base), b[:]) == nil && binary.LittleEndian.Uint64(b[:]) == base {
 			return hwcap2, true
