@@ -68,7 +68,7 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		if err := d.space.Freeze(func() error { return d.optimize([]*site{st}) }); err != nil {
 			t.Error(err)
 		}
-		if info := s.Status(kp); info.Mechanism == "optimized" || !strings.Contains(info.Reason, "instead of") {
+		if info := s.Status(kp); info.Mechanism == Optimized || !strings.Contains(info.Reason, "instead of") {
 			t.Errorf("%s, %s", info.Mechanism, info.Reason)
 		}
 		if err := mem.WriteMemory(operand, one); err != nil {
@@ -78,7 +78,7 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		return nil
 	})
 	s.WaitForOptimizer()
-	if info := s.Status(kp); info.Mechanism != "optimized" {
+	if info := s.Status(kp); info.Mechanism != Optimized {
 		t.Errorf("%s, %s", info.Mechanism, info.Reason)
 	}
 	wantClosed(t, prog, s)
