@@ -285,7 +285,15 @@ func (d *domain) clean(child *ptrace.Process) error {
 			}
 		}
 	}
-	return patch.Restore(mem, d.judge(), append(entries, tails...))
+	return patch.Restore(newborn{child}, mem, d.judge(), append(entries, tails...))
+}
+
+// newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.
+type newborn struct{ *ptrace.Process }
+
+func (n newborn) Holds() bool {
+	threads := n.Threads()
+	return len(threads) == 1 && threads[0].Stopped()
 }
 
 // pageReader reads a page at a time: a forked child may have thousands of breakpoints.

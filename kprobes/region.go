@@ -50,6 +50,9 @@ func (m mapper) Mappings() ([]trampoline.Mapping, arch.Range, error) {
 func (m mapper) Map(e trampoline.Extent) (data, code trampoline.Store, err error) {
 	d := m.d
 	data, code, err = d.mapExtent(e)
+	if err == nil && !d.session.domains[d] { // a handler has ended the session meanwhile: the other arenas have gone
+		return nil, nil, errors.Join(ErrClosed, m.Unmap(e))
+	}
 	if !errors.Is(err, ptrace.ErrSeccomp) {
 		return data, code, err
 	}

@@ -14,9 +14,9 @@ import (
 // The target's threads may run meanwhile or be frozen, as they were when the Region was called:
 // Map and Unmap must work either way. They usually have a thread of the target make system
 // calls. For that they may handle events of the target, and a handler may use the same Region.
-// So at each call the Region is consistent and holds no half-made allocation; a use from inside Map or
-// Unmap may itself grow the Region. When Map returns and another arena has come meanwhile, the new one is
-// given to Unmap and the search for room begins anew.
+// So at each call the Region is consistent and holds no half-made allocation, and a use from inside Map or
+// Unmap may itself grow it. An arena that has been overtaken so, by another one that came while it was being
+// mapped, is given to Unmap, and the search for room begins anew.
 //
 // What Map has mapped stays on both sides until Unmap, or until the Region is not used any more.
 type Mapper interface {
