@@ -1,12 +1,10 @@
 package kprobes
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
-	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // manySlots is how many an arena has anyway.
@@ -34,15 +32,6 @@ func (d *domain) reserve(addrs []arch.Addr) {
 }
 
 func (d *domain) reserveNear(code arch.Range, n int) {
-	err := d.region.Reserve(code, n)
-	var need *trampoline.NeedArena
-	if !errors.As(err, &need) {
-		return
-	}
-	if d.collect(); d.region.Live() > 0 {
-		if err = d.region.Reserve(code, n); !errors.As(err, &need) {
-			return
-		}
-	}
-	_ = d.grow(need)
+	d.makeRoom(code, n)
+	_ = d.region.Reserve(code, n)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -183,7 +182,7 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 		size, patterns[i] = max(size, n), o.Pattern
 		near = reaching(near, o.Insns)
 	}
-	landing, err := d.allocLanding(near, patterns, size, det.memory()...)
+	landing, err := d.region.Land(near, patterns, size, det.memory()...)
 	if err != nil {
 		return err
 	}
@@ -252,32 +251,6 @@ func (d *domain) writeDetour(det *detour) error {
 		return err
 	}
 	return d.region.PutDetour(det.landing.Entry, way)
-}
-
-// allocLanding is Region.Land, mapping memory in the target if need be.
-func (d *domain) allocLanding(near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (trampoline.Landing, error) {
-	for range maxGrowths {
-		landing, err := d.region.Land(near, options, size, uses...)
-		var need *trampoline.NeedArena
-		if !errors.As(err, &need) {
-			return landing, err
-		}
-		if err := d.growShared(need); err != nil {
-			return landing, err
-		}
-	}
-	return trampoline.Landing{}, fmt.Errorf("no memory near %s: %w", near.Start, trampoline.ErrTooManyArenas)
-}
-
-// maxGrowths bounds how many arenas one detour may ask for.
-const maxGrowths = 4
-
-// growShared maps an arena that detours can lie in.
-func (d *domain) growShared(need *trampoline.NeedArena) error {
-	if d.private {
-		return errors.New("the process can't map memory")
-	}
-	return d.mapArena(need)
 }
 
 // turn switches the body on or off: one byte, which other threads see before or after. A

@@ -22,8 +22,8 @@ type domain struct {
 	space   *ptrace.Space
 	text    *patch.Text
 	region  *trampoline.Region
-	shared  []*ptrace.Shared
-	private bool // no memory can be mapped: slots lie in caves, the journal with us
+	shared  map[arch.Addr]*ptrace.Shared // the arenas, by where they begin in the target
+	private bool                         // no memory can be mapped: slots lie in caves, the journal with us
 
 	sites map[arch.Addr]*site
 	slots map[arch.Addr]*site // by slot address, retired ones included
@@ -70,7 +70,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d := &domain{
 		session: s,
 		space:   p.Space,
-		region:  trampoline.New(ptrace.Host, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}),
+		shared:  map[arch.Addr]*ptrace.Shared{},
 		sites:   map[arch.Addr]*site{},
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
@@ -79,6 +79,8 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		owners:       map[owner]*KretprobeInstance{},
 		unreturnable: map[arch.Addr]error{},
 	}
+	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}
+	d.region = trampoline.New(ptrace.Host, owner, mapper{d})
 	d.optimizer.init()
 	d.recorder.init()
 	d.told = guardian.NewHold(p.PID, p.StartTime())
@@ -95,8 +97,7 @@ func domainOf(th *ptrace.Thread) *domain {
 	return d
 }
 
-// journal is the region's, growing the region when it is full. Without a region in
-// the target there is nobody who could find it.
+// journal is the region's. Without a region in the target there is nobody who could find it.
 type journal struct{ d *domain }
 
 func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error) {
@@ -104,18 +105,8 @@ func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error)
 		return 0, nil
 	}
 	id, err := j.d.region.Journal().Record(at, original, replacement)
-	var need *trampoline.NeedArena
-	if errors.As(err, &need) {
-		if need.Near.Len() == 0 {
-			need.Near = arch.Range{Start: at, End: at + 1}
-		}
-		if err := j.d.grow(need); err != nil {
-			return 0, err
-		}
-		if j.d.private {
-			return 0, nil
-		}
-		return j.d.region.Journal().Record(at, original, replacement)
+	if err != nil && j.d.private { // as was found out just now
+		return 0, nil
 	}
 	return id, err
 }
@@ -294,7 +285,15 @@ func (d *domain) clean(child *ptrace.Process) error {
 			}
 		}
 	}
-	return patch.Restore(mem, d.judge(), append(entries, tails...))
+	return patch.Restore(newborn{child}, mem, d.judge(), append(entries, tails...))
+}
+
+// newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.
+type newborn struct{ *ptrace.Process }
+
+func (n newborn) Holds() bool {
+	threads := n.Threads()
+	return len(threads) == 1 && threads[0].Stopped()
 }
 
 // pageReader reads a page at a time: a forked child may have thousands of breakpoints.

@@ -100,9 +100,14 @@ func WithoutJump(original, now []byte, jumps ...[]byte) ([]byte, error) {
 	if r == nil {
 		return mem, nil
 	}
-	err := patch.Restore(mem, patch.Judge{Trap: ptrace.Host.Breakpoint()}, []patch.Entry{{Original: original, Replacement: r}})
+	err := patch.Restore(still{}, mem, patch.Judge{Trap: ptrace.Host.Breakpoint()}, []patch.Entry{{Original: original, Replacement: r}})
 	return mem, err
 }
+
+// still is patch.Frozen where nobody ever runs.
+type still struct{}
+
+func (still) Holds() bool { return true }
 
 // codeBytes is memory that begins at 0.
 type codeBytes []byte

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
-	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // Calls that the target follows itself. A Kretprobe without handlers counts, and runs its Program: where its
@@ -124,7 +123,7 @@ func (d *domain) newCallTable(near arch.Addr) error {
 	if d.followed.table != nil {
 		return nil
 	}
-	at, cells, err := d.newCells(near, hostCalls.CallTableSize())
+	at, cells, err := d.region.Cells(near, hostCalls.CallTableSize())
 	if err != nil {
 		return err
 	}
@@ -137,20 +136,6 @@ func (d *domain) newCallTable(near arch.Addr) error {
 	d.followed = followed{table: t, lines: map[uint16]*callLine{}, lineOf: map[*Kretprobe]*callLine{}}
 	d.whetherClosed()
 	return nil
-}
-
-// newCells is Region.Cells, mapping memory in the target if need be.
-func (d *domain) newCells(near arch.Addr, n int) (at arch.Addr, cells []byte, err error) {
-	for range maxGrowths {
-		var need *trampoline.NeedArena
-		if at, cells, err = d.region.Cells(near, n); err == nil || !errors.As(err, &need) {
-			return at, cells, err
-		}
-		if err := d.growShared(need); err != nil {
-			return 0, nil, err
-		}
-	}
-	return 0, nil, trampoline.ErrTooManyArenas
 }
 
 // limit tells the target how many more calls of rp may be followed at once.

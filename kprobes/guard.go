@@ -80,19 +80,10 @@ func (d *domain) installGuard(sites []*site) {
 	}
 }
 
-// setResume tells the guard where threads go on, mapping memory for that if need be.
+// setResume tells the guard where threads go on.
 func (d *domain) setResume(at, to arch.Addr) {
-	for range maxGrowths {
-		err := d.region.SetResume(at, to)
-		var need *trampoline.NeedArena
-		if !errors.As(err, &need) {
-			return
-		}
-		if err := d.grow(need); err != nil {
-			d.guard.incomplete = d.guard.incomplete || errors.Is(err, ptrace.ErrNoThread)
-			return
-		}
-	}
+	err := d.region.SetResume(at, to)
+	d.guard.incomplete = d.guard.incomplete || errors.Is(err, ptrace.ErrNoThread)
 }
 
 // unguard says that the original instruction is back at at: a thread that trapped before goes on there.

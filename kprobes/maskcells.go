@@ -66,7 +66,7 @@ func (d *domain) makeMaskCells(near arch.Addr) error {
 		return nil
 	}
 	length := int(arch.MaskTable(0).End())
-	at, mem, err := d.newCells(near, length+maxConstants*setLen)
+	at, mem, err := d.region.Cells(near, length+maxConstants*setLen)
 	if err != nil {
 		return err
 	}

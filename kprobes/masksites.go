@@ -72,8 +72,8 @@ func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error
 	if len(fresh) == 0 && !always {
 		return nil
 	}
-	return d.space.Freeze(func() error {
-		if err := d.putTails(fresh); d.unlessEnding(err) != nil && !departed(err) {
+	return d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		if err := d.putTails(frozen, fresh); d.unlessEnding(err) != nil && !departed(err) {
 			d.session.warn("the process may not survive if gokprobe is killed: %v", err)
 		}
 		d.space.Unblock()
@@ -351,8 +351,8 @@ func (d *domain) dropMaskSite(st *site) {
 	d.discard(st)
 }
 
-// putTails writes the jumps of sites that never had a breakpoint. The space is frozen: see optimizer.go.
-func (d *domain) putTails(sites []*site) error {
+// putTails writes the jumps of sites that never had a breakpoint: see optimizer.go.
+func (d *domain) putTails(frozen *ptrace.Frozen, sites []*site) error {
 	d.placing = true
 	defer func() { d.placing = false }()
 	sites = slices.DeleteFunc(sites, func(st *site) bool {
@@ -369,7 +369,7 @@ func (d *domain) putTails(sites []*site) error {
 		errs = append(errs, d.turn(st.next, true))
 	}
 	d.noteFaults(sites)
-	_, err := d.text.InstallAll(wantsOf(sites))
+	_, err := d.text.While(frozen).InstallAll(wantsOf(sites))
 	for _, st := range sites {
 		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
 			d.jumping(st, p)

@@ -186,7 +186,7 @@ func (d *domain) placeMap(kp *Kprobe, m program.Map, at arch.Addr) (mapMemory, e
 		}
 		return mapMemory{at: r.at, words: r.words, ring: r}, nil
 	}
-	where, cells, err := d.cells(at, m.Len())
+	where, cells, err := d.region.Cells(at, m.Len())
 	return mapMemory{at: where, words: wordsOf(cells)}, err
 }
 

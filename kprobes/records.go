@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
 	"sort"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // Records that programs in the target write. The tracer looks for them now and then: nothing in the
@@ -45,21 +43,6 @@ func (r *recorder) init() {
 	r.states = map[*SharedState]*programState{}
 }
 
-// cells is Region.Cells, mapping memory in the target if need be.
-func (d *domain) cells(near arch.Addr, n int) (arch.Addr, []byte, error) {
-	for range maxGrowths {
-		at, cells, err := d.region.Cells(near, n)
-		var need *trampoline.NeedArena
-		if !errors.As(err, &need) {
-			return at, cells, err
-		}
-		if err := d.growShared(need); err != nil {
-			return 0, nil, err
-		}
-	}
-	return 0, nil, trampoline.ErrTooManyArenas
-}
-
 // ringNear is a ring that code near at reaches.
 func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 	const near = 1 << 30 // half of what a displacement spans: the detour may lie on the other side
@@ -69,7 +52,7 @@ func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 		}
 	}
 	m := program.Map{Kind: program.Ring, Size: ringSize}
-	where, cells, err := d.cells(at, m.Len())
+	where, cells, err := d.region.Cells(at, m.Len())
 	if err != nil {
 		return nil, err
 	}

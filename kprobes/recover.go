@@ -193,13 +193,13 @@ func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error 
 			r.found = append(r.found, l)
 		}
 	}
-	err := p.Space.Freeze(func() error {
+	err := p.Space.Freeze(func(frozen *ptrace.Frozen) error {
 		if err := r.frozen(); err != nil {
 			return err
 		}
 		defer recoveries.take()()
 		p.Space.LeaveRefuges()
-		errs = append(errs, r.undoAll()...)
+		errs = append(errs, r.undoAll(frozen)...)
 		errs = append(errs, r.unmapRest(tid, errors.Join(errs...) == nil))
 		r.tracer.SettleForks(r.space)
 		for _, p := range r.space.Processes() {
@@ -245,8 +245,8 @@ func (l *leftover) read(a *trampoline.Allowance) error {
 	return err
 }
 
-// undoAll undoes what has been found. All threads are stopped.
-func (r *recovery) undoAll() (errs []error) {
+// undoAll undoes what has been found.
+func (r *recovery) undoAll(frozen *ptrace.Frozen) (errs []error) {
 	threads := r.space.Threads()
 	work, records := r.purse.draw(len(threads))
 	allowance := trampoline.NewAllowance(records)
@@ -259,7 +259,7 @@ func (r *recovery) undoAll() (errs []error) {
 	errs = r.readAll(allowance)
 	r.leaveCode(threads)
 	for _, l := range r.found {
-		errs = append(errs, r.undo(l))
+		errs = append(errs, r.undo(frozen, l))
 	}
 	if r.work.over() {
 		errs = append(errs, fmt.Errorf("looking at the %d threads and what their stacks refer to: %w; the original code is back, the injected memory stays", len(threads), trampoline.ErrTooMuch))
@@ -320,7 +320,7 @@ func (r *recovery) takeOut(th *ptrace.Thread) bool {
 }
 
 // undo puts the code back that one region tells of, and takes the region away. No thread is in its code, but for those that can't be taken out.
-func (r *recovery) undo(l *leftover) error {
+func (r *recovery) undo(frozen *ptrace.Frozen, l *leftover) error {
 	r.Regions++
 	l.mem = r.space.Text()
 	entries := l.tailsLast()
@@ -328,7 +328,7 @@ func (r *recovery) undo(l *leftover) error {
 	if err != nil {
 		return err
 	}
-	if err := patch.Restore(l.mem, l.judge(maps), entries); err != nil {
+	if err := patch.Restore(frozen, l.mem, l.judge(maps), entries); err != nil {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
 	r.Patches += len(entries)

@@ -103,7 +103,7 @@ func (s *Session) SyscallStatus(sp *SyscallProbe) (st SyscallStatus) {
 		st = SyscallStatus{Way: sp.way, Reason: sp.why}
 		for _, kp := range sp.kps {
 			place := s.Status(kp)
-			if st.Places = append(st.Places, place); place.Mechanism == "optimized" {
+			if st.Places = append(st.Places, place); place.Mechanism == Optimized {
 				if st.Optimized++; kp.Program != nil {
 					st.Passing++
 				}

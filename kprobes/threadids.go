@@ -75,7 +75,7 @@ func (d *domain) noteAll() (all bool) {
 // lookAtThreads finds out about all threads, in one pause.
 func (d *domain) lookAtThreads() {
 	if !d.released {
-		_ = d.space.Freeze(func() error { d.noteAll(); return nil })
+		_ = d.space.Freeze(func(*ptrace.Frozen) error { d.noteAll(); return nil })
 	}
 }
 

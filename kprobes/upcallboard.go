@@ -59,7 +59,7 @@ func (d *domain) boardNear(at arch.Addr) (*board, error) {
 		}
 	}
 	size := hostUpcalls.UpcallSize(boxesOnBoard)
-	where, mem, err := d.cells(at, size+boardAlign)
+	where, mem, err := d.region.Cells(at, size+boardAlign)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestHeldMasksAreFoundAgain(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	if r.NoteHeldMask(0, HeldMask{TID: 1}) == nil {
 		t.Error("an empty region notes a mask")
 	}

@@ -94,7 +94,7 @@ func TestTheTargetFetchesWhatTheTracerFetches(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.WaitForOptimizer()
-			if s.Status(kp).Mechanism == "optimized" {
+			if s.Status(kp).Mechanism == kprobes.Optimized {
 				optimized++
 			}
 			for _, v := range []int{0, 1, -7} {
