@@ -39,6 +39,8 @@ type guard struct {
 
 	language int // of the program's runtime; 0: not asked yet
 
+	noted []ptrace.Sigset // in the region, see noteUnblocked
+
 	masksSeen time.Time // when the program's handlers were looked at
 }
 

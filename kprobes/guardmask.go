@@ -33,7 +33,7 @@ func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 // change an action between our reading and our writing it.
 func (d *domain) unmaskHandlers() error {
 	return d.space.Freeze(func(*ptrace.Frozen) error {
-		d.space.Unblock() // threads that are in such handlers
+		d.space.Unblock(d.noteUnblocked) // threads that are in such handlers
 		return d.unmaskAll()
 	})
 }

@@ -33,7 +33,7 @@ func TestMasksOfHandlersComeBack(t *testing.T) {
 		t.Errorf("threads block %s after Close, before %s", got, blocked)
 	}
 
-	t.Setenv("GOKPROBE_REMOTE", "1") // it is armed when startTracer returns
+	t.Setenv("GOKPROBE_REMOTE", "guard") // it is armed when startTracer returns
 	kill := startTracer(t, prog.PID(), nil)
 	kill()
 	if got := prog.Do("foo 4", "masks"); got == want {

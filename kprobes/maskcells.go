@@ -113,8 +113,17 @@ func (d *domain) addSet(set ptrace.Sigset) (cell arch.Addr) {
 	}
 	d.putWord(d.setTable.Cell(n), uint64(instead))
 	d.putWord(d.setTable.Difference(n), uint64(before-set))
+	d.noteUnblocked(set)
 	d.sets = append(d.sets, set)
 	return d.setTable.Cell(n)
+}
+
+// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise, if there is much in it.
+func (d *domain) noteUnblocked(set ptrace.Sigset) {
+	set &^= setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)
+	if _, ok := set.Unforced(); ok && !slices.Contains(d.guard.noted, set) && d.region.NoteUnblocked(len(d.guard.noted), uint64(set)) == nil {
+		d.guard.noted = append(d.guard.noted, set)
+	}
 }
 
 // putWord is one store, which threads of the target see whole.

@@ -76,7 +76,7 @@ func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error
 		if err := d.putTails(frozen, fresh); d.unlessEnding(err) != nil && !departed(err) {
 			d.session.warn("the process may not survive if gokprobe is killed: %v", err)
 		}
-		d.space.Unblock()
+		d.space.Unblock(d.noteUnblocked)
 		return f()
 	})
 }

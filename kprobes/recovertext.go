@@ -44,11 +44,25 @@ func (l *leftover) beforeCall(e patch.Entry) bool {
 	return false
 }
 
+// unblocked are the sets of signals that threads believe to block.
+func (l *leftover) unblocked() (sets []ptrace.Sigset) {
+	noted, err := l.Unblocked(l.mem)
+	if err != nil {
+		return nil
+	}
+	for _, set := range noted {
+		if _, ok := ptrace.Sigset(set).Unforced(); ok { // it may be forged
+			sets = append(sets, ptrace.Sigset(set))
+		}
+	}
+	return sets
+}
+
 // unmap has all processes that run in the memory give up the guard, and takes the region away. A thread inside vfork(2) can't tell
 // where it stands either: then all stays for the next time.
 func (r *recovery) unmap(l *leftover) error {
 	if l.guard.Code.Len() > 0 {
-		r.space.Unblocked()
+		r.space.Unblocked(l.unblocked()...)
 	}
 	r.space.Part()
 	g := guard{state: l.guard}
