@@ -1,8 +1,8 @@
 // Package arch says what machine code means, in terms every other room shares:
 // addresses, instructions, registers, and the contract an architecture fulfils.
 //
-// The package is pure: no system call, no build tag. The one implementation so
-// far is arch/amd64; a tagged file in ptrace picks it.
+// The package is pure: no system call, no build tag. The one whole implementation so
+// far is arch/amd64; the tagged file of internal/host picks it.
 package arch
 
 import "fmt"

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
@@ -23,7 +23,7 @@ func (d *domain) reserve(addrs []arch.Addr) {
 	slices.Sort(addrs)
 	for len(addrs) > 0 {
 		start, n := addrs[0], 1
-		for n < len(addrs) && uint64(addrs[n]-start) < ptrace.Host.Reach()/2 {
+		for n < len(addrs) && uint64(addrs[n]-start) < host.Arch.Reach()/2 {
 			n++
 		}
 		if n >= manySlots {

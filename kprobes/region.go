@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -148,7 +149,7 @@ func (d *domain) adoptCave(near arch.Range) error {
 	if !ok {
 		return fmt.Errorf("%w: the process can't map memory and %s has no padding known", ErrNoSlot, near.Start)
 	}
-	cave, err := trampoline.FindCave(end, ptrace.Host.SlotSize())
+	cave, err := trampoline.FindCave(end, host.Arch.SlotSize())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}

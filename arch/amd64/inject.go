@@ -36,7 +36,7 @@ func (Arch) SetCall(regs arch.Regs, m arch.Memory, fn, ret arch.Addr, args []uin
 	}
 	r.Rip, r.Rsp, r.Rax = uint64(fn), sp, 0
 	r.Orig_rax = ^uint64(0) // no system call is restarted on the way
-	r.Set64BitMode()
+	r.SetNativeMode()
 	r.Eflags &^= flagDF | flagTF
 	return nil
 }

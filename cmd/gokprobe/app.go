@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -52,6 +54,7 @@ Start with:
 		ExitErrHandler:            func(*cli.Context, error) {}, // Main prints
 		OnUsageError:              flagError,
 		Action:                    noCommand,
+		Before:                    func(*cli.Context) error { return host.Supported() },
 	}
 	for _, c := range app.Commands {
 		plain(c)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/optimize"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -26,7 +27,7 @@ var userLimits = arch.Range{Start: 64 << 10, End: 1<<47 - trampoline.PageSize}
 // newSpace maps m among what a process with a few threads has around it: behind a program
 // its heap; around a library other ones, and below it thread stacks and malloc's arenas.
 func newSpace(m *module) *space {
-	s := &space{region: trampoline.New(host, trampoline.Owner{}), pages: map[arch.Addr]bool{}}
+	s := &space{region: trampoline.New(host.Arch, trampoline.Owner{}), pages: map[arch.Addr]bool{}}
 	s.use(m.mapped, trampoline.GrowsNot)
 	s.use(arch.Range{Start: 0x7ffd_1234_0000, End: 0x7ffd_1236_1000}, trampoline.GrowsDown)
 	if m.library {
@@ -56,7 +57,7 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 	size := 0
 	patterns := make([]arch.Pattern, len(c.Options))
 	for i, o := range c.Options {
-		n, err := host.DetourLen(o.Insns, s.body(arch.Dead{}))
+		n, err := host.Detours.DetourLen(o.Insns, s.body(arch.Dead{}))
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +69,7 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 		return nil, err
 	}
 	o := &c.Options[landing.Option]
-	d, err := host.AssembleDetour(landing.Detour, o.Insns, s.body(host.Dead(o.Insns)))
+	d, err := host.Detours.AssembleDetour(landing.Detour, o.Insns, s.body(host.Detours.Dead(o.Insns)))
 	switch {
 	case err != nil:
 		return nil, err
@@ -77,13 +78,13 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 	case !o.Pattern.Allows(landing.Entry):
 		return nil, fmt.Errorf("the jump may not lead to %s", landing.Entry)
 	}
-	s.touch(landing.Entry, host.JumpLen())
+	s.touch(landing.Entry, host.Detours.JumpLen())
 	s.touch(landing.Detour, len(d.Code))
 	return o, nil
 }
 
 func (s *space) body(dead arch.Dead) arch.Body {
-	return host.CountBody(s.cells.Start, shards, dead, true)
+	return host.Detours.CountBody(s.cells.Start, shards, dead, true)
 }
 
 // count makes the counter.

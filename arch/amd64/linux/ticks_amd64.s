@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func tsc() uint64
-TEXT ·tsc(SB), NOSPLIT, $0-8
+// func Ticks() uint64
+TEXT ·Ticks(SB), NOSPLIT, $0-8
 	RDTSC
 	SHLQ $32, DX
 	ORQ  DX, AX

@@ -3,12 +3,12 @@ package ptrace
 import (
 	"encoding/binary"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
 
-const raxOffset = unsafe.Offsetof(hostRegs{}.Rax)
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+)
 
 // Results that the kernel acts on before the program sees them (include/linux/errno.h).
 const (
@@ -17,19 +17,19 @@ const (
 )
 
 // interrupted reports whether the thread was taken out of a system call that the
-// kernel will restart (-ERESTARTSYS … -ERESTART_RESTARTBLOCK in rax).
-func interrupted(r *hostRegs) bool {
-	v := int64(r.Rax)
-	return int64(r.Orig_rax) >= 0 && v <= -512 && v >= restartBlock
+// kernel will restart (its result is -ERESTARTSYS … -ERESTART_RESTARTBLOCK).
+func interrupted(r *host.Regs) bool {
+	v := r.CallResult()
+	return r.InCall() && v <= -512 && v >= restartBlock
 }
 
-func byRestartBlock(r *hostRegs) bool {
-	return int64(r.Orig_rax) >= 0 && int64(r.Rax) == restartBlock
+func byRestartBlock(r *host.Regs) bool {
+	return r.InCall() && r.CallResult() == restartBlock
 }
 
 // forgetsTime tells of a call that the kernel is going to make again, with its whole timeout.
-func forgetsTime(r *hostRegs) bool {
-	return int64(r.Orig_rax) == unix.SYS_IO_PGETEVENTS && int64(r.Rax) == restartNoHand
+func forgetsTime(r *host.Regs) bool {
+	return r.CallNumber() == unix.SYS_IO_PGETEVENTS && r.CallResult() == restartNoHand
 }
 
 // endSo are the calls that a stop of ours may end with EINTR, and that are over then: the descriptor is closed, a program has run in the
@@ -49,13 +49,13 @@ const (
 // above: signal(7), "Interruption of system calls and library functions by stop signals", has the most, others are fallocate(2) in memory, sockets' with a timeout
 // of the socket's (sock_intr_errno in include/net/sock.h), by whatever call, and select and its kin where the kernel can't note in the program's
 // memory what is left of the time (poll_select_finish in fs/select.c). What some other did is in its result, which is then not EINTR.
-func undone(r *hostRegs) bool {
-	if r.Orig_rax != unix.SYS_IOCTL {
-		return int64(r.Orig_rax) >= 0 && !endSo[r.Orig_rax]
+func undone(r *host.Regs) bool {
+	if r.CallNumber() != unix.SYS_IOCTL {
+		return r.InCall() && !endSo[r.CallNumber()]
 	}
-	switch uint32(r.Rsi) {
+	switch uint32(r.CallArg(1)) {
 	case ioctlDrain:
-		return r.Rdx != 0
+		return r.CallArg(2) != 0
 	case ioctlNotifRecv, ioctlNotifSend, ioctlRunMachine:
 		return true
 	}
@@ -64,14 +64,14 @@ func undone(r *hostRegs) bool {
 
 // waitsOnly are the calls that wait for time, or for events, and do nothing else: those that fail with EINTR, and such as restart_syscall(2) restarts.
 var waitsOnly = map[uint64]bool{
-	unix.SYS_EPOLL_WAIT: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true, unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true,
-	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_PGETEVENTS: true, unix.SYS_SELECT: true, unix.SYS_PSELECT6: true,
-	unix.SYS_PPOLL: true, unix.SYS_POLL: true, unix.SYS_NANOSLEEP: true, unix.SYS_CLOCK_NANOSLEEP: true, unix.SYS_FUTEX: true,
+	host.SysEpollWait: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true, unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true,
+	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_PGETEVENTS: true, host.SysSelect: true, unix.SYS_PSELECT6: true,
+	unix.SYS_PPOLL: true, host.SysPoll: true, unix.SYS_NANOSLEEP: true, unix.SYS_CLOCK_NANOSLEEP: true, unix.SYS_FUTEX: true,
 }
 
 // comesBack tells of the call that a thread stands in front of that a stop gets it out of there at once.
-func (th *Thread) comesBack(r *hostRegs) bool {
-	if waitsOnly[r.Orig_rax] {
+func (th *Thread) comesBack(r *host.Regs) bool {
+	if waitsOnly[r.CallNumber()] {
 		return true
 	}
 	t, ok := th.socketCallTimeout(r)
@@ -79,26 +79,34 @@ func (th *Thread) comesBack(r *hostRegs) bool {
 }
 
 // failsAlone tells of a call that it fails with EINTR where the thread was stopped, though no signal is delivered to it, and can be made again.
-func (th *Thread) failsAlone(r *hostRegs) bool {
-	return int64(r.Rax) == -int64(unix.EINTR) && undone(r) && th.native()
+func (th *Thread) failsAlone(r *host.Regs) bool {
+	return r.CallResult() == -int64(unix.EINTR) && undone(r) && th.native()
 }
 
 // inPart tells of recvmmsg(2) that it returns fewer messages than it was to wait for.
-func inPart(r *hostRegs) bool {
-	n := int64(r.Rax)
-	return r.Orig_rax == unix.SYS_RECVMMSG && n > 0 && n < int64(uint32(r.Rdx))
+func inPart(r *host.Regs) bool {
+	n := r.CallResult()
+	return r.CallNumber() == unix.SYS_RECVMMSG && n > 0 && n < int64(uint32(r.CallArg(2)))
 }
 
 // callRegs is what tells a system call from others: its number, arguments, place and frame.
-type callRegs struct{ nr, rdi, rsi, rdx, r10, r8, r9, rip, rsp uint64 }
+type callRegs struct {
+	nr     uint64
+	args   [6]uint64
+	ip, sp arch.Addr
+}
 
-func callOf(r *hostRegs) callRegs {
-	return callRegs{r.Orig_rax, r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9, r.Rip, r.Rsp}
+func callOf(r *host.Regs) callRegs {
+	c := callRegs{nr: r.CallNumber(), ip: r.IP(), sp: r.SP()}
+	for n := range c.args {
+		c.args[n] = r.CallArg(n)
+	}
+	return c
 }
 
 // atEntry tells of a thread in a syscall-stop that it is the one in front of the call.
-func atEntry(r *hostRegs) bool {
-	return int64(r.Orig_rax) >= 0 && int64(r.Rax) == -int64(unix.ENOSYS)
+func atEntry(r *host.Regs) bool {
+	return r.InCall() && r.CallResult() == -int64(unix.ENOSYS)
 }
 
 // Results of timeouts.
@@ -111,55 +119,55 @@ const (
 )
 
 // timeoutOf is the relative timeout of the call that the thread was taken out of; ok is false if it has none.
-func (th *Thread) timeoutOf(r *hostRegs) (t callTimeout, ok bool) {
+func (th *Thread) timeoutOf(r *host.Regs) (t callTimeout, ok bool) {
 	const futexCommand, futexWait, timerAbsolute = 0x7f, 0, 1
-	switch r.Orig_rax {
-	case unix.SYS_POLL:
-		return millis(r.Rdx)
-	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT:
-		return millis(r.R10)
+	switch r.CallNumber() {
+	case host.SysPoll:
+		return millis(r.CallArg(2))
+	case host.SysEpollWait, unix.SYS_EPOLL_PWAIT:
+		return millis(r.CallArg(3))
 	case unix.SYS_NANOSLEEP:
-		return th.timeoutAt(r.Rdi, resultNone)
+		return th.timeoutAt(r.CallArg(0), resultNone)
 	case unix.SYS_CLOCK_NANOSLEEP:
-		if r.Rsi&timerAbsolute != 0 || !ofTheWall(r.Rdi) {
+		if r.CallArg(1)&timerAbsolute != 0 || !ofTheWall(r.CallArg(0)) {
 			return t, false
 		}
-		return th.timeoutAt(r.Rdx, resultNone)
+		return th.timeoutAt(r.CallArg(2), resultNone)
 	case unix.SYS_FUTEX:
-		if r.Rsi&futexCommand != futexWait { // others have a time, not a timeout
+		if r.CallArg(1)&futexCommand != futexWait { // others have a time, not a timeout
 			return t, false
 		}
-		return th.timeoutAt(r.R10, resultTimedOut)
+		return th.timeoutAt(r.CallArg(3), resultTimedOut)
 	case unix.SYS_PPOLL:
-		return th.timeoutAt(r.Rdx, resultNone)
-	case unix.SYS_SELECT:
-		t.limit, ok = th.timespec(r.R8, time.Microsecond)
+		return th.timeoutAt(r.CallArg(2), resultNone)
+	case host.SysSelect:
+		t.limit, ok = th.timespec(r.CallArg(4), time.Microsecond)
 		return t, ok
 	case unix.SYS_PSELECT6, unix.SYS_IO_GETEVENTS, unix.SYS_IO_PGETEVENTS:
-		return th.timeoutAt(r.R8, resultNone)
+		return th.timeoutAt(r.CallArg(4), resultNone)
 	case unix.SYS_EPOLL_PWAIT2:
-		return th.timeoutAt(r.R10, resultNone)
+		return th.timeoutAt(r.CallArg(3), resultNone)
 	case unix.SYS_SEMTIMEDOP:
-		return th.timeoutAt(r.R10, resultAgain)
+		return th.timeoutAt(r.CallArg(3), resultAgain)
 	case unix.SYS_RT_SIGTIMEDWAIT:
-		return th.timeoutAt(r.Rdx, resultAgain)
+		return th.timeoutAt(r.CallArg(2), resultAgain)
 	case unix.SYS_IO_URING_ENTER:
 		return th.ringTimeout(r)
 	}
 	return th.socketCallTimeout(r)
 }
 
-func (th *Thread) socketCallTimeout(r *hostRegs) (t callTimeout, ok bool) {
+func (th *Thread) socketCallTimeout(r *host.Regs) (t callTimeout, ok bool) {
 	option := unix.SO_RCVTIMEO
 	t.result = resultAgain
-	switch r.Orig_rax {
+	switch r.CallNumber() {
 	case unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG, unix.SYS_READ, unix.SYS_READV, unix.SYS_PREADV2:
 	case unix.SYS_SPLICE: // one of the two is a pipe
-		if limit, _, ok := th.socketTimeout(r.Rdi, option); ok {
+		if limit, _, ok := th.socketTimeout(r.CallArg(0), option); ok {
 			t.limit = limit
 			return t, true
 		}
-		t.limit, _, ok = th.socketTimeout(r.Rdx, unix.SO_SNDTIMEO)
+		t.limit, _, ok = th.socketTimeout(r.CallArg(2), unix.SO_SNDTIMEO)
 		return t, ok
 	case unix.SYS_CONNECT:
 		option, t.result = unix.SO_SNDTIMEO, resultInProgress
@@ -168,7 +176,7 @@ func (th *Thread) socketCallTimeout(r *hostRegs) (t callTimeout, ok bool) {
 	default:
 		return t, false
 	}
-	limit, domain, ok := th.socketTimeout(r.Rdi, option)
+	limit, domain, ok := th.socketTimeout(r.CallArg(0), option)
 	if t.limit = limit; domain == unix.AF_UNIX {
 		t.result = resultAgain // also of connect(2)
 	}
@@ -176,12 +184,12 @@ func (th *Thread) socketCallTimeout(r *hostRegs) (t callTimeout, ok bool) {
 }
 
 // ringTimeout is that of io_uring_enter(2), in its struct io_uring_getevents_arg.
-func (th *Thread) ringTimeout(r *hostRegs) (t callTimeout, ok bool) {
+func (th *Thread) ringTimeout(r *host.Regs) (t callTimeout, ok bool) {
 	const extArg, absTimer, extArgReg = 1 << 3, 1 << 5, 1 << 6
-	if r.R10&extArg == 0 || r.R10&(absTimer|extArgReg) != 0 {
+	if r.CallArg(3)&extArg == 0 || r.CallArg(3)&(absTimer|extArgReg) != 0 {
 		return t, false
 	}
-	arg, ok := th.words(r.R8, 3)
+	arg, ok := th.words(r.CallArg(4), 3)
 	if !ok {
 		return t, false
 	}
@@ -215,3 +223,25 @@ func littleWords(b []byte) []uint64 {
 	}
 	return words
 }
+
+// cloneFlags are the flags of the clone, clone3, fork or vfork call that the
+// thread is in. read fetches target memory.
+func cloneFlags(r *host.Regs, read func(arch.Addr, []byte) error) (uint64, error) {
+	switch r.CallNumber() {
+	case host.SysFork:
+		return uint64(unix.SIGCHLD), nil
+	case host.SysVfork:
+		return unix.CLONE_VM | unix.CLONE_VFORK | uint64(unix.SIGCHLD), nil
+	case unix.SYS_CLONE3:
+		var flags [8]byte
+		err := read(arch.Addr(r.CallArg(0)), flags[:])
+		return binary.LittleEndian.Uint64(flags[:]), err
+	}
+	return r.CallArg(0), nil
+}
+
+// nativeCall tells of a call that its number is one of this architecture's own ABI.
+func nativeCall(info *syscallInfo) bool { return info.arch == host.AuditArch }
+
+// resultless tells that the thread has returned by rt_sigreturn: the registers are those of what it returns to.
+func resultless(r *host.Regs) bool { return !r.InCall() }

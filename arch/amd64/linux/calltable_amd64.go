@@ -1,10 +1,10 @@
-package inject
+package linux
 
 import "strings"
 
-// callNames are the names of the system calls of the 64-bit ABI of x86-64, as x/sys has them, in runs of numbers that follow
+// callRuns are the names of the system calls of the 64-bit ABI of x86-64, as x/sys has them, in runs of numbers that follow
 // each other.
-var callNames = []struct {
+var callRuns = []struct {
 	first int
 	names string
 }{
@@ -41,10 +41,10 @@ var callNames = []struct {
 		mseal setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr listns rseq_slice_yield`},
 }
 
-// callNumbers are those numbers by name, and callNameOf the other way round.
-var callNumbers, callNameOf = func() (map[string]int, map[int]string) {
+// CallNumbers are those numbers by name, and CallNames the other way round.
+var CallNumbers, CallNames = func() (map[string]int, map[int]string) {
 	numbers, names := map[string]int{}, map[int]string{}
-	for _, run := range callNames {
+	for _, run := range callRuns {
 		for i, name := range strings.Fields(run.names) {
 			numbers[name], names[run.first+i] = run.first+i, name
 		}

@@ -1,8 +1,8 @@
 #include "textflag.h"
 
 // The code that is measured, by the C calling convention: it is copied into a shared object
-// (image.go), so that it is no Go code to anybody. Each function begins at a multiple of 64
-// bytes, which the table in image.go names. RDI is a block (target.go), RSI a number.
+// (package bench), so that it is no Go code to anybody. Each function begins at a multiple of 64
+// bytes, which Functions names. RDI is a block (package bench, target.go), RSI a number.
 //
 // What a probed function does is total += number; return total.
 TEXT ·machineCode(SB), NOSPLIT|NOFRAME, $0-0
@@ -162,10 +162,10 @@ TEXT ·codeStart(SB), NOSPLIT, $0-8
 	MOVQ AX, ret+0(FP)
 	RET
 
-// func enter(fn, block, number, third uintptr)
+// func Enter(fn, block, number, third uintptr)
 //
 // The frame is for what fn and a probe's detour put on the stack.
-TEXT ·enter(SB), 0, $4096-32
+TEXT ·Enter(SB), 0, $4096-32
 	MOVQ fn+0(FP), AX
 	MOVQ block+8(FP), DI
 	MOVQ number+16(FP), SI
