@@ -7,17 +7,16 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// General registers by their number in the encoding (SDM vol. 2A table 3-1). Those from 8
-// on are numbers alone.
+// General registers.
 const (
-	ax = iota
-	cx
-	dx
-	bx
-	sp
-	bp
-	si
-	di
+	ax = AX
+	cx = CX
+	dx = DX
+	bx = BX
+	sp = SP
+	bp = BP
+	si = SI
+	di = DI
 )
 
 // asm collects machine code that stands at at. What does not reach its target is
@@ -43,7 +42,7 @@ func (a *asm) imm32(v uint32) { a.code = binary.LittleEndian.AppendUint32(a.code
 func (a *asm) rel32(target arch.Addr, behind int) {
 	n := len(a.code)
 	a.imm32(0)
-	if err := putRel32(a.code[n:], target, a.here().Add(int64(behind))); err != nil && a.err == nil {
+	if err := PutRel32(a.code[n:], target, a.here().Add(int64(behind))); err != nil && a.err == nil {
 		a.err = err
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-const redZoneLen = 128 // System V ABI, AMD64 supplement §3.2.2
-
 type trapBody struct{}
 
 // TrapBody is an int3.
@@ -97,7 +95,7 @@ func (b countBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
 // save returns the addresses of the pushes.
 func (b countBody) save(a *asm) (pushes []arch.Addr) {
 	if b.redZone && len(b.pushed) > 0 {
-		a.moveSP(-redZoneLen)
+		a.moveSP(-RedZone)
 	}
 	for _, reg := range b.pushed {
 		pushes = append(pushes, a.here())
@@ -119,7 +117,7 @@ func (b countBody) restore(a *asm, pushes []arch.Addr) (fixups []arch.Fixup) {
 		fixups = append(fixups, arch.Fixup{At: pushes[k], To: a.here()})
 	}
 	if b.redZone && len(b.pushed) > 0 {
-		a.moveSP(redZoneLen)
+		a.moveSP(RedZone)
 	}
 	return fixups
 }

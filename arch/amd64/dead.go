@@ -21,7 +21,7 @@ type effects struct {
 // and at every branch. Somebody may look at the registers when an instruction faults by
 // its operand: what is written there or later is not dead. That does not hold for flags.
 func (Arch) Dead(insns []arch.Insn) (dead arch.Dead) {
-	needed := uint16(1 << sp)
+	needed := uint16(1 << SP)
 	flags := uint64(arithmetic) // not written yet
 	for _, i := range insns {
 		f, err := parse(i.Bytes)

@@ -166,5 +166,5 @@ func putBody(a *asm, d *arch.Detour, b arch.Body) error {
 	}
 	a.emit(d.BodyCode.Code...)
 	d.Body.End = a.here()
-	return putRel32(a.code[past-a.at+1:], d.Body.End, d.Trap)
+	return PutRel32(a.code[past-a.at+1:], d.Body.End, d.Trap)
 }

@@ -76,10 +76,10 @@ func (d *displaced) refusal() error {
 func (d *displaced) callsByStack() bool {
 	o := newOperand(&d.form, d.insn)
 	if o.reg != noReg {
-		return o.reg == sp
+		return o.reg == SP
 	}
 	// A displacement close to its limits could not be made 8 more.
-	return o.base == sp && (o.disp > 0x7ffffff7 || o.index == noReg && -16 < o.disp && o.disp < 0)
+	return o.base == SP && (o.disp > 0x7ffffff7 || o.index == noReg && -16 < o.disp && o.disp < 0)
 }
 
 // copyTo generates what does at a's place what the original does at its own. A call pushes
@@ -157,7 +157,7 @@ func (d *displaced) jumpLikeCall(a *asm) {
 	code := bytes.Clone(d.insn.Bytes)
 	code[d.modrmAt] ^= (2 ^ 4) << 3
 	o := newOperand(&d.form, d.insn)
-	if o.base != sp {
+	if o.base != SP {
 		d.copyPlain(a, code)
 		return
 	}

@@ -7,10 +7,6 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// redZone is the bytes below rsp that a function may use without moving rsp (System V ABI,
-// AMD64 supplement §3.2.2).
-const redZone = 128
-
 // SetCall lays out a call as the System V ABI has it (AMD64 supplement §3.2): six arguments in
 // registers, the others on the stack, which is aligned to 16 bytes in front of the return
 // address; DF is clear, and al tells that no argument is in a vector register.
@@ -27,7 +23,7 @@ func (Arch) SetCall(regs arch.Regs, m arch.Memory, fn, ret arch.Addr, args []uin
 	for _, v := range onStack {
 		frame = binary.LittleEndian.AppendUint64(frame, v)
 	}
-	sp := (r.Rsp-redZone-8*uint64(len(onStack)))&^15 - 8
+	sp := (r.Rsp-RedZone-8*uint64(len(onStack)))&^15 - 8
 	if err := m.WriteMemory(arch.Addr(sp), frame); err != nil {
 		return fmt.Errorf("writing the call's frame: %w", err)
 	}

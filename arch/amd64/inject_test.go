@@ -65,7 +65,7 @@ func TestSetCallFollowsTheABI(t *testing.T) {
 			if !slices.Equal(got, args) {
 				t.Fatalf("arguments %x, want %x", got, args)
 			}
-			above := m.bytes[sp-redZone-base:]
+			above := m.bytes[sp-RedZone-base:]
 			if !bytes.Equal(above, bytes.Repeat([]byte{0xee}, len(above))) {
 				t.Fatalf("rsp %#x, %d arguments: the red zone is not as it was", sp, n)
 			}

@@ -3,7 +3,6 @@ package amd64
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -64,13 +63,13 @@ func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
 		return nil, fmt.Errorf("slot at %s: operand of the instruction at %s: %w", addr, p.Insn.Addr, err)
 	}
 	if transaction {
-		if err := putRel32(s.Code[f.imm:], p.Insn.Target, addr.Add(int64(f.len))); err != nil {
+		if err := PutRel32(s.Code[f.imm:], p.Insn.Target, addr.Add(int64(f.len))); err != nil {
 			return nil, fmt.Errorf("slot at %s: abort address of the instruction at %s: %w", addr, p.Insn.Addr, err)
 		}
 	}
 	jmp := s.Code[f.len : f.len+jmpLen]
 	jmp[0] = 0xe9
-	if err := putRel32(jmp[1:], p.Insn.End(), addr.Add(int64(f.len+jmpLen))); err != nil {
+	if err := PutRel32(jmp[1:], p.Insn.End(), addr.Add(int64(f.len+jmpLen))); err != nil {
 		return nil, fmt.Errorf("slot at %s: way back to %s: %w", addr, p.Insn.End(), err)
 	}
 	return s, nil
@@ -87,15 +86,5 @@ func writeCopy(dst []byte, f *form, i arch.Insn, at arch.Addr) error {
 		binary.LittleEndian.PutUint32(dst[f.disp:], uint32(i.MemTarget-at)-uint32(f.len))
 		return nil
 	}
-	return putRel32(dst[f.disp:], i.MemTarget, at.Add(int64(f.len)))
-}
-
-// putRel32 stores the distance from next to target.
-func putRel32(dst []byte, target, next arch.Addr) error {
-	d := int64(target - next)
-	if d < math.MinInt32 || d > math.MaxInt32 {
-		return arch.ErrReach
-	}
-	binary.LittleEndian.PutUint32(dst, uint32(d))
-	return nil
+	return PutRel32(dst[f.disp:], i.MemTarget, at.Add(int64(f.len)))
 }

@@ -328,7 +328,7 @@ func (b *upcallBody) Assemble(at arch.Addr) (body arch.BodyCode, far error) {
 			target = labels[l.to]
 		}
 		if target != 0 {
-			if err := putRel32(l.code[len(l.code)-4:], target, next); err != nil {
+			if err := PutRel32(l.code[len(l.code)-4:], target, next); err != nil {
 				far = fmt.Errorf("upcall at %s: mailboxes at %s: %w", at, b.boxes.at, err)
 			}
 		}

@@ -117,7 +117,7 @@ func (b *upcallBody) unwind(s stage, r *Regs, m arch.Memory) (arch.UpcallEnd, ar
 	}
 	r.Rsp += uint64(8 * n)
 	if s != clean && b.redZone {
-		r.Rsp += redZone
+		r.Rsp += RedZone
 	}
 	r.Rip = uint64(b.site)
 	return arch.UpcallUndone, nil, nil

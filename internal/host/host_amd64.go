@@ -5,6 +5,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/jit"
 	"github.com/gokprobe/gokprobe/arch/amd64/linux"
 	"github.com/gokprobe/gokprobe/arch/amd64/workload"
 	"github.com/gokprobe/gokprobe/program"
@@ -17,7 +18,7 @@ func Supported() error { return nil }
 var Arch arch.Arch = amd64.Arch{}
 
 // Compiler makes machine code of programs.
-var Compiler program.Compiler = amd64.Arch{}
+var Compiler program.Compiler = jit.Compiler{}
 
 // What makes code, and what else the architecture knows.
 var (

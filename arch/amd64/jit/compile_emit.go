@@ -1,14 +1,27 @@
-package amd64
+package jit
 
 import (
 	"encoding/binary"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 // xreg is a general register by its number in the encoding (SDM vol. 2A §3.1.1.1).
 type xreg uint8
+
+// Registers that the machine uses for something of its own, or that are preferred.
+const (
+	ax xreg = amd64.AX
+	cx xreg = amd64.CX
+	dx xreg = amd64.DX
+	bx xreg = amd64.BX
+	sp xreg = amd64.SP
+	bp xreg = amd64.BP
+	si xreg = amd64.SI
+	di xreg = amd64.DI
+)
 
 // noX is no register.
 const noX xreg = 0xff
@@ -247,20 +260,6 @@ func (m *machine) aluImm(size int, op xreg, dst place, v int32) {
 	m.ins(size, 0x81, op, dst, binary.LittleEndian.AppendUint32(nil, uint32(v))...)
 }
 
-// Condition codes (SDM vol. 1 appendix B.1).
-const (
-	ccB  = 2
-	ccAE = 3
-	ccE  = 4
-	ccNE = 5
-	ccBE = 6
-	ccA  = 7
-	ccL  = 12
-	ccGE = 13
-	ccLE = 14
-	ccG  = 15
-)
-
 func (m *machine) jump(to label)            { m.branch(to, []byte{0xeb}, []byte{0xe9}) }
 func (m *machine) jumpIf(cc byte, to label) { m.branch(to, []byte{0x70 | cc}, []byte{0x0f, 0x80 | cc}) }
 
@@ -298,7 +297,7 @@ func (m *machine) link() bool {
 func (m *machine) assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	out.Code = append(out.Code, m.code...)
 	for _, r := range m.refs {
-		if e := putRel32(out.Code[r.at:], r.target, at.Add(int64(r.end))); e != nil {
+		if e := amd64.PutRel32(out.Code[r.at:], r.target, at.Add(int64(r.end))); e != nil {
 			err = fmt.Errorf("data at %s of a program at %s: %w", r.target, at, e)
 		}
 	}

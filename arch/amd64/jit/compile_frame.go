@@ -1,4 +1,4 @@
-package amd64
+package jit
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	bpf "github.com/cilium/ebpf/asm"
 
+	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -43,7 +44,7 @@ func (c *compiler) layout(seen uint16) frame {
 	f.top = f.size
 	f.own, f.skip = f.size, int32(c.env.Below)
 	if f.size > 0 && c.env.RedZone && c.env.Below == 0 {
-		f.own, f.skip = f.size+redZone, redZone
+		f.own, f.skip = f.size+amd64.RedZone, amd64.RedZone
 	}
 	return f
 }
@@ -108,7 +109,7 @@ func (c *compiler) giveUp() {
 		return
 	}
 	c.traps = append(c.traps, len(c.code))
-	c.bytes(Arch{}.Breakpoint()...)
+	c.bytes(amd64.Arch{}.Breakpoint()...)
 }
 
 // restore puts back what is not dead, or everything.

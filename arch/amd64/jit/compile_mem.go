@@ -1,8 +1,9 @@
-package amd64
+package jit
 
 import (
 	bpf "github.com/cilium/ebpf/asm"
 
+	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -72,7 +73,7 @@ func (c *compiler) fetch(n int, i program.Insn, to place, size int, op xreg) {
 	c.alu(size, op, inReg(t1), src)
 	c.lock()
 	c.ins(size, 0x0fb1, t1, to)
-	c.jumpIf(ccNE, again)
+	c.jumpIf(amd64.CondNE, again)
 	c.ins(size, 0x8b, src, inReg(t0))
 }
 

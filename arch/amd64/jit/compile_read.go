@@ -1,8 +1,9 @@
-package amd64
+package jit
 
 import (
 	bpf "github.com/cilium/ebpf/asm"
 
+	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -82,7 +83,7 @@ func (c *compiler) loop(n int, body func(index place)) {
 	body(inReg(t1))
 	c.aluImm(4, opAdd, inReg(t1), 8)
 	c.aluImm(4, opCmp, inReg(t1), int32(n))
-	c.jumpIf(ccB, again)
+	c.jumpIf(amd64.CondB, again)
 }
 
 // onBadRead fills the destination with zeros and answers -EFAULT.
@@ -125,20 +126,20 @@ func (c *compiler) readN(n int, h *program.HelperCall) {
 	fits, words, rest, bad, done := c.newLabel(), c.newLabel(), c.newLabel(), c.newLabel(), c.newLabel()
 	end := c.newLabel()
 	c.aluImm(8, opCmp, inReg(t2), int32(h.Size))
-	c.jumpIf(ccBE, fits)
+	c.jumpIf(amd64.CondBE, fits)
 	c.constant(t2, int64(h.Size))
 	c.mark(fits)
 	c.constant(c.use(t1), 0)
 	c.mark(words)
 	c.lea(c.use(t0), inMem(t1, 8))
 	c.alu(4, opCmp, inReg(t0), t2)
-	c.jumpIf(ccA, rest)
+	c.jumpIf(amd64.CondA, rest)
 	c.copy(8, to.indexedBy(inReg(t1)), indexed(t1, from), bad)
 	c.aluImm(4, opAdd, inReg(t1), 8)
 	c.jump(words)
 	c.mark(rest)
 	c.alu(4, opCmp, inReg(t1), t2)
-	c.jumpIf(ccAE, end)
+	c.jumpIf(amd64.CondAE, end)
 	c.copy(1, to.indexedBy(inReg(t1)), indexed(t1, from), bad)
 	c.aluImm(4, opAdd, inReg(t1), 1)
 	c.jump(rest)
@@ -163,9 +164,9 @@ func (c *compiler) readString(n int, h *program.HelperCall) {
 	c.copy(1, to.indexedBy(inReg(t1)), indexed(t1, from), bad)
 	c.aluImm(4, opAdd, inReg(t1), 1)
 	c.ins(1, 0x84, t0, inReg(t0))
-	c.jumpIf(ccE, end)
+	c.jumpIf(amd64.CondE, end)
 	c.aluImm(4, opCmp, inReg(t1), int32(last))
-	c.jumpIf(ccB, again)
+	c.jumpIf(amd64.CondB, again)
 	c.storeImm(1, to.plus(int32(last)), 0)
 	c.constant(t1, int64(h.Size))
 	c.mark(end)

@@ -1,4 +1,4 @@
-package amd64
+package jit
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	bpf "github.com/cilium/ebpf/asm"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -118,7 +119,7 @@ func (c *compiler) histLog2(n int, h *program.HelperCall) {
 	c.cellsOf(h.Map)
 	v, some := c.reg(n, bpf.R2, t0), c.newLabel()
 	c.ins(8, 0x0fbd, c.use(t0), inReg(v)) // bsr
-	c.jumpIf(ccNE, some)
+	c.jumpIf(amd64.CondNE, some)
 	c.constant(t0, -1)
 	c.mark(some)
 	c.count(indexed(t1, t0).scaled(3).plus(8))
@@ -131,11 +132,11 @@ func (c *compiler) histLinear(n int, h *program.HelperCall) {
 	c.move(c.use(t0), c.reg(n, bpf.R2, t0))
 	c.constant(c.use(t2), m.Min)
 	c.alu(8, opCmp, inReg(t0), t2)
-	c.jumpIf(ccL, below)
+	c.jumpIf(amd64.CondL, below)
 	c.alu(8, opSub, inReg(t0), t2)
 	c.constant(t2, m.Step*int64(m.Buckets))
 	c.alu(8, opCmp, inReg(t0), t2)
-	c.jumpIf(ccAE, above)
+	c.jumpIf(amd64.CondAE, above)
 	c.bucket(uint64(m.Step), uint64(m.Buckets))
 	c.mark(done)
 	c.cellsOf(h.Map)
@@ -241,7 +242,7 @@ func (c *compiler) reserve(n int, h *program.HelperCall) {
 	c.aluImm(4, opAnd, inReg(t1), size-1)
 	c.ins(4, 0x8d, c.use(t2), inMem(t1, need))
 	c.aluImm(4, opCmp, inReg(t2), size)
-	c.jumpIf(ccA, pad)
+	c.jumpIf(amd64.CondA, pad)
 	c.advance(ring, size, inMem(t0, need), again, full)
 	c.lea(t2, data)
 	c.lea(c.record, indexed(t2, t1).plus(program.RecordHeader))
@@ -273,9 +274,9 @@ func (c *compiler) advance(ring arch.Addr, size int32, next place, again, full l
 	c.lea(c.record, next)
 	c.aluFrom(8, opSub, c.record, global(ring.Add(program.RingTail)))
 	c.aluImm(8, opCmp, inReg(c.record), size)
-	c.jumpIf(ccG, full)
+	c.jumpIf(amd64.CondG, full)
 	c.lea(c.record, next)
 	c.lock()
 	c.ins(8, 0x0fb1, c.record, global(ring.Add(program.RingHead)))
-	c.jumpIf(ccNE, again)
+	c.jumpIf(amd64.CondNE, again)
 }

@@ -1,8 +1,9 @@
-package amd64
+package jit
 
 import (
 	bpf "github.com/cilium/ebpf/asm"
 
+	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -149,10 +150,10 @@ func (c *compiler) divide(n int, i program.Insn, size int, dst xreg) {
 	signed, mod := op == bpf.SDiv || op == bpf.SMod, op&0xff == bpf.Mod
 	zero, minus, done := c.newLabel(), c.newLabel(), c.newLabel()
 	c.ins(size, 0x85, by, inReg(by))
-	c.jumpIf(ccE, zero)
+	c.jumpIf(amd64.CondE, zero)
 	if signed {
 		c.aluImm(size, opCmp, inReg(by), -1)
-		c.jumpIf(ccE, minus)
+		c.jumpIf(amd64.CondE, minus)
 	}
 	c.quotient(size, dst, by, signed)
 	if mod {
@@ -195,9 +196,9 @@ func (c *compiler) quotient(size int, dst, by xreg, signed bool) {
 }
 
 var conditions = map[bpf.JumpOp]byte{
-	bpf.JEq: ccE, bpf.JNE: ccNE, bpf.JSet: ccNE,
-	bpf.JGT: ccA, bpf.JGE: ccAE, bpf.JLT: ccB, bpf.JLE: ccBE,
-	bpf.JSGT: ccG, bpf.JSGE: ccGE, bpf.JSLT: ccL, bpf.JSLE: ccLE,
+	bpf.JEq: amd64.CondE, bpf.JNE: amd64.CondNE, bpf.JSet: amd64.CondNE,
+	bpf.JGT: amd64.CondA, bpf.JGE: amd64.CondAE, bpf.JLT: amd64.CondB, bpf.JLE: amd64.CondBE,
+	bpf.JSGT: amd64.CondG, bpf.JSGE: amd64.CondGE, bpf.JSLT: amd64.CondL, bpf.JSLE: amd64.CondLE,
 }
 
 // compare generates a conditional jump.

@@ -1,4 +1,4 @@
-package amd64
+package jit
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	bpf "github.com/cilium/ebpf/asm"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -18,12 +19,15 @@ var errRegister = errors.New("register can't be read by a program in the target"
 // Documentation/arch/x86/x86_64/fsgs.rst).
 const hwcap2FSGSBase = 1 << 1
 
-var _ program.Compiler = Arch{}
+// Compiler makes machine code of programs. It has no state.
+type Compiler struct{}
+
+var _ program.Compiler = Compiler{}
 
 // Compile makes the body of a detour of a checked program. It makes no system call, uses no vector register,
 // at most 200 bytes of stack, and skips the red zone. Its fixups are
 // for SIGSEGV and SIGBUS.
-func (Arch) Compile(p *program.Checked, target program.Target) (arch.Body, error) {
+func (Compiler) Compile(p *program.Checked, target program.Target) (arch.Body, error) {
 	if len(target.Maps) != len(p.Maps) {
 		return nil, fmt.Errorf("program %s has %d maps, but %d are placed", p.Name, len(p.Maps), len(target.Maps))
 	}
@@ -206,7 +210,7 @@ func (c *compiler) decide(n int) {
 	}
 	x := c.reg(n, bpf.R0, t0)
 	c.ins(8, 0x85, x, inReg(x)) // test
-	c.jumpIf(ccNE, c.chosen)
+	c.jumpIf(amd64.CondNE, c.chosen)
 	c.jump(c.exit)
 }
 
@@ -215,7 +219,7 @@ func (c *compiler) choose() {
 	c.mark(c.chosen)
 	c.restore(true)
 	c.machine.chosen = append(c.machine.chosen, len(c.code))
-	c.bytes(Arch{}.Breakpoint()...)
+	c.bytes(amd64.Arch{}.Breakpoint()...)
 	c.jump(c.end)
 }
 
