@@ -23,7 +23,7 @@ func (d *domain) reserve(addrs []arch.Addr) {
 	slices.Sort(addrs)
 	for len(addrs) > 0 {
 		start, n := addrs[0], 1
-		for n < len(addrs) && uint64(addrs[n]-start) < host.Arch.Reach()/2 {
+		for n < len(addrs) && uint64(addrs[n]-start) < host.Code.Reach()/2 {
 			n++
 		}
 		if n >= manySlots {

@@ -71,7 +71,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d := &domain{
 		session: s,
 		space:   p.Space,
-		region:  trampoline.New(host.Arch, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}),
+		region:  trampoline.New(host.Code, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}),
 		sites:   map[arch.Addr]*site{},
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},

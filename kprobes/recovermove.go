@@ -170,7 +170,7 @@ func (l *leftover) inSlot(slot, site, ip arch.Addr) (orig arch.Addr, pop int, ok
 	if err != nil {
 		return 0, 0, false
 	}
-	s, err := host.Arch.Assemble(plan, slot)
+	s, err := host.Code.Assemble(plan, slot)
 	if err != nil {
 		return 0, 0, false
 	}

@@ -149,7 +149,7 @@ func (d *domain) adoptCave(near arch.Range) error {
 	if !ok {
 		return fmt.Errorf("%w: the process can't map memory and %s has no padding known", ErrNoSlot, near.Start)
 	}
-	cave, err := trampoline.FindCave(end, host.Arch.SlotSize())
+	cave, err := trampoline.FindCave(end, host.Code.SlotSize())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}

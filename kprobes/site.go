@@ -93,7 +93,7 @@ func (d *domain) fillSlot(st *site) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}
-	slot, err := host.Arch.Assemble(st.plan, addr)
+	slot, err := host.Code.Assemble(st.plan, addr)
 	if err == nil {
 		err = d.region.Put(slot)
 	}

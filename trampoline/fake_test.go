@@ -9,7 +9,7 @@ import (
 
 // fakeArch has the few properties that the room asks for.
 type fakeArch struct {
-	arch.Arch
+	arch.Code
 	slot       int
 	breakpoint []byte
 }

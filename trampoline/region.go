@@ -23,7 +23,7 @@ const recordsPerSlot = 2
 // Region is all code added to one address space. The zero value is not usable.
 // Use it from one goroutine.
 type Region struct {
-	arch    arch.Arch
+	arch    arch.Code
 	owner   Owner
 	arenas  []*Arena // in order of address, caves too
 	table   Store    // the data part of the first arena, which has the header
@@ -35,7 +35,7 @@ type Region struct {
 }
 
 // New returns a region without arenas. It touches no memory.
-func New(a arch.Arch, owner Owner) *Region {
+func New(a arch.Code, owner Owner) *Region {
 	return &Region{arch: a, owner: owner, journal: Journal{more: map[int][]int{}}, grounds: newGrounds(a)}
 }
 

@@ -53,7 +53,7 @@ func effectRowOf(f *form) (effectRow, bool) {
 
 // alu is add, or, adc, sbb, and, sub, xor, cmp in all their encodings (SDM vol. 2D table A-2).
 func alu(f *form) (row effectRow, ok bool) {
-	row = effectRow{bytes: ifEven, flags: arithmetic}
+	row = effectRow{bytes: ifEven, flags: Arithmetic}
 	operation := f.op >> 3 & 7
 	switch {
 	case f.space != oneByte:

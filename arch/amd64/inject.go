@@ -13,7 +13,7 @@ import (
 func (Arch) SetCall(regs arch.Regs, m arch.Memory, fn, ret arch.Addr, args []uint64) error {
 	r, ok := regs.(*Regs)
 	if !ok {
-		return fmt.Errorf("%w: %T", errRegs, regs)
+		return fmt.Errorf("%w: %T", ErrRegs, regs)
 	}
 	inRegs, onStack := args, args[:0]
 	if len(args) > 6 {
@@ -33,6 +33,6 @@ func (Arch) SetCall(regs arch.Regs, m arch.Memory, fn, ret arch.Addr, args []uin
 	r.Rip, r.Rsp, r.Rax = uint64(fn), sp, 0
 	r.Orig_rax = ^uint64(0) // no system call is restarted on the way
 	r.SetNativeMode()
-	r.Eflags &^= flagDF | flagTF
+	r.Eflags &^= flagDF | FlagTF
 	return nil
 }

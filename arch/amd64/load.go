@@ -13,7 +13,7 @@ import (
 func (Arch) Load(i arch.Insn, regs arch.Regs, m arch.Memory) error {
 	r, ok := regs.(*Regs)
 	if !ok {
-		return fmt.Errorf("%w: %T", errRegs, regs)
+		return fmt.Errorf("%w: %T", ErrRegs, regs)
 	}
 	f, _, err := decode(i.Bytes)
 	if err != nil {

@@ -34,6 +34,9 @@ const (
 	CondG  = 15
 )
 
+// UserCS is the selector of 64-bit code: __USER_CS (arch/x86/include/asm/segment.h).
+const UserCS = 0x33
+
 // RedZone is the bytes below rsp that a function may use without moving rsp (System V ABI,
 // AMD64 supplement §3.2.2).
 const RedZone = 128

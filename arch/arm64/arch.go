@@ -33,15 +33,12 @@ func (Arch) NewRegs() arch.Regs { return new(Regs) }
 func (Arch) Decode([]byte, arch.Addr) (arch.Insn, error) { return arch.Insn{}, ErrUnsupported }
 func (Arch) Disassemble(arch.Insn) string                { return "" }
 func (Arch) Plan(arch.Insn) (arch.Plan, error)           { return arch.Plan{}, ErrUnsupported }
-func (Arch) SlotSize() int                               { return 64 }
-func (Arch) Reach() uint64                               { return 0 }
 func (Arch) EntrySkip([]byte) int                        { return 0 }
 func (Arch) StackCheck([]byte) int                       { return 0 }
 func (Arch) SigreturnLoads() [][]byte                    { return nil }
 func (Arch) KeepsNumber(arch.Insn) bool                  { return false }
 func (Arch) SkipCall(arch.Regs, arch.Addr)               {}
 
-func (Arch) Assemble(arch.Plan, arch.Addr) (*arch.Slot, error)       { return nil, ErrUnsupported }
 func (Arch) Load(arch.Insn, arch.Regs, arch.Memory) error            { return ErrUnsupported }
 func (Arch) Returned(arch.Regs, arch.Memory, arch.Insn) bool         { return false }
 func (Arch) Caller(arch.Regs, arch.Memory) (_, _ arch.Addr, _ error) { return 0, 0, ErrUnsupported }

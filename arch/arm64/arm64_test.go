@@ -12,9 +12,8 @@ func TestWhatIsNotThereSaysSo(t *testing.T) {
 	a := Arch{}
 	_, decode := a.Decode(a.Breakpoint(), 0x1000)
 	_, plan := a.Plan(arch.Insn{})
-	_, assemble := a.Assemble(arch.Plan{}, 0x1000)
 	_, _, caller := a.Caller(a.NewRegs(), nil)
-	for name, err := range map[string]error{"Decode": decode, "Plan": plan, "Assemble": assemble, "Caller": caller,
+	for name, err := range map[string]error{"Decode": decode, "Plan": plan, "Caller": caller,
 		"Load": a.Load(arch.Insn{}, a.NewRegs(), nil), "SetCall": a.SetCall(a.NewRegs(), nil, 0, 0, nil)} {
 		if !errors.Is(err, arch.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

@@ -27,7 +27,7 @@ var userLimits = arch.Range{Start: 64 << 10, End: 1<<47 - trampoline.PageSize}
 // newSpace maps m among what a process with a few threads has around it: behind a program
 // its heap; around a library other ones, and below it thread stacks and malloc's arenas.
 func newSpace(m *module) *space {
-	s := &space{region: trampoline.New(host.Arch, trampoline.Owner{}), pages: map[arch.Addr]bool{}}
+	s := &space{region: trampoline.New(host.Code, trampoline.Owner{}), pages: map[arch.Addr]bool{}}
 	s.use(m.mapped, trampoline.GrowsNot)
 	s.use(arch.Range{Start: 0x7ffd_1234_0000, End: 0x7ffd_1236_1000}, trampoline.GrowsDown)
 	if m.library {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/arch/amd64/jit"
 	"github.com/gokprobe/gokprobe/arch/amd64/linux"
 	"github.com/gokprobe/gokprobe/arch/amd64/workload"
@@ -17,18 +18,21 @@ func Supported() error { return nil }
 // Arch decodes and plans.
 var Arch arch.Arch = amd64.Arch{}
 
+// Code makes what is planned.
+var Code arch.Code = code.Arch{}
+
 // Compiler makes machine code of programs.
 var Compiler program.Compiler = jit.Compiler{}
 
-// What makes code, and what else the architecture knows.
+// What else makes code, and what else the architecture knows.
 var (
-	Detours    arch.Detours    = amd64.Arch{}
-	CallBodies arch.CallBodies = amd64.Arch{}
-	Upcalls    arch.Upcalls    = amd64.Arch{}
-	Guards     arch.Guards     = amd64.Arch{}
-	Masks      arch.Masks      = amd64.Arch{}
-	Frames     arch.Frames     = amd64.Arch{}
-	Contexts   arch.Contexts   = amd64.Arch{}
+	Detours    arch.Detours    = code.Arch{}
+	CallBodies arch.CallBodies = code.Arch{}
+	Upcalls    arch.Upcalls    = code.Arch{}
+	Guards     arch.Guards     = code.Arch{}
+	Masks      arch.Masks      = code.Arch{}
+	Frames     arch.Frames     = code.Arch{}
+	Contexts   arch.Contexts   = code.Arch{}
 	Evaluator  arch.Evaluator  = amd64.Arch{}
 )
 

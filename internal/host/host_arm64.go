@@ -14,10 +14,13 @@ func Supported() error { return arm64.ErrUnsupported }
 // Arch decodes and plans: here it refuses to.
 var Arch arch.Arch = arm64.Arch{}
 
+// Code makes what is planned.
+var Code arch.Code
+
 // Compiler makes machine code of programs.
 var Compiler program.Compiler
 
-// What makes code, and what else the architecture knows.
+// What else makes code, and what else the architecture knows.
 var (
 	Detours    arch.Detours
 	CallBodies arch.CallBodies

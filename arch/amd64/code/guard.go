@@ -1,10 +1,11 @@
-package amd64
+package code
 
 import (
 	"encoding/binary"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 var _ arch.Guards = Arch{}
@@ -270,11 +271,11 @@ func (a *asm) syscall(nr uint32) {
 // Alone generates a copy that needs no tracer. Near branches are what they are in a detour;
 // everything else is copied and followed by a jump back.
 func (Arch) Alone(at arch.Addr, p arch.Plan) ([]byte, error) {
-	f, err := parse(p.Insn.Bytes)
+	parts, err := amd64.PartsOf(p.Insn)
 	if err != nil {
 		return nil, fmt.Errorf("code at %s: %w", at, err)
 	}
-	if f.class(p.Insn.Bytes).nearBranch() {
+	if parts.Near {
 		d, err := Arch{}.AssembleDetour(at, []arch.Insn{p.Insn}, nil)
 		if err != nil {
 			return nil, err
@@ -283,7 +284,7 @@ func (Arch) Alone(at arch.Addr, p arch.Plan) ([]byte, error) {
 	}
 	a := &asm{at: at}
 	a.emit(p.Insn.Bytes...)
-	a.err = writeCopy(a.code, &f, p.Insn, at)
+	a.err = writeCopy(a.code, &parts, p.Insn.Bytes, at)
 	a.jmp(p.Insn.End())
 	if a.err != nil {
 		return nil, fmt.Errorf("code at %s for %s: %w", at, p.Insn.Addr, a.err)

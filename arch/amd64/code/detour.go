@@ -1,10 +1,11 @@
-package amd64
+package code
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 var _ arch.Detours = Arch{}
@@ -90,17 +91,17 @@ func (Arch) AssembleDetour(at arch.Addr, insns []arch.Insn, b arch.Body) (*arch.
 
 var errGap = errors.New("the instructions to displace do not follow each other")
 
-func displace(insns []arch.Insn) ([]displaced, error) {
+func displace(insns []arch.Insn) ([]amd64.Parts, error) {
 	if len(insns) == 0 {
 		return nil, fmt.Errorf("%w: there is none", errGap)
 	}
-	copies := make([]displaced, len(insns))
+	copies := make([]amd64.Parts, len(insns))
 	for k, i := range insns {
 		if k > 0 && i.Addr != insns[k-1].End() {
 			return nil, fmt.Errorf("%w: %s is not %s", errGap, i.Addr, insns[k-1].End())
 		}
 		var err error
-		if copies[k], err = newDisplaced(i); err != nil {
+		if copies[k], err = amd64.Displaced(i); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +110,7 @@ func displace(insns []arch.Insn) ([]displaced, error) {
 
 // assembleDetour generates a detour; with an error it is nil unless only its length is
 // of use.
-func assembleDetour(at arch.Addr, copies []displaced, b arch.Body) (*arch.Detour, error) {
+func assembleDetour(at arch.Addr, copies []amd64.Parts, b arch.Body) (*arch.Detour, error) {
 	a := &asm{at: at}
 	d := &arch.Detour{Addr: at}
 	if b != nil {
@@ -118,8 +119,8 @@ func assembleDetour(at arch.Addr, copies []displaced, b arch.Body) (*arch.Detour
 		}
 	}
 	for k := range copies {
-		p := arch.Piece{Insn: copies[k].insn, At: a.here()}
-		p.Inner = copies[k].copyTo(a)
+		p := arch.Piece{Insn: copies[k].Insn, At: a.here()}
+		p.Inner = copyTo(a, &copies[k])
 		p.Len = int(a.here() - p.At)
 		d.Pieces = append(d.Pieces, p)
 		d.End = p.Insn.End()
@@ -131,7 +132,7 @@ func assembleDetour(at arch.Addr, copies []displaced, b arch.Body) (*arch.Detour
 	a.jmp(d.End)
 	d.Code = a.code
 	if a.err != nil {
-		return d, fmt.Errorf("detour at %s for %s: %w", at, copies[0].insn.Addr, a.err)
+		return d, fmt.Errorf("detour at %s for %s: %w", at, copies[0].Insn.Addr, a.err)
 	}
 	return d, nil
 }
@@ -166,5 +167,5 @@ func putBody(a *asm, d *arch.Detour, b arch.Body) error {
 	}
 	a.emit(d.BodyCode.Code...)
 	d.Body.End = a.here()
-	return PutRel32(a.code[past-a.at+1:], d.Body.End, d.Trap)
+	return amd64.PutRel32(a.code[past-a.at+1:], d.Body.End, d.Trap)
 }

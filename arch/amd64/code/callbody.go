@@ -1,10 +1,11 @@
-package amd64
+package code
 
 import (
 	"cmp"
 	"errors"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 // The bodies that follow calls (arch.CallTable). What they need is four registers, which are
@@ -80,7 +81,7 @@ func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a := &asm{at: at}
 	var stores []arch.Addr // on the stack, and how many registers have been pushed before
 	var before []int
-	below := RedZone
+	below := amd64.RedZone
 	if b.then != nil {
 		below = arch.ThenBelow
 	}
@@ -160,7 +161,7 @@ func (t *callTable) findBucket(a *asm) {
 func inBucket(a *asm, found *[8]spot) {
 	for k := range found {
 		a.emit(0x48, 0x39, 0x4a, byte(8*k)) // cmp %rcx,…(%rdx)
-		a.to(CondE, &found[k])
+		a.to(amd64.CondE, &found[k])
 	}
 }
 
@@ -191,7 +192,7 @@ func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	a.emit(0xf0, 0x48, 0x0f, 0xc1, 0x02) // lock xadd %rax,(%rdx)
 	a.emit(0x0f, 0xb7, 0xc0)             // movzwl %ax,%eax
 	a.emit(0x3b, 0x42, 8)                // cmp 8(%rdx),%eax
-	a.to(CondAE, &undo)
+	a.to(amd64.CondAE, &undo)
 	scan := a.here()
 	a.onStack(0x8d, cx, depth+8) // lea …(%rsp),%rcx
 	t.findBucket(a)
@@ -225,20 +226,20 @@ func (t *callTable) known(a *asm, line uint16, depth int, trap *spot) {
 	a.emit(0xc1, 0xe1, 6)            // shl $6,%ecx
 	a.abs(dx, uint64(t.base))
 	a.emit(0x48, 0x83, 0x7a, 0xc0, 0) // cmpq $0,-64(%rdx)
-	a.to(CondNE, trap)
+	a.to(amd64.CondNE, trap)
 	a.emit(0x48, 0x01, 0xca)    // add %rcx,%rdx
 	a.emit(0x48, 0x83, 0x3a, 0) // cmpq $0,(%rdx)
-	a.to(CondNE, trap)
+	a.to(amd64.CondNE, trap)
 	a.abs(ax, knownKey(0, line))
 	a.emit(0x48, 0x09, 0xc6) // or %rax,%rsi
 	var found spot
 	for k := byte(1); k < 8; k++ {
 		a.emit(0x48, 0x39, 0x72, 8*k) // cmp %rsi,…(%rdx)
 		if k < 7 {
-			a.to(CondE, &found)
+			a.to(amd64.CondE, &found)
 		}
 	}
-	a.to(CondNE, trap)
+	a.to(amd64.CondNE, trap)
 	a.place(&found)
 }
 
@@ -253,7 +254,7 @@ func claim(a *asm, w arch.FollowWork, depth int, scan arch.Addr, info uint32, un
 	var found spot
 	for k := range 8 {
 		a.emit(0x48, 0x39, 0x02) // cmp %rax,(%rdx)
-		a.to(CondE, &found)
+		a.to(amd64.CondE, &found)
 		if k < 7 {
 			a.emit(0x48, 0x83, 0xc2, 8) // add $8,%rdx
 		}
@@ -262,7 +263,7 @@ func claim(a *asm, w arch.FollowWork, depth int, scan arch.Addr, info uint32, un
 	a.place(&found)
 	a.emit(0xb9, 1, 0, 0, 0)             // mov $1,%ecx
 	a.emit(0xf0, 0x48, 0x0f, 0xb1, 0x0a) // lock cmpxchg %rcx,(%rdx)
-	a.jcc(CondNE, scan)
+	a.jcc(amd64.CondNE, scan)
 	if w.Timed {
 		a.emit(0x48, 0x89, 0xd1) // mov %rdx,%rcx
 		a.ticks()
@@ -286,7 +287,7 @@ func tailCall(a *asm, undo, done *spot) {
 	a.emit(0xf6, 0x82) // testb $infoJumps,128(%rdx)
 	a.imm32(2 * slotWords)
 	a.emit(infoJumps)
-	a.to(CondE, undo)
+	a.to(amd64.CondE, undo)
 	a.emit(0x48, 0x89, 0xf0)            // mov %rsi,%rax
 	a.emit(0x48, 0x33, 0x42, slotWords) // xor 64(%rdx),%rax
 	other := a.short(0x75)              // jne
@@ -296,7 +297,7 @@ func tailCall(a *asm, undo, done *spot) {
 	a.goTo(done)
 	a.land(other)
 	a.emit(0x48, 0xc1, 0xe0, 16) // shl $16,%rax
-	a.to(CondNE, undo)           // returns elsewhere
+	a.to(amd64.CondNE, undo)     // returns elsewhere
 	a.emit(0x80, 0x8a)           // orb $infoShared,128(%rdx)
 	a.imm32(2 * slotWords)
 	a.emit(infoShared)
@@ -305,7 +306,7 @@ func tailCall(a *asm, undo, done *spot) {
 	a.emit(0xf6, 0xc2, slotWords-8) // test $56,%dl
 	end := a.short(0x74)            // je
 	a.emit(0x48, 0x39, 0x0a)        // cmp %rcx,(%rdx)
-	a.jcc(CondE, same)
+	a.jcc(amd64.CondE, same)
 	a.jmp(next)
 	a.land(end)
 	a.emit(0x48, 0x83, 0xea, slotWords) // sub $64,%rdx
@@ -347,10 +348,10 @@ func returned(a *asm, w arch.ReturnWork, depth int, trap *spot) {
 	var found [8]spot
 	inBucket(a, &found)
 	a.emit(0x85, 0xf6) // test %esi,%esi
-	a.to(CondNE, &done)
+	a.to(amd64.CondNE, &done)
 	a.abs(dx, uint64(t.base+arch.Addr(knownOff(ret))))
 	a.emit(0x48, 0x83, 0x3a, 0) // cmpq $0,(%rdx)
-	a.to(CondNE, trap)
+	a.to(amd64.CondNE, trap)
 	a.goTo(&done)
 	slotOf(a, &found, &match)
 	a.emit(0x48, 0x8b, 0x72, slotWords) // mov 64(%rdx),%rsi
@@ -358,16 +359,16 @@ func returned(a *asm, w arch.ReturnWork, depth int, trap *spot) {
 	a.emit(0x48, 0xc1, 0xe1, 16)        // shl $16,%rcx
 	a.abs(ax, uint64(ret)<<16)
 	a.emit(0x48, 0x39, 0xc1) // cmp %rax,%rcx
-	a.to(CondNE, trap)
+	a.to(amd64.CondNE, trap)
 	a.emit(0x48, 0xc1, 0xe8, 16) // shr $16,%rax
 	a.onStack(0x39, ax, depth-8) // cmp %rax,…(%rsp)
-	a.to(CondNE, trap)
+	a.to(amd64.CondNE, trap)
 	a.emit(0x48, 0x8b, 0x8a) // mov 128(%rdx),%rcx
 	a.imm32(2 * slotWords)
 	if w.Then != nil {
 		a.emit(0x89, 0xc8, 0x83, 0xe0, 0xff&^infoJumps) // mov %ecx,%eax; and $~infoJumps,%eax
 		a.emit(0x83, 0xf8, 1<<infoShift)                // cmp $(1<<infoShift),%eax: one call, in a frame of its own
-		a.to(CondNE, trap)
+		a.to(amd64.CondNE, trap)
 		a.emit(0x48, 0x8b, 0x82) // mov 192(%rdx),%rax
 		a.imm32(3 * slotWords)
 		a.onStack(0x89, ax, duration)

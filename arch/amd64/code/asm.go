@@ -1,22 +1,23 @@
-package amd64
+package code
 
 import (
 	"encoding/binary"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 // General registers.
 const (
-	ax = AX
-	cx = CX
-	dx = DX
-	bx = BX
-	sp = SP
-	bp = BP
-	si = SI
-	di = DI
+	ax = amd64.AX
+	cx = amd64.CX
+	dx = amd64.DX
+	bx = amd64.BX
+	sp = amd64.SP
+	bp = amd64.BP
+	si = amd64.SI
+	di = amd64.DI
 )
 
 // asm collects machine code that stands at at. What does not reach its target is
@@ -42,7 +43,7 @@ func (a *asm) imm32(v uint32) { a.code = binary.LittleEndian.AppendUint32(a.code
 func (a *asm) rel32(target arch.Addr, behind int) {
 	n := len(a.code)
 	a.imm32(0)
-	if err := PutRel32(a.code[n:], target, a.here().Add(int64(behind))); err != nil && a.err == nil {
+	if err := amd64.PutRel32(a.code[n:], target, a.here().Add(int64(behind))); err != nil && a.err == nil {
 		a.err = err
 	}
 }

@@ -1,10 +1,10 @@
-package amd64
+package code
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 // A slot has two halves, one for each entrance. n is the instruction's length;
@@ -30,7 +30,7 @@ const (
 // Assemble generates the slot at addr for p. It returns an error that wraps
 // arch.ErrReach if rip-relative memory or the way back is out of a rel32's reach.
 func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
-	f, err := parse(p.Insn.Bytes)
+	parts, err := amd64.PartsOf(p.Insn)
 	if err != nil {
 		return nil, fmt.Errorf("slot at %s: %w", addr, err)
 	}
@@ -39,13 +39,13 @@ func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
 		s.Code[i] = 0xcc
 	}
 	s.Step = addr + stepHalf
-	s.Trap = s.Step.Add(int64(f.len))
-	if err := writeCopy(s.Code[stepHalf:], &f, p.Insn, s.Step); err != nil {
+	s.Trap = s.Step.Add(int64(p.Insn.Len()))
+	if err := writeCopy(s.Code[stepHalf:], &parts, p.Insn.Bytes, s.Step); err != nil {
 		return nil, fmt.Errorf("slot at %s: operand of the instruction at %s: %w", addr, p.Insn.Addr, err)
 	}
-	transaction := f.class(p.Insn.Bytes) == transaction
+	transaction := parts.Kind == amd64.KindTransaction
 	if transaction {
-		clear(s.Code[stepHalf+f.imm:][:f.immLen])
+		clear(s.Code[stepHalf+parts.Imm:][:parts.ImmLen])
 		s.Next = p.Insn.Target
 	}
 	switch {
@@ -59,32 +59,19 @@ func (Arch) Assemble(p arch.Plan, addr arch.Addr) (*arch.Slot, error) {
 		return s, nil
 	}
 	s.Boost, s.Alone = addr, addr
-	if err := writeCopy(s.Code, &f, p.Insn, addr); err != nil {
+	if err := writeCopy(s.Code, &parts, p.Insn.Bytes, addr); err != nil {
 		return nil, fmt.Errorf("slot at %s: operand of the instruction at %s: %w", addr, p.Insn.Addr, err)
 	}
 	if transaction {
-		if err := PutRel32(s.Code[f.imm:], p.Insn.Target, addr.Add(int64(f.len))); err != nil {
+		if err := amd64.PutRel32(s.Code[parts.Imm:], p.Insn.Target, addr.Add(int64(p.Insn.Len()))); err != nil {
 			return nil, fmt.Errorf("slot at %s: abort address of the instruction at %s: %w", addr, p.Insn.Addr, err)
 		}
 	}
-	jmp := s.Code[f.len : f.len+jmpLen]
+	n := p.Insn.Len()
+	jmp := s.Code[n : n+jmpLen]
 	jmp[0] = 0xe9
-	if err := PutRel32(jmp[1:], p.Insn.End(), addr.Add(int64(f.len+jmpLen))); err != nil {
+	if err := amd64.PutRel32(jmp[1:], p.Insn.End(), addr.Add(int64(n+jmpLen))); err != nil {
 		return nil, fmt.Errorf("slot at %s: way back to %s: %w", addr, p.Insn.End(), err)
 	}
 	return s, nil
-}
-
-// writeCopy puts the instruction into dst, which stands at at, so that it names
-// the same memory.
-func writeCopy(dst []byte, f *form, i arch.Insn, at arch.Addr) error {
-	copy(dst, i.Bytes)
-	switch {
-	case !f.ripRel:
-		return nil
-	case f.addrsize: // only 32 bits of the sum count
-		binary.LittleEndian.PutUint32(dst[f.disp:], uint32(i.MemTarget-at)-uint32(f.len))
-		return nil
-	}
-	return PutRel32(dst[f.disp:], i.MemTarget, at.Add(int64(f.len)))
 }

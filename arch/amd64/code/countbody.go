@@ -1,10 +1,11 @@
-package amd64
+package code
 
 import (
 	"fmt"
 	"math/bits"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 type trapBody struct{}
@@ -95,7 +96,7 @@ func (b countBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
 // save returns the addresses of the pushes.
 func (b countBody) save(a *asm) (pushes []arch.Addr) {
 	if b.redZone && len(b.pushed) > 0 {
-		a.moveSP(-RedZone)
+		a.moveSP(-amd64.RedZone)
 	}
 	for _, reg := range b.pushed {
 		pushes = append(pushes, a.here())
@@ -117,7 +118,7 @@ func (b countBody) restore(a *asm, pushes []arch.Addr) (fixups []arch.Fixup) {
 		fixups = append(fixups, arch.Fixup{At: pushes[k], To: a.here()})
 	}
 	if b.redZone && len(b.pushed) > 0 {
-		a.moveSP(RedZone)
+		a.moveSP(amd64.RedZone)
 	}
 	return fixups
 }

@@ -1,4 +1,4 @@
-package amd64
+package code
 
 import (
 	"sync/atomic"
@@ -30,7 +30,6 @@ const (
 	headerSize  = 64
 	lookingAt   = 0
 	patienceAt  = 4
-	userCS      = 0x33 // arch/x86/include/asm/segment.h: __USER_CS
 	userSS      = 0x2b // __USER_DS
 	noSyscall   = ^uint64(0)
 	defaultWait = 1024

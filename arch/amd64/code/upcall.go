@@ -1,10 +1,11 @@
-package amd64
+package code
 
 import (
 	"encoding/binary"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 // upcallBody makes upcalls: see arch.BoxState for the protocol.
@@ -328,7 +329,7 @@ func (b *upcallBody) Assemble(at arch.Addr) (body arch.BodyCode, far error) {
 			target = labels[l.to]
 		}
 		if target != 0 {
-			if err := PutRel32(l.code[len(l.code)-4:], target, next); err != nil {
+			if err := amd64.PutRel32(l.code[len(l.code)-4:], target, next); err != nil {
 				far = fmt.Errorf("upcall at %s: mailboxes at %s: %w", at, b.boxes.at, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package amd64
+package code
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
 var errNotInBody = errors.New("no instruction of it begins there")
@@ -16,7 +17,7 @@ var errNotInBody = errors.New("no instruction of it begins there")
 func (b *upcallBody) Unwind(at arch.Addr, regs arch.Regs, m arch.Memory) (arch.UpcallEnd, arch.Mailbox, error) {
 	r, ok := regs.(*Regs)
 	if !ok {
-		return 0, nil, fmt.Errorf("%w: %T", errRegs, regs)
+		return 0, nil, fmt.Errorf("%w: %T", amd64.ErrRegs, regs)
 	}
 	s, ok := b.stageAt(at, r.IP())
 	if !ok {
@@ -117,7 +118,7 @@ func (b *upcallBody) unwind(s stage, r *Regs, m arch.Memory) (arch.UpcallEnd, ar
 	}
 	r.Rsp += uint64(8 * n)
 	if s != clean && b.redZone {
-		r.Rsp += RedZone
+		r.Rsp += amd64.RedZone
 	}
 	r.Rip = uint64(b.site)
 	return arch.UpcallUndone, nil, nil
