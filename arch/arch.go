@@ -1,8 +1,8 @@
 // Package arch says what machine code means, in terms every other room shares:
 // addresses, instructions, registers, and the contract an architecture fulfils.
 //
-// The package is pure: no system call, no build tag. The one implementation so
-// far is arch/amd64; a tagged file in ptrace picks it.
+// The package is pure: no system call, no build tag. The one whole implementation so
+// far is arch/amd64; the tagged file of internal/host picks it.
 package arch
 
 import "fmt"
@@ -209,7 +209,8 @@ type Regs interface {
 	Same(o Regs) bool
 }
 
-// Arch is what gokprobe needs to know of an architecture. Implementations are
+// Arch is what gokprobe needs to know of an architecture: it decodes and plans. Code makes what is
+// planned, and a program.Compiler what programs do; internal/host has all three. Implementations are
 // stateless and safe for concurrent use.
 type Arch interface {
 	Name() string // as in GOARCH
@@ -277,6 +278,14 @@ type Arch interface {
 	// Plan decides how i is run elsewhere, or returns an error that wraps one
 	// of the package's Err… values and says why it can't be.
 	Plan(i Insn) (Plan, error)
+
+	NewRegs() Regs
+}
+
+// Code is an Arch that makes code of ours. What it may be beside is Detours, CallBodies, Upcalls, Guards and Masks.
+type Code interface {
+	Arch
+
 	// SlotSize is the size in bytes of every slot, a power of two.
 	SlotSize() int
 	// Assemble generates the slot at addr for a plan. It returns ErrReach if an
@@ -284,6 +293,4 @@ type Arch interface {
 	Assemble(p Plan, addr Addr) (*Slot, error)
 	// Reach is how far, in bytes, a slot may lie from the code it serves.
 	Reach() uint64
-
-	NewRegs() Regs
 }

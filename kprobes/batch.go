@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // manySlots is how many an arena has anyway.
@@ -21,7 +21,7 @@ func (d *domain) reserve(addrs []arch.Addr) {
 	slices.Sort(addrs)
 	for len(addrs) > 0 {
 		start, n := addrs[0], 1
-		for n < len(addrs) && uint64(addrs[n]-start) < ptrace.Host.Reach()/2 {
+		for n < len(addrs) && uint64(addrs[n]-start) < host.Code.Reach()/2 {
 			n++
 		}
 		if n >= manySlots {

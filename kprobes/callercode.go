@@ -8,7 +8,7 @@ import (
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // callerCode is the instructions of a function that makes system calls.
@@ -26,7 +26,7 @@ type callerCode struct {
 func newCallerCode(bounds arch.Range, code []byte) *callerCode {
 	f := &callerCode{bounds: bounds, targets: map[arch.Addr]bool{}, entrances: map[arch.Addr]bool{bounds.Start: true}, end: bounds.Start}
 	for len(code) > 0 {
-		insn, err := ptrace.Host.Decode(code, f.end)
+		insn, err := host.Arch.Decode(code, f.end)
 		if err != nil {
 			f.err = err
 			break
@@ -58,7 +58,7 @@ func (f *callerCode) site(i, number int) callSite {
 	}
 	for j := i - 1; j >= 0 && i-j <= maxLoads && !f.targets[f.insns[j].End()]; j-- {
 		before := f.insns[j]
-		if ptrace.Host.Load(before, ptrace.Host.NewRegs(), vague(0)) != nil {
+		if host.Arch.Load(before, host.Arch.NewRegs(), vague(0)) != nil {
 			break
 		}
 		if insn-before.Addr >= jumpRoom {
@@ -153,10 +153,10 @@ func (f *callerCode) nearlyNumbered() iter.Seq2[int, int] {
 
 // numberBehind is what the register holds behind an instruction that leads to the following one.
 func numberBehind(insn arch.Insn, number int) int {
-	if insn.Flow == arch.FlowNext && ptrace.Host.Load(insn, ptrace.Host.NewRegs(), vague(0)) == nil {
+	if insn.Flow == arch.FlowNext && host.Arch.Load(insn, host.Arch.NewRegs(), vague(0)) == nil {
 		return constantNumber(insn, number)
 	}
-	if ptrace.Host.KeepsNumber(insn) {
+	if host.Arch.KeepsNumber(insn) {
 		return number
 	}
 	return anyNumber
@@ -178,14 +178,14 @@ func (v vague) WriteMemory(arch.Addr, []byte) error { return nil }
 func constantNumber(load arch.Insn, number int) int {
 	var results [2]uint64
 	for k, fill := range []byte{0x11, 0x22} {
-		regs := ptrace.Host.NewRegs()
+		regs := host.Arch.NewRegs()
 		for i, name := range regs.Names() {
 			regs.Set(name, uint64(fill)*0x0101010101010101+uint64(i))
 		}
 		if number >= 0 {
 			regs.SetReturnValue(uint64(number))
 		}
-		if ptrace.Host.Load(load, regs, vague(fill)) != nil {
+		if host.Arch.Load(load, regs, vague(fill)) != nil {
 			return anyNumber
 		}
 		results[k] = regs.ReturnValue()
@@ -198,7 +198,7 @@ func constantNumber(load arch.Insn, number int) int {
 
 // sigreturnNumber is the number of the call that handlers of signals return to.
 func sigreturnNumber() int {
-	insn, err := ptrace.Host.Decode(ptrace.Host.SigreturnLoads()[0], 0)
+	insn, err := host.Arch.Decode(host.Arch.SigreturnLoads()[0], 0)
 	if err != nil {
 		return anyNumber
 	}

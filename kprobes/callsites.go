@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // Where a program makes system calls.
@@ -342,18 +342,18 @@ func (d *domain) inData(r arch.Range, at arch.Addr) bool {
 	for to < r.End && to-at < furthest && !known(to) {
 		to++
 	}
-	code := make([]byte, min(to+arch.Addr(ptrace.Host.MaxInsnLen()), r.End)-from)
+	code := make([]byte, min(to+arch.Addr(host.Arch.MaxInsnLen()), r.End)-from)
 	if d.text.Original(from, code) != nil {
 		return false
 	}
 	for length := arch.Addr(2); length <= 10 && from+length <= at; length++ { // of a load
-		insn, err := ptrace.Host.Decode(code[at-length-from:at-from], at-length)
+		insn, err := host.Arch.Decode(code[at-length-from:at-from], at-length)
 		if err == nil && insn.End() == at && numberBehind(insn, anyNumber) != anyNumber {
 			return false
 		}
 	}
 	for pc := from; pc < to; {
-		insn, err := ptrace.Host.Decode(code[pc-from:], pc)
+		insn, err := host.Arch.Decode(code[pc-from:], pc)
 		if err != nil {
 			return true
 		}
@@ -364,7 +364,7 @@ func (d *domain) inData(r arch.Range, at arch.Addr) bool {
 
 // occurrences are where code, which is at start, has the bytes of the system-call instruction.
 func occurrences(code []byte, start arch.Addr) (all []arch.Addr) {
-	call := ptrace.Host.SyscallInsn()
+	call := host.Arch.SyscallInsn()
 	for from := 0; ; {
 		i := bytes.Index(code[from:], call)
 		if i < 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -80,7 +81,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		unreturnable: map[arch.Addr]error{},
 	}
 	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}
-	d.region = trampoline.New(ptrace.Host, owner, mapper{d})
+	d.region = trampoline.New(host.Code, owner, mapper{d})
 	d.optimizer.init()
 	d.recorder.init()
 	d.told = guardian.NewHold(p.PID, p.StartTime())
@@ -190,7 +191,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	case ts != nil && ts.handling: // the handler ends the session
 		ts.regs.undone()
-		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(host.Arch.BreakpointAdvance())) {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()
@@ -216,7 +217,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {
-		at := ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
+		at := ip.Add(int64(-host.Arch.BreakpointAdvance()))
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
 			th.MovedOut()
@@ -238,7 +239,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 	}
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
-		if ip != st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		if ip != st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())) {
 			d.session.translate(th, ip, orig) // of the program's own
 			break
 		}
@@ -257,7 +258,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 // keep threads from blocking the signal by which the guard answers breakpoints (masksites.go).
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
-	trap := ptrace.Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	pages := pageReader{mem: mem}
 	entries, tails := d.copiedJumps(&pages)
 	inTail := map[arch.Addr]bool{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -29,9 +30,6 @@ import (
 // The table has no owners and knows one stack of a frame. So when a process is made that shares
 // the memory (vfork), the table is closed, and the calls on that stack are adopted.
 
-// hostCalls is the architecture's part.
-var hostCalls, _ = ptrace.Host.(arch.CallBodies)
-
 // followed is a domain's calls in the table. table is nil until there is one.
 type followed struct {
 	table  arch.CallTable
@@ -52,7 +50,7 @@ type callLine struct {
 // needsTracer says why rp's calls can't be followed in the target.
 func (rp *Kretprobe) needsTracer() string {
 	switch {
-	case hostCalls == nil:
+	case host.CallBodies == nil:
 		return "a kretprobe follows calls from there"
 	case rp.Handler != nil, rp.EntryHandler != nil:
 		return "a kretprobe's handlers run in the tracer"
@@ -68,7 +66,7 @@ func (d *domain) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body,
 	if err != nil {
 		return nil, err
 	}
-	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
+	return host.CallBodies.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
 }
 
 // callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
@@ -92,7 +90,7 @@ func (d *domain) callBodies(det *detour, dead arch.Dead) (bodies sequence, err e
 		if err != nil {
 			return nil, err
 		}
-		bodies = append(bodies, hostCalls.ReturnBody(arch.ReturnWork{Table: d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
+		bodies = append(bodies, host.CallBodies.ReturnBody(arch.ReturnWork{Table: d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
 	}
 	return bodies, nil
 }
@@ -123,11 +121,11 @@ func (d *domain) newCallTable(near arch.Addr) error {
 	if d.followed.table != nil {
 		return nil
 	}
-	at, cells, err := d.region.Cells(near, hostCalls.CallTableSize())
+	at, cells, err := d.region.Cells(near, host.CallBodies.CallTableSize())
 	if err != nil {
 		return err
 	}
-	t := hostCalls.CallTable(cells, at)
+	t := host.CallBodies.CallTable(cells, at)
 	for _, ri := range d.calls {
 		for ; ri != nil; ri = ri.below {
 			t.Hold(ri.RetAddr, 1)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -110,7 +111,7 @@ func (d *domain) addGuard(sites []*site) error {
 		return nil
 	}
 	place := d.guard.state.Place
-	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
+	insn := place.Trap.Add(int64(-len(host.Arch.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
 	return d.keepUnblocked(sites, true, d.unmaskAll)
 }
@@ -243,7 +244,7 @@ func (d *domain) guardDetour(det *detour) {
 		d.setResume(at, det.Start())
 	}
 	for _, at := range slices.Concat(det.Waits, det.Asks) { // behind them threads give up what nobody will answer
-		d.setResume(at, at.Add(int64(ptrace.Host.BreakpointAdvance())))
+		d.setResume(at, at.Add(int64(host.Arch.BreakpointAdvance())))
 	}
 	for _, f := range det.Fixups {
 		d.setResume(f.At, f.To)

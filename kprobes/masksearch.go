@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // What a search for calls of rt_sigprocmask and rt_sigaction has found in code is kept, by the code's hash: the C library's is the same in most processes, and to
@@ -94,7 +94,7 @@ func (f *foundCall) in(start arch.Addr) (c callSite, err error) {
 	c = callSite{insn: start + f.insn, at: start + f.at, number: f.number}
 	at := c.at
 	for _, b := range f.loads {
-		load, err := ptrace.Host.Decode(b, at)
+		load, err := host.Arch.Decode(b, at)
 		if err != nil {
 			return c, err
 		}

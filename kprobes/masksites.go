@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/optimize"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -41,9 +42,6 @@ import (
 // What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
 // block SIGTRAP and few others; sets that are passed to a call in generated code, constant ones that are new when we are dead, and new ones when the table is full. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
 // ends, or if it is there when the process is recovered after our death.
-
-// hostMasks is the architecture's part.
-var hostMasks, _ = ptrace.Host.(arch.Masks)
 
 // maskSite is a call of rt_sigprocmask, or of rt_sigaction, at whose site a tail stands.
 type maskSite struct {
@@ -83,7 +81,7 @@ func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error
 
 // makeTails makes the sites of tails that are new.
 func (d *domain) makeTails(sites []*site) (fresh []*site) {
-	if hostMasks == nil || hostDetours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
+	if host.Masks == nil || host.Detours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
 		return nil
 	}
 	d.placing = true
@@ -250,16 +248,16 @@ func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 func (site *callSite) set() (p arch.Addr, known bool) {
 	var passed [2]arch.Addr
 	for k, fill := range []byte{0x11, 0x22} {
-		regs := ptrace.Host.NewRegs()
+		regs := host.Arch.NewRegs()
 		for i, name := range regs.Names() {
 			regs.Set(name, uint64(fill)*0x0101010101010101+uint64(i))
 		}
 		for _, load := range site.loads {
-			if ptrace.Host.Load(load, regs, vague(fill)) != nil {
+			if host.Arch.Load(load, regs, vague(fill)) != nil {
 				return 0, false
 			}
 		}
-		passed[k], _ = hostMasks.MaskPointers(regs)
+		passed[k], _ = host.Masks.MaskPointers(regs)
 	}
 	return passed[0], passed[0] == passed[1]
 }
@@ -307,7 +305,7 @@ func (f *callerCode) argumentEnds(i int) bool {
 		case arch.FlowCond:
 			todo = append(todo, insn.Target)
 		default:
-			needs, sets := hostMasks.MaskPointerUse(insn)
+			needs, sets := host.Masks.MaskPointerUse(insn)
 			if needs {
 				return false
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -80,7 +81,7 @@ func (p *pastJump) standing(now []byte) []byte {
 		}
 	}
 	for _, r := range slices.Backward(p.replacements) {
-		if patch.Classify(p.original, r, now, ptrace.Host.Breakpoint()).Left() {
+		if patch.Classify(p.original, r, now, host.Arch.Breakpoint()).Left() {
 			return r
 		}
 	}

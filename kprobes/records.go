@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -143,7 +144,7 @@ const mostTaken = 32 << 20
 // Another ring may get records while one is read. What is newer than the look is therefore kept for the next one, which
 // finds all that is older than that.
 func (s *Session) drain() int {
-	now := tsc()
+	now := host.Ticks()
 	until := s.takeSome(turn)
 	if until == allTimes || int64(until-now) > 0 || s.takenBytes > mostTaken {
 		until = now
@@ -188,7 +189,7 @@ func (d *domain) drainLast() {
 		return err
 	})
 	d.noteAll()
-	now := tsc()
+	now := host.Ticks()
 	d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
 	d.session.handOn(now)
 }
@@ -218,7 +219,7 @@ func (d *domain) take(r program.Record) (ticks uint64) {
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
 	s := d.session
-	if now := tsc(); int64(ticks-now) > 0 {
+	if now := host.Ticks(); int64(ticks-now) > 0 {
 		ticks = now
 	} else if int64(ticks-s.clockTicks) < 0 {
 		ticks = s.clockTicks
@@ -331,9 +332,9 @@ func (s *Session) lastRecords(kps []*Kprobe) {
 func moment() (now time.Time, ticks uint64) {
 	least := ^uint64(0)
 	for range 5 {
-		before := tsc()
+		before := host.Ticks()
 		at := time.Now()
-		if took := tsc() - before; took < least {
+		if took := host.Ticks() - before; took < least {
 			least, now, ticks = took, at, before+took/2
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -35,6 +36,9 @@ func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Backgr
 // RecoverContext is Recover, given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
 // What has begun is done to its end.
 func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
+	if err := host.Supported(); err != nil {
+		return nil, err
+	}
 	return recoverMeant(ctx, pid, nil, nil)
 }
 
@@ -216,7 +220,7 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Arch != ptrace.Host.Name() {
+	if h.Arch != host.Arch.Name() {
 		return nil, fmt.Errorf("region at %s is for %s: %w", base, h.Arch, trampoline.ErrHeader)
 	}
 	l := &leftover{Header: h, mem: mem, detours: &trampoline.DetourIndex{}, original: patchedMemory{mem: mem}}
@@ -226,7 +230,7 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	l.code = joined(l.code)
 	l.guard, _, err = h.Guard(mem)
 	if insn, ok := l.syscallInsn(); ok {
-		l.guard.Place.Trap = insn.Add(int64(len(ptrace.Host.SyscallInsn())))
+		l.guard.Place.Trap = insn.Add(int64(len(host.Arch.SyscallInsn())))
 	}
 	return l, err
 }

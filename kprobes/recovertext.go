@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -27,16 +28,16 @@ func (l *leftover) tailsLast() []patch.Entry {
 func (l *leftover) beforeCall(e patch.Entry) bool {
 	const insns, longest = 4, 15
 	code := make([]byte, insns*longest)
-	if len(e.Original) <= len(ptrace.Host.Breakpoint()) || l.mem.ReadMemory(e.At, code) != nil {
+	if len(e.Original) <= len(host.Arch.Breakpoint()) || l.mem.ReadMemory(e.At, code) != nil {
 		return false
 	}
 	copy(code, e.Original)
 	for at := e.At; len(code) > longest; {
-		insn, err := ptrace.Host.Decode(code, at)
+		insn, err := host.Arch.Decode(code, at)
 		if err != nil {
 			return false
 		}
-		if bytes.Equal(insn.Bytes, ptrace.Host.SyscallInsn()) {
+		if bytes.Equal(insn.Bytes, host.Arch.SyscallInsn()) {
 			return true
 		}
 		at, code = insn.End(), code[insn.Len():]

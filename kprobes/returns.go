@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -54,7 +55,7 @@ func where(regs *Regs, cfa arch.Addr, inGo bool) (frame, owner, bool) {
 	if !inGo {
 		return frame{pid: regs.PID(), cfa: cfa}, owner{tid: regs.TID()}, true
 	}
-	g, base, ok := ptrace.Host.Goroutine(regs, rawMemory{regs})
+	g, base, ok := host.Arch.Goroutine(regs, rawMemory{regs})
 	return frame{regs.PID(), g, base - cfa}, owner{pid: regs.PID(), goroutine: g}, ok
 }
 
@@ -71,7 +72,7 @@ func (f frame) deeper(other frame) bool {
 func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	d, ts := regs.domain, regs.thread.Local.(*threadState)
 	st, hit, sp := ts.site, ts.hit, regs.SP()
-	ret, cfa, err := ptrace.Host.Caller(regs, notedMemory{regs})
+	ret, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
 	f, own, ok := where(regs, cfa, st.inGo)
 	if err != nil || !ok {
 		rp.nmissed.Add(1)
@@ -112,7 +113,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
 	ri.domain, ri.owner, ri.frame = d, own, f
 	if rp.timed() {
-		ri.began = tsc()
+		ri.began = host.Ticks()
 	}
 	d.link(ri)
 	d.entrust(rp, f, ret)
@@ -326,7 +327,7 @@ func (s *Session) returned(ts *threadState, st *site) {
 	if top == nil {
 		return
 	}
-	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, notedMemory{regs}, st.plan.Insn) {
+	if top.RetAddr != st.addr || !host.Arch.Returned(regs, notedMemory{regs}, st.plan.Insn) {
 		if f.pid == regs.PID() {
 			d.end(f, true)
 		}
@@ -381,7 +382,7 @@ func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstan
 		regs.running = &rp.KP
 		regs.SetIP(st.addr)
 		if rp.KP.checked != nil {
-			s.interpret(ts, &rp.KP, callRegs{regs, tsc() - ri.began})
+			s.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
 		}
 		if rp.Handler != nil {
 			s.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })

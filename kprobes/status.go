@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Status is a registered probe's state, for listings.
@@ -65,7 +65,7 @@ func (s *Session) status(kp *Kprobe) Status {
 		st := kp.placements[0].site
 		out.Addr = st.addr
 		out.Mechanism, out.Reason = st.mechanism()
-		out.Instruction = ptrace.Host.Disassemble(st.plan.Insn)
+		out.Instruction = host.Arch.Disassemble(st.plan.Insn)
 	}
 	if s.table != nil {
 		if loc, ok := s.table.Lookup(out.Addr); ok {

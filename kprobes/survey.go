@@ -8,8 +8,8 @@ import (
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // survey is what a registration has found out about the target. It is kept during one
@@ -142,7 +142,7 @@ func (v *survey) decodeTo(d *domain, fn arch.Range, at arch.Addr) (*decoded, err
 		v.functions[fn] = f
 	}
 	for f.next < at {
-		insn, err := ptrace.Host.Decode(f.code[min(uint64(f.next-fn.Start), uint64(len(f.code))):], f.next)
+		insn, err := host.Arch.Decode(f.code[min(uint64(f.next-fn.Start), uint64(len(f.code))):], f.next)
 		if err != nil {
 			return nil, fmt.Errorf("%w: at %s, between the function's start %s and it: %w", ErrUndecodable, f.next, fn.Start, err)
 		}

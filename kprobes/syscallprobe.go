@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -134,7 +135,7 @@ func (r *Regs) SyscallArg(n int) uint64 {
 func (r *Regs) SetSyscallArg(n int, v uint64) bool { return r.Set(r.syscallArg(n), v) }
 
 func (r *Regs) syscallArg(n int) string {
-	names := ptrace.Host.SyscallArgs()
+	names := host.Arch.SyscallArgs()
 	if n < 0 || n >= len(names) {
 		return ""
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -101,7 +101,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 		return 0
 	case !made:
 		ts.changed = 0
-		ptrace.Host.SkipCall(r.Regs, site.insn)
+		host.Arch.SkipCall(r.Regs, site.insn)
 		return 1
 	case r.Same(seen):
 		r.CopyFrom(before)
@@ -112,7 +112,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *callSite, kp *Kprobe, r *Re
 		r.SetIP(site.insn)
 		return 1
 	}
-	r.SetIP(kp.Addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	r.SetIP(kp.Addr.Add(int64(host.Arch.BreakpointAdvance())))
 	return 0
 }
 
@@ -122,7 +122,7 @@ func (ts *threadState) changedCall() bool { return ts.changed == ts.hit }
 // load puts into r what the instructions at a site that lead to the call load.
 func (site *callSite) load(r *Regs) bool {
 	for _, load := range site.loads {
-		if ptrace.Host.Load(load, r.Regs, rawMemory{r}) != nil {
+		if host.Arch.Load(load, r.Regs, rawMemory{r}) != nil {
 			return false
 		}
 	}

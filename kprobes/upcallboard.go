@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -37,8 +38,8 @@ type callers map[arch.Addr]*ptrace.Thread
 var hostUpcalls = upcallsHere()
 
 func upcallsHere() arch.Upcalls {
-	if u, ok := ptrace.Host.(arch.Upcalls); ok && threadPointerReadable() {
-		return u
+	if threadPointerReadable() {
+		return host.Upcalls
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 const base arch.Addr = 0x401000
@@ -23,7 +24,7 @@ func function(code ...byte) Function {
 }
 
 func choose(f Function, at arch.Addr) (*Choice, error) {
-	an, err := Analyze(amd64.Arch{}, amd64.Arch{}, f)
+	an, err := Analyze(code.Arch{}, code.Arch{}, f)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 func newApp(std stdio) *cli.App {
@@ -37,6 +39,7 @@ Start with:
 		ExitErrHandler:            func(*cli.Context, error) {}, // Main prints
 		OnUsageError:              flagError,
 		Action:                    noCommand,
+		Before:                    func(*cli.Context) error { return host.Supported() },
 	}
 	for _, c := range app.Commands {
 		plain(c)

@@ -5,9 +5,9 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // Registers of a return's record beside those that results are in.
@@ -25,7 +25,7 @@ func (pl *placer) returnsInTarget(p *probe) bool {
 	}
 	names := []string{returnRegister, durationRegister}
 	if p.regs {
-		names = append(ptrace.Host.NewRegs().Names(), durationRegister)
+		names = append(host.Arch.NewRegs().Names(), durationRegister)
 	}
 	results, err := pl.sess.Symbols().Results(p.addr)
 	typed := err == nil
