@@ -35,7 +35,7 @@ func main() {
 
 // run measures, and writes the rounds to the file kept, unless that is empty.
 func run(hitRounds int, kept string) (err error) {
-	var out io.Writer = io.Discard
+	out := io.Discard
 	if kept != "" {
 		f, createErr := os.Create(kept)
 		if createErr != nil {
