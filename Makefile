@@ -16,7 +16,7 @@ TESTFLAGS ?=
 
 # Tested with the race detector. arch has no state to race for; the others hold
 # live processes, where its slowness hides more races than it finds: of those only tests of it.
-RACE := ./arch/... ./debugfs/door ./event/... ./patch/... ./trampoline/... ./symbols/... ./internal/procfs ./internal/layers ./internal/testprog
+RACE := ./arch/... ./internal/door ./cmd/gokprobe/internal/event ./patch/... ./trampoline/... ./symbols/... ./internal/procfs ./internal/layers ./internal/testprog
 
 # The files of which make bench says how much takes optimized probes.
 COVERED ?= $(wildcard $(addprefix /lib/x86_64-linux-gnu/,libc.so.6 libcrypto.so.3 libstdc++.so.6)) \

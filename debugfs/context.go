@@ -7,12 +7,13 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/expr/arg"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // context is what the parser asks the process.
 func (t *Tree) context() dynevent.Context {
-	return dynevent.Context{Register: dynevent.AMD64, AtEntry: t.atEntry, Place: t.checkPlace, File: t.regular, Data: t.hasData, Function: t.prototype}
+	return dynevent.Context{Register: arg.AMD64, AtEntry: t.atEntry, Place: t.checkPlace, File: t.regular, Data: t.hasData, Function: t.prototype}
 }
 
 // atEntry tells whether d is where a function begins, so that $argN are its arguments.

@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -56,14 +58,13 @@ type domain struct {
 
 	neighbours neighbours // who write into the code as well
 
-	calls        map[frame]*KretprobeInstance // the latest of each frame
-	owners       map[owner]*KretprobeInstance // the latest of each
-	unreturnable map[arch.Addr]error          // return addresses without a site
+	calls        frames.Book[*KretprobeInstance]
+	unreturnable map[arch.Addr]error // return addresses without a site
 
 	executed bool // the program was executed while it was followed
 
 	released bool
-	steps    *steps // while it is given up
+	steps    *ptrace.Steps // while it is given up
 }
 
 // newDomain begins work in p's address space.
@@ -76,11 +77,9 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
 
-		calls:        map[frame]*KretprobeInstance{},
-		owners:       map[owner]*KretprobeInstance{},
 		unreturnable: map[arch.Addr]error{},
 	}
-	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}
+	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
 	d.region = trampoline.New(host.Code, owner, mapper{d})
 	d.optimizer.init()
 	d.recorder.init()
@@ -255,7 +254,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 // has only one thread, and a forking thread is inside a system call, not in a slot.
 //
 // We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
-// keep threads from blocking the signal by which the guard answers breakpoints (masksites.go).
+// keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := host.Arch.Breakpoint()
@@ -318,4 +317,12 @@ func (r *pageReader) ReadMemory(at arch.Addr, p []byte) error {
 		return nil
 	}
 	return r.mem.ReadMemory(at, p)
+}
+
+// stepped is the steps that are left for d's threads while it is given up, and many outside of that.
+func (d *domain) stepped() *ptrace.Steps {
+	if d.steps != nil {
+		return d.steps
+	}
+	return ptrace.StepsFor(1)
 }
