@@ -49,7 +49,7 @@ func (d *domain) note(th *ptrace.Thread) {
 	if err != nil {
 		return
 	}
-	base, _ := regs.Get("fs_base")
+	base := uint64(regs.ThreadPointer())
 	if id := d.noted[th.TID]; id != nil && id.base == base {
 		return
 	}

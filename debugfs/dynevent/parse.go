@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"syscall"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Limits of the kernel.
@@ -16,7 +18,7 @@ const (
 // Context is what parsing has to ask. Its functions are called while a line is parsed, with what is known of it
 // so far; all may be nil.
 type Context struct {
-	// Register finds a register by the name behind %, and tells how package arch calls it. nil: AMD64.
+	// Register finds a register by the name behind %, and tells how package arch calls it. nil: host.RegisterName.
 	Register func(name string) (canonical string, ok bool)
 	// AtEntry tells whether d probes the first instruction of a function, where $argN are. nil: all symbols without
 	// an offset are functions, no address and no offset of a file is one.
@@ -227,5 +229,5 @@ func (c Context) register(name string) (string, bool) {
 	if c.Register != nil {
 		return c.Register(name)
 	}
-	return AMD64(name)
+	return host.RegisterName(name)
 }
