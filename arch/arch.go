@@ -258,6 +258,9 @@ type Arch interface {
 	// stack pointer as it was at the entry. 0 if code begins with something else.
 	StackCheck(code []byte) int
 
+	// EachBranch calls f for each place of code, which is at start, that may be a direct branch out of a function. All places are
+	// looked at, so that some are taken for one for no reason.
+	EachBranch(code []byte, start Addr, f func(at, to Addr))
 	// Padding tells that i is one that assemblers and linkers fill gaps with.
 	Padding(i Insn) bool
 

@@ -1,7 +1,6 @@
 package kprobes
 
 import (
-	"encoding/binary"
 	"iter"
 	"math"
 	"slices"
@@ -61,7 +60,7 @@ func (f *callerCode) site(i, number int) callSite {
 		if host.Arch.Load(before, host.Arch.NewRegs(), vague(0)) != nil {
 			break
 		}
-		if insn-before.Addr >= jumpRoom {
+		if insn-before.Addr >= arch.Addr(host.Detours.JumpLen()) {
 			site.at, site.loads = before.Addr, slices.Clone(f.insns[j:i]) // not all of the function
 			break
 		}
@@ -229,7 +228,7 @@ func newEntranceMap(list []*callerCode, r arch.Range) *entranceMap {
 // note finds branches with a 32-bit displacement in own, of which code, which begins at start, has the bytes, that lead into one of the functions from outside of it. All
 // bytes are looked at, so some are taken for a branch for no reason.
 func (e *entranceMap) note(own arch.Range, start arch.Addr, code []byte) {
-	eachBranch(code[own.Start-start:], own.Start, func(at, to arch.Addr) {
+	host.Arch.EachBranch(code[own.Start-start:], own.Start, func(at, to arch.Addr) {
 		if block := (to - e.r.Start) / entranceBlock; to < e.r.Start || block >= arch.Addr(len(e.has)) || !e.has[block] || at >= own.End {
 			return
 		}
@@ -238,19 +237,4 @@ func (e *entranceMap) note(own arch.Range, start arch.Addr, code []byte) {
 			e.list[k].targets[to], e.list[k].entrances[to] = true, true
 		}
 	})
-}
-
-// eachBranch calls f for each place of code, which is at start, that may be a direct branch with a 32-bit displacement.
-func eachBranch(code []byte, start arch.Addr, f func(at, to arch.Addr)) {
-	for i := 0; i+jumpRoom <= len(code); i++ {
-		end := i + jumpRoom
-		switch {
-		case code[i] == 0xe8, code[i] == 0xe9:
-		case code[i] == 0x0f && code[i+1]&0xf0 == 0x80 && end < len(code):
-			end++
-		default:
-			continue
-		}
-		f(start+arch.Addr(i), (start + arch.Addr(end)).Add(int64(int32(binary.LittleEndian.Uint32(code[end-4:])))))
-	}
 }

@@ -49,9 +49,6 @@ type callGap struct {
 // maxLoads is how many instructions in front of a system call are looked at.
 const maxLoads = 16
 
-// jumpRoom is the length in bytes of a jump.
-const jumpRoom = 5
-
 // callSites finds all places in the mappings that chosen names, nil for all.
 func (d *domain) callSites(chosen func(procfs.Mapping) bool) (sites []callSite, gaps []callGap, err error) {
 	maps, err := d.surveyed().mappings(d)

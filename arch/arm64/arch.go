@@ -50,3 +50,5 @@ func (Arch) Parked(arch.Addr, arch.Memory) (_, _, _ arch.Addr, ok bool) { return
 func (Arch) SetCall(arch.Regs, arch.Memory, arch.Addr, arch.Addr, []uint64) error {
 	return ErrUnsupported
 }
+
+func (Arch) EachBranch([]byte, arch.Addr, func(at, to arch.Addr)) {}
