@@ -172,6 +172,8 @@ type Regs interface {
 	SP() Addr
 	SetSP(Addr)
 	FP() Addr // frame pointer register
+	// ThreadPointer is what the thread's own data is found by.
+	ThreadPointer() Addr
 
 	// Names lists the registers in the architecture's customary order.
 	Names() []string
@@ -255,6 +257,12 @@ type Arch interface {
 	// or the goroutine was preempted; what follows is executed once a call, with the
 	// stack pointer as it was at the entry. 0 if code begins with something else.
 	StackCheck(code []byte) int
+
+	// EachBranch calls f for each place of code, which is at start, that may be a direct branch out of a function. All places are
+	// looked at, so that some are taken for one for no reason.
+	EachBranch(code []byte, start Addr, f func(at, to Addr))
+	// Padding tells that i is one that assemblers and linkers fill gaps with.
+	Padding(i Insn) bool
 
 	// Caller says, at a function's first instruction, where the function returns to
 	// and its canonical frame address: the stack pointer after it has returned.

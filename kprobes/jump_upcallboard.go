@@ -112,9 +112,8 @@ func (d *domain) callerOf(base arch.Addr) *ptrace.Thread {
 // learn notes the thread pointer of a thread that has trapped where it might have made an
 // upcall.
 func (d *domain) learn(th *ptrace.Thread, regs arch.Regs) {
-	v, ok := regs.Get("fs_base")
-	base := arch.Addr(v)
-	if !ok || base == 0 || d.space.Shared() {
+	base := regs.ThreadPointer()
+	if base == 0 || d.space.Shared() {
 		return
 	}
 	if known, ok := d.callers[base]; ok && known != th {

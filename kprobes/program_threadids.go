@@ -18,7 +18,7 @@ func (d *domain) note(th *ptrace.Thread) {
 	if err != nil {
 		return
 	}
-	base, _ := regs.Get("fs_base")
+	base := uint64(regs.ThreadPointer())
 	if w := d.writers.Present(th.TID); w != nil && w.Storage == base {
 		return
 	}

@@ -187,7 +187,7 @@ func (c *Code) text(r arch.Range) text {
 		if c.mem.ReadMemory(at, code) != nil {
 			break
 		}
-		syscallsites.EachBranch(code, at, func(from, to arch.Addr) {
+		host.Arch.EachBranch(code, at, func(from, to arch.Addr) {
 			if r.Contains(to) && from < at+codeWindow && len(all) <= mostBranches {
 				all = append(all, branch{from, to})
 			}

@@ -107,9 +107,17 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []syscallsites.Site, gaps
 	return sites, gaps, nil
 }
 
+// jumpLen is the length in bytes of the jump to a detour, 0 where there are none.
+func jumpLen() int {
+	if host.Detours == nil {
+		return 0
+	}
+	return host.Detours.JumpLen()
+}
+
 // callSearch is a search of one mapping.
 func (d *domain) callSearch(m *procfs.Mapping) syscallsites.Search {
-	return syscallsites.Search{Host: host.Arch, Program: searched{d}, Range: d.backed(m), Name: mappingName(m)}
+	return syscallsites.Search{Host: host.Arch, JumpLen: jumpLen(), Program: searched{d}, Range: d.backed(m), Name: mappingName(m)}
 }
 
 // searched is a domain's program as a search sees it.

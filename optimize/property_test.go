@@ -38,7 +38,7 @@ func read(f Function, from arch.Addr, targets map[arch.Addr]bool) lines {
 		if i.Flow == arch.FlowCall || i.Flow == arch.FlowIndirectCall {
 			l.targets[i.End()] = true
 		}
-		if l.data = i.End(); !padding(i.Bytes) {
+		if l.data = i.End(); !(code.Arch{}).Padding(i) {
 			l.end, last = i.End(), i
 		}
 	}

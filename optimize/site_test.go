@@ -207,8 +207,8 @@ func TestPadding(t *testing.T) {
 		{[]byte{0x66}, false},
 		{[]byte{0x0f, 0x05}, false},
 	} {
-		if got := padding(tt.insn); got != tt.want {
-			t.Errorf("padding(% x) = %v", tt.insn, got)
+		if got := (code.Arch{}).Padding(arch.Insn{Bytes: tt.insn}); got != tt.want {
+			t.Errorf("Padding(% x) = %v", tt.insn, got)
 		}
 	}
 }

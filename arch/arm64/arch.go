@@ -37,6 +37,7 @@ func (Arch) EntrySkip([]byte) int                        { return 0 }
 func (Arch) StackCheck([]byte) int                       { return 0 }
 func (Arch) SigreturnLoads() [][]byte                    { return nil }
 func (Arch) KeepsNumber(arch.Insn) bool                  { return false }
+func (Arch) Padding(arch.Insn) bool                      { return false }
 func (Arch) SkipCall(arch.Regs, arch.Addr)               {}
 
 func (Arch) Load(arch.Insn, arch.Regs, arch.Memory) error            { return ErrUnsupported }
@@ -49,3 +50,5 @@ func (Arch) Parked(arch.Addr, arch.Memory) (_, _, _ arch.Addr, ok bool) { return
 func (Arch) SetCall(arch.Regs, arch.Memory, arch.Addr, arch.Addr, []uint64) error {
 	return ErrUnsupported
 }
+
+func (Arch) EachBranch([]byte, arch.Addr, func(at, to arch.Addr)) {}

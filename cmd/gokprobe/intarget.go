@@ -38,7 +38,7 @@ const (
 )
 
 // stackPointer is the register that parameters on the stack are found by.
-const stackPointer = "rsp"
+var stackPointer = host.Roles.SP
 
 var errNotCapturable = errors.New("what is printed of a hit can't be recorded in the target")
 

@@ -36,6 +36,39 @@ var (
 	Evaluator  arch.Evaluator  = amd64.Arch{}
 )
 
+// How functions and system calls are called, and registers with a role of their own.
+var (
+	C      = amd64.C
+	Go     = amd64.Go
+	Kernel = amd64.Kernel
+	Roles  = amd64.Roles
+)
+
+// RegisterName is the name of a whole register by that or by the kernel's name for it.
+func RegisterName(name string) (canonical string, ok bool) { return amd64.RegisterName(name) }
+
+// Registers by their DWARF numbers.
+const (
+	DwarfFP    = amd64.DwarfFP
+	DwarfSP    = amd64.DwarfSP
+	DwarfIP    = amd64.DwarfIP
+	DwarfCount = amd64.DwarfCount
+)
+
+var (
+	DwarfNames    = amd64.DwarfNames    // by those numbers
+	SignalContext = amd64.SignalContext // the numbers of what struct sigcontext begins with
+)
+
+// Types of relocations that bind functions and words.
+const (
+	RelocRelative = amd64.RelocRelative
+	RelocIndirect = amd64.RelocIndirect
+	RelocSlot     = amd64.RelocSlot
+	RelocGlobal   = amd64.RelocGlobal
+	RelocWord     = amd64.RelocWord
+)
+
 // Regs is one thread's general registers as ptrace exchanges them.
 type Regs = amd64.Regs
 

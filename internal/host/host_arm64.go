@@ -32,6 +32,39 @@ var (
 	Evaluator  arch.Evaluator
 )
 
+// How functions and system calls are called, and registers with a role of their own.
+var (
+	C      = arm64.C
+	Go     = arm64.Go
+	Kernel = arm64.Kernel
+	Roles  = arm64.Roles
+)
+
+// RegisterName is the name of a whole register by that or by the kernel's name for it.
+func RegisterName(name string) (canonical string, ok bool) { return arm64.RegisterName(name) }
+
+// Registers by their DWARF numbers.
+const (
+	DwarfFP    = arm64.DwarfFP
+	DwarfSP    = arm64.DwarfSP
+	DwarfIP    = arm64.DwarfIP
+	DwarfCount = arm64.DwarfCount
+)
+
+var (
+	DwarfNames    = arm64.DwarfNames    // by those numbers
+	SignalContext = arm64.SignalContext // the numbers of what struct sigcontext begins with
+)
+
+// Types of relocations that bind functions and words.
+const (
+	RelocRelative = arm64.RelocRelative
+	RelocIndirect = arm64.RelocIndirect
+	RelocSlot     = arm64.RelocSlot
+	RelocGlobal   = arm64.RelocGlobal
+	RelocWord     = arm64.RelocWord
+)
+
 // Regs is one thread's general registers.
 type Regs = arm64.Regs
 
