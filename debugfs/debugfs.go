@@ -107,7 +107,7 @@ func New(s *kprobes.Session, o Options) *Tree {
 	t := &Tree{session: s, trace: newBuffer(o.BufferKB << 10), lastID: firstID - 1, logger: o.Log}
 	t.failing = newFailFunction(t)
 	t.began, t.uptime = time.Now(), monotonic()
-	t.triggers, t.groupRefused = trigger.NewTable(host{t}), map[string]*caret.Error{}
+	t.triggers, t.groupRefused = trigger.NewTable(triggered{t}), map[string]*caret.Error{}
 	t.reindex()
 	t.on.Store(true)
 	go func() {

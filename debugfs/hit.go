@@ -165,7 +165,7 @@ func (ev *event) hit(h *hit) {
 	if t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(asked)) {
 		t.trace.add(&entry{comm: h.comm, tid: h.tid, cpu: h.cpu, when: since, event: ev, values: h.values})
 		if t.stacks.Load() {
-			host{t}.Stack(told)
+			triggered{t}.Stack(told)
 		}
 	}
 	if after != nil {

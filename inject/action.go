@@ -13,6 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/arg"
 	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Action is something that is done to an injected call. Its String is what ParseAction makes it of, behind its kind.
@@ -73,11 +74,11 @@ func (a SetRegister) String() string { return fmt.Sprintf("set %%%s=%s", a.Name,
 func (a SetRegister) ends() bool     { return false }
 
 func (a SetRegister) bind(b binding) (effect, error) {
-	name, ok := arg.AMD64(a.Name)
+	name, ok := host.RegisterName(a.Name)
 	if !ok {
 		return effect{}, fmt.Errorf("%%%s: %w", a.Name, errNoRegister)
 	}
-	if name == "rip" || name == "rsp" {
+	if name == host.Roles.IP || name == host.Roles.SP {
 		return effect{}, fmt.Errorf("%%%s says where the thread goes on; use a return value to leave the function", a.Name)
 	}
 	value := b.value(a.Value)

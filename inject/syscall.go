@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -24,7 +24,7 @@ func (f *Fault) newSyscallPlace() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{fault: f, name: callsName(r.Syscall, numbers), spot: atCall, abi: fetch.SyscallAMD64}
+	p := &place{fault: f, name: callsName(r.Syscall, numbers), spot: atCall, abi: host.Kernel}
 	p.sp = &kprobes.SyscallProbe{Numbers: numbers, By: r.SyscallBy, Flags: kprobes.FlagDisabled}
 	if r.After {
 		p.spot = atCallReturn
@@ -155,7 +155,7 @@ func (c *Call) Errno(e unix.Errno) error {
 func (p *place) callStats() PlaceStats {
 	st := p.fault.in.session.SyscallStatus(p.sp)
 	out := PlaceStats{
-		Name: p.name, Calls: p.sp.Hits(), Missed: p.sp.NMissed(), Mechanism: st.Way.String(), Reason: st.Reason, Decides: "tracer",
+		Name: p.name, Calls: p.sp.Hits(), Missed: p.sp.NMissed(), Way: st.Way, Reason: st.Reason, Decides: "tracer",
 	}
 	if st.Way == kprobes.SyscallBySites {
 		out.Reason = fmt.Sprintf("%d places in the code, %d of them optimized", len(st.Places), st.Optimized)

@@ -10,6 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -24,8 +25,8 @@ type domain struct {
 	space   *ptrace.Space
 	text    *patch.Text
 	region  *trampoline.Region
-	shared  []*ptrace.Shared
-	private bool // no memory can be mapped: slots lie in caves, the journal with us
+	shared  map[arch.Addr]*ptrace.Shared // the arenas, by where they begin in the target
+	private bool                         // no memory can be mapped: slots lie in caves, the journal with us
 
 	sites map[arch.Addr]*site
 	slots map[arch.Addr]*site // by slot address, retired ones included
@@ -71,13 +72,15 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d := &domain{
 		session: s,
 		space:   p.Space,
-		region:  trampoline.New(ptrace.Host, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}),
+		shared:  map[arch.Addr]*ptrace.Shared{},
 		sites:   map[arch.Addr]*site{},
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
 
 		unreturnable: map[arch.Addr]error{},
 	}
+	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
+	d.region = trampoline.New(host.Code, owner, mapper{d})
 	d.optimizer.init()
 	d.recorder.init()
 	d.told = guardian.NewHold(p.PID, p.StartTime())
@@ -94,8 +97,7 @@ func domainOf(th *ptrace.Thread) *domain {
 	return d
 }
 
-// journal is the region's, growing the region when it is full. Without a region in
-// the target there is nobody who could find it.
+// journal is the region's. Without a region in the target there is nobody who could find it.
 type journal struct{ d *domain }
 
 func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error) {
@@ -103,18 +105,8 @@ func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error)
 		return 0, nil
 	}
 	id, err := j.d.region.Journal().Record(at, original, replacement)
-	var need *trampoline.NeedArena
-	if errors.As(err, &need) {
-		if need.Near.Len() == 0 {
-			need.Near = arch.Range{Start: at, End: at + 1}
-		}
-		if err := j.d.grow(need); err != nil {
-			return 0, err
-		}
-		if j.d.private {
-			return 0, nil
-		}
-		return j.d.region.Journal().Record(at, original, replacement)
+	if err != nil && j.d.private { // as was found out just now
+		return 0, nil
 	}
 	return id, err
 }
@@ -198,7 +190,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	case ts != nil && ts.handling: // the handler ends the session
 		ts.regs.undone()
-		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(host.Arch.BreakpointAdvance())) {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()
@@ -224,7 +216,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {
-		at := ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
+		at := ip.Add(int64(-host.Arch.BreakpointAdvance()))
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
 			th.MovedOut()
@@ -246,7 +238,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 	}
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
-		if ip != st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		if ip != st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())) {
 			d.session.translate(th, ip, orig) // of the program's own
 			break
 		}
@@ -265,7 +257,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 // keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
-	trap := ptrace.Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	pages := pageReader{mem: mem}
 	entries, tails := d.copiedJumps(&pages)
 	inTail := map[arch.Addr]bool{}
@@ -293,7 +285,15 @@ func (d *domain) clean(child *ptrace.Process) error {
 			}
 		}
 	}
-	return patch.Restore(mem, d.judge(), append(entries, tails...))
+	return patch.Restore(newborn{child}, mem, d.judge(), append(entries, tails...))
+}
+
+// newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.
+type newborn struct{ *ptrace.Process }
+
+func (n newborn) Holds() bool {
+	threads := n.Threads()
+	return len(threads) == 1 && threads[0].Stopped()
 }
 
 // pageReader reads a page at a time: a forked child may have thousands of breakpoints.

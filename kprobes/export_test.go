@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -101,9 +102,14 @@ func WithoutJump(original, now []byte, jumps ...[]byte) ([]byte, error) {
 	if r == nil {
 		return mem, nil
 	}
-	err := patch.Restore(mem, patch.Judge{Trap: ptrace.Host.Breakpoint()}, []patch.Entry{{Original: original, Replacement: r}})
+	err := patch.Restore(still{}, mem, patch.Judge{Trap: host.Arch.Breakpoint()}, []patch.Entry{{Original: original, Replacement: r}})
 	return mem, err
 }
+
+// still is patch.Frozen where nobody ever runs.
+type still struct{}
+
+func (still) Holds() bool { return true }
 
 // codeBytes is memory that begins at 0.
 type codeBytes []byte

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -91,7 +92,7 @@ func (d *domain) besiegeAt(at arch.Addr) {
 
 // foreignIn looks for breakpoints that are neither ours nor the file's, in the pages of m that the process has copies of.
 func (d *domain) foreignIn(m *procfs.Mapping) bool {
-	trap := ptrace.Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	f := d.mappedFile(m)
 	tid, err := d.space.TID()
 	if err != nil || f == nil || len(trap) != 1 {
@@ -196,7 +197,7 @@ func (d *domain) takeBackBeset() {
 func (d *domain) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
 	switch ip := regs.IP(); th.Stop().Reason {
 	case ptrace.Breakpoint:
-		return d.neighbours.strays[ip.Add(int64(-ptrace.Host.BreakpointAdvance()))]
+		return d.neighbours.strays[ip.Add(int64(-host.Arch.BreakpointAdvance()))]
 	case ptrace.Signal:
 		info, err := th.Siginfo()
 		if err == nil && info.Synchronous() && info.Signo() == unix.SIGSEGV && info.Addr() == ip {

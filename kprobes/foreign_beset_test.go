@@ -27,7 +27,7 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 			tell()
 		}
 	}})
-	if got := s.Status(kp).Mechanism; got != "optimized" {
+	if got := s.Status(kp).Mechanism; got != kprobes.Optimized {
 		t.Fatalf("%s before anybody has come", got)
 	}
 	u, err := testprog.OpenUprobe(prog.PID(), place.File, place.Offset, false)
@@ -35,7 +35,7 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-told
-	if s.Status(kp).Mechanism == "optimized" {
+	if s.Status(kp).Mechanism == kprobes.Optimized {
 		t.Error("the jump stays")
 	}
 	late := &kprobes.Kprobe{SymbolName: "s_push"}
@@ -45,21 +45,21 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 	}
 	s.WaitForOptimizer()
 	prog.Do("storm 3", "did")
-	if st := s.Status(late); st.Mechanism == "optimized" || st.Hits == 0 {
+	if st := s.Status(late); st.Mechanism == kprobes.Optimized || st.Hits == 0 {
 		t.Errorf("a later probe is %s (%s), with %d hits", st.Mechanism, st.Reason, st.Hits)
 	}
-	if st := s.Status(other); st.Mechanism != "optimized" {
+	if st := s.Status(other); st.Mechanism != kprobes.Optimized {
 		t.Errorf("one in another file is %s (%s)", st.Mechanism, st.Reason)
 	}
 	closeSession(t, s)
 	s, kp = sessionWith(t, prog, "s_ret", kprobes.Options{})
-	if st := s.Status(kp); st.Mechanism == "optimized" {
+	if st := s.Status(kp); st.Mechanism == kprobes.Optimized {
 		t.Errorf("one where a uprobe stands is %s", st.Mechanism)
 	}
 	u.Close()
 	closeSession(t, s)
 	s, kp = sessionWith(t, prog, "s_ret", kprobes.Options{})
-	if st := s.Status(kp); st.Mechanism != "optimized" {
+	if st := s.Status(kp); st.Mechanism != kprobes.Optimized {
 		t.Errorf("when it has gone, a new session's is %s (%s)", st.Mechanism, st.Reason)
 	}
 	closeSession(t, s)

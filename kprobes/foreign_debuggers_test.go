@@ -99,7 +99,7 @@ func TestABreakpointThatADebuggerHasLeft(t *testing.T) {
 		prog.Do("call foo 1", "ret 3")
 	}
 	for _, kp := range []*kprobes.Kprobe{there, elsewhere} {
-		if st := s.Status(kp); st.Hits != 5 || st.Mechanism == "optimized" {
+		if st := s.Status(kp); st.Hits != 5 || st.Mechanism == kprobes.Optimized {
 			t.Errorf("%s is %s, with %d hits", st.Probe, st.Mechanism, st.Hits)
 		}
 	}

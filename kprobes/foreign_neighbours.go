@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -60,7 +61,7 @@ const besideRefusal = "a uprobe or another debugger's breakpoint was seen in the
 // undisturbed replaces in b, which was read from at, the breakpoints and calls that others have put over the program's code by what
 // the file has there. Only what differs from the file, and is known for what it is, is replaced.
 func (d *domain) undisturbed(at arch.Addr, b []byte) {
-	trap := ptrace.Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	if len(trap) != 1 || len(d.neighbours.calls) == 0 && bytes.IndexByte(b, trap[0]) < 0 {
 		return
 	}
@@ -91,7 +92,7 @@ func (d *domain) compare(at arch.Addr, b, file []byte, trap byte) {
 		case b[i] == trap:
 			b[i] = file[i]
 		case len(d.neighbours.calls) > 0:
-			insn, err := ptrace.Host.Decode(b[i:], at+arch.Addr(i))
+			insn, err := host.Arch.Decode(b[i:], at+arch.Addr(i))
 			leads := func(r arch.Range) bool { return r.Contains(insn.Target) }
 			if err == nil && insn.Flow == arch.FlowCall && slices.ContainsFunc(d.neighbours.calls, leads) {
 				i += copy(b[i:], file[i:i+insn.Len()]) - 1
@@ -288,7 +289,7 @@ func (d *domain) noteTorn(det *detour) {
 	}
 	for _, p := range det.Pieces {
 		at := p.Insn.Addr + 1
-		if n := int(at - det.site.addr); n < len(det.jump) && bytes.HasPrefix(det.jump[n:], ptrace.Host.Breakpoint()) && d.heads[at] == nil {
+		if n := int(at - det.site.addr); n < len(det.jump) && bytes.HasPrefix(det.jump[n:], host.Arch.Breakpoint()) && d.heads[at] == nil {
 			d.neighbours.torn[at] = p.Insn.Addr
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -16,7 +17,7 @@ import (
 
 // judge tells the program's code from ours.
 func (d *domain) judge() patch.Judge {
-	return patch.Judge{Trap: ptrace.Host.Breakpoint(), Decode: ptrace.Host.Decode, Leads: d.leads}
+	return patch.Judge{Trap: host.Arch.Breakpoint(), Decode: host.Arch.Decode, Leads: d.leads}
 }
 
 // leads tells whether a jump of the program's may lead to to: to code of its own, and there to the beginning of a function, where functions are known.
@@ -53,7 +54,7 @@ func (d *domain) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *p
 func (d *domain) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
 	const least = 16 // what follows a breakpoint of the program's own looks like many functions' beginnings
 	code := make([]byte, least)
-	trap := ptrace.Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	if d.space.Text().ReadMemory(at, code) != nil {
 		return false
 	}
@@ -132,7 +133,7 @@ func (d *domain) fromFile(at arch.Addr, b byte) bool {
 func (d *domain) copiedJump(at arch.Addr, regs arch.Regs) bool {
 	for site, past := range d.jumps {
 		for _, jump := range past.replacements {
-			insn, err := ptrace.Host.Decode(jump, site)
+			insn, err := host.Arch.Decode(jump, site)
 			if err != nil || len(jump) != insn.Len() {
 				continue
 			}
@@ -157,7 +158,7 @@ func (d *domain) mend(at arch.Addr, code []byte) bool {
 		d.neighbours.mended = map[arch.Addr]bool{}
 	}
 	d.neighbours.mended[at] = true
-	trap, mem := ptrace.Host.Breakpoint(), d.space.Text()
+	trap, mem := host.Arch.Breakpoint(), d.space.Text()
 	n := len(trap)
 	return mem.WriteMemory(at, trap) == nil && mem.WriteMemory(at.Add(int64(n)), code[n:]) == nil && mem.WriteMemory(at, code[:n]) == nil
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -39,6 +40,8 @@ type guard struct {
 	waited     bool // for a call of vfork(2) that goes on; see outsideVfork
 
 	language int // of the program's runtime; 0: not asked yet
+
+	noted []ptrace.Sigset // in the region, see noteUnblocked
 
 	masksSeen time.Time // when the program's handlers were looked at
 }
@@ -81,19 +84,10 @@ func (d *domain) installGuard(sites []*site) {
 	}
 }
 
-// setResume tells the guard where threads go on, mapping memory for that if need be.
+// setResume tells the guard where threads go on.
 func (d *domain) setResume(at, to arch.Addr) {
-	for range maxGrowths {
-		err := d.region.SetResume(at, to)
-		var need *trampoline.NeedArena
-		if !errors.As(err, &need) {
-			return
-		}
-		if err := d.grow(need); err != nil {
-			d.guard.incomplete = d.guard.incomplete || errors.Is(err, ptrace.ErrNoThread)
-			return
-		}
-	}
+	err := d.region.SetResume(at, to)
+	d.guard.incomplete = d.guard.incomplete || errors.Is(err, ptrace.ErrNoThread)
 }
 
 // unguard says that the original instruction is back at at: a thread that trapped before goes on there.
@@ -118,7 +112,7 @@ func (d *domain) addGuard(sites []*site) error {
 		return nil
 	}
 	place := d.guard.state.Place
-	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
+	insn := place.Trap.Add(int64(-len(host.Arch.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
 	return d.keepUnblocked(sites, true, d.unmaskAll)
 }
@@ -232,7 +226,7 @@ func (d *domain) guardDetour(det *detour) {
 		d.setResume(at, det.Start())
 	}
 	for _, at := range slices.Concat(det.Waits, det.Asks) { // behind them threads give up what nobody will answer
-		d.setResume(at, at.Add(int64(ptrace.Host.BreakpointAdvance())))
+		d.setResume(at, at.Add(int64(host.Arch.BreakpointAdvance())))
 	}
 	for _, f := range det.Fixups {
 		d.setResume(f.At, f.To)

@@ -27,8 +27,8 @@ func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 // unmaskHandlers has the handlers that the program has now run without blocking them. No thread may
 // change an action between our reading and our writing it.
 func (d *domain) unmaskHandlers() error {
-	return d.space.Freeze(func() error {
-		d.space.Unblock() // threads that are in such handlers
+	return d.space.Freeze(func(*ptrace.Frozen) error {
+		d.space.Unblock(d.noteUnblocked) // threads that are in such handlers
 		return d.unmaskAll()
 	})
 }

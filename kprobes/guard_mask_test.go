@@ -18,7 +18,7 @@ func TestMasksOfHandlersComeBack(t *testing.T) {
 	ok(t, s.RegisterKretprobe(&w.Kretprobe))
 	prog.Do("foo 2", "masks")
 	s.WaitForOptimizer()
-	if s.Status(&w.KP).Mechanism != "optimized" {
+	if s.Status(&w.KP).Mechanism != kprobes.Optimized {
 		t.Errorf("%+v", s.Status(&w.KP))
 	}
 	if err := s.RegisterKprobe(&kprobes.Kprobe{SymbolName: "handler"}); err != nil {
@@ -33,7 +33,7 @@ func TestMasksOfHandlersComeBack(t *testing.T) {
 		t.Errorf("threads block %s after Close, before %s", got, blocked)
 	}
 
-	t.Setenv("GOKPROBE_REMOTE", "1") // it is armed when startTracer returns
+	t.Setenv("GOKPROBE_REMOTE", "guard") // it is armed when startTracer returns
 	kill := startTracer(t, prog.PID(), nil)
 	kill()
 	if got := prog.Do("foo 4", "masks"); got == want {

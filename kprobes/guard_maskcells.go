@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -45,7 +46,7 @@ func (t tailed) Tail(at arch.Addr) arch.TailCode { return t.tail(at) }
 // withTail adds the tail of a call to a body.
 func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
 	if c.Number == unix.SYS_RT_SIGACTION {
-		return tailed{body, hostMasks.ActionTail(int(unix.SIGTRAP))}, nil
+		return tailed{body, host.Masks.ActionTail(int(unix.SIGTRAP))}, nil
 	}
 	if err := d.makeMaskCells(c.At); err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
 			return nil, err
 		}
 	}
-	return tailed{body, hostMasks.MaskTail(w)}, nil
+	return tailed{body, host.Masks.MaskTail(w)}, nil
 }
 
 // makeMaskCells makes sure of memory for sets.
@@ -66,7 +67,7 @@ func (d *domain) makeMaskCells(near arch.Addr) error {
 		return nil
 	}
 	length := int(arch.MaskTable(0).End())
-	at, mem, err := d.newCells(near, length+maxConstants*setLen)
+	at, mem, err := d.region.Cells(near, length+maxConstants*setLen)
 	if err != nil {
 		return err
 	}
@@ -113,8 +114,17 @@ func (d *domain) addSet(set ptrace.Sigset) (cell arch.Addr) {
 	}
 	d.putWord(d.setTable.Cell(n), uint64(instead))
 	d.putWord(d.setTable.Difference(n), uint64(before-set))
+	d.noteUnblocked(set)
 	d.sets = append(d.sets, set)
 	return d.setTable.Cell(n)
+}
+
+// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise, if there is much in it.
+func (d *domain) noteUnblocked(set ptrace.Sigset) {
+	set &^= setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)
+	if _, ok := set.Unforced(); ok && !slices.Contains(d.guard.noted, set) && d.region.NoteUnblocked(len(d.guard.noted), uint64(set)) == nil {
+		d.guard.noted = append(d.guard.noted, set)
+	}
 }
 
 // putWord is one store, which threads of the target see whole.
@@ -126,12 +136,12 @@ func (d *domain) putWord(at arch.Addr, v uint64) {
 func (d *domain) maskCall(det *detour, regs arch.Regs) {
 	regs.SetIP(det.End)
 	set := make([]byte, setLen)
-	passed, _ := hostMasks.MaskPointers(regs)
+	passed, _ := host.Masks.MaskPointers(regs)
 	if d.mem == nil || d.space.ReadMemory(passed, set) != nil {
 		return
 	}
 	if cell := d.addSet(ptrace.Sigset(binary.LittleEndian.Uint64(set))); cell != 0 {
-		hostMasks.PassMask(regs, cell)
+		host.Masks.PassMask(regs, cell)
 	}
 }
 
@@ -174,12 +184,12 @@ func (d *domain) giveBackMasks() {
 			continue
 		}
 		// rt_sigaction may go on reading the action only: it sets the one that the guard is about to leave behind.
-		if passed, own := hostMasks.MaskPointers(regs); d.maskCells.Contains(passed) {
+		if passed, own := host.Masks.MaskPointers(regs); d.maskCells.Contains(passed) {
 			if constant := d.constant[passed]; constant != 0 {
 				own = constant
 			}
 			if d.constant[passed] != 0 || d.beforeCall(regs) {
-				hostMasks.SetMaskPointer(regs, own)
+				host.Masks.SetMaskPointer(regs, own)
 			}
 		}
 	}
@@ -189,7 +199,7 @@ func (d *domain) giveBackMasks() {
 func (d *domain) beforeCall(regs arch.Regs) bool { return inFrontOfCall(d.space, regs) }
 
 func inFrontOfCall(mem arch.Memory, regs arch.Regs) bool {
-	call := ptrace.Host.SyscallInsn()
+	call := host.Arch.SyscallInsn()
 	b := make([]byte, len(call))
 	return mem.ReadMemory(regs.IP(), b) == nil && bytes.Equal(b, call)
 }

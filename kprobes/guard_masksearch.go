@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // What a search for calls of rt_sigprocmask and rt_sigaction has found in code is kept, by the code's hash: the C library's is the same in most processes, and to
@@ -95,7 +95,7 @@ func (f *foundCall) in(start arch.Addr) (c syscallsites.Site, err error) {
 	c = syscallsites.Site{Insn: start + f.insn, At: start + f.at, Number: f.number}
 	at := c.At
 	for _, b := range f.loads {
-		load, err := ptrace.Host.Decode(b, at)
+		load, err := host.Arch.Decode(b, at)
 		if err != nil {
 			return c, err
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
 	"github.com/gokprobe/gokprobe/optimize"
@@ -43,9 +44,6 @@ import (
 // block SIGTRAP and few others; sets that are passed to a call in generated code, constant ones that are new when we are dead, and new ones when the table is full. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
 // ends, or if it is there when the process is recovered after our death.
 
-// hostMasks is the architecture's part.
-var hostMasks, _ = ptrace.Host.(arch.Masks)
-
 // maskSite is a call of rt_sigprocmask, or of rt_sigaction, at whose site a tail stands.
 type maskSite struct {
 	syscallsites.Site
@@ -71,18 +69,18 @@ func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error
 	if len(fresh) == 0 && !always {
 		return nil
 	}
-	return d.space.Freeze(func() error {
-		if err := d.putTails(fresh); d.unlessEnding(err) != nil && !ptrace.Departed(err) {
+	return d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		if err := d.putTails(frozen, fresh); d.unlessEnding(err) != nil && !ptrace.Departed(err) {
 			d.session.warn("the process may not survive if gokprobe is killed: %v", err)
 		}
-		d.space.Unblock()
+		d.space.Unblock(d.noteUnblocked)
 		return f()
 	})
 }
 
 // makeTails makes the sites of tails that are new.
 func (d *domain) makeTails(sites []*site) (fresh []*site) {
-	if hostMasks == nil || hostDetours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
+	if host.Masks == nil || host.Detours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
 		return nil
 	}
 	d.placing = true
@@ -231,7 +229,7 @@ func (d *domain) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err erro
 func takesTail(f *syscallsites.Function, i int, call *syscallsites.Site) (pointer arch.Addr, constant, ok bool) {
 	switch call.Number {
 	case unix.SYS_RT_SIGACTION:
-		return 0, false, f.ArgumentEnds(i, hostMasks.MaskPointerUse)
+		return 0, false, f.ArgumentEnds(i, host.Masks.MaskPointerUse)
 	case unix.SYS_RT_SIGPROCMASK:
 	default:
 		return 0, false, false
@@ -239,7 +237,7 @@ func takesTail(f *syscallsites.Function, i int, call *syscallsites.Site) (pointe
 	if pointer, constant = constantPointer(call); constant {
 		return pointer, true, true
 	}
-	return 0, false, f.ArgumentEnds(i, hostMasks.MaskPointerUse)
+	return 0, false, f.ArgumentEnds(i, host.Masks.MaskPointerUse)
 }
 
 // number is how an instruction that loads a small number holds it.
@@ -247,8 +245,8 @@ func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 
 // constantPointer is the pointer that the call passes, if that is always the same.
 func constantPointer(call *syscallsites.Site) (p arch.Addr, known bool) {
-	v, known := call.Constant(ptrace.Host, func(r arch.Regs) uint64 {
-		passed, _ := hostMasks.MaskPointers(r)
+	v, known := call.Constant(host.Arch, func(r arch.Regs) uint64 {
+		passed, _ := host.Masks.MaskPointers(r)
 		return uint64(passed)
 	})
 	return arch.Addr(v), known
@@ -299,8 +297,8 @@ func (d *domain) dropMaskSite(st *site) {
 	d.discard(st)
 }
 
-// putTails writes the jumps of sites that never had a breakpoint. The space is frozen: see jump_optimizer.go.
-func (d *domain) putTails(sites []*site) error {
+// putTails writes the jumps of sites that never had a breakpoint: see jump_optimizer.go.
+func (d *domain) putTails(frozen *ptrace.Frozen, sites []*site) error {
 	d.placing = true
 	defer func() { d.placing = false }()
 	sites = slices.DeleteFunc(sites, func(st *site) bool {
@@ -317,7 +315,7 @@ func (d *domain) putTails(sites []*site) error {
 		errs = append(errs, d.turn(st.next, true))
 	}
 	d.noteFaults(sites)
-	_, err := d.text.InstallAll(wantsOf(sites))
+	_, err := d.text.While(frozen).InstallAll(wantsOf(sites))
 	for _, st := range sites {
 		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
 			d.jumping(st, p)

@@ -196,12 +196,25 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// callForEver has the target make system calls.
+// callForEver has the target make system calls, but if GOKPROBE_REMOTE says none or jump.
 func callForEver(t *testing.T, s *kprobes.Session) {
-	if os.Getenv("GOKPROBE_REMOTE") != "bare" {
+	mode := os.Getenv("GOKPROBE_REMOTE")
+	switch mode {
+	case "guard":
 		everywhere(s, "foo")
+	case "jump":
+		register(t, s, &kprobes.Kprobe{SymbolName: os.Getenv("GOKPROBE_SYMBOLS")})
+		s.WaitForOptimizer()
+	case "none":
+		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
+			everywhere(s, symbol)
+		}
 	}
 	fmt.Println("armed")
+	if mode == "none" || mode == "jump" {
+		<-s.Done()
+		return
+	}
 	for {
 		at, err := s.Alloc(4096)
 		if err == nil {

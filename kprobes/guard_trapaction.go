@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -59,7 +60,7 @@ func (s *Session) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arc
 		errno = unix.EFAULT
 	}
 	regs.SetReturnValue(-uint64(errno))
-	ptrace.Host.SkipCall(regs, det.End)
+	host.Arch.SkipCall(regs, det.End)
 }
 
 // actionArgs are the arguments of a call of rt_sigaction(2) that a thread is in front of.
@@ -69,7 +70,7 @@ func actionArgs(regs arch.Regs) (call struct {
 }) {
 	var args [4]uint64
 	for i := range args {
-		args[i], _ = regs.Get(ptrace.Host.SyscallArgs()[i])
+		args[i], _ = regs.Get(host.Arch.SyscallArgs()[i])
 	}
 	call.action, call.old, call.size = arch.Addr(args[1]), arch.Addr(args[2]), args[3]
 	return call

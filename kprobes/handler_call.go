@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -112,10 +113,10 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	th, home := r.thread, r.Regs.Clone()
 	outer := *ts
 	*ts = threadState{regs: r.during(), outer: &outer}
-	entry := ptrace.Host.NewRegs()
+	entry := host.Arch.NewRegs()
 	err = th.Call(ptrace.Call{
 		Enter: func(regs arch.Regs) error {
-			err := ptrace.Host.SetCall(regs, stack{d, regs.SP()}, c.Fn, landing, c.Args)
+			err := host.Arch.SetCall(regs, stack{d, regs.SP()}, c.Fn, landing, c.Args)
 			entry.CopyFrom(regs)
 			return err
 		},
@@ -168,7 +169,7 @@ func (d *domain) callLanding(near *site) (arch.Addr, error) {
 // return address or the stack pointer.
 func (d *domain) hasLeft(th *ptrace.Thread, entry arch.Regs) bool {
 	const frames = 10_000
-	_, cfa, err := ptrace.Host.Caller(entry, d.space)
+	_, cfa, err := host.Arch.Caller(entry, d.space)
 	regs, rerr := th.Regs()
 	if err != nil || rerr != nil {
 		return false // killed
@@ -188,7 +189,7 @@ func (d *domain) hasLeft(th *ptrace.Thread, entry arch.Regs) bool {
 		}
 		left = left || beyond(f.CFA)
 	}
-	ret, _, err := ptrace.Host.Caller(entry, d.space)
+	ret, _, err := host.Arch.Caller(entry, d.space)
 	return left || err == nil && ret != d.landing
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -94,7 +95,7 @@ func (r *Regs) ReturnNow(value uint64) error {
 	if err := r.domain.atEntry(ts.site, r.running); err != nil {
 		return fmt.Errorf("returning from the probed function: %w", err)
 	}
-	ret, cfa, err := ptrace.Host.Caller(r, rawMemory{r})
+	ret, cfa, err := host.Arch.Caller(r, rawMemory{r})
 	if err != nil {
 		return fmt.Errorf("reading the return address: %w", err)
 	}

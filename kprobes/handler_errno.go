@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -20,9 +20,6 @@ import (
 
 // errnoFunctions are its names: of glibc, musl and uClibc; of bionic.
 var errnoFunctions = []string{"__errno_location", "__errno"}
-
-// hostEvaluator is the architecture's part.
-var hostEvaluator, _ = ptrace.Host.(arch.Evaluator)
 
 // SetErrno makes e the value of errno in the thread that hit: that of the C library which the probed function
 // uses. The error matches ErrNoErrno if there is none, as in a Go program without cgo.
@@ -68,8 +65,8 @@ func (r *Regs) errno() (arch.Addr, error) {
 		return 0, errors.New("the thread has no thread-local storage yet")
 	}
 	var at uint64
-	if err = arch.ErrNotPlain; hostEvaluator != nil {
-		at, err = hostEvaluator.Evaluate(r.Regs, rawMemory{r}, fn)
+	if err = arch.ErrNotPlain; host.Evaluator != nil {
+		at, err = host.Evaluator.Evaluate(r.Regs, rawMemory{r}, fn)
 	}
 	if errors.Is(err, arch.ErrNotPlain) {
 		at, err = r.Call(fn)

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -69,7 +70,7 @@ func vectorOf(info *ptrace.Siginfo, st *site) int {
 		return pageFault
 	case unix.SIGFPE:
 		switch {
-		case st.plan.Recorded, strings.HasPrefix(ptrace.Host.Disassemble(st.plan.Insn), "fwait"):
+		case st.plan.Recorded, strings.HasPrefix(host.Arch.Disassemble(st.plan.Insn), "fwait"):
 			return floatingPoint
 		case code == codeIntDivide:
 			return divideError

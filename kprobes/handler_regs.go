@@ -98,10 +98,7 @@ func (r *Regs) processor() uint64 { return uint64(r.Processor()) }
 // ThreadPointer is where the thread's local storage begins (fs:0): variables of the
 // executable lie below it, at offsets that the linker has chosen (ELF Handling For
 // Thread-Local Storage, variant II).
-func (r *Regs) ThreadPointer() arch.Addr {
-	v, _ := r.Get("fs_base")
-	return arch.Addr(v)
-}
+func (r *Regs) ThreadPointer() arch.Addr { return r.Regs.ThreadPointer() }
 
 // XMM returns the low 128 bits of vector register n (0 to 15).
 func (r *Regs) XMM(n int) (lo, hi uint64, err error) {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -115,7 +116,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 	if err != nil {
 		return true // killed meanwhile
 	}
-	at := regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance()))
+	at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 	if st := d.siteAt(at); st != nil && st.armed() {
 		s.hit(th, d, st, regs)
 		return true
@@ -137,13 +138,13 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 		return true, len(insn)
 	}
 	if at == d.landing && at != 0 {
-		return true, ptrace.Host.MaxInsnLen()
+		return true, host.Arch.MaxInsnLen()
 	}
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
-		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
+		return true, host.Arch.MaxInsnLen() // nothing else leads there
 	}
 	if _, torn := d.neighbours.torn[at]; torn || d.neighbours.strays[at] != nil || d.knownUpcall(at) || d.knownTrap(at) {
-		return true, ptrace.Host.MaxInsnLen()
+		return true, host.Arch.MaxInsnLen()
 	}
 	return false, 0
 }
@@ -341,7 +342,7 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 func (s *Session) callLater(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	s.leaveSlot(th, ts, regs, st.addr)
 	ts.put, ts.before = st, regs.Clone()
-	ts.before.SetIP(st.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	ts.before.SetIP(st.addr.Add(int64(host.Arch.BreakpointAdvance())))
 }
 
 // trapAfter has a thread in front of a boosted copy come back after it.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -39,7 +40,7 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 		s.trace(th, ts, st, regs)
 	case st.step:
 		regs.SetIP(st.slot.Step)
-		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
+		th.ExpectTrap(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
 	default:
 		regs.SetIP(st.slot.Boost)
 		th.InCopy()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -49,7 +50,7 @@ func successor(t *testing.T, s *kprobes.Session, pid int, name string) arch.Addr
 	}
 	code[0] = map[string]byte{"go_next": 0x48, "go_jump": 0xeb, "go_taken": 0x74, "go_past": 0x75, "go_call": 0xe8,
 		"go_return": 0xc3, "go_indirect": 0xff, "go_kernel": 0x0f}[name] // a breakpoint is there
-	insn, err := ptrace.Host.Decode(code, at)
+	insn, err := host.Arch.Decode(code, at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -29,7 +30,7 @@ func instructions(t testing.TB, s *kprobes.Session, prog *testprog.Prog, functio
 	}
 	var all []arch.Addr
 	for at := bounds.Start; at < bounds.End; {
-		insn, err := ptrace.Host.Decode(code[at-bounds.Start:], at)
+		insn, err := host.Arch.Decode(code[at-bounds.Start:], at)
 		if err != nil {
 			t.Fatalf("%s at %s: %v", function, at, err)
 		}

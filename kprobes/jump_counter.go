@@ -1,7 +1,6 @@
 package kprobes
 
 import (
-	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -9,7 +8,6 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // counter is hits that the target counts itself, in memory shared with it: shards of 64
@@ -89,22 +87,13 @@ func (kp *Kprobe) countedInTarget() (n uint64) {
 
 // newCounter gives code near at cells to count in.
 func (d *domain) newCounter(at arch.Addr) (*counter, error) {
-	for range maxGrowths {
-		where, cells, err := d.region.Cells(at, shards()*shardSize)
-		var need *trampoline.NeedArena
-		if err == nil {
-			c := &counter{at: where, cells: cells}
-			d.counters[c] = true
-			return c, nil
-		}
-		if !errors.As(err, &need) {
-			return nil, err
-		}
-		if err := d.growShared(need); err != nil {
-			return nil, err
-		}
+	where, cells, err := d.region.Cells(at, shards()*shardSize)
+	if err != nil {
+		return nil, err
 	}
-	return nil, trampoline.ErrTooManyArenas
+	c := &counter{at: where, cells: cells}
+	d.counters[c] = true
+	return c, nil
 }
 
 // endCounter takes the cells back, when no thread can count in them any more.

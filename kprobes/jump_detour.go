@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/optimize"
 	"github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
@@ -67,9 +66,6 @@ type work struct {
 	since     uint64         // its registration
 	unblocks  bool           // threads do not block SIGTRAP behind it: it has a tail
 }
-
-// hostDetours is the architecture's part of optimized probes.
-var hostDetours, _ = ptrace.Host.(arch.Detours)
 
 // makeDetour builds what st's jump is to lead to. Nothing leads there yet. The error says why
 // st can't be optimized.
@@ -133,7 +129,7 @@ func (d *domain) analysed(st *site) (*optimize.Choice, error) {
 
 // makeBody chooses the body. Counters must be near the detour, which is near the site.
 func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
-	dead := hostDetours.Dead(displacedAnyway(choice))
+	dead := host.Detours.Dead(displacedAnyway(choice))
 	redZone := det.work.notes == arch.PoppedWord || !d.symbols().GoFunction(det.site.addr)
 	var err error
 	if det.work.upcall {
@@ -149,7 +145,7 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 	}
 	kp := det.work.program
 	if kp == nil {
-		return append(calls, hostDetours.CountBody(det.count.at, shards(), dead, redZone)), nil
+		return append(calls, host.Detours.CountBody(det.count.at, shards(), dead, redZone)), nil
 	}
 	if det.record, err = d.newRecording(kp, det.site.addr); err != nil {
 		return nil, err
@@ -159,7 +155,7 @@ func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, erro
 		return nil, err
 	}
 	// The program first: without room on the stack it traps, and the tracer counts as well.
-	return append(calls, body, hostDetours.CountBody(det.count.at, shards(), dead, redZone)), nil
+	return append(calls, body, host.Detours.CountBody(det.count.at, shards(), dead, redZone)), nil
 }
 
 // displacedAnyway is the instructions that all options displace: behind them a probe of its own may
@@ -174,20 +170,20 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 	patterns := make([]arch.Pattern, len(choice.Options))
 	near := det.site.plan.Near
 	for i, o := range choice.Options {
-		n, err := hostDetours.DetourLen(o.Insns, body)
+		n, err := host.Detours.DetourLen(o.Insns, body)
 		if err != nil {
 			return err
 		}
 		size, patterns[i] = max(size, n), o.Pattern
 		near = reaching(near, o.Insns)
 	}
-	landing, err := d.allocLanding(near, patterns, size, det.memory()...)
+	landing, err := d.region.Land(near, patterns, size, det.memory()...)
 	if err != nil {
 		return err
 	}
 	option := choice.Options[landing.Option]
 	det.landing, det.heads, det.strays = landing, option.Heads, option.Pattern.Strays(landing.Entry)
-	det.Detour, err = hostDetours.AssembleDetour(landing.Detour, option.Insns, body)
+	det.Detour, err = host.Detours.AssembleDetour(landing.Detour, option.Insns, body)
 	if err == nil {
 		err = d.writeDetour(det)
 	}
@@ -227,7 +223,7 @@ func reaching(near arch.Range, insns []arch.Insn) arch.Range {
 // writeDetour stores the detour and, where the jump leads elsewhere first, the way to it.
 func (d *domain) writeDetour(det *detour) error {
 	at := det.site.addr
-	jump, err := hostDetours.Jump(at, det.landing.Entry)
+	jump, err := host.Detours.Jump(at, det.landing.Entry)
 	if err != nil {
 		return err
 	}
@@ -245,37 +241,11 @@ func (d *domain) writeDetour(det *detour) error {
 	if det.landing.Entry == det.Addr {
 		return nil
 	}
-	way, err := hostDetours.Jump(det.landing.Entry, det.Addr)
+	way, err := host.Detours.Jump(det.landing.Entry, det.Addr)
 	if err != nil {
 		return err
 	}
 	return d.region.PutDetour(det.landing.Entry, way)
-}
-
-// allocLanding is Region.Land, mapping memory in the target if need be.
-func (d *domain) allocLanding(near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (trampoline.Landing, error) {
-	for range maxGrowths {
-		landing, err := d.region.Land(near, options, size, uses...)
-		var need *trampoline.NeedArena
-		if !errors.As(err, &need) {
-			return landing, err
-		}
-		if err := d.growShared(need); err != nil {
-			return landing, err
-		}
-	}
-	return trampoline.Landing{}, fmt.Errorf("no memory near %s: %w", near.Start, trampoline.ErrTooManyArenas)
-}
-
-// maxGrowths bounds how many arenas one detour may ask for.
-const maxGrowths = 4
-
-// growShared maps an arena that detours can lie in.
-func (d *domain) growShared(need *trampoline.NeedArena) error {
-	if d.private {
-		return errors.New("the process can't map memory")
-	}
-	return d.mapArena(need)
 }
 
 // turn switches the body on or off: one byte, which other threads see before or after. A

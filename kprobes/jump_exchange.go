@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// How breakpoints become jumps and jumps become breakpoints, and what is left if that fails. The space
-// is frozen.
+// How breakpoints become jumps and jumps become breakpoints, and what is left if that fails.
 
 // giveUp has st keep its breakpoint.
 func (d *domain) giveUp(st *site, why error) {
@@ -42,26 +42,27 @@ func (d *domain) changedSince(st *site) bool {
 
 // exchange removes the patches of sites and installs others. After an error none of those is left, but
 // such as can't be taken back.
-func (d *domain) exchange(wants []patch.Want, sites []*site) error {
-	if _, err := d.takeAway(sites); err != nil {
+func (d *domain) exchange(frozen *ptrace.Frozen, wants []patch.Want, sites []*site) error {
+	if _, err := d.takeAway(frozen, sites); err != nil {
 		return err
 	}
-	_, err := d.text.InstallAll(wants)
+	_, err := d.text.While(frozen).InstallAll(wants)
 	return err
 }
 
 // takeAway removes the patches of sites. Those that can't be written over stay; of those in
 // changed, which stand no more, the program may have left some bytes.
-func (d *domain) takeAway(sites []*site) (changed map[*site]bool, err error) {
+func (d *domain) takeAway(frozen *ptrace.Frozen, sites []*site) (changed map[*site]bool, err error) {
 	old := make([]*patch.Patch, len(sites))
 	for i, st := range sites {
 		old[i] = st.patch
 	}
-	d.text.DisarmAll(old)
+	text := d.text.While(frozen)
+	text.DisarmAll(old)
 	changed = map[*site]bool{}
 	var errs []error
 	for _, st := range sites {
-		err := d.text.Remove(st.patch)
+		err := text.Remove(st.patch)
 		changed[st] = errors.Is(err, patch.ErrChanged)
 		if p, _ := d.text.Find(st.addr); p != st.patch {
 			st.patch = nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // exchanging starts fixture optstorm with a memory of code whose writes can be refused, and a probe of a
@@ -65,10 +66,10 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		if err := mem.WriteMemory(operand, []byte{2}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.space.Freeze(func() error { return d.optimize([]*site{st}) }); err != nil {
+		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); err != nil {
 			t.Error(err)
 		}
-		if info := s.Status(kp); info.Mechanism == "optimized" || !strings.Contains(info.Reason, "instead of") {
+		if info := s.Status(kp); info.Mechanism == Optimized || !strings.Contains(info.Reason, "instead of") {
 			t.Errorf("%s, %s", info.Mechanism, info.Reason)
 		}
 		if err := mem.WriteMemory(operand, one); err != nil {
@@ -78,7 +79,7 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		return nil
 	})
 	s.WaitForOptimizer()
-	if info := s.Status(kp); info.Mechanism != "optimized" {
+	if info := s.Status(kp); info.Mechanism != Optimized {
 		t.Errorf("%s, %s", info.Mechanism, info.Reason)
 	}
 	wantClosed(t, prog, s)
@@ -159,7 +160,7 @@ func TestHalfWrittenJumps(t *testing.T) {
 			t.Fatal(refusal)
 		}
 		mem.tear = len(st.next.jump)
-		if err := d.space.Freeze(func() error { return d.optimize([]*site{st}) }); !errors.Is(err, patch.ErrTorn) {
+		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); !errors.Is(err, patch.ErrTorn) {
 			t.Errorf("got %v, want ErrTorn", err)
 		}
 		if st.jump == nil || d.detourAt(st.jump.Addr) != st.jump {

@@ -19,7 +19,7 @@ func counting(symbol string) *kprobes.Kprobe { return &kprobes.Kprobe{SymbolName
 func wantOptimized(t testing.TB, s *kprobes.Session, kp *kprobes.Kprobe) {
 	t.Helper()
 	s.WaitForOptimizer()
-	if st := s.Status(kp); st.Mechanism != "optimized" || st.Flags&kprobes.FlagOptimized == 0 {
+	if st := s.Status(kp); st.Mechanism != kprobes.Optimized || st.Flags&kprobes.FlagOptimized == 0 {
 		t.Errorf("%s is %s (%s), flags %#x, want optimized", kp.SymbolName, st.Mechanism, st.Reason, st.Flags)
 	}
 }
@@ -75,7 +75,7 @@ func TestOptimizedAnywhere(t *testing.T) {
 		ok(t, s.SetOptimization(true))
 		s.WaitForOptimizer()
 		st := s.Status(kp)
-		if st.Mechanism == "optimized" {
+		if st.Mechanism == kprobes.Optimized {
 			optimized++
 		} else {
 			refused[st.Reason]++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -80,7 +81,7 @@ func (p *pastJump) standing(now []byte) []byte {
 		}
 	}
 	for _, r := range slices.Backward(p.replacements) {
-		if patch.Classify(p.original, r, now, ptrace.Host.Breakpoint()).Left() {
+		if patch.Classify(p.original, r, now, host.Arch.Breakpoint()).Left() {
 			return r
 		}
 	}
@@ -205,11 +206,11 @@ func (d *domain) optimizeBatch() error {
 		return nil
 	}
 	defer d.collectDetours()
-	return d.space.Freeze(func() error {
+	return d.space.Freeze(func(frozen *ptrace.Frozen) error {
 		if len(d.rings) > 0 {
 			d.noteAll()
 		}
-		return errors.Join(d.unoptimize(take), d.optimize(put))
+		return errors.Join(d.unoptimize(frozen, take), d.optimize(frozen, put))
 	})
 }
 
@@ -234,8 +235,8 @@ func (d *domain) prepare(st *site) (refusal string) {
 	return ""
 }
 
-// optimize replaces breakpoints by jumps. The space is frozen.
-func (d *domain) optimize(sites []*site) error {
+// optimize replaces breakpoints by jumps.
+func (d *domain) optimize(frozen *ptrace.Frozen, sites []*site) error {
 	sites = slices.DeleteFunc(slices.Clone(sites), d.changedSince)
 	var errs []error
 	for _, st := range sites {
@@ -247,7 +248,7 @@ func (d *domain) optimize(sites []*site) error {
 		errs = append(errs, d.turn(det, true))
 	}
 	d.noteFaults(sites)
-	err := d.exchange(wantsOf(sites), sites)
+	err := d.exchange(frozen, wantsOf(sites), sites)
 	for _, st := range sites {
 		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
 			d.jumping(st, p)
@@ -282,12 +283,12 @@ func (d *domain) jumping(st *site, p *patch.Patch) {
 }
 
 // unoptimize takes jumps back: sites that are wanted get their breakpoints, the others their
-// original code. A jump that can't be written over stays, and so does its detour. The space is frozen.
-func (d *domain) unoptimize(sites []*site) error {
+// original code. A jump that can't be written over stays, and so does its detour.
+func (d *domain) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 	for _, st := range sites {
 		d.lateHeads(st.jump)
 	}
-	changed, err := d.takeAway(sites)
+	changed, err := d.takeAway(frozen, sites)
 	sites = slices.DeleteFunc(slices.Clone(sites), func(st *site) bool { return st.patch != nil })
 	for _, st := range sites {
 		det := st.jump
@@ -345,7 +346,7 @@ func (d *domain) unoptimizeNow(sites []*site) error {
 	if len(sites) == 0 {
 		return nil
 	}
-	return d.space.Freeze(func() error { return d.unoptimize(sites) })
+	return d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.unoptimize(frozen, sites) })
 }
 
 func (d *domain) unoptimizeAll() error {

@@ -5,8 +5,8 @@ import (
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/optimize"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -27,7 +27,7 @@ func NewPreview(table *symbols.Table, mem arch.Memory) *Preview {
 // provided that its work can be done in the target and that there is room where the jump may
 // lead; else an error that says why not.
 func (p *Preview) Optimizable(at arch.Addr) error {
-	if hostDetours == nil {
+	if host.Detours == nil {
 		return errors.New("this architecture has no optimized probes")
 	}
 	_, err := p.analyses.choose(p.table, at, func(at arch.Addr, n int) ([]byte, error) {
@@ -94,7 +94,7 @@ func (as *analyses) choose(table *symbols.Table, at arch.Addr, read func(arch.Ad
 		an.err = err
 		if err == nil {
 			f := optimize.Function{Range: bounds, Code: code, Next: nextFunction(table, bounds.End, tail)}
-			an.Analysis, an.err = optimize.Analyze(ptrace.Host, hostDetours, f)
+			an.Analysis, an.err = optimize.Analyze(host.Arch, host.Detours, f)
 		}
 		as.known[bounds] = an
 	}

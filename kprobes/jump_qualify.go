@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Whether a site is reached by a jump is decided again whenever its probes change, or those
@@ -16,13 +17,13 @@ const maxRegion = 4 + 15
 // qualifies says what a detour of st would do, or why st has a breakpoint.
 func (d *domain) qualifies(st *site) (w work, refusal string) {
 	switch {
-	case st.mask != nil && st.bare() && hostDetours != nil && !d.private && !st.rejected:
+	case st.mask != nil && st.bare() && host.Detours != nil && !d.private && !st.rejected:
 		return work{unblocks: true}, ""
 	case d.session.opts.NoOptimize:
 		return work{}, "optimization is turned off"
 	case d.session.opts.NoBoost:
 		return work{}, "boosting is turned off"
-	case hostDetours == nil:
+	case host.Detours == nil:
 		return work{}, "this architecture has no optimized probes"
 	case d.private:
 		return work{}, "the process can't map memory for a detour"

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -64,7 +65,7 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 // atTrap runs a program for which the thread's stack has no room.
 func (s *Session) atTrap(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	ts, kp := s.stateOf(th, d), det.record.kp
-	regs.SetIP(det.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	regs.SetIP(det.site.addr.Add(int64(host.Arch.BreakpointAdvance())))
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
 		s.interpret(ts, kp, &ts.regs)
 	}
@@ -151,7 +152,7 @@ func (s *Session) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Re
 	} else {
 		th.RunFree()
 		regs.SetIP(st.slot.Step)
-		th.ExpectTrap(st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())))
+		th.ExpectTrap(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
 	}
 	return false
 }
@@ -258,7 +259,7 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 			th.DropSignal()
 		}
 	case ptrace.Breakpoint:
-		at := regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance()))
+		at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 		if at == det.Trap {
 			regs.SetIP(det.Addr)
 			th.MovedOut()
@@ -320,7 +321,7 @@ func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
 // raisesIllegal tells whether det's jump has a head that is no breakpoint.
 func (det *detour) raisesIllegal() bool {
 	return slices.ContainsFunc(det.heads, func(h arch.Addr) bool {
-		return !bytes.HasPrefix(det.jump[h-det.site.addr:], ptrace.Host.Breakpoint())
+		return !bytes.HasPrefix(det.jump[h-det.site.addr:], host.Arch.Breakpoint())
 	})
 }
 

@@ -13,7 +13,7 @@ func wantBreakpoint(t testing.TB, s *kprobes.Session, kp *kprobes.Kprobe, why st
 	t.Helper()
 	s.WaitForOptimizer()
 	st := s.Status(kp)
-	if st.Mechanism == "optimized" || st.Flags&kprobes.FlagOptimized != 0 || !strings.Contains(st.Reason, why) {
+	if st.Mechanism == kprobes.Optimized || st.Flags&kprobes.FlagOptimized != 0 || !strings.Contains(st.Reason, why) {
 		t.Errorf("%s is %s (%s), flags %#x, want a breakpoint since %s", kp.SymbolName, st.Mechanism, st.Reason, st.Flags, why)
 	}
 }

@@ -3,8 +3,8 @@ package kprobes
 import (
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/testprog"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // TestAJumpWhoseFirstByteIsTakenAway: a uprobe has come and gone before anybody has looked. Threads that come there meanwhile do what the program
@@ -103,7 +103,7 @@ func changeAHead(t *testing.T, st *site, head int, gone bool) int {
 	if n >= len(det.jump) {
 		return 0
 	}
-	b := ptrace.Host.Breakpoint()
+	b := host.Arch.Breakpoint()
 	if gone {
 		b = det.original[n : n+1]
 	}

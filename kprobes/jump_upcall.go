@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -56,7 +57,7 @@ func (s polling) Poll() bool {
 // upcall answers a mailbox.
 func (s *Session) upcall(d *domain, box arch.Mailbox) {
 	regs := box.Regs()
-	st := d.siteAt(regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance())))
+	st := d.siteAt(regs.IP().Add(int64(-host.Arch.BreakpointAdvance())))
 	th := d.callerOf(box.Thread())
 	if th == nil || st == nil || st.jump == nil || regs.TrapFlag() {
 		box.Decline()
@@ -191,7 +192,7 @@ func (s *Session) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs ar
 		}
 		return
 	}
-	regs.SetIP(st.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	regs.SetIP(st.addr.Add(int64(host.Arch.BreakpointAdvance())))
 	ts.detour = det
 	s.hit(th, d, st, regs)
 	ts.detour = nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -37,8 +38,8 @@ type callers map[arch.Addr]*ptrace.Thread
 var hostUpcalls = upcallsHere()
 
 func upcallsHere() arch.Upcalls {
-	if u, ok := ptrace.Host.(arch.Upcalls); ok && threadPointerReadable() {
-		return u
+	if threadPointerReadable() {
+		return host.Upcalls
 	}
 	return nil
 }
@@ -59,7 +60,7 @@ func (d *domain) boardNear(at arch.Addr) (*board, error) {
 		}
 	}
 	size := hostUpcalls.UpcallSize(boxesOnBoard)
-	where, mem, err := d.cells(at, size+boardAlign)
+	where, mem, err := d.region.Cells(at, size+boardAlign)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +112,8 @@ func (d *domain) callerOf(base arch.Addr) *ptrace.Thread {
 // learn notes the thread pointer of a thread that has trapped where it might have made an
 // upcall.
 func (d *domain) learn(th *ptrace.Thread, regs arch.Regs) {
-	v, ok := regs.Get("fs_base")
-	base := arch.Addr(v)
-	if !ok || base == 0 || d.space.Shared() {
+	base := regs.ThreadPointer()
+	if base == 0 || d.space.Shared() {
 		return
 	}
 	if known, ok := d.callers[base]; ok && known != th {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -77,7 +78,7 @@ func (s *Session) whileMapped(f func() error) error {
 	for d := range s.domains {
 		if inner := f; d.busy {
 			f = func() error {
-				return d.space.Freeze(func() error {
+				return d.space.Freeze(func(*ptrace.Frozen) error {
 					d.update()
 					return inner()
 				})

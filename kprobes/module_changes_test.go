@@ -95,7 +95,7 @@ func wantWaiting(t *testing.T, s *kprobes.Session, kp *kprobes.Kprobe, reason st
 
 func wantGone(t *testing.T, s *kprobes.Session, kp *kprobes.Kprobe, waiting bool) {
 	t.Helper()
-	if st := s.Status(kp); st.Flags&kprobes.FlagGone == 0 || st.Waiting != waiting || st.Mechanism != "" {
+	if st := s.Status(kp); st.Flags&kprobes.FlagGone == 0 || st.Waiting != waiting || st.Mechanism != kprobes.NoMechanism {
 		t.Errorf("status %+v, want it to be gone and waiting: %v", st, waiting)
 	}
 	if err := s.EnableKprobe(kp); !errors.Is(err, kprobes.ErrGone) || !errors.Is(err, unix.EINVAL) {

@@ -1,6 +1,10 @@
 package kprobes
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/gokprobe/gokprobe/ptrace"
+)
 
 // ExchangeKprobes disables off and enables on at one moment for all threads: no hit is handled by both
 // or by none of them. So a probe is replaced, while it is hit, by another at its address. After an error
@@ -39,7 +43,7 @@ func (s *Session) exchange(off, on *Kprobe) error {
 func (s *Session) whileFrozen(f func() error) error {
 	for d := range s.domains {
 		inner := f
-		f = func() error { return d.space.Freeze(inner) }
+		f = func() error { return d.space.Freeze(func(*ptrace.Frozen) error { return inner() }) }
 	}
 	return f()
 }

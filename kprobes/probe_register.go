@@ -265,7 +265,7 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	kp.registered++
 	kp.nmissed.Store(0)
 	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
-	kp.was.mechanism = ""
+	kp.was.mechanism = NoMechanism
 	var st *site
 	err := kp.checkProgram()
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -188,7 +189,7 @@ func firstLongInstruction(t *testing.T, pid int, at arch.Addr) arch.Addr {
 		t.Fatal(err)
 	}
 	for off := 0; off < 48; {
-		insn, err := ptrace.Host.Decode(code[off:], at+arch.Addr(off))
+		insn, err := host.Arch.Decode(code[off:], at+arch.Addr(off))
 		if err != nil {
 			t.Fatal(err)
 		}

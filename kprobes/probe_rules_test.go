@@ -149,7 +149,7 @@ func TestPostHandlersForceStepping(t *testing.T) {
 	prog := start(t, "conform")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	plain, post := boosted.probe("go_next"), stepped.probe("go_next")
-	want := func(mechanism string) {
+	want := func(mechanism kprobes.Mechanism) {
 		t.Helper()
 		if got := s.Status(plain); got.Mechanism != mechanism {
 			t.Errorf("the mechanism is %s (%s), want %s", got.Mechanism, got.Reason, mechanism)
@@ -159,21 +159,21 @@ func TestPostHandlersForceStepping(t *testing.T) {
 		}
 	}
 	register(t, s, plain)
-	want("boosted")
+	want(kprobes.Boosted)
 	register(t, s, post)
-	want("int3")
+	want(kprobes.Int3)
 	if err := s.DisableKprobe(post); err != nil {
 		t.Fatal(err)
 	}
-	want("boosted")
+	want(kprobes.Boosted)
 	if err := s.EnableKprobe(post); err != nil {
 		t.Fatal(err)
 	}
-	want("int3")
+	want(kprobes.Int3)
 	if err := s.UnregisterKprobe(post); err != nil {
 		t.Fatal(err)
 	}
-	want("boosted")
+	want(kprobes.Boosted)
 	wantHits(t, plain, 5)
 }
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Status is a registered probe's state, for listings.
@@ -15,7 +15,7 @@ type Status struct {
 	Module      string
 	Hits        uint64
 	NMissed     uint64
-	Mechanism   string // "int3" (stepped or emulated), "boosted", "optimized"
+	Mechanism   Mechanism
 	Reason      string // why it is not optimized, or is in no place
 	Flags       Flags
 	FuncEntry   bool
@@ -27,6 +27,22 @@ type Status struct {
 	Returns       uint64 // Kretprobe.Hits
 	ReturnsMissed uint64 // Kretprobe.NMissed
 	Active        int    // calls in flight
+}
+
+// Mechanism is how hits of a probe are produced.
+type Mechanism uint8
+
+// The mechanisms, the slowest first.
+const (
+	NoMechanism Mechanism = iota // the probe is in no place
+	Int3                         // a breakpoint; the instruction is stepped, emulated, or stopped on its way into the kernel
+	Boosted                      // a breakpoint; a copy of the instruction runs, and the thread goes on by itself
+	Optimized                    // a jump, which stops nobody
+)
+
+// String is empty for NoMechanism.
+func (m Mechanism) String() string {
+	return [...]string{"", "int3", "boosted", "optimized"}[m]
 }
 
 // Status tells the state of kp.
@@ -41,7 +57,7 @@ func (s *Session) status(kp *Kprobe) Status {
 	if rp := kp.ret; rp != nil {
 		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)+rp.active()
 	}
-	if s.exit.Load() != nil && kp.was.mechanism != "" && len(kp.placements) == 0 {
+	if s.exit.Load() != nil && kp.was.mechanism != NoMechanism && len(kp.placements) == 0 {
 		out.Mechanism, out.Reason = kp.was.mechanism, kp.was.reason
 	} else if len(kp.placements) == 0 {
 		out.Waiting, out.Reason = kp.waits, kp.reason
@@ -49,7 +65,7 @@ func (s *Session) status(kp *Kprobe) Status {
 		st := kp.placements[0].site
 		out.Addr = st.addr
 		out.Mechanism, out.Reason = st.mechanism()
-		out.Instruction = ptrace.Host.Disassemble(st.plan.Insn)
+		out.Instruction = host.Arch.Disassemble(st.plan.Insn)
 	}
 	if s.table != nil {
 		if loc, ok := s.table.Lookup(out.Addr); ok {
@@ -62,21 +78,21 @@ func (s *Session) status(kp *Kprobe) Status {
 	return out
 }
 
-// mechanism names how the site's hits are produced, and why by nothing faster.
-func (st *site) mechanism() (name, reason string) {
+// mechanism is how the site's hits are produced, and why by nothing faster.
+func (st *site) mechanism() (m Mechanism, reason string) {
 	switch {
 	case st.jump != nil:
-		return "optimized", ""
+		return Optimized, ""
 	case st.plan.Method == arch.Emulated:
-		return "int3", "the instruction is emulated"
+		return Int3, "the instruction is emulated"
 	case st.plan.Method == arch.SystemCall:
-		return "int3", "a system call is stopped at its entry, to hide where it was made"
+		return Int3, "a system call is stopped at its entry, to hide where it was made"
 	case st.plan.MustStep != "":
-		return "int3", st.plan.MustStep
+		return Int3, st.plan.MustStep
 	case st.domain.session.opts.NoBoost:
-		return "int3", "boosting is turned off"
+		return Int3, "boosting is turned off"
 	case st.step:
-		return "int3", "a post_handler needs a trap after the instruction"
+		return Int3, "a post_handler needs a trap after the instruction"
 	}
-	return "boosted", cmp.Or(st.refusal, "the optimizer has not come to it yet")
+	return Boosted, cmp.Or(st.refusal, "the optimizer has not come to it yet")
 }

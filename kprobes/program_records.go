@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -10,9 +9,9 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/records"
 	"github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // Records that programs in the target write. The tracer looks for them now and then: nothing in the
@@ -43,21 +42,6 @@ func (r *recorder) init() {
 	r.recordings, r.states = map[uint32]*recording{}, map[*SharedState]*programState{}
 }
 
-// cells is Region.Cells, mapping memory in the target if need be.
-func (d *domain) cells(near arch.Addr, n int) (arch.Addr, []byte, error) {
-	for range maxGrowths {
-		at, cells, err := d.region.Cells(near, n)
-		var need *trampoline.NeedArena
-		if !errors.As(err, &need) {
-			return at, cells, err
-		}
-		if err := d.growShared(need); err != nil {
-			return 0, nil, err
-		}
-	}
-	return 0, nil, trampoline.ErrTooManyArenas
-}
-
 // ringNear is a ring that code near at reaches.
 func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 	const near = 1 << 30 // half of what a displacement spans: the detour may lie on the other side
@@ -67,7 +51,7 @@ func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 		}
 	}
 	m := program.Map{Kind: program.Ring, Size: ringSize}
-	where, cells, err := d.cells(at, m.Len())
+	where, cells, err := d.region.Cells(at, m.Len())
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +142,7 @@ const mostTaken = 32 << 20
 // Another ring may get records while one is read. What is newer than the look is therefore kept for the next one, which
 // finds all that is older than that.
 func (s *Session) drain() int {
-	now := tsc()
+	now := host.Ticks()
 	until := s.takeSome(turn)
 	if until == records.AllTimes || records.Later(until, now) || s.taken.Size() > mostTaken {
 		until = now
@@ -201,7 +185,7 @@ func (d *domain) drainLast() {
 		return err
 	})
 	d.noteAll()
-	now := tsc()
+	now := host.Ticks()
 	d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
 	d.session.handOn(now)
 }
@@ -231,7 +215,7 @@ func (d *domain) take(r program.Record) (ticks uint64) {
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
 	s := d.session
-	ticks = records.Within(ticks, s.clockTicks, tsc())
+	ticks = records.Within(ticks, s.clockTicks, host.Ticks())
 	s.keep(written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
 	return ticks
 }
@@ -326,9 +310,9 @@ func (s *Session) lastRecords(kps []*Kprobe) {
 func moment() (now time.Time, ticks uint64) {
 	least := ^uint64(0)
 	for range 5 {
-		before := tsc()
+		before := host.Ticks()
 		at := time.Now()
-		if took := tsc() - before; took < least {
+		if took := host.Ticks() - before; took < least {
 			least, now, ticks = took, at, before+took/2
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -34,7 +35,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	if kp.Flags&FlagOptimized == 0 {
 		t.Fatalf("not optimized: %+v", s.Status(kp))
 	}
-	for _, forged := range []uint64{tsc() + 1<<50, 1<<63 + tsc() - 1, ^uint64(0), 0, 1} {
+	for _, forged := range []uint64{host.Ticks() + 1<<50, 1<<63 + host.Ticks() - 1, ^uint64(0), 0, 1} {
 		if err := s.do(func() error { // nothing is read meanwhile
 			ring := s.mainDomain().rings[0]
 			at := ring.words[program.RingHead/8] % uint64(ring.size)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -120,8 +121,8 @@ func (d *domain) keepState(kp *Kprobe) {
 
 // stateMemory is memory for m, near at if that can be, or else the tracer's own.
 func (d *domain) stateMemory(m program.Map, at arch.Addr) mapMemory {
-	if !d.private && hostDetours != nil {
-		if where, cells, err := d.cells(at, m.Len()); err == nil {
+	if !d.private && host.Detours != nil {
+		if where, cells, err := d.region.Cells(at, m.Len()); err == nil {
 			return mapMemory{at: where, words: wordsOf(cells)}
 		}
 	}

@@ -18,7 +18,7 @@ func (d *domain) note(th *ptrace.Thread) {
 	if err != nil {
 		return
 	}
-	base, _ := regs.Get("fs_base")
+	base := uint64(regs.ThreadPointer())
 	if w := d.writers.Present(th.TID); w != nil && w.Storage == base {
 		return
 	}
@@ -43,7 +43,7 @@ func (d *domain) noteAll() (all bool) {
 // lookAtThreads finds out about all threads, in one pause.
 func (d *domain) lookAtThreads() {
 	if !d.released {
-		_ = d.space.Freeze(func() error { d.noteAll(); return nil })
+		_ = d.space.Freeze(func(*ptrace.Frozen) error { d.noteAll(); return nil })
 	}
 }
 

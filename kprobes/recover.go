@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -40,6 +41,9 @@ func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Backgr
 // RecoverContext is Recover, given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
 // What has begun is done to its end.
 func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
+	if err := host.Supported(); err != nil {
+		return nil, err
+	}
 	return recoverMeant(ctx, pid, nil)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -50,7 +51,7 @@ func probesOf(t *testing.T, pid int, code arch.Range) (kps []*kprobes.Kprobe) {
 	b := make([]byte, code.Len())
 	ok(t, ptrace.PeekMemory{PID: pid}.ReadMemory(code.Start, b))
 	for at := code.Start; at < code.End; {
-		insn, err := ptrace.Host.Decode(b[at-code.Start:], at)
+		insn, err := host.Arch.Decode(b[at-code.Start:], at)
 		if err != nil {
 			return kps
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -38,7 +39,7 @@ func where(regs *Regs, cfa arch.Addr, inGo bool) (frames.Frame, frames.Owner, bo
 	if !inGo {
 		return frames.Frame{PID: regs.PID(), CFA: cfa}, frames.Owner{TID: regs.TID()}, true
 	}
-	g, base, ok := ptrace.Host.Goroutine(regs, rawMemory{regs})
+	g, base, ok := host.Arch.Goroutine(regs, rawMemory{regs})
 	return frames.Frame{PID: regs.PID(), Goroutine: g, CFA: base - cfa}, frames.Owner{PID: regs.PID(), Goroutine: g}, ok
 }
 
@@ -46,7 +47,7 @@ func where(regs *Regs, cfa arch.Addr, inGo bool) (frames.Frame, frames.Owner, bo
 func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	d, ts := regs.domain, regs.thread.Local.(*threadState)
 	st, hit, sp := ts.site, ts.hit, regs.SP()
-	ret, cfa, err := ptrace.Host.Caller(regs, notedMemory{regs})
+	ret, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
 	f, own, ok := where(regs, cfa, st.inGo)
 	if err != nil || !ok {
 		rp.nmissed.Add(1)
@@ -86,7 +87,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	}
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
 	if rp.timed() {
-		ri.began = tsc()
+		ri.began = host.Ticks()
 	}
 	d.link(ri, own, f)
 	d.entrust(rp, f, ret)
@@ -253,7 +254,7 @@ func (s *Session) returned(ts *threadState, st *site) {
 	if top == nil {
 		return
 	}
-	if top.RetAddr != st.addr || !ptrace.Host.Returned(regs, notedMemory{regs}, st.plan.Insn) {
+	if top.RetAddr != st.addr || !host.Arch.Returned(regs, notedMemory{regs}, st.plan.Insn) {
 		if f.PID == regs.PID() {
 			d.end(f, true)
 		}
@@ -304,7 +305,7 @@ func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstan
 		regs.running = &rp.KP
 		regs.SetIP(st.addr)
 		if rp.KP.checked != nil {
-			s.interpret(ts, &rp.KP, callRegs{regs, tsc() - ri.began})
+			s.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
 		}
 		if rp.Handler != nil {
 			s.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })

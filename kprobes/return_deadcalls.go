@@ -3,8 +3,8 @@ package kprobes
 import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // search looks for instances of rp that are dead, since it has run out of them. f is where
@@ -46,7 +46,7 @@ func (d *domain) dead(ri *KretprobeInstance, known *stacks) bool {
 	case ri.call.Frame.Goroutine != 0 && ri.call.Owner == known.own:
 		return ri.call.Frame.CFA > known.now
 	case ri.call.Frame.Goroutine != 0:
-		pc, sp, base, ok := ptrace.Host.Parked(ri.call.Frame.Goroutine, d.space)
+		pc, sp, base, ok := host.Arch.Parked(ri.call.Frame.Goroutine, d.space)
 		return ok && (base < ri.call.Frame.CFA || base-ri.call.Frame.CFA < sp || d.session.table.GoroutineEnd(pc))
 	case !d.holdsReturn(ri):
 		return true
@@ -85,9 +85,9 @@ func (k *stacks) sameStack(d *domain, a, b arch.Addr) bool {
 
 // holdsReturn tells whether ri's return address is where it was at the entry.
 func (d *domain) holdsReturn(ri *KretprobeInstance) bool {
-	r := ptrace.Host.NewRegs()
+	r := host.Arch.NewRegs()
 	r.SetSP(ri.sp)
-	ret, _, err := ptrace.Host.Caller(r, d.space)
+	ret, _, err := host.Arch.Caller(r, d.space)
 	return err == nil && ret == ri.RetAddr
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
-	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // Calls that the target follows itself. A Kretprobe without handlers counts, and runs its Program: where its
@@ -31,9 +31,6 @@ import (
 // The table has no owners and knows one stack of a frame. So when a process is made that shares
 // the memory (vfork), the table is closed, and the calls on that stack are adopted.
 
-// hostCalls is the architecture's part.
-var hostCalls, _ = ptrace.Host.(arch.CallBodies)
-
 // followed is a domain's calls in the table. table is nil until there is one.
 type followed struct {
 	table  arch.CallTable
@@ -54,7 +51,7 @@ type callLine struct {
 // needsTracer says why rp's calls can't be followed in the target.
 func (rp *Kretprobe) needsTracer() string {
 	switch {
-	case hostCalls == nil:
+	case host.CallBodies == nil:
 		return "a kretprobe follows calls from there"
 	case rp.Handler != nil, rp.EntryHandler != nil:
 		return "a kretprobe's handlers run in the tracer"
@@ -70,7 +67,7 @@ func (d *domain) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body,
 	if err != nil {
 		return nil, err
 	}
-	return hostCalls.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
+	return host.CallBodies.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
 }
 
 // callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
@@ -94,7 +91,7 @@ func (d *domain) callBodies(det *detour, dead arch.Dead) (bodies sequence, err e
 		if err != nil {
 			return nil, err
 		}
-		bodies = append(bodies, hostCalls.ReturnBody(arch.ReturnWork{Table: d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
+		bodies = append(bodies, host.CallBodies.ReturnBody(arch.ReturnWork{Table: d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
 	}
 	return bodies, nil
 }
@@ -125,11 +122,11 @@ func (d *domain) newCallTable(near arch.Addr) error {
 	if d.followed.table != nil {
 		return nil
 	}
-	at, cells, err := d.newCells(near, hostCalls.CallTableSize())
+	at, cells, err := d.region.Cells(near, host.CallBodies.CallTableSize())
 	if err != nil {
 		return err
 	}
-	t := hostCalls.CallTable(cells, at)
+	t := host.CallBodies.CallTable(cells, at)
 	for _, f := range d.calls.Frames() {
 		for ri := range d.calls.In(f) {
 			t.Hold(ri.RetAddr, 1)
@@ -138,20 +135,6 @@ func (d *domain) newCallTable(near arch.Addr) error {
 	d.followed = followed{table: t, lines: map[uint16]*callLine{}, lineOf: map[*Kretprobe]*callLine{}}
 	d.whetherClosed()
 	return nil
-}
-
-// newCells is Region.Cells, mapping memory in the target if need be.
-func (d *domain) newCells(near arch.Addr, n int) (at arch.Addr, cells []byte, err error) {
-	for range maxGrowths {
-		var need *trampoline.NeedArena
-		if at, cells, err = d.region.Cells(near, n); err == nil || !errors.As(err, &need) {
-			return at, cells, err
-		}
-		if err := d.growShared(need); err != nil {
-			return 0, nil, err
-		}
-	}
-	return 0, nil, trampoline.ErrTooManyArenas
 }
 
 // limit tells the target how many more calls of rp may be followed at once.

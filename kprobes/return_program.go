@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // Programs at returns. Where the target follows a call itself, the body at the entry notes the time
@@ -53,7 +53,7 @@ func (d *domain) returnPrograms(det *detour, dead arch.Dead) (arch.Body, error) 
 			return nil, err
 		}
 		det.returned = append(det.returned, rec)
-		body, err := d.compile(rec, program.Target{Site: det.site.addr - arch.Addr(ptrace.Host.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
+		body, err := d.compile(rec, program.Target{Site: det.site.addr - arch.Addr(host.Arch.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
 		if err != nil {
 			return nil, err
 		}

@@ -226,7 +226,7 @@ func (s *Session) openSymbols(tid int, held bool) (table *symbols.Table, err err
 		return table, err
 	}
 	err = s.do(func() error {
-		return s.main.Space.Freeze(func() error {
+		return s.main.Space.Freeze(func(*ptrace.Frozen) error {
 			tid = s.main.PID
 			s.peek = s.main.Space.Peek(tid)
 			return open()

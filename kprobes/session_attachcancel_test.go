@@ -173,7 +173,7 @@ func frozen2(_ *testing.T, p *testprog.Prog) (undo func()) { undo, _ = p.Freeze(
 func TestARecoveryThatIsGivenUpCanBeDoneLater(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testprog.Seed(t, 7), 2))
 	p := testprog.Start(t, testprog.Build(t, "waits"), "8")
-	t.Setenv("GOKPROBE_REMOTE", "1")
+	t.Setenv("GOKPROBE_REMOTE", "guard")
 	startTracer(t, p.PID(), nil)()
 	for n := 1; ; n += 1 + rng.IntN(9) {
 		done, err := recoverUntil(p.PID(), n)

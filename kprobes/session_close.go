@@ -108,7 +108,7 @@ func (d *domain) release(last bool) error {
 	}
 	var errs []error
 	ending, left, folded, waits := false, false, true, false
-	err := d.space.Freeze(func() error {
+	err := d.space.Freeze(func(frozen *ptrace.Frozen) error {
 		if waits = !last && d.guarded() && d.insideVfork(); waits {
 			return nil
 		}
@@ -129,7 +129,7 @@ func (d *domain) release(last bool) error {
 		try(d.foldAll)
 		try(d.endBoards)
 		ending = d.ending()
-		errs = append(errs, d.text.RestoreAllBut(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
+		errs = append(errs, d.text.While(frozen).RestoreAll(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
 		if left = !ending && d.stuck(); !left {
 			d.space.Part() // before the guard goes, and the code that threads stand in
 			errs = append(errs, d.region.Wipe(), d.unmap())

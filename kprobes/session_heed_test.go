@@ -63,7 +63,7 @@ func armed(t *testing.T, s *kprobes.Session, sp *kprobes.SyscallProbe, kps []*kp
 		}
 	}
 	for _, kp := range kps {
-		if s.Status(kp).Mechanism != "" {
+		if s.Status(kp).Mechanism != kprobes.NoMechanism {
 			return true
 		}
 	}

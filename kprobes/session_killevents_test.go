@@ -168,7 +168,7 @@ func wantResult(t *testing.T, got, want, does string, n int) {
 // leaveProbed kills a tracer that has probes in the process.
 func leaveProbed(t *testing.T, pid int) {
 	t.Helper()
-	t.Setenv("GOKPROBE_REMOTE", "1")
+	t.Setenv("GOKPROBE_REMOTE", "guard")
 	startTracer(t, pid, []string{"foo", "six", "sum6"})()
 }
 

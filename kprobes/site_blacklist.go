@@ -10,8 +10,8 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -142,8 +142,8 @@ func unsplit(linkage string) string {
 // Where there is no call-frame information, libgcc and debuggers tell a signal's frame by
 // these bytes.
 func (d *domain) isSigreturn(at arch.Addr) bool {
-	call := ptrace.Host.SyscallInsn()
-	for _, load := range ptrace.Host.SigreturnLoads() {
+	call := host.Arch.SyscallInsn()
+	for _, load := range host.Arch.SigreturnLoads() {
 		insns := slices.Concat(load, call)
 		for _, start := range []arch.Addr{at, at - arch.Addr(len(load))} {
 			code, err := d.original(start, len(insns))

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -101,7 +102,7 @@ func TestBlacklistOfOurOwn(t *testing.T) {
 	prog := start(t, "signals")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	refused(t, s, boosted.probeAt(mapping(t, prog.PID(), func(m procfs.Mapping) bool { return m.Path == "[vdso]" })))
-	at := find(t, prog.PID(), append(bytes.Clone(sigreturn), ptrace.Host.SyscallInsn()...))
+	at := find(t, prog.PID(), append(bytes.Clone(sigreturn), host.Arch.SyscallInsn()...))
 	refused(t, s, boosted.probeAt(at+7))
 	if err := s.RegisterKprobe(boosted.probeAt(at)); err == nil { // glibc's frame begins a byte before
 		t.Error("the start of the code that handlers return to can be probed")

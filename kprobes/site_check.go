@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // checkAddress makes register_kprobe's checks of an address (A18–A26) and moves the
@@ -48,7 +48,7 @@ func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo boo
 		if err != nil {
 			return at, true, err
 		}
-		behind := bounds.Start + arch.Addr(ptrace.Host.StackCheck(code))
+		behind := bounds.Start + arch.Addr(host.Arch.StackCheck(code))
 		if entry || at == behind {
 			return behind, true, nil
 		}
@@ -60,11 +60,11 @@ func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo boo
 }
 
 func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
-	code, err := d.original(entry, ptrace.Host.MaxInsnLen())
+	code, err := d.original(entry, host.Arch.MaxInsnLen())
 	if err != nil {
 		return 0, err
 	}
-	return arch.Addr(ptrace.Host.EntrySkip(code)), nil
+	return arch.Addr(host.Arch.EntrySkip(code)), nil
 }
 
 // checkMapping refuses what is no code of the target, and what is on the blacklist.
@@ -130,20 +130,20 @@ func (d *domain) checkBoundary(fn arch.Range, at arch.Addr) error {
 	if begins {
 		return nil
 	}
-	insn, err := ptrace.Host.Decode(f.Code(pc), pc)
+	insn, err := host.Arch.Decode(f.Code(pc), pc)
 	if err != nil {
 		return refusal(err)
 	}
-	return fmt.Errorf("%w: it is inside %q at %s", ErrNotBoundary, ptrace.Host.Disassemble(insn), pc)
+	return fmt.Errorf("%w: it is inside %q at %s", ErrNotBoundary, host.Arch.Disassemble(insn), pc)
 }
 
 // decode reads the instruction at at as it is without patches.
 func (d *domain) decode(at arch.Addr) (arch.Insn, error) {
-	code, err := d.original(at, ptrace.Host.MaxInsnLen())
+	code, err := d.original(at, host.Arch.MaxInsnLen())
 	if err != nil {
 		return arch.Insn{}, err
 	}
-	insn, err := ptrace.Host.Decode(code, at)
+	insn, err := host.Arch.Decode(code, at)
 	if err != nil {
 		return arch.Insn{}, refusal(err)
 	}

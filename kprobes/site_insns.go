@@ -7,9 +7,9 @@ import (
 	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/reach"
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -51,8 +51,8 @@ func (c *Code) EachInsn(fn arch.Range, f func(i arch.Insn, why error)) error {
 	if err := c.mem.ReadMemory(fn.Start, code); err != nil {
 		return err
 	}
-	skip := fn.Start.Add(int64(ptrace.Host.EntrySkip(code)))
-	host, ok := ptrace.Host.(reach.Host)
+	skip := fn.Start.Add(int64(host.Arch.EntrySkip(code)))
+	followed, ok := host.Arch.(reach.Host)
 	if !ok || c.table.GoFunction(fn.Start) { // Go's compiler and assembler put no data into text
 		return sweep(code, arch.Range{Start: fn.Start, End: fn.End}, func(i arch.Insn) {
 			if i.Addr >= skip {
@@ -60,7 +60,7 @@ func (c *Code) EachInsn(fn arch.Range, f func(i arch.Insn, why error)) error {
 			}
 		})
 	}
-	found := reach.Analyze(host, reach.Function{
+	found := reach.Analyze(followed, reach.Function{
 		Range: fn, Code: code, Memory: c.mem, IsCode: c.inText,
 		Pointers: func() []arch.Addr { return c.table.Pointers(fn) },
 		Entries:  append(c.table.Entrances(fn), c.branchesInto(fn)...),
@@ -93,7 +93,7 @@ func (c *Code) EachInsn(fn arch.Range, f func(i arch.Insn, why error)) error {
 // sweep decodes r, of which code has the bytes, one instruction after the other, up to the first that can't be.
 func sweep(code []byte, r arch.Range, f func(arch.Insn)) error {
 	for at := r.Start; at < r.End; {
-		insn, err := ptrace.Host.Decode(code[at-r.Start:], at)
+		insn, err := host.Arch.Decode(code[at-r.Start:], at)
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (c *Code) text(r arch.Range) text {
 		if c.mem.ReadMemory(at, code) != nil {
 			break
 		}
-		syscallsites.EachBranch(code, at, func(from, to arch.Addr) {
+		host.Arch.EachBranch(code, at, func(from, to arch.Addr) {
 			if r.Contains(to) && from < at+codeWindow && len(all) <= mostBranches {
 				all = append(all, branch{from, to})
 			}

@@ -1,12 +1,10 @@
 package kprobes
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/ptrace"
-	"github.com/gokprobe/gokprobe/trampoline"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // manySlots is how many an arena has anyway.
@@ -23,7 +21,7 @@ func (d *domain) reserve(addrs []arch.Addr) {
 	slices.Sort(addrs)
 	for len(addrs) > 0 {
 		start, n := addrs[0], 1
-		for n < len(addrs) && uint64(addrs[n]-start) < ptrace.Host.Reach()/2 {
+		for n < len(addrs) && uint64(addrs[n]-start) < host.Code.Reach()/2 {
 			n++
 		}
 		if n >= manySlots {
@@ -34,15 +32,6 @@ func (d *domain) reserve(addrs []arch.Addr) {
 }
 
 func (d *domain) reserveNear(code arch.Range, n int) {
-	err := d.region.Reserve(code, n)
-	var need *trampoline.NeedArena
-	if !errors.As(err, &need) {
-		return
-	}
-	if d.collect(); d.region.Live() > 0 {
-		if err = d.region.Reserve(code, n); !errors.As(err, &need) {
-			return
-		}
-	}
-	_ = d.grow(need)
+	d.makeRoom(code, n)
+	_ = d.region.Reserve(code, n)
 }

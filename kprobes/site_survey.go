@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/survey"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // findings is what a registration has found out about the target. They are kept during one
@@ -66,7 +66,7 @@ func (t surveyable) Original(at arch.Addr, p []byte) error { return t.d.text.Ori
 func (t surveyable) ReadMemory(at arch.Addr, p []byte) error { return t.d.space.ReadMemory(at, p) }
 
 func (t surveyable) Decode(code []byte, at arch.Addr) (arch.Insn, error) {
-	return ptrace.Host.Decode(code, at)
+	return host.Arch.Decode(code, at)
 }
 
 func (t surveyable) Sequences() []arch.Range { return t.d.symbols().Sections("__rseq_cs") }

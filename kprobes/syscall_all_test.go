@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -86,7 +87,7 @@ func syscallSites(t testing.TB, pid int) []arch.Addr {
 				continue // blacklisted
 			}
 			at := m.Range.Start + arch.Addr(off-m.Offset)
-			insn, err := ptrace.Host.Decode(code[off-m.Offset:], at)
+			insn, err := host.Arch.Decode(code[off-m.Offset:], at)
 			if err != nil || insn.Flow != arch.FlowSyscall {
 				t.Errorf("%s, %s: objdump says that it is a system call, we say %v, %v", m.Path, at, insn, err)
 			}

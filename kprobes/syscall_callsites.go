@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // Where a program makes system calls, and where probes on these stand: package syscallsites finds it, in mapping after mapping.
@@ -96,7 +96,7 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []syscallsites.Site, gaps
 		for i, number := range f.Numbered() {
 			site := f.Site(i, number)
 			if d.isSigreturn(site.Insn) {
-				site = syscallsites.Site{Insn: site.Insn, At: site.Insn, Number: syscallsites.SigreturnNumber(ptrace.Host)}
+				site = syscallsites.Site{Insn: site.Insn, At: site.Insn, Number: syscallsites.SigreturnNumber(host.Arch)}
 			}
 			sites = append(sites, site)
 		}
@@ -107,9 +107,17 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []syscallsites.Site, gaps
 	return sites, gaps, nil
 }
 
+// jumpLen is the length in bytes of the jump to a detour, 0 where there are none.
+func jumpLen() int {
+	if host.Detours == nil {
+		return 0
+	}
+	return host.Detours.JumpLen()
+}
+
 // callSearch is a search of one mapping.
 func (d *domain) callSearch(m *procfs.Mapping) syscallsites.Search {
-	return syscallsites.Search{Host: ptrace.Host, Program: searched{d}, Range: d.backed(m), Name: mappingName(m)}
+	return syscallsites.Search{Host: host.Arch, JumpLen: jumpLen(), Program: searched{d}, Range: d.backed(m), Name: mappingName(m)}
 }
 
 // searched is a domain's program as a search sees it.

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
 	"github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // Which calls have their Enter, by SyscallProbe.Choose. It is looked at wherever the call is: at a place in the code by the Program
@@ -46,7 +46,7 @@ func (sp *SyscallProbe) prepareChoice() (err error) {
 	if sp.state.Store(st); sp.Choose.Always() {
 		return sp.own.checkProgram()
 	}
-	names := ptrace.Host.NewRegs().Names()
+	names := host.Arch.NewRegs().Names()
 	for _, reg := range sp.Choose.Registers() {
 		if !slices.Contains(names, reg) {
 			return fmt.Errorf("SyscallProbe.Choose: no register %s", reg)
@@ -117,12 +117,12 @@ func origin(site *syscallsites.Site, value func(arch.Regs) uint64) (is program.E
 func perform(site *syscallsites.Site, seed uint64) (before, after arch.Regs) {
 	const addresses = 0xfff_0000_ffff // sums of which are such; and no flag is set that keeps some from being read
 	random := rand.New(rand.NewPCG(seed, 0))
-	before = ptrace.Host.NewRegs()
+	before = host.Arch.NewRegs()
 	for _, name := range before.Names() {
 		before.Set(name, random.Uint64()&addresses)
 	}
 	after = before.Clone()
-	if !site.Load(ptrace.Host, after, syscallsites.Vague(seed)) {
+	if !site.Load(host.Arch, after, syscallsites.Vague(seed)) {
 		return before, nil
 	}
 	after.SetIP(site.Insn)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -103,7 +104,7 @@ func (s *Session) SyscallStatus(sp *SyscallProbe) (st SyscallStatus) {
 		st = SyscallStatus{Way: sp.way, Reason: sp.why}
 		for _, kp := range sp.kps {
 			place := s.Status(kp)
-			if st.Places = append(st.Places, place); place.Mechanism == "optimized" {
+			if st.Places = append(st.Places, place); place.Mechanism == Optimized {
 				if st.Optimized++; kp.Program != nil {
 					st.Passing++
 				}
@@ -134,7 +135,7 @@ func (r *Regs) SyscallArg(n int) uint64 {
 func (r *Regs) SetSyscallArg(n int, v uint64) bool { return r.Set(r.syscallArg(n), v) }
 
 func (r *Regs) syscallArg(n int) string {
-	names := ptrace.Host.SyscallArgs()
+	names := host.Arch.SyscallArgs()
 	if n < 0 || n >= len(names) {
 		return ""
 	}

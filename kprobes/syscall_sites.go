@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -84,7 +84,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kpro
 	}
 	before := r.Regs.Clone()
 	again := ts.changedCall() // by another SyscallProbe: the thread stands in front of the instruction
-	if !again && !site.Load(ptrace.Host, r.Regs, rawMemory{r}) {
+	if !again && !site.Load(host.Arch, r.Regs, rawMemory{r}) {
 		r.CopyFrom(before) // a fault, which the program is told of when it comes there
 		return 0
 	}
@@ -102,7 +102,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kpro
 		return 0
 	case !made:
 		ts.changed = 0
-		ptrace.Host.SkipCall(r.Regs, site.Insn)
+		host.Arch.SkipCall(r.Regs, site.Insn)
 		return 1
 	case r.Same(seen):
 		r.CopyFrom(before)
@@ -113,7 +113,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kpro
 		r.SetIP(site.Insn)
 		return 1
 	}
-	r.SetIP(kp.Addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	r.SetIP(kp.Addr.Add(int64(host.Arch.BreakpointAdvance())))
 	return 0
 }
 

@@ -11,7 +11,7 @@ import (
 // put back code and instruction pointers before, in the same Freeze. A thread that
 // can't be released now (inside vfork, exiting) is released when it next stops.
 func (t *Tracer) Detach(p *Process) error {
-	return p.Space.Freeze(func() error {
+	return p.Space.Freeze(func(*Frozen) error {
 		p.leaving = true
 		for _, th := range p.Threads() {
 			if th.state == stopped && !th.stop.Ended() {
@@ -84,7 +84,7 @@ func (th *Thread) beforeCall() {
 	if info, err := th.syscallInfo(); err == nil && info.op != syscallEntry {
 		return // a call that there is not has ended
 	}
-	beforeCall(regs)
+	regs.BeforeCall()
 }
 
 // intoCall is beforeCall for threads with a seccomp filter: they go on into the call and are stopped there, where what becomes of it is up to us

@@ -1,11 +1,10 @@
 package ptrace
 
 import (
-	"slices"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -17,7 +16,9 @@ import (
 // run no user code either and stop before they next would. Calls may nest.
 //
 // Stops other than the freeze's own are dispatched after it, in order. After Tracer.Cancel f is not run: the error is ErrGivenUp.
-func (s *Space) Freeze(f func() error) error {
+//
+// What f is given is the proof of this for those who may work only then. It holds until f returns.
+func (s *Space) Freeze(f func(*Frozen) error) error {
 	if s.depth == 0 || s.waiting {
 		if err := s.stopAll(func(*Thread) bool { return false }); err != nil {
 			if s.depth == 0 {
@@ -27,8 +28,18 @@ func (s *Space) Freeze(f func() error) error {
 		}
 		s.waiting = false
 	}
-	return s.whileFrozen(f)
+	return s.whileFrozen(func() error {
+		frozen := &Frozen{holds: true}
+		defer func() { frozen.holds = false }()
+		return f(frozen)
+	})
 }
+
+// Frozen is a Freeze that is under way.
+type Frozen struct{ holds bool }
+
+// Holds is false when the Freeze is over.
+func (f *Frozen) Holds() bool { return f != nil && f.holds }
 
 func (s *Space) whileFrozen(f func() error) error {
 	s.depth++
@@ -42,10 +53,10 @@ func (s *Space) whileFrozen(f func() error) error {
 
 // FreezeAwake is Freeze, but that threads which wait in a system call may go on waiting: all but those that made it from where keep says, or one
 // that makes, or becomes, another process. They notice nothing: no call of theirs is interrupted. Any of them may come back, and run, while f does, so f is to be right
-// for a thread that comes from elsewhere than where keep says. A Freeze within f, of either kind, stops these too.
+// for a thread that comes from elsewhere than where keep says: it proves nothing, and f is given no Frozen. A Freeze within f, of either kind, stops these too.
 func (s *Space) FreezeAwake(keep func(at arch.Addr) bool, f func() error) error {
 	if s.depth > 0 {
-		return s.Freeze(f)
+		return s.Freeze(func(*Frozen) error { return f() })
 	}
 	waits := map[*Thread]bool{}
 	err := s.stopAll(func(th *Thread) bool {
@@ -63,19 +74,14 @@ func (s *Space) FreezeAwake(keep func(at arch.Addr) bool, f func() error) error 
 	return s.whileFrozen(f)
 }
 
-// beginProcesses are the calls that make a process, or another program of it; the last five by int $0x80
-// (arch/x86/entry/syscalls/syscall_32.tbl).
-var beginProcesses = []int{unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_EXECVE, unix.SYS_EXECVEAT, 2, 11, 120, 190, 358}
-
 // waits tells of a running thread that it waits in a system call which FreezeAwake leaves it in. One that is in a stop which has not been reported
 // yet looks the same, but has a status to tell.
 func (th *Thread) waits(keep func(arch.Addr) bool) bool {
 	if th.asked {
 		return false
 	}
-	const x32 = 1 << 30 // __X32_SYSCALL_BIT
 	b, err := procfs.ReadBlocked(th.Proc.PID, th.TID)
-	if err != nil || b.Number < 0 || slices.Contains(beginProcesses, b.Number&^x32) || keep(b.PC) || keep(b.PC-arch.Addr(len(Host.SyscallInsn()))) {
+	if err != nil || b.Number < 0 || host.BeginsProcess(b.Number) || keep(b.PC) || keep(b.PC-arch.Addr(len(host.Arch.SyscallInsn()))) {
 		return false
 	}
 	tid, _, err := lookAt(th.TID, unix.WNOHANG|unix.WEXITED|unix.WNOWAIT)

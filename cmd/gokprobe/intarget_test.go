@@ -171,7 +171,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 					t.Fatal(err)
 				}
 				sess.WaitForOptimizer()
-				if sess.Status(kp).Mechanism == "optimized" {
+				if sess.Status(kp).Mechanism == kprobes.Optimized {
 					optimized++
 				}
 				for v := range 5 {

@@ -17,7 +17,7 @@ const MaxActive = 4096
 // Context is what parsing has to ask. Its functions are called while a line is parsed, with what is known of it
 // so far; all may be nil.
 type Context struct {
-	// Register finds a register by the name behind %, and tells how package arch calls it. nil: arg.AMD64.
+	// Register finds a register by the name behind %, and tells how package arch calls it. nil: host.RegisterName.
 	Register func(name string) (canonical string, ok bool)
 	// AtEntry tells whether d probes the first instruction of a function, where $argN are. nil: all symbols without
 	// an offset are functions, no address and no offset of a file is one.

@@ -11,6 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/lex"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Limits of the kernel.
@@ -46,7 +47,7 @@ func (s Scope) register(name string) (string, bool) {
 	if s.Register != nil {
 		return s.Register(name)
 	}
-	return AMD64(name)
+	return host.RegisterName(name)
 }
 
 func (s Scope) atEntry() bool { return s.AtEntry == nil || s.AtEntry() }

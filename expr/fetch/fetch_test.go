@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -51,7 +52,7 @@ var (
 		0x7000: words(0x40_1234, 7, 8, 0x2000),
 	}
 	testEnv = Env{
-		ABI:        AMD64,
+		ABI:        host.C,
 		Symbol:     func(name string) (arch.Addr, bool) { return 0x1000, name == "global" },
 		FileOffset: func(off int64) (arch.Addr, bool) { return arch.Addr(0x1000 + off), off < 0x100 },
 	}
@@ -213,7 +214,7 @@ func TestWhatCanNotBeRecorded(t *testing.T) {
 			t.Errorf("%v, %v", l, err)
 		}
 	}
-	if _, err := NewLayout([]Arg{{Source: Source{Base: Symbol, Name: "global"}}}, Env{ABI: AMD64}); !errors.Is(err, syscall.ENOENT) {
+	if _, err := NewLayout([]Arg{{Source: Source{Base: Symbol, Name: "global"}}}, Env{ABI: host.C}); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("without symbols: %v", err)
 	}
 	l, err := NewLayout([]Arg{{Name: "x", Source: reg("rbx"), Type: u64}}, testEnv)

@@ -24,21 +24,8 @@ type Env struct {
 	Return bool
 }
 
-// ABI is which registers functions are called with. The names are those of arch.Regs.
-type ABI struct {
-	Args   []string // of the first integer arguments; further ones lie on the stack, behind the return address
-	Result string
-	Stack  string // the stack pointer
-}
-
-// AMD64 is the C calling convention of x86-64 (System V ABI, AMD64 supplement §3.2.3).
-var AMD64 = ABI{Args: []string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}, Result: "rax", Stack: "rsp"}
-
-// SyscallAMD64 is the kernel's for system calls (syscall(2)).
-var SyscallAMD64 = ABI{Args: []string{"rdi", "rsi", "rdx", "r10", "r8", "r9"}, Result: "rax", Stack: "rsp"}
-
-// GoAMD64 is Go's on x86-64 (cmd/compile/abi-internal.md), as far as integers are concerned.
-var GoAMD64 = ABI{Args: []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}, Result: "rax", Stack: "rsp"}
+// ABI is which registers functions are called with.
+type ABI = arch.Convention
 
 // HeadItems is how many items stand in front of those of the arguments: the time, the thread and the processor.
 const HeadItems = 3
@@ -212,7 +199,7 @@ func (l *Layout) base(s Source) (program.Expr, []Deref, error) {
 	case Register:
 		return l.reg(s.Name), s.Derefs, nil
 	case Retval:
-		return l.reg(l.env.Result), s.Derefs, nil
+		return l.reg(l.env.Results[0]), s.Derefs, nil
 	case Stack:
 		return l.reg(l.env.Stack), s.Derefs, nil
 	case StackWord:

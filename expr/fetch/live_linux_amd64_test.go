@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
@@ -64,7 +65,7 @@ func TestTheTargetFetchesWhatTheTracerFetches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := fetch.Env{ABI: fetch.AMD64, Symbol: func(string) (arch.Addr, bool) { return text.Addr, true }}
+	env := fetch.Env{ABI: host.C, Symbol: func(string) (arch.Addr, bool) { return text.Addr, true }}
 	host := func(comm string) fetch.Host {
 		return fetch.Host{Comm: comm, Symbolize: func(a arch.Addr) string { return "at " + a.String() }}
 	}
@@ -94,7 +95,7 @@ func TestTheTargetFetchesWhatTheTracerFetches(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.WaitForOptimizer()
-			if s.Status(kp).Mechanism == "optimized" {
+			if s.Status(kp).Mechanism == kprobes.Optimized {
 				optimized++
 			}
 			for _, v := range []int{0, 1, -7} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -81,7 +82,7 @@ func (m page) ReadMemory(at arch.Addr, p []byte) error {
 // What Match keeps, the target keeps; and if the condition is exact, nothing else.
 func TestTheTargetKeepsWhatMatchKeeps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	l, err := fetch.NewLayout(randomArgs, fetch.Env{ABI: fetch.AMD64})
+	l, err := fetch.NewLayout(randomArgs, fetch.Env{ABI: host.C})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/arg"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -23,9 +24,9 @@ type prototype struct {
 // Prototype is what debug information says of the function that contains an address, for fetch arguments at its
 // entry or its return. The error is that of symbols.Table.Params.
 func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (arg.Function, error) {
-	p := &prototype{abi: fetch.AMD64, isReturn: isReturn}
+	p := &prototype{abi: host.C, isReturn: isReturn}
 	if table.GoFunction(at) {
-		p.abi = fetch.GoAMD64
+		p.abi = host.Go
 	}
 	var err error
 	if p.params, err = table.Params(at); err == nil && isReturn {
@@ -118,7 +119,7 @@ func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
 // result is a result's source, read when the function has returned.
 func (p *prototype) result(d symbols.Datum) fetch.Source {
 	switch d.Reg {
-	case p.abi.Result:
+	case p.abi.Results[0]:
 		return fetch.Source{Base: fetch.Retval, Derefs: derefs(d.Loads)}
 	case "":
 		return fetch.Source{Base: fetch.Stack, Derefs: derefs(append([]int64{d.Stack}, d.Loads...))}

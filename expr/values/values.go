@@ -13,6 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/filter"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -144,7 +145,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 		}
 		return nil, err
 	}
-	abi := fetch.SyscallAMD64
+	abi := host.Kernel
 	if !w.Syscall {
 		abi = ABIOf(table, at.Addr)
 	}
@@ -156,9 +157,9 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 // ABIOf is how the function at an address is called.
 func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
 	if table.GoFunction(at) {
-		return fetch.GoAMD64
+		return host.Go
 	}
-	return fetch.AMD64
+	return host.C
 }
 
 // parse reads all texts of a wish.

@@ -14,6 +14,7 @@ var opening = map[string]string{
 	"cmd/gokprobe/checkhost.go":      "/proc/sys, /proc/cpuinfo",
 	"cmd/gokprobe/checkproc.go":      "/proc/PID/mem and ns",
 	"cmd/gokprobe/flags.go":          "the output that the user has named",
+	"cmd/gokprobe/man.go":            "the directory that the user has named, for man pages",
 	"cmd/gokprobe/sample.go":         "/proc/self/mem",
 	"cmd/gokprobe/script.go":         "a script that the user has named",
 	"cmd/gokprobe/target.go":         "the names in /proc",

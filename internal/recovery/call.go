@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -23,8 +24,8 @@ func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
 	if err != nil {
 		return false
 	}
-	trap := insn.Add(int64(len(ptrace.Host.SyscallInsn())))
-	trapped := regs.IP() == trap.Add(int64(ptrace.Host.BreakpointAdvance())) && th.Stop().Reason == ptrace.Breakpoint
+	trap := insn.Add(int64(len(host.Arch.SyscallInsn())))
+	trapped := regs.IP() == trap.Add(int64(host.Arch.BreakpointAdvance())) && th.Stop().Reason == ptrace.Breakpoint
 	if regs.IP() != insn && regs.IP() != trap && !trapped {
 		return false
 	}
@@ -36,7 +37,7 @@ func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
 	if l.mem.ReadMemory(l.guard.Place.SavedContext(), b) != nil {
 		return false
 	}
-	mask, ok := hostContexts.SetContext(regs, b)
+	mask, ok := host.Contexts.SetContext(regs, b)
 	if !ok || th.BlockSignals(ptrace.Sigset(mask)) != nil {
 		return false
 	}
@@ -50,7 +51,7 @@ func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
 // syscallInsn is the instruction by which the region's tracer has had threads make system calls, once there was a guard. It is where the
 // mapping begins in which the guard is.
 func (l *leftover) syscallInsn() (arch.Addr, bool) {
-	if l.guard.Code.Len() == 0 || hostContexts == nil {
+	if l.guard.Code.Len() == 0 || host.Contexts == nil {
 		return 0, false
 	}
 	for _, e := range l.Arenas {
@@ -60,6 +61,3 @@ func (l *leftover) syscallInsn() (arch.Addr, bool) {
 	}
 	return 0, false
 }
-
-// hostContexts is the host's architecture as a reader of what guards are left.
-var hostContexts, _ = ptrace.Host.(arch.Contexts)

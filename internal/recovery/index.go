@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // patchedMemory shows memory as it was before it was patched.
@@ -26,14 +26,14 @@ func (m patchedMemory) ReadMemory(at arch.Addr, p []byte) error {
 
 // insn decodes the original instruction at at.
 func (m patchedMemory) insn(at arch.Addr) (arch.Insn, error) {
-	b := make([]byte, ptrace.Host.MaxInsnLen())
+	b := make([]byte, host.Arch.MaxInsnLen())
 	for len(b) > 0 {
 		if err := m.ReadMemory(at, b); err == nil {
 			break
 		}
 		b = b[:len(b)-1] // the mapping ends before
 	}
-	return ptrace.Host.Decode(b, at)
+	return host.Arch.Decode(b, at)
 }
 
 // recordIndex finds the records about some bytes, of however many.

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -78,8 +79,8 @@ func (r *recovery) holder(ip arch.Addr) *leftover {
 // breakpointAt tells of a breakpoint that nothing is known of. It is no thread's way out of our code, which is filled up with them: one that
 // comes to it has been led there by code that is not what we wrote. It stays there.
 func (r *recovery) breakpointAt(ip arch.Addr) bool {
-	now := make([]byte, len(ptrace.Host.Breakpoint()))
-	return r.space.ReadMemory(ip, now) == nil && bytes.Equal(now, ptrace.Host.Breakpoint())
+	now := make([]byte, len(host.Arch.Breakpoint()))
+	return r.space.ReadMemory(ip, now) == nil && bytes.Equal(now, host.Arch.Breakpoint())
 }
 
 // trapped deals with a thread that has raised an exception by our doing: it does not get the
@@ -117,7 +118,7 @@ func (l *leftover) afterTrap(info *ptrace.Siginfo, regs arch.Regs) (to arch.Addr
 		case info.Marked() && info.Addr() == ip:
 			return ip, true
 		}
-		at = ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
+		at = ip.Add(int64(-host.Arch.BreakpointAdvance()))
 	case unix.SIGILL, unix.SIGSEGV, unix.SIGBUS:
 	default:
 		return 0, false
@@ -165,11 +166,11 @@ func (l *leftover) inSlot(slot, site, ip arch.Addr) (orig arch.Addr, pop int, ok
 	if err != nil {
 		return 0, 0, false
 	}
-	plan, err := ptrace.Host.Plan(insn)
+	plan, err := host.Arch.Plan(insn)
 	if err != nil {
 		return 0, 0, false
 	}
-	s, err := ptrace.Host.Assemble(plan, slot)
+	s, err := host.Code.Assemble(plan, slot)
 	if err != nil {
 		return 0, 0, false
 	}
@@ -182,15 +183,12 @@ func (l *leftover) inSlot(slot, site, ip arch.Addr) (orig arch.Addr, pop int, ok
 	if plan.Method == arch.SystemCall { // in it, if it restarts
 		return insn.End(), 0, ip == slot+arch.Addr(insn.Len()) || ip == slot
 	}
-	d, err := hostDetours.AssembleDetour(slot, []arch.Insn{insn}, nil)
+	d, err := host.Detours.AssembleDetour(slot, []arch.Insn{insn}, nil)
 	if err != nil {
 		return 0, 0, false
 	}
 	return d.Original(ip)
 }
-
-// hostDetours is the host's architecture as a maker of detours, such as the copies of instructions that are executed nowhere else.
-var hostDetours, _ = ptrace.Host.(arch.Detours)
 
 // giveBackMasks gives stopped threads their own masks back that a killed tracer had held signals of. It comes when they are out of our code, and out of calls that they made
 // for the tracer: those have masks of their own.

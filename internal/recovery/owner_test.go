@@ -7,6 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // TestTheOwnerInAJournalIsBelievedOnlyIfItTraces: a program says that process 1, or this one, has probed it. Nobody is told to end that.
@@ -16,7 +17,7 @@ func TestTheOwnerInAJournalIsBelievedOnlyIfItTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		prog := testprog.Start(t, testprog.Build(t, "forgedowner"), strconv.Itoa(pid), strconv.FormatUint(st.StartTime, 10), strconv.FormatUint(PIDNamespace(), 10))
+		prog := testprog.Start(t, testprog.Build(t, "forgedowner"), strconv.Itoa(pid), strconv.FormatUint(st.StartTime, 10), strconv.FormatUint(PIDNamespace(), 10), strconv.Itoa(trampoline.Version))
 		if r, err := Recover(t.Context(), prog.PID(), Options{}); err != nil || r.Regions == 0 {
 			t.Errorf("an owner that is process %d: %+v, %v", pid, r, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -180,13 +181,13 @@ func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error 
 			r.found = append(r.found, l)
 		}
 	}
-	err := p.Space.Freeze(func() error {
+	err := p.Space.Freeze(func(frozen *ptrace.Frozen) error {
 		if err := r.frozen(); err != nil {
 			return err
 		}
 		defer recoveries.take()()
 		p.Space.LeaveRefuges()
-		errs = append(errs, r.undoAll()...)
+		errs = append(errs, r.undoAll(frozen)...)
 		errs = append(errs, r.unmapRest(tid, errors.Join(errs...) == nil))
 		r.tracer.SettleForks(r.space)
 		for _, p := range r.space.Processes() {
@@ -203,7 +204,7 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Arch != ptrace.Host.Name() {
+	if h.Arch != host.Arch.Name() {
 		return nil, fmt.Errorf("region at %s is for %s: %w", base, h.Arch, trampoline.ErrHeader)
 	}
 	l := &leftover{Header: h, mem: mem, detours: &trampoline.DetourIndex{}, original: patchedMemory{mem: mem}}
@@ -213,7 +214,7 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	l.code = joined(l.code)
 	l.guard, _, err = h.Guard(mem)
 	if insn, ok := l.syscallInsn(); ok {
-		l.guard.Place.Trap = insn.Add(int64(len(ptrace.Host.SyscallInsn())))
+		l.guard.Place.Trap = insn.Add(int64(len(host.Arch.SyscallInsn())))
 	}
 	return l, err
 }
@@ -233,7 +234,7 @@ func (l *leftover) read(a *trampoline.Allowance) error {
 }
 
 // undoAll undoes what has been found. All threads are stopped.
-func (r *recovery) undoAll() (errs []error) {
+func (r *recovery) undoAll(frozen *ptrace.Frozen) (errs []error) {
 	threads := r.space.Threads()
 	work, records := r.purse.draw(len(threads))
 	allowance := trampoline.NewAllowance(records)
@@ -246,7 +247,7 @@ func (r *recovery) undoAll() (errs []error) {
 	errs = r.readAll(allowance)
 	r.leaveCode(threads)
 	for _, l := range r.found {
-		errs = append(errs, r.undo(l))
+		errs = append(errs, r.undo(frozen, l))
 	}
 	if r.work.over() {
 		errs = append(errs, fmt.Errorf("looking at the %d threads and what their stacks refer to: %w; the original code is back, the injected memory stays", len(threads), trampoline.ErrTooMuch))
@@ -307,7 +308,7 @@ func (r *recovery) takeOut(th *ptrace.Thread) bool {
 }
 
 // undo puts the code back that one region tells of, and takes the region away. No thread is in its code, but for those that can't be taken out.
-func (r *recovery) undo(l *leftover) error {
+func (r *recovery) undo(frozen *ptrace.Frozen, l *leftover) error {
 	r.Regions++
 	l.mem = r.space.Text()
 	entries := l.tailsLast()
@@ -315,7 +316,7 @@ func (r *recovery) undo(l *leftover) error {
 	if err != nil {
 		return err
 	}
-	if err := patch.Restore(l.mem, l.judge(maps), entries); err != nil {
+	if err := patch.Restore(frozen, l.mem, l.judge(maps), entries); err != nil {
 		return fmt.Errorf("%w; the injected memory stays", err)
 	}
 	r.Patches += len(entries)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -27,16 +28,16 @@ func (l *leftover) tailsLast() []patch.Entry {
 func (l *leftover) beforeCall(e patch.Entry) bool {
 	const insns, longest = 4, 15
 	code := make([]byte, insns*longest)
-	if len(e.Original) <= len(ptrace.Host.Breakpoint()) || l.mem.ReadMemory(e.At, code) != nil {
+	if len(e.Original) <= len(host.Arch.Breakpoint()) || l.mem.ReadMemory(e.At, code) != nil {
 		return false
 	}
 	copy(code, e.Original)
 	for at := e.At; len(code) > longest; {
-		insn, err := ptrace.Host.Decode(code, at)
+		insn, err := host.Arch.Decode(code, at)
 		if err != nil {
 			return false
 		}
-		if bytes.Equal(insn.Bytes, ptrace.Host.SyscallInsn()) {
+		if bytes.Equal(insn.Bytes, host.Arch.SyscallInsn()) {
 			return true
 		}
 		at, code = insn.End(), code[insn.Len():]
@@ -44,11 +45,25 @@ func (l *leftover) beforeCall(e patch.Entry) bool {
 	return false
 }
 
+// unblocked are the sets of signals that threads believe to block.
+func (l *leftover) unblocked() (sets []ptrace.Sigset) {
+	noted, err := l.Unblocked(l.mem)
+	if err != nil {
+		return nil
+	}
+	for _, set := range noted {
+		if _, ok := ptrace.Sigset(set).Unforced(); ok { // it may be forged
+			sets = append(sets, ptrace.Sigset(set))
+		}
+	}
+	return sets
+}
+
 // unmap has all processes that run in the memory give up the guard, and takes the region away. A thread inside vfork(2) can't tell
 // where it stands either: then all stays for the next time.
 func (r *recovery) unmap(l *leftover) error {
 	if l.guard.Code.Len() > 0 {
-		r.space.Unblocked()
+		r.space.Unblocked(l.unblocked()...)
 	}
 	r.space.Part()
 	done, err := Unguard(r.space, &l.guard)
@@ -104,5 +119,5 @@ func (l *leftover) judge(maps []procfs.Mapping) patch.Judge {
 		i := endsBehind(maps, to, rangeOf)
 		return i < len(maps) && maps[i].Range.Contains(to) && maps[i].Exec && !l.contains(to)
 	}
-	return patch.Judge{Trap: ptrace.Host.Breakpoint(), Decode: ptrace.Host.Decode, Leads: leads}
+	return patch.Judge{Trap: host.Arch.Breakpoint(), Decode: host.Arch.Decode, Leads: leads}
 }

@@ -12,6 +12,7 @@ import (
 // Function is the instructions of a function that makes system calls.
 type Function struct {
 	host      Host
+	jumpLen   int // of a jump that a site is to have
 	bounds    arch.Range
 	Insns     []arch.Insn
 	calls     []int              // those of Insns that do
@@ -25,8 +26,8 @@ type Function struct {
 // maxLoads is how many instructions in front of a system call are looked at.
 const maxLoads = 16
 
-func newFunction(host Host, bounds arch.Range, code []byte) *Function {
-	f := &Function{host: host, bounds: bounds, targets: map[arch.Addr]bool{}, entrances: map[arch.Addr]bool{bounds.Start: true}, end: bounds.Start}
+func newFunction(host Host, jumpLen int, bounds arch.Range, code []byte) *Function {
+	f := &Function{host: host, jumpLen: jumpLen, bounds: bounds, targets: map[arch.Addr]bool{}, entrances: map[arch.Addr]bool{bounds.Start: true}, end: bounds.Start}
 	for len(code) > 0 {
 		insn, err := host.Decode(code, f.end)
 		if err != nil {
@@ -63,7 +64,7 @@ func (f *Function) Site(i, number int) Site {
 		if f.host.Load(before, f.host.NewRegs(), Vague(0)) != nil {
 			break
 		}
-		if insn-before.Addr >= branchLen {
+		if insn-before.Addr >= arch.Addr(f.jumpLen) {
 			site.At, site.Loads = before.Addr, slices.Clone(f.Insns[j:i]) // not all of the function
 			break
 		}

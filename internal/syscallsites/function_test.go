@@ -34,7 +34,7 @@ func TestPlacesInFrontOfSystemCalls(t *testing.T) {
 		{"an indirect jump", slices.Concat(mov, call, []byte{0xff, 0xe0}), 5, 5, AnyNumber},
 		{"nothing leads there", slices.Concat(ret, call, ret), 1, 1, unreached},
 	} {
-		f := newFunction(amd64.Arch{}, arch.Range{Start: base, End: base + arch.Addr(len(c.code))}, c.code)
+		f := newFunction(amd64.Arch{}, 5, arch.Range{Start: base, End: base + arch.Addr(len(c.code))}, c.code)
 		i, ok := f.Index(base + arch.Addr(c.call))
 		if !ok {
 			t.Fatalf("%s: no instruction at %d", c.name, c.call)
@@ -61,9 +61,9 @@ func TestEntrancesFromElsewhere(t *testing.T) {
 		{"elsewhere", []byte{0xe9, 0, 0, 0, 0}, 0, 257},
 	} {
 		code := slices.Concat([]byte{0xb8, 1, 1, 0, 0, 0x0f, 0x05, 0xc3}, c.jump)
-		f := newFunction(amd64.Arch{}, arch.Range{Start: base, End: base + 8}, code[:8])
+		f := newFunction(amd64.Arch{}, 5, arch.Range{Start: base, End: base + 8}, code[:8])
 		all := arch.Range{Start: base, End: base + arch.Addr(len(code))}
-		newEntranceMap([]*Function{f}, all).note(all, base, code)
+		newEntranceMap(amd64.Arch{}, []*Function{f}, all).note(all, base, code)
 		site := f.Site(1, f.numbers()[1])
 		if site.At != base+arch.Addr(c.at) || site.Number != c.number {
 			t.Errorf("%s: probe at %d, number %d, want %d, %d", c.name, site.At-base, site.Number, c.at, c.number)

@@ -27,6 +27,7 @@ type Program interface {
 // Search is about the code in one mapping.
 type Search struct {
 	Host    Host
+	JumpLen int // length in bytes of the jump that a site is to have room for
 	Program Program
 	Range   arch.Range // what is searched
 	Name    string     // of the mapping
@@ -96,7 +97,7 @@ func (s Search) Run() (*Found, error) {
 	if err != nil || len(c.Functions) == 0 {
 		return &c.Found, err
 	}
-	entrances := newEntranceMap(c.Functions, s.Range)
+	entrances := newEntranceMap(s.Host, c.Functions, s.Range)
 	return &c.Found, Windows(s.Program, s.Range, func(own arch.Range, start arch.Addr, code []byte) bool {
 		entrances.note(own, start, code)
 		return true
@@ -184,7 +185,7 @@ func (c *search) decode(bounds arch.Range) *Function {
 		c.Short = err.Error()
 		return nil
 	}
-	f := newFunction(c.Host, arch.Range{Start: part.Start, End: bounds.End}, code)
+	f := newFunction(c.Host, c.JumpLen, arch.Range{Start: part.Start, End: bounds.End}, code)
 	c.known[bounds], c.Functions = f, append(c.Functions, f)
 	return f
 }

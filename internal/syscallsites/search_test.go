@@ -61,7 +61,7 @@ func (p *fakeProgram) Place(at arch.Addr) string { return fmt.Sprintf("+%#x", ui
 
 func (p *fakeProgram) search() Search {
 	return Search{
-		Host: amd64.Arch{}, Program: p, Range: arch.Range{Start: base, End: base + arch.Addr(len(p.code))}, Name: "fake", Unknown: true,
+		Host: amd64.Arch{}, JumpLen: 5, Program: p, Range: arch.Range{Start: base, End: base + arch.Addr(len(p.code))}, Name: "fake", Unknown: true,
 	}
 }
 
@@ -241,7 +241,7 @@ func TestWhetherAnArgumentIsNeededBehindACall(t *testing.T) {
 		{"the end of what is known", []byte{0x90}, false},
 	} {
 		code := slices.Concat(wrapper(1)[:7], c.behind)
-		f := newFunction(amd64.Arch{}, within(0, len(code)), code)
+		f := newFunction(amd64.Arch{}, 5, within(0, len(code)), code)
 		if got := f.ArgumentEnds(1, use); got != c.ends {
 			t.Errorf("%s: %v", c.name, got)
 		}

@@ -39,6 +39,7 @@ type Host interface {
 	SigreturnLoads() [][]byte
 	Load(i arch.Insn, r arch.Regs, m arch.Memory) error
 	KeepsNumber(i arch.Insn) bool
+	EachBranch(code []byte, start arch.Addr, f func(at, to arch.Addr))
 }
 
 // Site is an instruction that makes system calls.
