@@ -54,7 +54,7 @@ type domain struct {
 	masks
 	heldMasks heldMasks
 
-	survey *survey // during a registration
+	survey *findings // during a registration
 
 	neighbours neighbours // who write into the code as well
 

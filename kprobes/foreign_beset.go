@@ -44,7 +44,7 @@ func fileID(m *procfs.Mapping) string { return fmt.Sprint(m.Dev, m.Inode) }
 
 // beset tells whether others have breakpoints in the file that st lies in, or have had since the session began.
 func (d *domain) beset(st *site) bool {
-	m, err := d.surveyed().mapping(d, st.addr)
+	m, err := d.surveyed().Mapping(st.addr)
 	return err == nil && m != nil && d.besetFile(m)
 }
 
@@ -56,17 +56,13 @@ func (d *domain) besetFile(m *procfs.Mapping) bool {
 	if d.neighbours.beset[fileID(m)] {
 		return true
 	}
-	v := d.surveyed()
-	found, known := v.beset[m.Range]
-	if !known {
-		if found = d.foreignIn(m); v.beset == nil {
-			v.beset = map[arch.Range]bool{}
-		}
-		if v.beset[m.Range] = found; found {
+	return d.surveyed().Seen(m.Range, func() bool {
+		found := d.foreignIn(m)
+		if found {
 			d.besiege(m)
 		}
-	}
-	return found
+		return found
+	})
 }
 
 // besiege notes that others are in a file.
@@ -89,7 +85,7 @@ func (d *domain) besiegeAt(at arch.Addr) {
 	if d.survey == nil {
 		defer func() { d.survey = nil }()
 	}
-	if m, err := d.surveyed().mapping(d, at); err == nil && m != nil {
+	if m, err := d.surveyed().Mapping(at); err == nil && m != nil {
 		d.besiege(m)
 	}
 }
@@ -180,7 +176,7 @@ func (d *domain) takeBackBeset() {
 			continue
 		}
 		if m == nil || !m.Range.Contains(st.addr) {
-			m, _ = d.surveyed().mapping(d, st.addr)
+			m, _ = d.surveyed().Mapping(st.addr)
 		}
 		if m != nil && d.besetFile(m) {
 			jumps = append(jumps, st)
@@ -222,6 +218,6 @@ func (d *domain) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.Regs) 
 
 // codeAt tells whether the program has code at at that can be executed, as far as the maps tell.
 func (d *domain) codeAt(at arch.Addr) bool {
-	m, err := d.surveyed().mapping(d, at)
+	m, err := d.surveyed().Mapping(at)
 	return err != nil || m != nil && m.Exec
 }

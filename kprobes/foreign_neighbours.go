@@ -69,7 +69,7 @@ func (d *domain) undisturbed(at arch.Addr, b []byte) {
 		defer func() { d.survey = nil }()
 	}
 	for len(b) > 0 {
-		m, err := d.surveyed().mapping(d, at)
+		m, err := d.surveyed().Mapping(at)
 		if err != nil || m == nil {
 			return
 		}

@@ -25,7 +25,7 @@ func (d *domain) leads(to arch.Addr) bool {
 	if d.survey == nil {
 		defer func() { d.survey = nil }()
 	}
-	m, err := d.surveyed().mapping(d, to)
+	m, err := d.surveyed().Mapping(to)
 	if err != nil || m == nil || !m.Exec || d.region.Contains(to) {
 		return false
 	}
@@ -117,7 +117,7 @@ func (d *domain) fromFile(at arch.Addr, b byte) bool {
 	if d.survey == nil {
 		defer func() { d.survey = nil }()
 	}
-	m, err := d.surveyed().mapping(d, at)
+	m, err := d.surveyed().Mapping(at)
 	if err != nil || m == nil || d.region.Contains(at) {
 		return true
 	}

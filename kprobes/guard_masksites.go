@@ -119,7 +119,7 @@ func (d *domain) unsearched(sites []*site) (list []*procfs.Mapping) {
 	}
 	probed := false
 	for _, st := range sites {
-		m, err := d.surveyed().mapping(d, st.addr)
+		m, err := d.surveyed().Mapping(st.addr)
 		if err != nil || m == nil {
 			continue
 		}
@@ -128,7 +128,7 @@ func (d *domain) unsearched(sites []*site) (list []*procfs.Mapping) {
 			add(m)
 		}
 	}
-	maps, err := d.surveyed().mappings(d)
+	maps, err := d.surveyed().Mappings()
 	if err != nil || !probed {
 		return list
 	}
@@ -254,7 +254,7 @@ func constantPointer(call *syscallsites.Site) (p arch.Addr, known bool) {
 
 // constantSet is the set to block in place of the one at p, 0 if that need not be changed or may be another one later.
 func (d *domain) constantSet(p arch.Addr) ptrace.Sigset {
-	m, err := d.surveyed().mapping(d, p)
+	m, err := d.surveyed().Mapping(p)
 	b := make([]byte, setLen)
 	if err != nil || m == nil || m.Write || m.Anonymous() || d.space.ReadMemory(p, b) != nil {
 		return 0

@@ -124,7 +124,7 @@ func (d *domain) atEntry(st *site, kp *Kprobe) error {
 
 // refuseShadowStack refuses to move threads between functions.
 func (d *domain) refuseShadowStack() error {
-	on, err := d.surveyed().shadowStack(d)
+	on, err := d.surveyed().ShadowStack()
 	if err == nil && on {
 		err = ErrShadowStack
 	}

@@ -124,9 +124,7 @@ func (d *domain) untouchable(choice *optimize.Choice) error {
 
 // analysed asks which jumps st may have.
 func (d *domain) analysed(st *site) (*optimize.Choice, error) {
-	v := d.surveyed()
-	read := func(at arch.Addr, n int) ([]byte, error) { return v.original(d, at, n) }
-	return v.analyses.choose(d.symbols(), st.addr, read)
+	return d.surveyed().analyses.choose(d.symbols(), st.addr, d.original)
 }
 
 // makeBody chooses the body. Counters must be near the detour, which is near the site.

@@ -79,7 +79,7 @@ func (k *stacks) sameStack(d *domain, a, b arch.Addr) bool {
 		}
 		k.surveyed[d], d.survey = true, nil
 	}
-	m, err := d.surveyed().mapping(d, a)
+	m, err := d.surveyed().Mapping(a)
 	return err == nil && m != nil && m.Range.Contains(b)
 }
 
@@ -95,7 +95,7 @@ func (d *domain) holdsReturn(ri *KretprobeInstance) bool {
 func (d *domain) mappingOf(at arch.Addr) arch.Range {
 	d.survey = nil
 	defer func() { d.survey = nil }()
-	m, err := d.surveyed().mapping(d, at)
+	m, err := d.surveyed().Mapping(at)
 	if err != nil || m == nil {
 		return arch.Range{Start: at, End: at + 1}
 	}

@@ -82,7 +82,7 @@ func (d *domain) checkReturn(at arch.Addr) error {
 	if err := d.checkMapping(at); err != nil {
 		return err
 	}
-	m, err := d.surveyed().mapping(d, at)
+	m, err := d.surveyed().Mapping(at)
 	if err != nil {
 		return err
 	}

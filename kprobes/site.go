@@ -79,7 +79,7 @@ func (d *domain) checkShadowStack(insn arch.Insn) error {
 	default:
 		return nil
 	}
-	on, err := d.surveyed().shadowStack(d)
+	on, err := d.surveyed().ShadowStack()
 	if err == nil && on {
 		err = ErrShadowStack
 	}

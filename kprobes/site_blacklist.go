@@ -146,7 +146,7 @@ func (d *domain) isSigreturn(at arch.Addr) bool {
 	for _, load := range host.Arch.SigreturnLoads() {
 		insns := slices.Concat(load, call)
 		for _, start := range []arch.Addr{at, at - arch.Addr(len(load))} {
-			code, err := d.surveyed().original(d, start, len(insns))
+			code, err := d.original(start, len(insns))
 			if err == nil && bytes.Equal(code, insns) {
 				return true
 			}

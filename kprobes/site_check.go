@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"fmt"
-	"sort"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
@@ -45,7 +44,7 @@ func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo boo
 	}
 	if d.symbols().GoFunction(at) {
 		const longest = 64
-		code, err := d.surveyed().original(d, bounds.Start, int(min(bounds.Len(), longest)))
+		code, err := d.original(bounds.Start, int(min(bounds.Len(), longest)))
 		if err != nil {
 			return at, true, err
 		}
@@ -61,7 +60,7 @@ func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo boo
 }
 
 func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
-	code, err := d.surveyed().original(d, entry, host.Arch.MaxInsnLen())
+	code, err := d.original(entry, host.Arch.MaxInsnLen())
 	if err != nil {
 		return 0, err
 	}
@@ -79,7 +78,7 @@ func (d *domain) checkMapping(at arch.Addr) error {
 
 // codeMapping is the mapping that at is code in.
 func (d *domain) codeMapping(at arch.Addr) (*procfs.Mapping, error) {
-	m, err := d.surveyed().mapping(d, at)
+	m, err := d.surveyed().Mapping(at)
 	switch {
 	case err != nil:
 		return nil, err
@@ -114,10 +113,8 @@ func (d *domain) checkCode(at arch.Addr) error {
 
 // checkRestartable refuses what is in a restartable sequence.
 func (d *domain) checkRestartable(at arch.Addr) error {
-	all := d.surveyed().sequences(d)
-	i := sort.Search(len(all), func(i int) bool { return all[i].End > at })
-	if i < len(all) && all[i].Contains(at) {
-		return fmt.Errorf("%w: %s to %s", ErrRestartable, all[i].Start, all[i].End)
+	if r, inside := d.surveyed().Restartable(at); inside {
+		return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)
 	}
 	return nil
 }
@@ -125,16 +122,15 @@ func (d *domain) checkRestartable(at arch.Addr) error {
 // checkBoundary decodes from the start of the function, as can_probe does
 // (arch/x86/kernel/kprobes/core.c).
 func (d *domain) checkBoundary(fn arch.Range, at arch.Addr) error {
-	f, err := d.surveyed().decodeTo(d, fn, at)
+	f, err := d.decodeTo(fn, at)
 	if err != nil {
 		return err
 	}
-	i := sort.Search(len(f.starts), func(i int) bool { return f.starts[i] >= at })
-	if i < len(f.starts) && f.starts[i] == at || i == len(f.starts) && f.next == at {
+	pc, begins := f.Begins(at)
+	if begins {
 		return nil
 	}
-	pc := f.starts[i-1]
-	insn, err := host.Arch.Decode(f.code[pc-fn.Start:], pc)
+	insn, err := host.Arch.Decode(f.Code(pc), pc)
 	if err != nil {
 		return refusal(err)
 	}
@@ -143,7 +139,7 @@ func (d *domain) checkBoundary(fn arch.Range, at arch.Addr) error {
 
 // decode reads the instruction at at as it is without patches.
 func (d *domain) decode(at arch.Addr) (arch.Insn, error) {
-	code, err := d.surveyed().original(d, at, host.Arch.MaxInsnLen())
+	code, err := d.original(at, host.Arch.MaxInsnLen())
 	if err != nil {
 		return arch.Insn{}, err
 	}

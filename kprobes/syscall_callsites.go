@@ -13,7 +13,7 @@ import (
 
 // callSites finds all places in the mappings that chosen names, nil for all.
 func (d *domain) callSites(chosen func(procfs.Mapping) bool) (sites []syscallsites.Site, gaps []syscallsites.Gap, err error) {
-	maps, err := d.surveyed().mappings(d)
+	maps, err := d.surveyed().Mappings()
 	if err != nil {
 		return nil, nil, err
 	}
