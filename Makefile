@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # Not LINT, which make has a value for.
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5m
-# More flags for go test, such as -v or -short.
+# More flags for go test, such as -v.
 TESTFLAGS ?=
 
 # Tested with the race detector. arch has no state to race for; the others hold
@@ -30,12 +30,13 @@ demo: build ## probe a bundled sample program, live
 setup-test: ## install what the tests use, if this is root on a Debian
 	@scripts/setup-test
 
-test: setup-test ## run all tests
-	status=0; \
-	$(GO) test -count=1 -race -timeout 25m $(TESTFLAGS) $(RACE) || status=1; \
-	$(GO) test -count=1 -race -timeout 10m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
-	$(GO) test -count=1 -timeout 40m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
-	exit $$status
+test: SHELL := bash
+test: setup-test ## run all tests, and list the slowest
+	set -o pipefail; { status=0; \
+	$(GO) test -json -count=1 -race -timeout 25m $(TESTFLAGS) $(RACE) || status=1; \
+	$(GO) test -json -count=1 -race -timeout 10m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
+	$(GO) test -json -count=1 -timeout 40m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
+	exit $$status; } | $(GO) run ./internal/slowest $(filter -v,$(TESTFLAGS))
 
 check: ## check formatting, vet, lint, go.mod, and the import table
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
