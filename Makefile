@@ -16,7 +16,7 @@ COVERED ?= $(wildcard $(addprefix /lib/x86_64-linux-gnu/,libc.so.6 libcrypto.so.
 	$(shell python3 -c 'print(*{l.split()[-1] for l in open("/proc/self/maps") if " r-xp " in l and "python" in l and "dynload" not in l})' 2>/dev/null) \
 	bin/gokprobe
 
-.PHONY: help build demo test setup-test check torture torture-long torture-load torture-uprobes bench fuzz examples clean
+.PHONY: help build demo quick test setup-test check torture torture-long torture-load torture-uprobes bench fuzz examples clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
@@ -29,6 +29,9 @@ demo: build ## probe a bundled sample program, live
 
 setup-test: ## install what the tests use, if this is root on a Debian
 	@scripts/setup-test
+
+quick: ## run the tests of pure rooms, and some of live processes: a minute
+	@scripts/quick $(TESTFLAGS)
 
 test: SHELL := bash
 test: setup-test ## run all tests, and list the slowest

@@ -29,7 +29,7 @@ func TestSignalsUnderProbes(t *testing.T) {
 				s := attach(t, prog.PID(), kprobes.Options{})
 				kp := m.probe("foo")
 				register(t, s, kp)
-				const calls = 20_000
+				calls := uint64(testsize.Rounds(2000, 20_000, 20_000))
 				ran := prog.Do(fmt.Sprintf("run %d", calls), "ran")
 				wantHits(t, kp, calls)
 				if got := number(t, ran, "queued"); got != calls/10 {
