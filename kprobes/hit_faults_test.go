@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -221,10 +222,7 @@ func TestHitInAHandlerOfSIGTRAP(t *testing.T) {
 
 // TestManyFaults: signals arrive in the slots, in the handlers, and on the way to both.
 func TestManyFaults(t *testing.T) {
-	rounds := 3
-	if torture() {
-		rounds = 50
-	}
+	rounds := testsize.Rounds(1, 3, 50)
 	prog := start(t, "faults")
 	all := labels(t, prog)
 	want := record(prog)

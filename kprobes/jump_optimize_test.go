@@ -9,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -101,10 +102,7 @@ func TestOptimizedAnywhere(t *testing.T) {
 // TestToggleOptimized: jumps come and go, by every way that there is, while threads run
 // through the region and signals arrive; all results stay right.
 func TestToggleOptimized(t *testing.T) {
-	rounds := 300
-	if torture() {
-		rounds = 10_000
-	}
+	rounds := testsize.Rounds(30, 300, 10_000)
 	prog := start(t, "regions", "8")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var kps []*kprobes.Kprobe

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -179,10 +180,7 @@ func TestDecisionsInGo(t *testing.T) {
 
 // TestDecisionsWhileTheSiteChanges: jumps come and go under threads that run.
 func TestDecisionsWhileTheSiteChanges(t *testing.T) {
-	rounds := 40
-	if torture() {
-		rounds = 1000
-	}
+	rounds := testsize.Rounds(8, 40, 1000)
 	const n, seed = 50, 11
 	prog := start(t, "threads", "4")
 	s := attach(t, prog.PID(), kprobes.Options{})
@@ -224,10 +222,7 @@ func TestDecisionsWhileTheSiteChanges(t *testing.T) {
 
 // TestDecisionsThatNobodyWaitsFor: sessions end while threads are chosen all the time.
 func TestDecisionsThatNobodyWaitsFor(t *testing.T) {
-	rounds := 60
-	if torture() {
-		rounds = 2000
-	}
+	rounds := testsize.Rounds(10, 60, 2000)
 	const n, seed = 3, 5
 	prog := start(t, "threads", "4")
 	prog.Send("start")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -37,10 +38,7 @@ func recovered(t *testing.T, pid int) {
 // TestNoGuardIsLeftInAProgramThatVforks: where sessions end while it is inside vfork(2), in which it can't be made to change an action. The action
 // would lead to memory that is gone, and be taken for the program's own by the next session, which would set no guard.
 func TestNoGuardIsLeftInAProgramThatVforks(t *testing.T) {
-	rounds := 12
-	if torture() {
-		rounds = 300
-	}
+	rounds := testsize.Rounds(3, 12, 300)
 	prog := start(t, "family")
 	for range rounds {
 		s := attach(t, prog.PID(), kprobes.Options{})
@@ -124,10 +122,7 @@ func widow(t *testing.T, g *guardedTracer, pid int) {
 
 // TestNoCodeIsPatchedInsideVforkWithoutAGuard: what a program's thread or its vfork child came to would be a breakpoint that kills it, were the tracer killed.
 func TestNoCodeIsPatchedInsideVforkWithoutAGuard(t *testing.T) {
-	rounds := 12
-	if torture() {
-		rounds = 300
-	}
+	rounds := testsize.Rounds(3, 12, 300)
 	prog := start(t, "family")
 	for range rounds {
 		prog.Send("spawn 300")
