@@ -53,7 +53,7 @@ func TestWhatStaysIsFoundBesideUprobes(t *testing.T) {
 			besidePatience = 50 * time.Millisecond
 		}
 		before := TakeSnapshot(t, p.PID())
-		undo := poke(t, p.PID(), "/libc.so.6", left)
+		goes := time.AfterFunc(20*time.Second, poke(t, p.PID(), "/libc.so.6", left))
 		check, compare := found(t, p.PID(), before)
 		if len(check) != 1 || !strings.Contains(check[0], "text at") {
 			t.Errorf("%#x: CheckClean found %q", left, check)
@@ -61,7 +61,14 @@ func TestWhatStaysIsFoundBesideUprobes(t *testing.T) {
 		if len(compare) != 1 || !strings.Contains(compare[0], "executable mapping") {
 			t.Errorf("%#x: Compare found %q", left, compare)
 		}
-		undo()
+		if !goes.Reset(0) {
+			t.Errorf("%#x was waited for", left)
+		}
+		for range 1000 {
+			if check, _ = found(t, p.PID(), before); len(check) == 0 {
+				break
+			}
+		}
 		besidePatience = patience
 	}
 }
