@@ -200,7 +200,8 @@ func TestTracer(t *testing.T) {
 func callForEver(t *testing.T, s *kprobes.Session) {
 	mode := os.Getenv("GOKPROBE_REMOTE")
 	switch mode {
-	case "guard":
+	case "bare":
+	default:
 		everywhere(s, "foo")
 	case "jump":
 		register(t, s, &kprobes.Kprobe{SymbolName: os.Getenv("GOKPROBE_SYMBOLS")})
