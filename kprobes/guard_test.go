@@ -201,8 +201,6 @@ func callForEver(t *testing.T, s *kprobes.Session) {
 	mode := os.Getenv("GOKPROBE_REMOTE")
 	switch mode {
 	case "bare":
-	default:
-		everywhere(s, "foo")
 	case "jump":
 		register(t, s, &kprobes.Kprobe{SymbolName: os.Getenv("GOKPROBE_SYMBOLS")})
 		s.WaitForOptimizer()
@@ -210,6 +208,8 @@ func callForEver(t *testing.T, s *kprobes.Session) {
 		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
 			everywhere(s, symbol)
 		}
+	default:
+		everywhere(s, "foo")
 	}
 	fmt.Println("armed")
 	if mode == "none" || mode == "jump" {
