@@ -11,7 +11,7 @@ FUZZTIME ?= 5m
 # Where make bench writes its rounds, and how many there are.
 NEW    ?= bench/results/$(or $(VERSION),here).txt
 ROUNDS ?= 10
-# More flags for go test, such as -v or -short.
+# More flags for go test, such as -v.
 TESTFLAGS ?=
 
 # Tested with the race detector. arch has no state to race for; the others hold
@@ -23,7 +23,7 @@ COVERED ?= $(wildcard $(addprefix /lib/x86_64-linux-gnu/,libc.so.6 libcrypto.so.
 	$(shell python3 -c 'print(*{l.split()[-1] for l in open("/proc/self/maps") if " r-xp " in l and "python" in l and "dynload" not in l})' 2>/dev/null) \
 	bin/gokprobe
 
-.PHONY: help build man deb rpm apk demo test setup-test check torture torture-long torture-load torture-uprobes bench bench-compare fuzz examples clean
+.PHONY: help build man deb rpm apk demo quick test setup-test check torture torture-long torture-load torture-uprobes bench bench-compare fuzz examples clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
@@ -49,12 +49,16 @@ demo: build ## probe a bundled sample program, live
 setup-test: ## install what the tests use, if this is root on a Debian
 	@scripts/setup-test
 
-test: setup-test ## run all tests
-	status=0; \
-	$(GO) test -count=1 -race -timeout 25m $(TESTFLAGS) $(RACE) || status=1; \
-	$(GO) test -count=1 -race -timeout 10m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
-	$(GO) test -count=1 -timeout 40m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
-	exit $$status
+quick: ## run the tests of pure rooms, and some of live processes: a minute
+	@scripts/quick $(TESTFLAGS)
+
+test: SHELL := bash
+test: setup-test ## run all tests, and list the slowest
+	set -o pipefail; { status=0; \
+	$(GO) test -json -count=1 -race -timeout 25m $(TESTFLAGS) $(RACE) || status=1; \
+	$(GO) test -json -count=1 -race -timeout 10m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
+	$(GO) test -json -count=1 -timeout 40m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
+	exit $$status; } | $(GO) run ./internal/slowest $(filter -v,$(TESTFLAGS))
 
 check: ## check formatting, vet, lint, go.mod, and the import table
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }

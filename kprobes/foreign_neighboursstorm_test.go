@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -15,10 +16,7 @@ import (
 // leave. (What is left open is in SECURITY.md.) The program judges its own results; its text is the file's in the end. The seed is in the output.
 func TestUprobesThatComeAndGo(t *testing.T) {
 	testprog.NeedUprobes(t)
-	rounds := 6
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(2, 6, 200)
 	seed := testprog.Seed(t, 13)
 	bin := ownCopy(t, "optstorm")
 	for i := range rounds {
@@ -30,10 +28,7 @@ func TestUprobesThatComeAndGo(t *testing.T) {
 // left, and the program is right.
 func TestTracersAreKilledBesideUprobes(t *testing.T) {
 	testprog.NeedUprobes(t)
-	rounds := 6
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(2, 6, 200)
 	seed := testprog.Seed(t, 17)
 	bin := ownCopy(t, "optstorm")
 	for i := range rounds {

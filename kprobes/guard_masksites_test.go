@@ -14,6 +14,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -185,10 +186,7 @@ func mask(t *testing.T, pid int) uint64 {
 // TestThreadsAndProcessesAreMadeAfterOurDeath: nearly all functions of the C library are probed, in three ways, when the tracer is killed; the program makes threads, and
 // processes by posix_spawn, all the time. Neither it nor any of those dies.
 func TestThreadsAndProcessesAreMadeAfterOurDeath(t *testing.T) {
-	rounds := 6
-	if torture() {
-		rounds = 300
-	}
+	rounds := testsize.Rounds(3, 6, 300)
 	for i := range rounds {
 		how := []string{"count", "breakpoints", "returns"}[i%3]
 		work := [][2]string{{"threads 20", "joined"}, {"spawn", "status"}}[i/3%2]

@@ -5,16 +5,14 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // TestTheGuardLeavesByNoSystemCall: the tracer is killed while all of a function is probed in random ways. The program keeps all its registers at what
 // it then meets, and one whose seccomp filter ends it for rt_sigreturn(2), as for nearly all other calls, goes on.
 func TestTheGuardLeavesByNoSystemCall(t *testing.T) {
-	rounds := 12
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(3, 12, 200)
 	for _, v := range []victim{
 		{"keepregs", nil, "run 200", "ran", []string{"subject"}, 0},
 		{"rev_jail", []string{"few"}, "foo 200", "did", []string{"foo"}, 0},

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -277,10 +278,7 @@ func TestCallsOfADelayedThread(t *testing.T) {
 // TestAStormOfDelays: threads are delayed for random times in the middle of probes that come and go, signals,
 // and sessions that end at any time. Each call is one hit, and its result is right.
 func TestAStormOfDelays(t *testing.T) {
-	rounds := 6
-	if torture() {
-		rounds = 100
-	}
+	rounds := testsize.Rounds(2, 6, 100)
 	prog := start(t, "threads", "8")
 	for i := range rounds {
 		m := modes[i%2]

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -186,10 +187,7 @@ int main(void)
 
 // TestJprobesOfRandomPrototypes: the oracle is the C compiler.
 func TestJprobesOfRandomPrototypes(t *testing.T) {
-	seeds, functions := 1, 60
-	if torture() {
-		seeds, functions = 20, 100
-	}
+	seeds, functions := testsize.Rounds(1, 1, 20), testsize.Rounds(20, 60, 100)
 	for seed := range uint64(seeds) {
 		for _, flags := range [][]string{{"-g", "-O1", "-fno-var-tracking"}, {"-g0", "-O0"}} {
 			t.Run(fmt.Sprint(seed, flags), func(t *testing.T) {

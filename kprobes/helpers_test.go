@@ -2,7 +2,6 @@ package kprobes_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 func attach(t testing.TB, pid int, opts kprobes.Options) *kprobes.Session {
 	t.Helper()
 	if opts.Log == nil {
-		opts.Log = func(m string) { t.Errorf("session warns: %s", m) }
+		opts.Log = testprog.NoWarnings(t)
 	}
 	s, err := kprobes.Attach(pid, opts)
 	if err != nil {
@@ -85,9 +84,6 @@ func wantHitsAgain(t testing.TB, prog *testprog.Prog, kp *kprobes.Kprobe, comman
 		prog.Do(command, answer)
 	}
 }
-
-// torture tells whether the long campaigns were asked for.
-func torture() bool { return os.Getenv("GOKPROBE_TORTURE") != "" }
 
 // number reads the word after name in a line of "name value" pairs.
 func number(t testing.TB, line, name string) uint64 {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -97,10 +98,7 @@ func TestFaultBesideAHeldSignal(t *testing.T) {
 // TestKilledAtAnyMoment: whatever is under way when the target dies ends with an error
 // that says so, and nothing hangs.
 func TestKilledAtAnyMoment(t *testing.T) {
-	rounds := 40
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(8, 40, 200)
 	for i := range rounds {
 		prog := start(t, "busy64", "8")
 		killed := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -107,10 +108,7 @@ func TestOwnTrapsReachAHandlerInstalledLater(t *testing.T) {
 // TestAFaultWhileTheSessionEndsTellsTheTruth: the copy's fault is still to be delivered when
 // the slot goes.
 func TestAFaultWhileTheSessionEndsTellsTheTruth(t *testing.T) {
-	rounds := 60
-	if torture() {
-		rounds = 1000
-	}
+	rounds := testsize.Rounds(10, 60, 1000)
 	prog := start(t, "interrupts")
 	prog.Send("divide")
 	for range rounds {
@@ -146,10 +144,7 @@ func TestUserDispatchDecidesAsForTheOriginal(t *testing.T) {
 // TestProbesComeAndGoWhileTheLeaderMakesProbedCalls: the thread that is made to map memory
 // stands at the entry of a system call of its own now and then.
 func TestProbesComeAndGoWhileTheLeaderMakesProbedCalls(t *testing.T) {
-	rounds := 20
-	if torture() {
-		rounds = 500
-	}
+	rounds := testsize.Rounds(4, 20, 500)
 	prog := start(t, "interrupts")
 	prog.Send("calls")
 	for range rounds {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -138,10 +139,7 @@ func randomTraps(r *rand.Rand, n int) (commands []string) {
 
 // TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone: sessions, and probes in them, come and go meanwhile.
 func TestProgramsThatChangeMasksAndActionsAtRandomDoAsAlone(t *testing.T) {
-	rounds := 6
-	if torture() {
-		rounds = 100
-	}
+	rounds := testsize.Rounds(2, 6, 100)
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		commands := randomTraps(r, 40)

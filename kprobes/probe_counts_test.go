@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -20,7 +21,7 @@ func TestCountsAreExact(t *testing.T) {
 		{"C++", "cxx", "threads 8 %d", "shop::Counter::add(long) const", nil},
 		{"Go", "gosrv", "threads 8 %d", "main.target", nil},
 	}
-	const calls = 100_000
+	calls := uint64(testsize.Rounds(2000, 100_000, 100_000))
 	for _, p := range programs {
 		for _, m := range modes {
 			t.Run(p.name+"/"+string(m), func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestHandlerChangesAnArgument(t *testing.T) {
 func TestHandlerPanicIsContained(t *testing.T) {
 	prog := start(t, "prey")
 	var warned []string
-	s := attach(t, prog.PID(), kprobes.Options{Log: func(m string) { warned = append(warned, m) }})
+	s := attach(t, prog.PID(), kprobes.Options{Log: testprog.ButUprobes(func(m string) { warned = append(warned, m) })})
 	kp := &kprobes.Kprobe{SymbolName: "target", PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int { panic("oops") }}
 	register(t, s, kp)
 	for range 2 {

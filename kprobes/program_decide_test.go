@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -85,7 +86,7 @@ func TestDecisionsAreExact(t *testing.T) {
 			wantHits(t, kp, threads*calls)
 			wantDecided(t, kp, ran, n, seed)
 			stops := s.Handled() - before
-			if mechanism == "optimized" && stops != ran || stops < ran || ran == 0 {
+			if mechanism == "optimized" && stops != ran && keepsJump(s, kp) || stops < ran || ran == 0 {
 				t.Errorf("%d stops for %d chosen hits", stops, ran)
 			}
 			if got := kp.State(0); got != threads*calls {
@@ -179,10 +180,7 @@ func TestDecisionsInGo(t *testing.T) {
 
 // TestDecisionsWhileTheSiteChanges: jumps come and go under threads that run.
 func TestDecisionsWhileTheSiteChanges(t *testing.T) {
-	rounds := 40
-	if torture() {
-		rounds = 1000
-	}
+	rounds := testsize.Rounds(8, 40, 1000)
 	const n, seed = 50, 11
 	prog := start(t, "threads", "4")
 	s := attach(t, prog.PID(), kprobes.Options{})
@@ -224,10 +222,7 @@ func TestDecisionsWhileTheSiteChanges(t *testing.T) {
 
 // TestDecisionsThatNobodyWaitsFor: sessions end while threads are chosen all the time.
 func TestDecisionsThatNobodyWaitsFor(t *testing.T) {
-	rounds := 60
-	if torture() {
-		rounds = 2000
-	}
+	rounds := testsize.Rounds(10, 60, 2000)
 	const n, seed = 3, 5
 	prog := start(t, "threads", "4")
 	prog.Send("start")
@@ -352,7 +347,7 @@ func TestDecisionsInSeveralProbes(t *testing.T) {
 	wantOptimized(t, s, kps[0])
 	before := s.Handled()
 	prog.Do(fmt.Sprintf("go %d", calls), "went")
-	if stops := s.Handled() - before; stops != calls/5 || ran[0] != 2*calls/5 {
+	if stops := s.Handled() - before; stops != calls/5 && keepsJump(s, kps[0]) || ran[0] != 2*calls/5 {
 		t.Errorf("%d stops, the handler ran %d times", stops, ran[0])
 	}
 	wantHits(t, kps[0], 2*calls)

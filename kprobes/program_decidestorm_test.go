@@ -10,6 +10,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -18,10 +19,7 @@ import (
 // interrupt, and leave by siglongjmp. No decision is lost, or made twice.
 func TestDecisionsInAStormOfSignals(t *testing.T) {
 	const n, seed = 7, 13
-	rounds := 4000
-	if torture() {
-		rounds = 100_000
-	}
+	rounds := testsize.Rounds(400, 4000, 100_000)
 	for _, flags := range [][]string{nil, {"-no-pie", "-fno-pie"}} {
 		t.Run(fmt.Sprint(flags), func(t *testing.T) {
 			prog := testprog.Start(t, testprog.Build(t, "optstorm", flags...))
@@ -126,10 +124,7 @@ func TestChosenHitsAreDivertedUnderSignals(t *testing.T) {
 
 // TestSessionsEndUnderDecisionsAndSignals: threads are taken out of bodies and from where they were chosen.
 func TestSessionsEndUnderDecisionsAndSignals(t *testing.T) {
-	rounds := 15
-	if torture() {
-		rounds = 500
-	}
+	rounds := testsize.Rounds(3, 15, 500)
 	const n, seed = 4, 29
 	prog := start(t, "ticks", "3")
 	prog.Send("go 100000")
@@ -162,7 +157,7 @@ func TestChosenHitsAnywhere(t *testing.T) {
 		kp := deciding(t, "", oneOf(2, uint64(at)), counted(&ran))
 		kp.Addr = at
 		register(t, s, kp)
-		if s.WaitForOptimizer(); s.Status(kp).Mechanism == kprobes.Optimized {
+		if s.WaitForOptimizer(); jumps(s, kp) {
 			optimized++
 		}
 		prog.Do("go 3", "went")
@@ -190,7 +185,7 @@ func TestChosenInAProgramThatStepsItself(t *testing.T) {
 		if s.RegisterKprobe(kp) != nil {
 			continue
 		}
-		if s.WaitForOptimizer(); s.Status(kp).Mechanism == kprobes.Optimized {
+		if s.WaitForOptimizer(); jumps(s, kp) {
 			optimized++
 			compareSteps(t, record(prog), want)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -190,10 +191,7 @@ var wards = append(slices.Clone(victims),
 
 // TestAGuardianPutsTheTargetRight: the tracer is killed at any moment, and nobody else does anything.
 func TestAGuardianPutsTheTargetRight(t *testing.T) {
-	rounds := 42
-	if torture() {
-		rounds = 700
-	}
+	rounds := testsize.Rounds(7, 42, 700)
 	for i := range rounds {
 		v := wards[i%len(wards)]
 		t.Run(fmt.Sprintf("%d-%s-%s", i, v.name, v.symbols[0]), func(t *testing.T) {
@@ -400,10 +398,7 @@ func TestAProgramThatDoesNotAskForItHasNoGuardian(t *testing.T) {
 
 // TestHowLongTheTargetIsLeftAlone is a measurement: from the tracer's death to the guardian's word that all is right.
 func TestHowLongTheTargetIsLeftAlone(t *testing.T) {
-	rounds := 3
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(1, 3, 200)
 	var times []time.Duration
 	for range rounds {
 		prog := testprog.Start(t, testprog.Build(t, "threads"), "4")

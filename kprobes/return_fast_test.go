@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -51,10 +52,7 @@ func TestCallsAreFollowedInTheTarget(t *testing.T) {
 
 // TestSessionsEndWhileCallsAreFollowed, at any place in the bodies that follow them.
 func TestSessionsEndWhileCallsAreFollowed(t *testing.T) {
-	rounds := 60
-	if torture() {
-		rounds = 2000
-	}
+	rounds := testsize.Rounds(6, 60, 2000)
 	prog := start(t, "ends")
 	prog.Do("loop backtrace", "looping")
 	for range rounds {
@@ -74,10 +72,7 @@ func TestSessionsEndWhileCallsAreFollowed(t *testing.T) {
 // TestSignalsWhileCallsAreFollowed: signals arrive in the bodies, also in those that leave a call to the
 // tracer, while jumps come and go.
 func TestSignalsWhileCallsAreFollowed(t *testing.T) {
-	rounds := 40
-	if torture() {
-		rounds = 2000
-	}
+	rounds := testsize.Rounds(4, 40, 2000)
 	prog := start(t, "regions", "4")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var rps []*kprobes.Kretprobe

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -45,12 +46,9 @@ func TestAnAttachThatIsGivenUpLeavesTheProgramAlone(t *testing.T) {
 	for _, h := range holds {
 		t.Run(h.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(testprog.Seed(t, 7), 1))
-			threads, rounds := h.threads, 12
-			if os.Getenv("GOKPROBE_TORTURE") != "" {
-				rounds = 200
-				if h.name == "threads" {
-					threads, rounds = 5000, 20
-				}
+			threads, rounds := h.threads, testsize.Rounds(3, 12, 200)
+			if testsize.Torture() && h.name == "threads" {
+				threads, rounds = 5000, 20
 			}
 			p := testprog.Start(t, testprog.Build(t, "waits"), strconv.Itoa(threads), h.args)
 			undo := func() {}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -51,10 +52,7 @@ func TestHandlersThatEndTheSession(t *testing.T) {
 // TestSessionsComeAndGoInASelfTracingProgram: attach, probe every third instruction, and close,
 // over and over, while the program single-steps itself.
 func TestSessionsComeAndGoInASelfTracingProgram(t *testing.T) {
-	rounds := 150
-	if torture() {
-		rounds = 3000
-	}
+	rounds := testsize.Rounds(15, 150, 3000)
 	prog := start(t, "traceflag")
 	want := withoutRF(record(prog))
 	end := comeAndGo(t, prog, func(s *kprobes.Session, i int) (kps []*kprobes.Kprobe) {
@@ -75,10 +73,7 @@ func TestSessionsComeAndGoInASelfTracingProgram(t *testing.T) {
 
 // TestSessionsComeAndGoAmongFaults: the same with a program that faults all the time.
 func TestSessionsComeAndGoAmongFaults(t *testing.T) {
-	rounds := 10
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(2, 10, 200)
 	prog := start(t, "faults")
 	all := labels(t, prog)
 	want := withoutPresence(record(prog))
@@ -126,7 +121,7 @@ func comeAndGo(t *testing.T, prog *testprog.Prog, probes func(*kprobes.Session, 
 				return
 			default:
 			}
-			s, err := kprobes.Attach(prog.PID(), kprobes.Options{Log: func(m string) { t.Errorf("session warns: %s", m) }})
+			s, err := kprobes.Attach(prog.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
 			if err != nil {
 				t.Errorf("attach: %v", err)
 				return

@@ -11,6 +11,8 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -37,10 +39,7 @@ func recovered(t *testing.T, pid int) {
 // TestNoGuardIsLeftInAProgramThatVforks: where sessions end while it is inside vfork(2), in which it can't be made to change an action. The action
 // would lead to memory that is gone, and be taken for the program's own by the next session, which would set no guard.
 func TestNoGuardIsLeftInAProgramThatVforks(t *testing.T) {
-	rounds := 12
-	if torture() {
-		rounds = 300
-	}
+	rounds := testsize.Rounds(3, 12, 300)
 	prog := start(t, "family")
 	for range rounds {
 		s := attach(t, prog.PID(), kprobes.Options{})
@@ -124,14 +123,11 @@ func widow(t *testing.T, g *guardedTracer, pid int) {
 
 // TestNoCodeIsPatchedInsideVforkWithoutAGuard: what a program's thread or its vfork child came to would be a breakpoint that kills it, were the tracer killed.
 func TestNoCodeIsPatchedInsideVforkWithoutAGuard(t *testing.T) {
-	rounds := 12
-	if torture() {
-		rounds = 300
-	}
+	rounds := testsize.Rounds(3, 12, 300)
 	prog := start(t, "family")
 	for range rounds {
 		prog.Send("spawn 300")
-		s := attach(t, prog.PID(), kprobes.Options{Log: func(m string) { t.Error(m) }})
+		s := attach(t, prog.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
 		register(t, s, boosted.probe("foo"))
 		wantGuard(t, prog.PID())
 		closeSession(t, s)

@@ -12,16 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // TestTargetIsKilledWhileAttaching: SIGKILL comes while the session attaches or reads the
 // symbols, or soon after. Every call returns, its error is ESRCH, and Close has none.
 func TestTargetIsKilledWhileAttaching(t *testing.T) {
-	rounds := 50
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(10, 50, 200)
 	for i := range rounds {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			prog := start(t, "busy64", "8")

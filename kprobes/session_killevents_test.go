@@ -17,6 +17,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -151,12 +152,7 @@ func TestADeathAtEachEventOfASession(t *testing.T) {
 	}
 }
 
-func deaths() int {
-	if torture() {
-		return 300
-	}
-	return 8
-}
+func deaths() int { return testsize.Rounds(2, 8, 300) }
 
 func wantResult(t *testing.T, got, want, does string, n int) {
 	t.Helper()

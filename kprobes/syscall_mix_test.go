@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -133,7 +134,7 @@ func TestDetachAtTheEntryToACallThatTakesTime(t *testing.T) {
 // there is not.
 func TestDetachAtTheEntryToAFilteredCall(t *testing.T) {
 	filters := []string{"list"}
-	if torture() {
+	if testsize.Torture() {
 		filters = []string{"process", "thread", "trap", "errno", "list"}
 	}
 	numbers := []int{
