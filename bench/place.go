@@ -23,7 +23,7 @@ type placed struct {
 func by(s *kprobes.Session, kp *kprobes.Kprobe, hits func() uint64) placed {
 	return placed{hits: hits, stops: func() string {
 		st := s.Status(kp)
-		return unless(st.Mechanism == "optimized", st.Mechanism, st.Reason)
+		return unless(st.Mechanism == kprobes.Optimized, st.Mechanism.String(), st.Reason)
 	}}
 }
 

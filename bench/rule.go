@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -39,7 +39,7 @@ func ruled(s *kprobes.Session, r inject.Rule) (placed, error) {
 		hits: func() uint64 { return f.Stats().Calls },
 		stops: func() string {
 			at := f.Stats().Places[0]
-			return unless(at.Mechanism == "optimized" || at.Decides == "target", at.Mechanism, at.Reason)
+			return unless(at.Mechanism == kprobes.Optimized || at.Decides == "target", at.By(), at.Reason)
 		},
 	}, nil
 }

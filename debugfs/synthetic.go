@@ -8,8 +8,8 @@ import (
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Synthetic events are events without probes: actions of histograms make them happen

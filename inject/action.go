@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
@@ -124,7 +124,7 @@ func (a SetArgument) there(b binding) error {
 		return nil
 	}
 	params, err := b.fault.in.session.Symbols().Params(b.addr)
-	if b.spot == atCall || a.N > dynevent.MaxArgs || err == nil && a.N > len(params) {
+	if b.spot == atCall || a.N > arg.MaxArgs || err == nil && a.N > len(params) {
 		return fmt.Errorf("%s has no argument %d", b.name, a.N)
 	}
 	return nil

@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -60,11 +61,20 @@ type PlaceStats struct {
 	Module    string
 	Calls     uint64
 	Missed    uint64
-	Mechanism string // of kprobes.Status; empty for one that has no place
-	Reason    string // why it is not optimized, or is in no place
-	Waiting   bool   // for its library
+	Mechanism kprobes.Mechanism  // none of one that has no place, or is a system call
+	Way       kprobes.SyscallWay // of a system call: what sees it
+	Reason    string             // why it is not optimized, or is in no place
+	Waiting   bool               // for its library
 	// Decides is who looks at calls that pass: "target" if they don't stop, else "tracer"; empty if none pass.
 	Decides string
+}
+
+// By names what sees the place's calls. It is empty if it has no place.
+func (p PlaceStats) By() string {
+	if p.Way != kprobes.SyscallAuto {
+		return p.Way.String()
+	}
+	return p.Mechanism.String()
 }
 
 // Stats counts up to now. After the fault's end it is what it was then.
@@ -139,7 +149,7 @@ func (p *place) status() PlaceStats {
 	st := p.fault.in.session.Status(p.kp)
 	out := PlaceStats{
 		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module,
-		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: p.decides(st.Mechanism == "optimized"),
+		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: p.decides(st.Mechanism == kprobes.Optimized),
 	}
 	p.count(&out)
 	return out

@@ -155,7 +155,7 @@ func (c *Call) Errno(e unix.Errno) error {
 func (p *place) callStats() PlaceStats {
 	st := p.fault.in.session.SyscallStatus(p.sp)
 	out := PlaceStats{
-		Name: p.name, Calls: p.sp.Hits(), Missed: p.sp.NMissed(), Mechanism: st.Way.String(), Reason: st.Reason, Decides: "tracer",
+		Name: p.name, Calls: p.sp.Hits(), Missed: p.sp.NMissed(), Way: st.Way, Reason: st.Reason, Decides: "tracer",
 	}
 	if st.Way == kprobes.SyscallBySites {
 		out.Reason = fmt.Sprintf("%d places in the code, %d of them optimized", len(st.Places), st.Optimized)

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -44,7 +44,7 @@ func TestSystemCallsFailWhereAPathMatches(t *testing.T) {
 			b.t.Error(got)
 		}
 		st := f.Stats()
-		if st.Calls != 40 || st.Eligible != 20 || st.Injected != 20 || st.Places[0].Mechanism != by.String() || len(b.events) != 20 {
+		if st.Calls != 40 || st.Eligible != 20 || st.Injected != 20 || st.Places[0].Way != by || len(b.events) != 20 {
 			b.t.Errorf("%+v, %d events", st, len(b.events))
 		}
 		for _, e := range b.events {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -24,10 +25,7 @@ import (
 // several threads, and swap descriptors, fork, are executed and end, while they are probed in every way. Whatever becomes of them: nothing
 // of ours panics, needs 5 s of processor time or 512 MB, or touches a file; and another session of this process counts exactly.
 func TestTargetsThatCorruptAllThatIsOursHarmNobodyElse(t *testing.T) {
-	seed, runs := testprog.Seed(t, 13), 12
-	if torture() {
-		runs = 500
-	}
+	seed, runs := testprog.Seed(t, 13), testsize.Rounds(3, 12, 500)
 	file := filepath.Join(openDir(t), "file")
 	text := bytes.Repeat([]byte("not yours\n"), 1000)
 	ok(t, os.WriteFile(file, text, 0o644))

@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -23,8 +25,8 @@ type domain struct {
 	space   *ptrace.Space
 	text    *patch.Text
 	region  *trampoline.Region
-	shared  []*ptrace.Shared
-	private bool // no memory can be mapped: slots lie in caves, the journal with us
+	shared  map[arch.Addr]*ptrace.Shared // the arenas, by where they begin in the target
+	private bool                         // no memory can be mapped: slots lie in caves, the journal with us
 
 	sites map[arch.Addr]*site
 	slots map[arch.Addr]*site // by slot address, retired ones included
@@ -52,18 +54,17 @@ type domain struct {
 	masks
 	heldMasks heldMasks
 
-	survey *survey // during a registration
+	survey *findings // during a registration
 
 	neighbours neighbours // who write into the code as well
 
-	calls        map[frame]*KretprobeInstance // the latest of each frame
-	owners       map[owner]*KretprobeInstance // the latest of each
-	unreturnable map[arch.Addr]error          // return addresses without a site
+	calls        frames.Book[*KretprobeInstance]
+	unreturnable map[arch.Addr]error // return addresses without a site
 
 	executed bool // the program was executed while it was followed
 
 	released bool
-	steps    *steps // while it is given up
+	steps    *ptrace.Steps // while it is given up
 }
 
 // newDomain begins work in p's address space.
@@ -71,15 +72,15 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d := &domain{
 		session: s,
 		space:   p.Space,
-		region:  trampoline.New(host.Code, trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}),
+		shared:  map[arch.Addr]*ptrace.Shared{},
 		sites:   map[arch.Addr]*site{},
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
 
-		calls:        map[frame]*KretprobeInstance{},
-		owners:       map[owner]*KretprobeInstance{},
 		unreturnable: map[arch.Addr]error{},
 	}
+	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
+	d.region = trampoline.New(host.Code, owner, mapper{d})
 	d.optimizer.init()
 	d.recorder.init()
 	d.told = guardian.NewHold(p.PID, p.StartTime())
@@ -96,8 +97,7 @@ func domainOf(th *ptrace.Thread) *domain {
 	return d
 }
 
-// journal is the region's, growing the region when it is full. Without a region in
-// the target there is nobody who could find it.
+// journal is the region's. Without a region in the target there is nobody who could find it.
 type journal struct{ d *domain }
 
 func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error) {
@@ -105,18 +105,8 @@ func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error)
 		return 0, nil
 	}
 	id, err := j.d.region.Journal().Record(at, original, replacement)
-	var need *trampoline.NeedArena
-	if errors.As(err, &need) {
-		if need.Near.Len() == 0 {
-			need.Near = arch.Range{Start: at, End: at + 1}
-		}
-		if err := j.d.grow(need); err != nil {
-			return 0, err
-		}
-		if j.d.private {
-			return 0, nil
-		}
-		return j.d.region.Journal().Record(at, original, replacement)
+	if err != nil && j.d.private { // as was found out just now
+		return 0, nil
 	}
 	return id, err
 }
@@ -264,7 +254,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 // has only one thread, and a forking thread is inside a system call, not in a slot.
 //
 // We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
-// keep threads from blocking the signal by which the guard answers breakpoints (masksites.go).
+// keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := host.Arch.Breakpoint()
@@ -295,7 +285,15 @@ func (d *domain) clean(child *ptrace.Process) error {
 			}
 		}
 	}
-	return patch.Restore(mem, d.judge(), append(entries, tails...))
+	return patch.Restore(newborn{child}, mem, d.judge(), append(entries, tails...))
+}
+
+// newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.
+type newborn struct{ *ptrace.Process }
+
+func (n newborn) Holds() bool {
+	threads := n.Threads()
+	return len(threads) == 1 && threads[0].Stopped()
 }
 
 // pageReader reads a page at a time: a forked child may have thousands of breakpoints.
@@ -319,4 +317,12 @@ func (r *pageReader) ReadMemory(at arch.Addr, p []byte) error {
 		return nil
 	}
 	return r.mem.ReadMemory(at, p)
+}
+
+// stepped is the steps that are left for d's threads while it is given up, and many outside of that.
+func (d *domain) stepped() *ptrace.Steps {
+	if d.steps != nil {
+		return d.steps
+	}
+	return ptrace.StepsFor(1)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -47,12 +48,9 @@ var harsh = victim{"gosrv", nil, "threads 4 300", "sum", []string{"runtime.sigha
 // handles hits, optimizes, or unregisters, and the target is at work all the time. The work's results
 // are right, before and after.
 func TestTheTargetSurvivesAKilledTracer(t *testing.T) {
-	rounds := 30
-	if torture() {
-		rounds = 500
-	}
+	rounds := testsize.Rounds(6, 30, 500)
 	victims := victims
-	if torture() {
+	if testsize.Torture() {
 		victims = append(slices.Clone(victims), harsh)
 	}
 	for i := range rounds {
@@ -196,12 +194,25 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// callForEver has the target make system calls.
+// callForEver has the target make system calls, but if GOKPROBE_REMOTE says none or jump.
 func callForEver(t *testing.T, s *kprobes.Session) {
-	if os.Getenv("GOKPROBE_REMOTE") != "bare" {
+	mode := os.Getenv("GOKPROBE_REMOTE")
+	switch mode {
+	case "guard":
 		everywhere(s, "foo")
+	case "jump":
+		register(t, s, &kprobes.Kprobe{SymbolName: os.Getenv("GOKPROBE_SYMBOLS")})
+		s.WaitForOptimizer()
+	case "none":
+		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
+			everywhere(s, symbol)
+		}
 	}
 	fmt.Println("armed")
+	if mode == "none" || mode == "jump" {
+		<-s.Done()
+		return
+	}
 	for {
 		at, err := s.Alloc(4096)
 		if err == nil {
@@ -216,10 +227,7 @@ func callForEver(t *testing.T, s *kprobes.Session) {
 // TestTheTargetSurvivesAKillDuringItsSystemCalls: the tracer has a thread of the target make
 // system calls all the time, with a guard and without.
 func TestTheTargetSurvivesAKillDuringItsSystemCalls(t *testing.T) {
-	rounds := 20
-	if torture() {
-		rounds = 200
-	}
+	rounds := testsize.Rounds(4, 20, 200)
 	for i := range rounds {
 		for _, v := range []victim{
 			{name: "prey", work: "threads 2 50 six", answer: "sum"},

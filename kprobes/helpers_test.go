@@ -2,7 +2,6 @@ package kprobes_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -85,9 +84,6 @@ func wantHitsAgain(t testing.TB, prog *testprog.Prog, kp *kprobes.Kprobe, comman
 		prog.Do(command, answer)
 	}
 }
-
-// torture tells whether the long campaigns were asked for.
-func torture() bool { return os.Getenv("GOKPROBE_TORTURE") != "" }
 
 // number reads the word after name in a line of "name value" pairs.
 func number(t testing.TB, line, name string) uint64 {

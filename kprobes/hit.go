@@ -27,7 +27,7 @@ import (
 //
 // The original bytes never come back during a hit, so no other thread can slip
 // through. What runs an instruction, and where a thread may be seen meanwhile, is told
-// in proceed.go.
+// in hit_proceed.go.
 
 // threadState is what a session remembers of a thread.
 type threadState struct {
@@ -267,7 +267,7 @@ func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	if s.closed {
 		return 0
 	}
-	if len(s.taken) > 0 {
+	if s.taken.Len() > 0 {
 		s.drain() // what the tracer has recorded before comes first
 		if s.closed || kp.session != s {
 			return 0 // a RecordHandler has seen to that

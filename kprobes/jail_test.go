@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -43,10 +44,7 @@ func TestAttachesBesideSeccomp(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may suspend a seccomp filter")
 	}
-	attaches := 4
-	if torture() {
-		attaches = 100
-	}
+	attaches := testsize.Rounds(1, 4, 100)
 	for _, kind := range []string{"strict", "process", "thread", "trap", "errno", "notify", "list"} {
 		t.Run(kind, func(t *testing.T) {
 			fixture, command := "timeouts", "events 3"

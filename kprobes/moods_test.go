@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -69,10 +70,7 @@ func publicDir(t *testing.T) string {
 }
 
 func moody(t *testing.T, moods, threads string) {
-	attaches := 4
-	if torture() {
-		attaches = 100
-	}
+	attaches := testsize.Rounds(1, 4, 100)
 	rng := rand.New(rand.NewSource(7))
 	prog := start(t, "moods", strconv.Itoa(rng.Intn(1<<20)), threads, moods)
 	for i := range attaches {

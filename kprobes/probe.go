@@ -76,12 +76,15 @@ type Kprobe struct {
 	hits       atomic.Uint64
 	nmissed    atomic.Uint64
 	entry      bool
-	ret        *Kretprobe                         // whose entry it is
-	jprobe     *Jprobe                            // whose it is
-	placements []placement                        // one for each address space it is in
-	was        struct{ mechanism, reason string } // when its last address space ended
-	counters   []*counter                         // guarded by counting
-	lines      []*callLine                        // of the Kretprobe whose entry it is; guarded by counting
+	ret        *Kretprobe  // whose entry it is
+	jprobe     *Jprobe     // whose it is
+	placements []placement // one for each address space it is in
+	was        struct {
+		mechanism Mechanism
+		reason    string
+	} // when its last address space ended
+	counters []*counter  // guarded by counting
+	lines    []*callLine // of the Kretprobe whose entry it is; guarded by counting
 
 	checked    *program.Checked // Program, for hits that the tracer handles
 	values     [][]uint64       // of the Program's maps; guarded by counting

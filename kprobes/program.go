@@ -14,7 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Programs: what a probe does without a handler, or before it (decide.go). Where its site is optimized, the program runs in
+// Programs: what a probe does without a handler, or before it (program_decide.go). Where its site is optimized, the program runs in
 // the target, compiled; elsewhere the tracer interprets it. Both write to the same maps.
 
 // HitRecord is a record that a Program has written.
@@ -187,7 +187,7 @@ func (d *domain) placeMap(kp *Kprobe, m program.Map, at arch.Addr) (mapMemory, e
 		}
 		return mapMemory{at: r.at, words: r.words, ring: r}, nil
 	}
-	where, cells, err := d.cells(at, m.Len())
+	where, cells, err := d.region.Cells(at, m.Len())
 	return mapMemory{at: where, words: wordsOf(cells)}, err
 }
 
@@ -336,7 +336,7 @@ func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
 	w := written{domain: regs.domain, kp: kp, time: host.Ticks(), payload: slices.Clone(payload)}
 	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
 	s.keep(w)
-	if s.startDraining(); len(s.taken) >= turn {
+	if s.startDraining(); s.taken.Len() >= turn {
 		s.drain()
 	}
 }

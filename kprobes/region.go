@@ -8,66 +8,75 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// allocSlot returns a slot for code at at, mapping memory in the target if need be.
+// allocSlot returns a slot for code at near.
 func (d *domain) allocSlot(near arch.Range) (arch.Addr, error) {
-	slot, err := d.region.Alloc(near)
-	var need *trampoline.NeedArena
-	if !errors.As(err, &need) {
-		return slot, err
-	}
-	if d.collect(); d.region.Live() > 0 {
-		if slot, err := d.region.Alloc(near); err == nil {
-			return slot, nil
-		}
-	}
-	if err := d.grow(need); err != nil {
-		return 0, err
-	}
+	d.makeRoom(near, 1)
 	return d.region.Alloc(near)
 }
 
-// grow maps one more arena. Where the target can't map memory since a seccomp filter
-// might kill it for the attempt, padding of its own code serves.
-func (d *domain) grow(need *trampoline.NeedArena) error {
-	if !d.private {
-		err := d.mapArena(need)
-		if !errors.Is(err, ptrace.ErrSeccomp) {
-			return err
-		}
-		d.session.warn("%v: using padding of its code for the copies", err)
-		d.private = len(d.region.Arenas()) == 0
+// makeRoom recycles slots of removed sites before the region maps memory for n more.
+func (d *domain) makeRoom(near arch.Range, n int) {
+	if d.region.Room(near) < n {
+		d.collect()
 	}
-	if need.Slots == 0 {
-		return nil
-	}
-	return d.adoptCave(need.Near)
 }
 
-func (d *domain) mapArena(need *trampoline.NeedArena) error {
+// mapper is the region's trampoline.Mapper: it has the target map memory.
+type mapper struct{ d *domain }
+
+var _ trampoline.Mapper = mapper{}
+
+// Mappings is the first step of a change of the target's mappings.
+func (m mapper) Mappings() ([]trampoline.Mapping, arch.Range, error) {
+	d := m.d
+	if d.private {
+		return nil, arch.Range{}, trampoline.ErrCantMap
+	}
 	d.survey = nil // its mappings change
 	maps, err := d.space.Maps()
 	if err != nil {
-		return err
+		return nil, arch.Range{}, err
 	}
-	program := d.program()
-	ext, err := d.region.Place(need, usedMappings(maps, program), addressLimits())
-	if err != nil {
-		return err
+	return usedMappings(maps, d.program()), addressLimits(), nil
+}
+
+// Map maps an arena. Where the target can't map memory since a seccomp filter might kill it for
+// the attempt, padding of its own code serves for slots.
+func (m mapper) Map(e trampoline.Extent) (data, code trampoline.Store, err error) {
+	d := m.d
+	data, code, err = d.mapExtent(e)
+	if err == nil && !d.session.domains[d] { // a handler has ended the session meanwhile: the other arenas have gone
+		return nil, nil, errors.Join(ErrClosed, m.Unmap(e))
 	}
-	data, code, err := d.mapExtent(ext)
-	if err != nil {
-		return err
+	if !errors.Is(err, ptrace.ErrSeccomp) {
+		return data, code, err
 	}
-	if _, err := d.region.Adopt(ext, data, code); err != nil {
-		return errors.Join(err, d.space.Unmap(ext.Range()))
+	d.private = len(d.region.Arenas()) == 0
+	if d.private || e.Kind == trampoline.Slots {
+		d.session.warn("%v: using padding of its code for the copies", err)
 	}
-	return nil
+	return nil, nil, fmt.Errorf("%w: %w", trampoline.ErrCantMap, err)
+}
+
+// Unmap takes an arena back that the region could not use.
+func (m mapper) Unmap(e trampoline.Extent) error {
+	m.d.shared[e.Data.Start].Unmap()
+	delete(m.d.shared, e.Data.Start)
+	return m.d.space.Unmap(e.Range())
+}
+
+// Cave is behind the code of the module at near.
+func (m mapper) Cave(near arch.Range) (arch.Addr, arch.Memory, error) {
+	end, ok := m.d.symbols().TextEnd(near.Start)
+	if !ok {
+		return 0, nil, fmt.Errorf("no padding is known behind the code at %s", near.Start)
+	}
+	return end, m.d.space.Text(), nil
 }
 
 // program is the path of the executable; empty if that can't be had any more, since the process is not dumpable.
@@ -88,7 +97,7 @@ func (d *domain) mapExtent(ext trampoline.Extent) (data, code trampoline.Store, 
 	e := ptrace.Extent{Data: ext.Data, Code: ext.Code, Offset: ext.Offset}
 	shared, err := d.space.MapShared(trampoline.MemfdName, e)
 	if err == nil {
-		d.shared = append(d.shared, shared)
+		d.shared[ext.Data.Start] = shared
 		return trampoline.Bytes(shared.Data), trampoline.Bytes(shared.Code), nil
 	}
 	if errors.Is(err, ptrace.ErrSeccomp) || errors.Is(err, ptrace.ErrExited) || errors.Is(err, ptrace.ErrNoThread) {
@@ -141,23 +150,6 @@ func addressLimits() arch.Range {
 		}
 	}
 	return arch.Range{Start: arch.Addr(low), End: 1<<47 - 4096}
-}
-
-// adoptCave takes the padding behind the code that near belongs to.
-func (d *domain) adoptCave(near arch.Range) error {
-	end, ok := d.symbols().TextEnd(near.Start)
-	if !ok {
-		return fmt.Errorf("%w: the process can't map memory and %s has no padding known", ErrNoSlot, near.Start)
-	}
-	cave, err := trampoline.FindCave(end, host.Code.SlotSize())
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoSlot, err)
-	}
-	_, err = d.region.AdoptCave(cave, trampoline.Remote(d.space.Text(), cave))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoSlot, err)
-	}
-	return nil
 }
 
 // collect recycles slots of removed sites, when there are enough to make the pause

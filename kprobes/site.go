@@ -26,8 +26,8 @@ type site struct {
 	next   *detour // that it is about to get
 	step   bool    // trap after the copy: a handler or the instruction needs it
 
-	mask      *maskSite    // threads are kept from blocking SIGTRAP there (masksites.go); nil elsewhere
-	linker    bool         // the dynamic linker's (linker.go)
+	mask      *maskSite    // threads are kept from blocking SIGTRAP there (guard_masksites.go); nil elsewhere
+	linker    bool         // the dynamic linker's (module_linker.go)
 	returning int          // Kretprobes that follow calls to here: armed though no probe is enabled
 	retracing int          // those of them whose handlers run in the tracer
 	returnsGo bool         // some of these calls were made in Go
@@ -79,7 +79,7 @@ func (d *domain) checkShadowStack(insn arch.Insn) error {
 	default:
 		return nil
 	}
-	on, err := d.surveyed().shadowStack(d)
+	on, err := d.surveyed().ShadowStack()
 	if err == nil && on {
 		err = ErrShadowStack
 	}

@@ -8,16 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // TestJobControlInAStorm: the process is stopped and goes on at once, over and over, while probes come and go and memory is
 // mapped; none of these makes it stop again.
 func TestJobControlInAStorm(t *testing.T) {
-	rounds := 5
-	if torture() {
-		rounds = 100
-	}
+	rounds := testsize.Rounds(2, 5, 100)
 	prog := start(t, "threads", "8")
 	for i := range rounds {
 		m := modes[i%2]
@@ -45,10 +43,7 @@ func TestJobControlInAStorm(t *testing.T) {
 // while probes come and go, hits take time and call functions. It is told of each stop and continuation once, no thread runs between
 // them, all do afterwards, and no run of SIGCONT's handler is lost.
 func TestAShellSeesItsJobAsWithoutUs(t *testing.T) {
-	rounds := 4
-	if torture() {
-		rounds = 100
-	}
+	rounds := testsize.Rounds(1, 4, 100)
 	prog := start(t, "jobs", "4")
 	job := int(number(t, prog.Expect("job"), "job"))
 	inPeace := func() {

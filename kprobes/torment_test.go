@@ -11,6 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -28,7 +29,7 @@ func TestSignalsUnderProbes(t *testing.T) {
 				s := attach(t, prog.PID(), kprobes.Options{})
 				kp := m.probe("foo")
 				register(t, s, kp)
-				const calls = 20_000
+				calls := uint64(testsize.Rounds(2000, 20_000, 20_000))
 				ran := prog.Do(fmt.Sprintf("run %d", calls), "ran")
 				wantHits(t, kp, calls)
 				if got := number(t, ran, "queued"); got != calls/10 {
@@ -257,10 +258,7 @@ func waitState(t *testing.T, pid int, states string) {
 // TestAttachDetachCycles: a busy program with many threads that also forks and gets
 // signals is attached to and let go again and again.
 func TestAttachDetachCycles(t *testing.T) {
-	cycles := 50
-	if torture() {
-		cycles = 1000
-	}
+	cycles := testsize.Rounds(5, 50, 1000)
 	prog := start(t, "busy64", "64")
 	before := testprog.TakeSnapshot(t, prog.PID())
 	for i := range cycles {

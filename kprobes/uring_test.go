@@ -9,16 +9,14 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // TestIoUringGoesOnUnderProbes: the kernel's own threads in a program work for it all the while, and nobody seizes, stops or
 // changes them. What they do for the program ends as it does without us, and so does what its own threads wait for.
 func TestIoUringGoesOnUnderProbes(t *testing.T) {
-	attaches := 6
-	if torture() {
-		attaches = 100
-	}
+	attaches := testsize.Rounds(2, 6, 100)
 	for _, leader := range []string{"stays", "leader"} {
 		t.Run(leader, func(t *testing.T) {
 			prog := start(t, "uring", leader)

@@ -42,6 +42,42 @@ func TestSignalsThatAreBlockedWait(t *testing.T) {
 	}
 }
 
+// TestSignalsThatAreBlockedWaitWhenWeAreDead is that for a SIGTRAP and a tracer which is killed, until somebody puts the program right. A call that the signal finds may end
+// with EINTR then.
+func TestSignalsThatAreBlockedWaitWhenWeAreDead(t *testing.T) {
+	for _, what := range []string{"all", "most", "parts"} {
+		for i := range 5 {
+			t.Run(fmt.Sprintf("%s-%d", what, i), func(t *testing.T) {
+				t.Setenv("GOKPROBE_REMOTE", "jump")
+				prog := start(t, "waitedfor", what)
+				mask := prog.Do("blocked", "blocked")
+				kill := startTracer(t, prog.PID(), []string{"foo"})
+				kill()
+				switch i % 3 {
+				case 0:
+					prog.Do("send 5", "sent")
+				case 1:
+					prog.Do("raise 5", "sent")
+				case 2:
+					ok(t, unix.Kill(prog.PID(), unix.SIGTRAP))
+				}
+				read := []string{"fd 5", "wait 5"}[i%2]
+				if got := prog.Do(read, "got"); !strings.HasPrefix(got, "got 5 from ") {
+					t.Errorf("%s: %q", read, got)
+				}
+				wantAnswered(t, prog, "pending 5", "pending 0")
+				if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions != 1 {
+					t.Errorf("recovered: %+v, %v", done, err)
+				}
+				wantAnswered(t, prog, "blocked", mask)
+				waitsFor(t, prog, unix.SIGTRAP)
+				prog.CheckClean()
+				wantRight(t, prog)
+			})
+		}
+	}
+}
+
 // waitsFor sends sig in every way, and has the program read it in every way.
 func waitsFor(t *testing.T, prog *testprog.Prog, sig unix.Signal) {
 	t.Helper()

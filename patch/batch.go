@@ -47,6 +47,15 @@ type change struct {
 // The error is an *InstallError, joined with what could not be taken back. See
 // Install for what it matches and for what memory holds then.
 func (t *Text) InstallAll(wants []Want) ([]*Patch, error) {
+	for _, w := range wants {
+		if n := len(w.Replacement); n > oneStore {
+			return nil, &InstallError{w.At, long(w.At, n)}
+		}
+	}
+	return t.installAll(wants)
+}
+
+func (t *Text) installAll(wants []Want) ([]*Patch, error) {
 	ps, err := t.claim(wants)
 	todo := make([]change, len(ps))
 	for i, p := range ps {
@@ -182,6 +191,10 @@ func (t *Text) takeBack(p *Patch) error {
 // page by page, as InstallAll does. There is no error: what is still armed afterwards
 // is left to Disarm or Remove, which tell why.
 func (t *Text) DisarmAll(ps []*Patch) {
+	t.disarmAll(slices.DeleteFunc(slices.Clone(ps), func(p *Patch) bool { return p.alone() != nil }))
+}
+
+func (t *Text) disarmAll(ps []*Patch) {
 	var todo []change
 	for _, p := range ps {
 		if t.known(p) == nil && p.armed && !p.torn && !p.shared {

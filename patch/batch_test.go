@@ -22,7 +22,7 @@ func pagesOfWants(m *memory) []Want {
 func TestABatchShowsAllReplacementsAndThenAllOriginals(t *testing.T) {
 	m := newMemory(3 * pageSize)
 	j, before := newFakeJournal(m), bytes.Clone(m.b)
-	x := NewText(m, j)
+	x := newStill(m, j)
 	wants := pagesOfWants(m)
 	ps, err := x.InstallAll(wants)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestABatchShowsAllReplacementsAndThenAllOriginals(t *testing.T) {
 		t.Errorf("%d accesses to memory, want %d", m.access, accesses)
 	}
 	m.inject()
-	if err := x.RestoreAll(); err != nil || m.access != 0 || len(j.records) != 0 || len(x.Patches()) != 0 {
+	if err := x.RestoreAll(nil); err != nil || m.access != 0 || len(j.records) != 0 || len(x.Patches()) != 0 {
 		t.Errorf("%v, %d records and %d patches are left", err, len(j.records), len(x.Patches()))
 	}
 }
@@ -59,7 +59,7 @@ func TestABatchThatFailsLeavesNothing(t *testing.T) {
 		for second := first; second < first+8; second++ {
 			m := newMemory(3 * pageSize)
 			j, before := newFakeJournal(m), bytes.Clone(m.b)
-			x := NewText(m, j)
+			x := newStill(m, j)
 			m.inject(first, second)
 			m.short = first % 2
 			_, err := x.InstallAll(pagesOfWants(m))
@@ -75,7 +75,7 @@ func TestABatchThatFailsLeavesNothing(t *testing.T) {
 			if !torn && !bytes.Equal(m.b, before) || torn == (len(x.Patches()) == 0) || len(j.records) != len(x.Patches()) {
 				t.Fatalf("failures at %d and %d: %v; %d patches, %d records", first, second, err, len(x.Patches()), len(j.records))
 			}
-			if err := x.RestoreAll(); err != nil || !bytes.Equal(m.b, before) || len(j.records) != 0 {
+			if err := x.RestoreAll(nil); err != nil || !bytes.Equal(m.b, before) || len(j.records) != 0 {
 				t.Fatalf("failures at %d and %d: restoring: %v", first, second, err)
 			}
 		}
@@ -86,7 +86,7 @@ func TestABatchThatFailsLeavesNothing(t *testing.T) {
 func TestABatchOnMemoryThatCannotBeWritten(t *testing.T) {
 	m := newMemory(3 * pageSize)
 	j, before := newFakeJournal(m), bytes.Clone(m.b)
-	x := NewText(m, j)
+	x := newStill(m, j)
 	wants := pagesOfWants(m)
 	m.readOnly = true
 	if _, err := x.InstallAll(wants); !errors.Is(err, errInjected) || errors.Is(err, ErrTorn) {
@@ -108,7 +108,7 @@ func TestABatchOnMemoryThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	m.readOnly = false
-	if err := x.RestoreAll(); err != nil || !bytes.Equal(m.b, before) || len(j.records) != 0 {
+	if err := x.RestoreAll(nil); err != nil || !bytes.Equal(m.b, before) || len(j.records) != 0 {
 		t.Errorf("restoring: %v, %d records", err, len(j.records))
 	}
 }
@@ -119,7 +119,7 @@ func TestWhatABatchCannotDisarmIsLeftToRemove(t *testing.T) {
 	for failAt := range 20 {
 		m := newMemory(3 * pageSize)
 		j, before := newFakeJournal(m), bytes.Clone(m.b)
-		x := NewText(m, j)
+		x := newStill(m, j)
 		ps, err := x.InstallAll(pagesOfWants(m))
 		if err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func TestWhatABatchCannotDisarmIsLeftToRemove(t *testing.T) {
 // at any moment.
 func TestABatchWritesNothingBetweenItsPatches(t *testing.T) {
 	m := newMemory(3 * pageSize)
-	x := NewText(m, newFakeJournal(m))
+	x := newStill(m, newFakeJournal(m))
 	m.inject()
 	m.foreign = map[int]func(*memory){}
 	for n := 4; n < 100; n++ { // the first three look
@@ -172,7 +172,7 @@ func TestABatchRefuses(t *testing.T) {
 	} {
 		m := newMemory(3 * pageSize)
 		j, before := newFakeJournal(m), bytes.Clone(m.b)
-		x := NewText(m, j)
+		x := newStill(m, j)
 		if errors.Is(c.err, ErrChanged) {
 			c.want.Expect = []byte{m.b[100], ^m.b[101]}
 		}
@@ -192,7 +192,7 @@ func TestABatchAndOneByOneAgree(t *testing.T) {
 	for seed := range int64(50) {
 		rnd := rand.New(rand.NewSource(seed))
 		m, n := newMemory(3*pageSize), newMemory(3*pageSize)
-		x, y := NewText(m, newFakeJournal(m)), NewText(n, newFakeJournal(n))
+		x, y := newStill(m, newFakeJournal(m)), newStill(n, newFakeJournal(n))
 		for range 4 {
 			var wants []Want
 			for range rnd.Intn(300) {
@@ -235,13 +235,13 @@ func BenchmarkInstallAllDisarmAll(b *testing.B) {
 		wants = append(wants, Want{base + arch.Addr(i), bytes.Clone(m.b[i : i+5]), int3})
 	}
 	for b.Loop() {
-		x := NewText(m, nil)
+		x := newStill(m, nil)
 		ps, err := x.InstallAll(wants)
 		if err != nil {
 			b.Fatal(err)
 		}
 		x.DisarmAll(ps)
-		if err := x.RestoreAll(); err != nil {
+		if err := x.RestoreAll(nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,6 +13,8 @@ var (
 	ErrLength = errors.New("a patch replaces bytes by as many bytes, at least one")
 	// ErrUnknown: the patch is not, or no longer, one of this text.
 	ErrUnknown = errors.New("no such patch")
+	// ErrRunning: threads may run in the code.
+	ErrRunning = errors.New("more than one byte of code is changed only while no thread runs")
 	// ErrTorn: a write failed and so did the attempt to take it back. The patch
 	// stays known; Remove and RestoreAll try again.
 	ErrTorn = errors.New("the code may be partly changed")

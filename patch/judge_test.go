@@ -33,7 +33,7 @@ func TestWhatAProgramWritesOverAJumpIsItsOwn(t *testing.T) {
 		m := newMemory(16)
 		copy(m.b, c.now)
 		e := Entry{base, original, jump}
-		err := Restore(m, Judge{[]byte{0xcc}, amd64.Arch{}.Decode, near}, []Entry{e})
+		err := Restore(held(true), m, Judge{[]byte{0xcc}, amd64.Arch{}.Decode, near}, []Entry{e})
 		if kept := bytes.Equal(c.now, c.want); kept != (err != nil) || !bytes.Equal(m.b[:5], c.want) {
 			t.Errorf("%s: % x becomes % x, not % x (%v)", c.name, c.now, m.b[:5], c.want, err)
 		}

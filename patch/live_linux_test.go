@@ -116,7 +116,7 @@ func TestALiveProcessHasItsCodeBack(t *testing.T) {
 		t.Fatal("the code differs from the file's before anything was patched")
 	}
 
-	x, want := NewText(mem, nil), bytes.Clone(file)
+	x, want := newStill(mem, nil), bytes.Clone(file)
 	for i := 0; i+5 < len(file); i += 23 { // crosses pages at changing offsets
 		replacement := []byte{0xcc, 0xe9, 0xe9, 0xe9, 0xe9}[:1+i%5]
 		if bytes.Equal(file[i:i+len(replacement)], replacement) {
@@ -134,7 +134,7 @@ func TestALiveProcessHasItsCodeBack(t *testing.T) {
 	if !bytes.Equal(show(), want) {
 		t.Error("the process does not show the patches")
 	}
-	if err := x.RestoreAll(); err != nil {
+	if err := x.RestoreAll(nil); err != nil {
 		t.Error(err)
 	}
 	if !bytes.Equal(show(), file) {

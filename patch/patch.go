@@ -40,9 +40,9 @@
 // the program has written there since the look.
 //
 // A patch of several bytes has no such proof: a thread may stand between the
-// bytes or fetch half of them. Its precondition, for every method that writes
-// it, is that all threads of all processes that share the memory are stopped,
-// that none stands inside the range, and that none will return into it.
+// bytes or fetch half of them. It is written only while all threads of all processes that share the
+// memory are stopped, and the proof of that is a value: what writes such patches takes a
+// Frozen (Text.While, Restore).
 //
 // # Concurrency
 //

@@ -37,7 +37,7 @@ func (d *model) own(p *Patch, by *Patch) {
 func run(t *testing.T, script []byte, failures bool) {
 	m := newMemory(300)
 	j := newFakeJournal(m)
-	x := NewText(m, j)
+	x := newStill(m, j)
 	d := &model{bytes.Clone(m.b), make([]*Patch, len(m.b))}
 	var live []*Patch
 	for ; len(script) >= 4; script = script[4:] {
@@ -84,18 +84,18 @@ func run(t *testing.T, script []byte, failures bool) {
 	}
 	killed := *m
 	killed.b = bytes.Clone(m.b)
-	if err := Restore(&killed, Judge{}, j.entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
+	if err := Restore(held(true), &killed, Judge{}, j.entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
 		t.Fatalf("restoring from the journal: %v", err)
 	}
-	if err := Restore(&killed, Judge{}, x.Entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
+	if err := Restore(held(true), &killed, Judge{}, x.Entries()); err != nil || !bytes.Equal(killed.b, d.pristine) {
 		t.Fatalf("restoring twice: %v", err)
 	}
-	if err := x.RestoreAll(); err != nil || !bytes.Equal(m.b, d.pristine) || len(j.records) != 0 {
+	if err := x.RestoreAll(nil); err != nil || !bytes.Equal(m.b, d.pristine) || len(j.records) != 0 {
 		t.Fatalf("restoring all: %v, %d records left", err, len(j.records))
 	}
 }
 
-func check(t *testing.T, x *Text, m *memory, d *model, live int) {
+func check(t *testing.T, x still, m *memory, d *model, live int) {
 	t.Helper()
 	if len(x.Patches()) != live {
 		t.Fatalf("%d patches, want %d", len(x.Patches()), live)
@@ -133,7 +133,7 @@ func FuzzText(f *testing.F) {
 
 func BenchmarkArmDisarm(b *testing.B) {
 	m := newMemory(1 << 20)
-	x := NewText(m, nil)
+	x := newStill(m, nil)
 	var p *Patch
 	for i := 0; i < len(m.b); i += 16 {
 		var err error

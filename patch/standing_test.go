@@ -57,7 +57,7 @@ func TestPatchesBesideUprobesThatComeAndGo(t *testing.T) {
 		r := rand.New(rand.NewSource(seed))
 		m := newMemory(64)
 		k := &kernel{m: m, file: bytes.Clone(m.b), stands: map[int]bool{}, shadowed: map[int]bool{}}
-		x := NewText(m, nil)
+		x := newStill(m, nil)
 		x.Beside(Judge{Trap: []byte{0xcc}}, k.undisturbed)
 		turn := func() {
 			if i := r.Intn(24); k.stands[i] {
@@ -106,7 +106,7 @@ func TestPatchesBesideUprobesThatComeAndGo(t *testing.T) {
 			}
 		}
 		m.foreign = nil
-		if err := x.RestoreAll(); err != nil {
+		if err := x.RestoreAll(nil); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		k.check(t, seed)
@@ -114,7 +114,7 @@ func TestPatchesBesideUprobesThatComeAndGo(t *testing.T) {
 }
 
 // noteShadows notes where breakpoints of ours stand together with uprobes'.
-func noteShadows(k *kernel, x *Text) {
+func noteShadows(k *kernel, x still) {
 	for _, p := range x.Patches() {
 		for i, b := range p.replacement {
 			if b == 0xcc {
@@ -170,7 +170,7 @@ func TestRestoreTakesBackWhatIsLeftOfAJump(t *testing.T) {
 			}
 		}
 		before := bytes.Clone(m.b)
-		if err := Restore(m, Judge{Trap: []byte{0xcc}}, []Entry{{base, original, jump}}); err != nil || !bytes.Equal(m.b, want) {
+		if err := Restore(held(true), m, Judge{Trap: []byte{0xcc}}, []Entry{{base, original, jump}}); err != nil || !bytes.Equal(m.b, want) {
 			t.Errorf("% x: % x instead of % x (%v)", before, m.b, want, err)
 		}
 	}

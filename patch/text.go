@@ -30,9 +30,9 @@ func NewText(mem arch.Memory, journal Journal) *Text {
 // expect is what the caller decoded, in the view of Original.
 //
 // Errors: ErrLength; ErrOverlap if a byte belongs to another patch; ErrChanged
-// if memory no longer shows expect; the journal's or memory's error. After an
-// error memory is as before, unless the error matches ErrTorn. A replacement of
-// more than one byte needs the target frozen, see the package comment.
+// if memory no longer shows expect; ErrRunning if there is more than one byte, which
+// FrozenText may change; the journal's or memory's error. After an
+// error memory is as before, unless the error matches ErrTorn.
 func (t *Text) Install(at arch.Addr, expect, replacement []byte) (*Patch, error) {
 	if len(expect) != len(replacement) {
 		return nil, fmt.Errorf("patch of % x by % x at %s: %w", expect, replacement, at, ErrLength)
@@ -47,8 +47,19 @@ func (t *Text) Install(at arch.Addr, expect, replacement []byte) (*Patch, error)
 // Remove puts the original bytes back and forgets p. If memory shows bytes that
 // are not ours, they stay, p is forgotten all the same and the error matches
 // ErrChanged. After any other memory error p stays known; see Drop.
-// A disarmed patch is forgotten without a look at memory.
+// A disarmed patch is forgotten without a look at memory. Another one of more than one byte
+// stays, and the error matches ErrRunning.
 func (t *Text) Remove(p *Patch) error {
+	if err := t.known(p); err != nil {
+		return err
+	}
+	if err := p.alone(); err != nil {
+		return err
+	}
+	return t.remove(p)
+}
+
+func (t *Text) remove(p *Patch) error {
 	if err := t.known(p); err != nil {
 		return err
 	}
@@ -71,7 +82,8 @@ func (t *Text) Drop(p *Patch) error {
 }
 
 // Arm makes memory show p's replacement; it does nothing if it does already.
-// The error matches ErrChanged if the original is no longer there.
+// The error matches ErrChanged if the original is no longer there, ErrRunning if
+// it is of more than one byte.
 func (t *Text) Arm(p *Patch) error {
 	if err := t.known(p); err != nil {
 		return err
@@ -79,6 +91,13 @@ func (t *Text) Arm(p *Patch) error {
 	if p.armed && !p.torn {
 		return nil
 	}
+	if len(p.original) > oneStore {
+		return p.long()
+	}
+	return t.arm(p)
+}
+
+func (t *Text) arm(p *Patch) error {
 	if err := t.set(p, true); err != nil {
 		return fmt.Errorf("arming the patch at %s: %w", p.at, err)
 	}
@@ -88,9 +107,13 @@ func (t *Text) Arm(p *Patch) error {
 // Disarm makes memory show p's original bytes and keeps p known, so that a
 // thread which trapped on it is still understood. It does nothing if p is
 // disarmed. The error matches ErrChanged if memory shows bytes that are not
-// ours; they stay and p counts as disarmed.
+// ours; they stay and p counts as disarmed. It matches ErrRunning if p is armed and of
+// more than one byte.
 func (t *Text) Disarm(p *Patch) error {
 	if err := t.known(p); err != nil {
+		return err
+	}
+	if err := p.alone(); err != nil {
 		return err
 	}
 	if err := t.disarm(p); err != nil {
@@ -104,32 +127,6 @@ func (t *Text) disarm(p *Patch) error {
 		return nil
 	}
 	return t.set(p, false)
-}
-
-// RestoreAll removes every patch, the newest first. It goes on after an error
-// and returns all of them joined. Patches that could not be removed stay known.
-func (t *Text) RestoreAll() error { return t.RestoreAllBut(nil) }
-
-// RestoreAllBut is RestoreAll; those patches that last tells of come behind the others.
-func (t *Text) RestoreAllBut(last func(*Patch) bool) error {
-	var first, then []*Patch
-	for _, p := range t.newestFirst() {
-		if last != nil && last(p) {
-			then = append(then, p)
-		} else {
-			first = append(first, p)
-		}
-	}
-	return errors.Join(t.removeAll(first), t.removeAll(then))
-}
-
-func (t *Text) removeAll(ps []*Patch) error {
-	t.DisarmAll(ps)
-	var errs []error
-	for _, p := range ps {
-		errs = append(errs, t.Remove(p))
-	}
-	return errors.Join(errs...)
 }
 
 // Forget drops all patches without touching memory or journal: after execve(2)

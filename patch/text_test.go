@@ -11,14 +11,14 @@ import (
 
 var int3 = []byte{0xcc}
 
-func setup(t *testing.T) (*Text, *memory, *fakeJournal, []byte) {
+func setup(t *testing.T) (still, *memory, *fakeJournal, []byte) {
 	t.Helper()
 	m := newMemory(256)
 	j := newFakeJournal(m)
-	return NewText(m, j), m, j, bytes.Clone(m.b)
+	return newStill(m, j), m, j, bytes.Clone(m.b)
 }
 
-func install(t *testing.T, x *Text, at arch.Addr, replacement []byte) *Patch {
+func install(t *testing.T, x still, at arch.Addr, replacement []byte) *Patch {
 	t.Helper()
 	expect := make([]byte, len(replacement))
 	if err := x.Original(at, expect); err != nil {
@@ -134,13 +134,13 @@ func TestArmAndDisarmAreIdempotentAndKeepThePatchKnown(t *testing.T) {
 func TestBytesThatSomebodyElseChangedStay(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		do   func(*Text, *Patch) error
+		do   func(still, *Patch) error
 		arm  bool // before the change
 		gone bool // after the call
 	}{
-		{"remove", (*Text).Remove, true, true},
-		{"disarm", (*Text).Disarm, true, false},
-		{"arm", (*Text).Arm, false, false},
+		{"remove", still.Remove, true, true},
+		{"disarm", still.Disarm, true, false},
+		{"arm", still.Arm, false, false},
 	} {
 		x, m, j, before := setup(t)
 		p := install(t, x, base+5, []byte{0xe9, 1, 2, 3, 4})
@@ -197,7 +197,7 @@ func TestEveryFailingAccessLeavesMemoryAsBeforeOrThePatchTorn(t *testing.T) {
 			if err := x.Original(base, view); err != nil || !bytes.Equal(view, before) {
 				t.Fatalf("mask %b short %d: the original view is wrong", mask, short)
 			}
-			if err := x.RestoreAll(); err != nil {
+			if err := x.RestoreAll(nil); err != nil {
 				t.Fatalf("mask %b: %v", mask, err)
 			}
 			if !bytes.Equal(m.b, before) || len(j.records) != 0 {
@@ -329,14 +329,14 @@ func TestRestoreAllGoesOnAfterAnError(t *testing.T) {
 		install(t, x, base+arch.Addr(10*i), int3)
 	}
 	m.b[50] = 0x55
-	if err := x.RestoreAll(); !errors.Is(err, ErrChanged) {
+	if err := x.RestoreAll(nil); !errors.Is(err, ErrChanged) {
 		t.Error(err)
 	}
 	before[50] = 0x55
 	if !bytes.Equal(m.b, before) || len(x.Patches()) != 0 {
 		t.Error("a patch is left")
 	}
-	if err := x.RestoreAll(); err != nil {
+	if err := x.RestoreAll(nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -382,7 +382,7 @@ func TestPatchesAreListedByAddressAndRestoredNewestFirst(t *testing.T) {
 
 func TestATextWithoutJournalWorks(t *testing.T) {
 	m := newMemory(16)
-	x := NewText(m, nil)
+	x := newStill(m, nil)
 	before := bytes.Clone(m.b)
 	p := install(t, x, base, int3)
 	if err := x.Remove(p); err != nil || !bytes.Equal(m.b, before) {
@@ -406,7 +406,7 @@ func TestRestore(t *testing.T) {
 		copy(m.b[4:], c.got)
 		ok := Entry{base, bytes.Clone(m.b[:1]), int3}
 		m.b[0] = 0xcc
-		err := Restore(m, Judge{}, []Entry{{base, nil, nil}, {base + 99, []byte{1}, int3}, e, ok, {base + 1, int3, int3}})
+		err := Restore(held(true), m, Judge{}, []Entry{{base, nil, nil}, {base + 99, []byte{1}, int3}, e, ok, {base + 1, int3, int3}})
 		if !errors.Is(err, ErrLength) || !errors.Is(err, errInjected) || errors.Is(err, ErrChanged) != (c.err != nil) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -416,8 +416,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreAllButKeepsTheOrder: what is to go last shows its replacement as long as anything else does, also where it lies in front of that.
-func TestRestoreAllButKeepsTheOrder(t *testing.T) {
+// TestRestoreAllKeepsTheOrder: what is to go last shows its replacement as long as anything else does, also where it lies in front of that.
+func TestRestoreAllKeepsTheOrder(t *testing.T) {
 	x, m, _, before := setup(t)
 	last := install(t, x, base+8, int3)
 	for _, at := range []arch.Addr{base + 4, base + 40, base + 80} {
@@ -432,7 +432,7 @@ func TestRestoreAllButKeepsTheOrder(t *testing.T) {
 			}
 		}
 	}
-	if err := x.RestoreAllBut(func(p *Patch) bool { return p == last }); err != nil {
+	if err := x.RestoreAll(func(p *Patch) bool { return p == last }); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(m.b, before) {

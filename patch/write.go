@@ -22,9 +22,12 @@ type Entry struct {
 //
 // Bytes that are the original already stay, and so do foreign breakpoints; where the replacement is the original nothing is ours. So do bytes that are not ours: the
 // error then matches ErrChanged. A half-written replacement is ours. Restore
-// goes on after an error and returns them joined, the first ones and how many more. An entry of more than
-// one byte needs the target frozen, see the package comment.
-func Restore(mem arch.Memory, j Judge, entries []Entry) error {
+// goes on after an error and returns them joined, the first ones and how many more. It does
+// nothing, and the error matches ErrRunning, if f does not hold.
+func Restore(f Frozen, mem arch.Memory, j Judge, entries []Entry) error {
+	if err := holds(f); err != nil {
+		return err
+	}
 	const most = 16 // that are told: there may be as many as the target likes
 	var errs []error
 	failed := 0

@@ -123,7 +123,7 @@ func TestAThreadThatWasSeizedOnItsWayIntoVfork(t *testing.T) {
 			return err
 		}
 		th := tr.newThread(p, prog.PID())
-		if err := p.Space.Freeze(func() error { return nil }); err != nil {
+		if err := p.Space.Freeze(func(*Frozen) error { return nil }); err != nil {
 			return err
 		}
 		if th.state != parked || !p.InsideVfork() {

@@ -11,7 +11,7 @@ import (
 // put back code and instruction pointers before, in the same Freeze. A thread that
 // can't be released now (inside vfork, exiting) is released when it next stops.
 func (t *Tracer) Detach(p *Process) error {
-	return p.Space.Freeze(func() error {
+	return p.Space.Freeze(func(*Frozen) error {
 		p.leaving = true
 		for _, th := range p.Threads() {
 			if th.state == stopped && !th.stop.Ended() {

@@ -47,7 +47,7 @@ func TestNoCallIsEndedByAStop(t *testing.T) {
 			tr, p := attachKeeper(t, keeper{copied: map[int]*Space{}}, prog.PID())
 			defer tr.Close()
 			for range stops {
-				whileHeld(t, tr, func() {}, func() error { return p.Space.Freeze(func() error { return nil }) })
+				whileHeld(t, tr, func() {}, func() error { return p.Space.Freeze(func(*Frozen) error { return nil }) })
 			}
 			prog.Do("settle", "did")
 			compareEndings(t, way, endings(prog, way), want)

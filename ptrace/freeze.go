@@ -16,7 +16,9 @@ import (
 // run no user code either and stop before they next would. Calls may nest.
 //
 // Stops other than the freeze's own are dispatched after it, in order. After Tracer.Cancel f is not run: the error is ErrGivenUp.
-func (s *Space) Freeze(f func() error) error {
+//
+// What f is given is the proof of this for those who may work only then. It holds until f returns.
+func (s *Space) Freeze(f func(*Frozen) error) error {
 	if s.depth == 0 || s.waiting {
 		if err := s.stopAll(func(*Thread) bool { return false }); err != nil {
 			if s.depth == 0 {
@@ -26,8 +28,18 @@ func (s *Space) Freeze(f func() error) error {
 		}
 		s.waiting = false
 	}
-	return s.whileFrozen(f)
+	return s.whileFrozen(func() error {
+		frozen := &Frozen{holds: true}
+		defer func() { frozen.holds = false }()
+		return f(frozen)
+	})
 }
+
+// Frozen is a Freeze that is under way.
+type Frozen struct{ holds bool }
+
+// Holds is false when the Freeze is over.
+func (f *Frozen) Holds() bool { return f != nil && f.holds }
 
 func (s *Space) whileFrozen(f func() error) error {
 	s.depth++
@@ -41,10 +53,10 @@ func (s *Space) whileFrozen(f func() error) error {
 
 // FreezeAwake is Freeze, but that threads which wait in a system call may go on waiting: all but those that made it from where keep says, or one
 // that makes, or becomes, another process. They notice nothing: no call of theirs is interrupted. Any of them may come back, and run, while f does, so f is to be right
-// for a thread that comes from elsewhere than where keep says. A Freeze within f, of either kind, stops these too.
+// for a thread that comes from elsewhere than where keep says: it proves nothing, and f is given no Frozen. A Freeze within f, of either kind, stops these too.
 func (s *Space) FreezeAwake(keep func(at arch.Addr) bool, f func() error) error {
 	if s.depth > 0 {
-		return s.Freeze(f)
+		return s.Freeze(func(*Frozen) error { return f() })
 	}
 	waits := map[*Thread]bool{}
 	err := s.stopAll(func(th *Thread) bool {

@@ -31,7 +31,7 @@ func TestFreezeAwake(t *testing.T) {
 		}
 	}
 	for _, nested := range []func(func() error) error{
-		p.Space.Freeze,
+		func(f func() error) error { return p.Space.Freeze(func(*Frozen) error { return f() }) },
 		func(f func() error) error { return p.Space.FreezeAwake(anywhere, f) },
 	} {
 		waits()

@@ -240,8 +240,10 @@ func (s *Space) Masks() (masks []Sigset) {
 
 // Unblock lets the guard have the SIGTRAPs of threads that block nearly all signals, as those of libraries do to
 // be left alone by them: else the first breakpoint that such a thread meets after our death
-// would be the process's end. All threads must be stopped. A thread that is let go blocks it again.
-func (s *Space) Unblock() {
+// would be the process's end. All threads must be stopped. A thread that is let go blocks it again. note is called with what a thread blocks before that is
+// changed, also of threads that could not be stopped now.
+func (s *Space) Unblock(note func(Sigset)) {
+	s.noteUnblocked = note
 	for _, th := range s.Threads() {
 		if th.state == stopped {
 			th.unblock()
@@ -254,7 +256,14 @@ func (th *Thread) unblock() {
 	if err != nil {
 		return
 	}
-	if less, ok := m.Unforced(); ok && !th.sentWaits && th.setSigmask(less) == nil {
+	less, ok := m.Unforced()
+	if !ok || th.sentWaits {
+		return
+	}
+	if note := th.Proc.Space.noteUnblocked; note != nil {
+		note(m)
+	}
+	if th.setSigmask(less) == nil {
 		th.unblocked, th.unblockedFrom, th.trapBlocked = true, m, false
 	}
 }

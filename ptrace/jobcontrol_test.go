@@ -40,7 +40,7 @@ func TestAStopSignalIsActedOnWhereItIsTaken(t *testing.T) {
 			tr, p := attachKeeper(t, keeper{copied: map[int]*Space{}}, prog.PID())
 			defer tr.Close()
 			whileHeld(t, tr, func() {}, func() error {
-				return p.Space.Freeze(func() error {
+				return p.Space.Freeze(func(*Frozen) error {
 					th := p.Leader()
 					if err := takes(th); err != nil {
 						return err

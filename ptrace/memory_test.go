@@ -134,7 +134,7 @@ func TestProtections(t *testing.T) {
 func checkProtections(t *testing.T, p *Process) {
 	page := uint64(os.Getpagesize())
 	var at arch.Addr
-	must(p.Space.Freeze(func() error {
+	must(p.Space.Freeze(func(*Frozen) error {
 		return p.Space.Remote(func(r *Remote) error {
 			v, err := r.Syscall(unix.SYS_MMAP, 0, 3*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
 			must(err)
@@ -168,7 +168,7 @@ func checkProtections(t *testing.T, p *Process) {
 	if err := p.Space.ReadMemory(at+arch.Addr(page)-1, make([]byte, 2)); err == nil {
 		t.Error("a read into a page that may not be read has been done")
 	}
-	must(p.Space.Freeze(func() error {
+	must(p.Space.Freeze(func(*Frozen) error {
 		return p.Space.Remote(func(r *Remote) error {
 			_, err := r.Syscall(unix.SYS_MUNMAP, uint64(at), 3*page)
 			return err

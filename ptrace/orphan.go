@@ -32,7 +32,7 @@ func (t *Tracer) introduced(tid, parent int) bool {
 	if p == nil {
 		return false
 	}
-	_ = p.Space.Freeze(func() error { return nil })
+	_ = p.Space.Freeze(func(*Frozen) error { return nil })
 	_, early := t.early[tid]
 	return !early
 }

@@ -31,7 +31,7 @@ func TestSignalsWaitInTheKernelWhileTheirStopsDo(t *testing.T) {
 			}
 		}
 	}, func() error {
-		return p.Space.Freeze(func() error {
+		return p.Space.Freeze(func(*Frozen) error {
 			for _, th := range p.Threads() {
 				st, err := procfs.ReadStatus(p.PID, th.TID)
 				if err != nil {
@@ -87,7 +87,7 @@ func TestAMaskThatCannotBeNotedIsNotChanged(t *testing.T) {
 		prog := testprog.Start(t, testprog.Build(t, "threads"), "3")
 		tr, p := attachKeeper(t, k, prog.PID())
 		whileHeld(t, tr, func() {}, func() error {
-			return p.Space.Freeze(func() error {
+			return p.Space.Freeze(func(*Frozen) error {
 				th := p.Leader()
 				own, err := th.sigmask()
 				if err != nil {

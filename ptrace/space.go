@@ -24,9 +24,10 @@ type Space struct {
 		may bool
 	}
 
-	syscallInsn arch.Addr
-	saveAt      arch.Addr // see Protect
-	refuge      refuge
+	syscallInsn   arch.Addr
+	saveAt        arch.Addr    // see Protect
+	noteUnblocked func(Sigset) // see Unblock
+	refuge        refuge
 
 	syscalls map[uint64]bool // that the Handler is told of; nil if it is of none
 

@@ -89,7 +89,7 @@ func (s *Space) TraceSyscalls(numbers map[uint64]bool) error {
 	if was != nil {
 		return nil
 	}
-	return s.Freeze(func() error { // what runs was resumed without the request
+	return s.Freeze(func(*Frozen) error { // what runs was resumed without the request
 		if err := s.checkSyscalls(); err != nil {
 			s.syscalls = nil
 			return err

@@ -20,7 +20,7 @@ func stopAllAlong(t *testing.T, tr *Tracer, p *Process) (end func()) {
 			default:
 			}
 			if err := tr.Do(func() {
-				if err := p.Space.Freeze(func() error { return nil }); err != nil {
+				if err := p.Space.Freeze(func(*Frozen) error { return nil }); err != nil {
 					t.Errorf("freeze: %v", err)
 				}
 			}); err != nil {

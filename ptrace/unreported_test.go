@@ -23,7 +23,7 @@ func TestAFreezeHasStoppedThreadsReport(t *testing.T) {
 			t.Errorf("the thread has stopped for %v, and has nothing to report", th.stop.Reason)
 		}
 		tr.enqueue(th)
-		return p.Space.Freeze(func() error {
+		return p.Space.Freeze(func(*Frozen) error {
 			if th.stop.Reason != Signal || th.stop.Signal != unix.SIGTRAP || !th.queued {
 				t.Errorf("the thread has stopped for %v (signal %d), queued: %v", th.stop.Reason, th.stop.Signal, th.queued)
 			}

@@ -8,6 +8,8 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // Case is one thing that the scenario has checked: the whole of it, a call of expect() in
@@ -166,7 +168,7 @@ type Probe struct {
 	Spec, Kind   string
 	Places       int
 	Hits, Missed uint64 // Hits are those that the filter kept
-	Mechanism    string
+	Mechanism    kprobes.Mechanism
 	Reason       string // why it is not optimized
 	Skipped      int    // places of a pattern that can't be probed
 }

@@ -207,7 +207,9 @@ func (s *stand) EnableKprobesContext(_ context.Context, kps []*kprobes.Kprobe) e
 
 func (s *stand) DisableKprobe(kp *kprobes.Kprobe) error { s.on[kp] = false; return nil }
 
-func (s *stand) Status(*kprobes.Kprobe) kprobes.Status { return kprobes.Status{Mechanism: "boosted"} }
+func (s *stand) Status(*kprobes.Kprobe) kprobes.Status {
+	return kprobes.Status{Mechanism: kprobes.Boosted}
+}
 
 // loaded is a scenario without a process; err is what its file has run into.
 func loaded(t testing.TB, src string, change ...func(*Options)) (*Script, *said, *Error) {

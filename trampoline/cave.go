@@ -6,11 +6,11 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// FindCave returns the slots' room in the padding between the end of a segment
+// findCave returns the slots' room in the padding between the end of a segment
 // and the end of its last page: from the first multiple of slotSize at or after
 // segmentEnd. The error matches ErrCaveSize if there is none. Whether the
-// padding is unused, AdoptCave finds out.
-func FindCave(segmentEnd arch.Addr, slotSize int) (arch.Range, error) {
+// padding is unused, adoptCave finds out.
+func findCave(segmentEnd arch.Addr, slotSize int) (arch.Range, error) {
 	size := arch.Addr(slotSize)
 	r := arch.Range{Start: (segmentEnd + size - 1) / size * size, End: roundUp(segmentEnd)}
 	if r.Start >= r.End || r.Len() < uint64(size) {
@@ -19,28 +19,32 @@ func FindCave(segmentEnd arch.Addr, slotSize int) (arch.Range, error) {
 	return r, nil
 }
 
-// AdoptCave adds the padding r, which FindCave returned, to the region. s reaches
+// adoptCave adds the padding r, which findCave returned, to the region. s reaches
 // it, usually by Remote. The error matches ErrCaveUsed if r holds anything but
-// zero bytes.
+// zero bytes, or belongs to the region already.
 //
 // A cave is the target's own page, so it is changed slot by slot as they are
 // allocated and made zero again by Wipe.
-func (r *Region) AdoptCave(cave arch.Range, s Store) (*Arena, error) {
+func (r *Region) adoptCave(cave arch.Range, s Store) error {
 	if cave.Len() < r.slotSize() {
-		return nil, fmt.Errorf("cave %s: %w", cave, ErrCaveSize)
+		return fmt.Errorf("cave %s: %w", cave, ErrCaveSize)
+	}
+	for _, a := range r.arenas {
+		if a.span.Overlaps(cave) {
+			return fmt.Errorf("cave %s: %w", cave, ErrCaveUsed)
+		}
 	}
 	b := make([]byte, cave.Len())
 	if err := s.Read(0, b); err != nil {
-		return nil, fmt.Errorf("reading the cave %s: %w", cave, err)
+		return fmt.Errorf("reading the cave %s: %w", cave, err)
 	}
 	for i, c := range b {
 		if c != 0 {
-			return nil, fmt.Errorf("byte %s of the cave %s: %w", cave.Start+arch.Addr(i), cave, ErrCaveUsed)
+			return fmt.Errorf("byte %s of the cave %s: %w", cave.Start+arch.Addr(i), cave, ErrCaveUsed)
 		}
 	}
-	a := newArena(r.arch, cave, s, 0, r.slotSize())
-	r.insert(a)
-	return a, nil
+	r.insert(newArena(r.arch, cave, s, 0, r.slotSize()))
+	return nil
 }
 
 // wipe makes everything zero that was filled and forgets all slots.

@@ -53,11 +53,19 @@ func (c *cellSpace) alloc(n int) (arch.Addr, []byte, bool) {
 // of what the detour must reach. cell is the tracer's view of the same memory, which
 // lasts as long as the arena's mapping.
 //
-// The error is *NeedArena if there is no room.
+// Errors match ErrNoLanding, ErrTooManyArenas, ErrCantMap, ErrNotShared, or are the Mapper's.
 func (r *Region) Cells(near arch.Addr, n int) (at arch.Addr, cell []byte, err error) {
 	if n <= 0 {
 		return 0, nil, fmt.Errorf("%d bytes of cells: %w", n, ErrBounds)
 	}
+	err = r.growing(func() error {
+		at, cell, err = r.cells(near, n)
+		return err
+	})
+	return at, cell, err
+}
+
+func (r *Region) cells(near arch.Addr, n int) (arch.Addr, []byte, error) {
 	code := stretch(near, 1)
 	for _, a := range r.grounded(near) {
 		if !inReach(a.span, code, r.arch.Reach()) {
@@ -68,14 +76,14 @@ func (r *Region) Cells(near arch.Addr, n int) (at arch.Addr, cell []byte, err er
 		}
 	}
 	if b := blockOf(near); !r.homes[b] {
-		return 0, nil, &NeedArena{Near: code, Reach: r.arch.Reach(), Kind: Detours, Size: 1, reached: code, home: &b}
+		return 0, nil, &needArena{near: code, reach: r.arch.Reach(), kind: Detours, size: 1, reached: code, home: &b}
 	}
 	return 0, nil, needCells(code, n, r.arch.Reach())
 }
 
 // needCells orders n bytes of data; what no code refers to may lie anywhere.
-func needCells(near arch.Range, n int, reach uint64) *NeedArena {
-	return &NeedArena{Near: near, Reach: reach, Kind: Detours, Cells: n, reached: near}
+func needCells(near arch.Range, n int, reach uint64) *needArena {
+	return &needArena{near: near, reach: reach, kind: Detours, cells: n, reached: near}
 }
 
 // FreeCells gives back what Cells returned. No thread may use it any more. The error

@@ -10,7 +10,7 @@ import (
 )
 
 func TestCellsAreZeroAlignedSharedAndInReach(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	rnd := rand.New(rand.NewSource(3))
 	sizes := []int{1, 64, 256, 512, 5000, 1 << 20, 4 << 20}
 	type cell struct {
@@ -69,7 +69,7 @@ func TestCellsAreZeroAlignedSharedAndInReach(t *testing.T) {
 }
 
 func TestDetoursAndCellsShareTheHomeOfTheirCode(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	at, _ := g.cells(r, text.Start, 256)
 	l := g.land(r, text, []arch.Pattern{anyPattern(text.Start + 5)}, 60)
 	if len(r.Arenas()) != 1 || !r.Arenas()[0].Range().Contains(at) || !r.Arenas()[0].Range().Contains(l.Entry) {

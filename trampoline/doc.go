@@ -29,10 +29,8 @@
 // # Who does what
 //
 // The package decides and lays out; it makes no system call. Region.Alloc, Land, Cells,
-// SetResume and the journal answer *NeedArena when no arena in reach has room;
-// Region.Place decides where a new one goes; the caller maps it and hands the stores to
-// Region.Adopt; then the call is repeated. Land may take three arenas one after
-// another: a home for the block of code, one where the jump may lead, and one for the detour.
+// SetResume and the journal map another arena when none in reach has room: the Region decides
+// where it goes, and its Mapper maps it. What must hold then is told at Mapper.
 //
 // # Places for detours
 //

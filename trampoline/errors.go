@@ -11,7 +11,9 @@ import (
 var (
 	// ErrNoGap: the address space has no room within reach. The error is a *NoGapError.
 	ErrNoGap = errors.New("no free address range within reach")
-	// ErrTooManyArenas: the header's table is full.
+	// ErrCantMap: no memory can be mapped in the target. A Mapper says so.
+	ErrCantMap = errors.New("the process can't map memory")
+	// ErrTooManyArenas: the header's table is full, or one allocation has mapped too many.
 	ErrTooManyArenas = errors.New("the injected region has no room for another arena")
 	// ErrNotAllocated: the address is not that of a slot in use.
 	ErrNotAllocated = errors.New("not a slot in use")
@@ -34,35 +36,6 @@ var (
 	// ErrRecord: no such journal record, or one that can't be written.
 	ErrRecord = errors.New("no such journal record")
 )
-
-// NeedArena is the error, and the order, for one more arena. Give it to
-// Region.Place.
-type NeedArena struct {
-	Near  arch.Range // the code that the arena must reach, all of it
-	Reach uint64     // how far, in bytes
-	Slots int        // how many more slots are wanted; 0 if journal records are
-
-	Kind Kind // Detours, if what follows is wanted instead
-	// Options are where a detour of Size bytes may lie; without them, anywhere.
-	Options []arch.Pattern
-	Size    int
-	Cells   int // bytes of data that are wanted
-
-	reached arch.Range // all that the detour must reach
-	home    *block     // the arena is to be this block's home
-}
-
-func (e *NeedArena) Error() string {
-	switch {
-	case e.Cells > 0:
-		return fmt.Sprintf("no room for %d bytes of data within reach of %s, another arena is needed", e.Cells, e.Near)
-	case e.Kind == Detours:
-		return fmt.Sprintf("no room for a detour within reach of %s, another arena is needed", e.Near)
-	case e.Slots == 0:
-		return "the journal is full, another arena is needed"
-	}
-	return fmt.Sprintf("no free slot within reach of %s, another arena is needed", e.Near)
-}
 
 // NoGapError says where FindGap looked in vain. It matches ErrNoGap, and ErrNoLanding if
 // it was for a detour.

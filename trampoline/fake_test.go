@@ -2,6 +2,9 @@ package trampoline
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -47,47 +50,83 @@ var (
 	owner  = Owner{PID: 4711, StartTime: 123456789, PIDNamespace: 4026531836}
 )
 
-// target is a fake address space: what ptrace would have mapped.
+// target is a fake address space, and a Mapper of it.
 type target struct {
 	t    *testing.T
 	used []Mapping
 	maps map[arch.Range][]byte
+
+	refuses error        // what Map answers
+	within  func()       // what happens from inside the next Map
+	private bool         // the tracer has not what the target has mapped
+	padding arch.Addr    // where Cave says that the segment ends; 0 if there is none
+	mapped  []Extent     // all that Map was asked for
+	taken   []arch.Range // by Unmap
 }
 
 func newTarget(t *testing.T) *target {
 	return &target{t: t, used: []Mapping{{Range: text}}, maps: map[arch.Range][]byte{}}
 }
 
-// adopt does what the caller of Place has to do.
-func (g *target) adopt(r *Region, need *NeedArena) *Arena {
-	g.t.Helper()
-	e, err := r.Place(need, g.used, limits)
-	if err != nil {
-		g.t.Fatal(err)
+func newRegion(t *testing.T, a arch.Code) (*target, *Region) {
+	g := newTarget(t)
+	return g, New(a, owner, g)
+}
+
+func (g *target) Mappings() ([]Mapping, arch.Range, error) { return g.used, limits, nil }
+
+func (g *target) Map(e Extent) (data, code Store, err error) {
+	g.mapped = append(g.mapped, e)
+	if f := g.within; f != nil {
+		g.within = nil
+		f()
+	}
+	if g.refuses != nil {
+		return nil, nil, g.refuses
+	}
+	for _, m := range g.used {
+		if m.Range.Overlaps(e.Range()) {
+			return nil, nil, fmt.Errorf("mapping %s: %w", e.Range(), os.ErrExist)
+		}
 	}
 	b := make([]byte, e.Range().Len()) // one file in parts that never move
 	g.maps[e.Range()] = b
 	g.used = append(g.used, Mapping{Range: e.Data}, Mapping{Range: e.Code})
-	a, err := r.Adopt(e, Bytes(b[:e.Data.Len()]), Bytes(b[e.Data.Len():]))
-	if err != nil {
+	if g.private {
+		return Remote(g, e.Data), Remote(g, e.Code), nil
+	}
+	return Bytes(b[:e.Data.Len()]), Bytes(b[e.Data.Len():]), nil
+}
+
+func (g *target) Unmap(e Extent) error {
+	g.taken = append(g.taken, e.Range())
+	delete(g.maps, e.Range())
+	g.used = slices.DeleteFunc(g.used, func(m Mapping) bool { return m.Range.Overlaps(e.Range()) })
+	return nil
+}
+
+func (g *target) Cave(near arch.Range) (arch.Addr, arch.Memory, error) {
+	if g.padding == 0 {
+		return 0, nil, fmt.Errorf("no padding at %s", near.Start)
+	}
+	return g.padding, g, nil
+}
+
+// grow adds the arena that need asks for.
+func (g *target) grow(r *Region, need *needArena) {
+	g.t.Helper()
+	if err := r.grow(need); err != nil {
 		g.t.Fatal(err)
 	}
-	return a
 }
 
 func (g *target) alloc(r *Region, near arch.Range) arch.Addr {
 	g.t.Helper()
-	for {
-		at, err := r.Alloc(near)
-		var need *NeedArena
-		if !errors.As(err, &need) {
-			if err != nil {
-				g.t.Fatal(err)
-			}
-			return at
-		}
-		g.adopt(r, need)
+	at, err := r.Alloc(near)
+	if err != nil {
+		g.t.Fatal(err)
 	}
+	return at
 }
 
 func (g *target) bytes(at arch.Addr, n int) ([]byte, error) {

@@ -27,12 +27,12 @@ type chunk struct {
 
 // newDetourArena lays an arena of detours over the two mappings of e.
 func newDetourArena(a arch.Code, e Extent, data, code Store) (*Arena, error) {
-	_, shared := code.(bytesStore)
+	bodies, shared := code.(bytesStore)
 	cells, ok := data.(bytesStore)
 	if !shared || !ok {
 		return nil, fmt.Errorf("detours at %s: %w", e.Code, ErrNotShared)
 	}
-	if len(cells) < int(e.Data.Len()) {
+	if len(cells) < int(e.Data.Len()) || len(bodies) < int(e.Code.Len()) {
 		return nil, fmt.Errorf("detours at %s: %w", e.Code, ErrBounds)
 	}
 	return &Arena{

@@ -13,14 +13,39 @@ type HeldMask struct {
 	Instead uint64
 }
 
-// Where these are noted, offsets in bytes in the guard's data. Each is written TID last, and taken back by that.
+// Where these are noted, offsets in bytes in the guard's data. Each held mask is written TID last, and taken back by that.
 const (
-	offHeldMasks = offGuardState + 64
+	offUnblocked = offGuardState + 64 // [MaxUnblocked]uint64, bit n-1: signal n; 0: none
+	offHeldMasks = offUnblocked + 8*MaxUnblocked
 	heldMaskLen  = 24 // TID, Own, Instead; uint64
 
 	// MaxHeldMasks is how many can be noted.
 	MaxHeldMasks = (GuardLen - offHeldMasks) / heldMaskLen
+	// MaxUnblocked is how many sets can be noted that threads do not block all of.
+	MaxUnblocked = 16
 )
+
+// NoteUnblocked notes in place n that threads which believe to block set do not block SIGTRAP and SIGILL, for whoever finds the region.
+func (r *Region) NoteUnblocked(n int, set uint64) error {
+	if n < 0 || n >= MaxUnblocked {
+		return fmt.Errorf("set of signals %d: %w", n, ErrBounds)
+	}
+	return r.PutGuardData(offUnblocked+8*n, le.AppendUint64(nil, set))
+}
+
+// Unblocked are the sets that are noted.
+func (h *Header) Unblocked(mem arch.Memory) (sets []uint64, err error) {
+	b, err := h.GuardData(mem)
+	if err != nil {
+		return nil, err
+	}
+	for b = b[offUnblocked:offHeldMasks]; len(b) > 0; b = b[8:] {
+		if set := le.Uint64(b); set != 0 {
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
+}
 
 // NoteHeldMask notes m in place n, for whoever finds the region. With a TID of 0 nothing is noted there any more.
 func (r *Region) NoteHeldMask(n int, m HeldMask) error {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestHeldMasksAreFoundAgain(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	if r.NoteHeldMask(0, HeldMask{TID: 1}) == nil {
 		t.Error("an empty region notes a mask")
 	}
@@ -43,6 +43,34 @@ func TestHeldMasksAreFoundAgain(t *testing.T) {
 	}
 	for _, n := range []int{-1, MaxHeldMasks} {
 		if err := r.NoteHeldMask(n, first); !errors.Is(err, ErrBounds) {
+			t.Errorf("place %d: %v", n, err)
+		}
+	}
+}
+
+func TestSetsThatAreNotBlockedAreFoundAgain(t *testing.T) {
+	g, r := newRegion(t, optimized)
+	g.alloc(r, text)
+	if err := r.NoteHeldMask(0, HeldMask{TID: 17, Own: 1, Instead: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for n, set := range map[int]uint64{0: 5, MaxUnblocked - 1: 7} {
+		if err := r.NoteUnblocked(n, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := Inspect(g, g.base(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Unblocked(g); err != nil || !reflect.DeepEqual(got, []uint64{5, 7}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := h.HeldMasks(g); err != nil || len(got) != 1 {
+		t.Errorf("held: %v, %v", got, err)
+	}
+	for _, n := range []int{-1, MaxUnblocked} {
+		if err := r.NoteUnblocked(n, 1); !errors.Is(err, ErrBounds) {
 			t.Errorf("place %d: %v", n, err)
 		}
 	}

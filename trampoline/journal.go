@@ -41,6 +41,7 @@ const anywhere = math.MaxUint64
 // where they survive the tracer. It implements patch.Journal. Get it from
 // Region.Journal.
 type Journal struct {
+	region   *Region // which grows when the journal is full
 	parts    []journalPart
 	sequence uint64
 	more     map[int][]int // by id, the further records of a long patch
@@ -74,14 +75,22 @@ func (j *Journal) adopt(s Store, e Extent) {
 }
 
 // Record notes a change that is about to be made, of any length, and returns
-// its id. The record is complete when it returns. The error is *NeedArena if
-// the journal is full; nothing is recorded then.
-func (j *Journal) Record(at arch.Addr, original, replacement []byte) (int, error) {
+// its id. The record is complete when it returns; after an error nothing is recorded. The
+// errors are those of Region.Alloc.
+func (j *Journal) Record(at arch.Addr, original, replacement []byte) (id int, err error) {
+	err = j.region.growing(func() error {
+		id, err = j.record(at, original, replacement)
+		return err
+	})
+	return id, err
+}
+
+func (j *Journal) record(at arch.Addr, original, replacement []byte) (int, error) {
 	if len(original) == 0 || len(original) != len(replacement) {
 		return 0, fmt.Errorf("%d bytes in place of %d: %w", len(replacement), len(original), ErrRecord)
 	}
 	if j.room() < (len(original)+pieceLen-1)/pieceLen {
-		return 0, &NeedArena{Near: j.near, Reach: anywhere}
+		return 0, j.need(at)
 	}
 	var ids []int
 	for len(original) > 0 {
@@ -152,7 +161,16 @@ func (j *Journal) write(r Record) (int, error) {
 		p.live[k] = true
 		return p.first + k, nil
 	}
-	return 0, &NeedArena{Near: j.near, Reach: anywhere}
+	return 0, j.need(r.At)
+}
+
+// need asks for an arena near the first one or, without one, near the change at at.
+func (j *Journal) need(at arch.Addr) *needArena {
+	near := j.near
+	if near.Len() == 0 {
+		near = stretch(at, 1)
+	}
+	return &needArena{near: near, reach: anywhere}
 }
 
 func (j *Journal) erase(id int) error {

@@ -35,8 +35,9 @@ type fixture struct {
 // newFixture returns a region with one arena whose data part's writes are logged.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{target: newTarget(t), r: New(fake, owner)}
-	e, err := f.r.Place(&NeedArena{Near: text, Reach: fake.Reach(), Slots: 1}, f.used, limits)
+	f := &fixture{}
+	f.target, f.r = newRegion(t, fake)
+	e, err := f.r.place(&needArena{near: text, reach: fake.Reach(), slots: 1}, f.used, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func newFixture(t *testing.T) *fixture {
 	f.maps[e.Range()] = b
 	f.used = append(f.used, Mapping{Range: e.Range()})
 	f.log, f.e, f.j = &logStore{Store: Bytes(b[:e.Data.Len()])}, e, f.r.Journal()
-	if _, err := f.r.Adopt(e, f.log, Bytes(b[e.Data.Len():])); err != nil {
+	if err := f.r.adopt(e, f.log, Bytes(b[e.Data.Len():])); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -137,23 +138,19 @@ func TestALongPatchTakesSeveralRecords(t *testing.T) {
 	}
 }
 
-func TestAFullJournalAsksForAnArenaAndGoesOnThere(t *testing.T) {
+func TestAFullJournalGoesOnInAnotherArena(t *testing.T) {
 	f := newFixture(t)
-	if _, err := New(fake, owner).Journal().Record(1, []byte{1}, []byte{2}); err == nil {
-		t.Error("a journal without memory accepts a record")
-	}
 	var ids []int
 	n := int(f.e.JournalLen / recordSize)
 	for i := range n - 1 {
 		ids = append(ids, f.record(record(i, 5)))
 	}
 	long := record(n, 25)
-	_, err := f.j.Record(long.At, long.Original, long.Replacement)
-	var need *NeedArena
-	if !errors.As(err, &need) || len(f.records()) != n-1 {
+	f.refuses = errors.New("refused")
+	if _, err := f.j.Record(long.At, long.Original, long.Replacement); !errors.Is(err, f.refuses) || len(f.records()) != n-1 {
 		t.Fatalf("%v, %d records", err, len(f.records()))
 	}
-	f.adopt(f.r, need)
+	f.refuses = nil
 	ids = append(ids, f.record(long))
 	for i := range n {
 		ids = append(ids, f.record(record(i, 5)))

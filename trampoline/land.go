@@ -60,10 +60,17 @@ func newGrounds(a arch.Code) grounds {
 // detour's length in bytes. The detour reaches all of near, the site's module, and of
 // uses, such as its body's cells. An entry's jump needs to reach the detour only.
 //
-// The error is *NeedArena if another arena is needed; its Place answers ErrNoLanding if
-// no option can be fulfilled.
-func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (Landing, error) {
-	need := &NeedArena{Near: near, Reach: r.arch.Reach(), Kind: Detours, Options: options, Size: size, reached: near}
+// The error matches ErrNoLanding if no option can be fulfilled; others are those of Cells.
+func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (l Landing, err error) {
+	err = r.growing(func() error {
+		l, err = r.land(near, options, size, uses)
+		return err
+	})
+	return l, err
+}
+
+func (r *Region) land(near arch.Range, options []arch.Pattern, size int, uses []arch.Range) (Landing, error) {
+	need := &needArena{near: near, reach: r.arch.Reach(), kind: Detours, options: options, size: size, reached: near}
 	for _, u := range uses {
 		need.reached = hull(need.reached, u)
 	}
@@ -125,9 +132,9 @@ func (r *Region) grounded(from arch.Addr) []*Arena {
 }
 
 // landWhole places a detour where the site's jump may lead.
-func (r *Region) landWhole(l *landing, arenas []*Arena, need *NeedArena, p arch.Pattern) error {
+func (r *Region) landWhole(l *landing, arenas []*Arena, need *needArena, p arch.Pattern) error {
 	for _, a := range arenas {
-		at, ok := r.findFor(a, p, within(a.code, need.reached, need.Reach), uint64(l.Size))
+		at, ok := r.findFor(a, p, within(a.code, need.reached, need.reach), uint64(l.Size))
 		if !ok {
 			continue
 		}
@@ -141,7 +148,7 @@ func (r *Region) landWhole(l *landing, arenas []*Arena, need *NeedArena, p arch.
 }
 
 // landByEntry places a jump where the site's may lead, and the detour where that one may.
-func (r *Region) landByEntry(l *landing, arenas []*Arena, need *NeedArena, p arch.Pattern) error {
+func (r *Region) landByEntry(l *landing, arenas []*Arena, need *needArena, p arch.Pattern) error {
 	for _, a := range arenas {
 		at, ok := r.findFor(a, p, a.code, r.jumpLen)
 		if !ok {
@@ -164,9 +171,9 @@ func (r *Region) landByEntry(l *landing, arenas []*Arena, need *NeedArena, p arc
 }
 
 // landDetour places the detour of l, whose entry has its place.
-func (r *Region) landDetour(l *landing, arenas []*Arena, need *NeedArena) error {
+func (r *Region) landDetour(l *landing, arenas []*Arena, need *needArena) error {
 	for _, a := range arenas {
-		reachable := within(within(a.code, need.reached, need.Reach), l.entry, need.Reach)
+		reachable := within(within(a.code, need.reached, need.reach), l.entry, need.reach)
 		at, ok := a.findAny(reachable, uint64(l.Size))
 		if !ok {
 			continue
@@ -175,7 +182,7 @@ func (r *Region) landDetour(l *landing, arenas []*Arena, need *NeedArena) error 
 		return a.take(l.detour, l)
 	}
 	more := *need
-	more.Options, more.reached = nil, hull(need.reached, l.entry)
+	more.options, more.reached = nil, hull(need.reached, l.entry)
 	return &more
 }
 

@@ -42,25 +42,14 @@ func patterns(rnd *rand.Rand, from arch.Addr) (options []arch.Pattern) {
 	return options
 }
 
-// tryLand lands as kprobes does. ok is false if there is no place.
+// tryLand lands. ok is false if there is no place.
 func (g *target) tryLand(r *Region, near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (Landing, bool) {
 	g.t.Helper()
-	for range 5 {
-		l, err := r.Land(near, options, size, uses...)
-		var need *NeedArena
-		if err == nil {
-			return l, true
-		}
-		if !errors.As(err, &need) {
-			g.t.Fatal(err)
-		}
-		if _, err := r.Place(need, g.used, limits); errors.Is(err, ErrNoLanding) {
-			return Landing{}, false
-		}
-		g.adopt(r, need)
+	l, err := r.Land(near, options, size, uses...)
+	if err != nil && !errors.Is(err, ErrNoLanding) {
+		g.t.Fatal(err)
 	}
-	g.t.Fatalf("the fifth arena does not suffice for %+v", options)
-	return Landing{}, false
+	return l, err == nil
 }
 
 func (g *target) land(r *Region, near arch.Range, options []arch.Pattern, size int) Landing {
@@ -74,19 +63,11 @@ func (g *target) land(r *Region, near arch.Range, options []arch.Pattern, size i
 
 func (g *target) cells(r *Region, near arch.Addr, n int) (arch.Addr, []byte) {
 	g.t.Helper()
-	for range 3 {
-		at, cell, err := r.Cells(near, n)
-		var need *NeedArena
-		if err == nil {
-			return at, cell
-		}
-		if !errors.As(err, &need) {
-			g.t.Fatal(err)
-		}
-		g.adopt(r, need)
+	at, cell, err := r.Cells(near, n)
+	if err != nil {
+		g.t.Fatal(err)
 	}
-	g.t.Fatalf("no room for %d bytes", n)
-	return 0, nil
+	return at, cell
 }
 
 var optimized = jumps{fakeArch: fake}
@@ -112,7 +93,7 @@ func TestAJumpLandsWhereItsPatternAllows(t *testing.T) {
 		{"in the module itself", [4]arch.ByteSet{kept, arch.Bytes(0), arch.Bytes(0), arch.Bytes(0)}, false, true},
 		{"nothing", [4]arch.ByteSet{free, free, {}, free}, false, true},
 	} {
-		g, r := newTarget(t), New(optimized, owner)
+		g, r := newRegion(t, optimized)
 		p := arch.Pattern{From: from, Byte: c.bytes}
 		l, ok := g.tryLand(r, text, []arch.Pattern{p}, 100)
 		if ok == c.none {
@@ -143,7 +124,7 @@ func chunksOf(l Landing) []arch.Range {
 func TestAnySequenceOfLandingsKeepsThemApart(t *testing.T) {
 	for seed := range int64(10) {
 		rnd := rand.New(rand.NewSource(seed))
-		g, r := newTarget(t), New(optimized, owner)
+		g, r := newRegion(t, optimized)
 		var live, retired []Landing
 		occupied := map[arch.Range]bool{}
 		for range 1500 {
@@ -275,7 +256,7 @@ func checkChunks(t *testing.T, rnd *rand.Rand, g *target, r *Region, occupied ma
 }
 
 func TestMisuseOfLandingsIsRefused(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	if _, err := r.Land(text, nil, 10); !errors.Is(err, ErrNoLanding) {
 		t.Error(err)
 	}
@@ -292,18 +273,14 @@ func TestMisuseOfLandingsIsRefused(t *testing.T) {
 	if err := r.RetireLanding(none); !errors.Is(err, ErrNotAllocated) {
 		t.Error(err)
 	}
-	need := &NeedArena{Near: text, Reach: fake.Reach(), Kind: Detours, Cells: 1}
-	e, err := r.Place(need, g.used, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Adopt(e, Remote(g, e.Data), Remote(g, e.Code)); !errors.Is(err, ErrNotShared) {
-		t.Error(err)
+	g.private = true
+	if err := r.grow(needCells(text, 1, fake.Reach())); !errors.Is(err, ErrNotShared) || len(g.taken) != 1 {
+		t.Error(err, g.taken)
 	}
 }
 
 func TestADetourReachesWhatItUses(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	at, _ := g.cells(r, text.Start, 64)
 	if at >= text.Start {
 		t.Fatalf("cells at %s: this test wants them below", at)

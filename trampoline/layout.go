@@ -15,7 +15,7 @@ const (
 	// Magic is the first eight bytes of the file.
 	Magic = "gokprobe"
 	// Version changes with the layout.
-	Version = 2
+	Version = 3
 	// MaxArenas is the number of arenas that the header has room for.
 	MaxArenas = 1024
 )

@@ -89,38 +89,48 @@ func self(t *testing.T) (fd int, mem arch.Memory, module arch.Range) {
 	return fd, selfMemory{f}, rng(own[0].Start, own[len(own)-1].End)
 }
 
-// adoptMapped does what kprobes does with need, in this process.
-func adoptMapped(t *testing.T, r *Region, fd int, need *NeedArena) {
-	t.Helper()
-	used, _ := ownMaps(t, "")
-	e, err := r.Place(need, used, rng(1<<16, 0x7fff_ffff_f000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Ftruncate(fd, int64(e.FileEnd())); err != nil {
-		t.Fatal(err)
-	}
-	mapAt(t, e.Data, unix.PROT_READ|unix.PROT_WRITE, fd, e.Offset)
-	mapAt(t, e.Code, unix.PROT_READ|unix.PROT_EXEC, fd, e.Offset+e.Data.Len())
-	b, err := unix.Mmap(fd, int64(e.Offset), int(e.Range().Len()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Munmap(b) })
-	if _, err := r.Adopt(e, Bytes(b[:e.Data.Len():e.Data.Len()]), Bytes(b[e.Data.Len():])); err != nil {
-		t.Fatal(err)
-	}
+// selfMapper maps in this process what kprobes maps in a target.
+type selfMapper struct {
+	t  *testing.T
+	fd int
 }
 
-// TestTheKernelMapsWhatPlaceDecides lets the kernel judge the addresses of two
+func (m selfMapper) Mappings() ([]Mapping, arch.Range, error) {
+	used, _ := ownMaps(m.t, "")
+	return used, rng(1<<16, 0x7fff_ffff_f000), nil
+}
+
+func (m selfMapper) Map(e Extent) (data, code Store, err error) {
+	if err := unix.Ftruncate(m.fd, int64(e.FileEnd())); err != nil {
+		return nil, nil, err
+	}
+	mapAt(m.t, e.Data, unix.PROT_READ|unix.PROT_WRITE, m.fd, e.Offset)
+	mapAt(m.t, e.Code, unix.PROT_READ|unix.PROT_EXEC, m.fd, e.Offset+e.Data.Len())
+	b, err := unix.Mmap(m.fd, int64(e.Offset), int(e.Range().Len()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.t.Cleanup(func() { unix.Munmap(b) })
+	return Bytes(b[:e.Data.Len():e.Data.Len()]), Bytes(b[e.Data.Len():]), nil
+}
+
+func (selfMapper) Unmap(e Extent) error {
+	return fmt.Errorf("the arena at %s was of no use", e.Data.Start)
+}
+
+func (selfMapper) Cave(arch.Range) (arch.Addr, arch.Memory, error) { return 0, nil, ErrCaveSize }
+
+// TestTheKernelMapsWhatTheRegionDecides lets the kernel judge the addresses of two
 // arenas, and a finder read through the target's mapping what was written
 // through the tracer's.
-func TestTheKernelMapsWhatPlaceDecides(t *testing.T) {
+func TestTheKernelMapsWhatTheRegionDecides(t *testing.T) {
 	fd, mem, module := self(t)
 
-	r := New(fake, owner)
+	r := New(fake, owner, selfMapper{t, fd})
 	for range 2 {
-		adoptMapped(t, r, fd, r.need(module, 1))
+		if err := r.grow(r.need(module, 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	slot, err := r.Alloc(module)
 	if err != nil {
@@ -166,37 +176,21 @@ func checkFound(t *testing.T, mem arch.Memory, r *Region, slot, site arch.Addr) 
 	}
 }
 
-func landMapped(t *testing.T, r *Region, fd int, module arch.Range, options []arch.Pattern) (Landing, bool) {
-	t.Helper()
-	for {
-		l, err := r.Land(module, options, 64)
-		var need *NeedArena
-		if err == nil {
-			return l, true
-		}
-		if !errors.As(err, &need) {
-			t.Fatal(err)
-		}
-		used, _ := ownMaps(t, "")
-		if _, err := r.Place(need, used, rng(1<<16, 0x7fff_ffff_f000)); errors.Is(err, ErrNoLanding) {
-			return Landing{}, false
-		}
-		adoptMapped(t, r, fd, need)
-	}
-}
-
 // TestTheKernelMapsWhereJumpsMayLead lets the kernel judge the places of arenas for all kinds of
 // jumps, and count the memory that they take.
 func TestTheKernelMapsWhereJumpsMayLead(t *testing.T) {
 	fd, mem, module := self(t)
-	r, rnd := New(optimized, owner), rand.New(rand.NewSource(1))
+	r, rnd := New(optimized, owner, selfMapper{t, fd}), rand.New(rand.NewSource(1))
 	found := map[arch.Addr]Landing{}
 	for i := range 200 {
 		site := module.Start + arch.Addr(i*100)
 		options := patterns(rnd, site+5)
-		l, ok := landMapped(t, r, fd, module, options[i%2*(len(options)-1):])
-		if !ok {
+		l, err := r.Land(module, options[i%2*(len(options)-1):], 64)
+		if errors.Is(err, ErrNoLanding) {
 			continue
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 		if err := r.Describe(l, detourAt(l, site, 2)); err != nil {
 			t.Fatal(err)

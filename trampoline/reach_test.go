@@ -10,7 +10,7 @@ import (
 // TestADetourBehindAnEntryOfItsOwn has its jump lead to the far end of what it reaches, where
 // the detour can't be.
 func TestADetourBehindAnEntryOfItsOwn(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	far := anyPattern(text.Start + 5)
 	far.Byte[3], far.Byte[2], far.Byte[1] = arch.Bytes(0x80), arch.Bytes(0), arch.Bytes(0xff)
 	l := g.land(r, text, []arch.Pattern{far}, 64)
@@ -42,7 +42,7 @@ func TestADetourBehindAnEntryOfItsOwn(t *testing.T) {
 
 // TestAnEntryIsNotFarFromItsDetour has room for the detour only where the entry does not reach.
 func TestAnEntryIsNotFarFromItsDetour(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	above := anyPattern(text.Start + 5)
 	above.Byte[3] = arch.Bytes(0x7e)
 	g.land(r, text, []arch.Pattern{above}, 64)
@@ -80,7 +80,7 @@ func occupy(t *testing.T, a *Arena, hole arch.Range) {
 
 // TestARecordMayLieAnywhere fills all address space in reach with other arenas.
 func TestARecordMayLieAnywhere(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	options := []arch.Pattern{anyPattern(text.Start + 5)}
 	g.land(r, text, options, 64)
 	g.used = append(g.used, Mapping{Range: rng(text.Start-3<<30, text.Start)}, Mapping{Range: rng(text.End, text.End+3<<30)})

@@ -58,7 +58,7 @@ func all(t *testing.T, mem arch.Memory, x *DetourIndex) (found []DetourRecord) {
 }
 
 func TestAFinderLearnsOfAllDetours(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	rnd := rand.New(rand.NewSource(1))
 	want := map[arch.Addr]DetourRecord{} // by site
 	landings := map[arch.Addr]Landing{}
@@ -101,7 +101,7 @@ func TestAFinderLearnsOfAllDetours(t *testing.T) {
 
 // TestAReaderNeverSeesHalfADetour kills the tracer after every byte that it stores.
 func TestAReaderNeverSeesHalfADetour(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	var ls []Landing
 	for i := range 3 {
 		ls = append(ls, g.land(r, text, []arch.Pattern{anyPattern(text.Start + arch.Addr(16*i))}, 64))
@@ -154,7 +154,7 @@ func TestAReaderNeverSeesHalfADetour(t *testing.T) {
 }
 
 func TestWhatCannotBeRecordedIsRefused(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	l := g.land(r, text, []arch.Pattern{anyPattern(text.Start)}, 64)
 	other := l
 	other.Entry++

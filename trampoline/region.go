@@ -25,6 +25,7 @@ const recordsPerSlot = 2
 type Region struct {
 	arch    arch.Code
 	owner   Owner
+	mapper  Mapper
 	arenas  []*Arena // in order of address, caves too
 	table   Store    // the data part of the first arena, which has the header
 	listed  int      // arenas in the header
@@ -34,13 +35,14 @@ type Region struct {
 	grounds
 }
 
-// New returns a region without arenas. It touches no memory.
-func New(a arch.Code, owner Owner) *Region {
-	return &Region{arch: a, owner: owner, journal: Journal{more: map[int][]int{}}, grounds: newGrounds(a)}
+// New returns a region without arenas, which grows by m when it is used. It touches no memory.
+func New(a arch.Code, owner Owner, m Mapper) *Region {
+	r := &Region{arch: a, owner: owner, mapper: m, grounds: newGrounds(a)}
+	r.journal = Journal{region: r, more: map[int][]int{}}
+	return r
 }
 
-// Journal returns the region's journal. It is full, that is Record returns
-// *NeedArena, until the first Adopt.
+// Journal returns the region's journal.
 func (r *Region) Journal() *Journal { return &r.journal }
 
 // Arenas returns all arenas and caves in order of address.
@@ -48,8 +50,16 @@ func (r *Region) Arenas() []*Arena { return slices.Clone(r.arenas) }
 
 // Alloc returns a slot within reach of every byte of near: the code of a module,
 // with the data that its instructions address. The slot holds breakpoints until
-// Put. The error is *NeedArena if there is none.
-func (r *Region) Alloc(near arch.Range) (arch.Addr, error) {
+// Put. Errors match ErrNoGap, ErrTooManyArenas, ErrCantMap, or are the Mapper's.
+func (r *Region) Alloc(near arch.Range) (at arch.Addr, err error) {
+	err = r.growing(func() error {
+		at, err = r.alloc(near)
+		return err
+	})
+	return at, err
+}
+
+func (r *Region) alloc(near arch.Range) (arch.Addr, error) {
 	for _, a := range r.arenas {
 		if a.room() > 0 && inReach(a.span, near, r.arch.Reach()) {
 			return a.alloc()
@@ -58,52 +68,53 @@ func (r *Region) Alloc(near arch.Range) (arch.Addr, error) {
 	return 0, r.need(near, 1)
 }
 
-// Reserve makes sure that the next n calls of Alloc for near find room. The
-// error is *NeedArena if they would not; then Place, Adopt, and Reserve again.
-func (r *Region) Reserve(near arch.Range, n int) error {
+// Room is how many slots Alloc can give for near without a new arena.
+func (r *Region) Room(near arch.Range) (n int) {
 	for _, a := range r.arenas {
 		if inReach(a.span, near, r.arch.Reach()) {
-			n -= a.room()
+			n += a.room()
 		}
 	}
-	if n <= 0 {
+	return n
+}
+
+// Reserve maps one arena, if need be, so that the next n calls of Alloc for near find room. It
+// is a smaller one if the address space has no gap for it. The errors are those of Alloc.
+func (r *Region) Reserve(near arch.Range, n int) error {
+	if n -= r.Room(near); n <= 0 {
 		return nil
 	}
-	return r.need(near, n)
+	return r.grow(r.need(near, n))
 }
 
 // need decides how large an arena for near should be.
-func (r *Region) need(near arch.Range, n int) *NeedArena {
+func (r *Region) need(near arch.Range, n int) *needArena {
 	size := minSlots
 	for _, a := range r.arenas {
 		if a.slots() && inReach(a.span, near, r.arch.Reach()) {
 			size = min(2*size, maxSlots)
 		}
 	}
-	return &NeedArena{Near: near, Reach: r.arch.Reach(), Slots: max(n, size)}
+	return &needArena{near: near, reach: r.arch.Reach(), slots: max(n, size)}
 }
 
-// Place decides where in the target and in the memfd the arena goes that need
-// orders. used is what /proc/PID/maps lists, limits the addresses a mapping may
-// have. If the address space has no gap of the wished size, a smaller arena
+// place decides where in the target and in the memfd the arena goes that need
+// orders. If the address space has no gap of the wished size, a smaller arena
 // is planned. The error is a *NoGapError or matches ErrTooManyArenas.
-//
-// The caller grows the memfd to FileEnd, maps Data (rw-) and Code (r-x) there,
-// at file offsets Offset and Offset + Data.Len(), and calls Adopt.
-func (r *Region) Place(need *NeedArena, used []Mapping, limits arch.Range) (Extent, error) {
+func (r *Region) place(need *needArena, used []Mapping, limits arch.Range) (Extent, error) {
 	if r.listed >= MaxArenas {
 		return Extent{}, ErrTooManyArenas
 	}
-	if need.Kind == Detours {
+	if need.kind == Detours {
 		return r.placeDetours(need, used, limits)
 	}
-	slots := need.Slots
+	slots := need.slots
 	if slots <= 0 {
 		slots = minSlots
 	}
 	for {
 		e := r.layOut(slots)
-		at, err := FindGap(used, need.Near, e.Range().Len(), need.Reach, limits)
+		at, err := FindGap(used, need.near, e.Range().Len(), need.reach, limits)
 		if err == nil {
 			return e.move(at), nil
 		}
@@ -137,24 +148,27 @@ func (e Extent) move(to arch.Addr) Extent {
 	return e
 }
 
-// Adopt adds the arena that was mapped as Place decided. data and code reach its
-// two parts, which hold zero bytes. Adopt writes the stub and lists the arena in
+// adopt adds the arena that was mapped as place decided. data and code reach its
+// two parts, which hold zero bytes. It writes the stub and lists the arena in
 // the header. After an error the arena is not part of the region.
-func (r *Region) Adopt(e Extent, data, code Store) (*Arena, error) {
+func (r *Region) adopt(e Extent, data, code Store) error {
 	if e.Offset != r.fileEnd || !e.valid() {
-		return nil, fmt.Errorf("arena at %s was not planned for this region: %w", e.Data.Start, ErrHeader)
+		return fmt.Errorf("arena at %s was not planned for this region: %w", e.Data.Start, ErrHeader)
 	}
 	a, err := r.newMapped(e, data, code)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if err := r.keepStrays(a); err != nil {
+		return err
 	}
 	if err := r.list(e, data); err != nil {
-		return nil, fmt.Errorf("listing the arena at %s: %w", e.Data.Start, err)
+		return fmt.Errorf("listing the arena at %s: %w", e.Data.Start, err)
 	}
 	r.fileEnd = e.FileEnd()
 	r.journal.adopt(data, e)
 	r.insert(a)
-	return a, r.keepStrays(a)
+	return nil
 }
 
 func (r *Region) newMapped(e Extent, data, code Store) (*Arena, error) {

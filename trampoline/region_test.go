@@ -9,25 +9,22 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-func TestAnEmptyRegionAsksForAnArenaWithinReach(t *testing.T) {
-	r := New(fake, owner)
-	_, err := r.Alloc(text)
-	var need *NeedArena
-	if !errors.As(err, &need) || need.Near != text || need.Reach != fake.Reach() || need.Slots < 1 {
-		t.Fatalf("%v, %+v", err, need)
-	}
-	if _, ok := r.Stub(); ok || r.Contains(text.Start) {
+func TestAnEmptyRegionMapsAnArenaWithinReach(t *testing.T) {
+	g, r := newRegion(t, fake)
+	if _, ok := r.Stub(); ok || r.Contains(text.Start) || r.Room(text) != 0 {
 		t.Error("an empty region has a stub or contains something")
 	}
-	a := newTarget(t).adopt(r, need)
-	if !inReach(a.Range(), text, fake.Reach()) {
-		t.Errorf("arena %s does not reach %s", a.Range(), text)
+	if at := g.alloc(r, text); len(g.mapped) != 1 || !g.mapped[0].Code.Contains(at) {
+		t.Errorf("a slot at %s in %v", at, g.mapped)
+	}
+	if a := r.Arenas()[0].Range(); !inReach(a, text, fake.Reach()) {
+		t.Errorf("arena %s does not reach %s", a, text)
 	}
 }
 
 func TestTheStubIsASystemCallAndABreakpoint(t *testing.T) {
 	for _, slot := range []int{2, 64, 8192} {
-		g, r := newTarget(t), New(fakeArch{slot: slot, breakpoint: fake.breakpoint}, owner)
+		g, r := newRegion(t, fakeArch{slot: slot, breakpoint: fake.breakpoint})
 		at := g.alloc(r, text)
 		stub, ok := r.Stub()
 		b := make([]byte, 3)
@@ -46,7 +43,7 @@ func TestTheStubIsASystemCallAndABreakpoint(t *testing.T) {
 func TestASlotHoldsBreakpointsUntilPutAndAfterFree(t *testing.T) {
 	for _, bp := range [][]byte{{0xcc}, {0x00, 0x00, 0x20, 0xd4}} {
 		f := fakeArch{slot: 64, breakpoint: bp}
-		g, r := newTarget(t), New(f, owner)
+		g, r := newRegion(t, f)
 		empty := bytes.Repeat(bp, 64/len(bp))
 		code := bytes.Repeat([]byte{0x90}, 64)
 		for range 200 {
@@ -81,7 +78,7 @@ func TestASlotHoldsBreakpointsUntilPutAndAfterFree(t *testing.T) {
 }
 
 func TestMisuseIsRefused(t *testing.T) {
-	g, r := newTarget(t), New(fake, owner)
+	g, r := newRegion(t, fake)
 	at := g.alloc(r, text)
 	stub, _ := r.Stub()
 	if err := r.Put(&arch.Slot{Addr: at, Code: make([]byte, 65)}); !errors.Is(err, ErrSlotSize) {
@@ -98,17 +95,17 @@ func TestMisuseIsRefused(t *testing.T) {
 		}
 	}
 	e := r.Arenas()[0].Extent()
-	if _, err := r.Adopt(e, Bytes(nil), Bytes(nil)); !errors.Is(err, ErrHeader) {
+	if err := r.adopt(e, Bytes(nil), Bytes(nil)); !errors.Is(err, ErrHeader) {
 		t.Errorf("adopting an arena twice: %v", err)
 	}
 	e.Offset = r.fileEnd
-	if _, err := r.Adopt(e, Bytes(nil), Bytes(nil)); !errors.Is(err, ErrBounds) || len(r.Arenas()) != 1 {
+	if err := r.adopt(e, Bytes(nil), Bytes(nil)); !errors.Is(err, ErrBounds) || len(r.Arenas()) != 1 {
 		t.Errorf("adopting an arena without memory: %v", err)
 	}
 }
 
 func TestARetiredSlotKeepsItsCodeUntilNoThreadIsInside(t *testing.T) {
-	g, r := newTarget(t), New(fake, owner)
+	g, r := newRegion(t, fake)
 	a, b := g.alloc(r, text), g.alloc(r, text)
 	code := bytes.Repeat([]byte{0x90}, 64)
 	for _, at := range []arch.Addr{a, b} {
@@ -137,77 +134,73 @@ func TestARetiredSlotKeepsItsCodeUntilNoThreadIsInside(t *testing.T) {
 	}
 }
 
-func TestReserveOrdersRoomForABatchAtOnce(t *testing.T) {
-	g, r := newTarget(t), New(fake, owner)
+func TestReserveMapsRoomForABatchAtOnce(t *testing.T) {
+	g, r := newRegion(t, fake)
 	for range 3 {
 		g.alloc(r, text)
 	}
-	var need *NeedArena
-	if err := r.Reserve(text, 100); err != nil {
-		t.Fatal(err)
+	if err := r.Reserve(text, 100); err != nil || len(g.mapped) != 1 {
+		t.Fatal(err, g.mapped)
 	}
-	if err := r.Reserve(text, 10000); !errors.As(err, &need) {
-		t.Fatal(err)
-	}
-	g.adopt(r, need)
-	if err := r.Reserve(text, 10000); err != nil {
-		t.Fatal(err)
+	if err := r.Reserve(text, 10000); err != nil || len(g.mapped) != 2 || r.Room(text) < 10000 {
+		t.Fatal(err, g.mapped)
 	}
 	for range 10000 {
-		if _, err := r.Alloc(text); err != nil {
-			t.Fatal(err)
-		}
+		g.alloc(r, text)
+	}
+	if len(g.mapped) != 2 {
+		t.Errorf("%d arenas", len(g.mapped))
 	}
 }
 
 func TestEachArenaForTheSameCodeIsLarger(t *testing.T) {
-	g, r := newTarget(t), New(fake, owner)
+	g, r := newRegion(t, fake)
 	far := arch.Range{Start: 0x7f00_0000_0000, End: 0x7f00_0010_0000}
 	before := 0
 	for range 4 {
 		need := r.need(text, 1)
-		if need.Slots < 2*before {
-			t.Errorf("%d slots after %d", need.Slots, before)
+		if need.slots < 2*before {
+			t.Errorf("%d slots after %d", need.slots, before)
 		}
-		before = need.Slots
-		g.adopt(r, need)
+		before = need.slots
+		g.grow(r, need)
 	}
-	if got := r.need(far, 1).Slots; got != minSlots {
+	if got := r.need(far, 1).slots; got != minSlots {
 		t.Errorf("the first arena for other code has %d slots", got)
 	}
 	for range 10 {
-		g.adopt(r, &NeedArena{Near: text, Reach: fake.Reach(), Slots: 1})
+		g.grow(r, &needArena{near: text, reach: fake.Reach(), slots: 1})
 	}
-	if got := r.need(text, 1).Slots; got != maxSlots {
+	if got := r.need(text, 1).slots; got != maxSlots {
 		t.Errorf("%d slots, more than %d", got, maxSlots)
 	}
 }
 
 func TestPlaceTakesASmallerArenaWhereTheWishedOneDoesNotFit(t *testing.T) {
-	r := New(fake, owner)
-	need := &NeedArena{Near: text, Reach: fake.Reach(), Slots: 1 << 15}
+	_, r := newRegion(t, fake)
+	need := &needArena{near: text, reach: fake.Reach(), slots: 1 << 15}
 	free := arch.Range{Start: text.End + 1<<20, End: text.End + 2<<20}
 	used := []Mapping{
 		{Range: arch.Range{Start: 0x1000, End: free.Start}},
 		{Range: arch.Range{Start: free.End, End: limits.End}},
 	}
-	e, err := r.Place(need, used, limits)
+	e, err := r.place(need, used, limits)
 	if err != nil || !(free.Start < e.Data.Start && e.Code.End < free.End) {
 		t.Fatalf("%v in %s: %v", e, free, err)
 	}
 	used[0].Range.End = free.End
 	var gap *NoGapError
-	if _, err = r.Place(need, used, limits); !errors.Is(err, ErrNoGap) || !errors.As(err, &gap) {
+	if _, err = r.place(need, used, limits); !errors.Is(err, ErrNoGap) || !errors.As(err, &gap) {
 		t.Error(err)
 	}
 }
 
 func TestTheHeaderListsEveryArenaAndIsFull(t *testing.T) {
-	g, r := newTarget(t), New(fake, owner)
+	g, r := newRegion(t, fake)
 	for range MaxArenas {
-		g.adopt(r, &NeedArena{Near: text, Reach: fake.Reach(), Slots: 1})
+		g.grow(r, &needArena{near: text, reach: fake.Reach(), slots: 1})
 	}
-	if _, err := r.Place(&NeedArena{Near: text}, nil, limits); !errors.Is(err, ErrTooManyArenas) {
+	if _, err := r.place(&needArena{near: text}, nil, limits); !errors.Is(err, ErrTooManyArenas) {
 		t.Error(err)
 	}
 	h, err := Inspect(g, g.base(r))
@@ -235,7 +228,7 @@ func TestAnySequenceOfAllocationsKeepsSlotsApart(t *testing.T) {
 	modules := []arch.Range{text, {Start: 0x7f00_0000_0000, End: 0x7f00_0010_0000}, {Start: 0x40_0000, End: 0x50_0000}}
 	for seed := range int64(20) {
 		rnd := rand.New(rand.NewSource(seed))
-		g, r := newTarget(t), New(fake, owner)
+		g, r := newRegion(t, fake)
 		for _, m := range modules[1:] {
 			g.used = append(g.used, Mapping{Range: m})
 		}
@@ -281,19 +274,13 @@ func TestAnySequenceOfAllocationsKeepsSlotsApart(t *testing.T) {
 }
 
 func TestACaveServesSlotsAndIsZeroAgainAfterwards(t *testing.T) {
-	g, r := newTarget(t), New(fake, owner)
-	end := text.Start + 0x1e1d
-	cave, err := FindCave(end, 64)
-	if err != nil || cave.Start != text.Start+0x1e40 || cave.End != text.Start+0x2000 {
-		t.Fatal(cave, err)
-	}
+	g, r := newRegion(t, fake)
+	g.refuses, g.padding = ErrCantMap, text.Start+0x1e1d
+	cave := rng(text.Start+0x1e40, text.Start+0x2000)
 	b := make([]byte, cave.Len())
 	g.maps[cave] = b
-	if _, err := r.AdoptCave(cave, Remote(g, cave)); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(b, make([]byte, len(b))) {
-		t.Error("adopting the cave changed it")
+	if err := r.Reserve(text, 1); err != nil || !bytes.Equal(b, make([]byte, len(b))) {
+		t.Errorf("the cave was changed when it was found: %v", err)
 	}
 	for i := range int(cave.Len() / 64) {
 		at, err := r.Alloc(text)
@@ -309,9 +296,11 @@ func TestACaveServesSlotsAndIsZeroAgainAfterwards(t *testing.T) {
 			}
 		}
 	}
-	var need *NeedArena
-	if _, err := r.Alloc(text); !errors.As(err, &need) {
-		t.Error(err)
+	far := rng(1<<40, 1<<40+1)
+	for _, near := range []arch.Range{text, far} { // the cave is full, or out of reach
+		if _, err := r.Alloc(near); !errors.Is(err, ErrCaveUsed) || !errors.Is(err, ErrCantMap) {
+			t.Errorf("%s: %v", near, err)
+		}
 	}
 	if err := r.Free(cave.Start); err != nil {
 		t.Error(err)
@@ -323,28 +312,18 @@ func TestACaveServesSlotsAndIsZeroAgainAfterwards(t *testing.T) {
 		t.Error("a cave has a stub")
 	}
 	b[100] = 1
-	if _, err := New(fake, owner).AdoptCave(cave, Remote(g, cave)); !errors.Is(err, ErrCaveUsed) {
+	if _, err := New(fake, owner, g).Alloc(text); !errors.Is(err, ErrCaveUsed) {
 		t.Error(err)
 	}
 	for _, full := range []arch.Addr{0x2000, 0x1fc1, 0x1fff} {
-		if r, err := FindCave(full, 64); !errors.Is(err, ErrCaveSize) {
+		if r, err := findCave(full, 64); !errors.Is(err, ErrCaveSize) {
 			t.Errorf("padding behind %s: %s", full, r)
 		}
 	}
 }
 
 func BenchmarkAllocPutFree(b *testing.B) {
-	r := New(fake, owner)
-	_, err := r.Alloc(text)
-	var need *NeedArena
-	errors.As(err, &need)
-	e, err := r.Place(need, nil, limits)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := r.Adopt(e, Bytes(make([]byte, e.Data.Len())), Bytes(make([]byte, e.Code.Len()))); err != nil {
-		b.Fatal(err)
-	}
+	r := New(fake, owner, &target{maps: map[arch.Range][]byte{}})
 	code := make([]byte, 64)
 	for b.Loop() {
 		at, _ := r.Alloc(text)

@@ -82,9 +82,12 @@ func (t *resumes) set(at, to arch.Addr) error {
 }
 
 // SetResume tells the in-target guard that a thread which raised an exception at at goes on
-// at to. Neither is 0. It replaces what was set for at before. The error is *NeedArena if
-// the table is full and there is no room for a larger one.
+// at to. Neither is 0. It replaces what was set for at before. The errors are those of Cells.
 func (r *Region) SetResume(at, to arch.Addr) error {
+	return r.growing(func() error { return r.setResume(at, to) })
+}
+
+func (r *Region) setResume(at, to arch.Addr) error {
 	t := &r.resume
 	switch {
 	case at == 0 || to == 0:

@@ -12,13 +12,7 @@ import (
 
 func (g *target) setResume(r *Region, at, to arch.Addr) {
 	g.t.Helper()
-	err := r.SetResume(at, to)
-	var need *NeedArena
-	if errors.As(err, &need) {
-		g.adopt(r, need)
-		err = r.SetResume(at, to)
-	}
-	if err != nil {
+	if err := r.SetResume(at, to); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -51,7 +45,7 @@ func (g *target) guard(r *Region, at arch.Addr) arch.Addr {
 
 // TestTheGuardFindsWhereToGoOn compares the table with a map.
 func TestTheGuardFindsWhereToGoOn(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	g.alloc(r, text)
 	rnd := rand.New(rand.NewSource(1))
 	want := map[arch.Addr]arch.Addr{}
@@ -96,7 +90,7 @@ func TestTheGuardFindsWhereToGoOn(t *testing.T) {
 }
 
 func TestTogglingASiteTakesNoMemory(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	g.alloc(r, text)
 	for range 20_000 {
 		if err := errors.Join(r.SetResume(text.Start, 1), r.ClearResume(text.Start), r.ClearResume(text.Start)); err != nil {
@@ -161,18 +155,13 @@ func (s *watchedStore) Write(off uint64, p []byte) error {
 }
 
 func TestMisuseOfTheResumeTable(t *testing.T) {
-	r := New(optimized, owner)
-	var need *NeedArena
-	if err := r.SetResume(1, 2); !errors.As(err, &need) {
-		t.Error(err)
-	}
+	g, r := newRegion(t, optimized)
 	if _, ok := r.ResumePointer(); ok {
 		t.Error("an empty region has a resume table")
 	}
 	if err := r.ClearResume(1); err != nil {
 		t.Error(err)
 	}
-	g := newTarget(t)
 	g.setResume(r, 1, 2)
 	for _, bad := range [][2]arch.Addr{{0, 1}, {1, 0}} {
 		if err := r.SetResume(bad[0], bad[1]); !errors.Is(err, ErrNotAllocated) {
@@ -185,7 +174,7 @@ func TestMisuseOfTheResumeTable(t *testing.T) {
 }
 
 func TestAHostileResumeTableIsRefused(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	g.setResume(r, 1, 2)
 	h, err := Inspect(g, g.base(r))
 	if err != nil {
@@ -211,7 +200,7 @@ func TestAHostileResumeTableIsRefused(t *testing.T) {
 }
 
 func TestTheGuardsDataIsFoundAgain(t *testing.T) {
-	g, r := newTarget(t), New(optimized, owner)
+	g, r := newRegion(t, optimized)
 	if _, ok := r.GuardData(); ok || r.PutGuardData(0, []byte{1}) == nil {
 		t.Error("an empty region has data")
 	}

@@ -43,7 +43,7 @@ func TestManySites(t *testing.T) {
 		{"a program, bytes are kept", program(t), static, true, 2000, 900, 600},
 	} {
 		rnd := rand.New(rand.NewSource(1))
-		r := New(optimized, owner)
+		r := New(optimized, owner, c.target)
 		landed, entries, options := 0, 0, map[int]int{}
 		for range c.sites {
 			from := c.module.Start + arch.Addr(rnd.Intn(int(c.module.Len())))

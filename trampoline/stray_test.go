@@ -1,7 +1,6 @@
 package trampoline
 
 import (
-	"errors"
 	"math/rand"
 	"slices"
 	"testing"
@@ -12,8 +11,8 @@ import (
 // TestWhereAChangedJumpLeadsNothingElseIs: landings come and go at random places. Whatever bytes of a jump others change, it leads to a breakpoint that belongs to
 // its landing, or to where no code is.
 func TestWhereAChangedJumpLeadsNothingElseIs(t *testing.T) {
-	g, rnd := newTarget(t), rand.New(rand.NewSource(5))
-	r := New(jumps{fakeArch: fake}, owner)
+	rnd := rand.New(rand.NewSource(5))
+	g, r := newRegion(t, jumps{fakeArch: fake})
 	r.Avoid(text.Contains)
 	type landed struct {
 		Landing
@@ -33,7 +32,7 @@ func TestWhereAChangedJumpLeadsNothingElseIs(t *testing.T) {
 		for k := range options {
 			options[k].Others = others(rnd, options[0])
 		}
-		if l, ok := g.tryLandOrNot(r, options, 60); ok {
+		if l, ok := g.tryLand(r, text, options, 60); ok {
 			all = append(all, landed{l, options[l.Option]})
 		}
 	}
@@ -68,23 +67,4 @@ func others(rnd *rand.Rand, p arch.Pattern) (all [4]arch.ByteSet) {
 		}
 	}
 	return all
-}
-
-// tryLandOrNot is tryLand where strays may be in the way.
-func (g *target) tryLandOrNot(r *Region, options []arch.Pattern, size int) (Landing, bool) {
-	for range 5 {
-		l, err := r.Land(text, options, size)
-		if err == nil {
-			return l, true
-		}
-		var need *NeedArena
-		if !errors.As(err, &need) {
-			return Landing{}, false
-		}
-		if _, err := r.Place(need, g.used, limits); err != nil {
-			return Landing{}, false
-		}
-		g.adopt(r, need)
-	}
-	return Landing{}, false
 }

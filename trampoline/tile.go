@@ -57,31 +57,31 @@ func (r *Region) isHome(a *Arena, b block) bool {
 
 // placeDetours decides where an arena of detours goes: in a home if possible, else wherever
 // one of the options leads, else wherever it is reached.
-func (r *Region) placeDetours(need *NeedArena, used []Mapping, limits arch.Range) (Extent, error) {
+func (r *Region) placeDetours(need *needArena, used []Mapping, limits arch.Range) (Extent, error) {
 	p := placement{region: r, need: need}
 	if need.home != nil {
 		r.homes[*need.home] = true
 	}
 	for _, room := range []uint64{growthRoom, someRoom} {
-		p.gaps = gaps(used, need.Near, limits, room)
+		p.gaps = gaps(used, need.near, limits, room)
 		if e, ok := p.place(); ok {
 			return e, nil
 		}
 	}
 	return Extent{}, fmt.Errorf("placing an arena of detours: %w", &NoGapError{
-		Near: need.Near, Size: PageSize, Reach: need.Reach, detours: true,
+		Near: need.near, Size: PageSize, Reach: need.reach, detours: true,
 	})
 }
 
 // placement is one search for an arena's place.
 type placement struct {
 	region *Region
-	need   *NeedArena
+	need   *needArena
 	gaps   []arch.Range
 }
 
 func (p *placement) place() (Extent, bool) {
-	if p.need.Cells > 0 {
+	if p.need.cells > 0 {
 		return p.placeCells()
 	}
 	if p.need.home != nil {
@@ -89,15 +89,15 @@ func (p *placement) place() (Extent, bool) {
 			return e, true
 		}
 	}
-	for _, o := range p.need.Options {
-		if e, ok := p.placeOption(o, p.need.Size, true); ok {
+	for _, o := range p.need.options {
+		if e, ok := p.placeOption(o, p.need.size, true); ok {
 			return e, true
 		}
 		if e, ok := p.placeOption(o, int(p.region.jumpLen), false); ok {
 			return e, true
 		}
 	}
-	if len(p.need.Options) == 0 {
+	if len(p.need.options) == 0 {
 		return p.placeAnywhere()
 	}
 	return Extent{}, false
@@ -111,7 +111,7 @@ func (p *placement) placeHome(b block) (Extent, bool) {
 			continue
 		}
 		free := p.largest(home)
-		if free.Len() >= leastHome && within(free, p.need.reached, p.need.Reach) == free {
+		if free.Len() >= leastHome && within(free, p.need.reached, p.need.reach) == free {
 			return p.region.layOutDetours(free, min(free.Len()/4, homeData)), true
 		}
 	}
@@ -125,7 +125,7 @@ func (p *placement) placeOption(o arch.Pattern, n int, inReach bool) (Extent, bo
 	for _, gap := range p.nearest(o.From) {
 		window := arch.Range{Start: gap.Start + arch.Addr(head), End: gap.End}
 		if inReach {
-			window = within(window, p.need.reached, p.need.Reach)
+			window = within(window, p.need.reached, p.need.reach)
 		}
 		for at, ok := nextAllowed(o, window.Start); ok && at < window.End; at, ok = nextAllowed(o, at) {
 			free := clip(gap, tileOf(at))
@@ -148,9 +148,9 @@ func (p *placement) placeOption(o arch.Pattern, n int, inReach bool) (Extent, bo
 
 // placeAnywhere takes the nearest free part of a tile that is in reach of the code.
 func (p *placement) placeAnywhere() (Extent, bool) {
-	size := p.region.leastData() + roundUp(uint64(p.need.Size))
-	for _, gap := range p.nearest(p.need.Near.Start) {
-		reachable := within(gap, p.need.reached, p.need.Reach)
+	size := p.region.leastData() + roundUp(uint64(p.need.size))
+	for _, gap := range p.nearest(p.need.near.Start) {
+		reachable := within(gap, p.need.reached, p.need.reach)
 		for _, tile := range p.tiles(reachable) {
 			if free := clip(reachable, tile); free.Len() >= size {
 				return p.region.layOutDetours(free, min(free.Len()/4, homeData)), true
@@ -168,7 +168,7 @@ func (p *placement) tiles(r arch.Range) (tiles []arch.Range) {
 	for t := tileOf(r.Start); t.Start < r.End; t = tileOf(t.End) {
 		tiles = append(tiles, t)
 	}
-	if r.End <= p.need.Near.Start {
+	if r.End <= p.need.near.Start {
 		slices.Reverse(tiles)
 	}
 	return tiles
@@ -176,12 +176,12 @@ func (p *placement) tiles(r arch.Range) (tiles []arch.Range) {
 
 // placeCells takes memory for data, near the code and, where that is known, its home.
 func (p *placement) placeCells() (Extent, bool) {
-	least := p.region.leastData() + roundUp(uint64(p.need.Cells)*2) // a quarter is for records
+	least := p.region.leastData() + roundUp(uint64(p.need.cells)*2) // a quarter is for records
 	for size := max(moreData, least); ; size = max(size/2, least) {
 		var best candidate
-		window := arch.Range{Start: sub(p.need.Near.End, p.need.Reach), End: add(p.need.Near.Start, p.need.Reach)}
+		window := arch.Range{Start: sub(p.need.near.End, p.need.reach), End: add(p.need.near.Start, p.need.reach)}
 		for _, gap := range p.gaps {
-			best.closer(fit(gap, p.need.Near, window, size+PageSize))
+			best.closer(fit(gap, p.need.near, window, size+PageSize))
 		}
 		if best.ok {
 			return p.region.layOutDetours(stretch(best.at, size+PageSize), size), true

@@ -16,9 +16,9 @@ func TestAnArenaWithoutOptionsIsNearItsCode(t *testing.T) {
 		{"below", rng(text.End, text.End+2<<30)},
 		{"above", rng(text.Start-2<<30, text.Start)},
 	} {
-		r := New(optimized, owner)
-		need := &NeedArena{Near: text, Reach: fake.Reach(), Kind: Detours, Size: 100, reached: text}
-		e, err := r.Place(need, []Mapping{{Range: text}, {Range: c.taken}}, limits)
+		r := New(optimized, owner, nil)
+		need := &needArena{near: text, reach: fake.Reach(), kind: Detours, size: 100, reached: text}
+		e, err := r.place(need, []Mapping{{Range: text}, {Range: c.taken}}, limits)
 		if err != nil || e.Kind != Detours || e.Range().Overlaps(pages) || !inReach(e.Range(), text, 32<<20) {
 			t.Errorf("%s: %+v, %v", c.name, e, err)
 		}
@@ -35,23 +35,23 @@ func TestAPlaceThatATileEndsInIsPassedOver(t *testing.T) {
 	if !p.Allows(first) || !p.Allows(second) {
 		t.Fatal("this test wants other displacements")
 	}
-	r := New(optimized, owner)
-	need := &NeedArena{Near: text, Reach: fake.Reach(), Kind: Detours, Options: []arch.Pattern{p}, Size: 100, reached: text}
-	e, err := r.Place(need, []Mapping{{Range: text}}, limits)
+	r := New(optimized, owner, nil)
+	need := &needArena{near: text, reach: fake.Reach(), kind: Detours, options: []arch.Pattern{p}, size: 100, reached: text}
+	e, err := r.place(need, []Mapping{{Range: text}}, limits)
 	if err != nil || !e.Code.Contains(second) || !e.Code.Contains(second+99) {
 		t.Errorf("%+v, %v; want a place for %s", e, err, second)
 	}
 }
 
 func TestCellsOutOfReachAreNotPlaced(t *testing.T) {
-	r := New(optimized, owner)
+	r := New(optimized, owner, nil)
 	used := []Mapping{{Range: rng(text.Start-3<<30, text.End+3<<30)}}
 	for _, n := range []int{64, 16 << 20} {
-		_, err := r.Place(needCells(text, n, fake.Reach()), used, limits)
+		_, err := r.place(needCells(text, n, fake.Reach()), used, limits)
 		if !errors.Is(err, ErrNoGap) || !errors.Is(err, ErrNoLanding) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
-		e, err := r.Place(needCells(text, n, anywhere), used, limits)
+		e, err := r.place(needCells(text, n, anywhere), used, limits)
 		if err != nil || e.Data.Len() < uint64(n) {
 			t.Errorf("%d bytes anywhere: %+v, %v", n, e, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/arch/amd64/jit"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -319,10 +319,7 @@ func disassembled(code []byte, at arch.Addr) string {
 }
 
 func TestCompiledProgramsDoWhatTheInterpreterSays(t *testing.T) {
-	n := 1500
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		n *= 20
-	}
+	n := testsize.Rounds(150, 1500, 30_000)
 	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	b := newBench(t, rnd)

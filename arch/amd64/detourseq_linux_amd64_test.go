@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // plainOps are opcodes that Dead knows, one or two bytes, and their immediates.
@@ -234,10 +234,7 @@ func outcome(sig unix.Signal, dead arch.Dead) string {
 }
 
 func TestDetourOfManyDoesWhatTheOriginalsDo(t *testing.T) {
-	n := 3000
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		n *= 10
-	}
+	n := testsize.Rounds(300, 3000, 30_000)
 	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	c := newCPU(t)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch/amd64"
 	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // between tells that a is canonical with 57 bits and not with 48: what happens
@@ -129,10 +129,7 @@ func traceOnce(c *cpu, p arch.Plan, before, native amd64.Regs, sig unix.Signal, 
 }
 
 func TestEmulatedBranchesDoWhatTheProcessorDoes(t *testing.T) {
-	n := 60000
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		n *= 20
-	}
+	n := testsize.Rounds(6000, 60000, 1_200_000)
 	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	c := newCPU(t)

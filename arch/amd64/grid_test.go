@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // cell is the room of one instruction in the grid; what follows it are nops, so
@@ -79,7 +80,7 @@ const ripOperand, sibOperand, registers = 0x05, 0x9c, 0xca
 func wholeGrid() grid {
 	modrms := []byte{ripOperand, sibOperand, registers}
 	short, masks := []byte{ripOperand, registers}, []byte{0, 0x81, 0x10}
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
+	if testsize.Torture() {
 		modrms = append(modrms, 0x00, 0x44, 0x0d, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d, 0xc0, 0xd1, 0xda, 0xe3, 0xec, 0xf5, 0xfe)
 		short, masks = modrms[:5], []byte{0, 0x01, 0x81, 0x80, 0x10, 0x11, 0x91}
 	}

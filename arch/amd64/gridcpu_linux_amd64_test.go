@@ -3,13 +3,13 @@ package amd64_test
 import (
 	"bytes"
 	"errors"
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // TestWhatDecodeRefusesTheProcessorRefuses runs the cells of the grid that Decode
@@ -18,10 +18,7 @@ import (
 func TestWhatDecodeRefusesTheProcessorRefuses(t *testing.T) {
 	c := newCPU(t)
 	r := gridRegs(c)
-	every := 8 // of the vector forms, most of which are no instruction
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		every = 1
-	}
+	every := testsize.Rounds(32, 8, 1) // of the vector forms, most of which are no instruction
 	code := wholeGrid()
 	refused, ran := 0, 0
 	for at := 0; at < len(code); at += cell {

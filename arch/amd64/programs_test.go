@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // listed tells that a refusal, with objdump's text and Decode's reason, is one on
@@ -89,7 +91,7 @@ func TestEveryInstructionOfLargeProgramsIsAsLongAsObjdumpSays(t *testing.T) {
 		"libc": {lib + "libc.so.6"}, "libm": {lib + "libm.so.6"}, "libcrypto": {lib + "libcrypto.so.3"}, "libstdc++": {lib + "libstdc++.so.6"},
 		"python3": {"/usr/bin/python3"}, "gdb": {"/usr/bin/gdb"}, "go": {output(t, "go", "tool", "-n", "compile")}, "cgo": {buildCgo(t)},
 	}
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
+	if testsize.Torture() {
 		list["more"] = []string{lib + "*.so*", "/usr/bin/*", filepath.Join(output(t, "go", "env", "GOROOT"), "bin/*")}
 	}
 	for name, patterns := range list {

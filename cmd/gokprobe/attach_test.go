@@ -336,12 +336,13 @@ func TestWhyAProbeIsNotOptimized(t *testing.T) {
 		st         kprobes.Status
 		want       string
 	}{
-		{false, kprobes.Status{Mechanism: "optimized"}, "optimized"},
-		{false, kprobes.Status{Mechanism: "boosted", Reason: "no function is known there"}, "boosted (no function is known there)"},
-		{true, kprobes.Status{Mechanism: "boosted", Reason: "optimization is turned off"}, "boosted"},
-		{true, kprobes.Status{Mechanism: "int3", Reason: "the instruction is emulated"}, "int3 (the instruction is emulated)"},
+		{false, kprobes.Status{Mechanism: kprobes.Optimized}, "optimized"},
+		{false, kprobes.Status{Mechanism: kprobes.Boosted, Reason: "no function is known there"}, "boosted (no function is known there)"},
+		{true, kprobes.Status{Mechanism: kprobes.Boosted, Reason: "optimization is turned off"}, "boosted"},
+		{true, kprobes.Status{Mechanism: kprobes.Int3, Reason: "the instruction is emulated"}, "int3 (the instruction is emulated)"},
 	} {
-		if got := (&request{noOptimize: c.noOptimize}).mechanismText(c.st); got != c.want {
+		r := request{noOptimize: c.noOptimize}
+		if got, _ := r.explained(c.st.Mechanism, c.st.Mechanism.String(), c.st.Reason); got != c.want {
 			t.Errorf("%+v (-no-optimize %t) is %q, want %q", c.st, c.noOptimize, got, c.want)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -161,13 +161,12 @@ func (f *faulting) summarize(sum *event.Summary, req request) {
 
 func placeSummary(p inject.PlaceStats, kind string, req request) event.ProbeSummary {
 	out := event.ProbeSummary{
-		Probe: p.Name, Kind: kind, Addr: p.Addr, Symbol: p.Symbol, Hits: p.Calls, NMissed: p.Missed, Mechanism: p.Mechanism, Reason: p.Reason, Decides: p.Decides,
+		Probe: p.Name, Kind: kind, Addr: p.Addr, Symbol: p.Symbol, Hits: p.Calls, NMissed: p.Missed, Decides: p.Decides,
 	}
-	if out.Mechanism == "" {
-		out.Mechanism = missing(kprobes.Status{Waiting: p.Waiting})
+	how := p.By()
+	if how == "" {
+		how = missing(p.Waiting)
 	}
-	if !req.json {
-		out.Mechanism, out.Reason = req.mechanismText(kprobes.Status{Mechanism: out.Mechanism, Reason: out.Reason}), ""
-	}
+	out.Mechanism, out.Reason = req.explained(p.Mechanism, how, p.Reason)
 	return out
 }

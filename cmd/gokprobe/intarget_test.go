@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
@@ -171,7 +171,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 					t.Fatal(err)
 				}
 				sess.WaitForOptimizer()
-				if sess.Status(kp).Mechanism == "optimized" {
+				if sess.Status(kp).Mechanism == kprobes.Optimized {
 					optimized++
 				}
 				for v := range 5 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/script"
 )
 
@@ -146,7 +147,7 @@ func (r scriptRequest) summary(pid int, result script.Result) string {
 		if p.Places != 1 {
 			fmt.Fprintf(&b, ", %d places", p.Places)
 		}
-		if p.Mechanism != "" {
+		if p.Mechanism != kprobes.NoMechanism {
 			fmt.Fprintf(&b, ", %s", p.Mechanism)
 		}
 		b.WriteString("\n")
@@ -202,7 +203,7 @@ func jsonSummary(pid int, result script.Result) string {
 	probes := []map[string]any{}
 	for _, p := range result.Probes {
 		probes = append(probes, map[string]any{"probe": p.Spec, "kind": p.Kind, "places": p.Places,
-			"hits": p.Hits, "nmissed": p.Missed, "mechanism": p.Mechanism, "reason": p.Reason})
+			"hits": p.Hits, "nmissed": p.Missed, "mechanism": p.Mechanism.String(), "reason": p.Reason})
 	}
 	faults := []map[string]any{}
 	for _, f := range result.Faults {

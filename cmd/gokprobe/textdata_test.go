@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -196,7 +196,7 @@ func startUp(name string) bool {
 // and nearly all is.
 func TestOfALibraryWithAssemblyHardlyAnythingIsLeft(t *testing.T) {
 	libs := []string{"libc.so.6"}
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
+	if testsize.Torture() {
 		libs = append(libs, "libstdc++.so.6")
 	}
 	for _, lib := range libs {

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -247,16 +247,15 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	for _, p := range w.rec.probes {
 		sum.Lost += p.lost()
 		st := p.status
-		if st.Mechanism == "" {
-			st.Mechanism = missing(st)
+		how := st.Mechanism.String()
+		if st.Mechanism == kprobes.NoMechanism {
+			how = missing(st.Waiting)
 		}
-		if !w.req.json {
-			st.Mechanism, st.Reason = w.req.mechanismText(st), ""
-		}
+		how, reason := w.req.explained(st.Mechanism, how, st.Reason)
 		hits, missed := p.counts()
 		sum.Probes = append(sum.Probes, event.ProbeSummary{
 			Probe: p.name, Kind: p.kind(), Addr: st.Addr, Symbol: p.symbol,
-			Hits: hits, NMissed: missed, Mechanism: st.Mechanism, Reason: st.Reason,
+			Hits: hits, NMissed: missed, Mechanism: how, Reason: reason,
 		})
 	}
 	w.faults.summarize(sum, w.req)
@@ -282,20 +281,23 @@ func (w *work) summarize(lost uint64, outErr error) error {
 }
 
 // missing is told in place of the mechanism of a probe that has no place.
-func missing(st kprobes.Status) string {
-	if st.Waiting {
+func missing(waiting bool) string {
+	if waiting {
 		return "waiting"
 	}
 	return "gone"
 }
 
-// mechanismText is the text summary's last column: a probe that is not optimized tells why,
-// unless the user asked for that.
-func (r *request) mechanismText(st kprobes.Status) string {
-	if st.Reason == "" || st.Mechanism == "boosted" && r.noOptimize {
-		return st.Mechanism
+// explained is a summary's mechanism, how in words, and its reason. The text summary has one column for both: a probe
+// that is not optimized tells why, unless the user asked for that.
+func (r *request) explained(m kprobes.Mechanism, how, why string) (mechanism, reason string) {
+	switch {
+	case r.json:
+		return how, why
+	case why == "", m == kprobes.Boosted && r.noOptimize:
+		return how, ""
 	}
-	return st.Mechanism + " (" + st.Reason + ")"
+	return how + " (" + why + ")", ""
 }
 
 // outputError is what the user is told of a failed write. A reader that has gone,

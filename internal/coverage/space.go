@@ -27,7 +27,8 @@ var userLimits = arch.Range{Start: 64 << 10, End: 1<<47 - trampoline.PageSize}
 // newSpace maps m among what a process with a few threads has around it: behind a program
 // its heap; around a library other ones, and below it thread stacks and malloc's arenas.
 func newSpace(m *module) *space {
-	s := &space{region: trampoline.New(host.Code, trampoline.Owner{}), pages: map[arch.Addr]bool{}}
+	s := &space{pages: map[arch.Addr]bool{}}
+	s.region = trampoline.New(host.Code, trampoline.Owner{}, mapper{s})
 	s.use(m.mapped, trampoline.GrowsNot)
 	s.use(arch.Range{Start: 0x7ffd_1234_0000, End: 0x7ffd_1236_1000}, trampoline.GrowsDown)
 	if m.library {
@@ -92,11 +93,9 @@ func (s *space) count(near arch.Addr) error {
 	if s.cells.End != 0 {
 		return nil
 	}
-	return s.growing(func() error {
-		at, cell, err := s.region.Cells(near, shards*64)
-		s.cells = arch.Range{Start: at, End: at + arch.Addr(len(cell))}
-		return err
-	})
+	at, cell, err := s.region.Cells(near, shards*64)
+	s.cells = arch.Range{Start: at, End: at + arch.Addr(len(cell))}
+	return noLanding(err)
 }
 
 // reaching extends near by what insns name.
@@ -118,45 +117,35 @@ func (s *space) touch(at arch.Addr, n int) {
 }
 
 // place finds room.
-func (s *space) place(near arch.Range, options []arch.Pattern, size int) (landing trampoline.Landing, err error) {
-	err = s.growing(func() error {
-		landing, err = s.region.Land(near, options, size, s.cells)
-		return err
-	})
-	if errors.Is(err, trampoline.ErrNoLanding) {
-		err = errNoLanding
-	}
-	return landing, err
+func (s *space) place(near arch.Range, options []arch.Pattern, size int) (trampoline.Landing, error) {
+	landing, err := s.region.Land(near, options, size, s.cells)
+	return landing, noLanding(err)
 }
 
-// growing maps arenas, as often as the product would, until do needs no other one.
-func (s *space) growing(do func() error) error {
-	const growths = 4
-	for range growths {
-		err := do()
-		var need *trampoline.NeedArena
-		if !errors.As(err, &need) {
-			return err
-		}
-		if err := s.grow(need); err != nil {
-			return err
+// noLanding is errNoLanding if err says that there is no room.
+func noLanding(err error) error {
+	for _, no := range []error{trampoline.ErrNoLanding, trampoline.ErrNoGap, trampoline.ErrTooManyArenas} {
+		if errors.Is(err, no) {
+			return errNoLanding
 		}
 	}
-	return errNoLanding
+	return err
 }
 
-func (s *space) grow(need *trampoline.NeedArena) error {
-	e, err := s.region.Place(need, s.used, userLimits)
-	var none *trampoline.NoGapError
-	switch {
-	case errors.As(err, &none):
-		return errNoLanding
-	case err != nil:
-		return err
-	}
-	s.use(e.Range(), trampoline.GrowsNot)
-	if _, err := s.region.Adopt(e, trampoline.Bytes(make([]byte, e.Data.Len())), trampoline.Bytes(make([]byte, e.Code.Len()))); err != nil {
-		return fmt.Errorf("adding an arena: %w", err)
-	}
-	return nil
+// mapper maps the arenas of a space: memory of this process stands for the target's.
+type mapper struct{ *space }
+
+func (m mapper) Mappings() ([]trampoline.Mapping, arch.Range, error) { return m.used, userLimits, nil }
+
+func (m mapper) Map(e trampoline.Extent) (data, code trampoline.Store, err error) {
+	m.use(e.Range(), trampoline.GrowsNot)
+	return trampoline.Bytes(make([]byte, e.Data.Len())), trampoline.Bytes(make([]byte, e.Code.Len())), nil
+}
+
+func (m mapper) Unmap(e trampoline.Extent) error {
+	return fmt.Errorf("the arena at %s can't be used", e.Data.Start)
+}
+
+func (m mapper) Cave(arch.Range) (arch.Addr, arch.Memory, error) {
+	return 0, nil, trampoline.ErrCaveSize
 }

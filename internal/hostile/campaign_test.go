@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // files is how many mutated files are read.
@@ -17,10 +19,7 @@ func files(t testing.TB) int {
 	if n, err := strconv.Atoi(os.Getenv("GOKPROBE_HOSTILE_FILES")); err == nil {
 		return n
 	}
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		return 5000
-	}
-	return 260
+	return testsize.Rounds(26, 260, 5000)
 }
 
 // What a file says of itself is not to be believed: its reader neither panics nor hangs, and takes no more memory than it may.

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -22,17 +22,14 @@ var (
 	seedFlag  = flag.Uint64("seed", 1, "seed of the cases")
 	caseFlag  = flag.Int("case", -1, "run this case only")
 	fromFlag  = flag.Int("from", 0, "number of the first case")
-	casesFlag = flag.Int("cases", 0, "number of cases; 0 means 6144, or 200,000 when GOKPROBE_TORTURE is set")
+	casesFlag = flag.Int("cases", 0, "number of cases; 0 means 6144, or as many as GOKPROBE_ROUNDS says")
 )
 
 func numberOfCases() int {
-	switch {
-	case *casesFlag > 0:
+	if *casesFlag > 0 {
 		return *casesFlag
-	case os.Getenv("GOKPROBE_TORTURE") != "":
-		return 200000
 	}
-	return 12 * batch
+	return testsize.Rounds(batch, 12*batch, 200_000)
 }
 
 // oracle is the state of the test.

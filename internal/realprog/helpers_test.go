@@ -142,7 +142,7 @@ func (c campaign) probed(t *testing.T, m mode, want string) hits {
 		if kp.Hits() == 0 {
 			t.Errorf("%s was never hit", kp.SymbolName)
 		}
-		if st := s.Status(kp); m == stepped && st.Mechanism != "int3" {
+		if st := s.Status(kp); m == stepped && st.Mechanism != kprobes.Int3 {
 			t.Errorf("%s: %s with a post handler, want int3 (%s)", kp.SymbolName, st.Mechanism, st.Instruction)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -21,10 +22,7 @@ import (
 func TestRedisSurvivesAKilledTracer(t *testing.T) {
 	r := startRedis(t)
 	want := r.work(t)
-	rounds := 5
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		rounds = 50
-	}
+	rounds := testsize.Rounds(1, 5, 50)
 	for i := range rounds {
 		kill := startTracer(t, r.PID(), []string{"setCommand", "getCommand", "incrCommand", "processCommand", "lookupKeyRead",
 			"readQueryFromClient", "rdbSaveObject", "libc.so.6:memcpy", "libc.so.6:epoll_wait", "libc.so.6:malloc"})

@@ -46,6 +46,8 @@ func killKinds() []killKind {
 		lives("signals", libcSignals, "signals"),
 		sanitized("address", "threads", 20),
 		sanitized("thread", "threads", 3),
+		{name: "filter", start: startFiltered, all: []string{"libc.so.6:*", "foo"},
+			some: []string{"foo", "libc.so.6:*printf*", "libc.so.6:str*", "libc.so.6:*write*", "libc.so.6:read"}},
 		{name: "coroutines", start: startCoroutines, all: []string{"libc.so.6:*", "libstdc++.so.6:*"},
 			some: []string{"cr_*", "ct_step", "libstdc++.so.6:__cxa_*", "libgcc_s.so.1:_Unwind_*", "libc.so.6:malloc", "libc.so.6:pthread_*"}},
 		{name: "go", start: startGoServer, all: []string{"main.*", "net/http.*", "encoding/json.*"},
@@ -57,12 +59,16 @@ func killKinds() []killKind {
 	}
 	for i := range kinds {
 		kinds[i].short = slices.Contains(shortKinds, kinds[i].name)
+		kinds[i].told = slices.Contains(toldKinds, kinds[i].name)
 	}
 	return kinds
 }
 
 // shortKinds are those of make test.
 var shortKinds = []string{"threads", "masked", "signals", "address threads", "thread threads", "coroutines", "go", "nginx"}
+
+// toldKinds may die: see SECURITY.md.
+var toldKinds = []string{"traps set", "filter"}
 
 // startLives starts a case of the fixture lives, which plays so many rounds at a time.
 func startLives(t *testing.T, bin string, rounds int, env string, args ...string) target {
@@ -77,6 +83,23 @@ func startLives(t *testing.T, bin string, rounds int, env string, args ...string
 			t.Helper()
 			sameText(t, "work", want, prog.Do(run, "ran"))
 		},
+		quit: func(t testing.TB) {
+			t.Helper()
+			if verdict := prog.Quit(); verdict != "right" {
+				t.Errorf("at its end the target says %q", verdict)
+			}
+		},
+	}
+}
+
+// startFiltered starts a program whose seccomp filter ends it for all calls but read(2), write(2), exit(2) and exit_group(2).
+func startFiltered(t *testing.T) target {
+	prog := testprog.Start(t, testprog.Build(t, "rev_jail"), "few")
+	const run = "foo 10000"
+	want := prog.Do(run, "did")
+	return target{
+		pid:  prog.PID(),
+		work: func(t testing.TB) { t.Helper(); sameText(t, "work", want, prog.Do(run, "did")) },
 		quit: func(t testing.TB) {
 			t.Helper()
 			if verdict := prog.Quit(); verdict != "right" {

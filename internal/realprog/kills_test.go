@@ -14,6 +14,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // The campaign of killed tracers. Its oracle is the target's own verdict: it works while a tracer attaches, probes
@@ -34,6 +35,7 @@ type killKind struct {
 	all   []string // what "everything" is: patterns
 	some  []string // what its work calls most
 	short bool     // for make test, too
+	told  bool     // SECURITY.md tells that it may die: killed if GOKPROBE_TOLD is set, to see how often
 }
 
 // killsEach is how many tracers of one target are killed, one after the other, before another one is started.
@@ -41,10 +43,7 @@ const killsEach = 4
 
 // kills is how many tracers are killed: of each kind, in make test, in make torture, or as GOKPROBE_KILLS says.
 func kills(t testing.TB) int {
-	n := 4
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		n = 24
-	}
+	n := testsize.Rounds(1, 4, 24)
 	if s := os.Getenv("GOKPROBE_KILLS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
@@ -70,7 +69,7 @@ func onAllKinds(t *testing.T, n int, leaves bool) {
 	var all tally
 	t.Run("kinds", func(t *testing.T) {
 		for i, k := range slices.Concat(killKinds(), packagedKinds()) {
-			if !k.short && os.Getenv("GOKPROBE_TORTURE") == "" {
+			if !k.short && !testsize.Torture() || k.told && os.Getenv("GOKPROBE_TOLD") == "" {
 				continue
 			}
 			t.Run(k.name, func(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // victim is a tracer that is killed: the command itself, as it is installed.
@@ -44,7 +46,7 @@ const (
 func newVictim(t testing.TB, k *killing) *victim {
 	t.Helper()
 	r := k.rand
-	v := &victim{t: t, kind: k, bin: filepath.Join(t.TempDir(), "gokprobe"), widows: r.IntN(4) == 0 && os.Getenv("GOKPROBE_TORTURE") != ""}
+	v := &victim{t: t, kind: k, bin: filepath.Join(t.TempDir(), "gokprobe"), widows: r.IntN(4) == 0 && testsize.Torture()}
 	if err := os.Link(k.tracer, v.bin); err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (c optimized) check(t testing.TB, s *kprobes.Session, kps []*kprobes.Kprobe
 	reasons := map[string]int{}
 	n := 0
 	for _, kp := range kps {
-		if st := s.Status(kp); st.Mechanism == "optimized" {
+		if st := s.Status(kp); st.Mechanism == kprobes.Optimized {
 			n++
 		} else {
 			why, _, _ := strings.Cut(st.Reason, " at ")

@@ -4,12 +4,12 @@ import (
 	"debug/elf"
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -152,7 +152,7 @@ func TestPythonReturns(t *testing.T) {
 	write(t, script, pythonScript)
 	prog := start(t, dir, tools[0], script)
 	json := "test.test_json.test_encode_basestring_ascii test.test_json.test_decode test.test_json.test_float test.test_json.test_indent test.test_json.test_fail"
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
+	if testsize.Torture() {
 		json = "test.test_json"
 	}
 	for _, of := range []struct {

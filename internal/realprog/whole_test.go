@@ -178,7 +178,7 @@ func (w *whole) counts(t *testing.T, s *kprobes.Session, what string, kps []*kpr
 		loc, _ := s.Symbols().Lookup(kp.Addr)
 		n := kp.Hits()
 		counts[kp.Addr-arch.Addr(loc.Symbol.Module.Bias)] = n
-		mechanisms[s.Status(kp).Mechanism]++
+		mechanisms[s.Status(kp).Mechanism.String()]++
 		if sum += n; n > 0 {
 			hit++
 			ran[loc.Symbol.Name]++

@@ -121,7 +121,7 @@ func playOptimized(t *testing.T, p program, c playing, follow func(*testing.T, i
 		s.WaitForOptimizer()
 	}
 	for _, rp := range f.probes {
-		if st := s.Status(&rp.KP); st.Mechanism == "optimized" {
+		if st := s.Status(&rp.KP); st.Mechanism == kprobes.Optimized {
 			optimized++
 		} else {
 			t.Logf("%s: %s", rp.KP.SymbolName, st.Reason)

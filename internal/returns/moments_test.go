@@ -3,21 +3,16 @@ package returns
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // moments is how many operations hit a program at work.
-func moments() int {
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
-		return 100
-	}
-	return 25
-}
+func moments() int { return testsize.Rounds(5, 25, 100) }
 
 // siege is a program at work, and what is done to it.
 type siege struct {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // Seed is the seed of a test's random numbers: usual, so that make test judges a change by its own faults alone; another
@@ -12,7 +14,7 @@ import (
 func Seed(t testing.TB, usual uint64) uint64 {
 	t.Helper()
 	seed := usual
-	if os.Getenv("GOKPROBE_TORTURE") != "" {
+	if testsize.Torture() {
 		seed = rand.Uint64()
 	}
 	if s := os.Getenv("GOKPROBE_SEED"); s != "" {

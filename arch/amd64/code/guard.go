@@ -22,13 +22,13 @@ const (
 
 // The signals and codes that a guard tells apart, and the system calls that it makes.
 const (
-	sigTrap                          = 5
+	sigIll, sigTrap                  = 4, 5
 	codeKernel, codeTrace, codeBrkpt = 0x80, 2, 1
 
 	restartSys, restartBlock = 512, 516 // ERESTARTSYS, ERESTART_RESTARTBLOCK
 	sysRestart               = 219
 
-	sysSigaction, sysSigprocmask, sysGetpid, sysGettid, sysTgsigqueueinfo, sysSigreturn = 13, 14, 39, 186, 297, 15
+	sysSigaction, sysSigprocmask, sysGetpid, sysGettid, sysKill, sysSigqueueinfo, sysTgsigqueueinfo, sysSigreturn = 13, 14, 39, 186, 62, 129, 297, 15
 )
 
 // AssembleGuard generates the handler. In C:
@@ -81,33 +81,38 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a.land(first)                                             //
 	a.emit(0xf7, 0x82, ucEflags, 0, 0, 0, 0, flagTF>>8, 0, 0) // testl $TF,eflags(%rdx)
 	chains = append(chains, a.far(0x85))                      // jne  chain
-	a.emit(0xc3)                                              // ret
+	leaves := []int{a.leaveStep()}                            // … leave
 	a.land(isBreakpoint)                                      // breakpoint:
 	a.emit(0x81, 0x7e, siErrno)                               // cmpl $MARK,si_errno(%rsi)
 	a.imm32(arch.GuardMarkCode)                               //
 	unmarked := a.short(0x75)                                 // jne  1f
 	a.emit(0x48, 0x3b, 0x46, siAddr)                          // cmp  si_addr(%rsi),%rax
-	marked := a.far(0x84)                                     // je   done
+	leaves = append(leaves, a.far(0x84))                      // je   leave
 	a.land(unmarked)                                          // 1:
 	a.emit(0x48, 0xff, 0xc8)                                  // dec  %rax
 	a.restore(p)
 	a.landFar(notTrap)                       // lookup:
 	misses := a.lookup(p)                    // … to %rcx
 	a.emit(0x48, 0x89, 0x8a, ucRip, 0, 0, 0) // mov  %rcx,ip(%rdx)
-	a.landFar(marked)                        // done:
-	a.emit(0xc3)                             // ret
+	leaves = append(leaves, a.always())      // jmp  leave
 	for _, m := range misses {               // miss:
 		a.land(m)
 	}
 	a.emit(0x83, 0xff, sigTrap)          // cmp  $SIGTRAP,%edi
 	chains = append(chains, a.far(0x85)) // jne  chain
-	chains = append(chains, a.ours(p))   // … je chain
-	for _, c := range chains {           // chain:
+	stays, other := a.ours(p)            // … leave, chain
+	leaves = append(leaves, stays)
+	chains = append(chains, other)
+	for _, c := range chains { // chain:
 		a.landFar(c)
 	}
 	a.chain(p)
 	g := arch.Guard{Handler: at, Restorer: a.here()}
 	a.emit(0x48, 0xc7, 0xc0, sysSigreturn, 0, 0, 0, 0x0f, 0x05) // as unwinders know it
+	for _, l := range leaves {                                  // leave:
+		a.landFar(l)
+	}
+	a.leave(p)
 	g.Code = a.code
 	return g
 }
@@ -153,7 +158,13 @@ func (a *asm) far(op byte) (jump int) {
 	return len(a.code)
 }
 
-// landFar makes the jump that far began lead here.
+// always begins a long jump forward.
+func (a *asm) always() (jump int) {
+	a.emit(0xe9, 0, 0, 0, 0)
+	return len(a.code)
+}
+
+// landFar makes the jump that far or always began lead here.
 func (a *asm) landFar(jump int) {
 	binary.LittleEndian.PutUint32(a.code[jump-4:], uint32(len(a.code)-jump))
 }
@@ -191,8 +202,8 @@ func (a *asm) lookup(p arch.GuardPlace) (misses []int) {
 	return append(misses, a.short(0x74))      // je   miss
 }
 
-// ours returns from the handler if the thread stands in our code. The jump is taken if not.
-func (a *asm) ours(p arch.GuardPlace) (not int) {
+// ours tells whether the thread stands in our code. One of the jumps is taken.
+func (a *asm) ours(p arch.GuardPlace) (is, not int) {
 	a.emit(0x48, 0x8b, 0x82, ucRip, 0, 0, 0) // mov  ip(%rdx),%rax
 	a.emit(0x49, 0xb8)                       // mov  $count,%r8
 	a.imm64(uint64(p.Count))
@@ -206,14 +217,14 @@ func (a *asm) ours(p arch.GuardPlace) (not int) {
 	below := a.short(0x72)                  // jb   1f
 	a.emit(0x49, 0x3b, 0x40, byte(p.End))   // cmp  end(%r8),%rax
 	above := a.short(0x73)                  // jae  1f
-	a.emit(0xc3)                            // ret
+	is = a.always()                         // jmp  leave
 	a.land(below)                           // 1:
 	a.land(above)
 	a.emit(0x49, 0x81, 0xc0) // add  $step,%r8
 	a.imm32(uint32(p.Step))
 	a.emit(0xff, 0xc9) // dec  %ecx
 	a.back(0xeb, loop) // jmp  loop
-	return not
+	return is, not
 }
 
 // chain does what the program itself wants to be done with the signal.
@@ -236,11 +247,7 @@ func (a *asm) chain(p arch.GuardPlace) {
 	a.land(fallsBack)
 	a.emit(0x49, 0x89, 0xf1) // mov  %rsi,%r9
 	a.emit(0x41, 0x89, 0xf8) // mov  %edi,%r8d
-	a.emit(0x48, 0xbe)       // mov  $default,%rsi
-	a.imm64(uint64(p.DefaultAction()))
-	a.emit(0x31, 0xd2) // xor  %edx,%edx
-	a.emit(0x41, 0xba) // mov  $8,%r10d
-	a.imm32(8)
+	waits := a.waits(p)      // … send
 	a.syscall(sysSigaction)
 	a.emit(0x41, 0x83, 0xf8, sigTrap)   // cmp  $SIGTRAP,%r8d
 	trap := a.short(0x74)               // je   send
@@ -249,17 +256,61 @@ func (a *asm) chain(p arch.GuardPlace) {
 	a.emit(0xc3)                        // ret  (the instruction raises it again)
 	a.land(trap)                        // send:
 	a.land(again)
+	a.landFar(waits)
 	a.emit(0x31, 0xff)                   // xor  %edi,%edi  (SIG_BLOCK, until sigreturn)
 	a.emit(0x48, 0x83, 0xc6, actionMask) // add  $mask,%rsi
 	a.syscall(sysSigprocmask)
 	a.syscall(sysGetpid)
-	a.emit(0x89, 0xc7) // mov  %eax,%edi
+	a.emit(0x89, 0xc7)                  // mov  %eax,%edi
+	a.emit(0x41, 0x83, 0x79, siCode, 0) // cmpl $SI_USER,si_code(%r9)
+	other := a.short(0x75)              // jne  1f
+	a.emit(0x44, 0x89, 0xc6)            // mov  %r8d,%esi
+	a.emit(0x4c, 0x89, 0xca)            // mov  %r9,%rdx
+	a.syscall(sysSigqueueinfo)          // to the process, as it was; only its first thread may say that somebody else has sent it
+	a.emit(0x85, 0xc0)                  // test %eax,%eax
+	sent := a.short(0x79)               // jns  2f
+	a.syscall(sysKill)                  //
+	a.land(sent)                        // 2:
+	a.emit(0xc3)                        // ret
+	a.land(other)                       // 1:
 	a.syscall(sysGettid)
 	a.emit(0x89, 0xc6)       // mov  %eax,%esi
 	a.emit(0x44, 0x89, 0xc2) // mov  %r8d,%edx
 	a.emit(0x4d, 0x89, 0xca) // mov  %r9,%r10
 	a.syscall(sysTgsigqueueinfo)
 	a.emit(0xc3) // ret
+}
+
+// waits has a signal that was sent wait for a thread that believes to block it: it blocks nearly all signals, and the tracer has
+// taken those out of its mask that breakpoints raise (ptrace.Sigset.Unforced). They are put in again: from then on a
+// breakpoint is the end of the process, but the signal would be that now. The jump is taken then; if not, rsi, rdx and r10 are what rt_sigaction(2) takes.
+func (a *asm) waits(p arch.GuardPlace) (jump int) {
+	const nearlyAll = 30     // without the two
+	a.emit(0x48, 0x8b, 0x82) //
+	a.imm32(ucSigmask)       // mov  sigmask(%rdx),%rax
+	a.emit(0x49, 0x89, 0xd3) // mov  %rdx,%r11
+	a.emit(0x48, 0xbe)       // mov  $default,%rsi
+	a.imm64(uint64(p.DefaultAction()))
+	a.emit(0x31, 0xd2)                     // xor  %edx,%edx
+	a.emit(0x41, 0xba)                     // mov  $8,%r10d
+	a.imm32(8)                             //
+	a.emit(0x41, 0x83, 0x79, siCode, 0)    // cmpl $0,si_code(%r9)
+	raised := a.short(0x7f)                // jg   2f
+	a.emit(0x31, 0xc9)                     // xor  %ecx,%ecx
+	loop := len(a.code)                    // 1:
+	a.emit(0x48, 0x01, 0xc0)               // add  %rax,%rax
+	a.emit(0x83, 0xd1, 0)                  // adc  $0,%ecx
+	a.emit(0x48, 0x85, 0xc0)               // test %rax,%rax
+	a.back(0x75, loop)                     // jne  1b
+	a.emit(0x83, 0xf9, nearlyAll)          // cmp  $30,%ecx
+	few := a.short(0x72)                   // jb   2f
+	a.emit(0x49, 0x83, 0x8b)               //
+	a.imm32(ucSigmask)                     //
+	a.emit(1<<(sigTrap-1) | 1<<(sigIll-1)) // orq $TRAPS,sigmask(%r11)
+	jump = a.always()                      // jmp  send
+	a.land(raised)                         // 2:
+	a.land(few)
+	return jump
 }
 
 func (a *asm) syscall(nr uint32) {

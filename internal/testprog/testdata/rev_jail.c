@@ -1,5 +1,5 @@
 // A program in a tight place. Argument 1: "strict", the kernel kills it for all calls but read, write, exit and sigreturn; "filter", a seccomp filter does for
-// mmap, munmap and memfd_create; "nofile", it can't open another descriptor; "below", it has memory
+// mmap, munmap and memfd_create; "few", one does for all but read, write, exit and exit_group; "nofile", it can't open another descriptor; "below", it has memory
 // below the program, as Java does. "foo N" calls foo N times; "queue N" has a child queue N real-time signals with values, and calls foo until
 // all of them came. Both print "did N".
 #include "prog.h"
@@ -21,15 +21,18 @@ static void on_queued(int sig, siginfo_t *si, void *uc)
 	ADD(queued, 1);
 }
 
-static void filter(void)
+static void filter(int few)
 {
+	unsigned listed = few ? SECCOMP_RET_ALLOW : SECCOMP_RET_KILL_PROCESS;
+	unsigned others = few ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ALLOW;
 	struct sock_filter f[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 3, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 2, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_munmap, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, few ? SYS_read : SYS_memfd_create, 4, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, few ? SYS_write : SYS_mmap, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, few ? SYS_exit : SYS_munmap, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, few ? SYS_exit_group : SYS_munmap, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, others),
+		BPF_STMT(BPF_RET | BPF_K, listed),
 	};
 	struct sock_fprog p = { sizeof f / sizeof *f, f };
 	CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
@@ -69,7 +72,9 @@ int main(int argc, char **argv)
 	if (strict)
 		CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0);
 	if (argc > 1 && !strcmp(argv[1], "filter"))
-		filter();
+		filter(0);
+	if (argc > 1 && !strcmp(argv[1], "few"))
+		filter(1);
 	if (argc > 1 && !strcmp(argv[1], "nofile"))
 		CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
 	if (argc > 1 && !strcmp(argv[1], "below"))

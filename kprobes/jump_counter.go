@@ -1,0 +1,122 @@
+package kprobes
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// counter is hits that the target counts itself, in memory shared with it: shards of 64
+// bytes, of which threads use different ones. It lives as long as a thread may be in the
+// detour that counts, so no hit is lost.
+type counter struct {
+	at    arch.Addr
+	cells []byte
+
+	folded uint64    // what the owners before have got
+	owners []*Kprobe // whose hits the others are
+}
+
+const shardSize = 64
+
+// shards is the number of each counter's, a power of two.
+var shards = sync.OnceValue(func() int {
+	n := 1
+	for n < 2*runtime.NumCPU() && n < 8 {
+		n *= 2
+	}
+	return n
+})
+
+// counting guards what Kprobe.Hits adds up: counters' owners, and the cells against being
+// unmapped.
+var counting sync.RWMutex
+
+func (c *counter) memory() arch.Range {
+	return arch.Range{Start: c.at, End: c.at + arch.Addr(len(c.cells))}
+}
+
+// fresh is what has not been folded.
+func (c *counter) fresh() uint64 {
+	n := uint64(0)
+	for i := 0; i+shardSize <= len(c.cells); i += shardSize {
+		n += atomic.LoadUint64((*uint64)(unsafe.Pointer(&c.cells[i])))
+	}
+	return n - min(n, c.folded) // less than that only if the target has written there itself
+}
+
+// give makes all further hits those of owners.
+func (c *counter) give(owners []*Kprobe) {
+	if c == nil || slices.Equal(c.owners, owners) {
+		return
+	}
+	counting.Lock()
+	defer counting.Unlock()
+	n := c.fresh()
+	c.folded += n
+	for _, kp := range c.owners {
+		kp.hits.Add(n)
+		kp.counters = slices.DeleteFunc(slices.Clone(kp.counters), func(o *counter) bool { return o == c })
+	}
+	c.owners = slices.Clone(owners)
+	for _, kp := range owners {
+		kp.counters = append(kp.counters, c)
+	}
+}
+
+// keepCount has kp, which ends, own no counter any more: those of jumps that were taken back live
+// on, perhaps until after its next registration.
+func (kp *Kprobe) keepCount() {
+	for _, c := range slices.Clone(kp.counters) {
+		c.give(slices.DeleteFunc(slices.Clone(c.owners), func(o *Kprobe) bool { return o == kp }))
+	}
+}
+
+// countedInTarget is the hits of kp that the target has counted and nobody folded.
+func (kp *Kprobe) countedInTarget() (n uint64) {
+	for _, c := range kp.counters {
+		n += c.fresh()
+	}
+	entries, _ := kp.followedInTarget()
+	return n + entries
+}
+
+// newCounter gives code near at cells to count in.
+func (d *domain) newCounter(at arch.Addr) (*counter, error) {
+	where, cells, err := d.region.Cells(at, shards()*shardSize)
+	if err != nil {
+		return nil, err
+	}
+	c := &counter{at: where, cells: cells}
+	d.counters[c] = true
+	return c, nil
+}
+
+// endCounter takes the cells back, when no thread can count in them any more.
+func (d *domain) endCounter(c *counter) {
+	if c == nil {
+		return
+	}
+	c.give(nil)
+	delete(d.counters, c)
+	if err := d.region.FreeCells(c.at); err != nil {
+		d.session.warn("freeing a counter: %v", err)
+	}
+}
+
+// foldAll ends all counters before their memory goes.
+func (d *domain) foldAll() {
+	for c := range d.counters {
+		c.give(nil)
+	}
+	clear(d.counters)
+	for _, rec := range d.recordings {
+		d.keep(rec)
+	}
+	d.foldStates()
+	d.rings = nil
+}

@@ -1,0 +1,98 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// How breakpoints become jumps and jumps become breakpoints, and what is left if that fails.
+
+// giveUp has st keep its breakpoint.
+func (d *domain) giveUp(st *site, why error) {
+	d.discardDetour(st.next)
+	st.next, st.refusal = nil, why.Error()
+	st.flag(false)
+}
+
+// changedSince tells whether the program has changed, since the detour was made, the instructions
+// that its copies stand for; then st gets no jump. What the jump covers is looked at once more when
+// that is written.
+func (d *domain) changedSince(st *site) bool {
+	if err := d.besideIn(st.next.region(), st); err != nil {
+		d.giveUp(st, err)
+		return true
+	}
+	now := make([]byte, st.next.End-st.addr)
+	if err := d.text.Original(st.addr, now); err != nil {
+		d.giveUp(st, err)
+		return true
+	}
+	for _, p := range st.next.Pieces {
+		if got := now[p.Insn.Addr-st.addr:][:p.Insn.Len()]; !slices.Equal(got, p.Insn.Bytes) {
+			d.giveUp(st, fmt.Errorf("code at %s is % x instead of % x: %w", p.Insn.Addr, got, p.Insn.Bytes, patch.ErrChanged))
+			return true
+		}
+	}
+	return false
+}
+
+// exchange removes the patches of sites and installs others. After an error none of those is left, but
+// such as can't be taken back.
+func (d *domain) exchange(frozen *ptrace.Frozen, wants []patch.Want, sites []*site) error {
+	if _, err := d.takeAway(frozen, sites); err != nil {
+		return err
+	}
+	_, err := d.text.While(frozen).InstallAll(wants)
+	return err
+}
+
+// takeAway removes the patches of sites. Those that can't be written over stay; of those in
+// changed, which stand no more, the program may have left some bytes.
+func (d *domain) takeAway(frozen *ptrace.Frozen, sites []*site) (changed map[*site]bool, err error) {
+	old := make([]*patch.Patch, len(sites))
+	for i, st := range sites {
+		old[i] = st.patch
+	}
+	text := d.text.While(frozen)
+	text.DisarmAll(old)
+	changed = map[*site]bool{}
+	var errs []error
+	for _, st := range sites {
+		err := text.Remove(st.patch)
+		changed[st] = errors.Is(err, patch.ErrChanged)
+		if p, _ := d.text.Find(st.addr); p != st.patch {
+			st.patch = nil
+		}
+		errs = append(errs, err)
+	}
+	return changed, errors.Join(errs...)
+}
+
+// rearm gives sites without a patch their breakpoints back, if they are wanted.
+func (d *domain) rearm(sites []*site) error {
+	var wanted []*site
+	for _, st := range sites {
+		if st.patch == nil && st.wanted() {
+			wanted = append(wanted, st)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	if _, err := d.armAll(wanted); err == nil {
+		return nil
+	}
+	var errs []error
+	for _, st := range wanted { // those that can be
+		if _, err := d.armAll([]*site{st}); errors.Is(err, patch.ErrChanged) {
+			d.oust(st, err)
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

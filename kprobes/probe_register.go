@@ -1,0 +1,382 @@
+package kprobes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// manyNames is how many names pay for an index of all.
+const manyNames = 50
+
+// RegisterKprobe places kp and, unless FlagDisabled is set, arms it. The checks and
+// their errors are register_kprobe's: they match, by errors.Is, the package's Err…
+// values and the kernel's errno. After an error nothing is armed. kp.Addr holds the
+// address where the probe is.
+//
+// A symbol of a library that is not loaded, such as libplug.so:foo, is no error: the session
+// warns, Addr stays 0, and the probe is placed before the library's constructors run. When a
+// library is unloaded its probes are GONE; those by symbol are placed again, and keep their
+// counts, when it is loaded again. Status tells what a probe waits for.
+func (s *Session) RegisterKprobe(kp *Kprobe) error {
+	return s.RegisterKprobes([]*Kprobe{kp})
+}
+
+// RegisterKprobes registers all of kps or, after an error, none (A45). It is much
+// faster than one by one.
+func (s *Session) RegisterKprobes(kps []*Kprobe) error {
+	return s.RegisterKprobesContext(context.Background(), kps)
+}
+
+// RegisterKprobesContext is RegisterKprobes for as long as ctx is not done. If it is before the first probe is armed, none is: the error matches ctx.Err() and
+// the context's cause. A file of symbols that is being read then is left to another goroutine, which drops it.
+func (s *Session) RegisterKprobesContext(ctx context.Context, kps []*Kprobe) error {
+	return s.registerAll(ctx, kps, func(int) {})
+}
+
+// registerAll is RegisterKprobesContext for probes of any kind: adopt makes number i of kps known
+// as what it is.
+func (s *Session) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i int)) error {
+	if len(kps) == 0 {
+		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
+	}
+	if !s.watched.Load() {
+		if err := s.outsideVfork(ctx, s.watch); err != nil {
+			return err
+		}
+	}
+	known := s.changes.Load()
+	at := s.locateAll(ctx, kps) // reads symbols: not on the tracer's thread
+	return s.outsideVfork(ctx, func() error {
+		if err := s.watch(); err != nil { // another registration that has failed may have taken that back
+			return err
+		}
+		s.catchUp()
+		if s.moved(known) {
+			at = s.locateAll(ctx, kps)
+		}
+		known = s.changes.Load()
+		err := s.attempt(kps, at, adopt)
+		for errors.Is(err, ErrNotMapped) && s.movedNow(known) {
+			known = s.changes.Load()
+			err = s.attempt(kps, s.locateAll(ctx, kps), adopt)
+		}
+		if err != nil && len(s.probes) == 0 {
+			if undo := s.unwatch(); undo != nil {
+				err = errors.Join(err, undo)
+			}
+		}
+		s.tellBlind()
+		return err
+	})
+}
+
+// attempt registers kps where they were located.
+func (s *Session) attempt(kps []*Kprobe, at located, adopt func(i int)) error {
+	if at.err != nil {
+		return probeError(at.failed, at.err)
+	}
+	s.forgetSurveys()
+	defer s.forgetSurveys()
+	for i, kp := range kps {
+		if kp.session == nil {
+			adopt(i)
+		}
+	}
+	err := s.register(kps, at.addrs)
+	for _, kp := range kps {
+		if kp.session == nil {
+			kp.ret, kp.jprobe = nil, nil
+		}
+	}
+	return err
+}
+
+func (s *Session) forgetSurveys() {
+	for d := range s.domains {
+		d.survey = nil
+	}
+}
+
+// UnregisterKprobe removes kp. When it returns, none of its handlers runs or will
+// run. A probe that is not registered gets its Addr cleared, nothing else (A38). The
+// error says what could not be put back.
+func (s *Session) UnregisterKprobe(kp *Kprobe) error {
+	return s.UnregisterKprobes([]*Kprobe{kp})
+}
+
+// UnregisterKprobes removes all of kps that are registered (A46).
+func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
+	err := s.do(func() error { return s.unregister(kps) })
+	if s.tracer.Own() {
+		return err // a handler would wait for itself
+	}
+	s.waitFor(kps)
+	if errors.Is(err, ErrClosed) {
+		s.tracer.Close() // waits for what Close waits for
+	}
+	return err
+}
+
+// waitFor waits until no handler of kps runs.
+func (s *Session) waitFor(kps []*Kprobe) {
+	for {
+		var busy chan struct{}
+		if s.tracer.Do(func() { busy = s.busyWith(kps) }) != nil || busy == nil {
+			return
+		}
+		<-busy
+	}
+}
+
+// notYet is the address of what a library will bring.
+const notYet arch.Addr = 0
+
+// located is the addresses of probes, or which has none and why.
+type located struct {
+	addrs  []arch.Addr
+	failed *Kprobe
+	err    error
+}
+
+// locateAll is locate for all of kps.
+func (s *Session) locateAll(ctx context.Context, kps []*Kprobe) located {
+	at := located{addrs: make([]arch.Addr, len(kps))}
+	if named(kps) >= manyNames {
+		if s.table.IndexNamesContext(ctx) != nil {
+			at.failed, at.err = kps[0], over(ctx)
+			return at
+		}
+	}
+	for i, kp := range kps {
+		if at.addrs[i], at.err = s.locate(ctx, kp); at.err != nil {
+			at.failed = kp
+			break
+		}
+	}
+	return at
+}
+
+// locate finds the address that kp asks for, before the checks.
+func (s *Session) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
+	switch {
+	case kp.SymbolName != "" && kp.Addr != 0 && kp.session == nil:
+		return 0, ErrBothAddrAndSymbol
+	case kp.SymbolName == "" && kp.Addr == 0:
+		return 0, ErrNoAddrOrSymbol
+	case kp.SymbolName == "":
+		return kp.Addr.Add(int64(kp.Offset)), nil
+	}
+	at, err := resolveOne(ctx, s.table, kp.SymbolName)
+	if s.comes(kp, err) {
+		return notYet, nil
+	}
+	return at.Add(int64(kp.Offset)), err
+}
+
+// named is how many of kps are found by name.
+func named(kps []*Kprobe) (n int) {
+	for _, kp := range kps {
+		if kp.SymbolName != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// resolveOne translates a name that must mean one address.
+func resolveOne(ctx context.Context, table *symbols.Table, name string) (arch.Addr, error) {
+	found, err := table.ResolveContext(ctx, name)
+	switch {
+	case ctx.Err() != nil:
+		return 0, over(ctx)
+	case errors.Is(err, symbols.ErrAmbiguous):
+		return 0, fmt.Errorf("%w: %w", ErrAmbiguousSymbol, err)
+	case errors.Is(err, symbols.ErrUnknownSymbol), errors.Is(err, symbols.ErrUnknownModule):
+		return 0, fmt.Errorf("%w: %w", ErrUnknownSymbol, err)
+	case err != nil:
+		return 0, err
+	case len(found) > 1 || found[0].Every.Len() > 0:
+		return 0, fmt.Errorf("%w: it stands for %d places", ErrAmbiguousSymbol, len(found))
+	}
+	return found[0].Addr, nil
+}
+
+// register runs on the tracer's thread. All probes get their sites before the first
+// breakpoint is shown, so most errors come before anything of the target's has changed.
+func (s *Session) register(kps []*Kprobe, addrs []arch.Addr) error {
+	d := s.mainDomain()
+	if d != nil {
+		d.reserve(addrs)
+	}
+	was := make([]wish, 0, len(kps))
+	sites := make([]*site, 0, len(kps))
+	for i, kp := range kps {
+		was = append(was, wish{kp.Addr, kp.Flags})
+		st, err := s.admit(kp, d, addrs[i])
+		if err != nil {
+			return errors.Join(probeError(kp, err), s.unregister(kps[:i]))
+		}
+		sites = append(sites, st)
+	}
+	if failed, err := d.refreshAll(sites); err != nil {
+		i := slices.Index(sites, failed)
+		err = probeError(kps[i], fmt.Errorf("placing the breakpoint at %s: %w", failed.addr, err))
+		err = errors.Join(err, s.unregister(kps))
+		for ; i < len(kps); i++ {
+			kps[i].Addr, kps[i].Flags = was[i].addr, was[i].flags
+		}
+		return err
+	}
+	s.probes = append(s.probes, kps...)
+	for i, kp := range kps {
+		if addrs[i] == notYet {
+			s.wait(kp)
+		}
+	}
+	for other := range s.domains {
+		if other != d {
+			other.placeAll(other.aimsOf(kps), notInChild)
+		}
+	}
+	return nil
+}
+
+// wish is what a probe says before its registration.
+type wish struct {
+	addr  arch.Addr
+	flags Flags
+}
+
+// admit makes the checks and gives kp a site in d that is not armed for it yet.
+func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
+	switch {
+	case kp.session != nil:
+		return nil, ErrRegistered
+	case d == nil:
+		return nil, ErrExited
+	}
+	kp.Flags &= FlagDisabled
+	kp.hits.Store(0)
+	kp.registered++
+	kp.nmissed.Store(0)
+	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
+	kp.was.mechanism = NoMechanism
+	var st *site
+	err := kp.checkProgram()
+	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {
+		err = jp.rebind(s.table, addr) // its library was loaded meanwhile
+	}
+	if err == nil && addr != notYet {
+		err = d.readSymbols(addr)
+	}
+	switch {
+	case err != nil:
+	case addr != notYet:
+		st, err = d.attach(kp, addr)
+	case kp.ret != nil:
+		err = kp.ret.prepare()
+	}
+	if err == nil {
+		kp.session = s
+	}
+	return st, err
+}
+
+// attach adds kp to the site at addr and writes the address back into it.
+func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
+	at, entry, err := d.checkAddress(addr)
+	inGo := false
+	if err == nil && kp.ret != nil {
+		at, inGo, err = d.checkEntry(at, entry)
+	}
+	if err == nil && kp.jprobe != nil {
+		at, err = d.checkJprobe(at, entry)
+	}
+	if err == nil && kp.ret != nil && kp.session == nil {
+		err = kp.ret.prepare()
+	}
+	if err != nil {
+		return nil, err
+	}
+	st := d.siteAt(at)
+	if st == nil {
+		if st, err = d.makeSite(at); err != nil {
+			return nil, err
+		}
+		d.sites[at] = st
+	}
+	st.add(kp)
+	st.inGo = st.inGo || inGo
+	kp.entry = entry
+	if d == d.session.mainDomain() && kp.Addr != at { // others may read it, so it is not touched for a followed child
+		kp.Addr = at
+	}
+	d.newState(kp, at)
+	kp.waits, kp.reason, kp.refusal = false, "", false
+	kp.placements = append(kp.placements, placement{d, st})
+	return st, nil
+}
+
+// withdraw is the opposite of attach.
+func (d *domain) withdraw(kp *Kprobe, st *site) error {
+	kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
+	st.probes = slices.DeleteFunc(slices.Clone(st.probes), func(o *Kprobe) bool { return o == kp })
+	d.endState(kp)
+	return d.settle([]*site{st})
+}
+
+// unregister runs on the tracer's thread. Sites without probes go.
+func (s *Session) unregister(kps []*Kprobe) error {
+	s.catchUp()
+	s.lastRecords(kps)
+	gone := make(map[*Kprobe]bool, len(kps))
+	isGone := func(kp *Kprobe) bool { return gone[kp] }
+	left := siteList{}
+	for _, kp := range kps {
+		if kp.session != s {
+			kp.Addr = 0
+			continue
+		}
+		for _, pl := range kp.placements {
+			left.add(pl.site)
+		}
+		if kp.ret != nil {
+			for _, st := range kp.ret.end() {
+				left.add(st)
+			}
+			kp.PreHandler = nil // it belongs to the Kretprobe
+		}
+		kp.keepCount()
+		s.endStates(kp)
+		kp.placements, kp.session, kp.ret, kp.jprobe = nil, nil, nil, nil
+		kp.Flags = kp.Flags&^FlagOptimized | FlagDisabled // as the kernel leaves it (A39)
+		gone[kp] = true
+	}
+	s.probes = slices.DeleteFunc(s.probes, isGone)
+	var errs []error
+	for d, sites := range left.byDomain() {
+		for _, st := range sites {
+			st.probes = slices.DeleteFunc(slices.Clone(st.probes), isGone)
+		}
+		errs = append(errs, d.settle(sites))
+	}
+	return errors.Join(errs...)
+}
+
+// siteList is sites, each once.
+type siteList map[*site]bool
+
+func (l siteList) add(st *site) { l[st] = true }
+
+func (l siteList) byDomain() map[*domain][]*site {
+	out := map[*domain][]*site{}
+	for st := range l {
+		out[st.domain] = append(out[st.domain], st)
+	}
+	return out
+}
