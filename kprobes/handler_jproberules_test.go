@@ -86,7 +86,7 @@ func TestJprobesLeaveNoTrace(t *testing.T) {
 func TestJprobeReturnEndsTheBody(t *testing.T) {
 	prog := start(t, "jprobe")
 	var log []string
-	s := attach(t, prog.PID(), kprobes.Options{Log: func(m string) { log = append(log, m) }})
+	s := attach(t, prog.PID(), kprobes.Options{Log: testprog.ButUprobes(func(m string) { log = append(log, m) })})
 	got := 0
 	jp := sumProbe(func(_ *kprobes.Regs, j int) {
 		defer func() { got++ }()

@@ -191,6 +191,11 @@ func TestOwnBreakpointsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want ErrException and EILSEQ", name, err)
 		}
 	}
+	if testprog.BesideUprobes() {
+		// In a process that has a uprobe, wherever, the kernel takes a trap for one of an instruction of one byte, and has the thread go on at the second
+		// byte of the program's int $3 (handle_swbp of Linux 6.18). That is the program's end without us as well.
+		return
+	}
 	if got := prog.Do("breakpoints", "traps"); got != "traps 2" {
 		t.Errorf("the program says %q", got)
 	}

@@ -22,7 +22,7 @@ func optimizedAt(t testing.TB, s *kprobes.Session, all []arch.Addr) (kps []*kpro
 	}
 	s.WaitForOptimizer()
 	for _, kp := range kps {
-		if s.Status(kp).Mechanism == kprobes.Optimized {
+		if jumps(s, kp) {
 			optimized++
 		}
 	}

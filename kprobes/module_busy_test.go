@@ -14,7 +14,7 @@ func TestCodeThatIsBeingUnloaded(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			prog := testprog.Start(t, testprog.Build(t, "modules", "-rdynamic"))
 			prog.Do("open 0 "+testprog.Build(t, "libplug.so", "-shared", "-fPIC"), "did")
-			s, err := Attach(prog.PID(), Options{Log: func(m string) { t.Error(m) }})
+			s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -67,7 +67,7 @@ func (c libc) loading(t *testing.T, opts kprobes.Options) (*testprog.Prog, *kpro
 	t.Helper()
 	prog := testprog.Start(t, c.prog(t))
 	warned := &said{}
-	opts.Log = warned.log
+	opts.Log = testprog.ButUprobes(warned.log)
 	return prog, attach(t, prog.PID(), opts), warned
 }
 

@@ -86,7 +86,7 @@ func TestDecisionsAreExact(t *testing.T) {
 			wantHits(t, kp, threads*calls)
 			wantDecided(t, kp, ran, n, seed)
 			stops := s.Handled() - before
-			if mechanism == "optimized" && stops != ran || stops < ran || ran == 0 {
+			if mechanism == "optimized" && stops != ran && keepsJump(s, kp) || stops < ran || ran == 0 {
 				t.Errorf("%d stops for %d chosen hits", stops, ran)
 			}
 			if got := kp.State(0); got != threads*calls {
@@ -347,7 +347,7 @@ func TestDecisionsInSeveralProbes(t *testing.T) {
 	wantOptimized(t, s, kps[0])
 	before := s.Handled()
 	prog.Do(fmt.Sprintf("go %d", calls), "went")
-	if stops := s.Handled() - before; stops != calls/5 || ran[0] != 2*calls/5 {
+	if stops := s.Handled() - before; stops != calls/5 && keepsJump(s, kps[0]) || ran[0] != 2*calls/5 {
 		t.Errorf("%d stops, the handler ran %d times", stops, ran[0])
 	}
 	wantHits(t, kps[0], 2*calls)

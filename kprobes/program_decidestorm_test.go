@@ -157,7 +157,7 @@ func TestChosenHitsAnywhere(t *testing.T) {
 		kp := deciding(t, "", oneOf(2, uint64(at)), counted(&ran))
 		kp.Addr = at
 		register(t, s, kp)
-		if s.WaitForOptimizer(); s.Status(kp).Mechanism == kprobes.Optimized {
+		if s.WaitForOptimizer(); jumps(s, kp) {
 			optimized++
 		}
 		prog.Do("go 3", "went")
@@ -185,7 +185,7 @@ func TestChosenInAProgramThatStepsItself(t *testing.T) {
 		if s.RegisterKprobe(kp) != nil {
 			continue
 		}
-		if s.WaitForOptimizer(); s.Status(kp).Mechanism == kprobes.Optimized {
+		if s.WaitForOptimizer(); jumps(s, kp) {
 			optimized++
 			compareSteps(t, record(prog), want)
 		}

@@ -13,7 +13,7 @@ import (
 // do not wait for it, nor does anything behind them, and they are told with a time between the session's beginning and now.
 func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := Attach(prog.PID(), Options{Log: func(m string) { t.Errorf("session warns: %s", m) }})
+	s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -201,7 +202,7 @@ func wantForked(t *testing.T, pid int, follow bool, fork, vfork *journal) {
 func TestUnfollowableReturns(t *testing.T) {
 	prog := start(t, "kret")
 	var warned []string
-	s := attach(t, prog.PID(), kprobes.Options{Log: func(m string) { warned = append(warned, m) }})
+	s := attach(t, prog.PID(), kprobes.Options{Log: testprog.ButUprobes(func(m string) { warned = append(warned, m) })})
 	third, err := s.Symbols().Resolve("third")
 	if err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func comeAndGo(t *testing.T, prog *testprog.Prog, probes func(*kprobes.Session, 
 				return
 			default:
 			}
-			s, err := kprobes.Attach(prog.PID(), kprobes.Options{Log: func(m string) { t.Errorf("session warns: %s", m) }})
+			s, err := kprobes.Attach(prog.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
 			if err != nil {
 				t.Errorf("attach: %v", err)
 				return

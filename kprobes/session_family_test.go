@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -126,7 +127,7 @@ func TestNoCodeIsPatchedInsideVforkWithoutAGuard(t *testing.T) {
 	prog := start(t, "family")
 	for range rounds {
 		prog.Send("spawn 300")
-		s := attach(t, prog.PID(), kprobes.Options{Log: func(m string) { t.Error(m) }})
+		s := attach(t, prog.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
 		register(t, s, boosted.probe("foo"))
 		wantGuard(t, prog.PID())
 		closeSession(t, s)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -36,13 +37,14 @@ func TestCallsThatPassDoNotStop(t *testing.T) {
 	registerSyscall(t, s, sp)
 	s.WaitForOptimizer()
 	st := s.SyscallStatus(sp)
-	if st.Passing < 2 || st.Passing > st.Optimized {
+	if st.Passing < 2 && !testprog.BesideUprobes() || st.Passing > st.Optimized {
 		t.Errorf("%d places of %d optimized have calls pass", st.Passing, st.Optimized)
 	}
 	before := s.Handled()
 	got := prog.Do(fmt.Sprintf("raw %d", calls), "other")
 	stops := s.Handled() - before
-	if want := fmt.Sprintf("other %d", ran); got != want || ran == 0 || stops != ran {
+	lost := testprog.BesideUprobes() && s.SyscallStatus(sp).Passing < st.Passing // jumps, without which all calls stop
+	if want := fmt.Sprintf("other %d", ran); got != want || ran == 0 || stops != ran && !lost {
 		t.Errorf("%s, want %s; %d stops", got, want, stops)
 	}
 	if got := sp.Hits(); got != 2*calls+1 { // one is the program's own
