@@ -222,6 +222,23 @@ func TestAGuardianPutsTheTargetRight(t *testing.T) {
 	}
 }
 
+// TestAGuardianEndsWhereSomethingIsNotItsOwn: beside what the tracer has left lies what only looks like it. That is told, and not waited for.
+func TestAGuardianEndsWhereSomethingIsNotItsOwn(t *testing.T) {
+	const version = "9999"
+	prog := start(t, "forgedowner", "1", "1", "1", version)
+	g := startGuarded(t, prog.PID(), "GOKPROBE_SYMBOLS=main")
+	end := guardian.Watch(g.guardian(0))
+	defer end.Close()
+	g.ask("armed")
+	g.kill()
+	if said := g.said(); !strings.Contains(said, "layout version "+version) {
+		t.Errorf("said %q", said)
+	}
+	for !end.Ended(time.Hour) {
+	}
+	wantRight(t, prog)
+}
+
 // TestAGuardianIsReplaced: it is killed, several times, and each time there is another one, which knows all.
 func TestAGuardianIsReplaced(t *testing.T) {
 	prog := start(t, "threads", "3")

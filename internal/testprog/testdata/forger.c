@@ -102,7 +102,7 @@ static void region(int n, const char *what)
 		memcpy(h + 4096 + 96 * i, e, sizeof e);
 	}
 	*(uint64_t *)(h + 2048 + 1024) = code + 64, *(uint64_t *)(h + 2048 + 1032) = code + 128; // a guard
-	*(uint32_t *)(h + 8) = 2, *(uint32_t *)(h + 12) = strcmp(what, "heirs") ? ARENAS : 2, *(uint32_t *)(h + 36) = 64;
+	*(uint32_t *)(h + 8) = 3 /* trampoline.Version */, *(uint32_t *)(h + 12) = strcmp(what, "heirs") ? ARENAS : 2, *(uint32_t *)(h + 36) = 64;
 	memcpy(h + 16, "amd64", 5);
 	memcpy(h, "gokprobe", 8);
 }
