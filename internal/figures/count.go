@@ -55,7 +55,7 @@ func count(dir string) ([]*room, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != dir && (d.Name() == "testdata" || d.Name() == "vendor" || strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_")):
+		case d.IsDir() && name != dir && leftOut(d.Name()):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, ".go"):
 			return nil
@@ -84,6 +84,11 @@ func count(dir string) ([]*room, error) {
 	}
 	slices.SortFunc(all, func(a, b *room) int { return strings.Compare(a.path, b.path) })
 	return all, nil
+}
+
+// leftOut reports whether the go command, too, sees no package in such a directory.
+func leftOut(name string) bool {
+	return name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
 }
 
 func modulePath(dir string) (string, error) {
