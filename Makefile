@@ -1,28 +1,47 @@
 # make help lists the targets.
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# Of the newest tag; where there is no git, the Go tool's own record is used.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 # Not LINT, which make has a value for.
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# See RATIONALE.md for the version.
+NFPM ?= $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0
+BENCHSTAT ?= $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 FUZZTIME ?= 5m
+# Where make bench writes its rounds, and how many there are.
+NEW    ?= bench/results/$(or $(VERSION),here).txt
+ROUNDS ?= 10
 # More flags for go test, such as -v.
 TESTFLAGS ?=
 
 # Tested with the race detector. arch has no state to race for; the others hold
 # live processes, where its slowness hides more races than it finds: of those only tests of it.
-RACE := ./arch/... ./debugfs/door ./event/... ./patch/... ./trampoline/... ./symbols/... ./internal/procfs ./internal/layers ./internal/testprog
+RACE := ./arch/... ./internal/door ./cmd/gokprobe/internal/event ./patch/... ./trampoline/... ./symbols/... ./internal/procfs ./internal/layers ./internal/testprog
 
 # The files of which make bench says how much takes optimized probes.
 COVERED ?= $(wildcard $(addprefix /lib/x86_64-linux-gnu/,libc.so.6 libcrypto.so.3 libstdc++.so.6)) \
 	$(shell python3 -c 'print(*{l.split()[-1] for l in open("/proc/self/maps") if " r-xp " in l and "python" in l and "dynload" not in l})' 2>/dev/null) \
 	bin/gokprobe
 
-.PHONY: help build demo quick test setup-test check torture torture-long torture-load torture-uprobes bench fuzz examples clean
+.PHONY: help build man deb rpm apk demo quick test setup-test check torture torture-long torture-load torture-uprobes bench bench-compare fuzz examples clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t d; do printf '  make %-12s %s\n' "$$t" "$$d"; done
 
 build: ## build bin/gokprobe
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/gokprobe ./cmd/gokprobe
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/gokprobe ./cmd/gokprobe
+
+man: build ## write the man pages to build/man
+	bin/gokprobe man build/man
+
+deb: build ## make a package for Debian and its kin in dist
+	NFPM='$(NFPM)' scripts/package deb '$(VERSION)'
+
+rpm: build ## make a package for Fedora, SUSE and their kin in dist
+	NFPM='$(NFPM)' scripts/package rpm '$(VERSION)'
+
+apk: build ## make a package for Alpine in dist
+	NFPM='$(NFPM)' scripts/package apk '$(VERSION)'
 
 demo: build ## probe a bundled sample program, live
 	bin/gokprobe demo
@@ -59,9 +78,12 @@ torture-load: ## run all tests beside 40 processes that spin
 torture-uprobes: ## run the tests of live processes while kernel uprobes come and go in them, and in all others
 	scripts/beside-uprobes $(GO) test -count=1 -timeout 2h $(TESTFLAGS) ./kprobes ./ptrace ./inject ./internal/realprog
 
-bench: build ## measure hits, attach, lookup, and how much code takes optimized probes
-	$(GO) run ./internal/bench
+bench: build ## measure hits, attach, lookup, and how much code takes optimized probes; keep the rounds in NEW
+	$(GO) run ./internal/bench -rounds $(ROUNDS) -keep '$(NEW)'
 	$(GO) run ./internal/coverage -insns $(COVERED)
+
+bench-compare: ## compare the rounds in the files OLD and NEW
+	$(BENCHSTAT) '$(OLD)' '$(NEW)'
 
 fuzz: ## run every fuzz target for FUZZTIME each (5m)
 	@scripts/fuzz $(FUZZTIME)
@@ -70,4 +92,4 @@ examples: ## run the examples and compare their output
 	@examples/run
 
 clean: ## remove what was built
-	rm -rf bin build "$${TMPDIR:-/tmp}/gokprobe-testprog-$$(id -u)"
+	rm -rf bin build dist "$${TMPDIR:-/tmp}/gokprobe-testprog-$$(id -u)"

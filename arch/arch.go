@@ -1,8 +1,8 @@
 // Package arch says what machine code means, in terms every other room shares:
 // addresses, instructions, registers, and the contract an architecture fulfils.
 //
-// The package is pure: no system call, no build tag. The one implementation so
-// far is arch/amd64; a tagged file in ptrace picks it.
+// The package is pure: no system call, no build tag. The one whole implementation so
+// far is arch/amd64; the tagged file of internal/host picks it.
 package arch
 
 import "fmt"
@@ -172,6 +172,8 @@ type Regs interface {
 	SP() Addr
 	SetSP(Addr)
 	FP() Addr // frame pointer register
+	// ThreadPointer is what the thread's own data is found by.
+	ThreadPointer() Addr
 
 	// Names lists the registers in the architecture's customary order.
 	Names() []string
@@ -209,7 +211,8 @@ type Regs interface {
 	Same(o Regs) bool
 }
 
-// Arch is what gokprobe needs to know of an architecture. Implementations are
+// Arch is what gokprobe needs to know of an architecture: it decodes and plans. Code makes what is
+// planned, and a program.Compiler what programs do; internal/host has all three. Implementations are
 // stateless and safe for concurrent use.
 type Arch interface {
 	Name() string // as in GOARCH
@@ -255,6 +258,12 @@ type Arch interface {
 	// stack pointer as it was at the entry. 0 if code begins with something else.
 	StackCheck(code []byte) int
 
+	// EachBranch calls f for each place of code, which is at start, that may be a direct branch out of a function. All places are
+	// looked at, so that some are taken for one for no reason.
+	EachBranch(code []byte, start Addr, f func(at, to Addr))
+	// Padding tells that i is one that assemblers and linkers fill gaps with.
+	Padding(i Insn) bool
+
 	// Caller says, at a function's first instruction, where the function returns to
 	// and its canonical frame address: the stack pointer after it has returned.
 	Caller(r Regs, m Memory) (ret, cfa Addr, err error)
@@ -277,6 +286,14 @@ type Arch interface {
 	// Plan decides how i is run elsewhere, or returns an error that wraps one
 	// of the package's Err… values and says why it can't be.
 	Plan(i Insn) (Plan, error)
+
+	NewRegs() Regs
+}
+
+// Code is an Arch that makes code of ours. What it may be beside is Detours, CallBodies, Upcalls, Guards and Masks.
+type Code interface {
+	Arch
+
 	// SlotSize is the size in bytes of every slot, a power of two.
 	SlotSize() int
 	// Assemble generates the slot at addr for a plan. It returns ErrReach if an
@@ -284,6 +301,4 @@ type Arch interface {
 	Assemble(p Plan, addr Addr) (*Slot, error)
 	// Reach is how far, in bytes, a slot may lie from the code it serves.
 	Reach() uint64
-
-	NewRegs() Regs
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Why an instruction can't be decoded or can't be probed.
+// Why an instruction can't be decoded or can't be probed. ErrUnsupported is so of all instructions.
 var (
 	ErrTruncated   = errors.New("code ends inside the instruction")
 	ErrUndecodable = errors.New("not an instruction")
@@ -15,6 +15,7 @@ var (
 	ErrNotPlain    = errors.New("the function does more than to compute an address")
 	ErrReach       = errors.New("out of reach of a 32-bit displacement")
 	ErrNoLoad      = errors.New("the instruction does more than to set a register")
+	ErrUnsupported = errors.New("this processor's architecture is not supported yet")
 )
 
 // FaultError is an access to target memory that the target itself could not

@@ -14,8 +14,6 @@ type Paths interface {
 	PopsReturn(i Insn) bool
 	// Improbable tells that i is valid, but that no program means to execute it: bytes that decode to it are data.
 	Improbable(i Insn) bool
-	// Padding tells that i is one that assemblers and linkers fill gaps with.
-	Padding(i Insn) bool
 }
 
 // JumpTable is where the targets of an indirect jump are.

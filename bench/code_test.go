@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // mapped is this process's own target side.
@@ -86,15 +88,15 @@ func TestTheImageIsASharedObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	symbols, err := f.Symbols()
-	if err != nil || len(symbols) != len(hotFunctions) {
-		t.Fatalf("%d symbols, want %d: %v", len(symbols), len(hotFunctions), err)
+	if err != nil || len(symbols) != len(host.WorkloadFunctions) {
+		t.Fatalf("%d symbols, want %d: %v", len(symbols), len(host.WorkloadFunctions), err)
 	}
 	text, err := f.Section(".text").Data()
-	if err != nil || !bytes.Equal(text, code()) {
+	if err != nil || !bytes.Equal(text, host.Workload()) {
 		t.Fatalf("the section is not the code: %v", err)
 	}
 	for i, s := range symbols {
-		if s.Name != symbolPrefix+hotFunctions[i].name || elf.ST_TYPE(s.Info) != elf.STT_FUNC {
+		if s.Name != symbolPrefix+host.WorkloadFunctions[i].Name || elf.ST_TYPE(s.Info) != elf.STT_FUNC {
 			t.Errorf("symbol %d is %+v", i, s)
 		}
 		end := s.Value - codeOffset + s.Size

@@ -8,12 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // The registers live outside of Go's stacks, which may move during a call.
 var (
-	regs unix.PtraceRegs
+	regs host.Regs
 	word uint64
 )
 
@@ -95,13 +96,13 @@ func swallow(tid int, w work, traps int) error {
 			return errors.New("the target stopped for another reason")
 		}
 		if left%w.Stops == 0 {
-			if err := request(unix.PTRACE_GETREGS, tid, uintptr(unsafe.Pointer(&regs))); err != nil {
+			if err := host.ReadRegs(tid, &regs); err != nil {
 				return err
 			}
 			if err := w.look(tid); err != nil {
 				return err
 			}
-			if err := request(unix.PTRACE_SETREGS, tid, uintptr(unsafe.Pointer(&regs))); err != nil {
+			if err := host.WriteAllRegs(tid, &regs); err != nil {
 				return err
 			}
 		}
@@ -120,7 +121,7 @@ func (w work) look(tid int) error {
 		return nil
 	}
 	local := []unix.Iovec{{Base: (*byte)(unsafe.Pointer(&word)), Len: 8}}
-	remote := []unix.RemoteIovec{{Base: uintptr(regs.Rsp), Len: 8}}
+	remote := []unix.RemoteIovec{{Base: uintptr(regs.SP()), Len: 8}}
 	_, err := unix.ProcessVMReadv(tid, local, remote, 0)
 	return err
 }

@@ -5,28 +5,14 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
-	"unsafe"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// Implemented in code_amd64.s.
-func codeStart() uintptr
-
-// enter calls fn by the C calling convention on the goroutine's stack.
-func enter(fn, block, number, third uintptr)
-
-// codeSize is how much code there is in bytes.
-const codeSize = 2048
-
-// function is one of the code's functions.
-type function struct {
-	name      string
-	off, size uint64 // in the code
-}
-
-// hotFunctions are what code_amd64.s holds, at the offsets that it says.
-var hotFunctions = []function{
-	{"foo", 0, 10}, {"foo_push", 64, 15}, {"foo_nop", 128, 15}, {"foo_jump", 192, 9}, {"foo_count", 256, 9},
-	{"foo_record", 320, 9}, {"hot", 384, 36}, {"trap", 448, 7}, {"foo_call", 512, 17},
+// function is a function of an image, by where it is in the code.
+type function = struct {
+	Name      string
+	Off, Size uint64
 }
 
 // codeOffset is where in the image's file, and in its mapping, the code lies.
@@ -35,23 +21,18 @@ const codeOffset = 0x1000
 // The symbol of each function is prefixed, so that no other program's can be meant.
 const symbolPrefix = "gokprobe_bench_"
 
-// code is a view of the code in this program.
-func code() []byte {
-	return unsafe.Slice((*byte)(unsafe.Add(nil, codeStart())), codeSize)
-}
-
 // hotImage is a shared object that holds the code.
-func hotImage() []byte { return image(code(), hotFunctions) }
+func hotImage() []byte { return image(host.Workload(), host.WorkloadFunctions) }
 
 // manyFunctions is how many functions the other shared object has: f_0, f_1, ….
 const manyFunctions = 10_000
 
 // manyImage is a shared object of many small functions that nobody calls.
 func manyImage() []byte {
-	one := []byte{0x48, 0x8d, 0x47, 0x01, 0x48, 0x0f, 0xaf, 0xc7, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc} // return x * (x + 1)
+	one := host.WorkloadSmall
 	all := make([]function, manyFunctions)
 	for i := range all {
-		all[i] = function{fmt.Sprintf("f_%d", i), uint64(i * len(one)), 9}
+		all[i] = function{fmt.Sprintf("f_%d", i), uint64(i * len(one)), host.WorkloadSmallSize}
 	}
 	return image(bytes.Repeat(one, len(all)), all)
 }
@@ -65,9 +46,9 @@ func image(code []byte, functions []function) []byte {
 	for _, f := range functions {
 		put(&symbols, elf.Sym64{
 			Name: uint32(names.Len()), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 1,
-			Value: codeOffset + f.off, Size: f.size,
+			Value: codeOffset + f.Off, Size: f.Size,
 		})
-		names.WriteString(symbolPrefix + f.name + "\x00")
+		names.WriteString(symbolPrefix + f.Name + "\x00")
 	}
 	const sectionNames = "\x00.text\x00.symtab\x00.strtab\x00.shstrtab\x00"
 	symOff := codeOffset + uint64(len(code)+7)&^7
@@ -81,7 +62,7 @@ func image(code []byte, functions []function) []byte {
 	}
 	put(&w, elf.Header64{
 		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Type:  uint16(elf.ET_DYN), Machine: uint16(host.Machine), Version: uint32(elf.EV_CURRENT),
 		Phoff: 64, Shoff: secOff, Ehsize: 64, Phentsize: 56, Phnum: 1, Shentsize: 64, Shnum: 5, Shstrndx: 4,
 	})
 	put(&w, elf.Prog64{
@@ -107,9 +88,9 @@ func image(code []byte, functions []function) []byte {
 
 // offsetOf is where in the image the function is.
 func offsetOf(name string) (uint64, error) {
-	for _, f := range hotFunctions {
-		if f.name == name {
-			return codeOffset + f.off, nil
+	for _, f := range host.WorkloadFunctions {
+		if f.Name == name {
+			return codeOffset + f.Off, nil
 		}
 	}
 	return 0, fmt.Errorf("there is no function %q", name)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -76,10 +77,10 @@ var places = map[string]func(s *kprobes.Session, symbol string) (placed, error){
 
 // placeRecord registers a probe whose hits record time, thread and two arguments.
 func placeRecord(s *kprobes.Session, symbol string) (placed, error) {
-	p, err := program.Build(symbol, 0, []string{"rdi", "rsi"}, program.Cond{}, program.WriteRecord{
+	p, err := program.Build(symbol, 0, host.C.Args[:2], program.Cond{}, program.WriteRecord{
 		Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize},
 		Items: []program.Item{
-			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg("rdi")}, {Value: program.Reg("rsi")},
+			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg(host.C.Args[0])}, {Value: program.Reg(host.C.Args[1])},
 		},
 	})
 	if err != nil {
@@ -116,10 +117,10 @@ func placeDurations(s *kprobes.Session, symbol string) (placed, error) {
 
 // placeReturnRecord registers a kretprobe whose returns record time, thread, result and duration.
 func placeReturnRecord(s *kprobes.Session, symbol string) (placed, error) {
-	p, err := program.Build(symbol, 0, []string{"rax", "duration"}, program.Cond{}, program.WriteRecord{
+	p, err := program.Build(symbol, 0, []string{host.C.Results[0], "duration"}, program.Cond{}, program.WriteRecord{
 		Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize},
 		Items: []program.Item{
-			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg("rax")}, {Value: program.Reg("duration")},
+			{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Reg(host.C.Results[0])}, {Value: program.Reg("duration")},
 		},
 	})
 	if err != nil {

@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 

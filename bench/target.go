@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -33,7 +34,7 @@ import (
 //	burn                 keeps the thread busy until the input ends: "ok"
 //	clean                "ok" if the code is what it was and nothing else was mapped
 
-// A block is what a thread's calls work on; see code_amd64.s.
+// A block is what a thread's calls work on; see the code in arch.
 const (
 	blockSize   = 4096 + 64<<10
 	counterWord = 64
@@ -172,7 +173,7 @@ func (t *targetSide) alone(loop string, n int, fn uintptr) (string, error) {
 		return "", err
 	}
 	start := time.Now()
-	enter(at, block, uintptr(n), fn)
+	host.Enter(at, block, uintptr(n), fn)
 	return perCall(time.Since(start), n), nil
 }
 
@@ -189,7 +190,7 @@ func (t *targetSide) crowd(n, threads int, fn uintptr) (string, error) {
 	if threads == 1 {
 		block, _ := t.block(0)
 		start := threadTime()
-		enter(at, block, uintptr(n), fn)
+		host.Enter(at, block, uintptr(n), fn)
 		return perCall(threadTime()-start, n), nil
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads + 2))
@@ -204,7 +205,7 @@ func (t *targetSide) crowd(n, threads int, fn uintptr) (string, error) {
 			ready.Done()
 			ready.Wait()
 			start := threadTime()
-			enter(at, block, uintptr(n), fn)
+			host.Enter(at, block, uintptr(n), fn)
 			sum.Add(int64(threadTime() - start))
 		})
 	}

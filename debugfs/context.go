@@ -1,18 +1,18 @@
 package debugfs
 
 import (
-	"bytes"
 	"errors"
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // context is what the parser asks the process.
 func (t *Tree) context() dynevent.Context {
-	return dynevent.Context{Register: dynevent.AMD64, AtEntry: t.atEntry, Place: t.checkPlace, File: t.regular, Data: t.hasData, Function: t.prototype}
+	return dynevent.Context{Register: host.RegisterName, AtEntry: t.atEntry, Place: t.checkPlace, File: t.regular, Data: t.hasData, Function: t.prototype}
 }
 
 // atEntry tells whether d is where a function begins, so that $argN are its arguments.
@@ -41,12 +41,11 @@ func (t *Tree) atEntry(d *dynevent.Definition) bool {
 // landing is the bytes at a function's entry that indirect branches land on, which a probe of the entry
 // stands behind.
 func (t *Tree) landing(entry arch.Addr) arch.Addr {
-	endbr := []byte{0xf3, 0x0f, 0x1e, 0xfa}
-	found := make([]byte, len(endbr))
-	if t.session.Peek(entry, found) != nil || !bytes.Equal(found, endbr) {
-		return 0
+	code := make([]byte, host.Arch.MaxInsnLen())
+	for len(code) > 0 && t.session.Peek(entry, code) != nil {
+		code = code[:len(code)/2] // fewer may be there
 	}
-	return arch.Addr(len(endbr))
+	return arch.Addr(host.Arch.EntrySkip(code))
 }
 
 // checkPlace tells why a symbol can't be probed, as far as names say it. One of a library that is not

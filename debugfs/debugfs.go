@@ -57,6 +57,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -94,7 +95,7 @@ type Tree struct {
 	events            []*event // in the order of their definition
 	lastID, lastProbe int
 	triggers          *trigger.Table
-	groupRefused      map[string]*errlog.Error // filters of groups
+	groupRefused      map[string]*caret.Error // filters of groups
 	closed            bool
 }
 
@@ -106,7 +107,7 @@ func New(s *kprobes.Session, o Options) *Tree {
 	t := &Tree{session: s, trace: newBuffer(o.BufferKB << 10), lastID: firstID - 1, logger: o.Log}
 	t.failing = newFailFunction(t)
 	t.began, t.uptime = time.Now(), monotonic()
-	t.triggers, t.groupRefused = trigger.NewTable(host{t}), map[string]*errlog.Error{}
+	t.triggers, t.groupRefused = trigger.NewTable(triggered{t}), map[string]*caret.Error{}
 	t.reindex()
 	t.on.Store(true)
 	go func() {

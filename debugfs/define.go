@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -100,7 +100,7 @@ func (t *Tree) command(f eventsFile, line string) error {
 
 // logged keeps err in error_log, if it is one for it.
 func (t *Tree) logged(err error) error {
-	var e *errlog.Error
+	var e *caret.Error
 	if errors.As(err, &e) {
 		t.errors.Add(e, t.sinceBoot(time.Now()))
 	}

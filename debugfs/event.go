@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/filter"
 	"github.com/gokprobe/gokprobe/debugfs/format"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
 // event is what has a directory in tracing/events: one probe or several that record the same
@@ -39,7 +39,7 @@ type event struct {
 	filter   atomic.Pointer[filter.Filter]
 	triggers *trigger.Set
 
-	refused *errlog.Error // why the last filter was, if there is none
+	refused *caret.Error // why the last filter was, if there is none
 }
 
 // common are the fields that all events have, in front of the address and the arguments.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/debugfs"
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/filter"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
 // filterFile is an event's filter file.
@@ -115,7 +115,7 @@ func (t *Tree) filterGroup(group string, events []*event, text string) error {
 	if len(errs) > 0 || len(refused) == 0 {
 		return errors.Join(errs...)
 	}
-	var e *errlog.Error
+	var e *caret.Error
 	if errors.As(refused[0], &e) {
 		t.groupRefused[group] = e
 	}

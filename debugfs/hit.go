@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -165,7 +165,7 @@ func (ev *event) hit(h *hit) {
 	if t.on.Load() && !ev.quiet.Load() && (f == nil || f.Match(asked)) {
 		t.trace.add(&entry{comm: h.comm, tid: h.tid, cpu: h.cpu, when: since, event: ev, values: h.values})
 		if t.stacks.Load() {
-			host{t}.Stack(told)
+			triggered{t}.Stack(told)
 		}
 	}
 	if after != nil {

@@ -7,8 +7,9 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
@@ -236,7 +237,7 @@ func (p *probe) strayed() bool {
 // returnAddress is fetched in front of the arguments of returns: it is where the thread is.
 var returnAddress = fetch.Arg{
 	Name:   "__probe_ret_ip",
-	Source: fetch.Source{Base: fetch.Register, Name: "rip"},
+	Source: fetch.Source{Base: fetch.Register, Name: host.Roles.IP},
 	Type:   fetch.Type{Name: "x64", Kind: fetch.Hex, Size: 8},
 }
 
@@ -253,9 +254,9 @@ func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
 		}
 	}
 	if t.session.Symbols().GoFunction(at) {
-		return fetch.GoAMD64
+		return host.Go
 	}
-	return fetch.AMD64
+	return host.C
 }
 
 // symbol is the address of a variable or function that is written @NAME.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Synthetic events are events without probes: actions of histograms make them happen
@@ -129,7 +129,7 @@ func (t *Tree) forget(ev *event) {
 }
 
 // Synthetic implements trigger.Host.
-func (h host) Synthetic(name string) ([]fetch.Field, bool) {
+func (h triggered) Synthetic(name string) ([]fetch.Field, bool) {
 	ev := h.event(trigger.SyntheticSystem, name)
 	if ev == nil || ev.synthetic == nil {
 		return nil, false
@@ -138,7 +138,7 @@ func (h host) Synthetic(name string) ([]fetch.Field, bool) {
 }
 
 // Synthesize implements trigger.Host.
-func (h host) Synthesize(name string, values []fetch.Value, by *trigger.Hit) {
+func (h triggered) Synthesize(name string, values []fetch.Value, by *trigger.Hit) {
 	ev := (*h.index.Load())[trigger.SyntheticSystem+"/"+name]
 	if ev == nil || ev.synthetic == nil || !ev.live.Load() {
 		return

@@ -52,14 +52,14 @@ func (ev *event) histText() string {
 	return b.String()
 }
 
-// host is the Tree to its triggers. Those that change hold Tree.mu; what hits do, they do on the tracer's thread.
-type host struct{ *Tree }
+// triggered is the Tree to its triggers. Those that change hold Tree.mu; what hits do, they do on the tracer's thread.
+type triggered struct{ *Tree }
 
 // Exists implements trigger.Host.
-func (h host) Exists(system, name string) bool { return h.event(system, name) != nil }
+func (h triggered) Exists(system, name string) bool { return h.event(system, name) != nil }
 
 // Soft implements trigger.Host.
-func (h host) Soft(system, name string, on bool) error {
+func (h triggered) Soft(system, name string, on bool) error {
 	ev := h.event(system, name)
 	switch {
 	case ev == nil:
@@ -71,19 +71,19 @@ func (h host) Soft(system, name string, on bool) error {
 }
 
 // Enable implements trigger.Host.
-func (h host) Enable(system, name string, on bool) (changed bool) {
+func (h triggered) Enable(system, name string, on bool) (changed bool) {
 	ev := (*h.index.Load())[system+"/"+name]
 	return ev != nil && ev.quiet.Swap(!on) == on
 }
 
 // Tracing implements trigger.Host.
-func (h host) Tracing(on bool) (changed bool) { return h.on.Swap(on) != on }
+func (h triggered) Tracing(on bool) (changed bool) { return h.on.Swap(on) != on }
 
 // Snapshot implements trigger.Host.
-func (h host) Snapshot() { h.snapshot() }
+func (h triggered) Snapshot() { h.snapshot() }
 
 // Stack implements trigger.Host.
-func (h host) Stack(hit *trigger.Hit) {
+func (h triggered) Stack(hit *trigger.Hit) {
 	if hit.Stack == nil || !h.on.Load() {
 		return
 	}

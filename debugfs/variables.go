@@ -3,11 +3,12 @@ package debugfs
 import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/debugfs/values"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/values"
 )
 
 // prototype finds the function that d probes in debug information.
-func (t *Tree) prototype(d *dynevent.Definition) (dynevent.Function, error) {
+func (t *Tree) prototype(d *dynevent.Definition) (arg.Function, error) {
 	table := t.session.Symbols()
 	at := arch.Addr(d.Addr)
 	if d.Symbol != "" {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -59,7 +59,7 @@ func TestVariablesThatAreNotThere(t *testing.T) {
 	} {
 		before, after, _ := strings.Cut(line, "^")
 		err := tr.add(events, before+after)
-		var e *errlog.Error
+		var e *caret.Error
 		if !errors.As(err, &e) || e.ID != id || e.Column != len(before) {
 			t.Errorf("%s: %v, want %s", line, err, id)
 		}

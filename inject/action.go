@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/dynevent"
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Action is something that is done to an injected call. Its String is what ParseAction makes it of, behind its kind.
@@ -73,11 +74,11 @@ func (a SetRegister) String() string { return fmt.Sprintf("set %%%s=%s", a.Name,
 func (a SetRegister) ends() bool     { return false }
 
 func (a SetRegister) bind(b binding) (effect, error) {
-	name, ok := dynevent.AMD64(a.Name)
+	name, ok := host.RegisterName(a.Name)
 	if !ok {
 		return effect{}, fmt.Errorf("%%%s: %w", a.Name, errNoRegister)
 	}
-	if name == "rip" || name == "rsp" {
+	if name == host.Roles.IP || name == host.Roles.SP {
 		return effect{}, fmt.Errorf("%%%s says where the thread goes on; use a return value to leave the function", a.Name)
 	}
 	value := b.value(a.Value)
@@ -123,7 +124,7 @@ func (a SetArgument) there(b binding) error {
 		return nil
 	}
 	params, err := b.fault.in.session.Symbols().Params(b.addr)
-	if b.spot == atCall || a.N > dynevent.MaxArgs || err == nil && a.N > len(params) {
+	if b.spot == atCall || a.N > arg.MaxArgs || err == nil && a.N > len(params) {
 		return fmt.Errorf("%s has no argument %d", b.name, a.N)
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -32,7 +32,7 @@ func on(t *testing.T, opts kprobes.Options) *bench {
 func onProgram(t *testing.T, bin string, opts kprobes.Options) *bench {
 	t.Helper()
 	b := &bench{t: t, Prog: testprog.Start(t, bin)}
-	opts.Log = func(m string) { t.Errorf("session warns: %s", m) }
+	opts.Log = testprog.NoWarnings(t)
 	var err error
 	if b.s, err = kprobes.Attach(b.PID(), opts); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package inject
 import (
 	"testing"
 
-	"github.com/gokprobe/gokprobe/fault"
+	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
 // A call that another one's actions lead to, such as a function that the thread is made to call while others run, has a number of its own.

@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/values"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -62,7 +63,7 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	for _, spec := range f.rule.specs() {
 		found, err := f.in.session.Symbols().ResolveContext(ctx, spec)
 		if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[") {
-			all = append(all, &place{fault: f, name: spec, symbol: spec, waits: true, spot: atEntry, abi: fetch.AMD64})
+			all = append(all, &place{fault: f, name: spec, symbol: spec, waits: true, spot: atEntry, abi: host.C})
 			continue
 		}
 		if err != nil {

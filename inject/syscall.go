@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -24,7 +24,7 @@ func (f *Fault) newSyscallPlace() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{fault: f, name: callsName(r.Syscall, numbers), spot: atCall, abi: fetch.SyscallAMD64}
+	p := &place{fault: f, name: callsName(r.Syscall, numbers), spot: atCall, abi: host.Kernel}
 	p.sp = &kprobes.SyscallProbe{Numbers: numbers, By: r.SyscallBy, Flags: kprobes.FlagDisabled}
 	if r.After {
 		p.spot = atCallReturn

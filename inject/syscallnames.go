@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/xrash/smetrics"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // callClasses are strace's words for sets of system calls (strace(1), "trace=%file" and so on).
@@ -46,7 +48,7 @@ func ParseSyscalls(text string) ([]int, error) {
 // parseCall reads one of those words.
 func parseCall(word string) (numbers []int, err error) {
 	const last = 0xffff
-	if nr, ok := callNumbers[word]; ok {
+	if nr, ok := host.CallNumbers[word]; ok {
 		return []int{nr}, nil
 	}
 	if nr, err := strconv.ParseUint(word, 0, 32); err == nil && nr <= last {
@@ -54,7 +56,7 @@ func parseCall(word string) (numbers []int, err error) {
 	}
 	if class, ok := callClasses[strings.TrimPrefix(word, "%")]; ok {
 		for _, name := range strings.Fields(class) {
-			numbers = append(numbers, callNumbers[name])
+			numbers = append(numbers, host.CallNumbers[name])
 		}
 		return numbers, nil
 	}
@@ -69,7 +71,7 @@ func parseCall(word string) (numbers []int, err error) {
 	case !strings.ContainsAny(word, "*?["):
 		return nil, fmt.Errorf("there is no system call %q%s", word, likeCall(word))
 	}
-	for name, nr := range callNumbers {
+	for name, nr := range host.CallNumbers {
 		if matches(name) {
 			numbers = append(numbers, nr)
 		}
@@ -83,7 +85,7 @@ func parseCall(word string) (numbers []int, err error) {
 // likeCall suggests a name.
 func likeCall(word string) string {
 	best, name := 0.8, ""
-	for _, known := range slices.Sorted(maps.Keys(callNumbers)) {
+	for _, known := range slices.Sorted(maps.Keys(host.CallNumbers)) {
 		if like := smetrics.JaroWinkler(word, known, 0.7, 4); like > best {
 			best, name = like, known
 		}
@@ -96,7 +98,7 @@ func likeCall(word string) string {
 
 // SyscallName is the name of a system call, or its number if it has none.
 func SyscallName(nr int) string {
-	if name, ok := callNameOf[nr]; ok {
+	if name, ok := host.CallNames[nr]; ok {
 		return name
 	}
 	return strconv.Itoa(nr)

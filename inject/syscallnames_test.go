@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // TestNamesOfSystemCalls: the table against constants of x/sys, at the ends of its runs and here and there.
@@ -22,7 +24,7 @@ func TestNamesOfSystemCalls(t *testing.T) {
 	}
 	for class, names := range callClasses {
 		for _, name := range strings.Fields(names) {
-			if _, ok := callNumbers[name]; !ok {
+			if _, ok := host.CallNumbers[name]; !ok {
 				t.Errorf("%s of class %s is no system call", name, class)
 			}
 		}

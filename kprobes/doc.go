@@ -24,40 +24,40 @@
 // # Names
 //
 //	kernel                         here                          file
-//	register_kprobe                Session.RegisterKprobe        register.go
-//	register_kprobes               Session.RegisterKprobes       register.go
-//	unregister_kprobe(s)           Session.UnregisterKprobe(s)   register.go
-//	enable_kprobe, disable_kprobe  Session.EnableKprobe, …       switch.go
-//	(dis)arm_all_kprobes           Session.ArmAll, DisarmAll     switch.go
-//	_kprobe_addr                   Session.locate                register.go
-//	check_kprobe_address_safe      domain.checkMapping           check.go
-//	can_probe                      domain.checkBoundary          check.go
-//	arch_adjust_kprobe_addr        domain.checkAddress           check.go
+//	register_kprobe                Session.RegisterKprobe        probe_register.go
+//	register_kprobes               Session.RegisterKprobes       probe_register.go
+//	unregister_kprobe(s)           Session.UnregisterKprobe(s)   probe_register.go
+//	enable_kprobe, disable_kprobe  Session.EnableKprobe, …       probe_switch.go
+//	(dis)arm_all_kprobes           Session.ArmAll, DisarmAll     probe_switch.go
+//	_kprobe_addr                   Session.locate                probe_register.go
+//	check_kprobe_address_safe      domain.checkMapping           site_check.go
+//	can_probe                      domain.checkBoundary          site_check.go
+//	arch_adjust_kprobe_addr        domain.checkAddress           site_check.go
 //	aggregate kprobe               site.probes                   site.go
 //	arm_kprobe, disarm_kprobe      domain.arm, domain.disarm     site.go
 //	kprobe_int3_handler            hooks.Breakpoint, hit         hit.go
-//	setup_singlestep               proceed                       proceed.go
-//	kprobe_post_process            stepped                       proceed.go
-//	resume_execution               arch.Plan.Resume              proceed.go
-//	kprobe_fault_handler           hooks.Signal, mended          hit.go, fault.go
+//	setup_singlestep               proceed                       hit_proceed.go
+//	kprobe_post_process            stepped                       hit_proceed.go
+//	resume_execution               arch.Plan.Resume              hit_proceed.go
+//	kprobe_fault_handler           hooks.Signal, mended          hit.go, handler_fault.go
 //	reenter_kprobe                 site.miss                     hit.go
-//	NOKPROBE_SYMBOL                Session.Blacklist             blacklist.go
-//	within_kprobe_blacklist        domain.checkBlacklist         blacklist.go
+//	NOKPROBE_SYMBOL                Session.Blacklist             site_blacklist.go
+//	within_kprobe_blacklist        domain.checkBlacklist         site_blacklist.go
 //	collect_garbage_slots          domain.collect                region.go
-//	(un)register_jprobe(s)         Session.RegisterJprobe, …     jprobe.go
-//	setjmp_pre_handler             Jprobe.handle                 jprobe.go
-//	jprobe_return                  JprobeReturn                  jprobe.go
-//	(none; strace -e inject)       Session.RegisterSyscallProbe, …  syscallprobe.go
-//	kprobes_module_callback        domain.update                 modules.go, linker.go
-//	kill_kprobe                    domain.abandon                modules.go
-//	longjmp_break_handler          Regs.undone                   jprobe.go
-//	(un)register_kretprobe(s)      Session.RegisterKretprobe, …  kretprobe.go
-//	pre_handler_kretprobe          Kretprobe.entered             returns.go
-//	arch_prepare_kretprobe         domain.returnSite             returnsite.go
-//	__kretprobe_trampoline_handler Session.returned              returns.go
-//	recycle_rp_inst                Kretprobe.end                 kretprobe.go
-//	kprobe_flush_task              domain.endOf                  returns.go
-//	override_function_with_return  Regs.ReturnNow                effects.go
+//	(un)register_jprobe(s)         Session.RegisterJprobe, …     handler_jprobe.go
+//	setjmp_pre_handler             Jprobe.handle                 handler_jprobe.go
+//	jprobe_return                  JprobeReturn                  handler_jprobe.go
+//	(none; strace -e inject)       Session.RegisterSyscallProbe, …  syscall_probe.go
+//	kprobes_module_callback        domain.update                 module_changes.go, module_linker.go
+//	kill_kprobe                    domain.abandon                module_changes.go
+//	longjmp_break_handler          Regs.undone                   handler_jprobe.go
+//	(un)register_kretprobe(s)      Session.RegisterKretprobe, …  return_kretprobe.go
+//	pre_handler_kretprobe          Kretprobe.entered             return_calls.go
+//	arch_prepare_kretprobe         domain.returnSite             return_site.go
+//	__kretprobe_trampoline_handler Session.returned              return_calls.go
+//	recycle_rp_inst                Kretprobe.end                 return_kretprobe.go
+//	kprobe_flush_task              domain.endOf                  return_calls.go
+//	override_function_with_return  Regs.ReturnNow                handler_effects.go
 //
 // # Choices where the kernel's eras differ
 //

@@ -8,7 +8,10 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/guardian"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -51,18 +54,17 @@ type domain struct {
 	masks
 	heldMasks heldMasks
 
-	survey *survey // during a registration
+	survey *findings // during a registration
 
 	neighbours neighbours // who write into the code as well
 
-	calls        map[frame]*KretprobeInstance // the latest of each frame
-	owners       map[owner]*KretprobeInstance // the latest of each
-	unreturnable map[arch.Addr]error          // return addresses without a site
+	calls        frames.Book[*KretprobeInstance]
+	unreturnable map[arch.Addr]error // return addresses without a site
 
 	executed bool // the program was executed while it was followed
 
 	released bool
-	steps    *steps // while it is given up
+	steps    *ptrace.Steps // while it is given up
 }
 
 // newDomain begins work in p's address space.
@@ -75,12 +77,10 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 		slots:   map[arch.Addr]*site{},
 		past:    map[arch.Addr][]byte{},
 
-		calls:        map[frame]*KretprobeInstance{},
-		owners:       map[owner]*KretprobeInstance{},
 		unreturnable: map[arch.Addr]error{},
 	}
-	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: pidNamespace()}
-	d.region = trampoline.New(ptrace.Host, owner, mapper{d})
+	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
+	d.region = trampoline.New(host.Code, owner, mapper{d})
 	d.optimizer.init()
 	d.recorder.init()
 	d.told = guardian.NewHold(p.PID, p.StartTime())
@@ -190,7 +190,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	case ts != nil && ts.handling: // the handler ends the session
 		ts.regs.undone()
-		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(host.Arch.BreakpointAdvance())) {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()
@@ -216,7 +216,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {
-		at := ip.Add(int64(-ptrace.Host.BreakpointAdvance()))
+		at := ip.Add(int64(-host.Arch.BreakpointAdvance()))
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
 			th.MovedOut()
@@ -238,7 +238,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 	}
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
-		if ip != st.slot.Trap.Add(int64(ptrace.Host.BreakpointAdvance())) {
+		if ip != st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())) {
 			d.session.translate(th, ip, orig) // of the program's own
 			break
 		}
@@ -254,10 +254,10 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 // has only one thread, and a forking thread is inside a system call, not in a slot.
 //
 // We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
-// keep threads from blocking the signal by which the guard answers breakpoints (masksites.go).
+// keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
-	trap := ptrace.Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	pages := pageReader{mem: mem}
 	entries, tails := d.copiedJumps(&pages)
 	inTail := map[arch.Addr]bool{}
@@ -317,4 +317,12 @@ func (r *pageReader) ReadMemory(at arch.Addr, p []byte) error {
 		return nil
 	}
 	return r.mem.ReadMemory(at, p)
+}
+
+// stepped is the steps that are left for d's threads while it is given up, and many outside of that.
+func (d *domain) stepped() *ptrace.Steps {
+	if d.steps != nil {
+		return d.steps
+	}
+	return ptrace.StepsFor(1)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -84,13 +86,13 @@ func ForgetSearches() int {
 
 // RecoverCounted is Recover, and tells in units of work what of the process's own was looked at.
 func RecoverCounted(pid int) (r *Recovered, work int, err error) {
-	p := newPurse()
-	r, err = recoverMeant(context.Background(), pid, nil, p)
-	return r, purseEffort - int(p.effort.Load()), err
+	p := recovery.NewPurse()
+	done, err := recovery.Recover(context.Background(), pid, recovery.Options{Purse: p})
+	return (*Recovered)(done), p.Spent(), err
 }
 
 // MostHeirs is how many a guardian recovers.
-const MostHeirs = mostHeirs
+const MostHeirs = recovery.MostHeirs
 
 // WithoutJump is what code gets back, where one of some jumps stood in the place of original, when a forked child's copy is cleaned.
 func WithoutJump(original, now []byte, jumps ...[]byte) ([]byte, error) {
@@ -100,7 +102,7 @@ func WithoutJump(original, now []byte, jumps ...[]byte) ([]byte, error) {
 	if r == nil {
 		return mem, nil
 	}
-	err := patch.Restore(still{}, mem, patch.Judge{Trap: ptrace.Host.Breakpoint()}, []patch.Entry{{Original: original, Replacement: r}})
+	err := patch.Restore(still{}, mem, patch.Judge{Trap: host.Arch.Breakpoint()}, []patch.Entry{{Original: original, Replacement: r}})
 	return mem, err
 }
 

@@ -8,7 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/recovery"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -24,11 +26,11 @@ import (
 //
 // Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
 //
-// A program that uses SIGTRAP itself has the guard in front of its own action (trapaction.go), unless its handler is to run once only. One that uses
+// A program that uses SIGTRAP itself has the guard in front of its own action (guard_trapaction.go), unless its handler is to run once only. One that uses
 // another of these signals gets no guard for it: the tracer alive comes before the tracer dead.
 //
 // What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint, so threads are kept from that where they only want to be
-// left alone (masksites.go), and the program's handler of SIGTRAP runs with that not blocked; where no memory could be mapped there is no guard.
+// left alone (guard_masksites.go), and the program's handler of SIGTRAP runs with that not blocked; where no memory could be mapped there is no guard.
 type guard struct {
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none
@@ -73,7 +75,7 @@ func (d *domain) guardSites(sites []*site) {
 func (d *domain) installGuard(sites []*site) {
 	d.guard.tried = true
 	switch err := d.addGuard(sites); {
-	case errors.Is(err, ptrace.ErrNoThread), departed(err):
+	case errors.Is(err, ptrace.ErrNoThread), ptrace.Departed(err):
 		d.guard.tried, d.guard.incomplete = false, true
 	case errors.Is(err, ptrace.ErrOnce):
 		d.guard.none = true
@@ -110,7 +112,7 @@ func (d *domain) addGuard(sites []*site) error {
 		return nil
 	}
 	place := d.guard.state.Place
-	insn := place.Trap.Add(int64(-len(ptrace.Host.SyscallInsn())))
+	insn := place.Trap.Add(int64(-len(host.Arch.SyscallInsn())))
 	d.space.Protect(insn, place.SavedContext())
 	return d.keepUnblocked(sites, true, d.unmaskAll)
 }
@@ -130,7 +132,7 @@ func (d *domain) guardSignal(sig unix.Signal) error {
 		err := proc.Remote(func(r *ptrace.Remote) error {
 			return r.Guard(sig, code, p.SavedAction(int(sig)), p.ScratchAction(), note)
 		})
-		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !departed(err)) {
+		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err)) {
 			g.state.Installed &^= 1 << uint(sig)
 			return errors.Join(err, d.region.NoteGuard(g.state))
 		}
@@ -152,12 +154,6 @@ func (d *domain) handles(sig unix.Signal) bool {
 	}
 	st, err := procfs.ReadStatus(tid, 0)
 	return err != nil || st.SigCgt.Has(int(sig))
-}
-
-// departed tells from an error that a process has left the address space, by its end or by exec, before
-// the tracer has been told so.
-func departed(err error) bool {
-	return errors.Is(err, ptrace.ErrExited) || errors.Is(err, unix.EFAULT) || errors.As(err, new(*arch.FaultError))
 }
 
 // owns tells whether the program itself has a use for sig: it ignores it or handles it, other than
@@ -190,26 +186,13 @@ const (
 	isGo
 )
 
-// remove puts the own actions back of the process that r makes calls in.
-func (g *guard) remove(r *ptrace.Remote) error {
-	var errs []error
-	for sig := unix.Signal(1); sig < 32; sig++ {
-		if g.has(sig) {
-			p := g.state.Place
-			errs = append(errs, r.Unguard(sig, g.state.Handler, p.SavedAction(int(sig)), p.ScratchAction()))
-		}
-	}
-	errs = append(errs, g.mask(r)...) // also those that were unmasked before the guard took their signal
-	return errors.Join(errs...)
-}
-
 // leaveGuard takes a stopped thread out of the guard, back to where the signal that it handles
 // has found it: that is on its stack, and the kernel takes it from there. It may be in a copy then.
 func (d *domain) leaveGuard(th *ptrace.Thread) {
 	stepped := false
 	for left := d.stepped(); ; stepped = true {
 		regs, err := th.Regs()
-		if err != nil || !d.guard.state.Code.Contains(regs.IP()) || !left.step(d.space, th, regs.IP()) {
+		if err != nil || !d.guard.state.Code.Contains(regs.IP()) || !left.Step(d.space, th, regs.IP()) {
 			break
 		}
 	}
@@ -243,7 +226,7 @@ func (d *domain) guardDetour(det *detour) {
 		d.setResume(at, det.Start())
 	}
 	for _, at := range slices.Concat(det.Waits, det.Asks) { // behind them threads give up what nobody will answer
-		d.setResume(at, at.Add(int64(ptrace.Host.BreakpointAdvance())))
+		d.setResume(at, at.Add(int64(host.Arch.BreakpointAdvance())))
 	}
 	for _, f := range det.Fixups {
 		d.setResume(f.At, f.To)
@@ -266,7 +249,7 @@ func (d *domain) cleanRegion(child *ptrace.Process) {
 		return
 	}
 	_ = child.Space.Remote(func(r *ptrace.Remote) error {
-		if err := d.guard.remove(r); err != nil {
+		if err := recovery.RemoveGuard(r, &d.guard.state); err != nil {
 			return err
 		}
 		return r.Munmap(ranges...)

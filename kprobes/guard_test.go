@@ -198,8 +198,7 @@ func TestTracer(t *testing.T) {
 func callForEver(t *testing.T, s *kprobes.Session) {
 	mode := os.Getenv("GOKPROBE_REMOTE")
 	switch mode {
-	case "guard":
-		everywhere(s, "foo")
+	case "bare":
 	case "jump":
 		register(t, s, &kprobes.Kprobe{SymbolName: os.Getenv("GOKPROBE_SYMBOLS")})
 		s.WaitForOptimizer()
@@ -207,6 +206,8 @@ func callForEver(t *testing.T, s *kprobes.Session) {
 		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
 			everywhere(s, symbol)
 		}
+	default:
+		everywhere(s, "foo")
 	}
 	fmt.Println("armed")
 	if mode == "none" || mode == "jump" {

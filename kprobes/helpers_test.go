@@ -14,7 +14,7 @@ import (
 func attach(t testing.TB, pid int, opts kprobes.Options) *kprobes.Session {
 	t.Helper()
 	if opts.Log == nil {
-		opts.Log = func(m string) { t.Errorf("session warns: %s", m) }
+		opts.Log = testprog.NoWarnings(t)
 	}
 	s, err := kprobes.Attach(pid, opts)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -26,7 +27,7 @@ import (
 //
 // The original bytes never come back during a hit, so no other thread can slip
 // through. What runs an instruction, and where a thread may be seen meanwhile, is told
-// in proceed.go.
+// in hit_proceed.go.
 
 // threadState is what a session remembers of a thread.
 type threadState struct {
@@ -115,7 +116,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 	if err != nil {
 		return true // killed meanwhile
 	}
-	at := regs.IP().Add(int64(-ptrace.Host.BreakpointAdvance()))
+	at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 	if st := d.siteAt(at); st != nil && st.armed() {
 		s.hit(th, d, st, regs)
 		return true
@@ -137,13 +138,13 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 		return true, len(insn)
 	}
 	if at == d.landing && at != 0 {
-		return true, ptrace.Host.MaxInsnLen()
+		return true, host.Arch.MaxInsnLen()
 	}
 	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
-		return true, ptrace.Host.MaxInsnLen() // nothing else leads there
+		return true, host.Arch.MaxInsnLen() // nothing else leads there
 	}
 	if _, torn := d.neighbours.torn[at]; torn || d.neighbours.strays[at] != nil || d.knownUpcall(at) || d.knownTrap(at) {
-		return true, ptrace.Host.MaxInsnLen()
+		return true, host.Arch.MaxInsnLen()
 	}
 	return false, 0
 }
@@ -266,7 +267,7 @@ func (s *Session) guard(kp *Kprobe, f func() int) (ret int) {
 	if s.closed {
 		return 0
 	}
-	if len(s.taken) > 0 {
+	if s.taken.Len() > 0 {
 		s.drain() // what the tracer has recorded before comes first
 		if s.closed || kp.session != s {
 			return 0 // a RecordHandler has seen to that
@@ -341,7 +342,7 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 func (s *Session) callLater(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	s.leaveSlot(th, ts, regs, st.addr)
 	ts.put, ts.before = st, regs.Clone()
-	ts.before.SetIP(st.addr.Add(int64(ptrace.Host.BreakpointAdvance())))
+	ts.before.SetIP(st.addr.Add(int64(host.Arch.BreakpointAdvance())))
 }
 
 // trapAfter has a thread in front of a boosted copy come back after it.

@@ -134,7 +134,7 @@ func refusedForNow(err error) bool {
 func TestACopyThatCannotBeResumed(t *testing.T) {
 	prog := start(t, "moods", "1", "2", "")
 	warned := make(chan string, 100)
-	s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true, Log: func(m string) { warned <- m }})
+	s := attach(t, prog.PID(), kprobes.Options{NoOptimize: true, Log: testprog.ButUprobes(func(m string) { warned <- m })})
 	kp := stepped.probe("quiet+0x5")
 	register(t, s, kp)
 	s.BreakResume(kp, syscall.EPERM)

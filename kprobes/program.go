@@ -9,11 +9,12 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Programs: what a probe does without a handler, or before it (decide.go). Where its site is optimized, the program runs in
+// Programs: what a probe does without a handler, or before it (program_decide.go). Where its site is optimized, the program runs in
 // the target, compiled; elsewhere the tracer interprets it. Both write to the same maps.
 
 // HitRecord is a record that a Program has written.
@@ -264,21 +265,18 @@ func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 	return all, far
 }
 
-// hostCompiler is the architecture's compiler of programs.
-var hostCompiler, _ = ptrace.Host.(program.Compiler)
-
 var errNoCompiler = errors.New("programs can't run in the target on this architecture")
 
 // compile makes the body that runs rec's program.
 func (d *domain) compile(rec *recording, t program.Target) (arch.Body, error) {
-	if hostCompiler == nil {
+	if host.Compiler == nil {
 		return nil, errNoCompiler
 	}
 	for _, m := range rec.maps {
 		t.Maps, t.Far = append(t.Maps, m.at), append(t.Far, m.far)
 	}
 	t.HWCAP2, t.ThreadPointer = d.threadAccess()
-	body, err := hostCompiler.Compile(rec.checked, t)
+	body, err := host.Compiler.Compile(rec.checked, t)
 	if err != nil {
 		return nil, fmt.Errorf("compiling the program: %w", err)
 	}
@@ -311,7 +309,7 @@ func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) (chosen
 	if s.scratch == nil {
 		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}
-	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: tsc, Thread: uint64(regs.ThreadPointer()), Processor: regs.processor}
+	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: host.Ticks, Thread: uint64(regs.ThreadPointer()), Processor: regs.processor}
 	for i, m := range kp.checked.Maps {
 		switch m.Kind {
 		case program.Ring:
@@ -335,10 +333,10 @@ func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) (chosen
 
 // wrote keeps a record that the tracer has made until those are handed on that the target made before.
 func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
-	w := written{domain: regs.domain, kp: kp, time: tsc(), payload: slices.Clone(payload)}
+	w := written{domain: regs.domain, kp: kp, time: host.Ticks(), payload: slices.Clone(payload)}
 	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
 	s.keep(w)
-	if s.startDraining(); len(s.taken) >= turn {
+	if s.startDraining(); s.taken.Len() >= turn {
 		s.drain()
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/records"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -66,9 +67,8 @@ type Session struct {
 	heeds         context.Context // what is being done ends with it; nil: with nothing
 	patient       bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
 
-	drains        bool      // rings are looked into
-	taken         []written // records that are not handed on yet
-	takenBytes    int       // how much memory they take
+	drains        bool                   // rings are looked into
+	taken         records.Queue[written] // that are not handed on yet
 	draining      bool
 	scratch       []uint64
 	lastRecording uint32

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // site is one patched address in one address space, shared by its probes.
@@ -26,8 +26,8 @@ type site struct {
 	next   *detour // that it is about to get
 	step   bool    // trap after the copy: a handler or the instruction needs it
 
-	mask      *maskSite    // threads are kept from blocking SIGTRAP there (masksites.go); nil elsewhere
-	linker    bool         // the dynamic linker's (linker.go)
+	mask      *maskSite    // threads are kept from blocking SIGTRAP there (guard_masksites.go); nil elsewhere
+	linker    bool         // the dynamic linker's (module_linker.go)
 	returning int          // Kretprobes that follow calls to here: armed though no probe is enabled
 	retracing int          // those of them whose handlers run in the tracer
 	returnsGo bool         // some of these calls were made in Go
@@ -47,7 +47,7 @@ func (d *domain) makeSite(at arch.Addr) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := ptrace.Host.Plan(insn)
+	plan, err := host.Arch.Plan(insn)
 	if err != nil {
 		return nil, refusal(err)
 	}
@@ -79,7 +79,7 @@ func (d *domain) checkShadowStack(insn arch.Insn) error {
 	default:
 		return nil
 	}
-	on, err := d.surveyed().shadowStack(d)
+	on, err := d.surveyed().ShadowStack()
 	if err == nil && on {
 		err = ErrShadowStack
 	}
@@ -93,7 +93,7 @@ func (d *domain) fillSlot(st *site) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}
-	slot, err := ptrace.Host.Assemble(st.plan, addr)
+	slot, err := host.Code.Assemble(st.plan, addr)
 	if err == nil {
 		err = d.region.Put(slot)
 	}
@@ -141,7 +141,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	if err := d.unoptimizeNow(d.covering(sites)); err != nil {
 		return sites[0], err
 	}
-	trap := ptrace.Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	wants := make([]patch.Want, len(sites))
 	for i, st := range sites {
 		d.past[st.addr] = st.plan.Insn.Bytes

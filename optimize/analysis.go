@@ -52,7 +52,7 @@ func Analyze(a arch.Arch, d arch.Detours, f Function) (*Analysis, error) {
 // trim finds end. Some symbols' sizes include the padding behind the function.
 func (an *Analysis) trim() {
 	n := len(an.insns)
-	for n > 1 && padding(an.insns[n-1].Bytes) && !an.isTarget(an.insns[n-1].Addr) {
+	for n > 1 && an.arch.Padding(an.insns[n-1]) && !an.isTarget(an.insns[n-1].Addr) {
 		n--
 	}
 	if n == 0 || fallsThrough(an.insns[n-1]) {

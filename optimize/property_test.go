@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -27,7 +27,7 @@ func read(f Function, from arch.Addr, targets map[arch.Addr]bool) lines {
 	last := arch.Insn{}
 	for l.data = from; l.data < f.Range.End; {
 		at := l.data
-		i, err := amd64.Arch{}.Decode(f.Code[at-f.Range.Start:], at)
+		i, err := code.Arch{}.Decode(f.Code[at-f.Range.Start:], at)
 		if err != nil || i.End() > f.Range.End {
 			break
 		}
@@ -38,7 +38,7 @@ func read(f Function, from arch.Addr, targets map[arch.Addr]bool) lines {
 		if i.Flow == arch.FlowCall || i.Flow == arch.FlowIndirectCall {
 			l.targets[i.End()] = true
 		}
-		if l.data = i.End(); !padding(i.Bytes) {
+		if l.data = i.End(); !(code.Arch{}).Padding(i) {
 			l.end, last = i.End(), i
 		}
 	}
@@ -79,7 +79,7 @@ func checkOption(t *testing.T, f Function, l lines, at arch.Addr, o Option, r *r
 		a := at + arch.Addr(n)
 		_, head := l.at[a]
 		same := string(jump[n:]) == string(original[n:len(jump)])
-		traps := amd64.Arch{}.TrapBytes(f.BreakpointOnly || n < 4).Has(jump[n]) && copied[a]
+		traps := code.Arch{}.TrapBytes(f.BreakpointOnly || n < 4).Has(jump[n]) && copied[a]
 		switch {
 		case l.targets[a] && !same:
 			t.Fatalf("%s: known target %s is overwritten: % x", at, a, jump)
@@ -98,7 +98,7 @@ func checkOption(t *testing.T, f Function, l lines, at arch.Addr, o Option, r *r
 // checkAll looks at all sites of f.
 func checkAll(t *testing.T, f Function, r *rand.Rand) (sites, chosen int) {
 	t.Helper()
-	an, err := Analyze(amd64.Arch{}, amd64.Arch{}, f)
+	an, err := Analyze(code.Arch{}, code.Arch{}, f)
 	if err != nil {
 		return 0, 0
 	}

@@ -96,13 +96,13 @@ func (an *Analysis) displaced(s *site, n int) {
 // find it as it is: many may come, or a copy won't do.
 func (an *Analysis) mustStay(n int) bool {
 	i := an.insns[n]
-	return an.isTarget(i.Addr) || an.detached(n) && !padding(i.Bytes) || an.detours.Displaceable(i) != nil
+	return an.isTarget(i.Addr) || an.detached(n) && !an.arch.Padding(i) || an.detours.Displaceable(i) != nil
 }
 
 // detached tells that no thread falls through to instruction n: unless it is padding,
 // threads come to it by a branch, though we may not know by which.
 func (an *Analysis) detached(n int) bool {
-	for n--; n >= 0 && padding(an.insns[n].Bytes); n-- {
+	for n--; n >= 0 && an.arch.Padding(an.insns[n]); n-- {
 	}
 	return n >= 0 && !fallsThrough(an.insns[n])
 }
@@ -134,7 +134,7 @@ func (an *Analysis) padding(at, end arch.Addr) int {
 	start := at
 	for at < min(end, an.fn.Next) {
 		i, err := an.arch.Decode(an.from(at), at)
-		if err != nil || !padding(i.Bytes) || at%functionAlign == 0 && i.Flow != arch.FlowTrap {
+		if err != nil || !an.arch.Padding(i) || at%functionAlign == 0 && i.Flow != arch.FlowTrap {
 			break
 		}
 		at = min(i.End(), an.fn.Next)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 const base arch.Addr = 0x401000
@@ -23,7 +24,7 @@ func function(code ...byte) Function {
 }
 
 func choose(f Function, at arch.Addr) (*Choice, error) {
-	an, err := Analyze(amd64.Arch{}, amd64.Arch{}, f)
+	an, err := Analyze(code.Arch{}, code.Arch{}, f)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +207,8 @@ func TestPadding(t *testing.T) {
 		{[]byte{0x66}, false},
 		{[]byte{0x0f, 0x05}, false},
 	} {
-		if got := padding(tt.insn); got != tt.want {
-			t.Errorf("padding(% x) = %v", tt.insn, got)
+		if got := (code.Arch{}).Padding(arch.Insn{Bytes: tt.insn}); got != tt.want {
+			t.Errorf("Padding(% x) = %v", tt.insn, got)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -306,7 +307,7 @@ func inVfork(pid, tid int) bool {
 	if n, _ := fmt.Sscanf(string(b), "%d 0x%x", &nr, &arg); n != 2 {
 		return false
 	}
-	return nr == unix.SYS_VFORK || nr == unix.SYS_CLONE3 || nr == unix.SYS_CLONE && arg&unix.CLONE_VFORK != 0
+	return nr == host.SysVfork || nr == unix.SYS_CLONE3 || nr == unix.SYS_CLONE && arg&unix.CLONE_VFORK != 0
 }
 
 // sameMemory compares two processes' address spaces (kcmp(2), KCMP_VM).

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // A bell is a traced child whose only use is to be signalled: the signal stops it,
@@ -15,13 +15,6 @@ import (
 // stopped at its exec before its first instruction and then sent into pause(2); it
 // never runs any of its code, and PTRACE_O_EXITKILL ends it with us.
 type bell struct{ pid int }
-
-// bellCode is a loop around pause(2), written over the child's entry point.
-var bellCode = []byte{
-	0xb8, unix.SYS_PAUSE, 0, 0, 0, // 0: mov $SYS_pause,%eax
-	0x0f, 0x05, // 5: syscall
-	0xeb, 0xf7, // 7: jmp 0
-}
 
 // newBell must run on the tracer's thread, which becomes the child's tracer.
 func newBell() (*bell, error) {
@@ -52,11 +45,11 @@ func (b *bell) prepare() error {
 	if err := request(unix.PTRACE_SETOPTIONS, b.pid, 0, unix.PTRACE_O_EXITKILL); err != nil {
 		return err
 	}
-	var r hostRegs
-	if err := readRegs(b.pid, &r); err != nil {
+	var r host.Regs
+	if err := host.ReadRegs(b.pid, &r); err != nil {
 		return err
 	}
-	if err := pokeText(b.pid, arch.Addr(r.Rip), bellCode); err != nil {
+	if err := pokeText(b.pid, r.IP(), host.PauseLoop); err != nil {
 		return err
 	}
 	return request(unix.PTRACE_CONT, b.pid, 0, 0)

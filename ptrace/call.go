@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Calling a function of the target. While a Handler method is about a thread, Thread.Call
@@ -113,7 +114,7 @@ func (th *Thread) prepareCall(c Call) (*injectedCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	fpu, err := th.xstate()
+	fpu, err := th.extended()
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +123,8 @@ func (th *Thread) prepareCall(c Call) (*injectedCall, error) {
 		*regs = ic.before.regs
 		return nil, err
 	}
-	if _, ic.cfa, err = Host.Caller(regs, th.Proc.Space); err == nil && emptyX87(fpu) {
-		err = th.setXstate(fpu)
+	if _, ic.cfa, err = host.Arch.Caller(regs, th.Proc.Space); err == nil && host.EmptyX87(fpu) {
+		err = th.setExtended(fpu)
 	}
 	if err != nil {
 		*regs = ic.before.regs
@@ -153,7 +154,7 @@ func (th *Thread) away() bool { return th.call != nil && !th.call.over }
 
 // landed tells whether the thread, at a breakpoint, has returned from the function.
 func (th *Thread) landed() bool {
-	if !th.away() || th.at() != th.call.Landing.Add(int64(Host.BreakpointAdvance())) {
+	if !th.away() || th.at() != th.call.Landing.Add(int64(host.Arch.BreakpointAdvance())) {
 		return false
 	}
 	regs, err := th.hostRegs()
@@ -239,7 +240,7 @@ func (t *Tracer) sendAgain(th *Thread) {
 // has left it.
 func (t *Tracer) bringHome(th *Thread, landed bool) {
 	ic, before := th.call, &th.call.before
-	err := th.setXstate(ic.xstate)
+	err := th.setExtended(ic.xstate)
 	if !landed {
 		_ = th.setSigmask(ic.mask)
 		th.trapBlocked, th.maskFull, th.inTrapHandler = before.trapBlocked, before.maskFull, before.inTrapHandler

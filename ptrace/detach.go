@@ -84,7 +84,7 @@ func (th *Thread) beforeCall() {
 	if info, err := th.syscallInfo(); err == nil && info.op != syscallEntry {
 		return // a call that there is not has ended
 	}
-	beforeCall(regs)
+	regs.BeforeCall()
 }
 
 // intoCall is beforeCall for threads with a seccomp filter: they go on into the call and are stopped there, where what becomes of it is up to us

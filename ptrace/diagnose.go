@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
@@ -144,7 +145,7 @@ func exeClass(pid int) string {
 	}
 	class, machine := elf.Class(head[classAt]), elf.Machine(binary.LittleEndian.Uint16(head[machineAt:]))
 	switch {
-	case machine == elf.EM_X86_64 && class == elf.ELFCLASS64:
+	case machine == host.Machine && class == elf.ELFCLASS64:
 		return ""
 	case class == elf.ELFCLASS32:
 		return "32-bit (" + machine.String() + ")"

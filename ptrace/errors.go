@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
 )
 
 var (
@@ -38,4 +40,10 @@ func (th *Thread) gone(err error) error {
 		return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 	}
 	return err
+}
+
+// Departed tells from an error that a process has left the address space, by its end or by exec, before
+// the tracer has been told so.
+func Departed(err error) bool {
+	return errors.Is(err, ErrExited) || errors.Is(err, unix.EFAULT) || errors.As(err, new(*arch.FaultError))
 }

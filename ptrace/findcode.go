@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -14,12 +15,12 @@ func (s *Space) findSyscallInsn() (arch.Addr, error) {
 		return s.syscallInsn, nil
 	}
 	if s.syscallInsn != 0 {
-		now := make([]byte, len(Host.SyscallInsn()))
-		if s.ReadMemory(s.syscallInsn, now) == nil && bytes.Equal(now, Host.SyscallInsn()) {
+		now := make([]byte, len(host.Arch.SyscallInsn()))
+		if s.ReadMemory(s.syscallInsn, now) == nil && bytes.Equal(now, host.Arch.SyscallInsn()) {
 			return s.syscallInsn, nil // and it has no breakpoint
 		}
 	}
-	if at, ok := s.findCode(Host.SyscallInsn(), inVDSO, inFile, anywhere); ok {
+	if at, ok := s.findCode(host.Arch.SyscallInsn(), inVDSO, inFile, anywhere); ok {
 		s.syscallInsn = at
 		return at, nil
 	}

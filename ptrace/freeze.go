@@ -1,11 +1,10 @@
 package ptrace
 
 import (
-	"slices"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -75,19 +74,14 @@ func (s *Space) FreezeAwake(keep func(at arch.Addr) bool, f func() error) error 
 	return s.whileFrozen(f)
 }
 
-// beginProcesses are the calls that make a process, or another program of it; the last five by int $0x80
-// (arch/x86/entry/syscalls/syscall_32.tbl).
-var beginProcesses = []int{unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_EXECVE, unix.SYS_EXECVEAT, 2, 11, 120, 190, 358}
-
 // waits tells of a running thread that it waits in a system call which FreezeAwake leaves it in. One that is in a stop which has not been reported
 // yet looks the same, but has a status to tell.
 func (th *Thread) waits(keep func(arch.Addr) bool) bool {
 	if th.asked {
 		return false
 	}
-	const x32 = 1 << 30 // __X32_SYSCALL_BIT
 	b, err := procfs.ReadBlocked(th.Proc.PID, th.TID)
-	if err != nil || b.Number < 0 || slices.Contains(beginProcesses, b.Number&^x32) || keep(b.PC) || keep(b.PC-arch.Addr(len(Host.SyscallInsn()))) {
+	if err != nil || b.Number < 0 || host.BeginsProcess(b.Number) || keep(b.PC) || keep(b.PC-arch.Addr(len(host.Arch.SyscallInsn()))) {
 		return false
 	}
 	tid, _, err := lookAt(th.TID, unix.WNOHANG|unix.WEXITED|unix.WNOWAIT)

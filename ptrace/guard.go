@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -87,14 +88,11 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 // at save, should we be killed meanwhile. Both are 0 if there is none.
 func (s *Space) Protect(insn, save arch.Addr) { s.syscallInsn, s.saveAt = insn, save }
 
-// guards is the host's architecture as a maker of guards.
-var guards, _ = Host.(arch.Guards)
-
 // protect saves the context of a thread that is to make system calls, and has it stand where the
 // guard expects it, with all signals blocked but the one that calls the guard; or where it needs no guard (refuge.go).
 //
 // trapWaits says that the target is to get a SIGTRAP of its own behind the calls. That has to stay blocked meanwhile: it would come to us, and be lost with us.
-func (r *Remote) protect(saved *hostRegs, mask Sigset, trapWaits bool) error {
+func (r *Remote) protect(saved *host.Regs, mask Sigset, trapWaits bool) error {
 	th, s := r.th, r.th.Proc.Space
 	if s.blind {
 		return th.setSigmask(allSignals)
@@ -109,15 +107,15 @@ func (r *Remote) protect(saved *hostRegs, mask Sigset, trapWaits bool) error {
 			return th.setSigmask(allSignals)
 		}
 	}
-	if err := s.WriteMemory(s.saveAt, guards.Context(saved, uint64(mask))); err != nil {
+	if err := s.WriteMemory(s.saveAt, host.Guards.Context(saved, uint64(mask))); err != nil {
 		return err
 	}
 	regs, err := th.hostRegs()
 	if err != nil {
 		return err
 	}
-	regs.Rip = uint64(s.syscallInsn) + uint64(len(Host.SyscallInsn()))
-	regs.Orig_rax = ^uint64(0)
+	regs.SetIP(s.syscallInsn.Add(int64(len(host.Arch.SyscallInsn()))))
+	regs.LeaveCall()
 	if err := th.writeThrough(); err != nil {
 		return err
 	}
@@ -142,7 +140,7 @@ func (th *Thread) Commit() {
 
 // writeThrough writes changed registers now.
 func (th *Thread) writeThrough() error {
-	err := th.gone(writeRegs(th.TID, &th.oldRegs, &th.regs))
+	err := th.gone(host.WriteRegs(th.TID, &th.oldRegs, &th.regs))
 	th.oldRegs = th.regs
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Command is a program to start under the tracer.
@@ -125,12 +126,12 @@ func (t *Tracer) suppress(th *Thread) error {
 // uprobe on the program's file, whose hits nobody else gets, the register alone has to do; where there is none, the breakpoint.
 func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 	text := th.Proc.Space.Text()
-	trap := Host.Breakpoint()
+	trap := host.Arch.Breakpoint()
 	old := make([]byte, len(trap))
 	if err := text.ReadMemory(at, old); err != nil {
 		return err
 	}
-	register := th.breakAt(at)
+	register := host.BreakAt(th.TID, at)
 	if bytes.Equal(old, trap) && register != nil {
 		return fmt.Errorf("a breakpoint stands at %s already, and no debug register is free: %w", at, register)
 	}
@@ -143,7 +144,7 @@ func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 			return err
 		}
 		th.queued = false
-		if th.stop.Reason == Breakpoint && th.at() == at.Add(int64(Host.BreakpointAdvance())) {
+		if th.stop.Reason == Breakpoint && th.at() == at.Add(int64(host.Arch.BreakpointAdvance())) {
 			break
 		}
 		if th.atRegister(at) {
@@ -155,7 +156,7 @@ func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 		}
 	}
 	if register == nil {
-		if err := th.breakNowhere(); err != nil {
+		if err := host.BreakNowhere(th.TID); err != nil {
 			return err
 		}
 	}
@@ -170,7 +171,10 @@ func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 	return nil
 }
 
-// atRegister tells whether th has stopped at at for what breakAt has asked for.
+// trapHardware is the si_code of a debug register's SIGTRAP, TRAP_HWBKPT.
+const trapHardware = 4
+
+// atRegister tells whether th has stopped at at for what host.BreakAt has asked for.
 func (th *Thread) atRegister(at arch.Addr) bool {
 	if th.state != stopped || th.stop.Reason != Signal || th.stop.Signal != unix.SIGTRAP || th.at() != at {
 		return false

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // What becomes of a stopped thread when the tracer is killed. The kernel lets it go on with
@@ -107,12 +108,12 @@ func (th *Thread) putBack() {
 	if _, err := th.hostRegs(); err != nil || !th.injectable {
 		return
 	}
-	at := arch.Addr(th.oldRegs.Rip).Add(int64(-Host.BreakpointAdvance()))
+	at := th.oldRegs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 	if ours, _ := th.Proc.tracer.handler.Known(th, at); !ours && !th.raisedAt(at) || th.mark(at) != nil {
 		return
 	}
-	if request(unix.PTRACE_POKEUSR, th.TID, ripOffset, uintptr(at)) == nil {
-		th.oldRegs.Rip = uint64(at)
+	if host.WriteIP(th.TID, at) == nil {
+		th.oldRegs.SetIP(at)
 	}
 }
 
@@ -131,14 +132,14 @@ func (th *Thread) putOff() {
 // raisedAt tells of a thread that a breakpoint instruction of the program's own at at has raised the signal being delivered.
 func (th *Thread) raisedAt(at arch.Addr) bool {
 	info, err := th.siginfo()
-	insn := make([]byte, len(Host.Breakpoint()))
-	return err == nil && info.breakpoint() && th.Proc.Space.ReadMemory(at, insn) == nil && bytes.Equal(insn, Host.Breakpoint())
+	insn := make([]byte, len(host.Arch.Breakpoint()))
+	return err == nil && info.breakpoint() && th.Proc.Space.ReadMemory(at, insn) == nil && bytes.Equal(insn, host.Arch.Breakpoint())
 }
 
 // unmoved tells of a thread behind a breakpoint that its IP is as it stopped with.
 func (th *Thread) unmoved() bool {
-	back := th.regs.Rip - th.oldRegs.Rip
-	return back == 0 || back == uint64(Host.BreakpointAdvance()) // putBack was called
+	back := th.regs.IP() - th.oldRegs.IP()
+	return back == 0 || back == arch.Addr(host.Arch.BreakpointAdvance()) // putBack was called
 }
 
 // markMoved is called before the registers of a thread at a breakpoint are written.
@@ -146,8 +147,8 @@ func (th *Thread) markMoved() {
 	if th.inCopy || th.stop.Reason != Breakpoint || !th.injectable || th.Proc.tracer.unreaped != th.TID {
 		return
 	}
-	if th.regsValid && th.regs.Rip != th.oldRegs.Rip {
-		_ = th.mark(arch.Addr(th.regs.Rip))
+	if th.regsValid && th.regs.IP() != th.oldRegs.IP() {
+		_ = th.mark(th.regs.IP())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -95,16 +96,16 @@ func (th *Thread) singleStepped() bool {
 // steppedTrap tells of a SIGTRAP that the instruction which was to be stepped over has raised it, being
 // a breakpoint.
 func (th *Thread) steppedTrap(info *Siginfo) bool {
-	insn := make([]byte, len(Host.Breakpoint()))
-	return info.breakpoint() && th.at() == th.stepFrom.Add(int64(Host.BreakpointAdvance())) &&
-		th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, Host.Breakpoint())
+	insn := make([]byte, len(host.Arch.Breakpoint()))
+	return info.breakpoint() && th.at() == th.stepFrom.Add(int64(host.Arch.BreakpointAdvance())) &&
+		th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.Breakpoint())
 }
 
 // steppedCall tells of a SIGTRAP that it is how the kernel reports a step over a system call
 // (user_single_step_report in arch/x86/kernel/ptrace.c).
 func (th *Thread) steppedCall(info *Siginfo) bool {
-	insn := make([]byte, len(Host.SyscallInsn()))
-	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, Host.SyscallInsn())
+	insn := make([]byte, len(host.Arch.SyscallInsn()))
+	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.SyscallInsn())
 }
 
 // recordSyscall tells the Handler of a system call at once, since whatever resumes the
@@ -136,7 +137,7 @@ func (th *Thread) known() (ours bool, length int) {
 	if h == nil {
 		return false, 0
 	}
-	return h.Known(th, th.at().Add(int64(-Host.BreakpointAdvance())))
+	return h.Known(th, th.at().Add(int64(-host.Arch.BreakpointAdvance())))
 }
 
 // coalesced tells whether a SIGTRAP that somebody sent stands for a breakpoint too. The

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -39,9 +40,6 @@ const (
 	frameMark = "gokprobe: a thread's own frame\x00\x00" // a multiple of 16 bytes
 )
 
-// frames is the host's architecture as a maker of signals' frames.
-var frames, _ = Host.(arch.Frames)
-
 // refuge is what a Space knows of these.
 type refuge struct {
 	insn, restorer arch.Addr
@@ -50,7 +48,7 @@ type refuge struct {
 
 // takeRefuge moves a thread to where it goes on with saved and mask if we are killed, and returns the instruction by
 // which it can make system calls there. ok is false if there is no such place.
-func (th *Thread) takeRefuge(saved *hostRegs, mask Sigset) (insn arch.Addr, ok bool) {
+func (th *Thread) takeRefuge(saved *host.Regs, mask Sigset) (insn arch.Addr, ok bool) {
 	s := th.Proc.Space
 	if !s.findReturns() {
 		return 0, false
@@ -59,15 +57,15 @@ func (th *Thread) takeRefuge(saved *hostRegs, mask Sigset) (insn arch.Addr, ok b
 	spare, ok := s.spareStack()
 	if !ok {
 		mark = frameMark
-		if spare, ok = th.Proc.Space.stackBelow(arch.Addr(saved.Rsp), arch.Addr(saved.Fs_base)); !ok {
+		if spare, ok = th.Proc.Space.stackBelow(saved.SP(), saved.ThreadPointer()); !ok {
 			return 0, false
 		}
 	}
-	xstate, err := th.xstate()
+	xstate, err := th.extended()
 	if err != nil {
 		return 0, false
 	}
-	frame, sp := frames.SignalFrame(spare.End, s.refuge.restorer, saved, uint64(mask), xstate)
+	frame, sp := host.Frames.SignalFrame(spare.End, s.refuge.restorer, saved, uint64(mask), xstate)
 	at := sp - arch.Addr(len(mark))
 	if frame == nil || at < spare.Start+pageSize || s.WriteMemory(at, append([]byte(mark), frame...)) != nil {
 		return 0, false
@@ -79,10 +77,10 @@ func (th *Thread) takeRefuge(saved *hostRegs, mask Sigset) (insn arch.Addr, ok b
 	if err != nil {
 		return 0, false
 	}
-	regs.Rsp = uint64(sp)
-	regs.Rip = uint64(s.refuge.insn) + uint64(len(Host.SyscallInsn()))
-	regs.Orig_rax = ^uint64(0)
-	regs.Set64BitMode()
+	regs.SetSP(sp)
+	regs.SetIP(s.refuge.insn.Add(int64(len(host.Arch.SyscallInsn()))))
+	regs.LeaveCall()
+	regs.SetNativeMode()
 	return s.refuge.insn, th.writeThrough() == nil
 }
 
@@ -136,23 +134,23 @@ func (th *Thread) ownFrame() (at arch.Addr, ok bool) {
 // handlers return to. It reports whether both are there, as they were.
 func (s *Space) findReturns() bool {
 	r := &s.refuge
-	if frames == nil {
+	if host.Frames == nil {
 		return false
 	}
 	if !r.searched {
 		r.searched = true
-		r.insn, _ = s.findCode(frames.SyscallReturn(), inVDSO, inFile)
-		for _, load := range frames.SigreturnLoads() {
+		r.insn, _ = s.findCode(host.Frames.SyscallReturn(), inVDSO, inFile)
+		for _, load := range host.Frames.SigreturnLoads() {
 			if r.restorer == 0 {
-				r.restorer, _ = s.findCode(append(bytes.Clone(load), Host.SyscallInsn()...), inVDSO, inFile)
+				r.restorer, _ = s.findCode(append(bytes.Clone(load), host.Arch.SyscallInsn()...), inVDSO, inFile)
 			}
 		}
 	}
 	if r.insn == 0 || r.restorer == 0 {
 		return false
 	}
-	now := make([]byte, len(frames.SyscallReturn()))
-	return s.ReadMemory(r.insn, now) == nil && bytes.Equal(now, frames.SyscallReturn()) // no breakpoint has come there
+	now := make([]byte, len(host.Frames.SyscallReturn()))
+	return s.ReadMemory(r.insn, now) == nil && bytes.Equal(now, host.Frames.SyscallReturn()) // no breakpoint has come there
 }
 
 // spareStack is memory of the process's initial stack that nothing uses, nor will for the moment.
@@ -190,7 +188,7 @@ func stretch(at arch.Addr, n uint64) arch.Range { return arch.Range{Start: at, E
 // a Freeze, before anybody has a thread make system calls: that takes the same memory. Signals are blocked there, so no trap is used for it.
 func (s *Space) LeaveRefuges() {
 	tid, err := s.TID()
-	if err != nil || frames == nil {
+	if err != nil || host.Frames == nil {
 		return
 	}
 	maps, err := procfs.Maps(tid)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -108,7 +109,7 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	}
 	safe := saved
 	if known, _ := th.known(); known && stop.Reason == Breakpoint && th.unmoved() {
-		safe.Rip -= uint64(Host.BreakpointAdvance())
+		safe.SetIP(safe.IP().Add(int64(-host.Arch.BreakpointAdvance())))
 	}
 	if th.Delayed() {
 		safe = th.oldRegs
@@ -204,7 +205,7 @@ func (r *Remote) toSyscallStop() error {
 // back.
 //
 // safe is what the thread goes on with if we are killed before it is resumed.
-func (r *Remote) finish(saved, safe hostRegs, mask Sigset) error {
+func (r *Remote) finish(saved, safe host.Regs, mask Sigset) error {
 	th := r.th
 	for {
 		if err := th.interrupt(); err != nil {

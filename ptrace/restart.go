@@ -3,6 +3,7 @@ package ptrace
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -30,7 +31,7 @@ func (th *Thread) restartCall() {
 		return
 	}
 	if inPart(regs) {
-		th.forgetInterruption(regs.Rdi)
+		th.forgetInterruption(regs.CallArg(0))
 		return
 	}
 	lonely := th.failsAlone(regs)
@@ -58,9 +59,9 @@ func (th *Thread) setResult(v int64) {
 	if th.stop.Reason == SyscallStop && th.interrupt() != nil {
 		return // killed meanwhile
 	}
-	th.regs.Rax = uint64(v)
-	if request(unix.PTRACE_POKEUSR, th.TID, raxOffset, uintptr(v)) == nil {
-		th.oldRegs.Rax = uint64(v)
+	th.regs.SetCallResult(v)
+	if host.WriteResult(th.TID, v) == nil {
+		th.oldRegs.SetCallResult(v)
 	}
 }
 
@@ -73,7 +74,7 @@ func (th *Thread) filtered() bool {
 // failAlone is called when the thread comes to a group-stop.
 func (th *Thread) failAlone() {
 	regs, err := th.hostRegs()
-	if err == nil && th.lonely && int64(regs.Rax) == restartNoHand && interrupted(regs) {
+	if err == nil && th.lonely && regs.CallResult() == restartNoHand && interrupted(regs) {
 		th.setResult(-int64(unix.EINTR))
 	}
 	th.lonely = false

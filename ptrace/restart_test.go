@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // TestWhatIsOverIsNotMadeAgain: of the calls that fail with EINTR some have had their effect.
@@ -25,7 +27,7 @@ func TestWhatIsOverIsNotMadeAgain(t *testing.T) {
 		{"fallocate", unix.SYS_FALLOCATE, 0, 0, true},
 		{"preadv2", unix.SYS_PREADV2, 0, 0, true},
 	} {
-		var r hostRegs
+		var r host.Regs
 		r.Orig_rax, r.Rsi, r.Rdx = c.number, c.command, c.arg
 		if got := undone(&r); got != c.want {
 			t.Errorf("%s: may be made again: %v, want %v", c.name, got, c.want)

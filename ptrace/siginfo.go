@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Siginfo is the kernel's siginfo_t, 128 bytes, as sigaction(2) describes it.
@@ -60,7 +61,7 @@ func (s *Siginfo) unmarkOwn() {
 
 // breakpoint tells that a breakpoint instruction raised the signal.
 func (s *Siginfo) breakpoint() bool {
-	return s.Signo() == unix.SIGTRAP && s.Code() == breakpointCode
+	return s.Signo() == unix.SIGTRAP && s.Code() == host.BreakpointCode
 }
 
 // Sigset is the kernel's 64-bit signal set.

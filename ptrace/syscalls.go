@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -174,7 +175,7 @@ func (th *Thread) noteEntry(info *syscallInfo, wanted bool) {
 	if err != nil {
 		return
 	}
-	beforeCall(regs)
+	regs.BeforeCall()
 	c.stands, th.restartAt = true, regs.IP()
 }
 
@@ -195,7 +196,7 @@ func (th *Thread) callInsn(info *syscallInfo) arch.Addr {
 	if th.regsValid {
 		ip = th.regs.IP() // it came from a copy, and was moved to the original
 	}
-	return ip.Add(int64(-len(Host.SyscallInsn())))
+	return ip.Add(int64(-len(host.Arch.SyscallInsn())))
 }
 
 // noteReturn sees the end of a call, or that it was put off.
@@ -249,10 +250,10 @@ func (th *Thread) decide(made bool) {
 		c.made, c.due = false, place{regs.IP(), regs.SP()}
 		return
 	case made:
-		intoCall(regs)
+		regs.IntoCall()
 		th.putFilters()
 	default:
-		behindCall(regs)
+		regs.BehindCall()
 	}
 	th.restartAt = 0
 }

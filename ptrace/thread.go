@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -40,7 +41,7 @@ type Thread struct {
 	// delivered.
 	injectable bool
 
-	regs, oldRegs hostRegs
+	regs, oldRegs host.Regs
 	regsValid     bool
 
 	info     Siginfo    // scratch for siginfo
@@ -138,9 +139,9 @@ func (th *Thread) Regs() (arch.Regs, error) {
 	return r, nil
 }
 
-func (th *Thread) hostRegs() (*hostRegs, error) {
+func (th *Thread) hostRegs() (*host.Regs, error) {
 	if !th.regsValid {
-		if err := readRegs(th.TID, &th.regs); err != nil {
+		if err := host.ReadRegs(th.TID, &th.regs); err != nil {
 			return nil, th.gone(err)
 		}
 		th.oldRegs = th.regs
@@ -155,7 +156,7 @@ func (th *Thread) flush() error {
 		return nil
 	}
 	th.regsValid = false
-	return th.gone(writeRegs(th.TID, &th.oldRegs, &th.regs))
+	return th.gone(host.WriteRegs(th.TID, &th.oldRegs, &th.regs))
 }
 
 // InSyscall reports whether the stopped thread is inside a system call that will
@@ -237,7 +238,7 @@ func (th *Thread) RunFree() {
 // instruction again, to restart a system call that a stop interrupted. It has executed
 // nothing else in between.
 func (th *Thread) Restarted() bool {
-	return th.restartAt != 0 && th.restartAt == th.at().Add(int64(-Host.BreakpointAdvance()))
+	return th.restartAt != 0 && th.restartAt == th.at().Add(int64(-host.Arch.BreakpointAdvance()))
 }
 
 // Restarts tells of a thread that returns from a system call that the kernel is going to
@@ -250,8 +251,8 @@ func (th *Thread) noteRestart() {
 	switch {
 	case err != nil:
 	case interrupted(r):
-		th.restartAt = r.IP().Add(int64(-len(Host.SyscallInsn())))
-	case th.restartAt != r.IP() && th.restartAt != r.IP().Add(int64(-Host.BreakpointAdvance())):
+		th.restartAt = r.IP().Add(int64(-len(host.Arch.SyscallInsn())))
+	case th.restartAt != r.IP() && th.restartAt != r.IP().Add(int64(-host.Arch.BreakpointAdvance())):
 		th.restartAt = 0
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Timeouts of system calls that are made again. The kernel gives such a call its whole timeout once more; where stops come
@@ -48,7 +49,7 @@ const longestTimeout = 100 * 24 * time.Hour
 const overdueAgain = 5 * time.Millisecond
 
 // timeIsOver is called for a call that is about to be made again. late tells that it is over instead, with that result.
-func (th *Thread) timeIsOver(regs *hostRegs) (result int64, late bool) {
+func (th *Thread) timeIsOver(regs *host.Regs) (result int64, late bool) {
 	now := time.Now()
 	c := th.timed
 	if c == nil || !c.left || c.regs != callOf(regs) {
@@ -70,7 +71,7 @@ func (th *Thread) timeIsOver(regs *hostRegs) (result int64, late bool) {
 }
 
 // again tells of a call that is interrupted that it is about to be made again: at its exit, one stop before.
-func (c *timedCall) again(regs *hostRegs) bool {
+func (c *timedCall) again(regs *host.Regs) bool {
 	return c != nil && !c.entered && c.regs == callOf(regs)
 }
 
@@ -109,7 +110,7 @@ func (th *Thread) noteTimed() (again bool) {
 	case err != nil:
 	case atEntry(regs) && (!c.entered || c.restarts) && c.regs == callOf(regs):
 		c.entered, c.left, c.restarts = true, false, false
-	case c.entered && !c.left && (interrupted(regs) || int64(regs.Rax) == -int64(unix.EINTR)):
+	case c.entered && !c.left && (interrupted(regs) || regs.CallResult() == -int64(unix.EINTR)):
 		c.left = true                  // if it is not restarted, the thread's next entry tells
 		c.restarts = interrupted(regs) // splice(2), for one: with ERESTARTSYS as long as it waits for the pipe's lock, then with EINTR
 		return true

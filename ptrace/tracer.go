@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Tracer owns the OS thread that traces. Create one per session.
@@ -57,8 +59,11 @@ type call struct {
 	done chan struct{}
 }
 
-// New starts a tracer. Close must be called to end its thread.
+// New starts a tracer. Close must be called to end its thread. The error wraps arch.ErrUnsupported where this build can trace nothing.
 func New() (*Tracer, error) {
+	if err := host.Supported(); err != nil {
+		return nil, err
+	}
 	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{}), quit: giveUp{done: make(chan struct{})}}
 	ready := make(chan error)
 	go t.run(ready)

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -205,13 +206,13 @@ func (th *Thread) nested() bool {
 	const most = 64 << 10 // bytes of stack that are looked at
 	own := th.Proc.own.action
 	regs, err := th.hostRegs()
-	if err != nil || frames == nil || own.handler <= sigIgn || own.flags&saNoDefer != 0 {
+	if err != nil || host.Frames == nil || own.handler <= sigIgn || own.flags&saNoDefer != 0 {
 		return false
 	}
 	stack := make([]byte, most)
 	for n := len(stack); n >= pageSize; n /= 2 {
 		if th.Proc.Space.ReadMemory((regs.SP()+7)&^7, stack[:n]) == nil {
-			return frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(th.Proc.trapAction.restorer))
+			return host.Frames.InHandler(stack[:n], int(unix.SIGTRAP), arch.Addr(th.Proc.trapAction.restorer))
 		}
 	}
 	return false
@@ -221,7 +222,7 @@ func (th *Thread) nested() bool {
 // breakpoint has reset the action its handler is gone, but its flags, mask and restorer tell whose it was:
 //
 //	the guard's, or the program's handler's    a thread blocked SIGTRAP at a breakpoint: the action is put back
-//	another, in the guard's place              the program has set it, by a call that the tracer has not made (kprobes/trapaction.go). It is taken to ignore the
+//	another, in the guard's place              the program has set it, by a call that the tracer has not made (kprobes/guard_trapaction.go). It is taken to ignore the
 //	                                           signal if that was sent: the program is not to die of our doubt. One that an instruction has raised nobody can ignore
 //
 // blocks says that it was this thread which blocked the signal, so that it is to wait.

@@ -6,8 +6,8 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/gokprobe/gokprobe/fault"
 	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
 // actions are the parameters that say what is done, and the kind of action that each is.

@@ -8,9 +8,9 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/values"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
 )
 
 // fetching is what args= and filter= ask of a probe's hits. Places differ: where a parameter
@@ -58,7 +58,7 @@ func (p *probe) newFetching(args texts, filter string) (*fetching, error) {
 // wishError says what is wrong with an argument or filter, and shows where.
 func wishError(err error) error {
 	var wrong *values.Error
-	var parse *errlog.Error
+	var parse *caret.Error
 	if !errors.As(err, &wrong) || wrong.Unknown != nil || !errors.As(err, &parse) {
 		return err
 	}

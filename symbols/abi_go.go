@@ -1,10 +1,8 @@
 package symbols
 
-// goRegs are the integer argument registers of ABIInternal on amd64
-// (src/cmd/compile/abi-internal.md).
-var goRegs = []string{"rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"}
-
-const goFloatRegs = 15
+import (
+	"github.com/gokprobe/gokprobe/internal/host"
+)
 
 // goArgs is the state of the register assignment algorithm.
 type goArgs struct {
@@ -92,15 +90,15 @@ func (a *goArgs) assign(t *dtype, off int64, parts []part) ([]part, bool) {
 }
 
 func (a *goArgs) int(off, size int64, parts []part) ([]part, bool) {
-	if a.ints == len(goRegs) {
+	if a.ints == len(host.Go.Args) {
 		return nil, false
 	}
 	a.ints++
-	return append(parts, part{off: off, size: size, reg: goRegs[a.ints-1]}), true
+	return append(parts, part{off: off, size: size, reg: host.Go.Args[a.ints-1]}), true
 }
 
 func (a *goArgs) float(off, size int64, parts []part) ([]part, bool) {
-	if a.floats == goFloatRegs {
+	if a.floats == host.Go.Vectors {
 		return nil, false
 	}
 	a.floats++

@@ -1,6 +1,10 @@
 package symbols
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gokprobe/gokprobe/internal/host"
+)
 
 // class is an eightbyte's class in the System V ABI, x86-64 supplement §3.2.3.
 type class uint8
@@ -14,8 +18,6 @@ const (
 	classX87Up
 	classMemory
 )
-
-var sysvRegs = []string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}
 
 // sysvArgs hands out argument registers and stack.
 type sysvArgs struct {
@@ -64,10 +66,10 @@ func (a *sysvArgs) assign(size, align int64, classes []class) place {
 			floats++
 		}
 	}
-	if classes[0] == classMemory || classes[0] == classX87 || a.ints+ints > len(sysvRegs) || a.floats+floats > 8 {
+	if classes[0] == classMemory || classes[0] == classX87 || a.ints+ints > len(host.C.Args) || a.floats+floats > host.C.Vectors {
 		return a.onStack(size, align)
 	}
-	p := inRegisters(size, classes, sysvRegs, a.ints, a.floats)
+	p := inRegisters(size, classes, host.C.Args, a.ints, a.floats)
 	a.ints += ints
 	a.floats += floats
 	return p

@@ -68,7 +68,7 @@ func (row *unwindRow) apply(st *frameState, stack *stackReader) callerState {
 		return c
 	}
 	c.cfa = arch.Addr(base)
-	c.reg[dwRSP] = base
+	c.reg[dwSP] = base
 	for i := range row.rules {
 		// "Undefined" is also what the tables leave of a callee-saved register
 		// that they restored. For the return address it means the outermost frame.
@@ -137,7 +137,7 @@ func evaluate(expr []byte, st *frameState, stack *stackReader, push *uint64) (v 
 		const opConst8u = 0x0e
 		expr = append(binary.LittleEndian.AppendUint64([]byte{opConst8u}, *push), expr...)
 	}
-	dr := op.NewDwarfRegisters(0, regs, binary.LittleEndian, dwIP, dwRSP, dwRBP, 0)
+	dr := op.NewDwarfRegisters(0, regs, binary.LittleEndian, dwIP, dwSP, dwFP, 0)
 	read := func(p []byte, at uint64) (int, error) {
 		if err := stack.mem.ReadMemory(arch.Addr(at), p); err != nil {
 			return 0, err

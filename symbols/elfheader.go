@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Sizes of an ELF file's tables, and what the counts may be. Real programs have some dozens of segments and sections.
@@ -67,7 +69,7 @@ func (o *object) checkHeaders() (*headers, error) {
 		return nil, errors.New("it does not begin as one")
 	}
 	if class, machine := elf.Class(head[identClass]), elf.Machine(le.Uint16(head[ehMachine:])); class != elf.ELFCLASS64 ||
-		elf.Data(head[identOrder]) != elf.ELFDATA2LSB || machine != elf.EM_X86_64 {
+		elf.Data(head[identOrder]) != elf.ELFDATA2LSB || machine != host.Machine {
 		return nil, fmt.Errorf("it is %v for %v", class, machine)
 	}
 	h := &headers{ReaderAt: o.r, parts: []headerPart{{0, head}}}

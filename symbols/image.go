@@ -66,8 +66,10 @@ func openImage(f *targetfs.File, as string) (*image, error) {
 
 // newImage reads r, a file of so many bytes.
 func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
-	f, err := newObject(r, size, budget.Process().Open())
+	kept := budget.Process().Open()
+	f, err := newObject(r, size, kept)
 	if err != nil {
+		kept.Close() // not when it is collected: the next file may be refused by then
 		if errors.Is(err, budget.ErrOver) {
 			return nil, fmt.Errorf("%s: %w", as, err)
 		}

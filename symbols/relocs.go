@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gokprobe/gokprobe/internal/budget"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // relocTable is the part of a file's dynamic relocations that tells how
@@ -28,13 +29,13 @@ const (
 )
 
 // eachRela calls f for every dynamic relocation of img.
-func (img *image) eachRela(f func(off uint64, typ elf.R_X86_64, sym uint32, addend uint64)) {
+func (img *image) eachRela(f func(off uint64, typ uint32, sym uint32, addend uint64)) {
 	question := img.f.kept.Open()
 	defer question.Close()
 	for _, raw := range img.relaTables(question) {
 		for ; len(raw) >= relaSize; raw = raw[relaSize:] {
 			info := binary.LittleEndian.Uint64(raw[8:])
-			f(binary.LittleEndian.Uint64(raw), elf.R_X86_64(uint32(info)), uint32(info>>32), binary.LittleEndian.Uint64(raw[16:]))
+			f(binary.LittleEndian.Uint64(raw), uint32(info), uint32(info>>32), binary.LittleEndian.Uint64(raw[16:]))
 		}
 	}
 }
@@ -71,13 +72,13 @@ func (img *image) bindings() *relocTable {
 		defer question.Close()
 		names := img.dynamicNames(question)
 		room := img.relocRoom()
-		img.eachRela(func(off uint64, typ elf.R_X86_64, sym uint32, addend uint64) {
+		img.eachRela(func(off uint64, typ uint32, sym uint32, addend uint64) {
 			switch typ {
-			case elf.R_X86_64_IRELATIVE:
+			case host.RelocIndirect:
 				if room("") {
 					r.irelative[addend] = append(r.irelative[addend], off)
 				}
-			case elf.R_X86_64_JMP_SLOT, elf.R_X86_64_GLOB_DAT, elf.R_X86_64_64:
+			case host.RelocSlot, host.RelocGlobal, host.RelocWord:
 				if name := names(sym); name != "" && room(name) {
 					r.byName[name] = append(r.byName[name], off)
 				}
@@ -135,8 +136,8 @@ func (img *image) relative() map[uint64]uint64 {
 	r.relOnce.Do(func() {
 		r.relative = map[uint64]uint64{}
 		room := img.relocRoom()
-		img.eachRela(func(off uint64, typ elf.R_X86_64, _ uint32, addend uint64) {
-			if typ == elf.R_X86_64_RELATIVE && room("") {
+		img.eachRela(func(off uint64, typ uint32, _ uint32, addend uint64) {
+			if typ == host.RelocRelative && room("") {
 				r.relative[off] = addend
 			}
 		})

@@ -1,6 +1,9 @@
 package symbols
 
-import "github.com/gokprobe/gokprobe/arch"
+import (
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+)
 
 // soleResult is the name of a C, C++ or Rust function's result.
 const soleResult = "ret"
@@ -53,10 +56,6 @@ func (s *signature) goResultPlaces() []Param {
 	return s.results
 }
 
-// resultRegs are the general registers of results (System V ABI §3.2.3, "Returning
-// of Values").
-var resultRegs = []string{"rax", "rdx"}
-
 // sysvResult places the result of a C or C++ function.
 func sysvResult(t *dtype) place {
 	switch {
@@ -74,12 +73,12 @@ func sysvResult(t *dtype) place {
 	case classX87:
 		return place{parts: []part{{size: x87Size, reg: "st"}}}
 	}
-	return inRegisters(t.size, classes, resultRegs, 0, 0)
+	return inRegisters(t.size, classes, host.C.Results, 0, 0)
 }
 
-// inMemory is a result that lies where the caller wanted it: rax has the address.
+// inMemory is a result that lies where the caller wanted it: the first register has the address.
 func inMemory() place {
-	return place{parts: []part{{size: 8, reg: resultRegs[0]}}, indirect: true}
+	return place{parts: []part{{size: 8, reg: host.C.Results[0]}}, indirect: true}
 }
 
 // x87Size is the number of bytes of a long double that are not padding.
@@ -117,7 +116,7 @@ func rustResult(t *dtype) place {
 	case t.kind == typeUnknown || t.size > 8 && len(leaves) > 2:
 		return place{unknown: true}
 	case len(leaves) > 2:
-		return inRegisters(t.size, []class{classInteger}, resultRegs, 0, 0)
+		return inRegisters(t.size, []class{classInteger}, host.C.Results, 0, 0)
 	}
 	var p place
 	ints, floats := 0, 0
@@ -126,7 +125,7 @@ func rustResult(t *dtype) place {
 		if l.float {
 			floats++
 		} else {
-			x.reg, x.n = resultRegs[ints], 0
+			x.reg, x.n = host.C.Results[ints], 0
 			ints++
 		}
 		p.parts = append(p.parts, x)

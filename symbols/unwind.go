@@ -1,9 +1,12 @@
 package symbols
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 )
 
 // Frame is one function activation.
@@ -19,19 +22,13 @@ type Frame struct {
 	Signal bool
 }
 
-// Registers by their DWARF numbers (System V ABI, x86-64 supplement §3.6.2).
+// Registers by their DWARF numbers.
 const (
-	dwRAX, dwRDX, dwRCX, dwRBX = 0, 1, 2, 3
-	dwRSI, dwRDI, dwRBP, dwRSP = 4, 5, 6, 7
-	dwR8                       = 8
-	dwIP                       = 16
-	dwCount                    = 17
+	dwFP    = host.DwarfFP
+	dwSP    = host.DwarfSP
+	dwIP    = host.DwarfIP
+	dwCount = host.DwarfCount
 )
-
-var dwarfNames = [dwCount]string{
-	"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp",
-	"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip",
-}
 
 // frameState is the registers of one frame.
 type frameState struct {
@@ -40,7 +37,7 @@ type frameState struct {
 }
 
 func (f *frameState) ip() arch.Addr { return arch.Addr(f.reg[dwIP]) }
-func (f *frameState) sp() arch.Addr { return arch.Addr(f.reg[dwRSP]) }
+func (f *frameState) sp() arch.Addr { return arch.Addr(f.reg[dwSP]) }
 
 // Backtrace unwinds the stack of a stopped thread, innermost frame first, at
 // most max frames. r's IP must be the address of the instruction that the
@@ -54,7 +51,7 @@ func (f *frameState) sp() arch.Addr { return arch.Addr(f.reg[dwRSP]) }
 func (t *Table) Backtrace(r arch.Regs, m arch.Memory, max int) []Frame {
 	s := t.snap.Load()
 	st := frameState{}
-	for i, name := range dwarfNames[:dwIP] {
+	for i, name := range host.DwarfNames[:dwIP] {
 		st.reg[i], _ = r.Get(name)
 	}
 	st.reg[dwIP] = uint64(r.IP())
@@ -157,9 +154,9 @@ func (s *snapshot) byGoTable(st *frameState, stack *stackReader, f goFrame) call
 		}
 		return c
 	case f.saved:
-		c.reg[dwRBP], _ = stack.word(c.cfa - 16)
+		c.reg[dwFP], _ = stack.word(c.cfa - 16)
 	}
-	c.reg[dwRSP] = uint64(c.cfa)
+	c.reg[dwSP] = uint64(c.cfa)
 	return c
 }
 
@@ -168,13 +165,13 @@ func byStackTop(st *frameState, stack *stackReader) callerState {
 	c := callerState{frameState: *st, cfa: st.sp() + 8}
 	c.call = true
 	c.reg[dwIP], c.ok = stack.word(st.sp())
-	c.reg[dwRSP] = uint64(c.cfa)
+	c.reg[dwSP] = uint64(c.cfa)
 	return c
 }
 
 // byFramePointer is right where the function keeps rbp as its frame pointer.
 func byFramePointer(st *frameState, stack *stackReader) callerState {
-	fp := arch.Addr(st.reg[dwRBP])
+	fp := arch.Addr(st.reg[dwFP])
 	c := callerState{frameState: *st, cfa: fp + 16}
 	c.call = true
 	if fp&7 != 0 {
@@ -182,32 +179,30 @@ func byFramePointer(st *frameState, stack *stackReader) callerState {
 	}
 	saved, ok1 := stack.word(fp)
 	ret, ok2 := stack.word(fp + 8)
-	c.reg[dwRBP], c.reg[dwIP], c.reg[dwRSP] = saved, ret, uint64(fp+16)
+	c.reg[dwFP], c.reg[dwIP], c.reg[dwSP] = saved, ret, uint64(fp+16)
 	c.ok = ok1 && ok2
 	return c
 }
 
-// sigreturn is the code of a signal trampoline: mov $15,%rax; syscall. Musl's
-// and Go's carry no call-frame information.
-var sigreturn = [9]byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}
+// sigreturn is the code of a signal trampoline. Musl's and Go's carry no call-frame information.
+var sigreturn = func() []byte {
+	loads := host.Arch.SigreturnLoads()
+	if len(loads) == 0 {
+		return nil
+	}
+	return slices.Concat(loads[0], host.Arch.SyscallInsn())
+}()
 
 func isSigreturn(ip arch.Addr, stack *stackReader) bool {
-	var b [len(sigreturn)]byte
-	return stack.mem.ReadMemory(ip, b[:]) == nil && b == sigreturn
-}
-
-// sigcontextRegs are the DWARF numbers of struct sigcontext's first words
-// (arch/x86/include/uapi/asm/sigcontext.h).
-var sigcontextRegs = [...]int{
-	dwR8, 9, 10, 11, 12, 13, 14, 15,
-	dwRDI, dwRSI, dwRBP, dwRBX, dwRDX, dwRAX, dwRCX, dwRSP, dwIP,
+	code := make([]byte, len(sigreturn))
+	return sigreturn != nil && stack.mem.ReadMemory(ip, code) == nil && bytes.Equal(code, sigreturn)
 }
 
 // bySignalFrame takes the interrupted registers from the ucontext on the stack.
 func bySignalFrame(st *frameState, stack *stackReader) callerState {
 	const mcontext = 40 // offset in struct ucontext
 	c := callerState{cfa: st.sp(), signal: true}
-	for i, reg := range sigcontextRegs {
+	for i, reg := range host.SignalContext {
 		if c.reg[reg], c.ok = stack.word(st.sp() + mcontext + arch.Addr(8*i)); !c.ok {
 			return c
 		}

@@ -12,7 +12,7 @@ import (
 
 // fakeArch has the few properties that the room asks for.
 type fakeArch struct {
-	arch.Arch
+	arch.Code
 	slot       int
 	breakpoint []byte
 }
@@ -68,7 +68,7 @@ func newTarget(t *testing.T) *target {
 	return &target{t: t, used: []Mapping{{Range: text}}, maps: map[arch.Range][]byte{}}
 }
 
-func newRegion(t *testing.T, a arch.Arch) (*target, *Region) {
+func newRegion(t *testing.T, a arch.Code) (*target, *Region) {
 	g := newTarget(t)
 	return g, New(a, owner, g)
 }

@@ -26,7 +26,7 @@ type chunk struct {
 }
 
 // newDetourArena lays an arena of detours over the two mappings of e.
-func newDetourArena(a arch.Arch, e Extent, data, code Store) (*Arena, error) {
+func newDetourArena(a arch.Code, e Extent, data, code Store) (*Arena, error) {
 	bodies, shared := code.(bytesStore)
 	cells, ok := data.(bytesStore)
 	if !shared || !ok {

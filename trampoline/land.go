@@ -38,7 +38,7 @@ type grounds struct {
 	crowded  bool                   // a place was not taken for its strays
 }
 
-func newGrounds(a arch.Arch) grounds {
+func newGrounds(a arch.Code) grounds {
 	g := grounds{jumpLen: 1, homes: map[block]bool{}, landings: map[arch.Addr]*landing{}, order: map[block][]*Arena{}}
 	g.traps = a.Breakpoint()[:1]
 	d, ok := a.(arch.Detours)

@@ -107,7 +107,7 @@ type Header struct {
 var le = binary.LittleEndian
 
 // encodeHeader returns the header up to the arena table, with no arenas.
-func encodeHeader(a arch.Arch, o Owner) []byte {
+func encodeHeader(a arch.Code, o Owner) []byte {
 	b := make([]byte, offResume)
 	copy(b[offMagic:], Magic)
 	le.PutUint32(b[offVersion:], Version)
@@ -136,7 +136,7 @@ func encodeExtent(e Extent) []byte {
 
 // writeHeader makes s the start of a region whose first arena is e. Until the
 // last write, the magic, a finder sees no region.
-func writeHeader(s Store, a arch.Arch, o Owner, e Extent) error {
+func writeHeader(s Store, a arch.Code, o Owner, e Extent) error {
 	b := encodeHeader(a, o)
 	le.PutUint32(b[offCount:], 1)
 	if err := s.Write(offArenas, encodeExtent(e)); err != nil {

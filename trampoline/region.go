@@ -23,7 +23,7 @@ const recordsPerSlot = 2
 // Region is all code added to one address space. The zero value is not usable.
 // Use it from one goroutine.
 type Region struct {
-	arch    arch.Arch
+	arch    arch.Code
 	owner   Owner
 	mapper  Mapper
 	arenas  []*Arena // in order of address, caves too
@@ -36,7 +36,7 @@ type Region struct {
 }
 
 // New returns a region without arenas, which grows by m when it is used. It touches no memory.
-func New(a arch.Arch, owner Owner, m Mapper) *Region {
+func New(a arch.Code, owner Owner, m Mapper) *Region {
 	r := &Region{arch: a, owner: owner, mapper: m, grounds: newGrounds(a)}
 	r.journal = Journal{region: r, more: map[int][]int{}}
 	return r

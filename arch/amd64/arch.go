@@ -8,11 +8,7 @@ type Arch struct{}
 
 var _ arch.Arch = Arch{}
 
-const (
-	maxInsnLen = 15      // SDM vol. 2A §2.3.11
-	slack      = 1 << 20 // room for a slot page, the function, and an operand a little away
-	reach      = 2<<30 - slack
-)
+const maxInsnLen = 15 // SDM vol. 2A §2.3.11
 
 // Name is "amd64".
 func (Arch) Name() string { return "amd64" }
@@ -46,15 +42,6 @@ func (Arch) EntrySkip(code []byte) int {
 	}
 	return 0
 }
-
-// Reach is how many bytes a slot may lie from the code it serves: a rel32's
-// 2 GiB less 1 MiB of slack. An operand that is itself far from the code can
-// still be out of reach; Assemble tells.
-func (Arch) Reach() uint64 { return reach }
-
-// SlotSize is 64 bytes: two halves of 32, one for each entrance. The longest
-// content of a half is a 15-byte copy and a 5-byte jump.
-func (Arch) SlotSize() int { return slotSize }
 
 // NewRegs returns zeroed *Regs.
 func (Arch) NewRegs() arch.Regs { return new(Regs) }

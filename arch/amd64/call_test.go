@@ -33,7 +33,7 @@ func TestAGoFunctionIsEnteredBehindItsStackCheck(t *testing.T) {
 		"4c8d64":                                           0,
 		"493b6610 0f8620":                                  0,
 	} {
-		if got := (amd64.Arch{}).StackCheck(code(t, strings.ReplaceAll(s, " ", ""))); got != want {
+		if got := (amd64.Arch{}).StackCheck(hexBytes(t, strings.ReplaceAll(s, " ", ""))); got != want {
 			t.Errorf("%q: %d, want %d", s, got, want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestAReturnIsToldFromAJump(t *testing.T) {
 		{ret + 5, 1, "4889c3", false},
 	}
 	for _, tt := range tests {
-		insn, err := (amd64.Arch{}).Decode(code(t, tt.code), ret)
+		insn, err := (amd64.Arch{}).Decode(hexBytes(t, tt.code), ret)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -48,7 +48,7 @@ var (
 
 func newCalls(t testing.TB, rnd *rand.Rand) *calls {
 	t.Helper()
-	a := amd64.Arch{}
+	a := code.Arch{}
 	c := &calls{cpu: newCPU(t), rnd: rnd, mem: make([]byte, a.CallTableSize())}
 	for off := 0; off < len(c.mem); off += area {
 		c.mmap(callsAt + uint64(off))
@@ -65,7 +65,7 @@ func newCalls(t testing.TB, rnd *rand.Rand) *calls {
 
 // run executes a body with sp, and says whether it has trapped. Nothing else may have changed but the table.
 func (c *calls) run(body arch.Body, sp arch.Addr, dead arch.Dead) (trapped bool, err error) {
-	d, err := amd64.Arch{}.AssembleDetour(detourAt, sequence(c.t, []byte{0x90}, codeAt), body)
+	d, err := code.Arch{}.AssembleDetour(detourAt, sequence(c.t, []byte{0x90}, codeAt), body)
 	if err != nil {
 		return false, err
 	}
@@ -129,7 +129,7 @@ func (c *calls) enter(n uint16, cfa, ret arch.Addr) error {
 	dead := c.dead()
 	dead.Regs &^= 1 << 4
 	ticks := c.now()
-	trapped, err := c.run(amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Jumps: l.jumps, Timed: l.timed, Dead: dead}), cfa-8, dead)
+	trapped, err := c.run(code.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Jumps: l.jumps, Timed: l.timed, Dead: dead}), cfa-8, dead)
 	if err != nil || trapped != traps {
 		return fmt.Errorf("entering %d at %s for %s: traps %v, want %v; %w", n, cfa, ret, trapped, traps, err)
 	}
@@ -167,7 +167,7 @@ func (c *calls) leave(cfa, ret arch.Addr, byReturn bool) error {
 		traps = traps || len(frame) > 1 || len(frame) == 1 && (frame[0].Count > 1 || c.shared[cfa])
 		c.put(outAt, make([]byte, 16))
 	}
-	trapped, err := c.run(amd64.Arch{}.ReturnBody(w), cfa, dead)
+	trapped, err := c.run(code.Arch{}.ReturnBody(w), cfa, dead)
 	if err != nil || trapped != traps {
 		return fmt.Errorf("leaving %s for %s (%v): traps %v, want %v; %w", cfa, ret, frame, trapped, traps, err)
 	}
@@ -328,7 +328,7 @@ func TestAFullBucketTraps(t *testing.T) {
 		}
 	}
 	dead := arch.Dead{}
-	body := amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Dead: dead})
+	body := code.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Dead: dead})
 	c.put8(cfa-8, ret)
 	if trapped, err := c.run(body, cfa-8, dead); !trapped || err != nil {
 		t.Errorf("full: traps %v, %v", trapped, err)
@@ -361,9 +361,9 @@ func TestCallsWithoutRoomOnTheStackTrap(t *testing.T) {
 		cfa := stackAt + 128 + 8*room
 		c.put8(cfa, ret)
 		for name, body := range map[string]arch.Body{
-			"entry":  amd64.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n}),
-			"return": amd64.Arch{}.ReturnBody(arch.ReturnWork{Table: c.table, Ret: ret}),
-			"then":   amd64.Arch{}.ReturnBody(arch.ReturnWork{Table: c.table, Ret: ret, Then: wordsTo(outAt)}),
+			"entry":  code.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n}),
+			"return": code.Arch{}.ReturnBody(arch.ReturnWork{Table: c.table, Ret: ret}),
+			"then":   code.Arch{}.ReturnBody(arch.ReturnWork{Table: c.table, Ret: ret, Then: wordsTo(outAt)}),
 		} {
 			trapped, err := c.run(body, cfa, arch.Dead{})
 			if err != nil || trapped != (room < 5 || name == "then") {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/jit"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/program"
@@ -183,7 +184,7 @@ func forget(r *amd64.Regs, like amd64.Regs, dead arch.Dead) {
 // compare runs p both ways from random registers.
 func (b *bench) compare(p *program.Checked) error {
 	target, before := b.target(p), b.registers()
-	body, err := amd64.Arch{}.Compile(p, target)
+	body, err := jit.Compiler{}.Compile(p, target)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/jit"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -75,7 +76,7 @@ func FuzzCompile(f *testing.F) {
 }
 
 func checkBody(t *testing.T, p *program.Checked, target program.Target) {
-	a := amd64.Arch{}
+	a := jit.Compiler{}
 	body, err := a.Compile(p, target)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func checkBody(t *testing.T, p *program.Checked, target program.Target) {
 	starts := map[arch.Addr]bool{}
 	at, code := arch.Addr(0x10000003), near.Code
 	for len(code) > 0 {
-		i, err := a.Decode(code, at)
+		i, err := amd64.Arch{}.Decode(code, at)
 		if err != nil {
 			t.Fatalf("% x: %v", code[:min(len(code), 15)], err)
 		}
@@ -111,7 +112,7 @@ func checkBody(t *testing.T, p *program.Checked, target program.Target) {
 }
 
 func TestCompileRefusesWhatTheTargetDoesNotOffer(t *testing.T) {
-	a := amd64.Arch{}
+	a := jit.Compiler{}
 	record := program.WriteRecord{Ring: program.Map{Kind: program.Ring, Size: 1 << 12}, Items: []program.Item{{Name: "fs", Value: program.Reg("fs_base")}}}
 	p := built(t, program.Cond{}, record)
 	target := placed(p.Program)
@@ -159,7 +160,7 @@ func TestCompiledProgramsSaveOnlyWhatTheyUse(t *testing.T) {
 		p := built(t, program.Cond{}, c.action)
 		target := placed(p.Program)
 		target.Dead, target.RedZone = c.dead, true
-		body, err := amd64.Arch{}.Compile(p, target)
+		body, err := jit.Compiler{}.Compile(p, target)
 		if err != nil {
 			t.Fatal(err)
 		}

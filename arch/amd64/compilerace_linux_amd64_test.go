@@ -12,6 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/jit"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -47,7 +48,7 @@ func plant(t testing.TB, p *program.Program, env program.Target) *planted {
 		q.maps = append(q.maps, unsafe.Slice((*uint64)(unsafe.Pointer(&mem[off])), m.Len()/8))
 		off += m.Len()
 	}
-	body, err := amd64.Arch{}.Compile(checked, env)
+	body, err := jit.Compiler{}.Compile(checked, env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 // handWritten is the least that a detour's body can do that counts, with a red zone and no dead
@@ -72,7 +72,7 @@ func (m *native) probe(t testing.TB, body func(cells arch.Addr) arch.Body) {
 	if body == nil {
 		return
 	}
-	a := amd64.Arch{}
+	a := code.Arch{}
 	d, err := a.AssembleDetour(m.at+detourOff, sequence(t, probed[:7], m.at+probedOff), body(m.at+cellsOff))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func (m *native) hits(n int) (sum uint64) {
 func TestCountsAreExactUnderThreads(t *testing.T) {
 	for _, n := range []int{1, 2, 16} {
 		m := newNative(t)
-		m.probe(t, func(cells arch.Addr) arch.Body { return amd64.Arch{}.CountBody(cells, n, arch.Dead{}, true) })
+		m.probe(t, func(cells arch.Addr) arch.Body { return code.Arch{}.CountBody(cells, n, arch.Dead{}, true) })
 		const threads, each = 8, 1_000_000
 		var all sync.WaitGroup
 		begin := make(chan bool)
@@ -119,7 +119,7 @@ func TestCountsAreExactUnderThreads(t *testing.T) {
 func TestStacksHaveTheirCounters(t *testing.T) {
 	c := newCPU(t)
 	const n = nCells
-	d, err := amd64.Arch{}.AssembleDetour(detourAt, sequence(t, []byte{0x90}, codeAt), amd64.Arch{}.CountBody(cellsAt, n, arch.Dead{Flags: true, Regs: 0xffff}, true))
+	d, err := code.Arch{}.AssembleDetour(detourAt, sequence(t, []byte{0x90}, codeAt), code.Arch{}.CountBody(cellsAt, n, arch.Dead{Flags: true, Regs: 0xffff}, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestStacksHaveTheirCounters(t *testing.T) {
 
 // BenchmarkCount compares a counting detour with a hand-written one.
 func BenchmarkCount(b *testing.B) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	for _, c := range []struct {
 		name string
 		body func(cells arch.Addr) arch.Body

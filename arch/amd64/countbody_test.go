@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 func TestCountBody(t *testing.T) {
@@ -36,13 +36,13 @@ func TestCountBody(t *testing.T) {
 		{"many, r12 r13 r15 dead", 4, arch.Dead{Regs: 0xb000}, true,
 			"mov %rax,%r15; lahf; seto %al; mov %rsp,%r12; shr $0xc,%r12; imul $-0x61c8864f,%r12d,%r12d; shr $0x18,%r12d; and $0xc0,%r12d; lea 0xffd9(%rip),%r13; lock incq (%r13,%r12); add $0x7f,%al; sahf; mov %r15,%rax"},
 	} {
-		body, err := amd64.Arch{}.CountBody(cells, c.n, c.dead, c.redZone).Assemble(at)
+		body, err := code.Arch{}.CountBody(cells, c.n, c.dead, c.redZone).Assemble(at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, i := range sequence(t, body.Code, at) {
-			got = append(got, amd64.Arch{}.Disassemble(i))
+			got = append(got, code.Arch{}.Disassemble(i))
 		}
 		if got := strings.Join(got, "; "); got != c.want {
 			t.Errorf("%s: %s", c.name, got)

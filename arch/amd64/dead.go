@@ -4,7 +4,7 @@ import "github.com/gokprobe/gokprobe/arch"
 
 const (
 	flagAF     = 1 << 4
-	arithmetic = flagCF | flagPF | flagAF | flagZF | flagSF | flagOF // what Dead.Flags is about
+	Arithmetic = flagCF | flagPF | flagAF | FlagZF | flagSF | flagOF // what Dead.Flags is about
 )
 
 // effects is what an instruction does to general registers and arithmetic flags.
@@ -21,8 +21,8 @@ type effects struct {
 // and at every branch. Somebody may look at the registers when an instruction faults by
 // its operand: what is written there or later is not dead. That does not hold for flags.
 func (Arch) Dead(insns []arch.Insn) (dead arch.Dead) {
-	needed := uint16(1 << sp)
-	flags := uint64(arithmetic) // not written yet
+	needed := uint16(1 << SP)
+	flags := uint64(Arithmetic) // not written yet
 	for _, i := range insns {
 		f, err := parse(i.Bytes)
 		if err != nil || f.len != len(i.Bytes) {
@@ -90,18 +90,18 @@ var effectRows = []effectRow{
 	{pattern: pattern{space: oneByte, lo: 0x69}, reg: writes, rm: reads, flags: flagCF | flagOF}, // imul
 	{pattern: pattern{space: oneByte, lo: 0x6a}},                                                 // push
 	{pattern: pattern{space: oneByte, lo: 0x6b}, reg: writes, rm: reads, flags: flagCF | flagOF},
-	{pattern: pattern{space: oneByte, lo: 0x84, hi: 0x85}, reg: reads, rm: reads, bytes: ifEven, flags: arithmetic}, // test
+	{pattern: pattern{space: oneByte, lo: 0x84, hi: 0x85}, reg: reads, rm: reads, bytes: ifEven, flags: Arithmetic}, // test
 	{pattern: pattern{space: oneByte, lo: 0x88, hi: 0x89}, reg: reads, rm: writes, bytes: ifEven},                   // mov
 	{pattern: pattern{space: oneByte, lo: 0x8a, hi: 0x8b}, reg: writes, rm: reads, bytes: ifEven},
 	{pattern: pattern{space: oneByte, lo: 0x8d}, reg: writes, rm: names},                                 // lea
-	{pattern: pattern{space: oneByte, lo: 0xa8, hi: 0xa9}, rax: reads, bytes: ifEven, flags: arithmetic}, // test
+	{pattern: pattern{space: oneByte, lo: 0xa8, hi: 0xa9}, rax: reads, bytes: ifEven, flags: Arithmetic}, // test
 	{pattern: pattern{space: oneByte, lo: 0xb0, hi: 0xb7}, opcode: writes, bytes: all8},                  // mov
 	{pattern: pattern{space: oneByte, lo: 0xb8, hi: 0xbf}, opcode: writes},
 	{pattern: pattern{space: oneByte, lo: 0xc6, hi: 0xc7, reg: r(0)}, rm: writes, bytes: ifEven},
-	{pattern: pattern{space: oneByte, lo: 0xf6, hi: 0xf7, reg: r(0)}, rm: reads, bytes: ifEven, flags: arithmetic},          // test
+	{pattern: pattern{space: oneByte, lo: 0xf6, hi: 0xf7, reg: r(0)}, rm: reads, bytes: ifEven, flags: Arithmetic},          // test
 	{pattern: pattern{space: oneByte, lo: 0xf6, hi: 0xf7, reg: r(2)}, rm: reads | writes, bytes: ifEven},                    // not
-	{pattern: pattern{space: oneByte, lo: 0xf6, hi: 0xf7, reg: r(3)}, rm: reads | writes, bytes: ifEven, flags: arithmetic}, // neg
-	{pattern: pattern{space: oneByte, lo: 0xfe, hi: 0xff, reg: r(0, 1)}, rm: reads | writes, bytes: ifEven, flags: arithmetic &^ flagCF},
+	{pattern: pattern{space: oneByte, lo: 0xf6, hi: 0xf7, reg: r(3)}, rm: reads | writes, bytes: ifEven, flags: Arithmetic}, // neg
+	{pattern: pattern{space: oneByte, lo: 0xfe, hi: 0xff, reg: r(0, 1)}, rm: reads | writes, bytes: ifEven, flags: Arithmetic &^ flagCF},
 
 	{pattern: pattern{space: map0F, lo: 0x10, hi: 0x11}, rm: names | reads},          // movups and its kin
 	{pattern: pattern{space: map0F, lo: 0x28, hi: 0x29}, rm: names | reads | vector}, // movaps

@@ -14,7 +14,7 @@ func effectsOf(f *form, code []byte) (e effects, ok bool) {
 	e.readsFlags, e.writesFlags = row.readsFlags, row.flags
 	part := f.narrow() || row.bytes == all8 || row.bytes == ifEven && f.op&1 == 0
 	e.register(extended(f.op&7, f.rex&rexB), row.opcode, part)
-	e.register(ax, row.rax, part)
+	e.register(AX, row.rax, part)
 	if f.hasModRM {
 		e.register(extended(f.reg(), f.rex&rexR), row.reg, part)
 		e.rm(f, code, row.rm, part || row.bytes == rmOnly)
@@ -53,7 +53,7 @@ func effectRowOf(f *form) (effectRow, bool) {
 
 // alu is add, or, adc, sbb, and, sub, xor, cmp in all their encodings (SDM vol. 2D table A-2).
 func alu(f *form) (row effectRow, ok bool) {
-	row = effectRow{bytes: ifEven, flags: arithmetic}
+	row = effectRow{bytes: ifEven, flags: Arithmetic}
 	operation := f.op >> 3 & 7
 	switch {
 	case f.space != oneByte:
@@ -90,7 +90,7 @@ func (e *effects) register(n byte, u use, part bool) {
 			e.reads |= 1 << (n - 4) // ah, ch, dh, bh, if there is no REX prefix
 		}
 	}
-	e.movesStack = e.movesStack || u&writes != 0 && n == sp
+	e.movesStack = e.movesStack || u&writes != 0 && n == SP
 	if u&writes != 0 && !part {
 		e.writes |= 1 << n
 	}
@@ -110,7 +110,7 @@ func (e *effects) rm(f *form, code []byte, u use, part bool) {
 			e.reads |= 1 << n
 		}
 	}
-	onStack := o.base == sp && o.index == noReg
+	onStack := o.base == SP && o.index == noReg
 	ofThread := o.base == noReg && o.index == noReg && !f.ripRel && o.seg != 0 // always there
 	e.touches = u&vector != 0 || u&(reads|writes) != 0 && !onStack && !ofThread
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -79,7 +80,7 @@ func changed(before, after amd64.Regs, dead arch.Dead) string {
 
 // detourAgrees runs i in place and through a detour and compares all that they leave.
 func detourAgrees(c *cpu, i arch.Insn, start *state, dead arch.Dead, n int) error {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	d, err := a.AssembleDetour(detourAt, []arch.Insn{i}, a.CountBody(cellsAt, n, dead, true))
 	if err != nil {
 		return err
@@ -126,11 +127,11 @@ func TestDetourDoesWhatTheOriginalDoes(t *testing.T) {
 	}
 	n := 0
 	for _, l := range lines {
-		i, err := amd64.Arch{}.Decode(l.bytes, l.addr)
+		i, err := code.Arch{}.Decode(l.bytes, l.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (amd64.Arch{}).Displaceable(i); err != nil {
+		if err := (code.Arch{}).Displaceable(i); err != nil {
 			t.Log(err)
 			continue
 		}
@@ -171,7 +172,7 @@ func TestDetourOfBranchDoesWhatTheOriginalDoes(t *testing.T) {
 
 // branchAgrees compares one random branch with its detour.
 func branchAgrees(c *cpu, rnd *rand.Rand, from amd64.Regs) (string, error) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	at := arch.Addr(codeAt + 0x8000 + rnd.IntN(64))
 	i, err := a.Decode(randomBranch(rnd), at)
 	if err != nil || a.Displaceable(i) != nil {

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 // sequence decodes all of b, which stands at at.
 func sequence(t testing.TB, b []byte, at arch.Addr) (insns []arch.Insn) {
 	t.Helper()
 	for len(b) > 0 {
-		i, err := amd64.Arch{}.Decode(b, at)
+		i, err := code.Arch{}.Decode(b, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func sequence(t testing.TB, b []byte, at arch.Addr) (insns []arch.Insn) {
 // a thread can stand, and no other one.
 func checkDetour(t testing.TB, d *arch.Detour, insns []arch.Insn) {
 	t.Helper()
-	a := amd64.Arch{}
+	a := code.Arch{}
 	stands := map[arch.Addr]bool{}
 	for at := d.Addr; at < d.Range().End; {
 		i, err := a.Decode(d.Code[at-d.Addr:], at)
@@ -74,10 +74,10 @@ func checkDetour(t testing.TB, d *arch.Detour, insns []arch.Insn) {
 
 // TestTrapBytesAreNoBeginning: whatever follows them.
 func TestTrapBytesAreNoBeginning(t *testing.T) {
-	all, int3 := amd64.Arch{}.TrapBytes(false), amd64.Arch{}.TrapBytes(true)
+	all, int3 := code.Arch{}.TrapBytes(false), code.Arch{}.TrapBytes(true)
 	for v := range 256 {
 		b := byte(v)
-		_, err := amd64.Arch{}.Decode([]byte{b}, tableAt)
+		_, err := code.Arch{}.Decode([]byte{b}, tableAt)
 		if all.Has(b) && (b == 0xcc) != int3.Has(b) || all.Has(b) && !int3.Has(b) && !errors.Is(err, arch.ErrUndecodable) {
 			t.Errorf("%#x: %v", v, err)
 		}
@@ -87,7 +87,7 @@ func TestTrapBytesAreNoBeginning(t *testing.T) {
 var deads = []arch.Dead{{}, {Flags: true}, {Regs: 1}, {Regs: 0xffff}, {Flags: true, Regs: 0xffff}, {Regs: 0x18}, {Flags: true, Regs: 4}, {Regs: 0x3000}}
 
 func bodies() []arch.Body {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	all := []arch.Body{nil, a.TrapBody()}
 	for _, dead := range deads {
 		all = append(all, a.CountBody(tableAt+0x10000, 1, dead, true), a.CountBody(tableAt+0x10000, 4, dead, false), a.CountBody(tableAt+0x10000, 16, dead, true))
@@ -101,7 +101,7 @@ func FuzzDetour(f *testing.F) {
 	seed(f, func(b []byte) { f.Add(b, uint64(tableAt), uint64(0x500000), byte(len(b))) })
 	all := bodies()
 	f.Fuzz(func(t *testing.T, b []byte, at, addr uint64, body byte) {
-		a := amd64.Arch{}
+		a := code.Arch{}
 		var insns []arch.Insn
 		for next := arch.Addr(at); len(insns) < 5; {
 			i, err := a.Decode(b, next)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 // reasons are those of Displaceable.
@@ -65,7 +66,7 @@ func reasonOf(t *testing.T, err error) error {
 
 func checkOneDetour(t *testing.T, insns []arch.Insn) {
 	t.Helper()
-	a := amd64.Arch{}
+	a := code.Arch{}
 	at := insns[0].Addr + 0x10000000
 	n, err := a.DetourLen(insns, a.TrapBody())
 	if err != nil {
@@ -89,7 +90,7 @@ func lastOf(t *testing.T, d *arch.Detour, p arch.Piece) (last arch.Insn) {
 	t.Helper()
 	for at := p.At; at < p.At+arch.Addr(p.Len); at = last.End() {
 		var err error
-		if last, err = (amd64.Arch{}).Decode(d.Code[at-d.Addr:], at); err != nil {
+		if last, err = (code.Arch{}).Decode(d.Code[at-d.Addr:], at); err != nil {
 			t.Fatal(err)
 		}
 	}

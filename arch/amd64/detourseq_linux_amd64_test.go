@@ -12,6 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
 )
@@ -64,7 +65,7 @@ func randomPlain(t testing.TB, rnd *rand.Rand) (b []byte) {
 
 // randomSequence is up to n instructions that can be displaced, at at.
 func randomSequence(t testing.TB, rnd *rand.Rand, at arch.Addr, n int) (insns []arch.Insn) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	for len(insns) < n {
 		b := randomPlain(t, rnd)
 		if rnd.IntN(10) == 0 {
@@ -163,7 +164,7 @@ func poisoned(r amd64.Regs, dead arch.Dead, poison func() uint64) amd64.Regs {
 
 // sequenceAgrees compares a random sequence with its detour.
 func sequenceAgrees(c *cpu, rnd *rand.Rand, from *state) (string, error) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	insns := randomSequence(c.t, rnd, codeAt+0x6000+arch.Addr(rnd.IntN(64)), 1+rnd.IntN(6))
 	dead := a.Dead(insns)
 	d, err := a.AssembleDetour(detourAt, insns, a.CountBody(cellsAt, pick(rnd, 1, nCells), dead, true))
@@ -258,7 +259,7 @@ func TestDetourOfManyDoesWhatTheOriginalsDo(t *testing.T) {
 const highAt = 0x7e0080000000
 
 func TestCallFromAnywherePushesItsReturnAddress(t *testing.T) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	c := newCPU(t)
 	start := c.regs()
 	bases := []uint64{highAt, 0x90000000, codeAt}
@@ -298,7 +299,7 @@ func TestTrapBytesTrap(t *testing.T) {
 	r := c.regs()
 	seed := testprog.Seed(t, 1)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	all, int3 := amd64.Arch{}.TrapBytes(false), amd64.Arch{}.TrapBytes(true)
+	all, int3 := code.Arch{}.TrapBytes(false), code.Arch{}.TrapBytes(true)
 	for v := range 256 {
 		if !all.Has(byte(v)) {
 			continue
@@ -325,7 +326,7 @@ func TestTrapBytesTrap(t *testing.T) {
 // TestCountBodyWithoutStack: a push that faults is skipped by its fixup, with all
 // registers as they were.
 func TestCountBodyWithoutStack(t *testing.T) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	c := newCPU(t)
 	start := c.regs()
 	faults := 0

@@ -59,7 +59,7 @@ func TestDisassembleResolvesBranchTargets(t *testing.T) {
 		"9090":               "(bad)",
 		"f3c3":               "rep retq",
 	} {
-		got := plain(amd64.Arch{}.Disassemble(arch.Insn{Addr: tableAt, Bytes: code(t, s)}))
+		got := plain(amd64.Arch{}.Disassemble(arch.Insn{Addr: tableAt, Bytes: hexBytes(t, s)}))
 		if got != want {
 			t.Errorf("%s prints as %q, want %q", s, got, want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 func unhex(t testing.TB, s string) []byte {
@@ -22,7 +23,7 @@ func unhex(t testing.TB, s string) []byte {
 }
 
 func TestWhatIsNotDisplaced(t *testing.T) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	for _, c := range []struct {
 		code string
 		want error
@@ -115,7 +116,7 @@ func TestCopies(t *testing.T) {
 	} {
 		const away = 1 << 20
 		insns := sequence(t, unhex(t, c.code), c.at)
-		d, err := amd64.Arch{}.AssembleDetour(c.at+away, insns, nil)
+		d, err := code.Arch{}.AssembleDetour(c.at+away, insns, nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.code, err)
 			continue
@@ -133,7 +134,7 @@ func TestCopies(t *testing.T) {
 
 func TestDetourOutOfReach(t *testing.T) {
 	const siteAt = 0x7f00_0000_0000
-	a := amd64.Arch{}
+	a := code.Arch{}
 	for _, c := range []struct {
 		name, code string
 		at         arch.Addr
@@ -165,7 +166,7 @@ func TestDetourOutOfReach(t *testing.T) {
 }
 
 func TestGapsAreNotDisplaced(t *testing.T) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	one, two := sequence(t, []byte{0x90}, tableAt), sequence(t, []byte{0x90}, tableAt+2)
 	for _, insns := range [][]arch.Insn{nil, append(one, two...)} {
 		if d, err := a.AssembleDetour(tableAt, insns, nil); err == nil {

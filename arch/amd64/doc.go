@@ -1,6 +1,7 @@
 // Package amd64 says what x86-64 machine code means: it decodes instructions,
-// decides how each one is run away from its place, writes the code for it, and
-// performs the control transfers itself.
+// decides how each one is run away from its place, and performs the control transfers
+// itself. What is written here of registers and encodings is what package code, which makes
+// the code, and package jit build on.
 //
 // An instruction's length comes from the opcode maps of maps.go, its validity
 // from golang.org/x/arch/x86/x86asm; both must agree. Where x86asm is known to

@@ -12,9 +12,9 @@ import (
 const (
 	flagCF = 1 << 0
 	flagPF = 1 << 2
-	flagZF = 1 << 6
+	FlagZF = 1 << 6
 	flagSF = 1 << 7
-	flagTF = 1 << 8
+	FlagTF = 1 << 8
 	flagDF = 1 << 10
 	flagOF = 1 << 11
 	flagRF = 1 << 16
@@ -140,13 +140,14 @@ func read64(r *Regs, m arch.Memory, at uint64) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), nil
 }
 
-var errRegs = errors.New("registers of another architecture")
+// ErrRegs tells of registers that are no *Regs.
+var ErrRegs = errors.New("registers of another architecture")
 
 // emulate performs b. Registers change only after every access succeeded.
 func (b *branch) emulate(regs arch.Regs, m arch.Memory) error {
 	r, ok := regs.(*Regs)
 	if !ok {
-		return fmt.Errorf("%w: %T", errRegs, regs)
+		return fmt.Errorf("%w: %T", ErrRegs, regs)
 	}
 	switch b.class {
 	case jump:
@@ -231,7 +232,7 @@ func (b *branch) loop(r *Regs) error {
 	if b.count32 {
 		count &= 0xffffffff
 	}
-	zf := r.Eflags&flagZF != 0
+	zf := r.Eflags&FlagZF != 0
 	taken := count != 0
 	switch b.op {
 	case 0xe0:
@@ -264,9 +265,9 @@ func condition(cc byte, flags uint64) bool {
 	case 1: // b
 		v = flags&flagCF != 0
 	case 2: // e
-		v = flags&flagZF != 0
+		v = flags&FlagZF != 0
 	case 3: // be
-		v = flags&(flagCF|flagZF) != 0
+		v = flags&(flagCF|FlagZF) != 0
 	case 4: // s
 		v = flags&flagSF != 0
 	case 5: // p
@@ -274,7 +275,7 @@ func condition(cc byte, flags uint64) bool {
 	case 6: // l
 		v = sfOF
 	case 7: // le
-		v = sfOF || flags&flagZF != 0
+		v = sfOF || flags&FlagZF != 0
 	}
 	return v != (cc&1 != 0)
 }

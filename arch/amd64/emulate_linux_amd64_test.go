@@ -12,6 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
 )
@@ -30,7 +31,7 @@ func mnemonic(text string) string { return prefixes.FindStringSubmatch(text)[5] 
 // emulateOnce compares Emulate with the processor on one branch; it returns the
 // mnemonic and the outcome, or "" if the bytes are refused.
 func emulateOnce(c *cpu, rnd *rand.Rand, start amd64.Regs) (string, error) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	code := randomBranch(rnd)
 	at := arch.Addr(codeAt + 0x8000 + rnd.IntN(64))
 	i, err := a.Decode(code, at)
@@ -100,7 +101,7 @@ func (c *cpu) stepUndoably(r amd64.Regs) (out amd64.Regs, sig unix.Signal, undo 
 // outcome with the processor's own: native, sig, and what lies on the stack.
 // The copy must find the memory that the original found: undo sees to that.
 func traceOnce(c *cpu, p arch.Plan, before, native amd64.Regs, sig unix.Signal, undo func()) error {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	slot, err := a.Assemble(p, slotAt+0x1000)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 func emulator(t *testing.T, s string) func(arch.Regs, arch.Memory) error {
 	t.Helper()
-	p, err := amd64.Arch{}.Plan(arch.Insn{Addr: tableAt, Bytes: code(t, s)})
+	p, err := amd64.Arch{}.Plan(arch.Insn{Addr: tableAt, Bytes: hexBytes(t, s)})
 	if err != nil || p.Method != arch.Emulated {
 		t.Fatalf("%s: %s, %v", s, p.Method, err)
 	}
@@ -31,9 +31,9 @@ func TestAFaultOfAnEmulatedBranchChangesNothing(t *testing.T) {
 		{"ff10", tape{failWrite: true}, errTape, true},
 		{"ffd0", tape{failWrite: true}, errTape, true},
 		{"e800000000", tape{failWrite: true}, errTape, true},
-		{"c3", tape{data: code(t, "0000000000000080")}, amd64.ErrNonCanonical, false},
-		{"ff20", tape{data: code(t, "4141414141414141")}, amd64.ErrNonCanonical, false},
-		{"ff10", tape{data: code(t, "4141414141414141")}, amd64.ErrNonCanonical, false},
+		{"c3", tape{data: hexBytes(t, "0000000000000080")}, amd64.ErrNonCanonical, false},
+		{"ff20", tape{data: hexBytes(t, "4141414141414141")}, amd64.ErrNonCanonical, false},
+		{"ff10", tape{data: hexBytes(t, "4141414141414141")}, amd64.ErrNonCanonical, false},
 	} {
 		r := amd64.Regs{Rip: tableAt, Rsp: 0x7000, Rax: 0x8000, Eflags: 0x246}
 		before := r
@@ -59,7 +59,7 @@ func TestEmulateRefusesRegistersOfAnotherArchitecture(t *testing.T) {
 
 func TestCallReadsItsOperandBeforeItPushes(t *testing.T) {
 	r := amd64.Regs{Rip: tableAt, Rsp: 0x7000}
-	m := &tape{data: code(t, "0010000000000000")}
+	m := &tape{data: hexBytes(t, "0010000000000000")}
 	if err := emulator(t, "ff1424")(&r, m); err != nil || r.Rsp != 0x6ff8 || r.Rip != 0x1000 || m.writes != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -19,7 +19,7 @@ func (a Arch) Evaluate(regs arch.Regs, m arch.Memory, fn arch.Addr) (uint64, err
 	const most = 32 // instructions
 	r, ok := regs.Clone().(*Regs)
 	if !ok {
-		return 0, errRegs
+		return 0, ErrRegs
 	}
 	e := &evaluation{r: *r, m: m}
 	e.r.Rip = uint64(fn)

@@ -37,7 +37,7 @@ const (
 )
 
 func imageOf(t testing.TB, hex string) image {
-	return image{append(code(t, hex), make([]byte, 16)...), map[arch.Addr]uint64{
+	return image{append(hexBytes(t, hex), make([]byte, 16)...), map[arch.Addr]uint64{
 		threadAt: threadAt, threadAt + 8: 0x1234, gotAt: ^uint64(0x7f), gotAt + 4: ^uint64(0x7f), 0x7000: tableAt + 6,
 	}}
 }
@@ -107,7 +107,7 @@ func TestEvaluateRefusesOtherFunctions(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.what, err, c.want)
 		}
 	}
-	end := image{code: code(t, "b801000000c3")} // the page ends behind it, and nothing can be read there
+	end := image{code: hexBytes(t, "b801000000c3")} // the page ends behind it, and nothing can be read there
 	if got, err := evaluated(end); err == nil {
 		t.Errorf("behind the end of what is mapped: %d", got)
 	}
@@ -116,7 +116,7 @@ func TestEvaluateRefusesOtherFunctions(t *testing.T) {
 // FuzzEvaluate: any code is refused or computed, from the thread's registers, which stay what they are.
 func FuzzEvaluate(f *testing.F) {
 	seed(f, func(b []byte) { f.Add(b) })
-	f.Add(code(f, "488b0500010000644803042500000000c3"))
+	f.Add(hexBytes(f, "488b0500010000644803042500000000c3"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := image{append(b, 0xc3), map[arch.Addr]uint64{threadAt: threadAt}}
 		r := &amd64.Regs{Rip: 0x1000, Rsp: 0x8000, Fs_base: threadAt, Eflags: 0x246}

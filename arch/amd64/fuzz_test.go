@@ -8,14 +8,15 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 func seed(f *testing.F, add func(b []byte)) {
 	for _, row := range rows(f, "decode.txt") {
-		add(code(f, row[0]))
+		add(hexBytes(f, row[0]))
 	}
 	for _, row := range rows(f, "plan.txt") {
-		add(code(f, row[0]))
+		add(hexBytes(f, row[0]))
 	}
 }
 
@@ -24,7 +25,7 @@ func seed(f *testing.F, add func(b []byte)) {
 func FuzzDecode(f *testing.F) {
 	seed(f, func(b []byte) { f.Add(b, uint64(tableAt)) })
 	f.Fuzz(func(t *testing.T, b []byte, at uint64) {
-		a := amd64.Arch{}
+		a := code.Arch{}
 		i, err := a.Decode(b, arch.Addr(at))
 		if err != nil {
 			if errors.Is(err, arch.ErrTruncated) == errors.Is(err, arch.ErrUndecodable) {
@@ -58,7 +59,7 @@ func FuzzDecode(f *testing.F) {
 func FuzzAssemble(f *testing.F) {
 	seed(f, func(b []byte) { f.Add(b, uint64(tableAt), uint64(0x500000)) })
 	f.Fuzz(func(t *testing.T, b []byte, at, addr uint64) {
-		a := amd64.Arch{}
+		a := code.Arch{}
 		i, err := a.Decode(b, arch.Addr(at))
 		if err != nil {
 			return
@@ -92,7 +93,7 @@ func FuzzAssemble(f *testing.F) {
 // checkCopy compares the copy at entrance with the original.
 func checkCopy(t *testing.T, p arch.Plan, s *arch.Slot, entrance arch.Addr) arch.Addr {
 	t.Helper()
-	c, err := amd64.Arch{}.Decode(s.Code[entrance-s.Addr:], entrance)
+	c, err := code.Arch{}.Decode(s.Code[entrance-s.Addr:], entrance)
 	want := p.Insn.Target
 	switch {
 	case p.Method == arch.Emulated, p.Leaves: // a relative branch is as far away as it was
@@ -150,7 +151,7 @@ func (m *tape) WriteMemory(at arch.Addr, p []byte) error {
 func FuzzEmulate(f *testing.F) {
 	seed(f, func(b []byte) { f.Add(b, uint64(3), uint64(0x246), uint64(0x7fff0000), uint8(0)) })
 	f.Fuzz(func(t *testing.T, b []byte, rcx, flags, rsp uint64, fail uint8) {
-		a := amd64.Arch{}
+		a := code.Arch{}
 		i, err := a.Decode(b, tableAt)
 		if err != nil {
 			return
@@ -213,7 +214,7 @@ func FuzzResume(f *testing.F) {
 		f.Add(b, uint64(3), uint64(0x246), uint64(0x7fff0000), uint64(tableAt), uint64(0x500000))
 	})
 	f.Fuzz(func(t *testing.T, b []byte, rcx, flags, rsp, at, addr uint64) {
-		a := amd64.Arch{}
+		a := code.Arch{}
 		i, err := a.Decode(b, arch.Addr(at))
 		if err != nil {
 			return

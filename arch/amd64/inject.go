@@ -7,17 +7,13 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// redZone is the bytes below rsp that a function may use without moving rsp (System V ABI,
-// AMD64 supplement §3.2.2).
-const redZone = 128
-
 // SetCall lays out a call as the System V ABI has it (AMD64 supplement §3.2): six arguments in
 // registers, the others on the stack, which is aligned to 16 bytes in front of the return
 // address; DF is clear, and al tells that no argument is in a vector register.
 func (Arch) SetCall(regs arch.Regs, m arch.Memory, fn, ret arch.Addr, args []uint64) error {
 	r, ok := regs.(*Regs)
 	if !ok {
-		return fmt.Errorf("%w: %T", errRegs, regs)
+		return fmt.Errorf("%w: %T", ErrRegs, regs)
 	}
 	inRegs, onStack := args, args[:0]
 	if len(args) > 6 {
@@ -27,7 +23,7 @@ func (Arch) SetCall(regs arch.Regs, m arch.Memory, fn, ret arch.Addr, args []uin
 	for _, v := range onStack {
 		frame = binary.LittleEndian.AppendUint64(frame, v)
 	}
-	sp := (r.Rsp-redZone-8*uint64(len(onStack)))&^15 - 8
+	sp := (r.Rsp-RedZone-8*uint64(len(onStack)))&^15 - 8
 	if err := m.WriteMemory(arch.Addr(sp), frame); err != nil {
 		return fmt.Errorf("writing the call's frame: %w", err)
 	}
@@ -36,7 +32,7 @@ func (Arch) SetCall(regs arch.Regs, m arch.Memory, fn, ret arch.Addr, args []uin
 	}
 	r.Rip, r.Rsp, r.Rax = uint64(fn), sp, 0
 	r.Orig_rax = ^uint64(0) // no system call is restarted on the way
-	r.Set64BitMode()
-	r.Eflags &^= flagDF | flagTF
+	r.SetNativeMode()
+	r.Eflags &^= flagDF | FlagTF
 	return nil
 }

@@ -44,7 +44,7 @@ func TestSetCallFollowsTheABI(t *testing.T) {
 			for i := range args {
 				args[i] = uint64(0x1111111111111111 * (i + 1))
 			}
-			r := &Regs{Rsp: sp, Rip: 5, Rax: 0xff, Rbx: 77, Rbp: 88, R10: 99, Orig_rax: 3, Eflags: 0x202 | flagDF | flagTF | flagCF}
+			r := &Regs{Rsp: sp, Rip: 5, Rax: 0xff, Rbx: 77, Rbp: 88, R10: 99, Orig_rax: 3, Eflags: 0x202 | flagDF | FlagTF | flagCF}
 			if err := (Arch{}).SetCall(r, m, fn, ret, args); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestSetCallFollowsTheABI(t *testing.T) {
 			if !slices.Equal(got, args) {
 				t.Fatalf("arguments %x, want %x", got, args)
 			}
-			above := m.bytes[sp-redZone-base:]
+			above := m.bytes[sp-RedZone-base:]
 			if !bytes.Equal(above, bytes.Repeat([]byte{0xee}, len(above))) {
 				t.Fatalf("rsp %#x, %d arguments: the red zone is not as it was", sp, n)
 			}

@@ -13,7 +13,7 @@ import (
 func (Arch) Load(i arch.Insn, regs arch.Regs, m arch.Memory) error {
 	r, ok := regs.(*Regs)
 	if !ok {
-		return fmt.Errorf("%w: %T", errRegs, regs)
+		return fmt.Errorf("%w: %T", ErrRegs, regs)
 	}
 	f, _, err := decode(i.Bytes)
 	if err != nil {
@@ -105,8 +105,8 @@ func (Arch) KeepsNumber(i arch.Insn) bool {
 		return false
 	}
 	if f.space == oneByte && (f.op == 0xc1 || f.op == 0xd1 || f.op == 0xd3) && f.register() { // shifts of 16 bits and more
-		return f.rm() != ax || f.rex&rexB != 0
+		return f.rm() != AX || f.rex&rexB != 0
 	}
 	e, ok := effectsOf(&f, i.Bytes)
-	return ok && (e.reads|e.writes)&(1<<ax) == 0
+	return ok && (e.reads|e.writes)&(1<<AX) == 0
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 // emptyBody is the body of a detour that has only a tail.
@@ -28,7 +28,7 @@ func TestATailChangesOnlyThePointerOfACallThatItIsFor(t *testing.T) {
 	const setA, setB, setC, other, harmless = ^uint64(0), ^uint64(3 << 31), uint64(0xffff_ffff_0000_0010), uint64(1 << 4), uint64(1 << 9)
 	cellA, cellB, cellC := table.Cell(0), table.Cell(1), table.Cell(2)
 	c := newCPU(t)
-	a := amd64.Arch{}
+	a := code.Arch{}
 	set := func(at arch.Addr, v uint64) { c.put(at, binary.LittleEndian.AppendUint64(nil, v)) }
 	for low := range 256 {
 		c.put(table.Looked()+arch.Addr(low), []byte{byte(low >> 4 & 1)})
@@ -143,7 +143,7 @@ func TestWhoNeedsTheRegisterOfAPointer(t *testing.T) {
 		{[]byte{0x0f, 0x05}, false, false},               // syscall
 		{[]byte{0x06}, true, false},                      // no instruction
 	} {
-		needs, sets := amd64.Arch{}.MaskPointerUse(arch.Insn{Bytes: c.code})
+		needs, sets := code.Arch{}.MaskPointerUse(arch.Insn{Bytes: c.code})
 		if needs != c.needs || sets != c.sets {
 			t.Errorf("% x: needs %v, sets %v", c.code, needs, sets)
 		}

@@ -283,3 +283,19 @@ func (Arch) Padding(i arch.Insn) bool {
 	}
 	return b[0] == 0x90 || len(b) > 1 && b[0] == 0x0f && b[1] == 0x1f
 }
+
+// EachBranch looks for branches with a 32-bit displacement: jmp, call, jcc.
+func (Arch) EachBranch(code []byte, start arch.Addr, f func(at, to arch.Addr)) {
+	const jumpLen = 5
+	for i := 0; i+jumpLen <= len(code); i++ {
+		end := i + jumpLen
+		switch {
+		case code[i] == 0xe8, code[i] == 0xe9:
+		case code[i] == 0x0f && code[i+1]&0xf0 == 0x80 && end < len(code):
+			end++
+		default:
+			continue
+		}
+		f(start+arch.Addr(i), (start + arch.Addr(end)).Add(int64(int32(binary.LittleEndian.Uint32(code[end-4:])))))
+	}
+}

@@ -106,21 +106,21 @@ func (r *Regs) SetSyscall(nr uint64, args [6]uint64, insn arch.Addr) {
 	r.R10, r.R8, r.R9 = args[3], args[4], args[5]
 	r.Rip = uint64(insn)
 	r.Orig_rax = ^uint64(0)
-	r.Set64BitMode()
+	r.SetNativeMode()
 }
 
-// Set64BitMode has the thread execute 64-bit code, wherever it was: a far branch can take a program's thread to
+// SetNativeMode has the thread execute 64-bit code, wherever it was: a far branch can take a program's thread to
 // compatibility mode, where the same bytes are other instructions (SDM vol. 3A §5.2.1).
-func (r *Regs) Set64BitMode() { r.Cs = userCS }
+func (r *Regs) SetNativeMode() { r.Cs = UserCS }
 
-// In64BitMode tells whether it does.
-func (r *Regs) In64BitMode() bool { return r.Cs == userCS }
+// InNativeMode tells whether it does.
+func (r *Regs) InNativeMode() bool { return r.Cs == UserCS }
 
 // TrapFlag is TF (SDM vol. 3B §17.3.1.4). ptrace shows none that a tracer has set.
-func (r *Regs) TrapFlag() bool { return r.Eflags&flagTF != 0 }
+func (r *Regs) TrapFlag() bool { return r.Eflags&FlagTF != 0 }
 
 // ClearTrapFlag clears TF.
-func (r *Regs) ClearTrapFlag() { r.Eflags &^= flagTF }
+func (r *Regs) ClearTrapFlag() { r.Eflags &^= FlagTF }
 
 // Clone returns an independent *Regs.
 func (r *Regs) Clone() arch.Regs {

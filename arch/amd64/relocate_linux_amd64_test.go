@@ -14,6 +14,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -159,7 +160,7 @@ func linearStart(rnd *rand.Rand, from *state) state {
 // slotAgrees runs l's instruction in place and through both entrances of its
 // slot and compares all that they leave.
 func slotAgrees(c *cpu, l line, start *state) error {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	i, err := a.Decode(l.bytes, l.addr)
 	if err != nil {
 		return err

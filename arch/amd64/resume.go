@@ -36,7 +36,7 @@ func newResume(f *form, c class, i arch.Insn) func(arch.Regs, arch.Memory, arch.
 func (p resume) resume(regs arch.Regs, m arch.Memory, copyAt arch.Addr) error {
 	r, ok := regs.(*Regs)
 	if !ok {
-		return fmt.Errorf("%w: %T", errRegs, regs)
+		return fmt.Errorf("%w: %T", ErrRegs, regs)
 	}
 	behind := copyAt + arch.Addr(p.insn.Len())
 	switch p.class {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 // rows reads a table of testdata: a row a line, fields apart by space, # comments.
@@ -33,7 +34,7 @@ func rows(t testing.TB, file string) (out [][]string) {
 	return out
 }
 
-func code(t testing.TB, s string) []byte {
+func hexBytes(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.Trim(s, `"`))
 	if err != nil {
@@ -69,7 +70,7 @@ const tableAt = 0x401000
 
 func TestDecodeAnswersLengthFlowTargetAndOperand(t *testing.T) {
 	for _, row := range rows(t, "decode.txt") {
-		b := code(t, row[0])
+		b := hexBytes(t, row[0])
 		i, err := amd64.Arch{}.Decode(b, tableAt)
 		if len(row) == 2 {
 			if !errors.Is(err, refusalNames[row[1]]) {
@@ -98,7 +99,7 @@ func TestEveryInstructionCutShortIsTruncated(t *testing.T) {
 		if len(row) == 2 {
 			continue
 		}
-		b := code(t, row[0])[:number(t, row[1])]
+		b := hexBytes(t, row[0])[:number(t, row[1])]
 		for n := range b {
 			i, err := amd64.Arch{}.Decode(b[:n], tableAt)
 			if !errors.Is(err, arch.ErrTruncated) {
@@ -114,7 +115,7 @@ func TestDecodeNeedsNoBytesBehindTheInstruction(t *testing.T) {
 			continue
 		}
 		n := int(number(t, row[1]))
-		b := append(code(t, row[0])[:n:n], 0xff, 0x66, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		b := append(hexBytes(t, row[0])[:n:n], 0xff, 0x66, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 		if i, err := (amd64.Arch{}).Decode(b, tableAt); err != nil || i.Len() != n || cap(i.Bytes) != n {
 			t.Errorf("%s: %+v, %v", row[0], i, err)
 		}
@@ -123,7 +124,7 @@ func TestDecodeNeedsNoBytesBehindTheInstruction(t *testing.T) {
 
 func TestPlanChoosesAMethodOrNamesTheReason(t *testing.T) {
 	for _, row := range rows(t, "plan.txt") {
-		b := code(t, row[0])
+		b := hexBytes(t, row[0])
 		i := arch.Insn{Addr: tableAt, Bytes: b}
 		p, err := amd64.Arch{}.Plan(i)
 		if want := refusalNames[row[1]]; want != nil {
@@ -152,10 +153,10 @@ func TestPlanChoosesAMethodOrNamesTheReason(t *testing.T) {
 }
 
 func TestASlotHasACopyForEachEntrance(t *testing.T) {
-	a := amd64.Arch{}
+	a := code.Arch{}
 	for _, row := range rows(t, "slot.txt") {
 		at, addr := arch.Addr(number(t, row[0])), arch.Addr(number(t, row[2]))
-		p, err := a.Plan(arch.Insn{Addr: at, Bytes: code(t, row[1])})
+		p, err := a.Plan(arch.Insn{Addr: at, Bytes: hexBytes(t, row[1])})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,9 +181,9 @@ func TestASlotHasACopyForEachEntrance(t *testing.T) {
 				t.Errorf("%v: alone at %s, %v", row, s.Alone, err)
 			}
 		} else {
-			copy(want, code(t, row[3]))
+			copy(want, hexBytes(t, row[3]))
 		}
-		copy(want[32:], code(t, row[4]))
+		copy(want[32:], hexBytes(t, row[4]))
 		if !bytes.Equal(s.Code, want) || s.Addr != addr || s.Boost != boost || s.Step != addr+32 || s.Trap != s.Step+arch.Addr(p.Insn.Len()) {
 			t.Errorf("%v: % x at %s, boost %s, step %s, trap %s", row, s.Code, s.Addr, s.Boost, s.Step, s.Trap)
 		}
@@ -191,7 +192,7 @@ func TestASlotHasACopyForEachEntrance(t *testing.T) {
 
 func TestOnlyEndbr64AtAnEntryIsSkipped(t *testing.T) {
 	for s, want := range map[string]int{"f30f1efa": 4, "f30f1efa55": 4, "f30f1efb": 0, "f30f1e": 0, "": 0, "55": 0, "662ef30f1efa": 0} {
-		if got := (amd64.Arch{}).EntrySkip(code(t, s)); got != want {
+		if got := (amd64.Arch{}).EntrySkip(hexBytes(t, s)); got != want {
 			t.Errorf("%q: %d, want %d", s, got, want)
 		}
 	}

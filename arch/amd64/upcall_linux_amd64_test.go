@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 // stepped is a thread that is stepped through an upcall's body.
@@ -28,8 +29,8 @@ const upcallBoxes = 16
 func newStepped(t *testing.T, rnd *rand.Rand) *stepped {
 	s := &stepped{cpu: newCPU(t), site: codeAt + 0x100}
 	s.work = arch.UpcallWork{Site: s.site, RedZone: true}
-	s.mem = make([]byte, amd64.Arch{}.UpcallSize(upcallBoxes))
-	s.boxes = amd64.Arch{}.Mailboxes(s.mem, dataAt, upcallBoxes)
+	s.mem = make([]byte, code.Arch{}.UpcallSize(upcallBoxes))
+	s.boxes = code.Arch{}.Mailboxes(s.mem, dataAt, upcallBoxes)
 	s.boxes.SetPatience(3)
 	s.work.Boxes = s.boxes
 	s.assemble()
@@ -40,7 +41,7 @@ func newStepped(t *testing.T, rnd *rand.Rand) *stepped {
 // assemble makes the body for s.work.
 func (s *stepped) assemble() {
 	s.t.Helper()
-	s.body = amd64.Arch{}.UpcallBody(s.work)
+	s.body = code.Arch{}.UpcallBody(s.work)
 	var err error
 	if s.code, err = s.body.Assemble(slotAt); err != nil {
 		s.t.Fatal(err)
@@ -357,8 +358,8 @@ func (s *stepped) used() arch.Mailbox {
 }
 
 func TestUpcallTellsWhatChanged(t *testing.T) {
-	mem := make([]byte, amd64.Arch{}.UpcallSize(1))
-	boxes := amd64.Arch{}.Mailboxes(mem, dataAt, 1)
+	mem := make([]byte, code.Arch{}.UpcallSize(1))
+	boxes := code.Arch{}.Mailboxes(mem, dataAt, 1)
 	for _, c := range []struct {
 		reg  string
 		v    uint64

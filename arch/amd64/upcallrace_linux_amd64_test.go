@@ -13,6 +13,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/arch/amd64/code"
 )
 
 // Where testdata/upcalls.c has what, and what its control words mean.
@@ -59,7 +60,7 @@ func startRace(t *testing.T, boxes, threads, hits int) *race {
 		t.Fatal(err)
 	}
 	r := &race{t: t, mem: mem, cmd: exec.Command(program, file), done: make(chan error, 1)}
-	r.boxes = amd64.Arch{}.Mailboxes(mem[raceBoxes:raceCodeOffset], raceData+raceBoxes, boxes)
+	r.boxes = code.Arch{}.Mailboxes(mem[raceBoxes:raceCodeOffset], raceData+raceBoxes, boxes)
 	r.code()
 	r.set(wordThreads, uint64(threads))
 	r.set(wordHits, uint64(hits))
@@ -75,7 +76,7 @@ func startRace(t *testing.T, boxes, threads, hits int) *race {
 // code writes the body and a jump to where the program goes on.
 func (r *race) code() {
 	r.t.Helper()
-	body, err := amd64.Arch{}.UpcallBody(arch.UpcallWork{Boxes: r.boxes, Site: raceCode, RedZone: true}).Assemble(raceCode)
+	body, err := code.Arch{}.UpcallBody(arch.UpcallWork{Boxes: r.boxes, Site: raceCode, RedZone: true}).Assemble(raceCode)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,57 +1,45 @@
 package main
 
 import (
-	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/gokprobe/gokprobe/internal/host"
 )
-
-// version is set by the build: -ldflags "-X main.version=v1.2.3".
-var version string
-
-// buildVersion is version, or what the Go tool recorded.
-func buildVersion() string {
-	v := version
-	if info, ok := debug.ReadBuildInfo(); v == "" && ok {
-		v = info.Main.Version
-	}
-	if v == "" {
-		v = "(unknown)"
-	}
-	return fmt.Sprintf("%s %s/%s %s", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
-}
 
 func newApp(std stdio) *cli.App {
 	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
 	cli.HelpFlag = &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true}
+	cli.HelpPrinter = printHelp
 	app := &cli.App{
 		Name:      "gokprobe",
 		Usage:     "kprobes for live user processes",
 		UsageText: "gokprobe COMMAND [flags]",
 		Description: `Probes functions of running programs: no rebuild, no restart, no preparation.
-"gokprobe COMMAND -h" shows a command's flags and examples. Flags take one dash or two.
+"gokprobe help COMMAND" shows a command's flags and examples, "gokprobe help TOPIC" tells what
+they have in common. Flags take one dash or two.
 
 Start with:
   gokprobe demo
   gokprobe list -p PID 'main*'
   gokprobe attach -p PID -sym FUNCTION`,
-		Version:   buildVersion(),
+		Version:   fullVersion(),
+		Flags:     []cli.Flag{cli.HelpFlag}, // the library adds it only along with a help command of its own
 		Reader:    std.in,
 		Writer:    std.out,
 		ErrWriter: std.err,
 		Commands: []*cli.Command{
-			attachCommand(std), runCommand(std), injectCommand(std), scriptCommand(std), listCommand(std), checkCommand(std), demoCommand(std), recoverCommand(std), benchCommand(std), debugfsCommand(std), completionCommand(std),
+			attachCommand(std), runCommand(std), injectCommand(std), scriptCommand(std), listCommand(std), checkCommand(std), demoCommand(std), recoverCommand(std), benchCommand(std), debugfsCommand(std), completionCommand(std), manCommand(std), helpCommand(std),
 		},
 		EnableBashCompletion:      true,
-		DisableSliceFlagSeparator: true, // f(int, char) is one SPEC
-		HideHelpCommand:           false,
+		DisableSliceFlagSeparator: true,                         // f(int, char) is one SPEC
+		HideHelpCommand:           true,                         // ours knows topics
 		ExitErrHandler:            func(*cli.Context, error) {}, // Main prints
 		OnUsageError:              flagError,
 		Action:                    noCommand,
+		Before:                    func(*cli.Context) error { return host.Supported() },
 	}
 	for _, c := range app.Commands {
 		plain(c)

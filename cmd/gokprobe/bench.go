@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -18,7 +19,7 @@ func benchCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:      "bench",
 		Usage:     "measure what a hit costs on this machine",
-		UsageText: "gokprobe bench [-rounds N] [-rows ROWS] [-format text|json] [-list]",
+		UsageText: "gokprobe bench [-rounds N] [-rows ROWS] [-format text|json|benchstat] [-list]",
 		Description: `Measures hits of every kind: the table in the kernel's document (k b o r rb ro j kr jr),
 optimized probes that work in the target, calls that a rule of inject lets pass, and the
 kernel's own uprobe and uretprobe with a BPF counter if that is permitted. Each is compared with a floor that is measured in the
@@ -32,19 +33,20 @@ Examples:
   gokprobe bench
   gokprobe bench -list
   gokprobe bench -rows b,o,u -rounds 3
-  gokprobe bench -format json > here.jsonl`,
+  gokprobe bench -format json > here.jsonl
+  gokprobe bench -rounds 10 -format benchstat > here.txt`,
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "measure everything `N` times, in turns"},
 			&cli.StringFlag{Name: "rows", Usage: "measure only `ROWS`, separated by commas: names that -list shows, or o for all o-…"},
-			&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text, json (one object a line), or benchstat (as go test -bench does, a line for each round)"},
 			&cli.BoolFlag{Name: "list", Usage: "list the rows and measure nothing"},
 			&cli.IntFlag{Name: "quick", Value: 1, Hidden: true, Usage: "divide the number of calls by `N`"},
 		},
 		Action: func(c *cli.Context) error {
-			asJSON, err := parseFormat(c)
+			print, known := benchFormats[c.String("format")]
 			switch {
-			case err != nil:
-				return err
+			case !known:
+				return usagef("unknown format %q, choose text, json or benchstat", c.String("format"))
 			case c.Int("rounds") < 1:
 				return usagef("-rounds must be at least 1")
 			case c.Args().Present():
@@ -61,13 +63,18 @@ Examples:
 			if rows := c.String("rows"); rows != "" {
 				cfg.Rows = strings.Split(rows, ",")
 			}
-			return runBench(std, cfg, asJSON)
+			return runBench(std, cfg, print)
 		},
 	}
 }
 
+// benchFormats are the ways to print what was measured.
+var benchFormats = map[string]func(*bench.Report, io.Writer) error{
+	"text": (*bench.Report).Text, "json": (*bench.Report).JSON, "benchstat": (*bench.Report).Benchstat,
+}
+
 // runBench is the bench command after its flags.
-func runBench(std stdio, cfg bench.Config, asJSON bool) error {
+func runBench(std stdio, cfg bench.Config, print func(*bench.Report, io.Writer) error) error {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup(1)
 		signals = append(signals, syscall.SIGHUP)
@@ -85,9 +92,5 @@ func runBench(std stdio, cfg bench.Config, asJSON bool) error {
 	if report == nil {
 		return err
 	}
-	print := report.Text
-	if asJSON {
-		print = report.JSON
-	}
-	return errors.Join(err, print(std.out))
+	return errors.Join(err, print(report, std.out))
 }

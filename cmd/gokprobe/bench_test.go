@@ -106,3 +106,10 @@ func TestInterruptedBenchPrintsWhatItHas(t *testing.T) {
 		t.Errorf("the first round is not printed:\n%s", stdout.String())
 	}
 }
+
+func TestBenchForBenchstat(t *testing.T) {
+	r := gokprobe(t, "bench", "-rounds", "2", "-quick", "1000", "-rows", "b", "-format", "benchstat")
+	if r.status != 0 || strings.Count(r.stdout, "\nBenchmarkHit/row=b-") != 2 || !strings.Contains(r.stdout, "\ncpu: ") || strings.Count(r.stdout, " ratio\n") != 2 {
+		t.Errorf("status %d, stderr %q, stdout:\n%s", r.status, r.stderr, r.stdout)
+	}
+}

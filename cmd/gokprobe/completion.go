@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -31,6 +32,7 @@ _gokprobe() {
     if [[ -n ${choices[1]} ]]; then _describe gokprobe choices; else _files; fi
 }
 compdef _gokprobe gokprobe
+if [[ $funcstack[1] == _gokprobe ]]; then _gokprobe "$@"; fi # loaded by the first completion
 `
 )
 
@@ -65,7 +67,8 @@ func completionScript(app *cli.App, shell string) (string, error) {
 	case "zsh":
 		return zshCompletion, nil
 	case "fish":
-		return app.ToFishCompletion()
+		text, err := app.ToFishCompletion()
+		return strings.ReplaceAll(text, "`", ""), err // around what stands for a flag's value
 	}
 	return "", usagef("no completion for %q, choose bash, zsh or fish", shell)
 }

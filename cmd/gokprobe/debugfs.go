@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/gokprobe/gokprobe/debugfs/door"
 	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/door"
 )
 
 func debugfsCommand(std stdio) *cli.Command {
@@ -35,7 +35,8 @@ holds PID.
 
 Examples:
   gokprobe attach -p 4711 -hold &
-  gokprobe debugfs -p 4711 write tracing/kprobe_events 'p:ev parse s=+0(%di):string'
+  gokprobe debugfs -p 4711 write tracing/kprobe_events \
+      'p:ev parse s=+0(%di):string'
   gokprobe debugfs -p 4711 write tracing/events/kprobes/ev/enable 1
   gokprobe debugfs -p 4711 cat tracing/trace_pipe
   gokprobe debugfs -p 4711 mount /mnt`,

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/values"
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -68,9 +68,9 @@ func wishError(err error, filter string) error {
 	case e.Unknown != nil:
 		return usagef("-arg %s names a parameter, but %w", e.Text, e.Unknown)
 	case e.InFilter:
-		return caret(filter, e.Err)
+		return pointAt(filter, e.Err)
 	}
-	return caret("-arg", e.Err)
+	return pointAt("-arg", e.Err)
 }
 
 // newFetching is what the request asks of hits at a place; nil if nothing.
@@ -200,12 +200,12 @@ func getWords(from []byte) []uint64 {
 // caretError is a mistake in a flag's text. The command shows the text and where in it.
 type caretError struct {
 	flag string
-	err  *errlog.Error
+	err  *caret.Error
 }
 
-// caret makes a usage error of a parser's.
-func caret(flag string, err error) error {
-	var e *errlog.Error
+// pointAt makes a usage error of a parser's.
+func pointAt(flag string, err error) error {
+	var e *caret.Error
 	if !errors.As(err, &e) {
 		return usagef("%s: %w", flag, err)
 	}

@@ -79,7 +79,7 @@ What is done to a call:
   -after           the body runs first, then the rest is done to its result
   -set REG=V       a register, or an argument ($arg2=0), is changed before the body runs
   -corrupt ADDR    a byte of memory is changed: '$arg2', '$arg2@7' (its byte 7), '$arg2@7^0x01'
-  -poke ADDR=BYTES memory is written: '$arg2=0x00ff', '$arg2="text"'
+  -poke ADDR=BYTES  memory is written: '$arg2=0x00ff', '$arg2="text"'
   -delay D         the thread goes on later: 50ms, 10ms..20ms; all others run
   -signal SIG      the thread gets a signal
 System calls are seen by probes at the instructions that make them, if all of those can be known,
@@ -96,13 +96,19 @@ Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach, 4 c
 probe; with COMMAND, that of the program.
 
 Examples:
-  gokprobe inject -p 4711 -sym libc.so.6:open64 -errno ENOENT -if 'path ~ "*.conf"' -arg 'path=+0($arg1):string'
-  gokprobe inject -p redis-server -sym libc.so.6:write -errno EAGAIN -probability 1% -seed 7
+  gokprobe inject -p 4711 -sym libc.so.6:open64 -errno ENOENT \
+      -if 'path ~ "*.conf"' -arg 'path=+0($arg1):string'
+  gokprobe inject -p redis-server -sym libc.so.6:write -errno EAGAIN \
+      -probability 1% -seed 7
   gokprobe inject -p 4711 -sym malloc -errno ENOMEM -when 1000+ -times 1
   gokprobe inject -p 4711 -sym libc.so.6:fsync -delay 10ms..200ms
-  gokprobe inject -p 4711 -sym libc.so.6:read -after -corrupt '$arg2@0' -interval 100
-  gokprobe inject -p 4711 -sym os.OpenFile -error '&fs.PathError{Op: "open", Path: name, Err: ENOENT}' -interval 10
+  gokprobe inject -p 4711 -sym libc.so.6:read -after \
+      -corrupt '$arg2@0' -interval 100
+  gokprobe inject -p 4711 -sym os.OpenFile -interval 10 \
+      -error '&fs.PathError{Op: "open", Path: name, Err: ENOENT}'
   gokprobe inject -p 4711 -sym parse_header -retval 0 -dry-run -duration 10s
-  gokprobe inject -p 4711 -syscall openat -errno EMFILE -if 'path ~ "/etc/*"' -arg 'path=+0($arg2):string'
-  gokprobe inject -p 4711 -syscall %network -errno ECONNRESET -probability 0.1%
-  gokprobe inject -sym libc.so.6:write -errno ENOSPC -fail-nth 3 -- ./backup /tmp/out`
+  gokprobe inject -p 4711 -syscall openat -errno EMFILE \
+      -if 'path ~ "/etc/*"' -arg 'path=+0($arg2):string'
+  gokprobe inject -p 4711 -syscall %network -errno ECONNRESET -probability 1%
+  gokprobe inject -sym libc.so.6:write -errno ENOSPC -fail-nth 3 \
+      -- ./backup /tmp/out`

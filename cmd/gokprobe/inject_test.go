@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -276,13 +275,11 @@ func TestWhatCantBeInjectedIsOneSentenceAndNothingIsArmed(t *testing.T) {
 }
 
 func TestTheHelpOfInjectHasEveryFlagThatItSpeaksOf(t *testing.T) {
+	flags := visibleNames(injectCommand(stdio{}))
 	help := gokprobe(t, "inject", "-h").stdout
 	for _, flag := range regexp.MustCompile(`(?:^|[ (])-([a-z][a-z-]+)`).FindAllStringSubmatch(help, -1) {
-		if !strings.Contains(help, "--"+flag[1]+" ") && !strings.Contains(help, "--"+flag[1]+"\t") {
+		if !slices.Contains(flags, flag[1]) {
 			t.Errorf("-%s is in the help, and is no flag", flag[1])
 		}
-	}
-	if _, err := json.Marshal(help); err != nil || !strings.Contains(help, "Examples:") {
-		t.Error(help)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -38,7 +38,7 @@ const (
 )
 
 // stackPointer is the register that parameters on the stack are found by.
-const stackPointer = "rsp"
+var stackPointer = host.Roles.SP
 
 var errNotCapturable = errors.New("what is printed of a hit can't be recorded in the target")
 
@@ -183,7 +183,7 @@ func (pl *placer) inTarget(p *probe) bool {
 	}
 	var names []string
 	if p.regs {
-		names = ptrace.Host.NewRegs().Names()
+		names = host.Arch.NewRegs().Names()
 	}
 	var params []symbols.Param
 	if p.args {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -240,7 +241,7 @@ func (l *lister) placeRow(loc symbols.Location) row {
 		r.Module = loc.Symbol.Module.Name
 	}
 	if insn, ok := l.judge(&r, loc.Addr, loc.Offset == 0 && loc.Symbol.Name != ""); ok {
-		r.Insn, r.Size = ptrace.Host.Disassemble(insn), uint64(insn.Len())
+		r.Insn, r.Size = host.Arch.Disassemble(insn), uint64(insn.Len())
 	}
 	if r.File == "" {
 		l.addLine(&r, loc.Addr)
@@ -293,7 +294,7 @@ func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
 		r.Reason = kprobes.ErrBlacklisted.Error()
 		return insn, true
 	}
-	plan, err := ptrace.Host.Plan(insn)
+	plan, err := host.Arch.Plan(insn)
 	switch {
 	case err != nil:
 		r.Reason = oneLine(err.Error())
@@ -318,7 +319,7 @@ func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
 
 // decode reads the instruction at at, behind the landing pad of an entry.
 func (l *lister) decode(at arch.Addr, entry bool) (arch.Insn, error) {
-	code := make([]byte, 2*ptrace.Host.MaxInsnLen())
+	code := make([]byte, 2*host.Arch.MaxInsnLen())
 	for l.mem.ReadMemory(at, code) != nil {
 		if code = code[:len(code)-1]; len(code) == 0 {
 			return arch.Insn{}, errNoCode
@@ -326,9 +327,9 @@ func (l *lister) decode(at arch.Addr, entry bool) (arch.Insn, error) {
 	}
 	skip := 0
 	if entry {
-		skip = ptrace.Host.EntrySkip(code)
+		skip = host.Arch.EntrySkip(code)
 	}
-	return ptrace.Host.Decode(code[skip:], at.Add(int64(skip)))
+	return host.Arch.Decode(code[skip:], at.Add(int64(skip)))
 }
 
 func (l *lister) print(r row) error {

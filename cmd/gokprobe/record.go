@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/values"
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -271,7 +272,7 @@ func appendRegs(args []event.Arg, regs arch.Regs, at arch.Addr) []event.Arg {
 		if !ok {
 			continue
 		}
-		if name == "rip" {
+		if name == host.Roles.IP {
 			v = uint64(at)
 		}
 		args = append(args, event.Arg{Name: "%" + name, Value: v, Text: arch.Addr(v).String()})

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -89,12 +89,11 @@ func (r *recorder) returned(p *probe, ri *kprobes.KretprobeInstance, regs *kprob
 	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
 	h.Duration = &duration
 	h.Args = p.ret.args(ri)
-	v, _ := regs.Get("rax")
-	value := int64(v)
+	value := int64(regs.ReturnValue())
 	if p.ret.typed {
 		h.Results = arguments(p.ret.results, regs)
 		if len(p.ret.results) > 0 {
-			value = p.ret.results[0].Integer(v)
+			value = p.ret.results[0].Integer(regs.ReturnValue())
 		}
 	}
 	h.Ret = &value

@@ -4,17 +4,16 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // Registers of a return's record beside those that results are in.
-const (
-	returnRegister   = "rax"
-	durationRegister = "duration" // kprobes.Kretprobe.KP
-)
+var returnRegister = host.C.Results[0]
+
+const durationRegister = "duration" // kprobes.Kretprobe.KP
 
 // returnsInTarget has p's returns recorded by the target, if that is all that is wanted of them.
 func (pl *placer) returnsInTarget(p *probe) bool {
@@ -25,7 +24,7 @@ func (pl *placer) returnsInTarget(p *probe) bool {
 	}
 	names := []string{returnRegister, durationRegister}
 	if p.regs {
-		names = append(ptrace.Host.NewRegs().Names(), durationRegister)
+		names = append(host.Arch.NewRegs().Names(), durationRegister)
 	}
 	results, err := pl.sess.Symbols().Results(p.addr)
 	typed := err == nil
@@ -81,7 +80,7 @@ func (r *recorder) returnOf(p *probe, rec *kprobes.HitRecord, s *snapshot) *even
 	}
 	h.Duration, h.Ret = &duration, &value
 	if p.regs {
-		ip, _ := s.Get("rip")
+		ip, _ := s.Get(host.Roles.IP)
 		h.Args = appendRegs(h.Args, withoutDuration{s}, arch.Addr(ip))
 	}
 	return h

@@ -38,7 +38,8 @@ Examples:
   gokprobe run -sym 'main.*' -args -o hits.txt -- ./server -addr :8080
   gokprobe run -sym libc.so.6:write -stack 5 -format json -o w.jsonl -- date
   gokprobe run -script full-disk.star -report tap:- -- ./prog
-  gokprobe run -kprobe-event 'p:open,libc.so.6:open64,path=+0($arg1):string' -mount /mnt -- ./server`,
+  gokprobe run -kprobe-event 'p:open,libc.so.6:open64,path=+0($arg1):string' \
+      -mount /mnt -- ./server`,
 		Flags: append(append(probeFlags(),
 			&cli.StringFlag{Name: "script", Usage: "run the scenario in `FILE` on the program; only -duration, -format, -o, -no-boost, -no-optimize and -follow can be added, and:"},
 			&cli.StringSliceFlag{Name: "script-arg", Usage: "add `ARG` to the scenario's args; repeatable"}), scriptFlags()...),

@@ -175,7 +175,7 @@ func TestWrongUsageOfScripts(t *testing.T) {
 		}
 		oneSentence(t, r)
 	}
-	if r := gokprobe(t, "script", "-h"); r.status != 0 || !strings.Contains(r.stdout, "Examples:\n") {
+	if r := gokprobe(t, "script", "-h"); r.status != 0 || !strings.Contains(r.stdout, "EXAMPLES\n") {
 		t.Errorf("script -h: status %d, %s", r.status, r.stderr)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/gokprobe/gokprobe/debugfs"
-	"github.com/gokprobe/gokprobe/debugfs/door"
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/internal/door"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -56,7 +56,7 @@ func newFiles(std stdio, sess *kprobes.Session) *sessionFiles {
 
 // eventsError is why -kprobe-event can't be placed, with a caret where there is one.
 func eventsError(err error) error {
-	var e *errlog.Error
+	var e *caret.Error
 	if errors.As(err, &e) {
 		err = &caretError{"-kprobe-event", e}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 )
 
 const (

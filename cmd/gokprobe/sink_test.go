@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/event"
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 )
 
 func jsonPrinter(w io.Writer) event.Printer { return event.NewJSON(w) }

@@ -15,9 +15,18 @@ func nearFlag(flags []cli.Flag, typed string) string {
 
 // nearCommand suggests a command's name for a mistyped one.
 func nearCommand(commands []*cli.Command, typed string) string {
-	named := make([]cli.Flag, len(commands)) // SuggestCommand would return a sentence
+	names := make([]string, len(commands))
 	for i, c := range commands {
-		named[i] = &cli.BoolFlag{Name: c.Name}
+		names[i] = c.Name
+	}
+	return nearName(names, typed)
+}
+
+// nearName suggests one of the names for a mistyped one.
+func nearName(names []string, typed string) string {
+	named := make([]cli.Flag, len(names)) // SuggestCommand would return a sentence
+	for i, name := range names {
+		named[i] = &cli.BoolFlag{Name: name}
 	}
 	return didYouMean(typed, strings.TrimLeft(cli.SuggestFlag(named, typed, true), "-"), "")
 }

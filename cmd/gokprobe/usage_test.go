@@ -85,6 +85,11 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"debugfs -p 1 mount", "name one directory"},
 		{"completion", "name one shell"},
 		{"completion tcsh", `no completion for "tcsh"`},
+		{"help atach", `no command or topic is named "atach" (did you mean attach?)`},
+		{"help spec", `no command or topic is named "spec" (did you mean specs?)`},
+		{"help specs now", `no command or topic is named "specs"`},
+		{"help debugfs wrte", `no command or topic is named "debugfs wrte" (did you mean write?)`},
+		{"man", "name one directory"},
 	} {
 		r := gokprobe(t, strings.Fields(c.args)...)
 		if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
@@ -95,14 +100,14 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 }
 
 func TestHelpAndVersionGoToStdout(t *testing.T) {
-	for _, args := range []string{"-h", "--help", "help", "help attach", "attach -h", "run --help", "inject -h", "list -h", "check -h", "demo -h", "debugfs -h", "debugfs cat -h", "debugfs write -h", "-version", "--version"} {
+	for _, args := range []string{"-h", "--help", "help", "help attach", "help debugfs write", "help specs", "help help", "attach -h", "run --help", "inject -h", "list -h", "check -h", "demo -h", "debugfs -h", "debugfs cat -h", "debugfs write -h", "-version", "--version"} {
 		r := gokprobe(t, strings.Fields(args)...)
 		if r.status != 0 || r.stderr != "" || !strings.Contains(r.stdout, "gokprobe") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
 		}
 	}
 	for _, command := range []string{"attach", "run", "inject", "list"} {
-		if r := gokprobe(t, command, "-h"); !strings.Contains(r.stdout, "Examples:\n") {
+		if r := gokprobe(t, command, "-h"); !strings.Contains(r.stdout, "EXAMPLES\n") {
 			t.Errorf("%s -h has no examples", command)
 		}
 	}
@@ -117,7 +122,7 @@ func TestTheHelpOfAttachSaysWhyHitsMayExceedCalls(t *testing.T) {
 
 func TestWithoutACommandTheHelpIsShownAndTheStatusIs2(t *testing.T) {
 	r := gokprobe(t)
-	if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, "COMMANDS:") {
+	if r.status != 2 || r.stdout != "" || !strings.Contains(r.stderr, "COMMANDS\n") {
 		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Kind is what a line asks for.
@@ -188,7 +189,7 @@ func stored(t fetch.Type) fetch.Type {
 	if t.Kind != fetch.BitField {
 		return t
 	}
-	s, _ := TypeOf(fmt.Sprintf("u%d", 8*t.Size))
+	s, _ := arg.TypeOf(fmt.Sprintf("u%d", 8*t.Size))
 	s.Count = t.Count
 	return s
 }

@@ -8,8 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // listings are lines and how the events that they define are listed (kprobe_eventname.tc, kretprobe_maxactive.tc,
@@ -105,64 +104,6 @@ func TestWhatADefinitionTells(t *testing.T) {
 	}
 }
 
-// sources are arguments of vfs_read and what they fetch.
-var sources = []struct {
-	arg    string
-	source fetch.Source
-	typ    string
-	count  int
-}{
-	{"%ax", fetch.Source{Base: fetch.Register, Name: "rax"}, "x64", 0},
-	{"%r15:s16", fetch.Source{Base: fetch.Register, Name: "r15"}, "s16", 0},
-	{"%flags", fetch.Source{Base: fetch.Register, Name: "eflags"}, "x64", 0},
-	{"%rdi:symbol", fetch.Source{Base: fetch.Register, Name: "rdi"}, "symbol", 0},
-	{"x=$arg7", fetch.Source{Base: fetch.Argument, N: 7}, "x64", 0},
-	{"$stack12:u32", fetch.Source{Base: fetch.StackWord, N: 12}, "u32", 0},
-	{"$COMM", fetch.Source{Base: fetch.Comm}, "string", 0},
-	{"@0x10:u8", fetch.Source{Base: fetch.Memory, N: 16}, "u8", 0},
-	{"@data-8:u8[4]", fetch.Source{Base: fetch.Symbol, Name: "data", Off: -8}, "u8", 4},
-	{"@lib-2.so:data+8", fetch.Source{Base: fetch.Symbol, Name: "lib-2.so:data", Off: 8}, "x64", 0},
-	{"@a::b:string", fetch.Source{Base: fetch.Symbol, Name: "a::b"}, "string", 0},
-	{"@a::b", fetch.Source{Base: fetch.Symbol, Name: "a::b"}, "x64", 0},
-	{"+8(@m:a::b):s8", fetch.Source{Base: fetch.Symbol, Name: "m:a::b", Derefs: []fetch.Deref{{Off: 8}}}, "s8", 0},
-	{"@" + strings.Repeat("long", 30), fetch.Source{Base: fetch.Symbol, Name: strings.Repeat("long", 30)}, "x64", 0},
-	{"+u8(-0x10(%si)):ustring[2]", fetch.Source{Base: fetch.Register, Name: "rsi", Derefs: []fetch.Deref{{Off: -16}, {Off: 8, User: true}}}, "ustring", 2},
-	{`\-5:s8`, fetch.Source{Base: fetch.Immediate, N: -5}, "s8", 0},
-	{`\0xffffffffffffffff`, fetch.Source{Base: fetch.Immediate, N: -1}, "x64", 0},
-	{`\"a=b:c"`, fetch.Source{Base: fetch.Text, Name: "a=b:c"}, "string", 0},
-	{`t=\"":string`, fetch.Source{Base: fetch.Text}, "string", 0},
-	{"+0(%di):b7@9/16", fetch.Source{Base: fetch.Register, Name: "rdi", Derefs: []fetch.Deref{{}}}, "b7@9/16", 0},
-	{"count", fetch.Source{Base: fetch.Argument, N: 3}, "u64", 0},
-	{"$arg3", fetch.Source{Base: fetch.Argument, N: 3}, "u64", 0},
-	{"count:char", fetch.Source{Base: fetch.Argument, N: 3}, "char", 0},
-	{"+0(count)", fetch.Source{Base: fetch.Argument, N: 3, Derefs: []fetch.Deref{{}}}, "x64", 0},
-	{"buf:string", fetch.Source{Base: fetch.Argument, N: 2, Derefs: []fetch.Deref{{}}}, "string", 0},
-	{"buf:ustring", fetch.Source{Base: fetch.Argument, N: 2, Derefs: []fetch.Deref{{User: true}}}, "ustring", 0},
-	{"file->flags", fetch.Source{Base: fetch.Argument, N: 1, Derefs: []fetch.Deref{{Off: 8}}}, "b4@4/32", 0},
-	{"file->comm:string", fetch.Source{Base: fetch.Argument, N: 1, Derefs: []fetch.Deref{{Off: 8}}}, "string", 0},
-}
-
-func TestWhatAnArgumentFetches(t *testing.T) {
-	for _, s := range sources {
-		d, err := ParseKprobe("p vfs_read "+s.arg, machine)
-		if err != nil {
-			t.Errorf("%s: %v", s.arg, err)
-			continue
-		}
-		typ, ok := TypeOf(s.typ)
-		typ.Count = s.count
-		if a := d.Args[0]; !ok || !reflect.DeepEqual(a.Source, s.source) || a.Type != typ {
-			t.Errorf("%s fetches %+v as %+v", s.arg, a.Source, a.Type)
-		}
-	}
-}
-
-func TestBitField(t *testing.T) {
-	if typ, ok := TypeOf("b7@9/16"); !ok || typ != (fetch.Type{Name: "b7@9/16", Kind: fetch.BitField, Size: 2, Width: 7, Shift: 9}) {
-		t.Errorf("%+v, %v", typ, ok)
-	}
-}
-
 func TestResultsHaveTheirTypes(t *testing.T) {
 	for line, name := range map[string]string{
 		"r vfs_read $retval": "s64", "r m:f $retval": "x64", "r vfs_read $retval:u8": "u8", "r /bin/sh:10 $retval": "x64",
@@ -175,33 +116,13 @@ func TestResultsHaveTheirTypes(t *testing.T) {
 	}
 }
 
-func TestASingleArgument(t *testing.T) {
-	d := &Definition{Symbol: "vfs_read", Args: []fetch.Arg{{Name: "a"}}}
-	a, err := ParseArg("n=+8($arg1):u32", 1, d, Context{})
-	if err != nil || a.Name != "n" || a.Text != "+8($arg1):u32" {
-		t.Errorf("%+v, %v", a, err)
-	}
-	if a, err := ParseArg("%di", 1, d, Context{}); err != nil || a.Name != "arg2" {
-		t.Errorf("%+v, %v", a, err)
-	}
-	_, err = ParseArg("a=%di", 1, d, Context{})
-	var e *errlog.Error
-	if !errors.As(err, &e) || e.ID != "USED_ARG_NAME" || e.Command != "a=%di" || e.Column != 0 {
-		t.Errorf("a name that is used: %v", err)
-	}
-	_, err = ParseArg("b=%zz", 1, d, Context{})
-	if !errors.As(err, &e) || e.ID != "BAD_REG_NAME" || e.Column != 2 {
-		t.Errorf("an unknown register: %+v", e)
-	}
-}
-
 func TestLinesThatAreNoCommands(t *testing.T) {
 	for _, line := range []string{
 		"", "p", "r10", "x vfs_read", "a:myprobeaccept inet_csk_accept", "pfoo vfs_read", "r:foo", "- foo", "-foo", "-:", "!p", "!",
 		"p100 /bin/sh:10", "r1 /bin/sh:10", "f:e vfs_read", "px:e vfs_read",
 	} {
 		d, err := ParseDynamic(line, machine)
-		var e *errlog.Error
+		var e *caret.Error
 		if d != nil || !errors.Is(err, syscall.EINVAL) || errors.As(err, &e) {
 			t.Errorf("%q: %v, %v", line, d, err)
 		}
@@ -309,7 +230,7 @@ func TestProbesOfOneEvent(t *testing.T) {
 		before, after, _ := strings.Cut(c.second, "^")
 		d := parse(before + after)
 		err := d.Joins([]*Definition{parse(c.first)})
-		var e *errlog.Error
+		var e *caret.Error
 		switch errors.As(err, &e); {
 		case c.id == "" && err != nil:
 			t.Errorf("%s after %s: %v", c.second, c.first, err)
@@ -331,37 +252,12 @@ func TestPartsOfACommand(t *testing.T) {
 		PartCommand: "r16:grp/ev vfs_read $arg* x=%ax", PartMaxActive: "16:", PartGroup: "grp/", PartEvent: "ev ", PartPlace: "vfs_read",
 		PartArg: "$arg*", PartArg + 3: "$arg*", PartArg + 4: "x=%ax", PartArg + 5: "",
 	} {
-		var e *errlog.Error
+		var e *caret.Error
 		if err := d.ErrorAs("BAD_INSN_BNDRY", part, 0); !errors.As(err, &e) || e.Errno != syscall.EILSEQ || e.System != "trace_kprobe" {
 			t.Fatal(err)
 		}
 		if e.Column > len(e.Command)+1 || want != "" && !strings.HasPrefix(e.Command[e.Column:], want) || want == "" && e.Column != len(e.Command)+1 {
 			t.Errorf("part %d is in column %d", part, e.Column)
-		}
-	}
-}
-
-// names are the errors of the kernel's table, in its order.
-const names = `FILE_NOT_FOUND NO_REGULAR_FILE BAD_REFCNT REFCNT_OPEN_BRACE BAD_REFCNT_SUFFIX BAD_UPROBE_OFFS BAD_MAXACT_TYPE
-BAD_MAXACT MAXACT_TOO_BIG BAD_PROBE_ADDR NON_UNIQ_SYMBOL BAD_RETPROBE NO_TRACEPOINT BAD_TP_NAME BAD_ADDR_SUFFIX
-NO_GROUP_NAME GROUP_TOO_LONG BAD_GROUP_NAME NO_EVENT_NAME EVENT_TOO_LONG BAD_EVENT_NAME EVENT_EXIST
-RETVAL_ON_PROBE NO_RETVAL BAD_STACK_NUM BAD_ARG_NUM BAD_VAR BAD_REG_NAME BAD_MEM_ADDR BAD_IMM IMMSTR_NO_CLOSE
-FILE_ON_KPROBE BAD_FILE_OFFS SYM_ON_UPROBE TOO_MANY_OPS DEREF_NEED_BRACE BAD_DEREF_OFFS DEREF_OPEN_BRACE
-COMM_CANT_DEREF BAD_FETCH_ARG ARRAY_NO_CLOSE BAD_ARRAY_SUFFIX BAD_ARRAY_NUM ARRAY_TOO_BIG BAD_TYPE BAD_STRING
-BAD_SYMSTRING BAD_BITFIELD ARG_NAME_TOO_LONG NO_ARG_NAME BAD_ARG_NAME USED_ARG_NAME ARG_TOO_LONG NO_ARG_BODY
-BAD_INSN_BNDRY FAIL_REG_PROBE DIFF_PROBE_TYPE DIFF_ARG_TYPE SAME_PROBE NO_EVENT_INFO BAD_ATTACH_EVENT
-BAD_ATTACH_ARG NO_EP_FILTER NOSUP_BTFARG NO_BTFARG NO_BTF_ENTRY BAD_VAR_ARGS NOFENTRY_ARGS DOUBLE_ARGS
-ARGS_2LONG ARGIDX_2BIG NO_PTR_STRCT NOSUP_DAT_ARG BAD_HYPHEN NO_BTF_FIELD BAD_BTF_TID BAD_TYPE4STR
-NEED_STRING_TYPE TOO_MANY_ARGS TOO_MANY_EARGS`
-
-func TestEveryErrorOfTheKernelHasItsSentence(t *testing.T) {
-	all := strings.Fields(names)
-	if len(sentences) != len(all) {
-		t.Errorf("%d sentences for %d names", len(sentences), len(all))
-	}
-	for _, id := range all {
-		if sentences[id].text == "" {
-			t.Errorf("%s has no text", id)
 		}
 	}
 }

@@ -2,12 +2,11 @@ package dynevent
 
 import (
 	"errors"
-	"math"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // nested is an argument of n dereferences.
@@ -62,7 +61,7 @@ func TestLimits(t *testing.T) {
 		if _, err := ParseDynamic(c.allowed, Context{}); err != nil {
 			t.Errorf("%s: %v", c.allowed, err)
 		}
-		var e *errlog.Error
+		var e *caret.Error
 		if _, err := ParseDynamic(c.tooMuch, Context{}); !errors.As(err, &e) || e.ID != c.id {
 			t.Errorf("%s: %v, want %s", c.tooMuch, err, c.id)
 		}
@@ -79,21 +78,6 @@ func TestNumbersThatAreTooBig(t *testing.T) {
 	} {
 		if _, err := ParseDynamic(line, Context{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", line, err, want)
-		}
-	}
-}
-
-func TestNumbers(t *testing.T) {
-	for s, want := range map[string]int64{
-		"0": 0, "+0": 0, "010": 8, "0x10": 16, "0X1f": 31, "-0x10": -16, "-010": -8, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64,
-	} {
-		if v, ok := signed(s); !ok || v != want {
-			t.Errorf("%s is %d, %v", s, v, ok)
-		}
-	}
-	for _, s := range []string{"", "+", "-", "++1", "--1", "+-1", "-+1", "0x", "0b1", "0o7", "1_0", "08", "0xg", " 1", "1 ", "9223372036854775808", "-9223372036854775809", "1x"} {
-		if v, ok := signed(s); ok {
-			t.Errorf("%q is %d", s, v)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 func TestLines(t *testing.T) {
@@ -72,9 +72,6 @@ func FuzzParse(f *testing.F) {
 	for _, l := range listings {
 		f.Add(l.line)
 	}
-	for _, s := range sources {
-		f.Add("p vfs_read " + s.arg)
-	}
 	f.Fuzz(func(t *testing.T, line string) {
 		for command, err := range Lines([]byte(line)) {
 			if err != nil {
@@ -89,7 +86,7 @@ func FuzzParse(f *testing.F) {
 
 func roundTrip(t *testing.T, line string, c Context) {
 	d, err := ParseDynamic(line, c)
-	var e *errlog.Error
+	var e *caret.Error
 	if errors.As(err, &e) && (e.Column < 0 || e.Column > len(e.Command)+1 || e.Text == "" || e.Errno == 0) {
 		t.Fatalf("%q: column %d, %+v", line, e.Column, e)
 	}

@@ -4,13 +4,16 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/lex"
 )
 
 // MaxName is how many bytes the name of a group or an event may have (MAX_EVENT_NAME_LEN, less a zero).
 const MaxName = 63
 
 // setName reads [GRP/][EVENT], which begins at a column of the command's first word. A dot separates as well.
-func (d *Definition) setName(name string, column int) *fault {
+func (d *Definition) setName(name string, column int) *caret.Fault {
 	d.groupColumn, d.eventColumn = column, column
 	event := name
 	if n := separator(name); n >= 0 {
@@ -18,22 +21,22 @@ func (d *Definition) setName(name string, column int) *fault {
 		d.eventColumn += n + 1
 		switch {
 		case n == 0:
-			return bad("NO_GROUP_NAME", column)
+			return caret.At("NO_GROUP_NAME", column)
 		case n > MaxName:
-			return bad("GROUP_TOO_LONG", column)
-		case !isIdentifier(d.Group, "-"):
-			return bad("BAD_GROUP_NAME", column)
+			return caret.At("GROUP_TOO_LONG", column)
+		case !lex.IsIdentifier(d.Group, "-"):
+			return caret.At("BAD_GROUP_NAME", column)
 		case event == "":
 			return nil
 		}
 	}
 	switch {
 	case event == "":
-		return bad("NO_EVENT_NAME", d.eventColumn)
+		return caret.At("NO_EVENT_NAME", d.eventColumn)
 	case len(event) > MaxName:
-		return bad("EVENT_TOO_LONG", d.eventColumn)
-	case !isIdentifier(event, ""):
-		return bad("BAD_EVENT_NAME", d.eventColumn)
+		return caret.At("EVENT_TOO_LONG", d.eventColumn)
+	case !lex.IsIdentifier(event, ""):
+		return caret.At("BAD_EVENT_NAME", d.eventColumn)
 	}
 	d.Event, d.EventGiven = event, true
 	return nil
@@ -67,7 +70,7 @@ func (d *Definition) autoName() string {
 func identifier(s string) string {
 	name := []byte(s[:min(len(s), MaxName)])
 	for i, c := range name {
-		if !isLetter(c) && !isDigit(c) {
+		if !lex.IsLetter(c) && !lex.IsDigit(c) {
 			name[i] = '_'
 		}
 	}

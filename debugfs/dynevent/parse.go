@@ -5,18 +5,19 @@ import (
 	"math"
 	"strings"
 	"syscall"
+
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/lex"
 )
 
-// Limits of the kernel.
-const (
-	MaxArgs   = 128  // arguments of an event (MAX_TRACE_ARGS)
-	MaxActive = 4096 // KRETPROBE_MAXACTIVE_MAX
-)
+// MaxActive is how many calls in flight a line may ask to follow (KRETPROBE_MAXACTIVE_MAX).
+const MaxActive = 4096
 
 // Context is what parsing has to ask. Its functions are called while a line is parsed, with what is known of it
 // so far; all may be nil.
 type Context struct {
-	// Register finds a register by the name behind %, and tells how package arch calls it. nil: AMD64.
+	// Register finds a register by the name behind %, and tells how package arch calls it. nil: host.RegisterName.
 	Register func(name string) (canonical string, ok bool)
 	// AtEntry tells whether d probes the first instruction of a function, where $argN are. nil: all symbols without
 	// an offset are functions, no address and no offset of a file is one.
@@ -29,10 +30,10 @@ type Context struct {
 	Data func(symbol string) bool
 	// Function finds the function that d probes, or of which it follows calls, in debug information.
 	// nil: NOSUP_BTFARG; an error: NO_BTF_ENTRY.
-	Function func(d *Definition) (Function, error)
+	Function func(d *Definition) (arg.Function, error)
 }
 
-// ParseKprobe parses a line of kprobe_events. Errors are *errlog.Error, but for a line that is no command at
+// ParseKprobe parses a line of kprobe_events. Errors are *caret.Error, but for a line that is no command at
 // all: then they only match EINVAL.
 func ParseKprobe(line string, c Context) (*Definition, error) {
 	return parse(&Definition{words: strings.FieldsFunc(line, isBlank)}, "-", c)
@@ -96,7 +97,7 @@ func (d *Definition) define(c Context) error {
 // isUprobe tells whether a place is PATH:OFFSET.
 func isUprobe(place string) bool {
 	n := strings.LastIndexByte(place, ':')
-	return strings.IndexByte(place, '/') >= 0 && n >= 0 && n+1 < len(place) && isDigit(place[n+1])
+	return strings.IndexByte(place, '/') >= 0 && n >= 0 && n+1 < len(place) && lex.IsDigit(place[n+1])
 }
 
 func (d *Definition) parseDelete(Context) error {
@@ -138,24 +139,24 @@ func (d *Definition) parseHead() (name string, err error) {
 	if number == "" {
 		return name, nil
 	}
-	if !isDigit(number[0]) || d.Family == Uprobe {
+	if !lex.IsDigit(number[0]) || d.Family == Uprobe {
 		return "", refused("%q behind %q is no name, which has a colon in front", number, head[:1])
 	}
 	if f := d.parseMaxActive(number); f != nil {
-		return "", f.log(d.Family.System(), d.words, 0)
+		return "", f.In(d.Family.System(), d.words, 0)
 	}
 	return name, nil
 }
 
-func (d *Definition) parseMaxActive(s string) *fault {
-	v, ok := number(s, 0)
+func (d *Definition) parseMaxActive(s string) *caret.Fault {
+	v, ok := lex.Number(s, 0)
 	switch {
 	case d.Kind != Return:
-		return bad("BAD_MAXACT_TYPE", 1)
+		return caret.At("BAD_MAXACT_TYPE", 1)
 	case !ok || v == 0 || v > math.MaxUint32:
-		return bad("BAD_MAXACT", 1)
+		return caret.At("BAD_MAXACT", 1)
 	case v > MaxActive:
-		return bad("MAXACT_TOO_BIG", 1)
+		return caret.At("MAXACT_TOO_BIG", 1)
 	}
 	d.MaxActive, d.HasMax = int(v), true
 	return nil
@@ -164,7 +165,7 @@ func (d *Definition) parseMaxActive(s string) *fault {
 // parseKprobe reads place and name.
 func (d *Definition) parseKprobe(name string, c Context) error {
 	if f := d.parsePlace(d.words[1]); f != nil {
-		return f.log(d.Family.System(), d.words, 1)
+		return f.In(d.Family.System(), d.words, 1)
 	}
 	if c.Place != nil {
 		if err := c.Place(d); err != nil {
@@ -192,7 +193,7 @@ func (d *Definition) parseUprobe(name string, c Context) error {
 		}
 	}
 	if f := d.parseOffset(place, n+1); f != nil {
-		return f.log(d.Family.System(), d.words, 1)
+		return f.In(d.Family.System(), d.words, 1)
 	}
 	return d.parseName(name)
 }
@@ -207,7 +208,7 @@ func (d *Definition) parseName(name string) error {
 	d.Group = d.Family.Group()
 	if name != "" {
 		if f := d.setName(name[1:], len(d.words[0])-len(name)+1); f != nil {
-			return f.log(d.Family.System(), d.words, 0)
+			return f.In(d.Family.System(), d.words, 0)
 		}
 	}
 	if !d.EventGiven {
@@ -223,9 +224,28 @@ func (c Context) atEntry(d *Definition) bool {
 	return d.Family == Kprobe && d.Symbol != "" && d.Offset == 0
 }
 
-func (c Context) register(name string) (string, bool) {
-	if c.Register != nil {
-		return c.Register(name)
+// scope is what the arguments of d may be about.
+func (c Context) scope(d *Definition) arg.Scope {
+	s := arg.Scope{
+		Uprobe: d.Family == Uprobe, Return: d.Kind == Return, Register: c.Register, Data: c.Data,
+		AtEntry: func() bool { return c.atEntry(d) },
 	}
-	return AMD64(name)
+	if c.Function != nil {
+		s.Function = func() (arg.Function, error) { return c.Function(d) }
+	}
+	return s
+}
+
+// parseArgs reads all words behind the place.
+func (d *Definition) parseArgs(c Context) error {
+	const first = 2
+	args, from, f, at := arg.ParseAll(d.words[first:], c.scope(d))
+	if f != nil {
+		return f.In(d.Family.System(), d.words, first+at)
+	}
+	d.Args = args
+	for _, n := range from {
+		d.argWords = append(d.argWords, first+n)
+	}
+	return nil
 }

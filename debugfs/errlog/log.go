@@ -1,3 +1,7 @@
+// Package errlog is tracing/error_log: the last commands that were refused, each with a caret below what was wrong
+// (kernel/trace/trace.c, tracing_log_err).
+//
+// The package is pure: no system call, no build tag.
 package errlog
 
 import (
@@ -6,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // Kept is how many errors a Log holds; older ones are forgotten (TRACING_LOG_ERRS_MAX).
@@ -21,12 +27,12 @@ type Log struct {
 }
 
 type entry struct {
-	err  *Error
+	err  *caret.Error
 	when time.Duration
 }
 
 // Add appends e; when is the time since the system's boot. e must not be changed any more.
-func (l *Log) Add(e *Error, when time.Duration) {
+func (l *Log) Add(e *caret.Error, when time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.entries) == Kept {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // commons are the fields that all records begin with (struct trace_entry).

@@ -3,8 +3,8 @@ package format_test
 import (
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
 	"github.com/gokprobe/gokprobe/debugfs/format"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 var (

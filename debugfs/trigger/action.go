@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // action is HANDLER(SUBJECT).NAME(PARAMS): what is done when hits match (onmatch), or when a variable grows

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
+	"github.com/gokprobe/gokprobe/expr/caret"
 )
 
 // histErrors are the kernel's sentences for what is wrong with a hist command.
@@ -99,6 +99,6 @@ func complain(e Event, command, id, at string) error {
 	if !ok {
 		errno = syscall.EINVAL
 	}
-	return &errlog.Error{System: system, ID: id, Text: text, Command: command,
+	return &caret.Error{System: system, ID: id, Text: text, Command: command,
 		Column: max(0, strings.Index(command, at)), Errno: errno}
 }

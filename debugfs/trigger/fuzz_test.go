@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // FuzzTable does commands on two events, by lines in turn, with hits of both after each: nothing panics, what is

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // maxStack is how many addresses of a stack make a key.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // request is a hit of alloc.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gokprobe/gokprobe/debugfs/filter"
+	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
 // maxCommand is how long a command may be (kernel: a page, with the zero).
@@ -17,7 +17,7 @@ const maxCommand = 4095
 //	[!]NAME[:SYSTEM:EVENT][:COUNT] [if FILTER]
 //	[!]hist:keys=FIELD[,FIELD…][:vals=FIELD…][:sort=FIELD…][:size=N][:NAME=EXPRESSION…]… [if FILTER]
 //
-// Errors are *errlog.Error. Other events, their histograms' variables and synthetic events are known only to
+// Errors are *caret.Error. Other events, their histograms' variables and synthetic events are known only to
 // a Table.
 func Parse(text string, e Event) (*Trigger, error) { return NewTable(nobody{}).parse(text, e) }
 

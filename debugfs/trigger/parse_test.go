@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 var (
@@ -164,7 +164,7 @@ func checkError(t *testing.T, line, id string) {
 	t.Helper()
 	command := strings.Replace(line, "^", "", 1)
 	_, err := Parse(command, alloc)
-	var e *errlog.Error
+	var e *caret.Error
 	if !errors.As(err, &e) {
 		t.Errorf("%s: %v", line, err)
 		return

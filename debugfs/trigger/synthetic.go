@@ -7,8 +7,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Synthetic is the definition of an event that histograms' actions make happen (Documentation/trace/histogram.rst
@@ -58,13 +58,13 @@ func (s *Synthetic) Error(line, id, at string) error {
 	if id == "EVENT_EXISTS" {
 		errno = syscall.EEXIST
 	}
-	return &errlog.Error{System: "synthetic_events", ID: id, Text: syntheticErrors[id], Command: line,
+	return &caret.Error{System: "synthetic_events", ID: id, Text: syntheticErrors[id], Command: line,
 		Column: max(0, strings.Index(line, at)), Errno: errno}
 }
 
 // ParseSynthetic reads a line of synthetic_events: NAME TYPE FIELD[;TYPE FIELD…], or !NAME, and with anything
 // behind it, to delete the event. A line of dynamic_events has "s:" and maybe "synthetic/" in front of the name.
-// Errors are *errlog.Error.
+// Errors are *caret.Error.
 func ParseSynthetic(line string) (*Synthetic, error) {
 	s := &Synthetic{}
 	rest, dynamic := line, false

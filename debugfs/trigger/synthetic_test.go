@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 func TestSyntheticEventsAreListed(t *testing.T) {
@@ -63,7 +63,7 @@ func TestErrorsOfDefinitions(t *testing.T) {
 	} {
 		command := strings.Replace(line, "^", "", 1)
 		_, err := ParseSynthetic(command)
-		var e *errlog.Error
+		var e *caret.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v", line, err)
 			continue

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // Host is the tree that triggers act on. Its methods are called by the goroutines that call Set.Write,
@@ -123,7 +123,7 @@ func (s *Set) Print(w io.Writer, symbols Symbols) error {
 	return nil
 }
 
-// Write does one command that was written to the trigger file. Errors are *errlog.Error, ENODEV of an
+// Write does one command that was written to the trigger file. Errors are *caret.Error, ENODEV of an
 // event that is gone, or the Host's.
 func (s *Set) Write(text string) error {
 	s.table.write.Lock()

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/debugfs/errlog"
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 )
 
 // host records what triggers ask of it.
@@ -107,7 +107,7 @@ func write(t *testing.T, s *Set, commands ...string) {
 func refused(t *testing.T, s *Set, command, id string, errno syscall.Errno) {
 	t.Helper()
 	err := s.Write(command)
-	var e *errlog.Error
+	var e *caret.Error
 	if !errors.As(err, &e) || e.ID != id || !errors.Is(err, errno) {
 		t.Errorf("%s: %v, want %s, %v", command, err, id, errno)
 	}

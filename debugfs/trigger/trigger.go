@@ -15,8 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/gokprobe/gokprobe/debugfs/fetch"
-	"github.com/gokprobe/gokprobe/debugfs/filter"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
 // Kind is what a trigger does.

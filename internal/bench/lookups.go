@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +12,7 @@ import (
 )
 
 // lookups measures one name in a large program, with nothing cached in the tracer.
-func lookups(dir, _ string) error {
+func lookups(dir, _ string, kept io.Writer) error {
 	programs := []struct{ what, name, symbol string }{
 		{"the Go compiler", "compile", "cmd/compile/internal/ssa.Compile"},
 		{"100,000 C++ functions, -g", "large", "ns::func_99999"},
@@ -35,6 +36,9 @@ func lookups(dir, _ string) error {
 				return err
 			}
 			s = append(s, time.Since(start))
+		}
+		if err := s.keep(kept, "Lookup/program="+p.name); err != nil {
+			return err
 		}
 		size := int64(0)
 		if fi, err := os.Stat(bin); err == nil {

@@ -4,9 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -20,13 +24,26 @@ func main() {
 	if status, is := bench.Child(); is {
 		os.Exit(status)
 	}
-	if err := run(); err != nil {
+	hitRounds := flag.Int("rounds", 5, "measure hits `N` times")
+	kept := flag.String("keep", "", "write the rounds to `FILE`, for benchstat")
+	flag.Parse()
+	if err := run(*hitRounds, *kept); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+// run measures, and writes the rounds to the file kept, unless that is empty.
+func run(hitRounds int, kept string) (err error) {
+	out := io.Discard
+	if kept != "" {
+		f, createErr := os.Create(kept)
+		if createErr != nil {
+			return createErr
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
 	dir, err := os.MkdirTemp("", "gokprobe-bench-")
 	if err != nil {
 		return err
@@ -36,8 +53,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(string, string) error{hits, pauses, lookups} {
-		if err := part(dir, bin); err != nil {
+	hits := func(_, _ string, kept io.Writer) error { return hits(hitRounds, kept) }
+	for _, part := range []func(dir, bin string, kept io.Writer) error{hits, pauses, lookups} {
+		if err := part(dir, bin, out); err != nil {
 			return err
 		}
 		fmt.Println()
@@ -46,14 +64,14 @@ func run() error {
 }
 
 // hits measures what a hit costs, in every way there is.
-func hits(_, _ string) error {
+func hits(rounds int, kept io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	report, err := bench.Run(ctx, bench.Config{Rounds: 5})
+	report, err := bench.Run(ctx, bench.Config{Rounds: rounds})
 	if err != nil {
 		return err
 	}
-	return report.Text(os.Stdout)
+	return errors.Join(report.Text(os.Stdout), report.Benchstat(kept))
 }
 
 // series is the measurements of one thing, one a round.
@@ -62,6 +80,16 @@ type series []time.Duration
 func (s series) sorted() series { return slices.Sorted(slices.Values(s)) }
 
 func (s series) median() time.Duration { return s.sorted()[len(s)/2] }
+
+// keep writes the rounds for benchstat, as bench.Report.Benchstat does.
+func (s series) keep(w io.Writer, name string) error {
+	for _, d := range s {
+		if _, err := fmt.Fprintf(w, "Benchmark%s-%d 1 %d ns/op\n", name, runtime.NumCPU(), d.Nanoseconds()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // spread is the smallest and the largest.
 func (s series) spread() string {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -11,7 +12,7 @@ import (
 // pauses measures attaching to a program with many sleeping threads and one that reads
 // the clock all the time: how long attaching takes, and the longest time for which the
 // busy thread did not run, while attached to and in the same time left alone.
-func pauses(_, bin string) error {
+func pauses(_, bin string, kept io.Writer) error {
 	fmt.Printf("Attach, one probe, detach (median of %d rounds; the pause is the longest gap a busy thread saw)\n", rounds)
 	w := table()
 	fmt.Fprintln(w, "sleeping threads\tattach\tregister\tdetach\tpause\tspread\tpause unattached")
@@ -22,6 +23,11 @@ func pauses(_, bin string) error {
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n, show(m.attach.median()), show(m.register.median()), show(m.detach.median()),
 			show(m.pause.median()), m.pause.spread(), show(m.idle.median()))
+		for name, s := range map[string]series{"Attach": m.attach, "Register": m.register, "Detach": m.detach, "Pause": m.pause} {
+			if err := s.keep(kept, fmt.Sprintf("%s/threads=%d", name, n)); err != nil {
+				return err
+			}
+		}
 	}
 	return w.Flush()
 }

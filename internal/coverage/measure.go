@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/arch/amd64"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/optimize"
 )
 
@@ -48,8 +48,6 @@ func (t *tally) take(o *optimize.Option, length int) {
 	}
 }
 
-var host amd64.Arch
-
 // measurement tries sites of a module.
 type measurement struct {
 	*module
@@ -70,10 +68,10 @@ func measure(m *module, all bool) (*measurement, error) {
 
 func (x *measurement) function(f arch.Range, all bool) error {
 	code := x.code(f)
-	an, err := optimize.Analyze(host, host, optimize.Function{Range: f, Code: code, Next: x.next(f.End)})
+	an, err := optimize.Analyze(host.Arch, host.Detours, optimize.Function{Range: f, Code: code, Next: x.next(f.End)})
 	switch {
 	case !all:
-		return x.try(an, err, f.Start+arch.Addr(host.EntrySkip(code)))
+		return x.try(an, err, f.Start+arch.Addr(host.Arch.EntrySkip(code)))
 	case err != nil:
 		return x.try(nil, err, f.Start)
 	}
@@ -100,7 +98,7 @@ func (x *measurement) try(an *optimize.Analysis, err error, at arch.Addr) error 
 	var refusal *optimize.Refusal
 	switch {
 	case err == nil:
-		x.take(o, host.JumpLen())
+		x.take(o, host.Detours.JumpLen())
 	case errors.As(err, &refusal):
 		x.refuse(why(refusal), at-x.bias)
 	default:

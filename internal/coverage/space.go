@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/optimize"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -27,7 +28,7 @@ var userLimits = arch.Range{Start: 64 << 10, End: 1<<47 - trampoline.PageSize}
 // its heap; around a library other ones, and below it thread stacks and malloc's arenas.
 func newSpace(m *module) *space {
 	s := &space{pages: map[arch.Addr]bool{}}
-	s.region = trampoline.New(host, trampoline.Owner{}, mapper{s})
+	s.region = trampoline.New(host.Code, trampoline.Owner{}, mapper{s})
 	s.use(m.mapped, trampoline.GrowsNot)
 	s.use(arch.Range{Start: 0x7ffd_1234_0000, End: 0x7ffd_1236_1000}, trampoline.GrowsDown)
 	if m.library {
@@ -57,7 +58,7 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 	size := 0
 	patterns := make([]arch.Pattern, len(c.Options))
 	for i, o := range c.Options {
-		n, err := host.DetourLen(o.Insns, s.body(arch.Dead{}))
+		n, err := host.Detours.DetourLen(o.Insns, s.body(arch.Dead{}))
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 		return nil, err
 	}
 	o := &c.Options[landing.Option]
-	d, err := host.AssembleDetour(landing.Detour, o.Insns, s.body(host.Dead(o.Insns)))
+	d, err := host.Detours.AssembleDetour(landing.Detour, o.Insns, s.body(host.Detours.Dead(o.Insns)))
 	switch {
 	case err != nil:
 		return nil, err
@@ -78,13 +79,13 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 	case !o.Pattern.Allows(landing.Entry):
 		return nil, fmt.Errorf("the jump may not lead to %s", landing.Entry)
 	}
-	s.touch(landing.Entry, host.JumpLen())
+	s.touch(landing.Entry, host.Detours.JumpLen())
 	s.touch(landing.Detour, len(d.Code))
 	return o, nil
 }
 
 func (s *space) body(dead arch.Dead) arch.Body {
-	return host.CountBody(s.cells.Start, shards, dead, true)
+	return host.Detours.CountBody(s.cells.Start, shards, dead, true)
 }
 
 // count makes the counter.

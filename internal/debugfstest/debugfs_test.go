@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/debugfs"
-	"github.com/gokprobe/gokprobe/debugfs/door"
+	"github.com/gokprobe/gokprobe/internal/door"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )

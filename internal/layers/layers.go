@@ -1,6 +1,8 @@
 // Package layers holds the code to the import table of ARCHITECTURE.md. Its test
 // fails when a room imports what its row does not allow, when a room has no row,
-// and when a row has no room.
+// when a row has no room, and when a row allows what its rooms do not use. It also
+// fails where a room that has nothing to do with one processor names what is that
+// processor's.
 package layers
 
 import (

@@ -161,7 +161,7 @@ func (c campaign) probed(t *testing.T, m mode, want string) hits {
 // attach takes hold of a process until the test ends; a warning fails the test.
 func attach(t testing.TB, pid int, opts kprobes.Options) *kprobes.Session {
 	t.Helper()
-	opts.Log = func(m string) { t.Errorf("session warns: %s", m) }
+	opts.Log = testprog.NoWarnings(t)
 	s, err := kprobes.Attach(pid, opts)
 	if err != nil {
 		t.Fatalf("attach: %v", err)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
@@ -31,15 +32,7 @@ func (p *Prog) CheckClean() {
 // CheckClean is Prog.CheckClean for any live process.
 func CheckClean(t testing.TB, pid int) {
 	t.Helper()
-	dirt, err := dirtOf(pid)
-	for range besideUprobes() {
-		if err != nil || len(dirt) == 0 {
-			break
-		}
-		var now []string
-		now, err = dirtOf(pid)
-		dirt = slices.DeleteFunc(dirt, func(d string) bool { return !slices.Contains(now, d) })
-	}
+	dirt, err := dirtOf(pid, uprobesGo())
 	if err != nil {
 		t.Errorf("check that %d is clean: %v", pid, err)
 	}
@@ -48,24 +41,15 @@ func CheckClean(t testing.TB, pid int) {
 	}
 }
 
-// besideUprobes is how often to look again whether what is dirty stays so: where scripts/beside-uprobes has uprobes of the kernel's come and
-// go, they are dirt of nobody's. What a tracer leaves is still there when each of them has gone.
-func besideUprobes() int {
-	if os.Getenv("GOKPROBE_BESIDE_UPROBES") == "" {
-		return 0
-	}
-	return 5000
-}
-
 // dirtOf lists what a tracer left behind in process pid.
-func dirtOf(pid int) ([]string, error) {
+func dirtOf(pid int, until time.Time) ([]string, error) {
 	var dirt []string
 	live := liveTask(pid)
 	mappings, err := procfs.Maps(live)
 	if err != nil {
 		return nil, err
 	}
-	texts := &texts{pid: live, exe: exeOf(live), files: map[string]*textFile{}}
+	texts := newTexts(live, until)
 	defer texts.close()
 	for _, m := range mappings {
 		if m.Path == regionName {
@@ -95,6 +79,7 @@ func dirtOf(pid int) ([]string, error) {
 // texts opens each file once: some programs map one very often.
 type texts struct {
 	pid   int
+	until time.Time // uprobes are waited for
 	exe   string
 	mem   *os.File
 	files map[string]*textFile
@@ -103,6 +88,10 @@ type texts struct {
 type textFile struct {
 	f   *os.File
 	elf bool
+}
+
+func newTexts(pid int, until time.Time) *texts {
+	return &texts{pid: pid, until: until, exe: exeOf(pid), files: map[string]*textFile{}}
 }
 
 func (x *texts) close() {
@@ -135,12 +124,7 @@ func (x *texts) dirt(m procfs.Mapping) ([]string, error) {
 		return nil, err
 	}
 	got := make([]byte, len(want))
-	if x.mem == nil {
-		if x.mem, err = os.Open("/proc/" + strconv.Itoa(x.pid) + "/mem"); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := x.mem.ReadAt(got, int64(m.Range.Start)); err != nil {
+	if err := x.read(m, got, want); err != nil {
 		return nil, err
 	}
 	var dirt []string
@@ -151,6 +135,19 @@ func (x *texts) dirt(m procfs.Mapping) ([]string, error) {
 		}
 	}
 	return dirt, nil
+}
+
+// read reads code from the beginning of m, which was mapped from file.
+func (x *texts) read(m procfs.Mapping, code, file []byte) (err error) {
+	if x.mem == nil {
+		if x.mem, err = os.Open("/proc/" + strconv.Itoa(x.pid) + "/mem"); err != nil {
+			return err
+		}
+	}
+	if _, err := x.mem.ReadAt(code, int64(m.Range.Start)); err != nil {
+		return err
+	}
+	return outwait(x.mem, m, code, file, x.until)
 }
 
 // part is what m maps of its file, which may end before m does; nothing of one that is no text.
@@ -173,6 +170,15 @@ func (x *texts) part(m procfs.Mapping) ([]byte, error) {
 		return nil, nil
 	}
 	return io.ReadAll(io.NewSectionReader(t.f, int64(m.Offset), int64(m.Range.Len())))
+}
+
+// besides is part, where others may be in the text; what can't be read has nobody.
+func (x *texts) besides(m procfs.Mapping) []byte {
+	if !BesideUprobes() || m.Anonymous() || m.Deleted && m.Path != x.exe {
+		return nil
+	}
+	file, _ := x.part(m)
+	return file
 }
 
 func exeOf(pid int) string { s, _ := procfs.Exe(pid); return s }
@@ -226,7 +232,12 @@ type Snapshot struct {
 // TakeSnapshot records process pid. Threads that end meanwhile are left out.
 func TakeSnapshot(t testing.TB, pid int) Snapshot {
 	t.Helper()
-	s, err := takeSnapshot(pid)
+	return mustSnapshot(t, pid, uprobesGo())
+}
+
+func mustSnapshot(t testing.TB, pid int, until time.Time) Snapshot {
+	t.Helper()
+	s, err := takeSnapshot(pid, until)
 	if err != nil {
 		t.Fatalf("snapshot of %d: %v", pid, err)
 	}
@@ -239,8 +250,9 @@ func TakeSnapshot(t testing.TB, pid int) Snapshot {
 func (s Snapshot) Compare(t testing.TB, pid int) {
 	t.Helper()
 	var diff []string
+	until := uprobesGo()
 	for range 100 {
-		if diff = s.diff(TakeSnapshot(t, pid)); len(diff) == 0 {
+		if diff = s.diff(mustSnapshot(t, pid, until)); len(diff) == 0 {
 			return
 		}
 	}
@@ -284,13 +296,15 @@ func diffMaps[K string | int, V string | []byte](what string, a, b map[K]V, same
 	return d
 }
 
-func takeSnapshot(pid int) (Snapshot, error) {
+func takeSnapshot(pid int, until time.Time) (Snapshot, error) {
 	s := Snapshot{Text: map[string][]byte{}, FDs: map[int]string{}, Signals: map[int]string{}}
 	live := liveTask(pid)
 	mappings, err := procfs.Maps(live)
 	if err != nil {
 		return s, err
 	}
+	texts := newTexts(live, until)
+	defer texts.close()
 	files := map[string]bool{}
 	for _, m := range mappings {
 		if !m.Anonymous() {
@@ -298,9 +312,9 @@ func takeSnapshot(pid int) (Snapshot, error) {
 		} else if m.Write {
 			s.Private += m.Range.Len()
 		}
-		if m.Exec && m.Path != "[vsyscall]" { // not readable through /proc/PID/mem
-			b, err := readMem(live, m.Range)
-			if err != nil {
+		if m.Exec && m.Path != "[vsyscall]" && !ofUprobes(m) { // not readable through /proc/PID/mem
+			b := make([]byte, m.Range.Len())
+			if err := texts.read(m, b, texts.besides(m)); err != nil {
 				return s, err
 			}
 			s.Text[strings.TrimSpace(m.Range.String()+" "+m.Path)] = b

@@ -23,7 +23,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 func (r *recorder) Helper() {}
 
 // poke changes a byte of an executable mapping of pid and returns what undoes it.
-func poke(t *testing.T, pid int, path string) func() {
+func poke(t *testing.T, pid int, path string, b byte) func() {
 	t.Helper()
 	for r := range TakeSnapshot(t, pid).Text {
 		if !strings.Contains(r, path) {
@@ -39,7 +39,7 @@ func poke(t *testing.T, pid int, path string) func() {
 		if _, err := mem.ReadAt(old, at); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := mem.WriteAt([]byte{0xcc}, at); err != nil {
+		if _, err := mem.WriteAt([]byte{b}, at); err != nil {
 			t.Fatal(err)
 		}
 		return func() {
@@ -57,7 +57,7 @@ func TestChangedTextIsFound(t *testing.T) {
 	for _, path := range []string{"/prey", "/libc.so.6", "[vdso]"} {
 		p := Start(t, Build(t, "prey"))
 		before := TakeSnapshot(t, p.PID())
-		undo := poke(t, p.PID(), path)
+		undo := poke(t, p.PID(), path, 0xcc)
 		check, compare := recorder{TB: t}, recorder{TB: t}
 		CheckClean(&check, p.PID())
 		before.Compare(&compare, p.PID())
@@ -77,11 +77,11 @@ func TestChangedTextIsFound(t *testing.T) {
 func TestALeftRegionIsFound(t *testing.T) {
 	pid := os.Getpid()
 	before := TakeSnapshot(t, pid)
-	if d, err := dirtOf(pid); err != nil || len(d) != 0 {
+	if d, err := dirtOf(pid, uprobesGo()); err != nil || len(d) != 0 {
 		t.Fatalf("dirty before: %q, %v", d, err)
 	}
 	unmap := leaveRegion(t)
-	dirt, err := dirtOf(pid)
+	dirt, err := dirtOf(pid, uprobesGo())
 	if err != nil || len(dirt) != 2 || !strings.Contains(dirt[0], regionName) || !strings.Contains(dirt[1], regionName) {
 		t.Errorf("found %q, %v; want two mappings", dirt, err)
 	}
@@ -92,7 +92,7 @@ func TestALeftRegionIsFound(t *testing.T) {
 		}
 	}
 	unmap()
-	if d, err := dirtOf(pid); err != nil || len(d) != 0 {
+	if d, err := dirtOf(pid, uprobesGo()); err != nil || len(d) != 0 {
 		t.Errorf("still dirty: %q, %v", d, err)
 	}
 	before.Compare(t, pid)
@@ -112,8 +112,8 @@ func TestChangedTextOfADeletedProgramIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.CheckClean()
-	defer poke(t, p.PID(), "/prey")()
-	if dirt, err := dirtOf(p.PID()); err != nil || len(dirt) != 1 {
+	defer poke(t, p.PID(), "/prey", 0xcc)()
+	if dirt, err := dirtOf(p.PID(), uprobesGo()); err != nil || len(dirt) != 1 {
 		t.Errorf("found %q, %v", dirt, err)
 	}
 }
@@ -121,8 +121,8 @@ func TestChangedTextOfADeletedProgramIsFound(t *testing.T) {
 // Everything is checked through a living thread: an ended leader shows nothing.
 func TestALeaderThatEndedHidesNothing(t *testing.T) {
 	p := Start(t, Build(t, "leader"))
-	defer poke(t, p.PID(), "/leader")()
-	if dirt, err := dirtOf(p.PID()); err != nil || len(dirt) != 1 {
+	defer poke(t, p.PID(), "/leader", 0xcc)()
+	if dirt, err := dirtOf(p.PID(), uprobesGo()); err != nil || len(dirt) != 1 {
 		t.Errorf("found %q, %v", dirt, err)
 	}
 	if s := TakeSnapshot(t, p.PID()); len(s.Signals) != 3 || len(s.FDs) < 3 || s.Private == 0 {
@@ -144,7 +144,7 @@ func TestAPendingTrapIsSeen(t *testing.T) {
 func TestATracerIsFound(t *testing.T) {
 	p := Start(t, Build(t, "threads"))
 	traced(t, p.PID(), func(tracer int) {
-		dirt, err := dirtOf(p.PID())
+		dirt, err := dirtOf(p.PID(), uprobesGo())
 		if err != nil || len(dirt) != 1 || !strings.Contains(dirt[0], fmt.Sprintf("traced by %d", tracer)) {
 			t.Errorf("found %q, %v", dirt, err)
 		}

@@ -1,5 +1,5 @@
 // A program in which a tracer seems to have left a region, whose owner is a process of the program's choice: its ID, its start time, and
-// the inode number of its PID namespace are the arguments.
+// the inode number of its PID namespace are the arguments, and the version of the region.
 #include "prog.h"
 #include <stdint.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 int main(int argc, char **argv)
 {
 	struct { char magic[8]; uint32_t version, arenas; char arch[16]; uint32_t pid, slot; uint64_t start, ns; } head = {
-		"gokprobe", 2, 0, "amd64", atoi(argv[1]), 64, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10),
+		"gokprobe", atoi(argv[4]), 0, "amd64", atoi(argv[1]), 64, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10),
 	};
 	char line[64];
 	int fd = memfd_create("gokprobe", 0);

@@ -1,0 +1,5 @@
+// Package code generates machine code of ours for x86-64: slots, detours and what their bodies do, and
+// the guard that handles signals when the tracer has died. Its Arch is that of package amd64 beside.
+//
+// "SDM" is as in package amd64.
+package code

@@ -1,0 +1,91 @@
+package linux
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// ntX86XState is the regset of all extended state in the layout of XSAVE (elf.h).
+const ntX86XState = 0x202
+
+// Places in an XSAVE image, whose first 512 bytes are those of FXSAVE (SDM vol. 1 table 10-2, §13.4.2).
+const (
+	statusWord = 2
+	tags       = 4
+	fip        = 8 // as FXSAVE64 stores it
+	st0        = 32
+	xmm0       = 160
+	xstateBV   = 512
+	fxsaveLen  = 512
+
+	x87InUse = 1 << 0
+	sseInUse = 1 << 1
+)
+
+// ReadExtended reads a thread's extended state into buf and returns what there is. PTRACE_SETFPREGS would mark SSE as used, which a
+// program that executes XSAVE can tell; this regset keeps XSTATE_BV.
+func ReadExtended(tid int, buf []byte) ([]byte, error) {
+	iov := unix.Iovec{Base: &buf[0], Len: uint64(len(buf))}
+	err := requestPtr(unix.PTRACE_GETREGSET, tid, ntX86XState, unsafe.Pointer(&iov))
+	return buf[:iov.Len], err
+}
+
+// WriteExtended gives the thread the extended state of image.
+func WriteExtended(tid int, image []byte) error {
+	iov := unix.Iovec{Base: &image[0], Len: uint64(len(image))}
+	return requestPtr(unix.PTRACE_SETREGSET, tid, ntX86XState, unsafe.Pointer(&iov))
+}
+
+// X87 is x87 register st(n), n being 0 to 7.
+func X87(tid, n int) (v [10]byte, err error) {
+	var fx [fxsaveLen]byte
+	if err := requestPtr(unix.PTRACE_GETFPREGS, tid, 0, unsafe.Pointer(&fx)); err != nil {
+		return v, err
+	}
+	copy(v[:], fx[st0+16*n:])
+	return v, nil
+}
+
+// Vector is the low 128 bits of vector register n.
+func Vector(tid, n int) (lo, hi uint64, err error) {
+	var fx [fxsaveLen]byte
+	if err := requestPtr(unix.PTRACE_GETFPREGS, tid, 0, unsafe.Pointer(&fx)); err != nil {
+		return 0, 0, err
+	}
+	p := (*[2]uint64)(unsafe.Pointer(&fx[xmm0+16*n]))
+	return p[0], p[1], nil
+}
+
+// SetVector changes the low 128 bits of a vector register of an image, and nothing else. Where SSE state is in its initial
+// configuration, what the image has of it counts for nothing until its bit in XSTATE_BV is
+// set (SDM vol. 1 §13.4.2, §13.6); the kernel has put zeros there.
+func SetVector(image []byte, n int, lo, hi uint64) {
+	binary.LittleEndian.PutUint64(image[xmm0+16*n:], lo)
+	binary.LittleEndian.PutUint64(image[xmm0+16*n+8:], hi)
+	image[xstateBV] |= sseInUse
+}
+
+// LastFPUInsn is the address that an image has of the last x87 instruction that the thread executed (FIP;
+// Intel SDM vol. 1 §8.1.8).
+func LastFPUInsn(image []byte) arch.Addr {
+	return arch.Addr(binary.LittleEndian.Uint64(image[fip:]))
+}
+
+// SetLastFPUInsn changes it.
+func SetLastFPUInsn(image []byte, a arch.Addr) {
+	binary.LittleEndian.PutUint64(image[fip:], uint64(a))
+}
+
+// EmptyX87 makes the x87 stack of an image empty, as functions expect it (System V ABI,
+// AMD64 supplement §3.2.3), with no exception pending. It reports whether it was not.
+func EmptyX87(image []byte) (changed bool) {
+	if image[xstateBV]&x87InUse == 0 || image[statusWord] == 0 && image[statusWord+1] == 0 && image[tags] == 0 {
+		return false
+	}
+	image[statusWord], image[statusWord+1], image[tags] = 0, 0, 0
+	return true
+}

@@ -1,0 +1,4 @@
+package linux
+
+// Ticks is the processor's time-stamp counter, which programs in the target read as well.
+func Ticks() uint64

@@ -1,0 +1,96 @@
+package filter
+
+import (
+	"github.com/gokprobe/gokprobe/expr/fetch"
+)
+
+func (n *node) match(values []fetch.Value) bool {
+	if n.pred != nil {
+		return n.pred.match(values) != n.not
+	}
+	for _, sub := range n.list {
+		if sub.match(values) == n.any {
+			return n.any != n.not
+		}
+	}
+	return n.any == n.not
+}
+
+func (p *pred) match(values []fetch.Value) bool {
+	var v fetch.Value
+	if p.field < len(values) {
+		v = values[p.field]
+	}
+	switch p.is {
+	case aString:
+		return p.matchString(p.textOf(v))
+	case aFunction:
+		return p.within(v.U) == (p.op == equal)
+	case cpus: // several, so a number is never equal to them
+		return v.U < maxCPUs && (p.op == notEqual || p.op == anyBit && p.within(v.U))
+	}
+	return p.compare(v.U)
+}
+
+func (p *pred) within(n uint64) bool {
+	for _, r := range p.ranges {
+		if r.first <= n && n <= r.last {
+			return true
+		}
+	}
+	return false
+}
+
+// compare compares numbers of 64 bits.
+func (p *pred) compare(n uint64) bool {
+	below := n < p.n
+	if p.typ.Kind == fetch.Signed {
+		below = int64(n) < int64(p.n)
+	}
+	switch p.op {
+	case equal:
+		return n == p.n
+	case notEqual:
+		return n != p.n
+	case less:
+		return below
+	case lessEqual:
+		return below || n == p.n
+	case greater:
+		return !below && n != p.n
+	case greaterEqual:
+		return !below
+	}
+	return n&p.n != 0
+}
+
+// textOf is a value as a string.
+func (p *pred) textOf(v fetch.Value) string {
+	if p.typ.Kind == fetch.Char {
+		var text []byte
+		for _, e := range v.Elems {
+			if e.U == 0 {
+				break
+			}
+			text = append(text, byte(e.U))
+		}
+		return string(text)
+	}
+	if p.typ.Count > 0 {
+		if len(v.Elems) == 0 {
+			return ""
+		}
+		v = v.Elems[0]
+	}
+	return v.S
+}
+
+func (p *pred) matchString(text string) bool {
+	switch p.op {
+	case equal:
+		return text == p.text
+	case notEqual:
+		return text != p.text
+	}
+	return matchGlob(p.text, text) != p.not
+}

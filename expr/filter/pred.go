@@ -1,0 +1,190 @@
+package filter
+
+import (
+	"strings"
+
+	"github.com/gokprobe/gokprobe/expr/fetch"
+)
+
+// op is a comparison.
+type op uint8
+
+const (
+	glob op = iota
+	notEqual
+	equal
+	lessEqual
+	less
+	greaterEqual
+	greater
+	anyBit
+)
+
+// ops are the comparisons' texts. The longer come before those that they begin with.
+var ops = [...]string{glob: "~", notEqual: "!=", equal: "==", lessEqual: "<=", less: "<", greaterEqual: ">=", greater: ">", anyBit: "&"}
+
+// pred compares a field with a constant.
+type pred struct {
+	field  int
+	typ    fetch.Type
+	op     op
+	is     want
+	n      uint64 // a number, extended like the field's values
+	text   string
+	not    bool // of a glob
+	ranges []span
+}
+
+// want is what a field is compared with.
+type want uint8
+
+const (
+	aNumber   want = iota
+	aString        // text
+	aFunction      // ranges has one
+	cpus           // several of them: ranges
+)
+
+// span are the numbers from first to last.
+type span struct{ first, last uint64 }
+
+// Columns of errors are the kernel's: this much behind where the predicate was read up to.
+const columnsBehind = 1
+
+// longest are the bytes that the kernel has room for, with a zero.
+const (
+	longestText   = 256 // MAX_FILTER_STR_VAL
+	longestNumber = 24
+)
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isAlnum(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+// while passes over what ok accepts, and returns it.
+func (s *parser) while(ok func(byte) bool) string {
+	from := s.at
+	for s.at < len(s.text) && ok(s.text[s.at]) {
+		s.at++
+	}
+	return s.text[from:s.at]
+}
+
+// here is an error at the place where the parser is.
+func (s *parser) here(id string) error { return s.fail(id, s.at+columnsBehind) }
+
+// predicate reads FIELD OP VALUE.
+func (s *parser) predicate() (*pred, error) {
+	name := s.while(func(c byte) bool { return isAlnum(c) || c == '_' })
+	if name == "" {
+		return nil, s.fail("INVALID_FILTER", s.at)
+	}
+	s.n++
+	p := &pred{field: s.find(name)}
+	if p.field < 0 {
+		return nil, s.here("FIELD_NOT_FOUND")
+	}
+	p.typ = s.Fields[p.field].Type
+	s.accept(".ustring") // all strings are the user's
+	function := s.accept(".function")
+	s.skip()
+	if !s.operator(p) {
+		return nil, s.here("INVALID_OP")
+	}
+	s.skip()
+	if p.typ.Count > 0 && !p.isString() {
+		return nil, s.here("ILLEGAL_FIELD_OP")
+	}
+	return p, s.value(p, function)
+}
+
+// find is the index of a field. Names that tell of the thread may be in capitals.
+func (s *parser) find(name string) int {
+	if name == "COMM" || name == "CPU" {
+		name = strings.ToLower(name)
+	}
+	for i, f := range s.Fields {
+		if f.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *parser) operator(p *pred) bool {
+	for o, text := range ops {
+		if s.accept(text) {
+			p.op = op(o)
+			return true
+		}
+	}
+	return false
+}
+
+// isString tells that the field is compared with strings.
+func (p *pred) isString() bool {
+	switch p.typ.Kind {
+	case fetch.String, fetch.UString, fetch.SymStr:
+		return true
+	case fetch.Char:
+		return p.typ.Count > 0
+	}
+	return false
+}
+
+func (s *parser) value(p *pred, function bool) error {
+	switch c := s.peek(); {
+	case function:
+		return s.function(p)
+	case strings.HasPrefix(s.text[s.at:], "CPUS"):
+		return s.cpus(p)
+	case c == '\'' || c == '"':
+		return s.quoted(p, c)
+	case isDigit(c) || c == '-':
+		return s.number(p)
+	}
+	return s.here("INVALID_VALUE")
+}
+
+// quoted reads a string.
+func (s *parser) quoted(p *pred, quote byte) error {
+	switch {
+	case p.op != notEqual && p.op != equal && p.op != glob:
+		return s.here("ILLEGAL_FIELD_OP")
+	case !p.isString():
+		return s.here("EXPECT_DIGIT")
+	}
+	s.at++
+	p.is, p.text = aString, s.while(func(c byte) bool { return c != quote })
+	if len(p.text) >= longestText {
+		return s.here("OPERAND_TOO_LONG")
+	}
+	s.at++
+	if p.op == glob {
+		p.text, p.not = strings.CutPrefix(p.text, "!")
+	}
+	return nil
+}
+
+// number reads a number.
+func (s *parser) number(p *pred) error {
+	switch {
+	case p.isString():
+		return s.here("EXPECT_STRING")
+	case p.op == glob:
+		return s.here("ILLEGAL_FIELD_OP")
+	}
+	from := s.at
+	s.accept("-")
+	s.while(isAlnum)
+	text := s.text[from:s.at]
+	if len(text) >= longestNumber {
+		return s.here("OPERAND_TOO_LONG")
+	}
+	n, ok := parseNumber(text, p.typ.Kind == fetch.Signed)
+	if !ok {
+		return s.fail("ILLEGAL_INTVAL", from+columnsBehind)
+	}
+	p.n = p.extend(n)
+	return nil
+}

@@ -1,0 +1,129 @@
+package filter
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/expr/fetch"
+)
+
+// parseNumber reads a number as the kernel's kstrtoull and kstrtoll do with base 0.
+func parseNumber(text string, signed bool) (uint64, bool) {
+	digits, negative := strings.CutPrefix(text, "-")
+	base := 10
+	switch {
+	case len(digits) > 2 && digits[0] == '0' && digits[1]|0x20 == 'x':
+		base, digits = 16, digits[2:]
+	case len(digits) > 1 && digits[0] == '0':
+		base, digits = 8, digits[1:]
+	}
+	switch {
+	case negative && !signed:
+		return 0, false
+	case signed:
+		if negative {
+			digits = "-" + digits
+		}
+		n, err := strconv.ParseInt(digits, base, 64)
+		return uint64(n), err == nil
+	}
+	n, err := strconv.ParseUint(digits, base, 64)
+	return n, err == nil
+}
+
+// size is the bytes of the field.
+func (p *pred) size() int {
+	if p.typ.Size == 0 {
+		return 8
+	}
+	return p.typ.Size
+}
+
+// extend makes n a number of the field's type, as its values are.
+func (p *pred) extend(n uint64) uint64 {
+	shift := 64 - 8*p.size()
+	if p.typ.Kind == fetch.Signed {
+		return uint64(int64(n<<shift) >> shift)
+	}
+	return n << shift >> shift
+}
+
+// function reads the name of a function, up to a blank or a bracket that was not opened in it.
+func (s *parser) function(p *pred) error {
+	switch {
+	case p.isString() || p.size() != 8:
+		return s.here("ILLEGAL_FIELD_OP")
+	case p.op != equal && p.op != notEqual:
+		return s.here("INVALID_OP")
+	}
+	depth := 0
+	name := s.while(func(c byte) bool {
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		return depth >= 0 && !isSpace(c)
+	})
+	if s.Function != nil {
+		if start, end, ok := s.Function(name); ok && start < end {
+			p.is, p.ranges = aFunction, []span{{start, end - 1}}
+			return nil
+		}
+	}
+	return s.here("NO_FUNCTION")
+}
+
+// maxCPUs is what the numbers of processors are below (the greatest NR_CPUS of x86-64).
+const maxCPUs = 8192
+
+// cpus reads CPUS{LIST}.
+func (s *parser) cpus(p *pred) error {
+	switch {
+	case p.isString(), p.op != equal && p.op != notEqual && p.op != anyBit:
+		return s.here("ILLEGAL_FIELD_OP")
+	}
+	s.accept("CPUS")
+	if !s.accept("{") {
+		s.at = min(s.at+1, len(s.text))
+		return s.here("MISSING_BRACE_OPEN")
+	}
+	list := s.while(func(c byte) bool { return c != '}' })
+	if s.peek() != '}' {
+		return s.here("MISSING_BRACE_CLOSE")
+	}
+	ok := false
+	if p.ranges, ok = parseCPUs(list); !ok {
+		return s.here("INVALID_CPULIST")
+	}
+	s.at++
+	p.is = cpus
+	if r := p.ranges; len(r) == 1 && r[0].first == r[0].last {
+		p.is, p.n = aNumber, r[0].first
+		if p.op == anyBit {
+			p.op = equal
+		}
+	}
+	return nil
+}
+
+// parseCPUs reads numbers and ranges with commas between them; all are all.
+func parseCPUs(list string) (ranges []span, ok bool) {
+	for part := range strings.SplitSeq(list, ",") {
+		if part = strings.Trim(part, space); part == "all" {
+			part = "0-" + strconv.Itoa(maxCPUs-1)
+		}
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err := strconv.ParseUint(from, 10, 16)
+		last, err2 := strconv.ParseUint(to, 10, 16)
+		if err != nil || err2 != nil || first > last || last >= maxCPUs {
+			return nil, false
+		}
+		ranges = append(ranges, span{first, last})
+	}
+	return ranges, true
+}

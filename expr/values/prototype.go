@@ -1,0 +1,167 @@
+package values
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// prototype is what DWARF says of a probed function. For Go it tells the registers of its
+// own calling convention, as $argN do.
+type prototype struct {
+	abi      fetch.ABI
+	isReturn bool
+	params   []symbols.Param
+	results  []symbols.Param
+}
+
+// Prototype is what debug information says of the function that contains an address, for fetch arguments at its
+// entry or its return. The error is that of symbols.Table.Params.
+func Prototype(table *symbols.Table, at arch.Addr, isReturn bool) (arg.Function, error) {
+	p := &prototype{abi: host.C, isReturn: isReturn}
+	if table.GoFunction(at) {
+		p.abi = host.Go
+	}
+	var err error
+	if p.params, err = table.Params(at); err == nil && isReturn {
+		p.results, err = table.Results(at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Params implements arg.Function.
+func (p *prototype) Params() []string {
+	names := make([]string, len(p.params))
+	for i, param := range p.params {
+		names[i] = param.Name
+	}
+	return names
+}
+
+// Variable implements arg.Function. A result is the first one, of functions that give several.
+func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, err error) {
+	var param symbols.Param
+	i := slices.IndexFunc(p.params, func(x symbols.Param) bool { return x.Name == name })
+	switch {
+	case name == "$retval" && len(p.results) == 0:
+		return v, arg.ErrNoResult
+	case name == "$retval":
+		param = p.results[0]
+	case i < 0:
+		return v, arg.ErrNoVariable
+	default:
+		param = p.params[i]
+	}
+	steps := make([]symbols.Step, len(path))
+	for i, m := range path {
+		steps[i] = symbols.Step{Member: m.Name, Pointer: m.Arrow}
+	}
+	d, err := param.Datum(steps...)
+	if err != nil {
+		return v, stepError(err)
+	}
+	v.Type, v.Text = typeOf(d)
+	if v.Source, err = p.at(name, d); err == nil && d.Len != nil {
+		v.Len, err = p.at(name, *d.Len)
+	}
+	return v, err
+}
+
+// at is where d is, which is a parameter's or the result's.
+func (p *prototype) at(name string, d symbols.Datum) (fetch.Source, error) {
+	if name == "$retval" {
+		return p.result(d), nil
+	}
+	return p.source(d)
+}
+
+func stepError(err error) error {
+	var s *symbols.StepError
+	switch {
+	case !errors.As(err, &s):
+		return arg.ErrNoVariable
+	case errors.Is(err, symbols.ErrNoMember):
+		return &arg.MemberError{Step: s.Step, Err: arg.ErrNoMember}
+	}
+	return &arg.MemberError{Step: s.Step, Err: arg.ErrNoPointer}
+}
+
+// source is a parameter's: an $argN if it can be, since those are kept for the return.
+func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
+	const word = 8
+	s := fetch.Source{Base: fetch.Argument, Derefs: derefs(d.Loads)}
+	n := slices.Index(p.abi.Args, d.Reg)
+	onStack := d.Reg == "" && d.Stack >= word && d.Stack%word == 0 && (d.Shape != symbols.ShapeText || len(d.Loads) > 0)
+	switch {
+	case n >= 0:
+		s.N = int64(n) + 1
+	case onStack:
+		s.N = int64(len(p.abi.Args)) + d.Stack/word
+	case p.isReturn:
+		return s, arg.ErrNoVariable
+	case d.Reg != "":
+		s.Base, s.Name = fetch.Register, d.Reg
+	default:
+		s.Base, s.Derefs = fetch.Stack, derefs(append([]int64{d.Stack}, d.Loads...))
+	}
+	return s, nil
+}
+
+// result is a result's source, read when the function has returned.
+func (p *prototype) result(d symbols.Datum) fetch.Source {
+	switch d.Reg {
+	case p.abi.Results[0]:
+		return fetch.Source{Base: fetch.Retval, Derefs: derefs(d.Loads)}
+	case "":
+		return fetch.Source{Base: fetch.Stack, Derefs: derefs(append([]int64{d.Stack}, d.Loads...))}
+	}
+	return fetch.Source{Base: fetch.Register, Name: d.Reg, Derefs: derefs(d.Loads)}
+}
+
+func derefs(loads []int64) []fetch.Deref {
+	var all []fetch.Deref
+	for _, off := range loads {
+		all = append(all, fetch.Deref{Off: off})
+	}
+	return all
+}
+
+// typeOf is the type that the kernel gives a variable: by sign and size, in hexadecimal what is no number.
+func typeOf(d symbols.Datum) (t fetch.Type, text arg.Text) {
+	name := ""
+	switch d.Shape {
+	case symbols.ShapeTextPointer:
+		text = arg.TextPointer
+	case symbols.ShapeText:
+		text = arg.TextArray
+	case symbols.ShapeCountedText:
+		text = arg.TextCounted
+	case symbols.ShapeSigned:
+		name = fmt.Sprintf("s%d", 8*d.Size)
+	case symbols.ShapeUnsigned:
+		name = fmt.Sprintf("u%d", 8*d.Size)
+	}
+	if d.Bits > 0 {
+		name = bitFieldName(d)
+	}
+	t, _ = arg.TypeOf(name)
+	return t, text
+}
+
+// bitFieldName is the type of a bit field, in the smallest container that holds it from where it begins.
+func bitFieldName(d symbols.Datum) string {
+	container := int64(8)
+	for container < d.Bit+d.Bits {
+		container *= 2
+	}
+	return fmt.Sprintf("b%d@%d/%d", d.Bits, d.Bit, container)
+}

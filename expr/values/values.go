@@ -1,0 +1,241 @@
+// Package values is what somebody wants to know of a probe's hits, and which of them: the kernel's fetch arguments and
+// filters, where there is debug information with parameters by their names.
+package values
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/arg"
+	"github.com/gokprobe/gokprobe/expr/caret"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/filter"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Wish is what is wanted of a probe's hits.
+type Wish struct {
+	Args   []string // fetch arguments, [NAME=]FETCHARG[:TYPE]
+	Hidden []string // further ones, whose values follow those of Args
+	Filter string   // which hits are wanted; empty: all
+	// Params lets the Filter look at the function's parameters too, as far as they are known and can be compared.
+	Params bool
+	// Return tells that the values are those when the function has returned.
+	Return bool
+	// Syscall tells that it is about a system call: $argN are its arguments, and there are no other parameters.
+	Syscall bool
+	// More is what the Filter may look at beside all that.
+	More []fetch.Field
+}
+
+// HitFields is what a filter knows of every hit: what Values.Keeps is told.
+var HitFields = []fetch.Field{
+	{Name: "comm", Type: TypeOf("string")},
+	{Name: "common_pid", Type: TypeOf("s32")},
+}
+
+// TypeOf is a type by its name, such as "s32", which must be one.
+func TypeOf(name string) fetch.Type {
+	t, _ := arg.TypeOf(name)
+	return t
+}
+
+// Place is where a probe is.
+type Place struct {
+	Addr  arch.Addr
+	Waits bool // it is in a library that is not loaded yet, so that nothing is known of it
+}
+
+// Values is how a wish is met at one place. It is not changed after it was made; any number of goroutines may use it.
+type Values struct {
+	Args   []fetch.Arg // those of Wish.Args and Hidden, then those that only the filter looks at
+	Layout *fetch.Layout
+	Filter *filter.Filter // nil if every hit is wanted
+}
+
+// Error is what is wrong with a wish.
+type Error struct {
+	InFilter bool
+	Text     string // the argument or the filter
+	Err      error  // an *caret.Error where the text is wrong, which tells the column
+	// Unknown is why nothing is known of the function, where Text names one of its parameters.
+	Unknown error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	what := "argument"
+	if e.InFilter {
+		what = "filter"
+	}
+	if e.Unknown != nil {
+		return fmt.Sprintf("%s %s names a parameter, but %v", what, e.Text, e.Unknown)
+	}
+	var parse *caret.Error
+	if errors.As(e.Err, &parse) {
+		return fmt.Sprintf("%s %s: %s (%s)", what, e.Text, parse.Text, parse.ID)
+	}
+	return fmt.Sprintf("%s %s: %v", what, e.Text, e.Err)
+}
+
+// Unwrap is what the parser said.
+func (e *Error) Unwrap() error { return e.Err }
+
+// errNotLoaded is why nothing is known of a function.
+var errNotLoaded = errors.New("its library is not loaded yet; name a register or $arg1, $arg2 …")
+
+// errSyscall is why a system call has no parameters with names.
+var errSyscall = errors.New("of a system call's arguments only the registers are known; name $arg1, $arg2 …")
+
+// Check finds what is wrong with a wish before there is a process. What only the process tells is believed.
+func (w Wish) Check() error {
+	_, err := w.parse(arg.Scope{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
+	var e *caret.Error
+	if errors.As(err, &e) && w.mayBeMended(e) {
+		return nil
+	}
+	return err
+}
+
+// mayBeMended tells of an error that the process's debug information may make one no more.
+func (w Wish) mayBeMended(e *caret.Error) bool {
+	switch e.ID {
+	case "FIELD_NOT_FOUND":
+		return w.Params
+	case "BAD_STRING":
+		return strings.Contains(e.Command, "$retval")
+	}
+	return slices.Contains(byDebugInfo, e.ID)
+}
+
+// byDebugInfo are the errors about what debug information would tell.
+var byDebugInfo = []string{"NOSUP_BTFARG", "NO_BTF_ENTRY"}
+
+// At meets the wish at a place. The error is an *Error, or that of an argument that can't be fetched there.
+func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
+	var prototype arg.Function
+	var unknown error // why nothing is known of the function
+	scope := arg.Scope{
+		AtEntry: func() bool { return at.Waits || w.Syscall || atEntry(table, at.Addr) },
+		Data:    func(symbol string) bool { _, ok := object(table, symbol); return ok },
+		Function: func() (arg.Function, error) {
+			switch {
+			case w.Syscall:
+				unknown = errSyscall
+			case at.Waits:
+				unknown = errNotLoaded
+			case prototype == nil && unknown == nil:
+				prototype, unknown = Prototype(table, at.Addr, w.Return)
+			}
+			return prototype, unknown
+		},
+	}
+	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
+	if err != nil {
+		var wrong *Error
+		var e *caret.Error
+		if unknown != nil && errors.As(err, &wrong) && errors.As(err, &e) && slices.Contains(byDebugInfo, e.ID) {
+			if wrong.Unknown = unknown; !at.Waits && !w.Syscall {
+				wrong.Unknown = NoParams(table, at.Addr, unknown)
+			}
+		}
+		return nil, err
+	}
+	abi := host.Kernel
+	if !w.Syscall {
+		abi = ABIOf(table, at.Addr)
+	}
+	env := fetch.Env{ABI: abi, Return: w.Return, Symbol: func(name string) (arch.Addr, bool) { return object(table, name) }}
+	v.Layout, err = fetch.NewLayout(v.Args, env)
+	return v, err
+}
+
+// ABIOf is how the function at an address is called.
+func ABIOf(table *symbols.Table, at arch.Addr) fetch.ABI {
+	if table.GoFunction(at) {
+		return host.Go
+	}
+	return host.C
+}
+
+// parse reads all texts of a wish.
+func (w Wish) parse(scope arg.Scope, function func(string) (uint64, uint64, bool)) (*Values, error) {
+	scope.Return = w.Return
+	v := &Values{}
+	for _, text := range slices.Concat(w.Args, w.Hidden) {
+		a, err := arg.Parse(text, v.Args, scope)
+		if err != nil {
+			return nil, &Error{Text: text, Err: err}
+		}
+		v.Args = append(v.Args, a)
+	}
+	if w.Filter == "" {
+		return v, nil
+	}
+	wanted := len(v.Args)
+	if w.Params {
+		v.Args = append(v.Args, paramsOf(v.Args, scope)...)
+	}
+	more := slices.Concat(HitFields, w.More)
+	if err := v.parseFilter(w.Filter, wanted, more, function); err != nil {
+		return nil, &Error{InFilter: true, Text: w.Filter, Err: err}
+	}
+	return v, nil
+}
+
+// paramsOf are the parameters of the function, as far as they can be compared, behind what is wanted anyway.
+func paramsOf(wanted []fetch.Arg, scope arg.Scope) (all []fetch.Arg) {
+	if scope.Function == nil {
+		return nil
+	}
+	function, err := scope.Function()
+	if err != nil {
+		return nil
+	}
+	for _, name := range function.Params() {
+		a, err := arg.Parse(name+":string", wanted, scope)
+		if err != nil {
+			a, err = arg.Parse(name, wanted, scope)
+		}
+		if err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// parseFilter reads a filter, over v's arguments and more, and keeps of the arguments behind those that are wanted the ones that it
+// looks at.
+func (v *Values) parseFilter(text string, wanted int, more []fetch.Field, function func(string) (uint64, uint64, bool)) error {
+	for {
+		p := filter.Parser{Fields: append(fetch.Fields(v.Args), more...), Function: function}
+		made, err := p.Parse(text)
+		if err != nil {
+			return err
+		}
+		used, kept := made.Fields(), v.Args[:wanted:wanted]
+		for i := wanted; i < len(v.Args); i++ {
+			if slices.Contains(used, i) {
+				kept = append(kept, v.Args[i])
+			}
+		}
+		if len(kept) == len(v.Args) {
+			v.Filter = made
+			return nil
+		}
+		v.Args = kept
+	}
+}
+
+// Keeps tells whether a hit meets the filter: by the values of v.Args, the thread's name and ID, and the values of Wish.More.
+func (v *Values) Keeps(values []fetch.Value, comm string, tid int, more ...fetch.Value) bool {
+	if v == nil || v.Filter == nil {
+		return true
+	}
+	all := append(values[:len(values):len(values)], fetch.Value{S: comm}, fetch.Value{U: uint64(tid)})
+	return v.Filter.Match(append(all, more...))
+}

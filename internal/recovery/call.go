@@ -1,0 +1,63 @@
+package recovery
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// outOfCall takes a stopped thread that makes system calls for a killed tracer out of that, and gives it back the
+// registers and the mask that it had. It reports whether it was one.
+//
+// Such a thread is at the region's system-call instruction, or behind it, at a breakpoint from where the guard takes it; the
+// tracer has left there for the guard what the thread goes on with (Remote.protect). That is written before the
+// thread is moved there, and is put back into the thread before anything else, so it is right whenever the thread is there. A call
+// that is not made yet, or is to be made again, is none that anybody waits for.
+func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
+	insn, ok := l.syscallInsn()
+	if !ok || !th.Stopped() {
+		return false
+	}
+	regs, err := th.Regs()
+	if err != nil {
+		return false
+	}
+	trap := insn.Add(int64(len(host.Arch.SyscallInsn())))
+	trapped := regs.IP() == trap.Add(int64(host.Arch.BreakpointAdvance())) && th.Stop().Reason == ptrace.Breakpoint
+	if regs.IP() != insn && regs.IP() != trap && !trapped {
+		return false
+	}
+	now, err := th.BlockedSignals()
+	if err != nil || now.Has(unix.SIGTRAP) {
+		return false // it is there without a context: its own blocks the signal
+	}
+	b := make([]byte, arch.ContextLen)
+	if l.mem.ReadMemory(l.guard.Place.SavedContext(), b) != nil {
+		return false
+	}
+	mask, ok := host.Contexts.SetContext(regs, b)
+	if !ok || th.BlockSignals(ptrace.Sigset(mask)) != nil {
+		return false
+	}
+	if trapped {
+		th.DropSignal()
+	}
+	th.MovedOut()
+	return true
+}
+
+// syscallInsn is the instruction by which the region's tracer has had threads make system calls, once there was a guard. It is where the
+// mapping begins in which the guard is.
+func (l *leftover) syscallInsn() (arch.Addr, bool) {
+	if l.guard.Code.Len() == 0 || host.Contexts == nil {
+		return 0, false
+	}
+	for _, e := range l.Arenas {
+		if e.Code.Contains(l.guard.Code.Start) {
+			return e.Code.Start, true
+		}
+	}
+	return 0, false
+}

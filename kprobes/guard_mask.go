@@ -1,0 +1,95 @@
+package kprobes
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/recovery"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// Handlers of signals often run with all signals blocked, those of Go always. A breakpoint in there would
+// be the process's end after the tracer's death, and as long as it lives would take the guard away
+// for a moment, in all threads. So while there is a guard the program's handlers do not block SIGTRAP, nor
+// SIGILL, which bytes of jumps may raise.
+//
+// A handler that the program sets later on is found when a breakpoint in it has taken the guard away.
+
+// unmaskAgain is how often it is looked for new handlers.
+const unmaskAgain = time.Second
+
+func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
+
+// unmaskHandlers has the handlers that the program has now run without blocking them. No thread may
+// change an action between our reading and our writing it.
+func (d *domain) unmaskHandlers() error {
+	return d.space.Freeze(func(*ptrace.Frozen) error {
+		d.space.Unblock(d.noteUnblocked) // threads that are in such handlers
+		return d.unmaskAll()
+	})
+}
+
+// unmaskAll is unmaskHandlers while all threads are stopped.
+func (d *domain) unmaskAll() error {
+	g := &d.guard
+	g.masksSeen = time.Now()
+	for _, proc := range d.space.Processes() {
+		st, err := procfs.ReadStatus(proc.PID, 0)
+		if err != nil {
+			continue
+		}
+		err = proc.Remote(func(r *ptrace.Remote) error { return g.unmask(r, st, d.region.NoteGuard) })
+		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmask notes each signal at once: the tracer may be killed in between.
+func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.GuardState) error) error {
+	for sig := unix.Signal(1); sig <= recovery.LastSignal; sig++ {
+		if !st.SigCgt.Has(int(sig)) || g.has(sig) {
+			continue
+		}
+		changed, err := r.Unmask(sig, setOf(unix.SIGTRAP)|setOf(unix.SIGILL), g.state.Place.ScratchAction())
+		if err != nil {
+			return err
+		}
+		for k, trap := range recovery.Traps {
+			if changed.Has(trap) {
+				g.state.Unmasked[k] |= uint64(setOf(sig))
+			}
+		}
+		if changed != 0 {
+			if err := note(g.state); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// GuardLost implements ptrace.GuardKeeper.
+func (s hooks) GuardLost(p *ptrace.Process) {
+	for d := range s.domains {
+		if d.space != p.Space || !d.guard.has(unix.SIGTRAP) || time.Since(d.guard.masksSeen) < unmaskAgain {
+			continue
+		}
+		if err := d.unmaskHandlers(); err != nil && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
+			s.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
+		}
+	}
+}
+
+// GuardTaken implements ptrace.GuardKeeper.
+func (s hooks) GuardTaken(p *ptrace.Process) {
+	if p.Space.Local == nil {
+		return
+	}
+	p.Space.Protect(0, 0) // a breakpoint would call the program's handler
+}

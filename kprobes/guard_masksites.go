@@ -1,0 +1,358 @@
+package kprobes
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/syscallsites"
+	"github.com/gokprobe/gokprobe/optimize"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Threads that block all signals: C libraries do so for a moment when they make threads and processes, and end them, so that no
+// handler runs there. A breakpoint raises SIGTRAP all the same, for which the kernel resets the process's action to the default: the guard has gone
+// (guard.go). While we live it is put back soon; when we are dead, nobody does, and the signal kills the process.
+//
+// So no thread is to block SIGTRAP. Where code that may have breakpoints, or the C library, calls rt_sigprocmask(2), a jump leads to a tail
+// (arch.Masks) behind the displaced instructions. If the program's set is all signals, or nearly all, the tail has the call read another one: the same without SIGTRAP and
+// SIGILL. A tail is code in the target: it needs no tracer, and works when we are dead. It writes nothing to memory as long as we live, and changes no registers but those that
+// every system call changes, and the one with the pointer to the set.
+//
+//	a thread in the tail            is as good as in front of the call: whatever it has done there, the pointer is the program's or ours, and either
+//	                                is right
+//	in front of the call            its pointer may be to our memory: when the session ends, it gets its own back (giveBackMasks)
+//	behind the call                 it still has that pointer, but does not need it: either what follows was looked at (argumentEnds), or the
+//	                                program's own pointer is a constant of the code, and then all threads that have ours get it back
+//
+// Calls of rt_sigaction(2) have tails as well: see guard_trapaction.go.
+//
+// Sets with SIGTRAP are in a table (arch.MaskTable): those that libraries use and that threads block when the tails are made from the beginning, others from
+// the first time that they are passed. For those a tail asks us, by a breakpoint; with nobody there, it takes the two signals out of the
+// program's own set, where that is nearly all. That is the one thing that it writes to memory.
+//
+// What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
+// block SIGTRAP and few others; sets that are passed to a call in generated code, constant ones that are new when we are dead, and new ones when the table is full. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
+// ends, or if it is there when the process is recovered after our death.
+
+// maskSite is a call of rt_sigprocmask, or of rt_sigaction, at whose site a tail stands.
+type maskSite struct {
+	syscallsites.Site
+	known arch.Addr // rt_sigprocmask's set, if it is always the same constant
+}
+
+// maskKey tells mappings of code apart.
+type maskKey struct {
+	at     arch.Range
+	offset uint64
+	inode  uint64
+}
+
+func keyOf(m *procfs.Mapping) maskKey { return maskKey{m.Range, m.Offset, m.Inode} }
+
+// setLen is the bytes of a sigset_t that the kernel looks at.
+const setLen = 8
+
+// keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. Then it does f, with all threads stopped
+// still: they may have blocked all signals before the tails were there. Where there are no new ones, f is done if always says so.
+func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error {
+	fresh := d.makeTails(sites)
+	if len(fresh) == 0 && !always {
+		return nil
+	}
+	return d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		if err := d.putTails(frozen, fresh); d.unlessEnding(err) != nil && !ptrace.Departed(err) {
+			d.session.warn("the process may not survive if gokprobe is killed: %v", err)
+		}
+		d.space.Unblock(d.noteUnblocked)
+		return f()
+	})
+}
+
+// makeTails makes the sites of tails that are new.
+func (d *domain) makeTails(sites []*site) (fresh []*site) {
+	if host.Masks == nil || host.Detours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
+		return nil
+	}
+	d.placing = true
+	defer func() { d.placing = false }()
+	for _, m := range d.unsearched(sites) {
+		calls := d.maskCalls(m)
+		if d.session.wanted() != nil {
+			delete(d.searched, keyOf(m)) // it may have been cut short
+			continue
+		}
+		for _, call := range calls {
+			st, err := d.maskSite(call)
+			if err != nil && errors.Is(err, ptrace.ErrNoThread) { // inside vfork(2)
+				d.unfinished = append(d.unfinished, keyOf(m))
+				d.guard.incomplete = true
+				break
+			}
+			if st != nil {
+				fresh = append(fresh, st)
+			}
+		}
+	}
+	return fresh
+}
+
+// unsearched are the mappings of code around sites, and the C library's, that were not searched yet; now they are.
+func (d *domain) unsearched(sites []*site) (list []*procfs.Mapping) {
+	add := func(m *procfs.Mapping) {
+		if key := keyOf(m); !d.searched[key] {
+			d.searched[key] = true
+			list = append(list, m)
+		}
+	}
+	if d.searched == nil {
+		d.searched = map[maskKey]bool{}
+	}
+	probed := false
+	for _, st := range sites {
+		m, err := d.surveyed().Mapping(st.addr)
+		if err != nil || m == nil {
+			continue
+		}
+		probed = true
+		if !st.linker || len(st.probes) > 0 {
+			add(m)
+		}
+	}
+	maps, err := d.surveyed().Mappings()
+	if err != nil || !probed {
+		return list
+	}
+	for i := range maps {
+		if m := &maps[i]; m.Exec && isCLibrary(m.Path) {
+			add(m)
+		}
+	}
+	return list
+}
+
+// isCLibrary tells from its name whether a file is the library that makes threads, and passes on what programs want done with signals:
+// glibc's (libc.so.6, libc-2.31.so, libpthread.so.0), or musl's (ld-musl-x86_64.so.1, libc.so).
+func isCLibrary(path string) bool {
+	name := filepath.Base(path)
+	for _, prefix := range []string{"libc.", "libc-", "libpthread.", "libpthread-", "ld-musl-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// maskCalls finds the calls in a mapping that can have a tail, and may need it.
+func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
+	if !m.Read || m.Write || m.Anonymous() {
+		return nil
+	}
+	searched := d.searchMasks(m)
+	for _, found := range searched.calls {
+		site, err := found.in(m.Range.Start)
+		if err != nil || d.checkMapping(site.Insn) != nil || d.checkMapping(site.At) != nil || d.checkRestartable(site.At) != nil {
+			continue
+		}
+		call := maskSite{Site: site}
+		if found.constant {
+			if call.known = m.Range.Start + found.pointer; d.constantSet(call.known) == 0 {
+				continue
+			}
+		}
+		calls = append(calls, call)
+	}
+	if searched.short != "" && d.session.wanted() == nil {
+		d.session.warn("the process may not survive if gokprobe is killed: %s", searched.short)
+	}
+	return calls
+}
+
+// mostTails is how many calls in a mapping may get tails. C libraries have some twenty.
+const mostTails = 1024
+
+// searchMasks finds the calls in a mapping that can have a tail, as far as its code tells; see guard_masksearch.go.
+func (d *domain) searchMasks(m *procfs.Mapping) searchedCalls {
+	key, err := d.keyOfCode(d.backed(m))
+	if err != nil {
+		return searchedCalls{short: err.Error()}
+	}
+	if found, ok := key.remembered(); ok {
+		return found
+	}
+	found, err := d.searchMasksAnew(m)
+	if err != nil {
+		return searchedCalls{short: err.Error()}
+	}
+	key.remember(found)
+	return found
+}
+
+func (d *domain) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err error) {
+	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
+	search := d.callSearch(m)
+	search.Chosen = func(before []byte) bool { return bytes.Contains(before, mask) || bytes.Contains(before, action) }
+	found, err := search.Run()
+	if err != nil {
+		return all, err
+	}
+	for _, f := range found.Functions {
+		for i, n := range f.NearlyNumbered() {
+			call := f.Site(i, n)
+			if call.At == call.Insn {
+				continue
+			}
+			pointer, constant, ok := takesTail(f, i, &call)
+			switch {
+			case !ok || d.checkCallSite(call) != nil:
+			case len(all.calls) >= mostTails:
+				found.Short = fmt.Sprintf("there are more calls that change signals in %s than are looked at", mappingName(m))
+			default:
+				all.calls = append(all.calls, relative(&call, m.Range.Start, pointer, constant))
+			}
+		}
+	}
+	all.short = found.Short
+	return all, nil
+}
+
+// takesTail tells whether number i of f's instructions makes a call that may have a tail, and needs one: at a constant pointer, if its set has to be changed.
+func takesTail(f *syscallsites.Function, i int, call *syscallsites.Site) (pointer arch.Addr, constant, ok bool) {
+	switch call.Number {
+	case unix.SYS_RT_SIGACTION:
+		return 0, false, f.ArgumentEnds(i, host.Masks.MaskPointerUse)
+	case unix.SYS_RT_SIGPROCMASK:
+	default:
+		return 0, false, false
+	}
+	if pointer, constant = constantPointer(call); constant {
+		return pointer, true, true
+	}
+	return 0, false, f.ArgumentEnds(i, host.Masks.MaskPointerUse)
+}
+
+// number is how an instruction that loads a small number holds it.
+func number(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
+
+// constantPointer is the pointer that the call passes, if that is always the same.
+func constantPointer(call *syscallsites.Site) (p arch.Addr, known bool) {
+	v, known := call.Constant(host.Arch, func(r arch.Regs) uint64 {
+		passed, _ := host.Masks.MaskPointers(r)
+		return uint64(passed)
+	})
+	return arch.Addr(v), known
+}
+
+// constantSet is the set to block in place of the one at p, 0 if that need not be changed or may be another one later.
+func (d *domain) constantSet(p arch.Addr) ptrace.Sigset {
+	m, err := d.surveyed().Mapping(p)
+	b := make([]byte, setLen)
+	if err != nil || m == nil || m.Write || m.Anonymous() || d.space.ReadMemory(p, b) != nil {
+		return 0
+	}
+	set, ok := ptrace.Sigset(binary.LittleEndian.Uint64(b)).Unforced()
+	if !ok {
+		return 0
+	}
+	return set
+}
+
+// maskSite makes the site of a call; the error says why it can't have a jump. A site that is there already gets the tail with its next jump, and none is returned.
+func (d *domain) maskSite(call maskSite) (*site, error) {
+	if st := d.sites[call.At]; st != nil {
+		if st.mask == nil {
+			st.mask = &call
+			d.consider(st)
+		}
+		return nil, nil
+	}
+	st, err := d.makeSite(call.At)
+	if err != nil {
+		return nil, err
+	}
+	st.mask = &call
+	d.sites[st.addr] = st
+	if st.next, err = d.makeDetour(st, work{unblocks: true}); err == nil && d.armedInside(st.next.region(), st) != nil {
+		d.discardDetour(st.next)
+		err = errNoTail
+	}
+	if err != nil {
+		d.dropMaskSite(st)
+		return nil, err
+	}
+	return st, nil
+}
+
+func (d *domain) dropMaskSite(st *site) {
+	delete(d.sites, st.addr)
+	d.discard(st)
+}
+
+// putTails writes the jumps of sites that never had a breakpoint: see jump_optimizer.go.
+func (d *domain) putTails(frozen *ptrace.Frozen, sites []*site) error {
+	d.placing = true
+	defer func() { d.placing = false }()
+	sites = slices.DeleteFunc(sites, func(st *site) bool {
+		if d.changedSince(st) {
+			d.dropMaskSite(st)
+			return true
+		}
+		return false
+	})
+	errs := []error{nil}
+	for _, st := range sites {
+		d.remember(st.next)
+		d.guardDetour(st.next)
+		errs = append(errs, d.turn(st.next, true))
+	}
+	d.noteFaults(sites)
+	_, err := d.text.While(frozen).InstallAll(wantsOf(sites))
+	for _, st := range sites {
+		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
+			d.jumping(st, p)
+		} else {
+			d.giveUp(st, errors.Join(err, ErrNoSlot))
+			d.dropMaskSite(st)
+		}
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// takeTailsBack ends the sites of tails where nothing else is. They come again with the next probe.
+func (d *domain) takeTailsBack() error {
+	var tails []*site
+	for _, st := range d.sites {
+		if st.mask != nil && st.bare() {
+			st.mask = nil
+			tails = append(tails, st)
+		}
+	}
+	clear(d.searched)
+	return d.unoptimizeNow(tails)
+}
+
+// extend has a detour displace everything up to the call, behind which its tail comes.
+func (c *maskSite) extend(choice *optimize.Choice) *optimize.Choice {
+	out := *choice
+	out.Options = nil
+	for _, o := range choice.Options {
+		for _, load := range c.Loads {
+			if load.Addr == o.End() {
+				o.Insns = append(slices.Clone(o.Insns), load)
+			}
+		}
+		if o.End() == c.Insn {
+			out.Options = append(out.Options, o)
+		}
+	}
+	return &out
+}

@@ -1,0 +1,208 @@
+package kprobes
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// proceed sends a thread whose PreHandlers have run through the instruction. There are
+// five ways, and the thread's own registers are the only state that they change: other
+// threads may be anywhere in the same slot at the same time.
+//
+//   - Boosted: nobody looks after the copy. A thread may be seen before the copy or
+//     behind it, at the jump back.
+//   - Stepped, if there is a PostHandler, or for the reason that the plan gives: the copy
+//     ends at a breakpoint.
+//   - Emulated: near branches. The processor raises what it would raise, and with the
+//     details that only it knows, so whatever does not simply work is traced instead; so is
+//     a branch of a program that traces itself and expects a trap after it.
+//   - Traced: the copy leaves for elsewhere; the processor's single-step trap comes
+//     before anything there is executed. Then Resume moves the outcome to where it would
+//     have been. A copy that raises an exception has not been executed and is retried.
+//   - System call: the copy enters the kernel, which stops the thread before the call is
+//     made. There Resume moves the thread to the original address, so that everything the
+//     kernel does from then on (block, restart, fork, deliver signals, return) it does
+//     there. No thread is ever blocked in a slot.
+func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	switch {
+	case st.plan.Method == arch.SystemCall:
+		regs.SetIP(st.slot.Step)
+		th.StopAtSyscall(st.slot.Next, st.slot.Trap)
+	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs):
+		th.MovedOut()
+		s.post(ts, st)
+		ts.site = nil
+	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
+		s.trace(th, ts, st, regs)
+	case st.step:
+		regs.SetIP(st.slot.Step)
+		th.ExpectTrap(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
+	default:
+		regs.SetIP(st.slot.Boost)
+		th.InCopy()
+		ts.site = nil
+	}
+}
+
+// trace single-steps the copy.
+func (s *Session) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	ts.site, ts.traps = st, regs.TrapFlag()
+	regs.SetIP(st.addr)
+	ts.start = regs.Clone()
+	regs.SetIP(st.slot.Step)
+	th.SingleStep()
+}
+
+// emulated performs the instruction for the thread, if that needs no exception.
+func (s *Session) emulated(ts *threadState, st *site, regs arch.Regs) bool {
+	regs.SetIP(st.addr)
+	err := st.plan.Emulate(regs, &ts.regs)
+	var fault *arch.FaultError
+	if err != nil && !errors.As(err, &fault) {
+		s.warn("emulating the instruction at %s: %v", st.addr, err)
+	}
+	return err == nil
+}
+
+// stepped ends a hit whose copy was trapped after.
+func (s *Session) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
+	ts := s.stateOf(th, d)
+	if s.trapped(th, ts, st, regs); !ts.over {
+		ts.site = nil
+		th.Release()
+	}
+}
+
+// trapped comes after the copy in front of slot.Trap.
+func (s *Session) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	regs.SetIP(st.slot.Next)
+	th.MovedOut()
+	s.rerecord(th, st)
+	ts.regs.Regs = regs
+	s.post(ts, st)
+}
+
+// post runs the PostHandlers of a hit in progress, if its site is still there. One that was
+// missed has none (B31).
+func (s *Session) post(ts *threadState, st *site) {
+	if d := st.domain; ts.outer == nil && ts.site == st && !d.released && d.siteAt(st.addr) == st {
+		s.runPost(ts, st)
+	}
+}
+
+// rerecord puts right what the FPU has recorded: the address of the copy.
+func (s *Session) rerecord(th *ptrace.Thread, st *site) {
+	if !st.plan.Recorded {
+		return
+	}
+	if at, err := th.LastFPUInsn(); err != nil || at != st.slot.Step {
+		return
+	}
+	if err := th.SetLastFPUInsn(st.addr); err != nil {
+		s.warn("the FPU keeps the address of a copy of the instruction at %s: %v", st.addr, err)
+	}
+}
+
+// SingleStepped implements ptrace.Handler: a traced copy has been executed.
+func (s hooks) SingleStepped(th *ptrace.Thread) bool {
+	ts, _ := th.Local.(*threadState)
+	if d := domainOf(th); d != nil && ts != nil && ts.leaving != nil {
+		s.steppedInDetour(th, d, ts)
+		return false
+	}
+	if ts == nil || ts.site == nil {
+		return false
+	}
+	st := ts.site
+	own, err := s.resume(th, ts)
+	if err != nil {
+		s.undoHit(th, ts, st, err)
+		return false
+	}
+	if s.post(ts, st); !ts.over {
+		ts.site = nil
+		th.Release()
+	}
+	return own
+}
+
+// undoHit comes after a copy whose outcome could not be moved: the thread is back in front of the instruction, and nobody else ever came to
+// know that it had been executed. It would come back here for ever, so the place is left alone from now on; if that
+// can't be had either the session ends.
+func (s *Session) undoHit(th *ptrace.Thread, ts *threadState, st *site, cause error) {
+	ts.site = nil
+	th.Release()
+	s.warn("the instruction at %s can't be executed elsewhere, its probes are disabled now: %v", st.addr, cause)
+	for _, kp := range slices.Clone(st.probes) {
+		_ = s.DisableKprobe(kp)
+	}
+	if !st.domain.released && st.domain.siteAt(st.addr) == st && st.armed() {
+		hooks{s}.abort()
+	}
+}
+
+// resume moves the outcome of a traced copy to where the original is. It reports whether
+// the trap is one that the program waits for. After an error the thread is where the hit began: the copy has
+// changed its registers, which have their values back, and at most what lies below the stack pointer, for a call's return address.
+func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool, err error) {
+	st := ts.site
+	regs, err := th.Regs()
+	if err != nil {
+		return false, nil // killed meanwhile
+	}
+	ts.regs.Regs = regs
+	from := regs.IP()
+	if err := st.plan.Resume(regs, &ts.regs, st.slot.Step); err != nil {
+		regs.CopyFrom(ts.start)
+		th.MovedOut()
+		return false, err
+	}
+	if ts.traps {
+		th.NotOurs()
+		s.translate(th, from, regs.IP())
+	} else {
+		th.MovedOut()
+	}
+	return ts.traps, nil
+}
+
+// Entered implements ptrace.Handler: the copy of a system-call instruction has brought the
+// thread into the kernel.
+func (s hooks) Entered(th *ptrace.Thread) {
+	ts, _ := th.Local.(*threadState)
+	if ts == nil || ts.site == nil {
+		return
+	}
+	st := ts.site
+	if regs, err := th.Regs(); err == nil {
+		_ = st.plan.Resume(regs, &ts.regs, st.slot.Step) // touches registers only
+	}
+	th.Release()
+	if st.armed() {
+		ts.call = st
+	}
+	if st.step && st.hasPost() && ts.outer == nil {
+		th.StopAtReturn()
+		return
+	}
+	ts.site = nil
+}
+
+// Returned implements ptrace.Handler. A call that the kernel is going to restart is not
+// done yet: it comes back here, by way of its breakpoint or if a signal handler ends it.
+// Then its result is what the kernel has so far: -ERESTARTSYS and its like.
+func (s hooks) Returned(th *ptrace.Thread) {
+	ts, _ := th.Local.(*threadState)
+	if ts == nil || ts.site == nil || th.Restarts() {
+		return
+	}
+	if regs, err := th.Regs(); err == nil {
+		ts.regs.Regs = regs
+		s.post(ts, ts.site)
+	}
+	ts.site, ts.call = nil, nil
+}

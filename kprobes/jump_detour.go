@@ -1,0 +1,368 @@
+package kprobes
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/optimize"
+	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// detour is the code that an optimized site jumps to (the kernel's optimized_kprobe). It is
+// made for what its site's probes want, and replaced when they want something else.
+type detour struct {
+	*arch.Detour
+	site     *site
+	landing  trampoline.Landing
+	work     work
+	jump     []byte       // what stands at the site
+	original []byte       // what stood there
+	heads    []arch.Addr  // inner heads that trap
+	strays   []arch.Addr  // where the jump leads when others have changed it
+	count    *counter     // nil if the tracer counts
+	record   *recording   // nil if there is no program
+	returned []*recording // programs of calls that end there
+	upcall   *upcaller    // nil if there is no handler
+
+	headHits int  // threads that came to one of heads
+	beside   bool // others have written over the jump
+	beset    bool // others are in the same file
+	stops    int  // threads that had to be stopped in an upcall
+}
+
+// region is the bytes that must not change while d is in use: what the jump covers and what
+// was displaced.
+func (det *detour) region() arch.Range {
+	end := max(det.End, det.site.addr+arch.Addr(len(det.jump)))
+	return arch.Range{Start: det.site.addr, End: end}
+}
+
+// displaced is what the detour stands for: what the jump covers, and the rest of the instructions there.
+func (det *detour) displaced() []byte {
+	code := bytes.Clone(det.original)
+	for _, p := range det.Pieces {
+		if n := int(p.Insn.Addr - det.site.addr); n+p.Insn.Len() > len(code) && n <= len(code) {
+			code = append(code[:n], p.Insn.Bytes...)
+		}
+	}
+	return code
+}
+
+// work is what a detour's body does.
+type work struct {
+	upcall    bool           // the tracer does it all
+	notes     arch.StackWord // and looks at this
+	follows   *Kretprobe     // whose calls begin there, to be followed in the target
+	of        uint64         // its registration
+	returns   bool           // calls that are followed end there
+	recounted uint64         // with these programs
+	counts    bool           // hits of other probes
+	program   *Kprobe        // whose Program runs; nil if hits are only counted
+	since     uint64         // its registration
+	unblocks  bool           // threads do not block SIGTRAP behind it: it has a tail
+}
+
+// makeDetour builds what st's jump is to lead to. Nothing leads there yet. The error says why
+// st can't be optimized.
+func (d *domain) makeDetour(st *site, w work) (*detour, error) {
+	choice, err := d.analysed(st)
+	if err != nil {
+		return nil, err
+	}
+	if w.unblocks {
+		if choice = st.mask.extend(choice); len(choice.Options) == 0 {
+			return nil, errNoTail
+		}
+	}
+	if err := d.untouchable(choice); err != nil {
+		return nil, err
+	}
+	det := &detour{site: st, work: w}
+	body, err := d.makeBody(det, choice)
+	if err == nil && w.unblocks {
+		body, err = d.withTail(st.mask, body)
+	}
+	if err == nil {
+		err = d.land(det, choice, body)
+	}
+	if err != nil {
+		d.endWork(det)
+		return nil, err
+	}
+	d.detours[det.Addr] = det
+	d.detours[det.landing.Entry] = det
+	return det, nil
+}
+
+var errNoTail = errors.New("the system call there can't be reached from a detour")
+
+// untouchable refuses to displace what must stay where it is, whoever comes there.
+func (d *domain) untouchable(choice *optimize.Choice) error {
+	for _, o := range choice.Options {
+		for _, i := range o.Insns {
+			if err := d.checkCode(i.Addr); err != nil {
+				return err
+			}
+			if d.isSigreturn(i.Addr) {
+				return ErrBlacklisted
+			}
+			if i.Flow == arch.FlowReturn {
+				continue
+			}
+			if err := d.checkShadowStack(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// analysed asks which jumps st may have.
+func (d *domain) analysed(st *site) (*optimize.Choice, error) {
+	return d.surveyed().analyses.choose(d.symbols(), st.addr, d.original)
+}
+
+// makeBody chooses the body. Counters must be near the detour, which is near the site.
+func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
+	dead := host.Detours.Dead(displacedAnyway(choice))
+	redZone := det.work.notes == arch.PoppedWord || !d.symbols().GoFunction(det.site.addr)
+	var err error
+	if det.work.upcall {
+		det.upcall, err = d.newUpcaller(det.site, det.work, redZone)
+		return det.upcall, err
+	}
+	calls, err := d.callBodies(det, dead)
+	if err != nil || !det.work.counts {
+		return calls, err
+	}
+	if det.count, err = d.newCounter(det.site.addr); err != nil {
+		return nil, err
+	}
+	kp := det.work.program
+	if kp == nil {
+		return append(calls, host.Detours.CountBody(det.count.at, shards(), dead, redZone)), nil
+	}
+	if det.record, err = d.newRecording(kp, det.site.addr); err != nil {
+		return nil, err
+	}
+	body, err := d.compile(det.record, program.Target{Site: det.site.addr, Dead: dead, RedZone: redZone})
+	if err != nil {
+		return nil, err
+	}
+	// The program first: without room on the stack it traps, and the tracer counts as well.
+	return append(calls, body, host.Detours.CountBody(det.count.at, shards(), dead, redZone)), nil
+}
+
+// displacedAnyway is the instructions that all options displace: behind them a probe of its own may
+// look at registers.
+func displacedAnyway(choice *optimize.Choice) []arch.Insn {
+	return slices.MinFunc(choice.Options, func(a, b optimize.Option) int { return cmp.Compare(len(a.Insns), len(b.Insns)) }).Insns
+}
+
+// land finds a place for det and writes it there.
+func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) error {
+	size := 0
+	patterns := make([]arch.Pattern, len(choice.Options))
+	near := det.site.plan.Near
+	for i, o := range choice.Options {
+		n, err := host.Detours.DetourLen(o.Insns, body)
+		if err != nil {
+			return err
+		}
+		size, patterns[i] = max(size, n), o.Pattern
+		near = reaching(near, o.Insns)
+	}
+	landing, err := d.region.Land(near, patterns, size, det.memory()...)
+	if err != nil {
+		return err
+	}
+	option := choice.Options[landing.Option]
+	det.landing, det.heads, det.strays = landing, option.Heads, option.Pattern.Strays(landing.Entry)
+	det.Detour, err = host.Detours.AssembleDetour(landing.Detour, option.Insns, body)
+	if err == nil {
+		err = d.writeDetour(det)
+	}
+	if err != nil {
+		return errors.Join(err, d.region.FreeLanding(landing))
+	}
+	return nil
+}
+
+// memory is what the body must reach.
+func (det *detour) memory() []arch.Range {
+	if det.upcall != nil {
+		return []arch.Range{det.upcall.board.where}
+	}
+	uses := det.record.spans()
+	for _, rec := range det.returned {
+		uses = append(uses, rec.spans()...)
+	}
+	if det.count != nil {
+		uses = append(uses, det.count.memory())
+	}
+	return uses
+}
+
+// reaching extends near by what insns name relative to themselves.
+func reaching(near arch.Range, insns []arch.Insn) arch.Range {
+	for _, i := range insns {
+		for _, a := range []arch.Addr{i.Addr, i.End(), i.Target, i.MemTarget} {
+			if a != 0 {
+				near.Start, near.End = min(near.Start, a), max(near.End, a+1)
+			}
+		}
+	}
+	return near
+}
+
+// writeDetour stores the detour and, where the jump leads elsewhere first, the way to it.
+func (d *domain) writeDetour(det *detour) error {
+	at := det.site.addr
+	jump, err := host.Detours.Jump(at, det.landing.Entry)
+	if err != nil {
+		return err
+	}
+	det.jump = jump
+	det.original = make([]byte, len(jump))
+	if err := d.text.Original(at, det.original); err != nil {
+		return err
+	}
+	if err := d.region.PutDetour(det.Addr, det.Code); err != nil {
+		return err
+	}
+	if err := d.region.Describe(det.landing, det.Detour); err != nil {
+		return err
+	}
+	if det.landing.Entry == det.Addr {
+		return nil
+	}
+	way, err := host.Detours.Jump(det.landing.Entry, det.Addr)
+	if err != nil {
+		return err
+	}
+	return d.region.PutDetour(det.landing.Entry, way)
+}
+
+// turn switches the body on or off: one byte, which other threads see before or after. A
+// thread that is past the switch is not affected.
+func (d *domain) turn(det *detour, on bool) error {
+	b := det.Off
+	switch {
+	case on && d.callsOut > 0 && det.upcall == nil && !det.site.bare():
+		b = det.Ask
+		d.guardTrap(det)
+	case on:
+		b = det.On
+	}
+	return d.region.PutDetour(det.Switch, []byte{b})
+}
+
+// calledOut notes that n more of d's threads, or with -1 one less, are in functions that handlers
+// have called. Their hits are missed (B26), which a body can't know: as long as there are any,
+// all threads trap in front of bodies.
+func (d *domain) calledOut(n int) error {
+	was := d.callsOut > 0
+	if d.callsOut += n; d.callsOut > 0 == was || d.released {
+		return nil
+	}
+	var errs []error
+	for _, st := range d.sites {
+		if st.jump != nil && st.wanted() {
+			errs = append(errs, d.turn(st.jump, true))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// retireDetour says that no thread will enter det any more. One that is inside still counts.
+func (d *domain) retireDetour(det *detour) {
+	det.site.jump = nil
+	if err := d.region.RetireLanding(det.landing); err != nil {
+		d.session.warn("retiring the detour of %s: %v", det.site.addr, err)
+	}
+	d.retiredDetours++
+}
+
+// detourAt returns the detour that ip lies in.
+func (d *domain) detourAt(ip arch.Addr) *detour {
+	if len(d.detours) == 0 {
+		return nil
+	}
+	start, ok := d.region.ChunkOf(ip)
+	if !ok {
+		return nil
+	}
+	return d.detours[start]
+}
+
+// atEntry tells that nothing has happened to a thread at ip: it might as well still be at the
+// site.
+func (det *detour) atEntry(ip arch.Addr) bool {
+	return ip == det.landing.Entry || ip >= det.Addr && ip < det.Body.Start
+}
+
+// discardDetour takes back a detour that nothing ever led to.
+func (d *domain) discardDetour(det *detour) {
+	d.forgetDetour(det)
+	if err := d.region.FreeLanding(det.landing); err != nil {
+		d.session.warn("freeing the detour of %s: %v", det.site.addr, err)
+	}
+}
+
+func (d *domain) forgetDetour(det *detour) {
+	delete(d.detours, det.Addr)
+	delete(d.detours, det.landing.Entry)
+	d.forgetStrays(det)
+	d.endWork(det)
+}
+
+// endWork takes back the memory of what det did.
+func (d *domain) endWork(det *detour) {
+	for _, rec := range append(det.returned, det.record) {
+		d.endRecording(rec)
+	}
+	d.endCounter(det.count)
+}
+
+// manyRetired is how many unused detours are worth a pause of all threads.
+const manyRetired = 64
+
+// collectDetours frees detours that no thread is in any more. No signal is ever delivered to
+// a thread in a detour, so no frame on any stack refers to one, and calls push addresses of the
+// original code: a thread is inside only if its instruction pointer is. Nothing leads into one that is retired.
+func (d *domain) collectDetours() {
+	if d.retiredDetours < manyRetired {
+		return
+	}
+	err := d.space.FreezeAwake(d.region.Contains, func() error {
+		inside := map[*detour]bool{}
+		for _, th := range d.space.Threads() {
+			ts, _ := th.Local.(*threadState)
+			for ; ts != nil; ts = ts.outer {
+				inside[ts.leaving], inside[ts.detour] = true, true
+			}
+			if regs, err := th.Regs(); th.Stopped() && err == nil {
+				inside[d.detourAt(regs.IP())] = true
+				inside[d.strayAt(th, regs)] = true
+			}
+		}
+		left, err := d.region.CollectDetours(func(r arch.Range) bool {
+			det := d.detours[r.Start]
+			if det == nil || inside[det] {
+				return det != nil
+			}
+			d.forgetDetour(det)
+			return false
+		})
+		d.retiredDetours = left
+		return err
+	})
+	if err != nil {
+		d.session.warn("recycling detours: %v", err)
+	}
+}

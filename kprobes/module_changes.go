@@ -1,0 +1,352 @@
+package kprobes
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Modules that come and go, as kprobes_module_callback in kernel/kprobes.c.
+//
+// A probe whose code is unmapped is GONE: its breakpoint went with the code, and memory is not
+// touched, since something else may be there by now (F19). A probe by symbol is placed again
+// when its module is back, and one whose library was never there waits for it (G13).
+//
+// Code that a program maps and unmaps without the dynamic linker is not followed.
+
+// update finds out which modules have come and gone, and has the probes follow. Those that come
+// while the dynamic linker is busy are not complete, and no place for probes that wait.
+func (d *domain) update() {
+	d.updating = true
+	defer func() { d.updating, d.survey = false, nil }()
+	d.part()
+	if err := d.symbols().Refresh(); err != nil {
+		gone := errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) // the process: its end is about to be reported
+		if !gone && d.unlessEnding(err) != nil {
+			d.session.warn("finding out what the process has loaded: %v", err)
+		}
+		return
+	}
+	now := d.symbols().Modules()
+	went, came := without(d.modules, now), without(now, d.modules)
+	d.came = append(without(d.came, went), came...)
+	if len(went)+len(came) > 0 {
+		d.survey = nil
+		clear(d.unreturnable)
+		d.errnoAt = nil
+		d.lose(went)
+		if len(went) > 0 {
+			clear(d.searched) // what comes in their place is looked at anew
+		}
+		d.modules = now
+		if d == d.session.mainDomain() {
+			d.session.changes.Add(1)
+			d.session.renewBlacklist(true)
+		}
+	}
+	if !d.busy {
+		complete := d.came
+		d.came = nil
+		d.seek(complete)
+		if len(complete) > 0 && d == d.session.mainDomain() && !d.executed {
+			d.session.callsCame(complete)
+		}
+	}
+}
+
+// catchUp keeps what is done next from code that was unmapped while the dynamic linker is not
+// done yet: something else may be there already.
+func (s *Session) catchUp() {
+	for d := range s.domains {
+		if d.busy {
+			d.update()
+		}
+	}
+}
+
+// whileMapped is catchUp before f, with nothing unmapped until f is done.
+func (s *Session) whileMapped(f func() error) error {
+	for d := range s.domains {
+		if inner := f; d.busy {
+			f = func() error {
+				return d.space.Freeze(func(*ptrace.Frozen) error {
+					d.update()
+					return inner()
+				})
+			}
+		}
+	}
+	return f()
+}
+
+// moved tells whether the main process's modules are not what they were when changes was known.
+func (s *Session) moved(known uint64) bool { return s.changes.Load() != known }
+
+// movedNow is moved, by what the process has mapped now.
+func (s *Session) movedNow(known uint64) bool {
+	if d := s.mainDomain(); d != nil {
+		d.update()
+	}
+	return s.moved(known)
+}
+
+// without is those of modules that are not among others.
+func without(modules, others []*symbols.Module) []*symbols.Module {
+	return slices.DeleteFunc(slices.Clone(modules), func(m *symbols.Module) bool {
+		return slices.ContainsFunc(others, m.Same)
+	})
+}
+
+// lose forgets the sites in modules that were unmapped. Forked children that have not been
+// seen yet may still have the modules, with our breakpoints.
+func (d *domain) lose(went []*symbols.Module) {
+	var lost []*site
+	for _, st := range d.sites {
+		if contains(went, st.addr) != nil {
+			lost = append(lost, st)
+		}
+	}
+	var past []arch.Addr
+	for at := range d.past {
+		if contains(went, at) != nil {
+			past = append(past, at)
+		}
+	}
+	if len(lost)+len(past) == 0 {
+		return
+	}
+	err := d.space.FreezeAwake(nowhere, func() error { // whoever waits has no child that is not seen
+		d.session.tracer.SettleForks(d.space)
+		return nil
+	})
+	d.former = map[arch.Addr][]byte{}
+	for _, at := range past {
+		d.former[at] = d.past[at]
+		delete(d.past, at)
+	}
+	maps.DeleteFunc(d.jumps, func(at arch.Addr, _ *pastJump) bool { return contains(went, at) != nil })
+	for _, st := range lost {
+		err = errors.Join(err, d.abandon(st, contains(went, st.addr)))
+	}
+	if err != nil {
+		d.session.warn("forgetting probes in an unloaded library: %v", err)
+	}
+}
+
+func nowhere(arch.Addr) bool { return false }
+
+// abandon ends a site whose code is gone with m.
+func (d *domain) abandon(st *site, m *symbols.Module) error {
+	delete(d.sites, st.addr)
+	for _, kp := range st.probes {
+		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
+		if len(kp.placements) > 0 {
+			continue
+		}
+		kp.Flags = kp.Flags&^FlagOptimized | FlagGone
+		kp.waits, kp.reason, kp.home = kp.byName(), m.Name+" was unloaded", m.Path
+	}
+	d.endReturns(st)
+	st.probes, st.linker = nil, false
+	if st.patch == nil {
+		d.discard(st)
+		return nil
+	}
+	if st.jump != nil {
+		d.abandonJump(st)
+	}
+	err := d.text.Drop(st.patch)
+	st.patch = nil
+	return errors.Join(err, d.region.Retire(st.slot.Addr))
+}
+
+// endReturns: nothing will return to st.
+func (d *domain) endReturns(st *site) {
+	if st.returning == 0 {
+		return
+	}
+	for _, f := range d.calls.Frames() {
+		if top := d.calls.Top(f); top != nil && top.RetAddr == st.addr {
+			d.end(f, true)
+		}
+	}
+	for _, kp := range d.session.probes {
+		if kp.ret != nil && kp.ret.returns[st] {
+			delete(kp.ret.returns, st)
+			st.returning--
+			_ = st.returnsOf(kp.ret, -1)
+			if line := d.followed.lineOf[kp.ret]; line != nil {
+				d.followed.table.Forget(line.id)
+			}
+		}
+	}
+}
+
+// byName tells whether kp can be found again when its module is elsewhere.
+func (kp *Kprobe) byName() bool {
+	return kp.SymbolName != "" && !strings.HasPrefix(strings.ToLower(kp.SymbolName), "0x")
+}
+
+// comes tells of the error that looking up kp's name has brought whether kp is to wait: its
+// library is not there.
+func (s *Session) comes(kp *Kprobe, err error) bool {
+	lib := symbols.Library(kp.SymbolName)
+	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(s.table.Modules(), kp.isIn)
+}
+
+// wait has kp wait for its library.
+func (s *Session) wait(kp *Kprobe) {
+	kp.Flags &^= FlagGone
+	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
+	s.warn("probe %s waits: %s", kp.name(), kp.reason)
+}
+
+// isIn tells whether m may be the module that kp was in, or asks for.
+func (kp *Kprobe) isIn(m *symbols.Module) bool {
+	if lib := symbols.Library(kp.SymbolName); lib != "" {
+		return m.Path == lib || strings.HasPrefix(m.Name, lib)
+	}
+	return m.Path == kp.home
+}
+
+// seek places the probes that modules which came bring a place for.
+func (d *domain) seek(came []*symbols.Module) {
+	var kps []*Kprobe
+	for _, kp := range d.session.probes {
+		if kp.byName() && !kp.ended && d.placed(kp) == nil && slices.ContainsFunc(came, kp.isIn) {
+			kps = append(kps, kp)
+		}
+	}
+	if len(kps) >= manyNames {
+		d.symbols().IndexNames()
+	}
+	var aims []aim
+	for _, kp := range kps {
+		at, err := d.find(kp)
+		switch {
+		case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
+		case err != nil:
+			kp.refused(err)
+		case contains(came, at) != nil:
+			aims = append(aims, aim{kp: kp, at: at})
+		}
+	}
+	d.placeAll(aims, (*Kprobe).refused)
+}
+
+// find is where d has what kp asks for by name.
+func (d *domain) find(kp *Kprobe) (arch.Addr, error) {
+	at, err := resolveOne(context.Background(), d.symbols(), kp.SymbolName)
+	at = at.Add(int64(kp.Offset))
+	if err == nil && kp.jprobe != nil {
+		err = kp.jprobe.rebind(d.symbols(), at)
+	}
+	return at, err
+}
+
+// refused notes why kp was not placed when its module came, and tells so once.
+func (kp *Kprobe) refused(err error) {
+	told := kp.refusal
+	if kp.reason, kp.refusal = err.Error(), true; !told {
+		kp.session.warn("probe %s is not placed: %v", kp.name(), err)
+	}
+}
+
+// placed is the site of kp in d, nil if there is none.
+func (d *domain) placed(kp *Kprobe) *site {
+	for _, pl := range kp.placements {
+		if pl.domain == d {
+			return pl.site
+		}
+	}
+	return nil
+}
+
+// aim is a place for a registered probe.
+type aim struct {
+	kp   *Kprobe
+	at   arch.Addr
+	gone Flags // what kp was before
+}
+
+// placeAll puts registered probes into d. Those that it refuses are left out, and refused is
+// told.
+func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
+	var placed []aim
+	var sites []*site
+	fail := func(a aim, err error) {
+		if len(a.kp.placements) == 0 {
+			a.kp.Flags |= a.gone
+		}
+		if !d.ending() {
+			refused(a.kp, err)
+		}
+	}
+	for _, a := range aims {
+		a.gone = a.kp.Flags & FlagGone
+		a.kp.Flags &^= FlagGone
+		st, err := d.attach(a.kp, a.at)
+		if err != nil {
+			fail(a, err)
+			continue
+		}
+		placed, sites = append(placed, a), append(sites, st)
+	}
+	if _, err := d.refreshAll(sites); err == nil {
+		return
+	}
+	for i, a := range placed {
+		if err := d.refresh(sites[i]); err != nil {
+			fail(a, errors.Join(err, d.withdraw(a.kp, sites[i])))
+		}
+	}
+}
+
+// aimsOf is where a followed child has what kps, which are registered now, ask for.
+func (d *domain) aimsOf(kps []*Kprobe) []aim {
+	if d.foreign {
+		if err := d.symbols().Refresh(); err != nil { // nobody tells what it loads
+			return nil
+		}
+	}
+	var aims []aim
+	for _, kp := range kps {
+		at := kp.Addr
+		switch {
+		case d.apart && kp.byName():
+			var err error
+			if at, err = d.find(kp); err != nil {
+				continue
+			}
+		case d.foreign, at == notYet:
+			continue
+		}
+		aims = append(aims, aim{kp: kp, at: at})
+	}
+	return aims
+}
+
+// copies is where a child that was just forked from d has d's probes, those of one site in
+// the order in which they were placed.
+func (d *domain) copies() []aim {
+	var aims []aim
+	for _, st := range d.sites {
+		for _, kp := range slices.Backward(st.probes) {
+			aims = append(aims, aim{kp: kp, at: st.addr})
+		}
+	}
+	return aims
+}
+
+func notInChild(kp *Kprobe, err error) {
+	kp.session.warn("probe %s is not placed in a followed child: %v", kp.name(), err)
+}

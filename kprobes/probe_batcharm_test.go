@@ -1,0 +1,96 @@
+package kprobes
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/patch"
+)
+
+// readOnlyAt is a target's code in which one address can't be written.
+type readOnlyAt struct {
+	arch.Memory
+	at arch.Addr
+}
+
+func (m *readOnlyAt) WriteMemory(at arch.Addr, p []byte) error {
+	if at <= m.at && m.at < at+arch.Addr(len(p)) {
+		return &arch.FaultError{Addr: at, Write: true, Cause: unix.EIO}
+	}
+	return m.Memory.WriteMemory(at, p)
+}
+
+// TestABatchOfWhichOneCannotBeArmed (A45): the breakpoints before it are taken back, it is
+// named, and what comes behind it is untouched.
+func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "prey"))
+	s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := &readOnlyAt{}
+	var d *domain
+	_ = s.do(func() error {
+		d = s.main.Space.Local.(*domain)
+		d.watched = true // the dynamic linker is left alone
+		mem.Memory = d.space.Text()
+		d.text = patch.NewText(mem, journal{d})
+		return nil
+	})
+	old := &Kprobe{SymbolName: "foo"}
+	if err := s.RegisterKprobe(old); err != nil {
+		t.Fatal(err)
+	}
+	if mem.at, err = s.locate(context.Background(), &Kprobe{SymbolName: "target2"}); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"recurse", "foo", "target", "target2", "length", "string"}
+	kps := make([]*Kprobe, len(names))
+	for i, name := range names {
+		kps[i] = &Kprobe{SymbolName: name}
+	}
+	err = s.RegisterKprobes(kps)
+	if !errors.Is(err, unix.EIO) || errors.Is(err, patch.ErrTorn) || !strings.Contains(err.Error(), "target2") {
+		t.Errorf("got %v, want EIO at target2", err)
+	}
+	for i, kp := range kps {
+		if kp.session != nil || len(kp.placements) != 0 || (kp.Addr == 0) != (i >= 3) || (kp.Flags == 0) != (i >= 3) {
+			t.Errorf("%s is left with address %s, flags %d", kp.SymbolName, kp.Addr, kp.Flags)
+		}
+	}
+	_ = s.do(func() error {
+		tails := 0 // which are there for the guard
+		for _, st := range d.sites {
+			if st.mask != nil {
+				tails++
+			}
+		}
+		if len(d.sites)-tails != 1 || len(s.probes) != 1 || len(d.text.Patches())-tails != 1 {
+			t.Errorf("%d sites, %d probes and %d patches are left, %d of them tails", len(d.sites), len(s.probes), len(d.text.Patches()), tails)
+		}
+		return nil
+	})
+	prog.Do("call foo 1", "ret 3")
+	prog.Do("call string 0", "ret 4")
+	if old.Hits() != 1 || kps[1].Hits() != 0 || kps[5].Hits() != 0 {
+		t.Errorf("%d, %d and %d hits, want 1, 0 and 0", old.Hits(), kps[1].Hits(), kps[5].Hits())
+	}
+	mem.at = 0
+	if err := s.RegisterKprobes(kps[3:]); err != nil {
+		t.Error(err)
+	}
+	prog.Do("call string 0", "ret 4")
+	if kps[5].Hits() != 1 {
+		t.Errorf("%d hits, want 1", kps[5].Hits())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	prog.CheckClean()
+}

@@ -1,0 +1,338 @@
+package kprobes
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/records"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// Records that programs in the target write. The tracer looks for them now and then: nothing in the
+// target can tell it that there are some.
+
+// ringSize is the bytes of a ring: about 100,000 records of two arguments.
+const ringSize = 4 << 20
+
+// ring is shared by the detours of a neighbourhood.
+type ring struct {
+	at     arch.Addr
+	size   int
+	words  []uint64
+	reader *program.RingReader
+
+	damaged bool // and that was said
+}
+
+// recorder is what a domain knows of records.
+type recorder struct {
+	recordings map[uint32]*recording // by Program.ID; those of retired detours included
+	rings      []*ring
+	writers    records.Writers
+	states     map[*SharedState]*programState
+}
+
+func (r *recorder) init() {
+	r.recordings, r.states = map[uint32]*recording{}, map[*SharedState]*programState{}
+}
+
+// ringNear is a ring that code near at reaches.
+func (d *domain) ringNear(at arch.Addr) (*ring, error) {
+	const near = 1 << 30 // half of what a displacement spans: the detour may lie on the other side
+	for _, r := range d.rings {
+		if serves(arch.Range{Start: r.at, End: r.at + arch.Addr(8*len(r.words))}, at, near) {
+			return r, nil
+		}
+	}
+	m := program.Map{Kind: program.Ring, Size: ringSize}
+	where, cells, err := d.region.Cells(at, m.Len())
+	if err != nil {
+		return nil, err
+	}
+	r := &ring{at: where, size: ringSize, words: wordsOf(cells)}
+	if r.reader, err = program.NewRingReader(m, r.words); err != nil {
+		return nil, err
+	}
+	d.rings = append(d.rings, r)
+	d.session.startDraining()
+	return r, nil
+}
+
+// How often the tracer looks for records: it waits longer each time that it finds none.
+const (
+	shortestLook = 2 * time.Millisecond
+	longestLook  = 32 * time.Millisecond
+)
+
+// startDraining begins to look for records, until the session ends.
+func (s *Session) startDraining() {
+	if s.drains {
+		return
+	}
+	s.drains = true
+	go func() {
+		for wait := shortestLook; ; {
+			select {
+			case <-s.done:
+				return
+			case <-time.After(wait):
+			}
+			n := 0
+			if s.do(func() error { n = s.drain(); s.noteFaults(); return nil }) != nil {
+				return
+			}
+			if wait = min(2*wait, longestLook); n > 0 {
+				wait = shortestLook
+			}
+		}
+	}()
+}
+
+// noteFaults looks, now and then, whether the process has changed its actions for faults.
+func (s *Session) noteFaults() {
+	if time.Since(s.faultsNoted) < time.Second {
+		return
+	}
+	s.faultsNoted = time.Now()
+	for d := range s.domains {
+		for _, p := range d.space.Processes() {
+			_ = p.NoteFaultActions(false) // without it a handler may be lost, if its signal is blocked
+		}
+	}
+}
+
+// FlushRecords hands on all records that the target has completed by now, which is otherwise done a few
+// hundredths of a second later.
+func (s *Session) FlushRecords() {
+	_ = s.tracer.Do(func() {
+		if !s.closed {
+			s.drainAll()
+		}
+	})
+}
+
+// written is a record that has been taken from a ring, or that the tracer has made.
+type written struct {
+	domain  *domain
+	rec     *recording // nil if the tracer has made it
+	kp      *Kprobe
+	time    uint64
+	thread  uint64 // what Thread returned
+	payload []byte
+	by      *HitRecord // whose it is, if the tracer has made it
+}
+
+// turn is how many records of a ring are taken at once. Handlers may be slower than the target, and
+// the tracer has other work.
+const turn = 4096
+
+// mostTaken is the bytes of records that wait for older ones. There are more only if a ring is filled faster than it is read for long, or
+// if the target writes times into its records that are not true; then the order is given up.
+const mostTaken = 32 << 20
+
+// drain hands on records that are there, and returns how many. It does nothing in a
+// RecordHandler.
+//
+// Another ring may get records while one is read. What is newer than the look is therefore kept for the next one, which
+// finds all that is older than that.
+func (s *Session) drain() int {
+	now := host.Ticks()
+	until := s.takeSome(turn)
+	if until == records.AllTimes || records.Later(until, now) || s.taken.Size() > mostTaken {
+		until = now
+	}
+	return s.handOn(until)
+}
+
+// drainAll is drain of all that is there.
+func (s *Session) drainAll() {
+	s.takeSome(math.MaxInt)
+	s.handOn(records.AllTimes)
+}
+
+// takeSome takes at most so many records from each ring. Of what was recorded until the time that is returned there is
+// no more.
+func (s *Session) takeSome(most int) (until uint64) {
+	until = records.AllTimes
+	for d := range s.domains {
+		d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+			last := uint64(0)
+			n, err := r.ReadSome(most, func(rec program.Record) { last = max(last, take(rec)) })
+			if n == most {
+				until = min(until, last)
+			}
+			return err
+		})
+	}
+	return until
+}
+
+// drainLast is drain when no thread is in a program of d's, nor will be. Records that are not complete
+// stay so: their threads were killed.
+func (d *domain) drainLast() {
+	d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+		_, err := r.Abandon(func(rec program.Record) { take(rec) }, func(id uint32, ok bool) {
+			if rec := d.recordings[id]; ok && rec != nil {
+				rec.lose()
+			}
+		})
+		return err
+	})
+	d.noteAll()
+	now := host.Ticks()
+	d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
+	d.session.handOn(now)
+}
+
+// fetch takes records from the rings.
+func (d *domain) fetch(read func(*program.RingReader, func(program.Record) uint64) error) {
+	for _, r := range d.rings {
+		if err := read(r.reader, d.take); err != nil {
+			if !r.damaged {
+				d.session.warn("%v; it is emptied, now and whenever that is so", err)
+			}
+			r.damaged = true
+			r.reader.Reset()
+		}
+	}
+}
+
+// recordHead is the bytes in front of every record: what Time and Thread have returned.
+const recordHead = 16
+
+// take keeps a record of a ring, and returns its time. That is the target's word: it lies between the session's beginning and
+// now, so that no record waits for a time that has not come.
+func (d *domain) take(r program.Record) (ticks uint64) {
+	rec := d.recordings[r.Program]
+	if rec == nil || len(r.Payload) < recordHead {
+		return 0
+	}
+	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
+	s := d.session
+	ticks = records.Within(ticks, s.clockTicks, host.Ticks())
+	s.keep(written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
+	return ticks
+}
+
+// keep keeps a record until it is handed on.
+func (s *Session) keep(w written) {
+	s.taken.Add(w.time, int(unsafe.Sizeof(w))+len(w.payload), w) // about so many bytes
+}
+
+// handOn calls the handlers for the records that were taken, in the order of their times, up to one of
+// these.
+func (s *Session) handOn(until uint64) int {
+	if s.draining || s.taken.Len() == 0 {
+		return 0
+	}
+	s.draining = true
+	defer func() { s.draining = false }()
+	all := s.taken.Take(until)
+	clock := s.clock()
+	s.knowThreads(all, clock)
+	now := time.Now()
+	for _, w := range all {
+		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
+		if w.by != nil {
+			w.by.Payload, w.by.Time = w.payload, now.Add(-age)
+			s.deliver(w.kp, w.by)
+			continue
+		}
+		if w.kp.session == nil { // it was unregistered while this hit was under way
+			w.rec.lose()
+			continue
+		}
+		r := &HitRecord{Payload: w.payload, Time: now.Add(-age), PID: s.pid, TID: s.pid}
+		if by := w.domain.writers.Whose(w.thread, r.Time); by != nil {
+			r.PID, r.TID, r.Comm = by.PID, by.TID, by.Comm(now)
+		}
+		s.deliver(w.kp, r)
+	}
+	return len(all)
+}
+
+// knowThreads makes sure that it is known who has recorded all.
+func (s *Session) knowThreads(all []written, clock program.Clock) {
+	unknown := map[*domain]bool{}
+	now := time.Now()
+	for _, w := range all {
+		d := w.domain
+		if w.by != nil {
+			continue
+		}
+		if _, seen := unknown[d]; !seen {
+			unknown[d] = !d.noteAll()
+		}
+		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
+		unknown[d] = unknown[d] || d.writers.Whose(w.thread, now.Add(-age)) == nil
+	}
+	for d, look := range unknown {
+		if look {
+			d.lookAtThreads()
+		}
+	}
+}
+
+// lose counts a record that was never finished.
+func (rec *recording) lose() {
+	for _, i := range rec.checked.Code {
+		c := i.Call
+		switch {
+		case c == nil || c.Func != program.RingReserve:
+		case rec.maps == nil: // its memory is given back
+			atomic.AddUint64(&rec.kp.values[c.Lost][0], 1)
+		default:
+			atomic.AddUint64(&rec.maps[c.Lost].words[0], 1)
+		}
+	}
+}
+
+// lastRecords silences those of kps that record, and hands on what they have recorded.
+func (s *Session) lastRecords(kps []*Kprobe) {
+	kps = slices.DeleteFunc(slices.Clone(kps), func(kp *Kprobe) bool { return kp.session != s || kp.Program == nil })
+	if len(kps) == 0 {
+		return
+	}
+	if err := s.changeDisabled(kps, true); err != nil {
+		s.warn("silencing probes: %v", err)
+	}
+	s.drainAll()
+}
+
+// moment is one on both clocks. The tracer may lose its processor between looking at the one
+// and at the other, so it looks several times.
+func moment() (now time.Time, ticks uint64) {
+	least := ^uint64(0)
+	for range 5 {
+		before := host.Ticks()
+		at := time.Now()
+		if took := host.Ticks() - before; took < least {
+			least, now, ticks = took, at, before+took/2
+		}
+	}
+	return now, ticks
+}
+
+// Elapsed is the time that so many ticks of the program helper Time take. Safe for concurrent use.
+func (s *Session) Elapsed(ticks uint64) time.Duration {
+	c := s.clock()
+	return c.Duration(ticks)
+}
+
+// clock shows the time that tsc's results belong to. It is set by the time of day whenever
+// it is asked for, and goes as fast as it has gone since the session began.
+func (s *Session) clock() program.Clock {
+	now, ticks := moment()
+	elapsed := now.Sub(s.clockBegan) // by the monotonic clock
+	c, ok := program.ClockBetween(s.clockTicks, now.UnixNano()-int64(elapsed), ticks, now.UnixNano())
+	if !ok {
+		c = program.Clock{TSC: ticks, Nanos: now.UnixNano()}
+	}
+	return c
+}

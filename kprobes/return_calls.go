@@ -1,0 +1,317 @@
+package kprobes
+
+import (
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Following calls. At a function's entry the return address is on the stack; a site is made
+// there, and the call that returns to it is known by its frame:
+//
+//	entry:  int3 ── stop ── [sp] is the return address R, sp + 8 the frame's CFA
+//	                        a site at R, EntryHandler, instance linked under the frame
+//	R:      int3 ── stop ── sp is the CFA of an instance: Handlers, then as any hit
+//
+// Nothing on any stack is changed, so whatever reads return addresses reads true ones:
+// unwinders of C++ and Rust, pthread_cancel, garbage collectors, profilers, Go's copying of
+// stacks, shadow stacks, a debugger's user. When the tracer detaches or dies, no stack has to
+// be repaired. The kernel rewrites the return address instead: for it that is cheaper, as its
+// trampoline is no trap.
+//
+// Other threads may come by a return address at any time: they hit the site, no frame of
+// theirs is known, and they go on through the instruction. So does the thread itself when it
+// is there for another reason.
+//
+// Which call is whose, and in which frame, is booked by package internal/frames.
+//
+// A call may end without a return. That is noticed when its frame is entered again, or by
+// what uprobes do (kernel/events/uprobes.c, cleanup_return_instances): calls deeper on the
+// stack than what is entered or returned from now are dead. But there may be other stacks,
+// below this one; so a thread's instance is dead only if its return address is gone from its
+// place, or if instances run out (C22).
+
+// where tells frame and owner of the frame with the given CFA on regs' stack.
+func where(regs *Regs, cfa arch.Addr, inGo bool) (frames.Frame, frames.Owner, bool) {
+	if !inGo {
+		return frames.Frame{PID: regs.PID(), CFA: cfa}, frames.Owner{TID: regs.TID()}, true
+	}
+	g, base, ok := host.Arch.Goroutine(regs, rawMemory{regs})
+	return frames.Frame{PID: regs.PID(), Goroutine: g, CFA: base - cfa}, frames.Owner{PID: regs.PID(), Goroutine: g}, ok
+}
+
+// entered is the PreHandler of a Kretprobe's KP, as pre_handler_kretprobe.
+func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
+	d, ts := regs.domain, regs.thread.Local.(*threadState)
+	st, hit, sp := ts.site, ts.hit, regs.SP()
+	ret, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
+	f, own, ok := where(regs, cfa, st.inGo)
+	if err != nil || !ok {
+		rp.nmissed.Add(1)
+		return 0
+	}
+	if f.Goroutine == 0 {
+		d.adoptFrame(f.PID, f.CFA, own)
+	}
+	if d.loops(f, ret, ts) {
+		kp.hits.Add(^uint64(0))
+		return 0
+	}
+	d.endReentered(f, ret, hit)
+	d.endUnwound(own, f)
+	ri := rp.take()
+	if ri == nil {
+		rp.search(d, own, f)
+		ri = rp.take()
+	}
+	back := d.returnSite(rp, ret, st.inGo)
+	if ri == nil || back == nil {
+		rp.nmissed.Add(1)
+		ri.put()
+		return 0
+	}
+	if rp.EntryHandler != nil && d.session.guard(kp, func() int { return rp.EntryHandler(ri, regs) }) != 0 {
+		ri.put()
+		return 0
+	}
+	if !rp.live[ri] || d.released {
+		return 0 // the handler has unregistered rp or ended the session
+	}
+	if ts.over {
+		rp.nmissed.Add(1)
+		ri.put()
+		return 0
+	}
+	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
+	if rp.timed() {
+		ri.began = host.Ticks()
+	}
+	d.link(ri, own, f)
+	d.entrust(rp, f, ret)
+	return 0
+}
+
+// link begins to follow a call.
+func (d *domain) link(ri *KretprobeInstance, own frames.Owner, f frames.Frame) {
+	ri.domain = d
+	d.calls.Enter(&ri.call, ri, own, f)
+	d.hold(ri.RetAddr, 1)
+}
+
+// unlink follows it no more.
+func (d *domain) unlink(ri *KretprobeInstance) {
+	d.calls.Leave(&ri.call)
+	d.hold(ri.RetAddr, -1)
+}
+
+// end forgets all calls of a frame. Those that did not return are missed.
+func (d *domain) end(f frames.Frame, missed bool) {
+	for ri := d.calls.Top(f); ri != nil; ri = d.calls.Top(f) {
+		d.endCall(ri, missed)
+	}
+}
+
+func (d *domain) endCall(ri *KretprobeInstance, missed bool) {
+	d.unlink(ri)
+	if missed && !ri.returned {
+		ri.probe.nmissed.Add(1)
+	}
+	ri.put()
+}
+
+// loops tells whether a hit is no call but a turn of a loop, whose head is a Go function's first
+// instruction: Go's compiler does not make jumps of calls. In other languages a turn can't be
+// told from a call by a jump.
+func (d *domain) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
+	top := d.calls.Top(f)
+	return top != nil && ts.site.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
+}
+
+// endReentered ends what was followed in a frame that is entered now: the calls in it have
+// ended, unless they share the hit, or may have made this call by a jump (C24).
+func (d *domain) endReentered(f frames.Frame, ret arch.Addr, hit uint64) {
+	top := d.calls.Top(f)
+	if top != nil && top.hit != hit && (top.RetAddr != ret || !top.entry.jumpsAway()) {
+		d.end(f, true)
+	}
+}
+
+// endUnwound ends calls of own that are deeper than f. On a goroutine's one stack those are
+// gone; a thread may have several.
+func (d *domain) endUnwound(own frames.Owner, f frames.Frame) {
+	for ri := d.calls.Latest(own); ri != nil; ri = d.calls.Latest(own) {
+		if !ri.call.Frame.Deeper(f) || own.TID != 0 && d.holdsReturn(ri) {
+			return
+		}
+		d.end(ri.call.Frame, true)
+	}
+}
+
+// forkedCalls are the calls that a thread was in when it forked, in the order of their entries.
+type forkedCalls []KretprobeInstance
+
+// Copied implements ptrace.Sharer. The child's Forked may come when the parent has returned.
+func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
+	d := domainOf(parent)
+	if d == nil || !s.opts.Follow {
+		return
+	}
+	d.adoptStack(parent)
+	var calls forkedCalls
+	for _, ri := range d.calls.Of(frames.Owner{TID: parent.TID}) {
+		was := *ri
+		was.Data = slices.Clone(ri.Data)
+		calls = append(calls, was)
+		if top := d.calls.Top(ri.call.Frame); top != nil {
+			d.entrust(top.probe, ri.call.Frame, ri.RetAddr)
+		}
+	}
+	if th := child.Leader(); th != nil {
+		th.Local = calls
+	}
+}
+
+// copyCalls follows in a forked child the calls that its one thread is in, as uprobes do (C28).
+func (d *domain) copyCalls(child *ptrace.Process) {
+	th := child.Leader()
+	if th == nil {
+		return
+	}
+	calls, _ := th.Local.(forkedCalls)
+	th.Local = nil
+	for i := range calls {
+		if calls[i].probe.live != nil { // it is registered still
+			d.copyCall(&calls[i], th)
+		}
+	}
+}
+
+func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
+	rp := ri.probe
+	c := rp.take()
+	if c == nil || d.returnSite(rp, ri.RetAddr, false) == nil {
+		rp.nmissed.Add(1)
+		c.put()
+		return
+	}
+	copy(c.Data, ri.Data)
+	c.RetAddr, c.entry, c.hit, c.sp, c.began = ri.RetAddr, ri.entry, ri.hit, ri.sp, ri.began
+	f := ri.call.Frame
+	f.PID = th.Proc.PID
+	d.link(c, frames.Owner{TID: th.TID}, f)
+}
+
+// endOfThread ends the calls that a thread is in at its end. Those on other stacks than the one
+// that it is on may be finished by another thread: they have no owner any more.
+func (d *domain) endOfThread(th *ptrace.Thread) {
+	own := frames.Owner{TID: th.TID}
+	if !d.followed.closed {
+		d.adoptStack(th)
+	}
+	regs, err := th.Regs()
+	if err != nil || d.calls.Latest(own) == nil {
+		d.endOf(own)
+		return
+	}
+	stack := d.mappingOf(regs.SP())
+	for _, ri := range slices.Backward(d.calls.Of(own)) {
+		if stack.Contains(ri.call.Frame.CFA) {
+			d.endCall(ri, true)
+		} else {
+			d.calls.Give(&ri.call, frames.Owner{})
+		}
+	}
+}
+
+// endOfProcess ends the calls of a process that leaves the address space.
+func (d *domain) endOfProcess(pid int) {
+	for _, f := range d.calls.Frames() {
+		if f.PID == pid {
+			d.end(f, true)
+		}
+	}
+}
+
+// endOf ends the calls of an owner that is gone.
+func (d *domain) endOf(own frames.Owner) {
+	for ri := d.calls.Latest(own); ri != nil; ri = d.calls.Latest(own) {
+		d.end(ri.call.Frame, true)
+	}
+}
+
+// returned runs the Handlers of calls that return to st, those that were followed last first
+// (C12).
+func (s *Session) returned(ts *threadState, st *site) {
+	d, regs := st.domain, &ts.regs
+	d.adoptFrame(regs.PID(), regs.SP(), frames.Owner{TID: regs.TID()})
+	f, own, top := d.returnedFrom(regs, false)
+	if top == nil && st.returnsGo {
+		f, own, top = d.returnedFrom(regs, true)
+	}
+	if top == nil {
+		return
+	}
+	if top.RetAddr != st.addr || !host.Arch.Returned(regs, notedMemory{regs}, st.plan.Insn) {
+		if f.PID == regs.PID() {
+			d.end(f, true)
+		}
+		return
+	}
+	s.runReturns(ts, st, slices.Collect(d.calls.In(top.call.Frame)))
+	if !d.released && f.PID == regs.PID() {
+		d.end(f, false)
+		d.endUnwound(own, f)
+	}
+}
+
+// returnedFrom finds the frame that ends where the stack pointer is now, and the latest call
+// followed in it. A vfork child returns from its parent's frame first: the parent's call, which
+// is to return yet, returns in the child as well (C28).
+func (d *domain) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own frames.Owner, top *KretprobeInstance) {
+	f, own, ok := where(regs, regs.SP(), inGo)
+	if !ok {
+		return f, own, nil
+	}
+	if top = d.calls.Top(f); top == nil {
+		for _, p := range d.space.Processes() {
+			parents := frames.Frame{PID: p.PID, Goroutine: f.Goroutine, CFA: f.CFA}
+			if top = d.calls.Top(parents); top != nil {
+				return parents, own, top
+			}
+		}
+	}
+	return f, own, top
+}
+
+func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
+	regs := &ts.regs
+	ip := regs.IP()
+	ts.handling, ts.atReturn = true, true
+	defer func() { ts.handling, ts.atReturn, regs.running = false, false, nil }()
+	for _, ri := range calls {
+		rp := ri.probe
+		if rp == nil || !rp.live[ri] || st.domain.released {
+			continue // a handler has seen to that
+		}
+		if ts.over {
+			rp.nmissed.Add(1)
+			continue
+		}
+		ri.returned = true
+		rp.hits.Add(1)
+		regs.running = &rp.KP
+		regs.SetIP(st.addr)
+		if rp.KP.checked != nil {
+			s.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
+		}
+		if rp.Handler != nil {
+			s.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })
+		}
+	}
+	if !st.domain.released {
+		regs.SetIP(ip)
+	}
+}

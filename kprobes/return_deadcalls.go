@@ -1,0 +1,103 @@
+package kprobes
+
+import (
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// search looks for instances of rp that are dead, since it has run out of them. f is where
+// own is now. Where there are none a search would only cost, so it is not repeated at once.
+func (rp *Kretprobe) search(in *domain, own frames.Owner, f frames.Frame) {
+	if rp.short > 0 {
+		rp.short--
+		return
+	}
+	rp.short = rp.MaxActive
+	known := stacks{own: own, now: f.CFA, ends: map[int]arch.Addr{}}
+	for ri := range rp.live {
+		d := ri.domain
+		if d == nil {
+			continue // its EntryHandler runs
+		}
+		if d.dead(ri, &known) {
+			d.endCall(ri, true)
+		}
+	}
+	rp.searchTable(in, &known)
+	for d := range known.surveyed {
+		d.survey = nil
+	}
+}
+
+// stacks is what a search has found out.
+type stacks struct {
+	own      frames.Owner // of whom it is certain: it enters the frame with the CFA now
+	now      arch.Addr
+	ends     map[int]arch.Addr // stack pointers of threads, 0 where unknown
+	surveyed map[*domain]bool
+}
+
+// dead tells whether ri is known to have ended: its place on the stack is not in use. A thread
+// whose stack pointer is the call's CFA may have returned from it just now.
+func (d *domain) dead(ri *KretprobeInstance, known *stacks) bool {
+	switch {
+	case ri.call.Frame.Goroutine != 0 && ri.call.Owner == known.own:
+		return ri.call.Frame.CFA > known.now
+	case ri.call.Frame.Goroutine != 0:
+		pc, sp, base, ok := host.Arch.Parked(ri.call.Frame.Goroutine, d.space)
+		return ok && (base < ri.call.Frame.CFA || base-ri.call.Frame.CFA < sp || d.session.table.GoroutineEnd(pc))
+	case !d.holdsReturn(ri):
+		return true
+	case ri.call.Owner == known.own:
+		return ri.call.Frame.CFA < known.now && known.sameStack(d, ri.call.Frame.CFA, known.now)
+	case ri.call.Owner.TID == 0:
+		return false
+	}
+	sp := known.end(ri)
+	return ri.call.Frame.CFA < sp && known.sameStack(d, ri.call.Frame.CFA, sp)
+}
+
+// end is where the stack of ri's thread ends, 0 if the thread runs.
+func (k *stacks) end(ri *KretprobeInstance) arch.Addr {
+	sp, ok := k.ends[ri.call.Owner.TID]
+	if !ok {
+		sp, _ = procfs.StackPointer(ri.call.Frame.PID, ri.call.Owner.TID)
+		k.ends[ri.call.Owner.TID] = sp
+	}
+	return sp
+}
+
+// sameStack tells whether two addresses are in one mapping. That may hold several stacks, of
+// coroutines: then some call that is alive is given up, as another would be for want of an
+// instance.
+func (k *stacks) sameStack(d *domain, a, b arch.Addr) bool {
+	if !k.surveyed[d] {
+		if k.surveyed == nil {
+			k.surveyed = map[*domain]bool{}
+		}
+		k.surveyed[d], d.survey = true, nil
+	}
+	m, err := d.surveyed().Mapping(a)
+	return err == nil && m != nil && m.Range.Contains(b)
+}
+
+// holdsReturn tells whether ri's return address is where it was at the entry.
+func (d *domain) holdsReturn(ri *KretprobeInstance) bool {
+	r := host.Arch.NewRegs()
+	r.SetSP(ri.sp)
+	ret, _, err := host.Arch.Caller(r, d.space)
+	return err == nil && ret == ri.RetAddr
+}
+
+// mappingOf is the extent of the mapping at at.
+func (d *domain) mappingOf(at arch.Addr) arch.Range {
+	d.survey = nil
+	defer func() { d.survey = nil }()
+	m, err := d.surveyed().Mapping(at)
+	if err != nil || m == nil {
+		return arch.Range{Start: at, End: at + 1}
+	}
+	return m.Range
+}

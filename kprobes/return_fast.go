@@ -1,0 +1,379 @@
+package kprobes
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Calls that the target follows itself. A Kretprobe without handlers counts, and runs its Program: where its
+// entry is optimized, the detour notes the call in a table that is shared with the tracer, and the
+// detour of the return site takes it out (arch.CallTable).
+//
+//	                entry                                   return
+//	jump            table, if that is plain                 out of the table
+//	   └ else traps ─┐                                         └ else traps ─┐
+//	breakpoint ──────┴─> tracer: adopt the frame, entered,  breakpoint ──────┴─> tracer: adopt
+//	                     hand over                                               the frame, returned
+//
+// The rules are those of return_calls.go, and are written there alone. They work on the tracer's
+// instances: before them, what is in the table of the frame concerned becomes instances (adopt); a
+// call that was entered by the tracer and is plain is put into the table after them (hand over). Each side
+// takes a call out of the table by compare and exchange, so none is counted twice.
+//
+// While calls that return to an address are with the tracer, what the table does not know traps there,
+// and so do entries that will return to it (Hold): no frame is followed on both sides.
+//
+// The table has no owners and knows one stack of a frame. So when a process is made that shares
+// the memory (vfork), the table is closed, and the calls on that stack are adopted.
+
+// followed is a domain's calls in the table. table is nil until there is one.
+type followed struct {
+	table  arch.CallTable
+	closed bool
+	lines  map[uint16]*callLine
+	lineOf map[*Kretprobe]*callLine
+	last   uint16 // line
+}
+
+// callLine is what the target counts of a Kretprobe's calls.
+type callLine struct {
+	arch.CallLine
+	rp   *Kretprobe
+	site *site
+	id   uint16
+}
+
+// needsTracer says why rp's calls can't be followed in the target.
+func (rp *Kretprobe) needsTracer() string {
+	switch {
+	case host.CallBodies == nil:
+		return "a kretprobe follows calls from there"
+	case rp.Handler != nil, rp.EntryHandler != nil:
+		return "a kretprobe's handlers run in the tracer"
+	case rp.MaxActive > arch.MaxCalls:
+		return "a kretprobe may follow more calls at once than the target can"
+	}
+	return ""
+}
+
+// followBody is what a detour at the entry of rp's function does first.
+func (d *domain) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body, error) {
+	line, err := d.newCallLine(st, rp)
+	if err != nil {
+		return nil, err
+	}
+	return host.CallBodies.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
+}
+
+// callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
+// changed only if no program behind it looks at them: a caller that has no use for a result still has it in one.
+func (d *domain) callBodies(det *detour, dead arch.Dead) (bodies sequence, err error) {
+	if det.work.program != nil || len(det.site.recorders) > 0 {
+		dead = arch.Dead{}
+	}
+	if rp := det.work.follows; rp != nil {
+		b, err := d.followBody(det.site, rp, dead)
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, b)
+	}
+	if det.work.returns {
+		if err := d.newCallTable(det.site.addr); err != nil {
+			return nil, err
+		}
+		then, err := d.returnPrograms(det, dead)
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, host.CallBodies.ReturnBody(arch.ReturnWork{Table: d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
+	}
+	return bodies, nil
+}
+
+func (d *domain) newCallLine(st *site, rp *Kretprobe) (*callLine, error) {
+	if line := d.followed.lineOf[rp]; line != nil {
+		return line, nil
+	}
+	if err := d.newCallTable(st.addr); err != nil {
+		return nil, err
+	}
+	if d.followed.last == arch.MaxLines {
+		return nil, errors.New("too many kretprobes have been optimized")
+	}
+	d.followed.last++
+	n := d.followed.last
+	line := &callLine{CallLine: d.followed.table.Line(n), rp: rp, site: st, id: n}
+	d.followed.lines[n], d.followed.lineOf[rp] = line, line
+	counting.Lock()
+	rp.KP.lines = append(slices.Clone(rp.KP.lines), line)
+	counting.Unlock()
+	rp.limit()
+	return line, nil
+}
+
+// newCallTable makes sure of a table.
+func (d *domain) newCallTable(near arch.Addr) error {
+	if d.followed.table != nil {
+		return nil
+	}
+	at, cells, err := d.region.Cells(near, host.CallBodies.CallTableSize())
+	if err != nil {
+		return err
+	}
+	t := host.CallBodies.CallTable(cells, at)
+	for _, f := range d.calls.Frames() {
+		for ri := range d.calls.In(f) {
+			t.Hold(ri.RetAddr, 1)
+		}
+	}
+	d.followed = followed{table: t, lines: map[uint16]*callLine{}, lineOf: map[*Kretprobe]*callLine{}}
+	d.whetherClosed()
+	return nil
+}
+
+// limit tells the target how many more calls of rp may be followed at once.
+func (rp *Kretprobe) limit() {
+	for _, line := range rp.KP.lines {
+		if rp.live == nil {
+			line.SetLimit(0)
+		} else {
+			line.SetLimit(rp.MaxActive - len(rp.live))
+		}
+	}
+}
+
+// active is how many calls of rp are in the table.
+func (rp *Kretprobe) active() (n int) {
+	for _, line := range rp.KP.lines {
+		n += line.active()
+	}
+	return n
+}
+
+// hold tells the target that n more calls which return to ret are the tracer's.
+func (d *domain) hold(ret arch.Addr, n int) {
+	if d.followed.table != nil {
+		d.followed.table.Hold(ret, n)
+	}
+}
+
+// adopt makes instances of a call in the table, whose owner is own.
+func (d *domain) adopt(s arch.CallSlot, pid int, own frames.Owner) {
+	d.followed.table.Hold(s.Ret, s.Count)
+	defer d.followed.table.Hold(s.Ret, -s.Count)
+	if !d.followed.table.Take(s) {
+		return
+	}
+	line := d.followed.lines[s.Line]
+	if line == nil {
+		return // unregistered
+	}
+	line.move(-s.Count)
+	f := frames.Frame{PID: pid, CFA: s.CFA}
+	d.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
+	for i := range s.Count {
+		if len(line.rp.live) >= 2*arch.MaxCalls { // never as many, unless the target has written there itself
+			line.rp.nmissed.Add(uint64(s.Count - i))
+			return
+		}
+		ri := line.rp.instance()
+		ri.RetAddr, ri.entry, ri.sp, ri.began = s.Ret, line.site, s.CFA-8, s.Began
+		d.link(ri, own, f)
+	}
+}
+
+// adoptFrame adopts the calls in one frame of own's.
+func (d *domain) adoptFrame(pid int, cfa arch.Addr, own frames.Owner) {
+	if d.followed.table == nil {
+		return
+	}
+	for _, s := range d.followed.table.Frame(cfa) {
+		d.adopt(s, pid, own)
+	}
+}
+
+// adoptStack adopts the calls on the stack that th is on.
+func (d *domain) adoptStack(th *ptrace.Thread) {
+	busy := false
+	for _, line := range d.followed.lines {
+		busy = busy || line.active() > 0
+	}
+	regs, err := th.Regs()
+	if !busy || err != nil {
+		return
+	}
+	stack := d.mappingOf(regs.SP())
+	d.followed.table.All(func(s arch.CallSlot) {
+		if stack.Contains(s.CFA - 1) {
+			d.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
+		}
+	})
+}
+
+// Shared implements ptrace.Sharer: child will run in the memory of parent, whose stack it may
+// be on.
+func (s hooks) Shared(parent *ptrace.Thread, child *ptrace.Process) {
+	if d := domainOf(parent); d != nil && d.followed.table != nil {
+		d.followed.closed = true
+		d.followed.table.Close()
+		d.adoptStack(parent)
+	}
+}
+
+// whetherClosed opens the table if the memory has one process.
+func (d *domain) whetherClosed() bool {
+	if shared := len(d.space.Processes()) > 1; shared != d.followed.closed {
+		if d.followed.closed = shared; shared {
+			d.followed.table.Close()
+		} else {
+			d.followed.table.Open()
+		}
+	}
+	return d.followed.closed
+}
+
+// entrust puts the calls in a frame, which rp's call was entered in last, into the table, if it
+// is followed there and nobody else's is in the frame.
+func (d *domain) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
+	line := d.followed.lineOf[rp]
+	if line == nil || line.site.jump == nil || line.site.jump.work.follows != rp || d.whetherClosed() {
+		return
+	}
+	d.followed.table.Know(ret, line.id)
+	for ri := range d.calls.In(f) {
+		if d.followed.lineOf[ri.probe] == nil {
+			return
+		}
+	}
+	for ri := d.calls.Top(f); ri != nil; ri = d.calls.Top(f) {
+		if !d.putAway(d.followed.lineOf[ri.probe], f, ret) {
+			return
+		}
+	}
+}
+
+// putAway puts one probe's calls in a frame into the table.
+func (d *domain) putAway(line *callLine, f frames.Frame, ret arch.Addr) bool {
+	var calls []*KretprobeInstance
+	for ri := range d.calls.In(f) {
+		if ri.probe == line.rp {
+			calls = append(calls, ri)
+		}
+	}
+	n := len(calls)
+	if line.rp.timed() && n > 1 || line.active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
+		CFA: f.CFA, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(), Began: calls[0].began,
+	}) {
+		return false
+	}
+	line.move(n)
+	for _, ri := range calls {
+		d.unlink(ri)
+		ri.put()
+	}
+	return true
+}
+
+// searchTable ends the calls of rp in the table that are known to be dead.
+func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
+	for _, line := range rp.KP.lines {
+		d := line.site.domain
+		if line.active() == 0 {
+			continue
+		}
+		d.followed.table.All(func(s arch.CallSlot) {
+			if s.Line != line.id {
+				return
+			}
+			ri := &KretprobeInstance{RetAddr: s.Ret, sp: s.CFA - 8}
+			below := d == in && s.CFA < known.now && known.sameStack(d, s.CFA, known.now)
+			if (below || !d.holdsReturn(ri)) && d.followed.table.Take(s) {
+				line.move(-s.Count)
+				rp.nmissed.Add(uint64(s.Count))
+			}
+		})
+	}
+}
+
+// endTable forgets the calls of rp in all tables. What is left there of them is no line's, and
+// is taken out when it is met.
+func (rp *Kretprobe) endTable() {
+	for _, line := range rp.KP.lines {
+		d := line.site.domain
+		d.followed.table.Forget(line.id)
+		delete(d.followed.lines, line.id)
+		delete(d.followed.lineOf, rp)
+		line.end(false)
+	}
+}
+
+// foldCalls counts what the target has counted with the Kretprobes, before its memory goes.
+// Calls in flight are missed if the program has ended.
+func (d *domain) foldCalls(ended bool) {
+	for _, line := range d.followed.lines {
+		line.end(ended)
+	}
+	d.followed = followed{}
+}
+
+// active is how many of the calls are in the table.
+func (l *callLine) active() int {
+	n, _ := l.Calls()
+	return n
+}
+
+// move puts n calls into the table, or takes them out: the line counts entries of those that are in it or
+// have returned from it.
+func (l *callLine) move(n int) {
+	counting.Lock()
+	defer counting.Unlock()
+	l.Add(n)
+	l.rp.KP.hits.Add(uint64(-n))
+}
+
+// end gives the Kretprobe what the line has counted.
+func (l *callLine) end(missed bool) {
+	counting.Lock()
+	defer counting.Unlock()
+	l.SetLimit(0)
+	active, returns := l.Calls()
+	l.rp.hits.Add(returns)
+	l.rp.KP.hits.Add(returns + uint64(active))
+	if missed {
+		l.rp.nmissed.Add(uint64(active))
+	}
+	l.rp.KP.lines = slices.DeleteFunc(slices.Clone(l.rp.KP.lines), func(o *callLine) bool { return o == l })
+}
+
+// followedInTarget is how many calls and returns of kp's Kretprobe the target has counted and nobody folded.
+func (kp *Kprobe) followedInTarget() (entries, returns uint64) {
+	for _, line := range kp.lines {
+		n, r := line.Calls()
+		entries, returns = entries+uint64(n)+r, returns+r
+	}
+	return entries, returns
+}
+
+// callTraps are the breakpoints of det that leave a call to the tracer; nothing has happened there.
+func (det *detour) callTraps() []arch.Addr {
+	n := 0
+	if det.work.follows != nil {
+		n++
+	}
+	if det.work.returns {
+		n++
+	}
+	return det.Traps[:n]
+}
+
+// knownTrap tells whether a breakpoint of a detour's body stands at at.
+func (d *domain) knownTrap(at arch.Addr) bool {
+	det := d.detourAt(at)
+	return det != nil && (at == det.Trap || slices.Contains(det.Traps, at) || slices.Contains(det.Chosen, at) || slices.Contains(det.Asks, at))
+}

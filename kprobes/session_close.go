@@ -1,0 +1,199 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/recovery"
+	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Close disarms everything, puts the code back, and lets the process go as if it had
+// never been held. The error says what could not be undone. A second call does
+// nothing.
+//
+// A process that is inside vfork(2) for seconds keeps injected memory that does nothing: the error says so, and the guardian, the next attach,
+// or Recover takes it away.
+func (s *Session) Close() error {
+	var err error
+	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
+	for again := true; again; {
+		derr := s.tracer.Do(func() {
+			again = false
+			if s.closed {
+				s.endGuardian()
+				return
+			}
+			s.endCalls()
+			last := own || !time.Now().Before(end)
+			if again = !last && s.anyInsideVfork((*domain).guarded); again {
+				return // before anybody is stopped
+			}
+			s.closed = true
+			waits, rerr := s.release(last)
+			if err = errors.Join(err, rerr); waits {
+				s.closed, again = false, true
+				return
+			}
+			defer s.endGuardian()
+			if err != nil && s.dying() {
+				err = nil // nobody is left to be harmed
+			}
+			if s.table != nil {
+				err = errors.Join(err, s.table.Close())
+			}
+			s.finish()
+		})
+		if derr != nil {
+			err = nil // closed before
+			break
+		}
+		if again {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s.tracer.Close()
+	return err
+}
+
+// endCalls takes threads back from the functions that handlers have called, and has no handler call another one.
+func (s *Session) endCalls() {
+	s.closing = true
+	s.try(func() { s.tracer.RecallAll(callGrace) })
+}
+
+// release gives back every process of the session. Unless this is the last attempt, those that can't give up all just now are left as they are, and
+// waits tells so.
+func (s *Session) release(last bool) (waits bool, err error) {
+	var errs []error
+	s.endCalls()
+	for d := range s.domains {
+		s.try(func() {
+			err := d.release(last)
+			if !last && errors.Is(err, errInsideVfork) {
+				waits, err = true, nil
+			}
+			errs = append(errs, err)
+		})
+	}
+	if err = errors.Join(errs...); waits {
+		return true, err
+	}
+	for _, kp := range s.probes {
+		kp.session, kp.placements = nil, nil
+		if kp.ret != nil {
+			kp.ret.end()
+			kp.ret = nil
+		}
+	}
+	s.probes = nil
+	for _, sp := range s.syscalls {
+		sp.own.session = nil
+	}
+	s.syscalls = nil
+	return false, err
+}
+
+// release puts the address space back as it was and lets its processes go. Unless this is the last attempt it does nothing if that has to wait.
+//
+// Everything happens in one Freeze: while no thread runs, those that stand at a
+// breakpoint or in a slot are moved to the same place in the original code, then the
+// code is put back, then the region, which nobody can reach any more, is unmapped.
+func (d *domain) release(last bool) error {
+	if d.released {
+		return nil
+	}
+	var errs []error
+	ending, left, folded, waits := false, false, true, false
+	err := d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		if waits = !last && d.guarded() && d.insideVfork(); waits {
+			return nil
+		}
+		try := func(f func()) { folded = d.session.try(f) && folded }
+		if d.busy {
+			try(func() { d.update() })
+		}
+		d.released = true
+		delete(d.session.domains, d)
+		d.steps = ptrace.StepsFor(len(d.space.Threads()))
+		for _, th := range d.space.Threads() {
+			try(func() { d.moveOut(th) })
+		}
+		d.giveBackMasks()
+		d.session.tracer.SettleForks(d.space)
+		try(d.drainLast)
+		try(func() { d.foldCalls(false) })
+		try(d.foldAll)
+		try(d.endBoards)
+		ending = d.ending()
+		errs = append(errs, d.text.While(frozen).RestoreAll(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
+		if left = !ending && d.stuck(); !left {
+			d.space.Part() // before the guard goes, and the code that threads stand in
+			errs = append(errs, d.region.Wipe(), d.unmap())
+		}
+		for _, p := range d.space.Processes() {
+			errs = append(errs, d.session.tracer.Detach(p))
+		}
+		return nil
+	})
+	if waits {
+		return errInsideVfork
+	}
+	err = errors.Join(append(errs, err)...)
+	kept := errors.Is(err, errInsideVfork)
+	if !kept { // else the guardian is to go on, when we end
+		d.told.Release()
+	}
+	if folded { // else somebody may still read there
+		for _, m := range d.shared {
+			m.Unmap()
+		}
+	}
+	d.closeTable()
+	d.neighbours.close()
+	if err != nil && (left || kept || len(d.space.Threads()) > 0 && !ending) {
+		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
+	}
+	return nil
+}
+
+// unblocks tells of a jump that it leads to code which keeps threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go). It is
+// taken back behind all others: we may be killed in between.
+func (d *domain) unblocks(at arch.Addr) bool {
+	st := d.sites[at]
+	return st != nil && st.mask != nil
+}
+
+// unmap removes the injected region from the target.
+func (d *domain) unmap() error {
+	err := d.removeGuard()
+	if err == nil { // else it stays, with its memory
+		err = d.space.Unmap(d.mapped()...)
+	}
+	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
+		return nil // the last threads are dying; the mapping harms nobody
+	}
+	return err
+}
+
+// guarded tells whether there is a guard to be given up.
+func (d *domain) guarded() bool { return d.guard.state.Installed != 0 }
+
+// removeGuard puts the program's own actions back, in each process. It comes after the original code and before
+// the region goes: a process whose actions still lead there would die of its next signal.
+func (d *domain) removeGuard() error {
+	if !d.guarded() {
+		return nil
+	}
+	done, err := recovery.Unguard(d.space, &d.guard.state)
+	if err == nil && !done {
+		err = ptrace.ErrNoThread
+	}
+	if err == nil {
+		d.guard.state.Installed = 0
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+package kprobes
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// hooks is a Session as ptrace's Handler.
+type hooks struct{ *Session }
+
+// Forked implements ptrace.Handler.
+func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+	fate := s.forked(parent, child)
+	if fate == ptrace.LetGo {
+		s.ended(child)
+	}
+	return fate
+}
+
+// forked looks after a new process. The child's copy of the memory has our
+// breakpoints and our region, lest it dies of a breakpoint should we be killed before this; it
+// gets its original code back, and under Follow probes of its own.
+func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+	d, _ := parent.Local.(*domain)
+	if d == nil {
+		return ptrace.LetGo
+	}
+	if err := d.clean(child); err != nil {
+		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
+	}
+	d.cleanRegion(child)
+	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
+		return ptrace.LetGo
+	}
+	fresh := s.newDomain(child)
+	fresh.inherit(d)
+	fresh.placeAll(d.copies(), notInChild)
+	fresh.copyCalls(child)
+	fresh.survey = nil
+	s.followSyscalls(fresh)
+	return ptrace.Keep
+}
+
+// Execed implements ptrace.Handler. Everything that was mapped is gone. A vfork child
+// leaves its parent's address space here. Under Follow the probes that have a symbol
+// are placed in the new program, if it has the symbol.
+func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
+	if d, _ := old.Local.(*domain); d != nil {
+		d.noteExec(p)
+		d.endOfProcess(p.PID)
+		d.holdOther(old, p)
+		if len(old.Processes()) == 0 {
+			s.forget(d)
+		}
+	}
+	for _, th := range p.Threads() {
+		th.Local = nil // the hit that brought it into exec has no end
+	}
+	if p != s.main && !s.opts.Follow {
+		s.ended(p)
+		return ptrace.LetGo
+	}
+	d := s.newDomain(p)
+	if d.executed = true; s.opts.Follow {
+		s.followSyscalls(d)
+	}
+	if p != s.main {
+		d.apart, d.foreign = true, true
+		return ptrace.Keep
+	}
+	s.watched.Store(false)
+	if s.peek != nil {
+		s.peek.Follow(p.Space)
+	}
+	if s.images++; s.table == nil {
+		return ptrace.Keep // loadSymbols will see that it is to begin anew
+	}
+	if err := s.table.Refresh(); err != nil {
+		s.warn("reading the symbols of the new program: %v", err)
+	}
+	s.renewBlacklist(false)
+	if s.opts.Follow {
+		s.rearm(p, d)
+	} else {
+		s.endAll()
+	}
+	return ptrace.Keep
+}
+
+// rearm resolves symbol probes again in a new program, at its entry point, when its
+// libraries are there.
+func (s *Session) rearm(p *ptrace.Process, d *domain) {
+	if err := s.runToEntry(p); err != nil {
+		s.warn("following the new program: %v", err)
+		return
+	}
+	if err := s.table.Refresh(); err != nil {
+		s.warn("reading the symbols of the new program: %v", err)
+	}
+	s.renewBlacklist(false)
+	defer func() { d.survey = nil }()
+	d.watch()
+	refused := func(kp *Kprobe, err error) {
+		kp.Flags |= FlagGone
+		kp.waits, kp.reason = false, err.Error()
+		s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
+	}
+	var aims []aim
+	for _, kp := range s.probes {
+		if kp.SymbolName == "" || d.placed(kp) != nil {
+			continue
+		}
+		kp.home, kp.refusal = "", false
+		switch at, err := d.find(kp); {
+		case s.comes(kp, err):
+			s.wait(kp)
+		case err != nil:
+			refused(kp, err)
+		default:
+			aims = append(aims, aim{kp: kp, at: at})
+		}
+	}
+	d.placeAll(aims, refused)
+}
+
+// endAll: an exec has ended all probes, also those that wait.
+func (s *Session) endAll() {
+	for _, kp := range s.probes {
+		if len(kp.placements) == 0 {
+			kp.Flags |= FlagGone
+			kp.waits, kp.ended, kp.reason = false, true, "the process executes another program now"
+		}
+	}
+}
+
+// ending tells of a followed child's address space whether it is coming to its end. Its memory
+// may be gone before that is reported, and what is tried with it then fails in many ways. The
+// injected region is gone with it, also if the child runs another program by now.
+func (d *domain) ending() bool {
+	switch {
+	case d == d.session.mainDomain():
+		return false
+	case d.space.Ending():
+		return true
+	}
+	mapped, err := d.space.Maps()
+	if err != nil || len(mapped) == 0 {
+		return true
+	}
+	for _, a := range d.region.Arenas() {
+		code := a.Extent().Code.Start
+		if !a.Cave() && !slices.ContainsFunc(mapped, func(m procfs.Mapping) bool { return m.Range.Contains(code) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlessEnding is err, if d has a future.
+func (d *domain) unlessEnding(err error) error {
+	if err != nil && d.ending() {
+		return nil
+	}
+	return err
+}
+
+// forget drops an address space that no longer exists. Its probes are GONE.
+func (s *Session) forget(d *domain) {
+	inChild := s.mainDomain() != nil && d != s.mainDomain()
+	d.released = true
+	d.told.Release()
+	delete(s.domains, d)
+	for _, f := range d.calls.Frames() {
+		d.end(f, true)
+	}
+	d.text.Forget()
+	folded := true
+	for _, f := range []func(){d.drainLast, func() { d.foldCalls(true) }, d.foldAll, d.endBoards} {
+		folded = s.try(f) && folded
+	}
+	if folded { // else somebody may still read there
+		for _, m := range d.shared {
+			m.Unmap()
+		}
+	}
+	d.closeTable()
+	d.neighbours.close()
+	for _, kp := range s.probes {
+		if kp.ret != nil {
+			maps.DeleteFunc(kp.ret.returns, func(st *site, _ bool) bool { return st.domain == d })
+		}
+		had := len(kp.placements)
+		if had > 0 {
+			kp.was.mechanism, kp.was.reason = kp.placements[0].site.mechanism()
+		}
+		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.domain == d })
+		if had > 0 && len(kp.placements) == 0 {
+			kp.Flags = kp.Flags&^FlagOptimized | FlagGone
+			kp.waits, kp.reason = inChild && kp.byName(), "the process that had it has ended"
+		}
+	}
+}
+
+// ThreadExit implements ptrace.Handler.
+func (s hooks) ThreadExit(th *ptrace.Thread) {
+	s.gone(th.TID)
+	if d := domainOf(th); d != nil {
+		d.noteExit(th)
+		d.endOfThread(th)
+		d.unlearn(th)
+	}
+}
+
+// Exited implements ptrace.Handler.
+func (s hooks) Exited(p *ptrace.Process) {
+	if d, _ := p.Space.Local.(*domain); d != nil {
+		d.endOfProcess(p.PID)
+		d.holdOther(p.Space, p)
+		if len(p.Space.Processes()) == 1 {
+			s.forget(d)
+		}
+	}
+	s.ended(p)
+	if p != s.main {
+		return
+	}
+	status := &ExitStatus{Code: p.ExitStatus()}
+	if p.Status.Reason == ptrace.Killed {
+		status.Signal = p.Status.Signal
+	}
+	s.exit.Store(status)
+	s.finish()
+}

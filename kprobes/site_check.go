@@ -1,0 +1,151 @@
+package kprobes
+
+import (
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// checkAddress makes register_kprobe's checks of an address (A18–A26) and moves the
+// address behind an entry's landing pad (A15). entry tells a function's entry.
+func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err error) {
+	if err := d.checkMapping(at); err != nil {
+		return at, false, err
+	}
+	if err := d.checkCode(at); err != nil {
+		return at, false, err
+	}
+	if d.isSigreturn(at) {
+		return at, false, fmt.Errorf("%w: it returns from signal handlers, and unwinders know it by its bytes", ErrBlacklisted)
+	}
+	bounds, known := d.symbols().Function(at)
+	if !known || d.region.Contains(at) {
+		return at, false, nil
+	}
+	pad, err := d.landingPad(bounds.Start)
+	if err != nil {
+		return at, false, err
+	}
+	switch at {
+	case bounds.Start, bounds.Start + pad:
+		return bounds.Start + pad, true, nil
+	}
+	return at, false, d.checkBoundary(bounds, at)
+}
+
+// checkEntry refuses what is not the entry of a function (A54). A Go function is entered
+// behind the check of its stack, which may be executed several times a call.
+func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo bool, err error) {
+	bounds, known := d.symbols().Function(at)
+	if !known {
+		return at, false, fmt.Errorf("%w: no function is known there", ErrNotEntry)
+	}
+	if d.symbols().GoFunction(at) {
+		const longest = 64
+		code, err := d.original(bounds.Start, int(min(bounds.Len(), longest)))
+		if err != nil {
+			return at, true, err
+		}
+		behind := bounds.Start + arch.Addr(host.Arch.StackCheck(code))
+		if entry || at == behind {
+			return behind, true, nil
+		}
+	}
+	if !entry {
+		return at, false, fmt.Errorf("%w, which starts at %s", ErrNotEntry, bounds.Start)
+	}
+	return at, false, nil
+}
+
+func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
+	code, err := d.original(entry, host.Arch.MaxInsnLen())
+	if err != nil {
+		return 0, err
+	}
+	return arch.Addr(host.Arch.EntrySkip(code)), nil
+}
+
+// checkMapping refuses what is no code of the target, and what is on the blacklist.
+func (d *domain) checkMapping(at arch.Addr) error {
+	m, err := d.codeMapping(at)
+	if err != nil {
+		return err
+	}
+	return d.checkBlacklist(at, *m)
+}
+
+// codeMapping is the mapping that at is code in.
+func (d *domain) codeMapping(at arch.Addr) (*procfs.Mapping, error) {
+	m, err := d.surveyed().Mapping(at)
+	switch {
+	case err != nil:
+		return nil, err
+	case m == nil:
+		return nil, ErrNotMapped
+	case d.region.Contains(at):
+		return nil, fmt.Errorf("%w: it is code of gokprobe's own", ErrBlacklisted)
+	case m.Path == "[vsyscall]":
+		return nil, fmt.Errorf("%w: the kernel emulates the vsyscall page and runs none of its code", ErrBlacklisted)
+	case !m.Exec:
+		return nil, fmt.Errorf("%w (%s)", ErrNotExecutable, mappingName(m))
+	case m.Shared:
+		return nil, fmt.Errorf("%w: its mapping is shared with other processes (%s), which would run the breakpoint", ErrBlacklisted, mappingName(m))
+	}
+	return m, nil
+}
+
+func mappingName(m *procfs.Mapping) string {
+	if m.Path == "" {
+		return "anonymous memory"
+	}
+	return m.Path
+}
+
+// checkCode refuses what is known to be no code, or code that can't be stopped in.
+func (d *domain) checkCode(at arch.Addr) error {
+	if v, ok := d.symbols().DataInText(at); ok {
+		return fmt.Errorf("%w: %s", ErrData, v)
+	}
+	return d.checkRestartable(at)
+}
+
+// checkRestartable refuses what is in a restartable sequence.
+func (d *domain) checkRestartable(at arch.Addr) error {
+	if r, inside := d.surveyed().Restartable(at); inside {
+		return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)
+	}
+	return nil
+}
+
+// checkBoundary decodes from the start of the function, as can_probe does
+// (arch/x86/kernel/kprobes/core.c).
+func (d *domain) checkBoundary(fn arch.Range, at arch.Addr) error {
+	f, err := d.decodeTo(fn, at)
+	if err != nil {
+		return err
+	}
+	pc, begins := f.Begins(at)
+	if begins {
+		return nil
+	}
+	insn, err := host.Arch.Decode(f.Code(pc), pc)
+	if err != nil {
+		return refusal(err)
+	}
+	return fmt.Errorf("%w: it is inside %q at %s", ErrNotBoundary, host.Arch.Disassemble(insn), pc)
+}
+
+// decode reads the instruction at at as it is without patches.
+func (d *domain) decode(at arch.Addr) (arch.Insn, error) {
+	code, err := d.original(at, host.Arch.MaxInsnLen())
+	if err != nil {
+		return arch.Insn{}, err
+	}
+	insn, err := host.Arch.Decode(code, at)
+	if err != nil {
+		return arch.Insn{}, refusal(err)
+	}
+	return insn, nil
+}

@@ -1,0 +1,37 @@
+package kprobes
+
+import (
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+)
+
+// manySlots is how many an arena has anyway.
+const manySlots = 512
+
+// reserve makes room for the slots of many sites: one arena for code that lies together,
+// instead of a series that grows. Where that fails, arenas are mapped as they are
+// needed.
+func (d *domain) reserve(addrs []arch.Addr) {
+	if len(addrs) < manySlots || d.private {
+		return
+	}
+	addrs = slices.DeleteFunc(slices.Clone(addrs), func(a arch.Addr) bool { return a == notYet })
+	slices.Sort(addrs)
+	for len(addrs) > 0 {
+		start, n := addrs[0], 1
+		for n < len(addrs) && uint64(addrs[n]-start) < host.Code.Reach()/2 {
+			n++
+		}
+		if n >= manySlots {
+			d.reserveNear(arch.Range{Start: start, End: addrs[n-1] + 1}, n)
+		}
+		addrs = addrs[n:]
+	}
+}
+
+func (d *domain) reserveNear(code arch.Range, n int) {
+	d.makeRoom(code, n)
+	_ = d.region.Reserve(code, n)
+}

@@ -1,0 +1,81 @@
+package kprobes
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/survey"
+)
+
+// findings is what a registration has found out about the target. They are kept during one
+// call only, for the probes that follow in it.
+type findings struct {
+	*survey.Survey
+	analyses analyses
+}
+
+func (d *domain) surveyed() *findings {
+	if d.survey == nil {
+		d.survey = &findings{Survey: survey.New(surveyable{d})}
+	}
+	return d.survey
+}
+
+// original reads up to n bytes of unpatched code; fewer if the mapping ends.
+func (d *domain) original(at arch.Addr, n int) ([]byte, error) {
+	code, err := d.surveyed().Original(at, n)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
+	}
+	return code, nil
+}
+
+// decodeTo decodes fn from its start until it reaches or passes at.
+func (d *domain) decodeTo(fn arch.Range, at arch.Addr) (*survey.Function, error) {
+	f, err := d.surveyed().DecodeTo(fn, at)
+	var unread *survey.ReadError
+	switch {
+	case err == nil:
+		return f, nil
+	case errors.As(err, &unread):
+		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)
+}
+
+// surveyable is a domain as a survey sees it.
+type surveyable struct{ d *domain }
+
+func (t surveyable) Maps() ([]procfs.Mapping, error) {
+	if _, err := t.d.space.TID(); err != nil {
+		return nil, ErrExited
+	}
+	maps, err := t.d.space.Maps()
+	if err != nil {
+		return nil, fmt.Errorf("reading the process's mappings: %w", err)
+	}
+	t.d.neighbours.noteCalls(maps)
+	return maps, nil
+}
+
+func (t surveyable) Original(at arch.Addr, p []byte) error { return t.d.text.Original(at, p) }
+
+func (t surveyable) ReadMemory(at arch.Addr, p []byte) error { return t.d.space.ReadMemory(at, p) }
+
+func (t surveyable) Decode(code []byte, at arch.Addr) (arch.Insn, error) {
+	return host.Arch.Decode(code, at)
+}
+
+func (t surveyable) Sequences() []arch.Range { return t.d.symbols().Sections("__rseq_cs") }
+
+func (t surveyable) ShadowStack() (bool, error) {
+	tid, err := t.d.space.TID()
+	if err != nil {
+		return false, err
+	}
+	st, err := procfs.ReadStatus(tid, 0)
+	return err == nil && st.ShadowStack, nil
+}

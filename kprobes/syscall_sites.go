@@ -1,0 +1,157 @@
+package kprobes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/syscallsites"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// placeBySites places sp at the sites that chosen names. The error says why that can't be.
+func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) bool) error {
+	d := s.mainDomain()
+	if d == nil {
+		return ErrExited
+	}
+	s.forgetSurveys()
+	defer s.forgetSurveys()
+	sites, gaps, err := d.callSites(chosen)
+	if err != nil {
+		return err
+	}
+	if why := syscallsites.Describe(gaps, sp.Numbers); why != "" {
+		return fmt.Errorf("%w: %s", ErrIncomplete, why)
+	}
+	var kps []*Kprobe
+	for _, site := range sites {
+		if err := s.wanted(); err != nil {
+			return err
+		}
+		if site.Number < 0 || slices.Contains(sp.Numbers, site.Number) {
+			kp, err := s.probeSite(sp, site)
+			if err != nil {
+				return err
+			}
+			kps = append(kps, kp)
+		}
+	}
+	if len(kps) == 0 {
+		return nil
+	}
+	if err := s.RegisterKprobesContext(s.heeded(), kps); err != nil {
+		return err
+	}
+	sp.kps = append(sp.kps, kps...)
+	sp.counts(kps)
+	return nil
+}
+
+// probeSite is the Kprobe of sp at a site.
+func (s *Session) probeSite(sp *SyscallProbe, site syscallsites.Site) (*Kprobe, error) {
+	if sp.Exit != nil {
+		site.At, site.Loads = site.Insn, nil
+	}
+	kp := &Kprobe{Addr: site.At, Flags: sp.own.Flags & FlagDisabled, forCalls: true}
+	kp.PreHandler = func(kp *Kprobe, r *Regs) int { return s.atCallSite(sp, &site, kp, r) }
+	if sp.Exit != nil {
+		kp.PostHandler = func(_ *Kprobe, r *Regs, _ uint64) {
+			if ts := r.state(); ts != nil {
+				s.leaveSyscall(ts, sp)
+			}
+		}
+	}
+	return kp, sp.chooseAt(kp, &site)
+}
+
+// state is what the session remembers of the thread whose handler has r, nil if that is no handler's.
+func (r *Regs) state() *threadState {
+	ts, _ := r.thread.Local.(*threadState)
+	for ts != nil && &ts.regs != r {
+		ts = ts.outer
+	}
+	return ts
+}
+
+// atCallSite runs the Enter of sp for a thread at a site. The registers become those in front of the system-call
+// instruction, and what they were if Enter changes nothing.
+func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kprobe, r *Regs) (diverted int) {
+	ts := r.state()
+	if ts == nil {
+		return 0
+	}
+	before := r.Regs.Clone()
+	again := ts.changedCall() // by another SyscallProbe: the thread stands in front of the instruction
+	if !again && !site.Load(host.Arch, r.Regs, rawMemory{r}) {
+		r.CopyFrom(before) // a fault, which the program is told of when it comes there
+		return 0
+	}
+	r.SetIP(site.Insn)
+	if !again {
+		ts.number = int(r.ReturnValue())
+	}
+	if !slices.Contains(sp.Numbers, ts.number) {
+		r.CopyFrom(before)
+		return 0
+	}
+	seen := r.Regs.Clone()
+	switch made := s.enterSyscall(ts, sp, kp.Program != nil && !again); {
+	case ts.over:
+		return 0
+	case !made:
+		ts.changed = 0
+		host.Arch.SkipCall(r.Regs, site.Insn)
+		return 1
+	case r.Same(seen):
+		r.CopyFrom(before)
+		return 0
+	}
+	ts.changed = ts.hit
+	if site.At != site.Insn {
+		r.SetIP(site.Insn)
+		return 1
+	}
+	r.SetIP(kp.Addr.Add(int64(host.Arch.BreakpointAdvance())))
+	return 0
+}
+
+// changedCall tells that a SyscallProbe has changed the call of the hit: the registers are those in front of it already.
+func (ts *threadState) changedCall() bool { return ts.changed == ts.hit }
+
+// callsCame places the probes on system calls in modules that were loaded.
+func (s *Session) callsCame(came []*symbols.Module) {
+	within := func(m procfs.Mapping) bool { return contains(came, m.Range.Start) != nil }
+	for _, sp := range s.syscalls {
+		if sp.way != SyscallBySites {
+			continue
+		}
+		err := s.placeBySites(sp, within)
+		switch {
+		case err == nil:
+		case sp.By == SyscallBySites:
+			s.warn("%s is not probed in a library that was loaded: %v", sp.name(), err)
+		default:
+			s.warn("%s is probed by ptrace from now on: %v", sp.name(), s.changeWay(sp, err))
+		}
+	}
+}
+
+// changeWay has sp work by stops from now on, for the reason that why gives.
+func (s *Session) changeWay(sp *SyscallProbe, why error) error {
+	kps := sp.kps
+	if sp.own.checked != nil {
+		for d := range s.domains {
+			d.keepState(&sp.own) // which goes on where they end
+		}
+	}
+	sp.kps, sp.way, sp.why = nil, SyscallByStops, why.Error()
+	if err := s.stopAtSyscalls(); err != nil {
+		return fmt.Errorf("%w, and not even by that: %w", why, err)
+	}
+	if err := s.unregister(kps); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
+	}
+	return why
+}
