@@ -32,17 +32,34 @@ const (
 	noCall       = ^uint64(0)
 )
 
-func (r *Regs) IP() arch.Addr            { return arch.Addr(r.Pc) }
-func (r *Regs) SetIP(a arch.Addr)        { r.Pc = uint64(a) }
-func (r *Regs) SP() arch.Addr            { return arch.Addr(r.Sp) }
-func (r *Regs) SetSP(a arch.Addr)        { r.Sp = uint64(a) }
-func (r *Regs) FP() arch.Addr            { return arch.Addr(r.X[framePointer]) }
-func (r *Regs) ReturnValue() uint64      { return r.X[0] }
-func (r *Regs) SetReturnValue(v uint64)  { r.X[0] = v }
+// IP is pc.
+func (r *Regs) IP() arch.Addr { return arch.Addr(r.Pc) }
+
+// SetIP changes it.
+func (r *Regs) SetIP(a arch.Addr) { r.Pc = uint64(a) }
+
+// SP is sp.
+func (r *Regs) SP() arch.Addr { return arch.Addr(r.Sp) }
+
+// SetSP changes it.
+func (r *Regs) SetSP(a arch.Addr) { r.Sp = uint64(a) }
+
+// FP is x29.
+func (r *Regs) FP() arch.Addr { return arch.Addr(r.X[framePointer]) }
+
+// ReturnValue is x0.
+func (r *Regs) ReturnValue() uint64 { return r.X[0] }
+
+// SetReturnValue changes it.
+func (r *Regs) SetReturnValue(v uint64) { r.X[0] = v }
+
+// ThreadPointer is tpidr_el0.
 func (r *Regs) ThreadPointer() arch.Addr { return arch.Addr(r.TLS) }
 
 // TrapFlag is SS of PSTATE.
 func (r *Regs) TrapFlag() bool { return r.Pstate&softwareStep != 0 }
+
+// ClearTrapFlag clears it.
 func (r *Regs) ClearTrapFlag() { r.Pstate &^= softwareStep }
 
 // SetNativeMode does nothing: a thread can't leave 64-bit mode by itself.
@@ -116,17 +133,28 @@ func (r *Regs) SetSyscall(nr uint64, args [6]uint64, insn arch.Addr) {
 // InCall tells of a stopped thread that it is in a system call, or returns from one.
 func (r *Regs) InCall() bool { return int64(r.Call) >= 0 }
 
-// CallNumber, CallArg and CallResult are the call's. The first argument is the result's register.
-func (r *Regs) CallNumber() uint64    { return r.Call }
-func (r *Regs) CallArg(n int) uint64  { return r.X[n] }
-func (r *Regs) CallResult() int64     { return int64(r.X[0]) }
-func (r *Regs) SetCallResult(v int64) { r.X[0] = uint64(v) }
-func (r *Regs) LeaveCall()            { r.Call = noCall }
+// CallNumber is the number of that call.
+func (r *Regs) CallNumber() uint64 { return r.Call }
 
-// BeforeCall makes the registers of a thread at the entry of a system call those in front of the instruction, IntoCall is the opposite,
-// and BehindCall moves a thread behind the instruction.
+// CallArg is the call's n-th argument, n from 0 to 5.
+func (r *Regs) CallArg(n int) uint64 { return r.X[n] }
+
+// CallResult is what the call returns, in the first argument's register.
+func (r *Regs) CallResult() int64 { return int64(r.X[0]) }
+
+// SetCallResult changes that.
+func (r *Regs) SetCallResult(v int64) { r.X[0] = uint64(v) }
+
+// LeaveCall makes the thread be in no call: the kernel restarts none.
+func (r *Regs) LeaveCall() { r.Call = noCall }
+
+// BeforeCall makes the registers of a thread at the entry of a system call those in front of the instruction.
 func (r *Regs) BeforeCall() { r.Pc, r.Call = r.Pc-syscallLen, noCall }
-func (r *Regs) IntoCall()   { r.Pc, r.Call = r.Pc+syscallLen, r.X[callNumber] }
+
+// IntoCall is the opposite.
+func (r *Regs) IntoCall() { r.Pc, r.Call = r.Pc+syscallLen, r.X[callNumber] }
+
+// BehindCall moves a thread in front of a system-call instruction behind it, with the result that it has.
 func (r *Regs) BehindCall() { r.Pc, r.Call = r.Pc+syscallLen, noCall }
 
 // Clone returns an independent *Regs.

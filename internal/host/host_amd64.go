@@ -55,9 +55,10 @@ const (
 	DwarfCount = amd64.DwarfCount
 )
 
+// DwarfNames are their names, and SignalContext the numbers of what struct sigcontext begins with.
 var (
-	DwarfNames    = amd64.DwarfNames    // by those numbers
-	SignalContext = amd64.SignalContext // the numbers of what struct sigcontext begins with
+	DwarfNames    = amd64.DwarfNames
+	SignalContext = amd64.SignalContext
 )
 
 // Types of relocations that bind functions and words.
@@ -86,10 +87,11 @@ const (
 	SysEpollWait = linux.SysEpollWait
 )
 
+// CallNumbers are those of system calls by their names, and CallNames the other way round. PauseLoop is code that is in pause(2) for ever.
 var (
-	CallNumbers = linux.CallNumbers // of system calls, by their names
-	CallNames   = linux.CallNames   // the other way round
-	PauseLoop   = linux.PauseLoop   // code that is in pause(2) for ever
+	CallNumbers = linux.CallNumbers
+	CallNames   = linux.CallNames
+	PauseLoop   = linux.PauseLoop
 )
 
 // BeginsProcess tells of a system call's number that it makes a process, or another program of it.

@@ -51,9 +51,10 @@ const (
 	DwarfCount = arm64.DwarfCount
 )
 
+// DwarfNames are their names, and SignalContext the numbers of what struct sigcontext begins with.
 var (
-	DwarfNames    = arm64.DwarfNames    // by those numbers
-	SignalContext = arm64.SignalContext // the numbers of what struct sigcontext begins with
+	DwarfNames    = arm64.DwarfNames
+	SignalContext = arm64.SignalContext
 )
 
 // Types of relocations that bind functions and words.
@@ -85,10 +86,11 @@ const (
 	SysEpollWait
 )
 
+// CallNumbers are those of system calls by their names, and CallNames the other way round. PauseLoop is code that is in pause(2) for ever.
 var (
-	CallNumbers map[string]int // of system calls, by their names
-	CallNames   map[int]string // the other way round
-	PauseLoop   []byte         // code that is in pause(2) for ever
+	CallNumbers map[string]int
+	CallNames   map[int]string
+	PauseLoop   []byte
 )
 
 // BeginsProcess tells of a system call's number that it makes a process, or another program of it.

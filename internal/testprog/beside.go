@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -16,7 +17,7 @@ import (
 func BesideUprobes() bool { return os.Getenv("GOKPROBE_BESIDE_UPROBES") != "" }
 
 // breakpoint is what a uprobe puts over the first byte of an instruction.
-const breakpoint = 0xcc
+func breakpoint() byte { return host.Arch.Breakpoint()[0] }
 
 // outwait replaces in code, which was read from the beginning of m, breakpoints that file does not have by what stands there when they have gone,
 // and waits for that until then. A uprobe goes sooner or later, and the kernel then puts back the file's byte. What a tracer leaves does not go, and stays in code
@@ -25,12 +26,13 @@ func outwait(mem io.ReaderAt, m procfs.Mapping, code, file []byte, until time.Ti
 	if !BesideUprobes() || m.Anonymous() {
 		return nil
 	}
+	trap := breakpoint()
 	for i := range min(len(code), len(file)) {
-		for at := code[i : i+1]; at[0] == breakpoint && file[i] != breakpoint; {
+		for at := code[i : i+1]; at[0] == trap && file[i] != trap; {
 			if _, err := mem.ReadAt(at, int64(m.Range.Start)+int64(i)); err != nil {
 				return err
 			}
-			if at[0] == breakpoint {
+			if at[0] == trap {
 				if time.Now().After(until) {
 					break
 				}

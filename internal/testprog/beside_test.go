@@ -24,14 +24,14 @@ func found(t *testing.T, pid int, before Snapshot) (check, compare []string) {
 func TestBreakpointsThatGoAreNobodys(t *testing.T) {
 	p := Start(t, Build(t, "prey"))
 	for _, path := range []string{"/prey", "/libc.so.6"} {
-		undo := poke(t, p.PID(), path, breakpoint)
+		undo := poke(t, p.PID(), path, breakpoint())
 		if dirt, err := dirtOf(p.PID(), uprobesGo()); err != nil || len(dirt) != 1 {
 			t.Errorf("without uprobes: %q, %v", dirt, err)
 		}
 		t.Setenv("GOKPROBE_BESIDE_UPROBES", "1")
 		time.AfterFunc(50*time.Millisecond, undo)
 		before := TakeSnapshot(t, p.PID())
-		goes := time.AfterFunc(50*time.Millisecond, poke(t, p.PID(), path, breakpoint))
+		goes := time.AfterFunc(50*time.Millisecond, poke(t, p.PID(), path, breakpoint()))
 		check, compare := found(t, p.PID(), before)
 		if goes.Stop() {
 			t.Errorf("%s: nobody has waited for it to go: %q, %q", path, check, compare)
@@ -47,9 +47,9 @@ func TestBreakpointsThatGoAreNobodys(t *testing.T) {
 func TestWhatStaysIsFoundBesideUprobes(t *testing.T) {
 	t.Setenv("GOKPROBE_BESIDE_UPROBES", "1")
 	p := Start(t, Build(t, "prey"))
-	for _, left := range []byte{breakpoint, 0xe9, 0x90} {
+	for _, left := range []byte{breakpoint(), 0xe9, 0x90} {
 		patience := besidePatience
-		if left == breakpoint {
+		if left == breakpoint() {
 			besidePatience = 50 * time.Millisecond
 		}
 		before := TakeSnapshot(t, p.PID())

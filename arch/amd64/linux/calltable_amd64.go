@@ -41,13 +41,22 @@ var callRuns = []struct {
 		mseal setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr listns rseq_slice_yield`},
 }
 
-// CallNumbers are those numbers by name, and CallNames the other way round.
-var CallNumbers, CallNames = func() (map[string]int, map[int]string) {
-	numbers, names := map[string]int{}, map[int]string{}
+// CallNumbers are those numbers by name.
+var CallNumbers = func() map[string]int {
+	numbers := map[string]int{}
 	for _, run := range callRuns {
 		for i, name := range strings.Fields(run.names) {
-			numbers[name], names[run.first+i] = run.first+i, name
+			numbers[name] = run.first + i
 		}
 	}
-	return numbers, names
+	return numbers
+}()
+
+// CallNames are the names by number.
+var CallNames = func() map[int]string {
+	names := map[int]string{}
+	for name, nr := range CallNumbers {
+		names[nr] = name
+	}
+	return names
 }()
