@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +49,7 @@ func goTest(t *testing.T, dir string, args ...string) string {
 	cmd := exec.Command("go", append([]string{"test", "-count=1", "-p=1"}, args...)...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
-	if _, failed := err.(*exec.ExitError); err != nil && !failed {
+	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)
 	}
 	return string(out)

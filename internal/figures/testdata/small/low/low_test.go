@@ -1,0 +1,5 @@
+package low
+
+import _ "example.com/small/high"
+
+func helper() {}
