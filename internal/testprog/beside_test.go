@@ -73,10 +73,9 @@ func TestWhatStaysIsFoundBesideUprobes(t *testing.T) {
 	}
 }
 
-// TestWhatTheKernelMapsForUprobesIsNoChange: a uprobe that was hit leaves a mapping of the kernel's own.
-func TestWhatTheKernelMapsForUprobesIsNoChange(t *testing.T) {
-	NeedUprobes(t)
-	t.Setenv("GOKPROBE_BESIDE_UPROBES", "1")
+// ownPrey starts a fixture from a file of its own, and tells where functions of it begin.
+func ownPrey(t *testing.T, functions ...string) (*Prog, []Place) {
+	t.Helper()
 	program, err := os.ReadFile(Build(t, "prey"))
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +84,20 @@ func TestWhatTheKernelMapsForUprobesIsNoChange(t *testing.T) {
 	if err := os.WriteFile(bin, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p := Start(t, bin)
+	var places []Place
+	for _, name := range functions {
+		places = append(places, Place{bin, offsetOf(t, bin, name)})
+	}
+	return Start(t, bin), places
+}
+
+// TestWhatTheKernelMapsForUprobesIsNoChange: a uprobe that was hit leaves a mapping of the kernel's own.
+func TestWhatTheKernelMapsForUprobesIsNoChange(t *testing.T) {
+	NeedUprobes(t)
+	t.Setenv("GOKPROBE_BESIDE_UPROBES", "1")
+	p, places := ownPrey(t, "target")
 	before := TakeSnapshot(t, p.PID())
-	u, err := OpenUprobe(p.PID(), bin, offsetOf(t, bin, "target"), false)
+	u, err := OpenUprobe(p.PID(), places[0].File, places[0].Offset, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +108,43 @@ func TestWhatTheKernelMapsForUprobesIsNoChange(t *testing.T) {
 	u.Close()
 	p.CheckClean()
 	before.Compare(t, p.PID())
+}
+
+// TestUprobesThatComeAndGoAreNoChange: neither in one snapshot nor from one to another, at any time.
+func TestUprobesThatComeAndGoAreNoChange(t *testing.T) {
+	NeedUprobes(t)
+	t.Setenv("GOKPROBE_BESIDE_UPROBES", "1")
+	p, places := ownPrey(t, "target", "main")
+	first := TakeSnapshot(t, p.PID())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := range 10 {
+			at := places[n%len(places)]
+			u, err := OpenUprobe(p.PID(), at.File, at.Offset, false)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			<-time.After(time.Duration(n) * time.Millisecond)
+			u.Close()
+		}
+	}()
+	for going := true; going; {
+		select {
+		case <-ended:
+			going = false
+		default:
+		}
+		p.Do("call target 30", "ret")
+		now := TakeSnapshot(t, p.PID())
+		p.CheckClean()
+		if d := first.diff(now); len(d) > 0 {
+			t.Errorf("changed: %q", d)
+		}
+	}
+	first.Compare(t, p.PID())
+	p.CheckClean()
 }
 
 // offsetOf is where a function begins in its file.
