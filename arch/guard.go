@@ -62,7 +62,7 @@ type Guard struct {
 // Guards is what guards need of an architecture.
 type Guards interface {
 	// AssembleGuard generates a guard at at. Its length does not depend on addresses. It uses no
-	// stack, so where a thread is inside of it the stack pointer tells where the signal's frame is.
+	// stack, so where a thread is inside of it the stack pointer tells where the signal's frame is, but at its last instruction.
 	AssembleGuard(at Addr, p GuardPlace) Guard
 	// Context is what a guard needs to have a thread go on with r and the given signals blocked.
 	Context(r Regs, mask uint64) []byte
