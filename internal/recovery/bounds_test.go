@@ -109,31 +109,6 @@ func putContext(b []byte, off int, sp, ip arch.Addr, alternate arch.Range) {
 	}
 }
 
-// TestContextsThatTheGuardHasLeftAreNoMore: the kernel's words behind a context tell that it is one to return by, the guard's that it is not.
-func TestContextsThatTheGuardHasLeftAreNoMore(t *testing.T) {
-	const at, ip = arch.Addr(0x10_0000), arch.Addr(0x1234)
-	for _, off := range []int{0, 512, stackPage - contextLen, stackPage, 2*stackPage - behindContext} {
-		for _, c := range []struct {
-			trapno, fpstate uint64
-			found           int
-		}{{3, 0x10_0400, 1}, {3, leftFps, 1}, {leftTrapno, 0x10_0400, 1}, {leftTrapno, leftFps, 0}} {
-			b := make([]byte, 2*stackPage)
-			putContext(b, off, at, ip, arch.Range{})
-			binary.LittleEndian.PutUint64(b[off+8*wordTrapno:], c.trapno)
-			binary.LittleEndian.PutUint64(b[off+8*wordFpstate:], c.fpstate)
-			found := 0
-			s := newStackSearch(&fakeMemory{maps: map[arch.Addr][]byte{at: b}}, newEffort(1<<20))
-			if !s.stack(at, func(_ arch.Addr, f *signalFrame) {
-				if f.ip == ip {
-					found++
-				}
-			}) || found != c.found {
-				t.Errorf("at %d, %+v: %d are found", off, c, found)
-			}
-		}
-	}
-}
-
 // naively finds what stackSearch finds, reading each stack again.
 func naively(mem *fakeMemory, sp arch.Addr) (ips []arch.Addr) {
 	seen := map[arch.Addr]bool{}

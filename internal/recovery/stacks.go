@@ -20,7 +20,7 @@ type stackSearch struct {
 	from  map[arch.Addr]struct{}
 
 	// window is a page, and what a context in it has in front and behind.
-	window [beforeContext + stackPage + behindContext]byte
+	window [beforeContext + stackPage + contextLen]byte
 }
 
 const notRead = -1
@@ -89,8 +89,8 @@ func (s *stackSearch) read(at arch.Addr) int32 {
 	}
 	var found []signalFrame
 	for off := 0; off < stackPage; off += 8 {
-		b := s.window[off:][:beforeContext+behindContext]
-		if c := savedContext(b[beforeContext:]); !c.is() || c.left() {
+		b := s.window[off:][:beforeContext+contextLen]
+		if !savedContext(b[beforeContext:]).is() {
 			continue
 		}
 		if !s.work.spend(newContextWork) {
@@ -159,21 +159,6 @@ func (f *signalFrame) sameStack(sp arch.Addr) bool {
 type savedContext []byte
 
 const contextLen = 32
-
-// Behind a context's rsp, and what the guard has put there of one that it has left (leave in arch/amd64/code/guardreturn.go): the selectors of user
-// code and of its data. The kernel's are the number of an exception, and an address.
-const (
-	behindContext       = 72 // bytes, to fpstate
-	wordTrapno          = 5
-	wordFpstate         = 8
-	leftTrapno, leftFps = 0x33, 0x2b
-)
-
-// left tells that the guard has gone on with the context, by itself. Nobody returns by it any more, though it may lie on a stack
-// for long: what functions do not fill of their frames has it.
-func (f savedContext) left() bool {
-	return f.word(wordTrapno) == leftTrapno && f.word(wordFpstate) == leftFps
-}
 
 func (f savedContext) word(n int) uint64 { return binary.LittleEndian.Uint64(f[8*n:]) }
 

@@ -103,6 +103,9 @@ func (a *asm) leave(p arch.GuardPlace) {
 	a.emit(0x0f, 0xb7, 0x84, 0x24)
 	a.imm32(frameToUc + ucSegments + segSs) // movzwl ss(%rsp),%eax
 	a.atSP(0x89, ax, word(4))
+	a.emit(0x48, 0xc7, 0x84, 0x24) // movq $0,cs(%rsp): see above
+	a.imm32(frameToUc + ucSegments)
+	a.imm32(0)
 	for i, r := range sigcontextRegs {
 		a.atSP(0x8b, r, reg(i))
 	}
