@@ -20,7 +20,7 @@ func BesideUprobes() bool { return os.Getenv("GOKPROBE_BESIDE_UPROBES") != "" }
 func breakpoint() byte { return host.Arch.Breakpoint()[0] }
 
 // outwait replaces in code, which was read from the beginning of m, breakpoints that file does not have by what stands there when they have gone,
-// and waits for that until then. A uprobe goes sooner or later, and the kernel then puts back the file's byte. What a tracer leaves does not go, and stays in code
+// and waits for that, but no longer than until. A uprobe goes sooner or later, and the kernel then puts back the file's byte. What a tracer leaves does not go, and stays in code
 // when it has been waited for; nor is anything else that differs replaced.
 func outwait(mem io.ReaderAt, m procfs.Mapping, code, file []byte, until time.Time) error {
 	if !BesideUprobes() || m.Anonymous() {
