@@ -105,7 +105,7 @@ func (d *domain) addSet(set ptrace.Sigset) (cell arch.Addr) {
 		return 0
 	}
 	instead, ok := set.Unforced()
-	if !ok {
+	if !ok || !d.noteUnblocked(set) {
 		instead = set
 	}
 	before := ptrace.Sigset(0)
@@ -114,17 +114,22 @@ func (d *domain) addSet(set ptrace.Sigset) (cell arch.Addr) {
 	}
 	d.putWord(d.setTable.Cell(n), uint64(instead))
 	d.putWord(d.setTable.Difference(n), uint64(before-set))
-	d.noteUnblocked(set)
 	d.sets = append(d.sets, set)
 	return d.setTable.Cell(n)
 }
 
-// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise, if there is much in it.
-func (d *domain) noteUnblocked(set ptrace.Sigset) {
+// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise. It is false if that can't be
+// noted: then they must not. Who blocks all signals is known without a note (ptrace.Space.Unblocked).
+func (d *domain) noteUnblocked(set ptrace.Sigset) bool {
 	set &^= setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)
-	if _, ok := set.Unforced(); ok && !slices.Contains(d.guard.noted, set) && d.region.NoteUnblocked(len(d.guard.noted), uint64(set)) == nil {
-		d.guard.noted = append(d.guard.noted, set)
+	if set.Full() || slices.Contains(d.guard.noted, set) {
+		return true
 	}
+	if d.region.NoteUnblocked(len(d.guard.noted), uint64(set)) != nil {
+		return false
+	}
+	d.guard.noted = append(d.guard.noted, set)
+	return true
 }
 
 // putWord is one store, which threads of the target see whole.

@@ -176,6 +176,33 @@ func TestSetsThatAreMadeAfterOurDeath(t *testing.T) {
 	}
 }
 
+// TestSetsComeBackWhenAKilledTracersProgramIsPutRight: a thread has passed several sets. In the end it blocks what it has passed last.
+func TestSetsComeBackWhenAKilledTracersProgramIsPutRight(t *testing.T) {
+	for _, how := range []string{"count", "breakpoints"} {
+		for _, n := range []uint64{1, 8, 14, 18} {
+			t.Run(fmt.Sprintf("%s, %d sets", how, n), func(t *testing.T) {
+				prog := start(t, "blocker")
+				kill, _ := tracerToKill(t, prog, "TestLibraryTracer", "GOKPROBE_HOW="+how)
+				want := uint64(0)
+				for i := range n {
+					prog.Do(fmt.Sprintf("set %x", all&^(1<<(unix.SIGINT-1)|i<<40)), "blocked")
+					want = all &^ (1<<(unix.SIGINT-1) | i<<40 | 1<<(unix.SIGKILL-1) | 1<<(unix.SIGSTOP-1))
+				}
+				kill()
+				recoverAll(t, prog)
+				if got := mask(t, prog.PID()); got&^notForPrograms != want&^notForPrograms {
+					t.Errorf("it blocks %#x, want %#x", got, want)
+				}
+				prog.CheckClean()
+				wantRight(t, prog)
+			})
+		}
+	}
+}
+
+// notForPrograms are the signals that the C library takes out of each set.
+const notForPrograms = 1<<31 | 1<<32
+
 func mask(t *testing.T, pid int) uint64 {
 	t.Helper()
 	st, err := procfs.ReadStatus(pid, pid)

@@ -170,7 +170,7 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 		return false, nil
 	}
 	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
-	if err != nil || statErr == nil && (st.State != 'S' || Sigset(st.SigBlk).full()) { // it may be inside vfork(2) by now
+	if err != nil || statErr == nil && (st.State != 'S' || Sigset(st.SigBlk).Full()) { // it may be inside vfork(2) by now
 		st, statErr = procfs.ReadStatus(p.PID, tid)
 	}
 	switch {
@@ -189,7 +189,7 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	th := t.newThread(p, tid)
 	mask := Sigset(st.SigBlk)
 	th.seizedMask = &mask
-	th.maskFull = mask.full()
+	th.maskFull = mask.Full()
 	th.trapBlocked = mask.Has(unix.SIGTRAP) && !th.maskFull
 	th.noteFaultMask(mask)
 	if st.State == 'D' && inVfork(p.PID, tid) {
@@ -217,7 +217,7 @@ func (t *Tracer) stray(p *Process, tid int) (bool, error) {
 // kernelsOwn tells of a thread that it never runs code of the program. The kernel makes such threads with all signals blocked that
 // can be (copy_process in kernel/fork.c), and nobody changes that; of others it is not asked.
 func kernelsOwn(pid, tid int, blocked Sigset) bool {
-	if !blocked.full() {
+	if !blocked.Full() {
 		return false
 	}
 	st, err := procfs.ReadStat(pid, tid)

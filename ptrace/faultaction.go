@@ -106,7 +106,7 @@ func (th *Thread) UndoFault() {
 	if (handled | ignored).Has(sig) && !lost {
 		th.faultBlocked &^= sigbit(sig) // else the fault had taken the action away
 	}
-	if all.full() || lost && f.handled.Has(sig) || th.faultBlocked.Has(sig) {
+	if all.Full() || lost && f.handled.Has(sig) || th.faultBlocked.Has(sig) {
 		_ = th.setSigmask(with)
 	}
 }

@@ -241,8 +241,8 @@ func (s *Space) Masks() (masks []Sigset) {
 // Unblock lets the guard have the SIGTRAPs of threads that block nearly all signals, as those of libraries do to
 // be left alone by them: else the first breakpoint that such a thread meets after our death
 // would be the process's end. All threads must be stopped. A thread that is let go blocks it again. note is called with what a thread blocks before that is
-// changed, also of threads that could not be stopped now.
-func (s *Space) Unblock(note func(Sigset)) {
+// changed, also of threads that could not be stopped now; where it is false nothing is.
+func (s *Space) Unblock(note func(Sigset) bool) {
 	s.noteUnblocked = note
 	for _, th := range s.Threads() {
 		if th.state == stopped {
@@ -260,8 +260,8 @@ func (th *Thread) unblock() {
 	if !ok || th.sentWaits {
 		return
 	}
-	if note := th.Proc.Space.noteUnblocked; note != nil {
-		note(m)
+	if note := th.Proc.Space.noteUnblocked; note != nil && !note(m) {
+		return
 	}
 	if th.setSigmask(less) == nil {
 		th.unblocked, th.unblockedFrom, th.trapBlocked = true, m, false
@@ -277,7 +277,7 @@ func (s *Space) Unblocked(sets ...Sigset) {
 		if th.state != stopped || err != nil || th.unblocked || m&forced != 0 {
 			continue
 		}
-		if (m | forced).full() {
+		if (m | forced).Full() {
 			th.unblocked, th.unblockedFrom = true, m|forced
 		}
 		for _, set := range sets {
@@ -298,7 +298,7 @@ func (th *Thread) block() {
 	case err != nil:
 	case m|forced == th.unblockedFrom|forced:
 		_ = th.setSigmask(th.unblockedFrom)
-	case (m | forced).full():
+	case (m | forced).Full():
 		_ = th.setSigmask(m | forced)
 	}
 }

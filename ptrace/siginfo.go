@@ -70,9 +70,9 @@ type Sigset uint64
 // Has reports whether sig is in s.
 func (s Sigset) Has(sig unix.Signal) bool { return s&sigbit(sig) != 0 }
 
-// full tells a mask of all signals that a program can block; glibc sets it for a moment
+// Full tells a mask of all signals that a program can block; glibc sets it for a moment
 // around the making of threads and processes.
-func (s Sigset) full() bool { return s|unblockable|libcSignals == allSignals }
+func (s Sigset) Full() bool { return s|unblockable|libcSignals == allSignals }
 
 func sigbit(sig unix.Signal) Sigset { return 1 << (uint(sig) - 1) }
 

@@ -79,7 +79,7 @@ func TestFullMask(t *testing.T) {
 		{"SIGTRAP alone", sigbit(unix.SIGTRAP), false},
 		{"all but the last real-time signal", all &^ sigbit(64), false},
 	} {
-		if got := c.mask.full(); got != c.want {
+		if got := c.mask.Full(); got != c.want {
 			t.Errorf("%s (%x): full is %v", c.name, uint64(c.mask), got)
 		}
 	}

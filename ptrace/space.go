@@ -25,8 +25,8 @@ type Space struct {
 	}
 
 	syscallInsn   arch.Addr
-	saveAt        arch.Addr    // see Protect
-	noteUnblocked func(Sigset) // see Unblock
+	saveAt        arch.Addr         // see Protect
+	noteUnblocked func(Sigset) bool // see Unblock
 	refuge        refuge
 
 	syscalls map[uint64]bool // that the Handler is told of; nil if it is of none

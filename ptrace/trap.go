@@ -24,7 +24,7 @@ func (th *Thread) noteMask() {
 	if err != nil {
 		return
 	}
-	th.maskFull = m.full()
+	th.maskFull = m.Full()
 	if th.seizedMask != nil {
 		*th.seizedMask = m
 	}
@@ -59,7 +59,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		return
 	}
 	with := m | sigbit(unix.SIGTRAP)
-	th.maskFull = with.full()
+	th.maskFull = with.Full()
 	if th.maskFull && p.own != nil && !p.trapHandled && !th.sentWaits {
 		th.unblocked, th.unblockedFrom = true, with // until the thread is let go: see Space.Unblock
 		t.regainGuard(p)
@@ -88,7 +88,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 // front of a handler. To look costs as much as a hit. It is not done for handlers that look like Go's, which blocks all signals or none.
 func (d *trapDisposition) sure() bool {
 	const likeGo = saOnStack | saSiginfo | saRestart
-	return d != nil && d.handled && !(d.action.mask.full() && d.action.flags&likeGo == likeGo)
+	return d != nil && d.handled && !(d.action.mask.Full() && d.action.flags&likeGo == likeGo)
 }
 
 // RestoreTrap does now, for a thread that a Handler's Breakpoint is about, what is otherwise done when that has returned: before the action of SIGTRAP

@@ -22,7 +22,7 @@ const (
 	// MaxHeldMasks is how many can be noted.
 	MaxHeldMasks = (GuardLen - offHeldMasks) / heldMaskLen
 	// MaxUnblocked is how many sets can be noted that threads do not block all of.
-	MaxUnblocked = 16
+	MaxUnblocked = 32
 )
 
 // NoteUnblocked notes in place n that threads which believe to block set do not block SIGTRAP and SIGILL, for whoever finds the region.

@@ -46,15 +46,27 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 			r.work.end()
 			break
 		}
-		if !r.steps.Step(r.space, th, regs.IP()) {
+		from := regs.IP()
+		if !r.steps.Step(r.space, th, from) {
 			break
 		}
+		leaveStep(th, l, from)
 	}
 	th.RunFree()
 	if th.Held() {
 		th.Release()
 	}
 	return true
+}
+
+// leaveStep takes back the step from from, if by that a thread has left l's guard. Its last instruction loads the flags, and behind such a one the kernel takes the trap flag of
+// the next step for the program's (enable_single_step in arch/x86/kernel/step.c): it would stay, and end the program.
+func leaveStep(th *ptrace.Thread, l *leftover, from arch.Addr) {
+	regs, err := th.Regs()
+	if err == nil && l.guard.Code.Contains(from) && !l.guard.Code.Contains(regs.IP()) {
+		th.RunFree()
+		_ = th.EndStep() // its end follows
+	}
 }
 
 // onward is where a thread at ip in l's code is sent, and how much higher its stack pointer is there. ok is false if it has to be run on first.

@@ -176,7 +176,7 @@ func (w ward) recover(together bool) (done bool, err error) {
 		return true, nil
 	case errors.As(err, &refused) && refused.Cause != ptrace.CauseTraced:
 		return true, nil
-	case errors.Is(err, trampoline.ErrTooMuch), errors.Is(err, trampoline.ErrHeader) && (r == nil || r.Kept == 0): // of another version, or forged
+	case errors.Is(err, trampoline.ErrTooMuch), errors.Is(err, trampoline.ErrHeader) && !errors.Is(err, ptrace.ErrNoThread) && (r == nil || r.Kept == 0): // of another version, or forged
 		return true, fmt.Errorf("process %d: %w", w.pid, err)
 	}
 	return false, nil

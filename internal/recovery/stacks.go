@@ -200,8 +200,11 @@ func (r *recovery) searchStacks(threads []*ptrace.Thread) (all bool) {
 func (r *recovery) returnsBy(sp arch.Addr, f *signalFrame) {
 	for _, l := range r.found {
 		if l.guard.Code.Contains(f.ret) && f.at >= sp+beforeContext {
-			l.frames = true // its handler returns by the guard
+			l.frames = true // its handler returns by the guard, which may have taken a part of it already
+			return
 		}
+	}
+	for _, l := range r.found {
 		if !l.contains(f.ip) {
 			continue
 		}

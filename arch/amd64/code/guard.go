@@ -81,7 +81,7 @@ func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a.land(first)                                             //
 	a.emit(0xf7, 0x82, ucEflags, 0, 0, 0, 0, flagTF>>8, 0, 0) // testl $TF,eflags(%rdx)
 	chains = append(chains, a.far(0x85))                      // jne  chain
-	leaves := []int{a.leaveStep()}                            // … leave
+	leaves := a.leaveStep()                                   // … leave
 	a.land(isBreakpoint)                                      // breakpoint:
 	a.emit(0x81, 0x7e, siErrno)                               // cmpl $MARK,si_errno(%rsi)
 	a.imm32(arch.GuardMarkCode)                               //
@@ -285,7 +285,7 @@ func (a *asm) chain(p arch.GuardPlace) {
 // taken those out of its mask that breakpoints raise (ptrace.Sigset.Unforced). They are put in again: from then on a
 // breakpoint is the end of the process, but the signal would be that now. The jump is taken then; if not, rsi, rdx and r10 are what rt_sigaction(2) takes.
 func (a *asm) waits(p arch.GuardPlace) (jump int) {
-	const nearlyAll = 30     // without the two
+	const nearlyAll = 28     // of Unforced, without the two, SIGKILL and SIGSTOP
 	a.emit(0x48, 0x8b, 0x82) //
 	a.imm32(ucSigmask)       // mov  sigmask(%rdx),%rax
 	a.emit(0x49, 0x89, 0xd3) // mov  %rdx,%r11
@@ -302,7 +302,7 @@ func (a *asm) waits(p arch.GuardPlace) (jump int) {
 	a.emit(0x83, 0xd1, 0)                  // adc  $0,%ecx
 	a.emit(0x48, 0x85, 0xc0)               // test %rax,%rax
 	a.back(0x75, loop)                     // jne  1b
-	a.emit(0x83, 0xf9, nearlyAll)          // cmp  $30,%ecx
+	a.emit(0x83, 0xf9, nearlyAll)          // cmp  $28,%ecx
 	few := a.short(0x72)                   // jb   2f
 	a.emit(0x49, 0x83, 0x8b)               //
 	a.imm32(ucSigmask)                     //

@@ -4,14 +4,13 @@ import "github.com/gokprobe/gokprobe/arch"
 
 // More of what a handler finds (arch/x86/include/uapi/asm/ucontext.h, sigcontext.h; asm-generic/signal-defs.h).
 const (
-	ucReturn    = 192 // where what iretq takes is put: over err, trapno, oldmask, cr2 and fpstate
-	frameToUc   = 8   // from the stack pointer at the handler's beginning
-	segSs       = 6   // of ss, in the segments
-	ucHasSs     = 2   // UC_SIGCONTEXT_SS
-	userCs      = 0x33
-	flagNT      = 1 << 14
-	insnSyscall = 0x050f // as a 16-bit number
-	insnInt80   = 0x80cd
+	ucReturn   = 192 // where what iretq takes is put: over err, trapno, oldmask, cr2 and fpstate
+	frameToUc  = 8   // from the stack pointer at the handler's beginning
+	segSs      = 6   // of ss, in the segments
+	ucHasSs    = 2   // UC_SIGCONTEXT_SS
+	userCs     = 0x33
+	flagNT     = 1 << 14
+	xstatePKRU = 1 << 9 // XSAVE's component of the protection keys' register
 )
 
 // The general registers in the order of struct sigcontext_64. Behind rcx come rsp, rip and eflags.
@@ -19,23 +18,25 @@ var sigcontextRegs = []byte{8, 9, 10, 11, 12, 13, 14, 15, di, si, bp, bx, dx, ax
 
 // leaveStep ends the handler of a single step's end. One over a system call may have ended in sigsuspend(2) or its kin: there
 // the context has another mask than the thread has now, and only sigreturn puts that back.
-func (a *asm) leaveStep() (leave int) {
-	a.emit(0x89, 0xc1)                     // mov    %eax,%ecx
-	a.emit(0x81, 0xe1, 0xff, 0x0f, 0, 0)   // and    $4095,%ecx
-	a.emit(0x83, 0xf9, 2)                  // cmp    $2,%ecx: in front of that may be nothing
-	first := a.short(0x72)                 // jb     1f
-	a.emit(0x0f, 0xb7, 0x48, 0xfe)         // movzwl -2(%rax),%ecx
-	a.emit(0x81, 0xf9)                     //
-	a.imm32(insnSyscall)                   // cmp    $SYSCALL,%ecx
-	call := a.short(0x74)                  // je     1f
-	a.emit(0x81, 0xf9)                     //
-	a.imm32(insnInt80)                     // cmp    $INT80,%ecx
-	leave = a.far(0x85)                    // jne    leave
-	for _, j := range []int{first, call} { // 1:
+func (a *asm) leaveStep() (leaves []int) {
+	a.emit(0x89, 0xc1)                          // mov    %eax,%ecx
+	a.emit(0x81, 0xe1, 0xff, 0x0f, 0, 0)        // and    $4095,%ecx
+	a.emit(0x83, 0xf9, 2)                       // cmp    $2,%ecx: in front of that may be nothing
+	first := a.short(0x72)                      // jb     1f
+	a.emit(0x80, 0x78, 0xfe, 0x0f)              // cmpb   $0x0f,-2(%rax): byte by byte, since AC may be set
+	int80 := a.short(0x75)                      // jne    2f
+	a.emit(0x80, 0x78, 0xff, 0x05)              // cmpb   $0x05,-1(%rax): syscall
+	call := a.short(0x74)                       // je     1f
+	a.land(int80)                               // 2:
+	a.emit(0x80, 0x78, 0xfe, 0xcd)              // cmpb   $0xcd,-2(%rax)
+	other := a.far(0x85)                        // jne    leave
+	a.emit(0x80, 0x78, 0xff, 0x80)              // cmpb   $0x80,-1(%rax): int $0x80
+	leaves = append(leaves, other, a.far(0x85)) // jne leave
+	for _, j := range []int{first, call} {      // 1:
 		a.land(j)
 	}
 	a.emit(0xc3) // ret
-	return leave
+	return leaves
 }
 
 // leave goes on with the context of the handler, as rt_sigreturn(2) does, without a system call: a seccomp filter may end the
@@ -44,6 +45,7 @@ func (a *asm) leaveStep() (leave int) {
 //   - the thread blocks what it blocked before the signal: the guard's action blocks nothing more, unless the program's own
 //     handler does, and an exception finds no mask that is to be put back (sigsuspend(2), ppoll(2));
 //   - the alternate stack was left alone (SS_AUTODISARM);
+//   - the protection keys do not change, so that the frame can be read behind XRSTOR;
 //   - the extended state is in the form of XSAVE, there is no shadow stack, and the context is that of 64-bit code.
 //
 // Everywhere else it returns to the restorer. What the processor takes its state from is part of the signal's frame, and never below the stack
@@ -84,11 +86,12 @@ func (a *asm) leave(p arch.GuardPlace) {
 	a.emit(0xf3, 0x48, 0x0f, 0x1e, 0xc8) // rdsspq %rax: nothing, where there is none
 	a.emit(0x48, 0x85, 0xc0)             // test  %rax,%rax
 	unless(0x85)                         // jne   1f
-	a.emit(0x41, 0x8b, 0x81)             //
-	a.imm32(fxSoftware + 8)              // mov   xfeatures(%r9),%eax
-	a.emit(0x41, 0x8b, 0x91)             //
-	a.imm32(fxSoftware + 12)             // mov   xfeatures+4(%r9),%edx
-	a.emit(0x49, 0x0f, 0xae, 0x29)       // xrstor64 (%r9)
+	a.sameKeys(unless)
+	a.emit(0x41, 0x8b, 0x81)       //
+	a.imm32(fxSoftware + 8)        // mov   xfeatures(%r9),%eax
+	a.emit(0x41, 0x8b, 0x91)       //
+	a.imm32(fxSoftware + 12)       // mov   xfeatures+4(%r9),%edx
+	a.emit(0x49, 0x0f, 0xae, 0x29) // xrstor64 (%r9)
 	reg := func(n int) int32 { return int32(frameToUc + ucGregs + 8*n) }
 	word := func(n int) int32 { return int32(frameToUc + ucReturn + 8*n) }
 	n := len(sigcontextRegs)
@@ -115,6 +118,29 @@ func (a *asm) leave(p arch.GuardPlace) {
 		a.landFar(j)
 	}
 	a.emit(0xc3) // 1: ret
+}
+
+// sameKeys calls unless where the context whose XSAVE image is at %r9 has other rights by protection keys than the handler. Where the
+// image has them cpuid tells: rbx, which it changes, comes back with the context, one way or the other.
+func (a *asm) sameKeys(unless func(cc byte)) {
+	var same []int
+	for _, word := range []uint32{fxSoftware + 8, xsaveHeader} { // there are keys; and they are not all zero, which permits all
+		a.emit(0x41, 0xf7, 0x81)           //
+		a.imm32(word)                      //
+		a.imm32(xstatePKRU)                // testl $PKRU,word(%r9)
+		same = append(same, a.short(0x74)) // je 1f
+	}
+	a.emit(0xb8, 0x0d, 0, 0, 0)    // mov   $13,%eax
+	a.emit(0xb9, 9, 0, 0, 0)       // mov   $9,%ecx
+	a.emit(0x0f, 0xa2)             // cpuid: its offset to %ebx
+	a.emit(0x45, 0x8b, 0x14, 0x19) // mov   (%r9,%rbx),%r10d
+	a.emit(0x31, 0xc9)             // xor   %ecx,%ecx
+	a.emit(0x0f, 0x01, 0xee)       // rdpkru
+	a.emit(0x41, 0x39, 0xc2)       // cmp   %eax,%r10d
+	unless(0x85)                   // jne
+	for _, j := range same {       // 1:
+		a.land(j)
+	}
 }
 
 // atSP is a mov of a 64-bit register from (0x8b) or to (0x89) what is off bytes above the stack pointer.
