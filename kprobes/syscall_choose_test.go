@@ -43,7 +43,7 @@ func TestCallsThatPassDoNotStop(t *testing.T) {
 	before := s.Handled()
 	got := prog.Do(fmt.Sprintf("raw %d", calls), "other")
 	stops := s.Handled() - before
-	lost := testprog.BesideUprobes() && s.SyscallStatus(sp).Passing < st.Passing // jumps, without which all calls stop
+	lost := testprog.BesideUprobes() && s.SyscallStatus(sp).Passing < max(st.Passing, 2) // jumps, without which all calls stop
 	if want := fmt.Sprintf("other %d", ran); got != want || ran == 0 || stops != ran && !lost {
 		t.Errorf("%s, want %s; %d stops", got, want, stops)
 	}
