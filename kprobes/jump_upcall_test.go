@@ -17,6 +17,13 @@ func calling(symbol string, runs *atomic.Uint64) *kprobes.Kprobe {
 	}}
 }
 
+// moreUpcalls tells whether a test runs another round, its nth, to see as many upcalls as it
+// likes. A hit is an upcall only if the tracer has a processor just then, so a busy machine has
+// few of them, or none for long: after some rounds a single one is enough.
+func moreUpcalls(n, upcalls, enough uint64) bool {
+	return upcalls < enough && n < 100 || upcalls == 0 && n < 4000
+}
+
 func TestUpcallsAreExact(t *testing.T) {
 	for _, threads := range []int{1, 8} {
 		calls := 40_000 / threads
@@ -50,12 +57,12 @@ func TestUpcallsKeepAllRegisters(t *testing.T) {
 	register(t, s, kp)
 	wantOptimized(t, s, kp)
 	s.PollAlways()
-	for n := uint64(1); n < 100 && s.Upcalls() < 100; n++ {
+	for n := uint64(1); moreUpcalls(n, s.Upcalls(), 100); n++ {
 		prog.Do("run 2000", "ran")
 		wantHits(t, kp, 2000*n)
 	}
-	if s.Upcalls() < 100 {
-		t.Errorf("%d hits were upcalls", s.Upcalls())
+	if s.Upcalls() == 0 {
+		t.Error("no hit was an upcall")
 	}
 	closeSession(t, s)
 	prog.CheckClean()

@@ -35,7 +35,7 @@ func upcalled(t *testing.T, threads int, handle func(s *kprobes.Session, kp *kpr
 // untilUpcall has the program call foo until done is true.
 func untilUpcall(t *testing.T, prog *testprog.Prog, threads int, done func() bool) (calls uint64) {
 	t.Helper()
-	for range 200 {
+	for range 4000 {
 		prog.Do("go 500", "went")
 		calls += uint64(500 * threads)
 		if done() {
@@ -123,7 +123,7 @@ func TestUpcallHandlersChangeArguments(t *testing.T) {
 	register(t, s, kp)
 	wantOptimized(t, s, kp)
 	s.PollAlways()
-	for range 100 {
+	for range 1000 {
 		changed = 0
 		right := number(t, prog.Do(fmt.Sprintf("bump %d", calls), "did"), "did")
 		if want := 4*calls - changed; right != want {
