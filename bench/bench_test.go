@@ -13,10 +13,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 func TestMain(m *testing.M) {
@@ -148,11 +149,7 @@ func TestAnEndedRunLeavesNothing(t *testing.T) {
 	if r := report.Rows[0]; r.Each.Min <= 0 || r.FloorEach.Min <= 0 {
 		t.Errorf("what was not measured is in the report: %+v, %+v", r.Each, r.FloorEach)
 	}
-	for deadline := time.Now().Add(10 * time.Second); mentioned(t, dir); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatal("a process is left")
-		}
-	}
+	testprog.Await(t, "an end of all processes", func() bool { return !mentioned(t, dir) })
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("%v is left in the temporary directory: %v", left, err)

@@ -197,7 +197,7 @@ func mustEnd(t *testing.T, what string, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(testprog.Patience):
 		fmt.Fprintf(os.Stderr, "%s: %s hangs\n%s", t.Name(), what, tracees())
 		_ = unix.Kill(os.Getpid(), syscall.SIGQUIT) // where does it hang?
 		t.Fatalf("%s hangs", what)

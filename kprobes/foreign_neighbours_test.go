@@ -173,7 +173,7 @@ func launched(t *testing.T, bin string) {
 	}
 	select {
 	case <-s.Done():
-	case <-time.After(time.Minute):
+	case <-time.After(testprog.Patience):
 		t.Error("the program does not end")
 	}
 	if kp.Hits() != 1 {

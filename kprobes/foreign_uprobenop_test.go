@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -62,15 +61,11 @@ func besideNop(t *testing.T, prog *testprog.Prog, opts kprobes.Options, first, l
 	call()
 	if !last {
 		u.Close()
-		for end := time.Now().Add(time.Minute); refused == nil; {
+		testprog.Await(t, "a hit of the probe again", func() bool {
 			before := kp.Hits()
-			if call(); kp.Hits() > before {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatal("the probe has no hits any more")
-			}
-		}
+			call()
+			return refused != nil || kp.Hits() > before
+		})
 	}
 	closeSession(t, s)
 	call()

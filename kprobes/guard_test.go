@@ -134,7 +134,7 @@ func (v *victim) check(t *testing.T, prog *testprog.Prog, want string) {
 // startTracer starts a process that attaches to pid; kill ends it.
 func startTracer(t *testing.T, pid int, symbols []string) (kill func()) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTracer$", "-test.timeout=1m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTracer$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), "GOKPROBE_SYMBOLS="+strings.Join(symbols, " "))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

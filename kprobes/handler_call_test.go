@@ -40,7 +40,7 @@ func wantSays(t testing.TB, prog *testprog.Prog, command, want string) {
 
 // within is a deadline that load does not reach, for calls that are to end by themselves: CallTimeout is
 // for functions of which nobody knows that.
-const within = time.Minute
+const within = testprog.Patience
 
 func callWithin(r *kprobes.Regs, timeout time.Duration, fn arch.Addr, args ...uint64) (uint64, error) {
 	res, err := r.CallFunc(kprobes.FuncCall{Fn: fn, Args: args, Timeout: timeout})

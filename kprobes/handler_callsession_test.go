@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -66,6 +67,23 @@ func TestCloseDuringACall(t *testing.T) {
 	}
 }
 
+// timeOutUntil calls a function that does not return, once more and for longer until done is closed: on a busy machine it is not
+// even entered in a short time.
+func timeOutUntil(t *testing.T, r *kprobes.Regs, done chan struct{}, d time.Duration, at arch.Addr, args ...uint64) {
+	for ; ; d *= 2 {
+		_, err := callWithin(r, d, at, args...)
+		if !errors.Is(err, kprobes.ErrCallTimeout) {
+			t.Errorf("got %v, want a timeout", err)
+			return
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
 // TestTheSessionIsUsedDuringACall: probes come and go, which stops all threads, the one in the
 // call too.
 func TestTheSessionIsUsedDuringACall(t *testing.T) {
@@ -75,13 +93,13 @@ func TestTheSessionIsUsedDuringACall(t *testing.T) {
 				prog := start(t, "call")
 				s := attach(t, prog.PID(), kprobes.Options{})
 				at := symbol(t, s, fn)
+				inIt := make(chan struct{})
 				register(t, s, m.probe("counted"), m.caller("probed", func(r *kprobes.Regs) {
-					if _, err := callWithin(r, 400*time.Millisecond, at, 1); !errors.Is(err, kprobes.ErrCallTimeout) {
-						t.Errorf("got %v, want a timeout", err)
-					}
+					timeOutUntil(t, r, inIt, 400*time.Millisecond, at, 1)
 				}))
 				prog.Send("go 30")
 				prog.Expect("in it")
+				close(inIt)
 				toggle(t, s, m.probe("weigh"), 100)
 				at2, err := s.Alloc(4096) // with the thread that is in the function
 				if err == nil {
@@ -104,18 +122,16 @@ func TestUnregisterWaitsForACall(t *testing.T) {
 			prog := start(t, "call")
 			s := attach(t, prog.PID(), kprobes.Options{})
 			at := symbol(t, s, "block")
-			ended := false
+			ended, inIt := false, make(chan struct{})
 			kp := m.caller("probed", func(r *kprobes.Regs) {
-				for range 2 {
-					if _, err := callWithin(r, 50*time.Millisecond, at); !errors.Is(err, kprobes.ErrCallTimeout) {
-						t.Errorf("got %v, want a timeout", err)
-					}
-				}
+				timeOutUntil(t, r, inIt, 50*time.Millisecond, at)
+				timeOutUntil(t, r, inIt, 50*time.Millisecond, at)
 				ended = true
 			})
 			register(t, s, kp)
 			prog.Send("go 30")
 			prog.Expect("in it")
+			close(inIt)
 			if err := s.UnregisterKprobe(kp); err != nil {
 				t.Error(err)
 			}

@@ -68,7 +68,7 @@ func TestDelaysOfAKilledTracer(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.how, " ", c.symbol), func(t *testing.T) {
 			prog := start(t, c.program)
-			cmd := exec.Command("/proc/self/exe", "-test.run=^TestDelayingTracer$", "-test.timeout=1m")
+			cmd := exec.Command("/proc/self/exe", "-test.run=^TestDelayingTracer$", "-test.timeout=30m")
 			cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(prog.PID()), "GOKPROBE_DELAY="+c.how+" "+c.symbol)
 			cmd.Stderr = os.Stderr
 			out, err := cmd.StdoutPipe()

@@ -25,7 +25,7 @@ func TestReturnNowByUpcalls(t *testing.T) {
 			ok(t, r.ReturnNow(3*v+1))
 			return 1
 		})
-		calls := untilUpcall(t, prog, 2, func() bool { return n.Load() > 1000 })
+		calls := untilUpcall(t, prog, 2, &n, 1000)
 		wantHits(t, kp, calls)
 		wantOptimized(t, s, kp) // a thread that is stopped to be delayed is no reason against it
 		closeSession(t, s)
@@ -45,7 +45,7 @@ func TestDelaysByUpcalls(t *testing.T) {
 		}
 		return 0
 	})
-	calls := untilUpcall(t, prog, threads, func() bool { return delayed.Load() > 200 })
+	calls := untilUpcall(t, prog, threads, &delayed, 200)
 	wantHits(t, kp, calls)
 	closeSession(t, s)
 	prog.CheckClean()

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -76,10 +77,9 @@ func TestSignalsThatStopOrKill(t *testing.T) {
 		}))
 		prog.Send("worker 30")
 		waitStopped(t, prog.PID(), true)
-		on := time.AfterFunc(time.Second, func() { _ = prog.Signal(unix.SIGCONT) }) // should it not have been stopped yet
-		ok(t, prog.Signal(unix.SIGCONT))
+		stop := continuing(prog) // should it not have been stopped yet
 		prog.Expect("ret 10")
-		on.Stop()
+		stop()
 		prog.Send("enter 30")
 		<-s.Done()
 		if got := s.Exit(); got == nil || got.Signal != unix.SIGKILL {
@@ -88,6 +88,22 @@ func TestSignalsThatStopOrKill(t *testing.T) {
 		closeSession(t, s)
 		prog.Wait()
 	}
+}
+
+// continuing sends SIGCONT again and again until it is stopped.
+func continuing(prog *testprog.Prog) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for prog.Signal(unix.SIGCONT) == nil {
+			select {
+			case <-quit:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
 }
 
 // TestEffectsOutsideOfHandlers: registers that are not those of a handler which runs now do nothing.

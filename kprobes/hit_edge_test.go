@@ -76,16 +76,13 @@ func TestJobControlInterruptsWhatItInterrupts(t *testing.T) {
 // waitSyscall reads /proc until the process's main thread is blocked in system call nr.
 func waitSyscall(t *testing.T, pid, nr int) {
 	t.Helper()
-	for range 1_000_000 {
+	testprog.Await(t, fmt.Sprintf("process %d in system call %d", pid, nr), func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(string(b), fmt.Sprintf("%d ", nr)) {
-			return
-		}
-	}
-	t.Fatalf("process %d never came to system call %d", pid, nr)
+		return strings.HasPrefix(string(b), fmt.Sprintf("%d ", nr))
+	})
 }
 
 // TestProcessThatSharesTheMemoryIsProbed: a process made by clone with CLONE_VM before the

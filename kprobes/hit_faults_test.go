@@ -238,13 +238,10 @@ func TestManyFaults(t *testing.T) {
 	}
 	register(t, s, kps...)
 	stop := flood(prog)
-	for range rounds {
+	for n := 0; n < rounds || !t.Failed() && number(t, prog.Do("users", "users"), "users") < 100; n++ { // on a busy machine they arrive slowly
 		compareRecords(t, record(prog), want)
 	}
 	stop()
-	if n := number(t, prog.Do("users", "users"), "users"); n < 100 {
-		t.Errorf("only %d signals arrived", n)
-	}
 	closeSession(t, s)
 	wantRight(t, prog)
 }

@@ -73,7 +73,7 @@ func TestUpcallsOfAKilledTracer(t *testing.T) {
 // tracerToKill runs a test of this program which traces prog; its probe is optimized when this returns. kill kills it, and said waits for its next line.
 func tracerToKill(t *testing.T, prog *testprog.Prog, test, env string) (kill func(), said func(want string)) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.timeout=1m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(prog.PID()), env)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

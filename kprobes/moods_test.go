@@ -91,9 +91,13 @@ func moodyRound(t *testing.T, prog *testprog.Prog, rng *rand.Rand, i int, execut
 		Log: func(m string) { t.Logf("session warns: %s", m) },
 	}
 	s, err := kprobes.Attach(prog.PID(), opts)
-	for i := 0; i < 10000 && refusedForNow(err); i++ {
-		s, err = kprobes.Attach(prog.PID(), opts)
-	}
+	testprog.Await(t, "an attach that is not refused for now", func() bool {
+		again := refusedForNow(err)
+		if again {
+			s, err = kprobes.Attach(prog.PID(), opts)
+		}
+		return !again
+	})
 	if err != nil {
 		t.Errorf("attach: %v", err)
 		return

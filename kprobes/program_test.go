@@ -83,10 +83,15 @@ func TestRecordsOfShortLivedThreads(t *testing.T) {
 	prog := start(t, "churn", "4")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	seen := map[int]int{}
+	last, wraps := 0, 0
 	kp := recording(t, "foo", func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
 		if seen[r.TID]++; r.PID != prog.PID() || r.Comm == "" {
 			t.Errorf("record %+v", r)
 		}
+		if r.TID < last-1000 { // IDs are given in turn: they begin again
+			wraps++
+		}
+		last = r.TID
 	})
 	register(t, s, kp)
 	s.WaitForOptimizer()
@@ -97,8 +102,8 @@ func TestRecordsOfShortLivedThreads(t *testing.T) {
 	all := lost(kp)
 	for tid, n := range seen {
 		all += n
-		if n != 1 {
-			t.Errorf("thread %d has %d records", tid, n)
+		if n > 1+wraps {
+			t.Errorf("thread %d has %d records, and IDs began again %d times", tid, n, wraps)
 		}
 	}
 	if uint64(all) != kp.Hits() {

@@ -57,7 +57,7 @@ func startGuardedWith(t *testing.T, pid int, files []*os.File, env ...string) *g
 	r, w, err := os.Pipe()
 	ok(t, err)
 	g := &guardedTracer{t: t, err: r}
-	g.cmd = exec.Command("/proc/self/exe", "-test.run=^TestGuardedTracer$", "-test.timeout=5m")
+	g.cmd = exec.Command("/proc/self/exe", "-test.run=^TestGuardedTracer$", "-test.timeout=30m")
 	g.cmd.Env = append(append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), guarded+"=1"), env...)
 	g.cmd.Stderr, g.cmd.ExtraFiles = w, files
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -64,7 +64,7 @@ func probesOf(t *testing.T, pid int, code arch.Range) (kps []*kprobes.Kprobe) {
 // leaveRecords probes a process and is killed. It returns how many places were probed.
 func leaveRecords(t *testing.T, prog *testprog.Prog) (places int) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestManyRecordsTracer$", "-test.timeout=5m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestManyRecordsTracer$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), manyRecords+"="+strconv.Itoa(prog.PID()))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

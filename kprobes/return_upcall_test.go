@@ -85,7 +85,7 @@ func TestReturnAddressesThatHandlersChange(t *testing.T) {
 	s.WaitForOptimizer()
 	wantOptimized(t, s, &rp.KP)
 	s.PollAlways()
-	calls := uint64(1) + untilUpcall(t, prog, 1, func() bool { return changed.Load() >= 100 })
+	calls := uint64(1) + untilUpcall(t, prog, 1, &changed, 100)
 	prog.Do("go 1", "went") // in the same frame: what did not return there is missed
 	calls++
 	n := changed.Load()

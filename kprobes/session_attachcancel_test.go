@@ -141,23 +141,19 @@ func prod(tr *ptrace.Tracer, count *atomic.Int64, over chan struct{}) {
 
 func stopped(t *testing.T, p *testprog.Prog) func() {
 	t.Helper()
-	signal := func(sig syscall.Signal, state byte, others bool) {
-		if err := syscall.Kill(p.PID(), sig); err != nil {
+	stands := func() bool {
+		st, err := procfs.ReadStat(p.PID(), 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for {
-			st, err := procfs.ReadStat(p.PID(), 0)
-			if err != nil || (st.State == state) != others {
-				return
-			}
-		}
+		return st.State == 'T'
 	}
-	signal(syscall.SIGSTOP, 'T', false)
+	ok(t, syscall.Kill(p.PID(), syscall.SIGSTOP))
+	testprog.Await(t, "a program that stands still", stands)
 	return func() {
-		if st, err := procfs.ReadStat(p.PID(), 0); err != nil || st.State != 'T' {
-			t.Errorf("the program does not stand still any more, but is in state %c (%v)", st.State, err)
-		}
-		signal(syscall.SIGCONT, 'T', true)
+		testprog.Await(t, "a program that stands still again", stands) // who was let go has to run to stop
+		ok(t, syscall.Kill(p.PID(), syscall.SIGCONT))
+		testprog.Await(t, "a program that goes on", func() bool { return !stands() })
 	}
 }
 

@@ -149,7 +149,7 @@ func TestAProbeInALongVfork(t *testing.T) {
 	if got := prog.Do("end", "back"); got != "back 56" {
 		t.Error(got)
 	}
-	wantGuard(t, prog.PID())
+	testprog.Await(t, "a guard", func() bool { return hasGuard(t, prog.PID()) })
 	if n := kp.Hits(); n != 2 { // the child's call, too
 		t.Errorf("counted %d calls, want 2", n)
 	}
@@ -162,11 +162,16 @@ func TestAProbeInALongVfork(t *testing.T) {
 // wantGuard: the program itself has no handler of SIGTRAP.
 func wantGuard(t *testing.T, pid int) {
 	t.Helper()
-	st, err := procfs.ReadStatus(pid, 0)
-	ok(t, err)
-	if !st.SigCgt.Has(int(unix.SIGTRAP)) {
+	if !hasGuard(t, pid) {
 		t.Errorf("process %d has probes and no guard", pid)
 	}
+}
+
+func hasGuard(t *testing.T, pid int) bool {
+	t.Helper()
+	st, err := procfs.ReadStatus(pid, 0)
+	ok(t, err)
+	return st.SigCgt.Has(int(unix.SIGTRAP))
 }
 
 // TestFollowedChildrenAreForgotten when they have ended: what is known of them does not stay, whatever followed them.

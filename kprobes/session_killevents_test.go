@@ -70,7 +70,7 @@ func TestADeathAtAnEvent(t *testing.T) {
 // before is called when one that is to leave is about to.
 func dieAt(t *testing.T, pid, n int, does string, before func()) (events int) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestADeathAtAnEvent$", "-test.timeout=5m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestADeathAtAnEvent$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), "GOKPROBE_DIE_AT="+strconv.Itoa(n), "GOKPROBE_DOES="+does)
 	in, err := cmd.StdinPipe()
 	ok(t, err)

@@ -84,6 +84,7 @@ func TestChildrenAreToldWithTheirCreators(t *testing.T) {
 		s := attach(t, prog.PID(), kprobes.Options{Follow: follow})
 		f, _ := watch(t, s)
 		prog.Do("run 5", "ran 20")
+		ok(t, s.Signal(0)) // a round of the tracer: what it has waited for is told
 		f.mu.Lock()
 		children := 0
 		for _, creator := range f.creator {
@@ -120,6 +121,7 @@ func TestThreadsThatAnExecveEndsAreTold(t *testing.T) {
 		const rounds, each = 3, 4 // threads made in a round, by the first one
 		for i := range rounds {
 			prog.Do("execthread", fmt.Sprintf("ready %d", i+1))
+			ok(t, s.Signal(0)) // a round of the tracer
 			f.mu.Lock()
 			heir := f.creator[prog.PID()]
 			if heir == 0 || heir == prog.PID() || !maps.Equal(f.alive, map[int]bool{prog.PID(): true}) {

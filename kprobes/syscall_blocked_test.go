@@ -118,32 +118,26 @@ func nudge(t testing.TB, pid int, sig unix.Signal) {
 // waitTaken waits until a signal that was sent to a thread is not pending any more.
 func waitTaken(t testing.TB, pid, tid int, sig unix.Signal) {
 	t.Helper()
-	for range 1_000_000 {
+	testprog.Await(t, fmt.Sprintf("a thread %d that took %v", tid, sig), func() bool {
 		st, err := procfs.ReadStatus(pid, tid)
-		if err != nil || !st.SigPnd.Has(int(sig)) || st.State == 'D' { // a vfork's parent takes none
-			return
-		}
-	}
-	t.Fatalf("%v stays pending in %d", sig, tid)
+		return err != nil || !st.SigPnd.Has(int(sig)) || st.State == 'D' // a vfork's parent takes none
+	})
 }
 
 // waitStopped waits until job control has stopped all threads of a process, but those that wait
 // for a vfork child, or none.
 func waitStopped(t testing.TB, pid int, want bool) {
 	t.Helper()
-	for range 1_000_000 {
+	testprog.Await(t, fmt.Sprintf("process %d with all threads stopped: %v", pid, want), func() bool {
 		tids, err := procfs.Tasks(pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(tids, func(tid int) bool {
+		return !slices.ContainsFunc(tids, func(tid int) bool {
 			st, err := procfs.ReadStat(pid, tid)
 			return err == nil && strings.ContainsRune("tT", rune(st.State)) != want && (!want || st.State != 'D')
-		}) {
-			return
-		}
-	}
-	t.Fatalf("the threads of %d: not all of them are stopped, or go on", pid)
+		})
+	})
 }
 
 // TestDetachFromBlockedCalls: the session ends while threads block in calls that were hits. The

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,18 +242,13 @@ func TestStoppedJob(t *testing.T) {
 // waitState reads /proc until the process is in one of the states.
 func waitState(t *testing.T, pid int, states string) {
 	t.Helper()
-	for range 1_000_000 {
+	testprog.Await(t, fmt.Sprintf("process %d in state %s", pid, states), func() bool {
 		st, err := procfs.ReadStat(pid, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []byte(states) {
-			if st.State == want {
-				return
-			}
-		}
-	}
-	t.Fatalf("process %d never came to state %s", pid, states)
+		return strings.IndexByte(states, st.State) >= 0
+	})
 }
 
 // TestAttachDetachCycles: a busy program with many threads that also forks and gets

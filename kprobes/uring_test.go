@@ -75,10 +75,14 @@ func rounds(t *testing.T, prog *testprog.Prog) uint64 {
 	return number(t, prog.Do("count", "count"), "count")
 }
 
-// wantWorkersUntraced looks at the kernel's own threads in a program. There must be some.
+// wantWorkersUntraced looks at the kernel's own threads in a program, and waits until there are some.
 func wantWorkersUntraced(t *testing.T, prog *testprog.Prog) {
 	t.Helper()
-	seen := 0
+	testprog.Await(t, "a thread of the kernel's in the program", func() bool { return workersUntraced(t, prog) > 0 })
+}
+
+func workersUntraced(t *testing.T, prog *testprog.Prog) (seen int) {
+	t.Helper()
 	names, _ := filepath.Glob("/proc/" + strconv.Itoa(prog.PID()) + "/task/*/status")
 	for _, name := range names {
 		b, err := os.ReadFile(name)
@@ -92,9 +96,7 @@ func wantWorkersUntraced(t *testing.T, prog *testprog.Prog) {
 			t.Errorf("%s (%d) is traced by %d, with signals %x blocked", st.Name, st.Pid, st.TracerPid, st.SigBlk)
 		}
 	}
-	if seen == 0 {
-		t.Error("the kernel has no threads in the program")
-	}
+	return seen
 }
 
 // TestTheKernelsOwnThreadIsTheLast: all threads of the program have ended, but the one by which the kernel polls a ring. Nobody is

@@ -63,14 +63,11 @@ func TestBellKilledWhileDraining(t *testing.T) {
 // waitInWaitid reads /proc until our thread tid is blocked in wait4(2).
 func waitInWaitid(t *testing.T, tid int) {
 	t.Helper()
-	for range 1_000_000 {
+	testprog.Await(t, fmt.Sprintf("thread %d waiting", tid), func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", tid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(string(b), fmt.Sprintf("%d ", unix.SYS_WAITID)) {
-			return
-		}
-	}
-	t.Fatalf("thread %d never waited", tid)
+		return strings.HasPrefix(string(b), fmt.Sprintf("%d ", unix.SYS_WAITID))
+	})
 }

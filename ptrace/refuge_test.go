@@ -96,7 +96,7 @@ func TestAKillBetweenSystemCallsForUs(t *testing.T) {
 
 func dieTracing(t *testing.T, pid, calls int) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestDyingTracer$", "-test.timeout=1m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestDyingTracer$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), "GOKPROBE_CALLS="+strconv.Itoa(calls))
 	out, err := cmd.CombinedOutput()
 	if st, ok := cmd.ProcessState.Sys().(interface{ Signaled() bool }); err == nil || !ok || !st.Signaled() {

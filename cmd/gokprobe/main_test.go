@@ -41,7 +41,7 @@ func buildAndRun(m *testing.M) int {
 }
 
 // patience ends tests that hang.
-const patience = 30 * time.Second
+const patience = testprog.Patience
 
 // result is what a finished run of the command left.
 type result struct {

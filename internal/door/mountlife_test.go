@@ -11,9 +11,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 func TestTheTracedProcessCanOnlyRead(t *testing.T) {
@@ -97,15 +98,10 @@ func killedMount(t *testing.T, noShell bool) string {
 
 func TestTheMountOfAKilledProcessIsTakenAway(t *testing.T) {
 	dir := killedMount(t, false)
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	testprog.Await(t, "an end of the mount at "+dir, func() bool {
 		entries, err := os.ReadDir(dir)
-		if err == nil && len(entries) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(entries, err)
-		}
-	}
+		return err == nil && len(entries) == 0
+	})
 }
 
 func TestAMountThatAKilledProcessHasLeftIsReplaced(t *testing.T) {

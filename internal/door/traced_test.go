@@ -5,9 +5,10 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // traced runs a script in dir in a shell that this process traces.
@@ -76,22 +77,16 @@ func stopped(t *testing.T, pid int, dir string) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	deadline := time.Now().Add(10 * time.Second)
 	if err := unix.PtraceSeize(pid); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.PtraceInterrupt(pid); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if got, err := unix.Wait4(pid, nil, unix.WALL|unix.WNOHANG, nil); got == pid || err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("a thread that waits for a file in %s does not stop", dir)
-			return
-		}
-	}
+	testprog.Await(t, "a stop of a thread that waits for a file in "+dir, func() bool {
+		got, err := unix.Wait4(pid, nil, unix.WALL|unix.WNOHANG, nil)
+		return got == pid || err != nil
+	})
 	if err := unix.PtraceDetach(pid); err != nil {
 		t.Error(err)
 	}

@@ -58,7 +58,7 @@ func (r *redis) same(t *testing.T, when, want string) {
 // startTracer starts a process that probes pid; kill ends it.
 func startTracer(t *testing.T, pid int, specs []string) (kill func()) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTracer$", "-test.timeout=2m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestTracer$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_TRACE="+strconv.Itoa(pid), "GOKPROBE_SPECS="+strings.Join(specs, " "))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
@@ -192,7 +193,7 @@ func (v *victim) mend() {
 	v.t.Helper()
 	v.gone()
 	out, err := run("", v.bin, "recover", "-p", strconv.Itoa(v.kind.pid))
-	for n := 0; err == nil && strings.Contains(out, "run this once more") && n < 100; n++ {
+	for n := 0; err == nil && strings.Contains(out, "run this once more") && n < 5000; n++ {
 		out, err = run("", v.bin, "recover", "-p", strconv.Itoa(v.kind.pid))
 	}
 	if err != nil {
@@ -208,15 +209,7 @@ func (v *victim) mend() {
 // gone waits until no process of the tracer's is left.
 func (v *victim) gone() {
 	v.t.Helper()
-	for until := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
-		left := v.left()
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(until) {
-			v.t.Fatalf("processes of the killed tracer are left: %v", left)
-		}
-	}
+	testprog.Await(v.t, "an end of the killed tracer's processes", func() bool { return len(v.left()) == 0 })
 }
 
 // left are the processes that run the tracer's program.

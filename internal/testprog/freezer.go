@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // freezer is a version of cgroups' freezers.
@@ -54,15 +53,14 @@ func (p *Prog) Freeze(version int) (thaw func(), ok bool) {
 			continue
 		}
 		p.t.Cleanup(thaw)
-		for began := time.Now(); ; {
+		Await(p.t, "a frozen "+p.name, func() bool {
 			b, err := os.ReadFile(filepath.Join(dir, v.state))
-			if err == nil && strings.Contains(string(b), v.done) {
-				return thaw, true
+			if err != nil {
+				p.t.Fatalf("%s: freeze: %v", p.name, err)
 			}
-			if err != nil || time.Since(began) > patience {
-				p.t.Fatalf("%s: freeze: it is %q (%v)", p.name, b, err)
-			}
-		}
+			return strings.Contains(string(b), v.done)
+		})
+		return thaw, true
 	}
 	p.t.Logf("%s: no cgroup of version %d can be made here to freeze it", p.name, version)
 	return func() {}, false

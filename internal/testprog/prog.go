@@ -7,14 +7,26 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// patience bounds every wait for a fixture. It only ends tests that hang.
-const patience = 2 * time.Minute
+// Patience bounds every wait for something that comes if the code is right, however loaded the machine is.
+// It only ends tests that hang.
+const Patience = 20 * time.Minute
+
+// Await waits until cond is true. what completes the complaint "there never was".
+func Await(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !cond(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("there never was %s", what)
+		}
+	}
+}
 
 // Prog is a running fixture. It is the child of a small nanny process, not of the
 // test: as with a real target, the test's process can only wait for it by tracing
@@ -105,7 +117,7 @@ func start(t testing.TB, o Options, nanny, bin string, args []string) (*Prog, er
 
 // readLine reads a line of f through r, without its end.
 func readLine(f *os.File, r *bufio.Reader) (string, error) {
-	if err := f.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := f.SetReadDeadline(time.Now().Add(Patience)); err != nil {
 		return "", err
 	}
 	line, err := r.ReadString('\n')
