@@ -33,36 +33,11 @@ func TestSwitchesUnderLoad(t *testing.T) {
 	inAllModes(t, "prey", func(t *testing.T, tr *tree) {
 		tr.must(tr.add(events, "p:t target v=%di\nr:back target ret=$retval"))
 		tr.must(tr.add("tracing/events/enable", "1"))
-		const calls = 3000000
-		tr.prog.Send(fmt.Sprintf("threads 8 %d target", calls))
-		first, last := 0, 0
-		for i := range 5 {
-			tr.must(tr.add("kprobes/enabled", "0"))
-			tr.is("kprobes/enabled", "0\n")
-			before, _ := tr.hits("t")
-			if last = before; i == 0 {
-				first = before
+		for calls := 3000000; !hitsGoOn(t, tr, calls); calls *= 4 { // on a busy machine all calls may have been made before all is turned on again
+			if calls > 1e9 {
+				t.Fatal("hits do not go on when all is turned on again")
 			}
-			if list := tr.cat("kprobes/list"); strings.Contains(list, "[") {
-				t.Errorf("a probe has a tag: %q", list)
-			}
-			if after, _ := tr.hits("t"); after != before {
-				t.Errorf("%d hits while all is off", after-before)
-			}
-			tr.must(tr.add("kprobes/enabled", "1"))
-			tr.is("kprobes/enabled", "1\n")
-			tr.must(tr.add(group+"t/filter", fmt.Sprintf("v == %d", before)))
-			tr.must(tr.add("sys/debug/kprobes-optimization", "0"))
-			tr.is("sys/debug/kprobes-optimization", "0\n")
-			tr.must(tr.add(group+"back/enable", "0"))
-			tr.must(tr.add("sys/debug/kprobes-optimization", "1"))
-			tr.must(tr.add(group+"back/enable", "1"))
 		}
-		if last == first {
-			t.Error("hits did not go on when all was turned on again")
-		}
-		tr.must(tr.add("tracing/events/enable", "0"))
-		tr.prog.Expect("sum")
 		tr.must(tr.add("tracing/events/enable", "1"))
 		tr.must(tr.add(group+"t/filter", "0"))
 		tr.must(tr.Truncate("tracing/trace"))
@@ -76,6 +51,38 @@ func TestSwitchesUnderLoad(t *testing.T) {
 			t.Errorf("the program says %q", got)
 		}
 	})
+}
+
+// hitsGoOn turns all off and on again while eight threads run through it, and reports whether there were hits in between.
+func hitsGoOn(t *testing.T, tr *tree, calls int) bool {
+	tr.must(tr.add("tracing/events/enable", "1"))
+	tr.prog.Send(fmt.Sprintf("threads 8 %d target", calls))
+	first, last := 0, 0
+	for i := range 5 {
+		tr.must(tr.add("kprobes/enabled", "0"))
+		tr.is("kprobes/enabled", "0\n")
+		before, _ := tr.hits("t")
+		if last = before; i == 0 {
+			first = before
+		}
+		if list := tr.cat("kprobes/list"); strings.Contains(list, "[") {
+			t.Errorf("a probe has a tag: %q", list)
+		}
+		if after, _ := tr.hits("t"); after != before {
+			t.Errorf("%d hits while all is off", after-before)
+		}
+		tr.must(tr.add("kprobes/enabled", "1"))
+		tr.is("kprobes/enabled", "1\n")
+		tr.must(tr.add(group+"t/filter", fmt.Sprintf("v == %d", before)))
+		tr.must(tr.add("sys/debug/kprobes-optimization", "0"))
+		tr.is("sys/debug/kprobes-optimization", "0\n")
+		tr.must(tr.add(group+"back/enable", "0"))
+		tr.must(tr.add("sys/debug/kprobes-optimization", "1"))
+		tr.must(tr.add(group+"back/enable", "1"))
+	}
+	tr.must(tr.add("tracing/events/enable", "0"))
+	tr.prog.Expect("sum")
+	return last != first
 }
 
 // Returns of many threads are recorded without a stop, and none is lost unseen; what a trigger wants of the tracer may
@@ -109,8 +116,8 @@ func TestReturnsAreRecordedInTheTarget(t *testing.T) {
 				t.Fatalf("%q tells two return addresses", m[0])
 			}
 		}
-		if len(m) < calls {
-			t.Errorf("%d lines tell of returns", len(m))
+		if n := strings.Count(text, " back: (worker+"); len(m) == 0 || len(m) != n { // how many the target had room for depends on when they were read
+			t.Errorf("%d of %d lines tell of returns", len(m), n)
 		}
 	})
 }

@@ -63,8 +63,8 @@ func TestHandlersChangeTheCall(t *testing.T) {
 		if n == 4: ctx.skip(44)
 		if n == 5: ctx.fail(-5)
 		if n == 6: ctx.fail(errno = "EIO")
-		if n == 7: expect(ctx.call("foo", 10) == 21 and ctx.call(symbol("foo"), -1) == -1, "calls")
-		if n == 8: expect(ctx.call("libc.so.6:usleep", 1100000, timeout = "25s") == 0, "a call that takes longer than usual")
+		if n == 7: expect(ctx.call("foo", 10, timeout = "20m") == 21 and ctx.call(symbol("foo"), -1, timeout = "20m") == -1, "calls")
+		if n == 8: expect(ctx.call("libc.so.6:usleep", 1100000, timeout = "20m") == 0, "a call that takes longer than usual")
 	kprobe("foo", pre = pre)
 	def length(ctx):
 		ctx.write(symbol("text"), "te\x00")

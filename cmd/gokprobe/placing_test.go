@@ -121,7 +121,7 @@ func TestSignalsEndWhoWaitsForAFileOfSymbols(t *testing.T) {
 		{"script", "-p", pidOf(p), scenario},
 	} {
 		var r result
-		for tries := 0; tries == 0 || tries < 5 && r.status == 4; tries++ {
+		for tries := 0; tries == 0 || tries < 300 && r.status == 4; tries++ {
 			sub := filepath.Join(dir, ".debug")
 			fs := mountSilent(t, sub)
 			l := begin(t, args...)

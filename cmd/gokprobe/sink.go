@@ -29,6 +29,7 @@ type sink struct {
 	out     io.Writer
 	printer event.Printer // into chunk
 	chunk   chunk
+	grace   time.Duration // sinkGrace
 
 	mu      sync.Mutex
 	pending []event.Hit
@@ -48,7 +49,7 @@ type sink struct {
 // newPrinter makes.
 func newSink(out io.Writer, newPrinter func(io.Writer) event.Printer) *sink {
 	s := &sink{
-		out:  out,
+		out: out, grace: sinkGrace,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		done: make(chan struct{}), failed: make(chan struct{}),
 	}
@@ -161,7 +162,7 @@ func (s *sink) close(giveUp <-chan struct{}) (lost uint64, err error) {
 	case <-giveUp:
 		select {
 		case <-s.done:
-		case <-time.After(sinkGrace):
+		case <-time.After(s.grace):
 			s.fail(errOutputStuck)
 		}
 	}
