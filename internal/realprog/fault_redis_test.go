@@ -28,13 +28,7 @@ func (r *redis) log(t testing.TB) string {
 // waitFor asks the server until its answer has text in it.
 func (r *redis) waitFor(t testing.TB, command, text string) {
 	t.Helper()
-	answer := ""
-	for range 10_000 { // each try is a process
-		if answer = r.cli(t, command+"\n"); strings.Contains(answer, text) {
-			return
-		}
-	}
-	t.Fatalf("%s never says %q, but\n%s", command, text, answer)
+	testprog.Await(t, fmt.Sprintf("%q in the answer to %s", text, command), func() bool { return strings.Contains(r.cli(t, command+"\n"), text) })
 }
 
 // TestRedisUnderFaults: clients see nothing of writes that fail with EAGAIN, one in a hundred, since a reply that could
@@ -102,15 +96,16 @@ func TestRedisCannotFork(t *testing.T) {
 func startLoggedRedis(t *testing.T) (r *redis, fd int) {
 	r = startRedis(t)
 	r.cli(t, "CONFIG SET appendonly yes\n")
-	for range 10_000 { // it gets this name when all data is in the files
-		for fd, path := range testprog.TakeSnapshot(t, r.PID()).FDs {
+	testprog.Await(t, "an append-only file", func() bool { // it gets this name when all data is in the files
+		for n, path := range testprog.TakeSnapshot(t, r.PID()).FDs {
 			if strings.HasSuffix(path, "/appendonly.aof.1.incr.aof") {
-				return r, fd
+				fd = n
+				return true
 			}
 		}
-	}
-	t.Fatal("the server has no append-only file")
-	return nil, 0
+		return false
+	})
+	return r, fd
 }
 
 // TestRedisCannotLog: writes to the append-only file fail twice. The server then refuses changes until it
@@ -165,14 +160,14 @@ func TestRedisServesWhileOneThreadIsHeld(t *testing.T) {
 	s := attach(t, r.PID(), kprobes.Options{})
 	stop := failing(t, s, inject.Rule{Spec: "libc.so.6:fdatasync", Attr: every(1), Do: delays(time.Hour)})
 	noticed := func() bool { return !strings.Contains(r.cli(t, "INFO persistence\n"), "aof_delayed_fsync:0") }
-	for i := 0; !noticed(); i++ {
-		if i == 10_000 {
-			t.Fatal("the server does not notice that its disk is slow")
-		}
+	i := 0
+	testprog.Await(t, "a server that notices that its disk is slow", func() bool {
+		i++
 		if said := r.setAll(t, fmt.Sprint("key", i, "-"), 100); said["OK"] != 100 {
 			t.Fatalf("the server says %v", said)
 		}
-	}
+		return noticed()
+	})
 	if st := stop(); st.Injected == 0 {
 		t.Errorf("no sync was delayed")
 	}

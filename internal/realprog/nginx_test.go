@@ -3,9 +3,9 @@ package realprog
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -63,25 +65,34 @@ func startNginx(t *testing.T) *nginx {
 		n.Wait()
 	})
 	n.client.Transport = &http.Transport{DisableKeepAlives: true, DisableCompression: true}
-	for range 100_000 {
-		if r, err := n.client.Get(n.url + "/small.txt"); err == nil {
+	testprog.Await(t, "an answer of nginx", func() bool {
+		r, err := n.client.Get(n.url + "/small.txt")
+		if err == nil {
 			r.Body.Close()
-			return n
 		}
-	}
-	t.Fatal("nginx does not answer")
-	return nil
+		return err == nil
+	})
+	return n
 }
 
-// freeAddress is a port that nobody listens on at the moment.
+// freeAddress is a port that nobody else is given until the test ends: a socket that does not listen holds it. Both it and the server's
+// have SO_REUSEADDR, so the server may have it.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { unix.Close(fd) })
+	local := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, local)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", got.(*unix.SockaddrInet4).Port)
 }
 
 // get describes an answer, and tells which worker gave it.
@@ -204,12 +215,9 @@ func (n *nginx) reload(t testing.TB) {
 	if err := n.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for range 100_000 { // each try is a request, which either of them may answer
-		if n.worker(t) != old && n.children(t) == 1 {
-			return
-		}
-	}
-	t.Fatal("no new worker answers, or the old one does not end")
+	testprog.Await(t, "a new worker alone", func() bool { // each try is a request, which either of them may answer
+		return n.worker(t) != old && n.children(t) == 1
+	})
 }
 
 // children is how many workers the master has.

@@ -32,13 +32,11 @@ func startRedis(t *testing.T) *redis {
 		"port 0", "unixsocket " + r.socket, "daemonize no", "dir " + dir, "logfile " + dir + "/log",
 		`save ""`, "appendonly no", "enable-debug-command yes", "io-threads 2", ""}, "\n"))
 	r.Prog = start(t, dir, tools[0], filepath.Join(dir, "conf"))
-	for range 10_000 { // each try is a process: it listens long before
-		if out, err := r.try("PING"); err == nil && strings.TrimSpace(out) == "PONG" {
-			return r
-		}
-	}
-	t.Fatal("redis-server does not answer")
-	return nil
+	testprog.Await(t, "an answer of redis-server", func() bool {
+		out, err := r.try("PING")
+		return err == nil && strings.TrimSpace(out) == "PONG"
+	})
+	return r
 }
 
 func (r *redis) try(args ...string) (string, error) {
@@ -191,14 +189,12 @@ func TestRedisSavesInBackground(t *testing.T) {
 func (r *redis) save(t testing.TB) {
 	t.Helper()
 	r.cli(t, "BGSAVE\n")
-	for range 10_000 {
-		info := r.cli(t, "INFO persistence\n")
-		if strings.Contains(info, "rdb_bgsave_in_progress:0") {
-			if !strings.Contains(info, "rdb_last_bgsave_status:ok") {
-				t.Errorf("the save failed:\n%s", info)
-			}
-			return
-		}
+	info := ""
+	testprog.Await(t, "an end of the background save", func() bool {
+		info = r.cli(t, "INFO persistence\n")
+		return strings.Contains(info, "rdb_bgsave_in_progress:0")
+	})
+	if !strings.Contains(info, "rdb_last_bgsave_status:ok") {
+		t.Errorf("the save failed:\n%s", info)
 	}
-	t.Fatal("the background save does not end")
 }

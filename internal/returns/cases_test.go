@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
@@ -177,7 +178,11 @@ func TestNaiveTracer(t *testing.T) {
 			functions = append(functions, n.function)
 			returning = returning || n.calls > n.missing
 		}
-		out, end, returns := runNaive(t, args, input, functions)
+		hangs := 10 * time.Second
+		if c.survives { // however long it takes
+			hangs = testprog.Patience
+		}
+		out, end, returns := runNaive(t, args, input, functions, hangs)
 		t.Logf("%s, after %d returns", describe(out, end), returns)
 		if same := out == string(want) && end == 0; same != c.survives && !c.lucky {
 			t.Errorf("same as unprobed: %v, want %v", same, c.survives)

@@ -33,12 +33,10 @@ type naive struct {
 
 type record struct{ slot, ret uint64 }
 
-// patience bounds how long a program that the naive tracer has broken may hang.
-const patience = 10 * time.Second
-
 // runNaive runs the program with its input under the naive tracer, and returns what it
 // printed, how it ended, and how many returns were seen.
-func runNaive(t testing.TB, args []string, input string, functions []string) (out string, end unix.WaitStatus, returns int) {
+// A program that the tracer has broken may hang for so long.
+func runNaive(t testing.TB, args []string, input string, functions []string, hangs time.Duration) (out string, end unix.WaitStatus, returns int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "out")
 	stdout, err := os.Create(file)
@@ -66,7 +64,7 @@ func runNaive(t testing.TB, args []string, input string, functions []string) (ou
 		t.Fatal(err)
 	}
 	defer p.Release()
-	defer time.AfterFunc(patience, func() { _ = p.Kill() }).Stop()
+	defer time.AfterFunc(hangs, func() { _ = p.Kill() }).Stop()
 	n := &naive{pid: p.Pid, saved: map[uint64]byte{}, stacks: map[int][]record{}}
 	end, err = n.run(args[0], functions)
 	if err != nil {
