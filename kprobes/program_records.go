@@ -240,7 +240,7 @@ func (s *Session) handOn(until uint64) int {
 	for _, w := range all {
 		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
 		if w.by != nil {
-			w.by.Payload, w.by.Time = w.payload, now.Add(-age)
+			w.by.Payload, w.by.Time = w.payload, s.inOrder(now.Add(-age))
 			s.deliver(w.kp, w.by)
 			continue
 		}
@@ -248,13 +248,22 @@ func (s *Session) handOn(until uint64) int {
 			w.rec.lose()
 			continue
 		}
-		r := &HitRecord{Payload: w.payload, Time: now.Add(-age), PID: s.pid, TID: s.pid}
+		r := &HitRecord{Payload: w.payload, Time: s.inOrder(now.Add(-age)), PID: s.pid, TID: s.pid}
 		if by := w.domain.writers.Whose(w.thread, r.Time); by != nil {
 			r.PID, r.TID, r.Comm = by.PID, by.TID, by.Comm(now)
 		}
 		s.deliver(w.kp, r)
 	}
 	return len(all)
+}
+
+// inOrder is at, or the time of the record before if that is later. The clock is set anew for
+// each batch, by some nanoseconds: without this a later record could have an earlier time.
+func (s *Session) inOrder(at time.Time) time.Time {
+	if at.After(s.lastRecord) {
+		s.lastRecord = at
+	}
+	return s.lastRecord
 }
 
 // knowThreads makes sure that it is known who has recorded all.

@@ -74,6 +74,7 @@ type Session struct {
 	lastRecording uint32
 	clockBegan    time.Time
 	clockTicks    uint64
+	lastRecord    time.Time // of the records that were handed on
 	faultsNoted   time.Time
 
 	answering

@@ -115,12 +115,15 @@ func (l *lateVfork) end() {
 }
 
 // letEnd lets threads go on that are stopped on their way out: the leader's end is not
-// reported before theirs.
+// reported before theirs. Of a process that is left the Handler is not told any more, but its leader
+// may be waited for all the same, if it dies while signals are taken back from it (drainResent).
 func (t *Tracer) letEnd(p *Process) {
 	for _, th := range p.Threads() {
-		if th.state == stopped && th.stop.Reason == Exiting && !p.leaving {
+		if th.state == stopped && th.stop.Reason == Exiting {
 			th.queued = false
-			t.tellExit(th)
+			if !p.leaving {
+				t.tellExit(th)
+			}
 			t.resume(th, 0)
 		}
 	}
