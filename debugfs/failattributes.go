@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
 // failAttributes are files of fail_function: the kernel's, and those that are new here.
@@ -19,18 +21,22 @@ var failAttributes = []string{
 func (ff *failFunction) attribute(name string) *node {
 	return &node{
 		mode: modeAttr,
-		read: func() ([]byte, error) {
-			ff.mu.Lock()
-			defer ff.mu.Unlock()
-			if name == "space" {
-				return fmt.Appendf(nil, "%d\n", ff.decider.Space(ff.tree.session.PID())), nil
-			}
-			return []byte(ff.decider.Attr().Get(name) + "\n"), nil
+		read: func() (text []byte, err error) {
+			ff.decider.Do(func(d *fault.Decider) {
+				if name == "space" {
+					text = fmt.Appendf(nil, "%d\n", d.Space(ff.tree.session.PID()))
+				} else {
+					text = []byte(d.Attr().Get(name) + "\n")
+				}
+			})
+			return text, nil
 		},
 		write: func(p []byte) error {
 			ff.tree.mu.Lock()
 			defer ff.tree.mu.Unlock()
-			if err := ff.set(name, strings.TrimSpace(string(p))); err != nil {
+			var err error
+			ff.decider.Do(func(d *fault.Decider) { err = setAttribute(d, name, strings.TrimSpace(string(p))) })
+			if err != nil {
 				return fmt.Errorf("%w: %w", syscall.EINVAL, err)
 			}
 			return ff.apply()
@@ -38,21 +44,19 @@ func (ff *failFunction) attribute(name string) *node {
 	}
 }
 
-func (ff *failFunction) set(name, value string) error {
-	ff.mu.Lock()
-	defer ff.mu.Unlock()
-	a := ff.decider.Attr()
+func setAttribute(d *fault.Decider, name, value string) error {
+	a := d.Attr()
 	if err := a.Set(name, value); err != nil {
 		return err
 	}
-	if err := ff.decider.Update(a); err != nil {
+	if err := d.Update(a); err != nil {
 		return err
 	}
 	switch name {
 	case "space":
-		ff.decider.SetSpace(a.Space) // also if it is the same again
+		d.SetSpace(a.Space) // also if it is the same again
 	case "for":
-		ff.decider.Start(time.Now())
+		d.Start(time.Now())
 	}
 	return nil
 }

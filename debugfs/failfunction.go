@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,29 +11,29 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
-	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // failFunction is fail_function (kernel/fail_function.c): functions that return an error instead of running, when
-// the attributes say so. Tree.mu is held while anything is changed, and while the session is asked for it.
+// the attributes say so. It is one rule of inject's, about all of them. Tree.mu is held while anything is changed, and while the session is
+// asked for it.
 type failFunction struct {
-	tree   *Tree
-	points []*failPoint // in the order of their injection
-	stop   func()       // watching threads
-	ending *inject.Returner
+	tree     *Tree
+	points   []*failPoint // in the order of their injection
+	stop     func()       // watching threads
+	injector *inject.Injector
+	decider  *inject.Decider
+	fault    *inject.Fault // of the points; nil if there are none
 
 	injectable injectable
 
-	mu      sync.Mutex // for a moment only, since hits wait for it
-	decider *fault.Decider
-	tasks   map[int]bool      // threads that make-it-fail marks
-	forget  int               // how many they may be before those that are gone are looked for
-	armed   []*kprobes.Kprobe // of the points
+	mu     sync.Mutex   // for a moment only, since hits wait for it
+	tasks  map[int]bool // threads that make-it-fail marks
+	forget int          // how many they may be before those that are gone are looked for
 }
 
 // failPoint is a function that is injected.
@@ -40,21 +41,18 @@ type failPoint struct {
 	ff     *failFunction
 	name   string // as it was written
 	kind   errorType
-	at     uint64        // from the symbol: what each call executes once
 	retval atomic.Uint64 // what it returns
-	kp     *kprobes.Kprobe
-	steps  []fault.Step // that kp's program decides by; nil if the tracer decides
-	warned bool         // that it can't return retval
+	warned bool          // that it can't return retval
 }
 
 func newFailFunction(t *Tree) *failFunction {
 	a := fault.Default()
 	a.Seed = rand.Uint64()
-	d, err := fault.New(a)
+	d, err := inject.NewDecider(a)
 	if err != nil {
 		panic(err) // they are the kernel's defaults
 	}
-	ff := &failFunction{tree: t, decider: d, tasks: map[int]bool{}, ending: inject.NewReturner(t.session)}
+	ff := &failFunction{tree: t, decider: d, tasks: map[int]bool{}, injector: inject.New(t.session, inject.Options{})}
 	ff.injectable.tree = t
 	ff.stop = t.session.WatchThreads(kprobes.ThreadWatcher{Born: ff.born, Gone: ff.gone})
 	return ff
@@ -140,11 +138,7 @@ func (ff *failFunction) add(name string) error {
 	if slices.ContainsFunc(ff.points, func(q *failPoint) bool { return q.name == name }) {
 		return fmt.Errorf("%w: %s is injected already", syscall.EBUSY, name)
 	}
-	ff.points = append(ff.points, p)
-	if err := ff.apply(); err != nil {
-		return errors.Join(err, ff.remove(name))
-	}
-	return nil
+	return ff.inPlaceOf(append(slices.Clone(ff.points), p))
 }
 
 // newPoint finds the function that name stands for.
@@ -160,14 +154,12 @@ func (ff *failFunction) newPoint(name string) (*failPoint, error) {
 		return nil, fmt.Errorf("%w: %s stands for %d functions", syscall.EINVAL, name, len(found))
 	}
 	fn := found[0].Addr
-	at, err := ff.tree.session.Entry(fn)
-	if errors.Is(err, kprobes.ErrNotEntry) {
-		err = fmt.Errorf("%w: %w", syscall.ERANGE, err)
-	}
-	if err != nil {
+	if _, err := ff.tree.session.Entry(fn); errors.Is(err, kprobes.ErrNotEntry) {
+		return nil, fmt.Errorf("%w: %w", syscall.ERANGE, err)
+	} else if err != nil {
 		return nil, err
 	}
-	p := &failPoint{ff: ff, name: name, kind: ff.tree.errorType(fn), at: uint64(at - fn)}
+	p := &failPoint{ff: ff, name: name, kind: ff.tree.errorType(fn)}
 	p.retval.Store(p.kind.initial())
 	return p, nil
 }
@@ -177,117 +169,68 @@ func (ff *failFunction) remove(name string) error {
 	if i < 0 {
 		return fmt.Errorf("%w: %s is not injected", syscall.ENOENT, name)
 	}
-	err := ff.points[i].unregister()
-	ff.points = slices.Delete(slices.Clone(ff.points), i, i+1)
-	return errors.Join(err, ff.apply())
+	rest := slices.Delete(slices.Clone(ff.points), i, i+1)
+	err := ff.inPlaceOf(rest)
+	if err != nil { // none fails rather than one too many
+		err = errors.Join(err, ff.removeAll())
+		ff.points = rest
+	}
+	return err
 }
 
 func (ff *failFunction) removeAll() error {
-	var errs []error
-	for _, p := range ff.points {
-		errs = append(errs, p.unregister())
-	}
 	ff.points = nil
-	return errors.Join(append(errs, ff.apply())...)
-}
-
-func (p *failPoint) unregister() error {
-	if p.kp == nil {
+	if ff.fault == nil {
 		return nil
 	}
-	return p.ff.tree.session.UnregisterKprobe(p.kp)
+	err := ff.fault.Remove()
+	ff.fault = nil
+	return err
 }
 
 // close ends all injection.
 func (ff *failFunction) close() error {
 	ff.stop()
-	return ff.removeAll()
+	return errors.Join(ff.removeAll(), ff.injector.Close())
 }
 
-// register places p's probe, disabled. By steps, if there are any, the target decides.
-func (p *failPoint) register(steps []fault.Step) error {
-	decided := len(steps) > 0
-	kp := &kprobes.Kprobe{SymbolName: p.name, Offset: p.at, Flags: kprobes.FlagDisabled}
-	kp.PreHandler = func(kp *kprobes.Kprobe, regs *kprobes.Regs) int { return p.hit(kp, regs, decided) }
-	if decided {
-		var err error
-		if kp.Program, err = program.Decision(p.name, nil, inject.Met(steps)); err != nil {
-			return err
-		}
-	}
-	if err := p.ff.tree.session.RegisterKprobe(kp); err != nil {
+// inPlaceOf injects points, after an error those that were there. What the program has no more, since it executed another one, is left out.
+func (ff *failFunction) inPlaceOf(points []*failPoint) error {
+	r := ff.rule(points)
+	if len(r.Specs) == 0 {
+		err := ff.removeAll()
+		ff.points = points
 		return err
 	}
-	p.kp, p.steps = kp, steps
-	return nil
+	f, err := ff.injector.Replace(context.Background(), ff.fault, r)
+	if err == nil {
+		ff.fault, ff.points = f, points
+	}
+	return err
+}
+
+// rule is what is injected: all of points, whose calls are one sequence.
+func (ff *failFunction) rule(points []*failPoint) inject.Rule {
+	r := inject.Rule{Name: "fail_function", Decider: ff.decider, Task: ff.marked}
+	byName := map[string]*failPoint{}
+	for _, p := range points {
+		if _, err := ff.tree.resolve(p.name); !errors.Is(err, symbols.ErrUnknownSymbol) {
+			r.Specs = append(r.Specs, p.name)
+			byName[p.name] = p
+		}
+	}
+	r.Handler = func(c *inject.Call) bool {
+		p := byName[c.Place()]
+		return p != nil && p.fail(c)
+	}
+	return r
 }
 
 // apply has all points do what the attributes ask for. Where no call can fail their probes are disabled, and cost
 // nothing.
 func (ff *failFunction) apply() error {
-	ff.mu.Lock()
-	attr, done := ff.decider.Attr(), ff.decider.Done(time.Now())
-	part, err := attr.Static()
-	if err != nil || part.Never || attr.Space > 1 || ff.decider.Waiting() {
-		part = fault.StaticPart{} // space is told, so it can't be in the target
+	if ff.fault != nil && ff.fault.Current() {
+		return ff.fault.Start()
 	}
-	ff.mu.Unlock()
-	var errs []error
-	var kps []*kprobes.Kprobe
-	for i, p := range ff.points {
-		if err := p.decideBy(ff.steps(part, i)); err != nil {
-			errs = append(errs, err)
-		}
-		if p.kp != nil {
-			kps = append(kps, p.kp)
-		}
-	}
-	ff.mu.Lock()
-	ff.armed = kps
-	ff.mu.Unlock()
-	if !done {
-		return errors.Join(append(errs, ff.tree.session.EnableKprobes(kps))...)
-	}
-	return errors.Join(append(errs, ff.disarm())...)
-}
-
-// steps is what the target can decide at the i-th point, of part; nil if it is nothing. Counters are common to all
-// functions, so with several of them it can only draw random numbers, each function of its own.
-func (ff *failFunction) steps(part fault.StaticPart, i int) []fault.Step {
-	steps := slices.Clone(part.Steps)
-	if len(ff.points) == 1 {
-		return steps
-	}
-	for j, s := range steps {
-		if !s.Random {
-			return nil
-		}
-		steps[j].Seed = fault.Mix(s.Seed, uint64(i))
-	}
-	return steps
-}
-
-// decideBy has the target decide by steps, or the tracer if there are none. The probe that p had, if any, is replaced by one
-// that is disabled.
-func (p *failPoint) decideBy(steps []fault.Step) error {
-	old := p.kp
-	if old != nil && slices.Equal(steps, p.steps) {
-		return nil
-	}
-	if err := p.register(steps); err != nil || old == nil {
-		return err
-	}
-	return p.ff.tree.session.UnregisterKprobe(old)
-}
-
-// disarm disables all probes. It may be called at a hit.
-func (ff *failFunction) disarm() error {
-	ff.mu.Lock()
-	kps := ff.armed
-	ff.mu.Unlock()
-	var errs []error
-	for _, kp := range kps {
-		errs = append(errs, ff.tree.session.DisableKprobe(kp))
-	}
-	return errors.Join(errs...)
+	return ff.inPlaceOf(ff.points)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
@@ -73,10 +74,9 @@ func (ff *failFunction) makeItFail(tid int) *node {
 func (ff *failFunction) failNth(tid int) *node {
 	return &node{
 		mode: taskMode,
-		read: func() ([]byte, error) {
-			ff.mu.Lock()
-			defer ff.mu.Unlock()
-			return fmt.Appendf(nil, "%d\n", ff.decider.FailNth(tid)), nil
+		read: func() (text []byte, err error) {
+			ff.decider.Do(func(d *fault.Decider) { text = fmt.Appendf(nil, "%d\n", d.FailNth(tid)) })
+			return text, nil
 		},
 		write: func(p []byte) error {
 			n, err := strconv.ParseUint(strings.TrimSpace(string(p)), 0, 32)
@@ -85,12 +85,17 @@ func (ff *failFunction) failNth(tid int) *node {
 			}
 			ff.tree.mu.Lock()
 			defer ff.tree.mu.Unlock()
-			ff.mu.Lock()
-			ff.decider.SetFailNth(tid, n)
-			ff.mu.Unlock()
+			ff.decider.Do(func(d *fault.Decider) { d.SetFailNth(tid, n) })
 			return ff.apply()
 		},
 	}
+}
+
+// marked tells whether a thread's calls may fail where there is a task filter.
+func (ff *failFunction) marked(_, tid int) bool {
+	ff.mu.Lock()
+	defer ff.mu.Unlock()
+	return ff.tasks[tid]
 }
 
 // mark is make-it-fail of a thread. ff.mu is held.
@@ -114,16 +119,16 @@ func (ff *failFunction) mark(tid int, on bool) {
 
 // born is a ThreadWatcher's: what a thread makes inherits make-it-fail, and not fail-nth (kernel/fork.c).
 func (ff *failFunction) born(creator, tid int) {
+	ff.decider.Do(func(d *fault.Decider) { d.Forget(tid) })
 	ff.mu.Lock()
 	defer ff.mu.Unlock()
-	ff.decider.Forget(tid)
 	ff.mark(tid, ff.tasks[creator])
 }
 
 // gone is a ThreadWatcher's, too.
 func (ff *failFunction) gone(tid int) {
+	ff.decider.Do(func(d *fault.Decider) { d.Forget(tid) })
 	ff.mu.Lock()
 	defer ff.mu.Unlock()
-	ff.decider.Forget(tid)
 	delete(ff.tasks, tid)
 }

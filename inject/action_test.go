@@ -92,8 +92,8 @@ func TestWhatIsDoneToACall(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, got, c.want)
 			}
 			var what string
-			if len(b.events) > 0 {
-				what = strings.Join(b.events[0].What, ", ")
+			if len(b.told()) > 0 {
+				what = strings.Join(b.told()[0].What, ", ")
 			}
 			if !strings.Contains(what, c.what) || c.what == "" && c.spec != "work" && what != "" {
 				t.Errorf("%s: %q, want %q", name, what, c.what)
@@ -126,10 +126,10 @@ func TestADryRunDoesNothing(t *testing.T) {
 	if got := b.Do("run 6", "failed"); got != "failed 0:" {
 		t.Error(got)
 	}
-	if s := f.Stats(); s.Calls != 6 || s.Eligible != 6 || s.Injected != 3 || len(b.events) != 3 {
-		t.Errorf("%+v, %d events", s, len(b.events))
+	if s := f.Stats(); s.Calls != 6 || s.Eligible != 6 || s.Injected != 3 || len(b.told()) != 3 {
+		t.Errorf("%+v, %d events", s, len(b.told()))
 	}
-	for i, e := range b.events {
+	for i, e := range b.told() {
 		if !slices.Equal(e.What, []string{"set $arg1=-9", "return -1 errno EIO"}) || e.Values[0].U != uint64(2*i+2) {
 			t.Errorf("%+v", e)
 		}
@@ -158,8 +158,8 @@ func TestAHandlerDecidesAndActs(t *testing.T) {
 	if got := b.Do("run 12", "failed"); got != "failed 3: 4 8 12" || !slices.Equal(asked, []uint64{2, 4, 6, 8, 10, 12}) {
 		t.Error(got, asked)
 	}
-	if len(b.events) != 3 || b.events[1].What[0] != "number 8" || b.events[2].N != 3 {
-		t.Errorf("%+v", b.events)
+	if len(b.told()) != 3 || b.told()[1].What[0] != "number 8" || b.told()[2].N != 3 {
+		t.Errorf("%+v", b.told())
 	}
 }
 

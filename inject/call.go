@@ -20,13 +20,13 @@ type Call struct {
 	// next one.
 	N uint64
 
-	place    *place
-	saved    []uint64 // arguments of the call, at its return
-	fetched  bool
-	err      error // of fetching
-	ended    bool  // the body does not run, or its result is settled
-	decision fault.Decision
-	what     []string
+	place   *place
+	saved   []uint64 // arguments of the call, at its return
+	fetched bool
+	err     error // of fetching
+	ended   bool  // the body does not run, or its result is settled
+	verdict fault.Decision
+	what    []string
 }
 
 // Fault is whose call it is.
@@ -37,6 +37,9 @@ func (c *Call) Place() string { return c.place.name }
 
 // AtReturn tells that the body has run.
 func (c *Call) AtReturn() bool { return c.place.spot == atReturn || c.place.spot == atCallReturn }
+
+// Decision is why the call was chosen, and what is told of that.
+func (c *Call) Decision() fault.Decision { return c.verdict }
 
 // Ended tells that the call returns, by what was done, without its body.
 func (c *Call) Ended() bool { return c.ended }
@@ -129,8 +132,8 @@ func (c *Call) Note(format string, args ...any) {
 	c.what = append(c.what, fmt.Sprintf(format, args...))
 }
 
-// callers are the return addresses, the innermost first.
-func (c *Call) callers() []uint64 {
+// Callers are the return addresses of the call, the innermost first, as many as stack filters look at.
+func (c *Call) Callers() []uint64 {
 	frames := c.Backtrace(fault.MaxStackDepth + 1)
 	if (c.place.spot == atEntry || c.place.spot == atInstruction) && len(frames) > 0 {
 		frames = frames[1:] // the function itself
@@ -144,7 +147,7 @@ func (c *Call) callers() []uint64 {
 
 // stack is what is told of a call, by the verbosity.
 func (c *Call) stack() []symbols.Frame {
-	if c.decision.Log < 2 {
+	if c.verdict.Log < 2 {
 		return nil
 	}
 	return c.Backtrace(max(c.place.fault.rule.Attr.StackDepth, 1))

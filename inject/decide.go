@@ -1,11 +1,13 @@
 package inject
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
 )
 
@@ -20,60 +22,96 @@ import (
 // (kprobes.SharedState), so the same calls fail whoever decides, wherever each of them is. Where the target can't tell all of the condition
 // at some place, the tracer counts.
 
-// countsInTarget tells whether programs can do the static part, which it returns, where the condition allows it.
-func (f *Fault) countsInTarget() (static fault.StaticPart, can bool) {
-	r := &f.rule
-	static, err := r.Attr.Static()
-	return static, err == nil && r.Decider == nil && !r.After && !static.Never && (r.Size == "" || r.Attr.Space <= 1)
+// decision is how the calls of a place are decided: what the target asks of them, and what is left to the tracer.
+type decision struct {
+	asked program.Cond // that a call has to meet to come to the tracer
+	exact bool         // asked holds all of the condition, else the tracer looks at it again
+	by    chooser      // who does the static part
+	// counts is that the target counts, so what comes has met the static part.
+	counts bool
+	// rest is how the tracer decides what comes and meets the condition.
+	rest func(*fault.Decider, fault.Call) fault.Decision
 }
 
-// decideInTarget gives the places' probes the programs that do the beginning of a decision.
+// chooser is who chooses among calls by the static part of the attributes.
+type chooser uint8
+
+const (
+	theTracer chooser = iota
+	theTarget
+)
+
+// tally is a sequence of numbers that programs count.
+type tally struct {
+	steps []fault.Step
+	state *kprobes.SharedState
+	began uint64 // what state's first cell held when the fault began
+}
+
+// decideInTarget settles the places' decisions, and gives their probes the programs for that.
 func (f *Fault) decideInTarget() error {
 	if f.rule.After {
+		for _, p := range f.places {
+			p.decision = decision{rest: (*fault.Decider).Decide}
+		}
 		return nil
 	}
-	var static fault.StaticPart
-	if static, f.static = f.countsInTarget(); !f.static {
-		static.Steps = nil
+	exact := true
+	for _, p := range f.places {
+		p.decision = p.condition()
+		exact = exact && p.decision.exact
 	}
-	conds := make([]program.Cond, len(f.places))
-	for i, p := range f.places {
-		if p.exact = true; p.values != nil && p.values.Filter != nil {
-			conds[i], p.exact = p.values.Filter.Cond(p.values.Layout)
-		}
-		f.static = f.static && p.exact
+	steps, static := f.decider.steps(&f.rule)
+	if static = static && exact; !static {
+		steps = nil
 	}
-	f.counts = f.static && len(static.Steps) > 0
-	for i, p := range f.places {
-		c := conds[i]
-		if f.counts {
-			c = program.All(c, Met(static.Steps))
+	f.sum = f.decider.tally(steps)
+	for _, p := range f.places {
+		if p.decision.chooseBy(f.sum, static); p.decision.asked.Always() {
+			continue
 		}
-		if err := p.decideBy(c); err != nil {
+		if err := p.decideBy(p.decision.asked); err != nil {
 			return fmt.Errorf("deciding in the target: %w", err)
 		}
 	}
 	return nil
 }
 
+// condition is a decision by the condition alone.
+func (p *place) condition() decision {
+	d := decision{exact: true, rest: (*fault.Decider).Decide}
+	if p.values != nil && p.values.Filter != nil {
+		d.asked, d.exact = p.values.Filter.Cond(p.values.Layout)
+	}
+	return d
+}
+
+// chooseBy adds the static part, if the target can do that: the steps that sum counts.
+func (d *decision) chooseBy(sum tally, static bool) {
+	if static {
+		d.by = theTarget
+	}
+	if len(sum.steps) > 0 {
+		d.asked, d.counts, d.rest = program.All(d.asked, met(sum.steps)), true, (*fault.Decider).Confirm
+	}
+}
+
 // decideBy has those calls come to the tracer that meet c.
 func (p *place) decideBy(c program.Cond) (err error) {
-	switch {
-	case c.Always():
-	case p.isCall():
+	if p.isCall() {
 		p.sp.Choose = c
-	default:
-		p.kp.SharedState = &p.fault.counted
-		if p.kp.Program, err = program.Decision(p.name, c.Registers(), c); err == nil {
-			_, err = program.Check(p.kp.Program)
-		}
+		return nil
+	}
+	p.kp.SharedState = p.fault.sum.state
+	if p.kp.Program, err = program.Decision(p.name, c.Registers(), c); err == nil {
+		_, err = program.Check(p.kp.Program)
 	}
 	return err
 }
 
-// Met is the condition that all steps are met, in this order, with the sequence of cell i of a State for step i. A step behind one
+// met is the condition that all steps are met, in this order, with the sequence of cell i of a State for step i. A step behind one
 // that is not met does not count.
-func Met(steps []fault.Step) program.Cond {
+func met(steps []fault.Step) program.Cond {
 	conds := make([]program.Cond, len(steps))
 	for i, s := range steps {
 		n := program.Sequence(i)
@@ -94,10 +132,10 @@ func Met(steps []fault.Step) program.Cond {
 // eligibleInTarget is how many calls programs have counted: the first step's, since a call is counted before it is chosen.
 func (f *Fault) eligibleInTarget() (n uint64) {
 	switch {
-	case !f.counts:
+	case len(f.sum.steps) == 0:
 		return 0
 	case f.rule.Syscall == "":
-		return f.counted.Cell(0)
+		return f.sum.state.Cell(0) - f.sum.began
 	}
 	for _, p := range f.places {
 		n += p.sp.State(0)
@@ -106,30 +144,27 @@ func (f *Fault) eligibleInTarget() (n uint64) {
 }
 
 // chosen decides a call that has come to the tracer.
-func (p *place) chosen(c *Call) (fault.Decision, bool) {
+func (p *place) chosen(c *Call) (d fault.Decision, ok bool) {
 	if !p.meets(c) {
-		return fault.Decision{}, false
+		return d, false
 	}
 	f := p.fault
+	call := p.faultCall(c)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.armed {
-		return fault.Decision{}, false
+		return d, false
 	}
-	if !f.counts {
+	if !p.decision.counts {
 		f.eligible++
 	}
-	decide := f.decider.Decide
-	if f.static {
-		decide = f.decider.Confirm
-	}
-	d := decide(p.faultCall(c))
+	f.decider.Do(func(by *fault.Decider) { d = p.decision.rest(by, call) })
 	return d, d.Fail
 }
 
 // meets tells whether a call meets the condition, as far as the program has not told.
 func (p *place) meets(c *Call) bool {
-	if p.values == nil || p.values.Filter == nil || p.exact {
+	if p.values == nil || p.values.Filter == nil || p.decision.exact {
 		return true
 	}
 	if err := c.fetch(); err != nil {
@@ -153,7 +188,7 @@ func (p *place) resultOf(c *Call) []fetch.Value {
 
 // faultCall is what attributes look at.
 func (p *place) faultCall(c *Call) fault.Call {
-	call := fault.Call{Process: c.PID(), Thread: c.TID(), Size: 1, Now: time.Now(), Task: true, Stack: c.callers}
+	call := fault.Call{Process: c.PID(), Thread: c.TID(), Size: 1, Now: time.Now(), Task: true, Stack: c.Callers}
 	if p.size >= 0 {
 		call.Size = 0
 		if c.fetch() == nil {
@@ -166,12 +201,17 @@ func (p *place) faultCall(c *Call) fault.Call {
 	return call
 }
 
-// spent ends the fault when no call can be injected any more.
+// spent ends the fault when no call can be injected any more. One whose Decider is shared rests until that says otherwise.
 func (f *Fault) spent() {
+	done := f.decider.done()
 	f.mu.Lock()
-	done := f.armed && f.rule.Decider == nil && (f.decider.Done(time.Now()) || f.onlyOnce() && f.injected > 0)
+	done = f.armed && (done || f.onlyOnce() && f.injected > 0)
 	f.mu.Unlock()
-	if done {
+	switch {
+	case !done:
+	case f.shares():
+		_ = f.followArmed(context.Background()) // what can't be disarmed lets all calls pass
+	default:
 		f.end()
 	}
 }
@@ -181,7 +221,7 @@ func (f *Fault) onlyOnce() bool {
 	a := f.rule.Attr
 	others := a
 	others.FailNth = 0
-	return f.in.options.OneProcess && a.FailNth > 0 && others.Never() && !a.PerThread
+	return !f.shares() && f.in.options.OneProcess && a.FailNth > 0 && others.Never() && !a.PerThread
 }
 
 // warnOnce tells what is wrong with a fault's calls, the first time.

@@ -132,7 +132,7 @@ func TestTheSameSeedGivesTheSameEventsTwice(t *testing.T) {
 				Do: []inject.Action{inject.Return{Errno: 5, Fails: true}, inject.Delay{D: 1000, Jitter: 1000}}})
 			b.Do("run 200", "failed")
 			var list strings.Builder
-			for _, e := range b.events {
+			for _, e := range b.told() {
 				fmt.Fprintln(&list, e.N, e.Place, e.What, e.Values)
 			}
 			seen[list.String()] = true

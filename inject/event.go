@@ -34,7 +34,8 @@ type Event struct {
 type Stats struct {
 	// Calls came to the places while the probes were armed.
 	Calls uint64
-	// Eligible met the condition, and were counted by the attributes.
+	// Eligible met the condition, and were counted by the attributes. If the rule has a Decider that the target counts for, it is of all rules that
+	// share it.
 	Eligible uint64
 	// Injected had done to them what the rule says; with Rule.DryRun it would have been.
 	Injected uint64
@@ -91,7 +92,10 @@ func (f *Fault) Stats() Stats {
 		out.Missed += s.Missed
 		out.Places = append(out.Places, s)
 	}
-	if out.Calls = max(out.Calls, out.Eligible); len(out.Places) == 1 { // the last that were chosen may have met no handler any more
+	if !f.shares() { // the last that were chosen may have met no handler any more
+		out.Calls = max(out.Calls, out.Eligible)
+	}
+	if len(out.Places) == 1 {
 		out.Places[0].Calls = out.Calls
 	}
 	return out
@@ -157,12 +161,13 @@ func (p *place) status() PlaceStats {
 
 // decides is PlaceStats.Decides.
 func (p *place) decides(optimized bool) string {
-	all := p.fault.static && p.exact // can be decided by a program
 	switch {
-	case all && p.kp.Program == nil:
+	case p.decision.by == theTracer:
+		return "tracer"
+	case p.kp.Program == nil:
 		return ""
-	case all && optimized:
+	case optimized:
 		return "target"
 	}
-	return "tracer"
+	return "tracer" // which runs the program
 }

@@ -16,13 +16,11 @@ type Fault struct {
 	rule    Rule
 	places  []*place
 	skipped map[string]int // places of patterns that can't be probed, by reason
-	static  bool           // programs in the target decide what counters can
-	counts  bool           // and there is something to count
-	counted kprobes.SharedState
+	decider *Decider       // the rule's, or one of the fault's own
+	sum     tally          // what the places' programs count together
 
 	// The rest is guarded by mu.
 	mu       sync.Mutex
-	decider  *fault.Decider
 	armed    bool
 	expiry   *time.Timer // of Attr.For
 	unwatch  func()      // of threads and processes
@@ -41,13 +39,12 @@ func (in *Injector) newFault(ctx context.Context, r Rule) (*Fault, error) {
 		return nil, err
 	}
 	f := &Fault{in: in, rule: r, decider: r.Decider, did: make([]uint64, len(r.Do)), skipped: map[string]int{}}
-	if f.decider == nil {
-		var err error
-		if f.decider, err = fault.New(r.Attr); err != nil {
+	var err error
+	if !f.shares() {
+		if f.decider, err = NewDecider(r.Attr); err != nil {
 			return nil, err
 		}
 	}
-	var err error
 	if f.places, err = f.resolve(ctx); err != nil {
 		return nil, err
 	}
@@ -77,7 +74,8 @@ func (f *Fault) Rule() Rule { return f.rule }
 // Name is what events call the fault.
 func (f *Fault) Name() string { return f.rule.name() }
 
-// Start arms the fault's probes, after Stop or after its times were used up. Counters go on; the time of Attr.For begins anew.
+// Start arms the fault's probes, after Stop or after its times were used up. Counters go on; the time of Attr.For begins anew. With
+// a Rule.Decider it arms them, or not, by what that says now.
 func (f *Fault) Start() error { return f.arm(context.Background(), true) }
 
 // Stop disarms the fault's probes, until Start.
@@ -99,9 +97,9 @@ func (f *Fault) switchTo(on bool) {
 		f.expiry.Stop()
 		f.expiry = nil
 	}
-	if now := time.Now(); on {
-		f.decider.Start(now)
-		if d := f.rule.Attr.For; d > 0 && f.rule.Decider == nil {
+	if on && !f.shares() {
+		f.decider.Do(func(d *fault.Decider) { d.Start(time.Now()) })
+		if d := f.rule.Attr.For; d > 0 {
 			f.expiry = time.AfterFunc(d, f.end)
 		}
 	}
@@ -109,13 +107,16 @@ func (f *Fault) switchTo(on bool) {
 	f.watch(on)
 }
 
+// shares tells that the Decider is the user's, who changes it, and tells it of ends.
+func (f *Fault) shares() bool { return f.rule.Decider != nil }
+
 // watch has what is counted of threads or processes forgotten when they end: their IDs may come again. f.mu is held.
 func (f *Fault) watch(on bool) {
 	switch {
 	case !on && f.unwatch != nil:
 		f.unwatch()
 		f.unwatch = nil
-	case on && f.unwatch == nil && f.rule.Decider == nil:
+	case on && f.unwatch == nil && !f.shares():
 		forget := func(id int) { f.Decide(func(d *fault.Decider) { d.Forget(id) }) }
 		w := kprobes.ThreadWatcher{Ended: forget}
 		if f.rule.Attr.PerThread {
@@ -125,15 +126,18 @@ func (f *Fault) watch(on bool) {
 	}
 }
 
-// followArmed has the probes agree with armed, which others may change meanwhile: nobody waits for them, since handlers can't.
+// followArmed switches the probes to what needed says, which others may change meanwhile: nobody waits for them, since handlers can't.
 func (f *Fault) followArmed(ctx context.Context) error {
 	for {
-		on := f.Armed()
-		if err := f.enable(ctx, on); err != nil || f.Armed() == on {
+		on := f.needed()
+		if err := f.enable(ctx, on); err != nil || f.needed() == on {
 			return err
 		}
 	}
 }
+
+// needed reports whether calls have to be looked at: while a Decider that rules share lets none fail, their probes are off.
+func (f *Fault) needed() bool { return f.Armed() && !(f.shares() && f.decider.done()) }
 
 // end disarms the fault since no call can be injected any more: those that pass cost nothing then. Its time may be over while a
 // call uses up the rest: that is one end.
@@ -151,7 +155,7 @@ func (f *Fault) end() {
 	}
 }
 
-// Armed tells whether calls are looked at: no more after Stop, or when no call can be injected any more.
+// Armed tells whether calls are looked at: no more after Stop or, unless the rule has a Decider, when no call can be injected any more.
 func (f *Fault) Armed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,12 +169,8 @@ func (f *Fault) Delayed() time.Time {
 	return f.delayed
 }
 
-// Decide calls do with the fault's Decider, while no call is decided. The Decider must not be kept.
-func (f *Fault) Decide(do func(d *fault.Decider)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	do(f.decider)
-}
+// Decide is Decider.Do of what decides the fault's calls.
+func (f *Fault) Decide(do func(d *fault.Decider)) { f.decider.Do(do) }
 
 // register registers all probes, disabled, or none.
 func (f *Fault) register(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 func TestCountsAreFinal(t *testing.T) {
 	b := onProgram(t, testprog.Build(t, "prey"), kprobes.Options{})
 	for range 10 {
-		b.events = nil
+		b.forget()
 		f := b.add(inject.Rule{Spec: "foo", Attr: attr(t, "interval=2"), Do: []inject.Action{inject.Return{Value: 7}}})
 		b.Send("threads 8 300 foo")
 		for f.Stats().Injected < 20 {
@@ -37,8 +37,8 @@ func TestCountsAreFinal(t *testing.T) {
 		st := f.Stats()
 		close(stop)
 		asks.Wait()
-		if int(st.Injected) != len(b.events) || st.Eligible > st.Calls || st.Injected > st.Eligible {
-			t.Errorf("%d calls were told; %+v", len(b.events), st)
+		if int(st.Injected) != len(b.told()) || st.Eligible > st.Calls || st.Injected > st.Eligible {
+			t.Errorf("%d calls were told; %+v", len(b.told()), st)
 		}
 		b.Expect("sum")
 	}

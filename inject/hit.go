@@ -107,7 +107,7 @@ func (p *place) follow() {
 // decided decides a call, and injects it if it is chosen.
 func (p *place) decided(c *Call) {
 	var ok bool
-	if c.decision, ok = p.chosen(c); !ok {
+	if c.verdict, ok = p.chosen(c); !ok {
 		return
 	}
 	if p.act(c) {
@@ -165,7 +165,7 @@ func (p *place) tell(c *Call) {
 	addr := c.at()
 	e := Event{
 		Fault: f, N: c.N, Time: time.Now(), PID: c.PID(), TID: c.TID(), Comm: c.Comm(),
-		Place: c.calledName(), Addr: addr, What: c.what, Log: c.decision.Log, Stack: c.stack(),
+		Place: c.calledName(), Addr: addr, What: c.what, Log: c.verdict.Log, Stack: c.stack(),
 	}
 	if loc, ok := f.in.session.Symbols().Lookup(addr); ok {
 		e.Symbol = loc.String()

@@ -69,6 +69,25 @@ func (in *Injector) AddAll(rules []Rule) ([]*Fault, error) {
 
 // AddAllContext is AddAll for as long as ctx is not done. If it is before all probes are armed, none is: the error matches ctx.Err().
 func (in *Injector) AddAllContext(ctx context.Context, rules []Rule) ([]*Fault, error) {
+	return in.add(ctx, nil, rules)
+}
+
+// Replace is Add of a rule that takes the place of f, which may be nil: no call is decided by both. Calls between the end of the one and the
+// beginning of the other pass. After an error f is as it was, unless that is one of arming the new one: then f has ended.
+func (in *Injector) Replace(ctx context.Context, f *Fault, r Rule) (*Fault, error) {
+	var old []*Fault
+	if f != nil {
+		old = []*Fault{f}
+	}
+	fs, err := in.add(ctx, old, []Rule{r})
+	if err != nil {
+		return nil, err
+	}
+	return fs[0], nil
+}
+
+// add follows rules in place of old.
+func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule) ([]*Fault, error) {
 	faults := make([]*Fault, len(rules))
 	for i, r := range rules {
 		var err error
@@ -80,6 +99,9 @@ func (in *Injector) AddAllContext(ctx context.Context, rules []Rule) ([]*Fault, 
 		if err := f.register(ctx); err != nil {
 			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, unregister(faults[:i+1]))
 		}
+	}
+	if err := in.remove(old); err != nil {
+		return nil, errors.Join(err, unregister(faults))
 	}
 	in.mu.Lock()
 	closed := in.closed

@@ -3,6 +3,7 @@ package inject_test
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,10 +17,12 @@ import (
 // bench is a program under injection.
 type bench struct {
 	*testprog.Prog
-	t      *testing.T
-	s      *kprobes.Session
-	in     *inject.Injector
-	events []inject.Event // read them when the program has answered
+	t  *testing.T
+	s  *kprobes.Session
+	in *inject.Injector
+
+	mu     sync.Mutex
+	events []inject.Event
 }
 
 // on takes hold of the fixture.
@@ -39,10 +42,30 @@ func onProgram(t *testing.T, bin string, opts kprobes.Options) *bench {
 	}
 	b.in = inject.New(b.s, inject.Options{
 		Log:      func(m string) { t.Errorf("injector warns: %s", m) },
-		Injected: func(e inject.Event) { b.events = append(b.events, e) },
+		Injected: b.tell,
 	})
 	t.Cleanup(b.end)
 	return b
+}
+
+func (b *bench) tell(e inject.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, e)
+}
+
+// told are the events up to now: those of all calls that have returned.
+func (b *bench) told() []inject.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.events)
+}
+
+// forget drops the events up to now.
+func (b *bench) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = nil
 }
 
 // end detaches and checks that nothing is left.
@@ -92,10 +115,10 @@ func TestEveryCallFailsWithErrno(t *testing.T) {
 	if got := b.Do("run 0", "failed"); got != "failed 0:" {
 		t.Error(got)
 	}
-	if s := f.Stats(); s.Calls != 5 || s.Eligible != 5 || s.Injected != 5 || s.Refused != 0 || len(b.events) != 5 {
-		t.Errorf("%+v, %d events", s, len(b.events))
+	if s := f.Stats(); s.Calls != 5 || s.Eligible != 5 || s.Injected != 5 || s.Refused != 0 || len(b.told()) != 5 {
+		t.Errorf("%+v, %d events", s, len(b.told()))
 	}
-	for i, e := range b.events {
+	for i, e := range b.told() {
 		if e.N != uint64(i+1) || e.Place != "work" || e.PID != b.PID() || e.TID != b.PID() || e.Symbol != "work+0x0" || !slices.Equal(e.What, []string{"return -1 errno ENOENT"}) {
 			t.Errorf("%+v", e)
 		}

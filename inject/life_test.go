@@ -19,6 +19,10 @@ func TestRulesThatMakeNoSenseArmNothing(t *testing.T) {
 	bad := always
 	bad.Probability = 2
 	retval := actions(t, "retval 0")
+	shared, err := inject.NewDecider(always)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		rule inject.Rule
 		is   error
@@ -29,6 +33,9 @@ func TestRulesThatMakeNoSenseArmNothing(t *testing.T) {
 		{inject.Rule{Spec: "work", Attr: always}, inject.ErrNothing, ""},
 		{inject.Rule{Spec: "work", Attr: always, Do: []inject.Action{nil}}, inject.ErrNothing, ""},
 		{inject.Rule{Spec: "work", Attr: always, Do: append(retval, retval...)}, inject.ErrReturns, ""},
+		{inject.Rule{Spec: "work", Decider: shared, If: "n > 1", Do: retval}, inject.ErrShared, ""},
+		{inject.Rule{Spec: "work", Decider: shared, After: true, Do: retval}, inject.ErrShared, ""},
+		{inject.Rule{Syscall: "read", Decider: shared, Do: retval}, inject.ErrShared, ""},
 		{inject.Rule{Spec: "work", Attr: bad, Do: retval}, nil, "probability"},
 		{inject.Rule{Spec: "nosuch", Attr: always, Do: retval}, symbols.ErrUnknownSymbol, "nosuch"},
 		{inject.Rule{Spec: "nosuch*", Attr: always, Do: retval}, symbols.ErrUnknownSymbol, "nosuch"},
@@ -177,7 +184,7 @@ func TestClosingWhileCallsFail(t *testing.T) {
 
 func TestRulesShareADecider(t *testing.T) {
 	b := on(t, kprobes.Options{})
-	d, err := fault.New(attr(t, "interval=3", "times=2"))
+	d, err := inject.NewDecider(attr(t, "interval=3", "times=2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +195,66 @@ func TestRulesShareADecider(t *testing.T) {
 	// the third call of both together is the first's, the sixth the second's
 	if got := b.Do("nested 10", "nested"); got != "nested 1 1" || !fs[0].Armed() || !fs[1].Armed() {
 		t.Error(got)
+	}
+}
+
+// TestADecidersAttributesMayChange: what counts goes on, whoever does it, and the probes are off while no call can fail.
+func TestADecidersAttributesMayChange(t *testing.T) {
+	for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
+		b := on(t, opts)
+		d, err := inject.NewDecider(attr(t, "interval=3"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := inject.Rule{Spec: "work", Decider: d, Do: enoent}
+		f := b.add(rule)
+		for i, c := range []struct {
+			set     string // NAME=VALUE
+			replace bool   // have the rule followed anew, though it need not be
+			current bool   // the probes need not be replaced
+			want    string // of five calls
+			calls   uint64 // that were looked at since the fault began
+		}{
+			{"", false, true, "failed 1: 3", 5},
+			{"verbose=1", false, true, "failed 2: 1 4", 10},
+			{"times=1", true, true, "failed 1: 2", 2}, // then none is looked at
+			{"times=-1", false, true, "failed 1: 3", 7},
+			{"interval=2", false, false, "failed 2: 2 4", 5},
+			{"probability=0", false, false, "failed 0:", 0},
+			{"probability=100", false, false, "failed 2: 2 4", 5},
+			{"space=3", false, false, "failed 1: 4", 5}, // the tracer counts
+		} {
+			d.Do(func(d *fault.Decider) {
+				a := d.Attr()
+				if name, value, ok := strings.Cut(c.set, "="); ok {
+					err = errors.Join(a.Set(name, value), d.Update(a))
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Current() != c.current {
+				t.Errorf("step %d, %s: current %v", i, c.set, f.Current())
+			}
+			if c.replace || !c.current {
+				f, err = b.in.Replace(t.Context(), f, rule)
+			} else {
+				err = f.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.s.WaitForOptimizer()
+			if got := b.Do("run 5", "failed"); got != c.want {
+				t.Errorf("step %d, %s: %s, want %s", i, c.set, got, c.want)
+			}
+			if s := f.Stats(); s.Calls != c.calls {
+				t.Errorf("step %d, %s: %d calls, want %d", i, c.set, s.Calls, c.calls)
+			}
+		}
+		if n := len(b.in.Faults()); n != 1 {
+			t.Errorf("%d faults", n)
+		}
 	}
 }
 

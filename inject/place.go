@@ -48,8 +48,8 @@ type place struct {
 	effects []effect        // of Rule.Do
 	results []symbols.Param // of a function that is followed, if they are known
 
-	exact bool                       // programs tell all calls that meet the condition
-	last  atomic.Pointer[PlaceStats] // from when the probe was about to be unregistered; nil before
+	decision decision
+	last     atomic.Pointer[PlaceStats] // from when the probe was about to be unregistered; nil before
 }
 
 // resolve finds the places of a rule. What has several names is one.

@@ -27,9 +27,9 @@ type Rule struct {
 
 	// Attr says which of the calls are injected.
 	Attr fault.Attr
-	// Decider decides in place of Attr, if it is not nil. Several rules may share it; only the tracer's thread may use it while they
-	// are followed (see Fault.Decide). Calls stop for it, and the probes stay armed when its times are used up.
-	Decider *fault.Decider
+	// Decider decides in place of Attr, if it is not nil: the calls of all rules that share it are one sequence. Such a rule is about
+	// all calls of its functions: it has no If, no Size, no After, and no Syscall (ErrShared).
+	Decider *Decider
 	// Task tells whether a thread may fail, for Attr.TaskFilter; nil: all may. It is called on the tracer's thread.
 	Task func(pid, tid int) bool
 	// Size is what a call takes of Attr.Space, a fetch argument such as "$arg3"; empty: 1.
@@ -78,6 +78,7 @@ var (
 	ErrPlaces  = errors.New("a rule is about functions or a system call, not both")
 	ErrNothing = errors.New("the rule does nothing to a call")
 	ErrReturns = errors.New("a call can return only once")
+	ErrShared  = errors.New("a rule that has a Decider is about all calls of functions, at their entry")
 )
 
 // check finds what is wrong with a rule by itself.
@@ -89,6 +90,8 @@ func (r *Rule) check() error {
 		return ErrPlaces
 	case len(r.Do) == 0 && r.Handler == nil:
 		return ErrNothing
+	case r.Decider != nil && (r.If != "" || r.Size != "" || r.After || r.Syscall != ""):
+		return ErrShared
 	case r.MaxActive < 0:
 		return fmt.Errorf("%d calls can't be followed at once", r.MaxActive)
 	}

@@ -159,7 +159,7 @@ func (p *place) callStats() PlaceStats {
 	}
 	if st.Way == kprobes.SyscallBySites {
 		out.Reason = fmt.Sprintf("%d places in the code, %d of them optimized", len(st.Places), st.Optimized)
-		if st.Passing > 0 && p.fault.static {
+		if st.Passing > 0 && p.decision.by == theTarget {
 			out.Decides = "target"
 		}
 		if st.Passing > 0 && st.Passing < len(st.Places) {

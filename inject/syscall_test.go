@@ -44,10 +44,10 @@ func TestSystemCallsFailWhereAPathMatches(t *testing.T) {
 			b.t.Error(got)
 		}
 		st := f.Stats()
-		if st.Calls != 40 || st.Eligible != 20 || st.Injected != 20 || st.Places[0].Way != by || len(b.events) != 20 {
-			b.t.Errorf("%+v, %d events", st, len(b.events))
+		if st.Calls != 40 || st.Eligible != 20 || st.Injected != 20 || st.Places[0].Way != by || len(b.told()) != 20 {
+			b.t.Errorf("%+v, %d events", st, len(b.told()))
 		}
-		for _, e := range b.events {
+		for _, e := range b.told() {
 			if e.Place != "openat" || len(e.What) != 1 || e.What[0] != "return -1 EPERM" || e.Values[0].S != "/nonexistent/a.conf" || e.Symbol == "" {
 				b.t.Errorf("%+v", e)
 			}
@@ -171,7 +171,7 @@ func TestTheTargetDrawsRandomNumbers(t *testing.T) {
 
 // eventPlaces is where calls were injected, in their order.
 func eventPlaces(b *bench) (all []string) {
-	for _, e := range b.events {
+	for _, e := range b.told() {
 		all = append(all, e.Symbol)
 	}
 	return all
@@ -213,8 +213,8 @@ func TestResultsAreChangedAfterTheCall(t *testing.T) {
 		if got := b.Do("open 20", "opened"); got != "opened noent 20 perm 20" {
 			b.t.Error(got)
 		}
-		if st := f.Stats(); st.Injected != 20 || len(b.events) != 20 || int32(b.events[0].Values[1].U) != -2 {
-			b.t.Errorf("%+v, %+v", st, b.events)
+		if st := f.Stats(); st.Injected != 20 || len(b.told()) != 20 || int32(b.told()[0].Values[1].U) != -2 {
+			b.t.Errorf("%+v, %+v", st, b.told())
 		}
 	})
 }

@@ -15,13 +15,13 @@ func TestThreadsThatHaveEndedAreForgotten(t *testing.T) {
 	b := onProgram(t, testprog.Build(t, "prey"), kprobes.Options{})
 	f := b.add(inject.Rule{Spec: "foo", Attr: attr(t, "per-thread=Y", "space=3"), Do: []inject.Action{inject.Return{Value: 7}}})
 	for range 3 {
-		b.events = nil
+		b.forget()
 		b.Do("threads 20 5 foo", "sum")
-		if len(b.events) != 20*3 {
-			t.Errorf("%d calls were injected, want the last 3 of each of 20 threads", len(b.events))
+		if len(b.told()) != 20*3 {
+			t.Errorf("%d calls were injected, want the last 3 of each of 20 threads", len(b.told()))
 		}
 		f.Decide(func(d *fault.Decider) {
-			for _, e := range b.events {
+			for _, e := range b.told() {
 				if left := d.Space(e.TID); left != 3 {
 					t.Errorf("thread %d has ended, and %d is left of its space", e.TID, left)
 				}

@@ -44,6 +44,8 @@ type Decision struct {
 	// counting could exclude, from 1. It is 0 for others, and from Confirm, which has
 	// not seen the calls before.
 	N uint64
+	// Times is what was left of Attr.Times before a call that fails.
+	Times int64
 	// Log is how much to tell of the failure: 0 nothing, 1 a line, 2 the stack too.
 	Log int
 }
@@ -147,8 +149,9 @@ func (d *Decider) fail(now time.Time, n uint64) Decision {
 	if d.attr.Verbose > 0 && d.messages.allow(d.attr.VerboseRatelimit, now) {
 		log = min(d.attr.Verbose, 2)
 	}
-	if d.attr.Times > 0 {
+	times := d.attr.Times
+	if times > 0 {
 		d.attr.Times--
 	}
-	return Decision{Fail: true, N: n, Log: log}
+	return Decision{Fail: true, N: n, Times: times, Log: log}
 }

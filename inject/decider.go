@@ -1,0 +1,81 @@
+package inject
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// Decider decides which calls fail. Rules may share one (Rule.Decider), and its attributes may be changed while they are followed. What
+// programs in the target count goes on for as long as the attributes that they count by stay the same, and some rule is followed. All methods may be
+// called from any goroutine, also from handlers.
+type Decider struct {
+	mu      sync.Mutex // for moments only, since hits wait for it
+	decider *fault.Decider
+	counted tally // by programs
+}
+
+// NewDecider makes a Decider. The error says what is wrong with a.
+func NewDecider(a fault.Attr) (*Decider, error) {
+	d, err := fault.New(a)
+	if err != nil {
+		return nil, err
+	}
+	return &Decider{decider: d}, nil
+}
+
+// Do calls do while no call is decided. It must not keep the fault.Decider, nor call methods of a Decider or a Fault. When attributes of a Decider that rules
+// share have changed, their faults are to be brought into line: see Fault.Current.
+func (d *Decider) Do(do func(d *fault.Decider)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	do(d.decider)
+}
+
+// done reports whether no call can fail, as the attributes are.
+func (d *Decider) done() (done bool) {
+	d.Do(func(d *fault.Decider) { done = d.Done(time.Now()) })
+	return done
+}
+
+// steps is what programs can do of the decisions about a rule's calls, by the attributes as they are; static is false if it is nothing.
+func (d *Decider) steps(r *Rule) (steps []fault.Step, static bool) {
+	var a fault.Attr
+	waiting := false
+	d.Do(func(d *fault.Decider) { a, waiting = d.Attr(), d.Waiting() })
+	part, err := a.Static()
+	switch {
+	case err != nil, part.Never, waiting:
+		return nil, false
+	case r.Decider != nil:
+		return part.Steps, a.Space <= 1 // how much of it is left may be asked for
+	}
+	return part.Steps, r.Size == "" || a.Space <= 0
+}
+
+// tally is where steps are counted: where they have been counted before, if they are the same.
+func (d *Decider) tally(steps []fault.Step) tally {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Equal(d.counted.steps, steps) {
+		d.counted = tally{steps: steps, state: &kprobes.SharedState{}}
+	}
+	now := d.counted
+	if len(steps) > 0 {
+		now.began = now.state.Cell(0)
+	}
+	return now
+}
+
+// Current reports whether the fault's probes agree with what its Decider's attributes are now. If so, Start brings about the rest of a change;
+// else the fault is to be replaced (Injector.Replace).
+func (f *Fault) Current() bool {
+	steps, static := f.decider.steps(&f.rule)
+	if !static {
+		steps = nil
+	}
+	return slices.Equal(steps, f.sum.steps)
+}
