@@ -143,7 +143,7 @@ func TestAnEndedRunLeavesNothing(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want %v", err, context.Canceled)
 	}
-	if report == nil || len(report.Rows) != 1 || report.Rows[0].Each == nil {
+	if report == nil || len(report.Rows) != 1 || report.Rows[0].Each == nil || report.Rows[0].FloorEach == nil {
 		t.Fatalf("the report has not what the first round measured: %+v", report)
 	}
 	if r := report.Rows[0]; r.Each.Min <= 0 || r.FloorEach.Min <= 0 {

@@ -204,11 +204,15 @@ func (d *domain) freeOf(sites []*site) {
 	if len(sites) == 0 {
 		return
 	}
-	d.session.disturbances.Add(uint64(len(sites)))
 	for _, st := range sites {
 		st.jump.beside = true
 	}
 	err := d.unlessEnding(d.unoptimizeNow(sites))
+	for _, st := range sites {
+		if !d.neighbours.ousted[st] { // else it was counted then
+			d.session.disturbances.Add(1)
+		}
+	}
 	d.tellDisturbed(sites[0])
 	if err != nil && !d.session.dying() {
 		d.session.warn("%v", err)

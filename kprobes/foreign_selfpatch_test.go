@@ -65,7 +65,11 @@ func selfPatched(t *testing.T, prog *testprog.Prog, c selfPatch, jumps, back boo
 	copy(want[c.offset:], b)
 	warned := make(chan struct{})
 	warn := sync.OnceFunc(func() { close(warned) })
-	s, kp := sessionWith(t, prog, c.function, kprobes.Options{NoOptimize: !jumps, Log: func(string) { warn() }})
+	s, kp := sessionWith(t, prog, c.function, kprobes.Options{NoOptimize: !jumps, Log: func(m string) {
+		if strings.Contains(m, "somebody") { // and not of something else
+			warn()
+		}
+	}})
 	prog.Do("call "+c.function+" 5", "ret ")
 	prog.Do(fmt.Sprintf("write %s %d %s", c.function, c.offset, c.bytes), "wrote")
 	if jumps || !c.inside {

@@ -89,6 +89,7 @@ func (d *domain) rearm(sites []*site) error {
 	var errs []error
 	for _, st := range wanted { // those that can be
 		if _, err := d.armAll([]*site{st}); errors.Is(err, patch.ErrChanged) {
+			d.session.disturbances.Add(1)
 			d.oust(st, err)
 		} else {
 			errs = append(errs, err)

@@ -5,6 +5,7 @@ package procfs
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -71,37 +72,30 @@ func TestOwnMapsHoldOwnCode(t *testing.T) {
 // What is asked for mapping by mapping is what the text says.
 func TestMapsAreWhatTheirTextSays(t *testing.T) {
 	c := exec.Command("cat")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Stdout = os.Stdout
-	if err := c.Start(); err != nil {
+	in, err1 := c.StdinPipe()
+	out, err2 := c.StdoutPipe()
+	if err := errors.Join(err1, err2, c.Start()); err != nil {
 		t.Fatal(err)
 	}
 	defer c.Wait()
 	defer in.Close()
-	b, err := os.ReadFile(path(c.Process.Pid, 0, "maps"))
-	if err != nil {
+	line := []byte("mapped\n")
+	if _, err := in.Write(line); err != nil {
 		t.Fatal(err)
 	}
-	for range 1000 { // until it has mapped what it maps
-		text, err1 := ParseMaps(bytes.NewReader(b))
-		maps, err2 := Maps(c.Process.Pid)
-		after, err3 := os.ReadFile(path(c.Process.Pid, 0, "maps"))
-		if err := errors.Join(err1, err2, err3); err != nil {
-			t.Fatal(err)
-		}
-		if bytes.Equal(b, after) {
-			if !slices.Equal(maps, text) {
-				t.Errorf("%+v\nwant %+v", maps, text)
-			}
-			checkMapAt(t, c.Process.Pid, maps)
-			return
-		}
-		b = after
+	if _, err := io.ReadFull(out, line); err != nil { // then it has mapped what it maps
+		t.Fatal(err)
 	}
-	t.Error("its mappings change without end")
+	b, err1 := os.ReadFile(path(c.Process.Pid, 0, "maps"))
+	text, err2 := ParseMaps(bytes.NewReader(b))
+	maps, err3 := Maps(c.Process.Pid)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(maps, text) {
+		t.Errorf("%+v\nwant %+v", maps, text)
+	}
+	checkMapAt(t, c.Process.Pid, maps)
 }
 
 // Of a mapping that is longer than all memory its pages are found as fast as those of a short one, and no more than was asked for.
