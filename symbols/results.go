@@ -33,6 +33,8 @@ func (s *signature) resultPlaces() []Param {
 	switch {
 	case ret.typ.kind == typeVoid, s.unit.lang == langRust && ret.typ.size == 0:
 		return nil
+	case !s.callee.returnsAsDeclared(s.unit.lang, s.locations):
+		ret.place = place{unknown: true}
 	case s.unit.lang == langRust:
 		ret.place = rustResult(ret.typ)
 	default:
