@@ -27,7 +27,7 @@ func TestLocationsAtTheEntry(t *testing.T) {
 		{"by the stack pointer, behind the prologue", []byte{opBreg0 + 7, 16}, word, false, location{knowledge: saidFrame}},
 		{"a constant", []byte{0x31, opStackValue}, word, true, location{knowledge: saidOther}},
 		{"a register too small", []byte{opReg0 + 5}, pair, true, location{knowledge: saidOther}},
-		{"an end in the middle", []byte{opFbreg}, word, true, location{knowledge: saidFrame}},
+		{"an end in the middle", []byte{opFbreg}, word, true, location{knowledge: saidOther}},
 	} {
 		got := cfa.evaluate(c.expr, c.t, c.listed)
 		if got.knowledge != c.want.knowledge || got.knowledge == saidPlace && !got.place.equal(c.want.place) {
