@@ -227,7 +227,7 @@ func (d *domain) seek(came []*symbols.Module) {
 		}
 	}
 	if len(kps) >= manyNames {
-		d.symbols().IndexNames()
+		_ = d.symbols().IndexNames(context.Background()) // which does not end
 	}
 	var aims []aim
 	for _, kp := range kps {
