@@ -11,7 +11,7 @@ import (
 // requeues what is blocked by then): for sigwait(3), a signalfd, or the day when the program lets it come. From then on the thread is not unblocked for the guard any more, since
 // nobody tells when the signal has been taken: where it blocks nearly all signals, a breakpoint that it meets after our death ends the process.
 func (th *Thread) blockAgain() bool {
-	sig := th.stop.Signal
+	sig := th.at.stop.Signal
 	if !forced.Has(sig) {
 		return false
 	}

@@ -128,7 +128,7 @@ func (t *Tracer) leaves(th *Thread) bool {
 	switch level := t.quit.level.Load(); {
 	case level == goesOn:
 		return false
-	case !th.remoting:
+	case !th.at.remoting:
 		return true
 	default:
 		return level == givenUpTo && th.sheltered
@@ -185,7 +185,7 @@ func (t *Tracer) releaseStopped() {
 		t.dispatch(th)
 	}
 	for _, th := range t.threads {
-		if th.state == stopped && !th.stop.Ended() {
+		if th.state == stopped && !th.at.stop.Ended() {
 			t.detachThread(th)
 		}
 	}

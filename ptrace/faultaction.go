@@ -87,7 +87,7 @@ func (p *Process) NoteFaultActions(again bool) error {
 // UndoFault puts back, for a thread about whose fault Handler.Signal has been asked, what the fault
 // has done to the signal's action and to the thread's mask. The signal is not to be delivered.
 func (th *Thread) UndoFault() {
-	p, sig := th.Proc, th.stop.Signal
+	p, sig := th.Proc, th.at.stop.Signal
 	f := &p.faults
 	handled, ignored, ok := p.faultSets()
 	m, err := th.sigmask()

@@ -125,23 +125,23 @@ func (r *Remote) protect(saved *host.Regs, mask Sigset, trapWaits bool) error {
 // Commit has the stopped thread stand, from now on, where its registers say, also if we are killed before it is resumed. It
 // does not get a signal of ours then that it stopped for (reap.go); one of its own it does.
 func (th *Thread) Commit() {
-	if th.state != stopped || !th.regsValid {
+	if th.state != stopped || !th.at.regs.valid {
 		return
 	}
 	if th.markMoved(); th.writeThrough() != nil {
 		return
 	}
-	if t := th.Proc.tracer; th.stop.Reason != Signal && t.unreaped == th.TID {
-		th.committed = th.moved
+	if t := th.Proc.tracer; th.at.stop.Reason != Signal && t.unreaped == th.TID {
+		th.at.committed = th.at.moved
 		t.take()
-		th.committed = false
+		th.at.committed = false
 	}
 }
 
 // writeThrough writes changed registers now.
 func (th *Thread) writeThrough() error {
-	err := th.gone(host.WriteRegs(th.TID, &th.oldRegs, &th.regs))
-	th.oldRegs = th.regs
+	err := th.gone(host.WriteRegs(th.TID, &th.at.regs.kernel, &th.at.regs.own))
+	th.at.regs.kernel = th.at.regs.own
 	return err
 }
 

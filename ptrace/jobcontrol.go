@@ -37,8 +37,8 @@ import (
 // nothing. 0 for all others. An action that another thread sets at this moment may be missed: then the handler's context is
 // of where the thread stands.
 func (th *Thread) stopSignal() unix.Signal {
-	sig := th.stop.Signal
-	if !th.injectable || th.stop.Reason != Signal || !stopSignals.Has(sig) {
+	sig := th.at.stop.Signal
+	if !th.at.injectable || th.at.stop.Reason != Signal || !stopSignals.Has(sig) {
 		return 0
 	}
 	if sig != unix.SIGSTOP {
@@ -60,7 +60,7 @@ func (t *Tracer) stopHere(th *Thread) error {
 		if err := t.await(th); err != nil {
 			return err
 		}
-		if th.stop.Reason == Exiting {
+		if th.at.stop.Reason == Exiting {
 			t.enqueue(th)
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		}
@@ -95,7 +95,7 @@ func (p *Process) continuing() bool {
 // noteContinue notes, with a stop that is recorded, how often the process has been continued. What is kept of stop signals
 // from before is discarded.
 func (th *Thread) noteContinue() {
-	if p := th.Proc; th.stop.Reason == Signal && th.stop.Signal == unix.SIGCONT {
+	if p := th.Proc; th.at.stop.Reason == Signal && th.at.stop.Signal == unix.SIGCONT {
 		p.continues++
 		for _, other := range p.threads {
 			other.discardStops()
@@ -113,7 +113,7 @@ func (th *Thread) discardStops() {
 		}
 	}
 	th.held = kept
-	if th.kept != nil && stopSignals.Has(th.kept.Signo()) {
-		th.kept = nil
+	if th.at.kept != nil && stopSignals.Has(th.at.kept.Signo()) {
+		th.at.kept = nil
 	}
 }

@@ -216,8 +216,8 @@ func (s *Space) LeaveRefuges() {
 func (th *Thread) leaveRefuge(spare arch.Range) {
 	const calls = 3
 	t := th.Proc.tracer
-	th.remoting = true
-	defer func() { th.remoting = false }()
+	th.at.remoting = true
+	defer func() { th.at.remoting = false }()
 	for n := range 2 * calls {
 		regs, err := th.hostRegs()
 		if th.state != stopped || err != nil {
@@ -225,6 +225,7 @@ func (th *Thread) leaveRefuge(spare arch.Range) {
 		}
 		if !spare.Contains(regs.SP()) {
 			if n > 0 {
+				th.at.remoting = false
 				_ = t.toUserMode(th)
 			}
 			return
@@ -233,7 +234,7 @@ func (th *Thread) leaveRefuge(spare arch.Range) {
 		if t.await(th) != nil {
 			return
 		}
-		if th.stop.Reason == Exiting {
+		if th.at.stop.Reason == Exiting {
 			t.enqueue(th)
 			return
 		}

@@ -16,15 +16,15 @@ func (t *Tracer) breakpoint(th *Thread) {
 	if !t.poll.active() {
 		t.cpu.follow(th)
 	}
-	cut := th.cut
+	at := th.at
 	if !t.handler.Breakpoint(th) {
 		t.deliver(th)
 		return
 	}
-	if !t.holds(th, cut) {
+	if !t.holds(th, at) {
 		return
 	}
-	th.restartAt = 0
+	th.at.restartAt = 0
 	t.restoreTrap(th)
 	th.resendTrap()
 	t.resume(th, th.takeHeld())
@@ -34,9 +34,9 @@ func (t *Tracer) breakpoint(th *Thread) {
 // signal-delivery-stop like a breakpoint's, and to a thread that blocks or ignores SIGTRAP
 // the kernel did the same. A program that traces itself has that done to it anyway.
 func (t *Tracer) singleStepped(th *Thread) {
-	cut := th.cut
+	at := th.at
 	own := t.handler.SingleStepped(th)
-	if !t.holds(th, cut) {
+	if !t.holds(th, at) {
 		return
 	}
 	if own {
@@ -56,26 +56,26 @@ func (t *Tracer) deliver(th *Thread) {
 			return
 		}
 	}
-	if t.threads[th.TID] != th || th.state != stopped || !th.blockAgain() && th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
+	if t.threads[th.TID] != th || th.state != stopped || !th.blockAgain() && th.at.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
 	if th.timed != nil && th.timed.restarts {
 		th.endTimed() // a handler comes in between: the call begins its time anew, as without us
 	}
 	th.resendHeld()
-	if !th.injectable {
+	if !th.at.injectable {
 		th.resendKept()
 		t.resume(th, 0)
 		return
 	}
-	t.resume(th, th.stop.Signal)
+	t.resume(th, th.at.stop.Signal)
 }
 
 // keepSiginfo copies the siginfo of the signal being delivered. After system calls for us the
 // thread stands elsewhere in the kernel, where no signal can be delivered from.
 func (th *Thread) keepSiginfo() *Siginfo {
-	if !th.injectable {
-		return th.kept
+	if !th.at.injectable {
+		return th.at.kept
 	}
 	info, err := th.Siginfo()
 	if err != nil {
@@ -87,9 +87,9 @@ func (th *Thread) keepSiginfo() *Siginfo {
 // resendKept sends the signal that the thread stopped for, before it made system calls for
 // us, to the target.
 func (th *Thread) resendKept() {
-	if th.kept != nil {
-		th.resend(th.kept)
-		th.kept = nil
+	if th.at.kept != nil {
+		th.resend(th.at.kept)
+		th.at.kept = nil
 	}
 }
 
@@ -100,20 +100,20 @@ func (t *Tracer) signal(th *Thread) {
 		return // killed meanwhile
 	}
 	sig := info.Signo()
-	cut := th.cut
+	at := th.at
 	delivery := Deliver
 	if th.stopSignal() == 0 { // else nothing can see where the thread stands
-		th.deciding = true
+		th.at.deciding = true
 		delivery = t.handler.Signal(th, info)
-		th.deciding = false
+		th.at.deciding = false
 	}
-	if !t.holds(th, cut) {
+	if !t.holds(th, at) {
 		return
 	}
 	switch delivery {
 	case Deliver:
 		th.restartIgnored(sig)
-		if t.noteDelivery(th, sig); t.holds(th, cut) {
+		if t.noteDelivery(th, sig); t.holds(th, at) {
 			t.deliver(th)
 		}
 	case Hold:
@@ -204,7 +204,7 @@ func (th *Thread) takeHeld() unix.Signal {
 	held := th.held
 	th.held = nil
 	var sig unix.Signal
-	if th.injectable && th.setSiginfo(held[0]) == nil {
+	if th.at.injectable && th.setSiginfo(held[0]) == nil {
 		sig = held[0].Signo()
 		held = held[1:]
 	}
