@@ -188,10 +188,8 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	}
 	th := t.newThread(p, tid)
 	mask := Sigset(st.SigBlk)
-	th.seizedMask = &mask
-	th.maskFull = mask.Full()
-	th.trapBlocked = mask.Has(unix.SIGTRAP) && !th.maskFull
-	th.noteFaultMask(mask)
+	th.blocks.seized = &mask
+	th.blocks.seen(mask, th.pendingSynchronous)
 	if st.State == 'D' && inVfork(p.PID, tid) {
 		th.state, th.at.stop.Reason = parked, Vfork
 	}

@@ -57,10 +57,10 @@ func (f *CallFault) Error() string {
 // injectedCall is a call in progress.
 type injectedCall struct {
 	Call
-	before  *standing  // where the thread was, and comes back to
-	kept    *Siginfo   // of the signal that the thread stopped for
-	grouped bool       // it was in a group-stop
-	belief  maskBelief // before the call
+	before  *standing // where the thread was, and comes back to
+	kept    *Siginfo  // of the signal that the thread stopped for
+	grouped bool      // it was in a group-stop
+	blocks  blocked   // before the call
 	xstate  []byte
 	mask    Sigset
 	cfa     arch.Addr // the stack pointer when the function has returned
@@ -119,7 +119,7 @@ func (th *Thread) prepareCall(c Call) (*injectedCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	ic := &injectedCall{Call: c, before: th.at, kept: th.keepSiginfo(), grouped: th.grouped, belief: th.maskBelief, xstate: slices.Clone(fpu)}
+	ic := &injectedCall{Call: c, before: th.at, kept: th.keepSiginfo(), grouped: th.job.grouped, blocks: th.blocks, xstate: slices.Clone(fpu)}
 	there := th.at.elsewhere()
 	if err := c.Enter(&there.regs.own); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (t *Tracer) depart(th *Thread) error {
 	if th.call.mask, err = th.sigmask(); err != nil {
 		return err
 	}
-	th.handled, th.grouped = false, false
+	th.handled, th.job.grouped = false, false
 	t.resume(th, th.takeHeld())
 	return nil
 }
@@ -243,7 +243,7 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 	err := th.setExtended(ic.xstate)
 	if !landed {
 		_ = th.setSigmask(ic.mask)
-		th.maskBelief = ic.belief
+		th.blocks = ic.blocks
 	}
 	if err == nil {
 		_, err = th.hostRegs()
@@ -257,7 +257,7 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 	}
 	ic.before.resettle(th.at, ic.kept)
 	th.at = ic.before
-	th.grouped = th.grouped || ic.grouped // the function ran in spite of it
+	th.job.grouped = th.job.grouped || ic.grouped // the function ran in spite of it
 	if th.at.stop.Reason == GroupStop {
 		th.at.stop.Reason = Interrupt
 	}

@@ -128,10 +128,10 @@ func (t *Tracer) leaves(th *Thread) bool {
 	switch level := t.quit.level.Load(); {
 	case level == goesOn:
 		return false
-	case !th.at.remoting:
+	case !th.at.errand.on:
 		return true
 	default:
-		return level == givenUpTo && th.sheltered
+		return level == givenUpTo && th.at.errand.sheltered
 	}
 }
 

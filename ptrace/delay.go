@@ -91,8 +91,7 @@ func (th *Thread) keepForResume(sig unix.Signal) {
 	if info, err := th.Siginfo(); err == nil && heldByKernel.Has(info.Signo()) {
 		th.resend(info)
 	} else if err == nil {
-		th.held = append([]*Siginfo{info}, th.held...)
-		th.released = true
+		th.owed.first(info)
 	}
 }
 

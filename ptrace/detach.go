@@ -137,15 +137,15 @@ func (th *Thread) leavingSignal() unix.Signal {
 // their own siginfo. Those that the thread blocks stay queued as tgkill sent them; those
 // that it fetched itself (sigwait(3)) are gone.
 func (t *Tracer) drainResent(th *Thread) {
-	for len(th.resent) > 0 && (th.at.stop.Reason != Signal || !th.at.injectable) {
+	for len(th.owed.resent) > 0 && (th.at.stop.Reason != Signal || !th.at.injectable) {
 		m, err := th.sigmask()
 		st, serr := procfs.ReadStatus(th.Proc.PID, th.TID)
-		sig := th.resent[0].Signo()
+		sig := th.owed.resent[0].Signo()
 		if err != nil || serr != nil {
 			return
 		}
 		if m.Has(sig) || !Sigset(st.SigPnd).Has(sig) {
-			th.resent = th.resent[1:]
+			th.owed.resent = th.owed.resent[1:]
 			continue
 		}
 		th.cont(unix.PTRACE_CONT, 0)

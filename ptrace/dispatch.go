@@ -84,7 +84,7 @@ func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 	if th.at.wait > 0 && t.park(th, sig) {
 		return
 	}
-	if th.at.moved = false; th.grouped {
+	if th.at.moved = false; th.job.grouped {
 		_ = th.interrupt()
 	}
 	th.noteWaiting()

@@ -100,22 +100,13 @@ func (th *Thread) UndoFault() {
 		_ = th.remote(func(r *Remote) error { return r.setSigaction(sig, f.action[sig]) })
 	}
 	all := with
-	if th.unblocked {
+	if th.unblocked.is {
 		all |= sigbit(unix.SIGTRAP) // for the guard
 	}
 	if (handled | ignored).Has(sig) && !lost {
-		th.faultBlocked &^= sigbit(sig) // else the fault had taken the action away
+		th.blocks.faults &^= sigbit(sig) // else the fault had taken the action away
 	}
-	if all.Full() || lost && f.handled.Has(sig) || th.faultBlocked.Has(sig) {
+	if all.Full() || lost && f.handled.Has(sig) || th.blocks.faults.Has(sig) {
 		_ = th.setSigmask(with)
-	}
-}
-
-// noteFaultMask is noteMask for faultSignals: blocked is the thread's mask.
-func (th *Thread) noteFaultMask(blocked Sigset) {
-	switch now := blocked & allFaults; {
-	case th.maskFull:
-	case now == th.faultBlocked, th.faultBlocked&^now == 0, !th.pendingSynchronous():
-		th.faultBlocked = now
 	}
 }

@@ -39,17 +39,19 @@ func (t *Tracer) record(s Stop) *Thread {
 			th.at.stop.Reason = Breakpoint
 		}
 	case Interrupt:
-		if !th.at.remoting { // what it blocks then is ours
+		if !th.at.errand.on { // what it blocks then is ours
 			th.noteMask()
 		}
-		if th.asked || !th.wasStopped {
+		if th.asked || !th.job.stopped {
 			th.restartCall() // SIGCONT causes such a stop in a process that runs, too
-			th.wasStopped = false
+			th.job.stopped = false
 		}
-		th.asked, th.grouped = false, false
+		th.asked = false
+		th.job.interrupted()
 		th.noteRestart()
 	case GroupStop:
-		th.asked, th.wasStopped, th.grouped = false, true, true
+		th.asked = false
+		th.job.group()
 		th.failAlone()
 		th.noteRestart()
 	case SyscallStop:
@@ -69,7 +71,7 @@ func (th *Thread) atBreakpoint() bool {
 	if th.at.stop.Signal != unix.SIGTRAP {
 		return false
 	}
-	if expected != 0 && !th.trapBlocked && th.ip() == expected {
+	if expected != 0 && !th.blocks.trap && th.ip() == expected {
 		return true // one that blocks SIGTRAP may have had another pending: see coalesced
 	}
 	info, err := th.siginfo()
@@ -89,7 +91,7 @@ func (th *Thread) singleStepped() bool {
 	}
 	if info.Code() != trapTrace && !th.steppedCall(info) {
 		sent := *info
-		th.sentTrap, th.trapBlocked = &sent, true
+		th.owed.trap, th.blocks.trap = &sent, true
 	}
 	th.at.next = nextAny
 	return true
@@ -113,7 +115,7 @@ func (th *Thread) steppedCall(info *Siginfo) bool {
 // recordSyscall tells the Handler of a system call at once, since whatever resumes the
 // thread makes it go on into the call. A return it is told of by dispatch.
 func (t *Tracer) recordSyscall(th *Thread) {
-	if th.at.remoting {
+	if th.at.errand.on {
 		return
 	}
 	next := th.at.next
@@ -150,11 +152,11 @@ func (th *Thread) known() (ours bool, length int) {
 // thread blocks it; it is kept, to be queued again.
 func (th *Thread) coalesced(info *Siginfo) bool {
 	ours, length := th.known()
-	if !ours || length == 1 && !th.trapBlocked {
+	if !ours || length == 1 && !th.blocks.trap {
 		return false
 	}
 	sent := *info
-	th.sentTrap, th.trapBlocked = &sent, true
+	th.owed.trap, th.blocks.trap = &sent, true
 	return true
 }
 
@@ -197,7 +199,8 @@ func (t *Tracer) adoptChild(th *Thread) {
 		delete(t.early, tid)
 	case flags&unix.CLONE_THREAD != 0:
 		fresh := t.newThread(th.Proc, tid)
-		fresh.trapBlocked, fresh.unblocked, fresh.unblockedFrom, fresh.faultBlocked = th.trapBlocked, th.unblocked, th.unblockedFrom, th.faultBlocked
+		fresh.blocks = th.blocks.child()
+		fresh.unblocked = unblocked{is: th.unblocked.is, from: th.unblocked.from}
 		t.tellBirth(th, fresh)
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
@@ -234,7 +237,7 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 		p.parent = parent.Proc.Space
 	}
 	th := t.newThread(p, tid)
-	th.trapBlocked, th.faultBlocked = parent.trapBlocked, parent.faultBlocked
+	th.blocks = parent.blocks.child()
 	t.tellBirth(parent, th)
 	switch s, ok := t.handler.(Sharer); {
 	case !ok:
@@ -294,7 +297,7 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 		g.Renamed(was, caller)
 	}
 	caller.state, caller.at = stopped, &standing{halt: halt{stop: s}}
-	caller.held, caller.holdMask, caller.resent = nil, nil, nil
+	caller.owed = owed{}
 	p.oldSpace = p.Space
 	p.Space.leave(p)
 	newSpace(t).adopt(p)

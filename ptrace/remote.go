@@ -107,7 +107,7 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 	}
 	safe := th.ifKilled()
 	th.at = before.elsewhere()
-	th.at.remoting = true
+	th.at.errand.on = true
 	over := r.protect(&safe, mask, postponed && stop.Signal == unix.SIGTRAP)
 	defer func() { // also when f panics
 		if over == nil {
@@ -122,13 +122,13 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 			before.stop = th.at.stop
 			before.resettle(th.at, nil)
 		}
-		th.at, th.sheltered = before, false
+		th.at, th.at.errand.sheltered = before, false
 		th.eraseMark()
 	}()
 	if over != nil {
 		return over
 	}
-	th.sheltered = th.sheltered && !dispatches // that only we can put back
+	th.at.errand.sheltered = th.at.errand.sheltered && !dispatches // that only we can put back
 	return f(r)
 }
 

@@ -27,7 +27,7 @@ import (
 // restartCall is called in a stop that has interrupted the thread for no reason of the program's.
 func (th *Thread) restartCall() {
 	regs, err := th.hostRegs()
-	if err != nil || th.at.remoting {
+	if err != nil || th.at.errand.on {
 		return
 	}
 	if inPart(regs) {
@@ -83,8 +83,7 @@ func (th *Thread) failAlone() {
 // restartIgnored restarts a call when the signal being delivered is one that the process
 // ignores. Without a tracer it would not have been queued, nor have ended the call.
 func (th *Thread) restartIgnored(sig unix.Signal) {
-	stopped := th.wasStopped
-	th.wasStopped = false
+	stopped := th.job.takeStopped()
 	regs, err := th.hostRegs()
 	if err != nil || !th.failsAlone(regs) && !byRestartBlock(regs) {
 		return
@@ -94,7 +93,7 @@ func (th *Thread) restartIgnored(sig unix.Signal) {
 		return
 	}
 	if !Sigset(st.SigIgn).Has(sig) && !ignoredByDefault.Has(sig) {
-		th.wasStopped = stopSignals.Has(sig)
+		th.job.stopped = stopSignals.Has(sig)
 		return
 	}
 	th.restartCall()

@@ -23,7 +23,7 @@ type standing struct {
 	moved     bool // Thread.MovedOut was called
 	deciding  bool // the Handler is asked about the signal that the thread stopped for
 	returned  bool // it returns from a system call and the Handler has not been told yet
-	remoting  bool // it makes system calls for us: no stop is the Handler's
+	errand    errand
 	lonely    bool // its call would have failed with EINTR, and is restarted (restart.go)
 	next      nextStop
 	stepFrom  arch.Addr     // where SingleStep found the thread
@@ -32,6 +32,13 @@ type standing struct {
 	trapAt    arch.Addr     // if not 0: the instruction pointer at which it will trap next, which nothing but the breakpoint before it leads to
 	calls     syscallState  // of the system call that it is in
 	wait      time.Duration // that the Handler asks for, before it is resumed
+}
+
+// errand is what is true of a thread while it makes system calls for us.
+type errand struct {
+	on        bool      // no stop is the Handler's then
+	sheltered bool      // if it is left in that, it goes on as it was (refuge.go)
+	mark      arch.Addr // where frameMark lies on its stack; 0: nowhere
 }
 
 // halt is a ptrace-stop: what the kernel has told of it, and what is changed of that.
@@ -60,6 +67,13 @@ func (s *standing) halted(stop Stop) {
 
 // left ends the stop: the thread is about to run.
 func (s *standing) left() { s.regs.valid, s.kept, s.unmarked = false, nil, nil }
+
+// discardStop forgets a stop signal that is kept.
+func (h *halt) discardStop() {
+	if h.kept != nil && stopSignals.Has(h.kept.Signo()) {
+		h.kept = nil
+	}
+}
 
 // elsewhere is a new standing of a thread that is about to leave s for a while. It begins at the same stop.
 func (s *standing) elsewhere() *standing { return &standing{halt: s.halt} }

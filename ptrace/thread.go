@@ -26,65 +26,32 @@ type Thread struct {
 	Proc *Process
 	Born time.Time // when it became known: none of its own instructions was traced before
 
-	state  state
-	at     *standing // where it stands, never nil
-	queued bool      // the stop waits in Tracer.backlog
-	frozen bool      // stopped by Freeze, which will resume it
-	seen   bool      // it has stopped since it was seized
-	told   bool      // ThreadExit was
+	state    state
+	at       *standing // where it stands, never nil
+	queued   bool      // the stop waits in Tracer.backlog
+	frozen   bool      // stopped by Freeze, which will resume it
+	handled  bool      // a Handler method is about it
+	asked    bool      // PTRACE_INTERRUPT was sent and its stop has not come
+	stepping bool      // it was last resumed to execute one instruction: the kernel steps it on, if nobody resumes it in another way
+	seen     bool      // it has stopped since it was seized
+	told     bool      // ThreadExit was called
 
-	held     []*Siginfo // signals that wait until the thread is out of a slot
-	holdMask *Sigset    // the mask to restore at Release
-	released bool
-	sentTrap *Siginfo // a SIGTRAP of somebody that came in one with a breakpoint's
-	resent   []resentSignal
+	owed      owed
+	job       jobControl
+	blocks    blocked
+	unblocked unblocked
+	guard     guardView
 
-	stepping bool          // it was last resumed to execute one instruction: the kernel steps it on, if nobody resumes it in another way
 	dispatch *userDispatch // the program's own, while another is in force
+	timed    *timedCall    // a call with a timeout that it makes again
+	call     *injectedCall // that a Handler method makes
+	delayed  *delay        // it waits before it goes on
 
-	sheltered bool      // if it is left in a system call for us, it goes on as it was (refuge.go)
-	frameMark arch.Addr // where frameMark lies on its stack; 0: nowhere
-	asked     bool      // PTRACE_INTERRUPT was sent and its stop has not come
-
-	// wasStopped: a stop signal was the last one delivered, or it was in a group-stop. Unlike
-	// a stop of ours that one may end a system call with EINTR (signal(7)).
-	wasStopped bool
-	grouped    bool   // its last stop of that kind was a group-stop, where it goes back to (jobcontrol.go)
-	continues  uint64 // SIGCONTs of the process up to its stop
-
-	timed *timedCall // a call with a timeout that it makes again
-
-	seizedMask *Sigset // what it blocked when it was seized, or when that was seen later; nil if another thread of ours has made it
-	maskBelief
-	// unblocked: it would block SIGTRAP as all other signals, if there were no guard.
-	unblocked     bool
-	unblockedFrom Sigset
-
-	trapAsked    bool // the action for the SIGTRAP that will be reported has been read
-	trapRestored bool // see RestoreTrap
-
-	unsure    bool // it has come to a breakpoint since the guard was last seen in its place
-	sentWaits bool // a SIGTRAP or SIGILL that was sent waits, blocked, or has: see blockAgain
-	owesBlock bool // it is to block SIGTRAP when it next stops for that (trapBlocked)
-
-	handled bool          // a Handler method is about it
-	call    *injectedCall // that such a method makes
-	delayed *delay        // it waits before it goes on
-
-	comm     string
-	commTime time.Time
-	area     rseqArea
+	name name
+	area rseqArea
 
 	// Local is for the Handler's own per-thread state.
 	Local any
-}
-
-// maskBelief is what a thread is believed to block by itself, as it was last seen. Exceptions of ours change that (trap.go, faultaction.go).
-type maskBelief struct {
-	trapBlocked   bool   // SIGTRAP
-	maskFull      bool   // everything, which may be for a moment or for good
-	faultBlocked  Sigset // those of faultSignals
-	inTrapHandler bool   // a SIGTRAP was delivered, and its handler may still run
 }
 
 // Stop is the current stop; valid while the thread is stopped.
@@ -137,12 +104,6 @@ func (th *Thread) InSyscall() bool {
 // something else comes between. ip must be reachable by that breakpoint only; this
 // saves asking for the siginfo.
 func (th *Thread) ExpectTrap(ip arch.Addr) { th.at.trapAt, th.at.inCopy = ip, true }
-
-// resentSignal was sent again by tgkill, to be given its own siginfo when it is reported.
-type resentSignal struct {
-	*Siginfo
-	waits bool // for the thread to unblock it
-}
 
 // nextStop is what a thread is to stop for when it is resumed.
 type nextStop uint8
@@ -252,13 +213,19 @@ func (th *Thread) interrupt() error {
 	return th.gone(request(unix.PTRACE_INTERRUPT, th.TID, 0, 0))
 }
 
+// name is a thread's, and when it was read.
+type name struct {
+	text string
+	read time.Time
+}
+
 // Comm is the thread's name, read again when it is older than a tenth of a second.
 func (th *Thread) Comm(now time.Time) string {
-	if now.Sub(th.commTime) > 100*time.Millisecond {
-		if name, err := procfs.Comm(th.Proc.PID, th.TID); err == nil {
-			th.comm = name
+	if n := &th.name; now.Sub(n.read) > 100*time.Millisecond {
+		if text, err := procfs.Comm(th.Proc.PID, th.TID); err == nil {
+			n.text = text
 		}
-		th.commTime = now
+		n.read = now
 	}
-	return th.comm
+	return th.name.text
 }
