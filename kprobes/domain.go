@@ -143,8 +143,8 @@ func (d *domain) stuck() (left bool) {
 		}
 	}
 	for _, st := range d.sites {
-		if left && st.jump != nil {
-			_ = d.turn(st.jump, false)
+		if left && st.jump() != nil {
+			_ = d.turn(st.jump(), false)
 		}
 	}
 	return left

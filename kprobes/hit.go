@@ -193,8 +193,8 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 		s.passFirst(th, d, st, regs)
 		return
 	}
-	if st.jump != nil {
-		regs.SetIP(st.jump.Start()) // as the kernel's setup_detour_execution
+	if st.jump() != nil {
+		regs.SetIP(st.jump().Start()) // as the kernel's setup_detour_execution
 		th.InCopy()
 		ts.site = nil
 		return

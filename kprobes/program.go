@@ -257,10 +257,7 @@ func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 		}
 		far = cmp.Or(far, err)
 		all.Code = append(all.Code, code.Code...)
-		all.Traps = append(all.Traps, code.Traps...)
-		all.Chosen = append(all.Chosen, code.Chosen...)
-		all.Waits = append(all.Waits, code.Waits...)
-		all.Fixups = append(all.Fixups, code.Fixups...)
+		all.Stops = append(all.Stops, code.Stops...)
 	}
 	return all, far
 }
