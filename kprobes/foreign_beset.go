@@ -197,7 +197,7 @@ func (d *domain) takeBackBeset() {
 func (d *domain) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
 	switch ip := regs.IP(); th.Stop().Reason {
 	case ptrace.Breakpoint:
-		return d.neighbours.strays[ip.Add(int64(-host.Arch.BreakpointAdvance()))]
+		return d.neighbours.strays[regs.Trapped()]
 	case ptrace.Signal:
 		info, err := th.Siginfo()
 		if err == nil && info.Synchronous() && info.Signo() == unix.SIGSEGV && info.Addr() == ip {

@@ -71,7 +71,7 @@ func (s *Session) askedByTail(th *ptrace.Thread, d *domain, det *detour, regs ar
 // interpretHere runs a program for which the thread's stack has no room.
 func (s *Session) interpretHere(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	ts, kp := s.stateOf(th, d), det.record.kp
-	regs.SetIP(det.site.addr.Add(int64(host.Arch.BreakpointAdvance())))
+	regs.SetTrapped(det.site.addr)
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
 		s.interpret(ts, kp, &ts.regs)
 	}

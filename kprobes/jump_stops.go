@@ -4,7 +4,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -42,8 +41,7 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 			th.DropSignal()
 		}
 	case ptrace.Breakpoint:
-		at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
-		if to, ok := det.undone(at); ok {
+		if to, ok := det.undone(regs.Trapped()); ok {
 			regs.SetIP(to)
 			th.MovedOut()
 		}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -56,7 +55,7 @@ func (s polling) Poll() bool {
 // upcall answers a mailbox.
 func (s *Session) upcall(d *domain, box arch.Mailbox) {
 	regs := box.Regs()
-	st := d.siteAt(regs.IP().Add(int64(-host.Arch.BreakpointAdvance())))
+	st := d.siteAt(regs.Trapped())
 	th := d.callerOf(box.Thread())
 	if th == nil || st == nil || st.jump() == nil || regs.TrapFlag() {
 		box.Decline()
@@ -187,7 +186,7 @@ func (s *Session) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs ar
 		}
 		return
 	}
-	regs.SetIP(st.addr.Add(int64(host.Arch.BreakpointAdvance())))
+	regs.SetTrapped(st.addr)
 	ts.detour = det
 	s.hit(th, d, st, regs)
 	ts.detour = nil
