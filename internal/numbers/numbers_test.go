@@ -84,7 +84,7 @@ type checker struct {
 func (x *checker) run(bin string, funcs []function) {
 	p := testprog.Start(x.T, bin)
 	var err error
-	if x.s, err = kprobes.Attach(p.PID(), kprobes.Options{}); err != nil {
+	if x.s, err = kprobes.Attach(x.Context(), p.PID(), kprobes.Options{}); err != nil {
 		x.Fatal(err)
 	}
 	calls := make([]int, len(funcs))
