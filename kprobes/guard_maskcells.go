@@ -32,7 +32,8 @@ type masks struct {
 
 const maxConstants = 64 // sets
 
-// allSignals are the sets with all signals that libraries use: all 64, or without what they use themselves (32 to 34).
+// allSignals lists the sets of all signals that libraries use: all 64, or without the
+// ones for their own use (32 to 34).
 var allSignals = []ptrace.Sigset{^ptrace.Sigset(0), ^ptrace.Sigset(1 << 31), ^ptrace.Sigset(1 << 32), ^ptrace.Sigset(3 << 31), ^ptrace.Sigset(7 << 31)}
 
 // tailed is a body with the tail of a maskSite.
@@ -118,8 +119,10 @@ func (d *domain) addSet(set ptrace.Sigset) (cell arch.Addr) {
 	return d.setTable.Cell(n)
 }
 
-// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise. It is false if that can't be
-// noted: then they must not. Who blocks all signals is known without a note (ptrace.Space.Unblocked).
+// noteUnblocked notes, for a recovery, that threads are about to block all of set
+// except the signals that breakpoints raise. It is false if that can't be noted: then
+// they must not. Who blocks all signals is known without a note
+// (ptrace.Space.Unblocked).
 func (d *domain) noteUnblocked(set ptrace.Sigset) bool {
 	set &^= setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)
 	if set.Full() || slices.Contains(d.guard.noted, set) {
@@ -174,7 +177,8 @@ func (d *domain) constantCell(p arch.Addr) (arch.Addr, error) {
 	return cell, err
 }
 
-// giveBackMasks has stopped threads that are about to pass one of our sets pass their own, and block what they believe to block.
+// giveBackMasks handles stopped threads: if one is about to pass one of our sets, it
+// passes its own again, and it blocks the signals that it believes to block.
 func (d *domain) giveBackMasks() {
 	if d.maskCells.Len() == 0 {
 		return

@@ -11,7 +11,7 @@ import (
 
 // How breakpoints become jumps and jumps become breakpoints, and what is left if that fails.
 
-// giveUp has st keep its breakpoint.
+// giveUp leaves st with its breakpoint.
 func (d *domain) giveUp(st *site, why error) {
 	d.discardDetour(st.next)
 	st.next, st.refusal = nil, why.Error()

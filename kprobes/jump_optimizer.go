@@ -93,7 +93,7 @@ func (o *optimizer) init() {
 	o.detours, o.jumps = map[arch.Addr]*detour{}, map[arch.Addr]*pastJump{}
 }
 
-// enqueue has the optimizer look at st.
+// enqueue puts st into the optimizer's queue.
 func (d *domain) enqueue(st *site) {
 	d.queue[st] = true
 	d.session.kick()
@@ -271,8 +271,8 @@ func wantsOf(sites []*site) []patch.Want {
 	return wants
 }
 
-// jumping notes that st's jump, p, stands. If it was not written whole, nor could be taken back, it
-// may lead to the detour all the same.
+// jumping notes that st's jump, p, stands. If it was not written whole and could not be
+// taken back, it may still lead to the detour.
 func (d *domain) jumping(st *site, p *patch.Patch) {
 	det := st.next
 	st.patch, st.jump, st.next = p, det, nil
@@ -282,8 +282,9 @@ func (d *domain) jumping(st *site, p *patch.Patch) {
 	det.count.give(st.counted())
 }
 
-// unoptimize takes jumps back: sites that are wanted get their breakpoints, the others their
-// original code. A jump that can't be written over stays, and so does its detour.
+// unoptimize takes jumps back: sites that are wanted get their breakpoints, the others
+// their original code. A jump that can't be written over stays, and its detour stays,
+// too.
 func (d *domain) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 	for _, st := range sites {
 		d.lateHeads(st.jump)

@@ -38,8 +38,8 @@ func (s *Session) RegisterKprobesContext(ctx context.Context, kps []*Kprobe) err
 	return s.registerAll(ctx, kps, func(int) {})
 }
 
-// registerAll is RegisterKprobesContext for probes of any kind: adopt makes number i of kps known
-// as what it is.
+// registerAll is RegisterKprobesContext for probes of any kind: adopt is called for
+// number i of kps and books it by its kind.
 func (s *Session) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i int)) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
@@ -102,9 +102,9 @@ func (s *Session) forgetSurveys() {
 	}
 }
 
-// UnregisterKprobe removes kp. When it returns, none of its handlers runs or will
-// run. A probe that is not registered gets its Addr cleared, nothing else (A38). The
-// error says what could not be put back.
+// UnregisterKprobe removes kp. When it returns, none of its handlers runs or will run.
+// A probe that is not registered gets its Addr cleared, nothing else (A38). The error
+// lists code that could not be put back.
 func (s *Session) UnregisterKprobe(kp *Kprobe) error {
 	return s.UnregisterKprobes([]*Kprobe{kp})
 }

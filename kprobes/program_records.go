@@ -132,15 +132,16 @@ type written struct {
 // the tracer has other work.
 const turn = 4096
 
-// mostTaken is the bytes of records that wait for older ones. There are more only if a ring is filled faster than it is read for long, or
-// if the target writes times into its records that are not true; then the order is given up.
+// mostTaken is the bytes of records that wait for older ones. There are more only if a
+// ring is filled faster than it is read for long, or if the target writes false times
+// into its records; then the order is given up.
 const mostTaken = 32 << 20
 
 // drain hands on records that are there, and returns how many. It does nothing in a
 // RecordHandler.
 //
-// Another ring may get records while one is read. What is newer than the look is therefore kept for the next one, which
-// finds all that is older than that.
+// Another ring may get records while one is read. So records that are newer than this
+// reading are kept for the next one, which finds all older ones.
 func (s *Session) drain() int {
 	now := host.Ticks()
 	until := s.takeSome(turn)
@@ -156,8 +157,8 @@ func (s *Session) drainAll() {
 	s.handOn(records.AllTimes)
 }
 
-// takeSome takes at most so many records from each ring. Of what was recorded until the time that is returned there is
-// no more.
+// takeSome takes at most so many records from each ring. No more records exist from
+// before the time that is returned.
 func (s *Session) takeSome(most int) (until uint64) {
 	until = records.AllTimes
 	for d := range s.domains {
@@ -173,8 +174,8 @@ func (s *Session) takeSome(most int) (until uint64) {
 	return until
 }
 
-// drainLast is drain when no thread is in a program of d's, nor will be. Records that are not complete
-// stay so: their threads were killed.
+// drainLast is drain when no thread is in a program of d's, and none will come. Records
+// that are not complete stay so: their threads were killed.
 func (d *domain) drainLast() {
 	d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 		_, err := r.Abandon(func(rec program.Record) { take(rec) }, func(id uint32, ok bool) {
@@ -186,7 +187,7 @@ func (d *domain) drainLast() {
 	})
 	d.noteAll()
 	now := host.Ticks()
-	d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
+	d.session.takeSome(math.MaxInt) // of the other domains: records older than d's last ones
 	d.session.handOn(now)
 }
 
@@ -302,7 +303,7 @@ func (rec *recording) lose() {
 	}
 }
 
-// lastRecords silences those of kps that record, and hands on what they have recorded.
+// lastRecords silences those of kps that record, and hands on their records.
 func (s *Session) lastRecords(kps []*Kprobe) {
 	kps = slices.DeleteFunc(slices.Clone(kps), func(kp *Kprobe) bool { return kp.session != s || kp.Program == nil })
 	if len(kps) == 0 {

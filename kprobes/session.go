@@ -30,7 +30,8 @@ type Options struct {
 	// probes. Without it a forked child is given its original code back and let
 	// go, and an exec ends the probes of its process.
 	Follow bool
-	// Meant is the process to attach to, whoever has its number by then; nil: whoever has it.
+	// Meant is the process to attach to, even if another one has its number by then;
+	// nil: the one that has the number.
 	Meant *ptrace.Identity
 	// Log gets warnings of things that went on: one sentence, no newline. It is
 	// called on the tracer's thread. nil drops them.
@@ -64,8 +65,8 @@ type Session struct {
 	launched      bool // the process was started for it
 	closed        bool
 	closing       bool            // Close has begun: no handler begins a call
-	heeds         context.Context // what is being done ends with it; nil: with nothing
-	patient       bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
+	heeds         context.Context // the present work ends with it; nil: it does not end early
+	patient       bool            // the present work can be repeated, and must not be done while a process is inside vfork(2)
 
 	drains        bool                   // rings are looked into
 	taken         records.Queue[written] // that are not handed on yet
@@ -197,8 +198,9 @@ func (s *Session) tryLoad(held bool) (done bool, err error) {
 	return done, err
 }
 
-// openSymbols reads the symbols of the program that thread tid runs; held stops that meanwhile. After a Cancel of the tracer it does not wait for
-// what it reads: that is closed when it comes.
+// openSymbols reads the symbols of the program that thread tid runs; held stops that
+// meanwhile. After a Cancel of the tracer it does not wait for files that are being
+// read: they are closed later.
 func (s *Session) openSymbols(tid int, held bool) (table *symbols.Table, err error) {
 	open := func() (err error) {
 		type opened struct {

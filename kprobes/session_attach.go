@@ -19,14 +19,17 @@ func Attach(pid int, opts Options) (*Session, error) {
 	return AttachContext(context.Background(), pid, opts)
 }
 
-// AttachContext is Attach for as long as ctx is not done. If it is first, the error matches its cause (context.Cause) and ErrGivenUp, and
-// AttachContext returns at once, whatever the process does: none of its threads is traced any more, or asked to stop, and nothing of it has changed. It
-// may take some tenths of a second, for threads that are about to stop; a file of symbols that is being read is read to its
-// end by another goroutine, which drops it. Once AttachContext has returned a session, ctx is nothing to that.
+// AttachContext is Attach for as long as ctx is not done. If it is first, the error
+// matches its cause (context.Cause) and ErrGivenUp, and AttachContext returns at once.
+// Then none of the process's threads is traced, or asked to stop, and nothing of it has
+// changed. It may take some tenths of a second, for threads that are about to stop; a
+// file of symbols that is being read is read to its end by another goroutine, which
+// drops it. Once AttachContext has returned a session, ctx is nothing to that.
 //
-// One thing is not cut short: a thread that makes a system call for us is waited for, unless it is the
-// kernel alone that keeps it from that, as a freezer does, and it goes on as it was if it is left (package ptrace, Cancel). When what a killed
-// tracer has left is being put right, that is done to its end.
+// One thing is not cut short: a thread that makes a system call for us is waited for.
+// It is left only if the kernel alone delays it, as a freezer does, and it then goes on
+// as it was (package ptrace, Cancel). When what a killed tracer has left is being put
+// right, that is done to its end.
 func AttachContext(ctx context.Context, pid int, opts Options) (*Session, error) {
 	return begin(ctx, opts, func(s *Session) error {
 		s.putRight(ctx, pid)
@@ -74,7 +77,7 @@ func LaunchContext(ctx context.Context, c Command, opts Options) (*Session, erro
 	})
 }
 
-// attach has the session hold a running process.
+// attach seizes a running process for the session.
 func (s *Session) attach(pid int) error {
 	return s.do(func() error {
 		p, err := s.tracer.Attach(pid)
@@ -82,7 +85,7 @@ func (s *Session) attach(pid int) error {
 			return err
 		}
 		if id := s.opts.Meant; id != nil {
-			if err := id.Still(); err != nil { // what was attached to can't end unnoticed
+			if err := id.Still(); err != nil { // the process can't end unnoticed
 				return errors.Join(&ptrace.AttachError{PID: pid, Cause: ptrace.CauseNoProcess, Err: err}, s.tracer.Detach(p))
 			}
 		}

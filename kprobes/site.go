@@ -113,8 +113,8 @@ func (d *domain) discard(st *site) {
 	}
 }
 
-// arm shows the breakpoint. Other threads keep running: see package patch for what
-// they may see. The slot is complete before the first of them can need it.
+// arm shows the breakpoint. Other threads keep running: package patch says what they
+// may see. The slot is complete before the first of them can need it.
 func (d *domain) arm(st *site) error {
 	if st.patch == nil {
 		_, err := d.armAll([]*site{st})
@@ -254,7 +254,7 @@ func (st *site) add(kp *Kprobe) {
 
 func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
 
-// wanted tells whether hits of st are.
+// wanted reports whether anybody still needs to see hits of st.
 func (st *site) wanted() bool {
 	return st.linker || st.returning > 0 || st.mask != nil && st.jump != nil || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
