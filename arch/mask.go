@@ -14,11 +14,7 @@ type Tailed interface {
 type TailCode struct {
 	Code   []byte
 	Starts []Addr // of its instructions
-	Fixups []Fixup
-	// Asks are breakpoints that call the tracer, with all registers as in front of the
-	// call but the two that every system call changes. A thread that goes on behind one
-	// needs no tracer to do the right thing.
-	Asks []Addr
+	Stops
 }
 
 // MaskTable is memory of the target. A tail looks up the set that the target passes to

@@ -180,8 +180,8 @@ func (d *domain) lookBeside() (patched bool) {
 	var jumps, lost []*site
 	for _, x := range d.text.Disturbed() {
 		switch st := d.sites[x.Addr()]; {
-		case st == nil || st.patch != x.Patch:
-		case st.jump != nil:
+		case st == nil || st.patch() != x.Patch:
+		case st.jump() != nil:
 			jumps = append(jumps, st)
 		default:
 			lost = append(lost, st)
@@ -210,7 +210,7 @@ func (d *domain) freeOf(sites []*site) {
 	}
 	d.session.disturbances.Add(uint64(len(sites)))
 	for _, st := range sites {
-		st.jump.beside = true
+		st.jump().beside = true
 	}
 	err := d.unlessEnding(d.unoptimizeNow(sites))
 	d.tellDisturbed(sites[0])
@@ -223,7 +223,7 @@ func (d *domain) freeOf(sites []*site) {
 // there.
 func (d *domain) again(st *site) {
 	d.session.disturbances.Add(1)
-	err := d.text.Disarm(st.patch)
+	err := d.text.Disarm(st.patch())
 	if err == nil && st.wanted() {
 		err = d.arm(st)
 	}
@@ -243,7 +243,7 @@ func (d *domain) oust(st *site, why error) {
 	}
 	d.neighbours.ousted[st] = true
 	st.refusal = "somebody has put other code there"
-	st.flag(false)
+	st.showOptimized()
 }
 
 func (d *domain) returnOusted() {
@@ -277,7 +277,7 @@ func (s *Session) Disturbances() uint64 { return s.disturbances.Load() }
 // tellShared warns, once, of sites where somebody else's breakpoint stands.
 func (d *domain) tellShared(sites []*site) {
 	for _, st := range sites {
-		if st.patch == nil || !st.patch.Shared() {
+		if st.patch() == nil || !st.patch().Shared() {
 			continue
 		}
 		if !d.session.toldShared {
@@ -349,13 +349,13 @@ func (d *domain) atTorn(at arch.Addr, regs arch.Regs) bool {
 	regs.SetIP(head)
 	for n := range arch.Addr(maxRegion) {
 		st := d.sites[head-n]
-		if st == nil || st.jump == nil {
+		if st == nil || st.jump() == nil {
 			continue
 		}
-		if to, ok := st.jump.CopyOf(head); ok && head != st.addr {
+		if to, ok := st.jump().CopyOf(head); ok && head != st.addr {
 			regs.SetIP(to)
 		} else if head == st.addr {
-			regs.SetIP(st.jump.landing.Entry)
+			regs.SetIP(st.jump().landing.Entry)
 		}
 		d.session.lookNow()
 		break
@@ -389,7 +389,7 @@ func (d *domain) besideIn(r arch.Range, st *site) error {
 	if err := d.text.Original(r.Start, own); err != nil {
 		return err
 	}
-	if st.patch != nil && st.patch.Shared() || !bytes.Equal(now, own) {
+	if st.patch() != nil && st.patch().Shared() || !bytes.Equal(now, own) {
 		return errBeside
 	}
 	return nil

@@ -46,6 +46,9 @@ type Session struct {
 	table  *symbols.Table
 	pid    int
 
+	life context.Context // done when the session is to end, or has
+	end  context.CancelCauseFunc
+
 	// The rest belongs to the tracer's thread.
 	main          *ptrace.Process
 	images        uint64       // programs that it has executed
@@ -64,6 +67,7 @@ type Session struct {
 	toldCopied    bool // that the program has copied our bytes
 	launched      bool // the process was started for it
 	closed        bool
+	closeErr      error           // what Close has returned
 	closing       bool            // Close has begun: no handler begins a call
 	heeds         context.Context // the present work ends with it; nil: it does not end early
 	patient       bool            // the present work can be repeated, and must not be done while a process is inside vfork(2)
@@ -124,12 +128,13 @@ func (s *Session) Start() error {
 	})
 }
 
-func newSession(opts Options) (*Session, error) {
+func newSession(ctx context.Context, opts Options) (*Session, error) {
 	t, err := newTracer()
 	if err != nil {
 		return nil, err
 	}
 	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{})}
+	s.life, s.end = context.WithCancelCause(ctx)
 	t.SetHandler(hooks{s})
 	s.clockBegan, s.clockTicks = moment()
 	return s, nil

@@ -24,10 +24,10 @@ const (
 // target is generated all the same, so that the length is always right; err records the
 // failure.
 type asm struct {
-	fixups []arch.Fixup // of instructions that may fault
-	at     arch.Addr
-	code   []byte
-	err    error
+	stops arch.Stops
+	at    arch.Addr
+	code  []byte
+	err   error
 }
 
 // here is the address of the next instruction.
@@ -115,4 +115,9 @@ func (a *asm) moveSP(n int32) {
 	}
 	a.emit(0x48, 0x8d, 0xa4, 0x24)
 	a.imm32(uint32(n))
+}
+
+// fixup says that a thread goes on here when the instruction at at has faulted.
+func (a *asm) fixup(at arch.Addr) {
+	a.stops = append(a.stops, arch.Stop{At: at, Why: arch.StopFault, To: a.here()})
 }
