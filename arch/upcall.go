@@ -46,7 +46,7 @@ type Mailbox interface {
 	Noted(at Addr) (word uint64, ok bool)
 	// Decline makes the thread trap, as if the tracer did not look.
 	Decline()
-	// Answer has the thread go on with Regs at the first copy, whatever their IP is. If
+	// Answer lets the thread go on with Regs at the first copy; their IP is ignored. If
 	// more has changed than the thread can load, it comes to StopWaiting first.
 	Answer()
 	// Call has the thread stop at StopWaiting, to go on with Regs at their IP.

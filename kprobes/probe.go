@@ -55,11 +55,13 @@ type Kprobe struct {
 	PostHandler  PostHandler
 	FaultHandler FaultHandler
 
-	// Program is run at each hit, before the PreHandler if there is one; without one it can run in
-	// the target. So can one that decides (program.Program.Decides): the PreHandler, and it alone, runs only
-	// for hits that the Program has chosen; the others are hits all the same, and do not stop where the site is
-	// optimized. Rings and their sizes are the session's. The first two words of each record
-	// must be what the helpers Time and Thread have returned: a shorter record is refused (ErrShortRecord).
+	// Program is run at each hit, before the PreHandler if there is one; without one it
+	// can run in the target. The same holds for one that decides
+	// (program.Program.Decides). Its PreHandler, and no other handler, runs only for
+	// hits that the Program has chosen. The others count as hits, and do not stop where
+	// the site is optimized. Rings and their sizes are the session's. The first two
+	// words of each record must be what the helpers Time and Thread have returned: a
+	// shorter record is refused (ErrShortRecord).
 	Program *program.Program
 	// SharedState, if it is not nil, is what the state of the Program is, if that has one.
 	SharedState *SharedState

@@ -38,8 +38,8 @@ type Recovered struct {
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
 // be undone; what could be, is.
 //
-// It is given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
-// What has begun is done to its end.
+// It is given up if ctx is done before all threads have stopped: the error matches
+// ErrGivenUp then, and nothing has changed. A recovery that has begun is finished.
 func Recover(ctx context.Context, pid int) (*Recovered, error) {
 	if err := host.Supported(); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 )
 
 // Close disarms everything, puts the code back, and lets the process go as if it had
-// never been held. The error says what could not be undone. A second call waits for the first, does
-// nothing, and returns the same.
+// never been held. The error lists changes that could not be undone. A second call
+// waits for the first, does nothing, and returns the same.
 //
 // A process that is inside vfork(2) for seconds keeps injected memory that does nothing: the error says so, and the guardian, the next attach,
 // or Recover takes it away.

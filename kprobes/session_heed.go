@@ -49,7 +49,7 @@ func (c cutShort) Err() error {
 	return c.Context.Err()
 }
 
-// heeded is the context of what is being done on the tracer's thread.
+// heeded returns the context of the present work on the tracer's thread.
 func (s *Session) heeded() context.Context {
 	if s.heeds == nil {
 		return context.Background()

@@ -250,7 +250,7 @@ func (st *site) add(kp *Kprobe) {
 	st.probes = slices.Insert(slices.Clone(st.probes), at, kp)
 }
 
-// wanted tells whether hits of st are.
+// wanted reports whether anybody still needs to see hits of st.
 func (st *site) wanted() bool {
 	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
