@@ -94,21 +94,21 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	case d.released || d.session.closed || d.session.closing:
 		return ErrClosed
 	}
-	if d.symbols().GoFunction(ts.site.addr) {
+	if d.linker.symbols().GoFunction(ts.site.addr) {
 		return ErrGoStack
 	}
 	if err := r.stopped(); err != nil {
 		return err
 	}
-	landing, err := d.callLanding(ts.site)
+	landing, err := d.detours.callLanding(ts.site)
 	if err != nil {
 		return err
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = CallTimeout
 	}
-	if err := d.calledOut(1); err != nil {
-		return errors.Join(err, d.calledOut(-1))
+	if err := d.detours.calledOut(1); err != nil {
+		return errors.Join(err, d.detours.calledOut(-1))
 	}
 	th, home := r.thread, r.Regs.Clone()
 	outer := *ts
@@ -130,7 +130,7 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	})
 	*ts = outer
 	ts.called = true
-	if back := d.calledOut(-1); back != nil {
+	if back := d.detours.calledOut(-1); back != nil {
 		d.session.warn("after a call of %s: %v", c.Fn, d.unlessEnding(back))
 	}
 	if !th.Stopped() || errors.Is(err, ptrace.ErrCallLeft) || errors.Is(err, ptrace.ErrExited) {
@@ -146,20 +146,20 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 func (r *Regs) during() Regs { return Regs{Regs: r.Regs, thread: r.thread, domain: r.domain} }
 
 // callLanding is where functions return to that handlers call: a slot that holds breakpoints.
-func (d *domain) callLanding(near *site) (arch.Addr, error) {
-	if d.landing != 0 {
-		return d.landing, nil
+func (ds *detours) callLanding(near *site) (arch.Addr, error) {
+	if ds.landing != 0 {
+		return ds.landing, nil
 	}
-	d.survey = nil
-	defer func() { d.survey = nil }()
-	if err := d.refuseShadowStack(); err != nil {
+	ds.d.look.survey = nil
+	defer func() { ds.d.look.survey = nil }()
+	if err := ds.d.look.refuseShadowStack(); err != nil {
 		return 0, err
 	}
-	at, err := d.allocSlot(arch.Range{Start: near.addr, End: near.addr + 1})
+	at, err := ds.d.slots.allocSlot(arch.Range{Start: near.addr, End: near.addr + 1})
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}
-	d.landing = at
+	ds.landing = at
 	return at, nil
 }
 
@@ -175,22 +175,22 @@ func (d *domain) hasLeft(th *ptrace.Thread, entry arch.Regs) bool {
 		return false // killed
 	}
 	at := regs.Clone()
-	if st := d.slotSite(at.IP()); st != nil {
+	if st := d.slots.slotSite(at.IP()); st != nil {
 		if orig, _, ok := st.slot.Origin(at.IP()); ok {
 			at.SetIP(orig)
 		}
 	}
-	base := d.mappingOf(cfa)
+	base := d.look.mappingOf(cfa)
 	beyond := func(a arch.Addr) bool { return a > cfa && base.Contains(a) }
 	left := beyond(at.SP())
-	for _, f := range d.symbols().Backtrace(at, rawMemory{&Regs{domain: d}}, frames) {
-		if f.Addr == d.landing {
+	for _, f := range d.linker.symbols().Backtrace(at, rawMemory{&Regs{domain: d}}, frames) {
+		if f.Addr == d.detours.landing {
 			return false
 		}
 		left = left || beyond(f.CFA)
 	}
 	ret, _, err := host.Arch.Caller(entry, d.space)
-	return left || err == nil && ret != d.landing
+	return left || err == nil && ret != d.detours.landing
 }
 
 // stack is memory for the frame of a call below sp.

@@ -92,7 +92,7 @@ func (r *Regs) ReturnNow(value uint64) error {
 		r.SetReturnValue(value)
 		return nil
 	}
-	if err := r.domain.atEntry(ts.site, r.running); err != nil {
+	if err := r.domain.look.atEntry(ts.site, r.running); err != nil {
 		return fmt.Errorf("returning from the probed function: %w", err)
 	}
 	ret, cfa, err := host.Arch.Caller(r, rawMemory{r})
@@ -108,23 +108,23 @@ func (r *Regs) ReturnNow(value uint64) error {
 
 // atEntry refuses what is not in front of all that a function does, and what can't be returned from. What it
 // has found out of a site it keeps.
-func (d *domain) atEntry(st *site, kp *Kprobe) error {
+func (lo *looks) atEntry(st *site, kp *Kprobe) error {
 	if st.entered == nil {
-		during := d.survey
-		d.survey = nil
-		_, _, err := d.checkEntry(st.addr, kp.entry)
+		during := lo.survey
+		lo.survey = nil
+		_, _, err := lo.checkEntry(st.addr, kp.entry)
 		if err == nil {
-			err = d.refuseShadowStack()
+			err = lo.refuseShadowStack()
 		}
-		d.survey = during
+		lo.survey = during
 		st.entered = &err
 	}
 	return *st.entered
 }
 
 // refuseShadowStack refuses to move threads between functions.
-func (d *domain) refuseShadowStack() error {
-	on, err := d.surveyed().ShadowStack()
+func (lo *looks) refuseShadowStack() error {
+	on, err := lo.surveyed().ShadowStack()
 	if err == nil && on {
 		err = ErrShadowStack
 	}

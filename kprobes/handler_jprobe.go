@@ -250,14 +250,14 @@ func (r *Regs) undone() {
 
 // checkJprobe refuses what is known not to be a function's entry, and a second Jprobe. In
 // Go's functions it moves behind the check of the stack, where the arguments still are.
-func (d *domain) checkJprobe(at arch.Addr, entry bool) (arch.Addr, error) {
-	if _, known := d.symbols().Function(at); known {
+func (lo *looks) checkJprobe(at arch.Addr, entry bool) (arch.Addr, error) {
+	if _, known := lo.d.linker.symbols().Function(at); known {
 		var err error
-		if at, _, err = d.checkEntry(at, entry); err != nil {
+		if at, _, err = lo.checkEntry(at, entry); err != nil {
 			return at, err
 		}
 	}
-	st := d.siteAt(at)
+	st := lo.d.siteAt(at)
 	if st != nil && slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.jprobe != nil }) {
 		return at, ErrJprobeExists
 	}

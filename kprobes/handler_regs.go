@@ -146,7 +146,7 @@ func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	if hit, ok := r.thread.Local.(*threadState); ok && hit.site != nil && !hit.left {
 		at.SetIP(hit.site.addr)
 	}
-	return r.domain.symbols().Backtrace(at, rawMemory{r}, limit)
+	return r.domain.linker.symbols().Backtrace(at, rawMemory{r}, limit)
 }
 
 // String dumps the registers, four a line.

@@ -121,11 +121,11 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 		s.hit(th, d, st, regs)
 		return true
 	}
-	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
+	if st := d.slots.slotSite(at); st != nil && at == st.slot.Trap {
 		s.stepped(th, d, st, regs)
 		return true
 	}
-	return s.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.atTorn(at, regs) || d.strayed(th, at, regs, nil) || d.copied(th, at, regs, nil)
+	return s.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.neighbours.atTorn(at, regs) || d.neighbours.strayed(th, at, regs, nil) || d.neighbours.copied(th, at, regs, nil)
 }
 
 // Known implements ptrace.Handler.
@@ -137,13 +137,13 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	if insn, ok := d.past[at]; ok {
 		return true, len(insn)
 	}
-	if at == d.landing && at != 0 {
+	if at == d.detours.landing && at != 0 {
 		return true, host.Arch.MaxInsnLen()
 	}
-	if st := d.slotSite(at); st != nil && at == st.slot.Trap {
+	if st := d.slots.slotSite(at); st != nil && at == st.slot.Trap {
 		return true, host.Arch.MaxInsnLen() // nothing else leads there
 	}
-	if _, torn := d.neighbours.torn[at]; torn || d.neighbours.strays[at] != nil || d.knownUpcall(at) || d.knownTrap(at) {
+	if _, torn := d.neighbours.torn[at]; torn || d.neighbours.strays[at] != nil || d.upcalls.knownUpcall(at) || d.detours.knownTrap(at) {
 		return true, host.Arch.MaxInsnLen()
 	}
 	return false, 0
@@ -183,7 +183,7 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	if d.released || ts.over {
 		return // a handler closed the session: the thread is gone already
 	}
-	if d.slots[st.slot.Addr] != st {
+	if d.slots.at[st.slot.Addr] != st {
 		regs.SetIP(st.addr) // the handlers removed the site: its original code is back
 		ts.site = nil
 		s.hasLeft(th, ts, regs)
@@ -302,17 +302,17 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 	if err != nil {
 		return ptrace.Deliver
 	}
-	if det := d.detourAt(regs.IP()); det != nil {
+	if det := d.detours.holding(regs.IP()); det != nil {
 		return s.signalInDetour(th, d, det, info, regs)
 	}
 	if d.guard.state.Code.Contains(regs.IP()) {
-		d.passGuard(regs)
+		d.guard.passGuard(regs)
 		return ptrace.Deliver
 	}
-	if info.Synchronous() && (d.strayed(th, regs.IP(), regs, info) || d.copied(th, regs.IP(), regs, info)) || s.signalAtHead(th, d, info, regs) {
+	if info.Synchronous() && (d.neighbours.strayed(th, regs.IP(), regs, info) || d.neighbours.copied(th, regs.IP(), regs, info)) || s.signalAtHead(th, d, info, regs) {
 		return ptrace.Drop
 	}
-	st := d.slotSite(regs.IP())
+	st := d.slots.slotSite(regs.IP())
 	if st == nil {
 		return ptrace.Deliver
 	}

@@ -23,10 +23,10 @@ func (det *detour) demoted() bool { return det.headHits >= demotion || det.stops
 // inDetour deals with a breakpoint of a detour's or of a jump's, at at. ok is false if it is
 // none.
 func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch.Regs) (ok bool) {
-	if det := d.heads[at]; det != nil {
-		return d.fromHead(det, at, regs)
+	if det := d.detours.heads[at]; det != nil {
+		return d.detours.fromHead(det, at, regs)
 	}
-	det := d.detourAt(at)
+	det := d.detours.holding(at)
 	if det == nil {
 		return false
 	}
@@ -62,7 +62,7 @@ func (s *Session) askedByTail(th *ptrace.Thread, d *domain, det *detour, regs ar
 	case call == nil: // the tail is on its way out
 		regs.SetIP(det.End)
 	case call.Number == unix.SYS_RT_SIGPROCMASK:
-		d.maskCall(det, regs)
+		d.masks.maskCall(det, regs)
 	default:
 		s.actionCall(th, d, det, regs)
 	}
@@ -80,17 +80,17 @@ func (s *Session) interpretHere(th *ptrace.Thread, d *domain, det *detour, regs 
 }
 
 // fromHead sends a thread that came to the head of a displaced instruction to its copy.
-func (d *domain) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
+func (ds *detours) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
 	to, ok := det.CopyOf(at)
 	if !ok {
 		return false
 	}
 	regs.SetIP(to)
 	if det.headHits++; det.headHits == demotion {
-		d.enqueue(det.site)
+		ds.d.optimizer.enqueue(det.site)
 	}
-	if d.changedJump(det) {
-		d.session.lookNow()
+	if ds.d.neighbours.changedJump(det) {
+		ds.d.session.lookNow()
 	}
 	return true
 }
@@ -218,38 +218,38 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have
 // foreseen, and for bytes of their jumps that are no instructions.
-func (d *domain) noteFaults(sites []*site) {
+func (ds *detours) noteFaults(sites []*site) {
 	raises := slices.ContainsFunc(sites, func(st *site) bool {
 		return slices.ContainsFunc(st.next().Stops, func(s arch.Stop) bool { return s.Why.Faults() }) || st.next().raisesIllegal()
 	})
-	if !raises && len(d.heads) == 0 {
+	if !raises && len(ds.heads) == 0 {
 		return
 	}
-	for _, p := range d.space.Processes() {
+	for _, p := range ds.d.space.Processes() {
 		err := p.NoteFaultActions(raises)
 		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
-			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
+			ds.d.session.warn("the actions for faults can't be read: %v", ds.d.unlessEnding(err))
 		}
 	}
 }
 
 // lateHeads finds the threads that have come to a trapping head which raises another signal
 // than a breakpoint's, and that the jump is taken away from before this is dealt with.
-func (d *domain) lateHeads(det *detour) {
-	for _, th := range d.space.Threads() {
+func (ds *detours) lateHeads(det *detour) {
+	for _, th := range ds.d.space.Threads() {
 		if !th.Stopped() {
 			continue
 		}
-		if regs, err := th.Regs(); err == nil && d.heads[regs.IP()] == det && d.raisedByJump(th, regs) {
-			d.session.stateOf(th, d).late = regs.IP()
+		if regs, err := th.Regs(); err == nil && ds.heads[regs.IP()] == det && ds.raisedByJump(th, regs) {
+			ds.d.session.stateOf(th, ds.d).late = regs.IP()
 		}
 	}
 }
 
 // raisedByJump tells of a stopped thread that a byte of a jump has raised the signal that it
 // stopped for.
-func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
-	if th.Stop().Reason != ptrace.Signal || d.heads[regs.IP()] == nil {
+func (ds *detours) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
+	if th.Stop().Reason != ptrace.Signal || ds.heads[regs.IP()] == nil {
 		return false
 	}
 	info, err := th.Siginfo()
@@ -273,9 +273,9 @@ func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginf
 	if !raisedByByte(info) {
 		return false
 	}
-	if det := d.heads[regs.IP()]; det != nil {
+	if det := d.detours.heads[regs.IP()]; det != nil {
 		th.UndoFault()
-		return d.fromHead(det, regs.IP(), regs)
+		return d.detours.fromHead(det, regs.IP(), regs)
 	}
 	ts := s.stateOf(th, d)
 	late := ts.late != 0 && ts.late == regs.IP()
@@ -287,15 +287,15 @@ func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginf
 
 // moveOutOfDetour takes a stopped thread out of det, to go on in the original code. While it is
 // in the body it is run to its end.
-func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
-	ts := d.session.stateOf(th, d)
+func (ds *detours) moveOutOfDetour(th *ptrace.Thread, det *detour) {
+	ts := ds.d.session.stateOf(th, ds.d)
 	ts.leaving = nil
 	if regs, err := th.Regs(); err == nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
-		if d.leaveUpcall(det, regs); th.Stop().Reason == ptrace.Breakpoint {
+		if ds.d.upcalls.leaveUpcall(det, regs); th.Stop().Reason == ptrace.Breakpoint {
 			th.DropSignal()
 		}
 	}
-	left, last, moves := d.stepped(), arch.Addr(0), true
+	left, last, moves := ds.d.stepped(), arch.Addr(0), true
 	for {
 		regs, err := th.Regs()
 		if err != nil {
@@ -314,19 +314,19 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 			orig, ok = ip, true
 		}
 		if ok {
-			d.moveTo(th, regs, orig, pop)
+			ds.moveTo(th, regs, orig, pop)
 			return
 		}
-		last, moves = ip, left.Step(d.space, th, ip)
+		last, moves = ip, left.Step(ds.d.space, th, ip)
 	}
-	d.session.warn("thread %d does not come out of the detour of %s", th.TID, det.site.addr)
+	ds.d.session.warn("thread %d does not come out of the detour of %s", th.TID, det.site.addr)
 }
 
 // moveTo puts a stopped thread to where it would be in the original code.
-func (d *domain) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop int) {
+func (ds *detours) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop int) {
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
-		d.session.translate(th, regs.IP(), orig)
+		ds.d.session.translate(th, regs.IP(), orig)
 	default:
 		th.MovedOut()
 	}

@@ -28,6 +28,7 @@ type answering struct {
 
 // upcalls is what a domain does.
 type upcalls struct {
+	d       *domain
 	boards  []*board
 	callers callers
 }
@@ -56,7 +57,7 @@ func (s polling) Poll() bool {
 func (s *Session) upcall(d *domain, box arch.Mailbox) {
 	regs := box.Regs()
 	st := d.siteAt(regs.Trapped())
-	th := d.callerOf(box.Thread())
+	th := d.upcalls.callerOf(box.Thread())
 	if th == nil || st == nil || st.jump() == nil || regs.TrapFlag() {
 		box.Decline()
 		return
@@ -104,7 +105,7 @@ func (r *Regs) stopped() error {
 	}
 	if det.stops < demotion {
 		if det.stops++; det.stops == demotion {
-			r.domain.enqueue(det.site)
+			r.domain.optimizer.enqueue(det.site)
 		}
 	}
 	return nil
@@ -146,7 +147,7 @@ func (ts *threadState) outOfBox(th *ptrace.Thread) error {
 // upcallTrap deals with a breakpoint of det's body.
 func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arch.Stop, regs arch.Regs) {
 	if stop.Why == arch.StopWaiting {
-		ip, taken := d.leaveUpcall(det, regs)
+		ip, taken := d.upcalls.leaveUpcall(det, regs)
 		if taken {
 			regs.SetIP(stop.At) // its handlers run, above us: it comes back until they are done
 		}
@@ -154,7 +155,7 @@ func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arc
 			return
 		}
 	}
-	d.learn(th, regs)
+	d.upcalls.learn(th, regs)
 	s.tracer.WouldPoll(th)
 	s.hitInDetour(th, d, det, regs)
 }
@@ -163,7 +164,7 @@ func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arc
 // raised is that the thread's stack has no room for it: it is hit without. done is false if the
 // thread is where signalInDetour knows what to do.
 func (s *Session) signalInUpcall(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) (delivery ptrace.Delivery, done bool) {
-	ip, _ := d.leaveUpcall(det, regs)
+	ip, _ := d.upcalls.leaveUpcall(det, regs)
 	switch {
 	case !det.Range().Contains(ip):
 		s.leave(th, s.stateOf(th, d), regs, ip)
@@ -209,11 +210,11 @@ func (m notedMemory) ReadMemory(at arch.Addr, p []byte) error {
 // leaveUpcall takes a stopped thread out of det's body, in which it may make an upcall. It is
 // then, by its registers, at det's entry, if no handler has run; else where the handlers sent it, usually at
 // the first copy. It stays where it is if its handlers still run.
-func (d *domain) leaveUpcall(det *detour, regs arch.Regs) (ip arch.Addr, taken bool) {
-	end, _, err := det.upcall.Unwind(det.Body.Start, regs, d.space)
+func (u *upcalls) leaveUpcall(det *detour, regs arch.Regs) (ip arch.Addr, taken bool) {
+	end, _, err := det.upcall.Unwind(det.Body.Start, regs, u.d.space)
 	switch {
 	case err != nil:
-		d.session.warn("taking a thread out of the detour of %s: %v", det.site.addr, err)
+		u.d.session.warn("taking a thread out of the detour of %s: %v", det.site.addr, err)
 		return 0, false
 	case end == arch.UpcallTaken:
 		return 0, true
@@ -226,8 +227,8 @@ func (d *domain) leaveUpcall(det *detour, regs arch.Regs) (ip arch.Addr, taken b
 }
 
 // knownUpcall tells whether a breakpoint of an upcall stands at at.
-func (d *domain) knownUpcall(at arch.Addr) bool {
-	det := d.detourAt(at)
+func (u *upcalls) knownUpcall(at arch.Addr) bool {
+	det := u.d.detours.holding(at)
 	return det != nil && det.upcall != nil && det.Body.Contains(at)
 }
 
@@ -237,8 +238,8 @@ type upcaller struct {
 	board *board
 }
 
-func (d *domain) newUpcaller(st *site, w work, redZone bool) (*upcaller, error) {
-	b, err := d.boardNear(st.addr)
+func (u *upcalls) newUpcaller(st *site, w work, redZone bool) (*upcaller, error) {
+	b, err := u.boardNear(st.addr)
 	if err != nil {
 		return nil, fmt.Errorf("mailboxes: %w", err)
 	}

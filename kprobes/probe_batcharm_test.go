@@ -38,7 +38,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	var d *domain
 	_ = s.do(func() error {
 		d = s.main.Space.Local.(*domain)
-		d.watched = true // the dynamic linker is left alone
+		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
 		return nil

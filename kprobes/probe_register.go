@@ -98,7 +98,7 @@ func (s *Session) attempt(kps []*Kprobe, at located, adopt func(i int)) error {
 
 func (s *Session) forgetSurveys() {
 	for d := range s.domains {
-		d.survey = nil
+		d.look.survey = nil
 	}
 }
 
@@ -211,7 +211,7 @@ func resolveOne(ctx context.Context, table *symbols.Table, name string) (arch.Ad
 func (s *Session) register(kps []*Kprobe, addrs []arch.Addr) error {
 	d := s.mainDomain()
 	if d != nil {
-		d.reserve(addrs)
+		d.slots.reserve(addrs)
 	}
 	was := make([]wish, 0, len(kps))
 	sites := make([]*site, 0, len(kps))
@@ -240,7 +240,7 @@ func (s *Session) register(kps []*Kprobe, addrs []arch.Addr) error {
 	}
 	for other := range s.domains {
 		if other != d {
-			other.placeAll(other.aimsOf(kps), notInChild)
+			other.placeAll(other.linker.aimsOf(kps), notInChild)
 		}
 	}
 	return nil
@@ -289,13 +289,13 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 
 // attach adds kp to the site at addr and writes the address back into it.
 func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
-	at, entry, err := d.checkAddress(addr)
+	at, entry, err := d.look.checkAddress(addr)
 	inGo := false
 	if err == nil && kp.ret != nil {
-		at, inGo, err = d.checkEntry(at, entry)
+		at, inGo, err = d.look.checkEntry(at, entry)
 	}
 	if err == nil && kp.jprobe != nil {
-		at, err = d.checkJprobe(at, entry)
+		at, err = d.look.checkJprobe(at, entry)
 	}
 	if err == nil && kp.ret != nil && kp.session == nil {
 		err = kp.ret.prepare()
@@ -316,7 +316,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	if d == d.session.mainDomain() && kp.Addr != at { // others may read it, so it is not touched for a followed child
 		kp.Addr = at
 	}
-	d.newState(kp, at)
+	d.recorder.newState(kp, at)
 	kp.waits, kp.reason, kp.refusal = false, "", false
 	kp.placements = append(kp.placements, placement{d, st})
 	return st, nil
@@ -326,7 +326,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 func (d *domain) withdraw(kp *Kprobe, st *site) error {
 	kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
 	st.probes = slices.DeleteFunc(slices.Clone(st.probes), func(o *Kprobe) bool { return o == kp })
-	d.endState(kp)
+	d.recorder.endState(kp)
 	return d.settle([]*site{st})
 }
 

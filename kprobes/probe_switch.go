@@ -28,7 +28,7 @@ func (s *Session) armAll(arm bool) error {
 			var errs []error
 			for d := range s.domains {
 				if !arm {
-					errs = append(errs, d.unlessEnding(d.unoptimizeAll())) // E30
+					errs = append(errs, d.unlessEnding(d.optimizer.unoptimizeAll())) // E30
 				}
 				for _, st := range d.sites {
 					errs = append(errs, d.unlessEnding(d.refresh(st)))

@@ -32,26 +32,23 @@ type ring struct {
 
 // recorder is what a domain knows of records.
 type recorder struct {
+	d          *domain
 	recordings map[uint32]*recording // by Program.ID; those of retired detours included
 	rings      []*ring
 	writers    records.Writers
 	states     map[*SharedState]*programState
 }
 
-func (r *recorder) init() {
-	r.recordings, r.states = map[uint32]*recording{}, map[*SharedState]*programState{}
-}
-
 // ringNear is a ring that code near at reaches.
-func (d *domain) ringNear(at arch.Addr) (*ring, error) {
+func (rc *recorder) ringNear(at arch.Addr) (*ring, error) {
 	const near = 1 << 30 // half of what a displacement spans: the detour may lie on the other side
-	for _, r := range d.rings {
+	for _, r := range rc.rings {
 		if serves(arch.Range{Start: r.at, End: r.at + arch.Addr(8*len(r.words))}, at, near) {
 			return r, nil
 		}
 	}
 	m := program.Map{Kind: program.Ring, Size: ringSize}
-	where, cells, err := d.region.Cells(at, m.Len())
+	where, cells, err := rc.d.region.Cells(at, m.Len())
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +56,8 @@ func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 	if r.reader, err = program.NewRingReader(m, r.words); err != nil {
 		return nil, err
 	}
-	d.rings = append(d.rings, r)
-	d.session.startDraining()
+	rc.rings = append(rc.rings, r)
+	rc.d.session.startDraining()
 	return r, nil
 }
 
@@ -161,7 +158,7 @@ func (s *Session) drainAll() {
 func (s *Session) takeSome(most int) (until uint64) {
 	until = records.AllTimes
 	for d := range s.domains {
-		d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+		d.recorder.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 			last := uint64(0)
 			n, err := r.ReadSome(most, func(rec program.Record) { last = max(last, take(rec)) })
 			if n == most {
@@ -175,27 +172,27 @@ func (s *Session) takeSome(most int) (until uint64) {
 
 // drainLast is drain when no thread is in a program of d's, nor will be. Records that are not complete
 // stay so: their threads were killed.
-func (d *domain) drainLast() {
-	d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+func (rc *recorder) drainLast() {
+	rc.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 		_, err := r.Abandon(func(rec program.Record) { take(rec) }, func(id uint32, ok bool) {
-			if rec := d.recordings[id]; ok && rec != nil {
+			if rec := rc.recordings[id]; ok && rec != nil {
 				rec.lose()
 			}
 		})
 		return err
 	})
-	d.noteAll()
+	rc.noteAll()
 	now := host.Ticks()
-	d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
-	d.session.handOn(now)
+	rc.d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
+	rc.d.session.handOn(now)
 }
 
 // fetch takes records from the rings.
-func (d *domain) fetch(read func(*program.RingReader, func(program.Record) uint64) error) {
-	for _, r := range d.rings {
-		if err := read(r.reader, d.take); err != nil {
+func (rc *recorder) fetch(read func(*program.RingReader, func(program.Record) uint64) error) {
+	for _, r := range rc.rings {
+		if err := read(r.reader, rc.take); err != nil {
 			if !r.damaged {
-				d.session.warn("%v; it is emptied, now and whenever that is so", err)
+				rc.d.session.warn("%v; it is emptied, now and whenever that is so", err)
 			}
 			r.damaged = true
 			r.reader.Reset()
@@ -208,8 +205,8 @@ const recordHead = 16
 
 // take keeps a record of a ring, and returns its time. That is the target's word: it lies between the session's beginning and
 // now, so that no record waits for a time that has not come.
-func (d *domain) take(r program.Record) (ticks uint64) {
-	rec := d.recordings[r.Program]
+func (rc *recorder) take(r program.Record) (ticks uint64) {
+	rec := rc.recordings[r.Program]
 	if rec == nil {
 		return 0 // its detour has ended
 	}
@@ -218,9 +215,9 @@ func (d *domain) take(r program.Record) (ticks uint64) {
 		return 0
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
-	s := d.session
+	s := rc.d.session
 	ticks = records.Within(ticks, s.clockTicks, host.Ticks())
-	s.keep(written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
+	s.keep(written{domain: rc.d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
 	return ticks
 }
 
@@ -253,7 +250,7 @@ func (s *Session) handOn(until uint64) int {
 			continue
 		}
 		r := &HitRecord{Payload: w.payload, Time: s.inOrder(now.Add(-age)), PID: s.pid, TID: s.pid}
-		if by := w.domain.writers.Whose(w.thread, r.Time); by != nil {
+		if by := w.domain.recorder.writers.Whose(w.thread, r.Time); by != nil {
 			r.PID, r.TID, r.Comm = by.PID, by.TID, by.Comm(now)
 		}
 		s.deliver(w.kp, r)
@@ -280,14 +277,14 @@ func (s *Session) knowThreads(all []written, clock program.Clock) {
 			continue
 		}
 		if _, seen := unknown[d]; !seen {
-			unknown[d] = !d.noteAll()
+			unknown[d] = !d.recorder.noteAll()
 		}
 		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
-		unknown[d] = unknown[d] || d.writers.Whose(w.thread, now.Add(-age)) == nil
+		unknown[d] = unknown[d] || d.recorder.writers.Whose(w.thread, now.Add(-age)) == nil
 	}
 	for d, look := range unknown {
 		if look {
-			d.lookAtThreads()
+			d.recorder.lookAtThreads()
 		}
 	}
 }

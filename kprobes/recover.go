@@ -102,19 +102,19 @@ func (s *Session) startGuardian() {
 // endGuardian is called by the tracer's thread when it lets nothing go any more by its end.
 func (s *Session) endGuardian() {
 	for d := range s.domains {
-		d.told.Release()
+		d.guard.told.Release()
 	}
 	s.tracing.End()
 }
 
 // holdOther is called when p leaves the address space: the guardian is to look for another process there.
-func (d *domain) holdOther(space *ptrace.Space, p *ptrace.Process) {
-	if d.told.PID() != p.PID {
+func (g *guard) holdOther(space *ptrace.Space, p *ptrace.Process) {
+	if g.told.PID() != p.PID {
 		return
 	}
 	for _, q := range space.Processes() {
 		if q != p {
-			d.told.Move(q.PID, q.StartTime())
+			g.told.Move(q.PID, q.StartTime())
 			return
 		}
 	}

@@ -208,7 +208,7 @@ func (rp *Kretprobe) end() []*site {
 	}
 	for ri := range rp.live {
 		if ri.domain != nil {
-			ri.domain.unlink(ri)
+			ri.domain.followed.unlink(ri)
 		}
 		ri.probe = nil
 	}

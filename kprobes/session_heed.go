@@ -41,7 +41,7 @@ func over(ctx context.Context) error {
 
 // readSymbols reads what is needed of the symbols around at. The error is that of wanted.
 func (d *domain) readSymbols(at arch.Addr) error {
-	if table := d.symbols(); table != nil {
+	if table := d.linker.symbols(); table != nil {
 		_ = table.Ready(d.session.heeded(), at)
 	}
 	return d.session.wanted()

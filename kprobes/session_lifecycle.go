@@ -31,15 +31,15 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if err := d.clean(child); err != nil {
 		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
 	}
-	d.cleanRegion(child)
+	d.guard.cleanRegion(child)
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
-	fresh.inherit(d)
+	fresh.linker.inherit(d)
 	fresh.placeAll(d.copies(), notInChild)
-	fresh.copyCalls(child)
-	fresh.survey = nil
+	fresh.followed.copyCalls(child)
+	fresh.look.survey = nil
 	s.followSyscalls(fresh)
 	return ptrace.Keep
 }
@@ -49,9 +49,9 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	if d, _ := old.Local.(*domain); d != nil {
-		d.noteExec(p)
-		d.endOfProcess(p.PID)
-		d.holdOther(old, p)
+		d.recorder.noteExec(p)
+		d.followed.endOfProcess(p.PID)
+		d.guard.holdOther(old, p)
 		if len(old.Processes()) == 0 {
 			s.forget(d)
 		}
@@ -64,11 +64,11 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
-	if d.executed = true; s.opts.Follow {
+	if d.linker.executed = true; s.opts.Follow {
 		s.followSyscalls(d)
 	}
 	if p != s.main {
-		d.apart, d.foreign = true, true
+		d.linker.apart, d.linker.foreign = true, true
 		return ptrace.Keep
 	}
 	s.watched.Store(false)
@@ -101,8 +101,8 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
 	s.renewBlacklist(false)
-	defer func() { d.survey = nil }()
-	d.watch()
+	defer func() { d.look.survey = nil }()
+	d.linker.watch()
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone
 		kp.waits, kp.reason = false, err.Error()
@@ -114,7 +114,7 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 			continue
 		}
 		kp.home, kp.refusal = "", false
-		switch at, err := d.find(kp); {
+		switch at, err := d.linker.find(kp); {
 		case s.comes(kp, err):
 			s.wait(kp)
 		case err != nil:
@@ -171,22 +171,22 @@ func (d *domain) unlessEnding(err error) error {
 func (s *Session) forget(d *domain) {
 	inChild := s.mainDomain() != nil && d != s.mainDomain()
 	d.released = true
-	d.told.Release()
+	d.guard.told.Release()
 	delete(s.domains, d)
-	for _, f := range d.calls.Frames() {
-		d.end(f, true)
+	for _, f := range d.followed.calls.Frames() {
+		d.followed.end(f, true)
 	}
 	d.text.Forget()
 	folded := true
-	for _, f := range []func(){d.drainLast, func() { d.foldCalls(true) }, d.foldAll, d.endBoards} {
+	for _, f := range []func(){d.recorder.drainLast, func() { d.followed.foldCalls(true) }, d.detours.foldAll, d.upcalls.endBoards} {
 		folded = s.try(f) && folded
 	}
 	if folded { // else somebody may still read there
-		for _, m := range d.shared {
+		for _, m := range d.memory.shared {
 			m.Unmap()
 		}
 	}
-	d.closeTable()
+	d.linker.closeTable()
 	d.neighbours.close()
 	for _, kp := range s.probes {
 		if kp.ret != nil {
@@ -208,17 +208,17 @@ func (s *Session) forget(d *domain) {
 func (s hooks) ThreadExit(th *ptrace.Thread) {
 	s.gone(th.TID)
 	if d := domainOf(th); d != nil {
-		d.noteExit(th)
-		d.endOfThread(th)
-		d.unlearn(th)
+		d.recorder.noteExit(th)
+		d.followed.endOfThread(th)
+		d.upcalls.unlearn(th)
 	}
 }
 
 // Exited implements ptrace.Handler.
 func (s hooks) Exited(p *ptrace.Process) {
 	if d, _ := p.Space.Local.(*domain); d != nil {
-		d.endOfProcess(p.PID)
-		d.holdOther(p.Space, p)
+		d.followed.endOfProcess(p.PID)
+		d.guard.holdOther(p.Space, p)
 		if len(p.Space.Processes()) == 1 {
 			s.forget(d)
 		}

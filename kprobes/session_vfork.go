@@ -43,7 +43,7 @@ func (s *Session) outsideVfork(ctx context.Context, f func() error) error {
 			if err := s.wanted(); err != nil {
 				return err
 			}
-			if waits = s.patient && s.anyInsideVfork((*domain).lacksGuard); waits {
+			if waits = s.patient && s.anyInsideVfork(func(d *domain) bool { return d.guard.lacksGuard() }); waits {
 				return nil
 			}
 			if !s.patient && !own {
@@ -78,13 +78,13 @@ func (s *Session) hasWaited() {
 }
 
 // lacksGuard tells that a guard is still to be made, and is worth waiting for.
-func (d *domain) lacksGuard() bool {
-	return !d.private && !d.guard.none && !d.guard.waited && (!d.guard.tried || d.guard.incomplete)
+func (g *guard) lacksGuard() bool {
+	return !g.d.memory.private && !g.d.guard.none && !g.d.guard.waited && (!g.d.guard.tried || g.d.guard.incomplete)
 }
 
 // unguarded is why code is not to be patched yet. In a followed child it is: nobody would try again there.
-func (d *domain) unguarded() error {
-	if d.session.patient && d == d.session.mainDomain() && d.guard.incomplete && !d.guard.waited && d.insideVfork() {
+func (g *guard) unguarded() error {
+	if g.d.session.patient && g.d == g.d.session.mainDomain() && g.d.guard.incomplete && !g.d.guard.waited && g.d.insideVfork() {
 		return errInsideVfork
 	}
 	return nil
@@ -96,21 +96,21 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 	if d != nil {
 		d.guard.waited = false
 	}
-	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released {
+	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.memory.private || d.released {
 		return
 	}
-	for _, key := range d.unfinished {
-		delete(d.searched, key)
+	for _, key := range d.masks.unfinished {
+		delete(d.masks.searched, key)
 	}
-	d.unfinished, d.survey = nil, nil
+	d.masks.unfinished, d.look.survey = nil, nil
 	if d.guard.incomplete = false; len(d.sites) == 0 {
 		return
 	}
-	d.guardSites(slices.Collect(maps.Values(d.sites)))
+	d.guard.guardSites(slices.Collect(maps.Values(d.sites)))
 	for _, st := range d.sites {
 		if st.jump() != nil {
-			d.guardDetour(st.jump())
+			d.guard.guardDetour(st.jump())
 		}
 	}
-	d.survey = nil
+	d.look.survey = nil
 }

@@ -105,15 +105,15 @@ func (s *Session) renewBlacklist(sameProgram bool) {
 
 // checkBlacklist refuses what must not be probed though it is code of the target (A20, A21,
 // A22).
-func (d *domain) checkBlacklist(at arch.Addr, m procfs.Mapping) error {
+func (lo *looks) checkBlacklist(at arch.Addr, m procfs.Mapping) error {
 	if m.Path == "[vdso]" {
 		return fmt.Errorf("%w: the vdso is the kernel's, and what it is called for here goes through it", ErrBlacklisted)
 	}
-	s := d.session
+	s := lo.d.session
 	if len(s.blacklist) == 0 {
 		return nil
 	}
-	loc, _ := d.symbols().Lookup(at)
+	loc, _ := lo.d.linker.symbols().Lookup(at)
 	for _, e := range s.blacklist {
 		if e.Range.Contains(at) || e.Name != "" && e.Name == unsplit(loc.Symbol.Linkage) {
 			return fmt.Errorf("%w: %s is on the session's blacklist", ErrBlacklisted, e)
@@ -141,12 +141,12 @@ func unsplit(linkage string) string {
 // isSigreturn recognizes a call of rt_sigreturn as libraries write it, of either instruction.
 // Where there is no call-frame information, libgcc and debuggers tell a signal's frame by
 // these bytes.
-func (d *domain) isSigreturn(at arch.Addr) bool {
+func (lo *looks) isSigreturn(at arch.Addr) bool {
 	call := host.Arch.SyscallInsn()
 	for _, load := range host.Arch.SigreturnLoads() {
 		insns := slices.Concat(load, call)
 		for _, start := range []arch.Addr{at, at - arch.Addr(len(load))} {
-			code, err := d.original(start, len(insns))
+			code, err := lo.original(start, len(insns))
 			if err == nil && bytes.Equal(code, insns) {
 				return true
 			}

@@ -166,6 +166,6 @@ func (s *Session) chooses(ts *threadState, sp *SyscallProbe) bool {
 		sp.hits.Add(1)
 		return true
 	}
-	ts.regs.domain.keepState(&sp.own)
+	ts.regs.domain.recorder.keepState(&sp.own)
 	return s.interpret(ts, &sp.own, &ts.regs)
 }

@@ -272,7 +272,7 @@ func (s *Session) stoppedFor(d *domain) map[uint64]bool {
 }
 
 // stopsIn tells whether sp works by stops in d. It does in all programs that are executed.
-func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStops || d.executed }
+func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStops || d.linker.executed }
 
 // SyscallEntered implements ptrace.SyscallHandler.
 func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {

@@ -18,7 +18,7 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	}
 	s.forgetSurveys()
 	defer s.forgetSurveys()
-	sites, gaps, err := d.callSites(chosen)
+	sites, gaps, err := d.look.callSites(chosen)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Session) changeWay(sp *SyscallProbe, why error) error {
 	kps := sp.kps
 	if sp.own.checked != nil {
 		for d := range s.domains {
-			d.keepState(&sp.own) // which goes on where they end
+			d.recorder.keepState(&sp.own) // which goes on where they end
 		}
 	}
 	sp.kps, sp.way, sp.why = nil, SyscallByStops, why.Error()
