@@ -174,7 +174,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		th.MovedOut()
 		return
 	case th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil:
-		_, _ = d.session.resume(th, ts) // if it fails, the thread stands at the original code all the same
+		_, _ = d.session.hits.resume(th, ts) // if it fails, the thread stands at the original code all the same
 		return
 	}
 	if st := d.slots.slotSite(ip); st != nil {
@@ -212,12 +212,12 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 		return
 	}
 	if executed {
-		d.session.rerecord(th, st)
+		d.session.hits.rerecord(th, st)
 	}
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
 		if regs.Trapped() != st.slot.Trap {
-			d.session.translate(th, ip, orig) // of the program's own
+			d.session.hits.translate(th, ip, orig) // of the program's own
 			break
 		}
 		fallthrough

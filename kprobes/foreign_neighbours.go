@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -142,32 +143,45 @@ func (nb *neighbours) close() {
 	nb.files = nil
 }
 
-// watchBeside begins to look at the code now and then, as long as there are patches.
-func (s *Session) watchBeside() {
-	if !s.beside && !s.closed {
-		s.beside = true
-		time.AfterFunc(besideInterval, s.lookAgain)
+// besideWatch is a session's looks at code that others may write into.
+type besideWatch struct {
+	s    *Session
+	on   bool // the code is looked at now and then
+	soon bool // and will be at once
+
+	toldShared    bool
+	toldDisturbed bool // that somebody writes into code at probes
+	toldCopied    bool // that the program has copied our bytes
+
+	disturbances atomic.Uint64 // by others
+}
+
+// begin begins to look at the code now and then, as long as there are patches.
+func (bw *besideWatch) begin() {
+	if !bw.on && !bw.s.closed {
+		bw.on = true
+		time.AfterFunc(besideInterval, bw.again)
 	}
 }
 
-func (s *Session) lookAgain() {
+func (bw *besideWatch) again() {
 	var next time.Duration
-	if s.do(func() error { next = s.lookBeside(); return nil }) == nil && next > 0 {
-		time.AfterFunc(next, s.lookAgain)
+	if bw.s.do(func() error { next = bw.look(); return nil }) == nil && next > 0 {
+		time.AfterFunc(next, bw.again)
 	}
 }
 
-// lookBeside looks once, and tells when to look again; 0 if there is nothing to look at.
-func (s *Session) lookBeside() (next time.Duration) {
+// look looks once, and tells when to look again; 0 if there is nothing to look at.
+func (bw *besideWatch) look() (next time.Duration) {
 	began, patched := time.Now(), false
-	for d := range s.domains {
+	for d := range bw.s.domains {
 		if d.released || d.linker.busy {
 			patched = patched || d.linker.busy
 			continue
 		}
 		patched = d.neighbours.lookBeside() || patched
 	}
-	if s.beside = patched; !patched {
+	if bw.on = patched; !patched {
 		return 0
 	}
 	return max(besideInterval, besideShare*time.Since(began))
@@ -205,7 +219,7 @@ func (nb *neighbours) freeOf(sites []*site) {
 	if len(sites) == 0 {
 		return
 	}
-	nb.d.session.disturbances.Add(uint64(len(sites)))
+	nb.d.session.beside.disturbances.Add(uint64(len(sites)))
 	for _, st := range sites {
 		st.jump().beside = true
 	}
@@ -218,7 +232,7 @@ func (nb *neighbours) freeOf(sites []*site) {
 
 // again arms a site whose breakpoint was lost, or has it wait while other code stands there.
 func (nb *neighbours) again(st *site) {
-	nb.d.session.disturbances.Add(1)
+	nb.d.session.beside.disturbances.Add(1)
 	err := nb.d.text.Disarm(st.patch())
 	if err == nil && st.wanted() {
 		err = nb.d.arm(st)
@@ -260,14 +274,14 @@ func (nb *neighbours) returnOusted() {
 
 // tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when what they left is no longer run: half a jump leads anywhere.
 func (nb *neighbours) tellDisturbed(st *site) {
-	if s := nb.d.session; !s.toldDisturbed {
-		s.toldDisturbed = true
+	if s := nb.d.session; !s.beside.toldDisturbed {
+		s.beside.toldDisturbed = true
 		s.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the program itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
 	}
 }
 
 // Disturbances is how often others, such as kernel uprobes, have changed the code at probes. Each of these was armed again, or told of.
-func (s *Session) Disturbances() uint64 { return s.disturbances.Load() }
+func (s *Session) Disturbances() uint64 { return s.beside.disturbances.Load() }
 
 // tellShared warns, once, of sites where somebody else's breakpoint stands.
 func (nb *neighbours) tellShared(sites []*site) {
@@ -275,10 +289,10 @@ func (nb *neighbours) tellShared(sites []*site) {
 		if st.patch() == nil || !st.patch().Shared() {
 			continue
 		}
-		if !nb.d.session.toldShared {
+		if !nb.d.session.beside.toldShared {
 			nb.d.session.warn("somebody else has a breakpoint at %s (a kernel uprobe, or one that a debugger has left): a uprobe has the hits there until it goes", st.addr)
 		}
-		nb.d.session.toldShared, st.rejected, st.refusal = true, true, besideRefusal
+		nb.d.session.beside.toldShared, st.rejected, st.refusal = true, true, besideRefusal
 		nb.besiegeAt(st.addr)
 	}
 }
@@ -330,7 +344,7 @@ func (nb *neighbours) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, i
 	if info != nil {
 		th.UndoFault()
 	}
-	nb.d.session.lookNow()
+	nb.d.session.beside.now()
 	return true
 }
 
@@ -351,17 +365,17 @@ func (nb *neighbours) atTorn(at arch.Addr, regs arch.Regs) bool {
 		} else if head == st.addr {
 			regs.SetIP(st.jump().landing.Entry)
 		}
-		nb.d.session.lookNow()
+		nb.d.session.beside.now()
 		break
 	}
 	return true
 }
 
-// lookNow has the code looked at as soon as the tracer is done with what it does.
-func (s *Session) lookNow() {
-	if !s.lookSoon {
-		s.lookSoon = true
-		go func() { _ = s.do(func() error { s.lookSoon = false; s.lookBeside(); return nil }) }()
+// now has the code looked at as soon as the tracer is done with what it does.
+func (bw *besideWatch) now() {
+	if !bw.soon {
+		bw.soon = true
+		go func() { _ = bw.s.do(func() error { bw.soon = false; bw.look(); return nil }) }()
 	}
 }
 

@@ -87,7 +87,7 @@ func (mk *masks) makeTails(sites []*site) (fresh []*site) {
 	defer func() { mk.placing = false }()
 	for _, m := range mk.unsearched(sites) {
 		calls := mk.maskCalls(m)
-		if mk.d.session.wanted() != nil {
+		if mk.d.session.heed.wanted() != nil {
 			delete(mk.searched, keyOf(m)) // it may have been cut short
 			continue
 		}
@@ -171,7 +171,7 @@ func (mk *masks) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 		}
 		calls = append(calls, call)
 	}
-	if searched.short != "" && mk.d.session.wanted() == nil {
+	if searched.short != "" && mk.d.session.heed.wanted() == nil {
 		mk.d.session.warn("the process may not survive if gokprobe is killed: %s", searched.short)
 	}
 	return calls

@@ -37,7 +37,7 @@ import (
 // by without (ptrace.GuardKeeper).
 
 // actionCall is called for a thread at a breakpoint of det's tail.
-func (s *Session) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+func (hs *hits) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	regs.SetIP(det.End) // it makes the call itself
 	call := actionArgs(regs)
 	if !d.guard.has(unix.SIGTRAP) || call.size != setLen || d.masks.watchesCall(det.End) {
@@ -78,7 +78,7 @@ func actionArgs(regs arch.Regs) (call struct {
 
 // watchesCall tells whether somebody wants to see the calls of rt_sigaction that are made at insn.
 func (mk *masks) watchesCall(insn arch.Addr) bool {
-	return mk.d.sites[insn] != nil || slices.ContainsFunc(mk.d.session.syscalls, func(sp *SyscallProbe) bool {
+	return mk.d.sites[insn] != nil || slices.ContainsFunc(mk.d.session.syscalls.all, func(sp *SyscallProbe) bool {
 		return slices.Contains(sp.Numbers, unix.SYS_RT_SIGACTION)
 	})
 }

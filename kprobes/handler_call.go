@@ -268,23 +268,29 @@ type runningHandler struct {
 	over chan struct{} // closed at its end; nil if nobody waits
 }
 
-func (s *Session) handlerEnds() {
-	last := len(s.running) - 1
-	if over := s.running[last].over; over != nil {
+// handlers is those of a session that run.
+type handlers struct {
+	s       *Session
+	running []runningHandler // the last one runs, the others wait for functions that they call
+}
+
+func (hd *handlers) handlerEnds() {
+	last := len(hd.running) - 1
+	if over := hd.running[last].over; over != nil {
 		close(over)
 	}
-	s.running = s.running[:last]
+	hd.running = hd.running[:last]
 }
 
 // busyWith is closed at the end of a handler of kps that calls a function, or it is nil: no
 // other handler runs while closures do.
-func (s *Session) busyWith(kps []*Kprobe) chan struct{} {
-	i := slices.IndexFunc(s.running, func(h runningHandler) bool { return slices.Contains(kps, h.kp) })
+func (hd *handlers) busyWith(kps []*Kprobe) chan struct{} {
+	i := slices.IndexFunc(hd.running, func(h runningHandler) bool { return slices.Contains(kps, h.kp) })
 	if i < 0 {
 		return nil
 	}
-	if s.running[i].over == nil {
-		s.running[i].over = make(chan struct{})
+	if hd.running[i].over == nil {
+		hd.running[i].over = make(chan struct{})
 	}
-	return s.running[i].over
+	return hd.running[i].over
 }

@@ -74,14 +74,14 @@ func (s *Session) RegisterJprobes(jps []*Jprobe) error {
 	for i, jp := range jps {
 		b, err := bodyOf(jp.Entry)
 		if err == nil {
-			b, err = s.bind(b, &jp.KP)
+			b, err = s.registry.bind(b, &jp.KP)
 		}
 		if err != nil {
 			return s.do(func() error { return probeError(&jp.KP, err) })
 		}
 		bodies[i] = b
 	}
-	return s.registerAll(context.Background(), kps, func(i int) {
+	return s.registry.registerAll(context.Background(), kps, func(i int) {
 		jp := jps[i]
 		jp.body, jp.KP.jprobe, jp.KP.PreHandler = bodies[i], jp, jp.handle
 	})
@@ -126,12 +126,12 @@ func bodyOf(entry any) (body, error) {
 }
 
 // bind finds out how the function that kp asks for gets its arguments. It reads symbols.
-func (s *Session) bind(b body, kp *Kprobe) (body, error) {
-	at, err := s.locate(context.Background(), kp)
+func (rg *registry) bind(b body, kp *Kprobe) (body, error) {
+	at, err := rg.locate(context.Background(), kp)
 	if err != nil || at == notYet {
 		return b, err
 	}
-	return b.bind(s.table, at)
+	return b.bind(rg.s.table, at)
 }
 
 func (b body) bind(table *symbols.Table, at arch.Addr) (body, error) {

@@ -63,23 +63,29 @@ type optimizer struct {
 // enqueue has the optimizer look at st.
 func (opt *optimizer) enqueue(st *site) {
 	opt.queue[st] = true
-	opt.d.session.kick()
+	opt.d.session.passes.kick()
+}
+
+// passes is when a session's optimizer works.
+type passes struct {
+	s          *Session
+	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
 }
 
 // kick starts the optimizer after a while, if it does not wait already.
-func (s *Session) kick() {
-	if s.optimizing != nil || s.closed {
+func (ps *passes) kick() {
+	if ps.optimizing != nil || ps.s.closed {
 		return
 	}
-	s.optimizing = make(chan struct{})
-	time.AfterFunc(optimizeDelay, s.optimizeLater)
+	ps.optimizing = make(chan struct{})
+	time.AfterFunc(optimizeDelay, ps.optimizeLater)
 }
 
 // optimizeLater runs passes until the queues are empty.
-func (s *Session) optimizeLater() {
+func (ps *passes) optimizeLater() {
 	again := true
 	for again {
-		if s.do(func() error { again = s.pass(); return nil }) != nil {
+		if ps.s.do(func() error { again = ps.pass(); return nil }) != nil {
 			return // the session is closed
 		}
 	}
@@ -91,7 +97,7 @@ func (s *Session) optimizeLater() {
 func (s *Session) WaitForOptimizer() {
 	for {
 		var busy chan struct{}
-		if s.tracer.Do(func() { busy = s.optimizing }) != nil || busy == nil || s.tracer.Own() {
+		if s.tracer.Do(func() { busy = s.passes.optimizing }) != nil || busy == nil || s.tracer.Own() {
 			return
 		}
 		select {
@@ -107,7 +113,7 @@ func (s *Session) WaitForOptimizer() {
 func (s *Session) SetOptimization(on bool) error {
 	return s.do(func() error {
 		s.opts.NoOptimize = !on
-		return s.whileMapped(func() error {
+		return s.registry.whileMapped(func() error {
 			var errs []error
 			for d := range s.domains {
 				if !on {
@@ -124,20 +130,20 @@ func (s *Session) SetOptimization(on bool) error {
 
 // pass works on one batch of each domain, and reports whether more is to be done. If not, it
 // is the last until the next kick.
-func (s *Session) pass() (again bool) {
+func (ps *passes) pass() (again bool) {
 	defer func() {
-		if !again && s.optimizing != nil {
-			close(s.optimizing)
-			s.optimizing = nil
+		if !again && ps.optimizing != nil {
+			close(ps.optimizing)
+			ps.optimizing = nil
 		}
 	}()
-	for d := range s.domains {
+	for d := range ps.s.domains {
 		if len(d.optimizer.queue) == 0 || d.released || d.linker.busy {
 			continue
 		}
 		d.look.survey = nil
-		if err := d.unlessEnding(d.optimizer.optimizeBatch()); err != nil && !s.dying() {
-			s.warn("optimizing probes: %v", err)
+		if err := d.unlessEnding(d.optimizer.optimizeBatch()); err != nil && !ps.s.dying() {
+			ps.s.warn("optimizing probes: %v", err)
 		}
 		d.look.survey = nil
 		again = again || len(d.optimizer.queue) > 0

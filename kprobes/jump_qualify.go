@@ -120,7 +120,7 @@ func (kp *Kprobe) needsTracer() string {
 
 // counted is the probes whose hits the target counts.
 func (st *site) counted() (owners []*Kprobe) {
-	if st.domain.session.disarmed {
+	if st.domain.session.registry.disarmed {
 		return nil
 	}
 	for _, kp := range st.probes {

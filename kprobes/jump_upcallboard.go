@@ -68,10 +68,10 @@ func (u *upcalls) boardNear(at arch.Addr) (*board, error) {
 	b := &board{domain: u.d, where: arch.Range{Start: where + skip, End: where + skip + arch.Addr(size)}}
 	b.Mailboxes = hostUpcalls.Mailboxes(mem[skip:], b.where.Start, boxesOnBoard)
 	b.SetPatience(patience)
-	b.SetLooking(u.d.session.looking)
+	b.SetLooking(u.d.session.answering.looking)
 	u.boards = append(u.boards, b)
 	s := u.d.session
-	if s.boards = append(s.boards, b); len(s.boards) == 1 {
+	if s.answering.boards = append(s.answering.boards, b); len(s.answering.boards) == 1 {
 		s.tracer.SetPoller(polling{s})
 	}
 	return b, nil
@@ -88,13 +88,13 @@ func serves(data arch.Range, at, near arch.Addr) bool {
 // keep a copy of the registers.
 func (u *upcalls) endBoards() {
 	s := u.d.session
-	for _, ts := range s.inBox {
+	for _, ts := range s.answering.inBox {
 		if ts.regs.domain == u.d && ts.box != nil {
 			ts.regs.Regs, ts.box, ts.over = ts.regs.Regs.Clone(), nil, true
 		}
 	}
-	s.boards = slices.DeleteFunc(s.boards, func(b *board) bool { return b.domain == u.d })
-	if u.boards = nil; len(s.boards) == 0 {
+	s.answering.boards = slices.DeleteFunc(s.answering.boards, func(b *board) bool { return b.domain == u.d })
+	if u.boards = nil; len(s.answering.boards) == 0 {
 		s.tracer.SetPoller(nil)
 	}
 }

@@ -49,8 +49,8 @@ func (lk *linker) update() {
 		}
 		lk.modules = now
 		if lk.d == lk.d.session.mainDomain() {
-			lk.d.session.changes.Add(1)
-			lk.d.session.renewBlacklist(true)
+			lk.d.session.registry.changes.Add(1)
+			lk.d.session.registry.renewBlacklist(true)
 		}
 	}
 	if !lk.busy {
@@ -58,15 +58,15 @@ func (lk *linker) update() {
 		lk.came = nil
 		lk.seek(complete)
 		if len(complete) > 0 && lk.d == lk.d.session.mainDomain() && !lk.executed {
-			lk.d.session.callsCame(complete)
+			lk.d.session.syscalls.callsCame(complete)
 		}
 	}
 }
 
 // catchUp keeps what is done next from code that was unmapped while the dynamic linker is not
 // done yet: something else may be there already.
-func (s *Session) catchUp() {
-	for d := range s.domains {
+func (rg *registry) catchUp() {
+	for d := range rg.s.domains {
 		if d.linker.busy {
 			d.linker.update()
 		}
@@ -74,8 +74,8 @@ func (s *Session) catchUp() {
 }
 
 // whileMapped is catchUp before f, with nothing unmapped until f is done.
-func (s *Session) whileMapped(f func() error) error {
-	for d := range s.domains {
+func (rg *registry) whileMapped(f func() error) error {
+	for d := range rg.s.domains {
 		if inner := f; d.linker.busy {
 			f = func() error {
 				return d.space.Freeze(func(*ptrace.Frozen) error {
@@ -89,14 +89,14 @@ func (s *Session) whileMapped(f func() error) error {
 }
 
 // moved tells whether the main process's modules are not what they were when changes was known.
-func (s *Session) moved(known uint64) bool { return s.changes.Load() != known }
+func (rg *registry) moved(known uint64) bool { return rg.changes.Load() != known }
 
 // movedNow is moved, by what the process has mapped now.
-func (s *Session) movedNow(known uint64) bool {
-	if d := s.mainDomain(); d != nil {
+func (rg *registry) movedNow(known uint64) bool {
+	if d := rg.s.mainDomain(); d != nil {
 		d.linker.update()
 	}
-	return s.moved(known)
+	return rg.moved(known)
 }
 
 // without is those of modules that are not among others.
@@ -178,7 +178,7 @@ func (fo *followed) endReturns(st *site) {
 			fo.end(f, true)
 		}
 	}
-	for _, kp := range fo.d.session.probes {
+	for _, kp := range fo.d.session.registry.probes {
 		if kp.ret != nil && kp.ret.returns[st] {
 			delete(kp.ret.returns, st)
 			st.returning--
@@ -197,16 +197,16 @@ func (kp *Kprobe) byName() bool {
 
 // comes tells of the error that looking up kp's name has brought whether kp is to wait: its
 // library is not there.
-func (s *Session) comes(kp *Kprobe, err error) bool {
+func (rg *registry) comes(kp *Kprobe, err error) bool {
 	lib := symbols.Library(kp.SymbolName)
-	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(s.table.Modules(), kp.isIn)
+	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
 // wait has kp wait for its library.
-func (s *Session) wait(kp *Kprobe) {
+func (rg *registry) wait(kp *Kprobe) {
 	kp.Flags &^= FlagGone
 	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
-	s.warn("probe %s waits: %s", kp.name(), kp.reason)
+	rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
 }
 
 // isIn tells whether m may be the module that kp was in, or asks for.
@@ -220,7 +220,7 @@ func (kp *Kprobe) isIn(m *symbols.Module) bool {
 // seek places the probes that modules which came bring a place for.
 func (lk *linker) seek(came []*symbols.Module) {
 	var kps []*Kprobe
-	for _, kp := range lk.d.session.probes {
+	for _, kp := range lk.d.session.registry.probes {
 		if kp.byName() && !kp.ended && lk.d.placed(kp) == nil && slices.ContainsFunc(came, kp.isIn) {
 			kps = append(kps, kp)
 		}

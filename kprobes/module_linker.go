@@ -102,51 +102,51 @@ func (lk *linker) placeLinkerSite() (*site, error) {
 }
 
 // linkerCalled handles a hit of the site.
-func (s *Session) linkerCalled(ts *threadState, d *domain) {
+func (hs *hits) linkerCalled(ts *threadState, d *domain) {
 	ts.handling = true
 	defer func() { ts.handling = false }()
 	if d.linker.busy = d.linker.Busy(d.space); !d.linker.busy {
 		d.linker.update()
 		if len(d.optimizer.queue) > 0 { // the optimizer has left it alone meanwhile
-			s.kick()
+			hs.s.passes.kick()
 		}
 	}
 }
 
 // watch has every address space watched.
-func (s *Session) watch() error {
-	if s.watched.Load() {
+func (rg *registry) watch() error {
+	if rg.watched.Load() {
 		return nil
 	}
-	for d := range s.domains {
+	for d := range rg.s.domains {
 		d.look.survey = nil
 		d.linker.watch()
 		d.look.survey = nil
 	}
-	s.watched.Store(true)
-	for d := range s.domains {
-		if s.patient && (errors.Is(d.linker.blind, errInsideVfork) || errors.Is(d.linker.blind, ptrace.ErrNoThread)) {
-			return errors.Join(d.linker.blind, s.unwatch())
+	rg.watched.Store(true)
+	for d := range rg.s.domains {
+		if rg.s.heed.patient && (errors.Is(d.linker.blind, errInsideVfork) || errors.Is(d.linker.blind, ptrace.ErrNoThread)) {
+			return errors.Join(d.linker.blind, rg.unwatch())
 		}
 	}
 	return nil
 }
 
 // unwatch comes after a registration that has failed, if there are no probes.
-func (s *Session) unwatch() error {
+func (rg *registry) unwatch() error {
 	var errs []error
-	for d := range s.domains {
+	for d := range rg.s.domains {
 		errs = append(errs, d.linker.unwatch())
 	}
-	s.watched.Store(false)
+	rg.watched.Store(false)
 	return errors.Join(errs...)
 }
 
 // tellBlind warns of what watch could not do.
-func (s *Session) tellBlind() {
-	for d := range s.domains {
+func (rg *registry) tellBlind() {
+	for d := range rg.s.domains {
 		if d.unlessEnding(d.linker.blind) != nil {
-			s.warn("libraries that the process loads or unloads from now on are not noticed: %v", d.linker.blind)
+			rg.s.warn("libraries that the process loads or unloads from now on are not noticed: %v", d.linker.blind)
 			d.linker.blind = nil
 		}
 	}

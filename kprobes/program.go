@@ -155,9 +155,9 @@ func (rc *recorder) newRecording(kp *Kprobe, at arch.Addr) (*recording, error) {
 // newRecordingOf is newRecording of what change makes of the Program.
 func (rc *recorder) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Program) program.Program) (*recording, error) {
 	s := rc.d.session
-	s.lastRecording++
+	s.records.lastRecording++
 	p := change(*kp.Program)
-	p.ID, p.Maps = s.lastRecording, slices.Clone(p.Maps)
+	p.ID, p.Maps = s.records.lastRecording, slices.Clone(p.Maps)
 	rec := &recording{kp: kp, id: p.ID}
 	for i, m := range p.Maps {
 		mem, err := rc.placeMap(kp, m, at)
@@ -222,7 +222,7 @@ func (rc *recorder) endRecording(rec *recording) {
 	if rec == nil {
 		return
 	}
-	rc.d.session.drainAll()
+	rc.d.session.records.drainAll()
 	rc.keep(rec)
 	rc.freeMaps(rec)
 	rec.maps = nil
@@ -307,16 +307,16 @@ type getter interface {
 
 // interpret runs kp's program for a thread that has stopped, hands on what it records, and returns what it
 // decides, if it does.
-func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) (chosen bool) {
+func (rk *recordKeeper) interpret(ts *threadState, kp *Kprobe, context getter) (chosen bool) {
 	regs := &ts.regs
-	if s.scratch == nil {
-		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
+	if rk.scratch == nil {
+		rk.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}
 	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: host.Ticks, Thread: uint64(regs.ThreadPointer()), Processor: regs.processor}
 	for i, m := range kp.checked.Maps {
 		switch m.Kind {
 		case program.Ring:
-			e.Maps = append(e.Maps, s.scratch)
+			e.Maps = append(e.Maps, rk.scratch)
 		case program.State:
 			e.Maps = append(e.Maps, regs.domain.recorder.stateOf(kp))
 		default:
@@ -325,34 +325,34 @@ func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) (chosen
 	}
 	chosen, err := kp.checked.Decide(e)
 	if err != nil {
-		s.warn("program of %s: %v", kp.name(), err)
+		rk.s.warn("program of %s: %v", kp.name(), err)
 		return false
 	}
-	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, s.scratch); err == nil {
-		_, _ = r.Read(func(rec program.Record) { s.wrote(kp, regs, rec.Payload) })
+	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, rk.scratch); err == nil {
+		_, _ = r.Read(func(rec program.Record) { rk.wrote(kp, regs, rec.Payload) })
 	}
 	return chosen
 }
 
 // wrote keeps a record that the tracer has made until those are handed on that the target made before.
-func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
+func (rk *recordKeeper) wrote(kp *Kprobe, regs *Regs, payload []byte) {
 	w := written{domain: regs.domain, kp: kp, time: host.Ticks(), payload: slices.Clone(payload)}
 	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
-	s.keep(w)
-	if s.startDraining(); s.taken.Len() >= turn {
-		s.drain()
+	rk.keep(w)
+	if rk.startDraining(); rk.taken.Len() >= turn {
+		rk.drain()
 	}
 }
 
 // deliver calls kp's RecordHandler, whose panic is kept from the target.
-func (s *Session) deliver(kp *Kprobe, r *HitRecord) {
+func (rk *recordKeeper) deliver(kp *Kprobe, r *HitRecord) {
 	defer func() {
 		if p := recover(); p != nil {
 			if ptrace.Faulted(p) {
 				panic(p)
 			}
-			s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
-			_ = s.DisableKprobe(kp)
+			rk.s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
+			_ = rk.s.DisableKprobe(kp)
 		}
 	}()
 	if kp.RecordHandler != nil {

@@ -55,7 +55,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 			}
 		}
 	}
-	if n := s.taken.Len(); n != 0 {
+	if n := s.records.taken.Len(); n != 0 {
 		t.Errorf("%d records wait", n)
 	}
 }

@@ -185,8 +185,8 @@ func (rc *recorder) endState(kp *Kprobe) {
 }
 
 // endStates ends kp's part in its state in all address spaces.
-func (s *Session) endStates(kp *Kprobe) {
-	for d := range s.domains {
+func (rg *registry) endStates(kp *Kprobe) {
+	for d := range rg.s.domains {
 		d.recorder.endState(kp)
 	}
 }

@@ -73,7 +73,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		ri.put()
 		return 0
 	}
-	if rp.EntryHandler != nil && d.session.guard(kp, func() int { return rp.EntryHandler(ri, regs) }) != 0 {
+	if rp.EntryHandler != nil && d.session.handlers.guard(kp, func() int { return rp.EntryHandler(ri, regs) }) != 0 {
 		ri.put()
 		return 0
 	}
@@ -244,7 +244,7 @@ func (fo *followed) endOf(own frames.Owner) {
 
 // returned runs the Handlers of calls that return to st, those that were followed last first
 // (C12).
-func (s *Session) returned(ts *threadState, st *site) {
+func (hs *hits) returned(ts *threadState, st *site) {
 	d, regs := st.domain, &ts.regs
 	d.followed.adoptFrame(regs.PID(), regs.SP(), frames.Owner{TID: regs.TID()})
 	f, own, top := d.followed.returnedFrom(regs, false)
@@ -260,7 +260,7 @@ func (s *Session) returned(ts *threadState, st *site) {
 		}
 		return
 	}
-	s.runReturns(ts, st, slices.Collect(d.followed.calls.In(top.call.Frame)))
+	hs.runReturns(ts, st, slices.Collect(d.followed.calls.In(top.call.Frame)))
 	if !d.released && f.PID == regs.PID() {
 		d.followed.end(f, false)
 		d.followed.endUnwound(own, f)
@@ -286,7 +286,7 @@ func (fo *followed) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own fra
 	return f, own, top
 }
 
-func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
+func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
 	regs := &ts.regs
 	ip := regs.IP()
 	ts.handling, ts.atReturn = true, true
@@ -305,10 +305,10 @@ func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstan
 		regs.running = &rp.KP
 		regs.SetIP(st.addr)
 		if rp.KP.checked != nil {
-			s.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
+			hs.s.records.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
 		}
 		if rp.Handler != nil {
-			s.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })
+			hs.s.handlers.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })
 		}
 	}
 	if !st.domain.released {

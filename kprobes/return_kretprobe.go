@@ -114,7 +114,7 @@ func (s *Session) RegisterKretprobes(rps []*Kretprobe) error {
 func (s *Session) RegisterKretprobesContext(ctx context.Context, rps []*Kretprobe) error {
 	kps := entries(rps)
 	adopt := func(i int) { kps[i].ret = rps[i] }
-	return s.registerAll(ctx, kps, adopt)
+	return s.registry.registerAll(ctx, kps, adopt)
 }
 
 func entries(rps []*Kretprobe) []*Kprobe {

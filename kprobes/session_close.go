@@ -24,12 +24,12 @@ func (s *Session) Close() error {
 		derr := s.tracer.Do(func() {
 			again = false
 			if s.closed {
-				s.endGuardian()
+				s.target.endGuardian()
 				return
 			}
 			s.endCalls()
 			last := own || !time.Now().Before(end)
-			if again = !last && s.anyInsideVfork(func(d *domain) bool { return d.guard.guarded() }); again {
+			if again = !last && s.heed.anyInsideVfork(func(d *domain) bool { return d.guard.guarded() }); again {
 				return // before anybody is stopped
 			}
 			s.closed = true
@@ -38,7 +38,7 @@ func (s *Session) Close() error {
 				s.closed, again = false, true
 				return
 			}
-			defer s.endGuardian()
+			defer s.target.endGuardian()
 			if err != nil && s.dying() {
 				err = nil // nobody is left to be harmed
 			}
@@ -82,18 +82,18 @@ func (s *Session) release(last bool) (waits bool, err error) {
 	if err = errors.Join(errs...); waits {
 		return true, err
 	}
-	for _, kp := range s.probes {
+	for _, kp := range s.registry.probes {
 		kp.session, kp.placements = nil, nil
 		if kp.ret != nil {
 			kp.ret.end()
 			kp.ret = nil
 		}
 	}
-	s.probes = nil
-	for _, sp := range s.syscalls {
+	s.registry.probes = nil
+	for _, sp := range s.syscalls.all {
 		sp.own.session = nil
 	}
-	s.syscalls = nil
+	s.syscalls.all = nil
 	return false, err
 }
 

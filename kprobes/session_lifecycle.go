@@ -15,7 +15,7 @@ type hooks struct{ *Session }
 func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	fate := s.forked(parent, child)
 	if fate == ptrace.LetGo {
-		s.ended(child)
+		s.watchers.ended(child)
 	}
 	return fate
 }
@@ -40,7 +40,7 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	fresh.placeAll(d.copies(), notInChild)
 	fresh.followed.copyCalls(child)
 	fresh.look.survey = nil
-	s.followSyscalls(fresh)
+	s.syscalls.followSyscalls(fresh)
 	return ptrace.Keep
 }
 
@@ -60,63 +60,63 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		th.Local = nil // the hit that brought it into exec has no end
 	}
 	if p != s.main && !s.opts.Follow {
-		s.ended(p)
+		s.watchers.ended(p)
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
 	if d.linker.executed = true; s.opts.Follow {
-		s.followSyscalls(d)
+		s.syscalls.followSyscalls(d)
 	}
 	if p != s.main {
 		d.linker.apart, d.linker.foreign = true, true
 		return ptrace.Keep
 	}
-	s.watched.Store(false)
-	if s.peek != nil {
-		s.peek.Follow(p.Space)
+	s.registry.watched.Store(false)
+	if s.target.peek != nil {
+		s.target.peek.Follow(p.Space)
 	}
-	if s.images++; s.table == nil {
+	if s.target.images++; s.table == nil {
 		return ptrace.Keep // loadSymbols will see that it is to begin anew
 	}
 	if err := s.table.Refresh(); err != nil {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
-	s.renewBlacklist(false)
+	s.registry.renewBlacklist(false)
 	if s.opts.Follow {
-		s.rearm(p, d)
+		s.registry.rearm(p, d)
 	} else {
-		s.endAll()
+		s.registry.endAll()
 	}
 	return ptrace.Keep
 }
 
 // rearm resolves symbol probes again in a new program, at its entry point, when its
 // libraries are there.
-func (s *Session) rearm(p *ptrace.Process, d *domain) {
-	if err := s.runToEntry(p); err != nil {
-		s.warn("following the new program: %v", err)
+func (rg *registry) rearm(p *ptrace.Process, d *domain) {
+	if err := rg.s.target.runToEntry(p); err != nil {
+		rg.s.warn("following the new program: %v", err)
 		return
 	}
-	if err := s.table.Refresh(); err != nil {
-		s.warn("reading the symbols of the new program: %v", err)
+	if err := rg.s.table.Refresh(); err != nil {
+		rg.s.warn("reading the symbols of the new program: %v", err)
 	}
-	s.renewBlacklist(false)
+	rg.renewBlacklist(false)
 	defer func() { d.look.survey = nil }()
 	d.linker.watch()
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone
 		kp.waits, kp.reason = false, err.Error()
-		s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
+		rg.s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
 	}
 	var aims []aim
-	for _, kp := range s.probes {
+	for _, kp := range rg.probes {
 		if kp.SymbolName == "" || d.placed(kp) != nil {
 			continue
 		}
 		kp.home, kp.refusal = "", false
 		switch at, err := d.linker.find(kp); {
-		case s.comes(kp, err):
-			s.wait(kp)
+		case rg.comes(kp, err):
+			rg.wait(kp)
 		case err != nil:
 			refused(kp, err)
 		default:
@@ -127,8 +127,8 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 }
 
 // endAll: an exec has ended all probes, also those that wait.
-func (s *Session) endAll() {
-	for _, kp := range s.probes {
+func (rg *registry) endAll() {
+	for _, kp := range rg.probes {
 		if len(kp.placements) == 0 {
 			kp.Flags |= FlagGone
 			kp.waits, kp.ended, kp.reason = false, true, "the process executes another program now"
@@ -188,7 +188,7 @@ func (s *Session) forget(d *domain) {
 	}
 	d.linker.closeTable()
 	d.neighbours.close()
-	for _, kp := range s.probes {
+	for _, kp := range s.registry.probes {
 		if kp.ret != nil {
 			maps.DeleteFunc(kp.ret.returns, func(st *site, _ bool) bool { return st.domain == d })
 		}
@@ -206,7 +206,7 @@ func (s *Session) forget(d *domain) {
 
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
-	s.gone(th.TID)
+	s.watchers.gone(th.TID)
 	if d := domainOf(th); d != nil {
 		d.recorder.noteExit(th)
 		d.followed.endOfThread(th)
@@ -223,7 +223,7 @@ func (s hooks) Exited(p *ptrace.Process) {
 			s.forget(d)
 		}
 	}
-	s.ended(p)
+	s.watchers.ended(p)
 	if p != s.main {
 		return
 	}

@@ -125,7 +125,7 @@ func (d *domain) arm(st *site) error {
 		return err
 	}
 	d.neighbours.tellShared([]*site{st})
-	d.session.watchBeside()
+	d.session.beside.begin()
 	d.optimizer.consider(st)
 	return nil
 }
@@ -149,7 +149,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	if err := d.guard.unguarded(); err != nil {
 		return sites[0], err
 	}
-	if err := d.session.wanted(); err != nil {
+	if err := d.session.heed.wanted(); err != nil {
 		return sites[0], err
 	}
 	patches, err := d.text.InstallAll(wants)
@@ -164,7 +164,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 		st.installed(patches[i])
 	}
 	d.neighbours.tellShared(sites)
-	d.session.watchBeside()
+	d.session.beside.begin()
 	for _, st := range sites {
 		d.optimizer.consider(st)
 	}
@@ -252,7 +252,7 @@ func (st *site) add(kp *Kprobe) {
 
 // wanted tells whether hits of st are.
 func (st *site) wanted() bool {
-	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.registry.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.

@@ -25,7 +25,7 @@ func (lo *looks) callSites(chosen func(procfs.Mapping) bool) (sites []syscallsit
 		if !m.Exec || lo.d.region.Contains(m.Range.Start) || m.Path == "[vsyscall]" || m.Path == "[uprobes]" || chosen != nil && !chosen(m) {
 			continue
 		}
-		if err := lo.d.session.wanted(); err != nil {
+		if err := lo.d.session.heed.wanted(); err != nil {
 			return nil, nil, err
 		}
 		if why := generated(&m); why != "" {
@@ -39,7 +39,7 @@ func (lo *looks) callSites(chosen func(procfs.Mapping) bool) (sites []syscallsit
 		}
 		gaps = append(gaps, unknown...)
 		for _, site := range found {
-			if err := lo.d.session.wanted(); err != nil {
+			if err := lo.d.session.heed.wanted(); err != nil {
 				return nil, nil, err
 			}
 			if err := lo.checkCallSite(site); err != nil {
@@ -127,7 +127,7 @@ func (p searched) Original(at arch.Addr, b []byte) error { return p.d.text.Origi
 
 func (p searched) Know(at arch.Addr) error { return p.d.readSymbols(at) }
 
-func (p searched) Wanted() error { return p.d.session.wanted() }
+func (p searched) Wanted() error { return p.d.session.heed.wanted() }
 
 func (p searched) Function(at arch.Addr) (arch.Range, bool) { return p.d.linker.symbols().Function(at) }
 
