@@ -166,9 +166,9 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	switch {
 	case th.WasMovedOut():
 		return
-	case ts != nil && ts.handling: // the handler ends the session
+	case ts != nil && ts.phase != between && ts.phase != atCall: // the handler ends the session
 		ts.regs.undone()
-		if ts.atReturn || regs.Trapped() == ts.site.addr {
+		if ts.phase == atReturn || regs.Trapped() == ts.site.addr {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()

@@ -111,8 +111,8 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 		return errors.Join(err, d.detours.calledOut(-1))
 	}
 	th, home := r.thread, r.Regs.Clone()
-	outer := *ts
-	*ts = threadState{regs: r.during(), outer: &outer}
+	inner := ts.within()
+	th.Local = inner
 	entry := host.Arch.NewRegs()
 	err = th.Call(ptrace.Call{
 		Enter: func(regs arch.Regs) error {
@@ -128,7 +128,9 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 			res.Vector[0], res.Vector[1], _ = th.XMM(0)
 		},
 	})
-	*ts = outer
+	if th.Local == any(inner) { // else the thread is another program's by now
+		th.Local = ts
+	}
 	ts.called = true
 	if back := d.detours.calledOut(-1); back != nil {
 		d.session.warn("after a call of %s: %v", c.Fn, d.unlessEnding(back))
@@ -142,8 +144,12 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	return err
 }
 
-// during is r for hits in a call: no handler runs that an access could be told to.
-func (r *Regs) during() Regs { return Regs{Regs: r.Regs, thread: r.thread, domain: r.domain} }
+// within is the state of ts's thread while it is in a function that a handler calls: no handler runs in its hits.
+func (ts *threadState) within() *threadState {
+	inner := &threadState{outer: ts}
+	inner.regs = Regs{Regs: ts.regs.Regs, thread: ts.regs.thread, domain: ts.regs.domain, hit: inner}
+	return inner
+}
 
 // callLanding is where functions return to that handlers call: a slot that holds breakpoints.
 func (ds *detours) callLanding(near *site) (arch.Addr, error) {

@@ -15,8 +15,8 @@ import (
 
 // inHandler is the state of the thread of r if that is the one of a handler that runs now, nil otherwise.
 func (r *Regs) inHandler() *threadState {
-	ts, _ := r.thread.Local.(*threadState)
-	if ts == nil || &ts.regs != r || ts.outer != nil || ts.site == nil && !ts.calls || ts.over {
+	ts := r.state()
+	if ts == nil || any(ts) != r.thread.Local || ts.site == nil && ts.phase != atCall || ts.over {
 		return nil
 	}
 	return ts
@@ -85,7 +85,7 @@ func (r *Regs) Signal(sig unix.Signal) error {
 // sees the return with this value; one that was registered before, or that follows nothing yet, does not see the call.
 func (r *Regs) ReturnNow(value uint64) error {
 	ts := r.inHandler()
-	if ts == nil || !ts.handling || ts.atReturn || r.running == nil || r.undo != nil {
+	if ts == nil || ts.phase != atSite || r.running == nil || r.undo != nil {
 		return fmt.Errorf("returning from the probed function: %w: only a PreHandler can", ErrNotInHandler)
 	}
 	if ts.left {

@@ -105,7 +105,7 @@ func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) 
 	if ts.declined = nil; declined || ts.outer != nil {
 		return false
 	}
-	ts.regs.Regs, ts.site, ts.handling, ts.called = regs, st, true, false
+	ts.regs.Regs, ts.site, ts.phase, ts.called = regs, st, atSite, false
 	handled := false
 	for _, kp := range st.probes {
 		if !kp.enabled() || kp.session == nil || kp.FaultHandler == nil || ts.over {
@@ -115,7 +115,7 @@ func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) 
 			break
 		}
 	}
-	ts.site, ts.handling = nil, false
+	ts.site, ts.phase = nil, between
 	if st.domain.released || ts.over {
 		return false // a session that ended has told the program already
 	}

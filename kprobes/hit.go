@@ -40,8 +40,7 @@ type threadState struct {
 	regs     Regs
 	hit      uint64       // its number, while handlers run
 	site     *site        // of the hit in progress: between trap and resume, or until its end is seen
-	handling bool         // its PreHandlers run
-	atReturn bool         // these are Handlers of Kretprobes, which don't choose where it goes on
+	phase    phase        // which handlers run
 	traps    bool         // the program traced itself when its copy was single-stepped
 	call     *site        // whose system call the thread was last sent into
 	put      *site        // whose hit goes on behind a signal that came first, or a mended fault
@@ -58,13 +57,22 @@ type threadState struct {
 	chosen   *Kprobe      // whose Program has run in the target, and wants the handler to run
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 
-	calls bool // handlers run of SyscallProbes that work by stops
-	left  bool // a handler has returned from the probed function: see Regs.ReturnNow
+	left bool // a handler has returned from the probed function: see Regs.ReturnNow
 
 	outer  *threadState // of the handler whose call of a function the thread is in
 	called bool         // a handler has made a call
 	over   bool         // the thread did not come back from one: the hit has ended
 }
+
+// phase is which handlers of a thread run.
+type phase uint8
+
+const (
+	between  phase = iota // none, or PostHandlers
+	atSite                // those of a site's probes, before its instruction or behind a fault of it
+	atReturn              // those of Kretprobes whose calls have returned: they don't choose where the thread goes on
+	atCall                // those of SyscallProbes that work by stops
+)
 
 // resumed tells that a hit of st goes on: the kernel restarts its system call, after a stop
 // that no signal handler followed; or the handler of a signal that came first has returned; or
@@ -108,7 +116,7 @@ func (hs *hits) stateOf(th *ptrace.Thread, d *domain) *threadState {
 		ts = &threadState{}
 		th.Local = ts
 	}
-	ts.regs.thread, ts.regs.domain = th, d
+	ts.regs.thread, ts.regs.domain, ts.regs.hit = th, d, ts
 	return ts
 }
 
@@ -233,8 +241,8 @@ func (hs *hits) runPre(ts *threadState, st *site) (diverted bool) {
 		return false
 	}
 	regs := &ts.regs
-	ts.handling = true
-	defer func() { ts.handling, regs.running = false, nil }()
+	ts.phase = atSite
+	defer func() { ts.phase, regs.running = between, nil }()
 	for _, kp := range st.probes {
 		if !kp.enabled() || kp.session == nil || ts.over || diverted && !kp.forCalls {
 			continue

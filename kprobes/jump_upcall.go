@@ -114,10 +114,7 @@ func (r *Regs) stopped() error {
 
 // spinning is the state of the handler's thread if that has not stopped, else nil.
 func (r *Regs) spinning() *threadState {
-	ts, _ := r.thread.Local.(*threadState)
-	for ts != nil && &ts.regs != r {
-		ts = ts.outer
-	}
+	ts := r.state()
 	if ts == nil || ts.box == nil {
 		return nil
 	}

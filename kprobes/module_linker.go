@@ -103,8 +103,8 @@ func (lk *linker) placeLinkerSite() (*site, error) {
 
 // linkerCalled handles a hit of the site.
 func (hs *hits) linkerCalled(ts *threadState, d *domain) {
-	ts.handling = true
-	defer func() { ts.handling = false }()
+	ts.phase = atSite
+	defer func() { ts.phase = between }()
 	if d.linker.busy = d.linker.Busy(d.space); !d.linker.busy {
 		d.linker.update()
 		if len(d.optimizer.queue) > 0 { // the optimizer has left it alone meanwhile

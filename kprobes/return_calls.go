@@ -45,7 +45,7 @@ func where(regs *Regs, cfa arch.Addr, inGo bool) (frames.Frame, frames.Owner, bo
 
 // entered is the PreHandler of a Kretprobe's KP, as pre_handler_kretprobe.
 func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
-	d, ts := regs.domain, regs.thread.Local.(*threadState)
+	d, ts := regs.domain, regs.hit
 	st, hit, sp := ts.site, ts.hit, regs.SP()
 	ret, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
 	f, own, ok := where(regs, cfa, st.inGo)
@@ -289,8 +289,8 @@ func (fo *followed) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own fra
 func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
 	regs := &ts.regs
 	ip := regs.IP()
-	ts.handling, ts.atReturn = true, true
-	defer func() { ts.handling, ts.atReturn, regs.running = false, false, nil }()
+	ts.phase = atReturn
+	defer func() { ts.phase, regs.running = between, nil }()
 	for _, ri := range calls {
 		rp := ri.probe
 		if rp == nil || !rp.live[ri] || st.domain.released {

@@ -119,7 +119,7 @@ func (sp *SyscallProbe) enabled() bool { return sp.own.enabled() && sp.own.sessi
 
 // Syscall is the number of the system call, in the handlers of a SyscallProbe.
 func (r *Regs) Syscall() int {
-	if ts, ok := r.thread.Local.(*threadState); ok {
+	if ts := r.state(); ts != nil {
 		return ts.number
 	}
 	return -1
@@ -292,8 +292,8 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 		return true
 	}
 	ts := s.hits.stateOf(th, d)
-	ts.regs.Regs, ts.number, ts.calls = regs, int(regs.ReturnValue()), true
-	defer func() { ts.calls = false }()
+	ts.regs.Regs, ts.number, ts.phase = regs, int(regs.ReturnValue()), atCall
+	defer func() { ts.phase = between }()
 	for _, sp := range slices.Clone(s.syscalls.all) {
 		if sp.stopsIn(d) && !s.syscalls.enterSyscall(ts, sp, false) {
 			return false
@@ -329,8 +329,8 @@ func (s hooks) SyscallReturned(th *ptrace.Thread) {
 	if d == nil || ts == nil || err != nil {
 		return
 	}
-	ts.regs.Regs, ts.calls = regs, true
-	defer func() { ts.calls = false }()
+	ts.regs.Regs, ts.phase = regs, atCall
+	defer func() { ts.phase = between }()
 	for _, sp := range slices.Clone(s.syscalls.all) {
 		if sp.stopsIn(d) {
 			s.syscalls.leaveSyscall(ts, sp)

@@ -69,7 +69,7 @@ func (sc *syscallProbes) probeSite(sp *SyscallProbe, site syscallsites.Site) (*K
 // state is what the session remembers of the thread whose handler has r, nil if that is no handler's.
 func (r *Regs) state() *threadState {
 	ts, _ := r.thread.Local.(*threadState)
-	for ts != nil && &ts.regs != r {
+	for ts != nil && ts != r.hit {
 		ts = ts.outer
 	}
 	return ts
