@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,12 +49,6 @@ type neighbours struct {
 	mended   map[arch.Addr]bool        // copies of jumps, made by the program, that were put right
 	foreign  map[arch.Addr]string      // breakpoints of the program's own, and what follows them
 }
-
-// besideInterval is how often code is looked at, unless that takes more than a small share of the time.
-const (
-	besideInterval = 5 * time.Millisecond
-	besideShare    = 100
-)
 
 // besideRefusal is why a site has a breakpoint.
 const besideRefusal = "a uprobe or another debugger's breakpoint was seen in the jump's place"
@@ -141,50 +134,6 @@ func (nb *neighbours) close() {
 		}
 	}
 	nb.files = nil
-}
-
-// besideWatch is a session's looks at code that others may write into.
-type besideWatch struct {
-	s    *Session
-	on   bool // the code is looked at now and then
-	soon bool // and will be at once
-
-	toldShared    bool
-	toldDisturbed bool // that somebody writes into code at probes
-	toldCopied    bool // that the program has copied our bytes
-
-	disturbances atomic.Uint64 // by others
-}
-
-// begin begins to look at the code now and then, as long as there are patches.
-func (bw *besideWatch) begin() {
-	if !bw.on && !bw.s.closed {
-		bw.on = true
-		time.AfterFunc(besideInterval, bw.again)
-	}
-}
-
-func (bw *besideWatch) again() {
-	var next time.Duration
-	if bw.s.do(func() error { next = bw.look(); return nil }) == nil && next > 0 {
-		time.AfterFunc(next, bw.again)
-	}
-}
-
-// look looks once, and tells when to look again; 0 if there is nothing to look at.
-func (bw *besideWatch) look() (next time.Duration) {
-	began, patched := time.Now(), false
-	for d := range bw.s.domains {
-		if d.released || d.linker.busy {
-			patched = patched || d.linker.busy
-			continue
-		}
-		patched = d.neighbours.lookBeside() || patched
-	}
-	if bw.on = patched; !patched {
-		return 0
-	}
-	return max(besideInterval, besideShare*time.Since(began))
 }
 
 func (nb *neighbours) lookBeside() (patched bool) {
@@ -280,9 +229,6 @@ func (nb *neighbours) tellDisturbed(st *site) {
 	}
 }
 
-// Disturbances is how often others, such as kernel uprobes, have changed the code at probes. Each of these was armed again, or told of.
-func (s *Session) Disturbances() uint64 { return s.beside.disturbances.Load() }
-
 // tellShared warns, once, of sites where somebody else's breakpoint stands.
 func (nb *neighbours) tellShared(sites []*site) {
 	for _, st := range sites {
@@ -369,14 +315,6 @@ func (nb *neighbours) atTorn(at arch.Addr, regs arch.Regs) bool {
 		break
 	}
 	return true
-}
-
-// now has the code looked at as soon as the tracer is done with what it does.
-func (bw *besideWatch) now() {
-	if !bw.soon {
-		bw.soon = true
-		go func() { _ = bw.s.do(func() error { bw.soon = false; bw.look(); return nil }) }()
-	}
 }
 
 // changedJump tells that somebody has written over the jump's first byte: its site is the kernel's to execute.

@@ -64,24 +64,24 @@ type body struct {
 // RegisterJprobe places jp, as RegisterKprobe does, behind all Kprobes at the address: they
 // run first, whenever they are registered. There can be one Jprobe at an address.
 func (s *Session) RegisterJprobe(jp *Jprobe) error {
-	return s.RegisterJprobes([]*Jprobe{jp})
+	return s.RegisterJprobes(s.life, []*Jprobe{jp})
 }
 
-// RegisterJprobes registers all of jps or, after an error, none.
-func (s *Session) RegisterJprobes(jps []*Jprobe) error {
+// RegisterJprobes registers all of jps or, after an error, none. It ends early with ctx, as RegisterKprobes does.
+func (s *Session) RegisterJprobes(ctx context.Context, jps []*Jprobe) error {
 	kps := kprobesOf(jps)
 	bodies := make([]body, len(jps))
 	for i, jp := range jps {
 		b, err := bodyOf(jp.Entry)
 		if err == nil {
-			b, err = s.registry.bind(b, &jp.KP)
+			b, err = s.registry.bind(ctx, b, &jp.KP)
 		}
 		if err != nil {
 			return s.do(func() error { return probeError(&jp.KP, err) })
 		}
 		bodies[i] = b
 	}
-	return s.registry.registerAll(context.Background(), kps, func(i int) {
+	return s.registry.registerAll(ctx, kps, func(i int) {
 		jp := jps[i]
 		jp.body, jp.KP.jprobe, jp.KP.PreHandler = bodies[i], jp, jp.handle
 	})
@@ -126,8 +126,8 @@ func bodyOf(entry any) (body, error) {
 }
 
 // bind finds out how the function that kp asks for gets its arguments. It reads symbols.
-func (rg *registry) bind(b body, kp *Kprobe) (body, error) {
-	at, err := rg.locate(context.Background(), kp)
+func (rg *registry) bind(ctx context.Context, b body, kp *Kprobe) (body, error) {
+	at, err := rg.locate(ctx, kp)
 	if err != nil || at == notYet {
 		return b, err
 	}

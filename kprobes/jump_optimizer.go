@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -93,17 +94,25 @@ func (ps *passes) optimizeLater() {
 
 // WaitForOptimizer waits until every site that can be optimized is, and those that are not
 // wanted any more have their original code back (wait_for_kprobe_optimizer). It returns at once
-// in a handler.
-func (s *Session) WaitForOptimizer() {
+// in a handler. The error matches that of ctx and its cause if ctx is done before, ErrExited or ErrClosed if the process or the session has ended.
+func (s *Session) WaitForOptimizer(ctx context.Context) error {
 	for {
 		var busy chan struct{}
-		if s.tracer.Do(func() { busy = s.passes.optimizing }) != nil || busy == nil || s.tracer.Own() {
-			return
+		switch err := s.tracer.Do(func() { busy = s.passes.optimizing }); {
+		case err != nil:
+			return ErrClosed
+		case busy == nil, s.tracer.Own():
+			return nil
 		}
 		select {
 		case <-busy:
+		case <-ctx.Done():
+			return over(ctx)
 		case <-s.done:
-			return
+			if s.exit.Load() != nil {
+				return ErrExited
+			}
+			return ErrClosed
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/host"
@@ -72,7 +73,7 @@ func TestAJumpOfWhichABytesMeaningIsChanged(t *testing.T) {
 // unwatched is a session with jumps at functions of prog, which does not look whether somebody writes into them.
 func unwatched(t *testing.T, prog *testprog.Prog, functions ...string) (*Session, []*Kprobe) {
 	t.Helper()
-	s, err := Attach(prog.PID(), Options{})
+	s, err := Attach(context.Background(), prog.PID(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +85,10 @@ func unwatched(t *testing.T, prog *testprog.Prog, functions ...string) (*Session
 	for i, f := range functions {
 		kps[i] = &Kprobe{SymbolName: f}
 	}
-	if err := s.RegisterKprobes(kps); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	return s, kps
 }
 

@@ -226,7 +226,7 @@ func (lk *linker) seek(came []*symbols.Module) {
 		}
 	}
 	if len(kps) >= manyNames {
-		lk.symbols().IndexNames()
+		_ = lk.symbols().IndexNames(context.Background()) // which does not end
 	}
 	var aims []aim
 	for _, kp := range kps {

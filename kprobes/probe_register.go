@@ -24,18 +24,13 @@ const manyNames = 50
 // library is unloaded its probes are GONE; those by symbol are placed again, and keep their
 // counts, when it is loaded again. Status tells what a probe waits for.
 func (s *Session) RegisterKprobe(kp *Kprobe) error {
-	return s.RegisterKprobes([]*Kprobe{kp})
+	return s.RegisterKprobes(s.life, []*Kprobe{kp})
 }
 
 // RegisterKprobes registers all of kps or, after an error, none (A45). It is much
-// faster than one by one.
-func (s *Session) RegisterKprobes(kps []*Kprobe) error {
-	return s.RegisterKprobesContext(context.Background(), kps)
-}
-
-// RegisterKprobesContext is RegisterKprobes for as long as ctx is not done. If it is before the first probe is armed, none is: the error matches ctx.Err() and
-// the context's cause. A file of symbols that is being read then is left to another goroutine, which drops it.
-func (s *Session) RegisterKprobesContext(ctx context.Context, kps []*Kprobe) error {
+// faster than one by one. If ctx or the session's own context is done before the first probe is armed, none is: the error matches
+// that context's error and cause. A file of symbols that is being read then is left to another goroutine, which drops it.
+func (s *Session) RegisterKprobes(ctx context.Context, kps []*Kprobe) error {
 	return s.registry.registerAll(ctx, kps, func(int) {})
 }
 
@@ -50,12 +45,14 @@ type registry struct {
 	changes atomic.Uint64 // of the main process's modules, as far as they are noticed
 }
 
-// registerAll is RegisterKprobesContext for probes of any kind: adopt makes number i of kps known
+// registerAll is RegisterKprobes for probes of any kind: adopt makes number i of kps known
 // as what it is.
 func (rg *registry) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i int)) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
+	ctx, forget := rg.s.within(ctx)
+	defer forget()
 	if !rg.watched.Load() {
 		if err := rg.s.heed.outsideVfork(ctx, rg.watch); err != nil {
 			return err
@@ -159,7 +156,7 @@ type located struct {
 func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
 	at := located{addrs: make([]arch.Addr, len(kps))}
 	if named(kps) >= manyNames {
-		if rg.s.table.IndexNamesContext(ctx) != nil {
+		if rg.s.table.IndexNames(ctx) != nil {
 			at.failed, at.err = kps[0], over(ctx)
 			return at
 		}
@@ -202,7 +199,7 @@ func named(kps []*Kprobe) (n int) {
 
 // resolveOne translates a name that must mean one address.
 func resolveOne(ctx context.Context, table *symbols.Table, name string) (arch.Addr, error) {
-	found, err := table.ResolveContext(ctx, name)
+	found, err := table.Resolve(ctx, name)
 	switch {
 	case ctx.Err() != nil:
 		return 0, over(ctx)

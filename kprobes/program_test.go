@@ -116,7 +116,7 @@ func TestRecordsOfShortLivedThreads(t *testing.T) {
 		last = r.TID
 	})
 	register(t, s, kp)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	for kp.Hits() < 500 {
 		prog.Do("count", "count")
 	}
@@ -151,7 +151,7 @@ func TestRecordsOfChildren(t *testing.T) {
 			last = r.Time
 		})
 		register(t, s, kp)
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		prog.Do(fmt.Sprintf("run %d", rounds), "ran")
 		closeSession(t, s)
 		if len(seen) != kinds*rounds || int(kp.Hits()) != kinds*rounds {

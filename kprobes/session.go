@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -42,11 +43,15 @@ type Session struct {
 	table  *symbols.Table
 	pid    int
 
+	life context.Context // done when the session is to end, or has
+	end  context.CancelCauseFunc
+
 	// The rest belongs to the tracer's thread.
-	main    *ptrace.Process
-	domains map[*domain]bool
-	closed  bool
-	closing bool // Close has begun: no handler begins a call
+	main     *ptrace.Process
+	domains  map[*domain]bool
+	closed   bool
+	closeErr error // what Close has returned
+	closing  bool  // Close has begun: no handler begins a call
 
 	target    target   // how it is held
 	registry  registry // of probes
@@ -95,12 +100,13 @@ func (s *Session) Start() error {
 	})
 }
 
-func newSession(opts Options) (*Session, error) {
+func newSession(ctx context.Context, opts Options) (*Session, error) {
 	t, err := newTracer()
 	if err != nil {
 		return nil, err
 	}
 	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{})}
+	s.life, s.end = context.WithCancelCause(ctx)
 	s.target.s, s.registry.s, s.syscalls.s, s.hits.s, s.handlers.s, s.answering.s = s, s, s, s, s, s
 	s.passes.s, s.records.s, s.beside.s, s.heed.s = s, s, s, s
 	t.SetHandler(hooks{s})

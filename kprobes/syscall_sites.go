@@ -41,7 +41,7 @@ func (sc *syscallProbes) placeBySites(sp *SyscallProbe, chosen func(procfs.Mappi
 	if len(kps) == 0 {
 		return nil
 	}
-	if err := sc.s.RegisterKprobesContext(sc.s.heed.context(), kps); err != nil {
+	if err := sc.s.RegisterKprobes(sc.s.heed.context(), kps); err != nil {
 		return err
 	}
 	sp.kps = append(sp.kps, kps...)
