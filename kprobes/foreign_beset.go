@@ -161,7 +161,7 @@ func (nb *neighbours) lookForOthers() {
 	nb.d.neighbours.lookFrom = began.Add(max(besetInterval, besideShare*time.Since(began)))
 }
 
-// besetBy has the files that sites lie in have no jumps any more, since others were seen there.
+// besetBy bans jumps in the files that sites lie in, since others were seen there.
 func (nb *neighbours) besetBy(sites []*site) {
 	for _, st := range sites {
 		nb.besiegeAt(st.addr)

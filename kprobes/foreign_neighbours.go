@@ -56,8 +56,9 @@ type neighbours struct {
 // besideRefusal is why a site has a breakpoint.
 const besideRefusal = "a uprobe or another debugger's breakpoint was seen in the jump's place"
 
-// undisturbed replaces in b, which was read from at, the breakpoints and calls that others have put over the program's code by what
-// the file has there. Only what differs from the file, and is known for what it is, is replaced.
+// undisturbed removes from b, which was read from at, the breakpoints and calls that
+// others have put over the target's code: it replaces them by the file's bytes. Other
+// differences from the file stay.
 func (nb *neighbours) undisturbed(at arch.Addr, b []byte) {
 	trap := host.Arch.Breakpoint()
 	if len(trap) != 1 || len(nb.d.neighbours.calls) == 0 && bytes.IndexByte(b, trap[0]) < 0 {
@@ -182,7 +183,8 @@ func (nb *neighbours) freeOf(sites []*site) {
 	}
 }
 
-// again arms a site whose breakpoint was lost, or has it wait while other code stands there.
+// again arms a site whose breakpoint was lost, or makes it wait while other code stands
+// there.
 func (nb *neighbours) again(st *site) {
 	nb.d.session.beside.disturbances.Add(1)
 	err := nb.d.text.Disarm(st.patch())
@@ -195,7 +197,7 @@ func (nb *neighbours) again(st *site) {
 	}
 }
 
-// oust has a site wait until the program's code is back.
+// oust makes a site wait until the target's code is back.
 func (nb *neighbours) oust(st *site, why error) {
 	if nb.d.neighbours.ousted == nil {
 		nb.d.neighbours.ousted = map[*site]bool{}
@@ -224,7 +226,8 @@ func (nb *neighbours) returnOusted() {
 	}
 }
 
-// tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when what they left is no longer run: half a jump leads anywhere.
+// tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when
+// threads no longer run the code that they left: half a jump leads anywhere.
 func (nb *neighbours) tellDisturbed(st *site) {
 	if s := nb.d.session; !s.beside.toldDisturbed {
 		s.beside.toldDisturbed = true
@@ -246,7 +249,7 @@ func (nb *neighbours) tellShared(sites []*site) {
 	}
 }
 
-// noteTorn remembers where threads trap that come to what is left of det's jump.
+// noteTorn remembers where threads trap if they come to the rest of det's jump.
 func (nb *neighbours) noteTorn(det *detour) {
 	if nb.d.neighbours.torn == nil {
 		nb.d.neighbours.torn = map[arch.Addr]arch.Addr{}
@@ -297,7 +300,8 @@ func (nb *neighbours) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, i
 	return true
 }
 
-// atTorn deals with a breakpoint at at that is left of a jump, in front of which somebody has put back the program's byte.
+// atTorn handles a breakpoint at at: the rest of a jump, after somebody has put back
+// the target's byte in front of it.
 func (nb *neighbours) atTorn(at arch.Addr, regs arch.Regs) bool {
 	head, ok := nb.d.neighbours.torn[at]
 	if !ok {

@@ -55,8 +55,9 @@ type guard struct {
 // has tells whether the action of sig is the guard's.
 func (g *guard) has(sig unix.Signal) bool { return g.state.Installed>>uint(sig)&1 != 0 }
 
-// guardSites makes sure that threads which come to sites about to be armed go on without
-// the tracer too. What can't be is left: the tracer does not need it.
+// guardSites makes sure that threads which come to sites about to be armed go on
+// without the tracer too. Actions that can't be changed are left: the tracer does not
+// need that.
 func (g *guard) guardSites(sites []*site) {
 	if g.d.memory.private || len(sites) == 0 {
 		return
@@ -129,7 +130,7 @@ func (g *guard) guardSignal(sig unix.Signal) error {
 		return nil
 	}
 	p, code := g.d.guard.state.Place, g.guardHandler(sig)
-	note := func() error { // before it is so: else whoever recovers the process would not put the action back
+	note := func() error { // noted before it is changed: else a recovery would not put the action back
 		g.d.guard.state.Installed |= 1 << uint(sig)
 		return g.d.region.NoteGuard(g.d.guard.state)
 	}
@@ -242,8 +243,8 @@ func (g *guard) guardAlso(sig unix.Signal) {
 	}
 }
 
-// cleanRegion takes the guard and the region away from a forked child. What can't be done
-// harms nobody.
+// cleanRegion takes the guard and the region away from a forked child. A failure harms
+// nobody.
 func (g *guard) cleanRegion(child *ptrace.Process) {
 	ranges := g.d.memory.mapped()
 	if len(ranges) == 0 {

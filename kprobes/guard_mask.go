@@ -25,8 +25,8 @@ const unmaskAgain = time.Second
 
 func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 
-// unmaskHandlers has the handlers that the program has now run without blocking them. No thread may
-// change an action between our reading and our writing it.
+// unmaskHandlers changes the target's present actions so that handlers run without
+// blocking them. No thread may change an action between our reading and our writing it.
 func (g *guard) unmaskHandlers() error {
 	return g.d.space.Freeze(func(*ptrace.Frozen) error {
 		g.d.space.Unblock(g.noteUnblocked) // threads that are in such handlers

@@ -121,8 +121,10 @@ func (mk *masks) addSet(set ptrace.Sigset) (cell arch.Addr) {
 	return mk.setTable.Cell(n)
 }
 
-// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise. It is false if that can't be
-// noted: then they must not. Who blocks all signals is known without a note (ptrace.Space.Unblocked).
+// noteUnblocked notes, for a recovery, that threads are about to block all of set
+// except the signals that breakpoints raise. It is false if that can't be noted: then
+// they must not. Who blocks all signals is known without a note
+// (ptrace.Space.Unblocked).
 func (g *guard) noteUnblocked(set ptrace.Sigset) bool {
 	set &^= setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)
 	if set.Full() || slices.Contains(g.d.guard.noted, set) {
@@ -177,7 +179,8 @@ func (mk *masks) constantCell(p arch.Addr) (arch.Addr, error) {
 	return cell, err
 }
 
-// giveBackMasks has stopped threads that are about to pass one of our sets pass their own, and block what they believe to block.
+// giveBackMasks handles stopped threads: if one is about to pass one of our sets, it
+// passes its own again, and it blocks the signals that it believes to block.
 func (mk *masks) giveBackMasks() {
 	if mk.maskCells.Len() == 0 {
 		return

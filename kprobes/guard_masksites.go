@@ -259,7 +259,8 @@ func constantPointer(call *syscallsites.Site) (p arch.Addr, known bool) {
 	return arch.Addr(v), known
 }
 
-// constantSet is the set to block in place of the one at p, 0 if that need not be changed or may be another one later.
+// constantSet returns the set to block in place of the one at p; 0 if that needs no
+// change, or if memory at p may change.
 func (mk *masks) constantSet(p arch.Addr) ptrace.Sigset {
 	m, err := mk.d.look.surveyed().Mapping(p)
 	b := make([]byte, setLen)

@@ -85,8 +85,10 @@ func (mk *masks) watchesCall(insn arch.Addr) bool {
 	})
 }
 
-// passGuard sends a thread that the guard is about to send to the program's own handler there, where another signal's handler may see it. All that the handler
-// gets is in registers that the guard does not change; see arch.GuardOwnCode for what it has in memory.
+// passGuard sends a thread that the guard is about to send to the program's own handler
+// there, where another signal's handler may see it. The handler's arguments are in
+// registers that the guard does not change; arch.GuardOwnCode describes the guard's
+// memory.
 func (g *guard) passGuard(regs arch.Regs) {
 	sig, _ := regs.Arg(0)
 	info, _ := regs.Arg(1)

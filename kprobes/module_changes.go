@@ -23,8 +23,9 @@ import (
 //
 // Code that a program maps and unmaps without the dynamic linker is not followed.
 
-// update finds out which modules have come and gone, and has the probes follow. Those that come
-// while the dynamic linker is busy are not complete, and no place for probes that wait.
+// update finds out which modules have come and gone, and adapts the probes. Those that
+// come while the dynamic linker is busy are not complete, and no place for probes that
+// wait.
 func (lk *linker) update() {
 	lk.updating = true
 	defer func() { lk.updating, lk.d.look.survey = false, nil }()
@@ -88,7 +89,8 @@ func (rg *registry) whileMapped(f func() error) error {
 	return f()
 }
 
-// moved tells whether the main process's modules are not what they were when changes was known.
+// moved reports whether the main process's modules have changed since changes was
+// known.
 func (rg *registry) moved(known uint64) bool { return rg.changes.Load() != known }
 
 // movedNow is moved, by what the process has mapped now.
@@ -202,7 +204,7 @@ func (rg *registry) comes(kp *Kprobe, err error) bool {
 	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
-// wait has kp wait for its library.
+// wait makes kp wait for its library.
 func (rg *registry) wait(kp *Kprobe) {
 	kp.Flags &^= FlagGone
 	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
@@ -310,7 +312,7 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 	}
 }
 
-// aimsOf is where a followed child has what kps, which are registered now, ask for.
+// aimsOf returns the places in a followed child for kps, which are registered now.
 func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 	if lk.foreign {
 		if err := lk.symbols().Refresh(); err != nil { // nobody tells what it loads

@@ -42,8 +42,8 @@ type linker struct {
 	errnoAt  errnoAt // of what is loaded now
 }
 
-// watch makes the site, and finds out what was loaded before it was there. It does nothing if
-// that was done, and for a program without a dynamic linker.
+// watch makes the site, and finds the modules that were loaded before. It does nothing
+// if that was done, and for a program without a dynamic linker.
 func (lk *linker) watch() {
 	if lk.watched || lk.foreign {
 		return
@@ -192,7 +192,7 @@ func (lk *linker) part() {
 	}
 }
 
-// inherit gives a forked child what is known of its parent.
+// inherit gives a forked child the knowledge about its parent.
 func (lk *linker) inherit(parent *domain) {
 	lk.Rendezvous, lk.modules = parent.linker.Rendezvous, parent.linker.modules
 	lk.apart, lk.foreign = parent.linker.apart || parent.linker.updating, parent.linker.foreign

@@ -102,7 +102,7 @@ func (rc *recorder) newState(kp *Kprobe, at arch.Addr) {
 	rc.states[kp.state].probes[kp] = true
 }
 
-// hasState has st be in mem.
+// hasState makes mem the memory of st in this address space.
 func (rc *recorder) hasState(st *SharedState, mem mapMemory) {
 	m := &programState{of: st, mem: mem, probes: map[*Kprobe]bool{}}
 	counting.Lock()

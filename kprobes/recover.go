@@ -53,8 +53,9 @@ func recoverMeant(ctx context.Context, pid int, meant *ptrace.Identity) (*Recove
 	return (*Recovered)(r), err
 }
 
-// putRight undoes, before an attach, what a killed tracer has left in the process: its breakpoints would be taken for the program's
-// own, and two guards can't both have the signals. Where that is refused, so is the attach, which says why.
+// putRight undoes, before an attach, what a killed tracer has left in the process: its
+// breakpoints would be taken for the program's own, and two guards can't both have the
+// signals. If that is refused, the attach fails and says why.
 func (tg *target) putRight(ctx context.Context, pid int) {
 	r, err := recoverMeant(ctx, pid, tg.s.opts.Meant)
 	var refused *ptrace.AttachError
@@ -91,7 +92,7 @@ func GuardianMain() {
 	os.Exit(0)
 }
 
-// startGuardian sees to it that there is one. What it is to know it has been told before.
+// startGuardian sees to it that there is one. It has been told all facts before.
 func (tg *target) startGuardian() {
 	guardian.Start(func(err error) {
 		_ = tg.s.do(func() error {

@@ -130,8 +130,8 @@ func (fo *followed) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
 	return top != nil && ts.site.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
 }
 
-// endReentered ends what was followed in a frame that is entered now: the calls in it have
-// ended, unless they share the hit, or may have made this call by a jump (C24).
+// endReentered ends the followed calls in a frame that is entered now: they have ended,
+// unless they share the hit, or may have made this call by a jump (C24).
 func (fo *followed) endReentered(f frames.Frame, ret arch.Addr, hit uint64) {
 	top := fo.calls.Top(f)
 	if top != nil && top.hit != hit && (top.RetAddr != ret || !top.entry.jumpsAway()) {

@@ -245,8 +245,8 @@ func (fo *followed) whetherClosed() bool {
 	return fo.d.followed.closed
 }
 
-// entrust puts the calls in a frame, which rp's call was entered in last, into the table, if it
-// is followed there and nobody else's is in the frame.
+// entrust puts the calls in a frame into the table. rp's call was entered last; it must
+// be followed there, and be the only probe's in the frame.
 func (fo *followed) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
 	line := fo.d.followed.lineOf[rp]
 	if line == nil || line.site.jump() == nil || line.site.jump().work.follows != rp || fo.whetherClosed() {

@@ -178,8 +178,9 @@ func (tg *target) tryLoad(held bool) (done bool, err error) {
 	return done, err
 }
 
-// openSymbols reads the symbols of the program that thread tid runs; held stops that meanwhile. After a Cancel of the tracer it does not wait for
-// what it reads: that is closed when it comes.
+// openSymbols reads the symbols of the program that thread tid runs; held stops that
+// meanwhile. After a Cancel of the tracer it does not wait for files that are being
+// read: they are closed later.
 func (tg *target) openSymbols(tid int, held bool) (table *symbols.Table, err error) {
 	open := func() (err error) {
 		type opened struct {

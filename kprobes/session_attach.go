@@ -72,7 +72,7 @@ func Launch(ctx context.Context, c Command, opts Options) (*Session, error) {
 	})
 }
 
-// attach has the session hold a running process.
+// attach seizes a running process for the session.
 func (tg *target) attach(pid int) error {
 	return tg.s.do(func() error {
 		p, err := tg.s.tracer.Attach(pid)
@@ -80,7 +80,7 @@ func (tg *target) attach(pid int) error {
 			return err
 		}
 		if id := tg.s.opts.Meant; id != nil {
-			if err := id.Still(); err != nil { // what was attached to can't end unnoticed
+			if err := id.Still(); err != nil { // the process can't end unnoticed
 				return errors.Join(&ptrace.AttachError{PID: pid, Cause: ptrace.CauseNoProcess, Err: err}, tg.s.tracer.Detach(p))
 			}
 		}

@@ -63,7 +63,8 @@ func (he *heed) context() context.Context {
 	return he.heeds
 }
 
-// wanted is why what is being done on the tracer's thread is to end now, nil if it is to go on.
+// wanted returns nil if the present work on the tracer's thread is still wanted, or the
+// reason to end it now.
 func (he *heed) wanted() error { return over(he.context()) }
 
 // over is the error of a ctx that is done: it matches ctx's error and its cause.

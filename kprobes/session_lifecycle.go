@@ -126,7 +126,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 	d.placeAll(aims, refused)
 }
 
-// endAll: an exec has ended all probes, also those that wait.
+// endAll ends all probes after an exec, waiting ones included.
 func (rg *registry) endAll() {
 	for _, kp := range rg.probes {
 		if len(kp.placements) == 0 {

@@ -166,7 +166,8 @@ func (sp *SyscallProbe) State(cell int) uint64 {
 	return 0
 }
 
-// chooses tells whether the call that a thread stands in front of, which no Program has decided, is to have the Enter of sp.
+// chooses reports whether a call gets the Enter of sp. A thread stands in front of the
+// call, and no Program has decided it.
 func (sc *syscallProbes) chooses(ts *threadState, sp *SyscallProbe) bool {
 	if sp.own.checked == nil {
 		sp.hits.Add(1)

@@ -253,7 +253,8 @@ func (sc *syscallProbes) switchSyscallProbe(sp *SyscallProbe, on bool) error {
 
 func (sp *SyscallProbe) name() string { return fmt.Sprintf("system call %d", sp.Numbers[0]) }
 
-// stopAtSyscalls has all address spaces stop for what the probes by stops ask for.
+// stopAtSyscalls makes all address spaces stop for the calls that probes by stops ask
+// for.
 func (sc *syscallProbes) stopAtSyscalls() error {
 	var errs []error
 	for d := range sc.s.domains {
@@ -262,7 +263,7 @@ func (sc *syscallProbes) stopAtSyscalls() error {
 	return errors.Join(errs...)
 }
 
-// followSyscalls has an address space that is new stop for the same.
+// followSyscalls does the same for a new address space.
 func (sc *syscallProbes) followSyscalls(d *domain) {
 	if err := d.unlessEnding(d.space.TraceSyscalls(sc.stoppedFor(d))); err != nil {
 		sc.s.warn("probes on system calls are not in a followed child: %v", err)
