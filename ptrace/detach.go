@@ -127,6 +127,9 @@ func (th *Thread) leavingSignal() unix.Signal {
 	case th.injectable && th.stop.Reason == Signal:
 		return th.stop.Signal
 	case th.injectable && !th.moved && (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep):
+		if th.raisesPutBack() {
+			return 0
+		}
 		th.unmark()
 		return unix.SIGTRAP // of the program's own breakpoint
 	}

@@ -103,9 +103,8 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	}
 	postponed := !ours && (stop.Reason == Signal || stop.Reason == Breakpoint)
 	if postponed {
-		if err := th.postpone(); err != nil {
-			return err
-		}
+		postponed = th.postpone()
+		saved = *regs
 	}
 	safe := saved
 	if known, _ := th.known(); known && stop.Reason == Breakpoint && th.unmoved() {
@@ -130,22 +129,24 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	return failed
 }
 
-// postpone sends the signal being delivered once more, so that it is reported again
-// after the remote calls. There may be no guard any more then to take its mark away.
+// postpone puts off the signal that the thread has stopped for: it is reported again after the remote calls. The answer tells that it was sent once more. If not, the thread
+// raises it again, or was killed meanwhile.
 //
 // The stop is taken at once (reap.go): if we are killed before the thread makes its first call, it is to get the signal once, not twice.
-func (th *Thread) postpone() error {
+func (th *Thread) postpone() (sent bool) {
 	info, err := th.siginfo()
 	if err != nil {
-		return err
+		return false
 	}
-	info.unmarkOwn()
-	th.resend(info)
+	if sent = !th.raiseAgain(); sent {
+		info.unmarkOwn() // there may be no guard any more to do that
+		th.resend(info)
+	}
 	if t := th.Proc.tracer; t.unreaped == th.TID {
 		th.stop.Reason = Interrupt
 		t.take()
 	}
-	return nil
+	return sent
 }
 
 // Syscall makes one system call and returns its result. The error is the call's

@@ -59,9 +59,7 @@ func (th *Thread) endStep() error {
 		if th.stop.Reason == Exiting {
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		}
-		if err := th.leaveStop(); err != nil {
-			return err
-		}
+		th.leaveStop()
 		if err := th.interrupt(); err != nil {
 			return err
 		}
@@ -75,22 +73,22 @@ func (th *Thread) endStep() error {
 }
 
 // leaveStop does what is due before a thread leaves its stop for another one.
-func (th *Thread) leaveStop() error {
+func (th *Thread) leaveStop() {
 	switch th.stop.Reason {
 	case Breakpoint, SingleStep:
 		if th.moved {
 			th.Proc.tracer.restoreTrap(th)
 			th.resendTrap()
-			return nil
+			return
 		}
 	case Signal:
 		if th.stopSignal() != 0 {
-			return nil
+			return
 		}
 	default:
-		return nil
+		return
 	}
-	return th.postpone()
+	th.postpone()
 }
 
 // EndStep has a stopped thread that was stepped stop anew, where it stands, as one that nobody has stepped; others stay as they are. The error is ErrExited.

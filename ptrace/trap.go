@@ -153,7 +153,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	if err != nil {
 		return false
 	}
-	if th.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() == nil {
+	if th.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() {
 		th.keepBlocked()
 		t.dispatchAgain(th)
 		return true
@@ -164,7 +164,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 			th.trapAsked = false
 			t.dispatchAgain(th)
 			return true
-		case th.nested() && th.postpone() == nil:
+		case th.nested() && th.postpone():
 			th.keepBlocked()
 			t.dispatchAgain(th)
 			return true
