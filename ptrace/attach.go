@@ -95,6 +95,10 @@ func (t *Tracer) pass(th *Thread) {
 	case Exited, Killed, GroupStop:
 		t.dispatch(th)
 	case Signal, Breakpoint:
+		if th.raisesPutBack() {
+			t.resume(th, 0)
+			return
+		}
 		t.resume(th, th.at.stop.Signal)
 	case Exec:
 		p := th.Proc

@@ -60,9 +60,7 @@ func (th *Thread) endStep() error {
 		if th.at.stop.Reason == Exiting {
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		}
-		if err := th.leaveStop(); err != nil {
-			return err
-		}
+		th.leaveStop()
 		if err := th.interrupt(); err != nil {
 			return err
 		}
@@ -76,22 +74,22 @@ func (th *Thread) endStep() error {
 }
 
 // leaveStop does what is due before a thread leaves its stop for another one.
-func (th *Thread) leaveStop() error {
+func (th *Thread) leaveStop() {
 	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:
 		if th.at.moved {
 			th.Proc.tracer.restoreTrap(th)
 			th.resendTrap()
-			return nil
+			return
 		}
 	case Signal:
 		if th.stopSignal() != 0 {
-			return nil
+			return
 		}
 	default:
-		return nil
+		return
 	}
-	return th.postpone()
+	th.postpone()
 }
 
 // EndStep gives a stopped thread that was stepped a new stop at the same place, as if
