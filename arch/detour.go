@@ -70,8 +70,8 @@ func (p Pattern) Allows(target Addr) bool {
 }
 
 // Body is what a detour does before the displaced instructions. It is entered with the
-// thread's registers, flags and stack as they are at the site and falls through at its
-// end with all of them as they were, except for what it changes on purpose.
+// thread's registers, flags and stack as they are at the site. At its end it falls
+// through with all of them unchanged, except for deliberate changes.
 type Body interface {
 	// Assemble generates the code at at. Its length does not depend on at. The error
 	// wraps ErrReach if something is out of reach.
@@ -81,24 +81,58 @@ type Body interface {
 // BodyCode is a generated body.
 type BodyCode struct {
 	Code []byte
-	// Traps are the addresses of breakpoints that call the tracer. At each of them all
-	// registers and flags are as at the site. The tracer sends the thread on to the
-	// first copy or elsewhere.
-	Traps []Addr
-	// Chosen are the addresses of breakpoints that call the tracer because a program has chosen the
-	// hit (program.Program.Decides). At each of them all registers and flags are as at the
-	// site; the program has run, and nothing behind it. A thread that goes on behind such a breakpoint
-	// does the rest of the body.
-	Chosen []Addr
-	// Waits are the addresses of breakpoints at which a thread waits for the answer to an
-	// upcall whose registers lie in a mailbox.
-	Waits []Addr
-	// Fixups are the instructions that may fault, and where the thread goes on then.
-	Fixups []Fixup
+	Stops
 }
 
-// Fixup is an entry of a body's exception table (the kernel's extable).
-type Fixup struct{ At, To Addr }
+// Stop is an instruction of a detour at which a thread may stop for the tracer: a breakpoint, or one that may fault.
+type Stop struct {
+	At  Addr
+	Why StopReason
+	// To is where the thread goes on if there is no tracer, and behind a fault always. The zero value in a body stands for the first copy.
+	To Addr
+}
+
+// StopReason is why a thread stops in a detour.
+type StopReason uint8
+
+const (
+	// StopUntaken is a breakpoint of a body that leaves the hit to the tracer. All registers and flags are as at
+	// the site, and nothing has happened.
+	StopUntaken StopReason = iota
+	// StopCall is the same in a body that follows calls: it leaves this one to the tracer.
+	StopCall
+	// StopNoRoom is the same for a program: the thread's stack has no room for it.
+	StopNoRoom
+	// StopChosen is a breakpoint for a hit that a program has chosen (program.Program.Decides). All registers and
+	// flags are as at the site; the program has run, and nothing behind it. A thread that goes on behind the breakpoint does
+	// the rest of the body.
+	StopChosen
+	// StopWaiting is a breakpoint at which a thread waits for the answer to an upcall. Its registers lie in a mailbox.
+	StopWaiting
+	// StopAsked is a breakpoint of a tail. All registers are as in front of the system call, but the two that every system
+	// call changes. A thread that goes on behind it does what is right without a tracer.
+	StopAsked
+	// StopFault is an instruction that may fault (an entry of the kernel's extable). At To the rest is done.
+	StopFault
+	// StopUncounted is the same, but the hit is not counted then.
+	StopUncounted
+)
+
+// Faults tells whether the stop is a fault, not a breakpoint.
+func (w StopReason) Faults() bool { return w == StopFault || w == StopUncounted }
+
+// Stops are all of a detour's, or of a part of it.
+type Stops []Stop
+
+// StopAt returns the stop at at.
+func (s Stops) StopAt(at Addr) (stop Stop, ok bool) {
+	for _, stop := range s {
+		if stop.At == at {
+			return stop, true
+		}
+	}
+	return Stop{}, false
+}
 
 // Piece is the copy of one displaced instruction.
 type Piece struct {
@@ -136,9 +170,8 @@ type Detour struct {
 	Body   Range
 	BodyCode
 	Pieces []Piece
-	Asks   []Addr // of the tail: see TailCode
-	Back   Addr   // of the jump back to End
-	End    Addr   // the address in the original code behind the last displaced instruction
+	Back   Addr // of the jump back to End
+	End    Addr // the address in the original code behind the last displaced instruction
 }
 
 // Range is the bytes that the detour occupies.
@@ -179,9 +212,9 @@ func (d *Detour) Locate(ip Addr) (place Place, orig Addr) {
 	return Outside, 0
 }
 
-// Original says where in the original code a thread would be that is at ip, at or in a copy
-// or at the jump back, and how many bytes its stack pointer would be higher there. ok is
-// false if it is elsewhere.
+// Original translates ip, which is at or in a copy or at the jump back, to the original
+// code, and returns how many bytes higher the stack pointer would be there. ok is false
+// for any other ip.
 func (d *Detour) Original(ip Addr) (orig Addr, pop int, ok bool) {
 	place, orig := d.Locate(ip)
 	if place != InCopy {
@@ -221,20 +254,22 @@ type Detours interface {
 	JumpLen() int
 	// Jump is the jump at from to to. It returns ErrReach if that is too far.
 	Jump(from, to Addr) ([]byte, error)
-	// TrapsBehind are the bytes that raise a breakpoint's exception when they follow the first byte of i, in place of the rest of i,
-	// whatever follows them, with no other effect; the exception is told one byte behind that of a breakpoint at i. ok is false if there are none, or i has one byte.
+	// TrapsBehind returns the bytes that can stand behind the first byte of i and raise
+	// a breakpoint's exception, with no other effect, before any byte behind them
+	// matters. The exception is told one byte behind that of a breakpoint at i. ok is
+	// false if there are none, or i has one byte.
 	TrapsBehind(i Insn) (set ByteSet, ok bool)
-	// TrapBytes are the bytes that raise an exception when a thread executes an instruction
-	// that begins with them, whatever follows: the breakpoint alone if breakpointOnly, else
-	// that and those that are no instruction.
+	// TrapBytes returns the bytes that raise an exception when a thread executes an
+	// instruction that begins with them, no matter which bytes follow. They are the
+	// breakpoint, and, unless breakpointOnly, the bytes that begin no instruction.
 	TrapBytes(breakpointOnly bool) ByteSet
 
 	// Displaceable returns nil if i may run as a copy in a detour, with nobody watching; else
 	// an error that says why not.
 	Displaceable(i Insn) error
-	// Dead finds what is dead in front of the first of insns, which follow each other. It
-	// looks no further than the last of them, and assumes that whatever they do not say is
-	// needed.
+	// Dead finds the registers and flags that are dead in front of the first of insns,
+	// which follow each other. It looks no further than the last of them, and assumes
+	// that whatever they do not say is needed.
 	Dead(insns []Insn) Dead
 	// DetourLen is the length in bytes of what AssembleDetour generates anywhere.
 	DetourLen(insns []Insn, b Body) (int, error)
@@ -242,10 +277,10 @@ type Detours interface {
 	// error wraps ErrReach if an operand, a target or the way back is out of reach.
 	AssembleDetour(at Addr, insns []Insn, b Body) (*Detour, error)
 
-	// CountBody adds one to one of n counters (64 bit, 64 bytes apart, n a power of two)
-	// that begin at cells, atomically; threads use different ones where possible. The
-	// flags and registers in dead are not put back. redZone tells that the code may keep data in
-	// the 128 bytes below its stack pointer.
+	// CountBody adds one to one of n counters (64 bit, 64 bytes apart, n a power of
+	// two) that begin at cells, atomically; threads use different ones where possible.
+	// The flags and registers in dead are not put back. redZone is set if the code may
+	// keep data in the 128 bytes below its stack pointer.
 	CountBody(cells Addr, n int, dead Dead, redZone bool) Body
 	// TrapBody calls the tracer by a breakpoint.
 	TrapBody() Body

@@ -226,8 +226,8 @@ func (ff *failFunction) rule(points []*failPoint) inject.Rule {
 	return r
 }
 
-// apply has all points do what the attributes ask for. Where no call can fail their probes are disabled, and cost
-// nothing.
+// apply makes all points follow the attributes. Where no call can fail their probes are
+// disabled, and cost nothing.
 func (ff *failFunction) apply() error {
 	if ff.fault != nil && ff.fault.Current() {
 		return ff.fault.Start()

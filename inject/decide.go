@@ -96,7 +96,7 @@ func (d *decision) chooseBy(sum tally, static bool) {
 	}
 }
 
-// decideBy has those calls come to the tracer that meet c.
+// decideBy sends the calls that meet c to the tracer.
 func (p *place) decideBy(c program.Cond) (err error) {
 	if p.isCall() {
 		p.sp.Choose = c

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -17,14 +18,14 @@ import (
 func exchanging(t *testing.T) (prog *testprog.Prog, s *Session, d *domain, mem *readOnly, kp *Kprobe) {
 	t.Helper()
 	prog = testprog.Start(t, testprog.Build(t, "optstorm"))
-	s, err := Attach(prog.PID(), Options{Log: func(string) {}})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mem = &readOnly{}
 	_ = s.do(func() error {
 		d = s.main.Space.Local.(*domain)
-		d.watched = true // the dynamic linker is left alone
+		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
 		return nil
@@ -39,7 +40,7 @@ func registered(t *testing.T, d *domain, kp *Kprobe) (st *site) {
 		t.Fatal(err)
 	}
 	st = d.sites[kp.Addr]
-	delete(d.queue, st)
+	delete(d.optimizer.queue, st)
 	return st
 }
 
@@ -60,13 +61,13 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 	_ = s.do(func() error {
 		st := registered(t, d, kp)
 		operand, one := st.addr+7, []byte{1} // of lea 1(%rbx),%rax
-		if refusal := d.prepare(st); refusal != "" {
+		if refusal := d.optimizer.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
 		if err := mem.WriteMemory(operand, []byte{2}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); err != nil {
+		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimizer.optimize(frozen, []*site{st}) }); err != nil {
 			t.Error(err)
 		}
 		if info := s.Status(kp); info.Mechanism == Optimized || !strings.Contains(info.Reason, "instead of") {
@@ -75,10 +76,10 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		if err := mem.WriteMemory(operand, one); err != nil {
 			t.Fatal(err)
 		}
-		d.consider(st)
+		d.optimizer.consider(st)
 		return nil
 	})
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if info := s.Status(kp); info.Mechanism != Optimized && !testprog.NoJumpBeside(info.Reason) {
 		t.Errorf("%s, %s", info.Mechanism, info.Reason)
 	}
@@ -92,12 +93,12 @@ func TestJumpsThatStay(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	call := func(want uint64) {
 		t.Helper()
 		_ = s.do(func() error {
-			d.retiredDetours = manyRetired
-			d.collectDetours()
+			d.detours.retired = manyRetired
+			d.detours.collect()
 			return nil
 		})
 		prog.Do("storm 20", "did")
@@ -119,7 +120,7 @@ func TestJumpsThatStay(t *testing.T) {
 	if err := s.UnregisterKprobe(kp); err != nil {
 		t.Error(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	hits := kp.Hits()
 	call(hits)
 	mem.refuse = false
@@ -136,7 +137,7 @@ func TestSessionsThatLeaveAJump(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	mem.refuse = true
 	if err := s.Close(); !errors.Is(err, unix.EIO) {
 		t.Errorf("Close: %v, want EIO", err)
@@ -156,14 +157,14 @@ func TestHalfWrittenJumps(t *testing.T) {
 	prog, s, d, mem, kp := exchanging(t)
 	_ = s.do(func() error {
 		st := registered(t, d, kp)
-		if refusal := d.prepare(st); refusal != "" {
+		if refusal := d.optimizer.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
-		mem.tear = len(st.next.jump)
-		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); !errors.Is(err, patch.ErrTorn) {
+		mem.tear = len(st.next().jump)
+		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimizer.optimize(frozen, []*site{st}) }); !errors.Is(err, patch.ErrTorn) {
 			t.Errorf("got %v, want ErrTorn", err)
 		}
-		if st.jump == nil || d.detourAt(st.jump.Addr) != st.jump {
+		if st.jump() == nil || d.detours.holding(st.jump().Addr) != st.jump() {
 			t.Error("the detour is given up")
 		}
 		mem.refuse, mem.tear = false, 0

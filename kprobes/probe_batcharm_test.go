@@ -30,7 +30,7 @@ func (m *readOnlyAt) WriteMemory(at arch.Addr, p []byte) error {
 // named, and what comes behind it is untouched.
 func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.NoWarnings(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	var d *domain
 	_ = s.do(func() error {
 		d = s.main.Space.Local.(*domain)
-		d.watched = true // the dynamic linker is left alone
+		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
 		return nil
@@ -47,7 +47,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	if err := s.RegisterKprobe(old); err != nil {
 		t.Fatal(err)
 	}
-	if mem.at, err = s.locate(context.Background(), &Kprobe{SymbolName: "target2"}); err != nil {
+	if mem.at, err = s.registry.locate(context.Background(), &Kprobe{SymbolName: "target2"}); err != nil {
 		t.Fatal(err)
 	}
 	names := []string{"recurse", "foo", "target", "target2", "length", "string"}
@@ -55,7 +55,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	for i, name := range names {
 		kps[i] = &Kprobe{SymbolName: name}
 	}
-	err = s.RegisterKprobes(kps)
+	err = s.RegisterKprobes(t.Context(), kps)
 	if !errors.Is(err, unix.EIO) || errors.Is(err, patch.ErrTorn) || !strings.Contains(err.Error(), "target2") {
 		t.Errorf("got %v, want EIO at target2", err)
 	}
@@ -71,8 +71,8 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 				tails++
 			}
 		}
-		if len(d.sites)-tails != 1 || len(s.probes) != 1 || len(d.text.Patches())-tails != 1 {
-			t.Errorf("%d sites, %d probes and %d patches are left, %d of them tails", len(d.sites), len(s.probes), len(d.text.Patches()), tails)
+		if len(d.sites)-tails != 1 || len(s.registry.probes) != 1 || len(d.text.Patches())-tails != 1 {
+			t.Errorf("%d sites, %d probes and %d patches are left, %d of them tails", len(d.sites), len(s.registry.probes), len(d.text.Patches()), tails)
 		}
 		return nil
 	})
@@ -82,7 +82,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 		t.Errorf("%d, %d and %d hits, want 1, 0 and 0", old.Hits(), kps[1].Hits(), kps[5].Hits())
 	}
 	mem.at = 0
-	if err := s.RegisterKprobes(kps[3:]); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps[3:]); err != nil {
 		t.Error(err)
 	}
 	prog.Do("call string 0", "ret 4")

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // do not wait for it, nor does anything behind them, and they are told with a time between the session's beginning and now.
 func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.NoWarnings(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if st := s.Status(kp); testprog.NoJumpBeside(st.Reason) {
 		t.Skipf("no jump: %s", st.Reason)
 	}
@@ -40,7 +41,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	}
 	for _, forged := range []uint64{host.Ticks() + 1<<50, 1<<63 + host.Ticks() - 1, ^uint64(0), 0, 1} {
 		if err := s.do(func() error { // nothing is read meanwhile
-			ring := s.mainDomain().rings[0]
+			ring := s.mainDomain().recorder.rings[0]
 			at := ring.words[program.RingHead/8] % uint64(ring.size)
 			prog.Do("call target 30", "ret 10")
 			ring.words[(program.RingData+at+program.RecordHeader)/8] = forged
@@ -55,7 +56,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 			}
 		}
 	}
-	if n := s.taken.Len(); n != 0 {
+	if n := s.records.taken.Len(); n != 0 {
 		t.Errorf("%d records wait", n)
 	}
 }

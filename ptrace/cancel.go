@@ -3,7 +3,6 @@ package ptrace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,8 +67,9 @@ const (
 	givenUpTo       // nor for those of threads with a refuge
 )
 
-// Cancel has the tracer wait for nothing any more: see above. The tracer is good for LetGo and Close after that. It must not be called when
-// something of the target's was changed that is still to be put back. Safe for concurrent use.
+// Cancel ends all waits of the tracer, present and future: see above. The tracer is
+// good for LetGo and Close after that. It must not be called when something of the
+// target's was changed that is still to be put back. Safe for concurrent use.
 func (t *Tracer) Cancel() {
 	t.quit.once.Do(func() {
 		close(t.quit.done)
@@ -87,7 +87,8 @@ func (t *Tracer) giveUpTo(level int32) {
 	t.Wake()
 }
 
-// Wake has the tracer look again at what it waits for, whether there is something to do or not. Safe for concurrent use.
+// Wake makes the tracer check the condition that it waits for again. Safe for
+// concurrent use.
 func (t *Tracer) Wake() {
 	t.mu.Lock()
 	b, closed := t.bell, t.closed
@@ -128,24 +129,11 @@ func (t *Tracer) leaves(th *Thread) bool {
 	switch level := t.quit.level.Load(); {
 	case level == goesOn:
 		return false
-	case !th.remoting:
+	case !th.at.errand.on:
 		return true
 	default:
-		return level == givenUpTo && th.sheltered
+		return level == givenUpTo && th.at.errand.sheltered
 	}
-}
-
-// AttachContext is Attach for as long as ctx is not done. If it is before the process is attached to, the error matches ErrGivenUp; the tracer must be
-// closed then.
-func (t *Tracer) AttachContext(ctx context.Context, pid int) (*Process, error) {
-	stop := t.CancelOn(ctx)
-	p, err := t.Attach(pid)
-	if errors.Is(err, ErrGivenUp) || !stop() {
-		t.Cancel()
-		t.LetGo()
-		return nil, fmt.Errorf("process %d: %w", pid, ErrGivenUp)
-	}
-	return p, err
 }
 
 // LetGo releases all processes after Cancel, or those in which nothing was changed, and ends the tracer. Threads that were asked to stop, and have
@@ -185,7 +173,7 @@ func (t *Tracer) releaseStopped() {
 		t.dispatch(th)
 	}
 	for _, th := range t.threads {
-		if th.state == stopped && !th.stop.Ended() {
+		if th.state == stopped && !th.at.stop.Ended() {
 			t.detachThread(th)
 		}
 	}

@@ -73,7 +73,8 @@ func (t *Tracer) SetPoller(p Poller) {
 	t.poll = poll{poller: p, apart: -1, skip: firstHits + samples*someHits, pause: minPause}
 }
 
-// PollAlways has the tracer look after each hit, whether that pays or not. It exists for tests.
+// PollAlways makes the tracer look after each hit, whether that pays or not. It exists
+// for tests.
 func (t *Tracer) PollAlways() { t.poll.always, t.poll.skip = true, 0 }
 
 // WouldPoll tells of a breakpoint, which the Handler is told of, that it stands for a note of
@@ -261,7 +262,7 @@ func (th *Thread) Halt() error {
 		return th.gone(unix.ESRCH)
 	}
 	th.queued, th.frozen = false, false
-	if th.stop.Reason == Signal {
+	if th.at.stop.Reason == Signal {
 		if info, err := th.siginfo(); err == nil {
 			th.hold(info)
 		}
@@ -277,7 +278,7 @@ func (th *Thread) Proceed() {
 	if t.threads[th.TID] != th || th.state != stopped {
 		return
 	}
-	switch th.stop.Reason {
+	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:
 		t.restoreTrap(th)
 	case GroupStop:

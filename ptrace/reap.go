@@ -34,10 +34,11 @@ import (
 // already.
 const MarkErrno = 0x676b
 
-// peek waits for a change of one child, or of any if tid is -1. A stop stays to be waited
-// for until the thread is resumed or peek is called again; an end is taken at once, and so are
-// the stops of events: no signal comes with them, and of a thread that has changed its ID by exec
-// the kernel wants that one to be taken first (looks_like_a_spurious_pid in kernel/ptrace.c).
+// peek waits for a change of one child, or of any if tid is -1. A stop can be waited
+// for until the thread is resumed or peek is called again. An end is taken at once.
+// Stops of events are taken at once, too: no signal comes with them, and if a thread
+// has changed its ID by exec the kernel wants that stop to be taken first
+// (looks_like_a_spurious_pid in kernel/ptrace.c).
 func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 	t.moves++
 	t.event()
@@ -47,15 +48,20 @@ func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 		t.missed = t.missed[1:]
 		return m.tid, m.ws, nil
 	}
-	got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
-	switch {
-	case err != nil || got == 0:
-	case ws.Stopped() && ws>>16 == 0:
-		t.unreaped, t.unreapedStatus = got, ws
-	default:
-		return waitStatus(got, 0)
+	for {
+		got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
+		if err != nil || got == 0 {
+			return got, ws, err
+		}
+		if ws.Stopped() && ws>>16 == 0 {
+			t.unreaped, t.unreapedStatus = got, ws
+			return got, ws, nil
+		}
+		// It is not waited for: one that is killed in between may be a leader, whose end comes behind those of all others.
+		if got, ws, err = waitStatus(got, unix.WNOHANG); err == nil && got != 0 {
+			return got, ws, nil
+		}
 	}
-	return got, ws, err
 }
 
 // missedStop is one that took the place of another, which it was mistaken for.
@@ -79,9 +85,9 @@ func (t *Tracer) reap() (tid int, ws unix.WaitStatus) {
 		return 0, 0
 	}
 	if th := t.threads[tid]; th != nil && th.state == stopped {
-		switch th.stop.Reason {
+		switch th.at.stop.Reason {
 		case Breakpoint:
-			if !th.committed {
+			if !th.at.committed {
 				th.putBack()
 			}
 		case Signal:
@@ -105,28 +111,58 @@ func (t *Tracer) resumed(tid int) {
 // putBack sets the instruction pointer, as the kernel has it, of a thread behind a breakpoint
 // of ours, or the program's own, to that breakpoint. Regs still tells where the thread stopped, or goes on.
 func (th *Thread) putBack() {
-	if _, err := th.hostRegs(); err != nil || !th.injectable {
+	if _, err := th.hostRegs(); err != nil || !th.at.injectable {
 		return
 	}
-	at := th.oldRegs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
+	at := th.at.regs.kernel.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 	if ours, _ := th.Proc.tracer.handler.Known(th, at); !ours && !th.raisedAt(at) || th.mark(at) != nil {
 		return
 	}
 	if host.WriteIP(th.TID, at) == nil {
-		th.oldRegs.SetIP(at)
+		th.at.regs.kernel.SetIP(at)
 	}
 }
 
 // putOff sends the signal that a thread has stopped for again: it comes back when the thread is resumed, by us or by our death. A stop that is being handled stays as it
 // is.
 func (th *Thread) putOff() {
-	if !th.injectable || !th.queued || th.handled || th.call != nil || !(heldByKernel | sigbit(unix.SIGTRAP)).Has(th.stop.Signal) {
+	if !th.at.injectable || !th.queued || th.handled || th.call != nil || !(heldByKernel | sigbit(unix.SIGTRAP)).Has(th.at.stop.Signal) {
 		return
 	}
 	if info, err := th.siginfo(); err == nil && !info.Synchronous() {
 		th.resend(info)
-		th.stop.Reason = Interrupt
+		th.at.stop.Reason = Interrupt
 	}
+}
+
+// raiseAgain lets an instruction raise once more the signal that a thread has stopped for, in place of its delivery now. A signal that is sent again says that
+// it was sent: if we are killed before it is given its own siginfo back, a guard, and the program, take it for something else. It does nothing, and answers so,
+// unless the thread stands where it does that: behind a breakpoint that is still there, or, when nobody has been asked about the stop yet, in front of an instruction that has faulted.
+func (th *Thread) raiseAgain() bool {
+	info, err := th.siginfo()
+	if err != nil || !th.at.injectable {
+		return false
+	}
+	if info.fault() {
+		return th.queued && !th.handled && !th.at.moved
+	}
+	at := th.ip().Add(int64(-host.Arch.BreakpointAdvance()))
+	if !th.raisedAt(at) {
+		return false
+	}
+	if th.at.regs.kernel.IP() != at {
+		th.putBack()
+	}
+	if th.at.regs.kernel.IP() != at {
+		return false
+	}
+	th.at.regs.own.SetIP(at)
+	return true
+}
+
+// raisesPutBack is raiseAgain for a thread that putBack was called for. To give it its signal after all takes two requests, and it would have lost that if we were killed in between.
+func (th *Thread) raisesPutBack() bool {
+	return th.at.regs.valid && th.at.regs.own.IP() != th.at.regs.kernel.IP() && th.unmoved() && th.raiseAgain()
 }
 
 // raisedAt tells of a thread that a breakpoint instruction of the program's own at at has raised the signal being delivered.
@@ -138,23 +174,23 @@ func (th *Thread) raisedAt(at arch.Addr) bool {
 
 // unmoved tells of a thread behind a breakpoint that its IP is as it stopped with.
 func (th *Thread) unmoved() bool {
-	back := th.regs.IP() - th.oldRegs.IP()
+	back := th.at.regs.own.IP() - th.at.regs.kernel.IP()
 	return back == 0 || back == arch.Addr(host.Arch.BreakpointAdvance()) // putBack was called
 }
 
 // markMoved is called before the registers of a thread at a breakpoint are written.
 func (th *Thread) markMoved() {
-	if th.inCopy || th.stop.Reason != Breakpoint || !th.injectable || th.Proc.tracer.unreaped != th.TID {
+	if th.at.inCopy || th.at.stop.Reason != Breakpoint || !th.at.injectable || th.Proc.tracer.unreaped != th.TID {
 		return
 	}
-	if th.regsValid && th.regs.IP() != th.oldRegs.IP() {
-		_ = th.mark(th.regs.IP())
+	if th.at.regs.valid && th.at.regs.own.IP() != th.at.regs.kernel.IP() {
+		_ = th.mark(th.at.regs.own.IP())
 	}
 }
 
 // InCopy says that the instruction pointer of the thread, which is at a breakpoint, was set to
 // code of ours: a guard knows that code, and needs no mark for it.
-func (th *Thread) InCopy() { th.inCopy = true }
+func (th *Thread) InCopy() { th.at.inCopy = true }
 
 // mark notes in the siginfo of the SIGTRAP that the thread stopped for where it goes on.
 func (th *Thread) mark(to arch.Addr) error {
@@ -162,9 +198,9 @@ func (th *Thread) mark(to arch.Addr) error {
 	if err != nil {
 		return err
 	}
-	if th.unmarked == nil {
+	if th.at.unmarked == nil {
 		original := *info
-		th.unmarked = &original
+		th.at.unmarked = &original
 	}
 	binary.LittleEndian.PutUint32(info[4:], MarkErrno)
 	info.SetAddr(to)
@@ -173,10 +209,10 @@ func (th *Thread) mark(to arch.Addr) error {
 
 // unmark puts back what the target is told, if it gets the signal after all.
 func (th *Thread) unmark() {
-	if th.unmarked != nil && th.injectable {
-		_ = th.setSiginfo(th.unmarked)
+	if th.at.unmarked != nil && (th.at.injectable || th.at.kept != nil) {
+		_ = th.setSiginfo(th.at.unmarked)
 	}
-	th.unmarked = nil
+	th.at.unmarked = nil
 }
 
 // lookAt is waitid(2) with the status of wait4(2). tid 0 tells that there was none.

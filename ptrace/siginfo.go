@@ -20,6 +20,9 @@ const (
 	siTkill   = -6
 	trapBrkpt = 1
 	trapTrace = 2
+
+	segvMapErr, segvAccErr = 1, 2
+	busAdrAln, busAdrErr   = 1, 2
 )
 
 // Signo is si_signo.
@@ -64,6 +67,19 @@ func (s *Siginfo) breakpoint() bool {
 	return s.Signo() == unix.SIGTRAP && s.Code() == host.BreakpointCode
 }
 
+// fault tells that an instruction has raised the signal which has not been executed, and would raise it again.
+func (s *Siginfo) fault() bool {
+	switch code := s.Code(); s.Signo() {
+	case unix.SIGSEGV:
+		return code == segvMapErr || code == segvAccErr
+	case unix.SIGBUS:
+		return code == busAdrAln || code == busAdrErr
+	case unix.SIGILL, unix.SIGFPE:
+		return code > 0 && code != siKernel
+	}
+	return false
+}
+
 // Sigset is the kernel's 64-bit signal set.
 type Sigset uint64
 
@@ -95,17 +111,17 @@ const (
 
 // siginfo is that of the signal being delivered, or kept from it.
 func (th *Thread) siginfo() (*Siginfo, error) {
-	if th.kept != nil {
-		th.info = *th.kept
-		return &th.info, nil
+	if th.at.kept != nil {
+		th.at.info = *th.at.kept
+		return &th.at.info, nil
 	}
-	err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.info))
-	return &th.info, th.gone(err)
+	err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.at.info))
+	return &th.at.info, th.gone(err)
 }
 
 func (th *Thread) setSiginfo(s *Siginfo) error {
-	if th.kept != nil {
-		*th.kept = *s
+	if th.at.kept != nil {
+		*th.at.kept = *s
 		return nil
 	}
 	return th.gone(requestPtr(unix.PTRACE_SETSIGINFO, th.TID, 0, unsafe.Pointer(s)))

@@ -38,7 +38,7 @@ func (p *probe) newFetching(args texts, filter string) (*fetching, error) {
 	table := p.s.session.Symbols()
 	for _, at := range p.places {
 		place := values.Place{Addr: at.kp.Addr, Waits: at.waits}
-		if found, err := table.ResolveContext(p.s.heeded(), at.kp.SymbolName); at.kp.SymbolName != "" && err == nil && len(found) == 1 {
+		if found, err := table.Resolve(p.s.heeded(), at.kp.SymbolName); at.kp.SymbolName != "" && err == nil && len(found) == 1 {
 			place.Addr = found[0].Addr
 		}
 		if !place.Waits {
@@ -123,9 +123,12 @@ func fetched(t fetch.Type, v fetch.Value) starlark.Value {
 	case v.Fault:
 		return starlark.None
 	}
-	switch t.Kind {
-	case fetch.Signed:
+	if t.HasSign() {
 		return starlark.MakeInt64(int64(v.U))
+	}
+	switch t.Kind {
+	case fetch.Float:
+		return starlark.Float(t.Float(v))
 	case fetch.Char:
 		return starlark.String([]byte{byte(v.U)})
 	case fetch.String, fetch.UString, fetch.SymbolOff, fetch.SymStr:

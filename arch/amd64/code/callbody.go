@@ -8,8 +8,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
-// The bodies that follow calls (arch.CallTable). What they need is four registers, which are
-// pushed below the red zone, and the flags:
+// The bodies that follow calls (arch.CallTable). They need four registers, which they
+// push below the red zone, and the flags:
 //
 //	lea -128(%rsp),%rsp; push …; lahf; seto %al; push %rax
 //	…                                                        jcc trap
@@ -76,7 +76,8 @@ func newCallBody(dead arch.Dead, work func(a *asm, depth int, trap *spot)) callB
 	return b
 }
 
-// Assemble generates the body; without what comes behind, it reaches everything from anywhere.
+// Assemble generates the body. If no code of ours follows it, it reaches everything
+// from anywhere.
 func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a := &asm{at: at}
 	var stores []arch.Addr // on the stack, and how many registers have been pushed before
@@ -107,14 +108,14 @@ func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a.place(&trap)
 	after := b.restore(a)
 	a.moveSP(int32(below))
-	out.Traps = []arch.Addr{a.here()}
+	out.Stops = arch.Stops{{At: a.here(), Why: arch.StopCall}}
 	a.emit(0xcc, 0xcc) // only who has trapped stands behind the first
 	a.land(over)
 	b.restore(a)
 	for k, at := range stores {
-		out.Fixups = append(out.Fixups, arch.Fixup{At: at, To: after[before[k]]})
+		out.Stops = append(out.Stops, arch.Stop{At: at, Why: arch.StopFault, To: after[before[k]]})
 	}
-	out.Fixups = append(out.Fixups, a.fixups...)
+	out.Stops = append(out.Stops, a.stops...)
 	if b.then != nil {
 		then, err := b.then.Assemble(a.here())
 		if err != nil && (!errors.Is(err, arch.ErrReach) || then.Code == nil) {
@@ -122,8 +123,7 @@ func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 		}
 		a.err = cmp.Or(a.err, err)
 		a.emit(then.Code...)
-		out.Traps = append(out.Traps, then.Traps...)
-		out.Fixups = append(out.Fixups, then.Fixups...)
+		out.Stops = append(out.Stops, then.Stops...)
 	}
 	a.moveSP(int32(below))
 	out.Code = a.code
@@ -312,8 +312,9 @@ func tailCall(a *asm, undo, done *spot) {
 	a.emit(0x48, 0x83, 0xea, slotWords) // sub $64,%rdx
 }
 
-// ReturnBody ends the calls of the frame that a thread has returned from to ret. It uses at most 40
-// bytes of stack and the red zone, of which it reads what ret has popped.
+// ReturnBody ends the calls of the frame that a thread has returned from to ret. It
+// uses at most 40 bytes of stack and the red zone, where it reads the word that ret has
+// popped.
 func (Arch) ReturnBody(w arch.ReturnWork) arch.Body {
 	b := newCallBody(w.Dead, func(a *asm, depth int, trap *spot) { returned(a, w, depth, trap) })
 	b.then = w.Then
@@ -325,7 +326,7 @@ func (a *asm) ticks() {
 	a.emit(0x31, 0xc0, 0x31, 0xd2) // xor %eax,%eax; xor %edx,%edx
 	at := a.here()
 	a.emit(0x0f, 0x31) // rdtsc
-	a.fixups = append(a.fixups, arch.Fixup{At: at, To: a.here()})
+	a.fixup(at)
 	a.emit(0x48, 0xc1, 0xe2, 0x20) // shl $32,%rdx
 	a.emit(0x48, 0x09, 0xd0)       // or %rdx,%rax
 }

@@ -35,8 +35,9 @@ func (Arch) TrapBytes(breakpointOnly bool) arch.ByteSet {
 	return arch.Bytes(append([]byte{0xcc}, noOpcode...)...)
 }
 
-// TrapsBehind is int3 behind a REX prefix, an operand-size, segment or repeat prefix, which it ignores (SDM vol. 2A §2.1.1, INT3). A VEX, EVEX or
-// REX2 prefix is none of these, nor is lock, with which it is no instruction.
+// TrapsBehind is int3 behind a REX prefix, an operand-size, segment or repeat prefix,
+// which it ignores (SDM vol. 2A §2.1.1, INT3). VEX, EVEX and REX2 prefixes do not
+// count. Neither does lock: together they are no instruction.
 func (Arch) TrapsBehind(i arch.Insn) (set arch.ByteSet, ok bool) {
 	if i.Len() < 2 {
 		return set, false
@@ -146,7 +147,7 @@ func putTail(a *asm, d *arch.Detour, b arch.Tailed) {
 		last.Inner = append(last.Inner, arch.Inner{At: at, Orig: d.End})
 	}
 	last.Len += len(t.Code)
-	d.Fixups, d.Asks = append(d.Fixups, t.Fixups...), t.Asks
+	d.Stops = append(d.Stops, t.Stops...)
 }
 
 // putBody generates the switch and the body.
@@ -167,5 +168,10 @@ func putBody(a *asm, d *arch.Detour, b arch.Body) error {
 	}
 	a.emit(d.BodyCode.Code...)
 	d.Body.End = a.here()
+	for i := range d.Stops {
+		if d.Stops[i].To == 0 {
+			d.Stops[i].To = d.Body.End
+		}
+	}
 	return amd64.PutRel32(a.code[past-a.at+1:], d.Body.End, d.Trap)
 }
