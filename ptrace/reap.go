@@ -34,10 +34,11 @@ import (
 // already.
 const MarkErrno = 0x676b
 
-// peek waits for a change of one child, or of any if tid is -1. A stop stays to be waited
-// for until the thread is resumed or peek is called again; an end is taken at once, and so are
-// the stops of events: no signal comes with them, and of a thread that has changed its ID by exec
-// the kernel wants that one to be taken first (looks_like_a_spurious_pid in kernel/ptrace.c).
+// peek waits for a change of one child, or of any if tid is -1. A stop can be waited
+// for until the thread is resumed or peek is called again. An end is taken at once.
+// Stops of events are taken at once, too: no signal comes with them, and if a thread
+// has changed its ID by exec the kernel wants that stop to be taken first
+// (looks_like_a_spurious_pid in kernel/ptrace.c).
 func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 	t.moves++
 	t.event()

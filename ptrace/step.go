@@ -6,11 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Step has a thread that Freeze holds execute one instruction. All others stay stopped. A
-// signal that it was stopped for, or that arrives, is held until Release, but one that stops the process does that. Whatever the thread
-// was stopped for, its stop is a SingleStep afterwards, which MovedOut was called for; or a Signal
-// that the instruction has raised, or a Breakpoint. The
-// error is ErrExited if it has come to its end instead.
+// Step makes a thread that Freeze holds execute one instruction. All others stay
+// stopped. A signal that it was stopped for, or that arrives, is held until Release,
+// but one that stops the process does that. Whatever the thread was stopped for, its
+// stop is a SingleStep afterwards, which MovedOut was called for; or a Signal that the
+// instruction has raised, or a Breakpoint. The error is ErrExited if it has come to its
+// end instead.
 func (s *Space) Step(th *Thread) error {
 	t := s.tracer
 	th.keepForLater()
@@ -91,7 +92,8 @@ func (th *Thread) leaveStop() {
 	th.postpone()
 }
 
-// EndStep has a stopped thread that was stepped stop anew, where it stands, as one that nobody has stepped; others stay as they are. The error is ErrExited.
+// EndStep gives a stopped thread that was stepped a new stop at the same place, as if
+// nobody had stepped it. Other threads stay as they are. The error is ErrExited.
 func (th *Thread) EndStep() error {
 	if th.state != stopped || !th.stepping {
 		return nil
@@ -99,8 +101,10 @@ func (th *Thread) EndStep() error {
 	return th.endStep()
 }
 
-// Part has each thread that Freeze holds go on right if we are killed before Detach, and nothing of ours is left in the target any more, no guard
-// either: the kernel has its registers, its own mask, and the signals that were held, and knows of no single step.
+// Part prepares the threads that Freeze holds for our death before Detach, when nothing
+// of ours is left in the target, not even a guard. Each goes on correctly: the kernel
+// has its registers, its own mask and the signals that were held, and knows of no
+// single step.
 func (s *Space) Part() {
 	for _, th := range s.Threads() {
 		if th.state != stopped || th.at.stop.Ended() {
