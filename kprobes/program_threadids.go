@@ -79,6 +79,9 @@ func (d *domain) threadAccess() (hwcap2 uint64, self bool) {
 	if auxv, err := d.space.Auxv(); err == nil {
 		hwcap2 = auxv[atHWCAP2]
 	}
+	if d.writers.None() {
+		d.lookAtThreads() // none of them has stopped yet
+	}
 	for base := range d.writers.Storages() {
 		var b [8]byte
 		if d.space.ReadMemory(arch.Addr(base), b[:]) == nil && binary.LittleEndian.Uint64(b[:]) == base {

@@ -1,0 +1,277 @@
+package trace
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// A hit that is only printed needs no tracer: the target itself records what the line is made
+// of, and the line is made later, by the same code as at a breakpoint.
+
+// capture is what a probe's hits record.
+type capture struct {
+	names  []string // registers, each an item, behind the time and the thread
+	params []symbols.Param
+	reads  []symbols.Read // of all parameters; each an item, behind the registers
+	items  []program.Item
+	fetch  *values.Values // nil, or its items stand behind the others
+	typed  bool           // params are what a function returns, and known
+	filter program.Cond
+
+	made *program.Program
+	size int // bytes of a record
+}
+
+// Items of every record.
+const (
+	timeItem = iota
+	threadItem
+	firstItem
+)
+
+// stackPointer is the register that parameters on the stack are found by.
+var stackPointer = host.Roles.SP
+
+var errNotCapturable = errors.New("what is printed of a hit can't be recorded in the target")
+
+// newCapture prepares to record the registers in names and what params are printed from.
+func newCapture(names []string, params []symbols.Param) (*capture, error) {
+	c := &capture{params: params}
+	for _, name := range names {
+		c.register(name)
+	}
+	all := make([][]symbols.Read, len(params))
+	for i, p := range params {
+		regs, reads, ok := p.Reads(stackPointer)
+		if !ok {
+			return nil, errNotCapturable
+		}
+		for _, name := range regs {
+			c.register(name)
+		}
+		for _, r := range reads {
+			c.registerOf(r.Addr)
+			c.registerOf(r.Count)
+		}
+		all[i] = reads
+	}
+	c.items = append(c.items, program.Item{Name: "time", Value: program.Now()}, program.Item{Name: "thread", Value: program.CurrentThread()})
+	for _, name := range c.names {
+		c.items = append(c.items, program.Item{Name: name, Value: program.Reg(name)})
+	}
+	for _, reads := range all {
+		c.addReads(reads)
+	}
+	return c, nil
+}
+
+func (c *capture) register(name string) {
+	if !slices.Contains(c.names, name) {
+		c.names = append(c.names, name)
+	}
+}
+
+func (c *capture) registerOf(w symbols.Word) {
+	if w.Reg != "" {
+		c.register(w.Reg)
+	}
+}
+
+// item is the index of a register's item.
+func (c *capture) item(name string) (int, bool) {
+	i := slices.Index(c.names, name)
+	return firstItem + i, i >= 0
+}
+
+// addReads adds the reads of one parameter, which count from its first.
+func (c *capture) addReads(reads []symbols.Read) {
+	before := len(c.reads)
+	for _, r := range reads {
+		r.Addr.Read += before
+		r.Count.Read += before
+		item := program.Item{Value: c.expr(r.Addr).Plus(r.Off), Max: int(r.Max)}
+		switch r.Kind {
+		case symbols.ReadBytes:
+			item.Kind = program.Bytes
+		case symbols.ReadCounted:
+			item.Kind, item.Len, item.Elem = program.CountedBytes, c.expr(r.Count), int(r.Elem)
+		case symbols.ReadText:
+			item.Kind, item.Max = program.Text, int(r.Max)+1 // the last one is made zero
+		}
+		c.reads = append(c.reads, r)
+		c.items = append(c.items, item)
+	}
+}
+
+func (c *capture) expr(w symbols.Word) program.Expr {
+	if w.Reg != "" {
+		return program.Reg(w.Reg)
+	}
+	return program.ItemWord(c.readItem(w.Read), w.At)
+}
+
+// readItem is the index of a read's item.
+func (c *capture) readItem(read int) int { return firstItem + len(c.names) + read }
+
+// addFetching adds what Fetch and If want of a point.
+func (c *capture) addFetching(pt *point) {
+	f := pt.fetch
+	if c.fetch = f; f == nil {
+		return
+	}
+	c.items = append(c.items, f.Layout.Items()[fetch.HeadItems:]...)
+	if f.Filter != nil {
+		c.filter, pt.plan.exact = f.Filter.Cond(f.Layout)
+	}
+}
+
+// values are those that Fetch and If want, in a record.
+func (c *capture) values(payload []byte, h fetch.Host) []fetch.Value {
+	if c.fetch == nil {
+		return nil
+	}
+	return c.fetch.Layout.DecodeFields(payload, c.made.Fields[firstItem+len(c.names)+len(c.reads):], h)
+}
+
+// context is the registers that the program reads.
+func (c *capture) context() []string {
+	names := slices.Clone(c.names)
+	if c.fetch != nil {
+		for _, name := range c.fetch.Layout.Regs() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// build makes the program that records.
+func (c *capture) build(name string, ring program.Map) error {
+	p, err := program.Build(name, 0, c.context(), c.filter, program.WriteRecord{Ring: ring, Items: c.items})
+	if err != nil {
+		return err
+	}
+	if _, err := program.Check(p); err != nil {
+		return err
+	}
+	c.made, c.size = p, 0
+	for _, f := range p.Fields {
+		c.size = max(c.size, f.Off+f.Size, f.Err+8)
+	}
+	return nil
+}
+
+// snapshot is the registers and the memory of a hit, as far as they have been recorded.
+type snapshot struct {
+	arch.Regs // nothing else is asked for
+	c         *capture
+	regs      []uint64
+	ranges    []recorded
+	missed    bool // something was asked for that had not been recorded
+}
+
+// recorded is memory that the target has read, or tried to.
+type recorded struct {
+	at    arch.Addr
+	bytes []byte
+	want  int // bytes that it tried to read
+}
+
+// decode makes a snapshot of a record, nil if the record is none.
+func (c *capture) decode(payload []byte) *snapshot {
+	if len(payload) < c.size {
+		return nil
+	}
+	p := c.made
+	s := &snapshot{c: c, regs: make([]uint64, len(c.names)), ranges: make([]recorded, 0, len(c.reads))}
+	word := func(off int) uint64 { return binary.LittleEndian.Uint64(payload[off:]) }
+	for i := range c.names {
+		s.regs[i] = word(p.Fields[firstItem+i].Off)
+	}
+	for i, r := range c.reads {
+		f := p.Fields[c.readItem(i)]
+		s.add(r, payload[f.Off:f.Off+f.Size], int64(word(f.Err)))
+	}
+	return s
+}
+
+// add is what a read with the given result has brought.
+func (s *snapshot) add(r symbols.Read, bytes []byte, result int64) {
+	x := recorded{at: arch.Addr(s.word(r.Addr) + uint64(r.Off)), bytes: bytes, want: int(r.Max)}
+	switch {
+	case result < 0, result > int64(len(bytes)):
+		x.bytes = nil
+	case r.Kind == symbols.ReadCounted:
+		x.bytes = bytes[:result]
+	case r.Kind == symbols.ReadText && result > 0 && result <= r.Max && bytes[result-1] == 0:
+		x.bytes = bytes[:r.Max] // what is behind the zero does not matter
+	case r.Kind == symbols.ReadText:
+		x.bytes = bytes[:min(result, r.Max)]
+	}
+	s.ranges = append(s.ranges, x)
+}
+
+// word is a number that reads are made with.
+func (s *snapshot) word(w symbols.Word) uint64 {
+	if w.Reg != "" {
+		v, _ := s.Get(w.Reg)
+		return v
+	}
+	if b := s.ranges[w.Read].bytes; w.At+8 <= int64(len(b)) {
+		return binary.LittleEndian.Uint64(b[w.At:])
+	}
+	return 0
+}
+
+// SP implements arch.Regs.
+func (s *snapshot) SP() arch.Addr {
+	v, _ := s.Get(stackPointer)
+	return arch.Addr(v)
+}
+
+// Names implements arch.Regs.
+func (s *snapshot) Names() []string { return s.c.names }
+
+// Get implements arch.Regs.
+func (s *snapshot) Get(name string) (uint64, bool) {
+	i, ok := s.c.item(name)
+	if !ok {
+		s.missed = true
+		return 0, false
+	}
+	return s.regs[i-firstItem], true
+}
+
+// ReadMemory implements arch.Memory.
+func (s *snapshot) ReadMemory(at arch.Addr, p []byte) error {
+	known := len(p) == 0
+	for _, x := range s.ranges {
+		if at < x.at || at+arch.Addr(len(p)) > x.at+arch.Addr(x.want) {
+			continue
+		}
+		if in := int(at - x.at); in+len(p) <= len(x.bytes) {
+			copy(p, x.bytes[in:])
+			return nil
+		}
+		known = true
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	s.missed = s.missed || !known
+	return &arch.FaultError{Addr: at, Cause: errNotCapturable}
+}
+
+// WriteMemory implements arch.Memory.
+func (s *snapshot) WriteMemory(at arch.Addr, _ []byte) error {
+	return &arch.FaultError{Addr: at, Write: true, Cause: errNotCapturable}
+}
