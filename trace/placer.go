@@ -30,7 +30,7 @@ func (pl *placer) place(ctx context.Context, places []Place) error {
 	if err := pl.arm(ctx); err != nil {
 		return err
 	}
-	pl.probe.settle(ctx)
+	Settle(ctx, pl.probe.session.kprobes)
 	pl.probe.skipped = pl.skipped
 	pl.probe.look()
 	return ctx.Err()

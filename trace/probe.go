@@ -280,11 +280,11 @@ func (pt *point) lost() uint64 {
 	return pt.kp.Values(losses)[0]
 }
 
-// settle waits until the probes that can be reached by jumps are.
-func (p *Probe) settle(ctx context.Context) {
+// Settle waits until the probes of a session that can be reached by jumps are, or ctx is done.
+func Settle(ctx context.Context, s *kprobes.Session) {
 	done := make(chan struct{})
 	go func() {
-		p.session.kprobes.WaitForOptimizer()
+		s.WaitForOptimizer()
 		close(done)
 	}()
 	select {

@@ -2,8 +2,8 @@ package trace
 
 import "sync"
 
-// queueDepth is how many hits wait for a slow reader before more are lost.
-const queueDepth = 64 << 10
+// QueueDepth is how many hits wait for a slow reader before more are lost.
+const QueueDepth = 64 << 10
 
 // Queue takes hits from the tracer's thread, in their order, for one reader. Whoever puts never waits: the target would. Its methods may be
 // called concurrently. A Queue is made by NewQueue.
@@ -25,7 +25,7 @@ func NewQueue() *Queue { return &Queue{wake: make(chan struct{}, 1), end: make(c
 // Put hands over one hit. It reports false if the hit is lost, because the queue is full or closed.
 func (q *Queue) Put(h *Hit) bool {
 	q.mu.Lock()
-	if q.closed || len(q.pending) >= queueDepth {
+	if q.closed || len(q.pending) >= QueueDepth {
 		q.lost++
 		q.mu.Unlock()
 		return false

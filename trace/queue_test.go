@@ -7,12 +7,12 @@ import (
 
 func TestAQueueKeepsTheOrderAndCountsWhatIsLost(t *testing.T) {
 	q := NewQueue()
-	for i := range queueDepth + 10 {
-		if put := q.Put(&Hit{TID: i}); put != (i < queueDepth) {
+	for i := range QueueDepth + 10 {
+		if put := q.Put(&Hit{TID: i}); put != (i < QueueDepth) {
 			t.Fatalf("hit %d: put %v", i, put)
 		}
 	}
-	if q.Lost() != 10 || q.Waiting() != queueDepth {
+	if q.Lost() != 10 || q.Waiting() != QueueDepth {
 		t.Errorf("%d lost, %d waiting", q.Lost(), q.Waiting())
 	}
 	got := q.Take()
@@ -23,7 +23,7 @@ func TestAQueueKeepsTheOrderAndCountsWhatIsLost(t *testing.T) {
 	}
 	q.Close()
 	q.Close()
-	if q.Put(&Hit{}) || q.Lost() != 11 || len(got) != queueDepth || q.Take() != nil && len(q.Take()) != 0 {
+	if q.Put(&Hit{}) || q.Lost() != 11 || len(got) != QueueDepth || q.Take() != nil && len(q.Take()) != 0 {
 		t.Errorf("%d lost, %d taken", q.Lost(), len(got))
 	}
 }

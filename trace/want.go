@@ -33,13 +33,13 @@ type firstStack struct {
 	frames int
 }
 
-// manyActive is as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
+// ManyActive is how many calls of a function are followed at once by default: as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
 // kernel/trace/trace_kprobe.c). Who looks at a server from outside does not know how many of
 // its threads wait in a function.
-const manyActive = 4096
+const ManyActive = 4096
 
 func newWanted(wants []Want) wanted {
-	w := wanted{maxActive: manyActive}
+	w := wanted{maxActive: ManyActive}
 	for _, want := range wants {
 		want(&w)
 	}
@@ -62,7 +62,7 @@ func If(filter string) Want { return func(w *wanted) { w.filter = filter } }
 // Returns wants the returns of the functions, in place of their entries.
 func Returns() Want { return func(w *wanted) { w.returns = true } }
 
-// MaxActive wants n calls of each function followed at once, in place of 4096. Further ones are counted as missed.
+// MaxActive wants n calls of each function followed at once, in place of ManyActive. Further ones are counted as missed.
 func MaxActive(n int) Want { return func(w *wanted) { w.maxActive = n } }
 
 // Regs wants the general registers, which stand in Hit.Args as %rdi and so on.
