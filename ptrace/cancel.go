@@ -3,7 +3,6 @@ package ptrace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,24 +127,11 @@ func (t *Tracer) leaves(th *Thread) bool {
 	switch level := t.quit.level.Load(); {
 	case level == goesOn:
 		return false
-	case !th.remoting:
+	case !th.at.errand.on:
 		return true
 	default:
-		return level == givenUpTo && th.sheltered
+		return level == givenUpTo && th.at.errand.sheltered
 	}
-}
-
-// AttachContext is Attach for as long as ctx is not done. If it is before the process is attached to, the error matches ErrGivenUp; the tracer must be
-// closed then.
-func (t *Tracer) AttachContext(ctx context.Context, pid int) (*Process, error) {
-	stop := t.CancelOn(ctx)
-	p, err := t.Attach(pid)
-	if errors.Is(err, ErrGivenUp) || !stop() {
-		t.Cancel()
-		t.LetGo()
-		return nil, fmt.Errorf("process %d: %w", pid, ErrGivenUp)
-	}
-	return p, err
 }
 
 // LetGo releases all processes after Cancel, or those in which nothing was changed, and ends the tracer. Threads that were asked to stop, and have
@@ -185,7 +171,7 @@ func (t *Tracer) releaseStopped() {
 		t.dispatch(th)
 	}
 	for _, th := range t.threads {
-		if th.state == stopped && !th.stop.Ended() {
+		if th.state == stopped && !th.at.stop.Ended() {
 			t.detachThread(th)
 		}
 	}

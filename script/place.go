@@ -116,11 +116,11 @@ func (s *Script) enableAll(probes []*probe) (*probe, error) {
 			enabled = append(enabled, p.kprobes()...)
 		}
 	}
-	if s.session.EnableKprobesContext(s.heeded(), enabled) == nil {
+	if s.session.EnableKprobes(s.heeded(), enabled) == nil {
 		return nil, nil
 	}
 	for _, p := range probes {
-		if err := s.session.EnableKprobesContext(s.heeded(), p.kprobes()); p.enabled && err != nil {
+		if err := s.session.EnableKprobes(s.heeded(), p.kprobes()); p.enabled && err != nil {
 			return p, err
 		}
 	}
@@ -179,11 +179,11 @@ func (p *probe) registerBatch(places []*site) error {
 		for i, at := range places {
 			kps[i] = at.kp
 		}
-		return p.s.session.RegisterKprobesContext(p.s.heeded(), kps)
+		return p.s.session.RegisterKprobes(p.s.heeded(), kps)
 	}
 	rps := make([]*kprobes.Kretprobe, len(places))
 	for i, at := range places {
 		rps[i] = at.rp
 	}
-	return p.s.session.RegisterKretprobesContext(p.s.heeded(), rps)
+	return p.s.session.RegisterKretprobes(p.s.heeded(), rps)
 }

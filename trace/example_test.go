@@ -135,7 +135,7 @@ func ExampleSession_Kprobes() {
 	one := fault.Always()
 	one.Interval = 10
 	rule := inject.Rule{Specs: []string{"deliver"}, Attr: one, Do: []inject.Action{inject.Return{Value: -1, Errno: unix.EIO}}}
-	if _, err := inject.New(t.Kprobes(), inject.Options{}).Add(rule); err != nil {
+	if _, err := inject.New(t.Kprobes(), inject.Options{}).Add(context.Background(), rule); err != nil {
 		log.Fatal(err)
 	}
 	if err := t.Start(); err != nil {

@@ -96,7 +96,7 @@ func (r *Resolver) Resolve(ctx context.Context, specs ...string) ([]Place, error
 func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	name, suffixed := strings.CutSuffix(spec, ReturnSuffix)
 	atReturn := suffixed || r.Returns
-	found, err := r.Table.ResolveContext(ctx, name)
+	found, err := r.Table.Resolve(ctx, name)
 	switch {
 	case waits(name, err) && isPattern(name):
 		return nil, fmt.Errorf("%w; a pattern does not wait for a library, give names to wait for", err)
@@ -107,7 +107,7 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	case atReturn && found[0].Every.Len() > 0:
 		return nil, errEveryReturn
 	}
-	places, err := r.expand(name, found)
+	places, err := r.expand(ctx, name, found)
 	for i := range places {
 		places[i].Return = atReturn
 		if suffixed {
@@ -126,12 +126,14 @@ func waits(spec string, err error) bool {
 func isPattern(spec string) bool { return strings.ContainsAny(spec, "*?[") }
 
 // expand lists the places that one SPEC stands for.
-func (r *Resolver) expand(spec string, found []symbols.Location) ([]Place, error) {
+func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Location) ([]Place, error) {
 	if len(found) == 1 && found[0].Every.Len() == 0 {
 		return []Place{{Name: spec, Addr: found[0].Addr, Symbol: spec}}, nil
 	}
 	if r.Unique {
-		r.Table.IndexNames() // unique looks up the names of them all
+		if err := r.Table.IndexNames(ctx); err != nil { // unique looks up the names of them all
+			return nil, err
+		}
 	}
 	var places []Place
 	for _, loc := range found {
@@ -144,19 +146,19 @@ func (r *Resolver) expand(spec string, found []symbols.Location) ([]Place, error
 			places = append(places, Place{Name: spec, Addr: loc.Addr, Optional: true})
 		default:
 			name := strings.TrimSuffix(loc.String(), "+0x0")
-			places = append(places, Place{Name: name, Addr: loc.Addr, Symbol: r.unique(loc), Optional: true})
+			places = append(places, Place{Name: name, Addr: loc.Addr, Symbol: r.unique(ctx, loc), Optional: true})
 		}
 	}
 	return places, nil
 }
 
 // unique is a SPEC for loc alone, or empty.
-func (r *Resolver) unique(loc symbols.Location) string {
+func (r *Resolver) unique(ctx context.Context, loc symbols.Location) string {
 	if !r.Unique || loc.Symbol.Module == nil || loc.Offset != 0 {
 		return ""
 	}
 	spec := loc.Symbol.Module.Name + ":" + loc.Symbol.Linkage
-	if found, err := r.Table.Resolve(spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
+	if found, err := r.Table.Resolve(ctx, spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
 		return ""
 	}
 	return spec

@@ -30,7 +30,7 @@ func (pl *placer) place(ctx context.Context, places []Place) error {
 	if err := pl.arm(ctx); err != nil {
 		return err
 	}
-	Settle(ctx, pl.probe.session.kprobes)
+	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx) // told by ctx
 	pl.probe.skipped = pl.skipped
 	pl.probe.look()
 	return ctx.Err()
@@ -111,13 +111,13 @@ func (pl *placer) registerBatch(ctx context.Context, places []Place) error {
 func (pl *placer) registerAll(ctx context.Context, points []*point) error {
 	s := pl.probe.session.kprobes
 	if points[0].ret == nil {
-		return s.RegisterKprobesContext(ctx, kprobesOf(points))
+		return s.RegisterKprobes(ctx, kprobesOf(points))
 	}
 	rps := make([]*kprobes.Kretprobe, len(points))
 	for i, pt := range points {
 		rps[i] = &pt.ret.rp
 	}
-	return s.RegisterKretprobesContext(ctx, rps)
+	return s.RegisterKretprobes(ctx, rps)
 }
 
 func kprobesOf(points []*point) []*kprobes.Kprobe {
@@ -135,11 +135,11 @@ func (pl *placer) arm(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if s.EnableKprobesContext(ctx, kprobesOf(points)) == nil {
+		if s.EnableKprobes(ctx, kprobesOf(points)) == nil {
 			continue
 		}
 		for _, pt := range points { // which one is it?
-			if err := s.EnableKprobesContext(ctx, []*kprobes.Kprobe{pt.kp}); err != nil {
+			if err := s.EnableKprobes(ctx, []*kprobes.Kprobe{pt.kp}); err != nil {
 				return NewPlaceError(pt.Name, err)
 			}
 		}

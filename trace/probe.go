@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"context"
 	"errors"
 	"iter"
 	"sync"
@@ -278,17 +277,4 @@ func (pt *point) lost() uint64 {
 		return 0
 	}
 	return pt.kp.Values(losses)[0]
-}
-
-// Settle waits until the probes of a session that can be reached by jumps are, or ctx is done.
-func Settle(ctx context.Context, s *kprobes.Session) {
-	done := make(chan struct{})
-	go func() {
-		s.WaitForOptimizer()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
 }

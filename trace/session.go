@@ -18,7 +18,6 @@ type Session struct {
 	owned   bool // Close ends kprobes too
 	options options
 	ctx     context.Context
-	heedNot func() bool // ends the wait for the end of ctx
 	began   time.Time
 
 	mu     sync.Mutex
@@ -57,7 +56,7 @@ func newOptions(opts []Option) options {
 // Attach takes hold of a running process, until Close or the end of ctx. The error is a *ptrace.AttachError if that is refused.
 func Attach(ctx context.Context, pid int, opts ...Option) (*Session, error) {
 	o := newOptions(opts)
-	k, err := kprobes.AttachContext(ctx, pid, o.kprobes)
+	k, err := kprobes.Attach(ctx, pid, o.kprobes)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func Attach(ctx context.Context, pid int, opts ...Option) (*Session, error) {
 // Launch starts a program and holds it before any of its own code has run: Start lets it run. It is traced until Close or the end of ctx.
 func Launch(ctx context.Context, c kprobes.Command, opts ...Option) (*Session, error) {
 	o := newOptions(opts)
-	k, err := kprobes.LaunchContext(ctx, c, o.kprobes)
+	k, err := kprobes.Launch(ctx, c, o.kprobes)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +76,6 @@ func Launch(ctx context.Context, c kprobes.Command, opts ...Option) (*Session, e
 func begin(ctx context.Context, k *kprobes.Session, o options) *Session {
 	s := newSession(ctx, k, o)
 	s.owned = true
-	s.heedNot = context.AfterFunc(ctx, func() {
-		if err := s.Close(); err != nil {
-			s.warn("%v", err)
-		}
-	})
 	return s
 }
 
@@ -193,7 +187,6 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	var err error
 	if s.owned {
-		s.heedNot()
 		for _, p := range probes {
 			p.look()
 		}

@@ -286,7 +286,7 @@ func TestTheEndOfTheContextDetaches(t *testing.T) {
 // A session that is traced on stays when the tracing ends.
 func TestTracingOnASessionLeavesIt(t *testing.T) {
 	p := prey(t)
-	k, err := kprobes.Attach(p.PID(), kprobes.Options{})
+	k, err := kprobes.Attach(context.Background(), p.PID(), kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
