@@ -91,7 +91,7 @@ type Hit struct {
 	Args     []Arg   // what Args, Fetch and Regs wanted, in this order
 	Stack    []Frame // nil if none was wanted; the innermost frame first
 
-	// Ret, Duration and Results are those of returns only: the integer in the register for results; the time from entry to return; and
+	// Ret, Duration and Results are those of returns only: the integer in the register for results, nil if the function is known to return none; the time from entry to return; and
 	// what the function returned by its debug information: nil if that is not known, empty if it returns nothing.
 	Ret      *int64
 	Duration *time.Duration
@@ -121,7 +121,7 @@ func (h *Hit) String() string {
 	b := clean.AppendName(nil, strings.TrimSuffix(h.Probe, ReturnSuffix))
 	b = append(appendArgs(append(b, '('), h.Args), ')')
 	switch {
-	case h.Ret == nil:
+	case h.Results == nil && h.Ret == nil:
 	case h.Results == nil:
 		b = strconv.AppendInt(append(b, " = "...), *h.Ret, 10)
 	case len(h.Results) == 1:

@@ -179,14 +179,10 @@ func (pt *point) addReturn(h *Hit, s *snapshot) {
 	ticks, _ := s.Get(durationRegister)
 	duration := pt.probe.session.kprobes.Elapsed(ticks)
 	v, _ := s.Get(returnRegister)
-	value := int64(v)
 	if s.c.typed {
 		h.Results = argumentsFrom(s.c.params, s, s)
-		if len(s.c.params) > 0 {
-			value = s.c.params[0].Integer(v)
-		}
 	}
-	h.Duration, h.Ret = &duration, &value
+	h.Duration, h.Ret = &duration, returnWord(v, s.c.params, s.c.typed)
 }
 
 // processorRegs is a snapshot's registers that the processor has.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // returns is what a point at a return has beside others.
@@ -80,14 +81,10 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
 	h.Duration = &duration
 	h.Args = pt.ret.args(ri)
-	value := int64(regs.ReturnValue())
 	if k.typed {
 		h.Results = arguments(k.results, regs)
-		if len(k.results) > 0 {
-			value = k.results[0].Integer(regs.ReturnValue())
-		}
 	}
-	h.Ret = &value
+	h.Ret = returnWord(regs.ReturnValue(), k.results, k.typed)
 	fetched, err := pt.fetched(regs, getWords(ri.Data[entrySize:]))
 	if err != nil {
 		return nil, err
@@ -112,4 +109,18 @@ func (ret *returns) args(ri *kprobes.KretprobeInstance) []Arg {
 		}
 	}
 	return nil
+}
+
+// returnWord is the number that a call has returned in the register for those, of which v is the value; nil where the function's results,
+// if they are typed, say that it is none.
+func returnWord(v uint64, results []symbols.Param, typed bool) *int64 {
+	n := int64(v)
+	switch {
+	case !typed:
+	case len(results) == 0 || !results[0].Whole():
+		return nil
+	default:
+		n = results[0].Integer(v)
+	}
+	return &n
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -137,15 +139,26 @@ func fetchedJSON(t fetch.Type, v fetch.Value) any {
 	case v.Fault:
 		return nil
 	}
-	switch t.Kind {
-	case fetch.Signed:
+	if t.HasSign() {
 		return int64(v.U)
+	}
+	switch t.Kind {
+	case fetch.Float:
+		return floatJSON(t.Float(v))
 	case fetch.Char:
 		return string([]byte{byte(v.U)})
 	case fetch.String, fetch.UString, fetch.SymbolOff, fetch.SymStr:
 		return v.S
 	}
 	return v.U
+}
+
+// floatJSON is a number, or a string if JSON has no such number.
+func floatJSON(x float64) any {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return x
 }
 
 // putWords and getWords keep numbers in a call's Data.

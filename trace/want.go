@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 
+	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -118,12 +119,21 @@ var returnFields = []fetch.Field{
 	{Name: "duration_ns", Type: values.TypeOf("s64")},
 }
 
-// returnValues are those of returnFields.
-func returnValues(h *Hit) []fetch.Value {
-	if h.Ret == nil {
-		return nil
+// returnValues are those of returnFields, without ret where a return has none.
+func returnValues(h *Hit) (all []fetch.Value) {
+	if h.Ret != nil {
+		all = append(all, fetch.Value{U: uint64(*h.Ret)})
 	}
-	return []fetch.Value{{U: uint64(*h.Ret)}, {U: uint64(*h.Duration)}}
+	if h.Duration != nil {
+		all = append(all, fetch.Value{U: uint64(*h.Duration)})
+	}
+	return all
+}
+
+// returnsWhole tells whether a function returns a whole number or an address, or may do so: nothing is known of what it returns.
+func returnsWhole(table *symbols.Table, at arch.Addr) bool {
+	results, err := table.Results(at)
+	return err != nil || len(results) > 0 && results[0].Whole()
 }
 
 // wish is what Fetch and If want.
@@ -140,7 +150,11 @@ func (w wanted) fetching(table *symbols.Table, at Place) (*values.Values, error)
 	if len(w.fetch) == 0 && w.filter == "" {
 		return nil, nil
 	}
-	v, err := w.wish(at.Return).At(table, values.Place{Addr: at.Addr, Waits: at.Waits})
+	wish := w.wish(at.Return)
+	if at.Return && !at.Waits && !returnsWhole(table, at.Addr) {
+		wish.More = returnFields[1:] // there is no number ret
+	}
+	v, err := wish.At(table, values.Place{Addr: at.Addr, Waits: at.Waits})
 	if err != nil {
 		return nil, &WantError{Place: at.Name, Waits: at.Waits, Err: err}
 	}
