@@ -186,14 +186,14 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	switch {
-	case th.WasMovedOut():
+	case th.HasLeft():
 		return
 	case ts != nil && ts.handling: // the handler ends the session
 		ts.regs.undone()
 		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(host.Arch.BreakpointAdvance())) {
 			regs.SetIP(ts.site.addr)
 		}
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 		return
 	case th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil:
 		_, _ = d.session.resume(th, ts) // if it fails, the thread stands at the original code all the same
@@ -208,7 +208,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	if d.raisedByJump(th, regs) {
-		th.DropSignal()
+		th.Go(ptrace.DropSignal())
 		return
 	}
 	if det := d.strayAt(th, regs); det != nil {
@@ -219,10 +219,10 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		at := ip.Add(int64(-host.Arch.BreakpointAdvance()))
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		} else if head, ours := d.neighbours.torn[at]; ours {
 			regs.SetIP(head)
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		}
 	}
 }
@@ -240,14 +240,14 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 	case ptrace.Signal, ptrace.Breakpoint:
 		if ip != st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())) {
 			d.session.translate(th, ip, orig) // of the program's own
+			th.Go(ptrace.WithSignal())
 			break
 		}
 		fallthrough
 	default:
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 	}
 	regs.SetIP(orig)
-	th.RunFree()
 }
 
 // clean puts the original code into a forked child's copy of the memory. The child

@@ -210,10 +210,10 @@ func (d *domain) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
 // moveOutOfStray takes such a thread to its site.
 func (d *domain) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.Regs) {
 	if th.Stop().Reason == ptrace.Signal {
-		th.DropSignal()
+		th.Go(ptrace.DropSignal())
 	}
 	regs.SetIP(det.site.addr)
-	th.MovedOut()
+	th.Go(ptrace.RunOn())
 }
 
 // codeAt tells whether the program has code at at that can be executed, as far as the maps tell.

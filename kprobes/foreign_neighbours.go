@@ -326,9 +326,6 @@ func (d *domain) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *
 	if regs.SetIP(det.site.addr); d.detours[det.Addr] == det {
 		regs.SetIP(det.landing.Entry)
 	}
-	if info != nil {
-		th.UndoFault()
-	}
 	d.session.lookNow()
 	return true
 }

@@ -44,7 +44,6 @@ func (d *domain) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *p
 	case info == nil:
 		return d.copiedBreakpoint(at, regs)
 	case info.Signo() == unix.SIGSEGV && (info.Addr() == at || d.region.Contains(at)) && d.copiedJump(at, regs):
-		th.UndoFault()
 		return true
 	}
 	return false

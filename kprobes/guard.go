@@ -197,7 +197,6 @@ func (d *domain) leaveGuard(th *ptrace.Thread) {
 		}
 	}
 	if stepped {
-		th.RunFree()
 		_ = th.EndStep() // its end follows
 	}
 }

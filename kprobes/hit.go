@@ -195,7 +195,7 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	}
 	if st.jump != nil {
 		regs.SetIP(st.jump.Start()) // as the kernel's setup_detour_execution
-		th.InCopy()
+		th.Go(ptrace.IntoCopy())
 		ts.site = nil
 		return
 	}
@@ -362,7 +362,7 @@ func (s *Session) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch
 	if !ok {
 		return
 	}
-	th.NotOurs()
+	th.Go(ptrace.WithSignal())
 	ts := s.stateOf(th, d)
 	switch {
 	case !executed || ip != st.slot.Trap:
@@ -381,10 +381,7 @@ func (s *Session) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch
 func (s *Session) leaveSlot(th *ptrace.Thread, ts *threadState, regs arch.Regs, orig arch.Addr) {
 	regs.SetIP(orig)
 	ts.site = nil
-	th.RunFree()
-	if th.Held() {
-		th.Release()
-	}
+	th.Go(ptrace.RunOn())
 }
 
 // translate changes a siginfo that names the slot's address as the instruction's own

@@ -109,7 +109,7 @@ func (s *Session) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info
 		return ptrace.Deliver
 	}
 	if ts := s.stateOf(th, d); det.Body.Contains(ip) {
-		th.SingleStep()
+		th.Go(ptrace.StepOnce())
 		ts.leaving = det
 	}
 	return ptrace.Hold
@@ -141,6 +141,7 @@ func (s *Session) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Re
 		return true
 	}
 	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs) {
+		th.Go(ptrace.RunOn())
 		s.post(ts, st)
 		ts.site = nil
 		s.leave(th, ts, regs, regs.IP())
@@ -150,9 +151,8 @@ func (s *Session) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Re
 	if st.plan.Method == arch.Emulated || st.plan.Leaves {
 		s.trace(th, ts, st, regs)
 	} else {
-		th.RunFree()
 		regs.SetIP(st.slot.Step)
-		th.ExpectTrap(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
+		th.Go(ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))))
 	}
 	return false
 }
@@ -161,10 +161,7 @@ func (s *Session) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Re
 func (s *Session) leave(th *ptrace.Thread, ts *threadState, regs arch.Regs, to arch.Addr) {
 	ts.leaving = nil
 	regs.SetIP(to)
-	th.RunFree()
-	if th.Held() {
-		th.Release()
-	}
+	th.Go(ptrace.RunOn())
 }
 
 // steppedInDetour goes on with a thread that is to leave a detour for a signal that waits.
@@ -174,12 +171,11 @@ func (s *Session) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState)
 	if err != nil {
 		return
 	}
-	th.MovedOut()
 	switch ip := regs.IP(); {
 	case !det.Range().Contains(ip):
 		s.leave(th, ts, regs, ip)
 	case det.Body.Contains(ip):
-		th.SingleStep()
+		th.Go(ptrace.StepOnce())
 	default:
 		s.leaveCopy(th, d, det, regs)
 	}
@@ -191,7 +187,6 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 	ip := regs.IP()
 	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
 	if !steps && det.foreseen(regs) {
-		th.UndoFault()
 		return ptrace.Drop
 	}
 	if steps && s.stateOf(th, d).stepsIn(det, ip) {
@@ -256,29 +251,29 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 	case ptrace.Signal:
 		info, err := th.Siginfo()
 		if err == nil && info.Synchronous() && info.Signo() != unix.SIGTRAP && det.foreseen(regs) {
-			th.DropSignal()
+			th.Go(ptrace.DropSignal())
 		}
 	case ptrace.Breakpoint:
 		at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 		if at == det.Trap {
 			regs.SetIP(det.Addr)
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		}
 		switch {
 		case slices.Contains(det.Asks, at):
 			regs.SetIP(det.End) // it makes the call itself
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		case slices.Contains(det.Chosen, at):
 			det.missChosen()
 			regs.SetIP(det.Start())
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		case det.leftToTracer(at):
 			regs.SetIP(det.Addr) // nothing has happened
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		case det.upcall == nil && slices.Contains(det.Traps, at):
 			det.countOne()
 			regs.SetIP(det.Start())
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		}
 	}
 }
@@ -336,14 +331,11 @@ func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginf
 		return false
 	}
 	if det := d.heads[regs.IP()]; det != nil {
-		th.UndoFault()
 		return d.fromHead(det, regs.IP(), regs)
 	}
 	ts := s.stateOf(th, d)
 	late := ts.late != 0 && ts.late == regs.IP()
-	if ts.late = 0; late {
-		th.UndoFault()
-	}
+	ts.late = 0
 	return late // the original instruction is back, and runs
 }
 
@@ -354,7 +346,7 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 	ts.leaving = nil
 	if regs, err := th.Regs(); err == nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
 		if d.leaveUpcall(det, regs); th.Stop().Reason == ptrace.Breakpoint {
-			th.DropSignal()
+			th.Go(ptrace.DropSignal())
 		}
 	}
 	left, last, moves := d.stepped(), arch.Addr(0), true
@@ -386,13 +378,12 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 
 // moveTo puts a stopped thread to where it would be in the original code.
 func (d *domain) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop int) {
-	switch th.Stop().Reason {
-	case ptrace.Signal, ptrace.Breakpoint:
+	if reason := th.Stop().Reason; !th.HasLeft() && (reason == ptrace.Signal || reason == ptrace.Breakpoint) { // of the program's own
 		d.session.translate(th, regs.IP(), orig)
-	default:
-		th.MovedOut()
+		th.Go(ptrace.WithSignal())
+	} else {
+		th.Go(ptrace.RunOn())
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
 	regs.SetIP(orig)
-	th.RunFree()
 }

@@ -42,7 +42,7 @@ func (s *Session) chosenHit(th *ptrace.Thread, d *domain, det *detour, at arch.A
 		ts.chosen = det.record.kp
 	}
 	if ts.leaving != nil {
-		th.RunFree() // the handlers see the program's own trap flag
+		th.Go(ptrace.Undecided()) // the handlers see the program's own trap flag
 	}
 	s.hitInDetour(th, d, det, regs)
 	ts.chosen = nil

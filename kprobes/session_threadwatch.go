@@ -50,7 +50,7 @@ func (s *Session) threadWatchers() []*ThreadWatcher {
 	return nil
 }
 
-// Born implements ptrace.Genealogist.
+// Born implements ptrace.Handler.
 func (s hooks) Born(creator, born *ptrace.Thread) {
 	for _, w := range s.threadWatchers() {
 		if w.Born != nil {
@@ -59,7 +59,7 @@ func (s hooks) Born(creator, born *ptrace.Thread) {
 	}
 }
 
-// Gone implements ptrace.Genealogist.
+// Gone implements ptrace.Handler.
 func (s hooks) Gone(th *ptrace.Thread) { s.gone(th.TID) }
 
 func (s *Session) gone(tid int) {
@@ -70,7 +70,7 @@ func (s *Session) gone(tid int) {
 	}
 }
 
-// Renamed implements ptrace.Genealogist.
+// Renamed implements ptrace.Handler.
 func (s hooks) Renamed(former int, th *ptrace.Thread) {
 	for _, w := range s.threadWatchers() {
 		if w.Born != nil {
@@ -89,4 +89,4 @@ func (s *Session) ended(p *ptrace.Process) {
 	}
 }
 
-var _ ptrace.Genealogist = hooks{}
+var _ ptrace.Handler = hooks{}

@@ -12,7 +12,7 @@ func (t *Tracer) adoptOrphans(p *Process) {
 		case t.procs[st.Tgid] != nil:
 			th := t.newThread(t.procs[st.Tgid], tid)
 			if leader := th.Proc.Leader(); leader != nil {
-				t.tellBirth(leader, th) // who has made it may tell yet
+				t.handler.Born(leader, th) // who has made it may tell yet
 			}
 		case st.Tgid == tid && len(p.threads) == 0 && !t.introduced(tid, st.PPid):
 			space := p.Space

@@ -285,7 +285,7 @@ func (th *Thread) Proceed() {
 		return
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	t.resume(th, th.takeHeld())
 }
 
