@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -189,7 +190,7 @@ func (j job) probed() (ns float64, err error) {
 
 func (j job) underProbes(t *target) (ns float64, err error) {
 	m := j.Measure
-	s, err := kprobes.Attach(t.pid(), kprobes.Options{NoBoost: m.NoBoost, NoOptimize: !m.Optimize})
+	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{NoBoost: m.NoBoost, NoOptimize: !m.Optimize})
 	if err != nil {
 		return 0, err
 	}
@@ -221,7 +222,7 @@ func (j job) underProbes(t *target) (ns float64, err error) {
 
 // optimized waits until the probes are, or says why they are not.
 func optimized(s *kprobes.Session, probes []placed) error {
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(context.Background())
 	for _, p := range probes {
 		if why := p.stops(); why != "" {
 			return &unavailable{"not optimized: " + why}

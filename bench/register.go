@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -27,7 +28,7 @@ func (j job) registering() (ns float64, err error) {
 }
 
 func (j job) register(t *target) (ns float64, err error) {
-	s, err := kprobes.Attach(t.pid(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{})
 	if err != nil {
 		return 0, err
 	}
@@ -36,7 +37,8 @@ func (j job) register(t *target) (ns float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	do, undo := s.RegisterKprobes, s.UnregisterKprobes
+	do := func(kps []*kprobes.Kprobe) error { return s.RegisterKprobes(context.Background(), kps) }
+	undo := s.UnregisterKprobes
 	if !j.Measure.Batch {
 		do, undo = oneByOne(s.RegisterKprobe), oneByOne(s.UnregisterKprobe)
 	}
@@ -60,7 +62,7 @@ func (j job) probes(s *kprobes.Session) ([]*kprobes.Kprobe, error) {
 		if j.Measure.ByName {
 			continue
 		}
-		found, err := s.Symbols().Resolve(name)
+		found, err := s.Symbols().Resolve(context.Background(), name)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"context"
+
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -31,7 +33,7 @@ func placeCallRule(s *kprobes.Session, way kprobes.SyscallWay) (placed, error) {
 
 func ruled(s *kprobes.Session, r inject.Rule) (placed, error) {
 	r.Do = []inject.Action{inject.Return{}}
-	f, err := inject.New(s, inject.Options{}).Add(r)
+	f, err := inject.New(s, inject.Options{}).Add(context.Background(), r)
 	if err != nil {
 		return placed{}, err
 	}

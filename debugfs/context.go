@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"context"
 	"errors"
 	"syscall"
 
@@ -23,7 +24,7 @@ func (t *Tree) atEntry(d *dynevent.Definition) bool {
 	case d.Symbol != "" && d.Offset == 0:
 		return true
 	case d.Symbol != "":
-		found, err := table.Resolve(symbolName(d))
+		found, err := table.Resolve(context.Background(), symbolName(d))
 		if err != nil {
 			return false
 		}

@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -246,7 +247,7 @@ func (ff *failFunction) apply() error {
 	ff.armed = kps
 	ff.mu.Unlock()
 	if !done {
-		return errors.Join(append(errs, ff.tree.session.EnableKprobes(kps))...)
+		return errors.Join(append(errs, ff.tree.session.EnableKprobes(context.Background(), kps))...)
 	}
 	return errors.Join(append(errs, ff.disarm())...)
 }

@@ -1,6 +1,7 @@
 package debugfs_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -28,7 +29,7 @@ func (t *tree) attributes(settings string) {
 // returns has the fixture call a function, which is to return want each time.
 func (t *tree) returns(function string, arg int, want ...int) {
 	t.t.Helper()
-	t.session.WaitForOptimizer()
+	t.session.WaitForOptimizer(context.Background())
 	for i, w := range want {
 		if got := t.prog.Do(fmt.Sprintf("call %s %d", function, arg), "ret"); got != fmt.Sprintf("ret %d", w) {
 			t.t.Errorf("call %d: %s(%d) is %q, want %d", i+1, function, arg, got, w)
@@ -154,7 +155,7 @@ func TestGoFunctionsFail(t *testing.T) {
 	p := testprog.Start(t, testprog.Build(t, "goerrors"))
 	var mu sync.Mutex
 	var log []string
-	s, err := kprobes.Attach(p.PID(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), p.PID(), kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestGoFunctionsFail(t *testing.T) {
 func TestStackFilters(t *testing.T) {
 	inAllModes(t, "prey", func(t *testing.T, tr *tree) {
 		inside := func(f string) (start, end string) {
-			found, err := tr.session.Symbols().Resolve(f)
+			found, err := tr.session.Symbols().Resolve(t.Context(), f)
 			tr.must(err)
 			at := uint64(found[0].Addr)
 			return fmt.Sprintf("%#x", at), fmt.Sprintf("%#x", at+found[0].Symbol.Size)
@@ -293,7 +294,7 @@ func TestFailuresAreReported(t *testing.T) {
 	var mu sync.Mutex
 	var log []string
 	p := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := kprobes.Attach(p.PID(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), p.PID(), kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

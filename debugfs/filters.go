@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -125,7 +126,7 @@ func (t *Tree) filterGroup(group string, events []*event, text string) error {
 // function is filter.Parser's Function.
 func (t *Tree) function(name string) (start, end uint64, ok bool) {
 	table := t.session.Symbols()
-	found, err := table.Resolve(name)
+	found, err := table.Resolve(context.Background(), name)
 	if err != nil {
 		return 0, 0, false
 	}

@@ -1,6 +1,7 @@
 package debugfs_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -30,7 +31,7 @@ func openProg(t testing.TB, p *testprog.Prog, o kprobes.Options) *tree {
 	if o.Log == nil {
 		o.Log = func(m string) { t.Errorf("session warns: %s", m) }
 	}
-	s, err := kprobes.Attach(p.PID(), o)
+	s, err := kprobes.Attach(context.Background(), p.PID(), o)
 	if err != nil {
 		t.Fatalf("attach: %v", err)
 	}

@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -72,7 +73,7 @@ func (t *Tree) inFile(d *dynevent.Definition, kp *kprobes.Kprobe) error {
 
 // means tells whether a name stands for an address.
 func (t *Tree) means(name string, at arch.Addr) bool {
-	found, err := t.session.Symbols().Resolve(name)
+	found, err := t.session.Symbols().Resolve(context.Background(), name)
 	return err == nil && len(found) == 1 && found[0].Addr == at
 }
 

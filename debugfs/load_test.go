@@ -94,7 +94,7 @@ func TestReturnsAreRecordedInTheTarget(t *testing.T) {
 		const threads, calls = 4, 3000
 		total := 0
 		for range 3 {
-			tr.session.WaitForOptimizer()
+			tr.session.WaitForOptimizer(t.Context())
 			tr.prog.Do(fmt.Sprintf("threads %d %d target", threads, calls), "sum")
 			total += threads * calls
 			tr.must(tr.add(group+"back/trigger", "stacktrace:0"))
@@ -143,7 +143,7 @@ func TestManyEvents(t *testing.T) {
 	tr.must(tr.add(events, "p:write libc.so.6:write"))
 	tr.must(tr.add(group+"enable", "1"))
 	tr.is("tracing/events/enable", "1\n")
-	tr.session.WaitForOptimizer()
+	tr.session.WaitForOptimizer(t.Context())
 	if on := strings.Count(tr.cat("kprobes/list"), "[DISABLED]"); on != 0 || n != want {
 		t.Errorf("%d events are defined, %d are off", n, on)
 	}
@@ -164,7 +164,7 @@ func TestTheListHasAllProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.must(tr.add(events, "p:t target\nr:back recurse"))
-	tr.session.WaitForOptimizer()
+	tr.session.WaitForOptimizer(t.Context())
 	list := tr.cat("kprobes/list")
 	for _, want := range []string{"  k  target+0x0    [DISABLED]", "  r  recurse+0x0    [DISABLED]\n", "  k  six+0x"} {
 		if !strings.Contains(list, want) {
@@ -190,7 +190,7 @@ func TestGoFunctions(t *testing.T) {
 			tr := openProg(t, testprog.Start(t, testprog.Build(t, "govalues")), o)
 			tr.must(tr.add(events, "p:in main.negative v=$arg1:s64\nr:out main.parse s=+0($arg1):char[4] len=$arg2 v=$arg3:s64 n=$retval:s64\np:mine/moved main.(*Point).Moved x=+0($arg1):s64 y=+8($arg1):s64 v=$arg2:s64"))
 			tr.must(tr.add("tracing/events/enable", "1"))
-			tr.session.WaitForOptimizer()
+			tr.session.WaitForOptimizer(t.Context())
 			tr.prog.Do("call 21", "ret")
 			tr.wantLines(`in: \(main\.negative\+0x0/.*\) v=21`, `out: \(main\.call\+.* <- main\.parse\) s=\{'t','e','x','t'\} len=0x4 v=21 n=25`,
 				`moved: \(main\.\(\*Point\)\.Moved\+0x0/.*\) x=1 y=2 v=21`)

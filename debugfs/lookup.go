@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"context"
 	"errors"
 	"syscall"
 
@@ -11,12 +12,12 @@ import (
 // probes nobody tells it of that.
 func (t *Tree) resolve(name string) ([]symbols.Location, error) {
 	table := t.session.Symbols()
-	found, err := table.Resolve(name)
+	found, err := table.Resolve(context.Background(), name)
 	if !errors.Is(err, syscall.ENOENT) {
 		return found, err
 	}
 	if err := table.Refresh(); err != nil {
 		return nil, err
 	}
-	return table.Resolve(name)
+	return table.Resolve(context.Background(), name)
 }

@@ -108,7 +108,7 @@ func TestOverwrittenEventsAreCounted(t *testing.T) {
 	tr.is("tracing/buffer_size_kb", "64\n")
 	tr.must(tr.add(events, "p:t target v=%di:s64"))
 	tr.must(tr.add(group+"t/enable", "1"))
-	tr.session.WaitForOptimizer()
+	tr.session.WaitForOptimizer(t.Context())
 	const calls = 5000
 	tr.prog.Do(fmt.Sprintf("threads 1 %d target", calls), "sum")
 	text := tr.cat("tracing/trace")

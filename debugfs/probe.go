@@ -1,6 +1,7 @@
 package debugfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -249,7 +250,7 @@ func (p *probe) handled(l *fetch.Layout) bool { return p.event.stacks || l.Saved
 func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
 	at := kp.Addr
 	if kp.SymbolName != "" {
-		if found, err := t.session.Symbols().Resolve(kp.SymbolName); err == nil {
+		if found, err := t.session.Symbols().Resolve(context.Background(), kp.SymbolName); err == nil {
 			at = found[0].Addr
 		}
 	}
@@ -265,7 +266,7 @@ func (t *Tree) symbol(name string) (arch.Addr, bool) {
 	if v, err := table.Object(name); err == nil {
 		return v.Addr, true
 	}
-	if found, err := table.Resolve(name); err == nil && len(found) == 1 {
+	if found, err := table.Resolve(context.Background(), name); err == nil && len(found) == 1 {
 		return found[0].Addr, true
 	}
 	return 0, false

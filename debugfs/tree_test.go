@@ -1,6 +1,7 @@
 package debugfs_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -41,7 +42,7 @@ func (t *tree) wantLines(patterns ...string) {
 // call has the fixture call a function once, and the target's program in place if it is to be.
 func (t *tree) call(function string, arg int) {
 	t.t.Helper()
-	t.session.WaitForOptimizer()
+	t.session.WaitForOptimizer(context.Background())
 	t.prog.Do(fmt.Sprintf("call %s %d", function, arg), "ret")
 }
 

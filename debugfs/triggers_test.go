@@ -141,7 +141,7 @@ func TestHistogramsCountLosses(t *testing.T) {
 	tr := open(t, "prey", kprobes.Options{})
 	tr.must(tr.add(events, "p:s length text=+0(%di):string more=+0(%di):string"))
 	tr.must(tr.add(group+"s/trigger", "hist:keys=text"))
-	tr.session.WaitForOptimizer()
+	tr.session.WaitForOptimizer(t.Context())
 	const calls = 200_000
 	tr.prog.Do(fmt.Sprintf("threads 2 %d string", calls/2), "sum")
 	var hits, dropped int

@@ -171,7 +171,7 @@ func TestEventsOfALibrary(t *testing.T) {
 			tr.must(tr.add("tracing/events/enable", "1"))
 			for range 2 {
 				tr.prog.Do("open 0 "+lib, "did")
-				tr.session.WaitForOptimizer()
+				tr.session.WaitForOptimizer(t.Context())
 				tr.prog.Do("call 0 plugged 1", "did 1")
 				tr.prog.Do("close 0", "did")
 			}

@@ -42,7 +42,7 @@ func TestVariablesOfGo(t *testing.T) {
 	inAllModes(t, "govalues", func(t *testing.T, tr *tree) {
 		tr.must(tr.set(events, "p:in main.(*Point).Moved $arg* x=p->X y=p->Y\nr:out main.(*Point).Moved v x=p->X $retval\nr:neg main.negative v $retval\nr:str main.parse s:string"))
 		tr.must(tr.set("tracing/events/kprobes/enable", "1"))
-		tr.session.WaitForOptimizer()
+		tr.session.WaitForOptimizer(t.Context())
 		tr.prog.Do("call 5", "ret")
 		tr.wantLines(`neg: \(.*\) v=5 arg2=-5`, `str: \(.*\) s="text"`, `in: \(.*\) p=0x[0-9a-f]+ v=5 x=1 y=2`, `out: \(.*\) v=5 x=1 arg3=0x6`)
 	})

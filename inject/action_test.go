@@ -86,7 +86,7 @@ func TestWhatIsDoneToACall(t *testing.T) {
 		for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
 			b := on(t, opts)
 			f := b.add(inject.Rule{Spec: c.spec, After: c.after, If: c.cond, Attr: fault.Always(), Args: retArg(c.after), Do: combined(t, c.do...)})
-			b.s.WaitForOptimizer()
+			b.s.WaitForOptimizer(t.Context())
 			first, _, _ := strings.Cut(c.want, " ")
 			if got := b.Do(c.say, first); got != c.want && c.what != "" || c.what == "" && c.cond != "" && got != c.want {
 				t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -78,7 +78,7 @@ func TestTheSameCallsFailWhoeverDecides(t *testing.T) {
 			a := attr(t, strings.Fields(c.attr)...)
 			cond := strings.Join(slices.DeleteFunc([]string{c.cond, by.also}, func(s string) bool { return s == "" }), " && ")
 			f := b.add(inject.Rule{Spec: "work", Attr: a, If: cond, Do: enoent})
-			b.s.WaitForOptimizer()
+			b.s.WaitForOptimizer(t.Context())
 			decides := f.Stats().Places[0].Decides
 			want := expected(t, a, 100, c.meets)
 			if got := b.Do("run 100", "failed"); got != want {
@@ -178,7 +178,7 @@ func TestPlacesOfARuleCountTogether(t *testing.T) {
 		for _, words := range []string{"when=3+4", "interval=3", "space=5 when=2+ probability=50% seed=4", "probability=50% seed=9 times=1000"} {
 			a := attr(t, strings.Fields(words)...)
 			f := b.add(inject.Rule{Spec: "first_caller", Specs: []string{"second_caller"}, Attr: a, If: by.also, Do: enoent})
-			b.s.WaitForOptimizer()
+			b.s.WaitForOptimizer(t.Context())
 			d, err := fault.New(a)
 			if err != nil {
 				t.Fatal(err)
@@ -225,7 +225,7 @@ func TestSeveralNamesOfAFunctionAreOnePlace(t *testing.T) {
 func TestStackFiltersLookAtCallers(t *testing.T) {
 	for name, want := range map[string]string{"require": "nested 10 0", "reject": "nested 0 10"} {
 		b := on(t, kprobes.Options{})
-		found, err := b.s.Symbols().Resolve("first_caller")
+		found, err := b.s.Symbols().Resolve(t.Context(), "first_caller")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestAFaultThatIsSpentIsDisarmed(t *testing.T) {
 		b := on(t, kprobes.Options{})
 		spent := make(chan struct{}, 2)
 		in := inject.New(b.s, inject.Options{OneProcess: true, Spent: func(*inject.Fault) { spent <- struct{}{} }})
-		f, err := in.Add(inject.Rule{Spec: "work", Attr: attr(t, words...), Do: enoent})
+		f, err := in.Add(t.Context(), inject.Rule{Spec: "work", Attr: attr(t, words...), Do: enoent})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -210,13 +210,13 @@ func (f *Fault) registerSome(ctx context.Context, places []*place) ([]*place, er
 
 func (f *Fault) registerAll(ctx context.Context, places []*place) error {
 	if !f.rule.After {
-		return f.in.session.RegisterKprobesContext(ctx, kprobesOf(places))
+		return f.in.session.RegisterKprobes(ctx, kprobesOf(places))
 	}
 	rps := make([]*kprobes.Kretprobe, len(places))
 	for i, p := range places {
 		rps[i] = p.rp
 	}
-	return f.in.session.RegisterKretprobesContext(ctx, rps)
+	return f.in.session.RegisterKretprobes(ctx, rps)
 }
 
 func kprobesOf(places []*place) []*kprobes.Kprobe {
@@ -233,7 +233,7 @@ func (f *Fault) enable(ctx context.Context, on bool) error {
 	}
 	s := f.in.session
 	if on {
-		return s.EnableKprobesContext(ctx, kprobesOf(f.places))
+		return s.EnableKprobes(ctx, kprobesOf(f.places))
 	}
 	var errs []error
 	for _, p := range f.places {

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func on(t *testing.T, bin string, env ...string) *patient {
 	p := &patient{Prog: testprog.StartWith(t, testprog.Options{Env: env}, bin)}
 	log := func(m string) { t.Errorf("warning: %s", m) }
 	var err error
-	if p.s, err = kprobes.Attach(p.PID(), kprobes.Options{Log: log, Follow: true}); err != nil {
+	if p.s, err = kprobes.Attach(context.Background(), p.PID(), kprobes.Options{Log: log, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
 	p.in = New(p.s, Options{Log: log})
@@ -34,7 +35,7 @@ func on(t *testing.T, bin string, env ...string) *patient {
 func (p *patient) returns(t *testing.T, spec string, r Results, f func()) Stats {
 	t.Helper()
 	rule := Rule{Spec: spec, Attr: fault.Always(), Do: []Action{r}}
-	fl, err := p.in.Add(rule)
+	fl, err := p.in.Add(t.Context(), rule)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestErrorsOfErrors(t *testing.T) {
 		{"main.Spilled", Results{Named: map[string]string{"big": "1"}}, "only 0, for all its bytes"},
 		{"runtime.memclrNoHeapPointers", Results{Error: "EIO"}, "Go's integer results are in rax"},
 	} {
-		if _, err := p.in.Add(Rule{Spec: c.sym, Attr: fault.Always(), Do: []Action{c.r}}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := p.in.Add(t.Context(), Rule{Spec: c.sym, Attr: fault.Always(), Do: []Action{c.r}}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %+v:\n got %v\nwant %s", c.sym, c.r, err, c.want)
 		}
 	}
@@ -230,7 +231,7 @@ func TestAnErrorThatWasChangedIsNotGivenAgain(t *testing.T) {
 // The new program lies elsewhere, and what the old one's memory kept has gone.
 func TestErrorsAreThoseOfTheProgramThatRuns(t *testing.T) {
 	p := on(t, testprog.Build(t, "goerrors", "-buildmode=pie"))
-	if _, err := p.in.Add(Rule{Spec: "os.OpenFile", Attr: fault.Always(), Do: []Action{Results{Error: `&fs.PathError{Op: "open", Path: name, Err: main.ErrMine}`}}}); err != nil {
+	if _, err := p.in.Add(t.Context(), Rule{Spec: "os.OpenFile", Attr: fault.Always(), Do: []Action{Results{Error: `&fs.PathError{Op: "open", Path: name, Err: main.ErrMine}`}}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
@@ -246,7 +247,7 @@ func TestErrorsAreThoseOfTheProgramThatRuns(t *testing.T) {
 func TestComingAndGoingInTheMiddleOfAStorm(t *testing.T) {
 	p := testprog.Start(t, testprog.Build(t, "goerrors"))
 	for i := range 20 {
-		s, err := kprobes.Attach(p.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
+		s, err := kprobes.Attach(context.Background(), p.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +259,7 @@ func TestComingAndGoingInTheMiddleOfAStorm(t *testing.T) {
 		}})
 		attr := fault.Always()
 		attr.Probability, attr.Seed = 0.5, uint64(i)
-		if _, err := in.Add(Rule{Spec: "os.OpenFile", Attr: attr, Do: []Action{Results{Error: `&fs.PathError{Op: "open", Path: name, Err: ENOENT}`}}}); err != nil {
+		if _, err := in.Add(t.Context(), Rule{Spec: "os.OpenFile", Attr: attr, Do: []Action{Results{Error: `&fs.PathError{Op: "open", Path: name, Err: ENOENT}`}}}); err != nil {
 			t.Fatal(err)
 		}
 		p.Send("storm 8 200")

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func FuzzResults(f *testing.F) {
 	}
 	var at []symbols.Location
 	for _, name := range []string{"os.OpenFile", "main.Many", "main.Spilled", "main.Number", "main.Concrete", "main.NetError", "main.NoError", "main.Nothing"} {
-		loc, err := table.Resolve(name)
+		loc, err := table.Resolve(context.Background(), name)
 		if err != nil {
 			f.Fatal(err)
 		}

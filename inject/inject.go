@@ -2,7 +2,7 @@
 // to them instead of, before or after what they do.
 //
 //	in := inject.New(session, inject.Options{Injected: func(e inject.Event) { … }})
-//	f, err := in.Add(inject.Rule{Spec: "libc.so.6:open", Attr: fault.Always(), Do: []inject.Action{inject.Return{Errno: unix.ENOENT}}})
+//	f, err := in.Add(ctx, inject.Rule{Spec: "libc.so.6:open", Attr: fault.Always(), Do: []inject.Action{inject.Return{Errno: unix.ENOENT}}})
 //
 // Where counters and what is known at the hit decide, a program in the target does, and calls that pass never stop; so it is
 // with probabilities. Whatever else decides (stacks, threads, strings that are compared whole) is looked at by the tracer.
@@ -53,9 +53,9 @@ func New(s *kprobes.Session, o Options) *Injector {
 var ErrClosed = errors.New("the injector is closed")
 
 // Add injects by a rule. All its probes are armed when it returns or, after an error, none: that is a *RuleError, around kprobes'
-// or symbols' where a place can't be probed.
-func (in *Injector) Add(r Rule) (*Fault, error) {
-	fs, err := in.AddAll([]Rule{r})
+// or symbols' where a place can't be probed. If ctx or the session's context is done before all probes are armed, none is: the error matches that context's.
+func (in *Injector) Add(ctx context.Context, r Rule) (*Fault, error) {
+	fs, err := in.AddAll(ctx, []Rule{r})
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +63,7 @@ func (in *Injector) Add(r Rule) (*Fault, error) {
 }
 
 // AddAll is Add for several rules: all of them or, after an error, none.
-func (in *Injector) AddAll(rules []Rule) ([]*Fault, error) {
-	return in.AddAllContext(context.Background(), rules)
-}
-
-// AddAllContext is AddAll for as long as ctx is not done. If it is before all probes are armed, none is: the error matches ctx.Err().
-func (in *Injector) AddAllContext(ctx context.Context, rules []Rule) ([]*Fault, error) {
+func (in *Injector) AddAll(ctx context.Context, rules []Rule) ([]*Fault, error) {
 	faults := make([]*Fault, len(rules))
 	for i, r := range rules {
 		var err error

@@ -1,6 +1,7 @@
 package inject_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func onProgram(t *testing.T, bin string, opts kprobes.Options) *bench {
 	b := &bench{t: t, Prog: testprog.Start(t, bin)}
 	opts.Log = testprog.NoWarnings(t)
 	var err error
-	if b.s, err = kprobes.Attach(b.PID(), opts); err != nil {
+	if b.s, err = kprobes.Attach(context.Background(), b.PID(), opts); err != nil {
 		t.Fatal(err)
 	}
 	b.in = inject.New(b.s, inject.Options{
@@ -61,7 +62,7 @@ func (b *bench) end() {
 
 func (b *bench) add(r inject.Rule) *inject.Fault {
 	b.t.Helper()
-	f, err := b.in.Add(r)
+	f, err := b.in.Add(context.Background(), r)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package inject_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,7 +50,7 @@ func TestRulesThatMakeNoSenseArmNothing(t *testing.T) {
 		{inject.Rule{Spec: "work", Attr: always, MaxActive: -1, After: true, Do: retval}, nil, "-1 calls"},
 	} {
 		good := inject.Rule{Spec: "fill", Attr: always, Do: retval}
-		fs, err := b.in.AddAll([]inject.Rule{good, c.rule})
+		fs, err := b.in.AddAll(t.Context(), []inject.Rule{good, c.rule})
 		var e *inject.RuleError
 		if fs != nil || !errors.As(err, &e) || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "__") {
 			t.Errorf("%+v: %v", c.rule, err)
@@ -147,7 +148,7 @@ func TestClosingWhileCallsFail(t *testing.T) {
 		b := on(t, kprobes.Options{NoOptimize: i%2 == 1})
 		b.in = inject.New(b.s, inject.Options{})
 		f := b.add(inject.Rule{Spec: "work", Attr: attr(t, "interval=10"), Do: combined(t, "errno EIO", "delay 10us..50us")})
-		after, err := b.in.Add(inject.Rule{Spec: "work", After: true, Attr: attr(t, "interval=7"), Do: actions(t, "delay 1us")})
+		after, err := b.in.Add(t.Context(), inject.Rule{Spec: "work", After: true, Attr: attr(t, "interval=7"), Do: actions(t, "delay 1us")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +182,7 @@ func TestRulesShareADecider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fs, err := b.in.AddAll([]inject.Rule{{Spec: "first_caller", Decider: d, Do: enoent}, {Spec: "second_caller", Decider: d, Do: enoent}})
+	fs, err := b.in.AddAll(t.Context(), []inject.Rule{{Spec: "first_caller", Decider: d, Do: enoent}, {Spec: "second_caller", Decider: d, Do: enoent}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,12 +195,12 @@ func TestRulesShareADecider(t *testing.T) {
 func TestAFunctionOfALibraryThatIsLoadedLater(t *testing.T) {
 	lib := testprog.Build(t, "libplug.so", "-shared", "-fPIC")
 	p := testprog.Start(t, testprog.Build(t, "modules"))
-	s, err := kprobes.Attach(p.PID(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), p.PID(), kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := inject.New(s, inject.Options{})
-	f, err := in.Add(inject.Rule{Spec: "libplug.so:plugged", Attr: attr(t, "interval=2"), Args: []string{"v=$arg1"}, Do: actions(t, "retval 77")})
+	f, err := in.Add(t.Context(), inject.Rule{Spec: "libplug.so:plugged", Attr: attr(t, "interval=2"), Args: []string{"v=$arg1"}, Do: actions(t, "retval 77")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	var all []*place
 	seen := map[arch.Addr]bool{}
 	for _, spec := range f.rule.specs() {
-		found, err := f.in.session.Symbols().ResolveContext(ctx, spec)
+		found, err := f.in.session.Symbols().Resolve(ctx, spec)
 		if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[") {
 			all = append(all, &place{fault: f, name: spec, symbol: spec, waits: true, spot: atEntry, abi: host.C})
 			continue

@@ -190,7 +190,7 @@ func ParseSyscallWay(text string) (kprobes.SyscallWay, error) {
 // registerCalls registers the probes of system calls, disabled.
 func (f *Fault) registerCalls(ctx context.Context) error {
 	for i, p := range f.places {
-		if err := f.in.session.RegisterSyscallProbeContext(ctx, p.sp); err != nil {
+		if err := f.in.session.RegisterSyscallProbe(ctx, p.sp); err != nil {
 			for _, o := range f.places[:i] {
 				err = errors.Join(err, f.in.session.UnregisterSyscallProbe(o.sp))
 			}

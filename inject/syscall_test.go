@@ -100,7 +100,7 @@ func TestTheSameSystemCallsFailWhoeverDecides(t *testing.T) {
 					r := full(by, a)
 					r.If += also
 					f := b.add(r)
-					b.s.WaitForOptimizer()
+					b.s.WaitForOptimizer(t.Context())
 					place := f.Stats().Places[0]
 					if got, want := b.Do("write 100", "failed"), expected(b.t, a, 100, nil); got != want {
 						b.t.Errorf("%s, if %s: %s, want %s", words, r.If, got, want)
@@ -134,7 +134,7 @@ func TestARuleSeesWhatAnotherHasChanged(t *testing.T) {
 		r := full(by, attr(b.t, "interval=5"))
 		r.Args, r.If = []string{"fd=$arg1:u64"}, "fd == 0x10000004d"
 		f := b.add(r)
-		b.s.WaitForOptimizer()
+		b.s.WaitForOptimizer(t.Context())
 		if got := b.Do("write 100", "failed"); got != "failed 5: 20 40 60 80 100" {
 			b.t.Error(got)
 		}
@@ -153,7 +153,7 @@ func TestTheTargetDrawsRandomNumbers(t *testing.T) {
 		f := b.add(inject.Rule{
 			Syscall: "getpid", SyscallBy: kprobes.SyscallBySites, Attr: attr(t, "probability=0.1%", "seed=4711"), Do: []inject.Action{inject.Return{Value: 1}},
 		})
-		b.s.WaitForOptimizer()
+		b.s.WaitForOptimizer(t.Context())
 		got := b.Do(fmt.Sprintf("raw %d", calls), "other")
 		st := f.Stats()
 		if want := fmt.Sprintf("other %d", st.Injected); got != want || st.Injected == 0 || st.Calls != 2*calls+1 || st.Eligible != st.Calls {
@@ -406,7 +406,7 @@ func TestRulesAboutSystemCallsThatMakeNoSense(t *testing.T) {
 		{inject.Rule{Spec: "main", Do: []inject.Action{inject.SetArgument{N: 7, Value: "1"}}}, "main has no argument 7"},
 		{inject.Rule{Syscall: "rt_sigreturn", SyscallBy: kprobes.SyscallBySites, Do: pass}, "not all places that make the system call can be known"},
 	} {
-		if _, err := b.in.Add(c.rule); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := b.in.Add(t.Context(), c.rule); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %s", c.rule, err, c.want)
 		}
 	}

@@ -26,7 +26,7 @@ func TestResultsAreChangedAfterTheBodyRan(t *testing.T) {
 		{"main.deep", "deep", Results{Error: "fs.ErrPermission"}, `0 *errors.errorString "permission denied" [Permission ==Permission] ran 1`},
 		{"main.Nothing", "nothing", Results{Value: "0"}, "1"},
 	} {
-		f, err := p.in.Add(Rule{Spec: c.sym, Attr: fault.Always(), Do: []Action{c.r}, After: true})
+		f, err := p.in.Add(t.Context(), Rule{Spec: c.sym, Attr: fault.Always(), Do: []Action{c.r}, After: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestResultsAreChangedAfterTheBodyRan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := p.in.Add(Rule{Spec: "main.Many", Attr: fault.Always(), After: true, Do: []Action{Results{Named: map[string]string{"s": "name"}}}})
+	_, err := p.in.Add(t.Context(), Rule{Spec: "main.Many", Attr: fault.Always(), After: true, Do: []Action{Results{Named: map[string]string{"s": "name"}}}})
 	if err == nil {
 		t.Error("a parameter is known after the call")
 	}
@@ -52,11 +52,11 @@ func TestResultsAreTheSameByEveryMechanism(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Results{Error: "io.EOF", Named: map[string]string{"f": "0.25", "s": "name", "a": "-3"}}
-		f, err := p.in.Add(Rule{Spec: "main.Many", Attr: fault.Always(), Do: []Action{r}})
+		f, err := p.in.Add(t.Context(), Rule{Spec: "main.Many", Attr: fault.Always(), Do: []Action{r}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.s.WaitForOptimizer()
+		p.s.WaitForOptimizer(t.Context())
 		if m := f.Stats().Places[0]; (m.Mechanism == kprobes.Optimized) != optimize && !testprog.NoJumpBeside(m.Reason) {
 			t.Errorf("optimize %v: %s (%s)", optimize, m.Mechanism, m.Reason)
 		}
@@ -77,7 +77,7 @@ func TestOneCallInThreeFailsOnNewStacks(t *testing.T) {
 	if err := attr.Set("interval", "3"); err != nil {
 		t.Fatal(err)
 	}
-	f, err := p.in.Add(Rule{Spec: "main.deep", Attr: attr, Do: []Action{Results{Error: "ENOENT"}}})
+	f, err := p.in.Add(t.Context(), Rule{Spec: "main.deep", Attr: attr, Do: []Action{Results{Error: "ENOENT"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestAPlainValueLeavesNoGarbageInGosOtherResults(t *testing.T) {
 		"after":   {Do: []Action{Return{Value: 7}}, After: true},
 	} {
 		r.Spec, r.Attr = "main.Many", fault.Always()
-		f, err := p.in.Add(r)
+		f, err := p.in.Add(t.Context(), r)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -115,10 +115,10 @@ func TestAPlainValueLeavesNoGarbageInGosOtherResults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := p.in.Add(Rule{Spec: "main.Many", Attr: fault.Always(), Do: []Action{Return{Value: 1000}}}); err == nil {
+	if _, err := p.in.Add(t.Context(), Rule{Spec: "main.Many", Attr: fault.Always(), Do: []Action{Return{Value: 1000}}}); err == nil {
 		t.Error("an int8 is 1000")
 	}
-	if _, err := p.in.Add(Rule{Spec: "main.Many", Attr: fault.Always(), Do: []Action{Results{Value: "1", Errno: unix.EIO}}}); err == nil {
+	if _, err := p.in.Add(t.Context(), Rule{Spec: "main.Many", Attr: fault.Always(), Do: []Action{Results{Value: "1", Errno: unix.EIO}}}); err == nil {
 		t.Error("a Go function has an errno")
 	}
 	p.leave(t)
@@ -128,7 +128,7 @@ func TestHandlersMakeUpResults(t *testing.T) {
 	p := on(t, testprog.Build(t, "goerrors"))
 	n := 0
 	var wrong error
-	_, err := p.in.Add(Rule{Spec: "os.OpenFile", Attr: fault.Always(), Handler: func(c *Call) bool {
+	_, err := p.in.Add(t.Context(), Rule{Spec: "os.OpenFile", Attr: fault.Always(), Handler: func(c *Call) bool {
 		n++
 		if c.ReturnResults(Results{Error: "io.EOFF"}) == nil || c.Ended() {
 			wrong = errors.New("there is an io.EOFF")
@@ -162,7 +162,7 @@ func TestAPlainValueIsOneOfTheFunctionsType(t *testing.T) {
 		want  string
 	}{{"half", -3, "half -3"}, {"half", 1 << 40, "half 1.09951e+12"}, {"negative", -1, "negative -1"}, {"negative", 0xfffffffe, "negative -2"}, {"small", -1, "small 65535"},
 		{"truth", 1, "truth true"}, {"color", 2, "color BLUE"}} {
-		f, err := p.in.Add(Rule{Spec: c.fn, Attr: fault.Always(), Do: []Action{Return{Value: c.value}}})
+		f, err := p.in.Add(t.Context(), Rule{Spec: c.fn, Attr: fault.Always(), Do: []Action{Return{Value: c.value}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,9 +175,9 @@ func TestAPlainValueIsOneOfTheFunctionsType(t *testing.T) {
 		"in_memory": "it is returned in memory of the caller", "eighth": "it is returned in the x87 registers", "nothing": "the value can only be 0",
 		"two_ints": "only 0, for all its bytes", "text": "write an address or NULL",
 	} {
-		_, err := p.in.Add(Rule{Spec: spec, Attr: fault.Always(), Do: []Action{Results{Value: "x"}}})
+		_, err := p.in.Add(t.Context(), Rule{Spec: spec, Attr: fault.Always(), Do: []Action{Results{Value: "x"}}})
 		if spec == "in_memory" || spec == "eighth" {
-			_, err = p.in.Add(Rule{Spec: spec, Attr: fault.Always(), Do: []Action{Results{Value: "0"}}})
+			_, err = p.in.Add(t.Context(), Rule{Spec: spec, Attr: fault.Always(), Do: []Action{Results{Value: "0"}}})
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", spec, err, want)
@@ -194,7 +194,7 @@ func TestFunctionsWithoutDebugInformationReturnWholeNumbers(t *testing.T) {
 		p.returns(t, c.fn, Results{Value: c.value}, func() { p.callWants(t, c.fn, c.want) })
 	}
 	for _, r := range []Results{{Value: "2.5"}, {Value: "BLUE"}, {Error: "EIO"}, {Named: map[string]string{"0": "1"}}} {
-		if _, err := p.in.Add(Rule{Spec: "half", Attr: fault.Always(), Do: []Action{r}}); err == nil || !strings.Contains(err.Error(), "debug information") {
+		if _, err := p.in.Add(t.Context(), Rule{Spec: "half", Attr: fault.Always(), Do: []Action{r}}); err == nil || !strings.Contains(err.Error(), "debug information") {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
@@ -205,7 +205,7 @@ func TestGoFunctionsWithoutDebugInformationAreRefused(t *testing.T) {
 	for _, flags := range []string{"-ldflags=-w", "-ldflags=-s -w"} {
 		p := on(t, testprog.Build(t, "goerrors", flags))
 		for _, a := range []Action{Results{Error: "EIO"}, Results{Value: "1"}, Return{Value: 1}} {
-			_, err := p.in.Add(Rule{Spec: "os.OpenFile", Attr: fault.Always(), Do: []Action{a}})
+			_, err := p.in.Add(t.Context(), Rule{Spec: "os.OpenFile", Attr: fault.Always(), Do: []Action{a}})
 			if err == nil || !strings.Contains(err.Error(), "build the program with debug information") {
 				t.Errorf("%s: %s: %v", flags, a, err)
 			}
@@ -222,7 +222,7 @@ func TestInlinedCallsAreWarnedOf(t *testing.T) {
 	} {
 		var warned []string
 		in := New(p.s, Options{Log: func(m string) { warned = append(warned, m) }})
-		if _, err := in.Add(Rule{Spec: spec, Attr: fault.Always(), Handler: func(*Call) bool { return false }}); err != nil && spec != "main.Inlined+1" {
+		if _, err := in.Add(t.Context(), Rule{Spec: spec, Attr: fault.Always(), Handler: func(*Call) bool { return false }}); err != nil && spec != "main.Inlined+1" {
 			t.Error(err)
 		}
 		if !slices.Equal(warned, want) {
@@ -294,7 +294,7 @@ func TestProcessesKeepWhatIsTheirs(t *testing.T) {
 func TestAReturnerServesOtherProbes(t *testing.T) {
 	p := on(t, testprog.Build(t, "goerrors"))
 	x := NewReturner(p.s)
-	loc, err := p.s.Symbols().Resolve("main.Many")
+	loc, err := p.s.Symbols().Resolve(t.Context(), "main.Many")
 	if err != nil {
 		t.Fatal(err)
 	}

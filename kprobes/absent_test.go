@@ -190,7 +190,7 @@ func TestTheTargetDoesNotReadForUsWhatNeverComes(t *testing.T) {
 	records := 0
 	kp := &kprobes.Kprobe{SymbolName: "foo", Program: p, RecordHandler: func(*kprobes.Kprobe, *kprobes.HitRecord) { records++ }}
 	register(t, s, kp)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	prog.Do("call 3", "called 3")
 	closeSession(t, s)
 	if records != 6 || kp.Hits() != 6 {

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -137,7 +138,7 @@ func fightOnce(t *testing.T, seed uint64, file string) {
 	if began == 0 {
 		prog.Send("go")
 	}
-	s, err := kprobes.Attach(prog.PID(), kprobes.Options{Follow: c.rnd.IntN(2) == 0, NoOptimize: c.rnd.IntN(5) == 0, Log: func(m string) {
+	s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{Follow: c.rnd.IntN(2) == 0, NoOptimize: c.rnd.IntN(5) == 0, Log: func(m string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.log = append(c.log, m)
@@ -241,7 +242,7 @@ func (c *corrupted) register(t *testing.T) {
 		for _, kp := range c.probes {
 			_ = c.RegisterKprobe(kp)
 		}
-		_ = c.RegisterKretprobes(c.rets)
+		_ = c.RegisterKretprobes(t.Context(), c.rets)
 	})
 }
 
@@ -252,7 +253,7 @@ func (c *corrupted) work() {
 		kp := c.probes[c.rnd.IntN(len(c.probes))]
 		switch c.rnd.IntN(8) {
 		case 0:
-			c.WaitForOptimizer()
+			c.WaitForOptimizer(context.Background())
 		case 1:
 			_ = c.DisableKprobe(kp)
 		case 2:

@@ -2,7 +2,7 @@
 // process. It is the hub: names come from symbols, instructions from arch, slots from
 // trampoline, breakpoints from patch, and ptrace holds the process.
 //
-//	s, err := kprobes.Attach(pid, kprobes.Options{})
+//	s, err := kprobes.Attach(ctx, pid, kprobes.Options{})
 //	if err != nil { … }
 //	defer s.Close()
 //	err = s.RegisterKprobe(&kprobes.Kprobe{

@@ -40,10 +40,10 @@ func TestWhereOthersHaveBreakpointsNoJumpsStand(t *testing.T) {
 	}
 	late := &kprobes.Kprobe{SymbolName: "s_push"}
 	other := &kprobes.Kprobe{SymbolName: "getenv"}
-	if err := s.RegisterKprobes([]*kprobes.Kprobe{late, other}); err != nil {
+	if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{late, other}); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	prog.Do("storm 3", "did")
 	if st := s.Status(late); st.Mechanism == kprobes.Optimized || st.Hits == 0 {
 		t.Errorf("a later probe is %s (%s), with %d hits", st.Mechanism, st.Reason, st.Hits)

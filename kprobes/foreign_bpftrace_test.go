@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,7 +34,7 @@ func besideBpftrace(t *testing.T, prog *testprog.Prog, bin string, opts kprobes.
 	if first {
 		leave = bpftrace(t, prog, bin)
 	}
-	s, err := kprobes.Attach(prog.PID(), opts)
+	s, err := kprobes.Attach(context.Background(), prog.PID(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func besideBpftrace(t *testing.T, prog *testprog.Prog, bin string, opts kprobes.
 	if err := s.RegisterKretprobe(rp); err != nil {
 		t.Fatal(err)
 	}
-	if s.WaitForOptimizer(); !first {
+	if s.WaitForOptimizer(t.Context()); !first {
 		prog.Do("call foo 1", "ret 3")
 		wantHits(t, kp, 1)
 		leave = bpftrace(t, prog, bin)

@@ -3,6 +3,7 @@ package kprobes_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -43,7 +44,7 @@ func TestDebuggersBesideUs(t *testing.T) {
 	pid := fmt.Sprint(prog.PID())
 	for _, d := range []debugger{strace(prog.PID()), gdb(prog.PID())} {
 		end := tracedBy(t, prog, d)
-		s, err := kprobes.Attach(prog.PID(), kprobes.Options{})
+		s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{})
 		if err == nil {
 			s.Close()
 		}
@@ -57,7 +58,7 @@ func TestDebuggersBesideUs(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if out, err := exec.Command("strace", "-p", pid).CombinedOutput(); err == nil {
 		t.Errorf("strace attached as well: %s", out)
 	}
@@ -85,15 +86,15 @@ func TestABreakpointThatADebuggerHasLeft(t *testing.T) {
 	}
 	end(syscall.SIGKILL)
 	left := textAt(t, prog.PID(), at)
-	s, err := kprobes.Attach(prog.PID(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	there, elsewhere := &kprobes.Kprobe{SymbolName: "target"}, &kprobes.Kprobe{SymbolName: "foo"}
-	if err := s.RegisterKprobes([]*kprobes.Kprobe{there, elsewhere}); err != nil {
+	if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{there, elsewhere}); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	for range 5 {
 		prog.Do("call target 9", "ret 3")
 		prog.Do("call foo 1", "ret 3")

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -91,12 +92,12 @@ func besideUprobe(t *testing.T, prog *testprog.Prog, c besideCase) {
 // addressOf is where a process has a function.
 func addressOf(t *testing.T, pid int, name string) arch.Addr {
 	t.Helper()
-	s, err := kprobes.Attach(pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	found, err := s.Symbols().Resolve(name)
+	found, err := s.Symbols().Resolve(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func launched(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	s, err := kprobes.Launch(kprobes.Command{Path: bin, Args: []string{bin}, Files: []*os.File{in, null, null}}, kprobes.Options{})
+	s, err := kprobes.Launch(context.Background(), kprobes.Command{Path: bin, Args: []string{bin}, Files: []*os.File{in, null, null}}, kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

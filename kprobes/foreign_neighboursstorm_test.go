@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -61,14 +62,14 @@ func amongUprobes(t *testing.T, prog *testprog.Prog, seed uint64, inside bool) {
 	for range 1 + r.IntN(3) {
 		prog.Send(fmt.Sprintf("storm %d", 2+r.IntN(30)))
 		opts := kprobes.Options{NoOptimize: r.IntN(4) == 0, NoBoost: r.IntN(6) == 0}
-		s, err := kprobes.Attach(prog.PID(), opts)
+		s, err := kprobes.Attach(context.Background(), prog.PID(), opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range stormed {
 			probeAtRandom(t, s, r, f)
 		}
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		prog.Expect("did")
 		for range 2 + r.IntN(6) {
 			prog.Do(fmt.Sprintf("storm %d", 1+r.IntN(10)), "did")

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func besideNop(t *testing.T, prog *testprog.Prog, opts kprobes.Options, first, l
 	if first {
 		come()
 	}
-	s, err := kprobes.Attach(prog.PID(), opts)
+	s, err := kprobes.Attach(context.Background(), prog.PID(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func besideNop(t *testing.T, prog *testprog.Prog, opts kprobes.Options, first, l
 	if refused != nil && (!first || !strings.Contains(refused.Error(), "uprobe")) {
 		t.Fatal(refused)
 	}
-	if s.WaitForOptimizer(); !first {
+	if s.WaitForOptimizer(t.Context()); !first {
 		call()
 		come()
 	}

@@ -16,7 +16,7 @@ import (
 // glob makes one of each for each function that pattern matches: what an fprobe is.
 func glob(t *testing.T, s *kprobes.Session, pattern string, each func() *kprobes.Kretprobe) []*kprobes.Kretprobe {
 	t.Helper()
-	found, err := s.Symbols().Resolve(pattern)
+	found, err := s.Symbols().Resolve(t.Context(), pattern)
 	ok(t, err)
 	var rps []*kprobes.Kretprobe
 	for _, l := range found {
@@ -104,10 +104,10 @@ func TestFprobesOfUnknownNames(t *testing.T) {
 	s := attach(t, prog.PID(), kprobes.Options{})
 	rps := []*kprobes.Kretprobe{{KP: kprobes.Kprobe{SymbolName: "target"}}, {KP: kprobes.Kprobe{SymbolName: "no_target"}}}
 	ok(t, s.UnregisterKretprobes(rps))
-	if err := s.RegisterKretprobes(rps); !errors.Is(err, unix.ENOENT) {
+	if err := s.RegisterKretprobes(t.Context(), rps); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("got %v, want ENOENT", err)
 	}
-	if _, err := s.Symbols().Resolve("no_tar*"); err == nil {
+	if _, err := s.Symbols().Resolve(t.Context(), "no_tar*"); err == nil {
 		t.Error("a pattern without a match is no error")
 	}
 	prog.Do("call target 30", "ret")
@@ -153,7 +153,7 @@ func TestFprobesOfOneFunction(t *testing.T) {
 func TestAHandlerMakesTheThreadCall(t *testing.T) {
 	prog := start(t, "kret")
 	s := attach(t, prog.PID(), kprobes.Options{})
-	callee, err := s.Symbols().Resolve("magic_callee")
+	callee, err := s.Symbols().Resolve(t.Context(), "magic_callee")
 	ok(t, err)
 	const nop = 5
 	kp := &kprobes.Kprobe{SymbolName: "magic_site", PreHandler: func(kp *kprobes.Kprobe, r *kprobes.Regs) int {

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -17,15 +18,15 @@ func TestAGokprobeIsProbed(t *testing.T) {
 		t.Fatalf("it has %q probes", n)
 	}
 	tracer := g.cmd.Process.Pid
-	if s, err := kprobes.Attach(prog.PID(), kprobes.Options{}); err == nil {
+	if s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{}); err == nil {
 		t.Error("two have attached")
 		s.Close()
 	}
-	if _, err := kprobes.Recover(prog.PID()); !errors.Is(err, kprobes.ErrOwnerAlive) {
+	if _, err := kprobes.Recover(context.Background(), prog.PID()); !errors.Is(err, kprobes.ErrOwnerAlive) {
 		t.Errorf("recovering what is probed: %v", err)
 	}
 	for range 3 {
-		if r, err := kprobes.Recover(tracer); err != nil || *r != (kprobes.Recovered{}) {
+		if r, err := kprobes.Recover(context.Background(), tracer); err != nil || *r != (kprobes.Recovered{}) {
 			t.Errorf("recovering who probes: %+v, %v", r, err)
 		}
 		s := attach(t, tracer, kprobes.Options{})

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestMasksOfHandlersComeBack(t *testing.T) {
 	w := newTiming(t, "foo", func(uint64) bool { return true }) // its code may fault: the guard takes SIGSEGV as well
 	ok(t, s.RegisterKretprobe(&w.Kretprobe))
 	prog.Do("foo 2", "masks")
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if !jumps(s, &w.KP) {
 		t.Errorf("%+v", s.Status(&w.KP))
 	}
@@ -39,7 +40,7 @@ func TestMasksOfHandlersComeBack(t *testing.T) {
 	if got := prog.Do("foo 4", "masks"); got == want {
 		t.Errorf("with a guard: %s", got)
 	}
-	_, err := kprobes.Recover(prog.PID())
+	_, err := kprobes.Recover(context.Background(), prog.PID())
 	ok(t, err)
 	prog.CheckClean()
 	if got := prog.Do("foo 5", "masks"); got != want {

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -293,7 +294,7 @@ func stepAndDie(t *testing.T, pid int) {
 
 func recoverAll(t *testing.T, prog *testprog.Prog) {
 	t.Helper()
-	_, err := kprobes.Recover(prog.PID())
+	_, err := kprobes.Recover(context.Background(), prog.PID())
 	ok(t, err)
 }
 
@@ -304,7 +305,7 @@ func TestLibraryTracer(t *testing.T) {
 		return
 	}
 	how := os.Getenv("GOKPROBE_HOW")
-	s, err := kprobes.Attach(pid, kprobes.Options{NoOptimize: how == "breakpoints", Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{NoOptimize: how == "breakpoints", Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	ok(t, err)
 	for _, part := range []string{"pthread", "spawn", "sig", "alloc", "free", "map", "clone", "getpagesize", "madvise", "mprotect", "exec"} {
 		for _, sym := range s.Symbols().Symbols("libc.so.6:*" + part + "*") {

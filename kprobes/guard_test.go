@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -98,10 +99,10 @@ func (v *victim) besiege(prog *testprog.Prog) (stop func()) {
 func recoverBusy(t *testing.T, prog *testprog.Prog, v *victim, want string) {
 	t.Helper()
 	prog.Send(v.work)
-	done, err := kprobes.Recover(prog.PID())
+	done, err := kprobes.Recover(context.Background(), prog.PID())
 	// Its threads run: handlers return, and vfork(2) does.
 	for err == nil && done.Kept > 0 || errors.Is(err, ptrace.ErrNoThread) {
-		done, err = kprobes.Recover(prog.PID())
+		done, err = kprobes.Recover(context.Background(), prog.PID())
 	}
 	if err != nil {
 		t.Errorf("recover: %v", err)
@@ -110,7 +111,7 @@ func recoverBusy(t *testing.T, prog *testprog.Prog, v *victim, want string) {
 	if got := prog.Expect(v.answer); got != want && v.name != "signals" {
 		t.Errorf("recovered while at work: %q, unprobed %q", got, want)
 	}
-	if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions != 0 {
+	if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Regions != 0 {
 		t.Errorf("recovered once more: %+v, %v", done, err)
 	}
 }
@@ -170,7 +171,7 @@ func TestTracer(t *testing.T) {
 		return
 	}
 	fmt.Println("attaching")
-	s, err := kprobes.Attach(pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func callForEver(t *testing.T, s *kprobes.Session) {
 	case "bare":
 	case "jump":
 		register(t, s, &kprobes.Kprobe{SymbolName: os.Getenv("GOKPROBE_SYMBOLS")})
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 	case "none":
 		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
 			everywhere(s, symbol)
@@ -246,7 +247,7 @@ func TestTheTargetSurvivesAKillDuringItsSystemCalls(t *testing.T) {
 				}
 				kill()
 				v.check(t, prog, want)
-				if _, err := kprobes.Recover(prog.PID()); err != nil {
+				if _, err := kprobes.Recover(context.Background(), prog.PID()); err != nil {
 					t.Error(err)
 				}
 				v.check(t, prog, want)

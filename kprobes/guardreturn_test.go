@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -35,7 +36,7 @@ func TestTheGuardLeavesByNoSystemCall(t *testing.T) {
 				for range 3 {
 					v.check(t, prog, want)
 				}
-				if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions != 1 {
+				if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Regions != 1 {
 					t.Errorf("recovered: %+v, %v", done, err)
 				}
 				prog.CheckClean()

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +22,7 @@ func TestDelayingTracer(t *testing.T) {
 	if err != nil || how == "" {
 		return
 	}
-	s, err := kprobes.Attach(pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	ok(t, err)
 	told := make(chan bool, 1000)
 	delay := func(r *kprobes.Regs) { r.Delay(forever); told <- true }
@@ -43,7 +44,7 @@ func TestDelayingTracer(t *testing.T) {
 		ok(t, s.RegisterKprobe(kp))
 	}
 	if how == "optimized" {
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		s.PollAlways()
 	}
 	fmt.Println("armed")
@@ -103,7 +104,7 @@ func recoverDelayed(t *testing.T, prog *testprog.Prog, want string) {
 	} else {
 		prog.Expect(want)
 	}
-	if done, err := kprobes.Recover(prog.PID()); err != nil || done.Kept > 0 {
+	if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Kept > 0 {
 		t.Errorf("recover: %+v, %v", done, err)
 	}
 }

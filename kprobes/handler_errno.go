@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -102,7 +103,7 @@ func (d *domain) errnoFunction(near arch.Addr) (arch.Addr, error) {
 func (d *domain) findErrno(asks *symbols.Module) arch.Addr {
 	var found []symbols.Symbol
 	for _, name := range errnoFunctions {
-		locs, err := d.symbols().Resolve(name)
+		locs, err := d.symbols().Resolve(context.Background(), name)
 		if err != nil {
 			continue // there is none
 		}

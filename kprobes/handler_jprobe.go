@@ -64,24 +64,24 @@ type body struct {
 // RegisterJprobe places jp, as RegisterKprobe does, behind all Kprobes at the address: they
 // run first, whenever they are registered. There can be one Jprobe at an address.
 func (s *Session) RegisterJprobe(jp *Jprobe) error {
-	return s.RegisterJprobes([]*Jprobe{jp})
+	return s.RegisterJprobes(s.life, []*Jprobe{jp})
 }
 
-// RegisterJprobes registers all of jps or, after an error, none.
-func (s *Session) RegisterJprobes(jps []*Jprobe) error {
+// RegisterJprobes registers all of jps or, after an error, none. It ends early with ctx, as RegisterKprobes does.
+func (s *Session) RegisterJprobes(ctx context.Context, jps []*Jprobe) error {
 	kps := kprobesOf(jps)
 	bodies := make([]body, len(jps))
 	for i, jp := range jps {
 		b, err := bodyOf(jp.Entry)
 		if err == nil {
-			b, err = s.bind(b, &jp.KP)
+			b, err = s.bind(ctx, b, &jp.KP)
 		}
 		if err != nil {
 			return s.do(func() error { return probeError(&jp.KP, err) })
 		}
 		bodies[i] = b
 	}
-	return s.registerAll(context.Background(), kps, func(i int) {
+	return s.registerAll(ctx, kps, func(i int) {
 		jp := jps[i]
 		jp.body, jp.KP.jprobe, jp.KP.PreHandler = bodies[i], jp, jp.handle
 	})
@@ -126,8 +126,8 @@ func bodyOf(entry any) (body, error) {
 }
 
 // bind finds out how the function that kp asks for gets its arguments. It reads symbols.
-func (s *Session) bind(b body, kp *Kprobe) (body, error) {
-	at, err := s.locate(context.Background(), kp)
+func (s *Session) bind(ctx context.Context, b body, kp *Kprobe) (body, error) {
+	at, err := s.locate(ctx, kp)
 	if err != nil || at == notYet {
 		return b, err
 	}

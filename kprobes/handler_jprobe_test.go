@@ -144,7 +144,7 @@ func TestJprobesGetTheArguments(t *testing.T) {
 				jps = append(jps, recorder(c.fn, reflect.TypeOf(c.as), &said))
 				want = append(want, "call "+c.fn)
 			}
-			if err := s.RegisterJprobes(jps); err != nil {
+			if err := s.RegisterJprobes(t.Context(), jps); err != nil {
 				t.Fatal(err)
 			}
 			for i, command := range want {

@@ -67,7 +67,7 @@ func TestJprobesInGo(t *testing.T) {
 		{KP: kprobes.Kprobe{SymbolName: "main.pair"}, Entry: func(v int64, s string) { note("pair ", v, " ", s) }},
 		{KP: kprobes.Kprobe{SymbolName: "main.deep"}, Entry: func(v int64) { deep, last = deep+1, v }},
 	}
-	if err := s.RegisterJprobes(jps); err != nil {
+	if err := s.RegisterJprobes(t.Context(), jps); err != nil {
 		t.Fatal(err)
 	}
 	if ret := prog.Do("call 30", "ret"); ret != "ret 10" {

@@ -199,7 +199,7 @@ func TestJprobesOfRandomPrototypes(t *testing.T) {
 				for i, f := range r.entries {
 					jps[i] = recorder(fmt.Sprintf("f%d", i), f, &said)
 				}
-				if err := s.RegisterJprobes(jps); err != nil {
+				if err := s.RegisterJprobes(t.Context(), jps); err != nil {
 					t.Fatal(err)
 				}
 				prog.Send("all")

@@ -209,7 +209,7 @@ func TestJprobesAreRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want %v with %q", c.why, err, c.want, c.says)
 		}
 	}
-	if err := s.RegisterJprobes(nil); !errors.Is(err, unix.EINVAL) {
+	if err := s.RegisterJprobes(t.Context(), nil); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("none: error %v, want EINVAL", err)
 	}
 }
@@ -222,7 +222,7 @@ func TestOneJprobeAtAnAddress(t *testing.T) {
 	first := counter()
 	var said []string
 	other := recorder("none", reflect.TypeFor[func()](), &said)
-	if err := s.RegisterJprobes([]*kprobes.Jprobe{other, first, counter()}); !errors.Is(err, kprobes.ErrJprobeExists) {
+	if err := s.RegisterJprobes(t.Context(), []*kprobes.Jprobe{other, first, counter()}); !errors.Is(err, kprobes.ErrJprobeExists) {
 		t.Errorf("a batch with two at an address: error %v", err)
 	}
 	prog.Do("call none", "got")

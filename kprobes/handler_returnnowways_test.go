@@ -86,7 +86,7 @@ func TestReturnNowAndKretprobes(t *testing.T) {
 		ok(t, s.RegisterKretprobe(late)) // what is registered last runs first (B16)
 		register(t, s, kp)
 		ok(t, s.RegisterKretprobe(early))
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		plain, skipped := "ret 12", "ret 101"
 		if !handlers {
 			plain, skipped = "ret 10", "ret 100"

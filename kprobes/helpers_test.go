@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ func attach(t testing.TB, pid int, opts kprobes.Options) *kprobes.Session {
 	if opts.Log == nil {
 		opts.Log = testprog.NoWarnings(t)
 	}
-	s, err := kprobes.Attach(pid, opts)
+	s, err := kprobes.Attach(context.Background(), pid, opts)
 	if err != nil {
 		t.Fatalf("attach: %v", err)
 	}
@@ -33,7 +34,7 @@ func sessionWith(t testing.TB, prog *testprog.Prog, function string, opts kprobe
 	s := attach(t, prog.PID(), opts)
 	kp := &kprobes.Kprobe{SymbolName: function}
 	register(t, s, kp)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	return s, kp
 }
 
@@ -65,7 +66,7 @@ func (m mode) probe(symbol string) *kprobes.Kprobe {
 
 func register(t testing.TB, s *kprobes.Session, kps ...*kprobes.Kprobe) {
 	t.Helper()
-	if err := s.RegisterKprobes(kps); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 }

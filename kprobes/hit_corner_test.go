@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -102,7 +103,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for i := range rounds {
 		prog := start(t, "busy64", "8")
 		killed := make(chan struct{})
-		s, err := kprobes.Attach(prog.PID(), kprobes.Options{})
+		s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

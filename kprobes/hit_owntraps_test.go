@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func TestProgramsThatUseSIGTRAPOutliveTheirTracer(t *testing.T) {
 			compare(commands[1])
 			kill()
 			compare(commands[2])
-			if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions == 0 {
+			if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Regions == 0 {
 				t.Errorf("recovered: %+v, %v", done, err)
 			}
 			compare(commands[2])

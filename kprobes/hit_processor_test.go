@@ -42,7 +42,7 @@ func TestTheProcessorOfAHit(t *testing.T) {
 				stopped = append(stopped, r.Processor())
 				return 0
 			}})
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 			var want []int
 			for cpu := range 8 * len(all) * 8 {
 				if !all.IsSet(cpu) || len(want) == 4 {

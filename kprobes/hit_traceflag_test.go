@@ -16,7 +16,7 @@ import (
 // instructions lists the addresses of a function's instructions.
 func instructions(t testing.TB, s *kprobes.Session, prog *testprog.Prog, function string) []arch.Addr {
 	t.Helper()
-	found, err := s.Symbols().Resolve(function)
+	found, err := s.Symbols().Resolve(t.Context(), function)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %v, %v", function, found, err)
 	}

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -143,13 +144,13 @@ func traceJail(t *testing.T, arg string) {
 		t.Fatal(err)
 	}
 	warned := 0
-	s, err := kprobes.Attach(pid, kprobes.Options{Log: testprog.ButUprobes(func(string) { warned++ })})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Log: testprog.ButUprobes(func(string) { warned++ })})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := boosted.probe("foo"), boosted.probe("on_queued")
 	c := stepped.probe("foo")
-	if err := s.RegisterKprobes([]*kprobes.Kprobe{a, b, c}); err != nil {
+	if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{a, b, c}); err != nil {
 		t.Error(err)
 	}
 	fmt.Println("armed")

@@ -23,7 +23,7 @@ func mappings(t testing.TB, pid int) int {
 // TestJumpsLeaveNothingBehind: jumps that come and go thousands of times use the memory of a few.
 func TestJumpsLeaveNothingBehind(t *testing.T) {
 	prog, s, kps := stormy(t, kprobes.Options{})
-	found, err := s.Symbols().Resolve("libc.so.6:str*")
+	found, err := s.Symbols().Resolve(t.Context(), "libc.so.6:str*")
 	ok(t, err)
 	for _, loc := range found {
 		kp := &kprobes.Kprobe{Addr: loc.Addr}
@@ -31,12 +31,12 @@ func TestJumpsLeaveNothingBehind(t *testing.T) {
 			kps = append(kps, kp)
 		}
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	before := 0
 	for i := range 60 {
 		ok(t, s.SetOptimization(false))
 		ok(t, s.SetOptimization(true))
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		wantOptimized(t, s, kps[0])
 		if i == 10 {
 			before = mappings(t, prog.PID())
@@ -68,7 +68,7 @@ func TestOptimizedLibraryComesAndGoes(t *testing.T) {
 		}
 		if i%2 == 0 {
 			prog.Do("occupy "+fmt.Sprint(i), "did")
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 			ok(t, s.SetOptimization(false))
 			ok(t, s.SetOptimization(true))
 			prog.Do("vacate", "did")
@@ -96,7 +96,7 @@ func TestSessionsEndAtAnyMoment(t *testing.T) {
 				for _, f := range storming {
 					register(t, s, counting(f))
 				}
-				s.WaitForOptimizer()
+				s.WaitForOptimizer(t.Context())
 				closeSession(t, s)
 			}
 			prog.Expect("did")
@@ -144,7 +144,7 @@ func TestStoppedProgramGetsJumps(t *testing.T) {
 		}
 		ok(t, prog.Signal(syscall.SIGSTOP))
 		ok(t, s.UnregisterKprobe(kp))
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		closeSession(t, s)
 		ok(t, prog.Signal(syscall.SIGCONT))
 		s = attach(t, prog.PID(), kprobes.Options{})

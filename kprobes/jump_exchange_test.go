@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 func exchanging(t *testing.T) (prog *testprog.Prog, s *Session, d *domain, mem *readOnly, kp *Kprobe) {
 	t.Helper()
 	prog = testprog.Start(t, testprog.Build(t, "optstorm"))
-	s, err := Attach(prog.PID(), Options{Log: func(string) {}})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		d.consider(st)
 		return nil
 	})
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if info := s.Status(kp); info.Mechanism != Optimized && !testprog.NoJumpBeside(info.Reason) {
 		t.Errorf("%s, %s", info.Mechanism, info.Reason)
 	}
@@ -92,7 +93,7 @@ func TestJumpsThatStay(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	call := func(want uint64) {
 		t.Helper()
 		_ = s.do(func() error {
@@ -119,7 +120,7 @@ func TestJumpsThatStay(t *testing.T) {
 	if err := s.UnregisterKprobe(kp); err != nil {
 		t.Error(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	hits := kp.Hits()
 	call(hits)
 	mem.refuse = false
@@ -136,7 +137,7 @@ func TestSessionsThatLeaveAJump(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	mem.refuse = true
 	if err := s.Close(); !errors.Is(err, unix.EIO) {
 		t.Errorf("Close: %v, want EIO", err)
@@ -159,11 +160,11 @@ func TestHalfWrittenJumps(t *testing.T) {
 		if refusal := d.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
-		mem.tear = len(st.next.jump)
+		mem.tear = len(st.next().jump)
 		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); !errors.Is(err, patch.ErrTorn) {
 			t.Errorf("got %v, want ErrTorn", err)
 		}
-		if st.jump == nil || d.detourAt(st.jump.Addr) != st.jump {
+		if st.jump() == nil || d.detourAt(st.jump().Addr) != st.jump() {
 			t.Error("the detour is given up")
 		}
 		mem.refuse, mem.tear = false, 0

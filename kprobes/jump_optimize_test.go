@@ -20,7 +20,7 @@ func counting(symbol string) *kprobes.Kprobe { return &kprobes.Kprobe{SymbolName
 // fixture: it is skipped.
 func wantOptimized(t testing.TB, s *kprobes.Session, kp *kprobes.Kprobe) {
 	t.Helper()
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if st := s.Status(kp); testprog.NoJumpBeside(st.Reason) {
 		t.Skipf("%s has no jump: %s", kp.SymbolName, st.Reason)
 	} else if st.Mechanism != kprobes.Optimized || st.Flags&kprobes.FlagOptimized == 0 {
@@ -40,7 +40,7 @@ func TestOptimizedCountIsExact(t *testing.T) {
 	ok(t, s.DisableKprobe(kp))
 	prog.Do("go 100", "went")
 	ok(t, s.EnableKprobe(kp))
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	prog.Do("go 1000", "went")
 	wantHits(t, kp, threads*(calls+1000))
 	closeSession(t, s)
@@ -88,7 +88,7 @@ func TestOptimizedAnywhere(t *testing.T) {
 		prog.Do("go 1", "went")
 		want := kp.Hits()
 		ok(t, s.SetOptimization(true))
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		st := s.Status(kp)
 		if jumps(s, kp) {
 			optimized++
@@ -103,7 +103,7 @@ func TestOptimizedAnywhere(t *testing.T) {
 		prog.Do(fmt.Sprintf("go %d", rounds), "went")
 		ok(t, s.UnregisterKprobe(kp))
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	t.Logf("%d optimized, refused: %v", optimized, refused)
 	if optimized < 100 {
 		t.Errorf("%d instructions were optimized", optimized)
@@ -144,13 +144,13 @@ func TestToggleOptimized(t *testing.T) {
 	for i := range rounds {
 		switch i % 6 {
 		case 0:
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 		case 1:
 			for _, kp := range kps {
 				ok(t, s.DisableKprobe(kp))
 			}
 		case 2:
-			ok(t, s.EnableKprobes(kps))
+			ok(t, s.EnableKprobes(t.Context(), kps))
 		case 3:
 			register(t, s, inner)
 			ok(t, s.UnregisterKprobe(inner))
@@ -169,7 +169,7 @@ func TestToggleOptimized(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	prog.Do("stop", "calls")
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	for _, kp := range kps {
 		wantOptimized(t, s, kp)
 	}

@@ -64,7 +64,7 @@ func TestEverybodyChangesProbes(t *testing.T) {
 					kp.Addr, kp.Flags = 0, 0
 					err = s.RegisterKprobe(kp)
 				case 1:
-					s.WaitForOptimizer()
+					s.WaitForOptimizer(t.Context())
 				case 2:
 					err = s.DisableKprobe(kp)
 				case 3:

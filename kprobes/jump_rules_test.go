@@ -11,7 +11,7 @@ import (
 // wantBreakpoint checks that kp is not optimized, for a reason that contains why.
 func wantBreakpoint(t testing.TB, s *kprobes.Session, kp *kprobes.Kprobe, why string) {
 	t.Helper()
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	st := s.Status(kp)
 	if st.Mechanism == kprobes.Optimized || st.Flags&kprobes.FlagOptimized != 0 || !strings.Contains(st.Reason, why) {
 		t.Errorf("%s is %s (%s), flags %#x, want a breakpoint since %s", kp.SymbolName, st.Mechanism, st.Reason, st.Flags, why)
@@ -87,7 +87,7 @@ func TestTheOptimizerIsLazy(t *testing.T) {
 	if st := s.Status(kp); st.Flags&kprobes.FlagOptimized != 0 {
 		t.Errorf("disabled in the queue, the flags are %#x", st.Flags)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if now := text(t, prog.PID(), kp, 8); now[0] == 0xcc || now[0] == 0xe9 {
 		t.Errorf("disabled, the code is % x", now)
 	}
@@ -110,7 +110,7 @@ func TestTheOptimizerIsLazy(t *testing.T) {
 	wantHits(t, kp, 200)
 	wantOptimized(t, s, next)
 	ok(t, s.UnregisterKprobe(next))
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if now := text(t, prog.PID(), kp, 8); now[0] == 0xe9 || now[0] == 0xcc {
 		t.Errorf("without probes the code is % x", now)
 	}

@@ -20,7 +20,7 @@ func optimizedAt(t testing.TB, s *kprobes.Session, all []arch.Addr) (kps []*kpro
 			kps = append(kps, kp)
 		}
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	for _, kp := range kps {
 		if jumps(s, kp) {
 			optimized++
@@ -157,7 +157,7 @@ func TestHeadsKeepSignals(t *testing.T) {
 					if late {
 						prog.Do(keep, "did")
 						register(t, s, counting("s_push"))
-						s.WaitForOptimizer()
+						s.WaitForOptimizer(t.Context())
 					}
 					prog.Do(fmt.Sprintf("heads %d", jumps), "did")
 					prog.Do(fmt.Sprintf("heads %d", jumps), "did")
@@ -195,7 +195,7 @@ func TestEndsAtTheBrink(t *testing.T) {
 		s := attach(t, prog.PID(), kprobes.Options{})
 		kp := counting("s_ret")
 		register(t, s, kp)
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		closeSession(t, s)
 	}
 	prog.Do("hello", "did")

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/host"
@@ -16,11 +17,11 @@ func TestAJumpWhoseFirstByteIsTakenAway(t *testing.T) {
 		_ = s.do(func() error {
 			for _, kp := range kps {
 				st := kp.placements[0].site
-				if st.jump == nil {
+				if st.jump() == nil {
 					t.Logf("round %d: %s has no jump (%s)", round, kp.SymbolName, st.refusal)
 					continue
 				}
-				poke(t, st, st.jump.original[:1])
+				poke(t, st, st.jump().original[:1])
 			}
 			return nil
 		})
@@ -72,7 +73,7 @@ func TestAJumpOfWhichABytesMeaningIsChanged(t *testing.T) {
 // unwatched is a session with jumps at functions of prog, which does not look whether somebody writes into them.
 func unwatched(t *testing.T, prog *testprog.Prog, functions ...string) (*Session, []*Kprobe) {
 	t.Helper()
-	s, err := Attach(prog.PID(), Options{})
+	s, err := Attach(context.Background(), prog.PID(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,17 +85,17 @@ func unwatched(t *testing.T, prog *testprog.Prog, functions ...string) (*Session
 	for i, f := range functions {
 		kps[i] = &Kprobe{SymbolName: f}
 	}
-	if err := s.RegisterKprobes(kps); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	return s, kps
 }
 
 // changeAHead writes a breakpoint over an instruction inside of st's jump, or what the program has there. What a uprobe of the kernel's does where it has a
 // breakpoint can't be done here; so a breakpoint is only written where nobody comes but by the jump.
 func changeAHead(t *testing.T, st *site, head int, gone bool) int {
-	det := st.jump
+	det := st.jump()
 	if det == nil || head >= len(det.Pieces)-1 {
 		return 0
 	}

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ func TestUpcallTracer(t *testing.T) {
 	if err != nil {
 		return
 	}
-	s, err := kprobes.Attach(pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestUpcallTracer(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	s.PollAlways()
 	fmt.Println("optimized")
 	<-s.Done()
@@ -60,7 +61,7 @@ func TestUpcallsOfAKilledTracer(t *testing.T) {
 			<-time.After(20 * time.Millisecond) // the threads run
 			prog.Do("stop", "calls")
 			prog.Do("go 200", "went")
-			if done, err := kprobes.Recover(prog.PID()); err != nil || done.Kept > 0 {
+			if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Kept > 0 {
 				t.Errorf("recover: %+v, %v", done, err)
 			}
 			prog.Do("go 1000", "went")
@@ -102,7 +103,7 @@ func TestTracersKilledOneAfterTheOther(t *testing.T) {
 		kill()
 		prog.Do("stop", "calls")
 	}
-	if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions != 1 || done.Kept > 0 {
+	if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Regions != 1 || done.Kept > 0 {
 		t.Errorf("recover: %+v, %v", done, err)
 	}
 	prog.Do("go 1000", "went")

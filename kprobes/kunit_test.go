@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -234,7 +235,7 @@ func (k *kunit) jprobes() {
 	ok(k.t, k.s.RegisterJprobe(jp))
 	ok(k.t, k.s.UnregisterJprobe(jp))
 	jp.KP.Addr, jp.KP.Flags = 0, 0
-	ok(k.t, k.s.RegisterJprobes([]*kprobes.Jprobe{jp, jp2}))
+	ok(k.t, k.s.RegisterJprobes(context.Background(), []*kprobes.Jprobe{jp, jp2}))
 	k.call("target", 31, 10)
 	k.want("the argument of target", k.entry, 31)
 	k.call("target2", 61, 21)

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
@@ -14,12 +15,12 @@ func TestCodeThatIsBeingUnloaded(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			prog := testprog.Start(t, testprog.Build(t, "modules", "-rdynamic"))
 			prog.Do("open 0 "+testprog.Build(t, "libplug.so", "-shared", "-fPIC"), "did")
-			s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
+			s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.NoWarnings(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			kp, second := &Kprobe{SymbolName: "plugged"}, &Kprobe{SymbolName: "plugged", Offset: 8}
-			if err := s.RegisterKprobes([]*Kprobe{kp, second}); err != nil {
+			if err := s.RegisterKprobes(t.Context(), []*Kprobe{kp, second}); err != nil {
 				t.Fatal(err)
 			}
 			prog.Do("yank 0", "did")

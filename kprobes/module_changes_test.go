@@ -186,7 +186,7 @@ func TestOnlyLibrariesAreWaitedFor(t *testing.T) {
 	linker, libc := textOf(t, prog, "/ld-linux-x86-64.so.2"), textOf(t, prog, "/libc.so.6")
 	for _, name := range []string{"nonesuch", "plug:plugged", "libother.so:plugged", "libother:plugged"} {
 		waits, kp := boosted.probe("libplug.so:plugged"), boosted.probe(name)
-		if err := s.RegisterKprobes([]*kprobes.Kprobe{waits, kp}); !errors.Is(err, unix.ENOENT) {
+		if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{waits, kp}); !errors.Is(err, unix.ENOENT) {
 			t.Errorf("%s: %v, want ENOENT", name, err)
 		}
 		if st := s.Status(waits); st.Waiting {

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -191,7 +192,7 @@ func TestLaunchedProgramLoadsLibraries(t *testing.T) {
 	}
 	defer null.Close()
 	prog := glibc.prog(t)
-	s, err := kprobes.Launch(kprobes.Command{Path: prog, Args: []string{prog}, Files: []*os.File{in, null, os.Stderr}}, kprobes.Options{})
+	s, err := kprobes.Launch(context.Background(), kprobes.Command{Path: prog, Args: []string{prog}, Files: []*os.File{in, null, os.Stderr}}, kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,9 +163,9 @@ func TestDecisionsOfAReloadedLibrary(t *testing.T) {
 	register(t, s, kp)
 	for i := range uint64(6) {
 		prog.Do(fmt.Sprintf("open %d %s", i, lib), "did")
-		if s.WaitForOptimizer(); i%2 == 0 {
+		if s.WaitForOptimizer(t.Context()); i%2 == 0 {
 			ok(t, s.SetOptimization(i%4 == 0))
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 		}
 		prog.Do(fmt.Sprintf("call %d plugged 10", i), "did")
 		wantHits(t, kp, 10*(i+1))

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"errors"
 	"math/rand"
 	"os"
@@ -90,11 +91,11 @@ func moodyRound(t *testing.T, prog *testprog.Prog, rng *rand.Rand, i int, execut
 		NoOptimize: rng.Intn(3) == 0, NoBoost: rng.Intn(3) == 0, Follow: rng.Intn(2) == 0,
 		Log: func(m string) { t.Logf("session warns: %s", m) },
 	}
-	s, err := kprobes.Attach(prog.PID(), opts)
+	s, err := kprobes.Attach(context.Background(), prog.PID(), opts)
 	testprog.Await(t, "an attach that is not refused for now", func() bool {
 		again := refusedForNow(err)
 		if again {
-			s, err = kprobes.Attach(prog.PID(), opts)
+			s, err = kprobes.Attach(context.Background(), prog.PID(), opts)
 		}
 		return !again
 	})

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -34,7 +35,7 @@ func (m *readOnly) WriteMemory(at arch.Addr, p []byte) error {
 // registered; one that is enabled in vain stays disabled, and so do its siblings.
 func TestAnArmingErrorIsReturned(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.NoWarnings(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestAnArmingErrorIsReturned(t *testing.T) {
 		t.Errorf("the probe is registered: %v", err)
 	}
 	kps := []*Kprobe{{SymbolName: "target", Flags: FlagDisabled}, {SymbolName: "target", Flags: FlagDisabled}}
-	if err := s.RegisterKprobes(kps); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.EnableKprobe(kps[0]); !errors.Is(err, unix.EIO) {
@@ -84,7 +85,7 @@ func TestAnArmingErrorIsReturned(t *testing.T) {
 // attempt makes it good.
 func TestArmingAllGoesOnAfterAnError(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := Attach(prog.PID(), Options{NoOptimize: true})
+	s, err := Attach(context.Background(), prog.PID(), Options{NoOptimize: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestArmingAllGoesOnAfterAnError(t *testing.T) {
 		return nil
 	})
 	kps := []*Kprobe{{SymbolName: "foo"}, {SymbolName: "target"}, {SymbolName: "target2"}}
-	if err := s.RegisterKprobes(kps); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.DisarmAll(); err != nil {

@@ -125,7 +125,7 @@ func TestABatchThatFailsInTheMiddle(t *testing.T) {
 	bad.Offset = 1
 	kps[middle], kps[4321] = bad, kps[middle]
 	prog.Do("start", "started")
-	if err := s.RegisterKprobes(kps); !errors.Is(err, kprobes.ErrNotBoundary) || !errors.Is(err, unix.EILSEQ) {
+	if err := s.RegisterKprobes(t.Context(), kps); !errors.Is(err, kprobes.ErrNotBoundary) || !errors.Is(err, unix.EILSEQ) {
 		t.Errorf("got %v, want %v", err, kprobes.ErrNotBoundary)
 	}
 	if !bytes.Equal(code(t, prog.PID(), first), before) {
@@ -183,7 +183,7 @@ func TestABatchOnSharedSites(t *testing.T) {
 func TestAProbeTwiceInABatch(t *testing.T) {
 	prog, s, first := startMany(t)
 	kps := thousands(first, 0)
-	if err := s.RegisterKprobes(append(kps, kps[3])); !errors.Is(err, kprobes.ErrRegistered) {
+	if err := s.RegisterKprobes(t.Context(), append(kps, kps[3])); !errors.Is(err, kprobes.ErrRegistered) {
 		t.Errorf("got %v, want %v", err, kprobes.ErrRegistered)
 	}
 	prog.Do("call 1", "called")

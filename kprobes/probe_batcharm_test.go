@@ -30,7 +30,7 @@ func (m *readOnlyAt) WriteMemory(at arch.Addr, p []byte) error {
 // named, and what comes behind it is untouched.
 func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.NoWarnings(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	for i, name := range names {
 		kps[i] = &Kprobe{SymbolName: name}
 	}
-	err = s.RegisterKprobes(kps)
+	err = s.RegisterKprobes(t.Context(), kps)
 	if !errors.Is(err, unix.EIO) || errors.Is(err, patch.ErrTorn) || !strings.Contains(err.Error(), "target2") {
 		t.Errorf("got %v, want EIO at target2", err)
 	}
@@ -82,7 +82,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 		t.Errorf("%d, %d and %d hits, want 1, 0 and 0", old.Hits(), kps[1].Hits(), kps[5].Hits())
 	}
 	mem.at = 0
-	if err := s.RegisterKprobes(kps[3:]); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps[3:]); err != nil {
 		t.Error(err)
 	}
 	prog.Do("call string 0", "ret 4")

@@ -31,7 +31,7 @@ func TestExchangedProbesSeeEachHitOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				now, next = next, now
-				s.WaitForOptimizer()
+				s.WaitForOptimizer(t.Context())
 			}
 			p.Expect("sum")
 			if got := now.Hits() + next.Hits(); got != calls {

@@ -41,7 +41,7 @@ func TestProbesAreListed(t *testing.T) {
 	if err := s.RegisterJprobe(jp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	var lines []string
 	for _, l := range s.Probes() {
 		lines = append(lines, l.String()[len("0000000000401000"):])

@@ -23,27 +23,24 @@ const manyNames = 50
 // library is unloaded its probes are GONE; those by symbol are placed again, and keep their
 // counts, when it is loaded again. Status tells what a probe waits for.
 func (s *Session) RegisterKprobe(kp *Kprobe) error {
-	return s.RegisterKprobes([]*Kprobe{kp})
+	return s.RegisterKprobes(s.life, []*Kprobe{kp})
 }
 
 // RegisterKprobes registers all of kps or, after an error, none (A45). It is much
-// faster than one by one.
-func (s *Session) RegisterKprobes(kps []*Kprobe) error {
-	return s.RegisterKprobesContext(context.Background(), kps)
-}
-
-// RegisterKprobesContext is RegisterKprobes for as long as ctx is not done. If it is before the first probe is armed, none is: the error matches ctx.Err() and
-// the context's cause. A file of symbols that is being read then is left to another goroutine, which drops it.
-func (s *Session) RegisterKprobesContext(ctx context.Context, kps []*Kprobe) error {
+// faster than one by one. If ctx or the session's own context is done before the first probe is armed, none is: the error matches
+// that context's error and cause. A file of symbols that is being read then is left to another goroutine, which drops it.
+func (s *Session) RegisterKprobes(ctx context.Context, kps []*Kprobe) error {
 	return s.registerAll(ctx, kps, func(int) {})
 }
 
-// registerAll is RegisterKprobesContext for probes of any kind: adopt makes number i of kps known
+// registerAll is RegisterKprobes for probes of any kind: adopt makes number i of kps known
 // as what it is.
 func (s *Session) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i int)) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
+	ctx, forget := s.within(ctx)
+	defer forget()
 	if !s.watched.Load() {
 		if err := s.outsideVfork(ctx, s.watch); err != nil {
 			return err
@@ -147,7 +144,7 @@ type located struct {
 func (s *Session) locateAll(ctx context.Context, kps []*Kprobe) located {
 	at := located{addrs: make([]arch.Addr, len(kps))}
 	if named(kps) >= manyNames {
-		if s.table.IndexNamesContext(ctx) != nil {
+		if s.table.IndexNames(ctx) != nil {
 			at.failed, at.err = kps[0], over(ctx)
 			return at
 		}
@@ -190,7 +187,7 @@ func named(kps []*Kprobe) (n int) {
 
 // resolveOne translates a name that must mean one address.
 func resolveOne(ctx context.Context, table *symbols.Table, name string) (arch.Addr, error) {
-	found, err := table.ResolveContext(ctx, name)
+	found, err := table.Resolve(ctx, name)
 	switch {
 	case ctx.Err() != nil:
 		return 0, over(ctx)

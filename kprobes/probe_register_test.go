@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
@@ -58,7 +59,7 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	prog := start(t, "prey")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	good, bad := boosted.probe("target"), boosted.probe("no_such_function")
-	if err := s.RegisterKprobes([]*kprobes.Kprobe{good, bad}); !errors.Is(err, unix.ENOENT) {
+	if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{good, bad}); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("got %v, want ENOENT", err)
 	}
 	prog.Do("call target 30", "ret")
@@ -147,7 +148,7 @@ func TestEndbr64(t *testing.T) {
 
 // TestAttachToItself is refused by name.
 func TestAttachToItself(t *testing.T) {
-	_, err := kprobes.Attach(os.Getpid(), kprobes.Options{})
+	_, err := kprobes.Attach(context.Background(), os.Getpid(), kprobes.Options{})
 	var refused *ptrace.AttachError
 	if !errors.As(err, &refused) || refused.Cause != ptrace.CauseSelf {
 		t.Errorf("got %v", err)
@@ -157,7 +158,7 @@ func TestAttachToItself(t *testing.T) {
 // symbol is a function's address, its landing pad included.
 func symbol(t *testing.T, s *kprobes.Session, name string) arch.Addr {
 	t.Helper()
-	found, err := s.Symbols().Resolve(name)
+	found, err := s.Symbols().Resolve(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func TestPostHandlersForceStepping(t *testing.T) {
 func TestBatchesOfOddKinds(t *testing.T) {
 	prog := start(t, "conform")
 	s := attach(t, prog.PID(), kprobes.Options{})
-	if err := s.RegisterKprobes(nil); !errors.Is(err, unix.EINVAL) {
+	if err := s.RegisterKprobes(t.Context(), nil); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("registering none: %v, want EINVAL", err)
 	}
 	if err := s.UnregisterKprobes(nil); err != nil {
@@ -190,7 +190,7 @@ func TestBatchesOfOddKinds(t *testing.T) {
 	}
 	first, bad, last := boosted.probe("third"), boosted.probe("go_next"), boosted.probe("counted")
 	bad.Offset = 1
-	if err := s.RegisterKprobes([]*kprobes.Kprobe{first, bad, last}); !errors.Is(err, unix.EILSEQ) {
+	if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{first, bad, last}); !errors.Is(err, unix.EILSEQ) {
 		t.Errorf("got %v, want EILSEQ", err)
 	}
 	if last.Addr != 0 || last.Flags != 0 || !errors.Is(s.EnableKprobe(first), kprobes.ErrNotRegistered) {

@@ -47,17 +47,14 @@ func (s *Session) Disarmed() bool {
 }
 
 // EnableKprobe arms a disabled probe; it does nothing if kp is enabled already.
-func (s *Session) EnableKprobe(kp *Kprobe) error { return s.EnableKprobes([]*Kprobe{kp}) }
-
-// EnableKprobes enables all of kps or, after an error, none that was disabled. It is much
-// faster than one by one. (The kernel has no such call.)
-func (s *Session) EnableKprobes(kps []*Kprobe) error {
-	return s.EnableKprobesContext(context.Background(), kps)
+func (s *Session) EnableKprobe(kp *Kprobe) error {
+	return s.EnableKprobes(s.life, []*Kprobe{kp})
 }
 
-// EnableKprobesContext is EnableKprobes for as long as ctx is not done. If it is before the first probe is armed, none is: the error matches ctx.Err() and
-// the context's cause.
-func (s *Session) EnableKprobesContext(ctx context.Context, kps []*Kprobe) error {
+// EnableKprobes enables all of kps or, after an error, none that was disabled. It is much
+// faster than one by one. (The kernel has no such call.) If ctx or the session's own context is done before the first probe is armed, none is: the error
+// matches that context's error and cause.
+func (s *Session) EnableKprobes(ctx context.Context, kps []*Kprobe) error {
 	return s.setDisabled(ctx, kps, false)
 }
 
@@ -68,6 +65,8 @@ func (s *Session) DisableKprobe(kp *Kprobe) error {
 }
 
 func (s *Session) setDisabled(ctx context.Context, kps []*Kprobe, disable bool) error {
+	ctx, forget := s.within(ctx)
+	defer forget()
 	return s.do(func() error {
 		defer s.heeding(ctx)()
 		for _, kp := range kps {

@@ -96,7 +96,7 @@ func TestThousandsEnabledAtOnce(t *testing.T) {
 	}
 	register(t, s, kps...)
 	stranger := &kprobes.Kprobe{SymbolName: "f_0"}
-	if err := s.EnableKprobes(append(slices.Clone(kps), stranger)); !errors.Is(err, kprobes.ErrNotRegistered) {
+	if err := s.EnableKprobes(t.Context(), append(slices.Clone(kps), stranger)); !errors.Is(err, kprobes.ErrNotRegistered) {
 		t.Errorf("with one that is not registered: %v", err)
 	}
 	if !bytes.Equal(code(t, prog.PID(), first), before) || kps[0].Flags != kprobes.FlagDisabled {
@@ -104,12 +104,12 @@ func TestThousandsEnabledAtOnce(t *testing.T) {
 	}
 	prog.Do("call 1", "called")
 	wantAllHits(t, kps, 0, 0)
-	if err := s.EnableKprobes(kps); err != nil {
+	if err := s.EnableKprobes(t.Context(), kps); err != nil {
 		t.Fatal(err)
 	}
 	prog.Do("call 2", "called")
 	wantAllHits(t, kps, 2, 2)
-	if err := s.EnableKprobes(nil); err != nil {
+	if err := s.EnableKprobes(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	closeSession(t, s)

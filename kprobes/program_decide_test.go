@@ -135,12 +135,12 @@ func TestDecisionsAreTheSameEitherWay(t *testing.T) {
 				switch how {
 				case "switched":
 					ok(t, s.SetOptimization(i/step%2 == 0))
-					s.WaitForOptimizer()
+					s.WaitForOptimizer(t.Context())
 				case "disabled":
 					ok(t, s.DisableKprobe(kp))
 					prog.Do("go 10", "went")
 					ok(t, s.EnableKprobe(kp))
-					s.WaitForOptimizer()
+					s.WaitForOptimizer(t.Context())
 				}
 			}
 			if !slices.Equal(got, want) {
@@ -192,7 +192,7 @@ func TestDecisionsWhileTheSiteChanges(t *testing.T) {
 	for i := range rounds {
 		switch i % 3 {
 		case 0:
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 		case 1:
 			ok(t, s.SetOptimization(false))
 			ok(t, s.SetOptimization(true))
@@ -232,7 +232,7 @@ func TestDecisionsThatNobodyWaitsFor(t *testing.T) {
 		var ran uint64
 		kp := deciding(t, "foo", oneOf(n, seed), counted(&ran))
 		register(t, s, kp)
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		for kp.State(0) < 20 {
 		}
 		closeSession(t, s)
@@ -354,7 +354,7 @@ func TestDecisionsInSeveralProbes(t *testing.T) {
 	wantHits(t, kps[2], 2*calls)
 	rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "foo"}}
 	registerReturns(t, s, rp)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	prog.Do(fmt.Sprintf("go %d", calls), "went")
 	wantReturns(t, rp, calls, calls, 0)
 	if ran[0] != 3*calls/5 || kps[0].State(0) != 3*calls {

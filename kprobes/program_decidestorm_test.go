@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -73,7 +74,7 @@ func TestDecisionsUnderSignals(t *testing.T) {
 			prog.Send("go 20000")
 			for on := false; how == "switched" && kp.State(0) < threads*15000; on = !on {
 				ok(t, s.SetOptimization(on))
-				s.WaitForOptimizer()
+				s.WaitForOptimizer(t.Context())
 			}
 			went := prog.Expect("went")
 			wantHits(t, kp, number(t, went, "went"))
@@ -133,7 +134,7 @@ func TestSessionsEndUnderDecisionsAndSignals(t *testing.T) {
 		var ran uint64
 		kp := deciding(t, "foo", slowly(oneOf(n, seed)), counted(&ran))
 		register(t, s, kp)
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		closeSession(t, s)
 		wantDecided(t, kp, ran, n, seed)
 	}
@@ -157,7 +158,7 @@ func TestChosenHitsAnywhere(t *testing.T) {
 		kp := deciding(t, "", oneOf(2, uint64(at)), counted(&ran))
 		kp.Addr = at
 		register(t, s, kp)
-		if s.WaitForOptimizer(); jumps(s, kp) {
+		if s.WaitForOptimizer(t.Context()); jumps(s, kp) {
 			optimized++
 		}
 		prog.Do("go 3", "went")
@@ -185,7 +186,7 @@ func TestChosenInAProgramThatStepsItself(t *testing.T) {
 		if s.RegisterKprobe(kp) != nil {
 			continue
 		}
-		if s.WaitForOptimizer(); jumps(s, kp) {
+		if s.WaitForOptimizer(t.Context()); jumps(s, kp) {
 			optimized++
 			compareSteps(t, record(prog), want)
 		}
@@ -241,7 +242,7 @@ func TestStateIsReadWhileItIsUsed(t *testing.T) {
 	for range 20 {
 		kp.Addr, kp.Flags = 0, 0
 		register(t, s, kp)
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		ok(t, s.UnregisterKprobe(kp))
 	}
 	close(stop)
@@ -259,7 +260,7 @@ func TestDecidingTracer(t *testing.T) {
 	if err != nil {
 		return
 	}
-	s, err := kprobes.Attach(pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +278,7 @@ func TestDecidingTracer(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	fmt.Println(s.Status(kp).Mechanism)
 	<-s.Done()
 }
@@ -299,7 +300,7 @@ func TestDecisionsOfAKilledTracer(t *testing.T) {
 			if i > 2 { // threads are found inside
 				prog.Send("start")
 			}
-			if done, err := kprobes.Recover(prog.PID()); err != nil || done.Kept > 0 {
+			if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Kept > 0 {
 				t.Errorf("recover: %+v, %v", done, err)
 			}
 			if i > 2 {

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // do not wait for it, nor does anything behind them, and they are told with a time between the session's beginning and now.
 func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := Attach(prog.PID(), Options{Log: testprog.NoWarnings(t)})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.NoWarnings(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	if err := s.RegisterKprobe(kp); err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	if st := s.Status(kp); testprog.NoJumpBeside(st.Reason) {
 		t.Skipf("no jump: %s", st.Reason)
 	}

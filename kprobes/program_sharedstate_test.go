@@ -32,7 +32,7 @@ func TestProbesThatShareAStateCountAsOne(t *testing.T) {
 	for i := range uint64(rounds) {
 		prog.Do(fmt.Sprintf("open %d %s", i, lib), "did")
 		ok(t, s.SetOptimization(i%3 != 2))
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		prog.Do(fmt.Sprintf("call %d plugged 10", i), "did")
 		if own := kps[0]; i%2 == 0 {
 			hits += own.Hits()

@@ -36,18 +36,17 @@ type Recovered struct {
 // and its memory are as if it had never been probed. It needs the same rights as
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
 // be undone; what could be, is.
-func Recover(pid int) (*Recovered, error) { return RecoverContext(context.Background(), pid) }
-
-// RecoverContext is Recover, given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
+//
+// It is given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
 // What has begun is done to its end.
-func RecoverContext(ctx context.Context, pid int) (*Recovered, error) {
+func Recover(ctx context.Context, pid int) (*Recovered, error) {
 	if err := host.Supported(); err != nil {
 		return nil, err
 	}
 	return recoverMeant(ctx, pid, nil)
 }
 
-// recoverMeant is RecoverContext for the process that is meant, if that is told.
+// recoverMeant is Recover for the process that is meant, if that is told.
 func recoverMeant(ctx context.Context, pid int, meant *ptrace.Identity) (*Recovered, error) {
 	r, err := recovery.Recover(ctx, pid, recovery.Options{Meant: meant, Tracer: newTracer})
 	return (*Recovered)(r), err

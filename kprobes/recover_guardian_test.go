@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -134,7 +135,7 @@ func TestGuardedTracer(t *testing.T) {
 			asked <- in.Text()
 		}
 	}()
-	s, err := kprobes.Attach(pid, kprobes.Options{Follow: os.Getenv("GOKPROBE_FOLLOW") != "", Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Follow: os.Getenv("GOKPROBE_FOLLOW") != "", Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +289,7 @@ func TestGuardianAndTracerAreKilledTogether(t *testing.T) {
 			for !end.Ended(time.Hour) {
 			}
 			g.said() // another one may have been started in between
-			if _, err := kprobes.Recover(prog.PID()); err != nil {
+			if _, err := kprobes.Recover(context.Background(), prog.PID()); err != nil {
 				t.Error(err)
 			}
 			prog.CheckClean()

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,17 +27,17 @@ func TestManyRecordsTracer(t *testing.T) {
 	if err != nil {
 		return
 	}
-	s, err := kprobes.Attach(pid, kprobes.Options{NoOptimize: true, Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{NoOptimize: true, Log: func(m string) { fmt.Fprintln(os.Stderr, "tracer:", m) }})
 	ok(t, err)
 	defer s.Close()
 	placed := 0
 	for _, name := range []string{"getaddrinfo", "strptime", "qsort_r", "glob64", "regcomp", "regexec", "wordexp", "fnmatch", "getopt_long", "strfmon", "mktime", "realpath"} {
-		locs, err := s.Symbols().Resolve("libc.so.6:" + name + "+*")
+		locs, err := s.Symbols().Resolve(t.Context(), "libc.so.6:"+name+"+*")
 		if err != nil {
 			continue // another C library's
 		}
 		kps := probesOf(t, pid, locs[0].Every)
-		if s.RegisterKprobes(kps) == nil { // else something there may not be probed
+		if s.RegisterKprobes(t.Context(), kps) == nil { // else something there may not be probed
 			placed += len(kps)
 		}
 	}

@@ -47,7 +47,7 @@ func TestANumberThatIsAnothersByNow(t *testing.T) {
 				swap()
 			}
 		}, func(*ptrace.Tracer) {})
-		s, err := kprobes.AttachContext(context.Background(), pid, kprobes.Options{Meant: id})
+		s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Meant: id})
 		end()
 		switch {
 		case !swapped && err != nil:

@@ -58,8 +58,8 @@ func TestSessionsEndWhileCallsAreFollowed(t *testing.T) {
 	for range rounds {
 		s := attach(t, prog.PID(), kprobes.Options{})
 		registerReturns(t, s, follow("bt_inner", 50), follow("bt_mid", 50), follow("bt_outer", 50))
-		s.WaitForOptimizer()
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
+		s.WaitForOptimizer(t.Context())
 		closeSession(t, s)
 		prog.CheckClean()
 	}
@@ -88,7 +88,7 @@ func TestSignalsWhileCallsAreFollowed(t *testing.T) {
 		}
 		switch i % 4 {
 		case 0:
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 		case 1:
 			ok(t, s.SetOptimization(false))
 		case 2:
@@ -101,7 +101,7 @@ func TestSignalsWhileCallsAreFollowed(t *testing.T) {
 			registerReturns(t, s, rps[:5]...)
 		}
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	for _, rp := range rps[:5] { // these are new
 		for s.Status(&rp.KP).Hits == 0 {
 			runtime.Gosched()
@@ -126,7 +126,7 @@ func TestAVforkChildOfFollowedCalls(t *testing.T) {
 	forks, twice, forked := follow("vfork", 0), follow("twice", 0), follow("vforked", 0)
 	registerReturns(t, s, forks, twice, forked)
 	for range 3 {
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		if got := prog.Do("vfork 10", "sum"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

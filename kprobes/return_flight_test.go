@@ -203,7 +203,7 @@ func TestUnfollowableReturns(t *testing.T) {
 	prog := start(t, "kret")
 	var warned []string
 	s := attach(t, prog.PID(), kprobes.Options{Log: testprog.ButUprobes(func(m string) { warned = append(warned, m) })})
-	third, err := s.Symbols().Resolve("third")
+	third, err := s.Symbols().Resolve(t.Context(), "third")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestProbesKeepAllRegisters(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			prog := start(t, "keepregs")
 			s := attach(t, prog.PID(), c.opts)
-			subject, err := s.Symbols().Resolve("subject+*")
+			subject, err := s.Symbols().Resolve(t.Context(), "subject+*")
 			ok(t, err)
 			var kps []*kprobes.Kprobe
 			for _, off := range []uint64{0, 3, 4, 7} { // lea, nop, xchg, ret

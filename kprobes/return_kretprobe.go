@@ -102,16 +102,11 @@ func (ri *KretprobeInstance) Kretprobe() *Kretprobe { return ri.probe }
 // RegisterKprobe and, for what is no entry of a function, ErrNotEntry; for a DataSize above
 // 4096, ErrDataSize.
 func (s *Session) RegisterKretprobe(rp *Kretprobe) error {
-	return s.RegisterKretprobes([]*Kretprobe{rp})
+	return s.RegisterKretprobes(s.life, []*Kretprobe{rp})
 }
 
-// RegisterKretprobes registers all of rps or, after an error, none (A45).
-func (s *Session) RegisterKretprobes(rps []*Kretprobe) error {
-	return s.RegisterKretprobesContext(context.Background(), rps)
-}
-
-// RegisterKretprobesContext is RegisterKretprobes for as long as ctx is not done, as RegisterKprobesContext is.
-func (s *Session) RegisterKretprobesContext(ctx context.Context, rps []*Kretprobe) error {
+// RegisterKretprobes registers all of rps or, after an error, none (A45). It ends early with ctx, as RegisterKprobes does.
+func (s *Session) RegisterKretprobes(ctx context.Context, rps []*Kretprobe) error {
 	kps := entries(rps)
 	adopt := func(i int) { kps[i].ret = rps[i] }
 	return s.registerAll(ctx, kps, adopt)

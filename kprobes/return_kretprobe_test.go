@@ -15,7 +15,7 @@ import (
 
 func registerReturns(t testing.TB, s *kprobes.Session, rps ...*kprobes.Kretprobe) {
 	t.Helper()
-	if err := s.RegisterKretprobes(rps); err != nil {
+	if err := s.RegisterKretprobes(t.Context(), rps); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 }
@@ -231,7 +231,7 @@ func TestRefusedKretprobes(t *testing.T) {
 	if err := s.UnregisterKretprobe(never); err != nil || never.KP.Addr != 0 {
 		t.Errorf("%v, Addr %s", err, never.KP.Addr)
 	}
-	if err := s.RegisterKretprobes(nil); !errors.Is(err, unix.EINVAL) {
+	if err := s.RegisterKretprobes(t.Context(), nil); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("none: %v", err)
 	}
 	closeSession(t, s)

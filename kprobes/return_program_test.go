@@ -70,7 +70,7 @@ func TestProgramsAtReturns(t *testing.T) {
 				w := newTiming(t, "foo", func(ret uint64) bool { return ret%3 == 1 })
 				ok(t, s.RegisterKretprobe(&w.Kretprobe))
 				prog.Do("go 10", "went")
-				s.WaitForOptimizer()
+				s.WaitForOptimizer(t.Context())
 				for range 3 {
 					prog.Do("go 1000", "went")
 				}
@@ -105,7 +105,7 @@ func TestProgramsSeeRegistersThatNobodyUses(t *testing.T) {
 				register(t, s, entry)
 			}
 			prog.Do("go 10", "went")
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 			prog.Do("go 900", "went")
 			if _, n := kprobes.FollowedInTarget(&w.Kretprobe); n < 800 {
 				t.Errorf("only %d of %d returns were the target's", n, w.Hits())
@@ -143,7 +143,7 @@ func TestTimedCallsWithoutAClock(t *testing.T) {
 	const setTSC, sigsegv = 26, 2
 	prog := start(t, "threads", "1")
 	s := attach(t, prog.PID(), kprobes.Options{})
-	prctl, err := s.Symbols().Resolve("libc.so.6:prctl")
+	prctl, err := s.Symbols().Resolve(t.Context(), "libc.so.6:prctl")
 	ok(t, err)
 	forbid := &kprobes.Kprobe{SymbolName: "foo", PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		if ret, err := callWithin(regs, within, prctl[0].Addr, setTSC, sigsegv, 0, 0, 0); ret != 0 || err != nil {
@@ -158,7 +158,7 @@ func TestTimedCallsWithoutAClock(t *testing.T) {
 	w.KP.RecordHandler = nil
 	ok(t, s.RegisterKretprobe(&w.Kretprobe))
 	prog.Do("go 10", "went")
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	prog.Do("go 200", "went")
 	if _, n := kprobes.FollowedInTarget(&w.Kretprobe); n < 150 {
 		t.Errorf("only %d of %d returns were the target's", n, w.Hits())

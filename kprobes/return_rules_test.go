@@ -43,7 +43,7 @@ func TestFieldsOfAKretprobe(t *testing.T) {
 		wantReturns(t, rp, 2, 1, 1)
 		ok(t, s.UnregisterKretprobe(rp))
 	}
-	if found, err := s.Symbols().Resolve("third"); err != nil || rp.KP.Addr != found[0].Addr {
+	if found, err := s.Symbols().Resolve(t.Context(), "third"); err != nil || rp.KP.Addr != found[0].Addr {
 		t.Errorf("Addr is %s, want %v, %v", rp.KP.Addr, found, err)
 	}
 	closeSession(t, s)
@@ -90,7 +90,7 @@ func TestBatchesOfKretprobes(t *testing.T) {
 		{KP: kprobes.Kprobe{SymbolName: "tail"}, DataSize: 5000},
 		{KP: kprobes.Kprobe{SymbolName: "no_such_function"}},
 	} {
-		err := s.RegisterKretprobes([]*kprobes.Kretprobe{&first.Kretprobe, bad, &last.Kretprobe})
+		err := s.RegisterKretprobes(t.Context(), []*kprobes.Kretprobe{&first.Kretprobe, bad, &last.Kretprobe})
 		if err == nil {
 			t.Fatalf("%s: no error", bad.KP.SymbolName)
 		}

@@ -31,7 +31,7 @@ func TestReturnsByUpcalls(t *testing.T) {
 		}
 		ok(t, s.RegisterKretprobe(rp))
 		prog.Do("go 1", "went") // now it is known where it returns to
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		wantOptimized(t, s, &rp.KP)
 		s.PollAlways()
 		was := s.Upcalls()
@@ -82,7 +82,7 @@ func TestReturnAddressesThatHandlersChange(t *testing.T) {
 		return 0
 	}})
 	prog.Do("go 1", "went")
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	wantOptimized(t, s, &rp.KP)
 	s.PollAlways()
 	calls := uint64(1) + untilUpcall(t, prog, 1, &changed, 100)

@@ -45,6 +45,9 @@ type Session struct {
 	table  *symbols.Table
 	pid    int
 
+	life context.Context // done when the session is to end, or has
+	end  context.CancelCauseFunc
+
 	// The rest belongs to the tracer's thread.
 	main          *ptrace.Process
 	images        uint64       // programs that it has executed
@@ -63,6 +66,7 @@ type Session struct {
 	toldCopied    bool // that the program has copied our bytes
 	launched      bool // the process was started for it
 	closed        bool
+	closeErr      error           // what Close has returned
 	closing       bool            // Close has begun: no handler begins a call
 	heeds         context.Context // what is being done ends with it; nil: with nothing
 	patient       bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
@@ -123,12 +127,13 @@ func (s *Session) Start() error {
 	})
 }
 
-func newSession(opts Options) (*Session, error) {
+func newSession(ctx context.Context, opts Options) (*Session, error) {
 	t, err := newTracer()
 	if err != nil {
 		return nil, err
 	}
 	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{})}
+	s.life, s.end = context.WithCancelCause(ctx)
 	t.SetHandler(hooks{s})
 	s.clockBegan, s.clockTicks = moment()
 	return s, nil

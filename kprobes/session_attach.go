@@ -15,19 +15,18 @@ import (
 // Attach takes hold of a running process. It returns a *ptrace.AttachError that names
 // the cause if that is refused; then the process is untouched. What a killed tracer has left there is put right
 // first, as Recover does.
-func Attach(pid int, opts Options) (*Session, error) {
-	return AttachContext(context.Background(), pid, opts)
-}
-
-// AttachContext is Attach for as long as ctx is not done. If it is first, the error matches its cause (context.Cause) and ErrGivenUp, and
-// AttachContext returns at once, whatever the process does: none of its threads is traced any more, or asked to stop, and nothing of it has changed. It
+//
+// The session lasts no longer than ctx: when that is done, the session closes by itself, as by Close, and Close returns what came of it.
+//
+// If ctx is done before there is a session, the error matches its cause (context.Cause) and ErrGivenUp, and
+// Attach returns at once, whatever the process does: none of its threads is traced any more, or asked to stop, and nothing of it has changed. It
 // may take some tenths of a second, for threads that are about to stop; a file of symbols that is being read is read to its
-// end by another goroutine, which drops it. Once AttachContext has returned a session, ctx is nothing to that.
+// end by another goroutine, which drops it.
 //
 // One thing is not cut short: a thread that makes a system call for us is waited for, unless it is the
 // kernel alone that keeps it from that, as a freezer does, and it goes on as it was if it is left (package ptrace, Cancel). When what a killed
 // tracer has left is being put right, that is done to its end.
-func AttachContext(ctx context.Context, pid int, opts Options) (*Session, error) {
+func Attach(ctx context.Context, pid int, opts Options) (*Session, error) {
 	return begin(ctx, opts, func(s *Session) error {
 		s.putRight(ctx, pid)
 		err := s.attach(pid)
@@ -46,7 +45,7 @@ func AttachContext(ctx context.Context, pid int, opts Options) (*Session, error)
 	})
 }
 
-// ErrGivenUp is what AttachContext ends with when its context is done before it is.
+// ErrGivenUp is what Attach and Launch end with when their context is done before there is a session.
 var ErrGivenUp = ptrace.ErrGivenUp
 
 // Command is a program for Launch.
@@ -55,12 +54,10 @@ type Command = ptrace.Command
 // Launch starts a program and holds it at its entry point: the libraries it is linked
 // with are loaded, and none of its own code has run. Probes can be registered now;
 // Start lets it run.
-func Launch(c Command, opts Options) (*Session, error) {
-	return LaunchContext(context.Background(), c, opts)
-}
-
-// LaunchContext is Launch for as long as ctx is not done. If it is first, the program is killed, and the error matches the context's cause and ErrGivenUp.
-func LaunchContext(ctx context.Context, c Command, opts Options) (*Session, error) {
+//
+// The session lasts no longer than ctx, as that of Attach does: the program then runs on without it. If ctx is done before there is a session, the
+// program is killed, and the error matches the context's cause and ErrGivenUp.
+func Launch(ctx context.Context, c Command, opts Options) (*Session, error) {
 	return begin(ctx, opts, func(s *Session) error {
 		return s.do(func() error {
 			p, err := s.tracer.Launch(c)
@@ -99,7 +96,7 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (*Sessi
 	if ctx.Err() != nil {
 		return nil, givenUp(ctx)
 	}
-	s, err := newSession(opts)
+	s, err := newSession(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +118,8 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (*Sessi
 		}
 		return nil, err
 	}
-	s.startGuardian() // while the caller goes on: nothing waits for it, and nothing is patched yet
+	s.startGuardian()                                   // while the caller goes on: nothing waits for it, and nothing is patched yet
+	context.AfterFunc(s.life, func() { _ = s.Close() }) // the caller's Close tells the error
 	return s, nil
 }
 
@@ -145,6 +143,7 @@ func (s *Session) letGo() {
 		s.finish()
 	})
 	s.tracer.Close()
+	s.end(ErrClosed)
 }
 
 // collect waits for the program that was started and killed: it is a child of this process.

@@ -99,7 +99,7 @@ func attachUntil(t *testing.T, pid, n int) (done bool, events int) {
 			cancel()
 		}
 	}, func(tr *ptrace.Tracer) { go prod(tr, &count, over) })()
-	s, err := kprobes.AttachContext(ctx, pid, kprobes.Options{Log: func(w string) { t.Logf("warning: %s", w) }})
+	s, err := kprobes.Attach(ctx, pid, kprobes.Options{Log: func(w string) { t.Logf("warning: %s", w) }})
 	switch {
 	case err == nil:
 		events = int(count.Load())
@@ -193,7 +193,7 @@ func recoverUntil(pid, n int) (*kprobes.Recovered, error) {
 			cancel()
 		}
 	}, func(*ptrace.Tracer) {})()
-	r, err := kprobes.RecoverContext(ctx, pid)
+	r, err := kprobes.Recover(ctx, pid)
 	if r == nil {
 		r = new(kprobes.Recovered)
 	}
@@ -216,7 +216,7 @@ func TestALaunchThatIsGivenUpEndsTheProgram(t *testing.T) {
 		rest, _ := io.ReadAll(r) // ends when the program has
 		said <- line + string(rest)
 	}()
-	s, err := kprobes.LaunchContext(ctx, kprobes.Command{
+	s, err := kprobes.Launch(ctx, kprobes.Command{
 		Path: testprog.Build(t, "prey"), Args: []string{"prey"},
 		Env:   append(os.Environ(), "LD_PRELOAD="+testprog.Build(t, "libstuck.so", "-shared", "-fPIC")),
 		Files: []*os.File{os.Stdin, w, os.Stderr},

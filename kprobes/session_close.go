@@ -12,18 +12,20 @@ import (
 )
 
 // Close disarms everything, puts the code back, and lets the process go as if it had
-// never been held. The error says what could not be undone. A second call does
-// nothing.
+// never been held. The error says what could not be undone. A second call waits for the first, does
+// nothing, and returns the same.
 //
 // A process that is inside vfork(2) for seconds keeps injected memory that does nothing: the error says so, and the guardian, the next attach,
 // or Recover takes it away.
 func (s *Session) Close() error {
+	defer s.end(ErrClosed)
 	var err error
 	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
 	for again := true; again; {
 		derr := s.tracer.Do(func() {
 			again = false
 			if s.closed {
+				err = s.closeErr
 				s.endGuardian()
 				return
 			}
@@ -45,11 +47,12 @@ func (s *Session) Close() error {
 			if s.table != nil {
 				err = errors.Join(err, s.table.Close())
 			}
+			s.closeErr = err
 			s.finish()
 		})
-		if derr != nil {
-			err = nil // closed before
-			break
+		if derr != nil { // closed before
+			s.tracer.Close()
+			return s.closeErr
 		}
 		if again {
 			time.Sleep(time.Millisecond)

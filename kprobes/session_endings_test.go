@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,12 +122,12 @@ func comeAndGo(t *testing.T, prog *testprog.Prog, probes func(*kprobes.Session, 
 				return
 			default:
 			}
-			s, err := kprobes.Attach(prog.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
+			s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{Log: testprog.NoWarnings(t)})
 			if err != nil {
 				t.Errorf("attach: %v", err)
 				return
 			}
-			if err := s.RegisterKprobes(probes(s, i)); err != nil {
+			if err := s.RegisterKprobes(t.Context(), probes(s, i)); err != nil {
 				t.Errorf("register: %v", err)
 			}
 			closeSession(t, s)

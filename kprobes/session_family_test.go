@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -29,9 +30,9 @@ func wantDefault(t *testing.T, pid int) {
 // recovered recovers a process until nothing is left.
 func recovered(t *testing.T, pid int) {
 	t.Helper()
-	done, err := kprobes.Recover(pid)
+	done, err := kprobes.Recover(context.Background(), pid)
 	for err == nil && done.Kept > 0 {
-		done, err = kprobes.Recover(pid)
+		done, err = kprobes.Recover(context.Background(), pid)
 	}
 	ok(t, err)
 }
@@ -88,7 +89,7 @@ func TestRecoverInsideVfork(t *testing.T) {
 			}
 			g.kill()
 			if alone {
-				done, err := kprobes.Recover(prog.PID())
+				done, err := kprobes.Recover(context.Background(), prog.PID())
 				ok(t, err)
 				if done.Kept != 1 || done.Patches == 0 {
 					t.Errorf("recovered: %+v", done)
@@ -188,7 +189,7 @@ func TestFollowedChildrenAreForgotten(t *testing.T) {
 	for _, by := range ways {
 		registerSyscall(t, s, &kprobes.SyscallProbe{Numbers: []int{unix.SYS_WAIT4, unix.SYS_WRITE}, By: by, Exit: func(*kprobes.SyscallProbe, *kprobes.Regs) {}})
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	used := func() (bytes uint64) {
 		var m runtime.MemStats
 		runtime.GC()

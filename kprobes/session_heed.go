@@ -19,6 +19,33 @@ func (s *Session) heeding(ctx context.Context) (end func()) {
 	return func() { s.heeds = before }
 }
 
+// within is ctx, cut short by the session's end. What it returns must be called when it is not used any more.
+func (s *Session) within(ctx context.Context) (context.Context, func()) {
+	if ctx == s.life {
+		return ctx, func() {}
+	}
+	both, cancel := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })
+	return cutShort{both, ctx}, func() {
+		forget()
+		cancel(nil)
+	}
+}
+
+// cutShort is done when the caller's context is, or the session is to end.
+type cutShort struct {
+	context.Context
+	callers context.Context
+}
+
+// Err asks the caller's context itself, which may have ended before that has come here.
+func (c cutShort) Err() error {
+	if err := c.callers.Err(); err != nil {
+		return err
+	}
+	return c.Context.Err()
+}
+
 // heeded is the context of what is being done on the tracer's thread.
 func (s *Session) heeded() context.Context {
 	if s.heeds == nil {

@@ -48,7 +48,7 @@ func armed(t *testing.T, s *kprobes.Session, sp *kprobes.SyscallProbe, kps []*kp
 		return len(s.SyscallStatus(sp).Places) > 0
 	}
 	for _, name := range []string{"libc.so.6:read", "libc.so.6:write", "main"} {
-		found, err := s.Symbols().Resolve(name)
+		found, err := s.Symbols().Resolve(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,22 +85,22 @@ func TestPlacingHeedsItsContextAtAllTimes(t *testing.T) {
 	}{
 		{"by sites", func(ctx context.Context) error {
 			sp = &kprobes.SyscallProbe{Numbers: []int{unix.SYS_READ, unix.SYS_FUTEX}, By: kprobes.SyscallBySites, Enter: quiet}
-			return s.RegisterSyscallProbeContext(ctx, sp)
+			return s.RegisterSyscallProbe(ctx, sp)
 		}, 100},
 		{"either way", func(ctx context.Context) error {
 			sp = &kprobes.SyscallProbe{Numbers: []int{unix.SYS_READ, unix.SYS_FUTEX}, Enter: quiet}
-			return s.RegisterSyscallProbeContext(ctx, sp)
+			return s.RegisterSyscallProbe(ctx, sp)
 		}, 100},
 		{"by name", func(ctx context.Context) error {
 			kps = []*kprobes.Kprobe{{SymbolName: "libc.so.6:read"}, {SymbolName: "libc.so.6:write"}, {SymbolName: "main"}}
-			return s.RegisterKprobesContext(ctx, kps)
+			return s.RegisterKprobes(ctx, kps)
 		}, 10},
 		{"enabling", func(ctx context.Context) error {
 			kps = []*kprobes.Kprobe{{SymbolName: "libc.so.6:read", Flags: kprobes.FlagDisabled}, {SymbolName: "main", Flags: kprobes.FlagDisabled}}
-			if err := s.RegisterKprobes(kps); err != nil {
+			if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 				t.Fatal(err)
 			}
-			err := s.EnableKprobesContext(ctx, kps)
+			err := s.EnableKprobes(ctx, kps)
 			if err != nil {
 				if got := s.Status(kps[0]); got.Flags&kprobes.FlagDisabled == 0 {
 					t.Errorf("after %v the probe is enabled", err)

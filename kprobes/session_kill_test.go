@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -48,7 +49,7 @@ func killLater(pid, looks int) {
 // probeUntilError returns the first error of a session that registers and unregisters
 // without end, or that of its Close, which must have none.
 func probeUntilError(pid int) error {
-	s, err := kprobes.Attach(pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{})
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
@@ -70,7 +71,7 @@ func probeUntilError(pid int) error {
 func TestSessionsLeaveNothingBehind(t *testing.T) {
 	prog := start(t, "threads", "4")
 	once := func() {
-		s, err := kprobes.Attach(prog.PID(), kprobes.Options{})
+		s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

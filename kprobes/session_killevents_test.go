@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -38,29 +39,29 @@ func TestADeathAtAnEvent(t *testing.T) {
 	}, func(*ptrace.Tracer) {})()
 	switch os.Getenv("GOKPROBE_DOES") {
 	case "hold":
-		s, err := kprobes.Attach(pid, kprobes.Options{})
+		s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{})
 		ok(t, err)
 		register(t, s, stepped.probe("foo"))
 		fmt.Println("armed")
 		<-s.Done()
 	case "recover":
-		_, err = kprobes.Recover(pid)
+		_, err = kprobes.Recover(context.Background(), pid)
 		ok(t, err)
 	case "leave":
 		events.Store(math.MinInt32) // what comes before is not of interest
-		s, err := kprobes.Attach(pid, kprobes.Options{})
+		s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{})
 		ok(t, err)
 		register(t, s, boosted.probe("foo"), stepped.probe("six"), stepped.probe("worker"), &kprobes.Kprobe{SymbolName: "sum6"})
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		fmt.Println("armed")
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		events.Store(0)
 		ok(t, s.Close())
 	default:
-		s, err := kprobes.Attach(pid, kprobes.Options{})
+		s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{})
 		ok(t, err)
 		register(t, s, boosted.probe("foo"), stepped.probe("six"), &kprobes.Kprobe{SymbolName: "sum6"})
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		ok(t, s.Close())
 	}
 	fmt.Printf("events %d\n", events.Load())

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 func TestPanicOfOursLetsTheTargetGo(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))
 	var log []string
-	s, err := Attach(prog.PID(), Options{Log: testprog.ButUprobes(func(m string) { log = append(log, m) })})
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.ButUprobes(func(m string) { log = append(log, m) })})
 	if err != nil {
 		t.Fatal(err)
 	}

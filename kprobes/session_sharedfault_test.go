@@ -53,14 +53,14 @@ func TestASessionWhoseSharedMemoryFailsEndsAndHarmsNobody(t *testing.T) {
 			before := ownRegions(t)
 			kp := &kprobes.Kprobe{SymbolName: "target"}
 			register(t, s, kp)
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 			failing.Do("call target 30", "ret")
 			wantHits(t, kp, 1)
 			own := slices.DeleteFunc(ownRegions(t), func(r arch.Range) bool { return slices.Contains(before, r) })
 			other := attach(t, honest.PID(), kprobes.Options{})
 			counts := &kprobes.Kprobe{SymbolName: "target"}
 			register(t, other, counts)
-			other.WaitForOptimizer()
+			other.WaitForOptimizer(t.Context())
 
 			for _, r := range own {
 				if _, _, err := unix.Syscall(unix.SYS_MPROTECT, uintptr(r.Start), uintptr(r.Len()), unix.PROT_NONE); err != 0 {

@@ -3,6 +3,7 @@ package kprobes
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,7 +62,7 @@ func (s *Session) BlacklistEntries() []BlacklistEntry {
 }
 
 func (s *Session) blacklisted(spec string) ([]BlacklistEntry, error) {
-	found, err := s.table.Resolve(spec)
+	found, err := s.table.Resolve(context.Background(), spec)
 	switch {
 	case errors.Is(err, symbols.ErrUnknownSymbol), errors.Is(err, symbols.ErrUnknownModule):
 		return nil, fmt.Errorf("%w: %w", ErrUnknownSymbol, err)

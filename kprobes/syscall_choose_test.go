@@ -35,7 +35,7 @@ func TestCallsThatPassDoNotStop(t *testing.T) {
 	var ran uint64
 	sp := choosing(kprobes.SyscallBySites, unix.SYS_GETPID, n, seed, &ran)
 	registerSyscall(t, s, sp)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	st := s.SyscallStatus(sp)
 	if st.Passing < 2 && !testprog.BesideUprobes() || st.Passing > st.Optimized {
 		t.Errorf("%d places of %d optimized have calls pass", st.Passing, st.Optimized)
@@ -83,7 +83,7 @@ func chosenCalls(t *testing.T, by kprobes.SyscallWay, opts kprobes.Options, seed
 		return 1
 	}
 	registerSyscall(t, s, sp)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	got := prog.Do(fmt.Sprintf("write %d", calls), "failed")
 	if !strings.HasPrefix(got, fmt.Sprintf("failed %d:", ran)) || ran < calls/n/2 {
 		t.Errorf("%s, %d chosen", got, ran)
@@ -143,7 +143,7 @@ func TestChosenCallsOfThreadsAreExact(t *testing.T) {
 				before := ran
 				prog.Send(fmt.Sprintf("threads %d %d", threads, calls))
 				ok(t, s.SetOptimization(i%2 == 0))
-				s.WaitForOptimizer()
+				s.WaitForOptimizer(t.Context())
 				if got, want := prog.Expect("failed"), fmt.Sprintf("failed %d of %d", ran-before, threads*calls); got != want {
 					t.Errorf("%s, want %s", got, want)
 				}
@@ -196,7 +196,7 @@ func TestChoicesThatMakeNoSense(t *testing.T) {
 		for _, by := range slices.Concat(ways, []kprobes.SyscallWay{kprobes.SyscallAuto}) {
 			prog := start(t, "sysfails")
 			s := attach(t, prog.PID(), kprobes.Options{})
-			err := s.RegisterSyscallProbe(&kprobes.SyscallProbe{Numbers: []int{unix.SYS_GETPID}, By: by, Choose: choose})
+			err := s.RegisterSyscallProbe(t.Context(), &kprobes.SyscallProbe{Numbers: []int{unix.SYS_GETPID}, By: by, Choose: choose})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", by, err, want)
 			}

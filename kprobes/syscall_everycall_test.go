@@ -24,7 +24,7 @@ func besiege(t *testing.T, prog *testprog.Prog, m mode, lib string) {
 	plugged := m.probe("libplug.so:plugged")
 	register(t, s, m.probe("foo"), &kprobes.Kprobe{SymbolName: "libc.so.6:abs"}, plugged)
 	prog.Do("cycle 2 "+lib, "did")
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	closeSession(t, s)
 	prog.CheckClean()
 }

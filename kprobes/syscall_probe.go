@@ -144,17 +144,14 @@ func (r *Regs) syscallArg(n int) string {
 
 // RegisterSyscallProbe places sp. After an error nothing is armed, and nothing stops for it. The error
 // matches ErrNoNumbers, ErrRegistered; ptrace.ErrSeccomp if stops were asked for or are needed and the process has seccomp filters
-// that can't be lifted; ErrIncomplete if sites were asked for and not all of them can be known.
-func (s *Session) RegisterSyscallProbe(sp *SyscallProbe) error {
-	return s.RegisterSyscallProbeContext(context.Background(), sp)
-}
-
-// RegisterSyscallProbeContext is RegisterSyscallProbe for as long as ctx is not done. If it is before sp is placed, sp is not: the error matches
-// ctx.Err() and the context's cause.
-func (s *Session) RegisterSyscallProbeContext(ctx context.Context, sp *SyscallProbe) error {
+// that can't be lifted; ErrIncomplete if sites were asked for and not all of them can be known. If ctx or the session's own context is done before
+// sp is placed, sp is not: the error matches that context's error and cause.
+func (s *Session) RegisterSyscallProbe(ctx context.Context, sp *SyscallProbe) error {
 	if len(sp.Numbers) == 0 {
 		return fmt.Errorf("system calls: %w", ErrNoNumbers)
 	}
+	ctx, forget := s.within(ctx)
+	defer forget()
 	return s.do(func() error {
 		defer s.heeding(ctx)()
 		if sp.own.session != nil {

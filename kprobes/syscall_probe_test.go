@@ -22,7 +22,7 @@ func allNumbers() []int {
 
 func registerSyscall(t testing.TB, s *kprobes.Session, sp *kprobes.SyscallProbe) {
 	t.Helper()
-	if err := s.RegisterSyscallProbe(sp); err != nil {
+	if err := s.RegisterSyscallProbe(t.Context(), sp); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	if len(kps) == 0 {
 		return nil
 	}
-	if err := s.RegisterKprobesContext(s.heeded(), kps); err != nil {
+	if err := s.RegisterKprobes(s.heeded(), kps); err != nil {
 		return err
 	}
 	sp.kps = append(sp.kps, kps...)
@@ -113,7 +113,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kpro
 		r.SetIP(site.Insn)
 		return 1
 	}
-	r.SetIP(kp.Addr.Add(int64(host.Arch.BreakpointAdvance())))
+	r.SetTrapped(kp.Addr)
 	return 0
 }
 

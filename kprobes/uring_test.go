@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -110,7 +111,7 @@ func TestTheKernelsOwnThreadIsTheLast(t *testing.T) {
 				break
 			}
 		}
-		if s, err := kprobes.Attach(prog.PID(), kprobes.Options{}); err == nil {
+		if s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{}); err == nil {
 			t.Error("attached")
 			closeSession(t, s)
 		} else if !strings.Contains(err.Error(), "it has exited") {

@@ -1,6 +1,7 @@
 package kprobes_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestSignalsThatAreBlockedWaitWhenWeAreDead(t *testing.T) {
 					t.Errorf("%s: %q", read, got)
 				}
 				wantAnswered(t, prog, "pending 5", "pending 0")
-				if done, err := kprobes.Recover(prog.PID()); err != nil || done.Regions != 1 {
+				if done, err := kprobes.Recover(context.Background(), prog.PID()); err != nil || done.Regions != 1 {
 					t.Errorf("recovered: %+v, %v", done, err)
 				}
 				wantAnswered(t, prog, "blocked", mask)

@@ -3,7 +3,6 @@ package ptrace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,19 +132,6 @@ func (t *Tracer) leaves(th *Thread) bool {
 	default:
 		return level == givenUpTo && th.at.errand.sheltered
 	}
-}
-
-// AttachContext is Attach for as long as ctx is not done. If it is before the process is attached to, the error matches ErrGivenUp; the tracer must be
-// closed then.
-func (t *Tracer) AttachContext(ctx context.Context, pid int) (*Process, error) {
-	stop := t.CancelOn(ctx)
-	p, err := t.Attach(pid)
-	if errors.Is(err, ErrGivenUp) || !stop() {
-		t.Cancel()
-		t.LetGo()
-		return nil, fmt.Errorf("process %d: %w", pid, ErrGivenUp)
-	}
-	return p, err
 }
 
 // LetGo releases all processes after Cancel, or those in which nothing was changed, and ends the tracer. Threads that were asked to stop, and have

@@ -43,8 +43,8 @@ func TestAThreadIsNotLeftInACallForUs(t *testing.T) {
 	}
 }
 
-// TestAttachContextGivesUp: a process whose threads do not all stop.
-func TestAttachContextGivesUp(t *testing.T) {
+// TestACancelledAttachLetsGo: a process whose threads do not all stop.
+func TestACancelledAttachLetsGo(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "waits"), "4", "deaf")
 	tr, err := New()
 	if err != nil {
@@ -58,10 +58,12 @@ func TestAttachContextGivesUp(t *testing.T) {
 			cancel()
 		}
 	})
+	defer tr.CancelOn(ctx)()
 	derr := tr.Do(func() {
-		if p, err := tr.AttachContext(ctx, prog.PID()); p != nil || !errors.Is(err, ErrGivenUp) {
+		if p, err := tr.Attach(prog.PID()); p != nil || !errors.Is(err, ErrGivenUp) {
 			t.Errorf("the attach ends with %v, %v", p, err)
 		}
+		tr.LetGo()
 		if len(tr.procs) > 0 || len(tr.threads) > 0 {
 			t.Errorf("%d processes and %d threads are left", len(tr.procs), len(tr.threads))
 		}

@@ -246,7 +246,7 @@ func (s *Script) address(v starlark.Value) (arch.Addr, error) {
 		return w.addr(), nil
 	}
 	table := s.session.Symbols()
-	found, err := table.ResolveContext(s.heeded(), name)
+	found, err := table.Resolve(s.heeded(), name)
 	switch {
 	case err == nil && len(found) == 1:
 		return found[0].Addr, nil

@@ -119,7 +119,7 @@ func (s *Script) inject(all []*injection) error {
 	for i, f := range all {
 		rules[i] = f.rule
 	}
-	faults, err := s.injectorOf().AddAllContext(s.heeded(), rules)
+	faults, err := s.injectorOf().AddAll(s.heeded(), rules)
 	if err != nil {
 		return s.ruleError(all, err)
 	}

@@ -79,7 +79,7 @@ func attach(t *testing.T, fixture string, o kprobes.Options) *live {
 	l := &live{t: t, Prog: testprog.Start(t, testprog.Build(t, fixture))}
 	o.Log = func(m string) { t.Errorf("the session warns: %s", m) }
 	var err error
-	if l.s, err = kprobes.Attach(l.PID(), o); err != nil {
+	if l.s, err = kprobes.Attach(context.Background(), l.PID(), o); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -174,14 +174,14 @@ func (s *stand) Symbols() *symbols.Table { return s.table }
 func (s *stand) Done() <-chan struct{}   { return s.done }
 func (s *stand) Do(f func()) error       { f(); return nil }
 
-func (s *stand) RegisterKprobesContext(_ context.Context, kps []*kprobes.Kprobe) error {
+func (s *stand) RegisterKprobes(_ context.Context, kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		s.on[kp] = false
 	}
 	return nil
 }
 
-func (s *stand) RegisterKretprobesContext(_ context.Context, rps []*kprobes.Kretprobe) error {
+func (s *stand) RegisterKretprobes(_ context.Context, rps []*kprobes.Kretprobe) error {
 	for _, rp := range rps {
 		s.on[&rp.KP] = false
 	}
@@ -195,7 +195,7 @@ func (s *stand) UnregisterKprobes(kps []*kprobes.Kprobe) error {
 	return nil
 }
 
-func (s *stand) EnableKprobesContext(_ context.Context, kps []*kprobes.Kprobe) error {
+func (s *stand) EnableKprobes(_ context.Context, kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		if _, known := s.on[kp]; !known {
 			return kprobes.ErrNotRegistered

@@ -38,7 +38,7 @@ func TestHandlersSeeTheCall(t *testing.T) {
 			k = kprobe("foo", pre = pre)
 			at_end(lambda: expect(state.seen == 3 and k.hits == 3, "%s %s" % (state, k.hits)))
 			`)
-			l.s.WaitForOptimizer()
+			l.s.WaitForOptimizer(t.Context())
 			for range 3 {
 				if got := l.Do("call foo 7", "ret"); got != "ret 15" {
 					t.Errorf("foo(7): %s", got)

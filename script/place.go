@@ -14,7 +14,7 @@ import (
 
 // resolve lists the places that p's specification stands for.
 func (p *probe) resolve() ([]*site, error) {
-	found, err := p.s.session.Symbols().ResolveContext(p.s.heeded(), p.spec)
+	found, err := p.s.session.Symbols().Resolve(p.s.heeded(), p.spec)
 	pattern := strings.ContainsAny(p.spec, "*?[")
 	if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(p.spec) != "" && !pattern {
 		at := p.site(p.spec, p.spec, 0)
@@ -122,11 +122,11 @@ func (s *Script) enableAll(probes []*probe) (*probe, error) {
 			enabled = append(enabled, p.kprobes()...)
 		}
 	}
-	if s.session.EnableKprobesContext(s.heeded(), enabled) == nil {
+	if s.session.EnableKprobes(s.heeded(), enabled) == nil {
 		return nil, nil
 	}
 	for _, p := range probes {
-		if err := s.session.EnableKprobesContext(s.heeded(), p.kprobes()); p.enabled && err != nil {
+		if err := s.session.EnableKprobes(s.heeded(), p.kprobes()); p.enabled && err != nil {
 			return p, err
 		}
 	}
@@ -202,11 +202,11 @@ func (p *probe) registerBatch(places []*site) error {
 		for i, at := range places {
 			kps[i] = at.kp
 		}
-		return p.s.session.RegisterKprobesContext(p.s.heeded(), kps)
+		return p.s.session.RegisterKprobes(p.s.heeded(), kps)
 	}
 	rps := make([]*kprobes.Kretprobe, len(places))
 	for i, at := range places {
 		rps[i] = at.rp
 	}
-	return p.s.session.RegisterKretprobesContext(p.s.heeded(), rps)
+	return p.s.session.RegisterKretprobes(p.s.heeded(), rps)
 }

@@ -186,7 +186,7 @@ func (p *probe) enable(on bool) error {
 		return nil
 	}
 	if on {
-		return p.s.session.EnableKprobesContext(p.s.heeded(), p.kprobes())
+		return p.s.session.EnableKprobes(p.s.heeded(), p.kprobes())
 	}
 	var errs []error
 	for _, kp := range p.kprobes() {

@@ -24,10 +24,10 @@ type Session interface {
 	// Do runs f on the thread that handlers run on.
 	Do(f func()) error
 
-	RegisterKprobesContext(context.Context, []*kprobes.Kprobe) error
-	RegisterKretprobesContext(context.Context, []*kprobes.Kretprobe) error
+	RegisterKprobes(context.Context, []*kprobes.Kprobe) error
+	RegisterKretprobes(context.Context, []*kprobes.Kretprobe) error
 	UnregisterKprobes([]*kprobes.Kprobe) error
-	EnableKprobesContext(context.Context, []*kprobes.Kprobe) error
+	EnableKprobes(context.Context, []*kprobes.Kprobe) error
 	DisableKprobe(*kprobes.Kprobe) error
 	Status(*kprobes.Kprobe) kprobes.Status
 }

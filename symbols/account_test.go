@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 // askAbout asks all that may be asked of a file, about n of its functions.
 func askAbout(tab *Table, n int) {
 	for _, spec := range []string{"main", "nope", "ma*", "members.c:11", "results.go:13", "main.F[...]"} {
-		_, _ = tab.Resolve(spec)
+		_, _ = tab.Resolve(context.Background(), spec)
 	}
 	m := tab.Modules()[0]
 	st := m.symbols()

@@ -75,15 +75,36 @@ func (t *Table) Aside(ctx context.Context, f func()) error {
 	}
 }
 
-// ResolveContext is Resolve for as long as ctx is not done. If it is first, the error is ctx.Err(), at once.
-func (t *Table) ResolveContext(ctx context.Context, spec string) ([]Location, error) {
+// Resolve translates one probe specification:
+//
+//	foo          the function foo; its implementation in use if foo is indirect (STT_GNU_IFUNC)
+//	foo+0x12     an address inside foo, hexadecimal or decimal offset
+//	foo+*        every instruction of foo: one Location with Every set
+//	lib.so:foo   in the module of that base name, or of that name before a dot or dash if only one fits;
+//	             the executable is also found by the base name of argv[0] and by the process's comm
+//	lib.so:0x12  a link-time address of the module
+//	0x7f12       an address in the process
+//	file.c:42    every place that the DWARF line table marks as a statement of the line
+//	mem*         every function that matches; *, ? and [a-z]
+//
+// Names are linkage names or demangled ones, with or without parameters and
+// template arguments; main.F[...] is every instance of a generic Go function. A
+// Go import path may be cut to its last element: http.ListenAndServe.
+// An exact name wins before a pattern.
+//
+// The result is sorted by address and never empty without an error. Errors
+// match ErrBadSpec, ErrUnknownSymbol, ErrUnknownModule, ErrAmbiguous (as
+// *AmbiguousError), ErrNotMapped, ErrNotExecutable, ErrNotCode, ErrNoLines, ErrNoLine,
+// ErrUnknownSize or ErrIFuncUnbound.
+// It waits as long as ctx is not done: then the error is ctx.Err(), at once.
+func (t *Table) Resolve(ctx context.Context, spec string) ([]Location, error) {
 	type answer struct {
 		found []Location
 		err   error
 	}
 	got := make(chan answer, 1)
 	if err := t.Aside(ctx, func() {
-		found, err := t.Resolve(spec)
+		found, err := t.resolve(spec)
 		got <- answer{found, err}
 	}); err != nil {
 		return nil, err
@@ -92,8 +113,9 @@ func (t *Table) ResolveContext(ctx context.Context, spec string) ([]Location, er
 	return a.found, a.err
 }
 
-// IndexNamesContext is IndexNames for as long as ctx is not done: then it returns ctx.Err(), at once.
-func (t *Table) IndexNamesContext(ctx context.Context) error { return t.Aside(ctx, t.IndexNames) }
+// IndexNames prepares for many calls of Resolve: from now on, and until the modules
+// change, a linkage name is looked up and not searched for. It reads every symbol once, as long as ctx is not done: then it returns ctx.Err(), at once.
+func (t *Table) IndexNames(ctx context.Context) error { return t.Aside(ctx, t.indexNames) }
 
 // Ready reads, as long as ctx is not done, what Lookup and Function need to answer for the code around a: then they are quick. If ctx is
 // done first, Ready returns ctx.Err() at once.

@@ -23,12 +23,12 @@ func TestNobodyWaitsForAQuestionThatIsGivenUp(t *testing.T) {
 	if err := table.Aside(ctx, func() {
 		close(began)
 		<-goOn
-		_, err := table.Resolve("foo")
+		_, err := table.Resolve(t.Context(), "foo")
 		answered <- err
 	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the question ends with %v", err)
 	}
-	if _, err := table.ResolveContext(ctx, "foo"); !errors.Is(err, context.Canceled) {
+	if _, err := table.Resolve(ctx, "foo"); !errors.Is(err, context.Canceled) {
 		t.Errorf("a later one with %v", err)
 	}
 	if err := table.Close(); err != nil {

@@ -55,7 +55,7 @@ func TestDebugFilesAreFoundByDebugLink(t *testing.T) {
 
 		other := build(t, "lines.c", "-g", "-O2", flag)
 		run(t, "objcopy", "--only-keep-debug", other, debug)
-		if _, err := file(t, prog).Resolve("loop"); err == nil {
+		if _, err := file(t, prog).Resolve(t.Context(), "loop"); err == nil {
 			t.Errorf("%s: a debug file of another program was used", flag)
 		}
 	}

@@ -52,13 +52,13 @@ func TestGoNamesResolveToTheAddressesTheProgramPrints(t *testing.T) {
 				t.Errorf("bytealg.IndexByte is %+v", loc)
 			}
 			// Two instances; a stripped program knows both by one name.
-			if locs, err := tab.Resolve("main.Map[...]"); err != nil || len(locs) != 2 {
+			if locs, err := tab.Resolve(t.Context(), "main.Map[...]"); err != nil || len(locs) != 2 {
 				t.Errorf("main.Map[...] = %v, %v, want two instances", locs, err)
 			}
-			if locs, err := tab.Resolve("main.(*T).*"); err != nil || len(locs) != 2 {
+			if locs, err := tab.Resolve(t.Context(), "main.(*T).*"); err != nil || len(locs) != 2 {
 				t.Errorf("main.(*T).* = %v, %v, want the method and its closure", locs, err)
 			}
-			if locs, err := tab.Resolve("plain.go:13"); err != nil || len(locs) == 0 || !strings.HasPrefix(locs[0].Symbol.Name, "main.(*T).Method") {
+			if locs, err := tab.Resolve(t.Context(), "plain.go:13"); err != nil || len(locs) == 0 || !strings.HasPrefix(locs[0].Symbol.Name, "main.(*T).Method") {
 				t.Errorf("plain.go:13 = %v, %v", locs, err)
 			}
 		})

@@ -144,7 +144,7 @@ func (tg *target) open(t testing.TB, opts ...Option) *Table {
 // one resolves a specification that must name one place.
 func one(t testing.TB, tab *Table, spec string) Location {
 	t.Helper()
-	locs, err := tab.Resolve(spec)
+	locs, err := tab.Resolve(t.Context(), spec)
 	if err != nil {
 		t.Fatalf("Resolve(%q): %v", spec, err)
 	}

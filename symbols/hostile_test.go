@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"sync"
 	"testing"
@@ -18,7 +19,7 @@ func exercise(img *image) {
 	}
 	tab.snap.Store(newSnapshot([]*Module{m}))
 	for _, spec := range []string{"main", "ma*", "nope", "visible+*", "names.c:11", "ns::f(int)", "main.F[...]"} {
-		tab.Resolve(spec)
+		tab.Resolve(context.Background(), spec)
 	}
 	st := m.symbols()
 	for i := range st.entries {
@@ -106,7 +107,7 @@ func TestATableServesManyGoroutines(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for range 20 {
-				locs, err := tab.Resolve([]string{"visible", "strlen", "hidden", "names.c:11"}[i%4])
+				locs, err := tab.Resolve(t.Context(), []string{"visible", "strlen", "hidden", "names.c:11"}[i%4])
 				if err != nil || len(locs) != 1 {
 					t.Error(locs, err)
 					return

@@ -68,7 +68,7 @@ func TestADebugLinkLeadsNowhereElse(t *testing.T) {
 		link(t, prog, name, content)
 		count := opens(t, debug)
 		tg := start(t, prog)
-		if _, err := tg.open(t).Resolve("hidden"); err == nil {
+		if _, err := tg.open(t).Resolve(t.Context(), "hidden"); err == nil {
 			t.Errorf("%q was followed", name)
 		}
 		if n := count(); n != 0 {
@@ -92,7 +92,7 @@ func TestADebugFileThatIsNoneIsNotOpened(t *testing.T) {
 		must(t, put(at))
 		count := opens(t, at)
 		tg := start(t, prog)
-		if _, err := tg.open(t).Resolve("hidden"); err == nil {
+		if _, err := tg.open(t).Resolve(t.Context(), "hidden"); err == nil {
 			t.Errorf("%s: there are symbols", kind)
 		}
 		if n := count(); n != 0 {
@@ -118,7 +118,7 @@ func TestADebugFileIsNotLookedForOutsideOfTheTargetsRoot(t *testing.T) {
 		must(t, os.WriteFile(at, content, 0o644))
 		counts = append(counts, opens(t, at))
 	}
-	if _, err := start(t, filepath.Join(jail, "prog")).open(t, WithDebugDirs(global)).Resolve("hidden"); err != nil {
+	if _, err := start(t, filepath.Join(jail, "prog")).open(t, WithDebugDirs(global)).Resolve(t.Context(), "hidden"); err != nil {
 		t.Fatalf("the debug file is none: %v", err)
 	}
 	if counts[0]()+counts[1]() != 1 {
@@ -130,11 +130,11 @@ func TestADebugFileIsNotLookedForOutsideOfTheTargetsRoot(t *testing.T) {
 		cmd.SysProcAttr = &unix.SysProcAttr{Chroot: jail}
 		return startCmd(t, cmd)
 	}
-	if _, err := chrooted().open(t, WithDebugDirs(global)).Resolve("hidden"); err == nil || counts[0]()+counts[1]() != 0 {
+	if _, err := chrooted().open(t, WithDebugDirs(global)).Resolve(t.Context(), "hidden"); err == nil || counts[0]()+counts[1]() != 0 {
 		t.Errorf("a file outside of its root was used: %v", err)
 	}
 	must(t, os.Rename(debug, filepath.Join(jail, "prog.debug")))
-	if _, err := chrooted().open(t, WithDebugDirs(global)).Resolve("hidden"); err != nil {
+	if _, err := chrooted().open(t, WithDebugDirs(global)).Resolve(t.Context(), "hidden"); err != nil {
 		t.Errorf("the file in its root was not used: %v", err)
 	}
 }

@@ -54,7 +54,7 @@ func TestALineNamesOnePlaceInEachInlinedCopy(t *testing.T) {
 	}{
 		{"lines.c:4", 2}, {"lines.c:9", 1}, {"lines.c:11", 1}, {"testdata/lines.c:16", 1}, {"./lines.c:16", 1}, {"prog:lines.c:16", 1},
 	} {
-		locs, err := tab.Resolve(c.spec)
+		locs, err := tab.Resolve(t.Context(), c.spec)
 		if err != nil || len(locs) != c.n {
 			t.Errorf("%s = %v, %v, want %d places", c.spec, locs, err, c.n)
 		}
@@ -64,20 +64,20 @@ func TestALineNamesOnePlaceInEachInlinedCopy(t *testing.T) {
 			}
 		}
 	}
-	if _, err := tab.Resolve("lines.c:5000"); !errors.Is(err, ErrNoLine) {
+	if _, err := tab.Resolve(t.Context(), "lines.c:5000"); !errors.Is(err, ErrNoLine) {
 		t.Errorf("lines.c:5000: %v", err)
 	}
-	if _, err := tab.Resolve("lines.c:1"); !errors.Is(err, ErrNoLine) {
+	if _, err := tab.Resolve(t.Context(), "lines.c:1"); !errors.Is(err, ErrNoLine) {
 		t.Errorf("lines.c:1: %v", err)
 	}
-	if _, err := tab.Resolve("lines.c:3"); err == nil || !strings.Contains(err.Error(), "code nearby: 4") {
+	if _, err := tab.Resolve(t.Context(), "lines.c:3"); err == nil || !strings.Contains(err.Error(), "code nearby: 4") {
 		t.Errorf("lines.c:3: %v, want the lines nearby", err)
 	}
 }
 
 func TestLinesOfAStrippedFileSayWhichDebugFileIsMissing(t *testing.T) {
 	tab := file(t, build(t, "lines.c", "-s"), WithDebugDirs("/nowhere"))
-	_, err := tab.Resolve("lines.c:9")
+	_, err := tab.Resolve(t.Context(), "lines.c:9")
 	if !errors.Is(err, ErrNoLines) || !strings.Contains(err.Error(), "/nowhere/.build-id/") {
 		t.Errorf("error %v, want one that names the debug file", err)
 	}

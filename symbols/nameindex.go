@@ -14,9 +14,7 @@ type nameIndex struct {
 	next  []int32          // by entry: the next of the same hash, -1 for none
 }
 
-// IndexNames prepares for many calls of Resolve: from now on, and until the modules
-// change, a linkage name is looked up and not searched for. It reads every symbol once.
-func (t *Table) IndexNames() {
+func (t *Table) indexNames() {
 	for _, m := range t.snap.Load().named {
 		m.symbols().indexNames()
 	}

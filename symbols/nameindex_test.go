@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ func TestAnIndexChangesNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer indexed.Close()
-	indexed.IndexNames()
+	indexed.IndexNames(t.Context())
 	names := []string{"", "nothing", "main.", "runtime.memmove.abi0"}
 	for i, s := range plain.Symbols("") {
 		if i%50 == 0 {
@@ -51,11 +52,11 @@ func TestAnIndexedNameOfAModuleIsNotSearchedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer table.Close()
-	table.IndexNames()
+	table.IndexNames(t.Context())
 	for _, spec := range []string{"runtime.memmove", "runtime.memmove+1"} {
 		spec = filepath.Base(exe) + ":" + spec
 		allocated := testing.AllocsPerRun(3, func() {
-			if locs, err := table.Resolve(spec); err != nil || len(locs) != 1 {
+			if locs, err := table.Resolve(t.Context(), spec); err != nil || len(locs) != 1 {
 				t.Fatalf("%s: %v, %v", spec, locs, err)
 			}
 		})
@@ -66,7 +67,7 @@ func TestAnIndexedNameOfAModuleIsNotSearchedFor(t *testing.T) {
 }
 
 func answer(t *Table, name string) (s string) {
-	locs, err := t.Resolve(name)
+	locs, err := t.Resolve(context.Background(), name)
 	for _, l := range locs {
 		s += fmt.Sprintf("%s %s %s; ", l, l.Addr, l.Symbol.Source)
 	}

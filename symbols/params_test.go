@@ -150,7 +150,7 @@ func TestFloatsAreUnknownWithoutVectorRegisters(t *testing.T) {
 
 func TestParametersWithoutDebugInformationAreAnError(t *testing.T) {
 	tab := file(t, build(t, "params.c", "-s"))
-	loc, err := tab.Resolve("0x" + strings.TrimPrefix(entryOf(tab).String(), "0x"))
+	loc, err := tab.Resolve(t.Context(), "0x"+strings.TrimPrefix(entryOf(tab).String(), "0x"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestRefreshFollowsDlopenDlcloseAndExec(t *testing.T) {
 	lib := build(t, "plugin.c", "-shared", "-fPIC")
 	tg := start(t, build(t, "loader.c", "-ldl"))
 	tab := tg.open(t)
-	if _, err := tab.Resolve("plugin_entry"); !errors.Is(err, ErrUnknownSymbol) {
+	if _, err := tab.Resolve(t.Context(), "plugin_entry"); !errors.Is(err, ErrUnknownSymbol) {
 		t.Fatalf("before dlopen: %v", err)
 	}
 	libc := one(t, tab, "libc:malloc")
@@ -89,7 +89,7 @@ func TestLocalFunctionsOfOneNameInTwoModulesAreAmbiguous(t *testing.T) {
 	tg := start(t, prog)
 	tg.tell(t, "open "+lib, "done")
 	tab := tg.open(t)
-	_, err := tab.Resolve("shared_name")
+	_, err := tab.Resolve(t.Context(), "shared_name")
 	var many *AmbiguousError
 	if !errors.As(err, &many) || len(many.Candidates) != 2 || !errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Fatalf("shared_name: %v", err)
@@ -128,7 +128,7 @@ func TestAnIndirectFunctionThatNobodyCallsIsAnError(t *testing.T) {
 		if !s.IFunc {
 			continue
 		}
-		_, err := tab.Resolve("libc.so.6:" + s.Name)
+		_, err := tab.Resolve(t.Context(), "libc.so.6:"+s.Name)
 		if errors.Is(err, ErrIFuncUnbound) {
 			found = true
 			if !strings.Contains(err.Error(), "has not bound "+s.Name) {
@@ -270,7 +270,7 @@ func TestAnUnknownModuleIsAnsweredByTheMappedOnes(t *testing.T) {
 		"nothing-like-it:foo": `unknown module: "nothing-like-it", mapped are prog, `,
 		"progg:foo":           "did you mean prog",
 	} {
-		_, err := tab.Resolve(spec)
+		_, err := tab.Resolve(t.Context(), spec)
 		if !errors.Is(err, ErrUnknownModule) || !strings.Contains(fmt.Sprint(err), says) {
 			t.Errorf("%s: %v, want %q", spec, err, says)
 		}

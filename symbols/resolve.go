@@ -10,28 +10,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Resolve translates one probe specification:
-//
-//	foo          the function foo; its implementation in use if foo is indirect (STT_GNU_IFUNC)
-//	foo+0x12     an address inside foo, hexadecimal or decimal offset
-//	foo+*        every instruction of foo: one Location with Every set
-//	lib.so:foo   in the module of that base name, or of that name before a dot or dash if only one fits;
-//	             the executable is also found by the base name of argv[0] and by the process's comm
-//	lib.so:0x12  a link-time address of the module
-//	0x7f12       an address in the process
-//	file.c:42    every place that the DWARF line table marks as a statement of the line
-//	mem*         every function that matches; *, ? and [a-z]
-//
-// Names are linkage names or demangled ones, with or without parameters and
-// template arguments; main.F[...] is every instance of a generic Go function. A
-// Go import path may be cut to its last element: http.ListenAndServe.
-// An exact name wins before a pattern.
-//
-// The result is sorted by address and never empty without an error. Errors
-// match ErrBadSpec, ErrUnknownSymbol, ErrUnknownModule, ErrAmbiguous (as
-// *AmbiguousError), ErrNotMapped, ErrNotExecutable, ErrNotCode, ErrNoLines, ErrNoLine,
-// ErrUnknownSize or ErrIFuncUnbound.
-func (t *Table) Resolve(spec string) ([]Location, error) {
+// resolve is Resolve, for as long as it takes.
+func (t *Table) resolve(spec string) ([]Location, error) {
 	queries, err := parseSpec(spec)
 	if err != nil {
 		return nil, err

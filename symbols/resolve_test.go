@@ -67,7 +67,7 @@ func TestEveryFunctionOfAFileIsFoundWhereNmFindsIt(t *testing.T) {
 	prog := build(t, "names.c", "-static", "-no-pie")
 	tab := file(t, prog)
 	for name, addr := range nm(t, "--defined-only", prog) {
-		locs, err := tab.Resolve(name)
+		locs, err := tab.Resolve(t.Context(), name)
 		var many *AmbiguousError
 		switch {
 		case errors.As(err, &many):
@@ -132,7 +132,7 @@ func TestSpecifications(t *testing.T) {
 		{spec: "names.c:1", err: ErrNoLine, says: "names.c:1"},
 		{spec: "other.c:1", err: ErrNoLine, says: "other.c"},
 	} {
-		locs, err := tab.Resolve(c.spec)
+		locs, err := tab.Resolve(t.Context(), c.spec)
 		if !errors.Is(err, c.err) {
 			t.Errorf("Resolve(%q): error %v, want %v", c.spec, err, c.err)
 			continue
@@ -154,7 +154,7 @@ func TestSpecifications(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tab.Resolve(counter.Addr.String()); !errors.Is(err, ErrNotExecutable) || !errors.Is(err, unix.EINVAL) {
+	if _, err := tab.Resolve(t.Context(), counter.Addr.String()); !errors.Is(err, ErrNotExecutable) || !errors.Is(err, unix.EINVAL) {
 		t.Errorf("a variable's address: %v", err)
 	}
 	every := one(t, tab, "visible+*").Every
@@ -183,7 +183,7 @@ func TestOverloadsAreToldApartByTheirParameters(t *testing.T) {
 			t.Errorf("%s is %s, want %s", c.spec, got.Symbol.Linkage, c.linkage)
 		}
 	}
-	_, err := tab.Resolve("ns::over")
+	_, err := tab.Resolve(t.Context(), "ns::over")
 	var many *AmbiguousError
 	if !errors.As(err, &many) || !errors.Is(err, ErrAmbiguous) || len(many.Candidates) != 2 {
 		t.Fatalf("ns::over: %v, want two candidates", err)
@@ -193,7 +193,7 @@ func TestOverloadsAreToldApartByTheirParameters(t *testing.T) {
 			t.Errorf("%q does not name %s", err, s)
 		}
 	}
-	if locs, err := tab.Resolve("ns::over*"); err != nil || len(locs) != 2 {
+	if locs, err := tab.Resolve(t.Context(), "ns::over*"); err != nil || len(locs) != 2 {
 		t.Errorf("ns::over* = %v, %v, want both", locs, err)
 	}
 }

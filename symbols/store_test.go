@@ -260,7 +260,7 @@ func TestInlinedCallsAreCounted(t *testing.T) {
 func TestAFunctionOfWhichNothingIsLeftIsSaidToBeInlined(t *testing.T) {
 	tab := file(t, build(t, "results.go"))
 	for name, inlined := range map[string]bool{"internal/byteorder.LEUint64": true, "internal/abi.NoEscapee": false, "nosuch.NoEscape": false, "a": false, "": false} {
-		_, err := tab.Resolve(name)
+		_, err := tab.Resolve(t.Context(), name)
 		if got := err != nil && strings.Contains(err.Error(), "inlined every call"); got != inlined || inlined && !errors.Is(err, ErrUnknownSymbol) {
 			t.Errorf("%s: %v", name, err)
 		}

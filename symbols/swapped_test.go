@@ -73,9 +73,9 @@ func TestFilesThatChangeTheirNamesAllTheTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		locs, err := tab.Resolve(filepath.Base(path) + ":visible")
+		locs, err := tab.Resolve(t.Context(), filepath.Base(path)+":visible")
 		if err != nil {
-			locs, err = tab.Resolve("visible")
+			locs, err = tab.Resolve(t.Context(), "visible")
 		}
 		if err == nil && len(locs) == 1 && locs[0].Addr == tg.said["visible"] {
 			right++

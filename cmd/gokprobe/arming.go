@@ -24,6 +24,14 @@ func (r *request) arming(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, r.duration+armGrace, errTooLate)
 }
 
+// startOnly is ctx for what begins a session, until begun is called: a session ends with its context, and the command ends its own in another order, by
+// what is to be told of it.
+func startOnly(ctx context.Context) (starts context.Context, begun func()) {
+	starts, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	part := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return starts, func() { part() }
+}
+
 // unarmed is what is told of an attach or an arming that ended with err: that the user has ended it is no failure.
 func (s stdio) unarmed(ctx context.Context, pid int, err error) error {
 	switch cause := context.Cause(ctx); {

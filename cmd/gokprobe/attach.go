@@ -97,7 +97,9 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	defer in.stop()
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
-	sess, err := kprobes.AttachContext(ctx, pid, req.options(std))
+	starts, begun := startOnly(ctx)
+	sess, err := kprobes.Attach(starts, pid, req.options(std))
+	begun()
 	switch {
 	case errors.Is(err, kprobes.ErrGivenUp):
 		return std.unarmed(ctx, pid, err)

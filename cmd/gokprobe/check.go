@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -73,7 +74,7 @@ func (f *facts) trial() error {
 	}
 	defer c.kill()
 	f.tellTextWritable(c.pid())
-	s, err := kprobes.Attach(c.pid(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), c.pid(), kprobes.Options{})
 	if err != nil {
 		return err
 	}

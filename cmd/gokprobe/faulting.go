@@ -47,10 +47,10 @@ func (w *work) placeFaults(ctx context.Context) error {
 	if f.req.random {
 		w.std.warn("the seed is %d; with -seed %d the same calls are chosen", f.req.seed, f.req.seed)
 	}
-	if f.faults, err = f.in.AddAllContext(ctx, rules); err != nil {
+	if f.faults, err = f.in.AddAll(ctx, rules); err != nil {
 		return injectError(err)
 	}
-	w.optimize(ctx)
+	_ = w.sess.WaitForOptimizer(ctx)
 	for _, fault := range f.faults {
 		if skipped := fault.Skipped(); skipped != "" {
 			w.std.warn("some places of %s are not probed: %s", fault.Name(), skipped)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -288,7 +289,7 @@ func (r injectRequest) rules(table *symbols.Table) ([]inject.Rule, error) {
 
 // functionRange is the addresses of a function.
 func functionRange(table *symbols.Table, spec string) (fault.Range, error) {
-	found, err := table.Resolve(spec)
+	found, err := table.Resolve(context.Background(), spec)
 	if err != nil {
 		return fault.Range{}, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -77,7 +78,7 @@ func TestRecordsPrintWhatHandlersPrint(t *testing.T) {
 	} {
 		t.Run(c.src, func(t *testing.T) {
 			bin := compileFixture(t, c.src, c.flags...)
-			sess, err := kprobes.Launch(kprobes.Command{Path: bin, Args: []string{bin}}, kprobes.Options{})
+			sess, err := kprobes.Launch(context.Background(), kprobes.Command{Path: bin, Args: []string{bin}}, kprobes.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,14 +144,14 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 	} {
 		p := testprog.Start(t, testprog.Build(t, c.fixture, c.flags...))
 		dry := said(p, "call 1")
-		sess, err := kprobes.Attach(p.PID(), kprobes.Options{})
+		sess, err := kprobes.Attach(context.Background(), p.PID(), kprobes.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want, got []string
 		optimized := 0
 		for name := range dry {
-			found, err := sess.Symbols().Resolve(name)
+			found, err := sess.Symbols().Resolve(t.Context(), name)
 			if err != nil {
 				continue
 			}
@@ -170,7 +171,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 				if err := sess.RegisterKprobe(kp); err != nil {
 					t.Fatal(err)
 				}
-				sess.WaitForOptimizer()
+				sess.WaitForOptimizer(t.Context())
 				if sess.Status(kp).Mechanism == kprobes.Optimized {
 					optimized++
 				}
@@ -180,7 +181,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 				if err := sess.DisableKprobe(kp); err != nil {
 					t.Fatal(err)
 				}
-				sess.WaitForOptimizer()
+				sess.WaitForOptimizer(t.Context())
 				if err := sess.UnregisterKprobe(kp); err != nil {
 					t.Fatal(err)
 				}

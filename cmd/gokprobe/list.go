@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,7 +159,7 @@ func (l *lister) list(pattern string) error {
 	if pattern == "" {
 		return &classed{errPlace, fmt.Errorf("there are no symbols; addresses can still be probed")}
 	}
-	found, err := l.table.Resolve(pattern)
+	found, err := l.table.Resolve(context.Background(), pattern)
 	if err != nil {
 		return &classed{errPlace, fmt.Errorf("nothing to list: %w", err)}
 	}
@@ -270,7 +271,7 @@ func (l *lister) addLine(r *row, at arch.Addr) {
 
 // judgeIndirect tells where a probe on an indirect function goes.
 func (l *lister) judgeIndirect(r *row) {
-	found, err := l.table.Resolve(r.Module + ":" + r.Linkage)
+	found, err := l.table.Resolve(context.Background(), r.Module+":"+r.Linkage)
 	if err != nil {
 		r.Reason = oneLine(err.Error())
 		return

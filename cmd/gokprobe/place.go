@@ -93,13 +93,13 @@ func (pl *placer) registerBatch(ctx context.Context, places []place) error {
 
 func (pl *placer) registerAll(ctx context.Context, probes []*probe) error {
 	if probes[0].ret == nil {
-		return pl.sess.RegisterKprobesContext(ctx, kprobesOf(probes))
+		return pl.sess.RegisterKprobes(ctx, kprobesOf(probes))
 	}
 	rps := make([]*kprobes.Kretprobe, len(probes))
 	for i, p := range probes {
 		rps[i] = &p.ret.rp
 	}
-	return pl.sess.RegisterKretprobesContext(ctx, rps)
+	return pl.sess.RegisterKretprobes(ctx, rps)
 }
 
 func kprobesOf(probes []*probe) []*kprobes.Kprobe {
@@ -116,11 +116,11 @@ func (pl *placer) arm(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if pl.sess.EnableKprobesContext(ctx, kprobesOf(probes)) == nil {
+		if pl.sess.EnableKprobes(ctx, kprobesOf(probes)) == nil {
 			continue
 		}
 		for _, p := range probes { // which one is it?
-			if err := pl.sess.EnableKprobesContext(ctx, []*kprobes.Kprobe{p.kp}); err != nil {
+			if err := pl.sess.EnableKprobes(ctx, []*kprobes.Kprobe{p.kp}); err != nil {
 				return placeError(p.name, err)
 			}
 		}

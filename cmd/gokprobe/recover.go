@@ -52,7 +52,7 @@ func recoverProcess(std stdio, pid int) error {
 			return true
 		}
 	}
-	done, err := recoverAll(std, pid, func() (*kprobes.Recovered, error) { return kprobes.RecoverContext(interrupted, pid) }, wait)
+	done, err := recoverAll(std, pid, func() (*kprobes.Recovered, error) { return kprobes.Recover(interrupted, pid) }, wait)
 	var refused *ptrace.AttachError
 	switch {
 	case errors.As(err, &refused):

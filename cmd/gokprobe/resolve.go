@@ -48,7 +48,7 @@ func (r *resolver) resolveAll(ctx context.Context, specs []string) ([]place, err
 			return nil, err
 		}
 		name, suffixed := strings.CutSuffix(spec, event.ReturnSuffix)
-		found, err := r.table.Resolve(name)
+		found, err := r.table.Resolve(ctx, name)
 		if library(name, err) {
 			if isPattern(name) {
 				return nil, placeError(spec, fmt.Errorf("%w; a pattern does not wait for a library, give names to wait for", err))
@@ -94,7 +94,7 @@ func (r *resolver) expand(spec string, found []symbols.Location) []place {
 		return []place{{name: spec, addr: found[0].Addr, symbol: spec}}
 	}
 	if r.follow {
-		r.table.IndexNames() // unique looks up the names of them all
+		r.table.IndexNames(context.Background()) // unique looks up the names of them all
 	}
 	var places []place
 	for _, loc := range found {
@@ -117,7 +117,7 @@ func (r *resolver) unique(loc symbols.Location) string {
 		return ""
 	}
 	spec := loc.Symbol.Module.Name + ":" + loc.Symbol.Linkage
-	if found, err := r.table.Resolve(spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
+	if found, err := r.table.Resolve(context.Background(), spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
 		return ""
 	}
 	return spec

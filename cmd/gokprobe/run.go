@@ -77,10 +77,12 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	}
 	relay := newRelay()
 	defer relay.stop()
-	sess, err := kprobes.LaunchContext(relay.ctx, kprobes.Command{
+	starts, begun := startOnly(relay.ctx)
+	sess, err := kprobes.Launch(starts, kprobes.Command{
 		Path: program, Args: command, Env: os.Environ(),
 		Files: []*os.File{std.in, std.out.file, os.Stderr},
 	}, req.options(std))
+	begun()
 	if err != nil {
 		return attachError(fmt.Errorf("cannot run %s under probes: %w", command[0], err))
 	}

@@ -297,7 +297,9 @@ func scriptAttached(std stdio, pid int, req scriptRequest) error {
 	defer in.stop()
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
-	sess, err := kprobes.AttachContext(ctx, pid, req.options(std))
+	starts, begun := startOnly(ctx)
+	sess, err := kprobes.Attach(starts, pid, req.options(std))
+	begun()
 	switch {
 	case errors.Is(err, kprobes.ErrGivenUp):
 		return errors.Join(std.unarmed(ctx, pid, err), sn.close(nil))
@@ -336,10 +338,12 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	}
 	relay := newRelay()
 	defer relay.stop()
-	sess, err := kprobes.LaunchContext(relay.ctx, kprobes.Command{
+	starts, begun := startOnly(relay.ctx)
+	sess, err := kprobes.Launch(starts, kprobes.Command{
 		Path: program, Args: command, Env: os.Environ(),
 		Files: []*os.File{std.in, std.out.file, os.Stderr},
 	}, req.options(std))
+	begun()
 	if err != nil {
 		return attachError(errors.Join(fmt.Errorf("cannot run %s under a scenario: %w", command[0], err), sn.close(nil)))
 	}

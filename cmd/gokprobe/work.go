@@ -88,25 +88,12 @@ func (w *work) placeProbes(ctx context.Context) error {
 	if err := pl.arm(ctx); err != nil {
 		return err
 	}
-	w.optimize(ctx)
+	_ = w.sess.WaitForOptimizer(ctx)
 	for _, p := range w.rec.probes {
 		p.status = w.sess.Status(p.kp)
 	}
 	pl.warnings(w.std.warn)
 	return nil
-}
-
-// optimize waits until the probes that can be reached by jumps are.
-func (w *work) optimize(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		w.sess.WaitForOptimizer()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
 }
 
 // announce prints the line that scripts wait for.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -37,7 +38,7 @@ func (p program) show(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
 }
 
 func address(s *kprobes.Session, symbol string) kprobes.Ptr {
-	found, err := s.Symbols().Resolve(symbol)
+	found, err := s.Symbols().Resolve(context.Background(), symbol)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func main() {
 	pid := flag.Int("p", 0, "process to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(*pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -40,12 +41,12 @@ func main() {
 	except := flag.String("nosymbol", "*_close", "functions not to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(*pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	found, err := s.Symbols().Resolve(*symbols)
+	found, err := s.Symbols().Resolve(context.Background(), *symbols)
 	if err != nil {
 		log.Print(err)
 		return
@@ -56,7 +57,7 @@ func main() {
 			rps = append(rps, probe(l.Symbol.Name, l.Addr))
 		}
 	}
-	if err := s.RegisterKretprobes(rps); err != nil {
+	if err := s.RegisterKretprobes(context.Background(), rps); err != nil {
 		log.Print("register_fprobe failed: ", err)
 		return
 	}

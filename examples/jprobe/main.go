@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -29,7 +30,7 @@ func main() {
 	pid := flag.Int("p", 0, "process to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(*pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

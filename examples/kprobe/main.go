@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -35,7 +36,7 @@ func main() {
 	symbol := flag.String("symbol", "kernel_clone", "function to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(*pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -27,12 +28,12 @@ func main() {
 	symbol := flag.String("symbol", "open_account", "function to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(*pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	found, err := s.Symbols().Resolve(*symbol)
+	found, err := s.Symbols().Resolve(context.Background(), *symbol)
 	if err != nil {
 		log.Print(err)
 		return

@@ -1,6 +1,7 @@
 package fetch_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -57,7 +58,7 @@ func randomArg(r *rand.Rand, name string) fetch.Arg {
 func TestTheTargetFetchesWhatTheTracerFetches(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	p := testprog.Start(t, testprog.Build(t, "prey"))
-	s, err := kprobes.Attach(p.PID(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), p.PID(), kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestTheTargetFetchesWhatTheTracerFetches(t *testing.T) {
 			if err := s.RegisterKprobe(kp); err != nil {
 				t.Fatal(err)
 			}
-			s.WaitForOptimizer()
+			s.WaitForOptimizer(t.Context())
 			if s.Status(kp).Mechanism == kprobes.Optimized {
 				optimized++
 			}

@@ -1,6 +1,7 @@
 package values
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -21,7 +22,7 @@ func object(table *symbols.Table, name string) (arch.Addr, bool) {
 	if v, err := table.Object(name); err == nil {
 		return v.Addr, true
 	}
-	if found, err := table.Resolve(name); err == nil && len(found) == 1 {
+	if found, err := table.Resolve(context.Background(), name); err == nil && len(found) == 1 {
 		return found[0].Addr, true
 	}
 	return 0, false
@@ -29,7 +30,7 @@ func object(table *symbols.Table, name string) (arch.Addr, bool) {
 
 // functionOf is the function of a name or address.
 func functionOf(table *symbols.Table, name string) (start, end uint64, ok bool) {
-	found, err := table.Resolve(name)
+	found, err := table.Resolve(context.Background(), name)
 	if err != nil || len(found) != 1 {
 		return 0, 0, false
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -55,7 +56,7 @@ func resolve(bin, symbol string) error {
 		return err
 	}
 	defer t.Close()
-	_, err = t.Resolve(symbol)
+	_, err = t.Resolve(context.Background(), symbol)
 	return err
 }
 

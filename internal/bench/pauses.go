@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,7 @@ func (m *pauseSeries) round(t *target) error {
 		return err
 	}
 	start := time.Now()
-	s, err := kprobes.Attach(t.pid(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package debugfstest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func newBench(t *testing.T, bin, plug string, o kprobes.Options) *bench {
 	b.env = append(os.Environ(), "PREY="+bin, "PLUG="+plug, fmt.Sprintf("OFFSET=%#x", fileOffset(t, bin, "target")),
 		"LC_ALL=C", "PID="+fmt.Sprint(b.prey.PID()))
 	var err error
-	if b.session, err = kprobes.Attach(b.prey.PID(), o); err != nil {
+	if b.session, err = kprobes.Attach(context.Background(), b.prey.PID(), o); err != nil {
 		t.Fatalf("attach: %v", err)
 	}
 	tree := debugfs.New(b.session, debugfs.Options{})
@@ -144,7 +145,7 @@ func (b *bench) run(script string) {
 
 // answer has the program do something, once all probes are as they are to be.
 func (b *bench) answer(question string) string {
-	b.session.WaitForOptimizer()
+	b.session.WaitForOptimizer(context.Background())
 	if question == "settle" {
 		return "settled"
 	}

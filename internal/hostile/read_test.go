@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -30,7 +31,7 @@ func read(path string) string {
 	defer t.Close()
 	said := []any{t.Modules()[0].BuildID}
 	for _, spec := range []string{"main", "visible", "ma*", "nope", "visible+*", "names.c:11", "ns::f(int)", "main.F[...]", "plain.go:13", "params.c:20"} {
-		locs, err := t.Resolve(spec)
+		locs, err := t.Resolve(context.Background(), spec)
 		said = append(said, len(locs), err != nil)
 	}
 	p := kprobes.NewPreview(t, t.FileMemory())
@@ -58,7 +59,7 @@ func recoverProcess(pid string) string {
 	if err != nil {
 		return err.Error()
 	}
-	r, err := kprobes.Recover(n)
+	r, err := kprobes.Recover(context.Background(), n)
 	return fmt.Sprintf("%+v, %v", r, err)
 }
 

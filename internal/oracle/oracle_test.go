@@ -3,6 +3,7 @@
 package oracle_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -69,7 +70,7 @@ func TestOracleAProgramCannotTellThatAnInstructionIsProbed(t *testing.T) {
 func (o *oracle) attach() {
 	o.t.Helper()
 	o.h = startHarness(o.t, o.bin)
-	s, err := kprobes.Attach(o.h.prog.PID(), kprobes.Options{Log: func(m string) { o.t.Errorf("session warns: %s", m) }})
+	s, err := kprobes.Attach(context.Background(), o.h.prog.PID(), kprobes.Options{Log: func(m string) { o.t.Errorf("session warns: %s", m) }})
 	if err != nil {
 		o.t.Fatal(err)
 	}

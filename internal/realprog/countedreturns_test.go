@@ -17,7 +17,7 @@ func TestRedisCountedReturns(t *testing.T) {
 	s := attach(t, c.pid, kprobes.Options{})
 	rps := c.register(t, s)
 	for range 3 {
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 		sameText(t, "with calls counted", want, c.work(t))
 	}
 	c.check(t, s, rps)

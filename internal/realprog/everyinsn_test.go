@@ -62,7 +62,7 @@ func TestEveryInstructionOfHotFunctions(t *testing.T) {
 // and compares the places with objdump's.
 func everyInstruction(t *testing.T, s *kprobes.Session, m mode, function string) []*kprobes.Kprobe {
 	t.Helper()
-	locs, err := s.Symbols().Resolve(function)
+	locs, err := s.Symbols().Resolve(t.Context(), function)
 	if err != nil || len(locs) != 1 {
 		t.Fatalf("%s: %v, %v", function, locs, err)
 	}

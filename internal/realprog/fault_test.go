@@ -15,7 +15,7 @@ import (
 func failing(t testing.TB, s *kprobes.Session, r inject.Rule) (stop func() inject.Stats) {
 	t.Helper()
 	in := inject.New(s, inject.Options{Log: func(m string) { t.Logf("inject warns: %s", m) }})
-	f, err := in.Add(r)
+	f, err := in.Add(t.Context(), r)
 	if err != nil {
 		t.Fatalf("inject: %v", err)
 	}

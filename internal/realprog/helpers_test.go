@@ -1,6 +1,7 @@
 package realprog
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -131,10 +132,10 @@ func (c campaign) probed(t *testing.T, m mode, want string) hits {
 		}
 		kps = append(kps, kp)
 	}
-	if err := s.RegisterKprobes(kps); err != nil {
+	if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 		t.Fatalf("register: %v", err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	got := c.work(t)
 	h := hits{}
 	for _, kp := range kps {
@@ -162,7 +163,7 @@ func (c campaign) probed(t *testing.T, m mode, want string) hits {
 func attach(t testing.TB, pid int, opts kprobes.Options) *kprobes.Session {
 	t.Helper()
 	opts.Log = testprog.NoWarnings(t)
-	s, err := kprobes.Attach(pid, opts)
+	s, err := kprobes.Attach(context.Background(), pid, opts)
 	if err != nil {
 		t.Fatalf("attach: %v", err)
 	}

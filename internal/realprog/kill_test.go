@@ -2,6 +2,7 @@ package realprog
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -32,9 +33,9 @@ func TestRedisSurvivesAKilledTracer(t *testing.T) {
 		kill()
 		r.same(t, "after that", want)
 		r.save(t)
-		done, err := kprobes.Recover(r.PID())
+		done, err := kprobes.Recover(context.Background(), r.PID())
 		for err == nil && done.Kept > 0 {
-			done, err = kprobes.Recover(r.PID())
+			done, err = kprobes.Recover(context.Background(), r.PID())
 		}
 		if err != nil {
 			t.Fatalf("round %d: recover: %v", i, err)
@@ -90,7 +91,7 @@ func TestTracer(t *testing.T) {
 	if err != nil {
 		return
 	}
-	s, err := kprobes.Attach(pid, kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestTracer(t *testing.T) {
 			}
 			kps = append(kps, kp)
 		}
-		if err := s.RegisterKprobes(kps); err != nil {
+		if err := s.RegisterKprobes(t.Context(), kps); err != nil {
 			t.Fatal(err)
 		}
 		if first {

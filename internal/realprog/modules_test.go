@@ -1,6 +1,7 @@
 package realprog
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,14 +39,14 @@ func TestPythonImportsUnderProbes(t *testing.T) {
 			prog := start(t, dir, tools[0], script)
 			suffix := strings.TrimPrefix(prog.Expect("suffix"), "suffix ")
 			var warned []string
-			s, err := kprobes.Attach(prog.PID(), kprobes.Options{Log: testprog.ButUprobes(func(text string) { warned = append(warned, text) })})
+			s, err := kprobes.Attach(context.Background(), prog.PID(), kprobes.Options{Log: testprog.ButUprobes(func(text string) { warned = append(warned, text) })})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = s.Close() })
 			decimal, ctypes, call := m.probe("_decimal"+suffix+":PyInit__decimal"), m.probe("_ctypes"+suffix+":PyInit__ctypes"), m.probe("libffi.so:ffi_call")
 			malloc := m.probe("libc.so.6:malloc")
-			if err := s.RegisterKprobes([]*kprobes.Kprobe{decimal, ctypes, call, malloc}); err != nil {
+			if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{decimal, ctypes, call, malloc}); err != nil {
 				t.Fatal(err)
 			}
 			if len(warned) != 3 {

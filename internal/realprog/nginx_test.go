@@ -180,7 +180,7 @@ func TestNginxReloadsUnderProbes(t *testing.T) {
 			want := n.work(t)
 			s := attach(t, n.PID(), kprobes.Options{Follow: follow})
 			spawns, requests := boosted.probe("ngx_spawn_process"), stepped.probe("ngx_http_process_request")
-			if err := s.RegisterKprobes([]*kprobes.Kprobe{spawns, requests}); err != nil {
+			if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{spawns, requests}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 3 {

@@ -1,6 +1,7 @@
 package realprog
 
 import (
+	"context"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,7 @@ func (c optimized) run(t *testing.T) {
 	before := testprog.TakeSnapshot(t, c.pid)
 	s := attach(t, c.pid, kprobes.Options{})
 	kps := c.register(t, s)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	c.check(t, s, kps)
 	sameText(t, "with jumps", want, c.work(t))
 	var hits uint64
@@ -42,7 +43,7 @@ func (c optimized) run(t *testing.T) {
 	if err := s.UnregisterKprobes(kps); err != nil {
 		t.Errorf("unregister: %v", err)
 	}
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	sameText(t, "without jumps", want, c.work(t))
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
@@ -58,7 +59,7 @@ func (c optimized) register(t testing.TB, s *kprobes.Session) (kps []*kprobes.Kp
 	seen := map[string]bool{}
 	var all []*kprobes.Kprobe
 	for _, spec := range c.specs {
-		found, err := s.Symbols().Resolve(spec)
+		found, err := s.Symbols().Resolve(t.Context(), spec)
 		if err != nil {
 			t.Fatalf("%s: %v", spec, err)
 		}
@@ -82,7 +83,7 @@ func registerParts(s *kprobes.Session, kps []*kprobes.Kprobe, good func([]*kprob
 	for _, kp := range kps {
 		kp.Flags = 0 // an attempt that fails disables
 	}
-	if s.RegisterKprobes(kps) == nil {
+	if s.RegisterKprobes(context.Background(), kps) == nil {
 		good(kps)
 		return 0
 	}

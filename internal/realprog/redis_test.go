@@ -157,7 +157,7 @@ func TestRedisSavesInBackground(t *testing.T) {
 			before := testprog.TakeSnapshot(t, r.PID())
 			s := attach(t, r.PID(), kprobes.Options{Follow: follow})
 			saves, writes := boosted.probe("rdbSaveBackground"), boosted.probe("rdbSaveObject")
-			if err := s.RegisterKprobes([]*kprobes.Kprobe{saves, writes}); err != nil {
+			if err := s.RegisterKprobes(t.Context(), []*kprobes.Kprobe{saves, writes}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 3 {

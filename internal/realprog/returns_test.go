@@ -48,7 +48,7 @@ func (c returns) register(t testing.TB, s *kprobes.Session) []*kprobes.Kretprobe
 	var rps []*kprobes.Kretprobe
 	seen := map[string]bool{}
 	for _, spec := range c.specs {
-		found, err := s.Symbols().Resolve(spec)
+		found, err := s.Symbols().Resolve(t.Context(), spec)
 		if errors.Is(err, symbols.ErrIFuncUnbound) {
 			continue // the program has not called it
 		}

@@ -116,7 +116,7 @@ func (w *whole) everyInsn(t *testing.T, s *kprobes.Session, m mode, functions []
 			}
 		}
 	}
-	if err := s.RegisterKprobes(kps); err == nil {
+	if err := s.RegisterKprobes(t.Context(), kps); err == nil {
 		return kps
 	}
 	return w.oneByOne(t, s, m, kps)
@@ -149,7 +149,7 @@ func (w *whole) oneByOne(t *testing.T, s *kprobes.Session, m mode, kps []*kprobe
 // bodies are the functions of one name: local ones of several files may share it.
 func bodies(t testing.TB, s *kprobes.Session, function string) []symbols.Location {
 	t.Helper()
-	locs, err := s.Symbols().Resolve(function + "+*")
+	locs, err := s.Symbols().Resolve(t.Context(), function+"+*")
 	if ambiguous := new(symbols.AmbiguousError); errors.As(err, &ambiguous) {
 		locs = nil
 		for _, sym := range s.Symbols().Symbols(function) {

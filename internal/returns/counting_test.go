@@ -113,12 +113,12 @@ func playOptimized(t *testing.T, p program, c playing, follow func(*testing.T, i
 	s := attach(t, target.PID(), c, kprobes.Options{})
 	f := follow(t, target.PID(), p, c)
 	register(t, s, f)
-	s.WaitForOptimizer()
+	s.WaitForOptimizer(t.Context())
 	for range 3 {
 		if got := play(target, c, rounds); got != want {
 			t.Errorf("followed it says %q, unprobed %q", got, want)
 		}
-		s.WaitForOptimizer()
+		s.WaitForOptimizer(t.Context())
 	}
 	for _, rp := range f.probes {
 		if st := s.Status(&rp.KP); st.Mechanism == kprobes.Optimized {

@@ -1,6 +1,7 @@
 package returns
 
 import (
+	"context"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -142,7 +143,7 @@ func attach(t *testing.T, pid int, c playing, opts kprobes.Options) *kprobes.Ses
 			t.Errorf("session warns: %s", m)
 		}
 	}
-	s, err := kprobes.Attach(pid, opts)
+	s, err := kprobes.Attach(context.Background(), pid, opts)
 	if err != nil {
 		t.Fatalf("attach: %v", err)
 	}
@@ -159,7 +160,7 @@ func closeSession(t testing.TB, s *kprobes.Session) {
 
 func register(t testing.TB, s *kprobes.Session, f *follower) {
 	t.Helper()
-	if err := s.RegisterKretprobes(f.probes); err != nil {
+	if err := s.RegisterKretprobes(t.Context(), f.probes); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package returns
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -105,7 +106,7 @@ func (s *siege) operate() {
 	case 5:
 		s.follow(1 + s.rng.Uint64N(50))
 	case 6:
-		s.session.WaitForOptimizer()
+		s.session.WaitForOptimizer(context.Background())
 	}
 }
 
@@ -124,7 +125,7 @@ func (s *siege) renew() {
 		rp.KP.Addr, rp.KP.Flags = 0, 0
 	}
 	if len(some) > 0 {
-		err = errors.Join(err, s.session.RegisterKretprobes(some))
+		err = errors.Join(err, s.session.RegisterKretprobes(context.Background(), some))
 	}
 	if err != nil {
 		s.t.Errorf("renewing: %v", err)
@@ -149,7 +150,7 @@ func (s *siege) toggle() {
 func (s *siege) follow(n uint64) {
 	switch {
 	case slices.ContainsFunc(s.f.probes, func(rp *kprobes.Kretprobe) bool { return rp.EntryHandler == nil }):
-		s.session.WaitForOptimizer()
+		s.session.WaitForOptimizer(context.Background())
 	case !slices.Contains(s.on, false):
 		s.f.await(n)
 	}
