@@ -18,33 +18,33 @@ type heldMasks [trampoline.MaxHeldMasks]*ptrace.Thread
 func (s hooks) KeepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
 	for d := range s.domains {
 		if d.space == th.Proc.Space {
-			return d.keepMask(th, own, instead)
+			return d.masks.keepMask(th, own, instead)
 		}
 	}
 	return false
 }
 
-func (d *domain) keepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
-	n, ok := d.maskPlace(th)
-	if !ok || d.region.NoteHeldMask(n, trampoline.HeldMask{TID: th.TID, Own: uint64(own), Instead: uint64(instead)}) != nil {
+func (mk *masks) keepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
+	n, ok := mk.maskPlace(th)
+	if !ok || mk.d.region.NoteHeldMask(n, trampoline.HeldMask{TID: th.TID, Own: uint64(own), Instead: uint64(instead)}) != nil {
 		return false
 	}
-	d.heldMasks[n] = th
+	mk.heldMasks[n] = th
 	return true
 }
 
 // maskPlace is a place where nothing is noted, or only of a thread that is gone.
-func (d *domain) maskPlace(th *ptrace.Thread) (n int, ok bool) {
-	for n, other := range d.heldMasks {
+func (mk *masks) maskPlace(th *ptrace.Thread) (n int, ok bool) {
+	for n, other := range mk.heldMasks {
 		if other == nil || other == th {
 			return n, true
 		}
 	}
 	alive := map[*ptrace.Thread]bool{}
-	for _, th := range d.space.Threads() {
+	for _, th := range mk.d.space.Threads() {
 		alive[th] = true
 	}
-	for n, other := range d.heldMasks {
+	for n, other := range mk.heldMasks {
 		if !alive[other] {
 			return n, true
 		}
@@ -55,9 +55,9 @@ func (d *domain) maskPlace(th *ptrace.Thread) (n int, ok bool) {
 // MaskGiven implements ptrace.Handler.
 func (s hooks) MaskGiven(th *ptrace.Thread) {
 	for d := range s.domains {
-		for n, other := range d.heldMasks {
+		for n, other := range d.masks.heldMasks {
 			if other == th {
-				d.heldMasks[n] = nil
+				d.masks.heldMasks[n] = nil
 				_ = d.region.NoteHeldMask(n, trampoline.HeldMask{})
 			}
 		}
@@ -71,7 +71,7 @@ func (s hooks) Lessened(th *ptrace.Thread, m ptrace.Sigset) bool {
 		if d.space != th.Proc.Space {
 			continue
 		}
-		for _, set := range d.sets {
+		for _, set := range d.masks.sets {
 			if less, ok := set.Unforced(); ok && less&^never == m {
 				return true
 			}

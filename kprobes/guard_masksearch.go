@@ -47,13 +47,13 @@ func init() {
 }
 
 // keyOfCode reads all code in r, as it is without us.
-func (d *domain) keyOfCode(r arch.Range) (codeKey, error) {
+func (mk *masks) keyOfCode(r arch.Range) (codeKey, error) {
 	if r.Len() > syscallsites.MostCode {
 		return codeKey{}, fmt.Errorf("the code at %s is too large to be searched: %d MiB", r.Start, r.Len()>>20)
 	}
 	var h maphash.Hash
 	h.SetSeed(searchedCode.seed)
-	err := syscallsites.Windows(searched{d}, r, func(own arch.Range, start arch.Addr, code []byte) bool {
+	err := syscallsites.Windows(searched{mk.d}, r, func(own arch.Range, start arch.Addr, code []byte) bool {
 		_, _ = h.Write(code[own.Start-start : own.End-start])
 		return true
 	})

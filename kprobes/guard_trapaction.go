@@ -37,10 +37,10 @@ import (
 // by without (ptrace.Handler).
 
 // actionCall is called for a thread at a breakpoint of det's tail.
-func (s *Session) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+func (hs *hits) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	regs.SetIP(det.End) // it makes the call itself
 	call := actionArgs(regs)
-	if !d.guard.has(unix.SIGTRAP) || call.size != setLen || d.watchesCall(det.End) {
+	if !d.guard.has(unix.SIGTRAP) || call.size != setLen || d.masks.watchesCall(det.End) {
 		return
 	}
 	th.RestoreTrap()
@@ -50,7 +50,7 @@ func (s *Session) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arc
 	}
 	var errno unix.Errno
 	if call.action != 0 {
-		done, err := d.setAction(th.Proc, call.action)
+		done, err := d.guard.setAction(th.Proc, call.action)
 		if !done {
 			return
 		}
@@ -77,26 +77,25 @@ func actionArgs(regs arch.Regs) (call struct {
 }
 
 // watchesCall tells whether somebody wants to see the calls of rt_sigaction that are made at insn.
-func (d *domain) watchesCall(insn arch.Addr) bool {
-	return d.sites[insn] != nil || slices.ContainsFunc(d.session.syscalls, func(sp *SyscallProbe) bool {
+func (mk *masks) watchesCall(insn arch.Addr) bool {
+	return mk.d.sites[insn] != nil || slices.ContainsFunc(mk.d.session.syscalls.all, func(sp *SyscallProbe) bool {
 		return slices.Contains(sp.Numbers, unix.SYS_RT_SIGACTION)
 	})
 }
 
 // passGuard sends a thread that the guard is about to send to the program's own handler there, where another signal's handler may see it. All that the handler
 // gets is in registers that the guard does not change; see arch.GuardOwnCode for what it has in memory.
-func (d *domain) passGuard(regs arch.Regs) {
-	g := &d.guard.state
+func (g *guard) passGuard(regs arch.Regs) {
 	sig, _ := regs.Arg(0)
 	info, _ := regs.Arg(1)
 	b := make([]byte, 8)
-	if regs.IP() >= g.Restorer || sig != uint64(unix.SIGTRAP) || d.space.ReadMemory(g.Place.SavedAction(int(sig)), b) != nil {
+	if regs.IP() >= g.d.guard.state.Restorer || sig != uint64(unix.SIGTRAP) || g.d.space.ReadMemory(g.d.guard.state.Place.SavedAction(int(sig)), b) != nil {
 		return
 	}
 	if handler := arch.Addr(binary.LittleEndian.Uint64(b)); handler > ignored {
 		const errno, n = 4, 4 // si_errno
-		if d.space.ReadMemory(arch.Addr(info)+errno, b[:n]) == nil && binary.LittleEndian.Uint32(b) == arch.GuardOwnCode {
-			_ = d.space.WriteMemory(arch.Addr(info)+errno, make([]byte, n))
+		if g.d.space.ReadMemory(arch.Addr(info)+errno, b[:n]) == nil && binary.LittleEndian.Uint32(b) == arch.GuardOwnCode {
+			_ = g.d.space.WriteMemory(arch.Addr(info)+errno, make([]byte, n))
 		}
 		regs.SetIP(handler)
 	}
@@ -106,17 +105,17 @@ func (d *domain) passGuard(regs arch.Regs) {
 const ignored = 1
 
 // setAction makes the action at at the program's own in p. done is false if the thread is to set it itself, and nothing has happened.
-func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno unix.Errno) {
-	if d.space.Processes()[0] != p {
+func (g *guard) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno unix.Errno) {
+	if g.d.space.Processes()[0] != p {
 		handler := make([]byte, setLen)
-		if d.space.ReadMemory(at, handler) != nil || !bytes.Equal(handler, make([]byte, setLen)) {
+		if g.d.space.ReadMemory(at, handler) != nil || !bytes.Equal(handler, make([]byte, setLen)) {
 			return false, 0
 		}
 		p.DefaultTrap()
 		return true, 0
 	}
-	g, code := &d.guard, d.guardHandler(unix.SIGTRAP)
-	code.OnStack = d.runsGo() // behind the handler that comes now
+	code := g.guardHandler(unix.SIGTRAP)
+	code.OnStack = g.runsGo() // behind the handler that comes now
 	err := p.Remote(func(r *ptrace.Remote) error {
 		_, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(unix.SIGTRAP), uint64(at), 0, setLen)
 		if errors.As(err, &errno) {
@@ -127,7 +126,7 @@ func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno un
 			return err
 		}
 		done = true
-		place := g.state.Place
+		place := g.d.guard.state.Place
 		err = r.Guard(unix.SIGTRAP, code, place.SavedAction(int(unix.SIGTRAP)), place.ScratchAction(), func() error { return nil })
 		if err != nil {
 			r.ForgetTrap()
@@ -135,11 +134,11 @@ func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno un
 		return err
 	})
 	if errors.Is(err, ptrace.ErrOnce) {
-		g.state.Installed &^= 1 << uint(unix.SIGTRAP)
-		err = d.region.NoteGuard(g.state)
+		g.d.guard.state.Installed &^= 1 << uint(unix.SIGTRAP)
+		err = g.d.region.NoteGuard(g.d.guard.state)
 	}
 	if err != nil && !ptrace.Departed(err) {
-		d.session.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
+		g.d.session.warn("the process may not survive if gokprobe is killed: %v", g.d.unlessEnding(err))
 	}
 	return done, errno
 }

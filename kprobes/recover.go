@@ -54,18 +54,18 @@ func recoverMeant(ctx context.Context, pid int, meant *ptrace.Identity) (*Recove
 
 // putRight undoes, before an attach, what a killed tracer has left in the process: its breakpoints would be taken for the program's
 // own, and two guards can't both have the signals. Where that is refused, so is the attach, which says why.
-func (s *Session) putRight(ctx context.Context, pid int) {
-	r, err := recoverMeant(ctx, pid, s.opts.Meant)
+func (tg *target) putRight(ctx context.Context, pid int) {
+	r, err := recoverMeant(ctx, pid, tg.s.opts.Meant)
 	var refused *ptrace.AttachError
 	if errors.Is(err, ErrGivenUp) || errors.As(err, &refused) || errors.Is(err, ErrOwnerAlive) || errors.Is(err, os.ErrPermission) || err != nil && r == nil {
 		return
 	}
-	_ = s.do(func() error {
+	_ = tg.s.do(func() error {
 		if r.Regions > 0 {
-			s.warn("a killed gokprobe had left %d places patched; they were put right", r.Patches)
+			tg.s.warn("a killed gokprobe had left %d places patched; they were put right", r.Patches)
 		}
 		if err != nil {
-			s.warn("putting right what a killed gokprobe had left: %v", err)
+			tg.s.warn("putting right what a killed gokprobe had left: %v", err)
 		}
 		return nil
 	})
@@ -89,31 +89,31 @@ func GuardianMain() {
 }
 
 // startGuardian sees to it that there is one. What it is to know it has been told before.
-func (s *Session) startGuardian() {
+func (tg *target) startGuardian() {
 	guardian.Start(func(err error) {
-		_ = s.do(func() error {
-			s.warn("there is no guardian process: if gokprobe is killed, the process has to be put right by gokprobe recover: %v", err)
+		_ = tg.s.do(func() error {
+			tg.s.warn("there is no guardian process: if gokprobe is killed, the process has to be put right by gokprobe recover: %v", err)
 			return nil
 		})
 	})
 }
 
 // endGuardian is called by the tracer's thread when it lets nothing go any more by its end.
-func (s *Session) endGuardian() {
-	for d := range s.domains {
-		d.told.Release()
+func (tg *target) endGuardian() {
+	for d := range tg.s.domains {
+		d.guard.told.Release()
 	}
-	s.tracing.End()
+	tg.tracing.End()
 }
 
 // holdOther is called when p leaves the address space: the guardian is to look for another process there.
-func (d *domain) holdOther(space *ptrace.Space, p *ptrace.Process) {
-	if d.told.PID() != p.PID {
+func (g *guard) holdOther(space *ptrace.Space, p *ptrace.Process) {
+	if g.told.PID() != p.PID {
 		return
 	}
 	for _, q := range space.Processes() {
 		if q != p {
-			d.told.Move(q.PID, q.StartTime())
+			g.told.Move(q.PID, q.StartTime())
 			return
 		}
 	}

@@ -109,7 +109,7 @@ func (s *Session) RegisterKretprobe(rp *Kretprobe) error {
 func (s *Session) RegisterKretprobes(ctx context.Context, rps []*Kretprobe) error {
 	kps := entries(rps)
 	adopt := func(i int) { kps[i].ret = rps[i] }
-	return s.registerAll(ctx, kps, adopt)
+	return s.registry.registerAll(ctx, kps, adopt)
 }
 
 func entries(rps []*Kretprobe) []*Kprobe {
@@ -203,7 +203,7 @@ func (rp *Kretprobe) end() []*site {
 	}
 	for ri := range rp.live {
 		if ri.domain != nil {
-			ri.domain.unlink(ri)
+			ri.domain.followed.unlink(ri)
 		}
 		ri.probe = nil
 	}

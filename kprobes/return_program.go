@@ -37,23 +37,23 @@ func (st *site) returnsOf(rp *Kretprobe, n int) error {
 func (rp *Kretprobe) timed() bool { return rp.KP.Program != nil }
 
 // returnPrograms is what det does when a call has returned, nil if that is nothing.
-func (d *domain) returnPrograms(det *detour, dead arch.Dead) (arch.Body, error) {
+func (fo *followed) returnPrograms(det *detour, dead arch.Dead) (arch.Body, error) {
 	var all sequence
 	for _, rp := range det.site.recorders {
-		entry := rp.entryIn(d)
+		entry := rp.entryIn(fo.d)
 		if entry == nil {
 			continue
 		}
-		line, err := d.newCallLine(entry, rp)
+		line, err := fo.newCallLine(entry, rp)
 		if err != nil {
 			return nil, err
 		}
-		rec, err := d.newRecordingOf(&rp.KP, det.site.addr, func(p program.Program) program.Program { return p.Where("line", int32(line.id)) })
+		rec, err := fo.d.recorder.newRecordingOf(&rp.KP, det.site.addr, func(p program.Program) program.Program { return p.Where("line", int32(line.id)) })
 		if err != nil {
 			return nil, err
 		}
 		det.returned = append(det.returned, rec)
-		body, err := d.compile(rec, program.Target{Site: det.site.addr - arch.Addr(host.Arch.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
+		body, err := fo.d.recorder.compile(rec, program.Target{Site: det.site.addr - arch.Addr(host.Arch.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
 		if err != nil {
 			return nil, err
 		}

@@ -26,12 +26,12 @@ func (s *Session) Close() error {
 			again = false
 			if s.closed {
 				err = s.closeErr
-				s.endGuardian()
+				s.target.endGuardian()
 				return
 			}
 			s.endCalls()
 			last := own || !time.Now().Before(end)
-			if again = !last && s.anyInsideVfork((*domain).guarded); again {
+			if again = !last && s.heed.anyInsideVfork(func(d *domain) bool { return d.guard.guarded() }); again {
 				return // before anybody is stopped
 			}
 			s.closed = true
@@ -40,7 +40,7 @@ func (s *Session) Close() error {
 				s.closed, again = false, true
 				return
 			}
-			defer s.endGuardian()
+			defer s.target.endGuardian()
 			if err != nil && s.dying() {
 				err = nil // nobody is left to be harmed
 			}
@@ -85,18 +85,18 @@ func (s *Session) release(last bool) (waits bool, err error) {
 	if err = errors.Join(errs...); waits {
 		return true, err
 	}
-	for _, kp := range s.probes {
+	for _, kp := range s.registry.probes {
 		kp.session, kp.placements = nil, nil
 		if kp.ret != nil {
 			kp.ret.end()
 			kp.ret = nil
 		}
 	}
-	s.probes = nil
-	for _, sp := range s.syscalls {
+	s.registry.probes = nil
+	for _, sp := range s.syscalls.all {
 		sp.own.session = nil
 	}
-	s.syscalls = nil
+	s.syscalls.all = nil
 	return false, err
 }
 
@@ -112,12 +112,12 @@ func (d *domain) release(last bool) error {
 	var errs []error
 	ending, left, folded, waits := false, false, true, false
 	err := d.space.Freeze(func(frozen *ptrace.Frozen) error {
-		if waits = !last && d.guarded() && d.insideVfork(); waits {
+		if waits = !last && d.guard.guarded() && d.insideVfork(); waits {
 			return nil
 		}
 		try := func(f func()) { folded = d.session.try(f) && folded }
-		if d.busy {
-			try(func() { d.update() })
+		if d.linker.busy {
+			try(func() { d.linker.update() })
 		}
 		d.released = true
 		delete(d.session.domains, d)
@@ -125,17 +125,17 @@ func (d *domain) release(last bool) error {
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
-		d.giveBackMasks()
+		d.masks.giveBackMasks()
 		d.session.tracer.SettleForks(d.space)
-		try(d.drainLast)
-		try(func() { d.foldCalls(false) })
-		try(d.foldAll)
-		try(d.endBoards)
+		try(d.recorder.drainLast)
+		try(func() { d.followed.foldCalls(false) })
+		try(d.detours.foldAll)
+		try(d.upcalls.endBoards)
 		ending = d.ending()
 		errs = append(errs, d.text.While(frozen).RestoreAll(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
 		if left = !ending && d.stuck(); !left {
 			d.space.Part() // before the guard goes, and the code that threads stand in
-			errs = append(errs, d.region.Wipe(), d.unmap())
+			errs = append(errs, d.region.Wipe(), d.memory.unmap())
 		}
 		for _, p := range d.space.Processes() {
 			errs = append(errs, d.session.tracer.Detach(p))
@@ -148,14 +148,14 @@ func (d *domain) release(last bool) error {
 	err = errors.Join(append(errs, err)...)
 	kept := errors.Is(err, errInsideVfork)
 	if !kept { // else the guardian is to go on, when we end
-		d.told.Release()
+		d.guard.told.Release()
 	}
 	if folded { // else somebody may still read there
-		for _, m := range d.shared {
+		for _, m := range d.memory.shared {
 			m.Unmap()
 		}
 	}
-	d.closeTable()
+	d.linker.closeTable()
 	d.neighbours.close()
 	if err != nil && (left || kept || len(d.space.Threads()) > 0 && !ending) {
 		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
@@ -171,10 +171,10 @@ func (d *domain) unblocks(at arch.Addr) bool {
 }
 
 // unmap removes the injected region from the target.
-func (d *domain) unmap() error {
-	err := d.removeGuard()
+func (m *memory) unmap() error {
+	err := m.d.guard.removeGuard()
 	if err == nil { // else it stays, with its memory
-		err = d.space.Unmap(d.mapped()...)
+		err = m.d.space.Unmap(m.mapped()...)
 	}
 	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
 		return nil // the last threads are dying; the mapping harms nobody
@@ -183,20 +183,20 @@ func (d *domain) unmap() error {
 }
 
 // guarded tells whether there is a guard to be given up.
-func (d *domain) guarded() bool { return d.guard.state.Installed != 0 }
+func (g *guard) guarded() bool { return g.d.guard.state.Installed != 0 }
 
 // removeGuard puts the program's own actions back, in each process. It comes after the original code and before
 // the region goes: a process whose actions still lead there would die of its next signal.
-func (d *domain) removeGuard() error {
-	if !d.guarded() {
+func (g *guard) removeGuard() error {
+	if !g.guarded() {
 		return nil
 	}
-	done, err := recovery.Unguard(d.space, &d.guard.state)
+	done, err := recovery.Unguard(g.d.space, &g.d.guard.state)
 	if err == nil && !done {
 		err = ptrace.ErrNoThread
 	}
 	if err == nil {
-		d.guard.state.Installed = 0
+		g.d.guard.state.Installed = 0
 	}
 	return err
 }

@@ -12,11 +12,18 @@ import (
 // it. So what is done there heeds a context: it is looked at between two steps, none of which is long, and before anything of the target is
 // changed. What reads files does so on a goroutine that is not waited for any more (symbols, Table.Aside).
 
-// heeding has what is done from now on, on the tracer's thread, end when ctx does; what it returns ends that.
-func (s *Session) heeding(ctx context.Context) (end func()) {
-	before := s.heeds
-	s.heeds = ctx
-	return func() { s.heeds = before }
+// heed is what bounds the thing that a session's tracer is doing.
+type heed struct {
+	s       *Session
+	heeds   context.Context // it ends with this; nil: with nothing
+	patient bool            // it can be done again, and is not to be done while a process is inside vfork(2)
+}
+
+// until has what is done from now on, on the tracer's thread, end when ctx does; what it returns ends that.
+func (he *heed) until(ctx context.Context) (end func()) {
+	before := he.heeds
+	he.heeds = ctx
+	return func() { he.heeds = before }
 }
 
 // within is ctx, cut short by the session's end. What it returns must be called when it is not used any more.
@@ -46,16 +53,16 @@ func (c cutShort) Err() error {
 	return c.Context.Err()
 }
 
-// heeded is the context of what is being done on the tracer's thread.
-func (s *Session) heeded() context.Context {
-	if s.heeds == nil {
+// context is the context of what is being done on the tracer's thread.
+func (he *heed) context() context.Context {
+	if he.heeds == nil {
 		return context.Background()
 	}
-	return s.heeds
+	return he.heeds
 }
 
 // wanted is why what is being done on the tracer's thread is to end now, nil if it is to go on.
-func (s *Session) wanted() error { return over(s.heeded()) }
+func (he *heed) wanted() error { return over(he.context()) }
 
 // over is what is said of ctx when it is done: its error, and its cause.
 func over(ctx context.Context) error {
@@ -68,8 +75,8 @@ func over(ctx context.Context) error {
 
 // readSymbols reads what is needed of the symbols around at. The error is that of wanted.
 func (d *domain) readSymbols(at arch.Addr) error {
-	if table := d.symbols(); table != nil {
-		_ = table.Ready(d.session.heeded(), at)
+	if table := d.linker.symbols(); table != nil {
+		_ = table.Ready(d.session.heed.context(), at)
 	}
-	return d.session.wanted()
+	return d.session.heed.wanted()
 }

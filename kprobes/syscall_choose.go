@@ -161,11 +161,11 @@ func (sp *SyscallProbe) State(cell int) uint64 {
 }
 
 // chooses tells whether the call that a thread stands in front of, which no Program has decided, is to have the Enter of sp.
-func (s *Session) chooses(ts *threadState, sp *SyscallProbe) bool {
+func (sc *syscallProbes) chooses(ts *threadState, sp *SyscallProbe) bool {
 	if sp.own.checked == nil {
 		sp.hits.Add(1)
 		return true
 	}
-	ts.regs.domain.keepState(&sp.own)
-	return s.interpret(ts, &sp.own, &ts.regs)
+	ts.regs.domain.recorder.keepState(&sp.own)
+	return sc.s.records.interpret(ts, &sp.own, &ts.regs)
 }
