@@ -7,9 +7,10 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// Masks of signals that threads have while the tracer holds signals back, until they are out of a copy or body (ptrace.Hold). If we are killed
-// meanwhile they keep those: a thread would never again get a signal that is sent. So each is noted in the region, and whoever recovers the process gives it back. What
-// can't be noted is not changed.
+// Masks of signals that threads have while the tracer holds signals back, until they
+// are out of a copy or body (ptrace.Hold). If we are killed meanwhile they keep those:
+// a thread would never again get a signal that is sent. So each is noted in the region,
+// and a recovery gives it back. What can't be noted is not changed.
 
 // heldMasks are the threads whose masks are noted, in their places.
 type heldMasks [trampoline.MaxHeldMasks]*ptrace.Thread

@@ -17,9 +17,9 @@ import (
 //     behind it, at the jump back.
 //   - Stepped, if there is a PostHandler, or for the reason that the plan gives: the copy
 //     ends at a breakpoint.
-//   - Emulated: near branches. The processor raises what it would raise, and with the
-//     details that only it knows, so whatever does not simply work is traced instead; so is
-//     a branch of a program that traces itself and expects a trap after it.
+//   - Emulated: near branches. Only the processor knows the details of an exception, so
+//     a branch that would fault is traced instead. A branch of a target that steps
+//     itself, and expects a trap after it, is traced, too.
 //   - Traced: the copy leaves for elsewhere; the processor's single-step trap comes
 //     before anything there is executed. Then Resume moves the outcome to where it would
 //     have been. A copy that raises an exception has not been executed and is retried.

@@ -12,8 +12,8 @@ import (
 )
 
 // Close disarms everything, puts the code back, and lets the process go as if it had
-// never been held. The error says what could not be undone. A second call waits for the first, does
-// nothing, and returns the same.
+// never been held. The error lists changes that could not be undone. A second call
+// waits for the first, does nothing, and returns the same.
 //
 // A process that is inside vfork(2) for seconds keeps injected memory that does nothing: the error says so, and the guardian, the next attach,
 // or Recover takes it away.
@@ -62,14 +62,15 @@ func (s *Session) Close() error {
 	return err
 }
 
-// endCalls takes threads back from the functions that handlers have called, and has no handler call another one.
+// endCalls takes threads back from the functions that handlers have called. No handler
+// can call another one afterwards.
 func (s *Session) endCalls() {
 	s.closing = true
 	s.try(func() { s.tracer.RecallAll(callGrace) })
 }
 
-// release gives back every process of the session. Unless this is the last attempt, those that can't give up all just now are left as they are, and
-// waits tells so.
+// release gives back every process of the session. Unless this is the last attempt,
+// processes that can't give up all just now are left as they are, and waits is set.
 func (s *Session) release(last bool) (waits bool, err error) {
 	var errs []error
 	s.endCalls()
@@ -102,9 +103,9 @@ func (s *Session) release(last bool) (waits bool, err error) {
 
 // release puts the address space back as it was and lets its processes go. Unless this is the last attempt it does nothing if that has to wait.
 //
-// Everything happens in one Freeze: while no thread runs, those that stand at a
-// breakpoint or in a slot are moved to the same place in the original code, then the
-// code is put back, then the region, which nobody can reach any more, is unmapped.
+// Everything happens in one Freeze. While no thread runs, threads at a breakpoint or in
+// a slot are moved to the same place in the original code. Then the code is put back.
+// Then the region, which nobody can reach any more, is unmapped.
 func (d *domain) release(last bool) error {
 	if d.released {
 		return nil
