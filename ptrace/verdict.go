@@ -45,8 +45,9 @@ func IntoCopy() Verdict { return Verdict{way: intoCopy} }
 // to trap: if it is the thread's next stop, nobody asks for the siginfo.
 func IntoCopyUntil(trap arch.Addr) Verdict { return Verdict{way: intoCopy, trap: trap} }
 
-// StepOnce has the thread execute one instruction of ours, by the processor's own single-stepping, after which Handler.SingleStepped is
-// called. Like IntoKernel's that request holds until then, whatever other stops come between, or until another Verdict.
+// StepOnce has the thread execute one instruction of ours when it is resumed, by the processor's own single-stepping. Handler.SingleStepped is
+// called when the processor reports the step's end. An instruction that raises an exception has no such end: Handler.Breakpoint or
+// Handler.Signal is called for that instead, and the request holds. Like IntoKernel's it holds over all other stops, until another Verdict.
 func StepOnce() Verdict { return Verdict{way: stepOnce} }
 
 // IntoKernel has Handler.Entered called when the thread enters a system call by the copy of an instruction, which copied
