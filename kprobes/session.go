@@ -66,7 +66,6 @@ type Session struct {
 	toldCopied    bool // that the program has copied our bytes
 	launched      bool // the process was started for it
 	closed        bool
-	closeErr      error           // what Close has returned
 	closing       bool            // Close has begun: no handler begins a call
 	heeds         context.Context // what is being done ends with it; nil: with nothing
 	patient       bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
@@ -85,6 +84,8 @@ type Session struct {
 	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
 
 	disturbances atomic.Uint64 // by others
+
+	untold atomic.Pointer[error] // why the session could not be closed when its context was done
 
 	threads atomic.Pointer[[]*ThreadWatcher]
 

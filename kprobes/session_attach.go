@@ -119,7 +119,7 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (*Sessi
 		return nil, err
 	}
 	s.startGuardian()                                   // while the caller goes on: nothing waits for it, and nothing is patched yet
-	context.AfterFunc(s.life, func() { _ = s.Close() }) // the caller's Close tells the error
+	context.AfterFunc(s.life, s.closeAlone)
 	return s, nil
 }
 
