@@ -169,6 +169,10 @@ func (s *Slot) Origin(ip Addr) (orig Addr, executed, ok bool) {
 type Regs interface {
 	IP() Addr
 	SetIP(Addr)
+	// Trapped is the address of the breakpoint that a thread with this IP has executed, if it has.
+	Trapped() Addr
+	// SetTrapped makes the IP that of a thread which has executed a breakpoint at a.
+	SetTrapped(a Addr)
 	SP() Addr
 	SetSP(Addr)
 	FP() Addr // frame pointer register

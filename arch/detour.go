@@ -81,24 +81,58 @@ type Body interface {
 // BodyCode is a generated body.
 type BodyCode struct {
 	Code []byte
-	// Traps are the addresses of breakpoints that call the tracer. At each of them all
-	// registers and flags are as at the site. The tracer sends the thread on to the
-	// first copy or elsewhere.
-	Traps []Addr
-	// Chosen are the addresses of breakpoints that call the tracer because a program has chosen the
-	// hit (program.Program.Decides). At each of them all registers and flags are as at the
-	// site; the program has run, and nothing behind it. A thread that goes on behind such a breakpoint
-	// does the rest of the body.
-	Chosen []Addr
-	// Waits are the addresses of breakpoints at which a thread waits for the answer to an
-	// upcall whose registers lie in a mailbox.
-	Waits []Addr
-	// Fixups are the instructions that may fault, and where the thread goes on then.
-	Fixups []Fixup
+	Stops
 }
 
-// Fixup is an entry of a body's exception table (the kernel's extable).
-type Fixup struct{ At, To Addr }
+// Stop is an instruction of a detour at which a thread may stop for the tracer: a breakpoint, or one that may fault.
+type Stop struct {
+	At  Addr
+	Why StopReason
+	// To is where the thread goes on if there is no tracer, and behind a fault always. The zero value in a body stands for the first copy.
+	To Addr
+}
+
+// StopReason is why a thread stops in a detour.
+type StopReason uint8
+
+const (
+	// StopUntaken is a breakpoint of a body that leaves the hit to the tracer. All registers and flags are as at
+	// the site, and nothing has happened.
+	StopUntaken StopReason = iota
+	// StopCall is the same in a body that follows calls: it leaves this one to the tracer.
+	StopCall
+	// StopNoRoom is the same for a program: the thread's stack has no room for it.
+	StopNoRoom
+	// StopChosen is a breakpoint for a hit that a program has chosen (program.Program.Decides). All registers and
+	// flags are as at the site; the program has run, and nothing behind it. A thread that goes on behind the breakpoint does
+	// the rest of the body.
+	StopChosen
+	// StopWaiting is a breakpoint at which a thread waits for the answer to an upcall. Its registers lie in a mailbox.
+	StopWaiting
+	// StopAsked is a breakpoint of a tail. All registers are as in front of the system call, but the two that every system
+	// call changes. A thread that goes on behind it does what is right without a tracer.
+	StopAsked
+	// StopFault is an instruction that may fault (an entry of the kernel's extable). At To the rest is done.
+	StopFault
+	// StopUncounted is the same, but the hit is not counted then.
+	StopUncounted
+)
+
+// Faults tells whether the stop is a fault, not a breakpoint.
+func (w StopReason) Faults() bool { return w == StopFault || w == StopUncounted }
+
+// Stops are all of a detour's, or of a part of it.
+type Stops []Stop
+
+// StopAt returns the stop at at.
+func (s Stops) StopAt(at Addr) (stop Stop, ok bool) {
+	for _, stop := range s {
+		if stop.At == at {
+			return stop, true
+		}
+	}
+	return Stop{}, false
+}
 
 // Piece is the copy of one displaced instruction.
 type Piece struct {
@@ -136,9 +170,8 @@ type Detour struct {
 	Body   Range
 	BodyCode
 	Pieces []Piece
-	Asks   []Addr // of the tail: see TailCode
-	Back   Addr   // of the jump back to End
-	End    Addr   // the address in the original code behind the last displaced instruction
+	Back   Addr // of the jump back to End
+	End    Addr // the address in the original code behind the last displaced instruction
 }
 
 // Range is the bytes that the detour occupies.

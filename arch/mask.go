@@ -14,10 +14,7 @@ type Tailed interface {
 type TailCode struct {
 	Code   []byte
 	Starts []Addr // of its instructions
-	Fixups []Fixup
-	// Asks are breakpoints that call the tracer, with all registers as in front of the call but the two that every system call changes. A thread
-	// that goes on behind one does what is right without a tracer.
-	Asks []Addr
+	Stops
 }
 
 // MaskTable is memory of the target where tails look up the set that a program passes to rt_sigprocmask(2), bit n-1 for signal n, and find the one that is to

@@ -14,7 +14,7 @@ package arch
 // The two ways out of posted exclude each other by compare and exchange. Every way that
 // begins at posted ends without the other side: a thread whose mailbox was not taken takes
 // it back and traps; one whose mailbox is taken when its patience ends, and one that is
-// called, traps at BodyCode.Waits, where the tracer finishes the upcall by ptrace. So
+// called, traps at StopWaiting, where the tracer finishes the upcall by ptrace. So
 // nobody ever waits for somebody who may have gone.
 type BoxState uint32
 
@@ -25,7 +25,7 @@ const (
 	BoxTaken             // the tracer handles it
 	BoxDeclined          // no handler has run: the thread shall trap
 	BoxAnswered          // handlers have run: the thread loads its registers and goes on at the first copy
-	BoxCalled            // handlers have run: the thread shall come to Waits
+	BoxCalled            // handlers have run: the thread shall come to StopWaiting
 )
 
 // Mailbox is the tracer's view of one mailbox. Its methods are for one goroutine; the
@@ -47,9 +47,9 @@ type Mailbox interface {
 	// Decline has the thread trap, as if the tracer did not look.
 	Decline()
 	// Answer has the thread go on with Regs at the first copy, whatever their IP is. If
-	// more has changed than the thread can load, it comes to Waits first.
+	// more has changed than the thread can load, it comes to StopWaiting first.
 	Answer()
-	// Call has the thread stop at Waits, to go on with Regs at their IP.
+	// Call has the thread stop at StopWaiting, to go on with Regs at their IP.
 	Call()
 	// Free makes the mailbox free, on behalf of a thread that is stopped or gone.
 	Free()
@@ -86,7 +86,7 @@ type UpcallBody interface {
 	// else where the handlers sent it. box is the mailbox if it is still taken; r is then unchanged.
 	// The error is that of reading the stack; r is then unchanged, too.
 	Unwind(at Addr, r Regs, m Memory) (end UpcallEnd, box Mailbox, err error)
-	// Box is the mailbox of a thread that stands at one of the body's Waits.
+	// Box is the mailbox of a thread that stands at one of the body's StopWaiting.
 	Box(r Regs) Mailbox
 }
 

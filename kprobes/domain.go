@@ -143,8 +143,8 @@ func (d *domain) stuck() (left bool) {
 		}
 	}
 	for _, st := range d.sites {
-		if left && st.jump != nil {
-			_ = d.turn(st.jump, false)
+		if left && st.jump() != nil {
+			_ = d.turn(st.jump(), false)
 		}
 	}
 	return left
@@ -190,7 +190,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	case ts != nil && ts.handling: // the handler ends the session
 		ts.regs.undone()
-		if ts.atReturn || regs.IP() == ts.site.addr.Add(int64(host.Arch.BreakpointAdvance())) {
+		if ts.atReturn || regs.Trapped() == ts.site.addr {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()
@@ -216,7 +216,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {
-		at := ip.Add(int64(-host.Arch.BreakpointAdvance()))
+		at := regs.Trapped()
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
 			th.MovedOut()
@@ -238,7 +238,7 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 	}
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
-		if ip != st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())) {
+		if regs.Trapped() != st.slot.Trap {
 			d.session.translate(th, ip, orig) // of the program's own
 			break
 		}

@@ -172,7 +172,7 @@ func (d *domain) takeBackBeset() {
 	var jumps []*site
 	var m *procfs.Mapping // of the last one: most lie in one file
 	for _, st := range d.sites {
-		if st.jump == nil || st.bare() {
+		if st.jump() == nil || st.bare() {
 			continue
 		}
 		if m == nil || !m.Range.Contains(st.addr) {
@@ -184,7 +184,7 @@ func (d *domain) takeBackBeset() {
 	}
 	for batch := range slices.Chunk(jumps, batchSize) {
 		for _, st := range batch {
-			st.jump.beset = true
+			st.jump().beset = true
 		}
 		if err := d.unlessEnding(d.unoptimizeNow(batch)); err != nil && !d.session.dying() {
 			d.session.warn("%v", err)
@@ -197,7 +197,7 @@ func (d *domain) takeBackBeset() {
 func (d *domain) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
 	switch ip := regs.IP(); th.Stop().Reason {
 	case ptrace.Breakpoint:
-		return d.neighbours.strays[ip.Add(int64(-host.Arch.BreakpointAdvance()))]
+		return d.neighbours.strays[regs.Trapped()]
 	case ptrace.Signal:
 		info, err := th.Siginfo()
 		if err == nil && info.Synchronous() && info.Signo() == unix.SIGSEGV && info.Addr() == ip {

@@ -176,8 +176,8 @@ func (d *domain) lookBeside() (patched bool) {
 	var jumps, lost []*site
 	for _, x := range d.text.Disturbed() {
 		switch st := d.sites[x.Addr()]; {
-		case st == nil || st.patch != x.Patch:
-		case st.jump != nil:
+		case st == nil || st.patch() != x.Patch:
+		case st.jump() != nil:
 			jumps = append(jumps, st)
 		default:
 			lost = append(lost, st)
@@ -206,7 +206,7 @@ func (d *domain) freeOf(sites []*site) {
 	}
 	d.session.disturbances.Add(uint64(len(sites)))
 	for _, st := range sites {
-		st.jump.beside = true
+		st.jump().beside = true
 	}
 	err := d.unlessEnding(d.unoptimizeNow(sites))
 	d.tellDisturbed(sites[0])
@@ -218,7 +218,7 @@ func (d *domain) freeOf(sites []*site) {
 // again arms a site whose breakpoint was lost, or has it wait while other code stands there.
 func (d *domain) again(st *site) {
 	d.session.disturbances.Add(1)
-	err := d.text.Disarm(st.patch)
+	err := d.text.Disarm(st.patch())
 	if err == nil && st.wanted() {
 		err = d.arm(st)
 	}
@@ -238,7 +238,7 @@ func (d *domain) oust(st *site, why error) {
 	}
 	d.neighbours.ousted[st] = true
 	st.refusal = "somebody has put other code there"
-	st.flag(false)
+	st.showOptimized()
 }
 
 func (d *domain) returnOusted() {
@@ -271,7 +271,7 @@ func (s *Session) Disturbances() uint64 { return s.disturbances.Load() }
 // tellShared warns, once, of sites where somebody else's breakpoint stands.
 func (d *domain) tellShared(sites []*site) {
 	for _, st := range sites {
-		if st.patch == nil || !st.patch.Shared() {
+		if st.patch() == nil || !st.patch().Shared() {
 			continue
 		}
 		if !d.session.toldShared {
@@ -342,13 +342,13 @@ func (d *domain) atTorn(at arch.Addr, regs arch.Regs) bool {
 	regs.SetIP(head)
 	for n := range arch.Addr(maxRegion) {
 		st := d.sites[head-n]
-		if st == nil || st.jump == nil {
+		if st == nil || st.jump() == nil {
 			continue
 		}
-		if to, ok := st.jump.CopyOf(head); ok && head != st.addr {
+		if to, ok := st.jump().CopyOf(head); ok && head != st.addr {
 			regs.SetIP(to)
 		} else if head == st.addr {
-			regs.SetIP(st.jump.landing.Entry)
+			regs.SetIP(st.jump().landing.Entry)
 		}
 		d.session.lookNow()
 		break
@@ -382,7 +382,7 @@ func (d *domain) besideIn(r arch.Range, st *site) error {
 	if err := d.text.Original(r.Start, own); err != nil {
 		return err
 	}
-	if st.patch != nil && st.patch.Shared() || !bytes.Equal(now, own) {
+	if st.patch() != nil && st.patch().Shared() || !bytes.Equal(now, own) {
 		return errBeside
 	}
 	return nil

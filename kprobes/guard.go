@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -222,16 +221,12 @@ func (d *domain) guardDetour(det *detour) {
 	if det.raisesIllegal() {
 		d.guardAlso(unix.SIGILL)
 	}
-	for _, at := range slices.Concat(det.Traps, det.Chosen) {
-		d.setResume(at, det.Start())
-	}
-	for _, at := range slices.Concat(det.Waits, det.Asks) { // behind them threads give up what nobody will answer
-		d.setResume(at, at.Add(int64(host.Arch.BreakpointAdvance())))
-	}
-	for _, f := range det.Fixups {
-		d.setResume(f.At, f.To)
-		d.guardAlso(unix.SIGSEGV)
-		d.guardAlso(unix.SIGBUS)
+	for _, stop := range det.Stops {
+		d.setResume(stop.At, stop.To)
+		if stop.Why.Faults() {
+			d.guardAlso(unix.SIGSEGV)
+			d.guardAlso(unix.SIGBUS)
+		}
 	}
 }
 

@@ -281,14 +281,16 @@ func (d *domain) maskSite(call maskSite) (*site, error) {
 	}
 	st.mask = &call
 	d.sites[st.addr] = st
-	if st.next, err = d.makeDetour(st, work{unblocks: true}); err == nil && d.armedInside(st.next.region(), st) != nil {
-		d.discardDetour(st.next)
+	det, err := d.makeDetour(st, work{unblocks: true})
+	if err == nil && d.armedInside(det.region(), st) != nil {
+		d.discardDetour(det)
 		err = errNoTail
 	}
 	if err != nil {
 		d.dropMaskSite(st)
 		return nil, err
 	}
+	st.planJump(det)
 	return st, nil
 }
 
@@ -310,14 +312,14 @@ func (d *domain) putTails(frozen *ptrace.Frozen, sites []*site) error {
 	})
 	errs := []error{nil}
 	for _, st := range sites {
-		d.remember(st.next)
-		d.guardDetour(st.next)
-		errs = append(errs, d.turn(st.next, true))
+		d.remember(st.next())
+		d.guardDetour(st.next())
+		errs = append(errs, d.turn(st.next(), true))
 	}
 	d.noteFaults(sites)
 	_, err := d.text.While(frozen).InstallAll(wantsOf(sites))
 	for _, st := range sites {
-		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
+		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next().jump)) {
 			d.jumping(st, p)
 		} else {
 			d.giveUp(st, errors.Join(err, ErrNoSlot))

@@ -116,7 +116,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 	if err != nil {
 		return true // killed meanwhile
 	}
-	at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
+	at := regs.Trapped()
 	if st := d.siteAt(at); st != nil && st.armed() {
 		s.hit(th, d, st, regs)
 		return true
@@ -193,8 +193,8 @@ func (s *Session) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 		s.passFirst(th, d, st, regs)
 		return
 	}
-	if st.jump != nil {
-		regs.SetIP(st.jump.Start()) // as the kernel's setup_detour_execution
+	if st.jump() != nil {
+		regs.SetIP(st.jump().Start()) // as the kernel's setup_detour_execution
 		th.InCopy()
 		ts.site = nil
 		return
@@ -342,7 +342,7 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 func (s *Session) callLater(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	s.leaveSlot(th, ts, regs, st.addr)
 	ts.put, ts.before = st, regs.Clone()
-	ts.before.SetIP(st.addr.Add(int64(host.Arch.BreakpointAdvance())))
+	ts.before.SetTrapped(st.addr)
 }
 
 // trapAfter has a thread in front of a boosted copy come back after it.

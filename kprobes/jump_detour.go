@@ -272,8 +272,8 @@ func (d *domain) calledOut(n int) error {
 	}
 	var errs []error
 	for _, st := range d.sites {
-		if st.jump != nil && st.wanted() {
-			errs = append(errs, d.turn(st.jump, true))
+		if st.jump() != nil && st.wanted() {
+			errs = append(errs, d.turn(st.jump(), true))
 		}
 	}
 	return errors.Join(errs...)
@@ -281,7 +281,6 @@ func (d *domain) calledOut(n int) error {
 
 // retireDetour says that no thread will enter det any more. One that is inside still counts.
 func (d *domain) retireDetour(det *detour) {
-	det.site.jump = nil
 	if err := d.region.RetireLanding(det.landing); err != nil {
 		d.session.warn("retiring the detour of %s: %v", det.site.addr, err)
 	}

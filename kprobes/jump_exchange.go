@@ -13,25 +13,25 @@ import (
 
 // giveUp has st keep its breakpoint.
 func (d *domain) giveUp(st *site, why error) {
-	d.discardDetour(st.next)
-	st.next, st.refusal = nil, why.Error()
-	st.flag(false)
+	d.discardDetour(st.unplanned())
+	st.refusal = why.Error()
+	st.showOptimized()
 }
 
 // changedSince tells whether the program has changed, since the detour was made, the instructions
 // that its copies stand for; then st gets no jump. What the jump covers is looked at once more when
 // that is written.
 func (d *domain) changedSince(st *site) bool {
-	if err := d.besideIn(st.next.region(), st); err != nil {
+	if err := d.besideIn(st.next().region(), st); err != nil {
 		d.giveUp(st, err)
 		return true
 	}
-	now := make([]byte, st.next.End-st.addr)
+	now := make([]byte, st.next().End-st.addr)
 	if err := d.text.Original(st.addr, now); err != nil {
 		d.giveUp(st, err)
 		return true
 	}
-	for _, p := range st.next.Pieces {
+	for _, p := range st.next().Pieces {
 		if got := now[p.Insn.Addr-st.addr:][:p.Insn.Len()]; !slices.Equal(got, p.Insn.Bytes) {
 			d.giveUp(st, fmt.Errorf("code at %s is % x instead of % x: %w", p.Insn.Addr, got, p.Insn.Bytes, patch.ErrChanged))
 			return true
@@ -50,33 +50,37 @@ func (d *domain) exchange(frozen *ptrace.Frozen, wants []patch.Want, sites []*si
 	return err
 }
 
-// takeAway removes the patches of sites. Those that can't be written over stay; of those in
-// changed, which stand no more, the program may have left some bytes.
-func (d *domain) takeAway(frozen *ptrace.Frozen, sites []*site) (changed map[*site]bool, err error) {
+// takenAway is a site whose patch stands no more.
+type takenAway struct {
+	*site
+	jump    *detour // that its jump led to; nil if it had none
+	changed bool    // the program may have left some bytes
+}
+
+// takeAway removes the patches of sites. Those that can't be written over stay.
+func (d *domain) takeAway(frozen *ptrace.Frozen, sites []*site) (taken []takenAway, err error) {
 	old := make([]*patch.Patch, len(sites))
 	for i, st := range sites {
-		old[i] = st.patch
+		old[i] = st.patch()
 	}
 	text := d.text.While(frozen)
 	text.DisarmAll(old)
-	changed = map[*site]bool{}
 	var errs []error
 	for _, st := range sites {
-		err := text.Remove(st.patch)
-		changed[st] = errors.Is(err, patch.ErrChanged)
-		if p, _ := d.text.Find(st.addr); p != st.patch {
-			st.patch = nil
+		err := text.Remove(st.patch())
+		if p, _ := d.text.Find(st.addr); p != st.patch() {
+			taken = append(taken, takenAway{st, st.taken(), errors.Is(err, patch.ErrChanged)})
 		}
 		errs = append(errs, err)
 	}
-	return changed, errors.Join(errs...)
+	return taken, errors.Join(errs...)
 }
 
 // rearm gives sites without a patch their breakpoints back, if they are wanted.
 func (d *domain) rearm(sites []*site) error {
 	var wanted []*site
 	for _, st := range sites {
-		if st.patch == nil && st.wanted() {
+		if st.patch() == nil && st.wanted() {
 			wanted = append(wanted, st)
 		}
 	}

@@ -160,11 +160,11 @@ func TestHalfWrittenJumps(t *testing.T) {
 		if refusal := d.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
-		mem.tear = len(st.next.jump)
+		mem.tear = len(st.next().jump)
 		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); !errors.Is(err, patch.ErrTorn) {
 			t.Errorf("got %v, want ErrTorn", err)
 		}
-		if st.jump == nil || d.detourAt(st.jump.Addr) != st.jump {
+		if st.jump() == nil || d.detourAt(st.jump().Addr) != st.jump() {
 			t.Error("the detour is given up")
 		}
 		mem.refuse, mem.tear = false, 0

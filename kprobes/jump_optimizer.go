@@ -1,7 +1,6 @@
 package kprobes
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -64,29 +62,6 @@ type optimizer struct {
 	counters       map[*counter]bool
 	jumps          map[arch.Addr]*pastJump
 	retiredDetours int
-}
-
-// pastJump is all jumps that ever stood at one place, for the copies that forked children
-// have.
-type pastJump struct {
-	original     []byte
-	replacements [][]byte
-}
-
-// standing is the jump of which something is left in now, nil if there is none. Two of them may differ in one byte, which is a breakpoint in one: that is
-// not taken for the other with a breakpoint of somebody's in it. Where somebody has written, the newest is the likeliest.
-func (p *pastJump) standing(now []byte) []byte {
-	for _, r := range p.replacements {
-		if bytes.Equal(r, now) {
-			return r
-		}
-	}
-	for _, r := range slices.Backward(p.replacements) {
-		if patch.Classify(p.original, r, now, host.Arch.Breakpoint()).Left() {
-			return r
-		}
-	}
-	return nil
 }
 
 func (o *optimizer) init() {
@@ -198,16 +173,16 @@ func (d *domain) optimizeBatch() error {
 		delete(d.queue, st)
 		switch {
 		case d.sites[st.addr] != st:
-		case st.jump != nil:
-			if !st.wanted() || st.jump.demoted() {
+		case st.jump() != nil:
+			if !st.wanted() || st.jump().demoted() {
 				take = append(take, st)
 			}
-		case st.patch == nil || !st.patch.Armed():
+		case st.patch() == nil || !st.patch().Armed():
 		default:
 			if st.refusal = d.prepare(st); st.refusal == "" {
 				put = append(put, st)
 			} else {
-				st.flag(false)
+				st.showOptimized()
 			}
 		}
 	}
@@ -240,7 +215,7 @@ func (d *domain) prepare(st *site) (refusal string) {
 		d.discardDetour(det)
 		return fmt.Sprintf("another probe lies in the optimized region, at %s", inner.addr)
 	}
-	st.next = det
+	st.planJump(det)
 	return ""
 }
 
@@ -249,7 +224,7 @@ func (d *domain) optimize(frozen *ptrace.Frozen, sites []*site) error {
 	sites = slices.DeleteFunc(slices.Clone(sites), d.changedSince)
 	var errs []error
 	for _, st := range sites {
-		det := st.next
+		det := st.next()
 		d.remember(det)
 		d.noteTorn(det)
 		d.noteStrays(det)
@@ -259,7 +234,7 @@ func (d *domain) optimize(frozen *ptrace.Frozen, sites []*site) error {
 	d.noteFaults(sites)
 	err := d.exchange(frozen, wantsOf(sites), sites)
 	for _, st := range sites {
-		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next.jump)) {
+		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next().jump)) {
 			d.jumping(st, p)
 		} else {
 			d.giveUp(st, err)
@@ -275,7 +250,7 @@ func (d *domain) optimize(frozen *ptrace.Frozen, sites []*site) error {
 func wantsOf(sites []*site) []patch.Want {
 	wants := make([]patch.Want, len(sites))
 	for i, st := range sites {
-		wants[i] = patch.Want{At: st.addr, Expect: st.next.displaced(), Replacement: st.next.jump}
+		wants[i] = patch.Want{At: st.addr, Expect: st.next().displaced(), Replacement: st.next().jump}
 	}
 	return wants
 }
@@ -283,8 +258,8 @@ func wantsOf(sites []*site) []patch.Want {
 // jumping notes that st's jump, p, stands. If it was not written whole, nor could be taken back, it
 // may lead to the detour all the same.
 func (d *domain) jumping(st *site, p *patch.Patch) {
-	det := st.next
-	st.patch, st.jump, st.next = p, det, nil
+	st.written(p)
+	det := st.jump()
 	for _, h := range det.heads {
 		d.heads[h] = det
 	}
@@ -295,12 +270,13 @@ func (d *domain) jumping(st *site, p *patch.Patch) {
 // original code. A jump that can't be written over stays, and so does its detour.
 func (d *domain) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 	for _, st := range sites {
-		d.lateHeads(st.jump)
+		d.lateHeads(st.jump())
 	}
-	changed, err := d.takeAway(frozen, sites)
-	sites = slices.DeleteFunc(slices.Clone(sites), func(st *site) bool { return st.patch != nil })
-	for _, st := range sites {
-		det := st.jump
+	taken, err := d.takeAway(frozen, sites)
+	sites = nil
+	for _, t := range taken {
+		st, det := t.site, t.jump
+		sites = append(sites, st)
 		if det.demoted() {
 			st.refusal = det.demotedFor()
 			st.rejected = true
@@ -311,19 +287,17 @@ func (d *domain) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 		case det.beset:
 			st.refusal, st.rejected = besetRefusal, true
 		}
-		if changed[st] {
-			st.jump = nil // threads may still come to what is left of it
-		} else {
+		if !t.changed { // else threads may still come to what is left of it
 			d.forgetHeads(det)
 			d.retireDetour(det)
 		}
-		st.flag(false)
+		st.showOptimized()
 	}
 	if err = errors.Join(err, d.rearm(sites)); err != nil {
 		return fmt.Errorf("taking back jumps: %w", err)
 	}
 	for _, st := range sites {
-		if d.settleUnused(st); st.patch == nil {
+		if d.settleUnused(st); st.patch() == nil {
 			d.uncovered(st)
 		}
 	}
@@ -351,7 +325,7 @@ func (d *domain) settleUnused(st *site) {
 
 // unoptimizeNow is unoptimize for whoever can't wait (the kernel's force).
 func (d *domain) unoptimizeNow(sites []*site) error {
-	sites = slices.DeleteFunc(slices.Clone(sites), func(st *site) bool { return st.jump == nil })
+	sites = slices.DeleteFunc(slices.Clone(sites), func(st *site) bool { return st.jump() == nil })
 	if len(sites) == 0 {
 		return nil
 	}
@@ -361,53 +335,17 @@ func (d *domain) unoptimizeNow(sites []*site) error {
 func (d *domain) unoptimizeAll() error {
 	var sites []*site
 	for _, st := range d.sites {
-		if st.jump != nil {
+		if st.jump() != nil {
 			sites = append(sites, st)
 		}
 	}
 	return d.unoptimizeNow(sites)
 }
 
-// remember keeps what clean and vanished need to know of a jump after it has gone.
-func (d *domain) remember(det *detour) {
-	for _, p := range det.Pieces {
-		d.past[p.Insn.Addr] = p.Insn.Bytes
-	}
-	past := d.jumps[det.site.addr]
-	if past == nil {
-		past = &pastJump{original: det.original}
-		d.jumps[det.site.addr] = past
-	}
-	if !slices.ContainsFunc(past.replacements, func(r []byte) bool { return slices.Equal(r, det.jump) }) {
-		past.replacements = append(past.replacements, det.jump)
-	}
-}
-
-// abandonJump forgets the jump of a site whose code is gone.
-func (d *domain) abandonJump(st *site) {
-	for _, h := range st.jump.heads {
+// abandonJump forgets the jump to det of a site whose code is gone.
+func (d *domain) abandonJump(det *detour) {
+	for _, h := range det.heads {
 		delete(d.heads, h)
 	}
-	d.retireDetour(st.jump)
-}
-
-// copiedJumps is what a forked child's copy of the memory has of jumps; tails are those that go last (domain.unblocks).
-func (d *domain) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
-	for at, past := range d.jumps {
-		now := make([]byte, len(past.original))
-		if mem.ReadMemory(at, now) != nil {
-			continue // unmapped since
-		}
-		r := past.standing(now)
-		if r == nil {
-			continue
-		}
-		e := patch.Entry{At: at, Original: past.original, Replacement: r}
-		if d.unblocks(at) {
-			tails = append(tails, e)
-		} else {
-			entries = append(entries, e)
-		}
-	}
-	return entries, tails
+	d.retireDetour(det)
 }

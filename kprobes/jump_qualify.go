@@ -135,40 +135,31 @@ func (st *site) counted() (owners []*Kprobe) {
 func (d *domain) consider(st *site) {
 	_, refusal := d.qualifies(st)
 	switch {
-	case st.jump != nil:
+	case st.jump() != nil:
 		if !st.wanted() || refusal != "" {
 			d.enqueue(st)
 		}
 	case refusal != "" || !st.armed():
 		st.refusal = refusal
-		st.flag(false)
+		delete(d.queue, st)
+		st.showOptimized()
 	default:
-		st.flag(true)
 		d.enqueue(st)
-	}
-}
-
-// flag sets or clears FlagOptimized of st's probes. As in the kernel it is set when the site
-// is queued (E24).
-func (st *site) flag(on bool) {
-	for _, kp := range st.probes {
-		if kp.Flags &^= FlagOptimized; on && kp.enabled() {
-			kp.Flags |= FlagOptimized
-		}
+		st.showOptimized()
 	}
 }
 
 // refreshJump makes a site that has a jump agree with its probes. done is false if it must
 // have a breakpoint instead, which it has afterwards.
 func (d *domain) refreshJump(st *site) (done bool, err error) {
-	det := st.jump
+	det := st.jump()
 	if st.wanted() {
 		if w, refusal := d.qualifies(st); refusal != "" || w != det.work {
 			return false, d.unoptimizeNow([]*site{st})
 		}
 	}
 	det.count.give(st.counted())
-	st.flag(st.wanted())
+	st.showOptimized()
 	if !st.wanted() {
 		d.enqueue(st)
 	}
@@ -178,7 +169,7 @@ func (d *domain) refreshJump(st *site) (done bool, err error) {
 // armedInside is a site with probes that are enabled in the region of another, nil if there is none.
 func (d *domain) armedInside(region arch.Range, of *site) *site {
 	for a := region.Start; a < region.End; a++ {
-		if st := d.sites[a]; st != nil && st != of && (st.jump != nil || st.armed() || st.next != nil) {
+		if st := d.sites[a]; st != nil && st != of && (st.jump() != nil || st.armed() || st.next() != nil) {
 			return st
 		}
 	}
@@ -191,7 +182,7 @@ func (d *domain) covering(sites []*site) (outer []*site) {
 	for _, st := range sites {
 		for n := range arch.Addr(maxRegion) {
 			o := d.sites[st.addr-n-1]
-			if o != nil && o.jump != nil && o.jump.region().Contains(st.addr) && !slices.Contains(outer, o) {
+			if o != nil && o.jump() != nil && o.jump().region().Contains(st.addr) && !slices.Contains(outer, o) {
 				outer = append(outer, o)
 			}
 		}
@@ -203,7 +194,7 @@ func (d *domain) covering(sites []*site) (outer []*site) {
 // armed no more (E21).
 func (d *domain) uncovered(st *site) {
 	for n := range arch.Addr(maxRegion) {
-		if o := d.sites[st.addr-n-1]; o != nil && o.jump == nil && o.armed() {
+		if o := d.sites[st.addr-n-1]; o != nil && o.jump() == nil && o.armed() {
 			d.consider(o)
 		}
 	}

@@ -27,45 +27,51 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 		return d.fromHead(det, at, regs)
 	}
 	det := d.detourAt(at)
-	switch {
-	case det == nil:
+	if det == nil {
 		return false
-	case slices.Contains(det.Asks, at):
-		switch call := det.site.mask; {
-		case call == nil: // the tail is on its way out
-			regs.SetIP(det.End)
-		case call.Number == unix.SYS_RT_SIGPROCMASK:
-			d.maskCall(det, regs)
-		default:
-			s.actionCall(th, d, det, regs)
-		}
-		return true
-	case at == det.Trap:
+	}
+	if at == det.Trap {
 		s.hitInDetour(th, d, det, regs)
 		return true
+	}
+	stop, ok := det.StopAt(at)
+	switch {
+	case !ok || stop.Why.Faults():
+		return false
+	case stop.Why == arch.StopAsked:
+		s.askedByTail(th, d, det, regs)
 	case det.upcall != nil:
-		return s.upcallTrap(th, d, det, at, regs)
-	case slices.Contains(det.callTraps(), at):
+		s.upcallTrap(th, d, det, stop, regs)
+	case stop.Why == arch.StopChosen, stop.Why == arch.StopNoRoom && det.decides():
+		s.chosenHit(th, d, det, stop.Why, regs)
+	case stop.Why == arch.StopNoRoom:
+		s.interpretHere(th, d, det, regs)
+	default:
 		if ts := s.stateOf(th, d); ts.leaving != nil {
 			s.leave(th, ts, regs, det.site.addr) // it comes again behind the signal that waits
 		} else {
 			s.hitInDetour(th, d, det, regs)
 		}
-		return true
-	case det.leftToTracer(at):
-		s.chosenHit(th, d, det, at, regs)
-		return true
-	case det.record == nil || !slices.Contains(det.Traps, at):
-		return false
 	}
-	s.atTrap(th, d, det, regs)
 	return true
 }
 
-// atTrap runs a program for which the thread's stack has no room.
-func (s *Session) atTrap(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+// askedByTail deals with a thread at a breakpoint of det's tail.
+func (s *Session) askedByTail(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+	switch call := det.site.mask; {
+	case call == nil: // the tail is on its way out
+		regs.SetIP(det.End)
+	case call.Number == unix.SYS_RT_SIGPROCMASK:
+		d.maskCall(det, regs)
+	default:
+		s.actionCall(th, d, det, regs)
+	}
+}
+
+// interpretHere runs a program for which the thread's stack has no room.
+func (s *Session) interpretHere(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	ts, kp := s.stateOf(th, d), det.record.kp
-	regs.SetIP(det.site.addr.Add(int64(host.Arch.BreakpointAdvance())))
+	regs.SetTrapped(det.site.addr)
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
 		s.interpret(ts, kp, &ts.regs)
 	}
@@ -213,7 +219,9 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have
 // foreseen, and for bytes of their jumps that are no instructions.
 func (d *domain) noteFaults(sites []*site) {
-	raises := slices.ContainsFunc(sites, func(st *site) bool { return len(st.next.Fixups) > 0 || st.next.raisesIllegal() })
+	raises := slices.ContainsFunc(sites, func(st *site) bool {
+		return slices.ContainsFunc(st.next().Stops, func(s arch.Stop) bool { return s.Why.Faults() }) || st.next().raisesIllegal()
+	})
 	if !raises && len(d.heads) == 0 {
 		return
 	}
@@ -223,76 +231,6 @@ func (d *domain) noteFaults(sites []*site) {
 			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
 		}
 	}
-}
-
-// foreseen tells whether the body goes on elsewhere after a fault of the instruction that a thread is
-// at, and sends it there: the stack has no room for what is put aside. The tracer counts the hit.
-func (det *detour) foreseen(regs arch.Regs) bool {
-	i := slices.IndexFunc(det.Fixups, func(f arch.Fixup) bool { return f.At == regs.IP() })
-	if i < 0 {
-		return false
-	}
-	regs.SetIP(det.Fixups[i].To)
-	if len(det.Traps) == 0 { // else it comes to one of them
-		det.countOne()
-	}
-	return true
-}
-
-// countOne counts a hit that the body could not.
-func (det *detour) countOne() {
-	if det.count == nil {
-		return
-	}
-	for _, kp := range det.count.owners {
-		kp.hits.Add(1)
-	}
-}
-
-// endStop does for a thread that is taken out of det what is left to do for a stop of its body's:
-// a fault that the body has foreseen, or a breakpoint that leaves the hit to the tracer.
-func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
-	switch th.Stop().Reason {
-	case ptrace.Signal:
-		info, err := th.Siginfo()
-		if err == nil && info.Synchronous() && info.Signo() != unix.SIGTRAP && det.foreseen(regs) {
-			th.DropSignal()
-		}
-	case ptrace.Breakpoint:
-		at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
-		if at == det.Trap {
-			regs.SetIP(det.Addr)
-			th.MovedOut()
-		}
-		switch {
-		case slices.Contains(det.Asks, at):
-			regs.SetIP(det.End) // it makes the call itself
-			th.MovedOut()
-		case slices.Contains(det.Chosen, at):
-			det.missChosen()
-			regs.SetIP(det.Start())
-			th.MovedOut()
-		case det.leftToTracer(at):
-			regs.SetIP(det.Addr) // nothing has happened
-			th.MovedOut()
-		case det.upcall == nil && slices.Contains(det.Traps, at):
-			det.countOne()
-			regs.SetIP(det.Start())
-			th.MovedOut()
-		}
-	}
-}
-
-// stepsIn tells of a thread whose program traces itself, and that has come to ip, whether it is
-// in det by our doing. In front of the first copy it may have repeated a string instruction.
-func (ts *threadState) stepsIn(det *detour, ip arch.Addr) bool {
-	inBody := det.atEntry(ip) || det.Body.Contains(ip)
-	fromBody := ip == det.Start() && ts.entering == det
-	ts.entering = nil
-	if inBody {
-		ts.entering = det
-	}
-	return inBody || fromBody
 }
 
 // lateHeads finds the threads that have come to a trapping head which raises another signal

@@ -17,11 +17,11 @@ func TestAJumpWhoseFirstByteIsTakenAway(t *testing.T) {
 		_ = s.do(func() error {
 			for _, kp := range kps {
 				st := kp.placements[0].site
-				if st.jump == nil {
+				if st.jump() == nil {
 					t.Logf("round %d: %s has no jump (%s)", round, kp.SymbolName, st.refusal)
 					continue
 				}
-				poke(t, st, st.jump.original[:1])
+				poke(t, st, st.jump().original[:1])
 			}
 			return nil
 		})
@@ -95,7 +95,7 @@ func unwatched(t *testing.T, prog *testprog.Prog, functions ...string) (*Session
 // changeAHead writes a breakpoint over an instruction inside of st's jump, or what the program has there. What a uprobe of the kernel's does where it has a
 // breakpoint can't be done here; so a breakpoint is only written where nobody comes but by the jump.
 func changeAHead(t *testing.T, st *site, head int, gone bool) int {
-	det := st.jump
+	det := st.jump()
 	if det == nil || head >= len(det.Pieces)-1 {
 		return 0
 	}

@@ -3,11 +3,9 @@ package kprobes
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -57,17 +55,17 @@ func (s polling) Poll() bool {
 // upcall answers a mailbox.
 func (s *Session) upcall(d *domain, box arch.Mailbox) {
 	regs := box.Regs()
-	st := d.siteAt(regs.IP().Add(int64(-host.Arch.BreakpointAdvance())))
+	st := d.siteAt(regs.Trapped())
 	th := d.callerOf(box.Thread())
-	if th == nil || st == nil || st.jump == nil || regs.TrapFlag() {
+	if th == nil || st == nil || st.jump() == nil || regs.TrapFlag() {
 		box.Decline()
 		return
 	}
 	ts := s.stateOf(th, d)
 	s.hits++
 	s.inBox = append(s.inBox, ts)
-	ts.regs.Regs, ts.site, ts.hit, ts.box, ts.detour = regs, st, s.hits, box, st.jump
-	ts.noted = st.jump.work.notes != arch.NoWord
+	ts.regs.Regs, ts.site, ts.hit, ts.box, ts.detour = regs, st, s.hits, box, st.jump()
+	ts.noted = st.jump().work.notes != arch.NoWord
 	s.answers.Add(1)
 	diverted := !ts.resumed(th, st, regs) && s.newHit(ts, d, st)
 	switch {
@@ -145,24 +143,20 @@ func (ts *threadState) outOfBox(th *ptrace.Thread) error {
 	return nil
 }
 
-// upcallTrap deals with a breakpoint of det's body, at at. ok is false if it is none.
-func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, at arch.Addr, regs arch.Regs) (ok bool) {
-	if det.upcall == nil || !det.Body.Contains(at) {
-		return false
-	}
-	if !slices.Contains(det.Traps, at) {
+// upcallTrap deals with a breakpoint of det's body.
+func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arch.Stop, regs arch.Regs) {
+	if stop.Why == arch.StopWaiting {
 		ip, taken := d.leaveUpcall(det, regs)
 		if taken {
-			regs.SetIP(at) // its handlers run, above us: it comes back until they are done
+			regs.SetIP(stop.At) // its handlers run, above us: it comes back until they are done
 		}
 		if ip != det.Addr {
-			return true
+			return
 		}
 	}
 	d.learn(th, regs)
 	s.tracer.WouldPoll(th)
 	s.hitInDetour(th, d, det, regs)
-	return true
 }
 
 // signalInUpcall is signalInDetour for a thread in the body of det. What the body itself has
@@ -192,7 +186,7 @@ func (s *Session) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs ar
 		}
 		return
 	}
-	regs.SetIP(st.addr.Add(int64(host.Arch.BreakpointAdvance())))
+	regs.SetTrapped(st.addr)
 	ts.detour = det
 	s.hit(th, d, st, regs)
 	ts.detour = nil

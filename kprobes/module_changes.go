@@ -157,15 +157,14 @@ func (d *domain) abandon(st *site, m *symbols.Module) error {
 	}
 	d.endReturns(st)
 	st.probes, st.linker = nil, false
-	if st.patch == nil {
+	if st.patch() == nil {
 		d.discard(st)
 		return nil
 	}
-	if st.jump != nil {
-		d.abandonJump(st)
+	err := d.text.Drop(st.patch())
+	if det := st.taken(); det != nil {
+		d.abandonJump(det)
 	}
-	err := d.text.Drop(st.patch)
-	st.patch = nil
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
 }
 

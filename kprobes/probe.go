@@ -59,7 +59,7 @@ type Kprobe struct {
 	// the target. So can one that decides (program.Program.Decides): the PreHandler, and it alone, runs only
 	// for hits that the Program has chosen; the others are hits all the same, and do not stop where the site is
 	// optimized. Rings and their sizes are the session's. The first two words of each record
-	// must be what the helpers Time and Thread have returned.
+	// must be what the helpers Time and Thread have returned: a shorter record is refused (ErrShortRecord).
 	Program *program.Program
 	// SharedState, if it is not nil, is what the state of the Program is, if that has one.
 	SharedState *SharedState

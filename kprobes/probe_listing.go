@@ -47,7 +47,7 @@ func (s *Session) listed(kp *Kprobe) Listed {
 	}
 	if len(kp.placements) > 0 {
 		st := kp.placements[0].site
-		l.Addr, l.Optimized = st.addr, st.jump != nil
+		l.Addr, l.Optimized = st.addr, st.jump() != nil
 	}
 	if s.table == nil {
 		return l

@@ -81,7 +81,7 @@ func (s *Session) status(kp *Kprobe) Status {
 // mechanism is how the site's hits are produced, and why by nothing faster.
 func (st *site) mechanism() (m Mechanism, reason string) {
 	switch {
-	case st.jump != nil:
+	case st.jump() != nil:
 		return Optimized, ""
 	case st.plan.Method == arch.Emulated:
 		return Int3, "the instruction is emulated"

@@ -45,8 +45,14 @@ func (kp *Kprobe) checkProgram() error {
 	if kp.Program.Decides && (kp.ret != nil || kp.jprobe != nil) {
 		return errDecides
 	}
-	if _, err := program.Check(kp.Program); err != nil {
+	checked, err := program.Check(kp.Program)
+	if err != nil {
 		return err
+	}
+	for _, i := range checked.Code {
+		if c := i.Call; c != nil && c.Func == program.RingReserve && c.Size < recordHead {
+			return fmt.Errorf("%w: it has %d bytes", ErrShortRecord, c.Size)
+		}
 	}
 	own := *kp.Program
 	own.Maps = slices.Clone(own.Maps)
@@ -69,7 +75,7 @@ func (kp *Kprobe) checkProgram() error {
 		}
 		values = append(values, cells)
 	}
-	checked, err := program.Check(&own)
+	checked, err = program.Check(&own)
 	kp.hasProgram(checked, values, state)
 	return err
 }
@@ -257,10 +263,7 @@ func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 		}
 		far = cmp.Or(far, err)
 		all.Code = append(all.Code, code.Code...)
-		all.Traps = append(all.Traps, code.Traps...)
-		all.Chosen = append(all.Chosen, code.Chosen...)
-		all.Waits = append(all.Waits, code.Waits...)
-		all.Fixups = append(all.Fixups, code.Fixups...)
+		all.Stops = append(all.Stops, code.Stops...)
 	}
 	return all, far
 }

@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -28,17 +27,14 @@ func (kp *Kprobe) decides() bool {
 	return kp.Program != nil && kp.Program.Decides && kp.PreHandler != nil
 }
 
-// leftToTracer tells whether a breakpoint of det's body, at at, leaves a hit with a program that decides to
-// the tracer: the program has chosen it, or has no stack to run on.
-func (det *detour) leftToTracer(at arch.Addr) bool {
-	return slices.Contains(det.Chosen, at) || det.record != nil && det.record.checked.Decides && slices.Contains(det.Traps, at)
-}
+// decides tells whether det's program is one that does.
+func (det *detour) decides() bool { return det.record != nil && det.record.checked.Decides }
 
-// chosenHit is the hit of a thread at such a breakpoint. It may be on its way out of det for a signal that waits: then
-// hit takes it further.
-func (s *Session) chosenHit(th *ptrace.Thread, d *domain, det *detour, at arch.Addr, regs arch.Regs) {
+// chosenHit is the hit of a thread at a breakpoint that leaves a hit with a program that decides to the tracer: the program has chosen it,
+// or has no stack to run on. The thread may be on its way out of det for a signal that waits: then hit takes it further.
+func (s *Session) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.StopReason, regs arch.Regs) {
 	ts := s.stateOf(th, d)
-	if slices.Contains(det.Chosen, at) {
+	if why == arch.StopChosen {
 		ts.chosen = det.record.kp
 	}
 	if ts.leaving != nil {

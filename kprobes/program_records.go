@@ -210,7 +210,11 @@ const recordHead = 16
 // now, so that no record waits for a time that has not come.
 func (d *domain) take(r program.Record) (ticks uint64) {
 	rec := d.recordings[r.Program]
-	if rec == nil || len(r.Payload) < recordHead {
+	if rec == nil {
+		return 0 // its detour has ended
+	}
+	if len(r.Payload) < recordHead { // checkProgram has refused such a program: the target itself has written there
+		rec.lose()
 		return 0
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -29,6 +30,27 @@ func recording(t testing.TB, symbol string, handle kprobes.RecordHandler) *kprob
 
 // lost is how many hits of a recording probe found no room.
 func lost(kp *kprobes.Kprobe) int { return int(kp.Values(1)[0]) }
+
+// TestShortRecordsAreRefused: a record that does not tell its time and thread can't be handed on.
+func TestShortRecordsAreRefused(t *testing.T) {
+	prog := start(t, "threads", "1")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	for _, items := range [][]program.Item{{}, {{Value: program.Now()}}, {{Value: program.Now()}, {Value: program.CurrentThread()}}} {
+		p, err := program.Build("foo", 0, nil, program.Cond{}, program.WriteRecord{
+			Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize}, Items: items,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := len(items) == 2
+		kp := &kprobes.Kprobe{SymbolName: "foo", Program: p}
+		if err := s.RegisterKprobe(kp); whole != (err == nil) || !whole && !errors.Is(err, kprobes.ErrShortRecord) {
+			t.Errorf("a record of %d words: %v", len(items), err)
+		}
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+}
 
 // Records are those of the hits: none is lost uncounted, each thread's are in its order, and
 // they tell thread and time, whether the target writes them or the tracer.

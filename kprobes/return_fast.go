@@ -242,7 +242,7 @@ func (d *domain) whetherClosed() bool {
 // is followed there and nobody else's is in the frame.
 func (d *domain) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
 	line := d.followed.lineOf[rp]
-	if line == nil || line.site.jump == nil || line.site.jump.work.follows != rp || d.whetherClosed() {
+	if line == nil || line.site.jump() == nil || line.site.jump().work.follows != rp || d.whetherClosed() {
 		return
 	}
 	d.followed.table.Know(ret, line.id)
@@ -360,20 +360,12 @@ func (kp *Kprobe) followedInTarget() (entries, returns uint64) {
 	return entries, returns
 }
 
-// callTraps are the breakpoints of det that leave a call to the tracer; nothing has happened there.
-func (det *detour) callTraps() []arch.Addr {
-	n := 0
-	if det.work.follows != nil {
-		n++
-	}
-	if det.work.returns {
-		n++
-	}
-	return det.Traps[:n]
-}
-
 // knownTrap tells whether a breakpoint of a detour's body stands at at.
 func (d *domain) knownTrap(at arch.Addr) bool {
 	det := d.detourAt(at)
-	return det != nil && (at == det.Trap || slices.Contains(det.Traps, at) || slices.Contains(det.Chosen, at) || slices.Contains(det.Asks, at))
+	if det == nil || at == det.Trap {
+		return det != nil
+	}
+	stop, ok := det.StopAt(at)
+	return ok && !stop.Why.Faults()
 }

@@ -27,7 +27,7 @@ func (st *site) returnsOf(rp *Kretprobe, n int) error {
 	default:
 		return nil
 	}
-	if n > 0 && st.jump != nil {
+	if n > 0 && st.jump() != nil {
 		return st.domain.refresh(st)
 	}
 	return nil

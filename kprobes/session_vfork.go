@@ -108,8 +108,8 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 	}
 	d.guardSites(slices.Collect(maps.Values(d.sites)))
 	for _, st := range d.sites {
-		if st.jump != nil {
-			d.guardDetour(st.jump)
+		if st.jump() != nil {
+			d.guardDetour(st.jump())
 		}
 	}
 	d.survey = nil

@@ -16,15 +16,13 @@ type site struct {
 	addr   arch.Addr
 	plan   arch.Plan
 	slot   *arch.Slot
-	patch  *patch.Patch
+	stands stance
 
 	// probes in the order in which handlers run: the latest registered first
 	// (B16), a Jprobe last (B17). The slice is replaced, never changed, so a handler may register and
 	// unregister.
 	probes []*Kprobe
-	jump   *detour // an optimized site's; nil while it has a breakpoint
-	next   *detour // that it is about to get
-	step   bool    // trap after the copy: a handler or the instruction needs it
+	step   bool // trap after the copy: a handler or the instruction needs it
 
 	mask      *maskSite    // threads are kept from blocking SIGTRAP there (guard_masksites.go); nil elsewhere
 	linker    bool         // the dynamic linker's (module_linker.go)
@@ -54,7 +52,7 @@ func (d *domain) makeSite(at arch.Addr) (*site, error) {
 	if err := d.checkShadowStack(insn); err != nil {
 		return nil, err
 	}
-	st := &site{domain: d, addr: at, plan: plan}
+	st := &site{domain: d, addr: at, plan: plan, stands: unarmed{}}
 	if err := d.fillSlot(st); err != nil {
 		return nil, err
 	}
@@ -116,14 +114,14 @@ func (d *domain) discard(st *site) {
 // arm shows the breakpoint. Other threads keep running: see package patch for what
 // they may see. The slot is complete before the first of them can need it.
 func (d *domain) arm(st *site) error {
-	if st.patch == nil {
+	if st.patch() == nil {
 		_, err := d.armAll([]*site{st})
 		return err
 	}
 	if err := d.unoptimizeNow(d.covering([]*site{st})); err != nil {
 		return err
 	}
-	if err := d.text.Arm(st.patch); err != nil {
+	if err := d.text.Arm(st.patch()); err != nil {
 		return err
 	}
 	d.tellShared([]*site{st})
@@ -163,7 +161,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 		return failed, err
 	}
 	for i, st := range sites {
-		st.patch = patches[i]
+		st.installed(patches[i])
 	}
 	d.tellShared(sites)
 	d.session.watchBeside()
@@ -176,7 +174,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 // disarm hides the breakpoint. A thread that trapped just before finds the site
 // silent and runs the original.
 func (d *domain) disarm(st *site) error {
-	if st.patch == nil {
+	if st.patch() == nil {
 		return nil
 	}
 	for _, th := range d.space.Threads() {
@@ -185,9 +183,9 @@ func (d *domain) disarm(st *site) error {
 		}
 	}
 	delete(d.queue, st)
-	st.flag(false)
+	st.showOptimized()
 	defer d.uncovered(st)
-	return d.text.Disarm(st.patch)
+	return d.text.Disarm(st.patch())
 }
 
 // settle makes sites agree with the probes that they have left; those without end.
@@ -201,13 +199,13 @@ func (d *domain) settle(sites []*site) error {
 	for _, st := range sites {
 		switch {
 		case d.sites[st.addr] != st: // ended before
-		case st.wanted(), len(st.probes) > 0, st.jump != nil:
+		case st.wanted(), len(st.probes) > 0, st.jump() != nil:
 			errs = append(errs, d.refresh(st))
 		default:
 			delete(d.sites, st.addr)
 			ended = append(ended, st)
-			if st.patch != nil {
-				patches = append(patches, st.patch)
+			if st.patch() != nil {
+				patches = append(patches, st.patch())
 			}
 		}
 	}
@@ -220,18 +218,18 @@ func (d *domain) settle(sites []*site) error {
 
 // remove ends a site. Its slot is recycled when nobody can be inside.
 func (d *domain) remove(st *site) error {
-	if st.patch == nil {
+	if st.patch() == nil {
 		d.discard(st)
 		return nil
 	}
-	err := d.text.Remove(st.patch)
+	err := d.text.Remove(st.patch())
 	if err != nil {
 		d.survey = nil
 		if errors.Is(d.checkMapping(st.addr), ErrNotMapped) {
-			err = d.text.Drop(st.patch) // dlclose took the code away
+			err = d.text.Drop(st.patch()) // dlclose took the code away
 		}
 	}
-	st.patch = nil
+	st.taken()
 	d.unguard(st.addr)
 	d.uncovered(st)
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
@@ -252,11 +250,9 @@ func (st *site) add(kp *Kprobe) {
 	st.probes = slices.Insert(slices.Clone(st.probes), at, kp)
 }
 
-func (st *site) armed() bool { return st.patch != nil && st.patch.Armed() }
-
 // wanted tells whether hits of st are.
 func (st *site) wanted() bool {
-	return st.linker || st.returning > 0 || st.mask != nil && st.jump != nil || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.
@@ -280,7 +276,7 @@ func (d *domain) refreshAll(sites []*site) (failed *site, err error) {
 			continue
 		}
 		seen[st] = true
-		if st.patch == nil && st.wanted() {
+		if st.patch() == nil && st.wanted() {
 			st.step = d.mustStep(st)
 			fresh = append(fresh, st)
 		} else if err := d.refresh(st); err != nil {
@@ -299,7 +295,7 @@ func (d *domain) mustStep(st *site) bool {
 // of those has a PostHandler (B6, B21).
 func (d *domain) refresh(st *site) error {
 	st.step = d.mustStep(st)
-	if st.jump != nil {
+	if st.jump() != nil {
 		if done, err := d.refreshJump(st); done || err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kpro
 		r.SetIP(site.Insn)
 		return 1
 	}
-	r.SetIP(kp.Addr.Add(int64(host.Arch.BreakpointAdvance())))
+	r.SetTrapped(kp.Addr)
 	return 0
 }
 

@@ -16,8 +16,9 @@ type Function struct {
 	// Next is where the next function or object begins, 0 if that is not known. Padding in
 	// front of it may be overwritten.
 	Next arch.Addr
-	// Targets are places that threads come to, beside those that the code's direct branches
-	// name: landing pads, jump tables' entries. They may lie anywhere, and need not be complete.
+	// Targets are further places that threads come to, beside the targets of direct
+	// branches in the code: landing pads, jump tables' entries. They may lie anywhere,
+	// and need not be complete.
 	Targets []arch.Addr
 	// BreakpointOnly tells that nothing but a breakpoint may trap.
 	BreakpointOnly bool

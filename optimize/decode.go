@@ -27,7 +27,8 @@ func (an *Analysis) decode() error {
 	return an.collect()
 }
 
-// mostLooked is how many instructions are looked at for what may be data, all together: for each piece they all are.
+// mostLooked bounds the instructions that are searched for branches into a piece that
+// may be data, summed over all such pieces.
 const mostLooked = 1 << 24
 
 // backOff takes back the instructions decoded last, as far as nothing falls through to
@@ -43,8 +44,8 @@ func (an *Analysis) backOff() bool {
 	return n > 0
 }
 
-// resume is where code goes on behind data at at: at the first place that is known to be
-// branched to, or at the function's end.
+// resume returns where code goes on behind data at at: at the first known target of a
+// branch, or at the function's end.
 func (an *Analysis) resume(at arch.Addr) arch.Addr {
 	end := an.fn.Range.End
 	for _, i := range an.insns {
@@ -60,8 +61,8 @@ func (an *Analysis) resume(at arch.Addr) arch.Addr {
 	return end
 }
 
-// collect fills targets: what is given, what the instructions name, and what data would
-// name if it was code. It refuses data that somebody branches to.
+// collect fills targets: the given ones, those of the instructions, and those that data
+// would have if it were code. It refuses data that somebody branches to.
 func (an *Analysis) collect() error {
 	an.targets = slices.Clone(an.fn.Targets)
 	for _, i := range an.insns {
@@ -108,13 +109,13 @@ func (an *Analysis) isData(at arch.Addr) bool {
 	return i < len(an.data) && an.data[i].Contains(at)
 }
 
-// branches tells that i leads to i.Target.
+// branches reports whether i may lead to i.Target.
 func branches(i arch.Insn) bool {
 	return i.Flow == arch.FlowJump || i.Flow == arch.FlowCond || i.Flow == arch.FlowCall
 }
 
-// fallsThrough tells that a thread that has executed i may be at i.End() next. A call is
-// taken to return.
+// fallsThrough reports whether a thread that has executed i may be at i.End() next. A
+// call is taken to return.
 func fallsThrough(i arch.Insn) bool {
 	switch i.Flow {
 	case arch.FlowJump, arch.FlowIndirectJump, arch.FlowReturn, arch.FlowTrap, arch.FlowFar:

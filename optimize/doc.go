@@ -27,10 +27,11 @@
 // them. One that keeps the bytes from some head on displaces the instructions in front of
 // that head, and its detour goes back to it. Displaced instructions follow each other.
 //
-// Known targets of branches are kept and never trap: a trap in each turn of a loop would
-// cost more than the breakpoint that the jump replaces. That is for speed alone. A target
-// that is overlooked traps, and is counted by the tracer. What stands behind a jump or a
-// return, padding aside, counts as a target, since somebody must come there.
+// Known targets of branches are kept and never trap: a trap in each turn of a loop
+// would cost more than the breakpoint that the jump replaces. That is for speed alone.
+// A target that is overlooked traps, and is counted by the tracer. The first
+// instruction behind a jump or a return, padding aside, counts as a target, since some
+// branch must lead there.
 //
 // # The proof
 //
@@ -63,7 +64,7 @@
 //     instructions, five lead to no head: in glibc, behind lock, in their own function.)
 //     Padding behind a function's end, up to the next symbol: nobody comes, since nothing
 //     falls through to it.
-//  5. In the detour: whatever is written at S meanwhile, by 1 the copies remain right. A
+//  5. In the detour: by 1 the copies remain right, even if the bytes at S change meanwhile. A
 //     fault, a signal or a stop there is told at the original address.
 //  6. Taking the jump back is a write as in 3. Before it threads are at a place of 4 or 5,
 //     or have trapped and not gone on yet. Afterwards those at places of 4 find D; those in
@@ -80,17 +81,24 @@
 //
 // # When somebody takes the jump's first byte away
 //
-// A kernel uprobe that comes to S and goes again puts the program's own byte back there, in front of our displacement. Until that is noticed a thread at S executes a
-// mixture. An instruction of one byte is whole, and what follows traps or is the program's. One that begins with a prefix, longer than a byte, has a breakpoint behind that
-// (arch.Detours.TrapsBehind): it traps before it has any effect. These ways come first; others, where there is no room for them, and other instructions have no such safety.
+// A kernel uprobe that comes to S and goes again puts the target's own byte back there,
+// in front of our displacement. Until the tracer notices, a thread at S executes a
+// mixture. If the original instruction has one byte, it is whole, and the bytes behind
+// it trap or are the target's. If it is longer and begins with a prefix, the jump can
+// have a breakpoint behind that prefix (arch.Detours.TrapsBehind): then it traps before
+// it has any effect. Such jumps are preferred. Where there is no room for them, and for
+// other instructions, there is no such safety.
 //
-// One at a head inside of the jump makes it lead elsewhere: to one of Pattern.Strays. Nothing but a breakpoint of the detour's own is at any of them, or no code at all
-// (trampoline.Region.Land): a thread that is led there has executed the jump and nothing else, and goes on as if it had come to the detour.
+// A uprobe at a head inside of the jump changes where the jump leads: to one of
+// Pattern.Strays. At each of them there is a breakpoint that belongs to the detour, or
+// no code at all (trampoline.Region.Land). A thread that comes there has executed the
+// jump and nothing else, and goes on as if it had come to the detour.
 //
 // # The kernel's checks
 //
-// They are those of can_optimize and copy_optimized_instructions in Linux's
-// arch/x86/kernel/kprobes/opt.c, by the numbers that the project gives them.
+// The kernel makes them in can_optimize and copy_optimized_instructions
+// (arch/x86/kernel/kprobes/opt.c). The numbers are this project's
+// (kprobes/CONFORMANCE.md).
 //
 //	E3   function known             NoFunction. Kernel entry text has no counterpart.
 //	E4   room in the function       Replaced: padding behind it is used; without, what follows is

@@ -15,7 +15,7 @@ const (
 	NoReason    Reason = iota
 	NoFunction         // the function around the site is not known [E3]
 	NotAHead           // no instruction begins at the site
-	Ends               // the function ends before the jump does, and what is behind it is not known [E4]
+	Ends               // the function ends before the jump does, and the bytes behind it are not known [E4]
 	Undecodable        // the function can't be decoded as a whole [E5]
 	InData             // it seems to be data, since what follows can't be decoded and nothing leads there [E5]
 	IntoMiddle         // a jump leads behind a prefix, or between instructions otherwise [E8]

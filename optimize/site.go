@@ -11,12 +11,13 @@ type Choice struct {
 	Options []Option // at least one, the preferred first
 }
 
-// Option is one way: which bytes the jump may have, and what it displaces.
+// Option is one way to optimize a site: the bytes that its jump may have, and the
+// instructions that it displaces.
 type Option struct {
 	Pattern arch.Pattern
 	Insns   []arch.Insn // the displaced instructions, which follow each other
 	Heads   []arch.Addr // where the jump has bytes that trap: at displaced instructions
-	// Kept is the offset in the jump from which its bytes are those that stood there; the
+	// Kept is the offset in the jump from which on its bytes are the original ones; the
 	// length of the jump if none are.
 	Kept int
 }
@@ -24,7 +25,7 @@ type Option struct {
 // End is where the code goes on behind the displaced instructions.
 func (o *Option) End() arch.Addr { return o.Insns[len(o.Insns)-1].End() }
 
-// site is what is known of the bytes that a jump would overwrite.
+// site describes the bytes that a jump would overwrite.
 type site struct {
 	at     arch.Addr
 	length int         // of the jump
@@ -92,23 +93,23 @@ func (an *Analysis) displaced(s *site, n int) {
 	}
 }
 
-// mustStay tells that threads that come to instruction n, which is not the first, must
-// find it as it is: many may come, or a copy won't do.
+// mustStay reports whether instruction n, which is not the first, must keep its bytes:
+// many threads may come to it, or a copy can't replace it.
 func (an *Analysis) mustStay(n int) bool {
 	i := an.insns[n]
 	return an.isTarget(i.Addr) || an.detached(n) && !an.arch.Padding(i) || an.detours.Displaceable(i) != nil
 }
 
-// detached tells that no thread falls through to instruction n: unless it is padding,
-// threads come to it by a branch, though we may not know by which.
+// detached reports whether no thread falls through to instruction n. Unless it is
+// padding, threads then come to it by a branch, perhaps one that we don't know.
 func (an *Analysis) detached(n int) bool {
 	for n--; n >= 0 && an.arch.Padding(an.insns[n]); n-- {
 	}
 	return n >= 0 && !fallsThrough(an.insns[n])
 }
 
-// behind lowers the limit to the end of the displaced instructions if they end before the
-// jump does, at the end of the code, and what follows isn't padding.
+// behind handles displaced instructions that reach the end of the code before the jump
+// ends. Unless padding follows, it lowers the limit to their end.
 func (an *Analysis) behind(s *site) {
 	last := s.insns[len(s.insns)-1]
 	end := int(last.End() - s.at)

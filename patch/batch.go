@@ -10,11 +10,12 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// pageSize is the unit in which memory can be read or not.
+// pageSize is the unit of memory protection: a page can be read as a whole or not at
+// all.
 const pageSize = 4096
 
-// Want is a patch to install: what the caller decoded at At, in the view of Original,
-// and what is to stand in place of its first bytes.
+// Want is a patch to install: the code that the caller decoded at At, as Original shows
+// it, and the bytes to put over its beginning.
 type Want struct {
 	At          arch.Addr
 	Expect      []byte // at least as long as Replacement
@@ -35,17 +36,17 @@ func (e *InstallError) Unwrap() error { return e.Err }
 // change is a patch whose bytes in memory are about to change.
 type change struct {
 	*Patch
-	expect []byte // what must stand there before
+	expect []byte // the bytes that memory must show before the write
 }
 
-// InstallAll installs all of wants or, after an error, none, and returns the patches
-// in their order. It looks at memory page by page, before the first write and after
-// the last. Each patch is a write of its own nevertheless: one write over a stretch of
-// code would also store the bytes between two patches, and undo what the program
-// itself writes there meanwhile.
+// InstallAll installs all of wants or, after an error, none, and returns the patches in
+// their order. It looks at memory page by page, before the first write and after the
+// last. Each patch is still a write of its own. One write over a stretch of code would
+// also store the bytes between two patches, and undo what the target itself writes
+// there meanwhile.
 //
-// The error is an *InstallError, joined with what could not be taken back. See
-// Install for what it matches and for what memory holds then.
+// The error is an *InstallError, joined with the errors of patches that could not be
+// taken back. Install says which errors it matches, and what memory holds then.
 func (t *Text) InstallAll(wants []Want) ([]*Patch, error) {
 	for _, w := range wants {
 		if n := len(w.Replacement); n > oneStore {
@@ -95,7 +96,7 @@ func (t *Text) claim(wants []Want) ([]*Patch, error) {
 	return ps, nil
 }
 
-// lookAll makes sure that memory shows what was decoded.
+// lookAll checks that memory still shows the code that was decoded.
 func (t *Text) lookAll(todo []change) error {
 	return t.pages(todo, func(run []change, start arch.Addr, b []byte) error {
 		t.Overlay(start, b)
@@ -175,8 +176,8 @@ func (t *Text) retract(todo []change) error {
 	return errors.Join(errs...)
 }
 
-// takeBack puts the original bytes of p back. What memory shows decides: where nothing
-// could be written, there is nothing to put back.
+// takeBack puts the original bytes of p back, as far as memory shows p's replacement:
+// where nothing could be written, there is nothing to put back.
 func (t *Text) takeBack(p *Patch) error {
 	if !p.armed && !p.torn {
 		return nil
@@ -187,9 +188,9 @@ func (t *Text) takeBack(p *Patch) error {
 	return nil
 }
 
-// DisarmAll disarms those of ps for which nothing stands in the way. It looks at memory
-// page by page, as InstallAll does. There is no error: what is still armed afterwards
-// is left to Disarm or Remove, which tell why.
+// DisarmAll disarms each of ps unless something prevents it. It looks at memory page by
+// page, as InstallAll does. There is no error: for a patch that is still armed
+// afterwards, Disarm or Remove tells why.
 func (t *Text) DisarmAll(ps []*Patch) {
 	t.disarmAll(slices.DeleteFunc(slices.Clone(ps), func(p *Patch) bool { return p.alone() != nil }))
 }
@@ -225,9 +226,9 @@ func (t *Text) disarmAll(ps []*Patch) {
 	})
 }
 
-// pages reads what memory shows around the changes of one page at a time and passes
-// it to f, until f fails. todo is in order of address. Where a page can't be read as
-// a whole, f gets its changes one by one as far as they can.
+// pages reads memory around the changes, one page at a time, and passes it to f until f
+// fails. todo is in order of address. Where a page can't be read as a whole, f gets its
+// changes one by one as far as they can.
 func (t *Text) pages(todo []change, f func(run []change, start arch.Addr, b []byte) error) error {
 	buf := make([]byte, 0, pageSize)
 	var unreadable error

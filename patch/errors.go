@@ -15,7 +15,7 @@ var (
 	ErrUnknown = errors.New("no such patch")
 	// ErrRunning: threads may run in the code.
 	ErrRunning = errors.New("more than one byte of code is changed only while no thread runs")
-	// ErrTorn: a write failed and so did the attempt to take it back. The patch
-	// stays known; Remove and RestoreAll try again.
+	// ErrTorn: a write failed, and taking it back failed as well. The patch stays
+	// known; Remove and RestoreAll try again.
 	ErrTorn = errors.New("the code may be partly changed")
 )

@@ -10,15 +10,16 @@ import (
 // oneStore is how many bytes of code change for all threads at once: see the package comment.
 const oneStore = 1
 
-// Frozen is the proof that no thread runs in an address space, without which no more than one byte of its code is
-// changed at once. Whoever stops the threads hands it out.
+// Frozen proves that no thread runs in an address space. More than one byte of its code
+// is changed at once only with such a proof. The code that stops the threads hands it
+// out.
 type Frozen interface {
 	// Holds is false when threads may run again.
 	Holds() bool
 }
 
-// FrozenText is a Text in which no thread runs: its patches may be of any length. What it has of
-// the Text's own is for those of one byte.
+// FrozenText is a Text in which no thread runs: its patches may be of any length. The
+// methods that it inherits from Text are for patches of one byte.
 type FrozenText struct {
 	*Text
 	proof Frozen
@@ -60,8 +61,9 @@ func (t FrozenText) DisarmAll(ps []*Patch) {
 	}
 }
 
-// RestoreAll removes every patch, the newest first; those that last tells of, which may be nil, come behind the others. It
-// goes on after an error and returns all of them joined. Patches that could not be removed stay known.
+// RestoreAll removes every patch, the newest first. Patches for which last reports true
+// come behind the others; last may be nil. RestoreAll goes on after an error and
+// returns all errors joined. Patches that could not be removed stay known.
 func (t FrozenText) RestoreAll(last func(*Patch) bool) error {
 	if err := t.holds(); err != nil {
 		return err

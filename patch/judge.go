@@ -6,27 +6,36 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// # Programs that patch themselves
+// # Targets that patch themselves
 //
-// A program writes over its own code: a hook over a function's beginning, an operand, one byte. It knows nothing of a patch of ours in that place, so what it
-// has not written of it is still ours, and would stay among its code. Of five bytes some may be the same by chance, so where they lie decides:
+// A target may write over its own code: a hook over a function's beginning, an operand,
+// one byte. It does not know of a patch of ours there. The bytes that it did not write
+// are still ours, and would stay among its code. Some bytes may be equal by chance, so
+// their position decides whose they are:
 //
-//   - Bytes between those that are certainly the program's are the program's: it writes in one piece.
-//   - Where it has written the first byte, it has written whole instructions: its own reach to the end of the one that the last certain byte
-//     lies in. What follows is ours. Three bytes and more behind the last certain one are no accident: they are ours in any case.
-//   - Where the first byte is ours still, and what stands there is a jump to where one of the program's may lead, it is the program's: a hook begins as
-//     our jump does. Else all that looks like ours is.
+//   - Bytes between two that are certainly the target's are the target's: it writes in
+//     one piece.
+//   - If the target wrote the first byte, it wrote whole instructions. Its bytes reach
+//     to the end of the instruction that holds its last certain byte; the bytes behind
+//     that are ours. Three or more bytes behind the last certain one that equal ours
+//     are no accident: they are ours in any case.
+//   - If the first byte equals ours, and the bytes make a jump to a place where a jump
+//     of the target may lead, the jump is the target's: a hook begins as our jump does.
+//     Otherwise every byte that equals ours is ours.
 //
-// So an operand that is written over as a whole, and by accident makes a jump to the beginning of some code, is taken for a jump.
+// So one case is judged wrongly: a target writes a whole operand, and its value happens
+// to make a jump to the beginning of some code. It is taken for a jump.
 
-// Judge tells what others have put in the place of a patch. Without its functions code that others have written is all theirs.
+// Judge tells which bytes others have written over a patch. Without its functions, all
+// bytes of such code count as theirs.
 type Judge struct {
 	Trap   []byte                                             // that others may write over code: of one byte, else there is none
 	Decode func(code []byte, at arch.Addr) (arch.Insn, error) // as in arch.Arch
-	Leads  func(to arch.Addr) bool                            // whether a jump of the program's may lead there
+	Leads  func(to arch.Addr) bool                            // reports whether a jump of the target may lead there
 }
 
-// without is what is to stand in place of now when nothing of ours does. left tells that something of ours stands in now.
+// without returns now without our bytes: want is the code to write there instead. left
+// reports whether any byte of now is ours.
 func (j Judge) without(e Entry, now []byte) (want []byte, left bool) {
 	s := Classify(e.Original, e.Replacement, now, j.Trap)
 	if s != Foreign {
@@ -42,7 +51,8 @@ func (j Judge) without(e Entry, now []byte) (want []byte, left bool) {
 	return want, !bytes.Equal(want, now)
 }
 
-// written is which of now's bytes, some of which are neither ours nor what stood there, are the program's.
+// written returns the range of now's bytes that the target has written. At least one
+// byte of now is neither ours nor the original.
 func (j Judge) written(e Entry, now []byte) (start, end int) {
 	all := len(now)
 	if j.Decode == nil || all == 1 || j.trap(now[0]) && now[0] != e.Replacement[0] { // somebody is writing there just now, as the kernel does

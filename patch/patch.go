@@ -1,7 +1,7 @@
 // Package patch is the only writer of code that the target already had.
 //
-// It knows every byte that was changed and what stood there before, so that it
-// can show memory as if nothing were patched and put everything back.
+// It knows every byte that was changed and its original. So it can show memory as if
+// nothing were patched, and put everything back.
 //
 // # What other threads see
 //
@@ -19,30 +19,30 @@
 //     it serialises ("Handling Self- and Cross-Modifying Code"). That is the state
 //     of step 1 again, for a moment.
 //
-// Disarming and removing are the same in the other direction: a thread may have
-// trapped just before, or trap on a stale byte just after. Either way it stands
-// behind a breakpoint that memory no longer shows, and is to be sent back to run
-// the original instruction. A disarmed patch is still found; whoever calls Remove
-// while threads run must remember the address, or such a trap looks foreign.
-// The kernel's smp_text_poke_batch_finish (arch/x86/kernel/alternative.c) stands
-// on the same property of int3.
+// Disarming and removing are the same in the other direction: a thread may have trapped
+// just before, or trap on a stale byte just after. Either way it stands behind a
+// breakpoint that memory no longer shows, and is to be sent back to run the original
+// instruction. A disarmed patch is still found. A caller of Remove while threads run
+// must remember the address, or such a trap looks foreign. The kernel's
+// smp_text_poke_batch_finish (arch/x86/kernel/alternative.c) stands on the same
+// property of int3.
 //
-// Text is a private file mapping. The first write to a page makes the kernel
-// copy it (FOLL_FORCE breaks copy-on-write), switch the page-table entry and
-// flush it from the processors that run the target. The copy is complete when
-// the entry is switched, so a thread fetches from the old page (step 1) or from
-// its equal copy. The file and other processes never see the change.
+// Text is a private file mapping. At the first write to a page the kernel copies it
+// (FOLL_FORCE breaks copy-on-write), switches the page-table entry, and flushes it from
+// the processors that run the target. The copy is complete when the entry is switched,
+// so a thread fetches from the old page (step 1) or from its equal copy. The file and
+// other processes never see the change.
 //
-// Many patches of one byte at once (InstallAll, DisarmAll) are as many stores, each of
-// them as above, so other threads see some of the breakpoints for a moment, then all.
-// Only the looks before and after are made page by page. One store for a page would be
-// faster by little, and it would also store the bytes between the patches, over what
-// the program has written there since the look.
+// Many patches of one byte at once (InstallAll, DisarmAll) are as many stores, each as
+// above. So other threads see some of the breakpoints for a moment, then all. Only the
+// checks before and after are made page by page. One store for a page would be little
+// faster. It would also store the bytes between the patches, over anything that the
+// target has written there since the check.
 //
-// A patch of several bytes has no such proof: a thread may stand between the
-// bytes or fetch half of them. It is written only while all threads of all processes that share the
-// memory are stopped, and the proof of that is a value: what writes such patches takes a
-// Frozen (Text.While, Restore).
+// A patch of several bytes has no such proof: a thread may stand between the bytes or
+// fetch half of them. It is written only while all threads of all processes that share
+// the memory are stopped. The proof of that is a value: a function that writes such
+// patches takes a Frozen (Text.While, Restore).
 //
 // # Concurrency
 //
@@ -124,8 +124,8 @@ func changed(at arch.Addr, got, want []byte) error {
 	return fmt.Errorf("code at %s is % x instead of % x: %w", at, got, want, ErrChanged)
 }
 
-// mixture reports whether every byte of got is a's or b's at its place, which is
-// what a write of one over the other leaves when it stops half-way.
+// mixture reports whether every byte of got is a's or b's at its place, as after a
+// write of one over the other that stopped half-way.
 func mixture(got, a, b []byte) bool {
 	for i, c := range got {
 		if c != a[i] && c != b[i] {

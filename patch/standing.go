@@ -10,40 +10,48 @@ import (
 
 // # Neighbours
 //
-// Others write into the same code while we do, without a word: the kernel for its uprobes (perf, bpftrace, eBPF
-// agents, SystemTap), a debugger, the program itself. What a uprobe does was read in kernel/events/uprobes.c and
-// arch/x86/kernel/uprobes.c of Linux 6.18, and measured:
+// Others write into the same code while we do, and do not tell us: the kernel for its
+// uprobes (perf, bpftrace, eBPF agents, SystemTap), a debugger, the target itself. This
+// is how a uprobe acts (kernel/events/uprobes.c and arch/x86/kernel/uprobes.c of Linux
+// 6.18, confirmed by measurement):
 //
-//   - Registering stores a breakpoint over one byte, in each address space that maps that place of the file and that the
-//     uprobe's owner asks for, and in each that maps it later. Where a breakpoint stands already, ours for example, nothing is
-//     written, and the uprobe takes it for its own (verify_opcode).
-//   - Unregistering stores the *file's* byte, if a breakpoint stands there, whoever's it is; else nothing.
-//   - Whoever comes to a breakpoint where there is a uprobe at that place of the file is the kernel's: the handler runs, a copy of the
-//     file's instruction is executed elsewhere, nobody gets a SIGTRAP. So a breakpoint of ours has no hits while a uprobe stands
-//     there too. A thread is never seen in that copy: signals and ptrace's stops wait until it has been executed.
-//   - A uprobe of another process's alone does the same at its first hit in this one, and then takes the breakpoint away.
-//   - On a nop of five bytes (USDT probes) the breakpoint becomes, at the first hit, a call into the mapping
-//     [uprobes-trampoline], and the nop when it goes; if the call's first byte was written over, its tail stays.
+//   - Registering stores a breakpoint over one byte, in each address space that the
+//     uprobe's owner asks for and that maps that place of the file, now or later. If a
+//     breakpoint stands there already, such as ours, nothing is written, and the uprobe
+//     takes it for its own (verify_opcode).
+//   - Unregistering stores the *file's* byte if any breakpoint stands there, even one
+//     that is not the uprobe's; else nothing.
+//   - When a thread hits a breakpoint at a place that has a uprobe, the kernel handles
+//     it: the uprobe's handler runs, a copy of the file's instruction is executed
+//     elsewhere, and nobody gets a SIGTRAP. So a breakpoint of ours has no hits while a
+//     uprobe stands there too. A thread is never seen in that copy: signals and
+//     ptrace's stops wait until it has been executed.
+//   - A uprobe that was set for another process only does the same at its first hit in
+//     this one, and then takes the breakpoint away.
+//   - On a nop of five bytes (USDT probes) the first hit turns the breakpoint into a
+//     call into the mapping [uprobes-trampoline]. When the uprobe goes, the nop comes
+//     back; if the call's first byte was written over, its tail stays.
 //
-// So the bytes of a jump of ours become one by one, at any time: a breakpoint, then what the file has. Each of them tells what it
-// is, and Classify puts them together. What is ours of such a mixture is taken back byte by byte: a foreign breakpoint is never
-// written, since its owner may take it away at the same moment, and then nobody would know of it.
+// So each byte of a jump of ours may become a breakpoint at any time, and then the
+// file's byte. Each byte shows whose it is, and Classify combines them. Our bytes in
+// such a mixture are taken back one by one. A foreign breakpoint is never written: its
+// owner may take it away at the same moment, and then nobody would know of it.
 
-// Standing is what stands in memory where a patch was or is to be.
+// Standing tells whose bytes memory holds at the place of a patch.
 type Standing uint8
 
-// What can stand there.
+// The kinds of Standing.
 const (
-	Clean   Standing = iota // the program's code: nothing of ours, nothing of anybody else
+	Clean   Standing = iota // the target's code: nothing of ours, nothing of anybody else
 	Ours                    // the replacement, whole
 	Covered                 // the replacement, and foreign breakpoints in it: somebody came
-	Torn                    // parts of the replacement among the program's code: somebody came and went, or a write stopped half-way
-	Watched                 // the program's code, and foreign breakpoints in it; nothing of ours
-	Foreign                 // other code, among which bytes of ours may be: see Judge
-	Stale                   // the replacement, whole, but the program has changed what it stands for
+	Torn                    // parts of the replacement among the target's code: somebody came and went, or a write stopped half-way
+	Watched                 // the target's code, and foreign breakpoints in it; nothing of ours
+	Foreign                 // other code, perhaps with bytes of ours in it: see Judge
+	Stale                   // the replacement, whole, but the target has changed the code that it replaces
 )
 
-var standings = [...]string{"the program's code", "ours", "ours with a foreign breakpoint", "a part of ours", "the program's code with a foreign breakpoint", "other code", "ours, in front of other code"}
+var standings = [...]string{"the target's code", "ours", "ours with a foreign breakpoint", "a part of ours", "the target's code with a foreign breakpoint", "other code", "ours, in front of other code"}
 
 func (s Standing) String() string {
 	if int(s) >= len(standings) {
@@ -52,11 +60,14 @@ func (s Standing) String() string {
 	return standings[s]
 }
 
-// Left tells whether bytes of ours stand there that are none of the program's.
+// Left reports whether memory holds bytes of ours that the target's code does not have
+// there.
 func (s Standing) Left() bool { return s == Ours || s == Covered || s == Torn || s == Stale }
 
-// Classify tells from the program's own code, what we wrote over it and what stands there now, all of the same length, what that is.
-// trap is a breakpoint, of one byte if others can write one over code; with any other length there are no foreign ones.
+// Classify compares the bytes in memory now with the target's own code and with our
+// replacement. All three have the same length. trap is a breakpoint of one byte, if
+// others can write one over code; with any other length there are no foreign
+// breakpoints.
 func Classify(original, replacement, now, trap []byte) Standing {
 	var ours, theirs, foreign int
 	for i, b := range now {
@@ -85,7 +96,8 @@ func Classify(original, replacement, now, trap []byte) Standing {
 	return Ours
 }
 
-// without is what is to stand in place of now when nothing of ours does: foreign breakpoints stay.
+// without returns now without our bytes: the original with the foreign breakpoints that
+// now has.
 func without(original, replacement, now []byte) []byte {
 	want := bytes.Clone(original)
 	for i, b := range now {
@@ -96,13 +108,14 @@ func without(original, replacement, now []byte) []byte {
 	return want
 }
 
-// Beside tells t what others may do to the code: j judges that, and undisturbed replaces, in bytes that were read
-// from an address, what others have put in place of the program's code by what the mapped file has there. It may be nil.
+// Beside prepares t for others who write into the same code. j judges what they wrote.
+// undisturbed, which may be nil, gets bytes that were read from an address, and
+// replaces those that others wrote by the mapped file's.
 func (t *Text) Beside(j Judge, undisturbed func(at arch.Addr, b []byte)) {
 	t.judge, t.undisturbed = j, undisturbed
 }
 
-// stands reads what stands at p.
+// stands reads the bytes in memory at p and classifies them.
 func (t *Text) stands(p *Patch) ([]byte, Standing, error) {
 	now := make([]byte, len(p.original))
 	if err := t.mem.ReadMemory(p.at, now); err != nil {
@@ -117,7 +130,8 @@ type Disturbance struct {
 	Standing Standing
 }
 
-// Disturbed looks at all armed patches, page by page, and returns those that others have changed.
+// Disturbed reads all armed patches, page by page, and returns the ones that others
+// have changed.
 func (t *Text) Disturbed() []Disturbance {
 	var armed []change
 	for _, p := range t.patches.sorted() {
@@ -141,8 +155,8 @@ func (t *Text) Disturbed() []Disturbance {
 	return all
 }
 
-// takeOut takes what is left of a patch out of memory, which shows now there. Only the bytes that are ours are written, and
-// looked at again afterwards.
+// takeOut removes the remaining bytes of a patch from memory, which shows now there.
+// Only the bytes that are ours are written, and looked at again afterwards.
 func takeOut(mem arch.Memory, j Judge, e Entry, now []byte) error {
 	const attempts = 8 // of others who change it meanwhile
 	for range attempts {

@@ -142,8 +142,9 @@ func (t *Text) Find(a arch.Addr) (*Patch, bool) {
 // Patches returns all patches in order of address.
 func (t *Text) Patches() []*Patch { return t.patches.sorted() }
 
-// Original fills b with memory from at as if nothing were patched, by us nor with breakpoints of others, which is what
-// a decoder must see (the kernel's recover_probed_instruction).
+// Original fills b with memory from at as if nobody had patched it: without our patches
+// and without breakpoints of others. A decoder must see that (the kernel's
+// recover_probed_instruction).
 func (t *Text) Original(at arch.Addr, b []byte) error {
 	if err := t.mem.ReadMemory(at, b); err != nil {
 		return err
@@ -153,15 +154,16 @@ func (t *Text) Original(at arch.Addr, b []byte) error {
 	return nil
 }
 
-// clear takes what others have put over the code out of b, which was read from at.
+// clear takes bytes that others wrote over the code out of b, which was read from at.
 func (t *Text) clear(at arch.Addr, b []byte) {
 	if t.undisturbed != nil {
 		t.undisturbed(at, b)
 	}
 }
 
-// Overlay replaces in b, which was read from at, our bytes by the original ones, also where others have written
-// breakpoints over them, or taken them away. Other code that somebody wrote over a patch stays, as it would without us.
+// Overlay replaces our bytes in b, which was read from at, by the original ones. It
+// does so even where others have written breakpoints over them, or taken them away.
+// Other code that somebody wrote over a patch stays, as it would without us.
 func (t *Text) Overlay(at arch.Addr, b []byte) {
 	t.patches.each(arch.Range{Start: at, End: at + arch.Addr(len(b))}, func(p *Patch) {
 		if !p.armed && !p.torn {

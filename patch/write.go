@@ -16,14 +16,15 @@ type Entry struct {
 	Replacement []byte
 }
 
-// Restore puts the original bytes of entries back into mem, in the order given
-// (the newest first). It needs no Text, so it serves whoever finds a journal
-// and the copy of memory that a forked child has. j is as in Beside.
+// Restore puts the original bytes of entries back into mem, in the order given (the
+// newest first). It needs no Text. So it serves for a journal that another process
+// finds, and for the copy of memory in a forked child. j is as in Beside.
 //
-// Bytes that are the original already stay, and so do foreign breakpoints; where the replacement is the original nothing is ours. So do bytes that are not ours: the
-// error then matches ErrChanged. A half-written replacement is ours. Restore
-// goes on after an error and returns them joined, the first ones and how many more. It does
-// nothing, and the error matches ErrRunning, if f does not hold.
+// Only bytes of ours are changed, among them those of a half-written replacement. A
+// byte where replacement and original are equal is not ours. If other bytes than
+// original ones and foreign breakpoints stay, the error matches ErrChanged. Restore
+// goes on after an error; it returns the first ones joined, and how many more there
+// were. It does nothing, and the error matches ErrRunning, if f does not hold.
 func Restore(f Frozen, mem arch.Memory, j Judge, entries []Entry) error {
 	if err := holds(f); err != nil {
 		return err
@@ -83,8 +84,8 @@ func restore(mem arch.Memory, j Judge, e Entry) error {
 	return nil
 }
 
-// poke makes memory, which shows before, show p's replacement or its original
-// bytes. p is torn afterwards if the write failed and can't be taken back.
+// poke writes p's replacement or its original bytes into memory, which shows before. p
+// is torn afterwards if the write failed and can't be taken back.
 func (t *Text) poke(p *Patch, arm bool, before []byte) error {
 	want, trap := p.original, t.judge.Trap
 	if arm {
@@ -101,7 +102,8 @@ func (t *Text) poke(p *Patch, arm bool, before []byte) error {
 	return err
 }
 
-// set makes memory show p's replacement or its original bytes, whatever of them it shows.
+// set writes p's replacement or its original bytes, from any mixture of the two that
+// memory shows.
 func (t *Text) set(p *Patch, arm bool) error {
 	before, s, err := t.stands(p)
 	if err == nil && s == Foreign {
@@ -141,7 +143,8 @@ func (t *Text) show(p *Patch, before []byte, s Standing) error {
 	return t.poke(p, true, before)
 }
 
-// unchangedBehind makes sure that the program has not changed what p's replacement stands for.
+// unchangedBehind checks that the target has not changed the code that p's replacement
+// stands for.
 func (t *Text) unchangedBehind(p *Patch) error {
 	if len(p.behind) == 0 {
 		return nil
@@ -157,7 +160,8 @@ func (t *Text) unchangedBehind(p *Patch) error {
 	return nil
 }
 
-// own has p's place be ours alone, since nobody else has a breakpoint there any more.
+// own records that p's place is ours alone: nobody else has a breakpoint there any
+// more.
 func (t *Text) own(p *Patch) error {
 	if err := t.erase(p); err != nil {
 		return err

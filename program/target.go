@@ -32,7 +32,7 @@ type Compiler interface {
 	// Compile makes the body of a detour that does what Checked.Run does. The error names what
 	// the program needs and the target does not offer; then Run has to do.
 	//
-	// Where the stack has no room for the body, it stops at a breakpoint (BodyCode.Traps)
+	// Where the stack has no room for the body, it stops at a breakpoint (arch.StopNoRoom)
 	// having done nothing: Run has to do then, too.
 	Compile(c *Checked, t Target) (arch.Body, error)
 }

@@ -91,11 +91,11 @@ func (t *Tracer) passOnce(p *Process) error {
 // pass resumes a thread that stopped during the attach, when nobody asks yet what its
 // stop means.
 func (t *Tracer) pass(th *Thread) {
-	switch th.stop.Reason {
+	switch th.at.stop.Reason {
 	case Exited, Killed, GroupStop:
 		t.dispatch(th)
 	case Signal, Breakpoint:
-		t.resume(th, th.stop.Signal)
+		t.resume(th, th.at.stop.Signal)
 	case Exec:
 		p := th.Proc
 		if old := p.oldSpace; old != nil {
@@ -188,12 +188,10 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	}
 	th := t.newThread(p, tid)
 	mask := Sigset(st.SigBlk)
-	th.seizedMask = &mask
-	th.maskFull = mask.Full()
-	th.trapBlocked = mask.Has(unix.SIGTRAP) && !th.maskFull
-	th.noteFaultMask(mask)
+	th.blocks.seized = &mask
+	th.blocks.seen(mask, th.pendingSynchronous)
 	if st.State == 'D' && inVfork(p.PID, tid) {
-		th.state, th.stop.Reason = parked, Vfork
+		th.state, th.at.stop.Reason = parked, Vfork
 	}
 	return true, nil
 }

@@ -11,7 +11,7 @@ import (
 // requeues what is blocked by then): for sigwait(3), a signalfd, or the day when the program lets it come. From then on the thread is not unblocked for the guard any more, since
 // nobody tells when the signal has been taken: where it blocks nearly all signals, a breakpoint that it meets after our death ends the process.
 func (th *Thread) blockAgain() bool {
-	sig := th.stop.Signal
+	sig := th.at.stop.Signal
 	if !forced.Has(sig) {
 		return false
 	}
@@ -23,10 +23,10 @@ func (th *Thread) blockAgain() bool {
 	if err != nil || !th.lessened(m, sig) || th.setSigmask(m|sigbit(sig)) != nil {
 		return false
 	}
-	if th.sentWaits = true; sig == unix.SIGTRAP {
-		th.trapBlocked, th.trapAsked, th.owesBlock = true, false, false
+	if th.unblocked.sentWaits = true; sig == unix.SIGTRAP {
+		th.blocks.trap, th.guard.asked, th.unblocked.owesBlock = true, false, false
 	}
-	th.noteFaultMask(m | sigbit(sig))
+	th.blocks.sawFaults(m|sigbit(sig), th.pendingSynchronous)
 	return true
 }
 
@@ -39,7 +39,7 @@ func (th *Thread) lessened(m Sigset, sig unix.Signal) bool {
 	switch k, ok := th.Proc.tracer.handler.(MaskKeeper); {
 	case m.Has(sig) || bits.OnesCount64(uint64(rest)) < nearlyAll:
 		return false
-	case th.unblocked && rest == th.unblockedFrom&^forced:
+	case th.unblocked.is && rest == th.unblocked.from&^forced:
 		return true
 	case ok && k.Lessened(th, rest):
 		return true

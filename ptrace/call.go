@@ -57,14 +57,16 @@ func (f *CallFault) Error() string {
 // injectedCall is a call in progress.
 type injectedCall struct {
 	Call
-	before Thread   // what is put back
-	kept   *Siginfo // of the signal that the thread stopped for
-	xstate []byte
-	mask   Sigset
-	cfa    arch.Addr // the stack pointer when the function has returned
-	late   error     // to be taken back for, when the thread comes out of vfork(2)
-	over   bool
-	err    error
+	before  *standing // where the thread was, and comes back to
+	kept    *Siginfo  // of the signal that the thread stopped for
+	grouped bool      // it was in a group-stop
+	blocks  blocked   // before the call
+	xstate  []byte
+	mask    Sigset
+	cfa     arch.Addr // the stack pointer when the function has returned
+	late    error     // to be taken back for, when the thread comes out of vfork(2)
+	over    bool
+	err     error
 }
 
 // Call calls a function on the thread that a Handler method is about, and returns when that is
@@ -110,32 +112,31 @@ func (th *Thread) Call(c Call) error {
 
 // prepareCall saves what the call changes and sets the registers for it.
 func (th *Thread) prepareCall(c Call) (*injectedCall, error) {
-	regs, err := th.hostRegs()
-	if err != nil {
+	if _, err := th.hostRegs(); err != nil {
 		return nil, err
 	}
 	fpu, err := th.extended()
 	if err != nil {
 		return nil, err
 	}
-	ic := &injectedCall{Call: c, before: *th, kept: th.keepSiginfo(), xstate: slices.Clone(fpu)}
-	if err := c.Enter(regs); err != nil {
-		*regs = ic.before.regs
+	ic := &injectedCall{Call: c, before: th.at, kept: th.keepSiginfo(), grouped: th.job.grouped, blocks: th.blocks, xstate: slices.Clone(fpu)}
+	there := th.at.elsewhere()
+	if err := c.Enter(&there.regs.own); err != nil {
 		return nil, err
 	}
-	if _, ic.cfa, err = host.Arch.Caller(regs, th.Proc.Space); err == nil && host.EmptyX87(fpu) {
+	if _, ic.cfa, err = host.Arch.Caller(&there.regs.own, th.Proc.Space); err == nil && host.EmptyX87(fpu) {
 		err = th.setExtended(fpu)
 	}
 	if err != nil {
-		*regs = ic.before.regs
 		return nil, err
 	}
+	th.at = there
 	return ic, nil
 }
 
 // depart sends the thread into the function, as a hit ends: with its signals.
 func (t *Tracer) depart(th *Thread) error {
-	if th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep {
+	if th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep {
 		t.restoreTrap(th)
 	}
 	th.resendTrap()
@@ -144,8 +145,7 @@ func (t *Tracer) depart(th *Thread) error {
 	if th.call.mask, err = th.sigmask(); err != nil {
 		return err
 	}
-	th.next, th.restartAt, th.trapAt, th.calls = nextAny, 0, 0, syscallState{}
-	th.deciding, th.returned, th.handled, th.grouped, th.wait = false, false, false, false, 0
+	th.handled, th.job.grouped = false, false
 	t.resume(th, th.takeHeld())
 	return nil
 }
@@ -154,7 +154,7 @@ func (th *Thread) away() bool { return th.call != nil && !th.call.over }
 
 // landed tells whether the thread, at a breakpoint, has returned from the function.
 func (th *Thread) landed() bool {
-	if !th.away() || th.at() != th.call.Landing.Add(int64(host.Arch.BreakpointAdvance())) {
+	if !th.away() || th.ip() != th.call.Landing.Add(int64(host.Arch.BreakpointAdvance())) {
 		return false
 	}
 	regs, err := th.hostRegs()
@@ -185,7 +185,7 @@ func (th *Thread) callFault() *CallFault {
 	if err != nil || !info.Synchronous() || info.Signo() == unix.SIGSYS {
 		return nil
 	}
-	return &CallFault{*info, th.at()}
+	return &CallFault{*info, th.ip()}
 }
 
 // recall takes a thread back from its call, wherever it is, for the reason that err gives. A
@@ -201,11 +201,11 @@ func (t *Tracer) recall(th *Thread, err error) {
 	switch {
 	case th.call != ic || th.state == exiting:
 		return // its end has ended the call
-	case th.state == parked, th.stop.Reason == Vfork:
+	case th.state == parked, th.at.stop.Reason == Vfork:
 		ic.late = err
 		t.giveBack(th)
 		return
-	case th.stop.Reason == Breakpoint && th.landed():
+	case th.at.stop.Reason == Breakpoint && th.landed():
 		th.queued, th.frozen = false, false
 		t.land(th)
 		return
@@ -226,7 +226,7 @@ func (t *Tracer) recall(th *Thread, err error) {
 
 // sendAgain queues the signals that a thread which is taken back was about to get.
 func (t *Tracer) sendAgain(th *Thread) {
-	if th.stop.Reason == Signal {
+	if th.at.stop.Reason == Signal {
 		if info, err := th.siginfo(); err == nil && th.callFault() == nil {
 			th.resend(info)
 		}
@@ -239,34 +239,28 @@ func (t *Tracer) sendAgain(th *Thread) {
 // bringHome puts everything back. The mask of signals stays as a function that has returned
 // has left it.
 func (t *Tracer) bringHome(th *Thread, landed bool) {
-	ic, before := th.call, &th.call.before
+	ic := th.call
 	err := th.setExtended(ic.xstate)
 	if !landed {
 		_ = th.setSigmask(ic.mask)
-		th.trapBlocked, th.maskFull, th.inTrapHandler = before.trapBlocked, before.maskFull, before.inTrapHandler
-		th.faultBlocked = before.faultBlocked
+		th.blocks = ic.blocks
 	}
-	regs, rerr := th.hostRegs()
 	if err == nil {
-		err = rerr
+		_, err = th.hostRegs()
 	}
 	if err != nil {
 		th.endCall(err) // killed meanwhile
 		return
 	}
-	*regs = before.regs
-	th.injectable = th.injectable && before.injectable && (ic.kept == nil || th.setSiginfo(ic.kept) == nil)
-	if th.kept = nil; !th.injectable {
-		th.kept = ic.kept
+	if th.at.injectable && ic.before.injectable && ic.kept != nil && th.setSiginfo(ic.kept) != nil {
+		th.at.injectable = false
 	}
-	th.grouped = th.grouped || before.grouped // the function ran in spite of it
-	if th.stop = before.stop; th.stop.Reason == GroupStop {
-		th.stop.Reason = Interrupt
+	ic.before.resettle(th.at, ic.kept)
+	th.at = ic.before
+	th.job.grouped = th.job.grouped || ic.grouped // the function ran in spite of it
+	if th.at.stop.Reason == GroupStop {
+		th.at.stop.Reason = Interrupt
 	}
-	th.next, th.stepFrom, th.ownTrap = before.next, before.stepFrom, before.ownTrap
-	th.calls = before.calls
-	th.restartAt, th.trapAt, th.moved = before.restartAt, before.trapAt, before.moved
-	th.deciding, th.returned, th.wait = before.deciding, before.returned, before.wait
 	ic.over = true
 }
 
@@ -281,7 +275,6 @@ func (th *Thread) endCall(err error) {
 		ic.over, ic.err = true, err
 	}
 	th.call = nil
-	th.cut++
 }
 
 // RecallAll waits for the end of all calls. Those that have not ended when grace is over end
@@ -313,7 +306,7 @@ func (t *Tracer) anyAway() bool {
 	return false
 }
 
-// holds tells whether the thread still stands at the stop that it had when cut was read.
-func (t *Tracer) holds(th *Thread, cut uint) bool {
-	return t.threads[th.TID] == th && th.state == stopped && th.cut == cut
+// holds tells whether the thread still stands at the stop that it had when at, its standing, was read.
+func (t *Tracer) holds(th *Thread, at *standing) bool {
+	return t.threads[th.TID] == th && th.state == stopped && th.at == at
 }

@@ -127,10 +127,10 @@ func (t *Tracer) leaves(th *Thread) bool {
 	switch level := t.quit.level.Load(); {
 	case level == goesOn:
 		return false
-	case !th.remoting:
+	case !th.at.errand.on:
 		return true
 	default:
-		return level == givenUpTo && th.sheltered
+		return level == givenUpTo && th.at.errand.sheltered
 	}
 }
 
@@ -171,7 +171,7 @@ func (t *Tracer) releaseStopped() {
 		t.dispatch(th)
 	}
 	for _, th := range t.threads {
-		if th.state == stopped && !th.stop.Ended() {
+		if th.state == stopped && !th.at.stop.Ended() {
 			t.detachThread(th)
 		}
 	}

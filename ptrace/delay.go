@@ -37,8 +37,8 @@ func (th *Thread) Delay(d time.Duration) {
 	if d <= 0 || !th.handled || th.state != stopped {
 		return
 	}
-	if th.wait += d; th.wait < 0 {
-		th.wait = math.MaxInt64
+	if th.at.wait += d; th.at.wait < 0 {
+		th.at.wait = math.MaxInt64
 	}
 }
 
@@ -54,12 +54,12 @@ func (t *Tracer) park(th *Thread, sig unix.Signal) bool {
 		}
 		return true
 	}
-	switch th.stop.Reason {
+	switch th.at.stop.Reason {
 	case SyscallStop: // at the return from the call
 		if t.toUserMode(th) != nil {
 			return true // its end is dispatched
 		}
-		if th.stop.Reason != Interrupt {
+		if th.at.stop.Reason != Interrupt {
 			t.enqueue(th) // for what came first; the delay is behind it
 			return true
 		}
@@ -69,17 +69,17 @@ func (t *Tracer) park(th *Thread, sig unix.Signal) bool {
 	}
 	th.keepForResume(sig)
 	t.settleStop(th)
-	th.kept, th.unmarked = nil, nil
-	th.stop.Reason = Interrupt
+	th.at.kept, th.at.unmarked = nil, nil
+	th.at.stop.Reason = Interrupt
 	d := &delay{}
-	d.timer = time.AfterFunc(th.wait, func() {
+	d.timer = time.AfterFunc(th.at.wait, func() {
 		_ = t.Do(func() {
 			if th.delayed == d {
 				t.unpark(th)
 			}
 		})
 	})
-	th.delayed, th.wait = d, 0
+	th.delayed, th.at.wait = d, 0
 	return true
 }
 
@@ -91,8 +91,7 @@ func (th *Thread) keepForResume(sig unix.Signal) {
 	if info, err := th.Siginfo(); err == nil && heldByKernel.Has(info.Signo()) {
 		th.resend(info)
 	} else if err == nil {
-		th.held = append([]*Siginfo{info}, th.held...)
-		th.released = true
+		th.owed.first(info)
 	}
 }
 
@@ -101,7 +100,7 @@ func (t *Tracer) settleStop(th *Thread) {
 	if t.unreaped == th.TID {
 		t.take()
 	}
-	if th.regsValid && th.next != nextStep {
+	if th.at.regs.valid && th.at.next != nextStep {
 		_ = th.writeThrough() // if it is killed meanwhile, its exit follows
 	}
 }
@@ -111,7 +110,7 @@ func (t *Tracer) unpark(th *Thread) {
 	th.endDelay()
 	switch {
 	case th.queued || th.state != stopped: // it is killed
-	case th.stop.Reason == GroupStop: // it has made system calls for us
+	case th.at.stop.Reason == GroupStop: // it has made system calls for us
 		th.resendHeld()
 		t.listen(th)
 	default:

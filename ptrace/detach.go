@@ -14,7 +14,7 @@ func (t *Tracer) Detach(p *Process) error {
 	return p.Space.Freeze(func(*Frozen) error {
 		p.leaving = true
 		for _, th := range p.Threads() {
-			if th.state == stopped && !th.stop.Ended() {
+			if th.state == stopped && !th.at.stop.Ended() {
 				t.detachThread(th)
 			}
 		}
@@ -44,20 +44,20 @@ func (t *Tracer) SettleForks(s *Space) {
 
 // detachThread releases one stopped thread.
 func (t *Tracer) detachThread(th *Thread) {
-	if th.calls.stands {
+	if th.at.calls.stands {
 		th.decide(true)
 	}
 	th.beforeCall()
 	t.intoCall(th)
 	th.Release()
-	if (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep) && th.moved {
+	if (th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep) && th.at.moved {
 		t.restoreTrap(th)
 	}
 	th.resendTrap()
-	if th.stop.Reason == Signal || !th.injectable {
+	if th.at.stop.Reason == Signal || !th.at.injectable {
 		th.resendHeld()
 	}
-	if !th.injectable && (th.stop.Reason == Signal || !th.moved) {
+	if !th.at.injectable && (th.at.stop.Reason == Signal || !th.at.moved) {
 		th.resendKept()
 	}
 	t.drainResent(th)
@@ -78,7 +78,7 @@ func (t *Tracer) detachThread(th *Thread) {
 // seccomp filter, which the kernel asks behind this stop, would be shown a call that there is not: see intoCall.
 func (th *Thread) beforeCall() {
 	regs, err := th.hostRegs()
-	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || th.filtered() {
+	if err != nil || th.at.stop.Reason != SyscallStop || !atEntry(regs) || th.filtered() {
 		return
 	}
 	if info, err := th.syscallInfo(); err == nil && info.op != syscallEntry {
@@ -92,7 +92,7 @@ func (th *Thread) beforeCall() {
 // done for calls that wait for events or time alone, and for those on sockets with a timeout, so that the thread comes back at once.
 func (t *Tracer) intoCall(th *Thread) {
 	regs, err := th.hostRegs()
-	if err != nil || th.stop.Reason != SyscallStop || !atEntry(regs) || !th.filtered() || !th.comesBack(regs) || th.interrupt() != nil {
+	if err != nil || th.at.stop.Reason != SyscallStop || !atEntry(regs) || !th.filtered() || !th.comesBack(regs) || th.interrupt() != nil {
 		return
 	}
 	th.cont(unix.PTRACE_CONT, 0)
@@ -101,22 +101,22 @@ func (t *Tracer) intoCall(th *Thread) {
 
 // MovedOut says that the caller has put the instruction pointer of a thread that stopped
 // for us, at a breakpoint or after a single step, back into the original code.
-func (th *Thread) MovedOut() { th.moved = true }
+func (th *Thread) MovedOut() { th.at.moved = true }
 
 // WasMovedOut tells whether MovedOut was called in this stop.
-func (th *Thread) WasMovedOut() bool { return th.moved }
+func (th *Thread) WasMovedOut() bool { return th.at.moved }
 
 // NotOurs says that the target gets the signal that the thread stopped for, whatever raised
 // it.
 func (th *Thread) NotOurs() {
-	if th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep {
-		th.stop.Reason = Signal
+	if th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep {
+		th.at.stop.Reason = Signal
 	}
 	th.unmark()
 }
 
 // DropSignal says that the target does not get the signal that the thread stopped for.
-func (th *Thread) DropSignal() { th.stop.Reason = Interrupt }
+func (th *Thread) DropSignal() { th.at.stop.Reason = Interrupt }
 
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {
@@ -124,9 +124,9 @@ func (th *Thread) leavingSignal() unix.Signal {
 		return sig
 	}
 	switch {
-	case th.injectable && th.stop.Reason == Signal:
-		return th.stop.Signal
-	case th.injectable && !th.moved && (th.stop.Reason == Breakpoint || th.stop.Reason == SingleStep):
+	case th.at.injectable && th.at.stop.Reason == Signal:
+		return th.at.stop.Signal
+	case th.at.injectable && !th.at.moved && (th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep):
 		th.unmark()
 		return unix.SIGTRAP // of the program's own breakpoint
 	}
@@ -137,15 +137,15 @@ func (th *Thread) leavingSignal() unix.Signal {
 // their own siginfo. Those that the thread blocks stay queued as tgkill sent them; those
 // that it fetched itself (sigwait(3)) are gone.
 func (t *Tracer) drainResent(th *Thread) {
-	for len(th.resent) > 0 && (th.stop.Reason != Signal || !th.injectable) {
+	for len(th.owed.resent) > 0 && (th.at.stop.Reason != Signal || !th.at.injectable) {
 		m, err := th.sigmask()
 		st, serr := procfs.ReadStatus(th.Proc.PID, th.TID)
-		sig := th.resent[0].Signo()
+		sig := th.owed.resent[0].Signo()
 		if err != nil || serr != nil {
 			return
 		}
 		if m.Has(sig) || !Sigset(st.SigPnd).Has(sig) {
-			th.resent = th.resent[1:]
+			th.owed.resent = th.owed.resent[1:]
 			continue
 		}
 		th.cont(unix.PTRACE_CONT, 0)

@@ -25,22 +25,22 @@ func (t *Tracer) handle(th *Thread) {
 		t.forked(p, th)
 		return
 	}
-	if th.returned && th.state == stopped {
-		th.returned = false
-		cut := th.cut
+	if th.at.returned && th.state == stopped {
+		th.at.returned = false
+		at := th.at
 		t.handler.Returned(th)
-		if t.holds(th, cut) && !th.Restarts() {
+		if t.holds(th, at) && !th.Restarts() {
 			t.syscallDone(th)
 		}
-		if !t.holds(th, cut) {
+		if !t.holds(th, at) {
 			return
 		}
 	}
-	if th.away() && th.call.late != nil && th.state == stopped && th.stop.Reason != Vfork {
+	if th.away() && th.call.late != nil && th.state == stopped && th.at.stop.Reason != Vfork {
 		t.recall(th, th.call.late)
 		return
 	}
-	switch th.stop.Reason {
+	switch th.at.stop.Reason {
 	case Exited, Killed:
 		t.ended(th)
 	case Breakpoint:
@@ -81,10 +81,10 @@ func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 		return
 	}
 	th.endDelay() // by a stop of its own, if it was in one: it is killed
-	if th.wait > 0 && t.park(th, sig) {
+	if th.at.wait > 0 && t.park(th, sig) {
 		return
 	}
-	if th.moved = false; th.grouped {
+	if th.at.moved = false; th.job.grouped {
 		_ = th.interrupt()
 	}
 	th.noteWaiting()
@@ -92,7 +92,7 @@ func (t *Tracer) resume(th *Thread, sig unix.Signal) {
 }
 
 func (t *Tracer) syscallStop(th *Thread) {
-	if th.calls.stands {
+	if th.at.calls.stands {
 		t.atEntry(th)
 		return
 	}
@@ -114,7 +114,7 @@ func (t *Tracer) ended(th *Thread) {
 	t.dropThread(th)
 	t.tellGone(th)
 	if th.TID == p.PID || p.Status.TID == 0 {
-		p.Status = th.stop
+		p.Status = th.at.stop
 	}
 	t.adoptOrphans(p)
 	if len(p.threads) > 0 {
@@ -167,7 +167,7 @@ func (t *Tracer) execed(th *Thread) {
 
 // dispatchAgain resumes a thread whose stop changed while it was being handled.
 func (t *Tracer) dispatchAgain(th *Thread) {
-	if th.stop.Reason == GroupStop {
+	if th.at.stop.Reason == GroupStop {
 		t.listen(th)
 		return
 	}

@@ -87,7 +87,7 @@ func (p *Process) NoteFaultActions(again bool) error {
 // UndoFault puts back, for a thread about whose fault Handler.Signal has been asked, what the fault
 // has done to the signal's action and to the thread's mask. The signal is not to be delivered.
 func (th *Thread) UndoFault() {
-	p, sig := th.Proc, th.stop.Signal
+	p, sig := th.Proc, th.at.stop.Signal
 	f := &p.faults
 	handled, ignored, ok := p.faultSets()
 	m, err := th.sigmask()
@@ -100,22 +100,13 @@ func (th *Thread) UndoFault() {
 		_ = th.remote(func(r *Remote) error { return r.setSigaction(sig, f.action[sig]) })
 	}
 	all := with
-	if th.unblocked {
+	if th.unblocked.is {
 		all |= sigbit(unix.SIGTRAP) // for the guard
 	}
 	if (handled | ignored).Has(sig) && !lost {
-		th.faultBlocked &^= sigbit(sig) // else the fault had taken the action away
+		th.blocks.faults &^= sigbit(sig) // else the fault had taken the action away
 	}
-	if all.Full() || lost && f.handled.Has(sig) || th.faultBlocked.Has(sig) {
+	if all.Full() || lost && f.handled.Has(sig) || th.blocks.faults.Has(sig) {
 		_ = th.setSigmask(with)
-	}
-}
-
-// noteFaultMask is noteMask for faultSignals: blocked is the thread's mask.
-func (th *Thread) noteFaultMask(blocked Sigset) {
-	switch now := blocked & allFaults; {
-	case th.maskFull:
-	case now == th.faultBlocked, th.faultBlocked&^now == 0, !th.pendingSynchronous():
-		th.faultBlocked = now
 	}
 }

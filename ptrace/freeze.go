@@ -129,7 +129,7 @@ func (th *Thread) report() bool {
 // unreported tells of a stopped thread that it has raised an exception and has stopped for something else first. Its
 // instruction pointer is then behind a breakpoint of which nobody knows that it is hit.
 func (th *Thread) unreported() bool {
-	return th.state == stopped && (th.stop.Reason == Interrupt || th.stop.Reason == GroupStop) && th.pendingSynchronous()
+	return th.state == stopped && (th.at.stop.Reason == Interrupt || th.at.stop.Reason == GroupStop) && th.pendingSynchronous()
 }
 
 // settle waits for a thread that was asked to stop and lets it report an exception
@@ -145,7 +145,7 @@ func (t *Tracer) settle(th *Thread) {
 	if th.state != stopped {
 		return
 	}
-	if th.stop.Reason == Interrupt && th.Proc.parent == nil {
+	if th.at.stop.Reason == Interrupt && th.Proc.parent == nil {
 		th.queued = false
 	} else {
 		t.enqueue(th)
@@ -167,7 +167,7 @@ func (t *Tracer) giveBack(th *Thread) {
 	th.frozen = false
 	switch {
 	case th.queued || t.threads[th.TID] != th || th.state != stopped:
-	case th.returned:
+	case th.at.returned:
 		t.enqueue(th)
 	default:
 		t.dispatchAgain(th)
@@ -182,7 +182,7 @@ func (s *Space) acquire() (*Thread, func(), error) { return s.acquireOf(nil) }
 func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 	t := s.tracer
 	for _, th := range s.Threads() {
-		signal := th.stop.Reason == Signal // sent again, it comes behind others
+		signal := th.at.stop.Reason == Signal // sent again, it comes behind others
 		if (of == nil || th.Proc == of) && th.usable() && !signal && (th.frozen || th.handled || !th.unreported()) {
 			return th, func() {}, nil
 		}
@@ -220,7 +220,7 @@ func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 func (s *Space) deliverFirst(th *Thread) {
 	const patience = 64
 	for range patience {
-		if s.depth > 0 || th.state != stopped || th.stop.Reason != Signal || th.handled {
+		if s.depth > 0 || th.state != stopped || th.at.stop.Reason != Signal || th.handled {
 			return
 		}
 		th.frozen, th.queued = false, false
@@ -256,7 +256,7 @@ func (th *Thread) usable() bool {
 	if th.state != stopped || th.Proc.leaving {
 		return false
 	}
-	switch th.stop.Reason {
+	switch th.at.stop.Reason {
 	case Interrupt, GroupStop, Breakpoint, SingleStep, Signal:
 		return true
 	}

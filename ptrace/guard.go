@@ -101,7 +101,7 @@ func (r *Remote) protect(saved *host.Regs, mask Sigset, trapWaits bool) error {
 		insn, ok := th.takeRefuge(saved, mask)
 		if ok {
 			r.insn = insn
-			th.sheltered = true
+			th.at.errand.sheltered = true
 		}
 		if ok || !guarded {
 			return th.setSigmask(allSignals)
@@ -125,23 +125,23 @@ func (r *Remote) protect(saved *host.Regs, mask Sigset, trapWaits bool) error {
 // Commit has the stopped thread stand, from now on, where its registers say, also if we are killed before it is resumed. It
 // does not get a signal of ours then that it stopped for (reap.go); one of its own it does.
 func (th *Thread) Commit() {
-	if th.state != stopped || !th.regsValid {
+	if th.state != stopped || !th.at.regs.valid {
 		return
 	}
 	if th.markMoved(); th.writeThrough() != nil {
 		return
 	}
-	if t := th.Proc.tracer; th.stop.Reason != Signal && t.unreaped == th.TID {
-		th.committed = th.moved
+	if t := th.Proc.tracer; th.at.stop.Reason != Signal && t.unreaped == th.TID {
+		th.at.committed = th.at.moved
 		t.take()
-		th.committed = false
+		th.at.committed = false
 	}
 }
 
 // writeThrough writes changed registers now.
 func (th *Thread) writeThrough() error {
-	err := th.gone(host.WriteRegs(th.TID, &th.oldRegs, &th.regs))
-	th.oldRegs = th.regs
+	err := th.gone(host.WriteRegs(th.TID, &th.at.regs.kernel, &th.at.regs.own))
+	th.at.regs.kernel = th.at.regs.own
 	return err
 }
 
@@ -227,10 +227,10 @@ func (s Sigset) Unforced() (set Sigset, ok bool) {
 func (s *Space) Masks() (masks []Sigset) {
 	const justNow = time.Second
 	for _, th := range s.Threads() {
-		if th.unblocked {
-			masks = append(masks, th.unblockedFrom)
-		} else if th.seizedMask != nil && time.Since(th.Born) < justNow {
-			masks = append(masks, *th.seizedMask)
+		if th.unblocked.is {
+			masks = append(masks, th.unblocked.from)
+		} else if th.blocks.seized != nil && time.Since(th.Born) < justNow {
+			masks = append(masks, *th.blocks.seized)
 		} else if st, err := procfs.ReadStatus(th.Proc.PID, th.TID); err == nil {
 			masks = append(masks, Sigset(st.SigBlk))
 		}
@@ -257,14 +257,15 @@ func (th *Thread) unblock() {
 		return
 	}
 	less, ok := m.Unforced()
-	if !ok || th.sentWaits {
+	if !ok || th.unblocked.sentWaits {
 		return
 	}
 	if note := th.Proc.Space.noteUnblocked; note != nil && !note(m) {
 		return
 	}
 	if th.setSigmask(less) == nil {
-		th.unblocked, th.unblockedFrom, th.trapBlocked = true, m, false
+		th.unblocked.blocksLess(m)
+		th.blocks.trap = false
 	}
 }
 
@@ -274,15 +275,15 @@ func (th *Thread) unblock() {
 func (s *Space) Unblocked(sets ...Sigset) {
 	for _, th := range s.Threads() {
 		m, err := th.sigmask()
-		if th.state != stopped || err != nil || th.unblocked || m&forced != 0 {
+		if th.state != stopped || err != nil || th.unblocked.is || m&forced != 0 {
 			continue
 		}
 		if (m | forced).Full() {
-			th.unblocked, th.unblockedFrom = true, m|forced
+			th.unblocked.blocksLess(m | forced)
 		}
 		for _, set := range sets {
 			if m == set&^forced&^unblockable {
-				th.unblocked, th.unblockedFrom = true, set&^unblockable
+				th.unblocked.blocksLess(set &^ unblockable)
 			}
 		}
 	}
@@ -290,14 +291,14 @@ func (s *Space) Unblocked(sets ...Sigset) {
 
 // block undoes unblock, if the thread still blocks the same signals otherwise, or all.
 func (th *Thread) block() {
-	if !th.unblocked {
+	if !th.unblocked.is {
 		return
 	}
-	th.unblocked = false
+	th.unblocked.is = false
 	switch m, err := th.sigmask(); {
 	case err != nil:
-	case m|forced == th.unblockedFrom|forced:
-		_ = th.setSigmask(th.unblockedFrom)
+	case m|forced == th.unblocked.from|forced:
+		_ = th.setSigmask(th.unblocked.from)
 	case (m | forced).Full():
 		_ = th.setSigmask(m | forced)
 	}
@@ -325,7 +326,7 @@ func (t *Tracer) checkGuard(p *Process) {
 	case err != nil:
 	case Sigset(st.SigCgt).Has(unix.SIGTRAP):
 		for _, th := range p.threads {
-			th.unsure = false // it did not block the signal
+			th.guard.unsure = false // it did not block the signal
 		}
 	case !t.noteIgnored(p, &st):
 		t.regainGuard(p)

@@ -33,12 +33,34 @@ import (
 // know of it, discards those that we keep. One that we don't see is lost with its handler's run, if it comes between our look and
 // our signal; the process goes on all the same.
 
+// jobControl is what is known of a thread's part in its process's being stopped.
+type jobControl struct {
+	// stopped: a stop signal was the last one delivered, or the thread was in a group-stop. Unlike a stop of ours
+	// that one may end a system call with EINTR (signal(7)).
+	stopped   bool
+	grouped   bool   // its last stop of that kind was a group-stop, where it goes back to
+	continues uint64 // SIGCONTs of the process up to its stop
+}
+
+// interrupted notes a stop that is no group-stop: whoever is stopped by job control would have come to one.
+func (j *jobControl) interrupted() { j.grouped = false }
+
+// group notes a group-stop.
+func (j *jobControl) group() { j.stopped, j.grouped = true, true }
+
+// takeStopped tells whether it was stopped, and forgets it.
+func (j *jobControl) takeStopped() bool {
+	was := j.stopped
+	j.stopped = false
+	return was
+}
+
 // stopSignal is the signal that the thread has stopped for if it is one to act on where the thread stands: it stops the process, or does
 // nothing. 0 for all others. An action that another thread sets at this moment may be missed: then the handler's context is
 // of where the thread stands.
 func (th *Thread) stopSignal() unix.Signal {
-	sig := th.stop.Signal
-	if !th.injectable || th.stop.Reason != Signal || !stopSignals.Has(sig) {
+	sig := th.at.stop.Signal
+	if !th.at.injectable || th.at.stop.Reason != Signal || !stopSignals.Has(sig) {
 		return 0
 	}
 	if sig != unix.SIGSTOP {
@@ -60,7 +82,7 @@ func (t *Tracer) stopHere(th *Thread) error {
 		if err := t.await(th); err != nil {
 			return err
 		}
-		if th.stop.Reason == Exiting {
+		if th.at.stop.Reason == Exiting {
 			t.enqueue(th)
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		}
@@ -70,7 +92,7 @@ func (t *Tracer) stopHere(th *Thread) error {
 
 // overtaken tells of a signal with a handler that SIGCONT has discarded since the thread stopped for it.
 func (th *Thread) overtaken(sig unix.Signal) bool {
-	return stopSignals.Has(sig) && (th.Proc.continues != th.continues || th.Proc.continuing())
+	return stopSignals.Has(sig) && (th.Proc.continues != th.job.continues || th.Proc.continuing())
 }
 
 // continuing tells that a SIGCONT is on its way which is not recorded yet. It is pending (for all signals of the process may be
@@ -95,25 +117,12 @@ func (p *Process) continuing() bool {
 // noteContinue notes, with a stop that is recorded, how often the process has been continued. What is kept of stop signals
 // from before is discarded.
 func (th *Thread) noteContinue() {
-	if p := th.Proc; th.stop.Reason == Signal && th.stop.Signal == unix.SIGCONT {
+	if p := th.Proc; th.at.stop.Reason == Signal && th.at.stop.Signal == unix.SIGCONT {
 		p.continues++
 		for _, other := range p.threads {
-			other.discardStops()
+			other.owed.discardStops()
+			other.at.discardStop()
 		}
 	}
-	th.continues = th.Proc.continues
-}
-
-// discardStops forgets stop signals. Release is still to be called for the mask.
-func (th *Thread) discardStops() {
-	kept := th.held[:0:0]
-	for _, info := range th.held {
-		if !stopSignals.Has(info.Signo()) {
-			kept = append(kept, info)
-		}
-	}
-	th.held = kept
-	if th.kept != nil && stopSignals.Has(th.kept.Signo()) {
-		th.kept = nil
-	}
+	th.job.continues = th.Proc.continues
 }

@@ -56,8 +56,8 @@ func TestAStopSignalIsActedOnWhereItIsTaken(t *testing.T) {
 					if err := c.acts(th); err != nil {
 						return err
 					}
-					if th.grouped == c.continued {
-						t.Errorf("it is in a group-stop: %v, continued: %v", th.grouped, c.continued)
+					if th.job.grouped == c.continued {
+						t.Errorf("it is in a group-stop: %v, continued: %v", th.job.grouped, c.continued)
 					}
 					return nil
 				})

@@ -93,7 +93,7 @@ func (t *Tracer) endStop(th *Thread) error {
 		if err := t.await(th); err != nil {
 			return err
 		}
-		if th.stop.Reason == Signal && th.stop.Signal == unix.SIGCONT {
+		if th.at.stop.Reason == Signal && th.at.stop.Signal == unix.SIGCONT {
 			break
 		}
 	}
@@ -111,7 +111,7 @@ func (t *Tracer) suppress(th *Thread) error {
 		if err := t.await(th); err != nil {
 			return err
 		}
-		if th.stop.Reason == Interrupt {
+		if th.at.stop.Reason == Interrupt {
 			th.queued = false
 			return nil
 		}
@@ -144,14 +144,14 @@ func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 			return err
 		}
 		th.queued = false
-		if th.stop.Reason == Breakpoint && th.at() == at.Add(int64(host.Arch.BreakpointAdvance())) {
+		if th.at.stop.Reason == Breakpoint && th.ip() == at.Add(int64(host.Arch.BreakpointAdvance())) {
 			break
 		}
 		if th.atRegister(at) {
-			th.stop.Reason = Breakpoint // whose signal is never delivered
+			th.at.stop.Reason = Breakpoint // whose signal is never delivered
 			break
 		}
-		if th.stop.Reason != Interrupt && th.stop.Reason != GroupStop {
+		if th.at.stop.Reason != Interrupt && th.at.stop.Reason != GroupStop {
 			t.dispatch(th)
 		}
 	}
@@ -176,7 +176,7 @@ const trapHardware = 4
 
 // atRegister tells whether th has stopped at at for what host.BreakAt has asked for.
 func (th *Thread) atRegister(at arch.Addr) bool {
-	if th.state != stopped || th.stop.Reason != Signal || th.stop.Signal != unix.SIGTRAP || th.at() != at {
+	if th.state != stopped || th.at.stop.Reason != Signal || th.at.stop.Signal != unix.SIGTRAP || th.ip() != at {
 		return false
 	}
 	info, err := th.Siginfo()

@@ -19,7 +19,7 @@ func (t *Tracer) adoptOrphans(p *Process) {
 			if !sameMemory(p.PID, tid) {
 				space = nil
 			}
-			t.newborn(&Thread{Proc: p}, tid, space)
+			t.newborn(&Thread{Proc: p, at: &standing{}}, tid, space)
 		}
 	}
 }

@@ -261,7 +261,7 @@ func (th *Thread) Halt() error {
 		return th.gone(unix.ESRCH)
 	}
 	th.queued, th.frozen = false, false
-	if th.stop.Reason == Signal {
+	if th.at.stop.Reason == Signal {
 		if info, err := th.siginfo(); err == nil {
 			th.hold(info)
 		}
@@ -277,7 +277,7 @@ func (th *Thread) Proceed() {
 	if t.threads[th.TID] != th || th.state != stopped {
 		return
 	}
-	switch th.stop.Reason {
+	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:
 		t.restoreTrap(th)
 	case GroupStop:

@@ -58,7 +58,7 @@ func (p *Process) Leader() *Thread { return p.threads[p.PID] }
 // and goes on when the child executes another program or ends.
 func (p *Process) InsideVfork() bool {
 	for _, th := range p.threads {
-		if th.state == parked || th.state == stopped && th.stop.Reason == Vfork {
+		if th.state == parked || th.state == stopped && th.at.stop.Reason == Vfork {
 			return true
 		}
 	}
@@ -96,12 +96,12 @@ func (p *Process) noteDispositions() {
 
 // newThread registers a thread that is traced already.
 func (t *Tracer) newThread(p *Process, tid int) *Thread {
-	th := &Thread{TID: tid, Proc: p, Born: time.Now()}
+	th := &Thread{TID: tid, Proc: p, Born: time.Now(), at: &standing{}}
 	p.threads[tid] = th
 	t.threads[tid] = th
 	if stop, ok := t.early[tid]; ok {
 		delete(t.early, tid)
-		th.state, th.stop = stopped, stop
+		th.state, th.at.stop = stopped, stop
 		t.enqueue(th)
 	}
 	return th

@@ -79,9 +79,9 @@ func (t *Tracer) reap() (tid int, ws unix.WaitStatus) {
 		return 0, 0
 	}
 	if th := t.threads[tid]; th != nil && th.state == stopped {
-		switch th.stop.Reason {
+		switch th.at.stop.Reason {
 		case Breakpoint:
-			if !th.committed {
+			if !th.at.committed {
 				th.putBack()
 			}
 		case Signal:
@@ -105,27 +105,27 @@ func (t *Tracer) resumed(tid int) {
 // putBack sets the instruction pointer, as the kernel has it, of a thread behind a breakpoint
 // of ours, or the program's own, to that breakpoint. Regs still tells where the thread stopped, or goes on.
 func (th *Thread) putBack() {
-	if _, err := th.hostRegs(); err != nil || !th.injectable {
+	if _, err := th.hostRegs(); err != nil || !th.at.injectable {
 		return
 	}
-	at := th.oldRegs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
+	at := th.at.regs.kernel.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 	if ours, _ := th.Proc.tracer.handler.Known(th, at); !ours && !th.raisedAt(at) || th.mark(at) != nil {
 		return
 	}
 	if host.WriteIP(th.TID, at) == nil {
-		th.oldRegs.SetIP(at)
+		th.at.regs.kernel.SetIP(at)
 	}
 }
 
 // putOff sends the signal that a thread has stopped for again: it comes back when the thread is resumed, by us or by our death. A stop that is being handled stays as it
 // is.
 func (th *Thread) putOff() {
-	if !th.injectable || !th.queued || th.handled || th.call != nil || !(heldByKernel | sigbit(unix.SIGTRAP)).Has(th.stop.Signal) {
+	if !th.at.injectable || !th.queued || th.handled || th.call != nil || !(heldByKernel | sigbit(unix.SIGTRAP)).Has(th.at.stop.Signal) {
 		return
 	}
 	if info, err := th.siginfo(); err == nil && !info.Synchronous() {
 		th.resend(info)
-		th.stop.Reason = Interrupt
+		th.at.stop.Reason = Interrupt
 	}
 }
 
@@ -138,23 +138,23 @@ func (th *Thread) raisedAt(at arch.Addr) bool {
 
 // unmoved tells of a thread behind a breakpoint that its IP is as it stopped with.
 func (th *Thread) unmoved() bool {
-	back := th.regs.IP() - th.oldRegs.IP()
+	back := th.at.regs.own.IP() - th.at.regs.kernel.IP()
 	return back == 0 || back == arch.Addr(host.Arch.BreakpointAdvance()) // putBack was called
 }
 
 // markMoved is called before the registers of a thread at a breakpoint are written.
 func (th *Thread) markMoved() {
-	if th.inCopy || th.stop.Reason != Breakpoint || !th.injectable || th.Proc.tracer.unreaped != th.TID {
+	if th.at.inCopy || th.at.stop.Reason != Breakpoint || !th.at.injectable || th.Proc.tracer.unreaped != th.TID {
 		return
 	}
-	if th.regsValid && th.regs.IP() != th.oldRegs.IP() {
-		_ = th.mark(th.regs.IP())
+	if th.at.regs.valid && th.at.regs.own.IP() != th.at.regs.kernel.IP() {
+		_ = th.mark(th.at.regs.own.IP())
 	}
 }
 
 // InCopy says that the instruction pointer of the thread, which is at a breakpoint, was set to
 // code of ours: a guard knows that code, and needs no mark for it.
-func (th *Thread) InCopy() { th.inCopy = true }
+func (th *Thread) InCopy() { th.at.inCopy = true }
 
 // mark notes in the siginfo of the SIGTRAP that the thread stopped for where it goes on.
 func (th *Thread) mark(to arch.Addr) error {
@@ -162,9 +162,9 @@ func (th *Thread) mark(to arch.Addr) error {
 	if err != nil {
 		return err
 	}
-	if th.unmarked == nil {
+	if th.at.unmarked == nil {
 		original := *info
-		th.unmarked = &original
+		th.at.unmarked = &original
 	}
 	binary.LittleEndian.PutUint32(info[4:], MarkErrno)
 	info.SetAddr(to)
@@ -173,10 +173,10 @@ func (th *Thread) mark(to arch.Addr) error {
 
 // unmark puts back what the target is told, if it gets the signal after all.
 func (th *Thread) unmark() {
-	if th.unmarked != nil && th.injectable {
-		_ = th.setSiginfo(th.unmarked)
+	if th.at.unmarked != nil && (th.at.injectable || th.at.kept != nil) {
+		_ = th.setSiginfo(th.at.unmarked)
 	}
-	th.unmarked = nil
+	th.at.unmarked = nil
 }
 
 // lookAt is waitid(2) with the status of wait4(2). tid 0 tells that there was none.

@@ -21,7 +21,7 @@ func (t *Tracer) record(s Stop) *Thread {
 	if th == nil {
 		return t.recordEarly(s)
 	}
-	th.stop, th.regsValid, th.injectable, th.inCopy = s, false, false, false
+	th.at.halted(s)
 	if s.Ended() {
 		th.state = exiting
 		return th
@@ -30,24 +30,28 @@ func (t *Tracer) record(s Stop) *Thread {
 	th.noteContinue()
 	switch s.Reason {
 	case Signal:
-		th.injectable = true
+		th.at.injectable = true
 		switch {
 		case th.substitute(): // the target's
 		case th.singleStepped():
-			th.stop.Reason = SingleStep
+			th.at.stop.Reason = SingleStep
 		case th.atBreakpoint():
-			th.stop.Reason = Breakpoint
+			th.at.stop.Reason = Breakpoint
 		}
 	case Interrupt:
-		th.noteMask()
-		if th.asked || !th.wasStopped {
-			th.restartCall() // SIGCONT causes such a stop in a process that runs, too
-			th.wasStopped = false
+		if !th.at.errand.on { // what it blocks then is ours
+			th.noteMask()
 		}
-		th.asked, th.grouped = false, false
+		if th.asked || !th.job.stopped {
+			th.restartCall() // SIGCONT causes such a stop in a process that runs, too
+			th.job.stopped = false
+		}
+		th.asked = false
+		th.job.interrupted()
 		th.noteRestart()
 	case GroupStop:
-		th.asked, th.wasStopped, th.grouped = false, true, true
+		th.asked = false
+		th.job.group()
 		th.failAlone()
 		th.noteRestart()
 	case SyscallStop:
@@ -62,12 +66,12 @@ func (t *Tracer) record(s Stop) *Thread {
 // The address alone can't tell: behind a one-byte instruction a kill(2) may find the
 // thread at the same place.
 func (th *Thread) atBreakpoint() bool {
-	expected := th.trapAt
-	th.trapAt = 0
-	if th.stop.Signal != unix.SIGTRAP {
+	expected := th.at.trapAt
+	th.at.trapAt = 0
+	if th.at.stop.Signal != unix.SIGTRAP {
 		return false
 	}
-	if expected != 0 && !th.trapBlocked && th.at() == expected {
+	if expected != 0 && !th.blocks.trap && th.ip() == expected {
 		return true // one that blocks SIGTRAP may have had another pending: see coalesced
 	}
 	info, err := th.siginfo()
@@ -78,18 +82,18 @@ func (th *Thread) atBreakpoint() bool {
 // for. A SIGTRAP that somebody sent and that the thread blocks swallows it, as it does a
 // breakpoint's: see coalesced.
 func (th *Thread) singleStepped() bool {
-	if th.next != nextStep || th.stop.Signal != unix.SIGTRAP {
+	if th.at.next != nextStep || th.at.stop.Signal != unix.SIGTRAP {
 		return false
 	}
 	info, err := th.siginfo()
-	if err != nil || info.Code() != trapTrace && th.at() == th.stepFrom || th.steppedTrap(info) {
+	if err != nil || info.Code() != trapTrace && th.ip() == th.at.stepFrom || th.steppedTrap(info) {
 		return false
 	}
 	if info.Code() != trapTrace && !th.steppedCall(info) {
 		sent := *info
-		th.sentTrap, th.trapBlocked = &sent, true
+		th.owed.trap, th.blocks.trap = &sent, true
 	}
-	th.next = nextAny
+	th.at.next = nextAny
 	return true
 }
 
@@ -97,25 +101,25 @@ func (th *Thread) singleStepped() bool {
 // a breakpoint.
 func (th *Thread) steppedTrap(info *Siginfo) bool {
 	insn := make([]byte, len(host.Arch.Breakpoint()))
-	return info.breakpoint() && th.at() == th.stepFrom.Add(int64(host.Arch.BreakpointAdvance())) &&
-		th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.Breakpoint())
+	return info.breakpoint() && th.ip() == th.at.stepFrom.Add(int64(host.Arch.BreakpointAdvance())) &&
+		th.Proc.Space.ReadMemory(th.at.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.Breakpoint())
 }
 
 // steppedCall tells of a SIGTRAP that it is how the kernel reports a step over a system call
 // (user_single_step_report in arch/x86/kernel/ptrace.c).
 func (th *Thread) steppedCall(info *Siginfo) bool {
 	insn := make([]byte, len(host.Arch.SyscallInsn()))
-	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.SyscallInsn())
+	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.at.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.SyscallInsn())
 }
 
 // recordSyscall tells the Handler of a system call at once, since whatever resumes the
 // thread makes it go on into the call. A return it is told of by dispatch.
 func (t *Tracer) recordSyscall(th *Thread) {
-	if th.remoting {
+	if th.at.errand.on {
 		return
 	}
-	next := th.next
-	th.next = nextAny
+	next := th.at.next
+	th.at.next = nextAny
 	if next == nextEntry {
 		th.restoreDispatch()
 		t.handler.Entered(th)
@@ -125,7 +129,7 @@ func (t *Tracer) recordSyscall(th *Thread) {
 		th.restartCall()
 	}
 	if next == nextReturn {
-		th.returned = true
+		th.at.returned = true
 		th.noteRestart()
 	}
 	th.noteSyscall()
@@ -137,7 +141,7 @@ func (th *Thread) known() (ours bool, length int) {
 	if h == nil {
 		return false, 0
 	}
-	return h.Known(th, th.at().Add(int64(-host.Arch.BreakpointAdvance())))
+	return h.Known(th, th.ip().Add(int64(-host.Arch.BreakpointAdvance())))
 }
 
 // coalesced tells whether a SIGTRAP that somebody sent stands for a breakpoint too. The
@@ -148,11 +152,11 @@ func (th *Thread) known() (ours bool, length int) {
 // thread blocks it; it is kept, to be queued again.
 func (th *Thread) coalesced(info *Siginfo) bool {
 	ours, length := th.known()
-	if !ours || length == 1 && !th.trapBlocked {
+	if !ours || length == 1 && !th.blocks.trap {
 		return false
 	}
 	sent := *info
-	th.sentTrap, th.trapBlocked = &sent, true
+	th.owed.trap, th.blocks.trap = &sent, true
 	return true
 }
 
@@ -195,7 +199,8 @@ func (t *Tracer) adoptChild(th *Thread) {
 		delete(t.early, tid)
 	case flags&unix.CLONE_THREAD != 0:
 		fresh := t.newThread(th.Proc, tid)
-		fresh.trapBlocked, fresh.unblocked, fresh.unblockedFrom, fresh.faultBlocked = th.trapBlocked, th.unblocked, th.unblockedFrom, th.faultBlocked
+		fresh.blocks = th.blocks.child()
+		fresh.unblocked = unblocked{is: th.unblocked.is, from: th.unblocked.from}
 		t.tellBirth(th, fresh)
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
@@ -232,7 +237,7 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 		p.parent = parent.Proc.Space
 	}
 	th := t.newThread(p, tid)
-	th.trapBlocked, th.faultBlocked = parent.trapBlocked, parent.faultBlocked
+	th.blocks = parent.blocks.child()
 	t.tellBirth(parent, th)
 	switch s, ok := t.handler.(Sharer); {
 	case !ok:
@@ -291,9 +296,8 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	if g, ok := t.handler.(Genealogist); ok && was != s.TID {
 		g.Renamed(was, caller)
 	}
-	caller.stop, caller.state, caller.regsValid = s, stopped, false
-	caller.held, caller.holdMask, caller.resent = nil, nil, nil
-	caller.next, caller.returned, caller.restartAt, caller.calls = nextAny, false, 0, syscallState{}
+	caller.state, caller.at = stopped, &standing{halt: halt{stop: s}}
+	caller.owed = owed{}
 	p.oldSpace = p.Space
 	p.Space.leave(p)
 	newSpace(t).adopt(p)

@@ -71,7 +71,7 @@ func (th *Thread) takeRefuge(saved *host.Regs, mask Sigset) (insn arch.Addr, ok 
 		return 0, false
 	}
 	if mark != "" {
-		th.frameMark = at
+		th.at.errand.mark = at
 	}
 	regs, err := th.hostRegs()
 	if err != nil {
@@ -107,9 +107,9 @@ func (s *Space) stackBelow(sp, tp arch.Addr) (arch.Range, bool) {
 
 // eraseMark: the thread has its own registers again.
 func (th *Thread) eraseMark() {
-	if th.frameMark != 0 {
-		_ = th.Proc.Space.WriteMemory(th.frameMark, make([]byte, len(frameMark)))
-		th.frameMark = 0
+	if th.at.errand.mark != 0 {
+		_ = th.Proc.Space.WriteMemory(th.at.errand.mark, make([]byte, len(frameMark)))
+		th.at.errand.mark = 0
 	}
 }
 
@@ -197,8 +197,8 @@ func (s *Space) LeaveRefuges() {
 	}
 	for _, th := range s.Threads() {
 		if at, ok := th.ownFrame(); ok {
-			th.frameMark = at - arch.Addr(len(frameMark))
-			th.leaveRefuge(arch.Range{Start: th.frameMark, End: at + 16})
+			th.at.errand.mark = at - arch.Addr(len(frameMark))
+			th.leaveRefuge(arch.Range{Start: th.at.errand.mark, End: at + 16})
 			th.eraseMark()
 		}
 	}
@@ -216,8 +216,8 @@ func (s *Space) LeaveRefuges() {
 func (th *Thread) leaveRefuge(spare arch.Range) {
 	const calls = 3
 	t := th.Proc.tracer
-	th.remoting = true
-	defer func() { th.remoting = false }()
+	th.at.errand.on = true
+	defer func() { th.at.errand.on = false }()
 	for n := range 2 * calls {
 		regs, err := th.hostRegs()
 		if th.state != stopped || err != nil {
@@ -225,6 +225,7 @@ func (th *Thread) leaveRefuge(spare arch.Range) {
 		}
 		if !spare.Contains(regs.SP()) {
 			if n > 0 {
+				th.at.errand.on = false
 				_ = t.toUserMode(th)
 			}
 			return
@@ -233,7 +234,7 @@ func (th *Thread) leaveRefuge(spare arch.Range) {
 		if t.await(th) != nil {
 			return
 		}
-		if th.stop.Reason == Exiting {
+		if th.at.stop.Reason == Exiting {
 			t.enqueue(th)
 			return
 		}

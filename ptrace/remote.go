@@ -84,50 +84,76 @@ func (th *Thread) remote(f func(*Remote) error) error {
 	defer undo()
 	redispatch, dispatches := th.suspendDispatch()
 	defer redispatch()
-	regs, err := th.hostRegs()
-	if err != nil {
+	if _, err := th.hostRegs(); err != nil {
 		return err
 	}
-	saved, stop, believed, faults, restartAt := *regs, th.stop, th.trapBlocked, th.faultBlocked, th.restartAt
+	return th.elsewhere(&Remote{th: th, insn: insn}, dispatches, f)
+}
+
+// elsewhere puts aside where the thread stands, runs f, and has the thread stand there again. dispatches: its user dispatch is
+// suspended, so no refuge would do.
+func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (err error) {
 	mask, err := th.sigmask()
 	if err != nil {
 		return err
 	}
-	kept := th.keepSiginfo()
-	th.remoting = true
-	defer func() { th.remoting, th.sheltered = false, false; th.eraseMark() }()
-	ours := stop.Reason == SingleStep || th.deciding
-	if stop.Reason == Breakpoint {
-		ours, _ = th.known()
-		ours = ours || th.moved || !th.queued // put back already, or being handled
-	}
+	before, kept, ours := th.at, th.keepSiginfo(), th.stopIsOurs()
+	stop := before.stop
 	postponed := !ours && (stop.Reason == Signal || stop.Reason == Breakpoint)
 	if postponed {
 		if err := th.postpone(); err != nil {
 			return err
 		}
 	}
-	safe := saved
-	if known, _ := th.known(); known && stop.Reason == Breakpoint && th.unmoved() {
+	safe := th.ifKilled()
+	th.at = before.elsewhere()
+	th.at.errand.on = true
+	over := r.protect(&safe, mask, postponed && stop.Signal == unix.SIGTRAP)
+	defer func() { // also when f panics
+		if over == nil {
+			over = r.finish(safe, mask)
+		}
+		switch {
+		case over != nil: // the thread has its end before it, or has gone nowhere
+			before.halt, err = th.at.halt, over
+		case ours:
+			before.resettle(th.at, kept)
+		default:
+			before.stop = th.at.stop
+			before.resettle(th.at, nil)
+		}
+		th.at, th.at.errand.sheltered = before, false
+		th.eraseMark()
+	}()
+	if over != nil {
+		return over
+	}
+	th.at.errand.sheltered = th.at.errand.sheltered && !dispatches // that only we can put back
+	return f(r)
+}
+
+// stopIsOurs tells of a thread that is to make system calls for us that its stop is none for the program: what it stopped for was done, or is being done.
+func (th *Thread) stopIsOurs() bool {
+	switch th.at.stop.Reason {
+	case Breakpoint:
+		ours, _ := th.known()
+		return ours || th.at.moved || !th.queued // put back already, or being handled
+	case SingleStep:
+		return true
+	}
+	return th.at.deciding
+}
+
+// ifKilled is the registers that a thread which makes system calls for us is to go on with if we are killed meanwhile.
+func (th *Thread) ifKilled() host.Regs {
+	if th.Delayed() {
+		return th.at.regs.kernel
+	}
+	safe := th.at.regs.own
+	if known, _ := th.known(); known && th.at.stop.Reason == Breakpoint && th.unmoved() {
 		safe.SetIP(safe.IP().Add(int64(-host.Arch.BreakpointAdvance())))
 	}
-	if th.Delayed() {
-		safe = th.oldRegs
-	}
-	r := &Remote{th: th, insn: insn}
-	if err := r.protect(&safe, mask, postponed && stop.Signal == unix.SIGTRAP); err != nil {
-		return err
-	}
-	th.sheltered = th.sheltered && !dispatches // that only we can put back
-	failed := f(r)
-	if err := r.finish(saved, safe, mask); err != nil {
-		return err
-	}
-	th.trapBlocked, th.faultBlocked, th.restartAt = believed, faults, restartAt
-	if ours {
-		th.stop, th.kept = stop, kept
-	}
-	return failed
+	return safe
 }
 
 // postpone sends the signal being delivered once more, so that it is reported again
@@ -142,7 +168,7 @@ func (th *Thread) postpone() error {
 	info.unmarkOwn()
 	th.resend(info)
 	if t := th.Proc.tracer; t.unreaped == th.TID {
-		th.stop.Reason = Interrupt
+		th.at.stop.Reason = Interrupt
 		t.take()
 	}
 	return nil
@@ -183,14 +209,14 @@ func (r *Remote) toSyscallStop() error {
 		if err := th.Proc.tracer.await(th); err != nil {
 			return err
 		}
-		switch th.stop.Reason {
+		switch th.at.stop.Reason {
 		case SyscallStop:
 			return nil
 		case Exiting:
 			th.Proc.tracer.enqueue(th)
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		case Signal:
-			if th.stop.Signal == unix.SIGSYS {
+			if th.at.stop.Signal == unix.SIGSYS {
 				return ErrSeccomp
 			}
 			if info, err := th.siginfo(); err == nil && info.Synchronous() && info.Signo() != unix.SIGTRAP {
@@ -201,11 +227,9 @@ func (r *Remote) toSyscallStop() error {
 	}
 }
 
-// finish takes the thread to a stop on its way to user mode and puts everything
-// back.
-//
-// safe is what the thread goes on with if we are killed before it is resumed.
-func (r *Remote) finish(saved, safe host.Regs, mask Sigset) error {
+// finish takes the thread to a stop on its way to user mode and puts its mask back. Its registers are safe then: what it goes on
+// with if we are killed before it is resumed.
+func (r *Remote) finish(safe host.Regs, mask Sigset) error {
 	th := r.th
 	for {
 		if err := th.interrupt(); err != nil {
@@ -215,7 +239,7 @@ func (r *Remote) finish(saved, safe host.Regs, mask Sigset) error {
 		if err := th.Proc.tracer.await(th); err != nil {
 			return err
 		}
-		switch th.stop.Reason {
+		switch th.at.stop.Reason {
 		case Exiting:
 			th.Proc.tracer.enqueue(th)
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
@@ -237,11 +261,7 @@ func (r *Remote) finish(saved, safe host.Regs, mask Sigset) error {
 		return err
 	}
 	*regs = safe
-	if err := th.writeThrough(); err != nil {
-		return err
-	}
-	*regs = saved
-	return nil
+	return th.writeThrough()
 }
 
 // suspendSeccomp lifts the thread's seccomp filters for the remote calls. A filter
@@ -255,7 +275,7 @@ func (th *Thread) suspendSeccomp() (undo func(), err error) {
 		return nil, fmt.Errorf("%w (PTRACE_O_SUSPEND_SECCOMP: %w)", ErrSeccomp, err)
 	}
 	return func() {
-		th.calls.lifted = false
+		th.at.calls.lifted = false
 		_ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions)
 	}, nil
 }

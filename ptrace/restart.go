@@ -27,7 +27,7 @@ import (
 // restartCall is called in a stop that has interrupted the thread for no reason of the program's.
 func (th *Thread) restartCall() {
 	regs, err := th.hostRegs()
-	if err != nil || th.remoting {
+	if err != nil || th.at.errand.on {
 		return
 	}
 	if inPart(regs) {
@@ -44,7 +44,7 @@ func (th *Thread) restartCall() {
 	case !forgetsTime(regs) || th.timed.again(regs):
 		return
 	}
-	th.lonely = lonely
+	th.at.lonely = lonely
 	result := restartNoHand
 	if over, late := th.timeIsOver(regs); late {
 		result = over
@@ -56,12 +56,12 @@ func (th *Thread) restartCall() {
 // the kernel need not come by the place where it looks at that: any stop takes a PTRACE_INTERRUPT back that has not been
 // acted on (ptrace_stop in kernel/signal.c). So the thread is asked once more.
 func (th *Thread) setResult(v int64) {
-	if th.stop.Reason == SyscallStop && th.interrupt() != nil {
+	if th.at.stop.Reason == SyscallStop && th.interrupt() != nil {
 		return // killed meanwhile
 	}
-	th.regs.SetCallResult(v)
+	th.at.regs.own.SetCallResult(v)
 	if host.WriteResult(th.TID, v) == nil {
-		th.oldRegs.SetCallResult(v)
+		th.at.regs.kernel.SetCallResult(v)
 	}
 }
 
@@ -74,17 +74,16 @@ func (th *Thread) filtered() bool {
 // failAlone is called when the thread comes to a group-stop.
 func (th *Thread) failAlone() {
 	regs, err := th.hostRegs()
-	if err == nil && th.lonely && regs.CallResult() == restartNoHand && interrupted(regs) {
+	if err == nil && th.at.lonely && regs.CallResult() == restartNoHand && interrupted(regs) {
 		th.setResult(-int64(unix.EINTR))
 	}
-	th.lonely = false
+	th.at.lonely = false
 }
 
 // restartIgnored restarts a call when the signal being delivered is one that the process
 // ignores. Without a tracer it would not have been queued, nor have ended the call.
 func (th *Thread) restartIgnored(sig unix.Signal) {
-	stopped := th.wasStopped
-	th.wasStopped = false
+	stopped := th.job.takeStopped()
 	regs, err := th.hostRegs()
 	if err != nil || !th.failsAlone(regs) && !byRestartBlock(regs) {
 		return
@@ -94,7 +93,7 @@ func (th *Thread) restartIgnored(sig unix.Signal) {
 		return
 	}
 	if !Sigset(st.SigIgn).Has(sig) && !ignoredByDefault.Has(sig) {
-		th.wasStopped = stopSignals.Has(sig)
+		th.job.stopped = stopSignals.Has(sig)
 		return
 	}
 	th.restartCall()
@@ -104,14 +103,14 @@ func (th *Thread) restartIgnored(sig unix.Signal) {
 // noteDelivery: a signal handler comes between a system call and its restart, if that is
 // restarted at all. The call is over.
 func (t *Tracer) noteDelivery(th *Thread, sig unix.Signal) {
-	if th.noteRestart(); th.restartAt == 0 {
+	if th.noteRestart(); th.at.restartAt == 0 {
 		return
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
 	if err != nil || Sigset(st.SigCgt).Has(sig) {
-		th.restartAt = 0
-		cut := th.cut
-		if t.handler.Returned(th); t.holds(th, cut) {
+		th.at.restartAt = 0
+		at := th.at
+		if t.handler.Returned(th); t.holds(th, at) {
 			t.syscallDone(th)
 		}
 	}

@@ -95,17 +95,17 @@ const (
 
 // siginfo is that of the signal being delivered, or kept from it.
 func (th *Thread) siginfo() (*Siginfo, error) {
-	if th.kept != nil {
-		th.info = *th.kept
-		return &th.info, nil
+	if th.at.kept != nil {
+		th.at.info = *th.at.kept
+		return &th.at.info, nil
 	}
-	err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.info))
-	return &th.info, th.gone(err)
+	err := requestPtr(unix.PTRACE_GETSIGINFO, th.TID, 0, unsafe.Pointer(&th.at.info))
+	return &th.at.info, th.gone(err)
 }
 
 func (th *Thread) setSiginfo(s *Siginfo) error {
-	if th.kept != nil {
-		*th.kept = *s
+	if th.at.kept != nil {
+		*th.at.kept = *s
 		return nil
 	}
 	return th.gone(requestPtr(unix.PTRACE_SETSIGINFO, th.TID, 0, unsafe.Pointer(s)))

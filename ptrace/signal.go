@@ -16,15 +16,15 @@ func (t *Tracer) breakpoint(th *Thread) {
 	if !t.poll.active() {
 		t.cpu.follow(th)
 	}
-	cut := th.cut
+	at := th.at
 	if !t.handler.Breakpoint(th) {
 		t.deliver(th)
 		return
 	}
-	if !t.holds(th, cut) {
+	if !t.holds(th, at) {
 		return
 	}
-	th.restartAt = 0
+	th.at.restartAt = 0
 	t.restoreTrap(th)
 	th.resendTrap()
 	t.resume(th, th.takeHeld())
@@ -34,9 +34,9 @@ func (t *Tracer) breakpoint(th *Thread) {
 // signal-delivery-stop like a breakpoint's, and to a thread that blocks or ignores SIGTRAP
 // the kernel did the same. A program that traces itself has that done to it anyway.
 func (t *Tracer) singleStepped(th *Thread) {
-	cut := th.cut
+	at := th.at
 	own := t.handler.SingleStepped(th)
-	if !t.holds(th, cut) {
+	if !t.holds(th, at) {
 		return
 	}
 	if own {
@@ -56,26 +56,26 @@ func (t *Tracer) deliver(th *Thread) {
 			return
 		}
 	}
-	if t.threads[th.TID] != th || th.state != stopped || !th.blockAgain() && th.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
+	if t.threads[th.TID] != th || th.state != stopped || !th.blockAgain() && th.at.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
 	if th.timed != nil && th.timed.restarts {
 		th.endTimed() // a handler comes in between: the call begins its time anew, as without us
 	}
 	th.resendHeld()
-	if !th.injectable {
+	if !th.at.injectable {
 		th.resendKept()
 		t.resume(th, 0)
 		return
 	}
-	t.resume(th, th.stop.Signal)
+	t.resume(th, th.at.stop.Signal)
 }
 
 // keepSiginfo copies the siginfo of the signal being delivered. After system calls for us the
 // thread stands elsewhere in the kernel, where no signal can be delivered from.
 func (th *Thread) keepSiginfo() *Siginfo {
-	if !th.injectable {
-		return th.kept
+	if !th.at.injectable {
+		return th.at.kept
 	}
 	info, err := th.Siginfo()
 	if err != nil {
@@ -87,9 +87,9 @@ func (th *Thread) keepSiginfo() *Siginfo {
 // resendKept sends the signal that the thread stopped for, before it made system calls for
 // us, to the target.
 func (th *Thread) resendKept() {
-	if th.kept != nil {
-		th.resend(th.kept)
-		th.kept = nil
+	if th.at.kept != nil {
+		th.resend(th.at.kept)
+		th.at.kept = nil
 	}
 }
 
@@ -100,20 +100,20 @@ func (t *Tracer) signal(th *Thread) {
 		return // killed meanwhile
 	}
 	sig := info.Signo()
-	cut := th.cut
+	at := th.at
 	delivery := Deliver
 	if th.stopSignal() == 0 { // else nothing can see where the thread stands
-		th.deciding = true
+		th.at.deciding = true
 		delivery = t.handler.Signal(th, info)
-		th.deciding = false
+		th.at.deciding = false
 	}
-	if !t.holds(th, cut) {
+	if !t.holds(th, at) {
 		return
 	}
 	switch delivery {
 	case Deliver:
 		th.restartIgnored(sig)
-		if t.noteDelivery(th, sig); t.holds(th, cut) {
+		if t.noteDelivery(th, sig); t.holds(th, at) {
 			t.deliver(th)
 		}
 	case Hold:
@@ -133,11 +133,11 @@ func (t *Tracer) signal(th *Thread) {
 func (th *Thread) hold(info *Siginfo) {
 	copied := *info
 	th.blockHeld()
-	if th.holdMask != nil && heldByKernel.Has(copied.Signo()) {
+	if th.owed.mask != nil && heldByKernel.Has(copied.Signo()) {
 		th.resend(&copied)
 		return
 	}
-	th.held = append(th.held, &copied)
+	th.owed.held = append(th.owed.held, &copied)
 }
 
 // heldByKernel are the signals that wait in the kernel while they are held: asynchronous ones that do not queue, and do nothing but to be delivered.
@@ -145,7 +145,7 @@ const heldByKernel = Sigset(1<<31-1) &^ (syncSignals | stopSignals | unblockable
 
 // blockHeld blocks asynchronous signals until Release, if what the thread blocks by itself can be noted.
 func (th *Thread) blockHeld() {
-	if th.holdMask != nil {
+	if th.owed.mask != nil {
 		return
 	}
 	m, err := th.sigmask()
@@ -158,7 +158,7 @@ func (th *Thread) blockHeld() {
 		return
 	}
 	if th.setSigmask(instead) == nil {
-		th.holdMask = &m
+		th.owed.mask = &m
 	} else if ok {
 		k.MaskGiven(th)
 	}
@@ -166,18 +166,18 @@ func (th *Thread) blockHeld() {
 
 // Release lets signals that were held be delivered when the thread is resumed.
 func (th *Thread) Release() {
-	if th.holdMask != nil {
-		_ = th.setSigmask(*th.holdMask)
-		th.holdMask = nil
+	if th.owed.mask != nil {
+		_ = th.setSigmask(*th.owed.mask)
+		th.owed.mask = nil
 		if k, ok := th.Proc.tracer.handler.(MaskKeeper); ok {
 			k.MaskGiven(th)
 		}
 	}
-	th.released = len(th.held) > 0
+	th.owed.released = len(th.owed.held) > 0
 }
 
 // Held reports whether signals, or a mask, wait for Release.
-func (th *Thread) Held() bool { return len(th.held) > 0 || th.holdMask != nil }
+func (th *Thread) Held() bool { return th.owed.any() }
 
 // Siginfo returns a copy of what the signal being delivered tells its handler. The stop
 // must be a signal-delivery-stop.
@@ -196,15 +196,9 @@ func (th *Thread) SetSiginfo(info *Siginfo) error { return th.setSiginfo(info) }
 // takeHeld is the signal to resume the thread with: the first of the held ones,
 // with its own siginfo. The rest is sent again.
 func (th *Thread) takeHeld() unix.Signal {
-	if !th.released || len(th.held) == 0 {
-		th.released = false
-		return 0
-	}
-	th.released = false
-	held := th.held
-	th.held = nil
+	held := th.owed.take()
 	var sig unix.Signal
-	if th.injectable && th.setSiginfo(held[0]) == nil {
+	if len(held) > 0 && th.at.injectable && th.setSiginfo(held[0]) == nil {
 		sig = held[0].Signo()
 		held = held[1:]
 	}
@@ -216,26 +210,21 @@ func (th *Thread) takeHeld() unix.Signal {
 
 // resendTrap queues the SIGTRAP that came in one with a breakpoint's.
 func (th *Thread) resendTrap() {
-	if th.sentTrap != nil {
-		before := len(th.resent)
-		th.resend(th.sentTrap)
-		for i := range th.resent[before:] {
-			th.resent[before+i].waits = true
+	if th.owed.trap != nil {
+		before := len(th.owed.resent)
+		th.resend(th.owed.trap)
+		for i := range th.owed.resent[before:] {
+			th.owed.resent[before+i].waits = true
 		}
-		th.sentTrap = nil
+		th.owed.trap = nil
 	}
 }
 
 // resendHeld queues what is held behind the signal that is delivered from this stop.
 func (th *Thread) resendHeld() {
-	if !th.released {
-		return
-	}
-	th.released = false
-	for _, info := range th.held {
+	for _, info := range th.owed.take() {
 		th.resend(info)
 	}
-	th.held = nil
 }
 
 // resend queues a signal once more. The kernel takes a siginfo from us only for signals
@@ -250,19 +239,14 @@ func (th *Thread) resend(info *Siginfo) {
 		return
 	}
 	if unix.Tgkill(th.Proc.PID, th.TID, copied.Signo()) == nil {
-		th.resent = append(th.resent, resentSignal{Siginfo: &copied})
+		th.owed.resent = append(th.owed.resent, resentSignal{Siginfo: &copied})
 	}
 }
 
 // noteWaiting is called before the thread runs on: a SIGTRAP that was sent again, and that it blocks, waits. A breakpoint's comes in one with that then.
 func (th *Thread) noteWaiting() {
-	if len(th.resent) == 0 || !th.blocksTrap() {
-		return
-	}
-	for i := range th.resent {
-		if th.resent[i].Signo() == unix.SIGTRAP {
-			th.resent[i].waits = true
-		}
+	if len(th.owed.resent) > 0 && th.blocksTrap() {
+		th.owed.trapsWait()
 	}
 }
 
@@ -276,7 +260,7 @@ func (th *Thread) Kill(sig unix.Signal) error {
 // the signal being delivered is one, and can't be anything else: one that waited, blocked,
 // may have swallowed a trap of ours meanwhile.
 func (th *Thread) substitute() bool {
-	if len(th.resent) == 0 {
+	if len(th.owed.resent) == 0 {
 		return false
 	}
 	info, err := th.siginfo()
@@ -284,13 +268,11 @@ func (th *Thread) substitute() bool {
 	if err != nil || info.Code() != siTkill || info.PID() != os.Getpid() && info.PID() != 0 {
 		return false
 	}
-	for i, r := range th.resent {
-		if r.Signo() == info.Signo() {
-			th.resent = append(th.resent[:i], th.resent[i+1:]...)
-			*info = *r.Siginfo
-			_ = th.setSiginfo(info)
-			return !r.waits
-		}
+	r, ok := th.owed.takeResent(info.Signo())
+	if !ok {
+		return false
 	}
-	return false
+	*info = *r.Siginfo
+	_ = th.setSiginfo(info)
+	return !r.waits
 }

@@ -75,7 +75,7 @@ func (s *Space) Ending() bool {
 	for _, th := range s.Threads() {
 		switch {
 		case th.state == exiting, th.Proc.leaving:
-		case th.state == stopped && (th.stop.Reason == Exiting || th.stop.Ended() || th.stop.Reason == Exec):
+		case th.state == stopped && (th.at.stop.Reason == Exiting || th.at.stop.Ended() || th.at.stop.Reason == Exec):
 		default:
 			return false
 		}

@@ -15,13 +15,13 @@ func (s *Space) Step(th *Thread) error {
 	t := s.tracer
 	th.keepForLater()
 	th.SingleStep()
-	th.moved = false // what was said of the stop that ends here
+	th.at.moved = false // what was said of the stop that ends here
 	for {
 		th.cont(unix.PTRACE_SINGLESTEP, th.stopSignal())
 		if err := t.await(th); err != nil {
 			return err
 		}
-		switch th.stop.Reason {
+		switch th.at.stop.Reason {
 		case SingleStep:
 			th.MovedOut()
 			return nil
@@ -41,13 +41,13 @@ func (s *Space) Step(th *Thread) error {
 
 // keepForLater holds the signal that the thread has stopped for.
 func (th *Thread) keepForLater() {
-	if th.stop.Reason != Signal || th.stopSignal() != 0 {
+	if th.at.stop.Reason != Signal || th.stopSignal() != 0 {
 		return
 	}
 	if info, err := th.siginfo(); err == nil {
 		th.hold(info)
 	}
-	th.stop.Reason = Interrupt
+	th.at.stop.Reason = Interrupt
 }
 
 // endStep takes back a single step that is in force still. The kernel forgets it when the thread is resumed in another way, or let go by PTRACE_DETACH, but not
@@ -55,8 +55,8 @@ func (th *Thread) keepForLater() {
 // GroupStop. A signal of the program's that it was stopped for is sent again. The error is ErrExited.
 func (th *Thread) endStep() error {
 	t := th.Proc.tracer
-	for th.stepping || th.stop.Reason != Interrupt && th.stop.Reason != GroupStop {
-		if th.stop.Reason == Exiting {
+	for th.stepping || th.at.stop.Reason != Interrupt && th.at.stop.Reason != GroupStop {
+		if th.at.stop.Reason == Exiting {
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		}
 		if err := th.leaveStop(); err != nil {
@@ -66,7 +66,7 @@ func (th *Thread) endStep() error {
 			return err
 		}
 		th.cont(unix.PTRACE_CONT, th.stopSignal())
-		th.moved = false
+		th.at.moved = false
 		if err := t.await(th); err != nil {
 			return err
 		}
@@ -76,9 +76,9 @@ func (th *Thread) endStep() error {
 
 // leaveStop does what is due before a thread leaves its stop for another one.
 func (th *Thread) leaveStop() error {
-	switch th.stop.Reason {
+	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:
-		if th.moved {
+		if th.at.moved {
 			th.Proc.tracer.restoreTrap(th)
 			th.resendTrap()
 			return nil
@@ -105,7 +105,7 @@ func (th *Thread) EndStep() error {
 // either: the kernel has its registers, its own mask, and the signals that were held, and knows of no single step.
 func (s *Space) Part() {
 	for _, th := range s.Threads() {
-		if th.state != stopped || th.stop.Ended() {
+		if th.state != stopped || th.at.stop.Ended() {
 			continue
 		}
 		th.Release()

@@ -81,7 +81,7 @@ func (s *Space) TraceSyscalls(numbers map[uint64]bool) error {
 	if len(numbers) == 0 {
 		s.syscalls = nil
 		for _, th := range s.Threads() {
-			th.calls.made = false
+			th.at.calls.made = false
 		}
 		return nil
 	}
@@ -117,10 +117,10 @@ func (s *Space) checkSyscalls() error {
 // request is how to resume the thread. One that stands in front of a call, or whose filters are lifted, stops behind the call even
 // if nobody wants to know of calls any more; so does one that makes a call again (timedcall.go).
 func (th *Thread) request() int {
-	if th.next == nextAny && (th.Proc.Space.syscalls != nil || th.calls.stands || th.calls.lifted || th.timed != nil) {
+	if th.at.next == nextAny && (th.Proc.Space.syscalls != nil || th.at.calls.stands || th.at.calls.lifted || th.timed != nil) {
 		return unix.PTRACE_SYSCALL
 	}
-	return th.next.request()
+	return th.at.next.request()
 }
 
 func (th *Thread) syscallInfo() (info syscallInfo, err error) {
@@ -137,7 +137,7 @@ func (th *Thread) native() bool {
 // noteSyscall is the part of recordSyscall for all calls of the address space.
 func (th *Thread) noteSyscall() {
 	numbers := th.Proc.Space.syscalls
-	if numbers == nil && !th.calls.stands && !th.calls.lifted {
+	if numbers == nil && !th.at.calls.stands && !th.at.calls.lifted {
 		return
 	}
 	info, err := th.syscallInfo()
@@ -154,15 +154,15 @@ func (th *Thread) noteSyscall() {
 
 // noteEntry decides whether the Handler is told of a call.
 func (th *Thread) noteEntry(info *syscallInfo, wanted bool) {
-	c := &th.calls
+	c := &th.at.calls
 	if c.isDue(place{th.callInsn(info), arch.Addr(info.sp)}) {
-		c.made, c.putOff, th.restartAt = wanted, false, 0
+		c.made, c.putOff, th.at.restartAt = wanted, false, 0
 		return
 	}
-	again := th.restartAt != 0 && !c.putOff
-	if th.restartAt != 0 {
-		again = again && th.restartAt == th.callInsn(info)
-		th.restartAt = 0
+	again := th.at.restartAt != 0 && !c.putOff
+	if th.at.restartAt != 0 {
+		again = again && th.at.restartAt == th.callInsn(info)
+		th.at.restartAt = 0
 	}
 	c.putOff = false
 	if again {
@@ -176,7 +176,7 @@ func (th *Thread) noteEntry(info *syscallInfo, wanted bool) {
 		return
 	}
 	regs.BeforeCall()
-	c.stands, th.restartAt = true, regs.IP()
+	c.stands, th.at.restartAt = true, regs.IP()
 }
 
 // isDue tells of a call made at p that it is the one which has been put off with an answer. Calls of a signal's handler may come before it,
@@ -193,8 +193,8 @@ func (c *syscallState) isDue(p place) bool {
 // callInsn is the system-call instruction that has brought the thread where it is.
 func (th *Thread) callInsn(info *syscallInfo) arch.Addr {
 	ip := arch.Addr(info.ip)
-	if th.regsValid {
-		ip = th.regs.IP() // it came from a copy, and was moved to the original
+	if th.at.regs.valid {
+		ip = th.at.regs.own.IP() // it came from a copy, and was moved to the original
 	}
 	return ip.Add(int64(-len(host.Arch.SyscallInsn())))
 }
@@ -202,7 +202,7 @@ func (th *Thread) callInsn(info *syscallInfo) arch.Addr {
 // noteReturn sees the end of a call, or that it was put off.
 func (th *Thread) noteReturn() {
 	th.putFilters()
-	c := &th.calls
+	c := &th.at.calls
 	if c.stands {
 		c.stands, c.putOff = false, true
 		return
@@ -210,7 +210,7 @@ func (th *Thread) noteReturn() {
 	if !c.made {
 		return
 	}
-	th.returned = true
+	th.at.returned = true
 	if th.asked {
 		th.restartCall()
 	}
@@ -219,16 +219,16 @@ func (th *Thread) noteReturn() {
 
 // atEntry asks the Handler about a call and resumes the thread.
 func (t *Tracer) atEntry(th *Thread) {
-	cut := th.cut
+	at := th.at
 	made := t.handler.(SyscallHandler).SyscallEntered(th)
-	if !t.holds(th, cut) {
+	if !t.holds(th, at) {
 		return
 	}
-	if th.wait > 0 && th.stop.Reason == SyscallStop && t.toUserMode(th) != nil { // which puts the call off
+	if th.at.wait > 0 && th.at.stop.Reason == SyscallStop && t.toUserMode(th) != nil { // which puts the call off
 		return // its end is dispatched
 	}
 	th.decide(made)
-	if th.stop.Reason == Signal {
+	if th.at.stop.Reason == Signal {
 		t.enqueue(th)
 		return
 	}
@@ -241,8 +241,8 @@ func (th *Thread) decide(made bool) {
 	if err != nil {
 		return // killed meanwhile
 	}
-	c := &th.calls
-	stood := c.stands && th.stop.Reason == SyscallStop
+	c := &th.at.calls
+	stood := c.stands && th.at.stop.Reason == SyscallStop
 	c.stands, c.putOff, c.made = false, false, made
 	switch {
 	case made && !stood:
@@ -255,16 +255,16 @@ func (th *Thread) decide(made bool) {
 	default:
 		regs.BehindCall()
 	}
-	th.restartAt = 0
+	th.at.restartAt = 0
 }
 
 // syscallDone tells the Handler of the end of a call.
 func (t *Tracer) syscallDone(th *Thread) {
-	if !th.calls.made {
-		th.calls.putOff = false
+	if !th.at.calls.made {
+		th.at.calls.putOff = false
 		return
 	}
-	th.calls.made = false
+	th.at.calls.made = false
 	if regs, err := th.hostRegs(); err == nil && !resultless(regs) {
 		t.handler.(SyscallHandler).SyscallReturned(th)
 	}
@@ -274,12 +274,12 @@ func (t *Tracer) syscallDone(th *Thread) {
 // the number -1, and may kill for it. It is asked for also where there is none: another thread may install one for all while
 // this one stands here (SECCOMP_FILTER_FLAG_TSYNC). Who may not ask has nothing to do if there is none now.
 func (th *Thread) liftFilters() error {
-	if th.calls.lifted {
+	if th.at.calls.lifted {
 		return nil
 	}
 	refused := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp)
 	if refused == nil {
-		th.calls.lifted = true
+		th.at.calls.lifted = true
 		return nil
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
@@ -290,8 +290,8 @@ func (th *Thread) liftFilters() error {
 }
 
 func (th *Thread) putFilters() {
-	if th.calls.lifted {
-		th.calls.lifted = false
+	if th.at.calls.lifted {
+		th.at.calls.lifted = false
 		_ = request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions)
 	}
 }

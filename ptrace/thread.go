@@ -26,102 +26,36 @@ type Thread struct {
 	Proc *Process
 	Born time.Time // when it became known: none of its own instructions was traced before
 
-	state  state
-	stop   Stop
-	queued bool // the stop waits in Tracer.backlog
-	frozen bool // stopped by Freeze, which will resume it
-	moved  bool // MovedOut was called
-	seen   bool // it has stopped since it was seized
-	inCopy bool // InCopy was called
-	told   bool // ThreadExit was
+	state    state
+	at       *standing // where it stands, never nil
+	queued   bool      // the stop waits in Tracer.backlog
+	frozen   bool      // stopped by Freeze, which will resume it
+	handled  bool      // a Handler method is about it
+	asked    bool      // PTRACE_INTERRUPT was sent and its stop has not come
+	stepping bool      // it was last resumed to execute one instruction: the kernel steps it on, if nobody resumes it in another way
+	seen     bool      // it has stopped since it was seized
+	told     bool      // ThreadExit was called
 
-	committed bool // the stop that is about to be taken ends where its registers say already (Commit)
+	owed      owed
+	job       jobControl
+	blocks    blocked
+	unblocked unblocked
+	guard     guardView
 
-	// injectable: the stop is a signal-delivery-stop, from which one signal can be
-	// delivered.
-	injectable bool
-
-	regs, oldRegs host.Regs
-	regsValid     bool
-
-	info     Siginfo    // scratch for siginfo
-	held     []*Siginfo // signals that wait until the thread is out of a slot
-	holdMask *Sigset    // the mask to restore at Release
-	released bool
-	deciding bool     // the Handler is asked about the signal that it stopped for
-	kept     *Siginfo // of a stop that system calls for us came after
-	sentTrap *Siginfo // a SIGTRAP of somebody that came in one with a breakpoint's
-	resent   []resentSignal
-
-	next     nextStop
-	stepping bool          // it was last resumed to execute one instruction: the kernel steps it on, if nobody resumes it in another way
-	stepFrom arch.Addr     // where SingleStep found the thread
-	ownTrap  bool          // and whether the program traced itself
-	returned bool          // it returns from a system call and the Handler has not been told yet
 	dispatch *userDispatch // the program's own, while another is in force
-	remoting bool          // it makes a system call for us
+	timed    *timedCall    // a call with a timeout that it makes again
+	call     *injectedCall // that a Handler method makes
+	delayed  *delay        // it waits before it goes on
 
-	sheltered bool      // and goes on as it was if it is left in that (refuge.go)
-	frameMark arch.Addr // where frameMark lies on its stack; 0: nowhere
-	asked     bool      // PTRACE_INTERRUPT was sent and its stop has not come
-
-	// wasStopped: a stop signal was the last one delivered, or it was in a group-stop. Unlike
-	// a stop of ours that one may end a system call with EINTR (signal(7)).
-	wasStopped bool
-	grouped    bool   // its last stop of that kind was a group-stop, where it goes back to (jobcontrol.go)
-	continues  uint64 // SIGCONTs of the process up to its stop
-
-	lonely bool       // its call would have failed with EINTR, and is restarted (restart.go)
-	timed  *timedCall // that it makes again
-
-	// restartAt, when not 0, is a system-call instruction that the kernel makes the
-	// thread execute again when it is resumed.
-	restartAt arch.Addr
-
-	// trapAt, when not 0, is the instruction pointer at which the thread will trap
-	// next: one that nothing but the breakpoint before it leads to.
-	trapAt arch.Addr
-
-	seizedMask *Sigset // what it blocked when it was seized, or when that was seen later; nil if another thread of ours has made it
-	// trapBlocked: the thread is believed to block SIGTRAP. maskFull: it blocked
-	// everything when last seen, which may be for a moment or for good.
-	trapBlocked, maskFull bool
-
-	faultBlocked Sigset // those of faultSignals that it is believed to block
-
-	// unblocked: it would block SIGTRAP as all other signals, if there were no guard.
-	unblocked     bool
-	unblockedFrom Sigset
-
-	// inTrapHandler: a SIGTRAP was delivered, and its handler may still run. trapAsked: the action for the one that
-	// will be reported has been read.
-	inTrapHandler, trapAsked bool
-	trapRestored             bool // see RestoreTrap
-
-	unsure    bool // it has come to a breakpoint since the guard was last seen in its place
-	sentWaits bool // a SIGTRAP or SIGILL that was sent waits, blocked, or has: see blockAgain
-	owesBlock bool // it is to block SIGTRAP when it next stops for that (trapBlocked)
-
-	unmarked *Siginfo // what was told of the stop before mark
-
-	handled bool          // a Handler method is about it
-	call    *injectedCall // that such a method makes
-	cut     uint          // how many of them are past the thread's stop that they were about
-
-	calls   syscallState
-	wait    time.Duration // that the Handler asks for, before it is resumed
-	delayed *delay        // it is in that
-
-	comm     string
-	commTime time.Time
-	area     rseqArea
+	name name
+	area rseqArea
 
 	// Local is for the Handler's own per-thread state.
 	Local any
 }
 
 // Stop is the current stop; valid while the thread is stopped.
-func (th *Thread) Stop() Stop { return th.stop }
+func (th *Thread) Stop() Stop { return th.at.stop }
 
 // Stopped reports whether the thread is in a ptrace-stop.
 func (th *Thread) Stopped() bool { return th.state == stopped }
@@ -140,23 +74,23 @@ func (th *Thread) Regs() (arch.Regs, error) {
 }
 
 func (th *Thread) hostRegs() (*host.Regs, error) {
-	if !th.regsValid {
-		if err := host.ReadRegs(th.TID, &th.regs); err != nil {
+	if !th.at.regs.valid {
+		if err := host.ReadRegs(th.TID, &th.at.regs.own); err != nil {
 			return nil, th.gone(err)
 		}
-		th.oldRegs = th.regs
-		th.regsValid = true
+		th.at.regs.kernel = th.at.regs.own
+		th.at.regs.valid = true
 	}
-	return &th.regs, nil
+	return &th.at.regs.own, nil
 }
 
 // flush writes changed registers.
 func (th *Thread) flush() error {
-	if !th.regsValid {
+	if !th.at.regs.valid {
 		return nil
 	}
-	th.regsValid = false
-	return th.gone(host.WriteRegs(th.TID, &th.oldRegs, &th.regs))
+	th.at.regs.valid = false
+	return th.gone(host.WriteRegs(th.TID, &th.at.regs.kernel, &th.at.regs.own))
 }
 
 // InSyscall reports whether the stopped thread is inside a system call that will
@@ -169,13 +103,7 @@ func (th *Thread) InSyscall() bool {
 // ExpectTrap says that the breakpoint which ends at ip is the thread's next stop, unless
 // something else comes between. ip must be reachable by that breakpoint only; this
 // saves asking for the siginfo.
-func (th *Thread) ExpectTrap(ip arch.Addr) { th.trapAt, th.inCopy = ip, true }
-
-// resentSignal was sent again by tgkill, to be given its own siginfo when it is reported.
-type resentSignal struct {
-	*Siginfo
-	waits bool // for the thread to unblock it
-}
+func (th *Thread) ExpectTrap(ip arch.Addr) { th.at.trapAt, th.at.inCopy = ip, true }
 
 // nextStop is what a thread is to stop for when it is resumed.
 type nextStop uint8
@@ -207,8 +135,8 @@ func (th *Thread) SingleStep() {
 	if err != nil {
 		return // killed meanwhile
 	}
-	th.next, th.stepFrom, th.ownTrap = nextStep, regs.IP(), regs.TrapFlag()
-	th.inCopy = true
+	th.at.next, th.at.stepFrom, th.at.ownTrap = nextStep, regs.IP(), regs.TrapFlag()
+	th.at.inCopy = true
 }
 
 // StopAtSyscall has Handler.Entered called when the thread enters a system call by the copy
@@ -216,34 +144,34 @@ func (th *Thread) SingleStep() {
 // original, which original follows.
 func (th *Thread) StopAtSyscall(original, copied arch.Addr) {
 	th.imitateDispatch(original, copied)
-	th.next, th.inCopy = nextEntry, true
+	th.at.next, th.at.inCopy = nextEntry, true
 }
 
 // StopAtReturn has, from Handler.Entered on, Handler.Returned called when the system call is
 // done. It is not if the call does not return (exit(2), execve(2)).
-func (th *Thread) StopAtReturn() { th.next = nextReturn }
+func (th *Thread) StopAtReturn() { th.at.next = nextReturn }
 
 // RunFree takes such a request back. After SingleStep it clears the trap flag that the
 // program does not have: the kernel hides its own, but not before an instruction that may
 // set the flag (is_setting_trap_flag in arch/x86/kernel/step.c).
 func (th *Thread) RunFree() {
-	if regs, err := th.hostRegs(); err == nil && th.next == nextStep && !th.ownTrap {
+	if regs, err := th.hostRegs(); err == nil && th.at.next == nextStep && !th.at.ownTrap {
 		regs.ClearTrapFlag()
 	}
 	th.restoreDispatch()
-	th.next = nextAny
+	th.at.next = nextAny
 }
 
 // Restarted tells of a thread at a breakpoint that the kernel has made it execute that
 // instruction again, to restart a system call that a stop interrupted. It has executed
 // nothing else in between.
 func (th *Thread) Restarted() bool {
-	return th.restartAt != 0 && th.restartAt == th.at().Add(int64(-host.Arch.BreakpointAdvance()))
+	return th.at.restartAt != 0 && th.at.restartAt == th.ip().Add(int64(-host.Arch.BreakpointAdvance()))
 }
 
 // Restarts tells of a thread that returns from a system call that the kernel is going to
 // restart it, unless a signal handler runs instead.
-func (th *Thread) Restarts() bool { return th.restartAt != 0 }
+func (th *Thread) Restarts() bool { return th.at.restartAt != 0 }
 
 // noteRestart sees whether the stopped thread is about to restart a system call.
 func (th *Thread) noteRestart() {
@@ -251,9 +179,9 @@ func (th *Thread) noteRestart() {
 	switch {
 	case err != nil:
 	case interrupted(r):
-		th.restartAt = r.IP().Add(int64(-len(host.Arch.SyscallInsn())))
-	case th.restartAt != r.IP() && th.restartAt != r.IP().Add(int64(-host.Arch.BreakpointAdvance())):
-		th.restartAt = 0
+		th.at.restartAt = r.IP().Add(int64(-len(host.Arch.SyscallInsn())))
+	case th.at.restartAt != r.IP() && th.at.restartAt != r.IP().Add(int64(-host.Arch.BreakpointAdvance())):
+		th.at.restartAt = 0
 	}
 }
 
@@ -263,13 +191,14 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 	th.Proc.tracer.moves++
 	th.markMoved()
 	_ = th.flush()
-	th.state, th.regsValid, th.kept, th.unmarked = running, false, nil, nil
+	th.state = running
+	th.at.left()
 	th.stepping = req == unix.PTRACE_SINGLESTEP
-	if th.stop.Reason == Exiting {
+	if th.at.stop.Reason == Exiting {
 		th.state = exiting
 		th.endCall(ErrExited)
 	}
-	if th.stop.Reason == Vfork {
+	if th.at.stop.Reason == Vfork {
 		th.state = parked
 	}
 	_ = request(req, th.TID, 0, uintptr(sig))
@@ -284,13 +213,19 @@ func (th *Thread) interrupt() error {
 	return th.gone(request(unix.PTRACE_INTERRUPT, th.TID, 0, 0))
 }
 
+// name is a thread's, and when it was read.
+type name struct {
+	text string
+	read time.Time
+}
+
 // Comm is the thread's name, read again when it is older than a tenth of a second.
 func (th *Thread) Comm(now time.Time) string {
-	if now.Sub(th.commTime) > 100*time.Millisecond {
-		if name, err := procfs.Comm(th.Proc.PID, th.TID); err == nil {
-			th.comm = name
+	if n := &th.name; now.Sub(n.read) > 100*time.Millisecond {
+		if text, err := procfs.Comm(th.Proc.PID, th.TID); err == nil {
+			n.text = text
 		}
-		th.commTime = now
+		n.read = now
 	}
-	return th.comm
+	return th.name.text
 }

@@ -24,18 +24,9 @@ func (th *Thread) noteMask() {
 	if err != nil {
 		return
 	}
-	th.maskFull = m.Full()
-	if th.seizedMask != nil {
-		*th.seizedMask = m
-	}
-	th.noteFaultMask(m)
-	switch {
-	case th.maskFull:
-	case m.Has(unix.SIGTRAP):
-		th.trapBlocked, th.owesBlock = true, false
-	case th.trapBlocked:
-		// A breakpoint that is not reported yet has unblocked it already.
-		th.trapBlocked = th.pendingSynchronous()
+	th.blocks.seen(m, th.pendingSynchronous)
+	if m.Has(unix.SIGTRAP) && !th.blocks.all {
+		th.unblocked.owesBlock = false
 	}
 }
 
@@ -45,13 +36,13 @@ func (th *Thread) noteMask() {
 // is not noticed before its next stop that no breakpoint causes, or, where there is a guard, its next SIGTRAP (judgeTrap).
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
-	if th.trapRestored {
-		th.trapRestored = false
+	if th.guard.restored {
+		th.guard.restored = false
 		return
 	}
-	th.unsure = true
+	th.guard.unsure = true
 	t.checkGuard(p)
-	if th.holdMask != nil || !p.trapIgnored && !p.trapHandled && !th.trapBlocked && !th.maskFull {
+	if th.owed.mask != nil || !p.trapIgnored && !p.trapHandled && !th.blocks.trap && !th.blocks.all {
 		return
 	}
 	m, err := th.sigmask()
@@ -59,20 +50,20 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		return
 	}
 	with := m | sigbit(unix.SIGTRAP)
-	th.maskFull = with.Full()
-	if th.maskFull && p.own != nil && !p.trapHandled && !th.sentWaits {
-		th.unblocked, th.unblockedFrom = true, with // until the thread is let go: see Space.Unblock
+	th.blocks.all = with.Full()
+	if th.blocks.all && p.own != nil && !p.trapHandled && !th.unblocked.sentWaits {
+		th.unblocked.blocksLess(with) // until the thread is let go: see Space.Unblock
 		t.regainGuard(p)
 		return
 	}
-	blocked := (th.trapBlocked || th.maskFull || th.inTrapHandler || p.own.sure()) && !th.keptHandler()
-	if blocked && p.own == nil && p.trapHandled && th.inTrapHandler && th.remote((*Remote).askTrap) == nil {
-		blocked = th.trapBlocked || th.maskFull || th.inTrapHandler
+	blocked := (th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler || p.own.sure()) && !th.keptHandler()
+	if blocked && p.own == nil && p.trapHandled && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
+		blocked = th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler
 	}
 	if blocked && m != with {
 		_ = th.setSigmask(with)
 	}
-	th.owesBlock = false
+	th.unblocked.owesBlock = false
 	switch {
 	case p.trapAction == nil:
 	case p.own != nil && !p.trapHandled:
@@ -95,7 +86,7 @@ func (d *trapDisposition) sure() bool {
 // is looked at, or changed.
 func (th *Thread) RestoreTrap() {
 	th.Proc.tracer.restoreTrap(th)
-	th.trapRestored = true
+	th.guard.restored = true
 }
 
 // askTrap is called when the handler of SIGTRAP has gone and there is no guard, so that the program may have taken it away itself. A breakpoint changes the
@@ -105,7 +96,7 @@ func (r *Remote) askTrap() error {
 	sa, err := r.sigaction(unix.SIGTRAP)
 	if err == nil && (p.trapAction == nil || sa.rest() != p.trapAction.rest()) {
 		p.tracer.takeTrap(p, sa)
-		r.th.inTrapHandler = false
+		r.th.blocks.inTrapHandler = false
 	}
 	return err
 }
@@ -138,7 +129,7 @@ func (th *Thread) keptHandler() bool {
 	if err != nil || !Sigset(st.SigCgt).Has(unix.SIGTRAP) {
 		return false
 	}
-	th.trapBlocked, th.inTrapHandler = false, false
+	th.blocks.trap, th.blocks.inTrapHandler = false, false
 	return true
 }
 
@@ -153,15 +144,15 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	if err != nil {
 		return false
 	}
-	if th.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() == nil {
+	if th.unblocked.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() == nil {
 		th.keepBlocked()
 		t.dispatchAgain(th)
 		return true
 	}
-	if th.trapAsked && p.own != nil && info.Code() <= 0 {
+	if th.guard.asked && p.own != nil && info.Code() <= 0 {
 		switch {
 		case p.own.ignored: // it is not to end a system call
-			th.trapAsked = false
+			th.guard.asked = false
 			t.dispatchAgain(th)
 			return true
 		case th.nested() && th.postpone() == nil:
@@ -171,8 +162,8 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 		}
 	}
 	known := p.trapAction != nil && (p.own == nil || p.own.handled)
-	if th.trapAsked || known && info.Code() > 0 && !info.breakpoint() {
-		th.trapAsked, th.inTrapHandler = false, p.trapHandled && p.own == nil // a guard does not block the signal for it
+	if th.guard.asked || known && info.Code() > 0 && !info.breakpoint() {
+		th.guard.asked, th.blocks.inTrapHandler = false, p.trapHandled && p.own == nil // a guard does not block the signal for it
 		if p.own != nil && info.Code() > 0 {
 			info.markOwn()
 			_ = th.SetSiginfo(info)
@@ -189,10 +180,10 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 		blocks, err = r.judgeTrap(info.Code() <= 0)
 		return err
 	}); err != nil {
-		th.trapAsked = true // else it would be asked again and again, if the signal has been postponed
+		th.guard.asked = true // else it would be asked again and again, if the signal has been postponed
 		return false
 	}
-	if th.trapAsked = true; blocks {
+	if th.guard.asked = true; blocks {
 		th.keepBlocked()
 	}
 	t.dispatchAgain(th)
@@ -275,11 +266,11 @@ func (sa *sigaction) fallsBack() bool {
 // hitAlone tells whether th, and no other thread of the process, may have come to a breakpoint since the guard was last seen in its place.
 func (th *Thread) hitAlone() bool {
 	for _, other := range th.Proc.threads {
-		if other.unsure && other != th {
+		if other.guard.unsure && other != th {
 			return false
 		}
 	}
-	return th.unsure
+	return th.guard.unsure
 }
 
 // noteLoss is called before the guard is put back that a breakpoint has reset. It keeps what the action tells that stands there now of why: either
@@ -296,10 +287,10 @@ func (r *Remote) noteLoss() {
 		return
 	}
 	for _, th := range p.threads {
-		th.owesBlock = th.hitAlone() && !th.maskFull && !th.unblocked
+		th.unblocked.owesBlock = th.hitAlone() && !th.blocks.all && !th.unblocked.is
 	}
 	for _, th := range p.threads {
-		th.unsure = false
+		th.guard.unsure = false
 	}
 }
 
@@ -309,12 +300,8 @@ func (th *Thread) keepBlocked() {
 	if err != nil || th.setSigmask(m|sigbit(unix.SIGTRAP)) != nil {
 		return
 	}
-	th.trapBlocked, th.trapAsked, th.owesBlock = true, false, false
-	for i := range th.resent {
-		if th.resent[i].Signo() == unix.SIGTRAP {
-			th.resent[i].waits = true
-		}
-	}
+	th.blocks.trap, th.guard.asked, th.unblocked.owesBlock = true, false, false
+	th.owed.trapsWait()
 }
 
 // takeTrap notes that sa is p's action for SIGTRAP, as the program has set it. If there was a guard, there is none any more.

@@ -19,13 +19,13 @@ func TestAFreezeHasStoppedThreadsReport(t *testing.T) {
 		if err := stopWithTrap(th); err != nil {
 			return err
 		}
-		if th.stop.Reason != Interrupt || !th.unreported() {
-			t.Errorf("the thread has stopped for %v, and has nothing to report", th.stop.Reason)
+		if th.at.stop.Reason != Interrupt || !th.unreported() {
+			t.Errorf("the thread has stopped for %v, and has nothing to report", th.at.stop.Reason)
 		}
 		tr.enqueue(th)
 		return p.Space.Freeze(func(*Frozen) error {
-			if th.stop.Reason != Signal || th.stop.Signal != unix.SIGTRAP || !th.queued {
-				t.Errorf("the thread has stopped for %v (signal %d), queued: %v", th.stop.Reason, th.stop.Signal, th.queued)
+			if th.at.stop.Reason != Signal || th.at.stop.Signal != unix.SIGTRAP || !th.queued {
+				t.Errorf("the thread has stopped for %v (signal %d), queued: %v", th.at.stop.Reason, th.at.stop.Signal, th.queued)
 			}
 			th.queued = false // the program would die of it
 			return nil

@@ -14,7 +14,7 @@ import (
 // next stop on its way to user mode. It executes no user instruction.
 func (t *Tracer) toUserMode(th *Thread) error {
 	for {
-		switch th.stop.Reason {
+		switch th.at.stop.Reason {
 		case Interrupt, GroupStop, Signal, Breakpoint, SingleStep:
 			return nil
 		case Exiting, Exited, Killed, Vfork:
@@ -104,7 +104,7 @@ func (th *Thread) parkLate() {
 		return
 	}
 	if st, err := procfs.ReadStatus(th.Proc.PID, th.TID); err == nil && st.State == 'D' && inVfork(th.Proc.PID, th.TID) {
-		th.state, th.stop.Reason = parked, Vfork
+		th.state, th.at.stop.Reason = parked, Vfork
 	}
 }
 
@@ -119,7 +119,7 @@ func (l *lateVfork) end() {
 // may be waited for all the same, if it dies while signals are taken back from it (drainResent).
 func (t *Tracer) letEnd(p *Process) {
 	for _, th := range p.Threads() {
-		if th.state == stopped && th.stop.Reason == Exiting {
+		if th.state == stopped && th.at.stop.Reason == Exiting {
 			th.queued = false
 			if !p.leaving {
 				t.tellExit(th)
@@ -157,7 +157,7 @@ func (t *Tracer) note(tid int, ws unix.WaitStatus, awaited *Thread) {
 }
 
 // at returns the stopped thread's instruction pointer.
-func (th *Thread) at() arch.Addr {
+func (th *Thread) ip() arch.Addr {
 	if r, err := th.hostRegs(); err == nil {
 		return r.IP()
 	}

@@ -18,7 +18,10 @@ func (Arch) Breakpoint() []byte { return []byte{0xcc} }
 
 // BreakpointAdvance is 1: #BP is a trap, the saved instruction pointer names the
 // byte after int3 (SDM vol. 3A §6.15, interrupt 3).
-func (Arch) BreakpointAdvance() int { return 1 }
+func (Arch) BreakpointAdvance() int { return trapLen }
+
+// trapLen is the length in bytes of int3.
+const trapLen = 1
 
 // SyscallInsn is syscall.
 func (Arch) SyscallInsn() []byte { return []byte{0x0f, 0x05} }

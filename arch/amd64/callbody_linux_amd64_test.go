@@ -79,17 +79,15 @@ func (c *calls) run(body arch.Body, sp arch.Addr, dead arch.Dead) (trapped bool,
 		at := r.IP()
 		var sig unix.Signal
 		if r, sig = c.step(r); sig == unix.SIGSEGV {
-			for _, f := range d.Fixups {
-				if f.At == at {
-					r.SetIP(f.To)
-					sig = unix.SIGTRAP
-				}
+			if to, ok := fixup(d.Stops, at); ok {
+				r.SetIP(to)
+				sig = unix.SIGTRAP
 			}
 		}
 		if sig != unix.SIGTRAP {
 			return false, fmt.Errorf("signal %v at %s", sig, at)
 		}
-		if trapped = at == d.Traps[0]; trapped || r.IP() == d.Start() {
+		if trapped = at == stopFor(d.Stops, arch.StopCall).At; trapped || r.IP() == d.Start() {
 			if diff := changed(start, r, dead); diff != "" {
 				return trapped, fmt.Errorf("%s", diff)
 			}

@@ -29,7 +29,7 @@ const (
 
 // run goes on from r to the first exception that no fixup is for. Fixups are for SIGBUS, too, but here only
 // an access relative to the stack segment would raise it, and no program's read of an address is one.
-func (c *cpu) run(r amd64.Regs, fixups []arch.Fixup) (amd64.Regs, unix.Signal) {
+func (c *cpu) run(r amd64.Regs, fixups arch.Stops) (amd64.Regs, unix.Signal) {
 	c.t.Helper()
 	for {
 		if err := unix.PtraceSetRegs(c.pid, (*unix.PtraceRegs)(unsafe.Pointer(&r))); err != nil {
@@ -40,11 +40,11 @@ func (c *cpu) run(r amd64.Regs, fixups []arch.Fixup) (amd64.Regs, unix.Signal) {
 		}
 		sig := c.wait()
 		r = c.regs()
-		n := slices.IndexFunc(fixups, func(f arch.Fixup) bool { return f.At == r.IP() })
-		if sig != unix.SIGSEGV || n < 0 {
+		to, ok := fixup(fixups, r.IP())
+		if sig != unix.SIGSEGV || !ok {
 			return r, sig
 		}
-		r.SetIP(fixups[n].To)
+		r.SetIP(to)
 	}
 }
 
@@ -221,17 +221,18 @@ var errGiveUp = errors.New("no stack")
 func (b *bench) execute(before amd64.Regs, code arch.BodyCode, dead arch.Dead, chosen bool) error {
 	at := before.IP()
 	b.put(at, append(slices.Clone(code.Code), 0xcc))
-	after, sig := b.run(before, code.Fixups)
-	gaveUp := len(code.Traps) > 0 && after.IP() == code.Traps[0]+1
+	after, sig := b.run(before, code.Stops)
+	noRoom := stopFor(code.Stops, arch.StopNoRoom).At
+	gaveUp := noRoom != 0 && after.IP() == noRoom+1
 	end := at.Add(int64(len(code.Code)))
 	if chosen {
-		end, dead = code.Chosen[0], arch.Dead{}
+		end, dead = stopFor(code.Stops, arch.StopChosen).At, arch.Dead{}
 	}
 	if sig != unix.SIGTRAP || after.IP() != end+1 && !gaveUp {
 		return fmt.Errorf("%v at %v, chosen %t", sig, after.IP(), chosen)
 	}
 	if chosen && !gaveUp { // who goes on behind the breakpoint does the rest of the body
-		if rest, sig := b.run(after, code.Fixups); sig != unix.SIGTRAP || rest.IP() != at.Add(int64(len(code.Code)))+1 {
+		if rest, sig := b.run(after, code.Stops); sig != unix.SIGTRAP || rest.IP() != at.Add(int64(len(code.Code)))+1 {
 			return fmt.Errorf("behind the breakpoint: %v at %v", sig, rest.IP())
 		}
 	}

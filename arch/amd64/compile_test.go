@@ -99,16 +99,24 @@ func checkBody(t *testing.T, p *program.Checked, target program.Target) {
 		at, code = i.End(), code[i.Len():]
 	}
 	starts[at] = true
-	for _, f := range near.Fixups {
-		if !starts[f.At] || !starts[f.To] {
-			t.Errorf("fixup %v is not in front of instructions", f)
+	for _, stop := range near.Stops {
+		if !starts[stop.At] || stop.Why.Faults() && !starts[stop.To] {
+			t.Errorf("stop %v is not in front of instructions", stop)
+		}
+		if !stop.Why.Faults() && near.Code[stop.At-0x10000003] != 0xcc {
+			t.Errorf("no breakpoint at %v", stop)
 		}
 	}
-	for _, trap := range near.Traps {
-		if !starts[trap] || near.Code[trap-0x10000003] != 0xcc {
-			t.Errorf("no breakpoint at %v", trap)
+}
+
+// stopFor is the first stop for a reason, the zero value if there is none.
+func stopFor(stops arch.Stops, why arch.StopReason) arch.Stop {
+	for _, stop := range stops {
+		if stop.Why == why {
+			return stop
 		}
 	}
+	return arch.Stop{}
 }
 
 func TestCompileRefusesWhatTheTargetDoesNotOffer(t *testing.T) {

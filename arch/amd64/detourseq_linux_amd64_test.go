@@ -347,7 +347,7 @@ func TestCountBodyWithoutStack(t *testing.T) {
 				if r, sig = c.step(r); sig == unix.SIGTRAP {
 					continue
 				}
-				to, ok := fixup(d, r.IP())
+				to, ok := fixup(d.Stops, r.IP())
 				if faulted || !ok {
 					t.Fatalf("%v at %s: %+v", sig, r.IP(), d)
 				}
@@ -370,11 +370,8 @@ func TestCountBodyWithoutStack(t *testing.T) {
 	}
 }
 
-func fixup(d *arch.Detour, at arch.Addr) (arch.Addr, bool) {
-	for _, f := range d.Fixups {
-		if f.At == at {
-			return f.To, true
-		}
-	}
-	return 0, false
+// fixup is where a thread goes on behind a fault at at.
+func fixup(stops arch.Stops, at arch.Addr) (arch.Addr, bool) {
+	stop, ok := stops.StopAt(at)
+	return stop.To, ok && stop.Why.Faults()
 }

@@ -44,6 +44,12 @@ func (r *Regs) IP() arch.Addr { return arch.Addr(r.Rip) }
 // SetIP changes rip.
 func (r *Regs) SetIP(a arch.Addr) { r.Rip = uint64(a) }
 
+// Trapped is where the int3 begins that ends at rip.
+func (r *Regs) Trapped() arch.Addr { return r.IP() - trapLen }
+
+// SetTrapped puts rip behind an int3 at a.
+func (r *Regs) SetTrapped(a arch.Addr) { r.SetIP(a + trapLen) }
+
 // SP is rsp.
 func (r *Regs) SP() arch.Addr { return arch.Addr(r.Rsp) }
 

@@ -26,6 +26,10 @@ type stepped struct {
 
 const upcallBoxes = 16
 
+// trap is the breakpoint that leaves the hit to the tracer, waiting the one at which an answer is waited for.
+func (s *stepped) trap() arch.Addr    { return stopFor(s.code.Stops, arch.StopUntaken).At }
+func (s *stepped) waiting() arch.Addr { return stopFor(s.code.Stops, arch.StopWaiting).At }
+
 func newStepped(t *testing.T, rnd *rand.Rand) *stepped {
 	s := &stepped{cpu: newCPU(t), site: codeAt + 0x100}
 	s.work = arch.UpcallWork{Site: s.site, RedZone: true}
@@ -182,7 +186,7 @@ func (s *stepped) check(r amd64.Regs) {
 func (s *stepped) run(how arch.BoxState, late int) amd64.Regs {
 	s.t.Helper()
 	r := s.before
-	traps := map[arch.Addr]bool{s.code.Traps[0]: true, s.code.Waits[0]: true, s.end(): true}
+	traps := map[arch.Addr]bool{s.trap(): true, s.waiting(): true, s.end(): true}
 	asked := map[arch.Addr]int{}
 	for n := 0; !traps[r.IP()]; n++ {
 		if n > 500 {
@@ -227,7 +231,7 @@ func TestUpcallKeepsAndLoadsRegisters(t *testing.T) {
 func (s *stepped) keepAndLoad(rnd *rand.Rand) {
 	t := s.t
 	t.Helper()
-	trap, wait, end := s.code.Traps[0], s.code.Waits[0], s.end()
+	trap, wait, end := s.trap(), s.waiting(), s.end()
 	for _, c := range []struct {
 		name  string
 		looks bool
@@ -329,7 +333,7 @@ func TestUpcallFindsAnotherMailbox(t *testing.T) {
 	s.boxes.SetLooking(true)
 	s.push()
 	for n := 0; ; n++ {
-		if r := s.run(arch.BoxFree, 0); r.IP() != s.code.Traps[0] || n > 3 {
+		if r := s.run(arch.BoxFree, 0); r.IP() != s.trap() || n > 3 {
 			t.Fatalf("round %d ends at +%#x", n, uint64(r.IP()-slotAt))
 		}
 		box := s.used()
@@ -346,7 +350,7 @@ func TestUpcallFindsAnotherMailbox(t *testing.T) {
 func (s *stepped) used() arch.Mailbox {
 	s.t.Helper()
 	r := s.before
-	for r.IP() != s.code.Traps[0] {
+	for r.IP() != s.trap() {
 		s.pull()
 		if box := s.boxes.At(arch.Addr(r.Rcx)); box != nil && box.State() == arch.BoxPosted && box.Take() {
 			s.push()

@@ -84,8 +84,8 @@ func (r *race) code() {
 	jump := append(r.mem[raceCodeOffset+n:raceCodeOffset+n], 0xff, 0x25) // jmp *landing(%rip)
 	binary.LittleEndian.AppendUint32(jump, uint32(raceData+8*wordLanding-(raceCode+n+6)))
 	r.set(wordEntry, raceCode)
-	r.set(wordTrap, uint64(body.Traps[0]))
-	r.set(wordWait, uint64(body.Waits[0]))
+	r.set(wordTrap, uint64(stopFor(body.Stops, arch.StopUntaken).At))
+	r.set(wordWait, uint64(stopFor(body.Stops, arch.StopWaiting).At))
 	r.set(wordStart, uint64(raceCode+n))
 }
 

@@ -38,6 +38,12 @@ func (r *Regs) IP() arch.Addr { return arch.Addr(r.Pc) }
 // SetIP changes it.
 func (r *Regs) SetIP(a arch.Addr) { r.Pc = uint64(a) }
 
+// Trapped is pc: brk does not advance it.
+func (r *Regs) Trapped() arch.Addr { return r.IP() }
+
+// SetTrapped makes pc a.
+func (r *Regs) SetTrapped(a arch.Addr) { r.SetIP(a) }
+
 // SP is sp.
 func (r *Regs) SP() arch.Addr { return arch.Addr(r.Sp) }
 

@@ -25,7 +25,7 @@ func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
 		return false
 	}
 	trap := insn.Add(int64(len(host.Arch.SyscallInsn())))
-	trapped := regs.IP() == trap.Add(int64(host.Arch.BreakpointAdvance())) && th.Stop().Reason == ptrace.Breakpoint
+	trapped := regs.Trapped() == trap && th.Stop().Reason == ptrace.Breakpoint
 	if regs.IP() != insn && regs.IP() != trap && !trapped {
 		return false
 	}

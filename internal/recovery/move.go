@@ -130,7 +130,7 @@ func (l *leftover) afterTrap(info *ptrace.Siginfo, regs arch.Regs) (to arch.Addr
 		case info.Marked() && info.Addr() == ip:
 			return ip, true
 		}
-		at = ip.Add(int64(-host.Arch.BreakpointAdvance()))
+		at = regs.Trapped()
 	case unix.SIGILL, unix.SIGSEGV, unix.SIGBUS:
 	default:
 		return 0, false

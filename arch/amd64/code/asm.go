@@ -23,10 +23,10 @@ const (
 // asm collects machine code that stands at at. What does not reach its target is
 // generated all the same, so that the length is always right, and remembered in err.
 type asm struct {
-	fixups []arch.Fixup // of what may fault
-	at     arch.Addr
-	code   []byte
-	err    error
+	stops arch.Stops
+	at    arch.Addr
+	code  []byte
+	err   error
 }
 
 // here is the address of what comes next.
@@ -114,4 +114,9 @@ func (a *asm) moveSP(n int32) {
 	}
 	a.emit(0x48, 0x8d, 0xa4, 0x24)
 	a.imm32(uint32(n))
+}
+
+// fixup says that a thread goes on here when the instruction at at has faulted.
+func (a *asm) fixup(at arch.Addr) {
+	a.stops = append(a.stops, arch.Stop{At: at, Why: arch.StopFault, To: a.here()})
 }

@@ -107,14 +107,14 @@ func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a.place(&trap)
 	after := b.restore(a)
 	a.moveSP(int32(below))
-	out.Traps = []arch.Addr{a.here()}
+	out.Stops = arch.Stops{{At: a.here(), Why: arch.StopCall}}
 	a.emit(0xcc, 0xcc) // only who has trapped stands behind the first
 	a.land(over)
 	b.restore(a)
 	for k, at := range stores {
-		out.Fixups = append(out.Fixups, arch.Fixup{At: at, To: after[before[k]]})
+		out.Stops = append(out.Stops, arch.Stop{At: at, Why: arch.StopFault, To: after[before[k]]})
 	}
-	out.Fixups = append(out.Fixups, a.fixups...)
+	out.Stops = append(out.Stops, a.stops...)
 	if b.then != nil {
 		then, err := b.then.Assemble(a.here())
 		if err != nil && (!errors.Is(err, arch.ErrReach) || then.Code == nil) {
@@ -122,8 +122,7 @@ func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 		}
 		a.err = cmp.Or(a.err, err)
 		a.emit(then.Code...)
-		out.Traps = append(out.Traps, then.Traps...)
-		out.Fixups = append(out.Fixups, then.Fixups...)
+		out.Stops = append(out.Stops, then.Stops...)
 	}
 	a.moveSP(int32(below))
 	out.Code = a.code
@@ -325,7 +324,7 @@ func (a *asm) ticks() {
 	a.emit(0x31, 0xc0, 0x31, 0xd2) // xor %eax,%eax; xor %edx,%edx
 	at := a.here()
 	a.emit(0x0f, 0x31) // rdtsc
-	a.fixups = append(a.fixups, arch.Fixup{At: at, To: a.here()})
+	a.fixup(at)
 	a.emit(0x48, 0xc1, 0xe2, 0x20) // shl $32,%rdx
 	a.emit(0x48, 0x09, 0xd0)       // or %rdx,%rax
 }

@@ -15,7 +15,7 @@ func (Arch) TrapBody() arch.Body { return trapBody{} }
 
 // Assemble generates the breakpoint.
 func (trapBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
-	return arch.BodyCode{Code: []byte{0xcc}, Traps: []arch.Addr{at}}, nil
+	return arch.BodyCode{Code: []byte{0xcc}, Stops: arch.Stops{{At: at, Why: arch.StopUntaken}}}, nil
 }
 
 // countBody adds one to a counter. What lock inc and the choice of the counter change is kept
@@ -42,7 +42,7 @@ type countBody struct {
 // CountBody adds one to one of n counters (64 bits, 64 bytes apart, n a power of two) at
 // cells. Threads whose stacks are in different places use different ones, most of the time.
 // It uses at most 24 bytes of stack and the red zone. If these can't be written (a guard page) the
-// hit is not counted: see the fixups.
+// hit is not counted: arch.StopUncounted.
 func (Arch) CountBody(cells arch.Addr, n int, dead arch.Dead, redZone bool) arch.Body {
 	b := countBody{cells: cells, n: n, flags: !dead.Flags, redZone: redZone, saveIn: noReg}
 	free := deadRegs(dead, b.flags)
@@ -86,7 +86,7 @@ func (b countBody) Assemble(at arch.Addr) (arch.BodyCode, error) {
 	if b.flags {
 		a.emit(0x04, 0x7f, 0x9e) // add $0x7f,%al; sahf
 	}
-	out := arch.BodyCode{Fixups: b.restore(a, faults)}
+	out := arch.BodyCode{Stops: b.restore(a, faults)}
 	if out.Code = a.code; a.err != nil {
 		return out, fmt.Errorf("counter at %s: %w", b.cells, a.err)
 	}
@@ -109,18 +109,18 @@ func (b countBody) save(a *asm) (pushes []arch.Addr) {
 }
 
 // restore undoes save. After a push that faulted, what was pushed before is popped.
-func (b countBody) restore(a *asm, pushes []arch.Addr) (fixups []arch.Fixup) {
+func (b countBody) restore(a *asm, pushes []arch.Addr) (faults arch.Stops) {
 	if b.saveIn != noReg {
 		a.mov(ax, byte(b.saveIn))
 	}
 	for k := len(b.pushed) - 1; k >= 0; k-- {
 		a.pop(b.pushed[k])
-		fixups = append(fixups, arch.Fixup{At: pushes[k], To: a.here()})
+		faults = append(faults, arch.Stop{At: pushes[k], Why: arch.StopUncounted, To: a.here()})
 	}
 	if b.redZone && len(b.pushed) > 0 {
 		a.moveSP(amd64.RedZone)
 	}
-	return fixups
+	return faults
 }
 
 // count adds one.

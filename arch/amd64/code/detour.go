@@ -146,7 +146,7 @@ func putTail(a *asm, d *arch.Detour, b arch.Tailed) {
 		last.Inner = append(last.Inner, arch.Inner{At: at, Orig: d.End})
 	}
 	last.Len += len(t.Code)
-	d.Fixups, d.Asks = append(d.Fixups, t.Fixups...), t.Asks
+	d.Stops = append(d.Stops, t.Stops...)
 }
 
 // putBody generates the switch and the body.
@@ -167,5 +167,10 @@ func putBody(a *asm, d *arch.Detour, b arch.Body) error {
 	}
 	a.emit(d.BodyCode.Code...)
 	d.Body.End = a.here()
+	for i := range d.Stops {
+		if d.Stops[i].To == 0 {
+			d.Stops[i].To = d.Body.End
+		}
+	}
 	return amd64.PutRel32(a.code[past-a.at+1:], d.Body.End, d.Trap)
 }

@@ -66,7 +66,7 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 		asks := t.jrcxz()
 		closed := t.jump()
 		t.land(asks)
-		t.asks = append(t.asks, t.here())
+		t.ask()
 		t.insn(0xcc) // int3
 		loads = append(loads, t.here())
 		t.insn(0x0f, 0xb6, 0x4e, 7)             // movzbl 7(%rsi),%ecx
@@ -83,7 +83,7 @@ func (Arch) MaskTail(w arch.MaskWork) func(arch.Addr) arch.TailCode {
 		t.land(few)
 		t.land(closed)
 		for _, load := range loads { // one is a store
-			t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
+			t.fixup(load)
 		}
 		for _, e := range ends {
 			t.landFar(e)
@@ -106,7 +106,7 @@ func (Arch) ActionTail(sig int) func(arch.Addr) arch.TailCode {
 		is := t.jrcxz()
 		ends := []int{t.jump()}
 		t.land(is)
-		t.asks = append(t.asks, t.here())
+		t.ask()
 		t.insn(0xcc)             // int3
 		t.insn(0x48, 0x89, 0xf1) // mov %rsi,%rcx
 		ends = append(ends, t.jrcxz())
@@ -120,7 +120,7 @@ func (Arch) ActionTail(sig int) func(arch.Addr) arch.TailCode {
 		for _, e := range ends {
 			t.land(e)
 		}
-		t.fixups = append(t.fixups, arch.Fixup{At: load, To: t.here()})
+		t.fixup(load)
 		return t.out()
 	}
 }
@@ -128,11 +128,16 @@ func (Arch) ActionTail(sig int) func(arch.Addr) arch.TailCode {
 // tail is code of which each instruction's start is known.
 type tail struct {
 	asm
-	starts, asks []arch.Addr
+	starts []arch.Addr
+}
+
+// ask says that a breakpoint of one byte comes now.
+func (t *tail) ask() {
+	t.stops = append(t.stops, arch.Stop{At: t.here(), Why: arch.StopAsked, To: t.here() + 1})
 }
 
 func (t *tail) out() arch.TailCode {
-	return arch.TailCode{Code: t.code, Starts: t.starts, Asks: t.asks, Fixups: t.fixups}
+	return arch.TailCode{Code: t.code, Starts: t.starts, Stops: t.stops}
 }
 
 // insn begins an instruction.

@@ -335,6 +335,7 @@ func (b *upcallBody) Assemble(at arch.Addr) (body arch.BodyCode, far error) {
 		}
 		body.Code = append(body.Code, l.code...)
 	}
-	body.Traps, body.Waits = []arch.Addr{labels["trap"]}, []arch.Addr{labels["wait"]}
+	trap, wait := labels["trap"], labels["wait"]
+	body.Stops = arch.Stops{{At: trap, Why: arch.StopUntaken}, {At: wait, Why: arch.StopWaiting, To: wait + 1}}
 	return body, far
 }

@@ -302,13 +302,13 @@ func (m *machine) assemble(at arch.Addr) (out arch.BodyCode, err error) {
 		}
 	}
 	for _, f := range m.faults {
-		out.Fixups = append(out.Fixups, arch.Fixup{At: at.Add(int64(f.at)), To: at.Add(int64(m.labels[f.to]))})
+		out.Stops = append(out.Stops, arch.Stop{At: at.Add(int64(f.at)), Why: arch.StopFault, To: at.Add(int64(m.labels[f.to]))})
 	}
 	for _, t := range m.traps {
-		out.Traps = append(out.Traps, at.Add(int64(t)))
+		out.Stops = append(out.Stops, arch.Stop{At: at.Add(int64(t)), Why: arch.StopNoRoom})
 	}
 	for _, t := range m.chosen {
-		out.Chosen = append(out.Chosen, at.Add(int64(t)))
+		out.Stops = append(out.Stops, arch.Stop{At: at.Add(int64(t)), Why: arch.StopChosen})
 	}
 	return out, err
 }

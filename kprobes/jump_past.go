@@ -1,0 +1,68 @@
+package kprobes
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/patch"
+)
+
+// pastJump is all jumps that ever stood at one place, for the copies that forked children
+// have.
+type pastJump struct {
+	original     []byte
+	replacements [][]byte
+}
+
+// standing is the jump of which something is left in now, nil if there is none. Two of them may differ in one byte, which is a breakpoint in one: that is
+// not taken for the other with a breakpoint of somebody's in it. Where somebody has written, the newest is the likeliest.
+func (p *pastJump) standing(now []byte) []byte {
+	for _, r := range p.replacements {
+		if bytes.Equal(r, now) {
+			return r
+		}
+	}
+	for _, r := range slices.Backward(p.replacements) {
+		if patch.Classify(p.original, r, now, host.Arch.Breakpoint()).Left() {
+			return r
+		}
+	}
+	return nil
+}
+
+// remember keeps what clean and vanished need to know of a jump after it has gone.
+func (d *domain) remember(det *detour) {
+	for _, p := range det.Pieces {
+		d.past[p.Insn.Addr] = p.Insn.Bytes
+	}
+	past := d.jumps[det.site.addr]
+	if past == nil {
+		past = &pastJump{original: det.original}
+		d.jumps[det.site.addr] = past
+	}
+	if !slices.ContainsFunc(past.replacements, func(r []byte) bool { return slices.Equal(r, det.jump) }) {
+		past.replacements = append(past.replacements, det.jump)
+	}
+}
+
+// copiedJumps is what a forked child's copy of the memory has of jumps; tails are those that go last (domain.unblocks).
+func (d *domain) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
+	for at, past := range d.jumps {
+		now := make([]byte, len(past.original))
+		if mem.ReadMemory(at, now) != nil {
+			continue // unmapped since
+		}
+		r := past.standing(now)
+		if r == nil {
+			continue
+		}
+		e := patch.Entry{At: at, Original: past.original, Replacement: r}
+		if d.unblocks(at) {
+			tails = append(tails, e)
+		} else {
+			entries = append(entries, e)
+		}
+	}
+	return entries, tails
+}
