@@ -92,7 +92,13 @@ func (s *Session) attach(pid int) error {
 var newTracer = ptrace.New
 
 // begin makes a session, which take has take hold of its process, unless ctx is done before it has.
-func begin(ctx context.Context, opts Options, take func(*Session) error) (*Session, error) {
+func begin(ctx context.Context, opts Options, take func(*Session) error) (_ *Session, err error) {
+	left := enterHolder(ctx)
+	defer func() {
+		if err != nil {
+			left()
+		}
+	}()
 	if ctx.Err() != nil {
 		return nil, givenUp(ctx)
 	}
@@ -118,8 +124,11 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (*Sessi
 		}
 		return nil, err
 	}
-	s.startGuardian()                                   // while the caller goes on: nothing waits for it, and nothing is patched yet
-	context.AfterFunc(s.life, s.closeAlone)
+	s.startGuardian() // while the caller goes on: nothing waits for it, and nothing is patched yet
+	context.AfterFunc(s.life, func() {
+		defer left()
+		s.closeAlone()
+	})
 	return s, nil
 }
 

@@ -27,7 +27,11 @@ func (s *Session) Close() error {
 
 // closeAlone is Close without a caller: the next one is told what came of it.
 func (s *Session) closeAlone() {
-	_ = s.close(func(err error) { s.untold.Store(&err) })
+	_ = s.close(func(err error) {
+		if s.untold.Store(&err); err != nil {
+			s.warn("the session has closed, since its context is done: %v", err)
+		}
+	})
 }
 
 // close tells ended, on the tracer's thread, what it returns.

@@ -3,4 +3,6 @@
 //
 // A program's registers are given ones of the machine that are free, or are saved; what is needed is found out by
 // trying (compiler.generate). Values that are known beforehand are in the code alone. "SDM" is as in package amd64.
+//
+// Not part of the public promise: any version may change it.
 package jit
