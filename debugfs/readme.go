@@ -24,7 +24,8 @@ tracing mini-HOWTO, as far as the files are there for a process:
 		   <argname>[->field[->field|.field...]]
 	 type: s8/16/32/64, u8/16/32/64, x8/16/32/64, char, string, symbol,
 	       b<bit-width>@<bit-offset>/<container-size>, ustring,
-	       symstr, <type>\[<array-size>\]
+	       symstr, <type>\[<array-size>\], and by parameters' own types
+	       f32/64, sb<bit-width>@<bit-offset>/<container-size>
   synthetic_events	- events that histograms make: <name> <type> <field>[;...]
   kprobe_profile, uprobe_profile
 			- hits and misses of each event

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/recovery"
@@ -21,15 +20,13 @@ import (
 // region. It belongs to the tracer's thread.
 type domain struct {
 	session *Session
-	exe     string // the path of the executable, when last seen
 	space   *ptrace.Space
 	text    *patch.Text
 	region  *trampoline.Region
-	shared  map[arch.Addr]*ptrace.Shared // the arenas, by where they begin in the target
-	private bool                         // no memory can be mapped: slots lie in caves, the journal with us
+	memory  memory // that the region has
 
 	sites map[arch.Addr]*site
-	slots map[arch.Addr]*site // by slot address, retired ones included
+	slots slotSet
 	// past is every instruction that ever had a breakpoint here. A fork copies
 	// memory at a moment of its own, and a thread may have trapped on a
 	// breakpoint that has been removed since.
@@ -37,31 +34,16 @@ type domain struct {
 	// former is those in the modules that were unmapped last.
 	former map[arch.Addr][]byte
 
-	linker
-
-	optimizer
-	followed followed
-	recorder
-	upcalls
-
-	errnoAt errnoAt
-
-	landing  arch.Addr // where functions return to that handlers call; 0 if there is none yet
-	callsOut int       // threads in such functions
-
-	guard guard          // for when we are killed
-	told  *guardian.Hold // the same
-	masks
-	heldMasks heldMasks
-
-	survey *findings // during a registration
-
+	look       looks
+	linker     linker
+	optimizer  optimizer
+	detours    detours
+	upcalls    upcalls
+	followed   followed // calls
+	recorder   recorder
+	guard      guard // for when we are killed
+	masks      masks
 	neighbours neighbours // who write into the code as well
-
-	calls        frames.Book[*KretprobeInstance]
-	unreturnable map[arch.Addr]error // return addresses without a site
-
-	executed bool // the program was executed while it was followed
 
 	released bool
 	steps    *ptrace.Steps // while it is given up
@@ -69,24 +51,20 @@ type domain struct {
 
 // newDomain begins work in p's address space.
 func (s *Session) newDomain(p *ptrace.Process) *domain {
-	d := &domain{
-		session: s,
-		space:   p.Space,
-		shared:  map[arch.Addr]*ptrace.Shared{},
-		sites:   map[arch.Addr]*site{},
-		slots:   map[arch.Addr]*site{},
-		past:    map[arch.Addr][]byte{},
-
-		unreturnable: map[arch.Addr]error{},
-	}
+	d := &domain{session: s, space: p.Space, sites: map[arch.Addr]*site{}, past: map[arch.Addr][]byte{}}
+	d.memory = memory{d: d, shared: map[arch.Addr]*ptrace.Shared{}}
+	d.slots = slotSet{d: d, at: map[arch.Addr]*site{}}
+	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d}, neighbours{d: d}
+	d.optimizer = optimizer{d: d, queue: map[*site]bool{}, jumps: map[arch.Addr]*pastJump{}}
+	d.detours = detours{d: d, at: map[arch.Addr]*detour{}, heads: map[arch.Addr]*detour{}, counters: map[*counter]bool{}}
+	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}}
+	d.recorder = recorder{d: d, recordings: map[uint32]*recording{}, states: map[*SharedState]*programState{}}
+	d.guard = guard{d: d, told: guardian.NewHold(p.PID, p.StartTime())}
 	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
 	d.region = trampoline.New(host.Code, owner, mapper{d})
-	d.optimizer.init()
-	d.recorder.init()
-	d.told = guardian.NewHold(p.PID, p.StartTime())
 	d.text = patch.NewText(p.Space.Text(), journal{d})
-	d.text.Beside(d.judge(), d.undisturbed)
-	d.region.Avoid(d.codeAt)
+	d.text.Beside(d.neighbours.judge(), d.neighbours.undisturbed)
+	d.region.Avoid(d.neighbours.codeAt)
 	p.Space.Local = d
 	s.domains[d] = true
 	return d
@@ -101,18 +79,18 @@ func domainOf(th *ptrace.Thread) *domain {
 type journal struct{ d *domain }
 
 func (j journal) Record(at arch.Addr, original, replacement []byte) (int, error) {
-	if j.d.private {
+	if j.d.memory.private {
 		return 0, nil
 	}
 	id, err := j.d.region.Journal().Record(at, original, replacement)
-	if err != nil && j.d.private { // as was found out just now
+	if err != nil && j.d.memory.private { // as was found out just now
 		return 0, nil
 	}
 	return id, err
 }
 
 func (j journal) Erase(id int) error {
-	if j.d.private {
+	if j.d.memory.private {
 		return nil
 	}
 	return j.d.region.Journal().Erase(id)
@@ -122,29 +100,29 @@ func (j journal) Erase(id int) error {
 func (d *domain) siteAt(a arch.Addr) *site { return d.sites[a] }
 
 // slotSite returns the site whose slot ip lies in.
-func (d *domain) slotSite(ip arch.Addr) *site {
-	if !d.region.Contains(ip) {
+func (sl *slotSet) slotSite(ip arch.Addr) *site {
+	if !sl.d.region.Contains(ip) {
 		return nil
 	}
-	slot, ok := d.region.SlotOf(ip)
+	slot, ok := sl.d.region.SlotOf(ip)
 	if !ok {
 		return nil
 	}
-	return d.slots[slot]
+	return sl.at[slot]
 }
 
 // stuck tells whether code could not be restored: then everything that it leads to stays, as after the
 // death of a tracer, but no detour works any more.
 func (d *domain) stuck() (left bool) {
-	d.survey = nil
+	d.look.survey = nil
 	for _, p := range d.text.Patches() {
-		if !errors.Is(d.checkMapping(p.Addr()), ErrNotMapped) {
+		if !errors.Is(d.look.checkMapping(p.Addr()), ErrNotMapped) {
 			left = true
 		}
 	}
 	for _, st := range d.sites {
 		if left && st.jump() != nil {
-			_ = d.turn(st.jump(), false)
+			_ = d.detours.turn(st.jump(), false)
 		}
 	}
 	return left
@@ -152,8 +130,8 @@ func (d *domain) stuck() (left bool) {
 
 // mapped is what the injected region occupies. The header's arena is the first. So it is the first that goes: were we killed before the others have
 // gone, too, a header would be left that tells of memory which is not there.
-func (d *domain) mapped() (ranges []arch.Range) {
-	for _, a := range d.region.Arenas() {
+func (m *memory) mapped() (ranges []arch.Range) {
+	for _, a := range m.d.region.Arenas() {
 		switch e := a.Extent(); {
 		case a.Cave():
 		case e.Offset == 0:
@@ -172,7 +150,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	if !th.Stopped() {
 		return
 	}
-	d.leaveGuard(th)
+	d.guard.leaveGuard(th)
 	regs, err := th.Regs()
 	if err != nil {
 		return
@@ -188,31 +166,31 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	switch {
 	case th.WasMovedOut():
 		return
-	case ts != nil && ts.handling: // the handler ends the session
+	case ts != nil && ts.phase != between && ts.phase != atCall: // the handler ends the session
 		ts.regs.undone()
-		if ts.atReturn || regs.Trapped() == ts.site.addr {
+		if ts.phase == atReturn || regs.Trapped() == ts.site.addr {
 			regs.SetIP(ts.site.addr)
 		}
 		th.MovedOut()
 		return
 	case th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil:
-		_, _ = d.session.resume(th, ts) // if it fails, the thread stands at the original code all the same
+		_, _ = d.session.hits.resume(th, ts) // if it fails, the thread stands at the original code all the same
 		return
 	}
-	if st := d.slotSite(ip); st != nil {
+	if st := d.slots.slotSite(ip); st != nil {
 		d.moveOutOfSlot(th, st, regs)
 		return
 	}
-	if det := d.detourAt(ip); det != nil {
-		d.moveOutOfDetour(th, det)
+	if det := d.detours.holding(ip); det != nil {
+		d.detours.moveOutOfDetour(th, det)
 		return
 	}
-	if d.raisedByJump(th, regs) {
+	if d.detours.raisedByJump(th, regs) {
 		th.DropSignal()
 		return
 	}
-	if det := d.strayAt(th, regs); det != nil {
-		d.moveOutOfStray(th, det, regs)
+	if det := d.neighbours.strayAt(th, regs); det != nil {
+		d.neighbours.moveOutOfStray(th, det, regs)
 		return
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {
@@ -234,12 +212,12 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 		return
 	}
 	if executed {
-		d.session.rerecord(th, st)
+		d.session.hits.rerecord(th, st)
 	}
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
 		if regs.Trapped() != st.slot.Trap {
-			d.session.translate(th, ip, orig) // of the program's own
+			d.session.hits.translate(th, ip, orig) // of the program's own
 			break
 		}
 		fallthrough
@@ -259,7 +237,7 @@ func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	trap := host.Arch.Breakpoint()
 	pages := pageReader{mem: mem}
-	entries, tails := d.copiedJumps(&pages)
+	entries, tails := d.optimizer.copiedJumps(&pages)
 	inTail := map[arch.Addr]bool{}
 	for _, e := range tails {
 		for i := range e.Original {
@@ -285,7 +263,7 @@ func (d *domain) clean(child *ptrace.Process) error {
 			}
 		}
 	}
-	return patch.Restore(newborn{child}, mem, d.judge(), append(entries, tails...))
+	return patch.Restore(newborn{child}, mem, d.neighbours.judge(), append(entries, tails...))
 }
 
 // newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.

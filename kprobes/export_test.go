@@ -13,7 +13,7 @@ import (
 )
 
 // Upcalls is how many hits s has handled without a stop.
-func (s *Session) Upcalls() uint64 { return s.answers.Load() }
+func (s *Session) Upcalls() uint64 { return s.answering.answers.Load() }
 
 // InUpcall tells whether the thread of r spins while the handler runs.
 func InUpcall(r *Regs) bool {
@@ -32,7 +32,7 @@ func FollowedInTarget(rp *Kretprobe) (active, returns uint64) {
 
 // Handled is how many hits the tracer has dealt with.
 func (s *Session) Handled() (n uint64) {
-	_ = s.tracer.Do(func() { n = s.hits })
+	_ = s.tracer.Do(func() { n = s.hits.count })
 	return n
 }
 

@@ -28,10 +28,13 @@ import (
 //	                        held for reading. So it comes before, and is seen, or afterwards, as above.
 //	while we take it back   the same. Its owner's breakpoint stays, and its place is the program's code else.
 //
-// Nobody can keep a uprobe from coming. But they do not come alone: who has one in a file comes back to it. So where a breakpoint of others was seen
-// anywhere in a mapped file, none of its sites has a jump from then on, for as long as the session lasts. Every file is looked at before it gets jumps, and
-// now and then while it has some. What is left is the first that comes, right onto a jump, until it is noticed. The jumps that threads' signal masks need
-// (guard_masksites.go) are not probes: they lie in front of system calls in the middle of functions, and stay until somebody comes to one of them.
+// Nobody can keep a uprobe from coming. But they do not come alone: who has one in a
+// file comes back to it. So once a breakpoint of others was seen anywhere in a mapped
+// file, none of its sites has a jump until the session ends. Every file is looked at
+// before it gets jumps, and now and then while it has some. One case is left: the first
+// that comes stands right on a jump, until we notice. The jumps that threads' signal
+// masks need (guard_masksites.go) are not probes: they lie in front of system calls in
+// the middle of functions, and stay until somebody comes to one of them.
 
 // besetInterval is how often files with jumps are looked at, unless that takes more than besideShare of the time.
 const besetInterval = 50 * time.Millisecond
@@ -42,59 +45,59 @@ const besetRefusal = "a kernel uprobe or another debugger's breakpoint was seen 
 // fileID names a mapped file.
 func fileID(m *procfs.Mapping) string { return fmt.Sprint(m.Dev, m.Inode) }
 
-// beset tells whether others have breakpoints in the file that st lies in, or have had since the session began.
-func (d *domain) beset(st *site) bool {
-	m, err := d.surveyed().Mapping(st.addr)
-	return err == nil && m != nil && d.besetFile(m)
+// besetSite tells whether others have breakpoints in the file that st lies in, or have had since the session began.
+func (nb *neighbours) besetSite(st *site) bool {
+	m, err := nb.d.look.surveyed().Mapping(st.addr)
+	return err == nil && m != nil && nb.besetFile(m)
 }
 
 // besetFile looks at each mapping once in a survey.
-func (d *domain) besetFile(m *procfs.Mapping) bool {
+func (nb *neighbours) besetFile(m *procfs.Mapping) bool {
 	if m.Anonymous() {
 		return false
 	}
-	if d.neighbours.beset[fileID(m)] {
+	if nb.d.neighbours.beset[fileID(m)] {
 		return true
 	}
-	return d.surveyed().Seen(m.Range, func() bool {
-		found := d.foreignIn(m)
+	return nb.d.look.surveyed().Seen(m.Range, func() bool {
+		found := nb.foreignIn(m)
 		if found {
-			d.besiege(m)
+			nb.besiege(m)
 		}
 		return found
 	})
 }
 
 // besiege notes that others are in a file.
-func (d *domain) besiege(m *procfs.Mapping) {
+func (nb *neighbours) besiege(m *procfs.Mapping) {
 	id := fileID(m)
-	if m.Anonymous() || d.neighbours.beset[id] {
+	if m.Anonymous() || nb.d.neighbours.beset[id] {
 		return
 	}
-	if d.neighbours.beset == nil {
-		d.neighbours.beset = map[string]bool{}
+	if nb.d.neighbours.beset == nil {
+		nb.d.neighbours.beset = map[string]bool{}
 	}
-	d.neighbours.beset[id] = true
-	if !d.session.opts.NoOptimize && !d.ending() && !d.session.dying() {
-		d.session.warn("others write into the code of %s (kernel uprobes, a debugger, or the program itself): probes there have breakpoints, not jumps, from now on", m.Path)
+	nb.d.neighbours.beset[id] = true
+	if !nb.d.session.opts.NoOptimize && !nb.d.ending() && !nb.d.session.dying() {
+		nb.d.session.warn("others write into the code of %s (kernel uprobes, a debugger, or the program itself): probes there have breakpoints, not jumps, from now on", m.Path)
 	}
 }
 
 // besiegeAt is besiege of the file that is mapped at at.
-func (d *domain) besiegeAt(at arch.Addr) {
-	if d.survey == nil {
-		defer func() { d.survey = nil }()
+func (nb *neighbours) besiegeAt(at arch.Addr) {
+	if nb.d.look.survey == nil {
+		defer func() { nb.d.look.survey = nil }()
 	}
-	if m, err := d.surveyed().Mapping(at); err == nil && m != nil {
-		d.besiege(m)
+	if m, err := nb.d.look.surveyed().Mapping(at); err == nil && m != nil {
+		nb.besiege(m)
 	}
 }
 
 // foreignIn looks for breakpoints that are neither ours nor the file's, in the pages of m that the process has copies of.
-func (d *domain) foreignIn(m *procfs.Mapping) bool {
+func (nb *neighbours) foreignIn(m *procfs.Mapping) bool {
 	trap := host.Arch.Breakpoint()
-	f := d.mappedFile(m)
-	tid, err := d.space.TID()
+	f := nb.mappedFile(m)
+	tid, err := nb.d.space.TID()
 	if err != nil || f == nil || len(trap) != 1 {
 		return false
 	}
@@ -115,10 +118,10 @@ func (d *domain) foreignIn(m *procfs.Mapping) bool {
 		for at := r.Start; at < r.End; at += most {
 			n := min(uint64(r.End-at), most)
 			got, _ := f.ReadAt(file[:n], int64(m.Offset)+int64(at-m.Range.Start))
-			if d.space.Text().ReadMemory(at, now[:n]) != nil {
+			if nb.d.space.Text().ReadMemory(at, now[:n]) != nil {
 				continue
 			}
-			if d.text.Overlay(at, now[:n]); holds(now[:got], file[:got], trap[0]) {
+			if nb.d.text.Overlay(at, now[:n]); holds(now[:got], file[:got], trap[0]) {
 				return true
 			}
 		}
@@ -129,8 +132,9 @@ func (d *domain) foreignIn(m *procfs.Mapping) bool {
 // mostCopies is how many bytes of code are compared with a file. Who has written into more is taken for others, too.
 const mostCopies = 64 << 20
 
-// holds tells whether there is a breakpoint in code where the file has none. What was written over as a whole, by the program or
-// its linker, is other code: there a breakpoint may be a part of it.
+// holds tells whether there is a breakpoint in code where the file has none. Code that
+// the target or its linker wrote over as a whole is other code: there a breakpoint may
+// be a part of it.
 func holds(code, file []byte, trap byte) bool {
 	for i := 0; i < len(code); {
 		n := bytes.IndexByte(code[i:], trap)
@@ -146,39 +150,39 @@ func holds(code, file []byte, trap byte) bool {
 }
 
 // lookForOthers looks at the files that have jumps, if it is time to, and takes the jumps of those back where others are.
-func (d *domain) lookForOthers() {
+func (nb *neighbours) lookForOthers() {
 	began := time.Now()
-	if began.Before(d.neighbours.lookFrom) {
+	if began.Before(nb.d.neighbours.lookFrom) {
 		return
 	}
-	d.survey = nil
-	d.takeBackBeset()
-	d.survey = nil
-	d.neighbours.lookFrom = began.Add(max(besetInterval, besideShare*time.Since(began)))
+	nb.d.look.survey = nil
+	nb.takeBackBeset()
+	nb.d.look.survey = nil
+	nb.d.neighbours.lookFrom = began.Add(max(besetInterval, besideShare*time.Since(began)))
 }
 
-// besetBy has the files that sites lie in have no jumps any more, since others were seen there.
-func (d *domain) besetBy(sites []*site) {
+// besetBy bans jumps in the files that sites lie in, since others were seen there.
+func (nb *neighbours) besetBy(sites []*site) {
 	for _, st := range sites {
-		d.besiegeAt(st.addr)
+		nb.besiegeAt(st.addr)
 	}
 	if len(sites) > 0 {
-		d.takeBackBeset()
+		nb.takeBackBeset()
 	}
 }
 
 // takeBackBeset has sites with jumps in files where others are have breakpoints again.
-func (d *domain) takeBackBeset() {
+func (nb *neighbours) takeBackBeset() {
 	var jumps []*site
 	var m *procfs.Mapping // of the last one: most lie in one file
-	for _, st := range d.sites {
+	for _, st := range nb.d.sites {
 		if st.jump() == nil || st.bare() {
 			continue
 		}
 		if m == nil || !m.Range.Contains(st.addr) {
-			m, _ = d.surveyed().Mapping(st.addr)
+			m, _ = nb.d.look.surveyed().Mapping(st.addr)
 		}
-		if m != nil && d.besetFile(m) {
+		if m != nil && nb.besetFile(m) {
 			jumps = append(jumps, st)
 		}
 	}
@@ -186,29 +190,29 @@ func (d *domain) takeBackBeset() {
 		for _, st := range batch {
 			st.jump().beset = true
 		}
-		if err := d.unlessEnding(d.unoptimizeNow(batch)); err != nil && !d.session.dying() {
-			d.session.warn("%v", err)
+		if err := nb.d.unlessEnding(nb.d.optimizer.unoptimizeNow(batch)); err != nil && !nb.d.session.dying() {
+			nb.d.session.warn("%v", err)
 		}
 	}
 }
 
 // strayAt is the detour from whose jump, which somebody has changed, a stopped thread has been led to where it has trapped or faulted; nil if
 // none is known.
-func (d *domain) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
+func (nb *neighbours) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
 	switch ip := regs.IP(); th.Stop().Reason {
 	case ptrace.Breakpoint:
-		return d.neighbours.strays[regs.Trapped()]
+		return nb.d.neighbours.strays[regs.Trapped()]
 	case ptrace.Signal:
 		info, err := th.Siginfo()
 		if err == nil && info.Synchronous() && info.Signo() == unix.SIGSEGV && info.Addr() == ip {
-			return d.neighbours.strays[ip]
+			return nb.d.neighbours.strays[ip]
 		}
 	}
 	return nil
 }
 
 // moveOutOfStray takes such a thread to its site.
-func (d *domain) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.Regs) {
+func (nb *neighbours) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.Regs) {
 	if th.Stop().Reason == ptrace.Signal {
 		th.DropSignal()
 	}
@@ -217,7 +221,7 @@ func (d *domain) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.Regs) 
 }
 
 // codeAt tells whether the program has code at at that can be executed, as far as the maps tell.
-func (d *domain) codeAt(at arch.Addr) bool {
-	m, err := d.surveyed().Mapping(at)
+func (nb *neighbours) codeAt(at arch.Addr) bool {
+	m, err := nb.d.look.surveyed().Mapping(at)
 	return err != nil || m != nil && m.Exec
 }

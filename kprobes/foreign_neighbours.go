@@ -15,8 +15,8 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Others who write into the code that we have patched: kernel uprobes, debuggers, the program itself. What they do to it is told in
-// patch/standing.go; here is what is done about it.
+// Others who write into the code that we have patched: kernel uprobes, debuggers, the
+// program itself. patch/standing.go says what they do to it; here is our answer.
 //
 // Nobody tells us when they come or go. So every patch is looked at now and then, and before and after each change:
 //
@@ -31,53 +31,52 @@ import (
 // come again. Where a uprobe stands already when a site is armed, its breakpoint serves for both: it is not written, and not taken away (patch.Shared).
 // A uprobe has all hits of a breakpoint that it shares with us. That is told, once; a uprobe that came later to a breakpoint of ours can't be seen, until it goes.
 //
-// What other threads may see meanwhile. While a uprobe stands at a site, they execute the site's instruction by the kernel, and go on at the
-// next head in the jump, which traps or is the program's. If the uprobe goes before we have noticed it, the file's byte stands in front of the tail
-// of our jump. Instructions that begin with a prefix then trap at the tail's first byte, since package optimize has that be a breakpoint;
-// instructions of one byte are whole. They are on the list d.torn, by where they trap. See optimize/doc.go for the rest.
+// What other threads may see meanwhile. While a uprobe stands at a site, the kernel
+// executes the site's instruction for them. They go on at the next head in the jump,
+// which traps or is the target's. If the uprobe goes before we have noticed it, the
+// file's byte stands in front of the tail of our jump. Instructions that begin with a
+// prefix then trap at the tail's first byte, where package optimize put a breakpoint;
+// instructions of one byte are whole. They are on the list d.torn, by where they trap.
+// See optimize/doc.go for the rest.
 
 // neighbours is what a domain knows of others who write into its code.
 type neighbours struct {
+	d        *domain
 	files    map[string]*targetfs.File // mapped ones, by device and inode number; nil where one can't be opened
 	calls    []arch.Range              // where the kernel's uprobes have calls lead to
 	ousted   map[*site]bool            // wanted, but other code stands there
 	beset    map[string]bool           // files in which others have breakpoints, or have had
 	lookFrom time.Time                 // when files are to be looked at again
-	torn     map[arch.Addr]arch.Addr   // where what is left of a jump traps, and the head that the thread came to
+	torn     map[arch.Addr]arch.Addr   // where the rest of a jump traps, and the head that the thread came to
 	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
 	mended   map[arch.Addr]bool        // copies of jumps, made by the program, that were put right
-	foreign  map[arch.Addr]string      // breakpoints of the program's own, and what follows them
+	foreign  map[arch.Addr]string      // the target's own breakpoints, and the bytes behind them
 }
-
-// besideInterval is how often code is looked at, unless that takes more than a small share of the time.
-const (
-	besideInterval = 5 * time.Millisecond
-	besideShare    = 100
-)
 
 // besideRefusal is why a site has a breakpoint.
 const besideRefusal = "a uprobe or another debugger's breakpoint was seen in the jump's place"
 
-// undisturbed replaces in b, which was read from at, the breakpoints and calls that others have put over the program's code by what
-// the file has there. Only what differs from the file, and is known for what it is, is replaced.
-func (d *domain) undisturbed(at arch.Addr, b []byte) {
+// undisturbed removes from b, which was read from at, the breakpoints and calls that
+// others have put over the target's code: it replaces them by the file's bytes. Other
+// differences from the file stay.
+func (nb *neighbours) undisturbed(at arch.Addr, b []byte) {
 	trap := host.Arch.Breakpoint()
-	if len(trap) != 1 || len(d.neighbours.calls) == 0 && bytes.IndexByte(b, trap[0]) < 0 {
+	if len(trap) != 1 || len(nb.d.neighbours.calls) == 0 && bytes.IndexByte(b, trap[0]) < 0 {
 		return
 	}
-	if d.survey == nil {
-		defer func() { d.survey = nil }()
+	if nb.d.look.survey == nil {
+		defer func() { nb.d.look.survey = nil }()
 	}
 	for len(b) > 0 {
-		m, err := d.surveyed().Mapping(at)
+		m, err := nb.d.look.surveyed().Mapping(at)
 		if err != nil || m == nil {
 			return
 		}
 		n := int(min(uint64(len(b)), uint64(m.Range.End-at)))
-		if f := d.mappedFile(m); f != nil {
+		if f := nb.mappedFile(m); f != nil {
 			file := make([]byte, n)
 			if got, _ := f.ReadAt(file, int64(m.Offset)+int64(at-m.Range.Start)); got > 0 {
-				d.compare(at, b[:got], file[:got], trap[0])
+				nb.compare(at, b[:got], file[:got], trap[0])
 			}
 		}
 		at, b = at+arch.Addr(n), b[n:]
@@ -85,16 +84,16 @@ func (d *domain) undisturbed(at arch.Addr, b []byte) {
 }
 
 // compare does undisturbed's work for what one file has.
-func (d *domain) compare(at arch.Addr, b, file []byte, trap byte) {
+func (nb *neighbours) compare(at arch.Addr, b, file []byte, trap byte) {
 	for i := 0; i < len(b); i++ {
 		switch {
 		case b[i] == file[i]:
 		case b[i] == trap:
 			b[i] = file[i]
-		case len(d.neighbours.calls) > 0:
+		case len(nb.d.neighbours.calls) > 0:
 			insn, err := host.Arch.Decode(b[i:], at+arch.Addr(i))
 			leads := func(r arch.Range) bool { return r.Contains(insn.Target) }
-			if err == nil && insn.Flow == arch.FlowCall && slices.ContainsFunc(d.neighbours.calls, leads) {
+			if err == nil && insn.Flow == arch.FlowCall && slices.ContainsFunc(nb.d.neighbours.calls, leads) {
 				i += copy(b[i:], file[i:i+insn.Len()]) - 1
 			}
 		}
@@ -102,80 +101,49 @@ func (d *domain) compare(at arch.Addr, b, file []byte, trap byte) {
 }
 
 // mappedFile is the file that m shows, nil if it can't be had. Only code of the file's own is compared with it.
-func (d *domain) mappedFile(m *procfs.Mapping) *targetfs.File {
+func (nb *neighbours) mappedFile(m *procfs.Mapping) *targetfs.File {
 	if !m.Exec || m.Shared || m.Anonymous() {
 		return nil
 	}
 	id := fileID(m)
-	f, known := d.neighbours.files[id]
+	f, known := nb.d.neighbours.files[id]
 	if known {
 		return f
 	}
-	if tid, err := d.space.TID(); err == nil {
+	if tid, err := nb.d.space.TID(); err == nil {
 		f, _ = ptrace.OpenMapped(tid, *m)
 	}
-	if d.neighbours.files == nil {
-		d.neighbours.files = map[string]*targetfs.File{}
+	if nb.d.neighbours.files == nil {
+		nb.d.neighbours.files = map[string]*targetfs.File{}
 	}
-	d.neighbours.files[id] = f
+	nb.d.neighbours.files[id] = f
 	return f
 }
 
 // noteCalls finds, in the maps, where the kernel has calls of uprobes lead to.
-func (n *neighbours) noteCalls(maps []procfs.Mapping) {
-	n.calls = nil
+func (nb *neighbours) noteCalls(maps []procfs.Mapping) {
+	nb.calls = nil
 	for _, m := range maps {
 		if m.Path == "[uprobes-trampoline]" {
-			n.calls = append(n.calls, m.Range)
+			nb.calls = append(nb.calls, m.Range)
 		}
 	}
 }
 
 // close is for the end.
-func (n *neighbours) close() {
-	for _, f := range n.files {
+func (nb *neighbours) close() {
+	for _, f := range nb.files {
 		if f != nil {
 			f.Close()
 		}
 	}
-	n.files = nil
+	nb.files = nil
 }
 
-// watchBeside begins to look at the code now and then, as long as there are patches.
-func (s *Session) watchBeside() {
-	if !s.beside && !s.closed {
-		s.beside = true
-		time.AfterFunc(besideInterval, s.lookAgain)
-	}
-}
-
-func (s *Session) lookAgain() {
-	var next time.Duration
-	if s.do(func() error { next = s.lookBeside(); return nil }) == nil && next > 0 {
-		time.AfterFunc(next, s.lookAgain)
-	}
-}
-
-// lookBeside looks once, and tells when to look again; 0 if there is nothing to look at.
-func (s *Session) lookBeside() (next time.Duration) {
-	began, patched := time.Now(), false
-	for d := range s.domains {
-		if d.released || d.busy {
-			patched = patched || d.busy
-			continue
-		}
-		patched = d.lookBeside() || patched
-	}
-	if s.beside = patched; !patched {
-		return 0
-	}
-	return max(besideInterval, besideShare*time.Since(began))
-}
-
-func (d *domain) lookBeside() (patched bool) {
+func (nb *neighbours) lookBeside() (patched bool) {
 	var jumps, lost []*site
-	for _, x := range d.text.Disturbed() {
-		switch st := d.sites[x.Addr()]; {
+	for _, x := range nb.d.text.Disturbed() {
+		switch st := nb.d.sites[x.Addr()]; {
 		case st == nil || st.patch() != x.Patch:
 		case st.jump() != nil:
 			jumps = append(jumps, st)
@@ -183,165 +151,165 @@ func (d *domain) lookBeside() (patched bool) {
 			lost = append(lost, st)
 		}
 	}
-	if len(jumps)+len(lost)+len(d.neighbours.ousted) > 0 && !d.ending() {
-		d.survey = nil
-		d.freeOf(jumps)
-		d.besetBy(slices.Concat(jumps, lost))
+	if len(jumps)+len(lost)+len(nb.d.neighbours.ousted) > 0 && !nb.d.ending() {
+		nb.d.look.survey = nil
+		nb.freeOf(jumps)
+		nb.besetBy(slices.Concat(jumps, lost))
 		for _, st := range lost {
-			d.again(st)
+			nb.again(st)
 		}
-		d.returnOusted()
-		d.survey = nil
+		nb.returnOusted()
+		nb.d.look.survey = nil
 	}
-	if !d.ending() {
-		d.lookForOthers()
+	if !nb.d.ending() {
+		nb.lookForOthers()
 	}
-	return len(d.sites) > 0
+	return len(nb.d.sites) > 0
 }
 
 // freeOf takes back jumps that others have changed.
-func (d *domain) freeOf(sites []*site) {
+func (nb *neighbours) freeOf(sites []*site) {
 	if len(sites) == 0 {
 		return
 	}
-	d.session.disturbances.Add(uint64(len(sites)))
+	nb.d.session.beside.disturbances.Add(uint64(len(sites)))
 	for _, st := range sites {
 		st.jump().beside = true
 	}
-	err := d.unlessEnding(d.unoptimizeNow(sites))
-	d.tellDisturbed(sites[0])
-	if err != nil && !d.session.dying() {
-		d.session.warn("%v", err)
+	err := nb.d.unlessEnding(nb.d.optimizer.unoptimizeNow(sites))
+	nb.tellDisturbed(sites[0])
+	if err != nil && !nb.d.session.dying() {
+		nb.d.session.warn("%v", err)
 	}
 }
 
-// again arms a site whose breakpoint was lost, or has it wait while other code stands there.
-func (d *domain) again(st *site) {
-	d.session.disturbances.Add(1)
-	err := d.text.Disarm(st.patch())
+// again arms a site whose breakpoint was lost, or makes it wait while other code stands
+// there.
+func (nb *neighbours) again(st *site) {
+	nb.d.session.beside.disturbances.Add(1)
+	err := nb.d.text.Disarm(st.patch())
 	if err == nil && st.wanted() {
-		err = d.arm(st)
+		err = nb.d.arm(st)
 	}
-	d.tellDisturbed(st)
+	nb.tellDisturbed(st)
 	if err != nil && st.wanted() {
-		d.oust(st, err)
+		nb.oust(st, err)
 	}
 }
 
-// oust has a site wait until the program's code is back.
-func (d *domain) oust(st *site, why error) {
-	if d.neighbours.ousted == nil {
-		d.neighbours.ousted = map[*site]bool{}
+// oust makes a site wait until the target's code is back.
+func (nb *neighbours) oust(st *site, why error) {
+	if nb.d.neighbours.ousted == nil {
+		nb.d.neighbours.ousted = map[*site]bool{}
 	}
-	if !d.neighbours.ousted[st] && !d.ending() && !d.session.dying() {
-		d.session.warn("the probe at %s is lost for now, since somebody has changed the code: %v; it comes back with the program's own code", st.addr, why)
+	if !nb.d.neighbours.ousted[st] && !nb.d.ending() && !nb.d.session.dying() {
+		nb.d.session.warn("the probe at %s is lost for now, since somebody has changed the code: %v; it comes back with the program's own code", st.addr, why)
 	}
-	d.neighbours.ousted[st] = true
+	nb.d.neighbours.ousted[st] = true
 	st.refusal = "somebody has put other code there"
 	st.showOptimized()
 }
 
-func (d *domain) returnOusted() {
-	for st := range d.neighbours.ousted {
-		if d.sites[st.addr] != st || !st.wanted() || st.armed() {
-			delete(d.neighbours.ousted, st)
+func (nb *neighbours) returnOusted() {
+	for st := range nb.d.neighbours.ousted {
+		if nb.d.sites[st.addr] != st || !st.wanted() || st.armed() {
+			delete(nb.d.neighbours.ousted, st)
 			continue
 		}
 		now := make([]byte, st.plan.Insn.Len())
-		if d.text.Original(st.addr, now) != nil || !bytes.Equal(now, st.plan.Insn.Bytes) {
+		if nb.d.text.Original(st.addr, now) != nil || !bytes.Equal(now, st.plan.Insn.Bytes) {
 			continue
 		}
-		if d.arm(st) == nil {
-			delete(d.neighbours.ousted, st)
+		if nb.d.arm(st) == nil {
+			delete(nb.d.neighbours.ousted, st)
 		}
 	}
 }
 
-// tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when what they left is no longer run: half a jump leads anywhere.
-func (d *domain) tellDisturbed(st *site) {
-	if s := d.session; !s.toldDisturbed {
-		s.toldDisturbed = true
+// tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when
+// threads no longer run the code that they left: half a jump leads anywhere.
+func (nb *neighbours) tellDisturbed(st *site) {
+	if s := nb.d.session; !s.beside.toldDisturbed {
+		s.beside.toldDisturbed = true
 		s.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the program itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
 	}
 }
 
-// Disturbances is how often others, such as kernel uprobes, have changed the code at probes. Each of these was armed again, or told of.
-func (s *Session) Disturbances() uint64 { return s.disturbances.Load() }
-
 // tellShared warns, once, of sites where somebody else's breakpoint stands.
-func (d *domain) tellShared(sites []*site) {
+func (nb *neighbours) tellShared(sites []*site) {
 	for _, st := range sites {
 		if st.patch() == nil || !st.patch().Shared() {
 			continue
 		}
-		if !d.session.toldShared {
-			d.session.warn("somebody else has a breakpoint at %s (a kernel uprobe, or one that a debugger has left): a uprobe has the hits there until it goes", st.addr)
+		if !nb.d.session.beside.toldShared {
+			nb.d.session.warn("somebody else has a breakpoint at %s (a kernel uprobe, or one that a debugger has left): a uprobe has the hits there until it goes", st.addr)
 		}
-		d.session.toldShared, st.rejected, st.refusal = true, true, besideRefusal
-		d.besiegeAt(st.addr)
+		nb.d.session.beside.toldShared, st.rejected, st.refusal = true, true, besideRefusal
+		nb.besiegeAt(st.addr)
 	}
 }
 
-// noteTorn remembers where threads trap that come to what is left of det's jump.
-func (d *domain) noteTorn(det *detour) {
-	if d.neighbours.torn == nil {
-		d.neighbours.torn = map[arch.Addr]arch.Addr{}
+// noteTorn remembers where threads trap if they come to the rest of det's jump.
+func (nb *neighbours) noteTorn(det *detour) {
+	if nb.d.neighbours.torn == nil {
+		nb.d.neighbours.torn = map[arch.Addr]arch.Addr{}
 	}
 	for _, p := range det.Pieces {
 		at := p.Insn.Addr + 1
-		if n := int(at - det.site.addr); n < len(det.jump) && bytes.HasPrefix(det.jump[n:], host.Arch.Breakpoint()) && d.heads[at] == nil {
-			d.neighbours.torn[at] = p.Insn.Addr
+		if n := int(at - det.site.addr); n < len(det.jump) && bytes.HasPrefix(det.jump[n:], host.Arch.Breakpoint()) && nb.d.detours.heads[at] == nil {
+			nb.d.neighbours.torn[at] = p.Insn.Addr
 		}
 	}
 }
 
 // noteStrays remembers where det's jump leads when others have breakpoints at heads inside, or have had: each of the bytes there is ours,
 // a breakpoint, or the program's. Nothing else is at these places (trampoline/stray.go).
-func (d *domain) noteStrays(det *detour) {
-	if d.neighbours.strays == nil {
-		d.neighbours.strays = map[arch.Addr]*detour{}
+func (nb *neighbours) noteStrays(det *detour) {
+	if nb.d.neighbours.strays == nil {
+		nb.d.neighbours.strays = map[arch.Addr]*detour{}
 	}
 	for _, at := range det.strays {
-		d.neighbours.strays[at] = det
+		nb.d.neighbours.strays[at] = det
 	}
 }
 
 // forgetStrays says that det's places are given back.
-func (d *domain) forgetStrays(det *detour) {
+func (nb *neighbours) forgetStrays(det *detour) {
 	for _, at := range det.strays {
-		if d.neighbours.strays[at] == det {
-			delete(d.neighbours.strays, at)
+		if nb.d.neighbours.strays[at] == det {
+			delete(nb.d.neighbours.strays, at)
 		}
 	}
 }
 
 // strayed takes a thread that a changed jump has led to at, where it traps, if info is nil, or faults, to the detour. The program itself never
 // is in our region, and faults for want of code nowhere else.
-func (d *domain) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *ptrace.Siginfo) bool {
-	det := d.neighbours.strays[at]
-	fetch := d.region.Contains(at) || info != nil && info.Signo() == unix.SIGSEGV && info.Addr() == at
-	if det == nil || !fetch || d.detourAt(at) != nil && d.detourAt(at) != det {
+func (nb *neighbours) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *ptrace.Siginfo) bool {
+	det := nb.d.neighbours.strays[at]
+	fetch := nb.d.region.Contains(at) || info != nil && info.Signo() == unix.SIGSEGV && info.Addr() == at
+	if det == nil || !fetch || nb.d.detours.holding(at) != nil && nb.d.detours.holding(at) != det {
 		return false
 	}
-	if regs.SetIP(det.site.addr); d.detours[det.Addr] == det {
+	if regs.SetIP(det.site.addr); nb.d.detours.at[det.Addr] == det {
 		regs.SetIP(det.landing.Entry)
 	}
 	if info != nil {
 		th.UndoFault()
 	}
-	d.session.lookNow()
+	nb.d.session.beside.now()
 	return true
 }
 
-// atTorn deals with a breakpoint at at that is left of a jump, in front of which somebody has put back the program's byte.
-func (d *domain) atTorn(at arch.Addr, regs arch.Regs) bool {
-	head, ok := d.neighbours.torn[at]
+// atTorn handles a breakpoint at at: the rest of a jump, after somebody has put back
+// the target's byte in front of it.
+func (nb *neighbours) atTorn(at arch.Addr, regs arch.Regs) bool {
+	head, ok := nb.d.neighbours.torn[at]
 	if !ok {
 		return false
 	}
 	regs.SetIP(head)
 	for n := range arch.Addr(maxRegion) {
-		st := d.sites[head-n]
+		st := nb.d.sites[head-n]
 		if st == nil || st.jump() == nil {
 			continue
 		}
@@ -350,36 +318,28 @@ func (d *domain) atTorn(at arch.Addr, regs arch.Regs) bool {
 		} else if head == st.addr {
 			regs.SetIP(st.jump().landing.Entry)
 		}
-		d.session.lookNow()
+		nb.d.session.beside.now()
 		break
 	}
 	return true
 }
 
-// lookNow has the code looked at as soon as the tracer is done with what it does.
-func (s *Session) lookNow() {
-	if !s.lookSoon {
-		s.lookSoon = true
-		go func() { _ = s.do(func() error { s.lookSoon = false; s.lookBeside(); return nil }) }()
-	}
-}
-
 // changedJump tells that somebody has written over the jump's first byte: its site is the kernel's to execute.
-func (d *domain) changedJump(det *detour) bool {
+func (nb *neighbours) changedJump(det *detour) bool {
 	b := make([]byte, 1)
-	return d.space.Text().ReadMemory(det.site.addr, b) == nil && b[0] != det.jump[0]
+	return nb.d.space.Text().ReadMemory(det.site.addr, b) == nil && b[0] != det.jump[0]
 }
 
 var errBeside = errors.New("a breakpoint of somebody else's stands in the jump's place")
 
 // besideIn refuses a jump over foreign breakpoints.
-func (d *domain) besideIn(r arch.Range, st *site) error {
+func (nb *neighbours) besideIn(r arch.Range, st *site) error {
 	now, own := make([]byte, r.Len()), make([]byte, r.Len())
-	if err := d.space.Text().ReadMemory(r.Start, now); err != nil {
+	if err := nb.d.space.Text().ReadMemory(r.Start, now); err != nil {
 		return err
 	}
-	d.text.Overlay(r.Start, now)
-	if err := d.text.Original(r.Start, own); err != nil {
+	nb.d.text.Overlay(r.Start, now)
+	if err := nb.d.text.Original(r.Start, own); err != nil {
 		return err
 	}
 	if st.patch() != nil && st.patch().Shared() || !bytes.Equal(now, own) {

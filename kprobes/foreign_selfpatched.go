@@ -11,39 +11,44 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Programs that write over their own code, or copy it, as hotpatchers, hooks and packers do. What they write over a patch is told apart in patch/judge.go. What
-// they copy has our bytes in it: a breakpoint that nobody knows, or a jump that leads as far from the copy as ours does from the site. A thread that comes
-// there traps, or faults where no code is. The copy then gets what stood at the site, byte for byte, as it would have without us.
+// Programs that write over their own code, or copy it, as hotpatchers, hooks and
+// packers do. patch/judge.go tells which bytes of a patch they have written over. What
+// they copy has our bytes in it: a breakpoint that nobody knows, or a jump that leads
+// as far from the copy as ours does from the site. A thread that comes there traps, or
+// faults where no code is. The copy then gets what stood at the site, byte for byte, as
+// it would have without us.
 
 // judge tells the program's code from ours.
-func (d *domain) judge() patch.Judge {
-	return patch.Judge{Trap: host.Arch.Breakpoint(), Decode: host.Arch.Decode, Leads: d.leads}
+func (nb *neighbours) judge() patch.Judge {
+	return patch.Judge{Trap: host.Arch.Breakpoint(), Decode: host.Arch.Decode, Leads: nb.leads}
 }
 
 // leads tells whether a jump of the program's may lead to to: to code of its own, and there to the beginning of a function, where functions are known.
-func (d *domain) leads(to arch.Addr) bool {
-	if d.survey == nil {
-		defer func() { d.survey = nil }()
+func (nb *neighbours) leads(to arch.Addr) bool {
+	if nb.d.look.survey == nil {
+		defer func() { nb.d.look.survey = nil }()
 	}
-	m, err := d.surveyed().Mapping(to)
-	if err != nil || m == nil || !m.Exec || d.region.Contains(to) {
+	m, err := nb.d.look.surveyed().Mapping(to)
+	if err != nil || m == nil || !m.Exec || nb.d.region.Contains(to) {
 		return false
 	}
 	const padding = 16 // between functions
 	for k := range arch.Addr(padding) {
-		if fn, known := d.symbols().Function(to - k); known {
+		if fn, known := nb.d.linker.symbols().Function(to - k); known {
 			return fn.Start == to
 		}
 	}
 	return true
 }
 
-// copied puts a copy of code of ours right that a thread has trapped in at at, if info is nil, or that has led it there, where it faults.
-func (d *domain) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *ptrace.Siginfo) bool {
+// copied corrects a copy of our code that the target has made. If info is nil, a thread
+// has trapped in it at at. Otherwise the copy has led the thread to at, where it
+// faults.
+func (nb *neighbours) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *ptrace.Siginfo) bool {
 	switch {
 	case info == nil:
-		return d.copiedBreakpoint(at, regs)
-	case info.Signo() == unix.SIGSEGV && (info.Addr() == at || d.region.Contains(at)) && d.copiedJump(at, regs):
+		return nb.copiedBreakpoint(at, regs)
+	case info.Signo() == unix.SIGSEGV && (info.Addr() == at || nb.d.region.Contains(at)) && nb.copiedJump(at, regs):
 		th.UndoFault()
 		return true
 	}
@@ -51,25 +56,25 @@ func (d *domain) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *p
 }
 
 // copiedBreakpoint: code that is the same as a site's, behind the breakpoint, is a copy of it.
-func (d *domain) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
-	const least = 16 // what follows a breakpoint of the program's own looks like many functions' beginnings
+func (nb *neighbours) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
+	const least = 16 // the bytes behind a breakpoint of the target's own look like many functions' beginnings
 	code := make([]byte, least)
 	trap := host.Arch.Breakpoint()
-	if d.space.Text().ReadMemory(at, code) != nil {
+	if nb.d.space.Text().ReadMemory(at, code) != nil {
 		return false
 	}
 	if code[0] != trap[0] {
-		if d.neighbours.mended[at] {
+		if nb.d.neighbours.mended[at] {
 			regs.SetIP(at)
 		}
-		return d.neighbours.mended[at]
+		return nb.d.neighbours.mended[at]
 	}
-	if len(trap) != 1 || d.neighbours.foreign[at] == string(code) || d.fromFile(at, trap[0]) {
+	if len(trap) != 1 || nb.d.neighbours.foreign[at] == string(code) || nb.fromFile(at, trap[0]) {
 		return false
 	}
 	var found []byte
-	for site, insn := range d.past {
-		if !bytes.HasPrefix(code[1:], insn[1:]) || !d.sameBehind(site, code) {
+	for site, insn := range nb.d.past {
+		if !bytes.HasPrefix(code[1:], insn[1:]) || !nb.sameBehind(site, code) {
 			continue
 		}
 		if found != nil && found[0] != insn[0] {
@@ -78,30 +83,31 @@ func (d *domain) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
 		found = insn
 	}
 	if found == nil {
-		d.noteForeign(at, code)
+		nb.noteForeign(at, code)
 		return false
 	}
-	if d.space.Text().WriteMemory(at, found[:1]) != nil {
+	if nb.d.space.Text().WriteMemory(at, found[:1]) != nil {
 		return false
 	}
-	d.tellCopied(at)
+	nb.tellCopied(at)
 	regs.SetIP(at)
 	return true
 }
 
 // noteForeign remembers code behind a breakpoint that is no copy: a program that uses breakpoints comes to them again and again.
-func (d *domain) noteForeign(at arch.Addr, code []byte) {
+func (nb *neighbours) noteForeign(at arch.Addr, code []byte) {
 	const most = 4096
-	if len(d.neighbours.foreign) >= most || d.neighbours.foreign == nil {
-		d.neighbours.foreign = map[arch.Addr]string{}
+	if len(nb.d.neighbours.foreign) >= most || nb.d.neighbours.foreign == nil {
+		nb.d.neighbours.foreign = map[arch.Addr]string{}
 	}
-	d.neighbours.foreign[at] = string(code)
+	nb.d.neighbours.foreign[at] = string(code)
 }
 
-// sameBehind tells whether code is, behind its first byte, what the program has at site, or what stands there.
-func (d *domain) sameBehind(site arch.Addr, code []byte) bool {
+// sameBehind reports whether code, its first byte aside, equals the target's code at
+// site, or the bytes in memory there.
+func (nb *neighbours) sameBehind(site arch.Addr, code []byte) bool {
 	now, own := make([]byte, len(code)), make([]byte, len(code))
-	if d.space.Text().ReadMemory(site, now) != nil || d.text.Original(site, own) != nil {
+	if nb.d.space.Text().ReadMemory(site, now) != nil || nb.d.text.Original(site, own) != nil {
 		return false
 	}
 	for i := 1; i < len(code); i++ {
@@ -113,15 +119,15 @@ func (d *domain) sameBehind(site arch.Addr, code []byte) bool {
 }
 
 // fromFile tells whether the byte at at is b in the file that is mapped there.
-func (d *domain) fromFile(at arch.Addr, b byte) bool {
-	if d.survey == nil {
-		defer func() { d.survey = nil }()
+func (nb *neighbours) fromFile(at arch.Addr, b byte) bool {
+	if nb.d.look.survey == nil {
+		defer func() { nb.d.look.survey = nil }()
 	}
-	m, err := d.surveyed().Mapping(at)
-	if err != nil || m == nil || d.region.Contains(at) {
+	m, err := nb.d.look.surveyed().Mapping(at)
+	if err != nil || m == nil || nb.d.region.Contains(at) {
 		return true
 	}
-	f, one := d.mappedFile(m), make([]byte, 1)
+	f, one := nb.mappedFile(m), make([]byte, 1)
 	if f == nil {
 		return !m.Anonymous() && !m.Write
 	}
@@ -130,8 +136,8 @@ func (d *domain) fromFile(at arch.Addr, b byte) bool {
 }
 
 // copiedJump: a jump of ours leads here from where it has been copied to.
-func (d *domain) copiedJump(at arch.Addr, regs arch.Regs) bool {
-	for site, past := range d.jumps {
+func (nb *neighbours) copiedJump(at arch.Addr, regs arch.Regs) bool {
+	for site, past := range nb.d.optimizer.jumps {
 		for _, jump := range past.replacements {
 			insn, err := host.Arch.Decode(jump, site)
 			if err != nil || len(jump) != insn.Len() {
@@ -139,11 +145,11 @@ func (d *domain) copiedJump(at arch.Addr, regs arch.Regs) bool {
 			}
 			from := at - insn.Target + site
 			now := make([]byte, len(jump))
-			if from == site || d.space.Text().ReadMemory(from, now) != nil || !bytes.Equal(now, jump) {
+			if from == site || nb.d.space.Text().ReadMemory(from, now) != nil || !bytes.Equal(now, jump) {
 				continue
 			}
-			if d.mend(from, past.original) {
-				d.tellCopied(from)
+			if nb.mend(from, past.original) {
+				nb.tellCopied(from)
 				regs.SetIP(from)
 				return true
 			}
@@ -153,20 +159,20 @@ func (d *domain) copiedJump(at arch.Addr, regs arch.Regs) bool {
 }
 
 // mend writes code while other threads may come there: behind a breakpoint, which they are taken back from.
-func (d *domain) mend(at arch.Addr, code []byte) bool {
-	if d.neighbours.mended == nil {
-		d.neighbours.mended = map[arch.Addr]bool{}
+func (nb *neighbours) mend(at arch.Addr, code []byte) bool {
+	if nb.d.neighbours.mended == nil {
+		nb.d.neighbours.mended = map[arch.Addr]bool{}
 	}
-	d.neighbours.mended[at] = true
-	trap, mem := host.Arch.Breakpoint(), d.space.Text()
+	nb.d.neighbours.mended[at] = true
+	trap, mem := host.Arch.Breakpoint(), nb.d.space.Text()
 	n := len(trap)
 	return mem.WriteMemory(at, trap) == nil && mem.WriteMemory(at.Add(int64(n)), code[n:]) == nil && mem.WriteMemory(at, code[:n]) == nil
 }
 
-func (d *domain) tellCopied(at arch.Addr) {
-	d.session.disturbances.Add(1)
-	if !d.session.toldCopied {
-		d.session.warn("the program runs a copy, at %s, of code that has a probe: the copy was put right. Copies that are not run before we leave are not found", at)
+func (nb *neighbours) tellCopied(at arch.Addr) {
+	nb.d.session.beside.disturbances.Add(1)
+	if !nb.d.session.beside.toldCopied {
+		nb.d.session.warn("the program runs a copy, at %s, of code that has a probe: the copy was put right. Copies that are not run before we leave are not found", at)
 	}
-	d.session.toldCopied = true
+	nb.d.session.beside.toldCopied = true
 }

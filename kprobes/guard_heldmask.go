@@ -7,9 +7,10 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// Masks of signals that threads have while the tracer holds signals back, until they are out of a copy or body (ptrace.Hold). If we are killed
-// meanwhile they keep those: a thread would never again get a signal that is sent. So each is noted in the region, and whoever recovers the process gives it back. What
-// can't be noted is not changed.
+// Masks of signals that threads have while the tracer holds signals back, until they
+// are out of a copy or body (ptrace.Hold). If we are killed meanwhile they keep those:
+// a thread would never again get a signal that is sent. So each is noted in the region,
+// and a recovery gives it back. What can't be noted is not changed.
 
 // heldMasks are the threads whose masks are noted, in their places.
 type heldMasks [trampoline.MaxHeldMasks]*ptrace.Thread
@@ -18,33 +19,33 @@ type heldMasks [trampoline.MaxHeldMasks]*ptrace.Thread
 func (s hooks) KeepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
 	for d := range s.domains {
 		if d.space == th.Proc.Space {
-			return d.keepMask(th, own, instead)
+			return d.masks.keepMask(th, own, instead)
 		}
 	}
 	return false
 }
 
-func (d *domain) keepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
-	n, ok := d.maskPlace(th)
-	if !ok || d.region.NoteHeldMask(n, trampoline.HeldMask{TID: th.TID, Own: uint64(own), Instead: uint64(instead)}) != nil {
+func (mk *masks) keepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
+	n, ok := mk.maskPlace(th)
+	if !ok || mk.d.region.NoteHeldMask(n, trampoline.HeldMask{TID: th.TID, Own: uint64(own), Instead: uint64(instead)}) != nil {
 		return false
 	}
-	d.heldMasks[n] = th
+	mk.heldMasks[n] = th
 	return true
 }
 
 // maskPlace is a place where nothing is noted, or only of a thread that is gone.
-func (d *domain) maskPlace(th *ptrace.Thread) (n int, ok bool) {
-	for n, other := range d.heldMasks {
+func (mk *masks) maskPlace(th *ptrace.Thread) (n int, ok bool) {
+	for n, other := range mk.heldMasks {
 		if other == nil || other == th {
 			return n, true
 		}
 	}
 	alive := map[*ptrace.Thread]bool{}
-	for _, th := range d.space.Threads() {
+	for _, th := range mk.d.space.Threads() {
 		alive[th] = true
 	}
-	for n, other := range d.heldMasks {
+	for n, other := range mk.heldMasks {
 		if !alive[other] {
 			return n, true
 		}
@@ -55,9 +56,9 @@ func (d *domain) maskPlace(th *ptrace.Thread) (n int, ok bool) {
 // MaskGiven implements ptrace.MaskKeeper.
 func (s hooks) MaskGiven(th *ptrace.Thread) {
 	for d := range s.domains {
-		for n, other := range d.heldMasks {
+		for n, other := range d.masks.heldMasks {
 			if other == th {
-				d.heldMasks[n] = nil
+				d.masks.heldMasks[n] = nil
 				_ = d.region.NoteHeldMask(n, trampoline.HeldMask{})
 			}
 		}
@@ -71,7 +72,7 @@ func (s hooks) Lessened(th *ptrace.Thread, m ptrace.Sigset) bool {
 		if d.space != th.Proc.Space {
 			continue
 		}
-		for _, set := range d.sets {
+		for _, set := range d.masks.sets {
 			if less, ok := set.Unforced(); ok && less&^never == m {
 				return true
 			}

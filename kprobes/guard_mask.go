@@ -12,10 +12,11 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// Handlers of signals often run with all signals blocked, those of Go always. A breakpoint in there would
-// be the process's end after the tracer's death, and as long as it lives would take the guard away
-// for a moment, in all threads. So while there is a guard the program's handlers do not block SIGTRAP, nor
-// SIGILL, which bytes of jumps may raise.
+// Handlers of signals often run with all signals blocked, those of Go always. A
+// breakpoint in there would end the process after the tracer's death. While the tracer
+// lives, it would take the guard away for a moment, in all threads. So while there is a
+// guard the program's handlers do not block SIGTRAP, nor SIGILL, which bytes of jumps
+// may raise.
 //
 // A handler that the program sets later on is found when a breakpoint in it has taken the guard away.
 
@@ -24,26 +25,25 @@ const unmaskAgain = time.Second
 
 func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 
-// unmaskHandlers has the handlers that the program has now run without blocking them. No thread may
-// change an action between our reading and our writing it.
-func (d *domain) unmaskHandlers() error {
-	return d.space.Freeze(func(*ptrace.Frozen) error {
-		d.space.Unblock(d.noteUnblocked) // threads that are in such handlers
-		return d.unmaskAll()
+// unmaskHandlers changes the target's present actions so that handlers run without
+// blocking them. No thread may change an action between our reading and our writing it.
+func (g *guard) unmaskHandlers() error {
+	return g.d.space.Freeze(func(*ptrace.Frozen) error {
+		g.d.space.Unblock(g.noteUnblocked) // threads that are in such handlers
+		return g.unmaskAll()
 	})
 }
 
 // unmaskAll is unmaskHandlers while all threads are stopped.
-func (d *domain) unmaskAll() error {
-	g := &d.guard
-	g.masksSeen = time.Now()
-	for _, proc := range d.space.Processes() {
+func (g *guard) unmaskAll() error {
+	g.d.guard.masksSeen = time.Now()
+	for _, proc := range g.d.space.Processes() {
 		st, err := procfs.ReadStatus(proc.PID, 0)
 		if err != nil {
 			continue
 		}
-		err = proc.Remote(func(r *ptrace.Remote) error { return g.unmask(r, st, d.region.NoteGuard) })
-		if err != nil && (proc == d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err)) {
+		err = proc.Remote(func(r *ptrace.Remote) error { return g.d.guard.unmask(r, st, g.d.region.NoteGuard) })
+		if err != nil && (proc == g.d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err)) {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (s hooks) GuardLost(p *ptrace.Process) {
 		if d.space != p.Space || !d.guard.has(unix.SIGTRAP) || time.Since(d.guard.masksSeen) < unmaskAgain {
 			continue
 		}
-		if err := d.unmaskHandlers(); err != nil && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
+		if err := d.guard.unmaskHandlers(); err != nil && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
 			s.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 // masks is what a domain knows of them.
 type masks struct {
+	d        *domain
 	searched map[maskKey]bool
 	// unfinished are searched again when a process comes out of vfork(2). To try before would take long each time, with all threads stopped.
 	unfinished []maskKey
@@ -28,11 +29,13 @@ type masks struct {
 	sets       []ptrace.Sigset         // those of the table's entries
 	constant   map[arch.Addr]arch.Addr // the program's pointer, by the cell that is used in its place
 	placing    bool
+	heldMasks  heldMasks
 }
 
 const maxConstants = 64 // sets
 
-// allSignals are the sets with all signals that libraries use: all 64, or without what they use themselves (32 to 34).
+// allSignals lists the sets of all signals that libraries use: all 64, or without the
+// ones for their own use (32 to 34).
 var allSignals = []ptrace.Sigset{^ptrace.Sigset(0), ^ptrace.Sigset(1 << 31), ^ptrace.Sigset(1 << 32), ^ptrace.Sigset(3 << 31), ^ptrace.Sigset(7 << 31)}
 
 // tailed is a body with the tail of a maskSite.
@@ -44,17 +47,17 @@ type tailed struct {
 func (t tailed) Tail(at arch.Addr) arch.TailCode { return t.tail(at) }
 
 // withTail adds the tail of a call to a body.
-func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
+func (mk *masks) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
 	if c.Number == unix.SYS_RT_SIGACTION {
 		return tailed{body, host.Masks.ActionTail(int(unix.SIGTRAP))}, nil
 	}
-	if err := d.makeMaskCells(c.At); err != nil {
+	if err := mk.makeMaskCells(c.At); err != nil {
 		return nil, err
 	}
-	w := arch.MaskWork{Table: d.setTable}
+	w := arch.MaskWork{Table: mk.setTable}
 	if c.known != 0 {
 		var err error
-		if w.Known, err = d.constantCell(c.known); err != nil {
+		if w.Known, err = mk.constantCell(c.known); err != nil {
 			return nil, err
 		}
 	}
@@ -62,18 +65,18 @@ func (d *domain) withTail(c *maskSite, body arch.Body) (arch.Body, error) {
 }
 
 // makeMaskCells makes sure of memory for sets.
-func (d *domain) makeMaskCells(near arch.Addr) error {
-	if d.mem != nil {
+func (mk *masks) makeMaskCells(near arch.Addr) error {
+	if mk.mem != nil {
 		return nil
 	}
 	length := int(arch.MaskTable(0).End())
-	at, mem, err := d.region.Cells(near, length+maxConstants*setLen)
+	at, mem, err := mk.d.region.Cells(near, length+maxConstants*setLen)
 	if err != nil {
 		return err
 	}
 	table := arch.MaskTable(at)
-	d.setTable, d.mem, d.constant = table, mem, map[arch.Addr]arch.Addr{}
-	d.maskCells = arch.Range{Start: table.Cell(0), End: table.End()}
+	mk.setTable, mk.mem, mk.constant = table, mem, map[arch.Addr]arch.Addr{}
+	mk.maskCells = arch.Range{Start: table.Cell(0), End: table.End()}
 	looked, less := mem[table.Looked()-at:], mem[table.Less()-at:]
 	for low := range ptrace.Sigset(256) {
 		if looked[low] = 0; low.Has(unix.SIGTRAP) {
@@ -82,118 +85,121 @@ func (d *domain) makeMaskCells(near arch.Addr) error {
 		less[low] = byte(low &^ (setOf(unix.SIGTRAP) | setOf(unix.SIGILL)))
 	}
 	for _, all := range allSignals {
-		d.addSet(all)
+		mk.addSet(all)
 	}
-	for _, own := range d.space.Masks() {
-		if _, ok := own.Unforced(); ok && len(d.sets) < arch.MaskEntries/2 {
-			d.addSet(own)
-			d.addSet(own | setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)) // which a set may have, and no mask
+	for _, own := range mk.d.space.Masks() {
+		if _, ok := own.Unforced(); ok && len(mk.sets) < arch.MaskEntries/2 {
+			mk.addSet(own)
+			mk.addSet(own | setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)) // which a set may have, and no mask
 		}
 	}
 	return nil
 }
 
 // addSet makes an entry of the table, if set has none and there is room. Threads look there meanwhile: see arch.MaskTable.
-func (d *domain) addSet(set ptrace.Sigset) (cell arch.Addr) {
-	n := slices.Index(d.sets, set)
+func (mk *masks) addSet(set ptrace.Sigset) (cell arch.Addr) {
+	n := slices.Index(mk.sets, set)
 	if n >= 0 {
-		return d.setTable.Cell(n)
+		return mk.setTable.Cell(n)
 	}
-	n = len(d.sets)
+	n = len(mk.sets)
 	if n == arch.MaskEntries {
-		d.putWord(d.setTable.Closed(), 1)
+		mk.putWord(mk.setTable.Closed(), 1)
 		return 0
 	}
 	instead, ok := set.Unforced()
-	if !ok || !d.noteUnblocked(set) {
+	if !ok || !mk.d.guard.noteUnblocked(set) {
 		instead = set
 	}
 	before := ptrace.Sigset(0)
 	if n > 0 {
-		before = d.sets[n-1]
+		before = mk.sets[n-1]
 	}
-	d.putWord(d.setTable.Cell(n), uint64(instead))
-	d.putWord(d.setTable.Difference(n), uint64(before-set))
-	d.sets = append(d.sets, set)
-	return d.setTable.Cell(n)
+	mk.putWord(mk.setTable.Cell(n), uint64(instead))
+	mk.putWord(mk.setTable.Difference(n), uint64(before-set))
+	mk.sets = append(mk.sets, set)
+	return mk.setTable.Cell(n)
 }
 
-// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise. It is false if that can't be
-// noted: then they must not. Who blocks all signals is known without a note (ptrace.Space.Unblocked).
-func (d *domain) noteUnblocked(set ptrace.Sigset) bool {
+// noteUnblocked notes, for a recovery, that threads are about to block all of set
+// except the signals that breakpoints raise. It is false if that can't be noted: then
+// they must not. Who blocks all signals is known without a note
+// (ptrace.Space.Unblocked).
+func (g *guard) noteUnblocked(set ptrace.Sigset) bool {
 	set &^= setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)
-	if set.Full() || slices.Contains(d.guard.noted, set) {
+	if set.Full() || slices.Contains(g.d.guard.noted, set) {
 		return true
 	}
-	if d.region.NoteUnblocked(len(d.guard.noted), uint64(set)) != nil {
+	if g.d.region.NoteUnblocked(len(g.d.guard.noted), uint64(set)) != nil {
 		return false
 	}
-	d.guard.noted = append(d.guard.noted, set)
+	g.d.guard.noted = append(g.d.guard.noted, set)
 	return true
 }
 
 // putWord is one store, which threads of the target see whole.
-func (d *domain) putWord(at arch.Addr, v uint64) {
-	atomic.StoreUint64((*uint64)(unsafe.Pointer(&d.mem[at-arch.Addr(d.setTable)])), v)
+func (mk *masks) putWord(at arch.Addr, v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&mk.mem[at-arch.Addr(mk.setTable)])), v)
 }
 
 // maskCall is called for a thread at a breakpoint of det's tail: it passes a set with SIGTRAP that is new.
-func (d *domain) maskCall(det *detour, regs arch.Regs) {
+func (mk *masks) maskCall(det *detour, regs arch.Regs) {
 	regs.SetIP(det.End)
 	set := make([]byte, setLen)
 	passed, _ := host.Masks.MaskPointers(regs)
-	if d.mem == nil || d.space.ReadMemory(passed, set) != nil {
+	if mk.mem == nil || mk.d.space.ReadMemory(passed, set) != nil {
 		return
 	}
-	if cell := d.addSet(ptrace.Sigset(binary.LittleEndian.Uint64(set))); cell != 0 {
+	if cell := mk.addSet(ptrace.Sigset(binary.LittleEndian.Uint64(set))); cell != 0 {
 		host.Masks.PassMask(regs, cell)
 	}
 }
 
 // addCell puts a set that is constant into the target.
-func (d *domain) addCell(set ptrace.Sigset) (arch.Addr, error) {
-	if int(d.maskCells.End-arch.Addr(d.setTable))+setLen > len(d.mem) {
+func (mk *masks) addCell(set ptrace.Sigset) (arch.Addr, error) {
+	if int(mk.maskCells.End-arch.Addr(mk.setTable))+setLen > len(mk.mem) {
 		return 0, errors.New("too many sets of signals")
 	}
-	d.putWord(d.maskCells.End, uint64(set))
-	d.maskCells.End += setLen
-	return d.maskCells.End - setLen, nil
+	mk.putWord(mk.maskCells.End, uint64(set))
+	mk.maskCells.End += setLen
+	return mk.maskCells.End - setLen, nil
 }
 
 // constantCell is where the set stands that is to be blocked in place of the constant at p.
-func (d *domain) constantCell(p arch.Addr) (arch.Addr, error) {
-	for cell, own := range d.constant {
+func (mk *masks) constantCell(p arch.Addr) (arch.Addr, error) {
+	for cell, own := range mk.constant {
 		if own == p {
 			return cell, nil
 		}
 	}
-	cell, err := d.addCell(d.constantSet(p))
+	cell, err := mk.addCell(mk.constantSet(p))
 	if err == nil {
-		d.constant[cell] = p
+		mk.constant[cell] = p
 	}
 	return cell, err
 }
 
-// giveBackMasks has stopped threads that are about to pass one of our sets pass their own, and block what they believe to block.
-func (d *domain) giveBackMasks() {
-	if d.maskCells.Len() == 0 {
+// giveBackMasks handles stopped threads: if one is about to pass one of our sets, it
+// passes its own again, and it blocks the signals that it believes to block.
+func (mk *masks) giveBackMasks() {
+	if mk.maskCells.Len() == 0 {
 		return
 	}
-	d.space.Unblocked(slices.DeleteFunc(slices.Clone(d.sets), func(s ptrace.Sigset) bool {
+	mk.d.space.Unblocked(slices.DeleteFunc(slices.Clone(mk.sets), func(s ptrace.Sigset) bool {
 		_, changed := s.Unforced()
 		return !changed
 	})...)
-	for _, th := range d.space.Threads() {
+	for _, th := range mk.d.space.Threads() {
 		regs, err := th.Regs()
 		if !th.Stopped() || err != nil {
 			continue
 		}
 		// rt_sigaction may go on reading the action only: it sets the one that the guard is about to leave behind.
-		if passed, own := host.Masks.MaskPointers(regs); d.maskCells.Contains(passed) {
-			if constant := d.constant[passed]; constant != 0 {
+		if passed, own := host.Masks.MaskPointers(regs); mk.maskCells.Contains(passed) {
+			if constant := mk.constant[passed]; constant != 0 {
 				own = constant
 			}
-			if d.constant[passed] != 0 || d.beforeCall(regs) {
+			if mk.constant[passed] != 0 || mk.beforeCall(regs) {
 				host.Masks.SetMaskPointer(regs, own)
 			}
 		}
@@ -201,7 +207,7 @@ func (d *domain) giveBackMasks() {
 }
 
 // beforeCall tells whether a thread is in front of a system call.
-func (d *domain) beforeCall(regs arch.Regs) bool { return inFrontOfCall(d.space, regs) }
+func (mk *masks) beforeCall(regs arch.Regs) bool { return inFrontOfCall(mk.d.space, regs) }
 
 func inFrontOfCall(mem arch.Memory, regs arch.Regs) bool {
 	call := host.Arch.SyscallInsn()

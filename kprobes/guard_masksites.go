@@ -23,10 +23,13 @@ import (
 // handler runs there. A breakpoint raises SIGTRAP all the same, for which the kernel resets the process's action to the default: the guard has gone
 // (guard.go). While we live it is put back soon; when we are dead, nobody does, and the signal kills the process.
 //
-// So no thread is to block SIGTRAP. Where code that may have breakpoints, or the C library, calls rt_sigprocmask(2), a jump leads to a tail
-// (arch.Masks) behind the displaced instructions. If the program's set is all signals, or nearly all, the tail has the call read another one: the same without SIGTRAP and
-// SIGILL. A tail is code in the target: it needs no tracer, and works when we are dead. It writes nothing to memory as long as we live, and changes no registers but those that
-// every system call changes, and the one with the pointer to the set.
+// So no thread is to block SIGTRAP. Where code that may have breakpoints, or the C
+// library, calls rt_sigprocmask(2), a jump leads to a tail (arch.Masks) behind the
+// displaced instructions. If the target's set is all signals, or nearly all, the tail
+// makes the call read another one: the same without SIGTRAP and SIGILL. A tail is code
+// in the target: it needs no tracer, and works when we are dead. It writes nothing to
+// memory as long as we live. It changes only the registers that every system call
+// changes, and the one with the pointer to the set.
 //
 //	a thread in the tail            is as good as in front of the call: whatever it has done there, the pointer is the program's or ours, and either
 //	                                is right
@@ -40,9 +43,13 @@ import (
 // the first time that they are passed. For those a tail asks us, by a breakpoint; with nobody there, it takes the two signals out of the
 // program's own set, where that is nearly all. That is the one thing that it writes to memory.
 //
-// What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
-// block SIGTRAP and few others; sets that are passed to a call in generated code, constant ones that are new when we are dead, and new ones when the table is full. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
-// ends, or if it is there when the process is recovered after our death.
+// What the program can see of it: a thread that has all signals blocked reads a mask
+// without these two. Not covered: threads that block SIGTRAP and few others; sets that
+// are passed to a call in generated code; constant ones that are new when we are dead;
+// new ones when the table is full. And a call may fail with EFAULT, since its set is
+// gone: if a signal's handler has interrupted the thread in front of the call when the
+// session ends, or if the thread is there when the process is recovered after our
+// death.
 
 // maskSite is a call of rt_sigprocmask, or of rt_sigaction, at whose site a tail stands.
 type maskSite struct {
@@ -64,38 +71,38 @@ const setLen = 8
 
 // keepUnblocked places tails in the code around sites, which are about to be armed, if that was not searched yet. Then it does f, with all threads stopped
 // still: they may have blocked all signals before the tails were there. Where there are no new ones, f is done if always says so.
-func (d *domain) keepUnblocked(sites []*site, always bool, f func() error) error {
-	fresh := d.makeTails(sites)
+func (mk *masks) keepUnblocked(sites []*site, always bool, f func() error) error {
+	fresh := mk.makeTails(sites)
 	if len(fresh) == 0 && !always {
 		return nil
 	}
-	return d.space.Freeze(func(frozen *ptrace.Frozen) error {
-		if err := d.putTails(frozen, fresh); d.unlessEnding(err) != nil && !ptrace.Departed(err) {
-			d.session.warn("the process may not survive if gokprobe is killed: %v", err)
+	return mk.d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		if err := mk.putTails(frozen, fresh); mk.d.unlessEnding(err) != nil && !ptrace.Departed(err) {
+			mk.d.session.warn("the process may not survive if gokprobe is killed: %v", err)
 		}
-		d.space.Unblock(d.noteUnblocked)
+		mk.d.space.Unblock(mk.d.guard.noteUnblocked)
 		return f()
 	})
 }
 
 // makeTails makes the sites of tails that are new.
-func (d *domain) makeTails(sites []*site) (fresh []*site) {
-	if host.Masks == nil || host.Detours == nil || d.private || d.placing || !d.guard.has(unix.SIGTRAP) {
+func (mk *masks) makeTails(sites []*site) (fresh []*site) {
+	if host.Masks == nil || host.Detours == nil || mk.d.memory.private || mk.placing || !mk.d.guard.has(unix.SIGTRAP) {
 		return nil
 	}
-	d.placing = true
-	defer func() { d.placing = false }()
-	for _, m := range d.unsearched(sites) {
-		calls := d.maskCalls(m)
-		if d.session.wanted() != nil {
-			delete(d.searched, keyOf(m)) // it may have been cut short
+	mk.placing = true
+	defer func() { mk.placing = false }()
+	for _, m := range mk.unsearched(sites) {
+		calls := mk.maskCalls(m)
+		if mk.d.session.heed.wanted() != nil {
+			delete(mk.searched, keyOf(m)) // it may have been cut short
 			continue
 		}
 		for _, call := range calls {
-			st, err := d.maskSite(call)
+			st, err := mk.maskSite(call)
 			if err != nil && errors.Is(err, ptrace.ErrNoThread) { // inside vfork(2)
-				d.unfinished = append(d.unfinished, keyOf(m))
-				d.guard.incomplete = true
+				mk.unfinished = append(mk.unfinished, keyOf(m))
+				mk.d.guard.incomplete = true
 				break
 			}
 			if st != nil {
@@ -107,19 +114,19 @@ func (d *domain) makeTails(sites []*site) (fresh []*site) {
 }
 
 // unsearched are the mappings of code around sites, and the C library's, that were not searched yet; now they are.
-func (d *domain) unsearched(sites []*site) (list []*procfs.Mapping) {
+func (mk *masks) unsearched(sites []*site) (list []*procfs.Mapping) {
 	add := func(m *procfs.Mapping) {
-		if key := keyOf(m); !d.searched[key] {
-			d.searched[key] = true
+		if key := keyOf(m); !mk.searched[key] {
+			mk.searched[key] = true
 			list = append(list, m)
 		}
 	}
-	if d.searched == nil {
-		d.searched = map[maskKey]bool{}
+	if mk.searched == nil {
+		mk.searched = map[maskKey]bool{}
 	}
 	probed := false
 	for _, st := range sites {
-		m, err := d.surveyed().Mapping(st.addr)
+		m, err := mk.d.look.surveyed().Mapping(st.addr)
 		if err != nil || m == nil {
 			continue
 		}
@@ -128,7 +135,7 @@ func (d *domain) unsearched(sites []*site) (list []*procfs.Mapping) {
 			add(m)
 		}
 	}
-	maps, err := d.surveyed().Mappings()
+	maps, err := mk.d.look.surveyed().Mappings()
 	if err != nil || !probed {
 		return list
 	}
@@ -153,26 +160,26 @@ func isCLibrary(path string) bool {
 }
 
 // maskCalls finds the calls in a mapping that can have a tail, and may need it.
-func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
+func (mk *masks) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 	if !m.Read || m.Write || m.Anonymous() {
 		return nil
 	}
-	searched := d.searchMasks(m)
+	searched := mk.searchMasks(m)
 	for _, found := range searched.calls {
 		site, err := found.in(m.Range.Start)
-		if err != nil || d.checkMapping(site.Insn) != nil || d.checkMapping(site.At) != nil || d.checkRestartable(site.At) != nil {
+		if err != nil || mk.d.look.checkMapping(site.Insn) != nil || mk.d.look.checkMapping(site.At) != nil || mk.d.look.checkRestartable(site.At) != nil {
 			continue
 		}
 		call := maskSite{Site: site}
 		if found.constant {
-			if call.known = m.Range.Start + found.pointer; d.constantSet(call.known) == 0 {
+			if call.known = m.Range.Start + found.pointer; mk.constantSet(call.known) == 0 {
 				continue
 			}
 		}
 		calls = append(calls, call)
 	}
-	if searched.short != "" && d.session.wanted() == nil {
-		d.session.warn("the process may not survive if gokprobe is killed: %s", searched.short)
+	if searched.short != "" && mk.d.session.heed.wanted() == nil {
+		mk.d.session.warn("the process may not survive if gokprobe is killed: %s", searched.short)
 	}
 	return calls
 }
@@ -181,15 +188,15 @@ func (d *domain) maskCalls(m *procfs.Mapping) (calls []maskSite) {
 const mostTails = 1024
 
 // searchMasks finds the calls in a mapping that can have a tail, as far as its code tells; see guard_masksearch.go.
-func (d *domain) searchMasks(m *procfs.Mapping) searchedCalls {
-	key, err := d.keyOfCode(d.backed(m))
+func (mk *masks) searchMasks(m *procfs.Mapping) searchedCalls {
+	key, err := mk.keyOfCode(mk.d.look.backed(m))
 	if err != nil {
 		return searchedCalls{short: err.Error()}
 	}
 	if found, ok := key.remembered(); ok {
 		return found
 	}
-	found, err := d.searchMasksAnew(m)
+	found, err := mk.searchMasksAnew(m)
 	if err != nil {
 		return searchedCalls{short: err.Error()}
 	}
@@ -197,9 +204,9 @@ func (d *domain) searchMasks(m *procfs.Mapping) searchedCalls {
 	return found
 }
 
-func (d *domain) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err error) {
+func (mk *masks) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err error) {
 	mask, action := number(unix.SYS_RT_SIGPROCMASK), number(unix.SYS_RT_SIGACTION)
-	search := d.callSearch(m)
+	search := mk.d.look.callSearch(m)
 	search.Chosen = func(before []byte) bool { return bytes.Contains(before, mask) || bytes.Contains(before, action) }
 	found, err := search.Run()
 	if err != nil {
@@ -213,7 +220,7 @@ func (d *domain) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err erro
 			}
 			pointer, constant, ok := takesTail(f, i, &call)
 			switch {
-			case !ok || d.checkCallSite(call) != nil:
+			case !ok || mk.d.look.checkCallSite(call) != nil:
 			case len(all.calls) >= mostTails:
 				found.Short = fmt.Sprintf("there are more calls that change signals in %s than are looked at", mappingName(m))
 			default:
@@ -252,11 +259,12 @@ func constantPointer(call *syscallsites.Site) (p arch.Addr, known bool) {
 	return arch.Addr(v), known
 }
 
-// constantSet is the set to block in place of the one at p, 0 if that need not be changed or may be another one later.
-func (d *domain) constantSet(p arch.Addr) ptrace.Sigset {
-	m, err := d.surveyed().Mapping(p)
+// constantSet returns the set to block in place of the one at p; 0 if that needs no
+// change, or if memory at p may change.
+func (mk *masks) constantSet(p arch.Addr) ptrace.Sigset {
+	m, err := mk.d.look.surveyed().Mapping(p)
 	b := make([]byte, setLen)
-	if err != nil || m == nil || m.Write || m.Anonymous() || d.space.ReadMemory(p, b) != nil {
+	if err != nil || m == nil || m.Write || m.Anonymous() || mk.d.space.ReadMemory(p, b) != nil {
 		return 0
 	}
 	set, ok := ptrace.Sigset(binary.LittleEndian.Uint64(b)).Unforced()
@@ -267,79 +275,79 @@ func (d *domain) constantSet(p arch.Addr) ptrace.Sigset {
 }
 
 // maskSite makes the site of a call; the error says why it can't have a jump. A site that is there already gets the tail with its next jump, and none is returned.
-func (d *domain) maskSite(call maskSite) (*site, error) {
-	if st := d.sites[call.At]; st != nil {
+func (mk *masks) maskSite(call maskSite) (*site, error) {
+	if st := mk.d.sites[call.At]; st != nil {
 		if st.mask == nil {
 			st.mask = &call
-			d.consider(st)
+			mk.d.optimizer.consider(st)
 		}
 		return nil, nil
 	}
-	st, err := d.makeSite(call.At)
+	st, err := mk.d.makeSite(call.At)
 	if err != nil {
 		return nil, err
 	}
 	st.mask = &call
-	d.sites[st.addr] = st
-	det, err := d.makeDetour(st, work{unblocks: true})
-	if err == nil && d.armedInside(det.region(), st) != nil {
-		d.discardDetour(det)
+	mk.d.sites[st.addr] = st
+	det, err := mk.d.detours.make(st, work{unblocks: true})
+	if err == nil && mk.d.optimizer.armedInside(det.region(), st) != nil {
+		mk.d.detours.discard(det)
 		err = errNoTail
 	}
 	if err != nil {
-		d.dropMaskSite(st)
+		mk.dropMaskSite(st)
 		return nil, err
 	}
 	st.planJump(det)
 	return st, nil
 }
 
-func (d *domain) dropMaskSite(st *site) {
-	delete(d.sites, st.addr)
-	d.discard(st)
+func (mk *masks) dropMaskSite(st *site) {
+	delete(mk.d.sites, st.addr)
+	mk.d.slots.discard(st)
 }
 
 // putTails writes the jumps of sites that never had a breakpoint: see jump_optimizer.go.
-func (d *domain) putTails(frozen *ptrace.Frozen, sites []*site) error {
-	d.placing = true
-	defer func() { d.placing = false }()
+func (mk *masks) putTails(frozen *ptrace.Frozen, sites []*site) error {
+	mk.placing = true
+	defer func() { mk.placing = false }()
 	sites = slices.DeleteFunc(sites, func(st *site) bool {
-		if d.changedSince(st) {
-			d.dropMaskSite(st)
+		if mk.d.optimizer.changedSince(st) {
+			mk.dropMaskSite(st)
 			return true
 		}
 		return false
 	})
 	errs := []error{nil}
 	for _, st := range sites {
-		d.remember(st.next())
-		d.guardDetour(st.next())
-		errs = append(errs, d.turn(st.next(), true))
+		mk.d.optimizer.remember(st.next())
+		mk.d.guard.guardDetour(st.next())
+		errs = append(errs, mk.d.detours.turn(st.next(), true))
 	}
-	d.noteFaults(sites)
-	_, err := d.text.While(frozen).InstallAll(wantsOf(sites))
+	mk.d.detours.noteFaults(sites)
+	_, err := mk.d.text.While(frozen).InstallAll(wantsOf(sites))
 	for _, st := range sites {
-		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next().jump)) {
-			d.jumping(st, p)
+		if p, ok := mk.d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next().jump)) {
+			mk.d.optimizer.jumping(st, p)
 		} else {
-			d.giveUp(st, errors.Join(err, ErrNoSlot))
-			d.dropMaskSite(st)
+			mk.d.optimizer.giveUp(st, errors.Join(err, ErrNoSlot))
+			mk.dropMaskSite(st)
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
 
 // takeTailsBack ends the sites of tails where nothing else is. They come again with the next probe.
-func (d *domain) takeTailsBack() error {
+func (mk *masks) takeTailsBack() error {
 	var tails []*site
-	for _, st := range d.sites {
+	for _, st := range mk.d.sites {
 		if st.mask != nil && st.bare() {
 			st.mask = nil
 			tails = append(tails, st)
 		}
 	}
-	clear(d.searched)
-	return d.unoptimizeNow(tails)
+	clear(mk.searched)
+	return mk.d.optimizer.unoptimizeNow(tails)
 }
 
 // extend has a detour displace everything up to the call, behind which its tail comes.

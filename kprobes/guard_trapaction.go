@@ -15,9 +15,11 @@ import (
 
 // What the program itself wants done with SIGTRAP, where the guard stands in its place (guard.go).
 //
-// The guard calls the program's handler for what is not ours, or does what is the default, or nothing. So it is the process's action all the time, and
-// the program's own is what the guard's data say. Calls of rt_sigaction(2) about SIGTRAP have to tell and change that. In front of
-// them stand tails (guard_masksites.go) with a breakpoint, where the tracer makes the call:
+// For a signal that is not ours, the guard calls the target's handler, takes the
+// default action, or ignores it. So it is the process's action all the time, and the
+// program's own is what the guard's data say. Calls of rt_sigaction(2) about SIGTRAP
+// have to tell and change that. In front of them stand tails (guard_masksites.go) with
+// a breakpoint, where the tracer makes the call:
 //
 //	the thread stops               nothing has happened
 //	the new action is set          by the kernel, which reads and judges it; signals that wait are dropped if it says so
@@ -37,10 +39,10 @@ import (
 // by without (ptrace.GuardKeeper).
 
 // actionCall is called for a thread at a breakpoint of det's tail.
-func (s *Session) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+func (hs *hits) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	regs.SetIP(det.End) // it makes the call itself
 	call := actionArgs(regs)
-	if !d.guard.has(unix.SIGTRAP) || call.size != setLen || d.watchesCall(det.End) {
+	if !d.guard.has(unix.SIGTRAP) || call.size != setLen || d.masks.watchesCall(det.End) {
 		return
 	}
 	th.RestoreTrap()
@@ -50,7 +52,7 @@ func (s *Session) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arc
 	}
 	var errno unix.Errno
 	if call.action != 0 {
-		done, err := d.setAction(th.Proc, call.action)
+		done, err := d.guard.setAction(th.Proc, call.action)
 		if !done {
 			return
 		}
@@ -77,26 +79,27 @@ func actionArgs(regs arch.Regs) (call struct {
 }
 
 // watchesCall tells whether somebody wants to see the calls of rt_sigaction that are made at insn.
-func (d *domain) watchesCall(insn arch.Addr) bool {
-	return d.sites[insn] != nil || slices.ContainsFunc(d.session.syscalls, func(sp *SyscallProbe) bool {
+func (mk *masks) watchesCall(insn arch.Addr) bool {
+	return mk.d.sites[insn] != nil || slices.ContainsFunc(mk.d.session.syscalls.all, func(sp *SyscallProbe) bool {
 		return slices.Contains(sp.Numbers, unix.SYS_RT_SIGACTION)
 	})
 }
 
-// passGuard sends a thread that the guard is about to send to the program's own handler there, where another signal's handler may see it. All that the handler
-// gets is in registers that the guard does not change; see arch.GuardOwnCode for what it has in memory.
-func (d *domain) passGuard(regs arch.Regs) {
-	g := &d.guard.state
+// passGuard sends a thread that the guard is about to send to the program's own handler
+// there, where another signal's handler may see it. The handler's arguments are in
+// registers that the guard does not change; arch.GuardOwnCode describes the guard's
+// memory.
+func (g *guard) passGuard(regs arch.Regs) {
 	sig, _ := regs.Arg(0)
 	info, _ := regs.Arg(1)
 	b := make([]byte, 8)
-	if regs.IP() >= g.Restorer || sig != uint64(unix.SIGTRAP) || d.space.ReadMemory(g.Place.SavedAction(int(sig)), b) != nil {
+	if regs.IP() >= g.d.guard.state.Restorer || sig != uint64(unix.SIGTRAP) || g.d.space.ReadMemory(g.d.guard.state.Place.SavedAction(int(sig)), b) != nil {
 		return
 	}
 	if handler := arch.Addr(binary.LittleEndian.Uint64(b)); handler > ignored {
 		const errno, n = 4, 4 // si_errno
-		if d.space.ReadMemory(arch.Addr(info)+errno, b[:n]) == nil && binary.LittleEndian.Uint32(b) == arch.GuardOwnCode {
-			_ = d.space.WriteMemory(arch.Addr(info)+errno, make([]byte, n))
+		if g.d.space.ReadMemory(arch.Addr(info)+errno, b[:n]) == nil && binary.LittleEndian.Uint32(b) == arch.GuardOwnCode {
+			_ = g.d.space.WriteMemory(arch.Addr(info)+errno, make([]byte, n))
 		}
 		regs.SetIP(handler)
 	}
@@ -106,17 +109,17 @@ func (d *domain) passGuard(regs arch.Regs) {
 const ignored = 1
 
 // setAction makes the action at at the program's own in p. done is false if the thread is to set it itself, and nothing has happened.
-func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno unix.Errno) {
-	if d.space.Processes()[0] != p {
+func (g *guard) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno unix.Errno) {
+	if g.d.space.Processes()[0] != p {
 		handler := make([]byte, setLen)
-		if d.space.ReadMemory(at, handler) != nil || !bytes.Equal(handler, make([]byte, setLen)) {
+		if g.d.space.ReadMemory(at, handler) != nil || !bytes.Equal(handler, make([]byte, setLen)) {
 			return false, 0
 		}
 		p.DefaultTrap()
 		return true, 0
 	}
-	g, code := &d.guard, d.guardHandler(unix.SIGTRAP)
-	code.OnStack = d.runsGo() // behind the handler that comes now
+	code := g.guardHandler(unix.SIGTRAP)
+	code.OnStack = g.runsGo() // behind the handler that comes now
 	err := p.Remote(func(r *ptrace.Remote) error {
 		_, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(unix.SIGTRAP), uint64(at), 0, setLen)
 		if errors.As(err, &errno) {
@@ -127,7 +130,7 @@ func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno un
 			return err
 		}
 		done = true
-		place := g.state.Place
+		place := g.d.guard.state.Place
 		err = r.Guard(unix.SIGTRAP, code, place.SavedAction(int(unix.SIGTRAP)), place.ScratchAction(), func() error { return nil })
 		if err != nil {
 			r.ForgetTrap()
@@ -135,11 +138,11 @@ func (d *domain) setAction(p *ptrace.Process, at arch.Addr) (done bool, errno un
 		return err
 	})
 	if errors.Is(err, ptrace.ErrOnce) {
-		g.state.Installed &^= 1 << uint(unix.SIGTRAP)
-		err = d.region.NoteGuard(g.state)
+		g.d.guard.state.Installed &^= 1 << uint(unix.SIGTRAP)
+		err = g.d.region.NoteGuard(g.d.guard.state)
 	}
 	if err != nil && !ptrace.Departed(err) {
-		d.session.warn("the process may not survive if gokprobe is killed: %v", d.unlessEnding(err))
+		g.d.session.warn("the process may not survive if gokprobe is killed: %v", g.d.unlessEnding(err))
 	}
 	return done, errno
 }

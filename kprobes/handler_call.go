@@ -41,19 +41,22 @@ func (r FuncResult) Float64() float64 { return math.Float64frombits(r.Vector[0])
 // Float32 is the result of a function that returns a float.
 func (r FuncResult) Float32() float32 { return math.Float32frombits(uint32(r.Vector[0])) }
 
-// Call has the thread call the function at fn and returns its integer or pointer result.
+// Call makes the thread call the function at fn and returns its integer or pointer
+// result.
 //
-// It can be used in every handler, while that runs. The thread calls the function from where
-// it is, by the C calling convention; when the function has returned, the thread's registers
-// (vector and x87 state and the stack's red zone too) are again what they were. What the
-// function does otherwise is done, in the thread's name. It must be one that may be called
-// there: should the thread hold a lock that the function wants, it waits for itself.
+// It can be used in every handler, while that runs. The thread calls the function from
+// where it is, by the C calling convention; when the function has returned, the
+// thread's registers have their old values again, vector and x87 state and the stack's
+// red zone included. What the function does otherwise is done, in the thread's name. It
+// must be one that may be called there: should the thread hold a lock that the function
+// wants, it waits for itself.
 //
-// Meanwhile the other threads run, and are handled when they hit; the session can be used
-// from other goroutines. Hits of the thread itself run no handler and are counted as missed
-// by every probe they would have met (B26). If handlers for several threads make calls at
-// once, they return in the reverse order of their beginning: a thread whose function is done
-// stands still until those that began later are, so they must not wait for it.
+// Meanwhile the other threads run, and are handled when they hit; the session can be
+// used from other goroutines. Hits of the thread itself run no handler and are counted
+// as missed by every probe they would have met (B26). If handlers for several threads
+// make calls at once, they return in the reverse order of their beginning. A thread
+// whose function is done stands still until all later calls are done, so these must not
+// wait for it.
 //
 // Signals are delivered as ever; their handlers run in the function. Should the function take
 // too long, wait too long in a system call, or raise an exception, the thread is taken back:
@@ -94,25 +97,25 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	case d.released || d.session.closed || d.session.closing:
 		return ErrClosed
 	}
-	if d.symbols().GoFunction(ts.site.addr) {
+	if d.linker.symbols().GoFunction(ts.site.addr) {
 		return ErrGoStack
 	}
 	if err := r.stopped(); err != nil {
 		return err
 	}
-	landing, err := d.callLanding(ts.site)
+	landing, err := d.detours.callLanding(ts.site)
 	if err != nil {
 		return err
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = CallTimeout
 	}
-	if err := d.calledOut(1); err != nil {
-		return errors.Join(err, d.calledOut(-1))
+	if err := d.detours.calledOut(1); err != nil {
+		return errors.Join(err, d.detours.calledOut(-1))
 	}
 	th, home := r.thread, r.Regs.Clone()
-	outer := *ts
-	*ts = threadState{regs: r.during(), outer: &outer}
+	inner := ts.within()
+	th.Local = inner
 	entry := host.Arch.NewRegs()
 	err = th.Call(ptrace.Call{
 		Enter: func(regs arch.Regs) error {
@@ -128,9 +131,11 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 			res.Vector[0], res.Vector[1], _ = th.XMM(0)
 		},
 	})
-	*ts = outer
+	if th.Local == any(inner) { // else the thread is another program's by now
+		th.Local = ts
+	}
 	ts.called = true
-	if back := d.calledOut(-1); back != nil {
+	if back := d.detours.calledOut(-1); back != nil {
 		d.session.warn("after a call of %s: %v", c.Fn, d.unlessEnding(back))
 	}
 	if !th.Stopped() || errors.Is(err, ptrace.ErrCallLeft) || errors.Is(err, ptrace.ErrExited) {
@@ -142,31 +147,35 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	return err
 }
 
-// during is r for hits in a call: no handler runs that an access could be told to.
-func (r *Regs) during() Regs { return Regs{Regs: r.Regs, thread: r.thread, domain: r.domain} }
+// within is the state of ts's thread while it is in a function that a handler calls: no handler runs in its hits.
+func (ts *threadState) within() *threadState {
+	inner := &threadState{outer: ts}
+	inner.regs = Regs{Regs: ts.regs.Regs, thread: ts.regs.thread, domain: ts.regs.domain, hit: inner}
+	return inner
+}
 
 // callLanding is where functions return to that handlers call: a slot that holds breakpoints.
-func (d *domain) callLanding(near *site) (arch.Addr, error) {
-	if d.landing != 0 {
-		return d.landing, nil
+func (ds *detours) callLanding(near *site) (arch.Addr, error) {
+	if ds.landing != 0 {
+		return ds.landing, nil
 	}
-	d.survey = nil
-	defer func() { d.survey = nil }()
-	if err := d.refuseShadowStack(); err != nil {
+	ds.d.look.survey = nil
+	defer func() { ds.d.look.survey = nil }()
+	if err := ds.d.look.refuseShadowStack(); err != nil {
 		return 0, err
 	}
-	at, err := d.allocSlot(arch.Range{Start: near.addr, End: near.addr + 1})
+	at, err := ds.d.slots.allocSlot(arch.Range{Start: near.addr, End: near.addr + 1})
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}
-	d.landing = at
+	ds.landing = at
 	return at, nil
 }
 
-// hasLeft tells whether a thread is not in a function any more that it had entered with the
-// given registers: whether its stack, unwound, does not lead to where the function returns. A
-// stack that can't be unwound so far is taken for one that does, unless that is seen from the
-// return address or the stack pointer.
+// hasLeft tells whether a thread is not in a function any more that it had entered with
+// the given registers: whether its stack, unwound, does not lead to where the function
+// returns. A stack that can't be unwound so far is taken for one that does, unless the
+// return address or the stack pointer shows that it does not.
 func (d *domain) hasLeft(th *ptrace.Thread, entry arch.Regs) bool {
 	const frames = 10_000
 	_, cfa, err := host.Arch.Caller(entry, d.space)
@@ -175,22 +184,22 @@ func (d *domain) hasLeft(th *ptrace.Thread, entry arch.Regs) bool {
 		return false // killed
 	}
 	at := regs.Clone()
-	if st := d.slotSite(at.IP()); st != nil {
+	if st := d.slots.slotSite(at.IP()); st != nil {
 		if orig, _, ok := st.slot.Origin(at.IP()); ok {
 			at.SetIP(orig)
 		}
 	}
-	base := d.mappingOf(cfa)
+	base := d.look.mappingOf(cfa)
 	beyond := func(a arch.Addr) bool { return a > cfa && base.Contains(a) }
 	left := beyond(at.SP())
-	for _, f := range d.symbols().Backtrace(at, rawMemory{&Regs{domain: d}}, frames) {
-		if f.Addr == d.landing {
+	for _, f := range d.linker.symbols().Backtrace(at, rawMemory{&Regs{domain: d}}, frames) {
+		if f.Addr == d.detours.landing {
 			return false
 		}
 		left = left || beyond(f.CFA)
 	}
 	ret, _, err := host.Arch.Caller(entry, d.space)
-	return left || err == nil && ret != d.landing
+	return left || err == nil && ret != d.detours.landing
 }
 
 // stack is memory for the frame of a call below sp.
@@ -268,23 +277,29 @@ type runningHandler struct {
 	over chan struct{} // closed at its end; nil if nobody waits
 }
 
-func (s *Session) handlerEnds() {
-	last := len(s.running) - 1
-	if over := s.running[last].over; over != nil {
+// handlers is those of a session that run.
+type handlers struct {
+	s       *Session
+	running []runningHandler // the last one runs, the others wait for functions that they call
+}
+
+func (hd *handlers) handlerEnds() {
+	last := len(hd.running) - 1
+	if over := hd.running[last].over; over != nil {
 		close(over)
 	}
-	s.running = s.running[:last]
+	hd.running = hd.running[:last]
 }
 
 // busyWith is closed at the end of a handler of kps that calls a function, or it is nil: no
 // other handler runs while closures do.
-func (s *Session) busyWith(kps []*Kprobe) chan struct{} {
-	i := slices.IndexFunc(s.running, func(h runningHandler) bool { return slices.Contains(kps, h.kp) })
+func (hd *handlers) busyWith(kps []*Kprobe) chan struct{} {
+	i := slices.IndexFunc(hd.running, func(h runningHandler) bool { return slices.Contains(kps, h.kp) })
 	if i < 0 {
 		return nil
 	}
-	if s.running[i].over == nil {
-		s.running[i].over = make(chan struct{})
+	if hd.running[i].over == nil {
+		hd.running[i].over = make(chan struct{})
 	}
-	return s.running[i].over
+	return hd.running[i].over
 }

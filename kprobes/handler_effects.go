@@ -15,8 +15,8 @@ import (
 
 // inHandler is the state of the thread of r if that is the one of a handler that runs now, nil otherwise.
 func (r *Regs) inHandler() *threadState {
-	ts, _ := r.thread.Local.(*threadState)
-	if ts == nil || &ts.regs != r || ts.outer != nil || ts.site == nil && !ts.calls || ts.over {
+	ts := r.state()
+	if ts == nil || any(ts) != r.thread.Local || ts.site == nil && ts.phase != atCall || ts.over {
 		return nil
 	}
 	return ts
@@ -38,8 +38,8 @@ func (r *Regs) halted() (*threadState, error) {
 	return ts, nil
 }
 
-// Delay has the thread go on d later than it would: it stands still for that long when all handlers of this
-// stop have returned, and the tracer serves others meanwhile. Delays add up; d of zero or less is none.
+// Delay stops the thread for d longer, after all handlers of this stop have returned.
+// The tracer serves other threads meanwhile. Delays add up; d of zero or less is none.
 //
 // Behind a PreHandler the thread waits in front of the probed instruction, behind a PostHandler after it, at a
 // return where the function has returned to. Its signals wait with it, and a stop of the whole process is
@@ -71,11 +71,12 @@ func (r *Regs) Signal(sig unix.Signal) error {
 	return nil
 }
 
-// ReturnNow has the probed function return value at once, without its body having run
-// (override_function_with_return): the result register is value, and the thread goes on behind the call. Everything
-// else, the stack too, is as it was at the call; results that do not fit into one integer register are the
-// handler's to write. The handler must be a PreHandler, or a Kretprobe's EntryHandler; what
-// it returns is taken for non-zero, so no other handler of the hit runs (B2).
+// ReturnNow makes the probed function return value at once, without running its body
+// (override_function_with_return): the result register is value, and the thread goes on
+// behind the call. Everything else, the stack too, is as it was at the call; results
+// that do not fit into one integer register are the handler's to write. The handler
+// must be a PreHandler, or a Kretprobe's EntryHandler; what it returns is taken for
+// non-zero, so no other handler of the hit runs (B2).
 //
 // The probe must stand at the function's first instruction, behind an endbr64 if there is one, or in Go behind
 // the check of the stack, where nothing has happened yet either: else the error matches ErrNotEntry. It
@@ -85,14 +86,14 @@ func (r *Regs) Signal(sig unix.Signal) error {
 // sees the return with this value; one that was registered before, or that follows nothing yet, does not see the call.
 func (r *Regs) ReturnNow(value uint64) error {
 	ts := r.inHandler()
-	if ts == nil || !ts.handling || ts.atReturn || r.running == nil || r.undo != nil {
+	if ts == nil || ts.phase != atSite || r.running == nil || r.undo != nil {
 		return fmt.Errorf("returning from the probed function: %w: only a PreHandler can", ErrNotInHandler)
 	}
 	if ts.left {
 		r.SetReturnValue(value)
 		return nil
 	}
-	if err := r.domain.atEntry(ts.site, r.running); err != nil {
+	if err := r.domain.look.atEntry(ts.site, r.running); err != nil {
 		return fmt.Errorf("returning from the probed function: %w", err)
 	}
 	ret, cfa, err := host.Arch.Caller(r, rawMemory{r})
@@ -108,23 +109,23 @@ func (r *Regs) ReturnNow(value uint64) error {
 
 // atEntry refuses what is not in front of all that a function does, and what can't be returned from. What it
 // has found out of a site it keeps.
-func (d *domain) atEntry(st *site, kp *Kprobe) error {
+func (lo *looks) atEntry(st *site, kp *Kprobe) error {
 	if st.entered == nil {
-		during := d.survey
-		d.survey = nil
-		_, _, err := d.checkEntry(st.addr, kp.entry)
+		during := lo.survey
+		lo.survey = nil
+		_, _, err := lo.checkEntry(st.addr, kp.entry)
 		if err == nil {
-			err = d.refuseShadowStack()
+			err = lo.refuseShadowStack()
 		}
-		d.survey = during
+		lo.survey = during
 		st.entered = &err
 	}
 	return *st.entered
 }
 
 // refuseShadowStack refuses to move threads between functions.
-func (d *domain) refuseShadowStack() error {
-	on, err := d.surveyed().ShadowStack()
+func (lo *looks) refuseShadowStack() error {
+	on, err := lo.surveyed().ShadowStack()
 	if err == nil && on {
 		err = ErrShadowStack
 	}

@@ -81,16 +81,16 @@ type errnoAt map[*symbols.Module]arch.Addr
 // errnoFunction is the one that code at near has its errno from.
 func (d *domain) errnoFunction(near arch.Addr) (arch.Addr, error) {
 	var asks *symbols.Module
-	if loc, ok := d.symbols().Lookup(near); ok {
+	if loc, ok := d.linker.symbols().Lookup(near); ok {
 		asks = loc.Symbol.Module
 	}
-	fn, known := d.errnoAt[asks]
+	fn, known := d.linker.errnoAt[asks]
 	if !known {
 		fn = d.findErrno(asks)
-		if d.errnoAt == nil {
-			d.errnoAt = errnoAt{}
+		if d.linker.errnoAt == nil {
+			d.linker.errnoAt = errnoAt{}
 		}
-		d.errnoAt[asks] = fn
+		d.linker.errnoAt[asks] = fn
 	}
 	if fn == 0 {
 		return 0, ErrNoErrno
@@ -103,7 +103,7 @@ func (d *domain) errnoFunction(near arch.Addr) (arch.Addr, error) {
 func (d *domain) findErrno(asks *symbols.Module) arch.Addr {
 	var found []symbols.Symbol
 	for _, name := range errnoFunctions {
-		locs, err := d.symbols().Resolve(context.Background(), name)
+		locs, err := d.linker.symbols().Resolve(context.Background(), name)
 		if err != nil {
 			continue // there is none
 		}

@@ -99,23 +99,23 @@ func segmentVector(code int) int {
 // mended asks the FaultHandlers of a site about a signal that its instruction has raised to
 // th, which has left the slot for the original address, in the order of all handlers until
 // one returns 1.
-func (s *Session) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) bool {
-	ts := s.stateOf(th, st.domain)
+func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) bool {
+	ts := hs.stateOf(th, st.domain)
 	declined := ts.declined == st
 	if ts.declined = nil; declined || ts.outer != nil {
 		return false
 	}
-	ts.regs.Regs, ts.site, ts.handling, ts.called = regs, st, true, false
+	ts.regs.Regs, ts.site, ts.phase, ts.called = regs, st, atSite, false
 	handled := false
 	for _, kp := range st.probes {
 		if !kp.enabled() || kp.session == nil || kp.FaultHandler == nil || ts.over {
 			continue
 		}
-		if handled = s.guard(kp, func() int { return kp.FaultHandler(kp, &ts.regs, trapnr) }) != 0; handled {
+		if handled = hs.s.handlers.guard(kp, func() int { return kp.FaultHandler(kp, &ts.regs, trapnr) }) != 0; handled {
 			break
 		}
 	}
-	ts.site, ts.handling = nil, false
+	ts.site, ts.phase = nil, between
 	if st.domain.released || ts.over {
 		return false // a session that ended has told the program already
 	}
@@ -128,7 +128,7 @@ func (s *Session) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int
 		return false
 	}
 	if regs.IP() == st.addr {
-		s.callLater(th, ts, st, regs)
+		hs.callLater(th, ts, st, regs)
 	}
 	return true
 }
@@ -143,7 +143,7 @@ func (r *Regs) mended() bool {
 	kp.nmissed.Add(1)
 	r.running = nil
 	defer func() { r.running = kp }()
-	return r.domain.session.guard(kp, func() int { return kp.FaultHandler(kp, r, pageFault) }) != 0
+	return r.domain.session.handlers.guard(kp, func() int { return kp.FaultHandler(kp, r, pageFault) }) != 0
 }
 
 // rawMemory is a thread's memory for accesses that are not a handler's own.

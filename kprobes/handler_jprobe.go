@@ -45,10 +45,10 @@ type Jprobe struct {
 	// asked before. A hit whose arguments themselves can't be read, the stack being
 	// unreadable, is missed.
 	//
-	// When Entry returns, or calls JprobeReturn, the registers are as they were before,
-	// and so are the first 64 bytes of the stack as far as Entry has changed them by its
-	// *Regs: the callee owns its arguments, and the probed function is still to use them.
-	// Other changes of memory stay.
+	// When Entry returns, or calls JprobeReturn, the registers are as they were before.
+	// If Entry has changed the first 64 bytes of the stack by its *Regs, these are
+	// restored, too: the callee owns its arguments, and the probed function is still to
+	// use them. Other changes of memory stay.
 	Entry any
 
 	body body
@@ -74,14 +74,14 @@ func (s *Session) RegisterJprobes(ctx context.Context, jps []*Jprobe) error {
 	for i, jp := range jps {
 		b, err := bodyOf(jp.Entry)
 		if err == nil {
-			b, err = s.bind(ctx, b, &jp.KP)
+			b, err = s.registry.bind(ctx, b, &jp.KP)
 		}
 		if err != nil {
 			return s.do(func() error { return probeError(&jp.KP, err) })
 		}
 		bodies[i] = b
 	}
-	return s.registerAll(ctx, kps, func(i int) {
+	return s.registry.registerAll(ctx, kps, func(i int) {
 		jp := jps[i]
 		jp.body, jp.KP.jprobe, jp.KP.PreHandler = bodies[i], jp, jp.handle
 	})
@@ -126,12 +126,12 @@ func bodyOf(entry any) (body, error) {
 }
 
 // bind finds out how the function that kp asks for gets its arguments. It reads symbols.
-func (s *Session) bind(ctx context.Context, b body, kp *Kprobe) (body, error) {
-	at, err := s.locate(ctx, kp)
+func (rg *registry) bind(ctx context.Context, b body, kp *Kprobe) (body, error) {
+	at, err := rg.locate(ctx, kp)
 	if err != nil || at == notYet {
 		return b, err
 	}
-	return b.bind(s.table, at)
+	return b.bind(rg.s.table, at)
 }
 
 func (b body) bind(table *symbols.Table, at arch.Addr) (body, error) {
@@ -250,14 +250,14 @@ func (r *Regs) undone() {
 
 // checkJprobe refuses what is known not to be a function's entry, and a second Jprobe. In
 // Go's functions it moves behind the check of the stack, where the arguments still are.
-func (d *domain) checkJprobe(at arch.Addr, entry bool) (arch.Addr, error) {
-	if _, known := d.symbols().Function(at); known {
+func (lo *looks) checkJprobe(at arch.Addr, entry bool) (arch.Addr, error) {
+	if _, known := lo.d.linker.symbols().Function(at); known {
 		var err error
-		if at, _, err = d.checkEntry(at, entry); err != nil {
+		if at, _, err = lo.checkEntry(at, entry); err != nil {
 			return at, err
 		}
 	}
-	st := d.siteAt(at)
+	st := lo.d.siteAt(at)
 	if st != nil && slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.jprobe != nil }) {
 		return at, ErrJprobeExists
 	}

@@ -18,8 +18,9 @@ type Regs struct {
 	arch.Regs
 	thread  *ptrace.Thread
 	domain  *domain
-	running *Kprobe // whose PreHandler or PostHandler runs
-	undo    *undo   // while the body of a Jprobe runs
+	hit     *threadState // whose registers they are
+	running *Kprobe      // whose PreHandler or PostHandler runs
+	undo    *undo        // while the body of a Jprobe runs
 }
 
 // TID is the thread's ID.
@@ -143,10 +144,10 @@ func (r *Regs) StackArg(n int) (uint64, error) {
 // address itself.
 func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	at := r.Regs.Clone()
-	if hit, ok := r.thread.Local.(*threadState); ok && hit.site != nil && !hit.left {
+	if hit := r.state(); hit != nil && hit.site != nil && !hit.left {
 		at.SetIP(hit.site.addr)
 	}
-	return r.domain.symbols().Backtrace(at, rawMemory{r}, limit)
+	return r.domain.linker.symbols().Backtrace(at, rawMemory{r}, limit)
 }
 
 // String dumps the registers, four a line.

@@ -17,9 +17,9 @@ import (
 //     behind it, at the jump back.
 //   - Stepped, if there is a PostHandler, or for the reason that the plan gives: the copy
 //     ends at a breakpoint.
-//   - Emulated: near branches. The processor raises what it would raise, and with the
-//     details that only it knows, so whatever does not simply work is traced instead; so is
-//     a branch of a program that traces itself and expects a trap after it.
+//   - Emulated: near branches. Only the processor knows the details of an exception, so
+//     a branch that would fault is traced instead. A branch of a target that steps
+//     itself, and expects a trap after it, is traced, too.
 //   - Traced: the copy leaves for elsewhere; the processor's single-step trap comes
 //     before anything there is executed. Then Resume moves the outcome to where it would
 //     have been. A copy that raises an exception has not been executed and is retried.
@@ -27,17 +27,17 @@ import (
 //     made. There Resume moves the thread to the original address, so that everything the
 //     kernel does from then on (block, restart, fork, deliver signals, return) it does
 //     there. No thread is ever blocked in a slot.
-func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+func (hs *hits) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	switch {
 	case st.plan.Method == arch.SystemCall:
 		regs.SetIP(st.slot.Step)
 		th.StopAtSyscall(st.slot.Next, st.slot.Trap)
-	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs):
+	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && hs.emulated(ts, st, regs):
 		th.MovedOut()
-		s.post(ts, st)
+		hs.post(ts, st)
 		ts.site = nil
 	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
-		s.trace(th, ts, st, regs)
+		hs.trace(th, ts, st, regs)
 	case st.step:
 		regs.SetIP(st.slot.Step)
 		th.ExpectTrap(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
@@ -49,7 +49,7 @@ func (s *Session) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arc
 }
 
 // trace single-steps the copy.
-func (s *Session) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+func (hs *hits) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	ts.site, ts.traps = st, regs.TrapFlag()
 	regs.SetIP(st.addr)
 	ts.start = regs.Clone()
@@ -58,44 +58,44 @@ func (s *Session) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.
 }
 
 // emulated performs the instruction for the thread, if that needs no exception.
-func (s *Session) emulated(ts *threadState, st *site, regs arch.Regs) bool {
+func (hs *hits) emulated(ts *threadState, st *site, regs arch.Regs) bool {
 	regs.SetIP(st.addr)
 	err := st.plan.Emulate(regs, &ts.regs)
 	var fault *arch.FaultError
 	if err != nil && !errors.As(err, &fault) {
-		s.warn("emulating the instruction at %s: %v", st.addr, err)
+		hs.s.warn("emulating the instruction at %s: %v", st.addr, err)
 	}
 	return err == nil
 }
 
 // stepped ends a hit whose copy was trapped after.
-func (s *Session) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
-	ts := s.stateOf(th, d)
-	if s.trapped(th, ts, st, regs); !ts.over {
+func (hs *hits) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
+	ts := hs.stateOf(th, d)
+	if hs.trapped(th, ts, st, regs); !ts.over {
 		ts.site = nil
 		th.Release()
 	}
 }
 
 // trapped comes after the copy in front of slot.Trap.
-func (s *Session) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+func (hs *hits) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	regs.SetIP(st.slot.Next)
 	th.MovedOut()
-	s.rerecord(th, st)
+	hs.rerecord(th, st)
 	ts.regs.Regs = regs
-	s.post(ts, st)
+	hs.post(ts, st)
 }
 
 // post runs the PostHandlers of a hit in progress, if its site is still there. One that was
 // missed has none (B31).
-func (s *Session) post(ts *threadState, st *site) {
+func (hs *hits) post(ts *threadState, st *site) {
 	if d := st.domain; ts.outer == nil && ts.site == st && !d.released && d.siteAt(st.addr) == st {
-		s.runPost(ts, st)
+		hs.runPost(ts, st)
 	}
 }
 
 // rerecord puts right what the FPU has recorded: the address of the copy.
-func (s *Session) rerecord(th *ptrace.Thread, st *site) {
+func (hs *hits) rerecord(th *ptrace.Thread, st *site) {
 	if !st.plan.Recorded {
 		return
 	}
@@ -103,7 +103,7 @@ func (s *Session) rerecord(th *ptrace.Thread, st *site) {
 		return
 	}
 	if err := th.SetLastFPUInsn(st.addr); err != nil {
-		s.warn("the FPU keeps the address of a copy of the instruction at %s: %v", st.addr, err)
+		hs.s.warn("the FPU keeps the address of a copy of the instruction at %s: %v", st.addr, err)
 	}
 }
 
@@ -111,19 +111,19 @@ func (s *Session) rerecord(th *ptrace.Thread, st *site) {
 func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 	ts, _ := th.Local.(*threadState)
 	if d := domainOf(th); d != nil && ts != nil && ts.leaving != nil {
-		s.steppedInDetour(th, d, ts)
+		s.hits.steppedInDetour(th, d, ts)
 		return false
 	}
 	if ts == nil || ts.site == nil {
 		return false
 	}
 	st := ts.site
-	own, err := s.resume(th, ts)
+	own, err := s.hits.resume(th, ts)
 	if err != nil {
-		s.undoHit(th, ts, st, err)
+		s.hits.undoHit(th, ts, st, err)
 		return false
 	}
-	if s.post(ts, st); !ts.over {
+	if s.hits.post(ts, st); !ts.over {
 		ts.site = nil
 		th.Release()
 	}
@@ -133,22 +133,22 @@ func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 // undoHit comes after a copy whose outcome could not be moved: the thread is back in front of the instruction, and nobody else ever came to
 // know that it had been executed. It would come back here for ever, so the place is left alone from now on; if that
 // can't be had either the session ends.
-func (s *Session) undoHit(th *ptrace.Thread, ts *threadState, st *site, cause error) {
+func (hs *hits) undoHit(th *ptrace.Thread, ts *threadState, st *site, cause error) {
 	ts.site = nil
 	th.Release()
-	s.warn("the instruction at %s can't be executed elsewhere, its probes are disabled now: %v", st.addr, cause)
+	hs.s.warn("the instruction at %s can't be executed elsewhere, its probes are disabled now: %v", st.addr, cause)
 	for _, kp := range slices.Clone(st.probes) {
-		_ = s.DisableKprobe(kp)
+		_ = hs.s.DisableKprobe(kp)
 	}
 	if !st.domain.released && st.domain.siteAt(st.addr) == st && st.armed() {
-		hooks{s}.abort()
+		hooks{hs.s}.abort()
 	}
 }
 
 // resume moves the outcome of a traced copy to where the original is. It reports whether
 // the trap is one that the program waits for. After an error the thread is where the hit began: the copy has
 // changed its registers, which have their values back, and at most what lies below the stack pointer, for a call's return address.
-func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool, err error) {
+func (hs *hits) resume(th *ptrace.Thread, ts *threadState) (own bool, err error) {
 	st := ts.site
 	regs, err := th.Regs()
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Session) resume(th *ptrace.Thread, ts *threadState) (own bool, err erro
 	}
 	if ts.traps {
 		th.NotOurs()
-		s.translate(th, from, regs.IP())
+		hs.translate(th, from, regs.IP())
 	} else {
 		th.MovedOut()
 	}
@@ -202,7 +202,7 @@ func (s hooks) Returned(th *ptrace.Thread) {
 	}
 	if regs, err := th.Regs(); err == nil {
 		ts.regs.Regs = regs
-		s.post(ts, ts.site)
+		s.hits.post(ts, ts.site)
 	}
 	ts.site, ts.call = nil, nil
 }

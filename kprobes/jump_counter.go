@@ -86,37 +86,37 @@ func (kp *Kprobe) countedInTarget() (n uint64) {
 }
 
 // newCounter gives code near at cells to count in.
-func (d *domain) newCounter(at arch.Addr) (*counter, error) {
-	where, cells, err := d.region.Cells(at, shards()*shardSize)
+func (ds *detours) newCounter(at arch.Addr) (*counter, error) {
+	where, cells, err := ds.d.region.Cells(at, shards()*shardSize)
 	if err != nil {
 		return nil, err
 	}
 	c := &counter{at: where, cells: cells}
-	d.counters[c] = true
+	ds.counters[c] = true
 	return c, nil
 }
 
 // endCounter takes the cells back, when no thread can count in them any more.
-func (d *domain) endCounter(c *counter) {
+func (ds *detours) endCounter(c *counter) {
 	if c == nil {
 		return
 	}
 	c.give(nil)
-	delete(d.counters, c)
-	if err := d.region.FreeCells(c.at); err != nil {
-		d.session.warn("freeing a counter: %v", err)
+	delete(ds.counters, c)
+	if err := ds.d.region.FreeCells(c.at); err != nil {
+		ds.d.session.warn("freeing a counter: %v", err)
 	}
 }
 
 // foldAll ends all counters before their memory goes.
-func (d *domain) foldAll() {
-	for c := range d.counters {
+func (ds *detours) foldAll() {
+	for c := range ds.counters {
 		c.give(nil)
 	}
-	clear(d.counters)
-	for _, rec := range d.recordings {
-		d.keep(rec)
+	clear(ds.counters)
+	for _, rec := range ds.d.recorder.recordings {
+		ds.d.recorder.keep(rec)
 	}
-	d.foldStates()
-	d.rings = nil
+	ds.d.recorder.foldStates()
+	ds.d.recorder.rings = nil
 }

@@ -67,10 +67,21 @@ type work struct {
 	unblocks  bool           // threads do not block SIGTRAP behind it: it has a tail
 }
 
-// makeDetour builds what st's jump is to lead to. Nothing leads there yet. The error says why
+// detours is what a domain knows of its detours.
+type detours struct {
+	d        *domain
+	at       map[arch.Addr]*detour // by where their code begins, and the ways to it
+	heads    map[arch.Addr]*detour // trapping heads of armed jumps
+	counters map[*counter]bool
+	retired  int
+	callsOut int       // threads in functions that handlers have called
+	landing  arch.Addr // where such functions return to; 0 if there is none yet
+}
+
+// make builds what st's jump is to lead to. Nothing leads there yet. The error says why
 // st can't be optimized.
-func (d *domain) makeDetour(st *site, w work) (*detour, error) {
-	choice, err := d.analysed(st)
+func (ds *detours) make(st *site, w work) (*detour, error) {
+	choice, err := ds.analysed(st)
 	if err != nil {
 		return nil, err
 	}
@@ -79,42 +90,42 @@ func (d *domain) makeDetour(st *site, w work) (*detour, error) {
 			return nil, errNoTail
 		}
 	}
-	if err := d.untouchable(choice); err != nil {
+	if err := ds.untouchable(choice); err != nil {
 		return nil, err
 	}
 	det := &detour{site: st, work: w}
-	body, err := d.makeBody(det, choice)
+	body, err := ds.makeBody(det, choice)
 	if err == nil && w.unblocks {
-		body, err = d.withTail(st.mask, body)
+		body, err = ds.d.masks.withTail(st.mask, body)
 	}
 	if err == nil {
-		err = d.land(det, choice, body)
+		err = ds.land(det, choice, body)
 	}
 	if err != nil {
-		d.endWork(det)
+		ds.endWork(det)
 		return nil, err
 	}
-	d.detours[det.Addr] = det
-	d.detours[det.landing.Entry] = det
+	ds.at[det.Addr] = det
+	ds.at[det.landing.Entry] = det
 	return det, nil
 }
 
 var errNoTail = errors.New("the system call there can't be reached from a detour")
 
 // untouchable refuses to displace what must stay where it is, whoever comes there.
-func (d *domain) untouchable(choice *optimize.Choice) error {
+func (ds *detours) untouchable(choice *optimize.Choice) error {
 	for _, o := range choice.Options {
 		for _, i := range o.Insns {
-			if err := d.checkCode(i.Addr); err != nil {
+			if err := ds.d.look.checkCode(i.Addr); err != nil {
 				return err
 			}
-			if d.isSigreturn(i.Addr) {
+			if ds.d.look.isSigreturn(i.Addr) {
 				return ErrBlacklisted
 			}
 			if i.Flow == arch.FlowReturn {
 				continue
 			}
-			if err := d.checkShadowStack(i); err != nil {
+			if err := ds.d.look.checkShadowStack(i); err != nil {
 				return err
 			}
 		}
@@ -123,34 +134,34 @@ func (d *domain) untouchable(choice *optimize.Choice) error {
 }
 
 // analysed asks which jumps st may have.
-func (d *domain) analysed(st *site) (*optimize.Choice, error) {
-	return d.surveyed().analyses.choose(d.symbols(), st.addr, d.original)
+func (ds *detours) analysed(st *site) (*optimize.Choice, error) {
+	return ds.d.look.surveyed().analyses.choose(ds.d.linker.symbols(), st.addr, ds.d.look.original)
 }
 
 // makeBody chooses the body. Counters must be near the detour, which is near the site.
-func (d *domain) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
+func (ds *detours) makeBody(det *detour, choice *optimize.Choice) (arch.Body, error) {
 	dead := host.Detours.Dead(displacedAnyway(choice))
-	redZone := det.work.notes == arch.PoppedWord || !d.symbols().GoFunction(det.site.addr)
+	redZone := det.work.notes == arch.PoppedWord || !ds.d.linker.symbols().GoFunction(det.site.addr)
 	var err error
 	if det.work.upcall {
-		det.upcall, err = d.newUpcaller(det.site, det.work, redZone)
+		det.upcall, err = ds.d.upcalls.newUpcaller(det.site, det.work, redZone)
 		return det.upcall, err
 	}
-	calls, err := d.callBodies(det, dead)
+	calls, err := ds.d.followed.callBodies(det, dead)
 	if err != nil || !det.work.counts {
 		return calls, err
 	}
-	if det.count, err = d.newCounter(det.site.addr); err != nil {
+	if det.count, err = ds.newCounter(det.site.addr); err != nil {
 		return nil, err
 	}
 	kp := det.work.program
 	if kp == nil {
 		return append(calls, host.Detours.CountBody(det.count.at, shards(), dead, redZone)), nil
 	}
-	if det.record, err = d.newRecording(kp, det.site.addr); err != nil {
+	if det.record, err = ds.d.recorder.newRecording(kp, det.site.addr); err != nil {
 		return nil, err
 	}
-	body, err := d.compile(det.record, program.Target{Site: det.site.addr, Dead: dead, RedZone: redZone})
+	body, err := ds.d.recorder.compile(det.record, program.Target{Site: det.site.addr, Dead: dead, RedZone: redZone})
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +176,7 @@ func displacedAnyway(choice *optimize.Choice) []arch.Insn {
 }
 
 // land finds a place for det and writes it there.
-func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) error {
+func (ds *detours) land(det *detour, choice *optimize.Choice, body arch.Body) error {
 	size := 0
 	patterns := make([]arch.Pattern, len(choice.Options))
 	near := det.site.plan.Near
@@ -177,7 +188,7 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 		size, patterns[i] = max(size, n), o.Pattern
 		near = reaching(near, o.Insns)
 	}
-	landing, err := d.region.Land(near, patterns, size, det.memory()...)
+	landing, err := ds.d.region.Land(near, patterns, size, det.memory()...)
 	if err != nil {
 		return err
 	}
@@ -185,10 +196,10 @@ func (d *domain) land(det *detour, choice *optimize.Choice, body arch.Body) erro
 	det.landing, det.heads, det.strays = landing, option.Heads, option.Pattern.Strays(landing.Entry)
 	det.Detour, err = host.Detours.AssembleDetour(landing.Detour, option.Insns, body)
 	if err == nil {
-		err = d.writeDetour(det)
+		err = ds.write(det)
 	}
 	if err != nil {
-		return errors.Join(err, d.region.FreeLanding(landing))
+		return errors.Join(err, ds.d.region.FreeLanding(landing))
 	}
 	return nil
 }
@@ -220,8 +231,8 @@ func reaching(near arch.Range, insns []arch.Insn) arch.Range {
 	return near
 }
 
-// writeDetour stores the detour and, where the jump leads elsewhere first, the way to it.
-func (d *domain) writeDetour(det *detour) error {
+// write stores the detour and, where the jump leads elsewhere first, the way to it.
+func (ds *detours) write(det *detour) error {
 	at := det.site.addr
 	jump, err := host.Detours.Jump(at, det.landing.Entry)
 	if err != nil {
@@ -229,13 +240,13 @@ func (d *domain) writeDetour(det *detour) error {
 	}
 	det.jump = jump
 	det.original = make([]byte, len(jump))
-	if err := d.text.Original(at, det.original); err != nil {
+	if err := ds.d.text.Original(at, det.original); err != nil {
 		return err
 	}
-	if err := d.region.PutDetour(det.Addr, det.Code); err != nil {
+	if err := ds.d.region.PutDetour(det.Addr, det.Code); err != nil {
 		return err
 	}
-	if err := d.region.Describe(det.landing, det.Detour); err != nil {
+	if err := ds.d.region.Describe(det.landing, det.Detour); err != nil {
 		return err
 	}
 	if det.landing.Entry == det.Addr {
@@ -245,58 +256,58 @@ func (d *domain) writeDetour(det *detour) error {
 	if err != nil {
 		return err
 	}
-	return d.region.PutDetour(det.landing.Entry, way)
+	return ds.d.region.PutDetour(det.landing.Entry, way)
 }
 
 // turn switches the body on or off: one byte, which other threads see before or after. A
 // thread that is past the switch is not affected.
-func (d *domain) turn(det *detour, on bool) error {
+func (ds *detours) turn(det *detour, on bool) error {
 	b := det.Off
 	switch {
-	case on && d.callsOut > 0 && det.upcall == nil && !det.site.bare():
+	case on && ds.callsOut > 0 && det.upcall == nil && !det.site.bare():
 		b = det.Ask
-		d.guardTrap(det)
+		ds.d.guard.guardTrap(det)
 	case on:
 		b = det.On
 	}
-	return d.region.PutDetour(det.Switch, []byte{b})
+	return ds.d.region.PutDetour(det.Switch, []byte{b})
 }
 
 // calledOut notes that n more of d's threads, or with -1 one less, are in functions that handlers
 // have called. Their hits are missed (B26), which a body can't know: as long as there are any,
 // all threads trap in front of bodies.
-func (d *domain) calledOut(n int) error {
-	was := d.callsOut > 0
-	if d.callsOut += n; d.callsOut > 0 == was || d.released {
+func (ds *detours) calledOut(n int) error {
+	was := ds.callsOut > 0
+	if ds.callsOut += n; ds.callsOut > 0 == was || ds.d.released {
 		return nil
 	}
 	var errs []error
-	for _, st := range d.sites {
+	for _, st := range ds.d.sites {
 		if st.jump() != nil && st.wanted() {
-			errs = append(errs, d.turn(st.jump(), true))
+			errs = append(errs, ds.turn(st.jump(), true))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// retireDetour says that no thread will enter det any more. One that is inside still counts.
-func (d *domain) retireDetour(det *detour) {
-	if err := d.region.RetireLanding(det.landing); err != nil {
-		d.session.warn("retiring the detour of %s: %v", det.site.addr, err)
+// retire says that no thread will enter det any more. One that is inside still counts.
+func (ds *detours) retire(det *detour) {
+	if err := ds.d.region.RetireLanding(det.landing); err != nil {
+		ds.d.session.warn("retiring the detour of %s: %v", det.site.addr, err)
 	}
-	d.retiredDetours++
+	ds.retired++
 }
 
-// detourAt returns the detour that ip lies in.
-func (d *domain) detourAt(ip arch.Addr) *detour {
-	if len(d.detours) == 0 {
+// holding returns the detour that ip lies in.
+func (ds *detours) holding(ip arch.Addr) *detour {
+	if len(ds.at) == 0 {
 		return nil
 	}
-	start, ok := d.region.ChunkOf(ip)
+	start, ok := ds.d.region.ChunkOf(ip)
 	if !ok {
 		return nil
 	}
-	return d.detours[start]
+	return ds.at[start]
 }
 
 // atEntry tells that nothing has happened to a thread at ip: it might as well still be at the
@@ -305,63 +316,63 @@ func (det *detour) atEntry(ip arch.Addr) bool {
 	return ip == det.landing.Entry || ip >= det.Addr && ip < det.Body.Start
 }
 
-// discardDetour takes back a detour that nothing ever led to.
-func (d *domain) discardDetour(det *detour) {
-	d.forgetDetour(det)
-	if err := d.region.FreeLanding(det.landing); err != nil {
-		d.session.warn("freeing the detour of %s: %v", det.site.addr, err)
+// discard takes back a detour that nothing ever led to.
+func (ds *detours) discard(det *detour) {
+	ds.forget(det)
+	if err := ds.d.region.FreeLanding(det.landing); err != nil {
+		ds.d.session.warn("freeing the detour of %s: %v", det.site.addr, err)
 	}
 }
 
-func (d *domain) forgetDetour(det *detour) {
-	delete(d.detours, det.Addr)
-	delete(d.detours, det.landing.Entry)
-	d.forgetStrays(det)
-	d.endWork(det)
+func (ds *detours) forget(det *detour) {
+	delete(ds.at, det.Addr)
+	delete(ds.at, det.landing.Entry)
+	ds.d.neighbours.forgetStrays(det)
+	ds.endWork(det)
 }
 
 // endWork takes back the memory of what det did.
-func (d *domain) endWork(det *detour) {
+func (ds *detours) endWork(det *detour) {
 	for _, rec := range append(det.returned, det.record) {
-		d.endRecording(rec)
+		ds.d.recorder.endRecording(rec)
 	}
-	d.endCounter(det.count)
+	ds.endCounter(det.count)
 }
 
 // manyRetired is how many unused detours are worth a pause of all threads.
 const manyRetired = 64
 
-// collectDetours frees detours that no thread is in any more. No signal is ever delivered to
+// collect frees detours that no thread is in any more. No signal is ever delivered to
 // a thread in a detour, so no frame on any stack refers to one, and calls push addresses of the
 // original code: a thread is inside only if its instruction pointer is. Nothing leads into one that is retired.
-func (d *domain) collectDetours() {
-	if d.retiredDetours < manyRetired {
+func (ds *detours) collect() {
+	if ds.retired < manyRetired {
 		return
 	}
-	err := d.space.FreezeAwake(d.region.Contains, func() error {
+	err := ds.d.space.FreezeAwake(ds.d.region.Contains, func() error {
 		inside := map[*detour]bool{}
-		for _, th := range d.space.Threads() {
+		for _, th := range ds.d.space.Threads() {
 			ts, _ := th.Local.(*threadState)
 			for ; ts != nil; ts = ts.outer {
 				inside[ts.leaving], inside[ts.detour] = true, true
 			}
 			if regs, err := th.Regs(); th.Stopped() && err == nil {
-				inside[d.detourAt(regs.IP())] = true
-				inside[d.strayAt(th, regs)] = true
+				inside[ds.holding(regs.IP())] = true
+				inside[ds.d.neighbours.strayAt(th, regs)] = true
 			}
 		}
-		left, err := d.region.CollectDetours(func(r arch.Range) bool {
-			det := d.detours[r.Start]
+		left, err := ds.d.region.CollectDetours(func(r arch.Range) bool {
+			det := ds.at[r.Start]
 			if det == nil || inside[det] {
 				return det != nil
 			}
-			d.forgetDetour(det)
+			ds.forget(det)
 			return false
 		})
-		d.retiredDetours = left
+		ds.retired = left
 		return err
 	})
 	if err != nil {
-		d.session.warn("recycling detours: %v", err)
+		ds.d.session.warn("recycling detours: %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 // How breakpoints become jumps and jumps become breakpoints, and what is left if that fails.
 
-// giveUp has st keep its breakpoint.
-func (d *domain) giveUp(st *site, why error) {
-	d.discardDetour(st.unplanned())
+// giveUp leaves st with its breakpoint.
+func (opt *optimizer) giveUp(st *site, why error) {
+	opt.d.detours.discard(st.unplanned())
 	st.refusal = why.Error()
 	st.showOptimized()
 }
@@ -21,19 +21,19 @@ func (d *domain) giveUp(st *site, why error) {
 // changedSince tells whether the program has changed, since the detour was made, the instructions
 // that its copies stand for; then st gets no jump. What the jump covers is looked at once more when
 // that is written.
-func (d *domain) changedSince(st *site) bool {
-	if err := d.besideIn(st.next().region(), st); err != nil {
-		d.giveUp(st, err)
+func (opt *optimizer) changedSince(st *site) bool {
+	if err := opt.d.neighbours.besideIn(st.next().region(), st); err != nil {
+		opt.giveUp(st, err)
 		return true
 	}
 	now := make([]byte, st.next().End-st.addr)
-	if err := d.text.Original(st.addr, now); err != nil {
-		d.giveUp(st, err)
+	if err := opt.d.text.Original(st.addr, now); err != nil {
+		opt.giveUp(st, err)
 		return true
 	}
 	for _, p := range st.next().Pieces {
 		if got := now[p.Insn.Addr-st.addr:][:p.Insn.Len()]; !slices.Equal(got, p.Insn.Bytes) {
-			d.giveUp(st, fmt.Errorf("code at %s is % x instead of % x: %w", p.Insn.Addr, got, p.Insn.Bytes, patch.ErrChanged))
+			opt.giveUp(st, fmt.Errorf("code at %s is % x instead of % x: %w", p.Insn.Addr, got, p.Insn.Bytes, patch.ErrChanged))
 			return true
 		}
 	}
@@ -42,11 +42,11 @@ func (d *domain) changedSince(st *site) bool {
 
 // exchange removes the patches of sites and installs others. After an error none of those is left, but
 // such as can't be taken back.
-func (d *domain) exchange(frozen *ptrace.Frozen, wants []patch.Want, sites []*site) error {
-	if _, err := d.takeAway(frozen, sites); err != nil {
+func (opt *optimizer) exchange(frozen *ptrace.Frozen, wants []patch.Want, sites []*site) error {
+	if _, err := opt.takeAway(frozen, sites); err != nil {
 		return err
 	}
-	_, err := d.text.While(frozen).InstallAll(wants)
+	_, err := opt.d.text.While(frozen).InstallAll(wants)
 	return err
 }
 
@@ -58,17 +58,17 @@ type takenAway struct {
 }
 
 // takeAway removes the patches of sites. Those that can't be written over stay.
-func (d *domain) takeAway(frozen *ptrace.Frozen, sites []*site) (taken []takenAway, err error) {
+func (opt *optimizer) takeAway(frozen *ptrace.Frozen, sites []*site) (taken []takenAway, err error) {
 	old := make([]*patch.Patch, len(sites))
 	for i, st := range sites {
 		old[i] = st.patch()
 	}
-	text := d.text.While(frozen)
+	text := opt.d.text.While(frozen)
 	text.DisarmAll(old)
 	var errs []error
 	for _, st := range sites {
 		err := text.Remove(st.patch())
-		if p, _ := d.text.Find(st.addr); p != st.patch() {
+		if p, _ := opt.d.text.Find(st.addr); p != st.patch() {
 			taken = append(taken, takenAway{st, st.taken(), errors.Is(err, patch.ErrChanged)})
 		}
 		errs = append(errs, err)
@@ -77,7 +77,7 @@ func (d *domain) takeAway(frozen *ptrace.Frozen, sites []*site) (taken []takenAw
 }
 
 // rearm gives sites without a patch their breakpoints back, if they are wanted.
-func (d *domain) rearm(sites []*site) error {
+func (opt *optimizer) rearm(sites []*site) error {
 	var wanted []*site
 	for _, st := range sites {
 		if st.patch() == nil && st.wanted() {
@@ -87,13 +87,13 @@ func (d *domain) rearm(sites []*site) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	if _, err := d.armAll(wanted); err == nil {
+	if _, err := opt.d.armAll(wanted); err == nil {
 		return nil
 	}
 	var errs []error
 	for _, st := range wanted { // those that can be
-		if _, err := d.armAll([]*site{st}); errors.Is(err, patch.ErrChanged) {
-			d.oust(st, err)
+		if _, err := opt.d.armAll([]*site{st}); errors.Is(err, patch.ErrChanged) {
+			opt.d.neighbours.oust(st, err)
 		} else {
 			errs = append(errs, err)
 		}

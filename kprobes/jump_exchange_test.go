@@ -25,7 +25,7 @@ func exchanging(t *testing.T) (prog *testprog.Prog, s *Session, d *domain, mem *
 	mem = &readOnly{}
 	_ = s.do(func() error {
 		d = s.main.Space.Local.(*domain)
-		d.watched = true // the dynamic linker is left alone
+		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
 		return nil
@@ -40,7 +40,7 @@ func registered(t *testing.T, d *domain, kp *Kprobe) (st *site) {
 		t.Fatal(err)
 	}
 	st = d.sites[kp.Addr]
-	delete(d.queue, st)
+	delete(d.optimizer.queue, st)
 	return st
 }
 
@@ -61,13 +61,13 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 	_ = s.do(func() error {
 		st := registered(t, d, kp)
 		operand, one := st.addr+7, []byte{1} // of lea 1(%rbx),%rax
-		if refusal := d.prepare(st); refusal != "" {
+		if refusal := d.optimizer.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
 		if err := mem.WriteMemory(operand, []byte{2}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); err != nil {
+		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimizer.optimize(frozen, []*site{st}) }); err != nil {
 			t.Error(err)
 		}
 		if info := s.Status(kp); info.Mechanism == Optimized || !strings.Contains(info.Reason, "instead of") {
@@ -76,7 +76,7 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		if err := mem.WriteMemory(operand, one); err != nil {
 			t.Fatal(err)
 		}
-		d.consider(st)
+		d.optimizer.consider(st)
 		return nil
 	})
 	s.WaitForOptimizer(t.Context())
@@ -97,8 +97,8 @@ func TestJumpsThatStay(t *testing.T) {
 	call := func(want uint64) {
 		t.Helper()
 		_ = s.do(func() error {
-			d.retiredDetours = manyRetired
-			d.collectDetours()
+			d.detours.retired = manyRetired
+			d.detours.collect()
 			return nil
 		})
 		prog.Do("storm 20", "did")
@@ -157,14 +157,14 @@ func TestHalfWrittenJumps(t *testing.T) {
 	prog, s, d, mem, kp := exchanging(t)
 	_ = s.do(func() error {
 		st := registered(t, d, kp)
-		if refusal := d.prepare(st); refusal != "" {
+		if refusal := d.optimizer.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
 		mem.tear = len(st.next().jump)
-		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimize(frozen, []*site{st}) }); !errors.Is(err, patch.ErrTorn) {
+		if err := d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.optimizer.optimize(frozen, []*site{st}) }); !errors.Is(err, patch.ErrTorn) {
 			t.Errorf("got %v, want ErrTorn", err)
 		}
-		if st.jump() == nil || d.detourAt(st.jump().Addr) != st.jump() {
+		if st.jump() == nil || d.detours.holding(st.jump().Addr) != st.jump() {
 			t.Error("the detour is given up")
 		}
 		mem.refuse, mem.tear = false, 0

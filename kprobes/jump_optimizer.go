@@ -56,39 +56,37 @@ const batchSize = 512
 
 // optimizer is what a domain knows of jumps.
 type optimizer struct {
-	queue          map[*site]bool // to be optimized or, without enabled probes, put back
-	detours        map[arch.Addr]*detour
-	heads          map[arch.Addr]*detour // trapping heads of armed jumps
-	counters       map[*counter]bool
-	jumps          map[arch.Addr]*pastJump
-	retiredDetours int
+	d     *domain
+	queue map[*site]bool // to be optimized or, without enabled probes, put back
+	jumps map[arch.Addr]*pastJump
 }
 
-func (o *optimizer) init() {
-	o.queue, o.heads, o.counters = map[*site]bool{}, map[arch.Addr]*detour{}, map[*counter]bool{}
-	o.detours, o.jumps = map[arch.Addr]*detour{}, map[arch.Addr]*pastJump{}
+// enqueue puts st into the optimizer's queue.
+func (opt *optimizer) enqueue(st *site) {
+	opt.queue[st] = true
+	opt.d.session.passes.kick()
 }
 
-// enqueue has the optimizer look at st.
-func (d *domain) enqueue(st *site) {
-	d.queue[st] = true
-	d.session.kick()
+// passes is when a session's optimizer works.
+type passes struct {
+	s          *Session
+	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
 }
 
 // kick starts the optimizer after a while, if it does not wait already.
-func (s *Session) kick() {
-	if s.optimizing != nil || s.closed {
+func (ps *passes) kick() {
+	if ps.optimizing != nil || ps.s.closed {
 		return
 	}
-	s.optimizing = make(chan struct{})
-	time.AfterFunc(optimizeDelay, s.optimizeLater)
+	ps.optimizing = make(chan struct{})
+	time.AfterFunc(optimizeDelay, ps.optimizeLater)
 }
 
 // optimizeLater runs passes until the queues are empty.
-func (s *Session) optimizeLater() {
+func (ps *passes) optimizeLater() {
 	again := true
 	for again {
-		if s.do(func() error { again = s.pass(); return nil }) != nil {
+		if ps.s.do(func() error { again = ps.pass(); return nil }) != nil {
 			return // the session is closed
 		}
 	}
@@ -100,7 +98,7 @@ func (s *Session) optimizeLater() {
 func (s *Session) WaitForOptimizer(ctx context.Context) error {
 	for {
 		var busy chan struct{}
-		switch err := s.tracer.Do(func() { busy = s.optimizing }); {
+		switch err := s.tracer.Do(func() { busy = s.passes.optimizing }); {
 		case err != nil:
 			return ErrClosed
 		case busy == nil, s.tracer.Own():
@@ -124,14 +122,14 @@ func (s *Session) WaitForOptimizer(ctx context.Context) error {
 func (s *Session) SetOptimization(on bool) error {
 	return s.do(func() error {
 		s.opts.NoOptimize = !on
-		return s.whileMapped(func() error {
+		return s.registry.whileMapped(func() error {
 			var errs []error
 			for d := range s.domains {
 				if !on {
-					errs = append(errs, d.unlessEnding(d.unoptimizeAll()))
+					errs = append(errs, d.unlessEnding(d.optimizer.unoptimizeAll()))
 				}
 				for _, st := range d.sites {
-					d.consider(st)
+					d.optimizer.consider(st)
 				}
 			}
 			return errors.Join(errs...)
@@ -141,45 +139,45 @@ func (s *Session) SetOptimization(on bool) error {
 
 // pass works on one batch of each domain, and reports whether more is to be done. If not, it
 // is the last until the next kick.
-func (s *Session) pass() (again bool) {
+func (ps *passes) pass() (again bool) {
 	defer func() {
-		if !again && s.optimizing != nil {
-			close(s.optimizing)
-			s.optimizing = nil
+		if !again && ps.optimizing != nil {
+			close(ps.optimizing)
+			ps.optimizing = nil
 		}
 	}()
-	for d := range s.domains {
-		if len(d.queue) == 0 || d.released || d.busy {
+	for d := range ps.s.domains {
+		if len(d.optimizer.queue) == 0 || d.released || d.linker.busy {
 			continue
 		}
-		d.survey = nil
-		if err := d.unlessEnding(d.optimizeBatch()); err != nil && !s.dying() {
-			s.warn("optimizing probes: %v", err)
+		d.look.survey = nil
+		if err := d.unlessEnding(d.optimizer.optimizeBatch()); err != nil && !ps.s.dying() {
+			ps.s.warn("optimizing probes: %v", err)
 		}
-		d.survey = nil
-		again = again || len(d.queue) > 0
+		d.look.survey = nil
+		again = again || len(d.optimizer.queue) > 0
 	}
 	return again
 }
 
 // optimizeBatch takes a batch of sites off the queue: those that qualify get a detour, then
 // the code changes.
-func (d *domain) optimizeBatch() error {
+func (opt *optimizer) optimizeBatch() error {
 	var put, take []*site
-	for st := range d.queue {
+	for st := range opt.queue {
 		if len(put)+len(take) == batchSize {
 			break
 		}
-		delete(d.queue, st)
+		delete(opt.queue, st)
 		switch {
-		case d.sites[st.addr] != st:
+		case opt.d.sites[st.addr] != st:
 		case st.jump() != nil:
 			if !st.wanted() || st.jump().demoted() {
 				take = append(take, st)
 			}
 		case st.patch() == nil || !st.patch().Armed():
 		default:
-			if st.refusal = d.prepare(st); st.refusal == "" {
+			if st.refusal = opt.prepare(st); st.refusal == "" {
 				put = append(put, st)
 			} else {
 				st.showOptimized()
@@ -189,30 +187,30 @@ func (d *domain) optimizeBatch() error {
 	if len(put)+len(take) == 0 {
 		return nil
 	}
-	defer d.collectDetours()
-	return d.space.Freeze(func(frozen *ptrace.Frozen) error {
-		if len(d.rings) > 0 {
-			d.noteAll()
+	defer opt.d.detours.collect()
+	return opt.d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		if len(opt.d.recorder.rings) > 0 {
+			opt.d.recorder.noteAll()
 		}
-		return errors.Join(d.unoptimize(frozen, take), d.optimize(frozen, put))
+		return errors.Join(opt.unoptimize(frozen, take), opt.optimize(frozen, put))
 	})
 }
 
 // prepare makes st ready for a jump, or says why it gets none.
-func (d *domain) prepare(st *site) (refusal string) {
-	w, refusal := d.qualifies(st)
+func (opt *optimizer) prepare(st *site) (refusal string) {
+	w, refusal := opt.qualifies(st)
 	if refusal != "" {
 		return refusal
 	}
-	if !st.bare() && d.beset(st) {
+	if !st.bare() && opt.d.neighbours.besetSite(st) {
 		return besetRefusal
 	}
-	det, err := d.makeDetour(st, w)
+	det, err := opt.d.detours.make(st, w)
 	if err != nil {
 		return err.Error()
 	}
-	if inner := d.armedInside(det.region(), st); inner != nil {
-		d.discardDetour(det)
+	if inner := opt.armedInside(det.region(), st); inner != nil {
+		opt.d.detours.discard(det)
 		return fmt.Sprintf("another probe lies in the optimized region, at %s", inner.addr)
 	}
 	st.planJump(det)
@@ -220,28 +218,28 @@ func (d *domain) prepare(st *site) (refusal string) {
 }
 
 // optimize replaces breakpoints by jumps.
-func (d *domain) optimize(frozen *ptrace.Frozen, sites []*site) error {
-	sites = slices.DeleteFunc(slices.Clone(sites), d.changedSince)
+func (opt *optimizer) optimize(frozen *ptrace.Frozen, sites []*site) error {
+	sites = slices.DeleteFunc(slices.Clone(sites), opt.changedSince)
 	var errs []error
 	for _, st := range sites {
 		det := st.next()
-		d.remember(det)
-		d.noteTorn(det)
-		d.noteStrays(det)
-		d.guardDetour(det)
-		errs = append(errs, d.turn(det, true))
+		opt.remember(det)
+		opt.d.neighbours.noteTorn(det)
+		opt.d.neighbours.noteStrays(det)
+		opt.d.guard.guardDetour(det)
+		errs = append(errs, opt.d.detours.turn(det, true))
 	}
-	d.noteFaults(sites)
-	err := d.exchange(frozen, wantsOf(sites), sites)
+	opt.d.detours.noteFaults(sites)
+	err := opt.exchange(frozen, wantsOf(sites), sites)
 	for _, st := range sites {
-		if p, ok := d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next().jump)) {
-			d.jumping(st, p)
+		if p, ok := opt.d.text.Find(st.addr); ok && p.Range().Len() == uint64(len(st.next().jump)) {
+			opt.jumping(st, p)
 		} else {
-			d.giveUp(st, err)
+			opt.giveUp(st, err)
 		}
 	}
 	if err != nil {
-		errs = append(errs, err, d.rearm(sites))
+		errs = append(errs, err, opt.rearm(sites))
 	}
 	return errors.Join(errs...)
 }
@@ -255,24 +253,25 @@ func wantsOf(sites []*site) []patch.Want {
 	return wants
 }
 
-// jumping notes that st's jump, p, stands. If it was not written whole, nor could be taken back, it
-// may lead to the detour all the same.
-func (d *domain) jumping(st *site, p *patch.Patch) {
+// jumping notes that st's jump, p, stands. If it was not written whole and could not be
+// taken back, it may still lead to the detour.
+func (opt *optimizer) jumping(st *site, p *patch.Patch) {
 	st.written(p)
 	det := st.jump()
 	for _, h := range det.heads {
-		d.heads[h] = det
+		opt.d.detours.heads[h] = det
 	}
 	det.count.give(st.counted())
 }
 
-// unoptimize takes jumps back: sites that are wanted get their breakpoints, the others their
-// original code. A jump that can't be written over stays, and so does its detour.
-func (d *domain) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
+// unoptimize takes jumps back: sites that are wanted get their breakpoints, the others
+// their original code. A jump that can't be written over stays, and its detour stays,
+// too.
+func (opt *optimizer) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 	for _, st := range sites {
-		d.lateHeads(st.jump())
+		opt.d.detours.lateHeads(st.jump())
 	}
-	taken, err := d.takeAway(frozen, sites)
+	taken, err := opt.takeAway(frozen, sites)
 	sites = nil
 	for _, t := range taken {
 		st, det := t.site, t.jump
@@ -288,64 +287,64 @@ func (d *domain) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 			st.refusal, st.rejected = besetRefusal, true
 		}
 		if !t.changed { // else threads may still come to what is left of it
-			d.forgetHeads(det)
-			d.retireDetour(det)
+			opt.forgetHeads(det)
+			opt.d.detours.retire(det)
 		}
 		st.showOptimized()
 	}
-	if err = errors.Join(err, d.rearm(sites)); err != nil {
+	if err = errors.Join(err, opt.rearm(sites)); err != nil {
 		return fmt.Errorf("taking back jumps: %w", err)
 	}
 	for _, st := range sites {
-		if d.settleUnused(st); st.patch() == nil {
-			d.uncovered(st)
+		if opt.settleUnused(st); st.patch() == nil {
+			opt.uncovered(st)
 		}
 	}
 	return nil
 }
 
 // forgetHeads says that no byte of det's jump traps any more.
-func (d *domain) forgetHeads(det *detour) {
+func (opt *optimizer) forgetHeads(det *detour) {
 	for _, h := range det.heads {
-		delete(d.heads, h)
-		d.unguard(h)
+		delete(opt.d.detours.heads, h)
+		opt.d.guard.unguard(h)
 	}
 }
 
 // settleUnused ends a site whose probes have gone while it had a jump.
-func (d *domain) settleUnused(st *site) {
-	if len(st.probes) > 0 || st.wanted() || d.sites[st.addr] != st {
+func (opt *optimizer) settleUnused(st *site) {
+	if len(st.probes) > 0 || st.wanted() || opt.d.sites[st.addr] != st {
 		return
 	}
-	delete(d.sites, st.addr)
-	if err := d.region.Retire(st.slot.Addr); err != nil {
-		d.session.warn("retiring the slot of %s: %v", st.addr, err)
+	delete(opt.d.sites, st.addr)
+	if err := opt.d.region.Retire(st.slot.Addr); err != nil {
+		opt.d.session.warn("retiring the slot of %s: %v", st.addr, err)
 	}
 }
 
 // unoptimizeNow is unoptimize for whoever can't wait (the kernel's force).
-func (d *domain) unoptimizeNow(sites []*site) error {
+func (opt *optimizer) unoptimizeNow(sites []*site) error {
 	sites = slices.DeleteFunc(slices.Clone(sites), func(st *site) bool { return st.jump() == nil })
 	if len(sites) == 0 {
 		return nil
 	}
-	return d.space.Freeze(func(frozen *ptrace.Frozen) error { return d.unoptimize(frozen, sites) })
+	return opt.d.space.Freeze(func(frozen *ptrace.Frozen) error { return opt.unoptimize(frozen, sites) })
 }
 
-func (d *domain) unoptimizeAll() error {
+func (opt *optimizer) unoptimizeAll() error {
 	var sites []*site
-	for _, st := range d.sites {
+	for _, st := range opt.d.sites {
 		if st.jump() != nil {
 			sites = append(sites, st)
 		}
 	}
-	return d.unoptimizeNow(sites)
+	return opt.unoptimizeNow(sites)
 }
 
 // abandonJump forgets the jump to det of a site whose code is gone.
-func (d *domain) abandonJump(det *detour) {
+func (opt *optimizer) abandonJump(det *detour) {
 	for _, h := range det.heads {
-		delete(d.heads, h)
+		delete(opt.d.detours.heads, h)
 	}
-	d.retireDetour(det)
+	opt.d.detours.retire(det)
 }

@@ -32,14 +32,14 @@ func (p *pastJump) standing(now []byte) []byte {
 }
 
 // remember keeps what clean and vanished need to know of a jump after it has gone.
-func (d *domain) remember(det *detour) {
+func (opt *optimizer) remember(det *detour) {
 	for _, p := range det.Pieces {
-		d.past[p.Insn.Addr] = p.Insn.Bytes
+		opt.d.past[p.Insn.Addr] = p.Insn.Bytes
 	}
-	past := d.jumps[det.site.addr]
+	past := opt.jumps[det.site.addr]
 	if past == nil {
 		past = &pastJump{original: det.original}
-		d.jumps[det.site.addr] = past
+		opt.jumps[det.site.addr] = past
 	}
 	if !slices.ContainsFunc(past.replacements, func(r []byte) bool { return slices.Equal(r, det.jump) }) {
 		past.replacements = append(past.replacements, det.jump)
@@ -47,8 +47,8 @@ func (d *domain) remember(det *detour) {
 }
 
 // copiedJumps is what a forked child's copy of the memory has of jumps; tails are those that go last (domain.unblocks).
-func (d *domain) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
-	for at, past := range d.jumps {
+func (opt *optimizer) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
+	for at, past := range opt.jumps {
 		now := make([]byte, len(past.original))
 		if mem.ReadMemory(at, now) != nil {
 			continue // unmapped since
@@ -58,7 +58,7 @@ func (d *domain) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
 			continue
 		}
 		e := patch.Entry{At: at, Original: past.original, Replacement: r}
-		if d.unblocks(at) {
+		if opt.d.unblocks(at) {
 			tails = append(tails, e)
 		} else {
 			entries = append(entries, e)

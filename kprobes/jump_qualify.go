@@ -15,17 +15,17 @@ import (
 const maxRegion = 4 + 15
 
 // qualifies says what a detour of st would do, or why st has a breakpoint.
-func (d *domain) qualifies(st *site) (w work, refusal string) {
+func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 	switch {
-	case st.mask != nil && st.bare() && host.Detours != nil && !d.private && !st.rejected:
+	case st.mask != nil && st.bare() && host.Detours != nil && !opt.d.memory.private && !st.rejected:
 		return work{unblocks: true}, ""
-	case d.session.opts.NoOptimize:
+	case opt.d.session.opts.NoOptimize:
 		return work{}, "optimization is turned off"
-	case d.session.opts.NoBoost:
+	case opt.d.session.opts.NoBoost:
 		return work{}, "boosting is turned off"
 	case host.Detours == nil:
 		return work{}, "this architecture has no optimized probes"
-	case d.private:
+	case opt.d.memory.private:
 		return work{}, "the process can't map memory for a detour"
 	case st.linker:
 		return work{}, "the dynamic linker is watched there"
@@ -41,7 +41,7 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 			return work{}, refusal
 		case kp.ret == nil && kp.PreHandler != nil && !kp.decides():
 			calls = "the handler runs in the tracer"
-		case kp.Program != nil && kp.Program.ReadsMemory() && d.space.MayNotAnswer():
+		case kp.Program != nil && kp.Program.ReadsMemory() && opt.d.space.MayNotAnswer():
 			calls = "the program reads memory, and a file is mapped whose file system may not answer, so the tracer reads"
 		case kp.ret == nil && kp.Program != nil && w.program != nil:
 			calls = "the programs of several probes run there, in the tracer"
@@ -62,7 +62,7 @@ func (d *domain) qualifies(st *site) (w work, refusal string) {
 		calls = "a program decides there, and calls are followed"
 	}
 	if calls != "" {
-		return d.qualifiesToCall(st, calls)
+		return opt.qualifiesToCall(st, calls)
 	}
 	w.unblocks = st.mask != nil
 	w.counts = w.follows == nil && !w.returns || slices.ContainsFunc(st.probes, func(kp *Kprobe) bool { return kp.enabled() && kp.ret == nil })
@@ -84,9 +84,9 @@ func (st *site) tracedReturns() string {
 }
 
 // qualifiesToCall is qualifies for a site whose hits the tracer deals with.
-func (d *domain) qualifiesToCall(st *site, why string) (w work, refusal string) {
+func (opt *optimizer) qualifiesToCall(st *site, why string) (w work, refusal string) {
 	switch {
-	case d.guard.none:
+	case opt.d.guard.none:
 		return work{}, why + ", and the program uses SIGTRAP itself"
 	case hostUpcalls == nil:
 		return work{}, why + ", which can't be called on this processor"
@@ -120,7 +120,7 @@ func (kp *Kprobe) needsTracer() string {
 
 // counted is the probes whose hits the target counts.
 func (st *site) counted() (owners []*Kprobe) {
-	if st.domain.session.disarmed {
+	if st.domain.session.registry.disarmed {
 		return nil
 	}
 	for _, kp := range st.probes {
@@ -132,44 +132,44 @@ func (st *site) counted() (owners []*Kprobe) {
 }
 
 // consider queues st if it has a breakpoint and might have a jump, or the other way round.
-func (d *domain) consider(st *site) {
-	_, refusal := d.qualifies(st)
+func (opt *optimizer) consider(st *site) {
+	_, refusal := opt.qualifies(st)
 	switch {
 	case st.jump() != nil:
 		if !st.wanted() || refusal != "" {
-			d.enqueue(st)
+			opt.enqueue(st)
 		}
 	case refusal != "" || !st.armed():
 		st.refusal = refusal
-		delete(d.queue, st)
+		delete(opt.queue, st)
 		st.showOptimized()
 	default:
-		d.enqueue(st)
+		opt.enqueue(st)
 		st.showOptimized()
 	}
 }
 
 // refreshJump makes a site that has a jump agree with its probes. done is false if it must
 // have a breakpoint instead, which it has afterwards.
-func (d *domain) refreshJump(st *site) (done bool, err error) {
+func (opt *optimizer) refreshJump(st *site) (done bool, err error) {
 	det := st.jump()
 	if st.wanted() {
-		if w, refusal := d.qualifies(st); refusal != "" || w != det.work {
-			return false, d.unoptimizeNow([]*site{st})
+		if w, refusal := opt.qualifies(st); refusal != "" || w != det.work {
+			return false, opt.unoptimizeNow([]*site{st})
 		}
 	}
 	det.count.give(st.counted())
 	st.showOptimized()
 	if !st.wanted() {
-		d.enqueue(st)
+		opt.enqueue(st)
 	}
-	return true, d.turn(det, st.wanted())
+	return true, opt.d.detours.turn(det, st.wanted())
 }
 
 // armedInside is a site with probes that are enabled in the region of another, nil if there is none.
-func (d *domain) armedInside(region arch.Range, of *site) *site {
+func (opt *optimizer) armedInside(region arch.Range, of *site) *site {
 	for a := region.Start; a < region.End; a++ {
-		if st := d.sites[a]; st != nil && st != of && (st.jump() != nil || st.armed() || st.next() != nil) {
+		if st := opt.d.sites[a]; st != nil && st != of && (st.jump() != nil || st.armed() || st.next() != nil) {
 			return st
 		}
 	}
@@ -178,10 +178,10 @@ func (d *domain) armedInside(region arch.Range, of *site) *site {
 
 // covering lists the sites whose jumps or detours have instructions that sites hide a
 // breakpoint in: they must have a breakpoint themselves first (E21).
-func (d *domain) covering(sites []*site) (outer []*site) {
+func (opt *optimizer) covering(sites []*site) (outer []*site) {
 	for _, st := range sites {
 		for n := range arch.Addr(maxRegion) {
-			o := d.sites[st.addr-n-1]
+			o := opt.d.sites[st.addr-n-1]
 			if o != nil && o.jump() != nil && o.jump().region().Contains(st.addr) && !slices.Contains(outer, o) {
 				outer = append(outer, o)
 			}
@@ -192,10 +192,10 @@ func (d *domain) covering(sites []*site) (outer []*site) {
 
 // uncovered has sites considered again that were kept from a jump by one of those that are
 // armed no more (E21).
-func (d *domain) uncovered(st *site) {
+func (opt *optimizer) uncovered(st *site) {
 	for n := range arch.Addr(maxRegion) {
-		if o := d.sites[st.addr-n-1]; o != nil && o.jump() == nil && o.armed() {
-			d.consider(o)
+		if o := opt.d.sites[st.addr-n-1]; o != nil && o.jump() == nil && o.armed() {
+			opt.consider(o)
 		}
 	}
 }

@@ -22,16 +22,16 @@ func (det *detour) demoted() bool { return det.headHits >= demotion || det.stops
 
 // inDetour deals with a breakpoint of a detour's or of a jump's, at at. ok is false if it is
 // none.
-func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch.Regs) (ok bool) {
-	if det := d.heads[at]; det != nil {
-		return d.fromHead(det, at, regs)
+func (hs *hits) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch.Regs) (ok bool) {
+	if det := d.detours.heads[at]; det != nil {
+		return d.detours.fromHead(det, at, regs)
 	}
-	det := d.detourAt(at)
+	det := d.detours.holding(at)
 	if det == nil {
 		return false
 	}
 	if at == det.Trap {
-		s.hitInDetour(th, d, det, regs)
+		hs.hitInDetour(th, d, det, regs)
 		return true
 	}
 	stop, ok := det.StopAt(at)
@@ -39,82 +39,82 @@ func (s *Session) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch
 	case !ok || stop.Why.Faults():
 		return false
 	case stop.Why == arch.StopAsked:
-		s.askedByTail(th, d, det, regs)
+		hs.askedByTail(th, d, det, regs)
 	case det.upcall != nil:
-		s.upcallTrap(th, d, det, stop, regs)
+		hs.upcallTrap(th, d, det, stop, regs)
 	case stop.Why == arch.StopChosen, stop.Why == arch.StopNoRoom && det.decides():
-		s.chosenHit(th, d, det, stop.Why, regs)
+		hs.chosenHit(th, d, det, stop.Why, regs)
 	case stop.Why == arch.StopNoRoom:
-		s.interpretHere(th, d, det, regs)
+		hs.interpretHere(th, d, det, regs)
 	default:
-		if ts := s.stateOf(th, d); ts.leaving != nil {
-			s.leave(th, ts, regs, det.site.addr) // it comes again behind the signal that waits
+		if ts := hs.stateOf(th, d); ts.leaving != nil {
+			hs.leave(th, ts, regs, det.site.addr) // it comes again behind the signal that waits
 		} else {
-			s.hitInDetour(th, d, det, regs)
+			hs.hitInDetour(th, d, det, regs)
 		}
 	}
 	return true
 }
 
 // askedByTail deals with a thread at a breakpoint of det's tail.
-func (s *Session) askedByTail(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+func (hs *hits) askedByTail(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	switch call := det.site.mask; {
 	case call == nil: // the tail is on its way out
 		regs.SetIP(det.End)
 	case call.Number == unix.SYS_RT_SIGPROCMASK:
-		d.maskCall(det, regs)
+		d.masks.maskCall(det, regs)
 	default:
-		s.actionCall(th, d, det, regs)
+		hs.actionCall(th, d, det, regs)
 	}
 }
 
 // interpretHere runs a program for which the thread's stack has no room.
-func (s *Session) interpretHere(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
-	ts, kp := s.stateOf(th, d), det.record.kp
+func (hs *hits) interpretHere(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+	ts, kp := hs.stateOf(th, d), det.record.kp
 	regs.SetTrapped(det.site.addr)
 	if ts.regs.Regs = regs; kp.session != nil && kp.enabled() {
-		s.interpret(ts, kp, &ts.regs)
+		hs.s.records.interpret(ts, kp, &ts.regs)
 	}
 	det.countOne() // what counts comes behind the program
 	regs.SetIP(det.Start())
 }
 
 // fromHead sends a thread that came to the head of a displaced instruction to its copy.
-func (d *domain) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
+func (ds *detours) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
 	to, ok := det.CopyOf(at)
 	if !ok {
 		return false
 	}
 	regs.SetIP(to)
 	if det.headHits++; det.headHits == demotion {
-		d.enqueue(det.site)
+		ds.d.optimizer.enqueue(det.site)
 	}
-	if d.changedJump(det) {
-		d.session.lookNow()
+	if ds.d.neighbours.changedJump(det) {
+		ds.d.session.beside.now()
 	}
 	return true
 }
 
 // signalInDetour is hooks.Signal for a thread in det. The program must not see an address
 // there.
-func (s *Session) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
+func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
 	if det.upcall != nil && det.Body.Contains(regs.IP()) {
-		if delivery, done := s.signalInUpcall(th, d, det, info, regs); done {
+		if delivery, done := hs.signalInUpcall(th, d, det, info, regs); done {
 			return delivery
 		}
 	}
 	ip := regs.IP()
 	if info.Synchronous() {
-		return s.raisedInDetour(th, d, det, info, regs)
+		return hs.raisedInDetour(th, d, det, info, regs)
 	}
 	if det.atEntry(ip) {
-		s.leave(th, s.stateOf(th, d), regs, det.site.addr)
+		hs.leave(th, hs.stateOf(th, d), regs, det.site.addr)
 		return ptrace.Deliver
 	}
-	if s.leaveCopy(th, d, det, regs) {
+	if hs.leaveCopy(th, d, det, regs) {
 		return ptrace.Deliver
 	}
-	if ts := s.stateOf(th, d); det.Body.Contains(ip) {
+	if ts := hs.stateOf(th, d); det.Body.Contains(ip) {
 		th.SingleStep()
 		ts.leaving = det
 	}
@@ -124,37 +124,37 @@ func (s *Session) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info
 // leaveCopy takes a thread that is at or in a copy to the same place in the original code. In
 // front of the first copy, which a hit has brought it to, it executes that before; then it is
 // not out yet, and comes back later.
-func (s *Session) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) (out bool) {
+func (hs *hits) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) (out bool) {
 	orig, pop, ok := det.Original(regs.IP())
 	if !ok {
 		return false
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
 	if orig == det.site.addr && (pop != 0 || regs.IP() == det.Start()) { // else it comes again, by a branch
-		return s.passFirst(th, d, det.site, regs)
+		return hs.passFirst(th, d, det.site, regs)
 	}
-	s.leave(th, s.stateOf(th, d), regs, orig)
+	hs.leave(th, hs.stateOf(th, d), regs, orig)
 	return true
 }
 
 // passFirst has a thread in front of the first copy, or whose hit of st goes on, execute that instruction in
 // the site's slot: at the site it would be hit once more.
-func (s *Session) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) (out bool) {
-	ts := s.stateOf(th, d)
+func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) (out bool) {
+	ts := hs.stateOf(th, d)
 	if !st.armed() || d.sites[st.addr] != st {
 		ts.site = nil
-		s.leave(th, ts, regs, st.addr) // the probe has gone: nothing is hit there
+		hs.leave(th, ts, regs, st.addr) // the probe has gone: nothing is hit there
 		return true
 	}
-	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && s.emulated(ts, st, regs) {
-		s.post(ts, st)
+	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && hs.emulated(ts, st, regs) {
+		hs.post(ts, st)
 		ts.site = nil
-		s.leave(th, ts, regs, regs.IP())
+		hs.leave(th, ts, regs, regs.IP())
 		return true
 	}
 	ts.leaving = nil
 	if st.plan.Method == arch.Emulated || st.plan.Leaves {
-		s.trace(th, ts, st, regs)
+		hs.trace(th, ts, st, regs)
 	} else {
 		th.RunFree()
 		regs.SetIP(st.slot.Step)
@@ -164,7 +164,7 @@ func (s *Session) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Re
 }
 
 // leave ends what the tracer does with a thread in a detour.
-func (s *Session) leave(th *ptrace.Thread, ts *threadState, regs arch.Regs, to arch.Addr) {
+func (hs *hits) leave(th *ptrace.Thread, ts *threadState, regs arch.Regs, to arch.Addr) {
 	ts.leaving = nil
 	regs.SetIP(to)
 	th.RunFree()
@@ -174,7 +174,7 @@ func (s *Session) leave(th *ptrace.Thread, ts *threadState, regs arch.Regs, to a
 }
 
 // steppedInDetour goes on with a thread that is to leave a detour for a signal that waits.
-func (s *Session) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) {
+func (hs *hits) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) {
 	det := ts.leaving
 	regs, err := th.Regs()
 	if err != nil {
@@ -183,24 +183,24 @@ func (s *Session) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState)
 	th.MovedOut()
 	switch ip := regs.IP(); {
 	case !det.Range().Contains(ip):
-		s.leave(th, ts, regs, ip)
+		hs.leave(th, ts, regs, ip)
 	case det.Body.Contains(ip):
 		th.SingleStep()
 	default:
-		s.leaveCopy(th, d, det, regs)
+		hs.leaveCopy(th, d, det, regs)
 	}
 }
 
 // raisedInDetour deals with what an instruction of a detour has raised: a body has foreseen
 // it, or a copy did what its original would have done, there.
-func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
+func (hs *hits) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
 	ip := regs.IP()
 	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
 	if !steps && det.foreseen(regs) {
 		th.UndoFault()
 		return ptrace.Drop
 	}
-	if steps && s.stateOf(th, d).stepsIn(det, ip) {
+	if steps && hs.stateOf(th, d).stepsIn(det, ip) {
 		return ptrace.Drop // the jump and the body are none of its instructions
 	}
 	orig, pop, ok := det.Original(ip)
@@ -211,45 +211,45 @@ func (s *Session) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info
 		return ptrace.Drop // one of its instructions is half done
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
-	s.leave(th, s.stateOf(th, d), regs, orig)
-	s.translate(th, ip, orig)
+	hs.leave(th, hs.stateOf(th, d), regs, orig)
+	hs.translate(th, ip, orig)
 	return ptrace.Deliver
 }
 
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have
 // foreseen, and for bytes of their jumps that are no instructions.
-func (d *domain) noteFaults(sites []*site) {
+func (ds *detours) noteFaults(sites []*site) {
 	raises := slices.ContainsFunc(sites, func(st *site) bool {
 		return slices.ContainsFunc(st.next().Stops, func(s arch.Stop) bool { return s.Why.Faults() }) || st.next().raisesIllegal()
 	})
-	if !raises && len(d.heads) == 0 {
+	if !raises && len(ds.heads) == 0 {
 		return
 	}
-	for _, p := range d.space.Processes() {
+	for _, p := range ds.d.space.Processes() {
 		err := p.NoteFaultActions(raises)
 		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
-			d.session.warn("the actions for faults can't be read: %v", d.unlessEnding(err))
+			ds.d.session.warn("the actions for faults can't be read: %v", ds.d.unlessEnding(err))
 		}
 	}
 }
 
 // lateHeads finds the threads that have come to a trapping head which raises another signal
 // than a breakpoint's, and that the jump is taken away from before this is dealt with.
-func (d *domain) lateHeads(det *detour) {
-	for _, th := range d.space.Threads() {
+func (ds *detours) lateHeads(det *detour) {
+	for _, th := range ds.d.space.Threads() {
 		if !th.Stopped() {
 			continue
 		}
-		if regs, err := th.Regs(); err == nil && d.heads[regs.IP()] == det && d.raisedByJump(th, regs) {
-			d.session.stateOf(th, d).late = regs.IP()
+		if regs, err := th.Regs(); err == nil && ds.heads[regs.IP()] == det && ds.raisedByJump(th, regs) {
+			ds.d.session.hits.stateOf(th, ds.d).late = regs.IP()
 		}
 	}
 }
 
 // raisedByJump tells of a stopped thread that a byte of a jump has raised the signal that it
 // stopped for.
-func (d *domain) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
-	if th.Stop().Reason != ptrace.Signal || d.heads[regs.IP()] == nil {
+func (ds *detours) raisedByJump(th *ptrace.Thread, regs arch.Regs) bool {
+	if th.Stop().Reason != ptrace.Signal || ds.heads[regs.IP()] == nil {
 		return false
 	}
 	info, err := th.Siginfo()
@@ -269,15 +269,15 @@ func raisedByByte(info *ptrace.Siginfo) bool {
 }
 
 // signalAtHead is hooks.Signal for a thread that a jump's bytes may have raised a signal to.
-func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginfo, regs arch.Regs) (ours bool) {
+func (hs *hits) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginfo, regs arch.Regs) (ours bool) {
 	if !raisedByByte(info) {
 		return false
 	}
-	if det := d.heads[regs.IP()]; det != nil {
+	if det := d.detours.heads[regs.IP()]; det != nil {
 		th.UndoFault()
-		return d.fromHead(det, regs.IP(), regs)
+		return d.detours.fromHead(det, regs.IP(), regs)
 	}
-	ts := s.stateOf(th, d)
+	ts := hs.stateOf(th, d)
 	late := ts.late != 0 && ts.late == regs.IP()
 	if ts.late = 0; late {
 		th.UndoFault()
@@ -287,15 +287,15 @@ func (s *Session) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginf
 
 // moveOutOfDetour takes a stopped thread out of det, to go on in the original code. While it is
 // in the body it is run to its end.
-func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
-	ts := d.session.stateOf(th, d)
+func (ds *detours) moveOutOfDetour(th *ptrace.Thread, det *detour) {
+	ts := ds.d.session.hits.stateOf(th, ds.d)
 	ts.leaving = nil
 	if regs, err := th.Regs(); err == nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
-		if d.leaveUpcall(det, regs); th.Stop().Reason == ptrace.Breakpoint {
+		if ds.d.upcalls.leaveUpcall(det, regs); th.Stop().Reason == ptrace.Breakpoint {
 			th.DropSignal()
 		}
 	}
-	left, last, moves := d.stepped(), arch.Addr(0), true
+	left, last, moves := ds.d.stepped(), arch.Addr(0), true
 	for {
 		regs, err := th.Regs()
 		if err != nil {
@@ -314,19 +314,19 @@ func (d *domain) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 			orig, ok = ip, true
 		}
 		if ok {
-			d.moveTo(th, regs, orig, pop)
+			ds.moveTo(th, regs, orig, pop)
 			return
 		}
-		last, moves = ip, left.Step(d.space, th, ip)
+		last, moves = ip, left.Step(ds.d.space, th, ip)
 	}
-	d.session.warn("thread %d does not come out of the detour of %s", th.TID, det.site.addr)
+	ds.d.session.warn("thread %d does not come out of the detour of %s", th.TID, det.site.addr)
 }
 
 // moveTo puts a stopped thread to where it would be in the original code.
-func (d *domain) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop int) {
+func (ds *detours) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop int) {
 	switch th.Stop().Reason {
 	case ptrace.Signal, ptrace.Breakpoint:
-		d.session.translate(th, regs.IP(), orig)
+		ds.d.session.hits.translate(th, regs.IP(), orig)
 	default:
 		th.MovedOut()
 	}

@@ -78,7 +78,7 @@ func unwatched(t *testing.T, prog *testprog.Prog, functions ...string) (*Session
 		t.Fatal(err)
 	}
 	_ = s.do(func() error {
-		s.beside = true // as if it would look soon: it does not begin to
+		s.beside.on = true // as if it would look soon: it does not begin to
 		return nil
 	})
 	kps := make([]*Kprobe, len(functions))

@@ -20,6 +20,7 @@ import (
 
 // answering is what a session knows of upcalls.
 type answering struct {
+	s       *Session
 	boards  []*board
 	inBox   []*threadState // whose handlers run, the last one's now
 	looking bool
@@ -28,6 +29,7 @@ type answering struct {
 
 // upcalls is what a domain does.
 type upcalls struct {
+	d       *domain
 	boards  []*board
 	callers callers
 }
@@ -36,16 +38,16 @@ type upcalls struct {
 type polling struct{ *Session }
 
 func (s polling) Look(on bool) {
-	s.looking = on
-	for _, b := range s.boards {
+	s.answering.looking = on
+	for _, b := range s.answering.boards {
 		b.SetLooking(on)
 	}
 }
 
 func (s polling) Poll() bool {
-	for _, b := range s.boards {
+	for _, b := range s.answering.boards {
 		if box := b.Poll(); box != nil {
-			s.upcall(b.domain, box)
+			s.answering.upcall(b.domain, box)
 			return true
 		}
 	}
@@ -53,35 +55,35 @@ func (s polling) Poll() bool {
 }
 
 // upcall answers a mailbox.
-func (s *Session) upcall(d *domain, box arch.Mailbox) {
+func (an *answering) upcall(d *domain, box arch.Mailbox) {
 	regs := box.Regs()
 	st := d.siteAt(regs.Trapped())
-	th := d.callerOf(box.Thread())
+	th := d.upcalls.callerOf(box.Thread())
 	if th == nil || st == nil || st.jump() == nil || regs.TrapFlag() {
 		box.Decline()
 		return
 	}
-	ts := s.stateOf(th, d)
-	s.hits++
-	s.inBox = append(s.inBox, ts)
-	ts.regs.Regs, ts.site, ts.hit, ts.box, ts.detour = regs, st, s.hits, box, st.jump()
+	ts := an.s.hits.stateOf(th, d)
+	an.s.hits.count++
+	an.inBox = append(an.inBox, ts)
+	ts.regs.Regs, ts.site, ts.hit, ts.box, ts.detour = regs, st, an.s.hits.count, box, st.jump()
 	ts.noted = st.jump().work.notes != arch.NoWord
-	s.answers.Add(1)
-	diverted := !ts.resumed(th, st, regs) && s.newHit(ts, d, st)
+	an.answers.Add(1)
+	diverted := !ts.resumed(th, st, regs) && an.s.hits.newHit(ts, d, st)
 	switch {
 	case ts.box == nil:
-		s.afterStop(th, ts, d, diverted)
+		an.s.hits.afterStop(th, ts, d, diverted)
 	case diverted:
 		box.Call()
 	default:
 		box.Answer()
 	}
 	ts.box, ts.detour, ts.site = nil, nil, nil
-	s.inBox = s.inBox[:len(s.inBox)-1]
+	an.inBox = an.inBox[:len(an.inBox)-1]
 }
 
 // afterStop ends a hit whose thread was stopped on the way.
-func (s *Session) afterStop(th *ptrace.Thread, ts *threadState, d *domain, diverted bool) {
+func (hs *hits) afterStop(th *ptrace.Thread, ts *threadState, d *domain, diverted bool) {
 	if d.released || ts.over {
 		return
 	}
@@ -104,7 +106,7 @@ func (r *Regs) stopped() error {
 	}
 	if det.stops < demotion {
 		if det.stops++; det.stops == demotion {
-			r.domain.enqueue(det.site)
+			r.domain.optimizer.enqueue(det.site)
 		}
 	}
 	return nil
@@ -112,10 +114,7 @@ func (r *Regs) stopped() error {
 
 // spinning is the state of the handler's thread if that has not stopped, else nil.
 func (r *Regs) spinning() *threadState {
-	ts, _ := r.thread.Local.(*threadState)
-	for ts != nil && &ts.regs != r {
-		ts = ts.outer
-	}
+	ts := r.state()
 	if ts == nil || ts.box == nil {
 		return nil
 	}
@@ -144,9 +143,9 @@ func (ts *threadState) outOfBox(th *ptrace.Thread) error {
 }
 
 // upcallTrap deals with a breakpoint of det's body.
-func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arch.Stop, regs arch.Regs) {
+func (hs *hits) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arch.Stop, regs arch.Regs) {
 	if stop.Why == arch.StopWaiting {
-		ip, taken := d.leaveUpcall(det, regs)
+		ip, taken := d.upcalls.leaveUpcall(det, regs)
 		if taken {
 			regs.SetIP(stop.At) // its handlers run, above us: it comes back until they are done
 		}
@@ -154,41 +153,41 @@ func (s *Session) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arc
 			return
 		}
 	}
-	d.learn(th, regs)
-	s.tracer.WouldPoll(th)
-	s.hitInDetour(th, d, det, regs)
+	d.upcalls.learn(th, regs)
+	hs.s.tracer.WouldPoll(th)
+	hs.hitInDetour(th, d, det, regs)
 }
 
 // signalInUpcall is signalInDetour for a thread in the body of det. What the body itself has
 // raised is that the thread's stack has no room for it: it is hit without. done is false if the
 // thread is where signalInDetour knows what to do.
-func (s *Session) signalInUpcall(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) (delivery ptrace.Delivery, done bool) {
-	ip, _ := d.leaveUpcall(det, regs)
+func (hs *hits) signalInUpcall(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) (delivery ptrace.Delivery, done bool) {
+	ip, _ := d.upcalls.leaveUpcall(det, regs)
 	switch {
 	case !det.Range().Contains(ip):
-		s.leave(th, s.stateOf(th, d), regs, ip)
+		hs.leave(th, hs.stateOf(th, d), regs, ip)
 		return ptrace.Deliver, true
 	case info.Synchronous() && ip == det.Addr:
-		s.hitInDetour(th, d, det, regs)
+		hs.hitInDetour(th, d, det, regs)
 		return ptrace.Drop, true
 	}
 	return 0, false
 }
 
 // hitInDetour is hit for a thread whose registers are as at the site.
-func (s *Session) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+func (hs *hits) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
 	st := det.site
-	ts := s.stateOf(th, d)
+	ts := hs.stateOf(th, d)
 	ts.entering = nil // its next trap is behind an instruction of its own
 	if d.sites[st.addr] != st {
 		if regs.SetIP(det.Start()); ts.leaving != nil {
-			s.leaveCopy(th, d, det, regs)
+			hs.leaveCopy(th, d, det, regs)
 		}
 		return
 	}
 	regs.SetTrapped(st.addr)
 	ts.detour = det
-	s.hit(th, d, st, regs)
+	hs.hit(th, d, st, regs)
 	ts.detour = nil
 }
 
@@ -209,11 +208,11 @@ func (m notedMemory) ReadMemory(at arch.Addr, p []byte) error {
 // leaveUpcall takes a stopped thread out of det's body, in which it may make an upcall. It is
 // then, by its registers, at det's entry, if no handler has run; else where the handlers sent it, usually at
 // the first copy. It stays where it is if its handlers still run.
-func (d *domain) leaveUpcall(det *detour, regs arch.Regs) (ip arch.Addr, taken bool) {
-	end, _, err := det.upcall.Unwind(det.Body.Start, regs, d.space)
+func (u *upcalls) leaveUpcall(det *detour, regs arch.Regs) (ip arch.Addr, taken bool) {
+	end, _, err := det.upcall.Unwind(det.Body.Start, regs, u.d.space)
 	switch {
 	case err != nil:
-		d.session.warn("taking a thread out of the detour of %s: %v", det.site.addr, err)
+		u.d.session.warn("taking a thread out of the detour of %s: %v", det.site.addr, err)
 		return 0, false
 	case end == arch.UpcallTaken:
 		return 0, true
@@ -226,8 +225,8 @@ func (d *domain) leaveUpcall(det *detour, regs arch.Regs) (ip arch.Addr, taken b
 }
 
 // knownUpcall tells whether a breakpoint of an upcall stands at at.
-func (d *domain) knownUpcall(at arch.Addr) bool {
-	det := d.detourAt(at)
+func (u *upcalls) knownUpcall(at arch.Addr) bool {
+	det := u.d.detours.holding(at)
 	return det != nil && det.upcall != nil && det.Body.Contains(at)
 }
 
@@ -237,8 +236,8 @@ type upcaller struct {
 	board *board
 }
 
-func (d *domain) newUpcaller(st *site, w work, redZone bool) (*upcaller, error) {
-	b, err := d.boardNear(st.addr)
+func (u *upcalls) newUpcaller(st *site, w work, redZone bool) (*upcaller, error) {
+	b, err := u.boardNear(st.addr)
 	if err != nil {
 		return nil, fmt.Errorf("mailboxes: %w", err)
 	}

@@ -53,25 +53,25 @@ var threadPointerReadable = sync.OnceValue(func() bool {
 })
 
 // boardNear returns mailboxes for a detour of code at at.
-func (d *domain) boardNear(at arch.Addr) (*board, error) {
-	for _, b := range d.boards {
+func (u *upcalls) boardNear(at arch.Addr) (*board, error) {
+	for _, b := range u.boards {
 		if serves(b.where, at, boardReach) {
 			return b, nil
 		}
 	}
 	size := hostUpcalls.UpcallSize(boxesOnBoard)
-	where, mem, err := d.region.Cells(at, size+boardAlign)
+	where, mem, err := u.d.region.Cells(at, size+boardAlign)
 	if err != nil {
 		return nil, err
 	}
 	skip := -where & (boardAlign - 1)
-	b := &board{domain: d, where: arch.Range{Start: where + skip, End: where + skip + arch.Addr(size)}}
+	b := &board{domain: u.d, where: arch.Range{Start: where + skip, End: where + skip + arch.Addr(size)}}
 	b.Mailboxes = hostUpcalls.Mailboxes(mem[skip:], b.where.Start, boxesOnBoard)
 	b.SetPatience(patience)
-	b.SetLooking(d.session.looking)
-	d.boards = append(d.boards, b)
-	s := d.session
-	if s.boards = append(s.boards, b); len(s.boards) == 1 {
+	b.SetLooking(u.d.session.answering.looking)
+	u.boards = append(u.boards, b)
+	s := u.d.session
+	if s.answering.boards = append(s.answering.boards, b); len(s.answering.boards) == 1 {
 		s.tracer.SetPoller(polling{s})
 	}
 	return b, nil
@@ -86,24 +86,24 @@ func serves(data arch.Range, at, near arch.Addr) bool {
 
 // endBoards forgets the mailboxes before their memory goes. Handlers that still run for one
 // keep a copy of the registers.
-func (d *domain) endBoards() {
-	s := d.session
-	for _, ts := range s.inBox {
-		if ts.regs.domain == d && ts.box != nil {
+func (u *upcalls) endBoards() {
+	s := u.d.session
+	for _, ts := range s.answering.inBox {
+		if ts.regs.domain == u.d && ts.box != nil {
 			ts.regs.Regs, ts.box, ts.over = ts.regs.Regs.Clone(), nil, true
 		}
 	}
-	s.boards = slices.DeleteFunc(s.boards, func(b *board) bool { return b.domain == d })
-	if d.boards = nil; len(s.boards) == 0 {
+	s.answering.boards = slices.DeleteFunc(s.answering.boards, func(b *board) bool { return b.domain == u.d })
+	if u.boards = nil; len(s.answering.boards) == 0 {
 		s.tracer.SetPoller(nil)
 	}
 }
 
 // callerOf is the thread whose thread pointer is base, if that is sure. A vfork child has its
 // parent's.
-func (d *domain) callerOf(base arch.Addr) *ptrace.Thread {
-	th := d.callers[base]
-	if th == nil || th.Stopped() || !th.RunsUserCode() || d.space.Shared() {
+func (u *upcalls) callerOf(base arch.Addr) *ptrace.Thread {
+	th := u.callers[base]
+	if th == nil || th.Stopped() || !th.RunsUserCode() || u.d.space.Shared() {
 		return nil
 	}
 	return th
@@ -111,36 +111,36 @@ func (d *domain) callerOf(base arch.Addr) *ptrace.Thread {
 
 // learn notes the thread pointer of a thread that has trapped where it might have made an
 // upcall.
-func (d *domain) learn(th *ptrace.Thread, regs arch.Regs) {
+func (u *upcalls) learn(th *ptrace.Thread, regs arch.Regs) {
 	base := regs.ThreadPointer()
-	if base == 0 || d.space.Shared() {
+	if base == 0 || u.d.space.Shared() {
 		return
 	}
-	if known, ok := d.callers[base]; ok && known != th {
+	if known, ok := u.callers[base]; ok && known != th {
 		th = nil
 	}
-	if d.callers == nil {
-		d.callers = callers{}
+	if u.callers == nil {
+		u.callers = callers{}
 	}
-	d.callers[base] = th
+	u.callers[base] = th
 }
 
 // unlearn forgets a thread that ends. If it ends in an upcall, its mailbox is free.
-func (d *domain) unlearn(th *ptrace.Thread) {
-	for base, known := range d.callers {
+func (u *upcalls) unlearn(th *ptrace.Thread) {
+	for base, known := range u.callers {
 		if known == th {
-			delete(d.callers, base)
+			delete(u.callers, base)
 		}
 	}
-	if len(d.boards) == 0 || !th.Stopped() {
+	if len(u.boards) == 0 || !th.Stopped() {
 		return
 	}
 	regs, err := th.Regs()
 	if err != nil {
 		return
 	}
-	if det := d.detourAt(regs.IP()); det != nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
+	if det := u.d.detours.holding(regs.IP()); det != nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
 		gone := regs.Clone()
-		_, _ = d.leaveUpcall(det, gone)
+		_, _ = u.leaveUpcall(det, gone)
 	}
 }

@@ -26,7 +26,7 @@ func TestCodeThatIsBeingUnloaded(t *testing.T) {
 			prog.Do("yank 0", "did")
 			prog.Do("occupy 0", "did")
 			_ = s.do(func() error {
-				s.mainDomain().busy = true
+				s.mainDomain().linker.busy = true
 				return nil
 			})
 			switch how {

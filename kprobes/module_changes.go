@@ -23,63 +23,64 @@ import (
 //
 // Code that a program maps and unmaps without the dynamic linker is not followed.
 
-// update finds out which modules have come and gone, and has the probes follow. Those that come
-// while the dynamic linker is busy are not complete, and no place for probes that wait.
-func (d *domain) update() {
-	d.updating = true
-	defer func() { d.updating, d.survey = false, nil }()
-	d.part()
-	if err := d.symbols().Refresh(); err != nil {
+// update finds out which modules have come and gone, and adapts the probes. Those that
+// come while the dynamic linker is busy are not complete, and no place for probes that
+// wait.
+func (lk *linker) update() {
+	lk.updating = true
+	defer func() { lk.updating, lk.d.look.survey = false, nil }()
+	lk.part()
+	if err := lk.symbols().Refresh(); err != nil {
 		gone := errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) // the process: its end is about to be reported
-		if !gone && d.unlessEnding(err) != nil {
-			d.session.warn("finding out what the process has loaded: %v", err)
+		if !gone && lk.d.unlessEnding(err) != nil {
+			lk.d.session.warn("finding out what the process has loaded: %v", err)
 		}
 		return
 	}
-	now := d.symbols().Modules()
-	went, came := without(d.modules, now), without(now, d.modules)
-	d.came = append(without(d.came, went), came...)
+	now := lk.symbols().Modules()
+	went, came := without(lk.modules, now), without(now, lk.modules)
+	lk.came = append(without(lk.came, went), came...)
 	if len(went)+len(came) > 0 {
-		d.survey = nil
-		clear(d.unreturnable)
-		d.errnoAt = nil
-		d.lose(went)
+		lk.d.look.survey = nil
+		clear(lk.d.followed.unreturnable)
+		lk.errnoAt = nil
+		lk.lose(went)
 		if len(went) > 0 {
-			clear(d.searched) // what comes in their place is looked at anew
+			clear(lk.d.masks.searched) // what comes in their place is looked at anew
 		}
-		d.modules = now
-		if d == d.session.mainDomain() {
-			d.session.changes.Add(1)
-			d.session.renewBlacklist(true)
+		lk.modules = now
+		if lk.d == lk.d.session.mainDomain() {
+			lk.d.session.registry.changes.Add(1)
+			lk.d.session.registry.renewBlacklist(true)
 		}
 	}
-	if !d.busy {
-		complete := d.came
-		d.came = nil
-		d.seek(complete)
-		if len(complete) > 0 && d == d.session.mainDomain() && !d.executed {
-			d.session.callsCame(complete)
+	if !lk.busy {
+		complete := lk.came
+		lk.came = nil
+		lk.seek(complete)
+		if len(complete) > 0 && lk.d == lk.d.session.mainDomain() && !lk.executed {
+			lk.d.session.syscalls.callsCame(complete)
 		}
 	}
 }
 
 // catchUp keeps what is done next from code that was unmapped while the dynamic linker is not
 // done yet: something else may be there already.
-func (s *Session) catchUp() {
-	for d := range s.domains {
-		if d.busy {
-			d.update()
+func (rg *registry) catchUp() {
+	for d := range rg.s.domains {
+		if d.linker.busy {
+			d.linker.update()
 		}
 	}
 }
 
 // whileMapped is catchUp before f, with nothing unmapped until f is done.
-func (s *Session) whileMapped(f func() error) error {
-	for d := range s.domains {
-		if inner := f; d.busy {
+func (rg *registry) whileMapped(f func() error) error {
+	for d := range rg.s.domains {
+		if inner := f; d.linker.busy {
 			f = func() error {
 				return d.space.Freeze(func(*ptrace.Frozen) error {
-					d.update()
+					d.linker.update()
 					return inner()
 				})
 			}
@@ -88,15 +89,16 @@ func (s *Session) whileMapped(f func() error) error {
 	return f()
 }
 
-// moved tells whether the main process's modules are not what they were when changes was known.
-func (s *Session) moved(known uint64) bool { return s.changes.Load() != known }
+// moved reports whether the main process's modules have changed since changes was
+// known.
+func (rg *registry) moved(known uint64) bool { return rg.changes.Load() != known }
 
 // movedNow is moved, by what the process has mapped now.
-func (s *Session) movedNow(known uint64) bool {
-	if d := s.mainDomain(); d != nil {
-		d.update()
+func (rg *registry) movedNow(known uint64) bool {
+	if d := rg.s.mainDomain(); d != nil {
+		d.linker.update()
 	}
-	return s.moved(known)
+	return rg.moved(known)
 }
 
 // without is those of modules that are not among others.
@@ -108,15 +110,15 @@ func without(modules, others []*symbols.Module) []*symbols.Module {
 
 // lose forgets the sites in modules that were unmapped. Forked children that have not been
 // seen yet may still have the modules, with our breakpoints.
-func (d *domain) lose(went []*symbols.Module) {
+func (lk *linker) lose(went []*symbols.Module) {
 	var lost []*site
-	for _, st := range d.sites {
+	for _, st := range lk.d.sites {
 		if contains(went, st.addr) != nil {
 			lost = append(lost, st)
 		}
 	}
 	var past []arch.Addr
-	for at := range d.past {
+	for at := range lk.d.past {
 		if contains(went, at) != nil {
 			past = append(past, at)
 		}
@@ -124,29 +126,29 @@ func (d *domain) lose(went []*symbols.Module) {
 	if len(lost)+len(past) == 0 {
 		return
 	}
-	err := d.space.FreezeAwake(nowhere, func() error { // whoever waits has no child that is not seen
-		d.session.tracer.SettleForks(d.space)
+	err := lk.d.space.FreezeAwake(nowhere, func() error { // whoever waits has no child that is not seen
+		lk.d.session.tracer.SettleForks(lk.d.space)
 		return nil
 	})
-	d.former = map[arch.Addr][]byte{}
+	lk.d.former = map[arch.Addr][]byte{}
 	for _, at := range past {
-		d.former[at] = d.past[at]
-		delete(d.past, at)
+		lk.d.former[at] = lk.d.past[at]
+		delete(lk.d.past, at)
 	}
-	maps.DeleteFunc(d.jumps, func(at arch.Addr, _ *pastJump) bool { return contains(went, at) != nil })
+	maps.DeleteFunc(lk.d.optimizer.jumps, func(at arch.Addr, _ *pastJump) bool { return contains(went, at) != nil })
 	for _, st := range lost {
-		err = errors.Join(err, d.abandon(st, contains(went, st.addr)))
+		err = errors.Join(err, lk.abandon(st, contains(went, st.addr)))
 	}
 	if err != nil {
-		d.session.warn("forgetting probes in an unloaded library: %v", err)
+		lk.d.session.warn("forgetting probes in an unloaded library: %v", err)
 	}
 }
 
 func nowhere(arch.Addr) bool { return false }
 
 // abandon ends a site whose code is gone with m.
-func (d *domain) abandon(st *site, m *symbols.Module) error {
-	delete(d.sites, st.addr)
+func (lk *linker) abandon(st *site, m *symbols.Module) error {
+	delete(lk.d.sites, st.addr)
 	for _, kp := range st.probes {
 		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
 		if len(kp.placements) > 0 {
@@ -155,36 +157,36 @@ func (d *domain) abandon(st *site, m *symbols.Module) error {
 		kp.Flags = kp.Flags&^FlagOptimized | FlagGone
 		kp.waits, kp.reason, kp.home = kp.byName(), m.Name+" was unloaded", m.Path
 	}
-	d.endReturns(st)
+	lk.d.followed.endReturns(st)
 	st.probes, st.linker = nil, false
 	if st.patch() == nil {
-		d.discard(st)
+		lk.d.slots.discard(st)
 		return nil
 	}
-	err := d.text.Drop(st.patch())
+	err := lk.d.text.Drop(st.patch())
 	if det := st.taken(); det != nil {
-		d.abandonJump(det)
+		lk.d.optimizer.abandonJump(det)
 	}
-	return errors.Join(err, d.region.Retire(st.slot.Addr))
+	return errors.Join(err, lk.d.region.Retire(st.slot.Addr))
 }
 
 // endReturns: nothing will return to st.
-func (d *domain) endReturns(st *site) {
+func (fo *followed) endReturns(st *site) {
 	if st.returning == 0 {
 		return
 	}
-	for _, f := range d.calls.Frames() {
-		if top := d.calls.Top(f); top != nil && top.RetAddr == st.addr {
-			d.end(f, true)
+	for _, f := range fo.calls.Frames() {
+		if top := fo.calls.Top(f); top != nil && top.RetAddr == st.addr {
+			fo.end(f, true)
 		}
 	}
-	for _, kp := range d.session.probes {
+	for _, kp := range fo.d.session.registry.probes {
 		if kp.ret != nil && kp.ret.returns[st] {
 			delete(kp.ret.returns, st)
 			st.returning--
 			_ = st.returnsOf(kp.ret, -1)
-			if line := d.followed.lineOf[kp.ret]; line != nil {
-				d.followed.table.Forget(line.id)
+			if line := fo.d.followed.lineOf[kp.ret]; line != nil {
+				fo.d.followed.table.Forget(line.id)
 			}
 		}
 	}
@@ -197,16 +199,16 @@ func (kp *Kprobe) byName() bool {
 
 // comes tells of the error that looking up kp's name has brought whether kp is to wait: its
 // library is not there.
-func (s *Session) comes(kp *Kprobe, err error) bool {
+func (rg *registry) comes(kp *Kprobe, err error) bool {
 	lib := symbols.Library(kp.SymbolName)
-	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(s.table.Modules(), kp.isIn)
+	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
-// wait has kp wait for its library.
-func (s *Session) wait(kp *Kprobe) {
+// wait makes kp wait for its library.
+func (rg *registry) wait(kp *Kprobe) {
 	kp.Flags &^= FlagGone
 	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
-	s.warn("probe %s waits: %s", kp.name(), kp.reason)
+	rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
 }
 
 // isIn tells whether m may be the module that kp was in, or asks for.
@@ -218,19 +220,19 @@ func (kp *Kprobe) isIn(m *symbols.Module) bool {
 }
 
 // seek places the probes that modules which came bring a place for.
-func (d *domain) seek(came []*symbols.Module) {
+func (lk *linker) seek(came []*symbols.Module) {
 	var kps []*Kprobe
-	for _, kp := range d.session.probes {
-		if kp.byName() && !kp.ended && d.placed(kp) == nil && slices.ContainsFunc(came, kp.isIn) {
+	for _, kp := range lk.d.session.registry.probes {
+		if kp.byName() && !kp.ended && lk.d.placed(kp) == nil && slices.ContainsFunc(came, kp.isIn) {
 			kps = append(kps, kp)
 		}
 	}
 	if len(kps) >= manyNames {
-		_ = d.symbols().IndexNames(context.Background()) // which does not end
+		_ = lk.symbols().IndexNames(context.Background()) // which does not end
 	}
 	var aims []aim
 	for _, kp := range kps {
-		at, err := d.find(kp)
+		at, err := lk.find(kp)
 		switch {
 		case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
 		case err != nil:
@@ -239,15 +241,15 @@ func (d *domain) seek(came []*symbols.Module) {
 			aims = append(aims, aim{kp: kp, at: at})
 		}
 	}
-	d.placeAll(aims, (*Kprobe).refused)
+	lk.d.placeAll(aims, (*Kprobe).refused)
 }
 
 // find is where d has what kp asks for by name.
-func (d *domain) find(kp *Kprobe) (arch.Addr, error) {
-	at, err := resolveOne(context.Background(), d.symbols(), kp.SymbolName)
+func (lk *linker) find(kp *Kprobe) (arch.Addr, error) {
+	at, err := resolveOne(context.Background(), lk.symbols(), kp.SymbolName)
 	at = at.Add(int64(kp.Offset))
 	if err == nil && kp.jprobe != nil {
-		err = kp.jprobe.rebind(d.symbols(), at)
+		err = kp.jprobe.rebind(lk.symbols(), at)
 	}
 	return at, err
 }
@@ -277,8 +279,8 @@ type aim struct {
 	gone Flags // what kp was before
 }
 
-// placeAll puts registered probes into d. Those that it refuses are left out, and refused is
-// told.
+// placeAll puts registered probes into d. Probes that it refuses are left out and
+// passed to refused.
 func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 	var placed []aim
 	var sites []*site
@@ -310,10 +312,10 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 	}
 }
 
-// aimsOf is where a followed child has what kps, which are registered now, ask for.
-func (d *domain) aimsOf(kps []*Kprobe) []aim {
-	if d.foreign {
-		if err := d.symbols().Refresh(); err != nil { // nobody tells what it loads
+// aimsOf returns the places in a followed child for kps, which are registered now.
+func (lk *linker) aimsOf(kps []*Kprobe) []aim {
+	if lk.foreign {
+		if err := lk.symbols().Refresh(); err != nil { // nobody tells what it loads
 			return nil
 		}
 	}
@@ -321,12 +323,12 @@ func (d *domain) aimsOf(kps []*Kprobe) []aim {
 	for _, kp := range kps {
 		at := kp.Addr
 		switch {
-		case d.apart && kp.byName():
+		case lk.apart && kp.byName():
 			var err error
-			if at, err = d.find(kp); err != nil {
+			if at, err = lk.find(kp); err != nil {
 				continue
 			}
-		case d.foreign, at == notYet:
+		case lk.foreign, at == notYet:
 			continue
 		}
 		aims = append(aims, aim{kp: kp, at: at})
@@ -334,8 +336,8 @@ func (d *domain) aimsOf(kps []*Kprobe) []aim {
 	return aims
 }
 
-// copies is where a child that was just forked from d has d's probes, those of one site in
-// the order in which they were placed.
+// copies returns the places of d's probes in a child that was just forked from d.
+// Probes of one site come in the order in which they were placed.
 func (d *domain) copies() []aim {
 	var aims []aim
 	for _, st := range d.sites {

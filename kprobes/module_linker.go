@@ -11,15 +11,17 @@ import (
 
 // linker is what a domain knows of the target's dynamic linker, and of what that has loaded.
 //
-// The dynamic linker calls a function that does nothing, for debuggers to have a breakpoint
-// there: before it maps or unmaps modules, and when it has done so (symbols.Rendezvous). A
-// site is made there, as any other; only it has no probes, or those that a user has there as
-// well. It is made with the first probe, so a session without probes patches nothing, and
-// stays until the session ends. A program pays for it when it loads or unloads.
+// The dynamic linker calls a function that does nothing, for debuggers to have a
+// breakpoint there: before it maps or unmaps modules, and when it has done so
+// (symbols.Rendezvous). A site is made there, as any other, but it needs no probes; a
+// user may have some there as well. It is made with the first probe, so a session
+// without probes patches nothing, and stays until the session ends. A program pays for
+// it when it loads or unloads.
 //
-// glibc and musl call the function before the constructors of what was loaded run, and after
-// the destructors of what is unloaded have.
+// glibc and musl call the function before a loaded module's constructors run, and after
+// an unloaded module's destructors.
 type linker struct {
+	d *domain
 	symbols.Rendezvous
 	watched    bool
 	linkerSite *site
@@ -35,115 +37,118 @@ type linker struct {
 	apart   bool
 	table   *symbols.Table
 	foreign bool // a followed child runs another program
+
+	executed bool    // the program was executed while it was followed
+	errnoAt  errnoAt // of what is loaded now
 }
 
-// watch makes the site, and finds out what was loaded before it was there. It does nothing if
-// that was done, and for a program without a dynamic linker.
-func (d *domain) watch() {
-	if d.watched || d.foreign {
+// watch makes the site, and finds the modules that were loaded before. It does nothing
+// if that was done, and for a program without a dynamic linker.
+func (lk *linker) watch() {
+	if lk.watched || lk.foreign {
 		return
 	}
-	d.watched = true
-	inherited := d.Brk != 0
+	lk.watched = true
+	inherited := lk.Brk != 0
 	if !inherited {
-		d.modules = d.symbols().Modules()
-		d.Rendezvous, _ = d.symbols().Rendezvous()
+		lk.modules = lk.symbols().Modules()
+		lk.Rendezvous, _ = lk.symbols().Rendezvous()
 	}
-	if d.Brk != 0 {
-		d.linkerSite, d.blind = d.placeLinkerSite()
-		d.busy = d.Busy(d.space)
+	if lk.Brk != 0 {
+		lk.linkerSite, lk.blind = lk.placeLinkerSite()
+		lk.busy = lk.Busy(lk.d.space)
 	}
 	if !inherited {
-		d.update()
+		lk.update()
 	}
 }
 
 // unwatch takes back what watch did for a registration that has failed.
-func (d *domain) unwatch() error {
-	st := d.linkerSite
-	if st == nil && d.blind == nil {
+func (lk *linker) unwatch() error {
+	st := lk.linkerSite
+	if st == nil && lk.blind == nil {
 		return nil
 	}
-	d.linker = linker{apart: d.apart, table: d.table}
+	*lk = linker{d: lk.d, apart: lk.apart, table: lk.table, executed: lk.executed, errnoAt: lk.errnoAt}
 	if st == nil {
 		return nil
 	}
 	st.linker = false
-	return errors.Join(d.settle([]*site{st}), d.takeTailsBack())
+	return errors.Join(lk.d.settle([]*site{st}), lk.d.masks.takeTailsBack())
 }
 
 // placeLinkerSite does not look at the blacklist: no handler of a user runs there.
-func (d *domain) placeLinkerSite() (*site, error) {
-	if _, err := d.codeMapping(d.Brk); err != nil {
+func (lk *linker) placeLinkerSite() (*site, error) {
+	if _, err := lk.d.look.codeMapping(lk.Brk); err != nil {
 		return nil, err
 	}
-	pad, err := d.landingPad(d.Brk)
+	pad, err := lk.d.look.landingPad(lk.Brk)
 	if err != nil {
 		return nil, err
 	}
-	at := d.Brk + pad
-	st := d.siteAt(at)
+	at := lk.Brk + pad
+	st := lk.d.siteAt(at)
 	if st == nil {
-		if st, err = d.makeSite(at); err != nil {
+		if st, err = lk.d.makeSite(at); err != nil {
 			return nil, err
 		}
-		d.sites[at] = st
+		lk.d.sites[at] = st
 	}
 	st.linker = true
-	if err := d.refresh(st); err != nil {
+	if err := lk.d.refresh(st); err != nil {
 		st.linker = false
-		return nil, errors.Join(fmt.Errorf("placing the breakpoint at %s: %w", at, err), d.settle([]*site{st}))
+		return nil, errors.Join(fmt.Errorf("placing the breakpoint at %s: %w", at, err), lk.d.settle([]*site{st}))
 	}
 	return st, nil
 }
 
 // linkerCalled handles a hit of the site.
-func (s *Session) linkerCalled(ts *threadState, d *domain) {
-	ts.handling = true
-	defer func() { ts.handling = false }()
-	if d.busy = d.Busy(d.space); !d.busy {
-		d.update()
-		if len(d.queue) > 0 { // the optimizer has left it alone meanwhile
-			s.kick()
+func (hs *hits) linkerCalled(ts *threadState, d *domain) {
+	ts.phase = atSite
+	defer func() { ts.phase = between }()
+	if d.linker.busy = d.linker.Busy(d.space); !d.linker.busy {
+		d.linker.update()
+		if len(d.optimizer.queue) > 0 { // the optimizer has left it alone meanwhile
+			hs.s.passes.kick()
 		}
 	}
 }
 
 // watch has every address space watched.
-func (s *Session) watch() error {
-	if s.watched.Load() {
+func (rg *registry) watch() error {
+	if rg.watched.Load() {
 		return nil
 	}
-	for d := range s.domains {
-		d.survey = nil
-		d.watch()
-		d.survey = nil
+	for d := range rg.s.domains {
+		d.look.survey = nil
+		d.linker.watch()
+		d.look.survey = nil
 	}
-	s.watched.Store(true)
-	for d := range s.domains {
-		if s.patient && (errors.Is(d.blind, errInsideVfork) || errors.Is(d.blind, ptrace.ErrNoThread)) {
-			return errors.Join(d.blind, s.unwatch())
+	rg.watched.Store(true)
+	for d := range rg.s.domains {
+		if rg.s.heed.patient && (errors.Is(d.linker.blind, errInsideVfork) || errors.Is(d.linker.blind, ptrace.ErrNoThread)) {
+			return errors.Join(d.linker.blind, rg.unwatch())
 		}
 	}
 	return nil
 }
 
 // unwatch comes after a registration that has failed, if there are no probes.
-func (s *Session) unwatch() error {
+func (rg *registry) unwatch() error {
 	var errs []error
-	for d := range s.domains {
-		errs = append(errs, d.unwatch())
+	for d := range rg.s.domains {
+		errs = append(errs, d.linker.unwatch())
 	}
-	s.watched.Store(false)
+	rg.watched.Store(false)
 	return errors.Join(errs...)
 }
 
 // tellBlind warns of what watch could not do.
-func (s *Session) tellBlind() {
-	for d := range s.domains {
-		if d.unlessEnding(d.blind) != nil {
-			s.warn("libraries that the process loads or unloads from now on are not noticed: %v", d.blind)
-			d.blind = nil
+func (rg *registry) tellBlind() {
+	for d := range rg.s.domains {
+		if d.unlessEnding(d.linker.blind) != nil {
+			rg.s.warn("libraries that the process loads or unloads from now on are not noticed: %v", d.linker.blind)
+			d.linker.blind = nil
 		}
 	}
 }
@@ -155,52 +160,52 @@ func (s *Session) mainDomain() *domain {
 }
 
 // symbols is the symbol table of d's processes.
-func (d *domain) symbols() *symbols.Table {
-	if d.apart && d.table == nil {
-		tid, err := d.space.TID()
+func (lk *linker) symbols() *symbols.Table {
+	if lk.apart && lk.table == nil {
+		tid, err := lk.d.space.TID()
 		if err == nil {
-			d.table, err = symbols.Open(tid, d.space.Peek(tid))
+			lk.table, err = symbols.Open(tid, lk.d.space.Peek(tid))
 		}
 		if err != nil {
-			if !d.ending() {
-				d.session.warn("reading the symbols of a followed child: %v", err)
+			if !lk.d.ending() {
+				lk.d.session.warn("reading the symbols of a followed child: %v", err)
 			}
-			d.apart = false
+			lk.apart = false
 		}
 	}
-	if d.table != nil {
-		return d.table
+	if lk.table != nil {
+		return lk.table
 	}
-	return d.session.table
+	return lk.d.session.table
 }
 
 // part gives d and every other address space tables of their own, since what d has mapped is
 // about to differ. The session's table is the main process's.
-func (d *domain) part() {
-	main := d.session.mainDomain()
-	if d != main {
-		d.apart = true
+func (lk *linker) part() {
+	main := lk.d.session.mainDomain()
+	if lk.d != main {
+		lk.apart = true
 		return
 	}
-	for other := range d.session.domains {
-		other.apart = other != main
+	for other := range lk.d.session.domains {
+		other.linker.apart = other != main
 	}
 }
 
-// inherit gives a forked child what is known of its parent.
-func (d *domain) inherit(parent *domain) {
-	d.Rendezvous, d.modules = parent.Rendezvous, parent.modules
-	d.apart, d.foreign = parent.apart || parent.updating, parent.foreign
-	if d.Brk != 0 {
-		d.watch()
+// inherit gives a forked child the knowledge about its parent.
+func (lk *linker) inherit(parent *domain) {
+	lk.Rendezvous, lk.modules = parent.linker.Rendezvous, parent.linker.modules
+	lk.apart, lk.foreign = parent.linker.apart || parent.linker.updating, parent.linker.foreign
+	if lk.Brk != 0 {
+		lk.watch()
 	}
 }
 
 // closeTable is for the end.
-func (d *domain) closeTable() {
-	if d.table != nil {
-		_ = d.table.Close()
-		d.table = nil
+func (lk *linker) closeTable() {
+	if lk.table != nil {
+		_ = lk.table.Close()
+		lk.table = nil
 	}
 }
 

@@ -42,7 +42,7 @@ func TestAnArmingErrorIsReturned(t *testing.T) {
 	mem := &readOnly{refuse: true}
 	_ = s.do(func() error {
 		d := s.main.Space.Local.(*domain)
-		d.watched = true // the dynamic linker is left alone
+		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
 		return nil
@@ -92,7 +92,7 @@ func TestArmingAllGoesOnAfterAnError(t *testing.T) {
 	mem := &readOnly{}
 	_ = s.do(func() error {
 		d := s.main.Space.Local.(*domain)
-		d.watched = true // the dynamic linker is left alone
+		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
 		return nil

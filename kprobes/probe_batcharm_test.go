@@ -38,7 +38,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	var d *domain
 	_ = s.do(func() error {
 		d = s.main.Space.Local.(*domain)
-		d.watched = true // the dynamic linker is left alone
+		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
 		return nil
@@ -47,7 +47,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	if err := s.RegisterKprobe(old); err != nil {
 		t.Fatal(err)
 	}
-	if mem.at, err = s.locate(context.Background(), &Kprobe{SymbolName: "target2"}); err != nil {
+	if mem.at, err = s.registry.locate(context.Background(), &Kprobe{SymbolName: "target2"}); err != nil {
 		t.Fatal(err)
 	}
 	names := []string{"recurse", "foo", "target", "target2", "length", "string"}
@@ -71,8 +71,8 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 				tails++
 			}
 		}
-		if len(d.sites)-tails != 1 || len(s.probes) != 1 || len(d.text.Patches())-tails != 1 {
-			t.Errorf("%d sites, %d probes and %d patches are left, %d of them tails", len(d.sites), len(s.probes), len(d.text.Patches()), tails)
+		if len(d.sites)-tails != 1 || len(s.registry.probes) != 1 || len(d.text.Patches())-tails != 1 {
+			t.Errorf("%d sites, %d probes and %d patches are left, %d of them tails", len(d.sites), len(s.registry.probes), len(d.text.Patches()), tails)
 		}
 		return nil
 	})

@@ -11,10 +11,10 @@ func (s *Session) Entry(fn arch.Addr) (at arch.Addr, err error) {
 		if d == nil {
 			return ErrExited
 		}
-		if r, known := d.symbols().Function(fn); known && fn != r.Start {
+		if r, known := d.linker.symbols().Function(fn); known && fn != r.Start {
 			return ErrNotEntry
 		}
-		at, _, err = d.checkEntry(fn, true)
+		at, _, err = d.look.checkEntry(fn, true)
 		return err
 	})
 	return at, err

@@ -19,29 +19,29 @@ func (s *Session) ExchangeKprobes(off, on *Kprobe) error {
 		case on.Flags&FlagGone != 0:
 			return probeError(on, ErrGone)
 		}
-		s.forgetSurveys()
-		defer s.forgetSurveys()
-		return s.whileMapped(func() error { return s.whileFrozen(func() error { return s.exchange(off, on) }) })
+		s.registry.forgetSurveys()
+		defer s.registry.forgetSurveys()
+		return s.registry.whileMapped(func() error { return s.registry.whileFrozen(func() error { return s.registry.exchange(off, on) }) })
 	})
 }
 
-func (s *Session) exchange(off, on *Kprobe) error {
+func (rg *registry) exchange(off, on *Kprobe) error {
 	both := []*Kprobe{on, off}
 	was := [...]Flags{on.Flags, off.Flags}
 	on.Flags &^= FlagDisabled
 	off.Flags |= FlagDisabled
-	failed, err := s.refreshOf(both)
+	failed, err := rg.refreshOf(both)
 	if err == nil {
 		return nil
 	}
 	on.Flags, off.Flags = was[0], was[1]
-	_, undo := s.refreshOf(both)
+	_, undo := rg.refreshOf(both)
 	return errors.Join(probeError(failed, err), undo)
 }
 
 // whileFrozen runs f while no thread of any address space runs.
-func (s *Session) whileFrozen(f func() error) error {
-	for d := range s.domains {
+func (rg *registry) whileFrozen(f func() error) error {
+	for d := range rg.s.domains {
 		inner := f
 		f = func() error { return d.space.Freeze(func(*ptrace.Frozen) error { return inner() }) }
 	}

@@ -26,18 +26,18 @@ type Listed struct {
 func (s *Session) Probes() []Listed {
 	var all []Listed
 	_ = s.tracer.Do(func() {
-		for _, kp := range slices.Backward(s.probes) {
+		for _, kp := range slices.Backward(s.registry.probes) {
 			if kp.Addr == notYet {
 				continue
 			}
-			all = append(all, s.listed(kp))
+			all = append(all, s.registry.listed(kp))
 		}
 	})
 	slices.SortStableFunc(all, func(a, b Listed) int { return cmp.Compare(a.Addr, b.Addr) })
 	return all
 }
 
-func (s *Session) listed(kp *Kprobe) Listed {
+func (rg *registry) listed(kp *Kprobe) Listed {
 	l := Listed{Addr: kp.Addr, Type: 'k', Gone: kp.Flags&FlagGone != 0, Disabled: kp.Flags&FlagDisabled != 0}
 	switch {
 	case kp.ret != nil:
@@ -49,10 +49,10 @@ func (s *Session) listed(kp *Kprobe) Listed {
 		st := kp.placements[0].site
 		l.Addr, l.Optimized = st.addr, st.jump() != nil
 	}
-	if s.table == nil {
+	if rg.s.table == nil {
 		return l
 	}
-	if loc, ok := s.table.Lookup(l.Addr); ok && loc.Symbol.Name != "" {
+	if loc, ok := rg.s.table.Lookup(l.Addr); ok && loc.Symbol.Name != "" {
 		l.Symbol = loc.String()
 		if m := loc.Symbol.Module; m != nil && m.Kind != symbols.KindExecutable {
 			l.Module = m.Name

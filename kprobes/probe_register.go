@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -30,61 +31,72 @@ func (s *Session) RegisterKprobe(kp *Kprobe) error {
 // faster than one by one. If ctx or the session's own context is done before the first probe is armed, none is: the error matches
 // that context's error and cause. A file of symbols that is being read then is left to another goroutine, which drops it.
 func (s *Session) RegisterKprobes(ctx context.Context, kps []*Kprobe) error {
-	return s.registerAll(ctx, kps, func(int) {})
+	return s.registry.registerAll(ctx, kps, func(int) {})
+}
+
+// registry is a session's probes.
+type registry struct {
+	s         *Session
+	probes    []*Kprobe
+	blacklist []BlacklistEntry
+	disarmed  bool // all probes, by DisarmAll
+
+	watched atomic.Bool   // the dynamic linker is
+	changes atomic.Uint64 // of the main process's modules, as far as they are noticed
 }
 
 // registerAll is RegisterKprobes for probes of any kind: adopt makes number i of kps known
 // as what it is.
-func (s *Session) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i int)) error {
+func (rg *registry) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i int)) error {
 	if len(kps) == 0 {
 		return fmt.Errorf("no probes given: %w", ErrNoAddrOrSymbol)
 	}
-	ctx, forget := s.within(ctx)
+	ctx, forget := rg.s.within(ctx)
 	defer forget()
-	if !s.watched.Load() {
-		if err := s.outsideVfork(ctx, s.watch); err != nil {
+	if !rg.watched.Load() {
+		if err := rg.s.heed.outsideVfork(ctx, rg.watch); err != nil {
 			return err
 		}
 	}
-	known := s.changes.Load()
-	at := s.locateAll(ctx, kps) // reads symbols: not on the tracer's thread
-	return s.outsideVfork(ctx, func() error {
-		if err := s.watch(); err != nil { // another registration that has failed may have taken that back
+	known := rg.changes.Load()
+	at := rg.locateAll(ctx, kps) // reads symbols: not on the tracer's thread
+	return rg.s.heed.outsideVfork(ctx, func() error {
+		if err := rg.watch(); err != nil { // another registration that has failed may have taken that back
 			return err
 		}
-		s.catchUp()
-		if s.moved(known) {
-			at = s.locateAll(ctx, kps)
+		rg.catchUp()
+		if rg.moved(known) {
+			at = rg.locateAll(ctx, kps)
 		}
-		known = s.changes.Load()
-		err := s.attempt(kps, at, adopt)
-		for errors.Is(err, ErrNotMapped) && s.movedNow(known) {
-			known = s.changes.Load()
-			err = s.attempt(kps, s.locateAll(ctx, kps), adopt)
+		known = rg.changes.Load()
+		err := rg.attempt(kps, at, adopt)
+		for errors.Is(err, ErrNotMapped) && rg.movedNow(known) {
+			known = rg.changes.Load()
+			err = rg.attempt(kps, rg.locateAll(ctx, kps), adopt)
 		}
-		if err != nil && len(s.probes) == 0 {
-			if undo := s.unwatch(); undo != nil {
+		if err != nil && len(rg.probes) == 0 {
+			if undo := rg.unwatch(); undo != nil {
 				err = errors.Join(err, undo)
 			}
 		}
-		s.tellBlind()
+		rg.tellBlind()
 		return err
 	})
 }
 
 // attempt registers kps where they were located.
-func (s *Session) attempt(kps []*Kprobe, at located, adopt func(i int)) error {
+func (rg *registry) attempt(kps []*Kprobe, at located, adopt func(i int)) error {
 	if at.err != nil {
 		return probeError(at.failed, at.err)
 	}
-	s.forgetSurveys()
-	defer s.forgetSurveys()
+	rg.forgetSurveys()
+	defer rg.forgetSurveys()
 	for i, kp := range kps {
 		if kp.session == nil {
 			adopt(i)
 		}
 	}
-	err := s.register(kps, at.addrs)
+	err := rg.register(kps, at.addrs)
 	for _, kp := range kps {
 		if kp.session == nil {
 			kp.ret, kp.jprobe = nil, nil
@@ -93,26 +105,26 @@ func (s *Session) attempt(kps []*Kprobe, at located, adopt func(i int)) error {
 	return err
 }
 
-func (s *Session) forgetSurveys() {
-	for d := range s.domains {
-		d.survey = nil
+func (rg *registry) forgetSurveys() {
+	for d := range rg.s.domains {
+		d.look.survey = nil
 	}
 }
 
-// UnregisterKprobe removes kp. When it returns, none of its handlers runs or will
-// run. A probe that is not registered gets its Addr cleared, nothing else (A38). The
-// error says what could not be put back.
+// UnregisterKprobe removes kp. When it returns, none of its handlers runs or will run.
+// A probe that is not registered gets its Addr cleared, nothing else (A38). The error
+// lists code that could not be put back.
 func (s *Session) UnregisterKprobe(kp *Kprobe) error {
 	return s.UnregisterKprobes([]*Kprobe{kp})
 }
 
 // UnregisterKprobes removes all of kps that are registered (A46).
 func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
-	err := s.do(func() error { return s.unregister(kps) })
+	err := s.do(func() error { return s.registry.unregister(kps) })
 	if s.tracer.Own() {
 		return err // a handler would wait for itself
 	}
-	s.waitFor(kps)
+	s.handlers.waitFor(kps)
 	if errors.Is(err, ErrClosed) {
 		s.tracer.Close() // waits for what Close waits for
 	}
@@ -120,10 +132,10 @@ func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
 }
 
 // waitFor waits until no handler of kps runs.
-func (s *Session) waitFor(kps []*Kprobe) {
+func (hd *handlers) waitFor(kps []*Kprobe) {
 	for {
 		var busy chan struct{}
-		if s.tracer.Do(func() { busy = s.busyWith(kps) }) != nil || busy == nil {
+		if hd.s.tracer.Do(func() { busy = hd.busyWith(kps) }) != nil || busy == nil {
 			return
 		}
 		<-busy
@@ -141,16 +153,16 @@ type located struct {
 }
 
 // locateAll is locate for all of kps.
-func (s *Session) locateAll(ctx context.Context, kps []*Kprobe) located {
+func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
 	at := located{addrs: make([]arch.Addr, len(kps))}
 	if named(kps) >= manyNames {
-		if s.table.IndexNames(ctx) != nil {
+		if rg.s.table.IndexNames(ctx) != nil {
 			at.failed, at.err = kps[0], over(ctx)
 			return at
 		}
 	}
 	for i, kp := range kps {
-		if at.addrs[i], at.err = s.locate(ctx, kp); at.err != nil {
+		if at.addrs[i], at.err = rg.locate(ctx, kp); at.err != nil {
 			at.failed = kp
 			break
 		}
@@ -159,7 +171,7 @@ func (s *Session) locateAll(ctx context.Context, kps []*Kprobe) located {
 }
 
 // locate finds the address that kp asks for, before the checks.
-func (s *Session) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
+func (rg *registry) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
 	switch {
 	case kp.SymbolName != "" && kp.Addr != 0 && kp.session == nil:
 		return 0, ErrBothAddrAndSymbol
@@ -168,8 +180,8 @@ func (s *Session) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
 	case kp.SymbolName == "":
 		return kp.Addr.Add(int64(kp.Offset)), nil
 	}
-	at, err := resolveOne(ctx, s.table, kp.SymbolName)
-	if s.comes(kp, err) {
+	at, err := resolveOne(ctx, rg.s.table, kp.SymbolName)
+	if rg.comes(kp, err) {
 		return notYet, nil
 	}
 	return at.Add(int64(kp.Offset)), err
@@ -205,39 +217,39 @@ func resolveOne(ctx context.Context, table *symbols.Table, name string) (arch.Ad
 
 // register runs on the tracer's thread. All probes get their sites before the first
 // breakpoint is shown, so most errors come before anything of the target's has changed.
-func (s *Session) register(kps []*Kprobe, addrs []arch.Addr) error {
-	d := s.mainDomain()
+func (rg *registry) register(kps []*Kprobe, addrs []arch.Addr) error {
+	d := rg.s.mainDomain()
 	if d != nil {
-		d.reserve(addrs)
+		d.slots.reserve(addrs)
 	}
 	was := make([]wish, 0, len(kps))
 	sites := make([]*site, 0, len(kps))
 	for i, kp := range kps {
 		was = append(was, wish{kp.Addr, kp.Flags})
-		st, err := s.admit(kp, d, addrs[i])
+		st, err := rg.admit(kp, d, addrs[i])
 		if err != nil {
-			return errors.Join(probeError(kp, err), s.unregister(kps[:i]))
+			return errors.Join(probeError(kp, err), rg.unregister(kps[:i]))
 		}
 		sites = append(sites, st)
 	}
 	if failed, err := d.refreshAll(sites); err != nil {
 		i := slices.Index(sites, failed)
 		err = probeError(kps[i], fmt.Errorf("placing the breakpoint at %s: %w", failed.addr, err))
-		err = errors.Join(err, s.unregister(kps))
+		err = errors.Join(err, rg.unregister(kps))
 		for ; i < len(kps); i++ {
 			kps[i].Addr, kps[i].Flags = was[i].addr, was[i].flags
 		}
 		return err
 	}
-	s.probes = append(s.probes, kps...)
+	rg.probes = append(rg.probes, kps...)
 	for i, kp := range kps {
 		if addrs[i] == notYet {
-			s.wait(kp)
+			rg.wait(kp)
 		}
 	}
-	for other := range s.domains {
+	for other := range rg.s.domains {
 		if other != d {
-			other.placeAll(other.aimsOf(kps), notInChild)
+			other.placeAll(other.linker.aimsOf(kps), notInChild)
 		}
 	}
 	return nil
@@ -250,7 +262,7 @@ type wish struct {
 }
 
 // admit makes the checks and gives kp a site in d that is not armed for it yet.
-func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
+func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	switch {
 	case kp.session != nil:
 		return nil, ErrRegistered
@@ -266,7 +278,7 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 	var st *site
 	err := kp.checkProgram()
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {
-		err = jp.rebind(s.table, addr) // its library was loaded meanwhile
+		err = jp.rebind(rg.s.table, addr) // its library was loaded meanwhile
 	}
 	if err == nil && addr != notYet {
 		err = d.readSymbols(addr)
@@ -279,20 +291,20 @@ func (s *Session) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) {
 		err = kp.ret.prepare()
 	}
 	if err == nil {
-		kp.session = s
+		kp.session = rg.s
 	}
 	return st, err
 }
 
 // attach adds kp to the site at addr and writes the address back into it.
 func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
-	at, entry, err := d.checkAddress(addr)
+	at, entry, err := d.look.checkAddress(addr)
 	inGo := false
 	if err == nil && kp.ret != nil {
-		at, inGo, err = d.checkEntry(at, entry)
+		at, inGo, err = d.look.checkEntry(at, entry)
 	}
 	if err == nil && kp.jprobe != nil {
-		at, err = d.checkJprobe(at, entry)
+		at, err = d.look.checkJprobe(at, entry)
 	}
 	if err == nil && kp.ret != nil && kp.session == nil {
 		err = kp.ret.prepare()
@@ -313,7 +325,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	if d == d.session.mainDomain() && kp.Addr != at { // others may read it, so it is not touched for a followed child
 		kp.Addr = at
 	}
-	d.newState(kp, at)
+	d.recorder.newState(kp, at)
 	kp.waits, kp.reason, kp.refusal = false, "", false
 	kp.placements = append(kp.placements, placement{d, st})
 	return st, nil
@@ -323,19 +335,19 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 func (d *domain) withdraw(kp *Kprobe, st *site) error {
 	kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
 	st.probes = slices.DeleteFunc(slices.Clone(st.probes), func(o *Kprobe) bool { return o == kp })
-	d.endState(kp)
+	d.recorder.endState(kp)
 	return d.settle([]*site{st})
 }
 
 // unregister runs on the tracer's thread. Sites without probes go.
-func (s *Session) unregister(kps []*Kprobe) error {
-	s.catchUp()
-	s.lastRecords(kps)
+func (rg *registry) unregister(kps []*Kprobe) error {
+	rg.catchUp()
+	rg.s.records.lastRecords(kps)
 	gone := make(map[*Kprobe]bool, len(kps))
 	isGone := func(kp *Kprobe) bool { return gone[kp] }
 	left := siteList{}
 	for _, kp := range kps {
-		if kp.session != s {
+		if kp.session != rg.s {
 			kp.Addr = 0
 			continue
 		}
@@ -349,12 +361,12 @@ func (s *Session) unregister(kps []*Kprobe) error {
 			kp.PreHandler = nil // it belongs to the Kretprobe
 		}
 		kp.keepCount()
-		s.endStates(kp)
+		rg.endStates(kp)
 		kp.placements, kp.session, kp.ret, kp.jprobe = nil, nil, nil, nil
 		kp.Flags = kp.Flags&^FlagOptimized | FlagDisabled // as the kernel leaves it (A39)
 		gone[kp] = true
 	}
-	s.probes = slices.DeleteFunc(s.probes, isGone)
+	rg.probes = slices.DeleteFunc(rg.probes, isGone)
 	var errs []error
 	for d, sites := range left.byDomain() {
 		for _, st := range sites {

@@ -48,16 +48,16 @@ func (m Mechanism) String() string {
 // Status tells the state of kp.
 func (s *Session) Status(kp *Kprobe) Status {
 	var out Status
-	_ = s.tracer.Do(func() { out = s.status(kp) })
+	_ = s.tracer.Do(func() { out = s.registry.status(kp) })
 	return out
 }
 
-func (s *Session) status(kp *Kprobe) Status {
+func (rg *registry) status(kp *Kprobe) Status {
 	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry}
 	if rp := kp.ret; rp != nil {
 		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)+rp.active()
 	}
-	if s.exit.Load() != nil && kp.was.mechanism != NoMechanism && len(kp.placements) == 0 {
+	if rg.s.exit.Load() != nil && kp.was.mechanism != NoMechanism && len(kp.placements) == 0 {
 		out.Mechanism, out.Reason = kp.was.mechanism, kp.was.reason
 	} else if len(kp.placements) == 0 {
 		out.Waiting, out.Reason = kp.waits, kp.reason
@@ -67,8 +67,8 @@ func (s *Session) status(kp *Kprobe) Status {
 		out.Mechanism, out.Reason = st.mechanism()
 		out.Instruction = host.Arch.Disassemble(st.plan.Insn)
 	}
-	if s.table != nil {
-		if loc, ok := s.table.Lookup(out.Addr); ok {
+	if rg.s.table != nil {
+		if loc, ok := rg.s.table.Lookup(out.Addr); ok {
 			out.Symbol = loc.String()
 			if loc.Symbol.Module != nil {
 				out.Module = loc.Symbol.Module.Name

@@ -6,29 +6,29 @@ import (
 )
 
 // DisarmAll takes away all breakpoints of the session, as writing 0 to the kernel's
-// kprobes/enabled (disarm_all_kprobes): until ArmAll no probe is hit. Probes stay registered,
-// and what is registered, enabled or disabled meanwhile takes effect with ArmAll; no flag
-// changes (A33). Calls that a Kretprobe follows still run its Handler (C32), and what the
-// dynamic linker does is still noticed. The error names what could not be disarmed; everything
-// else is (F14).
-func (s *Session) DisarmAll() error { return s.armAll(false) }
+// kprobes/enabled (disarm_all_kprobes): until ArmAll no probe is hit. Probes stay
+// registered, and no flag changes. Registering, enabling and disabling take effect with
+// the next ArmAll (A33). Calls that a Kretprobe follows still run its Handler (C32),
+// and what the dynamic linker does is still noticed. The error names what could not be
+// disarmed; everything else is (F14).
+func (s *Session) DisarmAll() error { return s.registry.armAll(false) }
 
 // ArmAll undoes DisarmAll. The error names what could not be armed; everything else is.
-func (s *Session) ArmAll() error { return s.armAll(true) }
+func (s *Session) ArmAll() error { return s.registry.armAll(true) }
 
-func (s *Session) armAll(arm bool) error {
-	return s.do(func() error {
-		if s.disarmed == !arm {
+func (rg *registry) armAll(arm bool) error {
+	return rg.s.do(func() error {
+		if rg.disarmed == !arm {
 			return nil
 		}
-		s.disarmed = !arm
-		s.forgetSurveys()
-		defer s.forgetSurveys()
-		return s.whileMapped(func() error {
+		rg.disarmed = !arm
+		rg.forgetSurveys()
+		defer rg.forgetSurveys()
+		return rg.whileMapped(func() error {
 			var errs []error
-			for d := range s.domains {
+			for d := range rg.s.domains {
 				if !arm {
-					errs = append(errs, d.unlessEnding(d.unoptimizeAll())) // E30
+					errs = append(errs, d.unlessEnding(d.optimizer.unoptimizeAll())) // E30
 				}
 				for _, st := range d.sites {
 					errs = append(errs, d.unlessEnding(d.refresh(st)))
@@ -42,7 +42,7 @@ func (s *Session) armAll(arm bool) error {
 // Disarmed tells whether DisarmAll holds.
 func (s *Session) Disarmed() bool {
 	var off bool
-	_ = s.tracer.Do(func() { off = s.disarmed })
+	_ = s.tracer.Do(func() { off = s.registry.disarmed })
 	return off
 }
 
@@ -55,36 +55,36 @@ func (s *Session) EnableKprobe(kp *Kprobe) error {
 // faster than one by one. (The kernel has no such call.) If ctx or the session's own context is done before the first probe is armed, none is: the error
 // matches that context's error and cause.
 func (s *Session) EnableKprobes(ctx context.Context, kps []*Kprobe) error {
-	return s.setDisabled(ctx, kps, false)
+	return s.registry.setDisabled(ctx, kps, false)
 }
 
 // DisableKprobe silences kp and keeps it registered. The breakpoint goes when all
 // probes at its address are disabled (A50).
 func (s *Session) DisableKprobe(kp *Kprobe) error {
-	return s.setDisabled(context.Background(), []*Kprobe{kp}, true)
+	return s.registry.setDisabled(context.Background(), []*Kprobe{kp}, true)
 }
 
-func (s *Session) setDisabled(ctx context.Context, kps []*Kprobe, disable bool) error {
-	ctx, forget := s.within(ctx)
+func (rg *registry) setDisabled(ctx context.Context, kps []*Kprobe, disable bool) error {
+	ctx, forget := rg.s.within(ctx)
 	defer forget()
-	return s.do(func() error {
-		defer s.heeding(ctx)()
+	return rg.s.do(func() error {
+		defer rg.s.heed.until(ctx)()
 		for _, kp := range kps {
 			switch {
-			case kp.session != s:
+			case kp.session != rg.s:
 				return probeError(kp, ErrNotRegistered)
 			case kp.Flags&FlagGone != 0 && !disable:
 				return probeError(kp, ErrGone)
 			}
 		}
-		s.forgetSurveys()
-		defer s.forgetSurveys()
-		return s.whileMapped(func() error { return s.changeDisabled(kps, disable) })
+		rg.forgetSurveys()
+		defer rg.forgetSurveys()
+		return rg.whileMapped(func() error { return rg.changeDisabled(kps, disable) })
 	})
 }
 
-// changeDisabled restores what was if that fails (A53).
-func (s *Session) changeDisabled(kps []*Kprobe, disable bool) error {
+// changeDisabled restores the old state if that fails (A53).
+func (rg *registry) changeDisabled(kps []*Kprobe, disable bool) error {
 	before := make([]Flags, len(kps))
 	for i, kp := range kps {
 		before[i] = kp.Flags
@@ -92,7 +92,7 @@ func (s *Session) changeDisabled(kps []*Kprobe, disable bool) error {
 			kp.Flags |= FlagDisabled
 		}
 	}
-	failed, err := s.refreshOf(kps)
+	failed, err := rg.refreshOf(kps)
 	if err == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (s *Session) changeDisabled(kps []*Kprobe, disable bool) error {
 }
 
 // refreshOf has the sites of kps agree with them. After an error failed is the one to blame.
-func (s *Session) refreshOf(kps []*Kprobe) (failed *Kprobe, err error) {
+func (rg *registry) refreshOf(kps []*Kprobe) (failed *Kprobe, err error) {
 	sites := map[*domain][]*site{}
 	for _, kp := range kps {
 		for _, pl := range kp.placements {

@@ -145,24 +145,24 @@ func (rec *recording) addTo(sum []uint64, i int) {
 }
 
 // newRecording places kp's Program's maps near at.
-func (d *domain) newRecording(kp *Kprobe, at arch.Addr) (*recording, error) {
-	return d.newRecordingOf(kp, at, func(p program.Program) program.Program {
+func (rc *recorder) newRecording(kp *Kprobe, at arch.Addr) (*recording, error) {
+	return rc.newRecordingOf(kp, at, func(p program.Program) program.Program {
 		p.Decides = kp.decides()
 		return p
 	})
 }
 
 // newRecordingOf is newRecording of what change makes of the Program.
-func (d *domain) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Program) program.Program) (*recording, error) {
-	s := d.session
-	s.lastRecording++
+func (rc *recorder) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Program) program.Program) (*recording, error) {
+	s := rc.d.session
+	s.records.lastRecording++
 	p := change(*kp.Program)
-	p.ID, p.Maps = s.lastRecording, slices.Clone(p.Maps)
+	p.ID, p.Maps = s.records.lastRecording, slices.Clone(p.Maps)
 	rec := &recording{kp: kp, id: p.ID}
 	for i, m := range p.Maps {
-		mem, err := d.placeMap(kp, m, at)
+		mem, err := rc.placeMap(kp, m, at)
 		if err != nil {
-			d.freeMaps(rec)
+			rc.freeMaps(rec)
 			return nil, err
 		}
 		if mem.ring != nil {
@@ -172,28 +172,28 @@ func (d *domain) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program.Pr
 	}
 	var err error
 	if rec.checked, err = program.Check(&p); err != nil {
-		d.freeMaps(rec)
+		rc.freeMaps(rec)
 		return nil, err
 	}
 	counting.Lock()
 	kp.recordings = append(slices.Clone(kp.recordings), rec)
 	counting.Unlock()
-	d.recordings[rec.id] = rec
+	rc.recordings[rec.id] = rec
 	return rec, nil
 }
 
-func (d *domain) placeMap(kp *Kprobe, m program.Map, at arch.Addr) (mapMemory, error) {
+func (rc *recorder) placeMap(kp *Kprobe, m program.Map, at arch.Addr) (mapMemory, error) {
 	if m.Kind == program.State {
-		return d.useState(kp, at)
+		return rc.useState(kp, at)
 	}
 	if m.Kind == program.Ring {
-		r, err := d.ringNear(at)
+		r, err := rc.ringNear(at)
 		if err != nil {
 			return mapMemory{}, err
 		}
 		return mapMemory{at: r.at, words: r.words, ring: r}, nil
 	}
-	where, cells, err := d.region.Cells(at, m.Len())
+	where, cells, err := rc.d.region.Cells(at, m.Len())
 	return mapMemory{at: where, words: wordsOf(cells)}, err
 }
 
@@ -205,38 +205,39 @@ func wordsOf(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), len(b)/8)
 }
 
-func (d *domain) freeMaps(rec *recording) {
+func (rc *recorder) freeMaps(rec *recording) {
 	for _, m := range rec.maps {
-		d.unuseState(m.state)
+		rc.unuseState(m.state)
 		if m.own() {
-			if err := d.region.FreeCells(m.at); err != nil {
-				d.session.warn("freeing a map: %v", err)
+			if err := rc.d.region.FreeCells(m.at); err != nil {
+				rc.d.session.warn("freeing a map: %v", err)
 			}
 		}
 	}
 }
 
-// endRecording takes rec's memory back, when no thread can use it any more. What it holds is
-// kept.
-func (d *domain) endRecording(rec *recording) {
+// endRecording takes rec's memory back, when no thread can use it any more. Its values
+// are kept.
+func (rc *recorder) endRecording(rec *recording) {
 	if rec == nil {
 		return
 	}
-	d.session.drainAll()
-	d.keep(rec)
-	d.freeMaps(rec)
+	rc.d.session.records.drainAll()
+	rc.keep(rec)
+	rc.freeMaps(rec)
 	rec.maps = nil
 }
 
-// keep has rec's probe have its values for itself.
-func (d *domain) keep(rec *recording) {
+// keep copies the values that rec has counted in the target into its probe, before the
+// shared memory goes.
+func (rc *recorder) keep(rec *recording) {
 	counting.Lock()
 	defer counting.Unlock()
 	for i, v := range rec.kp.values {
 		rec.addTo(v, i) // no hit is handled meanwhile
 	}
 	rec.kp.recordings = slices.DeleteFunc(slices.Clone(rec.kp.recordings), func(o *recording) bool { return o == rec })
-	delete(d.recordings, rec.id)
+	delete(rc.recordings, rec.id)
 }
 
 // spans is the memory that rec's code must reach.
@@ -254,7 +255,7 @@ func (rec *recording) spans() (all []arch.Range) {
 // sequence is bodies that run one after the other.
 type sequence []arch.Body
 
-// Assemble implements arch.Body. What is out of reach has a length all the same.
+// Assemble implements arch.Body. A part out of reach still has a length.
 func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 	for _, b := range s {
 		code, err := b.Assemble(at + arch.Addr(len(all.Code)))
@@ -271,14 +272,14 @@ func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 var errNoCompiler = errors.New("programs can't run in the target on this architecture")
 
 // compile makes the body that runs rec's program.
-func (d *domain) compile(rec *recording, t program.Target) (arch.Body, error) {
+func (rc *recorder) compile(rec *recording, t program.Target) (arch.Body, error) {
 	if host.Compiler == nil {
 		return nil, errNoCompiler
 	}
 	for _, m := range rec.maps {
 		t.Maps, t.Far = append(t.Maps, m.at), append(t.Far, m.far)
 	}
-	t.HWCAP2, t.ThreadPointer = d.threadAccess()
+	t.HWCAP2, t.ThreadPointer = rc.threadAccess()
 	body, err := host.Compiler.Compile(rec.checked, t)
 	if err != nil {
 		return nil, fmt.Errorf("compiling the program: %w", err)
@@ -305,54 +306,54 @@ type getter interface {
 	Get(name string) (uint64, bool)
 }
 
-// interpret runs kp's program for a thread that has stopped, hands on what it records, and returns what it
-// decides, if it does.
-func (s *Session) interpret(ts *threadState, kp *Kprobe, context getter) (chosen bool) {
+// interpret runs kp's program for a thread that has stopped. It hands on the records,
+// and returns the program's decision, if it makes one.
+func (rk *recordKeeper) interpret(ts *threadState, kp *Kprobe, context getter) (chosen bool) {
 	regs := &ts.regs
-	if s.scratch == nil {
-		s.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
+	if rk.scratch == nil {
+		rk.scratch = make([]uint64, program.Map{Kind: program.Ring, Size: scratchSize}.Len()/8)
 	}
 	e := &program.Env{Regs: context, Memory: rawMemory{regs}, Time: host.Ticks, Thread: uint64(regs.ThreadPointer()), Processor: regs.processor}
 	for i, m := range kp.checked.Maps {
 		switch m.Kind {
 		case program.Ring:
-			e.Maps = append(e.Maps, s.scratch)
+			e.Maps = append(e.Maps, rk.scratch)
 		case program.State:
-			e.Maps = append(e.Maps, regs.domain.stateOf(kp))
+			e.Maps = append(e.Maps, regs.domain.recorder.stateOf(kp))
 		default:
 			e.Maps = append(e.Maps, kp.values[i])
 		}
 	}
 	chosen, err := kp.checked.Decide(e)
 	if err != nil {
-		s.warn("program of %s: %v", kp.name(), err)
+		rk.s.warn("program of %s: %v", kp.name(), err)
 		return false
 	}
-	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, s.scratch); err == nil {
-		_, _ = r.Read(func(rec program.Record) { s.wrote(kp, regs, rec.Payload) })
+	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, rk.scratch); err == nil {
+		_, _ = r.Read(func(rec program.Record) { rk.wrote(kp, regs, rec.Payload) })
 	}
 	return chosen
 }
 
 // wrote keeps a record that the tracer has made until those are handed on that the target made before.
-func (s *Session) wrote(kp *Kprobe, regs *Regs, payload []byte) {
+func (rk *recordKeeper) wrote(kp *Kprobe, regs *Regs, payload []byte) {
 	w := written{domain: regs.domain, kp: kp, time: host.Ticks(), payload: slices.Clone(payload)}
 	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
-	s.keep(w)
-	if s.startDraining(); s.taken.Len() >= turn {
-		s.drain()
+	rk.keep(w)
+	if rk.startDraining(); rk.taken.Len() >= turn {
+		rk.drain()
 	}
 }
 
 // deliver calls kp's RecordHandler, whose panic is kept from the target.
-func (s *Session) deliver(kp *Kprobe, r *HitRecord) {
+func (rk *recordKeeper) deliver(kp *Kprobe, r *HitRecord) {
 	defer func() {
 		if p := recover(); p != nil {
 			if ptrace.Faulted(p) {
 				panic(p)
 			}
-			s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
-			_ = s.DisableKprobe(kp)
+			rk.s.warn("%v in a handler, probe %s is disabled now: %v", ErrPanic, kp.name(), p)
+			_ = rk.s.DisableKprobe(kp)
 		}
 	}()
 	if kp.RecordHandler != nil {

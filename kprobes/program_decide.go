@@ -7,10 +7,11 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Programs that decide whether the PreHandler runs. Where the tracer has the hit, the interpreter decides
-// (runPre). In an optimized site the detour does: hits that are not chosen go on there, are counted
-// there, and stop nobody; one that is chosen comes to a breakpoint of the body's with all registers as at the site,
-// and is from then on a breakpoint's hit, for which the program is not run again. Nothing behind the program has
+// Programs that decide whether the PreHandler runs. Where the tracer has the hit, the
+// interpreter decides (runPre). In an optimized site the detour runs them. Hits that
+// are not chosen go on there, are counted there, and stop nobody. A chosen one comes to
+// a breakpoint of the body, with all registers as at the site. From then on it is a
+// breakpoint's hit, and the program is not run again. Nothing behind the program has
 // been done then, so the tracer counts.
 //
 // # What other threads see
@@ -32,34 +33,34 @@ func (det *detour) decides() bool { return det.record != nil && det.record.check
 
 // chosenHit is the hit of a thread at a breakpoint that leaves a hit with a program that decides to the tracer: the program has chosen it,
 // or has no stack to run on. The thread may be on its way out of det for a signal that waits: then hit takes it further.
-func (s *Session) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.StopReason, regs arch.Regs) {
-	ts := s.stateOf(th, d)
+func (hs *hits) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.StopReason, regs arch.Regs) {
+	ts := hs.stateOf(th, d)
 	if why == arch.StopChosen {
 		ts.chosen = det.record.kp
 	}
 	if ts.leaving != nil {
 		th.RunFree() // the handlers see the program's own trap flag
 	}
-	s.hitInDetour(th, d, det, regs)
+	hs.hitInDetour(th, d, det, regs)
 	ts.chosen = nil
 }
 
 // wantsHandler runs kp's Program, unless the target has, and tells whether the PreHandler is to run.
-func (s *Session) wantsHandler(ts *threadState, kp *Kprobe) bool {
+func (hs *hits) wantsHandler(ts *threadState, kp *Kprobe) bool {
 	switch {
 	case kp.checked == nil, kp.ret != nil, ts.chosen == kp:
 		return true
 	case kp.forCalls && ts.changedCall(): // its registers are not those at the site: the SyscallProbe looks at them
 		return true
 	}
-	chosen := s.interpret(ts, kp, &ts.regs)
+	chosen := hs.s.records.interpret(ts, kp, &ts.regs)
 	return chosen || !kp.Program.Decides
 }
 
 // hasLeft ends the way out of a detour for a signal that waits, if the thread, whose hit has ended, was on it.
-func (s *Session) hasLeft(th *ptrace.Thread, ts *threadState, regs arch.Regs) {
+func (hs *hits) hasLeft(th *ptrace.Thread, ts *threadState, regs arch.Regs) {
 	if ts.leaving != nil && !ts.regs.domain.released && !ts.over {
-		s.leave(th, ts, regs, regs.IP())
+		hs.leave(th, ts, regs, regs.IP())
 	}
 }
 

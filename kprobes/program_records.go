@@ -32,26 +32,23 @@ type ring struct {
 
 // recorder is what a domain knows of records.
 type recorder struct {
+	d          *domain
 	recordings map[uint32]*recording // by Program.ID; those of retired detours included
 	rings      []*ring
 	writers    records.Writers
 	states     map[*SharedState]*programState
 }
 
-func (r *recorder) init() {
-	r.recordings, r.states = map[uint32]*recording{}, map[*SharedState]*programState{}
-}
-
 // ringNear is a ring that code near at reaches.
-func (d *domain) ringNear(at arch.Addr) (*ring, error) {
+func (rc *recorder) ringNear(at arch.Addr) (*ring, error) {
 	const near = 1 << 30 // half of what a displacement spans: the detour may lie on the other side
-	for _, r := range d.rings {
+	for _, r := range rc.rings {
 		if serves(arch.Range{Start: r.at, End: r.at + arch.Addr(8*len(r.words))}, at, near) {
 			return r, nil
 		}
 	}
 	m := program.Map{Kind: program.Ring, Size: ringSize}
-	where, cells, err := d.region.Cells(at, m.Len())
+	where, cells, err := rc.d.region.Cells(at, m.Len())
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +56,8 @@ func (d *domain) ringNear(at arch.Addr) (*ring, error) {
 	if r.reader, err = program.NewRingReader(m, r.words); err != nil {
 		return nil, err
 	}
-	d.rings = append(d.rings, r)
-	d.session.startDraining()
+	rc.rings = append(rc.rings, r)
+	rc.d.session.records.startDraining()
 	return r, nil
 }
 
@@ -71,20 +68,20 @@ const (
 )
 
 // startDraining begins to look for records, until the session ends.
-func (s *Session) startDraining() {
-	if s.drains {
+func (rk *recordKeeper) startDraining() {
+	if rk.drains {
 		return
 	}
-	s.drains = true
+	rk.drains = true
 	go func() {
 		for wait := shortestLook; ; {
 			select {
-			case <-s.done:
+			case <-rk.s.done:
 				return
 			case <-time.After(wait):
 			}
 			n := 0
-			if s.do(func() error { n = s.drain(); s.noteFaults(); return nil }) != nil {
+			if rk.s.do(func() error { n = rk.drain(); rk.noteFaults(); return nil }) != nil {
 				return
 			}
 			if wait = min(2*wait, longestLook); n > 0 {
@@ -95,12 +92,12 @@ func (s *Session) startDraining() {
 }
 
 // noteFaults looks, now and then, whether the process has changed its actions for faults.
-func (s *Session) noteFaults() {
-	if time.Since(s.faultsNoted) < time.Second {
+func (rk *recordKeeper) noteFaults() {
+	if time.Since(rk.faultsNoted) < time.Second {
 		return
 	}
-	s.faultsNoted = time.Now()
-	for d := range s.domains {
+	rk.faultsNoted = time.Now()
+	for d := range rk.s.domains {
 		for _, p := range d.space.Processes() {
 			_ = p.NoteFaultActions(false) // without it a handler may be lost, if its signal is blocked
 		}
@@ -112,7 +109,7 @@ func (s *Session) noteFaults() {
 func (s *Session) FlushRecords() {
 	_ = s.tracer.Do(func() {
 		if !s.closed {
-			s.drainAll()
+			s.records.drainAll()
 		}
 	})
 }
@@ -132,36 +129,52 @@ type written struct {
 // the tracer has other work.
 const turn = 4096
 
-// mostTaken is the bytes of records that wait for older ones. There are more only if a ring is filled faster than it is read for long, or
-// if the target writes times into its records that are not true; then the order is given up.
+// mostTaken is the bytes of records that wait for older ones. There are more only if a
+// ring is filled faster than it is read for long, or if the target writes false times
+// into its records; then the order is given up.
 const mostTaken = 32 << 20
+
+// recordKeeper is the records that a session has taken, and that are not handed on yet.
+type recordKeeper struct {
+	s        *Session
+	drains   bool                   // rings are looked into
+	taken    records.Queue[written] // that are not handed on yet
+	draining bool
+	scratch  []uint64
+
+	lastRecording uint32
+	clockBegan    time.Time
+	clockTicks    uint64
+	lastRecord    time.Time // of the records that were handed on
+	faultsNoted   time.Time
+}
 
 // drain hands on records that are there, and returns how many. It does nothing in a
 // RecordHandler.
 //
-// Another ring may get records while one is read. What is newer than the look is therefore kept for the next one, which
-// finds all that is older than that.
-func (s *Session) drain() int {
+// Another ring may get records while one is read. So records that are newer than this
+// reading are kept for the next one, which finds all older ones.
+func (rk *recordKeeper) drain() int {
 	now := host.Ticks()
-	until := s.takeSome(turn)
-	if until == records.AllTimes || records.Later(until, now) || s.taken.Size() > mostTaken {
+	until := rk.takeSome(turn)
+	if until == records.AllTimes || records.Later(until, now) || rk.taken.Size() > mostTaken {
 		until = now
 	}
-	return s.handOn(until)
+	return rk.handOn(until)
 }
 
 // drainAll is drain of all that is there.
-func (s *Session) drainAll() {
-	s.takeSome(math.MaxInt)
-	s.handOn(records.AllTimes)
+func (rk *recordKeeper) drainAll() {
+	rk.takeSome(math.MaxInt)
+	rk.handOn(records.AllTimes)
 }
 
-// takeSome takes at most so many records from each ring. Of what was recorded until the time that is returned there is
-// no more.
-func (s *Session) takeSome(most int) (until uint64) {
+// takeSome takes at most so many records from each ring. No more records exist from
+// before the time that is returned.
+func (rk *recordKeeper) takeSome(most int) (until uint64) {
 	until = records.AllTimes
-	for d := range s.domains {
-		d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+	for d := range rk.s.domains {
+		d.recorder.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 			last := uint64(0)
 			n, err := r.ReadSome(most, func(rec program.Record) { last = max(last, take(rec)) })
 			if n == most {
@@ -173,29 +186,29 @@ func (s *Session) takeSome(most int) (until uint64) {
 	return until
 }
 
-// drainLast is drain when no thread is in a program of d's, nor will be. Records that are not complete
-// stay so: their threads were killed.
-func (d *domain) drainLast() {
-	d.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
+// drainLast is drain when no thread is in a program of d's, and none will come. Records
+// that are not complete stay so: their threads were killed.
+func (rc *recorder) drainLast() {
+	rc.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 		_, err := r.Abandon(func(rec program.Record) { take(rec) }, func(id uint32, ok bool) {
-			if rec := d.recordings[id]; ok && rec != nil {
+			if rec := rc.recordings[id]; ok && rec != nil {
 				rec.lose()
 			}
 		})
 		return err
 	})
-	d.noteAll()
+	rc.noteAll()
 	now := host.Ticks()
-	d.session.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
-	d.session.handOn(now)
+	rc.d.session.records.takeSome(math.MaxInt) // of the other domains: records older than d's last ones
+	rc.d.session.records.handOn(now)
 }
 
 // fetch takes records from the rings.
-func (d *domain) fetch(read func(*program.RingReader, func(program.Record) uint64) error) {
-	for _, r := range d.rings {
-		if err := read(r.reader, d.take); err != nil {
+func (rc *recorder) fetch(read func(*program.RingReader, func(program.Record) uint64) error) {
+	for _, r := range rc.rings {
+		if err := read(r.reader, rc.take); err != nil {
 			if !r.damaged {
-				d.session.warn("%v; it is emptied, now and whenever that is so", err)
+				rc.d.session.warn("%v; it is emptied, now and whenever that is so", err)
 			}
 			r.damaged = true
 			r.reader.Reset()
@@ -208,8 +221,8 @@ const recordHead = 16
 
 // take keeps a record of a ring, and returns its time. That is the target's word: it lies between the session's beginning and
 // now, so that no record waits for a time that has not come.
-func (d *domain) take(r program.Record) (ticks uint64) {
-	rec := d.recordings[r.Program]
+func (rc *recorder) take(r program.Record) (ticks uint64) {
+	rec := rc.recordings[r.Program]
 	if rec == nil {
 		return 0 // its detour has ended
 	}
@@ -218,60 +231,60 @@ func (d *domain) take(r program.Record) (ticks uint64) {
 		return 0
 	}
 	ticks, thread := binary.LittleEndian.Uint64(r.Payload), binary.LittleEndian.Uint64(r.Payload[8:])
-	s := d.session
-	ticks = records.Within(ticks, s.clockTicks, host.Ticks())
-	s.keep(written{domain: d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
+	s := rc.d.session
+	ticks = records.Within(ticks, s.records.clockTicks, host.Ticks())
+	s.records.keep(written{domain: rc.d, rec: rec, kp: rec.kp, time: ticks, thread: thread, payload: slices.Clone(r.Payload)})
 	return ticks
 }
 
 // keep keeps a record until it is handed on.
-func (s *Session) keep(w written) {
-	s.taken.Add(w.time, int(unsafe.Sizeof(w))+len(w.payload), w) // about so many bytes
+func (rk *recordKeeper) keep(w written) {
+	rk.taken.Add(w.time, int(unsafe.Sizeof(w))+len(w.payload), w) // about so many bytes
 }
 
 // handOn calls the handlers for the records that were taken, in the order of their times, up to one of
 // these.
-func (s *Session) handOn(until uint64) int {
-	if s.draining || s.taken.Len() == 0 {
+func (rk *recordKeeper) handOn(until uint64) int {
+	if rk.draining || rk.taken.Len() == 0 {
 		return 0
 	}
-	s.draining = true
-	defer func() { s.draining = false }()
-	all := s.taken.Take(until)
-	clock := s.clock()
-	s.knowThreads(all, clock)
+	rk.draining = true
+	defer func() { rk.draining = false }()
+	all := rk.taken.Take(until)
+	clock := rk.clock()
+	rk.knowThreads(all, clock)
 	now := time.Now()
 	for _, w := range all {
 		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
 		if w.by != nil {
-			w.by.Payload, w.by.Time = w.payload, s.inOrder(now.Add(-age))
-			s.deliver(w.kp, w.by)
+			w.by.Payload, w.by.Time = w.payload, rk.inOrder(now.Add(-age))
+			rk.deliver(w.kp, w.by)
 			continue
 		}
 		if w.kp.session == nil { // it was unregistered while this hit was under way
 			w.rec.lose()
 			continue
 		}
-		r := &HitRecord{Payload: w.payload, Time: s.inOrder(now.Add(-age)), PID: s.pid, TID: s.pid}
-		if by := w.domain.writers.Whose(w.thread, r.Time); by != nil {
+		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(now.Add(-age)), PID: rk.s.pid, TID: rk.s.pid}
+		if by := w.domain.recorder.writers.Whose(w.thread, r.Time); by != nil {
 			r.PID, r.TID, r.Comm = by.PID, by.TID, by.Comm(now)
 		}
-		s.deliver(w.kp, r)
+		rk.deliver(w.kp, r)
 	}
 	return len(all)
 }
 
 // inOrder is at, or the time of the record before if that is later. The clock is set anew for
 // each batch, by some nanoseconds: without this a later record could have an earlier time.
-func (s *Session) inOrder(at time.Time) time.Time {
-	if at.After(s.lastRecord) {
-		s.lastRecord = at
+func (rk *recordKeeper) inOrder(at time.Time) time.Time {
+	if at.After(rk.lastRecord) {
+		rk.lastRecord = at
 	}
-	return s.lastRecord
+	return rk.lastRecord
 }
 
 // knowThreads makes sure that it is known who has recorded all.
-func (s *Session) knowThreads(all []written, clock program.Clock) {
+func (rk *recordKeeper) knowThreads(all []written, clock program.Clock) {
 	unknown := map[*domain]bool{}
 	now := time.Now()
 	for _, w := range all {
@@ -280,14 +293,14 @@ func (s *Session) knowThreads(all []written, clock program.Clock) {
 			continue
 		}
 		if _, seen := unknown[d]; !seen {
-			unknown[d] = !d.noteAll()
+			unknown[d] = !d.recorder.noteAll()
 		}
 		age := time.Duration(now.UnixNano() - clock.UnixNano(w.time))
-		unknown[d] = unknown[d] || d.writers.Whose(w.thread, now.Add(-age)) == nil
+		unknown[d] = unknown[d] || d.recorder.writers.Whose(w.thread, now.Add(-age)) == nil
 	}
 	for d, look := range unknown {
 		if look {
-			d.lookAtThreads()
+			d.recorder.lookAtThreads()
 		}
 	}
 }
@@ -306,16 +319,16 @@ func (rec *recording) lose() {
 	}
 }
 
-// lastRecords silences those of kps that record, and hands on what they have recorded.
-func (s *Session) lastRecords(kps []*Kprobe) {
-	kps = slices.DeleteFunc(slices.Clone(kps), func(kp *Kprobe) bool { return kp.session != s || kp.Program == nil })
+// lastRecords silences those of kps that record, and hands on their records.
+func (rk *recordKeeper) lastRecords(kps []*Kprobe) {
+	kps = slices.DeleteFunc(slices.Clone(kps), func(kp *Kprobe) bool { return kp.session != rk.s || kp.Program == nil })
 	if len(kps) == 0 {
 		return
 	}
-	if err := s.changeDisabled(kps, true); err != nil {
-		s.warn("silencing probes: %v", err)
+	if err := rk.s.registry.changeDisabled(kps, true); err != nil {
+		rk.s.warn("silencing probes: %v", err)
 	}
-	s.drainAll()
+	rk.drainAll()
 }
 
 // moment is one on both clocks. The tracer may lose its processor between looking at the one
@@ -334,16 +347,16 @@ func moment() (now time.Time, ticks uint64) {
 
 // Elapsed is the time that so many ticks of the program helper Time take. Safe for concurrent use.
 func (s *Session) Elapsed(ticks uint64) time.Duration {
-	c := s.clock()
+	c := s.records.clock()
 	return c.Duration(ticks)
 }
 
 // clock shows the time that tsc's results belong to. It is set by the time of day whenever
 // it is asked for, and goes as fast as it has gone since the session began.
-func (s *Session) clock() program.Clock {
+func (rk *recordKeeper) clock() program.Clock {
 	now, ticks := moment()
-	elapsed := now.Sub(s.clockBegan) // by the monotonic clock
-	c, ok := program.ClockBetween(s.clockTicks, now.UnixNano()-int64(elapsed), ticks, now.UnixNano())
+	elapsed := now.Sub(rk.clockBegan) // by the monotonic clock
+	c, ok := program.ClockBetween(rk.clockTicks, now.UnixNano()-int64(elapsed), ticks, now.UnixNano())
 	if !ok {
 		c = program.Clock{TSC: ticks, Nanos: now.UnixNano()}
 	}

@@ -41,7 +41,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 	}
 	for _, forged := range []uint64{host.Ticks() + 1<<50, 1<<63 + host.Ticks() - 1, ^uint64(0), 0, 1} {
 		if err := s.do(func() error { // nothing is read meanwhile
-			ring := s.mainDomain().rings[0]
+			ring := s.mainDomain().recorder.rings[0]
 			at := ring.words[program.RingHead/8] % uint64(ring.size)
 			prog.Do("call target 30", "ret 10")
 			ring.words[(program.RingData+at+program.RecordHeader)/8] = forged
@@ -56,7 +56,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 			}
 		}
 	}
-	if n := s.taken.Len(); n != 0 {
+	if n := s.records.taken.Len(); n != 0 {
 		t.Errorf("%d records wait", n)
 	}
 }

@@ -37,8 +37,8 @@ type programState struct {
 	uses   int // by recordings
 }
 
-// Cell is what a cell holds, summed over all address spaces, also those that have ended; 0 if there is no such cell. Hits
-// that are under way may or may not be in.
+// Cell returns the value of a cell, summed over all address spaces, ended ones
+// included; 0 if there is no such cell. Hits that are under way may or may not be in.
 func (st *SharedState) Cell(n int) (sum uint64) {
 	counted(func() { sum = st.cell(n) })
 	return sum
@@ -92,37 +92,37 @@ func (m *programState) read() []uint64 {
 }
 
 // newState makes sure of memory for the state of kp's Program, if it has one; at is the code that will most use it.
-func (d *domain) newState(kp *Kprobe, at arch.Addr) {
+func (rc *recorder) newState(kp *Kprobe, at arch.Addr) {
 	if kp.state == nil {
 		return
 	}
-	if d.states[kp.state] == nil {
-		d.hasState(kp.state, d.stateMemory(kp.state.shape(), at))
+	if rc.states[kp.state] == nil {
+		rc.hasState(kp.state, rc.stateMemory(kp.state.shape(), at))
 	}
-	d.states[kp.state].probes[kp] = true
+	rc.states[kp.state].probes[kp] = true
 }
 
-// hasState has st be in mem.
-func (d *domain) hasState(st *SharedState, mem mapMemory) {
+// hasState makes mem the memory of st in this address space.
+func (rc *recorder) hasState(st *SharedState, mem mapMemory) {
 	m := &programState{of: st, mem: mem, probes: map[*Kprobe]bool{}}
 	counting.Lock()
 	st.memories = append(slices.Clone(st.memories), m)
 	counting.Unlock()
-	d.states[st] = m
+	rc.states[st] = m
 }
 
 // keepState makes sure of memory for the state of a kp that stands nowhere: if there is none, the tracer's own.
-func (d *domain) keepState(kp *Kprobe) {
-	if d.states[kp.state] == nil {
-		d.hasState(kp.state, mapMemory{words: make([]uint64, kp.state.shape().Len()/8)})
+func (rc *recorder) keepState(kp *Kprobe) {
+	if rc.states[kp.state] == nil {
+		rc.hasState(kp.state, mapMemory{words: make([]uint64, kp.state.shape().Len()/8)})
 	}
-	d.states[kp.state].probes[kp] = true
+	rc.states[kp.state].probes[kp] = true
 }
 
 // stateMemory is memory for m, near at if that can be, or else the tracer's own.
-func (d *domain) stateMemory(m program.Map, at arch.Addr) mapMemory {
-	if !d.private && host.Detours != nil {
-		if where, cells, err := d.region.Cells(at, m.Len()); err == nil {
+func (rc *recorder) stateMemory(m program.Map, at arch.Addr) mapMemory {
+	if !rc.d.memory.private && host.Detours != nil {
+		if where, cells, err := rc.d.region.Cells(at, m.Len()); err == nil {
 			return mapMemory{at: where, words: wordsOf(cells)}
 		}
 	}
@@ -130,8 +130,8 @@ func (d *domain) stateMemory(m program.Map, at arch.Addr) mapMemory {
 }
 
 // stateOf is the cells of kp's state for a hit that the tracer handles.
-func (d *domain) stateOf(kp *Kprobe) []uint64 {
-	if m := d.states[kp.state]; m != nil {
+func (rc *recorder) stateOf(kp *Kprobe) []uint64 {
+	if m := rc.states[kp.state]; m != nil {
 		return m.mem.words
 	}
 	return make([]uint64, kp.state.shape().Len()/8) // the probe has left
@@ -141,8 +141,8 @@ func (d *domain) stateOf(kp *Kprobe) []uint64 {
 const nearState = 1 << 30
 
 // useState is the memory of kp's state for a recording at at, which leaves it when it ends.
-func (d *domain) useState(kp *Kprobe, at arch.Addr) (mapMemory, error) {
-	m := d.states[kp.state]
+func (rc *recorder) useState(kp *Kprobe, at arch.Addr) (mapMemory, error) {
+	m := rc.states[kp.state]
 	if m == nil || m.mem.at == 0 {
 		return mapMemory{}, errOwnState
 	}
@@ -153,45 +153,45 @@ func (d *domain) useState(kp *Kprobe, at arch.Addr) (mapMemory, error) {
 }
 
 // leaveState takes the memory back when nobody uses it any more.
-func (d *domain) leaveState(m *programState) {
+func (rc *recorder) leaveState(m *programState) {
 	if len(m.probes) > 0 || m.uses > 0 || m.mem.at == 0 {
 		return
 	}
-	if err := d.region.FreeCells(m.mem.at); err != nil {
-		d.session.warn("freeing a program's state: %v", err)
+	if err := rc.d.region.FreeCells(m.mem.at); err != nil {
+		rc.d.session.warn("freeing a program's state: %v", err)
 	}
 }
 
 // unuseState is the end of a recording's use of it.
-func (d *domain) unuseState(m *programState) {
+func (rc *recorder) unuseState(m *programState) {
 	if m != nil {
 		m.uses--
-		d.leaveState(m)
+		rc.leaveState(m)
 	}
 }
 
 // endState ends kp's part in its state in d, and with the last one the memory: what that holds is kept.
-func (d *domain) endState(kp *Kprobe) {
-	m := d.states[kp.state]
+func (rc *recorder) endState(kp *Kprobe) {
+	m := rc.states[kp.state]
 	if m == nil || !m.probes[kp] {
 		return
 	}
 	if delete(m.probes, kp); len(m.probes) > 0 {
 		return
 	}
-	delete(d.states, kp.state)
+	delete(rc.states, kp.state)
 	m.keep()
-	d.leaveState(m)
+	rc.leaveState(m)
 }
 
 // endStates ends kp's part in its state in all address spaces.
-func (s *Session) endStates(kp *Kprobe) {
-	for d := range s.domains {
-		d.endState(kp)
+func (rg *registry) endStates(kp *Kprobe) {
+	for d := range rg.s.domains {
+		d.recorder.endState(kp)
 	}
 }
 
-// keep has the state keep the memory's values.
+// keep copies the memory's values into the state.
 func (m *programState) keep() {
 	counting.Lock()
 	defer counting.Unlock()
@@ -202,9 +202,9 @@ func (m *programState) keep() {
 }
 
 // foldStates ends all states before their memory goes.
-func (d *domain) foldStates() {
-	for _, m := range d.states {
+func (rc *recorder) foldStates() {
+	for _, m := range rc.states {
 		m.keep()
 	}
-	clear(d.states)
+	clear(rc.states)
 }

@@ -35,7 +35,7 @@ func lost(kp *kprobes.Kprobe) int { return int(kp.Values(1)[0]) }
 func TestShortRecordsAreRefused(t *testing.T) {
 	prog := start(t, "threads", "1")
 	s := attach(t, prog.PID(), kprobes.Options{})
-	for _, items := range [][]program.Item{{}, {{Value: program.Now()}}, {{Value: program.Now()}, {Value: program.CurrentThread()}}} {
+	for _, items := range [][]program.Item{{{Value: program.Now()}}, {{Value: program.Now()}, {Value: program.CurrentThread()}}} {
 		p, err := program.Build("foo", 0, nil, program.Cond{}, program.WriteRecord{
 			Ring: program.Map{Kind: program.Ring, Size: program.MinRingSize}, Items: items,
 		})

@@ -13,75 +13,75 @@ import (
 // the thread's own storage (the base of fs). Package records keeps whose that was.
 
 // note remembers whose storage a stopped thread uses.
-func (d *domain) note(th *ptrace.Thread) {
+func (rc *recorder) note(th *ptrace.Thread) {
 	regs, err := th.Regs()
 	if err != nil {
 		return
 	}
 	base := uint64(regs.ThreadPointer())
-	if w := d.writers.Present(th.TID); w != nil && w.Storage == base {
+	if w := rc.writers.Present(th.TID); w != nil && w.Storage == base {
 		return
 	}
 	now := time.Now()
 	th.Comm(now) // later there may be none
-	d.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Comm, Storage: base, From: th.Born}, now)
+	rc.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Comm, Storage: base, From: th.Born}, now)
 }
 
 // noteAll notes the threads that are stopped, and reports whether all are known that might be
 // taken for others.
-func (d *domain) noteAll() (all bool) {
+func (rc *recorder) noteAll() (all bool) {
 	all = true
-	for _, th := range d.space.Threads() {
+	for _, th := range rc.d.space.Threads() {
 		if th.Stopped() {
-			d.note(th)
+			rc.note(th)
 		}
-		all = all && (d.writers.Present(th.TID) != nil || th.Proc == d.space.Processes()[0])
+		all = all && (rc.writers.Present(th.TID) != nil || th.Proc == rc.d.space.Processes()[0])
 	}
 	return all
 }
 
 // lookAtThreads finds out about all threads, in one pause.
-func (d *domain) lookAtThreads() {
-	if !d.released {
-		_ = d.space.Freeze(func(*ptrace.Frozen) error { d.noteAll(); return nil })
+func (rc *recorder) lookAtThreads() {
+	if !rc.d.released {
+		_ = rc.d.space.Freeze(func(*ptrace.Frozen) error { rc.noteAll(); return nil })
 	}
 }
 
 // noteExit tells of a thread that ends.
-func (d *domain) noteExit(th *ptrace.Thread) {
-	if len(d.rings) == 0 {
+func (rc *recorder) noteExit(th *ptrace.Thread) {
+	if len(rc.rings) == 0 {
 		return
 	}
-	d.note(th)
-	d.writers.End(th.TID, time.Now())
+	rc.note(th)
+	rc.writers.End(th.TID, time.Now())
 }
 
 // noteExec tells of a vfork child that has its own memory now. If it was never looked at, it had its parent's storage.
-func (d *domain) noteExec(p *ptrace.Process) {
-	if len(d.rings) == 0 {
+func (rc *recorder) noteExec(p *ptrace.Process) {
+	if len(rc.rings) == 0 {
 		return
 	}
 	now := time.Now()
-	if d.writers.End(p.PID, now) {
+	if rc.writers.End(p.PID, now) {
 		return
 	}
-	for _, th := range d.space.Threads() {
-		if parent := d.writers.Present(th.TID); parent != nil && !th.RunsUserCode() {
+	for _, th := range rc.d.space.Threads() {
+		if parent := rc.writers.Present(th.TID); parent != nil && !th.RunsUserCode() {
 			leader := p.Leader()
-			d.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Comm, Storage: parent.Storage, From: leader.Born, Until: now}, now)
+			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Comm, Storage: parent.Storage, From: leader.Born, Until: now}, now)
 		}
 	}
 }
 
 // threadAccess is how programs in the target find out their thread.
-func (d *domain) threadAccess() (hwcap2 uint64, self bool) {
+func (rc *recorder) threadAccess() (hwcap2 uint64, self bool) {
 	const atHWCAP2 = 26 // getauxval(3)
-	if auxv, err := d.space.Auxv(); err == nil {
+	if auxv, err := rc.d.space.Auxv(); err == nil {
 		hwcap2 = auxv[atHWCAP2]
 	}
-	for base := range d.writers.Storages() {
+	for base := range rc.writers.Storages() {
 		var b [8]byte
-		if d.space.ReadMemory(arch.Addr(base), b[:]) == nil && binary.LittleEndian.Uint64(b[:]) == base {
+		if rc.d.space.ReadMemory(arch.Addr(base), b[:]) == nil && binary.LittleEndian.Uint64(b[:]) == base {
 			return hwcap2, true
 		}
 	}

@@ -13,16 +13,30 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
+// slotSet is a domain's slots.
+type slotSet struct {
+	d  *domain
+	at map[arch.Addr]*site // by slot address, retired ones included
+}
+
+// memory is what the target has mapped for us.
+type memory struct {
+	d       *domain
+	exe     string                       // the path of the executable, when last seen
+	shared  map[arch.Addr]*ptrace.Shared // the arenas, by where they begin in the target
+	private bool                         // no memory can be mapped: slots lie in caves, the journal with us
+}
+
 // allocSlot returns a slot for code at near.
-func (d *domain) allocSlot(near arch.Range) (arch.Addr, error) {
-	d.makeRoom(near, 1)
-	return d.region.Alloc(near)
+func (sl *slotSet) allocSlot(near arch.Range) (arch.Addr, error) {
+	sl.makeRoom(near, 1)
+	return sl.d.region.Alloc(near)
 }
 
 // makeRoom recycles slots of removed sites before the region maps memory for n more.
-func (d *domain) makeRoom(near arch.Range, n int) {
-	if d.region.Room(near) < n {
-		d.collect()
+func (sl *slotSet) makeRoom(near arch.Range, n int) {
+	if sl.d.region.Room(near) < n {
+		sl.collect()
 	}
 }
 
@@ -34,30 +48,30 @@ var _ trampoline.Mapper = mapper{}
 // Mappings is the first step of a change of the target's mappings.
 func (m mapper) Mappings() ([]trampoline.Mapping, arch.Range, error) {
 	d := m.d
-	if d.private {
+	if d.memory.private {
 		return nil, arch.Range{}, trampoline.ErrCantMap
 	}
-	d.survey = nil // its mappings change
+	d.look.survey = nil // its mappings change
 	maps, err := d.space.Maps()
 	if err != nil {
 		return nil, arch.Range{}, err
 	}
-	return usedMappings(maps, d.program()), addressLimits(), nil
+	return usedMappings(maps, d.memory.program()), addressLimits(), nil
 }
 
 // Map maps an arena. Where the target can't map memory since a seccomp filter might kill it for
 // the attempt, padding of its own code serves for slots.
 func (m mapper) Map(e trampoline.Extent) (data, code trampoline.Store, err error) {
 	d := m.d
-	data, code, err = d.mapExtent(e)
+	data, code, err = d.memory.mapExtent(e)
 	if err == nil && !d.session.domains[d] { // a handler has ended the session meanwhile: the other arenas have gone
 		return nil, nil, errors.Join(ErrClosed, m.Unmap(e))
 	}
 	if !errors.Is(err, ptrace.ErrSeccomp) {
 		return data, code, err
 	}
-	d.private = len(d.region.Arenas()) == 0
-	if d.private || e.Kind == trampoline.Slots {
+	d.memory.private = len(d.region.Arenas()) == 0
+	if d.memory.private || e.Kind == trampoline.Slots {
 		d.session.warn("%v: using padding of its code for the copies", err)
 	}
 	return nil, nil, fmt.Errorf("%w: %w", trampoline.ErrCantMap, err)
@@ -65,14 +79,14 @@ func (m mapper) Map(e trampoline.Extent) (data, code trampoline.Store, err error
 
 // Unmap takes an arena back that the region could not use.
 func (m mapper) Unmap(e trampoline.Extent) error {
-	m.d.shared[e.Data.Start].Unmap()
-	delete(m.d.shared, e.Data.Start)
+	m.d.memory.shared[e.Data.Start].Unmap()
+	delete(m.d.memory.shared, e.Data.Start)
 	return m.d.space.Unmap(e.Range())
 }
 
 // Cave is behind the code of the module at near.
 func (m mapper) Cave(near arch.Range) (arch.Addr, arch.Memory, error) {
-	end, ok := m.d.symbols().TextEnd(near.Start)
+	end, ok := m.d.linker.symbols().TextEnd(near.Start)
 	if !ok {
 		return 0, nil, fmt.Errorf("no padding is known behind the code at %s", near.Start)
 	}
@@ -80,33 +94,33 @@ func (m mapper) Cave(near arch.Range) (arch.Addr, arch.Memory, error) {
 }
 
 // program is the path of the executable; empty if that can't be had any more, since the process is not dumpable.
-func (d *domain) program() string {
-	tid, err := d.space.TID()
+func (m *memory) program() string {
+	tid, err := m.d.space.TID()
 	if err != nil {
 		return ""
 	}
 	if path, err := procfs.Exe(tid); err == nil {
-		d.exe = path
+		m.exe = path
 	}
-	return d.exe
+	return m.exe
 }
 
 // mapExtent prefers memory shared with the tracer. A target that can't have a memfd
 // (no descriptor left, an old kernel) gets anonymous memory.
-func (d *domain) mapExtent(ext trampoline.Extent) (data, code trampoline.Store, err error) {
+func (m *memory) mapExtent(ext trampoline.Extent) (data, code trampoline.Store, err error) {
 	e := ptrace.Extent{Data: ext.Data, Code: ext.Code, Offset: ext.Offset}
-	shared, err := d.space.MapShared(trampoline.MemfdName, e)
+	shared, err := m.d.space.MapShared(trampoline.MemfdName, e)
 	if err == nil {
-		d.shared[ext.Data.Start] = shared
+		m.shared[ext.Data.Start] = shared
 		return trampoline.Bytes(shared.Data), trampoline.Bytes(shared.Code), nil
 	}
 	if errors.Is(err, ptrace.ErrSeccomp) || errors.Is(err, ptrace.ErrExited) || errors.Is(err, ptrace.ErrNoThread) {
 		return nil, nil, err
 	}
-	if err := d.space.MapPrivate(e); err != nil {
+	if err := m.d.space.MapPrivate(e); err != nil {
 		return nil, nil, err
 	}
-	mem := d.space.Text()
+	mem := m.d.space.Text()
 	return trampoline.Remote(mem, ext.Data), trampoline.Remote(mem, ext.Code), nil
 }
 
@@ -153,16 +167,17 @@ func addressLimits() arch.Range {
 }
 
 // collect recycles slots of removed sites, when there are enough to make the pause
-// worth it. No signal is ever delivered to a thread in a slot, so no frame on any
-// stack refers to one: a thread is inside only if its instruction pointer is. Nothing leads into one that is retired, so whoever is elsewhere, and
-// waits in a system call, need not be stopped.
-func (d *domain) collect() {
-	if d.retired() == 0 {
+// worth it. No signal is ever delivered to a thread in a slot, so no frame on any stack
+// refers to one: a thread is inside only if its instruction pointer is. Nothing leads
+// into a retired one. So a thread that is elsewhere, and waits in a system call, need
+// not be stopped.
+func (sl *slotSet) collect() {
+	if sl.retired() == 0 {
 		return
 	}
-	err := d.space.FreezeAwake(d.region.Contains, func() error {
+	err := sl.d.space.FreezeAwake(sl.d.region.Contains, func() error {
 		inside := map[arch.Addr]bool{}
-		for _, th := range d.space.Threads() {
+		for _, th := range sl.d.space.Threads() {
 			ts, _ := th.Local.(*threadState)
 			for ; ts != nil; ts = ts.outer {
 				if ts.site != nil {
@@ -170,32 +185,32 @@ func (d *domain) collect() {
 				}
 			}
 			if regs, err := th.Regs(); th.Stopped() && err == nil {
-				if slot, ok := d.region.SlotOf(regs.IP()); ok {
+				if slot, ok := sl.d.region.SlotOf(regs.IP()); ok {
 					inside[slot] = true
 				}
 			}
 		}
-		_, err := d.region.Collect(func(slot arch.Range) bool {
+		_, err := sl.d.region.Collect(func(slot arch.Range) bool {
 			if inside[slot.Start] {
 				return true
 			}
-			if st := d.slots[slot.Start]; st != nil {
-				_ = d.region.ClearResume(st.slot.Trap)
+			if st := sl.at[slot.Start]; st != nil {
+				_ = sl.d.region.ClearResume(st.slot.Trap)
 			}
-			delete(d.slots, slot.Start)
+			delete(sl.at, slot.Start)
 			return false
 		})
 		return err
 	})
 	if err != nil {
-		d.session.warn("recycling slots: %v", err)
+		sl.d.session.warn("recycling slots: %v", err)
 	}
 }
 
 // retired counts slots whose site is gone.
-func (d *domain) retired() (n int) {
-	for _, st := range d.slots {
-		if d.sites[st.addr] != st {
+func (sl *slotSet) retired() (n int) {
+	for _, st := range sl.at {
+		if sl.d.sites[st.addr] != st {
 			n++
 		}
 	}

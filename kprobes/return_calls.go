@@ -16,15 +16,15 @@ import (
 //	                        a site at R, EntryHandler, instance linked under the frame
 //	R:      int3 ── stop ── sp is the CFA of an instance: Handlers, then as any hit
 //
-// Nothing on any stack is changed, so whatever reads return addresses reads true ones:
-// unwinders of C++ and Rust, pthread_cancel, garbage collectors, profilers, Go's copying of
-// stacks, shadow stacks, a debugger's user. When the tracer detaches or dies, no stack has to
-// be repaired. The kernel rewrites the return address instead: for it that is cheaper, as its
-// trampoline is no trap.
+// Nothing on any stack is changed. So all readers of return addresses see true ones:
+// unwinders of C++ and Rust, pthread_cancel, garbage collectors, profilers, Go's
+// copying of stacks, shadow stacks, a debugger's user. When the tracer detaches or
+// dies, no stack has to be repaired. The kernel rewrites the return address instead:
+// for it that is cheaper, as its trampoline is no trap.
 //
-// Other threads may come by a return address at any time: they hit the site, no frame of
-// theirs is known, and they go on through the instruction. So does the thread itself when it
-// is there for another reason.
+// Other threads may come by a return address at any time: they hit the site, no frame
+// of theirs is known, and they go on through the instruction. The thread itself does
+// the same when it is there for another reason.
 //
 // Which call is whose, and in which frame, is booked by package internal/frames.
 //
@@ -45,7 +45,7 @@ func where(regs *Regs, cfa arch.Addr, inGo bool) (frames.Frame, frames.Owner, bo
 
 // entered is the PreHandler of a Kretprobe's KP, as pre_handler_kretprobe.
 func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
-	d, ts := regs.domain, regs.thread.Local.(*threadState)
+	d, ts := regs.domain, regs.hit
 	st, hit, sp := ts.site, ts.hit, regs.SP()
 	ret, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
 	f, own, ok := where(regs, cfa, st.inGo)
@@ -54,26 +54,26 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		return 0
 	}
 	if f.Goroutine == 0 {
-		d.adoptFrame(f.PID, f.CFA, own)
+		d.followed.adoptFrame(f.PID, f.CFA, own)
 	}
-	if d.loops(f, ret, ts) {
+	if d.followed.loops(f, ret, ts) {
 		kp.hits.Add(^uint64(0))
 		return 0
 	}
-	d.endReentered(f, ret, hit)
-	d.endUnwound(own, f)
+	d.followed.endReentered(f, ret, hit)
+	d.followed.endUnwound(own, f)
 	ri := rp.take()
 	if ri == nil {
 		rp.search(d, own, f)
 		ri = rp.take()
 	}
-	back := d.returnSite(rp, ret, st.inGo)
+	back := d.followed.returnSite(rp, ret, st.inGo)
 	if ri == nil || back == nil {
 		rp.nmissed.Add(1)
 		ri.put()
 		return 0
 	}
-	if rp.EntryHandler != nil && d.session.guard(kp, func() int { return rp.EntryHandler(ri, regs) }) != 0 {
+	if rp.EntryHandler != nil && d.session.handlers.guard(kp, func() int { return rp.EntryHandler(ri, regs) }) != 0 {
 		ri.put()
 		return 0
 	}
@@ -89,33 +89,33 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	if rp.timed() {
 		ri.began = host.Ticks()
 	}
-	d.link(ri, own, f)
-	d.entrust(rp, f, ret)
+	d.followed.link(ri, own, f)
+	d.followed.entrust(rp, f, ret)
 	return 0
 }
 
 // link begins to follow a call.
-func (d *domain) link(ri *KretprobeInstance, own frames.Owner, f frames.Frame) {
-	ri.domain = d
-	d.calls.Enter(&ri.call, ri, own, f)
-	d.hold(ri.RetAddr, 1)
+func (fo *followed) link(ri *KretprobeInstance, own frames.Owner, f frames.Frame) {
+	ri.domain = fo.d
+	fo.calls.Enter(&ri.call, ri, own, f)
+	fo.hold(ri.RetAddr, 1)
 }
 
 // unlink follows it no more.
-func (d *domain) unlink(ri *KretprobeInstance) {
-	d.calls.Leave(&ri.call)
-	d.hold(ri.RetAddr, -1)
+func (fo *followed) unlink(ri *KretprobeInstance) {
+	fo.calls.Leave(&ri.call)
+	fo.hold(ri.RetAddr, -1)
 }
 
 // end forgets all calls of a frame. Those that did not return are missed.
-func (d *domain) end(f frames.Frame, missed bool) {
-	for ri := d.calls.Top(f); ri != nil; ri = d.calls.Top(f) {
-		d.endCall(ri, missed)
+func (fo *followed) end(f frames.Frame, missed bool) {
+	for ri := fo.calls.Top(f); ri != nil; ri = fo.calls.Top(f) {
+		fo.endCall(ri, missed)
 	}
 }
 
-func (d *domain) endCall(ri *KretprobeInstance, missed bool) {
-	d.unlink(ri)
+func (fo *followed) endCall(ri *KretprobeInstance, missed bool) {
+	fo.unlink(ri)
 	if missed && !ri.returned {
 		ri.probe.nmissed.Add(1)
 	}
@@ -125,28 +125,28 @@ func (d *domain) endCall(ri *KretprobeInstance, missed bool) {
 // loops tells whether a hit is no call but a turn of a loop, whose head is a Go function's first
 // instruction: Go's compiler does not make jumps of calls. In other languages a turn can't be
 // told from a call by a jump.
-func (d *domain) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
-	top := d.calls.Top(f)
+func (fo *followed) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
+	top := fo.calls.Top(f)
 	return top != nil && ts.site.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
 }
 
-// endReentered ends what was followed in a frame that is entered now: the calls in it have
-// ended, unless they share the hit, or may have made this call by a jump (C24).
-func (d *domain) endReentered(f frames.Frame, ret arch.Addr, hit uint64) {
-	top := d.calls.Top(f)
+// endReentered ends the followed calls in a frame that is entered now: they have ended,
+// unless they share the hit, or may have made this call by a jump (C24).
+func (fo *followed) endReentered(f frames.Frame, ret arch.Addr, hit uint64) {
+	top := fo.calls.Top(f)
 	if top != nil && top.hit != hit && (top.RetAddr != ret || !top.entry.jumpsAway()) {
-		d.end(f, true)
+		fo.end(f, true)
 	}
 }
 
 // endUnwound ends calls of own that are deeper than f. On a goroutine's one stack those are
 // gone; a thread may have several.
-func (d *domain) endUnwound(own frames.Owner, f frames.Frame) {
-	for ri := d.calls.Latest(own); ri != nil; ri = d.calls.Latest(own) {
-		if !ri.call.Frame.Deeper(f) || own.TID != 0 && d.holdsReturn(ri) {
+func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
+	for ri := fo.calls.Latest(own); ri != nil; ri = fo.calls.Latest(own) {
+		if !ri.call.Frame.Deeper(f) || own.TID != 0 && fo.holdsReturn(ri) {
 			return
 		}
-		d.end(ri.call.Frame, true)
+		fo.end(ri.call.Frame, true)
 	}
 }
 
@@ -159,14 +159,14 @@ func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 	if d == nil || !s.opts.Follow {
 		return
 	}
-	d.adoptStack(parent)
+	d.followed.adoptStack(parent)
 	var calls forkedCalls
-	for _, ri := range d.calls.Of(frames.Owner{TID: parent.TID}) {
+	for _, ri := range d.followed.calls.Of(frames.Owner{TID: parent.TID}) {
 		was := *ri
 		was.Data = slices.Clone(ri.Data)
 		calls = append(calls, was)
-		if top := d.calls.Top(ri.call.Frame); top != nil {
-			d.entrust(top.probe, ri.call.Frame, ri.RetAddr)
+		if top := d.followed.calls.Top(ri.call.Frame); top != nil {
+			d.followed.entrust(top.probe, ri.call.Frame, ri.RetAddr)
 		}
 	}
 	if th := child.Leader(); th != nil {
@@ -175,7 +175,7 @@ func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 }
 
 // copyCalls follows in a forked child the calls that its one thread is in, as uprobes do (C28).
-func (d *domain) copyCalls(child *ptrace.Process) {
+func (fo *followed) copyCalls(child *ptrace.Process) {
 	th := child.Leader()
 	if th == nil {
 		return
@@ -184,15 +184,15 @@ func (d *domain) copyCalls(child *ptrace.Process) {
 	th.Local = nil
 	for i := range calls {
 		if calls[i].probe.live != nil { // it is registered still
-			d.copyCall(&calls[i], th)
+			fo.copyCall(&calls[i], th)
 		}
 	}
 }
 
-func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
+func (fo *followed) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	rp := ri.probe
 	c := rp.take()
-	if c == nil || d.returnSite(rp, ri.RetAddr, false) == nil {
+	if c == nil || fo.returnSite(rp, ri.RetAddr, false) == nil {
 		rp.nmissed.Add(1)
 		c.put()
 		return
@@ -201,84 +201,84 @@ func (d *domain) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	c.RetAddr, c.entry, c.hit, c.sp, c.began = ri.RetAddr, ri.entry, ri.hit, ri.sp, ri.began
 	f := ri.call.Frame
 	f.PID = th.Proc.PID
-	d.link(c, frames.Owner{TID: th.TID}, f)
+	fo.link(c, frames.Owner{TID: th.TID}, f)
 }
 
 // endOfThread ends the calls that a thread is in at its end. Those on other stacks than the one
 // that it is on may be finished by another thread: they have no owner any more.
-func (d *domain) endOfThread(th *ptrace.Thread) {
+func (fo *followed) endOfThread(th *ptrace.Thread) {
 	own := frames.Owner{TID: th.TID}
-	if !d.followed.closed {
-		d.adoptStack(th)
+	if !fo.d.followed.closed {
+		fo.adoptStack(th)
 	}
 	regs, err := th.Regs()
-	if err != nil || d.calls.Latest(own) == nil {
-		d.endOf(own)
+	if err != nil || fo.calls.Latest(own) == nil {
+		fo.endOf(own)
 		return
 	}
-	stack := d.mappingOf(regs.SP())
-	for _, ri := range slices.Backward(d.calls.Of(own)) {
+	stack := fo.d.look.mappingOf(regs.SP())
+	for _, ri := range slices.Backward(fo.calls.Of(own)) {
 		if stack.Contains(ri.call.Frame.CFA) {
-			d.endCall(ri, true)
+			fo.endCall(ri, true)
 		} else {
-			d.calls.Give(&ri.call, frames.Owner{})
+			fo.calls.Give(&ri.call, frames.Owner{})
 		}
 	}
 }
 
 // endOfProcess ends the calls of a process that leaves the address space.
-func (d *domain) endOfProcess(pid int) {
-	for _, f := range d.calls.Frames() {
+func (fo *followed) endOfProcess(pid int) {
+	for _, f := range fo.calls.Frames() {
 		if f.PID == pid {
-			d.end(f, true)
+			fo.end(f, true)
 		}
 	}
 }
 
 // endOf ends the calls of an owner that is gone.
-func (d *domain) endOf(own frames.Owner) {
-	for ri := d.calls.Latest(own); ri != nil; ri = d.calls.Latest(own) {
-		d.end(ri.call.Frame, true)
+func (fo *followed) endOf(own frames.Owner) {
+	for ri := fo.calls.Latest(own); ri != nil; ri = fo.calls.Latest(own) {
+		fo.end(ri.call.Frame, true)
 	}
 }
 
 // returned runs the Handlers of calls that return to st, those that were followed last first
 // (C12).
-func (s *Session) returned(ts *threadState, st *site) {
+func (hs *hits) returned(ts *threadState, st *site) {
 	d, regs := st.domain, &ts.regs
-	d.adoptFrame(regs.PID(), regs.SP(), frames.Owner{TID: regs.TID()})
-	f, own, top := d.returnedFrom(regs, false)
+	d.followed.adoptFrame(regs.PID(), regs.SP(), frames.Owner{TID: regs.TID()})
+	f, own, top := d.followed.returnedFrom(regs, false)
 	if top == nil && st.returnsGo {
-		f, own, top = d.returnedFrom(regs, true)
+		f, own, top = d.followed.returnedFrom(regs, true)
 	}
 	if top == nil {
 		return
 	}
 	if top.RetAddr != st.addr || !host.Arch.Returned(regs, notedMemory{regs}, st.plan.Insn) {
 		if f.PID == regs.PID() {
-			d.end(f, true)
+			d.followed.end(f, true)
 		}
 		return
 	}
-	s.runReturns(ts, st, slices.Collect(d.calls.In(top.call.Frame)))
+	hs.runReturns(ts, st, slices.Collect(d.followed.calls.In(top.call.Frame)))
 	if !d.released && f.PID == regs.PID() {
-		d.end(f, false)
-		d.endUnwound(own, f)
+		d.followed.end(f, false)
+		d.followed.endUnwound(own, f)
 	}
 }
 
 // returnedFrom finds the frame that ends where the stack pointer is now, and the latest call
 // followed in it. A vfork child returns from its parent's frame first: the parent's call, which
 // is to return yet, returns in the child as well (C28).
-func (d *domain) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own frames.Owner, top *KretprobeInstance) {
+func (fo *followed) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own frames.Owner, top *KretprobeInstance) {
 	f, own, ok := where(regs, regs.SP(), inGo)
 	if !ok {
 		return f, own, nil
 	}
-	if top = d.calls.Top(f); top == nil {
-		for _, p := range d.space.Processes() {
+	if top = fo.calls.Top(f); top == nil {
+		for _, p := range fo.d.space.Processes() {
 			parents := frames.Frame{PID: p.PID, Goroutine: f.Goroutine, CFA: f.CFA}
-			if top = d.calls.Top(parents); top != nil {
+			if top = fo.calls.Top(parents); top != nil {
 				return parents, own, top
 			}
 		}
@@ -286,11 +286,11 @@ func (d *domain) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own frames
 	return f, own, top
 }
 
-func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
+func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
 	regs := &ts.regs
 	ip := regs.IP()
-	ts.handling, ts.atReturn = true, true
-	defer func() { ts.handling, ts.atReturn, regs.running = false, false, nil }()
+	ts.phase = atReturn
+	defer func() { ts.phase, regs.running = between, nil }()
 	for _, ri := range calls {
 		rp := ri.probe
 		if rp == nil || !rp.live[ri] || st.domain.released {
@@ -305,10 +305,10 @@ func (s *Session) runReturns(ts *threadState, st *site, calls []*KretprobeInstan
 		regs.running = &rp.KP
 		regs.SetIP(st.addr)
 		if rp.KP.checked != nil {
-			s.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
+			hs.s.records.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
 		}
 		if rp.Handler != nil {
-			s.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })
+			hs.s.handlers.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })
 		}
 	}
 	if !st.domain.released {

@@ -21,13 +21,13 @@ func (rp *Kretprobe) search(in *domain, own frames.Owner, f frames.Frame) {
 		if d == nil {
 			continue // its EntryHandler runs
 		}
-		if d.dead(ri, &known) {
-			d.endCall(ri, true)
+		if d.followed.dead(ri, &known) {
+			d.followed.endCall(ri, true)
 		}
 	}
 	rp.searchTable(in, &known)
 	for d := range known.surveyed {
-		d.survey = nil
+		d.look.survey = nil
 	}
 }
 
@@ -41,22 +41,22 @@ type stacks struct {
 
 // dead tells whether ri is known to have ended: its place on the stack is not in use. A thread
 // whose stack pointer is the call's CFA may have returned from it just now.
-func (d *domain) dead(ri *KretprobeInstance, known *stacks) bool {
+func (fo *followed) dead(ri *KretprobeInstance, known *stacks) bool {
 	switch {
 	case ri.call.Frame.Goroutine != 0 && ri.call.Owner == known.own:
 		return ri.call.Frame.CFA > known.now
 	case ri.call.Frame.Goroutine != 0:
-		pc, sp, base, ok := host.Arch.Parked(ri.call.Frame.Goroutine, d.space)
-		return ok && (base < ri.call.Frame.CFA || base-ri.call.Frame.CFA < sp || d.session.table.GoroutineEnd(pc))
-	case !d.holdsReturn(ri):
+		pc, sp, base, ok := host.Arch.Parked(ri.call.Frame.Goroutine, fo.d.space)
+		return ok && (base < ri.call.Frame.CFA || base-ri.call.Frame.CFA < sp || fo.d.session.table.GoroutineEnd(pc))
+	case !fo.holdsReturn(ri):
 		return true
 	case ri.call.Owner == known.own:
-		return ri.call.Frame.CFA < known.now && known.sameStack(d, ri.call.Frame.CFA, known.now)
+		return ri.call.Frame.CFA < known.now && known.sameStack(fo.d, ri.call.Frame.CFA, known.now)
 	case ri.call.Owner.TID == 0:
 		return false
 	}
 	sp := known.end(ri)
-	return ri.call.Frame.CFA < sp && known.sameStack(d, ri.call.Frame.CFA, sp)
+	return ri.call.Frame.CFA < sp && known.sameStack(fo.d, ri.call.Frame.CFA, sp)
 }
 
 // end is where the stack of ri's thread ends, 0 if the thread runs.
@@ -77,25 +77,25 @@ func (k *stacks) sameStack(d *domain, a, b arch.Addr) bool {
 		if k.surveyed == nil {
 			k.surveyed = map[*domain]bool{}
 		}
-		k.surveyed[d], d.survey = true, nil
+		k.surveyed[d], d.look.survey = true, nil
 	}
-	m, err := d.surveyed().Mapping(a)
+	m, err := d.look.surveyed().Mapping(a)
 	return err == nil && m != nil && m.Range.Contains(b)
 }
 
 // holdsReturn tells whether ri's return address is where it was at the entry.
-func (d *domain) holdsReturn(ri *KretprobeInstance) bool {
+func (fo *followed) holdsReturn(ri *KretprobeInstance) bool {
 	r := host.Arch.NewRegs()
 	r.SetSP(ri.sp)
-	ret, _, err := host.Arch.Caller(r, d.space)
+	ret, _, err := host.Arch.Caller(r, fo.d.space)
 	return err == nil && ret == ri.RetAddr
 }
 
 // mappingOf is the extent of the mapping at at.
-func (d *domain) mappingOf(at arch.Addr) arch.Range {
-	d.survey = nil
-	defer func() { d.survey = nil }()
-	m, err := d.surveyed().Mapping(at)
+func (lo *looks) mappingOf(at arch.Addr) arch.Range {
+	lo.survey = nil
+	defer func() { lo.survey = nil }()
+	m, err := lo.surveyed().Mapping(at)
 	if err != nil || m == nil {
 		return arch.Range{Start: at, End: at + 1}
 	}

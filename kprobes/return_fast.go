@@ -10,9 +10,10 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Calls that the target follows itself. A Kretprobe without handlers counts, and runs its Program: where its
-// entry is optimized, the detour notes the call in a table that is shared with the tracer, and the
-// detour of the return site takes it out (arch.CallTable).
+// Calls that the target follows itself. A Kretprobe without handlers counts, and runs
+// its Program. Where its entry is optimized, the detour notes the call in a table that
+// is shared with the tracer. The detour of the return site takes it out
+// (arch.CallTable).
 //
 //	                entry                                   return
 //	jump            table, if that is plain                 out of the table
@@ -20,24 +21,30 @@ import (
 //	breakpoint ──────┴─> tracer: adopt the frame, entered,  breakpoint ──────┴─> tracer: adopt
 //	                     hand over                                               the frame, returned
 //
-// The rules are those of return_calls.go, and are written there alone. They work on the tracer's
-// instances: before them, what is in the table of the frame concerned becomes instances (adopt); a
-// call that was entered by the tracer and is plain is put into the table after them (hand over). Each side
-// takes a call out of the table by compare and exchange, so none is counted twice.
+// The rules are those of return_calls.go, and are written there alone. They work on the
+// tracer's instances. Before them, entries of the table for that frame become instances
+// (adopt). After them, a plain call that the tracer entered is put into the table
+// (entrust). Each side takes a call out of the table by compare and exchange, so none
+// is counted twice.
 //
-// While calls that return to an address are with the tracer, what the table does not know traps there,
-// and so do entries that will return to it (Hold): no frame is followed on both sides.
+// While calls that return to an address are with the tracer, returns to it that the
+// table does not know trap. Entries that will return to it trap, too (Hold): no frame
+// is followed on both sides.
 //
 // The table has no owners and knows one stack of a frame. So when a process is made that shares
 // the memory (vfork), the table is closed, and the calls on that stack are adopted.
 
 // followed is a domain's calls in the table. table is nil until there is one.
 type followed struct {
+	d      *domain
 	table  arch.CallTable
 	closed bool
 	lines  map[uint16]*callLine
 	lineOf map[*Kretprobe]*callLine
 	last   uint16 // line
+
+	calls        frames.Book[*KretprobeInstance]
+	unreturnable map[arch.Addr]error // return addresses without a site
 }
 
 // callLine is what the target counts of a Kretprobe's calls.
@@ -62,54 +69,54 @@ func (rp *Kretprobe) needsTracer() string {
 }
 
 // followBody is what a detour at the entry of rp's function does first.
-func (d *domain) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body, error) {
-	line, err := d.newCallLine(st, rp)
+func (fo *followed) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Body, error) {
+	line, err := fo.newCallLine(st, rp)
 	if err != nil {
 		return nil, err
 	}
-	return host.CallBodies.FollowBody(arch.FollowWork{Table: d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
+	return host.CallBodies.FollowBody(arch.FollowWork{Table: fo.d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
 }
 
 // callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
 // changed only if no program behind it looks at them: a caller that has no use for a result still has it in one.
-func (d *domain) callBodies(det *detour, dead arch.Dead) (bodies sequence, err error) {
+func (fo *followed) callBodies(det *detour, dead arch.Dead) (bodies sequence, err error) {
 	if det.work.program != nil || len(det.site.recorders) > 0 {
 		dead = arch.Dead{}
 	}
 	if rp := det.work.follows; rp != nil {
-		b, err := d.followBody(det.site, rp, dead)
+		b, err := fo.followBody(det.site, rp, dead)
 		if err != nil {
 			return nil, err
 		}
 		bodies = append(bodies, b)
 	}
 	if det.work.returns {
-		if err := d.newCallTable(det.site.addr); err != nil {
+		if err := fo.newCallTable(det.site.addr); err != nil {
 			return nil, err
 		}
-		then, err := d.returnPrograms(det, dead)
+		then, err := fo.returnPrograms(det, dead)
 		if err != nil {
 			return nil, err
 		}
-		bodies = append(bodies, host.CallBodies.ReturnBody(arch.ReturnWork{Table: d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
+		bodies = append(bodies, host.CallBodies.ReturnBody(arch.ReturnWork{Table: fo.d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
 	}
 	return bodies, nil
 }
 
-func (d *domain) newCallLine(st *site, rp *Kretprobe) (*callLine, error) {
-	if line := d.followed.lineOf[rp]; line != nil {
+func (fo *followed) newCallLine(st *site, rp *Kretprobe) (*callLine, error) {
+	if line := fo.d.followed.lineOf[rp]; line != nil {
 		return line, nil
 	}
-	if err := d.newCallTable(st.addr); err != nil {
+	if err := fo.newCallTable(st.addr); err != nil {
 		return nil, err
 	}
-	if d.followed.last == arch.MaxLines {
+	if fo.d.followed.last == arch.MaxLines {
 		return nil, errors.New("too many kretprobes have been optimized")
 	}
-	d.followed.last++
-	n := d.followed.last
-	line := &callLine{CallLine: d.followed.table.Line(n), rp: rp, site: st, id: n}
-	d.followed.lines[n], d.followed.lineOf[rp] = line, line
+	fo.d.followed.last++
+	n := fo.d.followed.last
+	line := &callLine{CallLine: fo.d.followed.table.Line(n), rp: rp, site: st, id: n}
+	fo.d.followed.lines[n], fo.d.followed.lineOf[rp] = line, line
 	counting.Lock()
 	rp.KP.lines = append(slices.Clone(rp.KP.lines), line)
 	counting.Unlock()
@@ -118,22 +125,22 @@ func (d *domain) newCallLine(st *site, rp *Kretprobe) (*callLine, error) {
 }
 
 // newCallTable makes sure of a table.
-func (d *domain) newCallTable(near arch.Addr) error {
-	if d.followed.table != nil {
+func (fo *followed) newCallTable(near arch.Addr) error {
+	if fo.d.followed.table != nil {
 		return nil
 	}
-	at, cells, err := d.region.Cells(near, host.CallBodies.CallTableSize())
+	at, cells, err := fo.d.region.Cells(near, host.CallBodies.CallTableSize())
 	if err != nil {
 		return err
 	}
 	t := host.CallBodies.CallTable(cells, at)
-	for _, f := range d.calls.Frames() {
-		for ri := range d.calls.In(f) {
+	for _, f := range fo.calls.Frames() {
+		for ri := range fo.calls.In(f) {
 			t.Hold(ri.RetAddr, 1)
 		}
 	}
-	d.followed = followed{table: t, lines: map[uint16]*callLine{}, lineOf: map[*Kretprobe]*callLine{}}
-	d.whetherClosed()
+	fo.d.followed.table, fo.d.followed.lines, fo.d.followed.lineOf = t, map[uint16]*callLine{}, map[*Kretprobe]*callLine{}
+	fo.whetherClosed()
 	return nil
 }
 
@@ -157,26 +164,26 @@ func (rp *Kretprobe) active() (n int) {
 }
 
 // hold tells the target that n more calls which return to ret are the tracer's.
-func (d *domain) hold(ret arch.Addr, n int) {
-	if d.followed.table != nil {
-		d.followed.table.Hold(ret, n)
+func (fo *followed) hold(ret arch.Addr, n int) {
+	if fo.d.followed.table != nil {
+		fo.d.followed.table.Hold(ret, n)
 	}
 }
 
 // adopt makes instances of a call in the table, whose owner is own.
-func (d *domain) adopt(s arch.CallSlot, pid int, own frames.Owner) {
-	d.followed.table.Hold(s.Ret, s.Count)
-	defer d.followed.table.Hold(s.Ret, -s.Count)
-	if !d.followed.table.Take(s) {
+func (fo *followed) adopt(s arch.CallSlot, pid int, own frames.Owner) {
+	fo.d.followed.table.Hold(s.Ret, s.Count)
+	defer fo.d.followed.table.Hold(s.Ret, -s.Count)
+	if !fo.d.followed.table.Take(s) {
 		return
 	}
-	line := d.followed.lines[s.Line]
+	line := fo.d.followed.lines[s.Line]
 	if line == nil {
 		return // unregistered
 	}
 	line.move(-s.Count)
 	f := frames.Frame{PID: pid, CFA: s.CFA}
-	d.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
+	fo.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
 	for i := range s.Count {
 		if len(line.rp.live) >= 2*arch.MaxCalls { // never as many, unless the target has written there itself
 			line.rp.nmissed.Add(uint64(s.Count - i))
@@ -184,34 +191,34 @@ func (d *domain) adopt(s arch.CallSlot, pid int, own frames.Owner) {
 		}
 		ri := line.rp.instance()
 		ri.RetAddr, ri.entry, ri.sp, ri.began = s.Ret, line.site, s.CFA-8, s.Began
-		d.link(ri, own, f)
+		fo.link(ri, own, f)
 	}
 }
 
 // adoptFrame adopts the calls in one frame of own's.
-func (d *domain) adoptFrame(pid int, cfa arch.Addr, own frames.Owner) {
-	if d.followed.table == nil {
+func (fo *followed) adoptFrame(pid int, cfa arch.Addr, own frames.Owner) {
+	if fo.d.followed.table == nil {
 		return
 	}
-	for _, s := range d.followed.table.Frame(cfa) {
-		d.adopt(s, pid, own)
+	for _, s := range fo.d.followed.table.Frame(cfa) {
+		fo.adopt(s, pid, own)
 	}
 }
 
 // adoptStack adopts the calls on the stack that th is on.
-func (d *domain) adoptStack(th *ptrace.Thread) {
+func (fo *followed) adoptStack(th *ptrace.Thread) {
 	busy := false
-	for _, line := range d.followed.lines {
+	for _, line := range fo.d.followed.lines {
 		busy = busy || line.active() > 0
 	}
 	regs, err := th.Regs()
 	if !busy || err != nil {
 		return
 	}
-	stack := d.mappingOf(regs.SP())
-	d.followed.table.All(func(s arch.CallSlot) {
+	stack := fo.d.look.mappingOf(regs.SP())
+	fo.d.followed.table.All(func(s arch.CallSlot) {
 		if stack.Contains(s.CFA - 1) {
-			d.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
+			fo.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
 		}
 	})
 }
@@ -222,59 +229,59 @@ func (s hooks) Shared(parent *ptrace.Thread, child *ptrace.Process) {
 	if d := domainOf(parent); d != nil && d.followed.table != nil {
 		d.followed.closed = true
 		d.followed.table.Close()
-		d.adoptStack(parent)
+		d.followed.adoptStack(parent)
 	}
 }
 
 // whetherClosed opens the table if the memory has one process.
-func (d *domain) whetherClosed() bool {
-	if shared := len(d.space.Processes()) > 1; shared != d.followed.closed {
-		if d.followed.closed = shared; shared {
-			d.followed.table.Close()
+func (fo *followed) whetherClosed() bool {
+	if shared := len(fo.d.space.Processes()) > 1; shared != fo.d.followed.closed {
+		if fo.d.followed.closed = shared; shared {
+			fo.d.followed.table.Close()
 		} else {
-			d.followed.table.Open()
+			fo.d.followed.table.Open()
 		}
 	}
-	return d.followed.closed
+	return fo.d.followed.closed
 }
 
-// entrust puts the calls in a frame, which rp's call was entered in last, into the table, if it
-// is followed there and nobody else's is in the frame.
-func (d *domain) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
-	line := d.followed.lineOf[rp]
-	if line == nil || line.site.jump() == nil || line.site.jump().work.follows != rp || d.whetherClosed() {
+// entrust puts the calls in a frame into the table. rp's call was entered last; it must
+// be followed there, and be the only probe's in the frame.
+func (fo *followed) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
+	line := fo.d.followed.lineOf[rp]
+	if line == nil || line.site.jump() == nil || line.site.jump().work.follows != rp || fo.whetherClosed() {
 		return
 	}
-	d.followed.table.Know(ret, line.id)
-	for ri := range d.calls.In(f) {
-		if d.followed.lineOf[ri.probe] == nil {
+	fo.d.followed.table.Know(ret, line.id)
+	for ri := range fo.calls.In(f) {
+		if fo.d.followed.lineOf[ri.probe] == nil {
 			return
 		}
 	}
-	for ri := d.calls.Top(f); ri != nil; ri = d.calls.Top(f) {
-		if !d.putAway(d.followed.lineOf[ri.probe], f, ret) {
+	for ri := fo.calls.Top(f); ri != nil; ri = fo.calls.Top(f) {
+		if !fo.putAway(fo.d.followed.lineOf[ri.probe], f, ret) {
 			return
 		}
 	}
 }
 
 // putAway puts one probe's calls in a frame into the table.
-func (d *domain) putAway(line *callLine, f frames.Frame, ret arch.Addr) bool {
+func (fo *followed) putAway(line *callLine, f frames.Frame, ret arch.Addr) bool {
 	var calls []*KretprobeInstance
-	for ri := range d.calls.In(f) {
+	for ri := range fo.calls.In(f) {
 		if ri.probe == line.rp {
 			calls = append(calls, ri)
 		}
 	}
 	n := len(calls)
-	if line.rp.timed() && n > 1 || line.active()+n > arch.MaxCalls || !d.followed.table.Put(arch.FollowedCall{
+	if line.rp.timed() && n > 1 || line.active()+n > arch.MaxCalls || !fo.d.followed.table.Put(arch.FollowedCall{
 		CFA: f.CFA, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(), Began: calls[0].began,
 	}) {
 		return false
 	}
 	line.move(n)
 	for _, ri := range calls {
-		d.unlink(ri)
+		fo.unlink(ri)
 		ri.put()
 	}
 	return true
@@ -293,7 +300,7 @@ func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
 			}
 			ri := &KretprobeInstance{RetAddr: s.Ret, sp: s.CFA - 8}
 			below := d == in && s.CFA < known.now && known.sameStack(d, s.CFA, known.now)
-			if (below || !d.holdsReturn(ri)) && d.followed.table.Take(s) {
+			if (below || !d.followed.holdsReturn(ri)) && d.followed.table.Take(s) {
 				line.move(-s.Count)
 				rp.nmissed.Add(uint64(s.Count))
 			}
@@ -301,8 +308,8 @@ func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
 	}
 }
 
-// endTable forgets the calls of rp in all tables. What is left there of them is no line's, and
-// is taken out when it is met.
+// endTable forgets the calls of rp in all tables. Their remaining entries there belong
+// to no line, and are taken out when they are met.
 func (rp *Kretprobe) endTable() {
 	for _, line := range rp.KP.lines {
 		d := line.site.domain
@@ -315,11 +322,11 @@ func (rp *Kretprobe) endTable() {
 
 // foldCalls counts what the target has counted with the Kretprobes, before its memory goes.
 // Calls in flight are missed if the program has ended.
-func (d *domain) foldCalls(ended bool) {
-	for _, line := range d.followed.lines {
+func (fo *followed) foldCalls(ended bool) {
+	for _, line := range fo.d.followed.lines {
 		line.end(ended)
 	}
-	d.followed = followed{}
+	fo.d.followed.table, fo.d.followed.closed, fo.d.followed.lines, fo.d.followed.lineOf, fo.d.followed.last = nil, false, nil, nil, 0
 }
 
 // active is how many of the calls are in the table.
@@ -328,8 +335,8 @@ func (l *callLine) active() int {
 	return n
 }
 
-// move puts n calls into the table, or takes them out: the line counts entries of those that are in it or
-// have returned from it.
+// move puts n calls into the table, or takes them out. The line counts entries of calls
+// that are in it or have returned from it.
 func (l *callLine) move(n int) {
 	counting.Lock()
 	defer counting.Unlock()
@@ -361,8 +368,8 @@ func (kp *Kprobe) followedInTarget() (entries, returns uint64) {
 }
 
 // knownTrap tells whether a breakpoint of a detour's body stands at at.
-func (d *domain) knownTrap(at arch.Addr) bool {
-	det := d.detourAt(at)
+func (ds *detours) knownTrap(at arch.Addr) bool {
+	det := ds.holding(at)
 	if det == nil || at == det.Trap {
 		return det != nil
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// Programs at returns. Where the target follows a call itself, the body at the entry notes the time
-// in the call table, and the one at the return has the programs run of all Kretprobes whose calls return
-// there; each looks first whether the call was its own. Elsewhere the tracer interprets them.
+// Programs at returns. Where the target follows a call itself, the body at the entry
+// notes the time in the call table. The body at the return runs the programs of all
+// Kretprobes whose calls return there; each checks first whether the call was its own.
+// Elsewhere the tracer interprets them.
 
-// returnsOf notes that calls of rp return to st, or, n being -1, do so no more, if that matters for what
-// a jump at st does: the tracer must see these returns, or a program is to be run.
+// returnsOf notes that calls of rp return to st, or, if n is -1, no longer do. It
+// matters for a jump at st if the tracer must see these returns, or a program must run.
 func (st *site) returnsOf(rp *Kretprobe, n int) error {
 	switch {
 	case rp.needsTracer() != "":
@@ -37,23 +38,23 @@ func (st *site) returnsOf(rp *Kretprobe, n int) error {
 func (rp *Kretprobe) timed() bool { return rp.KP.Program != nil }
 
 // returnPrograms is what det does when a call has returned, nil if that is nothing.
-func (d *domain) returnPrograms(det *detour, dead arch.Dead) (arch.Body, error) {
+func (fo *followed) returnPrograms(det *detour, dead arch.Dead) (arch.Body, error) {
 	var all sequence
 	for _, rp := range det.site.recorders {
-		entry := rp.entryIn(d)
+		entry := rp.entryIn(fo.d)
 		if entry == nil {
 			continue
 		}
-		line, err := d.newCallLine(entry, rp)
+		line, err := fo.newCallLine(entry, rp)
 		if err != nil {
 			return nil, err
 		}
-		rec, err := d.newRecordingOf(&rp.KP, det.site.addr, func(p program.Program) program.Program { return p.Where("line", int32(line.id)) })
+		rec, err := fo.d.recorder.newRecordingOf(&rp.KP, det.site.addr, func(p program.Program) program.Program { return p.Where("line", int32(line.id)) })
 		if err != nil {
 			return nil, err
 		}
 		det.returned = append(det.returned, rec)
-		body, err := d.compile(rec, program.Target{Site: det.site.addr - arch.Addr(host.Arch.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
+		body, err := fo.d.recorder.compile(rec, program.Target{Site: det.site.addr - arch.Addr(host.Arch.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
 		if err != nil {
 			return nil, err
 		}

@@ -10,15 +10,15 @@ import (
 )
 
 // returnSite makes sure of a site at a return address; nil if there can be none.
-func (d *domain) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
-	st := d.sites[at]
+func (fo *followed) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
+	st := fo.d.sites[at]
 	if st == nil || st.returning == 0 || !st.armed() {
 		var err error
-		if st, err = d.makeReturnSite(at, st); err != nil {
+		if st, err = fo.makeReturnSite(at, st); err != nil {
 			if !rp.warned {
 				rp.warned = true
-				called, _ := d.symbols().Lookup(rp.KP.Addr)
-				d.session.warn("calls of %s that return to %s are missed: %v", called, at, err)
+				called, _ := fo.d.linker.symbols().Lookup(rp.KP.Addr)
+				fo.d.session.warn("calls of %s that return to %s are missed: %v", called, at, err)
 			}
 			return nil
 		}
@@ -28,88 +28,88 @@ func (d *domain) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 		rp.returns[st] = true
 		st.returning++
 		if err := st.returnsOf(rp, 1); err != nil {
-			d.session.warn("%v", err)
+			fo.d.session.warn("%v", err)
 		}
 	}
 	return st
 }
 
-// makeReturnSite arms st, or a new site, for returns. It runs during a hit: whatever a
-// registration has found out is older.
-func (d *domain) makeReturnSite(at arch.Addr, st *site) (*site, error) {
-	if err := d.unreturnable[at]; err != nil {
+// makeReturnSite arms st, or a new site, for returns. It runs during a hit: the
+// findings of a registration are older.
+func (fo *followed) makeReturnSite(at arch.Addr, st *site) (*site, error) {
+	if err := fo.unreturnable[at]; err != nil {
 		return nil, err
 	}
-	during := d.survey
-	d.survey = nil
-	defer func() { d.survey = during }()
+	during := fo.d.look.survey
+	fo.d.look.survey = nil
+	defer func() { fo.d.look.survey = during }()
 	var err error
 	fresh := st == nil
 	if fresh {
-		if err = d.checkReturn(at); err == nil {
-			st, err = d.makeSite(at)
+		if err = fo.d.look.checkReturn(at); err == nil {
+			st, err = fo.d.makeSite(at)
 		}
 		if err != nil {
-			d.cannotReturn(at, err)
+			fo.cannotReturn(at, err)
 			return nil, err
 		}
-		d.sites[at] = st
+		fo.d.sites[at] = st
 	}
 	st.returning++
-	err = d.refresh(st)
+	err = fo.d.refresh(st)
 	st.returning--
 	if err != nil && fresh {
-		delete(d.sites, at)
-		d.discard(st)
+		delete(fo.d.sites, at)
+		fo.d.slots.discard(st)
 	}
 	return st, err
 }
 
 // cannotReturn remembers a refusal: it took a while to come by. Code that is generated has
 // ever new addresses.
-func (d *domain) cannotReturn(at arch.Addr, err error) {
+func (fo *followed) cannotReturn(at arch.Addr, err error) {
 	const enough = 1024
-	if len(d.unreturnable) >= enough {
-		clear(d.unreturnable)
+	if len(fo.unreturnable) >= enough {
+		clear(fo.unreturnable)
 	}
-	d.unreturnable[at] = err
+	fo.unreturnable[at] = err
 }
 
 // checkReturn makes the checks of an address that nobody has asked to probe: it has been
 // found on a stack. It must be known for an instruction, or stand behind a call; and it must
 // not be code that a program generates and may change, move or copy at any time.
-func (d *domain) checkReturn(at arch.Addr) error {
-	if err := d.checkMapping(at); err != nil {
+func (lo *looks) checkReturn(at arch.Addr) error {
+	if err := lo.checkMapping(at); err != nil {
 		return err
 	}
-	m, err := d.surveyed().Mapping(at)
+	m, err := lo.surveyed().Mapping(at)
 	if err != nil {
 		return err
 	}
-	bounds, known := d.symbols().Function(at)
+	bounds, known := lo.d.linker.symbols().Function(at)
 	if m.Write || m.Path == "" && !known {
 		return fmt.Errorf("%w: it is generated code (%s)", ErrBlacklisted, mappingName(m))
 	}
-	if err := d.checkCode(at); err != nil {
+	if err := lo.checkCode(at); err != nil {
 		return err
 	}
-	if d.isSigreturn(at) { // a signal's handler returns; nothing in front of it need be code
-		if !d.symbols().Unwindable(at) {
+	if lo.isSigreturn(at) { // a signal's handler returns; nothing in front of it need be code
+		if !lo.d.linker.symbols().Unwindable(at) {
 			return fmt.Errorf("%w: it is where signal handlers return to, and unwinders know it by its bytes", ErrBlacklisted)
 		}
 		return nil
 	}
 	if known {
-		return d.checkBoundary(bounds, at)
+		return lo.checkBoundary(bounds, at)
 	}
-	return d.checkBehindCall(at, *m)
+	return lo.checkBehindCall(at, *m)
 }
 
 // checkBehindCall accepts an address if a call ends there.
-func (d *domain) checkBehindCall(at arch.Addr, m procfs.Mapping) error {
+func (lo *looks) checkBehindCall(at arch.Addr, m procfs.Mapping) error {
 	const shortest, longest = 2, 8
 	for n := arch.Addr(shortest); n <= longest && at-n >= m.Range.Start; n++ {
-		insn, err := d.decode(at - n)
+		insn, err := lo.decode(at - n)
 		if err == nil && insn.End() == at && (insn.Flow == arch.FlowCall || insn.Flow == arch.FlowIndirectCall) {
 			return nil
 		}
@@ -117,7 +117,7 @@ func (d *domain) checkBehindCall(at arch.Addr, m procfs.Mapping) error {
 	return fmt.Errorf("%w: there is no call in front of it", ErrNotBoundary)
 }
 
-// jumps are the ways in which a function may go on other than to what stands behind.
+// jumps describes how a function may go on, other than with the next instruction.
 type jumps struct {
 	away bool // into another function, as far as is known
 	back bool // to its entry
@@ -133,24 +133,24 @@ func (st *site) jumpsAway() bool {
 
 func (st *site) jumps() jumps {
 	if st.leaves == nil {
-		leaves := st.domain.jumpsOf(st)
+		leaves := st.domain.look.jumpsOf(st)
 		st.leaves = &leaves
 	}
 	return *st.leaves
 }
 
-func (d *domain) jumpsOf(st *site) (j jumps) {
-	bounds, known := d.symbols().Function(st.addr)
+func (lo *looks) jumpsOf(st *site) (j jumps) {
+	bounds, known := lo.d.linker.symbols().Function(st.addr)
 	if !known {
 		return jumps{away: true}
 	}
-	during := d.survey
-	d.survey = nil
-	defer func() { d.survey = during }()
+	during := lo.survey
+	lo.survey = nil
+	defer func() { lo.survey = during }()
 	parts := []arch.Range{bounds}
 	for i := 0; i < len(parts); i++ {
 		for at := parts[i].Start; at < parts[i].End; {
-			insn, err := d.decode(at)
+			insn, err := lo.decode(at)
 			if err != nil {
 				j.away = true
 				return j
@@ -160,7 +160,7 @@ func (d *domain) jumpsOf(st *site) (j jumps) {
 			case arch.FlowIndirectJump, arch.FlowFar:
 				j.away = true
 			case arch.FlowJump, arch.FlowCond:
-				part, inside := d.partOf(bounds, to)
+				part, inside := lo.partOf(bounds, to)
 				if inside && !slices.Contains(parts, part) {
 					parts = append(parts, part)
 				}
@@ -173,15 +173,15 @@ func (d *domain) jumpsOf(st *site) (j jumps) {
 	return j
 }
 
-// partOf tells whether at is in a function, or in a part that a compiler has split off it for
-// being seldom run, and the extent of either.
-func (d *domain) partOf(fn arch.Range, at arch.Addr) (part arch.Range, inside bool) {
+// partOf reports whether at is in a function, or in a part that a compiler has split
+// off it because it seldom runs. It also returns the extent of either.
+func (lo *looks) partOf(fn arch.Range, at arch.Addr) (part arch.Range, inside bool) {
 	if fn.Contains(at) {
 		return fn, true
 	}
-	part, known := d.session.table.Function(at)
-	whole, _ := d.session.table.Lookup(fn.Start)
-	split, _ := d.session.table.Lookup(at)
+	part, known := lo.d.session.table.Function(at)
+	whole, _ := lo.d.session.table.Lookup(fn.Start)
+	split, _ := lo.d.session.table.Lookup(at)
 	suffix, ofWhole := strings.CutPrefix(split.Symbol.Linkage, whole.Symbol.Linkage)
 	return part, known && ofWhole && (strings.HasPrefix(suffix, ".cold") || strings.HasPrefix(suffix, ".warm"))
 }

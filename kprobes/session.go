@@ -7,14 +7,12 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/internal/records"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -30,7 +28,8 @@ type Options struct {
 	// probes. Without it a forked child is given its original code back and let
 	// go, and an exec ends the probes of its process.
 	Follow bool
-	// Meant is the process to attach to, whoever has its number by then; nil: whoever has it.
+	// Meant is the process to attach to, even if another one has its number by then;
+	// nil: the one that has the number.
 	Meant *ptrace.Identity
 	// Log gets warnings of things that went on: one sentence, no newline. It is
 	// called on the tracer's thread. nil drops them.
@@ -49,50 +48,25 @@ type Session struct {
 	end  context.CancelCauseFunc
 
 	// The rest belongs to the tracer's thread.
-	main          *ptrace.Process
-	images        uint64       // programs that it has executed
-	peek          *ptrace.Peek // its memory, for other goroutines; nil before the symbols are read
-	domains       map[*domain]bool
-	probes        []*Kprobe
-	syscalls      []*SyscallProbe
-	blacklist     []BlacklistEntry
-	hits          uint64           // all of them so far
-	running       []runningHandler // the last one runs, the others wait for functions that they call
-	disarmed      bool             // all probes, by DisarmAll
-	beside        bool             // the code is looked at now and then
-	lookSoon      bool             // and will be at once
-	toldShared    bool
-	toldDisturbed bool // that somebody writes into code at probes
-	toldCopied    bool // that the program has copied our bytes
-	launched      bool // the process was started for it
-	closed        bool
-	closing       bool            // Close has begun: no handler begins a call
-	heeds         context.Context // what is being done ends with it; nil: with nothing
-	patient       bool            // what is being done can be done again, and is not to be done while a process is inside vfork(2)
+	main    *ptrace.Process
+	domains map[*domain]bool
+	closed  bool
+	closing bool // Close has begun: no handler begins a call
 
-	drains        bool                   // rings are looked into
-	taken         records.Queue[written] // that are not handed on yet
-	draining      bool
-	scratch       []uint64
-	lastRecording uint32
-	clockBegan    time.Time
-	clockTicks    uint64
-	lastRecord    time.Time // of the records that were handed on
-	faultsNoted   time.Time
-
-	answering
-	optimizing chan struct{} // closed when the optimizer has nothing to do; nil if it has not
-
-	disturbances atomic.Uint64 // by others
+	target    target   // how it is held
+	registry  registry // of probes
+	syscalls  syscallProbes
+	hits      hits
+	handlers  handlers // that run
+	answering answering
+	passes    passes // of the optimizer
+	records   recordKeeper
+	beside    besideWatch
+	heed      heed // of the context of what is being done
 
 	untold atomic.Pointer[error] // why the session could not be closed when its context was done
 
-	threads atomic.Pointer[[]*ThreadWatcher]
-
-	tracing *guardian.Thread // the tracer's thread, as the guardian knows it
-
-	watched atomic.Bool   // the dynamic linker is
-	changes atomic.Uint64 // of the main process's modules, as far as they are noticed
+	watchers watchers // safe for concurrent use
 
 	done     chan struct{}
 	doneOnce sync.Once
@@ -106,13 +80,13 @@ type ExitStatus struct {
 }
 
 // runToEntry lets the dynamic linker do its work.
-func (s *Session) runToEntry(p *ptrace.Process) error {
+func (tg *target) runToEntry(p *ptrace.Process) error {
 	const atEntry = 9 // AT_ENTRY, getauxval(3)
 	auxv, err := p.Space.Auxv()
 	if err != nil {
 		return fmt.Errorf("finding the program's entry point: %w", err)
 	}
-	if err := s.tracer.RunTo(p.Leader(), arch.Addr(auxv[atEntry])); err != nil {
+	if err := tg.s.tracer.RunTo(p.Leader(), arch.Addr(auxv[atEntry])); err != nil {
 		return fmt.Errorf("running the program to its entry point: %w", err)
 	}
 	return nil
@@ -135,18 +109,20 @@ func newSession(ctx context.Context, opts Options) (*Session, error) {
 	}
 	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{})}
 	s.life, s.end = context.WithCancelCause(ctx)
+	s.target.s, s.registry.s, s.syscalls.s, s.hits.s, s.handlers.s, s.answering.s = s, s, s, s, s, s
+	s.passes.s, s.records.s, s.beside.s, s.heed.s = s, s, s, s
 	t.SetHandler(hooks{s})
-	s.clockBegan, s.clockTicks = moment()
+	s.records.clockBegan, s.records.clockTicks = moment()
 	return s, nil
 }
 
 // hold makes p the session's process.
-func (s *Session) hold(p *ptrace.Process) {
-	s.main, s.pid = p, p.PID
-	s.tracing = guardian.NewThread()
-	s.newDomain(p)
+func (tg *target) hold(p *ptrace.Process) {
+	tg.s.main, tg.s.pid = p, p.PID
+	tg.tracing = guardian.NewThread()
+	tg.s.newDomain(p)
 	if err := p.NoteTrapAction(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ErrGivenUp) {
-		s.warn("the process's action for SIGTRAP can't be read: %v", err)
+		tg.s.warn("the process's action for SIGTRAP can't be read: %v", err)
 	}
 }
 
@@ -154,10 +130,10 @@ func (s *Session) hold(p *ptrace.Process) {
 // are read anew. One that does so again and again is held for the last time.
 //
 // An exec that is not dispatched yet when the table is stored finds it there, and renews it.
-func (s *Session) loadSymbols() error {
+func (tg *target) loadSymbols() error {
 	const tries = 3
 	for try := 1; ; try++ {
-		done, err := s.tryLoad(try == tries)
+		done, err := tg.tryLoad(try == tries)
 		switch {
 		case err != nil:
 			return err
@@ -168,24 +144,24 @@ func (s *Session) loadSymbols() error {
 }
 
 // tryLoad reports whether the symbols that it has read are those of the program which runs.
-func (s *Session) tryLoad(held bool) (done bool, err error) {
+func (tg *target) tryLoad(held bool) (done bool, err error) {
 	var image uint64
 	var tid int
-	if err := s.do(func() (err error) {
-		image = s.images
-		tid, err = s.main.Space.TID() // not the leader, if that has exited
-		s.peek = s.main.Space.Peek(tid)
+	if err := tg.s.do(func() (err error) {
+		image = tg.images
+		tid, err = tg.s.main.Space.TID() // not the leader, if that has exited
+		tg.peek = tg.s.main.Space.Peek(tid)
 		return err
 	}); err != nil {
 		return false, err
 	}
-	table, err := s.openSymbols(tid, held)
-	if derr := s.do(func() error {
+	table, err := tg.openSymbols(tid, held)
+	if derr := tg.s.do(func() error {
 		switch {
-		case !held && (err != nil || s.images != image):
+		case !held && (err != nil || tg.images != image):
 			err = nil // an exec may be why it failed, though it is not dispatched yet
 		case err == nil:
-			s.table, done = table, true
+			tg.s.table, done = table, true
 		}
 		return nil
 	}); derr != nil {
@@ -195,7 +171,7 @@ func (s *Session) tryLoad(held bool) (done bool, err error) {
 		if _, gone := procfs.ReadStat(tid, 0); gone != nil {
 			err = fmt.Errorf("%w: %w", ErrExited, err)
 		}
-		err = fmt.Errorf("reading the symbols of process %d: %w", s.pid, err)
+		err = fmt.Errorf("reading the symbols of process %d: %w", tg.s.pid, err)
 	}
 	if !done && table != nil {
 		err = errors.Join(err, table.Close())
@@ -203,17 +179,18 @@ func (s *Session) tryLoad(held bool) (done bool, err error) {
 	return done, err
 }
 
-// openSymbols reads the symbols of the program that thread tid runs; held stops that meanwhile. After a Cancel of the tracer it does not wait for
-// what it reads: that is closed when it comes.
-func (s *Session) openSymbols(tid int, held bool) (table *symbols.Table, err error) {
+// openSymbols reads the symbols of the program that thread tid runs; held stops that
+// meanwhile. After a Cancel of the tracer it does not wait for files that are being
+// read: they are closed later.
+func (tg *target) openSymbols(tid int, held bool) (table *symbols.Table, err error) {
 	open := func() (err error) {
 		type opened struct {
 			table *symbols.Table
 			err   error
 		}
 		result := make(chan opened, 1)
-		peek := s.peek
-		if s.tracer.Outside(func() {
+		peek := tg.peek
+		if tg.s.tracer.Outside(func() {
 			table, err := symbols.Open(tid, peek)
 			result <- opened{table, err}
 		}) {
@@ -232,10 +209,10 @@ func (s *Session) openSymbols(tid int, held bool) (table *symbols.Table, err err
 		err = open()
 		return table, err
 	}
-	err = s.do(func() error {
-		return s.main.Space.Freeze(func(*ptrace.Frozen) error {
-			tid = s.main.PID
-			s.peek = s.main.Space.Peek(tid)
+	err = tg.s.do(func() error {
+		return tg.s.main.Space.Freeze(func(*ptrace.Frozen) error {
+			tid = tg.s.main.PID
+			tg.peek = tg.s.main.Space.Peek(tid)
 			return open()
 		})
 	})
@@ -319,4 +296,13 @@ func ownStart() uint64 {
 		return 0
 	}
 	return st.StartTime
+}
+
+// target is how a session holds its process.
+type target struct {
+	s        *Session
+	images   uint64           // programs that the process has executed
+	peek     *ptrace.Peek     // its memory, for other goroutines; nil before the symbols are read
+	launched bool             // it was started for the session
+	tracing  *guardian.Thread // the tracer's thread, as the guardian knows it
 }

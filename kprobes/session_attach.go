@@ -23,13 +23,14 @@ import (
 // may take some tenths of a second, for threads that are about to stop; a file of symbols that is being read is read to its
 // end by another goroutine, which drops it.
 //
-// One thing is not cut short: a thread that makes a system call for us is waited for, unless it is the
-// kernel alone that keeps it from that, as a freezer does, and it goes on as it was if it is left (package ptrace, Cancel). When what a killed
-// tracer has left is being put right, that is done to its end.
+// One thing is not cut short: a thread that makes a system call for us is waited for.
+// It is left only if the kernel alone delays it, as a freezer does, and it then goes on
+// as it was (package ptrace, Cancel). When what a killed tracer has left is being put
+// right, that is done to its end.
 func Attach(ctx context.Context, pid int, opts Options) (*Session, error) {
 	return begin(ctx, opts, func(s *Session) error {
-		s.putRight(ctx, pid)
-		err := s.attach(pid)
+		s.target.putRight(ctx, pid)
+		err := s.target.attach(pid)
 		for range 2 {
 			var refused *ptrace.AttachError
 			if !errors.As(err, &refused) || refused.Cause != ptrace.CauseTraced {
@@ -39,7 +40,7 @@ func Attach(ctx context.Context, pid int, opts Options) (*Session, error) {
 			if !s.tracer.Outside(func() { passed = guardian.Await(pid) }) || !passed {
 				break
 			}
-			err = s.attach(pid) // a killed gokprobe's guardian had it
+			err = s.target.attach(pid) // a killed gokprobe's guardian had it
 		}
 		return err
 	})
@@ -64,26 +65,26 @@ func Launch(ctx context.Context, c Command, opts Options) (*Session, error) {
 			if err != nil {
 				return err
 			}
-			s.launched = true
-			s.hold(p)
-			return s.runToEntry(p)
+			s.target.launched = true
+			s.target.hold(p)
+			return s.target.runToEntry(p)
 		})
 	})
 }
 
-// attach has the session hold a running process.
-func (s *Session) attach(pid int) error {
-	return s.do(func() error {
-		p, err := s.tracer.Attach(pid)
+// attach seizes a running process for the session.
+func (tg *target) attach(pid int) error {
+	return tg.s.do(func() error {
+		p, err := tg.s.tracer.Attach(pid)
 		if err != nil {
 			return err
 		}
-		if id := s.opts.Meant; id != nil {
-			if err := id.Still(); err != nil { // what was attached to can't end unnoticed
-				return errors.Join(&ptrace.AttachError{PID: pid, Cause: ptrace.CauseNoProcess, Err: err}, s.tracer.Detach(p))
+		if id := tg.s.opts.Meant; id != nil {
+			if err := id.Still(); err != nil { // the process can't end unnoticed
+				return errors.Join(&ptrace.AttachError{PID: pid, Cause: ptrace.CauseNoProcess, Err: err}, tg.s.tracer.Detach(p))
 			}
 		}
-		s.hold(p)
+		tg.hold(p)
 		return nil
 	})
 }
@@ -109,14 +110,14 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (_ *Ses
 	stop := s.tracer.CancelOn(ctx)
 	err = take(s)
 	if err == nil {
-		err = s.loadSymbols()
+		err = s.target.loadSymbols()
 	}
 	switch {
 	case !stop():
-		s.letGo()
+		s.target.letGo()
 		return nil, givenUp(ctx)
-	case err != nil && s.launched:
-		s.letGo()
+	case err != nil && s.target.launched:
+		s.target.letGo()
 		return nil, err
 	case err != nil:
 		if cerr := s.Close(); cerr != nil {
@@ -124,7 +125,7 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (_ *Ses
 		}
 		return nil, err
 	}
-	s.startGuardian() // while the caller goes on: nothing waits for it, and nothing is patched yet
+	s.target.startGuardian() // while the caller goes on: nothing waits for it, and nothing is patched yet
 	context.AfterFunc(s.life, func() {
 		defer left()
 		s.closeAlone()
@@ -137,27 +138,27 @@ func givenUp(ctx context.Context) error {
 }
 
 // letGo ends a session that has not begun, in which nothing is patched. A program that was started for it is killed.
-func (s *Session) letGo() {
-	s.tracer.Cancel() // if that is still about to be
-	_ = s.tracer.Do(func() {
-		s.closed = true
-		if s.launched && s.main.Kill(unix.SIGKILL) == nil {
-			defer s.collect()
+func (tg *target) letGo() {
+	tg.s.tracer.Cancel() // if that is still about to be
+	_ = tg.s.tracer.Do(func() {
+		tg.s.closed = true
+		if tg.launched && tg.s.main.Kill(unix.SIGKILL) == nil {
+			defer tg.collect()
 		}
-		s.tracer.LetGo()
-		s.endGuardian()
-		if s.table != nil {
-			_ = s.table.Close()
+		tg.s.tracer.LetGo()
+		tg.endGuardian()
+		if tg.s.table != nil {
+			_ = tg.s.table.Close()
 		}
-		s.finish()
+		tg.s.finish()
 	})
-	s.tracer.Close()
-	s.end(ErrClosed)
+	tg.s.tracer.Close()
+	tg.s.end(ErrClosed)
 }
 
 // collect waits for the program that was started and killed: it is a child of this process.
-func (s *Session) collect() {
-	if p, err := os.FindProcess(s.pid); err == nil {
+func (tg *target) collect() {
+	if p, err := os.FindProcess(tg.s.pid); err == nil {
 		go func() { _, _ = p.Wait() }() // in state D it ends later
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Close disarms everything, puts the code back, and lets the process go as if it had
-// never been held. The error says what could not be undone. A second call does
-// nothing; after the session has closed since its context was done, the first call returns what came of that.
+// never been held. The error lists changes that could not be undone. A second call does
+// nothing. But after a session has closed because its context was done, the first call returns the error of that.
 //
 // A process that is inside vfork(2) for seconds keeps injected memory that does nothing: the error says so, and the guardian, the next attach,
 // or Recover takes it away.
@@ -43,12 +43,12 @@ func (s *Session) close(ended func(error)) error {
 		derr := s.tracer.Do(func() {
 			again = false
 			if s.closed {
-				s.endGuardian()
+				s.target.endGuardian()
 				return
 			}
 			s.endCalls()
 			last := own || !time.Now().Before(end)
-			if again = !last && s.anyInsideVfork((*domain).guarded); again {
+			if again = !last && s.heed.anyInsideVfork(func(d *domain) bool { return d.guard.guarded() }); again {
 				return // before anybody is stopped
 			}
 			s.closed = true
@@ -57,7 +57,7 @@ func (s *Session) close(ended func(error)) error {
 				s.closed, again = false, true
 				return
 			}
-			defer s.endGuardian()
+			defer s.target.endGuardian()
 			if err != nil && s.dying() {
 				err = nil // nobody is left to be harmed
 			}
@@ -79,14 +79,15 @@ func (s *Session) close(ended func(error)) error {
 	return err
 }
 
-// endCalls takes threads back from the functions that handlers have called, and has no handler call another one.
+// endCalls takes threads back from the functions that handlers have called. No handler
+// can call another one afterwards.
 func (s *Session) endCalls() {
 	s.closing = true
 	s.try(func() { s.tracer.RecallAll(callGrace) })
 }
 
-// release gives back every process of the session. Unless this is the last attempt, those that can't give up all just now are left as they are, and
-// waits tells so.
+// release gives back every process of the session. Unless this is the last attempt,
+// processes that can't give up all just now are left as they are, and waits is set.
 func (s *Session) release(last bool) (waits bool, err error) {
 	var errs []error
 	s.endCalls()
@@ -102,26 +103,26 @@ func (s *Session) release(last bool) (waits bool, err error) {
 	if err = errors.Join(errs...); waits {
 		return true, err
 	}
-	for _, kp := range s.probes {
+	for _, kp := range s.registry.probes {
 		kp.session, kp.placements = nil, nil
 		if kp.ret != nil {
 			kp.ret.end()
 			kp.ret = nil
 		}
 	}
-	s.probes = nil
-	for _, sp := range s.syscalls {
+	s.registry.probes = nil
+	for _, sp := range s.syscalls.all {
 		sp.own.session = nil
 	}
-	s.syscalls = nil
+	s.syscalls.all = nil
 	return false, err
 }
 
 // release puts the address space back as it was and lets its processes go. Unless this is the last attempt it does nothing if that has to wait.
 //
-// Everything happens in one Freeze: while no thread runs, those that stand at a
-// breakpoint or in a slot are moved to the same place in the original code, then the
-// code is put back, then the region, which nobody can reach any more, is unmapped.
+// Everything happens in one Freeze. While no thread runs, threads at a breakpoint or in
+// a slot are moved to the same place in the original code. Then the code is put back.
+// Then the region, which nobody can reach any more, is unmapped.
 func (d *domain) release(last bool) error {
 	if d.released {
 		return nil
@@ -129,12 +130,12 @@ func (d *domain) release(last bool) error {
 	var errs []error
 	ending, left, folded, waits := false, false, true, false
 	err := d.space.Freeze(func(frozen *ptrace.Frozen) error {
-		if waits = !last && d.guarded() && d.insideVfork(); waits {
+		if waits = !last && d.guard.guarded() && d.insideVfork(); waits {
 			return nil
 		}
 		try := func(f func()) { folded = d.session.try(f) && folded }
-		if d.busy {
-			try(func() { d.update() })
+		if d.linker.busy {
+			try(func() { d.linker.update() })
 		}
 		d.released = true
 		delete(d.session.domains, d)
@@ -142,17 +143,17 @@ func (d *domain) release(last bool) error {
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
-		d.giveBackMasks()
+		d.masks.giveBackMasks()
 		d.session.tracer.SettleForks(d.space)
-		try(d.drainLast)
-		try(func() { d.foldCalls(false) })
-		try(d.foldAll)
-		try(d.endBoards)
+		try(d.recorder.drainLast)
+		try(func() { d.followed.foldCalls(false) })
+		try(d.detours.foldAll)
+		try(d.upcalls.endBoards)
 		ending = d.ending()
 		errs = append(errs, d.text.While(frozen).RestoreAll(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
 		if left = !ending && d.stuck(); !left {
 			d.space.Part() // before the guard goes, and the code that threads stand in
-			errs = append(errs, d.region.Wipe(), d.unmap())
+			errs = append(errs, d.region.Wipe(), d.memory.unmap())
 		}
 		for _, p := range d.space.Processes() {
 			errs = append(errs, d.session.tracer.Detach(p))
@@ -165,14 +166,14 @@ func (d *domain) release(last bool) error {
 	err = errors.Join(append(errs, err)...)
 	kept := errors.Is(err, errInsideVfork)
 	if !kept { // else the guardian is to go on, when we end
-		d.told.Release()
+		d.guard.told.Release()
 	}
 	if folded { // else somebody may still read there
-		for _, m := range d.shared {
+		for _, m := range d.memory.shared {
 			m.Unmap()
 		}
 	}
-	d.closeTable()
+	d.linker.closeTable()
 	d.neighbours.close()
 	if err != nil && (left || kept || len(d.space.Threads()) > 0 && !ending) {
 		return fmt.Errorf("giving back process %d: %w", d.session.pid, err)
@@ -188,10 +189,10 @@ func (d *domain) unblocks(at arch.Addr) bool {
 }
 
 // unmap removes the injected region from the target.
-func (d *domain) unmap() error {
-	err := d.removeGuard()
+func (m *memory) unmap() error {
+	err := m.d.guard.removeGuard()
 	if err == nil { // else it stays, with its memory
-		err = d.space.Unmap(d.mapped()...)
+		err = m.d.space.Unmap(m.mapped()...)
 	}
 	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
 		return nil // the last threads are dying; the mapping harms nobody
@@ -200,20 +201,20 @@ func (d *domain) unmap() error {
 }
 
 // guarded tells whether there is a guard to be given up.
-func (d *domain) guarded() bool { return d.guard.state.Installed != 0 }
+func (g *guard) guarded() bool { return g.d.guard.state.Installed != 0 }
 
 // removeGuard puts the program's own actions back, in each process. It comes after the original code and before
 // the region goes: a process whose actions still lead there would die of its next signal.
-func (d *domain) removeGuard() error {
-	if !d.guarded() {
+func (g *guard) removeGuard() error {
+	if !g.guarded() {
 		return nil
 	}
-	done, err := recovery.Unguard(d.space, &d.guard.state)
+	done, err := recovery.Unguard(g.d.space, &g.d.guard.state)
 	if err == nil && !done {
 		err = ptrace.ErrNoThread
 	}
 	if err == nil {
-		d.guard.state.Installed = 0
+		g.d.guard.state.Installed = 0
 	}
 	return err
 }

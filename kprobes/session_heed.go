@@ -8,15 +8,24 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Placing probes may take long: files of symbols are read, and all code may be searched, on the tracer's thread, where nobody can be left alone with
-// it. So what is done there heeds a context: it is looked at between two steps, none of which is long, and before anything of the target is
-// changed. What reads files does so on a goroutine that is not waited for any more (symbols, Table.Aside).
+// Placing probes may take long: files of symbols are read, and all code may be
+// searched, on the tracer's thread, where nobody can be left alone with it. So work
+// there heeds a context: it is checked between short steps, and before anything of the
+// target is changed. Files are read on a goroutine that is not waited for once the
+// context is done (symbols, Table.Aside).
 
-// heeding has what is done from now on, on the tracer's thread, end when ctx does; what it returns ends that.
-func (s *Session) heeding(ctx context.Context) (end func()) {
-	before := s.heeds
-	s.heeds = ctx
-	return func() { s.heeds = before }
+// heed is what bounds the thing that a session's tracer is doing.
+type heed struct {
+	s       *Session
+	heeds   context.Context // it ends with this; nil: with nothing
+	patient bool            // it can be done again, and is not to be done while a process is inside vfork(2)
+}
+
+// until has what is done from now on, on the tracer's thread, end when ctx does; what it returns ends that.
+func (he *heed) until(ctx context.Context) (end func()) {
+	before := he.heeds
+	he.heeds = ctx
+	return func() { he.heeds = before }
 }
 
 // within is ctx, cut short by the session's end. What it returns must be called when it is not used any more.
@@ -46,18 +55,19 @@ func (c cutShort) Err() error {
 	return c.Context.Err()
 }
 
-// heeded is the context of what is being done on the tracer's thread.
-func (s *Session) heeded() context.Context {
-	if s.heeds == nil {
+// context is the context of what is being done on the tracer's thread.
+func (he *heed) context() context.Context {
+	if he.heeds == nil {
 		return context.Background()
 	}
-	return s.heeds
+	return he.heeds
 }
 
-// wanted is why what is being done on the tracer's thread is to end now, nil if it is to go on.
-func (s *Session) wanted() error { return over(s.heeded()) }
+// wanted returns nil if the present work on the tracer's thread is still wanted, or the
+// reason to end it now.
+func (he *heed) wanted() error { return over(he.context()) }
 
-// over is what is said of ctx when it is done: its error, and its cause.
+// over is the error of a ctx that is done: it matches ctx's error and its cause.
 func over(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil || errors.Is(cause, err) {
@@ -66,10 +76,10 @@ func over(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// readSymbols reads what is needed of the symbols around at. The error is that of wanted.
+// readSymbols reads the symbols that are needed around at. The error is that of wanted.
 func (d *domain) readSymbols(at arch.Addr) error {
-	if table := d.symbols(); table != nil {
-		_ = table.Ready(d.session.heeded(), at)
+	if table := d.linker.symbols(); table != nil {
+		_ = table.Ready(d.session.heed.context(), at)
 	}
-	return d.session.wanted()
+	return d.session.heed.wanted()
 }

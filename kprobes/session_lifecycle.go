@@ -15,7 +15,7 @@ type hooks struct{ *Session }
 func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	fate := s.forked(parent, child)
 	if fate == ptrace.LetGo {
-		s.ended(child)
+		s.watchers.ended(child)
 	}
 	return fate
 }
@@ -31,16 +31,16 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if err := d.clean(child); err != nil {
 		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
 	}
-	d.cleanRegion(child)
+	d.guard.cleanRegion(child)
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
-	fresh.inherit(d)
+	fresh.linker.inherit(d)
 	fresh.placeAll(d.copies(), notInChild)
-	fresh.copyCalls(child)
-	fresh.survey = nil
-	s.followSyscalls(fresh)
+	fresh.followed.copyCalls(child)
+	fresh.look.survey = nil
+	s.syscalls.followSyscalls(fresh)
 	return ptrace.Keep
 }
 
@@ -49,9 +49,9 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	if d, _ := old.Local.(*domain); d != nil {
-		d.noteExec(p)
-		d.endOfProcess(p.PID)
-		d.holdOther(old, p)
+		d.recorder.noteExec(p)
+		d.followed.endOfProcess(p.PID)
+		d.guard.holdOther(old, p)
 		if len(old.Processes()) == 0 {
 			s.forget(d)
 		}
@@ -60,63 +60,63 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		th.Local = nil // the hit that brought it into exec has no end
 	}
 	if p != s.main && !s.opts.Follow {
-		s.ended(p)
+		s.watchers.ended(p)
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
-	if d.executed = true; s.opts.Follow {
-		s.followSyscalls(d)
+	if d.linker.executed = true; s.opts.Follow {
+		s.syscalls.followSyscalls(d)
 	}
 	if p != s.main {
-		d.apart, d.foreign = true, true
+		d.linker.apart, d.linker.foreign = true, true
 		return ptrace.Keep
 	}
-	s.watched.Store(false)
-	if s.peek != nil {
-		s.peek.Follow(p.Space)
+	s.registry.watched.Store(false)
+	if s.target.peek != nil {
+		s.target.peek.Follow(p.Space)
 	}
-	if s.images++; s.table == nil {
+	if s.target.images++; s.table == nil {
 		return ptrace.Keep // loadSymbols will see that it is to begin anew
 	}
 	if err := s.table.Refresh(); err != nil {
 		s.warn("reading the symbols of the new program: %v", err)
 	}
-	s.renewBlacklist(false)
+	s.registry.renewBlacklist(false)
 	if s.opts.Follow {
-		s.rearm(p, d)
+		s.registry.rearm(p, d)
 	} else {
-		s.endAll()
+		s.registry.endAll()
 	}
 	return ptrace.Keep
 }
 
 // rearm resolves symbol probes again in a new program, at its entry point, when its
 // libraries are there.
-func (s *Session) rearm(p *ptrace.Process, d *domain) {
-	if err := s.runToEntry(p); err != nil {
-		s.warn("following the new program: %v", err)
+func (rg *registry) rearm(p *ptrace.Process, d *domain) {
+	if err := rg.s.target.runToEntry(p); err != nil {
+		rg.s.warn("following the new program: %v", err)
 		return
 	}
-	if err := s.table.Refresh(); err != nil {
-		s.warn("reading the symbols of the new program: %v", err)
+	if err := rg.s.table.Refresh(); err != nil {
+		rg.s.warn("reading the symbols of the new program: %v", err)
 	}
-	s.renewBlacklist(false)
-	defer func() { d.survey = nil }()
-	d.watch()
+	rg.renewBlacklist(false)
+	defer func() { d.look.survey = nil }()
+	d.linker.watch()
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone
 		kp.waits, kp.reason = false, err.Error()
-		s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
+		rg.s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
 	}
 	var aims []aim
-	for _, kp := range s.probes {
+	for _, kp := range rg.probes {
 		if kp.SymbolName == "" || d.placed(kp) != nil {
 			continue
 		}
 		kp.home, kp.refusal = "", false
-		switch at, err := d.find(kp); {
-		case s.comes(kp, err):
-			s.wait(kp)
+		switch at, err := d.linker.find(kp); {
+		case rg.comes(kp, err):
+			rg.wait(kp)
 		case err != nil:
 			refused(kp, err)
 		default:
@@ -126,9 +126,9 @@ func (s *Session) rearm(p *ptrace.Process, d *domain) {
 	d.placeAll(aims, refused)
 }
 
-// endAll: an exec has ended all probes, also those that wait.
-func (s *Session) endAll() {
-	for _, kp := range s.probes {
+// endAll ends all probes after an exec, waiting ones included.
+func (rg *registry) endAll() {
+	for _, kp := range rg.probes {
 		if len(kp.placements) == 0 {
 			kp.Flags |= FlagGone
 			kp.waits, kp.ended, kp.reason = false, true, "the process executes another program now"
@@ -136,9 +136,10 @@ func (s *Session) endAll() {
 	}
 }
 
-// ending tells of a followed child's address space whether it is coming to its end. Its memory
-// may be gone before that is reported, and what is tried with it then fails in many ways. The
-// injected region is gone with it, also if the child runs another program by now.
+// ending tells of a followed child's address space whether it is coming to its end. Its
+// memory may be gone before that is reported, and attempts to use it then fail in many
+// ways. The injected region is gone with it, also if the child runs another program by
+// now.
 func (d *domain) ending() bool {
 	switch {
 	case d == d.session.mainDomain():
@@ -171,24 +172,24 @@ func (d *domain) unlessEnding(err error) error {
 func (s *Session) forget(d *domain) {
 	inChild := s.mainDomain() != nil && d != s.mainDomain()
 	d.released = true
-	d.told.Release()
+	d.guard.told.Release()
 	delete(s.domains, d)
-	for _, f := range d.calls.Frames() {
-		d.end(f, true)
+	for _, f := range d.followed.calls.Frames() {
+		d.followed.end(f, true)
 	}
 	d.text.Forget()
 	folded := true
-	for _, f := range []func(){d.drainLast, func() { d.foldCalls(true) }, d.foldAll, d.endBoards} {
+	for _, f := range []func(){d.recorder.drainLast, func() { d.followed.foldCalls(true) }, d.detours.foldAll, d.upcalls.endBoards} {
 		folded = s.try(f) && folded
 	}
 	if folded { // else somebody may still read there
-		for _, m := range d.shared {
+		for _, m := range d.memory.shared {
 			m.Unmap()
 		}
 	}
-	d.closeTable()
+	d.linker.closeTable()
 	d.neighbours.close()
-	for _, kp := range s.probes {
+	for _, kp := range s.registry.probes {
 		if kp.ret != nil {
 			maps.DeleteFunc(kp.ret.returns, func(st *site, _ bool) bool { return st.domain == d })
 		}
@@ -206,24 +207,24 @@ func (s *Session) forget(d *domain) {
 
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
-	s.gone(th.TID)
+	s.watchers.gone(th.TID)
 	if d := domainOf(th); d != nil {
-		d.noteExit(th)
-		d.endOfThread(th)
-		d.unlearn(th)
+		d.recorder.noteExit(th)
+		d.followed.endOfThread(th)
+		d.upcalls.unlearn(th)
 	}
 }
 
 // Exited implements ptrace.Handler.
 func (s hooks) Exited(p *ptrace.Process) {
 	if d, _ := p.Space.Local.(*domain); d != nil {
-		d.endOfProcess(p.PID)
-		d.holdOther(p.Space, p)
+		d.followed.endOfProcess(p.PID)
+		d.guard.holdOther(p.Space, p)
 		if len(p.Space.Processes()) == 1 {
 			s.forget(d)
 		}
 	}
-	s.ended(p)
+	s.watchers.ended(p)
 	if p != s.main {
 		return
 	}

@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -20,31 +21,36 @@ type ThreadWatcher struct {
 	Ended func(pid int)
 }
 
+// watchers is the ThreadWatchers of a session. Safe for concurrent use.
+type watchers struct {
+	all atomic.Pointer[[]*ThreadWatcher]
+}
+
 // WatchThreads has w told from now on, until stop is called; it may be told a last time while that runs.
 func (s *Session) WatchThreads(w ThreadWatcher) (stop func()) {
-	s.changeWatchers(func(all []*ThreadWatcher) []*ThreadWatcher { return append(all, &w) })
+	s.watchers.change(func(all []*ThreadWatcher) []*ThreadWatcher { return append(all, &w) })
 	return func() {
-		s.changeWatchers(func(all []*ThreadWatcher) []*ThreadWatcher {
+		s.watchers.change(func(all []*ThreadWatcher) []*ThreadWatcher {
 			return slices.DeleteFunc(all, func(x *ThreadWatcher) bool { return x == &w })
 		})
 	}
 }
 
-func (s *Session) changeWatchers(change func([]*ThreadWatcher) []*ThreadWatcher) {
+func (wa *watchers) change(change func([]*ThreadWatcher) []*ThreadWatcher) {
 	for {
-		old := s.threads.Load()
+		old := wa.all.Load()
 		var all []*ThreadWatcher
 		if old != nil {
 			all = slices.Clone(*old)
 		}
-		if all = change(all); s.threads.CompareAndSwap(old, &all) {
+		if all = change(all); wa.all.CompareAndSwap(old, &all) {
 			return
 		}
 	}
 }
 
-func (s *Session) threadWatchers() []*ThreadWatcher {
-	if all := s.threads.Load(); all != nil {
+func (wa *watchers) list() []*ThreadWatcher {
+	if all := wa.all.Load(); all != nil {
 		return *all
 	}
 	return nil
@@ -52,7 +58,7 @@ func (s *Session) threadWatchers() []*ThreadWatcher {
 
 // Born implements ptrace.Genealogist.
 func (s hooks) Born(creator, born *ptrace.Thread) {
-	for _, w := range s.threadWatchers() {
+	for _, w := range s.watchers.list() {
 		if w.Born != nil {
 			w.Born(creator.TID, born.TID)
 		}
@@ -60,10 +66,10 @@ func (s hooks) Born(creator, born *ptrace.Thread) {
 }
 
 // Gone implements ptrace.Genealogist.
-func (s hooks) Gone(th *ptrace.Thread) { s.gone(th.TID) }
+func (s hooks) Gone(th *ptrace.Thread) { s.watchers.gone(th.TID) }
 
-func (s *Session) gone(tid int) {
-	for _, w := range s.threadWatchers() {
+func (wa *watchers) gone(tid int) {
+	for _, w := range wa.list() {
 		if w.Gone != nil {
 			w.Gone(tid)
 		}
@@ -72,17 +78,17 @@ func (s *Session) gone(tid int) {
 
 // Renamed implements ptrace.Genealogist.
 func (s hooks) Renamed(former int, th *ptrace.Thread) {
-	for _, w := range s.threadWatchers() {
+	for _, w := range s.watchers.list() {
 		if w.Born != nil {
 			w.Born(former, th.TID)
 		}
 	}
-	s.gone(former)
+	s.watchers.gone(former)
 }
 
 // ended tells that a process is none of the session's any more.
-func (s *Session) ended(p *ptrace.Process) {
-	for _, w := range s.threadWatchers() {
+func (wa *watchers) ended(p *ptrace.Process) {
+	for _, w := range wa.list() {
 		if w.Ended != nil {
 			w.Ended(p.PID)
 		}

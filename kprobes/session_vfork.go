@@ -32,25 +32,25 @@ func (d *domain) insideVfork() bool {
 
 // outsideVfork is do for an f that patches code. Where a guard can't be had while a process is inside vfork(2), f is done again after a while. A handler
 // can't wait. All of that ends with ctx.
-func (s *Session) outsideVfork(ctx context.Context, f func() error) error {
-	own, end := s.tracer.Own(), time.Now().Add(vforkGrace)
+func (he *heed) outsideVfork(ctx context.Context, f func() error) error {
+	own, end := he.s.tracer.Own(), time.Now().Add(vforkGrace)
 	for {
 		waits := false
-		err := s.do(func() error {
-			defer func(before bool) { s.patient = before }(s.patient)
-			s.patient = !own && time.Now().Before(end)
-			defer s.heeding(ctx)()
-			if err := s.wanted(); err != nil {
+		err := he.s.do(func() error {
+			defer func(before bool) { he.patient = before }(he.patient)
+			he.patient = !own && time.Now().Before(end)
+			defer he.until(ctx)()
+			if err := he.wanted(); err != nil {
 				return err
 			}
-			if waits = s.patient && s.anyInsideVfork((*domain).lacksGuard); waits {
+			if waits = he.patient && he.anyInsideVfork(func(d *domain) bool { return d.guard.lacksGuard() }); waits {
 				return nil
 			}
-			if !s.patient && !own {
-				s.hasWaited()
+			if !he.patient && !own {
+				he.hasWaited()
 			}
 			err := f()
-			waits = s.patient && (errors.Is(err, errInsideVfork) || errors.Is(err, ptrace.ErrNoThread))
+			waits = he.patient && (errors.Is(err, errInsideVfork) || errors.Is(err, ptrace.ErrNoThread))
 			return err
 		})
 		if !waits {
@@ -61,8 +61,8 @@ func (s *Session) outsideVfork(ctx context.Context, f func() error) error {
 }
 
 // anyInsideVfork tells whether a process of a domain that is like this is known to be inside vfork(2). It stops nobody, so one may be about to be.
-func (s *Session) anyInsideVfork(like func(*domain) bool) bool {
-	for d := range s.domains {
+func (he *heed) anyInsideVfork(like func(*domain) bool) bool {
+	for d := range he.s.domains {
 		if like(d) && d.insideVfork() {
 			return true
 		}
@@ -70,21 +70,21 @@ func (s *Session) anyInsideVfork(like func(*domain) bool) bool {
 	return false
 }
 
-// hasWaited has nobody wait for the same calls again.
-func (s *Session) hasWaited() {
-	for d := range s.domains {
+// hasWaited notes the present calls, so that nobody waits for them again.
+func (he *heed) hasWaited() {
+	for d := range he.s.domains {
 		d.guard.waited = d.guard.waited || d.insideVfork()
 	}
 }
 
 // lacksGuard tells that a guard is still to be made, and is worth waiting for.
-func (d *domain) lacksGuard() bool {
-	return !d.private && !d.guard.none && !d.guard.waited && (!d.guard.tried || d.guard.incomplete)
+func (g *guard) lacksGuard() bool {
+	return !g.d.memory.private && !g.d.guard.none && !g.d.guard.waited && (!g.d.guard.tried || g.d.guard.incomplete)
 }
 
 // unguarded is why code is not to be patched yet. In a followed child it is: nobody would try again there.
-func (d *domain) unguarded() error {
-	if d.session.patient && d == d.session.mainDomain() && d.guard.incomplete && !d.guard.waited && d.insideVfork() {
+func (g *guard) unguarded() error {
+	if g.d.session.heed.patient && g.d == g.d.session.mainDomain() && g.d.guard.incomplete && !g.d.guard.waited && g.d.insideVfork() {
 		return errInsideVfork
 	}
 	return nil
@@ -96,21 +96,21 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 	if d != nil {
 		d.guard.waited = false
 	}
-	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.private || d.released {
+	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.memory.private || d.released {
 		return
 	}
-	for _, key := range d.unfinished {
-		delete(d.searched, key)
+	for _, key := range d.masks.unfinished {
+		delete(d.masks.searched, key)
 	}
-	d.unfinished, d.survey = nil, nil
+	d.masks.unfinished, d.look.survey = nil, nil
 	if d.guard.incomplete = false; len(d.sites) == 0 {
 		return
 	}
-	d.guardSites(slices.Collect(maps.Values(d.sites)))
+	d.guard.guardSites(slices.Collect(maps.Values(d.sites)))
 	for _, st := range d.sites {
 		if st.jump() != nil {
-			d.guardDetour(st.jump())
+			d.guard.guardDetour(st.jump())
 		}
 	}
-	d.survey = nil
+	d.look.survey = nil
 }

@@ -41,7 +41,7 @@ type site struct {
 
 // makeSite prepares a site at an address that was checked. Nothing is patched yet.
 func (d *domain) makeSite(at arch.Addr) (*site, error) {
-	insn, err := d.decode(at)
+	insn, err := d.look.decode(at)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +49,11 @@ func (d *domain) makeSite(at arch.Addr) (*site, error) {
 	if err != nil {
 		return nil, refusal(err)
 	}
-	if err := d.checkShadowStack(insn); err != nil {
+	if err := d.look.checkShadowStack(insn); err != nil {
 		return nil, err
 	}
 	st := &site{domain: d, addr: at, plan: plan, stands: unarmed{}}
-	if err := d.fillSlot(st); err != nil {
+	if err := d.slots.fillSlot(st); err != nil {
 		return nil, err
 	}
 	return st, nil
@@ -71,13 +71,13 @@ func refusal(err error) error {
 }
 
 // checkShadowStack refuses to emulate what a shadow stack would have to follow.
-func (d *domain) checkShadowStack(insn arch.Insn) error {
+func (lo *looks) checkShadowStack(insn arch.Insn) error {
 	switch insn.Flow {
 	case arch.FlowCall, arch.FlowIndirectCall, arch.FlowReturn:
 	default:
 		return nil
 	}
-	on, err := d.surveyed().ShadowStack()
+	on, err := lo.surveyed().ShadowStack()
 	if err == nil && on {
 		err = ErrShadowStack
 	}
@@ -86,47 +86,47 @@ func (d *domain) checkShadowStack(insn arch.Insn) error {
 
 // fillSlot places the copy. Emulated instructions have one too: it is run for the
 // exceptions that the processor must raise.
-func (d *domain) fillSlot(st *site) error {
-	addr, err := d.allocSlot(st.plan.Near)
+func (sl *slotSet) fillSlot(st *site) error {
+	addr, err := sl.allocSlot(st.plan.Near)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoSlot, err)
 	}
 	slot, err := host.Code.Assemble(st.plan, addr)
 	if err == nil {
-		err = d.region.Put(slot)
+		err = sl.d.region.Put(slot)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", ErrNoSlot, err), d.region.Free(addr))
+		return errors.Join(fmt.Errorf("%w: %w", ErrNoSlot, err), sl.d.region.Free(addr))
 	}
 	st.slot = slot
-	d.slots[addr] = st
+	sl.at[addr] = st
 	return nil
 }
 
 // discard takes back a site that was never armed.
-func (d *domain) discard(st *site) {
-	delete(d.slots, st.slot.Addr)
-	if err := d.region.Free(st.slot.Addr); err != nil {
-		d.session.warn("freeing the slot at %s: %v", st.slot.Addr, err)
+func (sl *slotSet) discard(st *site) {
+	delete(sl.at, st.slot.Addr)
+	if err := sl.d.region.Free(st.slot.Addr); err != nil {
+		sl.d.session.warn("freeing the slot at %s: %v", st.slot.Addr, err)
 	}
 }
 
-// arm shows the breakpoint. Other threads keep running: see package patch for what
-// they may see. The slot is complete before the first of them can need it.
+// arm shows the breakpoint. Other threads keep running: package patch says what they
+// may see. The slot is complete before the first of them can need it.
 func (d *domain) arm(st *site) error {
 	if st.patch() == nil {
 		_, err := d.armAll([]*site{st})
 		return err
 	}
-	if err := d.unoptimizeNow(d.covering([]*site{st})); err != nil {
+	if err := d.optimizer.unoptimizeNow(d.optimizer.covering([]*site{st})); err != nil {
 		return err
 	}
 	if err := d.text.Arm(st.patch()); err != nil {
 		return err
 	}
-	d.tellShared([]*site{st})
-	d.session.watchBeside()
-	d.consider(st)
+	d.neighbours.tellShared([]*site{st})
+	d.session.beside.begin()
+	d.optimizer.consider(st)
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	if len(sites) == 0 {
 		return nil, nil
 	}
-	if err := d.unoptimizeNow(d.covering(sites)); err != nil {
+	if err := d.optimizer.unoptimizeNow(d.optimizer.covering(sites)); err != nil {
 		return sites[0], err
 	}
 	trap := host.Arch.Breakpoint()
@@ -145,11 +145,11 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 		d.past[st.addr] = st.plan.Insn.Bytes
 		wants[i] = patch.Want{At: st.addr, Expect: st.plan.Insn.Bytes, Replacement: trap}
 	}
-	d.guardSites(sites)
-	if err := d.unguarded(); err != nil {
+	d.guard.guardSites(sites)
+	if err := d.guard.unguarded(); err != nil {
 		return sites[0], err
 	}
-	if err := d.session.wanted(); err != nil {
+	if err := d.session.heed.wanted(); err != nil {
 		return sites[0], err
 	}
 	patches, err := d.text.InstallAll(wants)
@@ -163,10 +163,10 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	for i, st := range sites {
 		st.installed(patches[i])
 	}
-	d.tellShared(sites)
-	d.session.watchBeside()
+	d.neighbours.tellShared(sites)
+	d.session.beside.begin()
 	for _, st := range sites {
-		d.consider(st)
+		d.optimizer.consider(st)
 	}
 	return nil, nil
 }
@@ -182,9 +182,9 @@ func (d *domain) disarm(st *site) error {
 			ts.forget(st)
 		}
 	}
-	delete(d.queue, st)
+	delete(d.optimizer.queue, st)
 	st.showOptimized()
-	defer d.uncovered(st)
+	defer d.optimizer.uncovered(st)
 	return d.text.Disarm(st.patch())
 }
 
@@ -219,19 +219,19 @@ func (d *domain) settle(sites []*site) error {
 // remove ends a site. Its slot is recycled when nobody can be inside.
 func (d *domain) remove(st *site) error {
 	if st.patch() == nil {
-		d.discard(st)
+		d.slots.discard(st)
 		return nil
 	}
 	err := d.text.Remove(st.patch())
 	if err != nil {
-		d.survey = nil
-		if errors.Is(d.checkMapping(st.addr), ErrNotMapped) {
+		d.look.survey = nil
+		if errors.Is(d.look.checkMapping(st.addr), ErrNotMapped) {
 			err = d.text.Drop(st.patch()) // dlclose took the code away
 		}
 	}
 	st.taken()
-	d.unguard(st.addr)
-	d.uncovered(st)
+	d.guard.unguard(st.addr)
+	d.optimizer.uncovered(st)
 	return errors.Join(err, d.region.Retire(st.slot.Addr))
 }
 
@@ -250,9 +250,9 @@ func (st *site) add(kp *Kprobe) {
 	st.probes = slices.Insert(slices.Clone(st.probes), at, kp)
 }
 
-// wanted tells whether hits of st are.
+// wanted reports whether anybody still needs to see hits of st.
 func (st *site) wanted() bool {
-	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.registry.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.
@@ -296,7 +296,7 @@ func (d *domain) mustStep(st *site) bool {
 func (d *domain) refresh(st *site) error {
 	st.step = d.mustStep(st)
 	if st.jump() != nil {
-		if done, err := d.refreshJump(st); done || err != nil {
+		if done, err := d.optimizer.refreshJump(st); done || err != nil {
 			return err
 		}
 	}

@@ -31,14 +31,14 @@ type BlacklistEntry struct {
 func (s *Session) Blacklist(specs ...string) error {
 	var added []BlacklistEntry
 	for _, spec := range specs {
-		entries, err := s.blacklisted(spec) // reads symbols: not on the tracer's thread
+		entries, err := s.registry.blacklisted(spec) // reads symbols: not on the tracer's thread
 		if err != nil {
 			return s.do(func() error { return fmt.Errorf("blacklisting %q: %w", spec, err) })
 		}
 		added = append(added, entries...)
 	}
 	return s.do(func() error {
-		s.blacklist = append(s.blacklist, added...)
+		s.registry.blacklist = append(s.registry.blacklist, added...)
 		return nil
 	})
 }
@@ -47,22 +47,22 @@ func (s *Session) Blacklist(specs ...string) error {
 // another program.
 func (s *Session) BlacklistRange(r arch.Range) error {
 	return s.do(func() error {
-		s.blacklist = append(s.blacklist, BlacklistEntry{Range: r})
+		s.registry.blacklist = append(s.registry.blacklist, BlacklistEntry{Range: r})
 		return nil
 	})
 }
 
-// BlacklistEntries is what was added to the blacklist, by address.
+// BlacklistEntries returns the entries that were added to the blacklist, by address.
 func (s *Session) BlacklistEntries() []BlacklistEntry {
 	var list []BlacklistEntry
-	_ = s.tracer.Do(func() { list = slices.Clone(s.blacklist) })
+	_ = s.tracer.Do(func() { list = slices.Clone(s.registry.blacklist) })
 	list = slices.DeleteFunc(list, func(e BlacklistEntry) bool { return e.Range.Len() == 0 })
 	slices.SortStableFunc(list, func(a, b BlacklistEntry) int { return cmp.Compare(a.Range.Start, b.Range.Start) })
 	return list
 }
 
-func (s *Session) blacklisted(spec string) ([]BlacklistEntry, error) {
-	found, err := s.table.Resolve(context.Background(), spec)
+func (rg *registry) blacklisted(spec string) ([]BlacklistEntry, error) {
+	found, err := rg.s.table.Resolve(context.Background(), spec)
 	switch {
 	case errors.Is(err, symbols.ErrUnknownSymbol), errors.Is(err, symbols.ErrUnknownModule):
 		return nil, fmt.Errorf("%w: %w", ErrUnknownSymbol, err)
@@ -73,7 +73,7 @@ func (s *Session) blacklisted(spec string) ([]BlacklistEntry, error) {
 	}
 	var entries []BlacklistEntry
 	for _, loc := range found {
-		r, known := s.table.Function(loc.Addr)
+		r, known := rg.s.table.Function(loc.Addr)
 		if !known {
 			r = arch.Range{Start: loc.Addr, End: loc.Addr + 1}
 		}
@@ -84,10 +84,10 @@ func (s *Session) blacklisted(spec string) ([]BlacklistEntry, error) {
 
 // renewBlacklist looks names up again, in a new program or after modules have changed. One that
 // is not there may come with a library.
-func (s *Session) renewBlacklist(sameProgram bool) {
+func (rg *registry) renewBlacklist(sameProgram bool) {
 	var renewed []BlacklistEntry
 	var last string
-	for _, e := range s.blacklist {
+	for _, e := range rg.blacklist {
 		if e.spec == "" && sameProgram {
 			renewed = append(renewed, e)
 		}
@@ -95,27 +95,26 @@ func (s *Session) renewBlacklist(sameProgram bool) {
 			continue
 		}
 		last = e.spec
-		entries, err := s.blacklisted(e.spec)
+		entries, err := rg.blacklisted(e.spec)
 		if err != nil {
 			entries = []BlacklistEntry{{spec: e.spec}}
 		}
 		renewed = append(renewed, entries...)
 	}
-	s.blacklist = renewed
+	rg.blacklist = renewed
 }
 
-// checkBlacklist refuses what must not be probed though it is code of the target (A20, A21,
-// A22).
-func (d *domain) checkBlacklist(at arch.Addr, m procfs.Mapping) error {
+// checkBlacklist refuses code of the target that must not be probed (A20, A21, A22).
+func (lo *looks) checkBlacklist(at arch.Addr, m procfs.Mapping) error {
 	if m.Path == "[vdso]" {
 		return fmt.Errorf("%w: the vdso is the kernel's, and what it is called for here goes through it", ErrBlacklisted)
 	}
-	s := d.session
-	if len(s.blacklist) == 0 {
+	s := lo.d.session
+	if len(s.registry.blacklist) == 0 {
 		return nil
 	}
-	loc, _ := d.symbols().Lookup(at)
-	for _, e := range s.blacklist {
+	loc, _ := lo.d.linker.symbols().Lookup(at)
+	for _, e := range s.registry.blacklist {
 		if e.Range.Contains(at) || e.Name != "" && e.Name == unsplit(loc.Symbol.Linkage) {
 			return fmt.Errorf("%w: %s is on the session's blacklist", ErrBlacklisted, e)
 		}
@@ -142,12 +141,12 @@ func unsplit(linkage string) string {
 // isSigreturn recognizes a call of rt_sigreturn as libraries write it, of either instruction.
 // Where there is no call-frame information, libgcc and debuggers tell a signal's frame by
 // these bytes.
-func (d *domain) isSigreturn(at arch.Addr) bool {
+func (lo *looks) isSigreturn(at arch.Addr) bool {
 	call := host.Arch.SyscallInsn()
 	for _, load := range host.Arch.SigreturnLoads() {
 		insns := slices.Concat(load, call)
 		for _, start := range []arch.Addr{at, at - arch.Addr(len(load))} {
-			code, err := d.original(start, len(insns))
+			code, err := lo.original(start, len(insns))
 			if err == nil && bytes.Equal(code, insns) {
 				return true
 			}

@@ -10,21 +10,21 @@ import (
 
 // checkAddress makes register_kprobe's checks of an address (A18–A26) and moves the
 // address behind an entry's landing pad (A15). entry tells a function's entry.
-func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err error) {
-	if err := d.checkMapping(at); err != nil {
+func (lo *looks) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err error) {
+	if err := lo.checkMapping(at); err != nil {
 		return at, false, err
 	}
-	if err := d.checkCode(at); err != nil {
+	if err := lo.checkCode(at); err != nil {
 		return at, false, err
 	}
-	if d.isSigreturn(at) {
+	if lo.isSigreturn(at) {
 		return at, false, fmt.Errorf("%w: it returns from signal handlers, and unwinders know it by its bytes", ErrBlacklisted)
 	}
-	bounds, known := d.symbols().Function(at)
-	if !known || d.region.Contains(at) {
+	bounds, known := lo.d.linker.symbols().Function(at)
+	if !known || lo.d.region.Contains(at) {
 		return at, false, nil
 	}
-	pad, err := d.landingPad(bounds.Start)
+	pad, err := lo.landingPad(bounds.Start)
 	if err != nil {
 		return at, false, err
 	}
@@ -32,19 +32,20 @@ func (d *domain) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err er
 	case bounds.Start, bounds.Start + pad:
 		return bounds.Start + pad, true, nil
 	}
-	return at, false, d.checkBoundary(bounds, at)
+	return at, false, lo.checkBoundary(bounds, at)
 }
 
-// checkEntry refuses what is not the entry of a function (A54). A Go function is entered
-// behind the check of its stack, which may be executed several times a call.
-func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo bool, err error) {
-	bounds, known := d.symbols().Function(at)
+// checkEntry refuses an address that is not the entry of a function (A54). A Go
+// function is entered behind the check of its stack, which may be executed several
+// times a call.
+func (lo *looks) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo bool, err error) {
+	bounds, known := lo.d.linker.symbols().Function(at)
 	if !known {
 		return at, false, fmt.Errorf("%w: no function is known there", ErrNotEntry)
 	}
-	if d.symbols().GoFunction(at) {
+	if lo.d.linker.symbols().GoFunction(at) {
 		const longest = 64
-		code, err := d.original(bounds.Start, int(min(bounds.Len(), longest)))
+		code, err := lo.original(bounds.Start, int(min(bounds.Len(), longest)))
 		if err != nil {
 			return at, true, err
 		}
@@ -59,32 +60,33 @@ func (d *domain) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo boo
 	return at, false, nil
 }
 
-func (d *domain) landingPad(entry arch.Addr) (arch.Addr, error) {
-	code, err := d.original(entry, host.Arch.MaxInsnLen())
+func (lo *looks) landingPad(entry arch.Addr) (arch.Addr, error) {
+	code, err := lo.original(entry, host.Arch.MaxInsnLen())
 	if err != nil {
 		return 0, err
 	}
 	return arch.Addr(host.Arch.EntrySkip(code)), nil
 }
 
-// checkMapping refuses what is no code of the target, and what is on the blacklist.
-func (d *domain) checkMapping(at arch.Addr) error {
-	m, err := d.codeMapping(at)
+// checkMapping refuses an address that is not in the target's code, or is on the
+// blacklist.
+func (lo *looks) checkMapping(at arch.Addr) error {
+	m, err := lo.codeMapping(at)
 	if err != nil {
 		return err
 	}
-	return d.checkBlacklist(at, *m)
+	return lo.checkBlacklist(at, *m)
 }
 
 // codeMapping is the mapping that at is code in.
-func (d *domain) codeMapping(at arch.Addr) (*procfs.Mapping, error) {
-	m, err := d.surveyed().Mapping(at)
+func (lo *looks) codeMapping(at arch.Addr) (*procfs.Mapping, error) {
+	m, err := lo.surveyed().Mapping(at)
 	switch {
 	case err != nil:
 		return nil, err
 	case m == nil:
 		return nil, ErrNotMapped
-	case d.region.Contains(at):
+	case lo.d.region.Contains(at):
 		return nil, fmt.Errorf("%w: it is code of gokprobe's own", ErrBlacklisted)
 	case m.Path == "[vsyscall]":
 		return nil, fmt.Errorf("%w: the kernel emulates the vsyscall page and runs none of its code", ErrBlacklisted)
@@ -103,17 +105,18 @@ func mappingName(m *procfs.Mapping) string {
 	return m.Path
 }
 
-// checkCode refuses what is known to be no code, or code that can't be stopped in.
-func (d *domain) checkCode(at arch.Addr) error {
-	if v, ok := d.symbols().DataInText(at); ok {
+// checkCode refuses an address that is known to be no code, or where no thread can be
+// stopped.
+func (lo *looks) checkCode(at arch.Addr) error {
+	if v, ok := lo.d.linker.symbols().DataInText(at); ok {
 		return fmt.Errorf("%w: %s", ErrData, v)
 	}
-	return d.checkRestartable(at)
+	return lo.checkRestartable(at)
 }
 
-// checkRestartable refuses what is in a restartable sequence.
-func (d *domain) checkRestartable(at arch.Addr) error {
-	if r, inside := d.surveyed().Restartable(at); inside {
+// checkRestartable refuses an address in a restartable sequence.
+func (lo *looks) checkRestartable(at arch.Addr) error {
+	if r, inside := lo.surveyed().Restartable(at); inside {
 		return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)
 	}
 	return nil
@@ -121,8 +124,8 @@ func (d *domain) checkRestartable(at arch.Addr) error {
 
 // checkBoundary decodes from the start of the function, as can_probe does
 // (arch/x86/kernel/kprobes/core.c).
-func (d *domain) checkBoundary(fn arch.Range, at arch.Addr) error {
-	f, err := d.decodeTo(fn, at)
+func (lo *looks) checkBoundary(fn arch.Range, at arch.Addr) error {
+	f, err := lo.decodeTo(fn, at)
 	if err != nil {
 		return err
 	}
@@ -138,8 +141,8 @@ func (d *domain) checkBoundary(fn arch.Range, at arch.Addr) error {
 }
 
 // decode reads the instruction at at as it is without patches.
-func (d *domain) decode(at arch.Addr) (arch.Insn, error) {
-	code, err := d.original(at, host.Arch.MaxInsnLen())
+func (lo *looks) decode(at arch.Addr) (arch.Insn, error) {
+	code, err := lo.original(at, host.Arch.MaxInsnLen())
 	if err != nil {
 		return arch.Insn{}, err
 	}

@@ -13,8 +13,8 @@ const manySlots = 512
 // reserve makes room for the slots of many sites: one arena for code that lies together,
 // instead of a series that grows. Where that fails, arenas are mapped as they are
 // needed.
-func (d *domain) reserve(addrs []arch.Addr) {
-	if len(addrs) < manySlots || d.private {
+func (sl *slotSet) reserve(addrs []arch.Addr) {
+	if len(addrs) < manySlots || sl.d.memory.private {
 		return
 	}
 	addrs = slices.DeleteFunc(slices.Clone(addrs), func(a arch.Addr) bool { return a == notYet })
@@ -25,13 +25,13 @@ func (d *domain) reserve(addrs []arch.Addr) {
 			n++
 		}
 		if n >= manySlots {
-			d.reserveNear(arch.Range{Start: start, End: addrs[n-1] + 1}, n)
+			sl.reserveNear(arch.Range{Start: start, End: addrs[n-1] + 1}, n)
 		}
 		addrs = addrs[n:]
 	}
 }
 
-func (d *domain) reserveNear(code arch.Range, n int) {
-	d.makeRoom(code, n)
-	_ = d.region.Reserve(code, n)
+func (sl *slotSet) reserveNear(code arch.Range, n int) {
+	sl.makeRoom(code, n)
+	_ = sl.d.region.Reserve(code, n)
 }

@@ -105,7 +105,7 @@ func (st *site) showOptimized() {
 	switch {
 	case st.jump() != nil:
 		on = st.wanted()
-	case st.domain.queue[st]:
+	case st.domain.optimizer.queue[st]:
 		on = st.armed()
 	}
 	for _, kp := range st.probes {

@@ -17,16 +17,22 @@ type findings struct {
 	analyses analyses
 }
 
-func (d *domain) surveyed() *findings {
-	if d.survey == nil {
-		d.survey = &findings{Survey: survey.New(surveyable{d})}
+// looks is what a domain is looked at by.
+type looks struct {
+	d      *domain
+	survey *findings // during a registration
+}
+
+func (lo *looks) surveyed() *findings {
+	if lo.survey == nil {
+		lo.survey = &findings{Survey: survey.New(surveyable{lo.d})}
 	}
-	return d.survey
+	return lo.survey
 }
 
 // original reads up to n bytes of unpatched code; fewer if the mapping ends.
-func (d *domain) original(at arch.Addr, n int) ([]byte, error) {
-	code, err := d.surveyed().Original(at, n)
+func (lo *looks) original(at arch.Addr, n int) ([]byte, error) {
+	code, err := lo.surveyed().Original(at, n)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotMapped, err)
 	}
@@ -34,8 +40,8 @@ func (d *domain) original(at arch.Addr, n int) ([]byte, error) {
 }
 
 // decodeTo decodes fn from its start until it reaches or passes at.
-func (d *domain) decodeTo(fn arch.Range, at arch.Addr) (*survey.Function, error) {
-	f, err := d.surveyed().DecodeTo(fn, at)
+func (lo *looks) decodeTo(fn arch.Range, at arch.Addr) (*survey.Function, error) {
+	f, err := lo.surveyed().DecodeTo(fn, at)
 	var unread *survey.ReadError
 	switch {
 	case err == nil:
@@ -69,7 +75,7 @@ func (t surveyable) Decode(code []byte, at arch.Addr) (arch.Insn, error) {
 	return host.Arch.Decode(code, at)
 }
 
-func (t surveyable) Sequences() []arch.Range { return t.d.symbols().Sections("__rseq_cs") }
+func (t surveyable) Sequences() []arch.Range { return t.d.linker.symbols().Sections("__rseq_cs") }
 
 func (t surveyable) ShadowStack() (bool, error) {
 	tid, err := t.d.space.TID()

@@ -12,8 +12,8 @@ import (
 // Where a program makes system calls, and where probes on these stand: package syscallsites finds it, in mapping after mapping.
 
 // callSites finds all places in the mappings that chosen names, nil for all.
-func (d *domain) callSites(chosen func(procfs.Mapping) bool) (sites []syscallsites.Site, gaps []syscallsites.Gap, err error) {
-	maps, err := d.surveyed().Mappings()
+func (lo *looks) callSites(chosen func(procfs.Mapping) bool) (sites []syscallsites.Site, gaps []syscallsites.Gap, err error) {
+	maps, err := lo.surveyed().Mappings()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -22,28 +22,28 @@ func (d *domain) callSites(chosen func(procfs.Mapping) bool) (sites []syscallsit
 			gaps = append(gaps, syscallsites.Gap{Number: syscallsites.AnyNumber, Why: "the code behind " + m.Range.Start.String() + " was not searched, since there is too much that is not known"})
 			break
 		}
-		if !m.Exec || d.region.Contains(m.Range.Start) || m.Path == "[vsyscall]" || m.Path == "[uprobes]" || chosen != nil && !chosen(m) {
+		if !m.Exec || lo.d.region.Contains(m.Range.Start) || m.Path == "[vsyscall]" || m.Path == "[uprobes]" || chosen != nil && !chosen(m) {
 			continue
 		}
-		if err := d.session.wanted(); err != nil {
+		if err := lo.d.session.heed.wanted(); err != nil {
 			return nil, nil, err
 		}
 		if why := generated(&m); why != "" {
 			gaps = append(gaps, syscallsites.Gap{Number: syscallsites.AnyNumber, Why: why})
 			continue
 		}
-		found, unknown, err := d.callSitesIn(&m)
+		found, unknown, err := lo.callSitesIn(&m)
 		if err != nil {
 			gaps = append(gaps, syscallsites.Gap{Number: syscallsites.AnyNumber, Why: fmt.Sprintf("the code of %s can't be read: %v", mappingName(&m), err)})
 			continue
 		}
 		gaps = append(gaps, unknown...)
 		for _, site := range found {
-			if err := d.session.wanted(); err != nil {
+			if err := lo.d.session.heed.wanted(); err != nil {
 				return nil, nil, err
 			}
-			if err := d.checkCallSite(site); err != nil {
-				gaps = append(gaps, syscallsites.Gap{Number: site.Number, Why: fmt.Sprintf("%s can't be probed: %v", d.placeOf(site.Insn), err)})
+			if err := lo.checkCallSite(site); err != nil {
+				gaps = append(gaps, syscallsites.Gap{Number: site.Number, Why: fmt.Sprintf("%s can't be probed: %v", lo.placeOf(site.Insn), err)})
 				continue
 			}
 			sites = append(sites, site)
@@ -65,28 +65,28 @@ func generated(m *procfs.Mapping) string {
 	return ""
 }
 
-func (d *domain) placeOf(at arch.Addr) string {
-	if l, ok := d.symbols().Lookup(at); ok {
+func (lo *looks) placeOf(at arch.Addr) string {
+	if l, ok := lo.d.linker.symbols().Lookup(at); ok {
 		return l.String()
 	}
 	return at.String()
 }
 
 // checkCallSite says why site can't have a probe.
-func (d *domain) checkCallSite(site syscallsites.Site) error {
-	if err := d.checkMapping(site.Insn); err != nil {
+func (lo *looks) checkCallSite(site syscallsites.Site) error {
+	if err := lo.checkMapping(site.Insn); err != nil {
 		return err
 	}
-	if m, err := d.codeMapping(site.Insn); err == nil && m.Path == "[vdso]" {
+	if m, err := lo.codeMapping(site.Insn); err == nil && m.Path == "[vdso]" {
 		return fmt.Errorf("%w: the kernel's own code (vdso)", ErrBlacklisted)
 	}
-	_, _, err := d.checkAddress(site.At)
+	_, _, err := lo.checkAddress(site.At)
 	return err
 }
 
 // callSitesIn finds the places in one mapping.
-func (d *domain) callSitesIn(m *procfs.Mapping) (sites []syscallsites.Site, gaps []syscallsites.Gap, err error) {
-	search := d.callSearch(m)
+func (lo *looks) callSitesIn(m *procfs.Mapping) (sites []syscallsites.Site, gaps []syscallsites.Gap, err error) {
+	search := lo.callSearch(m)
 	search.Unknown = true
 	found, err := search.Run()
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *domain) callSitesIn(m *procfs.Mapping) (sites []syscallsites.Site, gaps
 	for _, f := range found.Functions {
 		for i, number := range f.Numbered() {
 			site := f.Site(i, number)
-			if d.isSigreturn(site.Insn) {
+			if lo.isSigreturn(site.Insn) {
 				site = syscallsites.Site{Insn: site.Insn, At: site.Insn, Number: syscallsites.SigreturnNumber(host.Arch)}
 			}
 			sites = append(sites, site)
@@ -116,8 +116,8 @@ func jumpLen() int {
 }
 
 // callSearch is a search of one mapping.
-func (d *domain) callSearch(m *procfs.Mapping) syscallsites.Search {
-	return syscallsites.Search{Host: host.Arch, JumpLen: jumpLen(), Program: searched{d}, Range: d.backed(m), Name: mappingName(m)}
+func (lo *looks) callSearch(m *procfs.Mapping) syscallsites.Search {
+	return syscallsites.Search{Host: host.Arch, JumpLen: jumpLen(), Program: searched{lo.d}, Range: lo.backed(m), Name: mappingName(m)}
 }
 
 // searched is a domain's program as a search sees it.
@@ -127,26 +127,26 @@ func (p searched) Original(at arch.Addr, b []byte) error { return p.d.text.Origi
 
 func (p searched) Know(at arch.Addr) error { return p.d.readSymbols(at) }
 
-func (p searched) Wanted() error { return p.d.session.wanted() }
+func (p searched) Wanted() error { return p.d.session.heed.wanted() }
 
-func (p searched) Function(at arch.Addr) (arch.Range, bool) { return p.d.symbols().Function(at) }
+func (p searched) Function(at arch.Addr) (arch.Range, bool) { return p.d.linker.symbols().Function(at) }
 
 func (p searched) Symbol(at arch.Addr) (name string, start arch.Addr, size uint64, known bool) {
-	l, ok := p.d.symbols().Lookup(at)
+	l, ok := p.d.linker.symbols().Lookup(at)
 	return l.Symbol.Name, at - arch.Addr(l.Offset), l.Symbol.Size, ok
 }
 
 func (p searched) IsData(at arch.Addr) bool {
-	_, ok := p.d.symbols().DataInText(at)
+	_, ok := p.d.linker.symbols().DataInText(at)
 	return ok
 }
 
-func (p searched) Place(at arch.Addr) string { return p.d.placeOf(at) }
+func (p searched) Place(at arch.Addr) string { return p.d.look.placeOf(at) }
 
 // backed is what of a mapping's range the file that it maps has: behind a file's end there is nothing to be read, or executed.
-func (d *domain) backed(m *procfs.Mapping) arch.Range {
+func (lo *looks) backed(m *procfs.Mapping) arch.Range {
 	r := m.Range
-	f := d.mappedFile(m)
+	f := lo.d.neighbours.mappedFile(m)
 	if f == nil {
 		return r
 	}

@@ -15,20 +15,23 @@ import (
 // SyscallProbe is a probe on system calls, by their numbers, wherever in the program they are made. Fill in
 // Numbers and what else is needed, and register it. Its fields may be changed only while it is not registered.
 //
-// The handlers see a thread in front of the system-call instruction, or behind it, whichever way the probe works:
-// regs.IP is the instruction or what follows it, Regs.Syscall the call's number, Regs.SyscallArg
-// its arguments. Those of the same call made by the ABIs of other widths (int 0x80, x32) are not hit.
+// In both ways the handlers see a thread in front of the system-call instruction, or
+// behind it: regs.IP is the instruction or the next one, Regs.Syscall the call's
+// number, Regs.SyscallArg its arguments. Those of the same call made by the ABIs of
+// other widths (int 0x80, x32) are not hit.
 //
 // A call that the kernel restarts by itself after a signal or a stop is one hit. One that a handler of
 // a signal interrupts is done; if it is made again after that it is a hit again.
 type SyscallProbe struct {
-	// Numbers of the calls in the 64-bit ABI (unix.SYS_OPENAT). Those that the kernel does not know may be
-	// among them: a handler can give them a meaning.
+	// Numbers of the calls in the 64-bit ABI (unix.SYS_OPENAT). Numbers that the kernel
+	// does not know are allowed: a handler can give them a meaning.
 	Numbers []int
 
-	// Enter runs before the call. Returning 0 has the call made, with the registers as Enter has left them: the result register
-	// holds the number. Returning anything else skips it: it returns what Enter has put into the result register
-	// (SetReturnValue; the kernel's errors are -1 to -4095), and no other SyscallProbe's Enter runs, nor an Exit.
+	// Enter runs before the call. After 0 the call is made, with the registers as Enter
+	// has left them: the result register holds the number. Returning anything else
+	// skips it: it returns what Enter has put into the result register (SetReturnValue;
+	// the kernel's errors are -1 to -4095), and no other SyscallProbe's Enter runs, nor
+	// an Exit.
 	Enter func(sp *SyscallProbe, regs *Regs) int
 	// Exit runs when the call is done, and may change the result register. The result of one that a signal's handler
 	// interrupts is what the kernel has so far, -ERESTARTSYS or one of its like (include/linux/errno.h). It does
@@ -65,7 +68,8 @@ const (
 	// SyscallBySites is by a Kprobe at each instruction of the program's code that makes one of the calls. Other
 	// calls cost nothing. Code that is generated later, or mapped without the dynamic linker, is not noticed.
 	SyscallBySites
-	// SyscallByStops is by ptrace: each system call of the process, whatever its number, stops its thread twice.
+	// SyscallByStops is by ptrace: each system call of the process, of any number,
+	// stops its thread twice.
 	SyscallByStops
 )
 
@@ -119,7 +123,7 @@ func (sp *SyscallProbe) enabled() bool { return sp.own.enabled() && sp.own.sessi
 
 // Syscall is the number of the system call, in the handlers of a SyscallProbe.
 func (r *Regs) Syscall() int {
-	if ts, ok := r.thread.Local.(*threadState); ok {
+	if ts := r.state(); ts != nil {
 		return ts.number
 	}
 	return -1
@@ -153,7 +157,7 @@ func (s *Session) RegisterSyscallProbe(ctx context.Context, sp *SyscallProbe) er
 	ctx, forget := s.within(ctx)
 	defer forget()
 	return s.do(func() error {
-		defer s.heeding(ctx)()
+		defer s.heed.until(ctx)()
 		if sp.own.session != nil {
 			return fmt.Errorf("%s: %w", sp.name(), ErrRegistered)
 		}
@@ -162,103 +166,114 @@ func (s *Session) RegisterSyscallProbe(ctx context.Context, sp *SyscallProbe) er
 		if err := sp.prepareChoice(); err != nil {
 			return fmt.Errorf("%s: %w", sp.name(), err)
 		}
-		return s.placeSyscalls(sp)
+		return s.syscalls.placeSyscalls(sp)
 	})
 }
 
+// syscallProbes is the SyscallProbes of a session.
+type syscallProbes struct {
+	s   *Session
+	all []*SyscallProbe
+}
+
 // placeSyscalls places sp by sites, if that was asked for or can be, else by stops.
-func (s *Session) placeSyscalls(sp *SyscallProbe) error {
-	sp.own.session = s
+func (sc *syscallProbes) placeSyscalls(sp *SyscallProbe) error {
+	sp.own.session = sc.s
 	sp.way, sp.why = SyscallByStops, "it was asked for"
 	if sp.By != SyscallByStops {
 		sp.way, sp.why = SyscallBySites, ""
-		err := s.placeBySites(sp, nil)
+		err := sc.placeBySites(sp, nil)
 		switch {
 		case err == nil:
-			s.syscalls = append(s.syscalls, sp)
+			sc.all = append(sc.all, sp)
 			return nil
-		case s.wanted() != nil:
+		case sc.s.heed.wanted() != nil:
 			sp.own.session = nil
-			return fmt.Errorf("%s: %w", sp.name(), s.wanted())
+			return fmt.Errorf("%s: %w", sp.name(), sc.s.heed.wanted())
 		case sp.By == SyscallBySites:
 			sp.own.session = nil
 			return fmt.Errorf("%s: %w", sp.name(), err)
 		}
 		sp.way, sp.why = SyscallByStops, err.Error()
 	}
-	s.syscalls = append(s.syscalls, sp)
-	if err := s.stopAtSyscalls(); err != nil {
-		s.syscalls = s.syscalls[:len(s.syscalls)-1]
+	sc.all = append(sc.all, sp)
+	if err := sc.stopAtSyscalls(); err != nil {
+		sc.all = sc.all[:len(sc.all)-1]
 		sp.own.session = nil
-		return errors.Join(fmt.Errorf("%s: %w", sp.name(), err), s.stopAtSyscalls())
+		return errors.Join(fmt.Errorf("%s: %w", sp.name(), err), sc.stopAtSyscalls())
 	}
 	return nil
 }
 
-// UnregisterSyscallProbe removes sp. When it returns, none of its handlers runs or will run. The error says what could
-// not be put back.
+// UnregisterSyscallProbe removes sp. When it returns, none of its handlers runs or will
+// run. The error lists code that could not be put back.
 func (s *Session) UnregisterSyscallProbe(sp *SyscallProbe) error {
 	busy := append([]*Kprobe{&sp.own}, sp.kps...)
 	err := s.do(func() error {
 		if sp.own.session != s {
 			return nil
 		}
-		s.syscalls = slices.DeleteFunc(s.syscalls, func(o *SyscallProbe) bool { return o == sp })
+		s.syscalls.all = slices.DeleteFunc(s.syscalls.all, func(o *SyscallProbe) bool { return o == sp })
 		sp.own.session = nil
-		err := s.unregister(sp.kps)
+		err := s.registry.unregister(sp.kps)
 		sp.kps = nil
-		s.endStates(&sp.own)
-		return errors.Join(err, s.stopAtSyscalls())
+		s.registry.endStates(&sp.own)
+		return errors.Join(err, s.syscalls.stopAtSyscalls())
 	})
 	if !s.tracer.Own() { // a handler would wait for itself
-		s.waitFor(busy)
+		s.handlers.waitFor(busy)
 	}
 	return err
 }
 
 // EnableSyscallProbe has a disabled probe hit again.
-func (s *Session) EnableSyscallProbe(sp *SyscallProbe) error { return s.switchSyscallProbe(sp, true) }
+func (s *Session) EnableSyscallProbe(sp *SyscallProbe) error {
+	return s.syscalls.switchSyscallProbe(sp, true)
+}
 
 // DisableSyscallProbe silences sp and keeps it registered. Calls that it has seen begin have their Exit still.
-func (s *Session) DisableSyscallProbe(sp *SyscallProbe) error { return s.switchSyscallProbe(sp, false) }
+func (s *Session) DisableSyscallProbe(sp *SyscallProbe) error {
+	return s.syscalls.switchSyscallProbe(sp, false)
+}
 
-func (s *Session) switchSyscallProbe(sp *SyscallProbe, on bool) error {
-	return s.do(func() error {
-		if sp.own.session != s {
+func (sc *syscallProbes) switchSyscallProbe(sp *SyscallProbe, on bool) error {
+	return sc.s.do(func() error {
+		if sp.own.session != sc.s {
 			return fmt.Errorf("%s: %w", sp.name(), ErrNotRegistered)
 		}
 		if sp.own.Flags |= FlagDisabled; on {
 			sp.own.Flags &^= FlagDisabled
 		}
-		if err := s.changeDisabled(sp.kps, !on); err != nil {
+		if err := sc.s.registry.changeDisabled(sp.kps, !on); err != nil {
 			return err
 		}
-		return s.stopAtSyscalls()
+		return sc.stopAtSyscalls()
 	})
 }
 
 func (sp *SyscallProbe) name() string { return fmt.Sprintf("system call %d", sp.Numbers[0]) }
 
-// stopAtSyscalls has all address spaces stop for what the probes by stops ask for.
-func (s *Session) stopAtSyscalls() error {
+// stopAtSyscalls makes all address spaces stop for the calls that probes by stops ask
+// for.
+func (sc *syscallProbes) stopAtSyscalls() error {
 	var errs []error
-	for d := range s.domains {
-		errs = append(errs, d.unlessEnding(d.space.TraceSyscalls(s.stoppedFor(d))))
+	for d := range sc.s.domains {
+		errs = append(errs, d.unlessEnding(d.space.TraceSyscalls(sc.stoppedFor(d))))
 	}
 	return errors.Join(errs...)
 }
 
-// followSyscalls has an address space that is new stop for the same.
-func (s *Session) followSyscalls(d *domain) {
-	if err := d.unlessEnding(d.space.TraceSyscalls(s.stoppedFor(d))); err != nil {
-		s.warn("probes on system calls are not in a followed child: %v", err)
+// followSyscalls does the same for a new address space.
+func (sc *syscallProbes) followSyscalls(d *domain) {
+	if err := d.unlessEnding(d.space.TraceSyscalls(sc.stoppedFor(d))); err != nil {
+		sc.s.warn("probes on system calls are not in a followed child: %v", err)
 	}
 }
 
 // stoppedFor is the calls that the threads of d stop at.
-func (s *Session) stoppedFor(d *domain) map[uint64]bool {
+func (sc *syscallProbes) stoppedFor(d *domain) map[uint64]bool {
 	numbers := map[uint64]bool{}
-	for _, sp := range s.syscalls {
+	for _, sp := range sc.all {
 		if sp.stopsIn(d) && sp.enabled() {
 			for _, nr := range sp.Numbers {
 				numbers[uint64(nr)] = true
@@ -269,7 +284,7 @@ func (s *Session) stoppedFor(d *domain) map[uint64]bool {
 }
 
 // stopsIn tells whether sp works by stops in d. It does in all programs that are executed.
-func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStops || d.executed }
+func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStops || d.linker.executed }
 
 // SyscallEntered implements ptrace.SyscallHandler.
 func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
@@ -278,11 +293,11 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 	if d == nil || err != nil {
 		return true
 	}
-	ts := s.stateOf(th, d)
-	ts.regs.Regs, ts.number, ts.calls = regs, int(regs.ReturnValue()), true
-	defer func() { ts.calls = false }()
-	for _, sp := range slices.Clone(s.syscalls) {
-		if sp.stopsIn(d) && !s.enterSyscall(ts, sp, false) {
+	ts := s.hits.stateOf(th, d)
+	ts.regs.Regs, ts.number, ts.phase = regs, int(regs.ReturnValue()), atCall
+	defer func() { ts.phase = between }()
+	for _, sp := range slices.Clone(s.syscalls.all) {
+		if sp.stopsIn(d) && !s.syscalls.enterSyscall(ts, sp, false) {
 			return false
 		}
 	}
@@ -291,21 +306,21 @@ func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 
 // enterSyscall runs the Enter of sp for a thread that stands in front of a call, which a place's Program may have
 // counted and chosen.
-func (s *Session) enterSyscall(ts *threadState, sp *SyscallProbe, chosen bool) (made bool) {
+func (sc *syscallProbes) enterSyscall(ts *threadState, sp *SyscallProbe, chosen bool) (made bool) {
 	switch {
-	case !sp.enabled() || s.disarmed || ts.over || !slices.Contains(sp.Numbers, ts.number):
+	case !sp.enabled() || sc.s.registry.disarmed || ts.over || !slices.Contains(sp.Numbers, ts.number):
 		return true
 	case ts.outer != nil:
 		sp.own.nmissed.Add(1)
 		return true
 	}
 	if !chosen {
-		chosen = s.chooses(ts, sp)
+		chosen = sc.chooses(ts, sp)
 	}
 	if sp.Enter == nil || !chosen {
 		return true
 	}
-	return s.guard(&sp.own, func() int { return sp.Enter(sp, &ts.regs) }) == 0
+	return sc.s.handlers.guard(&sp.own, func() int { return sp.Enter(sp, &ts.regs) }) == 0
 }
 
 // SyscallReturned implements ptrace.SyscallHandler.
@@ -316,19 +331,19 @@ func (s hooks) SyscallReturned(th *ptrace.Thread) {
 	if d == nil || ts == nil || err != nil {
 		return
 	}
-	ts.regs.Regs, ts.calls = regs, true
-	defer func() { ts.calls = false }()
-	for _, sp := range slices.Clone(s.syscalls) {
+	ts.regs.Regs, ts.phase = regs, atCall
+	defer func() { ts.phase = between }()
+	for _, sp := range slices.Clone(s.syscalls.all) {
 		if sp.stopsIn(d) {
-			s.leaveSyscall(ts, sp)
+			s.syscalls.leaveSyscall(ts, sp)
 		}
 	}
 }
 
 // leaveSyscall runs the Exit of sp.
-func (s *Session) leaveSyscall(ts *threadState, sp *SyscallProbe) {
-	if sp.own.session != s || sp.Exit == nil || s.disarmed || ts.over || ts.outer != nil || !slices.Contains(sp.Numbers, ts.number) {
+func (sc *syscallProbes) leaveSyscall(ts *threadState, sp *SyscallProbe) {
+	if sp.own.session != sc.s || sp.Exit == nil || sc.s.registry.disarmed || ts.over || ts.outer != nil || !slices.Contains(sp.Numbers, ts.number) {
 		return
 	}
-	s.guard(&sp.own, func() int { sp.Exit(sp, &ts.regs); return 0 })
+	sc.s.handlers.guard(&sp.own, func() int { sp.Exit(sp, &ts.regs); return 0 })
 }

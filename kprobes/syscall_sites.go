@@ -11,14 +11,14 @@ import (
 )
 
 // placeBySites places sp at the sites that chosen names. The error says why that can't be.
-func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) bool) error {
-	d := s.mainDomain()
+func (sc *syscallProbes) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) bool) error {
+	d := sc.s.mainDomain()
 	if d == nil {
 		return ErrExited
 	}
-	s.forgetSurveys()
-	defer s.forgetSurveys()
-	sites, gaps, err := d.callSites(chosen)
+	sc.s.registry.forgetSurveys()
+	defer sc.s.registry.forgetSurveys()
+	sites, gaps, err := d.look.callSites(chosen)
 	if err != nil {
 		return err
 	}
@@ -27,11 +27,11 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	}
 	var kps []*Kprobe
 	for _, site := range sites {
-		if err := s.wanted(); err != nil {
+		if err := sc.s.heed.wanted(); err != nil {
 			return err
 		}
 		if site.Number < 0 || slices.Contains(sp.Numbers, site.Number) {
-			kp, err := s.probeSite(sp, site)
+			kp, err := sc.probeSite(sp, site)
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 	if len(kps) == 0 {
 		return nil
 	}
-	if err := s.RegisterKprobes(s.heeded(), kps); err != nil {
+	if err := sc.s.RegisterKprobes(sc.s.heed.context(), kps); err != nil {
 		return err
 	}
 	sp.kps = append(sp.kps, kps...)
@@ -50,16 +50,16 @@ func (s *Session) placeBySites(sp *SyscallProbe, chosen func(procfs.Mapping) boo
 }
 
 // probeSite is the Kprobe of sp at a site.
-func (s *Session) probeSite(sp *SyscallProbe, site syscallsites.Site) (*Kprobe, error) {
+func (sc *syscallProbes) probeSite(sp *SyscallProbe, site syscallsites.Site) (*Kprobe, error) {
 	if sp.Exit != nil {
 		site.At, site.Loads = site.Insn, nil
 	}
 	kp := &Kprobe{Addr: site.At, Flags: sp.own.Flags & FlagDisabled, forCalls: true}
-	kp.PreHandler = func(kp *Kprobe, r *Regs) int { return s.atCallSite(sp, &site, kp, r) }
+	kp.PreHandler = func(kp *Kprobe, r *Regs) int { return sc.atCallSite(sp, &site, kp, r) }
 	if sp.Exit != nil {
 		kp.PostHandler = func(_ *Kprobe, r *Regs, _ uint64) {
 			if ts := r.state(); ts != nil {
-				s.leaveSyscall(ts, sp)
+				sc.leaveSyscall(ts, sp)
 			}
 		}
 	}
@@ -69,15 +69,16 @@ func (s *Session) probeSite(sp *SyscallProbe, site syscallsites.Site) (*Kprobe, 
 // state is what the session remembers of the thread whose handler has r, nil if that is no handler's.
 func (r *Regs) state() *threadState {
 	ts, _ := r.thread.Local.(*threadState)
-	for ts != nil && &ts.regs != r {
+	for ts != nil && ts != r.hit {
 		ts = ts.outer
 	}
 	return ts
 }
 
-// atCallSite runs the Enter of sp for a thread at a site. The registers become those in front of the system-call
-// instruction, and what they were if Enter changes nothing.
-func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kprobe, r *Regs) (diverted int) {
+// atCallSite runs the Enter of sp for a thread at a site. The registers become those in
+// front of the system-call instruction. If Enter changes nothing, they get their old
+// values back.
+func (sc *syscallProbes) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kprobe, r *Regs) (diverted int) {
 	ts := r.state()
 	if ts == nil {
 		return 0
@@ -97,7 +98,7 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kpro
 		return 0
 	}
 	seen := r.Regs.Clone()
-	switch made := s.enterSyscall(ts, sp, kp.Program != nil && !again); {
+	switch made := sc.enterSyscall(ts, sp, kp.Program != nil && !again); {
 	case ts.over:
 		return 0
 	case !made:
@@ -121,36 +122,36 @@ func (s *Session) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kpro
 func (ts *threadState) changedCall() bool { return ts.changed == ts.hit }
 
 // callsCame places the probes on system calls in modules that were loaded.
-func (s *Session) callsCame(came []*symbols.Module) {
+func (sc *syscallProbes) callsCame(came []*symbols.Module) {
 	within := func(m procfs.Mapping) bool { return contains(came, m.Range.Start) != nil }
-	for _, sp := range s.syscalls {
+	for _, sp := range sc.all {
 		if sp.way != SyscallBySites {
 			continue
 		}
-		err := s.placeBySites(sp, within)
+		err := sc.placeBySites(sp, within)
 		switch {
 		case err == nil:
 		case sp.By == SyscallBySites:
-			s.warn("%s is not probed in a library that was loaded: %v", sp.name(), err)
+			sc.s.warn("%s is not probed in a library that was loaded: %v", sp.name(), err)
 		default:
-			s.warn("%s is probed by ptrace from now on: %v", sp.name(), s.changeWay(sp, err))
+			sc.s.warn("%s is probed by ptrace from now on: %v", sp.name(), sc.changeWay(sp, err))
 		}
 	}
 }
 
-// changeWay has sp work by stops from now on, for the reason that why gives.
-func (s *Session) changeWay(sp *SyscallProbe, why error) error {
+// changeWay switches sp to stops from now on; why is the reason.
+func (sc *syscallProbes) changeWay(sp *SyscallProbe, why error) error {
 	kps := sp.kps
 	if sp.own.checked != nil {
-		for d := range s.domains {
-			d.keepState(&sp.own) // which goes on where they end
+		for d := range sc.s.domains {
+			d.recorder.keepState(&sp.own) // which goes on where they end
 		}
 	}
 	sp.kps, sp.way, sp.why = nil, SyscallByStops, why.Error()
-	if err := s.stopAtSyscalls(); err != nil {
+	if err := sc.stopAtSyscalls(); err != nil {
 		return fmt.Errorf("%w, and not even by that: %w", why, err)
 	}
-	if err := s.unregister(kps); err != nil {
+	if err := sc.s.registry.unregister(kps); err != nil {
 		return fmt.Errorf("%w; %w", why, err)
 	}
 	return why

@@ -42,11 +42,11 @@ func (t *Tracer) Attach(pid int) (*Process, error) {
 }
 
 // passOnce stops every thread that has not stopped since it was seized, each for a
-// moment by itself. A thread that was inside fork(2) or clone(2) when it was seized
-// may make one child that is not traced: the kernel looks at the options when the call
-// begins (kernel_clone in kernel/fork.c). After its first stop that call is over. A
-// thread made so is found by another listing; a process made so has a copy of memory
-// in which nothing is patched yet.
+// moment by itself. A thread that was inside fork(2) or clone(2) when it was seized may
+// make one child that is not traced: the kernel looks at the options when the call
+// begins (kernel_clone in kernel/fork.c). After its first stop that call is over. A new
+// thread is then found by another listing; a new process has a copy of memory in which
+// nothing is patched yet.
 func (t *Tracer) passOnce(p *Process) error {
 	waiting := map[*Thread]bool{}
 	for _, th := range p.Space.Threads() {
@@ -95,6 +95,10 @@ func (t *Tracer) pass(th *Thread) {
 	case Exited, Killed, GroupStop:
 		t.dispatch(th)
 	case Signal, Breakpoint:
+		if th.raisesPutBack() {
+			t.resume(th, 0)
+			return
+		}
 		t.resume(th, th.at.stop.Signal)
 	case Exec:
 		p := th.Proc
@@ -263,8 +267,9 @@ func (t *Tracer) seizeRelative(p *Process, pid int) error {
 	return nil
 }
 
-// runsIn tells whether a thread runs in p's memory, of which one of p's traced threads tells: it has that until its end is
-// recorded, since it stops for us before it lets go of it.
+// runsIn reports whether a thread runs in p's memory. It compares with one of p's
+// traced threads, which has that memory until its end is recorded: it stops for us
+// before it lets go of it.
 func (p *Process) runsIn(tid int) bool {
 	own, err := p.Space.TID()
 	return err == nil && sameMemory(own, tid)

@@ -6,10 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockAgain has a thread that believes to block a signal which somebody has sent, SIGTRAP or SIGILL, block it: it was taken out of nearly all signals
-// for the guard. The kernel then has the signal wait instead of delivering it, of the thread or of the process, as it was sent (ptrace_signal in kernel/signal.c
-// requeues what is blocked by then): for sigwait(3), a signalfd, or the day when the program lets it come. From then on the thread is not unblocked for the guard any more, since
-// nobody tells when the signal has been taken: where it blocks nearly all signals, a breakpoint that it meets after our death ends the process.
+// blockAgain has a thread that believes to block a signal which somebody has sent,
+// SIGTRAP or SIGILL, block it: it was taken out of nearly all signals for the guard.
+// Then the kernel does not deliver the signal: it requeues one that is blocked by then
+// (ptrace_signal in kernel/signal.c), for the thread or the process, as it was sent. It
+// waits for sigwait(3), a signalfd, or until the target unblocks it. From then on the
+// thread is not unblocked for the guard any more, since nobody tells when the signal
+// has been taken: where it blocks nearly all signals, a breakpoint that it meets after
+// our death ends the process.
 func (th *Thread) blockAgain() bool {
 	sig := th.at.stop.Signal
 	if !forced.Has(sig) {

@@ -22,11 +22,12 @@ import (
 // beginning: a thread whose function is done stands still until the calls that began after
 // its own have ended. Each has a deadline, so each comes to an end.
 //
-// To the thread it is as if nothing had happened: general and extended registers, the state of
-// its stop, and the signal that it stopped for are put back. Other threads see what the
-// function does, and below the red zone of the stack its frame; as ever they run on, hit, are
-// handled and may be frozen or let go. The thread's signals are delivered on the way, in the
-// function; so are those that waited for this hit to end.
+// To the thread it is as if nothing had happened: general and extended registers, the
+// state of its stop, and the signal that it stopped for are put back. Other threads see
+// what the function does, and below the red zone of the stack its frame; as ever they
+// run on, hit, are handled and may be frozen or let go. The thread's signals are
+// delivered on the way, in the function. Signals that waited for this hit to end are
+// delivered there, too.
 
 // Call is a function call to make.
 type Call struct {
@@ -277,9 +278,9 @@ func (th *Thread) endCall(err error) {
 	th.call = nil
 }
 
-// RecallAll waits for the end of all calls. Those that have not ended when grace is over end
-// with ErrLetGo: what their functions have locked stays locked. It must be called before a
-// process is detached from, and waits for threads inside vfork(2).
+// RecallAll waits for the end of all calls. Calls that have not ended when grace is
+// over end with ErrLetGo: locks that their functions hold stay locked. It must be
+// called before a process is detached from, and waits for threads inside vfork(2).
 func (t *Tracer) RecallAll(grace time.Duration) {
 	late := time.AfterFunc(grace, func() { t.post(t.recallAll) })
 	defer late.Stop()

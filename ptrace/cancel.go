@@ -67,8 +67,9 @@ const (
 	givenUpTo       // nor for those of threads with a refuge
 )
 
-// Cancel has the tracer wait for nothing any more: see above. The tracer is good for LetGo and Close after that. It must not be called when
-// something of the target's was changed that is still to be put back. Safe for concurrent use.
+// Cancel ends all waits of the tracer, present and future: see above. The tracer is
+// good for LetGo and Close after that. It must not be called when something of the
+// target's was changed that is still to be put back. Safe for concurrent use.
 func (t *Tracer) Cancel() {
 	t.quit.once.Do(func() {
 		close(t.quit.done)
@@ -86,7 +87,8 @@ func (t *Tracer) giveUpTo(level int32) {
 	t.Wake()
 }
 
-// Wake has the tracer look again at what it waits for, whether there is something to do or not. Safe for concurrent use.
+// Wake makes the tracer check the condition that it waits for again. Safe for
+// concurrent use.
 func (t *Tracer) Wake() {
 	t.mu.Lock()
 	b, closed := t.bell, t.closed

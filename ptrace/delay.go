@@ -12,8 +12,8 @@ import (
 //
 // To everybody else the thread is one that stopped for us (Interrupt) at the place where it goes on, by Regs:
 //
-//   - Freeze finds it stopped, and leaves it so. Freezes take nothing from the delay, nor do system calls that
-//     it makes for us.
+//   - Freeze finds it stopped, and leaves it so. Freezes do not shorten the delay, and
+//     neither do system calls that the thread makes for us.
 //   - Other threads of the program see one that the scheduler does not choose. What it holds it keeps.
 //   - Its own signals wait in the kernel, with their order; those of the process are taken by other threads.
 //     What it was about to get in this stop it gets when it goes on.

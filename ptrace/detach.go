@@ -127,6 +127,9 @@ func (th *Thread) leavingSignal() unix.Signal {
 	case th.at.injectable && th.at.stop.Reason == Signal:
 		return th.at.stop.Signal
 	case th.at.injectable && !th.at.moved && (th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep):
+		if th.raisesPutBack() {
+			return 0
+		}
 		th.unmark()
 		return unix.SIGTRAP // of the program's own breakpoint
 	}

@@ -116,8 +116,9 @@ func (s *Space) stopAll(leave func(*Thread) bool) error {
 	}
 }
 
-// report has a thread that stopped by itself, and is not dispatched yet, report an exception that it has raised before, as settle has
-// those that stop for us. It tells whether there is one to wait for.
+// report lets a thread that stopped on its own, and is not dispatched yet, run on to
+// the report of an exception that it has already raised. settle does the same for
+// threads that we stopped. It tells whether there is one to wait for.
 func (th *Thread) report() bool {
 	if th.frozen || th.handled || !th.unreported() {
 		return false

@@ -88,8 +88,9 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 // at save, should we be killed meanwhile. Both are 0 if there is none.
 func (s *Space) Protect(insn, save arch.Addr) { s.syscallInsn, s.saveAt = insn, save }
 
-// protect saves the context of a thread that is to make system calls, and has it stand where the
-// guard expects it, with all signals blocked but the one that calls the guard; or where it needs no guard (refuge.go).
+// protect saves the context of a thread that is to make system calls. It moves the
+// thread to the place where the guard expects it, with all signals blocked except the
+// one that calls the guard; or to a place where it needs no guard (refuge.go).
 //
 // trapWaits says that the target is to get a SIGTRAP of its own behind the calls. That has to stay blocked meanwhile: it would come to us, and be lost with us.
 func (r *Remote) protect(saved *host.Regs, mask Sigset, trapWaits bool) error {
@@ -122,8 +123,9 @@ func (r *Remote) protect(saved *host.Regs, mask Sigset, trapWaits bool) error {
 	return th.setSigmask(allSignals &^ sigbit(unix.SIGTRAP))
 }
 
-// Commit has the stopped thread stand, from now on, where its registers say, also if we are killed before it is resumed. It
-// does not get a signal of ours then that it stopped for (reap.go); one of its own it does.
+// Commit writes the stopped thread's registers to the kernel, so that it goes on there
+// even if we are killed before it is resumed. It does not get a signal of ours then
+// that it stopped for (reap.go); one of its own it does.
 func (th *Thread) Commit() {
 	if th.state != stopped || !th.at.regs.valid {
 		return

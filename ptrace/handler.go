@@ -69,18 +69,20 @@ type MaskKeeper interface {
 	Lessened(th *Thread, m Sigset) bool
 }
 
-// Sharer is what a Handler may be beside, to learn of new processes as soon as they are made: parent is stopped
-// in the call that makes child, which has not run. Shared is called if child shares the memory, Copied if it has
-// a copy of its own; Handler.Forked comes later, when parent may have run on. Both are called while
-// stops are recorded: they change nothing in the target.
+// Sharer is an optional part of a Handler. It learns of new processes as soon as they
+// are made: parent is stopped in the call that makes child, which has not run. Shared
+// is called if child shares the memory, Copied if it has a copy of its own;
+// Handler.Forked comes later, when parent may have run on. Both are called while stops
+// are recorded: they change nothing in the target.
 type Sharer interface {
 	Shared(parent *Thread, child *Process)
 	Copied(parent *Thread, child *Process)
 }
 
-// Genealogist is what a Handler may be beside, to learn of every thread as soon as it is made: creator is stopped in
-// the call that makes born, which has not run. Where another thread ends at that moment, creator is the process's leader,
-// and Born is called again when the true one reports. It is called while stops are recorded, for
+// Genealogist is an optional part of a Handler. It learns of every thread as soon as it
+// is made: creator is stopped in the call that makes born, which has not run. Where
+// another thread ends at that moment, creator is the process's leader, and Born is
+// called again when the true one reports. It is called while stops are recorded, for
 // threads of new processes before Handler.Forked, and changes nothing in the target.
 //
 // Gone is called for a thread that has ended without a word: Handler.ThreadExit was not called, since a SIGKILL or another

@@ -23,11 +23,14 @@ import (
 // interrupt before we resume it: before any instruction of its own it stops again (get_signal looks at job control first), and
 // that stop tells, under the kernel's lock, whether the process is stopped now: a GroupStop or an Interrupt.
 //
-// What others see: the thread executes no instruction of the program between the signal and the stop. Its parent is told of
-// one stop, when the last thread has come to it, and of one SIGCONT. A second stop signal that a thread takes out
-// of a group-stop, which without us would wait for SIGCONT to discard it, changes nothing (SIGNAL_STOP_STOPPED is set). Other threads,
-// frozen or running, come to their group-stops when they next pass through the kernel's code for signals, as ever. If we are
-// killed or detach, the kernel has each thread stop that the group-stop is for (__ptrace_unlink in kernel/ptrace.c).
+// What others see: the thread executes no instruction of the program between the signal
+// and the stop. Its parent is told of one stop, when the last thread has come to it,
+// and of one SIGCONT. A second stop signal that a thread takes out of a group-stop,
+// which without us would wait for SIGCONT to discard it, changes nothing
+// (SIGNAL_STOP_STOPPED is set). Other threads, frozen or running, come to their
+// group-stops when they next pass through the kernel's code for signals, as ever. If we
+// are killed or detach, the kernel stops each thread that the group-stop is for
+// (__ptrace_unlink in kernel/ptrace.c).
 //
 // A stop signal that a handler catches stops nothing. It is a signal like others, but for what it discards: so SIGCONT, if we
 // know of it, discards those that we keep. One that we don't see is lost with its handler's run, if it comes between our look and

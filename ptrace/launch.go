@@ -26,9 +26,9 @@ type Command struct {
 // attached one; the caller resumes it with Release. It must be called on the
 // tracer's thread.
 //
-// PTRACE_TRACEME has the child stop at its exec. A tracee made that way can be
-// neither interrupted nor listened to, so it is detached with SIGSTOP, which leaves
-// it stopped at the same instruction, and seized from there.
+// After PTRACE_TRACEME the child stops at its exec. A tracee made that way can be
+// neither interrupted nor listened to, so it is detached with SIGSTOP, which leaves it
+// stopped at the same instruction, and seized from there.
 func (t *Tracer) Launch(c Command) (*Process, error) {
 	files := make([]uintptr, len(c.Files))
 	for i, f := range c.Files {

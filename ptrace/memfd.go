@@ -30,9 +30,10 @@ import (
 //	seals         none yet. It gets its size, and F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_SEAL; then both are looked at. From
 //	              then on nobody can change the size, or refuse us to write.
 //
-// A hostile target can have us take another memfd than the one that it made for us. It must be one that is empty and that the
-// target may resize, seal and write itself, so nothing is gained. What the target has mapped is compared with what we have
-// (mapped), for its own sake: its code would run somewhere else.
+// A hostile target can pass us another memfd than the one that it made for us. It must
+// be one that is empty and that the target may resize, seal and write itself, so
+// nothing is gained. What the target has mapped is compared with what we have (mapped),
+// for its own sake: its code would run somewhere else.
 
 // memfdSeals are those that a region's memory gets.
 const memfdSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL

@@ -73,7 +73,8 @@ func (t *Tracer) SetPoller(p Poller) {
 	t.poll = poll{poller: p, apart: -1, skip: firstHits + samples*someHits, pause: minPause}
 }
 
-// PollAlways has the tracer look after each hit, whether that pays or not. It exists for tests.
+// PollAlways makes the tracer look after each hit, whether that pays or not. It exists
+// for tests.
 func (t *Tracer) PollAlways() { t.poll.always, t.poll.skip = true, 0 }
 
 // WouldPoll tells of a breakpoint, which the Handler is told of, that it stands for a note of

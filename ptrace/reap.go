@@ -34,10 +34,11 @@ import (
 // already.
 const MarkErrno = 0x676b
 
-// peek waits for a change of one child, or of any if tid is -1. A stop stays to be waited
-// for until the thread is resumed or peek is called again; an end is taken at once, and so are
-// the stops of events: no signal comes with them, and of a thread that has changed its ID by exec
-// the kernel wants that one to be taken first (looks_like_a_spurious_pid in kernel/ptrace.c).
+// peek waits for a change of one child, or of any if tid is -1. A stop can be waited
+// for until the thread is resumed or peek is called again. An end is taken at once.
+// Stops of events are taken at once, too: no signal comes with them, and if a thread
+// has changed its ID by exec the kernel wants that stop to be taken first
+// (looks_like_a_spurious_pid in kernel/ptrace.c).
 func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 	t.moves++
 	t.event()
@@ -47,15 +48,20 @@ func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 		t.missed = t.missed[1:]
 		return m.tid, m.ws, nil
 	}
-	got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
-	switch {
-	case err != nil || got == 0:
-	case ws.Stopped() && ws>>16 == 0:
-		t.unreaped, t.unreapedStatus = got, ws
-	default:
-		return waitStatus(got, 0)
+	for {
+		got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
+		if err != nil || got == 0 {
+			return got, ws, err
+		}
+		if ws.Stopped() && ws>>16 == 0 {
+			t.unreaped, t.unreapedStatus = got, ws
+			return got, ws, nil
+		}
+		// It is not waited for: one that is killed in between may be a leader, whose end comes behind those of all others.
+		if got, ws, err = waitStatus(got, unix.WNOHANG); err == nil && got != 0 {
+			return got, ws, nil
+		}
 	}
-	return got, ws, err
 }
 
 // missedStop is one that took the place of another, which it was mistaken for.
@@ -127,6 +133,36 @@ func (th *Thread) putOff() {
 		th.resend(info)
 		th.at.stop.Reason = Interrupt
 	}
+}
+
+// raiseAgain lets an instruction raise once more the signal that a thread has stopped for, in place of its delivery now. A signal that is sent again says that
+// it was sent: if we are killed before it is given its own siginfo back, a guard, and the program, take it for something else. It does nothing, and answers so,
+// unless the thread stands where it does that: behind a breakpoint that is still there, or, when nobody has been asked about the stop yet, in front of an instruction that has faulted.
+func (th *Thread) raiseAgain() bool {
+	info, err := th.siginfo()
+	if err != nil || !th.at.injectable {
+		return false
+	}
+	if info.fault() {
+		return th.queued && !th.handled && !th.at.moved
+	}
+	at := th.ip().Add(int64(-host.Arch.BreakpointAdvance()))
+	if !th.raisedAt(at) {
+		return false
+	}
+	if th.at.regs.kernel.IP() != at {
+		th.putBack()
+	}
+	if th.at.regs.kernel.IP() != at {
+		return false
+	}
+	th.at.regs.own.SetIP(at)
+	return true
+}
+
+// raisesPutBack is raiseAgain for a thread that putBack was called for. To give it its signal after all takes two requests, and it would have lost that if we were killed in between.
+func (th *Thread) raisesPutBack() bool {
+	return th.at.regs.valid && th.at.regs.own.IP() != th.at.regs.kernel.IP() && th.unmoved() && th.raiseAgain()
 }
 
 // raisedAt tells of a thread that a breakpoint instruction of the program's own at at has raised the signal being delivered.

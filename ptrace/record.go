@@ -80,13 +80,13 @@ func (th *Thread) atBreakpoint() bool {
 
 // singleStepped tells whether the signal being delivered is the trap that SingleStep asked
 // for. A SIGTRAP that somebody sent and that the thread blocks swallows it, as it does a
-// breakpoint's: see coalesced.
+// breakpoint's: see coalesced. A breakpoint's own is none, wherever the thread was to step from: the byte may be another one by now.
 func (th *Thread) singleStepped() bool {
 	if th.at.next != nextStep || th.at.stop.Signal != unix.SIGTRAP {
 		return false
 	}
 	info, err := th.siginfo()
-	if err != nil || info.Code() != trapTrace && th.ip() == th.at.stepFrom || th.steppedTrap(info) {
+	if err != nil || info.breakpoint() || info.Code() != trapTrace && th.ip() == th.at.stepFrom {
 		return false
 	}
 	if info.Code() != trapTrace && !th.steppedCall(info) {
@@ -95,14 +95,6 @@ func (th *Thread) singleStepped() bool {
 	}
 	th.at.next = nextAny
 	return true
-}
-
-// steppedTrap tells of a SIGTRAP that the instruction which was to be stepped over has raised it, being
-// a breakpoint.
-func (th *Thread) steppedTrap(info *Siginfo) bool {
-	insn := make([]byte, len(host.Arch.Breakpoint()))
-	return info.breakpoint() && th.ip() == th.at.stepFrom.Add(int64(host.Arch.BreakpointAdvance())) &&
-		th.Proc.Space.ReadMemory(th.at.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.Breakpoint())
 }
 
 // steppedCall tells of a SIGTRAP that it is how the kernel reports a step over a system call
@@ -161,10 +153,13 @@ func (th *Thread) coalesced(info *Siginfo) bool {
 }
 
 // recordEarly keeps the first stop of a thread that nobody introduced yet. It stays
-// stopped until its parent's event does, which is on its way.
+// stopped until its parent's event does, which is on its way, unless it is dying.
 func (t *Tracer) recordEarly(s Stop) *Thread {
 	if !s.Ended() {
 		t.early[s.TID] = s
+		if s.Reason == Exiting {
+			t.adoptDying(s.TID)
+		}
 		return nil
 	}
 	delete(t.early, s.TID)

@@ -153,7 +153,7 @@ func (s *Space) findReturns() bool {
 	return s.ReadMemory(r.insn, now) == nil && bytes.Equal(now, host.Frames.SyscallReturn()) // no breakpoint has come there
 }
 
-// spareStack is memory of the process's initial stack that nothing uses, nor will for the moment.
+// spareStack is memory of the process's initial stack that nothing uses, now or soon.
 func (s *Space) spareStack() (arch.Range, bool) {
 	tid, err := s.TID()
 	if err != nil {
@@ -184,8 +184,10 @@ func (s *Space) marked(at arch.Addr) bool {
 
 func stretch(at arch.Addr, n uint64) arch.Range { return arch.Range{Start: at, End: at + arch.Addr(n)} }
 
-// LeaveRefuges has threads that make system calls for a killed tracer, in a refuge of its, go on to where they were before. It must be called in
-// a Freeze, before anybody has a thread make system calls: that takes the same memory. Signals are blocked there, so no trap is used for it.
+// LeaveRefuges has threads that make system calls for a killed tracer, in a refuge of
+// its, go on to where they were before. It must be called in a Freeze, before a thread
+// makes system calls for us: they use the same memory. Signals are blocked there, so no
+// trap is used for it.
 func (s *Space) LeaveRefuges() {
 	tid, err := s.TID()
 	if err != nil || host.Frames == nil {

@@ -101,9 +101,7 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 	stop := before.stop
 	postponed := !ours && (stop.Reason == Signal || stop.Reason == Breakpoint)
 	if postponed {
-		if err := th.postpone(); err != nil {
-			return err
-		}
+		postponed = th.postpone()
 	}
 	safe := th.ifKilled()
 	th.at = before.elsewhere()
@@ -156,22 +154,27 @@ func (th *Thread) ifKilled() host.Regs {
 	return safe
 }
 
-// postpone sends the signal being delivered once more, so that it is reported again
-// after the remote calls. There may be no guard any more then to take its mark away.
+// postpone puts off the signal that the thread has stopped for: it is reported again after the remote calls. The answer tells that it was sent once more. If not, the thread
+// raises it again, or was killed meanwhile.
 //
 // The stop is taken at once (reap.go): if we are killed before the thread makes its first call, it is to get the signal once, not twice.
-func (th *Thread) postpone() error {
+func (th *Thread) postpone() (sent bool) {
 	info, err := th.siginfo()
 	if err != nil {
-		return err
+		return false
 	}
-	info.unmarkOwn()
-	th.resend(info)
-	if t := th.Proc.tracer; t.unreaped == th.TID {
+	if sent = !th.raiseAgain(); sent {
+		info.unmarkOwn() // there may be no guard any more to do that
+		th.resend(info)
+	}
+	taken := th.Proc.tracer.unreaped == th.TID
+	if taken || !sent {
 		th.at.stop.Reason = Interrupt
-		t.take()
 	}
-	return nil
+	if taken {
+		th.Proc.tracer.take()
+	}
+	return sent
 }
 
 // Syscall makes one system call and returns its result. The error is the call's

@@ -80,8 +80,9 @@ func (th *Thread) failAlone() {
 	th.at.lonely = false
 }
 
-// restartIgnored restarts a call when the signal being delivered is one that the process
-// ignores. Without a tracer it would not have been queued, nor have ended the call.
+// restartIgnored restarts a call when the signal being delivered is one that the
+// process ignores. Without a tracer it would not have been queued, and would not have
+// ended the call.
 func (th *Thread) restartIgnored(sig unix.Signal) {
 	stopped := th.job.takeStopped()
 	regs, err := th.hostRegs()

@@ -56,7 +56,15 @@ func (t *Tracer) deliver(th *Thread) {
 			return
 		}
 	}
-	if t.threads[th.TID] != th || th.state != stopped || !th.blockAgain() && th.at.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
+	if t.threads[th.TID] != th || th.state != stopped {
+		return
+	}
+	if th.raisesPutBack() {
+		th.resendHeld()
+		t.resume(th, 0)
+		return
+	}
+	if !th.blockAgain() && th.at.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
 	if th.timed != nil && th.timed.restarts {

@@ -27,8 +27,9 @@ import (
 // No other thread sees anything of that: the stopped one has not entered the kernel's code of the call. A signal
 // that comes while the call is put off finds the thread in front of the instruction, as if it had come a moment before.
 //
-// A call that the kernel restarts, after a stop or a signal without a handler, is one call. So is one that is
-// put off. One that a handler of a signal has interrupted is done, also if it is made again behind that.
+// A call that the kernel restarts, after a stop or a signal without a handler, is one
+// call. A call that is put off counts the same way. One that a handler of a signal has
+// interrupted is done, also if it is made again behind that.
 
 // SyscallHandler is what a Handler has to be beside for Space.TraceSyscalls.
 type SyscallHandler interface {
@@ -114,8 +115,9 @@ func (s *Space) checkSyscalls() error {
 	return nil
 }
 
-// request is how to resume the thread. One that stands in front of a call, or whose filters are lifted, stops behind the call even
-// if nobody wants to know of calls any more; so does one that makes a call again (timedcall.go).
+// request is how to resume the thread. A thread that stands in front of a call, or
+// whose filters are lifted, stops behind the call even if nobody wants calls any more.
+// The same holds for one that makes a call again (timedcall.go).
 func (th *Thread) request() int {
 	if th.at.next == nextAny && (th.Proc.Space.syscalls != nil || th.at.calls.stands || th.at.calls.lifted || th.timed != nil) {
 		return unix.PTRACE_SYSCALL
@@ -270,9 +272,11 @@ func (t *Tracer) syscallDone(th *Thread) {
 	}
 }
 
-// liftFilters keeps seccomp filters from the thread's next entry of the kernel's, if that makes no call. A filter would see
-// the number -1, and may kill for it. It is asked for also where there is none: another thread may install one for all while
-// this one stands here (SECCOMP_FILTER_FLAG_TSYNC). Who may not ask has nothing to do if there is none now.
+// liftFilters keeps seccomp filters from the thread's next entry of the kernel's, if
+// that makes no call. A filter would see the number -1, and may kill for it. It is
+// asked for also where there is none: another thread may install one for all while this
+// one stands here (SECCOMP_FILTER_FLAG_TSYNC). If the tracer may not ask, there is
+// nothing to do unless there is one now.
 func (th *Thread) liftFilters() error {
 	if th.at.calls.lifted {
 		return nil

@@ -9,10 +9,12 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// Timeouts of system calls that are made again. The kernel gives such a call its whole timeout once more; where stops come
-// more often than that is long, it would never end. What is left of it can't be handed over: it is in the
-// program's registers and memory, which are not ours to change, or an option of the socket. So the call is made
-// as it was, and at its true end we stop the thread once more and have the call return what it returns then.
+// Timeouts of system calls that are made again. The kernel gives such a call its whole
+// timeout once more; where stops come more often than that is long, it would never end.
+// What is left of it can't be handed over: it is in the program's registers and memory,
+// which are not ours to change, or an option of the socket. So the call is made as it
+// was. At its true end we stop the thread once more, and the call returns the result of
+// that moment.
 //
 //	first stop     due = now + timeout; the thread stops at its system calls from now on
 //	entry          of the same call, from the same place: it is the one that was made again
@@ -75,7 +77,7 @@ func (c *timedCall) again(regs *host.Regs) bool {
 	return c != nil && !c.entered && c.regs == callOf(regs)
 }
 
-// wakeAt has the thread stop after d, if it still is in that call then.
+// wakeAt stops the thread after d, if it still is in that call then.
 func (th *Thread) wakeAt(c *timedCall, d time.Duration) {
 	t := th.Proc.tracer
 	c.timer = time.AfterFunc(d, func() {

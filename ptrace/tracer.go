@@ -103,7 +103,7 @@ func (t *Tracer) Do(f func()) error {
 	return nil
 }
 
-// post has f run on the tracer's thread, also while that is about to end.
+// post runs f on the tracer's thread, even while that is about to end.
 func (t *Tracer) post(f func()) {
 	t.mu.Lock()
 	t.send(call{f: f, done: make(chan struct{})})

@@ -144,7 +144,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	if err != nil {
 		return false
 	}
-	if th.unblocked.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() == nil {
+	if th.unblocked.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() {
 		th.keepBlocked()
 		t.dispatchAgain(th)
 		return true
@@ -155,7 +155,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 			th.guard.asked = false
 			t.dispatchAgain(th)
 			return true
-		case th.nested() && th.postpone() == nil:
+		case th.nested() && th.postpone():
 			th.keepBlocked()
 			t.dispatchAgain(th)
 			return true

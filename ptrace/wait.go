@@ -30,11 +30,11 @@ func (t *Tracer) toUserMode(th *Thread) error {
 	}
 }
 
-// await waits until th stops or ends. Other threads' stops that come up meanwhile
-// are recorded and queued. It must be ready for them: a leader's end is not reported
-// before all other threads are reaped, nor does exec go on before that (de_thread in
-// fs/exec.c), so waiting for one thread alone could wait for ever. After Cancel the error is ErrGivenUp, and the
-// thread runs. One that is found to be inside vfork(2) is parked.
+// await waits until th stops or ends. Other threads' stops that come up meanwhile are
+// recorded and queued. It must be ready for them. A leader's end is not reported, and
+// exec does not go on (de_thread in fs/exec.c), before all other threads are reaped. So
+// waiting for one thread alone could wait for ever. After Cancel the error is
+// ErrGivenUp, and the thread runs. One that is found to be inside vfork(2) is parked.
 func (t *Tracer) await(th *Thread) error {
 	var late lateVfork
 	defer late.end()

@@ -123,9 +123,12 @@ func fetched(t fetch.Type, v fetch.Value) starlark.Value {
 	case v.Fault:
 		return starlark.None
 	}
-	switch t.Kind {
-	case fetch.Signed:
+	if t.HasSign() {
 		return starlark.MakeInt64(int64(v.U))
+	}
+	switch t.Kind {
+	case fetch.Float:
+		return starlark.Float(t.Float(v))
 	case fetch.Char:
 		return starlark.String([]byte{byte(v.U)})
 	case fetch.String, fetch.UString, fetch.SymbolOff, fetch.SymStr:

@@ -17,9 +17,11 @@ type Shape uint8
 
 // The shapes.
 const (
-	ShapeOther       Shape = iota // a structure, an array, a floating-point number
-	ShapeSigned                   // also enumerations
-	ShapeUnsigned                 // also characters and truth values
+	ShapeOther       Shape = iota // a structure, a number that no fetch argument has a type for
+	ShapeSigned                   // also enumerations and characters that may be negative
+	ShapeUnsigned                 // also truth values, and the other enumerations and characters
+	ShapeFloat                    // of 4 or 8 bytes
+	ShapeArray                    // Count elements of the shape Elem and Size bytes each
 	ShapePointer                  // also references
 	ShapeTextPointer              // char * of C and C++
 	ShapeText                     // char [] of C and C++
@@ -35,7 +37,9 @@ type Datum struct {
 	// next word, and the last one of the datum itself.
 	Loads []int64
 	Shape Shape
-	Size  int64 // bytes, of a bit field those of its declared type
+	Size  int64 // bytes, of a bit field those of its declared type, of an array those of an element
+	Elem  Shape // of a ShapeArray
+	Count int64 // of a ShapeArray
 	Bit   int64 // of a bit field: its lowest bit, from 0 to 7 where Loads lead to
 	Bits  int64 // of a bit field: how many there are; else 0
 	Len   *Datum
@@ -77,6 +81,9 @@ func (p Param) Datum(path ...Step) (Datum, error) {
 		return text, nil
 	}
 	d.Size, d.Shape = d.typ.size, d.typ.shape(p.lang)
+	if d.Shape == ShapeArray {
+		d.Size, d.Elem, d.Count = d.typ.elem.size, d.typ.elem.shape(p.lang), d.typ.count
+	}
 	return d.Datum, nil
 }
 
@@ -190,10 +197,18 @@ func (t *dtype) member(name string, seen map[*dtype]bool) (off int64, f dfield, 
 
 func (t *dtype) shape(lang language) Shape {
 	switch t.kind {
-	case typeInt, typeEnum:
-		return ShapeSigned
-	case typeUint, typeChar, typeBool:
+	case typeInt, typeEnum, typeUint, typeChar, typeBool:
+		switch {
+		case t.size > 8:
+			return ShapeOther
+		case t.signed():
+			return ShapeSigned
+		}
 		return ShapeUnsigned
+	case typeFloat:
+		if t.size == 4 || t.size == 8 {
+			return ShapeFloat
+		}
 	case typePointer, typeReference:
 		if lang == langC && t.kind == typePointer && t.elem != nil && t.elem.isText() {
 			return ShapeTextPointer
@@ -205,6 +220,18 @@ func (t *dtype) shape(lang language) Shape {
 		if lang == langC && t.elem != nil && t.elem.isText() {
 			return ShapeText
 		}
+		if t.elem != nil && t.count > 0 && t.elem.isNumber() {
+			return ShapeArray
+		}
 	}
 	return ShapeOther
+}
+
+// isNumber reports whether fetch arguments have a type for t that needs no memory beside its own.
+func (t *dtype) isNumber() bool {
+	switch t.shape(langGo) {
+	case ShapeSigned, ShapeUnsigned, ShapeFloat, ShapePointer:
+		return true
+	}
+	return false
 }

@@ -218,3 +218,34 @@ func TestDatumsAreWhatValuePrints(t *testing.T) {
 		})
 	}
 }
+
+// A datum tells the sign of characters and of bit fields, and floating-point numbers and arrays from other things.
+func TestShapesOfNumbers(t *testing.T) {
+	char := &dtype{kind: typeChar, size: 1}
+	byt := &dtype{kind: typeChar, size: 1, unsigned: true}
+	for _, c := range []struct {
+		t    *dtype
+		want Shape
+	}{
+		{char, ShapeSigned}, {byt, ShapeUnsigned}, {&dtype{kind: typeEnum, size: 4}, ShapeSigned}, {&dtype{kind: typeEnum, size: 4, unsigned: true}, ShapeUnsigned},
+		{&dtype{kind: typeFloat, size: 8}, ShapeFloat}, {&dtype{kind: typeFloat, size: 16}, ShapeOther}, {&dtype{kind: typeInt, size: 16}, ShapeOther},
+		{&dtype{kind: typeArray, elem: byt, count: 3, size: 3}, ShapeArray}, {&dtype{kind: typeStruct, size: 8}, ShapeOther},
+	} {
+		if got := c.t.shape(langC); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.t, got, c.want)
+		}
+	}
+}
+
+func TestBitFieldsAreShownWithTheirSigns(t *testing.T) {
+	of := func(k typeKind, size int64) *dtype { return &dtype{kind: k, size: size} }
+	s := &dtype{kind: typeStruct, size: 4, field: []dfield{
+		{name: "a", typ: of(typeInt, 4), bits: true, bit: 0, wide: 5}, {name: "b", typ: of(typeUint, 4), bits: true, bit: 5, wide: 5},
+		{name: "c", typ: of(typeInt, 4), bits: true, bit: 10, wide: 22}, {name: "gone", typ: of(typeInt, 4), bits: true, bit: 30, wide: 5},
+	}}
+	raw := binary.LittleEndian.AppendUint32(nil, 29|29<<5|1<<31)
+	f := &formatter{budget: maxItems}
+	if got, want := f.format(s, raw, 0).Text, "{a: -3, b: 29, c: -2097152}"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

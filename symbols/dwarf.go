@@ -24,6 +24,7 @@ type dwarfData struct {
 	read    atomic.Int64 // see dies
 
 	lineSection, lineStr, str, ranges, rnglists []byte
+	loc, loclists, addrs                        []byte
 
 	lineMu     sync.Mutex
 	lineTables map[int64]*lineTable // by offset
@@ -79,11 +80,12 @@ func newDWARF(f *object) (_ *dwarfData, err error) {
 		return nil, err
 	}
 	d.lineSection, d.ranges, d.rnglists, d.str, d.lineStr = get("line"), get("ranges"), get("rnglists"), str, lineStr
+	d.loc, d.loclists, d.addrs = get("loc"), get("loclists"), get("addr")
 	d.headers = unitHeaders(info)
 	if d.data, err = dwarf.New(abbrev, nil, nil, info, d.lineSection, nil, d.ranges, str); err != nil {
 		return nil, err
 	}
-	for name, b := range map[string][]byte{"addr": get("addr"), "line_str": lineStr, "str_offsets": get("str_offsets"), "rnglists": d.rnglists} {
+	for name, b := range map[string][]byte{"addr": d.addrs, "line_str": lineStr, "str_offsets": get("str_offsets"), "rnglists": d.rnglists} {
 		if len(b) > 0 {
 			if err := d.data.AddSection(".debug_"+name, b); err != nil {
 				return nil, err

@@ -89,6 +89,9 @@ func (f *formatter) scalar(t *dtype, raw []byte) Value {
 		if name, ok := t.enum[int64(uintOf(raw))]; ok {
 			return Value{Text: name, JSON: name}
 		}
+		if t.unsigned {
+			return literal(uintOf(raw))
+		}
 		return literal(v)
 	}
 	if t.size > 8 {
@@ -127,7 +130,7 @@ func (f *formatter) char(t *dtype, raw []byte) Value {
 		return Value{Text: strconv.QuoteRune(rune(v)), JSON: s}
 	}
 	n := intOf(raw)
-	if t.unsignedChar() {
+	if t.unsigned {
 		n = int64(v)
 	}
 	if t.name != "char" && t.name != "const char" || v < ' ' || v > '~' {
@@ -136,8 +139,15 @@ func (f *formatter) char(t *dtype, raw []byte) Value {
 	return Value{Text: fmt.Sprintf("%d %s", n, strconv.QuoteRune(rune(v))), JSON: n}
 }
 
-func (t *dtype) unsignedChar() bool {
-	return strings.Contains(t.name, "unsigned") || strings.HasPrefix(t.name, "u")
+// signed reports whether t is a whole number that may be negative.
+func (t *dtype) signed() bool {
+	switch t.kind {
+	case typeInt:
+		return true
+	case typeChar, typeEnum:
+		return !t.unsigned
+	}
+	return false
 }
 
 func (f *formatter) pointer(t *dtype, raw []byte) Value {

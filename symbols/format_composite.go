@@ -17,10 +17,11 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	var parts []string
 	object := map[string]any{}
 	for i, m := range t.field {
-		if m.off < 0 || m.off+m.typ.size > int64(len(raw)) || m.bits || m.base && len(m.typ.field) == 0 {
+		part, ok := m.of(raw)
+		if !ok || m.base && len(m.typ.field) == 0 {
 			continue
 		}
-		v := f.format(m.typ, raw[m.off:m.off+m.typ.size], depth+1)
+		v := f.format(m.typ, part, depth+1)
 		name := m.name
 		if m.base || name == "" {
 			name = m.typ.name
@@ -37,6 +38,30 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 		text = t.name + text
 	}
 	return Value{Text: text, JSON: object}
+}
+
+// of is m's value in the structure that raw holds, in as many bytes as its type has.
+func (m dfield) of(raw []byte) (value []byte, ok bool) {
+	if !m.bits {
+		ok = m.off >= 0 && m.typ.size >= 0 && m.off+m.typ.size <= int64(len(raw))
+		if ok {
+			value = raw[m.off : m.off+m.typ.size]
+		}
+		return value, ok
+	}
+	size := m.typ.size
+	if m.bit < 0 || m.wide < 1 || m.wide > 8*size || size > 16 || m.bit+m.wide > 8*int64(len(raw)) {
+		return nil, false
+	}
+	value = make([]byte, size)
+	for i := range 8 * size {
+		from := m.bit + min(i, m.wide-1) // the highest bit is the sign
+		if i >= m.wide && !m.typ.signed() {
+			break
+		}
+		value[i/8] |= raw[from/8] >> (from % 8) & 1 << (i % 8)
+	}
+	return value, true
 }
 
 // library prints the strings of C++ and Rust, which everybody wants as text.

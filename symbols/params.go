@@ -10,9 +10,9 @@ import (
 )
 
 // Param is one parameter of a function, with its place at the function's first
-// instruction by the calling convention, or one result, with its place at the
-// return. Debug information's own location lists are not used for C: before the
-// prologue they are wrong too often.
+// instruction, or one result, with its place at the return. Places are those of
+// the calling convention. Debug information's own locations are used where a compiler may
+// have changed it: of gcc's code they are wrong too often before the prologue.
 type Param struct {
 	Name string // "this" for C++ methods, the receiver's name for Go ones; of a result, see Results
 	Type string // as the source language writes it
@@ -65,6 +65,9 @@ type signature struct {
 	linkage string
 	params  []Param
 	results []Param // one or none, except in Go
+
+	callee    callee
+	locations []location // of params, but for Go's
 }
 
 // errAssembly: what debug information an assembler writes has no parameters.
@@ -124,7 +127,7 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 	if e == nil {
 		return nil, fmt.Errorf("the debug information ends at %#x: %w", off, rd.err)
 	}
-	sig := &signature{unit: u}
+	sig := &signature{unit: u, callee: d.calleeOf(u, d.origins(e), v)}
 	r := &typeReader{d: d, cache: d.types, lang: u.lang}
 	rd.children(e, func(c *dwarf.Entry) {
 		if c.Tag != dwarf.TagFormalParameter {
@@ -144,6 +147,9 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 		// Go describes a variable that it has split twice, one after the other.
 		if n := len(*to); n == 0 || u.lang != langGo || (*to)[n-1].Name != p.Name || p.Name == "_" {
 			*to = append(*to, p)
+			if to == &sig.params && u.lang != langGo {
+				sig.locations = append(sig.locations, d.locate(u, sig.callee, c, p.typ))
+			}
 		}
 	})
 	if off, ok := attr(d.origins(e), dwarf.AttrType).(dwarf.Offset); ok {
@@ -182,6 +188,7 @@ func (s *signature) places() []Param {
 			out = append(out, p)
 		}
 	}
+	s.callee.settle(s.unit.lang, out, s.locations)
 	return out
 }
 

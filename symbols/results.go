@@ -33,6 +33,8 @@ func (s *signature) resultPlaces() []Param {
 	switch {
 	case ret.typ.kind == typeVoid, s.unit.lang == langRust && ret.typ.size == 0:
 		return nil
+	case !s.callee.returnsAsDeclared(s.unit.lang, s.locations):
+		ret.place = place{unknown: true}
 	case s.unit.lang == langRust:
 		ret.place = rustResult(ret.typ)
 	default:
@@ -142,15 +144,28 @@ func (p Param) Integer(v uint64) int64 {
 	}
 	bits := 64 - 8*p.typ.size
 	switch p.typ.kind {
-	case typeInt, typeEnum:
-		return int64(v<<bits) >> bits
-	case typeChar:
-		if !p.typ.unsignedChar() {
+	case typeInt, typeEnum, typeChar:
+		if p.typ.signed() {
 			return int64(v<<bits) >> bits
 		}
-		fallthrough
+		return int64(v << bits >> bits)
 	case typeUint, typeBool:
 		return int64(v << bits >> bits)
 	}
 	return int64(v)
 }
+
+// Whole reports whether p is a whole number, a truth value, a character, an enumeration or an address, all of it in one
+// general register: so that Integer of that register is its value.
+func (p Param) Whole() bool {
+	switch p.typ.kind {
+	case typeInt, typeUint, typeBool, typeChar, typeEnum, typePointer, typeReference, typeGoPointer:
+	default:
+		return false
+	}
+	x := p.place
+	return !x.unknown && !x.indirect && len(x.parts) == 1 && p.typ.size <= 8 && x.parts[0].size == p.typ.size && x.parts[0].general()
+}
+
+// general reports whether x is in a general register.
+func (x part) general() bool { return x.reg != "" && x.reg != "xmm" && x.reg != "st" }

@@ -14,7 +14,7 @@ const (
 	typeInt
 	typeUint
 	typeBool
-	typeChar // a character; signedness does not matter
+	typeChar // a character, signed or not
 	typeFloat
 	typeComplex
 	typeEnum
@@ -44,6 +44,8 @@ type dtype struct {
 	enum  map[int64]string
 	field []dfield
 	byRef bool // C++: never passed in registers, a copy's address is
+	// unsigned tells of characters and enumerations that they have no sign.
+	unsigned bool
 
 	weight int // see parts
 }
@@ -83,6 +85,7 @@ func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dies) {
 		if t.kind = baseKind(enc); t.kind == typeComplex {
 			t.align = t.size / 2
 		}
+		t.unsigned = enc == 0x08 || enc == 0x10 // DW_ATE_unsigned_char, DW_ATE_UTF
 	case dwarf.TagPointerType:
 		r.fillPointer(t, e, typePointer, " *")
 	case dwarf.TagReferenceType:
@@ -173,9 +176,11 @@ func (a alias) copyTarget() {
 
 func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dies) {
 	t.kind, t.enum = typeEnum, map[int64]string{}
+	under := r.ref(e)
 	if t.size == 0 {
-		t.size = r.ref(e).size
+		t.size = under.size
 	}
+	t.unsigned = under.kind == typeUint || under.kind == typeBool || under.kind == typeChar && under.unsigned
 	rd.children(e, func(c *dwarf.Entry) {
 		if c.Tag == dwarf.TagEnumerator {
 			if v, ok := c.Val(dwarf.AttrConstValue).(int64); ok {

@@ -47,8 +47,8 @@ func (t Type) Kind() reflect.Kind {
 		return reflect.Invalid
 	}
 	switch t.t.kind {
-	case typeChar:
-		if !t.t.unsignedChar() {
+	case typeChar, typeEnum:
+		if t.t.signed() {
 			return reflect.Int
 		}
 		return reflect.Uint
@@ -61,7 +61,7 @@ func (t Type) Kind() reflect.Kind {
 }
 
 var kinds = map[typeKind]reflect.Kind{
-	typeInt: reflect.Int, typeEnum: reflect.Int, typeUint: reflect.Uint, typeBool: reflect.Bool,
+	typeInt: reflect.Int, typeUint: reflect.Uint, typeBool: reflect.Bool,
 	typeFloat: reflect.Float64, typeComplex: reflect.Complex128,
 	typePointer: reflect.Pointer, typeReference: reflect.Pointer, typeGoPointer: reflect.UnsafePointer,
 	typeStruct: reflect.Struct, typeArray: reflect.Array,

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -78,7 +80,11 @@ func (r request) newFetching(table *symbols.Table, at place) (*fetching, error) 
 	if !r.fetches() {
 		return nil, nil
 	}
-	v, err := r.wish(at.atReturn).At(table, values.Place{Addr: at.addr, Waits: at.waits})
+	wish := r.wish(at.atReturn)
+	if at.atReturn && !at.waits && !returnsWhole(table, at.addr) {
+		wish.More = returnFields[1:] // there is no number ret
+	}
+	v, err := wish.At(table, values.Place{Addr: at.addr, Waits: at.waits})
 	var e *values.Error
 	switch {
 	case at.waits && errors.As(err, &e) && e.Unknown != nil:
@@ -103,9 +109,32 @@ func (f *fetching) keeps(fetched []fetch.Value, comm string, tid int, more ...fe
 	return f == nil || f.Keeps(fetched, comm, tid, more...)
 }
 
+// returnsWhole tells whether a function returns a whole number or an address, or may do so: nothing is known of what it returns.
+func returnsWhole(table *symbols.Table, at arch.Addr) bool {
+	results, err := table.Results(at)
+	return err != nil || len(results) > 0 && results[0].Whole()
+}
+
 // returnValues are those of returnFields.
-func returnValues(h *event.Hit) []fetch.Value {
-	return []fetch.Value{{U: uint64(*h.Ret)}, {U: uint64(*h.Duration)}}
+func returnValues(h *event.Hit) (all []fetch.Value) {
+	if h.Ret != nil {
+		all = append(all, fetch.Value{U: uint64(*h.Ret)})
+	}
+	return append(all, fetch.Value{U: uint64(*h.Duration)})
+}
+
+// returnWord is the number that a call has returned in the register for those, of which v is the value; nil where the function's results,
+// if they are typed, say that it is none.
+func returnWord(v uint64, results []symbols.Param, typed bool) *int64 {
+	n := int64(v)
+	switch {
+	case !typed:
+	case len(results) == 0 || !results[0].Whole():
+		return nil
+	default:
+		n = results[0].Integer(v)
+	}
+	return &n
 }
 
 // count is how many values are shown.
@@ -171,15 +200,26 @@ func fetchedJSON(t fetch.Type, v fetch.Value) any {
 	case v.Fault:
 		return nil
 	}
-	switch t.Kind {
-	case fetch.Signed:
+	if t.HasSign() {
 		return int64(v.U)
+	}
+	switch t.Kind {
+	case fetch.Float:
+		return floatJSON(t.Float(v))
 	case fetch.Char:
 		return string([]byte{byte(v.U)})
 	case fetch.String, fetch.UString, fetch.SymbolOff, fetch.SymStr:
 		return v.S
 	}
 	return v.U
+}
+
+// floatJSON is a number, or a string if JSON has no such number.
+func floatJSON(x float64) any {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return x
 }
 
 // putWords and getWords keep numbers in a call's Data.

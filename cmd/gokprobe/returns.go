@@ -89,14 +89,10 @@ func (r *recorder) returned(p *probe, ri *kprobes.KretprobeInstance, regs *kprob
 	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
 	h.Duration = &duration
 	h.Args = p.ret.args(ri)
-	value := int64(regs.ReturnValue())
 	if p.ret.typed {
 		h.Results = arguments(p.ret.results, regs)
-		if len(p.ret.results) > 0 {
-			value = p.ret.results[0].Integer(regs.ReturnValue())
-		}
 	}
-	h.Ret = &value
+	h.Ret = returnWord(regs.ReturnValue(), p.ret.results, p.ret.typed)
 	values, err := r.fetched(p, regs, getWords(ri.Data[entrySize:]))
 	if err != nil {
 		return nil, err

@@ -71,14 +71,10 @@ func (r *recorder) returnOf(p *probe, rec *kprobes.HitRecord, s *snapshot) *even
 	ticks, _ := s.Get(durationRegister)
 	duration := r.sess.Elapsed(ticks)
 	v, _ := s.Get(returnRegister)
-	value := int64(v)
 	if p.ret.typed {
 		h.Results = argumentsFrom(p.capture.params, s, s)
-		if len(p.capture.params) > 0 {
-			value = p.capture.params[0].Integer(v)
-		}
 	}
-	h.Duration, h.Ret = &duration, &value
+	h.Duration, h.Ret = &duration, returnWord(v, p.capture.params, p.ret.typed)
 	if p.regs {
 		ip, _ := s.Get(host.Roles.IP)
 		h.Args = appendRegs(h.Args, withoutDuration{s}, arch.Addr(ip))

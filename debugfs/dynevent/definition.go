@@ -188,7 +188,7 @@ func (d *Definition) sameArgs(o *Definition) (n int, same bool) {
 
 // stored is what a type's values are in a record: bit fields are numbers of their container's size.
 func stored(t fetch.Type) fetch.Type {
-	if t.Kind != fetch.BitField {
+	if !t.IsBits() {
 		return t
 	}
 	s, _ := arg.TypeOf(fmt.Sprintf("u%d", 8*t.Size))

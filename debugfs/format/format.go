@@ -94,8 +94,10 @@ func typeOf(f fetch.Field) cType {
 	switch {
 	case isText(f.Type):
 		t = cType{name: "__data_loc char[]", size: 4, signed: 1}
-	case f.Type.Kind == fetch.Signed:
+	case f.Type.HasSign():
 		t.name, t.signed = fmt.Sprintf("s%d", 8*f.Type.Size), 1
+	case f.Type.Kind == fetch.Float:
+		t.name, t.signed = map[int]string{4: "float", 8: "double"}[f.Type.Size], 1
 	}
 	if f.Type.Count > 0 {
 		t.size *= f.Type.Count
@@ -124,9 +126,12 @@ func conversion(t fetch.Type) string {
 	if t.Size == 8 {
 		long = "L"
 	}
-	switch t.Kind {
-	case fetch.Signed:
+	if t.HasSign() {
 		return "%" + long + "d"
+	}
+	switch t.Kind {
+	case fetch.Float:
+		return "%g"
 	case fetch.Hex:
 		return "0x%" + long + "x"
 	case fetch.Char:

@@ -222,6 +222,9 @@ func (p *exprParser) field(s string, r role) (*term, error) {
 		if t.typ.Count > 0 {
 			return nil, p.complain("ARRAY_FIELD", name)
 		}
+		if t.typ.Kind == fetch.Float { // histograms count whole numbers
+			return nil, p.complain("BAD_EXPRESSION", name)
+		}
 	}
 	if modified && (isText(t.typ) || t.mod == stacktrace && t.op != opStack) {
 		return nil, p.complain("BAD_FIELD_MODIFIER", mod)

@@ -88,7 +88,7 @@ func (t *term) signed() bool {
 	case t.a != nil:
 		return t.a.signed()
 	case t.op == opField:
-		return t.typ.Kind == fetch.Signed
+		return t.typ.HasSign()
 	}
 	return false
 }

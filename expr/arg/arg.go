@@ -169,8 +169,15 @@ func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
 		if f := p.textVariable(&source, t, column); f != nil {
 			return a, f
 		}
-	} else if p.found != nil && n < 0 && p.found.Type.Name != "" {
-		t = p.found.Type
+	} else if p.found != nil && n < 0 {
+		switch {
+		case p.found.Untyped:
+			return a, caret.At("NOSUP_DAT_ARG", column)
+		case p.found.Text == TextArray:
+			t, _ = p.parseType("string")
+		case p.found.Type.Name != "":
+			t = p.found.Type
+		}
 	}
 	return fetch.Arg{Text: s, Source: source, Type: t}, p.store(source, t, column, typeColumn)
 }
@@ -233,7 +240,7 @@ func (p *parser) store(s fetch.Source, t fetch.Type, column, typeColumn int) *ca
 	case !memory:
 		more++
 	}
-	if t.Kind == fetch.BitField {
+	if t.IsBits() {
 		if t.Width == 0 {
 			return caret.At("BAD_BITFIELD", typeColumn)
 		}

@@ -23,6 +23,7 @@ var types = map[string]fetch.Type{
 	"x8": {Kind: fetch.Hex, Size: 1}, "x16": {Kind: fetch.Hex, Size: 2},
 	"x32": {Kind: fetch.Hex, Size: 4}, "x64": {Kind: fetch.Hex, Size: 8},
 	"char": {Kind: fetch.Char, Size: 1}, "string": {Kind: fetch.String}, "ustring": {Kind: fetch.UString},
+	"f32": {Kind: fetch.Float, Size: 4}, "f64": {Kind: fetch.Float, Size: 8},
 	"symbol": {Kind: fetch.SymbolOff, Size: 8}, "symstr": {Kind: fetch.SymStr, Size: 8},
 }
 
@@ -71,20 +72,25 @@ func (p *parser) parseType(s string) (fetch.Type, *caret.Fault) {
 	return t, nil
 }
 
-// bitField reads bW@O/C; id is the error, empty if there is none.
+// bitField reads bW@O/C and sbW@O/C; id is the error, empty if there is none.
 func bitField(name string) (t fetch.Type, id string) {
-	bits, container, ok := strings.Cut(name, "/")
+	kind := fetch.BitField
+	unsigned, signed := strings.CutPrefix(name, "s")
+	if signed {
+		kind = fetch.SignedBits
+	}
+	bits, container, ok := strings.Cut(unsigned, "/")
 	c, isNumber := lex.Number(container, 0)
 	if !ok || bits[:min(1, len(bits))] != "b" || !isNumber || c != 8 && c != 16 && c != 32 && c != 64 {
 		return t, "BAD_TYPE"
 	}
 	width, rest, ok := lex.Leading(bits[1:])
 	if !ok || width == 0 || !strings.HasPrefix(rest, "@") {
-		return fetch.Type{Name: name, Kind: fetch.BitField}, "BAD_BITFIELD"
+		return fetch.Type{Name: name, Kind: kind}, "BAD_BITFIELD"
 	}
 	shift, rest, ok := lex.Leading(rest[1:])
 	if !ok || rest != "" || width > c || shift > c-width {
-		return fetch.Type{Name: name, Kind: fetch.BitField}, "BAD_BITFIELD"
+		return fetch.Type{Name: name, Kind: kind}, "BAD_BITFIELD"
 	}
-	return fetch.Type{Name: name, Kind: fetch.BitField, Size: int(c / 8), Width: int(width), Shift: int(shift)}, ""
+	return fetch.Type{Name: name, Kind: kind, Size: int(c / 8), Width: int(width), Shift: int(shift)}, ""
 }

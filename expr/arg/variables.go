@@ -29,8 +29,10 @@ type Member struct {
 type Variable struct {
 	Source fetch.Source
 	Type   fetch.Type // without a Name: a word, hexadecimal
-	Text   Text
-	Len    fetch.Source // of TextCounted
+	// Untyped tells that no type has its value: it can be fetched as a type that is named, and not without one.
+	Untyped bool
+	Text    Text
+	Len     fetch.Source // of TextCounted
 }
 
 // Text is whether a variable may be recorded as a string.

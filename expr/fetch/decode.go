@@ -125,8 +125,12 @@ func (t Type) value(p []byte, h Host) Value {
 	case Signed:
 		shift := word * (word - t.size())
 		v.U = uint64(int64(v.U<<shift) >> shift)
-	case BitField:
+	case BitField, SignedBits:
 		v.U = v.U >> t.Shift & (1<<t.Width - 1)
+		if t.HasSign() {
+			shift := 64 - t.Width
+			v.U = uint64(int64(v.U<<shift) >> shift)
+		}
 	case SymbolOff, SymStr:
 		if h.Symbolize != nil {
 			v.S = h.Symbolize(arch.Addr(v.U))

@@ -4,6 +4,8 @@
 // The package is pure: no system call, no build tag.
 package fetch
 
+import "math"
+
 // Arg is an argument of an event.
 type Arg struct {
 	Name   string
@@ -51,15 +53,17 @@ type Deref struct {
 type Kind uint8
 
 const (
-	Unsigned  Kind = iota // u8 … u64
-	Signed                // s8 … s64
-	Hex                   // x8 … x64
-	Char                  // char
-	String                // string: what lies at the address, up to a zero
-	UString               // ustring: the same here
-	SymbolOff             // symbol: sym+0xoff
-	SymStr                // symstr: the same, looked up at the hit
-	BitField              // bW@O/C
+	Unsigned   Kind = iota // u8 … u64
+	Signed                 // s8 … s64
+	Hex                    // x8 … x64
+	Char                   // char
+	String                 // string: what lies at the address, up to a zero
+	UString                // ustring: the same here
+	SymbolOff              // symbol: sym+0xoff
+	SymStr                 // symstr: the same, looked up at the hit
+	BitField               // bW@O/C
+	SignedBits             // sbW@O/C: a bit field with a sign, which the kernel has not
+	Float                  // f32, f64: IEEE 754, which the kernel has not
 )
 
 // Type is a type of the kernel's fetch arguments. The zero Type is none.
@@ -70,6 +74,20 @@ type Type struct {
 	Width int // of a BitField: bits
 	Shift int // of a BitField: the lowest bit's number
 	Count int // elements of an array; 0: it is none
+}
+
+// HasSign tells whether the numbers of t may be negative whole numbers.
+func (t Type) HasSign() bool { return t.Kind == Signed || t.Kind == SignedBits }
+
+// IsBits tells whether the values of t are some bits of a number of Size bytes.
+func (t Type) IsBits() bool { return t.Kind == BitField || t.Kind == SignedBits }
+
+// Float is v, a value of t, which is a Float.
+func (t Type) Float(v Value) float64 {
+	if t.Size == 4 {
+		return float64(math.Float32frombits(uint32(v.U)))
+	}
+	return math.Float64frombits(v.U)
 }
 
 // MaxString is how many bytes of a string are kept, with its zero (the kernel: PATH_MAX).
@@ -84,7 +102,7 @@ type Field struct {
 
 // Value is a field's value at a hit.
 type Value struct {
-	U     uint64  // numbers, extended to 64 bits by their sign
+	U     uint64  // numbers, extended to 64 bits by their sign; of a Float its bits
 	S     string  // strings, and symbols as text
 	Elems []Value // of an array
 	Fault bool    // memory that could not be read; U is 0 then

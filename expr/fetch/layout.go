@@ -268,9 +268,13 @@ func (l *Layout) Program(name string, filter program.Cond, ring program.Map) (*p
 }
 
 // Expr is argument i as a number of 64 bits, extended by its sign; 0 where memory can't be read. ok is false if
-// a program can't compute it: strings, arrays, bit fields.
+// a program can't compute it: strings, arrays, bit fields, floating-point numbers.
 func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
-	if i < 0 || i >= len(l.plans) || !l.plans[i].isNumber || l.args[i].Type.Kind == BitField || l.args[i].Type.Kind == SymStr {
+	if i < 0 || i >= len(l.plans) || !l.plans[i].isNumber {
+		return e, false
+	}
+	switch l.args[i].Type.Kind {
+	case BitField, SignedBits, SymStr, Float:
 		return e, false
 	}
 	return l.plans[i].number.OrZero(), true

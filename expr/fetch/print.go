@@ -28,9 +28,12 @@ func (t Type) Append(b []byte, v Value) []byte {
 }
 
 func (t Type) appendOne(b []byte, v Value) []byte {
-	switch t.Kind {
-	case Signed:
+	if t.HasSign() {
 		return strconv.AppendInt(b, int64(v.U), 10)
+	}
+	switch t.Kind {
+	case Float:
+		return strconv.AppendFloat(b, t.Float(v), 'g', -1, 8*t.Size)
 	case Hex:
 		return strconv.AppendUint(append(b, "0x"...), v.U, 16)
 	case Char:

@@ -79,7 +79,7 @@ func (p *pred) weaken(t Target, negate bool) weaker {
 		return p.weakenText(t, negate)
 	}
 	e, ok := t.Expr(p.field)
-	if !ok || p.is == cpus {
+	if !ok || p.is == cpus || p.is == aFloat {
 		return weaker{always: true}
 	}
 	sign := 0

@@ -26,6 +26,8 @@ func (p *pred) match(values []fetch.Value) bool {
 		return p.matchString(p.textOf(v))
 	case aFunction:
 		return p.within(v.U) == (p.op == equal)
+	case aFloat:
+		return p.compareFloat(p.typ.Float(v))
 	case cpus: // several, so a number is never equal to them
 		return v.U < maxCPUs && (p.op == notEqual || p.op == anyBit && p.within(v.U))
 	}
@@ -44,7 +46,7 @@ func (p *pred) within(n uint64) bool {
 // compare compares numbers of 64 bits.
 func (p *pred) compare(n uint64) bool {
 	below := n < p.n
-	if p.typ.Kind == fetch.Signed {
+	if p.typ.HasSign() {
 		below = int64(n) < int64(p.n)
 	}
 	switch p.op {
@@ -93,4 +95,21 @@ func (p *pred) matchString(text string) bool {
 		return text != p.text
 	}
 	return matchGlob(p.text, text) != p.not
+}
+
+// compareFloat compares as C does: of a NaN only != is true.
+func (p *pred) compareFloat(x float64) bool {
+	switch p.op {
+	case equal:
+		return x == p.float
+	case notEqual:
+		return x != p.float
+	case less:
+		return x < p.float
+	case lessEqual:
+		return x <= p.float
+	case greater:
+		return x > p.float
+	}
+	return x >= p.float
 }

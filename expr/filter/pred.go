@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
@@ -30,6 +31,7 @@ type pred struct {
 	op     op
 	is     want
 	n      uint64 // a number, extended like the field's values
+	float  float64
 	text   string
 	not    bool // of a glob
 	ranges []span
@@ -42,6 +44,7 @@ const (
 	aNumber   want = iota
 	aString        // text
 	aFunction      // ranges has one
+	aFloat         // float
 	cpus           // several of them: ranges
 )
 
@@ -140,6 +143,8 @@ func (s *parser) value(p *pred, function bool) error {
 		return s.cpus(p)
 	case c == '\'' || c == '"':
 		return s.quoted(p, c)
+	case (isDigit(c) || c == '-' || c == '.') && p.typ.Kind == fetch.Float:
+		return s.float(p)
 	case isDigit(c) || c == '-':
 		return s.number(p)
 	}
@@ -181,10 +186,34 @@ func (s *parser) number(p *pred) error {
 	if len(text) >= longestNumber {
 		return s.here("OPERAND_TOO_LONG")
 	}
-	n, ok := parseNumber(text, p.typ.Kind == fetch.Signed)
+	n, ok := parseNumber(text, p.typ.HasSign())
 	if !ok {
 		return s.fail("ILLEGAL_INTVAL", from+columnsBehind)
 	}
 	p.n = p.extend(n)
+	return nil
+}
+
+// float reads a number that a floating-point field is compared with: the nearest one that the field's type has.
+func (s *parser) float(p *pred) error {
+	if p.op == glob || p.op == anyBit {
+		return s.here("ILLEGAL_FIELD_OP")
+	}
+	from := s.at
+	before := byte(0)
+	s.while(func(c byte) bool {
+		ok := isAlnum(c) || c == '.' || (c == '-' || c == '+') && (before == 0 || before|0x20 == 'e' || before|0x20 == 'p')
+		before = c
+		return ok
+	})
+	text := s.text[from:s.at]
+	if len(text) >= longestNumber {
+		return s.here("OPERAND_TOO_LONG")
+	}
+	n, err := strconv.ParseFloat(text, 8*p.size())
+	if err != nil {
+		return s.fail("ILLEGAL_INTVAL", from+columnsBehind)
+	}
+	p.is, p.float = aFloat, n
 	return nil
 }

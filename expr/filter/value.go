@@ -41,6 +41,9 @@ func (p *pred) size() int {
 
 // extend makes n a number of the field's type, as its values are.
 func (p *pred) extend(n uint64) uint64 {
+	if p.typ.IsBits() { // it may be narrower than a byte, and nothing is cut off
+		return n
+	}
 	shift := 64 - 8*p.size()
 	if p.typ.Kind == fetch.Signed {
 		return uint64(int64(n<<shift) >> shift)

@@ -69,7 +69,9 @@ func (p *prototype) Variable(name string, path []arg.Member) (v arg.Variable, er
 	if err != nil {
 		return v, stepError(err)
 	}
-	v.Type, v.Text = typeOf(d)
+	if v.Type, v.Text, err = typeOf(d); err != nil {
+		v.Untyped, err = true, nil
+	}
 	if v.Source, err = p.at(name, d); err == nil && d.Len != nil {
 		v.Len, err = p.at(name, *d.Len)
 	}
@@ -100,7 +102,7 @@ func (p *prototype) source(d symbols.Datum) (fetch.Source, error) {
 	const word = 8
 	s := fetch.Source{Base: fetch.Argument, Derefs: derefs(d.Loads)}
 	n := slices.Index(p.abi.Args, d.Reg)
-	onStack := d.Reg == "" && d.Stack >= word && d.Stack%word == 0 && (d.Shape != symbols.ShapeText || len(d.Loads) > 0)
+	onStack := d.Reg == "" && d.Stack >= word && d.Stack%word == 0 && (d.Shape != symbols.ShapeText && d.Shape != symbols.ShapeArray || len(d.Loads) > 0)
 	switch {
 	case n >= 0:
 		s.N = int64(n) + 1
@@ -135,26 +137,50 @@ func derefs(loads []int64) []fetch.Deref {
 	return all
 }
 
-// typeOf is the type that the kernel gives a variable: by sign and size, in hexadecimal what is no number.
-func typeOf(d symbols.Datum) (t fetch.Type, text arg.Text) {
-	name := ""
+// errNoType is of values that no fetch argument's type has.
+var errNoType = errors.New("no type of fetch arguments has such values")
+
+// typeOf is the type that the kernel gives a variable: by sign and size, in hexadecimal an address. Floating-point
+// numbers and bit fields with a sign have types that are not the kernel's, arrays have that of their elements.
+func typeOf(d symbols.Datum) (t fetch.Type, text arg.Text, err error) {
 	switch d.Shape {
 	case symbols.ShapeTextPointer:
-		text = arg.TextPointer
+		return t, arg.TextPointer, nil
+	case symbols.ShapePointer:
+		return t, text, nil
 	case symbols.ShapeText:
-		text = arg.TextArray
+		return t, arg.TextArray, nil
 	case symbols.ShapeCountedText:
-		text = arg.TextCounted
-	case symbols.ShapeSigned:
-		name = fmt.Sprintf("s%d", 8*d.Size)
-	case symbols.ShapeUnsigned:
-		name = fmt.Sprintf("u%d", 8*d.Size)
+		return t, arg.TextCounted, nil
 	}
-	if d.Bits > 0 {
+	name := numberName(d.Shape, d.Size)
+	switch {
+	case d.Shape == symbols.ShapeArray:
+		name = numberName(d.Elem, d.Size)
+	case d.Bits > 0:
 		name = bitFieldName(d)
 	}
-	t, _ = arg.TypeOf(name)
-	return t, text
+	t, ok := arg.TypeOf(name)
+	if !ok || d.Count > arg.MaxArray {
+		return fetch.Type{}, text, errNoType
+	}
+	t.Count = int(d.Count)
+	return t, text, nil
+}
+
+// numberName is the type of a number of so many bytes, or of an address.
+func numberName(s symbols.Shape, size int64) string {
+	switch s {
+	case symbols.ShapeSigned:
+		return fmt.Sprintf("s%d", 8*size)
+	case symbols.ShapeUnsigned:
+		return fmt.Sprintf("u%d", 8*size)
+	case symbols.ShapeFloat:
+		return fmt.Sprintf("f%d", 8*size)
+	case symbols.ShapePointer:
+		return "x64"
+	}
+	return ""
 }
 
 // bitFieldName is the type of a bit field, in the smallest container that holds it from where it begins.
@@ -163,5 +189,9 @@ func bitFieldName(d symbols.Datum) string {
 	for container < d.Bit+d.Bits {
 		container *= 2
 	}
-	return fmt.Sprintf("b%d@%d/%d", d.Bits, d.Bit, container)
+	sign := ""
+	if d.Shape == symbols.ShapeSigned {
+		sign = "s"
+	}
+	return fmt.Sprintf("%sb%d@%d/%d", sign, d.Bits, d.Bit, container)
 }

@@ -51,9 +51,9 @@ type Hit struct {
 	Stack    []Frame // nil if no stack was asked for
 
 	// Ret, Duration and Results are set on the hits of a kretprobe only: the
-	// integer return value, the time from entry to return, and what the function
-	// returned by its debug information: nil if that is not known, empty if it
-	// returns nothing.
+	// integer return value, nil if the function is known to return none; the time
+	// from entry to return; and what the function returned by its debug
+	// information: nil if that is not known, empty if it returns nothing.
 	Ret      *int64
 	Duration *time.Duration
 	Results  []Arg

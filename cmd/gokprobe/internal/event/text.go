@@ -103,7 +103,7 @@ func appendPlace(b []byte, h *Hit) []byte {
 }
 
 func (p *Text) appendReturn(b []byte, h *Hit) []byte {
-	if h.Ret != nil && (h.Results == nil || len(h.Results) > 0) {
+	if len(h.Results) > 0 || h.Ret != nil && h.Results == nil {
 		b = p.style(append(b, ' '), styleRet)
 		b = append(b, "ret="...)
 		if h.Results == nil {

@@ -1,0 +1,361 @@
+package numbers
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// functions are how many a program has.
+const functions = 40
+
+// compilers are what programs are made by.
+var compilers = []string{"gcc", "g++", "clang", "clang++"}
+
+var levels = []string{"-O0", "-O1", "-O2", "-O3"}
+
+// tally counts what was compared.
+type tally struct{ right, unknown, wrong int }
+
+// Every value that is shown is the one that the program has, whatever the compiler made of the function.
+func TestValuesAreRightOrUnknown(t *testing.T) {
+	seed := testprog.Seed(t, 10857198958338542215)
+	programs := testsize.Rounds(4, 25, 400)
+	var all tally
+	for i := range programs {
+		compiler, level := compilers[i%4], levels[i/4%4]
+		if _, err := exec.LookPath(compiler); err != nil {
+			continue
+		}
+		g := &gen{Rand: rand.New(rand.NewPCG(seed, uint64(i))), cxx: strings.HasSuffix(compiler, "++")}
+		source, funcs := g.program(functions)
+		bin := compile(t, compiler, level, source)
+		x := &checker{T: t, tally: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d program %d, %s %s", seed, i, compiler, level)}
+		x.run(bin, funcs)
+	}
+	t.Logf("%d right, %d unknown, %d wrong", all.right, all.unknown, all.wrong)
+	if all.right == 0 || all.unknown > all.right {
+		t.Errorf("%d values are right, and %d are not known", all.right, all.unknown)
+	}
+}
+
+func compile(t *testing.T, compiler, level, source string) string {
+	t.Helper()
+	dir := t.TempDir()
+	src, bin := filepath.Join(dir, "random.c"), filepath.Join(dir, "random")
+	if strings.HasSuffix(compiler, "++") {
+		src += "c"
+	}
+	if err := os.WriteFile(src, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(compiler, "-g", "-w", level, "-o", bin, src).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", compiler, level, err, out)
+	}
+	return bin
+}
+
+// checker compares what is known of one program's calls with what its generator knows.
+type checker struct {
+	*testing.T
+	*tally
+	what string
+	s    *kprobes.Session
+}
+
+func (x *checker) run(bin string, funcs []function) {
+	p := testprog.Start(x.T, bin)
+	var err error
+	if x.s, err = kprobes.Attach(x.Context(), p.PID(), kprobes.Options{}); err != nil {
+		x.Fatal(err)
+	}
+	calls := make([]int, len(funcs))
+	probed := 0
+	for i := range funcs {
+		if x.probe(&funcs[i], &calls[i]) {
+			probed++
+		}
+	}
+	p.Send("go")
+	p.Expect("done")
+	if err := x.s.Close(); err != nil {
+		x.Error(err)
+	}
+	for i, n := range calls {
+		if n > 1 {
+			x.Errorf("%s: %s was called %d times", x.what, funcs[i].name, n)
+		}
+	}
+	if probed < len(funcs)/2 {
+		x.Errorf("%s: only %d functions could be probed", x.what, probed)
+	}
+	p.Quit()
+}
+
+// probe compares at the one call of f. It is false if there is no such function: a copy took its place.
+func (x *checker) probe(f *function, calls *int) bool {
+	table := x.s.Symbols()
+	found, err := table.Resolve(f.name)
+	if err != nil || len(found) != 1 {
+		x.unknown += len(f.params)
+		return false
+	}
+	at := found[0].Addr
+	params, err := table.Params(at)
+	if err != nil {
+		x.unknown += len(f.params)
+		return false
+	}
+	doors := x.doors(f, at, false)
+	kp := &kprobes.Kprobe{SymbolName: f.name, PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+		*calls++
+		for _, p := range f.params {
+			i := slices.IndexFunc(params, func(q symbols.Param) bool { return q.Name == p.name })
+			if i < 0 {
+				x.unknown++
+				continue
+			}
+			x.typed(f, p, params[i], regs)
+		}
+		doors.check(regs)
+		return 0
+	}}
+	if err := x.s.RegisterKprobe(kp); err != nil {
+		x.Errorf("%s: %s: %v", x.what, f.name, err)
+		return false
+	}
+	x.probeReturn(f, kp.Addr)
+	return true
+}
+
+// probeReturn compares what f returns.
+func (x *checker) probeReturn(f *function, at arch.Addr) {
+	results, err := x.s.Symbols().Results(at)
+	if err != nil {
+		return
+	}
+	doors := x.doors(f, at, true)
+	rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{Addr: at}, Handler: func(_ *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		switch {
+		case f.result == nil:
+		case len(results) == 0:
+			x.unknown++
+		default:
+			x.typed(f, *f.result, results[0], regs)
+			if number, ok := f.result.leaves[""]; ok && results[0].Whole() && !isText(number) {
+				x.same(f, "the number ret", number, results[0].Integer(regs.ReturnValue()))
+			}
+		}
+		doors.check(regs)
+		return 0
+	}}
+	if err := x.s.RegisterKretprobe(rp); err != nil {
+		x.Errorf("%s: %s's return: %v", x.what, f.name, err)
+	}
+}
+
+// typed compares what -args, or the result, shows.
+func (x *checker) typed(f *function, p param, q symbols.Param, regs *kprobes.Regs) {
+	v := q.Value(vectors{regs}, regs)
+	switch {
+	case p.want == nil: // it is not known what it is
+	case v.Err != nil:
+		x.unknown++
+	default:
+		x.same(f, "-args "+p.name+" ("+q.Type+")", p.want, v.JSON)
+	}
+}
+
+// same compares values by their JSON, numbers by what they are and not by their types.
+func (x *checker) same(f *function, what string, want, got any) {
+	a, b := asJSON(want), asJSON(got)
+	if n, ok := got.(int64); ok && a != b {
+		b = asJSON(uint64(n)) // the number ret is signed whatever it is
+	}
+	if a == b || strings.Contains(b, "…") { // it is too deep to be shown
+		x.right++
+		return
+	}
+	x.wrong++
+	x.Errorf("%s: %s: %s is %s, want %s", x.what, f.name, what, b, a)
+}
+
+func isText(v any) bool { _, ok := v.(string); return ok }
+
+func asJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+// vectors are a hit's registers with the floating-point ones.
+type vectors struct{ *kprobes.Regs }
+
+// Vector implements symbols.FloatRegs.
+func (r vectors) Vector(n int) (v [16]byte, ok bool) {
+	lo, hi, err := r.XMM(n)
+	binary.LittleEndian.PutUint64(v[:8], lo)
+	binary.LittleEndian.PutUint64(v[8:], hi)
+	return v, err == nil
+}
+
+// ST implements symbols.X87Regs.
+func (r vectors) ST(n int) (v [10]byte, ok bool) {
+	v, err := r.Regs.ST(n)
+	return v, err == nil
+}
+
+// doors are the fetch arguments and conditions of a function's call.
+type doors struct {
+	x      *checker
+	f      *function
+	paths  []string
+	wants  []any
+	all    *values.Values // every path
+	passes *values.Values // a condition that the call meets
+	fails  []*values.Values
+}
+
+// doors makes fetch arguments and conditions of all that is known of f's parameters, or of its result.
+func (x *checker) doors(f *function, at arch.Addr, atReturn bool) *doors {
+	d := &doors{x: x, f: f}
+	list := f.params
+	if atReturn {
+		list = nil
+		if f.result != nil {
+			list = []param{{"$retval", f.result.value}}
+		}
+	}
+	var args, conds []string
+	meets := func(w values.Wish) *values.Values {
+		w.Return = atReturn
+		v, err := w.At(x.s.Symbols(), values.Place{Addr: at})
+		if err != nil {
+			return nil
+		}
+		return v
+	}
+	for _, p := range list {
+		for _, path := range slices.Sorted(maps.Keys(p.leaves)) {
+			want := p.leaves[path]
+			expr := p.name + path
+			a := fmt.Sprintf("a%d=%s", len(args), expr)
+			if _, ok := want.(string); ok {
+				a += ":string"
+			}
+			if meets(values.Wish{Args: []string{a}}) == nil {
+				x.unknown++
+				continue
+			}
+			name := fmt.Sprintf("a%d", len(args))
+			args, d.paths, d.wants = append(args, a), append(d.paths, expr), append(d.wants, want)
+			pass, fail := conditions(name, want)
+			conds = append(conds, pass...)
+			for _, c := range fail {
+				if v := meets(values.Wish{Hidden: slices.Clone(args), Filter: c}); v == nil {
+					x.Errorf("%s: %s: no condition %s on %s", x.what, f.name, c, a)
+				} else {
+					d.fails = append(d.fails, v)
+				}
+			}
+		}
+	}
+	if len(args) == 0 {
+		return d
+	}
+	d.all = meets(values.Wish{Args: args})
+	d.passes = meets(values.Wish{Hidden: args, Filter: strings.Join(conds, " && ")})
+	if d.passes == nil && len(conds) > 0 {
+		x.Errorf("%s: %s: no condition %v", x.what, f.name, conds)
+	}
+	return d
+}
+
+// conditions on a value that hold and that do not.
+func conditions(name string, want any) (hold, fail []string) {
+	switch n := want.(type) {
+	case int64:
+		sign, other := ">=", "<"
+		if n < 0 {
+			sign, other = "<", ">="
+		}
+		return []string{fmt.Sprintf("%s == %d && %s %s 0", name, n, name, sign)}, []string{fmt.Sprintf("%s %s 0", name, other)}
+	case uint64:
+		return []string{fmt.Sprintf("%s == %d && %s >= 0", name, n, name)}, []string{fmt.Sprintf("%s != %d", name, n)}
+	case float64:
+		text := strconv.FormatFloat(n, 'f', -1, 64)
+		return []string{fmt.Sprintf("%s == %s", name, text)}, []string{fmt.Sprintf("%s < %s || %s > %s", name, text, name, text)}
+	case string:
+		return []string{fmt.Sprintf("%s == %q", name, n)}, []string{fmt.Sprintf("%s != %q", name, n)}
+	}
+	return nil, nil
+}
+
+func (d *doors) check(regs *kprobes.Regs) {
+	if d.all == nil {
+		return
+	}
+	fetched := func(v *values.Values) []fetch.Value {
+		payload, err := v.Layout.Run(regs, regs, nil)
+		if err != nil {
+			d.x.Error(err)
+		}
+		return v.Layout.Decode(payload, fetch.Host{})
+	}
+	for i, v := range fetched(d.all) {
+		d.x.same(d.f, "-arg "+d.paths[i], d.wants[i], shown(d.all.Args[i].Type, v))
+	}
+	if d.passes != nil && !d.passes.Keeps(fetched(d.passes), "", 0) {
+		d.x.wrong++
+		d.x.Errorf("%s: %s: it does not meet %s", d.x.what, d.f.name, d.passes.Filter)
+	}
+	for _, v := range d.fails {
+		if v.Keeps(fetched(v), "", 0) {
+			d.x.wrong++
+			d.x.Errorf("%s: %s: it meets %s", d.x.what, d.f.name, v.Filter)
+		}
+	}
+}
+
+// shown is a fetched value as JSON has it.
+func shown(t fetch.Type, v fetch.Value) any {
+	if t.Count > 0 {
+		t.Count = 0
+		var all []any
+		for _, e := range v.Elems {
+			all = append(all, shown(t, e))
+		}
+		return all
+	}
+	switch {
+	case v.Fault:
+		return "(fault)"
+	case t.HasSign():
+		return int64(v.U)
+	case t.Kind == fetch.Float:
+		return t.Float(v)
+	case t.Kind == fetch.String:
+		return v.S
+	}
+	return v.U
+}

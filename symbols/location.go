@@ -1,0 +1,404 @@
+package symbols
+
+import (
+	"bytes"
+	"debug/dwarf"
+	"encoding/binary"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/internal/host"
+)
+
+// knowledge is what debug information says of where a parameter is at its function's first instruction.
+type knowledge uint8
+
+const (
+	saidNothing knowledge = iota // the compiler has thrown the parameter away, or some of it
+	saidFrame                    // it will be in the function's frame, when the prologue has put it there
+	saidPlace                    // where it is, all of it
+	saidOther                    // an expression that is not understood, or a constant
+)
+
+// location is where a parameter is at its function's first instruction, by debug information.
+type location struct {
+	knowledge
+	place place // of saidPlace
+}
+
+// callee is what decides whether a function is called by the convention.
+type callee struct {
+	low       uint64 // the link-time address of its first instruction
+	llvm      bool   // LLVM leaves parameters out, and hands on garbage, where nobody looks
+	external  bool   // others may call it, so the registers are the convention's
+	nocall    bool   // DW_CC_nocall: it is called in another way
+	frameBase []byte // a DWARF expression
+}
+
+// calleeOf reads the function of the entry e, which completes the others of list, around v.
+func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
+	const nocall = 3
+	c := callee{low: v, llvm: u.llvm()}
+	cc, _ := attr(list, dwarf.AttrCalling).(int64)
+	c.nocall = cc == nocall
+	c.external, _ = attr(list, dwarf.AttrExternal).(bool)
+	c.frameBase, _ = attr(list, dwarf.AttrFrameBase).([]byte)
+	if low, ok := list[0].Val(dwarf.AttrLowpc).(uint64); ok {
+		c.low = low
+	}
+	return c
+}
+
+// llvm tells that LLVM has made the code of u.
+func (u *unit) llvm() bool {
+	producer, _ := u.entry.Val(dwarf.AttrProducer).(string)
+	return strings.Contains(producer, "clang") || strings.Contains(producer, "LLVM")
+}
+
+// locate reads where the parameter e, of type t, is at the first instruction of c.
+func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location {
+	f := e.AttrField(dwarf.AttrLocation)
+	if f == nil {
+		return location{}
+	}
+	if expr, ok := f.Val.([]byte); ok {
+		return c.evaluate(expr, t, false)
+	}
+	var off uint64
+	switch v := f.Val.(type) {
+	case int64:
+		off = uint64(v)
+	case uint64:
+		off = v
+	default:
+		return location{knowledge: saidOther}
+	}
+	base, _ := u.entry.Val(dwarf.AttrLowpc).(uint64)
+	list := &locationList{d: d, base: base, at: c.low}
+	switch {
+	case d.version(e.Offset) < 5:
+		list.read4(off)
+	case f.Class == dwarf.ClassLocList: // an index
+		start, _ := u.entry.Val(dwarf.AttrLoclistsBase).(int64)
+		b, ok := section(d.loclists, uint64(start)+4*off, 4)
+		if !ok {
+			return location{knowledge: saidOther}
+		}
+		off = uint64(start) + uint64(binary.LittleEndian.Uint32(b))
+		fallthrough
+	default:
+		list.addr, _ = u.entry.Val(dwarf.AttrAddrBase).(int64)
+		list.read5(off)
+	}
+	if list.found == nil {
+		return location{}
+	}
+	return c.evaluate(list.found, t, true)
+}
+
+// section is n bytes at off of b.
+func section(b []byte, off, n uint64) ([]byte, bool) {
+	if off > uint64(len(b)) || uint64(len(b))-off < n {
+		return nil, false
+	}
+	return b[off : off+n], true
+}
+
+// locationList looks for the expression that holds at an address.
+type locationList struct {
+	d     *dwarfData
+	base  uint64
+	addr  int64 // where the unit's addresses begin in .debug_addr
+	at    uint64
+	found []byte
+}
+
+// mostLocations bounds a list: damaged ones may be as long as their section.
+const mostLocations = 1 << 12
+
+// offer notes an expression that holds from lo to hi; it is false when there is nothing more to look for.
+func (l *locationList) offer(lo, hi uint64, expr []byte) bool {
+	if lo <= l.at && l.at < hi {
+		l.found = expr
+		return false
+	}
+	return true
+}
+
+// read4 reads a list of DWARF 2 to 4 (§2.6.2).
+func (l *locationList) read4(off uint64) {
+	if off > uint64(len(l.d.loc)) {
+		return
+	}
+	c := &lineCursor{b: l.d.loc[off:]}
+	for range mostLocations {
+		lo, hi := c.uint(8), c.uint(8)
+		switch {
+		case c.bad || lo == 0 && hi == 0:
+			return
+		case lo == ^uint64(0):
+			l.base = hi
+			continue
+		}
+		expr, ok := c.block(c.uint(2))
+		if !ok || !l.offer(l.base+lo, l.base+hi, expr) {
+			return
+		}
+	}
+}
+
+// block is the next n bytes.
+func (c *lineCursor) block(n uint64) ([]byte, bool) {
+	b, ok := section(c.b, 0, n)
+	if !ok {
+		c.bad, c.b = true, nil
+		return nil, false
+	}
+	c.b = c.b[n:]
+	return b, !c.bad
+}
+
+// address is number n of the unit's addresses.
+func (l *locationList) address(n uint64) uint64 {
+	if n > uint64(len(l.d.addrs)) {
+		return 0
+	}
+	b, ok := section(l.d.addrs, uint64(l.addr)+8*n, 8)
+	if !ok {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+// read5 reads a list of DWARF 5 (§7.29).
+func (l *locationList) read5(off uint64) {
+	if off > uint64(len(l.d.loclists)) {
+		return
+	}
+	c := &lineCursor{b: l.d.loclists[off:]}
+	var otherwise []byte
+	for range mostLocations {
+		lo, hi := uint64(0), uint64(0)
+		switch kind := c.uint(1); kind {
+		case 1: // base_addressx
+			l.base = l.address(c.uleb())
+			continue
+		case 2: // startx_endx
+			lo, hi = l.address(c.uleb()), l.address(c.uleb())
+		case 3: // startx_length
+			lo = l.address(c.uleb())
+			hi = lo + c.uleb()
+		case 4: // offset_pair
+			lo, hi = l.base+c.uleb(), l.base+c.uleb()
+		case 5: // default_location
+			lo, hi = 1, 0
+		case 6: // base_address
+			l.base = c.uint(8)
+			continue
+		case 7: // start_end
+			lo, hi = c.uint(8), c.uint(8)
+		case 8: // start_length
+			lo = c.uint(8)
+			hi = lo + c.uleb()
+		default: // the end
+			l.found = otherwise
+			return
+		}
+		expr, ok := c.block(c.uleb())
+		if !ok {
+			return
+		}
+		if lo > hi {
+			otherwise = expr
+		} else if !l.offer(lo, hi, expr) {
+			return
+		}
+	}
+}
+
+// evaluate is what an expression means at the first instruction of c, for a value of type t. listed tells that it is of a list, and holds
+// there; else it holds behind the prologue.
+func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
+	x := &lineCursor{b: expr}
+	var p place
+	for off := int64(0); len(x.b) > 0; {
+		if x.b[0] == opPiece { // the bytes are nowhere
+			return location{}
+		}
+		l, indirect := c.operation(x, listed)
+		if l.knowledge != saidPlace {
+			return l
+		}
+		one := l.place.parts[0]
+		one.off, one.size = off, t.size-off
+		if len(x.b) > 0 {
+			if x.uint(1) != opPiece {
+				return location{knowledge: saidOther}
+			}
+			one.size = int64(min(x.uleb(), 1<<16))
+		}
+		if indirect {
+			if len(x.b) > 0 || off > 0 {
+				return location{knowledge: saidOther}
+			}
+			one.size, p.indirect = 8, true
+		}
+		most := int64(8)
+		if one.reg == "xmm" {
+			most = 16
+		}
+		if x.bad || one.size <= 0 || one.reg != "" && one.size > most {
+			return location{knowledge: saidOther}
+		}
+		p.parts = append(p.parts, one)
+		if off += one.size; len(p.parts) > 16 {
+			return location{knowledge: saidOther}
+		}
+	}
+	if n := len(p.parts); n == 0 || !p.indirect && p.parts[n-1].off+p.parts[n-1].size != t.size {
+		return location{}
+	}
+	return location{saidPlace, p}
+}
+
+// DWARF operations (DWARF 5 §7.7.1).
+const (
+	opReg0       = 0x50
+	opBreg0      = 0x70
+	opRegx       = 0x90
+	opFbreg      = 0x91
+	opPiece      = 0x93
+	opCFA        = 0x9c
+	opStackValue = 0x9f
+	opEntryValue = 0xa3
+	opGNUEntry   = 0xf3
+)
+
+// operation reads one simple location, a place of one part: a register, a value in memory, or a value that a register has. indirect tells
+// that the register is the value's address.
+func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool) {
+	other := location{knowledge: saidOther}
+	switch op := x.uint(1); {
+	case op >= opReg0 && op < opReg0+32:
+		return inRegister(op - opReg0), false
+	case op == opRegx:
+		return inRegister(x.uleb()), false
+	case op == opEntryValue || op == opGNUEntry:
+		b, ok := x.block(x.uleb())
+		if !ok || len(b) != 1 || b[0] < opReg0 || b[0] >= opReg0+32 || x.uint(1) != opStackValue {
+			return other, false
+		}
+		return inRegister(uint64(b[0] - opReg0)), false
+	case op == opFbreg:
+		return c.inFrame(x.sleb(), listed), false
+	case op >= opBreg0 && op < opBreg0+32:
+		n, off := op-opBreg0, x.sleb()
+		value := len(x.b) > 0 && x.b[0] == opStackValue
+		switch {
+		case value && off == 0:
+			x.skip(1)
+			return inRegister(n), false
+		case value || n == host.DwarfFP:
+			return other, false
+		case n == host.DwarfSP && listed:
+			return onStack(off), false
+		case n == host.DwarfSP:
+			return location{knowledge: saidFrame}, false
+		case off == 0 && len(x.b) == 0:
+			return inRegister(n), true
+		}
+	}
+	return other, false
+}
+
+// inFrame is off bytes behind the frame's base.
+func (c callee) inFrame(off int64, listed bool) location {
+	switch {
+	case bytes.Equal(c.frameBase, []byte{opCFA}) && off >= 0:
+		return onStack(entryStack + off)
+	case bytes.Equal(c.frameBase, []byte{opReg0 + host.DwarfSP}) && listed:
+		return onStack(off)
+	}
+	return location{knowledge: saidFrame}
+}
+
+func onStack(off int64) location {
+	return location{saidPlace, place{parts: []part{{stack: off}}}}
+}
+
+// inRegister is the register with a DWARF number.
+func inRegister(n uint64) location {
+	const vectors = 17
+	switch {
+	case n < uint64(len(host.DwarfNames)) && n != host.DwarfIP:
+		return location{saidPlace, place{parts: []part{{reg: host.DwarfNames[n]}}}}
+	case n >= vectors && n < vectors+16:
+		return location{saidPlace, place{parts: []part{{reg: "xmm", n: int(n - vectors)}}}}
+	}
+	return location{knowledge: saidOther}
+}
+
+func (c *lineCursor) sleb() int64 {
+	v, shift := int64(0), 0
+	for {
+		b := c.uint(1)
+		v |= int64(b&0x7f) << shift
+		if shift += 7; b&0x80 == 0 || shift > 63 {
+			if shift < 64 && b&0x40 != 0 {
+				v |= -1 << shift
+			}
+			return v
+		}
+	}
+}
+
+// settle decides on the parameters' places: by the convention where it must hold, by debug information where the compiler may have
+// changed it, and else they are not known.
+func (c callee) settle(lang language, params []Param, locations []location) {
+	if lang == langGo || !c.llvm && !c.nocall {
+		return
+	}
+	free := !c.external || c.nocall || lang == langRust // of the convention
+	certain := !c.nocall
+	for i, l := range locations {
+		certain = certain && (l.knowledge == saidFrame || l.knowledge == saidPlace && l.place.equal(params[i].place))
+	}
+	for i, l := range locations {
+		switch {
+		case l.knowledge == saidNothing:
+			params[i].place = place{unknown: true}
+		case !free:
+		case l.knowledge == saidPlace:
+			params[i].place = l.place
+		case !certain:
+			params[i].place = place{unknown: true}
+		}
+	}
+}
+
+func (p place) equal(q place) bool {
+	if p.indirect != q.indirect || p.unknown != q.unknown || len(p.parts) != len(q.parts) {
+		return false
+	}
+	for i := range p.parts {
+		if p.parts[i] != q.parts[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// returnsAsDeclared tells whether a function gives the result that the source has. LLVM takes the result away from
+// functions that only their own file calls, where no caller looks; what is not optimized keeps it.
+func (c callee) returnsAsDeclared(lang language, locations []location) bool {
+	switch {
+	case c.nocall:
+		return false
+	case !c.llvm || c.external || lang != langC:
+		return true
+	}
+	inFrame := !bytes.Equal(c.frameBase, []byte{opReg0 + host.DwarfSP})
+	for _, l := range locations {
+		inFrame = inFrame && l.knowledge == saidFrame
+	}
+	return inFrame
+}
