@@ -21,9 +21,9 @@ type Handler interface {
 	// after Thread.StopAtReturn; and for any whose call is interrupted by a signal
 	// handler. In between the kernel may restart the call: see Thread.Restarts.
 	Returned(th *Thread)
-	// Known tells of the address in front of th's IP whether a breakpoint of ours
-	// stands there or did, and the length in bytes of the instruction it hides. It
-	// is called while a stop is recorded and must not act.
+	// Known reports whether a breakpoint of ours stands at at, in front of th's IP, or
+	// stood there. length is that of the instruction it hides, in bytes. It is called
+	// while a stop is recorded and must not act.
 	Known(th *Thread, at arch.Addr) (ours bool, length int)
 	// Signal is called before a signal is delivered, but for one that stops the process: that
 	// is seen by no handler. Hold keeps it until Thread.Release.
@@ -60,9 +60,11 @@ type VforkWatcher interface {
 	VforkEnded(th *Thread)
 }
 
-// MaskKeeper is what a Handler may be beside, to note what a stopped thread blocks by itself, where others find it if we are killed. KeepMask is called before the
-// thread is made to block instead; if it answers false, that is not done. MaskGiven is called when the thread has its own mask back. Lessened tells whether m is what was
-// put in place of a set that the thread may have passed to rt_sigprocmask(2) (Sigset.Unforced).
+// MaskKeeper is what a Handler may be beside, to note what a stopped thread blocks by
+// itself, where others find it if we are killed. KeepMask is called before the thread
+// is made to block instead; if it answers false, that is not done. MaskGiven is called
+// when the thread has its own mask back. Lessened reports whether m was put in place of
+// a set that the thread may have passed to rt_sigprocmask(2) (Sigset.Unforced).
 type MaskKeeper interface {
 	KeepMask(th *Thread, own, instead Sigset) (noted bool)
 	MaskGiven(th *Thread)

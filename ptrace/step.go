@@ -8,10 +8,10 @@ import (
 
 // Step makes a thread that Freeze holds execute one instruction. All others stay
 // stopped. A signal that it was stopped for, or that arrives, is held until Release,
-// but one that stops the process does that. Whatever the thread was stopped for, its
-// stop is a SingleStep afterwards, which MovedOut was called for; or a Signal that the
-// instruction has raised, or a Breakpoint. The error is ErrExited if it has come to its
-// end instead.
+// but one that stops the process does that. Afterwards the thread's stop is a
+// SingleStep for which MovedOut was called, or a Signal that the instruction has
+// raised, or a Breakpoint; its earlier stop is forgotten. The error is ErrExited if it
+// has come to its end instead.
 func (s *Space) Step(th *Thread) error {
 	t := s.tracer
 	th.keepForLater()
@@ -73,7 +73,7 @@ func (th *Thread) endStep() error {
 	return nil
 }
 
-// leaveStop does what is due before a thread leaves its stop for another one.
+// leaveStop does the work that is due before a thread leaves its stop for another one.
 func (th *Thread) leaveStop() {
 	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:

@@ -127,9 +127,9 @@ func (n nextStop) request() int {
 }
 
 // SingleStep makes the thread execute one instruction when it is resumed, by the
-// processor's own single-stepping, after which Handler.SingleStepped is called. Like the
-// other requests of this kind it holds until then, whatever other stops come between, or
-// until RunFree.
+// processor's own single-stepping, after which Handler.SingleStepped is called. Like
+// the other requests of this kind it holds until then, across other stops, or until
+// RunFree.
 func (th *Thread) SingleStep() {
 	regs, err := th.hostRegs()
 	if err != nil {
@@ -162,9 +162,9 @@ func (th *Thread) RunFree() {
 	th.at.next = nextAny
 }
 
-// Restarted tells of a thread at a breakpoint that the kernel has made it execute that
-// instruction again, to restart a system call that a stop interrupted. It has executed
-// nothing else in between.
+// Restarted reports whether a thread is at a breakpoint because the kernel made it
+// execute that instruction again, to restart a system call that a stop interrupted. It
+// has executed nothing else in between.
 func (th *Thread) Restarted() bool {
 	return th.at.restartAt != 0 && th.at.restartAt == th.ip().Add(int64(-host.Arch.BreakpointAdvance()))
 }
