@@ -54,9 +54,9 @@ func (s *Space) whileFrozen(f func() error) error {
 
 // FreezeAwake is Freeze, but threads that wait in a system call may go on waiting. It
 // stops threads whose call was made where keep says, or whose call makes, or becomes,
-// another process. They notice nothing: no call of theirs is interrupted. Any of the
-// others may come back, and run, while f does. So f must be right for a thread that
-// comes from any place where keep reports false. It proves nothing, and f gets no
+// another process. The waiting ones notice nothing: no call of theirs is interrupted.
+// Any of them may come back, and run, while f does. So f must be right for a thread
+// that comes from any place where keep reports false. It proves nothing, and f gets no
 // Frozen. A Freeze within f, of either kind, stops these too.
 func (s *Space) FreezeAwake(keep func(at arch.Addr) bool, f func() error) error {
 	if s.depth > 0 {
