@@ -111,7 +111,7 @@ func (t *Tracer) signal(th *Thread) {
 	sig := info.Signo()
 	at := th.at
 	delivery := Deliver
-	if th.stopSignal() == 0 { // else nothing can see where the thread stands
+	if !th.wasTold(sig) && th.stopSignal() == 0 { // else nothing can see where the thread stands
 		th.at.deciding = true
 		delivery = t.handler.Signal(th, info)
 		th.at.deciding = false
@@ -131,6 +131,13 @@ func (t *Tracer) signal(th *Thread) {
 	case Drop:
 		t.resume(th, th.takeHeld())
 	}
+}
+
+// wasTold reports whether the Handler has been told of the signal in an earlier stop at this place, behind which the action of SIGTRAP was read.
+func (th *Thread) wasTold(sig unix.Signal) bool {
+	at := th.guard.told
+	th.guard.told = 0
+	return at != 0 && sig == unix.SIGTRAP && at == th.ip()
 }
 
 // hold keeps a signal back. Until Release the thread's asynchronous signals are

@@ -127,9 +127,9 @@ func (n nextStop) request() int {
 }
 
 // SingleStep makes the thread execute one instruction when it is resumed, by the
-// processor's own single-stepping, after which Handler.SingleStepped is called. Like
-// the other requests of this kind it holds until then, across other stops, or until
-// RunFree.
+// processor's own single-stepping. Handler.SingleStepped is called when the processor reports the step's end. An instruction that raises an
+// exception has no such end: Handler.Breakpoint or Handler.Signal is called for that instead, and the request holds. It holds over all
+// other stops, until a step ends, wherever the thread is by then, or until RunFree.
 func (th *Thread) SingleStep() {
 	regs, err := th.hostRegs()
 	if err != nil {

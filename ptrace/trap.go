@@ -193,6 +193,8 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	}
 	if th.guard.asked = true; blocks {
 		th.keepBlocked()
+	} else if !info.breakpoint() {
+		th.guard.told = th.ip()
 	}
 	t.dispatchAgain(th)
 	return true
