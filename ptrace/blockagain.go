@@ -42,12 +42,12 @@ func (th *Thread) blockAgain() bool {
 func (th *Thread) lessened(m Sigset, sig unix.Signal) bool {
 	const nearlyAll, faults = 30, 1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1)
 	rest := m &^ forced
-	switch k, ok := th.Proc.tracer.handler.(MaskKeeper); {
+	switch {
 	case m.Has(sig) || bits.OnesCount64(uint64(rest)) < nearlyAll:
 		return false
 	case th.unblocked.is && rest == th.unblocked.from&^forced:
 		return true
-	case ok && k.Lessened(th, rest):
+	case th.Proc.tracer.handler.Lessened(th, rest):
 		return true
 	}
 	return rest&faults == faults && th.Proc.own != nil

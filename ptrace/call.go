@@ -144,7 +144,7 @@ func (t *Tracer) depart(th *Thread) error {
 		t.restoreTrap(th)
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	var err error
 	if th.call.mask, err = th.sigmask(); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (t *Tracer) recall(th *Thread, err error) {
 		t.giveBack(th)
 		return
 	}
-	th.RunFree()
+	th.takeRequestBack()
 	if t.toUserMode(th) != nil {
 		return
 	}
@@ -236,7 +236,7 @@ func (t *Tracer) sendAgain(th *Thread) {
 		}
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	th.resendHeld()
 }
 

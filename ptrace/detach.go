@@ -49,7 +49,7 @@ func (t *Tracer) detachThread(th *Thread) {
 	}
 	th.beforeCall()
 	t.intoCall(th)
-	th.Release()
+	th.release()
 	if (th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep) && th.at.moved {
 		t.restoreTrap(th)
 	}
@@ -104,25 +104,6 @@ func (t *Tracer) intoCall(th *Thread) {
 	th.cont(unix.PTRACE_CONT, 0)
 	_ = t.await(th)
 }
-
-// MovedOut says that the caller has put the thread's instruction pointer back into the
-// original code. The thread stopped for us, at a breakpoint or after a single step.
-func (th *Thread) MovedOut() { th.at.moved = true }
-
-// WasMovedOut tells whether MovedOut was called in this stop.
-func (th *Thread) WasMovedOut() bool { return th.at.moved }
-
-// NotOurs says that the target gets the signal that the thread stopped for, from any
-// source.
-func (th *Thread) NotOurs() {
-	if th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep {
-		th.at.stop.Reason = Signal
-	}
-	th.unmark()
-}
-
-// DropSignal says that the target does not get the signal that the thread stopped for.
-func (th *Thread) DropSignal() { th.at.stop.Reason = Interrupt }
 
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {

@@ -41,7 +41,7 @@ func (p *Process) faultSets() (handled, ignored Sigset, ok bool) {
 
 // NoteFaultActions remembers the process's actions for SIGSEGV, SIGBUS and SIGILL. Unless again is set it does
 // nothing if as many are handled and ignored as last time. An action that is the default one now
-// may have been reset by a fault that UndoFault is still to be called for, so it has to be so twice.
+// may have been reset by a fault that undoFault is still to be called for, so it has to be so twice.
 func (p *Process) NoteFaultActions(again bool) error {
 	handled, ignored, ok := p.faultSets()
 	old := p.faults
@@ -86,11 +86,13 @@ func (p *Process) NoteFaultActions(again bool) error {
 	})
 }
 
-// UndoFault undoes the changes that a fault has made to the signal's action and to the
-// thread's mask. Handler.Signal has been asked about the fault. The signal is not to be
-// delivered.
-func (th *Thread) UndoFault() {
-	p, sig := th.Proc, th.at.stop.Signal
+// undoFault puts back, for a thread whose fault the program is not to be told of, what the fault
+// has done to the action of sig and to the thread's mask.
+func (th *Thread) undoFault(sig unix.Signal) {
+	if !allFaults.Has(sig) {
+		return
+	}
+	p := th.Proc
 	f := &p.faults
 	handled, ignored, ok := p.faultSets()
 	m, err := th.sigmask()

@@ -382,9 +382,7 @@ func (t *Tracer) regainNow(p *Process) {
 		p.unguarded = true // it is inside vfork(2)
 		return
 	}
-	if k, ok := t.handler.(GuardKeeper); ok {
-		k.GuardLost(p)
-	}
+	t.handler.GuardLost(p)
 }
 
 // afterVfork does the delayed work for a process whose thread th was inside vfork(2):
@@ -397,9 +395,7 @@ func (t *Tracer) afterVfork(th *Thread) {
 	if p.unguarded {
 		t.regainNow(p)
 	}
-	if w, ok := t.handler.(VforkWatcher); ok {
-		w.VforkEnded(th)
-	}
+	t.handler.VforkEnded(th)
 }
 
 // exchange is rt_sigaction(2) with an action and a place for the one before, 0 if there is none.

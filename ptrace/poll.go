@@ -286,7 +286,7 @@ func (th *Thread) Proceed() {
 		return
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	t.resume(th, th.takeHeld())
 }
 

@@ -188,10 +188,6 @@ func (th *Thread) markMoved() {
 	}
 }
 
-// InCopy says that the instruction pointer of the thread, which is at a breakpoint, was set to
-// code of ours: a guard knows that code, and needs no mark for it.
-func (th *Thread) InCopy() { th.at.inCopy = true }
-
 // mark notes in the siginfo of the SIGTRAP that the thread stopped for where it goes on.
 func (th *Thread) mark(to arch.Addr) error {
 	info, err := th.Siginfo()

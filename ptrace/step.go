@@ -7,16 +7,15 @@ import (
 )
 
 // Step makes a thread that Freeze holds execute one instruction. All others stay
-// stopped. A signal that it was stopped for, or that arrives, is held until Release,
-// but one that stops the process does that. Afterwards the thread's stop is a
-// SingleStep for which MovedOut was called, or a Signal that the instruction has
-// raised, or a Breakpoint; its earlier stop is forgotten. The error is ErrExited if it
-// has come to its end instead.
+// stopped. A signal that it was stopped for, or that arrives, is held until RunOn or WithSignal,
+// but one that stops the process does that. Whatever the thread was stopped for, its
+// stop is a SingleStep afterwards, which is done; or a Signal that the
+// instruction has raised, or a Breakpoint. The error is ErrExited if it has come to its
+// end instead.
 func (s *Space) Step(th *Thread) error {
 	t := s.tracer
 	th.keepForLater()
-	th.SingleStep()
-	th.at.moved = false // what was said of the stop that ends here
+	th.Go(StepOnce())
 	for {
 		th.cont(unix.PTRACE_SINGLESTEP, th.stopSignal())
 		if err := t.await(th); err != nil {
@@ -24,7 +23,7 @@ func (s *Space) Step(th *Thread) error {
 		}
 		switch th.at.stop.Reason {
 		case SingleStep:
-			th.MovedOut()
+			th.at.moved = true
 			return nil
 		case Signal:
 			if info, err := th.siginfo(); err == nil && info.Synchronous() {
@@ -98,6 +97,7 @@ func (th *Thread) EndStep() error {
 	if th.state != stopped || !th.stepping {
 		return nil
 	}
+	th.takeRequestBack()
 	return th.endStep()
 }
 
@@ -110,7 +110,7 @@ func (s *Space) Part() {
 		if th.state != stopped || th.at.stop.Ended() {
 			continue
 		}
-		th.Release()
+		th.release()
 		th.resendHeld()
 		_ = th.EndStep() // its end follows
 		th.block()

@@ -33,21 +33,7 @@ import (
 // call. A call that is put off counts the same way. One that a handler of a signal has
 // interrupted is done, also if it is made again behind that.
 
-// SyscallHandler is what a Handler has to be beside for Space.TraceSyscalls.
-type SyscallHandler interface {
-	// SyscallEntered is called for a thread that is about to make a system call. Its
-	// registers are as in front of the instruction. The answer says whether the call is
-	// made, by the registers as they are then; if not, it returns the value of the
-	// result register.
-	SyscallEntered(th *Thread) (made bool)
-	// SyscallReturned is called when such a call is done: its result is in the result
-	// register. For a call that the handler of a signal interrupts that is -ERESTARTSYS
-	// or one of its kin (include/linux/errno.h). It is not called for a call that does
-	// not return (exit(2), execve(2)), nor for rt_sigreturn(2), which has no result.
-	SyscallReturned(th *Thread)
-}
-
-// syscallState describes the system call that a thread is in.
+// syscallState is what is known of the system call that a thread is in.
 type syscallState struct {
 	stands bool  // the thread stands in front of it, and the Handler has not answered
 	putOff bool  // the thread has been resumed without an answer, and will come again
@@ -76,13 +62,11 @@ type syscallInfo struct {
 	_    [56]byte
 }
 
-// TraceSyscalls reports to the Handler, a SyscallHandler, the system calls with the
-// given numbers that any thread of the address space makes from now on; none without
-// numbers. Calls by the ABIs of other widths (int 0x80, x32) are not those numbers.
-// Each system call, of any number, then stops its thread twice. A call that is under
-// way is not told of. It needs Linux 5.3. Seccomp filters would see a call that is not
-// made as one with the number -1; if they can't be lifted, the error matches
-// ErrSeccomp.
+// TraceSyscalls has the Handler told of the system calls with the given numbers that any thread
+// of the address space makes from now on; of none if there are no numbers. Calls by the ABIs of other widths (int 0x80, x32)
+// are not those numbers. Each system call then stops its thread twice, whatever its number. A call
+// that is under way is not told of. It needs Linux 5.3, and that seccomp filters, which would see
+// a call that is not made as one with the number -1, can be lifted: else the error matches ErrSeccomp.
 func (s *Space) TraceSyscalls(numbers map[uint64]bool) error {
 	was := s.syscalls
 	if len(numbers) == 0 {
@@ -228,7 +212,7 @@ func (th *Thread) noteReturn() {
 // atEntry asks the Handler about a call and resumes the thread.
 func (t *Tracer) atEntry(th *Thread) {
 	at := th.at
-	made := t.handler.(SyscallHandler).SyscallEntered(th)
+	made := t.handler.SyscallEntered(th)
 	if !t.holds(th, at) {
 		return
 	}
@@ -274,7 +258,7 @@ func (t *Tracer) syscallDone(th *Thread) {
 	}
 	th.at.calls.made = false
 	if regs, err := th.hostRegs(); err == nil && !resultless(regs) {
-		t.handler.(SyscallHandler).SyscallReturned(th)
+		t.handler.SyscallReturned(th)
 	}
 }
 

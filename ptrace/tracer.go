@@ -64,7 +64,7 @@ func New() (*Tracer, error) {
 	if err := host.Supported(); err != nil {
 		return nil, err
 	}
-	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{}), quit: giveUp{done: make(chan struct{})}}
+	t := &Tracer{handler: Nop{}, threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{}), quit: giveUp{done: make(chan struct{})}}
 	ready := make(chan error)
 	go t.run(ready)
 	if err := <-ready; err != nil {
@@ -81,7 +81,7 @@ func NewHere(h Handler) *Tracer {
 	return t
 }
 
-// SetHandler installs h. Call it before the first Attach.
+// SetHandler installs h; without one there is Nop. Call it before the first Attach.
 func (t *Tracer) SetHandler(h Handler) { t.handler = h }
 
 // Do runs f on the tracer's thread and waits for it. On that thread already, as
@@ -312,7 +312,7 @@ func (t *Tracer) lastWords() {
 	asked := t.closed
 	t.closed = true
 	t.mu.Unlock()
-	if !asked && t.handler != nil {
+	if !asked {
 		t.handler.Panicked("the tracer's goroutine was ended (runtime.Goexit)", debug.Stack())
 	}
 	t.answer()

@@ -322,7 +322,7 @@ func (t *Tracer) takeTrap(p *Process, sa *sigaction) {
 	}
 	p.own, p.trapAction, p.trapDoubt = nil, sa, nil
 	p.trapIgnored, p.trapHandled = sa.handler == sigIgn, sa.handler > sigIgn
-	if k, ok := t.handler.(GuardKeeper); ok && guarded {
-		k.GuardTaken(p)
+	if guarded {
+		t.handler.GuardTaken(p)
 	}
 }
