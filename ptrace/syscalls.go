@@ -33,7 +33,7 @@ import (
 // call. A call that is put off counts the same way. One that a handler of a signal has
 // interrupted is done, also if it is made again behind that.
 
-// syscallState is what is known of the system call that a thread is in.
+// syscallState describes the system call that a thread is in.
 type syscallState struct {
 	stands bool  // the thread stands in front of it, and the Handler has not answered
 	putOff bool  // the thread has been resumed without an answer, and will come again
@@ -62,11 +62,12 @@ type syscallInfo struct {
 	_    [56]byte
 }
 
-// TraceSyscalls has the Handler told of the system calls with the given numbers that any thread
-// of the address space makes from now on; of none if there are no numbers. Calls by the ABIs of other widths (int 0x80, x32)
-// are not those numbers. Each system call then stops its thread twice, whatever its number. A call
-// that is under way is not told of. It needs Linux 5.3, and that seccomp filters, which would see
-// a call that is not made as one with the number -1, can be lifted: else the error matches ErrSeccomp.
+// TraceSyscalls has the Handler told of the system calls with the given numbers that
+// any thread of the address space makes from now on; of none if there are no numbers.
+// Calls by the ABIs of other widths (int 0x80, x32) are not those numbers. Each system
+// call, of any number, then stops its thread twice. A call that is under way is not
+// told of. It needs Linux 5.3. Seccomp filters would see a call that is not made as one
+// with the number -1; if they can't be lifted, the error matches ErrSeccomp.
 func (s *Space) TraceSyscalls(numbers map[uint64]bool) error {
 	was := s.syscalls
 	if len(numbers) == 0 {
