@@ -34,9 +34,11 @@ func (th *Thread) blockAgain() bool {
 	return true
 }
 
-// lessened tells whether m, which the thread blocks, is less than it has asked for by sig. Sets are known that tails have changed; but what a thread blocks is made of several
-// calls. So a mask of nearly all signals that has those which other instructions raise is taken for one as well: who wants to have the signals that instructions
-// raise has all of them.
+// lessened tells whether m, which the thread blocks, is less than it has asked for by
+// sig. Sets are known that tails have changed; but what a thread blocks is made of
+// several calls. So a mask of nearly all signals that has those which other
+// instructions raise is taken for one as well: a thread that wants to get the signals
+// of instructions wants all of them.
 func (th *Thread) lessened(m Sigset, sig unix.Signal) bool {
 	const nearlyAll, faults = 30, 1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1)
 	rest := m &^ forced

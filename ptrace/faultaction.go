@@ -8,13 +8,15 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// A fault of our own code is forced on the thread, as a breakpoint's SIGTRAP is (trap.go): if the
-// thread blocks the signal or the process ignores it, the kernel unblocks it and resets its action.
-// A signal that is neither keeps its action. So what was there before is what was read last,
-// and that it is gone tells that it must be put back. Whether a thread blocks a signal whose action is
-// the default one is what was last seen, at a stop that no exception had caused.
+// A fault of our own code is forced on the thread, as a breakpoint's SIGTRAP is
+// (trap.go): if the thread blocks the signal or the process ignores it, the kernel
+// unblocks it and resets its action. A signal that is neither keeps its action. So the
+// action before is the one that was read last; if it is gone, it must be put back. For
+// a signal with the default action, a thread blocks it if it did so at the last stop
+// that no exception had caused.
 
-// faultSignals are those that memory accesses raise, and what is no instruction.
+// faultSignals are the signals of memory accesses, and of bytes that are no
+// instruction.
 var faultSignals = []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGILL}
 
 const allFaults = Sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGILL-1))
@@ -24,7 +26,7 @@ type faultActions struct {
 	known            bool
 	handled, ignored Sigset
 	missing          Sigset                     // were so, and were the default ones when last looked at
-	action           map[unix.Signal]*sigaction // of those that are handled or ignored
+	action           map[unix.Signal]*sigaction // of signals that are handled or ignored
 }
 
 // faultSets reads which of faultSignals the process handles and ignores.

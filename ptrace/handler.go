@@ -35,9 +35,9 @@ type Handler interface {
 	// the handler of a signal interrupts that is -ERESTARTSYS or one of its kin (include/linux/errno.h).
 	// It is not called for a call that does not return (exit(2), execve(2)), nor for rt_sigreturn(2), which has no result.
 	SyscallReturned(th *Thread)
-	// Known tells of the address in front of th's IP whether a breakpoint of ours
-	// stands there or did, and the length in bytes of the instruction it hides. It
-	// is called while a stop is recorded and must not act.
+	// Known reports whether a breakpoint of ours stands at at, in front of th's IP, or
+	// stood there. length is that of the instruction it hides, in bytes. It is called
+	// while a stop is recorded and must not act.
 	Known(th *Thread, at arch.Addr) (ours bool, length int)
 	// Signal is called before a signal is delivered, but for one that stops the process: that
 	// is seen by no handler.
@@ -83,8 +83,8 @@ type Handler interface {
 	KeepMask(th *Thread, own, instead Sigset) (noted bool)
 	// MaskGiven is called when the thread has its own mask back.
 	MaskGiven(th *Thread)
-	// Lessened tells whether m is what was put in place of a set that the thread may have passed to rt_sigprocmask(2)
-	// (Sigset.Unforced).
+	// Lessened reports whether m was put in place of a set that the thread may have
+	// passed to rt_sigprocmask(2) (Sigset.Unforced).
 	Lessened(th *Thread, m Sigset) bool
 	// Panicked is called when a bug of ours, or a closure given to Do, has panicked
 	// on the tracer's thread. It should let everything go.

@@ -9,10 +9,10 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// record does the bookkeeping of a stop, whatever else is going on: it never
-// resumes a thread and asks nobody what the stop means. It returns the thread to
-// dispatch, or nil if the stop belongs to a thread not known yet: a child's first
-// stop may come before the parent's event that introduces it.
+// record does the bookkeeping of a stop. It may be called at any time: it never resumes
+// a thread, and does not ask what the stop means. It returns the thread to dispatch, or
+// nil if the stop belongs to a thread not known yet: a child's first stop may come
+// before the parent's event that introduces it.
 func (t *Tracer) record(s Stop) *Thread {
 	if s.Reason == Exec {
 		return t.recordExec(s)
@@ -104,8 +104,8 @@ func (th *Thread) steppedCall(info *Siginfo) bool {
 	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.at.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.SyscallInsn())
 }
 
-// recordSyscall tells the Handler of a system call at once, since whatever resumes the
-// thread makes it go on into the call. A return it is told of by dispatch.
+// recordSyscall tells the Handler of a system call at once, since every way of resuming
+// the thread makes it go on into the call. A return it is told of by dispatch.
 func (t *Tracer) recordSyscall(th *Thread) {
 	if th.at.errand.on {
 		return

@@ -48,7 +48,8 @@ func (t *Tracer) singleStepped(th *Thread) {
 	t.resume(th, th.takeHeld())
 }
 
-// deliver resumes a thread with the signal that it stopped for, and what was held behind it.
+// deliver resumes a thread with the signal that it stopped for, and with the signals
+// held behind that.
 func (t *Tracer) deliver(th *Thread) {
 	th.notOurs()
 	if fault := th.callFault(); fault != nil {
@@ -148,8 +149,9 @@ func (th *Thread) wasTold(sig unix.Signal) bool {
 // blocked, so that later ones queue in the kernel in their own order. The signals
 // that instructions raise are not: the kernel would reset their handlers.
 //
-// If we are killed meanwhile, what we keep is lost. So a signal that does not queue goes back to the kernel, to wait there: of its kind there is no
-// order to keep.
+// If we are killed meanwhile, the signals that we keep are lost. So a signal that does
+// not queue goes back to the kernel, to wait there: of its kind there is no order to
+// keep.
 func (th *Thread) hold(info *Siginfo) {
 	copied := *info
 	th.blockHeld()
@@ -235,7 +237,8 @@ func (th *Thread) resendTrap() {
 	}
 }
 
-// resendHeld queues what is held behind the signal that is delivered from this stop.
+// resendHeld queues the signals that are held behind the one that is delivered from
+// this stop.
 func (th *Thread) resendHeld() {
 	for _, info := range th.owed.take() {
 		th.resend(info)
@@ -265,8 +268,8 @@ func (th *Thread) noteWaiting() {
 	}
 }
 
-// Kill sends sig to the thread, with si_code SI_TKILL. The error is unix.EINVAL for what is no signal,
-// ErrExited if the thread is gone.
+// Kill sends sig to the thread, with si_code SI_TKILL. The error is unix.EINVAL if sig
+// is no signal, ErrExited if the thread is gone.
 func (th *Thread) Kill(sig unix.Signal) error {
 	return th.gone(unix.Tgkill(th.Proc.PID, th.TID, sig))
 }

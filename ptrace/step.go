@@ -72,7 +72,7 @@ func (th *Thread) endStep() error {
 	return nil
 }
 
-// leaveStop does what is due before a thread leaves its stop for another one.
+// leaveStop does the work that is due before a thread leaves its stop for another one.
 func (th *Thread) leaveStop() {
 	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:

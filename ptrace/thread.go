@@ -121,9 +121,9 @@ func (n nextStop) request() int {
 	return unix.PTRACE_CONT
 }
 
-// Restarted tells of a thread at a breakpoint that the kernel has made it execute that
-// instruction again, to restart a system call that a stop interrupted. It has executed
-// nothing else in between.
+// Restarted reports whether a thread is at a breakpoint because the kernel made it
+// execute that instruction again, to restart a system call that a stop interrupted. It
+// has executed nothing else in between.
 func (th *Thread) Restarted() bool {
 	return th.at.restartAt != 0 && th.at.restartAt == th.ip().Add(int64(-host.Arch.BreakpointAdvance()))
 }

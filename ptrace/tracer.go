@@ -109,7 +109,7 @@ func (t *Tracer) post(f func()) {
 	t.send(call{f: f, done: make(chan struct{})})
 }
 
-// postUnlessClosed is post for what is about the session, which may have ended.
+// postUnlessClosed is post for work on a session that may have ended.
 func (t *Tracer) postUnlessClosed(f func()) {
 	t.mu.Lock()
 	if t.closed {
@@ -133,7 +133,7 @@ func (t *Tracer) send(c call) {
 // Own tells whether the caller is on the tracer's thread.
 func (t *Tracer) Own() bool { return unix.Gettid() == t.tid }
 
-// Close ends the tracer's thread; the kernel then detaches from whatever it still
+// Close ends the tracer's thread; the kernel then detaches all threads that it still
 // traces, so detach first. When it returns, nothing is traced any more, unless it is
 // called on that thread itself. It is idempotent and safe for concurrent use.
 func (t *Tracer) Close() {
@@ -244,7 +244,7 @@ func (t *Tracer) step() {
 const fairness = 32
 
 // drain collects every status that is there and reports whether there was any. wait4
-// looks at the youngest tracee first, so among threads that hit without pause it would
+// looks at the youngest tracee first. So among threads that hit without pause it would
 // never come to the oldest: the leader, and the bell.
 func (t *Tracer) drain() (any bool) {
 	for {
