@@ -214,10 +214,10 @@ func (nb *neighbours) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
 // moveOutOfStray takes such a thread to its site.
 func (nb *neighbours) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.Regs) {
 	if th.Stop().Reason == ptrace.Signal {
-		th.DropSignal()
+		th.Go(ptrace.DropSignal())
 	}
 	regs.SetIP(det.site.addr)
-	th.MovedOut()
+	th.Go(ptrace.RunOn())
 }
 
 // codeAt tells whether the program has code at at that can be executed, as far as the maps tell.

@@ -293,9 +293,6 @@ func (nb *neighbours) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, i
 	if regs.SetIP(det.site.addr); nb.d.detours.at[det.Addr] == det {
 		regs.SetIP(det.landing.Entry)
 	}
-	if info != nil {
-		th.UndoFault()
-	}
 	nb.d.session.beside.now()
 	return true
 }

@@ -49,7 +49,6 @@ func (nb *neighbours) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, in
 	case info == nil:
 		return nb.copiedBreakpoint(at, regs)
 	case info.Signo() == unix.SIGSEGV && (info.Addr() == at || nb.d.region.Contains(at)) && nb.copiedJump(at, regs):
-		th.UndoFault()
 		return true
 	}
 	return false

@@ -90,7 +90,7 @@ func (g *guard) unguarded() error {
 	return nil
 }
 
-// VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
+// VforkEnded implements ptrace.Handler: now th can set the actions of its process.
 func (s hooks) VforkEnded(th *ptrace.Thread) {
 	d := domainOf(th)
 	if d != nil {
