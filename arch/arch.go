@@ -99,11 +99,11 @@ type Plan struct {
 	Insn   Insn
 	Method Method
 
-	// MustStep, when not empty, says why the copy may not be followed by a
-	// jump back (not boostable) though it may be run and trapped after.
+	// MustStep, when not empty, says why no jump back may follow the copy (it is not
+	// boostable). The copy may still be run and trapped after.
 	MustStep string
 
-	// Leaves tells that the copy does not go on to what stands behind it. To
+	// Leaves reports whether the copy never goes on to the instruction behind it. To
 	// have the thread back after it, single-step it in hardware; then Resume.
 	Leaves bool
 
@@ -122,9 +122,9 @@ type Plan struct {
 	// Emulated.
 	Emulate func(r Regs, m Memory) error
 
-	// Resume makes r and m what they would be if the copy at copyAt, which the
-	// thread has just executed, had stood at Insn.Addr. The error is that of
-	// the access to m.
+	// Resume corrects r and m after the thread has executed the copy at copyAt: they
+	// become as if the copy had stood at Insn.Addr. The error is that of the access to
+	// m.
 	Resume func(r Regs, m Memory, copyAt Addr) error
 }
 
@@ -187,9 +187,9 @@ type Regs interface {
 	// Set changes a whole register by name.
 	Set(name string, v uint64) bool
 
-	// Arg is the n-th (from 0) integer or pointer argument of the function
-	// that is about to run its first instruction, by the platform's C calling
-	// convention, if it is passed in a register.
+	// Arg returns the n-th (from 0) integer or pointer argument, if the platform's C
+	// calling convention passes it in a register. The thread is about to run the
+	// function's first instruction.
 	Arg(n int) (uint64, bool)
 	SetArg(n int, v uint64) bool
 	// ReturnValue is the integer result register.
@@ -202,9 +202,8 @@ type Regs interface {
 	// ClearTrapFlag ends that.
 	ClearTrapFlag()
 
-	// SetSyscall makes the thread perform system call nr when it next
-	// executes the system-call instruction at insn, and makes sure that no
-	// interrupted call is restarted instead.
+	// SetSyscall makes the thread perform system call nr when it next executes the
+	// system-call instruction at insn. No interrupted call is restarted instead.
 	SetSyscall(nr uint64, args [6]uint64, insn Addr)
 
 	// Clone returns an independent copy; CopyFrom overwrites all registers
@@ -215,9 +214,9 @@ type Regs interface {
 	Same(o Regs) bool
 }
 
-// Arch is what gokprobe needs to know of an architecture: it decodes and plans. Code makes what is
-// planned, and a program.Compiler what programs do; internal/host has all three. Implementations are
-// stateless and safe for concurrent use.
+// Arch is what gokprobe needs to know of an architecture: it decodes and plans. Code
+// generates the planned code, and a program.Compiler that of programs; internal/host
+// has all three. Implementations are stateless and safe for concurrent use.
 type Arch interface {
 	Name() string // as in GOARCH
 
@@ -234,8 +233,8 @@ type Arch interface {
 	// Load performs i if it does nothing but set one general register, or nothing at all; else the error wraps
 	// ErrNoLoad, or is that of reading m, and r is unchanged. r's IP does not move.
 	Load(i Insn, r Regs, m Memory) error
-	// KeepsNumber tells of i that it does not change the register of a system call's number, and that what
-	// follows it is executed next, or may be.
+	// KeepsNumber reports whether i leaves the register of a system call's number
+	// alone, and the next instruction is executed after it, always or sometimes.
 	KeepsNumber(i Insn) bool
 	// SkipCall makes r those behind the system-call instruction at insn, with the result that they have.
 	SkipCall(r Regs, insn Addr)
@@ -257,9 +256,10 @@ type Arch interface {
 	// place for indirect branches to land on (endbr64: 4).
 	EntrySkip(code []byte) int
 	// StackCheck is the number of bytes with which a Go function's code begins that
-	// make sure of enough stack. They are executed again after the stack has grown
-	// or the goroutine was preempted; what follows is executed once a call, with the
-	// stack pointer as it was at the entry. 0 if code begins with something else.
+	// make sure of enough stack. They are executed again after the stack has grown or
+	// the goroutine was preempted. The instruction behind them is executed once a call,
+	// with the stack pointer as it was at the entry. 0 if code begins with something
+	// else.
 	StackCheck(code []byte) int
 
 	// EachBranch calls f for each place of code, which is at start, that may be a direct branch out of a function. All places are
@@ -271,8 +271,9 @@ type Arch interface {
 	// Caller says, at a function's first instruction, where the function returns to
 	// and its canonical frame address: the stack pointer after it has returned.
 	Caller(r Regs, m Memory) (ret, cfa Addr, err error)
-	// Returned says whether a thread that is in front of i, to which calls return, has come
-	// there by a return and not by a jump: the handler of an exception may go on there.
+	// Returned reports whether a thread came to i by a return and not by a jump. It is
+	// in front of i, where calls return, but the handler of an exception may go on
+	// there, too.
 	Returned(r Regs, m Memory, i Insn) bool
 	// Goroutine says whose stack r's stack pointer is on, in a Go program: the address
 	// of the g, and where its stack begins (g.stack.hi). ok is false if it is nobody's.
@@ -281,10 +282,10 @@ type Arch interface {
 	// a g that has ended and waits for another use is one of those. ok is false if it runs.
 	Parked(g Addr, m Memory) (pc, sp, stackBase Addr, ok bool)
 
-	// SetCall makes r those of a thread that is about to run the first instruction of
-	// fn, called with args by the platform's C calling convention from where r was,
-	// and about to return to ret. What the code there has on its stack stays as it is.
-	// The error is that of a write to the stack; r is then unchanged.
+	// SetCall sets r so that the thread calls fn with args, by the platform's C calling
+	// convention: it is about to run fn's first instruction, and will return to ret.
+	// What the code there has on its stack stays as it is. The error is that of a write
+	// to the stack; r is then unchanged.
 	SetCall(r Regs, m Memory, fn, ret Addr, args []uint64) error
 
 	// Plan decides how i is run elsewhere, or returns an error that wraps one
@@ -294,7 +295,8 @@ type Arch interface {
 	NewRegs() Regs
 }
 
-// Code is an Arch that makes code of ours. What it may be beside is Detours, CallBodies, Upcalls, Guards and Masks.
+// Code is an Arch that makes code of ours. An implementation may also have Detours,
+// CallBodies, Upcalls, Guards and Masks.
 type Code interface {
 	Arch
 

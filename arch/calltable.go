@@ -4,10 +4,10 @@ package arch
 // entry notes the call, one at its return address forgets it and counts. Nothing on a stack
 // is changed. The tracer sees the same table.
 //
-// The target does what is plain. Everything else traps, before anything was done, and the
-// tracer does it: an unknown return address, a frame that holds a call already which this
-// one can't be a tail of, a limit that is reached, a table that is full, an arrival at a return address
-// by another way than a return.
+// The target handles the plain calls. Everything else traps, before anything was done,
+// and the tracer does it: an unknown return address, a frame that holds a call already
+// which this one can't be a tail of, a limit that is reached, a table that is full, an
+// arrival at a return address by another way than a return.
 
 // FollowedCall is one call, or several that share a frame by tail calls of one function to
 // itself, directly or not.
@@ -23,7 +23,7 @@ type FollowedCall struct {
 // CallTable is the tracer's view of a table. Its methods are for one goroutine; threads of the
 // target change the table all the time.
 type CallTable interface {
-	// Close has all entries trap, until Open.
+	// Close makes all entries trap, until Open.
 	Close()
 	Open()
 	// Line is a line of the table, 1 to MaxLines.
@@ -32,9 +32,9 @@ type CallTable interface {
 	// trap. Forget is the opposite, for all return addresses.
 	Know(ret Addr, line uint16)
 	Forget(line uint16)
-	// Hold says that n more calls (or, negative, fewer) that return to ret are followed by the
-	// tracer alone: while there are any, entries with that return address trap, and so do
-	// returns to there of calls that are not in the table.
+	// Hold adds n, which may be negative, to the number of calls that return to ret and
+	// that only the tracer follows. While that is not 0, entries with that return
+	// address trap. Returns to ret trap as well, unless their call is in the table.
 	Hold(ret Addr, n int)
 	// Put follows a call. It is false if there is no room.
 	Put(FollowedCall) bool
@@ -88,7 +88,7 @@ type ReturnWork struct {
 	Then Body
 }
 
-// What lies at the stack pointer of ReturnWork.Then: the word ThenWords[0], and so on.
+// The words at the stack pointer of ReturnWork.Then: first ThenWords[0], and so on.
 const (
 	ThenBelow = 144
 	ThenRoom  = 256

@@ -1,6 +1,6 @@
 package arch
 
-// Convention is what callers and functions have agreed on, as far as integers are concerned. Registers are
+// Convention is a calling convention, as far as integers are concerned. Registers are
 // named as Regs has them.
 type Convention struct {
 	Args    []string // of the first arguments; further ones lie on the stack, behind the return address

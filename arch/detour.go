@@ -70,8 +70,8 @@ func (p Pattern) Allows(target Addr) bool {
 }
 
 // Body is what a detour does before the displaced instructions. It is entered with the
-// thread's registers, flags and stack as they are at the site and falls through at its
-// end with all of them as they were, except for what it changes on purpose.
+// thread's registers, flags and stack as they are at the site. At its end it falls
+// through with all of them unchanged, except for deliberate changes.
 type Body interface {
 	// Assemble generates the code at at. Its length does not depend on at. The error
 	// wraps ErrReach if something is out of reach.
@@ -212,9 +212,9 @@ func (d *Detour) Locate(ip Addr) (place Place, orig Addr) {
 	return Outside, 0
 }
 
-// Original says where in the original code a thread would be that is at ip, at or in a copy
-// or at the jump back, and how many bytes its stack pointer would be higher there. ok is
-// false if it is elsewhere.
+// Original translates ip, which is at or in a copy or at the jump back, to the original
+// code, and returns how many bytes higher the stack pointer would be there. ok is false
+// for any other ip.
 func (d *Detour) Original(ip Addr) (orig Addr, pop int, ok bool) {
 	place, orig := d.Locate(ip)
 	if place != InCopy {
@@ -254,20 +254,22 @@ type Detours interface {
 	JumpLen() int
 	// Jump is the jump at from to to. It returns ErrReach if that is too far.
 	Jump(from, to Addr) ([]byte, error)
-	// TrapsBehind are the bytes that raise a breakpoint's exception when they follow the first byte of i, in place of the rest of i,
-	// whatever follows them, with no other effect; the exception is told one byte behind that of a breakpoint at i. ok is false if there are none, or i has one byte.
+	// TrapsBehind returns the bytes that can stand behind the first byte of i and raise
+	// a breakpoint's exception, with no other effect, before any byte behind them
+	// matters. The exception is told one byte behind that of a breakpoint at i. ok is
+	// false if there are none, or i has one byte.
 	TrapsBehind(i Insn) (set ByteSet, ok bool)
-	// TrapBytes are the bytes that raise an exception when a thread executes an instruction
-	// that begins with them, whatever follows: the breakpoint alone if breakpointOnly, else
-	// that and those that are no instruction.
+	// TrapBytes returns the bytes that raise an exception when a thread executes an
+	// instruction that begins with them, no matter which bytes follow. They are the
+	// breakpoint, and, unless breakpointOnly, the bytes that begin no instruction.
 	TrapBytes(breakpointOnly bool) ByteSet
 
 	// Displaceable returns nil if i may run as a copy in a detour, with nobody watching; else
 	// an error that says why not.
 	Displaceable(i Insn) error
-	// Dead finds what is dead in front of the first of insns, which follow each other. It
-	// looks no further than the last of them, and assumes that whatever they do not say is
-	// needed.
+	// Dead finds the registers and flags that are dead in front of the first of insns,
+	// which follow each other. It looks no further than the last of them, and assumes
+	// that whatever they do not say is needed.
 	Dead(insns []Insn) Dead
 	// DetourLen is the length in bytes of what AssembleDetour generates anywhere.
 	DetourLen(insns []Insn, b Body) (int, error)
@@ -275,10 +277,10 @@ type Detours interface {
 	// error wraps ErrReach if an operand, a target or the way back is out of reach.
 	AssembleDetour(at Addr, insns []Insn, b Body) (*Detour, error)
 
-	// CountBody adds one to one of n counters (64 bit, 64 bytes apart, n a power of two)
-	// that begin at cells, atomically; threads use different ones where possible. The
-	// flags and registers in dead are not put back. redZone tells that the code may keep data in
-	// the 128 bytes below its stack pointer.
+	// CountBody adds one to one of n counters (64 bit, 64 bytes apart, n a power of
+	// two) that begin at cells, atomically; threads use different ones where possible.
+	// The flags and registers in dead are not put back. redZone is set if the code may
+	// keep data in the 128 bytes below its stack pointer.
 	CountBody(cells Addr, n int, dead Dead, redZone bool) Body
 	// TrapBody calls the tracer by a breakpoint.
 	TrapBody() Body

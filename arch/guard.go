@@ -23,9 +23,9 @@ type GuardPlace struct {
 	Data Addr
 }
 
-// The guard's data: the actions that the program itself has for signals, as
-// rt_sigaction(2) takes them, by number of the signal; then the default action, with a mask of
-// all signals, which whoever installs the guard has to put there; then one for his use.
+// The guard's data: the target's own actions for signals, as rt_sigaction(2) takes
+// them, by number of the signal. Behind them are the default action, with a mask of all
+// signals, and one for free use; the installer of the guard writes both.
 const (
 	ActionLen    = 32
 	guardSignals = 16
@@ -59,12 +59,14 @@ type Guard struct {
 	Restorer Addr // for sa_restorer
 }
 
-// Guards is what guards need of an architecture.
+// Guards is the part of an architecture that guards need.
 type Guards interface {
-	// AssembleGuard generates a guard at at. Its length does not depend on addresses. It uses no
-	// stack, so where a thread is inside of it the stack pointer tells where the signal's frame is, but at its last instruction.
+	// AssembleGuard generates a guard at at. Its length does not depend on addresses.
+	// It uses no stack. So inside of it, except at its last instruction, the stack
+	// pointer tells where the signal's frame is.
 	AssembleGuard(at Addr, p GuardPlace) Guard
-	// Context is what a guard needs to have a thread go on with r and the given signals blocked.
+	// Context returns the data with which a guard makes a thread go on with r and the
+	// given signals blocked.
 	Context(r Regs, mask uint64) []byte
 	// Alone generates code at at that does what the planned instruction does and goes on
 	// behind it, for a thread that nobody watches. What the processor or the kernel
@@ -73,18 +75,22 @@ type Guards interface {
 	Alone(at Addr, p Plan) ([]byte, error)
 }
 
-// Frames is an architecture on which a thread can get back all its registers from memory, by a return from a signal's
-// handler that never ran.
+// Frames is an architecture on which a thread can load all its registers from memory,
+// by returning from a signal's handler that never ran.
 type Frames interface {
 	// SyscallReturn is a system-call instruction and a return from a function behind it.
 	SyscallReturn() []byte
-	// SigreturnLoads are what stands in front of the system-call instruction of those who return from handlers.
+	// SigreturnLoads returns the instructions that stand in front of the system call by
+	// which handlers return.
 	SigreturnLoads() [][]byte
-	// SignalFrame is what is to lie at sp, and below end, for a thread whose stack pointer is sp and that returns:
-	// it comes to restorer, which makes the call that returns from a handler, and goes on with r, the given
-	// signals blocked, and the extended state that PTRACE_GETREGSET has told. The frame is nil if that is not known.
+	// SignalFrame returns the bytes of a signal's frame, to lie at sp and below end. A
+	// thread whose stack pointer is sp, and that executes a return, comes to restorer,
+	// which makes the call that returns from a handler. Then it goes on with r, the
+	// given signals blocked, and the extended state, as PTRACE_GETREGSET reads it. The
+	// frame is nil if that is not known.
 	SignalFrame(end, restorer Addr, r Regs, mask uint64, xstate []byte) (frame []byte, sp Addr)
-	// InHandler tells whether stack, which is aligned to 8 bytes, has the frame of a handler of sig that returns to restorer, to code that does not block
+	// InHandler reports whether stack, which is aligned to 8 bytes, has the frame of a
+	// handler of sig. The handler returns by restorer, and to code that does not block
 	// sig.
 	InHandler(stack []byte, sig int, restorer Addr) bool
 }

@@ -3,12 +3,13 @@ package arch
 // Paths is what an architecture knows of ways through code beyond an instruction's Flow. It looks at instructions as they
 // follow each other by address.
 type Paths interface {
-	// JumpTable tells from which table the last of insns, a FlowIndirectJump, takes its target. ok is false
-	// if that is none of the forms that compilers use.
+	// JumpTable finds the table from which the last of insns, a FlowIndirectJump, takes
+	// its target. ok is false if that is none of the forms that compilers use.
 	JumpTable(insns []Insn) (t JumpTable, ok bool)
 	// Ends tells that the thread does not come back from the last of insns, a FlowSyscall: it exits, or goes on elsewhere.
 	Ends(insns []Insn) bool
-	// Taken tells that the address which insns[0] computes is jumped to or called by what follows it, and not read from.
+	// Taken reports whether the instructions behind insns[0] jump to or call the
+	// address that it computes, and do not read from it.
 	Taken(insns []Insn) bool
 	// PopsReturn tells that i takes the word at the top of the stack. A call that leads there does not come back by itself.
 	PopsReturn(i Insn) bool

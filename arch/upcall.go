@@ -33,20 +33,20 @@ const (
 type Mailbox interface {
 	// Take takes a posted mailbox. It is false if the thread was faster.
 	Take() bool
-	// State is what it is in now.
+	// State returns the mailbox's present state.
 	State() BoxState
 	// Regs are the thread's registers in the mailbox itself, as at a breakpoint at the site: IP is the
 	// site plus BreakpointAdvance. They are valid from Take to Answer, Call or Free.
 	Regs() Regs
 	// Thread is the identity of the thread: its thread pointer.
 	Thread() Addr
-	// Noted is the word of the stack at at, as it was at the site, if the body that has posted the
-	// mailbox was asked to note it (UpcallWork.Notes) and could. It says nothing of a mailbox
-	// that another body has posted.
+	// Noted returns the word of the stack at at, as it was at the site, if the body
+	// that posted the mailbox was asked to note it (UpcallWork.Notes) and could. It
+	// says nothing of a mailbox that another body has posted.
 	Noted(at Addr) (word uint64, ok bool)
-	// Decline has the thread trap, as if the tracer did not look.
+	// Decline makes the thread trap, as if the tracer did not look.
 	Decline()
-	// Answer has the thread go on with Regs at the first copy, whatever their IP is. If
+	// Answer lets the thread go on with Regs at the first copy; their IP is ignored. If
 	// more has changed than the thread can load, it comes to StopWaiting first.
 	Answer()
 	// Call has the thread stop at StopWaiting, to go on with Regs at their IP.
@@ -80,17 +80,18 @@ const (
 // UpcallBody is a Body that makes upcalls.
 type UpcallBody interface {
 	Body
-	// Unwind takes a stopped thread out of the body assembled at at, wherever it is, and
-	// frees its mailbox, if it has one. r becomes what it would be in the original code, as far as
-	// UpcallEnd says; IP is the site when undone; when done it is 0 for the first copy,
-	// else where the handlers sent it. box is the mailbox if it is still taken; r is then unchanged.
-	// The error is that of reading the stack; r is then unchanged, too.
+	// Unwind takes a stopped thread out of the body assembled at at, from any place in
+	// it, and frees its mailbox, if it has one. r becomes that of the original code, as
+	// far as UpcallEnd says. When undone, IP is the site; when done, it is 0 for the
+	// first copy, or the place where the handlers sent the thread. If the mailbox is
+	// still taken, box is it, and r is unchanged. The error is that of reading the
+	// stack; r is then unchanged, too.
 	Unwind(at Addr, r Regs, m Memory) (end UpcallEnd, box Mailbox, err error)
 	// Box is the mailbox of a thread that stands at one of the body's StopWaiting.
 	Box(r Regs) Mailbox
 }
 
-// Upcalls is what upcalls need of an architecture.
+// Upcalls is the part of an architecture that upcalls need.
 type Upcalls interface {
 	// UpcallSize is the size in bytes of the memory shared for n mailboxes, which must be
 	// aligned to pages.

@@ -5,9 +5,11 @@ import (
 	"io"
 )
 
-// Benchstat prints the rounds as go test -bench would, for benchstat and its kin (golang.org/design/14313-benchmark-format): a line for each
-// row and round, with what it is compared with and the ratio of the two. Machines differ, so between them only ratios can be compared. What
-// benchstat is not to tell files apart by, such as the load, is a comment.
+// Benchstat prints the rounds as go test -bench would, for benchstat and its kin
+// (golang.org/design/14313-benchmark-format): a line for each row and round, with its
+// floor and the ratio of the two. Machines differ, so between them only ratios can be
+// compared. What benchstat is not to tell files apart by, such as the load, is a
+// comment.
 func (r *Report) Benchstat(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "# %s\ngoos: linux\ngoarch: amd64\npkg: github.com/gokprobe/gokprobe/bench\ncpu: %s\n",
 		r.Machine, r.Machine.CPU); err != nil {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that benches is started again in two roles: as the target, and as the measurer,
-// which traces a target of its own, so that every measurement has a fresh tracer that sees
-// only the processors that it is given.
+// A program that benches starts itself again in two roles: as a target, and as a
+// measurer, which traces a target of its own. So every measurement has a fresh tracer
+// that sees only the processors that it is given.
 const (
 	roleEnv      = "GOKPROBE_BENCH"
 	roleTarget   = "target"
@@ -45,7 +45,7 @@ func Child() (status int, isChild bool) {
 	return 0, true
 }
 
-// job is what a measurer is told, outcome what it answers.
+// job is a request to a measurer, outcome its answer.
 type (
 	job struct {
 		Measure measure
@@ -59,7 +59,8 @@ type (
 	}
 )
 
-// unavailable is an error that is no failure: what was to be measured does not exist here.
+// unavailable is an error that is no failure: this machine lacks the thing to be
+// measured.
 type unavailable struct{ reason string }
 
 func (u *unavailable) Error() string { return u.reason }
@@ -83,7 +84,7 @@ func runMeasurer(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(o)
 }
 
-// do has a measurer do the job. The measurer and its target are killed when ctx ends.
+// do runs the job in a measurer. The measurer and its target are killed when ctx ends.
 func (j job) do(ctx context.Context) (ns float64, err error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -120,7 +121,7 @@ func (j job) do(ctx context.Context) (ns float64, err error) {
 	return o.NS, nil
 }
 
-// processors are those that the measurer may use, nil for all.
+// processors lists the processors that the measurer may use, nil for all.
 func (j job) processors() []int {
 	if j.Measure.Load == oneProcessor {
 		return j.CPUs[:1]

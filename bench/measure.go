@@ -84,8 +84,8 @@ func (j job) target() (*target, error) {
 	return t, nil
 }
 
-// calls has the target call the function, some times to warm up and then for the record,
-// and returns the nanoseconds of a call, and how many there were in all. After each portion
+// calls makes the target call the function, first to warm up and then for the record.
+// It returns the nanoseconds of a call, and the number of all calls. After each portion
 // settle, unless it is nil, is told how many there were until then.
 func (j job) calls(t *target, settle func(n uint64) error) (ns float64, n uint64, err error) {
 	m := j.Measure
@@ -105,7 +105,7 @@ func (j job) calls(t *target, settle func(n uint64) error) (ns float64, n uint64
 	if ns, err = call(portion/10 + 1); err != nil {
 		return 0, 0, err
 	}
-	// Where a hit takes many times what it should, the measurement does not.
+	// If a hit takes many times longer than it should, the measurement does not.
 	portion = max(min(portion, int(float64(enough)/ns)), 1)
 	for range 1 + m.Warm {
 		if _, err := call(portion); err != nil {
@@ -119,8 +119,8 @@ func (j job) calls(t *target, settle func(n uint64) error) (ns float64, n uint64
 // enough is how long a portion has to take at most, to say something.
 const enough = 200 * time.Millisecond
 
-// portions is in how many parts the calls of a measurement are made. The median of the parts
-// does not know of what disturbs a few.
+// portions is in how many parts the calls of a measurement are made. Disturbances of a
+// few parts do not change their median.
 const portions = 9
 
 func (m measure) portion() int { return m.Calls/portions + 1 }

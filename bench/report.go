@@ -30,7 +30,7 @@ type Result struct {
 	Each *Figures `json:"each,omitempty"` // nil if Note says why it could not be measured
 	Note string   `json:"note,omitempty"`
 
-	// What it is compared with, measured in the same rounds.
+	// The floor, measured in the same rounds.
 	Floor     string   `json:"floor"`
 	FloorEach *Figures `json:"floor_each,omitempty"`
 	FloorNote string   `json:"floor_note,omitempty"`

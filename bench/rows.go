@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// row is one line of the table: what is measured, what it is compared with in the same
-// rounds, and what the ratio is to be.
+// row is one line of the table: a measurement, the floor that it is compared with in
+// the same rounds, and the goal of their ratio.
 type row struct {
 	name    string
 	what    string
@@ -198,7 +198,7 @@ func Rows() []RowInfo {
 	return infos
 }
 
-// ErrUnknownRow means that no row has the name.
+// ErrUnknownRow: there is no row of that name.
 var ErrUnknownRow = errors.New("unknown row")
 
 // choose finds the rows that names mean, in the table's order: a row's name, or the letter

@@ -8,12 +8,14 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// Rules by which calls might fail, and next to none ever does: what is measured is a call that passes.
+// Rules by which calls might fail. Hardly any call ever does, so the cost is that of a
+// call that passes.
 
 // hardly is the share of the calls that fail: less than one call of a hundred years.
 const hardly = 1e-18
 
-// placeRule has the tracer decide each call: the target can't count for each thread.
+// placeRule sets a rule that counts for each thread. The target can't do that, so the
+// tracer decides each call.
 func placeRule(s *kprobes.Session, symbol string) (placed, error) {
 	attr := fault.Always()
 	attr.Probability, attr.PerThread = hardly, true

@@ -1,10 +1,12 @@
-// Package bench measures what a probe's hit costs on this machine: the rows of the table in
-// the kernel's document, those of optimized probes, and the kernel's own uprobes, each
-// against a floor that is measured in the same rounds. Machines differ and are noisy, so
-// what counts are the ratios.
+// Package bench measures the cost of a probe's hit on this machine. It has the rows of
+// the table in the kernel's document, rows of optimized probes, and the kernel's own
+// uprobes. Each has a floor that is measured in the same rounds. Machines differ and
+// are noisy, so only the ratios count.
 //
 // The target and the tracer are this program, started again (Child), so nothing but its
 // executable is needed.
+//
+// Not part of the public promise: any version may change it.
 package bench
 
 import (
@@ -32,9 +34,10 @@ type state struct {
 	note, floorNote string
 }
 
-// Run measures. The error matches ErrUnknownRow before anything is measured. If ctx ends, all
-// processes are ended, and the report has what was measured until then, with ctx's error; it
-// is nil if that is nothing. What can't be measured here is no error: the row's Note says why.
+// Run measures. The error matches ErrUnknownRow before anything is measured. If ctx
+// ends, Run ends all processes and returns ctx's error with a report of the figures
+// until then, nil without any. A row that can't be measured here is no error: its Note
+// says why.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	rows, err := choose(c.Rows)
 	if err != nil {
@@ -90,7 +93,7 @@ type runner struct {
 func (r *runner) round(states []*state) error {
 	for _, s := range states {
 		if err := r.measure(s.floor, &s.floors, &s.floorNote); err != nil {
-			return fmt.Errorf("row %s, what it is compared with: %w", s.name, err)
+			return fmt.Errorf("the floor of row %s: %w", s.name, err)
 		}
 		if err := r.measure(s.row.measure, &s.each, &s.note); err != nil {
 			return fmt.Errorf("row %s: %w", s.name, err)

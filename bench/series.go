@@ -13,8 +13,8 @@ func (s series) sorted() series { return slices.Sorted(slices.Values(s)) }
 // median is the middle one, of an even number the larger of the two; s is not empty.
 func (s series) median() float64 { return s.sorted()[len(s)/2] }
 
-// ratio is the median of the rounds' own ratios to another series: what disturbs a round
-// disturbs both. Either may have ended earlier.
+// ratio is the median of the rounds' own ratios to another series: a disturbance of a
+// round disturbs both. Either may have ended earlier.
 func (s series) ratio(to series) float64 {
 	var r series
 	for i := range min(len(s), len(to)) {

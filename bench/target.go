@@ -177,8 +177,8 @@ func (t *targetSide) alone(loop string, n int, fn uintptr) (string, error) {
 	return perCall(time.Since(start), n), nil
 }
 
-// crowd calls fn n times on each of so many threads at once. What it says is the threads' own
-// time, which does not depend on how many processors there are and what else uses them.
+// crowd calls fn n times on each of so many threads at once. It tells the threads' own
+// time, which does not depend on the number of processors and their load.
 func (t *targetSide) crowd(n, threads int, fn uintptr) (string, error) {
 	at, err := t.entry("hot")
 	if err != nil {

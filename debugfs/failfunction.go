@@ -223,8 +223,8 @@ func (p *failPoint) register(steps []fault.Step) error {
 	return nil
 }
 
-// apply has all points do what the attributes ask for. Where no call can fail their probes are disabled, and cost
-// nothing.
+// apply makes all points follow the attributes. Where no call can fail their probes are
+// disabled, and cost nothing.
 func (ff *failFunction) apply() error {
 	ff.mu.Lock()
 	attr, done := ff.decider.Attr(), ff.decider.Done(time.Now())

@@ -13,7 +13,8 @@ import (
 
 // What happens at a call of an injected function, on the tracer's thread.
 
-// hit decides a call, the counters of which the target has asked if decided is set, and has it return if it is to fail.
+// hit decides a call, and makes it return if it is to fail. If decided is set, the
+// target has already asked the counters.
 func (p *failPoint) hit(kp *kprobes.Kprobe, regs *kprobes.Regs, decided bool) int {
 	d, before, done := p.ff.decide(regs, decided)
 	if !d.Fail {

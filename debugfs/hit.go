@@ -27,7 +27,8 @@ type hit struct {
 	stack  func() []uint64 // nil: not known any more
 }
 
-// onHit has kp do what its event's hits have to: in the target, if nothing of it needs a tracer.
+// onHit sets kp to do its event's work at hits: in the target, if nothing of it needs a
+// tracer.
 func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
 	ev, where := p.event, place{tree: p.event.tree}
 	if p.handled(l) {
@@ -49,8 +50,8 @@ func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
 	return err
 }
 
-// onReturn has rp do what its event's returns have to: in the target, if nothing of it needs a tracer. What the
-// arguments need of the function's entry is saved there.
+// onReturn sets rp to do its event's work at returns: in the target, if nothing of it
+// needs a tracer. What the arguments need of the function's entry is saved there.
 func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) error {
 	ev, where, back := p.event, place{tree: p.event.tree}, place{tree: p.event.tree}
 	// values puts the function in front of what l has fetched: the return address and the arguments.

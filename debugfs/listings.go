@@ -32,7 +32,8 @@ func (t *Tree) uprobeProfile() string {
 	return b.String()
 }
 
-// tellLosses has the trace and histograms know of the records for which the target had no room.
+// tellLosses adds the records for which the target had no room to the trace and to
+// histograms.
 func (t *Tree) tellLosses() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

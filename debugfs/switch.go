@@ -59,7 +59,7 @@ func (ev *event) letGo() error {
 	return errors.Join(err, ev.turnOff())
 }
 
-// refilter has the target filter hits if triggers do not want to see all.
+// refilter makes the target filter hits if triggers do not want to see all.
 func (ev *event) refilter() error {
 	if ev.filter.Load() == nil {
 		return nil

@@ -28,7 +28,8 @@ type Action interface {
 // binding is where an action is done.
 type binding struct {
 	*place
-	// hide has an operand fetched with the call's values, and tells which of them it is.
+	// hide adds an operand to the call's fetched values, and returns its number among
+	// them.
 	hide func(Operand) int
 }
 
@@ -189,7 +190,7 @@ func (a Corrupt) bind(b binding) (effect, error) {
 	}}, nil
 }
 
-// Delay has the thread go on later. All others run meanwhile.
+// Delay makes the thread go on later. All others run meanwhile.
 type Delay struct {
 	D      time.Duration
 	Jitter time.Duration // up to so much longer, by chance that follows from the rule's seed

@@ -111,9 +111,11 @@ func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
 	return "", c.SP() + arch.Addr(word*(n-len(abi.Args))), nil
 }
 
-// Return has the call return value: at its entry without its body, at its return in place of what it returned. Where
-// the function's type is known value is a number of that type, and other results of a Go function are zero.
-// Errors are kprobes.Regs.ReturnNow's, or say that the function returns no such number; then nothing has changed.
+// Return makes the call return value: at its entry without running its body, at its
+// return in place of its own result. Where the function's type is known value is a
+// number of that type, and other results of a Go function are zero. Errors are
+// kprobes.Regs.ReturnNow's, or say that the function returns no such number; then
+// nothing has changed.
 func (c *Call) Return(value uint64) error {
 	if c.place.isCall() {
 		if c.ended && int64(value) == -1 && int64(c.ReturnValue()) < 0 {

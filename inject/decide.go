@@ -56,7 +56,7 @@ func (f *Fault) decideInTarget() error {
 	return nil
 }
 
-// decideBy has those calls come to the tracer that meet c.
+// decideBy sends the calls that meet c to the tracer.
 func (p *place) decideBy(c program.Cond) (err error) {
 	switch {
 	case c.Always():

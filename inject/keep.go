@@ -13,16 +13,17 @@ import (
 // The memory is the target's for ever: the program may keep an error long after we have gone.
 // So equal bytes are stored once, and there is a limit.
 //
-// Go's garbage collector knows nothing of this memory, which is right: a pointer to memory
-// that is in none of the heap's arenas is no concern of its (runtime.findObject finds no span
-// for it: marking, write barriers, checkptr, the race detector and stack copying all leave
-// such pointers alone, as they do those to C's memory and to the program's read-only data).
-// The heap never grows to where we are: arenas are reserved by mmap without MAP_FIXED. The
-// reverse holds as long as nothing here points into the heap, since nobody would mark that.
-// So whatever a value of ours refers to, such as the text of an argument, is copied here.
-// (A program that changes an error which it was given, as os.RemoveAll prefixes the path of a
-// *fs.PathError, stores a pointer that the collector does not see; what has been changed so is
-// not given to anybody else.)
+// Go's garbage collector knows nothing of this memory, which is right: a pointer to
+// memory that is in none of the heap's arenas is no concern of its (runtime.findObject
+// finds no span for it: marking, write barriers, checkptr, the race detector and stack
+// copying all leave such pointers alone, as they do those to C's memory and to the
+// program's read-only data). The heap never grows to where we are: arenas are reserved
+// by mmap without MAP_FIXED. The reverse holds as long as nothing here points into the
+// heap, since nobody would mark that. So whatever a value of ours refers to, such as
+// the text of an argument, is copied here. (A program that changes an error which it
+// was given, as os.RemoveAll prefixes the path of a *fs.PathError, stores a pointer
+// that the collector does not see. A value that was changed so is not given to anybody
+// else.)
 type keeper struct {
 	first  arch.Addr            // of the first chunk, which begins with mark
 	mark   [16]byte             // random

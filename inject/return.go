@@ -15,7 +15,8 @@ import (
 type Return struct {
 	Value int64
 	Errno unix.Errno // that the thread's errno is set to; 0 leaves it
-	// Fails has it return, in place of Value, what functions of its type return when they set errno: -1, or NULL for a pointer.
+	// Fails makes it return, in place of Value, the usual result of its type with
+	// errno: -1, or NULL for a pointer.
 	Fails bool
 }
 

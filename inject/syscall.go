@@ -135,7 +135,7 @@ func (r Results) callResult() (uint64, error) {
 	return callResult(value, r.Errno, r.Value == "")
 }
 
-// endCall has a system call return result.
+// endCall makes a system call return result.
 func (c *Call) endCall(result uint64) error {
 	c.SetReturnValue(result)
 	c.ended = true

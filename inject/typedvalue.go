@@ -207,8 +207,8 @@ func (c *typing) integer(x expression, t symbols.Type) (maker, error) {
 	return constant(words(v)[:t.Size()]), nil
 }
 
-// wholeNumber reads a number of so many bits. Hexadecimal ones may use all of them, whatever
-// the sign; so may -1 for unsigned ones, as in C.
+// wholeNumber reads a number of so many bits. Hexadecimal ones may use all of them, for
+// signed types, too. For unsigned ones, -1 sets all of them, as in C.
 func wholeNumber(text string, bits int, signed bool) (uint64, error) {
 	if u, err := strconv.ParseUint(text, 0, 64); err == nil {
 		prefixed := len(text) > 1 && text[0] == '0'

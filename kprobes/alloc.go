@@ -9,10 +9,10 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Alloc gives the target size bytes of memory, zero, readable and writable, in whole pages.
-// It is the target's like all that is written there: it stays until Free, whatever becomes
-// of the session. The error matches ptrace.ErrSeccomp if the target can't be made to call
-// mmap(2), unix.ENOMEM if it has no more memory.
+// Alloc gives the target size bytes of memory, zero, readable and writable, in whole
+// pages. It belongs to the target, as does its content: it stays until Free, even after
+// the session's end. The error matches ptrace.ErrSeccomp if the target can't be made to
+// call mmap(2), unix.ENOMEM if it has no more memory.
 func (s *Session) Alloc(size uint64) (arch.Addr, error) {
 	var at arch.Addr
 	err := s.do(func() (err error) {

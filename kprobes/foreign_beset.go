@@ -28,10 +28,13 @@ import (
 //	                        held for reading. So it comes before, and is seen, or afterwards, as above.
 //	while we take it back   the same. Its owner's breakpoint stays, and its place is the program's code else.
 //
-// Nobody can keep a uprobe from coming. But they do not come alone: who has one in a file comes back to it. So where a breakpoint of others was seen
-// anywhere in a mapped file, none of its sites has a jump from then on, for as long as the session lasts. Every file is looked at before it gets jumps, and
-// now and then while it has some. What is left is the first that comes, right onto a jump, until it is noticed. The jumps that threads' signal masks need
-// (guard_masksites.go) are not probes: they lie in front of system calls in the middle of functions, and stay until somebody comes to one of them.
+// Nobody can keep a uprobe from coming. But they do not come alone: who has one in a
+// file comes back to it. So once a breakpoint of others was seen anywhere in a mapped
+// file, none of its sites has a jump until the session ends. Every file is looked at
+// before it gets jumps, and now and then while it has some. One case is left: the first
+// that comes stands right on a jump, until we notice. The jumps that threads' signal
+// masks need (guard_masksites.go) are not probes: they lie in front of system calls in
+// the middle of functions, and stay until somebody comes to one of them.
 
 // besetInterval is how often files with jumps are looked at, unless that takes more than besideShare of the time.
 const besetInterval = 50 * time.Millisecond
@@ -127,8 +130,9 @@ func (nb *neighbours) foreignIn(m *procfs.Mapping) bool {
 // mostCopies is how many bytes of code are compared with a file. Who has written into more is taken for others, too.
 const mostCopies = 64 << 20
 
-// holds tells whether there is a breakpoint in code where the file has none. What was written over as a whole, by the program or
-// its linker, is other code: there a breakpoint may be a part of it.
+// holds tells whether there is a breakpoint in code where the file has none. Code that
+// the target or its linker wrote over as a whole is other code: there a breakpoint may
+// be a part of it.
 func holds(code, file []byte, trap byte) bool {
 	for i := 0; i < len(code); {
 		n := bytes.IndexByte(code[i:], trap)
@@ -155,7 +159,7 @@ func (nb *neighbours) lookForOthers() {
 	nb.d.neighbours.lookFrom = began.Add(max(besetInterval, besideShare*time.Since(began)))
 }
 
-// besetBy has the files that sites lie in have no jumps any more, since others were seen there.
+// besetBy bans jumps in the files that sites lie in, since others were seen there.
 func (nb *neighbours) besetBy(sites []*site) {
 	for _, st := range sites {
 		nb.besiegeAt(st.addr)
@@ -208,10 +212,10 @@ func (nb *neighbours) strayAt(th *ptrace.Thread, regs arch.Regs) *detour {
 // moveOutOfStray takes such a thread to its site.
 func (nb *neighbours) moveOutOfStray(th *ptrace.Thread, det *detour, regs arch.Regs) {
 	if th.Stop().Reason == ptrace.Signal {
-		th.DropSignal()
+		th.Go(ptrace.DropSignal())
 	}
 	regs.SetIP(det.site.addr)
-	th.MovedOut()
+	th.Go(ptrace.RunOn())
 }
 
 // codeAt tells whether the program has code at at that can be executed, as far as the maps tell.

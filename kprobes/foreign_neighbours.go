@@ -15,8 +15,8 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Others who write into the code that we have patched: kernel uprobes, debuggers, the program itself. What they do to it is told in
-// patch/standing.go; here is what is done about it.
+// Others who write into the code that we have patched: kernel uprobes, debuggers, the
+// program itself. patch/standing.go says what they do to it; here is our answer.
 //
 // Nobody tells us when they come or go. So every patch is looked at now and then, and before and after each change:
 //
@@ -31,10 +31,13 @@ import (
 // come again. Where a uprobe stands already when a site is armed, its breakpoint serves for both: it is not written, and not taken away (patch.Shared).
 // A uprobe has all hits of a breakpoint that it shares with us. That is told, once; a uprobe that came later to a breakpoint of ours can't be seen, until it goes.
 //
-// What other threads may see meanwhile. While a uprobe stands at a site, they execute the site's instruction by the kernel, and go on at the
-// next head in the jump, which traps or is the program's. If the uprobe goes before we have noticed it, the file's byte stands in front of the tail
-// of our jump. Instructions that begin with a prefix then trap at the tail's first byte, since package optimize has that be a breakpoint;
-// instructions of one byte are whole. They are on the list d.torn, by where they trap. See optimize/doc.go for the rest.
+// What other threads may see meanwhile. While a uprobe stands at a site, the kernel
+// executes the site's instruction for them. They go on at the next head in the jump,
+// which traps or is the target's. If the uprobe goes before we have noticed it, the
+// file's byte stands in front of the tail of our jump. Instructions that begin with a
+// prefix then trap at the tail's first byte, where package optimize put a breakpoint;
+// instructions of one byte are whole. They are on the list d.torn, by where they trap.
+// See optimize/doc.go for the rest.
 
 // neighbours is what a domain knows of others who write into its code.
 type neighbours struct {
@@ -44,17 +47,18 @@ type neighbours struct {
 	ousted   map[*site]bool            // wanted, but other code stands there
 	beset    map[string]bool           // files in which others have breakpoints, or have had
 	lookFrom time.Time                 // when files are to be looked at again
-	torn     map[arch.Addr]arch.Addr   // where what is left of a jump traps, and the head that the thread came to
+	torn     map[arch.Addr]arch.Addr   // where the rest of a jump traps, and the head that the thread came to
 	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
 	mended   map[arch.Addr]bool        // copies of jumps, made by the program, that were put right
-	foreign  map[arch.Addr]string      // breakpoints of the program's own, and what follows them
+	foreign  map[arch.Addr]string      // the target's own breakpoints, and the bytes behind them
 }
 
 // besideRefusal is why a site has a breakpoint.
 const besideRefusal = "a uprobe or another debugger's breakpoint was seen in the jump's place"
 
-// undisturbed replaces in b, which was read from at, the breakpoints and calls that others have put over the program's code by what
-// the file has there. Only what differs from the file, and is known for what it is, is replaced.
+// undisturbed removes from b, which was read from at, the breakpoints and calls that
+// others have put over the target's code: it replaces them by the file's bytes. Other
+// differences from the file stay.
 func (nb *neighbours) undisturbed(at arch.Addr, b []byte) {
 	trap := host.Arch.Breakpoint()
 	if len(trap) != 1 || len(nb.d.neighbours.calls) == 0 && bytes.IndexByte(b, trap[0]) < 0 {
@@ -177,7 +181,8 @@ func (nb *neighbours) freeOf(sites []*site) {
 	}
 }
 
-// again arms a site whose breakpoint was lost, or has it wait while other code stands there.
+// again arms a site whose breakpoint was lost, or makes it wait while other code stands
+// there.
 func (nb *neighbours) again(st *site) {
 	nb.d.session.beside.disturbances.Add(1)
 	err := nb.d.text.Disarm(st.patch())
@@ -190,7 +195,7 @@ func (nb *neighbours) again(st *site) {
 	}
 }
 
-// oust has a site wait until the program's code is back.
+// oust makes a site wait until the target's code is back.
 func (nb *neighbours) oust(st *site, why error) {
 	if nb.d.neighbours.ousted == nil {
 		nb.d.neighbours.ousted = map[*site]bool{}
@@ -219,7 +224,8 @@ func (nb *neighbours) returnOusted() {
 	}
 }
 
-// tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when what they left is no longer run: half a jump leads anywhere.
+// tellDisturbed warns, once, that somebody has changed a patch, st's. It is told when
+// threads no longer run the code that they left: half a jump leads anywhere.
 func (nb *neighbours) tellDisturbed(st *site) {
 	if s := nb.d.session; !s.beside.toldDisturbed {
 		s.beside.toldDisturbed = true
@@ -241,7 +247,7 @@ func (nb *neighbours) tellShared(sites []*site) {
 	}
 }
 
-// noteTorn remembers where threads trap that come to what is left of det's jump.
+// noteTorn remembers where threads trap if they come to the rest of det's jump.
 func (nb *neighbours) noteTorn(det *detour) {
 	if nb.d.neighbours.torn == nil {
 		nb.d.neighbours.torn = map[arch.Addr]arch.Addr{}
@@ -285,14 +291,12 @@ func (nb *neighbours) strayed(th *ptrace.Thread, at arch.Addr, regs arch.Regs, i
 	if regs.SetIP(det.site.addr); nb.d.detours.at[det.Addr] == det {
 		regs.SetIP(det.landing.Entry)
 	}
-	if info != nil {
-		th.UndoFault()
-	}
 	nb.d.session.beside.now()
 	return true
 }
 
-// atTorn deals with a breakpoint at at that is left of a jump, in front of which somebody has put back the program's byte.
+// atTorn handles a breakpoint at at: the rest of a jump, after somebody has put back
+// the target's byte in front of it.
 func (nb *neighbours) atTorn(at arch.Addr, regs arch.Regs) bool {
 	head, ok := nb.d.neighbours.torn[at]
 	if !ok {

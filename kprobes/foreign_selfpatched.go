@@ -11,9 +11,12 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Programs that write over their own code, or copy it, as hotpatchers, hooks and packers do. What they write over a patch is told apart in patch/judge.go. What
-// they copy has our bytes in it: a breakpoint that nobody knows, or a jump that leads as far from the copy as ours does from the site. A thread that comes
-// there traps, or faults where no code is. The copy then gets what stood at the site, byte for byte, as it would have without us.
+// Programs that write over their own code, or copy it, as hotpatchers, hooks and
+// packers do. patch/judge.go tells which bytes of a patch they have written over. What
+// they copy has our bytes in it: a breakpoint that nobody knows, or a jump that leads
+// as far from the copy as ours does from the site. A thread that comes there traps, or
+// faults where no code is. The copy then gets what stood at the site, byte for byte, as
+// it would have without us.
 
 // judge tells the program's code from ours.
 func (nb *neighbours) judge() patch.Judge {
@@ -36,13 +39,14 @@ func (nb *neighbours) leads(to arch.Addr) bool {
 	return true
 }
 
-// copied puts a copy of code of ours right that a thread has trapped in at at, if info is nil, or that has led it there, where it faults.
+// copied corrects a copy of our code that the target has made. If info is nil, a thread
+// has trapped in it at at. Otherwise the copy has led the thread to at, where it
+// faults.
 func (nb *neighbours) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, info *ptrace.Siginfo) bool {
 	switch {
 	case info == nil:
 		return nb.copiedBreakpoint(at, regs)
 	case info.Signo() == unix.SIGSEGV && (info.Addr() == at || nb.d.region.Contains(at)) && nb.copiedJump(at, regs):
-		th.UndoFault()
 		return true
 	}
 	return false
@@ -50,7 +54,7 @@ func (nb *neighbours) copied(th *ptrace.Thread, at arch.Addr, regs arch.Regs, in
 
 // copiedBreakpoint: code that is the same as a site's, behind the breakpoint, is a copy of it.
 func (nb *neighbours) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
-	const least = 16 // what follows a breakpoint of the program's own looks like many functions' beginnings
+	const least = 16 // the bytes behind a breakpoint of the target's own look like many functions' beginnings
 	code := make([]byte, least)
 	trap := host.Arch.Breakpoint()
 	if nb.d.space.Text().ReadMemory(at, code) != nil {
@@ -96,7 +100,8 @@ func (nb *neighbours) noteForeign(at arch.Addr, code []byte) {
 	nb.d.neighbours.foreign[at] = string(code)
 }
 
-// sameBehind tells whether code is, behind its first byte, what the program has at site, or what stands there.
+// sameBehind reports whether code, its first byte aside, equals the target's code at
+// site, or the bytes in memory there.
 func (nb *neighbours) sameBehind(site arch.Addr, code []byte) bool {
 	now, own := make([]byte, len(code)), make([]byte, len(code))
 	if nb.d.space.Text().ReadMemory(site, now) != nil || nb.d.text.Original(site, own) != nil {

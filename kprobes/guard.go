@@ -15,28 +15,32 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// The guard: what becomes of the target when the tracer is killed.
+// The guard protects the target when the tracer is killed.
 //
-// Its breakpoints stay then, and nobody waits for them. So from the first breakpoint to the last
-// the process's action for SIGTRAP is a handler in the injected region (arch.Guards). It
-// looks the address up in the region's resume table and sends the thread to the copy of the
-// instruction, in the site's slot. What it does not find there is the program's own, and gets the
-// program's own action. While the tracer lives the kernel tells it of the signal first,
-// and the handler runs for the program's own SIGTRAPs only.
+// Its breakpoints stay then, and nobody waits for them. So from the first breakpoint to
+// the last the process's action for SIGTRAP is a handler in the injected region
+// (arch.Guards). It looks the address up in the region's resume table and sends the
+// thread to the copy of the instruction, in the site's slot. A signal from any other
+// place is the target's own, and gets the target's own action. While the tracer lives
+// the kernel tells it of the signal first, and the handler runs for the program's own
+// SIGTRAPs only.
 //
 // Stops that the tracer has seen, but not ended, when it is killed: see ptrace/reap.go.
 //
 // A program that uses SIGTRAP itself has the guard in front of its own action (guard_trapaction.go), unless its handler is to run once only. One that uses
 // another of these signals gets no guard for it: the tracer alive comes before the tracer dead.
 //
-// What it can't do: a thread that blocks SIGTRAP is killed at a breakpoint, so threads are kept from that where they only want to be
-// left alone (guard_masksites.go), and the program's handler of SIGTRAP runs with that not blocked; where no memory could be mapped there is no guard.
+// It has limits. A thread that blocks SIGTRAP is killed at a breakpoint. So threads
+// that block all signals are kept from blocking that one (guard_masksites.go), and the
+// target's handler of SIGTRAP runs without blocking it. If no memory could be mapped
+// there is no guard.
 type guard struct {
 	d     *domain
 	told  *guardian.Hold
 	state trampoline.GuardState
 	tried bool // there is one, or there can be none
-	// incomplete: what it knows is not all, since no thread could make a system call; see VforkEnded.
+	// incomplete is set if the guard lacks facts, since no thread could make a system
+	// call; see VforkEnded.
 	incomplete bool
 	none       bool // there can be none: the program's handler of SIGTRAP is to run once only
 	waited     bool // for a call of vfork(2) that goes on; see outsideVfork
@@ -51,8 +55,9 @@ type guard struct {
 // has tells whether the action of sig is the guard's.
 func (g *guard) has(sig unix.Signal) bool { return g.state.Installed>>uint(sig)&1 != 0 }
 
-// guardSites makes sure that threads which come to sites about to be armed go on without
-// the tracer too. What can't be is left: the tracer does not need it.
+// guardSites makes sure that threads which come to sites about to be armed go on
+// without the tracer too. Actions that can't be changed are left: the tracer does not
+// need that.
 func (g *guard) guardSites(sites []*site) {
 	if g.d.memory.private || len(sites) == 0 {
 		return
@@ -125,7 +130,7 @@ func (g *guard) guardSignal(sig unix.Signal) error {
 		return nil
 	}
 	p, code := g.d.guard.state.Place, g.guardHandler(sig)
-	note := func() error { // before it is so: else whoever recovers the process would not put the action back
+	note := func() error { // noted before it is changed: else a recovery would not put the action back
 		g.d.guard.state.Installed |= 1 << uint(sig)
 		return g.d.region.NoteGuard(g.d.guard.state)
 	}
@@ -198,7 +203,6 @@ func (g *guard) leaveGuard(th *ptrace.Thread) {
 		}
 	}
 	if stepped {
-		th.RunFree()
 		_ = th.EndStep() // its end follows
 	}
 }
@@ -238,8 +242,8 @@ func (g *guard) guardAlso(sig unix.Signal) {
 	}
 }
 
-// cleanRegion takes the guard and the region away from a forked child. What can't be done
-// harms nobody.
+// cleanRegion takes the guard and the region away from a forked child. A failure harms
+// nobody.
 func (g *guard) cleanRegion(child *ptrace.Process) {
 	ranges := g.d.memory.mapped()
 	if len(ranges) == 0 {

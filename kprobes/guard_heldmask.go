@@ -7,14 +7,15 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// Masks of signals that threads have while the tracer holds signals back, until they are out of a copy or body (ptrace.Hold). If we are killed
-// meanwhile they keep those: a thread would never again get a signal that is sent. So each is noted in the region, and whoever recovers the process gives it back. What
-// can't be noted is not changed.
+// Masks of signals that threads have while the tracer holds signals back, until they
+// are out of a copy or body (ptrace.Hold). If we are killed meanwhile they keep those:
+// a thread would never again get a signal that is sent. So each is noted in the region,
+// and a recovery gives it back. What can't be noted is not changed.
 
 // heldMasks are the threads whose masks are noted, in their places.
 type heldMasks [trampoline.MaxHeldMasks]*ptrace.Thread
 
-// KeepMask implements ptrace.MaskKeeper.
+// KeepMask implements ptrace.Handler.
 func (s hooks) KeepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
 	for d := range s.domains {
 		if d.space == th.Proc.Space {
@@ -52,7 +53,7 @@ func (mk *masks) maskPlace(th *ptrace.Thread) (n int, ok bool) {
 	return 0, false
 }
 
-// MaskGiven implements ptrace.MaskKeeper.
+// MaskGiven implements ptrace.Handler.
 func (s hooks) MaskGiven(th *ptrace.Thread) {
 	for d := range s.domains {
 		for n, other := range d.masks.heldMasks {
@@ -64,7 +65,7 @@ func (s hooks) MaskGiven(th *ptrace.Thread) {
 	}
 }
 
-// Lessened implements ptrace.MaskKeeper.
+// Lessened implements ptrace.Handler.
 func (s hooks) Lessened(th *ptrace.Thread, m ptrace.Sigset) bool {
 	const never = ptrace.Sigset(1<<(unix.SIGKILL-1) | 1<<(unix.SIGSTOP-1)) // in a mask
 	for d := range s.domains {

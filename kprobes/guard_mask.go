@@ -12,10 +12,11 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// Handlers of signals often run with all signals blocked, those of Go always. A breakpoint in there would
-// be the process's end after the tracer's death, and as long as it lives would take the guard away
-// for a moment, in all threads. So while there is a guard the program's handlers do not block SIGTRAP, nor
-// SIGILL, which bytes of jumps may raise.
+// Handlers of signals often run with all signals blocked, those of Go always. A
+// breakpoint in there would end the process after the tracer's death. While the tracer
+// lives, it would take the guard away for a moment, in all threads. So while there is a
+// guard the program's handlers do not block SIGTRAP, nor SIGILL, which bytes of jumps
+// may raise.
 //
 // A handler that the program sets later on is found when a breakpoint in it has taken the guard away.
 
@@ -24,8 +25,8 @@ const unmaskAgain = time.Second
 
 func setOf(sig unix.Signal) ptrace.Sigset { return 1 << (uint(sig) - 1) }
 
-// unmaskHandlers has the handlers that the program has now run without blocking them. No thread may
-// change an action between our reading and our writing it.
+// unmaskHandlers changes the target's present actions so that handlers run without
+// blocking them. No thread may change an action between our reading and our writing it.
 func (g *guard) unmaskHandlers() error {
 	return g.d.space.Freeze(func(*ptrace.Frozen) error {
 		g.d.space.Unblock(g.noteUnblocked) // threads that are in such handlers
@@ -73,7 +74,7 @@ func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.
 	return nil
 }
 
-// GuardLost implements ptrace.GuardKeeper.
+// GuardLost implements ptrace.Handler.
 func (s hooks) GuardLost(p *ptrace.Process) {
 	for d := range s.domains {
 		if d.space != p.Space || !d.guard.has(unix.SIGTRAP) || time.Since(d.guard.masksSeen) < unmaskAgain {
@@ -85,7 +86,7 @@ func (s hooks) GuardLost(p *ptrace.Process) {
 	}
 }
 
-// GuardTaken implements ptrace.GuardKeeper.
+// GuardTaken implements ptrace.Handler.
 func (s hooks) GuardTaken(p *ptrace.Process) {
 	if p.Space.Local == nil {
 		return

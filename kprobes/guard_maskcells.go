@@ -34,7 +34,8 @@ type masks struct {
 
 const maxConstants = 64 // sets
 
-// allSignals are the sets with all signals that libraries use: all 64, or without what they use themselves (32 to 34).
+// allSignals lists the sets of all signals that libraries use: all 64, or without the
+// ones for their own use (32 to 34).
 var allSignals = []ptrace.Sigset{^ptrace.Sigset(0), ^ptrace.Sigset(1 << 31), ^ptrace.Sigset(1 << 32), ^ptrace.Sigset(3 << 31), ^ptrace.Sigset(7 << 31)}
 
 // tailed is a body with the tail of a maskSite.
@@ -120,8 +121,10 @@ func (mk *masks) addSet(set ptrace.Sigset) (cell arch.Addr) {
 	return mk.setTable.Cell(n)
 }
 
-// noteUnblocked notes, for whoever recovers the process, that threads are about to block all of set but for what breakpoints raise. It is false if that can't be
-// noted: then they must not. Who blocks all signals is known without a note (ptrace.Space.Unblocked).
+// noteUnblocked notes, for a recovery, that threads are about to block all of set
+// except the signals that breakpoints raise. It is false if that can't be noted: then
+// they must not. Who blocks all signals is known without a note
+// (ptrace.Space.Unblocked).
 func (g *guard) noteUnblocked(set ptrace.Sigset) bool {
 	set &^= setOf(unix.SIGKILL) | setOf(unix.SIGSTOP)
 	if set.Full() || slices.Contains(g.d.guard.noted, set) {
@@ -176,7 +179,8 @@ func (mk *masks) constantCell(p arch.Addr) (arch.Addr, error) {
 	return cell, err
 }
 
-// giveBackMasks has stopped threads that are about to pass one of our sets pass their own, and block what they believe to block.
+// giveBackMasks handles stopped threads: if one is about to pass one of our sets, it
+// passes its own again, and it blocks the signals that it believes to block.
 func (mk *masks) giveBackMasks() {
 	if mk.maskCells.Len() == 0 {
 		return

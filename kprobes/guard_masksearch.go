@@ -11,9 +11,12 @@ import (
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
 )
 
-// What a search for calls of rt_sigprocmask and rt_sigaction has found in code is kept, by the code's hash: the C library's is the same in most processes, and to
-// search it is most of what the first probe in a process costs. It is kept relative to the code's start. What hangs on the process, not on the code, is asked each time: how
-// the place is mapped, whether it is in a restartable sequence, and what stands where a constant pointer leads.
+// What a search for calls of rt_sigprocmask and rt_sigaction has found in code is kept,
+// by the code's hash: the C library's is the same in most processes, and to search it
+// is most of what the first probe in a process costs. It is kept relative to the code's
+// start. Facts that depend on the process, not on the code, are checked each time: how
+// the place is mapped, whether it is in a restartable sequence, and the memory at a
+// constant pointer.
 
 // foundCall is a maskSite relative to the start of the mapping that it is in.
 type foundCall struct {
@@ -30,7 +33,7 @@ type searchedCalls struct {
 	short string
 }
 
-// searchedCode is what was found in code, by its hash.
+// searchedCode holds the findings in code, by the code's hash.
 var searchedCode struct {
 	sync.Mutex
 	found map[codeKey]searchedCalls
@@ -60,7 +63,7 @@ func (mk *masks) keyOfCode(r arch.Range) (codeKey, error) {
 	return codeKey{h.Sum64(), r.Len()}, err
 }
 
-// remembered is what was found in such code.
+// remembered returns earlier findings in such code.
 func (k codeKey) remembered() (found searchedCalls, ok bool) {
 	searchedCode.Lock()
 	defer searchedCode.Unlock()
@@ -68,7 +71,7 @@ func (k codeKey) remembered() (found searchedCalls, ok bool) {
 	return found, ok
 }
 
-// remember keeps what was found. Where there is much already, that is forgotten.
+// remember keeps the findings. Where there is much already, that is forgotten.
 func (k codeKey) remember(found searchedCalls) {
 	searchedCode.Lock()
 	defer searchedCode.Unlock()

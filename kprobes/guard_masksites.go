@@ -23,10 +23,13 @@ import (
 // handler runs there. A breakpoint raises SIGTRAP all the same, for which the kernel resets the process's action to the default: the guard has gone
 // (guard.go). While we live it is put back soon; when we are dead, nobody does, and the signal kills the process.
 //
-// So no thread is to block SIGTRAP. Where code that may have breakpoints, or the C library, calls rt_sigprocmask(2), a jump leads to a tail
-// (arch.Masks) behind the displaced instructions. If the program's set is all signals, or nearly all, the tail has the call read another one: the same without SIGTRAP and
-// SIGILL. A tail is code in the target: it needs no tracer, and works when we are dead. It writes nothing to memory as long as we live, and changes no registers but those that
-// every system call changes, and the one with the pointer to the set.
+// So no thread is to block SIGTRAP. Where code that may have breakpoints, or the C
+// library, calls rt_sigprocmask(2), a jump leads to a tail (arch.Masks) behind the
+// displaced instructions. If the target's set is all signals, or nearly all, the tail
+// makes the call read another one: the same without SIGTRAP and SIGILL. A tail is code
+// in the target: it needs no tracer, and works when we are dead. It writes nothing to
+// memory as long as we live. It changes only the registers that every system call
+// changes, and the one with the pointer to the set.
 //
 //	a thread in the tail            is as good as in front of the call: whatever it has done there, the pointer is the program's or ours, and either
 //	                                is right
@@ -40,9 +43,13 @@ import (
 // the first time that they are passed. For those a tail asks us, by a breakpoint; with nobody there, it takes the two signals out of the
 // program's own set, where that is nearly all. That is the one thing that it writes to memory.
 //
-// What the program can see of it: a thread that has all signals blocked reads a mask without these two. Not covered are threads that
-// block SIGTRAP and few others; sets that are passed to a call in generated code, constant ones that are new when we are dead, and new ones when the table is full. And a call fails with EFAULT, since its set is gone, if its thread is in front of it and a signal's handler has interrupted it there when the session
-// ends, or if it is there when the process is recovered after our death.
+// What the program can see of it: a thread that has all signals blocked reads a mask
+// without these two. Not covered: threads that block SIGTRAP and few others; sets that
+// are passed to a call in generated code; constant ones that are new when we are dead;
+// new ones when the table is full. And a call may fail with EFAULT, since its set is
+// gone: if a signal's handler has interrupted the thread in front of the call when the
+// session ends, or if the thread is there when the process is recovered after our
+// death.
 
 // maskSite is a call of rt_sigprocmask, or of rt_sigaction, at whose site a tail stands.
 type maskSite struct {
@@ -252,7 +259,8 @@ func constantPointer(call *syscallsites.Site) (p arch.Addr, known bool) {
 	return arch.Addr(v), known
 }
 
-// constantSet is the set to block in place of the one at p, 0 if that need not be changed or may be another one later.
+// constantSet returns the set to block in place of the one at p; 0 if that needs no
+// change, or if memory at p may change.
 func (mk *masks) constantSet(p arch.Addr) ptrace.Sigset {
 	m, err := mk.d.look.surveyed().Mapping(p)
 	b := make([]byte, setLen)

@@ -15,9 +15,11 @@ import (
 
 // What the program itself wants done with SIGTRAP, where the guard stands in its place (guard.go).
 //
-// The guard calls the program's handler for what is not ours, or does what is the default, or nothing. So it is the process's action all the time, and
-// the program's own is what the guard's data say. Calls of rt_sigaction(2) about SIGTRAP have to tell and change that. In front of
-// them stand tails (guard_masksites.go) with a breakpoint, where the tracer makes the call:
+// For a signal that is not ours, the guard calls the target's handler, takes the
+// default action, or ignores it. So it is the process's action all the time, and the
+// program's own is what the guard's data say. Calls of rt_sigaction(2) about SIGTRAP
+// have to tell and change that. In front of them stand tails (guard_masksites.go) with
+// a breakpoint, where the tracer makes the call:
 //
 //	the thread stops               nothing has happened
 //	the new action is set          by the kernel, which reads and judges it; signals that wait are dropped if it says so
@@ -34,7 +36,7 @@ import (
 // has. What else it sets, it sets.
 //
 // Calls that have no tail, in generated code, or that a SyscallProbe is to see, are made as they are: then the program has taken the guard away, and gets
-// by without (ptrace.GuardKeeper).
+// by without (ptrace.Handler).
 
 // actionCall is called for a thread at a breakpoint of det's tail.
 func (hs *hits) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
@@ -83,8 +85,10 @@ func (mk *masks) watchesCall(insn arch.Addr) bool {
 	})
 }
 
-// passGuard sends a thread that the guard is about to send to the program's own handler there, where another signal's handler may see it. All that the handler
-// gets is in registers that the guard does not change; see arch.GuardOwnCode for what it has in memory.
+// passGuard sends a thread that the guard is about to send to the program's own handler
+// there, where another signal's handler may see it. The handler's arguments are in
+// registers that the guard does not change; arch.GuardOwnCode describes the guard's
+// memory.
 func (g *guard) passGuard(regs arch.Regs) {
 	sig, _ := regs.Arg(0)
 	info, _ := regs.Arg(1)

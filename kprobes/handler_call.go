@@ -41,19 +41,22 @@ func (r FuncResult) Float64() float64 { return math.Float64frombits(r.Vector[0])
 // Float32 is the result of a function that returns a float.
 func (r FuncResult) Float32() float32 { return math.Float32frombits(uint32(r.Vector[0])) }
 
-// Call has the thread call the function at fn and returns its integer or pointer result.
+// Call makes the thread call the function at fn and returns its integer or pointer
+// result.
 //
-// It can be used in every handler, while that runs. The thread calls the function from where
-// it is, by the C calling convention; when the function has returned, the thread's registers
-// (vector and x87 state and the stack's red zone too) are again what they were. What the
-// function does otherwise is done, in the thread's name. It must be one that may be called
-// there: should the thread hold a lock that the function wants, it waits for itself.
+// It can be used in every handler, while that runs. The thread calls the function from
+// where it is, by the C calling convention; when the function has returned, the
+// thread's registers have their old values again, vector and x87 state and the stack's
+// red zone included. What the function does otherwise is done, in the thread's name. It
+// must be one that may be called there: should the thread hold a lock that the function
+// wants, it waits for itself.
 //
-// Meanwhile the other threads run, and are handled when they hit; the session can be used
-// from other goroutines. Hits of the thread itself run no handler and are counted as missed
-// by every probe they would have met (B26). If handlers for several threads make calls at
-// once, they return in the reverse order of their beginning: a thread whose function is done
-// stands still until those that began later are, so they must not wait for it.
+// Meanwhile the other threads run, and are handled when they hit; the session can be
+// used from other goroutines. Hits of the thread itself run no handler and are counted
+// as missed by every probe they would have met (B26). If handlers for several threads
+// make calls at once, they return in the reverse order of their beginning. A thread
+// whose function is done stands still until all later calls are done, so these must not
+// wait for it.
 //
 // Signals are delivered as ever; their handlers run in the function. Should the function take
 // too long, wait too long in a system call, or raise an exception, the thread is taken back:
@@ -168,10 +171,10 @@ func (ds *detours) callLanding(near *site) (arch.Addr, error) {
 	return at, nil
 }
 
-// hasLeft tells whether a thread is not in a function any more that it had entered with the
-// given registers: whether its stack, unwound, does not lead to where the function returns. A
-// stack that can't be unwound so far is taken for one that does, unless that is seen from the
-// return address or the stack pointer.
+// hasLeft tells whether a thread is not in a function any more that it had entered with
+// the given registers: whether its stack, unwound, does not lead to where the function
+// returns. A stack that can't be unwound so far is taken for one that does, unless the
+// return address or the stack pointer shows that it does not.
 func (d *domain) hasLeft(th *ptrace.Thread, entry arch.Regs) bool {
 	const frames = 10_000
 	_, cfa, err := host.Arch.Caller(entry, d.space)

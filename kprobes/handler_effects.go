@@ -38,8 +38,8 @@ func (r *Regs) halted() (*threadState, error) {
 	return ts, nil
 }
 
-// Delay has the thread go on d later than it would: it stands still for that long when all handlers of this
-// stop have returned, and the tracer serves others meanwhile. Delays add up; d of zero or less is none.
+// Delay stops the thread for d longer, after all handlers of this stop have returned.
+// The tracer serves other threads meanwhile. Delays add up; d of zero or less is none.
 //
 // Behind a PreHandler the thread waits in front of the probed instruction, behind a PostHandler after it, at a
 // return where the function has returned to. Its signals wait with it, and a stop of the whole process is
@@ -71,11 +71,12 @@ func (r *Regs) Signal(sig unix.Signal) error {
 	return nil
 }
 
-// ReturnNow has the probed function return value at once, without its body having run
-// (override_function_with_return): the result register is value, and the thread goes on behind the call. Everything
-// else, the stack too, is as it was at the call; results that do not fit into one integer register are the
-// handler's to write. The handler must be a PreHandler, or a Kretprobe's EntryHandler; what
-// it returns is taken for non-zero, so no other handler of the hit runs (B2).
+// ReturnNow makes the probed function return value at once, without running its body
+// (override_function_with_return): the result register is value, and the thread goes on
+// behind the call. Everything else, the stack too, is as it was at the call; results
+// that do not fit into one integer register are the handler's to write. The handler
+// must be a PreHandler, or a Kretprobe's EntryHandler; what it returns is taken for
+// non-zero, so no other handler of the hit runs (B2).
 //
 // The probe must stand at the function's first instruction, behind an endbr64 if there is one, or in Go behind
 // the check of the stack, where nothing has happened yet either: else the error matches ErrNotEntry. It

@@ -45,10 +45,10 @@ type Jprobe struct {
 	// asked before. A hit whose arguments themselves can't be read, the stack being
 	// unreadable, is missed.
 	//
-	// When Entry returns, or calls JprobeReturn, the registers are as they were before,
-	// and so are the first 64 bytes of the stack as far as Entry has changed them by its
-	// *Regs: the callee owns its arguments, and the probed function is still to use them.
-	// Other changes of memory stay.
+	// When Entry returns, or calls JprobeReturn, the registers are as they were before.
+	// If Entry has changed the first 64 bytes of the stack by its *Regs, these are
+	// restored, too: the callee owns its arguments, and the probed function is still to
+	// use them. Other changes of memory stay.
 	Entry any
 
 	body body

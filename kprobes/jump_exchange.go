@@ -11,7 +11,7 @@ import (
 
 // How breakpoints become jumps and jumps become breakpoints, and what is left if that fails.
 
-// giveUp has st keep its breakpoint.
+// giveUp leaves st with its breakpoint.
 func (opt *optimizer) giveUp(st *site, why error) {
 	opt.d.detours.discard(st.unplanned())
 	st.refusal = why.Error()

@@ -61,7 +61,7 @@ type optimizer struct {
 	jumps map[arch.Addr]*pastJump
 }
 
-// enqueue has the optimizer look at st.
+// enqueue puts st into the optimizer's queue.
 func (opt *optimizer) enqueue(st *site) {
 	opt.queue[st] = true
 	opt.d.session.passes.kick()
@@ -253,8 +253,8 @@ func wantsOf(sites []*site) []patch.Want {
 	return wants
 }
 
-// jumping notes that st's jump, p, stands. If it was not written whole, nor could be taken back, it
-// may lead to the detour all the same.
+// jumping notes that st's jump, p, stands. If it was not written whole and could not be
+// taken back, it may still lead to the detour.
 func (opt *optimizer) jumping(st *site, p *patch.Patch) {
 	st.written(p)
 	det := st.jump()
@@ -264,8 +264,9 @@ func (opt *optimizer) jumping(st *site, p *patch.Patch) {
 	det.count.give(st.counted())
 }
 
-// unoptimize takes jumps back: sites that are wanted get their breakpoints, the others their
-// original code. A jump that can't be written over stays, and so does its detour.
+// unoptimize takes jumps back: sites that are wanted get their breakpoints, the others
+// their original code. A jump that can't be written over stays, and its detour stays,
+// too.
 func (opt *optimizer) unoptimize(frozen *ptrace.Frozen, sites []*site) error {
 	for _, st := range sites {
 		opt.d.detours.lateHeads(st.jump())

@@ -23,8 +23,9 @@ import (
 //
 // Code that a program maps and unmaps without the dynamic linker is not followed.
 
-// update finds out which modules have come and gone, and has the probes follow. Those that come
-// while the dynamic linker is busy are not complete, and no place for probes that wait.
+// update finds out which modules have come and gone, and adapts the probes. Those that
+// come while the dynamic linker is busy are not complete, and no place for probes that
+// wait.
 func (lk *linker) update() {
 	lk.updating = true
 	defer lk.d.look.anew()()
@@ -89,7 +90,8 @@ func (rg *registry) whileMapped(f func() error) error {
 	return f()
 }
 
-// moved tells whether the main process's modules are not what they were when changes was known.
+// moved reports whether the main process's modules have changed since changes was
+// known.
 func (rg *registry) moved(known uint64) bool { return rg.changes.Load() != known }
 
 // movedNow is moved, by what the process has mapped now.
@@ -203,7 +205,7 @@ func (rg *registry) comes(kp *Kprobe, err error) bool {
 	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
-// wait has kp wait for its library.
+// wait makes kp wait for its library.
 func (rg *registry) wait(kp *Kprobe) {
 	kp.Flags &^= FlagGone
 	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
@@ -278,8 +280,8 @@ type aim struct {
 	gone Flags // what kp was before
 }
 
-// placeAll puts registered probes into d. Those that it refuses are left out, and refused is
-// told.
+// placeAll puts registered probes into d. Probes that it refuses are left out and
+// passed to refused.
 func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 	var placed []aim
 	var sites []*site
@@ -311,7 +313,7 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 	}
 }
 
-// aimsOf is where a followed child has what kps, which are registered now, ask for.
+// aimsOf returns the places in a followed child for kps, which are registered now.
 func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 	if lk.foreign {
 		if err := lk.symbols().Refresh(); err != nil { // nobody tells what it loads
@@ -335,8 +337,8 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 	return aims
 }
 
-// copies is where a child that was just forked from d has d's probes, those of one site in
-// the order in which they were placed.
+// copies returns the places of d's probes in a child that was just forked from d.
+// Probes of one site come in the order in which they were placed.
 func (d *domain) copies() []aim {
 	var aims []aim
 	for _, st := range d.sites {

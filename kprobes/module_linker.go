@@ -11,14 +11,15 @@ import (
 
 // linker is what a domain knows of the target's dynamic linker, and of what that has loaded.
 //
-// The dynamic linker calls a function that does nothing, for debuggers to have a breakpoint
-// there: before it maps or unmaps modules, and when it has done so (symbols.Rendezvous). A
-// site is made there, as any other; only it has no probes, or those that a user has there as
-// well. It is made with the first probe, so a session without probes patches nothing, and
-// stays until the session ends. A program pays for it when it loads or unloads.
+// The dynamic linker calls a function that does nothing, for debuggers to have a
+// breakpoint there: before it maps or unmaps modules, and when it has done so
+// (symbols.Rendezvous). A site is made there, as any other, but it needs no probes; a
+// user may have some there as well. It is made with the first probe, so a session
+// without probes patches nothing, and stays until the session ends. A program pays for
+// it when it loads or unloads.
 //
-// glibc and musl call the function before the constructors of what was loaded run, and after
-// the destructors of what is unloaded have.
+// glibc and musl call the function before a loaded module's constructors run, and after
+// an unloaded module's destructors.
 type linker struct {
 	d *domain
 	symbols.Rendezvous
@@ -41,8 +42,8 @@ type linker struct {
 	errnoAt  errnoAt // of what is loaded now
 }
 
-// watch makes the site, and finds out what was loaded before it was there. It does nothing if
-// that was done, and for a program without a dynamic linker.
+// watch makes the site, and finds the modules that were loaded before. It does nothing
+// if that was done, and for a program without a dynamic linker.
 func (lk *linker) watch() {
 	if lk.watched || lk.foreign {
 		return
@@ -191,7 +192,7 @@ func (lk *linker) part() {
 	}
 }
 
-// inherit gives a forked child what is known of its parent.
+// inherit gives a forked child the knowledge about its parent.
 func (lk *linker) inherit(parent *domain) {
 	lk.Rendezvous, lk.modules = parent.linker.Rendezvous, parent.linker.modules
 	lk.apart, lk.foreign = parent.linker.apart || parent.linker.updating, parent.linker.foreign

@@ -19,15 +19,15 @@ const (
 )
 
 // PreHandler runs before the probed instruction; regs.IP is the probed address plus
-// one, whatever the mechanism. Returning 0 lets the instruction run; then changes of
-// the IP are ignored, those of all other registers are kept. Returning anything else
+// one, with each mechanism. Returning 0 lets the instruction run; then changes of the
+// IP are ignored, those of all other registers are kept. Returning anything else
 // resumes the thread with regs as the handler left them: the instruction, the other
 // probes at the address and all PostHandlers are skipped.
 type PreHandler func(kp *Kprobe, regs *Regs) int
 
 // PostHandler runs after the probed instruction; regs.IP is where the thread goes on.
 // flags is always 0, as in the kernel. After a system call that a signal handler has
-// interrupted the result is what the kernel has so far, -ERESTARTSYS or one of its like
+// interrupted the result is the kernel's internal one, -ERESTARTSYS or one of its like
 // (include/linux/errno.h).
 type PostHandler func(kp *Kprobe, regs *Regs, flags uint64)
 
@@ -55,11 +55,13 @@ type Kprobe struct {
 	PostHandler  PostHandler
 	FaultHandler FaultHandler
 
-	// Program is run at each hit, before the PreHandler if there is one; without one it can run in
-	// the target. So can one that decides (program.Program.Decides): the PreHandler, and it alone, runs only
-	// for hits that the Program has chosen; the others are hits all the same, and do not stop where the site is
-	// optimized. Rings and their sizes are the session's. The first two words of each record
-	// must be what the helpers Time and Thread have returned: a shorter record is refused (ErrShortRecord).
+	// Program is run at each hit, before the PreHandler if there is one; without one it
+	// can run in the target. The same holds for one that decides
+	// (program.Program.Decides). Its PreHandler, and no other handler, runs only for
+	// hits that the Program has chosen. The others count as hits, and do not stop where
+	// the site is optimized. Rings and their sizes are the session's. The first two
+	// words of each record must be what the helpers Time and Thread have returned: a
+	// shorter record is refused (ErrShortRecord).
 	Program *program.Program
 	// SharedState, if it is not nil, is what the state of the Program is, if that has one.
 	SharedState *SharedState
@@ -111,9 +113,9 @@ func (kp *Kprobe) Hits() (n uint64) {
 	return n
 }
 
-// NMissed is how many hits ran no handler since one was running in the same thread, and how
-// many accesses of its own handlers a FaultHandler was asked about. It is reset by
-// registration. Safe for concurrent use.
+// NMissed counts hits that ran no handler since one was running in the same thread. It
+// also counts the accesses of its own handlers that a FaultHandler was asked about. It
+// is reset by registration. Safe for concurrent use.
 func (kp *Kprobe) NMissed() uint64 { return kp.nmissed.Load() }
 
 func (kp *Kprobe) name() string {

@@ -117,9 +117,9 @@ func (rg *registry) looking() (end func()) {
 	}
 }
 
-// UnregisterKprobe removes kp. When it returns, none of its handlers runs or will
-// run. A probe that is not registered gets its Addr cleared, nothing else (A38). The
-// error says what could not be put back.
+// UnregisterKprobe removes kp. When it returns, none of its handlers runs or will run.
+// A probe that is not registered gets its Addr cleared, nothing else (A38). The error
+// lists code that could not be put back.
 func (s *Session) UnregisterKprobe(kp *Kprobe) error {
 	return s.UnregisterKprobes([]*Kprobe{kp})
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // DisarmAll takes away all breakpoints of the session, as writing 0 to the kernel's
-// kprobes/enabled (disarm_all_kprobes): until ArmAll no probe is hit. Probes stay registered,
-// and what is registered, enabled or disabled meanwhile takes effect with ArmAll; no flag
-// changes (A33). Calls that a Kretprobe follows still run its Handler (C32), and what the
-// dynamic linker does is still noticed. The error names what could not be disarmed; everything
-// else is (F14).
+// kprobes/enabled (disarm_all_kprobes): until ArmAll no probe is hit. Probes stay
+// registered, and no flag changes. Registering, enabling and disabling take effect with
+// the next ArmAll (A33). Calls that a Kretprobe follows still run its Handler (C32),
+// and what the dynamic linker does is still noticed. The error names what could not be
+// disarmed; everything else is (F14).
 func (s *Session) DisarmAll() error { return s.registry.armAll(false) }
 
 // ArmAll undoes DisarmAll. The error names what could not be armed; everything else is.
@@ -81,7 +81,7 @@ func (rg *registry) setDisabled(ctx context.Context, kps []*Kprobe, disable bool
 	})
 }
 
-// changeDisabled restores what was if that fails (A53).
+// changeDisabled restores the old state if that fails (A53).
 func (rg *registry) changeDisabled(kps []*Kprobe, disable bool) error {
 	before := make([]Flags, len(kps))
 	for i, kp := range kps {

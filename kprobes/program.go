@@ -216,8 +216,8 @@ func (rc *recorder) freeMaps(rec *recording) {
 	}
 }
 
-// endRecording takes rec's memory back, when no thread can use it any more. What it holds is
-// kept.
+// endRecording takes rec's memory back, when no thread can use it any more. Its values
+// are kept.
 func (rc *recorder) endRecording(rec *recording) {
 	if rec == nil {
 		return
@@ -228,7 +228,8 @@ func (rc *recorder) endRecording(rec *recording) {
 	rec.maps = nil
 }
 
-// keep has rec's probe have its values for itself.
+// keep copies the values that rec has counted in the target into its probe, before the
+// shared memory goes.
 func (rc *recorder) keep(rec *recording) {
 	counting.Lock()
 	defer counting.Unlock()
@@ -254,7 +255,7 @@ func (rec *recording) spans() (all []arch.Range) {
 // sequence is bodies that run one after the other.
 type sequence []arch.Body
 
-// Assemble implements arch.Body. What is out of reach has a length all the same.
+// Assemble implements arch.Body. A part out of reach still has a length.
 func (s sequence) Assemble(at arch.Addr) (all arch.BodyCode, far error) {
 	for _, b := range s {
 		code, err := b.Assemble(at + arch.Addr(len(all.Code)))
@@ -305,8 +306,8 @@ type getter interface {
 	Get(name string) (uint64, bool)
 }
 
-// interpret runs kp's program for a thread that has stopped, hands on what it records, and returns what it
-// decides, if it does.
+// interpret runs kp's program for a thread that has stopped. It hands on the records,
+// and returns the program's decision, if it makes one.
 func (rk *recordKeeper) interpret(ts *threadState, kp *Kprobe, context getter) (chosen bool) {
 	regs := &ts.regs
 	if rk.scratch == nil {

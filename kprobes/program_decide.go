@@ -7,10 +7,11 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Programs that decide whether the PreHandler runs. Where the tracer has the hit, the interpreter decides
-// (runPre). In an optimized site the detour does: hits that are not chosen go on there, are counted
-// there, and stop nobody; one that is chosen comes to a breakpoint of the body's with all registers as at the site,
-// and is from then on a breakpoint's hit, for which the program is not run again. Nothing behind the program has
+// Programs that decide whether the PreHandler runs. Where the tracer has the hit, the
+// interpreter decides (runPre). In an optimized site the detour runs them. Hits that
+// are not chosen go on there, are counted there, and stop nobody. A chosen one comes to
+// a breakpoint of the body, with all registers as at the site. From then on it is a
+// breakpoint's hit, and the program is not run again. Nothing behind the program has
 // been done then, so the tracer counts.
 //
 // # What other threads see
@@ -38,7 +39,7 @@ func (hs *hits) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.St
 		ts.chosen = det.record.kp
 	}
 	if ts.leaving != nil {
-		th.RunFree() // the handlers see the program's own trap flag
+		th.Go(ptrace.Undecided()) // the handlers see the program's own trap flag
 	}
 	hs.hitInDetour(th, d, det, regs)
 	ts.chosen = nil

@@ -129,8 +129,9 @@ type written struct {
 // the tracer has other work.
 const turn = 4096
 
-// mostTaken is the bytes of records that wait for older ones. There are more only if a ring is filled faster than it is read for long, or
-// if the target writes times into its records that are not true; then the order is given up.
+// mostTaken is the bytes of records that wait for older ones. There are more only if a
+// ring is filled faster than it is read for long, or if the target writes false times
+// into its records; then the order is given up.
 const mostTaken = 32 << 20
 
 // recordKeeper is the records that a session has taken, and that are not handed on yet.
@@ -151,8 +152,8 @@ type recordKeeper struct {
 // drain hands on records that are there, and returns how many. It does nothing in a
 // RecordHandler.
 //
-// Another ring may get records while one is read. What is newer than the look is therefore kept for the next one, which
-// finds all that is older than that.
+// Another ring may get records while one is read. So records that are newer than this
+// reading are kept for the next one, which finds all older ones.
 func (rk *recordKeeper) drain() int {
 	now := host.Ticks()
 	until := rk.takeSome(turn)
@@ -168,8 +169,8 @@ func (rk *recordKeeper) drainAll() {
 	rk.handOn(records.AllTimes)
 }
 
-// takeSome takes at most so many records from each ring. Of what was recorded until the time that is returned there is
-// no more.
+// takeSome takes at most so many records from each ring. No more records exist from
+// before the time that is returned.
 func (rk *recordKeeper) takeSome(most int) (until uint64) {
 	until = records.AllTimes
 	for d := range rk.s.domains {
@@ -185,8 +186,8 @@ func (rk *recordKeeper) takeSome(most int) (until uint64) {
 	return until
 }
 
-// drainLast is drain when no thread is in a program of d's, nor will be. Records that are not complete
-// stay so: their threads were killed.
+// drainLast is drain when no thread is in a program of d's, and none will come. Records
+// that are not complete stay so: their threads were killed.
 func (rc *recorder) drainLast() {
 	rc.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 		_, err := r.Abandon(func(rec program.Record) { take(rec) }, func(id uint32, ok bool) {
@@ -198,7 +199,7 @@ func (rc *recorder) drainLast() {
 	})
 	rc.noteAll()
 	now := host.Ticks()
-	rc.d.session.records.takeSome(math.MaxInt) // of the other domains: what is older than d's last ones
+	rc.d.session.records.takeSome(math.MaxInt) // of the other domains: records older than d's last ones
 	rc.d.session.records.handOn(now)
 }
 
@@ -318,7 +319,7 @@ func (rec *recording) lose() {
 	}
 }
 
-// lastRecords silences those of kps that record, and hands on what they have recorded.
+// lastRecords silences those of kps that record, and hands on their records.
 func (rk *recordKeeper) lastRecords(kps []*Kprobe) {
 	kps = slices.DeleteFunc(slices.Clone(kps), func(kp *Kprobe) bool { return kp.session != rk.s || kp.Program == nil })
 	if len(kps) == 0 {

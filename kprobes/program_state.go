@@ -37,8 +37,8 @@ type programState struct {
 	uses   int // by recordings
 }
 
-// Cell is what a cell holds, summed over all address spaces, also those that have ended; 0 if there is no such cell. Hits
-// that are under way may or may not be in.
+// Cell returns the value of a cell, summed over all address spaces, ended ones
+// included; 0 if there is no such cell. Hits that are under way may or may not be in.
 func (st *SharedState) Cell(n int) (sum uint64) {
 	counted(func() { sum = st.cell(n) })
 	return sum
@@ -102,7 +102,7 @@ func (rc *recorder) newState(kp *Kprobe, at arch.Addr) {
 	rc.states[kp.state].probes[kp] = true
 }
 
-// hasState has st be in mem.
+// hasState makes mem the memory of st in this address space.
 func (rc *recorder) hasState(st *SharedState, mem mapMemory) {
 	m := &programState{of: st, mem: mem, probes: map[*Kprobe]bool{}}
 	counting.Lock()
@@ -191,7 +191,7 @@ func (rg *registry) endStates(kp *Kprobe) {
 	}
 }
 
-// keep has the state keep the memory's values.
+// keep copies the memory's values into the state.
 func (m *programState) keep() {
 	counting.Lock()
 	defer counting.Unlock()

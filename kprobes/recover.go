@@ -11,9 +11,10 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// The guardian: a small process of ours that outlives us, and recovers what we held at once when we are killed, as
-// Recover does (package internal/guardian says how it is woken, and told). It is there beside the guard in the target (guard.go): that acts in
-// between, and where there is no guardian.
+// The guardian is a small process of ours that outlives us. When we are killed, it at
+// once recovers the processes that we held, as Recover does. Package internal/guardian
+// starts it and wakes it. It is there beside the guard in the target (guard.go): that
+// acts in between, and where there is no guardian.
 //
 // What a killed tracer's target does until the guardian has it, other threads see as ever: a thread that was in a ptrace-stop goes on
 // with its signal (ptrace/reap.go), one that runs meets breakpoints, which the guard answers. From PTRACE_SEIZE on, a thread that
@@ -37,8 +38,8 @@ type Recovered struct {
 // Attach. The error is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not
 // be undone; what could be, is.
 //
-// It is given up if ctx is done before all threads have stopped: the error matches ErrGivenUp then, and nothing has changed.
-// What has begun is done to its end.
+// It is given up if ctx is done before all threads have stopped: the error matches
+// ErrGivenUp then, and nothing has changed. A recovery that has begun is finished.
 func Recover(ctx context.Context, pid int) (*Recovered, error) {
 	if err := host.Supported(); err != nil {
 		return nil, err
@@ -52,8 +53,9 @@ func recoverMeant(ctx context.Context, pid int, meant *ptrace.Identity) (*Recove
 	return (*Recovered)(r), err
 }
 
-// putRight undoes, before an attach, what a killed tracer has left in the process: its breakpoints would be taken for the program's
-// own, and two guards can't both have the signals. Where that is refused, so is the attach, which says why.
+// putRight undoes, before an attach, what a killed tracer has left in the process: its
+// breakpoints would be taken for the program's own, and two guards can't both have the
+// signals. If that is refused, the attach fails and says why.
 func (tg *target) putRight(ctx context.Context, pid int) {
 	r, err := recoverMeant(ctx, pid, tg.s.opts.Meant)
 	var refused *ptrace.AttachError
@@ -71,14 +73,16 @@ func (tg *target) putRight(ctx context.Context, pid int) {
 	})
 }
 
-// GuardianMain makes this process the guardian of a tracer, if it was started as one, and does not return then. A program that traces calls it first
-// in its main function, and has guardians by that: without it nothing of this program is ever executed as one, and
-// if it is killed its breakpoints stay in the processes that it probes, which live on with them by the
-// guard in them alone, until Recover.
+// GuardianMain makes this process the guardian of a tracer, if it was started as one,
+// and does not return then. A program that traces calls it first in its main function.
+// Only then it has guardians. Without the call, if the program is killed, its
+// breakpoints stay in the processes that it probes. These live on by the guard in them
+// alone, until Recover.
 //
-// The guardian is this program's executable, executed a second time under the name gokprobe-guardian, when the first process is
-// attached to; one for all sessions. It has this process's rights, a session (setsid(2)) of its own, and
-// nothing open but the standard error, for one line when it had something to do. It ends with this process.
+// The guardian is this program's executable, executed a second time under the name
+// gokprobe-guardian, when the first process is attached to; one for all sessions. It
+// has this process's rights, a session (setsid(2)) of its own, and only the standard
+// error open, for one line when it had something to do. It ends with this process.
 func GuardianMain() {
 	if !guardian.Is() {
 		guardian.OptIn()
@@ -88,7 +92,7 @@ func GuardianMain() {
 	os.Exit(0)
 }
 
-// startGuardian sees to it that there is one. What it is to know it has been told before.
+// startGuardian sees to it that there is one. It has been told all facts before.
 func (tg *target) startGuardian() {
 	guardian.Start(func(err error) {
 		_ = tg.s.do(func() error {

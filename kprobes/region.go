@@ -167,9 +167,10 @@ func addressLimits() arch.Range {
 }
 
 // collect recycles slots of removed sites, when there are enough to make the pause
-// worth it. No signal is ever delivered to a thread in a slot, so no frame on any
-// stack refers to one: a thread is inside only if its instruction pointer is. Nothing leads into one that is retired, so whoever is elsewhere, and
-// waits in a system call, need not be stopped.
+// worth it. No signal is ever delivered to a thread in a slot, so no frame on any stack
+// refers to one: a thread is inside only if its instruction pointer is. Nothing leads
+// into a retired one. So a thread that is elsewhere, and waits in a system call, need
+// not be stopped.
 func (sl *slotSet) collect() {
 	if sl.retired() == 0 {
 		return

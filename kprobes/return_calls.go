@@ -16,15 +16,15 @@ import (
 //	                        a site at R, EntryHandler, instance linked under the frame
 //	R:      int3 ── stop ── sp is the CFA of an instance: Handlers, then as any hit
 //
-// Nothing on any stack is changed, so whatever reads return addresses reads true ones:
-// unwinders of C++ and Rust, pthread_cancel, garbage collectors, profilers, Go's copying of
-// stacks, shadow stacks, a debugger's user. When the tracer detaches or dies, no stack has to
-// be repaired. The kernel rewrites the return address instead: for it that is cheaper, as its
-// trampoline is no trap.
+// Nothing on any stack is changed. So all readers of return addresses see true ones:
+// unwinders of C++ and Rust, pthread_cancel, garbage collectors, profilers, Go's
+// copying of stacks, shadow stacks, a debugger's user. When the tracer detaches or
+// dies, no stack has to be repaired. The kernel rewrites the return address instead:
+// for it that is cheaper, as its trampoline is no trap.
 //
-// Other threads may come by a return address at any time: they hit the site, no frame of
-// theirs is known, and they go on through the instruction. So does the thread itself when it
-// is there for another reason.
+// Other threads may come by a return address at any time: they hit the site, no frame
+// of theirs is known, and they go on through the instruction. The thread itself does
+// the same when it is there for another reason.
 //
 // Which call is whose, and in which frame, is booked by package internal/frames.
 //
@@ -130,8 +130,8 @@ func (fo *followed) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
 	return top != nil && ts.site.inGo && top.entry == ts.site && top.hit != ts.hit && top.RetAddr == ret && ts.site.jumps().back
 }
 
-// endReentered ends what was followed in a frame that is entered now: the calls in it have
-// ended, unless they share the hit, or may have made this call by a jump (C24).
+// endReentered ends the followed calls in a frame that is entered now: they have ended,
+// unless they share the hit, or may have made this call by a jump (C24).
 func (fo *followed) endReentered(f frames.Frame, ret arch.Addr, hit uint64) {
 	top := fo.calls.Top(f)
 	if top != nil && top.hit != hit && (top.RetAddr != ret || !top.entry.jumpsAway()) {
@@ -153,7 +153,7 @@ func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
 // forkedCalls are the calls that a thread was in when it forked, in the order of their entries.
 type forkedCalls []KretprobeInstance
 
-// Copied implements ptrace.Sharer. The child's Forked may come when the parent has returned.
+// Copied implements ptrace.Handler. The child's Forked may come when the parent has returned.
 func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 	d := domainOf(parent)
 	if d == nil || !s.opts.Follow {

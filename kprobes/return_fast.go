@@ -10,9 +10,10 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// Calls that the target follows itself. A Kretprobe without handlers counts, and runs its Program: where its
-// entry is optimized, the detour notes the call in a table that is shared with the tracer, and the
-// detour of the return site takes it out (arch.CallTable).
+// Calls that the target follows itself. A Kretprobe without handlers counts, and runs
+// its Program. Where its entry is optimized, the detour notes the call in a table that
+// is shared with the tracer. The detour of the return site takes it out
+// (arch.CallTable).
 //
 //	                entry                                   return
 //	jump            table, if that is plain                 out of the table
@@ -20,13 +21,15 @@ import (
 //	breakpoint ──────┴─> tracer: adopt the frame, entered,  breakpoint ──────┴─> tracer: adopt
 //	                     hand over                                               the frame, returned
 //
-// The rules are those of return_calls.go, and are written there alone. They work on the tracer's
-// instances: before them, what is in the table of the frame concerned becomes instances (adopt); a
-// call that was entered by the tracer and is plain is put into the table after them (hand over). Each side
-// takes a call out of the table by compare and exchange, so none is counted twice.
+// The rules are those of return_calls.go, and are written there alone. They work on the
+// tracer's instances. Before them, entries of the table for that frame become instances
+// (adopt). After them, a plain call that the tracer entered is put into the table
+// (entrust). Each side takes a call out of the table by compare and exchange, so none
+// is counted twice.
 //
-// While calls that return to an address are with the tracer, what the table does not know traps there,
-// and so do entries that will return to it (Hold): no frame is followed on both sides.
+// While calls that return to an address are with the tracer, returns to it that the
+// table does not know trap. Entries that will return to it trap, too (Hold): no frame
+// is followed on both sides.
 //
 // The table has no owners and knows one stack of a frame. So when a process is made that shares
 // the memory (vfork), the table is closed, and the calls on that stack are adopted.
@@ -220,7 +223,7 @@ func (fo *followed) adoptStack(th *ptrace.Thread) {
 	})
 }
 
-// Shared implements ptrace.Sharer: child will run in the memory of parent, whose stack it may
+// Shared implements ptrace.Handler: child will run in the memory of parent, whose stack it may
 // be on.
 func (s hooks) Shared(parent *ptrace.Thread, child *ptrace.Process) {
 	if d := domainOf(parent); d != nil && d.followed.table != nil {
@@ -242,8 +245,8 @@ func (fo *followed) whetherClosed() bool {
 	return fo.d.followed.closed
 }
 
-// entrust puts the calls in a frame, which rp's call was entered in last, into the table, if it
-// is followed there and nobody else's is in the frame.
+// entrust puts the calls in a frame into the table. rp's call was entered last; it must
+// be followed there, and be the only probe's in the frame.
 func (fo *followed) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
 	line := fo.d.followed.lineOf[rp]
 	if line == nil || line.site.jump() == nil || line.site.jump().work.follows != rp || fo.whetherClosed() {
@@ -305,8 +308,8 @@ func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
 	}
 }
 
-// endTable forgets the calls of rp in all tables. What is left there of them is no line's, and
-// is taken out when it is met.
+// endTable forgets the calls of rp in all tables. Their remaining entries there belong
+// to no line, and are taken out when they are met.
 func (rp *Kretprobe) endTable() {
 	for _, line := range rp.KP.lines {
 		d := line.site.domain
@@ -332,8 +335,8 @@ func (l *callLine) active() int {
 	return n
 }
 
-// move puts n calls into the table, or takes them out: the line counts entries of those that are in it or
-// have returned from it.
+// move puts n calls into the table, or takes them out. The line counts entries of calls
+// that are in it or have returned from it.
 func (l *callLine) move(n int) {
 	counting.Lock()
 	defer counting.Unlock()

@@ -21,8 +21,8 @@ type KretprobeHandler func(ri *KretprobeInstance, regs *Regs) int
 // kretprobe. Fill in KP.Addr or KP.SymbolName, handlers as needed, and register it. Its
 // fields may be changed only while it is not registered.
 //
-// A call that is left in another way than by its return address (longjmp, an exception, the
-// end of its thread) counts as missed, at the latest when its place on the stack is used
+// A call that does not end by its return address (but by longjmp, an exception, the end
+// of its thread) counts as missed, at the latest when its place on the stack is used
 // again. What return_calls.go does can't be seen by the program.
 type Kretprobe struct {
 	// KP is the probe at the function's entry. Its handlers are overwritten by the
@@ -34,8 +34,9 @@ type Kretprobe struct {
 	// the stack, which may be executed several times a call.
 	KP Kprobe
 
-	// Handler runs after the function has returned. regs.IP is the return address; changes
-	// of it are ignored, those of all other registers are kept. So is what it returns (C8).
+	// Handler runs after the function has returned. regs.IP is the return address;
+	// changes of it are ignored, those of all other registers are kept. Its result is
+	// ignored, too (C8).
 	Handler KretprobeHandler
 	// EntryHandler runs at the entry, before the call is followed: ri.RetAddr is still 0.
 	// Returning anything but 0 lets the call go: no Handler runs, nothing is missed (C5).

@@ -8,12 +8,13 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// Programs at returns. Where the target follows a call itself, the body at the entry notes the time
-// in the call table, and the one at the return has the programs run of all Kretprobes whose calls return
-// there; each looks first whether the call was its own. Elsewhere the tracer interprets them.
+// Programs at returns. Where the target follows a call itself, the body at the entry
+// notes the time in the call table. The body at the return runs the programs of all
+// Kretprobes whose calls return there; each checks first whether the call was its own.
+// Elsewhere the tracer interprets them.
 
-// returnsOf notes that calls of rp return to st, or, n being -1, do so no more, if that matters for what
-// a jump at st does: the tracer must see these returns, or a program is to be run.
+// returnsOf notes that calls of rp return to st, or, if n is -1, no longer do. It
+// matters for a jump at st if the tracer must see these returns, or a program must run.
 func (st *site) returnsOf(rp *Kretprobe, n int) error {
 	switch {
 	case rp.needsTracer() != "":

@@ -34,8 +34,8 @@ func (fo *followed) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 	return st
 }
 
-// makeReturnSite arms st, or a new site, for returns. It runs during a hit: whatever a
-// registration has found out is older.
+// makeReturnSite arms st, or a new site, for returns. It runs during a hit: the
+// findings of a registration are older.
 func (fo *followed) makeReturnSite(at arch.Addr, st *site) (*site, error) {
 	if err := fo.unreturnable[at]; err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (lo *looks) checkBehindCall(at arch.Addr, m procfs.Mapping) error {
 	return fmt.Errorf("%w: there is no call in front of it", ErrNotBoundary)
 }
 
-// jumps are the ways in which a function may go on other than to what stands behind.
+// jumps describes how a function may go on, other than with the next instruction.
 type jumps struct {
 	away bool // into another function, as far as is known
 	back bool // to its entry
@@ -169,8 +169,8 @@ func (lo *looks) jumpsOf(st *site) (j jumps) {
 	return j
 }
 
-// partOf tells whether at is in a function, or in a part that a compiler has split off it for
-// being seldom run, and the extent of either.
+// partOf reports whether at is in a function, or in a part that a compiler has split
+// off it because it seldom runs. It also returns the extent of either.
 func (lo *looks) partOf(fn arch.Range, at arch.Addr) (part arch.Range, inside bool) {
 	if fn.Contains(at) {
 		return fn, true

@@ -28,7 +28,8 @@ type Options struct {
 	// probes. Without it a forked child is given its original code back and let
 	// go, and an exec ends the probes of its process.
 	Follow bool
-	// Meant is the process to attach to, whoever has its number by then; nil: whoever has it.
+	// Meant is the process to attach to, even if another one has its number by then;
+	// nil: the one that has the number.
 	Meant *ptrace.Identity
 	// Log gets warnings of things that went on: one sentence, no newline. It is
 	// called on the tracer's thread. nil drops them.
@@ -47,11 +48,10 @@ type Session struct {
 	end  context.CancelCauseFunc
 
 	// The rest belongs to the tracer's thread.
-	main     *ptrace.Process
-	domains  map[*domain]bool
-	closed   bool
-	closeErr error // what Close has returned
-	closing  bool  // Close has begun: no handler begins a call
+	main    *ptrace.Process
+	domains map[*domain]bool
+	closed  bool
+	closing bool // Close has begun: no handler begins a call
 
 	target    target   // how it is held
 	registry  registry // of probes
@@ -63,6 +63,8 @@ type Session struct {
 	records   recordKeeper
 	beside    besideWatch
 	heed      heed // of the context of what is being done
+
+	untold atomic.Pointer[error] // why the session could not be closed when its context was done
 
 	watchers watchers // safe for concurrent use
 
@@ -177,8 +179,9 @@ func (tg *target) tryLoad(held bool) (done bool, err error) {
 	return done, err
 }
 
-// openSymbols reads the symbols of the program that thread tid runs; held stops that meanwhile. After a Cancel of the tracer it does not wait for
-// what it reads: that is closed when it comes.
+// openSymbols reads the symbols of the program that thread tid runs; held stops that
+// meanwhile. After a Cancel of the tracer it does not wait for files that are being
+// read: they are closed later.
 func (tg *target) openSymbols(tid int, held bool) (table *symbols.Table, err error) {
 	open := func() (err error) {
 		type opened struct {

@@ -23,9 +23,10 @@ import (
 // may take some tenths of a second, for threads that are about to stop; a file of symbols that is being read is read to its
 // end by another goroutine, which drops it.
 //
-// One thing is not cut short: a thread that makes a system call for us is waited for, unless it is the
-// kernel alone that keeps it from that, as a freezer does, and it goes on as it was if it is left (package ptrace, Cancel). When what a killed
-// tracer has left is being put right, that is done to its end.
+// One thing is not cut short: a thread that makes a system call for us is waited for.
+// It is left only if the kernel alone delays it, as a freezer does, and it then goes on
+// as it was (package ptrace, Cancel). When what a killed tracer has left is being put
+// right, that is done to its end.
 func Attach(ctx context.Context, pid int, opts Options) (*Session, error) {
 	return begin(ctx, opts, func(s *Session) error {
 		s.target.putRight(ctx, pid)
@@ -71,7 +72,7 @@ func Launch(ctx context.Context, c Command, opts Options) (*Session, error) {
 	})
 }
 
-// attach has the session hold a running process.
+// attach seizes a running process for the session.
 func (tg *target) attach(pid int) error {
 	return tg.s.do(func() error {
 		p, err := tg.s.tracer.Attach(pid)
@@ -79,7 +80,7 @@ func (tg *target) attach(pid int) error {
 			return err
 		}
 		if id := tg.s.opts.Meant; id != nil {
-			if err := id.Still(); err != nil { // what was attached to can't end unnoticed
+			if err := id.Still(); err != nil { // the process can't end unnoticed
 				return errors.Join(&ptrace.AttachError{PID: pid, Cause: ptrace.CauseNoProcess, Err: err}, tg.s.tracer.Detach(p))
 			}
 		}
@@ -92,7 +93,13 @@ func (tg *target) attach(pid int) error {
 var newTracer = ptrace.New
 
 // begin makes a session, which take has take hold of its process, unless ctx is done before it has.
-func begin(ctx context.Context, opts Options, take func(*Session) error) (*Session, error) {
+func begin(ctx context.Context, opts Options, take func(*Session) error) (_ *Session, err error) {
+	left := enterHolder(ctx)
+	defer func() {
+		if err != nil {
+			left()
+		}
+	}()
 	if ctx.Err() != nil {
 		return nil, givenUp(ctx)
 	}
@@ -118,8 +125,11 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (*Sessi
 		}
 		return nil, err
 	}
-	s.target.startGuardian()                            // while the caller goes on: nothing waits for it, and nothing is patched yet
-	context.AfterFunc(s.life, func() { _ = s.Close() }) // the caller's Close tells the error
+	s.target.startGuardian() // while the caller goes on: nothing waits for it, and nothing is patched yet
+	context.AfterFunc(s.life, func() {
+		defer left()
+		s.closeAlone()
+	})
 	return s, nil
 }
 

@@ -8,9 +8,11 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Placing probes may take long: files of symbols are read, and all code may be searched, on the tracer's thread, where nobody can be left alone with
-// it. So what is done there heeds a context: it is looked at between two steps, none of which is long, and before anything of the target is
-// changed. What reads files does so on a goroutine that is not waited for any more (symbols, Table.Aside).
+// Placing probes may take long: files of symbols are read, and all code may be
+// searched, on the tracer's thread, where nobody can be left alone with it. So work
+// there heeds a context: it is checked between short steps, and before anything of the
+// target is changed. Files are read on a goroutine that is not waited for once the
+// context is done (symbols, Table.Aside).
 
 // heed is what bounds the thing that a session's tracer is doing.
 type heed struct {
@@ -61,10 +63,11 @@ func (he *heed) context() context.Context {
 	return he.heeds
 }
 
-// wanted is why what is being done on the tracer's thread is to end now, nil if it is to go on.
+// wanted returns nil if the present work on the tracer's thread is still wanted, or the
+// reason to end it now.
 func (he *heed) wanted() error { return over(he.context()) }
 
-// over is what is said of ctx when it is done: its error, and its cause.
+// over is the error of a ctx that is done: it matches ctx's error and its cause.
 func over(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil || errors.Is(cause, err) {
@@ -73,7 +76,7 @@ func over(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// readSymbols reads what is needed of the symbols around at. The error is that of wanted.
+// readSymbols reads the symbols that are needed around at. The error is that of wanted.
 func (d *domain) readSymbols(at arch.Addr) error {
 	if table := d.linker.symbols(); table != nil {
 		_ = table.Ready(d.session.heed.context(), at)

@@ -126,7 +126,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 	d.placeAll(aims, refused)
 }
 
-// endAll: an exec has ended all probes, also those that wait.
+// endAll ends all probes after an exec, waiting ones included.
 func (rg *registry) endAll() {
 	for _, kp := range rg.probes {
 		if len(kp.placements) == 0 {
@@ -136,9 +136,10 @@ func (rg *registry) endAll() {
 	}
 }
 
-// ending tells of a followed child's address space whether it is coming to its end. Its memory
-// may be gone before that is reported, and what is tried with it then fails in many ways. The
-// injected region is gone with it, also if the child runs another program by now.
+// ending tells of a followed child's address space whether it is coming to its end. Its
+// memory may be gone before that is reported, and attempts to use it then fail in many
+// ways. The injected region is gone with it, also if the child runs another program by
+// now.
 func (d *domain) ending() bool {
 	switch {
 	case d == d.session.mainDomain():

@@ -7,11 +7,11 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// What the target shares with us it may change, and the kernel may fail to provide (ptrace.Shared). So what is read there is
-// a number like any other, never a size, an index or a pointer that is not checked; and what panics all the same ends the session,
-// not the program.
+// What the target shares with us it may change, and the kernel may fail to provide
+// (ptrace.Shared). So data from there is only a number, never an unchecked size, index
+// or pointer. A panic that happens all the same ends the session, not the program.
 
-// counted runs f, which adds up what has been counted, on whatever goroutine.
+// counted runs f, which adds up counts, on any goroutine.
 func counted(f func()) {
 	counting.RLock()
 	defer counting.RUnlock()

@@ -70,7 +70,7 @@ func (he *heed) anyInsideVfork(like func(*domain) bool) bool {
 	return false
 }
 
-// hasWaited has nobody wait for the same calls again.
+// hasWaited notes the present calls, so that nobody waits for them again.
 func (he *heed) hasWaited() {
 	for d := range he.s.domains {
 		d.guard.waited = d.guard.waited || d.insideVfork()
@@ -90,7 +90,7 @@ func (g *guard) unguarded() error {
 	return nil
 }
 
-// VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
+// VforkEnded implements ptrace.Handler: now th can set the actions of its process.
 func (s hooks) VforkEnded(th *ptrace.Thread) {
 	d := domainOf(th)
 	if d != nil {

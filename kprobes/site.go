@@ -111,8 +111,8 @@ func (sl *slotSet) discard(st *site) {
 	}
 }
 
-// arm shows the breakpoint. Other threads keep running: see package patch for what
-// they may see. The slot is complete before the first of them can need it.
+// arm shows the breakpoint. Other threads keep running: package patch says what they
+// may see. The slot is complete before the first of them can need it.
 func (d *domain) arm(st *site) error {
 	if st.patch() == nil {
 		_, err := d.armAll([]*site{st})
@@ -251,7 +251,7 @@ func (st *site) add(kp *Kprobe) {
 	st.probes = slices.Insert(slices.Clone(st.probes), at, kp)
 }
 
-// wanted tells whether hits of st are.
+// wanted reports whether anybody still needs to see hits of st.
 func (st *site) wanted() bool {
 	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.registry.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }

@@ -52,7 +52,7 @@ func (s *Session) BlacklistRange(r arch.Range) error {
 	})
 }
 
-// BlacklistEntries is what was added to the blacklist, by address.
+// BlacklistEntries returns the entries that were added to the blacklist, by address.
 func (s *Session) BlacklistEntries() []BlacklistEntry {
 	var list []BlacklistEntry
 	_ = s.tracer.Do(func() { list = slices.Clone(s.registry.blacklist) })
@@ -104,8 +104,7 @@ func (rg *registry) renewBlacklist(sameProgram bool) {
 	rg.blacklist = renewed
 }
 
-// checkBlacklist refuses what must not be probed though it is code of the target (A20, A21,
-// A22).
+// checkBlacklist refuses code of the target that must not be probed (A20, A21, A22).
 func (lo *looks) checkBlacklist(at arch.Addr, m procfs.Mapping) error {
 	if m.Path == "[vdso]" {
 		return fmt.Errorf("%w: the vdso is the kernel's, and what it is called for here goes through it", ErrBlacklisted)

@@ -35,8 +35,9 @@ func (lo *looks) checkAddress(at arch.Addr) (moved arch.Addr, entry bool, err er
 	return at, false, lo.checkBoundary(bounds, at)
 }
 
-// checkEntry refuses what is not the entry of a function (A54). A Go function is entered
-// behind the check of its stack, which may be executed several times a call.
+// checkEntry refuses an address that is not the entry of a function (A54). A Go
+// function is entered behind the check of its stack, which may be executed several
+// times a call.
 func (lo *looks) checkEntry(at arch.Addr, entry bool) (moved arch.Addr, inGo bool, err error) {
 	bounds, known := lo.d.linker.symbols().Function(at)
 	if !known {
@@ -67,7 +68,8 @@ func (lo *looks) landingPad(entry arch.Addr) (arch.Addr, error) {
 	return arch.Addr(host.Arch.EntrySkip(code)), nil
 }
 
-// checkMapping refuses what is no code of the target, and what is on the blacklist.
+// checkMapping refuses an address that is not in the target's code, or is on the
+// blacklist.
 func (lo *looks) checkMapping(at arch.Addr) error {
 	m, err := lo.codeMapping(at)
 	if err != nil {
@@ -103,7 +105,8 @@ func mappingName(m *procfs.Mapping) string {
 	return m.Path
 }
 
-// checkCode refuses what is known to be no code, or code that can't be stopped in.
+// checkCode refuses an address that is known to be no code, or where no thread can be
+// stopped.
 func (lo *looks) checkCode(at arch.Addr) error {
 	if v, ok := lo.d.linker.symbols().DataInText(at); ok {
 		return fmt.Errorf("%w: %s", ErrData, v)
@@ -111,7 +114,7 @@ func (lo *looks) checkCode(at arch.Addr) error {
 	return lo.checkRestartable(at)
 }
 
-// checkRestartable refuses what is in a restartable sequence.
+// checkRestartable refuses an address in a restartable sequence.
 func (lo *looks) checkRestartable(at arch.Addr) error {
 	if r, inside := lo.surveyed().Restartable(at); inside {
 		return fmt.Errorf("%w: %s to %s", ErrRestartable, r.Start, r.End)

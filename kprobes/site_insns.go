@@ -30,7 +30,8 @@ type Code struct {
 	decoded int         // bytes that were, for one function
 }
 
-// text is what looks like branches in an executable range of a module, by where they lead to.
+// text lists byte sequences that look like branches in an executable range of a module,
+// by where they lead to.
 type text []branch
 
 // mostBranches is how many branches of a range are known: those of 100 MB of compiled code.
@@ -90,7 +91,8 @@ func (c *Code) EachInsn(fn arch.Range, f func(i arch.Insn, why error)) error {
 	return nil
 }
 
-// sweep decodes r, of which code has the bytes, one instruction after the other, up to the first that can't be.
+// sweep decodes r, whose bytes are in code, one instruction after the other, up to the
+// first that can't be decoded.
 func sweep(code []byte, r arch.Range, f func(arch.Insn)) error {
 	for at := r.Start; at < r.End; {
 		insn, err := host.Arch.Decode(code[at-r.Start:], at)
@@ -120,7 +122,7 @@ func (c *Code) textOf(a arch.Addr) (arch.Range, bool) {
 	return arch.Range{}, false
 }
 
-// branch is what looks like a direct branch with a 32-bit displacement.
+// branch is a byte sequence that looks like a direct branch with a 32-bit displacement.
 type branch struct{ from, to arch.Addr }
 
 // branchesInto lists where other functions branch into fn behind its entry: its part that the compiler has split off does. Every place of
@@ -166,8 +168,9 @@ func (c *Code) begins(at arch.Addr, text arch.Range) bool {
 	return begins
 }
 
-// text searches an executable range, as far as it can be read, for what looks like direct branches with a 32-bit displacement. Where there are too many,
-// or there is too much code, none are known: what only they lead to is left out then, as data is.
+// text searches an executable range, as far as it can be read, for bytes that look like
+// direct branches with a 32-bit displacement. Where there are too many, or there is too
+// much code, none are known: what only they lead to is left out then, as data is.
 func (c *Code) text(r arch.Range) text {
 	all, known := c.texts[r.Start]
 	if known {

@@ -12,12 +12,15 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// Which calls have their Enter, by SyscallProbe.Choose. It is looked at wherever the call is: at a place in the code by the Program
-// of the Kprobe there, so that calls which pass do not stop if that is optimized; else by the tracer, which has every call: by
-// ptrace, in programs that are executed, where Exit needs all calls to stop, where a register's value at the call comes
-// from anywhere. All of them count in one state in an address space, so the same calls are chosen whoever looks.
+// Which calls have their Enter, by SyscallProbe.Choose. Where a Kprobe stands at the
+// call, its Program tests the condition, so that calls which pass do not stop if the
+// site is optimized. Otherwise the tracer tests every call: when calls stop by ptrace,
+// in programs that are executed, if Exit needs all calls to stop, and if a register's
+// value at the call is not known beforehand. All of them count in one state in an
+// address space, so the same calls are chosen, whoever tests them.
 //
-// A place is in front of moves that make the registers those of the call, so its Program looks at what they make them of.
+// A place is in front of moves that load the call's registers. So its Program tests the
+// sources of these moves.
 //
 // A cell of the state behind those of Choose is how many calls there have been.
 
@@ -30,8 +33,9 @@ type choices struct {
 // fewNumbers is how many numbers a Program compares a call's with.
 const fewNumbers = 8
 
-// choice is the Program that counts the calls that meet numbered, and has those stop that Choose chooses, whose registers are what is
-// says.
+// choice builds the Program of a place: it counts the calls for which numbered holds
+// and stops those that Choose selects; is maps each register to the source of its
+// value.
 func (sp *SyscallProbe) choice(numbered program.Cond, is func(reg string) program.Expr) (*program.Program, error) {
 	counted := program.Compare(program.Sequence(sp.Choose.Cells()), program.BelowEqual, program.Const(-1))
 	c := program.All(numbered, counted, sp.Choose.With(is))
@@ -58,8 +62,8 @@ func (sp *SyscallProbe) prepareChoice() (err error) {
 	return sp.own.checkProgram()
 }
 
-// chooseAt gives kp, the probe of sp at site, the Program that tells which of its hits are calls that Enter is to see, if
-// there can be one.
+// chooseAt gives kp, the probe of sp at site, its Program, if there can be one. The
+// Program chooses the hits that are calls for Enter.
 func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *syscallsites.Site) (err error) {
 	if sp.Choose.Always() || sp.Exit != nil {
 		return nil
@@ -88,8 +92,10 @@ func (sp *SyscallProbe) chooseAt(kp *Kprobe, site *syscallsites.Site) (err error
 	return err
 }
 
-// origin is what a register holds in front of the call at site, told by what registers hold at its place: a constant, or a register's
-// value plus a constant, or its low half. For that the moves are performed twice, each time with other values in all registers and in memory.
+// origin is the value of a register in front of the call at site, in terms of the
+// registers at the probe's place: a constant, or a register's value plus a constant, or
+// its low half. For that the moves are performed twice, each time with other values in
+// all registers and in memory.
 func origin(site *syscallsites.Site, value func(arch.Regs) uint64) (is program.Expr, ok bool) {
 	before, after := perform(site, 1)
 	otherBefore, otherAfter := perform(site, 2)
@@ -129,7 +135,7 @@ func perform(site *syscallsites.Site, seed uint64) (before, after arch.Regs) {
 	return before, after
 }
 
-// counts has what is missed by those of kps that have Programs be missed by sp.
+// counts makes sp.NMissed include the misses of those of kps that have a Program.
 func (sp *SyscallProbe) counts(kps []*Kprobe) {
 	var all []*Kprobe
 	if old := sp.choosing.Load(); old != nil {
@@ -160,7 +166,8 @@ func (sp *SyscallProbe) State(cell int) uint64 {
 	return 0
 }
 
-// chooses tells whether the call that a thread stands in front of, which no Program has decided, is to have the Enter of sp.
+// chooses reports whether a call gets the Enter of sp. A thread stands in front of the
+// call, and no Program has decided it.
 func (sc *syscallProbes) chooses(ts *threadState, sp *SyscallProbe) bool {
 	if sp.own.checked == nil {
 		sp.hits.Add(1)

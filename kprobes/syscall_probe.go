@@ -15,20 +15,23 @@ import (
 // SyscallProbe is a probe on system calls, by their numbers, wherever in the program they are made. Fill in
 // Numbers and what else is needed, and register it. Its fields may be changed only while it is not registered.
 //
-// The handlers see a thread in front of the system-call instruction, or behind it, whichever way the probe works:
-// regs.IP is the instruction or what follows it, Regs.Syscall the call's number, Regs.SyscallArg
-// its arguments. Those of the same call made by the ABIs of other widths (int 0x80, x32) are not hit.
+// In both ways the handlers see a thread in front of the system-call instruction, or
+// behind it: regs.IP is the instruction or the next one, Regs.Syscall the call's
+// number, Regs.SyscallArg its arguments. Those of the same call made by the ABIs of
+// other widths (int 0x80, x32) are not hit.
 //
 // A call that the kernel restarts by itself after a signal or a stop is one hit. One that a handler of
 // a signal interrupts is done; if it is made again after that it is a hit again.
 type SyscallProbe struct {
-	// Numbers of the calls in the 64-bit ABI (unix.SYS_OPENAT). Those that the kernel does not know may be
-	// among them: a handler can give them a meaning.
+	// Numbers of the calls in the 64-bit ABI (unix.SYS_OPENAT). Numbers that the kernel
+	// does not know are allowed: a handler can give them a meaning.
 	Numbers []int
 
-	// Enter runs before the call. Returning 0 has the call made, with the registers as Enter has left them: the result register
-	// holds the number. Returning anything else skips it: it returns what Enter has put into the result register
-	// (SetReturnValue; the kernel's errors are -1 to -4095), and no other SyscallProbe's Enter runs, nor an Exit.
+	// Enter runs before the call. After 0 the call is made, with the registers as Enter
+	// has left them: the result register holds the number. Returning anything else
+	// skips it: it returns what Enter has put into the result register (SetReturnValue;
+	// the kernel's errors are -1 to -4095), and no other SyscallProbe's Enter runs, nor
+	// an Exit.
 	Enter func(sp *SyscallProbe, regs *Regs) int
 	// Exit runs when the call is done, and may change the result register. The result of one that a signal's handler
 	// interrupts is what the kernel has so far, -ERESTARTSYS or one of its like (include/linux/errno.h). It does
@@ -65,7 +68,8 @@ const (
 	// SyscallBySites is by a Kprobe at each instruction of the program's code that makes one of the calls. Other
 	// calls cost nothing. Code that is generated later, or mapped without the dynamic linker, is not noticed.
 	SyscallBySites
-	// SyscallByStops is by ptrace: each system call of the process, whatever its number, stops its thread twice.
+	// SyscallByStops is by ptrace: each system call of the process, of any number,
+	// stops its thread twice.
 	SyscallByStops
 )
 
@@ -201,8 +205,8 @@ func (sc *syscallProbes) placeSyscalls(sp *SyscallProbe) error {
 	return nil
 }
 
-// UnregisterSyscallProbe removes sp. When it returns, none of its handlers runs or will run. The error says what could
-// not be put back.
+// UnregisterSyscallProbe removes sp. When it returns, none of its handlers runs or will
+// run. The error lists code that could not be put back.
 func (s *Session) UnregisterSyscallProbe(sp *SyscallProbe) error {
 	busy := append([]*Kprobe{&sp.own}, sp.kps...)
 	err := s.do(func() error {
@@ -249,7 +253,8 @@ func (sc *syscallProbes) switchSyscallProbe(sp *SyscallProbe, on bool) error {
 
 func (sp *SyscallProbe) name() string { return fmt.Sprintf("system call %d", sp.Numbers[0]) }
 
-// stopAtSyscalls has all address spaces stop for what the probes by stops ask for.
+// stopAtSyscalls makes all address spaces stop for the calls that probes by stops ask
+// for.
 func (sc *syscallProbes) stopAtSyscalls() error {
 	var errs []error
 	for d := range sc.s.domains {
@@ -258,7 +263,7 @@ func (sc *syscallProbes) stopAtSyscalls() error {
 	return errors.Join(errs...)
 }
 
-// followSyscalls has an address space that is new stop for the same.
+// followSyscalls does the same for a new address space.
 func (sc *syscallProbes) followSyscalls(d *domain) {
 	if err := d.unlessEnding(d.space.TraceSyscalls(sc.stoppedFor(d))); err != nil {
 		sc.s.warn("probes on system calls are not in a followed child: %v", err)
@@ -281,7 +286,7 @@ func (sc *syscallProbes) stoppedFor(d *domain) map[uint64]bool {
 // stopsIn tells whether sp works by stops in d. It does in all programs that are executed.
 func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStops || d.linker.executed }
 
-// SyscallEntered implements ptrace.SyscallHandler.
+// SyscallEntered implements ptrace.Handler.
 func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 	d := domainOf(th)
 	regs, err := th.Regs()
@@ -318,7 +323,7 @@ func (sc *syscallProbes) enterSyscall(ts *threadState, sp *SyscallProbe, chosen 
 	return sc.s.handlers.guard(&sp.own, func() int { return sp.Enter(sp, &ts.regs) }) == 0
 }
 
-// SyscallReturned implements ptrace.SyscallHandler.
+// SyscallReturned implements ptrace.Handler.
 func (s hooks) SyscallReturned(th *ptrace.Thread) {
 	d := domainOf(th)
 	ts, _ := th.Local.(*threadState)

@@ -74,8 +74,9 @@ func (r *Regs) state() *threadState {
 	return ts
 }
 
-// atCallSite runs the Enter of sp for a thread at a site. The registers become those in front of the system-call
-// instruction, and what they were if Enter changes nothing.
+// atCallSite runs the Enter of sp for a thread at a site. The registers become those in
+// front of the system-call instruction. If Enter changes nothing, they get their old
+// values back.
 func (sc *syscallProbes) atCallSite(sp *SyscallProbe, site *syscallsites.Site, kp *Kprobe, r *Regs) (diverted int) {
 	ts := r.state()
 	if ts == nil {
@@ -137,7 +138,7 @@ func (sc *syscallProbes) callsCame(came []*symbols.Module) {
 	}
 }
 
-// changeWay has sp work by stops from now on, for the reason that why gives.
+// changeWay switches sp to stops from now on; why is the reason.
 func (sc *syscallProbes) changeWay(sp *SyscallProbe, why error) error {
 	kps := sp.kps
 	if sp.own.checked != nil {

@@ -88,7 +88,7 @@ func Fetches(op asm.AtomicOp) bool {
 	return false
 }
 
-// locate finds out what is accessed through base and whether that is allowed.
+// locate finds the memory that is accessed through base, and whether that is allowed.
 func (k *checker) locate(ins *Insn, s *state, base asm.Register, size int, write bool) error {
 	v, err := s.get(base)
 	if err != nil {

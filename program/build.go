@@ -22,14 +22,14 @@ type AddToHistogram struct {
 	Value Expr
 }
 
-// WriteRecord writes a record into Ring, or counts the loss in a counter of its own with one
-// shard, which is the map behind the ring.
+// WriteRecord writes a record into Ring. If there is no room, it counts the loss in the
+// map behind the ring, a counter with one shard.
 type WriteRecord struct {
 	Ring  Map
 	Items []Item
 }
 
-// Item is what stands in a record: a number of 8 bytes, or bytes.
+// Item is one part of a record: a number of 8 bytes, or bytes.
 type Item struct {
 	Name  string
 	Value Expr // the number, or the address of the bytes
@@ -45,17 +45,18 @@ type ItemKind uint8
 const (
 	Number       ItemKind = iota // it is the item
 	Bytes                        // Max bytes are there
-	CountedBytes                 // Len elements are there, of which those are wanted whose Elem bytes fit into Max
+	CountedBytes                 // Len elements of Elem bytes are there; the ones that fit into Max are read
 	String                       // bytes up to the first zero are there, Max of them at most with it
-	Text                         // like String; without a zero before memory that can't be read, what is there up to it
+	Text                         // like String; if unreadable memory comes before a zero, the bytes up to it
 	Array                        // like Bytes; if not all of them can be read, those in the first page
 )
 
-// Build makes a program that does the actions one after the other at hits that meet filter.
-// Maps are in the order of the actions; Fields describes the items, in their order. A field
-// whose item may fault has an Err: the word there is 0 or -Efault (as for bytes at address 0), and for CountedBytes and String
-// the length if that is positive (of a String with its zero, of a Text with its zero if it has one); for
-// an Array the length if not all of it could be read.
+// Build makes a program that does the actions one after the other at hits that meet
+// filter. Maps are in the order of the actions; Fields describes the items, in their
+// order. A field whose item may fault has an Err, the offset of a word: 0 or -Efault
+// (as for bytes at address 0). For CountedBytes and String it is the length if that is
+// positive (of a String with its zero, of a Text with its zero if it has one). For an
+// Array it is the length if not all of it could be read.
 //
 // The state of Sequences, if there are any, is the last map. regs is Program.Regs. The program has not been checked.
 func Build(name string, id uint32, regs []string, filter Cond, actions ...Action) (*Program, error) {

@@ -55,7 +55,7 @@ func (b *builder) steps(e Expr, r asm.Register, fault string) error {
 	return nil
 }
 
-// base finds out what e begins with, and returns what is to be done with it.
+// base loads the value that e begins with, and returns the steps that follow.
 func (b *builder) base(e Expr, r asm.Register) (steps []step, err error) {
 	switch e.fn {
 	case fromConst:
@@ -108,10 +108,11 @@ func (b *builder) constant(r asm.Register, n int64) {
 	}
 }
 
-// stateToBe stands for the number of the state among the maps, of which there may be more before it.
+// stateToBe stands for the number of the state among the maps, since more maps may
+// still come before it.
 const stateToBe = MaxMaps
 
-// sequence adds one to a cell of the state, and finds out what was there into r.
+// sequence adds one to a cell of the state, and loads its old value into r.
 func (b *builder) sequence(r asm.Register, cell int64) error {
 	if cell < 0 || cell >= MaxCells {
 		return fmt.Errorf("no cell %d of a state: want 0 to %d", cell, MaxCells-1)

@@ -10,9 +10,10 @@ import (
 // ErrUnsafe is matched by the errors of Check: the program could do harm, or is none.
 var ErrUnsafe = errors.New("the program is not safe")
 
-// Check finds out whether p ends, reads nothing that has not been written before, writes only
-// to its stack and to the record that it holds, and calls helpers as they want to be called.
-// The error matches ErrUnsafe and names the first instruction that is wrong.
+// Check checks that p is safe. It must end, read nothing that was not written before,
+// write only to its stack and the record that it holds, and call helpers with arguments
+// that they take. The error matches ErrUnsafe and names the first instruction that is
+// wrong.
 func Check(p *Program) (*Checked, error) {
 	if err := checkLimits(p); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnsafe, p.Name, err)
@@ -139,7 +140,8 @@ func rawJump(ins asm.Instruction) int {
 	return int(ins.Offset)
 }
 
-// step checks instruction i in state s and hands the state on to what may follow.
+// step checks instruction i in state s and passes the state on to the instructions that
+// may follow.
 func (k *checker) step(i int, s *state) error {
 	ins := &k.Code[i]
 	if ins.Dst > asm.R10 || ins.Src > asm.R10 {
@@ -165,7 +167,7 @@ func (k *checker) step(i int, s *state) error {
 	return k.flow(i+1, s)
 }
 
-// formed reports whether op has no bits beside those that its class gives a meaning.
+// formed reports whether all bits of op have a meaning in its class.
 func formed(op asm.OpCode) bool {
 	switch class := op.Class(); {
 	case class.IsALU():
@@ -202,5 +204,5 @@ func (k *checker) loadImm(ins *Insn, s *state) error {
 		}
 		return s.set(ins, value{kind: pointer, mem: InMap, off: m})
 	}
-	return errors.New("it loads what is neither a number nor a map")
+	return errors.New("it loads neither a number nor a map")
 }

@@ -2,7 +2,7 @@ package program
 
 import "github.com/cilium/ebpf/asm"
 
-// Checked is a program that Check has found safe, with what it found out.
+// Checked is a program that Check has found safe, with Check's findings.
 type Checked struct {
 	*Program
 	Code []Insn // one for each of Program.Insns

@@ -24,7 +24,7 @@ var (
 type Expr struct {
 	reg   string // a register, or
 	fn    source // a helper's result, or
-	item  int    // of the record, 8 bytes of which from n on; or
+	item  int    // of the record: 8 bytes of it from n on; or
 	n     int64  // a constant, or a cell
 	steps []step
 	zero  bool // it is 0 where it would fault
@@ -42,10 +42,10 @@ const (
 	fromSequence
 )
 
-// step is what is done with a number.
+// step is one operation on a number.
 type step struct {
 	op  stepOp
-	off int64 // or what divides, or the seed
+	off int64 // or the divisor, or the seed
 	typ Type
 }
 
@@ -98,12 +98,12 @@ func (e Expr) As(t Type) Expr { return e.with(step{typ: t}) }
 // Mod is the remainder of e divided by n, which is not 0, both unsigned.
 func (e Expr) Mod(n uint64) Expr { return e.with(step{op: modulo, off: int64(n), typ: U64}) }
 
-// Mixed is a number that looks like chance: number e of those that follow from seed (fault.Mix; splitmix64,
-// Steele, Lea, Flood 2014).
+// Mixed is a pseudo-random number: number e of the sequence of seed (fault.Mix;
+// splitmix64, Steele, Lea, Flood 2014).
 func (e Expr) Mixed(seed uint64) Expr { return e.with(step{op: mixed, off: int64(seed), typ: U64}) }
 
-// OrZero is e, or 0 where finding it out needs memory that can't be read. What is done with it
-// before and after makes no difference to that.
+// OrZero is e, or 0 where finding it out needs memory that can't be read. Operations
+// before and after it do not change that.
 func (e Expr) OrZero() Expr {
 	e.zero = true
 	return e
@@ -136,8 +136,8 @@ const (
 	AnyBit // a&b is not zero
 )
 
-// Cond is a condition. One that needs memory that can't be read is not met, and
-// neither is its opposite.
+// Cond is a condition. A condition on memory that can't be read is not met. Its
+// opposite is not met either.
 type Cond struct {
 	kind condKind
 	op   Op
@@ -161,13 +161,14 @@ func Compare(a Expr, op Op, b Expr) Cond { return Cond{kind: compare, op: op, a:
 // All is met if all of conds are, one after the other (&&).
 func All(conds ...Cond) Cond { return Cond{kind: allOf, list: conds} }
 
-// Any is met if one of conds is, the first of which that does decides (||).
+// Any is met if one of conds is met (||). The first one that is met decides; later ones
+// are not evaluated.
 func Any(conds ...Cond) Cond { return Cond{kind: anyOf, list: conds} }
 
 // Not is met if c is not (!).
 func Not(c Cond) Cond { return Cond{kind: notOf, list: []Cond{c}} }
 
-// Registers are those that c looks at, each once.
+// Registers returns the registers that c reads, each once.
 func (c Cond) Registers() (names []string) {
 	c.With(func(reg string) Expr {
 		if !slices.Contains(names, reg) {

@@ -180,7 +180,7 @@ func (k *checker) destination(c *HelperCall, s *state) error {
 	return err
 }
 
-// effect is what is known after a call.
+// effect is the knowledge after a call.
 func (k *checker) effect(c *HelperCall, s *state) error {
 	for r := asm.R0; r <= asm.R5; r++ {
 		s.regs[r] = value{}

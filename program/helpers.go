@@ -13,9 +13,9 @@ const (
 	// Time() returns the processor's time-stamp counter (rdtsc; in the interpreter, what
 	// its Env says). The ring's clock makes a time of it.
 	Time
-	// Thread() returns what tells threads of the process apart: on x86-64 the base of fs,
-	// which is read by rdfsbase where the kernel allows it (AT_HWCAP2 bit 1), else from
-	// fs:0, where C libraries keep it; 0 where neither is to be had.
+	// Thread() returns a number that is different for each thread of the process. On
+	// x86-64 it is the base of fs, read by rdfsbase if the kernel allows it (AT_HWCAP2
+	// bit 1), else from fs:0, where C libraries keep it; 0 without both.
 	Thread
 	// Read(dst, size, addr) copies size bytes of the target's memory at addr to dst, which
 	// is stack or record; size is a constant. It returns 0; or, if not all of them can be
@@ -25,11 +25,12 @@ const (
 	// returns how many bytes those were; dst behind them is unchanged. If not
 	// all of them can be read, it fills dst (max bytes) with zeros and returns -EFAULT.
 	ReadN
-	// ReadString(dst, max, addr) copies bytes up to and with the first zero, max at most
-	// (a constant, at least 1), and returns how many those were. If there is no zero among
-	// the first max-1 bytes, the last of max bytes is set to zero and max is returned. dst
-	// behind the zero is unchanged. If a byte before the zero can't be read, it fills dst with
-	// zeros and returns -EFAULT. No byte that is not copied needs to be readable.
+	// ReadString(dst, max, addr) copies bytes up to and with the first zero, and
+	// returns their number. max, a constant of at least 1, bounds it. If there is no
+	// zero among the first max-1 bytes, byte number max is set to zero and max is
+	// returned. dst behind the zero is unchanged. If a byte before the zero can't be
+	// read, it fills dst with zeros and returns -EFAULT. No byte that is not copied
+	// needs to be readable.
 	ReadString
 	// RingReserve(ring, size, lost) reserves a record with a payload of size bytes, a
 	// constant, all zero, and returns its address. If the ring is full it adds one to the counter
@@ -40,13 +41,13 @@ const (
 	// Processor() returns the number of the processor that the thread is on; in the interpreter, what
 	// its Env says. On x86-64 the kernel keeps it in the limit of a segment (__CPUNODE_SEG).
 	Processor
-	// FetchAdd(state, cell) adds one to a cell, a constant, and returns what was there before.
+	// FetchAdd(state, cell) adds one to a cell, a constant, and returns its old value.
 	FetchAdd
 
 	lastHelper
 )
 
-// Efault is what reads of bad addresses return, negated.
+// Efault is the errno of reads from bad addresses; they return it negated.
 const Efault = 14
 
 // ArgType is what a helper wants in an argument register.

@@ -68,8 +68,8 @@ func (c *Checked) newMachine(e *Env) (*machine, error) {
 	return m, nil
 }
 
-// machine is one run. Registers that hold addresses have no value: Check knows what they
-// point to. What may be a record or 0 is 1 or 0.
+// machine is one run. Registers that hold addresses have no value here: Check knows
+// where they point. A register that holds a record or 0 is 1 or 0.
 type machine struct {
 	*Checked
 	env    *Env

@@ -70,7 +70,7 @@ func (m Map) Cell(v uint64) int {
 
 const efault = 1<<64 - Efault
 
-// read copies n bytes to c's destination, of which a failure makes zeros.
+// read copies n bytes to c's destination. After a failure they are zeros.
 func (m *machine) read(c *HelperCall, n int, from arch.Addr) uint64 {
 	buf := make([]byte, n)
 	to := m.bytes(c.Dst, c.Off, c.Size)
@@ -82,7 +82,8 @@ func (m *machine) read(c *HelperCall, n int, from arch.Addr) uint64 {
 	return 0
 }
 
-// page is a size that divides that of a page: what it holds is readable as a whole.
+// page is a size that divides that of a page: such a piece is readable as a whole, or
+// not at all.
 const page = 4096
 
 func (m *machine) readString(c *HelperCall, from arch.Addr) uint64 {

@@ -38,9 +38,9 @@ package program
 //  6. replaces the state by StateDone. Stores are seen in the order of the program (x86's, or
 //     release stores).
 //
-// The reader goes from tail on while it finds records that are done. It fills what it has
-// read with zeros before it advances tail; so a header of 0 is that of a record
-// that has been reserved by somebody who is between 2 and 4.
+// The reader goes from tail on while it finds records that are done. It fills the
+// records that it has read with zeros before it advances tail. So a header of 0 belongs
+// to a reserved record whose writer is between 2 and 4.
 const (
 	LineSize = 64 // of the cache; what different writers use is that far apart
 

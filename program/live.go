@@ -2,8 +2,8 @@ package program
 
 import "github.com/cilium/ebpf/asm"
 
-// findUnused finds results of helpers that nothing reads: what is read later is known once
-// all that follows has been seen, since no jump leads back.
+// findUnused finds results of helpers that nothing reads. It goes backwards: no jump
+// leads back, so all later reads are known by then.
 func (c *Checked) findUnused() {
 	live := make([]uint16, len(c.Code)+1) // bit n: rn is read at or behind that instruction before it is written
 	for i := len(c.Code) - 1; i >= 0; i-- {

@@ -2,7 +2,7 @@ package program
 
 import "fmt"
 
-// MapKind is what a map does with what is put in.
+// MapKind tells how a map stores or sums its values.
 type MapKind uint8
 
 const (
@@ -30,7 +30,8 @@ type Map struct {
 	// Each thread uses one of them, whichever; the map's value is the sum.
 	Shards int
 	// Min, Step, Buckets describe a linear histogram: bucket n holds the values from
-	// Min+n·Step up to Min+(n+1)·Step, which are signed; two more hold what is below and above.
+	// Min+n·Step up to Min+(n+1)·Step, which are signed; two more hold the values below
+	// and above.
 	Min, Step int64
 	Buckets   int
 	// Size is the bytes of a ring that records may occupy, a power of two.

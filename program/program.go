@@ -5,14 +5,12 @@
 // An architecture compiles a checked program into the body of a detour. The interpreter
 // says what the compiled code must do.
 //
-// The instructions are those of BPF's instruction set (RFC 9669), version 4, without loops,
-// calls of BPF functions, and legacy packet access. r1 points to the context at the start:
-// the registers at the hit, 8 bytes each, in the order of Program.Regs, read-only. r10 is the
-// end of StackSize bytes of stack. Helpers are called by the numbers of this package; r0 is
-// their result and r1 to r5 are lost. A program ends with exit; r0 means nothing then, unless
-// the program decides (Program.Decides).
-//
-// The package is pure: no system call, no build tag.
+// The instruction set is BPF's (RFC 9669), version 4, without loops, calls of BPF
+// functions, and legacy packet access. r1 points to the context at the start: the
+// registers at the hit, 8 bytes each, in the order of Program.Regs, read-only. r10 is
+// the end of StackSize bytes of stack. Helpers are called by the numbers of this
+// package; r0 is their result and r1 to r5 are lost. A program ends with exit; r0 means
+// nothing then, unless the program decides (Program.Decides).
 package program
 
 import (
@@ -41,15 +39,15 @@ type Program struct {
 	// demands a number in r0 on every way to an exit then.
 	Decides bool
 	// Regs names what the context holds: the register at offset 8n is Regs[n]. They are
-	// arch.Regs.Names() and whatever else the compiler at hand knows. rip is the
-	// address of the site plus one, as for the kernel's handlers.
+	// arch.Regs.Names(), and others that the compiler knows. rip is the address of the
+	// site plus one, as for the kernel's handlers.
 	Regs []string
 	// Insns are the instructions. A jump names its target by a label
 	// (asm.Instruction.WithReference) or by a raw offset, which counts a 64-bit load as two.
 	Insns asm.Instructions
 	// Maps are the maps that the program uses; asm.LoadMapPtr names one by its index.
 	Maps []Map
-	// Fields are what a record's payload consists of. They are for whoever reads it; the
+	// Fields are what a record's payload consists of. They are for readers; the
 	// instructions need not agree with them.
 	Fields []Field
 }

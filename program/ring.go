@@ -91,7 +91,7 @@ func (r *RingReader) Read(f func(Record)) (n int, err error) { return r.ReadSome
 
 // ReadSome is Read of at most so many records.
 func (r *RingReader) ReadSome(most int, f func(Record)) (n int, err error) {
-	for head := atomic.LoadUint64(&r.mem[RingHead/8]); head != r.tail && n < most; { // what comes meanwhile is for the next time
+	for head := atomic.LoadUint64(&r.mem[RingHead/8]); head != r.tail && n < most; { // later records are for the next time
 		h, err := r.header(head)
 		if err != nil {
 			return n, err
@@ -133,7 +133,7 @@ func (r *RingReader) Abandon(f func(Record), lost func(program uint32, ok bool))
 	return n, nil
 }
 
-// Reset makes the ring empty, whatever is in it. No writer may be active.
+// Reset empties the ring, even of damaged content. No writer may be active.
 func (r *RingReader) Reset() {
 	clear(r.mem[RingData/8:][:r.size/8])
 	r.tail = atomic.LoadUint64(&r.mem[RingHead/8]) &^ (RecordAlign - 1)

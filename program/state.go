@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// valueKind is what is known of a register.
+// valueKind is a kind of knowledge about a register.
 type valueKind uint8
 
 const (
@@ -35,7 +35,7 @@ const (
 	hasRecord
 )
 
-// state is what is known in front of an instruction.
+// state is the knowledge in front of an instruction.
 type state struct {
 	regs  [11]value
 	stack uint64 // bit n: byte n-StackSize from r10 has been written
@@ -43,14 +43,14 @@ type state struct {
 	size  int // of the record's payload
 }
 
-// merge makes s what is known if either s or o is so.
+// merge reduces s to the knowledge that holds in both s and o.
 func (s *state) merge(o *state) error {
 	for r := range s.regs {
 		s.regs[r] = common(s.regs[r], o.regs[r])
 	}
 	s.stack &= o.stack
 	if s.rec != o.rec || s.size != o.size {
-		return errors.New("a record is held on one way to what follows and not on another")
+		return errors.New("a record is held on one way to the next instruction and not on another")
 	}
 	return nil
 }

@@ -53,8 +53,8 @@ type Clock struct {
 	Mult  uint64 // nanoseconds per tick, times 1<<ClockShift
 }
 
-// ClockBetween is the clock that has shown tsc0 and tsc1 at the times nanos0 and nanos1, of which the
-// latter are later. ok is false if they are not, or if it goes slower than 1 Hz.
+// ClockBetween returns the clock that showed tsc0 at the time nanos0, and tsc1 at the
+// later nanos1. ok is false if it is not later, or if the clock is slower than 1 Hz.
 func ClockBetween(tsc0 uint64, nanos0 int64, tsc1 uint64, nanos1 int64) (c Clock, ok bool) {
 	if tsc1 <= tsc0 || nanos1 <= nanos0 {
 		return Clock{}, false

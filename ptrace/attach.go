@@ -42,11 +42,11 @@ func (t *Tracer) Attach(pid int) (*Process, error) {
 }
 
 // passOnce stops every thread that has not stopped since it was seized, each for a
-// moment by itself. A thread that was inside fork(2) or clone(2) when it was seized
-// may make one child that is not traced: the kernel looks at the options when the call
-// begins (kernel_clone in kernel/fork.c). After its first stop that call is over. A
-// thread made so is found by another listing; a process made so has a copy of memory
-// in which nothing is patched yet.
+// moment by itself. A thread that was inside fork(2) or clone(2) when it was seized may
+// make one child that is not traced: the kernel looks at the options when the call
+// begins (kernel_clone in kernel/fork.c). After its first stop that call is over. A new
+// thread is then found by another listing; a new process has a copy of memory in which
+// nothing is patched yet.
 func (t *Tracer) passOnce(p *Process) error {
 	waiting := map[*Thread]bool{}
 	for _, th := range p.Space.Threads() {
@@ -95,6 +95,10 @@ func (t *Tracer) pass(th *Thread) {
 	case Exited, Killed, GroupStop:
 		t.dispatch(th)
 	case Signal, Breakpoint:
+		if th.raisesPutBack() {
+			t.resume(th, 0)
+			return
+		}
 		t.resume(th, th.at.stop.Signal)
 	case Exec:
 		p := th.Proc
@@ -118,11 +122,13 @@ func (t *Tracer) pass(th *Thread) {
 // seized one is traced from birth (PTRACE_O_TRACECLONE), so only threads not yet
 // seized can make unknown ones; one listing may miss entries while threads exit.
 //
-// Threads that the kernel has made in the process for work of its own (io_uring, vhost) are left alone: they are in the
-// group, can be seized, and stop when they are asked to, but in the middle of what they do for the program, which then
-// fails with EINTR; and they never come to user mode, so a system call asked of one is never made. Those made later are not
-// traced (create_io_thread in kernel/fork.c does not go by way of kernel_clone, which alone tells of children). They run no code of the
-// program, so what is patched is nothing to them.
+// Threads that the kernel has made in the process for work of its own (io_uring, vhost)
+// are left alone. They are in the group, can be seized, and stop when they are asked
+// to. But they stop in the middle of work for the target, which then fails with EINTR.
+// And they never come to user mode, so a system call asked of one is never made. Those
+// made later are not traced (create_io_thread in kernel/fork.c does not go by way of
+// kernel_clone, which alone tells of children). They run no code of the target, so
+// patches do not matter to them.
 func (t *Tracer) seizeAll(p *Process) error {
 	for clean := 0; clean < 2; {
 		tids, err := procfs.Tasks(p.PID)
@@ -263,8 +269,9 @@ func (t *Tracer) seizeRelative(p *Process, pid int) error {
 	return nil
 }
 
-// runsIn tells whether a thread runs in p's memory, of which one of p's traced threads tells: it has that until its end is
-// recorded, since it stops for us before it lets go of it.
+// runsIn reports whether a thread runs in p's memory. It compares with one of p's
+// traced threads, which has that memory until its end is recorded: it stops for us
+// before it lets go of it.
 func (p *Process) runsIn(tid int) bool {
 	own, err := p.Space.TID()
 	return err == nil && sameMemory(own, tid)

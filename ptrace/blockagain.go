@@ -6,10 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockAgain has a thread that believes to block a signal which somebody has sent, SIGTRAP or SIGILL, block it: it was taken out of nearly all signals
-// for the guard. The kernel then has the signal wait instead of delivering it, of the thread or of the process, as it was sent (ptrace_signal in kernel/signal.c
-// requeues what is blocked by then): for sigwait(3), a signalfd, or the day when the program lets it come. From then on the thread is not unblocked for the guard any more, since
-// nobody tells when the signal has been taken: where it blocks nearly all signals, a breakpoint that it meets after our death ends the process.
+// blockAgain has a thread that believes to block a signal which somebody has sent,
+// SIGTRAP or SIGILL, block it: it was taken out of nearly all signals for the guard.
+// Then the kernel does not deliver the signal: it requeues one that is blocked by then
+// (ptrace_signal in kernel/signal.c), for the thread or the process, as it was sent. It
+// waits for sigwait(3), a signalfd, or until the target unblocks it. From then on the
+// thread is not unblocked for the guard any more, since nobody tells when the signal
+// has been taken: where it blocks nearly all signals, a breakpoint that it meets after
+// our death ends the process.
 func (th *Thread) blockAgain() bool {
 	sig := th.at.stop.Signal
 	if !forced.Has(sig) {
@@ -30,18 +34,20 @@ func (th *Thread) blockAgain() bool {
 	return true
 }
 
-// lessened tells whether m, which the thread blocks, is less than it has asked for by sig. Sets are known that tails have changed; but what a thread blocks is made of several
-// calls. So a mask of nearly all signals that has those which other instructions raise is taken for one as well: who wants to have the signals that instructions
-// raise has all of them.
+// lessened tells whether m, which the thread blocks, is less than it has asked for by
+// sig. Sets are known that tails have changed; but what a thread blocks is made of
+// several calls. So a mask of nearly all signals that has those which other
+// instructions raise is taken for one as well: a thread that wants to get the signals
+// of instructions wants all of them.
 func (th *Thread) lessened(m Sigset, sig unix.Signal) bool {
 	const nearlyAll, faults = 30, 1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1)
 	rest := m &^ forced
-	switch k, ok := th.Proc.tracer.handler.(MaskKeeper); {
+	switch {
 	case m.Has(sig) || bits.OnesCount64(uint64(rest)) < nearlyAll:
 		return false
 	case th.unblocked.is && rest == th.unblocked.from&^forced:
 		return true
-	case ok && k.Lessened(th, rest):
+	case th.Proc.tracer.handler.Lessened(th, rest):
 		return true
 	}
 	return rest&faults == faults && th.Proc.own != nil

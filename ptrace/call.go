@@ -11,10 +11,11 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// Calling a function of the target. While a Handler method is about a thread, Thread.Call
-// sends that thread into the function and works on as the tracer does, in a loop inside of
-// the method: stops of all threads are dispatched and closures run, until the thread has
-// come to the breakpoint that it returns to, or the call has ended in another way.
+// Calling a function of the target. While a Handler method is about a thread,
+// Thread.Call sends that thread into the function and goes on with the tracer's loop
+// inside of the method. Stops of all threads are dispatched and closures run, until the
+// thread has come to the breakpoint that it returns to, or the call has ended in
+// another way.
 //
 //	step ── dispatch(A) ── Handler ── A.Call ── step ── dispatch(B) ── Handler ── B.Call ── …
 //
@@ -22,11 +23,12 @@ import (
 // beginning: a thread whose function is done stands still until the calls that began after
 // its own have ended. Each has a deadline, so each comes to an end.
 //
-// To the thread it is as if nothing had happened: general and extended registers, the state of
-// its stop, and the signal that it stopped for are put back. Other threads see what the
-// function does, and below the red zone of the stack its frame; as ever they run on, hit, are
-// handled and may be frozen or let go. The thread's signals are delivered on the way, in the
-// function; so are those that waited for this hit to end.
+// To the thread it is as if nothing had happened: general and extended registers, the
+// state of its stop, and the signal that it stopped for are put back. Other threads see
+// what the function does, and below the red zone of the stack its frame; as ever they
+// run on, hit, are handled and may be frozen or let go. The thread's signals are
+// delivered on the way, in the function. Signals that waited for this hit to end are
+// delivered there, too.
 
 // Call is a function call to make.
 type Call struct {
@@ -38,8 +40,9 @@ type Call struct {
 	// Landed is given the registers that the function has returned with, while the thread
 	// stands there.
 	Landed func(arch.Regs)
-	// Left tells whether the thread, which is stopped, is neither in the function any more
-	// nor in anything that it has called, nor in a signal's handler that interrupted that.
+	// Left reports whether the thread, which is stopped, has left the function: it is
+	// not in the function, nor in anything that it called, nor in a signal's handler
+	// that interrupted these.
 	Left func() bool
 }
 
@@ -69,10 +72,11 @@ type injectedCall struct {
 	err     error
 }
 
-// Call calls a function on the thread that a Handler method is about, and returns when that is
-// done. It returns ErrNotHandled elsewhere, ErrCallTimeout, ErrCallLeft, a *CallFault,
-// ErrExited if the thread or its process has ended or called exec, ErrLetGo if it was
-// detached from. After the last three the thread is not what the method was about any more.
+// Call calls a function on the thread that a Handler method is about, and returns when
+// that is done. Errors are ErrNotHandled outside of such a method, ErrCallTimeout,
+// ErrCallLeft, and a *CallFault; ErrExited if the thread or its process has ended or
+// called exec; ErrLetGo if it was detached. After the last three the thread is not what
+// the method was about any more.
 func (th *Thread) Call(c Call) error {
 	t := th.Proc.tracer
 	if unix.Gettid() != t.tid || !th.handled || th.call != nil || th.state != stopped {
@@ -140,7 +144,7 @@ func (t *Tracer) depart(th *Thread) error {
 		t.restoreTrap(th)
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	var err error
 	if th.call.mask, err = th.sigmask(); err != nil {
 		return err
@@ -214,7 +218,7 @@ func (t *Tracer) recall(th *Thread, err error) {
 		t.giveBack(th)
 		return
 	}
-	th.RunFree()
+	th.takeRequestBack()
 	if t.toUserMode(th) != nil {
 		return
 	}
@@ -232,7 +236,7 @@ func (t *Tracer) sendAgain(th *Thread) {
 		}
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	th.resendHeld()
 }
 
@@ -277,9 +281,9 @@ func (th *Thread) endCall(err error) {
 	th.call = nil
 }
 
-// RecallAll waits for the end of all calls. Those that have not ended when grace is over end
-// with ErrLetGo: what their functions have locked stays locked. It must be called before a
-// process is detached from, and waits for threads inside vfork(2).
+// RecallAll waits for the end of all calls. Calls that have not ended when grace is
+// over end with ErrLetGo: locks that their functions hold stay locked. It must be
+// called before a process is detached from, and waits for threads inside vfork(2).
 func (t *Tracer) RecallAll(grace time.Duration) {
 	late := time.AfterFunc(grace, func() { t.post(t.recallAll) })
 	defer late.Stop()

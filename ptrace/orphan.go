@@ -10,10 +10,7 @@ func (t *Tracer) adoptOrphans(p *Process) {
 		switch {
 		case err != nil:
 		case t.procs[st.Tgid] != nil:
-			th := t.newThread(t.procs[st.Tgid], tid)
-			if leader := th.Proc.Leader(); leader != nil {
-				t.tellBirth(leader, th) // who has made it may tell yet
-			}
+			t.adoptOrphan(t.procs[st.Tgid], tid)
 		case st.Tgid == tid && len(p.threads) == 0 && !t.introduced(tid, st.PPid):
 			space := p.Space
 			if !sameMemory(p.PID, tid) {
@@ -21,6 +18,21 @@ func (t *Tracer) adoptOrphans(p *Process) {
 			}
 			t.newborn(&Thread{Proc: p, at: &standing{}}, tid, space)
 		}
+	}
+}
+
+func (t *Tracer) adoptOrphan(p *Process, tid int) {
+	th := t.newThread(p, tid)
+	if leader := p.Leader(); leader != nil {
+		t.handler.Born(leader, th) // who has made it may tell yet
+	}
+}
+
+// adoptDying introduces a thread whose first stop is that on its way out: a SIGKILL or an exec has come before it ran. Whoever has made it may be dead as
+// well, and all others, so that nothing else is ever reported: not even the leader's end, before this one's.
+func (t *Tracer) adoptDying(tid int) {
+	if st, err := procfs.ReadStatus(tid, 0); err == nil && st.Tgid != tid && t.procs[st.Tgid] != nil {
+		t.adoptOrphan(t.procs[st.Tgid], tid)
 	}
 }
 

@@ -2,16 +2,18 @@ package ptrace
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // keeper keeps forked children and remembers whose memory each is a copy of.
 type keeper struct {
-	bystander
+	Nop
 	copied map[int]*Space
 }
 
@@ -62,6 +64,37 @@ func TestAChildIsACopyOfItsMaker(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAThreadThatDiesBeforeItRunsIsLetGo: SIGKILL comes when a thread has just been made. Its maker has no time to tell of it, and is on its way out before the
+// thread's stop is seen: nothing else is reported of the process until the thread has ended.
+func TestAThreadThatDiesBeforeItRunsIsLetGo(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "prey"))
+	tr, _ := attachKeeper(t, keeper{copied: map[int]*Space{}}, prog.PID())
+	defer tr.Close()
+	states := func() string {
+		var b strings.Builder
+		for _, tid := range tids(t, prog.PID()) {
+			if st, err := procfs.ReadStatus(prog.PID(), tid); err == nil {
+				b.WriteByte(st.State)
+			}
+		}
+		return b.String()
+	}
+	whileHeld(t, tr, func() {
+		prog.Send("threads 1 1 foo")
+		testprog.Await(t, "a stop of the maker and of what it has made", func() bool { return states() == "tt" })
+		if err := unix.Kill(prog.PID(), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		testprog.Await(t, "a stop of both on their way out", func() bool { return states() == "tt" })
+	}, func() error { return tr.collect(prog.PID()) })
+	testprog.Await(t, "an end of the process", func() (gone bool) {
+		if err := tr.Do(func() { gone = len(tr.procs) == 0 && len(tr.threads) == 0 && len(tr.early) == 0 }); err != nil {
+			t.Fatal(err)
+		}
+		return gone
+	})
 }
 
 func attachKeeper(t *testing.T, k Handler, pid int) (tr *Tracer, p *Process) {

@@ -11,16 +11,16 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// What becomes of a stopped thread when the tracer is killed. The kernel lets it go on with
-// the signal that it stopped for, if nobody has waited for that stop; once wait4(2) has told
-// of it the signal is dropped (wait_task_stopped and ptrace_stop in the kernel). A thread at a
-// breakpoint would then run on behind the breakpoint's first byte, in the middle of an
-// instruction.
+// How a stopped thread goes on when the tracer is killed. The kernel lets it go on with
+// the signal that it stopped for, if nobody has waited for that stop; once wait4(2) has
+// told of it the signal is dropped (wait_task_stopped and ptrace_stop in the kernel). A
+// thread at a breakpoint would then run on behind the breakpoint's first byte, in the
+// middle of an instruction.
 //
-// So a stop is looked at (WNOWAIT) and stays to be waited for while the thread is handled.
-// Resuming the thread ends it. Only if another stop is to be waited for first is it taken,
-// and before that the thread at a breakpoint is put back in front of it, to trap again.
-// At each moment that a kill may choose, the thread either gets its SIGTRAP, which the guard
+// So a stop is looked at (WNOWAIT) and stays to be waited for while the thread is
+// handled. Resuming the thread ends it. It is taken only if another stop must be waited
+// for first. Before that, a thread at a breakpoint is put back in front of it, to trap
+// again. At the moment of a kill, the thread either gets its SIGTRAP, which the guard
 // in the target understands, or stands where it may run on:
 //
 //	unreaped, IP behind the breakpoint: SIGTRAP, the guard sends it to the copy
@@ -34,10 +34,11 @@ import (
 // already.
 const MarkErrno = 0x676b
 
-// peek waits for a change of one child, or of any if tid is -1. A stop stays to be waited
-// for until the thread is resumed or peek is called again; an end is taken at once, and so are
-// the stops of events: no signal comes with them, and of a thread that has changed its ID by exec
-// the kernel wants that one to be taken first (looks_like_a_spurious_pid in kernel/ptrace.c).
+// peek waits for a change of one child, or of any if tid is -1. A stop can be waited
+// for until the thread is resumed or peek is called again. An end is taken at once.
+// Stops of events are taken at once, too: no signal comes with them, and if a thread
+// has changed its ID by exec the kernel wants that stop to be taken first
+// (looks_like_a_spurious_pid in kernel/ptrace.c).
 func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 	t.moves++
 	t.event()
@@ -47,15 +48,20 @@ func (t *Tracer) peek(tid, flags int) (int, unix.WaitStatus, error) {
 		t.missed = t.missed[1:]
 		return m.tid, m.ws, nil
 	}
-	got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
-	switch {
-	case err != nil || got == 0:
-	case ws.Stopped() && ws>>16 == 0:
-		t.unreaped, t.unreapedStatus = got, ws
-	default:
-		return waitStatus(got, 0)
+	for {
+		got, ws, err := lookAt(tid, flags|unix.WEXITED|unix.WNOWAIT)
+		if err != nil || got == 0 {
+			return got, ws, err
+		}
+		if ws.Stopped() && ws>>16 == 0 {
+			t.unreaped, t.unreapedStatus = got, ws
+			return got, ws, nil
+		}
+		// It is not waited for: one that is killed in between may be a leader, whose end comes behind those of all others.
+		if got, ws, err = waitStatus(got, unix.WNOHANG); err == nil && got != 0 {
+			return got, ws, nil
+		}
 	}
-	return got, ws, err
 }
 
 // missedStop is one that took the place of another, which it was mistaken for.
@@ -64,7 +70,7 @@ type missedStop struct {
 	ws  unix.WaitStatus
 }
 
-// take is reap for whoever can't deal with a stop that comes instead.
+// take is reap for callers that can't handle another stop in its place.
 func (t *Tracer) take() {
 	if got, ws := t.reap(); got != 0 {
 		t.missed = append(t.missed, missedStop{got, ws})
@@ -129,6 +135,36 @@ func (th *Thread) putOff() {
 	}
 }
 
+// raiseAgain lets an instruction raise once more the signal that a thread has stopped for, in place of its delivery now. A signal that is sent again says that
+// it was sent: if we are killed before it is given its own siginfo back, a guard, and the program, take it for something else. It does nothing, and answers so,
+// unless the thread stands where it does that: behind a breakpoint that is still there, or, when nobody has been asked about the stop yet, in front of an instruction that has faulted.
+func (th *Thread) raiseAgain() bool {
+	info, err := th.siginfo()
+	if err != nil || !th.at.injectable {
+		return false
+	}
+	if info.fault() {
+		return th.queued && !th.handled && !th.at.moved
+	}
+	at := th.ip().Add(int64(-host.Arch.BreakpointAdvance()))
+	if !th.raisedAt(at) {
+		return false
+	}
+	if th.at.regs.kernel.IP() != at {
+		th.putBack()
+	}
+	if th.at.regs.kernel.IP() != at {
+		return false
+	}
+	th.at.regs.own.SetIP(at)
+	return true
+}
+
+// raisesPutBack is raiseAgain for a thread that putBack was called for. To give it its signal after all takes two requests, and it would have lost that if we were killed in between.
+func (th *Thread) raisesPutBack() bool {
+	return th.at.regs.valid && th.at.regs.own.IP() != th.at.regs.kernel.IP() && th.unmoved() && th.raiseAgain()
+}
+
 // raisedAt tells of a thread that a breakpoint instruction of the program's own at at has raised the signal being delivered.
 func (th *Thread) raisedAt(at arch.Addr) bool {
 	info, err := th.siginfo()
@@ -151,10 +187,6 @@ func (th *Thread) markMoved() {
 		_ = th.mark(th.at.regs.own.IP())
 	}
 }
-
-// InCopy says that the instruction pointer of the thread, which is at a breakpoint, was set to
-// code of ours: a guard knows that code, and needs no mark for it.
-func (th *Thread) InCopy() { th.at.inCopy = true }
 
 // mark notes in the siginfo of the SIGTRAP that the thread stopped for where it goes on.
 func (th *Thread) mark(to arch.Addr) error {

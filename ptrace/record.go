@@ -9,10 +9,10 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// record does the bookkeeping of a stop, whatever else is going on: it never
-// resumes a thread and asks nobody what the stop means. It returns the thread to
-// dispatch, or nil if the stop belongs to a thread not known yet: a child's first
-// stop may come before the parent's event that introduces it.
+// record does the bookkeeping of a stop. It may be called at any time: it never resumes
+// a thread, and does not ask what the stop means. It returns the thread to dispatch, or
+// nil if the stop belongs to a thread not known yet: a child's first stop may come
+// before the parent's event that introduces it.
 func (t *Tracer) record(s Stop) *Thread {
 	if s.Reason == Exec {
 		return t.recordExec(s)
@@ -78,15 +78,15 @@ func (th *Thread) atBreakpoint() bool {
 	return err == nil && (info.breakpoint() || info.Code() <= 0 && th.coalesced(info))
 }
 
-// singleStepped tells whether the signal being delivered is the trap that SingleStep asked
+// singleStepped tells whether the signal being delivered is the trap that StepOnce asked
 // for. A SIGTRAP that somebody sent and that the thread blocks swallows it, as it does a
-// breakpoint's: see coalesced.
+// breakpoint's: see coalesced. A breakpoint's own is none, wherever the thread was to step from: the byte may be another one by now.
 func (th *Thread) singleStepped() bool {
 	if th.at.next != nextStep || th.at.stop.Signal != unix.SIGTRAP {
 		return false
 	}
 	info, err := th.siginfo()
-	if err != nil || info.Code() != trapTrace && th.ip() == th.at.stepFrom || th.steppedTrap(info) {
+	if err != nil || info.breakpoint() || info.Code() != trapTrace && th.ip() == th.at.stepFrom {
 		return false
 	}
 	if info.Code() != trapTrace && !th.steppedCall(info) {
@@ -97,14 +97,6 @@ func (th *Thread) singleStepped() bool {
 	return true
 }
 
-// steppedTrap tells of a SIGTRAP that the instruction which was to be stepped over has raised it, being
-// a breakpoint.
-func (th *Thread) steppedTrap(info *Siginfo) bool {
-	insn := make([]byte, len(host.Arch.Breakpoint()))
-	return info.breakpoint() && th.ip() == th.at.stepFrom.Add(int64(host.Arch.BreakpointAdvance())) &&
-		th.Proc.Space.ReadMemory(th.at.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.Breakpoint())
-}
-
 // steppedCall tells of a SIGTRAP that it is how the kernel reports a step over a system call
 // (user_single_step_report in arch/x86/kernel/ptrace.c).
 func (th *Thread) steppedCall(info *Siginfo) bool {
@@ -112,8 +104,8 @@ func (th *Thread) steppedCall(info *Siginfo) bool {
 	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.at.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.SyscallInsn())
 }
 
-// recordSyscall tells the Handler of a system call at once, since whatever resumes the
-// thread makes it go on into the call. A return it is told of by dispatch.
+// recordSyscall tells the Handler of a system call at once, since every way of resuming
+// the thread makes it go on into the call. A return it is told of by dispatch.
 func (t *Tracer) recordSyscall(th *Thread) {
 	if th.at.errand.on {
 		return
@@ -122,7 +114,10 @@ func (t *Tracer) recordSyscall(th *Thread) {
 	th.at.next = nextAny
 	if next == nextEntry {
 		th.restoreDispatch()
-		t.handler.Entered(th)
+		if t.handler.Entered(th) {
+			th.at.next = nextReturn
+		}
+		th.releaseHeld()
 		th.resendHeld()
 	}
 	if again := th.noteTimed(); th.asked && (again || next == nextReturn) {
@@ -137,11 +132,7 @@ func (t *Tracer) recordSyscall(th *Thread) {
 
 // known asks the Handler about the breakpoint that the thread's IP is past.
 func (th *Thread) known() (ours bool, length int) {
-	h := th.Proc.tracer.handler
-	if h == nil {
-		return false, 0
-	}
-	return h.Known(th, th.ip().Add(int64(-host.Arch.BreakpointAdvance())))
+	return th.Proc.tracer.handler.Known(th, th.ip().Add(int64(-host.Arch.BreakpointAdvance())))
 }
 
 // coalesced tells whether a SIGTRAP that somebody sent stands for a breakpoint too. The
@@ -161,10 +152,13 @@ func (th *Thread) coalesced(info *Siginfo) bool {
 }
 
 // recordEarly keeps the first stop of a thread that nobody introduced yet. It stays
-// stopped until its parent's event does, which is on its way.
+// stopped until its parent's event does, which is on its way, unless it is dying.
 func (t *Tracer) recordEarly(s Stop) *Thread {
 	if !s.Ended() {
 		t.early[s.TID] = s
+		if s.Reason == Exiting {
+			t.adoptDying(s.TID)
+		}
 		return nil
 	}
 	delete(t.early, s.TID)
@@ -187,7 +181,7 @@ func eventMsg(tid int) (int, error) {
 func (t *Tracer) adoptChild(th *Thread) {
 	tid, err := eventMsg(th.TID)
 	if known := t.threads[tid]; err == nil && known != nil {
-		t.tellBirth(th, known)
+		t.handler.Born(th, known)
 	}
 	if err != nil || t.threads[tid] != nil || !isTracee(tid) {
 		return // introduced by an attach that was faster; it may even have ended since
@@ -201,17 +195,11 @@ func (t *Tracer) adoptChild(th *Thread) {
 		fresh := t.newThread(th.Proc, tid)
 		fresh.blocks = th.blocks.child()
 		fresh.unblocked = unblocked{is: th.unblocked.is, from: th.unblocked.from}
-		t.tellBirth(th, fresh)
+		t.handler.Born(th, fresh)
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
 	default:
 		t.newborn(th, tid, nil)
-	}
-}
-
-func (t *Tracer) tellBirth(creator, born *Thread) {
-	if g, ok := t.handler.(Genealogist); ok {
-		g.Born(creator, born)
 	}
 }
 
@@ -223,9 +211,9 @@ func (t *Tracer) tellExit(th *Thread) {
 
 // tellGone tells of one that has gone, unless it was told before.
 func (t *Tracer) tellGone(th *Thread) {
-	if g, ok := t.handler.(Genealogist); ok && !th.told {
+	if !th.told {
 		th.told = true
-		g.Gone(th)
+		t.handler.Gone(th)
 	}
 }
 
@@ -238,13 +226,11 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	}
 	th := t.newThread(p, tid)
 	th.blocks = parent.blocks.child()
-	t.tellBirth(parent, th)
-	switch s, ok := t.handler.(Sharer); {
-	case !ok:
-	case space != nil:
-		s.Shared(parent, p)
-	default:
-		s.Copied(parent, p)
+	t.handler.Born(parent, th)
+	if space != nil {
+		t.handler.Shared(parent, p)
+	} else {
+		t.handler.Copied(parent, p)
 	}
 }
 
@@ -293,8 +279,8 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	was := caller.TID
 	caller.TID = s.TID
 	t.threads[s.TID], p.threads[s.TID] = caller, caller
-	if g, ok := t.handler.(Genealogist); ok && was != s.TID {
-		g.Renamed(was, caller)
+	if was != s.TID {
+		t.handler.Renamed(was, caller)
 	}
 	caller.state, caller.at = stopped, &standing{halt: halt{stop: s}}
 	caller.owed = owed{}

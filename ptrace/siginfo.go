@@ -20,6 +20,9 @@ const (
 	siTkill   = -6
 	trapBrkpt = 1
 	trapTrace = 2
+
+	segvMapErr, segvAccErr = 1, 2
+	busAdrAln, busAdrErr   = 1, 2
 )
 
 // Signo is si_signo.
@@ -62,6 +65,19 @@ func (s *Siginfo) unmarkOwn() {
 // breakpoint tells that a breakpoint instruction raised the signal.
 func (s *Siginfo) breakpoint() bool {
 	return s.Signo() == unix.SIGTRAP && s.Code() == host.BreakpointCode
+}
+
+// fault tells that an instruction has raised the signal which has not been executed, and would raise it again.
+func (s *Siginfo) fault() bool {
+	switch code := s.Code(); s.Signo() {
+	case unix.SIGSEGV:
+		return code == segvMapErr || code == segvAccErr
+	case unix.SIGBUS:
+		return code == busAdrAln || code == busAdrErr
+	case unix.SIGILL, unix.SIGFPE:
+		return code > 0 && code != siKernel
+	}
+	return false
 }
 
 // Sigset is the kernel's 64-bit signal set.

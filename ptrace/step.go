@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Step has a thread that Freeze holds execute one instruction. All others stay stopped. A
-// signal that it was stopped for, or that arrives, is held until Release, but one that stops the process does that. Whatever the thread
-// was stopped for, its stop is a SingleStep afterwards, which MovedOut was called for; or a Signal
-// that the instruction has raised, or a Breakpoint. The
-// error is ErrExited if it has come to its end instead.
+// Step makes a thread that Freeze holds execute one instruction. All others stay
+// stopped. A signal that it was stopped for, or that arrives, is held until RunOn or WithSignal,
+// but one that stops the process does that. Whatever the thread was stopped for, its
+// stop is a SingleStep afterwards, which is done; or a Signal that the
+// instruction has raised, or a Breakpoint. The error is ErrExited if it has come to its
+// end instead.
 func (s *Space) Step(th *Thread) error {
 	t := s.tracer
 	th.keepForLater()
-	th.SingleStep()
-	th.at.moved = false // what was said of the stop that ends here
+	th.Go(StepOnce())
 	for {
 		th.cont(unix.PTRACE_SINGLESTEP, th.stopSignal())
 		if err := t.await(th); err != nil {
@@ -23,7 +23,7 @@ func (s *Space) Step(th *Thread) error {
 		}
 		switch th.at.stop.Reason {
 		case SingleStep:
-			th.MovedOut()
+			th.at.moved = true
 			return nil
 		case Signal:
 			if info, err := th.siginfo(); err == nil && info.Synchronous() {
@@ -59,9 +59,7 @@ func (th *Thread) endStep() error {
 		if th.at.stop.Reason == Exiting {
 			return fmt.Errorf("thread %d: %w", th.TID, ErrExited)
 		}
-		if err := th.leaveStop(); err != nil {
-			return err
-		}
+		th.leaveStop()
 		if err := th.interrupt(); err != nil {
 			return err
 		}
@@ -74,41 +72,45 @@ func (th *Thread) endStep() error {
 	return nil
 }
 
-// leaveStop does what is due before a thread leaves its stop for another one.
-func (th *Thread) leaveStop() error {
+// leaveStop does the work that is due before a thread leaves its stop for another one.
+func (th *Thread) leaveStop() {
 	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:
 		if th.at.moved {
 			th.Proc.tracer.restoreTrap(th)
 			th.resendTrap()
-			return nil
+			return
 		}
 	case Signal:
 		if th.stopSignal() != 0 {
-			return nil
+			return
 		}
 	default:
-		return nil
+		return
 	}
-	return th.postpone()
+	th.postpone()
 }
 
-// EndStep has a stopped thread that was stepped stop anew, where it stands, as one that nobody has stepped; others stay as they are. The error is ErrExited.
+// EndStep gives a stopped thread that was stepped a new stop at the same place, as if
+// nobody had stepped it. Other threads stay as they are. The error is ErrExited.
 func (th *Thread) EndStep() error {
 	if th.state != stopped || !th.stepping {
 		return nil
 	}
+	th.takeRequestBack()
 	return th.endStep()
 }
 
-// Part has each thread that Freeze holds go on right if we are killed before Detach, and nothing of ours is left in the target any more, no guard
-// either: the kernel has its registers, its own mask, and the signals that were held, and knows of no single step.
+// Part prepares the threads that Freeze holds for our death before Detach, when nothing
+// of ours is left in the target, not even a guard. Each goes on correctly: the kernel
+// has its registers, its own mask and the signals that were held, and knows of no
+// single step.
 func (s *Space) Part() {
 	for _, th := range s.Threads() {
 		if th.state != stopped || th.at.stop.Ended() {
 			continue
 		}
-		th.Release()
+		th.release()
 		th.resendHeld()
 		_ = th.EndStep() // its end follows
 		th.block()

@@ -72,7 +72,7 @@ func (c *hitContext) failPlainly(ret starlark.Value, e unix.Errno) error {
 	return c.leave(uint64(value))
 }
 
-// end has the function return results of its own types.
+// end makes the function return results of its own types.
 func (c *hitContext) end(r inject.Results) error {
 	if c.at == atPost {
 		return errPost
@@ -115,7 +115,7 @@ func (c *hitContext) skip(b *starlark.Builtin, args starlark.Tuple, kwargs []sta
 	return starlark.None, c.leave(uint64(ret))
 }
 
-// leave has the function return value.
+// leave makes the function return value.
 func (c *hitContext) leave(value uint64) error {
 	switch c.at {
 	case atPost:

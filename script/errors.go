@@ -128,7 +128,7 @@ func (all sources) useArgs() bool {
 	return false
 }
 
-// note has a call begin at the name of what is called.
+// note gives a call the position of the called name.
 func (one source) note(pos syntax.Position, fn syntax.Expr) {
 	if dot, ok := fn.(*syntax.DotExpr); ok {
 		one.starts[at(pos)] = dot.Name.NamePos

@@ -93,7 +93,7 @@ func (t *timers) kill(one *timer) {
 	one.dead = true
 }
 
-// newTimer is after(d, f) and every(d, f). What it returns has a stop().
+// newTimer is after(d, f) and every(d, f). Its result has a stop().
 func (s *Script) newTimer(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var d duration
 	var fn starlark.Callable

@@ -90,9 +90,8 @@ func (a *Arena) index(addr arch.Addr) (int, error) {
 	return int(uint64(addr-a.code.Start) / a.slotSize), nil
 }
 
-// newArena lays slots over code, the first of which are used by the stub. step is
-// the number of bytes filled with breakpoints at a time, a multiple of the
-// slot size.
+// newArena divides code into slots. The stub uses the first ones. step is the number of
+// bytes filled with breakpoints at a time, a multiple of the slot size.
 func newArena(a arch.Code, code arch.Range, s Store, codeOff, step uint64) *Arena {
 	size := uint64(a.SlotSize())
 	n := int(code.Len() / size)

@@ -40,7 +40,7 @@ func (c *cellSpace) alloc(n int) (arch.Addr, []byte, bool) {
 	}
 	_ = c.space.take(off, uint64(n), func(uint64) error { return nil })
 	b := c.bytes[off:][:n:n]
-	if !fresh { // what was never used is zero, and touching it would cost memory
+	if !fresh { // unused memory is zero, and touching it would cost memory
 		clear(b)
 	}
 	at := c.at + arch.Addr(off)
@@ -48,10 +48,10 @@ func (c *cellSpace) alloc(n int) (arch.Addr, []byte, bool) {
 	return at, b, true
 }
 
-// Cells returns n bytes of zeroed memory, aligned to 64 bytes, that the target may write and
-// that all code within a jump's reach of near reaches; give their range to Land as a part
-// of what the detour must reach. cell is the tracer's view of the same memory, which
-// lasts as long as the arena's mapping.
+// Cells returns n bytes of zeroed memory, aligned to 64 bytes, that the target may
+// write. All code within a jump's reach of near reaches them; give their range to Land
+// as one of uses. cell is the tracer's view of the same memory; it lasts as long as the
+// arena's mapping.
 //
 // Errors match ErrNoLanding, ErrTooManyArenas, ErrCantMap, ErrNotShared, or are the Mapper's.
 func (r *Region) Cells(near arch.Addr, n int) (at arch.Addr, cell []byte, err error) {
@@ -86,8 +86,8 @@ func needCells(near arch.Range, n int, reach uint64) *needArena {
 	return &needArena{near: near, reach: reach, kind: Detours, cells: n, reached: near}
 }
 
-// FreeCells gives back what Cells returned. No thread may use it any more. The error
-// matches ErrNotAllocated.
+// FreeCells gives back memory that Cells returned. No thread may use it any more. The
+// error matches ErrNotAllocated.
 func (r *Region) FreeCells(at arch.Addr) error {
 	for _, a := range r.arenas {
 		if a.ground == nil || !a.span.Contains(at) {

@@ -4,9 +4,9 @@
 //
 // # The region
 //
-// All of it lives in memfds named MemfdName. An arena is one extent of their offsets,
-// mapped in the target at one place as two neighbours, and once more by the
-// tracer, which writes it with plain stores:
+// All of it lives in memfds named MemfdName. An arena is one extent of their offsets.
+// The target maps it at one place as two neighbours; the tracer maps it once more, and
+// writes it with plain stores:
 //
 //	file, at Offset     target         tracer
 //	data part           Data   rw-     rw-
@@ -17,8 +17,8 @@
 //	  of slots: stub (system call, breakpoint), slots
 //	  of detours: detours and the jumps of their entries, in any order
 //
-// No page of the target is ever writable and executable. The header, at offset 0,
-// lists all arenas: whoever finds the mapping finds everything. The layout is
+// No page of the target is ever writable and executable. The header, at offset 0, lists
+// all arenas, so a tracer that finds this mapping finds everything. The layout is
 // little-endian and fixed by Version; layout.go, journal.go, record.go and resume.go
 // have the offsets.
 //
@@ -29,8 +29,8 @@
 // # Who does what
 //
 // The package decides and lays out; it makes no system call. Region.Alloc, Land, Cells,
-// SetResume and the journal map another arena when none in reach has room: the Region decides
-// where it goes, and its Mapper maps it. What must hold then is told at Mapper.
+// SetResume and the journal map another arena when none in reach has room: the Region
+// decides where it goes, and its Mapper maps it. Mapper says what must hold then.
 //
 // # Places for detours
 //
@@ -41,10 +41,10 @@
 //
 // # The resume table
 //
-// It tells the in-target guard where a thread goes on that raised an exception at a site, at
-// an instruction's head inside of a jump, or in a detour. The eight bytes at
-// Region.ResumePointer (56 bytes from the header's start) hold its address; all its fields
-// are uint64:
+// It serves the in-target guard when a thread raises an exception at a site, at an
+// instruction's head inside of a jump, or in a detour. It says where the thread goes
+// on. The eight bytes at Region.ResumePointer (56 bytes from the header's start) hold
+// its address; all its fields are uint64:
 //
 //	+0               shift
 //	+8               mask: the number of entries, a power of two, less one
@@ -62,4 +62,6 @@
 // tracer. There are no locks. The target's threads may run in all code parts and read the
 // data parts at any time: what one of them may meet is changed by single stores, or
 // written before anything leads there. The memory that Cells returns is the caller's.
+//
+// Not part of the public promise: any version may change it.
 package trampoline

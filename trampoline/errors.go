@@ -51,7 +51,7 @@ type NoGapError struct {
 
 func (e *NoGapError) Error() string {
 	if e.detours {
-		return fmt.Sprintf("the addresses around %s to which the jump may lead are taken", e.Near)
+		return fmt.Sprintf("the addresses around %s where the jump may lead are taken", e.Near)
 	}
 	s := fmt.Sprintf("no free %d bytes within %#x of %s", e.Size, e.Reach, e.Near)
 	if e.Nearest.Len() == 0 {

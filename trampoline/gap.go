@@ -14,10 +14,10 @@ const PageSize = 4096
 // would turn null-pointer bugs of the target into something else.
 const lowestAddr arch.Addr = 64 << 10
 
-// growthRoom is what stays free below the stack and above the heap, in bytes.
-// The kernel keeps mmap at least 128 MiB away from the stack; the usual stack
-// limit is 8 MiB. 1 GiB leaves room for a limit raised at run time and for a
-// heap that brk(2) grows, and still lies well within a reach of 2 GiB.
+// growthRoom is the room that stays free below the stack and above the heap, in bytes.
+// The kernel keeps mmap at least 128 MiB away from the stack; the usual stack limit is
+// 8 MiB. 1 GiB leaves room for a limit raised at run time and for a heap that brk(2)
+// grows. It is still well within a reach of 2 GiB.
 const growthRoom = 1 << 30
 
 // Growth is the direction in which the kernel extends a mapping.
@@ -35,14 +35,14 @@ type Mapping struct {
 	Grows Growth
 }
 
-// FindGap returns the page-aligned address of size free bytes, of which every
-// byte is at most reach bytes from every byte of near: the closest to near,
-// below it if two are equally close. The range lies in limits and not below 64 KiB.
+// FindGap returns the page-aligned address of size free bytes, each at most reach bytes
+// from every byte of near. It chooses the closest gap to near, and the one below if two
+// are equally close. The range lies in limits and not below 64 KiB.
 //
 // A page stays free on each side of it, so that an overrun of a neighbour faults
-// instead of meeting our code, and 1 GiB below a stack and above a heap. The
-// inside of near is not used even where it is free: dlclose(3) unmaps a module
-// from its first to its last byte.
+// instead of meeting our code. 1 GiB stays free below a stack and above a heap. The
+// inside of near is not used even where it is free: dlclose(3) unmaps a module from its
+// first to its last byte.
 //
 // The error is a *NoGapError.
 func FindGap(used []Mapping, near arch.Range, size, reach uint64, limits arch.Range) (arch.Addr, error) {
@@ -93,7 +93,7 @@ func fit(gap, near, window arch.Range, size uint64) candidate {
 	return candidate{true, r.Start, uint64(r.Start - near.End), gap}
 }
 
-// gaps returns what is free, in ascending order. No gap contains near.
+// gaps returns the free ranges, in ascending order. No gap contains near.
 func gaps(used []Mapping, near, limits arch.Range, room uint64) []arch.Range {
 	blocked := make([]arch.Range, 0, len(used)+1)
 	for _, m := range append([]Mapping{{Range: near}}, used...) {

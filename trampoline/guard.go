@@ -29,12 +29,12 @@ type GuardState struct {
 	Code      arch.Range // which a thread is in, or not
 	Handler   arch.Addr  // the action of the signals in Installed
 	Restorer  arch.Addr
-	Installed uint64    // bit n: the action of signal n was replaced; the program's own is saved
+	Installed uint64    // bit n: the action of signal n was replaced; the target's own is saved
 	Unmasked  [2]uint64 // bit n-1: the handler of signal n no longer blocks SIGTRAP, SIGILL
 	Place     arch.GuardPlace
 }
 
-// guardPlace tells a guard where the first arena, at base, has what it needs.
+// guardPlace returns the addresses in the first arena, at base, that a guard uses.
 func guardPlace(base arch.Addr) arch.GuardPlace {
 	return arch.GuardPlace{
 		Resume: base + offResume, ResumeHash: ResumeHash, ResumeEntries: offEntries,
@@ -80,7 +80,7 @@ func (r *Region) putGuard(a *Arena, g arch.Guard, place arch.GuardPlace) (GuardS
 	return s, r.NoteGuard(s)
 }
 
-// NoteGuard notes the state of the guard for whoever finds the region.
+// NoteGuard writes the state of the guard into the region, for a later recovery.
 func (r *Region) NoteGuard(s GuardState) error {
 	b := le.AppendUint64(nil, uint64(s.Code.Start))
 	b = le.AppendUint64(b, uint64(s.Code.End))

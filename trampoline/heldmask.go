@@ -25,7 +25,8 @@ const (
 	MaxUnblocked = 32
 )
 
-// NoteUnblocked notes in place n that threads which believe to block set do not block SIGTRAP and SIGILL, for whoever finds the region.
+// NoteUnblocked notes in place n, for a later recovery, a signal mask whose threads do
+// not really block SIGTRAP and SIGILL. set is the mask as the target believes it to be.
 func (r *Region) NoteUnblocked(n int, set uint64) error {
 	if n < 0 || n >= MaxUnblocked {
 		return fmt.Errorf("set of signals %d: %w", n, ErrBounds)
@@ -47,7 +48,7 @@ func (h *Header) Unblocked(mem arch.Memory) (sets []uint64, err error) {
 	return sets, nil
 }
 
-// NoteHeldMask notes m in place n, for whoever finds the region. With a TID of 0 nothing is noted there any more.
+// NoteHeldMask notes m in place n, for a later recovery. A TID of 0 clears the place.
 func (r *Region) NoteHeldMask(n int, m HeldMask) error {
 	if n < 0 || n >= MaxHeldMasks {
 		return fmt.Errorf("held mask %d: %w", n, ErrBounds)
@@ -62,7 +63,7 @@ func (r *Region) NoteHeldMask(n int, m HeldMask) error {
 	return r.PutGuardData(at, le.AppendUint64(nil, uint64(m.TID)))
 }
 
-// HeldMasks are those that are noted.
+// HeldMasks returns the masks that are noted.
 func (h *Header) HeldMasks(mem arch.Memory) (list []HeldMask, err error) {
 	b, err := h.GuardData(mem)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 type Record struct {
 	At          arch.Addr
 	Original    []byte // what stood there
-	Replacement []byte // what was, or was about to be, written
+	Replacement []byte // the bytes that were, or were about to be, written
 }
 
 // anywhere is the reach of an arena that is needed for its journal only.
@@ -54,7 +54,7 @@ type journalPart struct {
 	off   uint64
 	first int
 	n     int
-	used  int   // records that were ever written; what follows is all zero
+	used  int   // records that were ever written; the rest is all zero
 	free  []int // erased ones below used
 	live  []bool
 }
@@ -240,7 +240,7 @@ func NewAllowance(most int) *Allowance {
 	return &Allowance{most, most, most}
 }
 
-// Used is how many records were read of the kind of which more were.
+// Used is the number of records that were read, of the kind that had more.
 func (a *Allowance) Used() int { return a.most - max(min(a.records, a.detours), 0) }
 
 // take is false if that is too much.

@@ -55,12 +55,13 @@ func newGrounds(a arch.Code) grounds {
 	return g
 }
 
-// Land finds places for a site's jump and its detour. options are what the jump's
-// displacement may be, the preferred first, all From the same address; size is the
+// Land finds places for a site's jump and its detour. Each option is a pattern for the
+// jump's displacement, the preferred first, all From the same address. size is the
 // detour's length in bytes. The detour reaches all of near, the site's module, and of
 // uses, such as its body's cells. An entry's jump needs to reach the detour only.
 //
-// The error matches ErrNoLanding if no option can be fulfilled; others are those of Cells.
+// The error matches ErrNoLanding if no option can be fulfilled; other errors are as for
+// Cells.
 func (r *Region) Land(near arch.Range, options []arch.Pattern, size int, uses ...arch.Range) (l Landing, err error) {
 	err = r.growing(func() error {
 		l, err = r.land(near, options, size, uses)
@@ -106,7 +107,7 @@ func (r *Region) land(near arch.Range, options []arch.Pattern, size int, uses []
 		return l.Landing, nil
 	}
 	if r.crowded { // more memory would be of no use
-		return Landing{}, fmt.Errorf("somebody who changes a byte of the jump would have it lead into other code: %w", ErrNoLanding)
+		return Landing{}, fmt.Errorf("if somebody changed a byte of the jump, it would lead into other code: %w", ErrNoLanding)
 	}
 	return Landing{}, need
 }
@@ -190,7 +191,7 @@ func hull(a, b arch.Range) arch.Range {
 	return arch.Range{Start: min(a.Start, b.Start), End: max(a.End, b.End)}
 }
 
-// within is the part of r of which every byte is at most reach from every byte of near.
+// within returns the part of r whose bytes are at most reach from every byte of near.
 func within(r, near arch.Range, reach uint64) arch.Range {
 	r.Start = max(r.Start, sub(near.End, reach))
 	r.End = max(min(r.End, add(near.Start, reach)), r.Start)
@@ -220,8 +221,8 @@ func (r *Region) PutDetour(at arch.Addr, code []byte) error {
 	return nil
 }
 
-// ChunkOf returns where the detour, or the entry's jump, around ip begins. ok is false if
-// ip lies in none that is in use or retired.
+// ChunkOf returns the start of the detour, or of the entry's jump, around ip. ok is
+// false if ip lies in none, in use or retired.
 func (r *Region) ChunkOf(ip arch.Addr) (start arch.Addr, ok bool) {
 	a, ok := r.arena(ip)
 	if !ok {
@@ -256,10 +257,10 @@ func (r *Region) RetireLanding(l Landing) error {
 	return nil
 }
 
-// CollectDetours frees every retired landing for which inside reports that no thread is
-// in its entry, nor in its detour, nor will return there. It returns the number of retired
-// landings that stay. The caller sees to it that no thread runs meanwhile, or knows
-// of each thread that it can't be inside.
+// CollectDetours frees retired landings. inside reports whether a thread is in a
+// landing's entry or detour, or will return there; such a landing stays. left is the
+// number of those that stay. No thread may run meanwhile, unless the caller knows that
+// it can't be inside.
 func (r *Region) CollectDetours(inside func(arch.Range) bool) (left int, err error) {
 	if r.dirty == 0 {
 		return 0, nil

@@ -86,7 +86,7 @@ type Extent struct {
 	// The data part's content, as offsets and lengths in bytes in Data.
 	Sites, SitesLen     uint64 // one uint64 for each slot: the probed address, 0 if none
 	Journal, JournalLen uint64
-	Records, RecordsLen uint64 // of detours; what follows in Data is cells
+	Records, RecordsLen uint64 // of detours; the rest of Data is cells
 }
 
 // Range is all of the extent's target addresses, which one munmap(2) may take.
@@ -251,8 +251,8 @@ func Glance(mem arch.Memory, at arch.Addr) (*Header, error) {
 	return h, nil
 }
 
-// Site returns the probed address that the slot around ip serves, for whoever
-// finds a thread there. ok is false if ip is in no slot in use.
+// Site returns the slot around ip and the probed address that it serves. ok is false if
+// ip is in no slot in use.
 func (h *Header) Site(mem arch.Memory, ip arch.Addr) (slot, site arch.Addr, ok bool, err error) {
 	if h.SlotSize <= 0 {
 		return 0, 0, false, nil

@@ -11,12 +11,13 @@ import (
 // from inside Alloc, Reserve, Land, Cells, SetResume and Journal.Record, on the tracer's
 // goroutine.
 //
-// The target's threads may run meanwhile or be frozen, as they were when the Region was called:
-// Map and Unmap must work either way. They usually have a thread of the target make system
-// calls. For that they may handle events of the target, and a handler may use the same Region.
-// So at each call the Region is consistent and holds no half-made allocation, and a use from inside Map or
-// Unmap may itself grow it. An arena that has been overtaken so, by another one that came while it was being
-// mapped, is given to Unmap, and the search for room begins anew.
+// The target's threads may run meanwhile or be frozen, as they were when the Region was
+// called: Map and Unmap must work either way. Usually a thread of the target makes
+// system calls for them. For that they may handle events of the target, and a handler
+// may use the same Region. So at each call the Region is consistent and holds no
+// half-made allocation, and a use from inside Map or Unmap may itself grow it. If
+// another arena takes the place of one while that is being mapped, the latter is given
+// to Unmap, and the search for room begins anew.
 //
 // What Map has mapped stays on both sides until Unmap, or until the Region is not used any more.
 type Mapper interface {
@@ -42,7 +43,7 @@ type needArena struct {
 	reach uint64     // how far, in bytes
 	slots int        // how many more slots are wanted; 0 if journal records are
 
-	kind Kind // Detours, if what follows is wanted instead
+	kind Kind // Detours, if the fields below are wanted instead
 	// options are where a detour of size bytes may lie; without them, anywhere.
 	options []arch.Pattern
 	size    int
@@ -64,8 +65,9 @@ func (e *needArena) Error() string {
 	return fmt.Sprintf("no free slot within reach of %s", e.near)
 }
 
-// maxGrowths bounds how many arenas one allocation may map. A detour may take a home for its block of
-// code, an arena where the jump may lead, one for the detour itself, and one for its record.
+// maxGrowths bounds how many arenas one allocation may map. A detour may take up to
+// four: a home for its block of code, one where the jump may lead, one for the detour
+// itself, and one for its record.
 const maxGrowths = 4
 
 // growing repeats allocate, which has no effect when its error is *needArena, with one more arena each time.

@@ -7,7 +7,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// nextAllowed returns the lowest address from at on to which p's jump may lead.
+// nextAllowed returns the lowest address at or above at where p's jump may lead.
 func nextAllowed(p arch.Pattern, at arch.Addr) (arch.Addr, bool) {
 	d := int64(at - p.From)
 	switch {

@@ -11,9 +11,9 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// A detour's record, offsets in bytes. As in the journal, the state word is the checksum of
-// the rest and written last. Places in the detour count from its start, those in the
-// original code from the site.
+// A detour's record, offsets in bytes. As in the journal, the state word is the
+// checksum of the rest and written last. Offsets of places in the detour count from its
+// start, of places in the original code from the site.
 const (
 	detourRecordSize = 128
 
@@ -40,8 +40,9 @@ const maxDetour = 1 << 16
 type DetourRecord struct {
 	Displaced arch.Range // from the site on
 	Landing   Landing    // Option is not known
-	// Detour lacks what tells of its body. Its pieces' instructions have only an address, and
-	// Bytes of the right length that are all zero. So has its Code, which must not be changed.
+	// Detour has no description of its body. Its pieces' instructions have only an
+	// address, and Bytes of the right length that are all zero. Its Code is all zero,
+	// too, and must not be changed.
 	Detour arch.Detour
 }
 
@@ -121,8 +122,8 @@ func (r *Region) freeRecord() (recordID, bool) {
 	return recordID{}, false
 }
 
-// Describe records the detour at l, for whoever finds the region without its tracer: to be
-// called before a jump leads there. FreeLanding and CollectDetours erase the record. Errors
+// Describe records the detour at l, for a recovery after the tracer's death. Call it
+// before a jump leads there. FreeLanding and CollectDetours erase the record. Errors
 // match ErrNotAllocated, ErrRecord.
 func (r *Region) Describe(l Landing, d *arch.Detour) error {
 	in, ok := r.landings[l.Entry]
@@ -199,7 +200,8 @@ func (r DetourRecord) plausible() bool {
 	return ok
 }
 
-// DetourIndex tells of an address in which detour it lies. It keeps where the records are, not what they say: so there may be many.
+// DetourIndex finds the detour that an address lies in. It keeps the places of the
+// records, not their content, so there may be many.
 type DetourIndex struct{ places []detourPlace } // in order of their code
 
 type detourPlace struct {

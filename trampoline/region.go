@@ -78,8 +78,9 @@ func (r *Region) Room(near arch.Range) (n int) {
 	return n
 }
 
-// Reserve maps one arena, if need be, so that the next n calls of Alloc for near find room. It
-// is a smaller one if the address space has no gap for it. The errors are those of Alloc.
+// Reserve maps one arena, if need be, so that the next n calls of Alloc for near find
+// room. It is a smaller one if the address space has no gap for it. The errors are as
+// for Alloc.
 func (r *Region) Reserve(near arch.Range, n int) error {
 	if n -= r.Room(near); n <= 0 {
 		return nil
@@ -219,8 +220,8 @@ func (r *Region) stubSlots() uint64 {
 
 func (r *Region) slotSize() uint64 { return uint64(r.arch.SlotSize()) }
 
-// Stub is the address of a system-call instruction with a breakpoint behind it,
-// for remote calls. ok is false as long as nothing but caves was adopted.
+// Stub returns the address of a system-call instruction with a breakpoint behind it,
+// for remote calls. ok is false as long as there are only caves.
 func (r *Region) Stub() (stub arch.Addr, ok bool) {
 	for _, a := range r.arenas {
 		if a.slots() {
@@ -263,10 +264,10 @@ func (r *Region) Retire(addr arch.Addr) error {
 	return nil
 }
 
-// Collect frees every retired slot for which inside reports that no thread is in
-// it (the kernel's collect_garbage_slots). It returns the number of retired
-// slots that stay. The caller sees to it that no thread runs meanwhile, or
-// knows of each thread that it can't be inside.
+// Collect frees retired slots, as the kernel's collect_garbage_slots does. inside
+// reports whether a thread is in a slot; such a slot stays. left is the number of those
+// that stay. No thread may run meanwhile, unless the caller knows that it can't be
+// inside.
 func (r *Region) Collect(inside func(slot arch.Range) bool) (left int, err error) {
 	var errs []error
 	for _, a := range r.arenas {

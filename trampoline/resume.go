@@ -29,7 +29,7 @@ type resumes struct {
 	off   uint64      // of the table in store
 	keys  []arch.Addr // the entries' addresses, 0 if none was ever there
 	to    map[arch.Addr]arch.Addr
-	used  int // entries that have an address, those that were cleared too
+	used  int // entries that have an address, cleared ones included
 }
 
 // begin makes the table behind the header, which lies in the zeroed data of e, the first one.
@@ -49,7 +49,7 @@ func (t *resumes) lay(n int) error {
 	return t.store.Write(t.off, le.AppendUint64(b, uint64(n-1)))
 }
 
-// entry returns the number of the entry that has at or may have it.
+// entry returns the number of the entry for at: the one that has it, or a free one.
 func (t *resumes) entry(at arch.Addr) uint64 {
 	n := uint64(len(t.keys))
 	i := uint64(at) * ResumeHash >> (64 - bits.TrailingZeros64(n))
@@ -81,8 +81,9 @@ func (t *resumes) set(at, to arch.Addr) error {
 	return nil
 }
 
-// SetResume tells the in-target guard that a thread which raised an exception at at goes on
-// at to. Neither is 0. It replaces what was set for at before. The errors are those of Cells.
+// SetResume tells the in-target guard that a thread which raised an exception at at
+// goes on at to. Both are not 0. It replaces an earlier entry for at. The errors are as
+// for Cells.
 func (r *Region) SetResume(at, to arch.Addr) error {
 	return r.growing(func() error { return r.setResume(at, to) })
 }

@@ -3,12 +3,12 @@ package trampoline
 import "math/bits"
 
 // space knows which bytes of an arena's part are in use. It costs memory only for pages
-// in which something was ever used.
+// with bytes that were ever used.
 type space struct {
 	size  uint64 // bytes, a multiple of PageSize
 	pages []*pageMap
-	// tight[p] is a size of which no free run begins in page p, as far as is known: what
-	// spares looking again.
+	// tight[p] is a size for which no free run begins in page p, by earlier searches.
+	// It saves searching again.
 	tight []uint32
 }
 
@@ -92,8 +92,8 @@ func (s *space) firstFree(off uint64) uint64 {
 	return s.size
 }
 
-// take marks [off, off+n) as used. It calls touch for each page in which nothing ever was,
-// before.
+// take marks [off, off+n) as used. Before that it calls touch for each page that is
+// used for the first time.
 func (s *space) take(off, n uint64, touch func(page uint64) error) error {
 	for p := off / PageSize; p <= (off+n-1)/PageSize; p++ {
 		if s.pages[p] != nil {
@@ -136,7 +136,7 @@ func (s *space) mark(off, n uint64, used bool) {
 	}
 }
 
-// touched is the number of pages in which something ever was used.
+// touched returns the number of pages with bytes that were ever used.
 func (s *space) touched() (n int) {
 	for _, m := range s.pages {
 		if m != nil {

@@ -6,9 +6,12 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Others may change a byte of a site's jump at any time, a kernel uprobe for example, and nobody is told. The jump then leads to one of its strays, all of
-// which are known beforehand (arch.Pattern.Strays). So a landing owns these places as well: each holds a breakpoint, in memory of ours that is used for nothing
-// else, or is where no code is, and belongs to one landing alone. A thread that comes there traps or faults before it has done anything.
+// Others, such as a kernel uprobe, may change a byte of a site's jump at any time, and
+// nobody is told. The jump then leads to one of its strays. All of them are known
+// beforehand (arch.Pattern.Strays), and the landing owns these places as well. Each
+// belongs to one landing alone. It holds a breakpoint, in memory of ours that is used
+// for nothing else, or it lies where no code is. A thread that comes there traps or
+// faults before it has done anything.
 
 // strayTries is how many places are tried for one landing in one arena.
 const strayTries = 256
@@ -47,7 +50,7 @@ func (a *Arena) isFree(at arch.Addr) bool {
 	return ok && found == off
 }
 
-// takeStrays has l own what its jump may lead to.
+// takeStrays makes l the owner of its jump's strays.
 func (r *Region) takeStrays(l *landing, p arch.Pattern) error {
 	for _, at := range p.Strays(l.Entry) {
 		if err := r.takeStray(l, at); err != nil {
@@ -85,7 +88,8 @@ func (r *Region) giveStrays(l *landing) error {
 	return nil
 }
 
-// keepStrays has a new arena keep places to which jumps may lead that were written before it came.
+// keepStrays reserves places in a new arena: the strays of jumps that were written
+// before it came.
 func (r *Region) keepStrays(a *Arena) error {
 	if a.ground == nil {
 		return nil

@@ -8,17 +8,19 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Where arenas of detours lie. The address space is cut into tiles; an arena is as much of
-// one as is free. That costs the target addresses, not memory: pages of a memfd exist
-// when something is stored there. So one arena serves all displacements that lead to
-// its tile, and since a jump reaches 512 tiles, there never are more for a module, however
+// Where arenas of detours lie. The address space is cut into tiles; an arena is as much
+// of one as is free. That costs the target addresses, not memory: pages of a memfd
+// exist when something is stored there. So one arena serves all displacements that lead
+// to its tile. A jump reaches 512 tiles, so a module never has more arenas, however
 // many sites it has.
 //
-// A block is a tile's length of probed code. Its home is the tile to which all its jumps lead
-// whose highest displacement byte is one that traps: what nearly all sites can have.
+// A block is a tile's length of probed code. Its home is the tile where its jumps lead
+// if the highest byte of their displacement is one that traps. Nearly all sites can
+// have such a jump.
 
-// tileSize is half of what one value of a displacement's highest byte leads to (16 MiB): so
-// there is a tile in which all bytes are led to by that value from all bytes of a block.
+// tileSize is half of the range that one value of a displacement's highest byte covers
+// (16 MiB). So for each value there is a tile that jumps from all bytes of a block
+// reach whole.
 const tileSize = 8 << 20
 
 // leastHome is the size of the smallest part of a tile that is worth being a home.
@@ -31,15 +33,15 @@ const (
 	moreData = 8 << 20 // of an arena that is for data
 )
 
-// someRoom is what stays free below a stack and above a heap where growthRoom would leave
-// no place for a detour.
+// someRoom is the room that stays free below a stack and above a heap where growthRoom
+// would leave no place for a detour.
 const someRoom = 256 << 20
 
 type block arch.Addr
 
 func blockOf(from arch.Addr) block { return block(from &^ (tileSize - 1)) }
 
-// home is the tile to which all jumps of b lead whose highest displacement byte is v.
+// home returns the tile where all jumps of b lead whose highest displacement byte is v.
 func (b block) home(v byte) (arch.Range, bool) {
 	start := arch.Addr(b).Add(int64(int8(v))<<24 + tileSize)
 	return stretch(start, tileSize), (start > arch.Addr(b)) == (int8(v) >= 0)
@@ -118,8 +120,8 @@ func (p *placement) placeHome(b block) (Extent, bool) {
 	return Extent{}, false
 }
 
-// placeOption takes the free part of a tile to which o leads, so that n bytes fit there, in
-// reach of the code if that is asked for. The nearest gap is preferred.
+// placeOption takes the free part of a tile where o may lead and n bytes fit, within
+// the code's reach if inReach is set. The nearest gap is preferred.
 func (p *placement) placeOption(o arch.Pattern, n int, inReach bool) (Extent, bool) {
 	head := p.region.leastData()
 	for _, gap := range p.nearest(o.From) {
@@ -238,8 +240,8 @@ func (r *Region) leastData() uint64 {
 	return PageSize
 }
 
-// layOutDetours makes an arena of detours of the free pages, about data bytes of which
-// are for data: a quarter of that for records.
+// layOutDetours makes an arena of detours from free pages. About data bytes are for
+// data, a quarter of them for records.
 func (r *Region) layOutDetours(free arch.Range, data uint64) Extent {
 	data = roundUp(max(data, r.leastData()))
 	e := Extent{Kind: Detours, Offset: r.fileEnd}

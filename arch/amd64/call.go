@@ -57,9 +57,9 @@ func stackOf(g, sp arch.Addr, m arch.Memory) (hi arch.Addr, ok bool) {
 	return hi, lo < sp && sp <= hi
 }
 
-// Parked reads g.stack.hi, g.m and g.sched, which are where they are since Go 1.17. Whoever
-// runs g sets g.m before and clears it after, and sched is right in between
-// (src/runtime/proc.go, execute and dropg).
+// Parked reads g.stack.hi, g.m and g.sched, which are where they are since Go 1.17. The
+// scheduler sets g.m before it runs g and clears it after, and g.sched is right in
+// between (src/runtime/proc.go, execute and dropg).
 func (Arch) Parked(g arch.Addr, m arch.Memory) (pc, sp, stackBase arch.Addr, ok bool) {
 	const words, hi, thread, schedSP, schedPC = 9, 1, 6, 7, 8
 	var b [8 * words]byte
@@ -70,9 +70,10 @@ func (Arch) Parked(g arch.Addr, m arch.Memory) (pc, sp, stackBase arch.Addr, ok 
 	return word(schedPC), word(schedSP), word(hi), word(thread) == 0
 }
 
-// beforeStackCheck is what Go's assembler may put in front of the comparison with the stack
-// guard (src/cmd/internal/obj/x86/obj6.go, stacksplit): an ABI0 function loads g, a large
-// frame is not compared by its rsp but by what that will be. operand is how many bytes follow.
+// beforeStackCheck lists instructions that Go's assembler may put in front of the
+// comparison with the stack guard (src/cmd/internal/obj/x86/obj6.go, stacksplit). An
+// ABI0 function loads g; for a large frame, the rsp that it will have is compared.
+// operand is the number of bytes that follow.
 var beforeStackCheck = []struct {
 	code    []byte
 	operand int

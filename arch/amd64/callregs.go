@@ -54,8 +54,8 @@ func (r *Regs) IntoCall() {
 	r.Rip += syscallLen
 }
 
-// BehindCall moves a thread in front of a system-call instruction behind it, as if the call had returned what is in
-// the result register.
+// BehindCall moves a thread in front of a system-call instruction behind it, as if the
+// call had returned with the present value of the result register.
 func (r *Regs) BehindCall() {
 	r.Rip += syscallLen
 	r.Rcx, r.R11, r.Orig_rax = r.Rip, r.Eflags, noCall

@@ -2,7 +2,7 @@ package amd64
 
 import "github.com/gokprobe/gokprobe/arch"
 
-// class is what matters about an instruction once it must run elsewhere.
+// class tells how an instruction can be run elsewhere.
 type class uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	performed   // the kernel may perform it: with UMIP, and by iopl(2)
 	farJump     // to an absolute address, and maybe to another code segment
 	farCall     // the same, and pushes a return address
-	farReturn   // far ret, iret, uiret; and what is privileged of that kind
+	farReturn   // far ret, iret, uiret, and privileged instructions of that kind
 	enclave     // enclu
 	transaction // xbegin
 )

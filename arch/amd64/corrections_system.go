@@ -11,8 +11,8 @@ func systemRow(pp uint8, modrm byte, name, source string) correction {
 	return correction{pattern: p, names: name, source: source}
 }
 
-// systemCorrections are instructions of systems, hypervisors and enclaves, most
-// of them privileged: known so that the refusal has the right name.
+// systemCorrections are instructions of systems, hypervisors and enclaves, most of them
+// privileged. They are decoded so that the refusal names the right reason.
 var systemCorrections = []correction{
 	systemRow(ppNone, 0xc0, "enclv", "SDM vol. 3D, SGX Instruction References"),
 	systemRow(anyPrefix, 0xc1, "vmcall", "SDM vol. 3C, VMX Instruction Reference"),

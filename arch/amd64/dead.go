@@ -16,10 +16,11 @@ type effects struct {
 	movesStack    bool   // anywhere
 }
 
-// Dead looks for what insns write before they read it. It knows the instructions that
-// compilers put at the beginnings of functions and blocks, and stops at every other one
-// and at every branch. Somebody may look at the registers when an instruction faults by
-// its operand: what is written there or later is not dead. That does not hold for flags.
+// Dead finds registers and flags that insns write before they read them. It knows the
+// instructions that compilers put at the beginnings of functions and blocks, and stops
+// at every other one and at every branch. When an instruction faults by its operand, a
+// handler may look at the registers. So a register that is written there or later is
+// not dead. That does not hold for flags.
 func (Arch) Dead(insns []arch.Insn) (dead arch.Dead) {
 	needed := uint16(1 << SP)
 	flags := uint64(Arithmetic) // not written yet
@@ -48,7 +49,7 @@ func (Arch) Dead(insns []arch.Insn) (dead arch.Dead) {
 	return dead
 }
 
-// use is what becomes of an operand.
+// use tells whether an instruction reads or writes an operand.
 type use uint8
 
 const (

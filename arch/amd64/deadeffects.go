@@ -81,8 +81,8 @@ func extended(low, bit byte) byte {
 	return low
 }
 
-// register adds a use of register n. What writes a part of a register keeps the rest, which
-// is a read.
+// register adds a use of register n. Writing a part of a register keeps the rest, so it
+// counts as a read, too.
 func (e *effects) register(n byte, u use, part bool) {
 	if u&reads != 0 || u&writes != 0 && part {
 		e.reads |= 1 << n

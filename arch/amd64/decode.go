@@ -55,9 +55,9 @@ func confirm(f *form, code []byte) error {
 	return f.confirmUnused(code, &inst)
 }
 
-// visible is code without what x86asm trips over: all prefixes before VEX and EVEX,
-// which it knows only as the first byte, bits of these that do not matter, and REX
-// prefixes that another prefix makes void.
+// visible is code without parts that x86asm can't decode: prefixes before VEX and EVEX,
+// which it knows only as the first byte; bits of these that do not matter; REX prefixes
+// that another prefix makes void.
 func (f *form) visible(code []byte) []byte {
 	if f.space >= vex0F {
 		if code = code[f.prefix:]; f.idleBits() != 0 {

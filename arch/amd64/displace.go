@@ -8,9 +8,9 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Why an instruction can't run in a detour, where nobody puts right afterwards what its
-// place has changed. arch.ErrBreakpoint, arch.ErrEnclave and arch.ErrOperandSize are
-// further reasons.
+// Reasons why an instruction can't run in a detour, where nobody corrects its result
+// afterwards. arch.ErrBreakpoint, arch.ErrEnclave and arch.ErrOperandSize are further
+// reasons.
 var (
 	ErrSystemCall  = errors.New("a system call has to come from its own place")
 	ErrX87         = errors.New("the FPU records the address of its last instruction")
@@ -19,7 +19,7 @@ var (
 	ErrPerformed   = errors.New("the kernel may perform the instruction, by the address where it stands")
 	ErrFar         = errors.New("a far branch has its address in its bytes or on the stack")
 	ErrTransaction = errors.New("a transaction's fallback address is relative to its begin")
-	ErrCallByStack = errors.New("the call's target depends on what is below the stack pointer, or on that itself")
+	ErrCallByStack = errors.New("the call's target depends on memory below the stack pointer, or on the stack pointer itself")
 )
 
 // refused is why a class can't run in a detour.

@@ -1,7 +1,7 @@
-// Package amd64 says what x86-64 machine code means: it decodes instructions,
-// decides how each one is run away from its place, and performs the control transfers
-// itself. What is written here of registers and encodings is what package code, which makes
-// the code, and package jit build on.
+// Package amd64 says what x86-64 machine code means: it decodes instructions, decides
+// how each one is run away from its place, and performs the control transfers itself.
+// Package code, which generates our code, and package jit use the registers and
+// encodings defined here.
 //
 // An instruction's length comes from the opcode maps of maps.go, its validity
 // from golang.org/x/arch/x86/x86asm; both must agree. Where x86asm is known to
@@ -22,7 +22,9 @@
 // guesses wrong at the return.
 //
 // Known limits. A copied indirect call reads its operand after the push of the return
-// address, not before it: an operand in that very word, reached by another register than
-// rsp, would not be what it was. The emulated calls and returns do not touch a shadow stack: a caller
-// must not use them on a thread that has one enabled.
+// address, not before it. If the operand is that very word, reached by another register
+// than rsp, its value is a different one. The emulated calls and returns do not touch a
+// shadow stack: a caller must not use them on a thread that has one enabled.
+//
+// Not part of the public promise: any version may change it.
 package amd64

@@ -7,7 +7,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// evaluation is a function call that is computed. What it pushes is kept apart from the thread's stack.
+// evaluation is a function call that is computed. The words that it pushes are kept
+// apart from the thread's stack.
 type evaluation struct {
 	r      Regs
 	m      arch.Memory

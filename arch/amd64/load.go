@@ -7,9 +7,10 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Load performs i, if that only sets one general register: mov from a register, a constant or memory, lea, xor of a
-// register with itself, and what does nothing. Flags are not changed, though xor would: whoever asks does not look at
-// them. r's IP does not move.
+// Load performs i if it only sets one general register, or does nothing: mov from a
+// register, a constant or memory, lea, xor of a register with itself. Flags are not
+// changed, though xor would change them: callers do not look at them. r's IP does not
+// move.
 func (Arch) Load(i arch.Insn, regs arch.Regs, m arch.Memory) error {
 	r, ok := regs.(*Regs)
 	if !ok {
@@ -91,7 +92,8 @@ func (Arch) SkipCall(regs arch.Regs, insn arch.Addr) {
 	r.Rcx, r.R11, r.Orig_rax = r.Rip, r.Eflags, ^uint64(0)
 }
 
-// KeepsNumber tells of what is known to leave rax alone and goes on to what follows, or may: a conditional branch.
+// KeepsNumber reports whether i certainly leaves rax alone and goes on to the next
+// instruction, or may, as a conditional branch does.
 func (Arch) KeepsNumber(i arch.Insn) bool {
 	switch i.Flow {
 	case arch.FlowCond:

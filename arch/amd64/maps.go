@@ -23,8 +23,8 @@ const (
 	nSpaces
 )
 
-// What follows an opcode byte, one letter for each. The maps below are those of
-// SDM vol. 2D appendix A, reduced to this.
+// The parts of an instruction behind its opcode byte, one letter for each. The maps
+// below are those of SDM vol. 2D appendix A, reduced to this.
 const (
 	shNone    = '.'
 	shModRM   = 'M'
@@ -42,7 +42,7 @@ const (
 	shGroupZ  = 'H' // ModRM, and as f7 /0 says as shImmZ
 	shModD    = 'D' // ModRM and four bytes
 	shExtract = 'E' // ModRM and, in extrq and insertq, a byte twice
-	shRegs    = 'R' // ModRM that names registers whatever its mod bits say
+	shRegs    = 'R' // ModRM that names registers for all values of its mod bits
 	shBad     = 'x' // no instruction in 64-bit mode, or a prefix or escape
 )
 
@@ -82,8 +82,9 @@ const map0FMap = "" +
 	"MMMMMMMMMMMMMMMM" + // e0
 	"MMMMMMMMMMMMMMMM" //   f0
 
-// shapeOf is what follows opcode op in s. In the maps beyond 0f every opcode has
-// a ModRM byte and only the 0f3a map has immediates (SDM vol. 2A §2.3.6, §2.7).
+// shapeOf returns the parts that follow opcode op in s. In the maps beyond 0f every
+// opcode has a ModRM byte and only the 0f3a map has immediates (SDM vol. 2A §2.3.6,
+// §2.7).
 func shapeOf(s space, op byte) byte {
 	switch s {
 	case oneByte:

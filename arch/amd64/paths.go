@@ -115,7 +115,8 @@ func tableOf(before []arch.Insn, r int) (t arch.JumpTable, ok bool) {
 	return t, false
 }
 
-// deltaTable is the table of distances of which one is in one of two registers, and what it is a distance from in the other.
+// deltaTable is a table of distances: one of two registers holds a distance from it,
+// the other the address that it counts from.
 func deltaTable(before []arch.Insn, a, b int) (t arch.JumpTable, ok bool) {
 	for n := len(before) - 1; n >= 0; n-- {
 		f := parsed(before[n])
@@ -261,8 +262,9 @@ func (Arch) PopsReturn(i arch.Insn) bool {
 	return f.space == oneByte && f.op >= 0x58 && f.op <= 0x5f
 }
 
-// Improbable knows what the kernel lets no program do at privilege level 3 (I/O, cli, and others), far returns, and
-// add %al,(%rax): two zeros. hlt is what programs put behind a call that doesn't return.
+// Improbable knows instructions that no program may execute at privilege level 3 (I/O,
+// cli, and others), far returns, and add %al,(%rax), which is two zeros. hlt is not
+// among them: compilers put it behind a call that doesn't return.
 func (Arch) Improbable(i arch.Insn) bool {
 	f := parsed(i)
 	switch classOf(&f, i.Bytes) {

@@ -7,11 +7,11 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Plan decides how i is run elsewhere. Near branches are emulated, system calls
-// enter the kernel from their copy, everything else is copied, with its displacement
-// adjusted if an operand is relative to rip. The error wraps arch.ErrUndecodable
-// (also when i.Bytes is longer than its instruction), ErrBreakpoint, ErrEnclave or
-// ErrOperandSize. The plan keeps its own copy of i.Bytes.
+// Plan decides how i is run elsewhere. Near branches are emulated. System calls enter
+// the kernel from their copy. Everything else is copied, with its displacement adjusted
+// if an operand is relative to rip. The error wraps arch.ErrUndecodable (also when
+// i.Bytes is longer than its instruction), ErrBreakpoint, ErrEnclave or ErrOperandSize.
+// The plan keeps its own copy of i.Bytes.
 func (a Arch) Plan(i arch.Insn) (arch.Plan, error) {
 	i.Bytes = bytes.Clone(i.Bytes)
 	f, _, err := decode(i.Bytes)
@@ -67,13 +67,13 @@ func (f *form) class(code []byte) class {
 // narrow tells that the operand size is 16 bits.
 func (f *form) narrow() bool { return f.opsize && f.rex&rexW == 0 }
 
-// leaves tells that the copy of c does not go on to what stands behind it.
+// leaves reports whether the copy of c never goes on to the instruction behind it.
 func (c class) leaves() bool {
 	return c.nearBranch() || c == farJump || c == farCall || c == farReturn
 }
 
-// near is what the copies of f must reach: the way back, and what it names relative
-// to itself.
+// near lists the addresses that the copies of f must reach: the way back, and the
+// memory that f names relative to itself.
 func near(f *form, c class, i arch.Insn) arch.Range {
 	n := i.Range()
 	reach := func(a arch.Addr) { n.Start, n.End = min(n.Start, a), max(n.End, a+1) }

@@ -115,8 +115,9 @@ func (r *Regs) SetSyscall(nr uint64, args [6]uint64, insn arch.Addr) {
 	r.SetNativeMode()
 }
 
-// SetNativeMode has the thread execute 64-bit code, wherever it was: a far branch can take a program's thread to
-// compatibility mode, where the same bytes are other instructions (SDM vol. 3A §5.2.1).
+// SetNativeMode makes the thread execute 64-bit code. A far branch can take a target's
+// thread to compatibility mode, where the same bytes are other instructions (SDM vol.
+// 3A §5.2.1).
 func (r *Regs) SetNativeMode() { r.Cs = UserCS }
 
 // InNativeMode tells whether it does.

@@ -22,8 +22,9 @@ var (
 	evexFields = []field{{"vvvv", 2, 0x78, 0x78}, {"V'", 3, 0x08, 0x08}, {"aaa", 3, 0x07, 0x00}}
 )
 
-// confirmUnused refuses a field that is not neutral though making it so changes no
-// operand of inst, which x86asm decoded from code. x86asm itself does not look.
+// confirmUnused refuses code with a field that is not neutral though its instruction
+// has no operand for it: a neutral value gives the same operands. x86asm, which decoded
+// inst from code, does not check that.
 func (f *form) confirmUnused(code []byte, inst *x86asm.Inst) error {
 	if f.space < vex0F {
 		return nil

@@ -30,12 +30,12 @@ func (Arch) MaxInsnLen() int { return insnLen }
 // NewRegs returns zeroed *Regs.
 func (Arch) NewRegs() arch.Regs { return new(Regs) }
 
-// What follows is not known yet: it refuses, or has nothing to tell.
+// The methods below are not there yet: each refuses, or returns nothing.
 
 // Decode refuses.
 func (Arch) Decode([]byte, arch.Addr) (arch.Insn, error) { return arch.Insn{}, ErrUnsupported }
 
-// Disassemble has nothing to tell.
+// Disassemble returns nothing.
 func (Arch) Disassemble(arch.Insn) string { return "" }
 
 // Plan refuses.
@@ -47,7 +47,7 @@ func (Arch) EntrySkip([]byte) int { return 0 }
 // StackCheck is 0.
 func (Arch) StackCheck([]byte) int { return 0 }
 
-// SigreturnLoads has nothing to tell.
+// SigreturnLoads returns nothing.
 func (Arch) SigreturnLoads() [][]byte { return nil }
 
 // KeepsNumber knows no instruction.

@@ -38,8 +38,8 @@ A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost, as are messages on stderr. If it closes the pipe (| head),
 gokprobe detaches and exits with status 0.
 
-With -hold there need be no probes: gokprobe debugfs puts some in and out while the session
-lasts, through files as the kernel's, and so does everybody's echo with -mount DIR.
+With -hold there need be no probes: gokprobe debugfs adds and removes some while the session
+lasts, through files as the kernel's. With -mount DIR, echo does the same.
 
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach,
 4 cannot place a probe.

@@ -258,11 +258,11 @@ func (e *caretError) Error() string { return fmt.Sprintf("%s: %s (%s)", e.flag, 
 // Unwrap is what the parser said.
 func (e *caretError) Unwrap() error { return e.err }
 
-// Picture is two lines: the text, and a caret below what is wrong.
+// Picture is two lines: the text, and a caret below what is wrong; below them what to write instead.
 func (e *caretError) Picture() string {
 	text := strings.Map(printable, e.err.Command)
 	before := strings.Map(printable, e.err.Command[:min(e.err.Column, len(e.err.Command))])
-	return "  " + text + "\n  " + strings.Repeat(" ", len([]rune(before))) + "^\n"
+	return "  " + text + "\n  " + strings.Repeat(" ", len([]rune(before))) + "^\n" + e.Advice()
 }
 
 // printable is r, or a question mark, which is as wide, for one that may not be printed: a caret below points into the text.

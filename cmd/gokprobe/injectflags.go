@@ -46,7 +46,7 @@ func injectFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "set", Usage: "change a register or an argument, `REG=V`: %di=5, $arg2=0; repeatable"},
 		&cli.StringSliceFlag{Name: "corrupt", Usage: "change a byte of memory, `ADDR`, ADDR@N or ADDR@N^BITS; repeatable"},
 		&cli.StringSliceFlag{Name: "poke", Usage: "write memory, `ADDR=BYTES`; repeatable"},
-		&cli.StringFlag{Name: "delay", Usage: "have the thread go on `D` later: 50ms, 10ms..20ms"},
+		&cli.StringFlag{Name: "delay", Usage: "make the thread go on `D` later: 50ms, 10ms..20ms"},
 		&cli.StringFlag{Name: "signal", Usage: "send the thread signal `SIG`"},
 		&cli.StringFlag{Name: "if", Usage: "only calls that meet `EXPR`, over -arg's names, parameters, comm and common_pid: 'n > 5 && path ~ \"*.conf\"'"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's, of injected calls; repeatable"},

@@ -202,7 +202,8 @@ func (pl *placer) inTarget(p *probe) bool {
 	return true
 }
 
-// countInTarget has the target count p's hits that meet the filter, if it can tell them.
+// countInTarget makes the target count p's hits that meet the filter, if it can tell
+// them.
 func (p *probe) countInTarget() bool {
 	f := p.fetch
 	cond, exact := f.Filter.Cond(f.Layout)

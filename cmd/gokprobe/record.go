@@ -84,8 +84,8 @@ type recorder struct {
 	inTarget bool          // hits of some probes are recorded by the target
 }
 
-// catchUp has the records handed on that lie in the target, before a hit that is handled: a thread's
-// hits come in their order.
+// catchUp hands on the records that lie in the target before it handles a hit: so a
+// thread's hits come in their order.
 func (r *recorder) catchUp() {
 	if r.inTarget {
 		r.sess.FlushRecords()

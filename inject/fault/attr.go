@@ -29,11 +29,11 @@ type Attr struct {
 	VerboseRatelimit Ratelimit // of what Verbose tells
 	// TaskFilter lets calls fail only where Call.Task says that the task may.
 	TaskFilter bool
-	// StackDepth is how many frames are looked at, 32 at most, for Require and
-	// Reject. A call with a frame in Reject does not fail, nor does one without
-	// one in Require, unless that is zero: everything. (The kernel's zero range
-	// is an empty one; here Range{1, 1} is.) With depth 0 nothing is looked at,
-	// and nothing fails if something is required.
+	// StackDepth is how many frames are looked at, 32 at most, for Require and Reject.
+	// A call with a frame in Reject does not fail. A call without a frame in Require
+	// does not fail either; a zero Require is everything. (The kernel's zero range is
+	// an empty one; here Range{1, 1} is.) With depth 0 nothing is looked at, and
+	// nothing fails if something is required.
 	StackDepth      int
 	Require, Reject Range
 	// FailNth, if it is not 0, lets the FailNth-th call fail and none before it,

@@ -10,9 +10,9 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// pauses measures attaching to a program with many sleeping threads and one that reads
-// the clock all the time: how long attaching takes, and the longest time for which the
-// busy thread did not run, while attached to and in the same time left alone.
+// pauses measures attaching to a target with many sleeping threads and one that reads
+// the clock all the time. It tells how long attaching takes, and the longest time for
+// which the busy thread did not run, with a tracer and, for as long, without.
 func pauses(_, bin string, kept io.Writer) error {
 	fmt.Printf("Attach, one probe, detach (median of %d rounds; the pause is the longest gap a busy thread saw)\n", rounds)
 	w := table()

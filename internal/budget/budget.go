@@ -1,9 +1,12 @@
-// Package budget bounds the memory that what a target says may take. There is one Budget for the process: it is asked before memory is
-// allocated by sizes and counts that a target, or a file of its, has chosen. What is refused is not read; the rest goes on.
+// Package budget bounds the memory that what a target says may take. There is one
+// Budget for the process: it is asked before memory is allocated by sizes and counts
+// that a target, or a file of its, has chosen. Data that is refused is not read; the
+// rest goes on.
 //
-// What is taken belongs to an Account, and an Account ends as a whole: one for what a file's reader keeps, one for what a single
-// question needs while it is answered. Nothing is given back by a number that could be another one than was taken, so what is taken
-// never outlives, nor falls below, what it was taken for.
+// Memory that is taken belongs to an Account, and an Account ends as a whole. A file's
+// reader has one for the data that it keeps; a single question has one while it is
+// answered. No amount is given back by a number, which could differ from the one that
+// was taken. So the sum is always that of the data that is alive.
 package budget
 
 import (
@@ -37,7 +40,7 @@ var process = &Budget{limit: func() int64 {
 	if limit == math.MaxInt64 {
 		limit = Memory
 	}
-	return limit / 8 * 5 // the rest is for what is made of it, and for garbage
+	return limit / 8 * 5 // the rest is for data made from it, and for garbage
 }}
 
 // Process is the one Budget of this process: five eighths of the Go runtime's memory limit, so of GOMEMLIMIT; without
@@ -80,8 +83,9 @@ func (a *Account) Open() *Account { return a.s.budget.Open() }
 // Take asks for n bytes more. The error matches ErrOver, is one sentence's end about what, and nothing is taken then.
 func (a *Account) Take(n uint64, what string) error { return a.Part(what).Set(n) }
 
-// Close returns all that the account has taken. Call it when nobody will look at the memory any more; it may be called again, and what is
-// taken later is counted as before.
+// Close returns all that the account has taken. Call it when nobody will look at the
+// memory any more. It may be called again; memory that is taken later is counted as
+// before.
 func (a *Account) Close() { a.s.close() }
 
 func (s *share) close() {
@@ -92,8 +96,8 @@ func (s *share) close() {
 	s.closes++
 }
 
-// Part is an amount within an account that changes: of a list that grows, or of what is known better once it was read. It is not safe for
-// concurrent use.
+// Part is an amount within an account that changes: for a list that grows, or for data
+// whose size is known only after reading. It is not safe for concurrent use.
 type Part struct {
 	a      *Account
 	what   string
@@ -101,7 +105,7 @@ type Part struct {
 	closes int
 }
 
-// Part begins one of 0 bytes; what is said of it if it is refused.
+// Part begins one of 0 bytes. The error of a refusal says what it is for.
 func (a *Account) Part(what string) *Part { return &Part{a: a, what: what} }
 
 // Set makes the part n bytes. The error is that of Take, and nothing has changed then; less is never refused.

@@ -1,9 +1,12 @@
-// Package clean makes what comes from a target fit for a terminal, a log and a reader's eye. Names, strings, and errors of a target
-// may hold anything: control characters that drive a terminal, characters that turn the direction of what follows, invisible ones,
+// Package clean makes a target's data fit for a terminal, a log and a reader's eye.
+// Names, strings, and errors of a target may hold anything: control characters that
+// drive a terminal, characters that turn the direction of what follows, invisible ones,
 // bytes that are no text.
 //
-// There is one rule, Printable, and everything that gokprobe prints goes by it: where text leaves the command, a Writer; in a session's files,
-// where their content is made; in JSON, inside of its strings. Nothing is lost: what may not be printed is printed as an escape.
+// There is one rule, Printable, and everything that gokprobe prints goes by it: where
+// text leaves the command, a Writer; in a session's files, where their content is made;
+// in JSON, inside of its strings. Nothing is lost: a character that may not be printed
+// is printed as an escape.
 package clean
 
 import (
@@ -14,9 +17,11 @@ import (
 	"unicode/utf8"
 )
 
-// Printable tells that r may be printed as it is: letters, marks, numbers, punctuation, symbols and the blank, as far as Unicode assigns
-// them and they can be seen. Controls, formats (bidirectional overrides and isolates among them), line and paragraph separators, other blanks,
-// surrogates, private use, and what has no look of its own are not.
+// Printable tells that r may be printed as it is: letters, marks, numbers, punctuation,
+// symbols and the blank, as far as Unicode assigns them and they can be seen. Other
+// characters are not: controls, formats (bidirectional overrides and isolates among
+// them), line and paragraph separators, other blanks, surrogates, private use, and
+// characters without a look of their own.
 func Printable(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r >= ' ' && r < 0x7f
@@ -24,7 +29,8 @@ func Printable(r rune) bool {
 	return strconv.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Append appends s with what may not be printed escaped as in Go source: \n, \x1b, \u202e, \U000e0001, and \xff for a byte that is no text.
+// Append appends s. Characters that may not be printed are escaped as in Go source: \n,
+// \x1b, \u202e, \U000e0001, and \xff for a byte that is no text.
 func Append(b []byte, s string) []byte { return appendText(b, s, false) }
 
 // AppendName appends one name or string that a target has chosen, as Append does, and a backslash as two: so no two names look the same, and
@@ -107,7 +113,8 @@ func AppendJSON(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// JSON is j, which is valid JSON, with what may not be printed escaped: the same data. (It can only stand within strings.)
+// JSON returns j, which is valid JSON, with characters escaped that may not be printed.
+// The data is the same. (It can only stand within strings.)
 func JSON(j []byte) []byte {
 	b := make([]byte, 0, len(j))
 	for i := 0; i < len(j); {
@@ -158,7 +165,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes what is left of a character.
+// Flush writes the rest of an incomplete character.
 func (w *Writer) Flush() error {
 	rest := w.rest
 	w.rest = nil

@@ -5,7 +5,7 @@
 //
 // Without a file it takes some that most machines have, and itself.
 //
-// A site counts if the detours of it and of all those before it find room together, in the
+// A site counts if its detour finds room beside those of all sites before it, in the
 // address space of a process that has loaded the file and little else.
 package main
 

@@ -12,7 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// Where the kernel maps what may lie anywhere, as an example.
+// An example of an address where the kernel maps a file that may lie anywhere.
 const (
 	pieBase     = 0x55d3c1a25000
 	libraryBase = 0x7f1234567000
@@ -100,7 +100,7 @@ func (m *module) readText(path string) error {
 	return nil
 }
 
-// isLibrary tells that f has a name as a library, though it may be run too.
+// isLibrary reports whether f has a library's name, though it may be run, too.
 func isLibrary(f *elf.File) bool {
 	names, err := f.DynString(elf.DT_SONAME)
 	return err == nil && len(names) > 0

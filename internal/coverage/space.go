@@ -75,7 +75,7 @@ func (s *space) land(c *optimize.Choice) (*optimize.Option, error) {
 	case err != nil:
 		return nil, err
 	case len(d.Code) > size:
-		return nil, fmt.Errorf("a detour of %d bytes, of which %d were expected", len(d.Code), size)
+		return nil, fmt.Errorf("a detour of %d bytes instead of %d", len(d.Code), size)
 	case !o.Pattern.Allows(landing.Entry):
 		return nil, fmt.Errorf("the jump may not lead to %s", landing.Entry)
 	}
@@ -98,7 +98,7 @@ func (s *space) count(near arch.Addr) error {
 	return noLanding(err)
 }
 
-// reaching extends near by what insns name.
+// reaching extends near by the addresses that insns name.
 func reaching(near arch.Range, insns []arch.Insn) arch.Range {
 	for _, i := range insns {
 		for _, a := range []arch.Addr{i.Addr, i.End(), i.Target, i.MemTarget} {

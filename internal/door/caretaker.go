@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// caretaker is a shell that waits for the end of this process, and then takes the mount away that it may have
-// left: nobody can do so himself when he is killed, and the kernel leaves a mount whose server is gone, with
-// ENOTCONN for all who look there.
+// caretaker is a shell that waits for the end of this process, and then unmounts the
+// mount that it may have left. A process that is killed can't do so itself, and the
+// kernel leaves a mount whose server is gone: all who look there get ENOTCONN.
 type caretaker struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser // closed by the kernel at the latest

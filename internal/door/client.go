@@ -26,8 +26,8 @@ import (
 // ErrNoSession tells that no session that this user may use holds the process.
 var ErrNoSession = errors.New("no session of yours holds the process")
 
-// Client is the tree of a session of another process. What it returns are *RemoteErrors,
-// in a *fs.PathError, and errors of the connection, which match EIO or ECONNREFUSED as a rule.
+// Client is the tree of a session of another process. Errors are *RemoteErrors, in a
+// *fs.PathError, or errors of the connection, which usually match EIO or ECONNREFUSED.
 type Client struct {
 	dir    *dir
 	socket string // a name by dir
@@ -130,7 +130,7 @@ func (c *Client) Wait(ctx context.Context) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	// Idle connections are those that the server closes first.
+	// The server closes idle connections first.
 	if _, err := io.WriteString(conn, "HEAD / HTTP/1.1\r\nHost: session\r\n\r\n"); err == nil {
 		_, _ = io.Copy(io.Discard, conn)
 	}
@@ -162,7 +162,7 @@ func (c *Client) do(ctx context.Context, method, op, name, suffix string, body [
 	return resp, nil
 }
 
-// maxSentence bounds what is read of an error's sentence, in bytes.
+// maxSentence bounds the length of an error's sentence, in bytes; the rest is not read.
 const maxSentence = 8 << 10
 
 func remoteError(resp *http.Response) error {

@@ -67,7 +67,8 @@ func Errno(err error) syscall.Errno {
 	return unix.EIO
 }
 
-// reason is err without the call and the file, which whoever prints it names.
+// reason is err without the call and the file: the caller names those when it prints
+// the error.
 func reason(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {

@@ -28,7 +28,7 @@ type handle struct {
 
 	// Guarded by turn.
 	off     int64  // of buf, in the content
-	buf     []byte // what was read but not taken
+	buf     []byte // bytes that were read but not taken
 	err     error  // what came behind it
 	pending *fetch // the Read that is under way, nil if there is none
 }
@@ -71,7 +71,8 @@ func (h *handle) reopen() error {
 	return err
 }
 
-// Read implements gofs.FileReader. An interrupted one loses nothing: what comes after all is for the next.
+// Read implements gofs.FileReader. An interrupted one loses nothing: bytes that come
+// later are for the next.
 func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	select {
 	case h.turn <- struct{}{}:
@@ -112,7 +113,8 @@ func (h *handle) seek(ctx context.Context, off int64) error {
 	return nil
 }
 
-// next copies what comes next to dest: some bytes, or an error, io.EOF at the end.
+// next copies the next bytes to dest, at least one, or returns an error, io.EOF at the
+// end.
 func (h *handle) next(ctx context.Context, dest []byte) (int, error) {
 	if len(h.buf) == 0 && h.err == nil {
 		if err := h.fetch(ctx, len(dest)); err != nil {

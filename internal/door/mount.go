@@ -32,11 +32,11 @@ const fileSystem = "gokprobe"
 type MountOptions struct {
 	// Source stands in the first column of /proc/mounts.
 	Source string
-	// Tracer is the process that holds the probed one; 0 for this process. What it traces can read
-	// the mounted files but write none (EDEADLK), since it would wait in the kernel for a
-	// write that waits for it.
+	// Tracer is the process that holds the probed one; 0 for this process. A process
+	// that it traces can read the mounted files but not write them (EDEADLK): it would
+	// wait in the kernel for a write that waits for it.
 	Tracer int
-	// Log takes sentences about what can't be answered. It may be nil.
+	// Log takes sentences about requests that can't be answered. It may be nil.
 	Log func(string)
 }
 
@@ -105,10 +105,12 @@ func mount(t Tree, dir string, o MountOptions) (*fuse.Server, error) {
 	return server, err
 }
 
-// alone mounts by mount(2) while this process starts no program. go-fuse opens the device, and a file of the new mount, such
-// that programs inherit them. Whoever has the device keeps the mount alive when we have ended, and whoever closes a file of the mount, if
-// only by its end, waits for an answer (fuse_flush in fs/fuse/file.c): one that comes from a process that has the device itself, for ever.
-// syscall.ForkLock is for that; nothing in a direct mount starts a program or takes it again.
+// alone mounts by mount(2) while this process starts no program. go-fuse opens the
+// device, and a file of the new mount, so that programs would inherit both. A process
+// that has the device keeps the mount alive after our end. A process that closes a file
+// of the mount, if only by exiting, waits for an answer (fuse_flush in fs/fuse/file.c);
+// if it has the device itself, it waits for ever. So syscall.ForkLock is held; nothing
+// in a direct mount starts a program or takes the lock again.
 func alone(dir string, root gofs.InodeEmbedder, options *gofs.Options) (*fuse.Server, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -134,7 +136,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// noMount tells what can be done without a mount.
+// noMount ends errors: it tells how to use the files without a mount.
 const noMount = "; gokprobe debugfs ls, cat and write need no mount"
 
 // available tells whether a file system can be mounted at all.
@@ -178,7 +180,7 @@ func mountPoint(dir string) error {
 	return nil
 }
 
-// stale tells that what is mounted on dir is ours.
+// stale reports whether a gokprobe's file system is mounted on dir.
 func stale(dir string) bool {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -210,15 +212,17 @@ func detach(dir string) error {
 // Dir is where the tree is mounted.
 func (m *Mounted) Dir() string { return m.dir }
 
-// Done is closed when the tree is mounted no more, whoever unmounted it.
+// Done is closed when the tree is not mounted any more, no matter who unmounted it.
 func (m *Mounted) Done() <-chan struct{} { return m.done }
 
-// farewell is how long Close waits for those who have files open.
+// farewell is how long Close waits for processes that have files open.
 const farewell = time.Second
 
-// Close unmounts. The mount vanishes at once; where files are still open or somebody's current directory is there,
-// it waits a second for them to be closed, so that readers find the end of what they read. Those that stay open answer
-// ENOTCONN when this process has ended. For readers of trace_pipe to end, close the tree first. A second call does nothing.
+// Close unmounts. The mount vanishes at once; where files are still open or somebody's
+// current directory is there, it waits a second for them to be closed, so that readers
+// find the end of what they read. Files that stay open answer ENOTCONN when this
+// process has ended. For readers of trace_pipe to end, close the tree first. A second
+// call does nothing.
 func (m *Mounted) Close() error {
 	var err error
 	m.once.Do(func() {

@@ -94,7 +94,7 @@ var (
 	_ gofs.FileReleaser  = (*handle)(nil)
 )
 
-// stableAttr is what tells one file from another for as long as the mount lives.
+// stableAttr identifies a file for as long as the mount lives.
 func stableAttr(name string, mode fs.FileMode) gofs.StableAttr {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
@@ -188,8 +188,8 @@ func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	return h, fuse.FOPEN_DIRECT_IO, 0 // sizes say nothing
 }
 
-// Nothing is created, removed or renamed. The errnos are those that the kernel's virtual file system has
-// for file systems without such operations (fs/namei.c).
+// Nothing is created, removed or renamed. The errnos are the same as for file systems
+// without such operations (the kernel's fs/namei.c).
 
 // Create is refused.
 func (n *node) Create(context.Context, string, uint32, uint32, *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {

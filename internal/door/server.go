@@ -53,7 +53,7 @@ func serve(l *listener, t Tree) *Server {
 		Handler:        guard(handler{t}),
 		ConnContext:    rememberPeer,
 		MaxHeaderBytes: 64 << 10,
-		ErrorLog:       log.New(io.Discard, "", 0), // what clients do wrong they are told
+		ErrorLog:       log.New(io.Discard, "", 0), // a client learns of its mistakes by the answer
 	}
 	go func() {
 		defer close(s.served)
@@ -207,7 +207,7 @@ func (h handler) read(w http.ResponseWriter, r *http.Request, name string) error
 	return nil
 }
 
-// openFile opens what can be read: no directory.
+// openFile opens a file that can be read, so no directory.
 func openFile(t Tree, name string) (fs.File, error) {
 	f, err := t.Open(name)
 	if err != nil {

@@ -45,8 +45,8 @@ func socketDirs(uid int) []string {
 		filepath.Join(tmpDir, dirName+"-"+strconv.Itoa(uid)))
 }
 
-// dir is an open directory. What is done in it goes by its descriptor: whatever its name may mean by now, it is the directory
-// that was looked at.
+// dir is an open directory. Everything in it is done by its descriptor: it is the
+// directory that was checked, even if its name means another one by now.
 type dir struct {
 	fd   int
 	name string
@@ -71,7 +71,8 @@ func (d *dir) stat() (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// path is a name of file in d that leads there whatever becomes of d's own name, as long as d is open.
+// path is a name of file in d. It stays valid as long as d is open, even if d is
+// renamed.
 func (d *dir) path(file string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", d.fd, file)
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// room is what was counted in one package.
+// room holds the counts of one package.
 type room struct {
 	path       string // directory in the module
 	files      []int  // lines of each

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// structs are those that most of the difficulty has gone into.
+// structs lists the structs that hold most of the state, and most of the difficulty.
 const structs = "ptrace.Thread,ptrace.Tracer,ptrace.Process,kprobes.Kprobe,kprobes.Session,kprobes.domain,kprobes.threadState,kprobes.site"
 
 func main() {

@@ -13,16 +13,17 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Frame names the activation of a function. A vfork child has its own though it is on its parent's stack: what it calls is deeper than
-// that, or in the place of the call of vfork.
+// Frame names the activation of a function. A vfork child has its own though it is on
+// its parent's stack: its calls are deeper than that, or in the place of the call of
+// vfork.
 type Frame struct {
 	PID       int
 	Goroutine arch.Addr // 0 outside of Go
 	CFA       arch.Addr // in Go, the distance from the stack's base to it
 }
 
-// Deeper tells that f was entered from a frame of the same stack that is further from its base than other is, or from a function that
-// other has called.
+// Deeper reports whether f is deeper than other: further from the base of the same
+// stack, or a function that other has called.
 func (f Frame) Deeper(other Frame) bool {
 	if f.Goroutine != 0 {
 		return f.CFA > other.CFA
@@ -37,7 +38,8 @@ type Owner struct {
 	Goroutine arch.Addr
 }
 
-// Call is a call's place in a Book. It is a part of what its user keeps of the call, so that following one takes no memory.
+// Call is a call's place in a Book. It is a part of its user's record of the call, so
+// that following a call takes no memory.
 type Call[T any] struct {
 	Frame Frame // since Enter
 	Owner Owner // the present one
@@ -47,8 +49,9 @@ type Call[T any] struct {
 	before, after *Call[T] // of the same owner, by the order of their entries
 }
 
-// Book has the calls of one address space. The zero Book has none. T is what its user keeps of a call, such as a pointer; where there is no
-// call, methods return the zero T.
+// Book has the calls of one address space. The zero Book has none. T is its user's
+// record of a call, such as a pointer; where there is no call, methods return the zero
+// T.
 type Book[T any] struct {
 	calls  map[Frame]*Call[T] // the latest of each frame
 	owners map[Owner]*Call[T] // the latest of each owner

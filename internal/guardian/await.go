@@ -14,8 +14,9 @@ import (
 // busy is how long Await waits for a guardian, which may have to wait itself.
 const busy = 5 * time.Second
 
-// Await is for whoever was told that process pid is traced already: it waits while a guardian puts that right, or the tracer of which it is the
-// guardian is about to die. It reports whether nobody traces the process any more.
+// Await is for a caller whose attach failed because process pid is traced already. It
+// waits while a guardian recovers the process, or while that guardian's tracer is about
+// to die. It reports whether nobody traces the process any more.
 func Await(pid int) bool {
 	for range 4 { // the tracer, its guardian, perhaps twice
 		tracer, err := tracerOf(pid)

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// board is the memory that tracer and guardian share. Only the tracer writes it, but for the kernel, which
-// marks a word of a thread that dies, and for the guardian, which rings the bell for itself.
+// board is the memory that tracer and guardian share. Only the tracer writes it, with
+// two exceptions: the kernel marks a word of a thread that dies, and the guardian rings
+// the bell for itself.
 type board struct {
 	magic uint64
 	owner process
@@ -24,7 +25,7 @@ const (
 	boardMagic = 0x6b7567_65626f7270 // no file begins so by accident
 	boardSize  = int(unsafe.Sizeof(board{}))
 	maxThreads = 64   // that trace, at once
-	maxHeld    = 8192 // address spaces; what is above has no guardian
+	maxHeld    = 8192 // address spaces; further ones have no guardian
 )
 
 // process names one for good.
@@ -51,7 +52,8 @@ const (
 	slotHead   = 16 // bytes, up to turn
 )
 
-// word is the futex: the thread's ID and unix.FUTEX_WAITERS while it lives. off was checked by whoever set it.
+// word is the futex: the thread's ID and unix.FUTEX_WAITERS while it lives. off was
+// checked when it was set.
 func (s *threadSlot) word() *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Add(unsafe.Pointer(s), int(nodeOffset)+int(s.off)))
 }
@@ -94,7 +96,7 @@ func newBoard() (*board, int, error) {
 	return b, fd, nil
 }
 
-// mapBoard maps what lies at fd.
+// mapBoard maps the board that fd holds.
 func mapBoard(fd int) (*board, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -50,9 +50,10 @@ func init() {
 	}
 }
 
-// Run is what a guardian does. It waits for the tracer's death, and has act called for each process that is held, at the same time, each
-// on a thread of its own, locked, which ends with it. It returns when the tracer is dead and all that is done. Call it if
-// Is says so.
+// Run is what a guardian does. It waits for the tracer's death, and then calls act for
+// all held processes at the same time. Each call has a locked thread of its own, which
+// ends with it. It returns when the tracer is dead and all that is done. Call it if Is
+// says so.
 func Run(act func(Target)) {
 	unix.CloseOnExec(boardFD)
 	unix.CloseOnExec(pipeFD)
@@ -107,9 +108,10 @@ func (g *guard) listen() {
 	g.board.ring()
 }
 
-// watch waits at the board for a death, and looks after one target itself: it is on a thread that the scheduler prefers, and
-// awake. Another goroutine watches on. The thread ends with the
-// goroutine, and the kernel lets go then what it still traces; so it is not the program's first, which Go keeps for ever.
+// watch waits at the board for a death, and looks after one target itself: it is on a
+// thread that the scheduler prefers, and awake. Another goroutine watches on. The
+// thread ends with the goroutine, and the kernel then lets go all that it still traces.
+// So it must not be this process's first thread, which Go keeps for ever.
 func (g *guard) watch() {
 	if !ownThread(g.watch) {
 		return
@@ -157,8 +159,9 @@ func (g *guard) tend(t Target) {
 	g.act(t)
 }
 
-// ownThread locks the calling goroutine to its thread, which ends with it then. Where that is the program's first, it has another
-// goroutine call again instead, and answers false.
+// ownThread locks the calling goroutine to its thread, which ends with it then. If that
+// is this process's first thread, it makes another goroutine call again instead, and
+// returns false.
 func ownThread(again func()) bool {
 	runtime.LockOSThread()
 	if unix.Gettid() != os.Getpid() {
@@ -224,7 +227,7 @@ func (g *guard) targets(of func(tid uint32) bool) (list []Target) {
 	return list
 }
 
-// prefer has the scheduler run the calling thread before others, as far as that is permitted.
+// prefer raises the calling thread's priority, as far as that is permitted.
 func prefer() {
 	const rr, resetOnFork = 2, 0x40000000
 	if setScheduler(rr|resetOnFork, 1) != nil {
@@ -312,7 +315,8 @@ func (t Target) Later(f func()) {
 	}()
 }
 
-// said is that nothing is said on the standard error any more: it was the tracer's, and whoever reads it waits for its end.
+// said is set when nothing is written to the standard error any more: it was the
+// tracer's, and its readers wait for its end.
 var said sync.Once
 
 // Mute closes the standard error.
@@ -328,7 +332,8 @@ func mute() {
 // patience is how long the tracer's standard error is kept.
 const patience = 2 * time.Second
 
-// Say writes a line to what was the tracer's standard error, unless its readers have waited long enough already. It does not wait for them.
+// Say writes a line to the standard error that was the tracer's, unless its readers
+// have waited long enough already. It does not wait for them.
 func (Target) Say(line string) {
 	written := make(chan struct{})
 	go func() {

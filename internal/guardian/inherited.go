@@ -7,13 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the tracer's process has open a guardian inherits, where whoever opened it has not asked for that to end with exec: the program's own files, and
-// what libraries open. A guardian that kept these would keep others waiting for an end that the tracer's death is for them: the readers of a pipe,
-// and the kernel, for a FUSE file system whose device it holds. It would wait for that itself, in its own exit, if it had a file of that file system
-// open (fuse_flush in fs/fuse/file.c).
+// A guardian inherits the descriptors of the tracer's process that were opened without
+// O_CLOEXEC: the program's own, and those of libraries. A guardian that kept these
+// would keep others waiting for an end that the tracer's death is for them: the readers
+// of a pipe, and the kernel, for a FUSE file system whose device it holds. It would
+// wait for that itself, in its own exit, if it had a file of that file system open
+// (fuse_flush in fs/fuse/file.c).
 
-// closeInherited closes what this process has inherited, but for what it was given. Devices go first: they are what others' closing may wait for. Files of the Go
-// runtime, and of this package, do not pass exec, by which they are told. It may wait as long as a file system does.
+// closeInherited closes the inherited descriptors, except those that the guardian was
+// given. Devices go first: they are what others' closing may wait for. Files of the Go
+// runtime, and of this package, do not pass exec, by which they are told. It may wait
+// as long as a file system does.
 func closeInherited() {
 	files, devices := inherited()
 	for _, fd := range append(devices, files...) {
@@ -21,7 +25,8 @@ func closeInherited() {
 	}
 }
 
-// inherited are the descriptors that have passed exec, but for those that a guardian is given.
+// inherited lists the descriptors that have passed exec, except those that a guardian
+// is given.
 func inherited() (files, devices []int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -16,9 +16,11 @@ type robustHead struct {
 // ownOffset is of the lists that we make: as the GNU C library's.
 const ownOffset = -32
 
-// enlist puts the slot's word on the list of those that the kernel marks when the calling thread dies, as if it were a robust mutex
-// that the thread has locked. A thread of libc's has such a list. Its nodes are chained through one word each, and libc writes
-// the word in front of a node, too, when it locks a mutex later on: both are the slot's.
+// enlist puts the slot's word on the calling thread's robust list, as if it were a
+// robust mutex that the thread has locked. The kernel marks it when the thread dies. A
+// thread of libc's has such a list. Its nodes are chained through one word each. libc
+// also writes the word in front of a node when it later locks a mutex: both words are
+// the slot's.
 //
 // A thread that Go has made itself has none, and gets one. It reports whether it could be done.
 // The thread must be locked to its goroutine.
@@ -44,7 +46,7 @@ func (s *threadSlot) enlist() bool {
 
 // delist is the opposite, on the same thread.
 func (s *threadSlot) delist() {
-	s.word().Store(0) // whatever becomes of the list, it is not this thread's any more
+	s.word().Store(0) // the list is not this thread's any more
 	head := robustList()
 	if head == nil {
 		return

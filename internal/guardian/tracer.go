@@ -22,7 +22,7 @@ const (
 	pipeFD  = 4
 )
 
-// mu guards what this process has of its guardian, and writing the board.
+// mu guards this process's variables of its guardian, and writing the board.
 var (
 	mu     sync.Mutex
 	opted  atomic.Bool
@@ -217,8 +217,9 @@ func keep(warn func(error)) {
 	}
 }
 
-// launch starts a guardian. Its environment is our choice alone. It is in a session of its own: what is sent to
-// the terminal's processes, or to our process group, is not for it.
+// launch starts a guardian. Its environment is our choice alone. It is in a session of
+// its own: signals to the terminal's processes, or to our process group, do not reach
+// it.
 func launch() (*os.Process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

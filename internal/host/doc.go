@@ -1,7 +1,8 @@
-// Package host says which architecture the processes have that this build can trace: what its machine
-// code means, what makes code of ours for it, what compiles programs, and how Linux exchanges the
-// registers of its threads. No other room but those of arch knows which one it is.
+// Package host chooses the architecture of the processes that this build can trace. It
+// puts together the decoder and planner, the generator of our code, the compiler of
+// programs, and the way in which Linux exchanges registers. No other room but those of
+// arch knows which one it is.
 //
-// What is nil an architecture does not have; then what needs it is done by breakpoints. Supported tells
-// whether processes can be traced at all.
+// A nil value means that the architecture lacks that; breakpoints are used in its
+// place. Supported tells whether processes can be traced at all.
 package host

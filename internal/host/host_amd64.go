@@ -18,7 +18,7 @@ func Supported() error { return nil }
 // Arch decodes and plans.
 var Arch arch.Arch = amd64.Arch{}
 
-// Code makes what is planned.
+// Code generates the planned code.
 var Code arch.Code = code.Arch{}
 
 // Compiler makes machine code of programs.
@@ -106,7 +106,7 @@ var (
 	WorkloadSmall     = workload.Small
 )
 
-// WorkloadSmallSize is the length of the small function; what follows fills a gap.
+// WorkloadSmallSize is the length of the small function; padding follows.
 const WorkloadSmallSize = workload.SmallSize
 
 // Workload is a view of that code in this program.
@@ -118,7 +118,7 @@ func Enter(fn, block, number, third uintptr) { workload.Enter(fn, block, number,
 // ReadRegs fills r with the registers of a stopped thread.
 func ReadRegs(tid int, r *Regs) error { return linux.ReadRegs(tid, r) }
 
-// WriteRegs stores what differs between old, which the thread has, and r.
+// WriteRegs stores the registers that differ between old, which the thread has, and r.
 func WriteRegs(tid int, old, r *Regs) error { return linux.WriteRegs(tid, old, r) }
 
 // WriteAllRegs stores all registers, changed or not.
@@ -151,10 +151,12 @@ func LastFPUInsn(image []byte) arch.Addr { return linux.LastFPUInsn(image) }
 // SetLastFPUInsn changes it.
 func SetLastFPUInsn(image []byte, a arch.Addr) { linux.SetLastFPUInsn(image, a) }
 
-// EmptyX87 makes an image what functions expect, and reports whether it was not.
+// EmptyX87 empties the x87 stack of an image, as functions expect it, and reports
+// whether it was not empty.
 func EmptyX87(image []byte) (changed bool) { return linux.EmptyX87(image) }
 
-// BreakAt has a stopped thread trap in front of the instruction at at by a debug register.
+// BreakAt sets a debug register of a stopped thread so that it traps in front of the
+// instruction at at.
 func BreakAt(tid int, at arch.Addr) error { return linux.BreakAt(tid, at) }
 
 // BreakNowhere undoes BreakAt.

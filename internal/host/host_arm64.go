@@ -14,7 +14,7 @@ func Supported() error { return arm64.ErrUnsupported }
 // Arch decodes and plans: here it refuses to.
 var Arch arch.Arch = arm64.Arch{}
 
-// Code makes what is planned.
+// Code generates the planned code.
 var Code arch.Code
 
 // Compiler makes machine code of programs.

@@ -1,8 +1,7 @@
-// Package layers holds the code to the import table of ARCHITECTURE.md. Its test
-// fails when a room imports what its row does not allow, when a room has no row,
-// when a row has no room, and when a row allows what its rooms do not use. It also
-// fails where a room that has nothing to do with one processor names what is that
-// processor's.
+// Package layers holds the code to the import table of ARCHITECTURE.md. Its test fails
+// when a room imports what its row does not allow, when a room has no row, when a row
+// has no room, and when a row allows an import that its rooms do not use. It also fails
+// where a room outside of arch names something of one processor, such as a register.
 package layers
 
 import (

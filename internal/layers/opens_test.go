@@ -40,7 +40,7 @@ var opening = map[string]string{
 }
 
 // own are the rooms that look at no target that anybody else has chosen: tools and tests of the project; and the one way to a target's files.
-var own = []string{"bench", "internal/bench", "internal/coverage", "internal/figures", "internal/testprog", "internal/layers", "internal/targetfs", "examples/"}
+var own = []string{"bench", "internal/bench", "internal/coverage", "internal/figures", "internal/prose", "internal/testprog", "internal/layers", "internal/targetfs", "examples/"}
 
 func TestFilesThatATargetNamesAreOpenedInOneRoom(t *testing.T) {
 	for _, p := range goList(t, "GOOS=linux", "GOARCH=amd64") {

@@ -21,7 +21,8 @@ var (
 	taggedFile  = regexp.MustCompile(`_(386|amd64|arm|arm64)\.(go|s)$`)
 )
 
-// Processor lists what in the package is of one processor, as "file:line: what". Files are read whatever architecture they are for.
+// Processor lists what in the package is of one processor, as "file:line: what". Files
+// of all architectures are read.
 func Processor(p Package) ([]string, error) {
 	var found []string
 	files, err := filepath.Glob(filepath.Join(p.Dir, "*.[gs]*"))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Unused lists, one sentence each, what rows allow and none of their rooms imports. packages are those of all architectures
-// together.
+// Unused lists, one sentence each, the imports that a row allows and none of its rooms
+// uses. packages are those of all architectures together.
 func Unused(table []Row, packages []Package) []string {
 	var bad []string
 	for _, r := range table {

@@ -1,8 +1,10 @@
 // Package lean keeps the command's address space small. It must be imported for its effect, by a main package only.
 //
-// The interpreter of scenarios reserves 4 GiB of addresses when its package is initialized, so that small integers need no memory:
-// every command did, which fails loudly under ulimit -v. It does without if the kernel refuses. So while packages are initialized the process
-// may have one more gigabyte than it has, no more (setrlimit(2), RLIMIT_AS, the soft limit), unless the command line names a scenario.
+// The interpreter of scenarios reserves 4 GiB of addresses when its package is
+// initialized, so that small integers need no memory: every command did, which fails
+// loudly under ulimit -v. It does without if the kernel refuses. So, unless the command
+// line names a scenario, the process may take at most one more gigabyte while packages
+// are initialized (setrlimit(2), RLIMIT_AS, the soft limit).
 //
 // That works since this package is initialized before the interpreter's: packages are initialized in the order of their import paths as
 // far as what they import has been (The Go Programming Language Specification, "Program initialization"), and this one's path comes first and

@@ -1,5 +1,5 @@
-// Package manual turns the manual's Markdown into text for a terminal and into man pages, and holds the texts of the topics that belong
-// to no single command.
+// Package manual turns the manual's Markdown into text for a terminal and into man
+// pages. It holds the texts of the topics that belong to no single command.
 //
 // The Markdown is what go-md2man understands: headings, paragraphs, lists, definition lists, code.
 package manual

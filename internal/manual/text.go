@@ -16,7 +16,7 @@ const (
 	defIndent = 18 // of a definition, behind its term
 )
 
-// Text makes text for a terminal of Markdown: headings, and below them what they are about.
+// Text turns Markdown into text for a terminal: headings, and the text below each.
 func Text(markdown string) string {
 	parser := blackfriday.New(blackfriday.WithExtensions(md2man.NewRoffRenderer().GetExtensions()))
 	w := &writer{}
@@ -30,7 +30,7 @@ type writer struct {
 	tight bool // no empty line is wanted in front of the next block
 }
 
-// gap separates a block from what stands before it.
+// gap separates a block from the one before it.
 func (w *writer) gap() {
 	if w.Len() > 0 && !w.tight {
 		w.WriteByte('\n')

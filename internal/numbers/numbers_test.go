@@ -4,22 +4,20 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
-	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -47,7 +45,7 @@ func TestValuesAreRightOrUnknown(t *testing.T) {
 		g := &gen{Rand: rand.New(rand.NewPCG(seed, uint64(i))), cxx: strings.HasSuffix(compiler, "++")}
 		source, funcs := g.program(functions)
 		bin := compile(t, compiler, level, source)
-		x := &checker{T: t, tally: &all, what: fmt.Sprintf("GOKPROBE_SEED=%d program %d, %s %s", seed, i, compiler, level)}
+		x := &checker{T: t, tally: &all, inTarget: i/4%2 == 1, what: fmt.Sprintf("GOKPROBE_SEED=%d program %d, %s %s", seed, i, compiler, level)}
 		x.run(bin, funcs)
 	}
 	t.Logf("%d right, %d unknown, %d wrong", all.right, all.unknown, all.wrong)
@@ -79,6 +77,9 @@ type checker struct {
 	*tally
 	what string
 	s    *kprobes.Session
+	// inTarget tells that the target itself records fetch arguments, of the calls that meet a condition.
+	inTarget bool
+	records  []func() // what is to be looked at behind the session's end
 }
 
 func (x *checker) run(bin string, funcs []function) {
@@ -94,17 +95,21 @@ func (x *checker) run(bin string, funcs []function) {
 			probed++
 		}
 	}
+	x.s.WaitForOptimizer(x.Context())
 	p.Send("go")
 	p.Expect("done")
 	if err := x.s.Close(); err != nil {
 		x.Error(err)
+	}
+	for _, look := range x.records {
+		look()
 	}
 	for i, n := range calls {
 		if n > 1 {
 			x.Errorf("%s: %s was called %d times", x.what, funcs[i].name, n)
 		}
 	}
-	if probed < len(funcs)/2 {
+	if probed < len(funcs)/5 { // gcc makes copies of the others
 		x.Errorf("%s: only %d functions could be probed", x.what, probed)
 	}
 	p.Quit()
@@ -113,7 +118,7 @@ func (x *checker) run(bin string, funcs []function) {
 // probe compares at the one call of f. It is false if there is no such function: a copy took its place.
 func (x *checker) probe(f *function, calls *int) bool {
 	table := x.s.Symbols()
-	found, err := table.Resolve(f.name)
+	found, err := table.Resolve(x.Context(), f.name)
 	if err != nil || len(found) != 1 {
 		x.unknown += len(f.params)
 		return false
@@ -125,6 +130,10 @@ func (x *checker) probe(f *function, calls *int) bool {
 		return false
 	}
 	doors := x.doors(f, at, false)
+	if x.inTarget && doors.passes != nil {
+		x.record(f, doors)
+		return true
+	}
 	kp := &kprobes.Kprobe{SymbolName: f.name, PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		*calls++
 		for _, p := range f.params {
@@ -144,6 +153,37 @@ func (x *checker) probe(f *function, calls *int) bool {
 	}
 	x.probeReturn(f, kp.Addr)
 	return true
+}
+
+// record has the target record the one call of f, which meets the condition, and compares what it has recorded.
+func (x *checker) record(f *function, d *doors) {
+	cond, _ := d.passes.Filter.Cond(d.passes.Layout)
+	made, err := d.passes.Layout.Program(f.name, cond, program.Map{Kind: program.Ring, Size: 1 << 14})
+	if err != nil {
+		x.Error(err)
+		return
+	}
+	kp := &kprobes.Kprobe{SymbolName: f.name, Program: made, RecordHandler: func(_ *kprobes.Kprobe, h *kprobes.HitRecord) {
+		d.recorded = true
+		values := d.passes.Layout.Decode(h.Payload, fetch.Host{})
+		if !d.passes.Keeps(values, "", 0) {
+			x.wrong++
+			x.Errorf("%s: %s: in the target it does not meet %s", x.what, f.name, d.passes.Filter)
+		}
+		for i, v := range values[:len(d.wants)] {
+			x.same(f, "in the target -arg "+d.paths[i], d.wants[i], shown(d.passes.Args[i].Type, v))
+		}
+	}}
+	if err := x.s.RegisterKprobe(kp); err != nil {
+		x.Errorf("%s: %s: %v", x.what, f.name, err)
+		return
+	}
+	x.records = append(x.records, func() {
+		if !d.recorded && kp.Hits() > 0 {
+			x.wrong++
+			x.Errorf("%s: %s: the target does not find that it meets %s", x.what, f.name, d.passes.Filter)
+		}
+	})
 }
 
 // probeReturn compares what f returns.
@@ -223,139 +263,4 @@ func (r vectors) Vector(n int) (v [16]byte, ok bool) {
 func (r vectors) ST(n int) (v [10]byte, ok bool) {
 	v, err := r.Regs.ST(n)
 	return v, err == nil
-}
-
-// doors are the fetch arguments and conditions of a function's call.
-type doors struct {
-	x      *checker
-	f      *function
-	paths  []string
-	wants  []any
-	all    *values.Values // every path
-	passes *values.Values // a condition that the call meets
-	fails  []*values.Values
-}
-
-// doors makes fetch arguments and conditions of all that is known of f's parameters, or of its result.
-func (x *checker) doors(f *function, at arch.Addr, atReturn bool) *doors {
-	d := &doors{x: x, f: f}
-	list := f.params
-	if atReturn {
-		list = nil
-		if f.result != nil {
-			list = []param{{"$retval", f.result.value}}
-		}
-	}
-	var args, conds []string
-	meets := func(w values.Wish) *values.Values {
-		w.Return = atReturn
-		v, err := w.At(x.s.Symbols(), values.Place{Addr: at})
-		if err != nil {
-			return nil
-		}
-		return v
-	}
-	for _, p := range list {
-		for _, path := range slices.Sorted(maps.Keys(p.leaves)) {
-			want := p.leaves[path]
-			expr := p.name + path
-			a := fmt.Sprintf("a%d=%s", len(args), expr)
-			if _, ok := want.(string); ok {
-				a += ":string"
-			}
-			if meets(values.Wish{Args: []string{a}}) == nil {
-				x.unknown++
-				continue
-			}
-			name := fmt.Sprintf("a%d", len(args))
-			args, d.paths, d.wants = append(args, a), append(d.paths, expr), append(d.wants, want)
-			pass, fail := conditions(name, want)
-			conds = append(conds, pass...)
-			for _, c := range fail {
-				if v := meets(values.Wish{Hidden: slices.Clone(args), Filter: c}); v == nil {
-					x.Errorf("%s: %s: no condition %s on %s", x.what, f.name, c, a)
-				} else {
-					d.fails = append(d.fails, v)
-				}
-			}
-		}
-	}
-	if len(args) == 0 {
-		return d
-	}
-	d.all = meets(values.Wish{Args: args})
-	d.passes = meets(values.Wish{Hidden: args, Filter: strings.Join(conds, " && ")})
-	if d.passes == nil && len(conds) > 0 {
-		x.Errorf("%s: %s: no condition %v", x.what, f.name, conds)
-	}
-	return d
-}
-
-// conditions on a value that hold and that do not.
-func conditions(name string, want any) (hold, fail []string) {
-	switch n := want.(type) {
-	case int64:
-		sign, other := ">=", "<"
-		if n < 0 {
-			sign, other = "<", ">="
-		}
-		return []string{fmt.Sprintf("%s == %d && %s %s 0", name, n, name, sign)}, []string{fmt.Sprintf("%s %s 0", name, other)}
-	case uint64:
-		return []string{fmt.Sprintf("%s == %d && %s >= 0", name, n, name)}, []string{fmt.Sprintf("%s != %d", name, n)}
-	case float64:
-		text := strconv.FormatFloat(n, 'f', -1, 64)
-		return []string{fmt.Sprintf("%s == %s", name, text)}, []string{fmt.Sprintf("%s < %s || %s > %s", name, text, name, text)}
-	case string:
-		return []string{fmt.Sprintf("%s == %q", name, n)}, []string{fmt.Sprintf("%s != %q", name, n)}
-	}
-	return nil, nil
-}
-
-func (d *doors) check(regs *kprobes.Regs) {
-	if d.all == nil {
-		return
-	}
-	fetched := func(v *values.Values) []fetch.Value {
-		payload, err := v.Layout.Run(regs, regs, nil)
-		if err != nil {
-			d.x.Error(err)
-		}
-		return v.Layout.Decode(payload, fetch.Host{})
-	}
-	for i, v := range fetched(d.all) {
-		d.x.same(d.f, "-arg "+d.paths[i], d.wants[i], shown(d.all.Args[i].Type, v))
-	}
-	if d.passes != nil && !d.passes.Keeps(fetched(d.passes), "", 0) {
-		d.x.wrong++
-		d.x.Errorf("%s: %s: it does not meet %s", d.x.what, d.f.name, d.passes.Filter)
-	}
-	for _, v := range d.fails {
-		if v.Keeps(fetched(v), "", 0) {
-			d.x.wrong++
-			d.x.Errorf("%s: %s: it meets %s", d.x.what, d.f.name, v.Filter)
-		}
-	}
-}
-
-// shown is a fetched value as JSON has it.
-func shown(t fetch.Type, v fetch.Value) any {
-	if t.Count > 0 {
-		t.Count = 0
-		var all []any
-		for _, e := range v.Elems {
-			all = append(all, shown(t, e))
-		}
-		return all
-	}
-	switch {
-	case v.Fault:
-		return "(fault)"
-	case t.HasSign():
-		return int64(v.U)
-	case t.Kind == fetch.Float:
-		return t.Float(v)
-	case t.Kind == fetch.String:
-		return v.S
-	}
-	return v.U
 }

@@ -22,7 +22,7 @@ type mapQuery struct {
 	start, end, vmaFlags, page, offs uint64
 	inode                            uint64
 	major, minor                     uint32
-	nameSize, buildIDSize            uint32 // in bytes: what there is room for, what was written with the NUL; 0 for none
+	nameSize, buildIDSize            uint32 // in bytes: the room for it, then its length with the NUL; 0 for none
 	name, buildID                    uint64 // where it is to be written
 }
 
@@ -34,7 +34,7 @@ const (
 	mapExec    = 4
 	mapShared  = 8
 	pathMax    = unix.PathMax
-	shortName  = 256     // bytes that are asked for where much was read already: what is no file's path has no more
+	shortName  = 256     // bytes that are asked for after much was read already: names that are no file's path are not longer
 	manyNames  = 1 << 20 // bytes of names that are read as they come, each as often as it is there
 	deviceForm = "%02x:%02x"
 )
@@ -111,7 +111,7 @@ func MapAt(f *os.File, at arch.Addr) (m Mapping, found bool, err error) {
 	return m, m.Range.Contains(at), nil
 }
 
-// mapping is what was answered.
+// mapping is the answer.
 func (l *mapLister) mapping(path string) Mapping {
 	q := &l.q
 	device := [2]uint32{q.major, q.minor}
@@ -156,7 +156,7 @@ func (l *mapLister) next(addr uint64) (path string, err error) {
 	return path, err
 }
 
-// ask has a name of room bytes at most written.
+// ask makes one query, for a name of at most room bytes.
 func (l *mapLister) ask(addr uint64, room int) (path string, err error) {
 	q := &l.q
 	*q = mapQuery{size: uint64(unsafe.Sizeof(*q)), flags: queryNext, addr: addr}

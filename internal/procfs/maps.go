@@ -12,7 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// deletedMark ends the path of a mapped or executed file that has no name any more.
+// deletedMark ends the path of a mapped or executed file that was deleted.
 const deletedMark = " (deleted)"
 
 // Mapping is one line of /proc/PID/maps. Ranges are page aligned and ascending.
@@ -34,7 +34,8 @@ type Mapping struct {
 // Anonymous reports whether m maps no file.
 func (m Mapping) Anonymous() bool { return m.Inode == 0 }
 
-// What is read of a process's mappings. Its own sysctl (vm.max_map_count) allows 65530 where nobody has changed it; each path may take 4 KiB.
+// Limits of reading a process's mappings. Its own sysctl (vm.max_map_count) allows
+// 65530 where nobody has changed it; each path may take 4 KiB.
 const (
 	mostMappings = 1 << 19
 	mostText     = 64 << 20 // bytes of /proc/PID/maps, where it can't be asked otherwise
@@ -112,7 +113,7 @@ type names struct {
 
 func newNames() *names { return &names{all: map[string]string{}} }
 
-// keep returns what equals s and stays; nothing where there are too many.
+// keep returns a lasting copy of s, one for equal strings; "" if there are too many.
 func (n *names) keep(s string) string {
 	if kept, ok := n.all[s]; ok {
 		return kept

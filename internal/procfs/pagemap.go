@@ -60,12 +60,14 @@ func Untouched(pid int, r arch.Range) (bool, error) {
 	return free && err == nil, err
 }
 
-// mostPages is how many bytes of address space are looked at page by page, where the kernel can't be asked for those that are there.
+// mostPages bounds the address space, in bytes, that is examined page by page where the
+// kernel can't list the present pages.
 const mostPages = 16 << 30
 
-// Copied is those parts of r, a page-aligned range in a private mapping of a file, of which a process has copies: somebody
-// has written there, the process itself, a debugger or the kernel. There are no more than most bytes, or a little more: what is behind is left
-// out. The error matches ErrTooMuch if the range is too long to be looked at.
+// Copied returns the parts of r that the process has private copies of. r is a
+// page-aligned range in a private mapping of a file; the process itself, a debugger or
+// the kernel has written there. The parts have about most bytes at most: later ones are
+// left out. The error matches ErrTooMuch if the range is too long to be looked at.
 func Copied(pid int, r arch.Range, most uint64) (copies []arch.Range, err error) {
 	f, err := open(pid, "pagemap")
 	if err != nil {
@@ -113,8 +115,8 @@ const (
 	pageIsThere = 1<<3 | 1<<4 // PAGE_IS_PRESENT, PAGE_IS_SWAPPED
 )
 
-// scanPages has the kernel find the pages that are there and not a file's. It passes over page tables that are not there, so
-// it takes what is there, not what is mapped.
+// scanPages asks the kernel for the pages that are present and not a file's. It passes
+// over page tables that are not there, so it takes what is there, not what is mapped.
 func scanPages(f *os.File, r arch.Range, each func(arch.Range) bool) error {
 	found := new([512]pageRegion)
 	var pin runtime.Pinner

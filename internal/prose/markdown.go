@@ -37,20 +37,25 @@ func ofMarkdown(src []byte) []passage {
 // inline returns the text of a block, without marks of emphasis and links.
 func inline(block ast.Node, src []byte) passage {
 	var p passage
-	line := 0
+	at := func(offset int) {
+		line := 1 + bytes.Count(src[:offset], []byte("\n"))
+		if len(p.marks) == 0 || p.marks[len(p.marks)-1].line != line {
+			p.marks = append(p.marks, mark{len(p.text), line})
+		}
+	}
 	_ = ast.Walk(block, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
 		switch n := n.(type) {
 		case *ast.CodeSpan:
+			if t, ok := n.FirstChild().(*ast.Text); ok {
+				at(t.Segment.Start)
+			}
 			p.text += strings.Join(strings.Fields(string(spanOf(n, src))), "_")
 			return ast.WalkSkipChildren, nil
 		case *ast.Text:
-			if at := 1 + bytes.Count(src[:n.Segment.Start], []byte("\n")); at != line {
-				line = at
-				p.marks = append(p.marks, mark{len(p.text), line})
-			}
+			at(n.Segment.Start)
 			p.text += string(n.Value(src))
 			if n.SoftLineBreak() || n.HardLineBreak() {
 				p.text += " "

@@ -33,7 +33,7 @@ type rule struct {
 //   - program: the traced process is called the target; a program runs inside it
 var rules = []rule{
 	{"causative", regexp.MustCompile(`(?i)\b(has|have|had|having) (the|a|an|its|their|each|all|every|any|other|others|another|some|one|two|it|them|him|that|this|those|these|both|no|nobody|nothing|\w+'s|[a-z]|[a-z][a-np-z]|[a-z]{3})( [\w'*.]+){0,5}? (` + bareVerbs + `)\b`)},
-	{"relative", regexp.MustCompile(`(?i)\b(what (is|are|was|were|has|have|had|can|could|may|might|must|will|would|does|do|did|it|they|we|[a-z]+s)|those (that|who|which|of|in|with)|that which|(of|in|to|by|from|with|for|behind|after) which|whoever|whatever)\b`)},
+	{"relative", regexp.MustCompile(`(?i)\b(what (is|are|was|were|has|have|had|can|could|may|might|must|will|would|does|do|did|it|they|we|[a-z]+s)|those (that|who|which)|that which|of which|whoever|whatever)\b`)},
 	{"inversion", regexp.MustCompile(`(?i)\b(so|nor|neither|as) (is|are|was|were|does|do|did|has|have|had|can|could|may|might|must|will|would)\b`)},
 	{"program", regexp.MustCompile(`(?i)\b(the|a|that|this|traced|probed|its|our|another|whose) (traced |probed )?program('s)?\b`)},
 }

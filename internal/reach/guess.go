@@ -11,8 +11,8 @@ const (
 	maxTable = 1 << 14 // entries of a table
 )
 
-// guess tries what is not sure. It tells whether there may be more. Tables come last: the more is known of the function by
-// then, the fewer wrong entries pass.
+// guess tries the places that are not sure. It tells whether there may be more. Tables
+// come last: the more is known of the function by then, the fewer wrong entries pass.
 func (w *walk) guess() bool {
 	switch {
 	case len(w.guesses) > 0:
@@ -42,7 +42,7 @@ func (w *walk) guess() bool {
 	return true
 }
 
-// comesBack follows what is behind a call or system call.
+// comesBack follows the code behind a call or system call.
 func (w *walk) comesBack(i arch.Insn) {
 	switch i.Flow {
 	case arch.FlowSyscall:

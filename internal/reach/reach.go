@@ -17,7 +17,7 @@ type Host interface {
 type Function struct {
 	Range arch.Range
 	Code  []byte // of Range
-	// Entries are places where code begins, beside Range.Start, whoever leads there.
+	// Entries are places where code begins, beside Range.Start.
 	Entries []arch.Addr
 	// Pointers lists addresses in Range that the module's data holds: code, if a jump goes by them.
 	Pointers func() []arch.Addr
@@ -29,10 +29,11 @@ type Function struct {
 
 // Result is what a function's bytes are.
 type Result struct {
-	Insns []arch.Insn // that are reached, by address; of those that overlap only the first
-	// Left is what is not, by address, without padding.
+	Insns []arch.Insn // that are reached, by address; of overlapping ones only the first
+	// Left lists the ranges that no path reaches, by address, without padding.
 	Left []arch.Range
-	// Unresolved counts indirect jumps of which no target is known. If there are any, Left may hold code.
+	// Unresolved counts indirect jumps without a known target. If there are any, Left
+	// may hold code.
 	Unresolved int
 	// Undecodable is where reached code can't be decoded, and why.
 	Undecodable []error
@@ -50,7 +51,7 @@ func Analyze(h Host, f Function) *Result {
 	return w.result()
 }
 
-// walk is what is known so far.
+// walk is the knowledge so far.
 type walk struct {
 	host   Host
 	fn     Function
@@ -71,7 +72,8 @@ type walk struct {
 // mostSpent is how many steps are made for guesses, beyond eight for each byte: those of one may go through the whole function.
 const mostSpent = 1 << 16
 
-// spend tells whether there is another step. There is none when guesses have taken more than what they find is worth; nothing more is believed then.
+// spend counts a step and reports whether it may be made. It may not once guesses have
+// cost more than their findings are worth; no further guess is tried then.
 func (w *walk) spend() bool {
 	w.spent++
 	return w.spent <= mostSpent+8*len(w.fn.Code)
@@ -104,7 +106,7 @@ func (w *walk) follow(at arch.Addr) {
 	}
 }
 
-// know notes i as an instruction, and what is to be guessed from it.
+// know notes i as an instruction, and the guesses that follow from it.
 func (w *walk) know(i arch.Insn) {
 	w.insns[i.Addr] = i
 	for a := i.Addr + 1; a < i.End(); a++ {
@@ -181,7 +183,7 @@ func (w *walk) result() *Result {
 	return r
 }
 
-// leave notes what was not reached, unless it is padding.
+// leave notes the ranges that were not reached, unless they are padding.
 func (r *Result) leave(w *walk, gap arch.Range) {
 	for at := gap.Start; at < gap.End; {
 		i, err := w.decode(at)

@@ -1,7 +1,7 @@
 // Package realprog holds tests only: programs that people run, at work under probes.
 // Each does the same work unprobed, with boosted copies, with stepped ones, and
-// unprobed again. The results must be equal, the hits must be as many as the program
-// itself counts, and afterwards the process must be as it was found.
+// unprobed again. The results must be equal, and the hits as many as the program itself
+// counts. Afterwards the process must be as it was found.
 //
 // Others have calls of such programs fail (package inject), and ask of them what their documents
 // promise.

@@ -1,5 +1,6 @@
-// Package records keeps what is needed of records that code in the target has written: those that wait for older ones, and which thread has
-// written one. It reads no target: both is told to it.
+// Package records handles records that code in the target has written. It keeps records
+// that wait for older ones, and knows which thread has written one. It reads no target:
+// both is told to it.
 //
 // Times are ticks of a counter that all processors share. They are compared as distances, so that the counter may begin anew.
 package records

@@ -8,13 +8,15 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// outOfCall takes a stopped thread that makes system calls for a killed tracer out of that, and gives it back the
-// registers and the mask that it had. It reports whether it was one.
+// outOfCall handles a stopped thread that was making system calls for a killed tracer:
+// it gives the thread back its registers and its mask. It reports whether it was one.
 //
-// Such a thread is at the region's system-call instruction, or behind it, at a breakpoint from where the guard takes it; the
-// tracer has left there for the guard what the thread goes on with (Remote.protect). That is written before the
-// thread is moved there, and is put back into the thread before anything else, so it is right whenever the thread is there. A call
-// that is not made yet, or is to be made again, is none that anybody waits for.
+// Such a thread is at the region's system-call instruction, or behind it, at a
+// breakpoint from where the guard takes it; the tracer has left there for the guard
+// what the thread goes on with (Remote.protect). They are written before the thread is
+// moved there, and put back into the thread before anything else. So they are right
+// whenever the thread is there. A call that is not made yet, or is to be made again, is
+// none that anybody waits for.
 func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
 	insn, ok := l.syscallInsn()
 	if !ok || !th.Stopped() {
@@ -42,14 +44,14 @@ func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
 		return false
 	}
 	if trapped {
-		th.DropSignal()
+		th.Go(ptrace.DropSignal())
 	}
-	th.MovedOut()
+	th.Go(ptrace.RunOn())
 	return true
 }
 
-// syscallInsn is the instruction by which the region's tracer has had threads make system calls, once there was a guard. It is where the
-// mapping begins in which the guard is.
+// syscallInsn is the instruction with which threads made system calls for the region's
+// tracer, once there was a guard. It is where the mapping begins in which the guard is.
 func (l *leftover) syscallInsn() (arch.Addr, bool) {
 	if l.guard.Code.Len() == 0 || host.Contexts == nil {
 		return 0, false

@@ -13,11 +13,13 @@ import (
 	"github.com/gokprobe/gokprobe/trampoline"
 )
 
-// mostRegions is how many killed tracers a process is believed to have had, each of which would have put right what the one before had left.
+// mostRegions bounds the killed tracers that a process is believed to have had. Each
+// would have recovered the process from the one before.
 const mostRegions = 16
 
-// regionsOf finds the injected regions of a process: where each one's header lies; and all
-// mappings that are ours by name, those too that no header tells of yet. A gokprobe maps what it shares with its target: that is no region of its own.
+// regionsOf finds the injected regions of a process: where each one's header lies; and
+// all mappings that are ours by name, those too that no header tells of yet. A gokprobe
+// maps memory that it shares with its target; that is no region in the gokprobe itself.
 func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 	maps, err := procfs.Maps(pid)
 	if tids, _ := procfs.Tasks(pid); err == nil && len(maps) == 0 { // the leader has ended before the others
@@ -31,7 +33,7 @@ func regionsOf(pid int) (bases []arch.Addr, added []arch.Range, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the mappings of process %d: %w", pid, err)
 	}
-	probes := false // it is a gokprobe: memory that no header tells of is what it shares with a target, too
+	probes := false // it is a gokprobe: it shares memory without a header with a target, too
 	for _, m := range maps {
 		named := m.Path == "/memfd:"+trampoline.MemfdName
 		if named {
@@ -84,8 +86,9 @@ func ownerOf(pid int, base arch.Addr) (o trampoline.Owner, err error) {
 	return h.Owner, nil
 }
 
-// ownerAlive tells whether the tracer that owns a region lives. The region is the target's memory, which may name any
-// process there: so it is believed only of one that traces pid, which the kernel tells. Who does not is no obstacle, whoever it is.
+// ownerAlive tells whether the tracer that owns a region lives. The region is the
+// target's memory, which may name any process there: so it is believed only of one that
+// traces pid, which the kernel tells. Any other process is no obstacle.
 func ownerAlive(pid int, o trampoline.Owner) bool {
 	if o.PIDNamespace != 0 && o.PIDNamespace != PIDNamespace() {
 		return false

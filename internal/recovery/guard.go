@@ -18,7 +18,8 @@ const LastSignal = 64
 // ErrInsideVfork is why something has not been done.
 var ErrInsideVfork = errors.New("a process is inside vfork(2)")
 
-// Unguard has all processes that run in the space give up the guard. done tells that one has; those that are about to leave the space need not.
+// Unguard makes all processes that run in the space give up the guard. done reports
+// whether at least one has. Processes that are about to leave the space need not.
 func Unguard(space *ptrace.Space, g *trampoline.GuardState) (done bool, err error) {
 	waits := false
 	space.Protect(0, 0)
@@ -47,11 +48,11 @@ func RemoveGuard(r *ptrace.Remote, g *trampoline.GuardState) error {
 			errs = append(errs, r.Unguard(sig, g.Handler, g.Place.SavedAction(int(sig)), g.Place.ScratchAction()))
 		}
 	}
-	errs = append(errs, mask(r, g)...) // also those that were unmasked before the guard took their signal
+	errs = append(errs, mask(r, g)...) // also signals that were unmasked before the guard took them
 	return errors.Join(errs...)
 }
 
-// mask has the handlers block what they did before there was a guard.
+// mask restores the signals that handlers blocked before there was a guard.
 func mask(r *ptrace.Remote, g *trampoline.GuardState) (errs []error) {
 	for sig := unix.Signal(1); sig <= LastSignal; sig++ {
 		var blocked ptrace.Sigset

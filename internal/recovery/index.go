@@ -102,7 +102,8 @@ func (x *recordIndex) undo(at arch.Addr, p []byte) {
 	}
 }
 
-// alone tells whether no record but e is about the same bytes: else what was put there last has to be taken away first.
+// alone reports whether no other record than e is about the same bytes. Else the bytes
+// that were written last must be taken away first.
 func (x *recordIndex) alone(e patch.Entry) bool {
 	n := 0
 	for _, i := range x.about(e.At, len(e.Original)) {

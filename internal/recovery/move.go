@@ -52,24 +52,27 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 		}
 		leaveStep(th, l, from)
 	}
-	th.RunFree()
-	if th.Held() {
-		th.Release()
+	if th.Stop().Reason == ptrace.Breakpoint { // the program's own
+		th.Go(ptrace.WithSignal())
+	} else {
+		th.Go(ptrace.RunOn())
 	}
 	return true
 }
 
-// leaveStep takes back the step from from, if by that a thread has left l's guard. Its last instruction loads the flags, and behind such a one the kernel takes the trap flag of
-// the next step for the program's (enable_single_step in arch/x86/kernel/step.c): it would stay, and end the program.
+// leaveStep takes back the step from from, if by that a thread has left l's guard. Its
+// last instruction loads the flags. Behind such an instruction the kernel takes the
+// trap flag of the next step for the target's own (enable_single_step in
+// arch/x86/kernel/step.c). The flag would stay, and end the target.
 func leaveStep(th *ptrace.Thread, l *leftover, from arch.Addr) {
 	regs, err := th.Regs()
 	if err == nil && l.guard.Code.Contains(from) && !l.guard.Code.Contains(regs.IP()) {
-		th.RunFree()
 		_ = th.EndStep() // its end follows
 	}
 }
 
-// onward is where a thread at ip in l's code is sent, and how much higher its stack pointer is there. ok is false if it has to be run on first.
+// onward returns the place where a thread at ip in l's code is sent, and how many bytes
+// higher its stack pointer is there. ok is false if the thread has to run on first.
 func (r *recovery) onward(l *leftover, ip arch.Addr) (to arch.Addr, pop int, ok bool) {
 	if to, pop, ok = l.origin(ip); ok {
 		return to, pop, true
@@ -88,8 +91,9 @@ func (r *recovery) holder(ip arch.Addr) *leftover {
 	return nil
 }
 
-// breakpointAt tells of a breakpoint that nothing is known of. It is no thread's way out of our code, which is filled up with them: one that
-// comes to it has been led there by code that is not what we wrote. It stays there.
+// breakpointAt tells of a breakpoint that nothing is known of. Our code is filled up
+// with such breakpoints, and no thread leaves by one: a thread that comes to it was led
+// there by code that we did not write. It stays there.
 func (r *recovery) breakpointAt(ip arch.Addr) bool {
 	now := make([]byte, len(host.Arch.Breakpoint()))
 	return r.space.ReadMemory(ip, now) == nil && bytes.Equal(now, host.Arch.Breakpoint())
@@ -108,8 +112,8 @@ func (r *recovery) trapped(th *ptrace.Thread, regs arch.Regs) bool {
 	for _, l := range r.found {
 		if to, ours := l.afterTrap(info, regs); ours {
 			regs.SetIP(to)
-			th.DropSignal()
-			th.MovedOut()
+			th.Go(ptrace.DropSignal())
+			th.Go(ptrace.RunOn())
 			return true
 		}
 	}
@@ -156,8 +160,8 @@ func (l *leftover) contains(ip arch.Addr) bool {
 	return i < len(l.code) && l.code[i].Contains(ip)
 }
 
-// origin is where in the original code a thread at ip in l's code would be, once its stack
-// pointer is pop bytes higher. ok is false if it has to be run on first.
+// origin translates ip in l's code to the original code: a thread may be there once its
+// stack pointer is pop bytes higher. ok is false if the thread has to run on first.
 func (l *leftover) origin(ip arch.Addr) (orig arch.Addr, pop int, ok bool) {
 	if l.guard.Code.Contains(ip) {
 		return 0, 0, false

@@ -1,6 +1,7 @@
-// Package recovery puts processes right whose tracer was killed: their original code, their signals' actions and their memory are as if
-// they had never been probed. It knows what such a tracer has left from the journal in the target's memory alone, which the target may
-// have forged: so what is done for it is counted.
+// Package recovery puts processes right whose tracer was killed: their original code,
+// their signals' actions and their memory are as if they had never been probed. Its
+// only source is the journal in the target's memory, which the target may have forged.
+// So all work for it is counted and limited.
 package recovery
 
 import (
@@ -30,15 +31,16 @@ type Result struct {
 
 // Options say what else there is to a recovery. The zero value is the usual choice.
 type Options struct {
-	Meant *ptrace.Identity // the process that is meant; nil: whoever has the number
-	Purse *Purse           // what it is paid for from; nil: it has its own means
+	Meant *ptrace.Identity // the process that is meant; nil: the process that has the number now
+	Purse *Purse           // the budget of work that it is paid from; nil: one of its own
 	// Tracer makes the tracer; nil: ptrace.New.
 	Tracer func() (*ptrace.Tracer, error)
 }
 
-// Recover puts a process right whose tracer was killed. It is given up if ctx is done before all threads have stopped: the error matches
-// ptrace.ErrGivenUp then, and nothing has changed. Else it is an *ptrace.AttachError, matches ErrOwnerAlive, or tells what could not be
-// undone; what could be, is.
+// Recover puts a process right whose tracer was killed. It is given up if ctx is done
+// before all threads have stopped: the error matches ptrace.ErrGivenUp then, and
+// nothing has changed. Otherwise the error is an *ptrace.AttachError, matches
+// ErrOwnerAlive, or tells what could not be undone; all the rest is undone.
 func Recover(ctx context.Context, pid int, opts Options) (*Result, error) {
 	if opts.Tracer == nil {
 		opts.Tracer = ptrace.New
@@ -63,7 +65,7 @@ func recoverOnce(ctx context.Context, pid int, opts Options) (*Result, error) {
 		added []arch.Range
 		err   error
 	}
-	found, ok := unless(ctx, func() (f regions) { // the kernel has whoever reads the mappings wait for whoever changes them
+	found, ok := unless(ctx, func() (f regions) { // in the kernel, a reader of the mappings waits for a writer
 		f.bases, f.added, f.err = regionsOf(pid)
 		return f
 	})
@@ -107,6 +109,7 @@ func unless[T any](ctx context.Context, f func() T) (v T, ok bool) {
 
 // recovery is a Recover in progress, and the Handler meanwhile.
 type recovery struct {
+	ptrace.Nop
 	Result
 	tracer *ptrace.Tracer
 	space  *ptrace.Space
@@ -114,7 +117,7 @@ type recovery struct {
 	work   *effort
 	purse  *Purse // of all recoveries of a guardian; else nil
 	steps  *ptrace.Steps
-	meant  *ptrace.Identity // nil: whoever has the number
+	meant  *ptrace.Identity // nil: the process that has the number now
 	onStop func()           // called when all threads are stopped; may be nil
 	begin  func() bool      // called then: false if the recovery was given up, else that comes too late from then on; may be nil
 }
@@ -143,8 +146,9 @@ type leftover struct {
 	part     bool // it has more records than are read
 }
 
-// run undoes what lies at bases. If the process's mappings could not be read, unread is why; most likely the process can't be attached to
-// either, and the error of that says what to do.
+// run undoes the regions at bases. If the process's mappings could not be read, unread
+// is why; most likely the process can't be attached to either, and the error of that
+// says what to do.
 func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	for _, base := range bases {
 		if o, err := ownerOf(pid, base); err == nil && ownerAlive(pid, o) {
@@ -171,7 +175,8 @@ func (r *recovery) run(pid int, bases []arch.Addr, unread error) error {
 	return r.putBack(p, tid, bases)
 }
 
-// putBack undoes what lies at bases in p's memory, and lets p go. tid is one of its threads.
+// putBack undoes the regions at bases in p's memory, and lets p go. tid is one of its
+// threads.
 func (r *recovery) putBack(p *ptrace.Process, tid int, bases []arch.Addr) error {
 	var errs []error
 	r.space = p.Space
@@ -219,7 +224,7 @@ func openLeftover(mem arch.Memory, base arch.Addr) (*leftover, error) {
 	return l, err
 }
 
-// read reads what is to be undone. With an error it is a part of that.
+// read reads the changes to undo. With an error it is a part of that.
 func (l *leftover) read(a *trampoline.Allowance) error {
 	records, err1 := l.Records(l.mem, a)
 	detours, err2 := l.Detours(l.mem, a)
@@ -233,7 +238,7 @@ func (l *leftover) read(a *trampoline.Allowance) error {
 	return err
 }
 
-// undoAll undoes what has been found. All threads are stopped.
+// undoAll undoes the changes that were found. All threads are stopped.
 func (r *recovery) undoAll(frozen *ptrace.Frozen) (errs []error) {
 	threads := r.space.Threads()
 	work, records := r.purse.draw(len(threads))
@@ -255,7 +260,8 @@ func (r *recovery) undoAll(frozen *ptrace.Frozen) (errs []error) {
 	return errs
 }
 
-// readAll reads what is to be undone. What lies behind a region that has too much is not read.
+// readAll reads the changes to undo. What lies behind a region that has too much is not
+// read.
 func (r *recovery) readAll(a *trampoline.Allowance) (errs []error) {
 	for i, l := range r.found {
 		errs = append(errs, l.read(a))
@@ -270,7 +276,8 @@ func (r *recovery) readAll(a *trampoline.Allowance) (errs []error) {
 	return errs
 }
 
-// leaveCode takes the threads out of all code of ours, and puts right what leads them back there. What it can't is noted with the regions.
+// leaveCode takes the threads out of all code of ours, and corrects saved contexts that
+// lead them back there. What it can't is noted with the regions.
 func (r *recovery) leaveCode(threads []*ptrace.Thread) {
 	for _, th := range threads {
 		if r.takeOut(th) {
@@ -307,7 +314,8 @@ func (r *recovery) takeOut(th *ptrace.Thread) bool {
 	return r.moveOut(th)
 }
 
-// undo puts the code back that one region tells of, and takes the region away. No thread is in its code, but for those that can't be taken out.
+// undo puts the code back that one region tells of, and takes the region away. No
+// thread is in its code, except threads that can't be taken out.
 func (r *recovery) undo(frozen *ptrace.Frozen, l *leftover) error {
 	r.Regions++
 	l.mem = r.space.Text()
@@ -342,18 +350,6 @@ func (r *recovery) unmapRest(pid int, undone bool) error {
 	return r.space.Unmap(added...)
 }
 
-// Breakpoint implements ptrace.Handler: a thread gets the SIGTRAP of one that it comes to before all threads are stopped, and so the guard deals with it.
-func (r *recovery) Breakpoint(*ptrace.Thread) bool { return false }
-
-// SingleStepped implements ptrace.Handler.
-func (r *recovery) SingleStepped(*ptrace.Thread) bool { return false }
-
-// Entered implements ptrace.Handler.
-func (r *recovery) Entered(*ptrace.Thread) {}
-
-// Returned implements ptrace.Handler.
-func (r *recovery) Returned(*ptrace.Thread) {}
-
 // Known implements ptrace.Handler.
 func (r *recovery) Known(_ *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	for _, l := range r.found {
@@ -364,20 +360,8 @@ func (r *recovery) Known(_ *ptrace.Thread, at arch.Addr) (ours bool, length int)
 	return false, 0
 }
 
-// Signal implements ptrace.Handler.
-func (r *recovery) Signal(*ptrace.Thread, *ptrace.Siginfo) ptrace.Delivery { return ptrace.Deliver }
-
-// Forked implements ptrace.Handler: a child is another process to recover.
-func (r *recovery) Forked(*ptrace.Space, *ptrace.Process) ptrace.Fate { return ptrace.LetGo }
-
 // Execed implements ptrace.Handler.
 func (r *recovery) Execed(*ptrace.Process, *ptrace.Space) ptrace.Fate { return ptrace.LetGo }
-
-// ThreadExit implements ptrace.Handler.
-func (r *recovery) ThreadExit(*ptrace.Thread) {}
-
-// Exited implements ptrace.Handler.
-func (r *recovery) Exited(*ptrace.Process) {}
 
 // Panicked implements ptrace.Handler.
 func (r *recovery) Panicked(value any, stack []byte) {

@@ -42,7 +42,8 @@ func Rescue(t guardian.Target) {
 	})
 }
 
-// caught undoes what is left in a process whose threads are seized and about to stop. Nobody else traces it, so all regions are of the dead.
+// caught recovers a process whose threads are seized and about to stop. Nobody else
+// traces it, so all regions are of the dead.
 func (r *recovery) caught(p *ptrace.Process) error {
 	tid, err := p.Space.TID()
 	if err != nil {
@@ -55,7 +56,8 @@ func (r *recovery) caught(p *ptrace.Process) error {
 	return r.putBack(p, tid, bases)
 }
 
-// report tells the dead tracer's user, where he looks. refused is what was not done, and won't be.
+// report writes to the terminal of the dead tracer's user. refused tells the work that
+// was not done, and won't be.
 func (r *recovery) report(t guardian.Target, refused error) {
 	switch {
 	case refused != nil:
@@ -87,7 +89,8 @@ const (
 	mostLooked = 8192 // processes that are looked at
 )
 
-// heirs are processes that were being forked when the tracer died: they have copies of what it had put there. more tells of those that are too many.
+// heirs returns processes that were being forked when the tracer died: they have copies
+// of its changes. more is not nil if there are too many.
 func heirs(t guardian.Target) (found []ward, more error) {
 	looked := map[int]bool{}
 	for todo := []int{t.PID}; len(todo) > 0; todo = todo[1:] {
@@ -132,8 +135,10 @@ const (
 // attempts keeps those of all targets from being made at once.
 var attempts = newTurns(8, stopWait)
 
-// recoverUntilDone tries again what has to wait: until a signal's handler has returned, vfork(2) has, another tracer is gone. It ends when
-// nothing is left, when the processes have ended, or are refused to us for good. The error is what was too much.
+// recoverUntilDone tries again while the recovery must wait: for the return of a
+// signal's handler or of vfork(2), or for another tracer to go. It ends when nothing is
+// left, when the processes have ended, or are refused to us for good. The error tells
+// which limit was reached.
 func recoverUntilDone(wards []ward, t guardian.Target) error {
 	var refused []error
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
@@ -161,7 +166,8 @@ func recoverUntilDone(wards []ward, t guardian.Target) error {
 	}
 }
 
-// recover recovers the process once. It is done if another attempt is of no use; the error tells what was too much.
+// recover recovers the process once. done is set if another attempt is of no use; the
+// error tells which limit was reached.
 func (w ward) recover(together bool) (done bool, err error) {
 	defer attempts.take()()
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})

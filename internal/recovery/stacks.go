@@ -10,8 +10,9 @@ import (
 // stackScan is how far, in bytes, stacks are searched for the contexts that signals have saved.
 const stackScan = 1 << 20
 
-// stackSearch finds the contexts that signals have saved on stacks. Each page is read once, whoever's stack it is a part of: stacks may lie in one another, contexts
-// tell of further ones, and both are the target's.
+// stackSearch finds the contexts that signals have saved on stacks. Each page is read
+// once, even if several stacks contain it. The target may forge stacks that overlap,
+// and contexts that name further stacks.
 type stackSearch struct {
 	mem   arch.Memory
 	work  *effort
@@ -105,7 +106,7 @@ func (s *stackSearch) read(at arch.Addr) int32 {
 	return int32(len(s.lists) - 1)
 }
 
-// look fills the window. What lies beside the page may not be there, and is zero then.
+// look fills the window. Memory beside the page may be missing, and reads as zero then.
 func (s *stackSearch) look(at arch.Addr) bool {
 	w := s.window[:]
 	if at >= beforeContext && s.mem.ReadMemory(at-beforeContext, w) == nil {
@@ -124,7 +125,8 @@ func (s *stackSearch) look(at arch.Addr) bool {
 	return true
 }
 
-// signalFrame is a context on a stack, and what lies in front of it (struct rt_sigframe in arch/x86/include/asm/sigframe.h).
+// signalFrame is a context on a stack, with the fields in front of it (struct
+// rt_sigframe in arch/x86/include/asm/sigframe.h).
 type signalFrame struct {
 	at        arch.Addr  // of its rsp
 	sp, ip    arch.Addr  // as it says
@@ -132,7 +134,7 @@ type signalFrame struct {
 	ret       arch.Addr  // where its handler returns to
 }
 
-// From the context's rsp back to what lies in front of it, in bytes.
+// From the context's rsp back to the fields in front of it, in bytes.
 const (
 	beforeContext   = 168 // the return address
 	beforeAlternate = 144 // ss_sp of uc_stack; ss_size is 16 bytes behind (struct ucontext, stack_t)
@@ -146,8 +148,10 @@ func newFrame(at arch.Addr, b []byte) signalFrame {
 	return f
 }
 
-// sameStack tells of a context whether a thread whose stack pointer is sp may return by it. The context tells where the alternate stack of the
-// signal's thread is: if it lies there, and sp does not, or the other way round, then it is of another thread's signal, or of one whose handler has returned long ago.
+// sameStack tells of a context whether a thread whose stack pointer is sp may return by
+// it. The context tells where the alternate stack of the signal's thread is. If only
+// one of the context and sp lies there, the context is of another thread's signal, or
+// its handler has returned long ago.
 func (f *signalFrame) sameStack(sp arch.Addr) bool {
 	if f.at < sp+beforeAlternate {
 		return true // that was on the stack no more
@@ -180,8 +184,9 @@ func (f *signalFrame) put(mem arch.Memory, ip, sp arch.Addr) error {
 	return nil
 }
 
-// searchStacks puts right the contexts that signals have saved on the threads' stacks, as far as they can be, and notes which regions those lead
-// into that can't. It is false if that was too much work: then there may be others.
+// searchStacks corrects the contexts that signals have saved on the threads' stacks. If
+// a context can't be corrected, it notes the region that the context leads into. It is
+// false if that was too much work: then there may be others.
 func (r *recovery) searchStacks(threads []*ptrace.Thread) (all bool) {
 	s := newStackSearch(r.space, r.work)
 	for _, th := range threads {

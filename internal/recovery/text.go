@@ -10,7 +10,8 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// tailsLast is the records, the newest first, but jumps to code that keeps threads from blocking the guard's signal behind the others, since we may be killed in between.
+// tailsLast returns the records, the newest first. Jumps to code that keeps threads
+// from blocking the guard's signal come last, since we may be killed in between.
 func (l *leftover) tailsLast() []patch.Entry {
 	var tails []patch.Entry
 	rest := make([]patch.Entry, 0, len(l.original.records.records))
@@ -59,8 +60,9 @@ func (l *leftover) unblocked() (sets []ptrace.Sigset) {
 	return sets
 }
 
-// unmap has all processes that run in the memory give up the guard, and takes the region away. A thread inside vfork(2) can't tell
-// where it stands either: then all stays for the next time.
+// unmap makes all processes that run in the memory give up the guard, and unmaps the
+// region. A thread inside vfork(2) can't tell where it stands either: then all stays
+// for the next time.
 func (r *recovery) unmap(l *leftover) error {
 	if l.guard.Code.Len() > 0 {
 		r.space.Unblocked(l.unblocked()...)
@@ -82,8 +84,9 @@ func (r *recovery) unmap(l *leftover) error {
 	return r.space.Unmap(r.mapped(l)...)
 }
 
-// mapped is what is there of l's memory. What l's header tells may not be: a forked child shares the header with its parent, and what
-// the parent has had mapped since it was forked is other memory in the child.
+// mapped returns the parts of l's memory that are still mapped. What l's header tells
+// may not be: a forked child shares the header with its parent, and what the parent has
+// had mapped since it was forked is other memory in the child.
 func (r *recovery) mapped(l *leftover) (ranges []arch.Range) {
 	tid, err := r.space.TID()
 	if err != nil {

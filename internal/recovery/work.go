@@ -9,21 +9,23 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// How much a recovery may do. What it reads, the journal and the stacks, is the target's: that may say anything, and lead to itself. So all that is done for
-// what was read there is counted, whichever of the regions, threads and contexts it is for, and ends with the effort. It is more than any real
-// tracer leaves to do, and grows with the threads, each of which the target has to have.
+// How much a recovery may do. The journal and the stacks that it reads belong to the
+// target. They may say anything, and lead in circles. So all that is done for what was
+// read there is counted, whichever of the regions, threads and contexts it is for, and
+// ends with the effort. It is more work than any real tracer leaves. It grows with the
+// number of threads, which the target must really have.
 
 // effort is the work that a recovery may still do. A unit is about a microsecond of processor time.
 type effort struct{ given, left int }
 
-// What things take, in units.
+// The costs of operations, in units.
 const (
-	pageWork       = 1  // to read a page of a stack, and to go through what is known of it
+	pageWork       = 1  // to read a page of a stack, and to go through its known contexts
 	contextWork    = 1  // to look at a context
-	newContextWork = 8  // to keep what it says, which takes memory
+	newContextWork = 8  // to keep its content, which takes memory
 	stackWork      = 8  // to begin with a stack
 	placeWork      = 12 // to find where a thread goes on, most of the time of a step, too
-	stepWork       = 8  // to step one: paid from the steps, of which there are more
+	stepWork       = 8  // to step one: paid from the steps, a larger budget
 
 	// mostSteps is for all threads: few of them are in bodies of ours, and one in a thousand in a long one.
 	mostSteps = 2 * ptrace.MaxSteps
@@ -50,7 +52,7 @@ func (e *effort) spend(n int) bool {
 
 func (e *effort) over() bool { return e.left == 0 }
 
-// end has nothing be left.
+// end uses up the whole budget.
 func (e *effort) end() { e.left = 0 }
 
 // Purse is what several recoveries have together: those of one guardian, whose targets may all be hostile, and many. When it is empty each still has the
@@ -93,10 +95,11 @@ func (p *Purse) pay(work, records int) {
 // Spent is the work that recoveries have done from it.
 func (p *Purse) Spent() int { return purseEffort - int(p.effort.Load()) }
 
-// empty tells that what has failed is tried again rarely.
+// empty reports whether the budget is used up; failures are then retried only rarely.
 func (p *Purse) empty() bool { return p != nil && (p.effort.Load() <= 0 || p.records.Load() <= 0) }
 
-// turns keeps recoveries from being at work all at once: each has its threads stopped then, and holds what it has read in memory.
+// turns limits the recoveries that work at the same time: each keeps threads stopped,
+// and its findings in memory.
 type turns struct {
 	slots   chan struct{}
 	longest time.Duration // then the next begins all the same: memory of a target may be a file's that nobody answers for

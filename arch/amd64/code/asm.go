@@ -20,8 +20,9 @@ const (
 	di = amd64.DI
 )
 
-// asm collects machine code that stands at at. What does not reach its target is
-// generated all the same, so that the length is always right, and remembered in err.
+// asm collects machine code that stands at at. An instruction that does not reach its
+// target is generated all the same, so that the length is always right; err records the
+// failure.
 type asm struct {
 	stops arch.Stops
 	at    arch.Addr
@@ -29,7 +30,7 @@ type asm struct {
 	err   error
 }
 
-// here is the address of what comes next.
+// here is the address of the next instruction.
 func (a *asm) here() arch.Addr { return a.at + arch.Addr(len(a.code)) }
 
 // emit appends bytes.
@@ -72,8 +73,8 @@ func (a *asm) land(jump int) { a.code[jump-1] = rel8(len(a.code) - jump) }
 // back is a short jump backward with opcode op.
 func (a *asm) back(op byte, to int) { a.emit(op, rel8(to-len(a.code)-2)) }
 
-// rel8 is an 8-bit displacement. What lies between such a jump and its target has the same length whatever is generated: one that is too far
-// is a mistake here, and panics.
+// rel8 is an 8-bit displacement. The code between such a jump and its target always has
+// the same length. So a target out of reach is a mistake in this package, and panics.
 func rel8(d int) byte {
 	if d != int(int8(d)) {
 		panic(fmt.Sprintf("a jump over %d bytes is out of reach of an 8-bit displacement", d))

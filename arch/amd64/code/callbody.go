@@ -8,8 +8,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
-// The bodies that follow calls (arch.CallTable). What they need is four registers, which are
-// pushed below the red zone, and the flags:
+// The bodies that follow calls (arch.CallTable). They need four registers, which they
+// push below the red zone, and the flags:
 //
 //	lea -128(%rsp),%rsp; push …; lahf; seto %al; push %rax
 //	…                                                        jcc trap
@@ -76,7 +76,8 @@ func newCallBody(dead arch.Dead, work func(a *asm, depth int, trap *spot)) callB
 	return b
 }
 
-// Assemble generates the body; without what comes behind, it reaches everything from anywhere.
+// Assemble generates the body. If no code of ours follows it, it reaches everything
+// from anywhere.
 func (b callBody) Assemble(at arch.Addr) (out arch.BodyCode, err error) {
 	a := &asm{at: at}
 	var stores []arch.Addr // on the stack, and how many registers have been pushed before
@@ -311,8 +312,9 @@ func tailCall(a *asm, undo, done *spot) {
 	a.emit(0x48, 0x83, 0xea, slotWords) // sub $64,%rdx
 }
 
-// ReturnBody ends the calls of the frame that a thread has returned from to ret. It uses at most 40
-// bytes of stack and the red zone, of which it reads what ret has popped.
+// ReturnBody ends the calls of the frame that a thread has returned from to ret. It
+// uses at most 40 bytes of stack and the red zone, where it reads the word that ret has
+// popped.
 func (Arch) ReturnBody(w arch.ReturnWork) arch.Body {
 	b := newCallBody(w.Dead, func(a *asm, depth int, trap *spot) { returned(a, w, depth, trap) })
 	b.then = w.Then

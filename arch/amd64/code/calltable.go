@@ -39,7 +39,7 @@ const (
 	infoShift  = 2
 )
 
-// CallTableSize is 1 MiB, of which only what is used takes memory.
+// CallTableSize is 1 MiB. Only the pages that are used take memory.
 func (Arch) CallTableSize() int { return tableLen + tableHead + tableAlign }
 
 // CallTable views a table at mem, which the target has at at.

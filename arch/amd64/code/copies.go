@@ -8,8 +8,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch/amd64"
 )
 
-// writeCopy puts code into dst, which stands at at: p's bytes or what they have become, so that they name
-// the same memory.
+// writeCopy puts code into dst, which stands at at. code is p's bytes, changed or not;
+// displacements are adjusted so that they name the same memory.
 func writeCopy(dst []byte, p *amd64.Parts, code []byte, at arch.Addr) error {
 	copy(dst, code)
 	switch {
@@ -22,10 +22,10 @@ func writeCopy(dst []byte, p *amd64.Parts, code []byte, at arch.Addr) error {
 	return amd64.PutRel32(dst[p.Disp:], p.Insn.MemTarget, at.Add(int64(len(code))))
 }
 
-// copyTo generates what does at a's place what the original does at its own. A call pushes
-// the original's return address, and every direct branch leads to the original's target,
-// even if that is a displaced instruction itself: a probe may be there. The result is the
-// places inside the copy.
+// copyTo generates code that does at a's place the same as the original at its own. A
+// call pushes the original's return address, and every direct branch leads to the
+// original's target, even if that is a displaced instruction itself: a probe may be
+// there. The result is the places inside the copy.
 func copyTo(a *asm, p *amd64.Parts) []arch.Inner {
 	i := p.Insn
 	switch p.Kind {
@@ -49,7 +49,8 @@ func copyTo(a *asm, p *amd64.Parts) []arch.Inner {
 	return nil
 }
 
-// copyPlain writes code, p's bytes or what they have become, so that it names the same memory.
+// copyPlain writes code, which is p's bytes, changed or not, with displacements
+// adjusted so that it names the same memory.
 func copyPlain(a *asm, p *amd64.Parts, code []byte) {
 	n, at := len(a.code), a.here()
 	a.emit(code...)

@@ -108,7 +108,8 @@ func (b countBody) save(a *asm) (pushes []arch.Addr) {
 	return pushes
 }
 
-// restore undoes save. After a push that faulted, what was pushed before is popped.
+// restore undoes save. After a push that faulted, the words that were pushed before are
+// popped.
 func (b countBody) restore(a *asm, pushes []arch.Addr) (faults arch.Stops) {
 	if b.saveIn != noReg {
 		a.mov(ax, byte(b.saveIn))

@@ -35,8 +35,9 @@ func (Arch) TrapBytes(breakpointOnly bool) arch.ByteSet {
 	return arch.Bytes(append([]byte{0xcc}, noOpcode...)...)
 }
 
-// TrapsBehind is int3 behind a REX prefix, an operand-size, segment or repeat prefix, which it ignores (SDM vol. 2A §2.1.1, INT3). A VEX, EVEX or
-// REX2 prefix is none of these, nor is lock, with which it is no instruction.
+// TrapsBehind is int3 behind a REX prefix, an operand-size, segment or repeat prefix,
+// which it ignores (SDM vol. 2A §2.1.1, INT3). VEX, EVEX and REX2 prefixes do not
+// count. Neither does lock: together they are no instruction.
 func (Arch) TrapsBehind(i arch.Insn) (set arch.ByteSet, ok bool) {
 	if i.Len() < 2 {
 		return set, false

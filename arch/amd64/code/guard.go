@@ -50,10 +50,12 @@ const (
 //		the program's own action
 //	}
 //
-// For the default action it sets that, and has the signal come again, if it does not by itself.
-// SIGTRAP behind a debugger's single step: the kernel has cleared TF in the context already
-// (handle_signal in arch/x86/kernel/signal.c). A tracer that dies does not take its step back: of one over a system call the kernel tells at the call's
-// end, with the code of int1 (user_single_step_report in arch/x86/kernel/ptrace.c). That may have been sigreturn: ip is anywhere.
+// For the default action it sets that, and raises the signal again unless it comes
+// again by itself. SIGTRAP behind a debugger's single step: the kernel has cleared TF
+// in the context already (handle_signal in arch/x86/kernel/signal.c). A tracer that
+// dies does not take its step back: of one over a system call the kernel tells at the
+// call's end, with the code of int1 (user_single_step_report in
+// arch/x86/kernel/ptrace.c). That may have been sigreturn: ip is anywhere.
 func (Arch) AssembleGuard(at arch.Addr, p arch.GuardPlace) arch.Guard {
 	a := &asm{at: at}
 	a.emit(0xf3, 0x0f, 0x1e, 0xfa)                            // endbr64
@@ -281,9 +283,11 @@ func (a *asm) chain(p arch.GuardPlace) {
 	a.emit(0xc3) // ret
 }
 
-// waits has a signal that was sent wait for a thread that believes to block it: it blocks nearly all signals, and the tracer has
-// taken those out of its mask that breakpoints raise (ptrace.Sigset.Unforced). They are put in again: from then on a
-// breakpoint is the end of the process, but the signal would be that now. The jump is taken then; if not, rsi, rdx and r10 are what rt_sigaction(2) takes.
+// waits makes a signal that was sent wait, because the thread believes to block it.
+// Such a thread blocks nearly all signals; the tracer has taken only the ones that
+// breakpoints raise out of its mask (ptrace.Sigset.Unforced). They are put in again:
+// from then on a breakpoint is the end of the process, but the signal would be that
+// now. The jump is taken then; if not, rsi, rdx and r10 are what rt_sigaction(2) takes.
 func (a *asm) waits(p arch.GuardPlace) (jump int) {
 	const nearlyAll = 28     // of Unforced, without the two, SIGKILL and SIGSTOP
 	a.emit(0x48, 0x8b, 0x82) //
@@ -319,8 +323,8 @@ func (a *asm) syscall(nr uint32) {
 	a.emit(0x0f, 0x05)
 }
 
-// Alone generates a copy that needs no tracer. Near branches are what they are in a detour;
-// everything else is copied and followed by a jump back.
+// Alone generates a copy that needs no tracer. Near branches become the same as in a
+// detour; everything else is copied and followed by a jump back.
 func (Arch) Alone(at arch.Addr, p arch.Plan) ([]byte, error) {
 	parts, err := amd64.PartsOf(p.Insn)
 	if err != nil {

@@ -42,15 +42,18 @@ func (a *asm) leaveStep() (leaves []int) {
 // leave goes on with the context of the handler, as rt_sigreturn(2) does, without a system call: a seccomp filter may end the
 // program for that. It does so where the two come to the same:
 //
-//   - the thread blocks what it blocked before the signal: the guard's action blocks nothing more, unless the program's own
-//     handler does, and an exception finds no mask that is to be put back (sigsuspend(2), ppoll(2));
+//   - the thread blocks what it blocked before the signal: the guard's action blocks
+//     nothing more, unless the target's own handler does, and an exception finds no
+//     mask that is to be put back (sigsuspend(2), ppoll(2));
 //   - the alternate stack was left alone (SS_AUTODISARM);
 //   - the protection keys do not change, so that the frame can be read behind XRSTOR;
 //   - the extended state is in the form of XSAVE, there is no shadow stack, and the context is that of 64-bit code.
 //
-// Everywhere else it returns to the restorer. What the processor takes its state from is part of the signal's frame, and never below the stack
-// pointer, so another signal may come at every instruction: its frame is below. The stack pointer is that of the
-// handler's beginning up to the last instruction but one. A single step over iretq ends behind it, with the context's flags.
+// Everywhere else it returns to the restorer. Another signal may come at every
+// instruction. Its frame is below the stack pointer, and the processor loads its state
+// only from the first signal's frame, above it. The stack pointer is that of the
+// handler's beginning up to the last instruction but one. A single step over iretq ends
+// behind it, with the context's flags.
 func (a *asm) leave(p arch.GuardPlace) {
 	var not []int
 	unless := func(cc byte) { not = append(not, a.far(cc)) }
@@ -143,7 +146,8 @@ func (a *asm) sameKeys(unless func(cc byte)) {
 	}
 }
 
-// atSP is a mov of a 64-bit register from (0x8b) or to (0x89) what is off bytes above the stack pointer.
+// atSP is a mov of a 64-bit register from (0x8b) or to (0x89) the word that is off
+// bytes above the stack pointer.
 func (a *asm) atSP(op, reg byte, off int32) {
 	a.emit(0x48|reg>>3<<2, op, 0x84|reg&7<<3, 0x24)
 	a.imm32(uint32(off))

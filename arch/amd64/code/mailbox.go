@@ -19,8 +19,9 @@ import (
 //	232         notedAt    u64, the address of the word of the stack that was noted; 0 if none was
 //	240         noted      u64, that word
 //
-// A thread writes the general registers, eflags, rsp, rip and the bases of fs and gs. The
-// other fields are what they are for every 64-bit program; the tracer keeps them so.
+// A thread writes the general registers, eflags, rsp, rip and the bases of fs and gs.
+// The other fields have the same values in every 64-bit program; the tracer keeps them
+// so.
 const (
 	boxSize     = 256
 	boxState    = 224
@@ -51,7 +52,8 @@ type mailbox struct {
 	regs  *Regs
 	state *atomic.Uint32
 	noted *[2]uint64 // notedAt and noted
-	// What the thread does not load from the mailbox is compared with what it was.
+	// Registers that the thread does not load from the mailbox are compared with their
+	// old values.
 	eflags, fsBase, gsBase uint64
 }
 
@@ -160,7 +162,7 @@ func (b *mailbox) Answer() {
 	b.set(arch.BoxCalled)
 }
 
-// loadable tells whether the thread can load what has changed.
+// loadable reports whether the thread can load all registers that have changed.
 func (b *mailbox) loadable() bool {
 	return (b.regs.Eflags^b.eflags)&^arithmetic == 0 && b.regs.Fs_base == b.fsBase && b.regs.Gs_base == b.gsBase && b.usual()
 }

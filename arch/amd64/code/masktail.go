@@ -125,7 +125,7 @@ func (Arch) ActionTail(sig int) func(arch.Addr) arch.TailCode {
 	}
 }
 
-// tail is code of which each instruction's start is known.
+// tail is code together with the start of each of its instructions.
 type tail struct {
 	asm
 	starts []arch.Addr

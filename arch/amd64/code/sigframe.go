@@ -35,8 +35,8 @@ const (
 // SyscallReturn is syscall; ret.
 func (Arch) SyscallReturn() []byte { return []byte{0x0f, 0x05, 0xc3} }
 
-// SignalFrame is struct rt_sigframe as the kernel makes it, with the extended state above. The alternate stack stays
-// what it is.
+// SignalFrame is struct rt_sigframe as the kernel makes it, with the extended state
+// above. The alternate stack stays the same.
 func (a Arch) SignalFrame(end, restorer arch.Addr, regs arch.Regs, mask uint64, xstate []byte) ([]byte, arch.Addr) {
 	fp := signalXstate(xstate)
 	if fp == nil {

@@ -15,12 +15,12 @@ import (
 //	+32    copy
 //	+32+n  cc          int3
 //
-// The first half is int3 only if the plan must step. If it is emulated or a system call, the
-// first half is what Alone generates, if that can be.
-// A relative branch is copied as it is: where its copy goes says where it would have
-// gone. xbegin is copied twice with different displacements, since the breakpoint
-// behind the second copy aborts the transaction: the first copy aborts to where the
-// original would, the second one to that breakpoint.
+// The first half is int3 only if the plan must step. If it is emulated or a system
+// call, the first half is what Alone generates, if that can be. A relative branch is
+// copied as it is: the place where its copy goes tells where it would have gone. xbegin
+// is copied twice, with different displacements, since the breakpoint behind the second
+// copy aborts the transaction. The first copy aborts to the original's place, the
+// second one to that breakpoint.
 const (
 	slotSize = 64
 	stepHalf = 32

@@ -10,13 +10,13 @@ import (
 
 // upcallBody makes upcalls: see arch.BoxState for the protocol.
 //
-// It needs three registers to begin with, which it saves on the stack with the flags: 32
-// bytes below the red zone. Everything else goes straight into the mailbox. pushf tells
-// handlers all flags; there is no popf, which would have to be told from one of the
-// program's by whoever steps the thread: the arithmetic flags, which are all that the code
-// here changes, are put back by sahf and an addition. The registers come back from the
-// mailbox, but for rcx, by which it is addressed, and rsp: they are copied to the stack, the
-// mailbox is freed, and they are popped, rsp last.
+// It needs three registers to begin with, which it saves on the stack with the flags:
+// 32 bytes below the red zone. Everything else goes straight into the mailbox. pushf
+// gives handlers all flags. There is no popf: a tracer that steps the thread could not
+// tell it from one of the target's. The code here changes only the arithmetic flags;
+// sahf and an addition put them back. The registers come back from the mailbox, but for
+// rcx, by which it is addressed, and rsp: they are copied to the stack, the mailbox is
+// freed, and they are popped, rsp last.
 type upcallBody struct {
 	boxes   *mailboxes
 	site    arch.Addr
@@ -49,8 +49,9 @@ const (
 	unloaded // all are in place but rsp, which is on the stack
 )
 
-// upcallLine is one instruction. address, if not 0, is what the last four bytes name,
-// relative to what follows; to, if not "", is the label that the last byte or four bytes do.
+// upcallLine is one instruction. If address is not 0, the last four bytes name it,
+// relative to the next instruction. If to is not "", the last byte, or the last four,
+// name that label.
 type upcallLine struct {
 	stage   stage
 	label   string
@@ -144,8 +145,8 @@ func (b *upcallBody) enter(c *upcallCode) {
 	c.op(saved, 0x9c)    // pushfq
 }
 
-// claim claims a mailbox, at first that which the stack pointer tells: threads have
-// different stacks.
+// claim claims a mailbox. It first tries the one that the stack pointer selects, since
+// threads have different stacks.
 func (b *upcallBody) claim(c *upcallCode) {
 	c.ref(b.header()+lookingAt, 0x8b, 0x05)             // mov looking(%rip),%eax
 	c.op(saved, 0x85, 0xc0)                             // test %eax,%eax
@@ -218,9 +219,9 @@ func (b *upcallBody) fill(c *upcallCode) {
 	c.setState(arch.BoxPosted, posted)
 }
 
-// note copies the wanted word to the mailbox; rax is the stack pointer at the site. Nothing may fault
-// here that would not at the site, so the word is read only where it lies in the page that was
-// pushed to just now.
+// note copies the wanted word to the mailbox; rax is the stack pointer at the site.
+// Nothing may fault here that would not fault at the site. So the word is read only if
+// it lies in the page that was pushed to just now.
 func (b *upcallBody) note(c *upcallCode) {
 	off := byte(0)
 	if b.notes == arch.PoppedWord {
@@ -310,7 +311,8 @@ func (b *upcallBody) goOn(c *upcallCode) {
 	c.op(clean, 0x5c)    // pop %rsp
 }
 
-// Assemble implements arch.Body. What is out of reach has a length all the same.
+// Assemble implements arch.Body. An instruction that does not reach its target has the
+// same length.
 func (b *upcallBody) Assemble(at arch.Addr) (body arch.BodyCode, far error) {
 	lines := b.program()
 	labels := map[string]arch.Addr{}

@@ -60,8 +60,8 @@ func (b *upcallBody) stageAt(at, ip arch.Addr) (s stage, ok bool) {
 	return s, ok
 }
 
-// upcallForm is in what bodies differ beside addresses and other operands: whether they skip a red
-// zone and note a word.
+// upcallForm tells how bodies differ, addresses and other operands aside: whether they
+// skip a red zone and note a word.
 type upcallForm struct{ redZone, notes bool }
 
 // upcallStages are the stages of a body's instructions, by its form and how far they are from its beginning.

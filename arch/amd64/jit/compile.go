@@ -46,8 +46,8 @@ func (Compiler) Compile(p *program.Checked, target program.Target) (arch.Body, e
 	own.Code = plain(p.Code)
 	c := &compiler{Checked: &own, env: target}
 	c.dead = target.Dead.Regs &^ (1 << sp)
-	// What is in registers decides what the code is, and the other way round. All of these
-	// sets only grow.
+	// The choice of registers decides the code, and the code decides the choice. All of
+	// these sets only grow.
 	for {
 		m, again := c.generate()
 		if c.err != nil {
@@ -88,7 +88,7 @@ func (b compiled) Assemble(at arch.Addr) (arch.BodyCode, error) { return b.assem
 
 // Scratch registers. They are free for anything between two of the program's instructions.
 const (
-	t0 xreg = ax // also what flags are saved in
+	t0 xreg = ax // the saved flags go here, too
 	t1 xreg = cx // also counts of shifts
 	t2 xreg = dx // also high halves
 )
@@ -147,7 +147,7 @@ func (c *compiler) generate() (m *machine, again bool) {
 	}
 }
 
-// learn keeps what this attempt has found out, and reports whether there was anything.
+// learn keeps the findings of this attempt, and reports whether there were any.
 func (c *compiler) learn() bool {
 	scratch, needed := c.scratch|c.touched, c.needed|c.more
 	news := scratch != c.scratch || needed != c.needed

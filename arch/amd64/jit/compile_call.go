@@ -47,7 +47,7 @@ func (c *compiler) count(cell place) {
 	c.ins(8, 0xff, 0, cell)
 }
 
-// fetchAdd adds one to a cell of a state and answers with what was there.
+// fetchAdd adds one to a cell of a state and returns its old value.
 func (c *compiler) fetchAdd(n int, h *program.HelperCall) {
 	cell := global(c.env.Maps[h.Map]).plus(int32(8 * h.Cell))
 	if c.env.Far != nil && c.env.Far[h.Map] {
@@ -230,8 +230,8 @@ func (c *compiler) processor(n int) {
 	c.answer(n, t0)
 }
 
-// reserve is what program's description of rings says a writer does up to its own header.
-// t0 is the head, t1 where it is in the ring, t2 what is needed for that.
+// reserve generates a writer's steps up to its own header, as program's description of
+// rings lists them. t0 holds the head, t1 its place in the ring, t2 is scratch.
 func (c *compiler) reserve(n int, h *program.HelperCall) {
 	ring, size, need := c.env.Maps[h.Map], int32(c.Maps[h.Map].Size), int32(program.RecordLen(h.Size))
 	head, data := global(ring.Add(program.RingHead)), global(ring.Add(program.RingData))

@@ -89,8 +89,8 @@ func (m *machine) mayFault(l label) { m.faults = append(m.faults, faultRef{len(m
 // lock makes the next instruction atomic.
 func (m *machine) lock() { m.bytes(0xf0) }
 
-// ins is the instruction op, of one byte or 0f and one, on size bytes (1, 2, 4, 8), with
-// reg, or an extension of the opcode in its place.
+// ins is an instruction on size bytes (1, 2, 4, 8). op is its opcode: one byte, or 0f
+// and one. reg is a register or an extension of the opcode.
 func (m *machine) ins(size int, op uint16, reg xreg, rm place, imm ...byte) {
 	if size == 2 {
 		m.bytes(0x66)

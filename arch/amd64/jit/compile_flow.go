@@ -8,8 +8,9 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// What is known of a program's register in front of an instruction. The machine's register
-// that it has got is needed only where the value is unknown before the program runs.
+// The kinds of knowledge about a program's register in front of an instruction. The
+// machine's register that it has got is needed only where the value is unknown before
+// the program runs.
 type valueKind uint8
 
 const (
@@ -33,13 +34,13 @@ func constValue(n int64) value { return value{kind: valueConst, n: n} }
 // bpfRegs is how many registers programs can write: r0 to r9.
 const bpfRegs = 10
 
-// state is what is known of all registers.
+// state is the knowledge about all registers.
 type state struct {
 	reached bool
 	r       [bpfRegs + 1]value
 }
 
-// join is what is known where o meets s.
+// join returns the knowledge at a place that is reached with either s or o.
 func (s state) join(o state) state {
 	if !s.reached {
 		return o
@@ -62,8 +63,8 @@ type mask uint16
 func (m mask) has(r bpf.Register) bool { return m>>r&1 != 0 }
 func bit(r bpf.Register) mask          { return 1 << r }
 
-// flow is what is known at each instruction: the values in front of it, and which
-// registers with an unknown value are read behind it.
+// flow is the knowledge at each instruction: the values in front of it, and the
+// registers with an unknown value that are read behind it.
 type flow struct {
 	prog    []program.Insn
 	decides bool

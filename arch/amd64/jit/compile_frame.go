@@ -86,8 +86,8 @@ func (c *compiler) prologue() {
 	}
 }
 
-// probe makes sure that the lowest word of the frame can be written, before anything else is. What
-// is stored there is the first register that is saved, if that will do.
+// probe makes sure that the lowest word of the frame can be written, before anything
+// else is. The first register that is saved is stored there, if that is possible.
 func (c *compiler) probe() {
 	c.mayFault(c.bail)
 	c.later(c.giveUp)
@@ -99,8 +99,9 @@ func (c *compiler) probe() {
 	}
 }
 
-// giveUp has the tracer do what the body has no stack for. Where it comes behind something else, that has
-// made sure of the stack.
+// giveUp generates the way out for a thread whose stack has no room for the body: a
+// trap, where the tracer runs the program. If other code of ours comes first, it has
+// already made sure of the stack.
 func (c *compiler) giveUp() {
 	c.mark(c.bail)
 	c.lea(sp, inMem(sp, c.frame.own))
@@ -112,7 +113,7 @@ func (c *compiler) giveUp() {
 	c.bytes(amd64.Arch{}.Breakpoint()...)
 }
 
-// restore puts back what is not dead, or everything.
+// restore puts back the registers that are not dead, or all.
 func (c *compiler) restore(all bool) {
 	f := &c.frame
 	if f.flags >= 0 && (all || !c.env.Dead.Flags) {

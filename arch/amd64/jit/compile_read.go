@@ -149,7 +149,7 @@ func (c *compiler) readN(n int, h *program.HelperCall) {
 	c.onBadRead(n, h, to, bad, done)
 }
 
-// readString copies byte by byte: what is behind the end may not be readable.
+// readString copies byte by byte: memory behind the end may not be readable.
 func (c *compiler) readString(n int, h *program.HelperCall) {
 	to, last := c.region(h.Dst, h.Off), h.Size-1
 	if last == 0 {

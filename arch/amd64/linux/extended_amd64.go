@@ -60,9 +60,10 @@ func Vector(tid, n int) (lo, hi uint64, err error) {
 	return p[0], p[1], nil
 }
 
-// SetVector changes the low 128 bits of a vector register of an image, and nothing else. Where SSE state is in its initial
-// configuration, what the image has of it counts for nothing until its bit in XSTATE_BV is
-// set (SDM vol. 1 §13.4.2, §13.6); the kernel has put zeros there.
+// SetVector changes the low 128 bits of a vector register of an image, and nothing
+// else. While SSE state is in its initial configuration, its part of the image has no
+// meaning until its bit in XSTATE_BV is set (SDM vol. 1 §13.4.2, §13.6); the kernel has
+// put zeros there.
 func SetVector(image []byte, n int, lo, hi uint64) {
 	binary.LittleEndian.PutUint64(image[xmm0+16*n:], lo)
 	binary.LittleEndian.PutUint64(image[xmm0+16*n+8:], hi)

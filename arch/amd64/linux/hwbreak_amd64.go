@@ -12,8 +12,9 @@ const (
 	debugRegister7 = debugRegister0 + 7*8
 )
 
-// BreakAt has a stopped thread trap in front of the instruction at at by a debug register (SDM vol. 3B §17.2): a fault, before the
-// processor looks at what stands there. It changes no code. The error tells that this machine has none to give.
+// BreakAt sets a debug register of a stopped thread so that it traps in front of the
+// instruction at at (SDM vol. 3B §17.2): a fault, before the processor looks at what
+// stands there. It changes no code. The error tells that this machine has none to give.
 func BreakAt(tid int, at arch.Addr) error {
 	if err := request(unix.PTRACE_POKEUSR, tid, debugRegister0, uintptr(at)); err != nil {
 		return err

@@ -26,10 +26,12 @@ func WriteAllRegs(tid int, r *amd64.Regs) error {
 	return requestPtr(unix.PTRACE_SETREGS, tid, 0, unsafe.Pointer(r))
 }
 
-// ordinary is the length of what stands in front of the bases and the segments of data in struct user_regs_struct. The kernel
-// takes it whatever it holds (putreg in arch/x86/kernel/ptrace.c), but for a zero in cs or ss. Of the others it refuses values that a
-// program can have all the same: a base in the upper half (wrgsbase), a selector of another privilege level than 3.
-// PTRACE_SETREGS writes one register after the other and stops at such a one, with all before it written.
+// ordinary is the length of the fields in front of the bases and the segments of data
+// in struct user_regs_struct. The kernel takes it whatever it holds (putreg in
+// arch/x86/kernel/ptrace.c), but for a zero in cs or ss. Of the others it refuses
+// values that a program can have all the same: a base in the upper half (wrgsbase), a
+// selector of another privilege level than 3. PTRACE_SETREGS writes one register after
+// the other and stops at such a one, with all before it written.
 const ordinary = unsafe.Offsetof(amd64.Regs{}.Fs_base)
 
 // special are the other registers, by their offsets.
@@ -43,9 +45,11 @@ func wordAt(r *amd64.Regs, offset uintptr) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(r), offset))
 }
 
-// WriteRegs stores what differs between old, which the thread has, and r. A changed instruction pointer alone is one word: more would
-// cost three times as much. A register that did not change is not written if the kernel might refuse it. Should it refuse a special one that
-// did, the thread keeps all of these, and has the others all the same: where it goes on does not hang on that.
+// WriteRegs stores the registers that differ between old, which the thread has, and r.
+// A changed instruction pointer alone is one word: more would cost three times as much.
+// A register that did not change is not written if the kernel might refuse it. Should
+// it refuse a special one that did, the thread keeps all of these, and has the others
+// all the same: where it goes on does not hang on that.
 func WriteRegs(tid int, old, r *amd64.Regs) error {
 	if *old == *r {
 		return nil
@@ -66,8 +70,10 @@ func WriteRegs(tid int, old, r *amd64.Regs) error {
 
 // writeOrdinary can't fail but for a thread that is gone. It is one request, so the thread never has a part of it.
 //
-// The kernel takes a regset of a thread in compatibility mode for one of 32-bit registers (task_user_regset_view), so such a thread is given all
-// by PTRACE_SETREGS. What that refuses are the special ones: it has come behind the ordinary ones then.
+// For a thread in compatibility mode, the kernel takes a regset for one of 32-bit
+// registers (task_user_regset_view). So such a thread gets all registers by
+// PTRACE_SETREGS. What that refuses are the special ones: it has come behind the
+// ordinary ones then.
 func writeOrdinary(tid int, old, r *amd64.Regs) error {
 	if !old.InNativeMode() {
 		err := requestPtr(unix.PTRACE_SETREGS, tid, 0, unsafe.Pointer(r))
@@ -80,8 +86,9 @@ func writeOrdinary(tid int, old, r *amd64.Regs) error {
 	return requestPtr(unix.PTRACE_SETREGSET, tid, ntPRStatus, unsafe.Pointer(&iov))
 }
 
-// writeSpecial undoes what it has written if one is refused. What could not be undone, since the kernel would not take the value
-// that the thread has, stays: Regs.Set does not change it either, and a thread's mailbox, from which registers may come, knows no segments.
+// writeSpecial undoes its writes if one is refused. What could not be undone, since the
+// kernel would not take the value that the thread has, stays: Regs.Set does not change
+// it either, and a thread's mailbox, from which registers may come, knows no segments.
 func writeSpecial(tid int, old, r *amd64.Regs) error {
 	selectors := old.Fs != r.Fs || old.Gs != r.Gs
 	for i, offset := range special {

@@ -25,7 +25,7 @@ func Code() []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(nil, codeStart())), size)
 }
 
-// Small is a function that returns x * (x + 1), with what fills the rest of 16 bytes.
+// Small is a function that returns x * (x + 1), padded to 16 bytes.
 var Small = []byte{0x48, 0x8d, 0x47, 0x01, 0x48, 0x0f, 0xaf, 0xc7, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc}
 
 // SmallSize is the length of the function alone.

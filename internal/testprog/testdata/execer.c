@@ -1,7 +1,8 @@
 // "exec" executes this program anew from the main thread, "execthread" from another
-// thread while more threads run; both print "ready G" with the generation. "call V"
+// thread while more threads run, of which one has called foo; both print "ready G" with the generation. "call V"
 // prints "ret R".
 #include "prog.h"
+#include <sched.h>
 
 static char generation[16] = "0";
 
@@ -16,10 +17,14 @@ static void *again(void *unused)
 	return NULL;
 }
 
+static long called;
+
 static void *spin(void *unused)
 {
-	for (long n = 0;; n++)
+	for (long n = 0;; n++) {
 		CHECK(foo(n) == 13 * n + 1);
+		SET(called, 1);
+	}
 	return NULL;
 }
 
@@ -38,6 +43,8 @@ int main(int argc, char **argv)
 		} else {
 			for (int i = 0; i < 3; i++)
 				thread(spin, 0);
+			while (!GET(called))
+				sched_yield();
 			pthread_join(thread(again, 0), NULL);
 		}
 	}
