@@ -114,7 +114,7 @@ func (sl *slotSet) slotSite(ip arch.Addr) *site {
 // stuck tells whether code could not be restored: then everything that it leads to stays, as after the
 // death of a tracer, but no detour works any more.
 func (d *domain) stuck() (left bool) {
-	d.look.survey = nil
+	defer d.look.anew()()
 	for _, p := range d.text.Patches() {
 		if !errors.Is(d.look.checkMapping(p.Addr()), ErrNotMapped) {
 			left = true
@@ -164,14 +164,14 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	switch {
-	case th.WasMovedOut():
+	case th.HasLeft():
 		return
 	case ts != nil && ts.phase != between && ts.phase != atCall: // the handler ends the session
 		ts.regs.undone()
 		if ts.phase == atReturn || regs.Trapped() == ts.site.addr {
 			regs.SetIP(ts.site.addr)
 		}
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 		return
 	case th.Stop().Reason == ptrace.SingleStep && ts != nil && ts.site != nil:
 		_, _ = d.session.hits.resume(th, ts) // if it fails, the thread stands at the original code all the same
@@ -186,7 +186,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	if d.detours.raisedByJump(th, regs) {
-		th.DropSignal()
+		th.Go(ptrace.DropSignal())
 		return
 	}
 	if det := d.neighbours.strayAt(th, regs); det != nil {
@@ -197,10 +197,10 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		at := regs.Trapped()
 		if _, ours := d.past[at]; ours {
 			regs.SetIP(at)
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		} else if head, ours := d.neighbours.torn[at]; ours {
 			regs.SetIP(head)
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		}
 	}
 }
@@ -218,14 +218,14 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 	case ptrace.Signal, ptrace.Breakpoint:
 		if regs.Trapped() != st.slot.Trap {
 			d.session.hits.translate(th, ip, orig) // of the program's own
+			th.Go(ptrace.WithSignal())
 			break
 		}
 		fallthrough
 	default:
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 	}
 	regs.SetIP(orig)
-	th.RunFree()
 }
 
 // clean puts the original code into a forked child's copy of the memory. The child

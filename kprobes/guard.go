@@ -203,7 +203,6 @@ func (g *guard) leaveGuard(th *ptrace.Thread) {
 		}
 	}
 	if stepped {
-		th.RunFree()
 		_ = th.EndStep() // its end follows
 	}
 }

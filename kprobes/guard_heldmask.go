@@ -15,7 +15,7 @@ import (
 // heldMasks are the threads whose masks are noted, in their places.
 type heldMasks [trampoline.MaxHeldMasks]*ptrace.Thread
 
-// KeepMask implements ptrace.MaskKeeper.
+// KeepMask implements ptrace.Handler.
 func (s hooks) KeepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
 	for d := range s.domains {
 		if d.space == th.Proc.Space {
@@ -53,7 +53,7 @@ func (mk *masks) maskPlace(th *ptrace.Thread) (n int, ok bool) {
 	return 0, false
 }
 
-// MaskGiven implements ptrace.MaskKeeper.
+// MaskGiven implements ptrace.Handler.
 func (s hooks) MaskGiven(th *ptrace.Thread) {
 	for d := range s.domains {
 		for n, other := range d.masks.heldMasks {
@@ -65,7 +65,7 @@ func (s hooks) MaskGiven(th *ptrace.Thread) {
 	}
 }
 
-// Lessened implements ptrace.MaskKeeper.
+// Lessened implements ptrace.Handler.
 func (s hooks) Lessened(th *ptrace.Thread, m ptrace.Sigset) bool {
 	const never = ptrace.Sigset(1<<(unix.SIGKILL-1) | 1<<(unix.SIGSTOP-1)) // in a mask
 	for d := range s.domains {

@@ -74,7 +74,7 @@ func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.
 	return nil
 }
 
-// GuardLost implements ptrace.GuardKeeper.
+// GuardLost implements ptrace.Handler.
 func (s hooks) GuardLost(p *ptrace.Process) {
 	for d := range s.domains {
 		if d.space != p.Space || !d.guard.has(unix.SIGTRAP) || time.Since(d.guard.masksSeen) < unmaskAgain {
@@ -86,7 +86,7 @@ func (s hooks) GuardLost(p *ptrace.Process) {
 	}
 }
 
-// GuardTaken implements ptrace.GuardKeeper.
+// GuardTaken implements ptrace.Handler.
 func (s hooks) GuardTaken(p *ptrace.Process) {
 	if p.Space.Local == nil {
 		return

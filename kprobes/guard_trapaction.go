@@ -36,7 +36,7 @@ import (
 // has. What else it sets, it sets.
 //
 // Calls that have no tail, in generated code, or that a SyscallProbe is to see, are made as they are: then the program has taken the guard away, and gets
-// by without (ptrace.GuardKeeper).
+// by without (ptrace.Handler).
 
 // actionCall is called for a thread at a breakpoint of det's tail.
 func (hs *hits) actionCall(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {

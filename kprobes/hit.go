@@ -135,7 +135,7 @@ func (hs *hits) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	}
 	if st.jump() != nil {
 		regs.SetIP(st.jump().Start()) // as the kernel's setup_detour_execution
-		th.InCopy()
+		th.Go(ptrace.IntoCopy())
 		ts.site = nil
 		return
 	}
@@ -302,7 +302,7 @@ func (hs *hits) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch.R
 	if !ok {
 		return
 	}
-	th.NotOurs()
+	th.Go(ptrace.WithSignal())
 	ts := hs.stateOf(th, d)
 	switch {
 	case !executed || ip != st.slot.Trap:
@@ -321,10 +321,7 @@ func (hs *hits) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch.R
 func (hs *hits) leaveSlot(th *ptrace.Thread, ts *threadState, regs arch.Regs, orig arch.Addr) {
 	regs.SetIP(orig)
 	ts.site = nil
-	th.RunFree()
-	if th.Held() {
-		th.Release()
-	}
+	th.Go(ptrace.RunOn())
 }
 
 // translate changes a siginfo that names the slot's address as the instruction's own

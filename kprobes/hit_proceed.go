@@ -31,19 +31,19 @@ func (hs *hits) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.
 	switch {
 	case st.plan.Method == arch.SystemCall:
 		regs.SetIP(st.slot.Step)
-		th.StopAtSyscall(st.slot.Next, st.slot.Trap)
+		th.Go(ptrace.IntoKernel(st.slot.Next, st.slot.Trap))
 	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && hs.emulated(ts, st, regs):
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 		hs.post(ts, st)
 		ts.site = nil
 	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
 		hs.trace(th, ts, st, regs)
 	case st.step:
 		regs.SetIP(st.slot.Step)
-		th.ExpectTrap(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
+		th.Go(ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))))
 	default:
 		regs.SetIP(st.slot.Boost)
-		th.InCopy()
+		th.Go(ptrace.IntoCopy())
 		ts.site = nil
 	}
 }
@@ -54,7 +54,7 @@ func (hs *hits) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.Re
 	regs.SetIP(st.addr)
 	ts.start = regs.Clone()
 	regs.SetIP(st.slot.Step)
-	th.SingleStep()
+	th.Go(ptrace.StepOnce())
 }
 
 // emulated performs the instruction for the thread, if that needs no exception.
@@ -73,14 +73,13 @@ func (hs *hits) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) 
 	ts := hs.stateOf(th, d)
 	if hs.trapped(th, ts, st, regs); !ts.over {
 		ts.site = nil
-		th.Release()
 	}
 }
 
 // trapped comes after the copy in front of slot.Trap.
 func (hs *hits) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	regs.SetIP(st.slot.Next)
-	th.MovedOut()
+	th.Go(ptrace.RunOn())
 	hs.rerecord(th, st)
 	ts.regs.Regs = regs
 	hs.post(ts, st)
@@ -125,7 +124,6 @@ func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 	}
 	if s.hits.post(ts, st); !ts.over {
 		ts.site = nil
-		th.Release()
 	}
 	return own
 }
@@ -135,7 +133,6 @@ func (s hooks) SingleStepped(th *ptrace.Thread) bool {
 // can't be had either the session ends.
 func (hs *hits) undoHit(th *ptrace.Thread, ts *threadState, st *site, cause error) {
 	ts.site = nil
-	th.Release()
 	hs.s.warn("the instruction at %s can't be executed elsewhere, its probes are disabled now: %v", st.addr, cause)
 	for _, kp := range slices.Clone(st.probes) {
 		_ = hs.s.DisableKprobe(kp)
@@ -158,38 +155,37 @@ func (hs *hits) resume(th *ptrace.Thread, ts *threadState) (own bool, err error)
 	from := regs.IP()
 	if err := st.plan.Resume(regs, &ts.regs, st.slot.Step); err != nil {
 		regs.CopyFrom(ts.start)
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 		return false, err
 	}
 	if ts.traps {
-		th.NotOurs()
+		th.Go(ptrace.WithSignal())
 		hs.translate(th, from, regs.IP())
 	} else {
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 	}
 	return ts.traps, nil
 }
 
 // Entered implements ptrace.Handler: the copy of a system-call instruction has brought the
 // thread into the kernel.
-func (s hooks) Entered(th *ptrace.Thread) {
+func (s hooks) Entered(th *ptrace.Thread) (untilReturn bool) {
 	ts, _ := th.Local.(*threadState)
 	if ts == nil || ts.site == nil {
-		return
+		return false
 	}
 	st := ts.site
 	if regs, err := th.Regs(); err == nil {
 		_ = st.plan.Resume(regs, &ts.regs, st.slot.Step) // touches registers only
 	}
-	th.Release()
 	if st.armed() {
 		ts.call = st
 	}
 	if st.step && st.hasPost() && ts.outer == nil {
-		th.StopAtReturn()
-		return
+		return true
 	}
 	ts.site = nil
+	return false
 }
 
 // Returned implements ptrace.Handler. A call that the kernel is going to restart is not

@@ -115,7 +115,7 @@ func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 		return ptrace.Deliver
 	}
 	if ts := hs.stateOf(th, d); det.Body.Contains(ip) {
-		th.SingleStep()
+		th.Go(ptrace.StepOnce())
 		ts.leaving = det
 	}
 	return ptrace.Hold
@@ -147,6 +147,7 @@ func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs
 		return true
 	}
 	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && hs.emulated(ts, st, regs) {
+		th.Go(ptrace.RunOn())
 		hs.post(ts, st)
 		ts.site = nil
 		hs.leave(th, ts, regs, regs.IP())
@@ -156,9 +157,8 @@ func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs
 	if st.plan.Method == arch.Emulated || st.plan.Leaves {
 		hs.trace(th, ts, st, regs)
 	} else {
-		th.RunFree()
 		regs.SetIP(st.slot.Step)
-		th.ExpectTrap(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
+		th.Go(ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))))
 	}
 	return false
 }
@@ -167,10 +167,7 @@ func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs
 func (hs *hits) leave(th *ptrace.Thread, ts *threadState, regs arch.Regs, to arch.Addr) {
 	ts.leaving = nil
 	regs.SetIP(to)
-	th.RunFree()
-	if th.Held() {
-		th.Release()
-	}
+	th.Go(ptrace.RunOn())
 }
 
 // steppedInDetour goes on with a thread that is to leave a detour for a signal that waits.
@@ -180,12 +177,11 @@ func (hs *hits) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) {
 	if err != nil {
 		return
 	}
-	th.MovedOut()
 	switch ip := regs.IP(); {
 	case !det.Range().Contains(ip):
 		hs.leave(th, ts, regs, ip)
 	case det.Body.Contains(ip):
-		th.SingleStep()
+		th.Go(ptrace.StepOnce())
 	default:
 		hs.leaveCopy(th, d, det, regs)
 	}
@@ -197,7 +193,6 @@ func (hs *hits) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 	ip := regs.IP()
 	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
 	if !steps && det.foreseen(regs) {
-		th.UndoFault()
 		return ptrace.Drop
 	}
 	if steps && hs.stateOf(th, d).stepsIn(det, ip) {
@@ -274,14 +269,11 @@ func (hs *hits) signalAtHead(th *ptrace.Thread, d *domain, info *ptrace.Siginfo,
 		return false
 	}
 	if det := d.detours.heads[regs.IP()]; det != nil {
-		th.UndoFault()
 		return d.detours.fromHead(det, regs.IP(), regs)
 	}
 	ts := hs.stateOf(th, d)
 	late := ts.late != 0 && ts.late == regs.IP()
-	if ts.late = 0; late {
-		th.UndoFault()
-	}
+	ts.late = 0
 	return late // the original instruction is back, and runs
 }
 
@@ -292,7 +284,7 @@ func (ds *detours) moveOutOfDetour(th *ptrace.Thread, det *detour) {
 	ts.leaving = nil
 	if regs, err := th.Regs(); err == nil && det.upcall != nil && det.Body.Contains(regs.IP()) {
 		if ds.d.upcalls.leaveUpcall(det, regs); th.Stop().Reason == ptrace.Breakpoint {
-			th.DropSignal()
+			th.Go(ptrace.DropSignal())
 		}
 	}
 	left, last, moves := ds.d.stepped(), arch.Addr(0), true
@@ -328,9 +320,8 @@ func (ds *detours) moveTo(th *ptrace.Thread, regs arch.Regs, orig arch.Addr, pop
 	case ptrace.Signal, ptrace.Breakpoint:
 		ds.d.session.hits.translate(th, regs.IP(), orig)
 	default:
-		th.MovedOut()
+		th.Go(ptrace.RunOn())
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
 	regs.SetIP(orig)
-	th.RunFree()
 }

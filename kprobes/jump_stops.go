@@ -38,12 +38,12 @@ func (det *detour) endStop(th *ptrace.Thread, regs arch.Regs) {
 	case ptrace.Signal:
 		info, err := th.Siginfo()
 		if err == nil && info.Synchronous() && info.Signo() != unix.SIGTRAP && det.foreseen(regs) {
-			th.DropSignal()
+			th.Go(ptrace.DropSignal())
 		}
 	case ptrace.Breakpoint:
 		if to, ok := det.undone(regs.Trapped()); ok {
 			regs.SetIP(to)
-			th.MovedOut()
+			th.Go(ptrace.RunOn())
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (hs *hits) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.St
 		ts.chosen = det.record.kp
 	}
 	if ts.leaving != nil {
-		th.RunFree() // the handlers see the program's own trap flag
+		th.Go(ptrace.Undecided()) // the handlers see the program's own trap flag
 	}
 	hs.hitInDetour(th, d, det, regs)
 	ts.chosen = nil

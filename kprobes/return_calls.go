@@ -153,7 +153,7 @@ func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
 // forkedCalls are the calls that a thread was in when it forked, in the order of their entries.
 type forkedCalls []KretprobeInstance
 
-// Copied implements ptrace.Sharer. The child's Forked may come when the parent has returned.
+// Copied implements ptrace.Handler. The child's Forked may come when the parent has returned.
 func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 	d := domainOf(parent)
 	if d == nil || !s.opts.Follow {

@@ -223,7 +223,7 @@ func (fo *followed) adoptStack(th *ptrace.Thread) {
 	})
 }
 
-// Shared implements ptrace.Sharer: child will run in the memory of parent, whose stack it may
+// Shared implements ptrace.Handler: child will run in the memory of parent, whose stack it may
 // be on.
 func (s hooks) Shared(parent *ptrace.Thread, child *ptrace.Process) {
 	if d := domainOf(parent); d != nil && d.followed.table != nil {

@@ -56,7 +56,7 @@ func (wa *watchers) list() []*ThreadWatcher {
 	return nil
 }
 
-// Born implements ptrace.Genealogist.
+// Born implements ptrace.Handler.
 func (s hooks) Born(creator, born *ptrace.Thread) {
 	for _, w := range s.watchers.list() {
 		if w.Born != nil {
@@ -65,7 +65,7 @@ func (s hooks) Born(creator, born *ptrace.Thread) {
 	}
 }
 
-// Gone implements ptrace.Genealogist.
+// Gone implements ptrace.Handler.
 func (s hooks) Gone(th *ptrace.Thread) { s.watchers.gone(th.TID) }
 
 func (wa *watchers) gone(tid int) {
@@ -76,7 +76,7 @@ func (wa *watchers) gone(tid int) {
 	}
 }
 
-// Renamed implements ptrace.Genealogist.
+// Renamed implements ptrace.Handler.
 func (s hooks) Renamed(former int, th *ptrace.Thread) {
 	for _, w := range s.watchers.list() {
 		if w.Born != nil {
@@ -95,4 +95,4 @@ func (wa *watchers) ended(p *ptrace.Process) {
 	}
 }
 
-var _ ptrace.Genealogist = hooks{}
+var _ ptrace.Handler = hooks{}

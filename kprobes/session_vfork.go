@@ -90,7 +90,7 @@ func (g *guard) unguarded() error {
 	return nil
 }
 
-// VforkEnded implements ptrace.VforkWatcher: now th can set the actions of its process.
+// VforkEnded implements ptrace.Handler: now th can set the actions of its process.
 func (s hooks) VforkEnded(th *ptrace.Thread) {
 	d := domainOf(th)
 	if d != nil {
@@ -102,7 +102,8 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 	for _, key := range d.masks.unfinished {
 		delete(d.masks.searched, key)
 	}
-	d.masks.unfinished, d.look.survey = nil, nil
+	d.masks.unfinished = nil
+	defer d.look.anew()()
 	if d.guard.incomplete = false; len(d.sites) == 0 {
 		return
 	}
@@ -112,5 +113,4 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 			d.guard.guardDetour(st.jump())
 		}
 	}
-	d.look.survey = nil
 }

@@ -286,7 +286,7 @@ func (sc *syscallProbes) stoppedFor(d *domain) map[uint64]bool {
 // stopsIn tells whether sp works by stops in d. It does in all programs that are executed.
 func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStops || d.linker.executed }
 
-// SyscallEntered implements ptrace.SyscallHandler.
+// SyscallEntered implements ptrace.Handler.
 func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
 	d := domainOf(th)
 	regs, err := th.Regs()
@@ -323,7 +323,7 @@ func (sc *syscallProbes) enterSyscall(ts *threadState, sp *SyscallProbe, chosen 
 	return sc.s.handlers.guard(&sp.own, func() int { return sp.Enter(sp, &ts.regs) }) == 0
 }
 
-// SyscallReturned implements ptrace.SyscallHandler.
+// SyscallReturned implements ptrace.Handler.
 func (s hooks) SyscallReturned(th *ptrace.Thread) {
 	d := domainOf(th)
 	ts, _ := th.Local.(*threadState)

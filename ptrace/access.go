@@ -14,17 +14,21 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// What a tracer without CAP_SYS_PTRACE may do to a process hangs on its being dumpable (__ptrace_may_access in kernel/ptrace.c), and
-// a process can end that at any moment: prctl(PR_SET_DUMPABLE), a change of its user or group. Registers, stops and signals go on as
-// before; process_vm_readv(2), PTRACE_PEEKTEXT and every open(2) in its directory of /proc are refused from then on. Of a file
-// that is open already the kernel asks no more. So everything is opened when the process is seized, while it is dumpable, or else the
-// attach is refused; and once more for a new program, before its first instruction.
+// A tracer without CAP_SYS_PTRACE has rights over a process only while that is dumpable
+// (__ptrace_may_access in kernel/ptrace.c). A process can end that at any moment: by
+// prctl(PR_SET_DUMPABLE), by a change of its user or group. Registers, stops and
+// signals go on as before; process_vm_readv(2), PTRACE_PEEKTEXT and every open(2) in
+// its directory of /proc are refused from then on. Of a file that is open already the
+// kernel asks no more. So everything is opened when the process is seized, while it is
+// dumpable, or else the attach is refused; and once more for a new program, before its
+// first instruction.
 //
 // A forked child is born with its parent's dumpability. Where that keeps us out it makes itself dumpable, for us, for as long
 // as it takes to open its files: two system calls on its behalf, before its first instruction. Another process of its user may
 // open them just then.
 
-// entry is what is kept open of an address space. Its methods are safe for concurrent use.
+// entry holds the open files of an address space. Its methods are safe for concurrent
+// use.
 type entry struct {
 	mu    sync.Mutex
 	files files    // written by the tracer's thread only, which may read it without mu
@@ -32,8 +36,10 @@ type entry struct {
 	auxv  map[uint64]uint64
 }
 
-// enter opens what is kept open of the memory that thread tid has. The error matches os.ErrPermission if the process is not dumpable, or was not
-// for a part of it; then nothing is kept. Without a part that can't be had for another reason we do as well as can be.
+// enter opens the files of the memory that thread tid has. The error matches
+// os.ErrPermission if the process is not dumpable, or was not for a part of it; then
+// nothing is kept. Without a part that can't be had for another reason we do as well as
+// can be.
 func (s *Space) enter(tid int) error {
 	dir := fmt.Sprintf("/proc/%d/", tid)
 	e := s.entry

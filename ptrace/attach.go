@@ -122,11 +122,13 @@ func (t *Tracer) pass(th *Thread) {
 // seized one is traced from birth (PTRACE_O_TRACECLONE), so only threads not yet
 // seized can make unknown ones; one listing may miss entries while threads exit.
 //
-// Threads that the kernel has made in the process for work of its own (io_uring, vhost) are left alone: they are in the
-// group, can be seized, and stop when they are asked to, but in the middle of what they do for the program, which then
-// fails with EINTR; and they never come to user mode, so a system call asked of one is never made. Those made later are not
-// traced (create_io_thread in kernel/fork.c does not go by way of kernel_clone, which alone tells of children). They run no code of the
-// program, so what is patched is nothing to them.
+// Threads that the kernel has made in the process for work of its own (io_uring, vhost)
+// are left alone. They are in the group, can be seized, and stop when they are asked
+// to. But they stop in the middle of work for the target, which then fails with EINTR.
+// And they never come to user mode, so a system call asked of one is never made. Those
+// made later are not traced (create_io_thread in kernel/fork.c does not go by way of
+// kernel_clone, which alone tells of children). They run no code of the target, so
+// patches do not matter to them.
 func (t *Tracer) seizeAll(p *Process) error {
 	for clean := 0; clean < 2; {
 		tids, err := procfs.Tasks(p.PID)

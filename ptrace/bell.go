@@ -25,7 +25,8 @@ func newBell() (*bell, error) {
 	defer null.Close()
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"gokprobe-bell"}, &syscall.ProcAttr{
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
-		// Until it has PTRACE_O_EXITKILL: else, if we die just when it asks to be traced, that would be by whoever its parent is then, and it would stop for ever.
+		// Until it has PTRACE_O_EXITKILL: else, if we die just when it asks to be
+		// traced, its new parent would be its tracer, and it would stop for ever.
 		Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // bellKiller kills the bell at the first signal of the target and collects its end.
 type bellKiller struct {
-	bystander
+	Nop
 	t      *Tracer
 	once   *sync.Once
 	killed chan struct{}

@@ -34,18 +34,20 @@ func (th *Thread) blockAgain() bool {
 	return true
 }
 
-// lessened tells whether m, which the thread blocks, is less than it has asked for by sig. Sets are known that tails have changed; but what a thread blocks is made of several
-// calls. So a mask of nearly all signals that has those which other instructions raise is taken for one as well: who wants to have the signals that instructions
-// raise has all of them.
+// lessened tells whether m, which the thread blocks, is less than it has asked for by
+// sig. Sets are known that tails have changed; but what a thread blocks is made of
+// several calls. So a mask of nearly all signals that has those which other
+// instructions raise is taken for one as well: a thread that wants to get the signals
+// of instructions wants all of them.
 func (th *Thread) lessened(m Sigset, sig unix.Signal) bool {
 	const nearlyAll, faults = 30, 1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1)
 	rest := m &^ forced
-	switch k, ok := th.Proc.tracer.handler.(MaskKeeper); {
+	switch {
 	case m.Has(sig) || bits.OnesCount64(uint64(rest)) < nearlyAll:
 		return false
 	case th.unblocked.is && rest == th.unblocked.from&^forced:
 		return true
-	case ok && k.Lessened(th, rest):
+	case th.Proc.tracer.handler.Lessened(th, rest):
 		return true
 	}
 	return rest&faults == faults && th.Proc.own != nil

@@ -1,6 +1,10 @@
 package ptrace
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
 
 // blocked is what a thread is believed to block by itself, as it was last seen. Exceptions of ours change what it blocks (trap.go,
 // faultaction.go), so after one of them the kernel does not tell.
@@ -54,7 +58,8 @@ func (u *unblocked) blocksLess(from Sigset) { u.is, u.from = true, from }
 
 // guardView is what is known of the process's action for SIGTRAP from this thread's stops.
 type guardView struct {
-	asked    bool // the action for the SIGTRAP that will be reported has been read
-	restored bool // see RestoreTrap
-	unsure   bool // the thread has come to a breakpoint since the guard was last seen in its place
+	asked    bool      // the action for the SIGTRAP that will be reported has been read
+	told     arch.Addr // if not 0: where the thread stands with that one, of which the Handler has been told
+	restored bool      // see RestoreTrap
+	unsure   bool      // the thread has come to a breakpoint since the guard was last seen in its place
 }

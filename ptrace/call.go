@@ -11,10 +11,11 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// Calling a function of the target. While a Handler method is about a thread, Thread.Call
-// sends that thread into the function and works on as the tracer does, in a loop inside of
-// the method: stops of all threads are dispatched and closures run, until the thread has
-// come to the breakpoint that it returns to, or the call has ended in another way.
+// Calling a function of the target. While a Handler method is about a thread,
+// Thread.Call sends that thread into the function and goes on with the tracer's loop
+// inside of the method. Stops of all threads are dispatched and closures run, until the
+// thread has come to the breakpoint that it returns to, or the call has ended in
+// another way.
 //
 //	step ── dispatch(A) ── Handler ── A.Call ── step ── dispatch(B) ── Handler ── B.Call ── …
 //
@@ -39,8 +40,9 @@ type Call struct {
 	// Landed is given the registers that the function has returned with, while the thread
 	// stands there.
 	Landed func(arch.Regs)
-	// Left tells whether the thread, which is stopped, is neither in the function any more
-	// nor in anything that it has called, nor in a signal's handler that interrupted that.
+	// Left reports whether the thread, which is stopped, has left the function: it is
+	// not in the function, nor in anything that it called, nor in a signal's handler
+	// that interrupted these.
 	Left func() bool
 }
 
@@ -70,10 +72,11 @@ type injectedCall struct {
 	err     error
 }
 
-// Call calls a function on the thread that a Handler method is about, and returns when that is
-// done. It returns ErrNotHandled elsewhere, ErrCallTimeout, ErrCallLeft, a *CallFault,
-// ErrExited if the thread or its process has ended or called exec, ErrLetGo if it was
-// detached from. After the last three the thread is not what the method was about any more.
+// Call calls a function on the thread that a Handler method is about, and returns when
+// that is done. Errors are ErrNotHandled outside of such a method, ErrCallTimeout,
+// ErrCallLeft, and a *CallFault; ErrExited if the thread or its process has ended or
+// called exec; ErrLetGo if it was detached. After the last three the thread is not what
+// the method was about any more.
 func (th *Thread) Call(c Call) error {
 	t := th.Proc.tracer
 	if unix.Gettid() != t.tid || !th.handled || th.call != nil || th.state != stopped {
@@ -141,7 +144,7 @@ func (t *Tracer) depart(th *Thread) error {
 		t.restoreTrap(th)
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	var err error
 	if th.call.mask, err = th.sigmask(); err != nil {
 		return err
@@ -215,7 +218,7 @@ func (t *Tracer) recall(th *Thread, err error) {
 		t.giveBack(th)
 		return
 	}
-	th.RunFree()
+	th.takeRequestBack()
 	if t.toUserMode(th) != nil {
 		return
 	}
@@ -233,7 +236,7 @@ func (t *Tracer) sendAgain(th *Thread) {
 		}
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	th.resendHeld()
 }
 

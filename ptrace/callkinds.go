@@ -36,8 +36,11 @@ func forgetsTime(r *host.Regs) bool {
 // kernel (BPF_PROG_TEST_RUN). Of ioctl(2) it is up to the command.
 var endSo = map[uint64]bool{unix.SYS_CLOSE: true, unix.SYS_BPF: true, unix.SYS_IOCTL: true}
 
-// Commands of ioctl(2) that have done nothing when they fail with EINTR: TCSBRK as tcdrain(3) calls it (drivers/tty/tty_io.c), the supervisor's of
-// seccomp (linux/seccomp.h), and KVM_RUN, which goes on where the virtual processor was. Those that are not here may have: of USB's an unknown part has been transferred.
+// Commands of ioctl(2) that have done nothing when they fail with EINTR: TCSBRK as
+// tcdrain(3) calls it (drivers/tty/tty_io.c), the supervisor's of seccomp
+// (linux/seccomp.h), and KVM_RUN, which goes on where the virtual processor was.
+// Commands that are not listed may have had an effect: a USB transfer may have been
+// done in part.
 const (
 	ioctlDrain      = 0x5409 // if the argument is not 0, else it sends a break
 	ioctlNotifRecv  = 0xc0502100
@@ -45,10 +48,13 @@ const (
 	ioctlRunMachine = 0xae80
 )
 
-// undone tells of the call that the registers are in, or in front of, that it has done nothing if it fails with EINTR. All have that do, but for those
-// above: signal(7), "Interruption of system calls and library functions by stop signals", has the most, others are fallocate(2) in memory, sockets' with a timeout
-// of the socket's (sock_intr_errno in include/net/sock.h), by whatever call, and select and its kin where the kernel can't note in the program's
-// memory what is left of the time (poll_select_finish in fs/select.c). What some other did is in its result, which is then not EINTR.
+// undone tells of the call that the registers are in, or in front of, that it has done
+// nothing if it fails with EINTR. All others do. signal(7), "Interruption of system
+// calls and library functions by stop signals", lists most of them. Others are
+// fallocate(2) in memory, all calls on sockets with a timeout of the socket's
+// (sock_intr_errno in include/net/sock.h), and select and its kin if the kernel can't
+// note the rest of the time in the target's memory (poll_select_finish in fs/select.c).
+// What some other did is in its result, which is then not EINTR.
 func undone(r *host.Regs) bool {
 	if r.CallNumber() != unix.SYS_IOCTL {
 		return r.InCall() && !endSo[r.CallNumber()]
@@ -62,7 +68,8 @@ func undone(r *host.Regs) bool {
 	return false
 }
 
-// waitsOnly are the calls that wait for time, or for events, and do nothing else: those that fail with EINTR, and such as restart_syscall(2) restarts.
+// waitsOnly lists the calls that only wait, for time or for events. They fail with
+// EINTR, or restart_syscall(2) restarts them.
 var waitsOnly = map[uint64]bool{
 	host.SysEpollWait: true, unix.SYS_EPOLL_PWAIT: true, unix.SYS_EPOLL_PWAIT2: true, unix.SYS_SEMOP: true, unix.SYS_SEMTIMEDOP: true,
 	unix.SYS_RT_SIGTIMEDWAIT: true, unix.SYS_IO_GETEVENTS: true, unix.SYS_IO_PGETEVENTS: true, host.SysSelect: true, unix.SYS_PSELECT6: true,
@@ -78,7 +85,8 @@ func (th *Thread) comesBack(r *host.Regs) bool {
 	return ok && t.limit > 0
 }
 
-// failsAlone tells of a call that it fails with EINTR where the thread was stopped, though no signal is delivered to it, and can be made again.
+// failsAlone reports whether a call fails with EINTR after a mere stop of its thread,
+// without a signal, and can be made again.
 func (th *Thread) failsAlone(r *host.Regs) bool {
 	return r.CallResult() == -int64(unix.EINTR) && undone(r) && th.native()
 }
@@ -89,7 +97,7 @@ func inPart(r *host.Regs) bool {
 	return r.CallNumber() == unix.SYS_RECVMMSG && n > 0 && n < int64(uint32(r.CallArg(2)))
 }
 
-// callRegs is what tells a system call from others: its number, arguments, place and frame.
+// callRegs identifies a system call: its number, arguments, place and frame.
 type callRegs struct {
 	nr     uint64
 	args   [6]uint64
@@ -243,5 +251,6 @@ func cloneFlags(r *host.Regs, read func(arch.Addr, []byte) error) (uint64, error
 // nativeCall tells of a call that its number is one of this architecture's own ABI.
 func nativeCall(info *syscallInfo) bool { return info.arch == host.AuditArch }
 
-// resultless tells that the thread has returned by rt_sigreturn: the registers are those of what it returns to.
+// resultless reports whether the thread has returned by rt_sigreturn: then no register
+// holds a result.
 func resultless(r *host.Regs) bool { return !r.InCall() }

@@ -10,12 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Giving up an attach. A thread that is asked to stop may not come for as long as it likes: it is frozen (cgroups), waits in the
-// kernel where signals do not reach it (state D), or vfork(2) was under way when it was seized; and there may be very many. So an attach that
-// nobody wants any more ends by itself, without them: whatever waits is woken by the bell and returns ErrGivenUp, nothing new is
-// begun, LetGo releases what can be released at once, and the end of the tracer's thread, in Close, all the rest.
+// Giving up an attach. A thread that is asked to stop may not come for as long as it
+// likes: it is frozen (cgroups), waits in the kernel where signals do not reach it
+// (state D), or vfork(2) was under way when it was seized; and there may be very many.
+// So an attach that nobody wants any more ends by itself, without them. The bell wakes
+// each wait, which returns ErrGivenUp. Nothing new is begun. LetGo releases the threads
+// that can be released at once, and the end of the tracer's thread, in Close, all the
+// rest.
 //
-// That is for the time before anything is patched. What each thread is in when we give up, and what it sees:
+// That is for the time before anything is patched. The states of threads when we give
+// up, and the effect on each:
 //
 //	not seized yet      nothing has happened to it
 //	seized, runs        the kernel lets it go when our thread ends (exit_ptrace); it stops for nothing, and a signal that it has
@@ -51,8 +55,9 @@ type giveUp struct {
 	event func()        // see OnEvent
 }
 
-// OnEvent has f called at whatever an attach may be given up at: before each look for a stop, before a thread is seized, and
-// before files are read. It exists for tests, and is called before anything is attached to.
+// OnEvent sets f to be called at each point where an attach may be given up: before
+// each look for a stop, before a thread is seized, and before files are read. It exists
+// for tests, and is called before anything is attached to.
 func (t *Tracer) OnEvent(f func()) { t.quit.event = f }
 
 func (t *Tracer) event() {
@@ -107,8 +112,9 @@ func (t *Tracer) CancelOn(ctx context.Context) (stop func() bool) {
 // GivenUp tells whether Cancel was called.
 func (t *Tracer) GivenUp() bool { return t.quit.level.Load() != goesOn }
 
-// Outside runs f, which reads files, and does not touch what is traced, on another goroutine. It reports whether f is done: after Cancel it
-// is not waited for any more, and goes on alone.
+// Outside runs f on another goroutine. f reads files and touches no traced process. It
+// reports whether f is done: after Cancel it is not waited for any more, and goes on
+// alone.
 func (t *Tracer) Outside(f func()) bool {
 	t.event()
 	done := make(chan struct{})
@@ -136,9 +142,11 @@ func (t *Tracer) leaves(th *Thread) bool {
 	}
 }
 
-// LetGo releases all processes after Cancel, or those in which nothing was changed, and ends the tracer. Threads that were asked to stop, and have
-// not, are waited for a moment. What could not be released is by the end of the tracer's thread, which Close waits for. No stop is waited for any more until then: the
-// signal of one that was would be lost. It must be called on the tracer's thread.
+// LetGo releases all processes after Cancel, or those in which nothing was changed, and
+// ends the tracer. Threads that were asked to stop, and have not, are waited for a
+// moment. The end of the tracer's thread, which Close waits for, releases the rest. No
+// stop is waited for any more until then: the signal of one that was would be lost. It
+// must be called on the tracer's thread.
 func (t *Tracer) LetGo() {
 	t.quit.level.Store(goesOn) // which Cancel does not change any more
 	late := time.AfterFunc(letGoFor, func() { t.giveUpTo(givenUp) })

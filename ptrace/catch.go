@@ -46,7 +46,8 @@ func (t *Tracer) Catch(pid int, start uint64, over Patience) (*Process, error) {
 	return p, nil
 }
 
-// grab seizes all threads that there are and asks each to stop. What can't be seized is left, once the other tracer is gone.
+// grab seizes all threads that there are and asks each to stop. Threads that can't be
+// seized are left, once the other tracer is gone.
 func grab(pid int, over Patience) error {
 	began, g := time.Now(), grabbing{pid: pid, done: map[int]bool{}}
 	for {
@@ -70,7 +71,8 @@ func grab(pid int, over Patience) error {
 	}
 }
 
-// grabbing is what grab has done. The kernel's own threads are not asked: they would give up what they do for the program.
+// grabbing is what grab has done. The kernel's own threads are not asked: they would
+// give up their work for the target.
 type grabbing struct {
 	pid    int
 	done   map[int]bool // seized, or the kernel's own

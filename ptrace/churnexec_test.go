@@ -12,7 +12,7 @@ func TestAnExecWhileThreadsAreMadeHoldsNobodyUp(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "churnexec"), "150")
 	tr, err := New()
 	must(err)
-	tr.SetHandler(bystander{})
+	tr.SetHandler(Nop{})
 	defer tr.Close()
 	var p *Process
 	must(tr.Do(func() { p, err = tr.Attach(prog.PID()) }))

@@ -14,9 +14,10 @@ import (
 //
 //   - Freeze finds it stopped, and leaves it so. Freezes do not shorten the delay, and
 //     neither do system calls that the thread makes for us.
-//   - Other threads of the program see one that the scheduler does not choose. What it holds it keeps.
-//   - Its own signals wait in the kernel, with their order; those of the process are taken by other threads.
-//     What it was about to get in this stop it gets when it goes on.
+//   - Other threads of the program see one that the scheduler does not choose. It keeps
+//     its held signals.
+//   - Its own signals wait in the kernel, with their order; those of the process are
+//     taken by other threads. It gets the signal of this stop when it goes on.
 //   - A group-stop is complete, to the shell that waits for it, when the delay is over: a thread in a
 //     ptrace-stop joins it when it is resumed. The other threads stop at once.
 //   - SIGKILL, exit_group(2) and execve(2) of another thread end it: the kernel wakes it to die, and its stop at

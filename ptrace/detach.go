@@ -49,7 +49,7 @@ func (t *Tracer) detachThread(th *Thread) {
 	}
 	th.beforeCall()
 	t.intoCall(th)
-	th.Release()
+	th.release()
 	if (th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep) && th.at.moved {
 		t.restoreTrap(th)
 	}
@@ -73,9 +73,12 @@ func (t *Tracer) detachThread(th *Thread) {
 	}
 }
 
-// beforeCall puts a thread that stands at the entry to a system call back in front of the instruction. Whoever is let go has TIF_SIGPENDING set
-// (__ptrace_unlink in kernel/ptrace.c), and would find it set in the call, which some then end with EINTR, or with a part of what they were to do. In user mode nothing is left of it. A
-// seccomp filter, which the kernel asks behind this stop, would be shown a call that there is not: see intoCall.
+// beforeCall puts a thread that stands at the entry to a system call back in front of
+// the instruction. A thread that is let go has TIF_SIGPENDING set (__ptrace_unlink in
+// kernel/ptrace.c), and would find it set in the call. Some calls then end with EINTR,
+// or after a part of their work. In user mode nothing is left of it. A seccomp filter,
+// which the kernel asks behind this stop, would be shown a call that there is not: see
+// intoCall.
 func (th *Thread) beforeCall() {
 	regs, err := th.hostRegs()
 	if err != nil || th.at.stop.Reason != SyscallStop || !atEntry(regs) || th.filtered() {
@@ -87,9 +90,12 @@ func (th *Thread) beforeCall() {
 	regs.BeforeCall()
 }
 
-// intoCall is beforeCall for threads with a seccomp filter: they go on into the call and are stopped there, where what becomes of it is up to us
-// (restart.go), and nothing of TIF_SIGPENDING is left. A call that is restarted by restart_syscall(2) is one of these, too: the filter may end the process for that. It is
-// done for calls that wait for events or time alone, and for those on sockets with a timeout, so that the thread comes back at once.
+// intoCall is beforeCall for threads with a seccomp filter: they go on into the call
+// and are stopped there. There we decide the call's outcome (restart.go), and
+// TIF_SIGPENDING is clear. A call that is restarted by restart_syscall(2) is one of
+// these, too: the filter may end the process for that. It is done for calls that wait
+// for events or time alone, and for those on sockets with a timeout, so that the thread
+// comes back at once.
 func (t *Tracer) intoCall(th *Thread) {
 	regs, err := th.hostRegs()
 	if err != nil || th.at.stop.Reason != SyscallStop || !atEntry(regs) || !th.filtered() || !th.comesBack(regs) || th.interrupt() != nil {
@@ -98,25 +104,6 @@ func (t *Tracer) intoCall(th *Thread) {
 	th.cont(unix.PTRACE_CONT, 0)
 	_ = t.await(th)
 }
-
-// MovedOut says that the caller has put the instruction pointer of a thread that stopped
-// for us, at a breakpoint or after a single step, back into the original code.
-func (th *Thread) MovedOut() { th.at.moved = true }
-
-// WasMovedOut tells whether MovedOut was called in this stop.
-func (th *Thread) WasMovedOut() bool { return th.at.moved }
-
-// NotOurs says that the target gets the signal that the thread stopped for, whatever raised
-// it.
-func (th *Thread) NotOurs() {
-	if th.at.stop.Reason == Breakpoint || th.at.stop.Reason == SingleStep {
-		th.at.stop.Reason = Signal
-	}
-	th.unmark()
-}
-
-// DropSignal says that the target does not get the signal that the thread stopped for.
-func (th *Thread) DropSignal() { th.at.stop.Reason = Interrupt }
 
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {

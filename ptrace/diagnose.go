@@ -79,7 +79,7 @@ func (e *AttachError) reason() string {
 	return fmt.Sprintf("%v", e.Err)
 }
 
-// precheck refuses what can be known before any ptrace request.
+// precheck finds reasons for a refusal that can be known before any ptrace request.
 func precheck(pid int) (procfs.Status, error) {
 	st, err := procfs.ReadStatus(pid, 0)
 	switch {
@@ -153,7 +153,7 @@ func exeClass(pid int) string {
 	return machine.String()
 }
 
-// facts is what decides why the kernel refused.
+// facts decide why the kernel refused.
 type facts struct {
 	status     procfs.Status
 	statusErr  error

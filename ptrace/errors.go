@@ -42,8 +42,8 @@ func (th *Thread) gone(err error) error {
 	return err
 }
 
-// Departed tells from an error that a process has left the address space, by its end or by exec, before
-// the tracer has been told so.
+// Departed reports whether an error means that a process has left the address space, by
+// its end or by exec, before the tracer was told.
 func Departed(err error) bool {
 	return errors.Is(err, ErrExited) || errors.Is(err, unix.EFAULT) || errors.As(err, new(*arch.FaultError))
 }

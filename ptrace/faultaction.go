@@ -8,13 +8,15 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// A fault of our own code is forced on the thread, as a breakpoint's SIGTRAP is (trap.go): if the
-// thread blocks the signal or the process ignores it, the kernel unblocks it and resets its action.
-// A signal that is neither keeps its action. So what was there before is what was read last,
-// and that it is gone tells that it must be put back. Whether a thread blocks a signal whose action is
-// the default one is what was last seen, at a stop that no exception had caused.
+// A fault of our own code is forced on the thread, as a breakpoint's SIGTRAP is
+// (trap.go): if the thread blocks the signal or the process ignores it, the kernel
+// unblocks it and resets its action. A signal that is neither keeps its action. So the
+// action before is the one that was read last; if it is gone, it must be put back. For
+// a signal with the default action, a thread blocks it if it did so at the last stop
+// that no exception had caused.
 
-// faultSignals are those that memory accesses raise, and what is no instruction.
+// faultSignals are the signals of memory accesses, and of bytes that are no
+// instruction.
 var faultSignals = []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGILL}
 
 const allFaults = Sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGILL-1))
@@ -24,7 +26,7 @@ type faultActions struct {
 	known            bool
 	handled, ignored Sigset
 	missing          Sigset                     // were so, and were the default ones when last looked at
-	action           map[unix.Signal]*sigaction // of those that are handled or ignored
+	action           map[unix.Signal]*sigaction // of signals that are handled or ignored
 }
 
 // faultSets reads which of faultSignals the process handles and ignores.
@@ -39,7 +41,7 @@ func (p *Process) faultSets() (handled, ignored Sigset, ok bool) {
 
 // NoteFaultActions remembers the process's actions for SIGSEGV, SIGBUS and SIGILL. Unless again is set it does
 // nothing if as many are handled and ignored as last time. An action that is the default one now
-// may have been reset by a fault that UndoFault is still to be called for, so it has to be so twice.
+// may have been reset by a fault that undoFault is still to be called for, so it has to be so twice.
 func (p *Process) NoteFaultActions(again bool) error {
 	handled, ignored, ok := p.faultSets()
 	old := p.faults
@@ -84,10 +86,13 @@ func (p *Process) NoteFaultActions(again bool) error {
 	})
 }
 
-// UndoFault puts back, for a thread about whose fault Handler.Signal has been asked, what the fault
-// has done to the signal's action and to the thread's mask. The signal is not to be delivered.
-func (th *Thread) UndoFault() {
-	p, sig := th.Proc, th.at.stop.Signal
+// undoFault puts back, for a thread whose fault the program is not to be told of, what the fault
+// has done to the action of sig and to the thread's mask.
+func (th *Thread) undoFault(sig unix.Signal) {
+	if !allFaults.Has(sig) {
+		return
+	}
+	p := th.Proc
 	f := &p.faults
 	handled, ignored, ok := p.faultSets()
 	m, err := th.sigmask()

@@ -27,8 +27,8 @@ func (s *Space) findSyscallInsn() (arch.Addr, error) {
 	return 0, ErrNoSyscallInsn
 }
 
-// Where code is looked for. What is neither in the vdso nor in a file that is mapped privately may be ours, and go with
-// the very system call that it is to make.
+// Where code is looked for. Code outside of the vdso and of files that are mapped
+// privately may be ours. It may be unmapped by the very system call that it is to make.
 var (
 	inVDSO   = func(m procfs.Mapping) bool { return m.Path == "[vdso]" }
 	inFile   = func(m procfs.Mapping) bool { return !m.Anonymous() && !m.Shared }

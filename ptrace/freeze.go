@@ -8,16 +8,17 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// Freeze stops every thread of the address space, runs f, and gives them all back,
-// also when f panics. While f runs no thread executes user code, and no thread has
-// raised an exception that is not reported yet, so an instruction pointer says all
-// there is to say of where a thread is. New threads and vfork children are included
-// as they appear. Threads inside vfork(2) and exiting ones can't be stopped; they
-// run no user code either and stop before they next would. Calls may nest.
+// Freeze stops every thread of the address space, runs f, and gives them all back, also
+// when f panics. While f runs no thread executes user code, and no thread has raised an
+// exception that is not reported yet. So a thread's instruction pointer alone tells
+// where the thread is. New threads and vfork children are included as they appear.
+// Threads inside vfork(2) and exiting ones can't be stopped; they run no user code
+// either and stop before they next would. Calls may nest.
 //
 // Stops other than the freeze's own are dispatched after it, in order. After Tracer.Cancel f is not run: the error is ErrGivenUp.
 //
-// What f is given is the proof of this for those who may work only then. It holds until f returns.
+// f gets the proof of this, for functions that may work only then. It holds until f
+// returns.
 func (s *Space) Freeze(f func(*Frozen) error) error {
 	if s.depth == 0 || s.waiting {
 		if err := s.stopAll(func(*Thread) bool { return false }); err != nil {
@@ -51,9 +52,12 @@ func (s *Space) whileFrozen(f func() error) error {
 	return f()
 }
 
-// FreezeAwake is Freeze, but that threads which wait in a system call may go on waiting: all but those that made it from where keep says, or one
-// that makes, or becomes, another process. They notice nothing: no call of theirs is interrupted. Any of them may come back, and run, while f does, so f is to be right
-// for a thread that comes from elsewhere than where keep says: it proves nothing, and f is given no Frozen. A Freeze within f, of either kind, stops these too.
+// FreezeAwake is Freeze, but threads that wait in a system call may go on waiting. It
+// stops threads whose call was made where keep says, or whose call makes, or becomes,
+// another process. The waiting ones notice nothing: no call of theirs is interrupted.
+// Any of them may come back, and run, while f does. So f must be right for a thread
+// that comes from any place where keep reports false. It proves nothing, and f gets no
+// Frozen. A Freeze within f, of either kind, stops these too.
 func (s *Space) FreezeAwake(keep func(at arch.Addr) bool, f func() error) error {
 	if s.depth > 0 {
 		return s.Freeze(func(*Frozen) error { return f() })
@@ -127,8 +131,9 @@ func (th *Thread) report() bool {
 	return true
 }
 
-// unreported tells of a stopped thread that it has raised an exception and has stopped for something else first. Its
-// instruction pointer is then behind a breakpoint of which nobody knows that it is hit.
+// unreported tells of a stopped thread that it has raised an exception and has stopped
+// for something else first. Its instruction pointer is then behind a breakpoint, and
+// nobody knows of the hit.
 func (th *Thread) unreported() bool {
 	return th.state == stopped && (th.at.stop.Reason == Interrupt || th.at.stop.Reason == GroupStop) && th.pendingSynchronous()
 }

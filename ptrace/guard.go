@@ -58,9 +58,10 @@ type GuardHandler struct {
 }
 
 // Guard makes g the action of sig in the process that the remote calls are made in.
-// The program's own action is saved at saved first, and with its flags and mask the guard
-// runs. scratch is target memory for one action. between is called when the one is saved and the
-// other not set yet. The error matches ErrOnce if the program's handler is to run once only (SA_RESETHAND): then nothing is changed.
+// First the target's own action is saved at saved; the guard runs with its flags and
+// mask. scratch is target memory for one action. between is called after the old action
+// is saved and before the new one is set. The error matches ErrOnce if the program's
+// handler is to run once only (SA_RESETHAND): then nothing is changed.
 func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr, between func() error) error {
 	own, err := r.exchange(sig, 0, saved)
 	if err != nil {
@@ -183,9 +184,10 @@ func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) err
 	return nil
 }
 
-// Unmask has the program's handler of sig, if there is one, run with traps not blocked: signals that breakpoints
-// raise. Else one in there would be the process's end after our death, and until then it would reset the
-// action of the signal each time. scratch is target memory for one action. changed are those of traps that were
+// Unmask has the program's handler of sig, if there is one, run with traps not blocked:
+// signals that breakpoints raise. Else a breakpoint in there would end the process
+// after our death, and until then it would reset the action of the signal each time.
+// scratch is target memory for one action. changed are those of traps that were
 // blocked.
 func (r *Remote) Unmask(sig unix.Signal, traps Sigset, scratch arch.Addr) (changed Sigset, err error) {
 	return r.mask(sig, func(mask Sigset) Sigset { return mask & traps }, scratch)
@@ -217,15 +219,18 @@ func (r *Remote) mask(sig unix.Signal, change func(Sigset) Sigset, scratch arch.
 // forced are the signals that breakpoints raise, and bytes of jumps.
 var forced = sigbit(unix.SIGTRAP) | sigbit(unix.SIGILL)
 
-// Unforced is what to block in place of s: if it is nearly all signals, without those that breakpoints raise. ok is false if s is not: who
-// blocks few signals, and SIGTRAP, wants to have that kept from him, or for sigwait(3).
+// Unforced returns the set to block in place of s, if s has nearly all signals: s
+// without the signals that breakpoints raise. Otherwise ok is false: a thread that
+// blocks few signals, and SIGTRAP, really wants to block that, or needs it for
+// sigwait(3).
 func (s Sigset) Unforced() (set Sigset, ok bool) {
 	const nearlyAll = 32
 	return s &^ forced, s.Has(unix.SIGTRAP) && bits.OnesCount64(uint64(s)) >= nearlyAll
 }
 
-// Masks are the sets of signals that the threads of the space block, or would if Unblock had not been called. Of a thread that was seized
-// just now it is what it blocked then: to ask thousands takes long.
+// Masks are the sets of signals that the threads of the space block, or would if
+// Unblock had not been called. For a thread that was seized just now, its mask of that
+// moment is used: to ask thousands takes long.
 func (s *Space) Masks() (masks []Sigset) {
 	const justNow = time.Second
 	for _, th := range s.Threads() {
@@ -240,10 +245,12 @@ func (s *Space) Masks() (masks []Sigset) {
 	return masks
 }
 
-// Unblock lets the guard have the SIGTRAPs of threads that block nearly all signals, as those of libraries do to
-// be left alone by them: else the first breakpoint that such a thread meets after our death
-// would be the process's end. All threads must be stopped. A thread that is let go blocks it again. note is called with what a thread blocks before that is
-// changed, also of threads that could not be stopped now; where it is false nothing is.
+// Unblock lets the guard have the SIGTRAPs of threads that block nearly all signals, as
+// those of libraries do to be left alone by them: else the first breakpoint that such a
+// thread meets after our death would be the process's end. All threads must be stopped.
+// A thread that is let go blocks it again. note is called with a thread's mask before
+// that is changed, also for threads that could not be stopped now. If note returns
+// false nothing is changed.
 func (s *Space) Unblock(note func(Sigset) bool) {
 	s.noteUnblocked = note
 	for _, th := range s.Threads() {
@@ -271,9 +278,10 @@ func (th *Thread) unblock() {
 	}
 }
 
-// Unblocked says that a tracer which was killed has called Unblock. Threads that block all signals but just those of breakpoints
-// are the ones it has left so; no program is known that does it by itself. All threads must be stopped.
-// So are those that block one of sets but for that.
+// Unblocked says that a tracer which was killed has called Unblock. Threads that block
+// all signals but just those of breakpoints are the ones it has left so; no program is
+// known that does it by itself. All threads must be stopped. The same holds for threads
+// that block one of sets without it.
 func (s *Space) Unblocked(sets ...Sigset) {
 	for _, th := range s.Threads() {
 		m, err := th.sigmask()
@@ -374,13 +382,11 @@ func (t *Tracer) regainNow(p *Process) {
 		p.unguarded = true // it is inside vfork(2)
 		return
 	}
-	if k, ok := t.handler.(GuardKeeper); ok {
-		k.GuardLost(p)
-	}
+	t.handler.GuardLost(p)
 }
 
-// afterVfork does what could not be done to a process whose thread th was inside vfork(2): it could not be stopped, nor make system
-// calls for us.
+// afterVfork does the delayed work for a process whose thread th was inside vfork(2):
+// th could not be stopped, and could not make system calls for us.
 func (t *Tracer) afterVfork(th *Thread) {
 	p := th.Proc
 	if p.own != nil && !p.trapHandled {
@@ -389,9 +395,7 @@ func (t *Tracer) afterVfork(th *Thread) {
 	if p.unguarded {
 		t.regainNow(p)
 	}
-	if w, ok := t.handler.(VforkWatcher); ok {
-		w.VforkEnded(th)
-	}
+	t.handler.VforkEnded(th)
 }
 
 // exchange is rt_sigaction(2) with an action and a place for the one before, 0 if there is none.

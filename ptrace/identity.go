@@ -9,10 +9,13 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// Identity is a process that is meant, whoever has its number later: a number is given to another process as soon as its own has ended and been
-// waited for, and whoever may choose the numbers of new processes (clone3(2) with set_tid, ns_last_pid) can have that happen
-// at once. So who has more to do with a number than one system call identifies the process first, does what is to be done by number, and asks
-// then whether it is Still that process: if it is, it was all the time. Safe for concurrent use.
+// Identity is one certain process, even if another one gets its number later. The
+// kernel may give a number to another process as soon as its own has ended and been
+// waited for. A user who may choose the numbers of new processes (clone3(2) with
+// set_tid, ns_last_pid) can make that happen at once. So code that uses a number for
+// more than one system call identifies the process first, works by number, and then
+// asks whether it is Still that process: if it is, it was so all the time. Safe for
+// concurrent use.
 type Identity struct {
 	pid   int
 	fd    int    // -1 before Linux 5.3
@@ -47,8 +50,8 @@ func Identify(pid int) (*Identity, error) {
 // PID is the process's number.
 func (id *Identity) PID() int { return id.pid }
 
-// Still is nil if the process has its number still. Else the error matches unix.ESRCH: it has ended, and what was found by its number may be
-// another one's.
+// Still is nil if the process has its number still. Else the error matches unix.ESRCH:
+// it has ended, and findings by its number may be another one's.
 func (id *Identity) Still() error {
 	if id.fd >= 0 {
 		return still(id.pid, id.fd)

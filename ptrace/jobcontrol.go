@@ -8,33 +8,39 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// Job control. The state of being stopped is the process's, and the kernel keeps it, whatever its threads do for us. Two rules
-// let it be the program's own.
+// Job control. The state of being stopped belongs to the process. The kernel keeps it
+// while its threads work for us. Two rules let it be the program's own.
 //
-// A stop signal without a handler is never taken away to be sent again. Sending it discards a SIGCONT that was sent and not
-// delivered yet (prepare_signal in kernel/signal.c): a SIGSTOP that we sent once more, behind the SIGCONT which was to end it,
-// would stop for good a process that its shell believes to run; and between any look for such a SIGCONT and our
-// signal one may come. So a thread takes the signal in the very stop that tells of it, wherever it stands, in a copy or
-// between two system calls for us. To the thread that has dequeued a stop signal the kernel notes a SIGCONT that comes before
-// it acts on it, and then there is no stop (JOBCTL_STOP_DEQUEUED, do_signal_stop).
+// A stop signal without a handler is never taken away to be sent again. Sending it
+// discards a SIGCONT that was sent and not delivered yet (prepare_signal in
+// kernel/signal.c). If we sent a SIGSTOP once more, behind the SIGCONT which was to end
+// it, a process that its shell believes to run would stop for good. Looking for such a
+// SIGCONT does not help: one may come between the look and our signal. So a thread
+// takes the signal in the very stop that reports it, at any place, even in a copy or
+// between two system calls for us. If a SIGCONT comes after a thread has dequeued a
+// stop signal, and before it acts on that, the kernel notes it, and there is no stop
+// (JOBCTL_STOP_DEQUEUED, do_signal_stop).
 //
-// A thread that was taken out of a group-stop goes back there when it is resumed. Out of a group-stop a thread makes system
-// calls for us, is stepped, and reports exceptions; the process is stopped all the while. We ask for an
-// interrupt before we resume it: before any instruction of its own it stops again (get_signal looks at job control first), and
-// that stop tells, under the kernel's lock, whether the process is stopped now: a GroupStop or an Interrupt.
+// A thread that was taken out of a group-stop goes back there when it is resumed. Out
+// of a group-stop a thread makes system calls for us, is stepped, and reports
+// exceptions; the process is stopped all the while. We ask for an interrupt before we
+// resume it. It stops again before any instruction of its own (get_signal looks at job
+// control first). That stop is a GroupStop or an Interrupt, and so tells, under the
+// kernel's lock, whether the process is stopped now.
 //
-// What others see: the thread executes no instruction of the program between the signal
-// and the stop. Its parent is told of one stop, when the last thread has come to it,
-// and of one SIGCONT. A second stop signal that a thread takes out of a group-stop,
-// which without us would wait for SIGCONT to discard it, changes nothing
-// (SIGNAL_STOP_STOPPED is set). Other threads, frozen or running, come to their
-// group-stops when they next pass through the kernel's code for signals, as ever. If we
-// are killed or detach, the kernel stops each thread that the group-stop is for
-// (__ptrace_unlink in kernel/ptrace.c).
+// For others, the thread executes no instruction of the target between the signal and
+// the stop. Its parent is told of one stop, when the last thread has come to it, and of
+// one SIGCONT. A second stop signal that a thread takes out of a group-stop, which
+// without us would wait for SIGCONT to discard it, changes nothing (SIGNAL_STOP_STOPPED
+// is set). Other threads, frozen or running, come to their group-stops when they next
+// pass through the kernel's code for signals, as ever. If we are killed or detach, the
+// kernel stops each thread that the group-stop is for (__ptrace_unlink in
+// kernel/ptrace.c).
 //
-// A stop signal that a handler catches stops nothing. It is a signal like others, but for what it discards: so SIGCONT, if we
-// know of it, discards those that we keep. One that we don't see is lost with its handler's run, if it comes between our look and
-// our signal; the process goes on all the same.
+// A stop signal that a handler catches stops nothing. It is a signal like others,
+// except that it discards some. So SIGCONT, if we know of it, discards the ones that we
+// keep. One that we don't see is lost with its handler's run, if it comes between our
+// look and our signal; the process goes on all the same.
 
 // jobControl is what is known of a thread's part in its process's being stopped.
 type jobControl struct {
@@ -117,8 +123,8 @@ func (p *Process) continuing() bool {
 	return false
 }
 
-// noteContinue notes, with a stop that is recorded, how often the process has been continued. What is kept of stop signals
-// from before is discarded.
+// noteContinue notes, with a stop that is recorded, how often the process has been
+// continued. Kept stop signals from before are discarded.
 func (th *Thread) noteContinue() {
 	if p := th.Proc; th.at.stop.Reason == Signal && th.at.stop.Signal == unix.SIGCONT {
 		p.continues++

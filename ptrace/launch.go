@@ -27,7 +27,7 @@ type Command struct {
 // tracer's thread.
 //
 // After PTRACE_TRACEME the child stops at its exec. A tracee made that way can be
-// neither interrupted nor listened to, so it is detached with SIGSTOP, which leaves it
+// neither interrupted nor listened to. So it is detached with SIGSTOP, which leaves it
 // stopped at the same instruction, and seized from there.
 func (t *Tracer) Launch(c Command) (*Process, error) {
 	files := make([]uintptr, len(c.Files))
@@ -122,8 +122,10 @@ func (t *Tracer) suppress(th *Thread) error {
 // it stopped there. Other stops on the way are dispatched
 // as usual. The text is as before when it returns.
 //
-// It stops there by a debug register and by a breakpoint, whichever comes. Where a breakpoint stands already, such as that of a
-// uprobe on the program's file, whose hits nobody else gets, the register alone has to do; where there is none, the breakpoint.
+// It stops there by a debug register and by a breakpoint, whichever comes. If a
+// breakpoint stands there already, such as a uprobe's on the target's file, only the
+// uprobe gets its hits: then the register alone must serve. If there is no register,
+// the breakpoint alone must.
 func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
 	text := th.Proc.Space.Text()
 	trap := host.Arch.Breakpoint()

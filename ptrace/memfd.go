@@ -15,10 +15,11 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// The memfd of shared memory is made by the target, so that it is charged and limited as the target is, and reaches us by a number of the
-// target's. A number proves nothing: another thread, or a process that shares the descriptor table, may put any file there
-// between two of our steps. So the number is used once, in a way that has no effect on whatever is there, and all
-// that follows is done to the file that was found:
+// The target makes the memfd of shared memory, so that it is charged and limited as the
+// target is. It reaches us by a descriptor number of the target's. A number proves
+// nothing: another thread, or a process that shares the descriptor table, may put any
+// file there between two of our steps. So the number is used once, in a way that has no
+// effect on any file, and everything else is done to the file that was found:
 //
 //	O_PATH        pins the file. Its filesystem is not asked, nothing is opened: a FIFO does not block, a device
 //	              does nothing, the daemon behind a FUSE file is not waited for. (pidfd_getfd(2) would bring an
@@ -32,10 +33,10 @@ import (
 //
 // A hostile target can pass us another memfd than the one that it made for us. It must
 // be one that is empty and that the target may resize, seal and write itself, so
-// nothing is gained. What the target has mapped is compared with what we have (mapped),
-// for its own sake: its code would run somewhere else.
+// nothing is gained. The target's mapping is compared with our file (mapped), for the
+// target's own sake: its code would run somewhere else.
 
-// memfdSeals are those that a region's memory gets.
+// memfdSeals are the seals of a region's memory.
 const memfdSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 const sealExec = 0x20 // F_SEAL_EXEC, which vm.memfd_noexec sets
@@ -127,7 +128,7 @@ func (f *memfd) seal(size int64) error {
 	if _, err := unix.FcntlInt(fd, unix.F_ADD_SEALS, memfdSeals); err != nil {
 		return fmt.Errorf("sealing shared memory: %w", err)
 	}
-	// Until now it could be resized, and sealed, by whoever has it.
+	// Until now any process that has it could resize it, and seal it.
 	seals, err := unix.FcntlInt(fd, unix.F_GET_SEALS, 0)
 	if err != nil || seals&^sealExec != memfdSeals {
 		return fmt.Errorf("%w: seals %#x", errNotOurs, seals)

@@ -152,7 +152,7 @@ func TestAProgramMayEndOrBeExecutedWhileItsMemoryIsMapped(t *testing.T) {
 			prog := testprog.Start(t, testprog.Build(t, "swapper"), who, "path:"+v.name)
 			tr, err := New()
 			must(err)
-			tr.SetHandler(bystander{})
+			tr.SetHandler(Nop{})
 			defer tr.Close()
 			var p *Process
 			must(tr.Do(func() { p, err = tr.Attach(prog.PID()) }))
@@ -187,7 +187,7 @@ func withTarget(t *testing.T, prog *testprog.Prog, f func(*Process)) {
 	t.Helper()
 	tr, err := New()
 	must(err)
-	tr.SetHandler(bystander{})
+	tr.SetHandler(Nop{})
 	defer tr.Close()
 	must(tr.Do(func() {
 		p, err := tr.Attach(prog.PID())

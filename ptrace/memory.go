@@ -39,7 +39,7 @@ func fault(at arch.Addr, write bool, err error) error {
 	return nil
 }
 
-// access reads or writes. force is whatever the protections say.
+// access reads or writes. With force it ignores the protections.
 func (s *Space) access(at arch.Addr, p []byte, write, force bool) error {
 	if len(p) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (s *Space) access(at arch.Addr, p []byte, write, force bool) error {
 	return err
 }
 
-// accessFile reads what is there of a file, or writes to a private copy.
+// accessFile reads the present pages of a file, or writes to a private copy.
 func (s *Space) accessFile(at arch.Addr, p []byte, write, force bool, g ground) error {
 	if g.absent {
 		if err := s.fetch(at, make([]byte, len(p)), g, true); err != nil {
@@ -108,7 +108,7 @@ func (s *Space) reopen() error {
 	return nil
 }
 
-// fetch reads what may not be there, on another goroutine.
+// fetch reads pages that may not be present, on another goroutine.
 func (s *Space) fetch(at arch.Addr, p []byte, g ground, forced bool) error {
 	tid, err := s.TID()
 	if err != nil {
@@ -198,7 +198,8 @@ func (s *Space) writable(at arch.Addr, n int) bool {
 	return err == nil && g.allowed
 }
 
-// direct accesses what waits for nobody. forbidden is a write that the protections do not allow.
+// direct accesses pages that nobody waits for. forbidden is a write that the
+// protections do not allow.
 func (s *Space) direct(at arch.Addr, p []byte, write, forbidden bool) error {
 	if s.mem.noFile || write && forbidden && s.mem.noForce {
 		return s.words(at, p, write)
@@ -274,8 +275,8 @@ func (t textMemory) WriteMemory(at arch.Addr, p []byte) error {
 	return fault(at, true, t.s.access(at, p, true, true))
 }
 
-// MemoryWays tells which ways into target memory still work, for tests:
-// it disables those that are false.
+// MemoryWays chooses the ways into target memory, for tests: it disables those that are
+// false.
 type MemoryWays struct{ VM, File bool }
 
 // LimitMemory makes the space use only the given ways and ptrace's words. It

@@ -14,21 +14,6 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// bystander is a Handler that wants nothing.
-type bystander struct{}
-
-func (bystander) Known(*Thread, arch.Addr) (bool, int) { return false, 0 }
-func (bystander) Breakpoint(*Thread) bool              { return false }
-func (bystander) SingleStepped(*Thread) bool           { return false }
-func (bystander) Entered(*Thread)                      {}
-func (bystander) Returned(*Thread)                     {}
-func (bystander) Signal(*Thread, *Siginfo) Delivery    { return Deliver }
-func (bystander) Forked(*Space, *Process) Fate         { return LetGo }
-func (bystander) Execed(*Process, *Space) Fate         { return Keep }
-func (bystander) ThreadExit(*Thread)                   {}
-func (bystander) Exited(*Process)                      {}
-func (bystander) Panicked(v any, stack []byte)         { panic(fmt.Sprintf("%v\n%s", v, stack)) }
-
 // hold runs f on the tracer's thread with a fixture attached, and checks afterwards that
 // the fixture was left as it was found.
 func hold(t *testing.T, fixture string, f func(*Process)) {
@@ -38,7 +23,7 @@ func hold(t *testing.T, fixture string, f func(*Process)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.SetHandler(bystander{})
+	tr.SetHandler(Nop{})
 	defer tr.Close()
 	if err := tr.Do(func() {
 		p, err := tr.Attach(prog.PID())

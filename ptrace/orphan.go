@@ -24,7 +24,7 @@ func (t *Tracer) adoptOrphans(p *Process) {
 func (t *Tracer) adoptOrphan(p *Process, tid int) {
 	th := t.newThread(p, tid)
 	if leader := p.Leader(); leader != nil {
-		t.tellBirth(leader, th) // who has made it may tell yet
+		t.handler.Born(leader, th) // who has made it may tell yet
 	}
 }
 

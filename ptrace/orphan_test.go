@@ -13,7 +13,7 @@ import (
 
 // keeper keeps forked children and remembers whose memory each is a copy of.
 type keeper struct {
-	bystander
+	Nop
 	copied map[int]*Space
 }
 

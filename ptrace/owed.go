@@ -9,7 +9,7 @@ import (
 // owed are signals of the program's that we keep, or have sent again, and the mask that we have changed for them.
 type owed struct {
 	held     []*Siginfo // until the thread is out of a slot
-	mask     *Sigset    // what the thread blocks by itself, to be restored at Release
+	mask     *Sigset    // what the thread blocks by itself, to be restored at release
 	released bool       // those in held are to be delivered when it is resumed
 	trap     *Siginfo   // a SIGTRAP of somebody that came in one with a breakpoint's
 	resent   []resentSignal
@@ -21,7 +21,7 @@ type resentSignal struct {
 	waits bool // for the thread to unblock it
 }
 
-// any tells whether signals, or a mask, wait for Release.
+// any tells whether signals, or a mask, wait for release.
 func (o *owed) any() bool { return len(o.held) > 0 || o.mask != nil }
 
 // take takes those that were released, in their order; there may be none.
@@ -48,7 +48,7 @@ func (o *owed) trapsWait() {
 	}
 }
 
-// discardStops forgets stop signals that are held. Release is still to be called for the mask.
+// discardStops forgets stop signals that are held. release is still to be called for the mask.
 func (o *owed) discardStops() {
 	o.held = slices.DeleteFunc(o.held, func(info *Siginfo) bool { return stopSignals.Has(info.Signo()) })
 }

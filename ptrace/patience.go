@@ -10,7 +10,8 @@ import (
 var ErrNoAnswer = errors.New("the memory does not answer")
 
 const (
-	// patience is how long a page may take to come. Whoever wants it holds up its session for so long, once: see waits.
+	// patience is how long a page may take to come. Such a read delays its session for
+	// so long, once: see waits.
 	patience = 3 * time.Second
 	// mostSilent is how many sources of one address space are waited for without an answer. After that only memory that is there is read of it.
 	mostSilent = 4
@@ -41,8 +42,9 @@ func (w waitFor) refused() bool {
 	return waits.silent[w] > 0 || n >= mostSilent
 }
 
-// patiently runs f, which may wait for w and must use nothing that its caller goes on to use, on a goroutine of its own. What takes longer than patience, or lasts
-// until quit is closed, is left to itself.
+// patiently runs f, which may wait for w and must use nothing that its caller goes on
+// to use, on a goroutine of its own. A read that takes longer than patience, or until
+// quit is closed, is left to itself.
 func patiently(w waitFor, quit <-chan struct{}, f func() error) error {
 	if w.refused() {
 		return ErrNoAnswer

@@ -27,10 +27,10 @@ type Poller interface {
 // the tracer. That the tracer looks once more, after it has said that it does not any more,
 // only makes this rare.
 //
-// Whether looking pays is measured: hits must come at a higher rate than when they trap. They
-// do not if the thread and the tracer share a CPU, if the tracer loses its own to others, or if
-// hits are rare anyway. Then the next look waits, so that what is wasted is a small share of
-// the time.
+// Whether looking pays is measured: hits must come at a higher rate than when they
+// trap. They do not if the thread and the tracer share a CPU, if the tracer loses its
+// own to others, or if hits are rare anyway. Then the next look waits, so that only a
+// small share of the time is wasted.
 type poll struct {
 	poller  Poller
 	always  bool
@@ -103,8 +103,8 @@ func (t *Tracer) WouldPoll(th *Thread) {
 	p.skip = someHits
 }
 
-// sample learns what hits cost that trap. Other work of the machine makes single samples too
-// high, so what counts is the lowest of some.
+// sample learns the cost of hits that trap. Other work of the machine makes single
+// samples too high, so what counts is the lowest of some.
 func (p *poll) sample(now time.Time) {
 	if p.skip < samples*someHits {
 		cost := now.Sub(p.since) / someHits
@@ -286,7 +286,7 @@ func (th *Thread) Proceed() {
 		return
 	}
 	th.resendTrap()
-	th.Release()
+	th.release()
 	t.resume(th, th.takeHeld())
 }
 

@@ -108,10 +108,10 @@ func TestAMaskThatCannotBeNotedIsNotChanged(t *testing.T) {
 				if ok == full || (now == own) != full || ok && noted != [2]Sigset{own, now} {
 					t.Errorf("full: %t; it blocked %x, and blocks %x; noted %x", full, own, now, noted)
 				}
-				if waits := st.SigPnd.Has(int(unix.SIGURG)); waits == full || !th.Held() {
-					t.Errorf("full: %t; the signal waits in the kernel: %t, something is held: %t", full, waits, th.Held())
+				if waits := st.SigPnd.Has(int(unix.SIGURG)); waits == full || !th.owed.any() {
+					t.Errorf("full: %t; the signal waits in the kernel: %t, something is held: %t", full, waits, th.owed.any())
 				}
-				th.Release()
+				th.release()
 				if now, err = th.sigmask(); now != own || len(k.noted) > 0 {
 					t.Errorf("full: %t; released, it blocks %x, before %x, %v; noted %v", full, now, own, err, k.noted)
 				}

@@ -30,14 +30,14 @@ import (
 // (PROCMAP_QUERY, since Linux 6.11) tells both. With its cost, this is still faster
 // than reading by process_vm_readv. On older kernels one would have to read all
 // mappings. There all memory is taken for a file's, and process_vm_readv checks the
-// protections. What was told may be over when the access is made, as it may when the
-// program itself makes it; only a program that is out to hold us gains by it
-// (SECURITY.md).
+// protections. The answer may be outdated when the access is made, as for an access of
+// the target itself. Only a target that wants to hold us gains by that (SECURITY.md).
 
 // files is what /proc has of one address space, open. Its files are those of one memory: they read nothing of a program that is executed later.
 type files struct{ maps, mem, pagemap *os.File }
 
-// openFiles opens what can be opened of the memory that thread or process id has.
+// openFiles opens the files of the memory that thread or process id has, as far as it
+// can.
 func openFiles(id, flag int) (w files, err error) {
 	dir := "/proc/" + strconv.Itoa(id) + "/"
 	var errs [3]error
@@ -70,7 +70,7 @@ type ground struct {
 	where   source
 }
 
-// source is what provides pages. The zero value is memory without a file.
+// source tells who provides a mapping's pages. The zero value is memory without a file.
 type source struct {
 	dev   uint64 // as unix.Mkdev
 	inode uint64
@@ -202,7 +202,8 @@ func (w *files) present(at, end arch.Addr) bool {
 	return true
 }
 
-// readMem reads through /proc/PID/mem, whatever the protections say. It is safe for concurrent use with a Close of f.
+// readMem reads through /proc/PID/mem, which ignores protections. It is safe for
+// concurrent use with a Close of f.
 func readMem(f *os.File, at arch.Addr, p []byte) error {
 	if f == nil {
 		return unix.EBADF

@@ -11,16 +11,16 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// What becomes of a stopped thread when the tracer is killed. The kernel lets it go on with
-// the signal that it stopped for, if nobody has waited for that stop; once wait4(2) has told
-// of it the signal is dropped (wait_task_stopped and ptrace_stop in the kernel). A thread at a
-// breakpoint would then run on behind the breakpoint's first byte, in the middle of an
-// instruction.
+// How a stopped thread goes on when the tracer is killed. The kernel lets it go on with
+// the signal that it stopped for, if nobody has waited for that stop; once wait4(2) has
+// told of it the signal is dropped (wait_task_stopped and ptrace_stop in the kernel). A
+// thread at a breakpoint would then run on behind the breakpoint's first byte, in the
+// middle of an instruction.
 //
-// So a stop is looked at (WNOWAIT) and stays to be waited for while the thread is handled.
-// Resuming the thread ends it. Only if another stop is to be waited for first is it taken,
-// and before that the thread at a breakpoint is put back in front of it, to trap again.
-// At each moment that a kill may choose, the thread either gets its SIGTRAP, which the guard
+// So a stop is looked at (WNOWAIT) and stays to be waited for while the thread is
+// handled. Resuming the thread ends it. It is taken only if another stop must be waited
+// for first. Before that, a thread at a breakpoint is put back in front of it, to trap
+// again. At the moment of a kill, the thread either gets its SIGTRAP, which the guard
 // in the target understands, or stands where it may run on:
 //
 //	unreaped, IP behind the breakpoint: SIGTRAP, the guard sends it to the copy
@@ -70,7 +70,7 @@ type missedStop struct {
 	ws  unix.WaitStatus
 }
 
-// take is reap for whoever can't deal with a stop that comes instead.
+// take is reap for callers that can't handle another stop in its place.
 func (t *Tracer) take() {
 	if got, ws := t.reap(); got != 0 {
 		t.missed = append(t.missed, missedStop{got, ws})
@@ -187,10 +187,6 @@ func (th *Thread) markMoved() {
 		_ = th.mark(th.at.regs.own.IP())
 	}
 }
-
-// InCopy says that the instruction pointer of the thread, which is at a breakpoint, was set to
-// code of ours: a guard knows that code, and needs no mark for it.
-func (th *Thread) InCopy() { th.at.inCopy = true }
 
 // mark notes in the siginfo of the SIGTRAP that the thread stopped for where it goes on.
 func (th *Thread) mark(to arch.Addr) error {

@@ -9,10 +9,10 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// record does the bookkeeping of a stop, whatever else is going on: it never
-// resumes a thread and asks nobody what the stop means. It returns the thread to
-// dispatch, or nil if the stop belongs to a thread not known yet: a child's first
-// stop may come before the parent's event that introduces it.
+// record does the bookkeeping of a stop. It may be called at any time: it never resumes
+// a thread, and does not ask what the stop means. It returns the thread to dispatch, or
+// nil if the stop belongs to a thread not known yet: a child's first stop may come
+// before the parent's event that introduces it.
 func (t *Tracer) record(s Stop) *Thread {
 	if s.Reason == Exec {
 		return t.recordExec(s)
@@ -78,7 +78,7 @@ func (th *Thread) atBreakpoint() bool {
 	return err == nil && (info.breakpoint() || info.Code() <= 0 && th.coalesced(info))
 }
 
-// singleStepped tells whether the signal being delivered is the trap that SingleStep asked
+// singleStepped tells whether the signal being delivered is the trap that StepOnce asked
 // for. A SIGTRAP that somebody sent and that the thread blocks swallows it, as it does a
 // breakpoint's: see coalesced. A breakpoint's own is none, wherever the thread was to step from: the byte may be another one by now.
 func (th *Thread) singleStepped() bool {
@@ -104,8 +104,8 @@ func (th *Thread) steppedCall(info *Siginfo) bool {
 	return info.Code() == trapBrkpt && th.Proc.Space.ReadMemory(th.at.stepFrom, insn) == nil && bytes.Equal(insn, host.Arch.SyscallInsn())
 }
 
-// recordSyscall tells the Handler of a system call at once, since whatever resumes the
-// thread makes it go on into the call. A return it is told of by dispatch.
+// recordSyscall tells the Handler of a system call at once, since every way of resuming
+// the thread makes it go on into the call. A return it is told of by dispatch.
 func (t *Tracer) recordSyscall(th *Thread) {
 	if th.at.errand.on {
 		return
@@ -114,7 +114,10 @@ func (t *Tracer) recordSyscall(th *Thread) {
 	th.at.next = nextAny
 	if next == nextEntry {
 		th.restoreDispatch()
-		t.handler.Entered(th)
+		if t.handler.Entered(th) {
+			th.at.next = nextReturn
+		}
+		th.releaseHeld()
 		th.resendHeld()
 	}
 	if again := th.noteTimed(); th.asked && (again || next == nextReturn) {
@@ -129,11 +132,7 @@ func (t *Tracer) recordSyscall(th *Thread) {
 
 // known asks the Handler about the breakpoint that the thread's IP is past.
 func (th *Thread) known() (ours bool, length int) {
-	h := th.Proc.tracer.handler
-	if h == nil {
-		return false, 0
-	}
-	return h.Known(th, th.ip().Add(int64(-host.Arch.BreakpointAdvance())))
+	return th.Proc.tracer.handler.Known(th, th.ip().Add(int64(-host.Arch.BreakpointAdvance())))
 }
 
 // coalesced tells whether a SIGTRAP that somebody sent stands for a breakpoint too. The
@@ -182,7 +181,7 @@ func eventMsg(tid int) (int, error) {
 func (t *Tracer) adoptChild(th *Thread) {
 	tid, err := eventMsg(th.TID)
 	if known := t.threads[tid]; err == nil && known != nil {
-		t.tellBirth(th, known)
+		t.handler.Born(th, known)
 	}
 	if err != nil || t.threads[tid] != nil || !isTracee(tid) {
 		return // introduced by an attach that was faster; it may even have ended since
@@ -196,17 +195,11 @@ func (t *Tracer) adoptChild(th *Thread) {
 		fresh := t.newThread(th.Proc, tid)
 		fresh.blocks = th.blocks.child()
 		fresh.unblocked = unblocked{is: th.unblocked.is, from: th.unblocked.from}
-		t.tellBirth(th, fresh)
+		t.handler.Born(th, fresh)
 	case flags&unix.CLONE_VM != 0:
 		t.newborn(th, tid, th.Proc.Space)
 	default:
 		t.newborn(th, tid, nil)
-	}
-}
-
-func (t *Tracer) tellBirth(creator, born *Thread) {
-	if g, ok := t.handler.(Genealogist); ok {
-		g.Born(creator, born)
 	}
 }
 
@@ -218,9 +211,9 @@ func (t *Tracer) tellExit(th *Thread) {
 
 // tellGone tells of one that has gone, unless it was told before.
 func (t *Tracer) tellGone(th *Thread) {
-	if g, ok := t.handler.(Genealogist); ok && !th.told {
+	if !th.told {
 		th.told = true
-		g.Gone(th)
+		t.handler.Gone(th)
 	}
 }
 
@@ -233,13 +226,11 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	}
 	th := t.newThread(p, tid)
 	th.blocks = parent.blocks.child()
-	t.tellBirth(parent, th)
-	switch s, ok := t.handler.(Sharer); {
-	case !ok:
-	case space != nil:
-		s.Shared(parent, p)
-	default:
-		s.Copied(parent, p)
+	t.handler.Born(parent, th)
+	if space != nil {
+		t.handler.Shared(parent, p)
+	} else {
+		t.handler.Copied(parent, p)
 	}
 }
 
@@ -288,8 +279,8 @@ func (t *Tracer) recordExec(s Stop) *Thread {
 	was := caller.TID
 	caller.TID = s.TID
 	t.threads[s.TID], p.threads[s.TID] = caller, caller
-	if g, ok := t.handler.(Genealogist); ok && was != s.TID {
-		g.Renamed(was, caller)
+	if was != s.TID {
+		t.handler.Renamed(was, caller)
 	}
 	caller.state, caller.at = stopped, &standing{halt: halt{stop: s}}
 	caller.owed = owed{}

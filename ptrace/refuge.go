@@ -10,12 +10,14 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// What becomes of a thread that makes system calls for us when we are killed meanwhile, and no guard can help it
-// (guard.go): before there is one, in a program that has none, and while the thread blocks SIGTRAP.
+// How a thread that makes system calls for us goes on if we are killed meanwhile, and
+// no guard can help it (guard.go): before there is one, in a target that has none, and
+// while the thread blocks SIGTRAP.
 //
-// The call is made by an instruction that a return from a function follows, and the stack pointer is at a signal's frame with all
-// that the thread had. So it returns, to the code by which handlers end, and the kernel gives it back registers, extended
-// state and mask. All of it is the program's own code; what is ours is the frame.
+// A return from a function follows the instruction that makes the call, and the stack
+// pointer is at a signal's frame with the thread's whole state. So it returns, to the
+// code by which handlers end, and the kernel gives it back registers, extended state
+// and mask. All of it is the target's own code; only the frame is ours.
 //
 //	at our first stop       its own registers; the frame lies there, nobody looks at it
 //	moved, before a call    in front of the return, the stack pointer at the frame
@@ -27,9 +29,12 @@ import (
 // stack comes there by way of the gap. What a tracer has touched begins with spareMark, for the next one. In between our look and our write, some microseconds, it would have to grow by more than
 // that; afterwards nothing is written there any more.
 //
-// Where a program has used that much of its initial stack, the frame lies where the kernel would put it for a handler: on the thread's own stack, below the red zone (System V ABI, AMD64
-// supplement §3.2.2). Nobody else uses that, if the thread's stack pointer is in what is a stack for certain: the initial one, or one of the C library's. frameMark in front
-// of the frame tells the next tracer of it, and is taken away with the last call.
+// Where a program has used that much of its initial stack, the frame lies where the
+// kernel would put it for a handler: on the thread's own stack, below the red zone
+// (System V ABI, AMD64 supplement §3.2.2). Nobody else uses that, if the thread's stack
+// pointer is certainly in a stack: the initial one, or one of the C library's.
+// frameMark in front of the frame tells the next tracer of it, and is taken away with
+// the last call.
 
 const (
 	spareLen = 4 * pageSize // more than the largest frame, with tiles of AMX
@@ -46,8 +51,9 @@ type refuge struct {
 	searched       bool // they were looked for
 }
 
-// takeRefuge moves a thread to where it goes on with saved and mask if we are killed, and returns the instruction by
-// which it can make system calls there. ok is false if there is no such place.
+// takeRefuge moves a thread to a place from where it goes on with saved and mask if we
+// are killed. It returns the instruction by which the thread can make system calls
+// there. ok is false if there is no such place.
 func (th *Thread) takeRefuge(saved *host.Regs, mask Sigset) (insn arch.Addr, ok bool) {
 	s := th.Proc.Space
 	if !s.findReturns() {
@@ -113,7 +119,8 @@ func (th *Thread) eraseMark() {
 	}
 }
 
-// ownFrame is the beginning of the frame that a stopped thread, which makes system calls for a killed tracer, has on its own stack. ok is false if it does not.
+// ownFrame returns the beginning of the frame on a stopped thread's own stack, with
+// which it makes system calls for a killed tracer. ok is false if there is none.
 func (th *Thread) ownFrame() (at arch.Addr, ok bool) {
 	const word, loadLen = 8, 16 // the return to the restorer, and most of that
 	regs, err := th.hostRegs()
@@ -130,8 +137,9 @@ func (th *Thread) ownFrame() (at arch.Addr, ok bool) {
 	return 0, false
 }
 
-// findReturns finds the code for refuges: a system call and a return, in the vdso if it has that, and what
-// handlers return to. It reports whether both are there, as they were.
+// findReturns finds the code for refuges: a system call and a return, in the vdso if it
+// has that, and the code that handlers return to. It reports whether both are there, as
+// they were.
 func (s *Space) findReturns() bool {
 	r := &s.refuge
 	if host.Frames == nil {

@@ -9,22 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // bystander leaves all to the target.
-type bystander struct{ ptrace.Handler }
+type bystander struct{ ptrace.Nop }
 
-func (bystander) Breakpoint(*ptrace.Thread) bool                         { return false }
-func (bystander) Signal(*ptrace.Thread, *ptrace.Siginfo) ptrace.Delivery { return ptrace.Deliver }
-func (bystander) Known(*ptrace.Thread, arch.Addr) (bool, int)            { return false, 0 }
-func (bystander) ThreadExit(*ptrace.Thread)                              {}
-func (bystander) Exited(*ptrace.Process)                                 {}
-func (bystander) Panicked(value any, stack []byte)                       { panic(fmt.Sprintf("%v\n%s", value, stack)) }
-func (bystander) Forked(*ptrace.Space, *ptrace.Process) ptrace.Fate      { return ptrace.LetGo }
-func (bystander) Execed(*ptrace.Process, *ptrace.Space) ptrace.Fate      { return ptrace.LetGo }
+func (bystander) Execed(*ptrace.Process, *ptrace.Space) ptrace.Fate { return ptrace.LetGo }
 
 // TestDyingTracer is not a test but the process that is killed, by itself, after some system calls of the target's
 // and before it has put the thread's registers back.

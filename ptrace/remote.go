@@ -31,7 +31,7 @@ func (r *Remote) keepLate() {
 	}
 }
 
-// sendLate sends again what was kept.
+// sendLate sends the kept signals again.
 func (r *Remote) sendLate() {
 	for i := range r.late {
 		r.th.resend(&r.late[i])
@@ -40,15 +40,14 @@ func (r *Remote) sendLate() {
 
 // Remote runs f with a thread of the address space that can make system calls.
 //
-// The thread may stand anywhere, also inside an interrupted system call. Its
-// registers and signal mask are saved, all its signals are blocked, the calls are
-// made through a system-call instruction that the process already has, between two
-// syscall-stops, so that no other user instruction runs. At the end a
-// PTRACE_INTERRUPT takes the thread to the place in the kernel where interrupted
-// calls are restarted (arch_do_signal_or_restart), and there the saved registers are
-// put back: rax and orig_rax make the kernel restart what it would have restarted
-// without us. None of the calls made here touches the restart block that
-// restart_syscall(2) uses.
+// The thread may stand anywhere, also inside an interrupted system call. Its registers
+// and signal mask are saved, and all its signals are blocked. The calls are made
+// through a system-call instruction that the process already has, between two
+// syscall-stops, so that no other user instruction runs. At the end a PTRACE_INTERRUPT
+// takes the thread to the place in the kernel where interrupted calls are restarted
+// (arch_do_signal_or_restart). There the saved registers are put back: rax and orig_rax
+// make the kernel restart the same call as without us. None of the calls made here
+// touches the restart block that restart_syscall(2) uses.
 func (s *Space) Remote(f func(*Remote) error) error {
 	th, release, err := s.acquire()
 	if err != nil {
@@ -58,8 +57,8 @@ func (s *Space) Remote(f func(*Remote) error) error {
 	return th.remote(f)
 }
 
-// Remote is Space.Remote with a thread of this process, for what processes that share memory do
-// not share, such as the actions of signals.
+// Remote is Space.Remote with a thread of this process, for state that processes with
+// shared memory do not share, such as the actions of signals.
 func (p *Process) Remote(f func(*Remote) error) error {
 	th, release, err := p.Space.acquireOf(p)
 	if err != nil {
@@ -289,8 +288,8 @@ func (r *Remote) WithString(text string, f func(arch.Addr) error) error {
 	return r.withBytes(append([]byte(text), 0), f)
 }
 
-// withBytes prefers memory that nobody has ever used to what lies below the thread's red zone: a goroutine's
-// stack may end there.
+// withBytes prefers memory that nobody has ever used to the bytes below the thread's
+// red zone: a goroutine's stack may end there.
 func (r *Remote) withBytes(b []byte, f func(arch.Addr) error) error {
 	space := r.th.Proc.Space
 	if spare, ok := space.spareStack(); ok && len(b) < pageSize/2 && space.WriteMemory(spare.Start, b) == nil {

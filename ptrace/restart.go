@@ -16,10 +16,11 @@ import (
 //     filter of its own may kill it for it.
 //   - Some begin with their whole timeout again (timedcall.go).
 //
-// To all of them the result register gets -ERESTARTNOHAND in the stop, which lies in front of the kernel's decision. So
-// it is the kernel that decides, under its own lock, whether the call is made again, by its own number, or a handler runs and the program
-// sees EINTR. No look at pending signals is needed, which another thread may take at any moment. If we are killed
-// afterwards, the kernel does the same.
+// To all of them the result register gets -ERESTARTNOHAND in the stop, which lies in
+// front of the kernel's decision. So the kernel decides, under its own lock: either it
+// makes the call again, by its own number, or a handler runs and the target sees EINTR.
+// No look at pending signals is needed, which another thread may take at any moment. If
+// we are killed afterwards, the kernel does the same.
 //
 // A stop by job control ends those of the first kind with EINTR without us too. So a thread that comes to a
 // group-stop gets that back.

@@ -13,9 +13,10 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Memory that is shared with a target may fail us at any access: its size is sealed, but a page of it may be one that the kernel
-// has no memory for (vm.overcommit_memory=2, a limit of the target's), or that the machine has lost. The kernel says so by SIGBUS, which
-// ends a Go program. So
+// Memory that is shared with a target may fail us at any access. Its size is sealed,
+// but the kernel may have no memory for a page (vm.overcommit_memory=2, a limit of the
+// target's), or the machine may have lost it. The kernel says so by SIGBUS, which ends
+// a Go program. So
 //
 //   - who touches such memory does it on the tracer's goroutine, or in Tolerate: there a fault is a panic;
 //   - Faulted, which all who recover from panics ask, tells such a fault from others, and puts private memory in the place of all
@@ -69,8 +70,9 @@ func (m *Shared) Unmap() {
 	_ = unix.Munmap(whole)
 }
 
-// Tolerate runs f, which reads memory that is shared with targets, and does nothing else, on a goroutine that is not a tracer's. If
-// the memory fails, f begins again and reads what is known of it, and the session ends.
+// Tolerate runs f, which reads memory that is shared with targets, and does nothing
+// else, on a goroutine that is not a tracer's. If the memory fails, f begins again and
+// reads the content that is known, and the session ends.
 func Tolerate(f func()) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	for again := true; again; {
@@ -140,7 +142,7 @@ func (m *Shared) replace() error {
 		if processVM(unix.Getpid(), from+arch.Addr(off), copied[off:end], false) == nil {
 			continue
 		}
-		for p := off; p < end; p += pageSize { // of what fails nothing is known
+		for p := off; p < end; p += pageSize { // nothing is known of a part that fails
 			_ = processVM(unix.Getpid(), from+arch.Addr(p), copied[p:p+pageSize], false)
 		}
 	}

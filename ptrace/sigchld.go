@@ -23,10 +23,10 @@ var quiet struct {
 	added bool
 }
 
-// quietSIGCHLD adds SA_NOCLDSTOP to this program's SIGCHLD action while a tracer
-// runs. Without it every stop of a tracee runs Go's signal handler, which costs
-// more than a register read. Exits are still signalled, and wait4 is woken either
-// way, so os/exec and signal.Notify see what they saw, except for stopped children.
+// quietSIGCHLD adds SA_NOCLDSTOP to this program's SIGCHLD action while a tracer runs.
+// Without it every stop of a tracee runs Go's signal handler, which costs more than a
+// register read. Exits are still signalled, and wait4 is woken either way. So os/exec
+// and signal.Notify see the same as before, except for stopped children.
 func quietSIGCHLD(on bool) {
 	quiet.Lock()
 	defer quiet.Unlock()

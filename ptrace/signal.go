@@ -48,9 +48,10 @@ func (t *Tracer) singleStepped(th *Thread) {
 	t.resume(th, th.takeHeld())
 }
 
-// deliver resumes a thread with the signal that it stopped for, and what was held behind it.
+// deliver resumes a thread with the signal that it stopped for, and with the signals
+// held behind that.
 func (t *Tracer) deliver(th *Thread) {
-	th.NotOurs()
+	th.notOurs()
 	if fault := th.callFault(); fault != nil {
 		if t.recall(th, fault); th.call != nil {
 			return
@@ -107,10 +108,10 @@ func (t *Tracer) signal(th *Thread) {
 	if err != nil {
 		return // killed meanwhile
 	}
-	sig := info.Signo()
+	sig, raised := info.Signo(), info.Synchronous()
 	at := th.at
 	delivery := Deliver
-	if th.stopSignal() == 0 { // else nothing can see where the thread stands
+	if !th.wasTold(sig) && th.stopSignal() == 0 { // else nothing can see where the thread stands
 		th.at.deciding = true
 		delivery = t.handler.Signal(th, info)
 		th.at.deciding = false
@@ -128,16 +129,29 @@ func (t *Tracer) signal(th *Thread) {
 		th.hold(info)
 		t.resume(th, 0)
 	case Drop:
+		if raised {
+			th.at.deciding = true
+			th.undoFault(sig)
+			th.at.deciding = false
+		}
 		t.resume(th, th.takeHeld())
 	}
 }
 
-// hold keeps a signal back. Until Release the thread's asynchronous signals are
+// wasTold reports whether the Handler has been told of the signal in an earlier stop at this place, behind which the action of SIGTRAP was read.
+func (th *Thread) wasTold(sig unix.Signal) bool {
+	at := th.guard.told
+	th.guard.told = 0
+	return at != 0 && sig == unix.SIGTRAP && at == th.ip()
+}
+
+// hold keeps a signal back. Until release the thread's asynchronous signals are
 // blocked, so that later ones queue in the kernel in their own order. The signals
 // that instructions raise are not: the kernel would reset their handlers.
 //
-// If we are killed meanwhile, what we keep is lost. So a signal that does not queue goes back to the kernel, to wait there: of its kind there is no
-// order to keep.
+// If we are killed meanwhile, the signals that we keep are lost. So a signal that does
+// not queue goes back to the kernel, to wait there: of its kind there is no order to
+// keep.
 func (th *Thread) hold(info *Siginfo) {
 	copied := *info
 	th.blockHeld()
@@ -151,7 +165,7 @@ func (th *Thread) hold(info *Siginfo) {
 // heldByKernel are the signals that wait in the kernel while they are held: asynchronous ones that do not queue, and do nothing but to be delivered.
 const heldByKernel = Sigset(1<<31-1) &^ (syncSignals | stopSignals | unblockable | 1<<(unix.SIGCONT-1))
 
-// blockHeld blocks asynchronous signals until Release, if what the thread blocks by itself can be noted.
+// blockHeld blocks asynchronous signals until release, if what the thread blocks by itself can be noted.
 func (th *Thread) blockHeld() {
 	if th.owed.mask != nil {
 		return
@@ -161,31 +175,26 @@ func (th *Thread) blockHeld() {
 		return
 	}
 	instead := (m | allSignals&^syncSignals) &^ unblockable
-	k, ok := th.Proc.tracer.handler.(MaskKeeper)
-	if ok && !k.KeepMask(th, m, instead) {
+	h := th.Proc.tracer.handler
+	if !h.KeepMask(th, m, instead) {
 		return
 	}
 	if th.setSigmask(instead) == nil {
 		th.owed.mask = &m
-	} else if ok {
-		k.MaskGiven(th)
+	} else {
+		h.MaskGiven(th)
 	}
 }
 
-// Release lets signals that were held be delivered when the thread is resumed.
-func (th *Thread) Release() {
+// release lets signals that were held be delivered when the thread is resumed.
+func (th *Thread) release() {
 	if th.owed.mask != nil {
 		_ = th.setSigmask(*th.owed.mask)
 		th.owed.mask = nil
-		if k, ok := th.Proc.tracer.handler.(MaskKeeper); ok {
-			k.MaskGiven(th)
-		}
+		th.Proc.tracer.handler.MaskGiven(th)
 	}
 	th.owed.released = len(th.owed.held) > 0
 }
-
-// Held reports whether signals, or a mask, wait for Release.
-func (th *Thread) Held() bool { return th.owed.any() }
 
 // Siginfo returns a copy of what the signal being delivered tells its handler. The stop
 // must be a signal-delivery-stop.
@@ -228,7 +237,8 @@ func (th *Thread) resendTrap() {
 	}
 }
 
-// resendHeld queues what is held behind the signal that is delivered from this stop.
+// resendHeld queues the signals that are held behind the one that is delivered from
+// this stop.
 func (th *Thread) resendHeld() {
 	for _, info := range th.owed.take() {
 		th.resend(info)
@@ -258,8 +268,8 @@ func (th *Thread) noteWaiting() {
 	}
 }
 
-// Kill sends sig to the thread, with si_code SI_TKILL. The error is unix.EINVAL for what is no signal,
-// ErrExited if the thread is gone.
+// Kill sends sig to the thread, with si_code SI_TKILL. The error is unix.EINVAL if sig
+// is no signal, ErrExited if the thread is gone.
 func (th *Thread) Kill(sig unix.Signal) error {
 	return th.gone(unix.Tgkill(th.Proc.PID, th.TID, sig))
 }

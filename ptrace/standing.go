@@ -20,13 +20,13 @@ import (
 type standing struct {
 	halt
 
-	moved     bool // Thread.MovedOut was called
+	moved     bool // RunOn: what it stopped for us for is done, and its instruction pointer is in the program's code
 	deciding  bool // the Handler is asked about the signal that the thread stopped for
 	returned  bool // it returns from a system call and the Handler has not been told yet
 	errand    errand
 	lonely    bool // its call would have failed with EINTR, and is restarted (restart.go)
 	next      nextStop
-	stepFrom  arch.Addr     // where SingleStep found the thread
+	stepFrom  arch.Addr     // where StepOnce found the thread
 	ownTrap   bool          // and whether the program traced itself
 	restartAt arch.Addr     // if not 0: a system-call instruction that the kernel makes it execute again when it is resumed
 	trapAt    arch.Addr     // if not 0: the instruction pointer at which it will trap next, which nothing but the breakpoint before it leads to
@@ -45,7 +45,7 @@ type errand struct {
 type halt struct {
 	stop       Stop
 	injectable bool // a signal-delivery-stop, from which one signal can be delivered
-	inCopy     bool // Thread.InCopy was called
+	inCopy     bool // the thread was sent into code of ours, which a guard knows: it needs no mark for that (reap.go)
 	committed  bool // the stop that is about to be taken ends where its registers say already (Commit)
 	regs       registers
 	info       Siginfo  // scratch for siginfo

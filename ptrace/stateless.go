@@ -35,7 +35,8 @@ func (m PeekMemory) ReadMemory(at arch.Addr, p []byte) error {
 	return fault(at, false, readPatiently(m.PID, w.mem, at, p, g))
 }
 
-// readPatiently reads what may be read, on any goroutine. A page that does not come is waited for a while. See reach.go.
+// readPatiently reads memory as far as that is permitted, on any goroutine. A page that
+// does not come is waited for a while. See reach.go.
 func readPatiently(id int, mem *os.File, at arch.Addr, p []byte, g ground) error {
 	if !g.absent {
 		var err error

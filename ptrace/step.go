@@ -7,16 +7,15 @@ import (
 )
 
 // Step makes a thread that Freeze holds execute one instruction. All others stay
-// stopped. A signal that it was stopped for, or that arrives, is held until Release,
+// stopped. A signal that it was stopped for, or that arrives, is held until RunOn or WithSignal,
 // but one that stops the process does that. Whatever the thread was stopped for, its
-// stop is a SingleStep afterwards, which MovedOut was called for; or a Signal that the
+// stop is a SingleStep afterwards, which is done; or a Signal that the
 // instruction has raised, or a Breakpoint. The error is ErrExited if it has come to its
 // end instead.
 func (s *Space) Step(th *Thread) error {
 	t := s.tracer
 	th.keepForLater()
-	th.SingleStep()
-	th.at.moved = false // what was said of the stop that ends here
+	th.Go(StepOnce())
 	for {
 		th.cont(unix.PTRACE_SINGLESTEP, th.stopSignal())
 		if err := t.await(th); err != nil {
@@ -24,7 +23,7 @@ func (s *Space) Step(th *Thread) error {
 		}
 		switch th.at.stop.Reason {
 		case SingleStep:
-			th.MovedOut()
+			th.at.moved = true
 			return nil
 		case Signal:
 			if info, err := th.siginfo(); err == nil && info.Synchronous() {
@@ -73,7 +72,7 @@ func (th *Thread) endStep() error {
 	return nil
 }
 
-// leaveStop does what is due before a thread leaves its stop for another one.
+// leaveStop does the work that is due before a thread leaves its stop for another one.
 func (th *Thread) leaveStop() {
 	switch th.at.stop.Reason {
 	case Breakpoint, SingleStep:
@@ -98,6 +97,7 @@ func (th *Thread) EndStep() error {
 	if th.state != stopped || !th.stepping {
 		return nil
 	}
+	th.takeRequestBack()
 	return th.endStep()
 }
 
@@ -110,7 +110,7 @@ func (s *Space) Part() {
 		if th.state != stopped || th.at.stop.Ended() {
 			continue
 		}
-		th.Release()
+		th.release()
 		th.resendHeld()
 		_ = th.EndStep() // its end follows
 		th.block()

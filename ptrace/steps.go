@@ -5,11 +5,13 @@ import "github.com/gokprobe/gokprobe/arch"
 // MaxSteps is more than any body and copy has instructions to execute.
 const MaxSteps = 50_000
 
-// Steps is how often threads may still be stepped to lead them out of code that we have added. That is always enough, unless the
-// target has changed the code, or what it reads: then a thread may go round there for ever, and there may be many.
+// Steps is how often threads may still be stepped to lead them out of code that we have
+// added. That is always enough, unless the target has changed the code, or its data:
+// then a thread may go round there for ever, and there may be many.
 type Steps int
 
-// StepsFor is enough for so many threads, of which one may be in the longest of all bodies.
+// StepsFor returns enough steps for so many threads, even if one of them is in the
+// longest of all bodies.
 func StepsFor(threads int) *Steps {
 	s := Steps(MaxSteps + 1000*threads)
 	return &s

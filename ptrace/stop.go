@@ -14,7 +14,7 @@ const (
 	Killed                    // ended by Stop.Signal
 	Signal                    // signal-delivery-stop for Stop.Signal
 	Breakpoint                // signal-delivery-stop for the SIGTRAP of a breakpoint instruction
-	SingleStep                // signal-delivery-stop for the SIGTRAP that Thread.SingleStep asked for
+	SingleStep                // signal-delivery-stop for the SIGTRAP that StepOnce asked for
 	GroupStop                 // job-control stop by Stop.Signal
 	Interrupt                 // PTRACE_INTERRUPT, a new thread's first stop, or the end of a group-stop
 	SyscallStop               // entry to or exit from a system call

@@ -12,17 +12,19 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// System calls that every thread of an address space stops at: PTRACE_SYSCALL in place of
-// PTRACE_CONT, whatever resumes a thread.
+// System calls that every thread of an address space stops at: every thread is resumed
+// by PTRACE_SYSCALL in place of PTRACE_CONT.
 //
-// At the stop in front of a call the kernel has everything ready to make it, and whatever resumes the
-// thread sends it there: a Freeze, a call that it makes for us, the end of the session. So while the stop is
-// recorded the registers become those in front of the instruction: the number in the result
-// register, the instruction pointer in front of it, and no call to make (orig_rax is -1). They are written when the
-// thread is resumed. So if somebody else than dispatch does that, the call is put off: the kernel
-// makes none, and the thread executes the instruction again. dispatch asks the Handler, and
-// moves the registers behind the instruction, with the call or with a result. Before a thread is let go
-// the call is made. If we are killed the kernel has the registers as they were, and makes it.
+// At the stop at a call's entry the kernel is ready to make it, and every way of
+// resuming the thread sends it there: a Freeze, a call that it makes for us, the end of
+// the session. So while the stop is recorded the registers become those in front of the
+// instruction: the number in the result register, the instruction pointer in front of
+// it, and no call to make (orig_rax is -1). They are written when the thread is
+// resumed. So if anything but dispatch resumes it, the call is put off: the kernel
+// makes none, and the thread executes the instruction again. dispatch asks the Handler,
+// and moves the registers behind the instruction, with the call or with a result.
+// Before a thread is let go the call is made. If we are killed the kernel has the
+// registers as they were, and makes it.
 //
 // No other thread sees anything of that: the stopped one has not entered the kernel's code of the call. A signal
 // that comes while the call is put off finds the thread in front of the instruction, as if it had come a moment before.
@@ -31,19 +33,7 @@ import (
 // call. A call that is put off counts the same way. One that a handler of a signal has
 // interrupted is done, also if it is made again behind that.
 
-// SyscallHandler is what a Handler has to be beside for Space.TraceSyscalls.
-type SyscallHandler interface {
-	// SyscallEntered is called for a thread that is about to make a system call. Its registers are as in
-	// front of the instruction. The answer says whether the call is made, by the registers as they are then;
-	// if it is not, the result register is what it returns.
-	SyscallEntered(th *Thread) (made bool)
-	// SyscallReturned is called when such a call is done: the result register has what it returns. For a call that
-	// the handler of a signal interrupts that is -ERESTARTSYS or one of its kin (include/linux/errno.h).
-	// It is not called for a call that does not return (exit(2), execve(2)), nor for rt_sigreturn(2), which has no result.
-	SyscallReturned(th *Thread)
-}
-
-// syscallState is what is known of the system call that a thread is in.
+// syscallState describes the system call that a thread is in.
 type syscallState struct {
 	stands bool  // the thread stands in front of it, and the Handler has not answered
 	putOff bool  // the thread has been resumed without an answer, and will come again
@@ -55,7 +45,7 @@ type syscallState struct {
 // place is an instruction of one frame, by the stack pointer.
 type place struct{ insn, sp arch.Addr }
 
-// The request and what it answers (linux/ptrace.h, struct ptrace_syscall_info).
+// The request and its answers (linux/ptrace.h, struct ptrace_syscall_info).
 const (
 	reqGetSyscallInfo = 0x420e
 	syscallEntry      = 1
@@ -72,11 +62,12 @@ type syscallInfo struct {
 	_    [56]byte
 }
 
-// TraceSyscalls has the Handler, a SyscallHandler, told of the system calls with the given numbers that any thread
-// of the address space makes from now on; of none if there are no numbers. Calls by the ABIs of other widths (int 0x80, x32)
-// are not those numbers. Each system call then stops its thread twice, whatever its number. A call
-// that is under way is not told of. It needs Linux 5.3, and that seccomp filters, which would see
-// a call that is not made as one with the number -1, can be lifted: else the error matches ErrSeccomp.
+// TraceSyscalls has the Handler told of the system calls with the given numbers that
+// any thread of the address space makes from now on; of none if there are no numbers.
+// Calls by the ABIs of other widths (int 0x80, x32) are not those numbers. Each system
+// call, of any number, then stops its thread twice. A call that is under way is not
+// told of. It needs Linux 5.3. Seccomp filters would see a call that is not made as one
+// with the number -1; if they can't be lifted, the error matches ErrSeccomp.
 func (s *Space) TraceSyscalls(numbers map[uint64]bool) error {
 	was := s.syscalls
 	if len(numbers) == 0 {
@@ -90,7 +81,7 @@ func (s *Space) TraceSyscalls(numbers map[uint64]bool) error {
 	if was != nil {
 		return nil
 	}
-	return s.Freeze(func(*Frozen) error { // what runs was resumed without the request
+	return s.Freeze(func(*Frozen) error { // a running thread was resumed without the request
 		if err := s.checkSyscalls(); err != nil {
 			s.syscalls = nil
 			return err
@@ -222,7 +213,7 @@ func (th *Thread) noteReturn() {
 // atEntry asks the Handler about a call and resumes the thread.
 func (t *Tracer) atEntry(th *Thread) {
 	at := th.at
-	made := t.handler.(SyscallHandler).SyscallEntered(th)
+	made := t.handler.SyscallEntered(th)
 	if !t.holds(th, at) {
 		return
 	}
@@ -268,7 +259,7 @@ func (t *Tracer) syscallDone(th *Thread) {
 	}
 	th.at.calls.made = false
 	if regs, err := th.hostRegs(); err == nil && !resultless(regs) {
-		t.handler.(SyscallHandler).SyscallReturned(th)
+		t.handler.SyscallReturned(th)
 	}
 }
 

@@ -100,11 +100,6 @@ func (th *Thread) InSyscall() bool {
 	return err == nil && interrupted(r)
 }
 
-// ExpectTrap says that the breakpoint which ends at ip is the thread's next stop, unless
-// something else comes between. ip must be reachable by that breakpoint only; this
-// saves asking for the siginfo.
-func (th *Thread) ExpectTrap(ip arch.Addr) { th.at.trapAt, th.at.inCopy = ip, true }
-
 // nextStop is what a thread is to stop for when it is resumed.
 type nextStop uint8
 
@@ -126,45 +121,9 @@ func (n nextStop) request() int {
 	return unix.PTRACE_CONT
 }
 
-// SingleStep makes the thread execute one instruction when it is resumed, by the
-// processor's own single-stepping, after which Handler.SingleStepped is called. Like the
-// other requests of this kind it holds until then, whatever other stops come between, or
-// until RunFree.
-func (th *Thread) SingleStep() {
-	regs, err := th.hostRegs()
-	if err != nil {
-		return // killed meanwhile
-	}
-	th.at.next, th.at.stepFrom, th.at.ownTrap = nextStep, regs.IP(), regs.TrapFlag()
-	th.at.inCopy = true
-}
-
-// StopAtSyscall has Handler.Entered called when the thread enters a system call by the copy
-// of an instruction, which copied follows. Whether the call may be made is decided as for the
-// original, which original follows.
-func (th *Thread) StopAtSyscall(original, copied arch.Addr) {
-	th.imitateDispatch(original, copied)
-	th.at.next, th.at.inCopy = nextEntry, true
-}
-
-// StopAtReturn has, from Handler.Entered on, Handler.Returned called when the system call is
-// done. It is not if the call does not return (exit(2), execve(2)).
-func (th *Thread) StopAtReturn() { th.at.next = nextReturn }
-
-// RunFree takes such a request back. After SingleStep it clears the trap flag that the
-// program does not have: the kernel hides its own, but not before an instruction that may
-// set the flag (is_setting_trap_flag in arch/x86/kernel/step.c).
-func (th *Thread) RunFree() {
-	if regs, err := th.hostRegs(); err == nil && th.at.next == nextStep && !th.at.ownTrap {
-		regs.ClearTrapFlag()
-	}
-	th.restoreDispatch()
-	th.at.next = nextAny
-}
-
-// Restarted tells of a thread at a breakpoint that the kernel has made it execute that
-// instruction again, to restart a system call that a stop interrupted. It has executed
-// nothing else in between.
+// Restarted reports whether a thread is at a breakpoint because the kernel made it
+// execute that instruction again, to restart a system call that a stop interrupted. It
+// has executed nothing else in between.
 func (th *Thread) Restarted() bool {
 	return th.at.restartAt != 0 && th.at.restartAt == th.ip().Add(int64(-host.Arch.BreakpointAdvance()))
 }

@@ -11,22 +11,25 @@ import (
 
 // Timeouts of system calls that are made again. The kernel gives such a call its whole
 // timeout once more; where stops come more often than that is long, it would never end.
-// What is left of it can't be handed over: it is in the program's registers and memory,
-// which are not ours to change, or an option of the socket. So the call is made as it
-// was. At its true end we stop the thread once more, and the call returns the result of
-// that moment.
+// We can't pass the rest of the time: it is in the target's registers and memory, which
+// are not ours to change, or an option of the socket. So the call is made as it was. At
+// its true end we stop the thread once more, and the call returns the result of that
+// moment.
 //
 //	first stop     due = now + timeout; the thread stops at its system calls from now on
 //	entry          of the same call, from the same place: it is the one that was made again
 //	exit           interrupted once more, or over: then it stops at no more calls
 //	at due         a stop; the result is the timeout's
 //
-// The call may return by itself at any moment, and the program make another like it from the same place. Of that
-// the exit tells, so no result is ever given to another call. What has come just when the time was over is left for
-// the next call, as if it had come a moment later. What others see is a thread that waits in its call, and no longer than it was to.
+// The call may return by itself at any moment, and the program make another like it
+// from the same place. Of that the exit tells, so no result is ever given to another
+// call. Data that came just when the time was over is left for the next call, as if it
+// had come a moment later. For others, the thread waits in its call, and no longer than
+// it should.
 //
-// How long a thread had waited when it was seen first, nobody tells. So due is too late by that, once for each call, and a
-// call that waits when we detach or are killed begins its time anew.
+// How long a thread had waited when it was seen first, nobody tells. So due is late by
+// that, once for each call. A call that waits when we detach or are killed begins its
+// time anew.
 
 // timedCall is a system call with a timeout that is made again. Each field but timer is of the first time that it was interrupted.
 type timedCall struct {
@@ -38,7 +41,7 @@ type timedCall struct {
 	timer         *time.Timer
 }
 
-// callTimeout is how long a call waits at most, and what it returns then.
+// callTimeout is how long a call waits at most, and its result then.
 type callTimeout struct {
 	limit  time.Duration
 	result int64
@@ -156,7 +159,8 @@ func (th *Thread) forgetInterruption(fd uint64) {
 	}
 }
 
-// timespec reads one of the program's, in nanoseconds; unit is what its second word counts.
+// timespec reads a struct timespec of the target, in nanoseconds; unit is that of its
+// second word.
 func (th *Thread) timespec(at uint64, unit time.Duration) (time.Duration, bool) {
 	words, ok := th.words(at, 2)
 	if !ok || words[0] > uint64(longestTimeout/time.Second) || words[1] >= uint64(time.Second/unit) {

@@ -64,7 +64,7 @@ func New() (*Tracer, error) {
 	if err := host.Supported(); err != nil {
 		return nil, err
 	}
-	t := &Tracer{threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{}), quit: giveUp{done: make(chan struct{})}}
+	t := &Tracer{handler: Nop{}, threads: map[int]*Thread{}, procs: map[int]*Process{}, early: map[int]Stop{}, children: map[int]*Process{}, gone: make(chan struct{}), quit: giveUp{done: make(chan struct{})}}
 	ready := make(chan error)
 	go t.run(ready)
 	if err := <-ready; err != nil {
@@ -81,7 +81,7 @@ func NewHere(h Handler) *Tracer {
 	return t
 }
 
-// SetHandler installs h. Call it before the first Attach.
+// SetHandler installs h; without one there is Nop. Call it before the first Attach.
 func (t *Tracer) SetHandler(h Handler) { t.handler = h }
 
 // Do runs f on the tracer's thread and waits for it. On that thread already, as
@@ -109,7 +109,7 @@ func (t *Tracer) post(f func()) {
 	t.send(call{f: f, done: make(chan struct{})})
 }
 
-// postUnlessClosed is post for what is about the session, which may have ended.
+// postUnlessClosed is post for work on a session that may have ended.
 func (t *Tracer) postUnlessClosed(f func()) {
 	t.mu.Lock()
 	if t.closed {
@@ -133,7 +133,7 @@ func (t *Tracer) send(c call) {
 // Own tells whether the caller is on the tracer's thread.
 func (t *Tracer) Own() bool { return unix.Gettid() == t.tid }
 
-// Close ends the tracer's thread; the kernel then detaches from whatever it still
+// Close ends the tracer's thread; the kernel then detaches all threads that it still
 // traces, so detach first. When it returns, nothing is traced any more, unless it is
 // called on that thread itself. It is idempotent and safe for concurrent use.
 func (t *Tracer) Close() {
@@ -244,7 +244,7 @@ func (t *Tracer) step() {
 const fairness = 32
 
 // drain collects every status that is there and reports whether there was any. wait4
-// looks at the youngest tracee first, so among threads that hit without pause it would
+// looks at the youngest tracee first. So among threads that hit without pause it would
 // never come to the oldest: the leader, and the bell.
 func (t *Tracer) drain() (any bool) {
 	for {
@@ -312,7 +312,7 @@ func (t *Tracer) lastWords() {
 	asked := t.closed
 	t.closed = true
 	t.mu.Unlock()
-	if !asked && t.handler != nil {
+	if !asked {
 		t.handler.Panicked("the tracer's goroutine was ended (runtime.Goexit)", debug.Stack())
 	}
 	t.answer()

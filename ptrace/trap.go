@@ -12,10 +12,12 @@ import (
 // it, the kernel unblocks it and resets its action to the default
 // (force_sig_info_to_task in kernel/signal.c). Both are put back after each hit.
 //
-// Where a guard is the process's action (guard.go), that is what a breakpoint resets. Unless the program has a handler behind it, it is put back
-// some milliseconds later, not after each hit, and a thread that has all signals blocked does not block SIGTRAP again before it is let go
-// (Space.Unblock). The program's handler runs with SIGTRAP not blocked, other than the kernel would have it: what that changes is made up for when a
-// SIGTRAP is about to be delivered (noteTrapHandler).
+// Where a guard is the process's action (guard.go), that is what a breakpoint resets.
+// Unless the target has a handler behind it, it is put back some milliseconds later,
+// not after each hit. A thread that has all signals blocked does not block SIGTRAP
+// again before it is let go (Space.Unblock). The program's handler runs with SIGTRAP
+// not blocked, other than the kernel would have it: what that changes is made up for
+// when a SIGTRAP is about to be delivered (noteTrapHandler).
 
 // noteMask learns from the mask at a stop that no breakpoint caused whether the thread
 // blocks SIGTRAP. A full mask says nothing: see Sigset.full.
@@ -30,10 +32,11 @@ func (th *Thread) noteMask() {
 	}
 }
 
-// restoreTrap undoes what a breakpoint does to a thread that blocks SIGTRAP, or whose process ignores it.
-// What was there before can't be read after the fact, so it is what was last seen: by
-// noteMask, noteTrapHandler, and at attach. A thread that has begun to block SIGTRAP and few others since
-// is not noticed before its next stop that no breakpoint causes, or, where there is a guard, its next SIGTRAP (judgeTrap).
+// restoreTrap undoes what a breakpoint does to a thread that blocks SIGTRAP, or whose
+// process ignores it. The state before can't be read after the fact. So we take the one
+// that we saw last: in noteMask, in noteTrapHandler, and at attach. If a thread has
+// begun to block SIGTRAP and few others since, we notice only at its next stop that no
+// breakpoint causes, or, with a guard, at its next SIGTRAP (judgeTrap).
 func (t *Tracer) restoreTrap(th *Thread) {
 	p := th.Proc
 	if th.guard.restored {
@@ -82,8 +85,9 @@ func (d *trapDisposition) sure() bool {
 	return d != nil && d.handled && !(d.action.mask.Full() && d.action.flags&likeGo == likeGo)
 }
 
-// RestoreTrap does now, for a thread that a Handler's Breakpoint is about, what is otherwise done when that has returned: before the action of SIGTRAP
-// is looked at, or changed.
+// RestoreTrap puts back the action and the mask of SIGTRAP now, during a Handler's
+// Breakpoint for the thread, not after that has returned. Call it before you read or
+// change the action of SIGTRAP.
 func (th *Thread) RestoreTrap() {
 	th.Proc.tracer.restoreTrap(th)
 	th.guard.restored = true
@@ -119,8 +123,9 @@ func (r *Remote) restoreTrapAction(p *Process) error {
 	return r.setSigaction(unix.SIGTRAP, sa)
 }
 
-// keptHandler tells that the program has a handler for SIGTRAP, and that no breakpoint has reset the action. Then the
-// one that the thread has come to found the signal not blocked, whatever was believed: a handler has returned.
+// keptHandler tells that the program has a handler for SIGTRAP, and that no breakpoint
+// has reset the action. Then the breakpoint that the thread has come to found the
+// signal not blocked, against our belief: a handler has returned.
 func (th *Thread) keptHandler() bool {
 	if !th.Proc.trapHandled {
 		return false
@@ -133,11 +138,14 @@ func (th *Thread) keptHandler() bool {
 	return true
 }
 
-// noteTrapHandler is called when a SIGTRAP of the target's own is about to be delivered. If the program has a handler and there is no guard,
-// that runs with SIGTRAP blocked, and a breakpoint in it takes the handler away; so it is remembered. The program may have set another one
-// since, so it is read each time, but not for each step of a program that traces itself. Where there is a guard, a signal that was sent
-// waits if the thread would block it alone, and does not interrupt a system call if the program ignores it; the guard is told which ones
-// instructions have raised. The answer tells that this took other stops: the signal will be reported again.
+// noteTrapHandler is called when a SIGTRAP of the target's own is about to be
+// delivered. If the program has a handler and there is no guard, that runs with SIGTRAP
+// blocked, and a breakpoint in it takes the handler away; so it is remembered. The
+// program may have set another one since, so it is read each time, but not for each
+// step of a program that traces itself. With a guard, a signal that was sent waits if
+// the thread would block it without us. It does not interrupt a system call if the
+// target ignores it. The guard is told which signals came from instructions. The answer
+// tells that this took other stops: the signal will be reported again.
 func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	p := th.Proc
 	info, err := th.Siginfo()
@@ -185,6 +193,8 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	}
 	if th.guard.asked = true; blocks {
 		th.keepBlocked()
+	} else if !info.breakpoint() {
+		th.guard.told = th.ip()
 	}
 	t.dispatchAgain(th)
 	return true
@@ -312,7 +322,7 @@ func (t *Tracer) takeTrap(p *Process, sa *sigaction) {
 	}
 	p.own, p.trapAction, p.trapDoubt = nil, sa, nil
 	p.trapIgnored, p.trapHandled = sa.handler == sigIgn, sa.handler > sigIgn
-	if k, ok := t.handler.(GuardKeeper); ok && guarded {
-		k.GuardTaken(p)
+	if guarded {
+		t.handler.GuardTaken(p)
 	}
 }

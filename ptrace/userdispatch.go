@@ -23,7 +23,7 @@ const (
 // userDispatch is struct ptrace_sud_config.
 type userDispatch struct{ Mode, Selector, Offset, Len uint64 }
 
-// exempts tells that a call which returns to a is made whatever the selector says.
+// exempts reports whether a call that returns to a is made without asking the selector.
 func (d *userDispatch) exempts(a arch.Addr) bool {
 	return d.Mode == 0 || uint64(a)-d.Offset < d.Len
 }

@@ -73,8 +73,10 @@ func (t *Tracer) await(th *Thread) error {
 	return nil
 }
 
-// lateVfork looks again at a thread that is waited for, and was never seen to stop: when it was seized it may have been on its way into vfork(2), behind the
-// place where the kernel tells of that, and can't stop before its child lets it go, which may be stopped by us.
+// lateVfork looks again at a thread that is waited for, and was never seen to stop.
+// When it was seized it may have been on its way into vfork(2), behind the place where
+// the kernel reports that. Then it can't stop before its child lets it go, and we may
+// have stopped the child.
 type lateVfork struct {
 	looked time.Time
 	timer  *time.Timer
@@ -115,8 +117,9 @@ func (l *lateVfork) end() {
 }
 
 // letEnd lets threads go on that are stopped on their way out: the leader's end is not
-// reported before theirs. Of a process that is left the Handler is not told any more, but its leader
-// may be waited for all the same, if it dies while signals are taken back from it (drainResent).
+// reported before theirs. The Handler learns nothing more of a process that is left.
+// But its leader may still be waited for, if it dies while signals are taken back from
+// it (drainResent).
 func (t *Tracer) letEnd(p *Process) {
 	for _, th := range p.Threads() {
 		if th.state == stopped && th.at.stop.Reason == Exiting {
@@ -134,8 +137,9 @@ func (t *Tracer) letEnd(p *Process) {
 	}
 }
 
-// letEndUnknown lets a thread end that has never run: an exec or a SIGKILL came while it was made. Whoever has made it may be dead too, and tell
-// of it no more; and a thread that calls exec waits for all others to be gone.
+// letEndUnknown lets a thread end that has never run: an exec or a SIGKILL came while
+// it was made. Its creator may be dead, too, and report it no more; and a thread that
+// calls exec waits for all others to be gone.
 func (t *Tracer) letEndUnknown(tid int) {
 	delete(t.early, tid)
 	_ = request(unix.PTRACE_CONT, tid, 0, 0)

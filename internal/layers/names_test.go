@@ -42,3 +42,26 @@ func TestTestsThatArchitectureNamesAreThere(t *testing.T) {
 		}
 	}
 }
+
+// TestFunctionsOfTheJourneysAreThere: each numbered step that ARCHITECTURE.md draws is a
+// function in the file beside it.
+func TestFunctionsOfTheJourneysAreThere(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := regexp.MustCompile(`(?m)^ │ \d (\w+) +(\S+\.go) `).FindAllStringSubmatch(string(doc), -1)
+	if len(steps) < 20 {
+		t.Errorf("only %d steps are drawn", len(steps))
+	}
+	for _, m := range steps {
+		src, err := os.ReadFile(filepath.Join(root, m[2]))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[1] + `\(`).Match(src) {
+			t.Errorf("ARCHITECTURE.md draws the step %s in %s, which has no such function", m[1], m[2])
+		}
+	}
+}

@@ -44,9 +44,9 @@ func (r *recovery) outOfCall(l *leftover, th *ptrace.Thread) bool {
 		return false
 	}
 	if trapped {
-		th.DropSignal()
+		th.Go(ptrace.DropSignal())
 	}
-	th.MovedOut()
+	th.Go(ptrace.RunOn())
 	return true
 }
 

@@ -52,9 +52,10 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 		}
 		leaveStep(th, l, from)
 	}
-	th.RunFree()
-	if th.Held() {
-		th.Release()
+	if th.Stop().Reason == ptrace.Breakpoint { // the program's own
+		th.Go(ptrace.WithSignal())
+	} else {
+		th.Go(ptrace.RunOn())
 	}
 	return true
 }
@@ -66,7 +67,6 @@ func (r *recovery) moveOut(th *ptrace.Thread) (moved bool) {
 func leaveStep(th *ptrace.Thread, l *leftover, from arch.Addr) {
 	regs, err := th.Regs()
 	if err == nil && l.guard.Code.Contains(from) && !l.guard.Code.Contains(regs.IP()) {
-		th.RunFree()
 		_ = th.EndStep() // its end follows
 	}
 }
@@ -112,8 +112,8 @@ func (r *recovery) trapped(th *ptrace.Thread, regs arch.Regs) bool {
 	for _, l := range r.found {
 		if to, ours := l.afterTrap(info, regs); ours {
 			regs.SetIP(to)
-			th.DropSignal()
-			th.MovedOut()
+			th.Go(ptrace.DropSignal())
+			th.Go(ptrace.RunOn())
 			return true
 		}
 	}

@@ -109,6 +109,7 @@ func unless[T any](ctx context.Context, f func() T) (v T, ok bool) {
 
 // recovery is a Recover in progress, and the Handler meanwhile.
 type recovery struct {
+	ptrace.Nop
 	Result
 	tracer *ptrace.Tracer
 	space  *ptrace.Space
@@ -349,18 +350,6 @@ func (r *recovery) unmapRest(pid int, undone bool) error {
 	return r.space.Unmap(added...)
 }
 
-// Breakpoint implements ptrace.Handler: a thread gets the SIGTRAP of one that it comes to before all threads are stopped, and so the guard deals with it.
-func (r *recovery) Breakpoint(*ptrace.Thread) bool { return false }
-
-// SingleStepped implements ptrace.Handler.
-func (r *recovery) SingleStepped(*ptrace.Thread) bool { return false }
-
-// Entered implements ptrace.Handler.
-func (r *recovery) Entered(*ptrace.Thread) {}
-
-// Returned implements ptrace.Handler.
-func (r *recovery) Returned(*ptrace.Thread) {}
-
 // Known implements ptrace.Handler.
 func (r *recovery) Known(_ *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	for _, l := range r.found {
@@ -371,20 +360,8 @@ func (r *recovery) Known(_ *ptrace.Thread, at arch.Addr) (ours bool, length int)
 	return false, 0
 }
 
-// Signal implements ptrace.Handler.
-func (r *recovery) Signal(*ptrace.Thread, *ptrace.Siginfo) ptrace.Delivery { return ptrace.Deliver }
-
-// Forked implements ptrace.Handler: a child is another process to recover.
-func (r *recovery) Forked(*ptrace.Space, *ptrace.Process) ptrace.Fate { return ptrace.LetGo }
-
 // Execed implements ptrace.Handler.
 func (r *recovery) Execed(*ptrace.Process, *ptrace.Space) ptrace.Fate { return ptrace.LetGo }
-
-// ThreadExit implements ptrace.Handler.
-func (r *recovery) ThreadExit(*ptrace.Thread) {}
-
-// Exited implements ptrace.Handler.
-func (r *recovery) Exited(*ptrace.Process) {}
 
 // Panicked implements ptrace.Handler.
 func (r *recovery) Panicked(value any, stack []byte) {
