@@ -1,6 +1,5 @@
 // Package script runs scenarios: programs in Starlark that probe a process, act on its
-// calls, and say whether what they saw was right. README.md is the reference for those
-// who write them.
+// calls, and judge its behaviour. README.md is the reference for their authors.
 //
 //	sc, err := script.Load("scenario.star", script.Options{Session: s})
 //	…                        // nothing is armed yet
@@ -14,8 +13,9 @@
 // needs no locks, and its globals stay mutable. Only Load, before, and Finish, after the
 // session, run it on the caller's goroutine.
 //
-// A scenario can't hold the target up: each call of one of its functions has a budget
-// (budget.go) of steps, in which bulk operations count by their size, so that neither a
-// loop nor a huge value is endless. What goes wrong in a handler is told with its place
-// in the source, its probe is disabled, the target goes on, and the scenario has failed.
+// A scenario can't hold the target up. Each call of one of its functions has a budget
+// of steps (budget.go). Bulk operations count by their size, so that neither a loop nor
+// a huge value is endless. An error in a handler is reported with its place in the
+// source. The handler's probe is disabled, the target goes on, and the scenario has
+// failed.
 package script
