@@ -44,6 +44,8 @@
 //	make-it-fail, fail-nth        fail_function/tasks/TID                   /proc/PID, /proc/PID/task/TID
 //	more attributes               when, rate, for, per-thread, seed         none
 //	interval, when, space         of each process by itself                 of all
+//
+// Not part of the public promise: any version may change it.
 package debugfs
 
 import (

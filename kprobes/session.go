@@ -48,11 +48,10 @@ type Session struct {
 	end  context.CancelCauseFunc
 
 	// The rest belongs to the tracer's thread.
-	main     *ptrace.Process
-	domains  map[*domain]bool
-	closed   bool
-	closeErr error // what Close has returned
-	closing  bool  // Close has begun: no handler begins a call
+	main    *ptrace.Process
+	domains map[*domain]bool
+	closed  bool
+	closing bool // Close has begun: no handler begins a call
 
 	target    target   // how it is held
 	registry  registry // of probes
@@ -64,6 +63,8 @@ type Session struct {
 	records   recordKeeper
 	beside    besideWatch
 	heed      heed // of the context of what is being done
+
+	untold atomic.Pointer[error] // why the session could not be closed when its context was done
 
 	watchers watchers // safe for concurrent use
 

@@ -7,7 +7,6 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/values"
@@ -86,7 +85,7 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 		return false, c.script.errorAt(p.pos, err)
 	}
 	comm := c.hit.Comm()
-	got := v.Layout.Decode(payload, fetch.Host{Comm: comm, Symbolize: c.script.symbolize})
+	got := v.Layout.Decode(payload, values.Host(c.script.session.Symbols(), comm))
 	var more []fetch.Value
 	if c.at == atReturn {
 		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.time.Sub(c.call.began))}}
@@ -99,15 +98,6 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 		c.values[a.Name] = fetched(a.Type, got[i])
 	}
 	return true, nil
-}
-
-// symbolize prints an address as the kernel's %pS.
-func (s *Script) symbolize(at arch.Addr) string {
-	loc, ok := s.session.Symbols().Lookup(at)
-	if !ok || loc.Symbol.Name == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
 }
 
 // fetched is a value by its type; None if it could not be read.

@@ -70,5 +70,21 @@ func distance(want, have string, limit int) int {
 	if strings.EqualFold(want, have) {
 		return 0
 	}
+	if swapped(want, have) {
+		return 1
+	}
 	return smetrics.WagnerFischer(want, have, 1, 1, 1)
+}
+
+// swapped tells that two neighbouring bytes of want have changed places in have, and nothing else: the commonest mistake of those who type fast.
+func swapped(want, have string) bool {
+	if len(want) != len(have) {
+		return false
+	}
+	for i := 0; i+1 < len(want); i++ {
+		if want[i] != have[i] {
+			return want[i] == have[i+1] && want[i+1] == have[i] && want[i+2:] == have[i+2:]
+		}
+	}
+	return false
 }

@@ -114,5 +114,8 @@ func flagError(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(text, "flag needs an argument: "); ok {
 		return usagef("flag %s needs a value; see %s", name, help)
 	}
+	if sentence := unitOf(text); sentence != "" && isTime(c, text) {
+		return usagef("%s", sentence)
+	}
 	return usagef("%s; see %s", text, help)
 }

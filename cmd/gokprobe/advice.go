@@ -1,0 +1,81 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// advice is what to write instead, by the kernel's names for mistakes in fetch arguments and filters.
+var advice = map[string]string{
+	"BAD_ARG_NAME":      "a name has letters, digits and _, and begins with no digit: n=$arg1",
+	"BAD_ARG_NUM":       "arguments are counted from 1: $arg1",
+	"BAD_ARRAY_NUM":     "an array has 1 to 64 elements: +0($arg1):u32[4]",
+	"ARRAY_TOO_BIG":     "an array has 1 to 64 elements: +0($arg1):u32[4]",
+	"BAD_BITFIELD":      "a bit field is written bWIDTH@SHIFT/SIZE, in a number of 8, 16, 32 or 64 bits: b4@4/32",
+	"BAD_FETCH_ARG":     "write a parameter's name, $arg1, $retval, %REGISTER, @SYMBOL or +OFFSET(…)",
+	"BAD_HYPHEN":        "a pointer's member follows ->: req->len",
+	"BAD_REG_NAME":      "registers are named as in assembly: %di, %eax, %r8",
+	"BAD_STRING":        "a text lies at an address: +0($arg1):string; of a parameter write NAME:string",
+	"BAD_TYPE":          "types are u8 to u64, s8 to s64, x8 to x64, f32, f64, char, string, symbol, symstr, b4@4/32, and TYPE[N]",
+	"BAD_TYPE4STR":      "only pointers to and arrays of characters are texts; leave :string out",
+	"BAD_VAR":           "write $arg1, $arg2 …, $retval, $stack, $stack0 …, or $comm",
+	"DEREF_NEED_BRACE":  "what lies at an address is written +OFFSET(ADDRESS): +8($arg1)",
+	"DEREF_OPEN_BRACE":  "close the bracket: +8($arg1)",
+	"FIELD_NOT_FOUND":   "a filter compares -arg's names, comm and common_pid; with -args parameters; at returns duration_ns, and ret if it is a whole number",
+	"NOFENTRY_ARGS":     "$arg1 … are at a function's first instruction only; name registers: %di",
+	"NOSUP_BTFARG":      "parameters have names at a function's first instruction only; name registers: %di",
+	"NOSUP_DAT_ARG":     "no type has the whole value: name a member of a pointer's structure, NAME->MEMBER, a type, NAME:x64, or use -args",
+	"NO_BTFARG":         "-args shows the parameters; one in a floating-point register, or that is not known, can't be fetched",
+	"NO_BTF_ENTRY":      "without debug information name $arg1, $arg2 … or registers",
+	"NO_BTF_FIELD":      "the structure has no such member",
+	"NO_PTR_STRCT":      "only pointers to structures and unions have members",
+	"NO_RETVAL":         "leave $retval out",
+	"RETVAL_ON_PROBE":   "$retval is there at returns: add -ret, or name the function as SPEC%return",
+	"USED_ARG_NAME":     "give it another name: NAME=…",
+	"EXPECT_DIGIT":      "it is compared with a number",
+	"EXPECT_STRING":     "it is compared with a text in quotes: s == \"abc\"",
+	"ILLEGAL_FIELD_OP":  "numbers are compared with == != < <= > >= &, texts with == != ~",
+	"ILLEGAL_INTVAL":    "a number is written 10, 0x1f or -1; one without a sign is not negative",
+	"INVALID_FILTER":    "a condition is NAME OP VALUE: n > 5 && path ~ \"/etc/*\"",
+	"INVALID_OP":        "operators are == != < <= > >= & and, for texts, ~",
+	"TOO_MANY_OPS":      "there are at most 14 steps from one address to the next",
+	"ARG_TOO_LONG":      "an argument has at most 63 bytes",
+	"ARG_NAME_TOO_LONG": "a name has at most 32 bytes",
+}
+
+// Advice is a line that says what to write instead; empty if the sentence says all.
+func (e *caretError) Advice() string {
+	if text, ok := advice[e.err.ID]; ok {
+		return "  " + text + "\n"
+	}
+	return ""
+}
+
+// badDuration is how the flag package begins to say that a time has no unit, or is none.
+var badDuration = regexp.MustCompile(`^invalid value "(.*)" for flag (-\S+): parse error`)
+
+// isTime tells that the flag which text is about takes a time.
+func isTime(c *cli.Context, text string) bool {
+	m := badDuration.FindStringSubmatch(text)
+	return m != nil && slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool {
+		_, ok := f.(*cli.DurationFlag)
+		return ok && slices.Contains(f.Names(), strings.TrimLeft(m[2], "-"))
+	})
+}
+
+// unitOf is a sentence about a time without a unit; empty if text is about another mistake.
+func unitOf(text string) string {
+	m := badDuration.FindStringSubmatch(text)
+	if m == nil {
+		return ""
+	}
+	value := strings.TrimSpace(m[1])
+	if _, err := time.ParseDuration(value + "s"); err != nil {
+		return ""
+	}
+	return m[2] + " " + value + " has no unit: write " + m[2] + " " + value + "s for seconds, or ms, m, h"
+}
