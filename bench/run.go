@@ -5,6 +5,8 @@
 //
 // The target and the tracer are this program, started again (Child), so nothing but its
 // executable is needed.
+//
+// Not part of the public promise: any version may change it.
 package bench
 
 import (

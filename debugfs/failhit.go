@@ -11,7 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// What happens at a call of an injected function, on the tracer's thread.
+// The work at a call of an injected function, on the tracer's thread.
 
 // hit decides a call, and makes it return if it is to fail. If decided is set, the
 // target has already asked the counters.

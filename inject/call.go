@@ -6,6 +6,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -50,7 +51,7 @@ func (c *Call) fetch() error {
 	layout := c.place.values.Layout
 	var payload []byte
 	if payload, c.err = layout.Run(c.Regs, c.Regs, c.saved); c.err == nil {
-		c.Values = layout.Decode(payload, fetch.Host{Comm: c.Comm(), Symbolize: c.place.symbolize})
+		c.Values = layout.Decode(payload, values.Host(c.place.fault.in.session.Symbols(), c.Comm()))
 	}
 	return c.err
 }
@@ -150,15 +151,6 @@ func (c *Call) stack() []symbols.Frame {
 		return nil
 	}
 	return c.Backtrace(max(c.place.fault.rule.Attr.StackDepth, 1))
-}
-
-// symbolize prints an address as the kernel's %pS.
-func (p *place) symbolize(at arch.Addr) string {
-	loc, ok := p.fault.in.session.Symbols().Lookup(at)
-	if !ok || loc.Symbol.Name == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
 }
 
 // save keeps at a call's entry what is wanted at its return.

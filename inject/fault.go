@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // Fault is a rule that is followed. Its methods may be called from any goroutine, also from handlers.
@@ -15,9 +16,9 @@ type Fault struct {
 	in      *Injector
 	rule    Rule
 	places  []*place
-	skipped map[string]int // places of patterns that can't be probed, by reason
-	static  bool           // programs in the target decide what counters can
-	counts  bool           // and there is something to count
+	skipped trace.Skipped // places of patterns that can't be probed, by reason
+	static  bool          // programs in the target decide what counters can
+	counts  bool          // and there is something to count
 	counted kprobes.SharedState
 
 	// The rest is guarded by mu.
@@ -40,7 +41,7 @@ func (in *Injector) newFault(ctx context.Context, r Rule) (*Fault, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	f := &Fault{in: in, rule: r, decider: r.Decider, did: make([]uint64, len(r.Do)), skipped: map[string]int{}}
+	f := &Fault{in: in, rule: r, decider: r.Decider, did: make([]uint64, len(r.Do))}
 	if f.decider == nil {
 		var err error
 		if f.decider, err = fault.New(r.Attr); err != nil {
@@ -201,8 +202,8 @@ func (f *Fault) registerSome(ctx context.Context, places []*place) ([]*place, er
 		}
 		second, err := f.registerSome(ctx, places[half:])
 		return append(first[:len(first):len(first)], second...), err
-	case len(places) == 1 && places[0].optional && skippable(err):
-		f.skipped[reasonOf(err)]++
+	case len(places) == 1 && places[0].optional && trace.Skippable(err):
+		f.skipped.Add(err)
 		return nil, nil
 	}
 	return nil, err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
-	"strings"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -14,6 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // spot is what a place is in the course of a call.
@@ -58,31 +57,30 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 		p, err := f.newSyscallPlace()
 		return []*place{p}, err
 	}
+	r := trace.Resolver{Table: f.in.session.Symbols()}
+	found, err := r.Resolve(ctx, f.rule.specs()...)
+	var refused *trace.PlaceError
+	if errors.As(err, &refused) {
+		return nil, refused.Err // the rule is named by who asks
+	}
 	var all []*place
 	seen := map[arch.Addr]bool{}
-	for _, spec := range f.rule.specs() {
-		found, err := f.in.session.Symbols().Resolve(ctx, spec)
-		if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != "" && !strings.ContainsAny(spec, "*?[") {
-			all = append(all, &place{fault: f, name: spec, symbol: spec, waits: true, spot: atEntry, abi: host.C})
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, loc := range found {
-			if seen[loc.Addr] {
-				continue
-			}
-			seen[loc.Addr] = true
-			p := &place{fault: f, name: spec, addr: loc.Addr, symbol: spec}
-			if len(found) > 1 {
-				p.name, p.symbol, p.optional = strings.TrimSuffix(loc.String(), "+0x0"), "", true
-			}
+	for _, at := range found {
+		switch p := (&place{fault: f, name: at.Name, addr: at.Addr, symbol: at.Symbol, optional: at.Optional}); {
+		case at.Return:
+			return nil, errReturnSpec
+		case at.Waits:
+			p.waits, p.spot, p.abi = true, atEntry, host.C
+			all = append(all, p)
+		case !seen[at.Addr]:
+			seen[at.Addr] = true
 			all = append(all, p)
 		}
 	}
-	return all, nil
+	return all, err
 }
+
+var errReturnSpec = errors.New(trace.ReturnSuffix + " has no meaning here; a rule that is to act behind the body says so (After)")
 
 // prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
 func (f *Fault) prepare() error {
@@ -95,8 +93,8 @@ func (f *Fault) prepare() error {
 		switch {
 		case err == nil:
 			kept = append(kept, p)
-		case p.optional && skippable(err):
-			f.skipped[reasonOf(err)]++
+		case p.optional && trace.Skippable(err):
+			f.skipped.Add(err)
 		case p.name == f.rule.name():
 			return err // which names it
 		default:
@@ -166,30 +164,5 @@ func (p *place) findSpot() (at arch.Addr, err error) {
 	return 0, err
 }
 
-// skippable tells a refusal of one place from a failure of everything.
-func skippable(err error) bool { return reasonOf(err) != "" }
-
-// reasons are why a place of a pattern is left out.
-var reasons = []error{
-	kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable, kprobes.ErrData,
-	kprobes.ErrRestartable, kprobes.ErrNotEntry, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack,
-}
-
-func reasonOf(err error) string {
-	for _, e := range reasons {
-		if errors.Is(err, e) {
-			return e.Error()
-		}
-	}
-	return ""
-}
-
 // Skipped lists the places of patterns that are not probed, by why; empty if there are none.
-func (f *Fault) Skipped() string {
-	var all []string
-	for reason, n := range f.skipped {
-		all = append(all, fmt.Sprintf("%s (%d)", reason, n))
-	}
-	sort.Strings(all)
-	return strings.Join(all, ", ")
-}
+func (f *Fault) Skipped() string { return f.skipped.String() }

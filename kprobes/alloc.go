@@ -45,7 +45,7 @@ func (r *Regs) Alloc(size uint64) (arch.Addr, error) { return r.domain.memory.al
 func (r *Regs) Free(at arch.Addr, size uint64) error { return r.domain.memory.free(at, size) }
 
 func (m *memory) alloc(size uint64) (at arch.Addr, err error) {
-	m.d.look.survey = nil // its mappings change
+	m.d.look.changed()
 	err = m.d.space.Remote(func(r *ptrace.Remote) error {
 		ret, err := r.Syscall(unix.SYS_MMAP, 0, size, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
@@ -59,7 +59,7 @@ func (m *memory) alloc(size uint64) (at arch.Addr, err error) {
 }
 
 func (m *memory) free(at arch.Addr, size uint64) error {
-	m.d.look.survey = nil
+	m.d.look.changed()
 	if err := m.d.space.Unmap(arch.Range{Start: at, End: at + arch.Addr(size)}); err != nil {
 		return fmt.Errorf("freeing memory in the target: %w", err)
 	}

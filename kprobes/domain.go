@@ -114,7 +114,7 @@ func (sl *slotSet) slotSite(ip arch.Addr) *site {
 // stuck tells whether code could not be restored: then everything that it leads to stays, as after the
 // death of a tracer, but no detour works any more.
 func (d *domain) stuck() (left bool) {
-	d.look.survey = nil
+	defer d.look.anew()()
 	for _, p := range d.text.Patches() {
 		if !errors.Is(d.look.checkMapping(p.Addr()), ErrNotMapped) {
 			left = true

@@ -85,9 +85,7 @@ func (nb *neighbours) besiege(m *procfs.Mapping) {
 
 // besiegeAt is besiege of the file that is mapped at at.
 func (nb *neighbours) besiegeAt(at arch.Addr) {
-	if nb.d.look.survey == nil {
-		defer func() { nb.d.look.survey = nil }()
-	}
+	defer nb.d.look.joined()()
 	if m, err := nb.d.look.surveyed().Mapping(at); err == nil && m != nil {
 		nb.besiege(m)
 	}
@@ -155,9 +153,9 @@ func (nb *neighbours) lookForOthers() {
 	if began.Before(nb.d.neighbours.lookFrom) {
 		return
 	}
-	nb.d.look.survey = nil
+	end := nb.d.look.anew()
 	nb.takeBackBeset()
-	nb.d.look.survey = nil
+	end()
 	nb.d.neighbours.lookFrom = began.Add(max(besetInterval, besideShare*time.Since(began)))
 }
 

@@ -64,9 +64,7 @@ func (nb *neighbours) undisturbed(at arch.Addr, b []byte) {
 	if len(trap) != 1 || len(nb.d.neighbours.calls) == 0 && bytes.IndexByte(b, trap[0]) < 0 {
 		return
 	}
-	if nb.d.look.survey == nil {
-		defer func() { nb.d.look.survey = nil }()
-	}
+	defer nb.d.look.joined()()
 	for len(b) > 0 {
 		m, err := nb.d.look.surveyed().Mapping(at)
 		if err != nil || m == nil {
@@ -152,14 +150,14 @@ func (nb *neighbours) lookBeside() (patched bool) {
 		}
 	}
 	if len(jumps)+len(lost)+len(nb.d.neighbours.ousted) > 0 && !nb.d.ending() {
-		nb.d.look.survey = nil
+		end := nb.d.look.anew()
 		nb.freeOf(jumps)
 		nb.besetBy(slices.Concat(jumps, lost))
 		for _, st := range lost {
 			nb.again(st)
 		}
 		nb.returnOusted()
-		nb.d.look.survey = nil
+		end()
 	}
 	if !nb.d.ending() {
 		nb.lookForOthers()

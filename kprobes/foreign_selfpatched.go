@@ -25,9 +25,7 @@ func (nb *neighbours) judge() patch.Judge {
 
 // leads tells whether a jump of the program's may lead to to: to code of its own, and there to the beginning of a function, where functions are known.
 func (nb *neighbours) leads(to arch.Addr) bool {
-	if nb.d.look.survey == nil {
-		defer func() { nb.d.look.survey = nil }()
-	}
+	defer nb.d.look.joined()()
 	m, err := nb.d.look.surveyed().Mapping(to)
 	if err != nil || m == nil || !m.Exec || nb.d.region.Contains(to) {
 		return false
@@ -119,9 +117,7 @@ func (nb *neighbours) sameBehind(site arch.Addr, code []byte) bool {
 
 // fromFile tells whether the byte at at is b in the file that is mapped there.
 func (nb *neighbours) fromFile(at arch.Addr, b byte) bool {
-	if nb.d.look.survey == nil {
-		defer func() { nb.d.look.survey = nil }()
-	}
+	defer nb.d.look.joined()()
 	m, err := nb.d.look.surveyed().Mapping(at)
 	if err != nil || m == nil || nb.d.region.Contains(at) {
 		return true

@@ -159,8 +159,7 @@ func (ds *detours) callLanding(near *site) (arch.Addr, error) {
 	if ds.landing != 0 {
 		return ds.landing, nil
 	}
-	ds.d.look.survey = nil
-	defer func() { ds.d.look.survey = nil }()
+	defer ds.d.look.anew()()
 	if err := ds.d.look.refuseShadowStack(); err != nil {
 		return 0, err
 	}

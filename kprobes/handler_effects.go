@@ -111,13 +111,12 @@ func (r *Regs) ReturnNow(value uint64) error {
 // has found out of a site it keeps.
 func (lo *looks) atEntry(st *site, kp *Kprobe) error {
 	if st.entered == nil {
-		during := lo.survey
-		lo.survey = nil
+		end := lo.anew()
 		_, _, err := lo.checkEntry(st.addr, kp.entry)
 		if err == nil {
 			err = lo.refuseShadowStack()
 		}
-		lo.survey = during
+		end()
 		st.entered = &err
 	}
 	return *st.entered

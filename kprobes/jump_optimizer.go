@@ -150,11 +150,11 @@ func (ps *passes) pass() (again bool) {
 		if len(d.optimizer.queue) == 0 || d.released || d.linker.busy {
 			continue
 		}
-		d.look.survey = nil
+		end := d.look.anew()
 		if err := d.unlessEnding(d.optimizer.optimizeBatch()); err != nil && !ps.s.dying() {
 			ps.s.warn("optimizing probes: %v", err)
 		}
-		d.look.survey = nil
+		end()
 		again = again || len(d.optimizer.queue) > 0
 	}
 	return again

@@ -28,7 +28,8 @@ import (
 // wait.
 func (lk *linker) update() {
 	lk.updating = true
-	defer func() { lk.updating, lk.d.look.survey = false, nil }()
+	defer lk.d.look.anew()()
+	defer func() { lk.updating = false; lk.d.look.changed() }()
 	lk.part()
 	if err := lk.symbols().Refresh(); err != nil {
 		gone := errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) // the process: its end is about to be reported
@@ -41,7 +42,7 @@ func (lk *linker) update() {
 	went, came := without(lk.modules, now), without(now, lk.modules)
 	lk.came = append(without(lk.came, went), came...)
 	if len(went)+len(came) > 0 {
-		lk.d.look.survey = nil
+		lk.d.look.changed()
 		clear(lk.d.followed.unreturnable)
 		lk.errnoAt = nil
 		lk.lose(went)

@@ -120,9 +120,9 @@ func (rg *registry) watch() error {
 		return nil
 	}
 	for d := range rg.s.domains {
-		d.look.survey = nil
+		end := d.look.anew()
 		d.linker.watch()
-		d.look.survey = nil
+		end()
 	}
 	rg.watched.Store(true)
 	for d := range rg.s.domains {

@@ -19,8 +19,7 @@ func (s *Session) ExchangeKprobes(off, on *Kprobe) error {
 		case on.Flags&FlagGone != 0:
 			return probeError(on, ErrGone)
 		}
-		s.registry.forgetSurveys()
-		defer s.registry.forgetSurveys()
+		defer s.registry.looking()()
 		return s.registry.whileMapped(func() error { return s.registry.whileFrozen(func() error { return s.registry.exchange(off, on) }) })
 	})
 }

@@ -89,8 +89,7 @@ func (rg *registry) attempt(kps []*Kprobe, at located, adopt func(i int)) error 
 	if at.err != nil {
 		return probeError(at.failed, at.err)
 	}
-	rg.forgetSurveys()
-	defer rg.forgetSurveys()
+	defer rg.looking()()
 	for i, kp := range kps {
 		if kp.session == nil {
 			adopt(i)
@@ -105,9 +104,16 @@ func (rg *registry) attempt(kps []*Kprobe, at located, adopt func(i int)) error 
 	return err
 }
 
-func (rg *registry) forgetSurveys() {
+// looking begins a survey of every address space; what it returns ends them.
+func (rg *registry) looking() (end func()) {
+	var ends []func()
 	for d := range rg.s.domains {
-		d.look.survey = nil
+		ends = append(ends, d.look.anew())
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
 	}
 }
 

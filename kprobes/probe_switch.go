@@ -22,8 +22,7 @@ func (rg *registry) armAll(arm bool) error {
 			return nil
 		}
 		rg.disarmed = !arm
-		rg.forgetSurveys()
-		defer rg.forgetSurveys()
+		defer rg.looking()()
 		return rg.whileMapped(func() error {
 			var errs []error
 			for d := range rg.s.domains {
@@ -77,8 +76,7 @@ func (rg *registry) setDisabled(ctx context.Context, kps []*Kprobe, disable bool
 				return probeError(kp, ErrGone)
 			}
 		}
-		rg.forgetSurveys()
-		defer rg.forgetSurveys()
+		defer rg.looking()()
 		return rg.whileMapped(func() error { return rg.changeDisabled(kps, disable) })
 	})
 }

@@ -79,6 +79,9 @@ func (rc *recorder) threadAccess() (hwcap2 uint64, self bool) {
 	if auxv, err := rc.d.space.Auxv(); err == nil {
 		hwcap2 = auxv[atHWCAP2]
 	}
+	if rc.writers.None() {
+		rc.lookAtThreads() // none of them has stopped yet
+	}
 	for base := range rc.writers.Storages() {
 		var b [8]byte
 		if rc.d.space.ReadMemory(arch.Addr(base), b[:]) == nil && binary.LittleEndian.Uint64(b[:]) == base {

@@ -51,7 +51,7 @@ func (m mapper) Mappings() ([]trampoline.Mapping, arch.Range, error) {
 	if d.memory.private {
 		return nil, arch.Range{}, trampoline.ErrCantMap
 	}
-	d.look.survey = nil // its mappings change
+	d.look.changed()
 	maps, err := d.space.Maps()
 	if err != nil {
 		return nil, arch.Range{}, err

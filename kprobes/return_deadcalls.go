@@ -26,8 +26,8 @@ func (rp *Kretprobe) search(in *domain, own frames.Owner, f frames.Frame) {
 		}
 	}
 	rp.searchTable(in, &known)
-	for d := range known.surveyed {
-		d.look.survey = nil
+	for _, end := range known.surveyed {
+		end()
 	}
 }
 
@@ -35,8 +35,8 @@ func (rp *Kretprobe) search(in *domain, own frames.Owner, f frames.Frame) {
 type stacks struct {
 	own      frames.Owner // of whom it is certain: it enters the frame with the CFA now
 	now      arch.Addr
-	ends     map[int]arch.Addr // stack pointers of threads, 0 where unknown
-	surveyed map[*domain]bool
+	ends     map[int]arch.Addr  // stack pointers of threads, 0 where unknown
+	surveyed map[*domain]func() // the ends of surveys
 }
 
 // dead tells whether ri is known to have ended: its place on the stack is not in use. A thread
@@ -73,11 +73,11 @@ func (k *stacks) end(ri *KretprobeInstance) arch.Addr {
 // coroutines: then some call that is alive is given up, as another would be for want of an
 // instance.
 func (k *stacks) sameStack(d *domain, a, b arch.Addr) bool {
-	if !k.surveyed[d] {
+	if k.surveyed[d] == nil {
 		if k.surveyed == nil {
-			k.surveyed = map[*domain]bool{}
+			k.surveyed = map[*domain]func(){}
 		}
-		k.surveyed[d], d.look.survey = true, nil
+		k.surveyed[d] = d.look.anew()
 	}
 	m, err := d.look.surveyed().Mapping(a)
 	return err == nil && m != nil && m.Range.Contains(b)
@@ -93,8 +93,7 @@ func (fo *followed) holdsReturn(ri *KretprobeInstance) bool {
 
 // mappingOf is the extent of the mapping at at.
 func (lo *looks) mappingOf(at arch.Addr) arch.Range {
-	lo.survey = nil
-	defer func() { lo.survey = nil }()
+	defer lo.anew()()
 	m, err := lo.surveyed().Mapping(at)
 	if err != nil || m == nil {
 		return arch.Range{Start: at, End: at + 1}

@@ -40,9 +40,7 @@ func (fo *followed) makeReturnSite(at arch.Addr, st *site) (*site, error) {
 	if err := fo.unreturnable[at]; err != nil {
 		return nil, err
 	}
-	during := fo.d.look.survey
-	fo.d.look.survey = nil
-	defer func() { fo.d.look.survey = during }()
+	defer fo.d.look.anew()()
 	var err error
 	fresh := st == nil
 	if fresh {
@@ -144,9 +142,7 @@ func (lo *looks) jumpsOf(st *site) (j jumps) {
 	if !known {
 		return jumps{away: true}
 	}
-	during := lo.survey
-	lo.survey = nil
-	defer func() { lo.survey = during }()
+	defer lo.anew()()
 	parts := []arch.Range{bounds}
 	for i := 0; i < len(parts); i++ {
 		for at := parts[i].Start; at < parts[i].End; {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,7 @@ type Options struct {
 	// nil: the one that has the number.
 	Meant *ptrace.Identity
 	// Log gets warnings of things that went on: one sentence, no newline. It is
-	// called on the tracer's thread. nil drops them.
+	// called on the tracer's thread. nil gives them to slog.Default.
 	Log func(string)
 }
 
@@ -48,11 +49,10 @@ type Session struct {
 	end  context.CancelCauseFunc
 
 	// The rest belongs to the tracer's thread.
-	main     *ptrace.Process
-	domains  map[*domain]bool
-	closed   bool
-	closeErr error // what Close has returned
-	closing  bool  // Close has begun: no handler begins a call
+	main    *ptrace.Process
+	domains map[*domain]bool
+	closed  bool
+	closing bool // Close has begun: no handler begins a call
 
 	target    target   // how it is held
 	registry  registry // of probes
@@ -64,6 +64,8 @@ type Session struct {
 	records   recordKeeper
 	beside    besideWatch
 	heed      heed // of the context of what is being done
+
+	untold atomic.Pointer[error] // why the session could not be closed when its context was done
 
 	watchers watchers // safe for concurrent use
 
@@ -283,9 +285,12 @@ func (s *Session) dying() bool {
 }
 
 func (s *Session) warn(format string, args ...any) {
-	if s.opts.Log != nil {
-		s.opts.Log(fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if s.opts.Log == nil {
+		slog.Warn(text, "pid", s.pid)
+		return
 	}
+	s.opts.Log(text)
 }
 
 // tracerOwner identifies this process in the injected region.

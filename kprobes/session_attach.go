@@ -93,7 +93,13 @@ func (tg *target) attach(pid int) error {
 var newTracer = ptrace.New
 
 // begin makes a session, which take has take hold of its process, unless ctx is done before it has.
-func begin(ctx context.Context, opts Options, take func(*Session) error) (*Session, error) {
+func begin(ctx context.Context, opts Options, take func(*Session) error) (_ *Session, err error) {
+	left := enterHolder(ctx)
+	defer func() {
+		if err != nil {
+			left()
+		}
+	}()
 	if ctx.Err() != nil {
 		return nil, givenUp(ctx)
 	}
@@ -119,8 +125,11 @@ func begin(ctx context.Context, opts Options, take func(*Session) error) (*Sessi
 		}
 		return nil, err
 	}
-	s.target.startGuardian()                            // while the caller goes on: nothing waits for it, and nothing is patched yet
-	context.AfterFunc(s.life, func() { _ = s.Close() }) // the caller's Close tells the error
+	s.target.startGuardian() // while the caller goes on: nothing waits for it, and nothing is patched yet
+	context.AfterFunc(s.life, func() {
+		defer left()
+		s.closeAlone()
+	})
 	return s, nil
 }
 

@@ -12,12 +12,30 @@ import (
 )
 
 // Close disarms everything, puts the code back, and lets the process go as if it had
-// never been held. The error lists changes that could not be undone. A second call
-// waits for the first, does nothing, and returns the same.
+// never been held. The error lists changes that could not be undone. A second call does
+// nothing. But after a session has closed because its context was done, the first call returns the error of that.
 //
 // A process that is inside vfork(2) for seconds keeps injected memory that does nothing: the error says so, and the guardian, the next attach,
 // or Recover takes it away.
 func (s *Session) Close() error {
+	err := s.close(func(error) {})
+	if alone := s.untold.Swap(nil); alone != nil {
+		return *alone
+	}
+	return err
+}
+
+// closeAlone is Close without a caller: the next one is told what came of it.
+func (s *Session) closeAlone() {
+	_ = s.close(func(err error) {
+		if s.untold.Store(&err); err != nil {
+			s.warn("the session has closed, since its context is done: %v", err)
+		}
+	})
+}
+
+// close tells ended, on the tracer's thread, what it returns.
+func (s *Session) close(ended func(error)) error {
 	defer s.end(ErrClosed)
 	var err error
 	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
@@ -25,7 +43,6 @@ func (s *Session) Close() error {
 		derr := s.tracer.Do(func() {
 			again = false
 			if s.closed {
-				err = s.closeErr
 				s.target.endGuardian()
 				return
 			}
@@ -47,12 +64,12 @@ func (s *Session) Close() error {
 			if s.table != nil {
 				err = errors.Join(err, s.table.Close())
 			}
-			s.closeErr = err
+			ended(err)
 			s.finish()
 		})
-		if derr != nil { // closed before
-			s.tracer.Close()
-			return s.closeErr
+		if derr != nil {
+			err = nil // closed before
+			break
 		}
 		if again {
 			time.Sleep(time.Millisecond)

@@ -36,10 +36,10 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
+	defer fresh.look.anew()()
 	fresh.linker.inherit(d)
 	fresh.placeAll(d.copies(), notInChild)
 	fresh.followed.copyCalls(child)
-	fresh.look.survey = nil
 	s.syscalls.followSyscalls(fresh)
 	return ptrace.Keep
 }
@@ -101,7 +101,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 		rg.s.warn("reading the symbols of the new program: %v", err)
 	}
 	rg.renewBlacklist(false)
-	defer func() { d.look.survey = nil }()
+	defer d.look.anew()()
 	d.linker.watch()
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone

@@ -102,7 +102,8 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 	for _, key := range d.masks.unfinished {
 		delete(d.masks.searched, key)
 	}
-	d.masks.unfinished, d.look.survey = nil, nil
+	d.masks.unfinished = nil
+	defer d.look.anew()()
 	if d.guard.incomplete = false; len(d.sites) == 0 {
 		return
 	}
@@ -112,5 +113,4 @@ func (s hooks) VforkEnded(th *ptrace.Thread) {
 			d.guard.guardDetour(st.jump())
 		}
 	}
-	d.look.survey = nil
 }

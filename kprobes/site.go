@@ -224,10 +224,11 @@ func (d *domain) remove(st *site) error {
 	}
 	err := d.text.Remove(st.patch())
 	if err != nil {
-		d.look.survey = nil
+		end := d.look.anew()
 		if errors.Is(d.look.checkMapping(st.addr), ErrNotMapped) {
 			err = d.text.Drop(st.patch()) // dlclose took the code away
 		}
+		end()
 	}
 	st.taken()
 	d.guard.unguard(st.addr)

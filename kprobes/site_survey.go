@@ -10,24 +10,57 @@ import (
 	"github.com/gokprobe/gokprobe/internal/survey"
 )
 
-// findings is what a registration has found out about the target. They are kept during one
-// call only, for the probes that follow in it.
+// findings is what a survey has found out about the target.
 type findings struct {
 	*survey.Survey
 	analyses analyses
 }
 
-// looks is what a domain is looked at by.
+// looks is how a domain is looked at: by surveys, each of which ends with the call that has begun it. One that is begun
+// in the course of another finds out everything itself.
 type looks struct {
-	d      *domain
-	survey *findings // during a registration
+	d       *domain
+	survey  *findings // the one that was begun last; nil if nothing was asked of it yet
+	open    int       // how many have been begun and not ended
+	changes uint64    // how often they have become untrue
 }
 
-func (lo *looks) surveyed() *findings {
-	if lo.survey == nil {
-		lo.survey = &findings{Survey: survey.New(surveyable{lo.d})}
+// anew begins a survey; what it returns ends it.
+func (lo *looks) anew() (end func()) {
+	before, changes := lo.survey, lo.changes
+	lo.survey, lo.open = nil, lo.open+1
+	return func() {
+		lo.open--
+		if lo.survey = before; lo.changes != changes {
+			lo.survey = nil
+		}
 	}
-	return lo.survey
+}
+
+// joined takes part in the survey that was begun last, or begins one.
+func (lo *looks) joined() (end func()) {
+	if lo.open > 0 {
+		return func() {}
+	}
+	return lo.anew()
+}
+
+// changed says that the target's mappings are others now: what all surveys have found out is untrue.
+func (lo *looks) changed() {
+	lo.survey = nil
+	lo.changes++
+}
+
+// surveyed is what the survey that was begun last has found out. If there is none, nothing is kept.
+func (lo *looks) surveyed() *findings {
+	if lo.survey != nil {
+		return lo.survey
+	}
+	found := &findings{Survey: survey.New(surveyable{lo.d})}
+	if lo.open > 0 {
+		lo.survey = found
+	}
+	return found
 }
 
 // original reads up to n bytes of unpatched code; fewer if the mapping ends.

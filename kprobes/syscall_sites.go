@@ -16,8 +16,7 @@ func (sc *syscallProbes) placeBySites(sp *SyscallProbe, chosen func(procfs.Mappi
 	if d == nil {
 		return ErrExited
 	}
-	sc.s.registry.forgetSurveys()
-	defer sc.s.registry.forgetSurveys()
+	defer sc.s.registry.looking()()
 	sites, gaps, err := d.look.callSites(chosen)
 	if err != nil {
 		return err

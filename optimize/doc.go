@@ -119,4 +119,6 @@
 //	                                Calls and branches can be copied.
 //	E12  no text that others patch  Memory is compared before each write (patch.ErrChanged).
 //	E13  detour within reach        NoLanding.
+//
+// Not part of the public promise: any version may change it.
 package optimize

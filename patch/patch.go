@@ -48,6 +48,8 @@
 //
 // A Text and its patches are used by one goroutine, the tracer. There are no
 // locks. The package is pure: memory is an arch.Memory.
+//
+// Not part of the public promise: any version may change it.
 package patch
 
 import (

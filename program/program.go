@@ -11,8 +11,6 @@
 // the end of StackSize bytes of stack. Helpers are called by the numbers of this
 // package; r0 is their result and r1 to r5 are lost. A program ends with exit; r0 means
 // nothing then, unless the program decides (Program.Decides).
-//
-// The package is pure: no system call, no build tag.
 package program
 
 import (

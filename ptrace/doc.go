@@ -18,4 +18,6 @@
 //
 // Locking: none. All methods except Tracer.Do, Space.ReadMemory and those that say
 // so must be called on the tracer's thread, that is inside Do or a Handler method.
+//
+// Not part of the public promise: any version may change it.
 package ptrace

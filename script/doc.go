@@ -1,6 +1,5 @@
 // Package script runs scenarios: programs in Starlark that probe a process, act on its
-// calls, and say whether what they saw was right. README.md is the reference for those
-// who write them.
+// calls, and say whether what they saw was right. README.md is the reference of the language.
 //
 //	sc, err := script.Load("scenario.star", script.Options{Session: s})
 //	…                        // nothing is armed yet
@@ -9,13 +8,7 @@
 //	err = s.Close()
 //	result := sc.Finish(script.Ending{…})
 //
-// Everything of a scenario runs on the session's tracer thread once it is armed:
-// handlers while the thread that hit is stopped, timers between two stops. So a scenario
-// needs no locks, and its globals stay mutable. Only Load, before, and Finish, after the
-// session, run it on the caller's goroutine.
-//
-// A scenario can't hold the target up: each call of one of its functions has a budget
-// (budget.go) of steps, in which bulk operations count by their size, so that neither a
-// loop nor a huge value is endless. What goes wrong in a handler is told with its place
-// in the source, its probe is disabled, the target goes on, and the scenario has failed.
+// An armed scenario runs on the session's tracer thread: it needs no locks. Load and Finish run it
+// on the caller's goroutine. Each call of its functions has a budget of steps, so it can't hold the
+// target up. What goes wrong in a handler disables its probe, and the scenario has failed.
 package script

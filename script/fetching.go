@@ -7,14 +7,13 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/values"
 )
 
-// fetching is what args= and filter= ask of a probe's hits. Places differ: where a parameter
-// lies depends on the function.
+// fetching holds the requests of args= and filter= for a probe's hits. Places differ:
+// where a parameter lies depends on the function.
 type fetching struct {
 	wish values.Wish
 	at   map[*site]*values.Values
@@ -55,7 +54,7 @@ func (p *probe) newFetching(args texts, filter string) (*fetching, error) {
 	return f, nil
 }
 
-// wishError says what is wrong with an argument or filter, and shows where.
+// wishError reports a mistake in an argument or filter, and shows its place.
 func wishError(err error) error {
 	var wrong *values.Error
 	var parse *caret.Error
@@ -66,7 +65,7 @@ func wishError(err error) error {
 	return fmt.Errorf("%w: at the ^ in %s^%s", err, parse.Command[:col], parse.Command[col:])
 }
 
-// save keeps of a call's entry what is wanted at its return.
+// save keeps values of a call's entry for its return.
 func (f *fetching) save(c *hitContext) []uint64 {
 	if v := f.at[c.site]; v != nil && v.Layout.Saved() > 0 {
 		return v.Layout.Save(c.hit, c.hit)
@@ -86,7 +85,7 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 		return false, c.script.errorAt(p.pos, err)
 	}
 	comm := c.hit.Comm()
-	got := v.Layout.Decode(payload, fetch.Host{Comm: comm, Symbolize: c.script.symbolize})
+	got := v.Layout.Decode(payload, values.Host(c.script.session.Symbols(), comm))
 	var more []fetch.Value
 	if c.at == atReturn {
 		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.time.Sub(c.call.began))}}
@@ -99,15 +98,6 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 		c.values[a.Name] = fetched(a.Type, got[i])
 	}
 	return true, nil
-}
-
-// symbolize prints an address as the kernel's %pS.
-func (s *Script) symbolize(at arch.Addr) string {
-	loc, ok := s.session.Symbols().Lookup(at)
-	if !ok || loc.Symbol.Name == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
 }
 
 // fetched is a value by its type; None if it could not be read.

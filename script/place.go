@@ -3,43 +3,34 @@ package script
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/kprobes"
-	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // resolve lists the places that p's specification stands for.
 func (p *probe) resolve() ([]*site, error) {
-	found, err := p.s.session.Symbols().Resolve(p.s.heeded(), p.spec)
-	pattern := strings.ContainsAny(p.spec, "*?[")
-	if errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(p.spec) != "" && !pattern {
-		at := p.site(p.spec, p.spec, 0)
-		at.waits = true
-		return []*site{at}, nil
+	r := trace.Resolver{Table: p.s.session.Symbols(), Returns: p.returns}
+	found, err := r.Resolve(p.s.heeded(), p.spec)
+	var refused *trace.PlaceError
+	if errors.As(err, &refused) {
+		return nil, refused.Err // the scenario's line names it
 	}
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 1 && found[0].Every.Len() == 0 {
-		return []*site{p.site(p.spec, p.spec, 0)}, nil
-	}
-	var all []*site
-	for _, loc := range found {
-		if loc.Every.Len() > 0 {
-			return nil, errors.New("+* stands for every instruction, which has no use in a scenario; name a function")
+	all := make([]*site, 0, len(found))
+	for _, at := range found {
+		if at.Return != p.returns {
+			return nil, errors.New(trace.ReturnSuffix + " is for kretprobe, which follows calls to their returns")
 		}
-		one := p.site(strings.TrimSuffix(loc.String(), "+0x0"), "", loc.Addr)
-		one.option = true
+		one := p.site(at.Name, at.Symbol, at.Addr)
+		one.waits, one.option = at.Waits, at.Optional
 		all = append(all, one)
 	}
-	return all, nil
+	return all, err
 }
 
-// site makes a place of p, by symbol or address. It is armed when all are registered.
+// site makes a place of p, by symbol, or by address where there is none. It is armed when all are registered.
 func (p *probe) site(name, symbol string, addr arch.Addr) *site {
 	at := &site{probe: p, name: name}
 	if p.returns {
@@ -48,11 +39,15 @@ func (p *probe) site(name, symbol string, addr arch.Addr) *site {
 	} else {
 		at.kp = &kprobes.Kprobe{}
 	}
-	at.kp.SymbolName, at.kp.Addr, at.kp.Flags = symbol, addr, kprobes.FlagDisabled
+	at.kp.Flags = kprobes.FlagDisabled
+	if at.kp.SymbolName = symbol; symbol == "" {
+		at.kp.Addr = addr
+	}
 	return at
 }
 
-// heeded is the context of what is being done: that of the scenario's beginning, and nothing that ends later.
+// heeded returns the context of the present work: at the scenario's beginning its
+// context, later one that does not end.
 func (s *Script) heeded() context.Context {
 	if s.begun || s.o.Context == nil {
 		return context.Background()
@@ -94,7 +89,7 @@ func (s *Script) arm(probes []*probe) error {
 	var done []*probe
 	undo := func(p *probe, err error) error {
 		for _, p := range done {
-			_ = s.session.UnregisterKprobes(p.kprobes()) // what can't be undone, Close tells
+			_ = s.session.UnregisterKprobes(p.kprobes()) // Close tells what can't be undone
 		}
 		return s.placeError(p, err)
 	}
@@ -113,7 +108,7 @@ func (s *Script) arm(probes []*probe) error {
 	return nil
 }
 
-// enableAll enables what is to be enabled, in one go. After an error it tells which probe
+// enableAll enables all waiting probes, in one go. After an error it tells which probe
 // can't be.
 func (s *Script) enableAll(probes []*probe) (*probe, error) {
 	var enabled []*kprobes.Kprobe
@@ -133,25 +128,8 @@ func (s *Script) enableAll(probes []*probe) (*probe, error) {
 	return nil, nil
 }
 
-// PlaceError tells that a probe can't be placed.
-type PlaceError struct {
-	Spec string
-	Err  error
-}
-
-func (e *PlaceError) Error() string { return fmt.Sprintf("cannot place probe %s: %v", e.Spec, e.Err) }
-
-// Unwrap is the session's error.
-func (e *PlaceError) Unwrap() error { return e.Err }
-
 func (s *Script) placeError(p *probe, err error) error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) == 1 {
-		err = all.Unwrap()[0]
-	}
-	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "probe ") {
-		err = inner // which names the probe by its address
-	}
-	return s.errorAt(p.pos, &PlaceError{p.spec, err})
+	return s.errorAt(p.pos, trace.NewPlaceError(p.spec, err))
 }
 
 // register registers p's places. Those of a pattern that can't be probed are left out, but

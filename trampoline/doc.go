@@ -62,4 +62,6 @@
 // tracer. There are no locks. The target's threads may run in all code parts and read the
 // data parts at any time: what one of them may meet is changed by single stores, or
 // written before anything leads there. The memory that Cells returns is the caller's.
+//
+// Not part of the public promise: any version may change it.
 package trampoline

@@ -25,4 +25,6 @@
 // address, not before it. If the operand is that very word, reached by another register
 // than rsp, its value is a different one. The emulated calls and returns do not touch a
 // shadow stack: a caller must not use them on a thread that has one enabled.
+//
+// Not part of the public promise: any version may change it.
 package amd64

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"syscall"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // The exit statuses. run exits with its program's own status instead.
@@ -44,14 +44,7 @@ func usagef(format string, args ...any) error {
 func attachError(err error) error { return &classed{errAttach, err} }
 
 func placeError(name string, err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) == 1 {
-		err = joined.Unwrap()[0]
-	}
-	// The library names the probe too: its words for it are the address.
-	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "probe ") {
-		err = inner
-	}
-	return &classed{errPlace, fmt.Errorf("cannot place probe %s: %w", name, err)}
+	return &classed{errPlace, trace.NewPlaceError(name, err)}
 }
 
 // statusError is run's exit status: that of its program. Nothing is printed.

@@ -10,6 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // faulting is what is injected in a session of work.
@@ -97,21 +98,21 @@ func (f *faulting) ended(*inject.Fault) {
 
 // injected is called on the tracer's thread.
 func (w *work) injected(e inject.Event) {
-	if w.rec.sink == nil || e.Log == 0 {
+	if w.sink == nil || e.Log == 0 {
 		return
 	}
-	w.rec.sink.put(injectedHit(w.sess.Symbols(), e))
+	w.sink.put(injectedHit(w.sess.Symbols(), e))
 }
 
 // injectedHit is an injected call as a record.
-func injectedHit(table *symbols.Table, e inject.Event) *event.Hit {
-	h := &event.Hit{
+func injectedHit(table *symbols.Table, e inject.Event) *trace.Hit {
+	h := &trace.Hit{
 		Time: e.Time, PID: e.PID, TID: e.TID, Comm: e.Comm, Probe: e.Place, Kind: faultKind(e.Fault), Addr: e.Addr, Symbol: e.Symbol, Module: e.Module,
-		Args:     fetchedArgs(e.Args, e.Values),
-		Injected: &event.Injected{N: e.N, Actions: e.What, DryRun: e.Fault.Rule().DryRun},
+		Args:     trace.FetchedArgs(e.Args, e.Values),
+		Injected: &trace.Injected{N: e.N, Actions: e.What, DryRun: e.Fault.Rule().DryRun},
 	}
 	if e.Stack != nil {
-		h.Stack = frames(table, e.Stack)
+		h.Stack = trace.Frames(table, e.Stack)
 	}
 	return h
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // request is what the user asks of attach, run or demo.
@@ -40,18 +41,13 @@ type request struct {
 	mount      string // directory for the session's files; empty for none
 }
 
-// manyActive is as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
-// kernel/trace/trace_kprobe.c). Who looks at a server from outside does not know how many of
-// its threads wait in a function.
-const manyActive = 4096
-
 // probeFlags are the flags of attach and run.
 func probeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "sym", Usage: "probe `SPEC`: foo, foo+0x12, lib.so:foo, file.c:42, 'mem*', 'foo+*' (every instruction); repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "probe the address `ADDR`, 0x… or module:0x…; repeatable"},
 		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print what the function returned and how long it took; SPEC%return does so for one SPEC"},
-		&cli.IntFlag{Name: "maxactive", Value: manyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
+		&cli.IntFlag{Name: "maxactive", Value: trace.ManyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
 		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with returns over ret and duration_ns"},
@@ -116,7 +112,30 @@ func parseRequest(c *cli.Context) (request, error) {
 	return r, r.checkFetching()
 }
 
-func isReturn(spec string) bool { return strings.HasSuffix(spec, event.ReturnSuffix) }
+// wants is what the request asks of hits.
+func (r request) wants() []trace.Want {
+	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
+	for _, w := range []struct {
+		asked bool
+		want  trace.Want
+	}{
+		{r.args, trace.Args()},
+		{r.returns, trace.Returns()},
+		{r.maxActive > 0, trace.MaxActive(r.maxActive)},
+		{r.regs, trace.Regs()},
+		{r.count, trace.Count()},
+	} {
+		if w.asked {
+			wants = append(wants, w.want)
+		}
+	}
+	return wants
+}
+
+// firstStack is how many frames request.stackFirst prints.
+const firstStack = 16
+
+func isReturn(spec string) bool { return strings.HasSuffix(spec, trace.ReturnSuffix) }
 
 // parseFormat reads -format.
 func parseFormat(c *cli.Context) (json bool, err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/script"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 func scriptCommand(std stdio) *cli.Command {
@@ -219,7 +220,7 @@ func (sn *scenario) injected() func(inject.Event) {
 
 // scriptError gives a mistake in a scenario its exit status.
 func scriptError(err error) error {
-	var place *script.PlaceError
+	var place *trace.PlaceError
 	switch {
 	case err == nil:
 		return nil

@@ -31,8 +31,11 @@ type line struct {
 	text string
 }
 
+// linesDepth is how many lines wait for a slow output before more are lost.
+const linesDepth = 64 << 10
+
 func newLines() *lines {
-	l := &lines{queue: make(chan line, sinkDepth), done: make(chan struct{})}
+	l := &lines{queue: make(chan line, linesDepth), done: make(chan struct{})}
 	go l.write()
 	return l
 }

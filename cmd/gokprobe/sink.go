@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 const (
-	// sinkDepth is how many records wait for a slow output before more are lost.
-	// A handler never waits for the output: the target would.
-	sinkDepth = 64 << 10
 	// sinkPause is how long the writer lets records gather after it wrote. Waking
 	// it costs the handler more than the record itself.
 	sinkPause = 2 * time.Millisecond
@@ -23,24 +21,17 @@ const (
 	sinkGrace = 250 * time.Millisecond
 )
 
-// sink takes records from handlers and writes them on a goroutine of its own. Its
-// methods may be called concurrently.
+// sink writes what is put into its queue, on a goroutine of its own. Its methods may be called concurrently.
 type sink struct {
+	queue   *trace.Queue
 	out     io.Writer
 	printer event.Printer // into chunk
 	chunk   chunk
 	grace   time.Duration // sinkGrace
 
-	mu      sync.Mutex
-	pending []event.Hit
-	spare   []event.Hit
-	lost    uint64
-	err     error
-	idle    bool // the writer waits for wake
-	closed  bool
+	mu  sync.Mutex
+	err error // the first one
 
-	wake   chan struct{}
-	stop   chan struct{} // closed by close
 	done   chan struct{} // closed when the writer has ended
 	failed chan struct{} // closed at the first error
 }
@@ -49,8 +40,7 @@ type sink struct {
 // newPrinter makes.
 func newSink(out io.Writer, newPrinter func(io.Writer) event.Printer) *sink {
 	s := &sink{
-		out: out, grace: sinkGrace,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		queue: trace.NewQueue(), out: out, grace: sinkGrace,
 		done: make(chan struct{}), failed: make(chan struct{}),
 	}
 	s.printer = newPrinter(&s.chunk)
@@ -60,61 +50,23 @@ func newSink(out io.Writer, newPrinter func(io.Writer) event.Printer) *sink {
 
 // put hands over one record. It reports false if the record is lost: the queue is
 // full or the output has failed.
-func (s *sink) put(h *event.Hit) bool {
-	s.mu.Lock()
-	if s.closed || s.err != nil || len(s.pending) >= sinkDepth {
-		s.lost++
-		s.mu.Unlock()
-		return false
-	}
-	s.pending = append(s.pending, *h)
-	wake := s.idle
-	s.idle = false
-	s.mu.Unlock()
-	if wake {
-		s.wake <- struct{}{}
-	}
-	return true
-}
+func (s *sink) put(h *event.Hit) bool { return s.queue.Put(h) }
 
 // write is the writer's goroutine.
 func (s *sink) write() {
 	defer close(s.done)
-	for {
-		batch, closed := s.take()
-		switch {
-		case len(batch) > 0:
-			s.writeBatch(batch)
-		case closed:
-			return
-		default:
-			select {
-			case <-s.wake:
-			case <-s.stop:
-			}
-			continue
-		}
+	for batch := s.queue.Take(); len(batch) > 0; batch = s.queue.Take() {
+		s.writeBatch(batch)
 		select {
 		case <-time.After(sinkPause):
-		case <-s.stop:
+		case <-s.queue.Closed():
 		}
 	}
-}
-
-// take swaps the two buffers.
-func (s *sink) take() (batch []event.Hit, closed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	batch = s.pending
-	s.pending, s.spare = s.spare[:0], batch
-	s.idle = len(batch) == 0
-	return batch, s.closed
 }
 
 func (s *sink) writeBatch(batch []event.Hit) {
 	for i := range batch {
 		_ = s.printer.Hit(&batch[i]) // a chunk takes everything
-		batch[i] = event.Hit{}
 		if len(s.chunk.buf) >= sinkChunk {
 			s.flush()
 		}
@@ -125,26 +77,29 @@ func (s *sink) writeBatch(batch []event.Hit) {
 // flush writes the chunk. After an error nothing more is written: what follows a
 // torn line is of no use to anybody.
 func (s *sink) flush() {
-	s.mu.Lock()
-	err := s.err
-	s.mu.Unlock()
 	lost := len(s.chunk.ends)
-	if err == nil {
+	if s.firstError() == nil {
+		var err error
 		lost, err = s.chunk.writeTo(s.out)
 		s.fail(err)
 	}
 	s.chunk.reset()
-	s.mu.Lock()
-	s.lost += uint64(lost)
-	s.mu.Unlock()
+	s.queue.Lose(lost)
 }
 
-// fail remembers the first error.
+func (s *sink) firstError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// fail remembers the first error. What is put from then on is lost.
 func (s *sink) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && s.err == nil {
 		s.err = err
+		s.queue.Close()
 		close(s.failed)
 	}
 }
@@ -153,10 +108,7 @@ func (s *sink) fail(err error) {
 // can't be written soon is lost: an output that nobody reads blocks for good.
 // It returns the number of lost records and the first error.
 func (s *sink) close(giveUp <-chan struct{}) (lost uint64, err error) {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	close(s.stop)
+	s.queue.Close()
 	select {
 	case <-s.done:
 	case <-giveUp:
@@ -166,9 +118,7 @@ func (s *sink) close(giveUp <-chan struct{}) (lost uint64, err error) {
 			s.fail(errOutputStuck)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lost + uint64(len(s.pending)), s.err
+	return s.queue.Lost() + uint64(s.queue.Waiting()), s.firstError()
 }
 
 // chunk gathers whole records.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 func jsonPrinter(w io.Writer) event.Printer { return event.NewJSON(w) }
@@ -105,17 +106,17 @@ func TestSinkNeverWaitsForItsOutput(t *testing.T) {
 	w := blocked{make(chan struct{})}
 	s := newSink(w, jsonPrinter)
 	taken := 0
-	for range 3 * sinkDepth {
+	for range 3 * trace.QueueDepth {
 		if s.put(&event.Hit{}) {
 			taken++
 		}
 	}
-	if taken < sinkDepth || taken > 2*sinkDepth { // one batch may be on its way
+	if taken < trace.QueueDepth || taken > 2*trace.QueueDepth { // one batch may be on its way
 		t.Errorf("%d records are taken", taken)
 	}
 	giveUp := make(chan struct{})
 	close(giveUp)
-	if lost, err := s.close(giveUp); !errors.Is(err, errOutputStuck) || lost < uint64(2*sinkDepth-sinkDepth) {
+	if lost, err := s.close(giveUp); !errors.Is(err, errOutputStuck) || lost < uint64(2*trace.QueueDepth-trace.QueueDepth) {
 		t.Errorf("%d lost, %v", lost, err)
 	}
 	close(w.release)

@@ -12,7 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/kprobes"
-	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // work is one session of attach, run or demo, from placed probes to the summary.
@@ -20,7 +20,9 @@ type work struct {
 	std    stdio
 	req    request
 	sess   *kprobes.Session
-	rec    *recorder
+	tr     *trace.Session
+	probe  *trace.Probe // nil without specs, and before place
+	sink   *sink        // nil if only counts are wanted
 	output *os.File
 	color  bool
 	files  *sessionFiles // nil before place
@@ -40,9 +42,9 @@ type workMaker func(std stdio, req request, sess *kprobes.Session, output *os.Fi
 // newWork prepares for hits on sess.
 func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := &work{std: std, req: req, sess: sess, output: output, color: color}
-	w.rec = &recorder{sess: sess, warn: std.warn, began: time.Now(), left: req.maxHits, limited: req.maxHits > 0, full: make(chan struct{})}
+	w.tr = trace.On(sess, trace.With(req.options(std)), trace.Log(std.logger()))
 	if !req.count {
-		w.rec.sink = newSink(output, req.newPrinter(color))
+		w.sink = newSink(output, req.newPrinter(color))
 	}
 	return w
 }
@@ -76,24 +78,24 @@ func (w *work) placeAll(ctx context.Context) error {
 }
 
 func (w *work) placeProbes(ctx context.Context) error {
-	res := &resolver{table: w.sess.Symbols(), mem: ptrace.PeekMemory{PID: w.sess.PID()}, returns: w.req.returns, follow: w.req.follow, skip: skipped{}}
-	places, err := res.resolveAll(ctx, w.req.specs)
+	wants := w.req.wants()
+	if w.sink != nil {
+		wants = append(wants, trace.To(w.sink.queue))
+	}
+	p, err := w.tr.ProbeContext(ctx, w.req.specs, wants...)
 	if err != nil {
-		return err
+		return placedError(err)
 	}
-	pl := &placer{sess: w.sess, req: w.req, rec: w.rec, skip: res.skip, noParams: map[string]*lacking{}}
-	if err := pl.register(ctx, places); err != nil {
-		return err
-	}
-	if err := pl.arm(ctx); err != nil {
-		return err
-	}
-	_ = w.sess.WaitForOptimizer(ctx)
-	for _, p := range w.rec.probes {
-		p.status = w.sess.Status(p.kp)
-	}
-	pl.warnings(w.std.warn)
+	w.probe = p
 	return nil
+}
+
+// stats is what has become of the probes up to now.
+func (w *work) stats() trace.Stats {
+	if w.probe == nil {
+		return trace.Stats{}
+	}
+	return w.probe.Stats()
 }
 
 // announce prints the line that scripts wait for.
@@ -103,12 +105,13 @@ func (w *work) announce() {
 		comm = "?"
 	}
 	waiting, also := 0, ""
-	for _, p := range w.rec.probes {
-		if p.status.Waiting {
+	places := w.stats().Places
+	for _, at := range places {
+		if at.Waiting {
 			waiting++
 		}
 	}
-	probes := len(w.rec.probes)
+	probes := len(places)
 	if w.faults != nil {
 		n, later := w.faults.armed()
 		probes, waiting = probes+n+later, waiting+later
@@ -140,9 +143,12 @@ func (w *work) wait(ctx context.Context) {
 		defer t.Stop()
 		expired = t.C
 	}
-	var failed <-chan struct{}
-	if w.rec.sink != nil {
-		failed = w.rec.sink.failed
+	var failed, full <-chan struct{}
+	if w.sink != nil {
+		failed = w.sink.failed
+	}
+	if w.probe != nil {
+		full = w.probe.Full()
 	}
 	tick := time.NewTicker(goneInterval)
 	defer tick.Stop()
@@ -151,12 +157,15 @@ func (w *work) wait(ctx context.Context) {
 		case <-ctx.Done():
 		case <-expired:
 		case <-failed:
-		case <-w.rec.full:
+		case <-full:
 		case <-w.faults.done():
 		case <-w.sess.Done():
 		case <-tick.C:
-			why, gone := w.gone()
-			if !gone || w.req.hold || w.faults != nil {
+			if w.req.hold || w.faults != nil || w.probe == nil {
+				continue
+			}
+			why, gone := w.probe.Gone()
+			if !gone {
 				continue
 			}
 			w.std.warn("%s, so all probes are gone", why)
@@ -165,36 +174,10 @@ func (w *work) wait(ctx context.Context) {
 	}
 }
 
-// gone tells that no probe is left, and none will come back.
-func (w *work) gone() (why string, gone bool) {
-	for _, p := range w.rec.probes {
-		st := w.sess.Status(p.kp)
-		if st.Flags&kprobes.FlagGone == 0 || st.Waiting {
-			return "", false
-		}
-		why = st.Reason
-	}
-	return why, true
-}
-
-// look takes the probes' last state. Of a process that has ended it is that from before.
-func (w *work) look() {
-	last := make([]kprobes.Status, len(w.rec.probes))
-	for i, p := range w.rec.probes {
-		last[i] = w.sess.Status(p.kp)
-	}
-	if w.sess.Exit() != nil {
-		return
-	}
-	for i, p := range w.rec.probes {
-		p.status = last[i]
-	}
-}
-
 // finish detaches, writes what is still queued, and prints the summary. giveUp, when
 // closed, ends the wait for a blocked output.
 func (w *work) finish(giveUp <-chan struct{}) error {
-	w.look()
+	_ = w.stats() // of a process that has ended it stays what it is now
 	w.faults.look()
 	err := errors.Join(w.files.close(), w.sess.Close())
 	w.tellExit()
@@ -222,27 +205,25 @@ func (w *work) tellExit() {
 }
 
 func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
-	if w.rec.sink == nil {
+	if w.sink == nil {
 		return 0, nil
 	}
-	return w.rec.sink.close(giveUp)
+	return w.sink.close(giveUp)
 }
 
 // summarize prints the summary: JSON after the hits, text on stderr.
 func (w *work) summarize(lost uint64, outErr error) error {
 	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
-	for _, p := range w.rec.probes {
-		sum.Lost += p.lost()
-		st := p.status
-		how := st.Mechanism.String()
-		if st.Mechanism == kprobes.NoMechanism {
-			how = missing(st.Waiting)
+	for _, at := range w.stats().Places {
+		sum.Lost += at.Lost
+		how := at.Mechanism.String()
+		if at.Mechanism == kprobes.NoMechanism {
+			how = missing(at.Waiting)
 		}
-		how, reason := w.req.explained(st.Mechanism, how, st.Reason)
-		hits, missed := p.counts()
+		how, reason := w.req.explained(at.Mechanism, how, at.Reason)
 		sum.Probes = append(sum.Probes, event.ProbeSummary{
-			Probe: p.name, Kind: p.kind(), Addr: st.Addr, Symbol: p.symbol,
-			Hits: hits, NMissed: missed, Mechanism: how, Reason: reason,
+			Probe: at.Place, Kind: at.Kind, Addr: at.Addr, Symbol: at.Symbol,
+			Hits: at.Hits, NMissed: at.Missed, Mechanism: how, Reason: reason,
 		})
 	}
 	w.faults.summarize(sum, w.req)

@@ -13,6 +13,8 @@
 // std::terminate).
 //
 // The package is pure: no system call, no build tag.
+//
+// Not part of the public promise: any version may change it.
 package dynevent
 
 import (

@@ -2,6 +2,8 @@
 // (kernel/trace/trace.c, tracing_log_err).
 //
 // The package is pure: no system call, no build tag.
+//
+// Not part of the public promise: any version may change it.
 package errlog
 
 import (

@@ -3,6 +3,8 @@
 // traceprobe_set_print_fmt).
 //
 // The package is pure: no system call, no build tag.
+//
+// Not part of the public promise: any version may change it.
 package format
 
 import (

@@ -8,6 +8,8 @@
 //
 // The package is pure: no system call, no build tag. Everything is safe for concurrent use
 // unless it says otherwise.
+//
+// Not part of the public promise: any version may change it.
 package trigger
 
 import (

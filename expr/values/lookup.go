@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -51,4 +52,18 @@ func NoParams(table *symbols.Table, at arch.Addr, err error) error {
 	}
 	return fmt.Errorf("%s has no debug information; install its debug package (%s) or use a build that is not stripped",
 		loc.Symbol.Module.Name, id)
+}
+
+// Host is how the values that a thread's hit has recorded are made: by the thread's name, and addresses as the kernel's %pS.
+func Host(table *symbols.Table, comm string) fetch.Host {
+	return fetch.Host{Comm: comm, Symbolize: func(at arch.Addr) string { return Symbolize(table, at) }}
+}
+
+// Symbolize prints an address as the kernel's %pS, name+offset/size. It is empty if there is no symbol.
+func Symbolize(table *symbols.Table, at arch.Addr) string {
+	loc, ok := table.Lookup(at)
+	if !ok || loc.Symbol.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
 }

@@ -102,6 +102,7 @@ type killing struct {
 	rand   *rand.Rand
 	tally  *tally
 	leaves bool // they are interrupted only
+	cycles bool // they are interrupted, killed, or end by themselves
 	kills  int
 	doing  phase // what is judged at the moment
 }
@@ -139,6 +140,9 @@ func (k *killing) run(t *testing.T, n int) {
 
 // one has one tracer killed, and judges what is left.
 func (k *killing) one(t *testing.T) {
+	if k.cycles {
+		k.leaves = k.rand.IntN(2) == 0
+	}
 	v := newVictim(t, k)
 	t.Logf("%s", v)
 	k.doing = working

@@ -51,7 +51,9 @@ func newVictim(t testing.TB, k *killing) *victim {
 	if err := os.Link(k.tracer, v.bin); err != nil {
 		t.Fatal(err)
 	}
-	v.args = chooseWork(r, k)
+	if v.args = chooseWork(r, k); k.cycles {
+		v.args = cycleWork(r, v.args)
+	}
 	v.since = []moment{begun, armed, armed, asked}[r.IntN(4)]
 	if k.leaves {
 		v.since, v.widows = []moment{begun, armed}[r.IntN(2)], false

@@ -75,5 +75,8 @@ func (w *Writers) End(tid int, now time.Time) bool {
 	return true
 }
 
+// None tells that nobody was ever noted.
+func (w *Writers) None() bool { return len(w.byStorage) == 0 }
+
 // Storages goes through all that were ever noted.
 func (w *Writers) Storages() iter.Seq[uint64] { return maps.Keys(w.byStorage) }

@@ -2,4 +2,6 @@
 // the guard that handles signals when the tracer has died. Its Arch is that of package amd64 beside.
 //
 // "SDM" is as in package amd64.
+//
+// Not part of the public promise: any version may change it.
 package code

@@ -4,4 +4,6 @@
 // A program's registers become machine registers that are free, or that are saved. The
 // compiler finds out by trying which it needs (compiler.generate). Values that are
 // known beforehand are in the code alone. "SDM" is as in package amd64.
+//
+// Not part of the public promise: any version may change it.
 package jit

@@ -49,7 +49,7 @@ func hits() []*Hit {
 	typed.Results = []Arg{{Name: "ret", Value: "GREEN", Text: "GREEN"}}
 	several.Symbol, several.Results = "foo+0x6", []Arg{{Name: "~r0", Value: int64(5)}, {Name: "err\n", Text: "nil"}}
 	nothing.Symbol, nothing.Results = "bar+0x6", []Arg{}
-	stack.Stack = []Frame{{0x55d0c1a01139, "foo+0x0", "prog", "prog.c", 42}, {Addr: 0x7f0000001000, Symbol: "start+0x1", Module: "libc.so.6"}, {Addr: 0x10}}
+	stack.Stack = []Frame{{Addr: 0x55d0c1a01139, Symbol: "foo+0x0", Module: "prog", File: "prog.c", Line: 42}, {Addr: 0x7f0000001000, Symbol: "start+0x1", Module: "libc.so.6"}, {Addr: 0x10}}
 	inLib := base
 	inLib.Module, inLib.Probe = "libz.so.1", "libz.so.1:foo"
 	other, bare := base, base

@@ -1,12 +1,13 @@
 package event
 
 import (
-	"encoding/json"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // TextOptions chooses how NewText's printer writes. The zero value is plain text
@@ -75,7 +76,7 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 	b = appendPlace(b, h)
 	for i := range h.Args {
 		b = appendSafe(append(b, ' '), h.Args[i].Name)
-		b = appendValueText(append(b, '='), &h.Args[i])
+		b = h.Args[i].Append(append(b, '='))
 	}
 	b = p.appendReturn(b, h)
 	b = p.appendInjected(b, h.Injected)
@@ -89,7 +90,7 @@ func (p *Text) appendHit(b []byte, h *Hit) []byte {
 // appendPlace names the place of a hit where the probe's name does not: for a
 // line, an address, a pattern.
 func appendPlace(b []byte, h *Hit) []byte {
-	name := strings.TrimSuffix(h.Probe, ReturnSuffix)
+	name := strings.TrimSuffix(h.Probe, trace.ReturnSuffix)
 	if module, rest, ok := strings.Cut(name, ":"); ok && module == h.Module {
 		name = rest
 	}
@@ -137,7 +138,7 @@ func (p *Text) appendInjected(b []byte, in *Injected) []byte {
 // has some.
 func appendResults(b []byte, results []Arg) []byte {
 	if len(results) == 1 {
-		return appendValueText(b, &results[0])
+		return results[0].Append(b)
 	}
 	b = append(b, '(')
 	for i := range results {
@@ -147,32 +148,9 @@ func appendResults(b []byte, results []Arg) []byte {
 		if name := results[i].Name; !strings.HasPrefix(name, "~") { // Go's ~r0, ~r1 …
 			b = append(appendSafe(b, name), '=')
 		}
-		b = appendValueText(b, &results[i])
+		b = results[i].Append(b)
 	}
 	return append(b, ')')
-}
-
-func appendValueText(b []byte, a *Arg) []byte {
-	if a.Text != "" {
-		return appendSafe(b, a.Text)
-	}
-	switch v := a.Value.(type) {
-	case int64:
-		return strconv.AppendInt(b, v, 10)
-	case uint64:
-		return strconv.AppendUint(b, v, 10)
-	case bool:
-		return strconv.AppendBool(b, v)
-	case string:
-		return appendSafe(b, strconv.Quote(v))
-	case float64:
-		return strconv.AppendFloat(b, v, 'g', -1, 64)
-	case json.Marshaler:
-		if j, err := json.Marshal(v); err == nil {
-			return appendSafe(b, string(j))
-		}
-	}
-	return append(b, '?')
 }
 
 // appendFrameText writes a frame as a debugger does: "#1  0x… in foo+0x12 (prog) at file.c:42".

@@ -1,4 +1,4 @@
-package main
+package trace
 
 import (
 	"encoding/binary"
@@ -6,11 +6,10 @@ import (
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
-	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/internal/host"
-	"github.com/gokprobe/gokprobe/kprobes"
-	prog "github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
@@ -22,12 +21,13 @@ type capture struct {
 	names  []string // registers, each an item, behind the time and the thread
 	params []symbols.Param
 	reads  []symbols.Read // of all parameters; each an item, behind the registers
-	items  []prog.Item
-	fetch  *fetching // nil, or its items stand behind the others
-	filter prog.Cond
+	items  []program.Item
+	fetch  *values.Values // nil, or its items stand behind the others
+	typed  bool           // params are what a function returns, and known
+	filter program.Cond
 
-	program *prog.Program
-	size    int // bytes of a record
+	made *program.Program
+	size int // bytes of a record
 }
 
 // Items of every record.
@@ -63,9 +63,9 @@ func newCapture(names []string, params []symbols.Param) (*capture, error) {
 		}
 		all[i] = reads
 	}
-	c.items = append(c.items, prog.Item{Name: "time", Value: prog.Now()}, prog.Item{Name: "thread", Value: prog.CurrentThread()})
+	c.items = append(c.items, program.Item{Name: "time", Value: program.Now()}, program.Item{Name: "thread", Value: program.CurrentThread()})
 	for _, name := range c.names {
-		c.items = append(c.items, prog.Item{Name: name, Value: prog.Reg(name)})
+		c.items = append(c.items, program.Item{Name: name, Value: program.Reg(name)})
 	}
 	for _, reads := range all {
 		c.addReads(reads)
@@ -97,47 +97,48 @@ func (c *capture) addReads(reads []symbols.Read) {
 	for _, r := range reads {
 		r.Addr.Read += before
 		r.Count.Read += before
-		item := prog.Item{Value: c.expr(r.Addr).Plus(r.Off), Max: int(r.Max)}
+		item := program.Item{Value: c.expr(r.Addr).Plus(r.Off), Max: int(r.Max)}
 		switch r.Kind {
 		case symbols.ReadBytes:
-			item.Kind = prog.Bytes
+			item.Kind = program.Bytes
 		case symbols.ReadCounted:
-			item.Kind, item.Len, item.Elem = prog.CountedBytes, c.expr(r.Count), int(r.Elem)
+			item.Kind, item.Len, item.Elem = program.CountedBytes, c.expr(r.Count), int(r.Elem)
 		case symbols.ReadText:
-			item.Kind, item.Max = prog.Text, int(r.Max)+1 // the last one is made zero
+			item.Kind, item.Max = program.Text, int(r.Max)+1 // the last one is made zero
 		}
 		c.reads = append(c.reads, r)
 		c.items = append(c.items, item)
 	}
 }
 
-func (c *capture) expr(w symbols.Word) prog.Expr {
+func (c *capture) expr(w symbols.Word) program.Expr {
 	if w.Reg != "" {
-		return prog.Reg(w.Reg)
+		return program.Reg(w.Reg)
 	}
-	return prog.ItemWord(c.readItem(w.Read), w.At)
+	return program.ItemWord(c.readItem(w.Read), w.At)
 }
 
 // readItem is the index of a read's item.
 func (c *capture) readItem(read int) int { return firstItem + len(c.names) + read }
 
-// addFetching adds what -arg and -filter want.
-func (c *capture) addFetching(f *fetching) {
+// addFetching adds what Fetch and If want of a point.
+func (c *capture) addFetching(pt *point) {
+	f := pt.fetch
 	if c.fetch = f; f == nil {
 		return
 	}
 	c.items = append(c.items, f.Layout.Items()[fetch.HeadItems:]...)
 	if f.Filter != nil {
-		c.filter, f.exact = f.Filter.Cond(f.Layout)
+		c.filter, pt.plan.exact = f.Filter.Cond(f.Layout)
 	}
 }
 
-// values are those of -arg in a record.
+// values are those that Fetch and If want, in a record.
 func (c *capture) values(payload []byte, h fetch.Host) []fetch.Value {
 	if c.fetch == nil {
 		return nil
 	}
-	return c.fetch.Layout.DecodeFields(payload, c.program.Fields[firstItem+len(c.names)+len(c.reads):], h)
+	return c.fetch.Layout.DecodeFields(payload, c.made.Fields[firstItem+len(c.names)+len(c.reads):], h)
 }
 
 // context is the registers that the program reads.
@@ -154,110 +155,19 @@ func (c *capture) context() []string {
 }
 
 // build makes the program that records.
-func (c *capture) build(name string, ring prog.Map) error {
-	p, err := prog.Build(name, 0, c.context(), c.filter, prog.WriteRecord{Ring: ring, Items: c.items})
+func (c *capture) build(name string, ring program.Map) error {
+	p, err := program.Build(name, 0, c.context(), c.filter, program.WriteRecord{Ring: ring, Items: c.items})
 	if err != nil {
 		return err
 	}
-	if _, err := prog.Check(p); err != nil {
+	if _, err := program.Check(p); err != nil {
 		return err
 	}
-	c.program, c.size = p, 0
+	c.made, c.size = p, 0
 	for _, f := range p.Fields {
 		c.size = max(c.size, f.Off+f.Size, f.Err+8)
 	}
 	return nil
-}
-
-// inTarget has p's hits recorded by the target, if a record can hold what is printed of them.
-func (pl *placer) inTarget(p *probe) bool {
-	r := pl.rec
-	if pl.req.noOptimize || pl.req.noBoost {
-		return false // then a handler costs less
-	}
-	if r.sink == nil && !r.limited && !p.waits && p.filtered() {
-		return p.countInTarget()
-	}
-	if r.sink == nil || r.limited || p.waits || p.stack > 0 || p.args && pl.req.follow {
-		return false
-	}
-	var names []string
-	if p.regs {
-		names = host.Arch.NewRegs().Names()
-	}
-	var params []symbols.Param
-	if p.args {
-		params, _ = parameters(pl.sess.Symbols(), &probe{place: p.place, kp: &kprobes.Kprobe{Addr: p.addr}})
-	}
-	c, err := newCapture(names, params)
-	if err == nil {
-		c.addFetching(p.fetch)
-		err = c.build(p.name, prog.Map{Kind: prog.Ring, Size: prog.MaxRecord * 8})
-	}
-	if err != nil {
-		return false
-	}
-	p.capture, r.inTarget = c, true
-	p.kp.Program, p.kp.RecordHandler = c.program, r.recorded(p)
-	return true
-}
-
-// countInTarget makes the target count p's hits that meet the filter, if it can tell
-// them.
-func (p *probe) countInTarget() bool {
-	f := p.fetch
-	cond, exact := f.Filter.Cond(f.Layout)
-	if !exact {
-		return false
-	}
-	program, err := prog.Build(p.name, 0, f.Layout.Regs(), cond, prog.CountHit{Shards: 4})
-	if err == nil {
-		_, err = prog.Check(program)
-	}
-	if err != nil {
-		return false
-	}
-	p.kp.Program, p.counted = program, true
-	return true
-}
-
-// recorded is the RecordHandler of p.
-func (r *recorder) recorded(p *probe) kprobes.RecordHandler {
-	return func(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
-		r.notice(p)
-		s := p.capture.decode(rec.Payload)
-		if s == nil {
-			return
-		}
-		values := p.capture.values(rec.Payload, r.host(rec.Comm))
-		if !p.fetch.keeps(values, rec.Comm, rec.TID) {
-			return
-		}
-		p.keep()
-		r.record(func() *event.Hit {
-			h := &event.Hit{
-				Time: rec.Time, PID: rec.PID, TID: rec.TID, Comm: rec.Comm,
-				Probe: p.name, Kind: p.kind(), Addr: p.kp.Addr, Symbol: p.symbol, Module: p.module,
-			}
-			if len(p.capture.params) > 0 {
-				h.Args = argumentsFrom(p.capture.params, s, s)
-			}
-			h.Args = p.fetch.appendTo(h.Args, values)
-			if p.regs {
-				h.Args = appendRegs(h.Args, s, p.kp.Addr)
-			}
-			return h
-		})
-	}
-}
-
-// lost is the records of p for which there was no room.
-func (p *probe) lost() uint64 {
-	const losses = 1 // the map behind the ring
-	if p.capture == nil || p.kp.Values(losses) == nil {
-		return 0
-	}
-	return p.kp.Values(losses)[0]
 }
 
 // snapshot is the registers and the memory of a hit, as far as they have been recorded.
@@ -281,7 +191,7 @@ func (c *capture) decode(payload []byte) *snapshot {
 	if len(payload) < c.size {
 		return nil
 	}
-	p := c.program
+	p := c.made
 	s := &snapshot{c: c, regs: make([]uint64, len(c.names)), ranges: make([]recorded, 0, len(c.reads))}
 	word := func(off int) uint64 { return binary.LittleEndian.Uint64(payload[off:]) }
 	for i := range c.names {

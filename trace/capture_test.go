@@ -1,4 +1,4 @@
-package main
+package trace
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // compileFixture builds a program of package symbols' tests, whose functions have parameters of all kinds.
 func compileFixture(t *testing.T, src string, flags ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "prog")
-	file := filepath.Join("../../symbols/testdata", src)
+	file := filepath.Join("../symbols/testdata", src)
 	args := map[string][]string{".c": {"gcc"}, ".cc": {"g++"}, ".rs": {"rustc"}, ".go": {"go", "build"}}[filepath.Ext(src)]
 	args = append(append(args, flags...), "-o", out, file)
 	if msg, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -29,17 +29,17 @@ func compileFixture(t *testing.T, src string, flags ...string) string {
 }
 
 // bothWays prints a hit's arguments from the stopped thread, and from a record that the interpreter has made.
-func bothWays(t *testing.T, p *probe, regs *kprobes.Regs) (stopped, recorded []event.Arg, missed bool) {
+func bothWays(t *testing.T, params []symbols.Param, regs *kprobes.Regs) (stopped, recorded []Arg, missed bool) {
 	t.Helper()
-	stopped = arguments(p.params, regs)
-	c, err := newCapture(nil, p.params)
+	stopped = arguments(params, regs)
+	c, err := newCapture(nil, params)
 	if err != nil {
 		return stopped, stopped, false
 	}
 	if err := c.build("test", prog.Map{Kind: prog.Ring, Size: 1 << 16}); err != nil {
 		t.Fatal(err)
 	}
-	pr := c.program
+	pr := c.made
 	checked, err := prog.Check(pr)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func bothWays(t *testing.T, p *probe, regs *kprobes.Regs) (stopped, recorded []e
 	}
 	if _, err := r.Read(func(rec prog.Record) {
 		s := c.decode(rec.Payload)
-		recorded = argumentsFrom(p.params, s, s)
+		recorded = argumentsFrom(params, s, s)
 		missed = s.missed
 	}); err != nil {
 		t.Fatal(err)
@@ -89,13 +89,13 @@ func TestRecordsPrintWhatHandlersPrint(t *testing.T) {
 				if f.Module.Name != "prog" || !strings.HasPrefix(name, c.prefix) {
 					continue
 				}
-				p := &probe{}
-				if p.params, _ = sess.Symbols().Params(f.Addr); len(p.params) == 0 {
+				params, _ := sess.Symbols().Params(f.Addr)
+				if len(params) == 0 {
 					continue
 				}
-				p.kp = &kprobes.Kprobe{Addr: f.Addr, PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+				kp := &kprobes.Kprobe{Addr: f.Addr, PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 					hit[name] = true
-					stopped, recorded, missed := bothWays(t, p, regs)
+					stopped, recorded, missed := bothWays(t, params, regs)
 					for i := range stopped {
 						if i >= len(recorded) || recorded[i].Text != stopped[i].Text {
 							t.Errorf("%s: recorded %v, want %v", name, recorded, stopped)
@@ -107,7 +107,7 @@ func TestRecordsPrintWhatHandlersPrint(t *testing.T) {
 					}
 					return 0
 				}}
-				if err := sess.RegisterKprobe(p.kp); err != nil {
+				if err := sess.RegisterKprobe(kp); err != nil {
 					t.Logf("%s: %v", name, err)
 				}
 			}
@@ -123,7 +123,7 @@ func TestRecordsPrintWhatHandlersPrint(t *testing.T) {
 }
 
 // printed is the arguments of one hit, or of many, as lines show them.
-func printed(name string, args []event.Arg) string {
+func printed(name string, args []Arg) string {
 	s := name
 	for _, a := range args {
 		s += " " + a.Name + "=" + a.Text
@@ -190,7 +190,7 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 				want = append(want, printed(name, arguments(params, regs)))
 				return 0
 			}})
-			calls(&kprobes.Kprobe{Program: capt.program, RecordHandler: func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
+			calls(&kprobes.Kprobe{Program: capt.made, RecordHandler: func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
 				s := capt.decode(r.Payload)
 				got = append(got, printed(name, argumentsFrom(params, s, s)))
 				if s.missed || r.TID != p.PID() && c.fixture != "govalues" {
@@ -211,5 +211,20 @@ func TestOptimizedHitsPrintWhatHandlersPrint(t *testing.T) {
 		}
 		p.CheckClean()
 		p.Quit()
+	}
+}
+
+// said sends a command to a program that answers with lines "name value" up to "ret", and returns them.
+func said(p *testprog.Prog, command string) map[string]string {
+	out := map[string]string{}
+	p.Send(command)
+	for {
+		line := p.Line()
+		// A C++ or Go name may hold anything but a blank.
+		name, value, _ := strings.Cut(line, " ")
+		if name == "ret" {
+			return out
+		}
+		out[name] = value
 	}
 }

@@ -1,0 +1,146 @@
+package trace_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"math/bits"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/inject"
+	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
+)
+
+var shopFile string
+
+// shop starts the program that the examples probe, testdata/shop.c.
+func shop() kprobes.Command {
+	return kprobes.Command{Path: shopFile, Args: []string{"shop"}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}
+}
+
+// buildShop compiles the program into a directory.
+func buildShop(dir string) error {
+	shopFile = filepath.Join(dir, "shop")
+	if out, err := exec.Command("gcc", "-g", "-O1", "-o", shopFile, "testdata/shop.c").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// Calls of a function are printed with its parameters, typed by its debug information.
+func Example() {
+	t, err := trace.Launch(context.Background(), shop()) // trace.Attach for a program that runs
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer t.Close()
+	p, err := t.Probe("price", trace.Args(), trace.Fetch("count=o->count"), trace.If("count > 7"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := t.Start(); err != nil {
+		log.Fatal(err)
+	}
+	for hit := range p.Hits() {
+		fmt.Println(hit.Probe, hit.Arg("count"), hit.Arg("each"))
+	}
+	// Output:
+	// price 8 2.5
+	// price 9 2.5
+	// price 10 2.5
+}
+
+// Calls are counted by the process itself.
+func ExampleCount() {
+	t, err := trace.Launch(context.Background(), shop())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer t.Close()
+	p, err := t.Probe("deliver", trace.Count())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := t.Start(); err != nil {
+		log.Fatal(err)
+	}
+	<-t.Done()
+	fmt.Println(p.Stats().Hits, "calls")
+	// Output:
+	// 10 calls
+}
+
+// A histogram of how long calls take, by powers of two of nanoseconds.
+func ExampleReturns_histogram() {
+	t, err := trace.Launch(context.Background(), shop())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer t.Close()
+	p, err := t.Probe("price", trace.Returns())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := t.Start(); err != nil {
+		log.Fatal(err)
+	}
+	var histogram [64]int
+	for hit := range p.Hits() {
+		histogram[bits.Len64(uint64(*hit.Duration))]++
+	}
+	calls := 0
+	for _, n := range histogram {
+		calls += n
+	}
+	fmt.Println(calls, "calls in the histogram")
+	// Output:
+	// 10 calls in the histogram
+}
+
+// Calls are followed to their returns.
+func ExampleReturns() {
+	t, err := trace.Launch(context.Background(), shop())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer t.Close()
+	p, err := t.Probe("price%return", trace.Args(), trace.If("ret > 16"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := t.Start(); err != nil {
+		log.Fatal(err)
+	}
+	for hit := range p.Hits() {
+		fmt.Println(hit.Arg("each"), "each, in all", *hit.Ret)
+	}
+	// Output:
+	// 2.5 each, in all 18
+	// 2.5 each, in all 20
+}
+
+// One call in ten fails, while all are traced.
+func ExampleSession_Kprobes() {
+	t, err := trace.Launch(context.Background(), shop())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer t.Close()
+	one := fault.Always()
+	one.Interval = 10
+	rule := inject.Rule{Specs: []string{"deliver"}, Attr: one, Do: []inject.Action{inject.Return{Value: -1, Errno: unix.EIO}}}
+	if _, err := inject.New(t.Kprobes(), inject.Options{}).Add(context.Background(), rule); err != nil {
+		log.Fatal(err)
+	}
+	if err := t.Start(); err != nil {
+		log.Fatal(err)
+	}
+	<-t.Done()
+	// Output: 1 orders were not delivered
+}

@@ -1,0 +1,171 @@
+package trace
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Arg is one named value of a hit.
+type Arg struct {
+	Name string
+
+	// Value is an int64, uint64, float64, bool, string, a json.Marshaler of a list or structure, or nil if it could not be read.
+	Value any
+
+	// Text is the value as people read it, where that differs from the plain form of Value: an address in hexadecimal, an
+	// enumerator, "(fault)".
+	Text string
+}
+
+// Int is the value of an integer or a bool; ok tells whether it is one.
+func (a Arg) Int() (v int64, ok bool) {
+	switch x := a.Value.(type) {
+	case int64:
+		return x, true
+	case uint64:
+		return int64(x), true
+	case bool:
+		if x {
+			return 1, true
+		}
+		return 0, true
+	}
+	return 0, false
+}
+
+// String is the value as people read it. What may not be printed is escaped.
+func (a Arg) String() string { return string(a.Append(nil)) }
+
+// Append appends String to b.
+func (a *Arg) Append(b []byte) []byte {
+	if a.Text != "" {
+		return clean.Append(b, a.Text)
+	}
+	switch v := a.Value.(type) {
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case uint64:
+		return strconv.AppendUint(b, v, 10)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case string:
+		return clean.Append(b, strconv.Quote(v))
+	case float64:
+		return strconv.AppendFloat(b, v, 'g', -1, 64)
+	case json.Marshaler:
+		if j, err := json.Marshal(v); err == nil {
+			return clean.Append(b, string(j))
+		}
+	}
+	return append(b, '?')
+}
+
+// Frame is one frame of a backtrace. Its texts come from the target, and are not fit to be printed as they are.
+type Frame struct {
+	Addr   arch.Addr
+	Symbol string // with offset, as in "main+0x12"; empty if unknown
+	Module string // base name of the mapped file
+	File   string // base name of the source file, empty if unknown
+	Line   int    // from 1; 0 if unknown
+}
+
+// Hit is one thread that has reached one place, or returned from one followed call. Its texts come from the target, and are not fit to
+// be printed as they are; String escapes them.
+type Hit struct {
+	Time     time.Time
+	PID, TID int
+	Comm     string // name of the thread
+	Probe    string // the place, Place.Name
+	Kind     string // "kprobe", "kretprobe"
+	Addr     arch.Addr
+	Symbol   string  // with offset, as in "foo+0x0"
+	Module   string  // base name of the mapped file
+	Args     []Arg   // what Args, Fetch and Regs wanted, in this order
+	Stack    []Frame // nil if none was wanted; the innermost frame first
+
+	// Ret, Duration and Results are those of returns only: the integer in the register for results, nil if the function is known to return none; the time from entry to return; and
+	// what the function returned by its debug information: nil if that is not known, empty if it returns nothing.
+	Ret      *int64
+	Duration *time.Duration
+	Results  []Arg
+
+	// Injected is what package inject has done to the call; nil where it has done nothing.
+	Injected *Injected
+}
+
+// Injected is what was done to a call that was made to fail.
+type Injected struct {
+	N       uint64   // its number among those of the fault, from 1
+	Actions []string // in their order
+	DryRun  bool     // it would have been done
+}
+
+// Arg is the value of that name; its Value is nil if there is none.
+func (h *Hit) Arg(name string) Arg {
+	if i := slices.IndexFunc(h.Args, func(a Arg) bool { return a.Name == name }); i >= 0 {
+		return h.Args[i]
+	}
+	return Arg{Name: name}
+}
+
+// String is the hit as a call is written: name(a=1, b="x") = 5 in 12µs.
+func (h *Hit) String() string {
+	b := clean.AppendName(nil, strings.TrimSuffix(h.Probe, ReturnSuffix))
+	b = append(appendArgs(append(b, '('), h.Args), ')')
+	switch {
+	case h.Results == nil && h.Ret == nil:
+	case h.Results == nil:
+		b = strconv.AppendInt(append(b, " = "...), *h.Ret, 10)
+	case len(h.Results) == 1:
+		b = h.Results[0].Append(append(b, " = "...))
+	case len(h.Results) > 1:
+		b = append(appendArgs(append(b, " = ("...), h.Results), ')')
+	}
+	if h.Duration != nil {
+		b = fmt.Appendf(b, " in %v", *h.Duration)
+	}
+	return string(b)
+}
+
+func appendArgs(b []byte, args []Arg) []byte {
+	for i := range args {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		if name := args[i].Name; !strings.HasPrefix(name, "~") { // Go's ~r0, ~r1 …
+			b = append(clean.Append(b, name), '=')
+		}
+		b = args[i].Append(b)
+	}
+	return b
+}
+
+// Frames is a backtrace with what is known of its addresses.
+func Frames(table *symbols.Table, stack []symbols.Frame) []Frame {
+	out := make([]Frame, len(stack))
+	for i, f := range stack {
+		out[i] = Frame{Addr: f.Addr}
+		if f.Symbol.Name != "" {
+			out[i].Symbol = f.String()
+		}
+		if f.Symbol.Module != nil {
+			out[i].Module = f.Symbol.Module.Name
+		}
+		at := f.Addr
+		if i > 0 && !stack[i-1].Signal {
+			at-- // a return address may belong to the next line
+		}
+		if file, line, ok := table.Line(at); ok {
+			out[i].File, out[i].Line = file[strings.LastIndexByte(file, '/')+1:], line
+		}
+	}
+	return out
+}

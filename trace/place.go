@@ -1,0 +1,188 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// ReturnSuffix ends a SPEC, and the name of a place, that stands for the returns of a function.
+const ReturnSuffix = "%return"
+
+// Place is one address that a SPEC stands for.
+type Place struct {
+	// Name is the place as hits show it: the SPEC, or of a pattern the function.
+	Name string
+	// Addr is 0 while its library is not loaded.
+	Addr arch.Addr
+	// Symbol is a SPEC that stands for this place alone, in a library that is loaded again as well, or in a program that a followed
+	// process executes later. It is empty if there is none.
+	Symbol string
+	// Waits tells that the place is in a library that is not loaded yet.
+	Waits bool
+	// Return tells that the calls of the function at Addr are followed to their returns.
+	Return bool
+	// Optional places come from a pattern: one that can't be probed is skipped.
+	Optional bool
+}
+
+// PlaceError is why a probe can't be placed.
+type PlaceError struct {
+	Spec string // or the name of one of its places
+	Err  error
+}
+
+// Error implements error.
+func (e *PlaceError) Error() string { return fmt.Sprintf("cannot place probe %s: %v", e.Spec, e.Err) }
+
+// Unwrap is the cause: an error of package symbols or kprobes.
+func (e *PlaceError) Unwrap() error { return e.Err }
+
+// NewPlaceError is a PlaceError without the words that err has for the place: the session names it by its address.
+func NewPlaceError(spec string, err error) *PlaceError {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) == 1 {
+		err = joined.Unwrap()[0]
+	}
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "probe ") {
+		err = inner
+	}
+	return &PlaceError{spec, err}
+}
+
+// Resolver turns SPECs into places. It is for one goroutine.
+type Resolver struct {
+	Table *symbols.Table
+	// Memory is the target's, without patches. Without it, +* (every instruction) is refused with ErrEveryInstruction.
+	Memory arch.Memory
+	// Returns makes all places those of returns, as ReturnSuffix makes them of one SPEC.
+	Returns bool
+	// Unique fills in Place.Symbol for the places of patterns too, which takes longer.
+	Unique bool
+	// Skipped counts instructions that +* stands for and that can't be probed.
+	Skipped Skipped
+
+	code *kprobes.Code // nil before it is needed
+}
+
+var (
+	// ErrEveryInstruction is why +* has no meaning to who asks.
+	ErrEveryInstruction = errors.New("+* stands for every instruction, which has no use here; name a function")
+
+	errEveryReturn = fmt.Errorf("a call is followed from the entry of its function, so +* has no meaning with returns: %w", kprobes.ErrNotEntry)
+)
+
+// Resolve lists the places of all SPECs, in their order, or gives the *PlaceError of the first that has none. A pattern never stands for the
+// same place twice. If ctx is done first, the error is ctx.Err(), at once.
+func (r *Resolver) Resolve(ctx context.Context, specs ...string) ([]Place, error) {
+	var places []Place
+	for _, spec := range specs {
+		found, err := r.resolve(ctx, spec)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, NewPlaceError(spec, err)
+		}
+		places = append(places, found...)
+	}
+	return places, nil
+}
+
+func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
+	name, suffixed := strings.CutSuffix(spec, ReturnSuffix)
+	atReturn := suffixed || r.Returns
+	found, err := r.Table.Resolve(ctx, name)
+	switch {
+	case waits(name, err) && isPattern(name):
+		return nil, fmt.Errorf("%w; a pattern does not wait for a library, give names to wait for", err)
+	case waits(name, err):
+		return []Place{{Name: spec, Symbol: name, Waits: true, Return: atReturn}}, nil
+	case err != nil:
+		return nil, err
+	case atReturn && found[0].Every.Len() > 0:
+		return nil, errEveryReturn
+	}
+	places, err := r.expand(ctx, name, found)
+	for i := range places {
+		places[i].Return = atReturn
+		if suffixed {
+			places[i].Name += ReturnSuffix
+		}
+	}
+	return places, err
+}
+
+// waits tells of the error for a SPEC that it is in a library that is not loaded.
+func waits(spec string, err error) bool {
+	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != ""
+}
+
+// isPattern tells of a SPEC in a library whether its places are settled at the start.
+func isPattern(spec string) bool { return strings.ContainsAny(spec, "*?[") }
+
+// expand lists the places that one SPEC stands for.
+func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Location) ([]Place, error) {
+	if len(found) == 1 && found[0].Every.Len() == 0 {
+		return []Place{{Name: spec, Addr: found[0].Addr, Symbol: spec}}, nil
+	}
+	if r.Unique {
+		if err := r.Table.IndexNames(ctx); err != nil { // unique looks up the names of them all
+			return nil, err
+		}
+	}
+	var places []Place
+	for _, loc := range found {
+		switch {
+		case loc.Every.Len() > 0 && r.Memory == nil:
+			return nil, ErrEveryInstruction
+		case loc.Every.Len() > 0:
+			places = append(places, r.everyInsn(loc)...)
+		case loc.Line != 0:
+			places = append(places, Place{Name: spec, Addr: loc.Addr, Optional: true})
+		default:
+			name := strings.TrimSuffix(loc.String(), "+0x0")
+			places = append(places, Place{Name: name, Addr: loc.Addr, Symbol: r.unique(ctx, loc), Optional: true})
+		}
+	}
+	return places, nil
+}
+
+// unique is a SPEC for loc alone, or empty.
+func (r *Resolver) unique(ctx context.Context, loc symbols.Location) string {
+	if !r.Unique || loc.Symbol.Module == nil || loc.Offset != 0 {
+		return ""
+	}
+	spec := loc.Symbol.Module.Name + ":" + loc.Symbol.Linkage
+	if found, err := r.Table.Resolve(ctx, spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
+		return ""
+	}
+	return spec
+}
+
+// everyInsn lists the instructions of a function that its paths lead to. The rest may be data, which a
+// breakpoint would change. A landing pad at its entry stays in place, so the instruction behind it is the first.
+func (r *Resolver) everyInsn(loc symbols.Location) []Place {
+	if r.code == nil {
+		r.code = kprobes.NewCode(r.Table, r.Memory)
+	}
+	var places []Place
+	rest := r.code.EachInsn(loc.Every, func(insn arch.Insn, why error) {
+		if why != nil {
+			r.Skipped.Add(why)
+			return
+		}
+		at := loc
+		at.Offset += uint64(insn.Addr - loc.Addr)
+		at.Addr = insn.Addr
+		places = append(places, Place{Name: at.String(), Addr: insn.Addr, Optional: true})
+	})
+	if rest != nil {
+		r.Skipped.Add(rest)
+	}
+	return places
+}

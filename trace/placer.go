@@ -1,0 +1,206 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// placer registers the points of a probe. None is armed before all are in place.
+type placer struct {
+	probe   *Probe
+	skipped Skipped
+	lacking map[string]*lacking // by why there are no arguments
+}
+
+// batch is how many places are registered at once: enough to be quick, and few enough for
+// Ctrl-C to be.
+const batch = 1024
+
+// place registers and arms all places.
+func (pl *placer) place(ctx context.Context, places []Place) error {
+	if err := pl.register(ctx, places); err != nil {
+		return err
+	}
+	if err := pl.arm(ctx); err != nil {
+		return err
+	}
+	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx) // told by ctx
+	pl.probe.skipped = pl.skipped
+	pl.probe.look()
+	return ctx.Err()
+}
+
+// register registers every place silently.
+func (pl *placer) register(ctx context.Context, places []Place) error {
+	spec := places[0].Name
+	for len(places) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := 1
+		for n < min(len(places), batch) && together(places[0], places[n]) {
+			n++
+		}
+		if err := pl.registerBatch(ctx, places[:n]); err != nil {
+			return err
+		}
+		places = places[n:]
+	}
+	if len(pl.probe.points) == 0 {
+		return &NoPlaceError{spec, pl.skipped}
+	}
+	return nil
+}
+
+// NoPlaceError is why no place of patterns is probed.
+type NoPlaceError struct {
+	Place   string // one of them
+	Skipped Skipped
+}
+
+// Error implements error.
+func (e *NoPlaceError) Error() string { return fmt.Sprintf("cannot place any probe: %s", &e.Skipped) }
+
+// together: of one kind, and none of a library that is not loaded, of which the session tells.
+func together(a, b Place) bool { return a.Return == b.Return && !a.Waits && !b.Waits }
+
+// registerBatch registers places of one kind. If some are refused, all are, and each half is
+// tried for itself.
+func (pl *placer) registerBatch(ctx context.Context, places []Place) error {
+	points := make([]*point, len(places))
+	for i, at := range places {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		if points[i], err = pl.newPoint(at); err != nil {
+			return err
+		}
+	}
+	err := pl.registerAll(ctx, points)
+	switch {
+	case err == nil:
+		pl.probe.points = append(pl.probe.points, points...)
+		for _, pt := range points {
+			if err := pt.describe(); err != nil {
+				pl.lacks(pt, err)
+			}
+		}
+		return ctx.Err()
+	case ctx.Err() != nil:
+		return err
+	case len(places) > 1:
+		half := len(places) / 2
+		if err := pl.registerBatch(ctx, places[:half]); err != nil {
+			return err
+		}
+		return pl.registerBatch(ctx, places[half:])
+	case places[0].Optional && Skippable(err):
+		pl.skipped.Add(err)
+		return nil
+	}
+	return NewPlaceError(places[0].Name, err)
+}
+
+func (pl *placer) registerAll(ctx context.Context, points []*point) error {
+	s := pl.probe.session.kprobes
+	if points[0].ret == nil {
+		return s.RegisterKprobes(ctx, kprobesOf(points))
+	}
+	rps := make([]*kprobes.Kretprobe, len(points))
+	for i, pt := range points {
+		rps[i] = &pt.ret.rp
+	}
+	return s.RegisterKretprobes(ctx, rps)
+}
+
+func kprobesOf(points []*point) []*kprobes.Kprobe {
+	kps := make([]*kprobes.Kprobe, len(points))
+	for i, pt := range points {
+		kps[i] = pt.kp
+	}
+	return kps
+}
+
+// arm enables the registered points.
+func (pl *placer) arm(ctx context.Context) error {
+	s := pl.probe.session.kprobes
+	for points := range slices.Chunk(pl.probe.points, batch) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if s.EnableKprobes(ctx, kprobesOf(points)) == nil {
+			continue
+		}
+		for _, pt := range points { // which one is it?
+			if err := s.EnableKprobes(ctx, []*kprobes.Kprobe{pt.kp}); err != nil {
+				return NewPlaceError(pt.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (pl *placer) newPoint(at Place) (*point, error) {
+	w := pl.probe.want
+	pt := &point{Place: at, probe: pl.probe, stack: w.stack, stacks: -1}
+	if at.Name == w.first.place && w.first.frames > 0 {
+		pt.stack, pt.stacks = w.first.frames, 1
+	}
+	if pt.kp = new(kprobes.Kprobe); at.Return {
+		pt.ret = &returns{}
+		pt.kp = &pt.ret.rp.KP
+		pt.ret.rp.MaxActive = w.maxActive
+	}
+	*pt.kp = kprobes.Kprobe{Addr: at.Addr, Flags: kprobes.FlagDisabled}
+	if at.Symbol != "" {
+		pt.kp.Addr, pt.kp.SymbolName = 0, at.Symbol
+	}
+	var err error
+	if pt.fetch, err = w.fetching(pl.probe.session.kprobes.Symbols(), at); err != nil {
+		return nil, err
+	}
+	pt.makePlan()
+	return pt, nil
+}
+
+// lacking is points that have no arguments for one reason.
+type lacking struct {
+	count int
+	first string // that reason in the words of the first of them
+}
+
+// lacks notes why pt has no arguments. What is said of many functions is said once.
+func (pl *placer) lacks(pt *point, err error) {
+	full := values.NoParams(pl.probe.session.kprobes.Symbols(), pt.kp.Addr, err).Error()
+	reason := full
+	if all, ok := err.(interface{ Unwrap() []error }); ok && !errors.Is(err, symbols.ErrNoDebugInfo) {
+		causes := all.Unwrap()
+		reason = causes[len(causes)-1].Error()
+	}
+	if pl.lacking[reason] == nil {
+		pl.lacking[reason] = &lacking{first: full}
+	}
+	pl.lacking[reason].count++
+}
+
+// warn tells what was wanted and is not there.
+func (pl *placer) warn() {
+	s := pl.probe.session
+	if n := pl.skipped.Len(); n > 0 {
+		s.warn("%d of %d places are not probed: %s", n, n+len(pl.probe.points), &pl.skipped)
+	}
+	for reason, l := range pl.lacking {
+		if l.count == 1 {
+			s.warn("a probe prints no arguments: %s", l.first)
+		} else {
+			s.warn("%d probes print no arguments: %s", l.count, reason)
+		}
+	}
+}

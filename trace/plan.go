@@ -1,0 +1,285 @@
+package trace
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/program"
+)
+
+// plan is who handles a point's hits: the session, which only counts them; a program in the target, which counts or records those that are
+// wanted; or, with the zero plan, handlers that stop the thread.
+type plan struct {
+	capture        *capture // what the target records; nil if it records nothing
+	countsInTarget bool     // the target counts the hits that meet the filter
+	exact          bool     // the target's filter is all of it: records that were lost met it
+}
+
+// makePlan chooses the plan that costs the target least, and sets up pt's probe for it.
+func (pt *point) makePlan() {
+	if pt.onlyCounted() || pt.countInTarget() || pt.recordInTarget() {
+		return
+	}
+	if pt.ret != nil {
+		pt.follow()
+	} else {
+		pt.kp.PreHandler = pt.hit
+	}
+}
+
+// onlyCounted tells that the session's own count is all that is wanted.
+func (pt *point) onlyCounted() bool {
+	return !pt.probe.wantsHits() && !pt.Waits && !pt.filtered()
+}
+
+// wantsHits tells that hits are looked at one by one.
+func (p *Probe) wantsHits() bool { return p.queue != nil || p.want.limit > 0 }
+
+// countInTarget makes the target count pt's hits that meet the filter, if it can tell them.
+func (pt *point) countInTarget() bool {
+	if pt.probe.session.byStops() || pt.probe.wantsHits() || pt.Waits || pt.ret != nil {
+		return false
+	}
+	cond, exact := pt.fetch.Filter.Cond(pt.fetch.Layout)
+	if !exact {
+		return false
+	}
+	made, err := program.Build(pt.Name, 0, pt.fetch.Layout.Regs(), cond, program.CountHit{Shards: 4})
+	if err == nil {
+		_, err = program.Check(made)
+	}
+	if err != nil {
+		return false
+	}
+	pt.kp.Program, pt.plan.countsInTarget = made, true
+	return true
+}
+
+// recordInTarget makes the target record pt's hits, if a record can hold all that is wanted of them.
+func (pt *point) recordInTarget() bool {
+	p := pt.probe
+	if p.session.byStops() || p.queue == nil || p.want.limit > 0 || pt.Waits || pt.stack > 0 || !pt.recordable() {
+		return false
+	}
+	c, err := pt.newCapture()
+	if err == nil {
+		c.addFetching(pt)
+		err = c.build(pt.Name, program.Map{Kind: program.Ring, Size: program.MaxRecord * 8})
+	}
+	if err != nil {
+		return false
+	}
+	pt.plan.capture, p.recordsInTarget = c, true
+	pt.kp.Program, pt.kp.RecordHandler = c.made, pt.recorded
+	return true
+}
+
+// recordable tells that what is wanted is the same wherever pt comes to be, and known where it is recorded: at a return a program does
+// not see the entry.
+func (pt *point) recordable() bool {
+	if pt.ret != nil {
+		return !pt.probe.want.args && (pt.fetch == nil || pt.fetch.Layout.Saved() == 0)
+	}
+	return !pt.probe.want.args || !pt.probe.session.options.kprobes.Follow
+}
+
+// newCapture is what pt's records hold beside what Fetch wants.
+func (pt *point) newCapture() (*capture, error) {
+	table, w := pt.probe.session.kprobes.Symbols(), pt.probe.want
+	var names []string
+	if w.regs {
+		names = host.Arch.NewRegs().Names()
+	}
+	if pt.ret == nil {
+		if !w.args {
+			return newCapture(names, nil)
+		}
+		params, _ := parameters(table, pt, pt.Addr)
+		return newCapture(names, params)
+	}
+	results, err := table.Results(pt.Addr)
+	c, cerr := newCapture(append(names, returnRegister, durationRegister), results)
+	if cerr == nil {
+		c.typed = err == nil
+	}
+	return c, cerr
+}
+
+// Registers of a return's record beside those that results are in.
+var returnRegister = host.C.Results[0]
+
+const durationRegister = "duration" // kprobes.Kretprobe.KP
+
+// hit is the PreHandler of a point.
+func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
+	p := pt.probe
+	k := pt.notice()
+	p.catchUp()
+	fetched, err := pt.fetched(regs, nil)
+	if err != nil {
+		p.session.warn("a hit of %s is not printed: %v", pt.Name, err)
+		return 0
+	}
+	if pt.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(func() *Hit {
+		h := pt.newHit(k, regs)
+		if len(k.params) > 0 {
+			h.Args = arguments(k.params, regs)
+		}
+		h.Args = pt.withFetched(h.Args, fetched)
+		pt.addState(h, regs, k.addr)
+		return h
+	}) {
+		pt.kept.Add(1)
+	}
+	return 0
+}
+
+// recorded is the RecordHandler of a point.
+func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
+	k, c := pt.notice(), pt.plan.capture
+	s := c.decode(rec.Payload)
+	if s == nil {
+		return
+	}
+	fetched := c.values(rec.Payload, values.Host(pt.probe.session.kprobes.Symbols(), rec.Comm))
+	h := &Hit{
+		Time: rec.Time, PID: rec.PID, TID: rec.TID, Comm: rec.Comm,
+		Probe: pt.Name, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
+	}
+	if pt.ret != nil {
+		pt.addReturn(h, s)
+	}
+	if !pt.fetch.Keeps(fetched, rec.Comm, rec.TID, returnValues(h)...) {
+		return
+	}
+	pt.kept.Add(1)
+	pt.probe.record(func() *Hit {
+		at := k.addr
+		if pt.ret != nil {
+			ip, _ := s.Get(host.Roles.IP)
+			at = arch.Addr(ip)
+		} else if len(c.params) > 0 {
+			h.Args = argumentsFrom(c.params, s, s)
+		}
+		h.Args = pt.withFetched(h.Args, fetched)
+		if pt.probe.want.regs {
+			h.Args = appendRegs(h.Args, processorRegs{s}, at)
+		}
+		return h
+	})
+}
+
+// addReturn adds what a record tells of a return.
+func (pt *point) addReturn(h *Hit, s *snapshot) {
+	ticks, _ := s.Get(durationRegister)
+	duration := pt.probe.session.kprobes.Elapsed(ticks)
+	v, _ := s.Get(returnRegister)
+	if s.c.typed {
+		h.Results = argumentsFrom(s.c.params, s, s)
+	}
+	h.Duration, h.Ret = &duration, returnWord(v, s.c.params, s.c.typed)
+}
+
+// processorRegs is a snapshot's registers that the processor has.
+type processorRegs struct{ *snapshot }
+
+// Names implements arch.Regs.
+func (s processorRegs) Names() []string {
+	return slices.DeleteFunc(slices.Clone(s.snapshot.Names()), func(n string) bool { return n == durationRegister })
+}
+
+// fetched is the values that Fetch and If want of a stopped thread's hit.
+func (pt *point) fetched(regs *kprobes.Regs, saved []uint64) ([]fetch.Value, error) {
+	if pt.fetch == nil {
+		return nil, nil
+	}
+	payload, err := pt.fetch.Layout.Run(regs, regs, saved)
+	if err != nil {
+		return nil, err
+	}
+	return pt.fetch.Layout.Decode(payload, values.Host(pt.probe.session.kprobes.Symbols(), regs.Comm())), nil
+}
+
+// withFetched adds those of the values that Fetch wants.
+func (pt *point) withFetched(args []Arg, fetched []fetch.Value) []Arg {
+	if pt.fetch == nil {
+		return args
+	}
+	return replace(args, FetchedArgs(pt.fetch.Args[:len(pt.probe.want.fetch)], fetched))
+}
+
+// notice comes with every hit. A probe may be where it was not when it was registered.
+func (pt *point) notice() *known {
+	if k := pt.known.Load(); k != nil && k.addr == pt.kp.Addr {
+		return k
+	}
+	s := pt.probe.session
+	if err := pt.describe(); err != nil {
+		s.warn("a probe prints no arguments: %v", values.NoParams(s.kprobes.Symbols(), pt.kp.Addr, err))
+	}
+	st := s.kprobes.Status(pt.kp)
+	pt.last.Store(&st)
+	return pt.known.Load()
+}
+
+// catchUp hands on the records that lie in the target, before a hit that is handled: a thread's
+// hits come in their order.
+func (p *Probe) catchUp() {
+	if p.recordsInTarget || p.want.queue != nil { // probes of one queue may record too
+		p.session.kprobes.FlushRecords()
+	}
+}
+
+// record puts one hit into the queue and counts it. Once the limit is reached it does neither and
+// reports false.
+func (p *Probe) record(hit func() *Hit) bool {
+	limited := p.want.limit > 0
+	if limited {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.left == 0 {
+			return false
+		}
+	}
+	if p.queue != nil && !p.queue.Put(hit()) {
+		return true
+	}
+	if limited {
+		if p.left--; p.left == 0 {
+			p.silence()
+		}
+	}
+	return true
+}
+
+// silence disables all points at once, so that exactly the hits up to the limit are counted.
+func (p *Probe) silence() {
+	for _, pt := range p.points {
+		_ = p.session.kprobes.DisableKprobe(pt.kp) // the session's end puts the code back in any case
+	}
+	close(p.full)
+	p.endQueue()
+}
+
+func (pt *point) newHit(k *known, regs *kprobes.Regs) *Hit {
+	return &Hit{
+		Time: time.Now(), PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(),
+		Probe: pt.Name, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
+	}
+}
+
+// addState adds what is wanted of the thread. The instruction pointer is shown as at.
+func (pt *point) addState(h *Hit, regs *kprobes.Regs, at arch.Addr) {
+	if pt.probe.want.regs {
+		h.Args = appendRegs(h.Args, regs, at)
+	}
+	if pt.stack > 0 && pt.stacks != 0 {
+		pt.stacks = max(pt.stacks-1, -1)
+		h.Stack = Frames(pt.probe.session.kprobes.Symbols(), regs.Backtrace(pt.stack))
+	}
+}

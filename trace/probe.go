@@ -1,0 +1,280 @@
+package trace
+
+import (
+	"errors"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Probe is one or more SPECs that are probed, with the same wants. Its methods may be called from any goroutine, but not from handlers.
+type Probe struct {
+	session *Session
+	want    wanted
+	points  []*point
+	queue   *Queue // nil if only numbers are wanted
+	skipped Skipped
+
+	recordsInTarget bool // the target records hits of some points
+
+	mu   sync.Mutex
+	left uint64        // hits until the limit; meaningful with a limit
+	full chan struct{} // closed when the limit is reached
+}
+
+// point is a registered place and what its hits record.
+type point struct {
+	Place
+	probe *Probe
+	kp    *kprobes.Kprobe
+	ret   *returns // nil for a point that is not at a return
+	fetch *values.Values
+	plan  plan
+
+	known atomic.Pointer[known] // never nil after registration
+	kept  atomic.Uint64         // hits that met the filter
+	stack int                   // frames of each hit
+	// stacks is how many hits still get a stack, -1 for all. It is used on the tracer's thread only.
+	stacks int
+	last   atomic.Pointer[kprobes.Status] // from when the process was there
+}
+
+// known is what every hit at an address repeats.
+type known struct {
+	addr           arch.Addr
+	symbol, module string
+	params         []symbols.Param
+	results        []symbols.Param
+	typed          bool // results is what the function returns
+}
+
+func newProbe(s *Session, w wanted) *Probe {
+	p := &Probe{session: s, want: w, queue: w.queue, left: w.limit, full: make(chan struct{})}
+	if p.queue == nil && !w.count {
+		p.queue = NewQueue()
+	}
+	return p
+}
+
+// Hits yields the hits in their order, and waits for further ones, until the process ends, the probe or its session is closed, or the limit is
+// reached. It is for one goroutine. A hit is the caller's.
+func (p *Probe) Hits() iter.Seq[*Hit] {
+	return func(yield func(*Hit) bool) {
+		if p.queue == nil {
+			return
+		}
+		for {
+			batch := p.queue.Take()
+			for i := range batch {
+				h := batch[i]
+				if !yield(&h) {
+					return
+				}
+			}
+			if len(batch) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Full is closed when Limit is reached.
+func (p *Probe) Full() <-chan struct{} { return p.full }
+
+// endQueue ends Hits, if the queue is the probe's own.
+func (p *Probe) endQueue() {
+	if p.queue != nil && p.want.queue == nil {
+		p.queue.Close()
+	}
+}
+
+// Close removes the probe's places; their code is what it was. Hits that were not taken yet can still be taken, and Stats be asked for.
+func (p *Probe) Close() error {
+	p.look()
+	err := p.remove()
+	p.endQueue()
+	return err
+}
+
+// remove unregisters all points. What a session that has ended has already removed is no error.
+func (p *Probe) remove() error {
+	var kps []*kprobes.Kprobe
+	var rps []*kprobes.Kretprobe
+	for _, pt := range p.points {
+		switch {
+		case pt.known.Load() == nil:
+		case pt.ret != nil:
+			rps = append(rps, &pt.ret.rp)
+		default:
+			kps = append(kps, pt.kp)
+		}
+	}
+	err := errors.Join(p.session.kprobes.UnregisterKprobes(kps), p.session.kprobes.UnregisterKretprobes(rps))
+	if errors.Is(err, kprobes.ErrClosed) || errors.Is(err, kprobes.ErrExited) {
+		return nil
+	}
+	return err
+}
+
+// describe looks up, once for each address that pt has, what every hit there repeats. The
+// error says why there are no parameters, or no results.
+func (pt *point) describe() (err error) {
+	k := &known{addr: pt.kp.Addr}
+	defer pt.known.Store(k)
+	if k.addr == 0 {
+		return nil
+	}
+	table := pt.probe.session.kprobes.Symbols()
+	if loc, ok := table.Lookup(k.addr); ok {
+		k.symbol = loc.String()
+		if loc.Symbol.Module != nil {
+			k.module = loc.Symbol.Module.Name
+		}
+	}
+	if pt.ret != nil {
+		k.results, err = table.Results(k.addr)
+		k.typed = err == nil
+	}
+	if !pt.probe.want.args {
+		return nil
+	}
+	k.params, err = parameters(table, pt, k.addr)
+	return err
+}
+
+// longestPad is the bytes of endbr64, behind which a probe at an entry lies.
+const longestPad = 4
+
+var errNotAtEntry = errors.New("parameters are known at a function's entry only")
+
+// parameters is what Args shows of pt, whose probe is at an address.
+func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param, error) {
+	r, known := table.Function(at)
+	if pt.ret == nil && known && at > r.Start && (pt.Addr != r.Start || at > r.Start+arch.Addr(longestPad)) {
+		return nil, errNotAtEntry
+	}
+	return table.Params(at)
+}
+
+// kind is the word for pt in hits.
+func (pt *point) kind() string {
+	if pt.ret != nil {
+		return "kretprobe"
+	}
+	return "kprobe"
+}
+
+// filtered tells that some hits are not wanted.
+func (pt *point) filtered() bool { return pt.fetch != nil && pt.fetch.Filter != nil }
+
+// Stats is what has become of a probe.
+type Stats struct {
+	Hits   uint64 // that met the filter, up to the limit
+	Missed uint64 // that could not be handled, or calls that were not followed to their return
+	Lost   uint64 // that came faster than they were taken: from the target, and from the probe's own queue
+	Places []PlaceStats
+}
+
+// PlaceStats is what has become of a place.
+type PlaceStats struct {
+	Place     string // Place.Name
+	Kind      string // "kprobe", "kretprobe"
+	Addr      arch.Addr
+	Symbol    string // with offset
+	Hits      uint64
+	Missed    uint64
+	Lost      uint64            // records of hits for which there was no room
+	Mechanism kprobes.Mechanism // none of one that has no place
+	Reason    string            // why it is not optimized, or is in no place
+	Waiting   bool              // for its library
+	Gone      bool              // with its code, or its process
+}
+
+// Stats counts up to now. Of what has ended it is what was known last.
+func (p *Probe) Stats() Stats {
+	p.look()
+	var s Stats
+	for _, pt := range p.points {
+		at := pt.stats()
+		s.Hits += at.Hits
+		s.Missed += at.Missed
+		s.Lost += at.Lost
+		s.Places = append(s.Places, at)
+	}
+	if p.queue != nil && p.want.queue == nil {
+		s.Lost += p.queue.Lost()
+	}
+	return s
+}
+
+// look takes the points' present state. Of a process that has ended it stays as it was.
+func (p *Probe) look() {
+	s := p.session.kprobes
+	now := make([]kprobes.Status, len(p.points))
+	for i, pt := range p.points {
+		now[i] = s.Status(pt.kp)
+	}
+	select {
+	case <-s.Done():
+		return
+	default:
+	}
+	for i, pt := range p.points {
+		pt.last.Store(&now[i])
+	}
+}
+
+// Gone tells that no place is left, why, and that none will come back.
+func (p *Probe) Gone() (why string, gone bool) {
+	for _, pt := range p.points {
+		st := p.session.kprobes.Status(pt.kp)
+		if st.Flags&kprobes.FlagGone == 0 || st.Waiting {
+			return "", false
+		}
+		why = st.Reason
+	}
+	return why, true
+}
+
+func (pt *point) stats() PlaceStats {
+	st, k := pt.last.Load(), pt.known.Load()
+	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Lost: pt.lost()}
+	out.Hits, out.Missed = pt.counts()
+	if st != nil {
+		out.Addr, out.Mechanism, out.Reason, out.Waiting = st.Addr, st.Mechanism, st.Reason, st.Waiting
+		out.Gone = st.Flags&kprobes.FlagGone != 0
+	}
+	return out
+}
+
+// counts is how many hits or returns met the filter, and were missed.
+func (pt *point) counts() (hits, missed uint64) {
+	hits, missed = pt.kp.Hits(), pt.kp.NMissed()
+	if ret := pt.ret; ret != nil {
+		hits, missed = ret.rp.Hits()-ret.late.Load(), missed+ret.rp.NMissed()
+	}
+	switch {
+	case !pt.filtered():
+	case pt.plan.countsInTarget:
+		hits = pt.kp.Values(0)[0]
+	case pt.plan.exact:
+		hits = pt.kept.Load() + pt.lost()
+	default:
+		hits = pt.kept.Load()
+	}
+	return hits, missed
+}
+
+// lost is the records of pt for which there was no room.
+func (pt *point) lost() uint64 {
+	const losses = 1 // the map behind the ring
+	if pt.plan.capture == nil || pt.kp.Values(losses) == nil {
+		return 0
+	}
+	return pt.kp.Values(losses)[0]
+}

@@ -1,0 +1,126 @@
+package trace
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// returns is what a point at a return has beside others.
+type returns struct {
+	rp kprobes.Kretprobe
+	// entries are what is remembered of calls by the instances that follow them, which
+	// are not more than MaxActive; a later call of an instance overwrites. They are used on the tracer's thread only.
+	entries map[*byte]*callEntry
+	calls   uint64        // so far
+	late    atomic.Uint64 // returns after the limit
+}
+
+// callEntry is the arguments of one call. The number tells whether they are those of an
+// instance's present call.
+type callEntry struct {
+	number uint64
+	args   []Arg
+}
+
+// What a call's Data holds; behind it are the arguments that Fetch wants at the return. It is copied with the call into a forked child.
+const (
+	startedAt = 0 // nanoseconds since the session began
+	numberAt  = 8 // of the call
+	entrySize = 16
+)
+
+// follow sets up pt's probe for handlers.
+func (pt *point) follow() {
+	p, ret := pt.probe, pt.ret
+	ret.rp.DataSize, ret.entries = entrySize, map[*byte]*callEntry{}
+	if pt.fetch != nil {
+		ret.rp.DataSize += 8 * pt.fetch.Layout.Saved()
+	}
+	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		pt.entered(pt.notice(), ri, regs)
+		return 0
+	}
+	ret.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
+		p.catchUp()
+		h, err := pt.returned(ri, regs)
+		switch {
+		case err != nil:
+			p.session.warn("a return of %s is not printed: %v", pt.Name, err)
+		case h == nil: // it is filtered out
+		case p.record(func() *Hit { return h }):
+			pt.kept.Add(1)
+		default:
+			ret.late.Add(1)
+		}
+		return 0
+	}
+}
+
+// entered remembers the time and the arguments of a call.
+func (pt *point) entered(k *known, ri *kprobes.KretprobeInstance, regs *kprobes.Regs) {
+	ret := pt.ret
+	if len(k.params) > 0 {
+		ret.calls++
+		ret.entries[&ri.Data[0]] = &callEntry{ret.calls, arguments(k.params, regs)}
+		binary.NativeEndian.PutUint64(ri.Data[numberAt:], ret.calls)
+	}
+	if pt.fetch != nil {
+		putWords(ri.Data[entrySize:], pt.fetch.Layout.Save(regs, regs))
+	}
+	binary.NativeEndian.PutUint64(ri.Data[startedAt:], uint64(time.Since(pt.probe.session.began)))
+}
+
+// returned is the hit of a return, nil if it does not meet the filter.
+func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*Hit, error) {
+	ended, k := time.Since(pt.probe.session.began), pt.known.Load()
+	h := pt.newHit(k, regs)
+	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
+	h.Duration = &duration
+	h.Args = pt.ret.args(ri)
+	if k.typed {
+		h.Results = arguments(k.results, regs)
+	}
+	h.Ret = returnWord(regs.ReturnValue(), k.results, k.typed)
+	fetched, err := pt.fetched(regs, getWords(ri.Data[entrySize:]))
+	if err != nil {
+		return nil, err
+	}
+	if !pt.fetch.Keeps(fetched, h.Comm, h.TID, returnValues(h)...) {
+		return nil, nil
+	}
+	h.Args = pt.withFetched(h.Args, fetched)
+	pt.addState(h, regs, regs.IP())
+	return h, nil
+}
+
+// args is what was remembered of ri's call. In a forked child it is the parent's.
+func (ret *returns) args(ri *kprobes.KretprobeInstance) []Arg {
+	number := binary.NativeEndian.Uint64(ri.Data[numberAt:])
+	if e := ret.entries[&ri.Data[0]]; e != nil && e.number == number {
+		return e.args
+	}
+	for _, e := range ret.entries {
+		if e.number == number {
+			return e.args
+		}
+	}
+	return nil
+}
+
+// returnWord is the number that a call has returned in the register for those, of which v is the value; nil where the function's results,
+// if they are typed, say that it is none.
+func returnWord(v uint64, results []symbols.Param, typed bool) *int64 {
+	n := int64(v)
+	switch {
+	case !typed:
+	case len(results) == 0 || !results[0].Whole():
+		return nil
+	default:
+		n = results[0].Integer(v)
+	}
+	return &n
+}

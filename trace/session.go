@@ -1,0 +1,213 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Session is a process that is traced. Its methods may be called from any goroutine, but not from handlers.
+type Session struct {
+	kprobes *kprobes.Session
+	owned   bool // Close ends kprobes too
+	options options
+	ctx     context.Context
+	began   time.Time
+
+	mu     sync.Mutex
+	probes []*Probe
+	closed bool
+}
+
+// Option is a choice for a Session.
+type Option func(*options)
+
+type options struct {
+	log     *slog.Logger
+	kprobes kprobes.Options
+}
+
+// Log sends warnings to l in place of slog.Default().
+func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
+
+// Follow traces forked children, and programs started by exec, as well.
+func Follow() Option { return func(o *options) { o.kprobes.Follow = true } }
+
+// With sets the options of the kprobes session. If it may not optimize, hits are handled by stops.
+func With(k kprobes.Options) Option { return func(o *options) { o.kprobes = k } }
+
+func newOptions(opts []Option) options {
+	o := options{log: slog.Default()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.kprobes.Log == nil {
+		o.kprobes.Log = func(text string) { o.log.Warn(text) }
+	}
+	return o
+}
+
+// Attach takes hold of a running process, until Close or the end of ctx. The error is a *ptrace.AttachError if that is refused.
+func Attach(ctx context.Context, pid int, opts ...Option) (*Session, error) {
+	o := newOptions(opts)
+	k, err := kprobes.Attach(ctx, pid, o.kprobes)
+	if err != nil {
+		return nil, err
+	}
+	return begin(ctx, k, o), nil
+}
+
+// Launch starts a program and holds it before any of its own code has run: Start lets it run. It is traced until Close or the end of ctx.
+func Launch(ctx context.Context, c kprobes.Command, opts ...Option) (*Session, error) {
+	o := newOptions(opts)
+	k, err := kprobes.Launch(ctx, c, o.kprobes)
+	if err != nil {
+		return nil, err
+	}
+	return begin(ctx, k, o), nil
+}
+
+func begin(ctx context.Context, k *kprobes.Session, o options) *Session {
+	s := newSession(ctx, k, o)
+	s.owned = true
+	return s
+}
+
+// On traces on a session that exists. Close removes what was probed by this Session only. Of With's options none is
+// changed; they tell with which ones the session was made.
+func On(k *kprobes.Session, opts ...Option) *Session {
+	return newSession(context.Background(), k, newOptions(opts))
+}
+
+func newSession(ctx context.Context, k *kprobes.Session, o options) *Session {
+	s := &Session{kprobes: k, options: o, ctx: ctx, began: time.Now()}
+	go func() {
+		<-k.Done()
+		s.endQueues()
+	}()
+	return s
+}
+
+// Kprobes is the session underneath: for handlers, system calls, memory and symbols.
+func (s *Session) Kprobes() *kprobes.Session { return s.kprobes }
+
+// Start lets a launched program run.
+func (s *Session) Start() error { return s.kprobes.Start() }
+
+// Done is closed when the process has ended, or the session.
+func (s *Session) Done() <-chan struct{} { return s.kprobes.Done() }
+
+// ErrClosed is why nothing can be probed any more.
+var ErrClosed = errors.New("the session is closed")
+
+// Probe probes all places that spec stands for: "foo", "foo+0x12", "lib.so:foo", "file.c:42", "0x…", "mem*", "foo+*" (every instruction),
+// "foo%return". All are armed when it returns, or none: then the error is a *PlaceError, or a *WantError. Of a pattern's places those that
+// can't be probed are skipped, and counted in a warning. A place in a library that is not loaded waits for it.
+func (s *Session) Probe(spec string, wants ...Want) (*Probe, error) {
+	return s.ProbeContext(s.ctx, []string{spec}, wants...)
+}
+
+// ProbeContext is Probe of several SPECs, for as long as ctx is not done. If it is before all places are armed, none is, and the error
+// is ctx.Err(), at once.
+func (s *Session) ProbeContext(ctx context.Context, specs []string, wants ...Want) (*Probe, error) {
+	type answer struct {
+		p   *Probe
+		err error
+	}
+	got := make(chan answer, 1)
+	if err := s.kprobes.Symbols().Aside(ctx, func() {
+		p, err := s.place(ctx, specs, newWanted(wants))
+		got <- answer{p, err}
+	}); err != nil {
+		return nil, err
+	}
+	a := <-got
+	return a.p, a.err
+}
+
+// place resolves, registers and arms.
+func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, error) {
+	r := Resolver{
+		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
+	}
+	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
+	if err != nil {
+		return nil, err
+	}
+	p := newProbe(s, w)
+	pl := &placer{probe: p, skipped: r.Skipped, lacking: map[string]*lacking{}}
+	if err := pl.place(ctx, places); err != nil {
+		return nil, errors.Join(err, p.remove())
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.probes = append(s.probes, p)
+	}
+	s.mu.Unlock()
+	if closed {
+		return nil, errors.Join(ErrClosed, p.remove())
+	}
+	pl.warn()
+	return p, nil
+}
+
+// Probes lists the probes, in the order in which they were placed.
+func (s *Session) Probes() []*Probe {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*Probe(nil), s.probes...)
+}
+
+// Counts tells what has become of all places of all probes, in their order.
+func (s *Session) Counts() []PlaceStats {
+	var all []PlaceStats
+	for _, p := range s.Probes() {
+		all = append(all, p.Stats().Places...)
+	}
+	return all
+}
+
+// Close removes all probes, and detaches if Attach or Launch has made the session: the process runs on as it was. Hits that were not taken yet
+// can still be taken, and statistics still be asked for. A second call does nothing.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	probes := s.probes
+	s.mu.Unlock()
+	var err error
+	if s.owned {
+		for _, p := range probes {
+			p.look()
+		}
+		err = s.kprobes.Close()
+	} else {
+		for _, p := range probes {
+			err = errors.Join(err, p.Close())
+		}
+	}
+	s.endQueues()
+	return err
+}
+
+// endQueues ends the iterators of hits.
+func (s *Session) endQueues() {
+	for _, p := range s.Probes() {
+		p.endQueue()
+	}
+}
+
+func (s *Session) warn(format string, args ...any) { s.options.log.Warn(fmt.Sprintf(format, args...)) }
+
+// byStops tells that hits are handled by the tracer: where nothing is optimized a handler costs less than a program.
+func (s *Session) byStops() bool { return s.options.kprobes.NoOptimize || s.options.kprobes.NoBoost }

@@ -1,0 +1,177 @@
+package trace
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// From what debug information, fetch arguments and registers say to the values of a Hit.
+
+// arguments reads parameters or results of a stopped thread.
+func arguments(params []symbols.Param, regs *kprobes.Regs) []Arg {
+	return argumentsFrom(params, FloatRegs{regs}, regs)
+}
+
+// argumentsFrom reads parameters or results from whatever registers and memory there are.
+func argumentsFrom(params []symbols.Param, regs arch.Regs, mem arch.Memory) []Arg {
+	args := make([]Arg, 0, len(params))
+	for i := range params {
+		args = append(args, argument(params[i].Name, params[i].Value(regs, mem)))
+	}
+	return args
+}
+
+// FloatRegs offers a stopped thread's floating-point registers under the names that package symbols asks for.
+type FloatRegs struct{ *kprobes.Regs }
+
+// Vector implements symbols.FloatRegs.
+func (r FloatRegs) Vector(n int) (v [16]byte, ok bool) {
+	lo, hi, err := r.XMM(n)
+	binary.LittleEndian.PutUint64(v[:8], lo)
+	binary.LittleEndian.PutUint64(v[8:], hi)
+	return v, err == nil
+}
+
+// ST implements symbols.X87Regs.
+func (r FloatRegs) ST(n int) (v [10]byte, ok bool) {
+	v, err := r.Regs.ST(n)
+	return v, err == nil
+}
+
+// argument is a parameter's value as a hit's.
+func argument(name string, v symbols.Value) Arg {
+	a := Arg{Name: name, Text: v.Text}
+	switch j := v.JSON.(type) {
+	case int64, uint64, float64, bool, string:
+		a.Value = j
+	case nil:
+	default:
+		a.Value = composite{j}
+	}
+	var fault *arch.FaultError
+	if errors.As(v.Err, &fault) {
+		a.Text = "(fault)"
+	}
+	return a
+}
+
+// composite is a list or a structure on its way into JSON.
+type composite struct{ v any }
+
+// MarshalJSON implements json.Marshaler.
+func (c composite) MarshalJSON() ([]byte, error) { return json.Marshal(c.v) }
+
+// appendRegs adds the general registers, with the % that marks a register in the
+// kernel's fetch arguments. The instruction pointer is shown as at.
+func appendRegs(args []Arg, regs arch.Regs, at arch.Addr) []Arg {
+	for _, name := range regs.Names() {
+		v, ok := regs.Get(name)
+		if !ok {
+			continue
+		}
+		if name == host.Roles.IP {
+			v = uint64(at)
+		}
+		args = append(args, Arg{Name: "%" + name, Value: v, Text: arch.Addr(v).String()})
+	}
+	return args
+}
+
+// replace appends values to arguments, in place of those that have their names.
+func replace(args, values []Arg) []Arg {
+	if len(values) == 0 {
+		return args
+	}
+	ours := func(a Arg) bool { return slices.ContainsFunc(values, func(v Arg) bool { return v.Name == a.Name }) }
+	return append(slices.DeleteFunc(slices.Clone(args), ours), values...)
+}
+
+// FetchedArgs are the values of fetch arguments as a hit's. values may be more than args: the rest is left out.
+func FetchedArgs(args []fetch.Arg, values []fetch.Value) []Arg {
+	all := make([]Arg, min(len(args), len(values)))
+	for i := range all {
+		t := args[i].Type
+		all[i] = Arg{Name: args[i].Name, Text: fetchedText(t, values[i]), Value: fetchedJSON(t, values[i])}
+		if t.Count > 0 {
+			all[i].Value = composite{all[i].Value}
+		}
+	}
+	return all
+}
+
+// fetchedText is a value as the kernel prints it, but for numbers that could not be read.
+func fetchedText(t fetch.Type, v fetch.Value) string {
+	switch {
+	case t.Count > 0:
+		t.Count = 0
+		elems := make([]string, len(v.Elems))
+		for i, e := range v.Elems {
+			elems[i] = fetchedText(t, e)
+		}
+		return "{" + strings.Join(elems, ",") + "}"
+	case v.Fault:
+		return fetch.FaultText
+	}
+	return string(t.Append(nil, v))
+}
+
+// fetchedJSON is a value by its type, nil if it could not be read.
+func fetchedJSON(t fetch.Type, v fetch.Value) any {
+	switch {
+	case t.Count > 0:
+		t.Count = 0
+		elems := make([]any, len(v.Elems))
+		for i, e := range v.Elems {
+			elems[i] = fetchedJSON(t, e)
+		}
+		return elems
+	case v.Fault:
+		return nil
+	}
+	if t.HasSign() {
+		return int64(v.U)
+	}
+	switch t.Kind {
+	case fetch.Float:
+		return floatJSON(t.Float(v))
+	case fetch.Char:
+		return string([]byte{byte(v.U)})
+	case fetch.String, fetch.UString, fetch.SymbolOff, fetch.SymStr:
+		return v.S
+	}
+	return v.U
+}
+
+// floatJSON is a number, or a string if JSON has no such number.
+func floatJSON(x float64) any {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return x
+}
+
+// putWords and getWords keep numbers in a call's Data.
+func putWords(to []byte, words []uint64) {
+	for i, w := range words {
+		binary.NativeEndian.PutUint64(to[8*i:], w)
+	}
+}
+
+func getWords(from []byte) []uint64 {
+	words := make([]uint64, len(from)/8)
+	for i := range words {
+		words[i] = binary.NativeEndian.Uint64(from[8*i:])
+	}
+	return words
+}

@@ -1,0 +1,162 @@
+package trace
+
+import (
+	"fmt"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Want is something that is wanted of a probe's hits.
+type Want func(*wanted)
+
+// wanted is all that is wanted of a probe's hits.
+type wanted struct {
+	specs     []string // beside the one that the probe was asked for with
+	args      bool
+	fetch     []string
+	filter    string
+	returns   bool
+	maxActive int
+	regs      bool
+	stack     int // frames
+	first     firstStack
+	count     bool
+	limit     uint64 // 0 for none
+	queue     *Queue
+}
+
+// firstStack is a place whose first hit alone has a stack.
+type firstStack struct {
+	place  string
+	frames int
+}
+
+// ManyActive is how many calls of a function are followed at once by default: as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
+// kernel/trace/trace_kprobe.c). Who looks at a server from outside does not know how many of
+// its threads wait in a function.
+const ManyActive = 4096
+
+func newWanted(wants []Want) wanted {
+	w := wanted{maxActive: ManyActive}
+	for _, want := range wants {
+		want(&w)
+	}
+	return w
+}
+
+// Also adds SPECs to the probe's.
+func Also(specs ...string) Want { return func(w *wanted) { w.specs = append(w.specs, specs...) } }
+
+// Args wants all parameters of the function, typed by its debug information.
+func Args() Want { return func(w *wanted) { w.args = true } }
+
+// Fetch wants fetch arguments of the kernel's, [NAME=]FETCHARG[:TYPE], as in "n=$arg1:s32" or "path=+0($arg2):string".
+func Fetch(texts ...string) Want { return func(w *wanted) { w.fetch = append(w.fetch, texts...) } }
+
+// If wants hits that meet a filter of the kernel's, over Fetch's names, comm and common_pid; with Args over parameters too, of returns
+// over ret and duration_ns. Other hits are not counted. The target filters by itself as far as it can.
+func If(filter string) Want { return func(w *wanted) { w.filter = filter } }
+
+// Returns wants the returns of the functions, in place of their entries.
+func Returns() Want { return func(w *wanted) { w.returns = true } }
+
+// MaxActive wants n calls of each function followed at once, in place of ManyActive. Further ones are counted as missed.
+func MaxActive(n int) Want { return func(w *wanted) { w.maxActive = n } }
+
+// Regs wants the general registers, which stand in Hit.Args as %rdi and so on.
+func Regs() Want { return func(w *wanted) { w.regs = true } }
+
+// Stack wants up to n frames of the stack.
+func Stack(n int) Want { return func(w *wanted) { w.stack = n } }
+
+// FirstStack wants up to n frames of the stack at the first hit of the place with that name only.
+func FirstStack(place string, n int) Want {
+	return func(w *wanted) { w.first = firstStack{place, n} }
+}
+
+// Count wants no hits, only their number (Probe.Stats). That costs the target least.
+func Count() Want { return func(w *wanted) { w.count = true } }
+
+// Limit wants n hits over all places of the probe, which is disabled then.
+func Limit(n uint64) Want { return func(w *wanted) { w.limit = n } }
+
+// To wants the hits in q, which other probes may use too, in place of a queue for this probe alone (Probe.Hits).
+func To(q *Queue) Want { return func(w *wanted) { w.queue = q } }
+
+// Check finds what is wrong with wants before there is a process: the error is a *WantError. What only the process tells is believed.
+func Check(atReturn bool, wants ...Want) error {
+	w := newWanted(wants)
+	if err := w.wish(atReturn || w.returns).Check(); err != nil {
+		return &WantError{Err: err}
+	}
+	return nil
+}
+
+// WantError is what is wrong with Fetch or If.
+type WantError struct {
+	Place string // where it is wrong; empty if it is everywhere
+	Waits bool   // for its library
+	Err   error  // most often an *values.Error
+}
+
+// Error implements error.
+func (e *WantError) Error() string {
+	if e.Place == "" {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%s: %v", e.Place, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *WantError) Unwrap() error { return e.Err }
+
+// returnFields are what a filter may look at, of returns, beside what it may look at of all hits.
+var returnFields = []fetch.Field{
+	{Name: "ret", Type: values.TypeOf("s64")},
+	{Name: "duration_ns", Type: values.TypeOf("s64")},
+}
+
+// returnValues are those of returnFields, without ret where a return has none.
+func returnValues(h *Hit) (all []fetch.Value) {
+	if h.Ret != nil {
+		all = append(all, fetch.Value{U: uint64(*h.Ret)})
+	}
+	if h.Duration != nil {
+		all = append(all, fetch.Value{U: uint64(*h.Duration)})
+	}
+	return all
+}
+
+// returnsWhole tells whether a function returns a whole number or an address, or may do so: nothing is known of what it returns.
+func returnsWhole(table *symbols.Table, at arch.Addr) bool {
+	results, err := table.Results(at)
+	return err != nil || len(results) > 0 && results[0].Whole()
+}
+
+// wish is what Fetch and If want.
+func (w wanted) wish(atReturn bool) values.Wish {
+	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args, Return: atReturn}
+	if atReturn {
+		wish.More = returnFields
+	}
+	return wish
+}
+
+// fetching is what Fetch and If want of a place's hits; nil if nothing.
+func (w wanted) fetching(table *symbols.Table, at Place) (*values.Values, error) {
+	if len(w.fetch) == 0 && w.filter == "" {
+		return nil, nil
+	}
+	wish := w.wish(at.Return)
+	if at.Return && !at.Waits && !returnsWhole(table, at.Addr) {
+		wish.More = returnFields[1:] // there is no number ret
+	}
+	v, err := wish.At(table, values.Place{Addr: at.Addr, Waits: at.Waits})
+	if err != nil {
+		return nil, &WantError{Place: at.Name, Waits: at.Waits, Err: err}
+	}
+	return v, nil
+}
