@@ -190,7 +190,7 @@ func (j job) probed() (ns float64, err error) {
 
 func (j job) underProbes(t *target) (ns float64, err error) {
 	m := j.Measure
-	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{NoBoost: m.NoBoost, NoOptimize: !m.Optimize})
+	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{NoBoost: m.NoBoost, NoOptimize: !m.Optimize, Log: func(string) {}})
 	if err != nil {
 		return 0, err
 	}

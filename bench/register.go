@@ -28,7 +28,7 @@ func (j job) registering() (ns float64, err error) {
 }
 
 func (j job) register(t *target) (ns float64, err error) {
-	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{Log: func(string) {}})
 	if err != nil {
 		return 0, err
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 )
 
-// Boot defines events and turns them on, as the kernel does with those of its boot parameter kprobe_event=: a
-// semicolon ends a definition, commas stand between its words. At the first one that is wrong it ends; what was
-// defined before it stays.
+// Boot defines events and turns them on, as the kernel does with those of its boot
+// parameter kprobe_event=: a semicolon ends a definition, commas stand between its
+// words. It ends at the first wrong one; events that were defined before stay.
 func (t *Tree) Boot(parameter string) error {
 	for line, err := range dynevent.Boot(parameter) {
 		if err == nil {

@@ -62,7 +62,7 @@ const snapshotHelp = `# tracer: nop
 # echo 2 > snapshot : Clears snapshot buffer (but does not allocate or free)
 `
 
-// snapshotFile is snapshot: what was in the trace at some moment.
+// snapshotFile is snapshot: the trace's content of some moment.
 func (t *Tree) snapshotFile() *node {
 	return &node{
 		mode: modeWrite,
@@ -92,7 +92,7 @@ func (t *Tree) snapshotFile() *node {
 	}
 }
 
-// snapshot puts what is in the trace aside.
+// snapshot copies the trace's present content.
 func (t *Tree) snapshot() { t.spare.Store(t.trace.take()) }
 
 // setEventPIDFile is set_event_pid: the threads whose hits are looked at.

@@ -1,7 +1,7 @@
-// Package debugfs shows a session as the kernel's files: kprobes/list and enabled, the sysctl
-// debug.kprobes-optimization, tracefs with its events, which record what the kernel's fetch
-// arguments say (Documentation/trace/kprobetrace.rst, uprobetracer.rst, events.rst), and fail_function, by which
-// functions return errors (Documentation/fault-injection).
+// Package debugfs shows a session as the kernel's files: kprobes/list and enabled, the
+// sysctl debug.kprobes-optimization, tracefs with its events and their fetch arguments
+// (Documentation/trace/kprobetrace.rst, uprobetracer.rst, events.rst), and
+// fail_function, which makes functions return errors (Documentation/fault-injection).
 //
 // A Tree is an fs.FS for reading, with Write and Truncate besides. Package door gives it to
 // programs that use files.
@@ -122,8 +122,8 @@ func New(s *kprobes.Session, o Options) *Tree {
 // firstID is the id file of the first event that is defined. Small numbers are the kernel's own kinds of entries.
 const firstID = 1001
 
-// Close deletes all events, whatever they do, ends fail_function, and lets readers of trace_pipe come to their end. What was recorded can
-// still be read.
+// Close deletes all events, busy ones included, ends fail_function, and lets readers of
+// trace_pipe come to their end. What was recorded can still be read.
 func (t *Tree) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

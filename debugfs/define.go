@@ -78,7 +78,7 @@ func (t *Tree) probesOf(f eventsFile) []*probe {
 	return all
 }
 
-// command does what one line says. What is wrong with it is kept in error_log.
+// command does what one line says. error_log keeps its mistakes.
 func (t *Tree) command(f eventsFile, line string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/gokprobe/gokprobe/expr/filter"
 )
 
-// event is what has a directory in tracing/events: one probe or several that record the same
-// arguments. Tree.mu guards what changes, but for quiet, filter and
-// triggers, which hits look at.
+// event has a directory in tracing/events: it is one probe, or several that record the
+// same arguments. Tree.mu guards the fields that change, except quiet, filter and
+// triggers, which hits read.
 type event struct {
 	tree        *Tree
 	family      dynevent.Family

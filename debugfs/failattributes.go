@@ -17,7 +17,7 @@ var failAttributes = []string{
 	"when", "rate", "for", "per-thread", "seed",
 }
 
-// attribute is the file of an attribute. It shows what is left of times and space.
+// attribute is the file of an attribute. It shows the rest of times and space.
 func (ff *failFunction) attribute(name string) *node {
 	return &node{
 		mode: modeAttr,

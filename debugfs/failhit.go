@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/clean"
 )
 
-// What happens at a call of an injected function, on the tracer's thread.
+// The work at a call of an injected function, on the tracer's thread.
 
 // fail has a call that was chosen return. It reports whether it could.
 func (p *failPoint) fail(c *inject.Call) bool {

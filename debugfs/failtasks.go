@@ -37,7 +37,7 @@ func (ff *failFunction) tasksFolder() *node {
 	}
 }
 
-// threads are those that the session holds.
+// threads returns the threads that the session holds.
 func (ff *failFunction) threads() []int {
 	var all []int
 	for _, pid := range ff.tree.session.Processes() {

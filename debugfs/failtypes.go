@@ -30,12 +30,13 @@ const maxErrno = 4095
 
 func (e errorType) String() string { return [...]string{"ANY", "NULL", "ERRNO", "ERRNO_NULL", "?"}[e] }
 
-// values says what may be returned.
+// values tells which values may be returned.
 func (e errorType) values() string {
 	return [...]string{"anything", "0", "-1 to -4095", "0 or -1 to -4095", ""}[e]
 }
 
-// initial is what is returned unless retval says otherwise (adjust_error_retval).
+// initial is the value that is returned unless retval says otherwise
+// (adjust_error_retval).
 func (e errorType) initial() uint64 {
 	if e == errnoError {
 		return negated(syscall.EINVAL)

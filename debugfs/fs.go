@@ -46,9 +46,9 @@ func (t *Tree) find(op, name string) (*node, error) {
 	return n, nil
 }
 
-// Open implements fs.FS. A file's content is that of the moment; but trace_pipe's Read consumes
-// what it returns, and waits until there is something, the session has ended, or the file is closed
-// (by another goroutine).
+// Open implements fs.FS. A file has the content of the moment. But trace_pipe's Read
+// consumes the bytes that it returns, and waits until there are some, the session has
+// ended, or another goroutine closes the file.
 func (t *Tree) Open(name string) (fs.File, error) { return t.open(name, true) }
 
 func (t *Tree) open(name string, wait bool) (fs.File, error) {
@@ -168,7 +168,7 @@ type snapshotFS struct{ *Tree }
 // Open implements fs.FS.
 func (s snapshotFS) Open(name string) (fs.File, error) { return s.open(name, false) }
 
-// fileInfo is what is known of a file without its content.
+// fileInfo describes a file without its content.
 type fileInfo struct {
 	name string
 	mode fs.FileMode

@@ -11,7 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// What happens at a hit, on the tracer's thread.
+// The work at a hit, on the tracer's thread.
 
 // stackDepth is how many frames of a stack are recorded.
 const stackDepth = 64
@@ -83,8 +83,8 @@ func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) error {
 	return nil
 }
 
-// program is what hits at p do in the target: they are filtered, as far as the target can and unless triggers want
-// to see all, and recorded.
+// program is the work of p's hits in the target. They are filtered, as far as the
+// target can and unless triggers want to see all, and recorded.
 func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
 	ev := p.event
 	if f := ev.filter.Load(); f != nil && !ev.soft {

@@ -16,7 +16,7 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// files are those that the target sees.
+// files opens files as the target sees them.
 func (t *Tree) files() *targetfs.Files { return targetfs.Of(t.session.PID()) }
 
 func (t *Tree) stat(file string) (targetfs.Info, error) {

@@ -88,7 +88,7 @@ func number(p []byte) (uint64, error) {
 	return v, nil
 }
 
-// choice is a file that shows what there is to choose, of which there is one.
+// choice is a file that shows its only possible value.
 func choice(text, only string) *node {
 	return &node{
 		mode: modeWrite,

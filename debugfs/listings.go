@@ -56,7 +56,8 @@ func (p *probe) noteLosses() {
 	}
 }
 
-// inModule is what stands behind a symbol: nothing for the program itself, as for the kernel.
+// inModule is the text behind a symbol: empty for the program itself, as for the
+// kernel.
 func inModule(m *symbols.Module) string {
 	if m == nil || m.Kind == symbols.KindExecutable {
 		return ""

@@ -12,7 +12,7 @@ import (
 type pipe struct {
 	b      *buffer
 	wait   bool   // for more, instead of ending
-	losses func() // tells b what was lost elsewhere
+	losses func() // tells b the losses elsewhere
 	closed bool   // guarded by b.mu
 
 	reading sync.Mutex
@@ -64,7 +64,7 @@ func (r *pipe) await() error {
 // empty: there is nothing to tell. The caller holds b.mu.
 func (b *buffer) empty() bool { return b.head == len(b.entries) && b.lost == 0 }
 
-// next consumes what is there, up to about size bytes.
+// next consumes the waiting entries, up to about size bytes.
 func (r *pipe) next(size int) []byte {
 	b := r.b
 	b.mu.Lock()

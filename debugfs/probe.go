@@ -62,7 +62,7 @@ func (p *probe) newLosses() uint64 {
 // lossMap is the map of a program that counts records for which there was no room.
 const lossMap = 1
 
-// begin does what is to be done when p is defined.
+// begin does the work for a newly defined p.
 func (p *probe) begin() error {
 	switch {
 	case p.event.on:
@@ -105,7 +105,7 @@ func (p *probe) disable() error {
 	return p.event.tree.session.DisableKprobe(p.kp)
 }
 
-// register places p with what its event's hits have to do now.
+// register places p with the present work of its event's hits.
 func (p *probe) register(flags kprobes.Flags) error {
 	s := p.event.tree.session
 	rp := &kprobes.Kretprobe{}
@@ -158,8 +158,8 @@ func (p *probe) unregister() error {
 	return err
 }
 
-// replace registers p anew, since its event's hits have something else to do. No hit is missed or handled twice.
-// After an error p is what it was.
+// replace registers p anew, since its event's hits have something else to do. No hit is
+// missed or handled twice. After an error p is unchanged.
 func (p *probe) replace() error {
 	if p.kp == nil || p.rp != nil && (p.rp.Handler != nil) == p.handled(p.layout) {
 		return nil // returns are filtered by the tracer: calls in flight would be forgotten
@@ -242,8 +242,8 @@ var returnAddress = fetch.Arg{
 	Type:   fetch.Type{Name: "x64", Kind: fetch.Hex, Size: 8},
 }
 
-// handled tells that the tracer has to handle p's hits: the target can't unwind a stack, nor remember at a return
-// what was at the entry.
+// handled reports whether the tracer has to handle p's hits: the target can't unwind a
+// stack, or keep values of the entry for the return.
 func (p *probe) handled(l *fetch.Layout) bool { return p.event.stacks || l.Saved() > 0 }
 
 // abi is how the function at kp is called.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,7 @@ type Options struct {
 	// nil: the one that has the number.
 	Meant *ptrace.Identity
 	// Log gets warnings of things that went on: one sentence, no newline. It is
-	// called on the tracer's thread. nil drops them.
+	// called on the tracer's thread. nil gives them to slog.Default.
 	Log func(string)
 }
 
@@ -284,9 +285,12 @@ func (s *Session) dying() bool {
 }
 
 func (s *Session) warn(format string, args ...any) {
-	if s.opts.Log != nil {
-		s.opts.Log(fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if s.opts.Log == nil {
+		slog.Warn(text, "pid", s.pid)
+		return
 	}
+	s.opts.Log(text)
 }
 
 // tracerOwner identifies this process in the injected region.

@@ -17,8 +17,9 @@ const (
 	// the scenario's end.
 	LoadFactor = 20
 
-	// patience is how long a call may take, without what its ctx.call waits for. Nothing should
-	// ever come to it: steps bound everything. It is for what was not thought of.
+	// patience is how long a call may take, without the time in ctx.call. Nothing
+	// should ever come to it: steps bound everything. It bounds operations that nobody
+	// thought of.
 	patience = 10 * time.Second
 	// looks is after how many steps the clock is looked at.
 	looks = 20_000

@@ -55,7 +55,7 @@ func timeModule() *starlarkstruct.Module {
 	return m
 }
 
-// setPhase is phase(name): what comes belongs to it.
+// setPhase is phase(name): later events belong to it.
 func (s *Script) setPhase(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var name string
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "name", &name); err != nil {
@@ -96,7 +96,7 @@ func (s *Script) report(thread *starlark.Thread, b *starlark.Builtin, args starl
 	return starlark.None, nil
 }
 
-// maxDepth is how deep lists and dicts are told in JSON; what is deeper is their text.
+// maxDepth is how deep lists and dicts are written in JSON; deeper ones are text.
 const maxDepth = 8
 
 // symbol is symbol(name, default=): the address of a function or variable.

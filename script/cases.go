@@ -156,7 +156,7 @@ type Result struct {
 	Seed   uint64
 	Began  time.Time
 	Took   time.Duration
-	// Cases are, in their order: the scenario as a whole, what was expected, the tests.
+	// Cases are, in their order: the scenario as a whole, the expectations, the tests.
 	Cases    []*Case
 	Counters []Named
 	Probes   []Probe
@@ -173,8 +173,8 @@ type Probe struct {
 	Skipped      int    // places of a pattern that can't be probed
 }
 
-// Finish runs what is to be done at the end, at_end first, then the tests, and says what
-// became of the scenario. It is called once, after the session was closed.
+// Finish runs the functions for the end, at_end first, then the tests, and returns the
+// scenario's outcome. It is called once, after the session was closed.
 func (s *Script) Finish(how Ending) Result {
 	s.ending, s.over = how, true
 	s.ended = true

@@ -45,7 +45,8 @@ const (
 
 var momentNames = [...]string{"pre", "post", "entry", "ret"}
 
-// hitContext is ctx, what handlers get: one hit. It is of use until its handler has returned.
+// hitContext is ctx, the argument of handlers: one hit. It is of use until its handler
+// has returned.
 type hitContext struct {
 	script *Script
 	site   *site
@@ -67,7 +68,7 @@ func (c *hitContext) Freeze()               {}
 func (c *hitContext) Truth() starlark.Bool  { return true }
 func (c *hitContext) Hash() (uint32, error) { return 0, errors.New("unhashable type: ctx") }
 
-// fields are the values that ctx has, methods what it can do.
+// fields are the values of ctx, methods its functions.
 var (
 	fields  map[string]func(*hitContext) (starlark.Value, error)
 	methods map[string]func(*hitContext, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)

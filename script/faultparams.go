@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/inject/fault"
 )
 
-// actions are the parameters that say what is done, and the kind of action that each is.
+// actions maps each parameter that names an action to the kind of that action.
 var actions = map[string]string{
 	"retval": "retval", "errno": "errno", "error": "error", "result": "result", "set": "set", "poke": "poke", "corrupt": "corrupt", "delay": "delay", "signal": "signal",
 }

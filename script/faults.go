@@ -24,8 +24,8 @@ type injection struct {
 	sites map[string]*site // of the places where handler was called
 }
 
-// newInjection is inject(spec, …). What is done to the calls, and in which order, is told by
-// the order of the parameters.
+// newInjection is inject(spec, …). The parameters name the actions, and their order is
+// that of the actions.
 func (s *Script) newInjection(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	f := &injection{s: s, pos: caller(thread), rule: inject.Rule{Attr: fault.Always()}, sites: map[string]*site{}}
 	f.rule.Attr.Seed = fault.Mix(s.o.Seed, uint64(len(s.injections)))

@@ -12,8 +12,8 @@ import (
 	"github.com/gokprobe/gokprobe/expr/values"
 )
 
-// fetching is what args= and filter= ask of a probe's hits. Places differ: where a parameter
-// lies depends on the function.
+// fetching holds the requests of args= and filter= for a probe's hits. Places differ:
+// where a parameter lies depends on the function.
 type fetching struct {
 	wish values.Wish
 	at   map[*site]*values.Values
@@ -54,7 +54,7 @@ func (p *probe) newFetching(args texts, filter string) (*fetching, error) {
 	return f, nil
 }
 
-// wishError says what is wrong with an argument or filter, and shows where.
+// wishError reports a mistake in an argument or filter, and shows its place.
 func wishError(err error) error {
 	var wrong *values.Error
 	var parse *caret.Error
@@ -65,7 +65,7 @@ func wishError(err error) error {
 	return fmt.Errorf("%w: at the ^ in %s^%s", err, parse.Command[:col], parse.Command[col:])
 }
 
-// save keeps of a call's entry what is wanted at its return.
+// save keeps values of a call's entry for its return.
 func (f *fetching) save(c *hitContext) []uint64 {
 	if v := f.at[c.site]; v != nil && v.Layout.Saved() > 0 {
 		return v.Layout.Save(c.hit, c.hit)

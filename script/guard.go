@@ -10,15 +10,16 @@ import (
 )
 
 // The interpreter counts its instructions, and one instruction can build a list of a
-// billion. So what is not done in constant time is done by functions of ours, which charge
-// the budget first: instrument puts them in place of operators and methods, guarded in
-// place of built-in functions. They are named as no program can name anything. It is a guard
-// against mistakes, not against malice: a scenario may do worse things to its target.
+// billion. So functions of ours do all work that takes more than constant time, and
+// charge the budget first. instrument puts them in place of operators and methods,
+// guarded in place of built-in functions. They are named as no program can name
+// anything. It is a guard against mistakes, not against malice: a scenario may do worse
+// things to its target.
 
 const (
 	guardMethod = "(method)" // (method)(x.name, args …): x.name(args …)
 	guardLoop   = "(while)"  // (while)(x): x, at the place of a loop, where it is cut off
-	guardSpread = "(spread)" // (spread)(x): x, of which all elements are about to be copied
+	guardSpread = "(spread)" // (spread)(x): x, whose elements are all about to be copied
 	guardKey    = "(key)"    // (key)(x): x, which is about to be looked up, and so to be hashed with all that is in it
 )
 
@@ -108,7 +109,7 @@ func (in *instrumenter) assign(s *syntax.AssignStmt) {
 	}
 }
 
-// target guards what stands in an assignment's left side.
+// target guards the left side of an assignment.
 func (in *instrumenter) target(e syntax.Expr) {
 	switch e := e.(type) {
 	case *syntax.DotExpr:

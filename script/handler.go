@@ -84,7 +84,7 @@ func (p *probe) runEntry(at *site, ri *kprobes.KretprobeInstance, h hit) int {
 	return 0
 }
 
-// note keeps what is known at the entry only.
+// note keeps facts that are known at the entry only.
 func (c *hitContext) note() {
 	if c.site.probe.ret == nil {
 		return

@@ -45,8 +45,9 @@ type (
 	}
 )
 
-// WriteJUnit writes a Result as JUnit's XML: a suite of the given name, a test case for each
-// case. What was not met is a failure, what went wrong in the scenario itself an error.
+// WriteJUnit writes a Result as JUnit's XML: a suite of the given name, a test case for
+// each case. An expectation that was not met is a failure, a mistake in the scenario
+// itself an error.
 func (r Result) WriteJUnit(w io.Writer, name string) error {
 	suite := junitSuite{
 		Name: clean.Text(name), Tests: len(r.Cases), Time: seconds(r.Took), Timestamp: r.Began.UTC().Format("2006-01-02T15:04:05"),

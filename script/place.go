@@ -46,7 +46,8 @@ func (p *probe) site(name, symbol string, addr arch.Addr) *site {
 	return at
 }
 
-// heeded is the context of what is being done: that of the scenario's beginning, and nothing that ends later.
+// heeded returns the context of the present work: at the scenario's beginning its
+// context, later one that does not end.
 func (s *Script) heeded() context.Context {
 	if s.begun || s.o.Context == nil {
 		return context.Background()
@@ -88,7 +89,7 @@ func (s *Script) arm(probes []*probe) error {
 	var done []*probe
 	undo := func(p *probe, err error) error {
 		for _, p := range done {
-			_ = s.session.UnregisterKprobes(p.kprobes()) // what can't be undone, Close tells
+			_ = s.session.UnregisterKprobes(p.kprobes()) // Close tells what can't be undone
 		}
 		return s.placeError(p, err)
 	}
@@ -107,7 +108,7 @@ func (s *Script) arm(probes []*probe) error {
 	return nil
 }
 
-// enableAll enables what is to be enabled, in one go. After an error it tells which probe
+// enableAll enables all waiting probes, in one go. After an error it tells which probe
 // can't be.
 func (s *Script) enableAll(probes []*probe) (*probe, error) {
 	var enabled []*kprobes.Kprobe

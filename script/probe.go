@@ -159,7 +159,7 @@ func (p *probe) kind() string {
 	return "kprobe"
 }
 
-// what is p in an error.
+// what names p in an error.
 func (p *probe) what(handler string) string {
 	if p.fault != nil {
 		return "handler of fault " + p.spec
@@ -283,9 +283,9 @@ func (p *probe) summary() Probe {
 	return sum
 }
 
-// Disarm ends the scenario: no function of it is called any more but those of the end,
-// nothing is injected, and the mechanisms of the probes are noted, which are known while the
-// session lasts. Call it before the session is closed.
+// Disarm ends the scenario: only its functions for the end are still called, and
+// nothing is injected. It notes the mechanisms of the probes, which are known only
+// while the session lasts. Call it before the session is closed.
 func (s *Script) Disarm() error {
 	s.onThread(func() {
 		s.over = true

@@ -74,8 +74,8 @@ func (r registers) SetKey(k, v starlark.Value) error {
 	return r.SetField(name, v)
 }
 
-// arguments is ctx.args: those that the probe's args name, and the function's parameters by
-// their names, as far as debug information knows them.
+// arguments is ctx.args: the arguments that the probe's args name, and the function's
+// parameters by their names, as far as debug information knows them.
 type arguments struct{ c *hitContext }
 
 func (a arguments) String() string      { return "<arguments>" }
@@ -157,8 +157,8 @@ func (r vectors) ST(n int) (v [10]byte, ok bool) {
 	return v, err == nil
 }
 
-// typed is a parameter's or a result's value: numbers, truth values, texts, and lists and
-// dicts of those. What can't be read is None.
+// typed is a parameter's or a result's value: numbers, truth values, texts, and lists
+// and dicts of those. A value that can't be read is None.
 func typed(p symbols.Param, h hit) (starlark.Value, error) {
 	v := p.Value(vectors{h}, h)
 	if v.Err != nil && v.JSON == nil {
@@ -201,8 +201,8 @@ func fromJSON(v any) starlark.Value {
 	return starlark.String(fmt.Sprint(v))
 }
 
-// arg is ctx.arg(n): the n-th integer or pointer argument, from 0. At a return it is what
-// was there at the entry.
+// arg is ctx.arg(n): the n-th integer or pointer argument, from 0. At a return it is
+// the value at the entry.
 func (c *hitContext) arg(b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var n int
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "n", &n); err != nil {

@@ -105,8 +105,8 @@ type Ending struct {
 	Status int // exit status; 128 + the signal's number if one killed it
 }
 
-// Load reads and executes the file of a scenario. What it declares is armed by Arm. The
-// error is an *Error if the scenario is to blame.
+// Load reads and executes the file of a scenario. Arm arms its declarations. The error
+// is an *Error if the scenario is to blame.
 func Load(file string, o Options) (*Script, error) {
 	src, err := readSource(file)
 	if err != nil {
@@ -131,8 +131,8 @@ func load(file string, src []byte, o Options) (*Script, error) {
 	return s, nil
 }
 
-// dialect is Starlark with what scenarios want: sets, while, and control flow outside of
-// functions. There is no recursion.
+// dialect is Starlark with extensions for scenarios: sets, while, and control flow
+// outside of functions. There is no recursion.
 var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 
 // module is a file that was loaded, or is being.

@@ -10,7 +10,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// timers is what is to be called when. Handlers add to it while Run waits for the first.
+// timers holds functions and the times of their calls. Handlers add to it while Run
+// waits for the first.
 type timers struct {
 	mu      sync.Mutex
 	all     []*timer
@@ -110,7 +111,8 @@ func (s *Script) newTimer(thread *starlark.Thread, b *starlark.Builtin, args sta
 	return handle{t, &s.timers}, nil
 }
 
-// Run calls what is due until the scenario calls stop(), the process ends, or ctx does.
+// Run calls due functions until the scenario calls stop(), the process ends, or ctx
+// does.
 func (s *Script) Run(ctx context.Context) {
 	var wake *time.Timer
 	for {

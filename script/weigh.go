@@ -9,8 +9,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// bulk are Starlark's functions that go through their arguments, and whether through what is
-// in those as well.
+// bulk lists Starlark's functions that go through their arguments, and whether they
+// also go through nested values.
 var bulk = map[string]bool{
 	"any": false, "all": false, "enumerate": false, "reversed": false, "zip": false, "list": false, "tuple": false,
 	"max": true, "min": true, "sorted": true, "dict": true, "set": true, "bytes": true, "str": true, "repr": true,
@@ -219,7 +219,7 @@ func repeated(x, n starlark.Value) uint64 {
 	return 0
 }
 
-// length is the steps that going through v takes, but not through what is in it.
+// length returns the steps of going through v, without its nested values.
 func length(v starlark.Value) uint64 {
 	switch v := v.(type) {
 	case starlark.String:
@@ -237,7 +237,8 @@ func length(v starlark.Value) uint64 {
 	return 0
 }
 
-// maxNesting is how deep weight looks: what is nested deeper can't be printed, compared or looked up.
+// maxNesting is how deep weight looks: values that are nested deeper can't be printed,
+// compared or looked up.
 const maxNesting = 500
 
 // weight is the steps that going through v takes, and through all that is in it, as often as
@@ -249,7 +250,8 @@ func (s *Script) weight(v starlark.Value) uint64 {
 	return w.n
 }
 
-// keyWeight is the steps that hashing v takes: what is in a tuple or struct is hashed as often as it is in it.
+// keyWeight returns the steps of hashing v: an element of a tuple or struct is hashed
+// as often as it occurs.
 func (s *Script) keyWeight(v starlark.Value) uint64 {
 	switch v.(type) {
 	case starlark.Tuple, *starlarkstruct.Struct:
@@ -276,7 +278,7 @@ func (s *Script) keysWeight(v starlark.Value, pairs bool) (cost uint64) {
 	return cost
 }
 
-// weigher counts what is in a value.
+// weigher counts the parts of a value.
 type weigher struct {
 	n, limit uint64
 	inside   []starlark.Value // the lists and dicts it is in: one that is in itself is gone through once
@@ -296,7 +298,7 @@ func (w *weigher) add(v starlark.Value) {
 	w.depth--
 }
 
-// elements adds what is in v.
+// elements adds the parts of v.
 func (w *weigher) elements(v starlark.Value) {
 	switch v.(type) {
 	case *starlark.List, *starlark.Dict:

@@ -240,12 +240,12 @@ func (c *lineCursor) sleb() int64 {
 }
 
 // settle decides on the parameters' places: by the convention where it must hold, by debug information where the compiler may have
-// changed it, and else they are not known.
+// changed it, and else they are not known. Rust's are those of the convention.
 func (c callee) settle(lang language, params []Param, locations []location) {
-	if lang == langGo || !c.llvm && !c.nocall {
+	if lang == langGo || !c.nocall && (!c.llvm || lang == langRust) {
 		return
 	}
-	free := !c.external || c.nocall || lang == langRust // of the convention
+	free := c.nocall || !c.external // of the convention
 	certain := !c.nocall
 	for i, l := range locations {
 		certain = certain && (l.knowledge == saidFrame || l.knowledge == saidPlace && l.place.equal(params[i].place))

@@ -74,7 +74,7 @@ func (f *facts) trial() error {
 	}
 	defer c.kill()
 	f.tellTextWritable(c.pid())
-	s, err := kprobes.Attach(context.Background(), c.pid(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), c.pid(), kprobes.Options{Log: func(string) {}})
 	if err != nil {
 		return err
 	}

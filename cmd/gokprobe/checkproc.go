@@ -64,7 +64,7 @@ func unreadable(pid int) error {
 func attachCause(pid int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	s, err := kprobes.Attach(ctx, pid, kprobes.Options{})
+	s, err := kprobes.Attach(ctx, pid, kprobes.Options{Log: func(string) {}})
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,10 @@ import (
 // MaxLine is how many bytes a line may have (the kernel's WRITE_BUFSIZE, less the line's end and a zero).
 const MaxLine = 4094
 
-// Lines yields the commands of what was written to a file at once: its lines, without comments (from a # that
-// begins a word) and without those that are empty then. With a line that is too long, or that is no text, comes
-// an error that matches EINVAL, and nothing after it.
+// Lines yields the commands in a text that was written to a file at once: its lines
+// without comments, which go from a # that begins a word, and without empty lines. With
+// a line that is too long, or that is no text, comes an error that matches EINVAL, and
+// nothing after it.
 func Lines(data []byte) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for line := range bytes.Lines(data) {
@@ -60,8 +61,8 @@ func isText(line []byte) bool {
 // isBlank is isspace of ASCII.
 func isBlank(r rune) bool { return r == ' ' || '\t' <= r && r <= '\r' }
 
-// Boot yields the commands of the kernel's boot parameter kprobe_event=: they are separated by semicolons, their
-// words by commas. Whoever uses it also enables the events.
+// Boot yields the commands of the kernel's boot parameter kprobe_event=: they are
+// separated by semicolons, their words by commas. Its caller also enables the events.
 func Boot(parameter string) iter.Seq2[string, error] {
 	lines := strings.NewReplacer(";", "\n", ",", " ").Replace(parameter)
 	return Lines([]byte(lines))

@@ -42,7 +42,8 @@ func (d *Definition) setName(name string, column int) *caret.Fault {
 	return nil
 }
 
-// separator is the index of what separates group and event, -1 if there is nothing.
+// separator returns the index of the character between group and event, -1 if there is
+// none.
 func separator(name string) int {
 	if n := strings.IndexByte(name, '/'); n >= 0 {
 		return n
@@ -66,7 +67,8 @@ func (d *Definition) autoName() string {
 	return identifier(letter + "_" + d.Spec() + "_" + strconv.FormatUint(d.Offset, 10))
 }
 
-// identifier makes a name of s: what is not allowed in one becomes _, and what is too long is cut.
+// identifier makes a name of s: characters that are not allowed become _, and a long s
+// is cut.
 func identifier(s string) string {
 	name := []byte(s[:min(len(s), MaxName)])
 	for i, c := range name {

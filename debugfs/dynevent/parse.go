@@ -14,8 +14,8 @@ import (
 // MaxActive is how many calls in flight a line may ask to follow (KRETPROBE_MAXACTIVE_MAX).
 const MaxActive = 4096
 
-// Context is what parsing has to ask. Its functions are called while a line is parsed, with what is known of it
-// so far; all may be nil.
+// Context is what parsing has to ask. Its functions are called while a line is parsed,
+// with the parts that are parsed so far; all may be nil.
 type Context struct {
 	// Register finds a register by the name behind %, and tells how package arch calls it. nil: host.RegisterName.
 	Register func(name string) (canonical string, ok bool)
@@ -203,7 +203,7 @@ func errnoOf(err error) (errno syscall.Errno) {
 	return errno
 }
 
-// parseName reads [:NAME]; what it does not tell is made up.
+// parseName reads [:NAME]; missing parts are made up.
 func (d *Definition) parseName(name string) error {
 	d.Group = d.Family.Group()
 	if name != "" {

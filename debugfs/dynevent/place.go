@@ -29,8 +29,8 @@ func (d *Definition) parsePlace(place string) *caret.Fault {
 	return nil
 }
 
-// badPercent is the index of the first percent sign that is no escape of Go's linker (%2e is a dot in an import
-// path), or -1.
+// badPercent returns the index of the first percent sign that is no escape of Go's
+// linker, or -1. (%2e is a dot in an import path.)
 func badPercent(s string) int {
 	for i := range len(s) {
 		if s[i] == '%' && (i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2])) {

@@ -37,12 +37,12 @@ func (p program) show(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
 	return 0
 }
 
-func address(s *kprobes.Session, symbol string) kprobes.Ptr {
-	found, err := s.Symbols().Resolve(context.Background(), symbol)
+func address(ctx context.Context, s *kprobes.Session, symbol string) (kprobes.Ptr, error) {
+	found, err := s.Symbols().Resolve(ctx, symbol)
 	if err != nil {
-		log.Fatal(err)
+		return 0, err
 	}
-	return found[0].Addr
+	return found[0].Addr, nil
 }
 
 func main() {
@@ -50,18 +50,30 @@ func main() {
 	pid := flag.Int("p", 0, "process to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
+	ctx, stop := kprobes.Context() // ends on SIGINT and its like
+	defer stop()                   // detaches, also in a panic
+	s, err := kprobes.Attach(ctx, *pid, kprobes.Options{})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
-	defer s.Close()
-	p := program{describe: address(s, "describe"), free: address(s, "libc.so.6:free")}
+	describe, err := address(ctx, s, "describe")
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	free, err := address(ctx, s, "libc.so.6:free")
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	p := program{describe: describe, free: free}
 	kp := &kprobes.Kprobe{SymbolName: "handle", PreHandler: p.show}
 	if err := s.RegisterKprobe(kp); err != nil {
 		log.Print("register_kprobe failed: ", err)
 		return
 	}
 	fmt.Println("planted kprobe at", kp.Addr)
-	<-s.Done()
+	<-s.Done() // the process has exited, or a signal has come
 	fmt.Println("hits:", kp.Hits(), "missed:", kp.NMissed())
 }

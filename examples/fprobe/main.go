@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -41,12 +40,14 @@ func main() {
 	except := flag.String("nosymbol", "*_close", "functions not to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
+	ctx, stop := kprobes.Context() // ends on SIGINT and its like
+	defer stop()                   // detaches, also in a panic
+	s, err := kprobes.Attach(ctx, *pid, kprobes.Options{})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
-	defer s.Close()
-	found, err := s.Symbols().Resolve(context.Background(), *symbols)
+	found, err := s.Symbols().Resolve(ctx, *symbols)
 	if err != nil {
 		log.Print(err)
 		return
@@ -57,12 +58,12 @@ func main() {
 			rps = append(rps, probe(l.Symbol.Name, l.Addr))
 		}
 	}
-	if err := s.RegisterKretprobes(context.Background(), rps); err != nil {
+	if err := s.RegisterKretprobes(ctx, rps); err != nil {
 		log.Print("register_fprobe failed: ", err)
 		return
 	}
 	fmt.Println("planted fprobe in", len(rps), "functions")
-	<-s.Done() // the process has exited
+	<-s.Done() // the process has exited, or a signal has come
 	var hits, missed uint64
 	for _, rp := range rps {
 		hits += rp.Hits()

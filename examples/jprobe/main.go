@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -30,17 +29,19 @@ func main() {
 	pid := flag.Int("p", 0, "process to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
+	ctx, stop := kprobes.Context() // ends on SIGINT and its like
+	defer stop()                   // detaches, also in a panic
+	s, err := kprobes.Attach(ctx, *pid, kprobes.Options{})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
-	defer s.Close()
 	jp := &kprobes.Jprobe{KP: kprobes.Kprobe{SymbolName: "kernel_clone"}, Entry: jKernelClone}
 	if err := s.RegisterJprobe(jp); err != nil {
 		log.Print("register_jprobe failed: ", err)
 		return
 	}
 	fmt.Println("planted jprobe at", jp.KP.Addr)
-	<-s.Done() // the process has exited
+	<-s.Done() // the process has exited, or a signal has come
 	fmt.Println("hits:", jp.KP.Hits())
 }

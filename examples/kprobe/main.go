@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -36,17 +35,19 @@ func main() {
 	symbol := flag.String("symbol", "kernel_clone", "function to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
+	ctx, stop := kprobes.Context() // ends on SIGINT and its like
+	defer stop()                   // detaches, also in a panic
+	s, err := kprobes.Attach(ctx, *pid, kprobes.Options{})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
-	defer s.Close()
 	kp := &kprobes.Kprobe{SymbolName: *symbol, PreHandler: handlerPre, PostHandler: handlerPost}
 	if err := s.RegisterKprobe(kp); err != nil {
 		log.Print("register_kprobe failed: ", err)
 		return
 	}
 	fmt.Println("planted kprobe at", kp.Addr)
-	<-s.Done() // the process has exited
+	<-s.Done() // the process has exited, or a signal has come
 	fmt.Println("hits:", kp.Hits())
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -38,11 +37,13 @@ func main() {
 	symbol := flag.String("symbol", "kernel_clone", "function to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
+	ctx, stop := kprobes.Context() // ends on SIGINT and its like
+	defer stop()                   // detaches, also in a panic
+	s, err := kprobes.Attach(ctx, *pid, kprobes.Options{})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
-	defer s.Close()
 	rp := &kprobes.Kretprobe{
 		KP:           kprobes.Kprobe{SymbolName: *symbol},
 		Handler:      handler,
@@ -55,6 +56,6 @@ func main() {
 		return
 	}
 	fmt.Println("planted kretprobe at", rp.KP.Addr)
-	<-s.Done() // the process has exited
+	<-s.Done() // the process has exited, or a signal has come
 	fmt.Printf("entries: %d, returns: %d, missed: %d\n", rp.KP.Hits(), rp.Hits(), rp.NMissed())
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -28,12 +27,14 @@ func main() {
 	symbol := flag.String("symbol", "open_account", "function to probe")
 	flag.Parse()
 
-	s, err := kprobes.Attach(context.Background(), *pid, kprobes.Options{})
+	ctx, stop := kprobes.Context() // ends on SIGINT and its like
+	defer stop()                   // detaches, also in a panic
+	s, err := kprobes.Attach(ctx, *pid, kprobes.Options{})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
-	defer s.Close()
-	found, err := s.Symbols().Resolve(context.Background(), *symbol)
+	found, err := s.Symbols().Resolve(ctx, *symbol)
 	if err != nil {
 		log.Print(err)
 		return
@@ -54,5 +55,5 @@ func main() {
 		return
 	}
 	fmt.Println("planted kprobe at", *symbol)
-	<-s.Done()
+	<-s.Done() // the process has exited, or a signal has come
 }

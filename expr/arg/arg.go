@@ -1,5 +1,6 @@
-// Package arg reads fetch arguments, [NAME=]FETCHARG[:TYPE]: the kernel's language for what is recorded of a hit
-// (Documentation/trace/kprobetrace.rst; kernel/trace/trace_probe.c). What they fetch, and how, is package fetch's.
+// Package arg parses fetch arguments, [NAME=]FETCHARG[:TYPE]: the kernel's language for
+// the values that a hit records (Documentation/trace/kprobetrace.rst;
+// kernel/trace/trace_probe.c). Package fetch fetches them.
 //
 // The package is pure: no system call, no build tag.
 package arg

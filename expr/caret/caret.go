@@ -1,22 +1,23 @@
-// Package caret is what is wrong with a text that somebody wrote, and the place in it: arguments, filters, and commands to the
-// kernel's files. Who prints the text puts a caret below the place, as error_log does.
+// Package caret reports mistakes in a text that a user wrote, each with its place: in
+// arguments, filters, and commands to the kernel's files. Who prints the text puts a
+// caret below the place, as error_log does.
 //
 // The package is pure: no system call, no build tag.
 package caret
 
 import "syscall"
 
-// Error is what is wrong with a command. errors.Is matches its Errno.
+// Error is a mistake in a command. errors.Is matches its Errno.
 type Error struct {
 	System  string        // who complains, as error_log names it: trace_kprobe, trace_uprobe, event filter …
 	ID      string        // the kernel's name of the error, BAD_PROBE_ADDR
 	Text    string        // the kernel's sentence for it
 	Command string        // as it is printed: the words, one blank between them
-	Column  int           // bytes of Command in front of what is wrong
+	Column  int           // bytes of Command in front of the mistake
 	Errno   syscall.Errno // what write(2) fails with
 }
 
-// Error implements error: one line, for whoever sees no error_log.
+// Error implements error: one line, for users who see no error_log.
 func (e *Error) Error() string { return e.System + ": " + e.Text + " (" + e.ID + ")" }
 
 // Unwrap makes the error match its errno.

@@ -94,7 +94,7 @@ var sentences = map[string]sentence{
 	"TOO_MANY_EARGS":    {"Too many entry arguments specified", 0},
 }
 
-// Fault is what is wrong in a word, before it is known which word of which command that is.
+// Fault is a mistake in a word, before its command, and its place in that, are known.
 type Fault struct {
 	ID     string        // an error of the kernel's table for probes
 	Column int           // in the word

@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// Host is what values are made of beside the record.
+// Host provides facts that are not in the record, for the values of events.
 type Host struct {
 	Comm      string                 // the thread's name
 	Symbolize func(arch.Addr) string // sym+0xoff/0xsize; nil or an empty result: the address is printed

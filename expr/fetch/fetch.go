@@ -1,5 +1,6 @@
-// Package fetch is fetch arguments: what an event records at a hit, of which type, and how it is
-// printed (Documentation/trace/kprobetrace.rst; kernel/trace/trace_probe.c).
+// Package fetch fetches and prints the arguments of events: the values that a hit
+// records, and their types (Documentation/trace/kprobetrace.rst;
+// kernel/trace/trace_probe.c).
 //
 // The package is pure: no system call, no build tag.
 package fetch
@@ -21,8 +22,9 @@ type Source struct {
 	N      int64   // StackWord: which; Argument: from 1; Immediate, Memory, FileOffset: the number
 	Off    int64   // Symbol: bytes behind it
 	Derefs []Deref // the innermost first
-	// Len is where the length is of a string that is told by address and length and not ended by a zero, as in Go, C++
-	// and Rust; nil for others. The kernel has no such strings.
+	// Len is the place of the length of a string that has an address and a length and
+	// no zero at its end, as in Go, C++ and Rust; nil for others. The kernel has no
+	// such strings.
 	Len *Source
 }
 
@@ -36,14 +38,14 @@ const (
 	Retval                 // $retval
 	Argument               // $argN
 	Comm                   // $comm: the thread's name
-	Memory                 // @ADDR: what lies there
-	Symbol                 // @SYM+off: what lies there
-	FileOffset             // @+OFF: what lies there, in the probed file's mapping
+	Memory                 // @ADDR: the memory there
+	Symbol                 // @SYM+off: the memory there
+	FileOffset             // @+OFF: the memory there, in the probed file's mapping
 	Immediate              // \N
 	Text                   // \"text"
 )
 
-// Deref is +Off(…) or -Off(…): what lies Off bytes behind the address.
+// Deref is +Off(…) or -Off(…): the memory Off bytes behind the address.
 type Deref struct {
 	Off  int64
 	User bool // +u: an address of user space, as all are here
@@ -57,7 +59,7 @@ const (
 	Signed                 // s8 … s64
 	Hex                    // x8 … x64
 	Char                   // char
-	String                 // string: what lies at the address, up to a zero
+	String                 // string: the bytes at the address, up to a zero
 	UString                // ustring: the same here
 	SymbolOff              // symbol: sym+0xoff
 	SymStr                 // symstr: the same, looked up at the hit

@@ -260,9 +260,10 @@ func (l *Layout) reg(name string) program.Expr {
 	return program.Reg(name)
 }
 
-// Program makes the program that records the arguments in ring at hits that meet filter, which may
-// use what Expr gives. Records that find no room are counted in the map behind the ring. It fetches what Run does,
-// unless that is probed code: there it finds the probe, as in the kernel, and Run what was there before.
+// Program makes the program that records the arguments in ring at hits that meet
+// filter, which may use what Expr gives. Records that find no room are counted in the
+// map behind the ring. It fetches the same as Run, except from probed code: there it
+// finds the probe, as in the kernel, and Run the original bytes.
 func (l *Layout) Program(name string, filter program.Cond, ring program.Map) (*program.Program, error) {
 	return program.Build(name, 0, l.regs, filter, program.WriteRecord{Ring: ring, Items: l.items})
 }
@@ -280,8 +281,8 @@ func (l *Layout) Expr(i int) (e program.Expr, ok bool) {
 	return l.plans[i].number.OrZero(), true
 }
 
-// Text is where argument i, a string, is, and how many bytes of it are kept, with its zero. ok is false if it is none, or is not
-// in memory.
+// Text returns the place of argument i, a string, and how many bytes of it are kept,
+// with its zero. ok is false if it is no string, or is not in memory.
 func (l *Layout) Text(i int) (at program.Expr, size int, ok bool) {
 	if i < 0 || i >= len(l.plans) || !l.plans[i].isText {
 		return at, 0, false

@@ -52,8 +52,8 @@ func (l *Layout) Run(regs Registers, mem MemoryReader, saved []uint64) ([]byte, 
 // Saved is how many values Save returns: the different $argN of a Layout for returns.
 func (l *Layout) Saved() int { return len(l.saved) }
 
-// Save keeps, at a function's entry, the $argN that are wanted when it has returned. What can't be read
-// is 0.
+// Save keeps, at a function's entry, the $argN that are wanted when it has returned.
+// Memory that can't be read is 0.
 func (l *Layout) Save(regs Registers, mem MemoryReader) []uint64 {
 	values := make([]uint64, len(l.saved))
 	for i, n := range l.saved {

@@ -5,7 +5,8 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// Target tells what programs in the target know of fields. A *fetch.Layout is one, of its arguments.
+// Target tells how programs in the target find fields. A *fetch.Layout is one, of its
+// arguments.
 type Target interface {
 	// Expr is a field's number, extended to 64 bits by its sign and 0 where it can't be read.
 	Expr(field int) (e program.Expr, ok bool)

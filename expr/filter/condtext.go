@@ -10,8 +10,8 @@ import (
 // compared is how many bytes of a string the target looks at.
 const compared = 32
 
-// weakenText compares the beginning of a string, with its zero if it is short. What can't be read is zero then, and
-// so is the value that Match gets.
+// weakenText compares the beginning of a string, with its zero if it is short. Bytes
+// that can't be read are zero then, as is the value that Match gets.
 func (p *pred) weakenText(t Target, negate bool) weaker {
 	at, size, ok := t.Text(p.field)
 	text, begins := p.text, false

@@ -41,10 +41,11 @@ type Parser struct {
 
 // Parse makes a filter over fields. The error is an *caret.Error and matches EINVAL.
 //
-// What differs from the kernel (6.18): an operator with nothing behind it is an error, as is a number compared
-// with an array, whereas an array of char is a string; errors that the kernel has no words for are
-// INVALID_FILTER; every error is EINVAL; a glob may begin with a digit. To the kernel a string that could not be read
-// is whatever lies behind it in the record.
+// What differs from the kernel (6.18): an operator with nothing behind it is an error,
+// as is a number compared with an array, whereas an array of char is a string; errors
+// that the kernel has no words for are INVALID_FILTER; every error is EINVAL; a glob
+// may begin with a digit. In the kernel, the value of a string that could not be read
+// is the bytes behind it in the record.
 func Parse(text string, fields []fetch.Field) (*Filter, error) {
 	return Parser{Fields: fields}.Parse(text)
 }

@@ -81,7 +81,7 @@ func (s *parser) skip() {
 	}
 }
 
-// peek is what comes next, 0 at the end.
+// peek returns the next byte, 0 at the end.
 func (s *parser) peek() byte {
 	if s.at < len(s.text) {
 		return s.text[s.at]

@@ -64,7 +64,7 @@ func radix(s string) (rest string, base int) {
 	return s, 10
 }
 
-// Leading reads the number that s begins with, and returns what is behind it.
+// Leading reads the number that s begins with, and returns the rest.
 func Leading(s string) (v uint64, rest string, ok bool) {
 	n := 0
 	for n < len(s) && isAlnum(s[n]) {

@@ -17,7 +17,7 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// Wish is what is wanted of a probe's hits.
+// Wish is a request for values of a probe's hits.
 type Wish struct {
 	Args   []string // fetch arguments, [NAME=]FETCHARG[:TYPE]
 	Hidden []string // further ones, whose values follow those of Args
@@ -32,7 +32,8 @@ type Wish struct {
 	More []fetch.Field
 }
 
-// HitFields is what a filter knows of every hit: what Values.Keeps is told.
+// HitFields lists the fields that filters have for every hit; Values.Keeps takes their
+// values.
 var HitFields = []fetch.Field{
 	{Name: "comm", Type: TypeOf("string")},
 	{Name: "common_pid", Type: TypeOf("s32")},
@@ -52,12 +53,12 @@ type Place struct {
 
 // Values is how a wish is met at one place. It is not changed after it was made; any number of goroutines may use it.
 type Values struct {
-	Args   []fetch.Arg // those of Wish.Args and Hidden, then those that only the filter looks at
+	Args   []fetch.Arg // those of Wish.Args and Hidden, then others that only the filter needs
 	Layout *fetch.Layout
 	Filter *filter.Filter // nil if every hit is wanted
 }
 
-// Error is what is wrong with a wish.
+// Error is a mistake in a wish.
 type Error struct {
 	InFilter bool
 	Text     string // the argument or the filter
@@ -91,7 +92,8 @@ var errNotLoaded = errors.New("its library is not loaded yet; name a register or
 // errSyscall is why a system call has no parameters with names.
 var errSyscall = errors.New("of a system call's arguments only the registers are known; name $arg1, $arg2 …")
 
-// Check finds what is wrong with a wish before there is a process. What only the process tells is believed.
+// Check finds mistakes in a wish before there is a process. What only the process tells
+// is believed.
 func (w Wish) Check() error {
 	_, err := w.parse(arg.Scope{}, func(string) (uint64, uint64, bool) { return 0, 1, true })
 	var e *caret.Error

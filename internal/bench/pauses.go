@@ -60,7 +60,7 @@ func (m *pauseSeries) round(t *target) error {
 		return err
 	}
 	start := time.Now()
-	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{})
+	s, err := kprobes.Attach(context.Background(), t.pid(), kprobes.Options{Log: func(string) {}})
 	if err != nil {
 		return err
 	}

@@ -345,7 +345,7 @@ func (g *gen) function(i int) function {
 	if len(decls) == 0 {
 		decls = []string{"void"}
 	}
-	fmt.Fprintf(&g.funcs, "%s__attribute__((noinline)) %s %s(%s)\n{\n\tsink++;\n%s%s}\n", storage, result, f.name, strings.Join(decls, ", "), strings.Join(uses, ""), back)
+	fmt.Fprintf(&g.funcs, "%s__attribute__((noinline)) %s %s(%s)\n{\n\tsink += %d;\n%s%s}\n", storage, result, f.name, strings.Join(decls, ", "), i+1, strings.Join(uses, ""), back)
 	call := fmt.Sprintf("%s(%s);", f.name, strings.Join(args, ", "))
 	if f.result != nil && !strings.HasSuffix(result, "&") {
 		g.n++

@@ -130,7 +130,7 @@ func (x *checker) probe(f *function, calls *int) bool {
 		return false
 	}
 	doors := x.doors(f, at, false)
-	if x.inTarget && doors.passes != nil {
+	if x.inTarget && doors.passes != nil && doors.passes.Filter != nil {
 		x.record(f, doors)
 		return true
 	}
