@@ -198,7 +198,7 @@ func Rows() []RowInfo {
 	return infos
 }
 
-// ErrUnknownRow: there is no row of that name.
+// ErrUnknownRow tells that no row has the name.
 var ErrUnknownRow = errors.New("unknown row")
 
 // choose finds the rows that names mean, in the table's order: a row's name, or the letter

@@ -94,30 +94,77 @@ type Handler interface {
 // Nop is a Handler that wants nothing: the program gets its signals, forked processes are let go, and a panic of ours ends us. It is there to be embedded.
 type Nop struct{}
 
-func (Nop) Breakpoint(*Thread) bool               { return false }
-func (Nop) SingleStepped(*Thread) bool            { return false }
-func (Nop) Entered(*Thread) bool                  { return false }
-func (Nop) Returned(*Thread)                      {}
-func (Nop) SyscallEntered(*Thread) bool           { return true }
-func (Nop) SyscallReturned(*Thread)               {}
-func (Nop) Known(*Thread, arch.Addr) (bool, int)  { return false, 0 }
-func (Nop) Signal(*Thread, *Siginfo) Delivery     { return Deliver }
-func (Nop) Forked(*Space, *Process) Fate          { return LetGo }
-func (Nop) Shared(*Thread, *Process)              {}
-func (Nop) Copied(*Thread, *Process)              {}
-func (Nop) Born(_, _ *Thread)                     {}
-func (Nop) Gone(*Thread)                          {}
-func (Nop) Renamed(int, *Thread)                  {}
-func (Nop) Execed(*Process, *Space) Fate          { return Keep }
-func (Nop) VforkEnded(*Thread)                    {}
-func (Nop) ThreadExit(*Thread)                    {}
-func (Nop) Exited(*Process)                       {}
-func (Nop) GuardLost(*Process)                    {}
-func (Nop) GuardTaken(*Process)                   {}
+// Breakpoint knows no breakpoint.
+func (Nop) Breakpoint(*Thread) bool { return false }
+
+// SingleStepped asked for no step.
+func (Nop) SingleStepped(*Thread) bool { return false }
+
+// Entered wants no stop at the return.
+func (Nop) Entered(*Thread) bool { return false }
+
+// Returned does nothing.
+func (Nop) Returned(*Thread) {}
+
+// SyscallEntered lets the call be made.
+func (Nop) SyscallEntered(*Thread) bool { return true }
+
+// SyscallReturned does nothing.
+func (Nop) SyscallReturned(*Thread) {}
+
+// Known knows no breakpoint.
+func (Nop) Known(*Thread, arch.Addr) (bool, int) { return false, 0 }
+
+// Signal gives the program its signal.
+func (Nop) Signal(*Thread, *Siginfo) Delivery { return Deliver }
+
+// Forked lets the child go.
+func (Nop) Forked(*Space, *Process) Fate { return LetGo }
+
+// Shared does nothing.
+func (Nop) Shared(*Thread, *Process) {}
+
+// Copied does nothing.
+func (Nop) Copied(*Thread, *Process) {}
+
+// Born does nothing.
+func (Nop) Born(_, _ *Thread) {}
+
+// Gone does nothing.
+func (Nop) Gone(*Thread) {}
+
+// Renamed does nothing.
+func (Nop) Renamed(int, *Thread) {}
+
+// Execed keeps the process.
+func (Nop) Execed(*Process, *Space) Fate { return Keep }
+
+// VforkEnded does nothing.
+func (Nop) VforkEnded(*Thread) {}
+
+// ThreadExit does nothing.
+func (Nop) ThreadExit(*Thread) {}
+
+// Exited does nothing.
+func (Nop) Exited(*Process) {}
+
+// GuardLost does nothing.
+func (Nop) GuardLost(*Process) {}
+
+// GuardTaken does nothing.
+func (Nop) GuardTaken(*Process) {}
+
+// KeepMask agrees.
 func (Nop) KeepMask(*Thread, Sigset, Sigset) bool { return true }
-func (Nop) MaskGiven(*Thread)                     {}
-func (Nop) Lessened(*Thread, Sigset) bool         { return false }
-func (Nop) Panicked(v any, stack []byte)          { panic(fmt.Sprintf("%v\n%s", v, stack)) }
+
+// MaskGiven does nothing.
+func (Nop) MaskGiven(*Thread) {}
+
+// Lessened knows no such set.
+func (Nop) Lessened(*Thread, Sigset) bool { return false }
+
+// Panicked goes on panicking.
+func (Nop) Panicked(v any, stack []byte) { panic(fmt.Sprintf("%v\n%s", v, stack)) }
 
 // Delivery is what to do with a signal.
 type Delivery uint8

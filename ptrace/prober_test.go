@@ -3,6 +3,7 @@ package ptrace
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -296,7 +297,7 @@ func TestACallThatFaultsEndsWithIt(t *testing.T) {
 			Landed: func(arch.Regs) { t.Error("it has returned") },
 			Left:   func() bool { return false },
 		})
-		if fault, ok := err.(*CallFault); ok && fault.Signo() == unix.SIGSEGV && fault.IP == 0x10 {
+		if fault := (*CallFault)(nil); errors.As(err, &fault) && fault.Signo() == unix.SIGSEGV && fault.IP == 0x10 {
 			faults++
 		} else {
 			t.Errorf("the call ends with %v", err)
@@ -321,7 +322,7 @@ func TestACallThatCannotBeginChangesNothing(t *testing.T) {
 	refused := fmt.Errorf("refused")
 	k.onHit = func(th *Thread, regs arch.Regs) {
 		before, standing := regs.Clone(), th.at
-		if err := th.Call(Call{Enter: func(r arch.Regs) error { r.SetIP(0x10); return refused }}); err != refused {
+		if err := th.Call(Call{Enter: func(r arch.Regs) error { r.SetIP(0x10); return refused }}); !errors.Is(err, refused) {
 			t.Errorf("the call ends with %v", err)
 		}
 		if th.at != standing || regs.IP() != before.IP() || th.call != nil {
@@ -330,7 +331,7 @@ func TestACallThatCannotBeginChangesNothing(t *testing.T) {
 	}
 	k.do(func() error {
 		k.plant(at)
-		if err := k.p.Leader().Call(Call{}); err != ErrNotHandled {
+		if err := k.p.Leader().Call(Call{}); !errors.Is(err, ErrNotHandled) {
 			t.Errorf("outside of a handler a call ends with %v", err)
 		}
 		return nil
@@ -592,7 +593,7 @@ func TestTheEndOfAProcessIsTold(t *testing.T) {
 	k.do(func() error { return k.p.Kill(unix.SIGKILL) })
 	testprog.Await(t, "the end", func() bool { k.do(func() error { return nil }); return k.seen("exited 137") == 1 })
 	k.do(func() error {
-		if err := k.p.Kill(unix.SIGTERM); err != ErrExited {
+		if err := k.p.Kill(unix.SIGTERM); !errors.Is(err, ErrExited) {
 			t.Errorf("a signal to it: %v", err)
 		}
 		if len(k.p.Threads()) != 0 || k.p.Leader() != nil || len(k.tr.threads) != 0 || len(k.tr.procs) != 0 {

@@ -28,14 +28,15 @@ const (
 // Undecided takes back what the last Verdict asked for: the thread is as it stopped.
 func Undecided() Verdict { return Verdict{} }
 
-// RunOn: the thread goes on in the program's code, and stops for nothing. A breakpoint or single step of ours that it stopped for is done. A signal of the
-// program's is still for Handler.Signal's Delivery to decide. Signals that were held are delivered.
+// RunOn makes the thread go on in the program's code, and stop for nothing. A breakpoint or single step of ours that it
+// stopped for is done. Handler.Signal's Delivery still decides about a signal of the program's. Held signals are delivered.
 func RunOn() Verdict { return Verdict{way: runOn} }
 
 // WithSignal is RunOn, but the program gets the signal that the thread stopped for, whatever raised it.
 func WithSignal() Verdict { return Verdict{way: withSignal} }
 
-// DropSignal: the program does not get the signal that the thread stopped for. It is as one that has stopped for nothing then.
+// DropSignal keeps the signal that the thread stopped for from the program. The thread is then like one that stopped for
+// nothing.
 func DropSignal() Verdict { return Verdict{way: dropSignal} }
 
 // IntoCopy sends a thread that is at a breakpoint into code of ours, from where it comes back to the program by itself. A guard knows that code.

@@ -40,23 +40,23 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	return Value{Text: text, JSON: object}
 }
 
-// of is m's value in the structure that raw holds, in as many bytes as its type has.
-func (m dfield) of(raw []byte) (value []byte, ok bool) {
-	if !m.bits {
-		ok = m.off >= 0 && m.typ.size >= 0 && m.off+m.typ.size <= int64(len(raw))
+// of is f's value in the structure that raw holds, in as many bytes as its type has.
+func (f dfield) of(raw []byte) (value []byte, ok bool) {
+	if !f.bits {
+		ok = f.off >= 0 && f.typ.size >= 0 && f.off+f.typ.size <= int64(len(raw))
 		if ok {
-			value = raw[m.off : m.off+m.typ.size]
+			value = raw[f.off : f.off+f.typ.size]
 		}
 		return value, ok
 	}
-	size := m.typ.size
-	if m.bit < 0 || m.wide < 1 || m.wide > 8*size || size > 16 || m.bit+m.wide > 8*int64(len(raw)) {
+	size := f.typ.size
+	if f.bit < 0 || f.wide < 1 || f.wide > 8*size || size > 16 || f.bit+f.wide > 8*int64(len(raw)) {
 		return nil, false
 	}
 	value = make([]byte, size)
 	for i := range 8 * size {
-		from := m.bit + min(i, m.wide-1) // the highest bit is the sign
-		if i >= m.wide && !m.typ.signed() {
+		from := f.bit + min(i, f.wide-1) // the highest bit is the sign
+		if i >= f.wide && !f.typ.signed() {
 			break
 		}
 		value[i/8] |= raw[from/8] >> (from % 8) & 1 << (i % 8)

@@ -229,10 +229,7 @@ func (g *gen) member(depth int) member {
 
 func (g *gen) bitField() member {
 	widths := map[string]int{"int": 32, "unsigned": 32, "signed char": 8, "unsigned short": 16, "long": 64, "unsigned long": 64}
-	var names []string
-	for _, n := range []string{"int", "unsigned", "signed char", "unsigned short", "long", "unsigned long"} {
-		names = append(names, n)
-	}
+	names := []string{"int", "unsigned", "signed char", "unsigned short", "long", "unsigned long"}
 	name := names[g.IntN(len(names))]
 	width := 1 + g.IntN(widths[name])
 	signed := !strings.HasPrefix(name, "unsigned")
