@@ -172,6 +172,8 @@ func (p *parser) body(s string, column int) (a fetch.Arg, f *caret.Fault) {
 		}
 	} else if p.found != nil && n < 0 {
 		switch {
+		case p.found.Untyped && expr == "$retval":
+			// The register, as the kernel reads it where it knows no type: of a structure it has a part.
 		case p.found.Untyped:
 			return a, caret.At("NOSUP_DAT_ARG", column)
 		case p.found.Text == TextArray:
