@@ -57,7 +57,7 @@ func TestResultsAreTheSameByEveryMechanism(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.s.WaitForOptimizer(t.Context())
-		if m := f.Stats().Places[0]; (m.Mechanism == kprobes.Optimized) != optimize && !testprog.NoJumpBeside(m.Reason) {
+		if m := f.Stats().Places[0]; (m.Mechanism == kprobes.Optimized) != optimize && !testprog.NoJumpHere(m.Reason) {
 			t.Errorf("optimize %v: %s (%s)", optimize, m.Mechanism, m.Reason)
 		}
 		for range 100 {

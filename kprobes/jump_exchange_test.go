@@ -80,7 +80,7 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 		return nil
 	})
 	s.WaitForOptimizer(t.Context())
-	if info := s.Status(kp); info.Mechanism != Optimized && !testprog.NoJumpBeside(info.Reason) {
+	if info := s.Status(kp); info.Mechanism != Optimized && !testprog.NoJumpHere(info.Reason) {
 		t.Errorf("%s, %s", info.Mechanism, info.Reason)
 	}
 	wantClosed(t, prog, s)

@@ -17,11 +17,13 @@ import (
 func counting(symbol string) *kprobes.Kprobe { return &kprobes.Kprobe{SymbolName: symbol} }
 
 // wantOptimized waits for the optimizer and checks that kp has a jump. A test of jumps has nothing to look at where, beside uprobes, one stands in the
-// fixture: it is skipped.
+// fixture: it is skipped. Where the processor is the reason, the rest of the test is about the same hits by stops.
 func wantOptimized(t testing.TB, s *kprobes.Session, kp *kprobes.Kprobe) {
 	t.Helper()
 	s.WaitForOptimizer(t.Context())
-	if st := s.Status(kp); testprog.NoJumpBeside(st.Reason) {
+	if st := s.Status(kp); testprog.NoJumpHere(st.Reason) && !testprog.CallsTracer() {
+		t.Logf("%s has no jump: %s", kp.SymbolName, st.Reason)
+	} else if testprog.NoJumpHere(st.Reason) {
 		t.Skipf("%s has no jump: %s", kp.SymbolName, st.Reason)
 	} else if st.Mechanism != kprobes.Optimized || st.Flags&kprobes.FlagOptimized == 0 {
 		t.Errorf("%s is %s (%s), flags %#x, want optimized", kp.SymbolName, st.Mechanism, st.Reason, st.Flags)
@@ -52,12 +54,12 @@ func TestOptimizedCountIsExact(t *testing.T) {
 // jumps tells whether kp has a jump, or would have one without the uprobes that it is beside.
 func jumps(s *kprobes.Session, kp *kprobes.Kprobe) bool {
 	st := s.Status(kp)
-	return st.Mechanism == kprobes.Optimized || testprog.NoJumpBeside(st.Reason)
+	return st.Mechanism == kprobes.Optimized || testprog.NoJumpHere(st.Reason)
 }
 
 // keepsJump tells whether kp, which had a jump, has it still, as it does but beside uprobes. What is counted of stops does not hold else.
 func keepsJump(s *kprobes.Session, kp *kprobes.Kprobe) bool {
-	return !testprog.NoJumpBeside(s.Status(kp).Reason)
+	return !testprog.NoJumpHere(s.Status(kp).Reason)
 }
 
 // functions lists the fixture's.

@@ -33,7 +33,7 @@ func TestRecordsOfAForgedTimeAreHandedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.WaitForOptimizer(t.Context())
-	if st := s.Status(kp); testprog.NoJumpBeside(st.Reason) {
+	if st := s.Status(kp); testprog.NoJumpHere(st.Reason) {
 		t.Skipf("no jump: %s", st.Reason)
 	}
 	if kp.Flags&FlagOptimized == 0 {

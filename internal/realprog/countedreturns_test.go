@@ -24,7 +24,7 @@ func TestRedisCountedReturns(t *testing.T) {
 	optimized := 0
 	reasons := map[string]int{}
 	for _, rp := range rps {
-		if st := s.Status(&rp.KP); st.Mechanism == kprobes.Optimized || testprog.NoJumpBeside(st.Reason) {
+		if st := s.Status(&rp.KP); st.Mechanism == kprobes.Optimized || testprog.NoJumpHere(st.Reason) {
 			optimized++
 		} else {
 			reasons[st.Reason]++

@@ -99,7 +99,7 @@ func (c optimized) check(t testing.TB, s *kprobes.Session, kps []*kprobes.Kprobe
 	t.Helper()
 	beset := map[string]bool{} // modules
 	for _, kp := range kps {
-		if st := s.Status(kp); testprog.NoJumpBeside(st.Reason) {
+		if st := s.Status(kp); testprog.NoJumpHere(st.Reason) {
 			beset[st.Module] = true
 		}
 	}

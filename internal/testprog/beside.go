@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,7 +77,18 @@ func NoWarnings(t testing.TB) func(string) {
 	return ButUprobes(func(m string) { t.Errorf("session warns: %s", m) })
 }
 
-// NoJumpBeside tells whether reason, for which a probe has no jump, is that beside uprobes one was seen in the jump's place or in the same file.
-func NoJumpBeside(reason string) bool {
-	return BesideUprobes() && strings.Contains(reason, "uprobe or another debugger's breakpoint was seen in the ")
+// NoJumpHere tells whether a probe has no jump for a reason of this machine's: beside uprobes one was seen in the
+// jump's place or in the same file; or the probe's handlers can't be called, by a processor whose programs can't read
+// their thread pointers.
+func NoJumpHere(reason string) bool {
+	return BesideUprobes() && strings.Contains(reason, "uprobe or another debugger's breakpoint was seen in the ") ||
+		!CallsTracer() && strings.Contains(reason, "can't be called on this processor")
 }
+
+// CallsTracer tells whether targets can call their tracer on this machine (HWCAP2_FSGSBASE, arch/x86/fsgs in the
+// kernel's documentation).
+var CallsTracer = sync.OnceValue(func() bool {
+	const hwcap2, fsgsbase = 26, 1 << 1
+	auxv, err := procfs.Auxv(os.Getpid())
+	return err == nil && auxv[hwcap2]&fsgsbase != 0
+})

@@ -188,7 +188,7 @@ func TestOnlyUprobesAreNotWarnedOf(t *testing.T) {
 		if len(r.errors) != want {
 			t.Errorf("%q: the test fails by %q", env, r.errors)
 		}
-		if got := NoJumpBeside("a kernel uprobe or another debugger's breakpoint was seen in the same file"); got != (env != "") || NoJumpBeside("another probe lies in the optimized region") {
+		if got := NoJumpHere("a kernel uprobe or another debugger's breakpoint was seen in the same file"); got != (env != "") || NoJumpHere("another probe lies in the optimized region") {
 			t.Errorf("%q: %v", env, got)
 		}
 	}
