@@ -33,7 +33,7 @@ func TestAGokprobeIsProbed(t *testing.T) {
 		hits := make(chan struct{})
 		ended := make(chan struct{})
 		register(t, s, &kprobes.Kprobe{
-			SymbolName: "github.com/gokprobe/gokprobe/kprobes.(*Session).lookBeside",
+			SymbolName: "github.com/gokprobe/gokprobe/kprobes.(*besideWatch).look",
 			PreHandler: func(*kprobes.Kprobe, *kprobes.Regs) int {
 				select {
 				case hits <- struct{}{}:
