@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -25,6 +26,7 @@ func moreUpcalls(n, upcalls, enough uint64) bool {
 }
 
 func TestUpcallsAreExact(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for _, threads := range []int{1, 8} {
 		calls := 40_000 / threads
 		prog := start(t, "threads", fmt.Sprint(threads))
@@ -50,6 +52,7 @@ func TestUpcallsAreExact(t *testing.T) {
 // TestUpcallsKeepAllRegisters: what a program sees of its registers, XSAVE area included, is
 // the same across an upcall.
 func TestUpcallsKeepAllRegisters(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	prog := start(t, "keepregs")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var runs atomic.Uint64
@@ -71,6 +74,7 @@ func TestUpcallsKeepAllRegisters(t *testing.T) {
 
 // TestUpcallsOfGo: goroutines move between threads, and their stacks are small.
 func TestUpcallsOfGo(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	prog := start(t, "gosrv")
 	unprobed := prog.Do("threads 8 20000", "sum")
 	s := attach(t, prog.PID(), kprobes.Options{})

@@ -49,6 +49,7 @@ func TestUpcallTracer(t *testing.T) {
 // TestUpcallsOfAKilledTracer: threads that wait for an answer go on as if there were no probe,
 // and the code can be put back.
 func TestUpcallsOfAKilledTracer(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for i := range 6 {
 		mode := []string{"stuck", "answering"}[i%2]
 		t.Run(fmt.Sprint(i, mode), func(t *testing.T) {

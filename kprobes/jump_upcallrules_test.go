@@ -48,6 +48,7 @@ func untilUpcall(t *testing.T, prog *testprog.Prog, threads int, upcalls *atomic
 // TestUpcallHandlersReturnFromTheFunction: where a handler sends the thread counts if it
 // returns non-zero, and only then (B2, B19).
 func TestUpcallHandlersReturnFromTheFunction(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for _, answer := range []int{1, 0} {
 		var n atomic.Uint64
 		prog, s, kp := upcalled(t, 2, func(_ *kprobes.Session, _ *kprobes.Kprobe, r *kprobes.Regs) int {
@@ -74,6 +75,7 @@ func TestUpcallHandlersReturnFromTheFunction(t *testing.T) {
 
 // TestUpcallHandlersChangeRegisters: all of them, as far as the mailbox or a stop can do it.
 func TestUpcallHandlersChangeRegisters(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for _, c := range []struct {
 		name   string
 		change func(r *kprobes.Regs)
@@ -107,6 +109,7 @@ func TestUpcallHandlersChangeRegisters(t *testing.T) {
 // TestUpcallHandlersChangeArguments: the program counts the calls whose result is that of
 // another argument than it has given.
 func TestUpcallHandlersChangeArguments(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	const calls = 5000
 	prog := start(t, "conform")
 	s := attach(t, prog.PID(), kprobes.Options{})
@@ -143,6 +146,7 @@ func TestUpcallHandlersChangeArguments(t *testing.T) {
 // TestUpcallHandlersThatNeedAStop: their threads stop for real, and the site soon has a
 // breakpoint.
 func TestUpcallHandlersThatNeedAStop(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for _, c := range []struct {
 		name string
 		need func(r *kprobes.Regs) error
@@ -191,6 +195,7 @@ func TestUpcallHandlersThatNeedAStop(t *testing.T) {
 
 // TestUpcallHandlersEndThings, from within: the probe, all probes, the session; and a panic.
 func TestUpcallHandlersEndThings(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for _, c := range []struct {
 		name string
 		end  func(s *kprobes.Session, kp *kprobes.Kprobe) error
@@ -233,6 +238,7 @@ func TestUpcallHandlersEndThings(t *testing.T) {
 // TestUpcallsAmongSignals: handlers of signals see no address of ours, all hits are counted, and
 // registers stay right.
 func TestUpcallsAmongSignals(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	prog := start(t, "signals", "default")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var runs atomic.Uint64
@@ -254,6 +260,7 @@ func TestUpcallsAmongSignals(t *testing.T) {
 
 // TestUpcallsOnOneCPU: everything shares one processor, and no hit is lost.
 func TestUpcallsOnOneCPU(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	var all, one unix.CPUSet
 	ok(t, unix.SchedGetaffinity(0, &all))
 	for cpu := 0; one.Count() == 0; cpu++ {
@@ -290,6 +297,7 @@ func pinAll(t *testing.T, cpus *unix.CPUSet) {
 
 // TestUpcallsOfAKilledProcess end with it.
 func TestUpcallsOfAKilledProcess(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for range 5 {
 		var n atomic.Uint64
 		dead := make(chan struct{})

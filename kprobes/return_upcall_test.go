@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // TestReturnsByUpcalls: the handlers of a kretprobe are called from the target, at the entry
 // and at the return, and each return belongs to its entry.
 func TestReturnsByUpcalls(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	for _, threads := range []int{1, 4} {
 		prog := start(t, "threads", fmt.Sprint(threads))
 		s := attach(t, prog.PID(), kprobes.Options{})
@@ -53,6 +55,7 @@ func TestReturnsByUpcalls(t *testing.T) {
 // TestReturnAddressesThatHandlersChange: a kretprobe sees the return address as the handlers before it have
 // left it, also where the thread has noted it before.
 func TestReturnAddressesThatHandlersChange(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	prog := start(t, "threads", "1")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var back uint64

@@ -13,6 +13,9 @@ import (
 
 // TestSignalsAndDurationEndAnAttachThatWaitsForEver: a thread of the program is in state D, and stops for nobody.
 func TestSignalsAndDurationEndAnAttachThatWaitsForEver(t *testing.T) {
+	if !testprog.Calls32Bit(t) {
+		t.Skip("this processor runs no 32-bit code here, so nothing is deaf")
+	}
 	p := testprog.Start(t, testprog.Build(t, "waits"), "4", "deaf")
 	scenario := filepath.Join(t.TempDir(), "a.star")
 	if err := os.WriteFile(scenario, []byte("kprobe(\"foo\")\n"), 0o644); err != nil {

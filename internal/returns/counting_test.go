@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	prog "github.com/gokprobe/gokprobe/program"
 )
@@ -97,6 +98,7 @@ func TestTimedCalls(t *testing.T) {
 // TestCallsFollowedByUpcalls is TestFollowedCalls where the tracer runs the handlers of entries and
 // of returns without stopping the threads.
 func TestCallsFollowedByUpcalls(t *testing.T) {
+	testprog.NeedUpcalls(t)
 	eachCase(t, func(t *testing.T, p program, c playing) {
 		if playOptimized(t, p, c, newFollower) == 0 && p.prefix == "" {
 			t.Error("no handler was called from the target")

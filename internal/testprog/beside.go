@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -84,11 +83,3 @@ func NoJumpHere(reason string) bool {
 	return BesideUprobes() && strings.Contains(reason, "uprobe or another debugger's breakpoint was seen in the ") ||
 		!CallsTracer() && strings.Contains(reason, "can't be called on this processor")
 }
-
-// CallsTracer tells whether targets can call their tracer on this machine (HWCAP2_FSGSBASE, arch/x86/fsgs in the
-// kernel's documentation).
-var CallsTracer = sync.OnceValue(func() bool {
-	const hwcap2, fsgsbase = 26, 1 << 1
-	auxv, err := procfs.Auxv(os.Getpid())
-	return err == nil && auxv[hwcap2]&fsgsbase != 0
-})

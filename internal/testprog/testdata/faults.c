@@ -378,6 +378,8 @@ int main(void)
 			all(line + 3 + (line[3] == ' '));
 		else if (!strcmp(line, "breakpoints"))
 			breakpoints();
+		else if (!strcmp(line, "resumes"))
+			say("resumes %d", resumes());
 		else if (!strcmp(line, "users"))
 			say("users %ld", users);
 		for (size_t i = 0; i < NTESTS && !strncmp(line, "die ", 4); i++)
