@@ -68,6 +68,7 @@ func compareSteps(t testing.TB, got, want []string) {
 // reported to it, as a debugger inside the process does. It sees the same addresses, flags
 // and siginfo whichever of the instructions is probed, and when all are.
 func TestProgramThatStepsItself(t *testing.T) {
+	testprog.NeedSteps(t)
 	for _, m := range modes {
 		t.Run(string(m), func(t *testing.T) {
 			prog := start(t, "traceflag")

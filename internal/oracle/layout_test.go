@@ -185,7 +185,7 @@ func (h *harness) do(command string) (err error) {
 }
 
 // patience bounds one run; it only ends cases that hang.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 var errEnded = errors.New("the harness ended")
 

@@ -16,6 +16,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testsize"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -109,9 +110,29 @@ func (o *oracle) batch(first, from, to int) {
 	for _, c := range cases {
 		o.ran[ending(c, &want[c.n%batch])]++
 	}
+	if !testprog.StepsEveryInstruction() {
+		cases = o.asAttached(cases, want)
+	}
 	for _, m := range []mode{attached, boosted, stepped} {
 		o.runAs(m, cases, want)
 	}
+}
+
+// asAttached is the cases that a stop alone does not change: there are hypervisors that lose flags and segments' bases
+// when a thread is stopped, by whomever and wherever.
+func (o *oracle) asAttached(cases []*testCase, want []output) (kept []*testCase) {
+	got, err := o.h.run("run")
+	if err != nil {
+		o.t.Fatalf("attached: %v", err)
+	}
+	for _, c := range cases {
+		if d := c.unexplained(o.h.shared, &want[c.n%batch], &got[c.n%batch]); len(d) > 0 {
+			o.t.Logf("%s: left out: %s", c, strings.Join(d, ", "))
+		} else {
+			kept = append(kept, c)
+		}
+	}
+	return kept
 }
 
 // runAs runs the cases in the traced harness, the probed ones also under alarms.

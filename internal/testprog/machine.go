@@ -43,6 +43,37 @@ func Calls32Bit(t testing.TB) bool {
 
 // DebugRegistersTrap reports whether an instruction breakpoint in a debug register stops a thread.
 var DebugRegistersTrap = sync.OnceValue(func() bool {
+	return onChild(func(pid int, regs *unix.PtraceRegs) bool {
+		if host.BreakAt(pid, arch.Addr(regs.PC())) != nil || unix.PtraceCont(pid, 0) != nil {
+			return false
+		}
+		return trapped(pid)
+	})
+})
+
+// StepsEveryInstruction reports whether a single step ends behind the instruction that was stepped, also if that is one
+// which a hypervisor emulates: cpuid. Where it does not, other things that stops do to threads are inexact as well.
+var StepsEveryInstruction = sync.OnceValue(func() bool {
+	return onChild(func(pid int, regs *unix.PtraceRegs) bool {
+		code := []byte{0x0f, 0xa2, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90} // cpuid; nop
+		at := regs.PC()
+		if _, err := unix.PtracePokeText(pid, uintptr(at), code); err != nil || unix.PtraceSingleStep(pid) != nil || !trapped(pid) {
+			return false
+		}
+		return unix.PtraceGetRegs(pid, regs) == nil && regs.PC() == at+2
+	})
+})
+
+// NeedSteps skips a test of programs that step themselves over everything.
+func NeedSteps(t testing.TB) {
+	t.Helper()
+	if !StepsEveryInstruction() {
+		t.Skip("this processor is emulated in part: no step ends behind cpuid, for the program and for us")
+	}
+}
+
+// onChild runs f on a traced child of ours that is stopped at its first instruction.
+func onChild(f func(pid int, regs *unix.PtraceRegs) bool) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("true")
@@ -51,15 +82,13 @@ var DebugRegistersTrap = sync.OnceValue(func() bool {
 		return false
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	pid := cmd.Process.Pid
-	var status unix.WaitStatus
 	var regs unix.PtraceRegs
-	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil || !status.Stopped() || unix.PtraceGetRegs(pid, &regs) != nil {
-		return false
-	}
-	if host.BreakAt(pid, arch.Addr(regs.PC())) != nil || unix.PtraceCont(pid, 0) != nil {
-		return false
-	}
+	return trapped(cmd.Process.Pid) && unix.PtraceGetRegs(cmd.Process.Pid, &regs) == nil && f(cmd.Process.Pid, &regs)
+}
+
+// trapped waits for a stop, and reports whether a SIGTRAP is its reason.
+func trapped(pid int) bool {
+	var status unix.WaitStatus
 	_, err := unix.Wait4(pid, &status, unix.WALL, nil)
 	return err == nil && status.Stopped() && status.StopSignal() == unix.SIGTRAP
-})
+}
