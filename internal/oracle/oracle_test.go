@@ -15,8 +15,8 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
