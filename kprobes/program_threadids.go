@@ -79,8 +79,8 @@ func (rc *recorder) threadAccess() (hwcap2 uint64, self bool) {
 	if auxv, err := rc.d.space.Auxv(); err == nil {
 		hwcap2 = auxv[atHWCAP2]
 	}
-	if rc.writers.None() {
-		rc.lookAtThreads() // none of them has stopped yet
+	if rc.writers.None() && !threadPointerReadable() {
+		rc.lookAtThreads() // none of them has stopped yet, and only what they have at their storage tells whether it names itself
 	}
 	for base := range rc.writers.Storages() {
 		var b [8]byte
