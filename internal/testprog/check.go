@@ -358,6 +358,9 @@ func settledStatus(pid, tid int) (st procfs.Status, err error) {
 		if same++; st.SigBlk != last {
 			last, same = st.SigBlk, 0
 		}
+		if st.State == 'R' && st.SigBlk != 0 { // perhaps in a handler, and without a processor
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return st, err
 }
