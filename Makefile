@@ -55,9 +55,9 @@ quick: ## run the tests of pure rooms, and some of live processes: a minute
 test: SHELL := bash
 test: setup-test ## run all tests, and list the slowest
 	set -o pipefail; { status=0; \
-	$(GO) test -json -count=1 -race -timeout 40m $(TESTFLAGS) $(RACE) || status=1; \
+	$(GO) test -json -count=1 -race -timeout 25m $(TESTFLAGS) $(RACE) || status=1; \
 	$(GO) test -json -count=1 -race -timeout 10m $(TESTFLAGS) -run MayBeReadWhile ./kprobes || status=1; \
-	$(GO) test -json -count=1 -timeout 80m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
+	$(GO) test -json -count=1 -timeout 40m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))") || status=1; \
 	exit $$status; } | $(GO) run ./internal/slowest $(filter -v,$(TESTFLAGS))
 
 check: ## check formatting, vet, lint, go.mod, and the import table
