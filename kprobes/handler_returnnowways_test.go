@@ -5,14 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
 // TestReturnNowByUpcalls: the threads do not stop, unless they are delayed; the program counts the calls that
 // return something else.
 func TestReturnNowByUpcalls(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	for _, d := range []time.Duration{0, 100 * time.Microsecond} {
 		var n atomic.Uint64
 		prog, s, kp := upcalled(t, 2, func(_ *kprobes.Session, _ *kprobes.Kprobe, r *kprobes.Regs) int {
@@ -38,7 +36,6 @@ func TestReturnNowByUpcalls(t *testing.T) {
 
 // TestDelaysByUpcalls: threads that spin are stopped, and others' delays do not matter to them.
 func TestDelaysByUpcalls(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	const threads = 4
 	var n, delayed atomic.Uint64
 	prog, s, kp := upcalled(t, threads, func(_ *kprobes.Session, _ *kprobes.Kprobe, r *kprobes.Regs) int {

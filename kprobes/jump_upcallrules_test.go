@@ -21,7 +21,7 @@ func upcalled(t *testing.T, threads int, handle func(s *kprobes.Session, kp *kpr
 	prog := start(t, "threads", fmt.Sprint(threads))
 	s := attach(t, prog.PID(), kprobes.Options{Log: func(string) {}})
 	kp := &kprobes.Kprobe{SymbolName: "foo", PreHandler: func(kp *kprobes.Kprobe, r *kprobes.Regs) int {
-		if kprobes.InUpcall(r) {
+		if byUpcall(r) {
 			return handle(s, kp, r)
 		}
 		return 0
@@ -48,7 +48,6 @@ func untilUpcall(t *testing.T, prog *testprog.Prog, threads int, upcalls *atomic
 // TestUpcallHandlersReturnFromTheFunction: where a handler sends the thread counts if it
 // returns non-zero, and only then (B2, B19).
 func TestUpcallHandlersReturnFromTheFunction(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	for _, answer := range []int{1, 0} {
 		var n atomic.Uint64
 		prog, s, kp := upcalled(t, 2, func(_ *kprobes.Session, _ *kprobes.Kprobe, r *kprobes.Regs) int {
@@ -75,7 +74,6 @@ func TestUpcallHandlersReturnFromTheFunction(t *testing.T) {
 
 // TestUpcallHandlersChangeRegisters: all of them, as far as the mailbox or a stop can do it.
 func TestUpcallHandlersChangeRegisters(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	for _, c := range []struct {
 		name   string
 		change func(r *kprobes.Regs)
@@ -109,13 +107,12 @@ func TestUpcallHandlersChangeRegisters(t *testing.T) {
 // TestUpcallHandlersChangeArguments: the program counts the calls whose result is that of
 // another argument than it has given.
 func TestUpcallHandlersChangeArguments(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	const calls = 5000
 	prog := start(t, "conform")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var changed uint64
 	kp := &kprobes.Kprobe{SymbolName: "counted", PreHandler: func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
-		if kprobes.InUpcall(r) {
+		if byUpcall(r) {
 			changed++
 			v, _ := r.Arg(0)
 			r.SetArg(0, v+1)
@@ -146,7 +143,6 @@ func TestUpcallHandlersChangeArguments(t *testing.T) {
 // TestUpcallHandlersThatNeedAStop: their threads stop for real, and the site soon has a
 // breakpoint.
 func TestUpcallHandlersThatNeedAStop(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	for _, c := range []struct {
 		name string
 		need func(r *kprobes.Regs) error
@@ -195,7 +191,6 @@ func TestUpcallHandlersThatNeedAStop(t *testing.T) {
 
 // TestUpcallHandlersEndThings, from within: the probe, all probes, the session; and a panic.
 func TestUpcallHandlersEndThings(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	for _, c := range []struct {
 		name string
 		end  func(s *kprobes.Session, kp *kprobes.Kprobe) error
@@ -238,7 +233,6 @@ func TestUpcallHandlersEndThings(t *testing.T) {
 // TestUpcallsAmongSignals: handlers of signals see no address of ours, all hits are counted, and
 // registers stay right.
 func TestUpcallsAmongSignals(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	prog := start(t, "signals", "default")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var runs atomic.Uint64
@@ -260,7 +254,6 @@ func TestUpcallsAmongSignals(t *testing.T) {
 
 // TestUpcallsOnOneCPU: everything shares one processor, and no hit is lost.
 func TestUpcallsOnOneCPU(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	var all, one unix.CPUSet
 	ok(t, unix.SchedGetaffinity(0, &all))
 	for cpu := 0; one.Count() == 0; cpu++ {
@@ -297,7 +290,6 @@ func pinAll(t *testing.T, cpus *unix.CPUSet) {
 
 // TestUpcallsOfAKilledProcess end with it.
 func TestUpcallsOfAKilledProcess(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	for range 5 {
 		var n atomic.Uint64
 		dead := make(chan struct{})

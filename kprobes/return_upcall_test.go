@@ -13,7 +13,6 @@ import (
 // TestReturnsByUpcalls: the handlers of a kretprobe are called from the target, at the entry
 // and at the return, and each return belongs to its entry.
 func TestReturnsByUpcalls(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	for _, threads := range []int{1, 4} {
 		prog := start(t, "threads", fmt.Sprint(threads))
 		s := attach(t, prog.PID(), kprobes.Options{})
@@ -43,8 +42,8 @@ func TestReturnsByUpcalls(t *testing.T) {
 				t.Fatalf("%d threads: %d entries, %d returns, %d missed, want %d", threads, rp.KP.Hits(), rp.Hits(), rp.NMissed(), want)
 			}
 		}
-		if s.Upcalls() == was || wrong > 0 {
-			t.Errorf("%d threads: %d upcalls, %d returns do not belong to their entries", threads, s.Upcalls()-was, wrong)
+		if wantUpcalls(t, s.Upcalls()-was); wrong > 0 {
+			t.Errorf("%d threads: %d returns do not belong to their entries", threads, wrong)
 		}
 		closeSession(t, s)
 		prog.CheckClean()
@@ -55,10 +54,10 @@ func TestReturnsByUpcalls(t *testing.T) {
 // TestReturnAddressesThatHandlersChange: a kretprobe sees the return address as the handlers before it have
 // left it, also where the thread has noted it before.
 func TestReturnAddressesThatHandlersChange(t *testing.T) {
-	testprog.NeedUpcalls(t)
 	prog := start(t, "threads", "1")
 	s := attach(t, prog.PID(), kprobes.Options{})
 	var back uint64
+	hits := 0
 	var changed atomic.Uint64
 	wrote := func(err error) {
 		if err != nil {
@@ -76,7 +75,8 @@ func TestReturnAddressesThatHandlersChange(t *testing.T) {
 	}})
 	ok(t, s.RegisterKretprobe(rp))
 	register(t, s, &kprobes.Kprobe{SymbolName: "foo", PreHandler: func(_ *kprobes.Kprobe, r *kprobes.Regs) int {
-		if back = 0; kprobes.InUpcall(r) {
+		hits++ // where all hits are stops, every second one is for the others; the last is
+		if back = 0; kprobes.InUpcall(r) || !testprog.CallsTracer() && hits%2 == 1 {
 			frames := r.Backtrace(3)
 			back = uint64(frames[1].Addr)
 			wrote(r.WriteUint64(r.SP(), uint64(frames[2].Addr)))

@@ -32,7 +32,7 @@ const patience = 10 * time.Minute
 // runLimited runs a command until its own input ends, then interrupts it. It is a process of its own, since what a child has used counts
 // the memory of who started it. Descriptor 3 gets the cost.
 func runLimited(args []string) {
-	hard := uint64(2 * mostTime / time.Second)
+	hard := uint64(2 * mostTime() / time.Second)
 	limits := map[int]unix.Rlimit{
 		unix.RLIMIT_CPU:  {Cur: hard, Max: hard},
 		unix.RLIMIT_DATA: {Cur: 4 << 30, Max: 4 << 30}, // what is allocated and not touched is not seen in what is resident
@@ -127,7 +127,7 @@ func (l *bounded) end(interrupt bool) (status string) {
 	switch {
 	case strings.HasPrefix(status, "signal"), strings.Contains(said, "goroutine "), strings.Contains(said, "fatal error"), strings.Contains(said, "panic"):
 		l.t.Errorf("%s: %s, %v and %d MB, says\n%s", l.what, status, used, memory/1_000_000, said[:min(len(said), 6000)])
-	case used > mostTime:
+	case used > mostTime():
 		l.t.Errorf("%s took %v of processor time: %s", l.what, used, said)
 	case memory > mostMemory:
 		l.t.Errorf("%s took %d MB: %s", l.what, memory/1_000_000, said)

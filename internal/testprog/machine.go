@@ -27,14 +27,6 @@ var CallsTracer = sync.OnceValue(func() bool {
 	return err == nil && auxv[hwcap2]&fsgsbase != 0
 })
 
-// NeedUpcalls skips a test of upcalls where there are none.
-func NeedUpcalls(t testing.TB) {
-	t.Helper()
-	if !CallsTracer() {
-		t.Skip("programs can't read their thread pointers on this processor, so they can't call their tracer")
-	}
-}
-
 // Calls32Bit reports whether 64-bit programs can make 32-bit system calls (int 0x80).
 func Calls32Bit(t testing.TB) bool {
 	t.Helper()
