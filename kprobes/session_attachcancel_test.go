@@ -20,23 +20,38 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// holds are ways in which a program keeps an attach waiting, or changes under it: what is done to one that has started, and how it is undone.
-var holds = []struct {
+type hold struct {
 	name    string
 	threads int
 	args    string
 	hold    func(*testing.T, *testprog.Prog) (undo func())
 	never   bool // no attach is ever done
-}{
+}
+
+// holds are ways in which a program keeps an attach waiting, or changes under it: what is done to one that has started, and how it is undone.
+var holds = []hold{
 	{name: "threads", threads: 300},
 	{name: "storm", threads: 12, args: "storm"},
 	{name: "signals", threads: 12, args: "signals"},
 	{name: "stopped", threads: 12, args: "again", hold: stopped},
 	{name: "vfork", threads: 12, args: "vfork"},
-	{name: "deaf", threads: 12, args: "deaf", never: true},
+	{name: "deaf", threads: 12, never: true},
 	{name: "leader", threads: 12, args: "leader"},
 	{name: "frozen", threads: 12, args: "again", hold: frozen},
 	{name: "frozen2", threads: 12, args: "again", hold: frozen2},
+}
+
+// start starts the program, and holds it.
+func (h hold) start(t *testing.T, threads int) (p *testprog.Prog, undo func()) {
+	t.Helper()
+	if h.name == "deaf" {
+		return testprog.StartDeaf(t, threads)
+	}
+	p, undo = testprog.Start(t, testprog.Build(t, "waits"), strconv.Itoa(threads), h.args), func() {}
+	if h.hold != nil {
+		undo = h.hold(t, p)
+	}
+	return p, undo
 }
 
 // TestAnAttachThatIsGivenUpLeavesTheProgramAlone: at random moments, which are counted in what the tracer does and not in time, in programs
@@ -45,19 +60,12 @@ var holds = []struct {
 func TestAnAttachThatIsGivenUpLeavesTheProgramAlone(t *testing.T) {
 	for _, h := range holds {
 		t.Run(h.name, func(t *testing.T) {
-			if h.args == "deaf" && !testprog.Calls32Bit(t) {
-				t.Skip("this processor runs no 32-bit code here, so nothing is deaf")
-			}
 			rng := rand.New(rand.NewPCG(testprog.Seed(t, 7), 1))
 			threads, rounds := h.threads, testsize.Rounds(3, 12, 200)
 			if testsize.Torture() && h.name == "threads" {
 				threads, rounds = 5000, 20
 			}
-			p := testprog.Start(t, testprog.Build(t, "waits"), strconv.Itoa(threads), h.args)
-			undo := func() {}
-			if h.hold != nil {
-				undo = h.hold(t, p)
-			}
+			p, undo := h.start(t, threads)
 			usual := events(t, p.PID(), 3*threads+20)
 			for i := range rounds {
 				n := 1 + rng.IntN(usual)

@@ -45,10 +45,7 @@ func TestAThreadIsNotLeftInACallForUs(t *testing.T) {
 
 // TestACancelledAttachLetsGo: a process whose threads do not all stop.
 func TestACancelledAttachLetsGo(t *testing.T) {
-	if !testprog.Calls32Bit(t) {
-		t.Skip("this processor runs no 32-bit code here, so nothing is deaf")
-	}
-	prog := testprog.Start(t, testprog.Build(t, "waits"), "4", "deaf")
+	prog, hears := testprog.StartDeaf(t, 4)
 	tr, err := New()
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +73,7 @@ func TestACancelledAttachLetsGo(t *testing.T) {
 		t.Error(derr)
 	}
 	prog.CheckClean()
+	hears()
 	stillRight(t, prog)
 }
 

@@ -13,10 +13,7 @@ import (
 
 // TestSignalsAndDurationEndAnAttachThatWaitsForEver: a thread of the program is in state D, and stops for nobody.
 func TestSignalsAndDurationEndAnAttachThatWaitsForEver(t *testing.T) {
-	if !testprog.Calls32Bit(t) {
-		t.Skip("this processor runs no 32-bit code here, so nothing is deaf")
-	}
-	p := testprog.Start(t, testprog.Build(t, "waits"), "4", "deaf")
+	p, hears := testprog.StartDeaf(t, 4)
 	scenario := filepath.Join(t.TempDir(), "a.star")
 	if err := os.WriteFile(scenario, []byte("kprobe(\"foo\")\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -48,6 +45,7 @@ func TestSignalsAndDurationEndAnAttachThatWaitsForEver(t *testing.T) {
 		t.Errorf("check: status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 	}
 	p.CheckClean()
+	hears()
 	p.Do("call 4", "ret 117")
 	if verdict := p.Quit(); verdict != "right" {
 		t.Errorf("the program says %q", verdict)

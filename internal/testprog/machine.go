@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,10 +28,19 @@ var CallsTracer = sync.OnceValue(func() bool {
 	return err == nil && auxv[hwcap2]&fsgsbase != 0
 })
 
-// Calls32Bit reports whether 64-bit programs can make 32-bit system calls (int 0x80).
-func Calls32Bit(t testing.TB) bool {
+// StartDeaf starts the fixture waits with so many threads, of which one comes to no stop until hears is called: by a
+// 32-bit vfork, which lets go at the end of input as well; where a processor runs no 32-bit code, by a freezer.
+func StartDeaf(t testing.TB, threads int) (p *Prog, hears func()) {
 	t.Helper()
-	return exec.Command(Build(t, "int80")).Run() == nil
+	if exec.Command(Build(t, "int80")).Run() == nil {
+		return Start(t, Build(t, "waits"), strconv.Itoa(threads), "deaf"), func() {}
+	}
+	p = Start(t, Build(t, "waits"), strconv.Itoa(threads), "again")
+	thaw, ok := p.Freeze(1)
+	if !ok {
+		t.Skip("neither 32-bit calls nor a freezer of version 1 are here to make a thread deaf")
+	}
+	return p, thaw
 }
 
 // DebugRegistersTrap reports whether an instruction breakpoint in a debug register stops a thread.
