@@ -31,7 +31,6 @@ func optimizedAt(t testing.TB, s *kprobes.Session, all []arch.Addr) (kps []*kpro
 
 // TestOptimizedProgramThatStepsItself: what TestProgramThatStepsItself does, with jumps.
 func TestOptimizedProgramThatStepsItself(t *testing.T) {
-	testprog.NeedSteps(t)
 	prog := start(t, "traceflag")
 	want := record(prog)
 	s := attach(t, prog.PID(), kprobes.Options{})

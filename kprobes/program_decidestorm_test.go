@@ -175,7 +175,6 @@ func TestChosenHitsAnywhere(t *testing.T) {
 
 // TestChosenInAProgramThatStepsItself sees what it sees without probes.
 func TestChosenInAProgramThatStepsItself(t *testing.T) {
-	testprog.NeedSteps(t)
 	prog := start(t, "traceflag")
 	want := record(prog)
 	s := attach(t, prog.PID(), kprobes.Options{})

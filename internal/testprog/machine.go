@@ -66,14 +66,6 @@ var StepsEveryInstruction = sync.OnceValue(func() bool {
 	})
 })
 
-// NeedSteps skips a test of programs that step themselves over everything.
-func NeedSteps(t testing.TB) {
-	t.Helper()
-	if !StepsEveryInstruction() {
-		t.Skip("this processor is emulated in part: no step ends behind cpuid, for the program and for us")
-	}
-}
-
 // onChild runs f on a traced child of ours that is stopped at its first instruction.
 func onChild(f func(pid int, regs *unix.PtraceRegs) bool) bool {
 	runtime.LockOSThread()

@@ -2,7 +2,8 @@
 // kinds, and clears it; the handler of SIGTRAP records what it is told. "run" prints the record,
 // "threads N M" has N threads run the block M times each and compare their records with the
 // first one, "plain N M" does it without the trap flag. With the argument "ignored" SIGTRAP is
-// ignored, so that the first trap kills the program; with "leaf" the handler calls tf_leaf.
+// ignored, so that the first trap kills the program; with "leaf" the handler calls tf_leaf. "leaves" says how many
+// instructions the block leaves out on this machine.
 #include "prog.h"
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -14,12 +15,17 @@ struct record { int n, users, faults, ints; long rsp, out[RESULTS]; struct step 
 
 static __thread struct record *now;
 static int leaf_in_handler;
-extern char tf_block[], tf_end[];
-void tf_run(long *out, long flag, long int80, long pid), tf_leaf(void);
+extern char tf_block[], tf_end[], tf_after_cpuid[];
+void tf_run(long *out, long flag, long able, long pid), tf_leaf(void);
 
-// tf_block(rdi: results, rsi: the flag to set, TF or 0, rdx: whether int 0x80 works, rcx: PID).
+// What this machine can: 32-bit system calls, and a step that ends behind cpuid. Where a hypervisor emulates cpuid there
+// may be none, with a tracer and without: one step is that and the next instruction.
+enum { INT80 = 1, CPUID = 2 };
+static long able;
+
+// tf_block(rdi: results, rsi: the flag to set, TF or 0, rdx: able, rcx: PID).
 // Results that depend on where things are loaded are made relative.
-asm(".text\n.globl tf_block,tf_end,tf_run,tf_leaf\n.type tf_block,@function\ntf_run:\ntf_block:\n"
+asm(".text\n.globl tf_block,tf_end,tf_run,tf_leaf,tf_after_cpuid\n.type tf_block,@function\ntf_run:\ntf_block:\n"
     "push %rbx\npush %rbp\npush %r12\npush %r13\npush %r14\n"
     "mov %rdi,%rbx\nmov %rsi,%r12\nmov %rdx,%r13\nmov %rcx,%r14\nmov %rsp,%rbp\n"
     "pushf\nor %r12,(%rsp)\npopf\n" // set here
@@ -43,12 +49,12 @@ asm(".text\n.globl tf_block,tf_end,tf_run,tf_leaf\n.type tf_block,@function\ntf_
     "mov %rsp,%rdx\nmov %ss,%eax\npush %rax\npush %rdx\npushf\nmov %cs,%eax\npush %rax\nlea 1f(%rip),%rax\npush %rax\niretq\nud2\n1:\n"
     "mov %cs,%eax\npush %rax\nlea 1f(%rip),%rax\npush %rax\nlretq\nud2\n1:\n"
     // the processor, vectors, the kernel
-    "enter $16,$0\nleave\nmov %rbx,%rsi\nxor %eax,%eax\nxor %ecx,%ecx\ncpuid\nmov %rsi,%rbx\nrdtsc\nxor %eax,%eax\nxor %edx,%edx\nendbr64\n"
+    "enter $16,$0\nleave\nmov %rbx,%rsi\nxor %eax,%eax\nxor %ecx,%ecx\ntest $2,%r13b\njz 1f\ncpuid\ntf_after_cpuid:\n1:\nmov %rsi,%rbx\nrdtsc\nxor %eax,%eax\nxor %edx,%edx\nendbr64\n"
     "movdqu (%rbx),%xmm0\npaddd %xmm0,%xmm0\nmovdqu tf_word(%rip),%xmm1\nfld1\nfstp %st(0)\n"
     "mov $39,%eax\nsyscall\nsub %r14,%rax\nmov %rax,24(%rbx)\nmov %r11,32(%rbx)\nlea tf_block(%rip),%rax\nsub %rax,%rcx\nmov %rcx,40(%rbx)\n" // getpid
     "mov $62,%eax\nmov %r14,%rdi\nxor %esi,%esi\nsyscall\nmov %rax,48(%rbx)\n" // kill(pid, 0)
     "mov $186,%eax\nsyscall\nmov %rax,%rsi\nmov $10,%edx\nmov %r14,%rdi\nmov $234,%eax\nsyscall\nmov %rax,56(%rbx)\n" // tgkill SIGUSR1
-    "test %r13,%r13\njz 1f\nmov $20,%eax\nint $0x80\nsub %r14,%rax\nmov %rax,128(%rbx)\n1:\n"
+    "test $1,%r13b\njz 1f\nmov $20,%eax\nint $0x80\nsub %r14,%rax\nmov %rax,128(%rbx)\n1:\n"
     "ud2\nmov 8,%eax\nint $0x20\n" // the handlers go on behind those
     "xor %ecx,%ecx\ndiv %ecx\n"
     "pushf\nnot %r12\nand %r12,(%rsp)\nnot %r12\npopf\n" // cleared here
@@ -130,15 +136,22 @@ static long int80_works(void)
 }
 
 static struct record first, plain;
-static long int80;
 
 static void block(struct record *r, long flag)
 {
 	memset(r, 0, sizeof *r);
 	now = r;
-	tf_run(r->out, flag, int80, getpid());
+	tf_run(r->out, flag, able, getpid());
 	r->rsp = r->out[2] = 0; // addresses
 	CHECK(r->users == 1);
+}
+
+static int steps_at(const struct record *r, long rip)
+{
+	for (int i = 0; i < r->n; i++)
+		if (r->steps[i].rip == rip)
+			return 1;
+	return 0;
 }
 
 static long rounds, flag;
@@ -179,20 +192,26 @@ int main(int argc, char **argv)
 {
 	char line[64];
 	long n;
-	int80 = int80_works();
+	able = (int80_works() ? INT80 : 0) | CPUID;
 	catch(SIGTRAP, on_trap);
 	catch(SIGSEGV, on_fault);
 	catch(SIGILL, on_fault);
 	catch(SIGFPE, on_fault);
 	signal(SIGUSR1, on_user);
-	block(&plain, 0);
 	block(&first, 0x100);
+	if (!steps_at(&first, tf_after_cpuid - tf_block)) {
+		able &= ~CPUID;
+		block(&first, 0x100);
+	}
+	block(&plain, 0);
 	leaf_in_handler = argc > 1 && !strcmp(argv[1], "leaf");
 	if (argc > 1 && !strcmp(argv[1], "ignored"))
 		signal(SIGTRAP, SIG_IGN);
 	say("ready");
 	while (hear(line, sizeof line)) {
 		struct record r;
+		if (!strcmp(line, "leaves\n"))
+			say("leaves %d", (able & INT80 ? 0 : 4) + (able & CPUID ? 0 : 1));
 		if (!strncmp(line, "run", 3)) {
 			block(&r, 0x100);
 			for (int i = 0; i < r.n; i++)
