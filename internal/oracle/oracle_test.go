@@ -141,9 +141,11 @@ func (o *oracle) runAs(m mode, cases []*testCase, want []output) {
 	commands := []string{"run"}
 	if m != attached {
 		probes = o.register(m, cases)
-		if testprog.StepsEveryInstruction() { // else stops are so dear that alarms come faster than hits are done with
-			commands = append(commands, "pelt")
+		pelt := "pelt"
+		if !testprog.StepsEveryInstruction() {
+			pelt = "pslow" // stops are so dear there that alarms would come faster than hits are done with
 		}
+		commands = append(commands, pelt)
 	}
 	for _, command := range commands {
 		got, err := o.h.run(command)

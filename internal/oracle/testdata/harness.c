@@ -7,7 +7,7 @@
 // int3 that it runs into; some cases go on from there until the next signal, or the
 // one after. argv[1] is a file that is shared with the test; see
 // layout_test.go for its contents. Commands on the
-// standard input: load, run, and pelt, which is run under a storm of alarms.
+// standard input: load, run, and pelt or pslow, which are run under a storm of alarms.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -288,9 +288,10 @@ static void run(void)
 	}
 }
 
-static void pelt(void)
+// pelt runs the cases with an alarm every so many microseconds.
+static void pelt(u64 us)
 {
-	u64 every[4] = {0, 70, 0, 70}, never[4] = {0}; // seconds, microseconds
+	u64 every[4] = {0, us, 0, us}, never[4] = {0}; // seconds, microseconds
 	sh->nalarms = 0;
 	must(call3(SETITIMER, 0, every, 0), 21);
 	run();
@@ -388,7 +389,7 @@ void begin(u64 *args)
 		if (line[0] == 'l')
 			load();
 		else if (line[0] == 'p')
-			pelt();
+			pelt(line[1] == 's' ? 2000 : 70); // slowly: where a stop takes longer than an alarm is away
 		else
 			run();
 		call3(WRITE, 1, "done\n", 5);
