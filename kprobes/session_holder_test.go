@@ -81,8 +81,8 @@ func TestHolder(t *testing.T) {
 	}
 	over := make(chan struct{})
 	go func() { // the testing package would see to a panic itself
-		defer close(over)
 		heldProgram(pid, os.Getenv(howHeldEnds))
+		close(over) // not after a panic, which ends the program
 	}()
 	<-over
 	os.Exit(7)

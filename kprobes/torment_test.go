@@ -2,10 +2,12 @@ package kprobes_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -255,7 +257,9 @@ func waitState(t *testing.T, pid int, states string) {
 // signals is attached to and let go again and again.
 func TestAttachDetachCycles(t *testing.T) {
 	cycles := testsize.Rounds(5, 50, 1000)
-	prog := start(t, "busy64", "64")
+	const threads = 64
+	alarms := max(time.Millisecond, 4*threads*testprog.StopTime()) // the leader takes them, and is to come to its work as well
+	prog := start(t, "busy64", strconv.Itoa(threads), strconv.FormatInt(alarms.Microseconds(), 10))
 	before := testprog.TakeSnapshot(t, prog.PID())
 	for i := range cycles {
 		s := attach(t, prog.PID(), kprobes.Options{})

@@ -501,41 +501,51 @@ func TestAFreezeGivesBackAllThreads(t *testing.T) {
 // TestAThreadIsSteppedThroughItsCode, one instruction each time, and does what it does alone.
 func TestAThreadIsSteppedThroughItsCode(t *testing.T) {
 	k := probe(t, "threads", "1")
+	foo := k.symbol("foo")
 	k.prog.Send("start")
-	k.do(func() error {
-		return k.p.Space.Freeze(func(*Frozen) error {
-			for _, th := range k.p.Threads() {
-				if th == k.p.Leader() {
-					continue // it waits in read(2)
-				}
-				for range 500 {
-					regs, err := th.hostRegs()
-					if err != nil {
-						return err
-					}
-					code := make([]byte, host.Arch.MaxInsnLen())
-					at := regs.IP()
-					_ = k.p.Space.ReadMemory(at, code)
-					insn, derr := host.Arch.Decode(code, at)
-					if err := k.p.Space.Step(th); err != nil {
-						return err
-					}
-					if th.Stop().Reason != SingleStep || !th.HasLeft() {
-						t.Errorf("the step ends with %s", th.Stop())
-					}
-					if derr == nil && insn.Flow == arch.FlowNext && !bytes.HasPrefix(code, []byte{0xf3}) && th.ip() != at.Add(int64(insn.Len())) {
-						t.Errorf("a step from %s comes to %s", at, th.ip())
+	testprog.Await(t, "the thread in foo", func() (there bool) { // from there on it makes no calls, which might wait for another thread
+		k.do(func() error {
+			return k.p.Space.Freeze(func(*Frozen) error {
+				for _, th := range k.p.Threads() {
+					if ip := th.ip(); ip >= foo && ip < foo+5 {
+						there = true
+						return k.stepOn(th, 500)
 					}
 				}
-				if err := th.EndStep(); err != nil || th.stepping {
-					t.Errorf("the last step: %v, in force: %v", err, th.stepping)
-				}
-			}
-			return nil
+				return nil
+			})
 		})
+		return there
 	})
 	k.prog.Do("stop", "calls")
 	k.end()
+}
+
+// stepOn steps a thread so often, and checks where each step ends.
+func (k *prober) stepOn(th *Thread, steps int) error {
+	for range steps {
+		regs, err := th.hostRegs()
+		if err != nil {
+			return err
+		}
+		code := make([]byte, host.Arch.MaxInsnLen())
+		at := regs.IP()
+		_ = k.p.Space.ReadMemory(at, code)
+		insn, derr := host.Arch.Decode(code, at)
+		if err := k.p.Space.Step(th); err != nil {
+			return err
+		}
+		if th.Stop().Reason != SingleStep || !th.HasLeft() {
+			k.t.Errorf("the step ends with %s", th.Stop())
+		}
+		if derr == nil && insn.Flow == arch.FlowNext && !bytes.HasPrefix(code, []byte{0xf3}) && th.ip() != at.Add(int64(insn.Len())) {
+			k.t.Errorf("a step from %s comes to %s", at, th.ip())
+		}
+	}
+	if err := th.EndStep(); err != nil || th.stepping {
+		k.t.Errorf("the last step: %v, in force: %v", err, th.stepping)
+	}
+	return nil
 }
 
 // TestADelayedThreadIsLetGoAtOnce: it stands still for as long as the delay, which a detach does not wait for.

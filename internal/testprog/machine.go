@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,9 +17,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// What not every machine has, above all where a hypervisor makes do without the processor's virtualization. Tests
-// that need it are skipped with a sentence that says "this processor", which continuous integration lets pass: nothing
-// that could be installed brings it.
+// What not every machine has, above all where a hypervisor makes do without the processor's virtualization: nothing that
+// could be installed brings it. Tests that need it assert what happens without it, or leave out what nobody could judge there.
 
 // CallsTracer reports whether targets can call their tracer on this machine: their programs can read their thread
 // pointers (HWCAP2_FSGSBASE, arch/x86/fsgs in the kernel's documentation).
@@ -64,6 +64,24 @@ var StepsEveryInstruction = sync.OnceValue(func() bool {
 		}
 		return unix.PtraceGetRegs(pid, regs) == nil && regs.PC() == at+2
 	})
+})
+
+// StopTime is how long a stop of a traced thread takes, with all that its tracer asks and says: a few microseconds on a
+// processor, fifty and more under some hypervisors. Signals that come faster than a tracer can pass them on would be all
+// that a program does.
+var StopTime = sync.OnceValue(func() (took time.Duration) {
+	const steps = 200
+	onChild(func(pid int, regs *unix.PtraceRegs) bool {
+		begin := time.Now()
+		for range steps {
+			if unix.PtraceSingleStep(pid) != nil || !trapped(pid) || unix.PtraceGetRegs(pid, regs) != nil {
+				return false
+			}
+		}
+		took = time.Since(begin) / steps
+		return true
+	})
+	return took
 })
 
 // onChild runs f on a traced child of ours that is stopped at its first instruction.

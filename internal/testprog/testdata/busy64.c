@@ -1,5 +1,6 @@
 // N threads (argument 1, or 64) that call hot functions, fork and get signals until
-// the end of input. "count" prints "count CALLS CHILDREN SIGNALS".
+// the end of input, also an alarm every so many microseconds (argument 2, or 1000).
+// "count" prints "count CALLS CHILDREN SIGNALS".
 #include "prog.h"
 #include <sys/time.h>
 
@@ -49,8 +50,8 @@ int main(int argc, char **argv)
 {
 	static pthread_t t[4096];
 	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-	struct itimerval tick = { { 0, 1000 }, { 0, 1000 } };
-	long n = argc > 1 ? atol(argv[1]) : 64;
+	long n = argc > 1 ? atol(argv[1]) : 64, us = argc > 2 ? atol(argv[2]) : 1000;
+	struct itimerval tick = { { us / 1000000, us % 1000000 }, { us / 1000000, us % 1000000 } };
 	char line[64];
 	sigaction(SIGALRM, &sa, NULL);
 	sigaction(SIGUSR1, &sa, NULL);

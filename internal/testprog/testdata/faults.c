@@ -100,13 +100,16 @@ static uint64_t sum(const void *p, long n)
 	return h;
 }
 
+static int resumes(void);
+
 // The address of the last x87 instruction is kept by all processors, and over a switch to
 // another thread, only while its exception is pending.
 static void note_fpu(const struct fxsave *f)
 {
 	int pending = f->swd & 0x80;
+	uint64_t kept = resumes() ? -1 : 0xffffffff; // such a hypervisor keeps the lower half only
 	note(" cw %x sw %x tw %x op %x ip %lx dp %lx mxcsr %x regs %lx", f->cwd, f->swd, f->ftw, pending ? f->fop : 0,
-	     pending ? f->rip : 0, pending ? f->rdp : 0, f->mxcsr, sum(f->st, sizeof f->st + sizeof f->xmm));
+	     pending ? f->rip & kept : 0, pending ? f->rdp & kept : 0, f->mxcsr, sum(f->st, sizeof f->st + sizeof f->xmm));
 }
 
 // The handler's frame may be on the stack that is summed, so that is left out then.
