@@ -257,9 +257,12 @@ func waitState(t *testing.T, pid int, states string) {
 // signals is attached to and let go again and again.
 func TestAttachDetachCycles(t *testing.T) {
 	cycles := testsize.Rounds(5, 50, 1000)
-	const threads = 64
-	alarms := max(time.Millisecond, 4*threads*testprog.StopTime()) // the leader takes them, and is to come to its work as well
-	prog := start(t, "busy64", strconv.Itoa(threads), strconv.FormatInt(alarms.Microseconds(), 10))
+	alarms := 1000 // µs
+	if stop := testprog.StopTime(); stop > 20*time.Microsecond { // the leader takes them, and is to come to its work as well
+		t.Logf("a stop takes %s: an alarm comes each tenth of a second only", stop)
+		alarms = 100_000
+	}
+	prog := start(t, "busy64", "64", strconv.Itoa(alarms))
 	before := testprog.TakeSnapshot(t, prog.PID())
 	for i := range cycles {
 		s := attach(t, prog.PID(), kprobes.Options{})
