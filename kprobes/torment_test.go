@@ -257,7 +257,7 @@ func waitState(t *testing.T, pid int, states string) {
 // signals is attached to and let go again and again.
 func TestAttachDetachCycles(t *testing.T) {
 	cycles := testsize.Rounds(5, 50, 1000)
-	alarms := 1000 // µs
+	alarms := 1000                                               // µs
 	if stop := testprog.StopTime(); stop > 20*time.Microsecond { // the leader takes them, and is to come to its work as well
 		t.Logf("a stop takes %s: an alarm comes each tenth of a second only", stop)
 		alarms = 100_000
