@@ -38,6 +38,13 @@ A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost, as are messages on stderr. If it closes the pipe (| head),
 gokprobe detaches and exits with status 0.
 
+Several processes are probed alike, counted together and each by itself: -p may be given again,
+-p NAME -all takes all processes of that name, and -x FILE every process that runs or
+maps FILE, a program or a library, also those that come later (from a moment after they have
+mapped it: run and -follow see everything from the first instruction). A process that was
+found by its name or file and can't be probed is told of and left out; one that -p names by its
+number is an error.
+
 With -hold there need be no probes: gokprobe debugfs adds and removes some while the session
 lasts, through files as the kernel's. With -mount DIR, echo does the same.
 
@@ -58,13 +65,15 @@ Examples:
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
   gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
   gokprobe attach -p 4711 -sym 'parse+*' -count
+  gokprobe attach -p postgres -all -sym exec_simple_query -args
+  gokprobe attach -x /usr/lib/libssl.so.3 -sym SSL_read -count
   gokprobe attach -p 4711 -hold -mount /mnt`
 
 func attachCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:        "attach",
 		Usage:       "probe a running process and print each hit",
-		UsageText:   "gokprobe attach -p PID (-sym SPEC [-sym SPEC …] | -hold) [flags]",
+		UsageText:   "gokprobe attach (-p PID [-p PID …] | -p NAME -all | -x FILE) (-sym SPEC [-sym SPEC …] | -hold) [flags]",
 		Description: attachDescription,
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "p", Usage: "attach to process `PID`, or to the only one of that name; repeatable"},

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +24,8 @@ import (
 // it has opened before.
 type mapWatch struct {
 	file   string
-	info   os.FileInfo
-	own    os.FileInfo   // of this program
+	id     procfs.FileID
+	own    procfs.FileID // of this program
 	opened chan struct{} // the file was opened; nil where inotify is not to be had
 	seen   map[int]*onlooker
 }
@@ -61,17 +60,26 @@ func newMapWatch(ctx context.Context, name string) (*mapWatch, error) {
 			}
 		}
 	}
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
+	id, err := fileID(file)
+	if err != nil {
 		return nil, usagef("-x %s: %w; give the file of a program or a library", name, fileError(err))
-	case !info.Mode().IsRegular():
-		return nil, usagef("-x %s is not a regular file; give that of a program or a library", name)
 	}
-	w := &mapWatch{file: file, info: info, seen: map[int]*onlooker{}}
-	w.own, _ = os.Stat("/proc/self/exe")
+	w := &mapWatch{file: file, id: id, seen: map[int]*onlooker{}}
+	w.own, _ = fileID("/proc/self/exe")
 	w.opened = opens(ctx, file)
 	return w, nil
+}
+
+func fileID(file string) (procfs.FileID, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return procfs.FileID{}, err
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return procfs.FileID{}, errors.Join(err, errors.New("it is not a regular file"))
+	}
+	return procfs.IdentifyFile(f)
 }
 
 // opens tells of opens of a file until ctx is done; nil where that can't be had.
@@ -162,7 +170,7 @@ func (w *mapWatch) look() (found []target) {
 	there := make(map[int]bool, len(entries))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || w.isOurs(pid) {
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		there[pid] = true
@@ -195,35 +203,22 @@ func (w *mapWatch) due(pid int, now time.Time) bool {
 	return !o.told
 }
 
-// isOurs tells of a guardian, and of other tracers: they run this program.
-func (w *mapWatch) isOurs(pid int) bool {
-	info, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/exe")
-	return err == nil && w.own != nil && os.SameFile(info, w.own)
-}
-
-// mapped tells whether a process may run code of the file: it is the same one, by whatever name and in whatever namespace.
-func (w *mapWatch) mapped(pid int) bool {
+// mapped tells whether a process may run code of the file. Guardians and other tracers, which run this program, are left out.
+func (w *mapWatch) mapped(pid int) (found bool) {
 	all, err := procfs.Maps(pid)
 	if err != nil {
 		return false
 	}
-	base := filepath.Base(w.file)
 	for _, m := range all {
-		if !m.Exec || m.Anonymous() || m.Deleted || filepath.Base(m.Path) != base && m.Inode != inode(w.info) {
+		if !m.Exec || m.Anonymous() {
 			continue
 		}
-		info, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/root" + m.Path)
-		if err == nil && os.SameFile(info, w.info) {
-			return true
+		switch m.File() {
+		case w.own:
+			return false
+		case w.id:
+			found = true
 		}
 	}
-	return false
-}
-
-// inode is the file's number in its file system.
-func inode(info os.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Ino
-	}
-	return 0
+	return found
 }

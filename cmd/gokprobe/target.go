@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -55,7 +56,25 @@ func findTarget(arg string) (target, error) {
 		ids[i] = strconv.Itoa(t.pid)
 		t.id.Close()
 	}
-	return target{}, usagef("%d processes are named %q, choose one by its ID: %s", len(found), arg, strings.Join(ids, ", "))
+	return target{}, usagef("%w: %s", &severalError{len(found), arg}, strings.Join(ids, ", "))
+}
+
+// severalError is a name that does not tell which process is meant.
+type severalError struct {
+	n    int
+	name string
+}
+
+func (e *severalError) Error() string {
+	return fmt.Sprintf("%d processes are named %q, choose one by its ID", e.n, e.name)
+}
+
+// orAll adds to what is told of several processes that there is a flag for it.
+func orAll(err error) error {
+	if e := new(severalError); errors.As(err, &e) {
+		return usagef("%w, or take them all with -all", err)
+	}
+	return err
 }
 
 // findTargets translates the values of -p, with -all those of a name being all that have it. Several tells that there is not just one, or that
@@ -85,7 +104,7 @@ func findTargets(args []string, all bool, file string) (found []target, several 
 		}
 		t, err := findTarget(arg)
 		if err != nil {
-			return found, false, err
+			return found, false, orAll(err)
 		}
 		found = append(found, t)
 	}
