@@ -201,6 +201,9 @@ func (lk *linker) inherit(parent *domain) {
 	}
 }
 
+// foreign tells that d's program is one that a followed child has executed.
+func (d *domain) foreign() bool { return d.linker.executed && d.space != d.session.main.Space }
+
 // closeTable is for the end.
 func (lk *linker) closeTable() {
 	if lk.table != nil {

@@ -1,0 +1,10 @@
+// Exits with twice its argument, by a function whose parameters are not those of spawner's, which has that name too.
+#include <stdlib.h>
+
+__attribute__((noipa)) short foo(const char *name, short v, double half) { return name[0] == 'n' && half == v / 2.0 ? 2 * v : 1; }
+
+int main(int argc, char **argv)
+{
+	short v = argc > 1 ? atoi(argv[1]) : 0;
+	return foo("name", v, v / 2.0);
+}
