@@ -196,6 +196,7 @@ func (lk *linker) part() {
 func (lk *linker) inherit(parent *domain) {
 	lk.Rendezvous, lk.modules = parent.linker.Rendezvous, parent.linker.modules
 	lk.apart, lk.foreign = parent.linker.apart || parent.linker.updating, parent.linker.foreign
+	lk.executed = parent.linker.executed
 	if lk.Brk != 0 {
 		lk.watch()
 	}

@@ -31,7 +31,7 @@ func TestChildrenThatExecuteOtherProgramsAreFollowed(t *testing.T) {
 			s := attach(t, p, trace.With(opts))
 			pr := probe(t, s, c.spec, c.wants...)
 			var want []string
-			for i, how := range []string{"fork", "vfork", "spawn", "shell", "grandchild"} {
+			for i, how := range []string{"fork", "vfork", "spawn", "shell", "grandchild", "parent"} {
 				v := 10 + i
 				p.Do(fmt.Sprintf("%s %d", how, v), fmt.Sprintf("child %d", 2*v))
 				r := strings.NewReplacer("V", fmt.Sprint(v), "D", fmt.Sprint(2*v), "T", fmt.Sprint(3*v), "H", fmt.Sprint(float64(v)/2))

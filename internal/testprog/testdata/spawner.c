@@ -1,5 +1,5 @@
 // Executes another program, argument 1, in a child: "fork V", "vfork V", "spawn V" (posix_spawn), "shell V" (system), "grandchild V" (fork in a
-// fork). V is its argument. Then "child STATUS".
+// fork), "parent V" (which forks in its turn). V is its argument. Then "child STATUS".
 #include "prog.h"
 #include <spawn.h>
 
@@ -18,7 +18,7 @@ static int status_of(pid_t pid)
 
 static int run(const char *how, char *file, char *v)
 {
-	char *args[] = { file, v, NULL }, command[4200];
+	char *args[] = { file, v, strcmp(how, "parent") ? NULL : "fork", NULL }, command[4200];
 	pid_t pid;
 	if (!strcmp(how, "spawn")) {
 		CHECK(posix_spawn(&pid, file, NULL, NULL, args, environ) == 0);
