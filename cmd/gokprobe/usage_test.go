@@ -42,7 +42,7 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"inject -p 1 -sym foo -retval 0 -- true", "not both"},
 		{"inject -p 1 -sym foo -retval 0 -retval=1", "-retval is given twice"},
 		{"inject -p 1 -sym foo --errno EIO -delay 1ms -errno EIO", "-errno is given twice"},
-		{"attach -p 1 -p 2 -sym foo", "-p is given twice"},
+		{"attach -p 1 -o a -o b -sym foo", "-o is given twice"},
 		{"inject -sym foo -retval 0 -thread 5 -- true", "-thread is for a process that runs"},
 		{"inject -p 1 -sym foo -syscall read -retval 0", "-sym and -syscall can't be combined"},
 		{"inject -p 1 -sym foo -errno EWHAT", "there is no error of this name"},

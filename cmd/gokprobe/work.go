@@ -182,15 +182,20 @@ func (w *work) finish(giveUp <-chan struct{}) error {
 	err := errors.Join(w.files.close(), w.sess.Close())
 	w.tellExit()
 	lost, outErr := w.drain(giveUp)
-	if sumErr := w.summarize(lost, outErr); outErr == nil {
+	if sumErr := w.print(w.summary(lost), lost, w.sess.Disturbances(), outErr); outErr == nil {
 		outErr = sumErr
 	}
+	return errors.Join(err, w.closeOutput(outErr))
+}
+
+// closeOutput tells what became of the output: the first error, if there was one.
+func (w *work) closeOutput(outErr error) error {
 	if w.output != w.std.out.file {
 		if cerr := w.output.Close(); outErr == nil {
 			outErr = cerr
 		}
 	}
-	return errors.Join(err, w.outputError(outErr))
+	return w.outputError(outErr)
 }
 
 func (w *work) tellExit() {
@@ -211,22 +216,31 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 	return w.sink.close(giveUp)
 }
 
-// summarize prints the summary: JSON after the hits, text on stderr.
-func (w *work) summarize(lost uint64, outErr error) error {
-	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
-	for _, at := range w.stats().Places {
-		sum.Lost += at.Lost
+// summary is what became of the probes. Lost is the hits that the output did not take.
+func (w *work) summary(lost uint64) *event.Summary {
+	st := w.stats()
+	sum := &event.Summary{PID: w.sess.PID(), Lost: lost + st.Lost, Probes: w.req.probeSummaries(st.Places)}
+	w.faults.summarize(sum, w.req)
+	return sum
+}
+
+func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSummary) {
+	for _, at := range places {
 		how := at.Mechanism.String()
 		if at.Mechanism == kprobes.NoMechanism {
 			how = missing(at.Waiting)
 		}
-		how, reason := w.req.explained(at.Mechanism, how, at.Reason)
-		sum.Probes = append(sum.Probes, event.ProbeSummary{
+		how, reason := r.explained(at.Mechanism, how, at.Reason)
+		all = append(all, event.ProbeSummary{
 			Probe: at.Place, Kind: at.Kind, Addr: at.Addr, Symbol: at.Symbol,
 			Hits: at.Hits, NMissed: at.Missed, Mechanism: how, Reason: reason,
 		})
 	}
-	w.faults.summarize(sum, w.req)
+	return all
+}
+
+// print prints the summary: JSON after the hits, text on stderr.
+func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) error {
 	out := io.Writer(w.output)
 	switch {
 	case !w.req.json && len(sum.Probes) == 0:
@@ -239,8 +253,8 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	if n := sum.Lost - lost; n > 0 {
 		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the process waits", plural(int(n), "record"))
 	}
-	if n := w.sess.Disturbances(); n > 0 {
-		w.std.warn("somebody else, a kernel uprobe or a debugger, wrote over the code at probes (seen %s): hits until they were armed again are in no count", plural(int(n), "time"))
+	if disturbed > 0 {
+		w.std.warn("somebody else, a kernel uprobe or a debugger, wrote over the code at probes (seen %s): hits until they were armed again are in no count", plural(int(disturbed), "time"))
 	}
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
