@@ -33,7 +33,7 @@ func ExampleArch() {
 
 // Registers have their customary names, and roles in calls.
 func ExampleRegs() {
-	var r arch.Regs = amd64.Arch{}.NewRegs()
+	r := amd64.Arch{}.NewRegs()
 	r.Set("rdi", 0x1234)
 	arg, _ := r.Arg(0)
 	part, ok := r.Get("dil")
