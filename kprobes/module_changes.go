@@ -58,7 +58,12 @@ func (lk *linker) update() {
 	if !lk.busy {
 		complete := lk.came
 		lk.came = nil
-		lk.seek(complete)
+		if lk.starting {
+			lk.starting = false
+			lk.d.placeAll(lk.aimsOf(lk.d.session.registry.probes), notInChild)
+		} else {
+			lk.seek(complete)
+		}
 		if len(complete) > 0 && lk.d == lk.d.session.mainDomain() && !lk.executed {
 			lk.d.session.syscalls.callsCame(complete)
 		}

@@ -27,6 +27,7 @@ type linker struct {
 	linkerSite *site
 	blind      error // why there is no such site, until it is told
 
+	starting bool              // a program that was executed has loaded nothing yet, and has no probes
 	busy     bool              // modules are coming or going
 	updating bool              // the probes are being told
 	modules  []*symbols.Module // as last seen

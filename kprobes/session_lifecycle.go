@@ -6,6 +6,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // hooks is a Session as ptrace's Handler.
@@ -127,25 +128,34 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 	d.placeAll(aims, refused)
 }
 
-// armExecuted places the symbol probes in the program that a followed child executes, those that it has a place for, at its entry point, when its libraries are
-// there: before that the dynamic linker runs, and nothing of the program's own. The others wait for libraries that it loads. Without probes nobody watches
-// what is loaded; whoever registers one looks then.
+// armExecuted sees to it that the symbol probes are placed in the program that a followed child executes, those that it has a place for, before anything of
+// the program or its libraries runs: when the dynamic linker, of which nothing is mapped yet but itself, tells that it is done for the first time (glibc's and
+// musl's do so when all is relocated, and before constructors run). It is not waited for: it may take its time, other threads would stand still
+// meanwhile, and it may even wait for one of these. Without probes nobody watches what is loaded; whoever registers one looks then.
 func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 	if !rg.watched.Load() {
 		d.linker.foreign = true
 		return
 	}
-	if err := rg.s.target.runToEntry(p); err != nil {
+	defer d.look.anew()()
+	table := d.linker.symbols()
+	if !d.linker.apart { // they can't be read, which was told
 		d.linker.foreign = true
-		if d.unlessEnding(err) != nil {
-			rg.s.warn("following the program that process %d executes: %v", p.PID, err)
-		}
 		return
 	}
-	defer d.look.anew()()
-	if d.linker.symbols(); !d.linker.apart { // they can't be read, which was told
-		d.linker.foreign = true
-		return
+	if slices.ContainsFunc(table.Modules(), func(m *symbols.Module) bool { return m.Kind == symbols.KindInterpreter }) {
+		if d.linker.watch(); d.linker.linkerSite != nil {
+			d.linker.starting = true
+			return
+		}
+		if err := rg.s.target.runToEntry(p); err != nil {
+			d.linker.foreign = true
+			if d.unlessEnding(err) != nil {
+				rg.s.warn("following the program that process %d executes: %v", p.PID, err)
+			}
+			return
+		}
+		d.linker.watched = false
 	}
 	d.linker.watch()
 	d.placeAll(d.linker.aimsOf(rg.probes), notInChild)
