@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -211,7 +210,7 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 	return w.sink.close(giveUp)
 }
 
-// summarize prints the summary: JSON after the hits, text on stderr.
+// summarize prints the summary, and what was lost on stderr.
 func (w *work) summarize(lost uint64, outErr error) error {
 	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
 	for _, at := range w.stats().Places {
@@ -227,13 +226,7 @@ func (w *work) summarize(lost uint64, outErr error) error {
 		})
 	}
 	w.faults.summarize(sum, w.req)
-	out := io.Writer(w.output)
-	switch {
-	case !w.req.json && len(sum.Probes) == 0:
-		return nil
-	case !w.req.json:
-		out = w.std.patient() // the session is closed
-	case outErr != nil:
+	if !w.req.json && len(sum.Probes) == 0 || w.req.json && outErr != nil {
 		return nil
 	}
 	if n := sum.Lost - lost; n > 0 {
@@ -245,7 +238,18 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
 	}
-	return w.req.newPrinter(false)(out).Summary(sum)
+	return w.printSummary(sum)
+}
+
+// printSummary prints counts and JSON where hits go, and what else there is of a text on stderr.
+func (w *work) printSummary(sum *event.Summary) error {
+	switch {
+	case w.req.json:
+		return event.NewJSON(w.output).Summary(sum)
+	case w.req.count:
+		return event.PrintCounts(w.output, sum, event.CountOptions{All: w.req.all, Columns: columns(w.output)})
+	}
+	return event.NewText(w.std.patient(), event.TextOptions{}).Summary(sum) // the session is closed
 }
 
 // missing is told in place of the mechanism of a probe that has no place.

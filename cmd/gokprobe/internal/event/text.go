@@ -218,23 +218,31 @@ func appendSummaryText(b []byte, s *Summary) []byte {
 	rows := [][]string{{"PROBE", "KIND", "ADDRESS", "SYMBOL", "HITS", "MISSED", "MECHANISM"}}
 	for i := range s.Probes {
 		p := &s.Probes[i]
-		mechanism := appendSafe(nil, p.Mechanism)
-		if p.Reason != "" {
-			mechanism = append(appendSafe(append(mechanism, " (not optimized: "...), p.Reason), ')')
-		}
-		if p.Decides != "" {
-			mechanism = append(appendSafe(append(mechanism, ", the "...), p.Decides), " decides"...)
-		}
 		rows = append(rows, []string{
 			string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind)), string(appendHex(nil, uint64(p.Addr))), string(appendSafe(nil, p.Symbol)),
-			strconv.FormatUint(p.Hits, 10), strconv.FormatUint(p.NMissed, 10), string(mechanism),
+			strconv.FormatUint(p.Hits, 10), strconv.FormatUint(p.NMissed, 10), mechanismText(p),
 		})
 	}
-	b = appendTable(b, rows)
-	if s.Lost > 0 {
-		b = append(strconv.AppendUint(b, s.Lost, 10), " records could not be written\n"...)
+	return appendLost(appendTable(b, rows), s.Lost)
+}
+
+// mechanismText is how a probe is hit, and why not by a jump.
+func mechanismText(p *ProbeSummary) string {
+	b := appendSafe(nil, p.Mechanism)
+	if p.Reason != "" {
+		b = append(appendSafe(append(b, " (not optimized: "...), p.Reason), ')')
 	}
-	return b
+	if p.Decides != "" {
+		b = append(appendSafe(append(b, ", the "...), p.Decides), " decides"...)
+	}
+	return string(b)
+}
+
+func appendLost(b []byte, lost uint64) []byte {
+	if lost == 0 {
+		return b
+	}
+	return append(strconv.AppendUint(b, lost, 10), " records could not be written\n"...)
 }
 
 // appendFaultsText writes a table with a line for each fault.
