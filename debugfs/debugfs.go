@@ -67,7 +67,7 @@ import (
 type Options struct {
 	BufferKB int // of the trace, in units of 1024 bytes; 0: DefaultBufferKB
 	// Log gets what the kernel prints to its log: failures that were injected, lines joined by newlines. It is called on
-	// the tracer's thread. nil drops it.
+	// the tracer's thread. nil gives it to slog.Default, as warnings.
 	Log func(string)
 }
 

@@ -52,7 +52,8 @@ func newFailFunction(t *Tree) *failFunction {
 	if err != nil {
 		panic(err) // they are the kernel's defaults
 	}
-	ff := &failFunction{tree: t, decider: d, tasks: map[int]bool{}, injector: inject.New(t.session, inject.Options{})}
+	silent := inject.Options{Log: func(string) {}} // the kernel says nothing of calls that were inlined
+	ff := &failFunction{tree: t, decider: d, tasks: map[int]bool{}, injector: inject.New(t.session, silent)}
 	ff.injectable.tree = t
 	ff.stop = t.session.WatchThreads(kprobes.ThreadWatcher{Born: ff.born, Gone: ff.gone})
 	return ff

@@ -328,3 +328,14 @@ func TestFailuresAreReported(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", log[2], want)
 	}
 }
+
+func TestFailuresAreReportedToTheDefaultLog(t *testing.T) {
+	said := testprog.Slogged(t)
+	tr := open(t, "prey", kprobes.Options{})
+	tr.must(tr.set(failing+"inject", "foo"))
+	tr.attributes("times=1 probability=100 verbose=1")
+	tr.returns("foo", 5, -22, 11)
+	if got := said(); len(got) != 1 || !strings.HasPrefix(got[0], "WARN FAULT_INJECTION: forcing a failure.\n") {
+		t.Errorf("%q", got)
+	}
+}

@@ -2,6 +2,7 @@ package debugfs
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -50,7 +51,9 @@ func (p *failPoint) message(value uint64, c *inject.Call) string {
 
 // log tells whoever made the tree.
 func (t *Tree) log(message string) {
-	if t.logger != nil {
-		t.logger(message)
+	if t.logger == nil {
+		slog.Warn(message, "pid", t.session.PID())
+		return
 	}
+	t.logger(message)
 }

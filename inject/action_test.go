@@ -11,6 +11,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -178,5 +179,16 @@ func TestWhatCantBeDoneIsToldAndTheCallGoesOn(t *testing.T) {
 		if len(warned) != 1 || !strings.Contains(warned[0], "work: ") || !strings.Contains(warned[0], "was not done") {
 			t.Errorf("%s: %q", do, warned)
 		}
+	}
+}
+
+func TestWarningsGoToTheDefaultLog(t *testing.T) {
+	said := testprog.Slogged(t)
+	b := on(t, kprobes.Options{})
+	b.in = inject.New(b.s, inject.Options{})
+	b.add(inject.Rule{Spec: "work", Attr: fault.Always(), Do: actions(t, "corrupt 8")})
+	b.Do("run 3", "failed")
+	if got := said(); len(got) != 1 || !strings.HasPrefix(got[0], "WARN work: ") {
+		t.Errorf("%q", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -21,7 +22,7 @@ import (
 
 // Options of an Injector. Their functions are called on the tracer's thread, must not block, and may be nil.
 type Options struct {
-	// Log gets warnings of things that went on: one sentence, no newline.
+	// Log gets warnings of things that went on: one sentence, no newline. nil gives them to slog.Default.
 	Log func(string)
 	// Injected is called for every injected call, in the order in which they happen.
 	Injected func(Event)
@@ -151,9 +152,12 @@ func unregister(faults []*Fault) error {
 }
 
 func (in *Injector) log(format string, args ...any) {
-	if in.options.Log != nil {
-		in.options.Log(fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if in.options.Log == nil {
+		slog.Warn(text, "pid", in.session.PID())
+		return
 	}
+	in.options.Log(text)
 }
 
 // RuleError is why a rule can't be followed.

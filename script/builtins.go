@@ -3,6 +3,7 @@ package script
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func (s *Script) setPhase(_ *starlark.Thread, b *starlark.Builtin, args starlark
 		return nil, err
 	}
 	s.phase = name
-	s.log("phase: %s", name)
+	s.log(slog.LevelInfo, "phase: %s", name)
 	return starlark.None, nil
 }
 

@@ -196,7 +196,7 @@ func (f *injection) handle(c *inject.Call) bool {
 	if err != nil {
 		f.off = true
 		if err := f.fault.Stop(); err != nil {
-			f.s.log("the fault of %s can't be stopped: %v", f.name(), err)
+			f.s.warn("the fault of %s can't be stopped: %v", f.name(), err)
 		}
 		return false
 	}

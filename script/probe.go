@@ -175,7 +175,7 @@ func (p *probe) fails(err error) {
 		return // which stops itself
 	}
 	if err := p.enable(false); err != nil {
-		p.s.log("%s %s can't be disabled: %v", p.kind(), p.spec, err)
+		p.s.warn("%s %s can't be disabled: %v", p.kind(), p.spec, err)
 	}
 }
 

@@ -9,9 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // judged is the result of a scenario in which all sorts of things go wrong.
@@ -181,5 +184,17 @@ func TestRandomIsTheSequenceOfItsSeed(t *testing.T) {
 		if !strings.Contains(a, " "+n+",") {
 			t.Errorf("%s never comes", n)
 		}
+	}
+}
+
+func TestPhasesAndWarningsGoToTheDefaultLog(t *testing.T) {
+	said := testprog.Slogged(t)
+	sc, err := Load(write(t, "scenario.star", `phase("first")`), Options{Session: newStand(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.warn("that is so")
+	if got := said(); !slices.Equal(got, []string{"INFO phase: first", "WARN that is so"}) {
+		t.Errorf("%q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
@@ -43,9 +44,10 @@ type Options struct {
 	// itself has LoadFactor times as many.
 	Steps uint64
 
-	Print  func(text string) // print(…)
-	Log    func(text string) // one sentence, no newline: phases, warnings
-	Report func(Entry)       // report(…)
+	Print func(text string) // print(…)
+	// Log gets phases and warnings: one sentence, no newline. nil gives them to slog.Default.
+	Log    func(text string)
+	Report func(Entry) // report(…)
 	// Injected is called for each call that inject() does something to.
 	Injected func(inject.Event)
 	Problem  func(*Error) // a handler, a timer or an assertion has failed
@@ -210,8 +212,13 @@ func (s *Script) print(text string) {
 	}
 }
 
-func (s *Script) log(format string, args ...any) {
-	if s.o.Log != nil {
-		s.o.Log(fmt.Sprintf(format, args...))
+func (s *Script) warn(format string, args ...any) { s.log(slog.LevelWarn, format, args...) }
+
+func (s *Script) log(level slog.Level, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if s.o.Log == nil {
+		slog.Log(context.Background(), level, text, "pid", s.session.PID())
+		return
 	}
+	s.o.Log(text)
 }

@@ -9,6 +9,6 @@
 //		fmt.Println(hit)
 //	}
 //
-// The target never waits for who reads: hits that are not taken in time are counted as lost (Probe.Stats).
+// The target never waits for who reads: hits that are not taken in time are counted as lost (Probe.Stats). Several processes are a Group.
 // Handlers, and whatever changes a call, are package kprobes' (Session.Kprobes).
 package trace

@@ -6,31 +6,19 @@ import (
 	"log"
 	"math/bits"
 	"os"
-	"os/exec"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-var shopFile string
-
-// shop starts the program that the examples probe, testdata/shop.c.
+// shop is the program that the examples probe: it prices ten orders and delivers them.
 func shop() kprobes.Command {
-	return kprobes.Command{Path: shopFile, Args: []string{"shop"}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}
-}
-
-// buildShop compiles the program into a directory.
-func buildShop(dir string) error {
-	shopFile = filepath.Join(dir, "shop")
-	if out, err := exec.Command("gcc", "-g", "-O1", "-o", shopFile, "testdata/shop.c").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
+	return kprobes.Command{Path: testprog.MustBuild("shop"), Args: []string{"shop"}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}
 }
 
 // Calls of a function are printed with its parameters, typed by its debug information.

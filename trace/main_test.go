@@ -1,7 +1,6 @@
 package trace_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -10,18 +9,5 @@ import (
 
 func TestMain(m *testing.M) {
 	kprobes.GuardianMain()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "trace")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = buildShop(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(m.Run())
 }

@@ -30,6 +30,9 @@ func (pl *placer) place(ctx context.Context, places []Place) error {
 	if err := pl.arm(ctx); err != nil {
 		return err
 	}
+	if pl.probe.budget.spent() { // while later batches were armed
+		pl.probe.disable()
+	}
 	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx) // told by ctx
 	pl.probe.skipped = pl.skipped
 	pl.probe.look()

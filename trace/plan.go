@@ -238,32 +238,30 @@ func (p *Probe) catchUp() {
 // record puts one hit into the queue and counts it. Once the limit is reached it does neither and
 // reports false.
 func (p *Probe) record(hit func() *Hit) bool {
-	limited := p.want.limit > 0
-	if limited {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.left == 0 {
-			return false
-		}
-	}
-	if p.queue != nil && !p.queue.Put(hit()) {
+	put := func() bool { return p.queue == nil || p.queue.Put(hit()) }
+	if !p.budget.limited {
+		put()
 		return true
 	}
-	if limited {
-		if p.left--; p.left == 0 {
-			p.silence()
-		}
+	within, spent := p.budget.spend(put)
+	if spent {
+		p.silence()
+		p.endQueue()
 	}
-	return true
+	return within
 }
 
-// silence disables all points at once, so that exactly the hits up to the limit are counted.
+// silence disables all points at once, so that no thread stops for a hit that is not wanted any more.
 func (p *Probe) silence() {
+	if p.silenced.CompareAndSwap(false, true) {
+		p.disable()
+	}
+}
+
+func (p *Probe) disable() {
 	for _, pt := range p.points {
 		_ = p.session.kprobes.DisableKprobe(pt.kp) // the session's end puts the code back in any case
 	}
-	close(p.full)
-	p.endQueue()
 }
 
 func (pt *point) newHit(k *known, regs *kprobes.Regs) *Hit {

@@ -3,7 +3,6 @@ package trace
 import (
 	"errors"
 	"iter"
-	"sync"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -22,9 +21,8 @@ type Probe struct {
 
 	recordsInTarget bool // the target records hits of some points
 
-	mu   sync.Mutex
-	left uint64        // hits until the limit; meaningful with a limit
-	full chan struct{} // closed when the limit is reached
+	budget   *budget
+	silenced atomic.Bool // since the limit was reached
 }
 
 // point is a registered place and what its hits record.
@@ -54,7 +52,10 @@ type known struct {
 }
 
 func newProbe(s *Session, w wanted) *Probe {
-	p := &Probe{session: s, want: w, queue: w.queue, left: w.limit, full: make(chan struct{})}
+	p := &Probe{session: s, want: w, queue: w.queue, budget: w.budget}
+	if p.budget == nil {
+		p.budget = newBudget(w.limit)
+	}
 	if p.queue == nil && !w.count {
 		p.queue = NewQueue()
 	}
@@ -63,28 +64,10 @@ func newProbe(s *Session, w wanted) *Probe {
 
 // Hits yields the hits in their order, and waits for further ones, until the process ends, the probe or its session is closed, or the limit is
 // reached. It is for one goroutine. A hit is the caller's.
-func (p *Probe) Hits() iter.Seq[*Hit] {
-	return func(yield func(*Hit) bool) {
-		if p.queue == nil {
-			return
-		}
-		for {
-			batch := p.queue.Take()
-			for i := range batch {
-				h := batch[i]
-				if !yield(&h) {
-					return
-				}
-			}
-			if len(batch) == 0 {
-				return
-			}
-		}
-	}
-}
+func (p *Probe) Hits() iter.Seq[*Hit] { return p.queue.hits() }
 
 // Full is closed when Limit is reached.
-func (p *Probe) Full() <-chan struct{} { return p.full }
+func (p *Probe) Full() <-chan struct{} { return p.budget.full }
 
 // endQueue ends Hits, if the queue is the probe's own.
 func (p *Probe) endQueue() {
@@ -256,9 +239,11 @@ func (pt *point) stats() PlaceStats {
 func (pt *point) counts() (hits, missed uint64) {
 	hits, missed = pt.kp.Hits(), pt.kp.NMissed()
 	if ret := pt.ret; ret != nil {
-		hits, missed = ret.rp.Hits()-ret.late.Load(), missed+ret.rp.NMissed()
+		hits, missed = ret.rp.Hits(), missed+ret.rp.NMissed()
 	}
 	switch {
+	case pt.probe.budget.limited:
+		hits = pt.kept.Load()
 	case !pt.filtered():
 	case pt.plan.countsInTarget:
 		hits = pt.kp.Values(0)[0]

@@ -1,6 +1,9 @@
 package trace
 
-import "sync"
+import (
+	"iter"
+	"sync"
+)
 
 // QueueDepth is how many hits wait for a slow reader before more are lost.
 const QueueDepth = 64 << 10
@@ -64,6 +67,23 @@ func (q *Queue) take() (batch []Hit, closed bool) {
 	q.pending, q.spare = q.spare[:0], batch
 	q.idle = len(batch) == 0 && !q.closed
 	return batch, q.closed
+}
+
+// hits yields what is put, until the queue is closed and empty; nothing without a queue.
+func (q *Queue) hits() iter.Seq[*Hit] {
+	return func(yield func(*Hit) bool) {
+		if q == nil {
+			return
+		}
+		for batch := q.Take(); len(batch) > 0; batch = q.Take() {
+			for i := range batch {
+				h := batch[i]
+				if !yield(&h) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Lose counts n hits that the reader has taken and could not use.

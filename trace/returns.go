@@ -2,7 +2,6 @@ package trace
 
 import (
 	"encoding/binary"
-	"sync/atomic"
 	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -15,8 +14,7 @@ type returns struct {
 	// entries are what is remembered of calls by the instances that follow them, which
 	// are not more than MaxActive; a later call of an instance overwrites. They are used on the tracer's thread only.
 	entries map[*byte]*callEntry
-	calls   uint64        // so far
-	late    atomic.Uint64 // returns after the limit
+	calls   uint64 // so far
 }
 
 // callEntry is the arguments of one call. The number tells whether they are those of an
@@ -53,8 +51,6 @@ func (pt *point) follow() {
 		case h == nil: // it is filtered out
 		case p.record(func() *Hit { return h }):
 			pt.kept.Add(1)
-		default:
-			ret.late.Add(1)
 		}
 		return 0
 	}

@@ -200,6 +200,16 @@ func (s *Session) Close() error {
 	return err
 }
 
+// ended tells that the process has ended, or the session.
+func (s *Session) ended() bool {
+	select {
+	case <-s.kprobes.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // endQueues ends the iterators of hits.
 func (s *Session) endQueues() {
 	for _, p := range s.Probes() {

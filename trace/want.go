@@ -26,6 +26,7 @@ type wanted struct {
 	count     bool
 	limit     uint64 // 0 for none
 	queue     *Queue
+	budget    *budget // nil for one of the probe alone
 }
 
 // firstStack is a place whose first hit alone has a stack.

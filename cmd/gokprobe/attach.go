@@ -39,6 +39,13 @@ A slow reader never slows the process: records that it does not take in time are
 dropped and counted as lost, as are messages on stderr. If it closes the pipe (| head),
 gokprobe detaches and exits with status 0.
 
+Several processes are probed alike, counted together and each by itself: -p may be given again,
+-p NAME -all takes all processes of that name, and -x FILE every process that runs or
+maps FILE, a program or a library, also those that come later (from a moment after they have
+mapped it: run and -follow see everything from the first instruction). A process that was
+found by its name or file and can't be probed is told of and left out; one that -p names by its
+number is an error.
+
 With -hold there need be no probes: gokprobe debugfs adds and removes some while the session
 lasts, through files as the kernel's. With -mount DIR, echo does the same.
 
@@ -59,16 +66,20 @@ Examples:
   gokprobe attach -p 4711 -sym 'libc.so.6:mem*' -count -duration 5s
   gokprobe attach -p 4711 -sym main.handle -stack 8 -format json -o hits.jsonl
   gokprobe attach -p 4711 -sym 'parse+*' -count
+  gokprobe attach -p postgres -all -sym exec_simple_query -args
+  gokprobe attach -x /usr/lib/libssl.so.3 -sym SSL_read -count
   gokprobe attach -p 4711 -hold -mount /mnt`
 
 func attachCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:        "attach",
 		Usage:       "probe a running process and print each hit",
-		UsageText:   "gokprobe attach -p PID (-sym SPEC [-sym SPEC …] | -hold) [flags]",
+		UsageText:   "gokprobe attach (-p PID [-p PID …] | -p NAME -all | -x FILE) (-sym SPEC [-sym SPEC …] | -hold) [flags]",
 		Description: attachDescription,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "p", Usage: "attach to process `PID`"},
+			&cli.StringSliceFlag{Name: "p", Usage: "attach to process `PID`, or to the only one of that name; repeatable"},
+			&cli.BoolFlag{Name: "all", Usage: "take all processes of a name that -p gives"},
+			&cli.StringFlag{Name: "x", Usage: "attach to every process that runs or maps `FILE`, a program or a library, now and later"},
 		}, probeFlags()...),
 		Action: func(c *cli.Context) error {
 			req, err := parseRequest(c)
@@ -78,12 +89,15 @@ func attachCommand(std stdio) *cli.Command {
 			if c.Args().Present() {
 				return usagef("unexpected argument %q; to start a program under probes use gokprobe run", c.Args().First())
 			}
-			to, err := findTarget(c.String("p"))
+			to, several, err := findTargets(c.StringSlice("p"), c.Bool("all"), c.String("x"))
 			if err != nil {
 				return err
 			}
-			req.meant = to.id
-			return attach(std, to.pid, req, newWork)
+			if several {
+				return attachWhole(std, to, c.String("x"), req)
+			}
+			req.meant = to[0].id
+			return attach(std, to[0].pid, req, newWork)
 		},
 	}
 }
@@ -115,6 +129,24 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	w.announce()
 	w.wait(in.ctx)
 	return w.finish(in.again)
+}
+
+// attachWhole attaches to several processes, and to those that come to map a file if one is named.
+func attachWhole(std stdio, to []target, x string, req request) error {
+	if req.mount != "" {
+		return usagef("-mount is for the files of one process, name it with -p and leave out -all and -x; gokprobe debugfs -p PID has those of each")
+	}
+	var file *mapWatch
+	if x != "" {
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		var err error
+		if file, err = newMapWatch(ctx, x); err != nil {
+			return err
+		}
+		to = append(to, file.others(to)...)
+	}
+	return attachSeveral(std, to, file, req)
 }
 
 // abort detaches after probes could not be placed, while ctx went on or not.

@@ -82,7 +82,7 @@ func counted(out, want string) bool {
 
 func TestCountsOfWhatWasHitAreOnStdoutAndWithAllTheOthersToo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "counts")
-	for _, flags := range [][]string{nil, {"-all"}, {"-all", "-o", file}} {
+	for _, flags := range [][]string{nil, {"-all-rows"}, {"-all-rows", "-o", file}} {
 		p := prey(t)
 		l := attachTo(t, p, append(flags, "-count", "-sym", "recurse", "-sym", "foo", "-sym", "getpid")...)
 		p.Do("call foo 3", "ret")
@@ -99,7 +99,7 @@ func TestCountsOfWhatWasHitAreOnStdoutAndWithAllTheOthersToo(t *testing.T) {
 		if r.status != 0 || len(rows) != 4 || !counted(rows[0], "HITS MISSED PROBE MECHANISM") || !counted(rows[1], "5 0 recurse optimized") || !counted(rows[2], "1 0 foo optimized") {
 			t.Errorf("%v: status %d, %q", flags, r.status, out)
 		}
-		if last := rows[len(rows)-1]; flags == nil && last != "1 probe was not hit; -all prints all" || flags != nil && !strings.Contains(last, "getpid") {
+		if last := rows[len(rows)-1]; flags == nil && last != "1 probe was not hit; -all-rows prints all" || flags != nil && !strings.Contains(last, "getpid") {
 			t.Errorf("%v: the last row is %q", flags, last)
 		}
 		p.Quit()
@@ -361,7 +361,7 @@ func TestTheTextSummaryGivesReasonsForSlowProbes(t *testing.T) {
 		if r := l.interrupt(); r.stdout != "" || !strings.HasSuffix(strings.TrimRight(r.stderr, "\n"), "  "+c.want) {
 			t.Errorf("%v: the summary is %q", c.flags, r.stderr)
 		}
-		l = attachTo(t, p, append(c.flags, "-sym", "foo", "-count", "-all")...)
+		l = attachTo(t, p, append(c.flags, "-sym", "foo", "-count", "-all-rows")...)
 		if r := l.interrupt(); !counted(r.stdout, "0 0 foo "+c.want) {
 			t.Errorf("%v: the counts are %q", c.flags, r.stdout)
 		}

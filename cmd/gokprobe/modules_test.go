@@ -81,7 +81,7 @@ func TestFetchedArgumentsInALibraryThatIsWaitedFor(t *testing.T) {
 func TestSummaryOfProbesThatComeAndGo(t *testing.T) {
 	p, lib := modules(t)
 	p.Do("open 0 "+testprog.Build(t, "libother.so", "-shared", "-fPIC"), "did")
-	l := attachTo(t, p, "-sym", "libnone.so:foo", "-sym", "libplug.so:plugged", "-sym", "libplug.so:calls%return", "-sym", "libother.so:oth*", "-count", "-all")
+	l := attachTo(t, p, "-sym", "libnone.so:foo", "-sym", "libplug.so:plugged", "-sym", "libplug.so:calls%return", "-sym", "libother.so:oth*", "-count", "-all-rows")
 	p.Do("open 1 "+lib, "did")
 	p.Do("call 1 plugged 5", "did")
 	p.Do("call 1 calls 7", "did")
@@ -99,7 +99,7 @@ func TestSummaryOfProbesThatComeAndGo(t *testing.T) {
 func TestAttachEndsWhenAllItsCodeIsUnloaded(t *testing.T) {
 	p, lib := modules(t)
 	p.Do("open 0 "+lib, "did")
-	l := attachTo(t, p, "-sym", "libplug.so:plugged+*", "-count", "-all")
+	l := attachTo(t, p, "-sym", "libplug.so:plugged+*", "-count", "-all-rows")
 	p.Do("close 0", "did")
 	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "libplug.so was unloaded, so all probes are gone") ||
 		!strings.Contains(r.stdout, "gone (libplug.so was unloaded)") {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -15,6 +16,8 @@ type target struct {
 	pid int
 	// id tells it from another one that has its number later; nil if there was none of that number.
 	id *ptrace.Identity
+	// found tells that the user has not named it by its number: it may end, or be another user's, and others are taken all the same.
+	found bool
 }
 
 // still is nil if all that was found by the number was found of that process.
@@ -39,7 +42,7 @@ func findTarget(arg string) (target, error) {
 			return target{}, usagef("-p %s is no process ID", arg)
 		}
 		id, _ := ptrace.Identify(pid) // what is wrong with it is told by who has more to do with it
-		return target{pid, id}, nil
+		return target{pid: pid, id: id}, nil
 	}
 	found := named(arg)
 	switch len(found) {
@@ -53,7 +56,69 @@ func findTarget(arg string) (target, error) {
 		ids[i] = strconv.Itoa(t.pid)
 		t.id.Close()
 	}
-	return target{}, usagef("%d processes are named %q, choose one by its ID: %s", len(found), arg, strings.Join(ids, ", "))
+	return target{}, usagef("%w: %s", &severalError{len(found), arg}, strings.Join(ids, ", "))
+}
+
+// severalError is a name that does not tell which process is meant.
+type severalError struct {
+	n    int
+	name string
+}
+
+func (e *severalError) Error() string {
+	return fmt.Sprintf("%d processes are named %q, choose one by its ID", e.n, e.name)
+}
+
+// orAll adds to what is told of several processes that there is a flag for it.
+func orAll(err error) error {
+	if e := new(severalError); errors.As(err, &e) {
+		return usagef("%w, or take them all with -all", err)
+	}
+	return err
+}
+
+// findTargets translates the values of -p, with -all those of a name being all that have it. Several tells that there is not just one, or that
+// others may come since file is watched.
+func findTargets(args []string, all bool, file string) (found []target, several bool, err error) {
+	if len(args) == 0 && file == "" {
+		args = []string{""} // which is told
+	}
+	defer func() {
+		if err != nil {
+			for _, t := range found {
+				t.id.Close()
+			}
+		}
+	}()
+	names := 0
+	for _, arg := range args {
+		_, perr := strconv.Atoi(arg)
+		if all && perr != nil && arg != "" {
+			names++
+			of := named(arg)
+			if len(of) == 0 {
+				return found, false, attachError(fmt.Errorf("cannot attach to %q: no process has this name, give a process ID", arg))
+			}
+			found = append(found, of...)
+			continue
+		}
+		t, err := findTarget(arg)
+		if err != nil {
+			return found, false, orAll(err)
+		}
+		found = append(found, t)
+	}
+	if all && names == 0 {
+		return found, false, usagef("-all takes all processes of a name, give it with -p NAME")
+	}
+	seen := map[int]bool{}
+	for _, t := range found {
+		if seen[t.pid] {
+			return found, false, usagef("-p names process %d twice", t.pid)
+		}
+		seen[t.pid] = true
+	}
+	return found, len(found) > 1 || file != "", nil
 }
 
 // named lists the processes of a name, as pidof(1) does: the thread group leader's
@@ -75,7 +140,7 @@ func named(name string) []target {
 			continue // it has just ended
 		}
 		if comm, err := procfs.Comm(pid, 0); err == nil && comm == name[:min(len(name), commLen)] {
-			found = append(found, target{pid, id})
+			found = append(found, target{pid: pid, id: id, found: true})
 		} else {
 			id.Close()
 		}

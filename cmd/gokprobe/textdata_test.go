@@ -132,7 +132,7 @@ func TestAProgramWithEveryInstructionProbedReadsItsDataUnchanged(t *testing.T) {
 			p := testprog.Start(t, testprog.Build(t, "textdata"))
 			p.Do("sum", "sum 172 wrong 0")
 			before := testprog.TakeSnapshot(t, p.PID())
-			args := append([]string{"-count", "-all"}, flags...)
+			args := append([]string{"-count", "-all-rows"}, flags...)
 			for _, f := range []string{"ret", "jmp", "str", "exit", "gone", "table", "goto", "opaque", "lea", "konst", "nops", "cold", "switch"} {
 				args = append(args, "-sym", "f_"+f+"+*")
 			}

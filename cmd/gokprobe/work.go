@@ -181,15 +181,20 @@ func (w *work) finish(giveUp <-chan struct{}) error {
 	err := errors.Join(w.files.close(), w.sess.Close())
 	w.tellExit()
 	lost, outErr := w.drain(giveUp)
-	if sumErr := w.summarize(lost, outErr); outErr == nil {
+	if sumErr := w.print(w.summary(lost), lost, w.sess.Disturbances(), outErr); outErr == nil {
 		outErr = sumErr
 	}
+	return errors.Join(err, w.closeOutput(outErr))
+}
+
+// closeOutput tells what became of the output: the first error, if there was one.
+func (w *work) closeOutput(outErr error) error {
 	if w.output != w.std.out.file {
 		if cerr := w.output.Close(); outErr == nil {
 			outErr = cerr
 		}
 	}
-	return errors.Join(err, w.outputError(outErr))
+	return w.outputError(outErr)
 }
 
 func (w *work) tellExit() {
@@ -210,30 +215,39 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 	return w.sink.close(giveUp)
 }
 
-// summarize prints the summary, and what was lost on stderr.
-func (w *work) summarize(lost uint64, outErr error) error {
-	sum := &event.Summary{PID: w.sess.PID(), Lost: lost}
-	for _, at := range w.stats().Places {
-		sum.Lost += at.Lost
+// summary is what became of the probes. Lost is the hits that the output did not take.
+func (w *work) summary(lost uint64) *event.Summary {
+	st := w.stats()
+	sum := &event.Summary{PID: w.sess.PID(), Lost: lost + st.Lost, Probes: w.req.probeSummaries(st.Places)}
+	w.faults.summarize(sum, w.req)
+	return sum
+}
+
+func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSummary) {
+	for _, at := range places {
 		how := at.Mechanism.String()
 		if at.Mechanism == kprobes.NoMechanism {
 			how = missing(at.Waiting)
 		}
-		how, reason := w.req.explained(at.Mechanism, how, at.Reason)
-		sum.Probes = append(sum.Probes, event.ProbeSummary{
+		how, reason := r.explained(at.Mechanism, how, at.Reason)
+		all = append(all, event.ProbeSummary{
 			Probe: at.Place, Kind: at.Kind, Addr: at.Addr, Symbol: at.Symbol,
 			Hits: at.Hits, NMissed: at.Missed, Mechanism: how, Reason: reason,
 		})
 	}
-	w.faults.summarize(sum, w.req)
+	return all
+}
+
+// print prints the summary, and what was lost on stderr.
+func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) error {
 	if !w.req.json && len(sum.Probes) == 0 || w.req.json && outErr != nil {
 		return nil
 	}
 	if n := sum.Lost - lost; n > 0 {
 		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the process waits", plural(int(n), "record"))
 	}
-	if n := w.sess.Disturbances(); n > 0 {
-		w.std.warn("somebody else, a kernel uprobe or a debugger, wrote over the code at probes (seen %s): hits until they were armed again are in no count", plural(int(n), "time"))
+	if disturbed > 0 {
+		w.std.warn("somebody else, a kernel uprobe or a debugger, wrote over the code at probes (seen %s): hits until they were armed again are in no count", plural(int(disturbed), "time"))
 	}
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
@@ -241,13 +255,13 @@ func (w *work) summarize(lost uint64, outErr error) error {
 	return w.printSummary(sum)
 }
 
-// printSummary prints counts and JSON where hits go, and what else there is of a text on stderr.
+// printSummary prints JSON and the counts of one process where hits go, and what else there is of a text on stderr.
 func (w *work) printSummary(sum *event.Summary) error {
 	switch {
 	case w.req.json:
 		return event.NewJSON(w.output).Summary(sum)
-	case w.req.count:
-		return event.PrintCounts(w.output, sum, event.CountOptions{All: w.req.all, Columns: columns(w.output)})
+	case w.req.count && len(sum.Processes) == 0:
+		return event.PrintCounts(w.output, sum, event.CountOptions{All: w.req.allRows, Columns: columns(w.output)})
 	}
 	return event.NewText(w.std.patient(), event.TextOptions{}).Summary(sum) // the session is closed
 }

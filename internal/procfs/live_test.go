@@ -258,3 +258,50 @@ func TestYamaScopeIsWhatTheKernelSays(t *testing.T) {
 		t.Errorf("scope %d, present %v; stat: %v", scope, present, err)
 	}
 }
+
+// TestAFileIsTheSameByEveryName, and in its mappings.
+func TestAFileIsTheSameByEveryName(t *testing.T) {
+	dir := t.TempDir()
+	var ids []FileID
+	for _, name := range []string{"one", "link", "other"} {
+		file := filepath.Join(dir, name)
+		var err error
+		if name == "link" {
+			err = os.Link(filepath.Join(dir, "one"), file)
+		} else {
+			err = os.WriteFile(file, []byte(name), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := IdentifyFile(f)
+		if err != nil || id.Inode == 0 {
+			t.Errorf("%s: %v, %v", name, id, err)
+		}
+		ids = append(ids, id)
+		_ = f.Close()
+	}
+	if ids[0] != ids[1] || ids[0] == ids[2] {
+		t.Errorf("a file, a link to it, and another file: %v", ids)
+	}
+	exe, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.Close()
+	self, err := IdentifyFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Maps(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(all, func(m Mapping) bool { return m.Exec && m.File() == self }) {
+		t.Errorf("none of our executable mappings is of %v", self)
+	}
+}

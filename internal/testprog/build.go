@@ -42,6 +42,15 @@ func Build(t testing.TB, name string, flags ...string) string {
 	return bin
 }
 
+// MustBuild is Build for examples, which have no test to fail.
+func MustBuild(name string, flags ...string) string {
+	bin, err := build(name, flags)
+	if err != nil {
+		panic(fmt.Sprintf("testprog: build %s: %v", name, err))
+	}
+	return bin
+}
+
 // Need skips a test where programs are not installed. Continuous integration takes a skipped test for a failure.
 func Need(t testing.TB, programs ...string) {
 	t.Helper()

@@ -28,7 +28,7 @@ func PrintCounts(w io.Writer, s *Summary, o CountOptions) error {
 		b = appendCounts(b, rows)
 	}
 	b = append(b, restOfCounts(more, unhit)...)
-	b = cutLines(appendLost(b, s.Lost), o.Columns)
+	b = cutLines(appendLostText(b, s.Lost), o.Columns)
 	n, err := w.Write(b)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
@@ -90,7 +90,7 @@ func restOfCounts(more, unhit int) string {
 	if len(told) == 0 {
 		return ""
 	}
-	return strings.Join(told, ", ") + "; -all prints all\n"
+	return strings.Join(told, ", ") + "; -all-rows prints all\n"
 }
 
 func were(n int, noun string) string {

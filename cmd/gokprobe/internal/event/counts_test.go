@@ -36,7 +36,7 @@ func TestCountsAreSortedAndTellOfTheRest(t *testing.T) {
      7       0  b              boosted (not optimized: it is short)
      1       0  bad\n          waiting
      0       3  late%return    int3
-1 probe was not hit; -all prints all
+1 probe was not hit; -all-rows prints all
 `},
 		{CountOptions{All: true, Columns: 38}, `  HITS  MISSED  PROBE          MECHAN…
 120000       0  f.c:4 (a+0x9)  optimi…
@@ -65,12 +65,12 @@ func TestTwentyCountsArePrintedUnlessAllAreWanted(t *testing.T) {
 		lines  int
 		last   string
 	}{
-		{probes, false, 22, "5 more probes were hit, 5 probes were not hit; -all prints all"},
+		{probes, false, 22, "5 more probes were hit, 5 probes were not hit; -all-rows prints all"},
 		{probes, true, 31, "     0       0  f4     "},
-		{probes[5:], false, 22, "5 more probes were hit; -all prints all"},
-		{probes[9:], false, 22, "1 more probe was hit; -all prints all"},
+		{probes[5:], false, 22, "5 more probes were hit; -all-rows prints all"},
+		{probes[9:], false, 22, "1 more probe was hit; -all-rows prints all"},
 		{probes[10:], false, 21, "     6       0  f10    "},
-		{probes[:5], false, 1, "5 probes were not hit; -all prints all"},
+		{probes[:5], false, 1, "5 probes were not hit; -all-rows prints all"},
 	} {
 		got := strings.Split(strings.TrimSuffix(counts(t, c.probes, CountOptions{All: c.all}), "\n"), "\n")
 		if last := got[len(got)-1]; len(got) != c.lines || strings.Join(strings.Fields(last), " ") != strings.Join(strings.Fields(c.last), " ") {

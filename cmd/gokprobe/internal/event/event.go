@@ -35,6 +35,15 @@ type ProbeSummary struct {
 	Decides string
 }
 
+// ProcessSummary is what became of the probes in one process of several. Of one that has ended, Probes are those that were hit.
+type ProcessSummary struct {
+	PID           int
+	Comm          string
+	Hits, NMissed uint64
+	Lost          uint64
+	Probes        []ProbeSummary
+}
+
 // FaultSummary is what became of the calls that a fault was injected into.
 type FaultSummary struct {
 	Fault    string // as the user named it
@@ -56,10 +65,12 @@ type ActionSummary struct {
 
 // Summary closes a session's output.
 type Summary struct {
-	PID    int
+	PID    int // of the process; not of several
 	Probes []ProbeSummary
-	Faults []FaultSummary // nil if nothing was to be injected
-	Lost   uint64         // records that could not be written
+	// Processes are those of a session with several, in the order in which they joined; Probes tells of all together then.
+	Processes []ProcessSummary
+	Faults    []FaultSummary // nil if nothing was to be injected
+	Lost      uint64         // records that could not be written
 }
 
 // A Printer writes records. Its methods may be called concurrently. Each record

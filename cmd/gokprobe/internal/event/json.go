@@ -21,7 +21,8 @@ var _ Printer = (*JSON)(nil)
 // kretprobe, and results, if the types of what the function returns are known;
 // then stack, if one was taken. An injected call is of type "injected", and has besides n, actions, and
 // dry_run if nothing was done. The summary has type, pid, probes,
-// lost, and faults where some were injected. Addresses are strings in hexadecimal, integers are exact decimals. An
+// lost, and faults where some were injected; of several processes it has, in place of pid, processes: pid, comm, hits, nmissed,
+// probes and lost of each. Addresses are strings in hexadecimal, integers are exact decimals. An
 // argument that could not be fetched is null; a float that JSON has no number
 // for is a string.
 func NewJSON(w io.Writer) *JSON { return &JSON{lineWriter{w: w}} }
@@ -143,31 +144,63 @@ func appendValueJSON(b []byte, a *Arg) []byte {
 }
 
 func appendSummaryJSON(b []byte, s *Summary) []byte {
-	b = strconv.AppendInt(append(b, `{"type":"summary","pid":`...), int64(s.PID), 10)
+	b = append(b, `{"type":"summary"`...)
+	if s.Processes == nil {
+		b = strconv.AppendInt(append(b, `,"pid":`...), int64(s.PID), 10)
+	}
+	b = appendProbesJSON(b, s.Probes, s.Processes == nil)
+	if s.Processes != nil {
+		b = appendProcessesJSON(b, s.Processes)
+	}
+	if s.Faults != nil {
+		b = appendFaultsJSON(b, s.Faults)
+	}
+	return strconv.AppendUint(append(b, `,"lost":`...), s.Lost, 10)
+}
+
+// appendProbesJSON writes where each probe is, if that is one place.
+func appendProbesJSON(b []byte, probes []ProbeSummary, where bool) []byte {
 	b = append(b, `,"probes":[`...)
-	for i := range s.Probes {
-		p := &s.Probes[i]
+	for i := range probes {
+		p := &probes[i]
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendJSON(append(b, `{"probe":`...), p.Probe)
 		b = appendJSON(append(b, `,"kind":`...), p.Kind)
-		b = appendHex(append(b, `,"addr":"`...), uint64(p.Addr))
-		b = appendJSON(append(b, `","symbol":`...), p.Symbol)
+		if where {
+			b = append(appendHex(append(b, `,"addr":"`...), uint64(p.Addr)), '"')
+		}
+		b = appendJSON(append(b, `,"symbol":`...), p.Symbol)
 		b = strconv.AppendUint(append(b, `,"hits":`...), p.Hits, 10)
 		b = strconv.AppendUint(append(b, `,"nmissed":`...), p.NMissed, 10)
-		b = appendJSON(append(b, `,"mechanism":`...), p.Mechanism)
-		b = appendJSON(append(b, `,"reason":`...), p.Reason)
+		if where {
+			b = appendJSON(append(b, `,"mechanism":`...), p.Mechanism)
+			b = appendJSON(append(b, `,"reason":`...), p.Reason)
+		}
 		if p.Decides != "" {
 			b = appendJSON(append(b, `,"decides":`...), p.Decides)
 		}
 		b = append(b, '}')
 	}
-	b = append(b, ']')
-	if s.Faults != nil {
-		b = appendFaultsJSON(b, s.Faults)
+	return append(b, ']')
+}
+
+func appendProcessesJSON(b []byte, all []ProcessSummary) []byte {
+	b = append(b, `,"processes":[`...)
+	for i := range all {
+		p := &all[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(b, `{"pid":`...), int64(p.PID), 10)
+		b = appendJSON(append(b, `,"comm":`...), p.Comm)
+		b = strconv.AppendUint(append(b, `,"hits":`...), p.Hits, 10)
+		b = strconv.AppendUint(append(b, `,"nmissed":`...), p.NMissed, 10)
+		b = appendProbesJSON(b, p.Probes, true)
+		b = append(strconv.AppendUint(append(b, `,"lost":`...), p.Lost, 10), '}')
 	}
-	return strconv.AppendUint(append(b, `,"lost":`...), s.Lost, 10)
+	return append(b, ']')
 }
 
 func appendFaultsJSON(b []byte, faults []FaultSummary) []byte {

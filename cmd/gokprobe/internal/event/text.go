@@ -1,7 +1,10 @@
 package event
 
 import (
+	"cmp"
+	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -215,6 +218,9 @@ func (p *Text) Summary(s *Summary) error {
 
 func appendSummaryText(b []byte, s *Summary) []byte {
 	b = appendFaultsText(b, s.Faults)
+	if s.Processes != nil {
+		return appendLostText(appendProcessesText(b, s), s.Lost)
+	}
 	rows := [][]string{{"PROBE", "KIND", "ADDRESS", "SYMBOL", "HITS", "MISSED", "MECHANISM"}}
 	for i := range s.Probes {
 		p := &s.Probes[i]
@@ -223,7 +229,44 @@ func appendSummaryText(b []byte, s *Summary) []byte {
 			strconv.FormatUint(p.Hits, 10), strconv.FormatUint(p.NMissed, 10), mechanismText(p),
 		})
 	}
-	return appendLost(appendTable(b, rows), s.Lost)
+	return appendLostText(appendTable(b, rows), s.Lost)
+}
+
+func appendLostText(b []byte, lost uint64) []byte {
+	if lost > 0 {
+		b = append(strconv.AppendUint(b, lost, 10), " records could not be written\n"...)
+	}
+	return b
+}
+
+// mostProcesses is how many processes a summary lists.
+const mostProcesses = 20
+
+// appendProcessesText writes a table with a line for each probe in all processes together, which has no one address there, and
+// one with a line for each process, those with the most hits first.
+func appendProcessesText(b []byte, s *Summary) []byte {
+	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	rows := [][]string{{"PROBE", "KIND", "HITS", "MISSED"}}
+	for i := range s.Probes {
+		p := &s.Probes[i]
+		rows = append(rows, []string{string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind)), count(p.Hits), count(p.NMissed)})
+	}
+	b = append(appendTable(b, rows), '\n')
+	all := slices.SortedStableFunc(slices.Values(s.Processes), func(a, b ProcessSummary) int { return cmp.Compare(b.Hits, a.Hits) })
+	rows = [][]string{{"PROCESS", "NAME", "HITS", "MISSED"}}
+	for i := range all[:min(len(all), mostProcesses)] {
+		p := &all[i]
+		rows = append(rows, []string{strconv.Itoa(p.PID), string(appendName(nil, p.Comm)), count(p.Hits), count(p.NMissed)})
+	}
+	b = appendTable(b, rows)
+	if rest := all[min(len(all), mostProcesses):]; len(rest) > 0 {
+		var hits uint64
+		for i := range rest {
+			hits += rest[i].Hits
+		}
+		b = fmt.Appendf(b, "%d more processes: %d hits (-format json has them all)\n", len(rest), hits)
+	}
+	return b
 }
 
 // mechanismText is how a probe is hit, and why not by a jump.
@@ -236,13 +279,6 @@ func mechanismText(p *ProbeSummary) string {
 		b = append(appendSafe(append(b, ", the "...), p.Decides), " decides"...)
 	}
 	return string(b)
-}
-
-func appendLost(b []byte, lost uint64) []byte {
-	if lost == 0 {
-		return b
-	}
-	return append(strconv.AppendUint(b, lost, 10), " records could not be written\n"...)
 }
 
 // appendFaultsText writes a table with a line for each fault.

@@ -1,4 +1,4 @@
-// What the examples probe: a shop that prices ten orders and delivers those that it can.
+// What examples of packages probe: a shop that prices ten orders and delivers those that it can. It asks nobody, and says nothing if all is well.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/internal/clean"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
+)
+
+// several is one session of attach with several processes, which may come and go: from placed probes to the summary.
+type several struct {
+	std    stdio
+	req    request
+	output *os.File
+	color  bool
+	sink   *sink // nil if only counts are wanted
+	group  trace.Group
+	probe  *trace.GroupProbe // nil without specs
+
+	mu    sync.Mutex
+	held  []*holding
+	ended chan struct{} // something is sent when one has ended; one element
+
+	told int // processes that have joined later, and were told of
+}
+
+// holding is one of the processes.
+type holding struct {
+	sess  *kprobes.Session
+	tr    *trace.Session
+	files *sessionFiles
+	comm  string
+}
+
+// attachSeveral probes all processes that are meant, and those that map a file as they come.
+func attachSeveral(std stdio, meant []target, file *mapWatch, req request) error {
+	output, color, err := req.openOutput(std)
+	if err != nil {
+		return err
+	}
+	in := watchInterrupts(std.warn)
+	defer in.stop()
+	s := &several{std: std, req: req, output: output, color: color, ended: make(chan struct{}, 1)}
+	wants := req.wants()
+	if !req.count {
+		s.sink = newSink(output, req.newPrinter(color))
+		wants = append(wants, trace.To(s.sink.queue))
+	}
+	ctx, armed := req.arming(in.ctx)
+	defer armed()
+	if len(req.specs) > 0 {
+		if s.probe, err = s.group.Probe(ctx, req.specs, wants...); err != nil {
+			return errors.Join(placedError(err), s.release())
+		}
+	}
+	if err := s.takeAll(ctx, meant, file != nil); err != nil {
+		err = s.std.unarmed(ctx, meant[0].pid, err)
+		return errors.Join(err, s.release())
+	}
+	armed()
+	var found chan target
+	if file != nil {
+		found = make(chan target)
+		go file.watch(in.ctx, found)
+	}
+	s.announce(file)
+	s.wait(in.ctx, found)
+	return s.finish(in.again)
+}
+
+// takeAll takes the processes that are there at the beginning: all that were named, or none. Of those that were found by their name or file some can be left out, but
+// not all if no others may come.
+func (s *several) takeAll(ctx context.Context, meant []target, othersCome bool) error {
+	var last error
+	for i, t := range meant {
+		err := s.take(ctx, t)
+		switch {
+		case err == nil:
+		case t.found && ctx.Err() == nil:
+			last = s.leftOut(t, err)
+		default:
+			for _, rest := range meant[i+1:] {
+				rest.id.Close()
+			}
+			return err
+		}
+	}
+	if len(s.all()) == 0 && !othersCome {
+		return last
+	}
+	return nil
+}
+
+// leftOut tells why a process that was found is not probed. That it has ended needs no words.
+func (s *several) leftOut(t target, err error) error {
+	if !errors.Is(err, unix.ESRCH) && !errors.Is(err, kprobes.ErrExited) {
+		s.std.warn("process %d is not probed: %s", t.pid, sentence(err))
+	}
+	return err
+}
+
+// take takes one process: when it returns, everything is armed there, or it is as it was.
+func (s *several) take(ctx context.Context, t target) error {
+	req := s.req
+	req.meant = t.id
+	starts, begun := startOnly(ctx)
+	sess, err := kprobes.Attach(starts, t.pid, req.options(s.std))
+	begun()
+	if err != nil {
+		return attachError(err)
+	}
+	h := &holding{sess: sess, tr: trace.On(sess, trace.With(req.options(s.std)), trace.Log(s.std.logger())), comm: "?"}
+	if comm, err := procfs.Comm(t.pid, 0); err == nil {
+		h.comm = comm
+	}
+	if err := s.join(ctx, h); err != nil {
+		return errors.Join(err, h.files.close(), sess.Close())
+	}
+	s.mu.Lock()
+	s.held = append(s.held, h)
+	s.mu.Unlock()
+	go s.watchEnd(h)
+	return nil
+}
+
+// join arms what is probed in one process more, and opens its files.
+func (s *several) join(ctx context.Context, h *holding) error {
+	joined := make(chan error, 1)
+	if err := h.sess.Symbols().Aside(ctx, func() { joined <- s.group.Add(ctx, h.tr) }); err != nil {
+		return err
+	}
+	if err := <-joined; err != nil {
+		return fmt.Errorf("process %d: %w", h.sess.PID(), placedError(err))
+	}
+	w := &work{std: s.std, req: s.req, sess: h.sess}
+	err := w.openFiles(ctx)
+	h.files = w.files
+	return err
+}
+
+// watchEnd lets go of a process that has ended.
+func (s *several) watchEnd(h *holding) {
+	<-h.sess.Done()
+	s.mu.Lock()
+	i := slices.Index(s.held, h)
+	if i >= 0 {
+		s.held = slices.Delete(s.held, i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 {
+		return // release has it
+	}
+	_ = errors.Join(h.files.close(), h.sess.Close())
+	select {
+	case s.ended <- struct{}{}:
+	default:
+	}
+}
+
+// all lists the processes that are held.
+func (s *several) all() []*holding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.held)
+}
+
+// mostNamed is how many processes are named in one line, and how many that join are told of.
+const mostNamed = 20
+
+// announce prints the line that scripts wait for.
+func (s *several) announce(file *mapWatch) {
+	var names []string
+	held := s.all()
+	for _, h := range held {
+		names = append(names, fmt.Sprintf("%d (%s)", h.sess.PID(), clean.Line(h.comm)))
+	}
+	if more := len(names) - mostNamed; more > 0 {
+		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
+	}
+	said := "nothing yet"
+	if len(held) > 0 {
+		places := 0
+		if s.probe != nil {
+			for _, at := range s.probe.ByProcess() {
+				places += len(at.Places)
+			}
+		}
+		said = plural(places, "probe") + " in " + strings.Join(names, ", ")
+	}
+	if file != nil {
+		said += ", and in whatever maps " + clean.Line(file.file)
+	}
+	fmt.Fprintf(s.std.err, "armed: %s\n", said)
+}
+
+// wait returns when the session shall end.
+func (s *several) wait(ctx context.Context, found <-chan target) {
+	var expired <-chan time.Time
+	if s.req.duration > 0 {
+		t := time.NewTimer(s.req.duration)
+		defer t.Stop()
+		expired = t.C
+	}
+	var failed, full <-chan struct{}
+	if s.sink != nil {
+		failed = s.sink.failed
+	}
+	if s.probe != nil {
+		full = s.probe.Full()
+	}
+	for found != nil || len(s.all()) > 0 {
+		select {
+		case <-s.ended:
+			continue
+		case t := <-found:
+			s.late(ctx, t)
+			continue
+		case <-ctx.Done():
+		case <-expired:
+		case <-failed:
+		case <-full:
+		}
+		return
+	}
+}
+
+// late takes a process that has come to map the file. One that can't be probed runs on without us.
+func (s *several) late(ctx context.Context, t target) {
+	if s.ours(t.pid) {
+		t.id.Close()
+		return
+	}
+	if err := s.take(ctx, t); err != nil {
+		if ctx.Err() == nil {
+			_ = s.leftOut(t, err)
+		}
+		return
+	}
+	if s.told++; s.told <= mostNamed {
+		fmt.Fprintf(s.std.err, "joined: %d (%s)\n", t.pid, clean.Line(s.named(t.pid)))
+	}
+	if s.told == mostNamed {
+		s.std.warn("further processes that join are not told of; the summary has them all")
+	}
+}
+
+// ours tells of a process that is held, or was forked by one that is and is followed.
+func (s *several) ours(pid int) bool {
+	st, err := procfs.ReadStatus(pid, 0)
+	return err == nil && st.TracerPid == os.Getpid()
+}
+
+func (s *several) named(pid int) string {
+	for _, h := range s.all() {
+		if h.sess.PID() == pid {
+			return h.comm
+		}
+	}
+	return "?"
+}
+
+// release lets all processes go, at the same time: one after the other they would be away for longer.
+func (s *several) release() error {
+	s.mu.Lock()
+	held := s.held
+	s.held = nil
+	s.mu.Unlock()
+	if s.probe != nil {
+		_ = s.probe.Stats() // of a process that has ended it stays what it is now
+	}
+	errs := make([]error, len(held))
+	var wg sync.WaitGroup
+	for i, h := range held {
+		wg.Go(func() { errs[i] = errors.Join(h.files.close(), h.sess.Close()) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// finish detaches, writes what is still queued, and prints the summary.
+func (s *several) finish(giveUp <-chan struct{}) error {
+	disturbed := s.disturbances()
+	err := s.release()
+	w := &work{std: s.std, req: s.req, output: s.output, color: s.color, sink: s.sink}
+	lost, outErr := w.drain(giveUp)
+	if sumErr := w.print(s.summary(lost), lost, disturbed, outErr); outErr == nil {
+		outErr = sumErr
+	}
+	return errors.Join(err, w.closeOutput(outErr))
+}
+
+func (s *several) disturbances() (n uint64) {
+	for _, h := range s.all() {
+		n += h.sess.Disturbances()
+	}
+	return n
+}
+
+// summary is what became of the probes, together and by process.
+func (s *several) summary(lost uint64) *event.Summary {
+	sum := &event.Summary{Lost: lost, Processes: []event.ProcessSummary{}}
+	if s.probe == nil {
+		return sum
+	}
+	all := s.probe.Stats()
+	sum.Lost += all.Lost
+	sum.Probes = s.req.probeSummaries(all.Places)
+	for _, ps := range s.probe.ByProcess() {
+		sum.Processes = append(sum.Processes, event.ProcessSummary{
+			PID: ps.PID, Comm: ps.Comm, Hits: ps.Hits, NMissed: ps.Missed, Lost: ps.Lost, Probes: s.req.probeSummaries(ps.Places),
+		})
+	}
+	return sum
+}

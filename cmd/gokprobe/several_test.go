@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// wholeSummary is the summary of several processes.
+type wholeSummary struct {
+	Type   string `json:"type"`
+	Probes []struct {
+		Probe, Kind, Symbol string
+		Hits, NMissed       uint64
+	} `json:"probes"`
+	Processes []processLine `json:"processes"`
+	Lost      uint64        `json:"lost"`
+}
+
+type processLine struct {
+	PID           int
+	Comm          string
+	Hits, NMissed uint64
+	Probes        json.RawMessage
+	Lost          uint64
+}
+
+// whole parses the output of attach with several processes.
+func whole(t *testing.T, output string) (hits map[int]int, sum wholeSummary) {
+	t.Helper()
+	hits = map[int]int{}
+	lines := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
+	strictly(t, lines[len(lines)-1], &sum)
+	for _, line := range lines[:len(lines)-1] {
+		var h hitLine
+		strictly(t, line, &h)
+		hits[h.PID]++
+	}
+	return hits, sum
+}
+
+// hitsOf is the hits of each process by the summary.
+func (s wholeSummary) hitsOf(pid int) uint64 {
+	if i := slices.IndexFunc(s.Processes, func(p processLine) bool { return p.PID == pid }); i >= 0 {
+		return s.Processes[i].Hits
+	}
+	return 0
+}
+
+// renamed is the fixture prey under a name that no other process has, so that the tests of several runs do not meet.
+func renamed(t *testing.T) (file, name string) {
+	t.Helper()
+	text, err := os.ReadFile(testprog.Build(t, "prey"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name = "p" + strconv.Itoa(os.Getpid()) + "x"
+	file = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file, name
+}
+
+// TestSeveralProcessesAreAttachedTo: by their numbers, their name, or a file that they map, and all come out as they were.
+func TestSeveralProcessesAreAttachedTo(t *testing.T) {
+	file, name := renamed(t)
+	progs := []*testprog.Prog{testprog.Start(t, file), testprog.Start(t, file), testprog.Start(t, file)}
+	for _, who := range [][]string{
+		{"-p", pidOf(progs[0]), "-p", pidOf(progs[1]), "-p", pidOf(progs[2])},
+		{"-p", name, "-all"},
+		{"-p", pidOf(progs[1]), "-x", file},
+		{"-x", file},
+	} {
+		l := start(t, append(append([]string{"attach"}, who...), "-sym", "foo", "-format", "json")...)
+		for i, p := range progs {
+			for range i + 1 {
+				p.Do("call foo 3", "ret 7")
+			}
+		}
+		r := l.interrupt()
+		hits, sum := whole(t, r.stdout)
+		for i, p := range progs {
+			if n := i + 1; hits[p.PID()] != n || sum.hitsOf(p.PID()) != uint64(n) {
+				t.Errorf("%v: process %d has %d lines and %d hits, want %d", who, i, hits[p.PID()], sum.hitsOf(p.PID()), n)
+			}
+			p.CheckClean()
+		}
+		if r.status != 0 || len(sum.Probes) != 1 || sum.Probes[0].Hits != 6 || sum.Lost != 0 || len(sum.Processes) != 3 {
+			t.Errorf("%v: status %d, %+v", who, r.status, sum)
+		}
+	}
+	l := start(t, "attach", "-p", name, "-all", "-sym", "foo", "-max-hits", "4", "-count")
+	if !strings.Contains(l.said.String(), "armed: 3 probes in ") {
+		t.Errorf("it says %q", l.said.String())
+	}
+	for range 2 {
+		for _, p := range progs {
+			p.Do("call foo 3", "ret 7")
+		}
+	}
+	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "PROCESS") || !strings.Contains(r.stderr, "foo    kprobe  4     0") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	for _, p := range progs {
+		p.CheckClean()
+	}
+}
+
+// TestProcessesJoinThatMapAFileLater, and leave when they end.
+func TestProcessesJoinThatMapAFileLater(t *testing.T) {
+	file, _ := renamed(t)
+	l := start(t, "attach", "-x", file, "-sym", "foo", "-format", "json")
+	if got := l.said.String(); !strings.Contains(got, "armed: nothing yet, and in whatever maps "+file) {
+		t.Errorf("it says %q", got)
+	}
+	var pids []int
+	var stays *testprog.Prog
+	for i := range 3 {
+		p := testprog.Start(t, file)
+		l.waitFor("joined: " + pidOf(p))
+		p.Do("call foo 3", "ret 7")
+		p.Do("call foo 4", "ret 9")
+		pids = append(pids, p.PID())
+		if i == 1 {
+			stays = p
+		} else {
+			p.Quit()
+		}
+	}
+	r := l.interrupt()
+	stays.CheckClean()
+	hits, sum := whole(t, r.stdout)
+	for _, pid := range pids {
+		if hits[pid] != 2 || sum.hitsOf(pid) != 2 {
+			t.Errorf("process %d has %d lines and %d hits, want 2", pid, hits[pid], sum.hitsOf(pid))
+		}
+	}
+	if r.status != 0 || len(sum.Processes) != 3 {
+		t.Errorf("status %d, %+v", r.status, sum)
+	}
+}
+
+// TestSeveralProcessesOrNone: what is wrong with one of them leaves all as they were, and is told in a sentence.
+func TestSeveralProcessesOrNone(t *testing.T) {
+	file, name := renamed(t)
+	one, two := testprog.Start(t, file), testprog.Start(t, testprog.Build(t, "threads"), "1")
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		said   string
+	}{
+		{[]string{"-p", pidOf(one), "-p", pidOf(two), "-sym", "sum6"}, exitPlace, `process ` + pidOf(two)},
+		{[]string{"-p", pidOf(one), "-p", strconv.Itoa(gone.Process.Pid), "-sym", "foo"}, exitAttach, "no such process"},
+		{[]string{"-p", pidOf(one), "-p", pidOf(one), "-sym", "foo"}, exitUsage, "twice"},
+		{[]string{"-p", pidOf(one), "-all", "-sym", "foo"}, exitUsage, "-p name"},
+		{[]string{"-p", "nobody-has-that", "-all", "-sym", "foo"}, exitAttach, "no process has this name"},
+		{[]string{"-x", "/nothing/there", "-sym", "foo"}, exitUsage, "-x /nothing/there"},
+		{[]string{"-x", "/", "-sym", "foo"}, exitUsage, "not a regular file"},
+		{[]string{"-p", name, "-all", "-p", pidOf(two), "-sym", "foo", "-mount", t.TempDir()}, exitUsage, "-mount"},
+	} {
+		r := gokprobe(t, append([]string{"attach"}, c.args...)...)
+		if r.status != c.status || !strings.Contains(strings.ToLower(r.stderr), c.said) {
+			t.Errorf("%v: status %d, %q; want %d and %q", c.args, r.status, r.stderr, c.status, c.said)
+		}
+		oneSentence(t, r)
+		one.CheckClean()
+		two.CheckClean()
+	}
+}
