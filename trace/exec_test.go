@@ -2,6 +2,7 @@ package trace_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,5 +54,27 @@ func TestChildrenThatExecuteOtherProgramsAreFollowed(t *testing.T) {
 			p.CheckClean()
 			p.Quit()
 		}
+	}
+}
+
+// TestExecutedProgramsOfAllKinds have their probes before any of their code has run, constructors too.
+func TestExecutedProgramsOfAllKinds(t *testing.T) {
+	const musl = "-specs=/usr/lib/x86_64-linux-musl/musl-gcc.specs"
+	for _, flags := range [][]string{
+		{"-DEARLY"}, {"-DEARLY", "-no-pie"}, {"-DEARLY", "-static"}, {"-DEARLY", "-static-pie"}, {"-DEARLY", musl}, {"-DEARLY", musl, "-static"},
+	} {
+		p := testprog.Start(t, testprog.Build(t, "spawner"), testprog.Build(t, "spawned", flags...))
+		s := attach(t, p, trace.With(kprobes.Options{Follow: true}))
+		pr := probe(t, s, "foo", trace.Args())
+		p.Do("fork 21", "child 42")
+		want := []string{"foo(v=21)", `foo(name="name", v=0, half=0)`, `foo(name="name", v=21, half=10.5)`}
+		if got := take(pr, len(want)); !slices.Equal(got, want) {
+			t.Errorf("%v: %q, want %q", flags, got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		p.CheckClean()
+		p.Quit()
 	}
 }

@@ -1,10 +1,14 @@
 // Exits with twice its argument, by a function whose parameters are not those of spawner's, which has that name too. With
-// a second argument a child of it does that.
+// a second argument a child of it does that. With EARLY the function is called before main as well.
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 __attribute__((noipa)) short foo(const char *name, short v, double half) { return name[0] == 'n' && half == v / 2.0 ? 2 * v : 1; }
+
+#ifdef EARLY
+__attribute__((constructor)) static void early(void) { foo("name", 0, 0); }
+#endif
 
 int main(int argc, char **argv)
 {
