@@ -32,6 +32,18 @@ func (r *Regs) PID() int { return r.thread.Proc.PID }
 // Comm is the thread's name. It may be a tenth of a second old.
 func (r *Regs) Comm() string { return r.thread.Comm(time.Now()) }
 
+// Symbols is the table of what the thread's process has mapped. Of a followed child, which may have loaded other libraries or executed another program,
+// it is another one than Session.Symbols. It may be used during the handler's call only.
+func (r *Regs) Symbols() *symbols.Table { return r.domain.linker.symbols() }
+
+// Place is the address of the probe in the thread's process, in a handler of its hit; at a return, the address that is returned to.
+func (r *Regs) Place() arch.Addr {
+	if hit := r.state(); hit != nil && hit.site != nil && !hit.left {
+		return hit.site.addr
+	}
+	return r.IP()
+}
+
 // ReadMemory fills p from target memory at at. A failure is an *arch.FaultError.
 func (r *Regs) ReadMemory(at arch.Addr, p []byte) error {
 	err := rawMemory{r}.ReadMemory(at, p)
@@ -144,9 +156,7 @@ func (r *Regs) StackArg(n int) (uint64, error) {
 // address itself.
 func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	at := r.Regs.Clone()
-	if hit := r.state(); hit != nil && hit.site != nil && !hit.left {
-		at.SetIP(hit.site.addr)
-	}
+	at.SetIP(r.Place())
 	return r.domain.linker.symbols().Backtrace(at, rawMemory{r}, limit)
 }
 

@@ -329,7 +329,7 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 			if at, err = lk.find(kp); err != nil {
 				continue
 			}
-		case lk.foreign, at == notYet:
+		case lk.foreign, lk.d.foreign(), at == notYet: // another program has something else at an address
 			continue
 		}
 		aims = append(aims, aim{kp: kp, at: at})

@@ -196,10 +196,14 @@ func (lk *linker) part() {
 func (lk *linker) inherit(parent *domain) {
 	lk.Rendezvous, lk.modules = parent.linker.Rendezvous, parent.linker.modules
 	lk.apart, lk.foreign = parent.linker.apart || parent.linker.updating, parent.linker.foreign
+	lk.executed = parent.linker.executed
 	if lk.Brk != 0 {
 		lk.watch()
 	}
 }
+
+// foreign tells that d's program is one that a followed child has executed.
+func (d *domain) foreign() bool { return d.linker.executed && d.space != d.session.main.Space }
 
 // closeTable is for the end.
 func (lk *linker) closeTable() {

@@ -25,6 +25,8 @@ type HitRecord struct {
 	TID     int
 	Comm    string
 	Time    time.Time
+	// Foreign tells that a followed child has recorded the hit which executes another program, where types may be others.
+	Foreign bool
 }
 
 // RecordHandler is called on the session's tracer thread, for one record after the other: those of a
@@ -338,7 +340,7 @@ func (rk *recordKeeper) interpret(ts *threadState, kp *Kprobe, context getter) (
 // wrote keeps a record that the tracer has made until those are handed on that the target made before.
 func (rk *recordKeeper) wrote(kp *Kprobe, regs *Regs, payload []byte) {
 	w := written{domain: regs.domain, kp: kp, time: host.Ticks(), payload: slices.Clone(payload)}
-	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm()}
+	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(), Foreign: regs.domain.foreign()}
 	rk.keep(w)
 	if rk.startDraining(); rk.taken.Len() >= turn {
 		rk.drain()

@@ -265,7 +265,7 @@ func (rk *recordKeeper) handOn(until uint64) int {
 			w.rec.lose()
 			continue
 		}
-		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(now.Add(-age)), PID: rk.s.pid, TID: rk.s.pid}
+		r := &HitRecord{Payload: w.payload, Time: rk.inOrder(now.Add(-age)), PID: rk.s.pid, TID: rk.s.pid, Foreign: w.domain.foreign()}
 		if by := w.domain.recorder.writers.Whose(w.thread, r.Time); by != nil {
 			r.PID, r.TID, r.Comm = by.PID, by.TID, by.Comm(now)
 		}

@@ -138,8 +138,8 @@ func TestRecordsOfShortLivedThreads(t *testing.T) {
 // Children of all kinds are told apart, from their parent as well, whose storage some use.
 func TestRecordsOfChildren(t *testing.T) {
 	const rounds = 20
-	// The ones that run another program have no probe in it.
-	for follow, kinds := range map[bool]int{false: 2, true: 3} {
+	// The ones that run another program have probes in it if they are followed.
+	for follow, kinds := range map[bool]int{false: 2, true: 4} {
 		prog := start(t, "forker")
 		s := attach(t, prog.PID(), kprobes.Options{Follow: follow})
 		seen := map[int]int{}

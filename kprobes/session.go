@@ -26,7 +26,9 @@ type Options struct {
 	// NoOptimize has no breakpoint replaced by a jump.
 	NoOptimize bool
 	// Follow keeps forked children and programs started by exec under the same
-	// probes. Without it a forked child is given its original code back and let
+	// probes: in such a program, also one that a child executes, those that have a
+	// symbol are placed where it is there, before the program's first instruction.
+	// Without it a forked child is given its original code back and let
 	// go, and an exec ends the probes of its process.
 	Follow bool
 	// Meant is the process to attach to, even if another one has its number by then;

@@ -68,7 +68,8 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		s.syscalls.followSyscalls(d)
 	}
 	if p != s.main {
-		d.linker.apart, d.linker.foreign = true, true
+		d.linker.apart = true
+		s.registry.armExecuted(p, d)
 		return ptrace.Keep
 	}
 	s.registry.watched.Store(false)
@@ -124,6 +125,30 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 		}
 	}
 	d.placeAll(aims, refused)
+}
+
+// armExecuted places the symbol probes in the program that a followed child executes, those that it has a place for, at its entry point, when its libraries are
+// there: before that the dynamic linker runs, and nothing of the program's own. The others wait for libraries that it loads. Without probes nobody watches
+// what is loaded; whoever registers one looks then.
+func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
+	if !rg.watched.Load() {
+		d.linker.foreign = true
+		return
+	}
+	if err := rg.s.target.runToEntry(p); err != nil {
+		d.linker.foreign = true
+		if d.unlessEnding(err) != nil {
+			rg.s.warn("following the program that process %d executes: %v", p.PID, err)
+		}
+		return
+	}
+	defer d.look.anew()()
+	if d.linker.symbols(); !d.linker.apart { // they can't be read, which was told
+		d.linker.foreign = true
+		return
+	}
+	d.linker.watch()
+	d.placeAll(d.linker.aimsOf(rg.probes), notInChild)
 }
 
 // endAll ends all probes after an exec, waiting ones included.

@@ -82,14 +82,14 @@ type Frame struct {
 type Hit struct {
 	Time     time.Time
 	PID, TID int
-	Comm     string // name of the thread
-	Probe    string // the place, Place.Name
-	Kind     string // "kprobe", "kretprobe"
-	Addr     arch.Addr
-	Symbol   string  // with offset, as in "foo+0x0"
-	Module   string  // base name of the mapped file
-	Args     []Arg   // what Args, Fetch and Regs wanted, in this order
-	Stack    []Frame // nil if none was wanted; the innermost frame first
+	Comm     string    // name of the thread
+	Probe    string    // the place, Place.Name
+	Kind     string    // "kprobe", "kretprobe"
+	Addr     arch.Addr // 0 of a hit that a followed child has recorded which executes another program
+	Symbol   string    // with offset, as in "foo+0x0"
+	Module   string    // base name of the mapped file
+	Args     []Arg     // what Args, Fetch and Regs wanted, in this order
+	Stack    []Frame   // nil if none was wanted; the innermost frame first
 
 	// Ret, Duration and Results are those of returns only: the integer in the register for results, nil if the function is known to return none; the time from entry to return; and
 	// what the function returned by its debug information: nil if that is not known, empty if it returns nothing.

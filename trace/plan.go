@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"regexp"
 	"slices"
 	"time"
 
@@ -42,7 +43,7 @@ func (p *Probe) wantsHits() bool { return p.queue != nil || p.want.limit > 0 }
 
 // countInTarget makes the target count pt's hits that meet the filter, if it can tell them.
 func (pt *point) countInTarget() bool {
-	if pt.probe.session.byStops() || pt.probe.wantsHits() || pt.Waits || pt.ret != nil {
+	if pt.probe.session.byStops() || pt.probe.wantsHits() || pt.Waits || pt.ret != nil || !pt.same() {
 		return false
 	}
 	cond, exact := pt.fetch.Filter.Cond(pt.fetch.Layout)
@@ -82,11 +83,31 @@ func (pt *point) recordInTarget() bool {
 // recordable tells that what is wanted is the same wherever pt comes to be, and known where it is recorded: at a return a program does
 // not see the entry.
 func (pt *point) recordable() bool {
+	if !pt.same() {
+		return false
+	}
 	if pt.ret != nil {
 		return !pt.probe.want.args && (pt.fetch == nil || pt.fetch.Layout.Saved() == 0)
 	}
 	return !pt.probe.want.args || !pt.probe.session.options.kprobes.Follow
 }
+
+// same tells that what Fetch and If want is the same in each program that a followed process may execute: neither debug information nor the
+// address of a variable has a say in it.
+func (pt *point) same() bool {
+	if !pt.probe.session.options.kprobes.Follow || pt.fetch == nil {
+		return true
+	}
+	w := pt.probe.want
+	if slices.ContainsFunc(w.fetch, atVariable.MatchString) || atVariable.MatchString(w.filter) {
+		return false
+	}
+	_, err := w.wish(pt.Return).At(pt.probe.session.kprobes.Symbols(), values.Place{Waits: true})
+	return err == nil
+}
+
+// atVariable finds @SYMBOL in fetch arguments.
+var atVariable = regexp.MustCompile(`@[^0-9]`)
 
 // newCapture is what pt's records hold beside what Fetch wants.
 func (pt *point) newCapture() (*capture, error) {
@@ -118,20 +139,23 @@ const durationRegister = "duration" // kprobes.Kretprobe.KP
 // hit is the PreHandler of a point.
 func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 	p := pt.probe
-	k := pt.notice()
+	k := pt.there(regs)
 	p.catchUp()
-	fetched, err := pt.fetched(regs, nil)
+	if k == nil {
+		return 0
+	}
+	fetched, err := k.fetched(regs, nil)
 	if err != nil {
 		p.session.warn("a hit of %s is not printed: %v", pt.Name, err)
 		return 0
 	}
-	if pt.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(func() *Hit {
+	if k.fetch.Keeps(fetched, regs.Comm(), regs.TID()) && p.record(func() *Hit {
 		h := pt.newHit(k, regs)
 		if len(k.params) > 0 {
 			h.Args = arguments(k.params, regs)
 		}
 		h.Args = pt.withFetched(h.Args, fetched)
-		pt.addState(h, regs, k.addr)
+		pt.addState(k, h, regs, k.addr)
 		return h
 	}) {
 		pt.kept.Add(1)
@@ -151,8 +175,11 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		Time: rec.Time, PID: rec.PID, TID: rec.TID, Comm: rec.Comm,
 		Probe: pt.Name, Kind: pt.kind(), Addr: k.addr, Symbol: k.symbol, Module: k.module,
 	}
+	if rec.Foreign { // the function of that name is elsewhere
+		h.Addr, h.Module = 0, ""
+	}
 	if pt.ret != nil {
-		pt.addReturn(h, s)
+		pt.addReturn(h, s, c.typed && !rec.Foreign)
 	}
 	if !pt.fetch.Keeps(fetched, rec.Comm, rec.TID, returnValues(h)...) {
 		return
@@ -175,14 +202,14 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 }
 
 // addReturn adds what a record tells of a return.
-func (pt *point) addReturn(h *Hit, s *snapshot) {
+func (pt *point) addReturn(h *Hit, s *snapshot, typed bool) {
 	ticks, _ := s.Get(durationRegister)
 	duration := pt.probe.session.kprobes.Elapsed(ticks)
 	v, _ := s.Get(returnRegister)
-	if s.c.typed {
+	if typed {
 		h.Results = argumentsFrom(s.c.params, s, s)
 	}
-	h.Duration, h.Ret = &duration, returnWord(v, s.c.params, s.c.typed)
+	h.Duration, h.Ret = &duration, returnWord(v, s.c.params, typed)
 }
 
 // processorRegs is a snapshot's registers that the processor has.
@@ -194,15 +221,15 @@ func (s processorRegs) Names() []string {
 }
 
 // fetched is the values that Fetch and If want of a stopped thread's hit.
-func (pt *point) fetched(regs *kprobes.Regs, saved []uint64) ([]fetch.Value, error) {
-	if pt.fetch == nil {
+func (k *known) fetched(regs *kprobes.Regs, saved []uint64) ([]fetch.Value, error) {
+	if k.fetch == nil {
 		return nil, nil
 	}
-	payload, err := pt.fetch.Layout.Run(regs, regs, saved)
+	payload, err := k.fetch.Layout.Run(regs, regs, saved)
 	if err != nil {
 		return nil, err
 	}
-	return pt.fetch.Layout.Decode(payload, values.Host(pt.probe.session.kprobes.Symbols(), regs.Comm())), nil
+	return k.fetch.Layout.Decode(payload, values.Host(k.table, regs.Comm())), nil
 }
 
 // withFetched adds those of the values that Fetch wants.
@@ -272,12 +299,12 @@ func (pt *point) newHit(k *known, regs *kprobes.Regs) *Hit {
 }
 
 // addState adds what is wanted of the thread. The instruction pointer is shown as at.
-func (pt *point) addState(h *Hit, regs *kprobes.Regs, at arch.Addr) {
+func (pt *point) addState(k *known, h *Hit, regs *kprobes.Regs, at arch.Addr) {
 	if pt.probe.want.regs {
 		h.Args = appendRegs(h.Args, regs, at)
 	}
 	if pt.stack > 0 && pt.stacks != 0 {
 		pt.stacks = max(pt.stacks-1, -1)
-		h.Stack = Frames(pt.probe.session.kprobes.Symbols(), regs.Backtrace(pt.stack))
+		h.Stack = Frames(k.table, regs.Backtrace(pt.stack))
 	}
 }

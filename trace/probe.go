@@ -7,6 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -35,8 +36,10 @@ type point struct {
 	plan  plan
 
 	known atomic.Pointer[known] // never nil after registration
-	kept  atomic.Uint64         // hits that met the filter
-	stack int                   // frames of each hit
+	// elsewhere is what is known of the probe in followed children that have mapped something else. It is used on the tracer's thread only.
+	elsewhere map[*symbols.Table]*known
+	kept      atomic.Uint64 // hits that met the filter
+	stack     int           // frames of each hit
 	// stacks is how many hits still get a stack, -1 for all. It is used on the tracer's thread only.
 	stacks int
 	last   atomic.Pointer[kprobes.Status] // from when the process was there
@@ -44,6 +47,8 @@ type point struct {
 
 // known is what every hit at an address repeats.
 type known struct {
+	table          *symbols.Table
+	fetch          *values.Values
 	addr           arch.Addr
 	symbol, module string
 	params         []symbols.Param
@@ -106,29 +111,75 @@ func (p *Probe) remove() error {
 
 // describe looks up, once for each address that pt has, what every hit there repeats. The
 // error says why there are no parameters, or no results.
-func (pt *point) describe() (err error) {
-	k := &known{addr: pt.kp.Addr}
-	defer pt.known.Store(k)
+func (pt *point) describe() error {
+	k := &known{table: pt.probe.session.kprobes.Symbols(), addr: pt.kp.Addr, fetch: pt.fetch}
+	err := pt.lookUp(k)
+	pt.known.Store(k)
+	return err
+}
+
+// lookUp fills in what the symbols tell of an address.
+func (pt *point) lookUp(k *known) (err error) {
 	if k.addr == 0 {
 		return nil
 	}
-	table := pt.probe.session.kprobes.Symbols()
-	if loc, ok := table.Lookup(k.addr); ok {
+	if loc, ok := k.table.Lookup(k.addr); ok {
 		k.symbol = loc.String()
 		if loc.Symbol.Module != nil {
 			k.module = loc.Symbol.Module.Name
 		}
 	}
 	if pt.ret != nil {
-		k.results, err = table.Results(k.addr)
+		k.results, err = k.table.Results(k.addr)
 		k.typed = err == nil
 	}
 	if !pt.probe.want.args {
 		return nil
 	}
-	k.params, err = parameters(table, pt, k.addr)
+	k.params, err = parameters(k.table, pt, k.addr)
 	return err
 }
+
+// mostElsewhere is how many programs are remembered that followed children execute.
+const mostElsewhere = 64
+
+// there is what is known of pt in the process of a hit. It is nil where what is wanted can't be had in the program that it executes, which is told once.
+func (pt *point) there(regs *kprobes.Regs) *known {
+	table := regs.Symbols()
+	if table == pt.probe.session.kprobes.Symbols() {
+		return pt.notice()
+	}
+	k, met := pt.elsewhere[table]
+	if !met {
+		k = pt.learn(table, regs)
+		if pt.elsewhere == nil || len(pt.elsewhere) >= mostElsewhere {
+			pt.elsewhere = map[*symbols.Table]*known{}
+		}
+		pt.elsewhere[table] = k
+	}
+	return k
+}
+
+// learn looks pt up in the program of a followed child.
+func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
+	k := &known{table: table, addr: regs.Place()}
+	_ = pt.lookUp(k) // one warning for each program would be many
+	if pt.fetch == nil {
+		return k
+	}
+	var err error
+	k.fetch, err = pt.probe.want.fetching(table, Place{Name: pt.Name, Addr: k.addr, Return: pt.Return})
+	if err == nil && k.fetch.Layout.Saved() > pt.fetch.Layout.Saved() {
+		err = errSavesMore
+	}
+	if err != nil {
+		pt.probe.session.warn("hits of %s in process %d (%s), which executes another program, are not printed: %v", pt.Name, regs.PID(), clean.Line(regs.Comm()), err)
+		return nil
+	}
+	return k
+}
+
+var errSavesMore = errors.New("more has to be remembered of a call there")
 
 // longestPad is the bytes of endbr64, behind which a probe at an entry lies.
 const longestPad = 4

@@ -39,7 +39,9 @@ func (pt *point) follow() {
 		ret.rp.DataSize += 8 * pt.fetch.Layout.Saved()
 	}
 	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-		pt.entered(pt.notice(), ri, regs)
+		if k := pt.there(regs); k != nil {
+			pt.entered(k, ri, regs)
+		}
 		return 0
 	}
 	ret.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
@@ -65,14 +67,25 @@ func (pt *point) entered(k *known, ri *kprobes.KretprobeInstance, regs *kprobes.
 		binary.NativeEndian.PutUint64(ri.Data[numberAt:], ret.calls)
 	}
 	if pt.fetch != nil {
-		putWords(ri.Data[entrySize:], pt.fetch.Layout.Save(regs, regs))
+		putWords(ri.Data[entrySize:], k.fetch.Layout.Save(regs, regs))
 	}
 	binary.NativeEndian.PutUint64(ri.Data[startedAt:], uint64(time.Since(pt.probe.session.began)))
 }
 
+// returnsTo is what is known of pt in the process of a return: what its entry has found.
+func (pt *point) returnsTo(regs *kprobes.Regs) *known {
+	if table := regs.Symbols(); table != pt.probe.session.kprobes.Symbols() {
+		return pt.elsewhere[table]
+	}
+	return pt.known.Load()
+}
+
 // returned is the hit of a return, nil if it does not meet the filter.
 func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*Hit, error) {
-	ended, k := time.Since(pt.probe.session.began), pt.known.Load()
+	ended, k := time.Since(pt.probe.session.began), pt.returnsTo(regs)
+	if k == nil {
+		return nil, nil
+	}
 	h := pt.newHit(k, regs)
 	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
 	h.Duration = &duration
@@ -81,15 +94,15 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 		h.Results = arguments(k.results, regs)
 	}
 	h.Ret = returnWord(regs.ReturnValue(), k.results, k.typed)
-	fetched, err := pt.fetched(regs, getWords(ri.Data[entrySize:]))
+	fetched, err := k.fetched(regs, getWords(ri.Data[entrySize:]))
 	if err != nil {
 		return nil, err
 	}
-	if !pt.fetch.Keeps(fetched, h.Comm, h.TID, returnValues(h)...) {
+	if !k.fetch.Keeps(fetched, h.Comm, h.TID, returnValues(h)...) {
 		return nil, nil
 	}
 	h.Args = pt.withFetched(h.Args, fetched)
-	pt.addState(h, regs, regs.IP())
+	pt.addState(k, h, regs, regs.IP())
 	return h, nil
 }
 

@@ -13,7 +13,8 @@ const attachDescription = `Attaches to process PID (or to the only process of th
 each SPEC and prints one line for every hit. Once all probes are in place, one line
 on stderr says so: "armed: 2 probes in 4711 (redis-server)". Ctrl-C, -duration,
 -max-hits and the end of the process all end with a clean detach and a summary on
-stderr (with -format json: the last line of the output). Attaching and arming end with
+stderr (with -format json: the last line of the output). With -count there are no lines
+of hits, and the counts are on stdout. Attaching and arming end with
 Ctrl-C too, and within a second after -duration, whatever the process waits for.
 
 A single SPEC that can't be probed is an error, and nothing is left armed. Of a

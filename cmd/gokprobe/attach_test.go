@@ -62,10 +62,46 @@ func TestEverySignalThatEndsAttachDetachesCleanly(t *testing.T) {
 		p.Do("call foo 3", "ret")
 		l.signal(sig)
 		r := l.end()
-		if r.status != 0 || r.stdout != "" || !strings.Contains(r.stderr, "PROBE") {
+		if r.status != 0 || !counted(r.stdout, "1 0 foo optimized") || strings.Contains(r.stderr, "PROBE") {
 			t.Errorf("%v: status %d, stdout %q, stderr %q", sig, r.status, r.stdout, r.stderr)
 		}
 		p.CheckClean()
+		p.Quit()
+	}
+}
+
+// counted tells whether a row of what -count prints is as in want, whose columns have one blank between them.
+func counted(out, want string) bool {
+	for line := range strings.Lines(out) {
+		if strings.Join(strings.Fields(line), " ") == want {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCountsOfWhatWasHitAreOnStdoutAndWithAllTheOthersToo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counts")
+	for _, flags := range [][]string{nil, {"-all-rows"}, {"-all-rows", "-o", file}} {
+		p := prey(t)
+		l := attachTo(t, p, append(flags, "-count", "-sym", "recurse", "-sym", "foo", "-sym", "getpid")...)
+		p.Do("call foo 3", "ret")
+		p.Do("call recurse 4", "ret")
+		r := l.interrupt()
+		out := r.stdout
+		if len(flags) > 1 {
+			text, err := os.ReadFile(file)
+			if out = string(text); err != nil || r.stdout != "" {
+				t.Errorf("%v, stdout is %q", err, r.stdout)
+			}
+		}
+		rows := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+		if r.status != 0 || len(rows) != 4 || !counted(rows[0], "HITS MISSED PROBE MECHANISM") || !counted(rows[1], "5 0 recurse optimized") || !counted(rows[2], "1 0 foo optimized") {
+			t.Errorf("%v: status %d, %q", flags, r.status, out)
+		}
+		if last := rows[len(rows)-1]; flags == nil && last != "1 probe was not hit; -all-rows prints all" || flags != nil && !strings.Contains(last, "getpid") {
+			t.Errorf("%v: the last row is %q", flags, last)
+		}
 		p.Quit()
 	}
 }
@@ -319,12 +355,15 @@ func TestTheTextSummaryGivesReasonsForSlowProbes(t *testing.T) {
 	for _, c := range []struct {
 		flags []string
 		want  string // at the end of the probe's line
-	}{{nil, "  optimized"}, {[]string{"-no-optimize"}, "  boosted"}, {[]string{"-no-boost"}, "  int3 (boosting is turned off)"}} {
+	}{{nil, "optimized"}, {[]string{"-no-optimize"}, "boosted"}, {[]string{"-no-boost"}, "int3 (boosting is turned off)"}} {
 		p := prey(t)
-		l := attachTo(t, p, append(c.flags, "-sym", "foo", "-count")...)
-		r := l.interrupt()
-		if !strings.HasSuffix(strings.TrimRight(r.stderr, "\n"), c.want) {
+		l := attachTo(t, p, append(c.flags, "-sym", "foo")...)
+		if r := l.interrupt(); r.stdout != "" || !strings.HasSuffix(strings.TrimRight(r.stderr, "\n"), "  "+c.want) {
 			t.Errorf("%v: the summary is %q", c.flags, r.stderr)
+		}
+		l = attachTo(t, p, append(c.flags, "-sym", "foo", "-count", "-all-rows")...)
+		if r := l.interrupt(); !counted(r.stdout, "0 0 foo "+c.want) {
+			t.Errorf("%v: the counts are %q", c.flags, r.stdout)
 		}
 		p.Quit()
 	}

@@ -106,7 +106,7 @@ kprobe("evil_*", pre = pre)
 	}
 	for _, args := range [][]string{
 		{"attach", "-sym", "evil_*", "-args", "-stack", "4"}, {"attach", "-sym", "evil_*", "-args", "-stack", "4", "-format", "json"},
-		{"attach", "-sym", "evil_*", "-ret", "-args", "-no-optimize"}, {"attach", "-sym", "evil_*", "-count", "-arg", "s=+0($arg1):string", "-filter", `s ~ "*x*"`},
+		{"attach", "-sym", "evil_*", "-ret", "-args", "-no-optimize"}, {"attach", "-sym", "evil_*", "-count", "-all-rows", "-arg", "s=+0($arg1):string", "-filter", `s ~ "*x*"`},
 		{"attach", "-sym", "evil_*", "-arg", "s=+0($arg1):string", "-arg", "c=$comm"}, {"attach", "-sym", "evil_*", "-arg", "s=+0($arg1):string", "-format", "json"},
 		{"inject", "-sym", "evil_*", "-retval", "1", "-dry-run"}, {"inject", "-sym", "evil_*", "-retval", "1", "-dry-run", "-format", "json"},
 	} {

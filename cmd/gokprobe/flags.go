@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -29,6 +30,7 @@ type request struct {
 	// stackFirst names a probe whose first hit alone prints its stack.
 	stackFirst string
 	count      bool
+	allRows    bool          // with count: probes that were not hit as well
 	maxHits    uint64        // 0 for no limit
 	duration   time.Duration // 0 for no limit
 	json       bool
@@ -53,7 +55,8 @@ func probeFlags() []cli.Flag {
 		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with returns over ret and duration_ns"},
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
-		&cli.BoolFlag{Name: "count", Usage: "print no hits, only the counts in the summary"},
+		&cli.BoolFlag{Name: "count", Usage: "print no hits, only at the end how many there were of each probe: the twenty that were hit most, on stdout"},
+		&cli.BoolFlag{Name: "all-rows", Usage: "with -count: print all rows, those of probes that were not hit as well"},
 		&cli.Uint64Flag{Name: "max-hits", Usage: "detach after `N` hits, over all probes"},
 		&cli.DurationFlag{Name: "duration", Usage: "detach after time `D`: 10s, 2m"},
 		&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
@@ -72,7 +75,7 @@ func parseRequest(c *cli.Context) (request, error) {
 	r := request{
 		specs: c.StringSlice("sym"), returns: c.Bool("ret"), maxActive: c.Int("maxactive"),
 		args: c.Bool("args"), fetchArgs: c.StringSlice("arg"), filter: c.String("filter"), regs: c.Bool("regs"), stack: c.Int("stack"),
-		count: c.Bool("count"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
+		count: c.Bool("count"), allRows: c.Bool("all-rows"), maxHits: c.Uint64("max-hits"), duration: c.Duration("duration"),
 		output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"), follow: c.Bool("follow"), hold: c.Bool("hold") || c.IsSet("kprobe-event"),
 		events: c.String("kprobe-event"), mount: c.String("mount"),
 	}
@@ -102,6 +105,8 @@ func parseRequest(c *cli.Context) (request, error) {
 		return r, usagef("-duration must be more than 0")
 	case r.count && (r.args || r.regs || r.stack > 0):
 		return r, usagef("-count prints no hits, so it can't be combined with -args, -regs or -stack")
+	case r.allRows && !r.count:
+		return r, usagef("-all-rows is about the rows that -count prints, add -count")
 	case len(r.specs) == 0 && (len(r.fetchArgs) > 0 || c.IsSet("filter")):
 		return r, usagef("-arg and -filter are for probes, name at least one with -sym or -addr")
 	case c.IsSet("filter") && strings.TrimSpace(r.filter) == "":
@@ -182,6 +187,21 @@ func (r request) openOutput(std stdio) (out *os.File, color bool, err error) {
 		return nil, false, usagef("cannot write to %s: %w", r.output, fileError(err))
 	}
 	return f, false, nil
+}
+
+// columns is how many characters a line of the terminal f has; 0 if f is none.
+func columns(f *os.File) int {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	_ = conn.Control(func(fd uintptr) {
+		if size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ); err == nil {
+			n = int(size.Col)
+		}
+	})
+	return n
 }
 
 // colorful tells whether f is a terminal and the user has nothing against colours

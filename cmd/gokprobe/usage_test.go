@@ -30,6 +30,7 @@ func TestWrongUsageIsOneSentenceAndStatus2(t *testing.T) {
 		{"attach -p 1 -sym foo -duration -1s", "-duration must be more than 0"},
 		{"attach -p 1 -sym foo -stack -1", "-stack is a number of frames"},
 		{"attach -p 1 -sym foo -count -args", "-count prints no hits"},
+		{"attach -p 1 -sym foo -all-rows", "-all-rows is about the rows that -count prints, add -count"},
 		{"attach -p 1 -hold -arg n=%di", "-arg and -filter are for probes"},
 		{"attach -p 1 -hold -filter n==1", "-arg and -filter are for probes"},
 		{"attach -p 1 -addr here", `"here" is no address`},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -239,15 +238,9 @@ func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSu
 	return all
 }
 
-// print prints the summary: JSON after the hits, text on stderr.
+// print prints the summary, and what was lost on stderr.
 func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) error {
-	out := io.Writer(w.output)
-	switch {
-	case !w.req.json && len(sum.Probes) == 0:
-		return nil
-	case !w.req.json:
-		out = w.std.patient() // the session is closed
-	case outErr != nil:
+	if !w.req.json && len(sum.Probes) == 0 || w.req.json && outErr != nil {
 		return nil
 	}
 	if n := sum.Lost - lost; n > 0 {
@@ -259,7 +252,18 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
 	}
-	return w.req.newPrinter(false)(out).Summary(sum)
+	return w.printSummary(sum)
+}
+
+// printSummary prints JSON and the counts of one process where hits go, and what else there is of a text on stderr.
+func (w *work) printSummary(sum *event.Summary) error {
+	switch {
+	case w.req.json:
+		return event.NewJSON(w.output).Summary(sum)
+	case w.req.count && len(sum.Processes) == 0:
+		return event.PrintCounts(w.output, sum, event.CountOptions{All: w.req.allRows, Columns: columns(w.output)})
+	}
+	return event.NewText(w.std.patient(), event.TextOptions{}).Summary(sum) // the session is closed
 }
 
 // missing is told in place of the mechanism of a probe that has no place.

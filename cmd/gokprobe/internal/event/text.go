@@ -224,16 +224,9 @@ func appendSummaryText(b []byte, s *Summary) []byte {
 	rows := [][]string{{"PROBE", "KIND", "ADDRESS", "SYMBOL", "HITS", "MISSED", "MECHANISM"}}
 	for i := range s.Probes {
 		p := &s.Probes[i]
-		mechanism := appendSafe(nil, p.Mechanism)
-		if p.Reason != "" {
-			mechanism = append(appendSafe(append(mechanism, " (not optimized: "...), p.Reason), ')')
-		}
-		if p.Decides != "" {
-			mechanism = append(appendSafe(append(mechanism, ", the "...), p.Decides), " decides"...)
-		}
 		rows = append(rows, []string{
 			string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind)), string(appendHex(nil, uint64(p.Addr))), string(appendSafe(nil, p.Symbol)),
-			strconv.FormatUint(p.Hits, 10), strconv.FormatUint(p.NMissed, 10), string(mechanism),
+			strconv.FormatUint(p.Hits, 10), strconv.FormatUint(p.NMissed, 10), mechanismText(p),
 		})
 	}
 	return appendLostText(appendTable(b, rows), s.Lost)
@@ -274,6 +267,18 @@ func appendProcessesText(b []byte, s *Summary) []byte {
 		b = fmt.Appendf(b, "%d more processes: %d hits (-format json has them all)\n", len(rest), hits)
 	}
 	return b
+}
+
+// mechanismText is how a probe is hit, and why not by a jump.
+func mechanismText(p *ProbeSummary) string {
+	b := appendSafe(nil, p.Mechanism)
+	if p.Reason != "" {
+		b = append(appendSafe(append(b, " (not optimized: "...), p.Reason), ')')
+	}
+	if p.Decides != "" {
+		b = append(appendSafe(append(b, ", the "...), p.Decides), " decides"...)
+	}
+	return string(b)
 }
 
 // appendFaultsText writes a table with a line for each fault.

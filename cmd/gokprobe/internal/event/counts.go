@@ -1,0 +1,117 @@
+package event
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// CountOptions chooses what PrintCounts prints.
+type CountOptions struct {
+	All     bool // every probe, those that were not hit as well
+	Columns int  // where lines are cut; 0 for nowhere
+}
+
+// fewCounts is how many rows are printed without CountOptions.All.
+const fewCounts = 20
+
+// PrintCounts writes what was hit as a table, the most frequent first, in one Write. A last line says how many probes are not in it.
+func PrintCounts(w io.Writer, s *Summary, o CountOptions) error {
+	var b []byte
+	rows, more, unhit := chooseCounts(s.Probes, o.All)
+	if len(rows) > 0 {
+		b = appendCounts(b, rows)
+	}
+	b = append(b, restOfCounts(more, unhit)...)
+	b = cutLines(appendLostText(b, s.Lost), o.Columns)
+	n, err := w.Write(b)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return fmt.Errorf("counts not written: %w", err)
+	}
+	return nil
+}
+
+// chooseCounts sorts the probes and takes those to print. more were hit too, unhit were not. A probe that has only missed hits was hit.
+func chooseCounts(probes []ProbeSummary, all bool) (rows []ProbeSummary, more, unhit int) {
+	rows = slices.Clone(probes)
+	slices.SortStableFunc(rows, func(a, b ProbeSummary) int {
+		return cmp.Or(cmp.Compare(b.Hits, a.Hits), cmp.Compare(b.NMissed, a.NMissed), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Addr, b.Addr))
+	})
+	if all {
+		return rows, 0, 0
+	}
+	hit := slices.IndexFunc(rows, func(p ProbeSummary) bool { return p.Hits == 0 && p.NMissed == 0 })
+	if hit < 0 {
+		hit = len(rows)
+	}
+	n := min(hit, fewCounts)
+	return rows[:n], hit - n, len(rows) - hit
+}
+
+// appendCounts writes rows with their numbers lined up at the right.
+func appendCounts(b []byte, rows []ProbeSummary) []byte {
+	hits, missed := len("HITS"), len("MISSED")
+	for i := range rows {
+		hits = max(hits, len(strconv.FormatUint(rows[i].Hits, 10)))
+		missed = max(missed, len(strconv.FormatUint(rows[i].NMissed, 10)))
+	}
+	table := [][]string{{fmt.Sprintf("%*s", hits, "HITS"), fmt.Sprintf("%*s", missed, "MISSED"), "PROBE", "MECHANISM"}}
+	for i := range rows {
+		p := &rows[i]
+		table = append(table, []string{fmt.Sprintf("%*d", hits, p.Hits), fmt.Sprintf("%*d", missed, p.NMissed), countedName(p), mechanismText(p)})
+	}
+	return appendTable(b, table)
+}
+
+// countedName is a probe's name, with its place where the name does not tell that.
+func countedName(p *ProbeSummary) string {
+	h := Hit{Probe: p.Probe, Kind: p.Kind, Symbol: p.Symbol}
+	h.Module, _, _ = strings.Cut(p.Probe, ":")
+	return string(appendPlace(appendSafe(nil, p.Probe), &h))
+}
+
+// restOfCounts tells of the probes that are not printed; empty if all are.
+func restOfCounts(more, unhit int) string {
+	var told []string
+	if more > 0 {
+		told = append(told, were(more, "more probe")+" hit")
+	}
+	if unhit > 0 {
+		told = append(told, were(unhit, "probe")+" not hit")
+	}
+	if len(told) == 0 {
+		return ""
+	}
+	return strings.Join(told, ", ") + "; -all-rows prints all\n"
+}
+
+func were(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " was"
+	}
+	return fmt.Sprintf("%d %ss were", n, noun)
+}
+
+// cutLines cuts each line behind its first columns characters, so that a terminal shows it as one.
+func cutLines(b []byte, columns int) []byte {
+	if columns <= 0 {
+		return b
+	}
+	var out []byte
+	for line := range bytes.Lines(b) {
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if utf8.RuneCount(line) > columns {
+			line = append([]byte(string([]rune(string(line))[:columns-1])), "…"...)
+		}
+		out = append(append(out, line...), '\n')
+	}
+	return out
+}

@@ -1,0 +1,16 @@
+// Exits with twice its argument, by a function whose parameters are not those of spawner's, which has that name too. With
+// a second argument a child of it does that.
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+__attribute__((noipa)) short foo(const char *name, short v, double half) { return name[0] == 'n' && half == v / 2.0 ? 2 * v : 1; }
+
+int main(int argc, char **argv)
+{
+	short v = argc > 1 ? atoi(argv[1]) : 0;
+	int status;
+	if (argc > 2 && fork())
+		return wait(&status) > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+	return foo("name", v, v / 2.0);
+}
