@@ -86,6 +86,9 @@ func (f *Fault) Stop() error { return f.arm(context.Background(), false) }
 func (f *Fault) Remove() error { return f.in.remove([]*Fault{f}) }
 
 func (f *Fault) arm(ctx context.Context, on bool) error {
+	if err := f.in.usable(); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	f.switchTo(on)
 	f.mu.Unlock()

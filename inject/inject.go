@@ -50,8 +50,16 @@ func New(s *kprobes.Session, o Options) *Injector {
 	return &Injector{session: s, options: o, returner: NewReturner(s)}
 }
 
-// ErrClosed is why a rule can't be added any more.
-var ErrClosed = errors.New("the injector is closed")
+// ErrClosed is why a rule can't be added any more, and a fault not be started or stopped. It matches kprobes.ErrClosed.
+var ErrClosed error = closed{}
+
+type closed struct{}
+
+// Error implements error.
+func (closed) Error() string { return "the injector is closed" }
+
+// Unwrap is what it matches.
+func (closed) Unwrap() error { return kprobes.ErrClosed }
 
 // Add injects by a rule. All its probes are armed when it returns or, after an error, none: that is a *RuleError, around kprobes'
 // or symbols' where a place can't be probed. If ctx or the session's context is done before all probes are armed, none is: the error matches that context's.
@@ -84,6 +92,9 @@ func (in *Injector) Replace(ctx context.Context, f *Fault, r Rule) (*Fault, erro
 
 // add follows rules in place of old.
 func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule) ([]*Fault, error) {
+	if err := in.usable(); err != nil {
+		return nil, err
+	}
 	faults := make([]*Fault, len(rules))
 	for i, r := range rules {
 		var err error
@@ -117,7 +128,18 @@ func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule) ([]*Fau
 	return faults, nil
 }
 
-// Remove ends faults of this injector: no call is injected any more when it returns.
+// usable is ErrClosed if the injector is closed, or its session's.
+func (in *Injector) usable() error {
+	in.mu.Lock()
+	closed := in.closed
+	in.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	return in.session.Do(func() {})
+}
+
+// Remove ends faults of this injector, if Close or the session's end has not: no call is injected any more when it returns.
 func (in *Injector) Remove(faults ...*Fault) error { return in.remove(faults) }
 
 func (in *Injector) remove(faults []*Fault) error {

@@ -41,6 +41,9 @@ type Options struct {
 
 // Session is a process held under probes, with the children it makes if they are
 // followed. All methods may be called from any goroutine, also from a handler.
+//
+// After Close the methods that return an error match ErrClosed, but for Close itself. PID, Exit, Done and the counts of probes
+// stay as they were; what tells the session's state (Status, Probes, Processes and the like) is empty.
 type Session struct {
 	opts   Options
 	tracer *ptrace.Tracer

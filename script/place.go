@@ -58,7 +58,7 @@ func (s *Script) heeded() context.Context {
 // Arm registers and arms all probes of the scenario, or none; then timers begin to run.
 // The error is an *Error with the place of the call that made the probe.
 func (s *Script) Arm() error {
-	err := errors.New("the session has ended")
+	err := kprobes.ErrClosed // if the work does not come to its end
 	if derr := s.session.Do(func() {
 		if err = s.armAll(); err == nil {
 			s.begun = true

@@ -103,8 +103,8 @@ func (s *Session) Start() error { return s.kprobes.Start() }
 // Done is closed when the process has ended, or the session.
 func (s *Session) Done() <-chan struct{} { return s.kprobes.Done() }
 
-// ErrClosed is why nothing can be probed any more.
-var ErrClosed = errors.New("the session is closed")
+// ErrClosed is why nothing can be probed any more. It is kprobes.ErrClosed: also that session may have been closed.
+var ErrClosed = kprobes.ErrClosed
 
 // Probe probes all places that spec stands for: "foo", "foo+0x12", "lib.so:foo", "file.c:42", "0x…", "mem*", "foo+*" (every instruction),
 // "foo%return". All are armed when it returns, or none: then the error is a *PlaceError, or a *WantError. Of a pattern's places those that
@@ -133,6 +133,9 @@ func (s *Session) ProbeContext(ctx context.Context, specs []string, wants ...Wan
 
 // place resolves, registers and arms.
 func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
 	}
@@ -158,6 +161,17 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	return p, nil
 }
 
+// usable is ErrClosed if the session is closed, or the one underneath.
+func (s *Session) usable() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	return s.kprobes.Do(func() {})
+}
+
 // Probes lists the probes, in the order in which they were placed.
 func (s *Session) Probes() []*Probe {
 	s.mu.Lock()
@@ -175,7 +189,7 @@ func (s *Session) Counts() []PlaceStats {
 }
 
 // Close removes all probes, and detaches if Attach or Launch has made the session: the process runs on as it was. Hits that were not taken yet
-// can still be taken, and statistics still be asked for. A second call does nothing.
+// can still be taken, and statistics still be asked for. Probe matches ErrClosed from then on. A second call does nothing.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	if s.closed {
