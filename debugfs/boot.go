@@ -10,6 +10,9 @@ import (
 // parameter kprobe_event=: a semicolon ends a definition, commas stand between its
 // words. It ends at the first wrong one; events that were defined before stay.
 func (t *Tree) Boot(parameter string) error {
+	if err := t.usable(); err != nil {
+		return fmt.Errorf("kprobe_event: %w", err)
+	}
 	for line, err := range dynevent.Boot(parameter) {
 		if err == nil {
 			err = t.command(kprobeEvents, line)

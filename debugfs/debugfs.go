@@ -123,7 +123,7 @@ func New(s *kprobes.Session, o Options) *Tree {
 const firstID = 1001
 
 // Close deletes all events, busy ones included, ends fail_function, and lets readers of
-// trace_pipe come to their end. What was recorded can still be read.
+// trace_pipe come to their end. What was recorded can still be read; writing matches kprobes.ErrClosed.
 func (t *Tree) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,6 +140,17 @@ func (t *Tree) Close() error {
 		t.forget(ev)
 	}
 	return errors.Join(errs...)
+}
+
+// usable is ErrClosed if the files are closed, or their session.
+func (t *Tree) usable() error {
+	t.mu.Lock()
+	closed := t.closed
+	t.mu.Unlock()
+	if closed {
+		return kprobes.ErrClosed
+	}
+	return t.session.Do(func() {})
 }
 
 // monotonic is the clock that trace_clock calls mono.

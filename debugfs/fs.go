@@ -114,8 +114,10 @@ func (t *Tree) Truncate(name string) error {
 	case n.write == nil:
 		err = syscall.EACCES
 	case n.clear != nil:
-		t.session.FlushRecords()
-		err = n.clear()
+		if err = t.usable(); err == nil {
+			t.session.FlushRecords()
+			err = n.clear()
+		}
 	}
 	if err != nil {
 		return &fs.PathError{Op: "truncate", Path: name, Err: err}
@@ -137,6 +139,9 @@ func (t *Tree) Write(name string, p []byte) (int, error) {
 	case len(p) > maxWrite:
 		err = fmt.Errorf("%w: a write of %d bytes, at most %d are taken", syscall.E2BIG, len(p), maxWrite)
 	case len(p) > 0:
+		if err = t.usable(); err != nil {
+			break
+		}
 		t.session.FlushRecords() // hits before this one are treated as it was before
 		t.tellLosses()
 		err = n.write(p)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,8 +107,8 @@ func TestSeveralProcessesAreAttachedTo(t *testing.T) {
 			p.Do("call foo 3", "ret 7")
 		}
 	}
-	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "PROCESS") || !strings.Contains(r.stderr, "foo    kprobe  4     0") {
-		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	if r := l.end(); r.status != 0 || !strings.Contains(r.stdout, "PROCESS") || !regexp.MustCompile(`(?m)^ *4 +0 +foo `).MatchString(r.stdout) {
+		t.Errorf("status %d, stdout %q", r.status, r.stdout)
 	}
 	for _, p := range progs {
 		p.CheckClean()

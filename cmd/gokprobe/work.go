@@ -255,12 +255,12 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 	return w.printSummary(sum)
 }
 
-// printSummary prints JSON and the counts of one process where hits go, and what else there is of a text on stderr.
+// printSummary prints JSON and counts where hits go, and what else there is of a text on stderr.
 func (w *work) printSummary(sum *event.Summary) error {
 	switch {
 	case w.req.json:
 		return event.NewJSON(w.output).Summary(sum)
-	case w.req.count && len(sum.Processes) == 0:
+	case w.req.count:
 		return event.PrintCounts(w.output, sum, event.CountOptions{All: w.req.allRows, Columns: columns(w.output)})
 	}
 	return event.NewText(w.std.patient(), event.TextOptions{}).Summary(sum) // the session is closed

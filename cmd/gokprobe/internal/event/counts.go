@@ -20,7 +20,8 @@ type CountOptions struct {
 // fewCounts is how many rows are printed without CountOptions.All.
 const fewCounts = 20
 
-// PrintCounts writes what was hit as a table, the most frequent first, in one Write. A last line says how many probes are not in it.
+// PrintCounts writes what was hit as a table, the most frequent first, in one Write. A last line says how many probes are not in it. Of several
+// processes there is a table, too.
 func PrintCounts(w io.Writer, s *Summary, o CountOptions) error {
 	var b []byte
 	rows, more, unhit := chooseCounts(s.Probes, o.All)
@@ -28,6 +29,13 @@ func PrintCounts(w io.Writer, s *Summary, o CountOptions) error {
 		b = appendCounts(b, rows)
 	}
 	b = append(b, restOfCounts(more, unhit)...)
+	if len(s.Processes) > 0 {
+		most := mostProcesses
+		if o.All {
+			most = len(s.Processes)
+		}
+		b = appendProcesses(append(b, '\n'), s, most)
+	}
 	b = cutLines(appendLostText(b, s.Lost), o.Columns)
 	n, err := w.Write(b)
 	if err == nil && n < len(b) {

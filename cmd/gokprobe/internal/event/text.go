@@ -251,15 +251,20 @@ func appendProcessesText(b []byte, s *Summary) []byte {
 		p := &s.Probes[i]
 		rows = append(rows, []string{string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind)), count(p.Hits), count(p.NMissed)})
 	}
-	b = append(appendTable(b, rows), '\n')
+	return appendProcesses(append(appendTable(b, rows), '\n'), s, mostProcesses)
+}
+
+// appendProcesses writes a table of the processes with the most hits, and how many others there are.
+func appendProcesses(b []byte, s *Summary, most int) []byte {
+	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	all := slices.SortedStableFunc(slices.Values(s.Processes), func(a, b ProcessSummary) int { return cmp.Compare(b.Hits, a.Hits) })
-	rows = [][]string{{"PROCESS", "NAME", "HITS", "MISSED"}}
-	for i := range all[:min(len(all), mostProcesses)] {
+	rows := [][]string{{"PROCESS", "NAME", "HITS", "MISSED"}}
+	for i := range all[:min(len(all), most)] {
 		p := &all[i]
 		rows = append(rows, []string{strconv.Itoa(p.PID), string(appendName(nil, p.Comm)), count(p.Hits), count(p.NMissed)})
 	}
 	b = appendTable(b, rows)
-	if rest := all[min(len(all), mostProcesses):]; len(rest) > 0 {
+	if rest := all[min(len(all), most):]; len(rest) > 0 {
 		var hits uint64
 		for i := range rest {
 			hits += rest[i].Hits
