@@ -94,32 +94,3 @@ func moduleNames(mods []*Module) []string {
 	}
 	return out
 }
-
-// unknown is the error for a specification that names nothing, about its most
-// plausible reading.
-func (t *Table) unknown(s *snapshot, queries []query) error {
-	q := queries[len(queries)-1]
-	where := q.module
-	mods, err := s.modulesFor(q.module)
-	if err != nil {
-		return err
-	}
-	if q.module != "" {
-		where = mods[0].Name
-	}
-	if isGlob(q.name) {
-		return errNear(ErrUnknownSymbol, q.name, where, nil)
-	}
-	for _, m := range mods {
-		if m.inlinedAway(t, q.name) {
-			return fmt.Errorf("%w: %q: the compiler has inlined every call of it, so that it has no code of its own; probe what it calls", ErrUnknownSymbol, q.name)
-		}
-	}
-	err = errNear(ErrUnknownSymbol, q.name, where, nearSymbols(mods, q.name))
-	for _, m := range mods {
-		if refused := m.Refused(); len(refused) > 0 {
-			return fmt.Errorf("%w; %w", err, refused[0])
-		}
-	}
-	return err
-}

@@ -1,0 +1,94 @@
+package symbols
+
+import (
+	"fmt"
+	"strings"
+)
+
+// unknown is the error for a specification that names nothing, about its most
+// plausible reading. It says what there is instead.
+func (t *Table) unknown(s *snapshot, queries []query) error {
+	q := queries[len(queries)-1]
+	where := q.module
+	mods, err := s.modulesFor(q.module)
+	if err != nil {
+		return err
+	}
+	if q.module != "" {
+		where = mods[0].Name
+	}
+	if isGlob(q.name) {
+		err := errNear(ErrUnknownSymbol, q.name, where, nil)
+		return fmt.Errorf("%w; this is a pattern as of file names, in which * stands for any text and ? for one character", withStripped(err, mods))
+	}
+	for _, m := range mods {
+		if m.inlinedAway(t, q.name) {
+			return fmt.Errorf("%w: %q: the compiler has inlined every call of it, so that it has no code of its own; probe what it calls", ErrUnknownSymbol, q.name)
+		}
+	}
+	if n := instances(mods, q.name); n > 0 {
+		return fmt.Errorf("%w: %q is generic; %q stands for its instances, of which there are %d", ErrUnknownSymbol, q.name, q.name+"[...]", n)
+	}
+	err = withStripped(errNear(ErrUnknownSymbol, q.name, where, nearSymbols(mods, q.name)), mods)
+	for _, m := range mods {
+		if refused := m.Refused(); len(refused) > 0 {
+			return fmt.Errorf("%w; %w", err, refused[0])
+		}
+	}
+	return err
+}
+
+// instances counts those of a generic function of Go, named without its types.
+func instances(mods []*Module, name string) int {
+	if !strings.Contains(name, ".") || strings.Contains(name, "[") {
+		return 0
+	}
+	found, _ := findSpelling(mods, name+"[...]")
+	return len(onlyCode(found))
+}
+
+// withStripped adds to err that the file which most probably has the name is stripped: the only one, or the executable.
+func withStripped(err error, mods []*Module) error {
+	for _, m := range mods {
+		if len(mods) > 1 && m.Kind != KindExecutable || m.img == nil || !m.symbols().stripped() || len(m.Refused()) > 0 {
+			continue
+		}
+		id := "it has no build ID"
+		if m.BuildID != "" {
+			id = "build ID " + m.BuildID
+		}
+		return fmt.Errorf("%w; %s is stripped, and names %s; install its debug package (%s)", err, m.Name, countedFunctions(m.symbols().functions()), id)
+	}
+	return err
+}
+
+func countedFunctions(n int) string {
+	switch n {
+	case 0:
+		return "no function"
+	case 1:
+		return "one function"
+	}
+	return fmt.Sprintf("%d functions", n)
+}
+
+// stripped tells that only names which other files may use are known.
+func (s *symtab) stripped() bool {
+	for _, b := range s.blobs {
+		if b.source != SourceDynsym && b.source != SourceFrames {
+			return false
+		}
+	}
+	return true
+}
+
+// functions counts the functions that have names.
+func (s *symtab) functions() int {
+	n := 0
+	for i := range s.entries {
+		if s.entries[i].isCode() {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,33 @@
+package symbols
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Who names a function of a stripped file is told so, and what would help.
+func TestAnUnknownSymbolOfAStrippedFileIsAnsweredByWhatIsThere(t *testing.T) {
+	for _, c := range []struct {
+		flags []string
+		want  string // a regular expression; empty for nothing
+	}{
+		{[]string{"-s", "-rdynamic", "-Wl,--build-id=0x0123456789"}, `prog is stripped, and names [1-9][0-9]* functions; install its debug package \(build ID 0123456789\)`},
+		{[]string{"-s", "-Wl,--build-id=none"}, `prog is stripped, and names no function; install its debug package \(it has no build ID\)`},
+		{nil, ""},
+	} {
+		tab := start(t, build(t, "names.c", c.flags...)).open(t)
+		for _, spec := range []string{"no_such_function", "prog:no_such_function", "no_such*"} {
+			_, err := tab.Resolve(t.Context(), spec)
+			said := fmt.Sprint(err)
+			if got := strings.Contains(said, "stripped"); !errors.Is(err, ErrUnknownSymbol) || got != (c.want != "") || !regexp.MustCompile(c.want).MatchString(said) {
+				t.Errorf("%v, %s: %s, want %s", c.flags, spec, said, c.want)
+			}
+		}
+		if _, err := tab.Resolve(t.Context(), "libc.so.6:no_such_function"); strings.Contains(fmt.Sprint(err), "prog") {
+			t.Errorf("about another file: %v", err)
+		}
+	}
+}
