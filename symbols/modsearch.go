@@ -32,7 +32,7 @@ func (t *Table) aliases() []string {
 
 // modulesFor returns the modules that a base name or a path stands for, all of
 // them for the empty name. Without an exact match an alias of the executable
-// fits, then a name that ends before a dot or dash (libc for libc.so.6), if it
+// fits, or the file that a path leads to by links, then a name that ends before a dot or dash (libc for libc.so.6), if it
 // fits only one module.
 func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if name == "" {
@@ -49,6 +49,9 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 			prefix = append(prefix, m)
 		}
 	}
+	if len(exact) == 0 && path.IsAbs(name) {
+		exact = s.linkedFrom(name)
+	}
 	if len(exact) > 0 {
 		return exact, nil
 	}
@@ -62,6 +65,26 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 		return nil, errNear(ErrUnknownModule, name, "", moduleNames(prefix))
 	}
 	return nil, s.unknownModule(name)
+}
+
+// linkedFrom returns the modules whose file a path leads to by links: /lib is /usr/lib on many systems.
+func (s *snapshot) linkedFrom(name string) (found []*Module) {
+	if s.files == nil {
+		return nil
+	}
+	info, err := s.files.Stat(name)
+	if err != nil {
+		return nil
+	}
+	for _, m := range s.named {
+		if !path.IsAbs(m.Path) {
+			continue
+		}
+		if its, err := s.files.Stat(m.Path); err == nil && its.Same(info) {
+			found = append(found, m)
+		}
+	}
+	return found
 }
 
 // unknownModule is the error for a module name: with the nearest names, or with a

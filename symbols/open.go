@@ -43,7 +43,9 @@ func (t *Table) Refresh() error {
 	markCopies(mods, maps)
 	addRemapped(mods, maps)
 	t.dropUnused(mods)
-	t.snap.Store(newSnapshot(mods))
+	s := newSnapshot(mods)
+	s.files = t.files
+	t.snap.Store(s)
 	return nil
 }
 

@@ -3,6 +3,8 @@ package symbols
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -29,5 +31,24 @@ func TestAnUnknownSymbolOfAStrippedFileIsAnsweredByWhatIsThere(t *testing.T) {
 		if _, err := tab.Resolve(t.Context(), "libc.so.6:no_such_function"); strings.Contains(fmt.Sprint(err), "prog") {
 			t.Errorf("about another file: %v", err)
 		}
+	}
+}
+
+// A file is found by each of its paths: /lib is a link to /usr/lib on many systems.
+func TestAModuleIsFoundByTheNameOfALink(t *testing.T) {
+	tg := start(t, build(t, "names.c"))
+	tab := tg.open(t)
+	m := one(t, tab, "malloc").Symbol.Module
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(m.Path), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{m.Path, filepath.Join(link, filepath.Base(m.Path))} {
+		if locs, err := tab.Resolve(t.Context(), path+":malloc"); err != nil || len(locs) != 1 || locs[0].Addr != tg.said["malloc"] {
+			t.Errorf("%s:malloc is %v, %v; want %#x", path, locs, err, tg.said["malloc"])
+		}
+	}
+	if _, err := tab.Resolve(t.Context(), link+"/nothing.so:malloc"); !errors.Is(err, ErrUnknownModule) {
+		t.Errorf("a path to nothing: %v", err)
 	}
 }
