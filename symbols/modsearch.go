@@ -92,7 +92,8 @@ func (s *snapshot) linkedFrom(name string) (found []*Module) {
 func (s *snapshot) unknownModule(name string) error {
 	near := nearest(name, func(yield func(string) bool) {
 		for _, m := range s.named {
-			for _, n := range append([]string{m.Name}, m.aliases...) {
+			stem := m.Name[:max(strings.IndexAny(m.Name, ".-"), 0)] // libc of libc.so.6
+			for _, n := range append([]string{m.Name, stem}, m.aliases...) {
 				if !yield(n) {
 					return
 				}

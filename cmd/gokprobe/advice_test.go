@@ -5,6 +5,42 @@ import (
 	"testing"
 )
 
+// A SPEC that is written as other tools have it, or as people would, is answered by how it is written here.
+func TestSpecsThatNameNothingAreAnsweredByWhatToWrite(t *testing.T) {
+	p := prey(t)
+	for _, c := range []struct{ spec, want string }{
+		{"fooo", "did you mean foo"},
+		{"FOO", "did you mean foo"},
+		{"foo()", "write foo, which stands for all functions of that name"},
+		{"foo(long)", "write foo, which"},
+		{"foo + 1", "write foo+1, without spaces"},
+		{"foo-4", "an offset is counted from the function's first byte on: foo+N"},
+		{"foo,six", "give -sym once for each"},
+		{"^foo$", "a pattern is as of file names"},
+		{"foo.*", "a pattern as of file names"},
+		{"foo%ret", "returns are written foo%return"},
+		{"foo:exit", "returns are written foo%return"},
+		{"r:foo", "returns are written foo%return"},
+		{"foo:entry", "a probe stands at the entry: write foo"},
+		{"uprobe:prey:foo", "write prey:foo"},
+		{"uretprobe:prey:foo", "returns are written prey:foo%return"},
+		{"p:foo", "write foo"},
+		{"foo@plt", "write foo, the function itself"},
+		{"lbic:malloc", "did you mean libc"},
+		{"libc:mallocc", "did you mean malloc"},
+		{"foo+1000", "lies behind the function's end"},
+		{"prey.c:9999", "no code at the line"},
+		{"stdout", "is a variable"},
+		{"0x10", "in no mapping"},
+	} {
+		r := gokprobe(t, "attach", "-p", pidOf(p), "-sym", c.spec)
+		if r.status != exitPlace && r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%s: status %d, stderr %q, want %q", c.spec, r.status, r.stderr, c.want)
+		}
+	}
+	p.CheckClean()
+}
+
 // Mistakes that people make are answered by what to write instead.
 func TestMistakesAreAnsweredByWhatToWrite(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{

@@ -53,7 +53,9 @@ func placedError(err error) error {
 		return usagef("-arg %s names a parameter, but the library of %s is not loaded yet; name a register or $arg1, $arg2 …", e.Text, wrong.Place)
 	case errors.As(err, &wrong):
 		return wishError(wrong.Err, "-filter")
-	case errors.As(err, &at), errors.As(err, &none):
+	case errors.As(err, &at):
+		return &classed{errPlace, advised(err, at)}
+	case errors.As(err, &none):
 		return &classed{errPlace, err}
 	}
 	return err
