@@ -58,7 +58,7 @@ func (lk *linker) update() {
 	if !lk.busy {
 		complete := lk.came
 		lk.came = nil
-		if lk.starting {
+		if lk.starting || lk.d.foreign() && len(complete) > 0 { // an auditor's libraries come first (rtld-audit(7))
 			lk.starting = false
 			lk.d.placeAll(lk.aimsOf(lk.d.session.registry.probes), notInChild)
 		} else {
@@ -329,6 +329,8 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 	for _, kp := range kps {
 		at := kp.Addr
 		switch {
+		case lk.d.placed(kp) != nil: // it was registered while the program started
+			continue
 		case lk.apart && kp.byName():
 			var err error
 			if at, err = lk.find(kp); err != nil {

@@ -40,6 +40,7 @@ type linker struct {
 	foreign bool // a followed child runs another program
 
 	executed bool    // the program was executed while it was followed
+	program  uint64  // which one it is: session.programs when it was executed
 	errnoAt  errnoAt // of what is loaded now
 }
 
@@ -70,7 +71,7 @@ func (lk *linker) unwatch() error {
 	if st == nil && lk.blind == nil {
 		return nil
 	}
-	*lk = linker{d: lk.d, apart: lk.apart, table: lk.table, executed: lk.executed, errnoAt: lk.errnoAt}
+	*lk = linker{d: lk.d, apart: lk.apart, table: lk.table, executed: lk.executed, program: lk.program, errnoAt: lk.errnoAt}
 	if st == nil {
 		return nil
 	}
@@ -197,14 +198,14 @@ func (lk *linker) part() {
 func (lk *linker) inherit(parent *domain) {
 	lk.Rendezvous, lk.modules = parent.linker.Rendezvous, parent.linker.modules
 	lk.apart, lk.foreign = parent.linker.apart || parent.linker.updating, parent.linker.foreign
-	lk.executed = parent.linker.executed
+	lk.executed, lk.program, lk.starting = parent.linker.executed, parent.linker.program, parent.linker.starting
 	if lk.Brk != 0 {
 		lk.watch()
 	}
 }
 
-// foreign tells that d's program is one that a followed child has executed.
-func (d *domain) foreign() bool { return d.linker.executed && d.space != d.session.main.Space }
+// foreign tells that d's program is another one than the main process's: either has executed it since they were one.
+func (d *domain) foreign() bool { return d.linker.program != d.session.target.program }
 
 // closeTable is for the end.
 func (lk *linker) closeTable() {

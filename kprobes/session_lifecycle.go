@@ -65,6 +65,11 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
+	s.target.programs++
+	d.linker.program = s.target.programs
+	if p == s.main {
+		s.target.program = d.linker.program
+	}
 	if d.linker.executed = true; s.opts.Follow {
 		s.syscalls.followSyscalls(d)
 	}

@@ -35,7 +35,10 @@ func (b *budget) spend(put func() bool) (within, spent bool) {
 
 // spent tells that the limit is reached.
 func (b *budget) spent() bool {
+	if !b.limited {
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.limited && b.left == 0
+	return b.left == 0
 }

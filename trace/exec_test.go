@@ -78,3 +78,29 @@ func TestExecutedProgramsOfAllKinds(t *testing.T) {
 		p.Quit()
 	}
 }
+
+// TestWhatIsRememberedOfACallIsThatCalls: a program without debug information shows no arguments of another one's call, and a call that is followed returns
+// wherever it does, in a child that was forked in it, too.
+func TestWhatIsRememberedOfACallIsThatCalls(t *testing.T) {
+	p := testprog.Start(t, testprog.Build(t, "spawner"), testprog.Build(t, "spawned", "-g0"))
+	s := attach(t, p, trace.With(kprobes.Options{Follow: true}))
+	pr := probe(t, s, "foo%return", trace.Args())
+	forks := probe(t, s, "libc.so.6:fork%return")
+	var want []string
+	for v := 30; v < 33; v++ {
+		p.Do(fmt.Sprintf("parent %d", v), fmt.Sprintf("child %d", 2*v))
+		want = append(want, fmt.Sprintf("foo(v=%d) = %d", v, 3*v), fmt.Sprintf("foo() = %d", 2*v))
+	}
+	if got := take(pr, len(want)); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	const twice, processes, calls = 2, 2, 3
+	if n := len(take(forks, twice*processes*calls)); n != twice*processes*calls {
+		t.Errorf("%d returns of fork, want %d", n, twice*processes*calls)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
+}

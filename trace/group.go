@@ -125,14 +125,14 @@ func (g *Group) Probe(ctx context.Context, specs []string, wants ...Want) (*Grou
 			continue // there is nothing to probe any more
 		}
 		if err != nil {
-			return nil, errors.Join(err, remove(p.parts))
+			return nil, errors.Join(err, p.abandon())
 		}
 		p.parts = append(p.parts, pt)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, errors.Join(ErrClosed, remove(p.parts))
+		return nil, errors.Join(ErrClosed, p.abandon())
 	}
 	g.probes = append(g.probes, p)
 	return p, nil
@@ -147,6 +147,14 @@ func (p *GroupProbe) in(ctx context.Context, s *Session) (part, error) {
 	wants := append(append([]Want{}, p.wants...), func(w *wanted) { w.queue, w.budget = p.queue, p.budget })
 	made, err := s.ProbeContext(ctx, p.specs, wants...)
 	return part{pid: s.kprobes.PID(), comm: comm, probe: made}, err
+}
+
+// abandon takes away what was placed of a probe that is none.
+func (p *GroupProbe) abandon() error {
+	if p.own {
+		p.queue.Close()
+	}
+	return remove(p.parts)
 }
 
 func (p *GroupProbe) add(pt part) {
@@ -225,6 +233,18 @@ func (g *Group) Close() error {
 // Hits yields the hits of all processes, those of each process in their order, and waits for further ones until the group is closed or the limit is reached.
 // It is for one goroutine. A hit is the caller's, and Hit.PID tells whose it is.
 func (p *GroupProbe) Hits() iter.Seq[*Hit] { return p.queue.hits() }
+
+// Gone tells that no place is left in a process of the group, why, and that none will come back.
+func (p *GroupProbe) Gone(s *Session) (why string, gone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.parts {
+		if pt := &p.parts[i]; pt.probe != nil && pt.probe.session == s {
+			return pt.probe.Gone()
+		}
+	}
+	return "", false
+}
 
 // Full is closed when Limit is reached.
 func (p *GroupProbe) Full() <-chan struct{} { return p.budget.full }

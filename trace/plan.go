@@ -154,8 +154,8 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		if len(k.params) > 0 {
 			h.Args = arguments(k.params, regs)
 		}
-		h.Args = pt.withFetched(h.Args, fetched)
-		pt.addState(k, h, regs, k.addr)
+		h.Args = pt.withFetched(h.Args, k.fetch, fetched)
+		pt.addState(h, regs, k.addr)
 		return h
 	}) {
 		pt.kept.Add(1)
@@ -193,7 +193,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		} else if len(c.params) > 0 {
 			h.Args = argumentsFrom(c.params, s, s)
 		}
-		h.Args = pt.withFetched(h.Args, fetched)
+		h.Args = pt.withFetched(h.Args, pt.fetch, fetched)
 		if pt.probe.want.regs {
 			h.Args = appendRegs(h.Args, processorRegs{s}, at)
 		}
@@ -229,15 +229,15 @@ func (k *known) fetched(regs *kprobes.Regs, saved []uint64) ([]fetch.Value, erro
 	if err != nil {
 		return nil, err
 	}
-	return k.fetch.Layout.Decode(payload, values.Host(k.table, regs.Comm())), nil
+	return k.fetch.Layout.Decode(payload, values.Host(regs.Symbols(), regs.Comm())), nil
 }
 
 // withFetched adds those of the values that Fetch wants.
-func (pt *point) withFetched(args []Arg, fetched []fetch.Value) []Arg {
-	if pt.fetch == nil {
+func (pt *point) withFetched(args []Arg, by *values.Values, fetched []fetch.Value) []Arg {
+	if by == nil {
 		return args
 	}
-	return replace(args, FetchedArgs(pt.fetch.Args[:len(pt.probe.want.fetch)], fetched))
+	return replace(args, FetchedArgs(by.Args[:len(pt.probe.want.fetch)], fetched))
 }
 
 // notice comes with every hit. A probe may be where it was not when it was registered.
@@ -265,7 +265,15 @@ func (p *Probe) catchUp() {
 // record puts one hit into the queue and counts it. Once the limit is reached it does neither and
 // reports false.
 func (p *Probe) record(hit func() *Hit) bool {
-	put := func() bool { return p.queue == nil || p.queue.Put(hit()) }
+	if p.queue == nil {
+		hit = func() *Hit { return nil }
+	}
+	if p.budget.spent() {
+		p.silence()
+		return false
+	}
+	h := hit() // before others are made to wait
+	put := func() bool { return h == nil || p.queue.Put(h) }
 	if !p.budget.limited {
 		put()
 		return true
@@ -299,12 +307,12 @@ func (pt *point) newHit(k *known, regs *kprobes.Regs) *Hit {
 }
 
 // addState adds what is wanted of the thread. The instruction pointer is shown as at.
-func (pt *point) addState(k *known, h *Hit, regs *kprobes.Regs, at arch.Addr) {
+func (pt *point) addState(h *Hit, regs *kprobes.Regs, at arch.Addr) {
 	if pt.probe.want.regs {
 		h.Args = appendRegs(h.Args, regs, at)
 	}
 	if pt.stack > 0 && pt.stacks != 0 {
 		pt.stacks = max(pt.stacks-1, -1)
-		h.Stack = Frames(k.table, regs.Backtrace(pt.stack))
+		h.Stack = Frames(regs.Symbols(), regs.Backtrace(pt.stack))
 	}
 }

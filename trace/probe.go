@@ -38,8 +38,9 @@ type point struct {
 	known atomic.Pointer[known] // never nil after registration
 	// elsewhere is what is known of the probe in followed children that have mapped something else. It is used on the tracer's thread only.
 	elsewhere map[*symbols.Table]*known
-	kept      atomic.Uint64 // hits that met the filter
-	stack     int           // frames of each hit
+	refused   map[string]bool // the programs of which it was told that hits there are not printed
+	kept      atomic.Uint64   // hits that met the filter
+	stack     int             // frames of each hit
 	// stacks is how many hits still get a stack, -1 for all. It is used on the tracer's thread only.
 	stacks int
 	last   atomic.Pointer[kprobes.Status] // from when the process was there
@@ -150,7 +151,7 @@ func (pt *point) there(regs *kprobes.Regs) *known {
 		return pt.notice()
 	}
 	k, met := pt.elsewhere[table]
-	if !met {
+	if !met || k != nil && k.addr != regs.Place() { // its library may have come back elsewhere
 		k = pt.learn(table, regs)
 		if pt.elsewhere == nil || len(pt.elsewhere) >= mostElsewhere {
 			pt.elsewhere = map[*symbols.Table]*known{}
@@ -173,10 +174,26 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 		err = errSavesMore
 	}
 	if err != nil {
-		pt.probe.session.warn("hits of %s in process %d (%s), which executes another program, are not printed: %v", pt.Name, regs.PID(), clean.Line(regs.Comm()), err)
+		if exe := executable(table); !pt.refused[exe] {
+			if pt.refused == nil || len(pt.refused) >= mostElsewhere {
+				pt.refused = map[string]bool{}
+			}
+			pt.refused[exe] = true
+			pt.probe.session.warn("hits of %s in process %d (%s), which executes another program, are not printed: %v", pt.Name, regs.PID(), clean.Line(regs.Comm()), err)
+		}
 		return nil
 	}
 	return k
+}
+
+// executable is the path of the program that a table is of.
+func executable(table *symbols.Table) string {
+	for _, m := range table.Modules() {
+		if m.Kind == symbols.KindExecutable {
+			return m.Path
+		}
+	}
+	return ""
 }
 
 var errSavesMore = errors.New("more has to be remembered of a call there")

@@ -21,6 +21,7 @@ type returns struct {
 // instance's present call.
 type callEntry struct {
 	number uint64
+	known  *known // nil if what is wanted can't be had there
 	args   []Arg
 }
 
@@ -39,9 +40,7 @@ func (pt *point) follow() {
 		ret.rp.DataSize += 8 * pt.fetch.Layout.Saved()
 	}
 	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-		if k := pt.there(regs); k != nil {
-			pt.entered(k, ri, regs)
-		}
+		pt.entered(pt.there(regs), ri, regs)
 		return 0
 	}
 	ret.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
@@ -61,10 +60,18 @@ func (pt *point) follow() {
 // entered remembers the time and the arguments of a call.
 func (pt *point) entered(k *known, ri *kprobes.KretprobeInstance, regs *kprobes.Regs) {
 	ret := pt.ret
-	if len(k.params) > 0 {
+	binary.NativeEndian.PutUint64(ri.Data[numberAt:], 0) // that of an earlier call may be there
+	if k == nil || len(k.params) > 0 || k != pt.known.Load() {
 		ret.calls++
-		ret.entries[&ri.Data[0]] = &callEntry{ret.calls, arguments(k.params, regs)}
+		e := &callEntry{number: ret.calls, known: k}
+		if k != nil && len(k.params) > 0 {
+			e.args = arguments(k.params, regs)
+		}
+		ret.entries[&ri.Data[0]] = e
 		binary.NativeEndian.PutUint64(ri.Data[numberAt:], ret.calls)
+	}
+	if k == nil {
+		return
 	}
 	if pt.fetch != nil {
 		putWords(ri.Data[entrySize:], k.fetch.Layout.Save(regs, regs))
@@ -72,24 +79,22 @@ func (pt *point) entered(k *known, ri *kprobes.KretprobeInstance, regs *kprobes.
 	binary.NativeEndian.PutUint64(ri.Data[startedAt:], uint64(time.Since(pt.probe.session.began)))
 }
 
-// returnsTo is what is known of pt in the process of a return: what its entry has found.
-func (pt *point) returnsTo(regs *kprobes.Regs) *known {
-	if table := regs.Symbols(); table != pt.probe.session.kprobes.Symbols() {
-		return pt.elsewhere[table]
-	}
-	return pt.known.Load()
-}
-
 // returned is the hit of a return, nil if it does not meet the filter.
 func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*Hit, error) {
-	ended, k := time.Since(pt.probe.session.began), pt.returnsTo(regs)
+	ended, k := time.Since(pt.probe.session.began), pt.known.Load()
+	e := pt.ret.entry(ri)
+	if e != nil { // the table may be another one by now: the process has loaded something, or was forked in the call
+		k = e.known
+	}
 	if k == nil {
 		return nil, nil
 	}
 	h := pt.newHit(k, regs)
 	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
 	h.Duration = &duration
-	h.Args = pt.ret.args(ri)
+	if e != nil {
+		h.Args = e.args
+	}
 	if k.typed {
 		h.Results = arguments(k.results, regs)
 	}
@@ -101,20 +106,23 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	if !k.fetch.Keeps(fetched, h.Comm, h.TID, returnValues(h)...) {
 		return nil, nil
 	}
-	h.Args = pt.withFetched(h.Args, fetched)
-	pt.addState(k, h, regs, regs.IP())
+	h.Args = pt.withFetched(h.Args, k.fetch, fetched)
+	pt.addState(h, regs, regs.IP())
 	return h, nil
 }
 
-// args is what was remembered of ri's call. In a forked child it is the parent's.
-func (ret *returns) args(ri *kprobes.KretprobeInstance) []Arg {
+// entry is what was remembered of ri's call. In a forked child it is the parent's.
+func (ret *returns) entry(ri *kprobes.KretprobeInstance) *callEntry {
 	number := binary.NativeEndian.Uint64(ri.Data[numberAt:])
+	if number == 0 {
+		return nil
+	}
 	if e := ret.entries[&ri.Data[0]]; e != nil && e.number == number {
-		return e.args
+		return e
 	}
 	for _, e := range ret.entries {
 		if e.number == number {
-			return e.args
+			return e
 		}
 	}
 	return nil

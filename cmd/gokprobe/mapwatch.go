@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +29,9 @@ type mapWatch struct {
 	id     procfs.FileID
 	own    procfs.FileID // of this program
 	opened chan struct{} // the file was opened; nil where inotify is not to be had
-	seen   map[int]*onlooker
+
+	mu   sync.Mutex
+	seen map[int]*onlooker
 }
 
 // onlooker is a process that does not map the file, as far as is known, or that was told of.
@@ -71,7 +75,7 @@ func newMapWatch(ctx context.Context, name string) (*mapWatch, error) {
 }
 
 func fileID(file string) (procfs.FileID, error) {
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // it may be a FIFO
 	if err != nil {
 		return procfs.FileID{}, err
 	}
@@ -166,6 +170,8 @@ func (w *mapWatch) look() (found []target) {
 	if err != nil {
 		return nil
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	now := time.Now()
 	there := make(map[int]bool, len(entries))
 	for _, e := range entries {
@@ -174,7 +180,7 @@ func (w *mapWatch) look() (found []target) {
 			continue
 		}
 		there[pid] = true
-		if w.due(pid, now) && w.mapped(pid) {
+		if w.due(pid, now) && w.mapped(pid) && !ours(pid) {
 			w.seen[pid].told = true
 			if id, err := ptrace.Identify(pid); err == nil {
 				found = append(found, target{pid: pid, id: id, found: true})
@@ -183,6 +189,23 @@ func (w *mapWatch) look() (found []target) {
 	}
 	maps.DeleteFunc(w.seen, func(pid int, _ *onlooker) bool { return !there[pid] })
 	return found
+}
+
+// forget makes the watch tell of a process anew, which executes another program now.
+func (w *mapWatch) forget(pid int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.seen, pid)
+}
+
+// ours tells of a process that one of our threads traces: it is held, or was forked by one that is and may be followed.
+func ours(pid int) bool {
+	st, err := procfs.ReadStatus(pid, 0)
+	if err != nil || st.TracerPid == 0 {
+		return false
+	}
+	_, err = os.Stat(fmt.Sprintf("/proc/self/task/%d", st.TracerPid))
+	return err == nil
 }
 
 // due tells whether a process is to be looked at now.

@@ -29,9 +29,12 @@ type several struct {
 	group  trace.Group
 	probe  *trace.GroupProbe // nil without specs
 
-	mu    sync.Mutex
-	held  []*holding
-	ended chan struct{} // something is sent when one has ended; one element
+	file *mapWatch // nil if no others come
+
+	mu      sync.Mutex
+	held    []*holding
+	ended   chan struct{}  // something is sent when one has ended; one element
+	closing sync.WaitGroup // those that have ended and are let go; Add with mu held
 
 	told int // processes that have joined later, and were told of
 }
@@ -52,7 +55,7 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request) error
 	}
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	s := &several{std: std, req: req, output: output, color: color, ended: make(chan struct{}, 1)}
+	s := &several{std: std, req: req, output: output, color: color, file: file, ended: make(chan struct{}, 1)}
 	wants := req.wants()
 	if !req.count {
 		s.sink = newSink(output, req.newPrinter(color))
@@ -65,9 +68,8 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request) error
 			return errors.Join(placedError(err), s.release())
 		}
 	}
-	if err := s.takeAll(ctx, meant, file != nil); err != nil {
-		err = s.std.unarmed(ctx, meant[0].pid, err)
-		return errors.Join(err, s.release())
+	if pid, err := s.takeAll(ctx, meant); err != nil {
+		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
 	armed()
 	var found chan target
@@ -75,14 +77,14 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request) error
 		found = make(chan target)
 		go file.watch(in.ctx, found)
 	}
-	s.announce(file)
+	s.announce()
 	s.wait(in.ctx, found)
 	return s.finish(in.again)
 }
 
 // takeAll takes the processes that are there at the beginning: all that were named, or none. Of those that were found by their name or file some can be left out, but
 // not all if no others may come.
-func (s *several) takeAll(ctx context.Context, meant []target, othersCome bool) error {
+func (s *several) takeAll(ctx context.Context, meant []target) (failed int, err error) {
 	var last error
 	for i, t := range meant {
 		err := s.take(ctx, t)
@@ -94,13 +96,14 @@ func (s *several) takeAll(ctx context.Context, meant []target, othersCome bool) 
 			for _, rest := range meant[i+1:] {
 				rest.id.Close()
 			}
-			return err
+			return t.pid, err
 		}
+		failed = t.pid
 	}
-	if len(s.all()) == 0 && !othersCome {
-		return last
+	if len(s.all()) == 0 && s.file == nil {
+		return failed, last
 	}
-	return nil
+	return 0, nil
 }
 
 // leftOut tells why a process that was found is not probed. That it has ended needs no words.
@@ -157,11 +160,13 @@ func (s *several) watchEnd(h *holding) {
 	i := slices.Index(s.held, h)
 	if i >= 0 {
 		s.held = slices.Delete(s.held, i, i+1)
+		s.closing.Add(1)
 	}
 	s.mu.Unlock()
 	if i < 0 {
-		return // release has it
+		return // somebody else has it
 	}
+	defer s.closing.Done()
 	_ = errors.Join(h.files.close(), h.sess.Close())
 	select {
 	case s.ended <- struct{}{}:
@@ -180,7 +185,7 @@ func (s *several) all() []*holding {
 const mostNamed = 20
 
 // announce prints the line that scripts wait for.
-func (s *several) announce(file *mapWatch) {
+func (s *several) announce() {
 	var names []string
 	held := s.all()
 	for _, h := range held {
@@ -199,8 +204,8 @@ func (s *several) announce(file *mapWatch) {
 		}
 		said = plural(places, "probe") + " in " + strings.Join(names, ", ")
 	}
-	if file != nil {
-		said += ", and in whatever maps " + clean.Line(file.file)
+	if s.file != nil {
+		said += ", and in whatever maps " + clean.Line(s.file.file)
 	}
 	fmt.Fprintf(s.std.err, "armed: %s\n", said)
 }
@@ -220,28 +225,66 @@ func (s *several) wait(ctx context.Context, found <-chan target) {
 	if s.probe != nil {
 		full = s.probe.Full()
 	}
-	for found != nil || len(s.all()) > 0 {
+	ending, end := context.WithCancel(ctx) // which also ends what is begun in a process that does not answer
+	defer end()
+	go func() {
 		select {
-		case <-s.ended:
-			continue
-		case t := <-found:
-			s.late(ctx, t)
-			continue
-		case <-ctx.Done():
+		case <-ending.Done():
 		case <-expired:
 		case <-failed:
 		case <-full:
 		}
+		end()
+	}()
+	tick := time.NewTicker(goneInterval)
+	defer tick.Stop()
+	for found != nil || len(s.all()) > 0 {
+		select {
+		case <-s.ended:
+		case t := <-found:
+			s.late(ending, t)
+		case <-tick.C:
+			s.letGo()
+		case <-ending.Done():
+			return
+		}
+	}
+}
+
+// letGo lets go of processes in which no probe is left for good, such as those that execute another program and are not followed. They may map the
+// file again.
+func (s *several) letGo() {
+	if s.req.hold || s.probe == nil {
 		return
+	}
+	for _, h := range s.all() {
+		why, gone := s.probe.Gone(h.tr)
+		if !gone {
+			continue
+		}
+		s.mu.Lock()
+		i := slices.Index(s.held, h)
+		if i >= 0 {
+			s.held = slices.Delete(s.held, i, i+1)
+		}
+		s.mu.Unlock()
+		if i < 0 {
+			continue // it has ended
+		}
+		_ = s.probe.Stats()
+		if err := errors.Join(h.files.close(), h.sess.Close()); err != nil {
+			s.std.warn("process %d: %s", h.sess.PID(), sentence(err))
+		}
+		if s.file != nil {
+			s.file.forget(h.sess.PID())
+		} else {
+			s.std.warn("process %d: %s, so all its probes are gone", h.sess.PID(), why)
+		}
 	}
 }
 
 // late takes a process that has come to map the file. One that can't be probed runs on without us.
 func (s *several) late(ctx context.Context, t target) {
-	if s.ours(t.pid) {
-		t.id.Close()
-		return
-	}
 	if err := s.take(ctx, t); err != nil {
 		if ctx.Err() == nil {
 			_ = s.leftOut(t, err)
@@ -254,12 +297,6 @@ func (s *several) late(ctx context.Context, t target) {
 	if s.told == mostNamed {
 		s.std.warn("further processes that join are not told of; the summary has them all")
 	}
-}
-
-// ours tells of a process that is held, or was forked by one that is and is followed.
-func (s *several) ours(pid int) bool {
-	st, err := procfs.ReadStatus(pid, 0)
-	return err == nil && st.TracerPid == os.Getpid()
 }
 
 func (s *several) named(pid int) string {
@@ -286,6 +323,7 @@ func (s *several) release() error {
 		wg.Go(func() { errs[i] = errors.Join(h.files.close(), h.sess.Close()) })
 	}
 	wg.Wait()
+	s.closing.Wait()
 	return errors.Join(errs...)
 }
 
@@ -294,6 +332,9 @@ func (s *several) finish(giveUp <-chan struct{}) error {
 	disturbed := s.disturbances()
 	err := s.release()
 	w := &work{std: s.std, req: s.req, output: s.output, color: s.color, sink: s.sink}
+	if s.probe != nil && len(s.probe.ByProcess()) == 0 {
+		s.std.warn("no process was probed")
+	}
 	lost, outErr := w.drain(giveUp)
 	if sumErr := w.print(s.summary(lost), lost, disturbed, outErr); outErr == nil {
 		outErr = sumErr

@@ -180,3 +180,26 @@ func TestSeveralProcessesOrNone(t *testing.T) {
 		two.CheckClean()
 	}
 }
+
+// TestProcessesThatExecuteOtherProgramsAreLetGo, and join again if they map the file.
+func TestProcessesThatExecuteOtherProgramsAreLetGo(t *testing.T) {
+	bin := testprog.Build(t, "execer")
+	one, two := testprog.Start(t, bin), testprog.Start(t, bin)
+	l := start(t, "attach", "-p", pidOf(one), "-p", pidOf(two), "-sym", "foo", "-count")
+	one.Do("exec", "ready 1")
+	two.Do("exec", "ready 1")
+	if r := l.end(); r.status != 0 || strings.Count(r.stderr, "so all its probes are gone") != 2 {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+	one.CheckClean()
+	l = start(t, "attach", "-x", bin, "-sym", "foo", "-format", "json")
+	one.Do("exec", "ready 2")
+	l.waitFor("joined: " + pidOf(one))
+	one.Do("call 2", "ret 27")
+	r := l.interrupt()
+	if hits, _ := whole(t, r.stdout); r.status != 0 || hits[one.PID()] != 1 {
+		t.Errorf("status %d, hits %v, stderr %q", r.status, hits, r.stderr)
+	}
+	one.CheckClean()
+	two.CheckClean()
+}
