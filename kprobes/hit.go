@@ -249,6 +249,9 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
 		d.guard.passGuard(regs)
 		return ptrace.Deliver
 	}
+	if regs.IP() == d.detours.landing && d.detours.landing != 0 && !info.Synchronous() {
+		return ptrace.Hold // the function that a handler calls has returned, and its breakpoint comes next: a handler would be told of our code
+	}
 	if info.Synchronous() && (d.neighbours.strayed(th, regs.IP(), regs, info) || d.neighbours.copied(th, regs.IP(), regs, info)) || s.hits.signalAtHead(th, d, info, regs) {
 		return ptrace.Drop
 	}

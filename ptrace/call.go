@@ -170,6 +170,8 @@ func (t *Tracer) land(th *Thread) {
 	ic := th.call
 	t.restoreTrap(th)
 	th.resendTrap()
+	th.release() // a signal that came when the function had returned was held in front of the breakpoint
+	th.resendHeld()
 	if th.call != ic || th.state != stopped {
 		return // killed meanwhile
 	}
