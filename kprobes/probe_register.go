@@ -70,7 +70,7 @@ func (rg *registry) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i
 		}
 		known = rg.changes.Load()
 		err := rg.attempt(kps, at, adopt)
-		for errors.Is(err, ErrNotMapped) && rg.movedNow(known) {
+		for wentAway(err) && rg.movedNow(known) {
 			known = rg.changes.Load()
 			err = rg.attempt(kps, rg.locateAll(ctx, kps), adopt)
 		}
@@ -82,6 +82,12 @@ func (rg *registry) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i
 		rg.tellBlind()
 		return err
 	})
+}
+
+// wentAway tells of an error that the code may have been unmapped: nobody holds the thread that does so before the linker's site is seen.
+func wentAway(err error) bool {
+	var fault *arch.FaultError
+	return errors.Is(err, ErrNotMapped) || errors.As(err, &fault)
 }
 
 // attempt registers kps where they were located.
