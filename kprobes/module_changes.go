@@ -320,7 +320,7 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 
 // aimsOf returns the places in a followed child for kps, which are registered now.
 func (lk *linker) aimsOf(kps []*Kprobe) []aim {
-	if lk.foreign {
+	if lk.unwatched {
 		if err := lk.symbols().Refresh(); err != nil { // nobody tells what it loads
 			return nil
 		}
@@ -336,7 +336,7 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 			if at, err = lk.find(kp); err != nil {
 				continue
 			}
-		case lk.foreign, lk.d.foreign(), at == notYet: // another program has something else at an address
+		case lk.unwatched, lk.d.foreign(), at == notYet: // another program has something else at an address
 			continue
 		}
 		aims = append(aims, aim{kp: kp, at: at})

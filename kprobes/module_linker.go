@@ -35,19 +35,19 @@ type linker struct {
 
 	// apart: the modules may be others than those of the session's main process. table is
 	// read when somebody asks for it.
-	apart   bool
-	table   *symbols.Table
-	foreign bool // a followed child runs another program
+	apart     bool
+	table     *symbols.Table
+	unwatched bool // nobody tells what a followed child's program loads, and it has no probes but those that are registered later
 
 	executed bool    // the program was executed while it was followed
-	program  uint64  // which one it is: session.programs when it was executed
+	program  uint64  // which one it is: target.programs when it was executed
 	errnoAt  errnoAt // of what is loaded now
 }
 
 // watch makes the site, and finds the modules that were loaded before. It does nothing
 // if that was done, and for a program without a dynamic linker.
 func (lk *linker) watch() {
-	if lk.watched || lk.foreign {
+	if lk.watched || lk.unwatched {
 		return
 	}
 	lk.watched = true
@@ -197,7 +197,7 @@ func (lk *linker) part() {
 // inherit gives a forked child the knowledge about its parent.
 func (lk *linker) inherit(parent *domain) {
 	lk.Rendezvous, lk.modules = parent.linker.Rendezvous, parent.linker.modules
-	lk.apart, lk.foreign = parent.linker.apart || parent.linker.updating, parent.linker.foreign
+	lk.apart, lk.unwatched = parent.linker.apart || parent.linker.updating, parent.linker.unwatched
 	lk.executed, lk.program, lk.starting = parent.linker.executed, parent.linker.program, parent.linker.starting
 	if lk.Brk != 0 {
 		lk.watch()

@@ -139,13 +139,13 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 // meanwhile, and it may even wait for one of these. Without probes nobody watches what is loaded; whoever registers one looks then.
 func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 	if !rg.watched.Load() {
-		d.linker.foreign = true
+		d.linker.unwatched = true
 		return
 	}
 	defer d.look.anew()()
 	table := d.linker.symbols()
 	if !d.linker.apart { // they can't be read, which was told
-		d.linker.foreign = true
+		d.linker.unwatched = true
 		return
 	}
 	if slices.ContainsFunc(table.Modules(), func(m *symbols.Module) bool { return m.Kind == symbols.KindInterpreter }) {
@@ -154,7 +154,7 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 			return
 		}
 		if err := rg.s.target.runToEntry(p); err != nil {
-			d.linker.foreign = true
+			d.linker.unwatched = true
 			if d.unlessEnding(err) != nil {
 				rg.s.warn("following the program that process %d executes: %v", p.PID, err)
 			}

@@ -72,9 +72,9 @@ func still(pid, fd int) error {
 
 func ended(pid int) error { return fmt.Errorf("process %d has ended: %w", pid, unix.ESRCH) }
 
-// Close ends it.
+// Close ends it. Of nil it does nothing.
 func (id *Identity) Close() {
-	if id.fd >= 0 {
+	if id != nil && id.fd >= 0 {
 		_ = unix.Close(id.fd)
 		id.fd = -1
 	}

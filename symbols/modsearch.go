@@ -92,7 +92,10 @@ func (s *snapshot) linkedFrom(name string) (found []*Module) {
 func (s *snapshot) unknownModule(name string) error {
 	near := nearest(name, func(yield func(string) bool) {
 		for _, m := range s.named {
-			stem := m.Name[:max(strings.IndexAny(m.Name, ".-"), 0)] // libc of libc.so.6
+			stem := m.Name // libc of libc.so.6
+			if i := strings.IndexAny(m.Name, ".-"); i > 0 {
+				stem = m.Name[:i]
+			}
 			for _, n := range append([]string{m.Name, stem}, m.aliases...) {
 				if !yield(n) {
 					return

@@ -34,6 +34,9 @@ func TestSpecsThatNameNothingAreAnsweredByWhatToWrite(t *testing.T) {
 		{"0x10", "in no mapping"},
 	} {
 		r := gokprobe(t, "attach", "-p", pidOf(p), "-sym", c.spec)
+		if strings.Contains(r.stderr, "mean ,") || strings.Contains(r.stderr, "mean or") || strings.HasSuffix(r.stderr, "mean \n") || strings.Contains(r.stderr, "mean ;") {
+			t.Errorf("%s: nothing is suggested: %q", c.spec, r.stderr)
+		}
 		if r.status != exitPlace && r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
 			t.Errorf("%s: status %d, stderr %q, want %q", c.spec, r.status, r.stderr, c.want)
 		}

@@ -121,6 +121,9 @@ func (s *several) take(ctx context.Context, t target) error {
 	starts, begun := startOnly(ctx)
 	sess, err := kprobes.Attach(starts, t.pid, req.options(s.std))
 	begun()
+	if !errors.Is(err, kprobes.ErrGivenUp) { // else somebody may still look at it
+		t.id.Close()
+	}
 	if err != nil {
 		return attachError(err)
 	}

@@ -164,6 +164,8 @@ func TestSeveralProcessesOrNone(t *testing.T) {
 	}{
 		{[]string{"-p", pidOf(one), "-p", pidOf(two), "-sym", "sum6"}, exitPlace, `process ` + pidOf(two)},
 		{[]string{"-p", pidOf(one), "-p", strconv.Itoa(gone.Process.Pid), "-sym", "foo"}, exitAttach, "no such process"},
+		{[]string{"-p", strconv.Itoa(gone.Process.Pid), "-p", "4194301", "-p", pidOf(one), "-sym", "foo"}, exitAttach, "no such process"},
+		{[]string{"-p", strconv.Itoa(gone.Process.Pid), "-p", strconv.Itoa(gone.Process.Pid), "-sym", "foo"}, exitUsage, "twice"},
 		{[]string{"-p", pidOf(one), "-p", pidOf(one), "-sym", "foo"}, exitUsage, "twice"},
 		{[]string{"-p", pidOf(one), "-all", "-sym", "foo"}, exitUsage, "-p name"},
 		{[]string{"-p", "nobody-has-that", "-all", "-sym", "foo"}, exitAttach, "no process has this name"},
