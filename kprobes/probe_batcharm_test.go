@@ -94,3 +94,67 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	}
 	prog.CheckClean()
 }
+
+// unmappedOnce is a target's code of which one address can't be written the first time, as when
+// another thread unmaps the code meanwhile: then calls meanwhile.
+type unmappedOnce struct {
+	readOnlyAt
+	meanwhile func()
+}
+
+func (m *unmappedOnce) WriteMemory(at arch.Addr, p []byte) error {
+	err := m.readOnlyAt.WriteMemory(at, p)
+	if err != nil {
+		m.at = 0
+		m.meanwhile()
+	}
+	return err
+}
+
+// TestABatchIsTriedAgainAsItWasAsked: code went away while breakpoints were written, so the batch
+// is located again. By then the first try has written addresses and flags into its probes.
+func TestABatchIsTriedAgainAsItWasAsked(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "prey"))
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: testprog.NoWarnings(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	mem := &unmappedOnce{meanwhile: func() { tries++; s.registry.changes.Add(1) }}
+	var at arch.Addr
+	_ = s.do(func() error {
+		d := s.main.Space.Local.(*domain)
+		mem.Memory = d.space.Text()
+		d.text = patch.NewText(mem, journal{d}) // before anything is written
+		return nil
+	})
+	first := &Kprobe{SymbolName: "target"}
+	if err := s.RegisterKprobe(first); err != nil {
+		t.Fatal(err)
+	}
+	if mem.at, err = s.registry.locate(t.Context(), &Kprobe{SymbolName: "target2"}); err != nil {
+		t.Fatal(err)
+	}
+	if at, err = s.registry.locate(t.Context(), &Kprobe{SymbolName: "string"}); err != nil {
+		t.Fatal(err)
+	}
+	off := &Kprobe{SymbolName: "recurse", Flags: FlagDisabled}
+	kps := []*Kprobe{{SymbolName: "foo"}, off, {SymbolName: "target2"}, {Addr: at}}
+	if err := s.RegisterKprobes(t.Context(), kps); err != nil || tries != 1 {
+		t.Fatalf("%d of the writes failed, registered: %v", tries, err)
+	}
+	for _, kp := range kps {
+		if (kp.Flags&FlagDisabled != 0) != (kp == off) || kp.session != s || len(kp.placements) != 1 {
+			t.Errorf("%s is left with flags %d, %d places", kp.name(), kp.Flags, len(kp.placements))
+		}
+	}
+	prog.Do("call foo 1", "ret 3")
+	prog.Do("call string 0", "ret 4")
+	if kps[0].Hits() != 1 || kps[3].Hits() != 1 {
+		t.Errorf("%d and %d hits, want 1 and 1", kps[0].Hits(), kps[3].Hits())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	prog.CheckClean()
+}

@@ -69,9 +69,11 @@ func (rg *registry) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i
 			at = rg.locateAll(ctx, kps)
 		}
 		known = rg.changes.Load()
+		asked := wishesOf(kps)
 		err := rg.attempt(kps, at, adopt)
 		for wentAway(err) && rg.movedNow(known) {
 			known = rg.changes.Load()
+			askAgain(kps, asked)
 			err = rg.attempt(kps, rg.locateAll(ctx, kps), adopt)
 		}
 		if err != nil && len(rg.probes) == 0 {
@@ -234,10 +236,9 @@ func (rg *registry) register(kps []*Kprobe, addrs []arch.Addr) error {
 	if d != nil {
 		d.slots.reserve(addrs)
 	}
-	was := make([]wish, 0, len(kps))
+	was := wishesOf(kps)
 	sites := make([]*site, 0, len(kps))
 	for i, kp := range kps {
-		was = append(was, wish{kp.Addr, kp.Flags})
 		st, err := rg.admit(kp, d, addrs[i])
 		if err != nil {
 			return errors.Join(probeError(kp, err), rg.unregister(kps[:i]))
@@ -248,9 +249,7 @@ func (rg *registry) register(kps []*Kprobe, addrs []arch.Addr) error {
 		i := slices.Index(sites, failed)
 		err = probeError(kps[i], fmt.Errorf("placing the breakpoint at %s: %w", failed.addr, err))
 		err = errors.Join(err, rg.unregister(kps))
-		for ; i < len(kps); i++ {
-			kps[i].Addr, kps[i].Flags = was[i].addr, was[i].flags
-		}
+		askAgain(kps[i:], was[i:])
 		return err
 	}
 	rg.probes = append(rg.probes, kps...)
@@ -271,6 +270,24 @@ func (rg *registry) register(kps []*Kprobe, addrs []arch.Addr) error {
 type wish struct {
 	addr  arch.Addr
 	flags Flags
+}
+
+func wishesOf(kps []*Kprobe) []wish {
+	wishes := make([]wish, len(kps))
+	for i, kp := range kps {
+		wishes[i] = wish{kp.Addr, kp.Flags}
+	}
+	return wishes
+}
+
+// askAgain has those of kps that are not registered say what they said: an attempt writes addresses
+// and flags into them.
+func askAgain(kps []*Kprobe, wishes []wish) {
+	for i, kp := range kps {
+		if kp.session == nil {
+			kp.Addr, kp.Flags = wishes[i].addr, wishes[i].flags
+		}
+	}
 }
 
 // admit makes the checks and gives kp a site in d that is not armed for it yet.
