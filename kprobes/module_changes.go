@@ -20,13 +20,17 @@ import (
 // A probe whose code is unmapped is GONE: its breakpoint went with the code, and memory is not
 // touched, since something else may be there by now (F19). A probe by symbol is placed again
 // when its module is back, and one whose library was never there waits for it (G13).
+// What stands for several probes is a Pattern.
 //
 // Code that a program maps and unmaps without the dynamic linker is not followed.
 
-// update finds out which modules have come and gone, and adapts the probes. Those that
+// update finds out which modules have come and gone, and adapts the probes and patterns. Those that
 // come while the dynamic linker is busy are not complete, and no place for probes that
 // wait.
-func (lk *linker) update() {
+func (lk *linker) update() { lk.expand(lk.adapt()) }
+
+// adapt is update for the probes that there are. It returns the modules that have come and are complete.
+func (lk *linker) adapt() (complete []*symbols.Module) {
 	lk.updating = true
 	defer lk.d.look.anew()()
 	defer func() { lk.updating = false; lk.d.look.changed() }()
@@ -36,7 +40,7 @@ func (lk *linker) update() {
 		if !gone && lk.d.unlessEnding(err) != nil {
 			lk.d.session.warn("finding out what the process has loaded: %v", err)
 		}
-		return
+		return nil
 	}
 	now := lk.symbols().Modules()
 	went, came := without(lk.modules, now), without(now, lk.modules)
@@ -55,19 +59,22 @@ func (lk *linker) update() {
 			lk.d.session.registry.renewBlacklist(true)
 		}
 	}
-	if !lk.busy {
-		complete := lk.came
-		lk.came = nil
-		if lk.starting || lk.d.foreign() && len(complete) > 0 { // an auditor's libraries come first (rtld-audit(7))
-			lk.starting = false
-			lk.d.placeAll(lk.aimsOf(lk.d.session.registry.probes), notInChild)
-		} else {
-			lk.seek(complete)
-		}
-		if len(complete) > 0 && lk.d == lk.d.session.mainDomain() && !lk.executed {
-			lk.d.session.syscalls.callsCame(complete)
-		}
+	if lk.busy {
+		return nil
 	}
+	if complete, lk.came = lk.came, nil; lk.starting {
+		complete = now
+	}
+	if lk.starting || lk.d.foreign() && len(complete) > 0 { // an auditor's libraries come first (rtld-audit(7))
+		lk.starting = false
+		lk.d.placeAll(lk.aimsOf(lk.d.session.registry.probes), notInChild)
+	} else {
+		lk.seek(complete)
+	}
+	if len(complete) > 0 && lk.d == lk.d.session.mainDomain() && !lk.executed {
+		lk.d.session.syscalls.callsCame(complete)
+	}
+	return complete
 }
 
 // catchUp keeps what is done next from code that was unmapped while the dynamic linker is not
@@ -214,13 +221,15 @@ func (rg *registry) comes(kp *Kprobe, err error) bool {
 func (rg *registry) wait(kp *Kprobe) {
 	kp.Flags &^= FlagGone
 	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
-	rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
+	if kp.pattern == nil {
+		rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
+	}
 }
 
 // isIn tells whether m may be the module that kp was in, or asks for.
 func (kp *Kprobe) isIn(m *symbols.Module) bool {
 	if lib := symbols.Library(kp.SymbolName); lib != "" {
-		return m.Path == lib || strings.HasPrefix(m.Name, lib)
+		return isLibrary(m, lib)
 	}
 	return m.Path == kp.home
 }
@@ -264,7 +273,7 @@ func (lk *linker) find(kp *Kprobe) (arch.Addr, error) {
 func (kp *Kprobe) refused(err error) {
 	told := kp.refusal
 	if kp.reason, kp.refusal = err.Error(), true; !told {
-		kp.session.warn("probe %s is not placed: %v", kp.name(), err)
+		kp.session.registry.tell(kp, "probe %s is not placed: %v", err)
 	}
 }
 
@@ -357,5 +366,5 @@ func (d *domain) copies() []aim {
 }
 
 func notInChild(kp *Kprobe, err error) {
-	kp.session.warn("probe %s is not placed in a followed child: %v", kp.name(), err)
+	kp.session.registry.tell(kp, "probe %s is not placed in a followed child: %v", err)
 }

@@ -98,6 +98,8 @@ type Kprobe struct {
 	refusal bool   // reason has been told: a module came and had no place for it
 	home    string // path of the module that was unmapped with it
 	ended   bool   // by an exec
+
+	pattern *Pattern // that has registered it; nil for none
 }
 
 // placement is a probe's site in one address space.

@@ -38,6 +38,8 @@ func (s *Session) RegisterKprobes(ctx context.Context, kps []*Kprobe) error {
 type registry struct {
 	s         *Session
 	probes    []*Kprobe
+	patterns  []*Pattern
+	expanding *Pattern // whose probes are being registered; nil for others
 	blacklist []BlacklistEntry
 	disarmed  bool // all probes, by DisarmAll
 
@@ -76,7 +78,7 @@ func (rg *registry) registerAll(ctx context.Context, kps []*Kprobe, adopt func(i
 			askAgain(kps, asked)
 			err = rg.attempt(kps, rg.locateAll(ctx, kps), adopt)
 		}
-		if err != nil && len(rg.probes) == 0 {
+		if err != nil && len(rg.probes)+len(rg.patterns) == 0 {
 			if undo := rg.unwatch(); undo != nil {
 				err = errors.Join(err, undo)
 			}
@@ -303,6 +305,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	kp.registered++
 	kp.nmissed.Store(0)
 	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
+	kp.pattern = rg.expanding
 	kp.was.mechanism = NoMechanism
 	var st *site
 	err := kp.checkProgram()

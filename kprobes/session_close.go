@@ -111,6 +111,10 @@ func (s *Session) release(last bool) (waits bool, err error) {
 		}
 	}
 	s.registry.probes = nil
+	for _, pt := range s.registry.patterns {
+		pt.session = nil
+	}
+	s.registry.patterns = nil
 	for _, sp := range s.syscalls.all {
 		sp.own.session = nil
 	}

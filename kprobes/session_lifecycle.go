@@ -113,7 +113,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone
 		kp.waits, kp.reason = false, err.Error()
-		rg.s.warn("probe %s is not placed in the new program: %v", kp.name(), err)
+		rg.tell(kp, "probe %s is not placed in the new program: %v", err)
 	}
 	var aims []aim
 	for _, kp := range rg.probes {
@@ -131,6 +131,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 		}
 	}
 	d.placeAll(aims, refused)
+	rg.renewPatterns(d)
 }
 
 // armExecuted sees to it that the symbol probes are placed in the program that a followed child executes, those that it has a place for, before anything of
@@ -164,14 +165,19 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 	}
 	d.linker.watch()
 	d.placeAll(d.linker.aimsOf(rg.probes), notInChild)
+	d.linker.expand(d.linker.modules)
 }
+
+// executesAnother is why probes have ended.
+const executesAnother = "the process executes another program now"
 
 // endAll ends all probes after an exec, waiting ones included.
 func (rg *registry) endAll() {
+	rg.endPatterns()
 	for _, kp := range rg.probes {
 		if len(kp.placements) == 0 {
 			kp.Flags |= FlagGone
-			kp.waits, kp.ended, kp.reason = false, true, "the process executes another program now"
+			kp.waits, kp.ended, kp.reason = false, true, executesAnother
 		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 // ReturnSuffix ends a SPEC, and the name of a place, that stands for the returns of a function.
 const ReturnSuffix = "%return"
 
+// everySuffix ends a SPEC that stands for every instruction of a function.
+const everySuffix = "+*"
+
 // Place is one address that a SPEC stands for.
 type Place struct {
 	// Name is the place as hits show it: the SPEC, or of a pattern the function.
@@ -25,6 +28,8 @@ type Place struct {
 	Symbol string
 	// Waits tells that the place is in a library that is not loaded yet.
 	Waits bool
+	// Pattern tells of a place that waits that it stands for several, which are known when the library has come.
+	Pattern bool
 	// Return tells that the calls of the function at Addr are followed to their returns.
 	Return bool
 	// Optional places come from a pattern: one that can't be probed is skipped.
@@ -63,6 +68,10 @@ type Resolver struct {
 	Returns bool
 	// Unique fills in Place.Symbol for the places of patterns too, which takes longer.
 	Unique bool
+	// Again has Unique do so for instructions as well, and a pattern with one place named by that: for libraries that come and go.
+	Again bool
+	// Later has patterns wait for their library, as names do. Without it, that is an error.
+	Later bool
 	// Skipped counts instructions that +* stands for and that can't be probed.
 	Skipped Skipped
 
@@ -98,10 +107,12 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	atReturn := suffixed || r.Returns
 	found, err := r.Table.Resolve(ctx, name)
 	switch {
-	case waits(name, err) && isPattern(name):
-		return nil, fmt.Errorf("%w; a pattern does not wait for a library, give names to wait for", err)
+	case waits(name, err) && isPattern(name) && !r.Later:
+		return nil, fmt.Errorf("%w; a pattern does not wait for a library here, give names to wait for", err)
+	case waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
+		return nil, errEveryReturn
 	case waits(name, err):
-		return []Place{{Name: spec, Symbol: name, Waits: true, Return: atReturn}}, nil
+		return []Place{{Name: spec, Symbol: name, Waits: true, Pattern: isPattern(name), Return: atReturn}}, nil
 	case err != nil:
 		return nil, err
 	case atReturn && found[0].Every.Len() > 0:
@@ -122,12 +133,12 @@ func waits(spec string, err error) bool {
 	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != ""
 }
 
-// isPattern tells of a SPEC in a library whether its places are settled at the start.
+// isPattern tells of a SPEC in a library whether it may stand for several places.
 func isPattern(spec string) bool { return strings.ContainsAny(spec, "*?[") }
 
 // expand lists the places that one SPEC stands for.
 func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Location) ([]Place, error) {
-	if len(found) == 1 && found[0].Every.Len() == 0 {
+	if len(found) == 1 && found[0].Every.Len() == 0 && !r.Again { // another build may have more
 		return []Place{{Name: spec, Addr: found[0].Addr, Symbol: spec}}, nil
 	}
 	if r.Unique {
@@ -141,7 +152,7 @@ func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Loca
 		case loc.Every.Len() > 0 && r.Memory == nil:
 			return nil, ErrEveryInstruction
 		case loc.Every.Len() > 0:
-			places = append(places, r.everyInsn(loc)...)
+			places = append(places, r.everyInsn(ctx, loc)...)
 		case loc.Line != 0:
 			places = append(places, Place{Name: spec, Addr: loc.Addr, Optional: true})
 		default:
@@ -154,10 +165,13 @@ func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Loca
 
 // unique is a SPEC for loc alone, or empty.
 func (r *Resolver) unique(ctx context.Context, loc symbols.Location) string {
-	if !r.Unique || loc.Symbol.Module == nil || loc.Offset != 0 {
+	if !r.Unique || loc.Symbol.Module == nil || loc.Offset != 0 && !r.Again {
 		return ""
 	}
 	spec := loc.Symbol.Module.Name + ":" + loc.Symbol.Linkage
+	if loc.Offset != 0 {
+		spec += fmt.Sprintf("+%#x", loc.Offset)
+	}
 	if found, err := r.Table.Resolve(ctx, spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
 		return ""
 	}
@@ -166,9 +180,13 @@ func (r *Resolver) unique(ctx context.Context, loc symbols.Location) string {
 
 // everyInsn lists the instructions of a function that its paths lead to. The rest may be data, which a
 // breakpoint would change. A landing pad at its entry stays in place, so the instruction behind it is the first.
-func (r *Resolver) everyInsn(loc symbols.Location) []Place {
+func (r *Resolver) everyInsn(ctx context.Context, loc symbols.Location) []Place {
 	if r.code == nil {
 		r.code = kprobes.NewCode(r.Table, r.Memory)
+	}
+	function := ""
+	if r.Again {
+		function = r.unique(ctx, loc)
 	}
 	var places []Place
 	rest := r.code.EachInsn(loc.Every, func(insn arch.Insn, why error) {
@@ -179,7 +197,11 @@ func (r *Resolver) everyInsn(loc symbols.Location) []Place {
 		at := loc
 		at.Offset += uint64(insn.Addr - loc.Addr)
 		at.Addr = insn.Addr
-		places = append(places, Place{Name: at.String(), Addr: insn.Addr, Optional: true})
+		symbol := ""
+		if function != "" {
+			symbol = fmt.Sprintf("%s+%#x", function, at.Offset)
+		}
+		places = append(places, Place{Name: at.String(), Addr: insn.Addr, Symbol: symbol, Optional: true})
 	})
 	if rest != nil {
 		r.Skipped.Add(rest)

@@ -11,9 +11,11 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// placer registers the points of a probe. None is armed before all are in place.
+// placer registers points of a probe. None is armed before all are in place, but for those in a library that has just come: nobody runs there.
 type placer struct {
 	probe   *Probe
+	from    *pattern // whose library has come; nil for what is there from the beginning
+	points  []*point
 	skipped Skipped
 	lacking map[string]*lacking // by why there are no arguments
 }
@@ -34,8 +36,6 @@ func (pl *placer) place(ctx context.Context, places []Place) error {
 		pl.probe.disable()
 	}
 	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx) // told by ctx
-	pl.probe.skipped = pl.skipped
-	pl.probe.look()
 	return ctx.Err()
 }
 
@@ -55,7 +55,7 @@ func (pl *placer) register(ctx context.Context, places []Place) error {
 		}
 		places = places[n:]
 	}
-	if len(pl.probe.points) == 0 {
+	if len(pl.points) == 0 {
 		return &NoPlaceError{spec, pl.skipped}
 	}
 	return nil
@@ -77,25 +77,26 @@ func together(a, b Place) bool { return a.Return == b.Return && !a.Waits && !b.W
 // tried for itself.
 func (pl *placer) registerBatch(ctx context.Context, places []Place) error {
 	points := make([]*point, len(places))
+	var err error
 	for i, at := range places {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var err error
 		if points[i], err = pl.newPoint(at); err != nil {
-			return err
+			break
 		}
 	}
-	err := pl.registerAll(ctx, points)
-	switch {
+	if err == nil {
+		err = pl.registerAll(ctx, points)
+	}
+	switch wrong := (*WantError)(nil); {
 	case err == nil:
-		pl.probe.points = append(pl.probe.points, points...)
-		for _, pt := range points {
-			if err := pt.describe(); err != nil {
-				pl.lacks(pt, err)
-			}
-		}
+		pl.describe(points)
+		pl.points = append(pl.points, points...)
+		pl.probe.points.add(points)
 		return ctx.Err()
+	case pl.from == nil && errors.As(err, &wrong):
+		return err
 	case ctx.Err() != nil:
 		return err
 	case len(places) > 1:
@@ -104,11 +105,31 @@ func (pl *placer) registerBatch(ctx context.Context, places []Place) error {
 			return err
 		}
 		return pl.registerBatch(ctx, places[half:])
-	case places[0].Optional && Skippable(err):
+	case places[0].Optional && pl.skips(err):
+		if errors.As(err, &wrong) {
+			err = wrong.Err // it is counted, so it names no place
+		}
 		pl.skipped.Add(err)
 		return nil
 	}
 	return NewPlaceError(places[0].Name, err)
+}
+
+// skips tells that places are probed without the one that was refused with err. Where a library has come nobody could be told
+// that there is nothing at all.
+func (pl *placer) skips(err error) bool {
+	return Skippable(err) || pl.from != nil && !errors.Is(err, kprobes.ErrClosed) && !errors.Is(err, kprobes.ErrExited)
+}
+
+// describe looks up what hits of new points repeat.
+func (pl *placer) describe(points []*point) {
+	for _, pt := range points {
+		if pl.from != nil {
+			pt.name()
+		} else if err := pt.describe(); err != nil {
+			pl.lacks(pt, err)
+		}
+	}
 }
 
 func (pl *placer) registerAll(ctx context.Context, points []*point) error {
@@ -134,7 +155,7 @@ func kprobesOf(points []*point) []*kprobes.Kprobe {
 // arm enables the registered points.
 func (pl *placer) arm(ctx context.Context) error {
 	s := pl.probe.session.kprobes
-	for points := range slices.Chunk(pl.probe.points, batch) {
+	for points := range slices.Chunk(pl.points, batch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -152,7 +173,7 @@ func (pl *placer) arm(ctx context.Context) error {
 
 func (pl *placer) newPoint(at Place) (*point, error) {
 	w := pl.probe.want
-	pt := &point{Place: at, probe: pl.probe, stack: w.stack, stacks: -1}
+	pt := &point{Place: at, probe: pl.probe, from: pl.from, stack: w.stack, stacks: -1}
 	if at.Name == w.first.place && w.first.frames > 0 {
 		pt.stack, pt.stacks = w.first.frames, 1
 	}
@@ -162,6 +183,9 @@ func (pl *placer) newPoint(at Place) (*point, error) {
 		pt.ret.rp.MaxActive = w.maxActive
 	}
 	*pt.kp = kprobes.Kprobe{Addr: at.Addr, Flags: kprobes.FlagDisabled}
+	if pl.from != nil && !pl.probe.budget.spent() {
+		pt.kp.Flags = 0
+	}
 	if at.Symbol != "" {
 		pt.kp.Addr, pt.kp.SymbolName = 0, at.Symbol
 	}
@@ -197,7 +221,7 @@ func (pl *placer) lacks(pt *point, err error) {
 func (pl *placer) warn() {
 	s := pl.probe.session
 	if n := pl.skipped.Len(); n > 0 {
-		s.warn("%d of %d places are not probed: %s", n, n+len(pl.probe.points), &pl.skipped)
+		s.warn("%d of %d places are not probed: %s", n, n+len(pl.points), &pl.skipped)
 	}
 	for reason, l := range pl.lacking {
 		if l.count == 1 {

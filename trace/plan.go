@@ -246,7 +246,7 @@ func (pt *point) notice() *known {
 		return k
 	}
 	s := pt.probe.session
-	if err := pt.describe(); err != nil {
+	if err := pt.describe(); err != nil && pt.from.tells() {
 		s.warn("a probe prints no arguments: %v", values.NoParams(s.kprobes.Symbols(), pt.kp.Addr, err))
 	}
 	st := s.kprobes.Status(pt.kp)
@@ -294,7 +294,7 @@ func (p *Probe) silence() {
 }
 
 func (p *Probe) disable() {
-	for _, pt := range p.points {
+	for _, pt := range p.points.all() {
 		_ = p.session.kprobes.DisableKprobe(pt.kp) // the session's end puts the code back in any case
 	}
 }

@@ -16,9 +16,10 @@ import (
 type Probe struct {
 	session *Session
 	want    wanted
-	points  []*point
+	points  points
 	queue   *Queue // nil if only numbers are wanted
-	skipped Skipped
+
+	patterns []*pattern // that wait for libraries
 
 	recordsInTarget bool // the target records hits of some points
 
@@ -30,6 +31,7 @@ type Probe struct {
 type point struct {
 	Place
 	probe *Probe
+	from  *pattern // that it was made of when a library came; nil for others
 	kp    *kprobes.Kprobe
 	ret   *returns // nil for a point that is not at a return
 	fetch *values.Values
@@ -92,9 +94,12 @@ func (p *Probe) Close() error {
 
 // remove unregisters all points. What a session that has ended has already removed is no error.
 func (p *Probe) remove() error {
+	for _, pn := range p.patterns { // first, lest they make more of them
+		_ = p.session.kprobes.UnregisterPattern(&pn.waits) // or the session has ended
+	}
 	var kps []*kprobes.Kprobe
 	var rps []*kprobes.Kretprobe
-	for _, pt := range p.points {
+	for _, pt := range p.points.all() {
 		switch {
 		case pt.known.Load() == nil:
 		case pt.ret != nil:
@@ -119,17 +124,31 @@ func (pt *point) describe() error {
 	return err
 }
 
-// lookUp fills in what the symbols tell of an address.
-func (pt *point) lookUp(k *known) (err error) {
-	if k.addr == 0 {
-		return nil
+// name is describe without debug information. If that is wanted, the first hit looks it up.
+func (pt *point) name() {
+	k := &known{table: pt.probe.session.kprobes.Symbols(), fetch: pt.fetch}
+	if !pt.Waits {
+		k.addr = pt.kp.Addr
+		k.name()
 	}
+	pt.known.Store(k)
+}
+
+func (k *known) name() {
 	if loc, ok := k.table.Lookup(k.addr); ok {
 		k.symbol = loc.String()
 		if loc.Symbol.Module != nil {
 			k.module = loc.Symbol.Module.Name
 		}
 	}
+}
+
+// lookUp fills in what the symbols tell of an address.
+func (pt *point) lookUp(k *known) (err error) {
+	if k.addr == 0 {
+		return nil
+	}
+	k.name()
 	if pt.ret != nil {
 		k.results, err = k.table.Results(k.addr)
 		k.typed = err == nil
@@ -212,9 +231,9 @@ func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param,
 	return table.Params(at)
 }
 
-// kind is the word for pt in hits.
-func (pt *point) kind() string {
-	if pt.ret != nil {
+// kind is the word for a place in hits.
+func (at Place) kind() string {
+	if at.Return {
 		return "kretprobe"
 	}
 	return "kprobe"
@@ -250,12 +269,17 @@ type PlaceStats struct {
 func (p *Probe) Stats() Stats {
 	p.look()
 	var s Stats
-	for _, pt := range p.points {
+	for _, pt := range p.points.all() {
 		at := pt.stats()
 		s.Hits += at.Hits
 		s.Missed += at.Missed
 		s.Lost += at.Lost
 		s.Places = append(s.Places, at)
+	}
+	for _, pn := range p.patterns {
+		if at, none := pn.stats(); none {
+			s.Places = append(s.Places, at)
+		}
 	}
 	if p.queue != nil && p.want.queue == nil {
 		s.Lost += p.queue.Lost()
@@ -265,24 +289,34 @@ func (p *Probe) Stats() Stats {
 
 // look takes the points' present state. Of a process that has ended it stays as it was.
 func (p *Probe) look() {
-	s := p.session.kprobes
-	now := make([]kprobes.Status, len(p.points))
-	for i, pt := range p.points {
+	s, points := p.session.kprobes, p.points.all()
+	now := make([]kprobes.Status, len(points))
+	for i, pt := range points {
 		now[i] = s.Status(pt.kp)
+	}
+	for _, pn := range p.patterns {
+		pn.look()
 	}
 	select {
 	case <-s.Done():
 		return
 	default:
 	}
-	for i, pt := range p.points {
+	for i, pt := range points {
 		pt.last.Store(&now[i])
 	}
 }
 
 // Gone tells that no place is left, why, and that none will come back.
 func (p *Probe) Gone() (why string, gone bool) {
-	for _, pt := range p.points {
+	for _, pn := range p.patterns {
+		st := p.session.kprobes.PatternStatus(&pn.waits)
+		if st.Waiting {
+			return "", false
+		}
+		why = st.Reason
+	}
+	for _, pt := range p.points.all() {
 		st := p.session.kprobes.Status(pt.kp)
 		if st.Flags&kprobes.FlagGone == 0 || st.Waiting {
 			return "", false

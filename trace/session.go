@@ -108,7 +108,8 @@ var ErrClosed = kprobes.ErrClosed
 
 // Probe probes all places that spec stands for: "foo", "foo+0x12", "lib.so:foo", "file.c:42", "0x…", "mem*", "foo+*" (every instruction),
 // "foo%return". All are armed when it returns, or none: then the error is a *PlaceError, or a *WantError. Of a pattern's places those that
-// can't be probed are skipped, and counted in a warning. A place in a library that is not loaded waits for it.
+// can't be probed are skipped, and counted in a warning. A place in a library that is not loaded waits for it, and so does a pattern, which Stats lists
+// as one place until it stands for some.
 func (s *Session) Probe(spec string, wants ...Want) (*Probe, error) {
 	return s.ProbeContext(s.ctx, []string{spec}, wants...)
 }
@@ -138,6 +139,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	}
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
+		Later: true,
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {
@@ -145,9 +147,17 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	}
 	p := newProbe(s, w)
 	pl := &placer{probe: p, skipped: r.Skipped, lacking: map[string]*lacking{}}
-	if err := pl.place(ctx, places); err != nil {
+	now, later := settled(places)
+	if len(now) > 0 {
+		err = pl.place(ctx, now)
+	}
+	if err == nil {
+		err = p.await(ctx, later)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.remove())
 	}
+	p.look()
 	s.mu.Lock()
 	closed := s.closed
 	if !closed {
@@ -159,6 +169,18 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	}
 	pl.warn()
 	return p, nil
+}
+
+// settled parts places that are known, if only by name, from patterns that wait.
+func settled(places []Place) (now, later []Place) {
+	for _, at := range places {
+		if at.Pattern {
+			later = append(later, at)
+		} else {
+			now = append(now, at)
+		}
+	}
+	return now, later
 }
 
 // usable is ErrClosed if the session is closed, or the one underneath.

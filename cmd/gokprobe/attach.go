@@ -19,8 +19,9 @@ Ctrl-C too, and within a second after -duration, whatever the process waits for.
 
 A single SPEC that can't be probed is an error, and nothing is left armed. Of a
 pattern's places, those that can't be probed are skipped and counted in a warning.
-A SPEC in a library that is not loaded yet (libplug.so:foo) waits for the library; when
-that is unloaded its probes are gone, and SPECs that are no pattern come back with it.
+A SPEC in a library that is not loaded yet (libplug.so:foo, 'libplug.so:pl*') waits for the
+library; when that is unloaded its probes are gone. Those that were waited for come back with
+it, and so do names. Those of a pattern whose library was there at the start do not.
 Hits count executions of the probed instruction: a Go function whose stack grows is
 entered again after runtime.morestack, so its hits may exceed its calls.
 With -ret, or for SPEC%return, a line comes when the function has returned: what it

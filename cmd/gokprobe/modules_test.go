@@ -95,6 +95,45 @@ func TestSummaryOfProbesThatComeAndGo(t *testing.T) {
 	}
 }
 
+// TestPatternsThatWait are counted with the probes that wait, and in the summary: those that stand for something by their functions.
+func TestPatternsThatWait(t *testing.T) {
+	p, lib := modules(t)
+	l := attachTo(t, p, "-sym", "libplug.so:pl*", "-sym", "libplug.so:zz*", "-sym", "libnone.so:f*", "-sym", "foo", "-count", "-all-rows")
+	for _, want := range []string{"probe libplug.so:pl* waits: libplug.so is not loaded yet\n", "armed: 1 probe in ", "(modules), 3 waiting\n"} {
+		if said := l.said.String(); !strings.Contains(said, want) {
+			t.Errorf("stderr is %q, want %q in it", said, want)
+		}
+	}
+	for range 2 {
+		p.Do("open 0 "+lib, "did")
+		p.Do("call 0 plugged 5", "did")
+		p.Do("close 0", "did")
+	}
+	r := l.interrupt()
+	for _, want := range []string{"\n  10       0  plugged ", "waiting (libplug.so was unloaded)", "libplug.so:zz* ", "waiting (unknown symbol: \"zz*\" in libplug.so", "waiting (libnone.so is not loaded yet)"} {
+		if r.status != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("status %d, stdout %q, want %q in it", r.status, r.stdout, want)
+		}
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+// TestRunWaitsForALibrary with a pattern, before the program has run.
+func TestRunWaitsForALibrary(t *testing.T) {
+	lib, prog := testprog.Build(t, "libplug.so", "-shared", "-fPIC"), testprog.Build(t, "modules", "-rdynamic")
+	r := gokprobe(t, "run", "-sym", "libplug.so:*", "-count", "-all-rows", "--", "sh", "-c", "echo cycle 10 "+lib+" | exec "+prog)
+	if r.status == 0 && strings.Contains(r.stdout, "  10       0  build ") {
+		t.Errorf("a child was probed that nobody follows: %q", r.stdout)
+	}
+	r = gokprobe(t, "run", "-follow", "-sym", "libplug.so:*", "-count", "-all-rows", "--", "sh", "-c", "echo cycle 10 "+lib+" | "+prog)
+	for _, want := range []string{"\n  40       0  plugged ", "\n  10       0  build ", "\n  10       0  wreck ", "\n  10       0  calls "} {
+		if r.status != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("status %d, stdout %q, stderr %q, want %q", r.status, r.stdout, r.stderr, want)
+		}
+	}
+}
+
 // TestAttachEndsWhenAllItsCodeIsUnloaded and can't come back: probes by address.
 func TestAttachEndsWhenAllItsCodeIsUnloaded(t *testing.T) {
 	p, lib := modules(t)

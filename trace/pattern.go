@@ -1,0 +1,158 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gokprobe/gokprobe/kprobes"
+)
+
+// points is a probe's places. They become more when a library comes that a pattern waits for.
+type points struct {
+	mu   sync.Mutex
+	list []*point
+}
+
+func (ps *points) add(more []*point) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.list = append(ps.list, more...)
+}
+
+// all is those that there are now. They are the caller's to read.
+func (ps *points) all() []*point {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return slices.Clip(ps.list)
+}
+
+// pattern is a SPEC that waits for a library. When that comes, points of the probe are made of it, before its constructors run; when it comes
+// again, or to a followed child, of those places that are new.
+//
+// A thread of the target stands still meanwhile, and others that stop have to wait. So no debug information is read, and no more
+// than mostComing points are made.
+type pattern struct {
+	Place
+	probe *Probe
+	waits kprobes.Pattern
+	last  atomic.Pointer[kprobes.PatternStatus] // from when the process was there
+	made  atomic.Int64                          // points
+
+	untyped  atomic.Bool     // that a point has no arguments was told
+	known    map[string]bool // Symbol of each place that was tried. It is used on the tracer's thread only.
+	toldStay bool            // used on the tracer's thread only
+}
+
+// mostComing is how many places a pattern stands for at most in libraries that come. Tests have fewer.
+var mostComing = 20000
+
+var (
+	errTooMany = errors.New("more places than are taken when a library comes")
+	errNoName  = errors.New("other functions have the same name")
+)
+
+// await has patterns wait for their libraries.
+func (p *Probe) await(ctx context.Context, places []Place) error {
+	for _, at := range places {
+		if _, err := p.want.fetching(p.session.kprobes.Symbols(), at); err != nil {
+			return err
+		}
+		pn := &pattern{Place: at, probe: p, known: map[string]bool{}}
+		pn.waits = kprobes.Pattern{Spec: at.Symbol, Expand: pn.expand}
+		if err := p.session.kprobes.RegisterPattern(ctx, &pn.waits); err != nil {
+			return NewPlaceError(at.Name, err)
+		}
+		p.patterns = append(p.patterns, pn)
+	}
+	return nil
+}
+
+// expand is a kprobes.Pattern's Expand.
+func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
+	r := Resolver{Table: in.Symbols, Memory: in.Code, Returns: pn.probe.want.returns, Unique: true, Again: true}
+	places, err := r.Resolve(ctx, pn.Name)
+	if at := (*PlaceError)(nil); errors.As(err, &at) {
+		return at.Err // the session names the pattern
+	}
+	if err != nil {
+		return err
+	}
+	pl := &placer{probe: pn.probe, from: pn, skipped: r.Skipped}
+	fresh, stay := pn.fresh(pl, places, in.Main)
+	pn.tellStay(stay)
+	switch {
+	case len(fresh) == 0 && len(pn.known) > 0: // they are there, or were refused before
+		return nil
+	case len(fresh) == 0 && stay > 0:
+		return errNoName
+	case len(fresh) == 0:
+		return &NoPlaceError{pn.Name, pl.skipped}
+	}
+	err = pl.register(ctx, fresh)
+	pn.made.Add(int64(len(pl.points)))
+	if none := (*NoPlaceError)(nil); err != nil && (pn.made.Load() == 0 || !errors.As(err, &none)) {
+		return err
+	}
+	pl.warn()
+	return nil
+}
+
+// fresh are the places of which points are to be made; stay is how many of the others have no name to find them by.
+func (pn *pattern) fresh(pl *placer, places []Place, main bool) (fresh []Place, stay int) {
+	before := len(pn.known)
+	for _, at := range places {
+		switch {
+		case at.Symbol != "" && pn.known[at.Symbol]: // the session places it
+		case at.Symbol == "" && (before > 0 || !main):
+			stay++
+		case before+len(fresh) >= mostComing:
+			pl.skipped.Add(errTooMany)
+		default:
+			at.Optional = true
+			at.Waits = !main || pn.probe.readsDebugInfo(at)
+			fresh = append(fresh, at)
+		}
+	}
+	for _, at := range fresh {
+		pn.known[at.Symbol] = true
+	}
+	return fresh, stay
+}
+
+// tellStay tells once of places that do not come back, or to followed children.
+func (pn *pattern) tellStay(n int) {
+	if n > 0 && !pn.toldStay {
+		pn.toldStay = true
+		pn.probe.session.warn("probe %s is not placed again, or in a followed child, at %d of its places: %v", pn.Name, n, errNoName)
+	}
+}
+
+// readsDebugInfo tells that what is wanted at a place takes debug information.
+func (p *Probe) readsDebugInfo(at Place) bool {
+	return p.want.args || at.Return && (p.wantsHits() || p.want.filter != "")
+}
+
+// tells notes that a point which was made of the pattern has no arguments, and reports whether that is to be told. It is told of every other point.
+func (pn *pattern) tells() bool { return pn == nil || pn.untyped.CompareAndSwap(false, true) }
+
+// look takes the pattern's present state.
+func (pn *pattern) look() {
+	st := pn.probe.session.kprobes.PatternStatus(&pn.waits)
+	select {
+	case <-pn.probe.session.kprobes.Done():
+	default:
+		pn.last.Store(&st)
+	}
+}
+
+// stats is what has become of the pattern as long as it stands for nothing.
+func (pn *pattern) stats() (at PlaceStats, none bool) {
+	at = PlaceStats{Place: pn.Name, Kind: pn.kind()}
+	if st := pn.last.Load(); st != nil {
+		at.Reason, at.Waiting, at.Gone = st.Reason, st.Waiting, !st.Waiting
+	}
+	return at, pn.made.Load() == 0
+}
