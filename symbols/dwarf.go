@@ -23,6 +23,7 @@ type dwarfData struct {
 	headers []unitHeader
 	read    atomic.Int64 // see dies
 
+	info                                        []byte
 	lineSection, lineStr, str, ranges, rnglists []byte
 	loc, loclists, addrs                        []byte
 
@@ -80,6 +81,7 @@ func newDWARF(f *object) (_ *dwarfData, err error) {
 		return nil, err
 	}
 	d.lineSection, d.ranges, d.rnglists, d.str, d.lineStr = get("line"), get("ranges"), get("rnglists"), str, lineStr
+	d.info = info
 	d.loc, d.loclists, d.addrs = get("loc"), get("loclists"), get("addr")
 	d.headers = unitHeaders(info)
 	if d.data, err = dwarf.New(abbrev, nil, nil, info, d.lineSection, nil, d.ranges, str); err != nil {

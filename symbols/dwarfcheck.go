@@ -76,7 +76,7 @@ func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 		for !c.bad {
 			attr, form := c.uleb(), c.uleb()
 			if form == implicitConst {
-				c.uleb() // as long as an SLEB
+				c.sleb()
 			}
 			if attr == 0 && form == 0 {
 				break

@@ -16,7 +16,9 @@ func TestNothingOfRealFilesIsRefused(t *testing.T) {
 	}
 	exe, err := os.Executable()
 	must(t, err)
-	files = append(files, exe, build(t, "members.c", "-g", "-O2"), build(t, "names.c", "-g", "-gz=zlib"), build(t, "results.go"))
+	again := filepath.Join(t.TempDir(), "again.o") // a file of its own, and so another table of abbreviations
+	run(t, "gcc", "-g", "-gdwarf-5", "-O2", "-DAGAIN", "-c", "-o", again, "testdata/least.c")
+	files = append(files, exe, build(t, "members.c", "-g", "-O2"), build(t, "names.c", "-g", "-gz=zlib"), build(t, "least.c", "-g", "-gdwarf-5", "-O2", again), build(t, "results.go"))
 	rows := 0
 	for _, path := range files {
 		tab, err := OpenFile(path)

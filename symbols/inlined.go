@@ -1,7 +1,12 @@
 package symbols
 
 import (
+	"bytes"
+	"cmp"
 	"debug/dwarf"
+	"path/filepath"
+	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -31,7 +36,7 @@ func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 		return 0, true // nobody has a copy of it
 	}
 	d.readInlined()
-	return d.inline.calls[origin], d.inline.all
+	return d.inline.calls[origin].n, d.inline.all
 }
 
 // abstract is the entry that a function's copies, inlined ones among them, refer to. ok is
@@ -45,29 +50,158 @@ func (d *dwarfData) abstract(off dwarf.Offset) (origin dwarf.Offset, ok bool) {
 	return origin, ok
 }
 
-// inlinedAway tells of a name without a symbol that it is a Go function of which every call
-// was inlined. The first question reads the program's debug information: the compiler
-// describes such a function where it was inlined.
-func (m *Module) inlinedAway(t *Table, name string) bool {
-	if m.img == nil || !m.img.isGo() || !strings.Contains(name, ".") {
-		return false
+// vanished is a function that has calls in a module, all inlined, and no code of its own.
+type vanished struct {
+	calls int
+	// A line of it that has code in them, and in how many places; none if file is empty.
+	file         string
+	line, places int
+}
+
+// inlinedAway tells of a name without a symbol that its calls in m were inlined. The first
+// question about a name that occurs in the file's debug information reads that: the compiler describes such a function where it was inlined.
+func (m *Module) inlinedAway(t *Table, name string) (v vanished, ok bool) {
+	if m.img == nil || name == "" {
+		return vanished{}, false
 	}
 	d, err := m.img.dwarfOf(t)
-	if err != nil {
-		return false
+	if err != nil || !d.mentions(name) {
+		return vanished{}, false
 	}
 	d.readInlined()
-	return d.inline.names[name]
+	origins := d.inline.of(name)
+	for _, origin := range origins {
+		v.calls += d.inline.calls[origin].n
+	}
+	for _, origin := range origins {
+		file, line := d.lineInside(origin, d.inline.calls[origin].first)
+		if file == "" {
+			continue
+		}
+		short := filepath.Base(file)
+		if v.places = t.placesOf(m, short, line); v.places > t.placesOf(m, file, line) {
+			short = file // another file is called so, too
+			v.places = t.placesOf(m, file, line)
+		}
+		if v.places > 0 {
+			v.file, v.line = short, line
+			break
+		}
+	}
+	return v, len(origins) > 0
+}
+
+// placesOf counts the places of a line of m.
+func (t *Table) placesOf(m *Module, file string, line int) int {
+	locs, _, err := t.moduleLine(m, query{file: file, line: line}, map[int]bool{})
+	if err != nil {
+		return 0
+	}
+	return len(dedupe(locs))
+}
+
+// mentions tells quickly of most names that no function is called so.
+func (d *dwarfData) mentions(name string) bool {
+	word := []byte(name)
+	if hint := mangledHint(name); hint != "" {
+		word = []byte(hint)
+	}
+	return bytes.Contains(d.str, word) || bytes.Contains(d.info, word)
+}
+
+// lineInside is the first line of an inlined function's own, not of what is inlined into it in turn, that has code
+// in the call. file is empty if there is none. Compilers mix in code of the caller: its line is where the call is
+// written, or stands before the function, or in another file.
+func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int) {
+	r := d.entriesAt(call)
+	e := r.next()
+	if e == nil {
+		return "", 0
+	}
+	ranges, err := r.ranges(e)
+	if err != nil || len(ranges) == 0 {
+		return "", 0
+	}
+	u := d.unitAt(ranges[0][0])
+	_, fn, ok := d.subprogram(ranges[0][0])
+	decl, start := d.declared(origin)
+	if u == nil || !ok || decl == "" {
+		return "", 0
+	}
+	callLine, _ := e.Val(dwarf.AttrCallLine).(int64)
+	rows, files := d.lines(u)
+	for _, rg := range ranges {
+		first := sort.Search(len(rows), func(i int) bool { return rows[i].addr >= rg[0] })
+		for _, row := range rows[first:] {
+			if row.addr >= rg[1] {
+				break
+			}
+			n := int(row.line)
+			if !row.stmt || row.file < 0 || files[row.file] != decl || n < start || n == int(callLine) || line > 0 && n >= line {
+				continue
+			}
+			if d.inlined(fn, row.addr) == call {
+				file, line = decl, n
+			}
+		}
+	}
+	return file, line
+}
+
+// declared is where the function whose entry is at off is written. file is empty if that is not told.
+func (d *dwarfData) declared(off dwarf.Offset) (file string, line int) {
+	i := sort.Search(len(d.units), func(i int) bool { return d.units[i].off > off }) - 1
+	e := d.entryAt(off)
+	if i < 0 || e == nil || d.lineTable(d.units[i]) == nil {
+		return "", 0
+	}
+	origins := d.origins(e)
+	n, _ := attr(origins, dwarf.AttrDeclFile).(int64)
+	at, _ := attr(origins, dwarf.AttrDeclLine).(int64)
+	lr := d.lineReader(d.units[i])
+	if lr == nil || n < 0 || n >= int64(len(lr.Files())) || lr.Files()[n] == nil {
+		return "", 0
+	}
+	return lr.Files()[n].Name, int(at)
 }
 
 // inlining is what debug information says of inlined functions; it is read once.
 type inlining struct {
-	once  sync.Once
-	names map[string]bool // of functions that were inlined
-	// calls counts the inlined calls by the entry that a function's copies refer to, but for those in copies of
+	once sync.Once
+	// names has the entries that copies refer to, of functions of which calls may be inlined, by linkage name or, where
+	// there is none, by qualified name: GCC gives none to a function that no other file can call.
+	names map[string][]dwarf.Offset
+	// calls has the inlined calls by the entry that a function's copies refer to, but for those in copies of
 	// the function itself, where GCC puts a part of a function that it has split.
-	calls map[dwarf.Offset]int
+	calls map[dwarf.Offset]inlinedCalls
 	all   bool // nothing was left out
+}
+
+type inlinedCalls struct {
+	n     int
+	first dwarf.Offset
+}
+
+// of finds the functions that a name may mean, as a user spells it.
+func (in *inlining) of(name string) []dwarf.Offset {
+	for _, spelled := range []string{name, withoutParams(name)} {
+		if origins := in.names[spelled]; len(origins) > 0 {
+			return origins
+		}
+	}
+	hint := mangledHint(name)
+	if hint == "" {
+		return nil
+	}
+	var origins []dwarf.Offset
+	squeezed := squeeze(name)
+	for linkage, at := range in.names {
+		if isMangled(linkage) && strings.Contains(linkage, hint) && matchMangled(linkage, squeezed) {
+			origins = append(origins, at...)
+		}
+	}
+	slices.Sort(origins)
+	return origins
 }
 
 // readInlined reads what d says of them, once.
@@ -75,7 +209,7 @@ func (d *dwarfData) readInlined() {
 	d.inline.once.Do(func() {
 		d.inline.read(d.entriesAt(0))
 		const cost = 64 // bytes, of one in a map
-		size := uint64(len(d.inline.calls)+len(d.inline.names)) * cost
+		size := uint64(2*len(d.inline.calls)+len(d.inline.names)) * cost
 		for name := range d.inline.names {
 			size += uint64(len(name))
 		}
@@ -86,8 +220,10 @@ func (d *dwarfData) readInlined() {
 }
 
 func (in *inlining) read(r *dies) {
-	in.names, in.calls = map[string]bool{}, map[dwarf.Offset]int{}
+	in.names, in.calls = map[string][]dwarf.Offset{}, map[dwarf.Offset]inlinedCalls{}
 	var within dwarf.Offset // what the function that is read is a copy of, if it is one
+	var scopes scopes
+	declared := map[dwarf.Offset]string{} // those without linkage names
 	for {
 		e := r.next()
 		if e == nil {
@@ -98,12 +234,72 @@ func (in *inlining) read(r *dies) {
 		switch {
 		case e.Tag == dwarf.TagSubprogram:
 			within = origin
-			if e.Val(dwarf.AttrInline) != nil {
-				name, _ := e.Val(dwarf.AttrName).(string)
-				in.names[name] = true
+			if isDeclaration(e) && len(scopes) > 1 && linkageOf([]*dwarf.Entry{e}) == "" {
+				declared[e.Offset] = scopes.qualified(e)
+			}
+			if mayBeInlined(e) {
+				origins := r.d.origins(e)
+				name := cmp.Or(linkageOf(origins), declared[origins[len(origins)-1].Offset], scopes.qualified(e))
+				in.names[name] = append(in.names[name], e.Offset)
 			}
 		case e.Tag == dwarf.TagInlinedSubroutine && origin != 0 && origin != within:
-			in.calls[origin]++
+			calls := in.calls[origin]
+			if calls.n++; calls.first == 0 {
+				calls.first = e.Offset
+			}
+			in.calls[origin] = calls
+		}
+		scopes.pass(e)
+	}
+}
+
+// scopes is the entries around the next one: their names, empty for those that qualify nothing.
+type scopes []string
+
+// pass goes on behind e.
+func (s *scopes) pass(e *dwarf.Entry) {
+	switch {
+	case e.Tag == 0:
+		*s = (*s)[:max(len(*s)-1, 0)]
+	case e.Children:
+		name := ""
+		switch e.Tag {
+		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
+			name, _ = e.Val(dwarf.AttrName).(string)
+		}
+		*s = append(*s, name)
+	}
+}
+
+// qualified is e's name behind those of its scopes.
+func (s scopes) qualified(e *dwarf.Entry) string {
+	name, _ := e.Val(dwarf.AttrName).(string)
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] != "" {
+			name = s[i] + "::" + name
 		}
 	}
+	return name
+}
+
+func isDeclaration(e *dwarf.Entry) bool {
+	only, _ := e.Val(dwarf.AttrDeclaration).(bool)
+	return only
+}
+
+// mayBeInlined tells that the compiler has inlined calls of e, or was free to.
+func mayBeInlined(e *dwarf.Entry) bool {
+	const inlined, declaredInlined = 1, 3 // DW_INL_inlined, DW_INL_declared_inlined (DWARF 5 §7.20)
+	n, ok := e.Val(dwarf.AttrInline).(int64)
+	return ok && (n == inlined || n == declaredInlined)
+}
+
+// linkageOf is the linkage name of a list of origins, empty if there is none.
+func linkageOf(list []*dwarf.Entry) string {
+	const mipsLinkageName = dwarf.Attr(0x2007) // of GCC before DWARF 4
+	name, ok := attr(list, dwarf.AttrLinkageName).(string)
+	if !ok {
+		name, _ = attr(list, mipsLinkageName).(string)
+	}
+	return name
 }

@@ -84,6 +84,7 @@ type Table struct {
 	held      Held // nil if the process is not
 	debugDirs []string
 	asides    asides
+	closed    atomic.Bool
 
 	mu     sync.Mutex // serializes Refresh
 	images map[imageKey]*image
@@ -187,11 +188,15 @@ func (t *Table) Modules() []*Module {
 
 // Close releases the files; if what Aside has left alone still reads them, when that is done. The Table must not be used afterwards.
 func (t *Table) Close() error {
+	t.closed.Store(true)
 	if !t.asides.later(t.closeFiles) {
 		t.closeFiles()
 	}
 	return nil
 }
+
+// Closed tells whether Close was called: what is remembered of the Table can go.
+func (t *Table) Closed() bool { return t.closed.Load() }
 
 func (t *Table) closeFiles() {
 	t.mu.Lock()

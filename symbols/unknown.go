@@ -22,8 +22,8 @@ func (t *Table) unknown(s *snapshot, queries []query) error {
 		return fmt.Errorf("%w; this is a pattern as of file names, in which * stands for any text and ? for one character", withStripped(err, mods))
 	}
 	for _, m := range mods {
-		if m.inlinedAway(t, q.name) {
-			return fmt.Errorf("%w: %q: the compiler has inlined every call of it, so that it has no code of its own; probe what it calls", ErrUnknownSymbol, q.name)
+		if v, ok := m.inlinedAway(t, q.name); ok {
+			return fmt.Errorf("%w: %q: %s", ErrUnknownSymbol, q.name, v)
 		}
 	}
 	if n := instances(mods, q.name); n > 0 {
@@ -36,6 +36,24 @@ func (t *Table) unknown(s *snapshot, queries []query) error {
 		}
 	}
 	return err
+}
+
+func (v vanished) String() string {
+	switch {
+	case v.calls == 0:
+		return "the compiler has left no code of it"
+	case v.file == "":
+		return fmt.Sprintf("the compiler has inlined every call of it, at %s, so that it has no code of its own; probe what it calls", countedPlaces(v.calls))
+	}
+	return fmt.Sprintf("the compiler has inlined every call of it, at %s, so that it has no code of its own; probe a line of it, such as %s:%d, which stands for %s, or what it calls",
+		countedPlaces(v.calls), v.file, v.line, countedPlaces(v.places))
+}
+
+func countedPlaces(n int) string {
+	if n == 1 {
+		return "one place"
+	}
+	return fmt.Sprintf("%d places", n)
 }
 
 // instances counts those of a generic function of Go, named without its types.

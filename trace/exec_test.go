@@ -51,6 +51,9 @@ func TestChildrenThatExecuteOtherProgramsAreFollowed(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
+			if n := trace.Remembered(pr); n > 2 { // the last child and its parent
+				t.Errorf("%s, %+v: %d programs are remembered", c.spec, opts, n)
+			}
 			p.CheckClean()
 			p.Quit()
 		}

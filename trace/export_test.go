@@ -1,5 +1,13 @@
 package trace
 
+// Remembered is the most programs that one of pr's points remembers. The session is closed.
+func Remembered(pr *Probe) (n int) {
+	for _, pt := range pr.points.all() {
+		n = max(n, len(pt.elsewhere))
+	}
+	return n
+}
+
 // AtMost has patterns stand for n places in libraries that come, until what it returns is called.
 func AtMost(n int) (back func()) {
 	before := mostComing

@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"iter"
+	"maps"
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -172,6 +173,7 @@ func (pt *point) there(regs *kprobes.Regs) *known {
 	k, met := pt.elsewhere[table]
 	if !met || k != nil && k.addr != regs.Place() { // its library may have come back elsewhere
 		k = pt.learn(table, regs)
+		maps.DeleteFunc(pt.elsewhere, func(old *symbols.Table, _ *known) bool { return old.Closed() }) // of programs that have ended
 		if pt.elsewhere == nil || len(pt.elsewhere) >= mostElsewhere {
 			pt.elsewhere = map[*symbols.Table]*known{}
 		}

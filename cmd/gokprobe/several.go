@@ -106,12 +106,23 @@ func (s *several) takeAll(ctx context.Context, meant []target) (failed int, err 
 	return 0, nil
 }
 
-// leftOut tells why a process that was found is not probed. That it has ended needs no words.
+// leftOut tells why a process that was found is not probed. That it has ended needs no words, nor that it is held already: it shares the memory of another
+// one, as children of vfork(2) do.
 func (s *several) leftOut(t target, err error) error {
-	if !errors.Is(err, unix.ESRCH) && !errors.Is(err, kprobes.ErrExited) {
+	if !errors.Is(err, unix.ESRCH) && !errors.Is(err, kprobes.ErrExited) && !ending(t.pid) && !ours(t.pid) {
 		s.std.warn("process %d is not probed: %s", t.pid, sentence(err))
 	}
 	return err
+}
+
+// ending tells that a process has ended or does so: an error then tells of what has gone with it.
+func ending(pid int) bool {
+	const exiting = 4 // PF_EXITING
+	tids, _ := procfs.Tasks(pid)
+	return !slices.ContainsFunc(tids, func(tid int) bool {
+		st, err := procfs.ReadStat(pid, tid)
+		return err == nil && st.Flags&exiting == 0
+	})
 }
 
 // take takes one process: when it returns, everything is armed there, or it is as it was.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
@@ -204,4 +207,39 @@ func TestProcessesThatExecuteOtherProgramsAreLetGo(t *testing.T) {
 	}
 	one.CheckClean()
 	two.CheckClean()
+}
+
+// TestOfAFoundProcessIsToldWhatHelps: not what went with it when it ended, nor that we trace a child that shares the memory of another one.
+func TestOfAFoundProcessIsToldWhatHelps(t *testing.T) {
+	lives, ends := testprog.Start(t, testprog.Build(t, "prey")), exec.Command("true")
+	if err := ends.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, ends.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	for pid, want := range map[int]string{lives.PID(): "process " + pidOf(lives) + " is not probed: unknown symbol", ends.Process.Pid: ""} {
+		var said strings.Builder
+		s := several{std: stdio{err: &said}}
+		_ = s.leftOut(target{pid: pid, found: true}, errors.New("unknown symbol"))
+		if !strings.Contains(said.String(), want) || want == "" && said.Len() > 0 {
+			t.Errorf("it says %q, want %q", said.String(), want)
+		}
+	}
+	if err := ends.Wait(); err != nil {
+		t.Error(err)
+	}
+
+	file := filepath.Join(t.TempDir(), "parent")
+	if err := os.Link(testprog.Build(t, "family"), file); err != nil {
+		t.Fatal(err)
+	}
+	p := testprog.Start(t, file)
+	p.Do("vfork", "child")
+	l := start(t, "attach", "-x", file, "-sym", "foo", "-count")
+	p.Do("", "back")
+	if r := l.interrupt(); r.status != 0 || strings.Contains(r.stderr, "not probed") || !strings.Contains(r.stdout, pidOf(p)) {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+	}
+	p.CheckClean()
 }
