@@ -39,7 +39,7 @@ func sysvPlaces(types []*dtype, result *dtype) []place {
 	lost := false
 	for i, t := range types {
 		switch {
-		case lost || t.kind == typeUnknown || t.kind == typeVoid:
+		case lost || t.kind == typeUnknown || t.kind == typeSum || t.kind == typeVoid:
 			// A type that is not understood may take any register: what
 			// follows it is unknown too.
 			lost = true
@@ -159,7 +159,7 @@ func merge(out []class, t *dtype, off int64, depth int) bool {
 		return true
 	case typeComplex:
 		return t.size <= 16 && mark(out, off, classSSE) && mark(out, off+t.size/2, classSSE)
-	case typeUnknown, typeVoid, typeFunc:
+	case typeUnknown, typeSum, typeVoid, typeFunc:
 		return false
 	}
 	first, second := classInteger, classInteger
@@ -217,75 +217,4 @@ func mark(out []class, off int64, c class) bool {
 		*old = classSSE
 	}
 	return true
-}
-
-// rustPlaces assigns the parameters of a Rust function. Its convention is not
-// specified; this is what rustc does on x86-64: a scalar or a pair of scalars
-// in registers by their kinds, other values of up to 8 bytes as an integer, larger
-// ones by address.
-func rustPlaces(types []*dtype, result *dtype) []place {
-	a := &sysvArgs{stack: entryStack}
-	if result != nil && result.size > 16 {
-		a.ints = 1
-	}
-	out := make([]place, len(types))
-	lost := false
-	for i, t := range types {
-		switch leaves := scalars(t, nil, 0); {
-		case lost || t.kind == typeUnknown && t.size <= 16:
-			lost = true // an enumeration: its variants decide
-			out[i] = place{unknown: true}
-		case t.size == 0:
-			out[i] = place{}
-		case t.size > 16 || t.size > 8 && len(leaves) > 2:
-			out[i] = a.assign(8, 8, []class{classInteger})
-			out[i].indirect = true
-		case len(leaves) == 1 || len(leaves) == 2:
-			out[i] = a.assignScalars(leaves)
-		default:
-			out[i] = a.assign(t.size, 8, []class{classInteger})
-		}
-	}
-	return out
-}
-
-type scalar struct {
-	off, size int64
-	float     bool
-}
-
-// scalars lists the scalars of t; more than two are not told apart.
-func scalars(t *dtype, out []scalar, off int64) []scalar {
-	if len(out) > 2 {
-		return out
-	}
-	switch t.kind {
-	case typeStruct:
-		for _, f := range t.field {
-			out = scalars(f.typ, out, off+f.off)
-		}
-		return out
-	case typeArray, typeUnion, typeUnknown:
-		return append(out, scalar{}, scalar{}, scalar{})
-	}
-	if t.size == 0 {
-		return out
-	}
-	return append(out, scalar{off, t.size, t.kind == typeFloat})
-}
-
-func (a *sysvArgs) assignScalars(leaves []scalar) place {
-	var p place
-	for _, l := range leaves {
-		c := classInteger
-		if l.float {
-			c = classSSE
-		}
-		q := a.assign(l.size, l.size, []class{c})
-		for _, x := range q.parts {
-			x.off += l.off
-			p.parts = append(p.parts, x)
-		}
-	}
-	return p
 }

@@ -53,7 +53,7 @@ func (t *dtype) accepts(k typeKind) bool {
 }
 
 func misfit(c *dtype, g reflect.Type) error {
-	if c.kind == typeUnknown || c.size < 0 {
+	if c.kind == typeUnknown || c.kind == typeSum || c.size < 0 {
 		return errNoPlace
 	}
 	if cg, err := cType(g); err == nil && cg.size == c.size {

@@ -46,9 +46,14 @@ type unit struct {
 	lang  language
 	// goRegisters tells that Go passes arguments in registers (1.17 and later).
 	goRegisters bool
+	// rustMemory tells that rustc returns aggregates of 9 to 16 bytes in memory (1.63 and later; earlier ones differ).
+	rustMemory bool
 
 	funcOnce sync.Once
 	funcs    []function
+
+	listsOnce sync.Once
+	lists     bool // see optimized
 }
 
 type unitRange struct {
@@ -132,18 +137,26 @@ func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
 	switch lang, _ := e.Val(dwarf.AttrLanguage).(int64); lang {
 	case dwLangGo:
 		u.lang = langGo
-		producer, _ := e.Val(dwarf.AttrProducer).(string)
-		_, version, _ := strings.Cut(producer, "go1.")
-		end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
-		if end < 0 {
-			end = len(version)
-		}
-		minor, err := strconv.Atoi(version[:end])
-		u.goRegisters = err != nil || minor >= 17 // a development version has no number
+		minor, ok := minorVersion(e, "go1.")
+		u.goRegisters = !ok || minor >= 17 // a development version has no number
 	case dwLangRust:
 		u.lang = langRust
+		minor, _ := minorVersion(e, "rustc version 1.")
+		u.rustMemory = minor >= 63
 	}
 	return u
+}
+
+// minorVersion is the number behind name in what made the unit of e.
+func minorVersion(e *dwarf.Entry, name string) (minor int, ok bool) {
+	producer, _ := e.Val(dwarf.AttrProducer).(string)
+	_, version, _ := strings.Cut(producer, name)
+	end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(version)
+	}
+	minor, err := strconv.Atoi(version[:end])
+	return minor, err == nil
 }
 
 // unitAt returns the unit that covers link-time address v.

@@ -44,6 +44,8 @@ func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
 		return f.reference(t, raw, depth)
 	case typeStruct, typeUnion:
 		return f.structure(t, raw, depth)
+	case typeSum:
+		return f.sum(t, raw, depth)
 	case typeArray, typeVector:
 		return f.array(t, raw, depth)
 	case typeGoString:

@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,6 +39,66 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 		text = t.name + text
 	}
 	return Value{Text: text, JSON: object}
+}
+
+// sum is a Rust enumeration as Rust writes it: None, Some(5), Move {x: 1}. JSON has the name, or an object of the name and
+// the data.
+func (f *formatter) sum(t *dtype, raw []byte, depth int) Value {
+	v, ok := t.variant(raw)
+	if !ok {
+		return unknown(errNoVariant)
+	}
+	data, ok := v.of(raw)
+	if !ok {
+		return unknown(errNoPlace)
+	}
+	fields := v.typ.field
+	if len(fields) == 0 {
+		return Value{Text: v.name, JSON: v.name}
+	}
+	if fields[0].name != "__0" {
+		inner := f.format(v.typ, data, depth+1)
+		return Value{Text: v.name + " " + inner.Text, JSON: map[string]any{v.name: inner.JSON}}
+	}
+	var texts []string
+	var list []any
+	for _, m := range fields {
+		part, ok := m.of(data)
+		if !ok {
+			return unknown(errNoPlace)
+		}
+		inner := f.format(m.typ, part, depth+1)
+		texts, list = append(texts, inner.Text), append(list, inner.JSON)
+	}
+	out := Value{Text: v.name + "(" + strings.Join(texts, ", ") + ")", JSON: map[string]any{v.name: list}}
+	if len(list) == 1 {
+		out.JSON = map[string]any{v.name: list[0]}
+	}
+	return out
+}
+
+var errNoVariant = errors.New("it is no variant of its type")
+
+// variant is the one that the value in raw is.
+func (t *dtype) variant(raw []byte) (v variant, ok bool) {
+	if t.discr == nil {
+		return t.variants[0], len(t.variants) == 1
+	}
+	tag, ok := t.discr.of(raw)
+	if !ok || len(tag) == 0 || len(tag) > 8 {
+		return variant{}, false
+	}
+	other := 64 - 8*len(tag)
+	ok = false
+	for _, c := range t.variants {
+		switch {
+		case c.rest:
+			v, ok = c, true
+		case (uint64(c.value)^uintOf(tag))<<other == 0:
+			return c, true
+		}
+	}
+	return v, ok
 }
 
 // of is f's value in the structure that raw holds, in as many bytes as its type has.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/dwarf"
 	"encoding/binary"
+	"sort"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/internal/host"
@@ -32,12 +33,14 @@ type callee struct {
 	external  bool   // others may call it, so the registers are the convention's
 	nocall    bool   // DW_CC_nocall: it is called in another way
 	frameBase []byte // a DWARF expression
+	// optimized tells whether LLVM has optimized the function. What is not optimized has all that the source has.
+	optimized func() bool
 }
 
 // calleeOf reads the function of the entry e, which completes the others of list, around v.
 func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 	const nocall = 3
-	c := callee{low: v, llvm: u.llvm()}
+	c := callee{low: v, llvm: u.llvm(), optimized: func() bool { return d.optimized(u) }}
 	cc, _ := attr(list, dwarf.AttrCalling).(int64)
 	c.nocall = cc == nocall
 	c.external, _ = attr(list, dwarf.AttrExternal).(bool)
@@ -46,6 +49,34 @@ func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 		c.low = low
 	}
 	return c
+}
+
+// optimized tells whether LLVM has optimized u. Without optimization parameters are at one place from their function's beginning to its
+// end; with it most are not, and have a list of places. Some lists are there without: of what is always inlined, and where a function is
+// assembly. Frames tell nothing: Rust's have no pointer at any level.
+func (d *dwarfData) optimized(u *unit) bool {
+	u.listsOnce.Do(func() {
+		i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].first >= u.off })
+		if i == len(d.headers) {
+			return
+		}
+		places, lists := 0, 0
+		r := d.entriesAt(u.off)
+		for e := r.next(); e != nil && uint64(e.Offset) < d.headers[i].end; e = r.next() {
+			switch f := e.AttrField(dwarf.AttrLocation); {
+			case e.Tag == dwarf.TagInlinedSubroutine:
+				r.skip(e)
+			case f == nil || e.Tag != dwarf.TagFormalParameter:
+			case f.Class == dwarf.ClassExprLoc || f.Class == dwarf.ClassBlock:
+				places++
+			default:
+				lists++
+			}
+		}
+		const few = 8 // of which one list may be
+		u.lists = r.err != nil || few*lists > places
+	})
+	return u.lists
 }
 
 // llvm tells that LLVM has made the code of u.
@@ -240,15 +271,15 @@ func (c *lineCursor) sleb() int64 {
 }
 
 // settle decides on the parameters' places: by the convention where it must hold, by debug information where the compiler may have
-// changed it, and else they are not known. Rust's are those of the convention.
+// changed it, and else they are not known.
 func (c callee) settle(lang language, params []Param, locations []location) {
-	if lang == langGo || !c.nocall && (!c.llvm || lang == langRust) {
+	if lang == langGo || !c.nocall && !(c.llvm && c.optimized()) {
 		return
 	}
 	free := c.nocall || !c.external // of the convention
 	certain := !c.nocall
 	for i, l := range locations {
-		certain = certain && (l.knowledge == saidFrame || l.knowledge == saidPlace && l.place.equal(params[i].place))
+		certain = certain && l.knowledge == saidPlace && l.place.equal(params[i].place)
 	}
 	for i, l := range locations {
 		switch {
@@ -277,16 +308,6 @@ func (p place) equal(q place) bool {
 
 // returnsAsDeclared tells whether a function gives the result that the source has. LLVM takes the result away from
 // functions that only their own file calls, where no caller looks; what is not optimized keeps it.
-func (c callee) returnsAsDeclared(lang language, locations []location) bool {
-	switch {
-	case c.nocall:
-		return false
-	case !c.llvm || c.external || lang != langC:
-		return true
-	}
-	inFrame := !bytes.Equal(c.frameBase, []byte{opReg0 + host.DwarfSP})
-	for _, l := range locations {
-		inFrame = inFrame && l.knowledge == saidFrame
-	}
-	return inFrame
+func (c callee) returnsAsDeclared() bool {
+	return !c.nocall && (!c.llvm || c.external || !c.optimized())
 }

@@ -178,7 +178,7 @@ func (s *signature) places() []Param {
 	case langGo:
 		places, _ = goPlaces(types, nil, s.goRegisters())
 	case langRust:
-		places = rustPlaces(types, result)
+		places = s.rustPlaces(types, result)
 	default:
 		places = sysvPlaces(types, result)
 	}

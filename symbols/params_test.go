@@ -136,7 +136,7 @@ var rustCalls = []struct{ fn, want string }{
 	{"params::scalars", `a=-5 b=250 c=true d=2.5 e='z'`},
 	{"params::text", `s="hello" n=7`},
 	{"params::aggregates", `p={x: 1, y: 2} q={a: 1.5, b: 2.5} b={a: 1, b: 2, c: 3} last=9`},
-	{"params::trio", `t={a: 1, b: 2, c: 3} last=4 e=? lost=?`},
+	{"params::trio", `t={a: 1, b: 2, c: 3} last=4 e=Some(5) lost=6`},
 	{"*Holder*put", `self=*0x v=4 n=5`},
 	{"*Holder*clone", `self=*0x`},
 }

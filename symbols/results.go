@@ -33,10 +33,10 @@ func (s *signature) resultPlaces() []Param {
 	switch {
 	case ret.typ.kind == typeVoid, s.unit.lang == langRust && ret.typ.size == 0:
 		return nil
-	case !s.callee.returnsAsDeclared(s.unit.lang, s.locations):
+	case !s.callee.returnsAsDeclared():
 		ret.place = place{unknown: true}
 	case s.unit.lang == langRust:
-		ret.place = rustResult(ret.typ)
+		ret.place = s.rustResult(ret.typ)
 	default:
 		ret.place = sysvResult(ret.typ)
 	}
@@ -93,7 +93,7 @@ func (t *dtype) holdsUnknown(depth int) bool {
 		return true
 	}
 	switch t.kind {
-	case typeUnknown, typeVoid, typeFunc:
+	case typeUnknown, typeSum, typeVoid, typeFunc:
 		return true
 	case typeArray:
 		return t.elem.holdsUnknown(depth + 1)
@@ -105,34 +105,6 @@ func (t *dtype) holdsUnknown(depth int) bool {
 		}
 	}
 	return false
-}
-
-// rustResult places the result of a Rust function, see rustPlaces. How an
-// enumeration is returned depends on its variants, how a structure of 9 to 16 bytes,
-// on the compiler's version.
-func rustResult(t *dtype) place {
-	leaves := scalars(t, nil, 0)
-	switch {
-	case t.size > 16:
-		return inMemory()
-	case t.kind == typeUnknown || t.size > 8 && len(leaves) > 2:
-		return place{unknown: true}
-	case len(leaves) > 2:
-		return inRegisters(t.size, []class{classInteger}, host.C.Results, 0, 0)
-	}
-	var p place
-	ints, floats := 0, 0
-	for _, l := range leaves {
-		x := part{off: l.off, size: l.size, reg: "xmm", n: floats}
-		if l.float {
-			floats++
-		} else {
-			x.reg, x.n = host.C.Results[ints], 0
-			ints++
-		}
-		p.parts = append(p.parts, x)
-	}
-	return p
 }
 
 // Integer is what v, a general register with p's value, means: extended from the

@@ -70,7 +70,7 @@ func TestStoredResultsAreRead(t *testing.T) {
 		{"C++", "results.cc", []string{"-g", "-O1", "-std=c++17"}, cppResults, 6},
 		{"Go", "results.go", nil, goResults, 0},
 		{"Go not optimized", "results.go", []string{"-gcflags=-N -l"}, goResults, 0},
-		{"Rust", "results.rs", []string{"-g"}, rustResults, 3},
+		{"Rust", "results.rs", []string{"-g"}, rustResults, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := trace(t, build(t, c.src, c.flags...), mainOf(c.src))

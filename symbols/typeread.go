@@ -96,6 +96,9 @@ func (r *typeReader) settle() {
 		for _, f := range t.field {
 			text += len(f.name) + 64
 		}
+		for _, v := range t.variants {
+			text += len(v.name) + 64
+		}
 		for _, name := range t.enum {
 			text += len(name) + 64
 		}
@@ -128,6 +131,9 @@ func (t *dtype) parts() int {
 	}
 	for i := 0; i < len(t.field) && n <= mostParts; i++ {
 		n += t.field[i].typ.parts()
+	}
+	for i := 0; i < len(t.variants) && n <= mostParts; i++ {
+		n += t.variants[i].typ.parts()
 	}
 	t.weight = min(n, mostParts+1)
 	return t.weight

@@ -29,6 +29,7 @@ const (
 	typeGoSlice
 	typeGoInterface
 	typeGoPointer // map, chan, func: one word
+	typeSum       // Rust's enumeration with data
 )
 
 // dtype is a type as debug information describes it. debug/dwarf's own types
@@ -44,10 +45,20 @@ type dtype struct {
 	enum  map[int64]string
 	field []dfield
 	byRef bool // C++: never passed in registers, a copy's address is
+	// variants are those of a Rust enumeration, as fields: their types are structures as large as it. Which one a value is, the
+	// field discr tells; there is none if no value can be another variant.
+	variants []variant
+	discr    *dfield
 	// unsigned tells of characters and enumerations that they have no sign.
 	unsigned bool
 
 	weight int // see parts
+}
+
+type variant struct {
+	dfield
+	value int64 // of the discriminant
+	rest  bool  // the variant for all other values
 }
 
 type dfield struct {
@@ -202,7 +213,7 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 	const byReference = 4 // DW_CC_pass_by_reference
 	cc, known := e.Val(dwarf.AttrCalling).(int64)
 	class := cxxClass{r: r, entry: e}
-	var members []*dwarf.Entry
+	var members, parts []*dwarf.Entry
 	rd.children(e, func(c *dwarf.Entry) {
 		switch c.Tag {
 		case dwarf.TagMember, dwarf.TagInheritance:
@@ -212,15 +223,12 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 		case dwarf.TagSubprogram:
 			class.member(c)
 		case dwarf.TagVariantPart: // Rust enumeration
-			t.kind = typeUnknown
+			parts = append(parts, c)
 		}
 	})
 	t.byRef = known && cc == byReference || !known && r.lang == langC && class.byReference()
 	for _, c := range members {
-		f := dfield{typ: r.ref(c), base: c.Tag == dwarf.TagInheritance}
-		f.name, _ = c.Val(dwarf.AttrName).(string)
-		f.off, _ = c.Val(dwarf.AttrDataMemberLoc).(int64)
-		f.readBits(c)
+		f := r.member(c)
 		virtual, _ := c.Val(dwarf.AttrVirtuality).(int64)
 		t.byRef = t.byRef || !known && (f.typ.byRef || virtual != 0)
 		t.field = append(t.field, f)
@@ -230,6 +238,57 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 		return
 	}
 	t.align = t.alignment(e, members)
+	switch {
+	case len(parts) == 1 && len(t.field) == 0:
+		r.fillSum(t, parts[0])
+	case len(parts) > 0:
+		t.kind = typeUnknown
+	}
+}
+
+// fillSum reads the variants of a Rust enumeration.
+func (r *typeReader) fillSum(t *dtype, part *dwarf.Entry) {
+	t.kind = typeSum
+	discr, told := part.Val(dwarf.AttrDiscr).(dwarf.Offset)
+	rd := r.d.entriesAt(part.Offset)
+	if rd.next() == nil {
+		return
+	}
+	rd.children(part, func(c *dwarf.Entry) {
+		switch {
+		case c.Tag == dwarf.TagMember && told && c.Offset == discr:
+			f := r.member(c)
+			t.discr = &f
+		case c.Tag == dwarf.TagVariant:
+			var v variant
+			var ok bool
+			v.value, ok = c.Val(dwarf.AttrDiscrValue).(int64)
+			v.rest = !ok
+			sub := r.d.entriesAt(c.Offset)
+			if sub.next() == nil {
+				return
+			}
+			sub.children(c, func(m *dwarf.Entry) {
+				if m.Tag == dwarf.TagMember {
+					v.dfield = r.member(m)
+				}
+			})
+			if v.typ != nil {
+				t.variants = append(t.variants, v)
+			}
+		}
+	})
+	if len(t.variants) == 0 || told && t.discr == nil {
+		t.kind = typeUnknown
+	}
+}
+
+func (r *typeReader) member(c *dwarf.Entry) dfield {
+	f := dfield{typ: r.ref(c), base: c.Tag == dwarf.TagInheritance}
+	f.name, _ = c.Val(dwarf.AttrName).(string)
+	f.off, _ = c.Val(dwarf.AttrDataMemberLoc).(int64)
+	f.readBits(c)
+	return f
 }
 
 // readBits reads the extent of a bit field, in the form of DWARF 4 and in that of versions before it, which

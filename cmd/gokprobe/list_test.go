@@ -153,11 +153,13 @@ func TestCheckSaysWhatAttachWouldSay(t *testing.T) {
 }
 
 func TestTheDemoShowsHitsAndAnUndisturbedSample(t *testing.T) {
-	r := gokprobe(t, "demo", "-duration", "1s", "-format", "json")
-	hits, sum := records(t, r.stdout)
-	for d := 2 * time.Second; len(hits) == 0 && d < time.Minute; d *= 2 { // the sample may have had no processor in that time
-		r = gokprobe(t, "demo", "-duration", d.String(), "-format", "json")
-		hits, sum = records(t, r.stdout)
+	var r result
+	var hits []hitLine
+	var sum summaryLine
+	for d := time.Second; len(hits) == 0 && d < time.Minute; d *= 2 { // in that time the probe may not be armed yet, or the sample have had no processor
+		if r = gokprobe(t, "demo", "-duration", d.String(), "-format", "json"); r.stdout != "" {
+			hits, sum = records(t, r.stdout)
+		}
 	}
 	if r.status != 0 || len(hits) == 0 || sum.Lost != 0 {
 		t.Errorf("status %d, %d hits, stderr %q", r.status, len(hits), r.stderr)

@@ -1,0 +1,320 @@
+package symbols
+
+import (
+	"slices"
+
+	"github.com/gokprobe/gokprobe/internal/host"
+)
+
+// scalar is a number or an address in a value.
+type scalar struct {
+	off, size, align int64
+	float            bool
+	sign, address    bool // how the compiler's versions tell scalars of one size apart
+}
+
+// passing is what rustc takes a type for when it passes a value: at most two scalars, an aggregate, or nobody can tell
+// from debug information.
+type passing struct {
+	scalars   []scalar
+	aggregate bool
+	undecided bool
+}
+
+var (
+	inAggregate = passing{aggregate: true}
+	inDoubt     = passing{undecided: true}
+)
+
+// passing tells what rustc takes t for. This is not specified, but what rustc's versions from 1.63 to 1.97 have in common (rustc_abi, layout.rs,
+// BackendRepr): a structure of one part is taken for that part, one of two scalars, one behind the other, for the two.
+func (t *dtype) passing(depth int) passing {
+	switch {
+	case depth > deepest:
+		return inDoubt
+	case t.size == 0:
+		return passing{}
+	}
+	switch t.kind {
+	case typeStruct:
+		return t.ofFields(depth)
+	case typeUnion:
+		return t.ofAlternatives(depth)
+	case typeArray:
+		return inAggregate
+	case typeSum:
+		return t.ofVariants(depth)
+	case typeUnknown, typeVoid, typeFunc, typeVector, typeComplex:
+		return inDoubt
+	}
+	address := t.kind == typePointer || t.kind == typeReference
+	return passing{scalars: []scalar{{size: t.size, align: t.align, float: t.kind == typeFloat, sign: t.signed(), address: address}}}
+}
+
+// sized is those of fields that take room.
+func sized(fields []dfield) (parts []dfield) {
+	for _, f := range fields {
+		if f.typ.size > 0 {
+			parts = append(parts, f)
+		}
+	}
+	return parts
+}
+
+// ofFields is what a structure is taken for. Its fields may be in any order in memory.
+func (t *dtype) ofFields(depth int) passing {
+	parts := sized(t.field)
+	switch len(parts) {
+	case 0:
+		return inAggregate // its size comes from nothing that is known
+	case 1:
+		f := parts[0]
+		p := f.typ.passing(depth + 1)
+		if !p.undecided && (f.off != 0 || f.typ.size != t.size || f.typ.align != t.align) {
+			return inAggregate
+		}
+		return p
+	case 2:
+		return t.pair(parts, depth)
+	}
+	return inAggregate
+}
+
+func (t *dtype) pair(parts []dfield, depth int) passing {
+	slices.SortFunc(parts, func(a, b dfield) int { return int(a.off - b.off) })
+	var both []scalar
+	doubt := false
+	for _, f := range parts {
+		p := f.typ.passing(depth + 1)
+		if p.aggregate || len(p.scalars) > 1 {
+			return inAggregate
+		}
+		if doubt = doubt || p.undecided; !doubt {
+			s := p.scalars[0]
+			s.off += f.off
+			both = append(both, s)
+		}
+	}
+	switch {
+	case doubt:
+		return inDoubt
+	case !t.holdsPair(both):
+		return inAggregate
+	}
+	return passing{scalars: both}
+}
+
+// holdsPair tells that t is nothing but two scalars, where they lie in a pair.
+func (t *dtype) holdsPair(s []scalar) bool {
+	align := max(s[0].align, s[1].align)
+	return align > 0 && s[0].off == 0 && s[1].off == roundUp(s[0].size, s[1].align) && t.align == align && t.size == roundUp(s[1].off+s[1].size, align)
+}
+
+// ofAlternatives is what a union is taken for: what all that have a size in it are taken for.
+func (t *dtype) ofAlternatives(depth int) passing {
+	var all []passing
+	for _, f := range sized(t.field) {
+		all = append(all, f.typ.passing(depth+1))
+	}
+	if len(all) == 0 || t.align != t.field[0].typ.align && len(all) == 1 {
+		return inDoubt
+	}
+	for _, p := range all {
+		if p.undecided || p.aggregate != all[0].aggregate || !slices.Equal(p.scalars, all[0].scalars) {
+			return inDoubt
+		}
+	}
+	return all[0]
+}
+
+// ofVariants is what an enumeration is taken for. If the discriminant has a place of its own, it is one scalar, and what all variants with data
+// have in common the other. Else one variant has data, in which some values stand for the other variants.
+func (t *dtype) ofVariants(depth int) passing {
+	var data []variant
+	for _, v := range t.variants {
+		if len(sized(v.typ.field)) > 0 {
+			data = append(data, v)
+		}
+	}
+	switch {
+	case len(data) == 0 && t.discr == nil:
+		return passing{}
+	case len(data) == 0:
+		return t.discr.typ.passing(depth + 1)
+	case t.discr == nil && len(t.variants) == 1, len(data) == 1 && t.overlaps(t.discr):
+		return (&dtype{size: t.size, align: t.align, field: data[0].typ.field}).ofFields(depth + 1)
+	case t.discr == nil:
+		return inDoubt
+	case t.overlaps(t.discr):
+		return inAggregate
+	}
+	return t.tagged(data, depth)
+}
+
+// tagged is what an enumeration is taken for whose discriminant has a place of its own.
+func (t *dtype) tagged(data []variant, depth int) passing {
+	var all []scalar // each at its offset in t
+	doubt := false
+	for _, v := range data {
+		parts := sized(v.typ.field)
+		if len(parts) > 1 {
+			return inAggregate
+		}
+		p := parts[0].typ.passing(depth + 1)
+		if p.aggregate || len(p.scalars) > 1 {
+			return inAggregate
+		}
+		if doubt = doubt || p.undecided; !doubt {
+			s := p.scalars[0]
+			s.off += v.off + parts[0].off
+			all = append(all, s)
+		}
+	}
+	tag := t.discr.typ.passing(depth + 1)
+	if doubt || len(tag.scalars) != 1 || t.discr.off != 0 {
+		return inDoubt
+	}
+	for _, s := range all {
+		switch {
+		case s.off != all[0].off || s.size != all[0].size || s.float != all[0].float:
+			return inAggregate
+		case s != all[0]:
+			doubt = true // versions differ
+		}
+	}
+	both := []scalar{tag.scalars[0], all[0]}
+	switch {
+	case doubt:
+		return inDoubt
+	case !t.holdsPair(both):
+		return inAggregate
+	}
+	return passing{scalars: both}
+}
+
+// overlaps tells that the discriminant is a value in a variant's data.
+func (t *dtype) overlaps(discr *dfield) bool {
+	if discr == nil {
+		return false
+	}
+	for _, v := range t.variants {
+		for _, f := range sized(v.typ.field) {
+			if at := v.off + f.off; discr.off < at+f.typ.size && at < discr.off+discr.typ.size {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rustPlaces assigns the parameters of a Rust function. A function that other languages can call by its name has their convention, most
+// probably; debug information does not tell. So what is known of it are the places in which both have it.
+func (s *signature) rustPlaces(types []*dtype, result *dtype) []place {
+	out := rustPlaces(types, result, s.unit.rustMemory)
+	if isMangled(s.linkage) || s.linkage == "" {
+		return out
+	}
+	for i, p := range sysvPlaces(types, result) {
+		if !p.equal(out[i]) {
+			out[i] = place{unknown: true}
+		}
+	}
+	return out
+}
+
+// rustPlaces is what rustc does on x86-64: scalars in registers by their kinds, aggregates of up to 8 bytes as an integer, larger
+// ones by address.
+func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
+	a := &sysvArgs{stack: entryStack}
+	lost := false // where registers are: a value that is not understood may take any
+	if result != nil {
+		p := result.passing(0)
+		switch {
+		case result.size > 16 && !p.wide():
+			a.ints = 1
+		case p.undecided || p.wide() && result.size > 16 || p.aggregate && result.size > 8 && !memory:
+			lost = true
+		case p.aggregate && result.size > 8:
+			a.ints = 1
+		}
+	}
+	out := make([]place, len(types))
+	for i, t := range types {
+		p := t.passing(0)
+		lost = lost || p.undecided && t.size <= 16 || p.wide() && !a.holds128(t)
+		switch {
+		case lost:
+			out[i] = place{unknown: true}
+		case t.size == 0:
+			out[i] = place{}
+		case t.size > 16 || p.aggregate && t.size > 8:
+			out[i] = a.assign(8, 8, []class{classInteger})
+			out[i].indirect = true
+		case p.aggregate:
+			out[i] = a.assign(t.size, 8, []class{classInteger})
+		default:
+			out[i] = a.assignScalars(p.scalars)
+		}
+	}
+	return out
+}
+
+// wide tells of numbers of 128 bits.
+func (p passing) wide() bool {
+	return slices.ContainsFunc(p.scalars, func(s scalar) bool { return s.size > 8 })
+}
+
+// holds128 tells that t is a number of 128 bits that fits in registers: versions differ in what else they do with one.
+func (a *sysvArgs) holds128(t *dtype) bool { return t.size == 16 && a.ints+2 <= len(host.C.Args) }
+
+func (a *sysvArgs) assignScalars(scalars []scalar) place {
+	var p place
+	for _, s := range scalars {
+		c := classInteger
+		if s.float {
+			c = classSSE
+		}
+		classes := []class{c}
+		if s.size > 8 {
+			classes = []class{c, c}
+		}
+		q := a.assign(s.size, s.align, classes)
+		for _, x := range q.parts {
+			x.off += s.off
+			p.parts = append(p.parts, x)
+		}
+	}
+	return p
+}
+
+// rustResult places the result of a Rust function, see rustPlaces.
+func (s *signature) rustResult(t *dtype) place {
+	p := t.passing(0)
+	switch {
+	case p.wide() && (t.size > 16 || p.scalars[0].float):
+		return place{unknown: true}
+	case t.size > 16, p.aggregate && t.size > 8 && s.unit.rustMemory:
+		return inMemory()
+	case p.undecided || p.aggregate && t.size > 8:
+		return place{unknown: true}
+	case !isMangled(s.linkage) && s.linkage != "" && t.kind == typeStruct && t.size > 8:
+		return place{unknown: true} // the convention may be C's
+	case p.aggregate:
+		return inRegisters(t.size, []class{classInteger}, host.C.Results, 0, 0)
+	}
+	var out place
+	ints, floats := 0, 0
+	for _, l := range p.scalars {
+		for off := int64(0); off < l.size; off += 8 {
+			x := part{off: l.off + off, size: min(8, l.size-off), reg: "xmm", n: floats}
+			if l.float {
+				floats++
+			} else {
+				x.reg, x.n = host.C.Results[ints], 0
+				ints++
+			}
+			out.parts = append(out.parts, x)
+		}
+	}
+	return out
+}
