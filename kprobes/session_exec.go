@@ -1,0 +1,145 @@
+package kprobes
+
+import (
+	"slices"
+
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/symbols"
+)
+
+// Execed implements ptrace.Handler. Everything that was mapped is gone. A vfork child
+// leaves its parent's address space here. Under Follow the probes that have a symbol
+// are placed in the new program, if it has the symbol.
+func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
+	if d, _ := old.Local.(*domain); d != nil {
+		d.recorder.noteExec(p)
+		d.followed.endOfProcess(p.PID)
+		d.guard.holdOther(old, p)
+		if len(old.Processes()) == 0 {
+			s.forget(d)
+		}
+	}
+	for _, th := range p.Threads() {
+		th.Local = nil // the hit that brought it into exec has no end
+	}
+	if p != s.main && !s.opts.Follow {
+		s.watchers.ended(p)
+		return ptrace.LetGo
+	}
+	d := s.newDomain(p)
+	s.target.programs++
+	d.linker.program = s.target.programs
+	if p == s.main {
+		s.target.program = d.linker.program
+	}
+	if d.linker.executed = true; s.opts.Follow {
+		s.syscalls.followSyscalls(d)
+	}
+	if p != s.main {
+		d.linker.apart = true
+		s.registry.armExecuted(p, d)
+		return ptrace.Keep
+	}
+	s.registry.watched.Store(false)
+	if s.target.peek != nil {
+		s.target.peek.Follow(p.Space)
+	}
+	if s.target.images++; s.table == nil {
+		return ptrace.Keep // loadSymbols will see that it is to begin anew
+	}
+	if err := s.table.Refresh(); err != nil {
+		s.warn("reading the symbols of the new program: %v", err)
+	}
+	s.registry.renewBlacklist(false)
+	if s.opts.Follow {
+		s.registry.rearm(p, d)
+	} else {
+		s.registry.endAll()
+	}
+	return ptrace.Keep
+}
+
+// rearm resolves symbol probes again in a new program, at its entry point, when its
+// libraries are there.
+func (rg *registry) rearm(p *ptrace.Process, d *domain) {
+	if err := rg.s.target.runToEntry(p); err != nil {
+		rg.s.warn("following the new program: %v", err)
+		return
+	}
+	if err := rg.s.table.Refresh(); err != nil {
+		rg.s.warn("reading the symbols of the new program: %v", err)
+	}
+	rg.renewBlacklist(false)
+	defer d.look.anew()()
+	d.linker.watch()
+	refused := func(kp *Kprobe, err error) {
+		kp.Flags |= FlagGone
+		kp.waits, kp.reason = false, err.Error()
+		rg.tell(kp, "probe %s is not placed in the new program: %v", err)
+	}
+	var aims []aim
+	for _, kp := range rg.probes {
+		if kp.SymbolName == "" || d.placed(kp) != nil {
+			continue
+		}
+		kp.home, kp.refusal = "", false
+		switch at, err := d.linker.find(kp); {
+		case rg.comes(kp, err):
+			rg.wait(kp)
+		case err != nil:
+			refused(kp, err)
+		default:
+			aims = append(aims, aim{kp: kp, at: at})
+		}
+	}
+	d.placeAll(aims, refused)
+	rg.renewPatterns(d)
+}
+
+// armExecuted sees to it that the symbol probes are placed in the program that a followed child executes, those that it has a place for, before anything of
+// the program or its libraries runs: when the dynamic linker, of which nothing is mapped yet but itself, tells that it is done for the first time (glibc's and
+// musl's do so when all is relocated, and before constructors run). It is not waited for: it may take its time, other threads would stand still
+// meanwhile, and it may even wait for one of these. Without probes nobody watches what is loaded; whoever registers one looks then.
+func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
+	if !rg.watched.Load() {
+		d.linker.unwatched = true
+		return
+	}
+	defer d.look.anew()()
+	table := d.linker.symbols()
+	if !d.linker.apart { // they can't be read, which was told
+		d.linker.unwatched = true
+		return
+	}
+	if slices.ContainsFunc(table.Modules(), func(m *symbols.Module) bool { return m.Kind == symbols.KindInterpreter }) {
+		if d.linker.watch(); d.linker.linkerSite != nil {
+			d.linker.starting = true
+			return
+		}
+		if err := rg.s.target.runToEntry(p); err != nil {
+			d.linker.unwatched = true
+			if d.unlessEnding(err) != nil {
+				rg.s.warn("following the program that process %d executes: %v", p.PID, err)
+			}
+			return
+		}
+		d.linker.watched = false
+	}
+	d.linker.watch()
+	d.placeAll(d.linker.aimsOf(rg.probes), notInChild)
+	d.linker.expand(d.linker.modules)
+}
+
+// executesAnother is why probes have ended.
+const executesAnother = "the process executes another program now"
+
+// endAll ends all probes after an exec, waiting ones included.
+func (rg *registry) endAll() {
+	rg.endPatterns()
+	for _, kp := range rg.probes {
+		if len(kp.placements) == 0 {
+			kp.Flags |= FlagGone
+			kp.waits, kp.ended, kp.reason = false, true, executesAnother
+		}
+	}
+}
