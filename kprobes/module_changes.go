@@ -247,7 +247,7 @@ func (lk *linker) seek(came []*symbols.Module) {
 	}
 	var aims []aim
 	for _, kp := range kps {
-		at, err := lk.find(kp)
+		at, err := lk.find(kp, lk.explained(kp))
 		switch {
 		case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
 		case err != nil:
@@ -259,9 +259,17 @@ func (lk *linker) seek(came []*symbols.Module) {
 	lk.d.placeAll(aims, (*Kprobe).refused)
 }
 
-// find is where d has what kp asks for by name.
-func (lk *linker) find(kp *Kprobe) (arch.Addr, error) {
-	at, err := resolveOne(context.Background(), lk.symbols(), kp.SymbolName)
+// explained is how kp is looked up if an error is told: once, and not of each of a pattern's probes.
+func (lk *linker) explained(kp *Kprobe) func(context.Context, string) ([]symbols.Location, error) {
+	if kp.refusal || kp.pattern != nil {
+		return lk.symbols().Find
+	}
+	return lk.symbols().Resolve
+}
+
+// find is where d has what kp asks for by name, by lk's symbols.
+func (lk *linker) find(kp *Kprobe, resolve func(context.Context, string) ([]symbols.Location, error)) (arch.Addr, error) {
+	at, err := resolveOne(context.Background(), resolve, kp.SymbolName)
 	at = at.Add(int64(kp.Offset))
 	if err == nil && kp.jprobe != nil {
 		err = kp.jprobe.rebind(lk.symbols(), at)
@@ -342,15 +350,27 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 			continue
 		case lk.apart && kp.byName():
 			var err error
-			if at, err = lk.find(kp); err != nil {
+			if at, err = lk.find(kp, lk.symbols().Find); err != nil {
 				continue
 			}
 		case lk.unwatched, lk.d.foreign(), at == notYet: // another program has something else at an address
+			continue
+		case lk.apart && !lk.hasMains(at): // it has loaded something else there
 			continue
 		}
 		aims = append(aims, aim{kp: kp, at: at})
 	}
 	return aims
+}
+
+// hasMains tells that what is mapped at an address is the same file as in the session's main process, or no file in both.
+func (lk *linker) hasMains(at arch.Addr) bool {
+	main := lk.d.session.mainDomain()
+	if main == nil {
+		return false
+	}
+	here, there := contains(lk.modules, at), contains(main.linker.modules, at)
+	return here == nil && there == nil || here != nil && there != nil && here.Same(there)
 }
 
 // copies returns the places of d's probes in a child that was just forked from d.

@@ -64,6 +64,11 @@ func (s *Session) UnregisterPattern(pt *Pattern) error {
 			return ErrNotRegistered
 		}
 		pt.session = nil
+		for _, kp := range s.registry.probes {
+			if kp.pattern == pt {
+				kp.pattern = nil // it is told of by itself
+			}
+		}
 		s.registry.patterns = slices.DeleteFunc(slices.Clone(s.registry.patterns), func(o *Pattern) bool { return o == pt })
 		return nil
 	})
@@ -98,10 +103,10 @@ func (rg *registry) admitPattern(pt *Pattern) error {
 		rg.s.warn("probe %s waits: %s", pt.Spec, pt.reason)
 	}
 	for d := range rg.s.domains {
-		if d.linker.busy || d.linker.starting {
-			continue // which ends with an arrival
+		if d.linker.starting {
+			continue // which ends with an arrival of all
 		}
-		d.linker.expandIf(pt, d.linker.present())
+		d.linker.expandIf(pt, without(d.linker.present(), d.linker.came)) // what is not complete will arrive
 	}
 	rg.tellLeftOut()
 	rg.tellBlind()

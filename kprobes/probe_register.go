@@ -196,7 +196,7 @@ func (rg *registry) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
 	case kp.SymbolName == "":
 		return kp.Addr.Add(int64(kp.Offset)), nil
 	}
-	at, err := resolveOne(ctx, rg.s.table, kp.SymbolName)
+	at, err := resolveOne(ctx, rg.s.table.Resolve, kp.SymbolName)
 	if rg.comes(kp, err) {
 		return notYet, nil
 	}
@@ -214,8 +214,8 @@ func named(kps []*Kprobe) (n int) {
 }
 
 // resolveOne translates a name that must mean one address.
-func resolveOne(ctx context.Context, table *symbols.Table, name string) (arch.Addr, error) {
-	found, err := table.Resolve(ctx, name)
+func resolveOne(ctx context.Context, resolve func(context.Context, string) ([]symbols.Location, error), name string) (arch.Addr, error) {
+	found, err := resolve(ctx, name)
 	switch {
 	case ctx.Err() != nil:
 		return 0, over(ctx)

@@ -83,7 +83,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 			continue
 		}
 		kp.home, kp.refusal = "", false
-		switch at, err := d.linker.find(kp); {
+		switch at, err := d.linker.find(kp, d.linker.explained(kp)); {
 		case rg.comes(kp, err):
 			rg.wait(kp)
 		case err != nil:

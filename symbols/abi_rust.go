@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/gokprobe/gokprobe/internal/host"
 )
@@ -19,6 +20,9 @@ type passing struct {
 	scalars   []scalar
 	aggregate bool
 	undecided bool
+	// wrapped tells that it is an aggregate after all if a structure or union around it is repr(C), which debug information does not
+	// tell. Then it is passed as an integer: for a lone integer of up to 8 bytes that is the same.
+	wrapped bool
 }
 
 var (
@@ -30,7 +34,7 @@ var (
 // BackendRepr): a structure of one part is taken for that part, one of two scalars, one behind the other, for the two.
 func (t *dtype) passing(depth int) passing {
 	switch {
-	case depth > deepest:
+	case depth > deepest, t.kind == typeUnknown:
 		return inDoubt
 	case t.size == 0:
 		return passing{}
@@ -61,6 +65,26 @@ func sized(fields []dfield) (parts []dfield) {
 	return parts
 }
 
+// standardWrappers are structures and unions of one part in Rust's library of which it is known that they are not repr(C).
+var standardWrappers = map[string]bool{
+	"Arc": true, "Box": true, "Cap": true, "Cell": true, "ManuallyDrop": true, "MaybeDangling": true, "MaybeUninit": true, "Nanoseconds": true, "NonNull": true,
+	"NonZero": true, "Pin": true, "Rc": true, "Saturating": true, "SyncUnsafeCell": true, "Unique": true, "UnsafeCell": true, "UsizeNoHighBit": true, "Wrapping": true,
+}
+
+func (t *dtype) transparent() bool {
+	name, _, _ := strings.Cut(t.under, "<")
+	return standardWrappers[name]
+}
+
+// asPassed is what t is taken for where a function takes or returns it.
+func (t *dtype) asPassed() passing {
+	p := t.passing(0)
+	if p.wrapped && t.size <= 16 && (len(p.scalars) != 1 || p.scalars[0].float || t.size > 8) {
+		return inDoubt
+	}
+	return p
+}
+
 // ofFields is what a structure is taken for. Its fields may be in any order in memory.
 func (t *dtype) ofFields(depth int) passing {
 	parts := sized(t.field)
@@ -73,6 +97,7 @@ func (t *dtype) ofFields(depth int) passing {
 		if !p.undecided && (f.off != 0 || f.typ.size != t.size || f.typ.align != t.align) {
 			return inAggregate
 		}
+		p.wrapped = p.wrapped || len(p.scalars) == 1 && !t.transparent()
 		return p
 	case 2:
 		return t.pair(parts, depth)
@@ -86,10 +111,10 @@ func (t *dtype) pair(parts []dfield, depth int) passing {
 	doubt := false
 	for _, f := range parts {
 		p := f.typ.passing(depth + 1)
-		if p.aggregate || len(p.scalars) > 1 {
+		if p.aggregate || !p.undecided && len(p.scalars) != 1 {
 			return inAggregate
 		}
-		if doubt = doubt || p.undecided; !doubt {
+		if doubt = doubt || p.undecided || p.wrapped; !doubt {
 			s := p.scalars[0]
 			s.off += f.off
 			both = append(both, s)
@@ -116,7 +141,7 @@ func (t *dtype) ofAlternatives(depth int) passing {
 	for _, f := range sized(t.field) {
 		all = append(all, f.typ.passing(depth+1))
 	}
-	if len(all) == 0 || t.align != t.field[0].typ.align && len(all) == 1 {
+	if len(all) == 0 || t.align != sized(t.field)[0].typ.align && len(all) == 1 {
 		return inDoubt
 	}
 	for _, p := range all {
@@ -124,7 +149,9 @@ func (t *dtype) ofAlternatives(depth int) passing {
 			return inDoubt
 		}
 	}
-	return all[0]
+	out := all[0]
+	out.wrapped = !out.aggregate && !t.transparent()
+	return out
 }
 
 // ofVariants is what an enumeration is taken for. If the discriminant has a place of its own, it is one scalar, and what all variants with data
@@ -137,8 +164,10 @@ func (t *dtype) ofVariants(depth int) passing {
 		}
 	}
 	switch {
-	case len(data) == 0 && t.discr == nil:
-		return passing{}
+	case strings.HasPrefix(t.under, "{"): // what an async function or a coroutine becomes
+		return inAggregate
+	case len(data) == 0 && (t.discr == nil || t.discr.off != 0 || t.discr.typ.size != t.size):
+		return inAggregate // of its size not all is its discriminant
 	case len(data) == 0:
 		return t.discr.typ.passing(depth + 1)
 	case t.discr == nil && len(t.variants) == 1, len(data) == 1 && t.overlaps(t.discr):
@@ -161,17 +190,20 @@ func (t *dtype) tagged(data []variant, depth int) passing {
 			return inAggregate
 		}
 		p := parts[0].typ.passing(depth + 1)
-		if p.aggregate || len(p.scalars) > 1 {
+		if p.aggregate || !p.undecided && len(p.scalars) != 1 {
 			return inAggregate
 		}
-		if doubt = doubt || p.undecided; !doubt {
+		if doubt = doubt || p.undecided || p.wrapped; !doubt {
 			s := p.scalars[0]
 			s.off += v.off + parts[0].off
 			all = append(all, s)
 		}
 	}
+	if doubt || t.discr.off != 0 {
+		return inDoubt
+	}
 	tag := t.discr.typ.passing(depth + 1)
-	if doubt || len(tag.scalars) != 1 || t.discr.off != 0 {
+	if len(tag.scalars) != 1 {
 		return inDoubt
 	}
 	for _, s := range all {
@@ -211,7 +243,7 @@ func (t *dtype) overlaps(discr *dfield) bool {
 // probably; debug information does not tell. So what is known of it are the places in which both have it.
 func (s *signature) rustPlaces(types []*dtype, result *dtype) []place {
 	out := rustPlaces(types, result, s.unit.rustMemory)
-	if isMangled(s.linkage) || s.linkage == "" {
+	if !s.hasOwnName() {
 		return out
 	}
 	for i, p := range sysvPlaces(types, result) {
@@ -222,13 +254,16 @@ func (s *signature) rustPlaces(types []*dtype, result *dtype) []place {
 	return out
 }
 
+// hasOwnName tells that the source has given the function the name that linkers see.
+func (s *signature) hasOwnName() bool { return s.linkage != "" && !isMangled(s.linkage) }
+
 // rustPlaces is what rustc does on x86-64: scalars in registers by their kinds, aggregates of up to 8 bytes as an integer, larger
 // ones by address.
 func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	a := &sysvArgs{stack: entryStack}
 	lost := false // where registers are: a value that is not understood may take any
 	if result != nil {
-		p := result.passing(0)
+		p := result.asPassed()
 		switch {
 		case result.size > 16 && !p.wide():
 			a.ints = 1
@@ -240,8 +275,8 @@ func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	}
 	out := make([]place, len(types))
 	for i, t := range types {
-		p := t.passing(0)
-		lost = lost || p.undecided && t.size <= 16 || p.wide() && !a.holds128(t)
+		p := t.asPassed()
+		lost = lost || p.undecided && t.size <= 16 || p.wide() && (p.scalars[0].float || !a.holds128(t))
 		switch {
 		case lost:
 			out[i] = place{unknown: true}
@@ -289,16 +324,22 @@ func (a *sysvArgs) assignScalars(scalars []scalar) place {
 
 // rustResult places the result of a Rust function, see rustPlaces.
 func (s *signature) rustResult(t *dtype) place {
-	p := t.passing(0)
+	out := rustResult(t, s.unit.rustMemory)
+	if s.hasOwnName() && !out.equal(sysvResult(t)) {
+		return place{unknown: true}
+	}
+	return out
+}
+
+func rustResult(t *dtype, memory bool) place {
+	p := t.asPassed()
 	switch {
 	case p.wide() && (t.size > 16 || p.scalars[0].float):
 		return place{unknown: true}
-	case t.size > 16, p.aggregate && t.size > 8 && s.unit.rustMemory:
+	case t.size > 16, p.aggregate && t.size > 8 && memory:
 		return inMemory()
 	case p.undecided || p.aggregate && t.size > 8:
 		return place{unknown: true}
-	case !isMangled(s.linkage) && s.linkage != "" && t.kind == typeStruct && t.size > 8:
-		return place{unknown: true} // the convention may be C's
 	case p.aggregate:
 		return inRegisters(t.size, []class{classInteger}, host.C.Results, 0, 0)
 	}

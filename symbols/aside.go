@@ -98,13 +98,22 @@ func (t *Table) Aside(ctx context.Context, f func()) error {
 // ErrUnknownSize or ErrIFuncUnbound.
 // It waits as long as ctx is not done: then the error is ctx.Err(), at once.
 func (t *Table) Resolve(ctx context.Context, spec string) ([]Location, error) {
+	return t.resolveAside(ctx, spec, true)
+}
+
+// Find is Resolve for who needs no explanation of what is not there: that takes reading all symbols and the debug information.
+func (t *Table) Find(ctx context.Context, spec string) ([]Location, error) {
+	return t.resolveAside(ctx, spec, false)
+}
+
+func (t *Table) resolveAside(ctx context.Context, spec string, explain bool) ([]Location, error) {
 	type answer struct {
 		found []Location
 		err   error
 	}
 	got := make(chan answer, 1)
 	if err := t.Aside(ctx, func() {
-		found, err := t.resolve(spec)
+		found, err := t.resolve(spec, explain)
 		got <- answer{found, err}
 	}); err != nil {
 		return nil, err

@@ -134,7 +134,7 @@ func structDecoder(c *dtype, g reflect.Type) (decoder, error) {
 		switch {
 		case f.bits:
 			err = fmt.Errorf("it is a bit field: read the structure as [%d]byte", c.size)
-		case f.off < 0 || f.typ.size < 0 || f.off+f.typ.size > c.size:
+		case f.off < 0 || f.typ.size < 0 || f.off > c.size-f.typ.size:
 			err = errNoPlace
 		default:
 			fields[i], err = decoderOf(f.typ, g.Field(i).Type)

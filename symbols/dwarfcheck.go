@@ -87,7 +87,7 @@ func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 		}
 		cost += abbrevCost + uint64(n)*attributeCost
 	}
-	return len(b) - len(c.b), cost, true
+	return len(b) - len(c.b), cost, !c.bad
 }
 
 // unitHeader is where a unit begins, and what its header says.

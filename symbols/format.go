@@ -60,6 +60,9 @@ func (f *formatter) format(t *dtype, raw []byte, depth int) Value {
 }
 
 func (f *formatter) scalar(t *dtype, raw []byte) Value {
+	if t.size == 0 && t.kind != typeEnum { // Rust's ()
+		return Value{Text: t.name}
+	}
 	switch t.kind {
 	case typeBool:
 		return literal(uintOf(raw) != 0)

@@ -62,13 +62,17 @@ func (f *formatter) sum(t *dtype, raw []byte, depth int) Value {
 	}
 	var texts []string
 	var list []any
-	for _, m := range fields {
+	for i, m := range fields {
 		part, ok := m.of(data)
 		if !ok {
 			return unknown(errNoPlace)
 		}
 		inner := f.format(m.typ, part, depth+1)
 		texts, list = append(texts, inner.Text), append(list, inner.JSON)
+		if f.budget <= 0 && i+1 < len(fields) {
+			texts = append(texts, "…")
+			break
+		}
 	}
 	out := Value{Text: v.name + "(" + strings.Join(texts, ", ") + ")", JSON: map[string]any{v.name: list}}
 	if len(list) == 1 {
@@ -104,14 +108,14 @@ func (t *dtype) variant(raw []byte) (v variant, ok bool) {
 // of is f's value in the structure that raw holds, in as many bytes as its type has.
 func (f dfield) of(raw []byte) (value []byte, ok bool) {
 	if !f.bits {
-		ok = f.off >= 0 && f.typ.size >= 0 && f.off+f.typ.size <= int64(len(raw))
+		ok = f.off >= 0 && f.typ.size >= 0 && f.off <= int64(len(raw))-f.typ.size
 		if ok {
 			value = raw[f.off : f.off+f.typ.size]
 		}
 		return value, ok
 	}
 	size := f.typ.size
-	if f.bit < 0 || f.wide < 1 || f.wide > 8*size || size > 16 || f.bit+f.wide > 8*int64(len(raw)) {
+	if f.bit < 0 || f.wide < 1 || f.wide > 8*size || size > 16 || f.bit > 8*int64(len(raw))-f.wide {
 		return nil, false
 	}
 	value = make([]byte, size)

@@ -73,8 +73,13 @@ func (m *Module) inlinedAway(t *Table, name string) (v vanished, ok bool) {
 	for _, origin := range origins {
 		v.calls += d.inline.calls[origin].n
 	}
-	for _, origin := range origins {
-		file, line := d.lineInside(origin, d.inline.calls[origin].first)
+	const most = 8 // of one name's functions that are asked for a line
+	for _, origin := range origins[:min(len(origins), most)] {
+		first := d.inline.calls[origin].first
+		if first == 0 {
+			continue
+		}
+		file, line := d.lineInside(origin, first)
 		if file == "" {
 			continue
 		}
@@ -130,16 +135,19 @@ func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int
 	}
 	callLine, _ := e.Val(dwarf.AttrCallLine).(int64)
 	rows, files := d.lines(u)
-	for _, rg := range ranges {
+	const mostRanges, mostAsked = 64, 256
+	asked := 0
+	for _, rg := range ranges[:min(len(ranges), mostRanges)] {
 		first := sort.Search(len(rows), func(i int) bool { return rows[i].addr >= rg[0] })
 		for _, row := range rows[first:] {
-			if row.addr >= rg[1] {
+			if row.addr >= rg[1] || asked == mostAsked {
 				break
 			}
 			n := int(row.line)
 			if !row.stmt || row.file < 0 || files[row.file] != decl || n < start || n == int(callLine) || line > 0 && n >= line {
 				continue
 			}
+			asked++
 			if d.inlined(fn, row.addr) == call {
 				file, line = decl, n
 			}
@@ -236,10 +244,15 @@ func (in *inlining) read(r *dies) {
 			within = origin
 			if isDeclaration(e) && len(scopes) > 1 && linkageOf([]*dwarf.Entry{e}) == "" {
 				declared[e.Offset] = scopes.qualified(e)
+				r.spend(len(declared[e.Offset]) >> 6)
 			}
 			if mayBeInlined(e) {
 				origins := r.d.origins(e)
+				for _, o := range origins[1:] { // which readers of their own have read
+					r.spend(1 + textOf(o)>>8)
+				}
 				name := cmp.Or(linkageOf(origins), declared[origins[len(origins)-1].Offset], scopes.qualified(e))
+				r.spend(len(name) >> 6)
 				in.names[name] = append(in.names[name], e.Offset)
 			}
 		case e.Tag == dwarf.TagInlinedSubroutine && origin != 0 && origin != within:
@@ -253,8 +266,11 @@ func (in *inlining) read(r *dies) {
 	}
 }
 
-// scopes is the entries around the next one: their names, empty for those that qualify nothing.
+// scopes is the entries around the next one: what they put in front of names, each with what is around it.
 type scopes []string
+
+// longestScope bounds what is put in front of names: a scope of a longer name qualifies nothing.
+const longestScope = 4 << 10
 
 // pass goes on behind e.
 func (s *scopes) pass(e *dwarf.Entry) {
@@ -262,24 +278,28 @@ func (s *scopes) pass(e *dwarf.Entry) {
 	case e.Tag == 0:
 		*s = (*s)[:max(len(*s)-1, 0)]
 	case e.Children:
-		name := ""
+		around := s.innermost()
 		switch e.Tag {
 		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagStructType, dwarf.TagClassType, dwarf.TagUnionType:
-			name, _ = e.Val(dwarf.AttrName).(string)
+			if name, _ := e.Val(dwarf.AttrName).(string); name != "" && len(around)+len(name) < longestScope {
+				around += name + "::"
+			}
 		}
-		*s = append(*s, name)
+		*s = append(*s, around)
 	}
 }
 
-// qualified is e's name behind those of its scopes.
-func (s scopes) qualified(e *dwarf.Entry) string {
-	name, _ := e.Val(dwarf.AttrName).(string)
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i] != "" {
-			name = s[i] + "::" + name
-		}
+func (s *scopes) innermost() string {
+	if len(*s) == 0 {
+		return ""
 	}
-	return name
+	return (*s)[len(*s)-1]
+}
+
+// qualified is e's name behind those of its scopes.
+func (s *scopes) qualified(e *dwarf.Entry) string {
+	name, _ := e.Val(dwarf.AttrName).(string)
+	return s.innermost() + name
 }
 
 func isDeclaration(e *dwarf.Entry) bool {

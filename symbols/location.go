@@ -51,32 +51,44 @@ func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 	return c
 }
 
-// optimized tells whether LLVM has optimized u. Without optimization parameters are at one place from their function's beginning to its
-// end; with it most are not, and have a list of places. Some lists are there without: of what is always inlined, and where a function is
-// assembly. Frames tell nothing: Rust's have no pointer at any level.
+// optimized tells whether LLVM has optimized u. Without optimization parameters are at one place in memory from their function's beginning to its
+// end; with it most are in registers, and have lists of places. Some lists are there without: of what is always inlined, and where a function is
+// assembly. How frames are addressed tells nothing: Rust's have no pointer at any level. A unit without parameters tells nothing and is taken for
+// optimized.
 func (d *dwarfData) optimized(u *unit) bool {
 	u.listsOnce.Do(func() {
+		u.lists = true // where nothing tells otherwise
 		i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].first >= u.off })
 		if i == len(d.headers) {
 			return
 		}
-		places, lists := 0, 0
+		const few, enough = 8, 512 // places: of how many one may be otherwise, and how many are looked at
+		frames, others := 0, 0
 		r := d.entriesAt(u.off)
-		for e := r.next(); e != nil && uint64(e.Offset) < d.headers[i].end; e = r.next() {
+		for e := r.next(); e != nil && uint64(e.Offset) < d.headers[i].end && frames+others < enough; e = r.next() {
 			switch f := e.AttrField(dwarf.AttrLocation); {
 			case e.Tag == dwarf.TagInlinedSubroutine:
 				r.skip(e)
 			case f == nil || e.Tag != dwarf.TagFormalParameter:
-			case f.Class == dwarf.ClassExprLoc || f.Class == dwarf.ClassBlock:
-				places++
+			case inMemoryAlways(f):
+				frames++
 			default:
-				lists++
+				others++
 			}
 		}
-		const few = 8 // of which one list may be
-		u.lists = r.err != nil || few*lists > places
+		u.lists = r.err != nil || frames == 0 || few*others > frames
 	})
 	return u.lists
+}
+
+// inMemoryAlways tells of a location that it is one place in memory.
+func inMemoryAlways(f *dwarf.Field) bool {
+	expr, ok := f.Val.([]byte)
+	if !ok || len(expr) == 0 || f.Class != dwarf.ClassExprLoc && f.Class != dwarf.ClassBlock {
+		return false
+	}
+	op := expr[0]
+	return op != opRegx && op != opPiece && (op < opReg0 || op >= opReg0+32)
 }
 
 // llvm tells that LLVM has made the code of u.
@@ -261,7 +273,11 @@ func (c *lineCursor) sleb() int64 {
 	for {
 		b := c.uint(1)
 		v |= int64(b&0x7f) << shift
-		if shift += 7; b&0x80 == 0 || shift > 63 {
+		if shift += 7; shift > 63 && b&0x80 != 0 { // longer than any of 64 bits
+			c.bad, c.b = true, nil
+			return 0
+		}
+		if b&0x80 == 0 {
 			if shift < 64 && b&0x40 != 0 {
 				v |= -1 << shift
 			}
@@ -283,7 +299,7 @@ func (c callee) settle(lang language, params []Param, locations []location) {
 	}
 	for i, l := range locations {
 		switch {
-		case l.knowledge == saidNothing:
+		case l.knowledge == saidNothing && params[i].typ.size > 0:
 			params[i].place = place{unknown: true}
 		case !free:
 		case l.knowledge == saidPlace:

@@ -10,8 +10,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// resolve is Resolve, for as long as it takes.
-func (t *Table) resolve(spec string) ([]Location, error) {
+// resolve is Resolve, for as long as it takes. explain has an error say what there is instead of what is not.
+func (t *Table) resolve(spec string, explain bool) ([]Location, error) {
 	queries, err := parseSpec(spec)
 	if err != nil {
 		return nil, err
@@ -34,6 +34,9 @@ func (t *Table) resolve(spec string) ([]Location, error) {
 		if locs, err := t.resolveGlob(s, q); err != nil || len(locs) > 0 {
 			return locs, err
 		}
+	}
+	if !explain {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownSymbol, spec)
 	}
 	return nil, t.unknown(s, queries)
 }

@@ -115,7 +115,7 @@ var rustResults = []struct{ fn, want string }{
 	{"results::nothing", ``}, {"results::int", `ret=-42`}, {"results::float", `ret=2.5`}, {"results::text", `ret="hello"`},
 	{"results::maybe", `ret=Some(3)`}, {"results::point", `ret={x: 1, y: 2}`}, {"results::mixed", `ret={a: 1, b: 2.5}`},
 	{"results::three", `ret={a: 1, b: 2, c: 3.5}`}, {"results::bytes", `ret={a: 1, b: 2, c: 3}`},
-	{"results::big", `ret={a: 1, b: 2, c: 3}`}, {"results::tuple", `ret={__0: 7, __1: true}`},
+	{"results::big", `ret={a: 1, b: 2, c: 3}`}, {"results::tuple", `ret={__0: 7, __1: true}`}, {"results::done", `ret=Ok(())`},
 }
 
 func TestResultsInAssemblyAreNotKnown(t *testing.T) {

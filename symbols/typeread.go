@@ -90,7 +90,11 @@ func (r *typeReader) settle() {
 	for _, m := range r.made {
 		t := m.t
 		if t.parts() > mostParts || t.size < 0 || t.size > largestType || t.count < 0 {
-			*t = dtype{kind: typeUnknown, name: t.name, under: t.under, align: 1}
+			kept := int64(0) // what is larger than registers goes by its address whatever it is
+			if t.size > 0 && t.size <= largestType {
+				kept = t.size
+			}
+			*t = dtype{kind: typeUnknown, name: t.name, under: t.under, size: kept, align: 1}
 		}
 		text := len(t.name)
 		for _, f := range t.field {
@@ -134,6 +138,9 @@ func (t *dtype) parts() int {
 	}
 	for i := 0; i < len(t.variants) && n <= mostParts; i++ {
 		n += t.variants[i].typ.parts()
+	}
+	if t.discr != nil && n <= mostParts {
+		n += t.discr.typ.parts()
 	}
 	t.weight = min(n, mostParts+1)
 	return t.weight

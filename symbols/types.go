@@ -246,41 +246,56 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 	}
 }
 
-// fillSum reads the variants of a Rust enumeration.
+// fillSum reads the variants of a Rust enumeration. What is not read whole is not known.
 func (r *typeReader) fillSum(t *dtype, part *dwarf.Entry) {
-	t.kind = typeSum
+	t.kind = typeUnknown
 	discr, told := part.Val(dwarf.AttrDiscr).(dwarf.Offset)
 	rd := r.d.entriesAt(part.Offset)
 	if rd.next() == nil {
 		return
 	}
+	whole := true
 	rd.children(part, func(c *dwarf.Entry) {
 		switch {
 		case c.Tag == dwarf.TagMember && told && c.Offset == discr:
 			f := r.member(c)
 			t.discr = &f
 		case c.Tag == dwarf.TagVariant:
-			var v variant
-			var ok bool
-			v.value, ok = c.Val(dwarf.AttrDiscrValue).(int64)
-			v.rest = !ok
-			sub := r.d.entriesAt(c.Offset)
-			if sub.next() == nil {
-				return
-			}
-			sub.children(c, func(m *dwarf.Entry) {
-				if m.Tag == dwarf.TagMember {
-					v.dfield = r.member(m)
-				}
-			})
-			if v.typ != nil {
-				t.variants = append(t.variants, v)
-			}
+			v, ok := r.variant(c)
+			whole = whole && ok
+			t.variants = append(t.variants, v)
 		}
 	})
-	if len(t.variants) == 0 || told && t.discr == nil {
-		t.kind = typeUnknown
+	if !whole || rd.err != nil || len(t.variants) == 0 || told && (t.discr == nil || !t.discr.typ.mayBeDiscriminant()) {
+		t.variants, t.discr = nil, nil
+		return
 	}
+	t.kind = typeSum
+}
+
+// variant reads the variant c, which has one member.
+func (r *typeReader) variant(c *dwarf.Entry) (v variant, ok bool) {
+	v.value, ok = c.Val(dwarf.AttrDiscrValue).(int64)
+	v.rest = !ok
+	rd := r.d.entriesAt(c.Offset)
+	if rd.next() == nil {
+		return v, false
+	}
+	rd.children(c, func(m *dwarf.Entry) {
+		if m.Tag == dwarf.TagMember {
+			v.dfield = r.member(m)
+		}
+	})
+	return v, rd.err == nil && v.typ != nil
+}
+
+// mayBeDiscriminant tells of a type of which the discriminant of an enumeration may be.
+func (t *dtype) mayBeDiscriminant() bool {
+	switch t.kind {
+	case typeInt, typeUint, typeBool, typeChar, typeEnum, typePointer, typeReference:
+		return t.size > 0 && t.size <= 8
+	}
+	return false
 }
 
 func (r *typeReader) member(c *dwarf.Entry) dfield {

@@ -105,7 +105,11 @@ func (r *Resolver) Resolve(ctx context.Context, specs ...string) ([]Place, error
 func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	name, suffixed := strings.CutSuffix(spec, ReturnSuffix)
 	atReturn := suffixed || r.Returns
-	found, err := r.Table.Resolve(ctx, name)
+	resolve := r.Table.Resolve
+	if r.Again {
+		resolve = r.Table.Find // a thread of the target waits
+	}
+	found, err := resolve(ctx, name)
 	switch {
 	case waits(name, err) && isPattern(name) && !r.Later:
 		return nil, fmt.Errorf("%w; a pattern does not wait for a library here, give names to wait for", err)
@@ -172,7 +176,7 @@ func (r *Resolver) unique(ctx context.Context, loc symbols.Location) string {
 	if loc.Offset != 0 {
 		spec += fmt.Sprintf("+%#x", loc.Offset)
 	}
-	if found, err := r.Table.Resolve(ctx, spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
+	if found, err := r.Table.Find(ctx, spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
 		return ""
 	}
 	return spec

@@ -47,7 +47,7 @@ func (pl *placer) register(ctx context.Context, places []Place) error {
 			return err
 		}
 		n := 1
-		for n < min(len(places), batch) && together(places[0], places[n]) {
+		for n < min(len(places), batch) && pl.together(places[0], places[n]) {
 			n++
 		}
 		if err := pl.registerBatch(ctx, places[:n]); err != nil {
@@ -70,8 +70,10 @@ type NoPlaceError struct {
 // Error implements error.
 func (e *NoPlaceError) Error() string { return fmt.Sprintf("cannot place any probe: %s", &e.Skipped) }
 
-// together: of one kind, and none of a library that is not loaded, of which the session tells.
-func together(a, b Place) bool { return a.Return == b.Return && !a.Waits && !b.Waits }
+// together: of one kind, and none of a library that is not loaded, of which the session tells, unless they are a pattern's.
+func (pl *placer) together(a, b Place) bool {
+	return a.Return == b.Return && (pl.from != nil || !a.Waits && !b.Waits)
+}
 
 // registerBatch registers places of one kind. If some are refused, all are, and each half is
 // tried for itself.

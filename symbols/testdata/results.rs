@@ -31,10 +31,14 @@ pub fn big() -> Big { Big { a: black_box(1), b: 2, c: 3 } }
 pub fn maybe(v: i32) -> Option<i32> { if black_box(v) > 0 { Some(v) } else { None } }
 
 #[inline(never)]
+pub fn done() -> Result<(), u32> { black_box(Ok(())) }
+
+#[inline(never)]
 pub fn start() {
     nothing();
     black_box((int(58), float(), text("hello"), maybe(3)));
     black_box((point(), mixed(), three(), bytes(), big(), tuple()));
+    let _ = black_box(done());
 }
 
 fn main() { start(); }
