@@ -35,10 +35,13 @@ func (t *Table) resolve(spec string, explain bool) ([]Location, error) {
 			return locs, err
 		}
 	}
-	if !explain {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownSymbol, spec)
+	if explain {
+		return nil, t.unknown(s, queries)
 	}
-	return nil, t.unknown(s, queries)
+	if _, err := s.modulesFor(queries[len(queries)-1].module); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: %q", ErrUnknownSymbol, spec)
 }
 
 // resolveAddr answers an absolute address. Executable memory of no module (a
