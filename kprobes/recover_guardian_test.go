@@ -304,8 +304,14 @@ func TestAGuardianIsNoMemberOfTheTracersProcessGroup(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT} {
 		t.Run(unix.SignalName(sig), func(t *testing.T) {
 			caught := make(chan os.Signal, 1) // what is caught is the default in a program that is executed, also under nohup(1)
+			ignored := signal.Ignored(sig)
 			signal.Notify(caught, sig)
-			defer signal.Stop(caught)
+			defer func() {
+				signal.Stop(caught)
+				if ignored { // which Notify has forgotten
+					signal.Ignore(sig)
+				}
+			}()
 			prog := start(t, "threads", "3")
 			prog.Send("start")
 			g := startGuarded(t, prog.PID(), "GOKPROBE_SYMBOLS=foo")
