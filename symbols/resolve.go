@@ -38,10 +38,16 @@ func (t *Table) resolve(spec string, explain bool) ([]Location, error) {
 	if explain {
 		return nil, t.unknown(s, queries)
 	}
-	if _, err := s.modulesFor(queries[len(queries)-1].module); err != nil {
+	q := queries[len(queries)-1]
+	mods, err := s.modulesFor(q.module)
+	if err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%w: %q", ErrUnknownSymbol, spec)
+	where := ""
+	if q.module != "" {
+		where = mods[0].Name
+	}
+	return nil, errNear(ErrUnknownSymbol, q.name, where, nil)
 }
 
 // resolveAddr answers an absolute address. Executable memory of no module (a
