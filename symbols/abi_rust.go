@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -106,24 +107,36 @@ func (t *dtype) ofFields(depth int) passing {
 }
 
 func (t *dtype) pair(parts []dfield, depth int) passing {
-	slices.SortFunc(parts, func(a, b dfield) int { return int(a.off - b.off) })
-	var both []scalar
-	doubt := false
-	for _, f := range parts {
+	slices.SortFunc(parts, func(a, b dfield) int { return cmp.Compare(a.off, b.off) })
+	both, whole := scalarsOf(parts, depth)
+	if whole != nil {
+		return *whole
+	}
+	return t.ofScalars(both)
+}
+
+// scalarsOf is the scalars that fields are taken for, at their offsets. If not each is taken for one, whole tells what a type is
+// taken for that needs them to be.
+func scalarsOf(fields []dfield, depth int) (all []scalar, whole *passing) {
+	for _, f := range fields {
 		p := f.typ.passing(depth + 1)
-		if p.aggregate || !p.undecided && len(p.scalars) != 1 {
-			return inAggregate
-		}
-		if doubt = doubt || p.undecided || p.wrapped; !doubt {
+		switch {
+		case p.aggregate, !p.undecided && len(p.scalars) != 1:
+			return nil, &inAggregate
+		case p.undecided, p.wrapped:
+			whole = &inDoubt // unless another one makes it an aggregate
+		default:
 			s := p.scalars[0]
 			s.off += f.off
-			both = append(both, s)
+			all = append(all, s)
 		}
 	}
-	switch {
-	case doubt:
-		return inDoubt
-	case !t.holdsPair(both):
+	return all, whole
+}
+
+// ofScalars is what t is taken for in which two scalars are.
+func (t *dtype) ofScalars(both []scalar) passing {
+	if !t.holdsPair(both) {
 		return inAggregate
 	}
 	return passing{scalars: both}
@@ -182,46 +195,32 @@ func (t *dtype) ofVariants(depth int) passing {
 
 // tagged is what an enumeration is taken for whose discriminant has a place of its own.
 func (t *dtype) tagged(data []variant, depth int) passing {
-	var all []scalar // each at its offset in t
-	doubt := false
+	var parts []dfield
 	for _, v := range data {
-		parts := sized(v.typ.field)
-		if len(parts) > 1 {
+		fields := sized(v.typ.field)
+		if len(fields) > 1 {
 			return inAggregate
 		}
-		p := parts[0].typ.passing(depth + 1)
-		if p.aggregate || !p.undecided && len(p.scalars) != 1 {
-			return inAggregate
-		}
-		if doubt = doubt || p.undecided || p.wrapped; !doubt {
-			s := p.scalars[0]
-			s.off += v.off + parts[0].off
-			all = append(all, s)
-		}
+		f := fields[0]
+		f.off += v.off
+		parts = append(parts, f)
 	}
-	if doubt || t.discr.off != 0 {
-		return inDoubt
+	all, whole := scalarsOf(parts, depth)
+	if whole != nil {
+		return *whole
+	}
+	alike := true
+	for _, s := range all {
+		if s.off != all[0].off || s.size != all[0].size || s.float != all[0].float {
+			return inAggregate
+		}
+		alike = alike && s == all[0]
 	}
 	tag := t.discr.typ.passing(depth + 1)
-	if len(tag.scalars) != 1 {
+	if !alike || t.discr.off != 0 || len(tag.scalars) != 1 { // of scalars that differ in less, rustc's versions make different things
 		return inDoubt
 	}
-	for _, s := range all {
-		switch {
-		case s.off != all[0].off || s.size != all[0].size || s.float != all[0].float:
-			return inAggregate
-		case s != all[0]:
-			doubt = true // versions differ
-		}
-	}
-	both := []scalar{tag.scalars[0], all[0]}
-	switch {
-	case doubt:
-		return inDoubt
-	case !t.holdsPair(both):
-		return inAggregate
-	}
-	return passing{scalars: both}
+	return t.ofScalars([]scalar{tag.scalars[0], all[0]})
 }
 
 // overlaps tells that the discriminant is a value in a variant's data.

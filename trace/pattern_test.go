@@ -18,13 +18,6 @@ import (
 // waiting is the modules fixture under a session.
 func waiting(t *testing.T, flags []string, opts ...trace.Option) (p *testprog.Prog, s *trace.Session, said *logged, lib string) {
 	t.Helper()
-	for _, f := range flags {
-		if specs, ok := strings.CutPrefix(f, "-specs="); ok {
-			if _, err := os.Stat(specs); err != nil {
-				t.Skip("musl is not installed: apt-get install musl-tools")
-			}
-		}
-	}
 	lib = testprog.Build(t, "libplug.so", append([]string{"-shared", "-fPIC"}, flags...)...)
 	p = testprog.Start(t, testprog.Build(t, "modules", append([]string{"-rdynamic"}, flags...)...))
 	said = &logged{}
