@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
@@ -90,6 +91,49 @@ func TestFollowedChildrenLoadLibraries(t *testing.T) {
 			prog.CheckClean()
 			wantRight(t, prog)
 		})
+	}
+}
+
+// TestAnAddressMeansNothingWhereAChildHasLoadedSomethingElse: a probe by address stays in the process that has its code.
+func TestAnAddressMeansNothingWhereAChildHasLoadedSomethingElse(t *testing.T) {
+	for _, c := range []struct{ lib, hits string }{{"libother.so", "0"}, {"libplug.so", "7"}} {
+		prog, s, _ := glibc.loading(t, kprobes.Options{Follow: true})
+		register(t, s, boosted.probe("foo")) // so that loads are seen
+		prog.Do("spawn -", "ready")
+		there := prog.Do("tell open 0 "+glibc.lib(t, c.lib), "did")
+		here := prog.Do("open 0 "+glibc.lib(t, "libplug.so"), "did")
+		if here != there {
+			t.Fatalf("the libraries are at %s and %s, which has to be one address", here, there)
+		}
+		found, err := s.Symbols().Resolve(t.Context(), "libplug.so:plugged")
+		ok(t, err)
+		children, err := procfs.Children(prog.PID(), prog.PID())
+		ok(t, err)
+		if len(children) != 1 {
+			t.Fatalf("children %v", children)
+		}
+		mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", children[0]))
+		ok(t, err)
+		defer mem.Close()
+		var before, after [16]byte
+		_, err = mem.ReadAt(before[:], int64(found[0].Addr))
+		ok(t, err)
+		kp := &kprobes.Kprobe{Addr: found[0].Addr}
+		register(t, s, kp)
+		_, err = mem.ReadAt(after[:], int64(found[0].Addr))
+		ok(t, err)
+		if changed := before != after; changed != (c.hits != "0") {
+			t.Errorf("the child's %s was changed: %v", c.lib, changed)
+		}
+		if c.lib == "libplug.so" {
+			prog.Do("tell call 0 plugged 7", "did")
+		}
+		if got := fmt.Sprint(kp.Hits()); got != c.hits {
+			t.Errorf("%s hits in a child that has %s, want %s", got, c.lib, c.hits)
+		}
+		closeSession(t, s)
+		prog.CheckClean()
+		wantRight(t, prog)
 	}
 }
 
