@@ -52,8 +52,8 @@ type unit struct {
 	funcOnce sync.Once
 	funcs    []function
 
-	listsOnce sync.Once
-	lists     bool // see optimized
+	optimizedOnce sync.Once
+	optimized     bool // see dwarfData.optimized
 }
 
 type unitRange struct {

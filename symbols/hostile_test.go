@@ -3,6 +3,7 @@ package symbols
 import (
 	"bytes"
 	"context"
+	"math"
 	"os"
 	"sync"
 	"testing"
@@ -126,4 +127,40 @@ func TestATableServesManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A number of over ten bytes is one that debug/dwarf reads on and we do not: then the check of a table would be of other abbreviations than are read.
+func TestLongNumbersDoNotHideAbbreviations(t *testing.T) {
+	const implicitConst = 0x21
+	least := []byte{0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f}
+	for name, c := range map[string]struct {
+		value []byte
+		ok    bool
+	}{
+		"the least number":      {least, true},
+		"one of eleven bytes":   {append(bytes.Repeat([]byte{0x80}, 10), 0), false},
+		"a number that is cut":  {[]byte{0x80}, false},
+		"one that has no bytes": {nil, false},
+	} {
+		table := append([]byte{1, 0x34, 0, 0x1c, implicitConst}, c.value...)
+		if c.ok {
+			table = append(table, 0, 0, 0, 0xff, 0xff)
+		}
+		if size, _, ok := abbrevTable(table); ok != c.ok || ok && size != len(table)-2 {
+			t.Errorf("%s: %d of %d bytes, %v", name, size, len(table), ok)
+		}
+	}
+}
+
+// Offsets near the greatest number do not lead out of a value.
+func TestFieldsFarAwayAreNowhere(t *testing.T) {
+	u32 := &dtype{kind: typeUint, size: 4, align: 4}
+	for _, f := range []dfield{
+		{typ: u32, off: math.MaxInt64}, {typ: u32, off: math.MaxInt64 - 3}, {typ: u32, off: -1}, {typ: u32, off: 5},
+		{typ: u32, bits: true, bit: math.MaxInt64, wide: 3}, {typ: u32, bits: true, bit: 62, wide: 3},
+	} {
+		if _, ok := f.of(make([]byte, 8)); ok {
+			t.Errorf("%+v has a value", f)
+		}
+	}
 }

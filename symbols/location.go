@@ -56,8 +56,8 @@ func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 // assembly. How frames are addressed tells nothing: Rust's have no pointer at any level. A unit without parameters tells nothing and is taken for
 // optimized.
 func (d *dwarfData) optimized(u *unit) bool {
-	u.listsOnce.Do(func() {
-		u.lists = true // where nothing tells otherwise
+	u.optimizedOnce.Do(func() {
+		u.optimized = true // where nothing tells otherwise
 		i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].first >= u.off })
 		if i == len(d.headers) {
 			return
@@ -76,9 +76,9 @@ func (d *dwarfData) optimized(u *unit) bool {
 				others++
 			}
 		}
-		u.lists = r.err != nil || frames == 0 || few*others > frames
+		u.optimized = r.err != nil || frames == 0 || few*others > frames
 	})
-	return u.lists
+	return u.optimized
 }
 
 // inMemoryAlways tells of a location that it is one place in memory.

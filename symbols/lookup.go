@@ -140,5 +140,5 @@ func (t *Table) Object(name string) (Symbol, error) {
 		}
 		return objects[0].m.symbol(objects[0].e), nil
 	}
-	return Symbol{}, t.unknown(s, queries)
+	return Symbol{}, t.unknown(s, queries, true)
 }

@@ -35,19 +35,7 @@ func (t *Table) resolve(spec string, explain bool) ([]Location, error) {
 			return locs, err
 		}
 	}
-	if explain {
-		return nil, t.unknown(s, queries)
-	}
-	q := queries[len(queries)-1]
-	mods, err := s.modulesFor(q.module)
-	if err != nil {
-		return nil, err
-	}
-	where := ""
-	if q.module != "" {
-		where = mods[0].Name
-	}
-	return nil, errNear(ErrUnknownSymbol, q.name, where, nil)
+	return nil, t.unknown(s, queries, explain)
 }
 
 // resolveAddr answers an absolute address. Executable memory of no module (a

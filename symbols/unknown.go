@@ -6,8 +6,8 @@ import (
 )
 
 // unknown is the error for a specification that names nothing, about its most
-// plausible reading. It says what there is instead.
-func (t *Table) unknown(s *snapshot, queries []query) error {
+// plausible reading. If it is to explain, it says what there is instead.
+func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 	q := queries[len(queries)-1]
 	where := q.module
 	mods, err := s.modulesFor(q.module)
@@ -16,6 +16,9 @@ func (t *Table) unknown(s *snapshot, queries []query) error {
 	}
 	if q.module != "" {
 		where = mods[0].Name
+	}
+	if !explain {
+		return errNear(ErrUnknownSymbol, q.name, where, nil)
 	}
 	if isGlob(q.name) {
 		err := errNear(ErrUnknownSymbol, q.name, where, nil)

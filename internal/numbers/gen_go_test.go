@@ -18,15 +18,7 @@ func (g *genGo) integer() typ {
 	case bits == 64 && g.IntN(2) == 0:
 		name = "int"
 	}
-	return typ{name: name, scalar: true, value: func() value {
-		n := g.Uint64() >> g.IntN(64)
-		if signed {
-			v := int64(n) << (64 - bits) >> (64 - bits)
-			return leaf(fmt.Sprint(v), v, v)
-		}
-		v := n << (64 - bits) >> (64 - bits)
-		return leaf(fmt.Sprint(v), v, v)
-	}}
+	return g.gen.integer(name, bits, signed, func(n any) string { return fmt.Sprint(n) })
 }
 
 func (g *genGo) number() typ {

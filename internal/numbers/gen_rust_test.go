@@ -19,15 +19,7 @@ func (g *genRust) integer() typ {
 		size = "size"
 	}
 	name := sign + size
-	return typ{name: name, scalar: true, value: func() value {
-		n := g.Uint64() >> g.IntN(64)
-		if signed {
-			v := int64(n) << (64 - bits) >> (64 - bits)
-			return leaf(fmt.Sprint(v), v, v)
-		}
-		v := n << (64 - bits) >> (64 - bits)
-		return leaf(fmt.Sprint(v), v, v)
-	}}
+	return g.gen.integer(name, bits, signed, func(n any) string { return fmt.Sprint(n) })
 }
 
 func (g *genRust) number() typ {

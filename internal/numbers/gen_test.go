@@ -50,21 +50,30 @@ func leaf(code string, want, number any) value {
 	return value{code, want, map[string]any{"": number}}
 }
 
-// integer is a type of so many bits.
-func (g *gen) integer(name string, bits int, signed bool) typ {
+// integer is a type of so many bits. write is how its values are written, which are int64 or uint64.
+func (g *gen) integer(name string, bits int, signed bool, write func(n any) string) typ {
 	return typ{name: name, scalar: true, value: func() value {
-		n := g.Uint64() >> g.IntN(64)
+		n := any(g.Uint64() >> g.IntN(64))
 		if signed {
-			v := int64(n) << (64 - bits) >> (64 - bits)
-			code := fmt.Sprintf("(%s)%dLL", name, v)
-			if v == -1<<63 {
-				code = "(-9223372036854775807LL-1)"
-			}
-			return leaf(code, v, v)
+			n = int64(n.(uint64)) << (64 - bits) >> (64 - bits)
+		} else {
+			n = n.(uint64) << (64 - bits) >> (64 - bits)
 		}
-		v := n << (64 - bits) >> (64 - bits)
-		return leaf(fmt.Sprintf("(%s)%dULL", name, v), v, v)
+		return leaf(write(n), n, n)
 	}}
+}
+
+// inC is an integer type of C's.
+func (g *gen) inC(name string, bits int, signed bool) typ {
+	return g.integer(name, bits, signed, func(n any) string {
+		if n == int64(-1<<63) {
+			return "(-9223372036854775807LL-1)"
+		}
+		if signed {
+			return fmt.Sprintf("(%s)%dLL", name, n)
+		}
+		return fmt.Sprintf("(%s)%dULL", name, n)
+	})
 }
 
 func (g *gen) float(name string) typ {
@@ -161,9 +170,9 @@ func (g *gen) word(most int) string {
 
 func (g *gen) number() typ {
 	all := []typ{
-		g.integer("signed char", 8, true), g.integer("unsigned char", 8, false), g.integer("char", 8, true), g.integer("short", 16, true),
-		g.integer("unsigned short", 16, false), g.integer("int", 32, true), g.integer("unsigned", 32, false), g.integer("long", 64, true),
-		g.integer("unsigned long", 64, false), g.boolean(), g.float("float"), g.float("double"),
+		g.inC("signed char", 8, true), g.inC("unsigned char", 8, false), g.inC("char", 8, true), g.inC("short", 16, true),
+		g.inC("unsigned short", 16, false), g.inC("int", 32, true), g.inC("unsigned", 32, false), g.inC("long", 64, true),
+		g.inC("unsigned long", 64, false), g.boolean(), g.float("float"), g.float("double"),
 	}
 	return all[g.IntN(len(all))]
 }
