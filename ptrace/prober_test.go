@@ -29,10 +29,13 @@ type prober struct {
 	steps map[*Thread]arch.Addr
 	hits  int
 
-	onHit   func(th *Thread, regs arch.Regs)
-	onEntry func(th *Thread) bool
-	onExec  func(p *Process, old *Space)
-	fate    Fate // of forked processes
+	lengths map[arch.Addr]int // of the instructions under breakpoints
+
+	onHit    func(th *Thread, regs arch.Regs)
+	onSignal func(th *Thread, info *Siginfo) Delivery
+	onEntry  func(th *Thread) bool
+	onExec   func(p *Process, old *Space)
+	fate     Fate // of forked processes
 
 	mu     sync.Mutex
 	events []string
@@ -41,12 +44,19 @@ type prober struct {
 // probe attaches a prober to a program.
 func probe(t *testing.T, fixture string, args ...string) *prober {
 	t.Helper()
-	bin := testprog.Build(t, fixture)
-	k := &prober{t: t, bin: bin, taken: map[arch.Addr][]byte{}, steps: map[*Thread]arch.Addr{}, fate: Keep}
-	k.prog = testprog.Start(t, bin, args...)
+	k := newProber(t, fixture)
+	k.prog = testprog.Start(t, k.bin, args...)
 	k.tr, k.p = attachKeeper(t, k, k.prog.PID())
 	t.Cleanup(k.tr.Close)
 	return k
+}
+
+func newProber(t *testing.T, fixture string) *prober {
+	t.Helper()
+	return &prober{
+		t: t, bin: testprog.Build(t, fixture),
+		taken: map[arch.Addr][]byte{}, steps: map[*Thread]arch.Addr{}, lengths: map[arch.Addr]int{}, fate: Keep,
+	}
 }
 
 // do runs f on the tracer's thread.
@@ -116,8 +126,13 @@ func (k *prober) symbol(name string) arch.Addr {
 func (k *prober) plant(at arch.Addr) {
 	old := make([]byte, len(host.Arch.Breakpoint()))
 	text := k.p.Space.Text()
-	if err := text.ReadMemory(at, old); err != nil {
+	code := make([]byte, host.Arch.MaxInsnLen())
+	if err := text.ReadMemory(at, code); err != nil {
 		k.t.Error(err)
+	}
+	copy(old, code)
+	if insn, err := host.Arch.Decode(code, at); err == nil && k.lengths[at] == 0 {
+		k.lengths[at] = insn.Len()
 	}
 	if err := text.WriteMemory(at, host.Arch.Breakpoint()); err != nil {
 		k.t.Error(err)
@@ -131,7 +146,7 @@ func (k *prober) remove(at arch.Addr) {
 	}
 }
 
-func (k *prober) Known(_ *Thread, at arch.Addr) (bool, int) { return k.taken[at] != nil, 1 }
+func (k *prober) Known(_ *Thread, at arch.Addr) (bool, int) { return k.taken[at] != nil, k.lengths[at] }
 
 func (k *prober) Breakpoint(th *Thread) bool {
 	regs, err := th.Regs()
@@ -143,8 +158,12 @@ func (k *prober) Breakpoint(th *Thread) bool {
 		return false
 	}
 	k.hits++
+	standing := th.at
 	if regs.SetIP(at); k.onHit != nil {
 		k.onHit(th, regs)
+	}
+	if !k.tr.holds(th, standing) {
+		return true
 	}
 	if regs.IP() != at {
 		th.Go(RunOn())
@@ -169,6 +188,9 @@ func (k *prober) SingleStepped(th *Thread) bool {
 func (k *prober) Signal(th *Thread, info *Siginfo) Delivery {
 	if _, ok := k.steps[th]; ok && !info.Synchronous() {
 		return Hold
+	}
+	if k.onSignal != nil {
+		return k.onSignal(th, info)
 	}
 	return Deliver
 }
