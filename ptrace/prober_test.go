@@ -46,9 +46,14 @@ func probe(t *testing.T, fixture string, args ...string) *prober {
 	t.Helper()
 	k := newProber(t, fixture)
 	k.prog = testprog.Start(t, k.bin, args...)
-	k.tr, k.p = attachKeeper(t, k, k.prog.PID())
-	t.Cleanup(k.tr.Close)
+	k.attach(k.prog.PID())
 	return k
+}
+
+func (k *prober) attach(pid int) {
+	k.t.Helper()
+	k.tr, k.p = attachKeeper(k.t, k, pid)
+	k.t.Cleanup(k.tr.Close)
 }
 
 func newProber(t *testing.T, fixture string) *prober {
@@ -68,23 +73,44 @@ func (k *prober) do(f func() error) {
 	}
 }
 
-// end lets the program go, which must be right and clean.
-func (k *prober) end() {
+// release lets the program go, from wherever its threads are.
+func (k *prober) release() {
 	k.t.Helper()
 	k.do(func() error {
 		return k.p.Space.Freeze(func(*Frozen) error {
 			for at := range k.taken {
 				k.remove(at)
 			}
-			for th, at := range k.steps {
-				if regs, err := th.Regs(); err == nil && regs.IP() == at {
-					th.Go(RunOn())
-				}
+			for _, th := range k.p.Space.Threads() {
+				k.back(th)
 			}
 			return k.tr.Detach(k.p)
 		})
 	})
 	k.prog.CheckClean()
+}
+
+// back has a thread stand in the program's code, which has no breakpoints any more.
+func (k *prober) back(th *Thread) {
+	regs, err := th.Regs()
+	if err != nil {
+		return // it can't be stopped, or has ended
+	}
+	before := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
+	at, steps := k.steps[th]
+	switch {
+	case th.Stop().Reason == Breakpoint && k.taken[before] != nil && !th.HasLeft():
+		regs.SetIP(before)
+		th.Go(RunOn())
+	case steps && (regs.IP() == at || th.Stop().Reason == SingleStep):
+		th.Go(RunOn())
+	}
+}
+
+// end lets the program go, which must be right and clean.
+func (k *prober) end() {
+	k.t.Helper()
+	k.release()
 	if got := k.prog.Quit(); got != "right" {
 		k.t.Errorf("the program says %q, want right", got)
 	}
@@ -217,6 +243,11 @@ func (k *prober) seen(event string) (n int) {
 	return n
 }
 
+func (k *prober) Panicked(v any, stack []byte) {
+	if _, ended := v.(string); !ended { // a test's own end of the tracer is none
+		k.t.Errorf("the tracer panics: %v\n%s", v, stack)
+	}
+}
 func (k *prober) Forked(*Space, *Process) Fate { k.event("forked"); return k.fate }
 func (k *prober) Copied(_ *Thread, p *Process) { k.event("copied") }
 func (k *prober) Shared(_ *Thread, p *Process) { k.event("shared") }

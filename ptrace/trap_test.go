@@ -63,8 +63,7 @@ func probeAfter(t *testing.T, fixture string, lines ...string) *prober {
 	for _, line := range lines {
 		k.prog.Do(line, "did")
 	}
-	k.tr, k.p = attachKeeper(t, k, k.prog.PID())
-	t.Cleanup(k.tr.Close)
+	k.attach(k.prog.PID())
 	return k
 }
 
