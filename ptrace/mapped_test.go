@@ -37,7 +37,7 @@ func TestOnlyTheFileThatIsMappedIsOpened(t *testing.T) {
 			maps := must2(procfs.Maps(prog.PID()))
 			m := maps[slices.IndexFunc(maps, func(m procfs.Mapping) bool { return m.Path == file && m.Exec })]
 			c.change(file)
-			for _, inode := range []uint64{m.Inode, m.Inode + 1} {
+			for _, inode := range []uint64{m.Inode, ^m.Inode} {
 				m.Inode = inode
 				f, err := OpenMapped(prog.PID(), m)
 				if err != nil {

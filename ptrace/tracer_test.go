@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -53,6 +54,30 @@ func TestDoRunsOnTheTracersThread(t *testing.T) {
 		if last[c] != each {
 			t.Errorf("caller %d: %d calls", c, last[c])
 		}
+	}
+}
+
+// TestTheHostsChildrenAreItsOwn: programs that were started before a tracer was, perhaps on the thread that it has got, are waited for by who has started them.
+func TestTheHostsChildrenAreItsOwn(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the thread that is free next is the one that has just been used
+	for range 20 {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+		must(cmd.Start())
+		tr := must2(New())
+		must(tr.Do(func() {
+			if children := must2(procfs.Children(os.Getpid(), tr.tid)); len(children) != 1 || children[0] != tr.bell.pid {
+				t.Errorf("the tracer's children are %v, its bell is %d", children, tr.bell.pid)
+			}
+		}))
+		testprog.Await(t, "an end of the child", func() bool {
+			st, err := procfs.ReadStat(cmd.Process.Pid, 0)
+			return err != nil || st.State == 'Z'
+		})
+		must(tr.Do(func() {}))
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the child's end: %v", err)
+		}
+		tr.Close()
 	}
 }
 
