@@ -32,7 +32,7 @@ func (b *bench) again() (spent chan *inject.Fault) {
 
 // TestTimesAreForAllProcessesTogether, exactly, whoever decides and however many threads of them call at the same time.
 func TestTimesAreForAllProcessesTogether(t *testing.T) {
-	const times, threads, calls = 40, 4, 200
+	const times, threads, calls = 300, 4, 200
 	for _, by := range deciders {
 		var g inject.Group
 		var benches []*bench
