@@ -168,6 +168,14 @@ func TestSignalsOfACallAreTheProgramsOwn(t *testing.T) {
 	t.Run("delivered", func(t *testing.T) {
 		k := probe(t, "call")
 		c := k.calls("probed", "signals", testprog.Patience, uint64(unix.SIGUSR1))
+		call := k.onHit
+		k.onHit = func(th *Thread, regs arch.Regs) {
+			before := must2(th.Siginfo())
+			call(th, regs)
+			if after := must2(th.Siginfo()); *after != *before || !after.Breakpoint() {
+				t.Errorf("the stop is for % x, was for % x", after[:24], before[:24])
+			}
+		}
 		if got := k.prog.Do("many 10", "did"); got != "did 10" {
 			t.Errorf("the program says %q", got)
 		}

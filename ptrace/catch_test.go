@@ -118,6 +118,26 @@ func TestAProcessIsCaughtWhenItsTracerDies(t *testing.T) {
 	}
 }
 
+// TestAGrabAsksAllThreadsToStop, before any of them is waited for.
+func TestAGrabAsksAllThreadsToStop(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "threads"), "4")
+	prog.Send("start")
+	tr := must2(New())
+	defer tr.Close()
+	must(tr.Do(func() {
+		must(grab(prog.PID(), func(time.Duration) bool { return true }))
+		for _, tid := range tids(t, prog.PID()) {
+			testprog.Await(t, fmt.Sprintf("a stop of thread %d", tid), func() bool { return must2(procfs.ReadStatus(prog.PID(), tid)).State == 't' })
+		}
+	}))
+	tr.Close()
+	prog.CheckClean()
+	prog.Do("stop", "calls")
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
+	}
+}
+
 // TestNobodyElseIsCaught: the number means another process by now, or none.
 func TestNobodyElseIsCaught(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "prey"))

@@ -106,6 +106,32 @@ func TestSignalsWaitForADelayedThread(t *testing.T) {
 	k.end()
 }
 
+// TestASignalThatIsDelayedIsDeliveredBehindThat, once, with its own siginfo, in its order: one that the kernel keeps, and those that queue.
+func TestASignalThatIsDelayedIsDeliveredBehindThat(t *testing.T) {
+	for _, c := range []struct{ fixture, command, did string }{{"fails", "usr1", "usr1 1"}, {"rev_jail", "queue 20", "did 20"}} {
+		k := probe(t, c.fixture)
+		delays := 0
+		k.onSignal = func(th *Thread, info *Siginfo) Delivery {
+			if info.Signo() != unix.SIGCHLD && (info.Signo() != unix.SIGUSR1 || delays == 0) { // that one is told of once more
+				delays++
+				th.Delay(time.Millisecond)
+			}
+			return Deliver
+		}
+		if c.fixture == "fails" {
+			must(unix.Kill(k.p.PID, unix.SIGUSR1))
+			testprog.Await(t, "a delay that is over", func() (over bool) {
+				k.do(func() error { over = delays > 0 && !k.p.Leader().Delayed(); return nil })
+				return over
+			})
+		}
+		if got := k.prog.Do(c.command, ""); got != c.did {
+			t.Errorf("the program says %q, want %q", got, c.did)
+		}
+		k.end()
+	}
+}
+
 // TestAFreezeDoesNotShortenADelay, and finds the thread where it goes on.
 func TestAFreezeDoesNotShortenADelay(t *testing.T) {
 	k := probe(t, "call")

@@ -166,8 +166,9 @@ func TestAStoppedProcessIsLetGoStopped(t *testing.T) {
 // TestAPartingLeavesThreadsAsTheirOwn: the tracer dies without another word, after it has stepped a thread and held a signal. The thread has no step to make, its
 // own mask, and gets the signal once.
 func TestAPartingLeavesThreadsAsTheirOwn(t *testing.T) {
-	for _, steps := range []int{0, 1, 7} {
+	for n, steps := range []int{0, 0, 1, 7} {
 		k := probe(t, "fails")
+		k.noMasks = n == 0 // then the signal is kept here
 		mask := k.blocks(k.prog.PID())
 		at := k.symbol("work")
 		k.onHit = func(th *Thread, _ arch.Regs) {

@@ -136,7 +136,9 @@ func refusedBecause(t *testing.T, pid int, want Cause) *AttachError {
 func TestAZombieIsNotAttachedTo(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 	must(cmd.Start())
-	testprog.Await(t, "a zombie", func() bool { return must2(procfs.ReadStat(cmd.Process.Pid, 0)).State == 'Z' })
+	testprog.Await(t, "a zombie", func() bool { // all of whose threads have ended
+		return must2(procfs.ReadStat(cmd.Process.Pid, 0)).State == 'Z' && len(tids(t, cmd.Process.Pid)) == 1
+	})
 	refusedBecause(t, cmd.Process.Pid, CauseZombie)
 	must(cmd.Wait())
 	refusedBecause(t, cmd.Process.Pid, CauseNoProcess)

@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -212,4 +213,64 @@ func TestAThreadThatEndsIsNotHalted(t *testing.T) {
 		return nil
 	})
 	testprog.Await(t, "its end", func() bool { return k.seen("exited 137") == 1 })
+}
+
+// looker notes what a tracer asks of a Poller.
+type looker struct {
+	looks []bool
+	polls int // since the last look began
+	empty int // looks that ended without a poll
+}
+
+func (l *looker) Look(on bool) {
+	if !on && l.polls == 0 {
+		l.empty++
+	}
+	l.looks, l.polls = append(l.looks, on), 0
+}
+
+func (l *looker) Poll() bool { l.polls++; return false }
+
+// TestALookBeginsWithAHitAndEnds when nothing comes; the program's hits go on, and are each seen. A tracer with one processor does not look.
+func TestALookBeginsWithAHitAndEnds(t *testing.T) {
+	k := probe(t, "call")
+	at := k.symbol("probed")
+	k.onHit = func(th *Thread, _ arch.Regs) { k.tr.WouldPoll(th) }
+	k.do(func() error { k.plant(at); return nil })
+	check := func(poller Poller, always bool) {
+		k.do(func() error {
+			if k.tr.SetPoller(poller); always {
+				k.tr.PollAlways()
+			}
+			k.hits = 0
+			return nil
+		})
+		if got := k.prog.Do("many 40", "did"); got != "did 40" || k.hits != 40 {
+			t.Errorf("the program says %q, %d hits", got, k.hits)
+		}
+		k.do(func() error { k.tr.SetPoller(nil); return nil })
+	}
+	l := &looker{}
+	check(l, true)
+	k.do(func() error {
+		if alone := k.tr.cpu.all.Count() < 2 || runtime.GOMAXPROCS(0) < 2; alone != (len(l.looks) == 0) || l.empty > 0 {
+			t.Errorf("looks: %v, of which %d polled nothing", l.looks, l.empty)
+		}
+		for i, on := range l.looks {
+			if on != (i%2 == 0) {
+				t.Errorf("looks: %v", l.looks)
+			}
+		}
+		if len(l.looks)%2 != 0 || k.tr.poll.looking || k.tr.poll.active() {
+			t.Errorf("it looks still, after %d", len(l.looks))
+		}
+		return nil
+	})
+	early := &looker{}
+	check(early, false) // so few hits are measured first
+	check(nil, true)
+	if len(early.looks) > 0 {
+		t.Errorf("nothing is known of hits that trap, and it looks: %v", early.looks)
+	}
+	k.end()
 }

@@ -35,6 +35,7 @@ type prober struct {
 	onSignal func(th *Thread, info *Siginfo) Delivery
 	onEntry  func(th *Thread) bool
 	onExec   func(p *Process, old *Space)
+	noMasks  bool // that threads block by themselves can be noted
 	fate     Fate // of forked processes
 
 	mu     sync.Mutex
@@ -222,6 +223,8 @@ func (k *prober) Signal(th *Thread, info *Siginfo) Delivery {
 }
 
 func (k *prober) SyscallEntered(th *Thread) bool { return k.onEntry == nil || k.onEntry(th) }
+
+func (k *prober) KeepMask(*Thread, Sigset, Sigset) bool { return !k.noMasks }
 
 func (k *prober) SyscallReturned(th *Thread) { k.event("returned") }
 

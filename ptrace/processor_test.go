@@ -68,7 +68,13 @@ func TestAnExecutedProgramHasAnotherPlaceForItsProcessor(t *testing.T) {
 	k := probe(t, "execer")
 	ask := func() (processor int) {
 		k.do(func() error {
-			return k.p.Space.Freeze(func(*Frozen) error { processor = k.p.Leader().Processor(); return nil })
+			return k.p.Space.Freeze(func(*Frozen) error {
+				th := k.p.Leader()
+				if processor = th.Processor(); th.area.space != k.p.Space {
+					t.Error("it is read where another program had it")
+				}
+				return nil
+			})
 		})
 		return processor
 	}

@@ -104,6 +104,21 @@ func TestATracersOwnFaultIsItsPanic(t *testing.T) {
 	checkLost(t, m)
 }
 
+// TestAPartThatIsLostInTheMiddleIsAll that is lost.
+func TestAPartThatIsLostInTheMiddleIsAll(t *testing.T) {
+	tr, p, m, _ := losing(t)
+	must(unix.Mprotect(m.Data[pageSize:2*pageSize], unix.PROT_NONE))
+	must(tr.Do(func() { m.Data[pageSize] = 1 }))
+	if v := p.panics(); len(v) != 1 || !errors.Is(v[0].(error), ErrShared) {
+		t.Errorf("it panics with %v", v)
+	}
+	for page, want := range []byte{0, 0, 2, 3} {
+		if got := m.Data[page*pageSize : (page+1)*pageSize]; !bytes.Equal(got, bytes.Repeat([]byte{want}, pageSize)) {
+			t.Errorf("page %d begins with % x", page, got[:8])
+		}
+	}
+}
+
 // TestOtherPanicsAreNotTolerated, nor taken for a fault of shared memory.
 func TestOtherPanicsAreNotTolerated(t *testing.T) {
 	_, _, m, _ := losing(t)

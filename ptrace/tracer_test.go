@@ -215,6 +215,9 @@ func TestAThreadsEndIsWaitedFor(t *testing.T) {
 		}
 		waited := make(chan bool)
 		go func() { o.waitEnd(); close(waited) }()
+		for range 1000 {
+			runtime.Gosched()
+		}
 		select {
 		case <-waited:
 			t.Error("it has not ended")
