@@ -64,8 +64,8 @@ func (d *dying) over(wait time.Duration) bool {
 	return d.dead
 }
 
-// TestAProcessIsCaughtWhenItsTracerDies: all of its threads are ours then, asked to stop before anything else, and are the program's again when they are let go. Threads of the kernel's
-// own are not asked.
+// TestAProcessIsCaughtWhenItsTracerDies: all of its threads are ours then, asked to stop before anything else, and are the program's again when they are let
+// go. Threads of the kernel's own are not asked.
 func TestAProcessIsCaughtWhenItsTracerDies(t *testing.T) {
 	for _, c := range []struct{ fixture, args, command string }{{"threads", "4", "start"}, {"uring", "", ""}} {
 		for _, after := range []int{1, 2, 50} {

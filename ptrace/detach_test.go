@@ -163,8 +163,8 @@ func TestAStoppedProcessIsLetGoStopped(t *testing.T) {
 	}
 }
 
-// TestAPartingLeavesThreadsAsTheirOwn: the tracer dies without another word, after it has stepped a thread and held a signal. The thread has no step to make, its
-// own mask, and gets the signal once.
+// TestAPartingLeavesThreadsAsTheirOwn: the tracer dies without another word, after it has stepped a thread and held a signal. The thread has no step to make,
+// its own mask, and gets the signal once.
 func TestAPartingLeavesThreadsAsTheirOwn(t *testing.T) {
 	for n, steps := range []int{0, 0, 1, 7} {
 		k := probe(t, "fails")

@@ -9,8 +9,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// TestExtendedRegistersAreThePrograms: they are read as the program has set them, changed one by one, and nothing else changes: the program compares its whole state
-// with that of before.
+// TestExtendedRegistersAreThePrograms: they are read as the program has set them, changed one by one, and nothing else changes: the program compares its
+// whole state with that of before.
 func TestExtendedRegistersAreThePrograms(t *testing.T) {
 	k := probe(t, "call")
 	at := k.symbol("state_insn")

@@ -10,8 +10,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// TestAFaultThatIsDroppedHasNeverHappened: each hit sends its thread where it faults, which the program is not told of. Whether it handles the signal, blocks or ignores
-// it, its action and its mask are as it has set them: it looks after each call.
+// TestAFaultThatIsDroppedHasNeverHappened: each hit sends its thread where it faults, which the program is not told of. Whether it handles the signal, blocks
+// or ignores it, its action and its mask are as it has set them: it looks after each call.
 func TestAFaultThatIsDroppedHasNeverHappened(t *testing.T) {
 	for _, mode := range []string{"", "handled", "ignored", "blocked", "blocked handled", "blocked ignored"} {
 		t.Run(mode, func(t *testing.T) {

@@ -194,7 +194,8 @@ func TestWhatTheProgramHasPutInAGuardsPlaceStays(t *testing.T) {
 func (k *prober) GuardLost(*Process)  { k.event("guard lost") }
 func (k *prober) GuardTaken(*Process) { k.event("guard taken") }
 
-// TestAGuardThatABreakpointHasTakenAwayIsPutBack soon: a thread blocks SIGTRAP, and the kernel resets the action at its breakpoint. It blocks the signal as before.
+// TestAGuardThatABreakpointHasTakenAwayIsPutBack soon: a thread blocks SIGTRAP, and the kernel resets the action at its breakpoint. It blocks the signal as
+// before.
 func TestAGuardThatABreakpointHasTakenAwayIsPutBack(t *testing.T) {
 	k := probe(t, "owntraps")
 	foo := k.symbol("foo")

@@ -42,8 +42,8 @@ func TestWhatCannotBeMappedLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestMappingsAreAsTheyWereAskedFor: data can't be executed, code can't be written, both sides of shared memory see the same at each offset, and unmapping leaves
-// nothing; what can't be unmapped is named.
+// TestMappingsAreAsTheyWereAskedFor: data can't be executed, code can't be written, both sides of shared memory see the same at each offset, and unmapping
+// leaves nothing; what can't be unmapped is named.
 func TestMappingsAreAsTheyWereAskedFor(t *testing.T) {
 	prog := testprog.Start(t, testprog.Build(t, "siblings"))
 	before := testprog.TakeSnapshot(t, prog.PID())

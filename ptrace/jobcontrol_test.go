@@ -75,7 +75,8 @@ func TestAStopSignalIsActedOnWhereItIsTaken(t *testing.T) {
 	}
 }
 
-// TestAShellSeesItsJobsStopsOnce: the job is frozen, and makes system calls for us, all along. The shell has sent each signal, and looks at what waitpid(2) tells.
+// TestAShellSeesItsJobsStopsOnce: the job is frozen, and makes system calls for us, all along. The shell has sent each signal, and looks at what waitpid(2)
+// tells.
 func TestAShellSeesItsJobsStopsOnce(t *testing.T) {
 	shell := testprog.Start(t, testprog.Build(t, "jobs"), "3")
 	var job int

@@ -83,8 +83,8 @@ func (l *launched) entry() arch.Addr {
 	return must2(l.p.Space.Maps())[i].Range.Start + arch.Addr(f.Entry)
 }
 
-// TestALaunchedProgramIsHeldBeforeItsFirstInstruction, seized as an attached one is, with the arguments, the environment, the directory and the descriptors that were
-// asked for, and nothing left of how it was stopped.
+// TestALaunchedProgramIsHeldBeforeItsFirstInstruction, seized as an attached one is, with the arguments, the environment, the directory and the descriptors
+// that were asked for, and nothing left of how it was stopped.
 func TestALaunchedProgramIsHeldBeforeItsFirstInstruction(t *testing.T) {
 	dir := t.TempDir()
 	l := launch(t, "call", Command{Dir: dir, Env: []string{"ONLY=this"}})

@@ -11,8 +11,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// TestAThreadIsLedOutOfARefuge to where it was, with its registers and its mask, as if the tracer that has put it there had been killed: from spare memory, and from a
-// frame on its own stack, whose mark is taken away.
+// TestAThreadIsLedOutOfARefuge to where it was, with its registers and its mask, as if the tracer that has put it there had been killed: from spare memory,
+// and from a frame on its own stack, whose mark is taken away.
 func TestAThreadIsLedOutOfARefuge(t *testing.T) {
 	for _, deep := range []bool{false, true} {
 		prog := testprog.Start(t, testprog.Build(t, "prey"))

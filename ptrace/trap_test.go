@@ -10,7 +10,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// TestSIGTRAPIsToTheProgramAsItHasSetIt, though its handler, and it itself, have breakpoints of ours all along: what it says after each command is what it says alone.
+// TestSIGTRAPIsToTheProgramAsItHasSetIt, though its handler, and it itself, have breakpoints of ours all along: what it says after each command is what it
+// says alone.
 func TestSIGTRAPIsToTheProgramAsItHasSetIt(t *testing.T) {
 	raises := []string{"raise", "int3", "call", "ask", "raise", "int3", "raise", "ask"}
 	for _, c := range []struct {
