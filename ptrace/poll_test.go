@@ -188,6 +188,9 @@ func TestAHaltedThreadOfAStoppedProcessStaysStopped(t *testing.T) {
 	})
 	for range 3 {
 		k.halted(th, func(arch.Regs) {})
+		if st := must2(procfs.ReadStatus(k.prog.PID(), 0)); st.State != 't' && st.State != 'T' {
+			t.Errorf("the kernel says that it is %c", st.State)
+		}
 		k.do(func() error {
 			if err := k.p.Space.Freeze(func(*Frozen) error { return nil }); err != nil || !th.job.grouped {
 				t.Errorf("it is in a group-stop: %v, %v", th.job.grouped, err)
