@@ -13,8 +13,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// TestBytesForACallAreWhereNothingIs: in memory that nobody has used; below the red zone where there is none; at the end of the initial stack where the stack pointer is
-// no good. The call gets them, and what was there is there again.
+// TestBytesForACallAreWhereNothingIs: in memory that nobody has used; below the red zone where there is none; at the end of the initial stack where the stack
+// pointer is no good. The call gets them, and what was there is there again.
 func TestBytesForACallAreWhereNothingIs(t *testing.T) {
 	for _, deep := range []bool{false, true} {
 		prog := testprog.Start(t, testprog.Build(t, "prey"))
@@ -86,6 +86,26 @@ func TestFiltersDoNotSeeCallsForUs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAFilterIsInForceBehindACallForUs, and lifted in none of the program's: what it forbids fails with what it says, before and after.
+func TestAFilterIsInForceBehindACallForUs(t *testing.T) {
+	k := probe(t, "sysfails")
+	k.prog.Do("jail", "jailed")
+	for range 3 {
+		if got, want := k.prog.Do("parent", "errno"), fmt.Sprintf("errno %d", unix.EPERM); got != want {
+			t.Errorf("the program says %q, want %q", got, want)
+		}
+		k.do(func() error {
+			return k.p.Remote(func(r *Remote) error {
+				if pid, err := r.Syscall(unix.SYS_GETPPID); err != nil || pid == 0 {
+					t.Errorf("the call that the filter forbids: %d, %v", pid, err)
+				}
+				return nil
+			})
+		})
+	}
+	k.end()
 }
 
 // TestAThreadTellsWhetherItIsInACall: one that waits, and one that works.

@@ -83,7 +83,8 @@ func TestASignalIsTheThreadsThatItIsSentTo(t *testing.T) {
 	}
 }
 
-// TestAnExceptionOfTheProgramsOwnIsItsOwn: it is told once, of the instruction that has raised it, though the process is frozen all along, and when it is let go just at the stop for it.
+// TestAnExceptionOfTheProgramsOwnIsItsOwn: it is told once, of the instruction that has raised it, though the process is frozen all along, and when it is let
+// go just at the stop for it.
 func TestAnExceptionOfTheProgramsOwnIsItsOwn(t *testing.T) {
 	for exception, told := range map[string]string{"int3": "signal 5 code 128", "ud2": "signal 4 code 2", "read": "signal 11 code 1"} {
 		t.Run(exception, func(t *testing.T) {
