@@ -30,7 +30,8 @@ type Kretprobe struct {
 	// registration (A59). Its Program runs when a followed call has returned, before the
 	// Handler, with the registers as they are then, and one more, "duration": the time since the entry
 	// in ticks of the helper Time (Session.Elapsed). Without handlers it can run in the target. Where the tracer runs it, the cost of
-	// the stops is taken off. Session.Took tells that of a record, and whether there were stops.
+	// the stops is taken off; in the target it has that of stops for other probes in the call. Session.Took takes that off a record's, too, and tells
+	// whether there were stops.
 	// KP.Values and KP.RecordHandler are the Program's. KP.Hits counts entries, KP.NMissed those that were hit while a
 	// handler ran in the same thread. In a Go function its address is behind the check of
 	// the stack, which may be executed several times a call.

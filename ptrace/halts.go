@@ -18,6 +18,9 @@ func (t *Tracer) Latencies() *halts.Latencies { return &t.latencies }
 
 // noteHalt tells of a stop. begins is false if the thread was held already.
 func (th *Thread) noteHalt(s Stop) (begins bool) {
+	if th.delayed != nil { // it makes system calls for us meanwhile
+		return false
+	}
 	begins = !th.halts.Holds()
 	th.halts.Stop(host.Ticks(), halts.Stopped)
 	if begins && s.Reason == Signal && s.Signal == unix.SIGTRAP { // behind an instruction of its own
