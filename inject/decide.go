@@ -203,6 +203,13 @@ func (p *place) faultCall(c *Call) fault.Call {
 
 // spent ends the fault when no call can be injected any more. One whose Decider is shared rests until that says otherwise.
 func (f *Fault) spent() {
+	if f.spentAlone() && f.group != nil {
+		f.group.spent(f)
+	}
+}
+
+// spentAlone is spent for the fault of one process. It reports whether that has ended by this.
+func (f *Fault) spentAlone() (ended bool) {
 	done := f.decider.done()
 	f.mu.Lock()
 	done = f.armed && (done || f.onlyOnce() && f.injected > 0)
@@ -212,8 +219,9 @@ func (f *Fault) spent() {
 	case f.shares():
 		_ = f.followArmed(context.Background()) // what can't be disarmed lets all calls pass
 	default:
-		f.end()
+		return f.endArmed()
 	}
+	return false
 }
 
 // onlyOnce tells that one call fails, by FailNth, and no other: in one process, whose threads count together.

@@ -13,7 +13,7 @@ import (
 // programs in the target count goes on for as long as the attributes that they count by stay the same, and some rule is followed. All methods may be
 // called from any goroutine, also from handlers.
 type Decider struct {
-	mu      sync.Mutex // for moments only, since hits wait for it
+	mu      *sync.Mutex // for moments only, since hits wait for it; of all Deciders that have something together
 	decider *fault.Decider
 	counted tally // by programs
 }
@@ -24,7 +24,18 @@ func NewDecider(a fault.Attr) (*Decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Decider{decider: d}, nil
+	return &Decider{mu: &sync.Mutex{}, decider: d}, nil
+}
+
+// beside makes a Decider for another process: see fault.Decider.Beside.
+func (d *Decider) beside(a fault.Attr) (*Decider, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	other, err := d.decider.Beside(a)
+	if err != nil {
+		return nil, err
+	}
+	return &Decider{mu: d.mu, decider: other}, nil
 }
 
 // Do calls do while no call is decided. It must not keep the fault.Decider, nor call methods of a Decider or a Fault. When attributes of a Decider that rules

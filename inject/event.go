@@ -66,6 +66,7 @@ type PlaceStats struct {
 	Way       kprobes.SyscallWay // of a system call: what sees it
 	Reason    string             // why it is not optimized, or is in no place
 	Waiting   bool               // for its library
+	Gone      bool               // with its code, or its process
 	// Decides is who looks at calls that pass: "target" if they don't stop, else "tracer"; empty if none pass.
 	Decides string
 }
@@ -153,7 +154,7 @@ func (p *place) status() PlaceStats {
 	st := p.fault.in.session.Status(p.kp)
 	out := PlaceStats{
 		Name: p.name, Addr: st.Addr, Symbol: st.Symbol, Module: st.Module,
-		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Decides: p.decides(st.Mechanism == kprobes.Optimized),
+		Mechanism: st.Mechanism, Reason: st.Reason, Waiting: st.Waiting, Gone: st.Flags&kprobes.FlagGone != 0, Decides: p.decides(st.Mechanism == kprobes.Optimized),
 	}
 	p.count(&out)
 	return out

@@ -18,6 +18,7 @@ type Fault struct {
 	places  []*place
 	skipped trace.Skipped // places of patterns that can't be probed, by reason
 	decider *Decider      // the rule's, or one of the fault's own
+	group   *Group        // whose fault it is in this process, if it is one's
 	sum     tally         // what the places' programs count together
 
 	// The rest is guarded by mu.
@@ -35,16 +36,21 @@ type Fault struct {
 }
 
 // newFault prepares a rule. Nothing is registered.
-func (in *Injector) newFault(ctx context.Context, r Rule) (*Fault, error) {
+func (in *Injector) newFault(ctx context.Context, r Rule, g *Group) (*Fault, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	f := &Fault{in: in, rule: r, decider: r.Decider, did: make([]uint64, len(r.Do))}
+	f := &Fault{in: in, rule: r, decider: r.Decider, group: g, did: make([]uint64, len(r.Do))}
 	var err error
-	if !f.shares() {
-		if f.decider, err = NewDecider(r.Attr); err != nil {
-			return nil, err
-		}
+	switch {
+	case f.shares():
+	case g != nil:
+		f.decider, err = g.deciderFor(r.Attr)
+	default:
+		f.decider, err = NewDecider(r.Attr)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if f.places, err = f.resolve(ctx); err != nil {
 		return nil, err
@@ -75,7 +81,7 @@ func (f *Fault) Rule() Rule { return f.rule }
 // Name is what events call the fault.
 func (f *Fault) Name() string { return f.rule.name() }
 
-// Start arms the fault's probes, after Stop or after its times were used up. Counters go on; the time of Attr.For begins anew. With
+// Start arms the fault's probes, after Stop or after its times were used up. Counters go on; the time of Attr.For begins anew, but that of a Group. With
 // a Rule.Decider it arms them, or not, by what that says now.
 func (f *Fault) Start() error { return f.arm(context.Background(), true) }
 
@@ -102,13 +108,24 @@ func (f *Fault) switchTo(on bool) {
 		f.expiry = nil
 	}
 	if on && !f.shares() {
-		f.decider.Do(func(d *fault.Decider) { d.Start(time.Now()) })
-		if d := f.rule.Attr.For; d > 0 {
-			f.expiry = time.AfterFunc(d, f.end)
+		if left := f.startTime(); f.rule.Attr.For > 0 {
+			f.expiry = time.AfterFunc(left, f.end)
 		}
 	}
 	f.armed = on
 	f.watch(on)
+}
+
+// startTime begins the time of Attr.For, and returns what is left of it. That of a group begins once.
+func (f *Fault) startTime() (left time.Duration) {
+	f.decider.Do(func(d *fault.Decider) {
+		now := time.Now()
+		if f.group == nil {
+			d.Start(now)
+		}
+		left = d.Begin(now)
+	})
+	return left
 }
 
 // shares tells that the Decider is the user's, who changes it, and tells it of ends.
@@ -145,18 +162,22 @@ func (f *Fault) needed() bool { return f.Armed() && !(f.shares() && f.decider.do
 
 // end disarms the fault since no call can be injected any more: those that pass cost nothing then. Its time may be over while a
 // call uses up the rest: that is one end.
-func (f *Fault) end() {
+func (f *Fault) end() { f.endArmed() }
+
+// endArmed is end. It reports whether the fault was armed.
+func (f *Fault) endArmed() (ends bool) {
 	f.mu.Lock()
-	ends := f.armed
+	ends = f.armed
 	f.switchTo(false)
 	f.mu.Unlock()
 	if !ends {
-		return
+		return false
 	}
 	_ = f.followArmed(context.Background()) // what can't be disarmed lets all calls pass
 	if f.in.options.Spent != nil {
 		f.in.options.Spent(f)
 	}
+	return true
 }
 
 // Armed tells whether calls are looked at: no more after Stop or, unless the rule has a Decider, when no call can be injected any more.
@@ -260,6 +281,9 @@ func (f *Fault) unregister() error {
 		err = f.unregisterCalls()
 	} else {
 		err = f.in.session.UnregisterKprobes(kprobesOf(f.places))
+	}
+	if f.group != nil {
+		f.group.ended(f)
 	}
 	if errors.Is(err, kprobes.ErrClosed) {
 		return nil // the session has ended them

@@ -73,7 +73,7 @@ func (in *Injector) Add(ctx context.Context, r Rule) (*Fault, error) {
 
 // AddAll is Add for several rules: all of them or, after an error, none.
 func (in *Injector) AddAll(ctx context.Context, rules []Rule) ([]*Fault, error) {
-	return in.add(ctx, nil, rules)
+	return in.add(ctx, nil, rules, nil)
 }
 
 // Replace is Add of a rule that takes the place of f, which may be nil: no call is decided by both. Calls between the end of the one and the
@@ -83,22 +83,22 @@ func (in *Injector) Replace(ctx context.Context, f *Fault, r Rule) (*Fault, erro
 	if f != nil {
 		old = []*Fault{f}
 	}
-	fs, err := in.add(ctx, old, []Rule{r})
+	fs, err := in.add(ctx, old, []Rule{r}, nil)
 	if err != nil {
 		return nil, err
 	}
 	return fs[0], nil
 }
 
-// add follows rules in place of old.
-func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule) ([]*Fault, error) {
+// add follows rules in place of old, as part of a group if there is one.
+func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule, g *Group) ([]*Fault, error) {
 	if err := in.usable(); err != nil {
 		return nil, err
 	}
 	faults := make([]*Fault, len(rules))
 	for i, r := range rules {
 		var err error
-		if faults[i], err = in.newFault(ctx, r); err != nil {
+		if faults[i], err = in.newFault(ctx, r, g); err != nil {
 			return nil, &RuleError{Rule: r.name(), Err: err}
 		}
 	}

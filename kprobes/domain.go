@@ -1,9 +1,7 @@
 package kprobes
 
 import (
-	"bytes"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 
@@ -27,10 +25,7 @@ type domain struct {
 
 	sites map[arch.Addr]*site
 	slots slotSet
-	// past is every instruction that ever had a breakpoint here. A fork copies
-	// memory at a moment of its own, and a thread may have trapped on a
-	// breakpoint that has been removed since.
-	past map[arch.Addr][]byte
+	past  pastCode
 	// former is those in the modules that were unmapped last.
 	former map[arch.Addr][]byte
 
@@ -51,10 +46,10 @@ type domain struct {
 
 // newDomain begins work in p's address space.
 func (s *Session) newDomain(p *ptrace.Process) *domain {
-	d := &domain{session: s, space: p.Space, sites: map[arch.Addr]*site{}, past: map[arch.Addr][]byte{}}
+	d := &domain{session: s, space: p.Space, sites: map[arch.Addr]*site{}, past: pastCode{insns: map[arch.Addr][]byte{}}}
 	d.memory = memory{d: d, shared: map[arch.Addr]*ptrace.Shared{}}
 	d.slots = slotSet{d: d, at: map[arch.Addr]*site{}}
-	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d}, neighbours{d: d}
+	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d, keys: map[mappingKey]codeKey{}}, neighbours{d: d}
 	d.optimizer = optimizer{d: d, queue: map[*site]bool{}, jumps: map[arch.Addr]*pastJump{}}
 	d.detours = detours{d: d, at: map[arch.Addr]*detour{}, heads: map[arch.Addr]*detour{}, counters: map[*counter]bool{}}
 	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}}
@@ -195,7 +190,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	}
 	if th.Stop().Reason == ptrace.Breakpoint {
 		at := regs.Trapped()
-		if _, ours := d.past[at]; ours {
+		if _, ours := d.past.insns[at]; ours {
 			regs.SetIP(at)
 			th.Go(ptrace.RunOn())
 		} else if head, ours := d.neighbours.torn[at]; ours {
@@ -226,75 +221,6 @@ func (d *domain) moveOutOfSlot(th *ptrace.Thread, st *site, regs arch.Regs) {
 		th.Go(ptrace.RunOn())
 	}
 	regs.SetIP(orig)
-}
-
-// clean puts the original code into a forked child's copy of the memory. The child
-// has only one thread, and a forking thread is inside a system call, not in a slot.
-//
-// We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
-// keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
-func (d *domain) clean(child *ptrace.Process) error {
-	mem := child.Space.Text()
-	trap := host.Arch.Breakpoint()
-	pages := pageReader{mem: mem}
-	entries, tails := d.optimizer.copiedJumps(&pages)
-	inTail := map[arch.Addr]bool{}
-	for _, e := range tails {
-		for i := range e.Original {
-			inTail[e.At.Add(int64(i))] = true
-		}
-	}
-	for _, at := range slices.Sorted(maps.Keys(d.past)) { // behind the jump that it lies in, whose bytes may look like it
-		original := d.past[at]
-		now := make([]byte, len(original))
-		if pages.ReadMemory(at, now) != nil {
-			continue // unmapped since
-		}
-		n := len(trap)
-		if p, ok := d.text.Find(at); ok && p.Shared() {
-			continue
-		}
-		if bytes.Equal(now[:n], trap) && bytes.Equal(now[n:], original[n:]) {
-			e := patch.Entry{At: at, Original: original[:n], Replacement: trap}
-			if inTail[at] {
-				tails = append(tails, e)
-			} else {
-				entries = append(entries, e)
-			}
-		}
-	}
-	return patch.Restore(newborn{child}, mem, d.neighbours.judge(), append(entries, tails...))
-}
-
-// newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.
-type newborn struct{ *ptrace.Process }
-
-func (n newborn) Holds() bool {
-	threads := n.Threads()
-	return len(threads) == 1 && threads[0].Stopped()
-}
-
-// pageReader reads a page at a time: a forked child may have thousands of breakpoints.
-type pageReader struct {
-	mem  arch.Memory
-	page arch.Addr
-	text []byte // of page; nil if there is none
-}
-
-func (r *pageReader) ReadMemory(at arch.Addr, p []byte) error {
-	const size = 4096
-	if page := at &^ (size - 1); page != r.page || r.text == nil {
-		text := make([]byte, size)
-		if err := r.mem.ReadMemory(page, text); err != nil {
-			return err
-		}
-		r.page, r.text = page, text
-	}
-	if off := int(at - r.page); off+len(p) <= size {
-		copy(p, r.text[off:])
-		return nil
-	}
-	return r.mem.ReadMemory(at, p)
 }
 
 // stepped is the steps that are left for d's threads while it is given up, and many outside of that.

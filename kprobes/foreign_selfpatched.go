@@ -70,7 +70,7 @@ func (nb *neighbours) copiedBreakpoint(at arch.Addr, regs arch.Regs) bool {
 		return false
 	}
 	var found []byte
-	for site, insn := range nb.d.past {
+	for site, insn := range nb.d.past.insns {
 		if !bytes.HasPrefix(code[1:], insn[1:]) || !nb.sameBehind(site, code) {
 			continue
 		}

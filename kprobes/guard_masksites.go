@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,14 +58,14 @@ type maskSite struct {
 	known arch.Addr // rt_sigprocmask's set, if it is always the same constant
 }
 
-// maskKey tells mappings of code apart.
-type maskKey struct {
+// mappingKey tells mappings of code apart.
+type mappingKey struct {
 	at     arch.Range
 	offset uint64
 	inode  uint64
 }
 
-func keyOf(m *procfs.Mapping) maskKey { return maskKey{m.Range, m.Offset, m.Inode} }
+func keyOf(m *procfs.Mapping) mappingKey { return mappingKey{m.Range, m.Offset, m.Inode} }
 
 // setLen is the bytes of a sigset_t that the kernel looks at.
 const setLen = 8
@@ -122,7 +123,7 @@ func (mk *masks) unsearched(sites []*site) (list []*procfs.Mapping) {
 		}
 	}
 	if mk.searched == nil {
-		mk.searched = map[maskKey]bool{}
+		mk.searched = map[mappingKey]bool{}
 	}
 	probed := false
 	for _, st := range sites {
@@ -189,10 +190,14 @@ const mostTails = 1024
 
 // searchMasks finds the calls in a mapping that can have a tail, as far as its code tells; see guard_masksearch.go.
 func (mk *masks) searchMasks(m *procfs.Mapping) searchedCalls {
+	if found, ok := mk.keys[keyOf(m)].remembered(); ok && mk.stand(found.calls, m.Range.Start) {
+		return found
+	}
 	key, err := mk.keyOfCode(mk.d.look.backed(m))
 	if err != nil {
 		return searchedCalls{short: err.Error()}
 	}
+	mk.keys[keyOf(m)] = key
 	if found, ok := key.remembered(); ok {
 		return found
 	}
@@ -202,6 +207,27 @@ func (mk *masks) searchMasks(m *procfs.Mapping) searchedCalls {
 	}
 	key.remember(found)
 	return found
+}
+
+// inherit takes over from the parent of a forked child which code has been searched: to read it all again would be half of what a fork costs.
+func (mk *masks) inherit(parent *masks) { mk.keys = maps.Clone(parent.keys) }
+
+// anew has all code searched again.
+func (mk *masks) anew() {
+	clear(mk.searched)
+	clear(mk.keys)
+}
+
+// stand tells that the calls which were found are there still.
+func (mk *masks) stand(calls []foundCall, start arch.Addr) bool {
+	for _, c := range calls {
+		code := append(slices.Concat(c.loads...), host.Arch.SyscallInsn()...)
+		now := make([]byte, len(code))
+		if mk.d.text.Original(start+c.at, now) != nil || !bytes.Equal(now, code) {
+			return false
+		}
+	}
+	return true
 }
 
 func (mk *masks) searchMasksAnew(m *procfs.Mapping) (all searchedCalls, err error) {

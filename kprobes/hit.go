@@ -76,7 +76,7 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 	if d == nil {
 		return false, 0
 	}
-	if insn, ok := d.past[at]; ok {
+	if insn, ok := d.past.insns[at]; ok {
 		return true, len(insn)
 	}
 	if at == d.detours.landing && at != 0 {
@@ -94,7 +94,7 @@ func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
 // vanished tells whether the breakpoint at at was one of ours and is gone: then the
 // original instruction runs now (B10).
 func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
-	insn, ours := d.past[at]
+	insn, ours := d.past.insns[at]
 	if !ours {
 		insn, ours = d.former[at]
 	}

@@ -34,7 +34,7 @@ func (p *pastJump) standing(now []byte) []byte {
 // remember keeps what clean and vanished need to know of a jump after it has gone.
 func (opt *optimizer) remember(det *detour) {
 	for _, p := range det.Pieces {
-		opt.d.past[p.Insn.Addr] = p.Insn.Bytes
+		opt.d.past.add(p.Insn.Addr, p.Insn.Bytes)
 	}
 	past := opt.jumps[det.site.addr]
 	if past == nil {
@@ -44,25 +44,4 @@ func (opt *optimizer) remember(det *detour) {
 	if !slices.ContainsFunc(past.replacements, func(r []byte) bool { return slices.Equal(r, det.jump) }) {
 		past.replacements = append(past.replacements, det.jump)
 	}
-}
-
-// copiedJumps is what a forked child's copy of the memory has of jumps; tails are those that go last (domain.unblocks).
-func (opt *optimizer) copiedJumps(mem *pageReader) (entries, tails []patch.Entry) {
-	for at, past := range opt.jumps {
-		now := make([]byte, len(past.original))
-		if mem.ReadMemory(at, now) != nil {
-			continue // unmapped since
-		}
-		r := past.standing(now)
-		if r == nil {
-			continue
-		}
-		e := patch.Entry{At: at, Original: past.original, Replacement: r}
-		if opt.d.unblocks(at) {
-			tails = append(tails, e)
-		} else {
-			entries = append(entries, e)
-		}
-	}
-	return entries, tails
 }

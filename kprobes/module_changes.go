@@ -51,7 +51,7 @@ func (lk *linker) adapt() (complete []*symbols.Module) {
 		lk.errnoAt = nil
 		lk.lose(went)
 		if len(went) > 0 {
-			clear(lk.d.masks.searched) // what comes in their place is looked at anew
+			lk.d.masks.anew() // what comes in their place is looked at
 		}
 		lk.modules = now
 		if lk.d == lk.d.session.mainDomain() {
@@ -131,7 +131,7 @@ func (lk *linker) lose(went []*symbols.Module) {
 		}
 	}
 	var past []arch.Addr
-	for at := range lk.d.past {
+	for at := range lk.d.past.insns {
 		if contains(went, at) != nil {
 			past = append(past, at)
 		}
@@ -145,8 +145,8 @@ func (lk *linker) lose(went []*symbols.Module) {
 	})
 	lk.d.former = map[arch.Addr][]byte{}
 	for _, at := range past {
-		lk.d.former[at] = lk.d.past[at]
-		delete(lk.d.past, at)
+		lk.d.former[at] = lk.d.past.insns[at]
+		lk.d.past.drop(at)
 	}
 	maps.DeleteFunc(lk.d.optimizer.jumps, func(at arch.Addr, _ *pastJump) bool { return contains(went, at) != nil })
 	for _, st := range lost {

@@ -11,48 +11,15 @@ import (
 // hooks is a Session as ptrace's Handler.
 type hooks struct{ *Session }
 
-// Forked implements ptrace.Handler.
-func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
-	fate := s.forked(parent, child)
-	if fate == ptrace.LetGo {
-		s.watchers.ended(child)
-	}
-	return fate
-}
-
-// forked looks after a new process. The child's copy of the memory has our
-// breakpoints and our region, lest it dies of a breakpoint should we be killed before this; it
-// gets its original code back, and under Follow probes of its own.
-func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
-	d, _ := parent.Local.(*domain)
-	if d == nil {
-		return ptrace.LetGo
-	}
-	if err := d.clean(child); err != nil {
-		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
-	}
-	d.guard.cleanRegion(child)
-	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
-		return ptrace.LetGo
-	}
-	fresh := s.newDomain(child)
-	defer fresh.look.anew()()
-	fresh.linker.inherit(d)
-	fresh.placeAll(d.copies(), notInChild)
-	fresh.followed.copyCalls(child)
-	s.syscalls.followSyscalls(fresh)
-	return ptrace.Keep
-}
-
 // ending tells of a followed child's address space whether it is coming to its end. Its
 // memory may be gone before that is reported, and attempts to use it then fail in many
 // ways. The injected region is gone with it, also if the child runs another program by
 // now.
-func (d *domain) ending() bool {
-	switch {
-	case d == d.session.mainDomain():
-		return false
-	case d.space.Ending():
+func (d *domain) ending() bool { return d != d.session.mainDomain() && d.leaving() }
+
+// leaving is ending of any address space.
+func (d *domain) leaving() bool {
+	if d.space.Ending() {
 		return true
 	}
 	mapped, err := d.space.Maps()

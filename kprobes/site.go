@@ -142,7 +142,7 @@ func (d *domain) armAll(sites []*site) (failed *site, err error) {
 	trap := host.Arch.Breakpoint()
 	wants := make([]patch.Want, len(sites))
 	for i, st := range sites {
-		d.past[st.addr] = st.plan.Insn.Bytes
+		d.past.add(st.addr, st.plan.Insn.Bytes)
 		wants[i] = patch.Want{At: st.addr, Expect: st.plan.Insn.Bytes, Replacement: trap}
 	}
 	d.guard.guardSites(sites)

@@ -29,22 +29,34 @@ func Restore(f Frozen, mem arch.Memory, j Judge, entries []Entry) error {
 	if err := holds(f); err != nil {
 		return err
 	}
-	const most = 16 // that are told: there may be as many as the target likes
-	var errs []error
-	failed := 0
+	var all failures
 	for _, e := range entries {
-		err := restore(mem, j, e)
-		if err == nil {
-			continue
-		}
-		if failed++; failed <= most {
-			errs = append(errs, err)
-		}
+		all.add(restore(mem, j, e))
 	}
-	if failed > most {
-		errs = append(errs, fmt.Errorf("and %d places more", failed-most))
+	return all.err()
+}
+
+// failures are the errors of many places, of which the first are told: there may be as many as the target likes.
+type failures struct {
+	first []error
+	n     int
+}
+
+func (f *failures) add(err error) {
+	const most = 16
+	if err == nil {
+		return
 	}
-	return errors.Join(errs...)
+	if f.n++; f.n <= most {
+		f.first = append(f.first, err)
+	}
+}
+
+func (f *failures) err() error {
+	if more := f.n - len(f.first); more > 0 {
+		return errors.Join(append(f.first, fmt.Errorf("and %d places more", more))...)
+	}
+	return errors.Join(f.first...)
 }
 
 func restore(mem arch.Memory, j Judge, e Entry) error {

@@ -231,6 +231,7 @@ func (t *Tracer) enterAll(p *Process) error {
 // enterChild is enter for a new process, th, with a copy of the memory of parent.
 func (t *Tracer) enterChild(th *Thread, parent *Space) {
 	s := th.Proc.Space
+	defer s.inherit(parent)
 	if s == parent || !errors.Is(s.enter(th.TID), os.ErrPermission) {
 		return
 	}

@@ -14,11 +14,8 @@ func (s *Space) findSyscallInsn() (arch.Addr, error) {
 	if s.blind {
 		return s.syscallInsn, nil
 	}
-	if s.syscallInsn != 0 {
-		now := make([]byte, len(host.Arch.SyscallInsn()))
-		if s.ReadMemory(s.syscallInsn, now) == nil && bytes.Equal(now, host.Arch.SyscallInsn()) {
-			return s.syscallInsn, nil // and it has no breakpoint
-		}
+	if s.syscallInsn != 0 && s.has(s.syscallInsn, host.Arch.SyscallInsn()) {
+		return s.syscallInsn, nil
 	}
 	if at, ok := s.findCode(host.Arch.SyscallInsn(), inVDSO, inFile, anywhere); ok {
 		s.syscallInsn = at

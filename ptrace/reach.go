@@ -41,9 +41,9 @@ type files struct{ maps, mem, pagemap *os.File }
 func openFiles(id, flag int) (w files, err error) {
 	dir := "/proc/" + strconv.Itoa(id) + "/"
 	var errs [3]error
-	w.maps, errs[0] = os.Open(dir + "maps")
-	w.mem, errs[1] = os.OpenFile(dir+"mem", flag, 0)
-	w.pagemap, errs[2] = os.Open(dir + "pagemap")
+	w.maps, errs[0] = procfs.Open(dir+"maps", os.O_RDONLY)
+	w.mem, errs[1] = procfs.Open(dir+"mem", flag)
+	w.pagemap, errs[2] = procfs.Open(dir+"pagemap", os.O_RDONLY)
 	if errors.Is(errs[2], os.ErrNotExist) {
 		errs[2] = nil // a kernel without it (CONFIG_PROC_PAGE_MONITOR)
 	}

@@ -48,7 +48,8 @@ const (
 // refuge is what a Space knows of these.
 type refuge struct {
 	insn, restorer arch.Addr
-	searched       bool // they were looked for
+	returns        []byte // the code at restorer
+	searched       bool   // they were looked for
 }
 
 // takeRefuge moves a thread to a place from where it goes on with saved and mask if we
@@ -150,15 +151,28 @@ func (s *Space) findReturns() bool {
 		r.insn, _ = s.findCode(host.Frames.SyscallReturn(), inVDSO, inFile)
 		for _, load := range host.Frames.SigreturnLoads() {
 			if r.restorer == 0 {
-				r.restorer, _ = s.findCode(append(bytes.Clone(load), host.Arch.SyscallInsn()...), inVDSO, inFile)
+				r.returns = append(bytes.Clone(load), host.Arch.SyscallInsn()...)
+				r.restorer, _ = s.findCode(r.returns, inVDSO, inFile)
 			}
 		}
 	}
-	if r.insn == 0 || r.restorer == 0 {
-		return false
+	return r.insn != 0 && r.restorer != 0 && s.has(r.insn, host.Frames.SyscallReturn()) && s.has(r.restorer, r.returns)
+}
+
+// has tells that code is still at at: no breakpoint has come there.
+func (s *Space) has(at arch.Addr, code []byte) bool {
+	now := make([]byte, len(code))
+	return s.ReadMemory(at, now) == nil && bytes.Equal(now, code)
+}
+
+// inherit takes over from the memory that s is a copy of where the code is that remote calls use. Whoever uses it looks at it once more,
+// as in the parent.
+func (s *Space) inherit(parent *Space) {
+	if s == parent || !parent.findReturns() {
+		return
 	}
-	now := make([]byte, len(host.Frames.SyscallReturn()))
-	return s.ReadMemory(r.insn, now) == nil && bytes.Equal(now, host.Frames.SyscallReturn()) // no breakpoint has come there
+	s.refuge = parent.refuge
+	s.syscallInsn = s.refuge.insn // it begins with the system call, and is no code of ours
 }
 
 // spareStack is memory of the process's initial stack that nothing uses, now or soon.

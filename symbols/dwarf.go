@@ -137,26 +137,26 @@ func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
 	switch lang, _ := e.Val(dwarf.AttrLanguage).(int64); lang {
 	case dwLangGo:
 		u.lang = langGo
-		minor, ok := minorVersion(e, "go1.")
+		minor, ok := versionBehind(e, "go1.")
 		u.goRegisters = !ok || minor >= 17 // a development version has no number
 	case dwLangRust:
 		u.lang = langRust
-		minor, _ := minorVersion(e, "rustc version 1.")
+		minor, _ := versionBehind(e, "rustc version 1.")
 		u.rustMemory = minor >= 63
 	}
 	return u
 }
 
-// minorVersion is the number behind name in what made the unit of e.
-func minorVersion(e *dwarf.Entry, name string) (minor int, ok bool) {
+// versionBehind is the number behind name in what made the unit of e.
+func versionBehind(e *dwarf.Entry, name string) (n int, ok bool) {
 	producer, _ := e.Val(dwarf.AttrProducer).(string)
 	_, version, _ := strings.Cut(producer, name)
 	end := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' })
 	if end < 0 {
 		end = len(version)
 	}
-	minor, err := strconv.Atoi(version[:end])
-	return minor, err == nil
+	n, err := strconv.Atoi(version[:end])
+	return n, err == nil
 }
 
 // unitAt returns the unit that covers link-time address v.

@@ -32,6 +32,7 @@ type callee struct {
 	llvm      bool   // LLVM leaves parameters out, and hands on garbage, where nobody looks
 	external  bool   // others may call it, so the registers are the convention's
 	nocall    bool   // DW_CC_nocall: it is called in another way
+	marked    bool   // by nocall, if LLVM has taken away its result
 	frameBase []byte // a DWARF expression
 	// optimized tells whether LLVM has optimized the function. What is not optimized has all that the source has.
 	optimized func() bool
@@ -40,7 +41,7 @@ type callee struct {
 // calleeOf reads the function of the entry e, which completes the others of list, around v.
 func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 	const nocall = 3
-	c := callee{low: v, llvm: u.llvm(), optimized: func() bool { return d.optimized(u) }}
+	c := callee{low: v, llvm: u.llvm(), marked: u.marksLostResults(), optimized: func() bool { return d.optimized(u) }}
 	cc, _ := attr(list, dwarf.AttrCalling).(int64)
 	c.nocall = cc == nocall
 	c.external, _ = attr(list, dwarf.AttrExternal).(bool)
@@ -95,6 +96,14 @@ func inMemoryAlways(f *dwarf.Field) bool {
 func (u *unit) llvm() bool {
 	producer, _ := u.entry.Val(dwarf.AttrProducer).(string)
 	return strings.Contains(producer, "clang") || strings.Contains(producer, "LLVM")
+}
+
+// marksLostResults tells that LLVM has marked the functions of u from which it has taken the result (DeadArgumentElimination): since LLVM 15, which rustc
+// has from 1.65 on. Parameters that it has taken apart are marked by none (ArgumentPromotion).
+func (u *unit) marksLostResults() bool {
+	clang, _ := versionBehind(u.entry, "clang version ")
+	rustc, _ := versionBehind(u.entry, "rustc version 1.")
+	return clang >= 15 || rustc >= 65
 }
 
 // locate reads where the parameter e, of type t, is at the first instruction of c.
@@ -325,5 +334,11 @@ func (p place) equal(q place) bool {
 // returnsAsDeclared tells whether a function gives the result that the source has. LLVM takes the result away from
 // functions that only their own file calls, where no caller looks; what is not optimized keeps it.
 func (c callee) returnsAsDeclared() bool {
-	return !c.nocall && (!c.llvm || c.external || !c.optimized())
+	return !c.nocall && (c.marked || c.keepsConvention())
+}
+
+// keepsConvention tells that nobody but the convention decides where a result is. In a function that only its own file calls, LLVM need not
+// leave the address of a result in memory in the register for it.
+func (c callee) keepsConvention() bool {
+	return !c.llvm || c.external || !c.optimized()
 }

@@ -40,6 +40,9 @@ func (s *signature) resultPlaces() []Param {
 	default:
 		ret.place = sysvResult(ret.typ)
 	}
+	if ret.place.indirect && !s.callee.keepsConvention() {
+		ret.place = place{unknown: true}
+	}
 	return []Param{ret}
 }
 

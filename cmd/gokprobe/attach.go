@@ -77,11 +77,7 @@ func attachCommand(std stdio) *cli.Command {
 		Usage:       "probe a running process and print each hit",
 		UsageText:   "gokprobe attach (-p PID [-p PID …] | -p NAME -all | -x FILE) (-sym SPEC [-sym SPEC …] | -hold) [flags]",
 		Description: attachDescription,
-		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "p", Usage: "attach to process `PID`, or to the only one of that name; repeatable"},
-			&cli.BoolFlag{Name: "all", Usage: "take all processes of a name that -p gives"},
-			&cli.StringFlag{Name: "x", Usage: "attach to every process that runs or maps `FILE`, a program or a library, now and later"},
-		}, probeFlags()...),
+		Flags:       append(whomFlags("attach to"), probeFlags()...),
 		Action: func(c *cli.Context) error {
 			req, err := parseRequest(c)
 			if err != nil {
@@ -90,12 +86,13 @@ func attachCommand(std stdio) *cli.Command {
 			if c.Args().Present() {
 				return usagef("unexpected argument %q; to start a program under probes use gokprobe run", c.Args().First())
 			}
-			to, several, err := findTargets(c.StringSlice("p"), c.Bool("all"), c.String("x"))
+			who := parseWhom(c)
+			to, several, err := who.findTargets()
 			if err != nil {
 				return err
 			}
 			if several {
-				return attachWhole(std, to, c.String("x"), req)
+				return attachWhole(std, to, who.file, req, newProbing)
 			}
 			req.meant = to[0].id
 			return attach(std, to[0].pid, req, newWork)
@@ -132,8 +129,8 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	return w.finish(in.again)
 }
 
-// attachWhole attaches to several processes, and to those that come to map a file if one is named.
-func attachWhole(std stdio, to []target, x string, req request) error {
+// attachWhole attaches to several processes, and to those that come to map a file if one is named, for what newJoint makes.
+func attachWhole(std stdio, to []target, x string, req request, newJoint jointMaker) error {
 	if req.mount != "" {
 		return usagef("-mount is for the files of one process, name it with -p and leave out -all and -x; gokprobe debugfs -p PID has those of each")
 	}
@@ -147,7 +144,7 @@ func attachWhole(std stdio, to []target, x string, req request) error {
 		}
 		to = append(to, file.others(to)...)
 	}
-	return attachSeveral(std, to, file, req)
+	return attachSeveral(std, to, file, req, newJoint)
 }
 
 // abort detaches after probes could not be placed, while ctx went on or not.

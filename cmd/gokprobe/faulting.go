@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -13,68 +14,108 @@ import (
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-// faulting is what is injected in a session of work.
+// faulting is what is injected, into one process or several.
 type faulting struct {
-	req    injectRequest
-	in     *inject.Injector
-	faults []*inject.Fault
-	stats  []inject.Stats // since the session has ended
+	std   stdio
+	req   injectRequest
+	sink  *sink
+	whole bool // there may be several
+	group inject.Group
+	seed  sync.Once // tells it
 
-	mu    sync.Mutex
-	left  int           // faults that can still be injected
-	spent chan struct{} // closed when none can, and no thread is delayed any more
+	mu     sync.Mutex
+	told   map[string]bool // what was said of places that are not probed
+	others bool            // further processes may come, or those that are meant are not yet there
+	over   bool
+	spent  chan struct{} // closed when nothing can be injected any more, and no thread is delayed
+}
+
+// injecting is what is injected into one process.
+type injecting struct {
+	in    *inject.Injector
+	fault *inject.Fault
+}
+
+func (r injectRequest) newFaulting(std stdio, records *sink, whole bool) *faulting {
+	return &faulting{std: std, req: r, sink: records, whole: whole, told: map[string]bool{}, others: true, spent: make(chan struct{})}
 }
 
 // newWork is a workMaker.
 func (r injectRequest) newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := newWork(std, req, sess, output, color)
-	f := &faulting{req: r, spent: make(chan struct{})}
-	f.in = inject.New(sess, inject.Options{Log: func(s string) { std.warn("%s", s) }, Injected: w.injected, Spent: f.ended, OneProcess: !r.follow})
-	w.faults = f
+	w.faults = r.newFaulting(std, w.sink, false)
 	return w
 }
 
-// placeFaults arms all faults, or none.
-func (w *work) placeFaults(ctx context.Context) error {
-	f := w.faults
-	rules, err := f.req.rules(w.sess.Symbols())
+// newJoint is a jointMaker.
+func (r injectRequest) newJoint(_ context.Context, std stdio, _ request, records *sink) (joint, error) {
+	return r.newFaulting(std, records, true), nil
+}
+
+// arm injects into a process: everything is armed when it returns, or nothing.
+func (f *faulting) arm(ctx context.Context, sess *kprobes.Session) (*injecting, error) {
+	rule, err := f.req.ruleIn(sess.Symbols())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
-	f.left = len(rules)
+	f.seed.Do(f.tellSeed)
+	i := &injecting{in: inject.New(sess, inject.Options{
+		Log:      func(s string) { f.warn(sess, s) },
+		Injected: func(e inject.Event) { f.injected(sess.Symbols(), e) },
+		Spent:    func(*inject.Fault) { go f.look() }, // not on the thread of a target
+		// A followed child may fail when its parent can't any more.
+		OneProcess: !f.req.follow,
+	})}
+	if i.fault, err = f.group.Add(ctx, i.in, rule); err != nil {
+		return nil, injectError(err)
+	}
+	_ = sess.WaitForOptimizer(ctx)
+	if skipped := i.fault.Skipped(); skipped != "" {
+		f.warnOnce(fmt.Sprintf("some places of %s are not probed: %s", i.fault.Name(), skipped))
+	}
+	return i, nil
+}
+
+func (f *faulting) tellSeed() {
 	if f.req.random {
-		w.std.warn("the seed is %d; with -seed %d the same calls are chosen", f.req.seed, f.req.seed)
+		f.std.warn("the seed is %d; with -seed %d the same calls are chosen", f.req.seed, f.req.seed)
 	}
-	if f.faults, err = f.in.AddAll(ctx, rules); err != nil {
-		return injectError(err)
-	}
-	_ = w.sess.WaitForOptimizer(ctx)
-	for _, fault := range f.faults {
-		if skipped := fault.Skipped(); skipped != "" {
-			w.std.warn("some places of %s are not probed: %s", fault.Name(), skipped)
-		}
-	}
-	return nil
 }
 
-// armed counts the places that are probed, and those in libraries that are not loaded.
-func (f *faulting) armed() (n, waiting int) {
-	for _, fault := range f.faults {
-		for _, p := range fault.Stats().Places {
-			if p.Waiting {
-				waiting++
-			} else {
-				n++
-			}
-		}
+// warn tells what is wrong in a process.
+func (f *faulting) warn(sess *kprobes.Session, text string) {
+	if f.whole {
+		text = fmt.Sprintf("process %d: %s", sess.PID(), text)
 	}
-	return n, waiting
+	f.std.warn("%s", text)
 }
 
-// done is closed when nothing can be injected any more; nil if there is nothing to be.
+// warnOnce tells what is likely to be the same in all processes.
+func (f *faulting) warnOnce(text string) {
+	f.mu.Lock()
+	told := f.told[text]
+	f.told[text] = true
+	f.mu.Unlock()
+	if !told {
+		f.std.warn("%s", text)
+	}
+}
+
+// look ends the session when nothing can be injected any more: neither into the processes that are there, nor into others that come.
+func (f *faulting) look() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over || f.group.Armed() || f.others && !f.group.Done() {
+		return
+	}
+	f.over = true
+	time.AfterFunc(time.Until(f.group.Delayed()), func() { close(f.spent) }) // a delay would end with the session
+}
+
+// done is closed when nothing can be injected any more; nil if that ends nothing.
 func (f *faulting) done() <-chan struct{} {
 	if f == nil || f.req.hold {
 		return nil
@@ -82,32 +123,107 @@ func (f *faulting) done() <-chan struct{} {
 	return f.spent
 }
 
-// ended: one of the faults can't be injected any more.
-func (f *faulting) ended(*inject.Fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.left--; f.left != 0 {
+// injected is called on the tracer's thread.
+func (f *faulting) injected(table *symbols.Table, e inject.Event) {
+	if f.sink == nil || e.Log == 0 {
 		return
 	}
-	rest := time.Duration(0)
-	for _, fault := range f.in.Faults() {
-		rest = max(rest, time.Until(fault.Delayed()))
-	}
-	time.AfterFunc(rest, func() { close(f.spent) }) // a delay would end with the session
+	f.sink.put(injectedHit(table, e))
 }
 
-// injected is called on the tracer's thread.
-func (w *work) injected(e inject.Event) {
-	if w.sink == nil || e.Log == 0 {
-		return
+// armed counts the places that are probed, and those in libraries that are not loaded.
+func (i *injecting) armed() (n, waiting int) {
+	for _, p := range i.fault.Stats().Places {
+		if p.Waiting {
+			waiting++
+		} else {
+			n++
+		}
 	}
-	w.sink.put(injectedHit(w.sess.Symbols(), e))
+	return n, waiting
+}
+
+// gone tells that no place is left, why, and that none will come back.
+func (i *injecting) gone() (why string, gone bool) {
+	for _, p := range i.fault.Stats().Places {
+		if !p.Gone || p.Waiting {
+			return "", false
+		}
+		why = p.Reason
+	}
+	return why, true
+}
+
+// close ends the fault and takes its last counts: no call is injected after that. What can't be unregistered the session's end tells.
+func (i *injecting) close() {
+	if i != nil {
+		_ = i.in.Close()
+	}
+}
+
+func (f *faulting) join(ctx context.Context, h *holding) (err error) {
+	h.injecting, err = f.arm(ctx, h.sess)
+	return err
+}
+
+func (f *faulting) leave(held []*holding) {
+	var wg sync.WaitGroup
+	for _, h := range held {
+		wg.Go(h.injecting.close)
+	}
+	wg.Wait()
+	f.look()
+}
+
+func (f *faulting) complete(others bool) {
+	f.mu.Lock()
+	f.others = others
+	f.mu.Unlock()
+	f.look()
+}
+
+func (f *faulting) places() (n int) {
+	for _, ps := range f.group.ByProcess() {
+		n += len(ps.Places)
+	}
+	return n
+}
+
+func (f *faulting) gone(h *holding) (why string, gone bool) { return h.injecting.gone() }
+
+// summarize tells of several processes.
+func (f *faulting) summarize(sum *event.Summary) {
+	f.summarizeStats(f.group.Stats(), &sum.Probes, &sum.Faults)
+	for _, ps := range f.group.ByProcess() {
+		p := event.ProcessSummary{PID: ps.PID, Comm: ps.Comm, Hits: ps.Calls, NMissed: ps.Missed}
+		f.summarizeStats(ps.Stats, &p.Probes, &p.Faults)
+		sum.Processes = append(sum.Processes, p)
+	}
+}
+
+// summarizeOne tells of the only process.
+func (f *faulting) summarizeOne(sum *event.Summary, i *injecting) {
+	f.summarizeStats(i.fault.Stats(), &sum.Probes, &sum.Faults)
+}
+
+func (f *faulting) summarizeStats(st inject.Stats, probes *[]event.ProbeSummary, faults *[]event.FaultSummary) {
+	out := event.FaultSummary{
+		Fault: f.req.rule.Name, Calls: st.Calls, Eligible: st.Eligible, Injected: st.Injected, Refused: st.Refused, Missed: st.Missed,
+		Seed: f.req.seed, DryRun: f.req.dryRun,
+	}
+	for _, a := range st.Actions {
+		out.Actions = append(out.Actions, event.ActionSummary{Action: a.Action, N: a.N})
+	}
+	*faults = append(*faults, out)
+	for _, p := range st.Places {
+		*probes = append(*probes, placeSummary(p, faultKind(f.req.rule), f.req.request))
+	}
 }
 
 // injectedHit is an injected call as a record.
 func injectedHit(table *symbols.Table, e inject.Event) *trace.Hit {
 	h := &trace.Hit{
-		Time: e.Time, PID: e.PID, TID: e.TID, Comm: e.Comm, Probe: e.Place, Kind: faultKind(e.Fault), Addr: e.Addr, Symbol: e.Symbol, Module: e.Module,
+		Time: e.Time, PID: e.PID, TID: e.TID, Comm: e.Comm, Probe: e.Place, Kind: faultKind(e.Fault.Rule()), Addr: e.Addr, Symbol: e.Symbol, Module: e.Module,
 		Args:     trace.FetchedArgs(e.Args, e.Values),
 		Injected: &trace.Injected{N: e.N, Actions: e.What, DryRun: e.Fault.Rule().DryRun},
 	}
@@ -117,47 +233,15 @@ func injectedHit(table *symbols.Table, e inject.Event) *trace.Hit {
 	return h
 }
 
-// faultKind is the word for a fault's probes.
-func faultKind(f *inject.Fault) string {
-	switch r := f.Rule(); {
+// faultKind is the word for a rule's probes.
+func faultKind(r inject.Rule) string {
+	switch {
 	case r.Syscall != "":
 		return "syscall"
 	case r.After:
 		return "kretprobe"
 	}
 	return "kprobe"
-}
-
-// look ends the faults and takes their last counts: no call is injected after that. What can't be unregistered the session's end tells.
-func (f *faulting) look() {
-	if f == nil {
-		return
-	}
-	_ = f.in.Close()
-	for _, fault := range f.faults {
-		f.stats = append(f.stats, fault.Stats())
-	}
-}
-
-// summarize adds what was injected to a summary.
-func (f *faulting) summarize(sum *event.Summary, req request) {
-	if f == nil {
-		return
-	}
-	for i, fault := range f.faults {
-		st := f.stats[i]
-		out := event.FaultSummary{
-			Fault: fault.Name(), Calls: st.Calls, Eligible: st.Eligible, Injected: st.Injected, Refused: st.Refused, Missed: st.Missed,
-			Seed: f.req.seed, DryRun: f.req.dryRun,
-		}
-		for _, a := range st.Actions {
-			out.Actions = append(out.Actions, event.ActionSummary{Action: a.Action, N: a.N})
-		}
-		sum.Faults = append(sum.Faults, out)
-		for _, p := range st.Places {
-			sum.Probes = append(sum.Probes, placeSummary(p, faultKind(fault), req))
-		}
-	}
 }
 
 func placeSummary(p inject.PlaceStats, kind string, req request) event.ProbeSummary {

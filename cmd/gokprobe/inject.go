@@ -11,7 +11,7 @@ func injectCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:        "inject",
 		Usage:       "make calls of a running process fail",
-		UsageText:   "gokprobe inject (-p PID | flags -- COMMAND [ARG …]) (-sym SPEC … | -syscall NAME …) [what] [which] [flags]",
+		UsageText:   "gokprobe inject (-p PID [-p PID …] | -p NAME -all | -x FILE | flags -- COMMAND [ARG …]) (-sym SPEC … | -syscall NAME …) [what] [which] [flags]",
 		Description: injectDescription,
 		Flags:       injectFlags(),
 		Action: func(c *cli.Context) error {
@@ -19,7 +19,7 @@ func injectCommand(std stdio) *cli.Command {
 			if err != nil {
 				return err
 			}
-			act, err := decideInject(&req, c.String("p"), c.Args().Slice())
+			act, err := decideInject(&req, parseWhom(c), c.Args().Slice())
 			if err != nil {
 				return err
 			}
@@ -28,21 +28,21 @@ func injectCommand(std stdio) *cli.Command {
 	}
 }
 
-// decideInject tells from the request what is done: the attach to the process that p names, or the start of command.
-func decideInject(req *injectRequest, p string, command []string) (act func(stdio) error, err error) {
+// decideInject tells from the request what is done: the attach to the processes that are meant, or the start of command.
+func decideInject(req *injectRequest, who whom, command []string) (act func(stdio) error, err error) {
 	switch {
-	case p != "" && len(command) > 0:
-		return nil, usagef("unexpected argument %q: give a process by -p, or a program to start behind --, not both", command[0])
-	case p != "":
-		to, err := findTarget(p)
-		if err == nil {
-			err = req.checkThreads(to.pid)
-		}
-		if err != nil {
+	case who.given() && len(command) > 0:
+		return nil, usagef("unexpected argument %q: give processes by -p or -x, or a program to start behind --, not both", command[0])
+	case who.given():
+		to, several, err := who.findTargets()
+		switch {
+		case err != nil:
 			return nil, err
+		case several:
+			return func(std stdio) error { return attachWhole(std, to, who.file, req.request, req.newJoint) }, req.checkSeveral()
 		}
-		req.meant = to.id
-		return func(std stdio) error { return attach(std, to.pid, req.request, req.newWork) }, nil
+		req.meant = to[0].id
+		return func(std stdio) error { return attach(std, to[0].pid, req.request, req.newWork) }, req.checkThreads(to[0].pid)
 	case len(command) > 0 && len(req.threads) > 0:
 		return nil, usagef("-thread is for a process that runs, name it with -p: %s has no threads yet", command[0])
 	case len(command) > 0:
@@ -62,7 +62,7 @@ func injectError(err error) error {
 	return err
 }
 
-const injectDescription = `Attaches to process PID, or starts COMMAND as gokprobe run does, and makes calls of the
+const injectDescription = `Attaches to processes, or starts COMMAND as gokprobe run does, and makes calls of the
 functions SPEC, or of system calls, fail on purpose: each, or those that the flags choose.
 Once everything is in place one line on stderr says so ("armed: …"). Each injected call is
 one line; the summary says how many calls there were, how many could have been injected and
@@ -92,6 +92,16 @@ fault injection (Documentation/fault-injection): -fail-nth, the task and stack f
 together. Where numbers and chance decide, the process itself does, and calls that pass do not
 stop. The same -seed chooses the same calls. The options of the kernel's failcmd.sh work too.
 
+Several processes are injected into alike: -p may be given again, -p NAME -all takes all
+processes of that name, and -x FILE every process that runs or maps FILE, a program or a
+library, also those that come later. Each process counts by itself, as followed children do:
+-fail-nth 3 is the third call of each, and -space, -when, -interval and -probability choose the
+same calls in each. -times and -rate are for all together, exactly, and so is -for, which
+begins with the first process. The session ends when no call of any process can be injected any
+more. The summary tells of all together and of each. A process that was found by its name or
+file and can't be injected into is told of and left out; one that -p names by its number is an
+error. -thread, -mount and the addresses of -require-start and the like are for one process.
+
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach, 4 cannot place a
 probe; with COMMAND, that of the program.
 
@@ -109,6 +119,8 @@ Examples:
   gokprobe inject -p 4711 -sym parse_header -retval 0 -dry-run -duration 10s
   gokprobe inject -p 4711 -syscall openat -errno EMFILE \
       -if 'path ~ "/etc/*"' -arg 'path=+0($arg2):string'
+  gokprobe inject -p postgres -all -sym libc.so.6:fsync -errno EIO -times 1
+  gokprobe inject -x /usr/lib/libssl.so.3 -sym SSL_read -retval -1 -when 9
   gokprobe inject -p 4711 -syscall %network -errno ECONNRESET -probability 1%
   gokprobe inject -sym libc.so.6:write -errno ENOSPC -fail-nth 3 \
       -- ./backup /tmp/out`

@@ -20,11 +20,10 @@ import (
 // injectRequest is what the user asks of inject.
 type injectRequest struct {
 	request
-	rule            inject.Rule // of all places, without them
-	functions       []string
+	rule            inject.Rule // without the ranges of require and reject, which differ by process
 	threads         []int
-	syscalls        []string
-	require, reject string // functions, of stack filters
+	addresses       []string // flags that name addresses of one process
+	require, reject string   // functions, of stack filters
 	seed            uint64
 	random          bool // the seed is a random one that matters
 	dryRun          bool
@@ -32,8 +31,7 @@ type injectRequest struct {
 
 // injectFlags are the flags of inject.
 func injectFlags() []cli.Flag {
-	flags := []cli.Flag{
-		&cli.StringFlag{Name: "p", Usage: "inject into process `PID`"},
+	flags := append(whomFlags("inject into"),
 		&cli.StringSliceFlag{Name: "sym", Usage: "make calls of the functions `SPEC` fail: foo, lib.so:foo, 'mem*'; repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "the same, at address `ADDR`, 0x… or module:0x…; repeatable"},
 		&cli.StringSliceFlag{Name: "syscall", Usage: "make system calls `NAME` fail: openat, 257, '*at', /^open, %file as in strace; repeatable"},
@@ -65,7 +63,7 @@ func injectFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "follow", Usage: "inject into forked children and programs started by exec as well"},
 		&cli.BoolFlag{Name: "hold", Usage: "do not detach when nothing can be injected any more"},
 		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, as gokprobe debugfs has them, on `DIR`"},
-	}
+	)
 	for _, n := range fault.Names() {
 		flags = append(flags, &cli.StringFlag{Name: n.Name, Usage: n.Usage})
 	}
@@ -75,25 +73,25 @@ func injectFlags() []cli.Flag {
 // parseInject reads injectFlags.
 func parseInject(c *cli.Context) (injectRequest, error) {
 	r := injectRequest{
-		functions: c.StringSlice("sym"), syscalls: c.StringSlice("syscall"), require: c.String("require"), reject: c.String("reject"), dryRun: c.Bool("dry-run"),
+		require: c.String("require"), reject: c.String("reject"), dryRun: c.Bool("dry-run"),
 		request: request{
 			duration: c.Duration("duration"), output: c.String("o"), noBoost: c.Bool("no-boost"), noOptimize: c.Bool("no-optimize"),
 			follow: c.Bool("follow"), hold: c.Bool("hold"), mount: c.String("mount"),
 		},
-		rule: inject.Rule{If: c.String("if"), Args: c.StringSlice("arg"), Size: c.String("size"), After: c.Bool("after"), DryRun: c.Bool("dry-run"), MaxActive: c.Int("maxactive")},
+		rule: inject.Rule{Specs: c.StringSlice("sym"), If: c.String("if"), Args: c.StringSlice("arg"), Size: c.String("size"), After: c.Bool("after"), DryRun: c.Bool("dry-run"), MaxActive: c.Int("maxactive")},
 	}
 	for _, a := range c.StringSlice("addr") {
 		spec, ok := addrSpec(a)
 		if !ok {
 			return r, usagef("%q is no address, give 0x… as in /proc/PID/maps or module:0x… as in objdump", a)
 		}
-		r.functions = append(r.functions, spec)
+		r.rule.Specs = append(r.rule.Specs, spec)
 	}
 	var err error
 	if r.json, err = parseFormat(c); err != nil {
 		return r, err
 	}
-	if err := r.parseSyscalls(c.String("syscall-by")); err != nil {
+	if err := r.parseSyscalls(c.StringSlice("syscall"), c.String("syscall-by")); err != nil {
 		return r, err
 	}
 	if err := r.parseActions(c); err != nil {
@@ -103,11 +101,11 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 		return r, err
 	}
 	switch {
-	case len(r.functions) == 0 && len(r.syscalls) == 0:
+	case len(r.rule.Specs) == 0 && r.rule.Syscall == "":
 		return r, usagef("say what is to fail: functions with -sym or -addr, or system calls with -syscall")
-	case c.IsSet("syscall-by") && len(r.syscalls) == 0:
+	case c.IsSet("syscall-by") && r.rule.Syscall == "":
 		return r, usagef("-syscall-by is about system calls, name some with -syscall")
-	case len(r.functions) > 0 && len(r.syscalls) > 0:
+	case len(r.rule.Specs) > 0 && r.rule.Syscall != "":
 		return r, usagef("-sym and -syscall can't be combined; use two gokprobe inject, one after the other, or a script")
 	case c.IsSet("duration") && r.duration <= 0:
 		return r, usagef("-duration must be more than 0")
@@ -120,12 +118,16 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 	case c.IsSet("size") && r.rule.Attr.Space <= 0:
 		return r, usagef("-size says what a call takes of -space, which is not given")
 	}
+	if r.rule.Name = r.rule.Syscall; r.rule.Name == "" {
+		r.rule.Name = strings.Join(r.rule.Specs, ", ")
+	}
 	return r, r.checkWish()
 }
 
 // parseSyscalls reads -syscall and -syscall-by.
-func (r *injectRequest) parseSyscalls(by string) error {
-	for _, text := range r.syscalls {
+func (r *injectRequest) parseSyscalls(texts []string, by string) error {
+	r.rule.Syscall = strings.Join(texts, ",")
+	for _, text := range texts {
 		if _, err := inject.ParseSyscalls(text); err != nil {
 			return usagef("-syscall: %w", err)
 		}
@@ -210,12 +212,15 @@ func (r *injectRequest) parseAttr(c *cli.Context) error {
 		if err := a.Set(name, c.String(name)); err != nil {
 			return usagef("-%s: %w", name, err)
 		}
+		if strings.HasPrefix(name, "require-") || strings.HasPrefix(name, "reject-") {
+			r.addresses = append(r.addresses, name)
+		}
 	}
 	switch r.threads = c.IntSlice("thread"); {
 	case len(r.threads) > 0:
 		a.TaskFilter = true
 		r.rule.Task = func(_, tid int) bool { return slices.Contains(r.threads, tid) }
-	case a.TaskFilter && c.IsSet("p"): // a program that is started is what failcmd.sh marks
+	case a.TaskFilter && parseWhom(c).given(): // a program that is started is what failcmd.sh marks
 		return usagef("-task-filter %s lets marked threads fail, and none is marked: name them with -thread TID", c.String("task-filter"))
 	}
 	if !c.IsSet("seed") {
@@ -228,6 +233,17 @@ func (r *injectRequest) parseAttr(c *cli.Context) error {
 		return usagef("%w", err)
 	}
 	r.rule.Attr, r.seed = a, a.Seed
+	return nil
+}
+
+// checkSeveral finds what is about one process only.
+func (r *injectRequest) checkSeveral() error {
+	switch {
+	case len(r.threads) > 0:
+		return usagef("-thread is for a thread of one process, name that with -p and leave out -all and -x; -if with common_pid chooses among the threads of several")
+	case len(r.addresses) > 0:
+		return usagef("-%s is an address in one process, name that with -p and leave out -all and -x; -require and -reject name functions, in each process", r.addresses[0])
+	}
 	return nil
 }
 
@@ -264,8 +280,8 @@ func (r *injectRequest) delaysRandomly() bool {
 	return false
 }
 
-// rules are those of the request.
-func (r injectRequest) rules(table *symbols.Table) ([]inject.Rule, error) {
+// ruleIn is the rule in a process.
+func (r injectRequest) ruleIn(table *symbols.Table) (inject.Rule, error) {
 	rule := r.rule
 	for _, f := range []struct {
 		flag, spec string
@@ -276,15 +292,10 @@ func (r injectRequest) rules(table *symbols.Table) ([]inject.Rule, error) {
 		}
 		var err error
 		if *f.to, err = functionRange(table, f.spec); err != nil {
-			return nil, placeError(fmt.Sprintf("-%s %s", f.flag, f.spec), err)
+			return rule, placeError(fmt.Sprintf("-%s %s", f.flag, f.spec), err)
 		}
 	}
-	if len(r.functions) > 0 {
-		rule.Specs = r.functions
-		return []inject.Rule{rule}, nil
-	}
-	rule.Syscall = strings.Join(r.syscalls, ",")
-	return []inject.Rule{rule}, nil
+	return rule, nil
 }
 
 // functionRange is the addresses of a function.

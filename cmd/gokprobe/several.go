@@ -19,15 +19,14 @@ import (
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-// several is one session of attach with several processes, which may come and go: from placed probes to the summary.
+// several is one session with several processes, which may come and go: from placed probes to the summary.
 type several struct {
 	std    stdio
 	req    request
 	output *os.File
 	color  bool
 	sink   *sink // nil if only counts are wanted
-	group  trace.Group
-	probe  *trace.GroupProbe // nil without specs
+	does   joint
 
 	file *mapWatch // nil if no others come
 
@@ -36,19 +35,21 @@ type several struct {
 	ended   chan struct{}  // something is sent when one has ended; one element
 	closing sync.WaitGroup // those that have ended and are let go; Add with mu held
 
+	took int // processes
 	told int // processes that have joined later, and were told of
 }
 
 // holding is one of the processes.
 type holding struct {
-	sess  *kprobes.Session
-	tr    *trace.Session
-	files *sessionFiles
-	comm  string
+	sess      *kprobes.Session
+	tr        *trace.Session // of probing
+	injecting *injecting     // of faulting
+	files     *sessionFiles
+	comm      string
 }
 
-// attachSeveral probes all processes that are meant, and those that map a file as they come.
-func attachSeveral(std stdio, meant []target, file *mapWatch, req request) error {
+// attachSeveral does to all processes that are meant, and to those that map a file as they come, what newJoint makes.
+func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJoint jointMaker) error {
 	output, color, err := req.openOutput(std)
 	if err != nil {
 		return err
@@ -56,22 +57,22 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request) error
 	in := watchInterrupts(std.warn)
 	defer in.stop()
 	s := &several{std: std, req: req, output: output, color: color, file: file, ended: make(chan struct{}, 1)}
-	wants := req.wants()
 	if !req.count {
 		s.sink = newSink(output, req.newPrinter(color))
-		wants = append(wants, trace.To(s.sink.queue))
 	}
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
-	if len(req.specs) > 0 {
-		if s.probe, err = s.group.Probe(ctx, req.specs, wants...); err != nil {
-			return errors.Join(placedError(err), s.release())
+	if s.does, err = newJoint(ctx, std, req, s.sink); err != nil {
+		for _, t := range meant {
+			t.id.Close()
 		}
+		return err
 	}
 	if pid, err := s.takeAll(ctx, meant); err != nil {
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
 	armed()
+	s.does.complete(file != nil)
 	var found chan target
 	if file != nil {
 		found = make(chan target)
@@ -138,7 +139,7 @@ func (s *several) take(ctx context.Context, t target) error {
 	if err != nil {
 		return attachError(err)
 	}
-	h := &holding{sess: sess, tr: trace.On(sess, trace.With(req.options(s.std)), trace.Log(s.std.logger())), comm: "?"}
+	h := &holding{sess: sess, comm: "?"}
 	if comm, err := procfs.Comm(t.pid, 0); err == nil {
 		h.comm = comm
 	}
@@ -147,6 +148,7 @@ func (s *several) take(ctx context.Context, t target) error {
 	}
 	s.mu.Lock()
 	s.held = append(s.held, h)
+	s.took++
 	s.mu.Unlock()
 	go s.watchEnd(h)
 	return nil
@@ -155,11 +157,11 @@ func (s *several) take(ctx context.Context, t target) error {
 // join arms what is probed in one process more, and opens its files.
 func (s *several) join(ctx context.Context, h *holding) error {
 	joined := make(chan error, 1)
-	if err := h.sess.Symbols().Aside(ctx, func() { joined <- s.group.Add(ctx, h.tr) }); err != nil {
+	if err := h.sess.Symbols().Aside(ctx, func() { joined <- s.does.join(ctx, h) }); err != nil {
 		return err
 	}
 	if err := <-joined; err != nil {
-		return fmt.Errorf("process %d: %w", h.sess.PID(), placedError(err))
+		return fmt.Errorf("process %d: %w", h.sess.PID(), err)
 	}
 	w := &work{std: s.std, req: s.req, sess: h.sess}
 	err := w.openFiles(ctx)
@@ -181,6 +183,7 @@ func (s *several) watchEnd(h *holding) {
 		return // somebody else has it
 	}
 	defer s.closing.Done()
+	s.does.leave([]*holding{h})
 	_ = errors.Join(h.files.close(), h.sess.Close())
 	select {
 	case s.ended <- struct{}{}:
@@ -210,13 +213,7 @@ func (s *several) announce() {
 	}
 	said := "nothing yet"
 	if len(held) > 0 {
-		places := 0
-		if s.probe != nil {
-			for _, at := range s.probe.ByProcess() {
-				places += len(at.Places)
-			}
-		}
-		said = plural(places, "probe") + " in " + strings.Join(names, ", ")
+		said = plural(s.does.places(), "probe") + " in " + strings.Join(names, ", ")
 	}
 	if s.file != nil {
 		said += ", and in whatever maps " + clean.Line(s.file.file)
@@ -232,12 +229,9 @@ func (s *several) wait(ctx context.Context, found <-chan target) {
 		defer t.Stop()
 		expired = t.C
 	}
-	var failed, full <-chan struct{}
+	var failed <-chan struct{}
 	if s.sink != nil {
 		failed = s.sink.failed
-	}
-	if s.probe != nil {
-		full = s.probe.Full()
 	}
 	ending, end := context.WithCancel(ctx) // which also ends what is begun in a process that does not answer
 	defer end()
@@ -246,7 +240,7 @@ func (s *several) wait(ctx context.Context, found <-chan target) {
 		case <-ending.Done():
 		case <-expired:
 		case <-failed:
-		case <-full:
+		case <-s.does.done():
 		}
 		end()
 	}()
@@ -268,11 +262,11 @@ func (s *several) wait(ctx context.Context, found <-chan target) {
 // letGo lets go of processes in which no probe is left for good, such as those that execute another program and are not followed. They may map the
 // file again.
 func (s *several) letGo() {
-	if s.req.hold || s.probe == nil {
+	if s.req.hold {
 		return
 	}
 	for _, h := range s.all() {
-		why, gone := s.probe.Gone(h.tr)
+		why, gone := s.does.gone(h)
 		if !gone {
 			continue
 		}
@@ -285,7 +279,7 @@ func (s *several) letGo() {
 		if i < 0 {
 			continue // it has ended
 		}
-		_ = s.probe.Stats()
+		s.does.leave([]*holding{h})
 		if err := errors.Join(h.files.close(), h.sess.Close()); err != nil {
 			s.std.warn("process %d: %s", h.sess.PID(), sentence(err))
 		}
@@ -328,9 +322,7 @@ func (s *several) release() error {
 	held := s.held
 	s.held = nil
 	s.mu.Unlock()
-	if s.probe != nil {
-		_ = s.probe.Stats() // of a process that has ended it stays what it is now
-	}
+	s.does.leave(held)
 	errs := make([]error, len(held))
 	var wg sync.WaitGroup
 	for i, h := range held {
@@ -346,11 +338,13 @@ func (s *several) finish(giveUp <-chan struct{}) error {
 	disturbed := s.disturbances()
 	err := s.release()
 	w := &work{std: s.std, req: s.req, output: s.output, color: s.color, sink: s.sink}
-	if s.probe != nil && len(s.probe.ByProcess()) == 0 {
+	lost, outErr := w.drain(giveUp)
+	sum := &event.Summary{Lost: lost, Processes: []event.ProcessSummary{}}
+	s.does.summarize(sum)
+	if s.took == 0 {
 		s.std.warn("no process was probed")
 	}
-	lost, outErr := w.drain(giveUp)
-	if sumErr := w.print(s.summary(lost), lost, disturbed, outErr); outErr == nil {
+	if sumErr := w.print(sum, lost, disturbed, outErr); outErr == nil {
 		outErr = sumErr
 	}
 	return errors.Join(err, w.closeOutput(outErr))
@@ -361,21 +355,4 @@ func (s *several) disturbances() (n uint64) {
 		n += h.sess.Disturbances()
 	}
 	return n
-}
-
-// summary is what became of the probes, together and by process.
-func (s *several) summary(lost uint64) *event.Summary {
-	sum := &event.Summary{Lost: lost, Processes: []event.ProcessSummary{}}
-	if s.probe == nil {
-		return sum
-	}
-	all := s.probe.Stats()
-	sum.Lost += all.Lost
-	sum.Probes = s.req.probeSummaries(all.Places)
-	for _, ps := range s.probe.ByProcess() {
-		sum.Processes = append(sum.Processes, event.ProcessSummary{
-			PID: ps.PID, Comm: ps.Comm, Hits: ps.Hits, NMissed: ps.Missed, Lost: ps.Lost, Probes: s.req.probeSummaries(ps.Places),
-		})
-	}
-	return sum
 }

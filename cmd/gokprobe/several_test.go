@@ -61,7 +61,13 @@ func (s wholeSummary) hitsOf(pid int) uint64 {
 // renamed is the fixture prey under a name that no other process has, so that the tests of several runs do not meet.
 func renamed(t *testing.T) (file, name string) {
 	t.Helper()
-	text, err := os.ReadFile(testprog.Build(t, "prey"))
+	return renamedFixture(t, "prey")
+}
+
+// renamedFixture is renamed for any fixture.
+func renamedFixture(t *testing.T, fixture string) (file, name string) {
+	t.Helper()
+	text, err := os.ReadFile(testprog.Build(t, fixture))
 	if err != nil {
 		t.Fatal(err)
 	}

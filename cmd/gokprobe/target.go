@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -77,10 +79,32 @@ func orAll(err error) error {
 	return err
 }
 
+// whom is the flags that say which processes are meant.
+type whom struct {
+	names []string
+	all   bool
+	file  string // empty for none
+}
+
+// whomFlags are those flags of a command that is about several processes: what it does is "attach to" or "inject into" one.
+func whomFlags(does string) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "p", Usage: does + " process `PID`, or to the only one of that name; repeatable"},
+		&cli.BoolFlag{Name: "all", Usage: "take all processes of a name that -p gives"},
+		&cli.StringFlag{Name: "x", Usage: does + " every process that runs or maps `FILE`, a program or a library, now and later"},
+	}
+}
+
+func parseWhom(c *cli.Context) whom { return whom{c.StringSlice("p"), c.Bool("all"), c.String("x")} }
+
+// given tells that any process is meant.
+func (w whom) given() bool { return len(w.names) > 0 || w.all || w.file != "" }
+
 // findTargets translates the values of -p, with -all those of a name being all that have it. Several tells that there is not just one, or that
 // others may come since file is watched.
-func findTargets(args []string, all bool, file string) (found []target, several bool, err error) {
-	if len(args) == 0 && file == "" {
+func (w whom) findTargets() (found []target, several bool, err error) {
+	args, all := w.names, w.all
+	if len(args) == 0 && w.file == "" {
 		args = []string{""} // which is told
 	}
 	defer func() {
@@ -118,7 +142,7 @@ func findTargets(args []string, all bool, file string) (found []target, several 
 		}
 		seen[t.pid] = true
 	}
-	return found, len(found) > 1 || file != "", nil
+	return found, len(found) > 1 || w.file != "", nil
 }
 
 // named lists the processes of a name, as pidof(1) does: the thread group leader's

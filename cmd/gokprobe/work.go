@@ -25,7 +25,9 @@ type work struct {
 	output *os.File
 	color  bool
 	files  *sessionFiles // nil before place
-	faults *faulting     // nil if nothing is injected
+
+	faults    *faulting  // nil if nothing is injected
+	injecting *injecting // nil before place
 
 	quietExit bool // do not tell how the target ended
 }
@@ -68,12 +70,14 @@ func (w *work) placeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if w.faults != nil {
-		if err := w.placeFaults(ctx); err != nil {
-			return err
-		}
+	if w.faults == nil {
+		return nil
 	}
-	return nil
+	var err error
+	if w.injecting, err = w.faults.arm(ctx, w.sess); err == nil {
+		w.faults.complete(false)
+	}
+	return err
 }
 
 func (w *work) placeProbes(ctx context.Context) error {
@@ -112,7 +116,7 @@ func (w *work) announce() {
 	}
 	probes := len(places)
 	if w.faults != nil {
-		n, later := w.faults.armed()
+		n, later := w.injecting.armed()
 		probes, waiting = probes+n+later, waiting+later
 	}
 	if waiting > 0 {
@@ -160,11 +164,8 @@ func (w *work) wait(ctx context.Context) {
 		case <-w.faults.done():
 		case <-w.sess.Done():
 		case <-tick.C:
-			if w.req.hold || w.faults != nil || w.probe == nil {
-				continue
-			}
-			why, gone := w.probe.Gone()
-			if !gone {
+			why, gone := w.gone()
+			if !gone || w.req.hold {
 				continue
 			}
 			w.std.warn("%s, so all probes are gone", why)
@@ -173,11 +174,22 @@ func (w *work) wait(ctx context.Context) {
 	}
 }
 
+// gone tells that no probe is left, why, and that none will come back.
+func (w *work) gone() (why string, gone bool) {
+	switch {
+	case w.injecting != nil:
+		return w.injecting.gone()
+	case w.probe != nil:
+		return w.probe.Gone()
+	}
+	return "", false
+}
+
 // finish detaches, writes what is still queued, and prints the summary. giveUp, when
 // closed, ends the wait for a blocked output.
 func (w *work) finish(giveUp <-chan struct{}) error {
 	_ = w.stats() // of a process that has ended it stays what it is now
-	w.faults.look()
+	w.injecting.close()
 	err := errors.Join(w.files.close(), w.sess.Close())
 	w.tellExit()
 	lost, outErr := w.drain(giveUp)
@@ -219,23 +231,10 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 func (w *work) summary(lost uint64) *event.Summary {
 	st := w.stats()
 	sum := &event.Summary{PID: w.sess.PID(), Lost: lost + st.Lost, Probes: w.req.probeSummaries(st.Places)}
-	w.faults.summarize(sum, w.req)
-	return sum
-}
-
-func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSummary) {
-	for _, at := range places {
-		how := at.Mechanism.String()
-		if at.Mechanism == kprobes.NoMechanism {
-			how = missing(at.Waiting)
-		}
-		how, reason := r.explained(at.Mechanism, how, at.Reason)
-		all = append(all, event.ProbeSummary{
-			Probe: at.Place, Kind: at.Kind, Addr: at.Addr, Symbol: at.Symbol,
-			Hits: at.Hits, NMissed: at.Missed, Mechanism: how, Reason: reason,
-		})
+	if w.injecting != nil {
+		w.faults.summarizeOne(sum, w.injecting)
 	}
-	return all
+	return sum
 }
 
 // print prints the summary, and what was lost on stderr.

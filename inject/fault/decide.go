@@ -57,7 +57,7 @@ type Decision struct {
 // space, so it counts the calls that only counters can still exclude; Rate at the end,
 // since it limits failures.
 func (d *Decider) Decide(c Call) Decision {
-	d.begin(c.Now)
+	d.Begin(c.Now)
 	u := d.unit(c)
 	nth := d.failNth(c.Thread, u)
 	if by := d.exclude(c, nth != nil); by != "" {
@@ -70,7 +70,7 @@ func (d *Decider) Decide(c Call) Decision {
 		if *nth--; *nth > 0 {
 			by = ByFailNth
 		}
-	} else if by = u.count(&d.attr, c.Size); by == "" && !d.rate.allow(d.attr.Rate, c.Now) {
+	} else if by = u.count(&d.attr, c.Size); by == "" && !d.all.rate.allow(d.attr.Rate, c.Now) {
 		by = ByRate
 	}
 	if by != "" {
@@ -92,7 +92,7 @@ func (d *Decider) exclude(c Call, nth bool) Reason {
 		return ByProbability
 	case a.TaskFilter && !c.Task:
 		return ByTaskFilter
-	case a.Times == 0:
+	case d.all.times == 0:
 		return ByTimes
 	case d.over(c.Now):
 		return ByFor
@@ -146,12 +146,12 @@ func (u *unit) count(a *Attr, size int64) Reason {
 // fail counts a failure, of the call number n, and says how much to tell of it.
 func (d *Decider) fail(now time.Time, n uint64) Decision {
 	log := 0
-	if d.attr.Verbose > 0 && d.messages.allow(d.attr.VerboseRatelimit, now) {
+	if d.attr.Verbose > 0 && d.all.messages.allow(d.attr.VerboseRatelimit, now) {
 		log = min(d.attr.Verbose, 2)
 	}
-	times := d.attr.Times
+	times := d.all.times
 	if times > 0 {
-		d.attr.Times--
+		d.all.times--
 	}
 	return Decision{Fail: true, N: n, Times: times, Log: log}
 }

@@ -311,3 +311,43 @@ func TestAttributesChangeWhileCallsAreDecided(t *testing.T) {
 		t.Errorf("an update to a probability of 2: %v", err)
 	}
 }
+
+// TestDecidersBesideEachOther: what is for all processes they have together, the rest each by itself.
+func TestDecidersBesideEachOther(t *testing.T) {
+	for _, c := range []struct{ settings, both string }{ // the decisions about the calls of two processes, in turns
+		{"probability=100 interval=2 times=3", "i i F F i i F t t t"},
+		{"probability=100 times=-1 rate=2/1s", "F F r r r r"},
+		{"fail-nth=2", "n n F F p p"},
+		{"probability=100 times=-1 space=2", "b b F F F F"},
+		{"probability=100 times=-1 when=2", "w w F F w w"},
+	} {
+		one := decider(t, c.settings)
+		two, err := one.Beside(attr(t, c.settings))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range strings.Fields(c.both) {
+			d := []*fault.Decider{one, two}[i%2]
+			got = append(got, decisions(d, []fault.Call{{Process: 1 + i%2, Thread: 1 + i%2, Size: 1, Now: epoch}}))
+		}
+		if s := strings.Join(got, " "); s != c.both {
+			t.Errorf("%s: %s, want %s", c.settings, s, c.both)
+		}
+		if one.Attr().Times != two.Attr().Times {
+			t.Errorf("%s: %d times are left, and %d", c.settings, one.Attr().Times, two.Attr().Times)
+		}
+	}
+	one := decider(t, "probability=100 times=-1 for=10s")
+	two, err := one.Beside(one.Attr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.Begin(epoch)
+	if left := two.Begin(epoch.Add(4 * time.Second)); left != 6*time.Second || two.Done(epoch.Add(9*time.Second)) || !two.Done(epoch.Add(10*time.Second)) {
+		t.Errorf("%v is left", left)
+	}
+	if _, err := one.Beside(fault.Attr{Probability: 2}); err == nil {
+		t.Error("attributes that make no sense are taken")
+	}
+}

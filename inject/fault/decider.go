@@ -2,13 +2,20 @@ package fault
 
 import "time"
 
-// A Decider decides call after call by an Attr. It must not be used concurrently.
+// A Decider decides call after call by an Attr. It must not be used concurrently, nor must Deciders of which one was made
+// beside the other.
 type Decider struct {
-	attr     Attr // Times is what is left
-	start    time.Time
+	attr     Attr // without Times
+	all      *common
 	units    map[int]*unit
 	nth      map[int]*uint64 // what is left of the fail-nth of threads
 	eligible uint64          // of all units, also of those that are forgotten
+}
+
+// common is what all processes have together, whichever Decider theirs is.
+type common struct {
+	times    int64     // what is left of Attr.Times
+	start    time.Time // of Attr.For
 	rate     window
 	messages limiter
 }
@@ -28,14 +35,39 @@ func New(a Attr) (*Decider, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
-	return &Decider{attr: a, units: map[int]*unit{}, nth: map[int]*uint64{}}, nil
+	return newDecider(a, &common{times: a.Times}), nil
+}
+
+func newDecider(a Attr, all *common) *Decider {
+	return &Decider{attr: a, all: all, units: map[int]*unit{}, nth: map[int]*uint64{}}
+}
+
+// Beside returns a Decider for other processes. What Attr has for all processes together it has together with d: what is left of
+// Times, which of the calls Rate and VerboseRatelimit allow, and the beginning of For.
+func (d *Decider) Beside(a Attr) (*Decider, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	return newDecider(a, d.all), nil
 }
 
 // Start begins the time of Attr.For.
-func (d *Decider) Start(now time.Time) { d.start = now }
+func (d *Decider) Start(now time.Time) { d.all.start = now }
+
+// Begin is Start unless that time has begun. It returns what is left of it.
+func (d *Decider) Begin(now time.Time) time.Duration {
+	if d.all.start.IsZero() {
+		d.all.start = now
+	}
+	return d.attr.For - now.Sub(d.all.start)
+}
 
 // Attr returns the attributes, with Times as it is left.
-func (d *Decider) Attr() Attr { return d.attr }
+func (d *Decider) Attr() Attr {
+	a := d.attr
+	a.Times = d.all.times
+	return a
+}
 
 // Update replaces the attributes. As in the kernel the counters go on, but for those
 // of an attribute that changes: Space, FailNth, When, Rate, For, Seed and PerThread
@@ -45,15 +77,15 @@ func (d *Decider) Update(a Attr) error {
 		return err
 	}
 	old := d.attr
-	d.attr = a
+	d.attr, d.all.times = a, a.Times
 	if a.PerThread != old.PerThread {
 		clear(d.units)
 	}
 	if a.Rate != old.Rate {
-		d.rate = window{}
+		d.all.rate = window{}
 	}
 	if a.For != old.For {
-		d.start = time.Time{}
+		d.all.start = time.Time{}
 	}
 	for _, u := range d.units {
 		u.update(&old, &a)
@@ -137,19 +169,12 @@ func (d *Decider) Done(now time.Time) bool {
 	if d.over(now) {
 		return true
 	}
-	return d.attr.Never() && !d.Waiting()
-}
-
-// begin starts the time of For with the first call.
-func (d *Decider) begin(now time.Time) {
-	if d.start.IsZero() {
-		d.start = now
-	}
+	return d.Attr().Never() && !d.Waiting()
 }
 
 // over reports whether the time for failing is over.
 func (d *Decider) over(now time.Time) bool {
-	return d.attr.For > 0 && !d.start.IsZero() && now.Sub(d.start) >= d.attr.For
+	return d.attr.For > 0 && !d.all.start.IsZero() && now.Sub(d.all.start) >= d.attr.For
 }
 
 // unit returns what is counted of the call's process, or thread.

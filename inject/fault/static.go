@@ -100,14 +100,14 @@ func between(by Reason, first, last uint64) Step {
 // process's times, the time and the rate. Start must have been called when the first
 // call could happen, if there is a For: the calls before this one are not known.
 func (d *Decider) Confirm(c Call) Decision {
-	d.begin(c.Now)
+	d.Begin(c.Now)
 	var by Reason
 	switch a := &d.attr; {
-	case a.Times == 0 && a.FailNth == 0:
+	case d.all.times == 0 && a.FailNth == 0:
 		by = ByTimes
 	case d.over(c.Now):
 		by = ByFor
-	case a.FailNth == 0 && !d.rate.allow(a.Rate, c.Now):
+	case a.FailNth == 0 && !d.all.rate.allow(a.Rate, c.Now):
 		by = ByRate
 	}
 	if by != "" {

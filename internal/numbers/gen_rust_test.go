@@ -224,7 +224,11 @@ func (g *genRust) function(i int) function {
 	if g.IntN(8) > 0 {
 		t := g.param()
 		v := t.value()
-		result, back = " -> "+t.name, "\tblack_box("+g.variable(t, v)+")\n"
+		given := "black_box(" + g.variable(t, v) + ")"
+		if g.IntN(3) == 0 {
+			given = v.code // a constant, which callers know
+		}
+		result, back = " -> "+t.name, "\t"+given+"\n"
 		f.result = &param{"ret", v}
 	}
 	var decls, args, uses []string

@@ -323,7 +323,11 @@ func (g *gen) function(i int) function {
 	if g.IntN(8) > 0 {
 		t := g.any()
 		v := t.value()
-		result, back = t.name, "\treturn "+g.variableOf(t, v)+";\n"
+		given := g.variableOf(t, v)
+		if t.scalar && g.IntN(3) == 0 {
+			given = v.code // a constant, which callers know
+		}
+		result, back = t.name, "\treturn "+given+";\n"
 		f.result = &param{"ret", v}
 	}
 	var decls, args, uses []string

@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrFormat is a /proc file that is not written as proc(5) says.
@@ -41,7 +43,21 @@ func path(pid, tid int, name string) string {
 	return "/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/" + name
 }
 
-func open(pid int, name string) (*os.File, error) { return os.Open(path(pid, 0, name)) }
+func open(pid int, name string) (*os.File, error) { return Open(path(pid, 0, name), os.O_RDONLY) }
+
+// Open opens a regular file of /proc, with flag as for os.OpenFile. It asks the kernel once: os.OpenFile makes six
+// system calls more, to find out whether such a file can be waited for. Errors are an *os.PathError.
+func Open(name string, flag int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(name, flag|unix.O_CLOEXEC, 0)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), name), nil
+		case !errors.Is(err, unix.EINTR):
+			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+	}
+}
 
 // mostOfFile is how much is read of a file, in bytes: the longest are lists of children, of whom there may be four million.
 const mostOfFile = 64 << 20
@@ -49,7 +65,7 @@ const mostOfFile = 64 << 20
 // load hands a live file to parse.
 func load[T any](file string, parse func(io.Reader) (T, error)) (T, error) {
 	var zero T
-	f, err := os.Open(file)
+	f, err := Open(file, os.O_RDONLY)
 	if err != nil {
 		return zero, err
 	}

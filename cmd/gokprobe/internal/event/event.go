@@ -42,6 +42,7 @@ type ProcessSummary struct {
 	Hits, NMissed uint64
 	Lost          uint64
 	Probes        []ProbeSummary
+	Faults        []FaultSummary // nil if nothing was to be injected
 }
 
 // FaultSummary is what became of the calls that a fault was injected into.
@@ -67,7 +68,7 @@ type ActionSummary struct {
 type Summary struct {
 	PID    int // of the process; not of several
 	Probes []ProbeSummary
-	// Processes are those of a session with several, in the order in which they joined; Probes tells of all together then.
+	// Processes are those of a session with several, in the order in which they joined; Probes and Faults tell of all together then.
 	Processes []ProcessSummary
 	Faults    []FaultSummary // nil if nothing was to be injected
 	Lost      uint64         // records that could not be written

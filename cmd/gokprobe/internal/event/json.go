@@ -22,7 +22,7 @@ var _ Printer = (*JSON)(nil)
 // then stack, if one was taken. An injected call is of type "injected", and has besides n, actions, and
 // dry_run if nothing was done. The summary has type, pid, probes,
 // lost, and faults where some were injected; of several processes it has, in place of pid, processes: pid, comm, hits, nmissed,
-// probes and lost of each. Addresses are strings in hexadecimal, integers are exact decimals. An
+// probes, faults and lost of each. Addresses are strings in hexadecimal, integers are exact decimals. An
 // argument that could not be fetched is null; a float that JSON has no number
 // for is a string.
 func NewJSON(w io.Writer) *JSON { return &JSON{lineWriter{w: w}} }
@@ -202,6 +202,9 @@ func appendProcessesJSON(b []byte, all []ProcessSummary) []byte {
 		b = strconv.AppendUint(append(b, `,"hits":`...), p.Hits, 10)
 		b = strconv.AppendUint(append(b, `,"nmissed":`...), p.NMissed, 10)
 		b = appendProbesJSON(b, p.Probes, true)
+		if p.Faults != nil {
+			b = appendFaultsJSON(b, p.Faults)
+		}
 		b = append(strconv.AppendUint(append(b, `,"lost":`...), p.Lost, 10), '}')
 	}
 	return append(b, ']')

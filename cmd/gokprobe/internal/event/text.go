@@ -245,33 +245,76 @@ const mostProcesses = 20
 // appendProcessesText writes a table with a line for each probe in all processes together, which has no one address there, and
 // one with a line for each process, those with the most hits first.
 func appendProcessesText(b []byte, s *Summary) []byte {
-	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	rows := [][]string{{"PROBE", "KIND", "HITS", "MISSED"}}
 	for i := range s.Probes {
 		p := &s.Probes[i]
-		rows = append(rows, []string{string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind)), count(p.Hits), count(p.NMissed)})
+		rows = append(rows, append([]string{string(appendSafe(nil, p.Probe)), string(appendSafe(nil, p.Kind))}, numbers(p.Hits, p.NMissed)...))
 	}
 	return appendProcesses(append(appendTable(b, rows), '\n'), s, mostProcesses)
 }
 
 // appendProcesses writes a table of the processes with the most hits, and how many others there are.
 func appendProcesses(b []byte, s *Summary, most int) []byte {
-	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	all := slices.SortedStableFunc(slices.Values(s.Processes), func(a, b ProcessSummary) int { return cmp.Compare(b.Hits, a.Hits) })
-	rows := [][]string{{"PROCESS", "NAME", "HITS", "MISSED"}}
+	all := slices.SortedStableFunc(slices.Values(s.Processes), func(a, b ProcessSummary) int {
+		return cmp.Or(cmp.Compare(b.injected(), a.injected()), cmp.Compare(b.Hits, a.Hits))
+	})
+	columns := []string{"HITS", "MISSED"}
+	if s.Faults != nil {
+		columns = []string{"CALLS", "ELIGIBLE", "INJECTED", "REFUSED", "MISSED"}
+	}
+	rows := [][]string{append([]string{"PROCESS", "NAME"}, columns...)}
 	for i := range all[:min(len(all), most)] {
 		p := &all[i]
-		rows = append(rows, []string{strconv.Itoa(p.PID), string(appendName(nil, p.Comm)), count(p.Hits), count(p.NMissed)})
+		rows = append(rows, append([]string{strconv.Itoa(p.PID), string(appendName(nil, p.Comm))}, p.counts(s.Faults != nil)...))
 	}
 	b = appendTable(b, rows)
-	if rest := all[min(len(all), most):]; len(rest) > 0 {
-		var hits uint64
-		for i := range rest {
-			hits += rest[i].Hits
-		}
-		b = fmt.Appendf(b, "%d more processes: %d hits (-format json has them all)\n", len(rest), hits)
+	rest := all[min(len(all), most):]
+	if len(rest) == 0 {
+		return b
 	}
-	return b
+	var hits, injected uint64
+	for i := range rest {
+		hits, injected = hits+rest[i].Hits, injected+rest[i].injected()
+	}
+	told := fmt.Sprintf("%d hits", hits)
+	if s.Faults != nil {
+		told = fmt.Sprintf("%d calls, %d injected", hits, injected)
+	}
+	return fmt.Appendf(b, "%d more processes: %s (-format json has them all)\n", len(rest), told)
+}
+
+// counts is the numbers of a process's row.
+func (p *ProcessSummary) counts(faults bool) []string {
+	if !faults {
+		return numbers(p.Hits, p.NMissed)
+	}
+	var all FaultSummary
+	for i := range p.Faults {
+		f := &p.Faults[i]
+		all.Calls, all.Eligible, all.Injected = all.Calls+f.Calls, all.Eligible+f.Eligible, all.Injected+f.Injected
+		all.Refused, all.Missed = all.Refused+f.Refused, all.Missed+f.Missed
+	}
+	return all.counts()
+}
+
+// injected is how many calls of a process were.
+func (p *ProcessSummary) injected() (n uint64) {
+	for i := range p.Faults {
+		n += p.Faults[i].Injected
+	}
+	return n
+}
+
+func (f *FaultSummary) counts() []string {
+	return numbers(f.Calls, f.Eligible, f.Injected, f.Refused, f.Missed)
+}
+
+func numbers(all ...uint64) []string {
+	cells := make([]string, len(all))
+	for i, n := range all {
+		cells[i] = strconv.FormatUint(n, 10)
+	}
+	return cells
 }
 
 // mechanismText is how a probe is hit, and why not by a jump.
@@ -301,11 +344,7 @@ func appendFaultsText(b []byte, faults []FaultSummary) []byte {
 		if f.DryRun {
 			what = append(what, "dry run, nothing was done")
 		}
-		row := []string{string(appendSafe(nil, f.Fault))}
-		for _, n := range []uint64{f.Calls, f.Eligible, f.Injected, f.Refused, f.Missed} {
-			row = append(row, strconv.FormatUint(n, 10))
-		}
-		rows = append(rows, append(row, strings.Join(what, ", ")))
+		rows = append(rows, slices.Concat([]string{string(appendSafe(nil, f.Fault))}, f.counts(), []string{strings.Join(what, ", ")}))
 	}
 	return appendTable(b, rows)
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
+)
+
+// joint is what is done alike in several processes.
+type joint interface {
+	// join does it in one process more: all of it, or nothing.
+	join(ctx context.Context, h *holding) error
+	// leave ends it in processes that are about to be let go, and takes their last counts.
+	leave(held []*holding)
+	// complete tells that all processes that are meant have joined; others may come.
+	complete(others bool)
+	// places is how many probes there are, in all processes.
+	places() int
+	// gone tells that nothing of it is left in a process, why, and that it will not come back.
+	gone(h *holding) (why string, gone bool)
+	// done is closed when nothing of it is left to do.
+	done() <-chan struct{}
+	// summarize tells what became of it, together and by process.
+	summarize(sum *event.Summary)
+}
+
+// jointMaker begins a joint with no process. Its records go to the sink, if there is one.
+type jointMaker func(ctx context.Context, std stdio, req request, records *sink) (joint, error)
+
+// probing is the probes of a request in several processes.
+type probing struct {
+	req   request
+	std   stdio
+	group trace.Group
+	probe *trace.GroupProbe // nil without specs
+}
+
+// newProbing is a jointMaker.
+func newProbing(ctx context.Context, std stdio, req request, records *sink) (joint, error) {
+	p := &probing{req: req, std: std}
+	if len(req.specs) == 0 {
+		return p, nil
+	}
+	wants := req.wants()
+	if records != nil {
+		wants = append(wants, trace.To(records.queue))
+	}
+	var err error
+	if p.probe, err = p.group.Probe(ctx, req.specs, wants...); err != nil {
+		return nil, placedError(err)
+	}
+	return p, nil
+}
+
+func (p *probing) join(ctx context.Context, h *holding) error {
+	h.tr = trace.On(h.sess, trace.With(p.req.options(p.std)), trace.Log(p.std.logger()))
+	return placedError(p.group.Add(ctx, h.tr))
+}
+
+func (p *probing) leave([]*holding) {
+	if p.probe != nil {
+		_ = p.probe.Stats() // of a process that has ended it stays what it is now
+	}
+}
+
+func (p *probing) complete(bool) {}
+
+func (p *probing) places() (n int) {
+	if p.probe == nil {
+		return 0
+	}
+	for _, at := range p.probe.ByProcess() {
+		n += len(at.Places)
+	}
+	return n
+}
+
+func (p *probing) gone(h *holding) (why string, gone bool) {
+	if p.probe == nil {
+		return "", false
+	}
+	return p.probe.Gone(h.tr)
+}
+
+func (p *probing) done() <-chan struct{} {
+	if p.probe == nil {
+		return nil
+	}
+	return p.probe.Full()
+}
+
+func (p *probing) summarize(sum *event.Summary) {
+	if p.probe == nil {
+		return
+	}
+	all := p.probe.Stats()
+	sum.Lost += all.Lost
+	sum.Probes = p.req.probeSummaries(all.Places)
+	for _, ps := range p.probe.ByProcess() {
+		sum.Processes = append(sum.Processes, event.ProcessSummary{
+			PID: ps.PID, Comm: ps.Comm, Hits: ps.Hits, NMissed: ps.Missed, Lost: ps.Lost, Probes: p.req.probeSummaries(ps.Places),
+		})
+	}
+}
+
+func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSummary) {
+	for _, at := range places {
+		how := at.Mechanism.String()
+		if at.Mechanism == kprobes.NoMechanism {
+			how = missing(at.Waiting)
+		}
+		how, reason := r.explained(at.Mechanism, how, at.Reason)
+		all = append(all, event.ProbeSummary{
+			Probe: at.Place, Kind: at.Kind, Addr: at.Addr, Symbol: at.Symbol,
+			Hits: at.Hits, NMissed: at.Missed, Mechanism: how, Reason: reason,
+		})
+	}
+	return all
+}

@@ -1,0 +1,209 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gokprobe/gokprobe/inject/fault"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+)
+
+// Group is a rule that is followed in several processes, each with an Injector of its own. Which calls fail is counted in each
+// process by itself, as a followed child counts for itself: the same calls of each do. What Attr has for all processes is for all together:
+// Times, Rate, For and VerboseRatelimit; For begins with the first process. The zero Group has no processes. Its methods may be called
+// from any goroutine, but not from handlers.
+type Group struct {
+	mu      sync.Mutex // for moments only
+	decider *Decider   // of the first process; what it has together with the others outlives that
+	do      []Action   // the rule's
+	parts   []*part
+	gone    []PlaceStats // the sum of those of processes that have left
+}
+
+// part is the rule in one process.
+type part struct {
+	pid   int
+	comm  string
+	fault *Fault
+	left  *Stats // after the fault's end
+}
+
+// ProcessStats is what has become of a rule in one process.
+type ProcessStats struct {
+	PID  int
+	Comm string // of its leader, when it joined
+	Stats
+}
+
+// errGroupDecider is a rule of a group that has a Decider.
+var errGroupDecider = errors.New("a rule that is followed in several processes decides by its Attr, and has no Decider")
+
+// Add is Injector.Add for one process more. The rule is that of the others, but for what is an address: those may differ by process.
+func (g *Group) Add(ctx context.Context, in *Injector, r Rule) (*Fault, error) {
+	if r.Decider != nil {
+		return nil, &RuleError{Rule: r.name(), Err: errGroupDecider}
+	}
+	comm, err := procfs.Comm(in.session.PID(), 0)
+	if err != nil {
+		comm = "?"
+	}
+	faults, err := in.add(ctx, nil, []Rule{r}, g)
+	if err != nil {
+		return nil, err
+	}
+	f := faults[0]
+	g.mu.Lock()
+	g.do = r.Do
+	g.parts = append(g.parts, &part{pid: in.session.PID(), comm: comm, fault: f})
+	g.mu.Unlock()
+	f.spent() // another process may have used up the rest meanwhile
+	return f, nil
+}
+
+// deciderFor makes what decides in one process more.
+func (g *Group) deciderFor(a fault.Attr) (d *Decider, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.decider != nil {
+		return g.decider.beside(a)
+	}
+	d, err = NewDecider(a)
+	g.decider = d
+	return d, err
+}
+
+// spent ends the faults of all processes that can fail no more since f's has used up the rest. It waits for none of them: their
+// threads may wait for that of f.
+func (g *Group) spent(f *Fault) {
+	for _, pt := range g.all() {
+		if o := pt.fault; o != nil && o != f {
+			go o.spentAlone()
+		}
+	}
+}
+
+// ended keeps of a fault that has ended what became of it, and nothing else: there may be thousands.
+func (g *Group) ended(f *Fault) {
+	st := f.Stats()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, pt := range g.parts {
+		if pt.fault == f {
+			g.gone = addPlaces(g.gone, st.Places)
+			st.Places = slices.DeleteFunc(slices.Clone(st.Places), func(p PlaceStats) bool { return p.Calls|p.Missed == 0 })
+			pt.fault, pt.left = nil, &st
+		}
+	}
+}
+
+// all is the parts as they are now.
+func (g *Group) all() []part {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make([]part, len(g.parts))
+	for i, pt := range g.parts {
+		all[i] = *pt
+	}
+	return all
+}
+
+// Faults lists the faults that have not been removed, nor their injectors closed, in the order in which they were added.
+func (g *Group) Faults() (all []*Fault) {
+	for _, pt := range g.all() {
+		if pt.fault != nil {
+			all = append(all, pt.fault)
+		}
+	}
+	return all
+}
+
+// Done reports whether no call can fail any more, whatever processes join: nothing is left of Times, or For is over.
+func (g *Group) Done() bool {
+	g.mu.Lock()
+	d := g.decider
+	g.mu.Unlock()
+	return d != nil && d.done()
+}
+
+// Armed reports whether a call can still fail in one of the processes.
+func (g *Group) Armed() bool { return slices.ContainsFunc(g.Faults(), (*Fault).Armed) }
+
+// Delayed tells until when threads stand still by the rule's Delays; the zero time if none do.
+func (g *Group) Delayed() (last time.Time) {
+	for _, f := range g.Faults() {
+		if t := f.Delayed(); t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
+
+// ByProcess counts up to now, in the order in which the processes joined. Of one that has left it is what was known last, without the
+// places that nobody came to.
+func (g *Group) ByProcess() []ProcessStats {
+	parts := g.all()
+	all := make([]ProcessStats, len(parts))
+	for i, pt := range parts {
+		all[i] = ProcessStats{pt.pid, pt.comm, pt.stats()}
+	}
+	return all
+}
+
+func (pt part) stats() Stats {
+	if pt.left != nil {
+		return *pt.left
+	}
+	return pt.fault.Stats()
+}
+
+// Stats adds up all processes. A place is told once, with the address that it has in one of them; who decides is not told.
+func (g *Group) Stats() (sum Stats) {
+	g.mu.Lock()
+	parts := make([]part, len(g.parts))
+	for i, pt := range g.parts {
+		parts[i] = *pt
+	}
+	sum.Places = slices.Clone(g.gone)
+	do := g.do
+	g.mu.Unlock()
+	sum.Actions = make([]ActionStats, len(do))
+	for _, pt := range parts {
+		st := pt.stats()
+		sum.Calls, sum.Eligible, sum.Injected = sum.Calls+st.Calls, sum.Eligible+st.Eligible, sum.Injected+st.Injected
+		sum.Refused, sum.Missed = sum.Refused+st.Refused, sum.Missed+st.Missed
+		for i, a := range st.Actions {
+			if same := &sum.Actions[i]; same.Action == "" || same.Action == a.Action {
+				same.Action = a.Action
+			} else {
+				same.Action = do[i].String()
+			}
+			sum.Actions[i].N += a.N
+		}
+		if pt.left == nil {
+			sum.Places = addPlaces(sum.Places, st.Places)
+		}
+	}
+	return sum
+}
+
+// addPlaces adds the counts of more places to those of the same name.
+func addPlaces(sum, more []PlaceStats) []PlaceStats {
+	index := make(map[string]int, len(sum))
+	for i := range sum {
+		index[sum[i].Name] = i
+	}
+	for _, p := range more {
+		p.Decides = ""
+		i, known := index[p.Name]
+		if !known {
+			index[p.Name] = len(sum)
+			sum = append(sum, p)
+			continue
+		}
+		sum[i].Calls, sum[i].Missed = sum[i].Calls+p.Calls, sum[i].Missed+p.Missed
+	}
+	return sum
+}

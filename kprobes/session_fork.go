@@ -1,0 +1,175 @@
+package kprobes
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/patch"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Forked implements ptrace.Handler.
+func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+	fate := s.forked(parent, child)
+	if fate == ptrace.LetGo {
+		s.watchers.ended(child)
+	}
+	return fate
+}
+
+// forked looks after a new process. The child's copy of the memory has our
+// breakpoints and our region, lest it dies of a breakpoint should we be killed before this; it
+// gets its original code back, and under Follow probes of its own.
+func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+	d, _ := parent.Local.(*domain)
+	if d == nil {
+		return ptrace.LetGo
+	}
+	if err := d.clean(child); err != nil {
+		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
+	}
+	d.guard.cleanRegion(child)
+	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
+		return ptrace.LetGo
+	}
+	fresh := s.newDomain(child)
+	defer fresh.look.anew()()
+	fresh.masks.inherit(&d.masks)
+	fresh.linker.inherit(d)
+	fresh.placeAll(d.copies(), notInChild)
+	fresh.followed.copyCalls(child)
+	s.syscalls.followSyscalls(fresh)
+	return ptrace.Keep
+}
+
+// pastCode is every instruction that ever had a breakpoint in an address space, alone or in a jump. A fork copies memory at a
+// moment of its own, and a thread may have trapped on a breakpoint that has been removed since.
+type pastCode struct {
+	insns map[arch.Addr][]byte
+	order []arch.Addr // of them, for the forks; nil after a change
+}
+
+func (p *pastCode) add(at arch.Addr, insn []byte) {
+	if _, known := p.insns[at]; !known {
+		p.order = nil
+	}
+	p.insns[at] = insn
+}
+
+func (p *pastCode) drop(at arch.Addr) {
+	delete(p.insns, at)
+	p.order = nil
+}
+
+func (p *pastCode) sorted() []arch.Addr {
+	if p.order == nil {
+		p.order = slices.Sorted(maps.Keys(p.insns))
+	}
+	return p.order
+}
+
+// clean puts the original code into a forked child's copy of the memory. The child
+// has only one thread, and a forking thread is inside a system call, not in a slot.
+func (d *domain) clean(child *ptrace.Process) error {
+	mem := child.Space.Text()
+	return patch.RestoreCopy(newborn{child}, mem, d.neighbours.judge(), d.copied(mem))
+}
+
+// copied is what a forked child's memory has of ours, in the order in which it is taken back: page by page, in each of
+// them the jumps before the breakpoints, which may look like a part of one.
+//
+// We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
+// keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
+func (d *domain) copied(mem arch.Memory) []patch.Entry {
+	var all, breakpoints, tails []patch.Entry
+	pages := pageReader{mem: mem}
+	trap := host.Arch.Breakpoint()
+	inTail := arch.Range{}
+	for _, at := range d.past.sorted() {
+		if !pages.holds(at) {
+			all, breakpoints = append(all, breakpoints...), breakpoints[:0]
+		}
+		if e, ok := d.optimizer.copiedJump(&pages, at); ok && d.unblocks(at) {
+			tails = append(tails, e)
+			inTail = arch.Range{Start: at, End: at.Add(int64(len(e.Original)))}
+		} else if ok {
+			all = append(all, e)
+		}
+		original := d.past.insns[at]
+		now, err := pages.bytes(at, len(original))
+		if err != nil {
+			continue // unmapped since
+		}
+		n := len(trap)
+		if !bytes.Equal(now[:n], trap) || !bytes.Equal(now[n:], original[n:]) {
+			continue
+		}
+		if p, ok := d.text.Find(at); ok && p.Shared() {
+			continue
+		}
+		e := patch.Entry{At: at, Original: original[:n], Replacement: trap}
+		if inTail.Contains(at) {
+			tails = append(tails, e)
+		} else {
+			breakpoints = append(breakpoints, e)
+		}
+	}
+	return append(append(all, breakpoints...), tails...)
+}
+
+// copiedJump is the jump at at that a forked child's memory has.
+func (opt *optimizer) copiedJump(mem *pageReader, at arch.Addr) (patch.Entry, bool) {
+	past := opt.jumps[at]
+	if past == nil {
+		return patch.Entry{}, false
+	}
+	now, err := mem.bytes(at, len(past.original))
+	if err != nil {
+		return patch.Entry{}, false // unmapped since
+	}
+	r := past.standing(now)
+	return patch.Entry{At: at, Original: past.original, Replacement: r}, r != nil
+}
+
+// newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.
+type newborn struct{ *ptrace.Process }
+
+func (n newborn) Holds() bool {
+	threads := n.Threads()
+	return len(threads) == 1 && threads[0].Stopped()
+}
+
+// pageReader reads a page at a time: a forked child may have thousands of breakpoints.
+type pageReader struct {
+	mem  arch.Memory
+	page arch.Addr // that was read last
+	text []byte    // of it
+	err  error     // why there is none
+}
+
+const codePage = 4096
+
+// holds tells whether at is in the page that was read last.
+func (r *pageReader) holds(at arch.Addr) bool { return r.text != nil && at&^(codePage-1) == r.page }
+
+// bytes is the n bytes at at. They are the reader's, until the next call.
+func (r *pageReader) bytes(at arch.Addr, n int) ([]byte, error) {
+	if !r.holds(at) {
+		if r.text == nil {
+			r.text = make([]byte, codePage)
+		}
+		r.page = at &^ (codePage - 1)
+		r.err = r.mem.ReadMemory(r.page, r.text)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if off := int(at - r.page); off+n <= codePage {
+		return r.text[off : off+n], nil
+	}
+	p := make([]byte, n)
+	return p, r.mem.ReadMemory(at, p)
+}

@@ -1,0 +1,68 @@
+package patch
+
+import (
+	"bytes"
+
+	"github.com/gokprobe/gokprobe/arch"
+)
+
+// RestoreCopy is Restore for the memory of a newborn process, which is a copy of its parent's. Entries that follow one another in
+// entries and lie in one page are restored together, where all of them stand as they were written: by one write
+// of the bytes from the first to the last. A process with thousands of patches has only some hundred such pages.
+//
+// Nobody but the kernel writes there: the process has not run yet, and has no other tracer. A uprobe that is registered between the
+// look at a page and the write, some microseconds, is lost in this process alone.
+func RestoreCopy(f Frozen, mem arch.Memory, j Judge, entries []Entry) error {
+	if err := holds(f); err != nil {
+		return err
+	}
+	var all failures
+	for len(entries) > 0 {
+		n := inPage(entries)
+		if n == 1 || !restorePage(mem, j, entries[:n]) {
+			for _, e := range entries[:n] {
+				all.add(restore(mem, j, e))
+			}
+		}
+		entries = entries[n:]
+	}
+	return all.err()
+}
+
+// inPage is how many entries from the first on lie in its page.
+func inPage(entries []Entry) (n int) {
+	page := entries[0].At &^ (pageSize - 1)
+	for n = range entries {
+		if e := entries[n]; e.At < page || e.At+arch.Addr(len(e.Original)) > page+pageSize {
+			return max(n, 1)
+		}
+	}
+	return len(entries)
+}
+
+// restorePage undoes entries of one page, in their order, if each of them is as it was written, or original. Else nothing is changed.
+func restorePage(mem arch.Memory, j Judge, entries []Entry) bool {
+	start, end := entries[0].At, entries[0].At
+	for _, e := range entries {
+		start, end = min(start, e.At), max(end, e.At+arch.Addr(len(e.Original)))
+	}
+	before := make([]byte, end-start)
+	if mem.ReadMemory(start, before) != nil {
+		return false
+	}
+	want := bytes.Clone(before)
+	for _, e := range entries {
+		if len(e.Original) == 0 || len(e.Original) != len(e.Replacement) {
+			return false
+		}
+		now := want[e.At-start:][:len(e.Original)]
+		switch Classify(e.Original, e.Replacement, now, j.Trap) {
+		case Clean:
+		case Ours:
+			copy(now, e.Original)
+		default:
+			return false
+		}
+	}
+	return bytes.Equal(want, before) || writeVerified(mem, start, want, before, j.Trap) == nil
+}
