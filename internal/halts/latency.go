@@ -42,21 +42,21 @@ func (l *Latency) Sure() bool  { return len(l.samples) == enough }
 
 // Range is what is believed of a number of ticks.
 type Range struct {
-	Min uint64 // it is less in one case of ten at the most
+	Min uint64 // it is seldom less
 	Max uint64 // it is not more
 }
 
-// estimate is the least that it is, and what it is not above in nine cases of ten. Without samples that is anything from nothing to the shortest time
-// that a thread has run, or to most if none has.
-func (l *Latency) estimate(most uint64) (least, high uint64) {
+// estimate is the least that it is, what it is not above in nine cases of ten, and the most of the samples. Without samples that is anything from
+// nothing to the shortest time that a thread has run, or to limit if none has.
+func (l *Latency) estimate(limit uint64) (least, high, most uint64) {
 	switch {
 	case l.Known():
 		s := slices.Sorted(slices.Values(l.samples))
-		return l.least, s[len(s)-1-len(s)/10]
+		return l.least, s[len(s)-1-len(s)/10], s[len(s)-1]
 	case l.least != 0:
-		return 0, l.least
+		return 0, l.least, l.least
 	}
-	return 0, most
+	return 0, limit, limit
 }
 
 // Latencies are those of each Kind.
@@ -69,14 +69,14 @@ func (ls *Latencies) Took(lasted uint64, in Sum) Range {
 	r := Range{run, run}
 	var differs uint64
 	for k, n := range in.Ends {
-		least, high := ls[k].estimate(run)
+		least, high, most := ls[k].estimate(run)
 		whole, odd := n/2, n%2 // which half costs more is not known
-		r.Min = less(r.Min, (whole+odd)*high)
+		r.Min = less(r.Min, (whole+odd)*most)
 		r.Max = less(r.Max, whole*least)
 		differs += (whole + odd) * less(high, least)
 	}
-	_, high := ls[Stopped].estimate(run)
-	r.Min = less(r.Min, in.Idle+(in.IdleEnds+1)/2*high)
+	_, _, most := ls[Stopped].estimate(run)
+	r.Min = less(r.Min, in.Idle+(in.IdleEnds+1)/2*most)
 	r.Max = max(r.Max, min(run, differs))
 	return r
 }
