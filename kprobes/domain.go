@@ -49,7 +49,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d := &domain{session: s, space: p.Space, sites: map[arch.Addr]*site{}, past: pastCode{insns: map[arch.Addr][]byte{}}}
 	d.memory = memory{d: d, shared: map[arch.Addr]*ptrace.Shared{}}
 	d.slots = slotSet{d: d, at: map[arch.Addr]*site{}}
-	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d, keys: map[maskKey]codeKey{}}, neighbours{d: d}
+	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d, keys: map[mappingKey]codeKey{}}, neighbours{d: d}
 	d.optimizer = optimizer{d: d, queue: map[*site]bool{}, jumps: map[arch.Addr]*pastJump{}}
 	d.detours = detours{d: d, at: map[arch.Addr]*detour{}, heads: map[arch.Addr]*detour{}, counters: map[*counter]bool{}}
 	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}}

@@ -51,7 +51,7 @@ func (nb *neighbours) besetSite(st *site) bool {
 	return err == nil && m != nil && nb.besetFile(m)
 }
 
-// besetFile looks at each mapping once in a survey.
+// besetFile looks at each mapping once in a look.
 func (nb *neighbours) besetFile(m *procfs.Mapping) bool {
 	if m.Anonymous() {
 		return false
@@ -59,7 +59,7 @@ func (nb *neighbours) besetFile(m *procfs.Mapping) bool {
 	if nb.d.neighbours.beset[fileID(m)] {
 		return true
 	}
-	return nb.d.look.surveyed().Seen(m.Range, func() bool {
+	return nb.d.look.once(keyOf(m), func() bool {
 		found := nb.foreignIn(m)
 		if found {
 			nb.besiege(m)

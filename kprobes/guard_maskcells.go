@@ -20,10 +20,10 @@ import (
 // masks is what a domain knows of them.
 type masks struct {
 	d        *domain
-	searched map[maskKey]bool
-	keys     map[maskKey]codeKey // of the code that was searched here, and in the parent
+	searched map[mappingKey]bool
+	keys     map[mappingKey]codeKey // of the code that was searched here, and in the parent
 	// unfinished are searched again when a process comes out of vfork(2). To try before would take long each time, with all threads stopped.
-	unfinished []maskKey
+	unfinished []mappingKey
 	maskCells  arch.Range     // sets for tails, and in front of them the table; the tracer has it all at mem
 	setTable   arch.MaskTable // for sets from anywhere
 	mem        []byte

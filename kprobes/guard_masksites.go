@@ -58,14 +58,15 @@ type maskSite struct {
 	known arch.Addr // rt_sigprocmask's set, if it is always the same constant
 }
 
-// maskKey tells mappings of code apart.
-type maskKey struct {
+// mappingKey tells mappings of code apart.
+type mappingKey struct {
 	at     arch.Range
 	offset uint64
+	dev    string
 	inode  uint64
 }
 
-func keyOf(m *procfs.Mapping) maskKey { return maskKey{m.Range, m.Offset, m.Inode} }
+func keyOf(m *procfs.Mapping) mappingKey { return mappingKey{m.Range, m.Offset, m.Dev, m.Inode} }
 
 // setLen is the bytes of a sigset_t that the kernel looks at.
 const setLen = 8
@@ -123,7 +124,7 @@ func (mk *masks) unsearched(sites []*site) (list []*procfs.Mapping) {
 		}
 	}
 	if mk.searched == nil {
-		mk.searched = map[maskKey]bool{}
+		mk.searched = map[mappingKey]bool{}
 	}
 	probed := false
 	for _, st := range sites {

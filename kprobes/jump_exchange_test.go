@@ -61,7 +61,7 @@ func TestCodeThatChangesBeforeItsJump(t *testing.T) {
 	_ = s.do(func() error {
 		st := registered(t, d, kp)
 		operand, one := st.addr+7, []byte{1} // of lea 1(%rbx),%rax
-		if refusal := d.optimizer.prepare(st); refusal != "" {
+		if refusal, _ := d.optimizer.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
 		if err := mem.WriteMemory(operand, []byte{2}); err != nil {
@@ -157,7 +157,7 @@ func TestHalfWrittenJumps(t *testing.T) {
 	prog, s, d, mem, kp := exchanging(t)
 	_ = s.do(func() error {
 		st := registered(t, d, kp)
-		if refusal := d.optimizer.prepare(st); refusal != "" {
+		if refusal, _ := d.optimizer.prepare(st); refusal != "" {
 			t.Fatal(refusal)
 		}
 		mem.tear = len(st.next().jump)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -177,9 +178,13 @@ func (opt *optimizer) optimizeBatch() error {
 			}
 		case st.patch() == nil || !st.patch().Armed():
 		default:
-			if st.refusal = opt.prepare(st); st.refusal == "" {
+			var err error
+			switch st.refusal, err = opt.prepare(st); {
+			case errors.Is(err, ptrace.ErrNoThread) && opt.d.space.Ending(): // nobody will map memory any more: not for the thousands behind it either
+				maps.DeleteFunc(opt.queue, func(st *site, _ bool) bool { return st.jump() == nil })
+			case st.refusal == "":
 				put = append(put, st)
-			} else {
+			default:
 				st.showOptimized()
 			}
 		}
@@ -196,25 +201,25 @@ func (opt *optimizer) optimizeBatch() error {
 	})
 }
 
-// prepare makes st ready for a jump, or says why it gets none.
-func (opt *optimizer) prepare(st *site) (refusal string) {
+// prepare makes st ready for a jump, or says why it gets none; err is an error that made it so.
+func (opt *optimizer) prepare(st *site) (refusal string, err error) {
 	w, refusal := opt.qualifies(st)
 	if refusal != "" {
-		return refusal
+		return refusal, nil
 	}
 	if !st.bare() && opt.d.neighbours.besetSite(st) {
-		return besetRefusal
+		return besetRefusal, nil
 	}
 	det, err := opt.d.detours.make(st, w)
 	if err != nil {
-		return err.Error()
+		return err.Error(), err
 	}
 	if inner := opt.armedInside(det.region(), st); inner != nil {
 		opt.d.detours.discard(det)
-		return fmt.Sprintf("another probe lies in the optimized region, at %s", inner.addr)
+		return fmt.Sprintf("another probe lies in the optimized region, at %s", inner.addr), nil
 	}
 	st.planJump(det)
-	return ""
+	return "", nil
 }
 
 // optimize replaces breakpoints by jumps.

@@ -23,14 +23,17 @@ type looks struct {
 	survey  *findings // the one that was begun last; nil if nothing was asked of it yet
 	open    int       // how many have been begun and not ended
 	changes uint64    // how often they have become untrue
+	// seen is what once was told of mappings. It ends with its look, but not when our own mappings have come meanwhile, as those of arenas do.
+	seen map[mappingKey]bool
 }
 
 // anew begins a survey; what it returns ends it.
 func (lo *looks) anew() (end func()) {
-	before, changes := lo.survey, lo.changes
-	lo.survey, lo.open = nil, lo.open+1
+	before, changes, seen := lo.survey, lo.changes, lo.seen
+	lo.survey, lo.open, lo.seen = nil, lo.open+1, map[mappingKey]bool{}
 	return func() {
 		lo.open--
+		lo.seen = seen
 		if lo.survey = before; lo.changes != changes {
 			lo.survey = nil
 		}
@@ -49,6 +52,17 @@ func (lo *looks) joined() (end func()) {
 func (lo *looks) changed() {
 	lo.survey = nil
 	lo.changes++
+}
+
+// once is what tell says of a mapping. In one look it is asked once.
+func (lo *looks) once(mapping mappingKey, tell func() bool) bool {
+	told, known := lo.seen[mapping]
+	if !known {
+		if told = tell(); lo.seen != nil {
+			lo.seen[mapping] = told
+		}
+	}
+	return told
 }
 
 // surveyed is what the survey that was begun last has found out. If there is none, nothing is kept.

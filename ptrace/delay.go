@@ -33,7 +33,7 @@ import (
 type delay struct{ timer *time.Timer }
 
 // Delay has the thread, which a Handler method is about, stay stopped for d from when it would be resumed;
-// several calls add up. Elsewhere it does nothing.
+// several calls add up. Elsewhere it does nothing. Handler.Signal is called once more, behind the delay, for a signal that does not queue.
 func (th *Thread) Delay(d time.Duration) {
 	if d <= 0 || !th.handled || th.state != stopped {
 		return
@@ -72,6 +72,7 @@ func (t *Tracer) park(th *Thread, sig unix.Signal) bool {
 	t.settleStop(th)
 	th.at.kept, th.at.unmarked = nil, nil
 	th.at.stop.Reason = Interrupt
+	th.noteLetGo()
 	d := &delay{}
 	d.timer = time.AfterFunc(th.at.wait, func() {
 		_ = t.Do(func() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
 // TestWhyAttachIsRefused: one cause for each combination of facts, in the kernel's order.
@@ -113,4 +115,102 @@ func otherThread(t *testing.T) int {
 		t.Fatalf("threads %v: %v", tids, err)
 	}
 	return tids[len(tids)-1]
+}
+
+// refusedBecause attaches to a process that can't be, and checks that nothing is held then.
+func refusedBecause(t *testing.T, pid int, want Cause) *AttachError {
+	t.Helper()
+	tr := must2(New())
+	defer tr.Close()
+	refused := new(AttachError)
+	must(tr.Do(func() {
+		p, err := tr.Attach(pid)
+		if p != nil || !errors.As(err, &refused) || refused.Cause != want || len(tr.procs)+len(tr.threads) > 0 {
+			t.Errorf("%v, %v; %d processes are held", p, err, len(tr.procs))
+		}
+	}))
+	return refused
+}
+
+// TestAZombieIsNotAttachedTo, but a process whose main thread alone has ended is.
+func TestAZombieIsNotAttachedTo(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	must(cmd.Start())
+	testprog.Await(t, "a zombie", func() bool { // all of whose threads have ended
+		return must2(procfs.ReadStat(cmd.Process.Pid, 0)).State == 'Z' && len(tids(t, cmd.Process.Pid)) == 1
+	})
+	refusedBecause(t, cmd.Process.Pid, CauseZombie)
+	must(cmd.Wait())
+	refusedBecause(t, cmd.Process.Pid, CauseNoProcess)
+
+	prog := testprog.Start(t, testprog.Build(t, "leader"))
+	if st, err := precheck(prog.PID()); err != nil || st.State != 'Z' {
+		t.Errorf("its main thread is %c: %v", st.State, err)
+	}
+	withTarget(t, prog, func(p *Process) {
+		if p.Leader() != nil || len(p.Threads()) != 2 {
+			t.Errorf("the main thread is %v, there are %d", p.Leader(), len(p.Threads()))
+		}
+		tid, err := p.Space.TID()
+		if err != nil || tid == p.PID {
+			t.Errorf("its memory is that of thread %d, %v", tid, err)
+		}
+		must(p.Remote(func(r *Remote) error {
+			if pid, err := r.Syscall(unix.SYS_GETPID); err != nil || int(pid) != p.PID {
+				t.Errorf("getpid: %d, %v", pid, err)
+			}
+			return nil
+		}))
+		if maps, err := p.Space.Maps(); err != nil || len(maps) == 0 {
+			t.Errorf("%d mappings, %v", len(maps), err)
+		}
+	})
+	if got := prog.Do("call 2", "ret"); got != "ret 35" {
+		t.Errorf("the program says %q", got)
+	}
+}
+
+// TestATracedProcessTellsItsTracer, which is asked before and after the kernel was.
+func TestATracedProcessTellsItsTracer(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "threads"), "2")
+	other := another(t, prog.PID())
+	want := fmt.Sprintf("by process %d (", other.Process.Pid)
+	if e := refusedBecause(t, prog.PID(), CauseTraced); !strings.HasPrefix(e.Detail, want) {
+		t.Errorf("it is traced %s, want %s", e.Detail, want)
+	}
+	if e := diagnose(prog.PID(), unix.EPERM); e.Cause != CauseTraced || !strings.HasPrefix(e.Detail, want) {
+		t.Errorf("it is traced %s, want %s", e.Detail, want)
+	}
+	known := &AttachError{PID: 7, Cause: CauseYama}
+	if e := diagnose(prog.PID(), fmt.Errorf("x: %w", known)); e != known {
+		t.Errorf("what is known is taken for %v", e)
+	}
+	must(other.Process.Kill())
+	_ = other.Wait()
+	twice := must2(New())
+	defer twice.Close()
+	must(twice.Do(func() {
+		p := must2(twice.Attach(prog.PID()))
+		_, err := twice.Attach(prog.PID())
+		if refused := new(AttachError); !errors.As(err, &refused) || refused.Cause != CauseTraced {
+			t.Errorf("the same once more: %v", err)
+		}
+		must(twice.Detach(p))
+	}))
+}
+
+// TestTheFactsOfARefusal are those that the kernel has of both processes.
+func TestTheFactsOfARefusal(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "siblings"))
+	f := gather(prog.PID())
+	own := must2(procfs.ReadStatus(os.Getpid(), 0))
+	if f.statusErr != nil || f.status.Tgid != prog.PID() || f.uid != os.Geteuid() || f.status.UIDs[0] != f.uid {
+		t.Errorf("who they are: %+v", f)
+	}
+	if f.capPtrace != (own.CapEff>>unix.CAP_SYS_PTRACE&1 == 1) || !f.subset || !f.sameUserNS || f.ownSeccomp != own.Seccomp || f.ownerRoot != (f.uid == 0) {
+		t.Errorf("what they may: %+v", f)
+	}
+	if f := gather(1 << 30); f.statusErr == nil {
+		t.Errorf("of nobody: %+v", f)
+	}
 }

@@ -29,10 +29,14 @@ type prober struct {
 	steps map[*Thread]arch.Addr
 	hits  int
 
-	onHit   func(th *Thread, regs arch.Regs)
-	onEntry func(th *Thread) bool
-	onExec  func(p *Process, old *Space)
-	fate    Fate // of forked processes
+	lengths map[arch.Addr]int // of the instructions under breakpoints
+
+	onHit    func(th *Thread, regs arch.Regs)
+	onSignal func(th *Thread, info *Siginfo) Delivery
+	onEntry  func(th *Thread) bool
+	onExec   func(p *Process, old *Space)
+	noMasks  bool // that threads block by themselves can be noted
+	fate     Fate // of forked processes
 
 	mu     sync.Mutex
 	events []string
@@ -41,12 +45,24 @@ type prober struct {
 // probe attaches a prober to a program.
 func probe(t *testing.T, fixture string, args ...string) *prober {
 	t.Helper()
-	bin := testprog.Build(t, fixture)
-	k := &prober{t: t, bin: bin, taken: map[arch.Addr][]byte{}, steps: map[*Thread]arch.Addr{}, fate: Keep}
-	k.prog = testprog.Start(t, bin, args...)
-	k.tr, k.p = attachKeeper(t, k, k.prog.PID())
-	t.Cleanup(k.tr.Close)
+	k := newProber(t, fixture)
+	k.prog = testprog.Start(t, k.bin, args...)
+	k.attach(k.prog.PID())
 	return k
+}
+
+func (k *prober) attach(pid int) {
+	k.t.Helper()
+	k.tr, k.p = attachKeeper(k.t, k, pid)
+	k.t.Cleanup(k.tr.Close)
+}
+
+func newProber(t *testing.T, fixture string) *prober {
+	t.Helper()
+	return &prober{
+		t: t, bin: testprog.Build(t, fixture),
+		taken: map[arch.Addr][]byte{}, steps: map[*Thread]arch.Addr{}, lengths: map[arch.Addr]int{}, fate: Keep,
+	}
 }
 
 // do runs f on the tracer's thread.
@@ -58,23 +74,44 @@ func (k *prober) do(f func() error) {
 	}
 }
 
-// end lets the program go, which must be right and clean.
-func (k *prober) end() {
+// release lets the program go, from wherever its threads are.
+func (k *prober) release() {
 	k.t.Helper()
 	k.do(func() error {
 		return k.p.Space.Freeze(func(*Frozen) error {
 			for at := range k.taken {
 				k.remove(at)
 			}
-			for th, at := range k.steps {
-				if regs, err := th.Regs(); err == nil && regs.IP() == at {
-					th.Go(RunOn())
-				}
+			for _, th := range k.p.Space.Threads() {
+				k.back(th)
 			}
 			return k.tr.Detach(k.p)
 		})
 	})
 	k.prog.CheckClean()
+}
+
+// back has a thread stand in the program's code, which has no breakpoints any more.
+func (k *prober) back(th *Thread) {
+	regs, err := th.Regs()
+	if err != nil {
+		return // it can't be stopped, or has ended
+	}
+	before := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
+	at, steps := k.steps[th]
+	switch {
+	case th.Stop().Reason == Breakpoint && k.taken[before] != nil && !th.HasLeft():
+		regs.SetIP(before)
+		th.Go(RunOn())
+	case steps && (regs.IP() == at || th.Stop().Reason == SingleStep):
+		th.Go(RunOn())
+	}
+}
+
+// end lets the program go, which must be right and clean.
+func (k *prober) end() {
+	k.t.Helper()
+	k.release()
 	if got := k.prog.Quit(); got != "right" {
 		k.t.Errorf("the program says %q, want right", got)
 	}
@@ -116,8 +153,13 @@ func (k *prober) symbol(name string) arch.Addr {
 func (k *prober) plant(at arch.Addr) {
 	old := make([]byte, len(host.Arch.Breakpoint()))
 	text := k.p.Space.Text()
-	if err := text.ReadMemory(at, old); err != nil {
+	code := make([]byte, host.Arch.MaxInsnLen())
+	if err := text.ReadMemory(at, code); err != nil {
 		k.t.Error(err)
+	}
+	copy(old, code)
+	if insn, err := host.Arch.Decode(code, at); err == nil && k.lengths[at] == 0 {
+		k.lengths[at] = insn.Len()
 	}
 	if err := text.WriteMemory(at, host.Arch.Breakpoint()); err != nil {
 		k.t.Error(err)
@@ -131,7 +173,7 @@ func (k *prober) remove(at arch.Addr) {
 	}
 }
 
-func (k *prober) Known(_ *Thread, at arch.Addr) (bool, int) { return k.taken[at] != nil, 1 }
+func (k *prober) Known(_ *Thread, at arch.Addr) (bool, int) { return k.taken[at] != nil, k.lengths[at] }
 
 func (k *prober) Breakpoint(th *Thread) bool {
 	regs, err := th.Regs()
@@ -143,8 +185,12 @@ func (k *prober) Breakpoint(th *Thread) bool {
 		return false
 	}
 	k.hits++
+	standing := th.at
 	if regs.SetIP(at); k.onHit != nil {
 		k.onHit(th, regs)
+	}
+	if !k.tr.holds(th, standing) {
+		return true
 	}
 	if regs.IP() != at {
 		th.Go(RunOn())
@@ -170,10 +216,15 @@ func (k *prober) Signal(th *Thread, info *Siginfo) Delivery {
 	if _, ok := k.steps[th]; ok && !info.Synchronous() {
 		return Hold
 	}
+	if k.onSignal != nil {
+		return k.onSignal(th, info)
+	}
 	return Deliver
 }
 
 func (k *prober) SyscallEntered(th *Thread) bool { return k.onEntry == nil || k.onEntry(th) }
+
+func (k *prober) KeepMask(*Thread, Sigset, Sigset) bool { return !k.noMasks }
 
 func (k *prober) SyscallReturned(th *Thread) { k.event("returned") }
 
@@ -195,6 +246,11 @@ func (k *prober) seen(event string) (n int) {
 	return n
 }
 
+func (k *prober) Panicked(v any, stack []byte) {
+	if _, ended := v.(string); !ended { // a test's own end of the tracer is none
+		k.t.Errorf("the tracer panics: %v\n%s", v, stack)
+	}
+}
 func (k *prober) Forked(*Space, *Process) Fate { k.event("forked"); return k.fate }
 func (k *prober) Copied(_ *Thread, p *Process) { k.event("copied") }
 func (k *prober) Shared(_ *Thread, p *Process) { k.event("shared") }

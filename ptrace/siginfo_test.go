@@ -89,3 +89,69 @@ func TestFullMask(t *testing.T) {
 		}
 	}
 }
+
+// TestWhichSignalsAreFaults: those whose instruction has not been executed, and would raise them again.
+func TestWhichSignalsAreFaults(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		sig   unix.Signal
+		code  int32
+		fault bool
+	}{
+		{"not mapped", unix.SIGSEGV, 1, true},
+		{"not permitted", unix.SIGSEGV, 2, true},
+		{"a bound check's", unix.SIGSEGV, 3, false},
+		{"general protection", unix.SIGSEGV, siKernel, false},
+		{"kill -SEGV", unix.SIGSEGV, siUser, false},
+		{"alignment", unix.SIGBUS, 1, true},
+		{"behind a file's end", unix.SIGBUS, 2, true},
+		{"memory that is broken", unix.SIGBUS, 4, false},
+		{"no instruction", unix.SIGILL, 2, true},
+		{"kill -ILL", unix.SIGILL, siTkill, false},
+		{"division", unix.SIGFPE, 1, true},
+		{"the kernel's", unix.SIGFPE, siKernel, false},
+		{"a breakpoint", unix.SIGTRAP, siKernel, false},
+		{"seccomp", unix.SIGSYS, 1, false},
+	} {
+		if got := siginfoOf(c.sig, c.code).fault(); got != c.fault {
+			t.Errorf("%s: %v, want %v", c.name, got, c.fault)
+		}
+	}
+}
+
+// TestTrapsAreToldApart by their codes: a breakpoint's, a step's, and what others send.
+func TestTrapsAreToldApart(t *testing.T) {
+	for _, c := range []struct {
+		sig              unix.Signal
+		code             int32
+		breakpoint, step bool
+	}{
+		{unix.SIGTRAP, siKernel, true, false}, {unix.SIGTRAP, trapTrace, false, true}, {unix.SIGTRAP, trapBrkpt, false, false},
+		{unix.SIGTRAP, siUser, false, false}, {unix.SIGSEGV, siKernel, false, false}, {unix.SIGILL, trapTrace, false, false},
+	} {
+		info := siginfoOf(c.sig, c.code)
+		if info.Breakpoint() != c.breakpoint || info.SingleStep() != c.step {
+			t.Errorf("signal %d, code %d: a breakpoint's %v, a step's %v", c.sig, c.code, info.Breakpoint(), info.SingleStep())
+		}
+	}
+}
+
+// TestMarksAreTakenAway: what a guard is told is none of the program's business, and nothing else is changed.
+func TestMarksAreTakenAway(t *testing.T) {
+	info := siginfoOf(unix.SIGTRAP, siKernel)
+	plain := *info
+	if info.unmarkOwn(); *info != plain {
+		t.Error("what was not marked has been changed")
+	}
+	info.markOwn()
+	if *info == plain || info.Marked() || !info.Breakpoint() {
+		t.Errorf("marked it is % x", info[:24])
+	}
+	if info.unmarkOwn(); *info != plain {
+		t.Errorf("afterwards it is % x", info[:24])
+	}
+	info[4], info[5] = MarkErrno&0xff, MarkErrno>>8
+	if info.unmarkOwn(); !info.Marked() {
+		t.Error("another mark was taken away")
+	}
+}

@@ -48,6 +48,13 @@ func isTracee(tid int) bool {
 	return err == nil
 }
 
+// isParent reports whether the calling thread has children, that it has made or traces, which nobody has waited for.
+func isParent() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
+	return err == nil
+}
+
 // ownThread is one thread of this program, for waiting for its end: what the kernel does
 // for us there comes after the last line of Go.
 type ownThread struct {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/halts"
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
@@ -46,6 +47,8 @@ type Tracer struct {
 	mu     sync.Mutex
 	calls  []call // guarded by mu
 	closed bool   // guarded by mu
+
+	latencies halts.Latencies
 
 	cpu  follower
 	poll poll
@@ -152,13 +155,13 @@ func (t *Tracer) Close() {
 // ends the OS thread, and the kernel releases every tracee of that thread
 // (exit_ptrace in kernel/ptrace.c).
 //
-// The program's first thread would not end: Go keeps it for ever. Held here until
-// another goroutine has started, it can't be the one that runs that.
+// The program's first thread would not end: Go keeps it for ever. One that has started programs is their parent, and would wait
+// for them in their owners' place. Held here until another goroutine has started, it can't be the one that runs that.
 func (t *Tracer) run(ready chan<- error) {
 	runtime.LockOSThread()
 	debug.SetPanicOnFault(true) // see Shared
 	t.tid = unix.Gettid()
-	if t.tid == os.Getpid() {
+	if t.tid == os.Getpid() || isParent() {
 		defer runtime.UnlockOSThread()
 		started := make(chan error)
 		go t.run(started)

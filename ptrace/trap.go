@@ -179,7 +179,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 		return false
 	}
 	if !known && p.own == nil {
-		if p.noteDispositions(); !p.trapHandled {
+		if p.noteDispositions(); !p.trapHandled && !p.trapIgnored { // also that it is ignored a breakpoint takes away
 			return false
 		}
 	}

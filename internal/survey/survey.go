@@ -41,8 +41,6 @@ type Survey struct {
 	searched bool
 
 	shadow *bool
-
-	seen map[arch.Range]bool // what look has told of mappings
 }
 
 // New begins a survey, in which nothing is known.
@@ -68,18 +66,6 @@ func (v *Survey) Mapping(at arch.Addr) (*procfs.Mapping, error) {
 		return nil, err
 	}
 	return &maps[i], nil
-}
-
-// Seen is what look tells of a mapping, which is asked once.
-func (v *Survey) Seen(mapping arch.Range, look func() bool) bool {
-	found, known := v.seen[mapping]
-	if !known {
-		if found = look(); v.seen == nil {
-			v.seen = map[arch.Range]bool{}
-		}
-		v.seen[mapping] = found
-	}
-	return found
 }
 
 // ShadowStack tells whether the process's calls and returns are followed by one.

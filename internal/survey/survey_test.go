@@ -100,16 +100,8 @@ func TestWhatIsAskedAtAllIsAskedOnce(t *testing.T) {
 			t.Errorf("%v, %v", on, err)
 		}
 	}
-	looks := 0
-	for range 3 {
-		for start := range arch.Addr(2) {
-			if got := v.Seen(arch.Range{Start: start}, func() bool { looks++; return start == 1 }); got != (start == 1) {
-				t.Errorf("mapping %d: %v", start, got)
-			}
-		}
-	}
-	if f.asked != 2 || looks != 2 {
-		t.Errorf("asked %d times, looked %d times", f.asked, looks)
+	if f.asked != 2 {
+		t.Errorf("asked %d times", f.asked)
 	}
 }
 

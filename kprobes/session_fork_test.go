@@ -1,0 +1,182 @@
+package kprobes
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
+	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// thousand starts fixture thousand with a probe of each of its functions, and has it fork a child.
+func thousand(t *testing.T, o Options) (prog *testprog.Prog, s *Session, kps []*Kprobe, child int) {
+	t.Helper()
+	prog = testprog.Start(t, testprog.Build(t, "thousand"))
+	o.Log = func(text string) { t.Log(text) }
+	s, err := Attach(context.Background(), prog.PID(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kps = make([]*Kprobe, 1000)
+	for i := range kps {
+		kps[i] = &Kprobe{SymbolName: fmt.Sprintf("fn_%03d", i)}
+	}
+	if err := s.RegisterKprobes(context.Background(), kps); err != nil {
+		t.Fatal(err)
+	}
+	if !o.NoOptimize {
+		if err := s.WaitForOptimizer(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return prog, s, kps, fork(t, prog)
+}
+
+func fork(t *testing.T, prog *testprog.Prog) (child int) {
+	t.Helper()
+	prog.Send("fork")
+	child, err := strconv.Atoi(strings.TrimPrefix(prog.Expect("child"), "child "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return child
+}
+
+func endsRight(t *testing.T, prog *testprog.Prog, s *Session) {
+	t.Helper()
+	prog.Send("end")
+	prog.Expect("ended")
+	wantClosed(t, prog, s)
+}
+
+// TestAForkedChildHasThePlainCode: a thousand jumps, and breakpoints among them, are taken out of its copy, and it works as if alone.
+func TestAForkedChildHasThePlainCode(t *testing.T) {
+	for name, o := range map[string]Options{"jumps": {}, "breakpoints": {NoOptimize: true}} {
+		t.Run(name, func(t *testing.T) {
+			prog, s, kps, child := thousand(t, o)
+			testprog.CheckClean(t, child)
+			if err := s.UnregisterKprobes(kps[100:900]); err != nil { // past ones are left in no copy
+				t.Fatal(err)
+			}
+			prog.Send("call")
+			prog.Expect("sum 1499500")
+			for i := range kps {
+				if n := kps[i].Hits(); n != 0 {
+					t.Fatalf("%s was hit %d times in a child that is not followed", kps[i].SymbolName, n)
+				}
+			}
+			prog.Send("end")
+			prog.Expect("ended")
+			testprog.CheckClean(t, fork(t, prog))
+			endsRight(t, prog, s)
+		})
+	}
+}
+
+// TestAFollowedChildHasItsProbes: all of them, each hit once.
+func TestAFollowedChildHasItsProbes(t *testing.T) {
+	prog, s, kps, _ := thousand(t, Options{Follow: true})
+	prog.Send("call")
+	prog.Expect("sum 1499500")
+	for _, kp := range kps {
+		if n := kp.Hits(); n != 1 {
+			t.Fatalf("%s was hit %d times", kp.SymbolName, n)
+		}
+	}
+	endsRight(t, prog, s)
+}
+
+// TestNothingIsOptimizedInAChildThatEnds: its thread stands in its exit, which the tracer was not told of yet, and nobody can map memory there. So the first
+// site that can't have its detour ends all of the work. With each of the others it would cost milliseconds, in which everybody
+// else waits for the tracer: 49 s for 10,000.
+func TestNothingIsOptimizedInAChildThatEnds(t *testing.T) {
+	prog, s, _, child := thousand(t, Options{Follow: true, NoOptimize: true})
+	_ = s.do(func() error {
+		d := s.domainOfProcess(t, child)
+		s.opts.NoOptimize = false
+		for _, st := range d.sites {
+			d.optimizer.queue[st] = true
+		}
+		if len(d.optimizer.queue) < 2*batchSize-100 {
+			t.Errorf("%d sites in the queue", len(d.optimizer.queue))
+		}
+		prog.Send("end")
+		testprog.Await(t, "the child in its exit", func() bool {
+			st, err := procfs.ReadStat(child, 0)
+			return err != nil || st.State == 't'
+		})
+		_ = d.optimizer.optimizeBatch()
+		if n := len(d.optimizer.queue); n != 0 {
+			t.Errorf("%d sites are left for later", n)
+		}
+		tried := 0
+		for _, st := range d.sites {
+			if st.jump() != nil && !st.bare() {
+				t.Errorf("there is a jump at %s", st.addr)
+			}
+			if strings.Contains(st.refusal, ptrace.ErrNoThread.Error()) {
+				tried++
+			}
+		}
+		if tried > 1 {
+			t.Errorf("%d sites were tried", tried)
+		}
+		s.opts.NoOptimize = true
+		return nil
+	})
+	prog.Expect("ended")
+	wantClosed(t, prog, s)
+}
+
+func (s *Session) domainOfProcess(t *testing.T, pid int) *domain {
+	for d := range s.domains {
+		for _, p := range d.space.Processes() {
+			if p.PID == pid {
+				return d
+			}
+		}
+	}
+	t.Fatalf("process %d is not followed", pid)
+	return nil
+}
+
+// TestAChildsCopyIsTakenBackInOrder: page by page, jumps before what lies in them, those that unblock signals last.
+func TestAChildsCopyIsTakenBackInOrder(t *testing.T) {
+	prog, s, _, _ := thousand(t, Options{})
+	_ = s.do(func() error {
+		d := s.mainDomain()
+		entries, err := d.copied(d.space.Text())
+		if err != nil {
+			t.Error(err)
+		}
+		at := map[arch.Addr]int{}
+		last, unblocking := arch.Addr(0), false
+		for i, e := range entries {
+			jump := len(e.Original) > 1
+			if unblocking = unblocking || d.unblocks(e.At); !unblocking && e.At&^(codePage-1) < last {
+				t.Errorf("%s comes behind page %s", e.At, last)
+			}
+			last = e.At &^ (codePage - 1)
+			if bytes.Equal(e.Original, e.Replacement) {
+				t.Errorf("%s is not changed", e.At)
+			}
+			for b := range e.Original {
+				if before, twice := at[e.At.Add(int64(b))]; twice && jump {
+					t.Errorf("the jump at %s comes behind %s", e.At, entries[before].At)
+				}
+				at[e.At.Add(int64(b))] = i
+			}
+		}
+		if len(entries) < 1000 {
+			t.Errorf("only %d places", len(entries))
+		}
+		return nil
+	})
+	endsRight(t, prog, s)
+}
