@@ -62,10 +62,11 @@ type maskSite struct {
 type mappingKey struct {
 	at     arch.Range
 	offset uint64
+	dev    string
 	inode  uint64
 }
 
-func keyOf(m *procfs.Mapping) mappingKey { return mappingKey{m.Range, m.Offset, m.Inode} }
+func keyOf(m *procfs.Mapping) mappingKey { return mappingKey{m.Range, m.Offset, m.Dev, m.Inode} }
 
 // setLen is the bytes of a sigset_t that the kernel looks at.
 const setLen = 8

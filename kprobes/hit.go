@@ -33,6 +33,8 @@ import (
 type hits struct {
 	s     *Session
 	count uint64 // all of them so far
+
+	untilSample int // hits of sites where calls are timed
 }
 
 // miss counts a hit of a thread in which a handler runs already, for every probe of the site

@@ -28,6 +28,7 @@ import (
 //     kernel does from then on (block, restart, fork, deliver signals, return) it does
 //     there. No thread is ever blocked in a slot.
 func (hs *hits) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+	ts.sampling = notSampling
 	switch {
 	case st.plan.Method == arch.SystemCall:
 		regs.SetIP(st.slot.Step)
@@ -38,7 +39,10 @@ func (hs *hits) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.
 		ts.site = nil
 	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
 		hs.trace(th, ts, st, regs)
-	case st.step:
+	case st.step, hs.samples(ts, st, regs):
+		if !st.step {
+			ts.sampling, ts.sampled = inCopy, th.Halts().Count()
+		}
 		regs.SetIP(st.slot.Step)
 		th.Go(ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))))
 	default:
@@ -71,6 +75,9 @@ func (hs *hits) emulated(ts *threadState, st *site, regs arch.Regs) bool {
 // stepped ends a hit whose copy was trapped after.
 func (hs *hits) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ts := hs.stateOf(th, d)
+	if ts.sampling != notSampling && ts.site == st && hs.sample(th, ts, st, regs) {
+		return
+	}
 	if hs.trapped(th, ts, st, regs); !ts.over {
 		ts.site = nil
 	}

@@ -24,6 +24,8 @@ type threadState struct {
 	late     arch.Addr    // a jump's byte raised its signal there, and is gone
 	number   int          // of the system call that a SyscallProbe's handlers are about
 	changed  uint64       // the hit in which one has changed a call that is to be made: the others are asked about it as well
+	sampling sampling     // it is sent to the end of its copy to see how long that takes
+	sampled  int          // its halts before
 	chosen   *Kprobe      // whose Program has run in the target, and wants the handler to run
 	declined *site        // whose FaultHandlers do not want the fault that is raised once more
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -179,8 +180,8 @@ func (opt *optimizer) optimizeBatch() error {
 		default:
 			var err error
 			switch st.refusal, err = opt.prepare(st); {
-			case errors.Is(err, ptrace.ErrNoThread) && opt.d.leaving(): // nobody will map memory any more: not for the thousands behind it either
-				clear(opt.queue)
+			case errors.Is(err, ptrace.ErrNoThread) && opt.d.space.Ending(): // nobody will map memory any more: not for the thousands behind it either
+				maps.DeleteFunc(opt.queue, func(st *site, _ bool) bool { return st.jump() == nil })
 			case st.refusal == "":
 				put = append(put, st)
 			default:

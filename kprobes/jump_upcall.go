@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/halts"
+	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
@@ -64,6 +66,10 @@ func (an *answering) upcall(d *domain, box arch.Mailbox) {
 		return
 	}
 	ts := an.s.hits.stateOf(th, d)
+	th.Halts().Stop(host.Ticks(), halts.Spun)
+	if ran, k, ok := th.Halts().Gap(); ok {
+		an.s.tracer.Latencies()[k].Ran(ran)
+	}
 	an.s.hits.count++
 	an.inBox = append(an.inBox, ts)
 	ts.regs.Regs, ts.site, ts.hit, ts.box, ts.detour = regs, st, an.s.hits.count, box, st.jump()
@@ -74,8 +80,10 @@ func (an *answering) upcall(d *domain, box arch.Mailbox) {
 	case ts.box == nil:
 		an.s.hits.afterStop(th, ts, d, diverted)
 	case diverted:
+		th.Halts().Resume(host.Ticks())
 		box.Call()
 	default:
+		th.Halts().Resume(host.Ticks())
 		box.Answer()
 	}
 	ts.box, ts.detour, ts.site = nil, nil, nil

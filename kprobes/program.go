@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/halts"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -27,6 +28,10 @@ type HitRecord struct {
 	Time    time.Time
 	// Foreign tells that a followed child has recorded the hit which executes another program, where types may be others.
 	Foreign bool
+
+	took  *Took      // of a call, if the tracer has made the record
+	halts *halts.Log // of the thread, if the target has
+	ended uint64     // ticks
 }
 
 // RecordHandler is called on the session's tracer thread, for one record after the other: those of a
@@ -293,6 +298,7 @@ func (rc *recorder) compile(rec *recording, t program.Target) (arch.Body, error)
 type callRegs struct {
 	*Regs
 	duration uint64
+	took     *Took
 }
 
 // Get implements what a program's Env asks for.
@@ -332,15 +338,16 @@ func (rk *recordKeeper) interpret(ts *threadState, kp *Kprobe, context getter) (
 		return false
 	}
 	if r, err := program.NewRingReader(program.Map{Kind: program.Ring, Size: scratchSize}, rk.scratch); err == nil {
-		_, _ = r.Read(func(rec program.Record) { rk.wrote(kp, regs, rec.Payload) })
+		call, _ := context.(callRegs)
+		_, _ = r.Read(func(rec program.Record) { rk.wrote(kp, regs, rec.Payload, call.took) })
 	}
 	return chosen
 }
 
 // wrote keeps a record that the tracer has made until those are handed on that the target made before.
-func (rk *recordKeeper) wrote(kp *Kprobe, regs *Regs, payload []byte) {
+func (rk *recordKeeper) wrote(kp *Kprobe, regs *Regs, payload []byte, took *Took) {
 	w := written{domain: regs.domain, kp: kp, time: host.Ticks(), payload: slices.Clone(payload)}
-	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(), Foreign: regs.domain.foreign()}
+	w.by = &HitRecord{PID: regs.PID(), TID: regs.TID(), Comm: regs.Comm(), Foreign: regs.domain.foreign(), took: took}
 	rk.keep(w)
 	if rk.startDraining(); rk.taken.Len() >= turn {
 		rk.drain()

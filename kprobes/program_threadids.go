@@ -24,7 +24,7 @@ func (rc *recorder) note(th *ptrace.Thread) {
 	}
 	now := time.Now()
 	th.Comm(now) // later there may be none
-	rc.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Comm, Storage: base, From: th.Born}, now)
+	rc.writers.Note(&records.Writer{PID: th.Proc.PID, TID: th.TID, Comm: th.Comm, Halts: th.Halts(), Storage: base, From: th.Born}, now)
 }
 
 // noteAll notes the threads that are stopped, and reports whether all are known that might be
@@ -68,7 +68,7 @@ func (rc *recorder) noteExec(p *ptrace.Process) {
 	for _, th := range rc.d.space.Threads() {
 		if parent := rc.writers.Present(th.TID); parent != nil && !th.RunsUserCode() {
 			leader := p.Leader()
-			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Comm, Storage: parent.Storage, From: leader.Born, Until: now}, now)
+			rc.writers.Enter(&records.Writer{PID: p.PID, TID: p.PID, Comm: leader.Comm, Halts: leader.Halts(), Storage: parent.Storage, From: leader.Born, Until: now}, now)
 		}
 	}
 }

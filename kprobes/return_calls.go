@@ -86,9 +86,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		return 0
 	}
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
-	if rp.timed() {
-		ri.began = host.Ticks()
-	}
+	ri.enters(regs.thread)
 	d.followed.link(ri, own, f)
 	d.followed.entrust(rp, f, ret)
 	return 0
@@ -163,7 +161,7 @@ func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 	var calls forkedCalls
 	for _, ri := range d.followed.calls.Of(frames.Owner{TID: parent.TID}) {
 		was := *ri
-		was.Data = slices.Clone(ri.Data)
+		was.Data, was.earlier = slices.Clone(ri.Data), ri.halted()
 		calls = append(calls, was)
 		if top := d.followed.calls.Top(ri.call.Frame); top != nil {
 			d.followed.entrust(top.probe, ri.call.Frame, ri.RetAddr)
@@ -198,7 +196,7 @@ func (fo *followed) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 		return
 	}
 	copy(c.Data, ri.Data)
-	c.RetAddr, c.entry, c.hit, c.sp, c.began = ri.RetAddr, ri.entry, ri.hit, ri.sp, ri.began
+	c.RetAddr, c.entry, c.hit, c.sp, c.began, c.earlier = ri.RetAddr, ri.entry, ri.hit, ri.sp, ri.began, ri.earlier
 	f := ri.call.Frame
 	f.PID = th.Proc.PID
 	fo.link(c, frames.Owner{TID: th.TID}, f)
@@ -301,11 +299,13 @@ func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance
 			continue
 		}
 		ri.returned = true
+		ri.returns(regs.thread)
 		rp.hits.Add(1)
 		regs.running = &rp.KP
 		regs.SetIP(st.addr)
 		if rp.KP.checked != nil {
-			hs.s.records.interpret(ts, &rp.KP, callRegs{regs, host.Ticks() - ri.began})
+			ticks, took := hs.s.took(ri.ended-ri.began, ri.halts())
+			hs.s.records.interpret(ts, &rp.KP, callRegs{regs, ticks, &took})
 		}
 		if rp.Handler != nil {
 			hs.s.handlers.guard(&rp.KP, func() int { return rp.Handler(ri, regs) })

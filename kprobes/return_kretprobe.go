@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/halts"
 )
 
 // maxDataSize is KRETPROBE_MAX_DATA_SIZE (include/linux/kprobes.h).
@@ -28,7 +29,9 @@ type Kretprobe struct {
 	// KP is the probe at the function's entry. Its handlers are overwritten by the
 	// registration (A59). Its Program runs when a followed call has returned, before the
 	// Handler, with the registers as they are then, and one more, "duration": the time since the entry
-	// in ticks of the helper Time (Session.Elapsed). Without handlers it can run in the target.
+	// in ticks of the helper Time (Session.Elapsed). Without handlers it can run in the target. Where the tracer runs it, the cost of
+	// the stops is taken off; in the target it has that of stops for other probes in the call. Session.Took takes that off a record's, too, and tells
+	// whether there were stops.
 	// KP.Values and KP.RecordHandler are the Program's. KP.Hits counts entries, KP.NMissed those that were hit while a
 	// handler ran in the same thread. In a Go function its address is behind the check of
 	// the stack, which may be executed several times a call.
@@ -91,7 +94,10 @@ type KretprobeInstance struct {
 	hit    uint64 // the session's number of the hit
 	call   frames.Call[*KretprobeInstance]
 	sp     arch.Addr // at the entry
-	began  uint64    // when, by tsc
+
+	began, ended uint64     // when, by tsc
+	first, last  *halts.Log // of the threads that have entered and returned; first is nil if the target has noted the entry
+	earlier      halts.Sum  // in the process that the call was forked from
 
 	returned bool // and counted: a Handler may be the end of the thread
 }

@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"slices"
 
@@ -75,7 +76,8 @@ func (p *pastCode) sorted() []arch.Addr {
 // has only one thread, and a forking thread is inside a system call, not in a slot.
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
-	return patch.RestoreCopy(newborn{child}, mem, d.neighbours.judge(), d.copied(mem))
+	entries, unread := d.copied(mem)
+	return errors.Join(unread, patch.RestoreCopy(newborn{child}, mem, d.neighbours.judge(), entries))
 }
 
 // copied is what a forked child's memory has of ours, in the order in which it is taken back: page by page, in each of
@@ -83,7 +85,9 @@ func (d *domain) clean(child *ptrace.Process) error {
 //
 // We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
 // keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
-func (d *domain) copied(mem arch.Memory) []patch.Entry {
+//
+// What can't be read is unmapped since; else unread says so.
+func (d *domain) copied(mem arch.Memory) (entries []patch.Entry, unread error) {
 	var all, breakpoints, tails []patch.Entry
 	pages := pageReader{mem: mem}
 	trap := host.Arch.Breakpoint()
@@ -101,7 +105,10 @@ func (d *domain) copied(mem arch.Memory) []patch.Entry {
 		original := d.past.insns[at]
 		now, err := pages.bytes(at, len(original))
 		if err != nil {
-			continue // unmapped since
+			if errors.Is(err, ptrace.ErrNoAnswer) {
+				unread = err
+			}
+			continue
 		}
 		n := len(trap)
 		if !bytes.Equal(now[:n], trap) || !bytes.Equal(now[n:], original[n:]) {
@@ -117,7 +124,7 @@ func (d *domain) copied(mem arch.Memory) []patch.Entry {
 			breakpoints = append(breakpoints, e)
 		}
 	}
-	return append(append(all, breakpoints...), tails...)
+	return append(append(all, breakpoints...), tails...), unread
 }
 
 // copiedJump is the jump at at that a forked child's memory has.
@@ -147,13 +154,13 @@ type pageReader struct {
 	mem  arch.Memory
 	page arch.Addr // that was read last
 	text []byte    // of it
-	err  error     // why there is none
+	read bool
 }
 
 const codePage = 4096
 
 // holds tells whether at is in the page that was read last.
-func (r *pageReader) holds(at arch.Addr) bool { return r.text != nil && at&^(codePage-1) == r.page }
+func (r *pageReader) holds(at arch.Addr) bool { return r.read && at&^(codePage-1) == r.page }
 
 // bytes is the n bytes at at. They are the reader's, until the next call.
 func (r *pageReader) bytes(at arch.Addr, n int) ([]byte, error) {
@@ -162,10 +169,10 @@ func (r *pageReader) bytes(at arch.Addr, n int) ([]byte, error) {
 			r.text = make([]byte, codePage)
 		}
 		r.page = at &^ (codePage - 1)
-		r.err = r.mem.ReadMemory(r.page, r.text)
-	}
-	if r.err != nil {
-		return nil, r.err
+		err := r.mem.ReadMemory(r.page, r.text)
+		if r.read = err == nil; err != nil {
+			return nil, err
+		}
 	}
 	if off := int(at - r.page); off+n <= codePage {
 		return r.text[off : off+n], nil

@@ -151,7 +151,10 @@ func TestAChildsCopyIsTakenBackInOrder(t *testing.T) {
 	prog, s, _, _ := thousand(t, Options{})
 	_ = s.do(func() error {
 		d := s.mainDomain()
-		entries := d.copied(d.space.Text())
+		entries, err := d.copied(d.space.Text())
+		if err != nil {
+			t.Error(err)
+		}
 		at := map[arch.Addr]int{}
 		last, unblocking := arch.Addr(0), false
 		for i, e := range entries {

@@ -15,11 +15,11 @@ type hooks struct{ *Session }
 // memory may be gone before that is reported, and attempts to use it then fail in many
 // ways. The injected region is gone with it, also if the child runs another program by
 // now.
-func (d *domain) ending() bool { return d != d.session.mainDomain() && d.leaving() }
-
-// leaving is ending of any address space.
-func (d *domain) leaving() bool {
-	if d.space.Ending() {
+func (d *domain) ending() bool {
+	switch {
+	case d == d.session.mainDomain():
+		return false
+	case d.space.Ending():
 		return true
 	}
 	mapped, err := d.space.Maps()

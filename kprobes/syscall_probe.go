@@ -53,6 +53,7 @@ type SyscallProbe struct {
 	hits atomic.Uint64
 	way  SyscallWay // that was chosen
 	why  string     // not by sites
+	born uint64     // what target.images was when it was placed
 	kps  []*Kprobe  // if it is by sites
 
 	choosing atomic.Pointer[[]*Kprobe] // the places that have or had a Program by Choose
@@ -100,12 +101,16 @@ type SyscallStatus struct {
 	Places    []Status   // of its probes, if it is by sites
 	Optimized int        // how many of them are reached by a jump
 	Passing   int        // how many of those have only the calls stop that SyscallProbe.Choose has chosen
+	Gone      bool       // no call is seen any more, since the process executes another program, which is not followed; Reason tells that
 }
 
 // SyscallStatus tells how sp works.
 func (s *Session) SyscallStatus(sp *SyscallProbe) (st SyscallStatus) {
 	_ = s.do(func() error {
 		st = SyscallStatus{Way: sp.way, Reason: sp.why}
+		if st.Gone = !s.opts.Follow && sp.born != s.target.images; st.Gone {
+			st.Reason = executesAnother
+		}
 		for _, kp := range sp.kps {
 			place := s.Status(kp)
 			if st.Places = append(st.Places, place); place.Mechanism == Optimized {
@@ -178,7 +183,7 @@ type syscallProbes struct {
 
 // placeSyscalls places sp by sites, if that was asked for or can be, else by stops.
 func (sc *syscallProbes) placeSyscalls(sp *SyscallProbe) error {
-	sp.own.session = sc.s
+	sp.own.session, sp.born = sc.s, sc.s.target.images
 	sp.way, sp.why = SyscallByStops, "it was asked for"
 	if sp.By != SyscallByStops {
 		sp.way, sp.why = SyscallBySites, ""

@@ -3,6 +3,7 @@ package kprobes_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -167,4 +168,29 @@ func TestSyscallProbesComeAndGo(t *testing.T) {
 	}
 	closeSession(t, s)
 	wantRight(t, prog)
+}
+
+// TestSystemCallsOfAnotherProgramAreNotSeen unless it is followed, and the probe's status tells that.
+func TestSystemCallsOfAnotherProgramAreNotSeen(t *testing.T) {
+	for _, by := range ways {
+		for _, follow := range []bool{false, true} {
+			prog := start(t, "execer")
+			s := attach(t, prog.PID(), kprobes.Options{Follow: follow})
+			sp := &kprobes.SyscallProbe{Numbers: []int{unix.SYS_WRITE}, By: by, Enter: func(*kprobes.SyscallProbe, *kprobes.Regs) int { return 0 }}
+			registerSyscall(t, s, sp)
+			prog.Do("call 1", "ret 14")
+			if st := s.SyscallStatus(sp); st.Gone || sp.Hits() != 1 {
+				t.Errorf("%v, follow %v: gone %v, %d hits", by, follow, st.Gone, sp.Hits())
+			}
+			prog.Do("exec", "ready 1")
+			prog.Do("call 2", "ret 27")
+			st := s.SyscallStatus(sp)
+			hits := map[bool]uint64{false: 1, true: 3}[follow]
+			if st.Gone == follow || strings.Contains(st.Reason, "executes another program") == follow || sp.Hits() != hits {
+				t.Errorf("%v, follow %v: after an exec %+v, %d hits", by, follow, st, sp.Hits())
+			}
+			closeSession(t, s)
+			wantRight(t, prog)
+		}
+	}
 }

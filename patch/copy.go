@@ -11,7 +11,7 @@ import (
 // of the bytes from the first to the last. A process with thousands of patches has only some hundred such pages.
 //
 // Nobody but the kernel writes there: the process has not run yet, and has no other tracer. A uprobe that is registered between the
-// look at a page and the write, some microseconds, is lost in this process alone.
+// look at a page and the write, some microseconds, is lost in this process alone. One that goes just then is not brought back.
 func RestoreCopy(f Frozen, mem arch.Memory, j Judge, entries []Entry) error {
 	if err := holds(f); err != nil {
 		return err
@@ -40,7 +40,8 @@ func inPage(entries []Entry) (n int) {
 	return len(entries)
 }
 
-// restorePage undoes entries of one page, in their order, if each of them is as it was written, or original. Else nothing is changed.
+// restorePage undoes entries of one page, in their order, if each of them is as it was written, or original. Else nothing is changed. If it
+// is false, what the page has can be restored place by place: whatever was written is the same byte, or an original one.
 func restorePage(mem arch.Memory, j Judge, entries []Entry) bool {
 	start, end := entries[0].At, entries[0].At
 	for _, e := range entries {
@@ -50,19 +51,48 @@ func restorePage(mem arch.Memory, j Judge, entries []Entry) bool {
 	if mem.ReadMemory(start, before) != nil {
 		return false
 	}
-	want := bytes.Clone(before)
+	want, ours := bytes.Clone(before), make([]bool, len(before))
 	for _, e := range entries {
 		if len(e.Original) == 0 || len(e.Original) != len(e.Replacement) {
 			return false
 		}
-		now := want[e.At-start:][:len(e.Original)]
+		off := int(e.At - start)
+		now := want[off:][:len(e.Original)]
 		switch Classify(e.Original, e.Replacement, now, j.Trap) {
 		case Clean:
 		case Ours:
 			copy(now, e.Original)
+			for i := range now {
+				ours[off+i] = true
+			}
 		default:
 			return false
 		}
 	}
-	return bytes.Equal(want, before) || writeVerified(mem, start, want, before, j.Trap) == nil
+	for _, r := range writes(want, ours, j) {
+		if mem.WriteMemory(start+arch.Addr(r.from), want[r.from:r.to]) != nil {
+			return false
+		}
+	}
+	got := make([]byte, len(want))
+	return mem.ReadMemory(start, got) == nil && beneath(want, got, j.Trap)
+}
+
+type stretch struct{ from, to int }
+
+// writes are the stretches of want to write, so that all of ours are in one of them. No breakpoint of somebody else's is: it may go before the
+// write, which would bring it back, and nobody would know it.
+func writes(want []byte, ours []bool, j Judge) (list []stretch) {
+	open := false
+	for i := range want {
+		switch {
+		case ours[i] && open:
+			list[len(list)-1].to = i + 1
+		case ours[i]:
+			list, open = append(list, stretch{i, i + 1}), true
+		case j.trap(want[i]):
+			open = false
+		}
+	}
+	return list
 }

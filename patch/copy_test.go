@@ -84,3 +84,19 @@ func TestACopyIsRestoredInSpiteOfFailures(t *testing.T) {
 		t.Fatal("restored while threads run")
 	}
 }
+
+// A breakpoint of somebody else's that goes between the look at a page and the write does not come back, and one that comes stays.
+func TestOthersBreakpointsInACopyAreTheirs(t *testing.T) {
+	for access, others := range map[int]byte{1: 0xcc, 2: 0x90} {
+		m := newMemory(pageSize)
+		m.b[100], m.b[8] = others, 0xcc
+		want := bytes.Clone(m.b)
+		entries := []Entry{{base + 8, []byte{0x55}, []byte{0xcc}}, {base + 200, []byte{m.b[200]}, []byte{0xcc}}}
+		m.b[200], want[8] = 0xcc, 0x55
+		m.foreign = map[int]func(*memory){access: func(m *memory) { m.b[100] ^= 0xcc ^ 0x90 }} // the look; the write
+		want[100] ^= 0xcc ^ 0x90
+		if err := RestoreCopy(held(true), m, Judge{Trap: []byte{0xcc}}, entries); err != nil || !bytes.Equal(m.b, want) {
+			t.Errorf("%v, the other's byte is %#x instead of %#x", err, m.b[100], want[100])
+		}
+	}
+}

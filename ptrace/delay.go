@@ -72,6 +72,7 @@ func (t *Tracer) park(th *Thread, sig unix.Signal) bool {
 	t.settleStop(th)
 	th.at.kept, th.at.unmarked = nil, nil
 	th.at.stop.Reason = Interrupt
+	th.noteLetGo()
 	d := &delay{}
 	d.timer = time.AfterFunc(th.at.wait, func() {
 		_ = t.Do(func() {

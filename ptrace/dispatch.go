@@ -104,6 +104,7 @@ func (t *Tracer) syscallStop(th *Thread) {
 func (t *Tracer) listen(th *Thread) {
 	_ = th.flush()
 	th.state = running
+	th.noteLetGo()
 	_ = request(unix.PTRACE_LISTEN, th.TID, 0, 0)
 	t.resumed(th.TID)
 }

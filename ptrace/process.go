@@ -102,6 +102,7 @@ func (t *Tracer) newThread(p *Process, tid int) *Thread {
 	if stop, ok := t.early[tid]; ok {
 		delete(t.early, tid)
 		th.state, th.at.stop = stopped, stop
+		th.noteHalt(stop)
 		t.enqueue(th)
 	}
 	return th

@@ -27,6 +27,7 @@ func (t *Tracer) record(s Stop) *Thread {
 		return th
 	}
 	th.state, th.seen = stopped, true
+	begins := th.noteHalt(s)
 	th.noteContinue()
 	switch s.Reason {
 	case Signal:
@@ -48,7 +49,9 @@ func (t *Tracer) record(s Stop) *Thread {
 		}
 		th.asked = false
 		th.job.interrupted()
-		th.noteRestart()
+		if th.noteRestart(); begins && th.Restarts() {
+			th.halts.Waits()
+		}
 	case GroupStop:
 		th.asked = false
 		th.job.group()

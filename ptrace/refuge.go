@@ -166,12 +166,15 @@ func (s *Space) has(at arch.Addr, code []byte) bool {
 }
 
 // inherit takes over from the memory that s is a copy of where the code is that remote calls use. Whoever uses it looks at it once more,
-// as in the parent.
+// as in the parent. Not all of a parent's mappings need to be in the child (MADV_DONTFORK).
 func (s *Space) inherit(parent *Space) {
 	if s == parent || !parent.findReturns() {
 		return
 	}
-	s.refuge = parent.refuge
+	if s.refuge = parent.refuge; !s.findReturns() {
+		s.refuge = refuge{}
+		return
+	}
 	s.syscallInsn = s.refuge.insn // it begins with the system call, and is no code of ours
 }
 

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/halts"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
@@ -47,8 +48,9 @@ type Thread struct {
 	call     *injectedCall // that a Handler method makes
 	delayed  *delay        // it waits before it goes on
 
-	name name
-	area rseqArea
+	name  name
+	area  rseqArea
+	halts halts.Log
 
 	// Local is for the Handler's own per-thread state.
 	Local any
@@ -160,6 +162,7 @@ func (th *Thread) cont(req int, sig unix.Signal) {
 	if th.at.stop.Reason == Vfork {
 		th.state = parked
 	}
+	th.noteLetGo()
 	_ = request(req, th.TID, 0, uintptr(sig))
 	th.Proc.tracer.resumed(th.TID)
 }

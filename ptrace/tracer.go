@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gokprobe/gokprobe/internal/halts"
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
@@ -46,6 +47,8 @@ type Tracer struct {
 	mu     sync.Mutex
 	calls  []call // guarded by mu
 	closed bool   // guarded by mu
+
+	latencies halts.Latencies
 
 	cpu  follower
 	poll poll

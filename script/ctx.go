@@ -57,7 +57,8 @@ type hitContext struct {
 	values map[string]starlark.Value // by args
 	call   *followed                 // nil but for kretprobes
 
-	returned bool // ctx.fail or ctx.skip has ended the call
+	took     kprobes.Took // at a return
+	returned bool         // ctx.fail or ctx.skip has ended the call
 }
 
 var errLate = errors.New("ctx can't be used any more: its handler has returned")
@@ -90,10 +91,16 @@ func init() {
 		"data": (*hitContext).data,
 		"ret":  (*hitContext).result,
 		"duration_ns": func(c *hitContext) (starlark.Value, error) {
-			if c.at != atReturn || c.site.probe.fault != nil {
-				return nil, errors.New("ctx.duration_ns is for the ret handler of a kretprobe")
-			}
-			return starlark.MakeInt64(c.time.Sub(c.call.began).Nanoseconds()), nil
+			t, err := c.timed("duration_ns")
+			return starlark.MakeInt64(t.Time.Nanoseconds()), err
+		},
+		"duration_min_ns": func(c *hitContext) (starlark.Value, error) {
+			t, err := c.timed("duration_min_ns")
+			return starlark.MakeInt64(t.Min.Nanoseconds()), err
+		},
+		"stops": func(c *hitContext) (starlark.Value, error) {
+			t, err := c.timed("stops")
+			return starlark.MakeInt(t.Stops), err
 		},
 	}
 	methods = map[string]func(*hitContext, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) (starlark.Value, error){
@@ -104,6 +111,14 @@ func init() {
 		"delay": (*hitContext).delay, "signal": (*hitContext).signal,
 		"call": (*hitContext).callFunction, "stack": (*hitContext).stack,
 	}
+}
+
+// timed is how long the call has taken, for a field of ctx.
+func (c *hitContext) timed(field string) (kprobes.Took, error) {
+	if c.at != atReturn || c.site.probe.fault != nil {
+		return kprobes.Took{}, fmt.Errorf("ctx.%s is for the ret handler of a kretprobe", field)
+	}
+	return c.took, nil
 }
 
 // Attr implements starlark.HasAttrs.

@@ -184,7 +184,7 @@ func (f *injection) handle(c *inject.Call) bool {
 		moment = atReturn
 	}
 	ctx := at.probe.context(at, injected{c.Regs, c}, moment)
-	ctx.call = &followed{began: ctx.time}
+	ctx.call = &followed{}
 	ctx.values = map[string]starlark.Value{}
 	for _, name := range f.rule.Args {
 		name, _, _ = strings.Cut(name, "=")

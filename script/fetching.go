@@ -88,7 +88,7 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 	got := v.Layout.Decode(payload, values.Host(c.script.session.Symbols(), comm))
 	var more []fetch.Value
 	if c.at == atReturn {
-		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.time.Sub(c.call.began))}}
+		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.took.Time)}}
 	}
 	if !v.Keeps(got, comm, c.tid, more...) {
 		return false, nil

@@ -11,9 +11,8 @@ import (
 
 // followed is a call between its entry and its return.
 type followed struct {
-	began time.Time
-	data  *starlark.Dict
-	args  []uint64 // those in registers
+	data *starlark.Dict
+	args []uint64 // those in registers
 	// params are the function's, by name, if the probe's ret handler is to know them.
 	params map[string]starlark.Value
 	saved  []uint64 // of the probe's args
@@ -72,7 +71,7 @@ func (p *probe) runEntry(at *site, ri *kprobes.KretprobeInstance, h hit) int {
 		return 1
 	}
 	c := p.context(at, h, atEntry)
-	c.call = &followed{began: c.time, at: ri}
+	c.call = &followed{at: ri}
 	c.note()
 	if p.entry != nil {
 		v, err := c.handler(p.entry)
@@ -130,7 +129,7 @@ func (p *probe) runReturn(at *site, ri *kprobes.KretprobeInstance, h hit) {
 		return
 	}
 	c := p.context(at, h, atReturn)
-	c.call = call
+	c.call, c.took = call, ri.Took()
 	if keep, err := c.fetch(call.saved); err != nil || !keep {
 		if err != nil {
 			p.fails(err)

@@ -96,7 +96,11 @@ type Hit struct {
 	Ret      *int64
 	Duration *time.Duration
 	Results  []Arg
-
+	// Stops is how often the thread was stopped for the session between entry and return, also for other probes; 0 where the target has measured
+	// Duration by itself. What the stops have cost at the least is taken off Duration: the truth is not above it, and seldom below DurationMin. If that is
+	// 0, the call's own time can't be told from the cost of the stops.
+	Stops       int
+	DurationMin time.Duration
 	// Injected is what package inject has done to the call; nil where it has done nothing.
 	Injected *Injected
 }
@@ -130,9 +134,21 @@ func (h *Hit) String() string {
 		b = append(appendArgs(append(b, " = ("...), h.Results), ')')
 	}
 	if h.Duration != nil {
-		b = fmt.Appendf(b, " in %v", *h.Duration)
+		b = fmt.Appendf(b, " in %s%v", h.DurationMark(), *h.Duration)
 	}
 	return string(b)
+}
+
+// DurationMark is what belongs in front of Duration where people read it: nothing if it is exact; ~ if the thread was stopped in the call; ~< if all that
+// is known is that the call took less.
+func (h *Hit) DurationMark() string {
+	switch {
+	case h.Stops == 0:
+		return ""
+	case h.DurationMin > 0:
+		return "~"
+	}
+	return "~<"
 }
 
 func appendArgs(b []byte, args []Arg) []byte {

@@ -14,6 +14,8 @@ func TestAHitIsWrittenAsACall(t *testing.T) {
 		{Hit{Probe: "foo"}, "foo()"},
 		{Hit{Probe: "foo", Args: []Arg{{Name: "n", Value: int64(-3)}, {Name: "s", Value: "a\x1b\"b"}}}, `foo(n=-3, s="a\x1b\"b")`},
 		{Hit{Probe: "foo%return", Ret: &ret, Duration: &took}, "foo() = -1 in 12µs"},
+		{Hit{Probe: "foo%return", Ret: &ret, Duration: &took, Stops: 2, DurationMin: 1}, "foo() = -1 in ~12µs"},
+		{Hit{Probe: "foo%return", Ret: &ret, Duration: &took, Stops: 3}, "foo() = -1 in ~<12µs"},
 		{Hit{Probe: "foo", Ret: &ret, Results: []Arg{}}, "foo()"},
 		{Hit{Probe: "foo", Ret: &ret, Results: []Arg{{Name: "ret", Text: "RED"}}}, "foo() = RED"},
 		{Hit{Probe: "main.f", Ret: &ret, Results: []Arg{{Name: "~r0", Value: uint64(1)}, {Name: "err", Text: "nil"}}}, "main.f() = (1, err=nil)"},

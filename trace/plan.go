@@ -179,7 +179,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 		h.Addr, h.Module = 0, ""
 	}
 	if pt.ret != nil {
-		pt.addReturn(h, s, c.typed && !rec.Foreign)
+		pt.addReturn(h, s, rec)
 	}
 	if !pt.fetch.Keeps(fetched, rec.Comm, rec.TID, returnValues(h)...) {
 		return
@@ -202,14 +202,15 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 }
 
 // addReturn adds what a record tells of a return.
-func (pt *point) addReturn(h *Hit, s *snapshot, typed bool) {
+func (pt *point) addReturn(h *Hit, s *snapshot, rec *kprobes.HitRecord) {
 	ticks, _ := s.Get(durationRegister)
-	duration := pt.probe.session.kprobes.Elapsed(ticks)
+	h.took(pt.probe.session.kprobes.Took(rec, ticks))
 	v, _ := s.Get(returnRegister)
+	typed := s.c.typed && !rec.Foreign
 	if typed {
 		h.Results = argumentsFrom(s.c.params, s, s)
 	}
-	h.Duration, h.Ret = &duration, returnWord(v, s.c.params, typed)
+	h.Ret = returnWord(v, s.c.params, typed)
 }
 
 // processorRegs is a snapshot's registers that the processor has.

@@ -2,7 +2,6 @@ package trace
 
 import (
 	"encoding/binary"
-	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -27,9 +26,8 @@ type callEntry struct {
 
 // What a call's Data holds; behind it are the arguments that Fetch wants at the return. It is copied with the call into a forked child.
 const (
-	startedAt = 0 // nanoseconds since the session began
-	numberAt  = 8 // of the call
-	entrySize = 16
+	numberAt  = 0 // of the call
+	entrySize = 8
 )
 
 // follow sets up pt's probe for handlers.
@@ -57,7 +55,7 @@ func (pt *point) follow() {
 	}
 }
 
-// entered remembers the time and the arguments of a call.
+// entered remembers the arguments of a call.
 func (pt *point) entered(k *known, ri *kprobes.KretprobeInstance, regs *kprobes.Regs) {
 	ret := pt.ret
 	binary.NativeEndian.PutUint64(ri.Data[numberAt:], 0) // that of an earlier call may be there
@@ -76,12 +74,11 @@ func (pt *point) entered(k *known, ri *kprobes.KretprobeInstance, regs *kprobes.
 	if pt.fetch != nil {
 		putWords(ri.Data[entrySize:], k.fetch.Layout.Save(regs, regs))
 	}
-	binary.NativeEndian.PutUint64(ri.Data[startedAt:], uint64(time.Since(pt.probe.session.began)))
 }
 
 // returned is the hit of a return, nil if it does not meet the filter.
 func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*Hit, error) {
-	ended, k := time.Since(pt.probe.session.began), pt.known.Load()
+	k := pt.known.Load()
 	e := pt.ret.entry(ri)
 	if e != nil { // the table may be another one by now: the process has loaded something, or was forked in the call
 		k = e.known
@@ -90,8 +87,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 		return nil, nil
 	}
 	h := pt.newHit(k, regs)
-	duration := ended - time.Duration(binary.NativeEndian.Uint64(ri.Data[startedAt:]))
-	h.Duration = &duration
+	h.took(ri.Took())
 	if e != nil {
 		h.Args = e.args
 	}
@@ -110,6 +106,8 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 	pt.addState(h, regs, regs.IP())
 	return h, nil
 }
+
+func (h *Hit) took(t kprobes.Took) { h.Duration, h.Stops, h.DurationMin = &t.Time, t.Stops, t.Min }
 
 // entry is what was remembered of ri's call. In a forked child it is the parent's.
 func (ret *returns) entry(ri *kprobes.KretprobeInstance) *callEntry {

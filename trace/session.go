@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -18,7 +17,6 @@ type Session struct {
 	owned   bool // Close ends kprobes too
 	options options
 	ctx     context.Context
-	began   time.Time
 
 	mu     sync.Mutex
 	probes []*Probe
@@ -86,7 +84,7 @@ func On(k *kprobes.Session, opts ...Option) *Session {
 }
 
 func newSession(ctx context.Context, k *kprobes.Session, o options) *Session {
-	s := &Session{kprobes: k, options: o, ctx: ctx, began: time.Now()}
+	s := &Session{kprobes: k, options: o, ctx: ctx}
 	go func() {
 		<-k.Done()
 		s.endQueues()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -246,12 +247,14 @@ func TestInjectFollowsWhatExecutesTheFileAgain(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
 	}
 	p.CheckClean()
-	l = start(t, "inject", "-p", pidOf(p), "-sym", "foo", "-retval", "5")
-	p.Do("exec", "ready 2")
-	if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "so all probes are gone") {
-		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	for i, args := range [][]string{{"-sym", "foo"}, {"-syscall", "getppid"}, {"-syscall", "getppid", "-syscall-by", "ptrace"}} {
+		l = start(t, append([]string{"inject", "-p", pidOf(p), "-retval", "5"}, args...)...)
+		p.Do("exec", "ready "+strconv.Itoa(i+2))
+		if r := l.end(); r.status != 0 || !strings.Contains(r.stderr, "the process executes another program now, so all probes are gone") {
+			t.Errorf("%v: status %d, stderr %q", args, r.status, r.stderr)
+		}
+		p.CheckClean()
 	}
-	p.CheckClean()
 }
 
 // TestInjectIntoSeveralOrNone: what is wrong with one that is named leaves all as they were; one that is found is told of, and the others go on.

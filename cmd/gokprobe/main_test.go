@@ -213,6 +213,8 @@ type hitLine struct {
 
 	Ret      *int64          `json:"ret"` // of a kretprobe
 	Duration *int64          `json:"duration_ns"`
+	Stops    int             `json:"stops"`
+	Least    int64           `json:"duration_min_ns"`
 	Results  json.RawMessage `json:"results"`
 
 	Stack []struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // returnLine is the text of a return: its probe and the value.
-var returnLine = regexp.MustCompile(`^\S+  \S+ +(\S+) +ret=(.*) duration=[0-9.]+(?:ns|µs|ms|s)$`)
+var returnLine = regexp.MustCompile(`^\S+  \S+ +(\S+) +ret=(.*) duration=(?:~<?)?[0-9.]+(?:ns|µs|ms|s)$`)
 
 // The oracle is the program, which prints what it got.
 func TestReturnedValuesAreWhatTheProgramGot(t *testing.T) {

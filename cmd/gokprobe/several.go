@@ -165,7 +165,9 @@ func (s *several) join(ctx context.Context, h *holding) error {
 	}
 	w := &work{std: s.std, req: s.req, sess: h.sess}
 	err := w.openFiles(ctx)
-	h.files = w.files
+	if h.files = w.files; err != nil {
+		s.does.leave([]*holding{h})
+	}
 	return err
 }
 

@@ -4,30 +4,24 @@
 package main
 
 import (
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"log"
-	"time"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 )
-
-var begin = time.Now()
 
 // entryHandler runs at the entry of each call.
 func entryHandler(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
 	if regs.TID() != regs.PID() {
 		return 1 // don't follow this call
 	}
-	binary.LittleEndian.PutUint64(ri.Data, uint64(time.Since(begin)))
 	return 0
 }
 
-// handler runs when a followed call has returned. Its Data is what the entry has left there.
+// handler runs when a followed call has returned. Its thread has stopped at both ends; what that has cost is taken off the time, as far as it is known.
 func handler(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-	entered := time.Duration(binary.LittleEndian.Uint64(ri.Data))
-	fmt.Printf("%s returned %d and took %d ns\n", ri.Kretprobe().KP.SymbolName, regs.ReturnValue(), time.Since(begin)-entered)
+	fmt.Printf("%s returned %d and took %d ns\n", ri.Kretprobe().KP.SymbolName, regs.ReturnValue(), ri.Took().Time)
 	return 0
 }
 
@@ -48,7 +42,6 @@ func main() {
 		KP:           kprobes.Kprobe{SymbolName: *symbol},
 		Handler:      handler,
 		EntryHandler: entryHandler,
-		DataSize:     8,  // a time
 		MaxActive:    20, // calls at once
 	}
 	if err := s.RegisterKretprobe(rp); err != nil {

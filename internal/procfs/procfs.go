@@ -45,8 +45,8 @@ func path(pid, tid int, name string) string {
 
 func open(pid int, name string) (*os.File, error) { return Open(path(pid, 0, name), os.O_RDONLY) }
 
-// Open opens a regular file of /proc, with flag as for os.OpenFile. It asks the kernel once: os.OpenFile makes six
-// system calls more, to find out whether such a file can be waited for. Errors are an *os.PathError.
+// Open opens a regular file of /proc, with flag as for os.OpenFile, which makes five system calls more to find out whether such
+// a file can be waited for. Errors are an *os.PathError.
 func Open(name string, flag int) (*os.File, error) {
 	for {
 		fd, err := unix.Open(name, flag|unix.O_CLOEXEC, 0)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/gokprobe/gokprobe/internal/halts"
 )
 
 // Writer is a thread that may have written records, as these name it: by the address of the storage that is the thread's own. At any moment
@@ -12,6 +14,7 @@ import (
 type Writer struct {
 	PID, TID int
 	Comm     func(time.Time) string // its name at a time
+	Halts    *halts.Log             // when it was held
 	Storage  uint64
 	From     time.Time // when it began to have the storage
 	Until    time.Time // when another has it, or nobody; zero while it lasts

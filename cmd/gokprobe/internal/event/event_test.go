@@ -35,7 +35,7 @@ func hits() []*Hit {
 	base := Hit{Time: when, PID: 4711, TID: 4712, Comm: "redis-server", Probe: "foo", Kind: "kprobe",
 		Addr: 0x55d0c1a01139, Symbol: "foo+0x0", Module: "prog"}
 	plain, args, ret, stack, place, hostile := base, base, base, base, base, base
-	typed, several, nothing := base, base, base
+	typed := base
 	args.Args = []Arg{
 		{Name: "fd", Value: int64(-3)}, {Name: "n", Value: uint64(math.MaxUint64)}, {Name: "ratio", Value: 0.15},
 		{Name: "inf", Value: math.Inf(-1)}, {Name: "big", Value: 1e300}, {Name: "on", Value: true},
@@ -45,7 +45,9 @@ func hits() []*Hit {
 	ret.Time, ret.Probe, ret.Kind = when.Add(1500), "a_longer_name", "kretprobe"
 	ret.Ret, ret.Duration = ptr(int64(-2)), ptr(1234567*time.Nanosecond)
 	typed.Kind, typed.Probe, typed.Ret, typed.Duration = "kretprobe", "foo%return", ptr(int64(5)), ptr(999*time.Nanosecond)
-	several, nothing = typed, typed
+	several, nothing, stopped, hidden := typed, typed, typed, typed
+	stopped.Duration, stopped.Stops, stopped.DurationMin = ptr(9876*time.Nanosecond), 2, 5432
+	hidden.Duration, hidden.Stops = ptr(7654*time.Nanosecond), 7
 	typed.Results = []Arg{{Name: "ret", Value: "GREEN", Text: "GREEN"}}
 	several.Symbol, several.Results = "foo+0x6", []Arg{{Name: "~r0", Value: int64(5)}, {Name: "err\n", Text: "nil"}}
 	nothing.Symbol, nothing.Results = "bar+0x6", []Arg{}
@@ -58,7 +60,7 @@ func hits() []*Hit {
 	place.Probe, place.Symbol, place.TID, place.Comm = "file.c:42", "foo+0x12", 1, "x"
 	hostile.Comm, hostile.Probe, hostile.Symbol = "a\x1b[2Jb\n", "p\u202e\u009b", "s\xff\x00\ufffd\x7f"
 	hostile.Args = []Arg{{Name: "n\r", Value: "\x1b]0;x\a\x7f\xc3(\u2028\U000e0001é\\"}}
-	return []*Hit{&plain, &args, &ret, &stack, &inLib, &other, &bare, &place, &hostile, &typed, &several, &nothing}
+	return []*Hit{&plain, &args, &ret, &stack, &inLib, &other, &bare, &place, &hostile, &typed, &several, &nothing, &stopped, &hidden}
 }
 
 var summary = Summary{PID: 4711, Lost: 2, Probes: []ProbeSummary{
@@ -134,6 +136,8 @@ func TestJSONReadsBackAsItWas(t *testing.T) {
 			Args, Results                     map[string]any
 			Ret                               *int64
 			DurationNS                        *int64 `json:"duration_ns"`
+			Stops                             int
+			MinNS                             int64 `json:"duration_min_ns"`
 			Stack                             []struct {
 				Addr, Symbol, Module, File string
 				Line                       int
@@ -148,6 +152,9 @@ func TestJSONReadsBackAsItWas(t *testing.T) {
 			got.Addr != h.Addr.String() || len(got.Args) != len(h.Args) ||
 			(got.Results == nil) != (h.Results == nil) || len(got.Results) != len(h.Results) || len(got.Stack) != len(h.Stack) {
 			t.Errorf("got  %+v\nwant %+v", got, *h)
+		}
+		if got.Stops != h.Stops || got.MinNS != int64(h.DurationMin) {
+			t.Errorf("%d stops, least %d ns; want %d, %d", got.Stops, got.MinNS, h.Stops, h.DurationMin)
 		}
 		if h.Ret != nil && (*got.Ret != *h.Ret || *got.DurationNS != int64(*h.Duration)) {
 			t.Errorf("ret %d, duration %d; want %d, %d", *got.Ret, *got.DurationNS, *h.Ret, *h.Duration)

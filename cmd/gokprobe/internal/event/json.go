@@ -18,7 +18,7 @@ var _ Printer = (*JSON)(nil)
 //
 // A hit has the keys type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm,
 // probe, kind, addr, symbol, module, args; then ret and duration_ns of a
-// kretprobe, and results, if the types of what the function returns are known;
+// kretprobe, with stops and duration_min_ns if the thread was stopped in the call, and results, if the types of what the function returns are known;
 // then stack, if one was taken. An injected call is of type "injected", and has besides n, actions, and
 // dry_run if nothing was done. The summary has type, pid, probes,
 // lost, and faults where some were injected; of several processes it has, in place of pid, processes: pid, comm, hits, nmissed,
@@ -58,6 +58,10 @@ func appendHitJSON(b []byte, h *Hit) []byte {
 	}
 	if h.Duration != nil {
 		b = strconv.AppendInt(append(b, `,"duration_ns":`...), h.Duration.Nanoseconds(), 10)
+		if h.Stops > 0 {
+			b = strconv.AppendInt(append(b, `,"stops":`...), int64(h.Stops), 10)
+			b = strconv.AppendInt(append(b, `,"duration_min_ns":`...), h.DurationMin.Nanoseconds(), 10)
+		}
 	}
 	if h.Results != nil {
 		b = appendArgsJSON(append(b, `,"results":`...), h.Results)

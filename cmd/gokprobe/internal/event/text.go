@@ -118,7 +118,7 @@ func (p *Text) appendReturn(b []byte, h *Hit) []byte {
 		b = p.style(b, styleReset)
 	}
 	if h.Duration != nil {
-		b = appendDuration(append(b, " duration="...), *h.Duration)
+		b = appendDuration(append(append(b, " duration="...), h.DurationMark()...), *h.Duration)
 	}
 	return b
 }
