@@ -36,9 +36,11 @@ func (l *Latency) Ran(ticks uint64) {
 	}
 }
 
-// Known tells whether there is an estimate. Sure tells that more samples would not make it much better.
+// Known tells whether there is an estimate.
 func (l *Latency) Known() bool { return len(l.samples) >= few }
-func (l *Latency) Sure() bool  { return len(l.samples) == enough }
+
+// Sure tells that more samples would not make it much better.
+func (l *Latency) Sure() bool { return len(l.samples) == enough }
 
 // Range is what is believed of a number of ticks.
 type Range struct {
