@@ -180,3 +180,38 @@ func TestAChildsCopyIsTakenBackInOrder(t *testing.T) {
 	})
 	endsRight(t, prog, s)
 }
+
+// TestAChildKnowsWhereItsParentsCallsAre: code that was searched in the parent is not searched again, as long as the calls stand where they were found.
+func TestAChildKnowsWhereItsParentsCallsAre(t *testing.T) {
+	prog, s, _, _ := thousand(t, Options{Follow: true})
+	prog.Send("end")
+	prog.Expect("ended")
+	told := mappingKey{inode: 1} // of no mapping: nobody finds it out
+	_ = s.do(func() error { s.mainDomain().masks.keys[told] = codeKey{}; return nil })
+	child := fork(t, prog)
+	_ = s.do(func() error {
+		delete(s.mainDomain().masks.keys, told)
+		d := s.domainOfProcess(t, child)
+		if _, knows := d.masks.keys[told]; !knows {
+			t.Error("the child was not told what its parent knows")
+		}
+		calls := 0
+		for key, code := range s.mainDomain().masks.keys {
+			if d.masks.keys[key] != code {
+				t.Errorf("of the code at %s the child knows something else", key.at)
+			}
+			found, ok := code.remembered()
+			if calls += len(found.calls); !ok || !d.masks.stand(found.calls, key.at.Start) {
+				t.Errorf("the calls at %s do not stand", key.at)
+			}
+			if len(found.calls) > 0 && d.masks.stand(found.calls, key.at.Start+1) {
+				t.Errorf("the calls at %s stand beside where they are, too", key.at)
+			}
+		}
+		if calls == 0 {
+			t.Error("no calls are known")
+		}
+		return nil
+	})
+	endsRight(t, prog, s)
+}
