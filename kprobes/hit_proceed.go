@@ -105,10 +105,7 @@ func (hs *hits) rerecord(th *ptrace.Thread, st *site) {
 	if !st.plan.Recorded {
 		return
 	}
-	if at, err := th.LastFPUInsn(); err != nil || at != st.slot.Step {
-		return
-	}
-	if err := th.SetLastFPUInsn(st.addr); err != nil {
+	if err := th.MoveLastFPUInsn(st.slot.Step, st.addr); err != nil && !errors.Is(err, ptrace.ErrExited) {
 		hs.s.warn("the FPU keeps the address of a copy of the instruction at %s: %v", st.addr, err)
 	}
 }

@@ -23,12 +23,12 @@ func TestCodeThatIsBeingUnloaded(t *testing.T) {
 			if err := s.RegisterKprobes(t.Context(), []*Kprobe{kp, second}); err != nil {
 				t.Fatal(err)
 			}
-			prog.Do("yank 0", "did")
-			prog.Do("occupy 0", "did")
-			_ = s.do(func() error {
+			_ = s.do(func() error { // as the linker tells before it unmaps
 				s.mainDomain().linker.busy = true
 				return nil
 			})
+			prog.Do("yank 0", "did")
+			prog.Do("occupy 0", "did")
 			switch how {
 			case "unregister":
 				err = s.UnregisterKprobe(kp)

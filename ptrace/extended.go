@@ -28,22 +28,13 @@ func (th *Thread) SetXMM(n int, lo, hi uint64) error {
 	return th.setExtended(image)
 }
 
-// LastFPUInsn is the address of the last x87 instruction that the thread executed. The thread must be stopped.
-func (th *Thread) LastFPUInsn() (arch.Addr, error) {
+// MoveLastFPUInsn has the thread remember to as the address of the last x87 instruction that it executed, if it remembers from. The thread must be
+// stopped.
+func (th *Thread) MoveLastFPUInsn(from, to arch.Addr) error {
 	image, err := th.extended()
-	if err != nil {
-		return 0, err
-	}
-	return host.LastFPUInsn(image), nil
-}
-
-// SetLastFPUInsn changes it.
-func (th *Thread) SetLastFPUInsn(a arch.Addr) error {
-	image, err := th.extended()
-	if err != nil {
+	if err != nil || !host.MoveLastFPUInsn(image, from, to) {
 		return err
 	}
-	host.SetLastFPUInsn(image, a)
 	return th.setExtended(image)
 }
 

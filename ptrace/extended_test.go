@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"math"
 	"testing"
@@ -29,7 +30,6 @@ func TestExtendedRegistersAreThePrograms(t *testing.T) {
 			}
 		}
 		before := bytes.Clone(must2(th.extended()))
-		insn := must2(th.LastFPUInsn())
 		for n := range 16 {
 			l, h, err := th.XMM(n)
 			must(err)
@@ -39,11 +39,18 @@ func TestExtendedRegistersAreThePrograms(t *testing.T) {
 			}
 			must(th.SetXMM(n, l, h))
 		}
-		must(th.SetLastFPUInsn(insn + 0x10))
-		if got := must2(th.LastFPUInsn()); got != insn+0x10 {
-			t.Errorf("the last instruction was set to %s, and is %s", insn+0x10, got)
+		insn := arch.Addr(binary.LittleEndian.Uint64(before[8:])) // FIP: Intel SDM vol. 1, table 10-2
+		for _, move := range []struct{ from, to, want arch.Addr }{
+			{insn + 1, insn, insn},
+			{insn, 0x5555_1234_5678, 0x5555_1234_5678},
+			{0x5555_1234_5678, 0x1234_5678, 0x1234_5678},
+			{0x5555_1234_5678, insn, insn}, // who was switched meanwhile, and has the lower half only
+		} {
+			must(th.MoveLastFPUInsn(move.from, move.to))
+			if got := arch.Addr(binary.LittleEndian.Uint64(must2(th.extended())[8:])); got != move.want {
+				t.Errorf("moved from %s to %s the last instruction is %s, want %s", move.from, move.to, got, move.want)
+			}
 		}
-		must(th.SetLastFPUInsn(insn))
 		if after := must2(th.extended()); !bytes.Equal(after, before) {
 			t.Error("the state has changed")
 		}

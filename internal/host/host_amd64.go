@@ -145,11 +145,11 @@ func Vector(tid, n int) (lo, hi uint64, err error) { return linux.Vector(tid, n)
 // SetVector changes the low 128 bits of a vector register of an image.
 func SetVector(image []byte, n int, lo, hi uint64) { linux.SetVector(image, n, lo, hi) }
 
-// LastFPUInsn is the address that an image has of the last x87 instruction.
-func LastFPUInsn(image []byte) arch.Addr { return linux.LastFPUInsn(image) }
-
-// SetLastFPUInsn changes it.
-func SetLastFPUInsn(image []byte, a arch.Addr) { linux.SetLastFPUInsn(image, a) }
+// MoveLastFPUInsn has an image tell to as the address of the last x87 instruction where it tells from, whole or its lower half,
+// and reports whether it did.
+func MoveLastFPUInsn(image []byte, from, to arch.Addr) bool {
+	return linux.MoveLastFPUInsn(image, from, to)
+}
 
 // EmptyX87 empties the x87 stack of an image, as functions expect it, and reports
 // whether it was not empty.

@@ -116,18 +116,17 @@ func Enter(fn, block, number, third uintptr) {}
 
 // Registers are not exchanged: no thread is ever traced.
 
-func ReadRegs(tid int, r *Regs) error              { return arm64.ErrUnsupported }
-func WriteRegs(tid int, old, r *Regs) error        { return arm64.ErrUnsupported }
-func WriteAllRegs(tid int, r *Regs) error          { return arm64.ErrUnsupported }
-func WriteIP(tid int, ip arch.Addr) error          { return arm64.ErrUnsupported }
-func WriteResult(tid int, v int64) error           { return arm64.ErrUnsupported }
-func BreakAt(tid int, at arch.Addr) error          { return arm64.ErrUnsupported }
-func BreakNowhere(tid int) error                   { return arm64.ErrUnsupported }
-func ReadExtended(int, []byte) ([]byte, error)     { return nil, arm64.ErrUnsupported }
-func WriteExtended(tid int, image []byte) error    { return arm64.ErrUnsupported }
-func X87(tid, n int) (v [10]byte, err error)       { return v, arm64.ErrUnsupported }
-func Vector(tid, n int) (lo, hi uint64, err error) { return 0, 0, arm64.ErrUnsupported }
-func SetVector(image []byte, n int, lo, hi uint64) {}
-func LastFPUInsn(image []byte) arch.Addr           { return 0 }
-func SetLastFPUInsn(image []byte, a arch.Addr)     {}
-func EmptyX87(image []byte) (changed bool)         { return false }
+func ReadRegs(tid int, r *Regs) error                       { return arm64.ErrUnsupported }
+func WriteRegs(tid int, old, r *Regs) error                 { return arm64.ErrUnsupported }
+func WriteAllRegs(tid int, r *Regs) error                   { return arm64.ErrUnsupported }
+func WriteIP(tid int, ip arch.Addr) error                   { return arm64.ErrUnsupported }
+func WriteResult(tid int, v int64) error                    { return arm64.ErrUnsupported }
+func BreakAt(tid int, at arch.Addr) error                   { return arm64.ErrUnsupported }
+func BreakNowhere(tid int) error                            { return arm64.ErrUnsupported }
+func ReadExtended(int, []byte) ([]byte, error)              { return nil, arm64.ErrUnsupported }
+func WriteExtended(tid int, image []byte) error             { return arm64.ErrUnsupported }
+func X87(tid, n int) (v [10]byte, err error)                { return v, arm64.ErrUnsupported }
+func Vector(tid, n int) (lo, hi uint64, err error)          { return 0, 0, arm64.ErrUnsupported }
+func SetVector(image []byte, n int, lo, hi uint64)          {}
+func MoveLastFPUInsn(image []byte, from, to arch.Addr) bool { return false }
+func EmptyX87(image []byte) (changed bool)                  { return false }

@@ -70,15 +70,16 @@ func SetVector(image []byte, n int, lo, hi uint64) {
 	image[xstateBV] |= sseInUse
 }
 
-// LastFPUInsn is the address that an image has of the last x87 instruction that the thread executed (FIP;
-// Intel SDM vol. 1 §8.1.8).
-func LastFPUInsn(image []byte) arch.Addr {
-	return arch.Addr(binary.LittleEndian.Uint64(image[fip:]))
-}
-
-// SetLastFPUInsn changes it.
-func SetLastFPUInsn(image []byte, a arch.Addr) {
-	binary.LittleEndian.PutUint64(image[fip:], uint64(a))
+// MoveLastFPUInsn has an image tell to as the address of the last x87 instruction (FIP; Intel SDM vol. 1 §8.1.8) where it
+// tells from, and reports whether it did. A hypervisor that switches by XSAVE or FXSAVE without REX.W keeps the lower half
+// only (SDM vol. 1 §10.5.1): of from, too, that is what is told then.
+func MoveLastFPUInsn(image []byte, from, to arch.Addr) bool {
+	const lower = 1<<32 - 1
+	if at := arch.Addr(binary.LittleEndian.Uint64(image[fip:])); at != from && at != from&lower {
+		return false
+	}
+	binary.LittleEndian.PutUint64(image[fip:], uint64(to))
+	return true
 }
 
 // EmptyX87 makes the x87 stack of an image empty, as functions expect it (System V ABI,
