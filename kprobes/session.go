@@ -55,7 +55,11 @@ type Session struct {
 
 	// The rest belongs to the tracer's thread.
 	main    *ptrace.Process
-	domains map[*domain]bool
+	domains map[*domain]bool    // those that are at work
+	spaces  ptrace.Kept[domain] // those that there were, too
+	// forkedCalls is of the address space of a forked child the calls that its thread was in, in the order of their entries, until Forked.
+	forkedCalls ptrace.Kept[[]KretprobeInstance]
+
 	closed  bool
 	closing bool // Close has begun: no handler begins a call
 

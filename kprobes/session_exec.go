@@ -11,7 +11,7 @@ import (
 // leaves its parent's address space here. Under Follow the probes that have a symbol
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
-	if d, _ := old.Local.(*domain); d != nil {
+	if d := s.spaces.Of(old); d != nil {
 		d.recorder.noteExec(p)
 		d.followed.endOfProcess(p.PID)
 		d.guard.holdOther(old, p)
@@ -20,7 +20,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		}
 	}
 	for _, th := range p.Threads() {
-		th.Local = nil // the hit that brought it into exec has no end
+		s.hits.states.Keep(th, nil) // the hit that brought it into exec has no end
 	}
 	if p != s.main && !s.opts.Follow {
 		s.watchers.ended(p)

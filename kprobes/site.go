@@ -178,9 +178,7 @@ func (d *domain) disarm(st *site) error {
 		return nil
 	}
 	for _, th := range d.space.Threads() {
-		if ts, ok := th.Local.(*threadState); ok {
-			ts.forget(st)
-		}
+		d.session.hits.states.Of(th).forget(st)
 	}
 	delete(d.optimizer.queue, st)
 	st.showOptimized()
