@@ -242,9 +242,7 @@ func (lk *linker) seek(came []*symbols.Module) {
 			kps = append(kps, kp)
 		}
 	}
-	if len(kps) >= manyNames {
-		_ = lk.symbols().IndexNames(context.Background()) // which does not end
-	}
+	lk.expect(len(kps))
 	var aims []aim
 	for _, kp := range kps {
 		at, err := lk.find(kp, lk.explained(kp))
@@ -257,6 +255,13 @@ func (lk *linker) seek(came []*symbols.Module) {
 		}
 	}
 	lk.d.placeAll(aims, (*Kprobe).refused)
+}
+
+// expect prepares for looking up many names.
+func (lk *linker) expect(names int) {
+	if names >= manyNames {
+		_ = lk.symbols().IndexNames(context.Background()) // which does not end
+	}
 }
 
 // explained is how kp is looked up if an error is told: once, and not of each of a pattern's probes.
@@ -342,11 +347,16 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 			return nil
 		}
 	}
+	if lk.apart {
+		lk.expect(named(kps))
+	}
 	var aims []aim
 	for _, kp := range kps {
 		at := kp.Addr
 		switch {
 		case lk.d.placed(kp) != nil: // it was registered while the program started
+			continue
+		case lk.apart && kp.byName() && !lk.hasLibrary(kp):
 			continue
 		case lk.apart && kp.byName():
 			var err error
@@ -361,6 +371,13 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 		aims = append(aims, aim{kp: kp, at: at})
 	}
 	return aims
+}
+
+// hasLibrary tells that the library is mapped that kp asks for by name, if it asks for one. To look through all other modules' symbols for
+// such names takes long while the dynamic linker has mapped nothing yet.
+func (lk *linker) hasLibrary(kp *Kprobe) bool {
+	lib := symbols.Library(kp.SymbolName)
+	return lib == "" || slices.ContainsFunc(lk.symbols().Modules(), func(m *symbols.Module) bool { return isLibrary(m, lib) })
 }
 
 // hasMains tells that what is mapped at an address is the same file as in the session's main process, or no file in both.

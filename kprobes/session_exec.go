@@ -27,6 +27,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
+	d.optimizer.lazily()
 	s.target.programs++
 	d.linker.program = s.target.programs
 	if p == s.main {

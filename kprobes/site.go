@@ -182,7 +182,7 @@ func (d *domain) disarm(st *site) error {
 			ts.forget(st)
 		}
 	}
-	delete(d.optimizer.queue, st)
+	d.optimizer.leave(st)
 	st.showOptimized()
 	defer d.optimizer.uncovered(st)
 	return d.text.Disarm(st.patch())
