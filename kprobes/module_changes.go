@@ -229,7 +229,7 @@ func (rg *registry) wait(kp *Kprobe) {
 // isIn tells whether m may be the module that kp was in, or asks for.
 func (kp *Kprobe) isIn(m *symbols.Module) bool {
 	if lib := symbols.Library(kp.SymbolName); lib != "" {
-		return isLibrary(m, lib)
+		return m.IsCalled(lib)
 	}
 	return m.Path == kp.home
 }
@@ -377,7 +377,7 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 // such names takes long while the dynamic linker has mapped nothing yet.
 func (lk *linker) hasLibrary(kp *Kprobe) bool {
 	lib := symbols.Library(kp.SymbolName)
-	return lib == "" || slices.ContainsFunc(lk.symbols().Modules(), func(m *symbols.Module) bool { return isLibrary(m, lib) })
+	return lib == "" || slices.ContainsFunc(lk.symbols().Modules(), func(m *symbols.Module) bool { return m.IsCalled(lib) })
 }
 
 // hasMains tells that what is mapped at an address is the same file as in the session's main process, or no file in both.

@@ -32,8 +32,8 @@ func (t *Table) aliases() []string {
 
 // modulesFor returns the modules that a base name or a path stands for, all of
 // them for the empty name. Without an exact match an alias of the executable
-// fits, or the file that a path leads to by links, then a name that ends before a dot or dash (libc for libc.so.6), if it
-// fits only one module.
+// fits, a library's DT_SONAME (libc.so.6, whose file many systems call libc-2.31.so), or the file that a path leads to by links, then a
+// name that ends before a dot or dash (libc for libc.so.6), if it fits only one module.
 func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if name == "" {
 		return s.named, nil
@@ -41,11 +41,11 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	var exact, alias, prefix []*Module
 	for _, m := range s.named {
 		switch {
-		case m.Name == name || m.Path == name || m.Kind == KindVDSO && (name == "vdso" || name == "linux-vdso.so.1"):
+		case m.isExactly(name):
 			exact = append(exact, m)
-		case slices.Contains(m.aliases, name):
+		case m.isAlso(name):
 			alias = append(alias, m)
-		case len(m.Name) > len(name) && strings.HasPrefix(m.Name, name) && strings.IndexByte(".-", m.Name[len(name)]) >= 0:
+		case m.begins(name):
 			prefix = append(prefix, m)
 		}
 	}
@@ -65,6 +65,40 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 		return nil, errNear(ErrUnknownModule, name, "", moduleNames(prefix))
 	}
 	return nil, s.unknownModule(name)
+}
+
+func (m *Module) isExactly(name string) bool {
+	return m.Name == name || m.Path == name || m.Kind == KindVDSO && (name == "vdso" || name == "linux-vdso.so.1")
+}
+
+func (m *Module) isAlso(name string) bool {
+	return slices.Contains(m.aliases, name) || m.soname() == name
+}
+
+func (m *Module) begins(name string) bool {
+	return slices.ContainsFunc([]string{m.Name, m.soname()}, func(whole string) bool {
+		return len(whole) > len(name) && strings.HasPrefix(whole, name) && strings.IndexByte(".-", whole[len(name)]) >= 0
+	})
+}
+
+// soname is the name by which other files ask for a library; empty if it has none.
+func (m *Module) soname() string {
+	if m.img == nil || m.Kind != KindLibrary && m.Kind != KindInterpreter {
+		return ""
+	}
+	return m.img.soname()
+}
+
+// IsCalled reports whether the module part of a probe specification may mean m: its base name or path, a path that leads there by
+// links, a library's DT_SONAME, or what one of these names begins with.
+func (m *Module) IsCalled(name string) bool {
+	if m.isExactly(name) || m.isAlso(name) || m.begins(name) {
+		return true
+	}
+	if !path.IsAbs(name) || m.table == nil {
+		return false
+	}
+	return slices.ContainsFunc(m.table.snap.Load().linkedFrom(name), m.Same)
 }
 
 // linkedFrom returns the modules whose file a path leads to by links: /lib is /usr/lib on many systems.
@@ -96,8 +130,8 @@ func (s *snapshot) unknownModule(name string) error {
 			if i := strings.IndexAny(m.Name, ".-"); i > 0 {
 				stem = m.Name[:i]
 			}
-			for _, n := range append([]string{m.Name, stem}, m.aliases...) {
-				if !yield(n) {
+			for _, n := range append([]string{m.Name, stem, m.soname()}, m.aliases...) {
+				if n != "" && !yield(n) {
 					return
 				}
 			}
