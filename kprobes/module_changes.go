@@ -211,17 +211,28 @@ func (kp *Kprobe) byName() bool {
 }
 
 // comes tells of the error that looking up kp's name has brought whether kp is to wait: its
-// library is not there.
+// library is not there, or a program is awaited that has the name.
 func (rg *registry) comes(kp *Kprobe, err error) bool {
+	if !errors.Is(err, symbols.ErrUnknownModule) && !errors.Is(err, symbols.ErrUnknownSymbol) {
+		return false
+	}
 	lib := symbols.Library(kp.SymbolName)
-	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
+	if lib == "" {
+		return rg.s.opts.Follow && rg.s.opts.AwaitPrograms
+	}
+	return errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
-// wait makes kp wait for its library.
-func (rg *registry) wait(kp *Kprobe) {
+// wait makes kp wait for its library, or for a program that has its name; err is what looking it up has brought.
+func (rg *registry) wait(kp *Kprobe, err error) {
 	kp.Flags &^= FlagGone
-	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
-	if kp.pattern == nil {
+	lib := symbols.Library(kp.SymbolName)
+	kp.waits, kp.reason = true, lib+" is not loaded yet"
+	switch {
+	case lib == "":
+		kp.reason = "no program has it yet"
+		rg.s.warn("probe %s waits, %s: %s", kp.name(), kp.reason, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
+	case kp.pattern == nil:
 		rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
 	}
 }
@@ -231,7 +242,7 @@ func (kp *Kprobe) isIn(m *symbols.Module) bool {
 	if lib := symbols.Library(kp.SymbolName); lib != "" {
 		return m.IsCalled(lib)
 	}
-	return m.Path == kp.home
+	return kp.home == "" && kp.waits || m.Path == kp.home
 }
 
 // seek places the probes that modules which came bring a place for.
@@ -248,6 +259,7 @@ func (lk *linker) seek(came []*symbols.Module) {
 		at, err := lk.find(kp, lk.explained(kp))
 		switch {
 		case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
+		case symbols.Library(kp.SymbolName) == "" && lk.d.session.registry.comes(kp, err): // a later one may have it
 		case err != nil:
 			kp.refused(err)
 		case contains(came, at) != nil:

@@ -141,8 +141,9 @@ func (s *snapshot) unknownModule(name string) error {
 		return errNear(ErrUnknownModule, name, "", near)
 	}
 	const most = 5
-	list := strings.Join(moduleNames(s.named[:min(most, len(s.named))]), ", ")
-	if rest := len(s.named) - most; rest > 0 {
+	readable := slices.DeleteFunc(slices.Clone(s.named), func(m *Module) bool { return m.Err != nil })
+	list := strings.Join(moduleNames(readable[:min(most, len(readable))]), ", ")
+	if rest := len(readable) - most; rest > 0 {
 		list += fmt.Sprintf(" and %d more", rest)
 	}
 	return fmt.Errorf("%w: %q, mapped are %s", ErrUnknownModule, name, list)

@@ -72,6 +72,8 @@ type Resolver struct {
 	Again bool
 	// Later has patterns wait for their library, as names do. Without it, that is an error.
 	Later bool
+	// Programs has names wait that nothing has: for a program, executed later, that has them (kprobes.Options.AwaitPrograms).
+	Programs bool
 	// Skipped counts instructions that +* stands for and that can't be probed.
 	Skipped Skipped
 
@@ -111,6 +113,8 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	}
 	found, err := resolve(ctx, name)
 	switch {
+	case r.awaited(name, err):
+		return []Place{{Name: spec, Symbol: name, Waits: true, Return: atReturn}}, nil
 	case waits(name, err) && isPattern(name) && !r.Later:
 		return nil, fmt.Errorf("%w; a pattern does not wait for a library here, give names to wait for", err)
 	case waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
@@ -135,6 +139,12 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 // waits tells of the error for a SPEC that it is in a library that is not loaded.
 func waits(spec string, err error) bool {
 	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != ""
+}
+
+// awaited tells of the error for a SPEC that it is a name for which a program is awaited that has it.
+func (r *Resolver) awaited(spec string, err error) bool {
+	unknown := errors.Is(err, symbols.ErrUnknownModule) || errors.Is(err, symbols.ErrUnknownSymbol)
+	return r.Programs && unknown && symbols.Library(spec) == "" && !isPattern(spec) && !strings.HasSuffix(spec, everySuffix)
 }
 
 // isPattern tells of a SPEC in a library whether it may stand for several places.

@@ -299,12 +299,16 @@ func (p *Probe) look() {
 	for _, pn := range p.patterns {
 		pn.look()
 	}
+	ended := false
 	select {
 	case <-s.Done():
-		return
+		ended = true
 	default:
 	}
 	for i, pt := range points {
+		if last := pt.last.Load(); ended && (last == nil || !last.Waiting) {
+			continue // it stays as it was, unless what it waited for came only then
+		}
 		pt.last.Store(&now[i])
 	}
 }

@@ -37,6 +37,10 @@ func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 // Follow traces forked children, and programs started by exec, as well.
 func Follow() Option { return func(o *options) { o.kprobes.Follow = true } }
 
+// AwaitPrograms, under Follow, has names wait that nothing of the target has, until a program is executed that has them. Otherwise they are
+// symbols.ErrUnknownSymbol.
+func AwaitPrograms() Option { return func(o *options) { o.kprobes.AwaitPrograms = true } }
+
 // With sets the options of the kprobes session. If it may not optimize, hits are handled by stops.
 func With(k kprobes.Options) Option { return func(o *options) { o.kprobes = k } }
 
@@ -137,7 +141,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	}
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
-		Later: true,
+		Later: true, Programs: s.options.kprobes.Follow && s.options.kprobes.AwaitPrograms,
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {

@@ -63,7 +63,7 @@ func probeFlags() []cli.Flag {
 		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
-		&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
+		&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well; what only such a program has is waited for"},
 		&cli.BoolFlag{Name: "hold", Usage: "need no probes: hold the process for gokprobe debugfs, until Ctrl-C or its end"},
 		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, as the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
 		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, as gokprobe debugfs has them, on `DIR`"},

@@ -34,7 +34,7 @@ type work struct {
 
 // options is the session's options for a request.
 func (r request) options(std stdio) kprobes.Options {
-	return kprobes.Options{Meant: r.meant, NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
+	return kprobes.Options{Meant: r.meant, NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, AwaitPrograms: r.follow, Log: func(s string) { std.warn("%s", s) }}
 }
 
 // workMaker prepares work on a session.
