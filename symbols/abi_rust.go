@@ -21,7 +21,7 @@ type passing struct {
 	scalars   []scalar
 	aggregate bool
 	undecided bool
-	// wrapped tells that it is an aggregate after all if a structure or union around it is repr(C), which debug information does not
+	// wrapped says that it is an aggregate after all if a structure or union around it is repr(C), which debug information does not
 	// tell. Then it is passed as an integer: for a lone integer of up to 8 bytes that is the same.
 	wrapped bool
 }
@@ -66,7 +66,8 @@ func sized(fields []dfield) (parts []dfield) {
 	return parts
 }
 
-// standardWrappers are structures and unions of one part in Rust's library of which it is known that they are not repr(C).
+// standardWrappers are structures and unions of Rust's library that have one part and are not repr(C). Debug information does
+// not tell repr(C); it changes how a value is passed.
 var standardWrappers = map[string]bool{
 	"Arc": true, "Box": true, "Cap": true, "Cell": true, "ManuallyDrop": true, "MaybeDangling": true, "MaybeUninit": true, "Nanoseconds": true, "NonNull": true,
 	"NonZero": true, "Pin": true, "Rc": true, "Saturating": true, "SyncUnsafeCell": true, "Unique": true, "UnsafeCell": true, "UsizeNoHighBit": true, "Wrapping": true,
@@ -142,7 +143,7 @@ func (t *dtype) ofScalars(both []scalar) passing {
 	return passing{scalars: both}
 }
 
-// holdsPair tells that t is nothing but two scalars, where they lie in a pair.
+// holdsPair reports whether t is nothing but two scalars, where they lie in a pair.
 func (t *dtype) holdsPair(s []scalar) bool {
 	align := max(s[0].align, s[1].align)
 	return align > 0 && s[0].off == 0 && s[1].off == roundUp(s[0].size, s[1].align) && t.align == align && t.size == roundUp(s[1].off+s[1].size, align)
@@ -223,7 +224,7 @@ func (t *dtype) tagged(data []variant, depth int) passing {
 	return t.ofScalars([]scalar{tag.scalars[0], all[0]})
 }
 
-// overlaps tells that the discriminant is a value in a variant's data.
+// overlaps reports whether the discriminant is a value in a variant's data.
 func (t *dtype) overlaps(discr *dfield) bool {
 	if discr == nil {
 		return false
@@ -238,8 +239,9 @@ func (t *dtype) overlaps(discr *dfield) bool {
 	return false
 }
 
-// rustPlaces assigns the parameters of a Rust function. A function that other languages can call by its name has their convention, most
-// probably; debug information does not tell. So what is known of it are the places in which both have it.
+// rustPlaces assigns places to the parameters of a Rust function. A function with a linkage name of its own, which other
+// languages can call, probably has C's convention, but debug information does not say so. Of such a function only parameters
+// that have the same place in both conventions are known.
 func (s *signature) rustPlaces(types []*dtype, result *dtype) []place {
 	out := rustPlaces(types, result, s.unit.rustMemory)
 	if !s.hasOwnName() {
@@ -253,7 +255,7 @@ func (s *signature) rustPlaces(types []*dtype, result *dtype) []place {
 	return out
 }
 
-// hasOwnName tells that the source has given the function the name that linkers see.
+// hasOwnName reports whether the source has given the function the name that linkers see.
 func (s *signature) hasOwnName() bool { return s.linkage != "" && !isMangled(s.linkage) }
 
 // rustPlaces is what rustc does on x86-64: scalars in registers by their kinds, aggregates of up to 8 bytes as an integer, larger
@@ -293,12 +295,12 @@ func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	return out
 }
 
-// wide tells of numbers of 128 bits.
+// wide reports whether t is a number of 128 bits.
 func (p passing) wide() bool {
 	return slices.ContainsFunc(p.scalars, func(s scalar) bool { return s.size > 8 })
 }
 
-// holds128 tells that t is a number of 128 bits that fits in registers: versions differ in what else they do with one.
+// holds128 reports whether t is a number of 128 bits that fits in registers: versions differ in what else they do with one.
 func (a *sysvArgs) holds128(t *dtype) bool { return t.size == 16 && a.ints+2 <= len(host.C.Args) }
 
 func (a *sysvArgs) assignScalars(scalars []scalar) place {

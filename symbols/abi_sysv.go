@@ -40,8 +40,8 @@ func sysvPlaces(types []*dtype, result *dtype) []place {
 	for i, t := range types {
 		switch {
 		case lost || t.kind == typeUnknown || t.kind == typeSum || t.kind == typeVoid:
-			// A type that is not understood may take any register: what
-			// follows it is unknown too.
+			// A type that is not understood may take any register, so the
+			// places of all later parameters are unknown too.
 			lost = true
 			out[i] = place{unknown: true}
 		case t.byRef:

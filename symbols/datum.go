@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Step leads from a value to a member of it, or of what it points to.
+// Step leads from a structure, or a pointer to one, to a member.
 type Step struct {
 	Member  string
 	Pointer bool // ->, not a dot
 }
 
-// Shape is what a Datum is.
+// Shape is the kind of value of a Datum.
 type Shape uint8
 
 // The shapes.
@@ -28,13 +28,13 @@ const (
 	ShapeCountedText              // a string of Go, std::string, std::string_view, &str: Len tells how many bytes there are
 )
 
-// Datum is where a parameter or result is, or what is reached from there, and what it is. Of a
-// ShapeCountedText it is where the address of the text is.
+// Datum says where a parameter, a result, or a value reached from one is, and its kind. For a
+// ShapeCountedText it is the place of the text's address.
 type Datum struct {
 	Reg   string // the general register that holds it, or its beginning; if empty, it is on the stack,
-	Stack int64  // so far above the stack pointer
-	// Loads lead from there to the datum: each is the distance from the address that the word at hand is, of the
-	// next word, and the last one of the datum itself.
+	Stack int64  // so many bytes above the stack pointer
+	// Loads lead from there to the datum. Each is an offset: the word read so far is an address, and the next word
+	// (at last the datum itself) is read at that offset from it.
 	Loads []int64
 	Shape Shape
 	Size  int64 // bytes, of a bit field those of its declared type, of an array those of an element

@@ -41,7 +41,7 @@ func decoderOf(c *dtype, g reflect.Type) (decoder, error) {
 	return scalarDecoder(g.Kind()), nil
 }
 
-// accepts tells whether a Go scalar of t's kind can hold a value of kind k.
+// accepts reports whether a Go scalar of t's kind can hold a value of kind k.
 func (t *dtype) accepts(k typeKind) bool {
 	switch k {
 	case typeInt, typeUint, typeChar, typeEnum, typePointer, typeReference, typeGoPointer:
@@ -107,7 +107,7 @@ func textDecoder(c *dtype, g reflect.Type) (decoder, error) {
 func textAt(m arch.Memory, a arch.Addr, limit int, terminated bool) string {
 	var text []byte
 	for a != 0 && len(text) < limit {
-		// Piecewise to page ends: what follows may not be mapped.
+		// Read no further than to the end of a page: the next one may not be mapped.
 		b := make([]byte, min(limit-len(text), int(pageSize-uint64(a)%pageSize)))
 		if m.ReadMemory(a, b) != nil {
 			break

@@ -44,9 +44,9 @@ type unit struct {
 	off   dwarf.Offset // of its first entry
 	entry *dwarf.Entry
 	lang  language
-	// goRegisters tells that Go passes arguments in registers (1.17 and later).
+	// goRegisters says that Go passes arguments in registers (1.17 and later).
 	goRegisters bool
-	// rustMemory tells that rustc returns aggregates of 9 to 16 bytes in memory (1.63 and later; earlier ones differ).
+	// rustMemory says that rustc returns aggregates of 9 to 16 bytes in memory (1.63 and later; earlier ones differ).
 	rustMemory bool
 
 	funcOnce sync.Once
@@ -114,7 +114,7 @@ func (d *dwarfData) version(off dwarf.Offset) uint16 {
 	return d.headers[i].version
 }
 
-// keep asks for n bytes that are kept with d. What is refused is noted.
+// keep asks the memory budget for n bytes that are kept with d. A refusal is noted.
 func (d *dwarfData) keep(n uint64, what string) error { return d.refused.note(d.kept.Take(n, what)) }
 
 func (d *dwarfData) readUnits() (out []*unit, err error) {
@@ -250,8 +250,9 @@ func (d *dwarfData) functions(u *unit) []function {
 	return out
 }
 
-// origins is e followed by the entries it completes: what it is a concrete copy
-// of and what it defines (DW_AT_abstract_origin, DW_AT_specification).
+// origins is e followed by the entries that it completes: the abstract entry of which it is a
+// concrete copy (DW_AT_abstract_origin), and the declaration that it defines
+// (DW_AT_specification).
 func (d *dwarfData) origins(e *dwarf.Entry) []*dwarf.Entry {
 	const longest = 8 // damaged references may form a cycle
 	list := []*dwarf.Entry{e}

@@ -21,8 +21,8 @@ const (
 	longestName   = 4096
 )
 
-// headers is a file of which some parts were read, checked and put right; they are read from memory. So what debug/elf sees is what was
-// checked, though the file may change meanwhile.
+// headers is a file some parts of which were read, checked and corrected before. These are read from memory. So debug/elf sees
+// the checked bytes, even if the file changes meanwhile.
 type headers struct {
 	io.ReaderAt
 	parts []headerPart
@@ -66,7 +66,7 @@ func (o *object) checkHeaders() (*headers, error) {
 		return nil, err
 	}
 	if !bytes.HasPrefix(head, []byte(elf.ELFMAG)) {
-		return nil, errors.New("it does not begin as one")
+		return nil, errors.New("it has no ELF header")
 	}
 	if class, machine := elf.Class(head[identClass]), elf.Machine(le.Uint16(head[ehMachine:])); class != elf.ELFCLASS64 ||
 		elf.Data(head[identOrder]) != elf.ELFDATA2LSB || machine != host.Machine {
@@ -91,7 +91,7 @@ const (
 	sectionCost = 320
 )
 
-// table reads n entries of a table at off, of which debug/elf makes something that takes so many bytes each.
+// table reads n entries of a table at off. cost is how many bytes debug/elf needs for each entry.
 func (o *object) table(off, n, size, cost uint64) ([]byte, error) {
 	if off > o.size || n*size > o.size-off {
 		return nil, errTruncated

@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
-// FileFacts is what the headers of a program's file tell.
+// FileFacts are properties of an executable file, as its headers tell them.
 type FileFacts struct {
 	Go                  bool // linked by Go's linker
 	PositionIndependent bool

@@ -41,8 +41,8 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	return Value{Text: text, JSON: object}
 }
 
-// sum is a Rust enumeration as Rust writes it: None, Some(5), Move {x: 1}. JSON has the name, or an object of the name and
-// the data.
+// sum formats a Rust enumeration as Rust writes it: None, Some(5), Move {x: 1}. In JSON it is the name, or an object of the
+// name and the data.
 func (f *formatter) sum(t *dtype, raw []byte, depth int) Value {
 	v, ok := t.variant(raw)
 	if !ok {

@@ -46,8 +46,9 @@ func (m *Module) frameRange(a arch.Addr) (arch.Range, bool) {
 	return arch.Range{Start: m.addr(f.Begin()), End: m.addr(f.End())}, true
 }
 
-// Unwindable tells whether the program's own unwinder finds call-frame information for the
-// return address a, in the table that PT_GNU_EH_FRAME names. It looks one byte before it.
+// Unwindable reports whether the target's own unwinder finds call-frame information for the
+// return address a, in the table that PT_GNU_EH_FRAME names. As unwinders do, it looks one byte
+// before a: a itself may belong to the next function.
 func (t *Table) Unwindable(a arch.Addr) bool {
 	m := t.module(a)
 	if m == nil || m.img == nil {

@@ -18,14 +18,14 @@ type goTable struct {
 	funcs  []byte // what the offsets are relative to
 	names  []byte // zero-terminated
 	cus    []byte // indexes of files, for each compilation unit; from 1.16
-	files  []byte // 1.16: zero-terminated names; 1.2: offsets in data, of which the first is the count
+	files  []byte // 1.16: zero-terminated names; 1.2: their count, then offsets in data
 	pcs    []byte // tables of values by address
 	data   []byte
 }
 
 var goVersions = map[uint32]int{0xfffffffb: 2, 0xfffffffa: 16, 0xfffffff0: 18, 0xfffffff1: 20}
 
-// newGoTable checks the header of data, whose code is linked at text. It returns nil for what is no such table.
+// newGoTable checks the header of data, whose code is linked at text. It returns nil if data is no such table.
 func newGoTable(data []byte, text uint64) *goTable {
 	const words = 8 // behind magic number, quantum and sizes
 	if len(data) < words+8*8 || data[4] != 0 || data[5] != 0 || data[6] != 1 || data[7] != 8 {
@@ -267,8 +267,8 @@ func uvarint32(p []byte) (v uint32, rest []byte, ok bool) {
 // mostGoSteps bounds how much of the tables one question goes through.
 const mostGoSteps = 1 << 25
 
-// lines calls found with the first address of each function that has code of the given line, and the file's name. known tells whether any
-// function has code of a file that want says yes to.
+// lines calls found with the first address that has the given line, for each function that has one, and the file's name. want
+// chooses files. known reports whether any function has code of a chosen file.
 func (t *goTable) lines(line int, want func(file string) bool, found func(pc uint64, file string)) (known bool) {
 	matched := map[uint32]bool{} // places of files' names
 	matches := func(at uint32) bool {

@@ -14,10 +14,10 @@ import (
 )
 
 // Inlined counts the calls of the function that contains a which the compiler has replaced
-// by the function's body: a probe at its entry does not see them. known is false if the
-// debug information does not tell, or has more than a million entries, of which no more are read; then n is
-// what was found. The first question about a function that was inlined anywhere costs that reading of its file,
-// up to a second.
+// by the function's body: a probe at its entry does not see them. known is false if n may be
+// too small: the debug information does not tell, or has more than a million entries, after
+// which reading stops. The first question about a function that was inlined anywhere reads
+// all entries of its file, which takes up to a second.
 func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 	m := t.module(a)
 	if m == nil || m.img == nil {
@@ -114,9 +114,9 @@ func (d *dwarfData) mentions(name string) bool {
 	return bytes.Contains(d.str, word) || bytes.Contains(d.info, word)
 }
 
-// lineInside is the first line of an inlined function's own, not of what is inlined into it in turn, that has code
-// in the call. file is empty if there is none. Compilers mix in code of the caller: its line is where the call is
-// written, or stands before the function, or in another file.
+// lineInside returns the first line of an inlined function that has code in the call. Lines of functions that were
+// inlined into it in turn do not count. file is empty if there is no such line. Compilers mix in code of the caller,
+// which is left out: its line is that of the call, or stands before the function, or in another file.
 func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int) {
 	r := d.entriesAt(call)
 	e := r.next()
@@ -176,11 +176,12 @@ func (d *dwarfData) declared(off dwarf.Offset) (file string, line int) {
 // inlining is what debug information says of inlined functions; it is read once.
 type inlining struct {
 	once sync.Once
-	// names has the entries that copies refer to, of functions of which calls may be inlined, by linkage name or, where
-	// there is none, by qualified name: GCC gives none to a function that no other file can call.
+	// names has the entries of functions whose calls may be inlined; copies of the functions refer to these entries. The
+	// key is the linkage name or, if there is none, the qualified name: GCC gives no linkage name to a function that
+	// no other file can call.
 	names map[string][]dwarf.Offset
-	// calls has the inlined calls by the entry that a function's copies refer to, but for those in copies of
-	// the function itself, where GCC puts a part of a function that it has split.
+	// calls has the inlined calls by the entry of the function. Calls within copies of the function itself are left out:
+	// there they are parts into which GCC has split it.
 	calls map[dwarf.Offset]inlinedCalls
 	all   bool // nothing was left out
 }
@@ -266,13 +267,14 @@ func (in *inlining) read(r *dies) {
 	}
 }
 
-// scopes is the entries around the next one: what they put in front of names, each with what is around it.
+// scopes are the prefixes that the entries around the next one put in front of its name, from the outermost in. Each
+// includes the ones before it.
 type scopes []string
 
-// longestScope bounds what is put in front of names: a scope of a longer name qualifies nothing.
+// longestScope bounds the prefix of a name, in bytes. A scope with a longer name adds no prefix.
 const longestScope = 4 << 10
 
-// pass goes on behind e.
+// pass updates s after e was read: it enters a scope, or leaves one at an empty entry.
 func (s *scopes) pass(e *dwarf.Entry) {
 	switch {
 	case e.Tag == 0:
@@ -307,7 +309,7 @@ func isDeclaration(e *dwarf.Entry) bool {
 	return only
 }
 
-// mayBeInlined tells that the compiler has inlined calls of e, or was free to.
+// mayBeInlined reports whether the compiler has inlined calls of e, or was free to.
 func mayBeInlined(e *dwarf.Entry) bool {
 	const inlined, declaredInlined = 1, 3 // DW_INL_inlined, DW_INL_declared_inlined (DWARF 5 §7.20)
 	n, ok := e.Val(dwarf.AttrInline).(int64)

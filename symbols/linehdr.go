@@ -13,8 +13,8 @@ type lineHeader struct {
 }
 
 // lineHeader checks the counts in the header of the line table at off
-// (DWARF 5 §6.2.4, DWARF 4 §6.2.4) against its size. debug/dwarf allocates what they say, and a
-// damaged file could take all memory.
+// (DWARF 5 §6.2.4, DWARF 4 §6.2.4) against its size. debug/dwarf allocates memory by these
+// counts, so a damaged file could take all memory.
 func (d *dwarfData) lineHeader(off uint64) (h lineHeader, ok bool) {
 	if off >= uint64(len(d.lineSection)) {
 		return h, false

@@ -66,7 +66,7 @@ func (d *dwarfData) lineTable(u *unit) *lineTable {
 	return t
 }
 
-// mayRead tells whether the table at off is one that was written so: its header is plausible, and tables do not lie one in the other.
+// mayRead reports whether the table at off is one that was written so: its header is plausible, and tables do not lie one in the other.
 func (d *dwarfData) mayRead(off uint64) bool {
 	h, ok := d.lineHeader(off)
 	if !ok {
@@ -215,7 +215,7 @@ func (t *Table) resolveLine(s *snapshot, q query) ([]Location, error) {
 	return nil, fmt.Errorf("%w: no module was built from a file %s", ErrNoLine, q.file)
 }
 
-// reasonOfMain tells that the executable itself has no lines, so that this is
+// reasonOfMain reports whether the executable itself has no lines, so that this is
 // the thing to say.
 func reasonOfMain(mods []*Module, reasons []error) bool {
 	return errors.Is(reasons[0], ErrNoLines) && mods[0].Kind == KindExecutable && strings.Contains(reasons[0].Error(), mods[0].Path)

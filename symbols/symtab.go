@@ -136,7 +136,7 @@ func oldName(str []byte) bool {
 	return at > 0 && at+1 < len(str) && str[at] == '@' && str[at+1] != '@'
 }
 
-// decodeSym reads one Elf64_Sym; ok is false for what is no defined name.
+// decodeSym reads one Elf64_Sym. ok is false if it defines no name.
 func decodeSym(b []byte, code func(uint64) uint64) (e entry, ok bool) {
 	e.name = binary.LittleEndian.Uint32(b)
 	info, other := b[4], b[5]

@@ -6,8 +6,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
-// typeReader reads types of one unit for one question, and keeps them for others. What it keeps is counted; where that is not possible the
-// question fails and keeps nothing.
+// typeReader reads types of one unit for one question, and keeps them for later questions. Their memory is taken from the budget. If
+// that refuses, the question fails and keeps nothing.
 type typeReader struct {
 	d     *dwarfData
 	cache map[dwarf.Offset]*dtype
@@ -16,7 +16,7 @@ type typeReader struct {
 	depth   int
 	aliases []alias // to complete when the outermost type is read
 	made    []madeType
-	part    *budget.Part // of what is being read
+	part    *budget.Part // of the types that this question has read
 	size    uint64
 	err     error // why types are missing
 }
@@ -26,7 +26,7 @@ type madeType struct {
 	t   *dtype
 }
 
-// alias is a typedef or a qualified type and what it stands for.
+// alias is a typedef or a qualified type, and its target.
 type alias struct {
 	r         *typeReader
 	t, target *dtype
@@ -67,7 +67,7 @@ func (r *typeReader) at(off dwarf.Offset) *dtype {
 	return t
 }
 
-// count counts what is kept.
+// count asks the budget for n more bytes to keep.
 func (r *typeReader) count(n uint64) error {
 	if r.part == nil {
 		r.part = r.d.kept.Part("types")
@@ -90,7 +90,7 @@ func (r *typeReader) settle() {
 	for _, m := range r.made {
 		t := m.t
 		if t.parts() > mostParts || t.size < 0 || t.size > largestType || t.count < 0 {
-			kept := int64(0) // what is larger than registers goes by its address whatever it is
+			kept := int64(0) // a value larger than registers is passed by its address, whatever its type
 			if t.size > 0 && t.size <= largestType {
 				kept = t.size
 			}

@@ -49,7 +49,7 @@ type dtype struct {
 	// field discr tells; there is none if no value can be another variant.
 	variants []variant
 	discr    *dfield
-	// unsigned tells of characters and enumerations that they have no sign.
+	// unsigned says that a character or an enumeration has no sign.
 	unsigned bool
 
 	weight int // see parts
@@ -204,7 +204,7 @@ func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dies) {
 // fillStruct reads members and base classes.
 func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 	if declared, _ := e.Val(dwarf.AttrDeclaration).(bool); declared {
-		return // what it holds is described elsewhere, if at all
+		return // its members are described elsewhere, if at all
 	}
 	t.kind = typeStruct
 	if e.Tag == dwarf.TagUnionType {
@@ -246,7 +246,7 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 	}
 }
 
-// fillSum reads the variants of a Rust enumeration. What is not read whole is not known.
+// fillSum reads the variants of a Rust enumeration. If one can't be read, the type is unknown.
 func (r *typeReader) fillSum(t *dtype, part *dwarf.Entry) {
 	t.kind = typeUnknown
 	discr, told := part.Val(dwarf.AttrDiscr).(dwarf.Offset)
@@ -289,7 +289,7 @@ func (r *typeReader) variant(c *dwarf.Entry) (v variant, ok bool) {
 	return v, rd.err == nil && v.typ != nil
 }
 
-// mayBeDiscriminant tells of a type of which the discriminant of an enumeration may be.
+// mayBeDiscriminant reports whether the discriminant of an enumeration may have type t.
 func (t *dtype) mayBeDiscriminant() bool {
 	switch t.kind {
 	case typeInt, typeUint, typeBool, typeChar, typeEnum, typePointer, typeReference:
@@ -306,8 +306,8 @@ func (r *typeReader) member(c *dwarf.Entry) dfield {
 	return f
 }
 
-// readBits reads the extent of a bit field, in the form of DWARF 4 and in that of versions before it, which
-// counts from the storage's highest bit.
+// readBits reads the extent of a bit field, in the form of DWARF 4 or in the older form, which counts from the highest
+// bit of the storage.
 func (f *dfield) readBits(c *dwarf.Entry) {
 	f.wide, f.bits = c.Val(dwarf.AttrBitSize).(int64)
 	if !f.bits {

@@ -22,7 +22,7 @@ func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 	}
 	if isGlob(q.name) {
 		err := errNear(ErrUnknownSymbol, q.name, where, nil)
-		return fmt.Errorf("%w; this is a pattern as of file names, in which * stands for any text and ? for one character", withStripped(err, mods))
+		return fmt.Errorf("%w; this is a pattern as in a shell, in which * stands for any text and ? for one character", withStripped(err, mods))
 	}
 	for _, m := range mods {
 		if v, ok := m.inlinedAway(t, q.name); ok {
@@ -30,7 +30,7 @@ func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 		}
 	}
 	if n := instances(mods, q.name); n > 0 {
-		return fmt.Errorf("%w: %q is generic; %q stands for its instances, of which there are %d", ErrUnknownSymbol, q.name, q.name+"[...]", n)
+		return fmt.Errorf("%w: %q is generic; %q stands for its %d instances", ErrUnknownSymbol, q.name, q.name+"[...]", n)
 	}
 	err = withStripped(errNear(ErrUnknownSymbol, q.name, where, nearSymbols(mods, q.name)), mods)
 	for _, m := range mods {
@@ -68,7 +68,8 @@ func instances(mods []*Module, name string) int {
 	return len(onlyCode(found))
 }
 
-// withStripped adds to err that the file which most probably has the name is stripped: the only one, or the executable.
+// withStripped adds to err that a file is stripped, if that probably is the reason why the name is unknown. The file is
+// the only one that was searched, or the executable.
 func withStripped(err error, mods []*Module) error {
 	for _, m := range mods {
 		if len(mods) > 1 && m.Kind != KindExecutable || m.img == nil || !m.symbols().stripped() || len(m.Refused()) > 0 {
@@ -93,7 +94,7 @@ func countedFunctions(n int) string {
 	return fmt.Sprintf("%d functions", n)
 }
 
-// stripped tells that only names which other files may use are known.
+// stripped reports whether only names which other files may use are known.
 func (s *symtab) stripped() bool {
 	for _, b := range s.blobs {
 		if b.source != SourceDynsym && b.source != SourceFrames {
