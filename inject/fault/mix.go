@@ -4,7 +4,7 @@ import "math"
 
 // Mix returns the n-th random number of the sequence that belongs to seed:
 // splitmix64 (Steele, Lea and Flood 2014), whose n-th output needs no output
-// before it. Whoever decides, target or tracer, has the same numbers by this.
+// before it. So the target and the tracer get the same numbers.
 func Mix(seed, n uint64) uint64 {
 	z := seed + (n+1)*0x9E3779B97F4A7C15
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// A StaticPart is what of an Attr counters alone decide, without the thread, the
-// time and the stack: a program in the target can do it. Of a process's calls it chooses
-// those that meet all Steps, asked in order, where each step counts the calls that come
-// to it, whether or not they meet it, and the first that is not met ends it.
+// A StaticPart is the part of an Attr that counters alone decide, without the thread, the
+// time and the stack. So a program in the target can do it. It chooses a call that meets all
+// Steps. They are asked in order; each counts the calls that come to it, whether they meet
+// it or not, and the first that is not met ends the decision.
 type StaticPart struct {
-	// Never is that no call is chosen.
+	// Never means that no call is chosen.
 	Never bool
 	Steps []Step
 }
