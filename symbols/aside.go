@@ -97,7 +97,7 @@ func (t *Table) Aside(ctx context.Context, f func()) error {
 // match ErrBadSpec, ErrUnknownSymbol, ErrUnknownModule, ErrAmbiguous (as
 // *AmbiguousError), ErrNotMapped, ErrNotExecutable, ErrNotCode, ErrNoLines, ErrNoLine,
 // ErrUnknownSize or ErrIFuncUnbound.
-// It waits as long as ctx is not done: then the error is ctx.Err(), at once.
+// If ctx is done before the answer is known, Resolve returns ctx.Err() at once.
 func (t *Table) Resolve(ctx context.Context, spec string) ([]Location, error) {
 	return t.resolveAside(ctx, spec, true)
 }
@@ -124,12 +124,12 @@ func (t *Table) resolveAside(ctx context.Context, spec string, explain bool) ([]
 	return a.found, a.err
 }
 
-// IndexNames prepares for many calls of Resolve: from now on, and until the modules
-// change, a linkage name is looked up and not searched for. It reads every symbol once, as long as ctx is not done: then it returns ctx.Err(), at once.
+// IndexNames prepares for many calls of Resolve. It reads every symbol once and makes an index of linkage names, which holds until the
+// modules change. If ctx is done before, IndexNames returns ctx.Err() at once.
 func (t *Table) IndexNames(ctx context.Context) error { return t.Aside(ctx, t.indexNames) }
 
-// Ready reads, as long as ctx is not done, what Lookup and Function need to answer for the code around a: then they are quick. If ctx is
-// done first, Ready returns ctx.Err() at once.
+// Ready reads the symbols of the module that contains a, so that Lookup and Function are quick there afterwards. If ctx is done first,
+// Ready returns ctx.Err() at once.
 func (t *Table) Ready(ctx context.Context, a arch.Addr) error {
 	m := t.module(a)
 	if ctx.Done() == nil || m == nil || m.img == nil || m.img.ready.Load() {

@@ -43,8 +43,9 @@ func (c *cxxClass) member(f *dwarf.Entry) {
 	}
 }
 
-// byReference is the verdict after all member functions.
-func (c *cxxClass) byReference() bool {
+// isByReference reports whether the class goes by reference. It is called after all member
+// functions were read.
+func (c *cxxClass) isByReference() bool {
 	return c.nontrivial || c.copies > 0 && c.deleted == c.copies
 }
 

@@ -64,9 +64,9 @@ func (e *StepError) Error() string { return fmt.Sprintf("step %d: %v", e.Step+1,
 // Unwrap makes the error match Err.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Datum is the place of p, or of what a path leads to from it: at the places and times that Params and Results
-// say. Members of anonymous structures and of base classes are found as in the source. The error matches
-// ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
+// Datum returns the place of p or, with a path, of a value reached from p. It holds at the function's entry for a result of
+// Params, and after the return for one of Results. Members of anonymous structures and of base classes are found as in
+// the source. The error matches ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
 func (p Param) Datum(path ...Step) (Datum, error) {
 	d := &datum{typ: p.typ}
 	if err := d.begin(p.place); err != nil {
@@ -94,7 +94,7 @@ type datum struct {
 	parts []part // of the parameter
 }
 
-// counted is d if it is a string with a length, or a reference to one.
+// counted returns the Datum of d if it is a string with a length, or a reference to one.
 func (d *datum) counted(lang language) (Datum, bool) {
 	if t := d.typ; t.kind == typeReference && t.elem != nil {
 		inner := &datum{typ: t.elem, Datum: d.Datum}
@@ -176,7 +176,7 @@ func (d *datum) step(s Step) error {
 }
 
 // member finds a field, also in anonymous structures and base classes, and its distance from the structure's
-// beginning. Types that were searched before are in seen: damaged debug information may have one that holds
+// beginning. seen has the types that were searched before: in damaged debug information a type may contain
 // itself.
 func (t *dtype) member(name string, seen map[*dtype]bool) (off int64, f dfield, ok bool) {
 	for _, f := range t.field {

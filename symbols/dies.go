@@ -13,8 +13,8 @@ const (
 	mostRead    = 1 << 24
 )
 
-// dies reads the entries of debug information one after the other, always forwards and never for ever: damaged references may form a
-// cycle, entries may be nested a million deep, and each may have names of its own.
+// dies reads the entries of debug information, always forwards and within a limit. In hostile files references may form a cycle,
+// entries may be nested a million deep, and each may have long names.
 type dies struct {
 	d    *dwarfData
 	r    *dwarf.Reader
@@ -33,7 +33,7 @@ func (d *dwarfData) entriesAt(off dwarf.Offset) *dies {
 // entryAt is the entry at off, nil if there is none.
 func (d *dwarfData) entryAt(off dwarf.Offset) *dwarf.Entry { return d.entriesAt(off).next() }
 
-// next is the next entry, nil at the end and where err tells why not. One of Tag 0 ends a list of children.
+// next returns the next entry, nil at the end or after an error, which x.err has. An entry of Tag 0 ends a list of children.
 func (x *dies) next() *dwarf.Entry {
 	if x.err != nil {
 		return nil

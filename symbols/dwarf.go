@@ -61,7 +61,7 @@ type unitRange struct {
 	u      *unit
 }
 
-// newDWARF reads f's, which has some: the sections are handed to debug/dwarf after they were looked at.
+// newDWARF reads the DWARF of f, which must have some. It checks the sections before it hands them to debug/dwarf.
 func newDWARF(f *object) (_ *dwarfData, err error) {
 	d := &dwarfData{kept: budget.Process().Open(), types: map[dwarf.Offset]*dtype{}}
 	defer func() {
@@ -105,7 +105,7 @@ func newDWARF(f *object) (_ *dwarfData, err error) {
 	return d, nil
 }
 
-// version is that of the unit which has an entry at off.
+// version is the DWARF version of the unit that contains the entry at off.
 func (d *dwarfData) version(off dwarf.Offset) uint16 {
 	i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].end > uint64(off) })
 	if i == len(d.headers) {
@@ -147,7 +147,7 @@ func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
 	return u
 }
 
-// versionBehind is the number behind name in what made the unit of e.
+// versionBehind returns the version number that follows name in the producer of the unit e (DW_AT_producer).
 func versionBehind(e *dwarf.Entry, name string) (n int, ok bool) {
 	producer, _ := e.Val(dwarf.AttrProducer).(string)
 	_, version, _ := strings.Cut(producer, name)
@@ -313,8 +313,8 @@ func (d *dwarfData) inlined(off dwarf.Offset, v uint64) dwarf.Offset {
 	return found
 }
 
-// covers reports whether v is in e's code. A block without an address, of a
-// damaged or odd compiler, is entered.
+// covers reports whether v is in e's code. It reports true for a block without an address, which
+// some compilers write: the entries within may cover v.
 func (x *dies) covers(e *dwarf.Entry, v uint64) bool {
 	ranges, err := x.ranges(e)
 	if err != nil || len(ranges) == 0 {

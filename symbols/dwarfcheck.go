@@ -23,7 +23,7 @@ const (
 // right, or that would exceed the budget.
 func (d *dwarfData) check(info, abbrev []byte, texts ...[]byte) error {
 	for _, text := range append(texts, info) {
-		if longRun(text) {
+		if hasLongName(text) {
 			return fmt.Errorf("%w: a name of over %d bytes", errTooMuch, longestText)
 		}
 	}
@@ -54,8 +54,8 @@ func (d *dwarfData) check(info, abbrev []byte, texts ...[]byte) error {
 	return d.kept.Take(cost, "the abbreviations of the debug information")
 }
 
-// longRun reports whether text has a name of more than longestText bytes.
-func longRun(text []byte) bool {
+// hasLongName reports whether text has a name of more than longestText bytes.
+func hasLongName(text []byte) bool {
 	for len(text) > longestText {
 		end := bytes.LastIndexByte(text[:longestText], 0)
 		if end < 0 {
@@ -66,7 +66,8 @@ func longRun(text []byte) bool {
 	return false
 }
 
-// abbrevTable goes through one table of abbreviations (DWARF 5 §7.5.3): how many bytes it has, and how many it takes when it is read.
+// abbrevTable goes through one table of abbreviations (DWARF 5 §7.5.3). It returns how many bytes the table has, and how many it
+// takes in memory.
 func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 	const implicitConst = 0x21
 	c := &lineCursor{b: b}
@@ -143,7 +144,7 @@ func eachUnit(info []byte, f func(unitHeader)) {
 	}
 }
 
-// rangeCount is how many ranges the list of e has; ok is false if they are too many, or nobody could tell.
+// rangeCount is how many ranges the list of e has. ok is false if there are too many, or the list is damaged.
 func (d *dwarfData) rangeCount(e *dwarf.Entry) (n int, ok bool) {
 	f := e.AttrField(dwarf.AttrRanges)
 	if f == nil {

@@ -55,8 +55,8 @@ const (
 
 var le = binary.LittleEndian
 
-// checkHeaders reads the headers of o. Segments and sections that reach behind the end of the file are cut or emptied; a section table that can't
-// be right is left out, and the file is as one that was stripped of it.
+// checkHeaders reads the headers of o. Segments and sections that extend beyond the end of the file are cut or emptied. A section table that
+// can't be right is left out, as if the file had been stripped of it.
 func (o *object) checkHeaders() (*headers, error) {
 	head := make([]byte, ehdrSize)
 	if o.size < ehdrSize {
@@ -85,7 +85,7 @@ func (o *object) checkHeaders() (*headers, error) {
 	return h, nil
 }
 
-// What debug/elf makes of a header, beside its name, in bytes.
+// How many bytes debug/elf needs for a header, beside its name.
 const (
 	segmentCost = 160
 	sectionCost = 320
@@ -127,7 +127,7 @@ func (o *object) checkSegments(h *headers, head []byte) error {
 	return nil
 }
 
-// cut makes an extent end where the file does at the latest.
+// cut shortens an extent so that it ends within the file.
 func (o *object) cut(off, size []byte) (cut bool) {
 	at, n := le.Uint64(off), le.Uint64(size)
 	switch {

@@ -79,7 +79,7 @@ func (t *Table) FileMemory() arch.Memory {
 
 type fileMemory struct{ img *image }
 
-// ReadMemory reads what the file says about at.
+// ReadMemory reads the file's bytes for link-time address at.
 func (m fileMemory) ReadMemory(at arch.Addr, p []byte) error {
 	if m.img != nil {
 		if err := m.img.readInto(uint64(at), p); err == nil {

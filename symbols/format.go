@@ -206,7 +206,7 @@ func (f *formatter) prefix(a arch.Addr, n int) []byte {
 	return b[:n]
 }
 
-// quoted is a string literal; more tells that the string goes on.
+// quoted is a string literal; more says that the string goes on, which an ellipsis shows.
 func quoted(b []byte, more bool) Value {
 	s, tail := string(b), ""
 	if more {

@@ -26,8 +26,8 @@ type frameTable struct {
 
 type frameIndex struct{ start, fde uint64 } // link-time addresses
 
-// fde is one frame description entry; signal tells that its frame interrupted
-// the code above it ('S' augmentation).
+// fde is one frame description entry. signal says that its frame has interrupted
+// the code of its caller: a signal trampoline ('S' augmentation).
 type fde struct {
 	*frame.FrameDescriptionEntry
 	signal bool
@@ -160,7 +160,7 @@ func (img *image) readFrame(t *frameTable, at frameIndex) *fde {
 	return f
 }
 
-// parseFrame also tells how many bytes it takes.
+// parseFrame parses one entry, and returns how many bytes it takes too.
 func (img *image) parseFrame(at frameIndex) (f *fde, size uint64) {
 	body, err := img.frameEntry(at.fde)
 	if err != nil || len(body) < 8 {
@@ -199,7 +199,7 @@ func (img *image) frameEntry(v uint64) ([]byte, error) {
 	return img.readAt(v, uint64(n)+4, question)
 }
 
-// What Delve makes of call-frame information, in bytes: of one byte at most, since an entry has 20 at least; and of an entry.
+// How many bytes Delve needs for call-frame information: for each of its bytes, at most, since an entry has at least 20; and for an entry.
 const (
 	frameCost = 8
 	fdeCost   = 128

@@ -7,7 +7,7 @@ import (
 
 // goTable is Go's function table (pclntab): names, bounds and lines that a
 // stripped Go program still has. It is read where it lies, in the form of Go 1.2, 1.16, 1.18 or 1.20 (src/cmd/link/internal/ld/pcln.go,
-// src/runtime/symtab.go); no count in it is believed before the table has room for it.
+// src/runtime/symtab.go). A count in it is checked against the table's size before it is used.
 type goTable struct {
 	version int    // 2, 16, 18 or 20
 	text    uint64 // runtime.text, to which entries of 1.18 and later are relative
@@ -226,8 +226,8 @@ func (f goFunc) values(field int) pcCursor {
 	return c
 }
 
-// pcCursor reads a table of (value delta, pc delta) pairs, both varints, the first zigzag-encoded: value holds up to pc. Every pair goes forward,
-// and none behind end, so that there are never more than bytes of code.
+// pcCursor reads a table of (value delta, pc delta) pairs, both varints, the first zigzag-encoded: value holds up to pc. It refuses a pair that does
+// not go forward, or goes beyond end. So there are never more pairs than bytes of code.
 type pcCursor struct {
 	p       []byte
 	value   int32

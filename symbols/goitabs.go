@@ -65,8 +65,9 @@ func (t *Table) GoVariables(a arch.Addr, name string) []Symbol {
 	return out
 }
 
-// GoReceiver is a Go type of the module that contains a, by its name with the full import
-// path: that of a method's receiver. ok is false if no method of it is described.
+// GoReceiver finds a Go type by its name with the full import path, in the module that
+// contains a. It finds the type as the receiver of a method; ok is false if debug information
+// describes no method of it.
 func (t *Table) GoReceiver(a arch.Addr, name string) (typ Type, ok bool) {
 	m := t.module(a)
 	if m == nil || m.img == nil {

@@ -48,7 +48,7 @@ func newStackTable(data []byte, text uint64) *stackTable {
 	return g
 }
 
-// goFrame is what the table says of one instruction.
+// goFrame is the table's facts about one instruction.
 type goFrame struct {
 	delta    uint64 // bytes from the stack pointer to the return address
 	saved    bool   // the frame holds the caller's frame pointer

@@ -129,7 +129,7 @@ func (img *image) codeFrom(v uint64) uint64 {
 	return 0
 }
 
-// readAt reads n bytes at link-time address v from the file's segments. They count in acct, if they are many.
+// readAt reads n bytes at link-time address v from the file's segments. It takes their memory from acct if they are many.
 func (img *image) readAt(v, n uint64, acct *budget.Account) ([]byte, error) {
 	seg := img.loaded(v, n)
 	if seg == nil || n > img.f.size {

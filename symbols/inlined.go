@@ -58,8 +58,8 @@ type vanished struct {
 	line, places int
 }
 
-// inlinedAway tells of a name without a symbol that its calls in m were inlined. The first
-// question about a name that occurs in the file's debug information reads that: the compiler describes such a function where it was inlined.
+// inlinedAway finds the function of a name without a symbol whose calls in m were all inlined. Debug information
+// describes such a function. The first question about a name that occurs there reads all of it.
 func (m *Module) inlinedAway(t *Table, name string) (v vanished, ok bool) {
 	if m.img == nil || name == "" {
 		return vanished{}, false
@@ -105,7 +105,8 @@ func (t *Table) placesOf(m *Module, file string, line int) int {
 	return len(dedupe(locs))
 }
 
-// mentions tells quickly of most names that no function is called so.
+// mentions reports whether the file's debug information contains name. It is quick, and spares reading the entries for
+// most unknown names.
 func (d *dwarfData) mentions(name string) bool {
 	word := []byte(name)
 	if hint := mangledHint(name); hint != "" {
@@ -156,7 +157,7 @@ func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int
 	return file, line
 }
 
-// declared is where the function whose entry is at off is written. file is empty if that is not told.
+// declared returns the place in the source of the function whose entry is at off. file is empty if it is unknown.
 func (d *dwarfData) declared(off dwarf.Offset) (file string, line int) {
 	i := sort.Search(len(d.units), func(i int) bool { return d.units[i].off > off }) - 1
 	e := d.entryAt(off)
@@ -173,7 +174,7 @@ func (d *dwarfData) declared(off dwarf.Offset) (file string, line int) {
 	return lr.Files()[n].Name, int(at)
 }
 
-// inlining is what debug information says of inlined functions; it is read once.
+// inlining holds the facts about inlined functions in a file's debug information. They are read once.
 type inlining struct {
 	once sync.Once
 	// names has the entries of functions whose calls may be inlined; copies of the functions refer to these entries. The
@@ -205,7 +206,7 @@ func (in *inlining) of(name string) []dwarf.Offset {
 	var origins []dwarf.Offset
 	squeezed := squeeze(name)
 	for linkage, at := range in.names {
-		if isMangled(linkage) && strings.Contains(linkage, hint) && matchMangled(linkage, squeezed) {
+		if isMangled(linkage) && strings.Contains(linkage, hint) && matchesMangled(linkage, squeezed) {
 			origins = append(origins, at...)
 		}
 	}
@@ -298,7 +299,7 @@ func (s *scopes) innermost() string {
 	return (*s)[len(*s)-1]
 }
 
-// qualified is e's name behind those of its scopes.
+// qualified is e's name with the prefix of its scopes.
 func (s *scopes) qualified(e *dwarf.Entry) string {
 	name, _ := e.Val(dwarf.AttrName).(string)
 	return s.innermost() + name

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// lineHeader is what the header of a line table takes when it is read.
+// lineHeader says how much memory a line table takes when it is read.
 type lineHeader struct {
 	size  uint64 // bytes of the table, from its offset on
 	names uint64 // entries of directories and files
@@ -94,7 +94,7 @@ func (c *lineCursor) oldTables(h *lineHeader) bool {
 	return true
 }
 
-// What the header of one table may have.
+// Limits of the header of one table.
 const (
 	mostLineNames = 1 << 17
 	mostLineText  = 32 << 20
@@ -106,7 +106,7 @@ func (h *lineHeader) add(text uint64) bool {
 	return h.names <= mostLineNames && h.text <= mostLineText
 }
 
-// lineCursor reads a header; bad is set once it ran out.
+// lineCursor reads a header. bad is set when it has read beyond the end.
 type lineCursor struct {
 	b    []byte
 	d    *dwarfData

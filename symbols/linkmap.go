@@ -71,9 +71,9 @@ const (
 	rNext    = 40
 )
 
-// Rendezvous is where the dynamic linker tells a debugger of its doings (struct r_debug in
-// <link.h>): it calls a function that does nothing, before and after it adds or removes
-// modules, and before their constructors run.
+// Rendezvous is the structure by which the dynamic linker tells debuggers about modules (struct
+// r_debug in <link.h>). The linker calls an empty function, on which a debugger has a
+// breakpoint, before and after it adds or removes modules, and before their constructors run.
 type Rendezvous struct {
 	Brk   arch.Addr // the function
 	debug arch.Addr // struct r_debug; 0 if there is none yet

@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// knowledge is what debug information says of where a parameter is at its function's first instruction.
+// knowledge says how much debug information tells about the place of a parameter at its function's first instruction.
 type knowledge uint8
 
 const (
@@ -70,7 +70,7 @@ func (d *dwarfData) optimized(u *unit) bool {
 			case e.Tag == dwarf.TagInlinedSubroutine:
 				r.skip(e)
 			case f == nil || e.Tag != dwarf.TagFormalParameter:
-			case inMemoryAlways(f):
+			case isInMemoryAlways(f):
 				frames++
 			default:
 				others++
@@ -81,8 +81,8 @@ func (d *dwarfData) optimized(u *unit) bool {
 	return u.optimized
 }
 
-// inMemoryAlways reports whether a location is one place in memory for the whole function.
-func inMemoryAlways(f *dwarf.Field) bool {
+// isInMemoryAlways reports whether a location is one place in memory for the whole function.
+func isInMemoryAlways(f *dwarf.Field) bool {
 	expr, ok := f.Val.([]byte)
 	if !ok || len(expr) == 0 || f.Class != dwarf.ClassExprLoc && f.Class != dwarf.ClassBlock {
 		return false
@@ -91,7 +91,7 @@ func inMemoryAlways(f *dwarf.Field) bool {
 	return op != opRegx && op != opPiece && (op < opReg0 || op >= opReg0+32)
 }
 
-// llvm reports whether LLVM has made the code of u.
+// llvm reports whether LLVM generated the code of u.
 func (u *unit) llvm() bool {
 	producer, _ := u.entry.Val(dwarf.AttrProducer).(string)
 	return strings.Contains(producer, "clang") || strings.Contains(producer, "LLVM")
@@ -303,7 +303,7 @@ func (c callee) settle(lang language, params []Param, locations []location) {
 	free := c.nocall || !c.external // of the convention
 	certain := !c.nocall
 	for i, l := range locations {
-		certain = certain && l.knowledge == saidPlace && l.place.equal(params[i].place)
+		certain = certain && l.knowledge == saidPlace && l.place.equals(params[i].place)
 	}
 	for i, l := range locations {
 		switch {
@@ -318,7 +318,7 @@ func (c callee) settle(lang language, params []Param, locations []location) {
 	}
 }
 
-func (p place) equal(q place) bool {
+func (p place) equals(q place) bool {
 	if p.indirect != q.indirect || p.unknown != q.unknown || len(p.parts) != len(q.parts) {
 		return false
 	}

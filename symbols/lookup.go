@@ -105,10 +105,10 @@ func (t *Table) Symbols(pattern string) []Symbol {
 
 func matchesPattern(st *symtab, e *entry, pattern string) bool {
 	name := st.linkage(e)
-	if matchGlob(pattern, name) {
+	if matchesGlob(pattern, name) {
 		return true
 	}
-	return isMangled(name) && (matchGlob(pattern, demangleShort(name)) || matchGlob(pattern, demangleFull(name)))
+	return isMangled(name) && (matchesGlob(pattern, demangleShort(name)) || matchesGlob(pattern, demangleFull(name)))
 }
 
 // Object returns the variable of a name, module:name or plain. It returns

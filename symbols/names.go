@@ -89,9 +89,9 @@ func demangleBare(linkage string) string {
 	return s
 }
 
-// matchMangled reports whether a user's name, squeezed, means linkage: in full,
+// matchesMangled reports whether a user's name, squeezed, means linkage: in full,
 // without parameters, or without template arguments too.
-func matchMangled(linkage, squeezed string) bool {
+func matchesMangled(linkage, squeezed string) bool {
 	return squeeze(demangleFull(linkage)) == squeezed ||
 		squeeze(demangleShort(linkage)) == squeezed ||
 		squeeze(demangleBare(linkage)) == squeezed

@@ -137,9 +137,9 @@ func (w window) ReadMemory(at arch.Addr, p []byte) error {
 	return w.Memory.ReadMemory(at, p)
 }
 
-// assembly reports whether u's functions were written in assembly language: the assembler
+// isAssembly reports whether u's functions were written in assembly language: the assembler
 // describes them as if they had no parameters.
-func (u *unit) assembly() bool {
+func (u *unit) isAssembly() bool {
 	const mipsAssembler, assembly = 0x8001, 0x31 // DW_LANG_…, for all processors
 	lang, _ := u.entry.Val(dwarf.AttrLanguage).(int64)
 	return lang == mipsAssembler || lang == assembly

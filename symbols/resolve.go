@@ -241,7 +241,7 @@ func findDemangled(mods []*Module, name string) []match {
 			return false
 		}
 		base, suffix := splitClone(st.linkage(e))
-		if splitOff(suffix) || !matchMangled(base, squeezed) {
+		if splitOff(suffix) || !matchesMangled(base, squeezed) {
 			return false
 		}
 		clones = clones || suffix != ""

@@ -36,7 +36,7 @@ func (s *shelf) find(id targetfs.Info) (d *dwarfData, leave func()) {
 	return e.d, s.use(id, e)
 }
 
-// add puts d there, unless somebody was faster: then that is returned.
+// add puts d on the shelf and returns it. If another goroutine has put the file's data there meanwhile, that is returned.
 func (s *shelf) add(id targetfs.Info, d *dwarfData) (shared *dwarfData, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

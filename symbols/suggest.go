@@ -70,14 +70,14 @@ func distance(want, have string, limit int) int {
 	if strings.EqualFold(want, have) {
 		return 0
 	}
-	if swapped(want, have) {
+	if isSwapped(want, have) {
 		return 1
 	}
 	return smetrics.WagnerFischer(want, have, 1, 1, 1)
 }
 
-// swapped reports whether have is want with two neighbouring bytes swapped, the commonest slip of fast typists.
-func swapped(want, have string) bool {
+// isSwapped reports whether have is want with two neighbouring bytes swapped, the commonest slip of fast typists.
+func isSwapped(want, have string) bool {
 	if len(want) != len(have) {
 		return false
 	}

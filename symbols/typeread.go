@@ -84,8 +84,8 @@ const (
 	typeCost    = 256 // bytes
 )
 
-// settle ends a type and all that it leads to. What no value can be becomes a type that is not known: one that holds itself, or more parts than
-// any, or has an impossible size. So going through the parts of a value always ends. Where types are missing none is kept.
+// settle finishes the types that were just read. An impossible type becomes an unknown one: a type that contains itself, has too many parts, or has an
+// impossible size. So going through the parts of a value always ends. If a type could not be read, none of them is kept.
 func (r *typeReader) settle() {
 	for _, m := range r.made {
 		t := m.t
@@ -120,7 +120,7 @@ func (r *typeReader) settle() {
 	r.aliases, r.made, r.part, r.size = nil, nil, nil, 0
 }
 
-// parts is how many types a value of t has in it, itself included; more than mostParts if that is too many, or no number.
+// parts is how many values a value of t consists of, itself included. It is more than mostParts if t contains itself.
 func (t *dtype) parts() int {
 	switch {
 	case t.weight == weighing:

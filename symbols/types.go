@@ -163,7 +163,7 @@ func (r *typeReader) fillAlias(t *dtype, e *dwarf.Entry) {
 	r.aliases = append(r.aliases, a)
 }
 
-// copyTarget gives an alias the properties of the type it stands for.
+// copyTarget gives an alias the properties of its target.
 func (a alias) copyTarget() {
 	t := a.t
 	*t = *a.target
@@ -226,7 +226,7 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 			parts = append(parts, c)
 		}
 	})
-	t.byRef = known && cc == byReference || !known && r.lang == langC && class.byReference()
+	t.byRef = known && cc == byReference || !known && r.lang == langC && class.isByReference()
 	for _, c := range members {
 		f := r.member(c)
 		virtual, _ := c.Val(dwarf.AttrVirtuality).(int64)
@@ -334,8 +334,9 @@ func (t *dtype) fillTransparent() {
 	}
 }
 
-// alignment is that of the structure e with the given members: the largest of theirs; 1 if
-// it is packed, which debug information does not say; what the source demands instead.
+// alignment is the alignment of the structure e with the given members. It is the one that the
+// source demands, else the largest of the members' alignments. Debug information does not say
+// that a structure is packed; its layout tells, and then the alignment is 1.
 func (t *dtype) alignment(e *dwarf.Entry, members []*dwarf.Entry) int64 {
 	const most = 1 << 28 // the compiler's; damaged debug information may have more
 	align, packed := int64(1), false

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// unknown is the error for a specification that names nothing, about its most
-// plausible reading. If it is to explain, it says what there is instead.
+// unknown is the error for a specification that names nothing. It is about the most plausible
+// reading. With explain it suggests names that exist.
 func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 	q := queries[len(queries)-1]
 	where := q.module
@@ -59,7 +59,7 @@ func countedPlaces(n int) string {
 	return fmt.Sprintf("%d places", n)
 }
 
-// instances counts those of a generic function of Go, named without its types.
+// instances counts the instances of a generic function of Go, which is named without its types.
 func instances(mods []*Module, name string) int {
 	if !strings.Contains(name, ".") || strings.Contains(name, "[") {
 		return 0
@@ -72,7 +72,7 @@ func instances(mods []*Module, name string) int {
 // the only one that was searched, or the executable.
 func withStripped(err error, mods []*Module) error {
 	for _, m := range mods {
-		if len(mods) > 1 && m.Kind != KindExecutable || m.img == nil || !m.symbols().stripped() || len(m.Refused()) > 0 {
+		if len(mods) > 1 && m.Kind != KindExecutable || m.img == nil || !m.symbols().isStripped() || len(m.Refused()) > 0 {
 			continue
 		}
 		id := "it has no build ID"
@@ -94,8 +94,8 @@ func countedFunctions(n int) string {
 	return fmt.Sprintf("%d functions", n)
 }
 
-// stripped reports whether only names which other files may use are known.
-func (s *symtab) stripped() bool {
+// isStripped reports whether only exported names are known, those that other files may use.
+func (s *symtab) isStripped() bool {
 	for _, b := range s.blobs {
 		if b.source != SourceDynsym && b.source != SourceFrames {
 			return false

@@ -112,7 +112,7 @@ func (s *snapshot) caller(st *frameState, stack *stackReader) callerState {
 	}
 	v := m.link(st.ip())
 	e := m.symbols().find(v)
-	atStart := m.inPLT(st.ip()) || e != nil && e.value == v
+	atStart := m.isInPLT(st.ip()) || e != nil && e.value == v
 	if st.call && atStart && isSigreturn(st.ip(), stack) {
 		return bySignalFrame(st, stack)
 	}

@@ -20,14 +20,14 @@ type Value struct {
 	Err  error
 }
 
-// FloatRegs is what a register set offers beside arch.Regs if it has the vector
-// registers at hand. Without it floating-point parameters are unknown.
+// FloatRegs is an interface of register sets, beside arch.Regs, that have the vector
+// registers. Without it floating-point parameters are unknown.
 type FloatRegs interface {
 	// Vector returns the low 16 bytes of vector register n (xmm n).
 	Vector(n int) (v [16]byte, ok bool)
 }
 
-// X87Regs is a register set that has the x87 registers at hand. Without it results
+// X87Regs is an interface of register sets that have the x87 registers. Without it results
 // of type long double are unknown.
 type X87Regs interface {
 	// ST returns the n-th register from the top of the x87 stack.
