@@ -206,16 +206,16 @@ func (p *place) faultCall(c *Call) fault.Call {
 // spent ends the fault if no further call can fail. A fault with a shared Decider is only disarmed: the Decider's attributes
 // may change.
 func (f *Fault) spent() {
-	if f.spentAlone() && f.group != nil {
+	if f.endIfSpent() && f.group != nil {
 		f.group.spent(f)
 	}
 }
 
-// spentAlone is spent for this process alone, not for a group. It reports whether it has ended the fault.
-func (f *Fault) spentAlone() (ended bool) {
-	done := f.decider.done()
+// endIfSpent is spent for this process alone, not for a group. It reports whether it has ended the fault.
+func (f *Fault) endIfSpent() (ended bool) {
+	done := f.decider.isDone()
 	f.mu.Lock()
-	done = f.armed && (done || f.onlyOnce() && f.injected > 0)
+	done = f.armed && (done || f.canFailOnlyOnce() && f.injected > 0)
 	f.mu.Unlock()
 	switch {
 	case !done:
@@ -227,8 +227,8 @@ func (f *Fault) spentAlone() (ended bool) {
 	return false
 }
 
-// onlyOnce reports whether only one call can ever fail: the one of FailNth, in one process whose threads count together.
-func (f *Fault) onlyOnce() bool {
+// canFailOnlyOnce reports whether only one call can ever fail: the one of FailNth, in one process whose threads count together.
+func (f *Fault) canFailOnlyOnce() bool {
 	a := f.rule.Attr
 	others := a
 	others.FailNth = 0

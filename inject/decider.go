@@ -46,8 +46,8 @@ func (d *Decider) Do(do func(d *fault.Decider)) {
 	do(d.decider)
 }
 
-// done reports whether no call can fail, as the attributes are.
-func (d *Decider) done() (done bool) {
+// isDone reports whether no further call can fail by the present attributes.
+func (d *Decider) isDone() (done bool) {
 	d.Do(func(d *fault.Decider) { done = d.Done(time.Now()) })
 	return done
 }

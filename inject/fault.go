@@ -148,19 +148,19 @@ func (f *Fault) watch(on bool) {
 	}
 }
 
-// followArmed arms or disarms the probes as needed says. Other goroutines and handlers may change that meanwhile, and don't wait;
+// followArmed arms or disarms the probes as isNeeded says. Other goroutines and handlers may change that meanwhile, and don't wait;
 // so it looks again until the two agree.
 func (f *Fault) followArmed(ctx context.Context) error {
 	for {
-		on := f.needed()
-		if err := f.enable(ctx, on); err != nil || f.needed() == on {
+		on := f.isNeeded()
+		if err := f.enable(ctx, on); err != nil || f.isNeeded() == on {
 			return err
 		}
 	}
 }
 
-// needed reports whether calls have to be looked at: while a Decider that rules share lets none fail, their probes are off.
-func (f *Fault) needed() bool { return f.Armed() && !(f.shares() && f.decider.done()) }
+// isNeeded reports whether the probes must be armed. They are off while a shared Decider lets no call fail.
+func (f *Fault) isNeeded() bool { return f.Armed() && !(f.shares() && f.decider.isDone()) }
 
 // end disarms the fault when no further call can fail, so that calls cost nothing any more. If the time is over just when a
 // call uses up the last of Times, it ends the fault once.

@@ -108,7 +108,7 @@ func (c *typing) dynamic(iface, name string) (symbols.GoItab, symbols.Type, erro
 	all := c.table.GoItabs(c.at, iface)
 	var found []symbols.GoItab
 	for _, tab := range all {
-		if sameType(name, tab.Type) {
+		if isSameType(name, tab.Type) {
 			found = append(found, tab)
 		}
 	}
@@ -154,9 +154,9 @@ func typeNames(tabs []symbols.GoItab) string {
 	return strings.Join(names, ", ")
 }
 
-// sameType reports whether the name that a user has written means a type of that full name: the
+// isSameType reports whether the name that a user has written means a type of that full name: the
 // package's path may be left out up to its last element.
-func sameType(written, full string) bool {
+func isSameType(written, full string) bool {
 	w, wstar := strings.CutPrefix(written, "*")
 	f, fstar := strings.CutPrefix(full, "*")
 	return w != "" && wstar == fstar && (w == f || strings.HasSuffix(f, "/"+w))

@@ -81,7 +81,7 @@ func (g *Group) deciderFor(a fault.Attr) (d *Decider, err error) {
 func (g *Group) spent(f *Fault) {
 	for _, pt := range g.all() {
 		if o := pt.fault; o != nil && o != f {
-			go o.spentAlone()
+			go o.endIfSpent()
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (g *Group) Done() bool {
 	g.mu.Lock()
 	d := g.decider
 	g.mu.Unlock()
-	return d != nil && d.done()
+	return d != nil && d.isDone()
 }
 
 // Armed reports whether a call can still fail in one of the processes.

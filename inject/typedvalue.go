@@ -177,7 +177,7 @@ func boolean(x expression, t symbols.Type) (maker, error) {
 }
 
 func (c *typing) integer(x expression, t symbols.Type) (maker, error) {
-	if fn, args := x.call(); len(args) == 1 && sameType(fn, t.Name()) {
+	if fn, args := x.call(); len(args) == 1 && isSameType(fn, t.Name()) {
 		return c.value(args[0], t)
 	}
 	n, ok := x.number()
@@ -262,7 +262,7 @@ func (c *typing) pointer(x expression, t symbols.Type) (maker, error) {
 	if lit == nil || !strings.HasPrefix(typ, "*") || !t.Go() {
 		return nil, misfit(x, t, ": write an address or NULL")
 	}
-	if elem := t.Elem(); !sameType(typ[1:], elem.Name()) {
+	if elem := t.Elem(); !isSameType(typ[1:], elem.Name()) {
 		return nil, misfit(x, t, "")
 	}
 	return c.pointee(x, t.Elem())

@@ -70,7 +70,7 @@ func (d *Decider) Decide(c Call) Decision {
 		if *nth--; *nth > 0 {
 			by = ByFailNth
 		}
-	} else if by = u.count(&d.attr, c.Size); by == "" && !d.all.rate.allow(d.attr.Rate, c.Now) {
+	} else if by = u.count(&d.attr, c.Size); by == "" && !d.all.rate.allows(d.attr.Rate, c.Now) {
 		by = ByRate
 	}
 	if by != "" {
@@ -82,7 +82,7 @@ func (d *Decider) Decide(c Call) Decision {
 // exclude returns the attribute that excludes the call before it is counted, or "".
 func (d *Decider) exclude(c Call, nth bool) Reason {
 	switch a := &d.attr; {
-	case nth && d.over(c.Now):
+	case nth && d.isOver(c.Now):
 		return ByFor
 	case nth && !a.stackQualifies(c.Stack):
 		return ByStack
@@ -94,7 +94,7 @@ func (d *Decider) exclude(c Call, nth bool) Reason {
 		return ByTaskFilter
 	case d.all.times == 0:
 		return ByTimes
-	case d.over(c.Now):
+	case d.isOver(c.Now):
 		return ByFor
 	case !a.stackQualifies(c.Stack):
 		return ByStack
@@ -136,7 +136,7 @@ func (u *unit) count(a *Attr, size int64) Reason {
 	}
 	if a.Probability < 1 {
 		u.random++
-		if !chance(a.Probability, a.Seed, u.random-1) {
+		if !isChosen(a.Probability, a.Seed, u.random-1) {
 			return ByProbability
 		}
 	}
@@ -146,7 +146,7 @@ func (u *unit) count(a *Attr, size int64) Reason {
 // fail counts a failure, of the call number n, and says how much to tell of it.
 func (d *Decider) fail(now time.Time, n uint64) Decision {
 	log := 0
-	if d.attr.Verbose > 0 && d.all.messages.allow(d.attr.VerboseRatelimit, now) {
+	if d.attr.Verbose > 0 && d.all.messages.allows(d.attr.VerboseRatelimit, now) {
 		log = min(d.attr.Verbose, 2)
 	}
 	times := d.all.times

@@ -166,14 +166,14 @@ func (d *Decider) Eligible() uint64 { return d.eligible }
 
 // Done reports whether no call can fail any more, until Update, SetFailNth or Start.
 func (d *Decider) Done(now time.Time) bool {
-	if d.over(now) {
+	if d.isOver(now) {
 		return true
 	}
 	return d.Attr().Never() && !d.Waiting()
 }
 
-// over reports whether the time for failing is over.
-func (d *Decider) over(now time.Time) bool {
+// isOver reports whether the time of Attr.For is over.
+func (d *Decider) isOver(now time.Time) bool {
 	return d.attr.For > 0 && !d.all.start.IsZero() && now.Sub(d.all.start) >= d.attr.For
 }
 
@@ -209,7 +209,8 @@ type limiter struct {
 	printed int
 }
 
-func (l *limiter) allow(r Ratelimit, now time.Time) bool {
+// allows reports whether a message may be printed now. If so, it counts the message.
+func (l *limiter) allows(r Ratelimit, now time.Time) bool {
 	if r.Interval == 0 {
 		return true
 	}

@@ -16,5 +16,5 @@ func Mix(seed, n uint64) uint64 {
 // says yes exactly if it is below.
 func below(p float64) uint64 { return uint64(math.Ceil(math.Ldexp(p, 64))) }
 
-// chance reports whether decision number n of probability p is yes.
-func chance(p float64, seed, n uint64) bool { return p >= 1 || Mix(seed, n) < below(p) }
+// isChosen reports whether random number n of seed chooses the call, with probability p.
+func isChosen(p float64, seed, n uint64) bool { return p >= 1 || Mix(seed, n) < below(p) }

@@ -105,9 +105,9 @@ func (d *Decider) Confirm(c Call) Decision {
 	switch a := &d.attr; {
 	case d.all.times == 0 && a.FailNth == 0:
 		by = ByTimes
-	case d.over(c.Now):
+	case d.isOver(c.Now):
 		by = ByFor
-	case a.FailNth == 0 && !d.all.rate.allow(a.Rate, c.Now):
+	case a.FailNth == 0 && !d.all.rate.allows(a.Rate, c.Now):
 		by = ByRate
 	}
 	if by != "" {
