@@ -9,9 +9,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// aliases are the names under which the process runs its executable, which may
-// differ from the file's behind a link: argv[0] and comm. A program may have
-// rewritten both ("nginx: master process …"), so the first word counts.
+// aliases are the names under which the process runs its executable: argv[0] and comm. They
+// differ from the file's name if it was run by a link. A process may rewrite both ("nginx:
+// master process …"), so only the first word counts.
 func (t *Table) aliases() []string {
 	var out []string
 	add := func(s string) {
@@ -31,9 +31,11 @@ func (t *Table) aliases() []string {
 }
 
 // modulesFor returns the modules that a base name or a path stands for, all of
-// them for the empty name. Without an exact match an alias of the executable
-// fits, a library's DT_SONAME (libc.so.6, whose file many systems call libc-2.31.so), or the file that a path leads to by links, then a
-// name that ends before a dot or dash (libc for libc.so.6), if it fits only one module.
+// modulesFor returns the modules that a base name or a path stands for, all of
+// them for the empty name. If no name matches exactly, it tries aliases of the executable, the
+// DT_SONAME of libraries (libc.so.6, where the file is called libc-2.31.so), and
+// the file to which a path leads by links. Last it tries names cut at a dot or dash (libc for
+// libc.so.6), if only one module has such a name.
 func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if name == "" {
 		return s.named, nil
@@ -121,8 +123,8 @@ func (s *snapshot) linkedFrom(name string) (found []*Module) {
 	return found
 }
 
-// unknownModule is the error for a module name: with the nearest names, or with a
-// few of those that there are.
+// unknownModule is the error for an unknown module name. It suggests the nearest names, or lists
+// a few modules.
 func (s *snapshot) unknownModule(name string) error {
 	near := nearest(name, func(yield func(string) bool) {
 		for _, m := range s.named {
@@ -146,7 +148,7 @@ func (s *snapshot) unknownModule(name string) error {
 	if rest := len(readable) - most; rest > 0 {
 		list += fmt.Sprintf(" and %d more", rest)
 	}
-	return fmt.Errorf("%w: %q, mapped are %s", ErrUnknownModule, name, list)
+	return fmt.Errorf("%w: %q; the process has %s", ErrUnknownModule, name, list)
 }
 
 func moduleNames(mods []*Module) []string {
