@@ -40,7 +40,7 @@ const (
 // stackPointer is the register that parameters on the stack are found by.
 var stackPointer = host.Roles.SP
 
-var errNotCapturable = errors.New("what is printed of a hit can't be recorded in the target")
+var errNotCapturable = errors.New("the values of a hit can't be recorded in the target")
 
 // newCapture prepares to record the registers in names, and the registers and memory from which params are printed.
 func newCapture(names []string, params []symbols.Param) (*capture, error) {

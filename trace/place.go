@@ -80,7 +80,7 @@ type Resolver struct {
 
 var (
 	// ErrEveryInstruction refuses +* where a function is needed.
-	ErrEveryInstruction = errors.New("+* stands for every instruction, which has no use here; name a function")
+	ErrEveryInstruction = errors.New("+* stands for every instruction, which is not possible here; name a function")
 
 	errEveryReturn = fmt.Errorf("a call is followed from the entry of its function, so +* has no meaning with returns: %w", kprobes.ErrNotEntry)
 )
