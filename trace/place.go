@@ -23,12 +23,12 @@ type Place struct {
 	Name string
 	// Addr is 0 while its library is not loaded.
 	Addr arch.Addr
-	// Symbol is a SPEC that stands for this place alone, in a library that is loaded again as well, or in a program that a followed
-	// process executes later. It is empty if there is none.
+	// Symbol is a SPEC that means this place alone. It finds the place again when the library is loaded again, or when a followed
+	// process executes another file. It is empty if there is none.
 	Symbol string
-	// Waits tells that the place is in a library that is not loaded yet.
+	// Waits says that the place is in a library that is not loaded yet.
 	Waits bool
-	// Pattern tells of a place that waits that it stands for several, which are known when the library has come.
+	// Pattern says that a place that waits means several, which are known when the library is loaded.
 	Pattern bool
 	// Return tells that the calls of the function at Addr are followed to their returns.
 	Return bool
@@ -81,8 +81,8 @@ type Resolver struct {
 }
 
 var (
-	// ErrEveryInstruction is why +* has no meaning to who asks.
-	ErrEveryInstruction = errors.New("+* stands for every instruction, which has no use here; name a function")
+	// ErrEveryInstruction refuses +* where a function is needed.
+	ErrEveryInstruction = errors.New("+* stands for every instruction, which is not possible here; name a function")
 
 	errEveryReturn = fmt.Errorf("a call is followed from the entry of its function, so +* has no meaning with returns: %w", kprobes.ErrNotEntry)
 )

@@ -251,7 +251,8 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", plural(int(n), "record"))
 	}
 	if disturbed > 0 {
-		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until the probes were armed again are not counted", plural(int(disturbed), "time"))
+		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until they were armed again are not counted",
+			plural(int(disturbed), "time"))
 	}
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output was read too slowly", plural(int(lost), "record"))
