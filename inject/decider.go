@@ -9,16 +9,16 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// Decider decides which calls fail. Rules may share one (Rule.Decider), and its attributes may be changed while they are followed. What
-// programs in the target count goes on for as long as the attributes that they count by stay the same, and some rule is followed. All methods may be
-// called from any goroutine, also from handlers.
+// Decider decides which calls fail. Rules may share one (Rule.Decider), and its attributes may change while faults are armed.
+// Counters in the target go on through such a change if their own attributes stay the same and some fault remains. All
+// methods may be called from any goroutine, also from handlers.
 type Decider struct {
-	mu      *sync.Mutex // for moments only, since hits wait for it; of all Deciders that have something together
+	mu      *sync.Mutex // shared by all Deciders of a Group; held only for moments, since hits wait for it
 	decider *fault.Decider
 	counted tally // by programs
 }
 
-// NewDecider makes a Decider. The error says what is wrong with a.
+// NewDecider makes a Decider. The error is that of a.Check.
 func NewDecider(a fault.Attr) (*Decider, error) {
 	d, err := fault.New(a)
 	if err != nil {
@@ -38,21 +38,22 @@ func (d *Decider) beside(a fault.Attr) (*Decider, error) {
 	return &Decider{mu: d.mu, decider: other}, nil
 }
 
-// Do calls do while no call is decided. It must not keep the fault.Decider, nor call methods of a Decider or a Fault. When attributes of a Decider that rules
-// share have changed, their faults are to be brought into line: see Fault.Current.
+// Do calls do, and no call is decided meanwhile. do must not keep the fault.Decider, nor call methods of a Decider or a Fault. If it changes attributes
+// of a Decider that rules share, their faults must be updated afterwards: see Fault.Current.
 func (d *Decider) Do(do func(d *fault.Decider)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	do(d.decider)
 }
 
-// done reports whether no call can fail, as the attributes are.
-func (d *Decider) done() (done bool) {
+// isDone reports whether no further call can fail by the present attributes.
+func (d *Decider) isDone() (done bool) {
 	d.Do(func(d *fault.Decider) { done = d.Done(time.Now()) })
 	return done
 }
 
-// steps is what programs can do of the decisions about a rule's calls, by the attributes as they are; static is false if it is nothing.
+// steps returns the steps of the decision that programs in the target can do for a rule, by the present attributes. static is
+// false if they can't take part.
 func (d *Decider) steps(r *Rule) (steps []fault.Step, static bool) {
 	var a fault.Attr
 	waiting := false
@@ -67,7 +68,7 @@ func (d *Decider) steps(r *Rule) (steps []fault.Step, static bool) {
 	return part.Steps, r.Size == "" || a.Space <= 0
 }
 
-// tally is where steps are counted: where they have been counted before, if they are the same.
+// tally returns the counting of steps: the present one if the steps are the same, else a new one.
 func (d *Decider) tally(steps []fault.Step) tally {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,8 +82,8 @@ func (d *Decider) tally(steps []fault.Step) tally {
 	return now
 }
 
-// Current reports whether the fault's probes agree with what its Decider's attributes are now. If so, Start brings about the rest of a change;
-// else the fault is to be replaced (Injector.Replace).
+// Current reports whether the programs of the fault's probes fit the present attributes of its Decider. If they do, Start
+// applies the rest of a change; else the fault must be replaced (Injector.Replace).
 func (f *Fault) Current() bool {
 	steps, static := f.decider.steps(&f.rule)
 	if !static {

@@ -11,16 +11,16 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// Group is a rule that is followed in several processes, each with an Injector of its own. Which calls fail is counted in each
-// process by itself, as a followed child counts for itself: the same calls of each do. What Attr has for all processes is for all together:
-// Times, Rate, For and VerboseRatelimit; For begins with the first process. The zero Group has no processes. Its methods may be called
-// from any goroutine, but not from handlers.
+// Group is one rule in several processes, each with an Injector of its own. Calls are counted in each process by itself, as in followed
+// children, so the same calls fail in each. Times, Rate, For and VerboseRatelimit of the Attr hold for all processes together; the time of
+// For begins with the first process. The zero Group has no processes. Its methods may be called from any goroutine, but not from
+// handlers.
 type Group struct {
 	mu      sync.Mutex // for moments only
-	decider *Decider   // of the first process; what it has together with the others outlives that
+	decider *Decider   // of the first process; the state that all share in it outlives that process
 	do      []Action   // the rule's
 	parts   []*part
-	gone    []PlaceStats // the sum of those of processes that have left
+	gone    []PlaceStats // the sums of processes that have left
 }
 
 // part is the rule in one process.
@@ -31,17 +31,18 @@ type part struct {
 	left  *Stats // after the fault's end
 }
 
-// ProcessStats is what has become of a rule in one process.
+// ProcessStats counts the calls of a rule in one process.
 type ProcessStats struct {
 	PID  int
 	Comm string // of its leader, when it joined
 	Stats
 }
 
-// errGroupDecider is a rule of a group that has a Decider.
-var errGroupDecider = errors.New("a rule that is followed in several processes decides by its Attr, and has no Decider")
+// errGroupDecider refuses a rule with a Decider in a group, whose own it would bypass.
+var errGroupDecider = errors.New("a rule for several processes decides by its Attr and can't have a Decider")
 
-// Add is Injector.Add for one process more. The rule is that of the others, but for what is an address: those may differ by process.
+// Add is Injector.Add for another process of the group. The rule must be the same as in the others, except for addresses, which
+// may differ by process.
 func (g *Group) Add(ctx context.Context, in *Injector, r Rule) (*Fault, error) {
 	if r.Decider != nil {
 		return nil, &RuleError{Rule: r.name(), Err: errGroupDecider}
@@ -63,7 +64,7 @@ func (g *Group) Add(ctx context.Context, in *Injector, r Rule) (*Fault, error) {
 	return f, nil
 }
 
-// deciderFor makes what decides in one process more.
+// deciderFor makes the Decider for another process of the group.
 func (g *Group) deciderFor(a fault.Attr) (d *Decider, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,17 +76,17 @@ func (g *Group) deciderFor(a fault.Attr) (d *Decider, err error) {
 	return d, err
 }
 
-// spent ends the faults of all processes that can fail no more since f's has used up the rest. It waits for none of them: their
-// threads may wait for that of f.
+// spent ends the faults of the other processes after f has used up the rest of Times. It does not wait for them: their tracers
+// may be waiting for that of f.
 func (g *Group) spent(f *Fault) {
 	for _, pt := range g.all() {
 		if o := pt.fault; o != nil && o != f {
-			go o.spentAlone()
+			go o.endIfSpent()
 		}
 	}
 }
 
-// ended keeps of a fault that has ended what became of it, and nothing else: there may be thousands.
+// ended replaces a fault that has ended by its counts: there may be thousands.
 func (g *Group) ended(f *Fault) {
 	st := f.Stats()
 	g.mu.Lock()
@@ -120,18 +121,18 @@ func (g *Group) Faults() (all []*Fault) {
 	return all
 }
 
-// Done reports whether no call can fail any more, whatever processes join: nothing is left of Times, or For is over.
+// Done reports whether no further call can fail, even if other processes join: Times is used up, or For is over.
 func (g *Group) Done() bool {
 	g.mu.Lock()
 	d := g.decider
 	g.mu.Unlock()
-	return d != nil && d.done()
+	return d != nil && d.isDone()
 }
 
 // Armed reports whether a call can still fail in one of the processes.
 func (g *Group) Armed() bool { return slices.ContainsFunc(g.Faults(), (*Fault).Armed) }
 
-// Delayed tells until when threads stand still by the rule's Delays; the zero time if none do.
+// Delayed returns until when the rule's Delays hold threads; the zero time if there were none.
 func (g *Group) Delayed() (last time.Time) {
 	for _, f := range g.Faults() {
 		if t := f.Delayed(); t.After(last) {
@@ -141,8 +142,8 @@ func (g *Group) Delayed() (last time.Time) {
 	return last
 }
 
-// ByProcess counts up to now, in the order in which the processes joined. Of one that has left it is what was known last, without the
-// places that nobody came to.
+// ByProcess returns the counts up to now, in the order in which the processes joined. A process that has left keeps its last
+// counts, without places that were never hit.
 func (g *Group) ByProcess() []ProcessStats {
 	parts := g.all()
 	all := make([]ProcessStats, len(parts))
@@ -159,7 +160,7 @@ func (pt part) stats() Stats {
 	return pt.fault.Stats()
 }
 
-// Stats adds up all processes. A place is told once, with the address that it has in one of them; who decides is not told.
+// Stats adds up the counts of all processes. Each place is listed once, with its address in one of them and without Decides.
 func (g *Group) Stats() (sum Stats) {
 	g.mu.Lock()
 	parts := make([]part, len(g.parts))

@@ -51,7 +51,7 @@ type place struct {
 	last     atomic.Pointer[PlaceStats] // from when the probe was about to be unregistered; nil before
 }
 
-// resolve finds the places of a rule. What has several names is one.
+// resolve finds the places of a rule. A function with several names is one place.
 func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	if f.rule.Syscall != "" {
 		p, err := f.newSyscallPlace()
@@ -80,9 +80,9 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	return all, err
 }
 
-var errReturnSpec = errors.New(trace.ReturnSuffix + " has no meaning here; a rule that is to act behind the body says so (After)")
+var errReturnSpec = errors.New(trace.ReturnSuffix + " can't be used here; a rule acts after the body if it has After (-after)")
 
-// prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
+// prepare makes a probe for each place, not registered yet. A place of a pattern for which there can be none is left out.
 func (f *Fault) prepare() error {
 	if f.rule.Syscall != "" {
 		return f.decideInTarget()
@@ -109,7 +109,7 @@ func (f *Fault) prepare() error {
 
 // nowhere is the error of a rule without a place that can be probed.
 func (f *Fault) nowhere() error {
-	return fmt.Errorf("%w: of %s none can be probed: %s", kprobes.ErrUnsupported, f.rule.name(), f.Skipped())
+	return fmt.Errorf("%w: no place of %s can be probed: %s", kprobes.ErrUnsupported, f.rule.name(), f.Skipped())
 }
 
 // prepare makes the probe of a place.
@@ -138,7 +138,7 @@ func (p *place) prepare() error {
 	return nil
 }
 
-// findSpot finds out what the place is, and the instruction that is executed once for each call.
+// findSpot finds the kind of the place, and the instruction that is executed once in each call.
 func (p *place) findSpot() (at arch.Addr, err error) {
 	r := &p.fault.rule
 	table := p.fault.in.session.Symbols()
@@ -164,5 +164,5 @@ func (p *place) findSpot() (at arch.Addr, err error) {
 	return 0, err
 }
 
-// Skipped lists the places of patterns that are not probed, by why; empty if there are none.
+// Skipped lists the places of patterns that are not probed, by reason; empty if there are none.
 func (f *Fault) Skipped() string { return f.skipped.String() }

@@ -12,7 +12,7 @@ import (
 
 // How a call ends with values of its function's types.
 
-// String is what events say.
+// String is the text of the action in events.
 func (r Results) String() string {
 	var all []string
 	if r.Value != "" {
@@ -51,7 +51,7 @@ func (p *place) returning(w wanted, would string) (effect, error) {
 	return effect{would: would, do: func(c *Call) (string, error) { return would, c.finish(w) }}, nil
 }
 
-// point is where the place's calls are ended at this moment.
+// point is the address at which the place's calls are ended now: a library may have been loaded again.
 func (p *place) point() returnPoint {
 	at := p.addr
 	if p.kp != nil && p.kp.Addr != 0 {
@@ -81,8 +81,8 @@ func (c *Call) ReturnResults(r Results) error {
 	return c.finish(r)
 }
 
-// Combine makes one action of those that together say what a call returns: a value and an errno, an error and other
-// results. The others stay as they are. The error is of two that contradict each other.
+// Combine merges actions that end a call into one: a value and an errno, or an error and other results. It leaves all
+// other actions alone. The error names two actions that contradict each other.
 func Combine(do []Action) ([]Action, error) {
 	var out []Action
 	at := -1
@@ -105,7 +105,7 @@ func Combine(do []Action) ([]Action, error) {
 	return out, nil
 }
 
-// together is what two actions say that both end the call.
+// together merges two actions that both end the call.
 func together(a, b Action) (Action, error) {
 	x, ok := resultsOf(a)
 	y, yok := resultsOf(b)
@@ -165,7 +165,7 @@ func parseResult(text string) (Action, error) {
 	return Results{Named: map[string]string{name: value}}, err
 }
 
-// warnInlined tells of calls that a rule does not see, since the compiler has put the function's body in their place.
+// warnInlined warns of calls that a rule does not see: the compiler has put the function's body in their place.
 func (p *place) warnInlined(table *symbols.Table) {
 	if p.waits || p.optional || p.spot == atInstruction {
 		return

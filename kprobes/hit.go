@@ -150,6 +150,7 @@ func (hs *hits) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
 	if st.linker {
 		hs.linkerCalled(ts, d)
 	}
+	d.optimizer.hit(st)
 	if ts.outer != nil {
 		if !hs.s.registry.disarmed {
 			st.miss()

@@ -27,6 +27,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
+	d.optimizer.lazily()
 	s.target.programs++
 	d.linker.program = s.target.programs
 	if p == s.main {
@@ -85,7 +86,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 		kp.home, kp.refusal = "", false
 		switch at, err := d.linker.find(kp, d.linker.explained(kp)); {
 		case rg.comes(kp, err):
-			rg.wait(kp)
+			rg.wait(kp, err)
 		case err != nil:
 			refused(kp, err)
 		default:

@@ -37,6 +37,7 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
+	fresh.optimizer.lazily()
 	defer fresh.look.anew()()
 	fresh.masks.inherit(&d.masks)
 	fresh.linker.inherit(d)

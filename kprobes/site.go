@@ -180,7 +180,7 @@ func (d *domain) disarm(st *site) error {
 	for _, th := range d.space.Threads() {
 		d.session.hits.states.Of(th).forget(st)
 	}
-	delete(d.optimizer.queue, st)
+	d.optimizer.leave(st)
 	st.showOptimized()
 	defer d.optimizer.uncovered(st)
 	return d.text.Disarm(st.patch())

@@ -29,12 +29,12 @@ type Module struct {
 	Name    string // base name of Path
 	Path    string // as the target sees it
 	BuildID string // lower-case hexadecimal; empty if there is none
-	// Bias is what is added to an address in the file to get the address in
-	// the process.
+	// Bias plus a link-time address, as the file has it, is the address in the
+	// process.
 	Bias uint64
 	Text []arch.Range // executable mappings, by address
 	Kind Kind
-	// Err tells why the file could not be read; the module then has no symbols.
+	// Err says why the file could not be read. The module then has no symbols.
 	Err error
 
 	id      imageKey
@@ -52,18 +52,18 @@ func newModule(id imageKey, img *image, t *Table) *Module {
 	return m
 }
 
-// Same tells whether m and o are one file that is mapped at one place, perhaps as two readings
-// of the maps, or two Tables, found it.
+// Same reports whether m and o are the same file, mapped at the same place. They may come from
+// different Tables, or from readings of the maps at different times.
 func (m *Module) Same(o *Module) bool { return m.id == o.id && m.Bias == o.Bias }
 
-// addr is a link-time address as the process sees it.
+// addr is the address in the process of link-time address v.
 func (m *Module) addr(v uint64) arch.Addr { return arch.Addr(v + m.Bias) }
 
 // link is the link-time address of a.
 func (m *Module) link(a arch.Addr) uint64 { return uint64(a) - m.Bias }
 
-// Refused tells what of m's files was not read, and why: sizes and counts that no honest file has, or that are over the memory budget. Nothing is
-// read before it is asked for, so there may be more later.
+// Refused lists why parts of m's files were not read: their sizes or counts are larger than in any real file, or exceed the memory budget. Files are
+// read when a question needs them, so the list may grow.
 func (m *Module) Refused() []error {
 	if m.img == nil {
 		return nil

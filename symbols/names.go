@@ -15,8 +15,8 @@ func isMangled(s string) bool {
 	return len(s) > 2 && s[0] == '_' && (s[1] == 'Z' || s[1] == 'R')
 }
 
-// cloneSuffix is what gcc, LLVM and BOLT append to the name of a function's copy or
-// split-off part.
+// cloneSuffix matches the suffixes that gcc, LLVM and BOLT append to the name of a function's
+// copy or split-off part.
 var cloneSuffix = regexp.MustCompile(`(\.(cold|warm|isra|constprop|part|lto_priv|localalias|llvm)(\.[0-9]+)*)+$`)
 
 // splitClone cuts a clone suffix off a linkage name.
@@ -30,19 +30,20 @@ func splitClone(linkage string) (base, suffix string) {
 	return linkage, ""
 }
 
-// splitOff reports whether suffix, which splitClone has cut off, is that of a part: it is no
-// function, and jumped to.
+// splitOff reports whether suffix, which splitClone has cut off, marks a part of a function. Code
+// jumps to such a part and does not call it.
 func splitOff(suffix string) bool {
 	return strings.Contains(suffix, ".cold") || strings.Contains(suffix, ".warm")
 }
 
-// What is demangled at most, in bytes, and to how much: a name may mean itself many times over.
+// Limits of demangling, in bytes: a short name can refer to its own parts again and again, and
+// stand for a huge one.
 const (
 	longestMangled   = 16 << 10
 	longestDemangled = 16 // as a power of two
 )
 
-var errLongName = errors.New("too long a name")
+var errLongName = errors.New("the name is too long")
 
 func demangled(linkage string, options ...demangle.Option) (string, error) {
 	if len(linkage) > longestMangled {
@@ -88,9 +89,9 @@ func demangleBare(linkage string) string {
 	return s
 }
 
-// matchMangled reports whether a user's name, squeezed, means linkage: in full,
+// matchesMangled reports whether a user's name, squeezed, means linkage: in full,
 // without parameters, or without template arguments too.
-func matchMangled(linkage, squeezed string) bool {
+func matchesMangled(linkage, squeezed string) bool {
 	return squeeze(demangleFull(linkage)) == squeezed ||
 		squeeze(demangleShort(linkage)) == squeezed ||
 		squeeze(demangleBare(linkage)) == squeezed

@@ -16,20 +16,20 @@ import (
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
-// object is an ELF file whose headers have been checked against its size, before debug/elf saw them. Its sections are read by
-// content, section and debugSection only, which ask the budget, in the account they are given: kept, or one of the question that is
-// answered and that closes it.
+// object is an ELF file whose headers were checked against its size before debug/elf saw them. Sections must be read by content,
+// section and debugSection, which take memory from the budget. The account is kept, or that of a single question, which is
+// closed after the answer.
 type object struct {
 	*elf.File
 	r    io.ReaderAt
 	size uint64
 	id   targetfs.Info   // zero if it is no file that others may open too
-	kept *budget.Account // of what is kept as long as the file is
+	kept *budget.Account // of data that is kept as long as the file is open
 
 	refused *refusals
 }
 
-// refusals is what was not read, and why, of an image and its debug file.
+// refusals lists why parts of an image and its debug file were not read.
 type refusals struct {
 	mu   sync.Mutex
 	list []error
@@ -37,7 +37,7 @@ type refusals struct {
 
 // newObject reads the headers of r, a file of so many bytes.
 func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error) {
-	const cost = 32 << 10 // what a file takes that is open, with what is read ahead of it; in bytes
+	const cost = 32 << 10 // bytes for an open file, with its read-ahead
 	if err := kept.Take(cost, "an open file"); err != nil {
 		return nil, err
 	}
@@ -52,10 +52,10 @@ func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error
 	return o, nil
 }
 
-// refuse notes what is not read.
+// refuse notes err as the reason why something is not read, and returns it.
 func (o *object) refuse(err error) error { return o.refused.note(err) }
 
-// note adds err, if that is why something was not read, and returns it.
+// note adds err to the list if it is a refusal (errTooMuch, or over the budget), and returns it.
 func (r *refusals) note(err error) error {
 	if errors.Is(err, budget.ErrOver) || errors.Is(err, errTooMuch) {
 		const most = 8
@@ -68,17 +68,17 @@ func (r *refusals) note(err error) error {
 	return err
 }
 
-// all is what was noted.
+// all returns all noted errors.
 func (r *refusals) all() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.list)
 }
 
-// errTooMuch is a count or a size that no honest file has.
-var errTooMuch = errors.New("more than any honest file has")
+// errTooMuch is the error of a count or a size that no real file has.
+var errTooMuch = errors.New("more than any real file has")
 
-var errTruncated = errors.New("it ends behind the file")
+var errTruncated = errors.New("it extends beyond the end of the file")
 
 // maxRatio is how far deflate compresses at most (RFC 1951: 258 bytes for two bits).
 const maxRatio = 1032
