@@ -75,10 +75,10 @@ func (opt *optimizer) lazily() { opt.unhit = map[*site]bool{} }
 
 // want queues st for a jump, now or when it is hit.
 func (opt *optimizer) want(st *site) {
-	if opt.unhit != nil {
-		opt.unhit[st] = true
-	} else {
+	if opt.unhit == nil || opt.queue[st] || st.mask != nil { // which keeps threads from blocking SIGTRAP: it is to be whole at once
 		opt.enqueue(st)
+	} else {
+		opt.unhit[st] = true
 	}
 }
 
@@ -212,7 +212,7 @@ func (opt *optimizer) optimizeBatch() error {
 		if len(put)+len(take) == batchSize {
 			break
 		}
-		delete(opt.queue, st)
+		opt.leave(st)
 		switch {
 		case opt.d.sites[st.addr] != st:
 		case st.jump() != nil:

@@ -162,6 +162,7 @@ func nowhere(arch.Addr) bool { return false }
 // abandon ends a site whose code is gone with m.
 func (lk *linker) abandon(st *site, m *symbols.Module) error {
 	delete(lk.d.sites, st.addr)
+	lk.d.optimizer.leave(st)
 	for _, kp := range st.probes {
 		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.site == st })
 		if len(kp.placements) > 0 {
@@ -210,10 +211,14 @@ func (kp *Kprobe) byName() bool {
 	return kp.SymbolName != "" && !strings.HasPrefix(strings.ToLower(kp.SymbolName), "0x")
 }
 
+func unknown(err error) bool {
+	return errors.Is(err, symbols.ErrUnknownModule) || errors.Is(err, symbols.ErrUnknownSymbol)
+}
+
 // comes tells of the error that looking up kp's name has brought whether kp is to wait: its
 // library is not there, or a program is awaited that has the name.
 func (rg *registry) comes(kp *Kprobe, err error) bool {
-	if !errors.Is(err, symbols.ErrUnknownModule) && !errors.Is(err, symbols.ErrUnknownSymbol) {
+	if !unknown(err) {
 		return false
 	}
 	lib := symbols.Library(kp.SymbolName)
@@ -223,17 +228,19 @@ func (rg *registry) comes(kp *Kprobe, err error) bool {
 	return errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
-// wait makes kp wait for its library, or for a program that has its name; err is what looking it up has brought.
-func (rg *registry) wait(kp *Kprobe, err error) {
+// wait makes kp wait for its library, or for a program that has its name: why says so, err is what looking it up has brought.
+func (rg *registry) wait(kp *Kprobe, why string, err error) {
 	kp.Flags &^= FlagGone
 	lib := symbols.Library(kp.SymbolName)
-	kp.waits, kp.reason = true, lib+" is not loaded yet"
+	kp.waits, kp.awaited = true, lib == ""
 	switch {
-	case lib == "":
-		kp.reason = "no program has it yet"
-		rg.s.warn("probe %s waits, %s: %s", kp.name(), kp.reason, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
-	case kp.pattern == nil:
-		rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
+	case kp.awaited:
+		kp.reason = why
+		rg.s.warn("probe %s waits, %s: %s", kp.name(), why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
+	default:
+		if kp.reason = lib + " is not loaded yet"; kp.pattern == nil {
+			rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
+		}
 	}
 }
 
@@ -242,7 +249,7 @@ func (kp *Kprobe) isIn(m *symbols.Module) bool {
 	if lib := symbols.Library(kp.SymbolName); lib != "" {
 		return m.IsCalled(lib)
 	}
-	return kp.home == "" && kp.waits || m.Path == kp.home
+	return kp.awaited || m.Path == kp.home
 }
 
 // seek places the probes that modules which came bring a place for.
@@ -259,7 +266,7 @@ func (lk *linker) seek(came []*symbols.Module) {
 		at, err := lk.find(kp, lk.explained(kp))
 		switch {
 		case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
-		case symbols.Library(kp.SymbolName) == "" && lk.d.session.registry.comes(kp, err): // a later one may have it
+		case kp.awaited && unknown(err): // a later one may have it
 		case err != nil:
 			kp.refused(err)
 		case contains(came, at) != nil:
@@ -278,7 +285,7 @@ func (lk *linker) expect(names int) {
 
 // explained is how kp is looked up if an error is told: once, and not of each of a pattern's probes.
 func (lk *linker) explained(kp *Kprobe) func(context.Context, string) ([]symbols.Location, error) {
-	if kp.refusal || kp.pattern != nil {
+	if kp.refusal || kp.pattern != nil || kp.awaited {
 		return lk.symbols().Find
 	}
 	return lk.symbols().Resolve
@@ -359,20 +366,32 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 			return nil
 		}
 	}
-	if lk.apart {
-		lk.expect(named(kps))
+	libs := map[string]bool{}
+	sought := func(kp *Kprobe) bool {
+		return lk.apart && kp.byName() && lk.d.placed(kp) == nil && lk.hasLibrary(kp, libs)
 	}
+	names := 0
+	for _, kp := range kps {
+		if sought(kp) {
+			names++
+		}
+	}
+	lk.expect(names)
 	var aims []aim
 	for _, kp := range kps {
 		at := kp.Addr
 		switch {
 		case lk.d.placed(kp) != nil: // it was registered while the program started
 			continue
-		case lk.apart && kp.byName() && !lk.hasLibrary(kp):
-			continue
 		case lk.apart && kp.byName():
 			var err error
+			if !sought(kp) {
+				continue
+			}
 			if at, err = lk.find(kp, lk.symbols().Find); err != nil {
+				if kp.awaited && !unknown(err) { // nobody was told of it by its registration
+					kp.refused(err)
+				}
 				continue
 			}
 		case lk.unwatched, lk.d.foreign(), at == notYet: // another program has something else at an address
@@ -385,11 +404,16 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 	return aims
 }
 
-// hasLibrary tells that the library is mapped that kp asks for by name, if it asks for one. To look through all other modules' symbols for
-// such names takes long while the dynamic linker has mapped nothing yet.
-func (lk *linker) hasLibrary(kp *Kprobe) bool {
+// hasLibrary tells that the library is mapped that kp asks for by name, if it asks for one; libs keeps the answers. To look through all other
+// modules' symbols for such names takes long while the dynamic linker has mapped nothing yet.
+func (lk *linker) hasLibrary(kp *Kprobe, libs map[string]bool) bool {
 	lib := symbols.Library(kp.SymbolName)
-	return lib == "" || slices.ContainsFunc(lk.symbols().Modules(), func(m *symbols.Module) bool { return m.IsCalled(lib) })
+	has, known := libs[lib]
+	if !known {
+		has = lib == "" || slices.ContainsFunc(lk.symbols().Modules(), func(m *symbols.Module) bool { return m.IsCalled(lib) })
+		libs[lib] = has
+	}
+	return has
 }
 
 // hasMains tells that what is mapped at an address is the same file as in the session's main process, or no file in both.

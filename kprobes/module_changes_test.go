@@ -185,6 +185,32 @@ func TestALibraryIsFoundByItsSONAME(t *testing.T) {
 	wantRight(t, prog)
 }
 
+// TestAnAwaitedNameIsTakenFromWhateverHasIt: from a child's library while the process has none, from its own that comes then, and from
+// another file that has the name when that has gone. What is ambiguous is told.
+func TestAnAwaitedNameIsTakenFromWhateverHasIt(t *testing.T) {
+	prog, s, warned := glibc.loading(t, kprobes.Options{Follow: true, AwaitPrograms: true})
+	lib, other := glibc.lib(t, "libplug.so"), testprog.Build(t, "libplug.so", "-shared", "-fPIC", "-Wl,-soname,libplugged.so.3")
+	kp := boosted.probe("plugged")
+	register(t, s, kp)
+	warned.want(t, "probe plugged waits, no program has it yet: unknown symbol")
+	wantWaiting(t, s, kp, "no program has it yet")
+	prog.Do("spawn "+glibc.prog(t), "ready")
+	prog.Do("tell open 0 "+lib, "did")
+	prog.Do("tell call 0 plugged 5", "did")
+	wantHits(t, kp, 5)
+	prog.Do("open 0 "+lib, "did")
+	prog.Do("call 0 plugged 10", "did")
+	wantHits(t, kp, 15)
+	prog.Do("close 0", "did")
+	prog.Do("open 0 "+other, "did")
+	prog.Do("call 0 plugged 10", "did")
+	wantHits(t, kp, 25)
+	warned.want(t)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
+}
+
 // TestWaitingProbesObey: those that wait can be disabled, enabled and unregistered, and none is
 // placed that was unregistered.
 func TestWaitingProbesObey(t *testing.T) {

@@ -93,6 +93,7 @@ type Kprobe struct {
 	recordings []*recording     // that write to other maps; guarded by counting
 	state      *SharedState     // the Program's, SharedState or its own; guarded by counting
 
+	awaited bool   // by a name that nothing had when it was registered: any module that comes may have it
 	waits   bool   // it is in none, and placed when a module comes
 	reason  string // why it is in none
 	refusal bool   // reason has been told: a module came and had no place for it

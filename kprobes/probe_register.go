@@ -258,7 +258,7 @@ func (rg *registry) register(kps []*Kprobe, at located) error {
 	rg.probes = append(rg.probes, kps...)
 	for i, kp := range kps {
 		if addrs[i] == notYet {
-			rg.wait(kp, at.waits[kp])
+			rg.wait(kp, "no program has it yet", at.waits[kp])
 		}
 	}
 	for other := range rg.s.domains {
@@ -305,7 +305,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	kp.hits.Store(0)
 	kp.registered++
 	kp.nmissed.Store(0)
-	kp.waits, kp.reason, kp.refusal, kp.home, kp.ended = false, "", false, "", false
+	kp.waits, kp.awaited, kp.reason, kp.refusal, kp.home, kp.ended = false, false, "", false, "", false
 	kp.pattern = rg.expanding
 	kp.was.mechanism = NoMechanism
 	var st *site

@@ -86,7 +86,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 		kp.home, kp.refusal = "", false
 		switch at, err := d.linker.find(kp, d.linker.explained(kp)); {
 		case rg.comes(kp, err):
-			rg.wait(kp, err)
+			rg.wait(kp, "the new program does not have it", err)
 		case err != nil:
 			refused(kp, err)
 		default:

@@ -201,6 +201,7 @@ func (d *domain) settle(sites []*site) error {
 			errs = append(errs, d.refresh(st))
 		default:
 			delete(d.sites, st.addr)
+			d.optimizer.leave(st)
 			ended = append(ended, st)
 			if st.patch() != nil {
 				patches = append(patches, st.patch())

@@ -94,6 +94,9 @@ func (m *Module) soname() string {
 // IsCalled reports whether the module part of a probe specification may mean m: its base name or path, a path that leads there by
 // links, a library's DT_SONAME, or what one of these names begins with.
 func (m *Module) IsCalled(name string) bool {
+	if name == "" {
+		return false
+	}
 	if m.isExactly(name) || m.isAlso(name) || m.begins(name) {
 		return true
 	}

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"unicode"
 )
 
 // symbols reads the symbol tables of img on first use: .symtab and .dynsym; for
@@ -98,7 +99,7 @@ func (img *image) soname() string {
 		off, has := tags[elf.DT_SONAME]
 		if size := tags[elf.DT_STRSZ]; has && off < size {
 			b, err := img.readAt(img.unbiased(tags[elf.DT_STRTAB])+off, min(size-off, longest+1), img.f.kept)
-			if end := bytes.IndexByte(b, 0); err == nil && end > 0 {
+			if end := bytes.IndexByte(b, 0); err == nil && end > 0 && bytes.IndexFunc(b[:end], unicode.IsControl) < 0 { // it is printed
 				img.sonameRead = string(b[:end])
 			}
 		}

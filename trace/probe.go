@@ -265,7 +265,7 @@ type PlaceStats struct {
 	Lost      uint64            // records of hits for which there was no room
 	Mechanism kprobes.Mechanism // none of one that has no place
 	Reason    string            // why it is not optimized, or is in no place
-	Waiting   bool              // for its library
+	Waiting   bool              // for its library, or a program that has it
 	Gone      bool              // with its code, or its process
 }
 
