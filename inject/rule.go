@@ -47,6 +47,8 @@ type Rule struct {
 	// Handler is asked about calls that are chosen, before Do: it may do anything to the call, and returning false lets it go.
 	// It runs on the tracer's thread while the call's thread stands still.
 	Handler func(c *Call) bool
+	// Stopped leaves the probes disarmed until Fault.Start.
+	Stopped bool
 	// DryRun has everything decided and counted and told, and nothing done.
 	DryRun bool
 
