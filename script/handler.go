@@ -17,6 +17,7 @@ type followed struct {
 	params map[string]starlark.Value
 	saved  []uint64 // of the probe's args
 	at     *kprobes.KretprobeInstance
+	of     *member
 }
 
 // ready tells whether a handler is to run at all.
@@ -74,7 +75,7 @@ func (pt *part) runEntry(at *site, ri *kprobes.KretprobeInstance, h hit) int {
 		return 1
 	}
 	c := pt.context(at, h, atEntry)
-	c.call = &followed{at: ri}
+	c.call = &followed{at: ri, of: pt.m}
 	c.note()
 	if pt.p.entry != nil {
 		v, err := c.handler(pt.p.entry)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/inject"
@@ -118,10 +119,15 @@ func (m *member) quit() error {
 	parts := m.parts()
 	give()
 	last := map[*site]kprobes.Status{}
-	for _, pt := range parts {
-		for _, at := range pt.places {
-			last[at] = m.session.Status(at.kp)
+	look := func() {
+		for _, pt := range parts {
+			for _, at := range pt.places {
+				last[at] = m.session.Status(at.kp)
+			}
 		}
+	}
+	if m.session.Do(look) != nil { // one by one its thread would be asked thousands of times
+		look()
 	}
 	give = m.s.turn.take(nil)
 	for at, st := range last {
@@ -190,6 +196,7 @@ func (s *Script) settle(m *member) {
 		}
 	}
 	m.forget()
+	maps.DeleteFunc(s.calls, func(_ uint64, call *followed) bool { return call.of == m })
 	s.members = slices.DeleteFunc(s.members, func(o *member) bool { return o == m })
 }
 
