@@ -74,6 +74,16 @@ func (s *Script) several() bool { return s.o.Session == nil }
 
 // Join takes a process under a scenario that was loaded without Options.Session. What the scenario has declared is registered there when it returns, and armed
 // if the scenario is, or nothing is: then the error is an *Error with the place of the call that declared it. The process leaves with its session, or by Leave.
+//
+//	sc, err := script.Load("scenario.star", script.Options{})
+//	err = sc.Join(ctx, s1) // armed by Arm
+//	err = sc.Arm()
+//	go sc.Run(ctx)
+//	err = sc.Join(ctx, s2) // armed when it returns
+//	err = errors.Join(sc.Leave(s1), s1.Close())
+//
+// Globals, counters and cases are there once. What a handler sees and does is of the process of the hit. What it declares and switches is so there
+// at once, in other processes soon. A handler waits while one of another process runs, but not while that waits in ctx.call.
 func (s *Script) Join(ctx context.Context, session Session) error {
 	if !s.several() {
 		return errOne
