@@ -19,7 +19,7 @@ import (
 // Action is something that is done to an injected call. Its String is what ParseAction makes it of, behind its kind.
 type Action interface {
 	fmt.Stringer
-	// ends tells that the body does not run then.
+	// ends says that the body does not run then.
 	ends() bool
 	// bind finds out what the action is at a place.
 	bind(b binding) (effect, error)
@@ -36,13 +36,14 @@ type binding struct {
 // effect is an action at one place.
 type effect struct {
 	do    func(c *Call) (what string, err error)
-	would string // what it would be, for a dry run
+	would string // the text of the event in a dry run
 }
 
-// Operand is a number, such as "-1" or "0x10", or what a fetch argument of the kernel's is at the call, such as "$arg2" or "+8(%di):u32".
+// Operand is a number, such as "-1" or "0x10", or one of the kernel's fetch arguments, such as "$arg2" or "+8(%di):u32". A fetch
+// argument stands for its value at the call.
 type Operand string
 
-// value is how an operand is found out.
+// value returns a function that evaluates an operand at a call.
 func (b binding) value(o Operand) func(c *Call) (uint64, error) {
 	if n, err := strconv.ParseInt(string(o), 0, 64); err == nil {
 		return func(*Call) (uint64, error) { return uint64(n), nil }

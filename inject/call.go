@@ -36,13 +36,13 @@ func (c *Call) Fault() *Fault { return c.place.fault }
 // Place is the name of the function or instruction.
 func (c *Call) Place() string { return c.place.name }
 
-// AtReturn tells that the body has run.
+// AtReturn reports whether the body has run.
 func (c *Call) AtReturn() bool { return c.place.spot == atReturn || c.place.spot == atCallReturn }
 
-// Decision is why the call was chosen, and what is told of that.
+// Decision says why the call was chosen, and how verbose its event is.
 func (c *Call) Decision() fault.Decision { return c.verdict }
 
-// Ended tells that the call returns, by what was done, without its body.
+// Ended reports whether an action or the handler has made the call return without its body.
 func (c *Call) Ended() bool { return c.ended }
 
 // fetch reads the values.
@@ -123,19 +123,19 @@ func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
 func (c *Call) Return(value uint64) error {
 	if c.place.isCall() {
 		if c.ended && int64(value) == -1 && int64(c.ReturnValue()) < 0 {
-			return nil // Errno has told what it is that fails
+			return nil // Errno has added this to the event
 		}
 		return c.endCall(value)
 	}
 	return c.finish(number(int64(value)))
 }
 
-// Note adds what was done to the event of this call.
+// Note adds a text about a change to the event of this call.
 func (c *Call) Note(format string, args ...any) {
 	c.what = append(c.what, fmt.Sprintf(format, args...))
 }
 
-// Callers are the return addresses of the call, the innermost first, as many as stack filters look at.
+// Callers are the return addresses of the call, the innermost first: as many as stack filters may look at.
 func (c *Call) Callers() []uint64 {
 	frames := c.Backtrace(fault.MaxStackDepth + 1)
 	if (c.place.spot == atEntry || c.place.spot == atInstruction) && len(frames) > 0 {
@@ -148,7 +148,7 @@ func (c *Call) Callers() []uint64 {
 	return all
 }
 
-// stack is what is told of a call, by the verbosity.
+// stack is the backtrace for the call's event; nil if the verbosity is below 2.
 func (c *Call) stack() []symbols.Frame {
 	if c.verdict.Log < 2 {
 		return nil
@@ -156,7 +156,7 @@ func (c *Call) stack() []symbols.Frame {
 	return c.Backtrace(max(c.place.fault.rule.Attr.StackDepth, 1))
 }
 
-// save keeps at a call's entry what is wanted at its return.
+// save stores words of a call's entry in the call's data; saved reads them at its return.
 func save(to []byte, words []uint64) {
 	for i, w := range words {
 		binary.NativeEndian.PutUint64(to[8*i:], w)

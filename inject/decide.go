@@ -11,29 +11,30 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// Who decides. The calls of a rule pass, one after the other,
+// A call of a rule fails if it passes three stages, in this order:
 //
 //	the condition    Rule.If
 //	the static part  of the attributes: counters and random numbers (fault.Attr.Static)
 //	the rest         times, rate, the time, the stack, the thread (fault.Decider)
 //
-// and each counts those that the ones before it let pass. So the target can do any beginning of that, and the tracer must do
-// what is behind it. Numbers are counted over all places of a rule, in one state of an address space that all its probes share
-// (kprobes.SharedState), so the same calls fail whoever decides, wherever each of them is. Where the target can't tell all of the condition
-// at some place, the tracer counts.
+// Each stage counts only the calls that have passed the stages before it. So the target can do
+// the first stages, and the tracer then does the others, but not the other way round. Counters
+// are shared by all probes of a rule in an address space (kprobes.SharedState). So the same
+// calls fail whether the target decides or the tracer. If the target can't judge the whole
+// condition at one of the rule's places, the tracer does all counting.
 
-// decision is how the calls of a place are decided: what the target asks of them, and what is left to the tracer.
+// decision says how the calls of a place are decided: by the target first, then by the tracer.
 type decision struct {
-	asked program.Cond // that a call has to meet to come to the tracer
-	exact bool         // asked holds all of the condition, else the tracer looks at it again
-	by    chooser      // who does the static part
-	// counts is that the target counts, so what comes has met the static part.
-	counts bool
-	// rest is how the tracer decides what comes and meets the condition.
+	asked   program.Cond // the target sends calls that meet it to the tracer
+	isExact bool         // asked holds the whole condition; else the tracer must evaluate it again
+	by      chooser      // who does the static part
+	// isCounted says that the target counts: calls that come to the tracer have passed the static part.
+	isCounted bool
+	// rest decides, in the tracer, a call that meets the condition.
 	rest func(*fault.Decider, fault.Call) fault.Decision
 }
 
-// chooser is who chooses among calls by the static part of the attributes.
+// chooser says who chooses among calls by the static part of the attributes.
 type chooser uint8
 
 const (
@@ -41,14 +42,14 @@ const (
 	theTarget
 )
 
-// tally is a sequence of numbers that programs count.
+// tally is the counting that programs in the target do for a rule.
 type tally struct {
 	steps []fault.Step
-	state *kprobes.SharedState
-	began uint64 // what state's first cell held when the fault began
+	state *kprobes.SharedState // a cell for each step
+	began uint64               // the value of state's first cell when the fault began
 }
 
-// decideInTarget settles the places' decisions, and gives their probes the programs for that.
+// decideInTarget sets the decision of each place, and gives the probes the programs that decide in the target.
 func (f *Fault) decideInTarget() error {
 	if f.rule.After {
 		for _, p := range f.places {
@@ -59,7 +60,7 @@ func (f *Fault) decideInTarget() error {
 	exact := true
 	for _, p := range f.places {
 		p.decision = p.condition()
-		exact = exact && p.decision.exact
+		exact = exact && p.decision.isExact
 	}
 	steps, static := f.decider.steps(&f.rule)
 	if static = static && exact; !static {
@@ -77,26 +78,26 @@ func (f *Fault) decideInTarget() error {
 	return nil
 }
 
-// condition is a decision by the condition alone.
+// condition is the decision in which the target judges the condition, and the tracer does all else.
 func (p *place) condition() decision {
-	d := decision{exact: true, rest: (*fault.Decider).Decide}
+	d := decision{isExact: true, rest: (*fault.Decider).Decide}
 	if p.values != nil && p.values.Filter != nil {
-		d.asked, d.exact = p.values.Filter.Cond(p.values.Layout)
+		d.asked, d.isExact = p.values.Filter.Cond(p.values.Layout)
 	}
 	return d
 }
 
-// chooseBy adds the static part, if the target can do that: the steps that sum counts.
+// chooseBy lets the target do the static part too, if it can: the steps that sum counts.
 func (d *decision) chooseBy(sum tally, static bool) {
 	if static {
 		d.by = theTarget
 	}
 	if len(sum.steps) > 0 {
-		d.asked, d.counts, d.rest = program.All(d.asked, met(sum.steps)), true, (*fault.Decider).Confirm
+		d.asked, d.isCounted, d.rest = program.All(d.asked, met(sum.steps)), true, (*fault.Decider).Confirm
 	}
 }
 
-// decideBy sends the calls that meet c to the tracer.
+// decideBy gives the probe a program that sends the calls that meet c to the tracer.
 func (p *place) decideBy(c program.Cond) (err error) {
 	if p.isCall() {
 		p.sp.Choose = c
@@ -109,8 +110,8 @@ func (p *place) decideBy(c program.Cond) (err error) {
 	return err
 }
 
-// met is the condition that all steps are met, in this order, with the sequence of cell i of a State for step i. A step behind one
-// that is not met does not count.
+// met is the condition that all steps are met, in this order. Step i counts in cell i of the State. After a step that is not met
+// the others do not count the call.
 func met(steps []fault.Step) program.Cond {
 	conds := make([]program.Cond, len(steps))
 	for i, s := range steps {
@@ -129,7 +130,7 @@ func met(steps []fault.Step) program.Cond {
 	return program.All(conds...)
 }
 
-// eligibleInTarget is how many calls programs have counted: the first step's, since a call is counted before it is chosen.
+// eligibleInTarget is how many eligible calls programs have counted. All of them come to the first step.
 func (f *Fault) eligibleInTarget() (n uint64) {
 	switch {
 	case len(f.sum.steps) == 0:
@@ -155,26 +156,27 @@ func (p *place) chosen(c *Call) (d fault.Decision, ok bool) {
 	if !f.armed {
 		return d, false
 	}
-	if !p.decision.counts {
+	if !p.decision.isCounted {
 		f.eligible++
 	}
 	f.decider.Do(func(by *fault.Decider) { d = p.decision.rest(by, call) })
 	return d, d.Fail
 }
 
-// meets tells whether a call meets the condition, as far as the program has not told.
+// meets reports whether a call that has come to the tracer meets the condition. It evaluates the condition only if the
+// program in the target could not do all of it.
 func (p *place) meets(c *Call) bool {
-	if p.values == nil || p.values.Filter == nil || p.decision.exact {
+	if p.values == nil || p.values.Filter == nil || p.decision.isExact {
 		return true
 	}
 	if err := c.fetch(); err != nil {
-		p.fault.warnOnce("the condition can't be looked at: %v", err)
+		p.fault.warnOnce("the condition can't be evaluated: %v", err)
 		return false
 	}
 	return p.values.Keeps(c.Values, c.Comm(), c.TID(), p.resultOf(c)...)
 }
 
-// resultOf is the value of resultField, nothing before the body has run.
+// resultOf is the value of resultField; nil before the body has run.
 func (p *place) resultOf(c *Call) []fetch.Value {
 	if !p.fault.rule.After {
 		return nil
@@ -186,7 +188,7 @@ func (p *place) resultOf(c *Call) []fetch.Value {
 	return []fetch.Value{{U: v}}
 }
 
-// faultCall is what attributes look at.
+// faultCall describes a call for a fault.Decider.
 func (p *place) faultCall(c *Call) fault.Call {
 	call := fault.Call{Process: c.PID(), Thread: c.TID(), Size: 1, Now: time.Now(), Task: true, Stack: c.Callers}
 	if p.size >= 0 {
@@ -201,38 +203,39 @@ func (p *place) faultCall(c *Call) fault.Call {
 	return call
 }
 
-// spent ends the fault when no call can be injected any more. One whose Decider is shared rests until that says otherwise.
+// spent ends the fault if no further call can fail. A fault with a shared Decider is only disarmed: the Decider's attributes
+// may change.
 func (f *Fault) spent() {
-	if f.spentAlone() && f.group != nil {
+	if f.endIfSpent() && f.group != nil {
 		f.group.spent(f)
 	}
 }
 
-// spentAlone is spent for the fault of one process. It reports whether that has ended by this.
-func (f *Fault) spentAlone() (ended bool) {
-	done := f.decider.done()
+// endIfSpent is spent for this process alone, not for a group. It reports whether it has ended the fault.
+func (f *Fault) endIfSpent() (ended bool) {
+	done := f.decider.isDone()
 	f.mu.Lock()
-	done = f.armed && (done || f.onlyOnce() && f.injected > 0)
+	done = f.armed && (done || f.canFailOnlyOnce() && f.injected > 0)
 	f.mu.Unlock()
 	switch {
 	case !done:
 	case f.shares():
-		_ = f.followArmed(context.Background()) // what can't be disarmed lets all calls pass
+		_ = f.followArmed(context.Background()) // a probe that can't be disarmed lets all calls pass
 	default:
 		return f.endArmed()
 	}
 	return false
 }
 
-// onlyOnce tells that one call fails, by FailNth, and no other: in one process, whose threads count together.
-func (f *Fault) onlyOnce() bool {
+// canFailOnlyOnce reports whether only one call can ever fail: the one of FailNth, in one process whose threads count together.
+func (f *Fault) canFailOnlyOnce() bool {
 	a := f.rule.Attr
 	others := a
 	others.FailNth = 0
 	return !f.shares() && f.in.options.OneProcess && a.FailNth > 0 && others.Never() && !a.PerThread
 }
 
-// warnOnce tells what is wrong with a fault's calls, the first time.
+// warnOnce logs the first of a fault's warnings, and drops all later ones.
 func (f *Fault) warnOnce(format string, args ...any) {
 	f.mu.Lock()
 	warned := f.warned

@@ -9,16 +9,16 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// Decider decides which calls fail. Rules may share one (Rule.Decider), and its attributes may be changed while they are followed. What
-// programs in the target count goes on for as long as the attributes that they count by stay the same, and some rule is followed. All methods may be
-// called from any goroutine, also from handlers.
+// Decider decides which calls fail. Rules may share one (Rule.Decider), and its attributes may change while faults are armed.
+// Counters in the target go on through such a change if their own attributes stay the same and some fault remains. All
+// methods may be called from any goroutine, also from handlers.
 type Decider struct {
-	mu      *sync.Mutex // for moments only, since hits wait for it; of all Deciders that have something together
+	mu      *sync.Mutex // shared by all Deciders of a Group; held only for moments, since hits wait for it
 	decider *fault.Decider
 	counted tally // by programs
 }
 
-// NewDecider makes a Decider. The error says what is wrong with a.
+// NewDecider makes a Decider. The error is that of a.Check.
 func NewDecider(a fault.Attr) (*Decider, error) {
 	d, err := fault.New(a)
 	if err != nil {
@@ -46,13 +46,14 @@ func (d *Decider) Do(do func(d *fault.Decider)) {
 	do(d.decider)
 }
 
-// done reports whether no call can fail, as the attributes are.
-func (d *Decider) done() (done bool) {
+// isDone reports whether no further call can fail by the present attributes.
+func (d *Decider) isDone() (done bool) {
 	d.Do(func(d *fault.Decider) { done = d.Done(time.Now()) })
 	return done
 }
 
-// steps is what programs can do of the decisions about a rule's calls, by the attributes as they are; static is false if it is nothing.
+// steps returns the steps of the decision that programs in the target can do for a rule, by the present attributes. static is
+// false if they can't take part.
 func (d *Decider) steps(r *Rule) (steps []fault.Step, static bool) {
 	var a fault.Attr
 	waiting := false
@@ -81,8 +82,8 @@ func (d *Decider) tally(steps []fault.Step) tally {
 	return now
 }
 
-// Current reports whether the fault's probes agree with what its Decider's attributes are now. If so, Start brings about the rest of a change;
-// else the fault is to be replaced (Injector.Replace).
+// Current reports whether the programs of the fault's probes fit the present attributes of its Decider. If they do, Start
+// applies the rest of a change; else the fault must be replaced (Injector.Replace).
 func (f *Fault) Current() bool {
 	steps, static := f.decider.steps(&f.rule)
 	if !static {

@@ -20,24 +20,24 @@ type Event struct {
 	Addr     arch.Addr
 	Symbol   string // with offset
 	Module   string // base name of the mapped file
-	// What was done, or with Rule.DryRun would have been: the actions in their order, with the values at hand.
+	// What lists the actions that were taken, or with Rule.DryRun would have been, in order and with their values.
 	What []string
 	// Args and Values are those of Rule.Args.
 	Args   []fetch.Arg
 	Values []fetch.Value
-	// Log is how much Attr.Verbose wants told: 0 nothing, 1 a line, 2 the Stack too.
+	// Log is how much to print, by Attr.Verbose: 0 nothing, 1 a line, 2 the Stack too.
 	Log   int
 	Stack []symbols.Frame // the innermost frame first
 }
 
-// Stats is what has become of a fault's calls.
+// Stats counts a fault's calls.
 type Stats struct {
 	// Calls came to the places while the probes were armed.
 	Calls uint64
-	// Eligible met the condition, and were counted by the attributes. If the rule has a Decider that the target counts for, it is of all rules that
-	// share it.
+	// Eligible met the condition, and were counted by the attributes. If the rule has a Decider for which the target counts, the
+	// number is that of all rules that share it.
 	Eligible uint64
-	// Injected had done to them what the rule says; with Rule.DryRun it would have been.
+	// Injected were changed by the rule's actions; with Rule.DryRun they would have been.
 	Injected uint64
 	// Refused were chosen, but it could not be done to them.
 	Refused uint64
@@ -63,15 +63,15 @@ type PlaceStats struct {
 	Calls     uint64
 	Missed    uint64
 	Mechanism kprobes.Mechanism  // none of one that has no place, or is a system call
-	Way       kprobes.SyscallWay // of a system call: what sees it
-	Reason    string             // why it is not optimized, or is in no place
+	Way       kprobes.SyscallWay // of system calls: whether probes or ptrace sees them
+	Reason    string             // why there is no jump, or no probe
 	Waiting   bool               // for its library
 	Gone      bool               // with its code, or its process
-	// Decides is who looks at calls that pass: "target" if they don't stop, else "tracer"; empty if none pass.
+	// Decides says who decides about calls that pass: "target", and they don't stop, or "tracer". It is empty if none pass.
 	Decides string
 }
 
-// By names what sees the place's calls. It is empty if it has no place.
+// By names the mechanism that sees the place's calls. It is empty if there is no probe.
 func (p PlaceStats) By() string {
 	if p.Way != kprobes.SyscallAuto {
 		return p.Way.String()
@@ -79,7 +79,7 @@ func (p PlaceStats) By() string {
 	return p.Mechanism.String()
 }
 
-// Stats counts up to now. After the fault's end it is what it was then.
+// Stats returns the counts up to now, or after the fault's end its last counts.
 func (f *Fault) Stats() Stats {
 	out := f.Counts()
 	for _, p := range f.places {
@@ -123,7 +123,7 @@ func (f *Fault) described(i int, a Action) string {
 	return a.String()
 }
 
-// look keeps what is known of a place before its probe goes.
+// look stores the status of a place before its probe is unregistered.
 func (p *place) look() {
 	if p.last.Load() == nil {
 		last := p.status()
@@ -131,7 +131,7 @@ func (p *place) look() {
 	}
 }
 
-// stats is what is known of a place, and what has been counted up to now.
+// stats is the status of a place with the counts up to now.
 func (p *place) stats() PlaceStats {
 	last := p.last.Load()
 	if last == nil {
@@ -142,7 +142,7 @@ func (p *place) stats() PlaceStats {
 	return out
 }
 
-// count fills in what has been counted: that goes on until the probe is unregistered, and can be asked for after that.
+// count fills in the counts. The probe counts until it is unregistered, and keeps its counts after that.
 func (p *place) count(out *PlaceStats) {
 	switch {
 	case p.isCall():
@@ -178,5 +178,5 @@ func (p *place) decides(optimized bool) string {
 	case optimized:
 		return "target"
 	}
-	return "tracer" // which runs the program
+	return "tracer" // at a breakpoint it interprets the probe's Program
 }

@@ -79,14 +79,14 @@ func (f *Fault) read(ctx context.Context, p *place) error {
 // Rule is the rule that is followed.
 func (f *Fault) Rule() Rule { return f.rule }
 
-// Name is what events call the fault.
+// Name is the fault's name in events.
 func (f *Fault) Name() string { return f.rule.name() }
 
 // Symbols are those of the process whose calls the fault is about.
 func (f *Fault) Symbols() *symbols.Table { return f.in.session.Symbols() }
 
-// Start arms the fault's probes, after Stop or after its times were used up. Counters go on; the time of Attr.For begins anew, but that of a Group. With
-// a Rule.Decider it arms them, or not, by what that says now.
+// Start arms the fault's probes, after Stop or after its times were used up. Counters go on. The time of Attr.For begins anew,
+// except in a Group. With a Rule.Decider it arms the probes only if some call can fail by the present attributes.
 func (f *Fault) Start() error { return f.arm(context.Background(), true) }
 
 // Stop disarms the fault's probes, until Start.
@@ -105,7 +105,7 @@ func (f *Fault) arm(ctx context.Context, on bool) error {
 	return f.followArmed(ctx)
 }
 
-// switchTo notes that the fault is armed or not. f.mu is held.
+// switchTo notes whether the fault is armed, and starts or stops its time and its watch. f.mu is held.
 func (f *Fault) switchTo(on bool) {
 	if f.expiry != nil {
 		f.expiry.Stop()
@@ -120,7 +120,7 @@ func (f *Fault) switchTo(on bool) {
 	f.watch(on)
 }
 
-// startTime begins the time of Attr.For, and returns what is left of it. That of a group begins once.
+// startTime begins the time of Attr.For, and returns how much of it is left. In a group the time begins only once.
 func (f *Fault) startTime() (left time.Duration) {
 	f.decider.Do(func(d *fault.Decider) {
 		now := time.Now()
@@ -132,10 +132,11 @@ func (f *Fault) startTime() (left time.Duration) {
 	return left
 }
 
-// shares tells that the Decider is the user's, who changes it, and tells it of ends.
+// shares reports whether the rule has a Decider of the user's. The user changes that, and tells it which threads have ended.
 func (f *Fault) shares() bool { return f.rule.Decider != nil }
 
-// watch has what is counted of threads or processes forgotten when they end: their IDs may come again. f.mu is held.
+// watch begins or ends the watch for threads or processes that end. Their counters are dropped then, since a new one may get
+// the same ID. f.mu is held.
 func (f *Fault) watch(on bool) {
 	switch {
 	case !on && f.unwatch != nil:
@@ -151,24 +152,25 @@ func (f *Fault) watch(on bool) {
 	}
 }
 
-// followArmed switches the probes to what needed says, which others may change meanwhile: nobody waits for them, since handlers can't.
+// followArmed arms or disarms the probes as isNeeded says. Other goroutines and handlers may change that meanwhile, and don't wait;
+// so it looks again until the two agree.
 func (f *Fault) followArmed(ctx context.Context) error {
 	for {
-		on := f.needed()
-		if err := f.enable(ctx, on); err != nil || f.needed() == on {
+		on := f.isNeeded()
+		if err := f.enable(ctx, on); err != nil || f.isNeeded() == on {
 			return err
 		}
 	}
 }
 
-// needed reports whether calls have to be looked at: while a Decider that rules share lets none fail, their probes are off.
-func (f *Fault) needed() bool { return f.Armed() && !(f.shares() && f.decider.done()) }
+// isNeeded reports whether the probes must be armed. They are off while a shared Decider lets no call fail.
+func (f *Fault) isNeeded() bool { return f.Armed() && !(f.shares() && f.decider.isDone()) }
 
-// end disarms the fault since no call can be injected any more: those that pass cost nothing then. Its time may be over while a
-// call uses up the rest: that is one end.
+// end disarms the fault when no further call can fail, so that calls cost nothing any more. If the time is over just when a
+// call uses up the last of Times, it ends the fault once.
 func (f *Fault) end() { f.endArmed() }
 
-// endArmed is end. It reports whether the fault was armed.
+// endArmed is end, and reports whether the fault was armed before.
 func (f *Fault) endArmed() (ends bool) {
 	f.mu.Lock()
 	ends = f.armed
@@ -177,28 +179,29 @@ func (f *Fault) endArmed() (ends bool) {
 	if !ends {
 		return false
 	}
-	_ = f.followArmed(context.Background()) // what can't be disarmed lets all calls pass
+	_ = f.followArmed(context.Background()) // a probe that can't be disarmed lets all calls pass
 	if f.in.options.Spent != nil {
 		f.in.options.Spent(f)
 	}
 	return true
 }
 
-// Armed tells whether calls are looked at: no more after Stop or, unless the rule has a Decider, when no call can be injected any more.
+// Armed reports whether the fault chooses among calls. It ends with Stop and, unless the rule has a Decider, when no further call
+// can fail.
 func (f *Fault) Armed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.armed
 }
 
-// Delayed tells until when threads stand still by the fault's Delays; the zero time if none did.
+// Delayed returns until when the fault's Delays hold threads; the zero time if there were none.
 func (f *Fault) Delayed() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.delayed
 }
 
-// Decide is Decider.Do of what decides the fault's calls.
+// Decide calls do with the fault's Decider, as Decider.Do does.
 func (f *Fault) Decide(do func(d *fault.Decider)) { f.decider.Do(do) }
 
 // register registers all probes, disabled, or none.
@@ -214,7 +217,8 @@ func (f *Fault) register(ctx context.Context) error {
 	return err
 }
 
-// registerSome registers places. Those of patterns that can't be probed are left out.
+// registerSome registers places, and returns the ones that could be. A place of a pattern that can't be probed is left out; any
+// other is an error.
 func (f *Fault) registerSome(ctx context.Context, places []*place) ([]*place, error) {
 	err := f.registerAll(ctx, places)
 	switch {
@@ -271,8 +275,7 @@ func (f *Fault) enable(ctx context.Context, on bool) error {
 	return errors.Join(errs...)
 }
 
-// unregister ends the probes, and keeps what is known of them: where they were from before, what they counted from when
-// no handler runs any more.
+// unregister unregisters the probes. It stores their status before, and their final counts when no handler runs any more.
 func (f *Fault) unregister() error {
 	f.mu.Lock()
 	f.switchTo(false)

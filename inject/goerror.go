@@ -12,9 +12,9 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// A value of an interface type is two words: the interface table of its type, which the linker
-// has made for every type that the program itself converts to the interface, and the value, or
-// its address.
+// A value of an interface type is two words: the address of the interface table of its type,
+// and the value or its address. The linker has made such a table for every type that the
+// target's own code converts to the interface. Only values of these types can be made.
 
 // boxed compiles x for an interface, such as error.
 func (c *typing) boxed(x expression, iface string) (maker, error) {
@@ -40,7 +40,7 @@ func (c *typing) boxed(x expression, iface string) (maker, error) {
 	return nil, fmt.Errorf("%s is no %s: write an errno such as ENOENT, a variable such as io.EOF, a \"text\", or a Go expression such as &fs.PathError{Op: \"open\", Err: EIO}", x.text, iface)
 }
 
-// errorString is what errors.New makes.
+// errorString compiles a value as errors.New makes it.
 func (c *typing) errorString(x expression, iface, s string) (maker, error) {
 	lit := &ast.CompositeLit{Elts: []ast.Expr{x.node}}
 	m, err := c.boxedLiteral(x, iface, "*errors.errorString", lit)
@@ -76,13 +76,13 @@ func (c *typing) errorf(x expression, iface string, args []expression) (maker, e
 	}
 	inner, ok := args[1].message()
 	if !ok {
-		return nil, fmt.Errorf("%s can't be had: the text of what it wraps is not known; wrap an errno, a \"text\" or another fmt.Errorf", x.text)
+		return nil, fmt.Errorf("%s can't be had: the text of the error that it wraps is not known; wrap an errno, a \"text\" or another fmt.Errorf", x.text)
 	}
 	lit := &ast.CompositeLit{Elts: []ast.Expr{quoted(head + inner + tail), args[1].node}}
 	return c.boxedLiteral(x, iface, "*fmt.wrapError", lit)
 }
 
-// message is what the Error method of x's value says, as far as x tells.
+// message returns the result of the Error method of x's value, if x itself holds the text.
 func (x expression) message() (string, bool) {
 	if s, ok := x.str(); ok {
 		return s, true
@@ -108,13 +108,13 @@ func (c *typing) dynamic(iface, name string) (symbols.GoItab, symbols.Type, erro
 	all := c.table.GoItabs(c.at, iface)
 	var found []symbols.GoItab
 	for _, tab := range all {
-		if sameType(name, tab.Type) {
+		if isSameType(name, tab.Type) {
 			found = append(found, tab)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return symbols.GoItab{}, symbols.Type{}, fmt.Errorf("the program never makes %s of a value of type %s%s", article(iface), name, others(all))
+		return symbols.GoItab{}, symbols.Type{}, fmt.Errorf("the target never makes %s of a value of type %s%s", article(iface), name, others(all))
 	case 1:
 	default:
 		return symbols.GoItab{}, symbols.Type{}, fmt.Errorf("the type %s is one of %s: write the full path", name, typeNames(found))
@@ -154,9 +154,9 @@ func typeNames(tabs []symbols.GoItab) string {
 	return strings.Join(names, ", ")
 }
 
-// sameType tells whether the name that a user has written means a type of that full name: the
+// isSameType reports whether the name that a user has written means a type of that full name: the
 // package's path may be left out up to its last element.
-func sameType(written, full string) bool {
+func isSameType(written, full string) bool {
 	w, wstar := strings.CutPrefix(written, "*")
 	f, fstar := strings.CutPrefix(full, "*")
 	return w != "" && wstar == fstar && (w == f || strings.HasSuffix(f, "/"+w))
@@ -181,7 +181,7 @@ func (c *typing) boxedLiteral(x expression, iface, typ string, lit *ast.Composit
 	return inInterface(tab, t, value), nil
 }
 
-// boxedAs compiles what converts to a type that is no structure: syscall.Errno(2).
+// boxedAs compiles a value of the named type, which is no structure, such as syscall.Errno(2).
 func (c *typing) boxedAs(x expression, iface, typ string) (maker, error) {
 	tab, t, err := c.dynamic(iface, typ)
 	if err != nil {
@@ -293,7 +293,7 @@ func (c *typing) variable(name, iface string) (maker, error) {
 	found := c.table.GoVariables(c.at, name)
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("the program has no variable %s; for an error of that text write errors.New(%q)", name, name)
+		return nil, fmt.Errorf("the target has no variable %s; for an error of that text write errors.New(%q)", name, name)
 	case 1:
 	default:
 		return nil, fmt.Errorf("the variable %s is one of %s and %s: write the full path", name, found[0].Name, found[1].Name)
@@ -303,7 +303,7 @@ func (c *typing) variable(name, iface string) (maker, error) {
 	}
 	like := c.table.GoItabs(c.at, iface)
 	if len(like) == 0 {
-		return nil, fmt.Errorf("the program has no %s%s", iface, others(nil))
+		return nil, fmt.Errorf("the target has no %s%s", iface, others(nil))
 	}
 	return current(found[0], iface, like[0].Addr), nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// patient is a program whose functions return what the test wants.
+// patient is a target whose functions return the results that the test wants.
 type patient struct {
 	*testprog.Prog
 	s  *kprobes.Session
@@ -31,7 +31,7 @@ func on(t *testing.T, bin string, env ...string) *patient {
 	return p
 }
 
-// returns has a function return r until the end of f.
+// returns makes a function return r until the end of f.
 func (p *patient) returns(t *testing.T, spec string, r Results, f func()) Stats {
 	t.Helper()
 	rule := Rule{Spec: spec, Attr: fault.Always(), Do: []Action{r}}
@@ -46,7 +46,7 @@ func (p *patient) returns(t *testing.T, spec string, r Results, f func()) Stats 
 	return fl.Stats()
 }
 
-// leave ends the session and then the program, which must be right.
+// leave ends the session and then the target, which must be undisturbed.
 func (p *patient) leave(t *testing.T) {
 	t.Helper()
 	if err := p.s.Close(); err != nil {
@@ -139,15 +139,15 @@ func TestErrorsOfErrors(t *testing.T) {
 		{"main.NoError", Results{Error: "EIO"}, "cannot inject into main.NoError: error EIO: it returns (int, string), which is no error"},
 		{"main.Nothing", Results{Error: "EIO"}, "it returns nothing, which is no error"},
 		{"main.Nothing", Results{Value: "1"}, "the value can only be 0"},
-		{"os.OpenFile", Results{Error: "io.EOFF"}, `the program has no variable io.EOFF; for an error of that text write errors.New("io.EOFF")`},
+		{"os.OpenFile", Results{Error: "io.EOFF"}, `the target has no variable io.EOFF; for an error of that text write errors.New("io.EOFF")`},
 		{"os.OpenFile", Results{Error: "main.calls"}, "is no error"},
-		{"os.OpenFile", Results{Error: "&fs.PathErr{}"}, "the program never makes an error of a value of type *fs.PathErr: it does of "},
+		{"os.OpenFile", Results{Error: "&fs.PathErr{}"}, "the target never makes an error of a value of type *fs.PathErr: it does of "},
 		{"os.OpenFile", Results{Error: "&fs.PathError{Opp: 1}"}, "io/fs.PathError has no field Opp"},
 		{"os.OpenFile", Results{Error: "&fs.PathError{Op: 1}"}, `io/fs.PathError.Op: `},
 		{"os.OpenFile", Results{Error: "&fs.PathError{Op: flag}"}, `the parameter flag has the type int, not string`},
 		{"os.OpenFile", Results{Error: "&fs.PathError{1,2,3,4}"}, "io/fs.PathError"},
 		{"os.OpenFile", Results{Error: `fmt.Errorf("%d: %w", EIO)`}, "no other verb"},
-		{"os.OpenFile", Results{Error: `fmt.Errorf("x: %w", io.EOF)`}, "the text of what it wraps is not known"},
+		{"os.OpenFile", Results{Error: `fmt.Errorf("x: %w", io.EOF)`}, "the text of the error that it wraps is not known"},
 		{"os.OpenFile", Results{Error: "main.Level(200)"}, "it does not fit into 8 bits"},
 		{"os.OpenFile", Results{Error: " "}, "an error needs a text"},
 		{"main.Many", Results{Named: map[string]string{"nope": "1"}}, "it has no result nope: it returns (int8, string, float64, []uint8, *main.Pair, main.Pair, bool, error)"},
@@ -167,7 +167,7 @@ func TestErrorsOfErrors(t *testing.T) {
 	}
 }
 
-// The program keeps errors of ours in its heap, wraps them, changes them, collects, and prints them when we have gone.
+// The target keeps errors of ours in its heap, wraps them, changes them, collects garbage, and prints them when we have gone.
 func TestErrorsOutliveTheSession(t *testing.T) {
 	p := on(t, testprog.Build(t, "goerrors"))
 	var want []string
@@ -215,7 +215,7 @@ func TestErrorsUnderTheCollectorAndStacksThatGrow(t *testing.T) {
 	}
 }
 
-// A program that has changed an error which it was given gets a new one the next time.
+// A target that has changed an error which it was given gets a new one the next time.
 func TestAnErrorThatWasChangedIsNotGivenAgain(t *testing.T) {
 	p := on(t, testprog.Build(t, "goerrors"))
 	p.returns(t, "os.OpenFile", Results{Error: `&fs.PathError{Op: "open", Path: name, Err: ENOENT}`}, func() {

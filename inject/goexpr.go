@@ -16,14 +16,15 @@ import (
 )
 
 // An error is written as a Go expression: ENOENT, io.EOF, errors.New("text"), "text",
-// &fs.PathError{Op: "open", Path: name, Err: ENOENT}, fmt.Errorf("reading: %w", EIO). What
-// is none of these is the text of an error, unless it begins as an expression does: with a quote, & and a name, a name and {, or
-// a package's function and (. That must be one to its end: it would be strange to find half of it in an error's text.
+// &fs.PathError{Op: "open", Path: name, Err: ENOENT}, fmt.Errorf("reading: %w", EIO). Any other
+// text is the message of an error. But a text that begins as an expression does, with a quote,
+// & and a name, a name and {, or a package's function and (, must be an expression: a slip in
+// one shall be an error here, not become a message.
 
-// looksLikeGo is how what is meant as an expression begins.
+// looksLikeGo matches the beginning of a text that is meant as an expression.
 var looksLikeGo = regexp.MustCompile("^\\s*(?:[\"`]|&[A-Za-z_]|[A-Za-z_][\\w./~-]*\\{|[A-Za-z_][\\w./~-]*\\.\\w+\\()")
 
-// SyntaxError is why a Go expression can't be read.
+// SyntaxError is the error of a Go expression that can't be parsed.
 type SyntaxError struct {
 	Text    string // the expression
 	Column  int    // from 1, in characters
@@ -35,7 +36,7 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("no Go expression, column %d: %s; a text that looks like one is written in quotes", e.Column, e.Message)
 }
 
-// Picture is the expression with a caret below what is wrong, in two lines.
+// Picture is the expression, and a line with a caret below the mistake.
 func (e *SyntaxError) Picture() string {
 	text := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -50,7 +51,7 @@ func (e *SyntaxError) Picture() string {
 type expression struct {
 	node  ast.Expr
 	text  string
-	paths map[string]string // what stands for an import path with slashes
+	paths map[string]string // by the name that stands in the parsed text for an import path with slashes
 }
 
 // qualified is a name with a package's full path, which Go's syntax has no expression for.

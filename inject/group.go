@@ -17,10 +17,10 @@ import (
 // from any goroutine, but not from handlers.
 type Group struct {
 	mu      sync.Mutex // for moments only
-	decider *Decider   // of the first process; what it has together with the others outlives that
+	decider *Decider   // of the first process; the state that all share in it outlives that process
 	do      []Action   // the rule's
 	parts   []*part
-	gone    []PlaceStats // the sum of those of processes that have left
+	gone    []PlaceStats // the sums of processes that have left
 }
 
 // part is the rule in one process.
@@ -31,17 +31,18 @@ type part struct {
 	left  *Stats // after the fault's end
 }
 
-// ProcessStats is what has become of a rule in one process.
+// ProcessStats counts the calls of a rule in one process.
 type ProcessStats struct {
 	PID  int
 	Comm string // of its leader, when it joined
 	Stats
 }
 
-// errGroupDecider is a rule of a group that has a Decider.
-var errGroupDecider = errors.New("a rule that is followed in several processes decides by its Attr, and has no Decider")
+// errGroupDecider refuses a rule with a Decider in a group, whose own it would bypass.
+var errGroupDecider = errors.New("a rule for several processes decides by its Attr and can't have a Decider")
 
-// Add is Injector.Add for one process more. The rule is that of the others, but for what is an address: those may differ by process.
+// Add is Injector.Add for another process of the group. The rule must be the same as in the others, except for addresses, which
+// may differ by process.
 func (g *Group) Add(ctx context.Context, in *Injector, r Rule) (*Fault, error) {
 	if r.Decider != nil {
 		return nil, &RuleError{Rule: r.name(), Err: errGroupDecider}
@@ -63,7 +64,7 @@ func (g *Group) Add(ctx context.Context, in *Injector, r Rule) (*Fault, error) {
 	return f, nil
 }
 
-// deciderFor makes what decides in one process more.
+// deciderFor makes the Decider for another process of the group.
 func (g *Group) deciderFor(a fault.Attr) (d *Decider, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +81,7 @@ func (g *Group) deciderFor(a fault.Attr) (d *Decider, err error) {
 func (g *Group) spent(f *Fault) {
 	for _, pt := range g.all() {
 		if o := pt.fault; o != nil && o != f {
-			go o.spentAlone()
+			go o.endIfSpent()
 		}
 	}
 }
@@ -120,12 +121,12 @@ func (g *Group) Faults() (all []*Fault) {
 	return all
 }
 
-// Done reports whether no call can fail any more, whatever processes join: nothing is left of Times, or For is over.
+// Done reports whether no further call can fail, even if other processes join: Times is used up, or For is over.
 func (g *Group) Done() bool {
 	g.mu.Lock()
 	d := g.decider
 	g.mu.Unlock()
-	return d != nil && d.done()
+	return d != nil && d.isDone()
 }
 
 // Armed reports whether a call can still fail in one of the processes.
@@ -141,8 +142,8 @@ func (g *Group) Delayed() (last time.Time) {
 	return last
 }
 
-// ByProcess counts up to now, in the order in which the processes joined. Of one that has left it is what was known last, without the
-// places that nobody came to.
+// ByProcess returns the counts up to now, in the order in which the processes joined. A process that has left keeps its last
+// counts, without places that were never hit.
 func (g *Group) ByProcess() []ProcessStats {
 	parts := g.all()
 	all := make([]ProcessStats, len(parts))

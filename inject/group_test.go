@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// member is a program whose injector tells of spent faults, unlike on's.
+// member is a target whose injector reports spent faults, unlike on's.
 func member(t *testing.T, opts kprobes.Options) (b *bench, spent chan *inject.Fault) {
 	t.Helper()
 	b = on(t, opts)

@@ -11,10 +11,10 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// resultField is what a condition knows of a call that has returned, beside Args: the result, by its type if that is known.
+// resultField is the name of the result in conditions of rules with After.
 var resultField = []fetch.Field{{Name: "ret", Type: values.TypeOf("s64")}}
 
-// Wish is what the rule wants to know of a call. Its Check finds what is wrong with that before there is a process.
+// Wish lists the values of a call that the rule needs. Its Check finds mistakes before there is a process.
 func (r Rule) Wish() values.Wish {
 	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: r.After, Syscall: r.Syscall != ""}
 	if r.After {
@@ -29,7 +29,7 @@ func (r Rule) Wish() values.Wish {
 // hidden is an operand as argument number n.
 func hidden(n int, o Operand) string { return fmt.Sprintf("__%d=%s", n, o) }
 
-// want finds out what is wanted of the place's calls, and binds the rule's actions to it.
+// want binds the rule's actions to the place, and compiles the fetching of all values that the rule needs there.
 func (p *place) want() error {
 	r := &p.fault.rule
 	w := r.Wish()
@@ -78,7 +78,7 @@ func (p *place) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 	return 0
 }
 
-// manyActive is how many calls are followed at once, unless told otherwise (KRETPROBE_MAXACTIVE_MAX).
+// manyActive is the default of Rule.MaxActive (the kernel's KRETPROBE_MAXACTIVE_MAX).
 const manyActive = 4096
 
 // follow makes the Kretprobe of a place.
@@ -116,7 +116,7 @@ func (p *place) decided(c *Call) {
 	p.fault.spent()
 }
 
-// act does what the rule says, and counts it. It reports whether anything was done, or would be.
+// act calls the rule's handler and takes its actions, and counts them. It reports whether there is anything to tell in an event.
 func (p *place) act(c *Call) bool {
 	f := p.fault
 	f.mu.Lock()
@@ -152,7 +152,7 @@ func (p *place) act(c *Call) bool {
 		return len(c.what) > 0
 	}
 	f.injected++
-	c.N = f.injected // calls that this one's handler or actions led to have come in between
+	c.N = f.injected // the handler or an action may have made calls of the target, which were counted meanwhile
 	return true
 }
 

@@ -1,12 +1,14 @@
-// Package inject makes calls of a live process fail: rules say which calls (package fault, and the kernel's filters) and what happens
-// to them instead of, before or after what they do.
+// Package inject makes calls of a live process fail. A Rule says which calls (by package fault and
+// the kernel's filters) and which actions are taken instead of, before or after the function's body.
 //
 //	in := inject.New(session, inject.Options{Injected: func(e inject.Event) { … }})
 //	f, err := in.Add(ctx, inject.Rule{Spec: "libc.so.6:open", Attr: fault.Always(), Do: []inject.Action{inject.Return{Errno: unix.ENOENT}}})
 //
-// Where counters and what is known at the hit decide, a program in the target does, and calls that pass never stop; so it is
-// with probabilities. Whatever else decides (stacks, threads, strings that are compared whole) is looked at by the tracer.
-// Counters count the calls that meet the rule's condition, and the seed says which of them fail: whoever decides, the same calls do.
+// Counters, probabilities and values at hand can decide in the target: a program there (package
+// program) counts and compares, and calls that pass never stop. Anything else, such as stacks,
+// threads, and strings that are compared whole, is for the tracer to decide. Counters count the
+// calls that meet the rule's condition, and random numbers depend on the seed alone. So the
+// same calls fail whether the target decides or the tracer.
 package inject
 
 import (
@@ -29,8 +31,8 @@ type Options struct {
 	// Spent is called when no call of the fault can be injected any more: its times or its time are used up. Unlike the others it
 	// may be called on any goroutine.
 	Spent func(f *Fault)
-	// OneProcess tells that the session follows no children: a fault is spent then when its Attr.FailNth has come, which counts in each
-	// process.
+	// OneProcess says that the session follows no children. Attr.FailNth counts in each process; with only one, a fault is
+	// spent when that call has failed.
 	OneProcess bool
 }
 
@@ -50,7 +52,7 @@ func New(s *kprobes.Session, o Options) *Injector {
 	return &Injector{session: s, options: o, returner: NewReturner(s)}
 }
 
-// ErrClosed is why a rule can't be added any more, and a fault not be started or stopped. It matches kprobes.ErrClosed.
+// ErrClosed is the error of adding rules, and starting or stopping faults, after the injector was closed. It matches kprobes.ErrClosed.
 var ErrClosed error = closed{}
 
 type closed struct{}
@@ -58,11 +60,12 @@ type closed struct{}
 // Error implements error.
 func (closed) Error() string { return "the injector is closed" }
 
-// Unwrap is what it matches.
+// Unwrap returns the error that it matches.
 func (closed) Unwrap() error { return kprobes.ErrClosed }
 
-// Add injects by a rule. All its probes are armed when it returns or, after an error, none: that is a *RuleError, around kprobes'
-// or symbols' where a place can't be probed. If ctx or the session's context is done before all probes are armed, none is: the error matches that context's.
+// Add injects by a rule. When it returns, all its probes are armed or, after an error, none. The error is a *RuleError; it wraps
+// the error of kprobes or symbols if a place can't be probed. If ctx or the session's context is done before all probes are
+// armed, the error matches that context's.
 func (in *Injector) Add(ctx context.Context, r Rule) (*Fault, error) {
 	fs, err := in.AddAll(ctx, []Rule{r})
 	if err != nil {
@@ -76,8 +79,9 @@ func (in *Injector) AddAll(ctx context.Context, rules []Rule) ([]*Fault, error) 
 	return in.add(ctx, nil, rules, nil)
 }
 
-// Replace is Add of a rule that takes the place of f, which may be nil: no call is decided by both. Calls between the end of the one and the
-// beginning of the other pass. After an error f is as it was, unless that is one of arming the new one: then f has ended.
+// Replace is Add of a rule that takes the place of f, which may be nil. No call is decided by both: f ends before the new fault
+// begins, and calls between the two pass. After an error f goes on, unless the new fault's probes could not be armed: then f has
+// ended.
 func (in *Injector) Replace(ctx context.Context, f *Fault, r Rule) (*Fault, error) {
 	var old []*Fault
 	if f != nil {
@@ -131,7 +135,7 @@ func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule, g *Grou
 	return faults, nil
 }
 
-// usable is ErrClosed if the injector is closed, or its session's.
+// usable returns an error if the injector or its session is closed.
 func (in *Injector) usable() error {
 	in.mu.Lock()
 	closed := in.closed
@@ -142,7 +146,7 @@ func (in *Injector) usable() error {
 	return in.session.Do(func() {})
 }
 
-// Remove ends faults of this injector, if Close or the session's end has not: no call is injected any more when it returns.
+// Remove ends faults of this injector, unless Close or the session's end has done so. When it returns, they inject into no call.
 func (in *Injector) Remove(faults ...*Fault) error { return in.remove(faults) }
 
 func (in *Injector) remove(faults []*Fault) error {
@@ -152,7 +156,7 @@ func (in *Injector) remove(faults []*Fault) error {
 	return unregister(faults)
 }
 
-// Faults lists what is injected, in the order in which it was added.
+// Faults lists the faults in the order in which they were added.
 func (in *Injector) Faults() []*Fault {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -185,14 +189,14 @@ func (in *Injector) log(format string, args ...any) {
 	in.options.Log(text)
 }
 
-// RuleError is why a rule can't be followed.
+// RuleError is the error of a rule that can't be added.
 type RuleError struct {
-	Rule string // as its faults are named
+	Rule string // the name that its Fault would have
 	Err  error
 }
 
 // Error implements error.
 func (e *RuleError) Error() string { return fmt.Sprintf("cannot inject into %s: %v", e.Rule, e.Err) }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *RuleError) Unwrap() error { return e.Err }

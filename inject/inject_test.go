@@ -15,7 +15,7 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// bench is a program under injection.
+// bench is a target under injection.
 type bench struct {
 	*testprog.Prog
 	t  *testing.T
@@ -32,7 +32,7 @@ func on(t *testing.T, opts kprobes.Options) *bench {
 	return onProgram(t, testprog.Build(t, "fails"), opts)
 }
 
-// onProgram takes hold of a program.
+// onProgram takes hold of a target.
 func onProgram(t *testing.T, bin string, opts kprobes.Options) *bench {
 	t.Helper()
 	b := &bench{t: t, Prog: testprog.Start(t, bin)}

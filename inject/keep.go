@@ -10,20 +10,20 @@ import (
 )
 
 // keeper holds bytes in the target that values of ours point to: an error's fields, its text.
-// The memory is the target's for ever: the program may keep an error long after we have gone.
+// The memory is never freed: the target may keep an error long after we have gone.
 // So equal bytes are stored once, and there is a limit.
 //
-// Go's garbage collector knows nothing of this memory, which is right: a pointer to
-// memory that is in none of the heap's arenas is no concern of its (runtime.findObject
-// finds no span for it: marking, write barriers, checkptr, the race detector and stack
-// copying all leave such pointers alone, as they do those to C's memory and to the
-// program's read-only data). The heap never grows to where we are: arenas are reserved
-// by mmap without MAP_FIXED. The reverse holds as long as nothing here points into the
-// heap, since nobody would mark that. So whatever a value of ours refers to, such as
-// the text of an argument, is copied here. (A program that changes an error which it
-// was given, as os.RemoveAll prefixes the path of a *fs.PathError, stores a pointer
-// that the collector does not see. A value that was changed so is not given to anybody
-// else.)
+// Go's garbage collector does not know this memory, and need not: it ignores pointers to
+// memory outside of the heap's arenas, as it ignores pointers to C's memory and to
+// read-only data. (runtime.findObject finds no span for them; marking, write barriers,
+// checkptr, the race detector and stack copying all rely on that.) The heap never grows
+// to this memory: arenas are reserved by mmap without MAP_FIXED.
+//
+// Nothing here may point into the heap, since nobody would mark that. So everything that a
+// value of ours refers to, such as the text of an argument, is copied here. A target may
+// change an error that it was given, as os.RemoveAll prefixes the path of a *fs.PathError.
+// Then it stores a pointer here that the collector does not see. Such a changed value is not
+// given to another call.
 type keeper struct {
 	first  arch.Addr            // of the first chunk, which begins with mark
 	mark   [16]byte             // random
@@ -45,10 +45,10 @@ type keptMemory interface {
 	Alloc(size uint64) (arch.Addr, error)
 }
 
-// put stores b, or finds it stored: aligned to 8 bytes. What the program has overwritten is
-// stored again.
+// put stores b, aligned to 8 bytes, unless it is stored already. Bytes that the target has
+// overwritten are stored again.
 func (k *keeper) put(m keptMemory, b []byte) (arch.Addr, error) {
-	if !k.there(m) {
+	if !k.isIntact(m) {
 		*k = keeper{stored: map[string]arch.Addr{}}
 	}
 	if at, ok := k.stored[string(b)]; ok && holds(m, at, b) {
@@ -65,15 +65,16 @@ func (k *keeper) put(m keptMemory, b []byte) (arch.Addr, error) {
 	return at, nil
 }
 
-// there tells whether the memory is still ours: the process may have executed another program.
-func (k *keeper) there(m arch.Memory) bool { return k.first != 0 && holds(m, k.first, k.mark[:]) }
+// isIntact reports whether the memory is still there: the process may have executed another
+// file, which replaces all of its memory.
+func (k *keeper) isIntact(m arch.Memory) bool { return k.first != 0 && holds(m, k.first, k.mark[:]) }
 
 func holds(m arch.Memory, at arch.Addr, b []byte) bool {
 	have := make([]byte, len(b))
 	return m.ReadMemory(at, have) == nil && bytes.Equal(have, b)
 }
 
-// take finds n bytes that nobody has.
+// take returns n free bytes, and maps another chunk if there is no room.
 func (k *keeper) take(m keptMemory, n int) (arch.Addr, error) {
 	size := max(8, (uint64(n)+7)&^7)
 	if size > k.free.Len() {

@@ -9,7 +9,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// fakeMemory is a target's memory: what Alloc gave. exec replaces it by another program's.
+// fakeMemory is the memory of a target that Alloc has given out. exec replaces it by that of another executable.
 type fakeMemory struct {
 	bytes  map[arch.Addr]byte
 	next   arch.Addr
@@ -94,7 +94,7 @@ func TestWhatTheProgramHasChangedIsKeptAnew(t *testing.T) {
 	}
 }
 
-// Another program has been executed: even where its memory is at the same addresses, nothing is written to it.
+// Another executable runs: even if its memory is at the same addresses, nothing is written to it.
 func TestNothingIsWrittenToAnotherProgramsMemory(t *testing.T) {
 	m, k := newFakeMemory(), &keeper{}
 	put(t, k, m, "old")

@@ -51,7 +51,7 @@ type place struct {
 	last     atomic.Pointer[PlaceStats] // from when the probe was about to be unregistered; nil before
 }
 
-// resolve finds the places of a rule. What has several names is one.
+// resolve finds the places of a rule. A function with several names is one place.
 func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	if f.rule.Syscall != "" {
 		p, err := f.newSyscallPlace()
@@ -80,7 +80,7 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 	return all, err
 }
 
-var errReturnSpec = errors.New(trace.ReturnSuffix + " has no meaning here; a rule that is to act behind the body says so (After)")
+var errReturnSpec = errors.New(trace.ReturnSuffix + " can't be used here; a rule acts after the body if it has After (-after)")
 
 // prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
 func (f *Fault) prepare() error {
@@ -109,7 +109,7 @@ func (f *Fault) prepare() error {
 
 // nowhere is the error of a rule without a place that can be probed.
 func (f *Fault) nowhere() error {
-	return fmt.Errorf("%w: of %s none can be probed: %s", kprobes.ErrUnsupported, f.rule.name(), f.Skipped())
+	return fmt.Errorf("%w: no place of %s can be probed: %s", kprobes.ErrUnsupported, f.rule.name(), f.Skipped())
 }
 
 // prepare makes the probe of a place.

@@ -15,11 +15,12 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// Results are what a call gives in place of what its function's body would: values of the
-// function's own types, as debug information tells them. Results that are not named are zero.
+// Results are the results of a call in place of those of its function's body. They are values of
+// the function's own types, which debug information tells. Results that are not named are zero.
 type Results struct {
-	// Value is for the result of a function that has one, and for Go's first that is no
-	// error: a number, NULL or nil, true or false, an enumerator, "text" for Go's strings.
+	// Value is the result of a function with one result. In Go it is the first result that is
+	// not an error. It is a number, NULL or nil, true or false, an enumerator, or "text" for
+	// a Go string.
 	Value string
 	// Error is the error that a Go function returns: an errno (ENOENT), a variable (io.EOF),
 	// the text of an error, or a Go expression, which may name the function's parameters:
@@ -44,11 +45,11 @@ func ResultName(text string) (name, value string, err error) {
 type typedResults struct {
 	results []symbols.Param
 	makers  []maker
-	hidden  bool // the value is a word in the result register whatever its type: nothing describes the function
+	isPlain bool // the value is a word for the result register: no debug information describes the function
 }
 
-// compile finds out what r means for the function that contains at. after tells that the
-// body has run: parameters are not at hand any more.
+// compile translates r for the function that contains at. after says that the body has run, so
+// that r can't name parameters.
 func (r Results) compile(t *symbols.Table, at arch.Addr, after bool) (*typedResults, error) {
 	results, err := t.Results(at)
 	if err != nil {
@@ -113,7 +114,8 @@ func (r Results) fill(c *typing, tr *typedResults) error {
 	return nil
 }
 
-// fillValue compiles Value: what gives nothing can have the body left out, and no more.
+// fillValue compiles Value. If a function has no result, its value can only be 0: its body does
+// not run, and it returns nothing.
 func (r Results) fillValue(c *typing, tr *typedResults) error {
 	i := slices.IndexFunc(tr.results, func(p symbols.Param) bool { return !isError(p) })
 	if i < 0 && len(tr.results) > 0 {
@@ -141,7 +143,7 @@ func (c *typing) put(tr *typedResults, i int, x expression) error {
 	return nil
 }
 
-// valueExpression reads a value; what is no expression is text in quotes.
+// valueExpression parses a value. A text that is no expression is taken as a string.
 func valueExpression(text string) expression {
 	x, err := parseExpression(text)
 	if err != nil {
@@ -201,7 +203,7 @@ func signature(results []symbols.Param) string {
 // register for those.
 func (r Results) untyped(t *symbols.Table, at arch.Addr, why error) (*typedResults, error) {
 	if t.GoFunction(at) {
-		return nil, fmt.Errorf("the results of %s are not known (%w): build the program with debug information (without -ldflags=-w or -s), or set registers yourself: Go's integer results are in rax, rbx, rcx, rdi, rsi, r8 to r11", nameOf(t, at), why)
+		return nil, fmt.Errorf("the results of %s are not known (%w): build the target with debug information (without -ldflags=-w or -s), or set registers yourself: Go's integer results are in rax, rbx, rcx, rdi, rsi, r8 to r11", nameOf(t, at), why)
 	}
 	if r.Error != "" || len(r.Named) > 0 {
 		return nil, fmt.Errorf("%s is not known to be a Go function (%w): give a value, and an errno if it sets one", nameOf(t, at), why)
@@ -218,10 +220,10 @@ func (r Results) untyped(t *symbols.Table, at arch.Addr, why error) (*typedResul
 	if !ok || err != nil {
 		return nil, fmt.Errorf("%s can't be returned from %s: without debug information the value is a whole number, or NULL (%w)", r.Value, nameOf(t, at), why)
 	}
-	return &typedResults{makers: []maker{constant(words(v))}, hidden: true}, nil
+	return &typedResults{makers: []maker{constant(words(v))}, isPlain: true}, nil
 }
 
-// make makes the values for one call, of which regs are the registers at the entry.
+// make makes the values for one call. m has the registers at its entry.
 func (tr *typedResults) make(m *making) ([][]byte, error) {
 	values := make([][]byte, len(tr.makers))
 	for i, mk := range tr.makers {
@@ -235,7 +237,7 @@ func (tr *typedResults) make(m *making) ([][]byte, error) {
 
 // put stores values where the caller looks for them: r's stack pointer is as after the return.
 func (tr *typedResults) put(values [][]byte, r arch.Regs, m arch.Memory) error {
-	if tr.hidden {
+	if tr.isPlain {
 		r.SetReturnValue(binary.LittleEndian.Uint64(values[0]))
 		return nil
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// Return ends the call with a value, without its body or, with Rule.After, changes what it returned.
+// Return makes the call return a value without running its body. With Rule.After the body has run,
+// and Return replaces its result.
 type Return struct {
 	Value int64
-	Errno unix.Errno // that the thread's errno is set to; 0 leaves it
-	// Fails makes it return, in place of Value, the usual result of its type with
-	// errno: -1, or NULL for a pointer.
+	Errno unix.Errno // the thread's errno is set to it; 0 leaves that alone
+	// Fails makes the call return, in place of Value, the result with which functions of its
+	// type fail: -1, or NULL for a pointer.
 	Fails bool
 }
 
@@ -51,7 +52,7 @@ func (a Return) failing(p *place) (Return, error) {
 	table := p.fault.in.session.Symbols()
 	a.Fails = false
 	if !p.waits && table.GoFunction(p.addr) {
-		return a, errors.New("a Go function has no errno; say what it returns")
+		return a, errors.New("a Go function sets no errno; give the error that it shall return")
 	}
 	name := p.function()
 	if returnsErrno(name) {
@@ -104,8 +105,8 @@ func failure(results []symbols.Param) (int64, error) {
 	}
 }
 
-// pointers are functions of the C library, which seldom has debug information, that return NULL with errno set. (mmap and shmat, which
-// return pointers too, return -1.)
+// pointers are functions of the C library that fail with NULL and errno. The library seldom has debug information that would
+// tell their type. (mmap and shmat return pointers too, but fail with -1.)
 var pointers = []string{
 	"malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "valloc", "pvalloc", "libc_malloc", "libc_calloc", "libc_realloc",
 	"libc_memalign", "strdup", "strndup", "fopen", "fopen64", "fdopen", "freopen", "freopen64", "fmemopen", "open_memstream", "popen", "tmpfile",
@@ -114,7 +115,7 @@ var pointers = []string{
 	"tempnam", "mkdtemp", "localtime", "gmtime", "asctime", "ctime", "sem_open", "bsearch", "tsearch", "if_nameindex", "if_indextoname", "inet_ntop", "dlopen", "dlsym",
 }
 
-// returnsErrno tells of functions that return an error number in place of setting errno (POSIX).
+// returnsErrno reports whether a function returns an error number instead of setting errno (POSIX).
 func returnsErrno(name string) bool {
 	return strings.HasPrefix(name, "pthread_") || slices.Contains([]string{
 		"posix_memalign", "posix_spawn", "posix_spawnp", "posix_fallocate", "posix_fallocate64", "posix_fadvise", "posix_fadvise64", "posix_madvise",

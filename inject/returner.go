@@ -11,9 +11,9 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// Returner has calls return values of their functions' own types, for an Injector and for whoever has probes of
-// another kind in the same session. Its methods may be called from any goroutine; those that take registers, in
-// their handler only.
+// Returner makes calls return values of their functions' own types. An Injector uses it; probes of other kinds in the
+// same session may use it too. Its methods may be called from any goroutine, but a method that takes registers only
+// in the handler that was given these.
 type Returner struct {
 	session *kprobes.Session
 
@@ -25,26 +25,26 @@ type Returner struct {
 	keepers map[int]*keeper
 }
 
-// NewReturner makes a Returner for a session. What it has stored in the program stays there.
+// NewReturner makes a Returner for a session. Values that it stores in the target stay there for ever.
 func NewReturner(s *kprobes.Session) *Returner {
 	return &Returner{session: s, known: map[returnPoint]*knownResults{}, keepers: map[int]*keeper{}}
 }
 
-// returnPoint is where calls are ended.
+// returnPoint is a place at which calls are ended.
 type returnPoint struct {
 	at    arch.Addr // in the function; 0 while its library is not loaded
 	after bool      // the body has run
 }
 
-// knownResults is what has been found out of a function's results.
+// knownResults are compiled results for one function.
 type knownResults struct {
-	module *symbols.Module
+	module *symbols.Module // at the time of compiling: another module at the address is another function
 	by     map[string]*typedResults
 }
 
-// Return ends the call at whose entry the thread is: its caller gets r, and its body does not run. at is an address in
-// the function. The PreHandler must then return non-zero. An error is a sentence about r, or one of
-// kprobes.Regs.ReturnNow's; then nothing has changed.
+// Return ends the call at whose entry the thread is: the caller gets r, and the body does not run. at is an address in
+// the function. The PreHandler must then return non-zero. An error is a sentence about r, or an error of
+// kprobes.Regs.ReturnNow; after an error nothing has changed.
 func (x *Returner) Return(regs *kprobes.Regs, at arch.Addr, r Results) error {
 	return x.finish(regs, returnPoint{at: at}, r)
 }
@@ -102,24 +102,25 @@ func (r Results) find(x *Returner, p returnPoint) (*typedResults, error) {
 
 func (n plainNumber) key() string { return strconv.FormatInt(n.v, 10) }
 
-// find: in C and the like a function whose results have no such value, or that has none, gets it in the register for
-// integers: whoever asks for that knows why. In Go the caller would take for results whatever the other registers hold.
+// find compiles a number. In C, if the function's result can't be that number, or it has no result, the number goes to
+// the register for integers: the user must know why. In Go that is an error: the caller would read the function's results
+// from other registers, which nobody has set.
 func (n plainNumber) find(x *Returner, p returnPoint) (*typedResults, error) {
 	tr, err := n.Results.find(x, p)
 	switch {
 	case p.at != 0 && x.session.Symbols().GoFunction(p.at):
 		return tr, err
 	case err != nil, len(tr.makers) == 0:
-		return &typedResults{makers: []maker{constant(words(uint64(n.v)))}, hidden: true}, nil
+		return &typedResults{makers: []maker{constant(words(uint64(n.v)))}, isPlain: true}, nil
 	}
 	return tr, nil
 }
 
-// mostKnown bounds what is remembered of one function, for results that handlers make up.
+// mostKnown is how many compiled results are kept for one function: a handler may ask for ever new ones.
 const mostKnown = 64
 
-// look finds out what w is at p, once. That is forgotten when the function is another one: the process has executed a
-// program, or loaded the library again.
+// look compiles w for p, once. It does so again when p's address belongs to another module: the process has executed
+// another file, or has loaded the library again.
 func (x *Returner) look(p returnPoint, w wanted) (*typedResults, error) {
 	loc, _ := x.session.Symbols().Lookup(p.at)
 	x.mu.Lock()
@@ -158,14 +159,14 @@ func (x *Returner) finish(regs *kprobes.Regs, p returnPoint, w wanted) error {
 	return tr.end(regs, k)
 }
 
-// forget drops what is known of the memory of a process that has ended.
+// forget drops the keeper of a process that has ended: its memory is gone.
 func (x *Returner) forget(pid int) {
 	x.keeping.Lock()
 	defer x.keeping.Unlock()
 	delete(x.keepers, pid)
 }
 
-// keeperOf is what keeps our values' bytes in a process. Handlers use it, one at a time.
+// keeperOf returns the keeper of our values' bytes in a process. Only handlers use it, one at a time.
 func (x *Returner) keeperOf(pid int) *keeper {
 	x.keeping.Lock()
 	defer x.keeping.Unlock()

@@ -33,7 +33,7 @@ func TestValuesOfAFunctionsOwnTypeAreReturned(t *testing.T) {
 	}
 }
 
-// callWants has the fixture call its functions, one of which must have returned want.
+// callWants makes the fixture call its functions. One of them must have returned want.
 func (p *patient) callWants(t *testing.T, what, want string) {
 	t.Helper()
 	name, _, _ := strings.Cut(want, " ")

@@ -10,53 +10,53 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// Rule says which calls are injected, and what.
+// Rule says which calls are made to fail, and how.
 type Rule struct {
-	// Name is what events and counts call it; empty: the specifications.
+	// Name is the rule's name in events and counts. If it is empty, the specifications are.
 	Name string
-	// Spec is a function, by a specification of symbols.Table.Resolve; what stands for several functions makes a probe of each.
-	// Without a Return it may be any instruction.
+	// Spec names a function, as symbols.Table.Resolve reads it. If it means several functions, each gets a probe. Without a
+	// Return it may be any instruction.
 	Spec string
-	// Specs are further ones. All of them, and all places of one, count together.
+	// Specs are further ones. The calls of all of them count together.
 	Specs []string
-	// Syscall is system calls in place of Spec, as ParseSyscalls reads them. $argN are their arguments then, and what the call
-	// returns is the kernel's: an error is negative.
+	// Syscall names system calls in place of functions, as ParseSyscalls reads them. Then $argN are the arguments of the system
+	// call, and its result is the kernel's: a negative one is an error.
 	Syscall string
 	// SyscallBy is how they are seen.
 	SyscallBy kprobes.SyscallWay
 
-	// Attr says which of the calls are injected.
+	// Attr chooses among the calls.
 	Attr fault.Attr
-	// Decider decides in place of Attr, if it is not nil: the calls of all rules that share it are one sequence. Such a rule is about
-	// all calls of its functions: it has no If, no Size, no After, and no Syscall (ErrShared).
+	// Decider decides in place of Attr, if it is not nil. The calls of all rules that share it are one sequence. Such a rule must be
+	// about all calls of its functions: it has no If, no Size, no After, and no Syscall (ErrShared).
 	Decider *Decider
-	// Task tells whether a thread may fail, for Attr.TaskFilter; nil: all may. It is called on the tracer's thread.
+	// Task reports whether calls of a thread may fail, for Attr.TaskFilter. It is called on the tracer's thread. If it is nil, all may.
 	Task func(pid, tid int) bool
-	// Size is what a call takes of Attr.Space, a fetch argument such as "$arg3"; empty: 1.
+	// Size is how much of Attr.Space a call uses up: a fetch argument such as "$arg3". If it is empty, a call uses up 1.
 	Size string
 
-	// Args are values of a call that events tell, as fetch arguments: NAME=EXPR.
+	// Args are fetch arguments, NAME=EXPR. Events hold their values.
 	Args []string
-	// If is the condition that calls have to meet, a filter over Args, the function's parameters, comm and common_pid. Calls that do not are not counted.
+	// If is a condition over Args, the function's parameters, comm and common_pid. Calls that do not meet it are not counted.
 	If string
 
-	// Do is what happens to an injected call, in this order. Only one of them can end the call.
+	// Do are the actions on an injected call, in this order. At most one of them may end the call.
 	Do []Action
 	// After lets the body run first: the Args and If may look at $retval, and a Return changes the result.
 	After bool
-	// Handler is asked about calls that are chosen, before Do: it may do anything to the call, and returning false lets it go.
-	// It runs on the tracer's thread while the call's thread stands still.
+	// Handler is called for each chosen call, before the actions of Do. It may change the call itself; if it returns false, the
+	// call passes. It runs on the tracer's thread while the call's thread stands still.
 	Handler func(c *Call) bool
 	// Stopped leaves the probes disarmed until Fault.Start.
 	Stopped bool
-	// DryRun has everything decided and counted and told, and nothing done.
+	// DryRun means that calls are chosen and counted and make events, but are not changed.
 	DryRun bool
 
-	// MaxActive is how many calls are followed to their returns at once, with After; 0: 4096.
+	// MaxActive is how many calls are followed to their returns at once, with After. 0 means 4096.
 	MaxActive int
 }
 
-// name is what the user sees.
+// name is the rule's name for the user.
 func (r *Rule) name() string {
 	switch {
 	case r.Name != "":
@@ -80,10 +80,10 @@ var (
 	ErrPlaces  = errors.New("a rule is about functions or a system call, not both")
 	ErrNothing = errors.New("the rule does nothing to a call")
 	ErrReturns = errors.New("a call can return only once")
-	ErrShared  = errors.New("a rule that has a Decider is about all calls of functions, at their entry")
+	ErrShared  = errors.New("a rule with a Decider must be about all calls of its functions, at their entry")
 )
 
-// check finds what is wrong with a rule by itself.
+// check returns an error if the rule makes no sense, whatever the process.
 func (r *Rule) check() error {
 	switch specs := len(r.specs()); {
 	case specs == 0 && r.Syscall == "":
@@ -117,7 +117,7 @@ func (r *Rule) check() error {
 	return nil
 }
 
-// ends tells whether an injected call's body does not run.
+// ends reports whether an action ends the call, so that its body does not run.
 func (r *Rule) ends() bool {
 	for _, a := range r.Do {
 		if a.ends() {

@@ -14,8 +14,8 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// System calls. A rule about them has one place, whatever calls and however many instructions that is: a SyscallProbe, which
-// works by probes at the instructions or, where these can't all be known, by ptrace.
+// A rule about system calls has a single place, a SyscallProbe. That sees the calls by probes at all instructions that make
+// them or, if these can't all be known, by ptrace.
 
 // newSyscallPlace is the place of a rule about system calls.
 func (f *Fault) newSyscallPlace() (*place, error) {
@@ -60,7 +60,7 @@ func callsName(text string, numbers []int) string {
 	return strings.Join(names, ",")
 }
 
-// isCall tells that the place is a system call's.
+// isCall reports whether the place is a system call's.
 func (p *place) isCall() bool { return p.sp != nil }
 
 // calledName is the name of the function, or of the system call, that c is a call of.

@@ -17,7 +17,7 @@ import (
 
 var ways = []kprobes.SyscallWay{kprobes.SyscallBySites, kprobes.SyscallByStops}
 
-// onCalls takes hold of a program that makes system calls.
+// onCalls takes hold of a target that makes system calls.
 func onCalls(t *testing.T, opts kprobes.Options, flags ...string) *bench {
 	t.Helper()
 	return onProgram(t, testprog.Build(t, "sysfails", flags...), opts)
@@ -316,7 +316,7 @@ func TestACallWhoseRuleEnds(t *testing.T) {
 	}
 }
 
-// TestFiltersAreBack: after the last call that is not made the program's filter holds as before.
+// TestFiltersAreBack: after the last call that is not made the target's filter holds as before.
 func TestFiltersAreBack(t *testing.T) {
 	b := onCalls(t, kprobes.Options{})
 	b.Do("jail", "jailed")

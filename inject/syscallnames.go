@@ -29,8 +29,8 @@ var callClasses = map[string]string{
 	"memory": "brk get_mempolicy madvise map_shadow_stack mbind migrate_pages mincore mlock mlock2 mlockall mmap move_pages mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect process_madvise remap_file_pages set_mempolicy shmat shmdt",
 }
 
-// ParseSyscalls reads the numbers of the system calls that text names: names (openat), numbers, patterns (*at), regular
-// expressions as strace has them (/^open), strace's classes (%file), several of them with commas between. The numbers are in order, each once.
+// ParseSyscalls returns the numbers of the system calls that text names, in order, each once. text has items separated by
+// commas. An item is a name (openat), a number, a pattern (*at), or as in strace a regular expression (/^open) or a class (%file).
 func ParseSyscalls(text string) ([]int, error) {
 	found := map[int]bool{}
 	for _, word := range strings.Split(text, ",") {

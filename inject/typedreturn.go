@@ -12,7 +12,7 @@ import (
 
 // How a call ends with values of its function's types.
 
-// String is what events say.
+// String is the text of the action in events.
 func (r Results) String() string {
 	var all []string
 	if r.Value != "" {
@@ -81,8 +81,8 @@ func (c *Call) ReturnResults(r Results) error {
 	return c.finish(r)
 }
 
-// Combine makes one action of those that together say what a call returns: a value and an errno, an error and other
-// results. The others stay as they are. The error is of two that contradict each other.
+// Combine merges actions that end a call into one: a value and an errno, or an error and other results. It leaves all
+// other actions alone. The error names two actions that contradict each other.
 func Combine(do []Action) ([]Action, error) {
 	var out []Action
 	at := -1
@@ -165,7 +165,7 @@ func parseResult(text string) (Action, error) {
 	return Results{Named: map[string]string{name: value}}, err
 }
 
-// warnInlined tells of calls that a rule does not see, since the compiler has put the function's body in their place.
+// warnInlined warns of calls that a rule does not see: the compiler has put the function's body in their place.
 func (p *place) warnInlined(table *symbols.Table) {
 	if p.waits || p.optional || p.spot == atInstruction {
 		return

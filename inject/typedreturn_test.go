@@ -206,7 +206,7 @@ func TestGoFunctionsWithoutDebugInformationAreRefused(t *testing.T) {
 		p := on(t, testprog.Build(t, "goerrors", flags))
 		for _, a := range []Action{Results{Error: "EIO"}, Results{Value: "1"}, Return{Value: 1}} {
 			_, err := p.in.Add(t.Context(), Rule{Spec: "os.OpenFile", Attr: fault.Always(), Do: []Action{a}})
-			if err == nil || !strings.Contains(err.Error(), "build the program with debug information") {
+			if err == nil || !strings.Contains(err.Error(), "build the target with debug information") {
 				t.Errorf("%s: %s: %v", flags, a, err)
 			}
 		}

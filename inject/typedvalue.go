@@ -14,7 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// making is what is at hand when a value is made.
+// making is the state of the call for which values are made.
 type making struct {
 	keeper *keeper
 	memory keptMemory
@@ -53,7 +53,7 @@ func (c *typing) value(x expression, t symbols.Type) (maker, error) {
 	case reflect.Pointer, reflect.UnsafePointer:
 		return c.pointer(x, t)
 	}
-	if x.zero(t) {
+	if x.isZero(t) {
 		return constant(make([]byte, t.Size())), nil
 	}
 	if t.Go() {
@@ -71,8 +71,8 @@ func (c *typing) value(x expression, t symbols.Type) (maker, error) {
 	return nil, misfit(x, t, "; only 0, for all its bytes, can be had")
 }
 
-// zero tells whether x means the zero value of t, whatever that is.
-func (x expression) zero(t symbols.Type) bool {
+// isZero reports whether x means the zero value of t.
+func (x expression) isZero(t symbols.Type) bool {
 	if n, ok := x.number(); ok {
 		return n == "0"
 	}
@@ -97,8 +97,8 @@ func (c *typing) param(x expression) (symbols.Param, bool) {
 // longestCopy is how many bytes of a string parameter are copied.
 const longestCopy = 4096
 
-// copyOf is a maker of what a parameter of the same type holds. Text is copied: what it lies in
-// is not ours to keep.
+// copyOf makes a copy of the value of a parameter, whose type must be the same. The bytes of a
+// string are copied too: the target may reuse their memory.
 func copyOf(p symbols.Param, t symbols.Type) (maker, error) {
 	from := p.TypeOf()
 	if from.Kind() != t.Kind() || from.Size() != t.Size() {
@@ -121,10 +121,10 @@ func copyOf(p symbols.Param, t symbols.Type) (maker, error) {
 			return m.text(string(b))
 		}, nil
 	}
-	return nil, fmt.Errorf("the parameter %s has the type %s, of which no copy can be made", p.Name, from.Name())
+	return nil, fmt.Errorf("the parameter %s has the type %s, which can't be copied", p.Name, from.Name())
 }
 
-// text is a Go string's header. Where there is no room for the text, that is empty.
+// text makes a Go string's header, and stores its bytes. If there is no room for them the string is empty.
 func (m *making) text(s string) ([]byte, error) {
 	if s == "" {
 		return words(0, 0), nil
@@ -177,7 +177,7 @@ func boolean(x expression, t symbols.Type) (maker, error) {
 }
 
 func (c *typing) integer(x expression, t symbols.Type) (maker, error) {
-	if fn, args := x.call(); len(args) == 1 && sameType(fn, t.Name()) {
+	if fn, args := x.call(); len(args) == 1 && isSameType(fn, t.Name()) {
 		return c.value(args[0], t)
 	}
 	n, ok := x.number()
@@ -262,7 +262,7 @@ func (c *typing) pointer(x expression, t symbols.Type) (maker, error) {
 	if lit == nil || !strings.HasPrefix(typ, "*") || !t.Go() {
 		return nil, misfit(x, t, ": write an address or NULL")
 	}
-	if elem := t.Elem(); !sameType(typ[1:], elem.Name()) {
+	if elem := t.Elem(); !isSameType(typ[1:], elem.Name()) {
 		return nil, misfit(x, t, "")
 	}
 	return c.pointee(x, t.Elem())

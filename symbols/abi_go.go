@@ -11,9 +11,9 @@ type goArgs struct {
 }
 
 // goPlaces assigns the parameters of a Go function, the receiver first, and its
-// results: the same registers are used again, the stack goes on. All stack
-// distances are those at the entry. Without registers it is ABI0: assembly, and Go
-// before 1.17.
+// results. The results use the same registers again; on the stack they come after the
+// parameters. All stack distances are those at the entry. A unit without register
+// arguments has ABI0: assembly, and Go before 1.17.
 func goPlaces(params, results []*dtype, registers bool) (in, out []place) {
 	a := &goArgs{stack: entryStack}
 	in = a.places(params, registers)

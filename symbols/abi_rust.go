@@ -12,17 +12,17 @@ import (
 type scalar struct {
 	off, size, align int64
 	float            bool
-	sign, address    bool // how the compiler's versions tell scalars of one size apart
+	sign, address    bool // the properties by which versions of rustc tell scalars of one size apart
 }
 
-// passing is what rustc takes a type for when it passes a value: at most two scalars, an aggregate, or nobody can tell
-// from debug information.
+// passing says as what rustc passes a value of a type: as up to two scalars, or as an aggregate. It is undecided if debug
+// information does not tell.
 type passing struct {
 	scalars   []scalar
 	aggregate bool
 	undecided bool
-	// wrapped tells that it is an aggregate after all if a structure or union around it is repr(C), which debug information does not
-	// tell. Then it is passed as an integer: for a lone integer of up to 8 bytes that is the same.
+	// wrapped says that the value is in a structure or union that may be repr(C), which debug information does not tell. If
+	// it is, the value is an aggregate, and passed as an integer. For a lone integer of up to 8 bytes that is the same.
 	wrapped bool
 }
 
@@ -31,8 +31,8 @@ var (
 	inDoubt     = passing{undecided: true}
 )
 
-// passing tells what rustc takes t for. This is not specified, but what rustc's versions from 1.63 to 1.97 have in common (rustc_abi, layout.rs,
-// BackendRepr): a structure of one part is taken for that part, one of two scalars, one behind the other, for the two.
+// passing says as what rustc passes a value of type t. No document specifies this. It is what versions 1.63 to 1.97 have in common (rustc_abi,
+// layout.rs, BackendRepr): a structure of one part is passed as that part, and one of two adjacent scalars as the two.
 func (t *dtype) passing(depth int) passing {
 	switch {
 	case depth > deepest, t.kind == typeUnknown:
@@ -56,7 +56,7 @@ func (t *dtype) passing(depth int) passing {
 	return passing{scalars: []scalar{{size: t.size, align: t.align, float: t.kind == typeFloat, sign: t.signed(), address: address}}}
 }
 
-// sized is those of fields that take room.
+// sized returns the fields whose size is not 0.
 func sized(fields []dfield) (parts []dfield) {
 	for _, f := range fields {
 		if f.typ.size > 0 {
@@ -66,18 +66,19 @@ func sized(fields []dfield) (parts []dfield) {
 	return parts
 }
 
-// standardWrappers are structures and unions of one part in Rust's library of which it is known that they are not repr(C).
+// standardWrappers are structures and unions of Rust's library that have one part and are not repr(C). Debug information does
+// not tell repr(C); it changes how a value is passed.
 var standardWrappers = map[string]bool{
 	"Arc": true, "Box": true, "Cap": true, "Cell": true, "ManuallyDrop": true, "MaybeDangling": true, "MaybeUninit": true, "Nanoseconds": true, "NonNull": true,
 	"NonZero": true, "Pin": true, "Rc": true, "Saturating": true, "SyncUnsafeCell": true, "Unique": true, "UnsafeCell": true, "UsizeNoHighBit": true, "Wrapping": true,
 }
 
-func (t *dtype) transparent() bool {
+func (t *dtype) isTransparent() bool {
 	name, _, _ := strings.Cut(t.under, "<")
 	return standardWrappers[name]
 }
 
-// asPassed is what t is taken for where a function takes or returns it.
+// asPassed is passing for a parameter or result of type t as a whole. It is undecided if repr(C) would make a difference.
 func (t *dtype) asPassed() passing {
 	p := t.passing(0)
 	if p.wrapped && t.size <= 16 && (len(p.scalars) != 1 || p.scalars[0].float || t.size > 8) {
@@ -86,19 +87,19 @@ func (t *dtype) asPassed() passing {
 	return p
 }
 
-// ofFields is what a structure is taken for. Its fields may be in any order in memory.
+// ofFields is passing for a structure. Its fields may be in any order in memory.
 func (t *dtype) ofFields(depth int) passing {
 	parts := sized(t.field)
 	switch len(parts) {
 	case 0:
-		return inAggregate // its size comes from nothing that is known
+		return inAggregate // it has a size, but no known fields
 	case 1:
 		f := parts[0]
 		p := f.typ.passing(depth + 1)
 		if !p.undecided && (f.off != 0 || f.typ.size != t.size || f.typ.align != t.align) {
 			return inAggregate
 		}
-		p.wrapped = p.wrapped || len(p.scalars) == 1 && !t.transparent()
+		p.wrapped = p.wrapped || len(p.scalars) == 1 && !t.isTransparent()
 		return p
 	case 2:
 		return t.pair(parts, depth)
@@ -115,8 +116,8 @@ func (t *dtype) pair(parts []dfield, depth int) passing {
 	return t.ofScalars(both)
 }
 
-// scalarsOf is the scalars that fields are taken for, at their offsets. If not each is taken for one, whole tells what a type is
-// taken for that needs them to be.
+// scalarsOf returns the scalars as which fields are passed, at their offsets. If a field is not passed as one scalar, whole is the
+// passing of the type that contains the fields.
 func scalarsOf(fields []dfield, depth int) (all []scalar, whole *passing) {
 	for _, f := range fields {
 		p := f.typ.passing(depth + 1)
@@ -134,7 +135,7 @@ func scalarsOf(fields []dfield, depth int) (all []scalar, whole *passing) {
 	return all, whole
 }
 
-// ofScalars is what t is taken for in which two scalars are.
+// ofScalars is passing for a type t that contains two scalars.
 func (t *dtype) ofScalars(both []scalar) passing {
 	if !t.holdsPair(both) {
 		return inAggregate
@@ -142,13 +143,13 @@ func (t *dtype) ofScalars(both []scalar) passing {
 	return passing{scalars: both}
 }
 
-// holdsPair tells that t is nothing but two scalars, where they lie in a pair.
+// holdsPair reports whether t consists of two scalars alone, with the layout of a pair.
 func (t *dtype) holdsPair(s []scalar) bool {
 	align := max(s[0].align, s[1].align)
 	return align > 0 && s[0].off == 0 && s[1].off == roundUp(s[0].size, s[1].align) && t.align == align && t.size == roundUp(s[1].off+s[1].size, align)
 }
 
-// ofAlternatives is what a union is taken for: what all that have a size in it are taken for.
+// ofAlternatives is passing for a union: that of its members, if it is the same for all that have a size.
 func (t *dtype) ofAlternatives(depth int) passing {
 	var all []passing
 	for _, f := range sized(t.field) {
@@ -163,12 +164,12 @@ func (t *dtype) ofAlternatives(depth int) passing {
 		}
 	}
 	out := all[0]
-	out.wrapped = !out.aggregate && !t.transparent()
+	out.wrapped = !out.aggregate && !t.isTransparent()
 	return out
 }
 
-// ofVariants is what an enumeration is taken for. If the discriminant has a place of its own, it is one scalar, and what all variants with data
-// have in common the other. Else one variant has data, in which some values stand for the other variants.
+// ofVariants is passing for an enumeration. If the discriminant has a place of its own, it is one scalar, and the data of all variants is the other.
+// Else only one variant has data, and some values of this data stand for the other variants.
 func (t *dtype) ofVariants(depth int) passing {
 	var data []variant
 	for _, v := range t.variants {
@@ -177,10 +178,10 @@ func (t *dtype) ofVariants(depth int) passing {
 		}
 	}
 	switch {
-	case strings.HasPrefix(t.under, "{"): // what an async function or a coroutine becomes
+	case strings.HasPrefix(t.under, "{"): // the state of an async function or a coroutine
 		return inAggregate
 	case len(data) == 0 && (t.discr == nil || t.discr.off != 0 || t.discr.typ.size != t.size):
-		return inAggregate // of its size not all is its discriminant
+		return inAggregate // it is larger than its discriminant
 	case len(data) == 0:
 		return t.discr.typ.passing(depth + 1)
 	case t.discr == nil && len(t.variants) == 1, len(data) == 1 && t.overlaps(t.discr):
@@ -193,7 +194,7 @@ func (t *dtype) ofVariants(depth int) passing {
 	return t.tagged(data, depth)
 }
 
-// tagged is what an enumeration is taken for whose discriminant has a place of its own.
+// tagged is passing for an enumeration whose discriminant has a place of its own.
 func (t *dtype) tagged(data []variant, depth int) passing {
 	var parts []dfield
 	for _, v := range data {
@@ -217,13 +218,13 @@ func (t *dtype) tagged(data []variant, depth int) passing {
 		alike = alike && s == all[0]
 	}
 	tag := t.discr.typ.passing(depth + 1)
-	if !alike || t.discr.off != 0 || len(tag.scalars) != 1 { // of scalars that differ in less, rustc's versions make different things
+	if !alike || t.discr.off != 0 || len(tag.scalars) != 1 { // if scalars differ only in sign, or in being addresses, it depends on the version of rustc
 		return inDoubt
 	}
 	return t.ofScalars([]scalar{tag.scalars[0], all[0]})
 }
 
-// overlaps tells that the discriminant is a value in a variant's data.
+// overlaps reports whether the discriminant lies within the data of a variant.
 func (t *dtype) overlaps(discr *dfield) bool {
 	if discr == nil {
 		return false
@@ -238,26 +239,27 @@ func (t *dtype) overlaps(discr *dfield) bool {
 	return false
 }
 
-// rustPlaces assigns the parameters of a Rust function. A function that other languages can call by its name has their convention, most
-// probably; debug information does not tell. So what is known of it are the places in which both have it.
+// rustPlaces assigns places to the parameters of a Rust function. A function with a linkage name of its own, which other
+// languages can call, probably has C's convention, but debug information does not say so. Of such a function only parameters
+// that have the same place in both conventions are known.
 func (s *signature) rustPlaces(types []*dtype, result *dtype) []place {
 	out := rustPlaces(types, result, s.unit.rustMemory)
 	if !s.hasOwnName() {
 		return out
 	}
 	for i, p := range sysvPlaces(types, result) {
-		if !p.equal(out[i]) {
+		if !p.equals(out[i]) {
 			out[i] = place{unknown: true}
 		}
 	}
 	return out
 }
 
-// hasOwnName tells that the source has given the function the name that linkers see.
+// hasOwnName reports whether the source itself gives the function's linkage name (no_mangle, export_name).
 func (s *signature) hasOwnName() bool { return s.linkage != "" && !isMangled(s.linkage) }
 
-// rustPlaces is what rustc does on x86-64: scalars in registers by their kinds, aggregates of up to 8 bytes as an integer, larger
-// ones by address.
+// rustPlaces assigns places as rustc does on x86-64: scalars in registers by their kinds, aggregates of up to 8 bytes as an
+// integer, larger ones by address.
 func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	a := &sysvArgs{stack: entryStack}
 	lost := false // where registers are: a value that is not understood may take any
@@ -275,7 +277,7 @@ func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	out := make([]place, len(types))
 	for i, t := range types {
 		p := t.asPassed()
-		lost = lost || p.undecided && t.size <= 16 || p.wide() && (p.scalars[0].float || !a.holds128(t))
+		lost = lost || p.undecided && t.size <= 16 || p.wide() && (p.scalars[0].float || !a.canHold128(t))
 		switch {
 		case lost:
 			out[i] = place{unknown: true}
@@ -293,13 +295,13 @@ func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	return out
 }
 
-// wide tells of numbers of 128 bits.
+// wide reports whether t is a number of 128 bits.
 func (p passing) wide() bool {
 	return slices.ContainsFunc(p.scalars, func(s scalar) bool { return s.size > 8 })
 }
 
-// holds128 tells that t is a number of 128 bits that fits in registers: versions differ in what else they do with one.
-func (a *sysvArgs) holds128(t *dtype) bool { return t.size == 16 && a.ints+2 <= len(host.C.Args) }
+// canHold128 reports whether t is a number of 128 bits that fits in registers: versions differ in what else they do with one.
+func (a *sysvArgs) canHold128(t *dtype) bool { return t.size == 16 && a.ints+2 <= len(host.C.Args) }
 
 func (a *sysvArgs) assignScalars(scalars []scalar) place {
 	var p place
@@ -324,7 +326,7 @@ func (a *sysvArgs) assignScalars(scalars []scalar) place {
 // rustResult places the result of a Rust function, see rustPlaces.
 func (s *signature) rustResult(t *dtype) place {
 	out := rustResult(t, s.unit.rustMemory)
-	if s.hasOwnName() && !out.equal(sysvResult(t)) {
+	if s.hasOwnName() && !out.equals(sysvResult(t)) {
 		return place{unknown: true}
 	}
 	return out

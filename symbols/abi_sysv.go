@@ -40,8 +40,8 @@ func sysvPlaces(types []*dtype, result *dtype) []place {
 	for i, t := range types {
 		switch {
 		case lost || t.kind == typeUnknown || t.kind == typeSum || t.kind == typeVoid:
-			// A type that is not understood may take any register: what
-			// follows it is unknown too.
+			// A type that is not understood may take any register, so the
+			// places of all later parameters are unknown too.
 			lost = true
 			out[i] = place{unknown: true}
 		case t.byRef:
@@ -111,15 +111,16 @@ func classify(t *dtype) []class {
 		return []class{classMemory}
 	}
 	out := make([]class, max(1, (t.size+7)/8))
-	if !merge(out, t, 0, 0) || !settled(out) {
+	if !merge(out, t, 0, 0) || !settle(out) {
 		return []class{classMemory}
 	}
 	return out
 }
 
-// settled is the ABI's "post merger cleanup": an upper half that has lost its lower one
-// is a number of its own, or makes the whole a value in memory.
-func settled(classes []class) bool {
+// settle does the ABI's "post merger cleanup", and reports whether the value goes in
+// registers. An upper half of a vector without its lower half becomes a number of its own; an
+// upper half of an x87 number without its lower half puts the value into memory.
+func settle(classes []class) bool {
 	for i, c := range classes {
 		switch {
 		case c == classSSEUp && (i == 0 || classes[i-1] != classSSE):
@@ -172,8 +173,8 @@ func merge(out []class, t *dtype, off int64, depth int) bool {
 	return mark(out, off, first) && (t.size <= 8 || mark(out, off+8, second))
 }
 
-// mergeFields adds the aggregate t, which has classes of its own first: in what order classes are merged matters, since
-// a long double's hide behind an integer's, and go to memory beside a float's.
+// mergeFields adds the aggregate t. It merges the classes of t's fields first, and the result into out: the order matters,
+// since a long double's class gives way to an integer's, but sends the value to memory beside a float's.
 func mergeFields(out []class, t *dtype, off int64, depth int) bool {
 	own := make([]class, len(out))
 	for _, f := range t.field {
@@ -185,7 +186,7 @@ func mergeFields(out []class, t *dtype, off int64, depth int) bool {
 			return false
 		}
 	}
-	if !settled(own) {
+	if !settle(own) {
 		return false
 	}
 	for i, c := range own {

@@ -7,14 +7,15 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Reading a file of symbols may take seconds, and nothing can be read of it by halves: what is read is kept, and the next one who
-// asks counts on the whole. So who does not want to wait any more leaves it to a goroutine of its own.
+// Reading symbols from a file may take seconds, and must not stop halfway: the result is kept for later questions. So
+// reading goes on, on a goroutine of its own, when the caller no longer wants to wait.
 
-// asides are the questions that nobody need wait for. Whoever closes the table does not wait for them either: the last one closes it then.
+// asides counts the questions that run on goroutines of their own. Closing the table does not wait for them; the last one
+// closes its files.
 type asides struct {
 	mu      sync.Mutex
 	running int
-	close   func() // once none runs; nil if the table is in use
+	close   func() // called at the end of the last question; nil if the table is in use
 }
 
 func (a *asides) begin() {
@@ -36,7 +37,7 @@ func (a *asides) end() {
 	}
 }
 
-// later has f called at the end of the last question, if one runs.
+// later arranges that f is called at the end of the last question. It returns false if none is running.
 func (a *asides) later(f func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,9 +47,9 @@ func (a *asides) later(f func()) bool {
 	return a.running > 0
 }
 
-// Aside runs f, which asks the table whatever it likes, and waits for it as long as ctx is not done. If it is first, Aside returns ctx.Err() at once
-// and f goes on alone, on a goroutine of its own: what f changes must be nothing to the caller then. Close may be called
-// meanwhile; files are closed when f is done.
+// Aside calls f, which may ask the table any question, and waits until f has returned or ctx is done. If ctx is done first,
+// Aside returns ctx.Err() at once, and f goes on alone on a goroutine of its own. Then the caller must not use variables that
+// f changes. Close may be called meanwhile; the table's files are closed when f has returned.
 func (t *Table) Aside(ctx context.Context, f func()) error {
 	if ctx.Done() == nil {
 		f()
@@ -96,12 +97,13 @@ func (t *Table) Aside(ctx context.Context, f func()) error {
 // match ErrBadSpec, ErrUnknownSymbol, ErrUnknownModule, ErrAmbiguous (as
 // *AmbiguousError), ErrNotMapped, ErrNotExecutable, ErrNotCode, ErrNoLines, ErrNoLine,
 // ErrUnknownSize or ErrIFuncUnbound.
-// It waits as long as ctx is not done: then the error is ctx.Err(), at once.
+// If ctx is done before the answer is known, Resolve returns ctx.Err() at once.
 func (t *Table) Resolve(ctx context.Context, spec string) ([]Location, error) {
 	return t.resolveAside(ctx, spec, true)
 }
 
-// Find is Resolve for who needs no explanation of what is not there: that takes reading all symbols and the debug information.
+// Find is Resolve without an explanation in its errors. To explain why a name is missing, Resolve reads all symbols and the
+// debug information.
 func (t *Table) Find(ctx context.Context, spec string) ([]Location, error) {
 	return t.resolveAside(ctx, spec, false)
 }
@@ -122,12 +124,12 @@ func (t *Table) resolveAside(ctx context.Context, spec string, explain bool) ([]
 	return a.found, a.err
 }
 
-// IndexNames prepares for many calls of Resolve: from now on, and until the modules
-// change, a linkage name is looked up and not searched for. It reads every symbol once, as long as ctx is not done: then it returns ctx.Err(), at once.
+// IndexNames prepares for many calls of Resolve. It reads every symbol once and makes an index of linkage names, which holds until the
+// modules change. If ctx is done before, IndexNames returns ctx.Err() at once.
 func (t *Table) IndexNames(ctx context.Context) error { return t.Aside(ctx, t.indexNames) }
 
-// Ready reads, as long as ctx is not done, what Lookup and Function need to answer for the code around a: then they are quick. If ctx is
-// done first, Ready returns ctx.Err() at once.
+// Ready reads the symbols of the module that contains a, so that Lookup and Function are quick there afterwards. If ctx is done first,
+// Ready returns ctx.Err() at once.
 func (t *Table) Ready(ctx context.Context, a arch.Addr) error {
 	m := t.module(a)
 	if ctx.Done() == nil || m == nil || m.img == nil || m.img.ready.Load() {
@@ -153,10 +155,10 @@ func (t *Table) ReadyAll(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ReadyParams is Ready for what Params and Results need.
+// ReadyParams reads everything that Params and Results need for a, as Ready does for addresses.
 func (t *Table) ReadyParams(ctx context.Context, a arch.Addr) error {
 	if ctx.Done() == nil {
-		return nil // whoever asks may as well wait there
+		return nil // no deadline: Params and Results may read it themselves
 	}
 	return t.Aside(ctx, func() {
 		_, _ = t.Params(a)

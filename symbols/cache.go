@@ -6,8 +6,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
-// cache keeps what is quickly made again. It has a bound of its own, so that it keeps nobody from what must be had: a full one is emptied, and
-// what there is no room for is not kept. It is safe for concurrent use.
+// cache keeps answers that can be made again quickly. It has its own share of the memory budget, so that it leaves the rest for
+// data that is needed. A full cache is emptied; an answer for which there is no room is not kept. It is safe for concurrent
+// use.
 type cache[V any] struct {
 	mu   sync.RWMutex
 	m    map[uint64]V
@@ -15,7 +16,7 @@ type cache[V any] struct {
 	size uint64
 }
 
-// get is what was kept for link-time address v.
+// get returns the answer that is kept for link-time address v.
 func (c *cache[V]) get(v uint64) (x V, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -36,7 +37,7 @@ func (c *cache[V]) put(v uint64, x V, cost uint64, acct *budget.Account) {
 		c.m, c.size = map[uint64]V{}, 0
 	}
 	if c.part == nil {
-		c.part = acct.Part("what is kept to answer faster")
+		c.part = acct.Part("answers kept to be faster")
 	}
 	if c.part.Set(c.size+cost) != nil {
 		c.m, c.size = map[uint64]V{}, 0

@@ -7,8 +7,8 @@ const (
 	longestExpr    = 1 << 10 // bytes
 )
 
-// plausibleCFI goes through call-frame instructions (DWARF 5 §6.4.2) as an interpreter does, and tells whether they may be left to one.
-func plausibleCFI(ops []byte) bool {
+// isPlausibleCFI reports whether call-frame instructions (DWARF 5 §6.4.2) are safe to interpret: they are whole, and within the limits.
+func isPlausibleCFI(ops []byte) bool {
 	c := &lineCursor{b: ops}
 	remembered := 0
 	for len(c.b) > 0 && !c.bad {
@@ -25,7 +25,7 @@ func plausibleCFI(ops []byte) bool {
 	return !c.bad
 }
 
-// frameOperands skips the operands of one instruction; false means that they are not those of any compiler.
+// frameOperands skips the operands of one instruction. It returns false if no compiler would write them.
 func (c *lineCursor) frameOperands(op uint64) bool {
 	switch op & 0xc0 {
 	case 0x40, 0xc0: // advance_loc, restore
@@ -63,7 +63,7 @@ func (c *lineCursor) leb() bool { c.uleb(); return !c.bad }
 
 func (c *lineCursor) register() bool { return c.uleb() <= highestRule && !c.bad }
 
-// expression skips an expression of operations that take nothing from the file but their operands: no branch, and nothing with a size.
+// expression skips an expression. It returns false for operations with branches or sizes, which could make an interpreter loop or read far.
 func (c *lineCursor) expression() bool {
 	n := c.uleb()
 	if c.bad || n > uint64(len(c.b)) || n > longestExpr {

@@ -33,7 +33,7 @@ func (img *image) row(v uint64) *unwindRow {
 
 func (img *image) makeRow(v uint64) (row *unwindRow) {
 	f := img.frame(v)
-	if f == nil || !plausibleCFI(f.CIE.InitialInstructions) || !plausibleCFI(f.Instructions) {
+	if f == nil || !isPlausibleCFI(f.CIE.InitialInstructions) || !isPlausibleCFI(f.Instructions) {
 		return nil
 	}
 	// Delve's interpreter panics on damaged instructions.

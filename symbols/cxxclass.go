@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// cxxClass gathers what decides whether C++ passes and returns a class by reference:
-// whether it is non-trivial for the purposes of calls (Itanium C++ ABI §1.1). It is
-// for compilers, such as GCC, that do not write it into the debug information.
+// cxxClass finds out whether C++ passes and returns a class by reference: whether it is
+// non-trivial for the purposes of calls (Itanium C++ ABI §1.1). Some compilers, such as
+// GCC, do not write that into the debug information, but it follows from the class's members.
 type cxxClass struct {
 	r          *typeReader
 	entry      *dwarf.Entry
@@ -43,8 +43,9 @@ func (c *cxxClass) member(f *dwarf.Entry) {
 	}
 }
 
-// byReference is the verdict after all member functions.
-func (c *cxxClass) byReference() bool {
+// isByReference reports whether the class goes by reference. It is called after all member
+// functions were read.
+func (c *cxxClass) isByReference() bool {
 	return c.nontrivial || c.copies > 0 && c.deleted == c.copies
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// DataInText returns the name of the variable (STT_OBJECT) whose bytes contain a, if it
-// lies in an executable segment and no function contains a.
+// DataInText returns the name of the variable (STT_OBJECT) whose bytes contain a, if the
+// variable lies in an executable segment and no function contains a.
 func (t *Table) DataInText(a arch.Addr) (name string, ok bool) {
 	m := t.module(a)
 	if m == nil || m.img == nil {
@@ -34,7 +34,7 @@ func (t *Table) DataInText(a arch.Addr) (name string, ok bool) {
 func (s *symtab) objectsIn(f *object) []int32 {
 	s.textOnce.Do(func() {
 		for i := range s.entries {
-			if e := &s.entries[i]; !e.isCode() && inText(f, e.value) {
+			if e := &s.entries[i]; !e.isCode() && isInText(f, e.value) {
 				s.textObjects = append(s.textObjects, int32(i))
 			}
 		}
@@ -45,7 +45,7 @@ func (s *symtab) objectsIn(f *object) []int32 {
 	return s.textObjects
 }
 
-func inText(f *object, v uint64) bool {
+func isInText(f *object, v uint64) bool {
 	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
 		return p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && v-p.Vaddr < p.Memsz
 	})

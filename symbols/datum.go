@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Step leads from a value to a member of it, or of what it points to.
+// Step leads from a structure, or a pointer to one, to a member.
 type Step struct {
 	Member  string
 	Pointer bool // ->, not a dot
 }
 
-// Shape is what a Datum is.
+// Shape is the kind of value of a Datum.
 type Shape uint8
 
 // The shapes.
@@ -28,13 +28,13 @@ const (
 	ShapeCountedText              // a string of Go, std::string, std::string_view, &str: Len tells how many bytes there are
 )
 
-// Datum is where a parameter or result is, or what is reached from there, and what it is. Of a
-// ShapeCountedText it is where the address of the text is.
+// Datum says where a parameter, a result, or a value reached from one is, and its kind. For a
+// ShapeCountedText it is the place of the text's address.
 type Datum struct {
 	Reg   string // the general register that holds it, or its beginning; if empty, it is on the stack,
-	Stack int64  // so far above the stack pointer
-	// Loads lead from there to the datum: each is the distance from the address that the word at hand is, of the
-	// next word, and the last one of the datum itself.
+	Stack int64  // so many bytes above the stack pointer
+	// Loads lead from there to the datum. Each is an offset: the word read so far is an address, and the next word
+	// (at last the datum itself) is read at that offset from it.
 	Loads []int64
 	Shape Shape
 	Size  int64 // bytes, of a bit field those of its declared type, of an array those of an element
@@ -64,9 +64,9 @@ func (e *StepError) Error() string { return fmt.Sprintf("step %d: %v", e.Step+1,
 // Unwrap makes the error match Err.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Datum is the place of p, or of what a path leads to from it: at the places and times that Params and Results
-// say. Members of anonymous structures and of base classes are found as in the source. The error matches
-// ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
+// Datum returns the place of p or, with a path, of a value reached from p. It holds at the function's entry for a result of
+// Params, and after the return for one of Results. Members of anonymous structures and of base classes are found as in
+// the source. The error matches ErrNoPlace, or is a *StepError that matches ErrNoMember or ErrNotPointer.
 func (p Param) Datum(path ...Step) (Datum, error) {
 	d := &datum{typ: p.typ}
 	if err := d.begin(p.place); err != nil {
@@ -94,7 +94,7 @@ type datum struct {
 	parts []part // of the parameter
 }
 
-// counted is d if it is a string with a length, or a reference to one.
+// counted returns the Datum of d if it is a string with a length, or a reference to one.
 func (d *datum) counted(lang language) (Datum, bool) {
 	if t := d.typ; t.kind == typeReference && t.elem != nil {
 		inner := &datum{typ: t.elem, Datum: d.Datum}
@@ -176,7 +176,7 @@ func (d *datum) step(s Step) error {
 }
 
 // member finds a field, also in anonymous structures and base classes, and its distance from the structure's
-// beginning. Types that were searched before are in seen: damaged debug information may have one that holds
+// beginning. seen has the types that were searched before: in damaged debug information a type may contain
 // itself.
 func (t *dtype) member(name string, seen map[*dtype]bool) (off int64, f dfield, ok bool) {
 	for _, f := range t.field {

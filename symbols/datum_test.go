@@ -171,7 +171,7 @@ func countedText(t *testing.T, d Datum, r arch.Regs, m arch.Memory) string {
 	return quoted(b[:min(n, maxString)], n > maxString).Text
 }
 
-// Numbers and texts in registers and on the stack are those that Value prints, in all languages.
+// Numbers and texts in registers and on the stack are the same as Value prints, in all languages.
 func TestDatumsAreWhatValuePrints(t *testing.T) {
 	for _, c := range []struct {
 		src   string

@@ -27,7 +27,8 @@ func (img *image) debug(t *Table) *object {
 	return img.debugElf
 }
 
-// debugPath is one place for a debug file and what proves that it belongs.
+// debugPath is a place where a debug file may be, and the checksum that proves that the file
+// belongs to the executable.
 type debugPath struct {
 	path   string
 	crc    uint32

@@ -8,14 +8,14 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// decoder stores a value, as it lies in the target's memory, in a Go variable. What the
-// value points to is read from m.
+// decoder converts the bytes of a value of the target to a Go value. It reads memory to which
+// the value points, such as a string's, from m.
 type decoder func(dst reflect.Value, raw []byte, m arch.Memory)
 
 // maxText bounds the bytes of a string: a path's longest (PATH_MAX).
 const maxText = 4096
 
-// decoderOf reads a c as a g, or says why it can't be.
+// decoderOf returns a decoder from type c to Go's type g, or an error if c can't be read as g.
 func decoderOf(c *dtype, g reflect.Type) (decoder, error) {
 	if isBytes(g) && int64(g.Len()) == c.size {
 		return func(dst reflect.Value, raw []byte, _ arch.Memory) { reflect.Copy(dst, reflect.ValueOf(raw)) }, nil
@@ -41,7 +41,7 @@ func decoderOf(c *dtype, g reflect.Type) (decoder, error) {
 	return scalarDecoder(g.Kind()), nil
 }
 
-// accepts tells whether a Go scalar of t's kind can hold a value of kind k.
+// accepts reports whether a Go scalar of t's kind can hold a value of kind k.
 func (t *dtype) accepts(k typeKind) bool {
 	switch k {
 	case typeInt, typeUint, typeChar, typeEnum, typePointer, typeReference, typeGoPointer:
@@ -107,7 +107,7 @@ func textDecoder(c *dtype, g reflect.Type) (decoder, error) {
 func textAt(m arch.Memory, a arch.Addr, limit int, terminated bool) string {
 	var text []byte
 	for a != 0 && len(text) < limit {
-		// Piecewise to page ends: what follows may not be mapped.
+		// Read no further than to the end of a page: the next one may not be mapped.
 		b := make([]byte, min(limit-len(text), int(pageSize-uint64(a)%pageSize)))
 		if m.ReadMemory(a, b) != nil {
 			break
@@ -150,12 +150,12 @@ func structDecoder(c *dtype, g reflect.Type) (decoder, error) {
 	}, nil
 }
 
-// settable makes a field that is not exported one that can be set.
+// settable returns an unexported field in a form that reflect can set.
 func settable(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem()
 }
 
-// arrayDecoder: debug information counts the elements of all dimensions together.
+// arrayDecoder reads an array of any dimensions. Debug information has the number of all elements.
 func arrayDecoder(c *dtype, g reflect.Type) (decoder, error) {
 	n := int64(g.Len())
 	if c.kind != typeArray || c.size != c.count*c.elem.size || n == 0 || c.count%n != 0 {

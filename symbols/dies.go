@@ -5,16 +5,16 @@ import (
 	"errors"
 )
 
-// What one question reads of debug information, in entries or about as much as entries take, and what the many questions
-// that read more than usual read of one file in all.
+// Limits of reading debug information, counted in entries or work of about the same size: for one question, and for all
+// questions about one file that read more than is usual.
 const (
 	mostEntries = 1 << 20 // about a second's worth
 	usualRead   = 1 << 14
 	mostRead    = 1 << 24
 )
 
-// dies reads the entries of debug information one after the other, always forwards and never for ever: damaged references may form a
-// cycle, entries may be nested a million deep, and each may have names of its own.
+// dies reads the entries of debug information, always forwards and within a limit. In hostile files references may form a cycle,
+// entries may be nested a million deep, and each may have long names.
 type dies struct {
 	d    *dwarfData
 	r    *dwarf.Reader
@@ -33,7 +33,7 @@ func (d *dwarfData) entriesAt(off dwarf.Offset) *dies {
 // entryAt is the entry at off, nil if there is none.
 func (d *dwarfData) entryAt(off dwarf.Offset) *dwarf.Entry { return d.entriesAt(off).next() }
 
-// next is the next entry, nil at the end and where err tells why not. One of Tag 0 ends a list of children.
+// next returns the next entry, nil at the end or after an error, which x.err has. An entry of Tag 0 ends a list of children.
 func (x *dies) next() *dwarf.Entry {
 	if x.err != nil {
 		return nil
@@ -57,7 +57,7 @@ func (x *dies) next() *dwarf.Entry {
 	return e
 }
 
-// spend takes what has been read off what may be.
+// spend counts n entries as read. If a limit is exceeded, x.err is set.
 func (x *dies) spend(n int) {
 	before := mostEntries - x.left
 	if x.left -= n; x.left < 0 {
@@ -118,7 +118,7 @@ func (x *dies) children(e *dwarf.Entry, f func(*dwarf.Entry)) {
 
 var errRanges = errors.New("implausible ranges")
 
-// ranges is the code of e. What it reads counts as entries do.
+// ranges is the code of e. Each range that it reads counts as an entry.
 func (x *dies) ranges(e *dwarf.Entry) ([][2]uint64, error) {
 	n, ok := x.d.rangeCount(e)
 	if !ok {

@@ -44,9 +44,9 @@ type unit struct {
 	off   dwarf.Offset // of its first entry
 	entry *dwarf.Entry
 	lang  language
-	// goRegisters tells that Go passes arguments in registers (1.17 and later).
+	// goRegisters says that Go passes arguments in registers (1.17 and later).
 	goRegisters bool
-	// rustMemory tells that rustc returns aggregates of 9 to 16 bytes in memory (1.63 and later; earlier ones differ).
+	// rustMemory says that rustc returns aggregates of 9 to 16 bytes in memory (1.63 and later; earlier ones differ).
 	rustMemory bool
 
 	funcOnce sync.Once
@@ -61,7 +61,7 @@ type unitRange struct {
 	u      *unit
 }
 
-// newDWARF reads f's, which has some: the sections are handed to debug/dwarf after they were looked at.
+// newDWARF reads the DWARF of f, which must have some. It checks the sections before it hands them to debug/dwarf.
 func newDWARF(f *object) (_ *dwarfData, err error) {
 	d := &dwarfData{kept: budget.Process().Open(), types: map[dwarf.Offset]*dtype{}}
 	defer func() {
@@ -105,7 +105,7 @@ func newDWARF(f *object) (_ *dwarfData, err error) {
 	return d, nil
 }
 
-// version is that of the unit which has an entry at off.
+// version is the DWARF version of the unit that contains the entry at off.
 func (d *dwarfData) version(off dwarf.Offset) uint16 {
 	i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].end > uint64(off) })
 	if i == len(d.headers) {
@@ -114,7 +114,7 @@ func (d *dwarfData) version(off dwarf.Offset) uint16 {
 	return d.headers[i].version
 }
 
-// keep asks for n bytes that are kept with d. What is refused is noted.
+// keep asks the memory budget for n bytes that are kept with d. A refusal is noted.
 func (d *dwarfData) keep(n uint64, what string) error { return d.refused.note(d.kept.Take(n, what)) }
 
 func (d *dwarfData) readUnits() (out []*unit, err error) {
@@ -147,7 +147,7 @@ func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
 	return u
 }
 
-// versionBehind is the number behind name in what made the unit of e.
+// versionBehind returns the version number that follows name in the producer of the unit e (DW_AT_producer).
 func versionBehind(e *dwarf.Entry, name string) (n int, ok bool) {
 	producer, _ := e.Val(dwarf.AttrProducer).(string)
 	_, version, _ := strings.Cut(producer, name)
@@ -250,8 +250,9 @@ func (d *dwarfData) functions(u *unit) []function {
 	return out
 }
 
-// origins is e followed by the entries it completes: what it is a concrete copy
-// of and what it defines (DW_AT_abstract_origin, DW_AT_specification).
+// origins is e followed by the entries that it completes: the abstract entry of which it is a
+// concrete copy (DW_AT_abstract_origin), and the declaration that it defines
+// (DW_AT_specification).
 func (d *dwarfData) origins(e *dwarf.Entry) []*dwarf.Entry {
 	const longest = 8 // damaged references may form a cycle
 	list := []*dwarf.Entry{e}
@@ -312,8 +313,8 @@ func (d *dwarfData) inlined(off dwarf.Offset, v uint64) dwarf.Offset {
 	return found
 }
 
-// covers reports whether v is in e's code. A block without an address, of a
-// damaged or odd compiler, is entered.
+// covers reports whether v is in e's code. It reports true for a block without an address, which
+// some compilers write: the entries within may cover v.
 func (x *dies) covers(e *dwarf.Entry, v uint64) bool {
 	ranges, err := x.ranges(e)
 	if err != nil || len(ranges) == 0 {

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// Counts and sizes that debug information of real programs does not come near. debug/dwarf reads what one entry, table or list says in
-// one go, so each must be bounded before.
+// Limits far above the counts and sizes in the debug information of real programs. debug/dwarf reads a whole entry, table or
+// list at once, so each must be checked before.
 const (
 	mostAttributes = 128     // of one abbreviation
 	longestText    = 1 << 18 // bytes of a name
@@ -19,10 +19,11 @@ const (
 	attributeCost  = 24      // bytes, for one of its attributes
 )
 
-// check looks at sections of debug information before debug/dwarf does. The error says what can't be right, or is over the budget.
+// check checks sections of debug information before debug/dwarf reads them. It returns an error for contents that can't be
+// right, or that would exceed the budget.
 func (d *dwarfData) check(info, abbrev []byte, texts ...[]byte) error {
 	for _, text := range append(texts, info) {
-		if longRun(text) {
+		if hasLongName(text) {
 			return fmt.Errorf("%w: a name of over %d bytes", errTooMuch, longestText)
 		}
 	}
@@ -47,14 +48,14 @@ func (d *dwarfData) check(info, abbrev []byte, texts ...[]byte) error {
 		}
 		cost += c
 		if read += n; read > len(abbrev) {
-			return fmt.Errorf("%w: tables of abbreviations lie one in the other", errTooMuch)
+			return fmt.Errorf("%w: tables of abbreviations overlap", errTooMuch)
 		}
 	}
 	return d.kept.Take(cost, "the abbreviations of the debug information")
 }
 
-// longRun tells whether text has a name of more than longestText bytes.
-func longRun(text []byte) bool {
+// hasLongName reports whether text has a name of more than longestText bytes.
+func hasLongName(text []byte) bool {
 	for len(text) > longestText {
 		end := bytes.LastIndexByte(text[:longestText], 0)
 		if end < 0 {
@@ -65,7 +66,8 @@ func longRun(text []byte) bool {
 	return false
 }
 
-// abbrevTable goes through one table of abbreviations (DWARF 5 §7.5.3): how many bytes it has, and how many it takes when it is read.
+// abbrevTable goes through one table of abbreviations (DWARF 5 §7.5.3). It returns how many bytes the table has, and how many it
+// takes in memory.
 func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 	const implicitConst = 0x21
 	c := &lineCursor{b: b}
@@ -90,7 +92,7 @@ func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 	return len(b) - len(c.b), cost, !c.bad
 }
 
-// unitHeader is where a unit begins, and what its header says.
+// unitHeader is the header of a unit and the place of its first entry.
 type unitHeader struct {
 	first   dwarf.Offset // its first entry
 	end     uint64
@@ -142,7 +144,7 @@ func eachUnit(info []byte, f func(unitHeader)) {
 	}
 }
 
-// rangeCount is how many ranges the list of e has; ok is false if they are too many, or nobody could tell.
+// rangeCount is how many ranges the list of e has. ok is false if there are too many, or the list is damaged.
 func (d *dwarfData) rangeCount(e *dwarf.Entry) (n int, ok bool) {
 	f := e.AttrField(dwarf.AttrRanges)
 	if f == nil {

@@ -21,8 +21,8 @@ const (
 	longestName   = 4096
 )
 
-// headers is a file of which some parts were read, checked and put right; they are read from memory. So what debug/elf sees is what was
-// checked, though the file may change meanwhile.
+// headers is a file some parts of which were read, checked and corrected before. These are read from memory. So debug/elf sees
+// the checked bytes, even if the file changes meanwhile.
 type headers struct {
 	io.ReaderAt
 	parts []headerPart
@@ -55,8 +55,8 @@ const (
 
 var le = binary.LittleEndian
 
-// checkHeaders reads the headers of o. Segments and sections that reach behind the end of the file are cut or emptied; a section table that can't
-// be right is left out, and the file is as one that was stripped of it.
+// checkHeaders reads the headers of o. Segments and sections that extend beyond the end of the file are cut or emptied. A section table that
+// can't be right is left out, as if the file had been stripped of it.
 func (o *object) checkHeaders() (*headers, error) {
 	head := make([]byte, ehdrSize)
 	if o.size < ehdrSize {
@@ -66,7 +66,7 @@ func (o *object) checkHeaders() (*headers, error) {
 		return nil, err
 	}
 	if !bytes.HasPrefix(head, []byte(elf.ELFMAG)) {
-		return nil, errors.New("it does not begin as one")
+		return nil, errors.New("it has no ELF header")
 	}
 	if class, machine := elf.Class(head[identClass]), elf.Machine(le.Uint16(head[ehMachine:])); class != elf.ELFCLASS64 ||
 		elf.Data(head[identOrder]) != elf.ELFDATA2LSB || machine != host.Machine {
@@ -85,13 +85,13 @@ func (o *object) checkHeaders() (*headers, error) {
 	return h, nil
 }
 
-// What debug/elf makes of a header, beside its name, in bytes.
+// How many bytes debug/elf needs for a header, beside its name.
 const (
 	segmentCost = 160
 	sectionCost = 320
 )
 
-// table reads n entries of a table at off, of which debug/elf makes something that takes so many bytes each.
+// table reads n entries of a table at off. cost is how many bytes debug/elf needs for each entry.
 func (o *object) table(off, n, size, cost uint64) ([]byte, error) {
 	if off > o.size || n*size > o.size-off {
 		return nil, errTruncated
@@ -127,7 +127,7 @@ func (o *object) checkSegments(h *headers, head []byte) error {
 	return nil
 }
 
-// cut makes an extent end where the file does at the latest.
+// cut shortens an extent so that it ends within the file.
 func (o *object) cut(off, size []byte) (cut bool) {
 	at, n := le.Uint64(off), le.Uint64(size)
 	switch {

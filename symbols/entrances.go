@@ -10,8 +10,9 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Entrances lists the places in r, the bounds of a function, that are code whoever leads there: where functions and entries of
-// call-frame information begin, and the landing pads of exceptions. Labels without a type are not among them, they name data as well.
+// Entrances lists the places in r, the bounds of a function, that are certainly code. These are the beginnings of functions and
+// of entries of call-frame information, and the landing pads of exceptions. Labels without a type are left out: they may
+// name data.
 func (t *Table) Entrances(r arch.Range) []arch.Addr {
 	m := t.module(r.Start)
 	if m == nil || m.img == nil {
@@ -57,8 +58,9 @@ func (img *image) framesIn(from, to uint64) []frameIndex {
 	return t.index[i:k]
 }
 
-// Pointers lists the addresses in r that tables in the data of its module hold: words that follow each other and of which all lead there, as
-// the labels of a computed goto do. What they are is known by relocations, and in programs at fixed addresses by the words themselves.
+// Pointers lists the addresses in r that tables in the data of its module hold. A table is a run of words that all lead into r, such
+// as the labels of a computed goto. Relocations tell which words are addresses; in executables at fixed addresses, which
+// have none, their values tell.
 func (t *Table) Pointers(r arch.Range) []arch.Addr {
 	m := t.module(r.Start)
 	if m == nil || m.img == nil {

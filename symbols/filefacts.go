@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
-// FileFacts is what the headers of a program's file tell.
+// FileFacts are properties of an executable file, as its headers tell them.
 type FileFacts struct {
 	Go                  bool // linked by Go's linker
 	PositionIndependent bool
@@ -79,7 +79,7 @@ func (t *Table) FileMemory() arch.Memory {
 
 type fileMemory struct{ img *image }
 
-// ReadMemory reads what the file says about at.
+// ReadMemory reads the file's bytes for link-time address at.
 func (m fileMemory) ReadMemory(at arch.Addr, p []byte) error {
 	if m.img != nil {
 		if err := m.img.readInto(uint64(at), p); err == nil {

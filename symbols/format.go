@@ -193,7 +193,7 @@ func (f *formatter) cString(a arch.Addr) (Value, bool) {
 	return quoted(b[:min(len(b), maxString)], true), true
 }
 
-// prefix reads up to n bytes at a, fewer at the end of what is mapped.
+// prefix reads up to n bytes at a, fewer at the end of a mapping.
 func (f *formatter) prefix(a arch.Addr, n int) []byte {
 	b := make([]byte, n)
 	if f.mem.ReadMemory(a, b) == nil {
@@ -206,7 +206,7 @@ func (f *formatter) prefix(a arch.Addr, n int) []byte {
 	return b[:n]
 }
 
-// quoted is a string literal; more tells that the string goes on.
+// quoted is a string literal; more says that the string goes on, which an ellipsis shows.
 func quoted(b []byte, more bool) Value {
 	s, tail := string(b), ""
 	if more {

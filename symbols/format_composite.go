@@ -41,8 +41,8 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	return Value{Text: text, JSON: object}
 }
 
-// sum is a Rust enumeration as Rust writes it: None, Some(5), Move {x: 1}. JSON has the name, or an object of the name and
-// the data.
+// sum formats a Rust enumeration as Rust writes it: None, Some(5), Move {x: 1}. In JSON it is the name, or an object of the
+// name and the data.
 func (f *formatter) sum(t *dtype, raw []byte, depth int) Value {
 	v, ok := t.variant(raw)
 	if !ok {
@@ -105,7 +105,7 @@ func (t *dtype) variant(raw []byte) (v variant, ok bool) {
 	return v, ok
 }
 
-// of is f's value in the structure that raw holds, in as many bytes as its type has.
+// of returns the bytes of field f in the structure that raw holds.
 func (f dfield) of(raw []byte) (value []byte, ok bool) {
 	if !f.bits {
 		ok = f.off >= 0 && f.typ.size >= 0 && f.off <= int64(len(raw))-f.typ.size
@@ -129,7 +129,7 @@ func (f dfield) of(raw []byte) (value []byte, ok bool) {
 	return value, true
 }
 
-// library prints the strings of C++ and Rust, which everybody wants as text.
+// library prints the string types of C++'s and Rust's libraries as text, not as structures.
 func (f *formatter) library(t *dtype, raw []byte) (Value, bool) {
 	addr, length, ok := libraryText(f.lang, t)
 	if !ok {
@@ -138,7 +138,7 @@ func (f *formatter) library(t *dtype, raw []byte) (Value, bool) {
 	return f.text(arch.Addr(uintOf(raw[addr:addr+8])), uintOf(raw[length:length+8])), true
 }
 
-// libraryText tells where a library's string of type t has its address and its length.
+// libraryText returns the offsets of the address and the length in a library's string of type t.
 func libraryText(lang language, t *dtype) (addr, length int64, ok bool) {
 	switch {
 	case lang == langC && strings.HasPrefix(t.under, "basic_string<char,"):

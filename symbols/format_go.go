@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// rtype is what is read of a type descriptor (src/internal/abi/type.go).
+// rtype holds the fields that are read from a type descriptor (src/internal/abi/type.go).
 type rtype struct {
 	name string
 	kind byte // reflect.Kind

@@ -26,8 +26,8 @@ type frameTable struct {
 
 type frameIndex struct{ start, fde uint64 } // link-time addresses
 
-// fde is one frame description entry; signal tells that its frame interrupted
-// the code above it ('S' augmentation).
+// fde is one frame description entry. signal says that its frame has interrupted
+// the code of its caller: a signal trampoline ('S' augmentation).
 type fde struct {
 	*frame.FrameDescriptionEntry
 	signal bool
@@ -46,8 +46,9 @@ func (m *Module) frameRange(a arch.Addr) (arch.Range, bool) {
 	return arch.Range{Start: m.addr(f.Begin()), End: m.addr(f.End())}, true
 }
 
-// Unwindable tells whether the program's own unwinder finds call-frame information for the
-// return address a, in the table that PT_GNU_EH_FRAME names. It looks one byte before it.
+// Unwindable reports whether the target's own unwinder finds call-frame information for the
+// return address a, in the table that PT_GNU_EH_FRAME names. As unwinders do, it looks one byte
+// before a: a itself may belong to the next function.
 func (t *Table) Unwindable(a arch.Addr) bool {
 	m := t.module(a)
 	if m == nil || m.img == nil {
@@ -159,7 +160,7 @@ func (img *image) readFrame(t *frameTable, at frameIndex) *fde {
 	return f
 }
 
-// parseFrame also tells how many bytes it takes.
+// parseFrame parses one entry, and returns how many bytes it takes too.
 func (img *image) parseFrame(at frameIndex) (f *fde, size uint64) {
 	body, err := img.frameEntry(at.fde)
 	if err != nil || len(body) < 8 {
@@ -198,7 +199,7 @@ func (img *image) frameEntry(v uint64) ([]byte, error) {
 	return img.readAt(v, uint64(n)+4, question)
 }
 
-// What Delve makes of call-frame information, in bytes: of one byte at most, since an entry has 20 at least; and of an entry.
+// How many bytes Delve needs for call-frame information: for each of its bytes, at most, since an entry has at least 20; and for an entry.
 const (
 	frameCost = 8
 	fdeCost   = 128

@@ -2,8 +2,8 @@ package symbols
 
 import "github.com/gokprobe/gokprobe/internal/budget"
 
-// gathered is symbols in the form in which they are told to who asks, as long as they are being gathered. Their names may be much longer than
-// what a file has of them: mangled ones repeat parts of themselves.
+// gathered is the memory of symbols that are being collected for an answer. Their demangled names may be much longer than the file's:
+// a mangled name can refer to its own parts again and again.
 type gathered struct {
 	acct *budget.Account
 	part *budget.Part
@@ -12,10 +12,10 @@ type gathered struct {
 
 func gather() *gathered {
 	acct := budget.Process().Open()
-	return &gathered{acct: acct, part: acct.Part("the names of all that are meant")}
+	return &gathered{acct: acct, part: acct.Part("the names of all matching symbols")}
 }
 
-// add asks for the memory of one more.
+// add asks the budget for the memory of one more symbol.
 func (g *gathered) add(sym Symbol) error {
 	g.sum += sym.cost()
 	return g.part.Set(g.sum)
@@ -23,7 +23,7 @@ func (g *gathered) add(sym Symbol) error {
 
 func (g *gathered) close() { g.acct.Close() }
 
-// cost is what s takes, in bytes.
+// cost is how many bytes s takes.
 func (s *Symbol) cost() uint64 {
 	const own = 256 // with its place in lists and maps
 	return own + uint64(len(s.Name)+len(s.Linkage))

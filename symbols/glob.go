@@ -32,9 +32,9 @@ func bracket(s string) int {
 	return strings.IndexByte(s, ']') + 1
 }
 
-// matchGlob matches the whole of s as fnmatch(3) does without flags: a star
-// also crosses dots and slashes.
-func matchGlob(pattern, s string) bool {
+// matchesGlob reports whether pattern matches the whole of s, as fnmatch(3) does without
+// flags: a star also matches dots and slashes.
+func matchesGlob(pattern, s string) bool {
 	p, i := 0, 0
 	starP, starI := -1, 0
 	for i < len(s) {
@@ -71,13 +71,13 @@ func matchOne(pattern string, c byte) (n int, ok bool) {
 		return 1, true
 	case '[':
 		if n := bracket(pattern); n > 0 {
-			return n, matchBracket(pattern[1:n-1], c)
+			return n, matchesBracket(pattern[1:n-1], c)
 		}
 	}
 	return 1, pattern[0] == c
 }
 
-func matchBracket(set string, c byte) bool {
+func matchesBracket(set string, c byte) bool {
 	negate := set[0] == '!' || set[0] == '^'
 	if negate {
 		set = set[1:]

@@ -7,7 +7,7 @@ import (
 
 // goTable is Go's function table (pclntab): names, bounds and lines that a
 // stripped Go program still has. It is read where it lies, in the form of Go 1.2, 1.16, 1.18 or 1.20 (src/cmd/link/internal/ld/pcln.go,
-// src/runtime/symtab.go); no count in it is believed before the table has room for it.
+// src/runtime/symtab.go). A count in it is checked against the table's size before it is used.
 type goTable struct {
 	version int    // 2, 16, 18 or 20
 	text    uint64 // runtime.text, to which entries of 1.18 and later are relative
@@ -18,14 +18,14 @@ type goTable struct {
 	funcs  []byte // what the offsets are relative to
 	names  []byte // zero-terminated
 	cus    []byte // indexes of files, for each compilation unit; from 1.16
-	files  []byte // 1.16: zero-terminated names; 1.2: offsets in data, of which the first is the count
+	files  []byte // 1.16: zero-terminated names; 1.2: their count, then offsets in data
 	pcs    []byte // tables of values by address
 	data   []byte
 }
 
 var goVersions = map[uint32]int{0xfffffffb: 2, 0xfffffffa: 16, 0xfffffff0: 18, 0xfffffff1: 20}
 
-// newGoTable checks the header of data, whose code is linked at text. It returns nil for what is no such table.
+// newGoTable checks the header of data, whose code is linked at text. It returns nil if data is no such table.
 func newGoTable(data []byte, text uint64) *goTable {
 	const words = 8 // behind magic number, quantum and sizes
 	if len(data) < words+8*8 || data[4] != 0 || data[5] != 0 || data[6] != 1 || data[7] != 8 {
@@ -226,8 +226,8 @@ func (f goFunc) values(field int) pcCursor {
 	return c
 }
 
-// pcCursor reads a table of (value delta, pc delta) pairs, both varints, the first zigzag-encoded: value holds up to pc. Every pair goes forward,
-// and none behind end, so that there are never more than bytes of code.
+// pcCursor reads a table of (value delta, pc delta) pairs, both varints, the first zigzag-encoded: value holds up to pc. It refuses a pair that does
+// not go forward, or goes beyond end. So there are never more pairs than bytes of code.
 type pcCursor struct {
 	p       []byte
 	value   int32
@@ -267,8 +267,8 @@ func uvarint32(p []byte) (v uint32, rest []byte, ok bool) {
 // mostGoSteps bounds how much of the tables one question goes through.
 const mostGoSteps = 1 << 25
 
-// lines calls found with the first address of each function that has code of the given line, and the file's name. known tells whether any
-// function has code of a file that want says yes to.
+// lines calls found with the first address that has the given line, for each function that has one, and the file's name. want
+// chooses files. known reports whether any function has code of a chosen file.
 func (t *goTable) lines(line int, want func(file string) bool, found func(pc uint64, file string)) (known bool) {
 	matched := map[uint32]bool{} // places of files' names
 	matches := func(at uint32) bool {

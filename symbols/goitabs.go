@@ -6,9 +6,9 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// GoItab is an interface table that a Go program's linker has made: what the first word of
-// an interface value is that holds a Type (runtime.itab). The runtime makes no second one
-// for the same pair, so values that we make compare as the program's own do.
+// GoItab is an interface table that Go's linker has made (runtime.itab). The first word of an
+// interface value that holds a Type is its address. The runtime makes no second table for
+// the same pair of types, so interface values that we make compare equal to the target's own.
 type GoItab struct {
 	Type      string // with the full import path: *io/fs.PathError, syscall.Errno
 	Interface string // error, net.Error …
@@ -18,8 +18,8 @@ type GoItab struct {
 // Interface tables' symbols: go:itab.TYPE,INTERFACE, with a dot before Go 1.20.
 var itabPrefixes = []string{"go:itab.", "go.itab."}
 
-// GoItabs lists the interface tables for an interface, in the module that contains a, none
-// if that is no Go program or has lost its symbols. It goes through all symbols.
+// GoItabs lists the interface tables for an interface, in the module that contains a. There are
+// none if that is not Go, or has lost its symbols. It goes through all symbols.
 func (t *Table) GoItabs(a arch.Addr, iface string) []GoItab {
 	m := t.module(a)
 	if m == nil || m.img == nil {
@@ -65,8 +65,9 @@ func (t *Table) GoVariables(a arch.Addr, name string) []Symbol {
 	return out
 }
 
-// GoReceiver is a Go type of the module that contains a, by its name with the full import
-// path: that of a method's receiver. ok is false if no method of it is described.
+// GoReceiver finds a Go type by its name with the full import path, in the module that
+// contains a. It finds the type as the receiver of a method; ok is false if debug information
+// describes no method of it.
 func (t *Table) GoReceiver(a arch.Addr, name string) (typ Type, ok bool) {
 	m := t.module(a)
 	if m == nil || m.img == nil {

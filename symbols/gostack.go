@@ -48,7 +48,7 @@ func newStackTable(data []byte, text uint64) *stackTable {
 	return g
 }
 
-// goFrame is what the table says of one instruction.
+// goFrame is the table's facts about one instruction.
 type goFrame struct {
 	delta    uint64 // bytes from the stack pointer to the return address
 	saved    bool   // the frame holds the caller's frame pointer
@@ -56,7 +56,7 @@ type goFrame struct {
 	switches bool   // the function moves to another stack (runtime.mcall, morestack)
 }
 
-// GoFunction tells whether a lies in a function of Go's function table: it runs on a
+// GoFunction reports whether a lies in a function of Go's function table: it runs on a
 // goroutine's stack, which Go moves when it has to grow.
 func (t *Table) GoFunction(a arch.Addr) bool {
 	m := t.module(a)
@@ -71,7 +71,7 @@ func (t *Table) GoFunction(a arch.Addr) bool {
 	return ok
 }
 
-// GoroutineEnd tells whether a goroutine that has stopped at a has ended: Goexit leaves it
+// GoroutineEnd reports whether a goroutine that has stopped at a has ended: Goexit leaves it
 // there, with its stack as it was (src/runtime/proc.go).
 func (t *Table) GoroutineEnd(a arch.Addr) bool {
 	loc, ok := t.Lookup(a)

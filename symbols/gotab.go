@@ -73,10 +73,10 @@ func isPclntabHeader(b []byte) bool {
 	return false
 }
 
-// goText is the link-time address of runtime.text, to which the table's
-// entries are relative. It is not the start of .text where a C linker put its
-// start-up code first, and the table's own copy of it is missing since Go 1.26
-// and unrelocated in a PIE before, so it comes from runtime.moduledata.
+// goText is the link-time address of runtime.text, to which the table's entries are
+// relative. It comes from runtime.moduledata. The start of .text is no substitute: a C
+// linker may put its start-up code there. Nor is the table's own copy: since Go 1.26 there is
+// none, and before it is not relocated in position-independent executables.
 func (img *image) goText(pclntab uint64) uint64 {
 	start := uint64(0)
 	if s := img.f.Section(".text"); s != nil {
@@ -133,9 +133,9 @@ func (img *image) relocated(v uint64) uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// written passes over the wrappers between Go's two calling conventions where the
-// function itself is found too: without a symbol table both have one name, but a
-// wrapper's file is no file.
+// written leaves out wrappers between Go's two calling conventions if the function itself was
+// found too. Without a symbol table both have the same name. A wrapper is known by the name of
+// its file, which is no file.
 func written(found []match) []match {
 	if len(found) < 2 {
 		return found

@@ -55,7 +55,7 @@ func TestGoNamesResolveToTheAddressesTheProgramPrints(t *testing.T) {
 			if locs, err := tab.Resolve(t.Context(), "main.Map[...]"); err != nil || len(locs) != 2 {
 				t.Errorf("main.Map[...] = %v, %v, want two instances", locs, err)
 			}
-			if _, err := tab.Resolve(t.Context(), "main.Map"); err == nil || !strings.Contains(err.Error(), `"main.Map" is generic; "main.Map[...]" stands for its instances, of which there are 2`) {
+			if _, err := tab.Resolve(t.Context(), "main.Map"); err == nil || !strings.Contains(err.Error(), `"main.Map" is generic; "main.Map[...]" stands for its 2 instances`) {
 				t.Errorf("main.Map: %v", err)
 			}
 			if locs, err := tab.Resolve(t.Context(), "main.(*T).*"); err != nil || len(locs) != 2 {

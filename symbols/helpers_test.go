@@ -66,7 +66,7 @@ func build(t testing.TB, src string, flags ...string) string {
 type target struct {
 	pid  int
 	mem  procMem
-	said map[string]arch.Addr // name: address, as the program printed it
+	said map[string]arch.Addr // name: address, as the target printed it
 	in   io.Writer
 	out  *bufio.Scanner
 }
@@ -105,7 +105,7 @@ func startCmd(t testing.TB, cmd *exec.Cmd) *target {
 	return tg
 }
 
-// listen notes the addresses that the program prints until it says end.
+// listen notes the addresses that the target prints until it says end.
 func (tg *target) listen(t testing.TB, end string) {
 	t.Helper()
 	for tg.out.Scan() {
@@ -122,7 +122,7 @@ func (tg *target) listen(t testing.TB, end string) {
 	t.Fatalf("the program ended before it said %s", end)
 }
 
-// tell sends a command and waits until the program says end.
+// tell sends a command and waits until the target says end.
 func (tg *target) tell(t testing.TB, command, end string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(tg.in, command); err != nil {

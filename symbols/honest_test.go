@@ -84,13 +84,13 @@ func TestGosymReadsTheSameTable(t *testing.T) {
 		for line := range 60 {
 			for _, name := range []string{"plain.go"} {
 
-				g.lines(line, func(file string) bool { return matchPath(file, name) }, func(pc uint64, file string) {
+				g.lines(line, func(file string) bool { return matchesPath(file, name) }, func(pc uint64, file string) {
 					if gotFile, gotLine, ok := g.pcToLine(pc); !ok || gotLine != line || gotFile != file {
 						t.Errorf("%s: %s:%d is at %#x, which is %s:%d", l.name, file, line, pc, gotFile, gotLine)
 					}
 				})
 				for file := range want.Files {
-					if !matchPath(file, name) {
+					if !matchesPath(file, name) {
 						continue
 					}
 					if pc, fn, err := want.LineToPC(file, line); err == nil && fn != nil {

@@ -49,7 +49,7 @@ func opens(t *testing.T, file string) func() int {
 	}
 }
 
-// stripped is a program without symbols, and its debug file.
+// stripped is an executable without symbols, and its debug file.
 func stripped(t *testing.T, flags ...string) (prog, debug string, content []byte) {
 	t.Helper()
 	prog = build(t, "names.c", append(flags, "-g", "-Wl,--build-id=none")...)

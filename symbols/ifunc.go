@@ -94,11 +94,11 @@ func (s *snapshot) isImplementation(m *Module, a arch.Addr) bool {
 	if x == nil || x != m && x.Kind != KindVDSO {
 		return false
 	}
-	return !x.inPLT(a)
+	return !x.isInPLT(a)
 }
 
-// inPLT reports whether a lies in one of m's procedure linkage tables.
-func (m *Module) inPLT(a arch.Addr) bool {
+// isInPLT reports whether a lies in one of m's procedure linkage tables.
+func (m *Module) isInPLT(a arch.Addr) bool {
 	v := m.link(a)
 	for _, s := range m.img.f.Sections {
 		if strings.HasPrefix(s.Name, ".plt") || strings.HasPrefix(s.Name, ".iplt") {
@@ -110,7 +110,8 @@ func (m *Module) inPLT(a arch.Addr) bool {
 	return false
 }
 
-// unbound names what the resolver may choose among, where symbols tell.
+// unbound is the error for an indirect function without a chosen implementation. It names the
+// candidates, if symbols tell them.
 func unbound(sym Symbol) error {
 	st := sym.Module.symbols()
 	prefix := "__" + strings.TrimLeft(sym.Name, "_") + "_"

@@ -17,7 +17,7 @@ import (
 )
 
 // image is one ELF file, shared by all modules that map it. Its parts are read
-// on first use; what has been read never changes.
+// on first use, and never change after that.
 type image struct {
 	path    string // as the target sees it, for messages and debug files
 	f       *object
@@ -54,7 +54,7 @@ type image struct {
 	relocs relocTable
 }
 
-// openImage reads the file f, which it closes with the image; as is its path in the target.
+// openImage reads the file f. as is its path in the target. The image closes f with itself.
 func openImage(f *targetfs.File, as string) (*image, error) {
 	img, err := newImage(f, uint64(f.Size), as)
 	if err != nil {
@@ -80,8 +80,8 @@ func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
 	return img, nil
 }
 
-// forget gives back what the budget was asked for: it may be called while somebody still looks at img, and what is read of it then is
-// given back with img itself.
+// forget returns img's memory to the budget. Other goroutines may still be using img. Memory that these ask for afterwards is
+// returned when img is garbage.
 func (img *image) forget() {
 	img.f.kept.Close()
 	img.sharing.end()
@@ -129,7 +129,7 @@ func (img *image) codeFrom(v uint64) uint64 {
 	return 0
 }
 
-// readAt reads n bytes at link-time address v from the file's segments. They count in acct, if they are many.
+// readAt reads n bytes at link-time address v from the file's segments. It takes their memory from acct if they are many.
 func (img *image) readAt(v, n uint64, acct *budget.Account) ([]byte, error) {
 	seg := img.loaded(v, n)
 	if seg == nil || n > img.f.size {

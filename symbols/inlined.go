@@ -14,10 +14,10 @@ import (
 )
 
 // Inlined counts the calls of the function that contains a which the compiler has replaced
-// by the function's body: a probe at its entry does not see them. known is false if the
-// debug information does not tell, or has more than a million entries, of which no more are read; then n is
-// what was found. The first question about a function that was inlined anywhere costs that reading of its file,
-// up to a second.
+// by the function's body: a probe at its entry does not see them. known is false if n may be
+// too small: the debug information does not tell, or has more than a million entries, after
+// which reading stops. The first question about a function that was inlined anywhere reads
+// all entries of its file, which takes up to a second.
 func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 	m := t.module(a)
 	if m == nil || m.img == nil {
@@ -58,8 +58,8 @@ type vanished struct {
 	line, places int
 }
 
-// inlinedAway tells of a name without a symbol that its calls in m were inlined. The first
-// question about a name that occurs in the file's debug information reads that: the compiler describes such a function where it was inlined.
+// inlinedAway finds the function of a name without a symbol whose calls in m were all inlined. Debug information
+// describes such a function. The first question about a name that occurs there reads all of it.
 func (m *Module) inlinedAway(t *Table, name string) (v vanished, ok bool) {
 	if m.img == nil || name == "" {
 		return vanished{}, false
@@ -105,7 +105,8 @@ func (t *Table) placesOf(m *Module, file string, line int) int {
 	return len(dedupe(locs))
 }
 
-// mentions tells quickly of most names that no function is called so.
+// mentions reports whether the file's debug information contains name. It is quick, and spares reading the entries for
+// most unknown names.
 func (d *dwarfData) mentions(name string) bool {
 	word := []byte(name)
 	if hint := mangledHint(name); hint != "" {
@@ -114,9 +115,9 @@ func (d *dwarfData) mentions(name string) bool {
 	return bytes.Contains(d.str, word) || bytes.Contains(d.info, word)
 }
 
-// lineInside is the first line of an inlined function's own, not of what is inlined into it in turn, that has code
-// in the call. file is empty if there is none. Compilers mix in code of the caller: its line is where the call is
-// written, or stands before the function, or in another file.
+// lineInside returns the first line of an inlined function that has code in the call. Lines of functions that were
+// inlined into it in turn do not count. file is empty if there is no such line. Compilers mix in code of the caller,
+// which is left out: its line is that of the call, or stands before the function, or in another file.
 func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int) {
 	r := d.entriesAt(call)
 	e := r.next()
@@ -156,7 +157,7 @@ func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int
 	return file, line
 }
 
-// declared is where the function whose entry is at off is written. file is empty if that is not told.
+// declared returns the place in the source of the function whose entry is at off. file is empty if it is unknown.
 func (d *dwarfData) declared(off dwarf.Offset) (file string, line int) {
 	i := sort.Search(len(d.units), func(i int) bool { return d.units[i].off > off }) - 1
 	e := d.entryAt(off)
@@ -173,14 +174,15 @@ func (d *dwarfData) declared(off dwarf.Offset) (file string, line int) {
 	return lr.Files()[n].Name, int(at)
 }
 
-// inlining is what debug information says of inlined functions; it is read once.
+// inlining holds the facts about inlined functions in a file's debug information. They are read once.
 type inlining struct {
 	once sync.Once
-	// names has the entries that copies refer to, of functions of which calls may be inlined, by linkage name or, where
-	// there is none, by qualified name: GCC gives none to a function that no other file can call.
+	// names has the entries of functions whose calls may be inlined; copies of the functions refer to these entries. The
+	// key is the linkage name or, if there is none, the qualified name: GCC gives no linkage name to a function that
+	// no other file can call.
 	names map[string][]dwarf.Offset
-	// calls has the inlined calls by the entry that a function's copies refer to, but for those in copies of
-	// the function itself, where GCC puts a part of a function that it has split.
+	// calls has the inlined calls by the entry of the function. Calls within copies of the function itself are left out:
+	// there they are parts into which GCC has split it.
 	calls map[dwarf.Offset]inlinedCalls
 	all   bool // nothing was left out
 }
@@ -204,7 +206,7 @@ func (in *inlining) of(name string) []dwarf.Offset {
 	var origins []dwarf.Offset
 	squeezed := squeeze(name)
 	for linkage, at := range in.names {
-		if isMangled(linkage) && strings.Contains(linkage, hint) && matchMangled(linkage, squeezed) {
+		if isMangled(linkage) && strings.Contains(linkage, hint) && matchesMangled(linkage, squeezed) {
 			origins = append(origins, at...)
 		}
 	}
@@ -266,13 +268,14 @@ func (in *inlining) read(r *dies) {
 	}
 }
 
-// scopes is the entries around the next one: what they put in front of names, each with what is around it.
+// scopes are the prefixes that the entries around the next one put in front of its name, from the outermost in. Each
+// includes the ones before it.
 type scopes []string
 
-// longestScope bounds what is put in front of names: a scope of a longer name qualifies nothing.
+// longestScope bounds the prefix of a name, in bytes. A scope with a longer name adds no prefix.
 const longestScope = 4 << 10
 
-// pass goes on behind e.
+// pass updates s after e was read: it enters a scope, or leaves one at an empty entry.
 func (s *scopes) pass(e *dwarf.Entry) {
 	switch {
 	case e.Tag == 0:
@@ -296,7 +299,7 @@ func (s *scopes) innermost() string {
 	return (*s)[len(*s)-1]
 }
 
-// qualified is e's name behind those of its scopes.
+// qualified is e's name with the prefix of its scopes.
 func (s *scopes) qualified(e *dwarf.Entry) string {
 	name, _ := e.Val(dwarf.AttrName).(string)
 	return s.innermost() + name
@@ -307,7 +310,7 @@ func isDeclaration(e *dwarf.Entry) bool {
 	return only
 }
 
-// mayBeInlined tells that the compiler has inlined calls of e, or was free to.
+// mayBeInlined reports whether the compiler has inlined calls of e, or was free to.
 func mayBeInlined(e *dwarf.Entry) bool {
 	const inlined, declaredInlined = 1, 3 // DW_INL_inlined, DW_INL_declared_inlined (DWARF 5 §7.20)
 	n, ok := e.Val(dwarf.AttrInline).(int64)

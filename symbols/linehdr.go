@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// lineHeader is what the header of a line table takes when it is read.
+// lineHeader says how much memory a line table takes when it is read.
 type lineHeader struct {
 	size  uint64 // bytes of the table, from its offset on
 	names uint64 // entries of directories and files
@@ -13,8 +13,8 @@ type lineHeader struct {
 }
 
 // lineHeader checks the counts in the header of the line table at off
-// (DWARF 5 §6.2.4, DWARF 4 §6.2.4) against its size. debug/dwarf allocates what they say, and a
-// damaged file could take all memory.
+// (DWARF 5 §6.2.4, DWARF 4 §6.2.4) against its size. debug/dwarf allocates memory by these
+// counts, so a damaged file could take all memory.
 func (d *dwarfData) lineHeader(off uint64) (h lineHeader, ok bool) {
 	if off >= uint64(len(d.lineSection)) {
 		return h, false
@@ -94,7 +94,7 @@ func (c *lineCursor) oldTables(h *lineHeader) bool {
 	return true
 }
 
-// What the header of one table may have.
+// Limits of the header of one table.
 const (
 	mostLineNames = 1 << 17
 	mostLineText  = 32 << 20
@@ -106,7 +106,7 @@ func (h *lineHeader) add(text uint64) bool {
 	return h.names <= mostLineNames && h.text <= mostLineText
 }
 
-// lineCursor reads a header; bad is set once it ran out.
+// lineCursor reads a header. bad is set when it has read beyond the end.
 type lineCursor struct {
 	b    []byte
 	d    *dwarfData

@@ -66,7 +66,7 @@ func (d *dwarfData) lineTable(u *unit) *lineTable {
 	return t
 }
 
-// mayRead tells whether the table at off is one that was written so: its header is plausible, and tables do not lie one in the other.
+// mayRead reports whether the table at off may be read: its header is plausible, and it does not overlap another table.
 func (d *dwarfData) mayRead(off uint64) bool {
 	h, ok := d.lineHeader(off)
 	if !ok {
@@ -209,15 +209,15 @@ func (t *Table) resolveLine(s *snapshot, q query) ([]Location, error) {
 		return dedupe(out), nil
 	case known:
 		return nil, fmt.Errorf("%w: %s:%d%s", ErrNoLine, q.file, q.line, nearLines(near))
-	case len(reasons) == len(mods) || len(reasons) > 0 && reasonOfMain(mods, reasons):
+	case len(reasons) == len(mods) || len(reasons) > 0 && isReasonOfMain(mods, reasons):
 		return nil, fmt.Errorf("%s:%d: %w", q.file, q.line, reasons[0])
 	}
 	return nil, fmt.Errorf("%w: no module was built from a file %s", ErrNoLine, q.file)
 }
 
-// reasonOfMain tells that the executable itself has no lines, so that this is
-// the thing to say.
-func reasonOfMain(mods []*Module, reasons []error) bool {
+// isReasonOfMain reports whether the first reason is that the executable itself has no lines.
+// Then that is the error: users mean the executable more often than its libraries.
+func isReasonOfMain(mods []*Module, reasons []error) bool {
 	return errors.Is(reasons[0], ErrNoLines) && mods[0].Kind == KindExecutable && strings.Contains(reasons[0].Error(), mods[0].Path)
 }
 
@@ -237,7 +237,7 @@ func nearLines(near map[int]bool) string {
 	return ", lines with code nearby: " + strings.Join(parts, ", ")
 }
 
-// moduleLine finds q's line in m. hasFile tells that m was built from such a
+// moduleLine finds q's line in m. hasFile reports whether m was built from such a
 // file; near collects its lines close to the one asked for.
 func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Location, hasFile bool, err error) {
 	d, err := m.img.dwarfOf(t)
@@ -259,7 +259,7 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 		}
 		rows, files := d.lines(u)
 		for _, r := range rows {
-			if r.file < 0 || r.addr == 0 || !matchPath(files[r.file], q.file) {
+			if r.file < 0 || r.addr == 0 || !matchesPath(files[r.file], q.file) {
 				continue
 			}
 			hasFile = true
@@ -293,7 +293,7 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 // is enough to tell.
 func (d *dwarfData) mayHold(u *unit, file string) bool {
 	t := d.lineTable(u)
-	return t != nil && slices.ContainsFunc(t.names, func(name string) bool { return matchPath(name, file) })
+	return t != nil && slices.ContainsFunc(t.names, func(name string) bool { return matchesPath(name, file) })
 }
 
 // block identifies the function around v and the inlined call, if any, that v
@@ -308,7 +308,7 @@ func (d *dwarfData) block(v uint64) (fn uint64, inline dwarf.Offset) {
 
 // goLine answers from Go's function table.
 func goLine(m *Module, g *goTable, q query) (locs []Location, hasFile bool) {
-	hasFile = g.lines(q.line, func(file string) bool { return matchPath(file, q.file) }, func(pc uint64, file string) {
+	hasFile = g.lines(q.line, func(file string) bool { return matchesPath(file, q.file) }, func(pc uint64, file string) {
 		e := m.symbols().find(pc)
 		if e == nil {
 			return
@@ -320,8 +320,8 @@ func goLine(m *Module, g *goTable, q query) (locs []Location, hasFile bool) {
 	return locs, hasFile
 }
 
-// matchPath reports whether want is path or its last components.
-func matchPath(path, want string) bool {
+// matchesPath reports whether want is path or its last components.
+func matchesPath(path, want string) bool {
 	want = strings.TrimPrefix(want, "./")
 	rest, ok := strings.CutSuffix(path, want)
 	return ok && (rest == "" || strings.HasSuffix(rest, "/") || strings.HasPrefix(want, "/"))

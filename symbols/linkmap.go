@@ -10,7 +10,7 @@ import (
 // searchOrder reads the dynamic linker's list of modules (link_map in
 // <link.h>) and returns each one's place by its bias. It is the order in which
 // names are looked up, dlopen'ed modules last. The result is empty for a static
-// program or one that has not reached its entry point.
+// executable, or before the process has reached its entry point.
 func (t *Table) searchOrder(main *Module) map[uint64]int {
 	order := map[uint64]int{}
 	if main == nil || main.img == nil || t.mem == nil {
@@ -71,17 +71,17 @@ const (
 	rNext    = 40
 )
 
-// Rendezvous is where the dynamic linker tells a debugger of its doings (struct r_debug in
-// <link.h>): it calls a function that does nothing, before and after it adds or removes
-// modules, and before their constructors run.
+// Rendezvous is the structure by which the dynamic linker tells debuggers about modules (struct
+// r_debug in <link.h>). The linker calls an empty function, on which a debugger has a
+// breakpoint, before and after it adds or removes modules, and before their constructors run.
 type Rendezvous struct {
 	Brk   arch.Addr // the function
 	debug arch.Addr // struct r_debug; 0 if there is none yet
 }
 
-// Rendezvous finds it as the executable's DT_DEBUG tells or, of a process whose dynamic linker
-// is not ready yet and of a static program that has one inside, by the names that glibc and
-// musl give to it. ok is false for a program without a dynamic linker.
+// Rendezvous finds the structure of the dynamic linker by the executable's DT_DEBUG. If the
+// dynamic linker is not ready yet, or is part of a static executable, it is found by the
+// names that glibc and musl give to it. ok is false without a dynamic linker.
 func (t *Table) Rendezvous() (r Rendezvous, ok bool) {
 	var main *Module
 	var others []*Module
@@ -120,9 +120,9 @@ func addrOf(mods []*Module, name string) arch.Addr {
 	return 0
 }
 
-// Busy tells whether the dynamic linker has begun to add or remove modules and not ended, in
-// the program's own namespace or in one of dlmopen(3). mem is the process's memory, or that
-// of one that was forked from it.
+// Busy reports whether the dynamic linker is adding or removing modules, in the target's own
+// namespace or in one of dlmopen(3). mem is the memory of the process, or of one that was
+// forked from it.
 func (r Rendezvous) Busy(mem arch.Memory) bool {
 	const mostNamespaces = 16 // DL_NNS of glibc
 	debug := r.debug

@@ -14,7 +14,7 @@ func TestRendezvousIsFoundHoweverTheProgramIsLinked(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		flags []string
-		by    []string // what is run, in front of the program
+		by    []string // the command line in front of the target's
 		none  bool
 	}{
 		{name: "PIE"},

@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// knowledge is what debug information says of where a parameter is at its function's first instruction.
+// knowledge says how much debug information tells about the place of a parameter at its function's first instruction.
 type knowledge uint8
 
 const (
@@ -26,15 +26,15 @@ type location struct {
 	place place // of saidPlace
 }
 
-// callee is what decides whether a function is called by the convention.
+// callee holds the facts that decide whether a function is called by the calling convention.
 type callee struct {
 	low       uint64 // the link-time address of its first instruction
-	llvm      bool   // LLVM leaves parameters out, and hands on garbage, where nobody looks
-	external  bool   // others may call it, so the registers are the convention's
+	llvm      bool   // built by LLVM, which may leave out parameters that the body does not use, or pass garbage in them
+	external  bool   // other files may call it, so it has the convention's registers
 	nocall    bool   // DW_CC_nocall: it is called in another way
-	marked    bool   // by nocall, if LLVM has taken away its result
+	marked    bool   // this version of LLVM sets nocall where it has removed the result
 	frameBase []byte // a DWARF expression
-	// optimized tells whether LLVM has optimized the function. What is not optimized has all that the source has.
+	// optimized reports whether LLVM has optimized the function. Without optimization it has all parameters of the source.
 	optimized func() bool
 }
 
@@ -52,10 +52,9 @@ func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 	return c
 }
 
-// optimized tells whether LLVM has optimized u. Without optimization parameters are at one place in memory from their function's beginning to its
-// end; with it most are in registers, and have lists of places. Some lists are there without: of what is always inlined, and where a function is
-// assembly. How frames are addressed tells nothing: Rust's have no pointer at any level. A unit without parameters tells nothing and is taken for
-// optimized.
+// optimized reports whether LLVM has optimized u, by the places of parameters. Without optimization a parameter has one place in memory for the
+// whole function. With it most are in registers, and have lists of places. (Functions that are always inlined, and assembly, have such lists
+// without optimization too.) Frame pointers are no sign: Rust has none at any level. A unit without parameters is taken for optimized.
 func (d *dwarfData) optimized(u *unit) bool {
 	u.optimizedOnce.Do(func() {
 		u.optimized = true // where nothing tells otherwise
@@ -71,7 +70,7 @@ func (d *dwarfData) optimized(u *unit) bool {
 			case e.Tag == dwarf.TagInlinedSubroutine:
 				r.skip(e)
 			case f == nil || e.Tag != dwarf.TagFormalParameter:
-			case inMemoryAlways(f):
+			case isInMemoryAlways(f):
 				frames++
 			default:
 				others++
@@ -82,8 +81,8 @@ func (d *dwarfData) optimized(u *unit) bool {
 	return u.optimized
 }
 
-// inMemoryAlways tells of a location that it is one place in memory.
-func inMemoryAlways(f *dwarf.Field) bool {
+// isInMemoryAlways reports whether a location is one place in memory for the whole function.
+func isInMemoryAlways(f *dwarf.Field) bool {
 	expr, ok := f.Val.([]byte)
 	if !ok || len(expr) == 0 || f.Class != dwarf.ClassExprLoc && f.Class != dwarf.ClassBlock {
 		return false
@@ -92,14 +91,14 @@ func inMemoryAlways(f *dwarf.Field) bool {
 	return op != opRegx && op != opPiece && (op < opReg0 || op >= opReg0+32)
 }
 
-// llvm tells that LLVM has made the code of u.
+// llvm reports whether LLVM generated the code of u.
 func (u *unit) llvm() bool {
 	producer, _ := u.entry.Val(dwarf.AttrProducer).(string)
 	return strings.Contains(producer, "clang") || strings.Contains(producer, "LLVM")
 }
 
-// marksLostResults tells that LLVM has marked the functions of u from which it has taken the result (DeadArgumentElimination): since LLVM 15, which rustc
-// has from 1.65 on. Parameters that it has taken apart are marked by none (ArgumentPromotion).
+// marksLostResults reports whether LLVM marks the functions of u whose results it has removed (DeadArgumentElimination). It does since LLVM 15,
+// which rustc uses from 1.65 on. No version marks functions whose parameters it has split (ArgumentPromotion).
 func (u *unit) marksLostResults() bool {
 	clang, _ := versionBehind(u.entry, "clang version ")
 	rustc, _ := versionBehind(u.entry, "rustc version 1.")
@@ -155,8 +154,8 @@ func section(b []byte, off, n uint64) ([]byte, bool) {
 	return b[off : off+n], true
 }
 
-// evaluate is what an expression means at the first instruction of c, for a value of type t. listed tells that it is of a list, and holds
-// there; else it holds behind the prologue.
+// evaluate returns the place that an expression means at the first instruction of c, for a value of type t. listed says that the expression
+// is from a list and holds at this instruction; else it holds after the prologue.
 func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 	x := &lineCursor{b: expr}
 	var p place
@@ -304,7 +303,7 @@ func (c callee) settle(lang language, params []Param, locations []location) {
 	free := c.nocall || !c.external // of the convention
 	certain := !c.nocall
 	for i, l := range locations {
-		certain = certain && l.knowledge == saidPlace && l.place.equal(params[i].place)
+		certain = certain && l.knowledge == saidPlace && l.place.equals(params[i].place)
 	}
 	for i, l := range locations {
 		switch {
@@ -319,7 +318,7 @@ func (c callee) settle(lang language, params []Param, locations []location) {
 	}
 }
 
-func (p place) equal(q place) bool {
+func (p place) equals(q place) bool {
 	if p.indirect != q.indirect || p.unknown != q.unknown || len(p.parts) != len(q.parts) {
 		return false
 	}
@@ -331,14 +330,14 @@ func (p place) equal(q place) bool {
 	return true
 }
 
-// returnsAsDeclared tells whether a function gives the result that the source has. LLVM takes the result away from
-// functions that only their own file calls, where no caller looks; what is not optimized keeps it.
+// returnsAsDeclared reports whether a function returns the result that the source declares. When LLVM optimizes, it removes the result
+// of a function that only its own file calls if no caller uses it.
 func (c callee) returnsAsDeclared() bool {
 	return !c.nocall && (c.marked || c.keepsConvention())
 }
 
-// keepsConvention tells that nobody but the convention decides where a result is. In a function that only its own file calls, LLVM need not
-// leave the address of a result in memory in the register for it.
+// keepsConvention reports whether a result is surely at the place that the convention gives it. In a function that only its own file calls,
+// LLVM need not return the address of a result in memory.
 func (c callee) keepsConvention() bool {
 	return !c.llvm || c.external || !c.optimized()
 }

@@ -30,7 +30,7 @@ func TestLocationsAtTheEntry(t *testing.T) {
 		{"an end in the middle", []byte{opFbreg}, word, true, location{knowledge: saidOther}},
 	} {
 		got := cfa.evaluate(c.expr, c.t, c.listed)
-		if got.knowledge != c.want.knowledge || got.knowledge == saidPlace && !got.place.equal(c.want.place) {
+		if got.knowledge != c.want.knowledge || got.knowledge == saidPlace && !got.place.equals(c.want.place) {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
 	}

@@ -6,10 +6,9 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Lookup returns the symbol that covers a. ok is false if a is in no module; in
-// a module without a symbol there, the location has the Module but no Name. It
-// costs two binary searches and is meant for every hit and stack frame; it does
-// not fill File and Line.
+// Lookup returns the symbol that covers a. ok is false if a is in no module. If the module has
+// no symbol there, the location has the Module but no Name. Lookup costs two binary searches,
+// so it can be called for every hit and stack frame. It does not fill in File and Line.
 func (t *Table) Lookup(a arch.Addr) (Location, bool) {
 	s := t.snap.Load()
 	m := s.module(a)
@@ -106,10 +105,10 @@ func (t *Table) Symbols(pattern string) []Symbol {
 
 func matchesPattern(st *symtab, e *entry, pattern string) bool {
 	name := st.linkage(e)
-	if matchGlob(pattern, name) {
+	if matchesGlob(pattern, name) {
 		return true
 	}
-	return isMangled(name) && (matchGlob(pattern, demangleShort(name)) || matchGlob(pattern, demangleFull(name)))
+	return isMangled(name) && (matchesGlob(pattern, demangleShort(name)) || matchesGlob(pattern, demangleFull(name)))
 }
 
 // Object returns the variable of a name, module:name or plain. It returns

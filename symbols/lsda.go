@@ -24,8 +24,8 @@ const (
 	peApplied = 0x70
 )
 
-// ehReader reads a table that lies at the link-time address at. After the first thing that can't be read bad is set, and what is
-// read is 0.
+// ehReader reads a table that lies at the link-time address at. When something can't be read, bad is set, and all later reads
+// return 0.
 type ehReader struct {
 	b   []byte
 	at  uint64
@@ -164,7 +164,7 @@ func cieEncodings(r *ehReader) (lsda, code byte) {
 	r.uleb() // code alignment
 	r.uleb() // data alignment
 	r.uleb() // return address
-	r.uleb() // length of what follows
+	r.uleb() // length of the rest
 	for _, c := range aug[1:] {
 		switch c {
 		case 'L':

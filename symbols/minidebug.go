@@ -14,8 +14,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
-// mostMiniDebug is what a compressed file of symbols may take, unpacked, in bytes: what packs it leaves out all but names of functions. The xz
-// format is read here, and only what a block holds is left to the decoder, since that allocates the dictionary that a header asks for.
+// mostMiniDebug is how large a compressed file of symbols may be when unpacked, in bytes: it has only names of functions. This file
+// reads the xz format itself, and uses the decoder for the contents of a block only: the decoder would allocate a dictionary
+// of any size for which a header asks.
 const mostMiniDebug = 32 << 20
 
 // addMiniDebug adds the symbols of .gnu_debugdata, an xz-compressed ELF file
@@ -80,7 +81,7 @@ func (u *unpacked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var errXZ = errors.New("no xz file that LZMA2 has packed")
+var errXZ = errors.New("not an xz file with LZMA2")
 
 // block adds one block; more is false at the index behind the last.
 func (u *unpacked) block(in *bytes.Reader, check byte) (more bool, err error) {
@@ -137,7 +138,7 @@ func checkBlock(content []byte, in *bytes.Reader, padding int, check byte) error
 		return nil
 	}
 	if !bytes.Equal(sum, tail[padding:]) {
-		return errors.New("damaged: its checksum is another")
+		return errors.New("damaged: its checksum is wrong")
 	}
 	return nil
 }

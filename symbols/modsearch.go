@@ -9,9 +9,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// aliases are the names under which the process runs its executable, which may
-// differ from the file's behind a link: argv[0] and comm. A program may have
-// rewritten both ("nginx: master process …"), so the first word counts.
+// aliases are the names under which the process runs its executable: argv[0] and comm. They
+// differ from the file's name if it was run by a link. A process may rewrite both ("nginx:
+// master process …"), so only the first word counts.
 func (t *Table) aliases() []string {
 	var out []string
 	add := func(s string) {
@@ -31,9 +31,9 @@ func (t *Table) aliases() []string {
 }
 
 // modulesFor returns the modules that a base name or a path stands for, all of
-// them for the empty name. Without an exact match an alias of the executable
-// fits, or the file that a path leads to by links, then a name that ends before a dot or dash (libc for libc.so.6), if it
-// fits only one module.
+// them for the empty name. If no name matches exactly, it tries aliases of the executable, and
+// the file to which a path leads by links. Last it tries names cut at a dot or dash (libc for
+// libc.so.6), if only one module has such a name.
 func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if name == "" {
 		return s.named, nil
@@ -87,8 +87,8 @@ func (s *snapshot) linkedFrom(name string) (found []*Module) {
 	return found
 }
 
-// unknownModule is the error for a module name: with the nearest names, or with a
-// few of those that there are.
+// unknownModule is the error for an unknown module name. It suggests the nearest names, or lists
+// a few modules.
 func (s *snapshot) unknownModule(name string) error {
 	near := nearest(name, func(yield func(string) bool) {
 		for _, m := range s.named {
@@ -111,7 +111,7 @@ func (s *snapshot) unknownModule(name string) error {
 	if rest := len(s.named) - most; rest > 0 {
 		list += fmt.Sprintf(" and %d more", rest)
 	}
-	return fmt.Errorf("%w: %q, mapped are %s", ErrUnknownModule, name, list)
+	return fmt.Errorf("%w: %q; the process has %s", ErrUnknownModule, name, list)
 }
 
 func moduleNames(mods []*Module) []string {

@@ -29,12 +29,12 @@ type Module struct {
 	Name    string // base name of Path
 	Path    string // as the target sees it
 	BuildID string // lower-case hexadecimal; empty if there is none
-	// Bias is what is added to an address in the file to get the address in
-	// the process.
+	// Bias plus a link-time address, as the file has it, is the address in the
+	// process.
 	Bias uint64
 	Text []arch.Range // executable mappings, by address
 	Kind Kind
-	// Err tells why the file could not be read; the module then has no symbols.
+	// Err says why the file could not be read. The module then has no symbols.
 	Err error
 
 	id      imageKey
@@ -52,8 +52,8 @@ func newModule(id imageKey, img *image, t *Table) *Module {
 	return m
 }
 
-// Same tells whether m and o are one file that is mapped at one place, perhaps as two readings
-// of the maps, or two Tables, found it.
+// Same reports whether m and o are the same file, mapped at the same place. They may come from
+// different Tables, or from readings of the maps at different times.
 func (m *Module) Same(o *Module) bool { return m.id == o.id && m.Bias == o.Bias }
 
 // addr is a link-time address as the process sees it.

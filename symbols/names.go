@@ -36,13 +36,14 @@ func splitOff(suffix string) bool {
 	return strings.Contains(suffix, ".cold") || strings.Contains(suffix, ".warm")
 }
 
-// What is demangled at most, in bytes, and to how much: a name may mean itself many times over.
+// Limits of demangling, in bytes: a short name can refer to its own parts again and again, and
+// stand for a huge one.
 const (
 	longestMangled   = 16 << 10
 	longestDemangled = 16 // as a power of two
 )
 
-var errLongName = errors.New("too long a name")
+var errLongName = errors.New("the name is too long")
 
 func demangled(linkage string, options ...demangle.Option) (string, error) {
 	if len(linkage) > longestMangled {
@@ -88,9 +89,9 @@ func demangleBare(linkage string) string {
 	return s
 }
 
-// matchMangled reports whether a user's name, squeezed, means linkage: in full,
+// matchesMangled reports whether a user's name, squeezed, means linkage: in full,
 // without parameters, or without template arguments too.
-func matchMangled(linkage, squeezed string) bool {
+func matchesMangled(linkage, squeezed string) bool {
 	return squeeze(demangleFull(linkage)) == squeezed ||
 		squeeze(demangleShort(linkage)) == squeezed ||
 		squeeze(demangleBare(linkage)) == squeezed

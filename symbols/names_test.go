@@ -42,7 +42,7 @@ func TestTheHintOfAReadableNameIsInItsMangledForm(t *testing.T) {
 			if hint := mangledHint(name); !containsName([]byte(n.linkage+"\x00"), hint) {
 				t.Errorf("hint %q of %q is not in %s", hint, name, n.linkage)
 			}
-			if !matchMangled(n.linkage, squeeze(name)) {
+			if !matchesMangled(n.linkage, squeeze(name)) {
 				t.Errorf("%q does not match %s", name, n.linkage)
 			}
 		}
@@ -74,8 +74,8 @@ func TestGlobs(t *testing.T) {
 		{"a[", "a[", true},
 		{"a*[", "ab[", true},
 	} {
-		if got := matchGlob(c.pattern, c.name); got != c.want {
-			t.Errorf("matchGlob(%q, %q) = %v", c.pattern, c.name, got)
+		if got := matchesGlob(c.pattern, c.name); got != c.want {
+			t.Errorf("matchesGlob(%q, %q) = %v", c.pattern, c.name, got)
 		}
 	}
 	for pattern, want := range map[string]bool{

@@ -24,12 +24,12 @@ type object struct {
 	r    io.ReaderAt
 	size uint64
 	id   targetfs.Info   // zero if it is no file that others may open too
-	kept *budget.Account // of what is kept as long as the file is
+	kept *budget.Account // of data that is kept as long as the file is open
 
 	refused *refusals
 }
 
-// refusals is what was not read, and why, of an image and its debug file.
+// refusals lists why parts of an image and its debug file were not read.
 type refusals struct {
 	mu   sync.Mutex
 	list []error
@@ -37,7 +37,7 @@ type refusals struct {
 
 // newObject reads the headers of r, a file of so many bytes.
 func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error) {
-	const cost = 32 << 10 // what a file takes that is open, with what is read ahead of it; in bytes
+	const cost = 32 << 10 // bytes for an open file, with its read-ahead
 	if err := kept.Take(cost, "an open file"); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error
 	return o, nil
 }
 
-// refuse notes what is not read.
+// refuse notes err as the reason why something is not read, and returns it.
 func (o *object) refuse(err error) error { return o.refused.note(err) }
 
 // note adds err, if that is why something was not read, and returns it.
@@ -68,7 +68,7 @@ func (r *refusals) note(err error) error {
 	return err
 }
 
-// all is what was noted.
+// all returns all noted errors.
 func (r *refusals) all() []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,9 +76,9 @@ func (r *refusals) all() []error {
 }
 
 // errTooMuch is a count or a size that no honest file has.
-var errTooMuch = errors.New("more than any honest file has")
+var errTooMuch = errors.New("more than any real file has")
 
-var errTruncated = errors.New("it ends behind the file")
+var errTruncated = errors.New("it extends beyond the end of the file")
 
 // maxRatio is how far deflate compresses at most (RFC 1951: 258 bytes for two bits).
 const maxRatio = 1032

@@ -49,8 +49,8 @@ func (t *Table) Refresh() error {
 	return nil
 }
 
-// mostModules is how many modules are known: a process can map one file sixty thousand times, each time at another place. The others are code of
-// which nothing is known.
+// mostModules bounds how many modules a Table has: a process can map one file sixty thousand times, each time at another place. Further
+// ones are code in no module.
 const mostModules = 4096
 
 // collect groups the executable mappings into modules, one for each file and
@@ -144,7 +144,7 @@ func (t *Table) image(mp procfs.Mapping, files filesMapped) (*image, error) {
 		return img, err
 	}
 	if len(t.images) >= mostModules {
-		return nil, fmt.Errorf("%s: more files are mapped than are looked at", mp.Path)
+		return nil, fmt.Errorf("%s: the process maps too many files to read them all", mp.Path)
 	}
 	img, err := t.openMapping(mp, files)
 	if err != nil {
@@ -187,10 +187,10 @@ func (t *Table) openMapping(mp procfs.Mapping, files filesMapped) (*image, error
 	return nil, errors.Join(errs...)
 }
 
-// ways are how to come by a mapped file, in the order they are tried: the kernel's own reference, which needs a capability (proc(5)),
-// the name, the executable. Whatever the target has mapped there meanwhile, or put under that name, is another file: it has another device or
-// inode number. Where the device alone is another one, as overlay and btrfs tell stat, and as the last resort, the file must begin as what the
-// process has of it in memory does.
+// ways are the ways to open a mapped file, in the order in which they are tried: the kernel's own reference, which needs a capability
+// (proc(5)), the name, the executable. The target may have mapped another file there meanwhile, or put one under that name. Such a file
+// has another device or inode number, and is refused. On overlay and btrfs, stat tells another device for the same file. There, and as the
+// last resort, the file must begin with the same bytes as the process's memory does.
 func (t *Table) ways(mp procfs.Mapping, files filesMapped) []func() (*targetfs.File, error) {
 	onlyIf := func(f *targetfs.File, err error, same func(*targetfs.File) bool) (*targetfs.File, error) {
 		if err == nil && !same(f) {
@@ -223,7 +223,7 @@ func (t *Table) ways(mp procfs.Mapping, files filesMapped) []func() (*targetfs.F
 	return []func() (*targetfs.File, error){mapped, named, executed, last}
 }
 
-// beginsAs tells whether f begins with what the process has in memory of mp's file: its headers, which nobody writes to.
+// beginsAs reports whether f begins with what the process has in memory of mp's file: its headers, which nobody writes to.
 func (t *Table) beginsAs(f *targetfs.File, mp procfs.Mapping, files filesMapped) bool {
 	base, ok := files.headerOf(mp)
 	if !ok || t.mem == nil {
@@ -237,8 +237,8 @@ func (t *Table) beginsAs(f *targetfs.File, mp procfs.Mapping, files filesMapped)
 	return t.mem.ReadMemory(base, here[:n]) == nil && there == here
 }
 
-// filesMapped is what of files a process has mapped, by file and in the order of the addresses. There may be as many as the target likes, so
-// nobody looks at all of them for each, nor twice at one that can't be opened.
+// filesMapped holds the mappings of files in a process, by file, each in the order of addresses. A hostile target may have very many.
+// So they are searched by file, and a file that can't be opened is not tried again.
 type filesMapped struct {
 	maps   map[imageKey][]procfs.Mapping
 	failed map[imageKey]error

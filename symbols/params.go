@@ -117,7 +117,7 @@ func (d *dwarfData) signature(v uint64) (*signature, error) {
 	if !ok {
 		return nil, fmt.Errorf("the debug information has no function at %#x", v)
 	}
-	if u.assembly() {
+	if u.isAssembly() {
 		return nil, errAssembly
 	}
 	d.typeMu.Lock()

@@ -267,7 +267,7 @@ func TestTheExecutableIsAlsoFoundByTheNameItRunsAs(t *testing.T) {
 func TestAnUnknownModuleIsAnsweredByTheMappedOnes(t *testing.T) {
 	tab := start(t, build(t, "names.c")).open(t)
 	for spec, says := range map[string]string{
-		"nothing-like-it:foo": `unknown module: "nothing-like-it", mapped are prog, `,
+		"nothing-like-it:foo": `unknown module: "nothing-like-it"; the process has prog, `,
 		"progg:foo":           "did you mean prog",
 	} {
 		_, err := tab.Resolve(t.Context(), spec)

@@ -18,18 +18,21 @@ type Prototype struct {
 	stack  int64 // where the stack arguments end: distance from the stack pointer
 }
 
-// Prototype pairs the parameters of the function at a, in order, with Go types that its
-// arguments are to be read as. Where debug information describes the function, it tells
-// their places, whatever the language, and types that do not fit are an error that names
-// the parameter. Elsewhere the types are taken for those of a C function.
+// Prototype pairs the parameters of the function at a, in order, with the Go types as which
+// its arguments shall be read. Debug information tells the places of parameters in any
+// language. A type that does not fit is an error that names the parameter. Without debug
+// information the types are taken for those of a C function.
 //
-// A parameter is read as a type of its own kind and size: integers, enumerations and
-// characters as an integer of either sign; pointers and references as arch.Addr or
-// another 8-byte integer; bool, floating-point and complex numbers; char * as a string,
-// and so are Go's; structures as one with fields that fit in turn, a union as what fits a
-// member of it. What Go has no type for (long double, __int128, bit fields) is read as
-// its bytes, [N]byte, as is any other value, but without debug information that is an
-// array, which C does not pass.
+// The Go type must have the kind and size of the parameter:
+//
+//   - an integer of either sign for integers, enumerations and characters
+//   - arch.Addr, or another 8-byte integer, for pointers and references
+//   - bool, floating-point and complex types for their like
+//   - string for char * and for Go's strings
+//   - a structure with fitting fields for a structure
+//   - a type that fits one of the members for a union
+//   - [N]byte for any value of N bytes, also if Go has no such type (long double, __int128,
+//     bit fields). Without debug information this is an array, which C does not pass.
 func (t *Table) Prototype(a arch.Addr, types []reflect.Type) (*Prototype, error) {
 	params, err := t.Params(a)
 	if err != nil {
@@ -52,7 +55,7 @@ func declared(params []Param) string {
 	return strings.Join(out, ", ")
 }
 
-// cPrototype is the prototype of a C function of which only the Go types are known.
+// cPrototype is the prototype of a C function without debug information.
 func cPrototype(types []reflect.Type) (*Prototype, error) {
 	params := make([]Param, len(types))
 	list := make([]*dtype, len(types))
@@ -96,9 +99,8 @@ func newPrototype(params []Param, types []reflect.Type) (*Prototype, error) {
 }
 
 // Arguments reads the arguments at the function's first instruction: r's stack pointer
-// must still point at the return address. r may also be a FloatRegs. The error is that of
-// a register or a stack word; where the memory that a string is in can't be read, the
-// string is what could be read of it.
+// must still point at the return address. r may also be a FloatRegs. It fails if a register or
+// the stack can't be read. If the memory of a string can't be read, the string is cut there.
 func (p *Prototype) Arguments(r arch.Regs, m arch.Memory) ([]reflect.Value, error) {
 	stack := window{Memory: m, at: r.SP()}
 	if p.stack > 0 {
@@ -120,7 +122,7 @@ func (p *Prototype) Arguments(r arch.Regs, m arch.Memory) ([]reflect.Value, erro
 	return args, nil
 }
 
-// window is memory of which the bytes at at have been read.
+// window is a memory that keeps bytes that were read from at.
 type window struct {
 	arch.Memory
 	at    arch.Addr
@@ -135,9 +137,9 @@ func (w window) ReadMemory(at arch.Addr, p []byte) error {
 	return w.Memory.ReadMemory(at, p)
 }
 
-// assembly tells that u's functions were written in assembly language: the assembler
+// isAssembly reports whether u's functions were written in assembly language: the assembler
 // describes them as if they had no parameters.
-func (u *unit) assembly() bool {
+func (u *unit) isAssembly() bool {
 	const mipsAssembler, assembly = 0x8001, 0x31 // DW_LANG_…, for all processors
 	lang, _ := u.entry.Val(dwarf.AttrLanguage).(int64)
 	return lang == mipsAssembler || lang == assembly

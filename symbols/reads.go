@@ -13,7 +13,7 @@ type ReadKind uint8
 const (
 	ReadBytes   ReadKind = iota // Max
 	ReadCounted                 // Count elements of Elem bytes, Max at most
-	ReadText                    // up to the first zero and with it; without one, Max, or what is mapped of the page
+	ReadText                    // up to and including the first zero; without a zero, Max bytes, or up to the end of a mapping
 )
 
 // Read is memory that Param.Value reads, or may read, at Addr plus Off.
@@ -26,15 +26,15 @@ type Read struct {
 	Elem  int64
 }
 
-// Bounds of what Reads lists for one parameter.
+// Bounds of the reads for one parameter: their number, and their bytes.
 const (
 	maxReads     = 24
 	maxReadBytes = 2048
 )
 
-// Reads lists what Value needs of the target: general registers, by name, and memory, also such
-// as it reads in vain. sp is the name of the stack pointer. ok is false if that can't be said
-// beforehand, or is more than a record of a hit should hold.
+// Reads lists the general registers, by name, and the memory that Value needs. The list is made
+// before the hit, so Value may not use all of it. sp is the name of the stack pointer. ok is
+// false if the list depends on values, or is longer than a record of a hit should be.
 func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 	if !p.place.known(p.typ) {
 		return nil, nil, true // it is printed as unknown
@@ -51,12 +51,12 @@ func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 // source gives the words of a value by their offsets in it.
 type source func(off int64) (w Word, known bool)
 
-// from is the source of what begins n bytes further on.
+// from is the source that begins n bytes further on.
 func (s source) from(n int64) source {
 	return func(off int64) (Word, bool) { return s(n + off) }
 }
 
-// reader collects reads as a formatter would make them, whatever the values are.
+// reader collects all reads that a formatter could make, without knowing the values.
 type reader struct {
 	lang   language
 	regs   []string
@@ -65,7 +65,7 @@ type reader struct {
 	failed bool
 }
 
-// read adds a read, and gives the words of what it reads.
+// read adds a read, and returns the source of its words.
 func (r *reader) read(x Read) source {
 	if x.Max <= 0 {
 		return func(int64) (Word, bool) { return Word{}, false }
@@ -108,7 +108,7 @@ func (r *reader) word(s source, off int64) Word {
 	return w
 }
 
-// value collects what is read to print a t, as formatter.format does.
+// value collects the reads for printing a t, as formatter.format makes them.
 func (r *reader) value(t *dtype, s source, depth int) {
 	if depth > maxDepth || r.failed {
 		return
@@ -132,7 +132,7 @@ func (r *reader) value(t *dtype, s source, depth int) {
 		r.text(s, 0, 8)
 	case typeGoSlice:
 		r.slice(t, s, depth)
-	case typeGoInterface: // its type says what is read
+	case typeGoInterface: // the reads depend on the dynamic type
 		r.failed = true
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// resolve is Resolve, for as long as it takes. explain has an error say what there is instead of what is not.
+// resolve is Resolve without a context. With explain an error suggests names that exist.
 func (t *Table) resolve(spec string, explain bool) ([]Location, error) {
 	queries, err := parseSpec(spec)
 	if err != nil {
@@ -205,9 +205,9 @@ func findSpelling(mods []*Module, name string) (found []match, many bool) {
 	return findLoose(mods, name), false
 }
 
-// findLoose searches for what is left of a function of which the compiler made
-// copies only, for Go assembly, and for a Go name whose import path is given by
-// its last element (http.ListenAndServe).
+// findLoose searches for functions whose names are longer than name: copies that the compiler
+// has made of a function (foo.part.0), Go assembly, and Go names of which name has only the last
+// element of the import path (http.ListenAndServe).
 func findLoose(mods []*Module, name string) []match {
 	short := "/" + name
 	found := scan(mods, func(st *symtab, e *entry) bool {
@@ -241,7 +241,7 @@ func findDemangled(mods []*Module, name string) []match {
 			return false
 		}
 		base, suffix := splitClone(st.linkage(e))
-		if splitOff(suffix) || !matchMangled(base, squeezed) {
+		if splitOff(suffix) || !matchesMangled(base, squeezed) {
 			return false
 		}
 		clones = clones || suffix != ""

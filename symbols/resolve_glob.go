@@ -43,7 +43,7 @@ func globSymbols(mods []*Module, pattern string) []match {
 		if !parts && splitOff(suffix) && (isMangled(name) || suffix != ".warm") {
 			return false
 		}
-		return matchGlob(pattern, name) ||
-			isMangled(name) && (matchGlob(pattern, demangleShort(name)) || matchGlob(pattern, demangleFull(name)))
+		return matchesGlob(pattern, name) ||
+			isMangled(name) && (matchesGlob(pattern, demangleShort(name)) || matchesGlob(pattern, demangleFull(name)))
 	})
 }

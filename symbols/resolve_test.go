@@ -125,7 +125,7 @@ func TestSpecifications(t *testing.T) {
 		{spec: "prog:visble", err: ErrUnknownSymbol, says: "in prog"},
 		{spec: "progg:visible", err: ErrUnknownModule, says: "did you mean prog"},
 		{spec: "nothing_like_it*", err: ErrUnknownSymbol, says: "in which * stands for any text"},
-		{spec: "prog:^visible.*", err: ErrUnknownSymbol, says: "this is a pattern as of file names"},
+		{spec: "prog:^visible.*", err: ErrUnknownSymbol, says: "this is a pattern as in a shell"},
 		{spec: "counter", err: ErrNotCode, says: "is a variable"},
 		{spec: "0x10", err: ErrNotMapped},
 		{spec: "visible+100000000", err: ErrNotMapped},

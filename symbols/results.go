@@ -8,10 +8,10 @@ import (
 // soleResult is the name of a C, C++ or Rust function's result.
 const soleResult = "ret"
 
-// Results returns the results of the function that contains a, none if it gives
-// none. Their values must be read where a call has just returned to: at the return
+// Results returns the results of the function that contains a; none if it has
+// none. Their values must be read when a call has just returned: at the return
 // address, with the stack pointer above it. Go's results have the names of the
-// source, ~r0, ~r1 … where it has none; the result of another language is named
+// source, or ~r0, ~r1 … if it names none. The result of another language is named
 // "ret". Errors are those of Params.
 func (t *Table) Results(a arch.Addr) ([]Param, error) {
 	sig, err := t.signature(a)
@@ -81,7 +81,7 @@ func sysvResult(t *dtype) place {
 	return inRegisters(t.size, classes, host.C.Results, 0, 0)
 }
 
-// inMemory is a result that lies where the caller wanted it: the first register has the address.
+// inMemory is a result that lies in memory of the caller. The register for integer results has its address.
 func inMemory() place {
 	return place{parts: []part{{size: 8, reg: host.C.Results[0]}}, indirect: true}
 }
@@ -110,8 +110,8 @@ func (t *dtype) holdsUnknown(depth int) bool {
 	return false
 }
 
-// Integer is what v, a general register with p's value, means: extended from the
-// width of p's type, with its sign if the type has one. For a type that is no
+// Integer returns the number that v, a general register with p's value, means. It is extended
+// from the width of p's type, with its sign if the type has one. For a type that is no
 // number it is v itself.
 func (p Param) Integer(v uint64) int64 {
 	if p.typ.size <= 0 || p.typ.size >= 8 {

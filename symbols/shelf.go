@@ -10,9 +10,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
-// shelf has the debug information of files that several images use: of many processes that run one program, or have one library. It is what takes the
-// most memory. What is read of a file depends on nothing but its content, so who reads it first does not matter; a file that has changed is
-// another one.
+// shelf shares the debug information of a file among images: many processes may run one executable, or map one library. Debug
+// information takes the most memory of all. It depends only on the file's content, so any image may read it first. A file that
+// has changed counts as another one.
 type shelf struct {
 	mu sync.Mutex
 	on map[targetfs.Info]*shelved
@@ -25,7 +25,7 @@ type shelved struct {
 
 var debugShelf = shelf{on: map[targetfs.Info]*shelved{}}
 
-// find returns what is known of the file, nil if nothing is; leave must be called once.
+// find returns the debug information of a file, or nil if it is not on the shelf. leave must be called once.
 func (s *shelf) find(id targetfs.Info) (d *dwarfData, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *shelf) find(id targetfs.Info) (d *dwarfData, leave func()) {
 	return e.d, s.use(id, e)
 }
 
-// add puts d there, unless somebody was faster: then that is returned.
+// add puts d on the shelf and returns it. If another goroutine has put the file's data there meanwhile, that is returned.
 func (s *shelf) add(id targetfs.Info, d *dwarfData) (shared *dwarfData, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *sharing) begin(leave func()) {
 	}
 }
 
-// end is for an image that is forgotten: who still looks at it has what it had.
+// end ends the sharing for an image that is forgotten. Goroutines that still use the image keep its data.
 func (s *sharing) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *sharing) end() {
 	}
 }
 
-// hasDWARF tells whether there is a section with the entries of debug information.
+// hasDWARF reports whether there is a section with the entries of debug information.
 func (o *object) hasDWARF() bool {
 	for _, name := range []string{".debug_info", ".zdebug_info"} {
 		if s := o.Section(name); s != nil && s.Type != elf.SHT_NOBITS && s.Size > 0 {

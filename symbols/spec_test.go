@@ -82,13 +82,13 @@ func FuzzParseSpec(f *testing.F) {
 func FuzzMatchGlob(f *testing.F) {
 	f.Add("m*[a-c]?", "memcpya")
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		matchGlob(pattern, name)
+		matchesGlob(pattern, name)
 		isGlob(pattern)
 		globHint(pattern)
-		if !isGlob(pattern) && matchGlob(pattern, pattern) != true {
+		if !isGlob(pattern) && matchesGlob(pattern, pattern) != true {
 			t.Fatalf("%q does not match itself", pattern)
 		}
 		mangledHint(name)
-		matchMangled("_ZN2ns4overEi", squeeze(name))
+		matchesMangled("_ZN2ns4overEi", squeeze(name))
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// VectorSetter is what a register set offers beside arch.Regs if its vector registers can
+// VectorSetter is an interface of register sets, beside arch.Regs, whose vector registers can
 // be changed. Without it floating-point results can't be stored.
 type VectorSetter interface {
 	// SetVector changes the low 16 bytes of vector register n (xmm n) and nothing else.
@@ -21,7 +21,8 @@ var (
 	errStoreSize   = errors.New("the value has another size than its type")
 )
 
-// Storable says whether Store can put a value of p, a result, in its place: nil, or why not.
+// Storable returns nil if Store can store a value of the result p, or an error that says why
+// it can't.
 func (p Param) Storable() error {
 	err := error(nil)
 	switch {
@@ -43,11 +44,11 @@ func (p Param) Storable() error {
 	return nil
 }
 
-// Store puts raw, the bytes of a value of p's type, where Results says: a function's caller
-// finds it there when the call has just returned, with r's stack pointer above the return
-// address. Registers are changed as a whole: integers are extended by zeros. r is also a
-// VectorSetter if p is, or holds, a floating-point number. The error says why the value is
-// not stored, or not all of it.
+// Store puts raw, the bytes of a value of p's type, into p's place, where the caller looks for
+// the result. The call must have just returned, with r's stack pointer above the return
+// address. Registers are changed as a whole: integers are extended by zeros. If p is, or
+// contains, a floating-point number, r must also be a VectorSetter. After an error the value
+// is stored not at all, or only in part.
 func (p Param) Store(raw []byte, r arch.Regs, m arch.Memory) error {
 	if err := p.Storable(); err != nil {
 		return err

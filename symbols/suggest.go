@@ -23,8 +23,8 @@ func nearSymbols(mods []*Module, name string) []string {
 	})
 }
 
-// nearest chooses up to three of names: those that end with name as a qualified
-// name's last part, then those within a small edit distance, close to the best.
+// nearest chooses up to three of names. Qualified names whose last part is name come first, then
+// names within a small edit distance. A name that is much farther away than the best is left out.
 func nearest(name string, names iter.Seq[string]) []string {
 	const most = 3
 	type scored struct {
@@ -70,14 +70,14 @@ func distance(want, have string, limit int) int {
 	if strings.EqualFold(want, have) {
 		return 0
 	}
-	if swapped(want, have) {
+	if isSwapped(want, have) {
 		return 1
 	}
 	return smetrics.WagnerFischer(want, have, 1, 1, 1)
 }
 
-// swapped tells that two neighbouring bytes of want have changed places in have, and nothing else: the commonest mistake of those who type fast.
-func swapped(want, have string) bool {
+// isSwapped reports whether have is want with two neighbouring bytes swapped, the commonest slip of fast typists.
+func isSwapped(want, have string) bool {
 	if len(want) != len(have) {
 		return false
 	}

@@ -62,7 +62,7 @@ type symtab struct {
 	textObjects []int32 // variables in executable segments, by address
 }
 
-// linkage is e's name as the object file has it, without a version and with
+// linkage is e's name as in the object file, without a version and with
 // Go's escapes in import paths undone.
 func (s *symtab) linkage(e *entry) string {
 	str := s.blobs[e.blob].str[e.name:]
@@ -118,25 +118,25 @@ func (s *symtab) addTable(src Source, raw, str, versions []byte, code func(uint6
 		}
 		e.blob = b
 		e.exported = e.exported && src == SourceDynsym
-		e.old = oldVersion(versions, i) || oldName(name)
+		e.old = isOldVersion(versions, i) || hasOldName(name)
 		s.entries = append(s.entries, e)
 	}
 }
 
-// oldVersion reports whether symbol i has a version that is not the default:
+// isOldVersion reports whether symbol i has a version that is not the default:
 // the hidden bit of .gnu.version (Linux Standard Base §10.7.2).
-func oldVersion(versions []byte, i int) bool {
+func isOldVersion(versions []byte, i int) bool {
 	return 2*i+1 < len(versions) && versions[2*i+1]&0x80 != 0
 }
 
-// oldName reports the same of a name@version in .symtab; the default one has
+// hasOldName reports the same of a name@version in .symtab; the default one has
 // two signs.
-func oldName(str []byte) bool {
+func hasOldName(str []byte) bool {
 	at := bytes.IndexByte(str[:min(len(str), 256)], '@')
 	return at > 0 && at+1 < len(str) && str[at] == '@' && str[at+1] != '@'
 }
 
-// decodeSym reads one Elf64_Sym; ok is false for what is no defined name.
+// decodeSym reads one Elf64_Sym. ok is false if it defines no name.
 func decodeSym(b []byte, code func(uint64) uint64) (e entry, ok bool) {
 	e.name = binary.LittleEndian.Uint32(b)
 	info, other := b[4], b[5]
@@ -195,7 +195,7 @@ func (s *symtab) sortByAddr() {
 		switch last := len(s.byAddr) - 1; {
 		case i == 0 || c.value != all[i-1].value:
 			s.byAddr = append(s.byAddr, c.index)
-		case s.better(&s.entries[c.index], &s.entries[s.byAddr[last]]):
+		case s.isBetter(&s.entries[c.index], &s.entries[s.byAddr[last]]):
 			s.byAddr[last] = c.index
 		}
 	}
@@ -207,10 +207,10 @@ func (s *symtab) sortByAddr() {
 	}
 }
 
-// better reports whether a is the name to show where a and b share an address:
+// isBetter reports whether a is the name to show where a and b share an address:
 // a sized function before a label, then the name with fewer leading underscores
 // (malloc, not __libc_malloc), then global before weak before local.
-func (s *symtab) better(a, b *entry) bool {
+func (s *symtab) isBetter(a, b *entry) bool {
 	if x, y := a.kind == kindLabel, b.kind == kindLabel; x != y {
 		return y
 	}

@@ -32,8 +32,8 @@ const (
 
 // Symbol is a named address.
 type Symbol struct {
-	// Name is what users write: demangled, without a parameter list, without a
-	// version.
+	// Name is the name as users write it: demangled, without a parameter list and
+	// without a version.
 	Name string
 	// Linkage is the name in the object file.
 	Linkage string
@@ -107,8 +107,9 @@ type text struct {
 
 var defaultDebugDirs = []string{"/usr/lib/debug"}
 
-// Held is what the memory given to Open may be beside: of a process that may keep us out of its directory in /proc, as one
-// that is not dumpable any more does, but that is held, with files of that directory open. Root opens its root directory.
+// Held is an interface that the memory given to Open may implement. It is for a process that is held by ptrace, whose files in
+// /proc were opened at the attach. Opening them later may fail, since the process may no longer be dumpable. Root opens its root
+// directory.
 type Held interface {
 	Maps() ([]procfs.Mapping, error)
 	Auxv() (map[uint64]uint64, error)
@@ -179,14 +180,15 @@ func newTable(opts []Option) *Table {
 	return t
 }
 
-// Modules lists what is mapped: the executable first, then the libraries in the
+// Modules lists the mapped modules: the executable first, then the libraries in the
 // order in which the dynamic linker searches them. The slice belongs to the
-// caller, the modules do not change.
+// caller; the modules do not change.
 func (t *Table) Modules() []*Module {
 	return append([]*Module(nil), t.snap.Load().modules...)
 }
 
-// Close releases the files; if what Aside has left alone still reads them, when that is done. The Table must not be used afterwards.
+// Close releases the files. If functions that Aside has left alone still read them, the last of these releases them at its end.
+// The Table must not be used afterwards.
 func (t *Table) Close() error {
 	t.closed.Store(true)
 	if !t.asides.later(t.closeFiles) {
@@ -195,7 +197,7 @@ func (t *Table) Close() error {
 	return nil
 }
 
-// Closed tells whether Close was called: what is remembered of the Table can go.
+// Closed reports whether Close was called. Facts that others have stored about the Table are of no use then.
 func (t *Table) Closed() bool { return t.closed.Load() }
 
 func (t *Table) closeFiles() {

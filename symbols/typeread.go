@@ -6,8 +6,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
-// typeReader reads types of one unit for one question, and keeps them for others. What it keeps is counted; where that is not possible the
-// question fails and keeps nothing.
+// typeReader reads types of one unit for one question, and keeps them for later questions. Their memory is taken from the budget. If
+// that refuses, the question fails and keeps nothing.
 type typeReader struct {
 	d     *dwarfData
 	cache map[dwarf.Offset]*dtype
@@ -16,7 +16,7 @@ type typeReader struct {
 	depth   int
 	aliases []alias // to complete when the outermost type is read
 	made    []madeType
-	part    *budget.Part // of what is being read
+	part    *budget.Part // of the types that this question has read
 	size    uint64
 	err     error // why types are missing
 }
@@ -26,7 +26,7 @@ type madeType struct {
 	t   *dtype
 }
 
-// alias is a typedef or a qualified type and what it stands for.
+// alias is a typedef or a qualified type, and its target.
 type alias struct {
 	r         *typeReader
 	t, target *dtype
@@ -67,7 +67,7 @@ func (r *typeReader) at(off dwarf.Offset) *dtype {
 	return t
 }
 
-// count counts what is kept.
+// count asks the budget for n more bytes to keep.
 func (r *typeReader) count(n uint64) error {
 	if r.part == nil {
 		r.part = r.d.kept.Part("types")
@@ -84,13 +84,13 @@ const (
 	typeCost    = 256 // bytes
 )
 
-// settle ends a type and all that it leads to. What no value can be becomes a type that is not known: one that holds itself, or more parts than
-// any, or has an impossible size. So going through the parts of a value always ends. Where types are missing none is kept.
+// settle finishes the types that were just read. An impossible type becomes an unknown one: a type that contains itself, has too many parts, or has an
+// impossible size. So going through the parts of a value always ends. If a type could not be read, none of them is kept.
 func (r *typeReader) settle() {
 	for _, m := range r.made {
 		t := m.t
 		if t.parts() > mostParts || t.size < 0 || t.size > largestType || t.count < 0 {
-			kept := int64(0) // what is larger than registers goes by its address whatever it is
+			kept := int64(0) // a value larger than registers is passed by its address, whatever its type
 			if t.size > 0 && t.size <= largestType {
 				kept = t.size
 			}
@@ -120,7 +120,7 @@ func (r *typeReader) settle() {
 	r.aliases, r.made, r.part, r.size = nil, nil, nil, 0
 }
 
-// parts is how many types a value of t has in it, itself included; more than mostParts if that is too many, or no number.
+// parts is how many values a value of t consists of, itself included. It is more than mostParts if t contains itself.
 func (t *dtype) parts() int {
 	switch {
 	case t.weight == weighing:

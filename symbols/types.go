@@ -49,7 +49,7 @@ type dtype struct {
 	// field discr tells; there is none if no value can be another variant.
 	variants []variant
 	discr    *dfield
-	// unsigned tells of characters and enumerations that they have no sign.
+	// unsigned says that a character or an enumeration has no sign.
 	unsigned bool
 
 	weight int // see parts
@@ -163,7 +163,7 @@ func (r *typeReader) fillAlias(t *dtype, e *dwarf.Entry) {
 	r.aliases = append(r.aliases, a)
 }
 
-// copyTarget gives an alias the properties of the type it stands for.
+// copyTarget gives an alias the properties of its target.
 func (a alias) copyTarget() {
 	t := a.t
 	*t = *a.target
@@ -204,7 +204,7 @@ func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dies) {
 // fillStruct reads members and base classes.
 func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 	if declared, _ := e.Val(dwarf.AttrDeclaration).(bool); declared {
-		return // what it holds is described elsewhere, if at all
+		return // its members are described elsewhere, if at all
 	}
 	t.kind = typeStruct
 	if e.Tag == dwarf.TagUnionType {
@@ -226,7 +226,7 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 			parts = append(parts, c)
 		}
 	})
-	t.byRef = known && cc == byReference || !known && r.lang == langC && class.byReference()
+	t.byRef = known && cc == byReference || !known && r.lang == langC && class.isByReference()
 	for _, c := range members {
 		f := r.member(c)
 		virtual, _ := c.Val(dwarf.AttrVirtuality).(int64)
@@ -246,7 +246,7 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 	}
 }
 
-// fillSum reads the variants of a Rust enumeration. What is not read whole is not known.
+// fillSum reads the variants of a Rust enumeration. If one can't be read, the type is unknown.
 func (r *typeReader) fillSum(t *dtype, part *dwarf.Entry) {
 	t.kind = typeUnknown
 	discr, told := part.Val(dwarf.AttrDiscr).(dwarf.Offset)
@@ -289,7 +289,7 @@ func (r *typeReader) variant(c *dwarf.Entry) (v variant, ok bool) {
 	return v, rd.err == nil && v.typ != nil
 }
 
-// mayBeDiscriminant tells of a type of which the discriminant of an enumeration may be.
+// mayBeDiscriminant reports whether the discriminant of an enumeration may have type t.
 func (t *dtype) mayBeDiscriminant() bool {
 	switch t.kind {
 	case typeInt, typeUint, typeBool, typeChar, typeEnum, typePointer, typeReference:
@@ -306,8 +306,8 @@ func (r *typeReader) member(c *dwarf.Entry) dfield {
 	return f
 }
 
-// readBits reads the extent of a bit field, in the form of DWARF 4 and in that of versions before it, which
-// counts from the storage's highest bit.
+// readBits reads the extent of a bit field, in the form of DWARF 4 or in the older form, which counts from the highest
+// bit of the storage.
 func (f *dfield) readBits(c *dwarf.Entry) {
 	f.wide, f.bits = c.Val(dwarf.AttrBitSize).(int64)
 	if !f.bits {
@@ -334,8 +334,9 @@ func (t *dtype) fillTransparent() {
 	}
 }
 
-// alignment is that of the structure e with the given members: the largest of theirs; 1 if
-// it is packed, which debug information does not say; what the source demands instead.
+// alignment is the alignment of the structure e with the given members. It is the one that the
+// source demands, else the largest of the members' alignments. Debug information does not say
+// that a structure is packed; its layout tells, and then the alignment is 1.
 func (t *dtype) alignment(e *dwarf.Entry, members []*dwarf.Entry) int64 {
 	const most = 1 << 28 // the compiler's; damaged debug information may have more
 	align, packed := int64(1), false

@@ -35,13 +35,13 @@ func (t Type) Size() int64 {
 	return t.t.size
 }
 
-// Go tells whether it is a type of the Go language.
+// Go reports whether it is a type of the Go language.
 func (t Type) Go() bool { return t.lang == langGo }
 
-// Kind is the kind of Go's types that it is most like. Integers, enumerations and
-// characters are an Int or a Uint, whatever their size; floating-point numbers are a
-// Float64, complex ones a Complex128; references are a Pointer. Go's maps, channels and
-// functions are an UnsafePointer. Unions and what is not understood are Invalid.
+// Kind is the kind of the most similar Go type. Integers, enumerations and characters are an
+// Int or a Uint, of any size. Floating-point numbers are a Float64, complex ones a Complex128.
+// References are a Pointer. Go's maps, channels and functions are an UnsafePointer. Unions, and
+// types that are not understood, are Invalid.
 func (t Type) Kind() reflect.Kind {
 	if t.t == nil {
 		return reflect.Invalid
@@ -104,9 +104,9 @@ func (t Type) Fields() []Field {
 	return out
 }
 
-// Direct tells whether a Go interface that holds a value of t holds its word itself, not an
-// address of it (abi.TFlagDirectIface): pointers, maps, channels, functions, and what has one
-// such word and nothing else.
+// Direct reports whether a Go interface holds a value of t directly, not its address
+// (abi.TFlagDirectIface). This is so for pointers, maps, channels and functions, and for
+// structures and arrays that consist of a single one.
 func (t Type) Direct() bool {
 	for depth := 0; depth < deepest && t.t != nil; depth++ {
 		switch t.t.kind {

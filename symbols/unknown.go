@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// unknown is the error for a specification that names nothing, about its most
-// plausible reading. If it is to explain, it says what there is instead.
+// unknown is the error for a specification that names nothing. It is about the most plausible
+// reading. With explain it suggests names that exist.
 func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 	q := queries[len(queries)-1]
 	where := q.module
@@ -22,7 +22,7 @@ func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 	}
 	if isGlob(q.name) {
 		err := errNear(ErrUnknownSymbol, q.name, where, nil)
-		return fmt.Errorf("%w; this is a pattern as of file names, in which * stands for any text and ? for one character", withStripped(err, mods))
+		return fmt.Errorf("%w; this is a pattern as in a shell, in which * stands for any text and ? for one character", withStripped(err, mods))
 	}
 	for _, m := range mods {
 		if v, ok := m.inlinedAway(t, q.name); ok {
@@ -30,7 +30,7 @@ func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 		}
 	}
 	if n := instances(mods, q.name); n > 0 {
-		return fmt.Errorf("%w: %q is generic; %q stands for its instances, of which there are %d", ErrUnknownSymbol, q.name, q.name+"[...]", n)
+		return fmt.Errorf("%w: %q is generic; %q stands for its %d instances", ErrUnknownSymbol, q.name, q.name+"[...]", n)
 	}
 	err = withStripped(errNear(ErrUnknownSymbol, q.name, where, nearSymbols(mods, q.name)), mods)
 	for _, m := range mods {
@@ -59,7 +59,7 @@ func countedPlaces(n int) string {
 	return fmt.Sprintf("%d places", n)
 }
 
-// instances counts those of a generic function of Go, named without its types.
+// instances counts the instances of a generic function of Go, which is named without its types.
 func instances(mods []*Module, name string) int {
 	if !strings.Contains(name, ".") || strings.Contains(name, "[") {
 		return 0
@@ -68,10 +68,11 @@ func instances(mods []*Module, name string) int {
 	return len(onlyCode(found))
 }
 
-// withStripped adds to err that the file which most probably has the name is stripped: the only one, or the executable.
+// withStripped adds to err that a file is stripped, if that probably is the reason why the name is unknown. The file is
+// the only one that was searched, or the executable.
 func withStripped(err error, mods []*Module) error {
 	for _, m := range mods {
-		if len(mods) > 1 && m.Kind != KindExecutable || m.img == nil || !m.symbols().stripped() || len(m.Refused()) > 0 {
+		if len(mods) > 1 && m.Kind != KindExecutable || m.img == nil || !m.symbols().isStripped() || len(m.Refused()) > 0 {
 			continue
 		}
 		id := "it has no build ID"
@@ -93,8 +94,8 @@ func countedFunctions(n int) string {
 	return fmt.Sprintf("%d functions", n)
 }
 
-// stripped tells that only names which other files may use are known.
-func (s *symtab) stripped() bool {
+// isStripped reports whether only exported names are known, those that other files may use.
+func (s *symtab) isStripped() bool {
 	for _, b := range s.blobs {
 		if b.source != SourceDynsym && b.source != SourceFrames {
 			return false

@@ -17,7 +17,7 @@ type Frame struct {
 	// CFA is the frame's canonical frame address: the stack pointer before the
 	// call that made it.
 	CFA arch.Addr
-	// Signal tells that the frame is a signal handler's trampoline; the next
+	// Signal says that the frame is a signal handler's trampoline; the next
 	// one was interrupted, it made no call.
 	Signal bool
 }
@@ -41,13 +41,13 @@ func (f *frameState) sp() arch.Addr { return arch.Addr(f.reg[dwSP]) }
 
 // Backtrace unwinds the stack of a stopped thread, innermost frame first, at
 // most max frames. r's IP must be the address of the instruction that the
-// thread executes next, not the address behind a breakpoint. m reads the stack;
-// a caller that replaced return addresses passes a memory that shows the true
+// thread executes next, not the address after a breakpoint. m reads the stack. A
+// caller that has replaced return addresses must pass a memory that shows the true
 // ones.
 //
 // Frames are found by call-frame information, in Go functions by Go's table of
 // stack pointer deltas, elsewhere by frame pointers. The trace ends at the
-// outermost frame, at max, or where nothing tells how to go on.
+// outermost frame, at max, or where none of these helps.
 func (t *Table) Backtrace(r arch.Regs, m arch.Memory, max int) []Frame {
 	s := t.snap.Load()
 	st := frameState{}
@@ -112,7 +112,7 @@ func (s *snapshot) caller(st *frameState, stack *stackReader) callerState {
 	}
 	v := m.link(st.ip())
 	e := m.symbols().find(v)
-	atStart := m.inPLT(st.ip()) || e != nil && e.value == v
+	atStart := m.isInPLT(st.ip()) || e != nil && e.value == v
 	if st.call && atStart && isSigreturn(st.ip(), stack) {
 		return bySignalFrame(st, stack)
 	}

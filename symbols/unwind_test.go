@@ -33,7 +33,7 @@ func (t *testRegs) Arg(n int) (uint64, bool) {
 	return t.Get([]string{"rdi", "rsi", "rdx", "rcx", "r8", "r9"}[n])
 }
 
-// tracee is a program under this thread's ptrace.
+// tracee is a process under this thread's ptrace.
 type tracee struct {
 	t   *testing.T
 	pid int

@@ -20,14 +20,14 @@ type Value struct {
 	Err  error
 }
 
-// FloatRegs is what a register set offers beside arch.Regs if it has the vector
-// registers at hand. Without it floating-point parameters are unknown.
+// FloatRegs is an interface of register sets, beside arch.Regs, that have the vector
+// registers. Without it floating-point parameters are unknown.
 type FloatRegs interface {
 	// Vector returns the low 16 bytes of vector register n (xmm n).
 	Vector(n int) (v [16]byte, ok bool)
 }
 
-// X87Regs is a register set that has the x87 registers at hand. Without it results
+// X87Regs is an interface of register sets that have the x87 registers. Without it results
 // of type long double are unknown.
 type X87Regs interface {
 	// ST returns the n-th register from the top of the x87 stack.
@@ -41,8 +41,8 @@ var (
 )
 
 // Value reads a parameter at the first instruction of its function, where r's stack
-// pointer still points at the return address, and a result where Results says. r may
-// also be a FloatRegs and an X87Regs.
+// pointer still points at the return address. It reads a result after the return, as Results
+// says. r may also be a FloatRegs and an X87Regs.
 func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 	raw, err := p.place.read(p.typ, r, m)
 	if err != nil {
@@ -54,7 +54,7 @@ func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 
 func unknown(err error) Value { return Value{Text: "?", Err: err} }
 
-// known tells whether a value of type t can be collected.
+// known reports whether a value of type t can be collected.
 func (p place) known(t *dtype) bool {
 	const largest = 1 << 16 // bytes of a value passed on the stack
 	return !p.unknown && t.size >= 0 && t.size <= largest
@@ -152,8 +152,8 @@ func floatOf(raw []byte, quad bool) (float64, bool) {
 	return 0, false
 }
 
-// scaled is a number of which top has the sign and a 15-bit exponent, and frac the
-// fraction, with its integer bit.
+// scaled returns a number: top holds its sign and a 15-bit exponent, frac its fraction with
+// the integer bit.
 func scaled(frac uint64, top uint16) float64 {
 	const special, bias = 0x7fff, 16383
 	v := math.Ldexp(float64(frac), int(top&special)-bias-63)

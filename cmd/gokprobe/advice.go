@@ -9,7 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// advice is what to write instead, by the kernel's names for mistakes in fetch arguments and filters.
+// advice maps the kernel's names for mistakes in fetch arguments and filters to a line that
+// says what to write instead.
 var advice = map[string]string{
 	"BAD_ARG_NAME":      "a name has letters, digits and _, and begins with no digit: n=$arg1",
 	"BAD_ARG_NUM":       "arguments are counted from 1: $arg1",
@@ -23,18 +24,18 @@ var advice = map[string]string{
 	"BAD_TYPE":          "types are u8 to u64, s8 to s64, x8 to x64, f32, f64, char, string, symbol, symstr, b4@4/32, and TYPE[N]",
 	"BAD_TYPE4STR":      "only pointers to and arrays of characters are texts; leave :string out",
 	"BAD_VAR":           "write $arg1, $arg2 …, $retval, $stack, $stack0 …, or $comm",
-	"DEREF_NEED_BRACE":  "what lies at an address is written +OFFSET(ADDRESS): +8($arg1)",
+	"DEREF_NEED_BRACE":  "the memory at an address is written +OFFSET(ADDRESS): +8($arg1)",
 	"DEREF_OPEN_BRACE":  "close the bracket: +8($arg1)",
 	"FIELD_NOT_FOUND":   "a filter compares -arg's names, comm and common_pid; with -args parameters; at returns duration_ns, and ret if it is a whole number",
-	"NOFENTRY_ARGS":     "$arg1 … are at a function's first instruction only; name registers: %di",
+	"NOFENTRY_ARGS":     "$arg1 … exist at a function's first instruction only; name registers: %di",
 	"NOSUP_BTFARG":      "parameters have names at a function's first instruction only; name registers: %di",
 	"NOSUP_DAT_ARG":     "no type has the whole value: name a member of a pointer's structure, NAME->MEMBER, a type, NAME:x64, or use -args",
-	"NO_BTFARG":         "-args shows the parameters; one in a floating-point register, or that is not known, can't be fetched",
+	"NO_BTFARG":         "-args shows the parameters; one in a floating-point register, or in an unknown place, can't be fetched",
 	"NO_BTF_ENTRY":      "without debug information name $arg1, $arg2 … or registers",
 	"NO_BTF_FIELD":      "the structure has no such member",
 	"NO_PTR_STRCT":      "only pointers to structures and unions have members",
 	"NO_RETVAL":         "leave $retval out",
-	"RETVAL_ON_PROBE":   "$retval is there at returns: add -ret, or name the function as SPEC%return",
+	"RETVAL_ON_PROBE":   "$retval exists at returns only: add -ret, or name the function as SPEC%return",
 	"USED_ARG_NAME":     "give it another name: NAME=…",
 	"EXPECT_DIGIT":      "it is compared with a number",
 	"EXPECT_STRING":     "it is compared with a text in quotes: s == \"abc\"",
@@ -47,7 +48,7 @@ var advice = map[string]string{
 	"ARG_NAME_TOO_LONG": "a name has at most 32 bytes",
 }
 
-// Advice is a line that says what to write instead; empty if the sentence says all.
+// Advice returns the line of advice for e, or "" if there is none.
 func (e *caretError) Advice() string {
 	if text, ok := advice[e.err.ID]; ok {
 		return "  " + text + "\n"
@@ -55,10 +56,12 @@ func (e *caretError) Advice() string {
 	return ""
 }
 
-// badDuration is how the flag package begins to say that a time has no unit, or is none.
+// badDuration matches the flag package's message about a value that is not a duration, such
+// as one without a unit. It captures the value and the flag.
 var badDuration = regexp.MustCompile(`^invalid value "(.*)" for flag (-\S+): parse error`)
 
-// isTime tells that the flag which text is about takes a time.
+// isTime reports whether text is a badDuration message about a flag that takes a duration:
+// flags of other types have messages that begin alike.
 func isTime(c *cli.Context, text string) bool {
 	m := badDuration.FindStringSubmatch(text)
 	return m != nil && slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool {
@@ -67,7 +70,8 @@ func isTime(c *cli.Context, text string) bool {
 	})
 }
 
-// unitOf is a sentence about a time without a unit; empty if text is about another mistake.
+// unitOf turns a badDuration message into a sentence that says which units there are. It
+// returns "" if the value is wrong for another reason than a missing unit.
 func unitOf(text string) string {
 	m := badDuration.FindStringSubmatch(text)
 	if m == nil {

@@ -14,10 +14,13 @@ func TestSpecsThatNameNothingAreAnsweredByWhatToWrite(t *testing.T) {
 		{"foo()", "write foo, which stands for all functions of that name"},
 		{"foo(long)", "write foo, which"},
 		{"foo + 1", "write foo+1, without spaces"},
+		{"foo +1", "write foo+1, without spaces"},
+		{"fooo+1", "did you mean foo"},
+		{"foo%return+1", "a return has no offset: write foo%return"},
 		{"foo-4", "an offset is counted from the function's first byte on: foo+N"},
 		{"foo,six", "give -sym once for each"},
-		{"^foo$", "a pattern is as of file names"},
-		{"foo.*", "a pattern as of file names"},
+		{"^foo$", "a pattern is as in a shell"},
+		{"foo.*", "a pattern as in a shell"},
 		{"foo%ret", "returns are written foo%return"},
 		{"foo:exit", "returns are written foo%return"},
 		{"r:foo", "returns are written foo%return"},
@@ -36,6 +39,9 @@ func TestSpecsThatNameNothingAreAnsweredByWhatToWrite(t *testing.T) {
 		r := gokprobe(t, "attach", "-p", pidOf(p), "-sym", c.spec)
 		if strings.Contains(r.stderr, "mean ,") || strings.Contains(r.stderr, "mean or") || strings.HasSuffix(r.stderr, "mean \n") || strings.Contains(r.stderr, "mean ;") {
 			t.Errorf("%s: nothing is suggested: %q", c.spec, r.stderr)
+		}
+		if strings.Contains(r.stderr, "without spaces") && !strings.Contains(c.spec, " ") {
+			t.Errorf("%s has no spaces: %q", c.spec, r.stderr)
 		}
 		if r.status != exitPlace && r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
 			t.Errorf("%s: status %d, stderr %q, want %q", c.spec, r.status, r.stderr, c.want)
@@ -60,7 +66,7 @@ func TestMistakesAreAnsweredByWhatToWrite(t *testing.T) {
 		{"-arg n=%di:u7", "types are u8 to u64"},
 		{"-arg n=%di:b9@0/8", "a bit field is written bWIDTH@SHIFT/SIZE"},
 		{"-arg n=%di:string", "a text lies at an address"},
-		{"-arg n=+8%di", "what lies at an address is written +OFFSET(ADDRESS)"},
+		{"-arg n=+8%di", "the memory at an address is written +OFFSET(ADDRESS)"},
 		{"-arg n=+8(%di", "close the bracket"},
 		{"-arg n=+0(%di):u8[65]", "an array has 1 to 64 elements"},
 		{"-arg n=+0(%di):u8[0]", "an array has 1 to 64 elements"},

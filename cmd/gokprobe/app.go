@@ -17,9 +17,9 @@ func newApp(std stdio) *cli.App {
 		Name:      "gokprobe",
 		Usage:     "kprobes for live user processes",
 		UsageText: "gokprobe COMMAND [flags]",
-		Description: `Probes functions of running programs: no rebuild, no restart, no preparation.
-"gokprobe help COMMAND" shows a command's flags and examples, "gokprobe help TOPIC" tells what
-they have in common. Flags take one dash or two.
+		Description: `Probes functions of running processes: no rebuild, no restart, no preparation.
+"gokprobe help COMMAND" shows a command's flags and examples, "gokprobe help TOPIC" explains
+things that several commands share. Flags take one dash or two.
 
 Start with:
   gokprobe demo
@@ -47,7 +47,8 @@ Start with:
 	return app
 }
 
-// twice finds a flag of a command that takes one value and is given two: the last would win, and the other be lost.
+// twice returns an error if a flag that takes one value is given twice. The flag package
+// would silently use the last value.
 func twice(app *cli.App, args []string) error {
 	if len(args) < 2 || slices.Contains(args, "--generate-bash-completion") {
 		return nil
@@ -80,7 +81,8 @@ func twice(app *cli.App, args []string) error {
 	return nil
 }
 
-// plain makes a command as ours are: with errors of one sentence, without a help command.
+// plain sets up a command and its subcommands: flag errors become one sentence, and the
+// library adds no help command.
 func plain(c *cli.Command) {
 	c.OnUsageError = flagError
 	c.HideHelpCommand = true

@@ -12,11 +12,12 @@ import (
 // armGrace is how much longer than -duration attaching and arming may take.
 const armGrace = 700 * time.Millisecond
 
-// errTooLate is why attaching or arming ends when -duration is over.
-var errTooLate = errors.New("-duration was over before the probes were armed; give it more time, or look what the process waits for (gokprobe check -p PID)")
+// errTooLate ends attaching or arming that takes longer than -duration.
+var errTooLate = errors.New("-duration was over before the probes were armed; give it more time, or see whether the process can be attached to (gokprobe check -p PID)")
 
-// arming is how long attaching and arming may go on: until ctx ends, and not much longer than the session itself is to last. That time
-// begins anew when the probes are armed; this is for processes that do not let themselves be attached to.
+// arming returns a context for attaching and arming. It ends with ctx, or with errTooLate a
+// moment after -duration: some processes can't be stopped (a thread in state D), and the
+// user shall not wait for them for ever. The session's own duration begins when it is armed.
 func (r *request) arming(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.duration <= 0 {
 		return context.WithCancel(ctx)
@@ -24,15 +25,17 @@ func (r *request) arming(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, r.duration+armGrace, errTooLate)
 }
 
-// startOnly is ctx for what begins a session, until begun is called: a session ends with its context, and the command ends its own in another order, by
-// what is to be told of it.
+// startOnly returns a context for starting a session, which ends with ctx only until begun is
+// called. A session would end together with its context; the command ends its session
+// itself instead, after it has taken the last counts and records.
 func startOnly(ctx context.Context) (starts context.Context, begun func()) {
 	starts, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	part := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	return starts, func() { part() }
 }
 
-// unarmed is what is told of an attach or an arming that ended with err: that the user has ended it is no failure.
+// unarmed returns the error of an attach or an arming that has ended with err. If the user has
+// ended it, that is no failure: unarmed warns and returns nil.
 func (s stdio) unarmed(ctx context.Context, pid int, err error) error {
 	switch cause := context.Cause(ctx); {
 	case !errors.Is(err, kprobes.ErrGivenUp) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):

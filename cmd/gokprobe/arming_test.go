@@ -11,7 +11,8 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// TestSignalsAndDurationEndAnAttachThatWaitsForEver: a thread of the program is in state D, and stops for nobody.
+// TestSignalsAndDurationEndAnAttachThatWaitsForEver: a thread of the target is in state D, in
+// which nothing can stop it.
 func TestSignalsAndDurationEndAnAttachThatWaitsForEver(t *testing.T) {
 	p, hears := testprog.StartDeaf(t, 4)
 	scenario := filepath.Join(t.TempDir(), "a.star")
@@ -48,7 +49,7 @@ func TestSignalsAndDurationEndAnAttachThatWaitsForEver(t *testing.T) {
 	hears()
 	p.Do("call 4", "ret 117")
 	if verdict := p.Quit(); verdict != "right" {
-		t.Errorf("the program says %q", verdict)
+		t.Errorf("the target says %q", verdict)
 	}
 }
 

@@ -9,46 +9,48 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-const attachDescription = `Attaches to process PID (or to the only process of that name), puts a breakpoint at
+const attachDescription = `Attaches to process PID (or to the only process of that name), puts a probe at
 each SPEC and prints one line for every hit. Once all probes are in place, one line
 on stderr says so: "armed: 2 probes in 4711 (redis-server)". Ctrl-C, -duration,
 -max-hits and the end of the process all end with a clean detach and a summary on
 stderr (with -format json: the last line of the output). With -count there are no lines
-of hits, and the counts are on stdout. Attaching and arming end with
-Ctrl-C too, and within a second after -duration, whatever the process waits for.
+of hits, and the counts are on stdout. Attaching and arming, too, end with Ctrl-C, and
+within a second after -duration, even if a thread of the process can't be stopped.
 
-A single SPEC that can't be probed is an error, and nothing is left armed. Of a
-pattern's places, those that can't be probed are skipped and counted in a warning.
-A SPEC in a library that is not loaded yet (libplug.so:foo, 'libplug.so:pl*') waits for the
-library; when that is unloaded its probes are gone. Those that were waited for come back with
-it, and so do names. Those of a pattern whose library was there at the start do not.
+A single SPEC that can't be probed is an error, and nothing is left armed. A pattern skips
+places that can't be probed, and a warning counts them. A SPEC in a library that is not
+loaded yet (libplug.so:foo, 'libplug.so:pl*') waits for the library. When a library is
+unloaded its probes are gone; "gokprobe help specs" says which ones come back with it.
+
 Hits count executions of the probed instruction: a Go function whose stack grows is
 entered again after runtime.morestack, so its hits may exceed its calls.
-With -ret, or for SPEC%return, a line comes when the function has returned: what it
-returned, typed by its debug information (else the integer in rax), and how long it
-took, the probe's own microseconds included; -args prints the arguments of its entry,
--stack the caller's. Calls that do not return, or that are more than -maxactive at once,
-are counted as missed. Such a SPEC must be a function: no offset, no +*.
--arg and -filter speak the language of the kernel's kprobe_events and filter files
-(Documentation/trace/kprobetrace.rst, events.rst): registers (%di), $arg1, $stack0, $retval,
-$comm, memory (@variable, +8(%di), +0(+16($arg1))), where there is debug information
-parameters (path:string, req->len; strings of C, C++, Go and Rust); types (u8 … x64, char,
-string, symbol, b4@4/32, arrays s32[4]). A string is cut after 255 bytes, earlier if there are
-many. With -args, -filter may look at parameters too. Hits that do not meet it are not
-counted.
-A slow reader never slows the process: records that it does not take in time are
+
+With -ret, or for SPEC%return, a line comes when the function has returned. It shows the
+function's result, typed by debug information (else the integer in rax), and how long the
+call took. There, -args prints the arguments as they were at the entry, and -stack the stack
+of the caller. Calls that do not return, or that exceed -maxactive at once, are counted as missed.
+Such a SPEC must be a function: no offset, no +*.
+
+-arg and -filter use the language of the kernel's kprobe_events and filter files
+(Documentation/trace/kprobetrace.rst, events.rst). A value is a register (%di), $arg1, $stack0,
+$retval, $comm, memory (@variable, +8(%di), +0(+16($arg1))), or where there is debug information
+a parameter (path:string, req->len; strings of C, C++, Go and Rust). Types are u8 … x64, char,
+string, symbol, b4@4/32, and arrays s32[4]. "gokprobe help expressions" explains them. With
+-args, -filter may compare parameters too. Hits that do not meet it are not counted.
+
+A slow reader never slows the process: records that it does not read in time are
 dropped and counted as lost, as are messages on stderr. If it closes the pipe (| head),
 gokprobe detaches and exits with status 0.
 
-Several processes are probed alike, counted together and each by itself: -p may be given again,
--p NAME -all takes all processes of that name, and -x FILE every process that runs or
-maps FILE, a program or a library, also those that come later (from a moment after they have
-mapped it: run and -follow see everything from the first instruction). A process that was
-found by its name or file and can't be probed is told of and left out; one that -p names by its
-number is an error.
+Several processes can be probed alike; they are counted together and each by itself. -p may be
+given again. -p NAME -all takes all processes of that name. -x FILE takes every process that
+runs or maps FILE, an executable or a library, also processes that start later. These are
+probed from a moment after they have mapped FILE; run and -follow see everything from the
+first instruction. If a process can't be probed that was found by its name or FILE, a warning
+says so and it is left out; if -p names it by its number, that is an error.
 
-With -hold there need be no probes: gokprobe debugfs adds and removes some while the session
-lasts, through files as the kernel's. With -mount DIR, echo does the same.
+With -hold no probes are needed: gokprobe debugfs adds and removes some while the session
+lasts, through files like the kernel's. With -mount DIR, echo does the same.
 
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach,
 4 cannot place a probe.
@@ -84,7 +86,7 @@ func attachCommand(std stdio) *cli.Command {
 				return err
 			}
 			if c.Args().Present() {
-				return usagef("unexpected argument %q; to start a program under probes use gokprobe run", c.Args().First())
+				return usagef("unexpected argument %q; to start a command under probes use gokprobe run", c.Args().First())
 			}
 			who := parseWhom(c)
 			to, several, err := who.findTargets()
@@ -100,7 +102,8 @@ func attachCommand(std stdio) *cli.Command {
 	}
 }
 
-// attach attaches to a process for the work that newWork makes: the attach command after its flags.
+// attach attaches to one process and does the work that newWork makes, until it ends.
+// It is the attach command after its flags have been read.
 func attach(std stdio, pid int, req request, newWork workMaker) error {
 	output, color, err := req.openOutput(std)
 	if err != nil {
@@ -129,7 +132,8 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	return w.finish(in.again)
 }
 
-// attachWhole attaches to several processes, and to those that come to map a file if one is named, for what newJoint makes.
+// attachWhole attaches to several processes and does the work that newJoint makes on
+// all of them. If x names a file, processes that map it later are attached to as well.
 func attachWhole(std stdio, to []target, x string, req request, newJoint jointMaker) error {
 	if req.mount != "" {
 		return usagef("-mount is for the files of one process, name it with -p and leave out -all and -x; gokprobe debugfs -p PID has those of each")
@@ -147,7 +151,8 @@ func attachWhole(std stdio, to []target, x string, req request, newJoint jointMa
 	return attachSeveral(std, to, file, req, newJoint)
 }
 
-// abort detaches after probes could not be placed, while ctx went on or not.
+// abort detaches after err has kept the probes from being placed. If ctx had ended because
+// the user wanted so, that is not a failure.
 func (w *work) abort(ctx context.Context, err error) error {
 	closeErr := errors.Join(w.files.close(), w.sess.Close())
 	_, _ = w.drain(nil)

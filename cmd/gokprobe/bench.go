@@ -20,14 +20,15 @@ func benchCommand(std stdio) *cli.Command {
 		Name:      "bench",
 		Usage:     "measure what a hit costs on this machine",
 		UsageText: "gokprobe bench [-rounds N] [-rows ROWS] [-format text|json|benchstat] [-list]",
-		Description: `Measures hits of every kind: the table in the kernel's document (k b o r rb ro j kr jr),
-optimized probes that work in the target, calls that a rule of inject lets pass, and the
-kernel's own uprobe and uretprobe with a BPF counter if that is permitted. Each is compared with a floor that is measured in the
-same rounds, since machines differ: for breakpoints a tracer that does nothing else, for
-optimized probes a hand-written detour.
+		Description: `Measures hits of every kind: the rows of the table in the kernel's document (k b o r rb ro
+j kr jr), optimized probes that work in the target, and calls that a rule of inject lets pass.
+If it is permitted, the kernel's own uprobe and uretprobe with a BPF counter are measured too.
+Each row is compared with a floor that is measured in the same rounds, since machines differ.
+For breakpoints it is a tracer that does nothing else, for optimized probes a hand-written
+detour.
 
-The probed program is gokprobe itself, started again. With all rows a round takes some ten
-seconds; leave the machine alone meanwhile.
+The target is gokprobe itself, started again. With all rows a round takes some ten seconds;
+leave the machine alone meanwhile.
 
 Examples:
   gokprobe bench
@@ -68,12 +69,12 @@ Examples:
 	}
 }
 
-// benchFormats are the ways to print what was measured.
+// benchFormats maps the values of -format to functions that print a report.
 var benchFormats = map[string]func(*bench.Report, io.Writer) error{
 	"text": (*bench.Report).Text, "json": (*bench.Report).JSON, "benchstat": (*bench.Report).Benchstat,
 }
 
-// runBench is the bench command after its flags.
+// runBench is the bench command after its flags have been read.
 func runBench(std stdio, cfg bench.Config, print func(*bench.Report, io.Writer) error) error {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup(1)

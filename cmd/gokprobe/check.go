@@ -20,8 +20,8 @@ func checkCommand(std stdio) *cli.Command {
 for real on a child process. With -p: looks at process PID without stopping it, and
 says what attach would say; -attach attaches and detaches as well.
 
-Prints one line for each fact: "ok:" or "no:", what it is, and what to do about it.
-Exits with status 0 if attaching works, else 3.`,
+Prints one line for each fact: "ok:" or "no:", the fact, and if it is in the way, what to
+do about it. Exits with status 0 if attaching works, else 3.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "p", Usage: "look at process `PID`"},
 			&cli.BoolFlag{Name: "attach", Usage: "attach to the process and detach at once"},
@@ -55,8 +55,8 @@ func (f *facts) tell(good bool, format string, args ...any) {
 	fmt.Fprintf(f.out, "%s: %s\n", word, oneLine(fmt.Sprintf(format, args...)))
 }
 
-// verdict prints the last line. A refusal is the exit status; its sentence is on
-// stdout already.
+// verdict prints the last line: good, or err. It returns err as an exit status alone,
+// since its sentence is on stdout already.
 func (f *facts) verdict(err error, good string) error {
 	if err == nil {
 		f.tell(true, "%s", good)
@@ -96,8 +96,8 @@ func (f *facts) trial() error {
 	return c.finish(func(string) {})
 }
 
-// tellTextWritable tries the way in which breakpoints are written, with the byte that
-// is there already.
+// tellTextWritable tries whether code can be written as breakpoints are: through
+// /proc/PID/mem. It writes the byte that is there already.
 func (f *facts) tellTextWritable(pid int) {
 	err := rewriteByte(pid)
 	if err != nil {

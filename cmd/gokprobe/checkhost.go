@@ -11,7 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// checkHost is check without a process.
+// checkHost is the check command without -p.
 func checkHost(f *facts) error {
 	f.tell(true, "Linux %s on %s, %d CPUs (%s)", kernelRelease(), runtime.GOARCH, runtime.NumCPU(), cpuModel())
 	own, err := procfs.ReadStatus(os.Getpid(), 0)
@@ -62,10 +62,11 @@ func (f *facts) tellOwnSeccomp(own procfs.Status) {
 		f.tell(true, "no seccomp filter on gokprobe")
 		return
 	}
-	f.tell(true, "gokprobe runs under a seccomp filter, as in a container; what it permits is tried below")
+	f.tell(true, "gokprobe runs under a seccomp filter, as in a container; the next lines try what it permits")
 }
 
-// tellRegion looks how the slots of a probed child's region came about.
+// tellRegion finds out whether the region, the memory that gokprobe adds, could be mapped
+// from a memfd into a probed child. Then gokprobe shares it, and writes without system calls.
 func (f *facts) tellRegion(pid int) {
 	maps, err := procfs.Maps(pid)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// checkProcess is check -p.
+// checkProcess is the check command with -p. If really is set it attaches and detaches too.
 func checkProcess(f *facts, of target, really bool) error {
 	pid := of.pid
 	st, err := procfs.ReadStatus(pid, 0)
@@ -28,7 +28,7 @@ func checkProcess(f *facts, of target, really bool) error {
 	f.tellNamespaces(pid)
 	f.tellProtections(st)
 	f.tellProgram(pid)
-	if err := of.still(); err != nil { // what was told may be of another process
+	if err := of.still(); err != nil { // another process may have got the number meanwhile
 		return f.verdict(err, "")
 	}
 	if !really {
@@ -37,18 +37,19 @@ func checkProcess(f *facts, of target, really bool) error {
 	return f.verdict(attachCause(pid), "attached and detached")
 }
 
-// refusal tells why attach would be refused, without stopping the process.
+// refusal returns the error with which attach would refuse the process, or nil. It does
+// not stop the process, unless it must attach to have the reason in a sentence.
 func refusal(pid int) error {
 	st, err := procfs.ReadStatus(pid, 0)
-	if err != nil || st.KernelThread || st.State == 'Z' || st.TracerPid != 0 || foreign(pid) {
+	if err != nil || st.KernelThread || st.State == 'Z' || st.TracerPid != 0 || isForeign(pid) {
 		return attachCause(pid)
 	}
 	return unreadable(pid)
 }
 
-// unreadable tells why the memory of a process can't be read. The kernel checks for
-// that open what it checks for ptrace (PTRACE_MODE_ATTACH, proc_mem_open in
-// fs/proc/base.c), and Yama is asked too.
+// unreadable returns why the memory of a process can't be read, or nil. To open it takes
+// the same permission as ptrace, Yama's included (PTRACE_MODE_ATTACH, proc_mem_open in
+// fs/proc/base.c). So it tells without a stop whether attaching is permitted.
 func unreadable(pid int) error {
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err == nil {
@@ -60,7 +61,8 @@ func unreadable(pid int) error {
 	return fmt.Errorf("cannot read the memory of process %d: %w", pid, fileError(err))
 }
 
-// attachCause attaches and detaches for the sake of the error's sentence.
+// attachCause attaches and detaches at once, and returns the error of that: Attach knows how
+// to say why it is refused.
 func attachCause(pid int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -71,8 +73,8 @@ func attachCause(pid int) error {
 	return s.Close()
 }
 
-// foreign tells a program that is not for x86-64.
-func foreign(pid int) bool {
+// isForeign reports whether a process runs an executable for another processor.
+func isForeign(pid int) bool {
 	_, err := symbols.ExecutableFacts(pid)
 	return errors.Is(err, symbols.ErrNotELF)
 }
@@ -98,7 +100,8 @@ func (f *facts) tellProtections(st procfs.Status) {
 	case 0:
 		f.tell(true, "no seccomp filter")
 	default:
-		f.tell(true, "under a seccomp filter (mode %d): it is suspended while memory is mapped, else slots go into padding of the code; it sees no call that the program does not make, unless gokprobe is killed (SECURITY.md)", st.Seccomp)
+		f.tell(true, "under a seccomp filter (mode %d): it is suspended while memory is mapped, or if that is forbidden, slots go into padding of the code; "+
+			"it sees no call but the target's own, unless gokprobe is killed (SECURITY.md)", st.Seccomp)
 	}
 	if st.ShadowStack {
 		f.tell(false, "it uses a shadow stack: calls and returns that need emulation can't be probed")
@@ -114,7 +117,7 @@ func (f *facts) tellProgram(pid int) {
 		f.tell(false, "its executable can't be read (%v): only addresses can be probed", fileError(err))
 		return
 	}
-	f.tell(true, "its program is %s", kindOfProgram(exe))
+	f.tell(true, "its executable is %s", kindOfProgram(exe))
 	switch {
 	case exe.Symbols:
 		f.tell(true, "it has a symbol table")

@@ -24,7 +24,7 @@ func startSample(mode string) (*child, error) {
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), sampleEnv+"="+mode)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C reaches gokprobe alone
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *child) line() (string, error) {
 	return c.out.Text(), nil
 }
 
-// serve has a sample in mode "once" serve an order.
+// serve asks a sample in mode "once" to serve one order, and waits for its answer.
 func (c *child) serve() error {
 	if _, err := io.WriteString(c.in, "serve\n"); err != nil {
 		return err

@@ -167,7 +167,7 @@ func hostileFiles(t *testing.T, p *testprog.Prog, h hostility) {
 	harmlessResult(t, "attach -hold", l.interrupt())
 }
 
-// hostileScenario has a scenario print and report what it sees, in all forms.
+// hostileScenario prints and reports names and strings of the target, in all forms.
 func hostileScenario(t *testing.T, p *testprog.Prog, file string, h hostility) {
 	t.Helper()
 	for _, format := range []string{"text", "json"} {

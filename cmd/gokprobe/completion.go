@@ -68,7 +68,7 @@ func completionScript(app *cli.App, shell string) (string, error) {
 		return zshCompletion, nil
 	case "fish":
 		text, err := app.ToFishCompletion()
-		return strings.ReplaceAll(text, "`", ""), err // around what stands for a flag's value
+		return strings.ReplaceAll(text, "`", ""), err // backticks mark the placeholder of a flag's value
 	}
 	return "", usagef("no completion for %q, choose bash, zsh or fish", shell)
 }

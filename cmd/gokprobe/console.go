@@ -14,28 +14,30 @@ import (
 )
 
 const (
-	// consoleLimit is how many bytes of messages wait for a stderr that nobody reads before more are lost.
+	// consoleLimit is how many bytes of messages are kept for a stderr that nobody reads. Further messages are lost.
 	consoleLimit = 4 << 20
-	// consolePiece is how many bytes of a text, at most, are handed over at once by who can wait.
+	// consolePiece is how many bytes, at most, patient hands over at once.
 	consolePiece = 64 << 10
 )
 
-// console is stderr for everybody: what is written to it is written on by a goroutine of its own. Handlers tell what is wrong on the
-// tracer's thread, and a pipe that is full would hold that, and with it the target. Its methods may be called concurrently.
+// console is stderr for the whole command. Write only queues a message; a goroutine writes it
+// on. Handlers warn on the tracer's thread, and a full pipe would block that thread, and
+// with it the target. Its methods may be called concurrently.
 type console struct {
 	out io.Writer
 
-	mu      sync.Mutex
-	ended   sync.Cond // writing has become false
-	taken   sync.Cond // pending has become empty, or broken true
-	pending []byte
-	lost    int  // messages, since the last that was taken
-	writing bool // there is a goroutine
-	broken  bool // out takes nothing any more
+	mu        sync.Mutex
+	ended     sync.Cond // isWriting has become false
+	taken     sync.Cond // pending has become empty, or isBroken true
+	pending   []byte
+	lost      int  // messages that were lost since take was last called
+	isWriting bool // the goroutine is running
+	isBroken  bool // a write to out has failed
 }
 
-// newConsole writes to out. A file is duplicated, if that can be done: a closed pipe is an error then, where Go's runtime lets SIGPIPE
-// end a program that writes to its own stderr.
+// newConsole returns a console that writes to out. It uses a duplicate of a file's descriptor
+// if it can: a write to a closed pipe ends a Go program with SIGPIPE if the descriptor is 1
+// or 2, and is an error with any other.
 func newConsole(out io.Writer) *console {
 	c := &console{out: out}
 	if f, ok := out.(*os.File); ok {
@@ -47,7 +49,8 @@ func newConsole(out io.Writer) *console {
 	return c
 }
 
-// duplicate is f under another descriptor, which started programs do not get. (f.Fd would change how f blocks.)
+// duplicate returns f under another descriptor, which is closed on exec. It does not use f.Fd,
+// which would make f blocking.
 func duplicate(f *os.File) (*os.File, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -61,40 +64,43 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(again), f.Name()), nil
 }
 
-// Write takes one message, whatever its size, or loses it when too many wait. It never fails and never blocks.
+// Write queues one message of any size. If too many bytes are queued already, the message is
+// lost. It never fails and never blocks.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.full(len(p)) {
-		c.lost++ // which the goroutine tells: it is still writing, since something waits
+	if c.isFull(len(p)) {
+		c.lost++ // the goroutine, which still has something to write, will say so
 	} else {
 		c.add(p)
 	}
 	return len(p), nil
 }
 
-// full tells that n bytes more are too many.
-func (c *console) full(n int) bool {
-	return !c.broken && len(c.pending) > 0 && len(c.pending)+n > consoleLimit
+// isFull reports whether there is no room for n more bytes. A text of any size fits into an
+// empty queue.
+func (c *console) isFull(n int) bool {
+	return !c.isBroken && len(c.pending) > 0 && len(c.pending)+n > consoleLimit
 }
 
-// add queues a text that begins and ends with whole characters, cleaned.
+// add queues a text, cleaned of characters that control a terminal. The text must not begin
+// or end within a character.
 func (c *console) add(p []byte) {
-	if c.broken {
+	if c.isBroken {
 		return
 	}
 	c.pending = clean.AppendText(c.pending, string(p))
-	if !c.writing {
-		c.writing = true
+	if !c.isWriting {
+		c.isWriting = true
 		go c.write()
 	}
 }
 
-// patient is the console for those on whom no target waits: nothing is lost, a text of any size is handed over piece by piece, and a
-// reader that is slow is waited for.
+// patient is the console for texts that are written while no target waits for us. It loses
+// nothing: it hands a text over in pieces and waits for a slow reader.
 type patient struct{ *console }
 
-// Write hands p over. It never fails.
+// Write queues all of p. It never fails.
 func (c patient) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +110,7 @@ func (c patient) Write(p []byte) (int, error) {
 			piece = piece[:end+1]
 		}
 		rest = rest[len(piece):]
-		for c.full(len(piece)) {
+		for c.isFull(len(piece)) {
 			c.taken.Wait()
 		}
 		c.add(piece)
@@ -112,7 +118,8 @@ func (c patient) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write is the goroutine's. It ends when nothing is left.
+// write is the goroutine that writes the queue to out. It ends when the queue is empty, or
+// out has failed.
 func (c *console) write() {
 	for {
 		text := c.take()
@@ -121,35 +128,37 @@ func (c *console) write() {
 		}
 		if _, err := c.out.Write(text); err != nil {
 			c.mu.Lock()
-			c.broken, c.pending, c.lost = true, nil, 0
+			c.isBroken, c.pending, c.lost = true, nil, 0
 			c.taken.Broadcast()
 			c.mu.Unlock()
 		}
 	}
 }
 
-// take is what waits. When it is nothing the goroutine has ended.
+// take empties the queue and returns its bytes, for write. If there are none, it notes that
+// the goroutine ends.
 func (c *console) take() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := c.pending
 	if c.lost > 0 {
-		text = fmt.Appendf(text, "gokprobe: %s lost here, since stderr took them slower than they came\n", plural(c.lost, "message"))
+		text = fmt.Appendf(text, "gokprobe: %s lost here, since stderr was read too slowly\n", plural(c.lost, "message"))
 	}
 	c.pending, c.lost = nil, 0
 	c.taken.Broadcast()
 	if len(text) == 0 {
-		c.writing = false
+		c.isWriting = false
 		c.ended.Broadcast()
 	}
 	return text
 }
 
-// flush waits until everything is written. On a pipe that nobody reads that takes for ever: nobody calls it on whom a target waits.
+// flush waits until everything is written, for ever if nobody reads the pipe. So it must not
+// be called while the target waits for us.
 func (c *console) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.writing {
+	for c.isWriting {
 		c.ended.Wait()
 	}
 }

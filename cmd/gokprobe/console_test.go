@@ -51,7 +51,7 @@ func TestConsoleNeverBlocksAndTellsWhatItLost(t *testing.T) {
 	_, _ = io.WriteString(c, "and more\n")
 	c.flush()
 	got := g.String()
-	told := regexp.MustCompile(`(?m)^gokprobe: ([4-8]) messages lost here, since stderr took them slower than they came\n`).FindStringSubmatch(got)
+	told := regexp.MustCompile(`(?m)^gokprobe: ([4-8]) messages lost here, since stderr was read too slowly\n`).FindStringSubmatch(got)
 	taken := strings.Count(got, message)
 	// The goroutine may have taken the first ones before the others came.
 	if told == nil || sent-taken != int(told[1][0]-'0') || !strings.HasSuffix(got, "\nand more\n") {
@@ -118,7 +118,7 @@ func TestConsoleGivesUpAfterAnError(t *testing.T) {
 		_, _ = io.WriteString(c, "a message\n")
 		c.flush()
 	}
-	if !c.broken || c.pending != nil {
+	if !c.isBroken || c.pending != nil {
 		t.Errorf("it still waits with %d bytes", len(c.pending))
 	}
 }

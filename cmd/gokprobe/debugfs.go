@@ -18,17 +18,17 @@ import (
 func debugfsCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:      "debugfs",
-		Usage:     "read and write a session's files, as the kernel's",
+		Usage:     "read and write a session's files, like the kernel's",
 		UsageText: "gokprobe debugfs -p PID ls|cat|write|mount …",
-		Description: `Every attach and run has files as the kernel's kprobes, with the same names, formats and
-errors: kprobes/list, kprobes/enabled, tracing/kprobe_events, tracing/trace_pipe,
-tracing/events/… This command reads and writes those of the session that holds process
-PID; attach -hold makes a session that is for its files alone. Everybody else is
-refused, but for root.
+		Description: `Every attach and run has files like those of the kernel's kprobes, with the same names,
+formats and errors: kprobes/list, kprobes/enabled, tracing/kprobe_events, tracing/trace_pipe,
+tracing/events/… This command reads and writes the files of the session that holds process
+PID. attach -hold makes a session without probes, for its files alone. Only the user of the
+session and root may use its files.
 
-Without a mount: curl --unix-socket FILE http://x/tracing/trace, where FILE is
-$XDG_RUNTIME_DIR/gokprobe/PID.sock, root's /run/gokprobe/PID.sock; else
-/tmp/gokprobe-UID/PID.sock.
+Other programs reach the files on a socket: curl --unix-socket FILE http://x/tracing/trace.
+FILE is $XDG_RUNTIME_DIR/gokprobe/PID.sock, for root /run/gokprobe/PID.sock; without that
+directory /tmp/gokprobe-UID/PID.sock.
 
 Exit status: 0 done, 1 the file can't be read or written, 2 wrong usage, 3 no session
 holds PID.
@@ -40,7 +40,7 @@ Examples:
   gokprobe debugfs -p 4711 write tracing/events/kprobes/ev/enable 1
   gokprobe debugfs -p 4711 cat tracing/trace_pipe
   gokprobe debugfs -p 4711 mount /mnt`,
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "p", Usage: "the files of the session that holds process `PID`"}},
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "p", Usage: "use the files of the session that holds process `PID`"}},
 		Subcommands: []*cli.Command{lsCommand(std), catCommand(std), writeCommand(std), mountCommand(std)},
 		Action: func(c *cli.Context) error {
 			if name := c.Args().First(); name != "" {
@@ -51,15 +51,15 @@ Examples:
 	}
 }
 
-// remoteFiles is one use of a session's files.
+// remoteFiles is the connection of one command to a session's files.
 type remoteFiles struct {
 	*door.Client
 	std stdio
 	pid int
-	ctx context.Context // ends with the user's interrupt
+	ctx context.Context // ends when the user interrupts the command
 }
 
-// withFiles runs f on the files of -p.
+// withFiles connects to the session that holds the process of -p, and calls f.
 func withFiles(c *cli.Context, std stdio, f func(r *remoteFiles) error) error {
 	to, err := findTarget(c.String("p"))
 	if err != nil {
@@ -83,21 +83,22 @@ func noSession(pid int, err error) error {
 	return attachError(fmt.Errorf("%w%s", err, hint))
 }
 
-// treeName is what the user calls a file, as io/fs wants it.
+// treeName turns a path as users write it into a name for io/fs: no slash in front, clean.
 func treeName(arg string) string {
 	return path.Clean("./" + strings.TrimLeft(arg, "/"))
 }
 
-// cannot tells which file could not be used, and why.
+// cannot makes the sentence for an error in the use of the file name. do is a verb.
 func cannot(do, name string, err error) error {
-	if unreachable(err) {
+	if isUnreachable(err) {
 		return fmt.Errorf("cannot %s %s: the session does not answer: %w", do, name, fileError(err))
 	}
 	return fmt.Errorf("cannot %s %s: %w", do, name, fileError(err))
 }
 
-// unreachable tells that err is one of the way to the files, not of the files.
-func unreachable(err error) bool {
+// isUnreachable reports whether err came from the connection. All other errors are the session's
+// answers about the file.
+func isUnreachable(err error) bool {
 	var remote *door.RemoteError
 	return !errors.As(err, &remote) && !errors.Is(err, fs.ErrInvalid)
 }
@@ -141,7 +142,8 @@ func (r *remoteFiles) ls(name string) error {
 	return nil
 }
 
-// output is what is told of a failed write to stdout.
+// output returns the error to report after a failed write to stdout: none if the reader,
+// such as head(1), has gone.
 func (r *remoteFiles) output(err error) error {
 	if brokenPipe(err) {
 		return nil
@@ -195,9 +197,9 @@ func (r *remoteFiles) cat(name string) error {
 func writeCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name: "write", Usage: "write to a file, as echo TEXT > PATH does", UsageText: "gokprobe debugfs -p PID write [-a] PATH [TEXT …|-]",
-		Description: `Writes the TEXTs with blanks between them and a newline behind, all at once. Without any, or
-for -, what stdin has is written as it is, up to 1 MiB.`,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "a", Usage: "append, as echo TEXT >> PATH does: nothing is truncated before"}},
+		Description: `Writes the TEXTs, separated by blanks and followed by a newline, in one write. Without a TEXT,
+or with -, it copies stdin unchanged, up to 1 MiB.`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "a", Usage: "append, as echo TEXT >> PATH does: do not truncate the file first"}},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return usagef("no file given: gokprobe debugfs -p PID write PATH TEXT")
@@ -213,7 +215,7 @@ for -, what stdin has is written as it is, up to 1 MiB.`,
 	}
 }
 
-// text is what the user wants to write.
+// text returns the bytes to write: the words of the command line, or stdin.
 func (r *remoteFiles) text(words []string) ([]byte, error) {
 	if len(words) > 0 && (len(words) > 1 || words[0] != "-") {
 		return []byte(strings.Join(words, " ") + "\n"), nil
@@ -225,7 +227,8 @@ func (r *remoteFiles) text(words []string) ([]byte, error) {
 	return text, nil
 }
 
-// write truncates only if the text can be written then.
+// write writes text to a file. Unless add is set it truncates the file first, but not
+// if the text is too long to be written afterwards.
 func (r *remoteFiles) write(name string, text []byte, add bool) error {
 	if len(text) > door.MaxWrite {
 		return fmt.Errorf("cannot write %s: more than %d bytes", name, door.MaxWrite)
@@ -247,9 +250,10 @@ func (r *remoteFiles) write(name string, text []byte, add bool) error {
 func mountCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name: "mount", Usage: "mount the files until Ctrl-C or the session's end", UsageText: "gokprobe debugfs -p PID mount DIR",
-		Description: `Mounts the session's files on the directory DIR, for this user. As root nothing is needed
-but /dev/fuse, else fusermount3 too. Once that is done, "mounted:" is said on stderr.
-The process that is probed can read the files but not write them there (EDEADLK).`,
+		Description: `Mounts the session's files on the directory DIR, for this user. Root needs /dev/fuse; other
+users need fusermount3 too. Once the files are there, a line on stderr says "mounted:".
+The target can read the files but not write them there (EDEADLK): its write would wait for
+an answer that needs it to stop.`,
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return usagef("name one directory: gokprobe debugfs -p PID mount DIR")

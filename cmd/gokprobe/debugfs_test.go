@@ -15,7 +15,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// filesOf runs gokprobe debugfs on a program's session.
+// filesOf runs gokprobe debugfs on a target's session.
 func filesOf(t *testing.T, p *testprog.Prog, args ...string) result {
 	t.Helper()
 	return gokprobe(t, append([]string{"debugfs", "-p", pidOf(p)}, args...)...)
@@ -275,7 +275,7 @@ func TestAKilledSessionEndsItsReadersAndItsMounts(t *testing.T) {
 	p.Quit()
 }
 
-// sockets are those of a program's sessions.
+// sockets are those of a target's sessions.
 func sockets(t *testing.T, p *testprog.Prog) map[string]fs.FileMode {
 	t.Helper()
 	found := map[string]fs.FileMode{}
@@ -298,8 +298,8 @@ func TestRunServesItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	l := begin(t, "run", "-hold", "-mount", dir, "--", "sh", "-c", "read line < "+filepath.Join(dir, "kprobes/enabled")+"; echo $line; exit 3")
 	l.waitFor("armed: 0 probes in ")
-	if line := l.line(); line != "1" { // the program reads its own files
-		t.Errorf("the program says %q", line)
+	if line := l.line(); line != "1" { // the target reads its own files
+		t.Errorf("the target says %q", line)
 	}
 	if r := l.end(); r.status != 3 {
 		t.Errorf("%+v", r)
@@ -327,7 +327,7 @@ func TestWhereTheNameOfTheSocketsDirectoryIsTakenAttachGoesOn(t *testing.T) {
 	p.Quit()
 }
 
-// Events that are there before the program's first instruction.
+// Events that are there before the target's first instruction.
 func TestEventsOfTheCommandLine(t *testing.T) {
 	dir, fifo := t.TempDir(), filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

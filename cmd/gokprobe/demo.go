@@ -12,10 +12,10 @@ func demoCommand(std stdio) *cli.Command {
 		Name:      "demo",
 		Usage:     "start a bundled sample, probe it, show hits",
 		UsageText: "gokprobe demo [-duration D]",
-		Description: `Starts a small program that knows nothing of gokprobe, attaches to it while it runs,
-prints the calls of two of its functions with their arguments and one stack trace,
-detaches, and lets the program say whether it was disturbed. Needs no root: a process
-may trace its own children.`,
+		Description: `Starts a small sample program that knows nothing of gokprobe, and attaches to it while it
+runs. Prints the calls of two of its functions with their arguments, and one stack trace.
+Then detaches, and the sample says whether it was disturbed. Needs no root: a process may
+trace its own children.`,
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "duration", Value: 3 * time.Second, Usage: "print hits for time `D`"},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "print hits as `FORMAT`, text or json"},
@@ -35,7 +35,7 @@ may trace its own children.`,
 	}
 }
 
-// demo is the demo command after its flags.
+// demo is the demo command after its flags have been read.
 func demo(std stdio, d time.Duration, asJSON bool) error {
 	step := func(format string, args ...any) { fmt.Fprintf(std.err, "demo: "+format+"\n", args...) }
 	c, err := startSample("work")

@@ -12,7 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-// The exit statuses. run exits with its program's own status instead.
+// The exit statuses. run exits with the status of its COMMAND instead.
 const (
 	exitDone   = 0
 	exitFailed = 1 // failed while running
@@ -47,12 +47,13 @@ func placeError(name string, err error) error {
 	return &classed{errPlace, trace.NewPlaceError(name, err)}
 }
 
-// statusError is run's exit status: that of its program. Nothing is printed.
+// statusError is an exit status without a message: that of run's COMMAND, or one whose reason
+// has been printed already.
 type statusError int
 
 func (statusError) Error() string { return "" }
 
-// exitStatuses is which errors end in which status; the first match counts.
+// exitStatuses maps errors to exit statuses. The first match counts.
 var exitStatuses = []struct {
 	errs   []error
 	status int
@@ -90,7 +91,7 @@ func exitStatus(err error) int {
 	return exitFailed
 }
 
-// sentence is what is printed of an error.
+// sentence is the message of an error, or "" without one.
 func sentence(err error) string {
 	if err == nil {
 		return ""
@@ -98,11 +99,11 @@ func sentence(err error) string {
 	return err.Error()
 }
 
-// brokenPipe tells that the reader of our output has gone.
+// brokenPipe reports whether err says that the reader of our output has gone.
 func brokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// fileError is err without the name of the call and the file, which the sentence
-// around it says.
+// fileError returns err without the names of the system call and the file. The sentence
+// around it says these in its own words.
 func fileError(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -111,5 +112,5 @@ func fileError(err error) error {
 	return err
 }
 
-// errOutputStuck means that the user did not want to wait for a blocked output.
+// errOutputStuck is the error of an output that blocks when the user no longer wants to wait.
 var errOutputStuck = errors.New("the output takes no more data")

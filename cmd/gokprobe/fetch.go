@@ -13,8 +13,8 @@ import (
 
 // -arg and -filter: the kernel's fetch arguments and filters, by the parsers of its files.
 
-// checkFetching finds what is wrong with -arg and -filter before there is a process. What only the process
-// tells is believed.
+// checkFetching finds mistakes in -arg and -filter before gokprobe attaches. It accepts names
+// that only the process can tell, such as parameters.
 func (r request) checkFetching() error {
 	kinds := map[bool]bool{}
 	for _, spec := range r.specs {
@@ -28,7 +28,8 @@ func (r request) checkFetching() error {
 	return nil
 }
 
-// wishError makes a usage error of what is wrong with a wish, whose filter is that of a flag, with a caret.
+// wishError makes a usage error, with a caret if it can, of a mistake in -arg or in the
+// condition. filter is the flag of the condition: -filter or -if.
 func wishError(err error, filter string) error {
 	var e *values.Error
 	switch {
@@ -42,7 +43,8 @@ func wishError(err error, filter string) error {
 	return pointAt("-arg", e.Err)
 }
 
-// placedError gives what is wrong with a place, or with what is wanted of it, its exit status.
+// placedError gives an error of placing probes its exit status: wrong usage for a mistake in
+// -arg or -filter, "cannot place a probe" for a SPEC.
 func placedError(err error) error {
 	var wrong *trace.WantError
 	var at *trace.PlaceError
@@ -61,13 +63,14 @@ func placedError(err error) error {
 	return err
 }
 
-// caretError is a mistake in a flag's text. The command shows the text and where in it.
+// caretError is a mistake in the text of a flag, at a known place.
 type caretError struct {
 	flag string
 	err  *caret.Error
 }
 
-// pointAt makes a usage error of a parser's.
+// pointAt makes a usage error of a parser's error about a flag, with a caret if the
+// parser says where the mistake is.
 func pointAt(flag string, err error) error {
 	var e *caret.Error
 	if !errors.As(err, &e) {
@@ -76,20 +79,22 @@ func pointAt(flag string, err error) error {
 	return &classed{errUsage, &caretError{flag, e}}
 }
 
-// Error is the sentence.
+// Error implements error.
 func (e *caretError) Error() string { return fmt.Sprintf("%s: %s (%s)", e.flag, e.err.Text, e.err.ID) }
 
-// Unwrap is what the parser said.
+// Unwrap returns the parser's error.
 func (e *caretError) Unwrap() error { return e.err }
 
-// Picture is two lines: the text, and a caret below what is wrong; below them what to write instead.
+// Picture returns the text, a line with a caret below the mistake, and a line of advice if
+// there is one.
 func (e *caretError) Picture() string {
 	text := strings.Map(printable, e.err.Command)
 	before := strings.Map(printable, e.err.Command[:min(e.err.Column, len(e.err.Command))])
 	return "  " + text + "\n  " + strings.Repeat(" ", len([]rune(before))) + "^\n" + e.Advice()
 }
 
-// printable is r, or a question mark, which is as wide, for one that may not be printed: a caret below points into the text.
+// printable returns r, or a question mark if r must not be printed. Both are one column
+// wide, so the caret stands below the right character.
 func printable(r rune) rune {
 	if !clean.Printable(r) {
 		return '?'

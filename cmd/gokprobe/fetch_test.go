@@ -9,7 +9,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
-// lines are the hits without what differs from run to run.
+// lines are the hits without times and addresses, which differ from run to run.
 func fetchedLines(t *testing.T, hits []hitLine) string {
 	t.Helper()
 	var all []string

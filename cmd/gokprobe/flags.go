@@ -18,16 +18,16 @@ import (
 
 // request is what the user asks of attach, run or demo.
 type request struct {
-	meant     *ptrace.Identity // of -p; nil without
+	meant     *ptrace.Identity // the process that -p names; nil without -p
 	specs     []string
-	returns   bool // every spec stands for the returns of functions
-	maxActive int  // calls of a function that are followed at once
+	returns   bool // every SPEC means the returns of its functions
+	maxActive int  // how many calls of a function are followed at once
 	args      bool
 	fetchArgs []string // -arg: fetch arguments
 	filter    string
 	regs      bool
 	stack     int // frames; 0 for none
-	// stackFirst names a probe whose first hit alone prints its stack.
+	// stackFirst names a probe that prints the stack of its first hit only.
 	stackFirst string
 	count      bool
 	allRows    bool          // with count: probes that were not hit as well
@@ -48,25 +48,25 @@ func probeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "sym", Usage: "probe `SPEC`: foo, foo+0x12, lib.so:foo, file.c:42, 'mem*', 'foo+*' (every instruction); repeatable"},
 		&cli.StringSliceFlag{Name: "addr", Usage: "probe the address `ADDR`, 0x… or module:0x…; repeatable"},
-		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print what the function returned and how long it took; SPEC%return does so for one SPEC"},
+		&cli.BoolFlag{Name: "ret", Usage: "probe returns: print the function's result and how long the call took; SPEC%return does so for one SPEC"},
 		&cli.IntFlag{Name: "maxactive", Value: trace.ManyActive, Usage: "with returns: follow up to `N` calls of each function at once"},
 		&cli.BoolFlag{Name: "args", Usage: "print all parameters of the function, typed by its debug information"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's: n=$arg1:s32, path=+0($arg2):string, r=$retval; repeatable"},
 		&cli.StringFlag{Name: "filter", Usage: "keep hits that meet `EXPR` over -arg's names, comm and common_pid: 'n > 5 && path ~ \"/etc/*\"'; with -args also over parameters, with returns over ret and duration_ns"},
 		&cli.BoolFlag{Name: "regs", Usage: "print the general registers, as %rdi=…"},
 		&cli.IntFlag{Name: "stack", Usage: "print `N` frames of the stack"},
-		&cli.BoolFlag{Name: "count", Usage: "print no hits, only at the end how many there were of each probe: the twenty that were hit most, on stdout"},
-		&cli.BoolFlag{Name: "all-rows", Usage: "with -count: print all rows, those of probes that were not hit as well"},
+		&cli.BoolFlag{Name: "count", Usage: "print no hits, only how often each probe was hit: at the end, on stdout, the twenty that were hit most"},
+		&cli.BoolFlag{Name: "all-rows", Usage: "with -count: print a row for every probe, also for probes that were not hit"},
 		&cli.Uint64Flag{Name: "max-hits", Usage: "detach after `N` hits, over all probes"},
 		&cli.DurationFlag{Name: "duration", Usage: "detach after time `D`: 10s, 2m"},
 		&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
 		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
-		&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
-		&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
-		&cli.BoolFlag{Name: "hold", Usage: "need no probes: hold the process for gokprobe debugfs, until Ctrl-C or its end"},
-		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, as the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
-		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, as gokprobe debugfs has them, on `DIR`"},
+		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, also where a jump could replace one"},
+		&cli.BoolFlag{Name: "follow", Usage: "also probe forked children, and executables that the process starts by exec"},
+		&cli.BoolFlag{Name: "hold", Usage: "hold the process without probes, for gokprobe debugfs, until Ctrl-C or its end"},
+		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, like the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
+		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`"},
 	}
 }
 
@@ -117,7 +117,7 @@ func parseRequest(c *cli.Context) (request, error) {
 	return r, r.checkFetching()
 }
 
-// wants is what the request asks of hits.
+// wants returns what the request asks of each hit, as options of package trace.
 func (r request) wants() []trace.Want {
 	wants := []trace.Want{trace.Fetch(r.fetchArgs...), trace.If(r.filter), trace.Stack(r.stack), trace.Limit(r.maxHits), trace.FirstStack(r.stackFirst, firstStack)}
 	for _, w := range []struct {
@@ -177,10 +177,11 @@ func (r request) newPrinter(color bool) func(io.Writer) event.Printer {
 	}
 }
 
-// openOutput opens -o, or gives stdout. color tells whether it may be coloured.
+// openOutput opens the file of -o, or returns stdout. color reports whether the text may be
+// coloured.
 func (r request) openOutput(std stdio) (out *os.File, color bool, err error) {
 	if r.output == "" {
-		return std.out.file, colorful(std.out.file), nil
+		return std.out.file, isColorful(std.out.file), nil
 	}
 	f, err := os.Create(r.output)
 	if err != nil {
@@ -189,7 +190,7 @@ func (r request) openOutput(std stdio) (out *os.File, color bool, err error) {
 	return f, false, nil
 }
 
-// columns is how many characters a line of the terminal f has; 0 if f is none.
+// columns is how many characters a line of the terminal f has; 0 if f is no terminal.
 func columns(f *os.File) int {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -204,9 +205,9 @@ func columns(f *os.File) int {
 	return n
 }
 
-// colorful tells whether f is a terminal and the user has nothing against colours
-// (no-color.org).
-func colorful(f *os.File) bool {
+// isColorful reports whether f is a terminal and the user has not turned colours off
+// (NO_COLOR: no-color.org).
+func isColorful(f *os.File) bool {
 	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false
 	}

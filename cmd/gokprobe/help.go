@@ -11,7 +11,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/manual"
 )
 
-// printHelp is what -h prints, of the program or a command.
+// printHelp prints the help for -h: of gokprobe as a whole, or of one command.
 func printHelp(w io.Writer, _ string, of any) {
 	switch c := of.(type) {
 	case *cli.App:
@@ -49,7 +49,8 @@ Examples:
 	}
 }
 
-// helpText is the help of the command or topic that args name.
+// helpText returns the help of the command or topic that args name; without args, that of
+// gokprobe as a whole.
 func helpText(app *cli.App, args []string) (string, error) {
 	if len(args) == 0 {
 		return manual.Text(appPage(app)), nil
@@ -78,7 +79,7 @@ func helpText(app *cli.App, args []string) (string, error) {
 	panic("unreachable")
 }
 
-// helpNames are the commands and topics that there is help of.
+// helpNames returns the names of all commands and topics.
 func helpNames(app *cli.App) []string {
 	var names []string
 	for _, c := range app.Commands {

@@ -15,10 +15,10 @@ import (
 	"github.com/gokprobe/gokprobe/internal/manual"
 )
 
-// silentApp is the program without its files.
+// silentApp is the command without standard files.
 func silentApp() *cli.App { return newApp(stdio{err: io.Discard}) }
 
-// everyCommand calls f with each command and what follows gokprobe to call it.
+// everyCommand calls f with each command and the arguments of gokprobe that name it.
 func everyCommand(commands []*cli.Command, path []string, f func(c *cli.Command, path []string)) {
 	for _, c := range commands {
 		p := append(slices.Clone(path), c.Name)

@@ -28,12 +28,13 @@ func injectCommand(std stdio) *cli.Command {
 	}
 }
 
-// decideInject tells from the request what is done: the attach to the processes that are meant, or the start of command.
+// decideInject returns the function that does the work: it attaches to the processes that who
+// names, or starts command.
 func decideInject(req *injectRequest, who whom, command []string) (act func(stdio) error, err error) {
 	switch {
-	case who.given() && len(command) > 0:
-		return nil, usagef("unexpected argument %q: give processes by -p or -x, or a program to start behind --, not both", command[0])
-	case who.given():
+	case who.isGiven() && len(command) > 0:
+		return nil, usagef("unexpected argument %q: name processes with -p or -x, or a command to start after --, not both", command[0])
+	case who.isGiven():
 		to, several, err := who.findTargets()
 		switch {
 		case err != nil:
@@ -48,10 +49,11 @@ func decideInject(req *injectRequest, who whom, command []string) (act func(stdi
 	case len(command) > 0:
 		return func(std stdio) error { return run(std, command, req.request, req.newWork) }, nil
 	}
-	return nil, usagef("no process given, name it with -p PID, or a program to start behind --")
+	return nil, usagef("no process given, name it with -p PID, or a command to start after --")
 }
 
-// injectError gives what is wrong with a rule its exit status.
+// injectError gives an error of a rule its exit status: wrong usage, unless the error has
+// another class.
 func injectError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
@@ -63,47 +65,49 @@ func injectError(err error) error {
 }
 
 const injectDescription = `Attaches to processes, or starts COMMAND as gokprobe run does, and makes calls of the
-functions SPEC, or of system calls, fail on purpose: each, or those that the flags choose.
-Once everything is in place one line on stderr says so ("armed: …"). Each injected call is
-one line; the summary says how many calls there were, how many could have been injected and
-what was done how often. When no call can be injected any more (-times, -fail-nth, -for),
-and with Ctrl-C, -duration and the end of the process, gokprobe detaches: the process is
-as it was.
+functions SPEC, or system calls, fail on purpose: every call, or the ones that the flags choose.
+Once all probes are in place, a line on stderr says "armed:". Each injected call is printed as one
+line. The summary says how many calls there were, how many of them were eligible, and how often
+each action was taken. gokprobe detaches with Ctrl-C, after -duration, at the end of the process,
+and when no further call can be injected (-times, -fail-nth, -for). Then the process has its
+original code again.
 
-What is done to a call:
+Actions on a call:
   -retval V        it returns V, and its body does not run: a number, NULL, true, 2.5, an enumerator
-  -errno NAME      errno is set too; without -retval the call returns what functions of its
-                   type do then: -1, or NULL for a pointer. For a system call: -NAME
+  -errno NAME      errno is set too; without -retval the call returns -1, or NULL if the
+                   function returns a pointer. A system call returns -NAME
   -error ERR       a Go function returns an error: ENOENT, io.EOF, "text", or a Go expression;
                    its other results are zero, or -result NAME=V
-  -after           the body runs first, then the rest is done to its result
+  -after           the body runs first, then the other actions are applied
   -set REG=V       a register, or an argument ($arg2=0), is changed before the body runs
   -corrupt ADDR    a byte of memory is changed: '$arg2', '$arg2@7' (its byte 7), '$arg2@7^0x01'
   -poke ADDR=BYTES  memory is written: '$arg2=0x00ff', '$arg2="text"'
   -delay D         the thread goes on later: 50ms, 10ms..20ms; all others run
   -signal SIG      the thread gets a signal
-System calls are seen by probes at the instructions that make them, if all of those can be known,
-else by ptrace, which stops every system call of the process (-syscall-by says which).
-What is set, and ADDR, is a number or a fetch argument of the kernel's, as in gokprobe attach -arg.
+If gokprobe knows all instructions that make system calls, it puts probes on these. Else it uses
+ptrace, which stops every system call of the process. -syscall-by chooses between the two. ADDR,
+and the V of -set, is a number or a fetch argument of the kernel's, as in gokprobe attach -arg.
 
-Which calls: -if first; what it lets pass is counted and decided in the order of the kernel's
-fault injection (Documentation/fault-injection): -fail-nth, the task and stack filters, -space,
--when, -interval, -probability, -rate; -times ends it. Numbers count the calls of all SPECs
-together. Where numbers and chance decide, the process itself does, and calls that pass do not
-stop. The same -seed chooses the same calls. The options of the kernel's failcmd.sh work too.
+The flags that choose calls apply in this order. -if comes first; calls that do not meet it are
+not counted. Then the order is that of the kernel's fault injection
+(Documentation/fault-injection): -fail-nth, the task and stack filters, -space, -when, -interval,
+-probability, -rate. -times ends the injection. Numbers count the calls of all SPECs together.
+If only numbers and chance decide, the process itself decides, and calls that pass do not stop.
+The same -seed chooses the same calls. The options of the kernel's failcmd.sh work too.
 
-Several processes are injected into alike: -p may be given again, -p NAME -all takes all
-processes of that name, and -x FILE every process that runs or maps FILE, a program or a
-library, also those that come later. Each process counts by itself, as followed children do:
--fail-nth 3 is the third call of each, and -space, -when, -interval and -probability choose the
-same calls in each. -times and -rate are for all together, exactly, and so is -for, which
-begins with the first process. The session ends when no call of any process can be injected any
-more. The summary tells of all together and of each. A process that was found by its name or
-file and can't be injected into is told of and left out; one that -p names by its number is an
-error. -thread, -mount and the addresses of -require-start and the like are for one process.
+One command can inject into several processes. -p may be given again. -p NAME -all takes all
+processes of that name. -x FILE takes every process that runs or maps FILE, an executable or a
+library, also processes that start later. Each process counts by itself, and so does each child
+with -follow: -fail-nth 3 is the third call of each, and -space, -when, -interval and
+-probability choose the same calls in each. -times, -rate and -for hold for all processes
+together; the time of -for begins with the first process. The session ends when no call of any
+process can be injected. The summary has sums and a row for each process. If a process can't be
+injected into that was found by its name or FILE, a warning says so and it is left out; if -p
+names it by its number, that is an error. -thread, -mount and the flags whose values are
+addresses, such as -require-start, are for one process.
 
 Exit status: 0 done, 1 failed while running, 2 wrong usage, 3 cannot attach, 4 cannot place a
-probe; with COMMAND, that of the program.
+probe; with COMMAND, that of COMMAND.
 
 Examples:
   gokprobe inject -p 4711 -sym libc.so.6:open64 -errno ENOENT \

@@ -40,7 +40,7 @@ type injectSummary struct {
 	Lost uint64 `json:"lost"`
 }
 
-// injected parses the output of -format json. Lines of the program are left out.
+// injected parses the output of -format json. It leaves out lines that the target printed.
 func injected(t *testing.T, output string) (calls []injectedLine, sum injectSummary) {
 	t.Helper()
 	for line := range strings.Lines(output) {

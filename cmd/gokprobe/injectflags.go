@@ -17,15 +17,15 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// injectRequest is what the user asks of inject.
+// injectRequest holds the parsed flags of inject.
 type injectRequest struct {
 	request
-	rule            inject.Rule // without the ranges of require and reject, which differ by process
+	rule            inject.Rule // its Attr.Require and Attr.Reject are not set: see ruleIn
 	threads         []int
-	addresses       []string // flags that name addresses of one process
-	require, reject string   // functions, of stack filters
+	addresses       []string // names of given flags whose values are addresses in one process
+	require, reject string   // functions of the stack filters, as SPECs
 	seed            uint64
-	random          bool // the seed is a random one that matters
+	random          bool // the seed was chosen at random, and the choice of calls depends on it
 	dryRun          bool
 }
 
@@ -39,7 +39,7 @@ func injectFlags() []cli.Flag {
 		&cli.StringFlag{Name: "retval", Usage: "return `V` without running the body"},
 		&cli.StringFlag{Name: "errno", Usage: "set errno to `NAME`, ENOENT or 2, and fail"},
 		&cli.StringFlag{Name: "error", Usage: "return the error `ERR` from a Go function: ENOENT, io.EOF, \"text\", &fs.PathError{Op: \"open\", Path: name, Err: ENOENT}"},
-		&cli.StringSliceFlag{Name: "result", Usage: "return a further result of a Go function, `NAME=V` or N=V; the others are zero; repeatable"},
+		&cli.StringSliceFlag{Name: "result", Usage: "with -error: return V as another result, `NAME=V` or N=V; the rest are zero; repeatable"},
 		&cli.BoolFlag{Name: "after", Usage: "let the body run first"},
 		&cli.StringSliceFlag{Name: "set", Usage: "change a register or an argument, `REG=V`: %di=5, $arg2=0; repeatable"},
 		&cli.StringSliceFlag{Name: "corrupt", Usage: "change a byte of memory, `ADDR`, ADDR@N or ADDR@N^BITS; repeatable"},
@@ -48,21 +48,21 @@ func injectFlags() []cli.Flag {
 		&cli.StringFlag{Name: "signal", Usage: "send the thread signal `SIG`"},
 		&cli.StringFlag{Name: "if", Usage: "only calls that meet `EXPR`, over -arg's names, parameters, comm and common_pid: 'n > 5 && path ~ \"*.conf\"'"},
 		&cli.StringSliceFlag{Name: "arg", Usage: "print `NAME=EXPR`, a fetch argument of the kernel's, of injected calls; repeatable"},
-		&cli.StringFlag{Name: "size", Usage: "what a call takes of -space, `EXPR`: $arg3; default 1"},
+		&cli.StringFlag{Name: "size", Usage: "how much of -space a call uses up, `EXPR`: $arg3; default 1"},
 		&cli.StringFlag{Name: "attr", Usage: "the kernel's boot option, `interval,probability,space,times`"},
 		&cli.StringFlag{Name: "require", Usage: "only calls with a caller in function `SPEC`"},
 		&cli.StringFlag{Name: "reject", Usage: "no calls with a caller in function `SPEC`"},
 		&cli.IntSliceFlag{Name: "thread", Usage: "only calls of thread `TID`; repeatable"},
-		&cli.BoolFlag{Name: "dry-run", Usage: "print what would be done, do nothing"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "print each change that would be made, and make none"},
 		&cli.IntFlag{Name: "maxactive", Usage: "with -after: follow up to `N` calls at once"},
 		&cli.DurationFlag{Name: "duration", Usage: "detach after time `D`: 10s, 2m"},
 		&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
 		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, so that the tracer decides about every call"},
-		&cli.BoolFlag{Name: "follow", Usage: "inject into forked children and programs started by exec as well"},
-		&cli.BoolFlag{Name: "hold", Usage: "do not detach when nothing can be injected any more"},
-		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, as gokprobe debugfs has them, on `DIR`"},
+		&cli.BoolFlag{Name: "follow", Usage: "also inject into forked children, and executables that the process starts by exec"},
+		&cli.BoolFlag{Name: "hold", Usage: "do not detach when no further call can be injected"},
+		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`"},
 	)
 	for _, n := range fault.Names() {
 		flags = append(flags, &cli.StringFlag{Name: n.Name, Usage: n.Usage})
@@ -102,7 +102,7 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 	}
 	switch {
 	case len(r.rule.Specs) == 0 && r.rule.Syscall == "":
-		return r, usagef("say what is to fail: functions with -sym or -addr, or system calls with -syscall")
+		return r, usagef("name the calls that shall fail: functions with -sym or -addr, or system calls with -syscall")
 	case c.IsSet("syscall-by") && r.rule.Syscall == "":
 		return r, usagef("-syscall-by is about system calls, name some with -syscall")
 	case len(r.rule.Specs) > 0 && r.rule.Syscall != "":
@@ -116,7 +116,7 @@ func parseInject(c *cli.Context) (injectRequest, error) {
 	case c.IsSet("if") && strings.TrimSpace(r.rule.If) == "":
 		return r, usagef("-if needs a condition")
 	case c.IsSet("size") && r.rule.Attr.Space <= 0:
-		return r, usagef("-size says what a call takes of -space, which is not given")
+		return r, usagef("-size says how much of -space a call uses up, so -space is needed")
 	}
 	if r.rule.Name = r.rule.Syscall; r.rule.Name == "" {
 		r.rule.Name = strings.Join(r.rule.Specs, ", ")
@@ -139,7 +139,7 @@ func (r *injectRequest) parseSyscalls(texts []string, by string) error {
 	return nil
 }
 
-// checkWish finds what is wrong with -arg, -if and -size before there is a process.
+// checkWish finds mistakes in -arg, -if and -size before gokprobe attaches.
 func (r injectRequest) checkWish() error {
 	w := r.rule.Wish()
 	if err := w.Check(); err != nil {
@@ -148,7 +148,7 @@ func (r injectRequest) checkWish() error {
 	return nil
 }
 
-// parseActions reads the flags that say what is done.
+// parseActions reads the flags that name actions, into rule.Do.
 func (r *injectRequest) parseActions(c *cli.Context) error {
 	add := func(kind string, texts ...string) error {
 		for _, text := range texts {
@@ -189,12 +189,12 @@ func (r *injectRequest) parseActions(c *cli.Context) error {
 		return usagef("%w", err)
 	}
 	if len(r.rule.Do) == 0 {
-		return usagef("say what is to happen to a call: -retval, -errno, -error, -result, -set, -corrupt, -poke, -delay or -signal")
+		return usagef("say how to change a call: -retval, -errno, -error, -result, -set, -corrupt, -poke, -delay or -signal")
 	}
 	return nil
 }
 
-// parseAttr reads the flags that say which calls.
+// parseAttr reads the flags that choose calls, into rule.Attr and rule.Task.
 func (r *injectRequest) parseAttr(c *cli.Context) error {
 	a := fault.Always()
 	if c.IsSet("fail-nth") && !c.IsSet("probability") && !c.IsSet("attr") {
@@ -220,7 +220,7 @@ func (r *injectRequest) parseAttr(c *cli.Context) error {
 	case len(r.threads) > 0:
 		a.TaskFilter = true
 		r.rule.Task = func(_, tid int) bool { return slices.Contains(r.threads, tid) }
-	case a.TaskFilter && parseWhom(c).given(): // a program that is started is what failcmd.sh marks
+	case a.TaskFilter && parseWhom(c).isGiven(): // a COMMAND needs no mark: failcmd.sh marks the command that it starts
 		return usagef("-task-filter %s lets marked threads fail, and none is marked: name them with -thread TID", c.String("task-filter"))
 	}
 	if !c.IsSet("seed") {
@@ -236,7 +236,7 @@ func (r *injectRequest) parseAttr(c *cli.Context) error {
 	return nil
 }
 
-// checkSeveral finds what is about one process only.
+// checkSeveral returns an error if a flag makes sense for a single process only.
 func (r *injectRequest) checkSeveral() error {
 	switch {
 	case len(r.threads) > 0:
@@ -247,11 +247,11 @@ func (r *injectRequest) checkSeveral() error {
 	return nil
 }
 
-// checkThreads finds threads of -thread that the process does not have.
+// checkThreads returns an error if the process has no thread with an ID that -thread names.
 func (r *injectRequest) checkThreads(pid int) error {
 	tids, err := procfs.UserTasks(pid)
 	if err != nil {
-		return nil // attaching will tell
+		return nil // attaching will return the better error
 	}
 	for _, tid := range r.threads {
 		if slices.Contains(tids, tid) {
@@ -280,7 +280,8 @@ func (r *injectRequest) delaysRandomly() bool {
 	return false
 }
 
-// ruleIn is the rule in a process.
+// ruleIn completes the rule for one process: it looks up the addresses of the functions that
+// -require and -reject name.
 func (r injectRequest) ruleIn(table *symbols.Table) (inject.Rule, error) {
 	rule := r.rule
 	for _, f := range []struct {
@@ -298,7 +299,7 @@ func (r injectRequest) ruleIn(table *symbols.Table) (inject.Rule, error) {
 	return rule, nil
 }
 
-// functionRange is the addresses of a function.
+// functionRange returns the first and the end address of the one function that spec means.
 func functionRange(table *symbols.Table, spec string) (fault.Range, error) {
 	found, err := table.Resolve(context.Background(), spec)
 	if err != nil {

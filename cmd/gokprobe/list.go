@@ -21,13 +21,15 @@ import (
 func listCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:      "list",
-		Usage:     "list what can be probed, and why not",
+		Usage:     "list what can be probed, and what can't",
 		UsageText: "gokprobe list (-p PID | -x FILE) [flags] [PATTERN]",
-		Description: `Lists the symbols of a process, or of a program or library FILE, sorted by address:
-address, size, where the name was found, how a hit is handled or why the symbol can't
-be probed, module and name. "optimized" takes no stop, if what is asked for can be done
-in the process, else it is as the others: "boosted" takes one stop a hit, "stepped" two,
-"emulated" one and no copy of the instruction.
+		Description: `Lists the symbols of a process, or of an executable or library FILE, sorted by address. A
+line has the address, the size, where the name was found, the mechanism or "no", the
+module and the name; in brackets why it can't be probed, or not by a jump.
+
+The mechanism says what a hit costs. "boosted": one stop. "stepped": two stops. "emulated":
+one stop, and gokprobe does the instruction's work itself. "optimized": a jump, and no stop
+if the process can do by itself all that the flags of attach ask for; else a breakpoint.
 
 PATTERN is a name or glob ('mem*', 'libc.so.6:*'), or any other SPEC of attach:
 'foo+*' lists the instructions of foo, file.c:42 the code of a line. The process is
@@ -40,7 +42,7 @@ Examples:
   gokprobe list -p 4711 'parse+*'`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "p", Usage: "list the symbols of process `PID` and its libraries"},
-			&cli.StringFlag{Name: "x", Usage: "list the symbols of `FILE`, a program or library"},
+			&cli.StringFlag{Name: "x", Usage: "list the symbols of `FILE`, an executable or library"},
 			&cli.BoolFlag{Name: "lines", Usage: "add source lines, which reads the debug information"},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "print `FORMAT`, text or json (one object a line)"},
 		},
@@ -89,7 +91,7 @@ func list(c *cli.Context, std stdio) error {
 
 var errNoCode = errors.New("no code in the file or process there")
 
-// lister prints what can be probed.
+// lister prints the rows of the list command.
 type lister struct {
 	table *symbols.Table
 	mem   arch.Memory
@@ -121,7 +123,8 @@ func (l *lister) openProcess(arg string) error {
 	return nil
 }
 
-// meantMemory is a process's memory, and no other one's that has its number later.
+// meantMemory is the memory of one process. If that has ended and another process has its
+// number, reads fail.
 type meantMemory struct {
 	ptrace.PeekMemory
 	of target
@@ -146,7 +149,8 @@ func (l *lister) openFile(path string) error {
 	return nil
 }
 
-// list prints the symbols that match, or else what the pattern means as a SPEC.
+// list prints the symbols that match pattern. If there are none, it prints the places that
+// pattern means as a SPEC.
 func (l *lister) list(pattern string) error {
 	if found := l.table.Symbols(pattern); len(found) > 0 {
 		for _, sym := range found {
@@ -269,7 +273,8 @@ func (l *lister) addLine(r *row, at arch.Addr) {
 	}
 }
 
-// judgeIndirect tells where a probe on an indirect function goes.
+// judgeIndirect fills in r for an indirect function: a probe of its name goes to the
+// implementations that its resolver has chosen, which the Reason lists.
 func (l *lister) judgeIndirect(r *row) {
 	found, err := l.table.Resolve(context.Background(), r.Module+":"+r.Linkage)
 	if err != nil {
@@ -284,7 +289,8 @@ func (l *lister) judgeIndirect(r *row) {
 	r.Reason = "stands for " + strings.Join(names, ", ")
 }
 
-// judge decides as registration would, from the instruction alone.
+// judge fills in how a probe at at would work, or why there can be none. It decides as
+// registration would, but from the instruction alone. entry says that a function begins at at.
 func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
 	insn, err := l.decode(at, entry)
 	if err != nil {
@@ -318,7 +324,8 @@ func (l *lister) judge(r *row, at arch.Addr, entry bool) (arch.Insn, bool) {
 	return insn, true
 }
 
-// decode reads the instruction at at, behind the landing pad of an entry.
+// decode decodes the instruction at at. At the entry of a function it skips a landing pad
+// (endbr64), as a probe does.
 func (l *lister) decode(at arch.Addr, entry bool) (arch.Insn, error) {
 	code := make([]byte, 2*host.Arch.MaxInsnLen())
 	for l.mem.ReadMemory(at, code) != nil {

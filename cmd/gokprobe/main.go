@@ -1,5 +1,5 @@
 // Command gokprobe is the kernel's kprobes for live user processes: it attaches to
-// a running program, or starts one, puts breakpoints into its functions, and prints
+// a running process, or starts one, puts probes into its functions, and prints
 // every call, without a rebuild and without a restart. Run "gokprobe help".
 //
 // The package holds flags and printing. Everything that touches a process is in
@@ -43,11 +43,12 @@ type stdio struct {
 	err io.Writer
 }
 
-// stdout is what printers write to: whatever a target's names hold, no terminal is driven by it. Only who gives the file away, or cleans by
-// himself, as package event does, takes the file.
+// stdout is standard output for all texts that may hold a target's names. Its Write escapes
+// characters that control a terminal. Code that uses file directly must clean its text
+// itself, as package event does, or only hand the file on.
 type stdout struct{ file *os.File }
 
-// Write writes a piece of text that begins and ends with whole characters.
+// Write writes a piece of text, cleaned. The text must not begin or end within a character.
 func (o stdout) Write(p []byte) (int, error) {
 	w := clean.Writer{W: o.file}
 	n, err := w.Write(p)
@@ -62,8 +63,9 @@ func (s stdio) warn(format string, args ...any) {
 	fmt.Fprintf(s.err, "gokprobe: %s\n", oneLine(fmt.Sprintf(format, args...)))
 }
 
-// Main runs the command line args and returns the exit status (see package
-// documentation of the exit… constants). It prints an error as one sentence, one in an expression with a caret below.
+// Main runs the command line args and returns the exit status, one of the exit… constants or
+// run's. It prints an error as one sentence. Below the sentence of an error in an
+// expression it shows the expression, with a caret.
 func Main(args []string, std stdio) int {
 	c := newConsole(std.err)
 	std.err = c
@@ -83,20 +85,23 @@ func Main(args []string, std stdio) int {
 	return exitStatus(err)
 }
 
-// pictured is an error in a text that can be shown, with a caret: of a scenario, a flag, a Go expression.
+// pictured is an error in a text of the user's: a scenario, a flag, a Go expression. Picture
+// shows the text, with a caret at the place.
 type pictured interface {
 	error
 	Picture() string
 }
 
-// flush waits until what was said is written, in front of what a program is about to say.
+// flush waits until all warnings are written. run calls it before the target starts, so that
+// the target's own output comes after them.
 func (s stdio) flush() {
 	if c, ok := s.err.(*console); ok {
 		c.flush()
 	}
 }
 
-// patient is stderr for a text that must not be lost, when no target waits for us any more.
+// patient returns stderr for a text that must not be lost. It blocks on a slow reader, so
+// no target may be waiting for us.
 func (s stdio) patient() io.Writer {
 	if c, ok := s.err.(*console); ok {
 		return patient{c}
@@ -104,8 +109,8 @@ func (s stdio) patient() io.Writer {
 	return s.err
 }
 
-// oneLine keeps a sentence on its line whatever a joined error or a file name of
-// the target brings along.
+// oneLine returns s as one line: joined errors, and names that the target has chosen, may
+// have line ends.
 func oneLine(s string) string {
 	return clean.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }

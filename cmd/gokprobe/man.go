@@ -19,9 +19,9 @@ func manCommand(std stdio) *cli.Command {
 		Name:      "man",
 		Usage:     "write the man pages",
 		UsageText: "gokprobe man DIR",
-		Description: `Writes gokprobe(1), a page for each command and one for each topic below the directory
-DIR, into man1 and man7. Packages bring them along; this is for who has installed
-gokprobe by go install.
+		Description: `Writes gokprobe(1), a page for each command, and a page for each topic. They go into man1
+and man7 below the directory DIR. Packages contain these pages; the command is for
+gokprobe as installed by go install.
 
 Examples:
   gokprobe man ~/.local/share/man
@@ -73,7 +73,8 @@ func manPages(app *cli.App) []manual.Page {
 	return pages
 }
 
-// buildDate is the day that the pages are of: SOURCE_DATE_EPOCH (reproducible-builds.org), or that of the revision this was built from, or none.
+// buildDate returns the date for the pages: that of SOURCE_DATE_EPOCH (reproducible-builds.org),
+// else that of the revision from which gokprobe was built, else "".
 func buildDate() string {
 	if s, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
 		return time.Unix(s, 0).UTC().Format(time.DateOnly)

@@ -19,42 +19,45 @@ import (
 	"github.com/gokprobe/gokprobe/ptrace"
 )
 
-// mapWatch finds the processes that map a file's code: a program that they run, or a library.
+// mapWatch finds the processes that map a file's code: their executable, or a library.
 //
-// The kernel tells nobody without privilege of new processes, but inotify(7) tells of every open of the file, which execve(2) and the dynamic
-// linker do. So all young processes are looked at right after one, and all others now and then: a process may be forked, or map a file that
-// it has opened before.
+// Without privilege the kernel announces no new processes. But inotify(7) announces every open
+// of the file, and execve(2) and the dynamic linker open it. So the watch looks at all young
+// processes right after an open, and at all others now and then: a process may come
+// from a fork, or map a file that it has opened before.
 type mapWatch struct {
 	file   string
 	id     procfs.FileID
-	own    procfs.FileID // of this program
-	opened chan struct{} // the file was opened; nil where inotify is not to be had
+	own    procfs.FileID // of gokprobe's executable
+	opened chan struct{} // receives when the file was opened; nil without inotify
 
 	mu   sync.Mutex
-	seen map[int]*onlooker
+	seen map[int]*seenProcess // by process ID
 }
 
-// onlooker is a process that does not map the file, as far as is known, or that was told of.
-type onlooker struct {
-	start  uint64    // its start time, as /proc/PID/stat has it: another process may get the number
-	young  time.Time // until when it is looked at each time
-	looked time.Time
-	told   bool
+// seenProcess is a process that the watch has looked at.
+type seenProcess struct {
+	start    uint64    // its start time, as /proc/PID/stat has it: another process may get the number
+	young    time.Time // until then it is looked at after each open of the file
+	looked   time.Time // when it was last looked at
+	wasFound bool      // it maps the file and was handed on: it is not looked at again
 }
 
 const (
-	// youth is how long after it was seen first a process is looked at whenever the file is opened.
+	// youth is how long a new process is looked at after each open of the file.
 	youth = 5 * time.Second
-	// lookAgain is how long others are not looked at, at most.
+	// lookAgain is how often older processes are looked at.
 	lookAgain = 10 * time.Second
-	// lookRound is how often new processes are listed without a reason.
+	// lookRound is how often all processes are listed if the file is not opened.
 	lookRound = time.Second
 )
 
-// afterOpen is when processes are looked at after the file was opened: it is mapped a moment later.
+// afterOpen are the pauses before each look after an open of the file: a process maps the
+// file a moment after it has opened it.
 var afterOpen = []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}
 
-// newMapWatch watches a file, or the program that a name without a slash stands for. Ctx ends the watch.
+// newMapWatch watches a file until ctx is done. A name without a slash is looked up in $PATH
+// if there is no such file here.
 func newMapWatch(ctx context.Context, name string) (*mapWatch, error) {
 	file := name
 	if !strings.Contains(name, "/") {
@@ -66,9 +69,9 @@ func newMapWatch(ctx context.Context, name string) (*mapWatch, error) {
 	}
 	id, err := fileID(file)
 	if err != nil {
-		return nil, usagef("-x %s: %w; give the file of a program or a library", name, fileError(err))
+		return nil, usagef("-x %s: %w; give the file of an executable or a library", name, fileError(err))
 	}
-	w := &mapWatch{file: file, id: id, seen: map[int]*onlooker{}}
+	w := &mapWatch{file: file, id: id, seen: map[int]*seenProcess{}}
 	w.own, _ = fileID("/proc/self/exe")
 	w.opened = opens(ctx, file)
 	return w, nil
@@ -86,7 +89,8 @@ func fileID(file string) (procfs.FileID, error) {
 	return procfs.IdentifyFile(f)
 }
 
-// opens tells of opens of a file until ctx is done; nil where that can't be had.
+// opens returns a channel that receives after opens of a file, until ctx is done; nil if
+// inotify can't be used.
 func opens(ctx context.Context, file string) chan struct{} {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -114,7 +118,8 @@ func opens(ctx context.Context, file string) chan struct{} {
 	return opened
 }
 
-// watch tells of each process that maps the file, once, until ctx is done. A target that is taken is its taker's.
+// watch sends each process that maps the file to found, once, until ctx is done. The receiver
+// closes the target's id.
 func (w *mapWatch) watch(ctx context.Context, found chan<- target) {
 	round := time.NewTicker(lookRound)
 	defer round.Stop()
@@ -128,7 +133,7 @@ func (w *mapWatch) watch(ctx context.Context, found chan<- target) {
 	}
 }
 
-// tell looks once. It reports false when ctx is done.
+// tell looks once and sends the processes that it finds. It reports whether ctx still goes on.
 func (w *mapWatch) tell(ctx context.Context, found chan<- target) bool {
 	for _, t := range w.look() {
 		select {
@@ -152,7 +157,7 @@ func (w *mapWatch) lookAfterOpen(ctx context.Context, found chan<- target) {
 	}
 }
 
-// others lists the processes that map the file now, but those that are known.
+// others lists the processes that map the file now, without the known ones.
 func (w *mapWatch) others(known []target) (found []target) {
 	for _, t := range w.look() {
 		if slices.ContainsFunc(known, func(k target) bool { return k.pid == t.pid }) {
@@ -164,7 +169,7 @@ func (w *mapWatch) others(known []target) (found []target) {
 	return found
 }
 
-// look lists the processes that map the file and were not told of.
+// look lists the processes that map the file and that it has not listed before.
 func (w *mapWatch) look() (found []target) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -180,25 +185,26 @@ func (w *mapWatch) look() (found []target) {
 			continue
 		}
 		there[pid] = true
-		if w.due(pid, now) && w.mapped(pid) && !ours(pid) {
-			w.seen[pid].told = true
+		if w.isDue(pid, now) && w.mapsFile(pid) && !ours(pid) {
+			w.seen[pid].wasFound = true
 			if id, err := ptrace.Identify(pid); err == nil {
 				found = append(found, target{pid: pid, id: id, found: true})
 			}
 		}
 	}
-	maps.DeleteFunc(w.seen, func(pid int, _ *onlooker) bool { return !there[pid] })
+	maps.DeleteFunc(w.seen, func(pid int, _ *seenProcess) bool { return !there[pid] })
 	return found
 }
 
-// forget makes the watch tell of a process anew, which executes another program now.
+// forget lets the watch find a process again, after it has executed another file.
 func (w *mapWatch) forget(pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.seen, pid)
 }
 
-// ours tells of a process that one of our threads traces: it is held, or was forked by one that is and may be followed.
+// ours reports whether one of our threads traces a process. Such a process is held already,
+// or is a child of one that is, which may be followed.
 func ours(pid int) bool {
 	st, err := procfs.ReadStatus(pid, 0)
 	if err != nil || st.TracerPid == 0 {
@@ -208,10 +214,10 @@ func ours(pid int) bool {
 	return err == nil
 }
 
-// due tells whether a process is to be looked at now.
-func (w *mapWatch) due(pid int, now time.Time) bool {
+// isDue reports whether to look at a process now, and notes that it was looked at.
+func (w *mapWatch) isDue(pid int, now time.Time) bool {
 	o := w.seen[pid]
-	if o != nil && (o.told || now.After(o.young)) && now.Sub(o.looked) < lookAgain {
+	if o != nil && (o.wasFound || now.After(o.young)) && now.Sub(o.looked) < lookAgain {
 		return false
 	}
 	st, err := procfs.ReadStat(pid, 0)
@@ -219,15 +225,16 @@ func (w *mapWatch) due(pid int, now time.Time) bool {
 		return false
 	}
 	if o == nil || o.start != st.StartTime {
-		o = &onlooker{start: st.StartTime, young: now.Add(youth)}
+		o = &seenProcess{start: st.StartTime, young: now.Add(youth)}
 		w.seen[pid] = o
 	}
 	o.looked = now
-	return !o.told
+	return !o.wasFound
 }
 
-// mapped tells whether a process may run code of the file. Guardians and other tracers, which run this program, are left out.
-func (w *mapWatch) mapped(pid int) (found bool) {
+// mapsFile reports whether a process maps code of the file. For processes that run gokprobe
+// itself, guardians and other tracers, it reports false.
+func (w *mapWatch) mapsFile(pid int) (found bool) {
 	all, err := procfs.Maps(pid)
 	if err != nil {
 		return false

@@ -76,7 +76,7 @@ func TestFetchedArgumentsInALibraryThatIsWaitedFor(t *testing.T) {
 	p.Quit()
 }
 
-// TestSummaryOfProbesThatComeAndGo: what was never there, what was when the program ended, and
+// TestSummaryOfProbesThatComeAndGo: what was never there, what was when the target ended, and
 // what is gone.
 func TestSummaryOfProbesThatComeAndGo(t *testing.T) {
 	p, lib := modules(t)
@@ -119,7 +119,7 @@ func TestPatternsThatWait(t *testing.T) {
 	p.Quit()
 }
 
-// TestRunWaitsForALibrary with a pattern, before the program has run.
+// TestRunWaitsForALibrary with a pattern, before any code of the target has run.
 func TestRunWaitsForALibrary(t *testing.T) {
 	lib, prog := testprog.Build(t, "libplug.so", "-shared", "-fPIC"), testprog.Build(t, "modules", "-rdynamic")
 	r := gokprobe(t, "run", "-sym", "libplug.so:*", "-count", "-all-rows", "--", "sh", "-c", "echo cycle 10 "+lib+" | exec "+prog)

@@ -11,9 +11,13 @@ import (
 	"github.com/gokprobe/gokprobe/internal/manual"
 )
 
-// The texts of help and the man pages are made of the same Markdown, and that of the commands, their flags and descriptions. A description is
-// plain text: paragraphs, lines that begin with two blanks and stay as they are, of which "  -flag  what it does" is a list, and two parts that
-// have a heading of their own, "Exit status: …" and "Examples:".
+// Help texts and man pages are made from the same Markdown. For a command, this file makes
+// the Markdown from its cli.Command. The Description in that is plain text:
+//
+//   - Paragraphs are filled.
+//   - Lines that begin with two blanks stay as they are. If the first has the form
+//     "  -flag  meaning", they are a list.
+//   - "Exit status: …" and "Examples:" begin parts that get a heading of their own.
 
 // commandPage is the Markdown of a command.
 func commandPage(c *cli.Command, title string) string {
@@ -29,7 +33,7 @@ func commandPage(c *cli.Command, title string) string {
 	return b.String()
 }
 
-// appPage is the Markdown of the program as a whole.
+// appPage is the Markdown of gokprobe as a whole.
 func appPage(app *cli.App) string {
 	d := describe(app.Description)
 	var b, topics strings.Builder
@@ -50,14 +54,14 @@ func topicPage(t manual.Topic) string {
 	return "# NAME\n\ngokprobe-" + t.Name + " - " + t.Title + "\n\n# DESCRIPTION\n" + t.Body
 }
 
-// section writes a heading and what stands below it, unless that is nothing.
+// section writes a heading and the text below it, or nothing if there is no text.
 func section(b *strings.Builder, heading, markdown string) {
 	if markdown != "" {
 		fmt.Fprintf(b, "# %s\n\n%s\n", heading, markdown)
 	}
 }
 
-// define writes a term and what it means, both plain text.
+// define writes an item of a definition list: a term and its meaning, both plain text.
 func define(b *strings.Builder, term, meaning string) {
 	fmt.Fprintf(b, "%s\n: %s\n\n", manual.Escape(term), manual.Escape(meaning))
 }
@@ -72,7 +76,7 @@ func commandList(commands []*cli.Command) string {
 	return b.String()
 }
 
-// subcommands is the list of a command's own commands, and what there is to say of each.
+// subcommands is the list of a command's own commands, each with its description and options.
 func subcommands(c *cli.Command) string {
 	var b strings.Builder
 	b.WriteString(commandList(c.Subcommands))
@@ -112,7 +116,8 @@ func option(f cli.Flag) string {
 	return b.String()
 }
 
-// placeholder finds what a flag's text has between backticks: what stands for its value.
+// placeholder returns the name that a flag's usage gives its value, between backticks, and
+// the usage without the backticks.
 func placeholder(usage string) (value, plain string) {
 	before, rest, _ := strings.Cut(usage, "`")
 	value, after, marked := strings.Cut(rest, "`")
@@ -122,7 +127,7 @@ func placeholder(usage string) (value, plain string) {
 	return value, before + value + after
 }
 
-// standard is the value of a flag that is not given, if that is one.
+// standard returns the default of a flag, or "" if it is a zero value, which needs no word.
 func standard(f cli.DocGenerationFlag) string {
 	switch v := f.GetValue(); {
 	case !f.TakesValue(), v == "0", v == "0s", v == "[]":
@@ -132,10 +137,10 @@ func standard(f cli.DocGenerationFlag) string {
 	}
 }
 
-// description is the text of a command, as Markdown.
+// description is a command's Description, its parts as Markdown.
 type description struct{ body, status, examples string }
 
-// describe reads the text of a command.
+// describe turns a command's Description into Markdown.
 func describe(text string) description {
 	var d description
 	to := &d.body
@@ -148,7 +153,7 @@ func describe(text string) description {
 		case strings.HasPrefix(plain, status):
 			d.status = manual.Escape(strings.TrimPrefix(plain, status)) + "\n"
 			continue
-		case !verbatim(block[0]):
+		case !isVerbatim(block[0]):
 			*to += manual.Escape(plain)
 		default:
 			*to += listOrCode(block)
@@ -158,9 +163,10 @@ func describe(text string) description {
 	return d
 }
 
-func verbatim(line string) bool { return strings.HasPrefix(line, "  ") }
+func isVerbatim(line string) bool { return strings.HasPrefix(line, "  ") }
 
-// blocks splits a text into paragraphs and what stays as it is, which may have empty lines within.
+// blocks splits a text into blocks of lines: paragraphs, and runs of verbatim lines. Empty
+// lines end a paragraph, but not a verbatim run.
 func blocks(text string) [][]string {
 	var all [][]string
 	open := false // the last block may go on
@@ -169,13 +175,13 @@ func blocks(text string) [][]string {
 		switch {
 		case line == "":
 			open = false
-		case n > 0 && verbatim(line) && verbatim(all[n-1][0]):
+		case n > 0 && isVerbatim(line) && isVerbatim(all[n-1][0]):
 			if !open {
 				all[n-1] = append(all[n-1], "")
 			}
 			all[n-1] = append(all[n-1], line)
 			open = true
-		case open && !verbatim(line) && !verbatim(all[n-1][0]):
+		case open && !isVerbatim(line) && !isVerbatim(all[n-1][0]):
 			all[n-1] = append(all[n-1], line)
 		default:
 			all = append(all, []string{line})
@@ -185,10 +191,11 @@ func blocks(text string) [][]string {
 	return all
 }
 
-// term is a line of a list, such as "  -flag V  what it does".
+// term matches the first line of a list item: "  -flag V  meaning".
 var term = regexp.MustCompile(`^  (-\S+(?: \S+)*) {2,}(\S.*)$`)
 
-// listOrCode is the Markdown of lines that begin with two blanks.
+// listOrCode is the Markdown of verbatim lines: a definition list if the first is an item,
+// else code.
 func listOrCode(lines []string) string {
 	var b strings.Builder
 	name, meaning := "", ""

@@ -142,7 +142,7 @@ func TestSignalsEndWhoWaitsForAFileOfSymbols(t *testing.T) {
 		p.CheckClean()
 	}
 	if last := p.Quit(); last != "right" {
-		t.Errorf("the program says %q", last)
+		t.Errorf("the target says %q", last)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestSignalsEndPlacingInABulkyProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the program says %q, %v", line, err)
+		t.Fatalf("the target says %q, %v", line, err)
 	}
 	pid := fmt.Sprint(cmd.Process.Pid)
 	for _, args := range [][]string{
@@ -247,6 +247,6 @@ func TestSignalsEndPlacingInABulkyProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the program ended with %v", err)
+		t.Errorf("the target ended with %v", err)
 	}
 }

@@ -20,13 +20,14 @@ func recoverCommand(std stdio) *cli.Command {
 		Name:      "recover",
 		Usage:     "undo what a killed gokprobe has left in a process",
 		UsageText: "gokprobe recover -p PID",
-		Description: `A gokprobe that ends, whatever the reason, leaves nothing behind; unless it is killed
-with SIGKILL. Then its breakpoints and jumps stay, and the process goes on with them. recover puts
-the original code back, and takes all memory away that was added. If a handler of a signal
-runs that returns there, it waits for that.
+		Description: `A gokprobe that ends leaves nothing behind. If it is killed with SIGKILL, its guardian, a
+second process, restores the target. If the guardian was killed as well, breakpoints and
+jumps stay, and the process goes on with them. recover puts the original code back, and
+removes all memory that gokprobe has added. If a signal handler is running that will return
+to this memory, recover waits for that.
 
-Exits with status 0 if that is done or there is nothing to do, 1 if the gokprobe that probes
-the process is alive or something can't be undone, 3 if it can't attach.`,
+Exit status: 0 done, or there was nothing to do; 1 the gokprobe that probes the process is
+alive, or something can't be undone; 3 cannot attach.`,
 		Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "recover process `PID`"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -64,20 +65,21 @@ func recoverProcess(std stdio, pid int) error {
 	case done.Regions == 0:
 		fmt.Fprintf(std.out, "nothing to recover: no killed gokprobe has left anything in process %d\n", pid)
 	default:
-		fmt.Fprintf(std.out, "recovered: process %d has its original code back in %d places, and nothing of gokprobe's is left\n", pid, done.Patches)
+		fmt.Fprintf(std.out, "recovered: process %d has its original code back in %d places, and nothing of gokprobe is left\n", pid, done.Patches)
 	}
 	return nil
 }
 
-var errStillUsed = errors.New("its original code is back, but a signal's handler that runs returns to memory that was added; that stays until recover is run again")
+var errStillUsed = errors.New("its original code is back, but a signal handler is running that will return to added memory; that memory stays until recover is run again")
 
-// recoverAll recovers until nothing is left: a signal's handler that runs may return to the added memory, which can be removed when
-// it has. wait is false if the user does not want to wait any longer.
+// recoverAll calls once until nothing of gokprobe is left in the process. A running signal
+// handler may return to memory that gokprobe has added; this memory can be removed only
+// when it has returned. wait pauses, and reports false if the user has interrupted.
 func recoverAll(std stdio, pid int, once func() (*kprobes.Recovered, error), wait func(time.Duration) bool) (*kprobes.Recovered, error) {
 	began := time.Now()
 	all, err := once()
 	if err == nil && all.Kept > 0 {
-		fmt.Fprintf(std.err, "gokprobe: process %d has its original code back; waiting for a signal's handler to return, to remove what was added\n", pid)
+		fmt.Fprintf(std.err, "gokprobe: process %d has its original code back; waiting for a signal handler to return, to remove the added memory\n", pid)
 	}
 	pause := pauseAfter(0, time.Since(began))
 	for left := all; err == nil && left.Kept > 0; {
@@ -97,8 +99,9 @@ func recoverAll(std stdio, pid int, once func() (*kprobes.Recovered, error), wai
 	return all, err
 }
 
-// pauseAfter is how long to wait after an attempt that took so long, and the pause before that: a process may have it that none is the last, and each
-// as long as it can make it.
+// pauseAfter is how long to wait after an attempt that took so long, and the pause before it.
+// A hostile process may make every attempt long, and none the last; so pauses grow, and last
+// longer than attempts.
 func pauseAfter(before, took time.Duration) time.Duration {
 	const first, last, rest = 20 * time.Millisecond, time.Second, 4
 	return max(min(max(2*before, first), last), rest*took)

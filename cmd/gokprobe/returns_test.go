@@ -12,7 +12,7 @@ import (
 // returnLine is the text of a return: its probe and the value.
 var returnLine = regexp.MustCompile(`^\S+  \S+ +(\S+) +ret=(.*) duration=(?:~<?)?[0-9.]+(?:ns|µs|ms|s)$`)
 
-// The oracle is the program, which prints what it got.
+// The oracle is the target, which prints the results that it got.
 func TestReturnedValuesAreWhatTheProgramGot(t *testing.T) {
 	for _, c := range []struct {
 		fixture string
@@ -38,7 +38,7 @@ func TestReturnedValuesAreWhatTheProgramGot(t *testing.T) {
 				line := l.line()
 				m := returnLine.FindStringSubmatch(line)
 				if m == nil || want[m[1]] != m[2] {
-					t.Fatalf("%s %v: %q, the program got %q", c.fixture, c.flags, line, want)
+					t.Fatalf("%s %v: %q, the target got %q", c.fixture, c.flags, line, want)
 				}
 				delete(want, m[1])
 			}

@@ -17,20 +17,20 @@ import (
 func runCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:      "run",
-		Usage:     "start a program under probes",
+		Usage:     "start a command under probes",
 		UsageText: "gokprobe run [flags] (-sym SPEC | -script SCENARIO.star) -- COMMAND [ARG …]",
-		Description: `Starts COMMAND with its libraries loaded and none of its own code run yet, places the
-probes, and lets it run. The program keeps stdin, stdout and stderr; hits go to
+		Description: `Starts COMMAND, and places the probes when its libraries are loaded and none of its
+own code has run; then lets it run. COMMAND keeps stdin, stdout and stderr; hits go to
 stdout too, unless -o names a file. After -max-hits or -duration the probes are
-removed and the program runs on.
+removed and COMMAND runs on.
 
-gokprobe exits with the program's status, or 128 plus the number of the signal that
-killed it. Ctrl-C reaches the program, which decides; SIGTERM and SIGHUP are passed on
-to it. If it can't be started or probed, nothing of it runs and the status is 2 (no
-such program), 3 or 4.
+gokprobe exits with the status of COMMAND, or 128 plus the number of the signal that
+killed it. Ctrl-C reaches COMMAND too, which decides whether to end; SIGTERM, SIGHUP and
+SIGABRT are passed on to it. If it can't be started or probed, none of its code runs and the
+status is 2 (no such COMMAND), 3 or 4.
 
-With -script, the probes are those of a scenario (gokprobe script -h). gokprobe then exits
-with the program's status, or 1 if the scenario has failed.
+With -script, a scenario places the probes (gokprobe script -h). The status is then 1 if the
+scenario has failed, else the status of COMMAND.
 
 Examples:
   gokprobe run -sym malloc -count -- ls -l
@@ -41,7 +41,7 @@ Examples:
   gokprobe run -kprobe-event 'p:open,libc.so.6:open64,path=+0($arg1):string' \
       -mount /mnt -- ./server`,
 		Flags: append(append(probeFlags(),
-			&cli.StringFlag{Name: "script", Usage: "run the scenario in `FILE` on the program; only -duration, -format, -o, -no-boost, -no-optimize and -follow can be added, and:"},
+			&cli.StringFlag{Name: "script", Usage: "run the scenario in `FILE` on COMMAND; only -duration, -format, -o, -no-boost, -no-optimize and -follow can be added, and:"},
 			&cli.StringSliceFlag{Name: "script-arg", Usage: "add `ARG` to the scenario's args; repeatable"}), scriptFlags()...),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("script") {
@@ -58,14 +58,15 @@ Examples:
 			}
 			command := c.Args().Slice()
 			if len(command) == 0 {
-				return usagef("no program given, name it after --: gokprobe run -sym SPEC -- COMMAND; for a running process use gokprobe attach -p PID")
+				return usagef("no command given, name it after --: gokprobe run -sym SPEC -- COMMAND; for a running process use gokprobe attach -p PID")
 			}
 			return run(std, command, req, newWork)
 		},
 	}
 }
 
-// run starts a program for the work that newWork makes: the run command after its flags.
+// run starts command and does the work that newWork makes, until the command has ended. It
+// is the run command after its flags have been read.
 func run(std stdio, command []string, req request, newWork workMaker) error {
 	program, err := exec.LookPath(command[0])
 	if err != nil {
@@ -97,7 +98,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 		return w.abort(context.Background(), err)
 	}
 	w.wait(context.Background())
-	w.quietExit = true // the status is ours
+	w.quietExit = true // our own exit status says how it ended
 	relay.finish(sess)
 	if err := w.finish(relay.again); err != nil {
 		std.warn("%s", sentence(err))
@@ -113,8 +114,8 @@ func lookError(err error) error {
 	return fileError(err)
 }
 
-// programStatus waits for a program that the session has let go, if it has, and
-// returns its status.
+// programStatus is the exit status of the target, as an error for exitStatus. If the session
+// has detached from the target, which is our child, it waits for its end first.
 func programStatus(sess *kprobes.Session) error {
 	if exit := sess.Exit(); exit != nil {
 		return asStatus(exit.Code)
@@ -147,21 +148,22 @@ func asStatus(code int) error {
 	return statusError(code)
 }
 
-// relay handles the signals that gokprobe gets while it waits for its program. The
-// terminal sends SIGINT and SIGQUIT to both, so they are the program's to handle. Before any of the program's own code has run
-// it has no say: each of these signals but SIGPIPE ends the start then.
+// relay handles the signals that gokprobe gets while it waits for its child, the target.
+// The terminal sends SIGINT and SIGQUIT to both, and the target decides whether to end.
+// Before any of the target's own code has run, it can't decide: each of these signals but
+// SIGPIPE ends the start then.
 type relay struct {
-	ctx     context.Context // of the start
-	cancel  context.CancelCauseFunc
-	ch      chan os.Signal
-	program chan *os.Process // when it is to be started
-	taken   chan error       // answers that: an interrupt that came before
-	ended   chan struct{}
-	again   chan struct{} // closed by a signal after the program has ended
+	ctx    context.Context // of the start
+	cancel context.CancelCauseFunc
+	ch     chan os.Signal
+	target chan *os.Process // gets the target when it is about to run
+	taken  chan error       // the answer: the signal that has ended the start before, or nil
+	ended  chan struct{}    // closed when the target has ended
+	again  chan struct{}    // closed by a signal after that: the user does not want to wait for output
 }
 
 func newRelay() *relay {
-	r := &relay{ch: make(chan os.Signal, 4), program: make(chan *os.Process), taken: make(chan error), ended: make(chan struct{}), again: make(chan struct{})}
+	r := &relay{ch: make(chan os.Signal, 4), target: make(chan *os.Process), taken: make(chan error), ended: make(chan struct{}), again: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -172,7 +174,8 @@ func newRelay() *relay {
 	return r
 }
 
-// whileStarting prepares the program with f. If no signal ends that, the signals are for the program from then on.
+// whileStarting calls f, which prepares the target. A signal meanwhile ends f, and whileStarting
+// returns which it was. If none came, later signals are passed on to the target.
 func (r *relay) whileStarting(f func(context.Context) error, sess *kprobes.Session) error {
 	if err := f(r.ctx); err != nil {
 		if r.ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -180,12 +183,12 @@ func (r *relay) whileStarting(f func(context.Context) error, sess *kprobes.Sessi
 		}
 		return err
 	}
-	program, _ := os.FindProcess(sess.PID())
-	r.program <- program
+	target, _ := os.FindProcess(sess.PID())
+	r.target <- target
 	return <-r.taken
 }
 
-// finish tells that the session is over. If the program has ended too, the next
+// finish tells that the session is over. If the target has ended too, the next
 // signal is for gokprobe.
 func (r *relay) finish(sess *kprobes.Session) {
 	if sess.Exit() != nil {
@@ -200,7 +203,7 @@ func (r *relay) stop() {
 }
 
 func (r *relay) watch() {
-	program := r.watchStart()
+	target := r.watchStart()
 	stuck := false
 	for sig := range r.ch {
 		select {
@@ -212,25 +215,26 @@ func (r *relay) watch() {
 			continue
 		default:
 		}
-		if program != nil && (sig == syscall.SIGTERM || sig == syscall.SIGHUP || sig == syscall.SIGABRT) {
-			_ = program.Signal(sig)
+		if target != nil && (sig == syscall.SIGTERM || sig == syscall.SIGHUP || sig == syscall.SIGABRT) {
+			_ = target.Signal(sig)
 		}
 	}
 }
 
-// watchStart watches until the program is to be started, and returns it.
+// watchStart watches until the target is about to run, and returns it. If the start
+// fails instead, it returns nil.
 func (r *relay) watchStart() *os.Process {
 	for {
 		select {
-		case program := <-r.program:
+		case target := <-r.target:
 			r.taken <- context.Cause(r.ctx)
-			return program
+			return target
 		case sig, ok := <-r.ch:
 			if !ok {
 				return nil
 			}
 			if sig != syscall.SIGPIPE {
-				r.cancel(fmt.Errorf("ended by signal %d (%v) before the program was started", int(sig.(syscall.Signal)), sig))
+				r.cancel(fmt.Errorf("ended by signal %d (%v) before the target was started", int(sig.(syscall.Signal)), sig))
 			}
 		}
 	}

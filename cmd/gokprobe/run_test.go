@@ -21,7 +21,7 @@ func TestRunExitsAsItsProgramDoes(t *testing.T) {
 		{"success", "exit 0", 0},
 		{"a status", "exit 3", 3},
 		{"a signal", "kill -9 $$", 128 + 9},
-		{"the program is terminated", "kill $$", 128 + 15},
+		{"the target is terminated", "kill $$", 128 + 15},
 	} {
 		r := gokprobe(t, "run", "-sym", "getpid", "-count", "--", "sh", "-c", c.script)
 		if r.status != c.status || !strings.Contains(r.stdout, "-all-rows prints all\n") && !strings.Contains(r.stdout, "getpid") || !strings.HasPrefix(r.stderr, "armed: 1 probe in ") {
@@ -57,14 +57,14 @@ func TestRunProbesFromTheFirstInstruction(t *testing.T) {
 		t.Errorf("status %d, summary %+v", r.status, sum)
 	}
 	if !strings.Contains(r.stdout, "ret 7\n") || !strings.Contains(r.stdout, "ret 9\n") {
-		t.Errorf("the program prints %q", r.stdout)
+		t.Errorf("the target prints %q", r.stdout)
 	}
 }
 
 func TestRunWaitsForAProgramThatItHasLetGo(t *testing.T) {
 	for _, c := range []struct {
 		args          []string
-		before, after string // what the program reads before and after the detach
+		before, after string // what the target reads before and after the detach
 		status        int
 		printed       string
 	}{
@@ -96,7 +96,7 @@ func TestRunWaitsForAProgramThatItHasLetGo(t *testing.T) {
 		feed.Close()
 		_ = cmd.Wait()
 		if status := cmd.ProcessState.ExitCode(); status != c.status || !strings.HasSuffix(out.String(), c.printed) {
-			t.Errorf("%v: status %d, not %d; the program prints %q", c.args, status, c.status, out.String())
+			t.Errorf("%v: status %d, not %d; the target prints %q", c.args, status, c.status, out.String())
 		}
 	}
 }
@@ -117,7 +117,7 @@ func readUntil(t *testing.T, r io.Reader, word string) {
 func TestRunPassesTerminationOn(t *testing.T) {
 	l := start(t, "run", "-sym", "getpid", "-count", "--", "sh", "-c", "trap 'exit 5' TERM; echo trapped; while :; do read x; done")
 	if got := l.line(); got != "trapped" {
-		t.Fatalf("the program prints %q", got)
+		t.Fatalf("the target prints %q", got)
 	}
 	l.signal(syscall.SIGTERM)
 	if r := l.end(); r.status != 5 {
@@ -140,7 +140,7 @@ func TestRunLetsNothingRunThatItCannotProbe(t *testing.T) {
 		{"unknown symbol", []string{"-sym", "no_such_function_here", "--", "touch", marker}, 4, "unknown symbol"},
 		{"no such program", []string{"-sym", "main", "--", "no-such-program-here"}, 2, "cannot run no-such-program-here: executable file not found"},
 		{"not executable", []string{"-sym", "main", "--", text}, 2, "permission denied"},
-		{"no program", []string{"-sym", "main"}, 2, "no program given"},
+		{"no program", []string{"-sym", "main"}, 2, "no command given"},
 	} {
 		r := gokprobe(t, append([]string{"run"}, c.args...)...)
 		if r.status != c.status || r.stdout != "" || !strings.Contains(r.stderr, c.want) {
@@ -149,6 +149,6 @@ func TestRunLetsNothingRunThatItCannotProbe(t *testing.T) {
 		oneSentence(t, r)
 	}
 	if _, err := os.Stat(marker); err == nil {
-		t.Error("the program ran")
+		t.Error("the target ran")
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// The sample is the program that demo and check probe: this executable, started
-// again with sampleEnv set. It works, checks all that it computes, and at the end
-// says whether anything disturbed it. It knows nothing of being probed.
+// The sample is the target of demo and check: this executable, started again with sampleEnv
+// set. It works, checks its own results, and says at the end whether anything has disturbed
+// it. It does not know that it is probed.
 
 const (
 	sampleEnv     = "GOKPROBE_SAMPLE"
@@ -79,7 +79,7 @@ func (s *sample) work(thread int) {
 
 var customers = [...]string{"Ada Lovelace", "Grace Hopper", "Linus Torvalds", "Barbara Liskov", "Ken Thompson"}
 
-// checkOrder serves order n and compares the results with what they must be.
+// checkOrder serves order n and compares the results with the right ones.
 func (s *sample) checkOrder(n int) {
 	name, amount := customers[n%len(customers)], 19.5+float64(n%7)
 	if got, want := serveOrder(n, name, amount, n%2 == 0), int64(n*1000+len(name)); got != want {
@@ -110,7 +110,8 @@ func refund(id int, amount float64) float64 {
 	return amount * 0.9
 }
 
-// report says whether anything is other than it was.
+// report prints whether all results were right, and whether the code, the mappings and the
+// tracer are as before. It returns 0 if all is well.
 func (s *sample) report(out io.Writer, before string) int {
 	after, err := textHash()
 	bad := 0
@@ -123,14 +124,14 @@ func (s *sample) report(out io.Writer, before string) int {
 	}
 	say(s.wrong.Load() == 0, fmt.Sprintf("I made %d calls on %d threads, and every result was right", s.calls.Load(), sampleThreads),
 		fmt.Sprintf("%d results were wrong", s.wrong.Load()))
-	say(err == nil && before == after, "my code is byte for byte what it was (sha256 "+after[:min(len(after), 16)]+"…)", "my code has changed")
+	say(err == nil && before == after, "my code is byte for byte the same (sha256 "+after[:min(len(after), 16)]+"…)", "my code has changed")
 	left, tracer, err := traces()
 	say(err == nil && left == "", "nothing is left in my memory", "there is a mapping "+left)
 	say(err == nil && tracer == 0, "nobody traces me", fmt.Sprintf("process %d traces me", tracer))
 	return min(bad, 1)
 }
 
-// textHash is the hash of all code that this process maps from files, as it is in
+// textHash returns the hash of all code that this process maps from files, as it is in
 // memory now.
 func textHash() (string, error) {
 	maps, err := procfs.Maps(os.Getpid())
@@ -155,7 +156,7 @@ func textHash() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// traces looks for what a tracer may have left: its mapping, or itself.
+// traces looks for remains of a tracer: a mapping that it has added, or a tracer of a thread.
 func traces() (mapping string, tracer int, err error) {
 	maps, err := procfs.Maps(os.Getpid())
 	for _, m := range maps {

@@ -60,9 +60,9 @@ and handlers of all processes run one at a time. Whatever ctx tells and does, an
 symbol() in a handler, is about the process of the hit: ctx.pid tells them apart, and targets()
 lists them. A handler's probes, faults and switches are in its own process at once, in the others
 a moment later. Faults count as with gokprobe inject: in each process by itself, times= and
-rate= for all together. The process that ends leaves the others; stop() ends the scenario
-in all. Outside of handlers there is no one process, so symbol(), target and PROBE.addrs are
-refused there, as are numbers as places, and require_start= and its like, everywhere.
+rate= for all together. A process that ends leaves the others; stop() ends the scenario in all.
+Outside of handlers there is no one process, so symbol(), target and PROBE.addrs are errors
+there. A number as a place, and require_start= and its like, are errors everywhere.
 
 Exit status: 0 done, 1 the scenario has failed, 2 wrong usage or a mistake in the file,
 3 cannot attach, 4 cannot place a probe. After 2, 3 and 4 nothing was armed.

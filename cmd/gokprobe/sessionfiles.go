@@ -12,15 +12,16 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// sessionFiles are a session as the kernel's files, and the ways to them.
+// sessionFiles shows a session as files like the kernel's, and serves them.
 type sessionFiles struct {
 	tree   *debugfs.Tree
 	socket *door.Server  // nil if there is none
 	mount  *door.Mounted // nil if it was not asked for
 }
 
-// openFiles serves the session's files, for "gokprobe debugfs" and, if the user wants it, on a directory, with the events that the
-// user wants in them. Only what was asked for can fail: whoever needs no files shall not miss a socket.
+// openFiles serves the session's files to "gokprobe debugfs", and with -mount on a directory. It
+// defines the events of -kprobe-event in them. It fails if the events or the mount fail, for
+// which the user has asked. Without a socket it only warns.
 func (w *work) openFiles(ctx context.Context) error {
 	f := newFiles(w.std, w.sess)
 	w.files = f
@@ -54,7 +55,8 @@ func newFiles(std stdio, sess *kprobes.Session) *sessionFiles {
 	return f
 }
 
-// eventsError is why -kprobe-event can't be placed, with a caret where there is one.
+// eventsError makes the error of -kprobe-event, with a caret if the place of the mistake is
+// known.
 func eventsError(err error) error {
 	var e *caret.Error
 	if errors.As(err, &e) {
@@ -63,7 +65,8 @@ func eventsError(err error) error {
 	return &classed{errPlace, err}
 }
 
-// mountOptions are those for the files of the session that holds process pid; tracer 0 is this process.
+// mountOptions returns the options to mount the files of the session that holds process pid.
+// tracer is the process of that session, 0 for this one.
 func mountOptions(std stdio, pid, tracer int) door.MountOptions {
 	return door.MountOptions{
 		Source: fmt.Sprintf("gokprobe-%d", pid), Tracer: tracer,
@@ -71,7 +74,7 @@ func mountOptions(std stdio, pid, tracer int) door.MountOptions {
 	}
 }
 
-// close takes all ways to the files away. Readers that wait come to an end.
+// close removes the socket and the mount. Reads that wait for data end.
 func (f *sessionFiles) close() error {
 	if f == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// interrupts watches for the signals that end the command. Once the target is
-// traced, dying of one would leave it to the kernel to clean up.
+// interrupts watches for the signals that end the command. The command must not die of one
+// while it holds a target: its probes would stay in the target's code.
 type interrupts struct {
 	ctx    context.Context // cancelled by the first signal
 	again  chan struct{}   // closed by the second
@@ -34,8 +34,8 @@ func watchInterrupts(warn func(string, ...any)) *interrupts {
 	return in
 }
 
-// ignorePipe makes a write to a closed pipe an error. Catching the signal does not
-// pass on to a started program as ignoring it would.
+// ignorePipe makes a write to a closed pipe an error. It catches SIGPIPE instead of ignoring
+// it: a COMMAND that gokprobe starts would inherit that the signal is ignored.
 func (in *interrupts) ignorePipe() { signal.Notify(in.pipe, syscall.SIGPIPE) }
 
 func (in *interrupts) watch(warn func(string, ...any)) {
@@ -49,7 +49,7 @@ func (in *interrupts) watch(warn func(string, ...any)) {
 		case 1:
 			in.cancel()
 		case 2:
-			warn("detaching, which can't be cut short; output that is not read yet is dropped")
+			warn("detaching, which can't be cut short; output that nobody has read is dropped")
 			close(in.again)
 		}
 	}
@@ -63,8 +63,8 @@ func (in *interrupts) stop() {
 	in.cancel()
 }
 
-// watchPipe makes a write to a closed pipe an error, until stop is called on what it
-// returns.
+// watchPipe makes a write to a closed pipe an error, until stop is called on its result. It is
+// for commands that end by themselves, and need no other signal.
 func watchPipe() *interrupts {
 	_, cancel := context.WithCancel(context.Background())
 	in := &interrupts{cancel: cancel, ch: make(chan os.Signal), pipe: make(chan os.Signal, 1)}

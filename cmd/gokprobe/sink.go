@@ -15,18 +15,19 @@ const (
 	sinkPause = 2 * time.Millisecond
 	// sinkChunk is the size in bytes at which gathered records are written.
 	sinkChunk = 64 << 10
-	// sinkGrace is how long an output is given to take what is left when the user has
-	// no more patience. One that is read needs less: timeout(1), which signals twice,
-	// must not cost a record.
+	// sinkGrace is how long an output may take for the last records after a second signal,
+	// by which the user ends the wait. An output that somebody reads needs less: timeout(1)
+	// signals twice, and that must not cost a record.
 	sinkGrace = 250 * time.Millisecond
 )
 
-// sink writes what is put into its queue, on a goroutine of its own. Its methods may be called concurrently.
+// sink writes records to an output on a goroutine of its own, so that handlers, which put
+// them, never wait for the output. Its methods may be called concurrently.
 type sink struct {
 	queue   *trace.Queue
 	out     io.Writer
-	printer event.Printer // into chunk
-	chunk   chunk
+	printer event.Printer // prints into chunk
+	chunk   chunk         // text that is not written yet
 	grace   time.Duration // sinkGrace
 
 	mu  sync.Mutex
@@ -66,7 +67,7 @@ func (s *sink) write() {
 
 func (s *sink) writeBatch(batch []event.Hit) {
 	for i := range batch {
-		_ = s.printer.Hit(&batch[i]) // a chunk takes everything
+		_ = s.printer.Hit(&batch[i]) // writing to a chunk never fails
 		if len(s.chunk.buf) >= sinkChunk {
 			s.flush()
 		}
@@ -74,8 +75,8 @@ func (s *sink) writeBatch(batch []event.Hit) {
 	s.flush()
 }
 
-// flush writes the chunk. After an error nothing more is written: what follows a
-// torn line is of no use to anybody.
+// flush writes the chunk. After an error it writes nothing more: a line may have been cut in
+// two, and readers could not make sense of the lines after it.
 func (s *sink) flush() {
 	lost := len(s.chunk.ends)
 	if s.firstError() == nil {
@@ -93,7 +94,7 @@ func (s *sink) firstError() error {
 	return s.err
 }
 
-// fail remembers the first error. What is put from then on is lost.
+// fail remembers the first error. Records that are put later are lost.
 func (s *sink) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,9 +105,9 @@ func (s *sink) fail(err error) {
 	}
 }
 
-// close writes what is left and ends the writer. If giveUp is closed first, what
-// can't be written soon is lost: an output that nobody reads blocks for good.
-// It returns the number of lost records and the first error.
+// close writes the records that are left and ends the writer. If giveUp is closed, it waits
+// for no longer than grace: an output that nobody reads blocks for ever. It returns the
+// number of lost records and the first error.
 func (s *sink) close(giveUp <-chan struct{}) (lost uint64, err error) {
 	s.queue.Close()
 	select {

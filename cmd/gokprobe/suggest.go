@@ -31,8 +31,9 @@ func nearName(names []string, typed string) string {
 	return didYouMean(typed, strings.TrimLeft(cli.SuggestFlag(named, typed, true), "-"), "")
 }
 
-// didYouMean drops a suggestion that is another word: the library always has one.
-// People seldom mistype the first letter.
+// didYouMean returns the suggestion of name, or "" if it begins with another letter than the
+// typed word. The library always suggests something, and people seldom mistype the
+// first letter.
 func didYouMean(typed, name, prefix string) string {
 	if name == "" || typed == "" || name[0] != typed[0] {
 		return ""

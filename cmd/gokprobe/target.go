@@ -16,13 +16,15 @@ import (
 // target is the process that a command is about.
 type target struct {
 	pid int
-	// id tells it from another one that has its number later; nil if there was none of that number.
+	// id tells this process from a later one with the same number. It is nil if no process had the number.
 	id *ptrace.Identity
-	// found tells that the user has not named it by its number: it may end, or be another user's, and others are taken all the same.
+	// found says that the process was found by its name or file. If it can't be attached to, because it has ended
+	// or is another user's, the command goes on with the others; if the user has named its number, that is an error.
 	found bool
 }
 
-// still is nil if all that was found by the number was found of that process.
+// still returns an error if the number may belong to another process by now. Facts that were
+// read by number, such as files below /proc, are about t if still returns nil afterwards.
 func (t target) still() error {
 	if t.id == nil {
 		return nil
@@ -43,7 +45,7 @@ func findTarget(arg string) (target, error) {
 		if pid <= 0 {
 			return target{}, usagef("-p %s is no process ID", arg)
 		}
-		id, _ := ptrace.Identify(pid) // what is wrong with it is told by who has more to do with it
+		id, _ := ptrace.Identify(pid) // if there is no such process, attaching says so
 		return target{pid: pid, id: id}, nil
 	}
 	found := named(arg)
@@ -61,7 +63,7 @@ func findTarget(arg string) (target, error) {
 	return target{}, usagef("%w: %s", &severalError{len(found), arg}, strings.Join(ids, ", "))
 }
 
-// severalError is a name that does not tell which process is meant.
+// severalError is the error of a name that several processes have.
 type severalError struct {
 	n    int
 	name string
@@ -71,7 +73,7 @@ func (e *severalError) Error() string {
 	return fmt.Sprintf("%d processes are named %q, choose one by its ID", e.n, e.name)
 }
 
-// orAll adds to what is told of several processes that there is a flag for it.
+// orAll adds to a severalError that -all takes all of the processes.
 func orAll(err error) error {
 	if e := new(severalError); errors.As(err, &e) {
 		return usagef("%w, or take them all with -all", err)
@@ -79,33 +81,35 @@ func orAll(err error) error {
 	return err
 }
 
-// whom is the flags that say which processes are meant.
+// whom holds the flags that name processes.
 type whom struct {
 	names []string
 	all   bool
 	file  string // empty for none
 }
 
-// whomFlags are those flags of a command that is about several processes: what it does is "attach to" or "inject into" one.
+// whomFlags are the flags that name processes, for a command that takes several. does is what
+// the command does to a process: "attach to" or "inject into".
 func whomFlags(does string) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "p", Usage: does + " process `PID`, or to the only one of that name; repeatable"},
 		&cli.BoolFlag{Name: "all", Usage: "take all processes of a name that -p gives"},
-		&cli.StringFlag{Name: "x", Usage: does + " every process that runs or maps `FILE`, a program or a library, now and later"},
+		&cli.StringFlag{Name: "x", Usage: does + " every process that runs or maps `FILE`, an executable or a library, now and later"},
 	}
 }
 
 func parseWhom(c *cli.Context) whom { return whom{c.StringSlice("p"), c.Bool("all"), c.String("x")} }
 
-// given tells that any process is meant.
-func (w whom) given() bool { return len(w.names) > 0 || w.all || w.file != "" }
+// isGiven reports whether the flags name any process.
+func (w whom) isGiven() bool { return len(w.names) > 0 || w.all || w.file != "" }
 
-// findTargets translates the values of -p, with -all those of a name being all that have it. Several tells that there is not just one, or that
-// others may come since file is watched.
+// findTargets translates the values of -p; with -all a name means all processes that have it.
+// several reports whether there may be more than one: several were found, or processes that
+// map file may come later.
 func (w whom) findTargets() (found []target, several bool, err error) {
 	args, all := w.names, w.all
 	if len(args) == 0 && w.file == "" {
-		args = []string{""} // which is told
+		args = []string{""} // for which findTarget has the error
 	}
 	defer func() {
 		if err != nil {

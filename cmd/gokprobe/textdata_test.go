@@ -69,7 +69,8 @@ func disassembled(t *testing.T, bin string, r arch.Range) map[arch.Addr]bool {
 	return all
 }
 
-// lookedAt is what kprobes says of each function in a file: of each place why it is none of its instructions, or nil.
+// lookedAt is the judgement of package kprobes on the functions in a file: for each place nil, or why it is no
+// instruction of its function.
 func lookedAt(t *testing.T, bin string, f func(fn arch.Range, name string, places map[arch.Addr]error)) {
 	t.Helper()
 	table, err := symbols.OpenFile(bin)

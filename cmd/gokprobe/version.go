@@ -10,15 +10,16 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// shortRevision is how much of a revision is shown.
+// shortRevision is how many characters of a revision are shown.
 const shortRevision = 12
 
-// fullVersion is the version with what it was built for and by.
+// fullVersion is the version, the platform, and the version of Go.
 func fullVersion() string {
 	return fmt.Sprintf("%s %s/%s %s", buildVersion(version), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// buildVersion is what the build has set, or else what the Go tool has recorded of this program.
+// buildVersion is the version that the build has set, else the one that the Go tool has
+// recorded in this executable.
 func buildVersion(set string) string {
 	info, ok := debug.ReadBuildInfo()
 	if set != "" || !ok {
@@ -27,7 +28,8 @@ func buildVersion(set string) string {
 	return recordedVersion(info)
 }
 
-// recordedVersion is the module's version, as go install MODULE@VERSION and builds in a repository have it, or the revision, if only that is known.
+// recordedVersion is the module's version, which go install MODULE@VERSION and builds in a
+// repository record. If there is none, it is made of the revision.
 func recordedVersion(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v

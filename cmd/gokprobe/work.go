@@ -29,10 +29,10 @@ type work struct {
 	faults    *faulting  // nil if nothing is injected
 	injecting *injecting // nil before place
 
-	quietExit bool // do not tell how the target ended
+	quietExit bool // print no line about the target's end
 }
 
-// options is the session's options for a request.
+// options returns the options of the session that the request needs.
 func (r request) options(std stdio) kprobes.Options {
 	return kprobes.Options{Meant: r.meant, NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
 }
@@ -40,7 +40,7 @@ func (r request) options(std stdio) kprobes.Options {
 // workMaker prepares work on a session.
 type workMaker func(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work
 
-// newWork prepares for hits on sess.
+// newWork prepares a session for probes: it opens the way that hits take to the output.
 func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := &work{std: std, req: req, sess: sess, output: output, color: color}
 	w.tr = trace.On(sess, trace.With(req.options(std)), trace.Log(std.logger()))
@@ -50,8 +50,9 @@ func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, col
 	return w
 }
 
-// place resolves, registers and arms all probes, or none, and opens the session's files. When ctx is done it returns at once: what is
-// not armed by then never is, and whatever was is disarmed by the session's end.
+// place resolves, registers and arms all probes, or none, and opens the session's files. When
+// ctx is done it returns at once. No further probe is armed then, and the end of the session
+// disarms the others.
 func (w *work) place(ctx context.Context) error {
 	placed := make(chan error, 1)
 	if err := w.sess.Symbols().Aside(ctx, func() { placed <- w.placeAll(ctx) }); err != nil {
@@ -93,7 +94,7 @@ func (w *work) placeProbes(ctx context.Context) error {
 	return nil
 }
 
-// stats is what has become of the probes up to now.
+// stats returns the places and counts of the probes as they are now.
 func (w *work) stats() trace.Stats {
 	if w.probe == nil {
 		return trace.Stats{}
@@ -138,7 +139,8 @@ func plural(n int, noun string) string {
 // goneInterval is how often wait looks whether all probes are gone for good.
 const goneInterval = time.Second
 
-// wait returns when the session shall end.
+// wait returns when the session shall end: on an interrupt, after -duration, when the output
+// has failed, when all wanted hits are there, or when there is nothing left to probe.
 func (w *work) wait(ctx context.Context) {
 	var expired <-chan time.Time
 	if w.req.duration > 0 {
@@ -174,7 +176,7 @@ func (w *work) wait(ctx context.Context) {
 	}
 }
 
-// gone tells that no probe is left, why, and that none will come back.
+// gone reports whether no probe is left and none will come back, and why.
 func (w *work) gone() (why string, gone bool) {
 	switch {
 	case w.injecting != nil:
@@ -188,7 +190,7 @@ func (w *work) gone() (why string, gone bool) {
 // finish detaches, writes what is still queued, and prints the summary. giveUp, when
 // closed, ends the wait for a blocked output.
 func (w *work) finish(giveUp <-chan struct{}) error {
-	_ = w.stats() // of a process that has ended it stays what it is now
+	_ = w.stats() // reads the last counts: after the end of the process they stay as they are now
 	w.injecting.close()
 	err := errors.Join(w.files.close(), w.sess.Close())
 	w.tellExit()
@@ -199,7 +201,8 @@ func (w *work) finish(giveUp <-chan struct{}) error {
 	return errors.Join(err, w.closeOutput(outErr))
 }
 
-// closeOutput tells what became of the output: the first error, if there was one.
+// closeOutput closes the output, unless it is stdout. It returns the first error of the
+// output, outErr if there was one.
 func (w *work) closeOutput(outErr error) error {
 	if w.output != w.std.out.file {
 		if cerr := w.output.Close(); outErr == nil {
@@ -227,7 +230,8 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 	return w.sink.close(giveUp)
 }
 
-// summary is what became of the probes. Lost is the hits that the output did not take.
+// summary returns the final counts of all probes. lost is how many hits did not reach the
+// output.
 func (w *work) summary(lost uint64) *event.Summary {
 	st := w.stats()
 	sum := &event.Summary{PID: w.sess.PID(), Lost: lost + st.Lost, Probes: w.req.probeSummaries(st.Places)}
@@ -237,24 +241,26 @@ func (w *work) summary(lost uint64) *event.Summary {
 	return sum
 }
 
-// print prints the summary, and what was lost on stderr.
+// print prints the summary, and before it warnings about lost records and foreign writes to
+// the code. lost is how many of the lost records the output did not take.
 func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) error {
 	if !w.req.json && len(sum.Probes) == 0 || w.req.json && outErr != nil {
 		return nil
 	}
 	if n := sum.Lost - lost; n > 0 {
-		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the process waits", plural(int(n), "record"))
+		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", plural(int(n), "record"))
 	}
 	if disturbed > 0 {
-		w.std.warn("somebody else, a kernel uprobe or a debugger, wrote over the code at probes (seen %s): hits until they were armed again are in no count", plural(int(disturbed), "time"))
+		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until the probes were armed again are not counted", plural(int(disturbed), "time"))
 	}
 	if lost > 0 && outErr == nil {
-		w.std.warn("%s lost, since the output took them slower than they came", plural(int(lost), "record"))
+		w.std.warn("%s lost, since the output was read too slowly", plural(int(lost), "record"))
 	}
 	return w.printSummary(sum)
 }
 
-// printSummary prints JSON and counts where hits go, and what else there is of a text on stderr.
+// printSummary prints the summary: as JSON or as the table of -count to the output of the
+// hits, else as text to stderr.
 func (w *work) printSummary(sum *event.Summary) error {
 	switch {
 	case w.req.json:
@@ -265,7 +271,8 @@ func (w *work) printSummary(sum *event.Summary) error {
 	return event.NewText(w.std.patient(), event.TextOptions{}).Summary(sum) // the session is closed
 }
 
-// missing is told in place of the mechanism of a probe that has no place.
+// missing is shown in place of a mechanism for a probe that has no address: its library is
+// not loaded yet, or no longer.
 func missing(waiting bool) string {
 	if waiting {
 		return "waiting"
@@ -273,8 +280,9 @@ func missing(waiting bool) string {
 	return "gone"
 }
 
-// explained is a summary's mechanism, how in words, and its reason. The text summary has one column for both: a probe
-// that is not optimized tells why, unless the user asked for that.
+// explained returns the mechanism and the reason as the summary shows them. how is the
+// mechanism m in words, why is the reason that there is no jump. In text they share a column,
+// and -no-optimize, which is the user's own reason, is left out.
 func (r *request) explained(m kprobes.Mechanism, how, why string) (mechanism, reason string) {
 	switch {
 	case r.json:
@@ -285,8 +293,8 @@ func (r *request) explained(m kprobes.Mechanism, how, why string) (mechanism, re
 	return how + " (" + why + ")", ""
 }
 
-// outputError is what the user is told of a failed write. A reader that has gone,
-// such as head(1), wants no more: that is no failure.
+// outputError makes the sentence for a failed write to the output. It returns nil if the
+// reader, such as head(1), has gone: it wants no more, which is no failure.
 func (w *work) outputError(err error) error {
 	name := "stdout"
 	if w.req.output != "" {

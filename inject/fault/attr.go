@@ -1,8 +1,8 @@
-// Package fault decides when a call is to fail: by the attributes and in the
-// order of the kernel's fault injection (lib/fault-inject.c,
-// Documentation/fault-injection), with strace's when= expression, limits by rate
-// and time, and random numbers that depend on nothing but a seed. What failing
-// means is not its matter.
+// Package fault decides which calls fail. It has the attributes of the kernel's fault
+// injection and decides in the kernel's order (lib/fault-inject.c,
+// Documentation/fault-injection). It adds strace's when= expression, limits by rate and
+// time, and random numbers that depend on a seed alone. It does not make calls fail;
+// package inject does.
 package fault
 
 import (
@@ -14,39 +14,39 @@ import (
 // Attr says which calls fail. The zero value lets none fail; Default and Always
 // are what to begin with.
 type Attr struct {
-	// Probability is the share of the calls, of those that no other attribute
-	// excludes, that fail: 0 to 1. At 0 nothing fails, but for FailNth.
+	// Probability is the share of calls that fail, 0 to 1, among those that no other
+	// attribute excludes. At 0 only FailNth can make a call fail.
 	Probability float64
-	// Interval lets every Interval-th of them fail; 0 and 1 are each.
+	// Interval lets every Interval-th call fail. 0 and 1 mean each.
 	Interval uint64
-	// Times is how many calls fail at most, in all processes together; -1 is any
-	// number of them.
+	// Times is how many calls fail at most, in all processes together. -1 means any
+	// number.
 	Times int64
-	// Space is what is used up, by each call's Size, before any call fails.
+	// Space must be used up, by the Sizes of calls, before a call fails.
 	Space int64
-	// Verbose is what of a failure is told: 0 nothing, 1 a line, 2 the stack too.
+	// Verbose is how much to print of a failure: 0 nothing, 1 a line, 2 the stack too.
 	Verbose          int
-	VerboseRatelimit Ratelimit // of what Verbose tells
-	// TaskFilter lets calls fail only where Call.Task says that the task may.
+	VerboseRatelimit Ratelimit // limits how often Verbose prints
+	// TaskFilter means that calls can fail only if Call.Task is set.
 	TaskFilter bool
-	// StackDepth is how many frames are looked at, 32 at most, for Require and Reject.
+	// StackDepth is how many frames Require and Reject look at, 32 at most.
 	// A call with a frame in Reject does not fail. A call without a frame in Require
 	// does not fail either; a zero Require is everything. (The kernel's zero range is
 	// an empty one; here Range{1, 1} is.) With depth 0 nothing is looked at, and
 	// nothing fails if something is required.
 	StackDepth      int
 	Require, Reject Range
-	// FailNth, if it is not 0, lets the FailNth-th call fail and none before it,
-	// counting those whose stack and time (For) qualify, whatever the other
-	// attributes say. Afterwards these decide, so with Probability 0 it is all that
+	// FailNth, if it is not 0, lets the FailNth-th call fail, and none before it. It
+	// counts calls whose stack and time (For) qualify, and ignores the other
+	// attributes. After that call the others decide; with Probability 0 no other call
 	// fails. (In the kernel it belongs to a task; see Decider.SetFailNth.)
 	FailNth uint64
-	// When is the calls that may fail by their number, as strace's when=.
+	// When chooses calls by their number, as strace's when= does.
 	When When
-	// Rate is how many fail at most in any stretch of time.
+	// Rate limits how many calls fail within any stretch of time.
 	Rate Rate
-	// For ends all failing so long after Decider.Start, or after the first call if
-	// it was not started; 0 is never.
+	// For is the time after which no call fails any more. It begins with Decider.Start,
+	// or with the first call if Start was not called. 0 means no limit.
 	For time.Duration
 	// PerThread counts the calls, and the random numbers, of each thread by
 	// themselves, instead of each process's. Times and Rate are common to all.
@@ -102,7 +102,7 @@ func (a Attr) filtersStack() bool { return a.requires() || a.Reject != Range{} }
 
 func (a Attr) requires() bool { return a.Require != Range{} && a.Require != Everything }
 
-// Check says what is wrong with a, if anything.
+// Check returns an error if an attribute has an impossible value.
 func (a Attr) Check() error {
 	switch {
 	case !(a.Probability >= 0 && a.Probability <= 1):

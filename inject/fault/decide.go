@@ -35,26 +35,26 @@ const (
 	ByRate        Reason = "rate"        // too many have failed lately
 )
 
-// A Decision is what becomes of a call.
+// A Decision says whether a call fails.
 type Decision struct {
 	Fail bool
-	// By is which attribute said no; empty if the call fails.
+	// By is the attribute that excluded the call; empty if the call fails.
 	By Reason
-	// N is the number of the call among those of the process (or thread) that only
-	// counting could exclude, from 1. It is 0 for others, and from Confirm, which has
-	// not seen the calls before.
+	// N is the number of the call, from 1, among the eligible calls of its process (or
+	// thread). It is 0 for other calls, and from Confirm, which does not see all calls.
 	N uint64
-	// Times is what was left of Attr.Times before a call that fails.
+	// Times is how much was left of Attr.Times before a call that fails.
 	Times int64
 	// Log is how much to tell of the failure: 0 nothing, 1 a line, 2 the stack too.
 	Log int
 }
 
-// Decide decides the call in the order of the kernel's should_fail_ex: fail-nth,
-// probability 0, task filter, times, stack filter, space, interval, random; the first
-// that says no ends it, and what comes later does not count the call. The
-// attributes that the kernel does not have stand at: For behind times; When behind
-// space, so it counts the calls that only counters can still exclude; Rate at the end,
+// Decide decides whether a call fails, in the order of the kernel's should_fail_ex:
+// fail-nth, probability 0, task filter, times, stack filter, space, interval, random. The
+// first that excludes the call ends the decision, and later ones do not count the call.
+//
+// Attributes that the kernel does not have come in between: For after times; When after
+// space, so that it counts calls that only counters can still exclude; Rate at the end,
 // since it limits failures.
 func (d *Decider) Decide(c Call) Decision {
 	d.Begin(c.Now)
@@ -70,7 +70,7 @@ func (d *Decider) Decide(c Call) Decision {
 		if *nth--; *nth > 0 {
 			by = ByFailNth
 		}
-	} else if by = u.count(&d.attr, c.Size); by == "" && !d.all.rate.allow(d.attr.Rate, c.Now) {
+	} else if by = u.count(&d.attr, c.Size); by == "" && !d.all.rate.allows(d.attr.Rate, c.Now) {
 		by = ByRate
 	}
 	if by != "" {
@@ -79,10 +79,10 @@ func (d *Decider) Decide(c Call) Decision {
 	return d.fail(c.Now, u.eligible)
 }
 
-// exclude returns what excludes the call before anything is counted.
+// exclude returns the attribute that excludes the call before it is counted, or "".
 func (d *Decider) exclude(c Call, nth bool) Reason {
 	switch a := &d.attr; {
-	case nth && d.over(c.Now):
+	case nth && d.isOver(c.Now):
 		return ByFor
 	case nth && !a.stackQualifies(c.Stack):
 		return ByStack
@@ -94,7 +94,7 @@ func (d *Decider) exclude(c Call, nth bool) Reason {
 		return ByTaskFilter
 	case d.all.times == 0:
 		return ByTimes
-	case d.over(c.Now):
+	case d.isOver(c.Now):
 		return ByFor
 	case !a.stackQualifies(c.Stack):
 		return ByStack
@@ -136,7 +136,7 @@ func (u *unit) count(a *Attr, size int64) Reason {
 	}
 	if a.Probability < 1 {
 		u.random++
-		if !chance(a.Probability, a.Seed, u.random-1) {
+		if !isChosen(a.Probability, a.Seed, u.random-1) {
 			return ByProbability
 		}
 	}
@@ -146,7 +146,7 @@ func (u *unit) count(a *Attr, size int64) Reason {
 // fail counts a failure, of the call number n, and says how much to tell of it.
 func (d *Decider) fail(now time.Time, n uint64) Decision {
 	log := 0
-	if d.attr.Verbose > 0 && d.all.messages.allow(d.attr.VerboseRatelimit, now) {
+	if d.attr.Verbose > 0 && d.all.messages.allows(d.attr.VerboseRatelimit, now) {
 		log = min(d.attr.Verbose, 2)
 	}
 	times := d.all.times

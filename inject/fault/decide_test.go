@@ -312,7 +312,7 @@ func TestAttributesChangeWhileCallsAreDecided(t *testing.T) {
 	}
 }
 
-// TestDecidersBesideEachOther: what is for all processes they have together, the rest each by itself.
+// TestDecidersBesideEachOther: they share the state for all processes, and each has the rest for itself.
 func TestDecidersBesideEachOther(t *testing.T) {
 	for _, c := range []struct{ settings, both string }{ // the decisions about the calls of two processes, in turns
 		{"probability=100 interval=2 times=3", "i i F F i i F t t t"},

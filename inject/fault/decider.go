@@ -2,35 +2,35 @@ package fault
 
 import "time"
 
-// A Decider decides call after call by an Attr. It must not be used concurrently, nor must Deciders of which one was made
-// beside the other.
+// A Decider decides call after call by an Attr. It must not be used concurrently. Deciders made by
+// Beside share state, so only one of them may be used at a time.
 type Decider struct {
 	attr     Attr // without Times
 	all      *common
-	units    map[int]*unit
-	nth      map[int]*uint64 // what is left of the fail-nth of threads
-	eligible uint64          // of all units, also of those that are forgotten
+	units    map[int]*unit   // by process, or with Attr.PerThread by thread
+	nth      map[int]*uint64 // by thread: the calls that SetFailNth still counts down
+	eligible uint64          // sum of all units, also of forgotten ones
 }
 
-// common is what all processes have together, whichever Decider theirs is.
+// common is the state that all processes share, also through several Deciders.
 type common struct {
-	times    int64     // what is left of Attr.Times
+	times    int64     // left of Attr.Times
 	start    time.Time // of Attr.For
 	rate     window
 	messages limiter
 }
 
-// A unit is what is counted of one process, or thread.
+// A unit holds the counters of one process, or with Attr.PerThread of one thread.
 type unit struct {
-	space    int64  // left
-	failNth  uint64 // left
+	space    int64  // left of Attr.Space
+	failNth  uint64 // left of Attr.FailNth
 	eligible uint64 // calls that only counting could exclude
-	when     uint64 // those that passed space
-	interval uint64 // those that passed when, if there is an interval
+	when     uint64 // of these, calls that passed space
+	interval uint64 // of these, calls that passed when, if there is an interval
 	random   uint64 // random numbers used
 }
 
-// New returns a Decider. The error says what is wrong with a.
+// New returns a Decider. The error is that of a.Check.
 func New(a Attr) (*Decider, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func newDecider(a Attr, all *common) *Decider {
 	return &Decider{attr: a, all: all, units: map[int]*unit{}, nth: map[int]*uint64{}}
 }
 
-// Beside returns a Decider for other processes. What Attr has for all processes together it has together with d: what is left of
-// Times, which of the calls Rate and VerboseRatelimit allow, and the beginning of For.
+// Beside returns a Decider for other processes. It shares with d the state that Attr has for all processes together: how
+// many Times are left, the counts of Rate and VerboseRatelimit, and the beginning of For.
 func (d *Decider) Beside(a Attr) (*Decider, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (d *Decider) Beside(a Attr) (*Decider, error) {
 // Start begins the time of Attr.For.
 func (d *Decider) Start(now time.Time) { d.all.start = now }
 
-// Begin is Start unless that time has begun. It returns what is left of it.
+// Begin begins the time of Attr.For unless it has begun. It returns how much of it is left.
 func (d *Decider) Begin(now time.Time) time.Duration {
 	if d.all.start.IsZero() {
 		d.all.start = now
@@ -108,7 +108,7 @@ func (u *unit) update(old, a *Attr) {
 	}
 }
 
-// SetSpace sets what is left of Attr.Space, for all processes and threads.
+// SetSpace sets how much is left of Attr.Space, for all processes and threads.
 func (d *Decider) SetSpace(n int64) {
 	d.attr.Space = n
 	for _, u := range d.units {
@@ -135,7 +135,7 @@ func (d *Decider) SetFailNth(thread int, n uint64) {
 	d.nth[thread] = &n
 }
 
-// FailNth returns what is left of SetFailNth: 0 if the call has failed.
+// FailNth returns how many calls SetFailNth still counts down: 0 if its call has failed.
 func (d *Decider) FailNth(thread int) uint64 {
 	if n := d.nth[thread]; n != nil {
 		return *n
@@ -153,31 +153,31 @@ func (d *Decider) Waiting() bool {
 	return false
 }
 
-// Forget drops what is known of a process or thread that has ended: its number may come
-// again.
+// Forget drops the counters of a process or thread that has ended: a new one may get its
+// number.
 func (d *Decider) Forget(id int) {
 	delete(d.units, id)
 	delete(d.nth, id)
 }
 
-// Eligible returns how many calls came to be counted, in all processes: those that
-// neither the task, nor times, time and stack excluded.
+// Eligible returns how many calls were counted, in all processes: calls that task, times,
+// time and stack did not exclude.
 func (d *Decider) Eligible() uint64 { return d.eligible }
 
 // Done reports whether no call can fail any more, until Update, SetFailNth or Start.
 func (d *Decider) Done(now time.Time) bool {
-	if d.over(now) {
+	if d.isOver(now) {
 		return true
 	}
 	return d.Attr().Never() && !d.Waiting()
 }
 
-// over reports whether the time for failing is over.
-func (d *Decider) over(now time.Time) bool {
+// isOver reports whether the time of Attr.For is over.
+func (d *Decider) isOver(now time.Time) bool {
 	return d.attr.For > 0 && !d.all.start.IsZero() && now.Sub(d.all.start) >= d.attr.For
 }
 
-// unit returns what is counted of the call's process, or thread.
+// unit returns the counters of the call's process, or with Attr.PerThread of its thread.
 func (d *Decider) unit(c Call) *unit {
 	key := c.Process
 	if d.attr.PerThread {
@@ -209,7 +209,8 @@ type limiter struct {
 	printed int
 }
 
-func (l *limiter) allow(r Ratelimit, now time.Time) bool {
+// allows reports whether a message may be printed now. If so, it counts the message.
+func (l *limiter) allows(r Ratelimit, now time.Time) bool {
 	if r.Interval == 0 {
 		return true
 	}

@@ -4,7 +4,7 @@ import "math"
 
 // Mix returns the n-th random number of the sequence that belongs to seed:
 // splitmix64 (Steele, Lea and Flood 2014), whose n-th output needs no output
-// before it. Whoever decides, target or tracer, has the same numbers by this.
+// before it. So the target and the tracer get the same numbers.
 func Mix(seed, n uint64) uint64 {
 	z := seed + (n+1)*0x9E3779B97F4A7C15
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
@@ -16,5 +16,5 @@ func Mix(seed, n uint64) uint64 {
 // says yes exactly if it is below.
 func below(p float64) uint64 { return uint64(math.Ceil(math.Ldexp(p, 64))) }
 
-// chance reports whether decision number n of probability p is yes.
-func chance(p float64, seed, n uint64) bool { return p >= 1 || Mix(seed, n) < below(p) }
+// isChosen reports whether random number n of seed chooses the call, with probability p.
+func isChosen(p float64, seed, n uint64) bool { return p >= 1 || Mix(seed, n) < below(p) }

@@ -163,7 +163,7 @@ func TestDecisionsAreThoseOfASecondModelOfTheKernel(t *testing.T) {
 	}
 }
 
-// random returns attributes of all kinds, and with the program's own ones.
+// randomAttr returns random attributes of all kinds.
 func randomAttr(r *rand.Rand) fault.Attr {
 	a := fault.Default()
 	a.Probability = pick(r, 0, 1e-3, 0.3, 0.999, 1, 1, r.Float64())
@@ -190,7 +190,7 @@ func randomAttr(r *rand.Rand) fault.Attr {
 	return a
 }
 
-// A target counts as a program in it would: a word for each step.
+// A target counts as a program in a target would: a word for each step.
 type target struct {
 	part  fault.StaticPart
 	cells []uint64

@@ -17,8 +17,8 @@ type Name struct {
 	set func(*Attr, string) error
 }
 
-// Names returns all attributes that Set and Get know: the kernel's files in their
-// order, then what is new here.
+// Names returns all attributes that Set and Get know: the kernel's in the order of its
+// files, then the others.
 func Names() []Name { return names[:] }
 
 var names = [...]Name{
@@ -68,7 +68,7 @@ var names = [...]Name{
 	unsignedName("seed", "what random numbers begin with", func(a *Attr) *uint64 { return &a.Seed }),
 }
 
-// required is the range, zero being what it stands for.
+// required returns Require for a change. Its zero value stands for Everything, and becomes that.
 func (a *Attr) required() *Range {
 	if a.Require == (Range{}) {
 		a.Require = Everything
@@ -127,8 +127,8 @@ func find(name string) *Name {
 }
 
 // Set sets an attribute by its name: one of Names, or "attr", the kernel's boot option
-// "interval,probability,space,times". Where an error is returned, nothing is set; it says what is wrong with the
-// value, and leaves the name to the caller.
+// "interval,probability,space,times". After an error nothing is set. The error is about the value; the caller
+// adds the name.
 func (a *Attr) Set(name, value string) error {
 	b := *a
 	value = strings.TrimSpace(value)

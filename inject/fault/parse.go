@@ -9,8 +9,8 @@ import (
 )
 
 // ParseProbability reads a share of calls: a percentage "10%" or "0.1%", a fraction
-// "1/1000", a number with a point or an exponent "0.1" or "1e-3", or whole percents
-// without a sign, as the kernel's files have them: "10" is 10%, and 1 is 1%.
+// "1/1000", or a number with a point or an exponent "0.1" or "1e-3". A whole number is
+// percents, as in the kernel's files: "10" is 10%, and "1" is 1%.
 func ParseProbability(s string) (float64, error) {
 	p, err := parseProbability(strings.TrimSpace(s))
 	switch {
@@ -115,8 +115,8 @@ func parseBool(s string) (bool, error) {
 }
 
 // ParseAttr reads the kernel's boot option "interval,probability,space,times", which may
-// be followed, or replaced, by attributes by name: "1,10%,0,-1,when=3+2,seed=7". What is
-// not named is as Default has it.
+// be followed, or replaced, by attributes by name: "1,10%,0,-1,when=3+2,seed=7". Other
+// attributes are those of Default.
 func ParseAttr(s string) (Attr, error) {
 	a := Default()
 	items := strings.Split(strings.TrimSpace(s), ",")
@@ -129,7 +129,7 @@ func ParseAttr(s string) (Attr, error) {
 	for _, item := range items {
 		name, value, ok := strings.Cut(item, "=")
 		if !ok || name == "attr" {
-			return Attr{}, fmt.Errorf("%q is not NAME=VALUE, which is what comes behind interval,probability,space,times", item)
+			return Attr{}, fmt.Errorf("%q is not NAME=VALUE; only such attributes may follow interval,probability,space,times", item)
 		}
 		if err := a.Set(name, value); err != nil {
 			return Attr{}, fmt.Errorf("%s: %w", name, err)

@@ -18,9 +18,8 @@ func TestMixIsSplitmix64(t *testing.T) {
 }
 
 // The counts of failures in 100,000 calls, and the first calls that fail, were computed
-// with whole numbers by another program. That the counts are near the probability
-// shows that the numbers are good enough; that they are these, that nothing else
-// decides.
+// with whole numbers by another program. The random numbers are good enough if the counts
+// are near the probability. If they are exactly these, nothing but the seed decides.
 func TestAProbabilityFailsItsShareOfCalls(t *testing.T) {
 	for _, tt := range []struct {
 		seed        uint64

@@ -82,8 +82,8 @@ type window struct {
 	next  int         // the oldest of the ring
 }
 
-// allow reports whether it may happen now, and if so remembers it.
-func (w *window) allow(r Rate, now time.Time) bool {
+// allows reports whether a call may fail now. If so, it counts that call.
+func (w *window) allows(r Rate, now time.Time) bool {
 	if r.N == 0 {
 		return true
 	}

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// A StaticPart is what of an Attr counters alone decide, without the thread, the
-// time and the stack: a program in the target can do it. Of a process's calls it chooses
-// those that meet all Steps, asked in order, where each step counts the calls that come
-// to it, whether or not they meet it, and the first that is not met ends it.
+// A StaticPart is the part of an Attr that counters alone decide, without the thread, the
+// time and the stack. So a program in the target can do it. It chooses a call that meets all
+// Steps. They are asked in order; each counts the calls that come to it, whether they meet
+// it or not, and the first that is not met ends the decision.
 type StaticPart struct {
-	// Never is that no call is chosen.
+	// Never means that no call is chosen.
 	Never bool
 	Steps []Step
 }
@@ -105,9 +105,9 @@ func (d *Decider) Confirm(c Call) Decision {
 	switch a := &d.attr; {
 	case d.all.times == 0 && a.FailNth == 0:
 		by = ByTimes
-	case d.over(c.Now):
+	case d.isOver(c.Now):
 		by = ByFor
-	case a.FailNth == 0 && !d.all.rate.allow(a.Rate, c.Now):
+	case a.FailNth == 0 && !d.all.rate.allows(a.Rate, c.Now):
 		by = ByRate
 	}
 	if by != "" {

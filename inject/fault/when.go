@@ -14,9 +14,9 @@ type When struct {
 	Step  uint64 // 0: First alone
 }
 
-// ParseWhen reads strace's expression: "3" is the third call alone, "3+" it and all
-// that follow, "3+2" every second from it, "3..7" the third to the seventh, "3..7+2" every
-// second of these. Nothing is all calls.
+// ParseWhen reads strace's expression: "3" is the third call alone, "3+" the third and all
+// later calls, "3+2" every second from the third on, "3..7" the third to the seventh, "3..7+2"
+// every second of these. An empty text means all calls.
 func ParseWhen(s string) (When, error) {
 	if s == "" {
 		return When{}, nil

@@ -11,16 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// CountOptions chooses what PrintCounts prints.
+// CountOptions are the options of PrintCounts.
 type CountOptions struct {
-	All     bool // every probe, those that were not hit as well
+	All     bool // every probe, also one that was not hit
 	Columns int  // where lines are cut; 0 for nowhere
 }
 
 // fewCounts is how many rows are printed without CountOptions.All.
 const fewCounts = 20
 
-// PrintCounts writes what was hit as a table, the most frequent first, in one Write. A last line says how many probes are not in it. Of several
+// PrintCounts writes a table of the probes that were hit, the most frequent first, in one Write. A last line says how many probes are not in it. Of several
 // processes there is a table, too.
 func PrintCounts(w io.Writer, s *Summary, o CountOptions) error {
 	var b []byte
@@ -86,7 +86,7 @@ func countedName(p *ProbeSummary) string {
 	return string(appendPlace(appendSafe(nil, p.Probe), &h))
 }
 
-// restOfCounts tells of the probes that are not printed; empty if all are.
+// restOfCounts is a line about the probes that are not printed; empty if all are.
 func restOfCounts(more, unhit int) string {
 	var told []string
 	if more > 0 {

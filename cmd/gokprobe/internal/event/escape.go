@@ -9,10 +9,10 @@ import (
 // appendJSON appends s as a JSON string that can be printed.
 func appendJSON(b []byte, s string) []byte { return clean.AppendJSON(b, s) }
 
-// appendSafe appends s with what may not be printed escaped.
+// appendSafe appends s and escapes characters that must not be printed.
 func appendSafe(b []byte, s string) []byte { return clean.Append(b, s) }
 
-// appendName appends what a target calls something: another name never looks the same.
+// appendName appends a name that the target has chosen. Different names never look the same.
 func appendName(b []byte, s string) []byte { return clean.AppendName(b, s) }
 
 // appendHex appends v as 0x-prefixed hexadecimal.

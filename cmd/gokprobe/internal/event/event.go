@@ -1,8 +1,8 @@
 // Package event prints hits and summaries: as text for people, and as JSON Lines for programs.
 //
-// Whoever makes records has decided everything, a printer only
-// writes. All strings of a record may come from the target and are not trusted:
-// no printer lets one drive a terminal, break a line or make JSON invalid.
+// A printer only writes: the code that makes a record decides what is in it. All strings of a
+// record may come from the target and are not trusted: a printer escapes them, so that they
+// can't control a terminal, break a line or make JSON invalid.
 package event
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-// What hits are made of is package trace's.
+// The parts of a hit are those of package trace.
 type (
 	// Arg is one named value that a probe fetched.
 	Arg = trace.Arg
@@ -18,11 +18,11 @@ type (
 	Frame = trace.Frame
 	// Hit is one thread reaching one probe, or returning from one followed call.
 	Hit = trace.Hit
-	// Injected is what was done to a call that was made to fail.
+	// Injected lists the actions on a call that was made to fail.
 	Injected = trace.Injected
 )
 
-// ProbeSummary is what one probe did in its life.
+// ProbeSummary holds the final counts of one probe.
 type ProbeSummary struct {
 	Probe, Kind string
 	Addr        arch.Addr
@@ -31,28 +31,29 @@ type ProbeSummary struct {
 	NMissed     uint64 // hits whose handler could not run
 	Mechanism   string // "int3", "boosted", "optimized"
 	Reason      string // why it is not optimized; empty if it is
-	// Decides is who looks at the calls that are not injected, "target" or "tracer"; empty for a probe that injects nothing.
+	// Decides says who decides whether a call is injected into, "target" or "tracer"; empty if the probe injects nothing.
 	Decides string
 }
 
-// ProcessSummary is what became of the probes in one process of several. Of one that has ended, Probes are those that were hit.
+// ProcessSummary holds the final counts of one process of several. If the process ended before
+// the session, Probes has only the probes that were hit.
 type ProcessSummary struct {
 	PID           int
 	Comm          string
 	Hits, NMissed uint64
 	Lost          uint64
 	Probes        []ProbeSummary
-	Faults        []FaultSummary // nil if nothing was to be injected
+	Faults        []FaultSummary // nil without rules that inject
 }
 
-// FaultSummary is what became of the calls that a fault was injected into.
+// FaultSummary holds the final counts of one rule that injects.
 type FaultSummary struct {
 	Fault    string // as the user named it
-	Calls    uint64 // came to its probes
-	Eligible uint64 // met its condition
+	Calls    uint64 // that reached its probes
+	Eligible uint64 // of these, met its condition
 	Injected uint64
-	Refused  uint64 // were to be injected, and could not
-	Missed   uint64 // could not be looked at
+	Refused  uint64 // were chosen, but could not be changed
+	Missed   uint64 // hits that could not be handled
 	Actions  []ActionSummary
 	Seed     uint64
 	DryRun   bool

@@ -16,15 +16,19 @@ var _ Printer = (*JSON)(nil)
 
 // NewJSON returns a printer of JSON Lines on w.
 //
-// A hit has the keys type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm,
-// probe, kind, addr, symbol, module, args; then ret and duration_ns of a
-// kretprobe, with stops and duration_min_ns if the thread was stopped in the call, and results, if the types of what the function returns are known;
-// then stack, if one was taken. An injected call is of type "injected", and has besides n, actions, and
-// dry_run if nothing was done. The summary has type, pid, probes,
-// lost, and faults where some were injected; of several processes it has, in place of pid, processes: pid, comm, hits, nmissed,
-// probes, faults and lost of each. Addresses are strings in hexadecimal, integers are exact decimals. An
-// argument that could not be fetched is null; a float that JSON has no number
-// for is a string.
+// The keys are, in this order:
+//
+//   - Of a hit: type, time (RFC 3339, UTC, nanoseconds), pid, tid, comm, probe, kind, addr,
+//     symbol, module, args. At a return ret and duration_ns follow, stops and
+//     duration_min_ns if the thread was stopped in the call, and results if their types are
+//     known. Then comes stack, if one was taken.
+//   - Of an injected call, whose type is "injected": those of a hit, then n, actions, and
+//     dry_run if nothing was done.
+//   - Of the summary: type, pid, probes, faults if a rule injects, lost. With several processes
+//     pid is replaced by processes: pid, comm, hits, nmissed, probes, faults and lost of each.
+//
+// Addresses are strings in hexadecimal, integers are exact decimals. An argument that could
+// not be fetched is null. A float for which JSON has no number is a string.
 func NewJSON(w io.Writer) *JSON { return &JSON{lineWriter{w: w}} }
 
 // Hit writes h as one line.

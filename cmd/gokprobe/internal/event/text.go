@@ -31,7 +31,7 @@ type Text struct {
 var _ Printer = (*Text)(nil)
 
 // NewText returns a printer of text on w. The columns are the time of day, the
-// thread's name and id, the probe, and what was fetched.
+// thread's name and ID, the probe, and the values of the hit.
 func NewText(w io.Writer, opts TextOptions) *Text {
 	if opts.Location == nil {
 		opts.Location = time.Local
@@ -123,7 +123,7 @@ func (p *Text) appendReturn(b []byte, h *Hit) []byte {
 	return b
 }
 
-// appendInjected writes what was done to a call.
+// appendInjected appends the actions on an injected call.
 func (p *Text) appendInjected(b []byte, in *Injected) []byte {
 	if in == nil {
 		return b
@@ -242,8 +242,9 @@ func appendLostText(b []byte, lost uint64) []byte {
 // mostProcesses is how many processes a summary lists.
 const mostProcesses = 20
 
-// appendProcessesText writes a table with a line for each probe in all processes together, which has no one address there, and
-// one with a line for each process, those with the most hits first.
+// appendProcessesText appends the summary of several processes. The first table has the sums
+// of each probe, without an address, which differs by process. The second has a line for
+// each process, the one with the most hits first.
 func appendProcessesText(b []byte, s *Summary) []byte {
 	rows := [][]string{{"PROBE", "KIND", "HITS", "MISSED"}}
 	for i := range s.Probes {

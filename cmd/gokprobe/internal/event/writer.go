@@ -8,23 +8,23 @@ import (
 
 // lineWriter builds each record in one reused buffer and writes it at once.
 type lineWriter struct {
-	mu   sync.Mutex
-	w    io.Writer
-	buf  []byte
-	lost uint64
-	torn bool // the last write ended inside a record
+	mu     sync.Mutex
+	w      io.Writer
+	buf    []byte
+	lost   uint64
+	isTorn bool // the last write ended inside a record
 }
 
 // keepBuf is the capacity in bytes above which a buffer is not kept for the next
 // record: one hit with a huge string must not hold memory for good.
 const keepBuf = 64 << 10
 
-// put writes what build appends. hit tells that a failure loses a hit.
+// put writes the record that build appends. If that fails and hit is set, it counts a lost hit.
 func (l *lineWriter) put(hit bool, build func([]byte) []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buf[:0]
-	if l.torn {
+	if l.isTorn {
 		b = append(b, '\n')
 	}
 	b = build(b)
@@ -36,7 +36,7 @@ func (l *lineWriter) put(hit bool, build func([]byte) []byte) error {
 		err = io.ErrShortWrite
 	}
 	if n > 0 {
-		l.torn = n < len(b) && b[n-1] != '\n'
+		l.isTorn = n < len(b) && b[n-1] != '\n'
 	}
 	if err == nil {
 		return nil
