@@ -16,7 +16,7 @@ import (
 	"github.com/gokprobe/gokprobe/internal/host"
 )
 
-// Action is something that is done to an injected call. Its String is what ParseAction makes it of, behind its kind.
+// Action is a change to an injected call. Its String is the text that ParseAction reads as it, with its kind in front.
 type Action interface {
 	fmt.Stringer
 	// ends says that the body does not run then.
@@ -25,7 +25,7 @@ type Action interface {
 	bind(b binding) (effect, error)
 }
 
-// binding is where an action is done.
+// binding is the place at which an action shall be taken.
 type binding struct {
 	*place
 	// hide adds an operand to the call's fetched values, and returns its number among
@@ -63,7 +63,7 @@ func (b binding) value(o Operand) func(c *Call) (uint64, error) {
 	}
 }
 
-// errNoRegister is why a register can't be changed.
+// errNoRegister is the error of an unknown register.
 var errNoRegister = errors.New("there is no such register")
 
 // SetRegister changes a register before the body runs, or with Rule.After before the caller goes on.
@@ -119,8 +119,8 @@ func (a SetArgument) bind(b binding) (effect, error) {
 	}}, nil
 }
 
-// there finds out whether a function can have the argument. One that is not in a register would be in a caller's frame. Variadic functions have more in
-// registers than their declaration says.
+// there returns an error if the function has no such argument: changing it on the stack would change the caller's frame. An argument in a register is
+// always accepted, since a variadic function takes more than its declaration says.
 func (a SetArgument) there(b binding) error {
 	if a.N <= len(b.abi.Args) {
 		return nil
@@ -213,7 +213,7 @@ func (f *Fault) nextDelay() uint64 {
 	return f.jitters
 }
 
-// delays notes that a thread stands still.
+// delays notes until when a thread is delayed.
 func (f *Fault) delays(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +222,7 @@ func (f *Fault) delays(d time.Duration) {
 	}
 }
 
-// delaySeed tells the random numbers of delays from those of decisions.
+// delaySeed makes the random numbers of delays differ from those of decisions.
 const delaySeed = 0x64656c6179
 
 func (a Delay) bind(b binding) (effect, error) {

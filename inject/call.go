@@ -12,7 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// Call is one that is injected, while its thread stands still. It is valid during the handler's call only.
+// Call is an injected call, whose thread stands still. It is valid only during the handler that gets it.
 type Call struct {
 	*kprobes.Regs
 	// Values are those of Args, in their order, once they are asked for.
@@ -30,7 +30,7 @@ type Call struct {
 	what    []string
 }
 
-// Fault is whose call it is.
+// Fault is the fault that has chosen the call.
 func (c *Call) Fault() *Fault { return c.place.fault }
 
 // Place is the name of the function or instruction.
@@ -72,7 +72,7 @@ func (c *Call) Value(name string) (arg fetch.Arg, v fetch.Value, ok bool) {
 	return arg, v, false
 }
 
-// Arg is the n-th argument, from 1, of a function's call, as $argN is: at a return it is not known any more.
+// Arg returns the n-th argument, from 1, of a function's call, as $argN does. At a return it is no longer known.
 func (c *Call) Arg(n int) (uint64, error) {
 	reg, at, err := c.argument(n)
 	if err != nil {
@@ -116,10 +116,10 @@ func (c *Call) argument(n int) (reg string, at arch.Addr, err error) {
 }
 
 // Return makes the call return value: at its entry without running its body, at its
-// return in place of its own result. Where the function's type is known value is a
-// number of that type, and other results of a Go function are zero. Errors are
-// kprobes.Regs.ReturnNow's, or say that the function returns no such number; then
-// nothing has changed.
+// return in place of its own result. If the function's type is known, value is a
+// number of that type, and other results of a Go function are zero. The error is that of
+// kprobes.Regs.ReturnNow, or says that the function returns no such number. After an
+// error nothing has changed.
 func (c *Call) Return(value uint64) error {
 	if c.place.isCall() {
 		if c.ended && int64(value) == -1 && int64(c.ReturnValue()) < 0 {

@@ -38,8 +38,8 @@ func (d *Decider) beside(a fault.Attr) (*Decider, error) {
 	return &Decider{mu: d.mu, decider: other}, nil
 }
 
-// Do calls do while no call is decided. It must not keep the fault.Decider, nor call methods of a Decider or a Fault. When attributes of a Decider that rules
-// share have changed, their faults are to be brought into line: see Fault.Current.
+// Do calls do, and no call is decided meanwhile. do must not keep the fault.Decider, nor call methods of a Decider or a Fault. If it changes attributes
+// of a Decider that rules share, their faults must be updated afterwards: see Fault.Current.
 func (d *Decider) Do(do func(d *fault.Decider)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func (d *Decider) steps(r *Rule) (steps []fault.Step, static bool) {
 	return part.Steps, r.Size == "" || a.Space <= 0
 }
 
-// tally is where steps are counted: where they have been counted before, if they are the same.
+// tally returns the counting of steps: the present one if the steps are the same, else a new one.
 func (d *Decider) tally(steps []fault.Step) tally {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -110,7 +110,7 @@ func (f *Fault) Counts() Stats {
 	return out
 }
 
-// described is an action as events tell it, if that is the same at all places.
+// described is the text of an action in events, if it is the same at all places.
 func (f *Fault) described(i int, a Action) string {
 	for n, p := range f.places {
 		if p.effects[i].would != f.places[0].effects[i].would {

@@ -12,7 +12,7 @@ import (
 	"github.com/gokprobe/gokprobe/trace"
 )
 
-// Fault is a rule that is followed. Its methods may be called from any goroutine, also from handlers.
+// Fault is a rule in one process, with its probes. Its methods may be called from any goroutine, also from handlers.
 type Fault struct {
 	in      *Injector
 	rule    Rule
@@ -64,7 +64,7 @@ func (in *Injector) newFault(ctx context.Context, r Rule, g *Group) (*Fault, err
 	return f, f.prepare()
 }
 
-// read reads what the rule needs to know of a place, so that all that follows is quick.
+// read reads the symbols and debug information that the rule needs for a place, so that later steps are quick.
 func (f *Fault) read(ctx context.Context, p *place) error {
 	if ctx.Done() == nil || p.isCall() || p.waits {
 		return ctx.Err()
@@ -76,7 +76,7 @@ func (f *Fault) read(ctx context.Context, p *place) error {
 	return table.ReadyParams(ctx, p.addr)
 }
 
-// Rule is the rule that is followed.
+// Rule is the fault's rule.
 func (f *Fault) Rule() Rule { return f.rule }
 
 // Name is the fault's name in events.

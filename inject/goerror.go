@@ -64,7 +64,7 @@ func (c *typing) boxedCall(x expression, iface, fn string, args []expression) (m
 	return nil, fmt.Errorf("%s can't be had: only errors.New(\"text\"), fmt.Errorf(\"text: %%w\", ERROR) and conversions such as syscall.Errno(2) are understood", x.text)
 }
 
-// errorf is what fmt.Errorf makes of a text with one %w, or with none.
+// errorf compiles a value as fmt.Errorf makes it, of a text with one %w or none.
 func (c *typing) errorf(x expression, iface string, args []expression) (maker, error) {
 	format, ok := args[0].str()
 	head, tail, wraps := strings.Cut(format, "%w")
@@ -103,7 +103,7 @@ func (x expression) message() (string, bool) {
 	return s, ok
 }
 
-// dynamic finds the interface table of a type, and what debug information says of the type.
+// dynamic finds the interface table of a type, and the type's description in debug information.
 func (c *typing) dynamic(iface, name string) (symbols.GoItab, symbols.Type, error) {
 	all := c.table.GoItabs(c.at, iface)
 	var found []symbols.GoItab
@@ -133,7 +133,7 @@ func article(iface string) string {
 	return "a " + iface
 }
 
-// others lists some of the types that there are.
+// others lists some of the types for which there are interface tables.
 func others(tabs []symbols.GoItab) string {
 	if len(tabs) == 0 {
 		return ": it has no symbols of interface tables (go:itab.…), or none for this interface"
@@ -211,7 +211,7 @@ func inInterface(tab symbols.GoItab, t symbols.Type, value maker) maker {
 	}
 }
 
-// kept makes the address of a value.
+// kept stores a value in the target, and makes its address.
 func kept(value maker) maker {
 	return func(m *making) ([]byte, error) {
 		b, err := value(m)
@@ -223,7 +223,7 @@ func kept(value maker) maker {
 	}
 }
 
-// pointee is the address of a structure.
+// pointee stores a structure in the target, and makes its address.
 func (c *typing) pointee(x expression, t symbols.Type) (maker, error) {
 	if _, lit := x.literal(); lit != nil {
 		x = x.with(lit)
@@ -270,7 +270,7 @@ func (c *typing) structure(x expression, t symbols.Type) (maker, error) {
 	}, nil
 }
 
-// field is the field that the i-th element of a literal is for, by its name or by its place.
+// field finds the field for the i-th element of a literal, by its name or by its place.
 func field(fields []symbols.Field, t symbols.Type, x expression, i int, e ast.Expr) (symbols.Field, expression, error) {
 	kv, ok := e.(*ast.KeyValueExpr)
 	if !ok {
@@ -288,7 +288,7 @@ func field(fields []symbols.Field, t symbols.Type, x expression, i int, e ast.Ex
 }
 
 // variable compiles the value that a package's variable has when the call is made, such as
-// io.EOF: it is the very same error, so programs that compare find it equal.
+// io.EOF. It is the very same error, so comparisons in the target find it equal.
 func (c *typing) variable(name, iface string) (maker, error) {
 	found := c.table.GoVariables(c.at, name)
 	switch len(found) {

@@ -54,7 +54,8 @@ type expression struct {
 	paths map[string]string // by the name that stands in the parsed text for an import path with slashes
 }
 
-// qualified is a name with a package's full path, which Go's syntax has no expression for.
+// qualified matches a name with a package's full path, for which Go's syntax has no expression.
+// It matches strings too, so that a path in a string is not taken for one.
 var qualified = regexp.MustCompile("\"(?:\\\\.|[^\"\\\\])*\"|`[^`]*`|[\\w.~-]+(?:/[\\w.~-]+)*/[\\w-]+(?:\\.v\\d+)?\\.\\w+")
 
 // parseExpression parses text. The error is a *SyntaxError.
@@ -205,7 +206,7 @@ func errnoNamed(name string) (unix.Errno, bool) {
 }
 
 // errorExpression reads the text of -error: an expression that can make an error, or else the
-// error's text. A *SyntaxError tells of text that looks like an expression, and is none.
+// error's text. The error is a *SyntaxError if text looks like an expression but is none.
 func errorExpression(text string) (expression, error) {
 	if strings.TrimSpace(text) == "" {
 		return expression{}, fmt.Errorf("an error needs a text, an errno such as ENOENT, a variable such as io.EOF, or a Go expression")
@@ -220,7 +221,8 @@ func errorExpression(text string) (expression, error) {
 	return expression{node: quoted(text), text: text}, nil
 }
 
-// makesError tells an expression from mere text that happens to parse as one.
+// makesError reports whether an expression can make an error. A mere text may happen to parse
+// as an expression too.
 func (x expression) makesError() bool {
 	if _, ok := x.str(); ok {
 		return true

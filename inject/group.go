@@ -11,10 +11,10 @@ import (
 	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
-// Group is a rule that is followed in several processes, each with an Injector of its own. Which calls fail is counted in each
-// process by itself, as a followed child counts for itself: the same calls of each do. What Attr has for all processes is for all together:
-// Times, Rate, For and VerboseRatelimit; For begins with the first process. The zero Group has no processes. Its methods may be called
-// from any goroutine, but not from handlers.
+// Group is one rule in several processes, each with an Injector of its own. Calls are counted in each process by itself, as in followed
+// children, so the same calls fail in each. Times, Rate, For and VerboseRatelimit of the Attr hold for all processes together; the time of
+// For begins with the first process. The zero Group has no processes. Its methods may be called from any goroutine, but not from
+// handlers.
 type Group struct {
 	mu      sync.Mutex // for moments only
 	decider *Decider   // of the first process; the state that all share in it outlives that process
@@ -76,8 +76,8 @@ func (g *Group) deciderFor(a fault.Attr) (d *Decider, err error) {
 	return d, err
 }
 
-// spent ends the faults of all processes that can fail no more since f's has used up the rest. It waits for none of them: their
-// threads may wait for that of f.
+// spent ends the faults of the other processes after f has used up the rest of Times. It does not wait for them: their tracers
+// may be waiting for that of f.
 func (g *Group) spent(f *Fault) {
 	for _, pt := range g.all() {
 		if o := pt.fault; o != nil && o != f {
@@ -86,7 +86,7 @@ func (g *Group) spent(f *Fault) {
 	}
 }
 
-// ended keeps of a fault that has ended what became of it, and nothing else: there may be thousands.
+// ended replaces a fault that has ended by its counts: there may be thousands.
 func (g *Group) ended(f *Fault) {
 	st := f.Stats()
 	g.mu.Lock()
@@ -132,7 +132,7 @@ func (g *Group) Done() bool {
 // Armed reports whether a call can still fail in one of the processes.
 func (g *Group) Armed() bool { return slices.ContainsFunc(g.Faults(), (*Fault).Armed) }
 
-// Delayed tells until when threads stand still by the rule's Delays; the zero time if none do.
+// Delayed returns until when the rule's Delays hold threads; the zero time if there were none.
 func (g *Group) Delayed() (last time.Time) {
 	for _, f := range g.Faults() {
 		if t := f.Delayed(); t.After(last) {
@@ -160,7 +160,7 @@ func (pt part) stats(of func(*Fault) Stats) Stats {
 	return of(pt.fault)
 }
 
-// Stats adds up all processes. A place is told once, with the address that it has in one of them; who decides is not told.
+// Stats adds up the counts of all processes. Each place is listed once, with its address in one of them and without Decides.
 func (g *Group) Stats() (sum Stats) { return g.sum((*Fault).Stats) }
 
 // Counts is Stats without the Places. It waits for no thread of a session, so handlers may ask for it.

@@ -94,7 +94,7 @@ func (in *Injector) Replace(ctx context.Context, f *Fault, r Rule) (*Fault, erro
 	return fs[0], nil
 }
 
-// add follows rules in place of old, as part of a group if there is one.
+// add makes and arms faults of rules in place of old, as part of g if it is not nil.
 func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule, g *Group) ([]*Fault, error) {
 	if err := in.usable(); err != nil {
 		return nil, err

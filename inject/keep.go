@@ -39,7 +39,7 @@ const (
 
 var errKeptFull = fmt.Errorf("errors take %d KiB of the target's memory already", keptMost>>10)
 
-// keptMemory is what a keeper needs of a thread.
+// keptMemory is the access to a target's memory that a keeper needs.
 type keptMemory interface {
 	arch.Memory
 	Alloc(size uint64) (arch.Addr, error)

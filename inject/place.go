@@ -82,7 +82,7 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 
 var errReturnSpec = errors.New(trace.ReturnSuffix + " can't be used here; a rule acts after the body if it has After (-after)")
 
-// prepare makes probes of the places, which are not registered. A place of a pattern where that can't be is left out.
+// prepare makes a probe for each place, not registered yet. A place of a pattern for which there can be none is left out.
 func (f *Fault) prepare() error {
 	if f.rule.Syscall != "" {
 		return f.decideInTarget()
@@ -138,7 +138,7 @@ func (p *place) prepare() error {
 	return nil
 }
 
-// findSpot finds out what the place is, and the instruction that is executed once for each call.
+// findSpot finds the kind of the place, and the instruction that is executed once in each call.
 func (p *place) findSpot() (at arch.Addr, err error) {
 	r := &p.fault.rule
 	table := p.fault.in.session.Symbols()
@@ -164,5 +164,5 @@ func (p *place) findSpot() (at arch.Addr, err error) {
 	return 0, err
 }
 
-// Skipped lists the places of patterns that are not probed, by why; empty if there are none.
+// Skipped lists the places of patterns that are not probed, by reason; empty if there are none.
 func (f *Fault) Skipped() string { return f.skipped.String() }

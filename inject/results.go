@@ -199,8 +199,8 @@ func signature(results []symbols.Param) string {
 	return "(" + strings.Join(types, ", ") + ")"
 }
 
-// untyped is for a function that nothing describes: its value is a number or a pointer, in the
-// register for those.
+// untyped is compile for a function without debug information: its result is a number or a
+// pointer, in the register for those.
 func (r Results) untyped(t *symbols.Table, at arch.Addr, why error) (*typedResults, error) {
 	if t.GoFunction(at) {
 		return nil, fmt.Errorf("the results of %s are not known (%w): build the target with debug information (without -ldflags=-w or -s), or set registers yourself: Go's integer results are in rax, rbx, rcx, rdi, rsi, r8 to r11", nameOf(t, at), why)

@@ -47,7 +47,7 @@ func (a Return) bind(b binding) (effect, error) {
 	return b.returning(n, a.String())
 }
 
-// failing is a Return with the value by which a function says that errno tells more.
+// failing is a Return with the value that makes callers look at errno.
 func (a Return) failing(p *place) (Return, error) {
 	table := p.fault.in.session.Symbols()
 	a.Fails = false

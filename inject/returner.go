@@ -49,8 +49,8 @@ func (x *Returner) Return(regs *kprobes.Regs, at arch.Addr, r Results) error {
 	return x.finish(regs, returnPoint{at: at}, r)
 }
 
-// ReturnNumber is Return for an integer: a number of the function's type where that is known, else, but for Go, what
-// the register for integers holds.
+// ReturnNumber is Return for an integer. If the function's type is known, v is a number of that type. Else v goes to the
+// register for integers; for a Go function that is an error.
 func (x *Returner) ReturnNumber(regs *kprobes.Regs, at arch.Addr, v int64) error {
 	return x.finish(regs, returnPoint{at: at}, number(v))
 }
@@ -65,7 +65,7 @@ func (x *Returner) ChangeNumber(regs *kprobes.Regs, at arch.Addr, v int64) error
 	return x.finish(regs, returnPoint{at, true}, number(v))
 }
 
-// plainNumber are results that say no more than a number.
+// plainNumber are Results that are only a number.
 type plainNumber struct {
 	Results
 	v int64
@@ -79,7 +79,7 @@ func number(v int64) plainNumber {
 	return plainNumber{Results{Value: text}, v}
 }
 
-// wanted is what a call is to return.
+// wanted are the results that a call shall return.
 type wanted interface {
 	find(x *Returner, p returnPoint) (*typedResults, error)
 	key() string

@@ -47,7 +47,7 @@ func (f *Fault) newSyscallPlace() (*place, error) {
 	return p, p.want()
 }
 
-// callsName is what the user sees of a set of calls.
+// callsName is the name of a set of system calls for the user.
 func callsName(text string, numbers []int) string {
 	const few = 4
 	if len(numbers) > few {
@@ -71,7 +71,7 @@ func (c *Call) calledName() string {
 	return c.place.name
 }
 
-// at is the address that events tell.
+// at is the call's address for events.
 func (c *Call) at() arch.Addr {
 	if c.place.isCall() {
 		return c.IP()
@@ -79,7 +79,7 @@ func (c *Call) at() arch.Addr {
 	return c.place.kp.Addr
 }
 
-// callResult is what a system call returns by an action: the kernel's errors are negative.
+// callResult is the result that an action gives a system call: the kernel's errors are negative.
 func callResult(value int64, errno unix.Errno, fails bool) (uint64, error) {
 	switch {
 	case errno == 0:
@@ -91,7 +91,7 @@ func callResult(value int64, errno unix.Errno, fails bool) (uint64, error) {
 	return 0, fmt.Errorf("a system call returns %d or an error, not both", value)
 }
 
-// errTyped is why a system call has no results but one number.
+// errTyped is the error of typed results for a system call, which returns one number.
 var errTyped = errors.New("a system call returns a number; use -retval or -errno")
 
 // bindCall is Return.bind for system calls.

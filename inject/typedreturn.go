@@ -51,7 +51,7 @@ func (p *place) returning(w wanted, would string) (effect, error) {
 	return effect{would: would, do: func(c *Call) (string, error) { return would, c.finish(w) }}, nil
 }
 
-// point is where the place's calls are ended at this moment.
+// point is the address at which the place's calls are ended now: a library may have been loaded again.
 func (p *place) point() returnPoint {
 	at := p.addr
 	if p.kp != nil && p.kp.Addr != 0 {
@@ -105,7 +105,7 @@ func Combine(do []Action) ([]Action, error) {
 	return out, nil
 }
 
-// together is what two actions say that both end the call.
+// together merges two actions that both end the call.
 func together(a, b Action) (Action, error) {
 	x, ok := resultsOf(a)
 	y, yok := resultsOf(b)

@@ -33,7 +33,7 @@ type typing struct {
 	params []symbols.Param // that values may refer to; none when the call has returned
 }
 
-// misfit is the error of an expression that a type has no value for.
+// misfit is the error of an expression that is no value of a type.
 func misfit(x expression, t symbols.Type, hint string) error {
 	return fmt.Errorf("%s is no value for the type %s%s", x.text, t.Name(), hint)
 }

@@ -16,7 +16,7 @@ import (
 func (s *Session) Alloc(size uint64) (arch.Addr, error) {
 	var at arch.Addr
 	err := s.do(func() (err error) {
-		d, _ := s.main.Space.Local.(*domain)
+		d := s.mainDomain()
 		if d == nil {
 			return ErrExited
 		}
@@ -29,7 +29,7 @@ func (s *Session) Alloc(size uint64) (arch.Addr, error) {
 // Free takes back what Alloc gave.
 func (s *Session) Free(at arch.Addr, size uint64) error {
 	return s.do(func() error {
-		d, _ := s.main.Space.Local.(*domain)
+		d := s.mainDomain()
 		if d == nil {
 			return ErrExited
 		}

@@ -60,15 +60,13 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.text = patch.NewText(p.Space.Text(), journal{d})
 	d.text.Beside(d.neighbours.judge(), d.neighbours.undisturbed)
 	d.region.Avoid(d.neighbours.codeAt)
-	p.Space.Local = d
+	s.spaces.Keep(p.Space, d)
 	s.domains[d] = true
 	return d
 }
 
-func domainOf(th *ptrace.Thread) *domain {
-	d, _ := th.Proc.Space.Local.(*domain)
-	return d
-}
+// domainOf is nil for a thread of an address space that has no probes.
+func (s *Session) domainOf(th *ptrace.Thread) *domain { return s.spaces.Of(th.Proc.Space) }
 
 // journal is the region's. Without a region in the target there is nobody who could find it.
 type journal struct{ d *domain }
@@ -151,7 +149,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 		return
 	}
 	ip := regs.IP()
-	ts, _ := th.Local.(*threadState)
+	ts := d.session.hits.states.Of(th)
 	if ts != nil && ts.outer != nil {
 		ts = ts.outer
 	}

@@ -17,8 +17,8 @@ func (s *Session) Upcalls() uint64 { return s.answering.answers.Load() }
 
 // InUpcall tells whether the thread of r spins while the handler runs.
 func InUpcall(r *Regs) bool {
-	ts, ok := r.thread.Local.(*threadState)
-	return ok && ts.box != nil
+	ts := r.top()
+	return ts != nil && ts.box != nil
 }
 
 // PollAlways has the tracer look for upcalls after each hit, whether that pays or not.

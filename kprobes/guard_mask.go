@@ -88,7 +88,7 @@ func (s hooks) GuardLost(p *ptrace.Process) {
 
 // GuardTaken implements ptrace.Handler.
 func (s hooks) GuardTaken(p *ptrace.Process) {
-	if p.Space.Local == nil {
+	if s.spaces.Of(p.Space) == nil {
 		return
 	}
 	p.Space.Protect(0, 0) // a breakpoint would call the program's handler

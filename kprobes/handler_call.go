@@ -114,8 +114,8 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 		return errors.Join(err, d.detours.calledOut(-1))
 	}
 	th, home := r.thread, r.Regs.Clone()
-	inner := ts.within()
-	th.Local = inner
+	inner, states := ts.within(), &d.session.hits.states
+	states.Keep(th, inner)
 	entry := host.Arch.NewRegs()
 	err = th.Call(ptrace.Call{
 		Enter: func(regs arch.Regs) error {
@@ -131,8 +131,8 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 			res.Vector[0], res.Vector[1], _ = th.XMM(0)
 		},
 	})
-	if th.Local == any(inner) { // else the thread is another program's by now
-		th.Local = ts
+	if states.Of(th) == inner { // else the thread is another program's by now
+		states.Keep(th, ts)
 	}
 	ts.called = true
 	if back := d.detours.calledOut(-1); back != nil {
@@ -140,8 +140,8 @@ func (r *Regs) call(c FuncCall, res *FuncResult) error {
 	}
 	if !th.Stopped() || errors.Is(err, ptrace.ErrCallLeft) || errors.Is(err, ptrace.ErrExited) {
 		ts.over, ts.regs.Regs, ts.regs.undo = true, home, nil
-		if th.Local == any(ts) {
-			th.Local = nil
+		if states.Of(th) == ts {
+			states.Keep(th, nil)
 		}
 	}
 	return err

@@ -16,7 +16,7 @@ import (
 // inHandler is the state of the thread of r if that is the one of a handler that runs now, nil otherwise.
 func (r *Regs) inHandler() *threadState {
 	ts := r.state()
-	if ts == nil || any(ts) != r.thread.Local || ts.site == nil && ts.phase != atCall || ts.over {
+	if ts == nil || ts != r.top() || ts.site == nil && ts.phase != atCall || ts.over {
 		return nil
 	}
 	return ts

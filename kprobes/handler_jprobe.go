@@ -128,7 +128,10 @@ func bodyOf(entry any) (body, error) {
 // bind finds out how the function that kp asks for gets its arguments. It reads symbols.
 func (rg *registry) bind(ctx context.Context, b body, kp *Kprobe) (body, error) {
 	at, err := rg.locate(ctx, kp)
-	if err != nil || at == notYet {
+	switch {
+	case rg.comes(kp, err):
+		return b, nil
+	case err != nil:
 		return b, err
 	}
 	return b.bind(rg.s.table, at)

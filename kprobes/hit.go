@@ -31,8 +31,9 @@ import (
 
 // hits is what a session does about threads that reach sites.
 type hits struct {
-	s     *Session
-	count uint64 // all of them so far
+	s      *Session
+	states ptrace.Kept[threadState]
+	count  uint64 // all of them so far
 
 	untilSample int // hits of sites where calls are timed
 }
@@ -50,7 +51,7 @@ func (st *site) miss() {
 
 // Breakpoint implements ptrace.Handler.
 func (s hooks) Breakpoint(th *ptrace.Thread) bool {
-	d := domainOf(th)
+	d := s.domainOf(th)
 	if d == nil {
 		return false
 	}
@@ -72,7 +73,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) bool {
 
 // Known implements ptrace.Handler.
 func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
-	d := domainOf(th)
+	d := s.domainOf(th)
 	if d == nil {
 		return false, 0
 	}
@@ -149,6 +150,7 @@ func (hs *hits) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
 	if st.linker {
 		hs.linkerCalled(ts, d)
 	}
+	d.optimizer.hit(st)
 	if ts.outer != nil {
 		if !hs.s.registry.disarmed {
 			st.miss()
@@ -236,7 +238,7 @@ func (hd *handlers) guard(kp *Kprobe, f func() int) (ret int) {
 // Any other signal waits until the copy has run: it is trapped after, even if it was
 // boosted, and the signal is delivered from there (D23).
 func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
-	d := domainOf(th)
+	d := s.domainOf(th)
 	if d == nil {
 		return ptrace.Deliver
 	}

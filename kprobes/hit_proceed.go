@@ -112,8 +112,8 @@ func (hs *hits) rerecord(th *ptrace.Thread, st *site) {
 
 // SingleStepped implements ptrace.Handler: a traced copy has been executed.
 func (s hooks) SingleStepped(th *ptrace.Thread) bool {
-	ts, _ := th.Local.(*threadState)
-	if d := domainOf(th); d != nil && ts != nil && ts.leaving != nil {
+	ts := s.hits.states.Of(th)
+	if d := s.domainOf(th); d != nil && ts != nil && ts.leaving != nil {
 		s.hits.steppedInDetour(th, d, ts)
 		return false
 	}
@@ -174,7 +174,7 @@ func (hs *hits) resume(th *ptrace.Thread, ts *threadState) (own bool, err error)
 // Entered implements ptrace.Handler: the copy of a system-call instruction has brought the
 // thread into the kernel.
 func (s hooks) Entered(th *ptrace.Thread) (untilReturn bool) {
-	ts, _ := th.Local.(*threadState)
+	ts := s.hits.states.Of(th)
 	if ts == nil || ts.site == nil {
 		return false
 	}
@@ -196,7 +196,7 @@ func (s hooks) Entered(th *ptrace.Thread) (untilReturn bool) {
 // done yet: it comes back here, by way of its breakpoint or if a signal handler ends it.
 // Then its result is what the kernel has so far: -ERESTARTSYS and its like.
 func (s hooks) Returned(th *ptrace.Thread) {
-	ts, _ := th.Local.(*threadState)
+	ts := s.hits.states.Of(th)
 	if ts == nil || ts.site == nil || th.Restarts() {
 		return
 	}

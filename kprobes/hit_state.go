@@ -72,10 +72,10 @@ func (ts *threadState) forget(st *site) {
 }
 
 func (hs *hits) stateOf(th *ptrace.Thread, d *domain) *threadState {
-	ts, ok := th.Local.(*threadState)
-	if !ok {
+	ts := hs.states.Of(th)
+	if ts == nil {
 		ts = &threadState{}
-		th.Local = ts
+		hs.states.Keep(th, ts)
 	}
 	ts.regs.thread, ts.regs.domain, ts.regs.hit = th, d, ts
 	return ts

@@ -352,8 +352,7 @@ func (ds *detours) collect() {
 	err := ds.d.space.FreezeAwake(ds.d.region.Contains, func() error {
 		inside := map[*detour]bool{}
 		for _, th := range ds.d.space.Threads() {
-			ts, _ := th.Local.(*threadState)
-			for ; ts != nil; ts = ts.outer {
+			for ts := ds.d.session.hits.states.Of(th); ts != nil; ts = ts.outer {
 				inside[ts.leaving], inside[ts.detour] = true, true
 			}
 			if regs, err := th.Regs(); th.Stopped() && err == nil {

@@ -24,7 +24,7 @@ func exchanging(t *testing.T) (prog *testprog.Prog, s *Session, d *domain, mem *
 	}
 	mem = &readOnly{}
 	_ = s.do(func() error {
-		d = s.main.Space.Local.(*domain)
+		d = s.mainDomain()
 		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})

@@ -59,6 +59,7 @@ const batchSize = 512
 type optimizer struct {
 	d     *domain
 	queue map[*site]bool // to be optimized or, without enabled probes, put back
+	unhit map[*site]bool // to be queued when they are hit; nil unless the optimizer is lazy
 	jumps map[arch.Addr]*pastJump
 }
 
@@ -66,6 +67,40 @@ type optimizer struct {
 func (opt *optimizer) enqueue(st *site) {
 	opt.queue[st] = true
 	opt.d.session.passes.kick()
+}
+
+// lazily makes sites wait for their first hit before they are queued. It is for processes that are followed: most of them, such as
+// a shell's commands, end before they have called more than a few functions, and a detour for each of thousands costs a second.
+func (opt *optimizer) lazily() { opt.unhit = map[*site]bool{} }
+
+// want queues st for a jump, now or when it is hit.
+func (opt *optimizer) want(st *site) {
+	if opt.unhit != nil {
+		opt.unhit[st] = true
+	} else {
+		opt.enqueue(st)
+	}
+}
+
+// leave takes st off the optimizer's lists.
+func (opt *optimizer) leave(st *site) {
+	delete(opt.queue, st)
+	delete(opt.unhit, st)
+}
+
+// hit is told of a hit of st's breakpoint.
+func (opt *optimizer) hit(st *site) {
+	if opt.unhit[st] {
+		delete(opt.unhit, st)
+		opt.enqueue(st)
+	}
+}
+
+// hasten queues all that wait for a hit.
+func (opt *optimizer) hasten() {
+	for st := range opt.unhit {
+		opt.hit(st)
+	}
 }
 
 // passes is when a session's optimizer works.
@@ -81,6 +116,14 @@ func (ps *passes) kick() {
 	}
 	ps.optimizing = make(chan struct{})
 	time.AfterFunc(optimizeDelay, ps.optimizeLater)
+}
+
+// all is closed when the optimizer has nothing to do, in followed processes either; nil if that is so now.
+func (ps *passes) all() chan struct{} {
+	for d := range ps.s.domains {
+		d.optimizer.hasten()
+	}
+	return ps.optimizing
 }
 
 // optimizeLater runs passes until the queues are empty.
@@ -99,7 +142,7 @@ func (ps *passes) optimizeLater() {
 func (s *Session) WaitForOptimizer(ctx context.Context) error {
 	for {
 		var busy chan struct{}
-		switch err := s.tracer.Do(func() { busy = s.passes.optimizing }); {
+		switch err := s.tracer.Do(func() { busy = s.passes.all() }); {
 		case err != nil:
 			return ErrClosed
 		case busy == nil, s.tracer.Own():

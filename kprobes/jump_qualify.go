@@ -141,10 +141,10 @@ func (opt *optimizer) consider(st *site) {
 		}
 	case refusal != "" || !st.armed():
 		st.refusal = refusal
-		delete(opt.queue, st)
+		opt.leave(st)
 		st.showOptimized()
 	default:
-		opt.enqueue(st)
+		opt.want(st)
 		st.showOptimized()
 	}
 }

@@ -211,17 +211,28 @@ func (kp *Kprobe) byName() bool {
 }
 
 // comes tells of the error that looking up kp's name has brought whether kp is to wait: its
-// library is not there.
+// library is not there, or a program is awaited that has the name.
 func (rg *registry) comes(kp *Kprobe, err error) bool {
+	if !errors.Is(err, symbols.ErrUnknownModule) && !errors.Is(err, symbols.ErrUnknownSymbol) {
+		return false
+	}
 	lib := symbols.Library(kp.SymbolName)
-	return lib != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
+	if lib == "" {
+		return rg.s.opts.Follow && rg.s.opts.AwaitPrograms
+	}
+	return errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
-// wait makes kp wait for its library.
-func (rg *registry) wait(kp *Kprobe) {
+// wait makes kp wait for its library, or for a program that has its name; err is what looking it up has brought.
+func (rg *registry) wait(kp *Kprobe, err error) {
 	kp.Flags &^= FlagGone
-	kp.waits, kp.reason = true, symbols.Library(kp.SymbolName)+" is not loaded yet"
-	if kp.pattern == nil {
+	lib := symbols.Library(kp.SymbolName)
+	kp.waits, kp.reason = true, lib+" is not loaded yet"
+	switch {
+	case lib == "":
+		kp.reason = "no program has it yet"
+		rg.s.warn("probe %s waits, %s: %s", kp.name(), kp.reason, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
+	case kp.pattern == nil:
 		rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
 	}
 }
@@ -229,9 +240,9 @@ func (rg *registry) wait(kp *Kprobe) {
 // isIn tells whether m may be the module that kp was in, or asks for.
 func (kp *Kprobe) isIn(m *symbols.Module) bool {
 	if lib := symbols.Library(kp.SymbolName); lib != "" {
-		return isLibrary(m, lib)
+		return m.IsCalled(lib)
 	}
-	return m.Path == kp.home
+	return kp.home == "" && kp.waits || m.Path == kp.home
 }
 
 // seek places the probes that modules which came bring a place for.
@@ -242,14 +253,13 @@ func (lk *linker) seek(came []*symbols.Module) {
 			kps = append(kps, kp)
 		}
 	}
-	if len(kps) >= manyNames {
-		_ = lk.symbols().IndexNames(context.Background()) // which does not end
-	}
+	lk.expect(len(kps))
 	var aims []aim
 	for _, kp := range kps {
 		at, err := lk.find(kp, lk.explained(kp))
 		switch {
 		case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
+		case symbols.Library(kp.SymbolName) == "" && lk.d.session.registry.comes(kp, err): // a later one may have it
 		case err != nil:
 			kp.refused(err)
 		case contains(came, at) != nil:
@@ -257,6 +267,13 @@ func (lk *linker) seek(came []*symbols.Module) {
 		}
 	}
 	lk.d.placeAll(aims, (*Kprobe).refused)
+}
+
+// expect prepares for looking up many names.
+func (lk *linker) expect(names int) {
+	if names >= manyNames {
+		_ = lk.symbols().IndexNames(context.Background()) // which does not end
+	}
 }
 
 // explained is how kp is looked up if an error is told: once, and not of each of a pattern's probes.
@@ -342,11 +359,16 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 			return nil
 		}
 	}
+	if lk.apart {
+		lk.expect(named(kps))
+	}
 	var aims []aim
 	for _, kp := range kps {
 		at := kp.Addr
 		switch {
 		case lk.d.placed(kp) != nil: // it was registered while the program started
+			continue
+		case lk.apart && kp.byName() && !lk.hasLibrary(kp):
 			continue
 		case lk.apart && kp.byName():
 			var err error
@@ -361,6 +383,13 @@ func (lk *linker) aimsOf(kps []*Kprobe) []aim {
 		aims = append(aims, aim{kp: kp, at: at})
 	}
 	return aims
+}
+
+// hasLibrary tells that the library is mapped that kp asks for by name, if it asks for one. To look through all other modules' symbols for
+// such names takes long while the dynamic linker has mapped nothing yet.
+func (lk *linker) hasLibrary(kp *Kprobe) bool {
+	lib := symbols.Library(kp.SymbolName)
+	return lib == "" || slices.ContainsFunc(lk.symbols().Modules(), func(m *symbols.Module) bool { return m.IsCalled(lib) })
 }
 
 // hasMains tells that what is mapped at an address is the same file as in the session's main process, or no file in both.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -148,6 +149,40 @@ func TestProbesWaitForTheirLibrary(t *testing.T) {
 			wantRight(t, prog)
 		})
 	}
+}
+
+// TestALibraryIsFoundByItsSONAME: a probe waits for it, and is placed where it is mapped, also in an executed program, though the file has another name
+// (libc-2.31.so is libc.so.6 to all who use it), or the path is one of a link's.
+func TestALibraryIsFoundByItsSONAME(t *testing.T) {
+	lib := testprog.Build(t, "libplug.so", "-shared", "-fPIC", "-Wl,-soname,libplugged.so.3")
+	link := filepath.Join(t.TempDir(), "link.so")
+	if err := os.Symlink(lib, link); err != nil {
+		t.Fatal(err)
+	}
+	prog, s, warned := glibc.loading(t, kprobes.Options{Follow: true})
+	names := []string{"libplugged.so.3:plugged", "libplugged.so:plugged", link + ":plugged"}
+	var kps []*kprobes.Kprobe
+	for _, name := range names {
+		kps = append(kps, boosted.probe(name))
+	}
+	register(t, s, kps...)
+	warned.want(t, "libplugged.so.3:plugged waits", "libplugged.so:plugged waits", "link.so:plugged waits")
+	prog.Do("open 0 "+lib, "did")
+	prog.Do("call 0 plugged 10", "did")
+	prog.Do("spawn "+glibc.prog(t), "ready")
+	prog.Do("tell open 0 "+lib, "did")
+	prog.Do("tell call 0 plugged 5", "did")
+	late := boosted.probe(names[0])
+	register(t, s, late)
+	for _, kp := range kps {
+		wantHits(t, kp, 15)
+	}
+	prog.Do("call 0 plugged 10", "did")
+	wantHits(t, late, 10)
+	warned.want(t)
+	closeSession(t, s)
+	prog.CheckClean()
+	wantRight(t, prog)
 }
 
 // TestWaitingProbesObey: those that wait can be disabled, enabled and unregistered, and none is

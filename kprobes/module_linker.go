@@ -156,10 +156,7 @@ func (rg *registry) tellBlind() {
 }
 
 // mainDomain is nil when the main process has ended.
-func (s *Session) mainDomain() *domain {
-	d, _ := s.main.Space.Local.(*domain)
-	return d
-}
+func (s *Session) mainDomain() *domain { return s.spaces.Of(s.main.Space) }
 
 // symbols is the symbol table of d's processes.
 func (lk *linker) symbols() *symbols.Table {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -116,12 +115,7 @@ func (rg *registry) admitPattern(pt *Pattern) error {
 func (pt *Pattern) missing() string { return symbols.Library(pt.Spec) + " is not loaded yet" }
 
 // isIn tells whether m may be the library.
-func (pt *Pattern) isIn(m *symbols.Module) bool { return isLibrary(m, symbols.Library(pt.Spec)) }
-
-// isLibrary tells whether m may be what lib means.
-func isLibrary(m *symbols.Module, lib string) bool {
-	return m.Path == lib || strings.HasPrefix(m.Name, lib)
-}
+func (pt *Pattern) isIn(m *symbols.Module) bool { return m.IsCalled(symbols.Library(pt.Spec)) }
 
 // present is the modules that are complete.
 func (lk *linker) present() []*symbols.Module {

@@ -41,7 +41,7 @@ func TestAnArmingErrorIsReturned(t *testing.T) {
 	}
 	mem := &readOnly{refuse: true}
 	_ = s.do(func() error {
-		d := s.main.Space.Local.(*domain)
+		d := s.mainDomain()
 		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
@@ -91,7 +91,7 @@ func TestArmingAllGoesOnAfterAnError(t *testing.T) {
 	}
 	mem := &readOnly{}
 	_ = s.do(func() error {
-		d := s.main.Space.Local.(*domain)
+		d := s.mainDomain()
 		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})

@@ -37,7 +37,7 @@ func TestABatchOfWhichOneCannotBeArmed(t *testing.T) {
 	mem := &readOnlyAt{}
 	var d *domain
 	_ = s.do(func() error {
-		d = s.main.Space.Local.(*domain)
+		d = s.mainDomain()
 		d.linker.watched = true // the dynamic linker is left alone
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d})
@@ -123,7 +123,7 @@ func TestABatchIsTriedAgainAsItWasAsked(t *testing.T) {
 	mem := &unmappedOnce{meanwhile: func() { tries++; s.registry.changes.Add(1) }}
 	var at arch.Addr
 	_ = s.do(func() error {
-		d := s.main.Space.Local.(*domain)
+		d := s.mainDomain()
 		mem.Memory = d.space.Text()
 		d.text = patch.NewText(mem, journal{d}) // before anything is written
 		return nil

@@ -7,7 +7,7 @@ import "github.com/gokprobe/gokprobe/arch"
 // matches ErrNotEntry where no function begins.
 func (s *Session) Entry(fn arch.Addr) (at arch.Addr, err error) {
 	err = s.do(func() error {
-		d, _ := s.main.Space.Local.(*domain)
+		d := s.mainDomain()
 		if d == nil {
 			return ErrExited
 		}

@@ -105,7 +105,7 @@ func (rg *registry) attempt(kps []*Kprobe, at located, adopt func(i int)) error 
 			adopt(i)
 		}
 	}
-	err := rg.register(kps, at.addrs)
+	err := rg.register(kps, at)
 	for _, kp := range kps {
 		if kp.session == nil {
 			kp.ret, kp.jprobe = nil, nil
@@ -164,13 +164,14 @@ const notYet arch.Addr = 0
 // located is the addresses of probes, or which has none and why.
 type located struct {
 	addrs  []arch.Addr
+	waits  map[*Kprobe]error // why those have no address that may have one later
 	failed *Kprobe
 	err    error
 }
 
 // locateAll is locate for all of kps.
 func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
-	at := located{addrs: make([]arch.Addr, len(kps))}
+	at := located{addrs: make([]arch.Addr, len(kps)), waits: map[*Kprobe]error{}}
 	if named(kps) >= manyNames {
 		if rg.s.table.IndexNames(ctx) != nil {
 			at.failed, at.err = kps[0], over(ctx)
@@ -178,7 +179,9 @@ func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
 		}
 	}
 	for i, kp := range kps {
-		if at.addrs[i], at.err = rg.locate(ctx, kp); at.err != nil {
+		if at.addrs[i], at.err = rg.locate(ctx, kp); rg.comes(kp, at.err) {
+			at.addrs[i], at.waits[kp], at.err = notYet, at.err, nil
+		} else if at.err != nil {
 			at.failed = kp
 			break
 		}
@@ -197,9 +200,6 @@ func (rg *registry) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
 		return kp.Addr.Add(int64(kp.Offset)), nil
 	}
 	at, err := resolveOne(ctx, rg.s.table.Resolve, kp.SymbolName)
-	if rg.comes(kp, err) {
-		return notYet, nil
-	}
 	return at.Add(int64(kp.Offset)), err
 }
 
@@ -233,7 +233,8 @@ func resolveOne(ctx context.Context, resolve func(context.Context, string) ([]sy
 
 // register runs on the tracer's thread. All probes get their sites before the first
 // breakpoint is shown, so most errors come before anything of the target's has changed.
-func (rg *registry) register(kps []*Kprobe, addrs []arch.Addr) error {
+func (rg *registry) register(kps []*Kprobe, at located) error {
+	addrs := at.addrs
 	d := rg.s.mainDomain()
 	if d != nil {
 		d.slots.reserve(addrs)
@@ -257,7 +258,7 @@ func (rg *registry) register(kps []*Kprobe, addrs []arch.Addr) error {
 	rg.probes = append(rg.probes, kps...)
 	for i, kp := range kps {
 		if addrs[i] == notYet {
-			rg.wait(kp)
+			rg.wait(kp, at.waits[kp])
 		}
 	}
 	for other := range rg.s.domains {

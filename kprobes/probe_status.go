@@ -93,6 +93,8 @@ func (st *site) mechanism() (m Mechanism, reason string) {
 		return Int3, "boosting is turned off"
 	case st.step:
 		return Int3, "a post_handler needs a trap after the instruction"
+	case st.domain.optimizer.unhit[st]:
+		return Boosted, "a followed process gets its jump at the first hit"
 	}
 	return Boosted, cmp.Or(st.refusal, "the optimizer has not come to it yet")
 }

@@ -178,8 +178,7 @@ func (sl *slotSet) collect() {
 	err := sl.d.space.FreezeAwake(sl.d.region.Contains, func() error {
 		inside := map[arch.Addr]bool{}
 		for _, th := range sl.d.space.Threads() {
-			ts, _ := th.Local.(*threadState)
-			for ; ts != nil; ts = ts.outer {
+			for ts := sl.d.session.hits.states.Of(th); ts != nil; ts = ts.outer {
 				if ts.site != nil {
 					inside[ts.site.slot.Addr] = true // a hit in progress will go there
 				}

@@ -148,17 +148,14 @@ func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
 	}
 }
 
-// forkedCalls are the calls that a thread was in when it forked, in the order of their entries.
-type forkedCalls []KretprobeInstance
-
 // Copied implements ptrace.Handler. The child's Forked may come when the parent has returned.
 func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
-	d := domainOf(parent)
+	d := s.domainOf(parent)
 	if d == nil || !s.opts.Follow {
 		return
 	}
 	d.followed.adoptStack(parent)
-	var calls forkedCalls
+	var calls []KretprobeInstance
 	for _, ri := range d.followed.calls.Of(frames.Owner{TID: parent.TID}) {
 		was := *ri
 		was.Data, was.earlier = slices.Clone(ri.Data), ri.halted()
@@ -167,9 +164,7 @@ func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 			d.followed.entrust(top.probe, ri.call.Frame, ri.RetAddr)
 		}
 	}
-	if th := child.Leader(); th != nil {
-		th.Local = calls
-	}
+	s.forkedCalls.Keep(child.Space, &calls)
 }
 
 // copyCalls follows in a forked child the calls that its one thread is in, as uprobes do (C28).
@@ -178,13 +173,15 @@ func (fo *followed) copyCalls(child *ptrace.Process) {
 	if th == nil {
 		return
 	}
-	calls, _ := th.Local.(forkedCalls)
-	th.Local = nil
-	for i := range calls {
-		if calls[i].probe.live != nil { // it is registered still
-			fo.copyCall(&calls[i], th)
+	kept := &fo.d.session.forkedCalls
+	if calls := kept.Of(child.Space); calls != nil {
+		for i := range *calls {
+			if ri := &(*calls)[i]; ri.probe.live != nil { // it is registered still
+				fo.copyCall(ri, th)
+			}
 		}
 	}
+	kept.Keep(child.Space, nil)
 }
 
 func (fo *followed) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {

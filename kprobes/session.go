@@ -31,6 +31,9 @@ type Options struct {
 	// Without it a forked child is given its original code back and let
 	// go, and an exec ends the probes of its process.
 	Follow bool
+	// AwaitPrograms, under Follow, has a probe wait whose name nothing of the target has: for a program, executed later, that has it
+	// when it starts or in a library that it loads. Otherwise that is ErrUnknownSymbol.
+	AwaitPrograms bool
 	// Meant is the process to attach to, even if another one has its number by then;
 	// nil: the one that has the number.
 	Meant *ptrace.Identity
@@ -55,7 +58,11 @@ type Session struct {
 
 	// The rest belongs to the tracer's thread.
 	main    *ptrace.Process
-	domains map[*domain]bool
+	domains map[*domain]bool    // those that are at work
+	spaces  ptrace.Kept[domain] // those that there were, too
+	// forkedCalls is of the address space of a forked child the calls that its thread was in, in the order of their entries, until Forked.
+	forkedCalls ptrace.Kept[[]KretprobeInstance]
+
 	closed  bool
 	closing bool // Close has begun: no handler begins a call
 

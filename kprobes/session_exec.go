@@ -11,7 +11,7 @@ import (
 // leaves its parent's address space here. Under Follow the probes that have a symbol
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
-	if d, _ := old.Local.(*domain); d != nil {
+	if d := s.spaces.Of(old); d != nil {
 		d.recorder.noteExec(p)
 		d.followed.endOfProcess(p.PID)
 		d.guard.holdOther(old, p)
@@ -20,13 +20,14 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		}
 	}
 	for _, th := range p.Threads() {
-		th.Local = nil // the hit that brought it into exec has no end
+		s.hits.states.Keep(th, nil) // the hit that brought it into exec has no end
 	}
 	if p != s.main && !s.opts.Follow {
 		s.watchers.ended(p)
 		return ptrace.LetGo
 	}
 	d := s.newDomain(p)
+	d.optimizer.lazily()
 	s.target.programs++
 	d.linker.program = s.target.programs
 	if p == s.main {
@@ -85,7 +86,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 		kp.home, kp.refusal = "", false
 		switch at, err := d.linker.find(kp, d.linker.explained(kp)); {
 		case rg.comes(kp, err):
-			rg.wait(kp)
+			rg.wait(kp, err)
 		case err != nil:
 			refused(kp, err)
 		default:

@@ -25,7 +25,7 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 // breakpoints and our region, lest it dies of a breakpoint should we be killed before this; it
 // gets its original code back, and under Follow probes of its own.
 func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
-	d, _ := parent.Local.(*domain)
+	d := s.spaces.Of(parent)
 	if d == nil {
 		return ptrace.LetGo
 	}
@@ -37,6 +37,7 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
+	fresh.optimizer.lazily()
 	defer fresh.look.anew()()
 	fresh.masks.inherit(&d.masks)
 	fresh.linker.inherit(d)

@@ -92,6 +92,47 @@ func TestAFollowedChildHasItsProbes(t *testing.T) {
 	endsRight(t, prog, s)
 }
 
+// TestAFollowedChildGetsAJumpForWhatItHits: a probe that is not hit there costs no detour, until somebody waits for all of them.
+func TestAFollowedChildGetsAJumpForWhatItHits(t *testing.T) {
+	prog, s, kps, child := thousand(t, Options{Follow: true})
+	unhit := func() (n int) {
+		_ = s.do(func() error {
+			d := s.domainOfProcess(t, child)
+			for _, kp := range kps {
+				st := d.placed(kp)
+				if d.optimizer.unhit[st] && st.armed() {
+					n++
+				} else if st.jump() == nil && st.refusal == "" && !d.optimizer.queue[st] {
+					t.Errorf("%s waits for nothing", kp.SymbolName)
+				}
+			}
+			return nil
+		})
+		return n
+	}
+	if n := unhit(); n != len(kps) {
+		t.Errorf("%d of %d wait for a hit", n, len(kps))
+	}
+	prog.Send("call")
+	prog.Expect("sum 1499500")
+	if n := unhit(); n != 0 {
+		t.Errorf("%d wait for a hit after it", n)
+	}
+	if err := s.WaitForOptimizer(t.Context()); err != nil {
+		t.Error(err)
+	}
+	prog.Send("end")
+	prog.Expect("ended")
+	child = fork(t, prog)
+	if err := s.WaitForOptimizer(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := unhit(); n != 0 {
+		t.Errorf("%d wait for a hit, and who waited for the optimizer did not", n)
+	}
+	endsRight(t, prog, s)
+}
+
 // TestNothingIsOptimizedInAChildThatEnds: its thread stands in its exit, which the tracer was not told of yet, and nobody can map memory there. So the first
 // site that can't have its detour ends all of the work. With each of the others it would cost milliseconds, in which everybody
 // else waits for the tracer: 49 s for 10,000.

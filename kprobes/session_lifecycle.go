@@ -83,7 +83,7 @@ func (s *Session) forget(d *domain) {
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
 	s.watchers.gone(th.TID)
-	if d := domainOf(th); d != nil {
+	if d := s.domainOf(th); d != nil {
 		d.recorder.noteExit(th)
 		d.followed.endOfThread(th)
 		d.upcalls.unlearn(th)
@@ -92,7 +92,7 @@ func (s hooks) ThreadExit(th *ptrace.Thread) {
 
 // Exited implements ptrace.Handler.
 func (s hooks) Exited(p *ptrace.Process) {
-	if d, _ := p.Space.Local.(*domain); d != nil {
+	if d := s.spaces.Of(p.Space); d != nil {
 		d.followed.endOfProcess(p.PID)
 		d.guard.holdOther(p.Space, p)
 		if len(p.Space.Processes()) == 1 {

@@ -92,7 +92,7 @@ func (g *guard) unguarded() error {
 
 // VforkEnded implements ptrace.Handler: now th can set the actions of its process.
 func (s hooks) VforkEnded(th *ptrace.Thread) {
-	d := domainOf(th)
+	d := s.domainOf(th)
 	if d != nil {
 		d.guard.waited = false
 	}

@@ -178,11 +178,9 @@ func (d *domain) disarm(st *site) error {
 		return nil
 	}
 	for _, th := range d.space.Threads() {
-		if ts, ok := th.Local.(*threadState); ok {
-			ts.forget(st)
-		}
+		d.session.hits.states.Of(th).forget(st)
 	}
-	delete(d.optimizer.queue, st)
+	d.optimizer.leave(st)
 	st.showOptimized()
 	defer d.optimizer.uncovered(st)
 	return d.text.Disarm(st.patch())

@@ -105,7 +105,7 @@ func (st *site) showOptimized() {
 	switch {
 	case st.jump() != nil:
 		on = st.wanted()
-	case st.domain.optimizer.queue[st]:
+	case st.domain.optimizer.queue[st], st.domain.optimizer.unhit[st]:
 		on = st.armed()
 	}
 	for _, kp := range st.probes {

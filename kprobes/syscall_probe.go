@@ -293,7 +293,7 @@ func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStop
 
 // SyscallEntered implements ptrace.Handler.
 func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
-	d := domainOf(th)
+	d := s.domainOf(th)
 	regs, err := th.Regs()
 	if d == nil || err != nil {
 		return true
@@ -330,8 +330,8 @@ func (sc *syscallProbes) enterSyscall(ts *threadState, sp *SyscallProbe, chosen 
 
 // SyscallReturned implements ptrace.Handler.
 func (s hooks) SyscallReturned(th *ptrace.Thread) {
-	d := domainOf(th)
-	ts, _ := th.Local.(*threadState)
+	d := s.domainOf(th)
+	ts := s.hits.states.Of(th)
 	regs, err := th.Regs()
 	if d == nil || ts == nil || err != nil {
 		return

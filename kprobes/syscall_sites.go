@@ -65,9 +65,12 @@ func (sc *syscallProbes) probeSite(sp *SyscallProbe, site syscallsites.Site) (*K
 	return kp, sp.chooseAt(kp, &site)
 }
 
+// top is what the session remembers of the thread: while that is in a function that a handler has called, what concerns that.
+func (r *Regs) top() *threadState { return r.domain.session.hits.states.Of(r.thread) }
+
 // state is what the session remembers of the thread whose handler has r, nil if that is no handler's.
 func (r *Regs) state() *threadState {
-	ts, _ := r.thread.Local.(*threadState)
+	ts := r.top()
 	for ts != nil && ts != r.hit {
 		ts = ts.outer
 	}

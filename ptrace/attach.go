@@ -101,11 +101,7 @@ func (t *Tracer) pass(th *Thread) {
 		}
 		t.resume(th, th.at.stop.Signal)
 	case Exec:
-		p := th.Proc
-		if old := p.oldSpace; old != nil {
-			p.oldSpace = nil
-			p.Space.Local = old.Local
-		}
+		th.Proc.oldSpace = nil
 		t.resume(th, 0)
 	default:
 		if th.Proc.parent != nil {

@@ -37,9 +37,6 @@ type Process struct {
 	leaving  bool   // detached, but some threads can't be released yet
 
 	dropped bool // no longer ours
-
-	// Local is for the Handler's own per-process state.
-	Local any
 }
 
 // Threads is the traced threads, in no order.

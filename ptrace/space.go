@@ -31,8 +31,7 @@ type Space struct {
 
 	syscalls map[uint64]bool // that the Handler is told of; nil if it is of none
 
-	// Local is for the Handler's own state of the address space.
-	Local any
+	kept []keeping
 }
 
 func newSpace(t *Tracer) *Space {

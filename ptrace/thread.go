@@ -51,9 +51,7 @@ type Thread struct {
 	name  name
 	area  rseqArea
 	halts halts.Log
-
-	// Local is for the Handler's own per-thread state.
-	Local any
+	kept  []keeping
 }
 
 // Stop is the current stop; valid while the thread is stopped.

@@ -29,6 +29,9 @@ type image struct {
 	symOnce sync.Once
 	syms    *symtab
 
+	sonameOnce sync.Once
+	sonameRead string
+
 	debugOnce sync.Once
 	debugPath string
 	debugElf  *object

@@ -20,7 +20,7 @@ const (
 	saidOther                    // an expression that is not understood, or a constant
 )
 
-// location is where a parameter is at its function's first instruction, by debug information.
+// location is the place of a parameter at its function's first instruction, as debug information tells it.
 type location struct {
 	knowledge
 	place place // of saidPlace
@@ -38,7 +38,7 @@ type callee struct {
 	optimized func() bool
 }
 
-// calleeOf reads the function of the entry e, which completes the others of list, around v.
+// calleeOf reads the facts about the function with code at v. list has its entries (see origins), e is the first.
 func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 	const nocall = 3
 	c := callee{low: v, llvm: u.llvm(), marked: u.marksLostResults(), optimized: func() bool { return d.optimized(u) }}
@@ -146,7 +146,7 @@ func (d *dwarfData) locate(u *unit, c callee, e *dwarf.Entry, t *dtype) location
 	return c.evaluate(list.found, t, true)
 }
 
-// section is n bytes at off of b.
+// section returns the n bytes of b at off, and false if b is too short.
 func section(b []byte, off, n uint64) ([]byte, bool) {
 	if off > uint64(len(b)) || uint64(len(b))-off < n {
 		return nil, false
@@ -212,8 +212,8 @@ const (
 	opGNUEntry   = 0xf3
 )
 
-// operation reads one simple location, a place of one part: a register, a value in memory, or a value that a register has. indirect tells
-// that the register is the value's address.
+// operation reads a simple location: a register, a value in memory, or a value that a register holds. indirect says that the register holds
+// the value's address.
 func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool) {
 	other := location{knowledge: saidOther}
 	switch op := x.uint(1); {
@@ -249,7 +249,7 @@ func (c callee) operation(x *lineCursor, listed bool) (l location, indirect bool
 	return other, false
 }
 
-// inFrame is off bytes behind the frame's base.
+// inFrame is the place off bytes after the frame's base.
 func (c callee) inFrame(off int64, listed bool) location {
 	switch {
 	case bytes.Equal(c.frameBase, []byte{opCFA}) && off >= 0:
@@ -294,8 +294,8 @@ func (c *lineCursor) sleb() int64 {
 	}
 }
 
-// settle decides on the parameters' places: by the convention where it must hold, by debug information where the compiler may have
-// changed it, and else they are not known.
+// settle decides on the places of parameters. It takes those of the convention where it must hold, and those of debug information where the
+// compiler may have changed them. All others are unknown.
 func (c callee) settle(lang language, params []Param, locations []location) {
 	if lang == langGo || !c.nocall && !(c.llvm && c.optimized()) {
 		return

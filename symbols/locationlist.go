@@ -11,10 +11,10 @@ type locationList struct {
 	found []byte
 }
 
-// mostLocations bounds a list: damaged ones may be as long as their section.
+// mostLocations bounds a list: a damaged one may be as long as its section.
 const mostLocations = 1 << 12
 
-// offer notes an expression that holds from lo to hi; it is false when there is nothing more to look for.
+// offer takes an expression that holds from lo to hi. It returns false when the search is over.
 func (l *locationList) offer(lo, hi uint64, expr []byte) bool {
 	if lo <= l.at && l.at < hi {
 		l.found = expr

@@ -56,7 +56,7 @@ func (r *ehReader) uleb() (v uint64) {
 	return 0
 }
 
-// pointer reads a value of that encoding. Those relative to other bases than themselves are bad.
+// pointer reads a pointer of that encoding. It supports no pointers that are relative to a base other than their own address.
 func (r *ehReader) pointer(enc byte) uint64 {
 	from := r.at
 	var v uint64
@@ -88,7 +88,7 @@ func (r *ehReader) pointer(enc byte) uint64 {
 	return v
 }
 
-// landingPads lists the link-time addresses to which the unwinder leads exceptions out of the code of one entry: those in its
+// landingPads lists the link-time addresses at which exceptions from the code of one entry are handled. They are in the entry's
 // language-specific data area, as GCC's and Clang's personality routines read it (gcc/unwind-pe.h; Itanium C++ ABI, exception tables).
 func (img *image) landingPads(at frameIndex) []uint64 {
 	area, ok := img.lsda(at.fde)
@@ -149,8 +149,8 @@ func (img *image) lsda(v uint64) (uint64, bool) {
 	return area, !r.bad && area != 0
 }
 
-// cieEncodings reads a common information entry behind its id: how its entries encode the area's address, peOmit if they have none,
-// and those of code.
+// cieEncodings reads a common information entry after its id. It returns how its frame entries encode the address of the data area,
+// peOmit if they have none, and how they encode addresses of code.
 func cieEncodings(r *ehReader) (lsda, code byte) {
 	lsda = peOmit
 	r.byte() // version

@@ -67,7 +67,7 @@ type unpacked struct {
 	part, dictionary *budget.Part
 }
 
-// Write implements io.Writer. Both the old and the new memory count while it grows.
+// Write implements io.Writer. When it grows, the budget must have room for the old and the new memory at once.
 func (u *unpacked) Write(p []byte) (int, error) {
 	if need := len(u.b) + len(p); need > cap(u.b) {
 		size := max(2*cap(u.b), need, 1<<16)
@@ -83,7 +83,7 @@ func (u *unpacked) Write(p []byte) (int, error) {
 
 var errXZ = errors.New("not an xz file with LZMA2")
 
-// block adds one block; more is false at the index behind the last.
+// block reads one block; more is false at the index, which follows the last block.
 func (u *unpacked) block(in *bytes.Reader, check byte) (more bool, err error) {
 	size, err := in.ReadByte()
 	if err != nil || size == 0 {
@@ -118,7 +118,7 @@ func (u *unpacked) block(in *bytes.Reader, check byte) (more bool, err error) {
 	return true, checkBlock(u.b[begin:], in, (4-(before-in.Len())%4)%4, check)
 }
 
-// checkBlock reads the padding and the check behind a block, and compares the latter.
+// checkBlock reads the padding and the checksum after a block, and compares the checksum.
 func checkBlock(content []byte, in *bytes.Reader, padding int, check byte) error {
 	sizes := [16]int{0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64}
 	tail := make([]byte, padding+sizes[check])

@@ -31,7 +31,9 @@ func (t *Table) aliases() []string {
 }
 
 // modulesFor returns the modules that a base name or a path stands for, all of
-// them for the empty name. If no name matches exactly, it tries aliases of the executable, and
+// modulesFor returns the modules that a base name or a path stands for, all of
+// them for the empty name. If no name matches exactly, it tries aliases of the executable, the
+// DT_SONAME of libraries (libc.so.6, where the file is called libc-2.31.so), and
 // the file to which a path leads by links. Last it tries names cut at a dot or dash (libc for
 // libc.so.6), if only one module has such a name.
 func (s *snapshot) modulesFor(name string) ([]*Module, error) {
@@ -41,11 +43,11 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	var exact, alias, prefix []*Module
 	for _, m := range s.named {
 		switch {
-		case m.Name == name || m.Path == name || m.Kind == KindVDSO && (name == "vdso" || name == "linux-vdso.so.1"):
+		case m.isExactly(name):
 			exact = append(exact, m)
-		case slices.Contains(m.aliases, name):
+		case m.isAlso(name):
 			alias = append(alias, m)
-		case len(m.Name) > len(name) && strings.HasPrefix(m.Name, name) && strings.IndexByte(".-", m.Name[len(name)]) >= 0:
+		case m.begins(name):
 			prefix = append(prefix, m)
 		}
 	}
@@ -65,6 +67,40 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 		return nil, errNear(ErrUnknownModule, name, "", moduleNames(prefix))
 	}
 	return nil, s.unknownModule(name)
+}
+
+func (m *Module) isExactly(name string) bool {
+	return m.Name == name || m.Path == name || m.Kind == KindVDSO && (name == "vdso" || name == "linux-vdso.so.1")
+}
+
+func (m *Module) isAlso(name string) bool {
+	return slices.Contains(m.aliases, name) || m.soname() == name
+}
+
+func (m *Module) begins(name string) bool {
+	return slices.ContainsFunc([]string{m.Name, m.soname()}, func(whole string) bool {
+		return len(whole) > len(name) && strings.HasPrefix(whole, name) && strings.IndexByte(".-", whole[len(name)]) >= 0
+	})
+}
+
+// soname is the name by which other files ask for a library; empty if it has none.
+func (m *Module) soname() string {
+	if m.img == nil || m.Kind != KindLibrary && m.Kind != KindInterpreter {
+		return ""
+	}
+	return m.img.soname()
+}
+
+// IsCalled reports whether the module part of a probe specification may mean m: its base name or path, a path that leads there by
+// links, a library's DT_SONAME, or what one of these names begins with.
+func (m *Module) IsCalled(name string) bool {
+	if m.isExactly(name) || m.isAlso(name) || m.begins(name) {
+		return true
+	}
+	if !path.IsAbs(name) || m.table == nil {
+		return false
+	}
+	return slices.ContainsFunc(m.table.snap.Load().linkedFrom(name), m.Same)
 }
 
 // linkedFrom returns the modules whose file a path leads to by links: /lib is /usr/lib on many systems.
@@ -96,8 +132,8 @@ func (s *snapshot) unknownModule(name string) error {
 			if i := strings.IndexAny(m.Name, ".-"); i > 0 {
 				stem = m.Name[:i]
 			}
-			for _, n := range append([]string{m.Name, stem}, m.aliases...) {
-				if !yield(n) {
+			for _, n := range append([]string{m.Name, stem, m.soname()}, m.aliases...) {
+				if n != "" && !yield(n) {
 					return
 				}
 			}
@@ -107,8 +143,9 @@ func (s *snapshot) unknownModule(name string) error {
 		return errNear(ErrUnknownModule, name, "", near)
 	}
 	const most = 5
-	list := strings.Join(moduleNames(s.named[:min(most, len(s.named))]), ", ")
-	if rest := len(s.named) - most; rest > 0 {
+	readable := slices.DeleteFunc(slices.Clone(s.named), func(m *Module) bool { return m.Err != nil })
+	list := strings.Join(moduleNames(readable[:min(most, len(readable))]), ", ")
+	if rest := len(readable) - most; rest > 0 {
 		list += fmt.Sprintf(" and %d more", rest)
 	}
 	return fmt.Errorf("%w: %q; the process has %s", ErrUnknownModule, name, list)

@@ -56,14 +56,14 @@ func newModule(id imageKey, img *image, t *Table) *Module {
 // different Tables, or from readings of the maps at different times.
 func (m *Module) Same(o *Module) bool { return m.id == o.id && m.Bias == o.Bias }
 
-// addr is a link-time address as the process sees it.
+// addr is the address in the process of link-time address v.
 func (m *Module) addr(v uint64) arch.Addr { return arch.Addr(v + m.Bias) }
 
 // link is the link-time address of a.
 func (m *Module) link(a arch.Addr) uint64 { return uint64(a) - m.Bias }
 
-// Refused tells what of m's files was not read, and why: sizes and counts that no honest file has, or that are over the memory budget. Nothing is
-// read before it is asked for, so there may be more later.
+// Refused lists why parts of m's files were not read: their sizes or counts are larger than in any real file, or exceed the memory budget. Files are
+// read when a question needs them, so the list may grow.
 func (m *Module) Refused() []error {
 	if m.img == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// nameIndex finds symbols by linkage name. One name is found faster by looking at all;
-// for thousands the index pays.
+// nameIndex finds symbols by linkage name. To make it costs more than one search through all
+// symbols; it pays for thousands of names.
 type nameIndex struct {
 	seed  maphash.Seed
 	first map[uint64]int32 // by hash: the first entry

@@ -15,8 +15,8 @@ func isMangled(s string) bool {
 	return len(s) > 2 && s[0] == '_' && (s[1] == 'Z' || s[1] == 'R')
 }
 
-// cloneSuffix is what gcc, LLVM and BOLT append to the name of a function's copy or
-// split-off part.
+// cloneSuffix matches the suffixes that gcc, LLVM and BOLT append to the name of a function's
+// copy or split-off part.
 var cloneSuffix = regexp.MustCompile(`(\.(cold|warm|isra|constprop|part|lto_priv|localalias|llvm)(\.[0-9]+)*)+$`)
 
 // splitClone cuts a clone suffix off a linkage name.
@@ -30,8 +30,8 @@ func splitClone(linkage string) (base, suffix string) {
 	return linkage, ""
 }
 
-// splitOff reports whether suffix, which splitClone has cut off, is that of a part: it is no
-// function, and jumped to.
+// splitOff reports whether suffix, which splitClone has cut off, marks a part of a function. Code
+// jumps to such a part and does not call it.
 func splitOff(suffix string) bool {
 	return strings.Contains(suffix, ".cold") || strings.Contains(suffix, ".warm")
 }

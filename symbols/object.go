@@ -16,9 +16,9 @@ import (
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
-// object is an ELF file whose headers have been checked against its size, before debug/elf saw them. Its sections are read by
-// content, section and debugSection only, which ask the budget, in the account they are given: kept, or one of the question that is
-// answered and that closes it.
+// object is an ELF file whose headers were checked against its size before debug/elf saw them. Sections must be read by content,
+// section and debugSection, which take memory from the budget. The account is kept, or that of a single question, which is
+// closed after the answer.
 type object struct {
 	*elf.File
 	r    io.ReaderAt
@@ -55,7 +55,7 @@ func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error
 // refuse notes err as the reason why something is not read, and returns it.
 func (o *object) refuse(err error) error { return o.refused.note(err) }
 
-// note adds err, if that is why something was not read, and returns it.
+// note adds err to the list if it is a refusal (errTooMuch, or over the budget), and returns it.
 func (r *refusals) note(err error) error {
 	if errors.Is(err, budget.ErrOver) || errors.Is(err, errTooMuch) {
 		const most = 8
@@ -75,7 +75,7 @@ func (r *refusals) all() []error {
 	return slices.Clone(r.list)
 }
 
-// errTooMuch is a count or a size that no honest file has.
+// errTooMuch is the error of a count or a size that no real file has.
 var errTooMuch = errors.New("more than any real file has")
 
 var errTruncated = errors.New("it extends beyond the end of the file")

@@ -223,7 +223,8 @@ func (t *Table) ways(mp procfs.Mapping, files filesMapped) []func() (*targetfs.F
 	return []func() (*targetfs.File, error){mapped, named, executed, last}
 }
 
-// beginsAs reports whether f begins with what the process has in memory of mp's file: its headers, which nobody writes to.
+// beginsAs reports whether f begins with the same bytes as the process's memory of mp's file. These are headers, which processes do
+// not write to.
 func (t *Table) beginsAs(f *targetfs.File, mp procfs.Mapping, files filesMapped) bool {
 	base, ok := files.headerOf(mp)
 	if !ok || t.mem == nil {
@@ -265,7 +266,7 @@ func (f filesMapped) headerOf(mp procfs.Mapping) (arch.Addr, bool) {
 	return found, ok
 }
 
-// extent is how many bytes of mp's file, which is mapped at base, the process maps at most: up to the end of the last mapping that may belong to it.
+// extent bounds how many bytes the process maps of mp's file, whose first is at base: they end at the latest with the last mapping that may belong to it.
 func (f filesMapped) extent(mp procfs.Mapping, base arch.Addr) (end uint64) {
 	for _, m := range f.maps[keyOf(mp)] {
 		if m.Range.Start >= base {
@@ -375,8 +376,9 @@ func markCopies(mods []*Module, maps []procfs.Mapping) {
 	}
 }
 
-// addRemapped gives a module the anonymous memory that took the place of parts
-// of its text: programs move hot code to huge pages, tools patch theirs. Where there are very many mappings of code and modules, it does so for some only.
+// addRemapped gives a module the anonymous memory that has replaced parts of
+// its text: some processes move hot code to huge pages, and tools patch their own code. If there are very many mappings of code, it
+// looks at some only.
 func addRemapped(mods []*Module, maps []procfs.Mapping) {
 	texts := textsOf(mods)
 	for _, mp := range maps {
@@ -391,7 +393,7 @@ func addRemapped(mods []*Module, maps []procfs.Mapping) {
 	}
 }
 
-// textPages are where modules' files have code, in whole pages, by address.
+// textPages are the pages for which modules' files have code, by address.
 type textPages []text
 
 func textsOf(mods []*Module) (all textPages) {
@@ -410,7 +412,7 @@ func textsOf(mods []*Module) (all textPages) {
 	return all
 }
 
-// around is the module whose code r was. Those of honest files do not lie one in the other, so only a few are looked at.
+// around is the module whose code was at r. Real modules do not overlap, so it looks at a few candidates only.
 func (all textPages) around(r arch.Range) *Module {
 	const most = 8
 	i := sort.Search(len(all), func(i int) bool { return all[i].Start > r.Start }) - 1

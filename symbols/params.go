@@ -11,8 +11,8 @@ import (
 
 // Param is one parameter of a function, with its place at the function's first
 // instruction, or one result, with its place at the return. Places are those of
-// the calling convention. Debug information's own locations are used where a compiler may
-// have changed it: of gcc's code they are wrong too often before the prologue.
+// the calling convention. Locations from debug information are used only where the compiler
+// may have changed the convention: gcc's are often wrong before the end of the prologue.
 type Param struct {
 	Name string // "this" for C++ methods, the receiver's name for Go ones; of a result, see Results
 	Type string // as the source language writes it
@@ -59,7 +59,7 @@ func (t *Table) Params(a arch.Addr) ([]Param, error) {
 	return sig.places(), nil
 }
 
-// signature is what a function takes and gives, without places.
+// signature lists the parameters and results of a function, without places.
 type signature struct {
 	unit    *unit
 	linkage string
@@ -70,7 +70,7 @@ type signature struct {
 	locations []location // of params, but for Go's
 }
 
-// errAssembly: what debug information an assembler writes has no parameters.
+// errAssembly is the error for assembly: the debug information that assemblers write has no parameters.
 var errAssembly = errors.New("it is written in assembly language")
 
 var errCopy = errors.New("it is a copy whose parameters the compiler changed")
@@ -192,7 +192,7 @@ func (s *signature) places() []Param {
 	return out
 }
 
-// goRegisters reports whether a Go function takes and gives values in registers.
+// goRegisters reports whether a Go function passes parameters and results in registers.
 func (s *signature) goRegisters() bool {
 	return s.unit.goRegisters && !strings.HasSuffix(s.linkage, goABI0)
 }
@@ -207,9 +207,9 @@ func dtypesOf(params []Param) []*dtype {
 
 const goDictionary = ".dict"
 
-// withDictionary adds the hidden parameter that an instance of a generic
-// function takes: first, or behind the receiver. Optimized code's debug
-// information omits it. Closures have it in their context.
+// withDictionary adds the hidden parameter of an instance of a generic function, which debug
+// information of optimized code omits: its dictionary. It is the first parameter, or follows
+// the receiver. Closures have it in their context instead.
 func withDictionary(params []Param, linkage string) []Param {
 	i := strings.Index(linkage, "[go.shape.")
 	end := strings.LastIndexByte(linkage, ']')

@@ -46,7 +46,7 @@ func (t *Table) Prototype(a arch.Addr, types []reflect.Type) (*Prototype, error)
 	return p, nil
 }
 
-// declared is a parameter list as the source has it.
+// declared is a parameter list as in the source.
 func declared(params []Param) string {
 	var out []string
 	for _, p := range params {

@@ -7,7 +7,7 @@ type Word struct {
 	At   int64  // from there on
 }
 
-// ReadKind is how many bytes a Read is.
+// ReadKind says how the number of bytes of a Read is known.
 type ReadKind uint8
 
 const (
@@ -48,7 +48,7 @@ func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
 	return r.regs, r.reads, !r.failed
 }
 
-// source gives the words of a value by their offsets in it.
+// source returns the word of a value at an offset in it.
 type source func(off int64) (w Word, known bool)
 
 // from is the source that begins n bytes further on.
@@ -77,7 +77,7 @@ func (r *reader) read(x Read) source {
 	return func(off int64) (Word, bool) { return Word{Read: n, At: off}, off >= 0 && off+8 <= x.Max }
 }
 
-// parts collects what a value consists of that lies at p.
+// parts collects the reads for the parts of a value at place p.
 func (r *reader) parts(p place, sp string) source {
 	words := make([]source, len(p.parts))
 	for i, x := range p.parts {

@@ -88,7 +88,7 @@ func (img *image) bindings() *relocTable {
 	return r
 }
 
-// relocRoom tells for one relocation after the other, with the name that is kept with it, whether there is room for it.
+// relocRoom returns a function that asks the budget for one relocation after the other, each with its name.
 func (img *image) relocRoom() func(name string) bool {
 	part, size, full := img.f.kept.Part("the relocations of "+img.path), uint64(0), false
 	return func(name string) bool {

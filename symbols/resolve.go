@@ -156,7 +156,7 @@ func (t *Table) shift(sym Symbol, q query) (Location, error) {
 	return loc, nil
 }
 
-// A finder searches mods for a literal name. many tells that the spelling means all of
+// A finder searches mods for a literal name. many says that the spelling means all of
 // the matches.
 type finder func(mods []*Module, name string) (found []match, many bool)
 

@@ -1,6 +1,7 @@
 package symbols
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
@@ -87,6 +88,22 @@ func (img *image) dynamic() map[elf.DynTag]uint64 {
 		}
 	}
 	return tags
+}
+
+// soname is DT_SONAME, empty if there is none.
+func (img *image) soname() string {
+	img.sonameOnce.Do(func() {
+		const longest = 255 // NAME_MAX: it is looked for as a file
+		tags := img.dynamic()
+		off, has := tags[elf.DT_SONAME]
+		if size := tags[elf.DT_STRSZ]; has && off < size {
+			b, err := img.readAt(img.unbiased(tags[elf.DT_STRTAB])+off, min(size-off, longest+1), img.f.kept)
+			if end := bytes.IndexByte(b, 0); err == nil && end > 0 {
+				img.sonameRead = string(b[:end])
+			}
+		}
+	})
+	return img.sonameRead
 }
 
 // addDynamicSegment adds the dynamic symbols of a file without section headers.

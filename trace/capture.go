@@ -40,9 +40,9 @@ const (
 // stackPointer is the register that parameters on the stack are found by.
 var stackPointer = host.Roles.SP
 
-var errNotCapturable = errors.New("what is printed of a hit can't be recorded in the target")
+var errNotCapturable = errors.New("the values of a hit can't be recorded in the target")
 
-// newCapture prepares to record the registers in names and what params are printed from.
+// newCapture prepares to record the registers in names, and the registers and memory from which params are printed.
 func newCapture(names []string, params []symbols.Param) (*capture, error) {
 	c := &capture{params: params}
 	for _, name := range names {
@@ -133,7 +133,7 @@ func (c *capture) addFetching(pt *point) {
 	}
 }
 
-// values are those that Fetch and If want, in a record.
+// values reads the values for Fetch and If from a record.
 func (c *capture) values(payload []byte, h fetch.Host) []fetch.Value {
 	if c.fetch == nil {
 		return nil
@@ -141,7 +141,7 @@ func (c *capture) values(payload []byte, h fetch.Host) []fetch.Value {
 	return c.fetch.Layout.DecodeFields(payload, c.made.Fields[firstItem+len(c.names)+len(c.reads):], h)
 }
 
-// context is the registers that the program reads.
+// context lists the registers that the recording program reads.
 func (c *capture) context() []string {
 	names := slices.Clone(c.names)
 	if c.fetch != nil {
@@ -213,7 +213,7 @@ func (s *snapshot) add(r symbols.Read, bytes []byte, result int64) {
 	case r.Kind == symbols.ReadCounted:
 		x.bytes = bytes[:result]
 	case r.Kind == symbols.ReadText && result > 0 && result <= r.Max && bytes[result-1] == 0:
-		x.bytes = bytes[:r.Max] // what is behind the zero does not matter
+		x.bytes = bytes[:r.Max] // the value ends at the zero, wherever that is
 	case r.Kind == symbols.ReadText:
 		x.bytes = bytes[:min(result, r.Max)]
 	}

@@ -1,5 +1,5 @@
-// Package trace prints, counts and follows calls of live processes: a SPEC says where, options say what is wanted of hits, and
-// hits come as typed values, in their order.
+// Package trace prints, counts and follows calls of live processes. A SPEC says where to probe, options say which values to fetch,
+// and hits are typed values in their order.
 //
 //	ctx, stop := trace.Context()
 //	defer stop()
@@ -9,6 +9,6 @@
 //		fmt.Println(hit)
 //	}
 //
-// The target never waits for who reads: hits that are not taken in time are counted as lost (Probe.Stats). Several processes are a Group.
-// Handlers, and whatever changes a call, are package kprobes' (Session.Kprobes).
+// The target never waits for the reader: hits that are not taken in time are counted as lost (Probe.Stats). A Group probes several processes.
+// For handlers, and to change calls, use package kprobes (Session.Kprobes).
 package trace

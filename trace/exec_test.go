@@ -1,6 +1,7 @@
 package trace_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -58,6 +60,60 @@ func TestChildrenThatExecuteOtherProgramsAreFollowed(t *testing.T) {
 			p.Quit()
 		}
 	}
+}
+
+// TestWhatOnlyALaterProgramHasIsWaitedFor: a name that nothing of the target has is placed in each program that has it, and waits again when that ends.
+func TestWhatOnlyALaterProgramHasIsWaitedFor(t *testing.T) {
+	spawned := testprog.Build(t, "spawned", "-Dfoo=later")
+	p := testprog.Start(t, testprog.Build(t, "spawner"), spawned)
+	var said strings.Builder
+	log := testprog.ButUprobes(func(m string) { fmt.Fprintln(&said, m) })
+	s := attach(t, p, trace.With(kprobes.Options{Log: log}), trace.Follow(), trace.AwaitPrograms())
+	entries, module, returns, none := probe(t, s, "later", trace.Args()), probe(t, s, "spawned:later", trace.Count()),
+		probe(t, s, "later%return", trace.Args()), probe(t, s, "latr", trace.Count())
+	for _, pr := range []*trace.Probe{entries, module, returns, none} {
+		if st := pr.Stats(); len(st.Places) != 1 || !st.Places[0].Waiting {
+			t.Errorf("%+v, want one place that waits", st)
+		}
+	}
+	if n := strings.Count(said.String(), " waits, no program has it yet: unknown "); n != 4 {
+		t.Errorf("four probes wait: %s", &said)
+	}
+	var want, ends []string
+	for i, how := range []string{"fork", "vfork", "spawn", "shell", "grandchild", "parent"} {
+		v := 10 + i
+		p.Do(fmt.Sprintf("%s %d", how, v), fmt.Sprintf("child %d", 2*v))
+		call := fmt.Sprintf(`later(name="name", v=%d, half=%g)`, v, float64(v)/2)
+		want, ends = append(want, call), append(ends, fmt.Sprintf("%s = %d", call, 2*v))
+	}
+	if got := take(entries, len(want)); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := take(returns, len(ends)); !slices.Equal(got, ends) {
+		t.Errorf("got %q, want %q", got, ends)
+	}
+	if st := module.Stats(); st.Hits != uint64(len(want)) || st.Missed+st.Lost != 0 {
+		t.Errorf("%+v, want %d hits", st, len(want))
+	}
+	if st := none.Stats(); st.Hits != 0 || !st.Places[0].Waiting {
+		t.Errorf("%+v, want it to wait still", st)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
+	// Without somebody who awaits programs an unknown name is an error.
+	p = testprog.Start(t, testprog.Build(t, "spawner"), spawned)
+	s = attach(t, p, trace.With(kprobes.Options{Follow: true}))
+	if _, err := s.Probe("later"); !errors.Is(err, symbols.ErrUnknownSymbol) {
+		t.Errorf("%v, want ErrUnknownSymbol", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
 }
 
 // TestExecutedProgramsOfAllKinds have their probes before any of their code has run, constructors too.

@@ -11,8 +11,8 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// Group is several processes that are probed alike, each in a Session of its own: whatever is probed in the group is probed in all of them, and in those
-// that join later. Its methods may be called from any goroutine, but not from handlers. The zero Group has no processes.
+// Group probes several processes alike, each in a Session of its own. A probe of the group is placed in all of its processes, also in processes that
+// join later. Its methods may be called from any goroutine, but not from handlers. The zero Group has no processes.
 type Group struct {
 	placing sync.Mutex // held by Add and Probe: every process has every probe
 
@@ -50,7 +50,7 @@ func (pt *part) stats() ProcessStats {
 	return ProcessStats{pt.pid, pt.comm, pt.probe.Stats()}
 }
 
-// ProcessStats is what has become of a probe in one process.
+// ProcessStats counts the hits of a probe in one process.
 type ProcessStats struct {
 	PID  int
 	Comm string // of its leader, when it joined
@@ -149,7 +149,7 @@ func (p *GroupProbe) in(ctx context.Context, s *Session) (part, error) {
 	return part{pid: s.kprobes.PID(), comm: comm, probe: made}, err
 }
 
-// abandon takes away what was placed of a probe that is none.
+// abandon removes the places of a probe that could not be placed in all processes.
 func (p *GroupProbe) abandon() error {
 	if p.own {
 		p.queue.Close()
@@ -163,7 +163,7 @@ func (p *GroupProbe) add(pt part) {
 	p.parts = append(p.parts, pt)
 }
 
-// settle keeps of processes that have ended what was hit there, and nothing else: there may be thousands.
+// settle replaces the probes of processes that have ended by their counts: there may be thousands of processes.
 func (p *GroupProbe) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +179,7 @@ func (p *GroupProbe) settle() {
 	}
 }
 
-// remove takes away what was placed for nothing.
+// remove closes the probes of parts.
 func remove(parts []part) (err error) {
 	for _, pt := range parts {
 		err = errors.Join(err, pt.probe.Close())
@@ -230,11 +230,11 @@ func (g *Group) Close() error {
 	return errors.Join(errs...)
 }
 
-// Hits yields the hits of all processes, those of each process in their order, and waits for further ones until the group is closed or the limit is reached.
-// It is for one goroutine. A hit is the caller's, and Hit.PID tells whose it is.
+// Hits yields the hits of all processes, those of each process in their order. It waits for further hits until the group is closed or the limit is reached.
+// Only one goroutine may use it. A hit belongs to the caller; Hit.PID is its process.
 func (p *GroupProbe) Hits() iter.Seq[*Hit] { return p.queue.hits() }
 
-// Gone tells that no place is left in a process of the group, why, and that none will come back.
+// Gone reports whether no place is left in a process of the group and none will come back, and why.
 func (p *GroupProbe) Gone(s *Session) (why string, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,8 +249,8 @@ func (p *GroupProbe) Gone(s *Session) (why string, gone bool) {
 // Full is closed when Limit is reached.
 func (p *GroupProbe) Full() <-chan struct{} { return p.budget.full }
 
-// ByProcess counts up to now, in the order in which the processes joined. Of one that has ended it is what was known last, without the places
-// that nobody came to.
+// ByProcess returns the counts up to now, in the order in which the processes joined. A process that has ended keeps its last counts, without
+// places that were never hit.
 func (p *GroupProbe) ByProcess() []ProcessStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

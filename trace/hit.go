@@ -41,7 +41,7 @@ func (a Arg) Int() (v int64, ok bool) {
 	return 0, false
 }
 
-// String is the value as people read it. What may not be printed is escaped.
+// String is the value as text for people. Characters that must not be printed are escaped.
 func (a Arg) String() string { return string(a.Append(nil)) }
 
 // Append appends String to b.
@@ -85,11 +85,11 @@ type Hit struct {
 	Comm     string    // name of the thread
 	Probe    string    // the place, Place.Name
 	Kind     string    // "kprobe", "kretprobe"
-	Addr     arch.Addr // 0 of a hit that a followed child has recorded which executes another program
+	Addr     arch.Addr // 0 for a hit that was recorded in a followed child which executes another file
 	Symbol   string    // with offset, as in "foo+0x0"
 	Module   string    // base name of the mapped file
-	Args     []Arg     // what Args, Fetch and Regs wanted, in this order
-	Stack    []Frame   // nil if none was wanted; the innermost frame first
+	Args     []Arg     // the values for Args, Fetch and Regs, in this order
+	Stack    []Frame   // the innermost frame first; nil without Stack
 
 	// Ret, Duration and Results are those of returns only: the integer in the register for results, nil if the function is known to return none; the time from entry to return; and
 	// what the function returned by its debug information: nil if that is not known, empty if it returns nothing.
@@ -105,7 +105,7 @@ type Hit struct {
 	Injected *Injected
 }
 
-// Injected is what was done to a call that was made to fail.
+// Injected lists the actions on a call that was made to fail.
 type Injected struct {
 	N       uint64   // its number among those of the fault, from 1
 	Actions []string // in their order
@@ -139,8 +139,8 @@ func (h *Hit) String() string {
 	return string(b)
 }
 
-// DurationMark is what belongs in front of Duration where people read it: nothing if it is exact; ~ if the thread was stopped in the call; ~< if all that
-// is known is that the call took less.
+// DurationMark is the mark to print in front of Duration: nothing if it is exact; ~ if the thread was stopped in the call; ~< if the call took less, and
+// nothing more is known.
 func (h *Hit) DurationMark() string {
 	switch {
 	case h.Stops == 0:
@@ -164,7 +164,7 @@ func appendArgs(b []byte, args []Arg) []byte {
 	return b
 }
 
-// Frames is a backtrace with what is known of its addresses.
+// Frames adds symbols and source lines to a backtrace.
 func Frames(table *symbols.Table, stack []symbols.Frame) []Frame {
 	out := make([]Frame, len(stack))
 	for i, f := range stack {

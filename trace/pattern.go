@@ -22,7 +22,7 @@ func (ps *points) add(more []*point) {
 	ps.list = append(ps.list, more...)
 }
 
-// all is those that there are now. They are the caller's to read.
+// all returns the points that exist now. The caller may only read them.
 func (ps *points) all() []*point {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -54,7 +54,7 @@ var (
 	errNoName  = errors.New("other functions have the same name")
 )
 
-// await has patterns wait for their libraries.
+// await lets patterns wait for their libraries.
 func (p *Probe) await(ctx context.Context, places []Place) error {
 	for _, at := range places {
 		if _, err := p.want.fetching(p.session.kprobes.Symbols(), at); err != nil {
@@ -100,7 +100,7 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 	return nil
 }
 
-// fresh are the places of which points are to be made; stay is how many of the others have no name to find them by.
+// fresh returns the places that need new points. stay is how many of the others have no name by which they could be found again.
 func (pn *pattern) fresh(pl *placer, places []Place, main bool) (fresh []Place, stay int) {
 	before := len(pn.known)
 	for _, at := range places {
@@ -130,7 +130,7 @@ func (pn *pattern) tellStay(n int) {
 	}
 }
 
-// readsDebugInfo tells that what is wanted at a place takes debug information.
+// readsDebugInfo reports whether the values wanted at a place need debug information.
 func (p *Probe) readsDebugInfo(at Place) bool {
 	return p.want.args || at.Return && (p.wantsHits() || p.want.filter != "")
 }
@@ -148,7 +148,7 @@ func (pn *pattern) look() {
 	}
 }
 
-// stats is what has become of the pattern as long as it stands for nothing.
+// stats is the row of a pattern that has no places; none is false if it has some.
 func (pn *pattern) stats() (at PlaceStats, none bool) {
 	at = PlaceStats{Place: pn.Name, Kind: pn.kind()}
 	if st := pn.last.Load(); st != nil {

@@ -23,12 +23,12 @@ type Place struct {
 	Name string
 	// Addr is 0 while its library is not loaded.
 	Addr arch.Addr
-	// Symbol is a SPEC that stands for this place alone, in a library that is loaded again as well, or in a program that a followed
-	// process executes later. It is empty if there is none.
+	// Symbol is a SPEC that means this place alone. It finds the place again when the library is loaded again, or when a followed
+	// process executes another file. It is empty if there is none.
 	Symbol string
-	// Waits tells that the place is in a library that is not loaded yet.
+	// Waits says that the place is in a library that is not loaded yet.
 	Waits bool
-	// Pattern tells of a place that waits that it stands for several, which are known when the library has come.
+	// Pattern says that a place that waits means several, which are known when the library is loaded.
 	Pattern bool
 	// Return tells that the calls of the function at Addr are followed to their returns.
 	Return bool
@@ -72,6 +72,8 @@ type Resolver struct {
 	Again bool
 	// Later has patterns wait for their library, as names do. Without it, that is an error.
 	Later bool
+	// Programs has names wait that nothing has: for a program, executed later, that has them (kprobes.Options.AwaitPrograms).
+	Programs bool
 	// Skipped counts instructions that +* stands for and that can't be probed.
 	Skipped Skipped
 
@@ -79,8 +81,8 @@ type Resolver struct {
 }
 
 var (
-	// ErrEveryInstruction is why +* has no meaning to who asks.
-	ErrEveryInstruction = errors.New("+* stands for every instruction, which has no use here; name a function")
+	// ErrEveryInstruction refuses +* where a function is needed.
+	ErrEveryInstruction = errors.New("+* stands for every instruction, which is not possible here; name a function")
 
 	errEveryReturn = fmt.Errorf("a call is followed from the entry of its function, so +* has no meaning with returns: %w", kprobes.ErrNotEntry)
 )
@@ -111,6 +113,8 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	}
 	found, err := resolve(ctx, name)
 	switch {
+	case r.awaited(name, err):
+		return []Place{{Name: spec, Symbol: name, Waits: true, Return: atReturn}}, nil
 	case waits(name, err) && isPattern(name) && !r.Later:
 		return nil, fmt.Errorf("%w; a pattern does not wait for a library here, give names to wait for", err)
 	case waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
@@ -135,6 +139,12 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 // waits tells of the error for a SPEC that it is in a library that is not loaded.
 func waits(spec string, err error) bool {
 	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != ""
+}
+
+// awaited tells of the error for a SPEC that it is a name for which a program is awaited that has it.
+func (r *Resolver) awaited(spec string, err error) bool {
+	unknown := errors.Is(err, symbols.ErrUnknownModule) || errors.Is(err, symbols.ErrUnknownSymbol)
+	return r.Programs && unknown && symbols.Library(spec) == "" && !isPattern(spec) && !strings.HasSuffix(spec, everySuffix)
 }
 
 // isPattern tells of a SPEC in a library whether it may stand for several places.

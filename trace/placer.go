@@ -14,7 +14,7 @@ import (
 // placer registers points of a probe. None is armed before all are in place, but for those in a library that has just come: nobody runs there.
 type placer struct {
 	probe   *Probe
-	from    *pattern // whose library has come; nil for what is there from the beginning
+	from    *pattern // the pattern whose library was loaded; nil for places that exist from the beginning
 	points  []*point
 	skipped Skipped
 	lacking map[string]*lacking // by why there are no arguments
@@ -123,7 +123,7 @@ func (pl *placer) skips(err error) bool {
 	return Skippable(err) || pl.from != nil && !errors.Is(err, kprobes.ErrClosed) && !errors.Is(err, kprobes.ErrExited)
 }
 
-// describe looks up what hits of new points repeat.
+// describe looks up the parts of hits that are the same at each hit of a new point.
 func (pl *placer) describe(points []*point) {
 	for _, pt := range points {
 		if pl.from != nil {
@@ -205,7 +205,7 @@ type lacking struct {
 	first string // that reason in the words of the first of them
 }
 
-// lacks notes why pt has no arguments. What is said of many functions is said once.
+// lacks notes why pt has no arguments. A reason that holds for many functions is printed once.
 func (pl *placer) lacks(pt *point, err error) {
 	full := values.NoParams(pl.probe.session.kprobes.Symbols(), pt.kp.Addr, err).Error()
 	reason := full
@@ -219,7 +219,7 @@ func (pl *placer) lacks(pt *point, err error) {
 	pl.lacking[reason].count++
 }
 
-// warn tells what was wanted and is not there.
+// warn warns of places that are not probed and of arguments that are not known.
 func (pl *placer) warn() {
 	s := pl.probe.session
 	if n := pl.skipped.Len(); n > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/gokprobe/gokprobe/program"
 )
 
-// plan is who handles a point's hits: the session, which only counts them; a program in the target, which counts or records those that are
-// wanted; or, with the zero plan, handlers that stop the thread.
+// plan says who handles a point's hits: the session, which only counts them; a program in the target, which counts or records the hits that
+// meet the filter; or, with the zero plan, handlers that stop the thread.
 type plan struct {
 	capture        *capture // what the target records; nil if it records nothing
 	countsInTarget bool     // the target counts the hits that meet the filter
@@ -80,8 +80,8 @@ func (pt *point) recordInTarget() bool {
 	return true
 }
 
-// recordable tells that what is wanted is the same wherever pt comes to be, and known where it is recorded: at a return a program does
-// not see the entry.
+// recordable reports whether a program in the target can record the wanted values. They must be fetched in the same way in all followed
+// processes, and exist where the program runs: at a return it does not see the entry's.
 func (pt *point) recordable() bool {
 	if !pt.same() {
 		return false
@@ -92,8 +92,8 @@ func (pt *point) recordable() bool {
 	return !pt.probe.want.args || !pt.probe.session.options.kprobes.Follow
 }
 
-// same tells that what Fetch and If want is the same in each program that a followed process may execute: neither debug information nor the
-// address of a variable has a say in it.
+// same reports whether Fetch and If are compiled to the same in each file that a followed process may execute: they need neither debug
+// information nor the address of a variable.
 func (pt *point) same() bool {
 	if !pt.probe.session.options.kprobes.Follow || pt.fetch == nil {
 		return true
@@ -131,7 +131,7 @@ func (pt *point) newCapture() (*capture, error) {
 	return c, cerr
 }
 
-// Registers of a return's record beside those that results are in.
+// Registers of a return's record, beside those of the results.
 var returnRegister = host.C.Results[0]
 
 const durationRegister = "duration" // kprobes.Kretprobe.KP
@@ -307,7 +307,7 @@ func (pt *point) newHit(k *known, regs *kprobes.Regs) *Hit {
 	}
 }
 
-// addState adds what is wanted of the thread. The instruction pointer is shown as at.
+// addState adds the registers and the stack of the thread, if they are wanted. The instruction pointer is shown as at.
 func (pt *point) addState(h *Hit, regs *kprobes.Regs, at arch.Addr) {
 	if pt.probe.want.regs {
 		h.Args = appendRegs(h.Args, regs, at)

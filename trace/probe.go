@@ -28,20 +28,20 @@ type Probe struct {
 	silenced atomic.Bool // since the limit was reached
 }
 
-// point is a registered place and what its hits record.
+// point is a registered place, with the way in which its hits are recorded.
 type point struct {
 	Place
 	probe *Probe
-	from  *pattern // that it was made of when a library came; nil for others
+	from  *pattern // the pattern from which it was made when a library was loaded; nil for others
 	kp    *kprobes.Kprobe
 	ret   *returns // nil for a point that is not at a return
 	fetch *values.Values
 	plan  plan
 
 	known atomic.Pointer[known] // never nil after registration
-	// elsewhere is what is known of the probe in followed children that have mapped something else. It is used on the tracer's thread only.
+	// elsewhere has the facts about the probe in followed children that map other files. It is used on the tracer's thread only.
 	elsewhere map[*symbols.Table]*known
-	refused   map[string]bool // the programs of which it was told that hits there are not printed
+	refused   map[string]bool // by path: the executables for which a warning has said that hits are not printed
 	kept      atomic.Uint64   // hits that met the filter
 	stack     int             // frames of each hit
 	// stacks is how many hits still get a stack, -1 for all. It is used on the tracer's thread only.
@@ -71,8 +71,8 @@ func newProbe(s *Session, w wanted) *Probe {
 	return p
 }
 
-// Hits yields the hits in their order, and waits for further ones, until the process ends, the probe or its session is closed, or the limit is
-// reached. It is for one goroutine. A hit is the caller's.
+// Hits yields the hits in their order. It waits for further hits until the process ends, the probe or its session is closed, or the limit is
+// reached. Only one goroutine may use it. A hit belongs to the caller.
 func (p *Probe) Hits() iter.Seq[*Hit] { return p.queue.hits() }
 
 // Full is closed when Limit is reached.
@@ -85,7 +85,8 @@ func (p *Probe) endQueue() {
 	}
 }
 
-// Close removes the probe's places; their code is what it was. Hits that were not taken yet can still be taken, and Stats be asked for.
+// Close removes the probe's places, which have their original code again. Hits that were not taken yet can still be taken, and Stats still
+// works.
 func (p *Probe) Close() error {
 	p.look()
 	err := p.remove()
@@ -164,7 +165,8 @@ func (pt *point) lookUp(k *known) (err error) {
 // mostElsewhere is how many programs are remembered that followed children execute.
 const mostElsewhere = 64
 
-// there is what is known of pt in the process of a hit. It is nil where what is wanted can't be had in the program that it executes, which is told once.
+// there returns the facts about pt in the process of a hit. It is nil if the wanted values can't be fetched in the file that the process executes; a
+// warning says so once.
 func (pt *point) there(regs *kprobes.Regs) *known {
 	table := regs.Symbols()
 	if table == pt.probe.session.kprobes.Symbols() {
@@ -182,10 +184,10 @@ func (pt *point) there(regs *kprobes.Regs) *known {
 	return k
 }
 
-// learn looks pt up in the program of a followed child.
+// learn looks pt up in the files of a followed child.
 func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 	k := &known{table: table, addr: regs.Place()}
-	_ = pt.lookUp(k) // one warning for each program would be many
+	_ = pt.lookUp(k) // no warning: there would be one for each executable
 	if pt.fetch == nil {
 		return k
 	}
@@ -200,14 +202,14 @@ func (pt *point) learn(table *symbols.Table, regs *kprobes.Regs) *known {
 				pt.refused = map[string]bool{}
 			}
 			pt.refused[exe] = true
-			pt.probe.session.warn("hits of %s in process %d (%s), which executes another program, are not printed: %v", pt.Name, regs.PID(), clean.Line(regs.Comm()), err)
+			pt.probe.session.warn("hits of %s in process %d (%s), which executes another file, are not printed: %v", pt.Name, regs.PID(), clean.Line(regs.Comm()), err)
 		}
 		return nil
 	}
 	return k
 }
 
-// executable is the path of the program that a table is of.
+// executable is the path of the executable in a table.
 func executable(table *symbols.Table) string {
 	for _, m := range table.Modules() {
 		if m.Kind == symbols.KindExecutable {
@@ -224,7 +226,7 @@ const longestPad = 4
 
 var errNotAtEntry = errors.New("parameters are known at a function's entry only")
 
-// parameters is what Args shows of pt, whose probe is at an address.
+// parameters returns the parameters that Args prints for pt, whose probe is at at.
 func parameters(table *symbols.Table, pt *point, at arch.Addr) ([]symbols.Param, error) {
 	r, known := table.Function(at)
 	if pt.ret == nil && known && at > r.Start && (pt.Addr != r.Start || at > r.Start+arch.Addr(longestPad)) {
@@ -244,7 +246,7 @@ func (at Place) kind() string {
 // filtered tells that some hits are not wanted.
 func (pt *point) filtered() bool { return pt.fetch != nil && pt.fetch.Filter != nil }
 
-// Stats is what has become of a probe.
+// Stats counts the hits of a probe.
 type Stats struct {
 	Hits   uint64 // that met the filter, up to the limit
 	Missed uint64 // that could not be handled, or calls that were not followed to their return
@@ -252,7 +254,7 @@ type Stats struct {
 	Places []PlaceStats
 }
 
-// PlaceStats is what has become of a place.
+// PlaceStats counts the hits of a place, and says how it is probed.
 type PlaceStats struct {
 	Place     string // Place.Name
 	Kind      string // "kprobe", "kretprobe"
@@ -267,7 +269,7 @@ type PlaceStats struct {
 	Gone      bool              // with its code, or its process
 }
 
-// Stats counts up to now. Of what has ended it is what was known last.
+// Stats returns the counts up to now, or the last ones if the probe or its process has ended.
 func (p *Probe) Stats() Stats {
 	p.look()
 	var s Stats
@@ -299,12 +301,16 @@ func (p *Probe) look() {
 	for _, pn := range p.patterns {
 		pn.look()
 	}
+	ended := false
 	select {
 	case <-s.Done():
-		return
+		ended = true
 	default:
 	}
 	for i, pt := range points {
+		if last := pt.last.Load(); ended && (last == nil || !last.Waiting) {
+			continue // it stays as it was, unless what it waited for came only then
+		}
 		pt.last.Store(&now[i])
 	}
 }

@@ -8,8 +8,8 @@ import (
 // QueueDepth is how many hits wait for a slow reader before more are lost.
 const QueueDepth = 64 << 10
 
-// Queue takes hits from the tracer's thread, in their order, for one reader. Whoever puts never waits: the target would. Its methods may be
-// called concurrently. A Queue is made by NewQueue.
+// Queue takes hits from the tracer's thread, in their order, for one reader. Put never waits, since the target would wait too. Its methods may
+// be called concurrently. NewQueue makes a Queue.
 type Queue struct {
 	mu      sync.Mutex
 	pending []Hit
@@ -58,7 +58,7 @@ func (q *Queue) Take() []Hit {
 	}
 }
 
-// take swaps the two buffers. What the reader had is let go.
+// take swaps the two buffers, and drops the hits that the reader had before.
 func (q *Queue) take() (batch []Hit, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -69,7 +69,7 @@ func (q *Queue) take() (batch []Hit, closed bool) {
 	return batch, q.closed
 }
 
-// hits yields what is put, until the queue is closed and empty; nothing without a queue.
+// hits yields the hits that are put, until the queue is closed and empty. Without a queue it yields nothing.
 func (q *Queue) hits() iter.Seq[*Hit] {
 	return func(yield func(*Hit) bool) {
 		if q == nil {
@@ -107,7 +107,7 @@ func (q *Queue) Waiting() int {
 	return len(q.pending)
 }
 
-// Close ends the queue: hits that are put from now on are lost; those that are there can still be taken. A second call does nothing.
+// Close ends the queue. Hits that are put afterwards are lost; hits in the queue can still be taken. A second call does nothing.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

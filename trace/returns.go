@@ -10,8 +10,8 @@ import (
 // returns is what a point at a return has beside others.
 type returns struct {
 	rp kprobes.Kretprobe
-	// entries are what is remembered of calls by the instances that follow them, which
-	// are not more than MaxActive; a later call of an instance overwrites. They are used on the tracer's thread only.
+	// entries has the values from the entries of calls, by the instance that follows the call. A later call of the
+	// instance overwrites them. So there are at most MaxActive. They are used on the tracer's thread only.
 	entries map[*byte]*callEntry
 	calls   uint64 // so far
 }
@@ -20,7 +20,7 @@ type returns struct {
 // instance's present call.
 type callEntry struct {
 	number uint64
-	known  *known // nil if what is wanted can't be had there
+	known  *known // nil if the wanted values can't be fetched there
 	args   []Arg
 }
 
@@ -109,7 +109,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 
 func (h *Hit) took(t kprobes.Took) { h.Duration, h.Stops, h.DurationMin = &t.Time, t.Stops, t.Min }
 
-// entry is what was remembered of ri's call. In a forked child it is the parent's.
+// entry returns the values from the entry of ri's call. In a forked child these are the parent's.
 func (ret *returns) entry(ri *kprobes.KretprobeInstance) *callEntry {
 	number := binary.NativeEndian.Uint64(ri.Data[numberAt:])
 	if number == 0 {
@@ -126,8 +126,8 @@ func (ret *returns) entry(ri *kprobes.KretprobeInstance) *callEntry {
 	return nil
 }
 
-// returnWord is the number that a call has returned in the register for those, of which v is the value; nil where the function's results,
-// if they are typed, say that it is none.
+// returnWord is the number that a call has returned; v is the value of the register for results. It is nil if the function's results are typed, and
+// none is a number.
 func returnWord(v uint64, results []symbols.Param, typed bool) *int64 {
 	n := int64(v)
 	switch {

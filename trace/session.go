@@ -37,6 +37,10 @@ func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 // Follow traces forked children, and programs started by exec, as well.
 func Follow() Option { return func(o *options) { o.kprobes.Follow = true } }
 
+// AwaitPrograms, under Follow, has names wait that nothing of the target has, until a program is executed that has them. Otherwise they are
+// symbols.ErrUnknownSymbol.
+func AwaitPrograms() Option { return func(o *options) { o.kprobes.AwaitPrograms = true } }
+
 // With sets the options of the kprobes session. If it may not optimize, hits are handled by stops.
 func With(k kprobes.Options) Option { return func(o *options) { o.kprobes = k } }
 
@@ -61,7 +65,7 @@ func Attach(ctx context.Context, pid int, opts ...Option) (*Session, error) {
 	return begin(ctx, k, o), nil
 }
 
-// Launch starts a program and holds it before any of its own code has run: Start lets it run. It is traced until Close or the end of ctx.
+// Launch starts a command and holds it before any of its own code has run: Start lets it run. It is traced until Close or the end of ctx.
 func Launch(ctx context.Context, c kprobes.Command, opts ...Option) (*Session, error) {
 	o := newOptions(opts)
 	k, err := kprobes.Launch(ctx, c, o.kprobes)
@@ -77,8 +81,8 @@ func begin(ctx context.Context, k *kprobes.Session, o options) *Session {
 	return s
 }
 
-// On traces on a session that exists. Close removes what was probed by this Session only. Of With's options none is
-// changed; they tell with which ones the session was made.
+// On makes a Session for an existing session of package kprobes. Close removes the probes of this Session only. The options of With must be those with
+// which the session was made; they change nothing.
 func On(k *kprobes.Session, opts ...Option) *Session {
 	return newSession(context.Background(), k, newOptions(opts))
 }
@@ -105,9 +109,9 @@ func (s *Session) Done() <-chan struct{} { return s.kprobes.Done() }
 var ErrClosed = kprobes.ErrClosed
 
 // Probe probes all places that spec stands for: "foo", "foo+0x12", "lib.so:foo", "file.c:42", "0x…", "mem*", "foo+*" (every instruction),
-// "foo%return". All are armed when it returns, or none: then the error is a *PlaceError, or a *WantError. Of a pattern's places those that
-// can't be probed are skipped, and counted in a warning. A place in a library that is not loaded waits for it, and so does a pattern, which Stats lists
-// as one place until it stands for some.
+// "foo%return". When it returns all are armed or, after an error, none. The error is a *PlaceError or a *WantError. A pattern skips places that
+// can't be probed, and a warning counts them. A place or a pattern in a library that is not loaded waits for the library. Stats lists such a pattern
+// as one place.
 func (s *Session) Probe(spec string, wants ...Want) (*Probe, error) {
 	return s.ProbeContext(s.ctx, []string{spec}, wants...)
 }
@@ -137,7 +141,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	}
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
-		Later: true,
+		Later: true, Programs: s.options.kprobes.Follow && s.options.kprobes.AwaitPrograms,
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {
@@ -199,7 +203,7 @@ func (s *Session) Probes() []*Probe {
 	return append([]*Probe(nil), s.probes...)
 }
 
-// Counts tells what has become of all places of all probes, in their order.
+// Counts returns the counts of all places of all probes, in their order.
 func (s *Session) Counts() []PlaceStats {
 	var all []PlaceStats
 	for _, p := range s.Probes() {
@@ -253,5 +257,5 @@ func (s *Session) endQueues() {
 
 func (s *Session) warn(format string, args ...any) { s.options.log.Warn(fmt.Sprintf(format, args...)) }
 
-// byStops tells that hits are handled by the tracer: where nothing is optimized a handler costs less than a program.
+// byStops reports whether the tracer must handle all hits. Without jumps a handler costs less than interpreting a program.
 func (s *Session) byStops() bool { return s.options.kprobes.NoOptimize || s.options.kprobes.NoBoost }

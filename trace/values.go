@@ -23,7 +23,7 @@ func arguments(params []symbols.Param, regs *kprobes.Regs) []Arg {
 	return argumentsFrom(params, FloatRegs{regs}, regs)
 }
 
-// argumentsFrom reads parameters or results from whatever registers and memory there are.
+// argumentsFrom reads parameters or results from registers and memory, which may be a record's.
 func argumentsFrom(params []symbols.Param, regs arch.Regs, mem arch.Memory) []Arg {
 	args := make([]Arg, 0, len(params))
 	for i := range params {
@@ -88,7 +88,7 @@ func appendRegs(args []Arg, regs arch.Regs, at arch.Addr) []Arg {
 	return args
 }
 
-// replace appends values to arguments, in place of those that have their names.
+// replace appends values to arguments. A value replaces an argument of the same name.
 func replace(args, values []Arg) []Arg {
 	if len(values) == 0 {
 		return args

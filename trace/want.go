@@ -87,7 +87,8 @@ func Limit(n uint64) Want { return func(w *wanted) { w.limit = n } }
 // To wants the hits in q, which other probes may use too, in place of a queue for this probe alone (Probe.Hits).
 func To(q *Queue) Want { return func(w *wanted) { w.queue = q } }
 
-// Check finds what is wrong with wants before there is a process: the error is a *WantError. What only the process tells is believed.
+// Check finds mistakes in wants before there is a process. The error is a *WantError. Names that only the process can tell, such as
+// parameters, are accepted.
 func Check(atReturn bool, wants ...Want) error {
 	w := newWanted(wants)
 	if err := w.wish(atReturn || w.returns).Check(); err != nil {
@@ -96,10 +97,10 @@ func Check(atReturn bool, wants ...Want) error {
 	return nil
 }
 
-// WantError is what is wrong with Fetch or If.
+// WantError is a mistake in Fetch or If.
 type WantError struct {
-	Place string // where it is wrong; empty if it is everywhere
-	Waits bool   // for its library
+	Place string // the place for which it is wrong; empty if for all
+	Waits bool   // the place waits for its library
 	Err   error  // most often an *values.Error
 }
 
@@ -114,7 +115,7 @@ func (e *WantError) Error() string {
 // Unwrap is the cause.
 func (e *WantError) Unwrap() error { return e.Err }
 
-// returnFields are what a filter may look at, of returns, beside what it may look at of all hits.
+// returnFields are names that a filter may use at returns only.
 var returnFields = []fetch.Field{
 	{Name: "ret", Type: values.TypeOf("s64")},
 	{Name: "duration_ns", Type: values.TypeOf("s64")},
@@ -131,7 +132,7 @@ func returnValues(h *Hit) (all []fetch.Value) {
 	return all
 }
 
-// returnsWhole tells whether a function returns a whole number or an address, or may do so: nothing is known of what it returns.
+// returnsWhole reports whether a function returns a whole number or an address. It reports true if the results are unknown.
 func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 	results, err := table.Results(at)
 	return err != nil || len(results) > 0 && results[0].Whole()

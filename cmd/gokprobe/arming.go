@@ -13,7 +13,7 @@ import (
 const armGrace = 700 * time.Millisecond
 
 // errTooLate ends attaching or arming that takes longer than -duration.
-var errTooLate = errors.New("-duration was over before the probes were armed; give it more time, or see whether the process can be attached to (gokprobe check -p PID)")
+var errTooLate = errors.New("-duration was over before the probes were armed; give it more time, or see gokprobe check -p PID")
 
 // arming returns a context for attaching and arming. It ends with ctx, or with errTooLate a
 // moment after -duration: some processes can't be stopped (a thread in state D), and the

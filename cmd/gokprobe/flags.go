@@ -63,7 +63,7 @@ func probeFlags() []cli.Flag {
 		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, also where a jump could replace one"},
-		&cli.BoolFlag{Name: "follow", Usage: "also probe forked children, and executables that the process starts by exec"},
+		&cli.BoolFlag{Name: "follow", Usage: "also probe forked children, and executables that the process starts by exec; what only these have is waited for"},
 		&cli.BoolFlag{Name: "hold", Usage: "hold the process without probes, for gokprobe debugfs, until Ctrl-C or its end"},
 		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, like the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
 		&cli.StringFlag{Name: "mount", Usage: "mount the session's files, those of gokprobe debugfs, on `DIR`"},

@@ -70,7 +70,7 @@ func recoverProcess(std stdio, pid int) error {
 	return nil
 }
 
-var errStillUsed = errors.New("its original code is back, but a signal handler is running that will return to added memory; that memory stays until recover is run again")
+var errStillUsed = errors.New("its original code is back, but a running signal handler will return to added memory, which stays until recover is run again")
 
 // recoverAll calls once until nothing of gokprobe is left in the process. A running signal
 // handler may return to memory that gokprobe has added; this memory can be removed only

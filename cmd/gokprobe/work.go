@@ -34,7 +34,7 @@ type work struct {
 
 // options returns the options of the session that the request needs.
 func (r request) options(std stdio) kprobes.Options {
-	return kprobes.Options{Meant: r.meant, NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, Log: func(s string) { std.warn("%s", s) }}
+	return kprobes.Options{Meant: r.meant, NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, AwaitPrograms: r.follow, Log: func(s string) { std.warn("%s", s) }}
 }
 
 // workMaker prepares work on a session.
@@ -251,7 +251,8 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", plural(int(n), "record"))
 	}
 	if disturbed > 0 {
-		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until the probes were armed again are not counted", plural(int(disturbed), "time"))
+		w.std.warn("a kernel uprobe or a debugger wrote over the code at probes (seen %s): hits until they were armed again are not counted",
+			plural(int(disturbed), "time"))
 	}
 	if lost > 0 && outErr == nil {
 		w.std.warn("%s lost, since the output was read too slowly", plural(int(lost), "record"))

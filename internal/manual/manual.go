@@ -34,7 +34,7 @@ type Topic struct {
 func Topics() []Topic {
 	files, err := topics.ReadDir("topics")
 	if err != nil {
-		panic(err) // the folder is part of the program
+		panic(err) // can't be: the folder is embedded
 	}
 	all := make([]Topic, 0, len(files))
 	for _, f := range files {

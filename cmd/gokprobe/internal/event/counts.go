@@ -79,7 +79,7 @@ func appendCounts(b []byte, rows []ProbeSummary) []byte {
 	return appendTable(b, table)
 }
 
-// countedName is a probe's name, with its place where the name does not tell that.
+// countedName is a probe's name, followed by its place if the name does not say it.
 func countedName(p *ProbeSummary) string {
 	h := Hit{Probe: p.Probe, Kind: p.Kind, Symbol: p.Symbol}
 	h.Module, _, _ = strings.Cut(p.Probe, ":")

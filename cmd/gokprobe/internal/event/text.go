@@ -298,7 +298,7 @@ func (p *ProcessSummary) counts(faults bool) []string {
 	return all.counts()
 }
 
-// injected is how many calls of a process were.
+// injected is how many calls of a process were made to fail.
 func (p *ProcessSummary) injected() (n uint64) {
 	for i := range p.Faults {
 		n += p.Faults[i].Injected
@@ -318,7 +318,7 @@ func numbers(all ...uint64) []string {
 	return cells
 }
 
-// mechanismText is how a probe is hit, and why not by a jump.
+// mechanismText is a probe's mechanism, and in brackets why it is no jump.
 func mechanismText(p *ProbeSummary) string {
 	b := appendSafe(nil, p.Mechanism)
 	if p.Reason != "" {
