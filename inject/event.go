@@ -81,6 +81,18 @@ func (p PlaceStats) By() string {
 
 // Stats returns the counts up to now, or after the fault's end its last counts.
 func (f *Fault) Stats() Stats {
+	out := f.Counts()
+	for _, p := range f.places {
+		out.Places = append(out.Places, p.stats())
+	}
+	if len(out.Places) == 1 {
+		out.Places[0].Calls = out.Calls
+	}
+	return out
+}
+
+// Counts is Stats without the Places. It waits for no thread of the session, so handlers of other sessions may ask for it.
+func (f *Fault) Counts() Stats {
 	f.mu.Lock()
 	out := Stats{Eligible: f.eligible + f.eligibleInTarget(), Injected: f.injected, Refused: f.refused}
 	for i, a := range f.rule.Do {
@@ -88,16 +100,12 @@ func (f *Fault) Stats() Stats {
 	}
 	f.mu.Unlock()
 	for _, p := range f.places {
-		s := p.stats()
-		out.Calls += s.Calls
-		out.Missed += s.Missed
-		out.Places = append(out.Places, s)
+		var at PlaceStats
+		p.count(&at)
+		out.Calls, out.Missed = out.Calls+at.Calls, out.Missed+at.Missed
 	}
 	if !f.shares() { // the last that were chosen may have met no handler any more
 		out.Calls = max(out.Calls, out.Eligible)
-	}
-	if len(out.Places) == 1 {
-		out.Places[0].Calls = out.Calls
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/inject/fault"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -80,6 +81,9 @@ func (f *Fault) Rule() Rule { return f.rule }
 
 // Name is the fault's name in events.
 func (f *Fault) Name() string { return f.rule.name() }
+
+// Symbols are those of the process whose calls the fault is about.
+func (f *Fault) Symbols() *symbols.Table { return f.in.session.Symbols() }
 
 // Start arms the fault's probes, after Stop or after its times were used up. Counters go on. The time of Attr.For begins anew,
 // except in a Group. With a Rule.Decider it arms the probes only if some call can fail by the present attributes.

@@ -148,20 +148,29 @@ func (g *Group) ByProcess() []ProcessStats {
 	parts := g.all()
 	all := make([]ProcessStats, len(parts))
 	for i, pt := range parts {
-		all[i] = ProcessStats{pt.pid, pt.comm, pt.stats()}
+		all[i] = ProcessStats{pt.pid, pt.comm, pt.stats((*Fault).Stats)}
 	}
 	return all
 }
 
-func (pt part) stats() Stats {
+func (pt part) stats(of func(*Fault) Stats) Stats {
 	if pt.left != nil {
 		return *pt.left
 	}
-	return pt.fault.Stats()
+	return of(pt.fault)
 }
 
 // Stats adds up the counts of all processes. Each place is listed once, with its address in one of them and without Decides.
-func (g *Group) Stats() (sum Stats) {
+func (g *Group) Stats() (sum Stats) { return g.sum((*Fault).Stats) }
+
+// Counts is Stats without the Places. It waits for no thread of a session, so handlers may ask for it.
+func (g *Group) Counts() Stats {
+	sum := g.sum((*Fault).Counts)
+	sum.Places = nil
+	return sum
+}
+
+func (g *Group) sum(of func(*Fault) Stats) (sum Stats) {
 	g.mu.Lock()
 	parts := make([]part, len(g.parts))
 	for i, pt := range g.parts {
@@ -172,7 +181,7 @@ func (g *Group) Stats() (sum Stats) {
 	g.mu.Unlock()
 	sum.Actions = make([]ActionStats, len(do))
 	for _, pt := range parts {
-		st := pt.stats()
+		st := pt.stats(of)
 		sum.Calls, sum.Eligible, sum.Injected = sum.Calls+st.Calls, sum.Eligible+st.Eligible, sum.Injected+st.Injected
 		sum.Refused, sum.Missed = sum.Refused+st.Refused, sum.Missed+st.Missed
 		for i, a := range st.Actions {

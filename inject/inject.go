@@ -124,6 +124,9 @@ func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule, g *Grou
 		return nil, errors.Join(ErrClosed, unregister(faults))
 	}
 	for _, f := range faults {
+		if f.rule.Stopped {
+			continue
+		}
 		if err := f.arm(ctx, true); err != nil {
 			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, in.remove(faults))
 		}

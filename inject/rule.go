@@ -47,6 +47,8 @@ type Rule struct {
 	// Handler is called for each chosen call, before the actions of Do. It may change the call itself; if it returns false, the
 	// call passes. It runs on the tracer's thread while the call's thread stands still.
 	Handler func(c *Call) bool
+	// Stopped leaves the probes disarmed until Fault.Start.
+	Stopped bool
 	// DryRun means that calls are chosen and counted and make events, but are not changed.
 	DryRun bool
 

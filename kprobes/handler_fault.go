@@ -98,12 +98,12 @@ func segmentVector(code int) int {
 
 // mended asks the FaultHandlers of a site about a signal that its instruction has raised to
 // th, which has left the slot for the original address, in the order of all handlers until
-// one returns 1.
-func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) bool {
+// one returns 1. Then the program gets no signal.
+func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) (ptrace.Delivery, ptrace.Verdict) {
 	ts := hs.stateOf(th, st.domain)
 	declined := ts.declined == st
 	if ts.declined = nil; declined || ts.outer != nil {
-		return false
+		return ptrace.Deliver, ptrace.AsTold()
 	}
 	ts.regs.Regs, ts.site, ts.phase, ts.called = regs, st, atSite, false
 	handled := false
@@ -117,7 +117,7 @@ func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) 
 	}
 	ts.site, ts.phase = nil, between
 	if st.domain.released || ts.over {
-		return false // a session that ended has told the program already
+		return ptrace.Deliver, ptrace.AsTold() // a session that ended has told the program already
 	}
 	if !handled && ts.called {
 		// The kernel keeps what it tells of an exception beside the siginfo (trapno, cr2) in
@@ -125,12 +125,12 @@ func (hs *hits) mended(th *ptrace.Thread, st *site, regs arch.Regs, trapnr int) 
 		ts.declined = st
 		regs.SetIP(st.addr)
 	} else if !handled {
-		return false
+		return ptrace.Deliver, ptrace.AsTold()
 	}
 	if regs.IP() == st.addr {
-		hs.callLater(th, ts, st, regs)
+		return ptrace.Drop, ts.callLater(st, regs)
 	}
-	return true
+	return ptrace.Drop, ptrace.AsTold()
 }
 
 // mended asks the FaultHandler of the probe whose handler runs about an access that failed,

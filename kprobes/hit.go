@@ -50,25 +50,29 @@ func (st *site) miss() {
 }
 
 // Breakpoint implements ptrace.Handler.
-func (s hooks) Breakpoint(th *ptrace.Thread) bool {
+func (s hooks) Breakpoint(th *ptrace.Thread) ptrace.Verdict {
 	d := s.domainOf(th)
 	if d == nil {
-		return false
+		return ptrace.NotOurs()
 	}
 	regs, err := th.Regs()
 	if err != nil {
-		return true // killed meanwhile
+		return ptrace.AsTold() // killed meanwhile
 	}
 	at := regs.Trapped()
 	if st := d.siteAt(at); st != nil && st.armed() {
-		s.hits.hit(th, d, st, regs)
-		return true
+		return s.hits.hit(th, d, st, regs)
 	}
 	if st := d.slots.slotSite(at); st != nil && at == st.slot.Trap {
-		s.hits.stepped(th, d, st, regs)
-		return true
+		return s.hits.stepped(th, d, st, regs)
 	}
-	return s.hits.inDetour(th, d, at, regs) || d.vanished(at, regs) || d.neighbours.atTorn(at, regs) || d.neighbours.strayed(th, at, regs, nil) || d.neighbours.copied(th, at, regs, nil)
+	if v, ours := s.hits.inDetour(th, d, at, regs); ours {
+		return v
+	}
+	if d.vanished(at, regs) || d.neighbours.atTorn(at, regs) || d.neighbours.strayed(th, at, regs, nil) || d.neighbours.copied(th, at, regs, nil) {
+		return ptrace.AsTold()
+	}
+	return ptrace.NotOurs()
 }
 
 // Known implements ptrace.Handler.
@@ -114,35 +118,32 @@ func (d *domain) vanished(at arch.Addr, regs arch.Regs) bool {
 }
 
 // hit runs the PreHandlers and sends the thread through the instruction.
-func (hs *hits) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
+func (hs *hits) hit(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) ptrace.Verdict {
 	ts := hs.stateOf(th, d)
 	hs.count++
 	ts.regs.Regs, ts.site, ts.hit = regs, st, hs.count
 	if !ts.resumed(th, st, regs) && hs.newHit(ts, d, st) {
 		ts.site = nil
-		hs.hasLeft(th, ts, regs)
-		return
+		return ts.hasLeft(regs)
 	}
 	if d.released || ts.over {
-		return // a handler closed the session: the thread is gone already
+		return ptrace.AsTold() // a handler closed the session: the thread is gone already
 	}
 	if d.slots.at[st.slot.Addr] != st {
 		regs.SetIP(st.addr) // the handlers removed the site: its original code is back
 		ts.site = nil
-		hs.hasLeft(th, ts, regs)
-		return
+		return ts.hasLeft(regs)
 	}
 	if ts.leaving != nil { // the signal comes behind the instruction
-		hs.passFirst(th, d, st, regs)
-		return
+		v, _ := hs.passFirst(th, d, st, regs)
+		return v
 	}
 	if st.jump() != nil {
 		regs.SetIP(st.jump().Start()) // as the kernel's setup_detour_execution
-		th.Go(ptrace.IntoCopy())
 		ts.site = nil
-		return
+		return ptrace.IntoCopy()
 	}
-	hs.proceed(th, ts, st, regs)
+	return hs.proceed(th, ts, st, regs)
 }
 
 // newHit runs what is to run when st is hit, before the instruction. The answer is runPre's.
@@ -237,72 +238,72 @@ func (hd *handlers) guard(kp *Kprobe, f func() int) (ret int) {
 // instruction has not happened, and will be a hit again when it is retried (B11).
 // Any other signal waits until the copy has run: it is trapped after, even if it was
 // boosted, and the signal is delivered from there (D23).
-func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) ptrace.Delivery {
+func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) (ptrace.Delivery, ptrace.Verdict) {
 	d := s.domainOf(th)
 	if d == nil {
-		return ptrace.Deliver
+		return ptrace.Deliver, ptrace.AsTold()
 	}
 	regs, err := th.Regs()
 	if err != nil {
-		return ptrace.Deliver
+		return ptrace.Deliver, ptrace.AsTold()
 	}
 	if det := d.detours.holding(regs.IP()); det != nil {
 		return s.hits.signalInDetour(th, d, det, info, regs)
 	}
 	if d.guard.state.Code.Contains(regs.IP()) {
 		d.guard.passGuard(regs)
-		return ptrace.Deliver
+		return ptrace.Deliver, ptrace.AsTold()
 	}
 	if regs.IP() == d.detours.landing && d.detours.landing != 0 && !info.Synchronous() {
-		return ptrace.Hold // the function that a handler calls has returned, and its breakpoint comes next: a handler would be told of our code
+		return ptrace.Hold, ptrace.AsTold() // the function that a handler calls has returned, and its breakpoint comes next: a handler would be told of our code
 	}
 	if info.Synchronous() && (d.neighbours.strayed(th, regs.IP(), regs, info) || d.neighbours.copied(th, regs.IP(), regs, info)) || s.hits.signalAtHead(th, d, info, regs) {
-		return ptrace.Drop
+		return ptrace.Drop, ptrace.AsTold()
 	}
 	st := d.slots.slotSite(regs.IP())
 	if st == nil {
-		return ptrace.Deliver
+		return ptrace.Deliver, ptrace.AsTold()
 	}
 	switch _, executed, ok := st.slot.Origin(regs.IP()); {
 	case !ok:
-		return ptrace.Deliver
+		return ptrace.Deliver, ptrace.AsTold()
 	case executed, info.Synchronous():
 		trapnr := vectorOf(info, st)
 		s.hits.raisedInSlot(th, d, st, regs)
-		if !executed && s.hits.mended(th, st, regs, trapnr) {
-			return ptrace.Drop
+		if executed {
+			return ptrace.Deliver, ptrace.AsTold()
 		}
-		return ptrace.Deliver
+		return s.hits.mended(th, st, regs, trapnr)
 	case st.plan.Method == arch.SystemCall:
-		s.hits.callLater(th, s.hits.stateOf(th, d), st, regs)
-		return ptrace.Deliver
+		return ptrace.Deliver, s.hits.stateOf(th, d).callLater(st, regs)
+	case regs.IP() == st.slot.Step:
+		return ptrace.Hold, ptrace.AsTold()
 	}
-	if regs.IP() != st.slot.Step {
-		s.hits.trapAfter(th, s.hits.stateOf(th, d), st, regs)
-	}
-	return ptrace.Hold
+	return ptrace.Hold, s.hits.stateOf(th, d).trapAfter(st, regs)
 }
 
 // callLater puts a thread in front of a system call back to its breakpoint, to take a signal
 // there: none could be delivered from the stop at the entry, only sent again, behind others
 // of its kind. The hit goes on when the thread comes back as it is now.
-func (hs *hits) callLater(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
-	hs.leaveSlot(th, ts, regs, st.addr)
+func (ts *threadState) callLater(st *site, regs arch.Regs) ptrace.Verdict {
+	v := ts.leaveSlot(regs, st.addr)
 	ts.put, ts.before = st, regs.Clone()
 	ts.before.SetTrapped(st.addr)
+	return v
 }
 
 // trapAfter has a thread in front of a boosted copy come back after it.
-func (hs *hits) trapAfter(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
-	regs.SetIP(st.slot.Step)
-	if st.plan.Leaves {
-		hs.trace(th, ts, st, regs)
+func (ts *threadState) trapAfter(st *site, regs arch.Regs) ptrace.Verdict {
+	if regs.SetIP(st.slot.Step); st.plan.Leaves {
+		return ts.trace(st, regs)
 	}
+	return ptrace.AsTold()
 }
 
 // raisedInSlot puts a thread to which its copy has raised a signal back into the original
 // code: behind the instruction if it is done (int1, a program that traces itself), else
 // before it, to be hit again when it is retried. The siginfo tells the address as well.
+// The thread is told before handlers run, FaultHandlers included.
 func (hs *hits) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
 	ip := regs.IP()
 	orig, executed, ok := st.slot.Origin(ip)
@@ -320,15 +321,15 @@ func (hs *hits) raisedInSlot(th *ptrace.Thread, d *domain, st *site, regs arch.R
 			return
 		}
 	}
-	hs.leaveSlot(th, ts, regs, orig)
+	th.Go(ts.leaveSlot(regs, orig))
 	hs.translate(th, ip, orig)
 }
 
 // leaveSlot ends a hit early.
-func (hs *hits) leaveSlot(th *ptrace.Thread, ts *threadState, regs arch.Regs, orig arch.Addr) {
+func (ts *threadState) leaveSlot(regs arch.Regs, orig arch.Addr) ptrace.Verdict {
 	regs.SetIP(orig)
 	ts.site = nil
-	th.Go(ptrace.RunOn())
+	return ptrace.RunOn()
 }
 
 // translate changes a siginfo that names the slot's address as the instruction's own

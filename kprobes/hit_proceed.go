@@ -27,38 +27,38 @@ import (
 //     made. There Resume moves the thread to the original address, so that everything the
 //     kernel does from then on (block, restart, fork, deliver signals, return) it does
 //     there. No thread is ever blocked in a slot.
-func (hs *hits) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+func (hs *hits) proceed(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) ptrace.Verdict {
 	ts.sampling = notSampling
 	switch {
 	case st.plan.Method == arch.SystemCall:
 		regs.SetIP(st.slot.Step)
-		th.Go(ptrace.IntoKernel(st.slot.Next, st.slot.Trap))
+		return ptrace.IntoKernel(st.slot.Next, st.slot.Trap)
 	case st.plan.Method == arch.Emulated && !regs.TrapFlag() && hs.emulated(ts, st, regs):
 		th.Go(ptrace.RunOn())
 		hs.post(ts, st)
 		ts.site = nil
+		return ptrace.AsTold()
 	case st.plan.Method == arch.Emulated, st.plan.Leaves && st.step:
-		hs.trace(th, ts, st, regs)
+		return ts.trace(st, regs)
 	case st.step, hs.samples(ts, st, regs):
 		if !st.step {
 			ts.sampling, ts.sampled = inCopy, th.Halts().Count()
 		}
 		regs.SetIP(st.slot.Step)
-		th.Go(ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))))
-	default:
-		regs.SetIP(st.slot.Boost)
-		th.Go(ptrace.IntoCopy())
-		ts.site = nil
+		return ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
 	}
+	regs.SetIP(st.slot.Boost)
+	ts.site = nil
+	return ptrace.IntoCopy()
 }
 
 // trace single-steps the copy.
-func (hs *hits) trace(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
+func (ts *threadState) trace(st *site, regs arch.Regs) ptrace.Verdict {
 	ts.site, ts.traps = st, regs.TrapFlag()
 	regs.SetIP(st.addr)
 	ts.start = regs.Clone()
 	regs.SetIP(st.slot.Step)
-	th.Go(ptrace.StepOnce())
+	return ptrace.StepOnce()
 }
 
 // emulated performs the instruction for the thread, if that needs no exception.
@@ -73,17 +73,19 @@ func (hs *hits) emulated(ts *threadState, st *site, regs arch.Regs) bool {
 }
 
 // stepped ends a hit whose copy was trapped after.
-func (hs *hits) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) {
+func (hs *hits) stepped(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) ptrace.Verdict {
 	ts := hs.stateOf(th, d)
-	if ts.sampling != notSampling && ts.site == st && hs.sample(th, ts, st, regs) {
-		return
+	if ts.sampling != notSampling && ts.site == st && hs.sample(th, ts) {
+		regs.SetIP(st.slot.Trap)
+		return ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance())))
 	}
 	if hs.trapped(th, ts, st, regs); !ts.over {
 		ts.site = nil
 	}
+	return ptrace.AsTold()
 }
 
-// trapped comes after the copy in front of slot.Trap.
+// trapped comes after the copy in front of slot.Trap. The thread is told before PostHandlers run.
 func (hs *hits) trapped(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) {
 	regs.SetIP(st.slot.Next)
 	th.Go(ptrace.RunOn())
@@ -111,25 +113,27 @@ func (hs *hits) rerecord(th *ptrace.Thread, st *site) {
 }
 
 // SingleStepped implements ptrace.Handler: a traced copy has been executed.
-func (s hooks) SingleStepped(th *ptrace.Thread) bool {
+func (s hooks) SingleStepped(th *ptrace.Thread) ptrace.Verdict {
 	ts := s.hits.states.Of(th)
 	if d := s.domainOf(th); d != nil && ts != nil && ts.leaving != nil {
-		s.hits.steppedInDetour(th, d, ts)
-		return false
+		return s.hits.steppedInDetour(th, d, ts)
 	}
 	if ts == nil || ts.site == nil {
-		return false
+		return ptrace.AsTold()
 	}
 	st := ts.site
 	own, err := s.hits.resume(th, ts)
 	if err != nil {
 		s.hits.undoHit(th, ts, st, err)
-		return false
+		return ptrace.AsTold()
 	}
 	if s.hits.post(ts, st); !ts.over {
 		ts.site = nil
 	}
-	return own
+	if own {
+		return ptrace.NotOurs()
+	}
+	return ptrace.AsTold()
 }
 
 // undoHit comes after a copy whose outcome could not be moved: the thread is back in front of the instruction, and nobody else ever came to
@@ -146,7 +150,7 @@ func (hs *hits) undoHit(th *ptrace.Thread, ts *threadState, st *site, cause erro
 	}
 }
 
-// resume moves the outcome of a traced copy to where the original is. It reports whether
+// resume moves the outcome of a traced copy to where the original is, and tells the thread, before PostHandlers run. It reports whether
 // the trap is one that the program waits for. After an error the thread is where the hit began: the copy has
 // changed its registers, which have their values back, and at most what lies below the stack pointer, for a call's return address.
 func (hs *hits) resume(th *ptrace.Thread, ts *threadState) (own bool, err error) {

@@ -22,38 +22,42 @@ func (det *detour) demoted() bool { return det.headHits >= demotion || det.stops
 
 // inDetour deals with a breakpoint of a detour's or of a jump's, at at. ok is false if it is
 // none.
-func (hs *hits) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch.Regs) (ok bool) {
+func (hs *hits) inDetour(th *ptrace.Thread, d *domain, at arch.Addr, regs arch.Regs) (_ ptrace.Verdict, ok bool) {
 	if det := d.detours.heads[at]; det != nil {
-		return d.detours.fromHead(det, at, regs)
+		return ptrace.AsTold(), d.detours.fromHead(det, at, regs)
 	}
 	det := d.detours.holding(at)
 	if det == nil {
-		return false
+		return ptrace.AsTold(), false
 	}
 	if at == det.Trap {
-		hs.hitInDetour(th, d, det, regs)
-		return true
+		return hs.hitInDetour(th, d, det, regs), true
 	}
 	stop, ok := det.StopAt(at)
+	if !ok || stop.Why.Faults() {
+		return ptrace.AsTold(), false
+	}
+	return hs.stoppedInBody(th, d, det, stop, regs), true
+}
+
+// stoppedInBody deals with a breakpoint that det's body, or its tail, has for the tracer.
+func (hs *hits) stoppedInBody(th *ptrace.Thread, d *domain, det *detour, stop arch.Stop, regs arch.Regs) ptrace.Verdict {
 	switch {
-	case !ok || stop.Why.Faults():
-		return false
 	case stop.Why == arch.StopAsked:
 		hs.askedByTail(th, d, det, regs)
+		return ptrace.AsTold()
 	case det.upcall != nil:
-		hs.upcallTrap(th, d, det, stop, regs)
+		return hs.upcallTrap(th, d, det, stop, regs)
 	case stop.Why == arch.StopChosen, stop.Why == arch.StopNoRoom && det.decides():
-		hs.chosenHit(th, d, det, stop.Why, regs)
+		return hs.chosenHit(th, d, det, stop.Why, regs)
 	case stop.Why == arch.StopNoRoom:
 		hs.interpretHere(th, d, det, regs)
-	default:
-		if ts := hs.stateOf(th, d); ts.leaving != nil {
-			hs.leave(th, ts, regs, det.site.addr) // it comes again behind the signal that waits
-		} else {
-			hs.hitInDetour(th, d, det, regs)
-		}
+		return ptrace.AsTold()
 	}
-	return true
+	if ts := hs.stateOf(th, d); ts.leaving != nil {
+		return ts.leave(regs, det.site.addr) // it comes again behind the signal that waits
+	}
+	return hs.hitInDetour(th, d, det, regs)
 }
 
 // askedByTail deals with a thread at a breakpoint of det's tail.
@@ -97,10 +101,10 @@ func (ds *detours) fromHead(det *detour, at arch.Addr, regs arch.Regs) bool {
 
 // signalInDetour is hooks.Signal for a thread in det. The program must not see an address
 // there.
-func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
+func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) (ptrace.Delivery, ptrace.Verdict) {
 	if det.upcall != nil && det.Body.Contains(regs.IP()) {
-		if delivery, done := hs.signalInUpcall(th, d, det, info, regs); done {
-			return delivery
+		if delivery, v, done := hs.signalInUpcall(th, det, info, regs); done {
+			return delivery, v
 		}
 	}
 	ip := regs.IP()
@@ -108,107 +112,100 @@ func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 		return hs.raisedInDetour(th, d, det, info, regs)
 	}
 	if det.atEntry(ip) {
-		hs.leave(th, hs.stateOf(th, d), regs, det.site.addr)
-		return ptrace.Deliver
+		return ptrace.Deliver, hs.stateOf(th, d).leave(regs, det.site.addr)
 	}
-	if hs.leaveCopy(th, d, det, regs) {
-		return ptrace.Deliver
+	v, out := hs.leaveCopy(th, d, det, regs)
+	if out {
+		return ptrace.Deliver, v
 	}
 	if ts := hs.stateOf(th, d); det.Body.Contains(ip) {
-		th.Go(ptrace.StepOnce())
-		ts.leaving = det
+		ts.leaving, v = det, ptrace.StepOnce()
 	}
-	return ptrace.Hold
+	return ptrace.Hold, v
 }
 
 // leaveCopy takes a thread that is at or in a copy to the same place in the original code. In
 // front of the first copy, which a hit has brought it to, it executes that before; then it is
 // not out yet, and comes back later.
-func (hs *hits) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) (out bool) {
+func (hs *hits) leaveCopy(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) (_ ptrace.Verdict, out bool) {
 	orig, pop, ok := det.Original(regs.IP())
 	if !ok {
-		return false
+		return ptrace.AsTold(), false
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
 	if orig == det.site.addr && (pop != 0 || regs.IP() == det.Start()) { // else it comes again, by a branch
 		return hs.passFirst(th, d, det.site, regs)
 	}
-	hs.leave(th, hs.stateOf(th, d), regs, orig)
-	return true
+	return hs.stateOf(th, d).leave(regs, orig), true
 }
 
 // passFirst has a thread in front of the first copy, or whose hit of st goes on, execute that instruction in
 // the site's slot: at the site it would be hit once more.
-func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) (out bool) {
+func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs) (_ ptrace.Verdict, out bool) {
 	ts := hs.stateOf(th, d)
 	if !st.armed() || d.sites[st.addr] != st {
 		ts.site = nil
-		hs.leave(th, ts, regs, st.addr) // the probe has gone: nothing is hit there
-		return true
+		return ts.leave(regs, st.addr), true // the probe has gone: nothing is hit there
 	}
 	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && hs.emulated(ts, st, regs) {
 		th.Go(ptrace.RunOn())
 		hs.post(ts, st)
 		ts.site = nil
-		hs.leave(th, ts, regs, regs.IP())
-		return true
+		return ts.leave(regs, regs.IP()), true
 	}
 	ts.leaving = nil
 	if st.plan.Method == arch.Emulated || st.plan.Leaves {
-		hs.trace(th, ts, st, regs)
-	} else {
-		regs.SetIP(st.slot.Step)
-		th.Go(ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))))
+		return ts.trace(st, regs), false
 	}
-	return false
+	regs.SetIP(st.slot.Step)
+	return ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))), false
 }
 
 // leave ends what the tracer does with a thread in a detour.
-func (hs *hits) leave(th *ptrace.Thread, ts *threadState, regs arch.Regs, to arch.Addr) {
+func (ts *threadState) leave(regs arch.Regs, to arch.Addr) ptrace.Verdict {
 	ts.leaving = nil
 	regs.SetIP(to)
-	th.Go(ptrace.RunOn())
+	return ptrace.RunOn()
 }
 
 // steppedInDetour goes on with a thread that is to leave a detour for a signal that waits.
-func (hs *hits) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) {
+func (hs *hits) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) ptrace.Verdict {
 	det := ts.leaving
 	regs, err := th.Regs()
 	if err != nil {
-		return
+		return ptrace.AsTold()
 	}
 	switch ip := regs.IP(); {
 	case !det.Range().Contains(ip):
-		hs.leave(th, ts, regs, ip)
+		return ts.leave(regs, ip)
 	case det.Body.Contains(ip):
-		th.Go(ptrace.StepOnce())
-	default:
-		hs.leaveCopy(th, d, det, regs)
+		return ptrace.StepOnce()
 	}
+	v, _ := hs.leaveCopy(th, d, det, regs)
+	return v
 }
 
 // raisedInDetour deals with what an instruction of a detour has raised: a body has foreseen
 // it, or a copy did what its original would have done, there.
-func (hs *hits) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) ptrace.Delivery {
+func (hs *hits) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) (ptrace.Delivery, ptrace.Verdict) {
 	ip := regs.IP()
 	steps := info.Signo() == unix.SIGTRAP // a program that traces itself
 	if !steps && det.foreseen(regs) {
-		return ptrace.Drop
+		return ptrace.Drop, ptrace.AsTold()
 	}
 	if steps && hs.stateOf(th, d).stepsIn(det, ip) {
-		return ptrace.Drop // the jump and the body are none of its instructions
+		return ptrace.Drop, ptrace.AsTold() // the jump and the body are none of its instructions
 	}
 	orig, pop, ok := det.Original(ip)
 	if !ok {
-		return ptrace.Deliver
+		return ptrace.Deliver, ptrace.AsTold()
 	}
 	if steps && pop != 0 {
-		return ptrace.Drop // one of its instructions is half done
+		return ptrace.Drop, ptrace.AsTold() // one of its instructions is half done
 	}
 	regs.SetSP(regs.SP() + arch.Addr(pop))
-	hs.leave(th, hs.stateOf(th, d), regs, orig)
 	hs.translate(th, ip, orig)
-	return ptrace.Deliver
+	return ptrace.Deliver, hs.stateOf(th, d).leave(regs, orig)
 }
 
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have

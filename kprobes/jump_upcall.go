@@ -151,52 +151,53 @@ func (ts *threadState) outOfBox(th *ptrace.Thread) error {
 }
 
 // upcallTrap deals with a breakpoint of det's body.
-func (hs *hits) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arch.Stop, regs arch.Regs) {
+func (hs *hits) upcallTrap(th *ptrace.Thread, d *domain, det *detour, stop arch.Stop, regs arch.Regs) ptrace.Verdict {
 	if stop.Why == arch.StopWaiting {
 		ip, taken := d.upcalls.leaveUpcall(det, regs)
 		if taken {
 			regs.SetIP(stop.At) // its handlers run, above us: it comes back until they are done
 		}
 		if ip != det.Addr {
-			return
+			return ptrace.AsTold()
 		}
 	}
 	d.upcalls.learn(th, regs)
 	hs.s.tracer.WouldPoll(th)
-	hs.hitInDetour(th, d, det, regs)
+	return hs.hitInDetour(th, d, det, regs)
 }
 
 // signalInUpcall is signalInDetour for a thread in the body of det. What the body itself has
 // raised is that the thread's stack has no room for it: it is hit without. done is false if the
 // thread is where signalInDetour knows what to do.
-func (hs *hits) signalInUpcall(th *ptrace.Thread, d *domain, det *detour, info *ptrace.Siginfo, regs arch.Regs) (delivery ptrace.Delivery, done bool) {
+func (hs *hits) signalInUpcall(th *ptrace.Thread, det *detour, info *ptrace.Siginfo, regs arch.Regs) (_ ptrace.Delivery, _ ptrace.Verdict, done bool) {
+	d := det.site.domain
 	ip, _ := d.upcalls.leaveUpcall(det, regs)
 	switch {
 	case !det.Range().Contains(ip):
-		hs.leave(th, hs.stateOf(th, d), regs, ip)
-		return ptrace.Deliver, true
+		return ptrace.Deliver, hs.stateOf(th, d).leave(regs, ip), true
 	case info.Synchronous() && ip == det.Addr:
-		hs.hitInDetour(th, d, det, regs)
-		return ptrace.Drop, true
+		return ptrace.Drop, hs.hitInDetour(th, d, det, regs), true
 	}
-	return 0, false
+	return 0, ptrace.AsTold(), false
 }
 
 // hitInDetour is hit for a thread whose registers are as at the site.
-func (hs *hits) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) {
+func (hs *hits) hitInDetour(th *ptrace.Thread, d *domain, det *detour, regs arch.Regs) ptrace.Verdict {
 	st := det.site
 	ts := hs.stateOf(th, d)
 	ts.entering = nil // its next trap is behind an instruction of its own
 	if d.sites[st.addr] != st {
-		if regs.SetIP(det.Start()); ts.leaving != nil {
-			hs.leaveCopy(th, d, det, regs)
+		if regs.SetIP(det.Start()); ts.leaving == nil {
+			return ptrace.AsTold()
 		}
-		return
+		v, _ := hs.leaveCopy(th, d, det, regs)
+		return v
 	}
 	regs.SetTrapped(st.addr)
 	ts.detour = det
-	hs.hit(th, d, st, regs)
+	v := hs.hit(th, d, st, regs)
 	ts.detour = nil
+	return v
 }
 
 // notedMemory is rawMemory for the words by which calls are followed. What a thread that spins has noted

@@ -33,7 +33,7 @@ func (det *detour) decides() bool { return det.record != nil && det.record.check
 
 // chosenHit is the hit of a thread at a breakpoint that leaves a hit with a program that decides to the tracer: the program has chosen it,
 // or has no stack to run on. The thread may be on its way out of det for a signal that waits: then hit takes it further.
-func (hs *hits) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.StopReason, regs arch.Regs) {
+func (hs *hits) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.StopReason, regs arch.Regs) ptrace.Verdict {
 	ts := hs.stateOf(th, d)
 	if why == arch.StopChosen {
 		ts.chosen = det.record.kp
@@ -41,8 +41,9 @@ func (hs *hits) chosenHit(th *ptrace.Thread, d *domain, det *detour, why arch.St
 	if ts.leaving != nil {
 		th.Go(ptrace.Undecided()) // the handlers see the program's own trap flag
 	}
-	hs.hitInDetour(th, d, det, regs)
+	v := hs.hitInDetour(th, d, det, regs)
 	ts.chosen = nil
+	return v
 }
 
 // wantsHandler runs kp's Program, unless the target has, and tells whether the PreHandler is to run.
@@ -58,10 +59,11 @@ func (hs *hits) wantsHandler(ts *threadState, kp *Kprobe) bool {
 }
 
 // hasLeft ends the way out of a detour for a signal that waits, if the thread, whose hit has ended, was on it.
-func (hs *hits) hasLeft(th *ptrace.Thread, ts *threadState, regs arch.Regs) {
+func (ts *threadState) hasLeft(regs arch.Regs) ptrace.Verdict {
 	if ts.leaving != nil && !ts.regs.domain.released && !ts.over {
-		hs.leave(th, ts, regs, regs.IP())
+		return ts.leave(regs, regs.IP())
 	}
+	return ptrace.AsTold()
 }
 
 // missChosen counts the hit of a thread that was chosen, and whose handler will not run: the session ends.

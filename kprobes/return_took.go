@@ -108,9 +108,9 @@ func (st *site) times() bool {
 
 func (hs *hits) latency() *halts.Latency { return &hs.s.tracer.Latencies()[halts.Stopped] }
 
-// sample measures the latency of a thread that has come to the end of its copy: it is sent to the breakpoint there again, so it runs nothing.
-// more tells that it goes there. All that belongs to the hit's own halt, as if the thread had not been let go.
-func (hs *hits) sample(th *ptrace.Thread, ts *threadState, st *site, regs arch.Regs) (more bool) {
+// sample measures the latency of a thread that has come to the end of its copy: it is to be sent to the breakpoint there again, so it runs nothing.
+// more tells that it is. All that belongs to the hit's own halt, as if the thread had not been let go.
+func (hs *hits) sample(th *ptrace.Thread, ts *threadState) (more bool) {
 	log := th.Halts()
 	alone := log.Count() == ts.sampled+1 // nothing else has stopped it
 	again := ts.sampling
@@ -126,8 +126,6 @@ func (hs *hits) sample(th *ptrace.Thread, ts *threadState, st *site, regs arch.R
 		return false
 	}
 	ts.sampling = atEnd
-	regs.SetIP(st.slot.Trap)
-	th.Go(ptrace.IntoCopyUntil(st.slot.Trap.Add(int64(host.Arch.BreakpointAdvance()))))
 	return true
 }
 

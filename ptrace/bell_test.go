@@ -20,7 +20,7 @@ type bellKiller struct {
 	killed chan struct{}
 }
 
-func (k bellKiller) Signal(*Thread, *Siginfo) Delivery {
+func (k bellKiller) Signal(*Thread, *Siginfo) (Delivery, Verdict) {
 	k.once.Do(func() {
 		_ = unix.Kill(k.t.bell.pid, unix.SIGKILL)
 		for !k.t.deaf {
@@ -28,7 +28,7 @@ func (k bellKiller) Signal(*Thread, *Siginfo) Delivery {
 		}
 		close(k.killed)
 	})
-	return Deliver
+	return Deliver, AsTold()
 }
 
 // TestBellKilledWhileDraining: somebody kills the bell, and its end is collected among

@@ -209,11 +209,11 @@ func TestASignalThatWaitsAtAHitIsDeliveredInTheCall(t *testing.T) {
 	c := k.calls("probed", "signals", testprog.Patience, uint64(unix.SIGUSR1))
 	call := k.onHit
 	handled := 0
-	k.onSignal = func(th *Thread, info *Siginfo) Delivery {
+	k.onSignal = func(th *Thread, info *Siginfo) (Delivery, Verdict) {
 		if info.Signo() == unix.SIGUSR1 {
 			handled++
 		}
-		return Deliver
+		return Deliver, AsTold()
 	}
 	k.onHit = func(th *Thread, regs arch.Regs) {
 		th.hold(siginfoOf(unix.SIGUSR1, siTkill))

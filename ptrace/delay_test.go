@@ -70,12 +70,12 @@ func TestSignalsWaitForADelayedThread(t *testing.T) {
 	at := k.symbol("foo")
 	k.onHit = func(th *Thread, _ arch.Regs) { th.Delay(math.MaxInt64) }
 	told := []unix.Signal{}
-	k.onSignal = func(_ *Thread, info *Siginfo) Delivery {
+	k.onSignal = func(_ *Thread, info *Siginfo) (Delivery, Verdict) {
 		if sig := info.Signo(); sig != unix.SIGALRM {
 			told = append(told, sig)
-			return Drop
+			return Drop, AsTold()
 		}
-		return Deliver
+		return Deliver, AsTold()
 	}
 	k.do(func() error { k.plant(at); return nil })
 	k.prog.Send("run 1")
@@ -111,12 +111,12 @@ func TestASignalThatIsDelayedIsDeliveredBehindThat(t *testing.T) {
 	for _, c := range []struct{ fixture, command, did string }{{"fails", "usr1", "usr1 1"}, {"rev_jail", "queue 20", "did 20"}} {
 		k := probe(t, c.fixture)
 		delays := 0
-		k.onSignal = func(th *Thread, info *Siginfo) Delivery {
+		k.onSignal = func(th *Thread, info *Siginfo) (Delivery, Verdict) {
 			if info.Signo() != unix.SIGCHLD && (info.Signo() != unix.SIGUSR1 || delays == 0) { // that one is told of once more
 				delays++
 				th.Delay(time.Millisecond)
 			}
-			return Deliver
+			return Deliver, AsTold()
 		}
 		if c.fixture == "fails" {
 			must(unix.Kill(k.p.PID, unix.SIGUSR1))

@@ -113,20 +113,25 @@ func (k *leaver) leave(when string, th *Thread) bool {
 	return true
 }
 
-func (k *leaver) Breakpoint(th *Thread) bool {
-	if k.when == "hit" {
-		regs := must2(th.Regs())
-		regs.SetIP(regs.IP() - 1)
-		return k.leave("hit", th)
+func (k *leaver) Breakpoint(th *Thread) Verdict {
+	if k.when != "hit" {
+		return k.prober.Breakpoint(th)
 	}
-	return k.prober.Breakpoint(th)
+	regs := must2(th.Regs())
+	if regs.SetIP(regs.IP() - 1); !k.leave("hit", th) {
+		return NotOurs()
+	}
+	return AsTold()
 }
 
-func (k *leaver) SingleStepped(th *Thread) bool {
-	return !k.leave("step", th) && k.prober.SingleStepped(th)
+func (k *leaver) SingleStepped(th *Thread) Verdict {
+	if k.leave("step", th) {
+		return AsTold()
+	}
+	return k.prober.SingleStepped(th)
 }
 
-func (k *leaver) Signal(th *Thread, info *Siginfo) Delivery {
+func (k *leaver) Signal(th *Thread, info *Siginfo) (Delivery, Verdict) {
 	k.leave("signal", th)
 	return k.prober.Signal(th, info)
 }
@@ -211,7 +216,7 @@ func TestAnIgnoredSignalEndsNoCall(t *testing.T) {
 		testprog.Await(t, "a thread that waits", func() bool { return must2(procfs.ReadStatus(k.prog.PID(), tid)).State == 'S' })
 	}
 	told := map[unix.Signal]int{}
-	k.onSignal = func(_ *Thread, info *Siginfo) Delivery { told[info.Signo()]++; return Deliver }
+	k.onSignal = func(_ *Thread, info *Siginfo) (Delivery, Verdict) { told[info.Signo()]++; return Deliver, AsTold() }
 	signals := []unix.Signal{unix.SIGURG, unix.SIGWINCH, unix.SIGCHLD}
 	for n := range 5 {
 		for _, tid := range all {

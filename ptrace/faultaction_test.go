@@ -31,18 +31,17 @@ func TestAFaultThatIsDroppedHasNeverHappened(t *testing.T) {
 					regs.SetIP(ud2)
 				}
 			}
-			k.onSignal = func(th *Thread, info *Siginfo) Delivery {
+			k.onSignal = func(th *Thread, info *Siginfo) (Delivery, Verdict) {
 				regs := must2(th.Regs())
 				if ip := regs.IP(); !info.Synchronous() || !info.fault() || ip != nowhere && ip != ud2 {
 					t.Errorf("stopped for signal %d, code %d, at %s", info.Signo(), info.Code(), ip)
-					return Deliver
+					return Deliver, AsTold()
 				}
 				faults[info.Signo()]++
 				k.remove(at)
 				k.steps[th] = at
 				regs.SetIP(at)
-				th.Go(StepOnce())
-				return Drop
+				return Drop, StepOnce()
 			}
 			k.do(func() error {
 				ud2, _ = k.p.Space.findCode([]byte{0x0f, 0x0b}, inFile, anywhere)

@@ -10,13 +10,13 @@ import (
 // the thread they speak of is stopped; they may use every method of this package.
 type Handler interface {
 	// Breakpoint is called for a thread that executed a breakpoint instruction;
-	// the IP is past it. The answer says whether the SIGTRAP is ours; if it is
-	// not, the target gets it.
-	Breakpoint(th *Thread) bool
+	// the IP is past it. The answer is NotOurs if the SIGTRAP is not ours: the
+	// target gets it.
+	Breakpoint(th *Thread) Verdict
 	// SingleStepped is called for a thread that did what StepOnce asked for.
-	// The answer says whether the target gets the SIGTRAP too: it does if it traces
-	// itself.
-	SingleStepped(th *Thread) bool
+	// The answer is WithSignal or NotOurs if the target gets the SIGTRAP too: it
+	// does if it traces itself.
+	SingleStepped(th *Thread) Verdict
 	// Entered is called for a thread that has entered a system call after
 	// IntoKernel, and may change its registers. It is called while a stop is
 	// recorded and must not do more than that. The answer says whether Returned is to be
@@ -40,8 +40,8 @@ type Handler interface {
 	// while a stop is recorded and must not act.
 	Known(th *Thread, at arch.Addr) (ours bool, length int)
 	// Signal is called before a signal is delivered, but for one that stops the process: that
-	// is seen by no handler.
-	Signal(th *Thread, info *Siginfo) Delivery
+	// is seen by no handler. The Verdict is about the thread, the Delivery about the signal.
+	Signal(th *Thread, info *Siginfo) (Delivery, Verdict)
 	// Forked is called for a new process with a copy of its parent's memory,
 	// stopped before its first instruction, and says whether to keep it. The
 	// thread that has forked is still in its system call.
@@ -95,10 +95,10 @@ type Handler interface {
 type Nop struct{}
 
 // Breakpoint knows no breakpoint.
-func (Nop) Breakpoint(*Thread) bool { return false }
+func (Nop) Breakpoint(*Thread) Verdict { return NotOurs() }
 
 // SingleStepped asked for no step.
-func (Nop) SingleStepped(*Thread) bool { return false }
+func (Nop) SingleStepped(*Thread) Verdict { return AsTold() }
 
 // Entered wants no stop at the return.
 func (Nop) Entered(*Thread) bool { return false }
@@ -116,7 +116,7 @@ func (Nop) SyscallReturned(*Thread) {}
 func (Nop) Known(*Thread, arch.Addr) (bool, int) { return false, 0 }
 
 // Signal gives the program its signal.
-func (Nop) Signal(*Thread, *Siginfo) Delivery { return Deliver }
+func (Nop) Signal(*Thread, *Siginfo) (Delivery, Verdict) { return Deliver, AsTold() }
 
 // Forked lets the child go.
 func (Nop) Forked(*Space, *Process) Fate { return LetGo }

@@ -193,9 +193,9 @@ func TestTheEndOfALaunchedProcessIsToldAfterItWasLetGo(t *testing.T) {
 func TestASignalOnTheWayToAPlaceIsTheProgramsOwn(t *testing.T) {
 	l := launch(t, "call", Command{})
 	told := 0
-	l.onSignal = func(_ *Thread, info *Siginfo) Delivery {
+	l.onSignal = func(_ *Thread, info *Siginfo) (Delivery, Verdict) {
 		told += int(info.Signo() / unix.SIGTERM)
-		return Drop
+		return Drop, AsTold()
 	}
 	l.do(func() error {
 		th := l.p.Leader()

@@ -32,7 +32,7 @@ type prober struct {
 	lengths map[arch.Addr]int // of the instructions under breakpoints
 
 	onHit    func(th *Thread, regs arch.Regs)
-	onSignal func(th *Thread, info *Siginfo) Delivery
+	onSignal func(th *Thread, info *Siginfo) (Delivery, Verdict)
 	onEntry  func(th *Thread) bool
 	onExec   func(p *Process, old *Space)
 	noMasks  bool // that threads block by themselves can be noted
@@ -175,14 +175,14 @@ func (k *prober) remove(at arch.Addr) {
 
 func (k *prober) Known(_ *Thread, at arch.Addr) (bool, int) { return k.taken[at] != nil, k.lengths[at] }
 
-func (k *prober) Breakpoint(th *Thread) bool {
+func (k *prober) Breakpoint(th *Thread) Verdict {
 	regs, err := th.Regs()
 	if err != nil {
-		return true
+		return AsTold()
 	}
 	at := regs.IP().Add(int64(-host.Arch.BreakpointAdvance()))
 	if k.taken[at] == nil {
-		return false
+		return NotOurs()
 	}
 	k.hits++
 	standing := th.at
@@ -190,36 +190,33 @@ func (k *prober) Breakpoint(th *Thread) bool {
 		k.onHit(th, regs)
 	}
 	if !k.tr.holds(th, standing) {
-		return true
+		return AsTold()
 	}
 	if regs.IP() != at {
-		th.Go(RunOn())
-		return true
+		return RunOn()
 	}
 	k.remove(at)
 	k.steps[th] = at
-	th.Go(StepOnce())
-	return true
+	return StepOnce()
 }
 
-func (k *prober) SingleStepped(th *Thread) bool {
+func (k *prober) SingleStepped(th *Thread) Verdict {
 	if at, ok := k.steps[th]; ok {
 		delete(k.steps, th)
 		k.plant(at)
 	}
-	th.Go(RunOn())
-	return false
+	return RunOn()
 }
 
 // Signal holds what comes in front of the instruction that is to be stepped over: its handler would be entered first.
-func (k *prober) Signal(th *Thread, info *Siginfo) Delivery {
+func (k *prober) Signal(th *Thread, info *Siginfo) (Delivery, Verdict) {
 	if _, ok := k.steps[th]; ok && !info.Synchronous() {
-		return Hold
+		return Hold, AsTold()
 	}
 	if k.onSignal != nil {
 		return k.onSignal(th, info)
 	}
-	return Deliver
+	return Deliver, AsTold()
 }
 
 func (k *prober) SyscallEntered(th *Thread) bool { return k.onEntry == nil || k.onEntry(th) }

@@ -17,11 +17,12 @@ func (t *Tracer) breakpoint(th *Thread) {
 		t.cpu.follow(th)
 	}
 	at := th.at
-	if !t.handler.Breakpoint(th) {
-		t.deliver(th)
+	v := t.handler.Breakpoint(th)
+	if !t.holds(th, at) {
 		return
 	}
-	if !t.holds(th, at) {
+	if th.Go(v); v.signals() {
+		t.deliver(th)
 		return
 	}
 	th.at.restartAt = 0
@@ -35,11 +36,11 @@ func (t *Tracer) breakpoint(th *Thread) {
 // the kernel did the same. A program that traces itself has that done to it anyway.
 func (t *Tracer) singleStepped(th *Thread) {
 	at := th.at
-	own := t.handler.SingleStepped(th)
+	v := t.handler.SingleStepped(th)
 	if !t.holds(th, at) {
 		return
 	}
-	if own {
+	if th.Go(v); v.signals() {
 		t.deliver(th)
 		return
 	}
@@ -110,15 +111,16 @@ func (t *Tracer) signal(th *Thread) {
 	}
 	sig, raised := info.Signo(), info.Synchronous()
 	at := th.at
-	delivery := Deliver
+	delivery, v := Deliver, AsTold()
 	if !th.wasTold(sig) && th.stopSignal() == 0 { // else nothing can see where the thread stands
 		th.at.deciding = true
-		delivery = t.handler.Signal(th, info)
+		delivery, v = t.handler.Signal(th, info)
 		th.at.deciding = false
 	}
 	if !t.holds(th, at) {
 		return
 	}
+	th.Go(v)
 	switch delivery {
 	case Deliver:
 		th.restartIgnored(sig)

@@ -51,7 +51,7 @@ func TestQueuedSignalsAreSentAgainAsTheyWere(t *testing.T) {
 func TestASignalIsTheThreadsThatItIsSentTo(t *testing.T) {
 	k := probe(t, "fails")
 	sender, told := -1, 0
-	k.onSignal = func(th *Thread, info *Siginfo) Delivery {
+	k.onSignal = func(th *Thread, info *Siginfo) (Delivery, Verdict) {
 		told++
 		if info.Signo() != unix.SIGUSR1 || info.Code() != siTkill || th != k.p.Leader() {
 			t.Errorf("told of signal %d, code %d", info.Signo(), info.Code())
@@ -60,7 +60,7 @@ func TestASignalIsTheThreadsThatItIsSentTo(t *testing.T) {
 		binary.LittleEndian.PutUint32(changed[16:], 4711)
 		must(th.SetSiginfo(&changed))
 		sender = must2(th.Siginfo()).PID()
-		return Deliver
+		return Deliver, AsTold()
 	}
 	th := k.p.Leader()
 	k.do(func() error {

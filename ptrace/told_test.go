@@ -14,9 +14,9 @@ type listener struct {
 	told map[unix.Signal]int
 }
 
-func (l listener) Signal(_ *Thread, info *Siginfo) Delivery {
+func (l listener) Signal(_ *Thread, info *Siginfo) (Delivery, Verdict) {
 	l.told[info.Signo()]++
-	return Deliver
+	return Deliver, AsTold()
 }
 
 // TestASignalIsToldOnce: a SIGTRAP that the program has a handler for is put off while the action is read, and is reported once more.

@@ -4,10 +4,15 @@ import "github.com/gokprobe/gokprobe/arch"
 
 // Verdict is what a stopped thread does next, decided by whoever knows what its stop means. The registers say where it goes on; a Verdict says
 // what that place is, what becomes of the signal that the thread stopped for, and what it stops for next. It is made by one of the functions
-// below, so nothing contradictory can be asked for, and replaces the one before as a whole (Thread.Go).
+// below, so nothing contradictory can be asked for, and replaces the one before as a whole.
 //
-// One is given as soon as it is true, not when a Handler method returns: what that calls may freeze the thread, call a function of the
-// target, or let everything go, and all of these go by it.
+// What must hold:
+//
+//   - The Handler's methods about a stop return one, on every way out. It is applied in one place, when the method has returned, and only if the
+//     thread stands at that stop still. The method may have let it go, or the thread may be in another program since.
+//   - Thread.Go gives one earlier, in two cases alone. The first is a thread that a Freeze holds, and that is moved: no method is about it.
+//   - The second is the method's own thread when its instruction has been done, but probes' handlers are still to run. They may call a function of the
+//     target, freeze the thread, or let everything go, and all of these go by what it was told. The method returns AsTold or NotOurs then.
 type Verdict struct {
 	way            way
 	original, trap arch.Addr
@@ -17,6 +22,8 @@ type way uint8
 
 const (
 	undecided way = iota
+	asTold
+	notOurs
 	runOn
 	withSignal
 	dropSignal
@@ -27,6 +34,12 @@ const (
 
 // Undecided takes back what the last Verdict asked for: the thread is as it stopped.
 func Undecided() Verdict { return Verdict{} }
+
+// AsTold leaves it at what the thread was told last: by Go in this stop, or before. The stop itself is done, and the program gets no signal for it.
+func AsTold() Verdict { return Verdict{way: asTold} }
+
+// NotOurs gives the program the signal that the thread stopped for. Else it is AsTold.
+func NotOurs() Verdict { return Verdict{way: notOurs} }
 
 // RunOn makes the thread go on in the program's code, and stop for nothing. A breakpoint or single step of ours that it
 // stopped for is done. Handler.Signal's Delivery still decides about a signal of the program's. Held signals are delivered.
@@ -57,8 +70,18 @@ func IntoKernel(original, copied arch.Addr) Verdict {
 	return Verdict{way: intoKernel, original: original, trap: copied}
 }
 
+// signals tells whether the program gets the signal of a trap that is told v.
+func (v Verdict) signals() bool { return v.way == notOurs || v.way == withSignal }
+
 // Go gives the thread, which must be stopped, its Verdict. A thread that was killed meanwhile is no error.
 func (th *Thread) Go(v Verdict) {
+	switch v.way {
+	case asTold:
+		return
+	case notOurs:
+		th.notOurs()
+		return
+	}
 	th.takeRequestBack()
 	th.at.moved, th.at.inCopy, th.at.trapAt = false, false, 0
 	switch v.way {

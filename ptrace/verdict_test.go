@@ -81,3 +81,34 @@ func ifTrap(r Reason) Reason {
 	}
 	return r
 }
+
+// TestWhatIsAnsweredOfAStopAlone: AsTold and NotOurs leave a thread at what it was told before, and NotOurs gives the program its signal.
+func TestWhatIsAnsweredOfAStopAlone(t *testing.T) {
+	for name, first := range verdicts {
+		for _, reason := range []Reason{Breakpoint, SingleStep, Signal, Interrupt} {
+			th := &Thread{at: &standing{}, Proc: &Process{tracer: &Tracer{noUserDispatch: true, handler: Nop{}}}}
+			th.at.regs.valid = true
+			told := func() asked {
+				return asked{th.at.stop.Reason, th.at.moved, th.at.inCopy, th.at.trapAt == 0x77, th.at.next}
+			}
+			th.Go(first)
+			th.at.stop.Reason = reason
+			want := told()
+			if th.Go(AsTold()); told() != want {
+				t.Errorf("%s, then AsTold at a %s: %+v, was %+v", name, reason, told(), want)
+			}
+			want.reason = ifTrap(reason)
+			if th.Go(NotOurs()); told() != want {
+				t.Errorf("%s, then NotOurs at a %s: %+v, want %+v", name, reason, told(), want)
+			}
+		}
+	}
+	for name, v := range verdicts {
+		if v.signals() != (name == "WithSignal") {
+			t.Errorf("after %s the program gets its signal: %v", name, v.signals())
+		}
+	}
+	if !NotOurs().signals() || AsTold().signals() {
+		t.Errorf("the program gets its signal: %v if it is not ours, %v if that was told", NotOurs().signals(), AsTold().signals())
+	}
+}

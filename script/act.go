@@ -54,7 +54,7 @@ func (c *hitContext) fail(b *starlark.Builtin, args starlark.Tuple, kwargs []sta
 }
 
 // goes tells of a Go function, whose callers look at more than one register.
-func (c *hitContext) goes() bool { return c.script.session.Symbols().GoFunction(c.site.kp.Addr) }
+func (c *hitContext) goes() bool { return c.session().Symbols().GoFunction(c.site.kp.Addr) }
 
 // failPlainly has a function of C or the like return a number or pointer.
 func (c *hitContext) failPlainly(ret starlark.Value, e unix.Errno) error {
@@ -81,17 +81,14 @@ func (c *hitContext) end(r inject.Results) error {
 		return f.call.ReturnResults(r)
 	}
 	regs, ok := c.hit.(*kprobes.Regs)
-	session, live := c.script.session.(*kprobes.Session)
-	if !ok || !live {
+	returner := c.site.part.m.returner
+	if !ok || returner == nil {
 		return errors.New("there is no process")
 	}
-	if c.script.returner == nil {
-		c.script.returner = inject.NewReturner(session)
-	}
 	if c.at == atReturn {
-		return c.script.returner.Change(regs, c.site.kp.Addr, r)
+		return returner.Change(regs, c.site.kp.Addr, r)
 	}
-	if err := c.script.returner.Return(regs, c.site.kp.Addr, r); err != nil {
+	if err := returner.Return(regs, c.site.kp.Addr, r); err != nil {
 		return err
 	}
 	c.returned = true
@@ -133,7 +130,7 @@ func (c *hitContext) leave(value uint64) error {
 
 // failure is what the function returns if it fails.
 func (c *hitContext) failure() uint64 {
-	results, err := c.script.session.Symbols().Results(c.site.kp.Addr)
+	results, err := c.session().Symbols().Results(c.site.kp.Addr)
 	if err == nil && len(results) == 1 {
 		if d, err := results[0].Datum(); err == nil && (d.Shape == symbols.ShapePointer || d.Shape == symbols.ShapeTextPointer) {
 			return 0
@@ -202,9 +199,10 @@ func (c *hitContext) callFunction(b *starlark.Builtin, args starlark.Tuple, kwar
 		}
 		words[i] = uint64(w)
 	}
-	began := time.Now()
-	ret, err := c.hit.CallFunc(kprobes.FuncCall{Fn: fn, Args: words, Timeout: time.Duration(timeout)})
-	c.script.running.waited += time.Since(began)
+	var ret kprobes.FuncResult
+	c.script.wait(c.site.part.m, func() {
+		ret, err = c.hit.CallFunc(kprobes.FuncCall{Fn: fn, Args: words, Timeout: time.Duration(timeout)})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +243,11 @@ func (s *Script) address(v starlark.Value) (arch.Addr, error) {
 		}
 		return w.addr(), nil
 	}
-	table := s.session.Symbols()
+	m := s.present()
+	if m == nil {
+		return 0, errNoProcess
+	}
+	table := m.session.Symbols()
 	found, err := table.Resolve(s.heeded(), name)
 	switch {
 	case err == nil && len(found) == 1:
@@ -258,6 +260,9 @@ func (s *Script) address(v starlark.Value) (arch.Addr, error) {
 	}
 	return 0, err
 }
+
+// errNoProcess is what has no meaning outside of handlers, where there is more than one process.
+var errNoProcess = errors.New("addresses differ between processes; ask for it in a handler, where it is that of the process of the hit")
 
 // errnoOf is an error number by name or as a number.
 func errnoOf(v starlark.Value) (unix.Errno, error) { return inject.ParseErrno(text(v)) }

@@ -32,13 +32,33 @@ type budget struct {
 	began  time.Time
 	waited time.Duration // for functions of the target
 	outer  *budget       // of a call that waits meanwhile
+	of     *member       // the process of the hit, or the only one; nil if there is no such
 	deep   bool          // a value was nested deeper than maxNesting
 }
 
-// run calls f with a thread of its own and a budget. where is what errors call it.
-func (s *Script) run(where string, steps uint64, f func(*starlark.Thread) error) error {
+// present is the process that the function which runs is about: that of the hit, or the only one; nil if there is no such.
+func (s *Script) present() *member {
+	if s.running == nil {
+		return nil
+	}
+	return s.running.of
+}
+
+// wait lets others run while the function that runs, in a handler of m, waits for its process.
+func (s *Script) wait(m *member, f func()) {
+	b, began := s.running, time.Now()
+	s.running = nil
+	defer func() {
+		s.running = b
+		b.waited += time.Since(began)
+	}()
+	s.turn.lend(m, f)
+}
+
+// run calls f with a thread of its own and a budget. m is what present says, where is what errors call it.
+func (s *Script) run(m *member, where string, steps uint64, f func(*starlark.Thread) error) error {
 	thread := &starlark.Thread{Name: where, Print: func(_ *starlark.Thread, text string) { s.print(text) }}
-	b := &budget{thread: thread, steps: steps, began: time.Now(), outer: s.running}
+	b := &budget{thread: thread, steps: steps, began: time.Now(), outer: s.running, of: m}
 	thread.OnMaxSteps = func(*starlark.Thread) { b.look() }
 	thread.SetMaxExecutionSteps(min(steps, looks))
 	s.running = b
@@ -56,8 +76,8 @@ func (s *Script) run(where string, steps uint64, f func(*starlark.Thread) error)
 }
 
 // call calls a function of the scenario.
-func (s *Script) call(where string, steps uint64, fn starlark.Callable, args ...starlark.Value) (v starlark.Value, err error) {
-	err = s.run(where, steps, func(thread *starlark.Thread) (err error) {
+func (s *Script) call(m *member, where string, steps uint64, fn starlark.Callable, args ...starlark.Value) (v starlark.Value, err error) {
+	err = s.run(m, where, steps, func(thread *starlark.Thread) (err error) {
 		v, err = starlark.Call(thread, fn, accepted(fn, args), nil)
 		return err
 	})

@@ -26,7 +26,7 @@ func (s *Script) predeclared() starlark.StringDict {
 		args[i] = starlark.String(a)
 	}
 	all := starlark.StringDict{
-		"args": starlark.NewList(args), "state": state{starlark.NewDict(8)}, "target": target{s},
+		"args": starlark.NewList(args), "state": state{starlark.NewDict(8)}, "target": target{s, nil},
 		"random": (&random{seed: s.o.Seed}).module(),
 		"json":   json.Module, "math": math.Module, "time": timeModule(),
 		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
@@ -36,7 +36,7 @@ func (s *Script) predeclared() starlark.StringDict {
 		"after": s.newTimer, "every": s.newTimer, "phase": s.setPhase, "stop": s.stop,
 		"counter": s.newCounter, "report": s.report,
 		"expect": s.expect, "fail": s.fail, "test": s.newTest, "at_end": s.addEnd, "on_exit": s.addEnd,
-		"symbol": s.symbol, "signed": signed,
+		"symbol": s.symbol, "signed": signed, "targets": s.targets,
 	} {
 		all[name] = s.guarded(starlark.NewBuiltin(name, f), true)
 	}
@@ -114,35 +114,74 @@ func (s *Script) symbol(_ *starlark.Thread, b *starlark.Builtin, args starlark.T
 	return starlark.MakeUint64(uint64(at)), nil
 }
 
-// target is target: the process.
-type target struct{ s *Script }
+// target is target: the process of the hit, or the only one; or one of targets().
+type target struct {
+	s  *Script
+	of *Process // nil for target
+}
 
-func (t target) String() string      { return fmt.Sprintf("<process %d>", t.s.session.PID()) }
+var errNoOneTarget = errors.New("target: outside of handlers no process is the one; targets() lists them all")
+
+func (t target) String() string {
+	if p, err := t.process(); err == nil {
+		return fmt.Sprintf("<process %d>", p.PID)
+	}
+	return "<the process of a hit>"
+}
 func (target) Type() string          { return "target" }
 func (target) Freeze()               {}
 func (target) Truth() starlark.Bool  { return true }
 func (target) Hash() (uint32, error) { return 0, errors.New("unhashable type: target") }
 func (target) AttrNames() []string   { return []string{"exit_status", "name", "pid"} }
 
+func (t target) process() (*Process, error) {
+	if t.of != nil {
+		return t.of, nil
+	}
+	if m := t.s.present(); m != nil {
+		return m.process, nil
+	}
+	return nil, errNoOneTarget
+}
+
 // Attr implements starlark.HasAttrs. exit_status is None before the end, and if the process
 // lives on.
 func (t target) Attr(name string) (starlark.Value, error) {
+	p, err := t.process()
+	if err != nil {
+		return nil, err
+	}
 	switch name {
 	case "pid":
-		return starlark.MakeInt(t.s.session.PID()), nil
+		return starlark.MakeInt(p.PID), nil
 	case "name":
-		comm, err := procfs.Comm(t.s.session.PID(), 0)
+		if t.s.several() {
+			return starlark.String(p.Comm), nil // its number may be another's by now
+		}
+		comm, err := procfs.Comm(p.PID, 0)
 		if err != nil {
 			return starlark.None, nil
 		}
 		return starlark.String(comm), nil
 	case "exit_status":
-		if !t.s.ending.Exited {
+		if !p.Exited {
 			return starlark.None, nil
 		}
-		return starlark.MakeInt(t.s.ending.Status), nil
+		return starlark.MakeInt(p.Status), nil
 	}
 	return nil, nil
+}
+
+// targets is targets(): all processes that have joined, in their order.
+func (s *Script) targets(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
+		return nil, err
+	}
+	all := make([]starlark.Value, len(s.processes))
+	for i, p := range s.processes {
+		all[i] = target{s, p}
+	}
+	return starlark.NewList(all), s.running.charge(uint64(len(all)))
 }
 
 // charge takes steps for work that the interpreter does not count.

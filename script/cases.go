@@ -161,12 +161,14 @@ type Result struct {
 	Counters []Named
 	Probes   []Probe
 	Faults   []Fault
+	// Processes are those that were under the scenario, in the order in which they joined.
+	Processes []Process
 }
 
 // Probe is what became of the probes that one kprobe() or kretprobe() has made.
 type Probe struct {
 	Spec, Kind   string
-	Places       int
+	Places       int    // in the process that has the most
 	Hits, Missed uint64 // Hits are those that the filter kept
 	Mechanism    kprobes.Mechanism
 	Reason       string // why it is not optimized
@@ -174,26 +176,37 @@ type Probe struct {
 }
 
 // Finish runs the functions for the end, at_end first, then the tests, and returns the
-// scenario's outcome. It is called once, after the session was closed.
+// scenario's outcome. It is called once, after the sessions were closed. How is about the only process; how several have ended is known.
 func (s *Script) Finish(how Ending) Result {
-	s.ending, s.over = how, true
-	s.ended = true
+	for _, m := range s.ending() {
+		s.settle(m)
+	}
+	give := s.turn.take(nil)
+	if m := s.only(); m != nil {
+		m.process.Ending = how
+	}
+	s.over, s.ended = true, true
 	for i := len(s.atEnd) - 1; i >= 0; i-- {
-		if _, err := s.call("function of at_end()", LoadFactor*s.o.Steps, s.atEnd[i]); err != nil {
+		if _, err := s.call(s.only(), "function of at_end()", LoadFactor*s.o.Steps, s.atEnd[i]); err != nil {
 			s.problem(err)
 		}
 	}
 	for i := 0; i < len(s.cases.tests); i++ {
 		s.runTest(s.cases.tests[i])
 	}
-	return s.result()
+	r := s.result()
+	give()
+	for i, f := range s.injections {
+		r.Faults[i].Stats = f.stats() // which may wait for a process that is still there
+	}
+	return r
 }
 
 func (s *Script) runTest(t test) {
 	c := &Case{Name: t.name, Place: placeOf(t.pos), Checks: 1}
 	s.cases.within = c
 	began := time.Now()
-	if _, err := s.call("test "+t.name, LoadFactor*s.o.Steps, t.fn); err != nil {
+	if _, err := s.call(s.only(), "test "+t.name, LoadFactor*s.o.Steps, t.fn); err != nil {
 		s.problem(err)
 	}
 	c.Took = time.Since(began)
@@ -215,7 +228,13 @@ func (s *Script) result() Result {
 		r.Probes = append(r.Probes, p.summary())
 	}
 	for _, f := range s.injections {
-		r.Faults = append(r.Faults, Fault{f.name(), f.fault.Stats(), f.rule.Attr.Seed})
+		r.Faults = append(r.Faults, Fault{f.name(), f.counts(), f.rule.Attr.Seed})
+	}
+	for _, m := range s.members {
+		m.process.Probes, m.process.Faults = m.probes(), m.faults()
+	}
+	for _, p := range s.processes {
+		r.Processes = append(r.Processes, *p)
 	}
 	return r
 }

@@ -61,6 +61,9 @@ type hitContext struct {
 	returned bool         // ctx.fail or ctx.skip has ended the call
 }
 
+// session is that of the process of the hit.
+func (c *hitContext) session() Session { return c.site.part.m.session }
+
 var errLate = errors.New("ctx can't be used any more: its handler has returned")
 
 func (c *hitContext) String() string        { return fmt.Sprintf("<hit of %s in %d>", c.site.name, c.tid) }
@@ -81,7 +84,7 @@ func init() {
 		"tid":   func(c *hitContext) (starlark.Value, error) { return starlark.MakeInt(c.tid), nil },
 		"comm":  func(c *hitContext) (starlark.Value, error) { return starlark.String(c.hit.Comm()), nil },
 		"time":  func(c *hitContext) (starlark.Value, error) { return starlark.MakeInt64(c.time.UnixNano()), nil },
-		"probe": func(c *hitContext) (starlark.Value, error) { return c.site.probe, nil },
+		"probe": func(c *hitContext) (starlark.Value, error) { return c.site.part.p, nil },
 		"name":  func(c *hitContext) (starlark.Value, error) { return starlark.String(c.site.name), nil },
 		"addr": func(c *hitContext) (starlark.Value, error) {
 			return starlark.MakeUint64(uint64(c.site.kp.Addr)), nil
@@ -115,7 +118,7 @@ func init() {
 
 // timed is how long the call has taken, for a field of ctx.
 func (c *hitContext) timed(field string) (kprobes.Took, error) {
-	if c.at != atReturn || c.site.probe.fault != nil {
+	if c.at != atReturn || c.site.part.p.fault != nil {
 		return kprobes.Took{}, fmt.Errorf("ctx.%s is for the ret handler of a kretprobe", field)
 	}
 	return c.took, nil
@@ -200,7 +203,7 @@ func (c *hitContext) result() (starlark.Value, error) {
 	if c.at != atReturn {
 		return nil, errors.New("ctx.ret is for the ret handler of a kretprobe")
 	}
-	results, err := c.script.session.Symbols().Results(c.site.kp.Addr)
+	results, err := c.session().Symbols().Results(c.site.kp.Addr)
 	if err == nil && len(results) == 1 {
 		return typed(results[0], c.hit)
 	}

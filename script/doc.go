@@ -1,4 +1,4 @@
-// Package script runs scenarios: programs in Starlark that probe a process, act on its
+// Package script runs scenarios: programs in Starlark that probe processes, act on their
 // calls, and say whether what they saw was right. README.md is the reference of the language.
 //
 //	sc, err := script.Load("scenario.star", script.Options{Session: s})
@@ -8,7 +8,7 @@
 //	err = s.Close()
 //	result := sc.Finish(script.Ending{…})
 //
-// An armed scenario runs on the session's tracer thread: it needs no locks. Load and Finish run it
-// on the caller's goroutine. Each call of its functions has a budget of steps, so it can't hold the
-// target up. What goes wrong in a handler disables its probe, and the scenario has failed.
+// An armed scenario runs on its sessions' tracer threads, one function at a time; several processes Join one.
+// Each call has a budget of steps, so it can't hold a target up. What goes wrong in a handler disables its
+// probe, and the scenario has failed.
 package script

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -62,6 +63,9 @@ func unpack(v starlark.Value, to any) error {
 func (f *injection) setAttr(name string, v starlark.Value) error {
 	kernel := strings.ReplaceAll(strings.TrimSuffix(name, "_"), "_", "-")
 	for _, n := range fault.Names() {
+		if n.Name == kernel && f.s.several() && (strings.HasPrefix(kernel, "require-") || strings.HasPrefix(kernel, "reject-")) {
+			return errors.New("it is an address in one process; choose by ctx.stack() in handler")
+		}
 		if n.Name == kernel {
 			return f.rule.Attr.Set(kernel, attrText(v))
 		}

@@ -1,8 +1,10 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -18,16 +20,25 @@ type injection struct {
 	s     *Script
 	pos   syntax.Position
 	rule  inject.Rule
-	fault *inject.Fault // nil until it is armed
-	off   bool          // stop() was called before
+	off   bool // stop() was called
 	fn    starlark.Callable
+	group inject.Group // of its faults, if there may be several
+	parts []*faultPart // in the processes that are there
+}
+
+// faultPart is a fault in one process.
+type faultPart struct {
+	f     *injection
+	m     *member
+	fault *inject.Fault
+	on    bool             // it was started last, not stopped
 	sites map[string]*site // of the places where handler was called
 }
 
 // newInjection is inject(spec, …). The parameters name the actions, and their order is
 // that of the actions.
 func (s *Script) newInjection(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	f := &injection{s: s, pos: caller(thread), rule: inject.Rule{Attr: fault.Always()}, sites: map[string]*site{}}
+	f := &injection{s: s, pos: caller(thread), rule: inject.Rule{Attr: fault.Always(), Stopped: true}}
 	f.rule.Attr.Seed = fault.Mix(s.o.Seed, uint64(len(s.injections)))
 	if len(args) > 1 {
 		return nil, fmt.Errorf("inject: got %d arguments, want a function; what is done is named, as in errno = \"EIO\"", len(args))
@@ -61,6 +72,9 @@ func (f *injection) setSpec(v starlark.Value) error {
 		if err := w.Unpack(n); err != nil {
 			return err
 		}
+		if f.s.several() {
+			return fmt.Errorf("%v is an address in one process; name a function, or a place as in libc.so.6:0x1234", w.addr())
+		}
 		f.rule.Spec = w.addr().String()
 		return nil
 	}
@@ -76,67 +90,114 @@ func (f *injection) setSpec(v starlark.Value) error {
 	return nil
 }
 
-// declare adds f to the scenario, and arms it at once if the scenario is.
+// declare adds f to the scenario, and arms it at once in the process that is there if the scenario is. Other processes follow.
 func (f *injection) declare() error {
 	s := f.s
-	if s.over {
+	m := s.present()
+	switch {
+	case s.over:
 		return errors.New("inject: the scenario has ended")
-	}
-	if _, ok := s.session.(*kprobes.Session); !ok {
-		return errors.New("inject: there is no process")
-	}
-	if f.rule.Syscall == "" && f.rule.SyscallBy != kprobes.SyscallAuto {
+	case m != nil && m.injector == nil:
+		return errNoTarget
+	case f.rule.Syscall == "" && f.rule.SyscallBy != kprobes.SyscallAuto:
 		return errors.New("inject: syscall_by is about system calls, name some with syscall")
-	}
-	if f.rule.Attr.TaskFilter {
+	case f.rule.Attr.TaskFilter:
 		return errors.New("inject: task_filter marks no threads in a scenario: choose them with if_ = \"common_pid == TID\", or in handler")
 	}
 	var err error
 	if f.rule.Do, err = inject.Combine(f.rule.Do); err != nil {
 		return fmt.Errorf("inject: %w", err)
 	}
-	if f.fn != nil {
-		f.rule.Handler = f.handle
-	}
 	if f.rule.Name == "" && f.rule.Spec == "" && len(f.rule.Specs) > 0 {
 		f.rule.Name = f.rule.Specs[0] + " …"
 	}
-	if s.armed {
-		if err := s.inject([]*injection{f}); err != nil {
+	if s.begun && m != nil {
+		if err := f.bring(m); err != nil {
 			return fmt.Errorf("inject: %w", err)
 		}
 	}
 	s.injections = append(s.injections, f)
+	s.follow(m)
 	return nil
 }
 
-// inject arms faults: all or none.
-func (s *Script) inject(all []*injection) error {
-	if len(all) == 0 {
-		return nil
-	}
-	rules := make([]inject.Rule, len(all))
-	for i, f := range all {
-		rules[i] = f.rule
-	}
-	faults, err := s.injectorOf().AddAll(s.heeded(), rules)
+var errNoTarget = errors.New("inject: there is no process")
+
+// bring injects in the process whose handler has declared it. The caller has the turn, and is on the process' thread.
+func (f *injection) bring(m *member) error {
+	parts, err := m.add(context.Background(), []*injection{f})
 	if err != nil {
-		return s.ruleError(all, err)
+		return err
 	}
-	for i, f := range all {
-		if f.fault = faults[i]; f.off {
-			err = errors.Join(err, f.fault.Stop())
+	f.parts = append(f.parts, parts...)
+	if err := parts[0].switchTo(true); err != nil {
+		return err
+	}
+	parts[0].on = true
+	return nil
+}
+
+// in is f in one process, nil if it is not there.
+func (f *injection) in(m *member) *faultPart {
+	for _, fp := range f.parts {
+		if fp.m == m {
+			return fp
 		}
+	}
+	return nil
+}
+
+// injectAll registers faults in m, stopped, and makes them known.
+func (m *member) injectAll(ctx context.Context, all []*injection) error {
+	parts, err := m.add(ctx, all)
+	defer m.s.turn.take(nil)()
+	for _, fp := range parts {
+		fp.f.parts = append(fp.f.parts, fp)
+	}
+	if err != nil {
+		m.refused[all[len(parts)]] = true
 	}
 	return err
 }
 
-// injectorOf makes the injector when it is wanted first; nil if there is no process.
-func (s *Script) injectorOf() *inject.Injector {
-	if session, ok := s.session.(*kprobes.Session); ok && s.injector == nil {
-		s.injector = inject.New(session, inject.Options{Log: s.o.Log, Injected: s.o.Injected})
+// add registers faults in m, stopped. Of one process' faults all are or none; of several processes those before the first that can't be.
+func (m *member) add(ctx context.Context, all []*injection) (parts []*faultPart, err error) {
+	if m.injector == nil {
+		return nil, errNoTarget
 	}
-	return s.injector
+	rules := make([]inject.Rule, len(all))
+	for i, f := range all {
+		fp := &faultPart{f: f, m: m, sites: map[string]*site{}}
+		rules[i] = f.rule
+		if f.fn != nil {
+			rules[i].Handler = fp.handle
+		}
+		parts = append(parts, fp)
+	}
+	if !m.s.several() {
+		faults, err := m.injector.AddAll(ctx, rules)
+		if err != nil {
+			return nil, m.s.ruleError(all, err)
+		}
+		for i, fp := range parts {
+			fp.fault = faults[i]
+		}
+		return parts, nil
+	}
+	for i, fp := range parts {
+		if fp.fault, err = fp.f.group.Add(ctx, m.injector, rules[i]); err != nil {
+			return parts[:i], m.s.ruleError(all[i:], err)
+		}
+	}
+	return parts, nil
+}
+
+// switchTo arms the fault, or disarms it and keeps it.
+func (fp *faultPart) switchTo(on bool) error {
+	if on {
+		return fp.fault.Start()
+	}
+	return fp.fault.Stop()
 }
 
 // ruleError tells the place of the inject() whose rule can't be followed.
@@ -170,20 +231,22 @@ func (f *injection) name() string {
 }
 
 // handle is the rule's Handler: the scenario's function is asked.
-func (f *injection) handle(c *inject.Call) bool {
-	if f.s.over || f.off {
+func (fp *faultPart) handle(c *inject.Call) bool {
+	f := fp.f
+	defer f.s.turn.take(fp.m)()
+	if f.s.over || f.off || fp.m.left {
 		return false
 	}
-	at := f.sites[c.Place()]
+	at := fp.sites[c.Place()]
 	if at == nil {
-		at = f.newSite(c)
-		f.sites[c.Place()] = at
+		at = fp.newSite(c)
+		fp.sites[c.Place()] = at
 	}
 	moment := atPre
 	if c.AtReturn() {
 		moment = atReturn
 	}
-	ctx := at.probe.context(at, injected{c.Regs, c}, moment)
+	ctx := at.part.context(at, injected{c.Regs, c}, moment)
 	ctx.call = &followed{}
 	ctx.values = map[string]starlark.Value{}
 	for _, name := range f.rule.Args {
@@ -194,8 +257,7 @@ func (f *injection) handle(c *inject.Call) bool {
 	}
 	v, err := ctx.handler(f.fn)
 	if err != nil {
-		f.off = true
-		if err := f.fault.Stop(); err != nil {
+		if err := f.enable(fp.m, false); err != nil {
 			f.s.warn("the fault of %s can't be stopped: %v", f.name(), err)
 		}
 		return false
@@ -203,15 +265,31 @@ func (f *injection) handle(c *inject.Call) bool {
 	return v != starlark.False
 }
 
+// enable starts f or stops it: in m, whose thread we are on, at once. Other processes follow.
+func (f *injection) enable(m *member, on bool) (err error) {
+	f.off = !on
+	if !f.s.begun {
+		return nil
+	}
+	if fp := f.in(m); fp != nil {
+		if err = fp.switchTo(on); err == nil {
+			fp.on = on
+		}
+	}
+	f.s.follow(m)
+	return err
+}
+
 // newSite is a place for a context of a fault's call.
-func (f *injection) newSite(c *inject.Call) *site {
+func (fp *faultPart) newSite(c *inject.Call) *site {
+	f := fp.f
 	at := &site{name: c.Place(), kp: &kprobes.Kprobe{}}
-	for _, p := range f.fault.Stats().Places {
+	for _, p := range fp.fault.Stats().Places {
 		if p.Name == at.name {
 			at.kp.Addr = p.Addr
 		}
 	}
-	at.probe = &probe{s: f.s, spec: f.name(), pos: f.pos, enabled: true, places: []*site{at}, fault: f}
+	at.part = &part{p: &probe{s: f.s, spec: f.name(), pos: f.pos, enabled: true, fault: f}, m: fp.m, places: []*site{at}}
 	return at
 }
 
@@ -249,12 +327,9 @@ func (f *injection) Attr(name string) (starlark.Value, error) {
 	case "start", "stop":
 		return f.switcher(name), nil
 	case "armed":
-		return starlark.Bool(f.fault != nil && f.fault.Armed()), nil
+		return starlark.Bool(slices.ContainsFunc(f.parts, func(fp *faultPart) bool { return fp.fault.Armed() })), nil
 	}
-	var stats inject.Stats
-	if f.fault != nil {
-		stats = f.fault.Stats()
-	}
+	stats := f.counts()
 	switch name {
 	case "calls":
 		return starlark.MakeUint64(stats.Calls), nil
@@ -275,15 +350,27 @@ func (f *injection) switcher(name string) starlark.Value {
 		if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
 			return nil, err
 		}
-		f.off = name == "stop"
-		switch {
-		case f.fault == nil:
-			return starlark.None, nil
-		case f.off:
-			return starlark.None, f.fault.Stop()
-		}
-		return starlark.None, f.fault.Start()
+		return starlark.None, f.enable(f.s.present(), name == "start")
 	})
+}
+
+// counts is what became of f's calls up to now, in all processes.
+func (f *injection) counts() (st inject.Stats) {
+	switch {
+	case f.s.several():
+		return f.group.Counts()
+	case len(f.parts) > 0:
+		return f.parts[0].fault.Counts()
+	}
+	return st
+}
+
+// stats is counts, and what is known of the places.
+func (f *injection) stats() inject.Stats {
+	if f.s.several() || len(f.parts) == 0 {
+		return f.group.Stats()
+	}
+	return f.parts[0].fault.Stats()
 }
 
 // Fault is what became of one inject().

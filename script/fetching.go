@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,46 +13,48 @@ import (
 	"github.com/gokprobe/gokprobe/expr/values"
 )
 
-// fetching holds the requests of args= and filter= for a probe's hits. Places differ:
-// where a parameter lies depends on the function.
-type fetching struct {
-	wish values.Wish
-	at   map[*site]*values.Values
-}
-
 // returnFields are what a filter may look at, of returns, beside the arguments.
 var returnFields = []fetch.Field{
 	{Name: "ret", Type: values.TypeOf("s64")},
 	{Name: "duration_ns", Type: values.TypeOf("s64")},
 }
 
-// newFetching is nil if nothing is wanted.
-func (p *probe) newFetching(args texts, filter string) (*fetching, error) {
+// newWish is what args= and filter= ask of a probe's hits; nil if nothing is wanted.
+func (p *probe) newWish(args texts, filter string) *values.Wish {
 	if len(args) == 0 && filter == "" {
-		return nil, nil
+		return nil
 	}
-	f := &fetching{wish: values.Wish{Args: args, Filter: filter, Params: true, Return: p.returns}, at: map[*site]*values.Values{}}
+	w := &values.Wish{Args: args, Filter: filter, Params: true, Return: p.returns}
 	if p.returns {
-		f.wish.More = returnFields
+		w.More = returnFields
 	}
-	table := p.s.session.Symbols()
-	for _, at := range p.places {
+	return w
+}
+
+// fetching finds out how what is wished is fetched at each place: where a parameter lies depends on the function.
+func (pt *part) fetching(ctx context.Context) error {
+	if pt.p.wish == nil {
+		return nil
+	}
+	pt.values = map[*site]*values.Values{}
+	table := pt.m.session.Symbols()
+	for _, at := range pt.places {
 		place := values.Place{Addr: at.kp.Addr, Waits: at.waits}
-		if found, err := table.Resolve(p.s.heeded(), at.kp.SymbolName); at.kp.SymbolName != "" && err == nil && len(found) == 1 {
+		if found, err := table.Resolve(ctx, at.kp.SymbolName); at.kp.SymbolName != "" && err == nil && len(found) == 1 {
 			place.Addr = found[0].Addr
 		}
 		if !place.Waits {
-			if err := table.ReadyParams(p.s.heeded(), place.Addr); err != nil {
-				return nil, err
+			if err := table.ReadyParams(ctx, place.Addr); err != nil {
+				return err
 			}
 		}
-		v, err := f.wish.At(table, place)
+		v, err := pt.p.wish.At(table, place)
 		if err != nil {
-			return nil, wishError(err)
+			return wishError(err)
 		}
-		f.at[at] = v
+		pt.values[at] = v
 	}
-	return f, nil
+	return nil
 }
 
 // wishError reports a mistake in an argument or filter, and shows its place.
@@ -66,8 +69,8 @@ func wishError(err error) error {
 }
 
 // save keeps values of a call's entry for its return.
-func (f *fetching) save(c *hitContext) []uint64 {
-	if v := f.at[c.site]; v != nil && v.Layout.Saved() > 0 {
+func (c *hitContext) save() []uint64 {
+	if v := c.site.part.values[c.site]; v != nil && v.Layout.Saved() > 0 {
 		return v.Layout.Save(c.hit, c.hit)
 	}
 	return nil
@@ -75,17 +78,17 @@ func (f *fetching) save(c *hitContext) []uint64 {
 
 // fetch makes the values of a hit, and tells whether the filter keeps it.
 func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
-	p := c.site.probe
-	if p.values == nil {
+	p := c.site.part.p
+	v := c.site.part.values[c.site]
+	if v == nil {
 		return true, nil
 	}
-	v := p.values.at[c.site]
 	payload, err := v.Layout.Run(c.hit, c.hit, saved)
 	if err != nil {
 		return false, c.script.errorAt(p.pos, err)
 	}
 	comm := c.hit.Comm()
-	got := v.Layout.Decode(payload, values.Host(c.script.session.Symbols(), comm))
+	got := v.Layout.Decode(payload, values.Host(c.session().Symbols(), comm))
 	var more []fetch.Value
 	if c.at == atReturn {
 		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.took.Time)}}

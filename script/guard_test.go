@@ -174,7 +174,7 @@ func outcome(t *testing.T, file, src string, guards bool) string {
 		return "resolve: " + err.Error()
 	}
 	var told reports
-	err = s.run("", 1<<62, func(thread *starlark.Thread) error {
+	err = s.run(nil, "", 1<<62, func(thread *starlark.Thread) error {
 		starlarktest.SetReporter(thread, &told)
 		thread.Load = func(*starlark.Thread, string) (starlark.StringDict, error) { return starlarktest.LoadAssertModule() }
 		_, err := prog.Init(thread, globals)

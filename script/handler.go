@@ -17,41 +17,43 @@ type followed struct {
 	params map[string]starlark.Value
 	saved  []uint64 // of the probe's args
 	at     *kprobes.KretprobeInstance
+	of     *member
 }
 
 // ready tells whether a handler is to run at all.
-func (p *probe) ready() bool { return p.enabled && !p.broken && !p.s.over }
+func (pt *part) ready() bool { return pt.p.wanted() && !pt.p.s.over && !pt.m.left }
 
 // context makes ctx for one handler.
-func (p *probe) context(at *site, h hit, m moment) *hitContext {
-	return &hitContext{script: p.s, site: at, at: m, hit: h, tid: h.TID(), time: time.Now()}
+func (pt *part) context(at *site, h hit, m moment) *hitContext {
+	return &hitContext{script: pt.p.s, site: at, at: m, hit: h, tid: h.TID(), time: time.Now()}
 }
 
 // handler calls a function of the scenario with a hit.
 func (c *hitContext) handler(fn starlark.Callable) (starlark.Value, error) {
-	p := c.site.probe
+	pt := c.site.part
 	defer func() { c.hit = nil }()
-	v, err := p.s.call(p.what(momentNames[c.at]), p.s.o.Steps, fn, c)
+	v, err := c.script.call(pt.m, pt.p.what(momentNames[c.at]), c.script.o.Steps, fn, c)
 	if err != nil {
-		p.fails(err)
+		pt.p.fails(pt.m, err)
 	}
 	return v, err
 }
 
 // runPre is the PreHandler at a place.
-func (p *probe) runPre(at *site, h hit) int {
-	if !p.ready() {
+func (pt *part) runPre(at *site, h hit) int {
+	defer pt.p.s.turn.take(pt.m)()
+	if !pt.ready() {
 		return 0
 	}
-	c := p.context(at, h, atPre)
+	c := pt.context(at, h, atPre)
 	if keep, err := c.fetch(nil); err != nil || !keep {
 		if err != nil {
-			p.fails(err)
+			pt.p.fails(pt.m, err)
 		}
 		return 0
 	}
-	p.handled++
-	_, _ = c.handler(p.pre) // told already
+	pt.handled++
+	_, _ = c.handler(pt.p.pre) // told already
 	if c.returned {
 		return 1
 	}
@@ -59,36 +61,38 @@ func (p *probe) runPre(at *site, h hit) int {
 }
 
 // runPost is the PostHandler at a place.
-func (p *probe) runPost(at *site, h hit) {
-	if p.ready() {
-		_, _ = p.context(at, h, atPost).handler(p.post)
+func (pt *part) runPost(at *site, h hit) {
+	defer pt.p.s.turn.take(pt.m)()
+	if pt.ready() {
+		_, _ = pt.context(at, h, atPost).handler(pt.p.post)
 	}
 }
 
 // runEntry is the EntryHandler at a place: it notes what the return wants to know.
-func (p *probe) runEntry(at *site, ri *kprobes.KretprobeInstance, h hit) int {
-	if !p.ready() {
+func (pt *part) runEntry(at *site, ri *kprobes.KretprobeInstance, h hit) int {
+	defer pt.p.s.turn.take(pt.m)()
+	if !pt.ready() {
 		return 1
 	}
-	c := p.context(at, h, atEntry)
-	c.call = &followed{at: ri}
+	c := pt.context(at, h, atEntry)
+	c.call = &followed{at: ri, of: pt.m}
 	c.note()
-	if p.entry != nil {
-		v, err := c.handler(p.entry)
+	if pt.p.entry != nil {
+		v, err := c.handler(pt.p.entry)
 		if err != nil || c.returned || v == starlark.False {
 			return 1
 		}
 	}
-	p.s.remember(ri, c.call)
+	pt.p.s.remember(ri, c.call)
 	return 0
 }
 
 // note keeps facts that are known at the entry only.
 func (c *hitContext) note() {
-	if c.site.probe.ret == nil {
+	if c.site.part.p.ret == nil {
 		return
 	}
-	for _, name := range c.site.abi(c.script).Args {
+	for _, name := range c.site.abi().Args {
 		v, _ := c.hit.Get(name)
 		c.call.args = append(c.call.args, v)
 	}
@@ -98,9 +102,7 @@ func (c *hitContext) note() {
 			c.call.params[p.Name], _ = typed(p, c.hit)
 		}
 	}
-	if v := c.site.probe.values; v != nil {
-		c.call.saved = v.save(c)
-	}
+	c.call.saved = c.save()
 }
 
 // remember keeps a call until it returns. Instances are used again: what they followed
@@ -123,19 +125,20 @@ func (s *Script) remember(ri *kprobes.KretprobeInstance, call *followed) {
 const keptCalls = 4096
 
 // runReturn is the Handler at a place.
-func (p *probe) runReturn(at *site, ri *kprobes.KretprobeInstance, h hit) {
-	call := p.s.calls[binary.NativeEndian.Uint64(ri.Data)]
-	if !p.ready() || p.ret == nil || call == nil {
+func (pt *part) runReturn(at *site, ri *kprobes.KretprobeInstance, h hit) {
+	defer pt.p.s.turn.take(pt.m)()
+	call := pt.p.s.calls[binary.NativeEndian.Uint64(ri.Data)]
+	if !pt.ready() || pt.p.ret == nil || call == nil {
 		return
 	}
-	c := p.context(at, h, atReturn)
+	c := pt.context(at, h, atReturn)
 	c.call, c.took = call, ri.Took()
 	if keep, err := c.fetch(call.saved); err != nil || !keep {
 		if err != nil {
-			p.fails(err)
+			pt.p.fails(pt.m, err)
 		}
 		return
 	}
-	p.handled++
-	_, _ = c.handler(p.ret)
+	pt.handled++
+	_, _ = c.handler(pt.p.ret)
 }

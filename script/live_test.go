@@ -342,7 +342,7 @@ func TestPatternsAndSeveralHandlers(t *testing.T) {
 func TestSystemCallsAreSeenAsTheScenarioSays(t *testing.T) {
 	for name, way := range map[string]kprobes.SyscallWay{"ptrace": kprobes.SyscallByStops, "auto": kprobes.SyscallAuto} {
 		l := attach(t, "prey", kprobes.Options{}).run(`inject(syscall = "getppid", errno = "EPERM", syscall_by = "` + name + `")`)
-		if got := l.sc.injections[0].fault.Rule().SyscallBy; got != way {
+		if got := l.sc.injections[0].parts[0].fault.Rule().SyscallBy; got != way {
 			t.Errorf("syscall_by = %q is %v", name, got)
 		}
 		l.passes()

@@ -3,37 +3,68 @@ package script
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
+// part is a probe in one process.
+type part struct {
+	p      *probe
+	m      *member
+	places []*site
+	values map[*site]*values.Values // of args and filter; nil if there are none
+
+	registered bool
+	on         bool   // it is armed, as far as is known
+	handled    uint64 // hits or returns that met the filter, if there is a pre or ret
+	skipped    int    // places of a pattern that can't be probed
+}
+
+// newPart finds p's places in a process. Nothing is registered.
+func (p *probe) newPart(ctx context.Context, m *member) (*part, error) {
+	pt := &part{p: p, m: m}
+	err := pt.resolve(ctx)
+	if err == nil {
+		err = pt.fetching(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range pt.places {
+		pt.handle(at)
+	}
+	return pt, nil
+}
+
 // resolve lists the places that p's specification stands for.
-func (p *probe) resolve() ([]*site, error) {
-	r := trace.Resolver{Table: p.s.session.Symbols(), Returns: p.returns}
-	found, err := r.Resolve(p.s.heeded(), p.spec)
+func (pt *part) resolve(ctx context.Context) error {
+	p := pt.p
+	r := trace.Resolver{Table: pt.m.session.Symbols(), Returns: p.returns}
+	found, err := r.Resolve(ctx, p.spec)
 	var refused *trace.PlaceError
 	if errors.As(err, &refused) {
-		return nil, refused.Err // the scenario's line names it
+		return refused.Err // the scenario's line names it
 	}
-	all := make([]*site, 0, len(found))
 	for _, at := range found {
 		if at.Return != p.returns {
-			return nil, errors.New(trace.ReturnSuffix + " is for kretprobe, which follows calls to their returns")
+			return errors.New(trace.ReturnSuffix + " is for kretprobe, which follows calls to their returns")
 		}
-		one := p.site(at.Name, at.Symbol, at.Addr)
+		one := pt.site(at.Name, at.Symbol, at.Addr)
 		one.waits, one.option = at.Waits, at.Optional
-		all = append(all, one)
+		pt.places = append(pt.places, one)
 	}
-	return all, err
+	return err
 }
 
 // site makes a place of p, by symbol, or by address where there is none. It is armed when all are registered.
-func (p *probe) site(name, symbol string, addr arch.Addr) *site {
-	at := &site{probe: p, name: name}
-	if p.returns {
+func (pt *part) site(name, symbol string, addr arch.Addr) *site {
+	at := &site{part: pt, name: name}
+	if pt.p.returns {
 		at.rp = &kprobes.Kretprobe{}
 		at.kp = &at.rp.KP
 	} else {
@@ -55,136 +86,142 @@ func (s *Script) heeded() context.Context {
 	return s.o.Context
 }
 
-// Arm registers and arms all probes of the scenario, or none; then timers begin to run.
-// The error is an *Error with the place of the call that made the probe.
+// Arm arms all probes and faults of the scenario, or none; then timers begin to run. Of several processes those that have joined are armed, and
+// others are when they join. The error is an *Error with the place of the call that made the probe.
 func (s *Script) Arm() error {
-	err := kprobes.ErrClosed // if the work does not come to its end
-	if derr := s.session.Do(func() {
-		if err = s.armAll(); err == nil {
-			s.begun = true
-			s.timers.begin(time.Now())
+	ctx := s.heeded()
+	if m := s.only(); m != nil { // several have all that is declared since they joined
+		if err := m.session.Do(func() {}); err != nil {
+			return err
 		}
-	}); derr != nil {
-		return derr
+		if err := m.catchUp(ctx, func() {}); err != nil {
+			return errors.Join(err, m.remove())
+		}
 	}
-	return err
-}
-
-// armAll arms what the file has declared.
-func (s *Script) armAll() error {
-	if err := s.inject(s.injections); err != nil {
-		return err
+	give := s.turn.take(nil)
+	s.begun = true // what a handler declares or switches now is done at once
+	s.timers.begin(time.Now())
+	members := slices.Clone(s.members)
+	for _, m := range members {
+		m.moving = true
 	}
-	if err := s.arm(s.probes); err != nil {
-		if s.injector != nil {
-			err = errors.Join(err, s.injector.Close())
+	give()
+	for _, m := range members {
+		err := m.catchUp(ctx, func() { m.moving = false })
+		if err == nil || s.several() && m.ended() {
+			continue
+		}
+		for _, m := range members {
+			err = errors.Join(err, m.remove())
 		}
 		return err
 	}
 	return nil
 }
 
-// arm registers silent probes, and enables them when all are there.
-func (s *Script) arm(probes []*probe) error {
-	var done []*probe
-	undo := func(p *probe, err error) error {
-		for _, p := range done {
-			_ = s.session.UnregisterKprobes(p.kprobes()) // Close tells what can't be undone
-		}
-		return s.placeError(p, err)
+// ended tells that the process has, or its session.
+func (m *member) ended() bool {
+	select {
+	case <-m.session.Done():
+		return true
+	default:
+		return false
 	}
-	for _, p := range probes {
-		done = append(done, p)
-		if err := p.register(); err != nil {
-			return undo(p, err)
-		}
+}
+
+// bring registers a new probe in the process whose handler has declared it, and arms it if it is to be. The caller has the turn, and is on the
+// process' thread.
+func (pt *part) bring() error {
+	if err := pt.register(context.Background()); err != nil {
+		return err
 	}
-	before := s.armed
-	s.armed = true // what a handler disables now is told to the session
-	if p, err := s.enableAll(probes); err != nil {
-		s.armed = before
-		return undo(p, err)
+	pt.registered = true
+	if pt.p.wanted() {
+		if err := pt.switchTo(context.Background(), true); err != nil {
+			_ = pt.m.session.UnregisterKprobes(pt.kprobes()) // Close tells what can't be undone
+			return pt.placeError(err)
+		}
+		pt.on = true
 	}
 	return nil
 }
 
-// enableAll enables all waiting probes, in one go. After an error it tells which probe
-// can't be.
-func (s *Script) enableAll(probes []*probe) (*probe, error) {
-	var enabled []*kprobes.Kprobe
-	for _, p := range probes {
-		if p.enabled {
-			enabled = append(enabled, p.kprobes()...)
-		}
-	}
-	if s.session.EnableKprobes(s.heeded(), enabled) == nil {
-		return nil, nil
-	}
-	for _, p := range probes {
-		if err := s.session.EnableKprobes(s.heeded(), p.kprobes()); p.enabled && err != nil {
-			return p, err
-		}
-	}
-	return nil, nil
+func (pt *part) placeError(err error) error {
+	return pt.p.s.errorAt(pt.p.pos, trace.NewPlaceError(pt.p.spec, err))
 }
 
-func (s *Script) placeError(p *probe, err error) error {
-	return s.errorAt(p.pos, trace.NewPlaceError(p.spec, err))
-}
-
-// register registers p's places. Those of a pattern that can't be probed are left out, but
-// one must be there.
-func (p *probe) register() error {
-	if err := p.registerAll(p.places); err != nil {
-		return err
+// register registers the places, silent: all or none. Those of a pattern that can't be probed are left out, but one must be there.
+func (pt *part) register(ctx context.Context) error {
+	err := pt.registerAll(ctx, pt.places)
+	if err == nil && len(pt.places) > 0 && len(pt.kprobes()) == 0 {
+		err = errors.New("none of its places can be probed")
 	}
-	var refused error
-	for _, at := range p.places {
-		if !at.gone {
-			return nil
-		}
-		refused = errors.New("none of its places can be probed")
+	if err != nil {
+		_ = pt.m.session.UnregisterKprobes(pt.kprobes()) // Close tells what can't be undone
+		return pt.placeError(err)
 	}
-	return refused
+	return nil
 }
 
 // registerAll registers places. If some are refused, all are, and each half is tried for
 // itself.
-func (p *probe) registerAll(places []*site) error {
+func (pt *part) registerAll(ctx context.Context, places []*site) error {
 	if len(places) == 0 {
 		return nil
 	}
-	err := p.registerBatch(places)
+	err := pt.registerBatch(ctx, places)
 	switch {
 	case err == nil:
 		return nil
-	case p.s.heeded().Err() != nil:
+	case ctx.Err() != nil:
 		return err
 	case len(places) > 1:
 		half := len(places) / 2
-		if err := p.registerAll(places[:half]); err != nil {
+		if err := pt.registerAll(ctx, places[:half]); err != nil {
 			return err
 		}
-		return p.registerAll(places[half:])
+		return pt.registerAll(ctx, places[half:])
 	case places[0].option && !errors.Is(err, kprobes.ErrExited) && !errors.Is(err, kprobes.ErrClosed):
 		places[0].gone = true
-		p.skipped++
+		pt.skipped++
 		return nil
 	}
 	return err
 }
 
-func (p *probe) registerBatch(places []*site) error {
-	if !p.returns {
+func (pt *part) registerBatch(ctx context.Context, places []*site) error {
+	if !pt.p.returns {
 		kps := make([]*kprobes.Kprobe, len(places))
 		for i, at := range places {
 			kps[i] = at.kp
 		}
-		return p.s.session.RegisterKprobes(p.s.heeded(), kps)
+		return pt.m.session.RegisterKprobes(ctx, kps)
 	}
 	rps := make([]*kprobes.Kretprobe, len(places))
 	for i, at := range places {
 		rps[i] = at.rp
 	}
-	return p.s.session.RegisterKretprobes(p.s.heeded(), rps)
+	return pt.m.session.RegisterKretprobes(ctx, rps)
+}
+
+// switchTo arms the places, or disarms them and keeps them.
+func (pt *part) switchTo(ctx context.Context, on bool) error {
+	if on {
+		return pt.m.session.EnableKprobes(ctx, pt.kprobes())
+	}
+	var errs []error
+	for _, kp := range pt.kprobes() {
+		errs = append(errs, pt.m.session.DisableKprobe(kp))
+	}
+	return errors.Join(errs...)
+}
+
+func (pt *part) kprobes() []*kprobes.Kprobe {
+	var all []*kprobes.Kprobe
+	for _, at := range pt.places {
+		if !at.gone {
+			all = append(all, at.kp)
+		}
+	}
+	return all
 }

@@ -1,13 +1,17 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -22,20 +26,19 @@ type probe struct {
 	entry, ret starlark.Callable // of a kretprobe
 	returns    bool
 	maxActive  int
-	values     *fetching // args and filter; nil if there are none
+	wish       *values.Wish // args and filter; nil if there are none
 
 	fault *injection // it stands for this fault's handler; nil for a probe
 
-	places  []*site
+	parts   []*part // in the processes that are there
+	gone    Probe   // the sum of those of processes that have ended
 	enabled bool
-	broken  bool   // a handler has failed
-	handled uint64 // hits or returns that met the filter, if there is a pre or ret
-	skipped int    // places of a pattern that can't be probed
+	broken  bool // a handler has failed
 }
 
-// site is one place of a probe.
+// site is one place of a probe, in one process.
 type site struct {
-	probe      *probe
+	part       *part
 	name       string // as records show it
 	kp         *kprobes.Kprobe
 	rp         *kprobes.Kretprobe // nil for a kprobe
@@ -84,13 +87,13 @@ func (s *Script) newKretprobe(thread *starlark.Thread, b *starlark.Builtin, args
 	return p, p.declare(b.Name(), spec, fetched, filter)
 }
 
-// declare finds p's places. They are registered when the whole file has been executed,
-// or at once if it has.
+// declare finds p's places in the process that is there. They are registered when the whole file has been executed,
+// or at once if it has. Other processes follow.
 func (p *probe) declare(by string, spec starlark.Value, fetched texts, filter string) error {
-	if p.s.over {
+	s := p.s
+	if s.over {
 		return errors.New(by + ": the scenario has ended")
 	}
-	var err error
 	switch v := spec.(type) {
 	case starlark.String:
 		p.spec = string(v)
@@ -99,25 +102,31 @@ func (p *probe) declare(by string, spec starlark.Value, fetched texts, filter st
 		if err := w.Unpack(v); err != nil {
 			return fmt.Errorf("%s: %w", by, err)
 		}
+		if s.several() {
+			return fmt.Errorf("%s: %v is an address in one process; name a function, or a place as in libc.so.6:0x1234", by, w.addr())
+		}
 		p.spec = w.addr().String()
 	default:
 		return fmt.Errorf("%s: for parameter spec: got %s, want a string or an address", by, spec.Type())
 	}
-	if p.places, err = p.resolve(); err != nil {
-		return fmt.Errorf("%s: %w", by, err)
-	}
-	if p.values, err = p.newFetching(fetched, filter); err != nil {
-		return fmt.Errorf("%s: %w", by, err)
-	}
-	for _, at := range p.places {
-		p.handle(at)
-	}
-	if p.s.armed {
-		if err := p.s.arm([]*probe{p}); err != nil {
-			return fmt.Errorf("%s: %w", by, err)
+	if p.wish = p.newWish(fetched, filter); p.wish != nil {
+		if err := p.wish.Check(); err != nil {
+			return fmt.Errorf("%s: %w", by, wishError(err))
 		}
 	}
-	p.s.probes = append(p.s.probes, p)
+	m := s.present()
+	if m != nil {
+		pt, err := p.newPart(s.heeded(), m)
+		if err == nil && s.begun {
+			err = pt.bring()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", by, err)
+		}
+		p.parts = append(p.parts, pt)
+	}
+	s.probes = append(s.probes, p)
+	s.follow(m)
 	return nil
 }
 
@@ -126,25 +135,25 @@ func (p *probe) declare(by string, spec starlark.Value, fetched texts, filter st
 const manyActive = 4096
 
 // handle sets the handlers of a place.
-func (p *probe) handle(at *site) {
-	at.probe = p
+func (pt *part) handle(at *site) {
+	p := pt.p
 	if p.returns {
 		at.rp.MaxActive = p.maxActive
 		at.rp.DataSize = 8
 		at.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-			return p.runEntry(at, ri, regs)
+			return pt.runEntry(at, ri, regs)
 		}
 		at.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-			p.runReturn(at, ri, regs)
+			pt.runReturn(at, ri, regs)
 			return 0
 		}
 		return
 	}
 	if p.pre != nil {
-		at.kp.PreHandler = func(_ *kprobes.Kprobe, regs *kprobes.Regs) int { return p.runPre(at, regs) }
+		at.kp.PreHandler = func(_ *kprobes.Kprobe, regs *kprobes.Regs) int { return pt.runPre(at, regs) }
 	}
 	if p.post != nil {
-		at.kp.PostHandler = func(_ *kprobes.Kprobe, regs *kprobes.Regs, _ uint64) { p.runPost(at, regs) }
+		at.kp.PostHandler = func(_ *kprobes.Kprobe, regs *kprobes.Regs, _ uint64) { pt.runPost(at, regs) }
 	}
 }
 
@@ -167,47 +176,59 @@ func (p *probe) what(handler string) string {
 	return fmt.Sprintf("%s handler of %s %s", handler, p.kind(), p.spec)
 }
 
-// fails disables p after a handler of it has failed.
-func (p *probe) fails(err error) {
+// fails disables p after a handler of it has failed, in m.
+func (p *probe) fails(m *member, err error) {
 	p.broken = true
 	p.s.problem(err)
 	if p.fault != nil {
 		return // which stops itself
 	}
-	if err := p.enable(false); err != nil {
+	if err := p.enable(m, false); err != nil {
 		p.s.warn("%s %s can't be disabled: %v", p.kind(), p.spec, err)
 	}
 }
 
-// enable arms p, or disables it and keeps it.
-func (p *probe) enable(on bool) error {
+// wanted tells that p is to be armed.
+func (p *probe) wanted() bool { return p.enabled && !p.broken }
+
+// enable arms p, or disables it and keeps it: in m, whose thread we are on, at once. Other processes follow.
+func (p *probe) enable(m *member, on bool) (err error) {
 	p.enabled = on
-	if !p.s.armed {
+	if !p.s.begun {
 		return nil
 	}
-	if on {
-		return p.s.session.EnableKprobes(p.s.heeded(), p.kprobes())
-	}
-	var errs []error
-	for _, kp := range p.kprobes() {
-		errs = append(errs, p.s.session.DisableKprobe(kp))
-	}
-	return errors.Join(errs...)
-}
-
-func (p *probe) kprobes() []*kprobes.Kprobe {
-	var all []*kprobes.Kprobe
-	for _, at := range p.places {
-		if !at.gone {
-			all = append(all, at.kp)
+	if pt := p.in(m); pt != nil {
+		if err = pt.switchTo(context.Background(), on); err == nil {
+			pt.on = on
 		}
 	}
-	return all
+	p.s.follow(m)
+	return err
+}
+
+// in is p in one process, nil if it is not there.
+func (p *probe) in(m *member) *part {
+	for _, pt := range p.parts {
+		if pt.m == m {
+			return pt
+		}
+	}
+	return nil
 }
 
 // counts is how many hits, or returns, were handled, and how many were missed.
 func (p *probe) counts() (hits, missed uint64) {
-	for _, at := range p.places {
+	hits, missed = p.gone.Hits, p.gone.Missed
+	for _, pt := range p.parts {
+		h, m := pt.counts()
+		hits, missed = hits+h, missed+m
+	}
+	return hits, missed
+}
+
+// counts is that of one process.
+func (pt *part) counts() (hits, missed uint64) {
+	for _, at := range pt.places {
 		if at.rp != nil {
 			hits += at.rp.Hits()
 			missed += at.rp.NMissed()
@@ -216,8 +237,8 @@ func (p *probe) counts() (hits, missed uint64) {
 		}
 		missed += at.kp.NMissed()
 	}
-	if p.pre != nil || p.ret != nil {
-		hits = p.handled
+	if pt.p.pre != nil || pt.p.ret != nil {
+		hits = pt.handled
 	}
 	return hits, missed
 }
@@ -241,8 +262,12 @@ func (p *probe) Attr(name string) (starlark.Value, error) {
 	case "enabled":
 		return starlark.Bool(p.enabled), nil
 	case "addrs":
+		pt := p.in(p.s.present())
+		if pt == nil {
+			return nil, fmt.Errorf("addrs: %w", errNoProcess)
+		}
 		var all []starlark.Value
-		for _, at := range p.places {
+		for _, at := range pt.places {
 			all = append(all, starlark.MakeUint64(uint64(at.kp.Addr)))
 		}
 		return starlark.NewList(all), nil
@@ -264,15 +289,25 @@ func (p *probe) switcher(name string, on bool) starlark.Value {
 		if err := starlark.UnpackArgs(b.Name(), args, kwargs); err != nil {
 			return nil, err
 		}
-		return starlark.None, p.enable(on)
+		return starlark.None, p.enable(p.s.present(), on)
 	})
 }
 
 // summary is what became of p.
 func (p *probe) summary() Probe {
-	hits, missed := p.counts()
-	sum := Probe{Spec: p.spec, Kind: p.kind(), Hits: hits, Missed: missed, Skipped: p.skipped}
-	for _, at := range p.places {
+	sum := p.gone
+	for _, pt := range p.parts {
+		sum = sum.plus(pt.summary())
+	}
+	sum.Spec, sum.Kind = p.spec, p.kind()
+	return sum
+}
+
+// summary is what became of the probe in one process.
+func (pt *part) summary() Probe {
+	hits, missed := pt.counts()
+	sum := Probe{Spec: pt.p.spec, Kind: pt.p.kind(), Hits: hits, Missed: missed, Skipped: pt.skipped}
+	for _, at := range pt.places {
 		if at.gone {
 			continue
 		}
@@ -283,40 +318,47 @@ func (p *probe) summary() Probe {
 	return sum
 }
 
+// plus adds the same probe in another process.
+func (p Probe) plus(o Probe) Probe {
+	p.Hits, p.Missed = p.Hits+o.Hits, p.Missed+o.Missed
+	p.Places, p.Skipped = max(p.Places, o.Places), max(p.Skipped, o.Skipped)
+	if p.Mechanism == kprobes.NoMechanism {
+		p.Mechanism, p.Reason = o.Mechanism, o.Reason
+	}
+	return p
+}
+
 // Disarm ends the scenario: only its functions for the end are still called, and
 // nothing is injected. It notes the mechanisms of the probes, which are known only
-// while the session lasts. Call it before the session is closed.
-func (s *Script) Disarm() error {
-	s.onThread(func() {
-		s.over = true
-		for _, p := range s.probes {
-			for _, at := range p.places {
-				at.last = s.session.Status(at.kp)
-			}
-		}
-	})
-	if s.injector == nil {
-		return nil
+// while the session lasts. Call it before the sessions are closed.
+func (s *Script) Disarm() (err error) {
+	give := s.turn.take(nil)
+	s.over = true
+	members := slices.Clone(s.members)
+	give()
+	for _, m := range members {
+		err = errors.Join(err, m.quit())
 	}
-	return s.injector.Close()
+	return err
 }
 
-// onThread runs f on the thread that runs the scenario, or here if that has ended.
-func (s *Script) onThread(f func()) {
-	if s.session.Do(f) != nil {
-		f()
-	}
-}
-
-// Placed is how many places have a probe.
+// Placed is how many places have a probe, in all processes.
 func (s *Script) Placed() (n int) {
-	s.onThread(func() {
-		for _, p := range s.probes {
-			n += len(p.kprobes())
+	var faults []*inject.Fault
+	give := s.turn.take(nil)
+	for _, p := range s.probes {
+		for _, pt := range p.parts {
+			n += len(pt.kprobes())
 		}
-		for _, f := range s.injections {
-			n += len(f.fault.Stats().Places)
+	}
+	for _, f := range s.injections {
+		for _, fp := range f.parts {
+			faults = append(faults, fp.fault)
 		}
-	})
+	}
+	give()
+	for _, f := range faults {
+		n += len(f.Stats().Places)
+	}
 	return n
 }

@@ -122,7 +122,7 @@ func (a arguments) AttrNames() []string {
 }
 
 func (c *hitContext) params() ([]symbols.Param, error) {
-	return c.script.session.Symbols().Params(c.site.kp.Addr)
+	return c.session().Symbols().Params(c.site.kp.Addr)
 }
 
 // parameter is a parameter of the function at whose entry the thread is; nil if there is
@@ -130,7 +130,7 @@ func (c *hitContext) params() ([]symbols.Param, error) {
 func (c *hitContext) parameter(name string) (starlark.Value, error) {
 	params, err := c.params()
 	if err != nil {
-		return nil, fmt.Errorf("nothing is known of the parameters: %w", values.NoParams(c.script.session.Symbols(), c.site.kp.Addr, err))
+		return nil, fmt.Errorf("nothing is known of the parameters: %w", values.NoParams(c.session().Symbols(), c.site.kp.Addr, err))
 	}
 	for _, p := range params {
 		if p.Name == name {
@@ -223,7 +223,7 @@ func (c *hitContext) arg(b *starlark.Builtin, args starlark.Tuple, kwargs []star
 
 // argument is an argument by number, where the function begins.
 func (c *hitContext) argument(n int) (uint64, error) {
-	in := c.site.abi(c.script).Args
+	in := c.site.abi().Args
 	switch {
 	case n < 0:
 		return 0, errors.New("arguments are numbered from 0")
@@ -245,7 +245,7 @@ func (c *hitContext) setArg(b *starlark.Builtin, args starlark.Tuple, kwargs []s
 	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "n", &n, "value", &v); err != nil {
 		return nil, err
 	}
-	in := c.site.abi(c.script).Args
+	in := c.site.abi().Args
 	if n < 0 || n >= len(in) {
 		return nil, fmt.Errorf("arguments 0 to %d are in registers; others are memory, behind ctx.regs.rsp", len(in)-1)
 	}
@@ -257,9 +257,9 @@ func (c *hitContext) setArg(b *starlark.Builtin, args starlark.Tuple, kwargs []s
 }
 
 // abi is how the function at a place is called.
-func (at *site) abi(s *Script) fetch.ABI {
+func (at *site) abi() fetch.ABI {
 	if at.convention == nil {
-		abi := values.ABIOf(s.session.Symbols(), at.kp.Addr)
+		abi := values.ABIOf(at.part.m.session.Symbols(), at.kp.Addr)
 		at.convention = &abi
 	}
 	return *at.convention

@@ -33,8 +33,9 @@ type Session interface {
 	Status(*kprobes.Kprobe) kprobes.Status
 }
 
-// Options of a scenario. Its funcs may be nil; they are called one at a time.
+// Options of a scenario. Its funcs may be nil; they are called one at a time, and must not call the Script's methods.
 type Options struct {
+	// Session is the process that the scenario is for. nil: it is for several, which Join.
 	Session Session
 	// Context ends Load and Arm when it is done, with nothing armed; nil: nothing does.
 	Context context.Context
@@ -53,25 +54,46 @@ type Options struct {
 	Problem  func(*Error) // a handler, a timer or an assertion has failed
 }
 
+// oneAtATime has the functions called one at a time: some are on the threads of processes, without the turn.
+func (o Options) oneAtATime() Options {
+	telling := &sync.Mutex{}
+	o.Print, o.Log, o.Report = alone(telling, o.Print), alone(telling, o.Log), alone(telling, o.Report)
+	o.Injected, o.Problem = alone(telling, o.Injected), alone(telling, o.Problem)
+	return o
+}
+
+// alone calls f with mu; nil if there is no f.
+func alone[T any](mu *sync.Mutex, f func(T)) func(T) {
+	if f == nil {
+		return nil
+	}
+	return func(v T) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(v)
+	}
+}
+
 // Script is a scenario.
 type Script struct {
 	o       Options
-	session Session
 	file    string
 	source  sources
 	modules map[string]*module
 	globals starlark.StringDict // what all files see
 
+	turn      turn       // guards the rest
+	one       *member    // the only process, if there are not several
+	members   []*member  // those that are there
+	processes []*Process // that have joined
+
 	probes     []*probe
 	injections []*injection
-	injector   *inject.Injector     // nil until there is one of them
-	returner   *inject.Returner     // nil until a handler wants it
 	calls      map[uint64]*followed // of kretprobes, by what their instances' Data holds
 	lastCall   uint64
 	retired    []uint64 // of calls, those that have ended, the oldest first
-	armed      bool
-	begun      bool // Arm is done
-	over       bool // stop() was called
+	begun      bool     // what is declared is armed
+	over       bool     // stop() was called
 	stopped    chan struct{}
 	stopOne    sync.Once
 	timers     timers
@@ -82,8 +104,7 @@ type Script struct {
 	cases    cases
 	counters []*counter
 	running  *budget // of the function that runs now; nil if none does
-	ending   Ending
-	ended    bool // the session is over
+	ended    bool    // the session is over
 }
 
 // Entry is one line that report() makes.
@@ -122,10 +143,14 @@ func load(file string, src []byte, o Options) (*Script, error) {
 		o.Steps = DefaultSteps
 	}
 	s := &Script{
-		o: o, session: o.Session, file: file, source: sources{}, modules: map[string]*module{},
+		o: o.oneAtATime(), file: file, source: sources{}, modules: map[string]*module{},
 		calls: map[uint64]*followed{}, stopped: make(chan struct{}), began: time.Now(),
 	}
 	s.timers.changed = make(chan struct{}, 1)
+	if o.Session != nil {
+		s.one = s.newMember(o.Session)
+		s.members, s.processes = []*member{s.one}, []*Process{s.one.process}
+	}
 	s.globals = s.predeclared()
 	if _, err := s.execute(filepath.Clean(file), src); err != nil {
 		return nil, err
@@ -160,7 +185,7 @@ func (s *Script) execute(file string, src []byte) (starlark.StringDict, error) {
 		return nil, s.syntaxError(err)
 	}
 	var globals starlark.StringDict
-	err = s.run("", LoadFactor*s.o.Steps, func(thread *starlark.Thread) (err error) {
+	err = s.run(s.only(), "", LoadFactor*s.o.Steps, func(thread *starlark.Thread) (err error) {
 		thread.Load = s.loader(filepath.Dir(file))
 		globals, err = prog.Init(thread, s.globals)
 		return err
@@ -201,9 +226,9 @@ func (s *Script) Seed() uint64 { return s.o.Seed }
 
 // Idle tells that nothing is armed and nothing will ever happen: the scenario has no
 // probes and no timers.
-func (s *Script) Idle() (idle bool) {
-	s.onThread(func() { idle = len(s.probes) == 0 && len(s.injections) == 0 && s.timers.empty() })
-	return idle
+func (s *Script) Idle() bool {
+	defer s.turn.take(nil)()
+	return len(s.probes) == 0 && len(s.injections) == 0 && s.timers.empty()
 }
 
 func (s *Script) print(text string) {
@@ -217,7 +242,11 @@ func (s *Script) warn(format string, args ...any) { s.log(slog.LevelWarn, format
 func (s *Script) log(level slog.Level, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if s.o.Log == nil {
-		slog.Log(context.Background(), level, text, "pid", s.session.PID())
+		var of []any
+		if m := s.only(); m != nil {
+			of = []any{"pid", m.process.PID}
+		}
+		slog.Log(context.Background(), level, text, of...)
 		return
 	}
 	s.o.Log(text)

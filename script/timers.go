@@ -111,9 +111,12 @@ func (s *Script) newTimer(thread *starlark.Thread, b *starlark.Builtin, args sta
 	return handle{t, &s.timers}, nil
 }
 
-// Run calls due functions until the scenario calls stop(), the process ends, or ctx
-// does.
+// Run calls due functions until the scenario calls stop(), ctx ends or, if it was loaded for one process, that does.
 func (s *Script) Run(ctx context.Context) {
+	var ended <-chan struct{}
+	if m := s.only(); m != nil {
+		ended = m.session.Done()
+	}
 	var wake *time.Timer
 	for {
 		var due <-chan time.Time
@@ -125,7 +128,7 @@ func (s *Script) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.session.Done():
+		case <-ended:
 			return
 		case <-s.stopped:
 			return
@@ -139,9 +142,11 @@ func (s *Script) Run(ctx context.Context) {
 	}
 }
 
-// fire calls a timer's function between two stops of the target.
+// fire calls a timer's function: between two stops of the target if there is one.
 func (s *Script) fire(t *timer) {
-	_ = s.session.Do(func() { // a closed session has ended the scenario
+	m := s.only()
+	call := func() {
+		defer s.turn.take(m)()
 		if s.over || t.dead {
 			return
 		}
@@ -149,11 +154,16 @@ func (s *Script) fire(t *timer) {
 		if t.every != 0 {
 			where = "function of every()"
 		}
-		if _, err := s.call(where, s.o.Steps, t.fn); err != nil {
+		if _, err := s.call(m, where, s.o.Steps, t.fn); err != nil {
 			s.problem(err)
 			s.timers.kill(t)
 		}
-	})
+	}
+	if m == nil {
+		call()
+	} else {
+		_ = m.session.Do(call) // a closed session has ended the scenario
+	}
 	s.timers.again(t, time.Now())
 }
 

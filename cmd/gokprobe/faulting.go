@@ -10,7 +10,6 @@ import (
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
-	"github.com/gokprobe/gokprobe/symbols"
 	"github.com/gokprobe/gokprobe/trace"
 )
 
@@ -48,8 +47,9 @@ func (r injectRequest) newWork(std stdio, req request, sess *kprobes.Session, ou
 }
 
 // newJoint is a jointMaker.
-func (r injectRequest) newJoint(_ context.Context, std stdio, _ request, records *sink) (joint, error) {
-	return r.newFaulting(std, records, true), nil
+func (r injectRequest) newJoint(_ context.Context, s *several) (joint, error) {
+	err := s.record()
+	return r.newFaulting(s.std, s.sink, true), err
 }
 
 // arm injects into a process: everything is armed when it returns, or nothing.
@@ -64,7 +64,7 @@ func (f *faulting) arm(ctx context.Context, sess *kprobes.Session) (*injecting, 
 	f.seed.Do(f.tellSeed)
 	i := &injecting{in: inject.New(sess, inject.Options{
 		Log:      func(s string) { f.warn(sess, s) },
-		Injected: func(e inject.Event) { f.injected(sess.Symbols(), e) },
+		Injected: f.injected,
 		Spent:    func(*inject.Fault) { go f.look() }, // not on the thread of a target
 		// A followed child may fail when its parent can't any more.
 		OneProcess: !f.req.follow,
@@ -124,11 +124,11 @@ func (f *faulting) done() <-chan struct{} {
 }
 
 // injected is called on the tracer's thread.
-func (f *faulting) injected(table *symbols.Table, e inject.Event) {
+func (f *faulting) injected(e inject.Event) {
 	if f.sink == nil || e.Log == 0 {
 		return
 	}
-	f.sink.put(injectedHit(table, e))
+	f.sink.put(injectedHit(e))
 }
 
 // armed counts the places that are probed, and those in libraries that are not loaded.
@@ -175,11 +175,12 @@ func (f *faulting) leave(held []*holding) {
 	f.look()
 }
 
-func (f *faulting) complete(others bool) {
+func (f *faulting) complete(_ context.Context, others bool) error {
 	f.mu.Lock()
 	f.others = others
 	f.mu.Unlock()
 	f.look()
+	return nil
 }
 
 func (f *faulting) places() (n int) {
@@ -190,6 +191,10 @@ func (f *faulting) places() (n int) {
 }
 
 func (f *faulting) gone(h *holding) (why string, gone bool) { return h.injecting.gone() }
+
+func (f *faulting) tell(s *several, disturbed uint64, giveUp <-chan struct{}) error {
+	return s.tellRecords(f.summarize, disturbed, giveUp)
+}
 
 // summarize tells of several processes.
 func (f *faulting) summarize(sum *event.Summary) {
@@ -221,14 +226,14 @@ func (f *faulting) summarizeStats(st inject.Stats, probes *[]event.ProbeSummary,
 }
 
 // injectedHit is an injected call as a record.
-func injectedHit(table *symbols.Table, e inject.Event) *trace.Hit {
+func injectedHit(e inject.Event) *trace.Hit {
 	h := &trace.Hit{
 		Time: e.Time, PID: e.PID, TID: e.TID, Comm: e.Comm, Probe: e.Place, Kind: faultKind(e.Fault.Rule()), Addr: e.Addr, Symbol: e.Symbol, Module: e.Module,
 		Args:     trace.FetchedArgs(e.Args, e.Values),
 		Injected: &trace.Injected{N: e.N, Actions: e.What, DryRun: e.Fault.Rule().DryRun},
 	}
 	if e.Stack != nil {
-		h.Stack = trace.Frames(table, e.Stack)
+		h.Stack = trace.Frames(e.Fault.Symbols(), e.Stack)
 	}
 	return h
 }

@@ -14,20 +14,21 @@ type joint interface {
 	join(ctx context.Context, h *holding) error
 	// leave ends it in processes that are about to be let go, and takes their last counts.
 	leave(held []*holding)
-	// complete tells that all processes that are meant have joined; others may come.
-	complete(others bool)
+	// complete begins it, when all processes that are meant have joined; others may come.
+	complete(ctx context.Context, others bool) error
 	// places is how many probes there are, in all processes.
 	places() int
 	// gone tells that nothing of it is left in a process, why, and that it will not come back.
 	gone(h *holding) (why string, gone bool)
 	// done is closed when nothing of it is left to do.
 	done() <-chan struct{}
-	// summarize tells what became of it, together and by process.
-	summarize(sum *event.Summary)
+	// tell tells what became of it, together and by process, when all have been let go. Somebody else has disturbed probes so often; giveUp
+	// ends the wait for a blocked output.
+	tell(s *several, disturbed uint64, giveUp <-chan struct{}) error
 }
 
-// jointMaker begins a joint with no process. Its records go to the sink, if there is one.
-type jointMaker func(ctx context.Context, std stdio, req request, records *sink) (joint, error)
+// jointMaker begins what s does, with no process.
+type jointMaker func(ctx context.Context, s *several) (joint, error)
 
 // probing is the probes of a request in several processes.
 type probing struct {
@@ -38,17 +39,17 @@ type probing struct {
 }
 
 // newProbing is a jointMaker.
-func newProbing(ctx context.Context, std stdio, req request, records *sink) (joint, error) {
-	p := &probing{req: req, std: std}
-	if len(req.specs) == 0 {
-		return p, nil
+func newProbing(ctx context.Context, s *several) (joint, error) {
+	p := &probing{req: s.req, std: s.std}
+	err := s.record()
+	if err != nil || len(s.req.specs) == 0 {
+		return p, err
 	}
-	wants := req.wants()
-	if records != nil {
-		wants = append(wants, trace.To(records.queue))
+	wants := s.req.wants()
+	if s.sink != nil {
+		wants = append(wants, trace.To(s.sink.queue))
 	}
-	var err error
-	if p.probe, err = p.group.Probe(ctx, req.specs, wants...); err != nil {
+	if p.probe, err = p.group.Probe(ctx, s.req.specs, wants...); err != nil {
 		return nil, placedError(err)
 	}
 	return p, nil
@@ -65,7 +66,7 @@ func (p *probing) leave([]*holding) {
 	}
 }
 
-func (p *probing) complete(bool) {}
+func (p *probing) complete(context.Context, bool) error { return nil }
 
 func (p *probing) places() (n int) {
 	if p.probe == nil {
@@ -89,6 +90,10 @@ func (p *probing) done() <-chan struct{} {
 		return nil
 	}
 	return p.probe.Full()
+}
+
+func (p *probing) tell(s *several, disturbed uint64, giveUp <-chan struct{}) error {
+	return s.tellRecords(p.summarize, disturbed, giveUp)
 }
 
 func (p *probing) summarize(sum *event.Summary) {

@@ -25,8 +25,8 @@ import (
 func scriptCommand(std stdio) *cli.Command {
 	return &cli.Command{
 		Name:      "script",
-		Usage:     "run a scenario, a Starlark program, on a running process",
-		UsageText: "gokprobe script -p PID [flags] SCENARIO.star [-- ARG …]",
+		Usage:     "run a scenario, a Starlark program, on running processes",
+		UsageText: "gokprobe script (-p PID [-p PID …] | -p NAME -all | -x FILE) [flags] SCENARIO.star [-- ARG …]",
 		Description: `Executes the scenario: it names probes, what is done at their hits, what is to fail, and
 what is expected. When the whole file has been executed without an error its probes are
 armed, and one line on stderr says so. It ends with stop(), -duration, Ctrl-C or the end
@@ -44,7 +44,7 @@ To start a program under a scenario: gokprobe run -script SCENARIO.star -- COMMA
 In a scenario: kprobe(spec, pre=, post=, args=, filter=), kretprobe(spec, entry=, ret=, args=,
 filter=), after(d, f), every(d, f), phase(name), stop(), counter(name), report(…),
 expect(cond, message), fail(message), test(name, f), at_end(f), symbol(name), signed(n, bits),
-args, state, target, random, json, math, time, struct. In a handler: ctx.arg(n), ctx.args.NAME,
+args, state, target, targets(), random, json, math, time, struct. In a handler: ctx.arg(n), ctx.args.NAME,
 ctx.regs.NAME, ctx.ret, ctx.read, ctx.write, ctx.string, ctx.int, ctx.set_int, ctx.set_arg,
 ctx.fail, ctx.skip, ctx.set_errno, ctx.delay, ctx.signal, ctx.call, ctx.stack, ctx.pid,
 ctx.tid, ctx.comm, ctx.time, ctx.data. All of them are told in script/README.md.
@@ -53,22 +53,34 @@ A function of the scenario that does not come to its end is cut off after -steps
 or whatever else goes wrong in it, is told with its line, its probe is disabled, and the
 process goes on. Then, or if an expectation was not met, the scenario has failed.
 
+Several processes are under one scenario: -p may be given again, -p NAME -all takes all
+processes of that name, and -x FILE every process that runs or maps FILE, a program or a
+library, also those that come later. Its globals, state, counters and checks are there once,
+and handlers of all processes run one at a time. Whatever ctx tells and does, and target and
+symbol() in a handler, is about the process of the hit: ctx.pid tells them apart, and targets()
+lists them. A handler's probes, faults and switches are in its own process at once, in the others
+a moment later. Faults count as with gokprobe inject: in each process by itself, times= and
+rate= for all together. A process that ends leaves the others; stop() ends the scenario in all.
+Outside of handlers there is no one process, so symbol(), target and PROBE.addrs are errors
+there. A number as a place, and require_start= and its like, are errors everywhere.
+
 Exit status: 0 done, 1 the scenario has failed, 2 wrong usage or a mistake in the file,
 3 cannot attach, 4 cannot place a probe. After 2, 3 and 4 nothing was armed.
 
 Examples:
   gokprobe script -p 4711 slow-malloc.star
   gokprobe script -p redis-server -seed 7 -duration 1m flaky-write.star -- 10%
+  gokprobe script -p postgres -all -duration 1m slow-fsync.star
+  gokprobe script -x /usr/lib/libssl.so.3 tls.star
   gokprobe run -script full-disk.star -report junit:result.xml -- ./server`,
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "p", Usage: "attach to process `PID`"},
+		Flags: append(append(whomFlags("attach to"),
 			&cli.DurationFlag{Name: "duration", Usage: "end after time `D`: 10s, 2m"},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "print reports and the summary as `FORMAT`, text or json (one object a line)"},
 			&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 			&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 			&cli.BoolFlag{Name: "no-optimize", Usage: "keep the breakpoints of probes whose hits a jump could bring to code in the process"},
 			&cli.BoolFlag{Name: "follow", Usage: "probe forked children and programs started by exec as well"},
-		}, scriptFlags()...),
+		), scriptFlags()...),
 		Action: func(c *cli.Context) error {
 			rest := c.Args().Slice()
 			if len(rest) == 0 {
@@ -83,12 +95,16 @@ Examples:
 			} else if len(rest) > 0 {
 				req.args = rest[1:]
 			}
-			to, err := findTarget(c.String("p"))
-			if err != nil {
+			who := parseWhom(c)
+			to, several, err := who.findTargets()
+			switch {
+			case err != nil:
 				return err
+			case several:
+				return scriptSeveral(std, to, who.file, req)
 			}
-			req.meant = to.id
-			return scriptAttached(std, to.pid, req)
+			req.meant = to[0].id
+			return scriptAttached(std, to[0].pid, req)
 		},
 	}
 }
@@ -151,11 +167,12 @@ func parseScript(c *cli.Context, file string) (scriptRequest, error) {
 type scenario struct {
 	std    stdio
 	req    scriptRequest
-	sess   *kprobes.Session
+	sess   *kprobes.Session // nil if there are several
 	sc     *script.Script
 	files  *sessionFiles // nil before load
 	output *os.File
 	lines  *lines
+	told   bool // what became of it
 }
 
 // newScenario opens the output. Nothing else has happened when it fails.
@@ -173,6 +190,18 @@ func newScenario(std stdio, req scriptRequest) (*scenario, error) {
 // load executes the file and arms its probes, unless ctx is done before that.
 func (sn *scenario) load(ctx context.Context, sess *kprobes.Session) error {
 	sn.sess = sess
+	err := sn.execute(ctx, sess)
+	if err == nil {
+		err = sn.arm(ctx)
+	}
+	if err == nil {
+		sn.files = newFiles(sn.std, sess)
+	}
+	return err
+}
+
+// execute executes the file: for a session, or nil for several.
+func (sn *scenario) execute(ctx context.Context, sess script.Session) error {
 	options := script.Options{
 		Session: sess, Context: ctx, Args: sn.req.args, Seed: sn.req.seed, Steps: sn.req.steps,
 		Print:   func(text string) { sn.lines.put(sn.std.err, ownLines(text)) },
@@ -183,22 +212,19 @@ func (sn *scenario) load(ctx context.Context, sess *kprobes.Session) error {
 	if sn.req.events {
 		options.Injected = sn.injected()
 	}
-	sc, err := script.Load(sn.req.file, options)
+	var err error
+	sn.sc, err = script.Load(sn.req.file, options)
+	return inTime(ctx, err)
+}
+
+func (sn *scenario) arm(ctx context.Context) error { return inTime(ctx, sn.sc.Arm()) }
+
+// inTime is scriptError, unless ctx is why it has not come to its end.
+func inTime(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil {
-		sn.sc = sc
-		err = sc.Arm()
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		return scriptError(err)
-	}
-	sn.files = newFiles(sn.std, sess)
-	return nil
+	return scriptError(err)
 }
 
 // ownLines is what print() has put out. Its further lines are indented: what a target has put into the text makes no line of ours.
@@ -212,7 +238,7 @@ func (sn *scenario) injected() func(inject.Event) {
 		if e.Log == 0 {
 			return
 		}
-		_ = printer.Hit(injectedHit(sn.sess.Symbols(), e)) // a Builder takes everything
+		_ = printer.Hit(injectedHit(e)) // a Builder takes everything
 		sn.lines.put(sn.output, line.String())
 		line.Reset()
 	}
@@ -253,6 +279,7 @@ func (sn *scenario) run(ctx context.Context) {
 
 // finish runs the scenario's own end, and prints and writes what became of it.
 func (sn *scenario) finish(how script.Ending, giveUp <-chan struct{}) (failed bool, err error) {
+	sn.told = true
 	result := sn.sc.Finish(how)
 	for _, r := range sn.req.reports {
 		if rerr := sn.write(r, result); rerr != nil {
@@ -263,7 +290,7 @@ func (sn *scenario) finish(how script.Ending, giveUp <-chan struct{}) (failed bo
 	if sn.req.json {
 		out = sn.output
 	}
-	sn.lines.last(out, sn.req.summary(sn.sess.PID(), result), giveUp)
+	sn.lines.last(out, sn.req.summary(result, sn.sess == nil), giveUp)
 	return result.Failed, errors.Join(err, sn.close(giveUp))
 }
 

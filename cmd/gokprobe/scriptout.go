@@ -136,10 +136,10 @@ func jsonLine(v any) string {
 	return string(clean.JSON(b)) + "\n"
 }
 
-// summary is what is printed at the end.
-func (r scriptRequest) summary(pid int, result script.Result) string {
+// summary is what is printed at the end, of one process or several.
+func (r scriptRequest) summary(result script.Result, several bool) string {
 	if r.json {
-		return jsonSummary(pid, result)
+		return jsonSummary(result, several)
 	}
 	var b strings.Builder
 	for _, p := range result.Probes {
@@ -160,6 +160,11 @@ func (r scriptRequest) summary(pid int, result script.Result) string {
 	}
 	for _, c := range result.Counters {
 		fmt.Fprintf(&b, "counter %s: %s\n", oneLine(c.Name), c.Text)
+	}
+	if several {
+		for _, p := range result.Processes {
+			b.WriteString(processText(p))
+		}
 	}
 	bad := 0
 	for _, c := range result.Cases {
@@ -190,8 +195,31 @@ func faultDetails(s inject.Stats) string {
 	return b.String()
 }
 
+// processText is what became of the scenario in one of several processes.
+func processText(p script.Process) string {
+	var hits, missed, injected uint64
+	for _, k := range p.Probes {
+		hits, missed = hits+k.Hits, missed+k.Missed
+	}
+	for _, f := range p.Faults {
+		injected += f.Stats.Injected
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "process %d (%s): %s", p.PID, clean.Line(p.Comm), plural(int(hits), "hit"))
+	if missed > 0 {
+		fmt.Fprintf(&b, ", %d missed", missed)
+	}
+	if len(p.Faults) > 0 {
+		fmt.Fprintf(&b, ", %d injected", injected)
+	}
+	if p.Exited {
+		fmt.Fprintf(&b, ", exit status %d", p.Status)
+	}
+	return b.String() + "\n"
+}
+
 // jsonSummary is the summary as an object, the last line of the output.
-func jsonSummary(pid int, result script.Result) string {
+func jsonSummary(result script.Result, several bool) string {
 	cases := []map[string]any{}
 	for _, c := range result.Cases {
 		one := map[string]any{"name": c.Name, "checks": c.Checks, "failed": c.Failed}
@@ -203,13 +231,36 @@ func jsonSummary(pid int, result script.Result) string {
 		}
 		cases = append(cases, one)
 	}
+	sum := map[string]any{"type": "summary", "failed": result.Failed, "seed": result.Seed, "duration_ns": result.Took.Nanoseconds(),
+		"cases": cases, "counters": byName(result.Counters), "probes": probeObjects(result.Probes), "faults": faultObjects(result.Faults)}
+	if !several {
+		sum["pid"] = result.Processes[0].PID
+		return jsonLine(sum)
+	}
+	processes := []map[string]any{}
+	for _, p := range result.Processes {
+		one := map[string]any{"pid": p.PID, "comm": p.Comm, "probes": probeObjects(p.Probes), "faults": faultObjects(p.Faults)}
+		if p.Exited {
+			one["exit_status"] = p.Status
+		}
+		processes = append(processes, one)
+	}
+	sum["processes"] = processes
+	return jsonLine(sum)
+}
+
+func probeObjects(all []script.Probe) []map[string]any {
 	probes := []map[string]any{}
-	for _, p := range result.Probes {
+	for _, p := range all {
 		probes = append(probes, map[string]any{"probe": p.Spec, "kind": p.Kind, "places": p.Places,
 			"hits": p.Hits, "nmissed": p.Missed, "mechanism": p.Mechanism.String(), "reason": p.Reason})
 	}
+	return probes
+}
+
+func faultObjects(all []script.Fault) []map[string]any {
 	faults := []map[string]any{}
-	for _, f := range result.Faults {
+	for _, f := range all {
 		done := map[string]uint64{}
 		for _, a := range f.Stats.Actions {
 			done[a.Action] = a.N
@@ -217,6 +268,5 @@ func jsonSummary(pid int, result script.Result) string {
 		faults = append(faults, map[string]any{"fault": f.Name, "calls": f.Stats.Calls, "eligible": f.Stats.Eligible,
 			"injected": f.Stats.Injected, "refused": f.Stats.Refused, "missed": f.Stats.Missed, "actions": done, "seed": f.Seed})
 	}
-	return jsonLine(map[string]any{"type": "summary", "pid": pid, "failed": result.Failed, "seed": result.Seed,
-		"duration_ns": result.Took.Nanoseconds(), "cases": cases, "counters": byName(result.Counters), "probes": probes, "faults": faults})
+	return faults
 }

@@ -25,7 +25,7 @@ type several struct {
 	req    request
 	output *os.File
 	color  bool
-	sink   *sink // nil if only counts are wanted
+	sink   *sink // nil if there are no records
 	does   joint
 
 	file *mapWatch // nil if no others come
@@ -50,19 +50,13 @@ type holding struct {
 
 // attachSeveral does to all processes that are meant, and to those that map a file as they come, what newJoint makes.
 func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJoint jointMaker) error {
-	output, color, err := req.openOutput(std)
-	if err != nil {
-		return err
-	}
 	in := watchInterrupts(std.warn)
 	defer in.stop()
-	s := &several{std: std, req: req, output: output, color: color, file: file, ended: make(chan struct{}, 1)}
-	if !req.count {
-		s.sink = newSink(output, req.newPrinter(color))
-	}
+	s := &several{std: std, req: req, file: file, ended: make(chan struct{}, 1)}
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
-	if s.does, err = newJoint(ctx, std, req, s.sink); err != nil {
+	var err error
+	if s.does, err = newJoint(ctx, s); err != nil {
 		for _, t := range meant {
 			t.id.Close()
 		}
@@ -71,8 +65,10 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJo
 	if pid, err := s.takeAll(ctx, meant); err != nil {
 		return errors.Join(s.std.unarmed(ctx, pid, err), s.release())
 	}
+	if err := s.does.complete(ctx, file != nil); err != nil {
+		return errors.Join(s.std.unarmed(ctx, meant[0].pid, err), s.release())
+	}
 	armed()
-	s.does.complete(file != nil)
 	var found chan target
 	if file != nil {
 		found = make(chan target)
@@ -81,6 +77,14 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJo
 	s.announce()
 	s.wait(in.ctx, found)
 	return s.finish(in.again)
+}
+
+// record opens the output, for records if any are wanted.
+func (s *several) record() (err error) {
+	if s.output, s.color, err = s.req.openOutput(s.std); err == nil && !s.req.count {
+		s.sink = newSink(s.output, s.req.newPrinter(s.color))
+	}
+	return err
 }
 
 // takeAll takes the processes that are there at the beginning: all that were named, or none. Of those that were found by their name or file some can be left out, but
@@ -110,7 +114,7 @@ func (s *several) takeAll(ctx context.Context, meant []target) (failed int, err 
 // leftOut tells why a process that was found is not probed. That it has ended needs no words, nor that it is held already: it shares the memory of another
 // one, as children of vfork(2) do.
 func (s *several) leftOut(t target, err error) error {
-	if !errors.Is(err, unix.ESRCH) && !errors.Is(err, kprobes.ErrExited) && !ending(t.pid) && !ours(t.pid) {
+	if !errors.Is(err, unix.ESRCH) && !errors.Is(err, kprobes.ErrExited) && !errors.Is(err, kprobes.ErrClosed) && !ending(t.pid) && !ours(t.pid) {
 		s.std.warn("process %d is not probed: %s", t.pid, sentence(err))
 	}
 	return err
@@ -335,21 +339,26 @@ func (s *several) release() error {
 	return errors.Join(errs...)
 }
 
-// finish detaches, writes what is still queued, and prints the summary.
+// finish detaches, and tells what became of it.
 func (s *several) finish(giveUp <-chan struct{}) error {
 	disturbed := s.disturbances()
 	err := s.release()
-	w := &work{std: s.std, req: s.req, output: s.output, color: s.color, sink: s.sink}
-	lost, outErr := w.drain(giveUp)
-	sum := &event.Summary{Lost: lost, Processes: []event.ProcessSummary{}}
-	s.does.summarize(sum)
 	if s.took == 0 {
 		s.std.warn("no process was probed")
 	}
+	return errors.Join(err, s.does.tell(s, disturbed, giveUp))
+}
+
+// tellRecords writes what is still queued, and prints the summary that summarize makes.
+func (s *several) tellRecords(summarize func(*event.Summary), disturbed uint64, giveUp <-chan struct{}) error {
+	w := &work{std: s.std, req: s.req, output: s.output, color: s.color, sink: s.sink}
+	lost, outErr := w.drain(giveUp)
+	sum := &event.Summary{Lost: lost, Processes: []event.ProcessSummary{}}
+	summarize(sum)
 	if sumErr := w.print(sum, lost, disturbed, outErr); outErr == nil {
 		outErr = sumErr
 	}
-	return errors.Join(err, w.closeOutput(outErr))
+	return w.closeOutput(outErr)
 }
 
 func (s *several) disturbances() (n uint64) {

@@ -76,7 +76,7 @@ func (w *work) placeAll(ctx context.Context) error {
 	}
 	var err error
 	if w.injecting, err = w.faults.arm(ctx, w.sess); err == nil {
-		w.faults.complete(false)
+		err = w.faults.complete(ctx, false)
 	}
 	return err
 }
