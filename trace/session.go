@@ -37,8 +37,8 @@ func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 // Follow traces forked children, and programs started by exec, as well.
 func Follow() Option { return func(o *options) { o.kprobes.Follow = true } }
 
-// AwaitPrograms, under Follow, has names wait that nothing of the target has, until a program is executed that has them. Otherwise they are
-// symbols.ErrUnknownSymbol.
+// AwaitPrograms makes a name wait, under Follow, that nothing of the target has: until a program is executed that has it. Otherwise that
+// is symbols.ErrUnknownSymbol.
 func AwaitPrograms() Option { return func(o *options) { o.kprobes.AwaitPrograms = true } }
 
 // With sets the options of the kprobes session. If it may not optimize, hits are handled by stops.
