@@ -260,7 +260,13 @@ func (s *Space) Unblock(note func(Sigset) bool) {
 	}
 }
 
+// unblock is Unblock for a thread. While signals are held back it is we who block nearly all (blockHeld), and what the thread blocks by itself may
+// be SIGTRAP alone, which it is to block again after each hit: it is looked at when it has its own mask again.
 func (th *Thread) unblock() {
+	if th.owed.mask != nil {
+		th.owed.unblock = true
+		return
+	}
 	m, err := th.sigmask()
 	if err != nil {
 		return

@@ -10,6 +10,7 @@ import (
 type owed struct {
 	held     []*Siginfo // until the thread is out of a slot
 	mask     *Sigset    // what the thread blocks by itself, to be restored at release
+	unblock  bool       // unblock is to look at the mask then
 	released bool       // those in held are to be delivered when it is resumed
 	trap     *Siginfo   // a SIGTRAP of somebody that came in one with a breakpoint's
 	resent   []resentSignal

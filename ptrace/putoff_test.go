@@ -126,3 +126,48 @@ func TestAMaskThatCannotBeNotedIsNotChanged(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoIsHeldBackIsUnblockedWhenItIsReleased: while a signal is held nearly all are blocked, by us. A thread that blocks SIGTRAP alone goes on to do so, and is known to,
+// and one that blocks nearly all by itself is unblocked for the guard, with the mask that it has then.
+func TestWhoIsHeldBackIsUnblockedWhenItIsReleased(t *testing.T) {
+	alone, nearlyAll := sigbit(unix.SIGTRAP), allSignals&^unblockable
+	for _, c := range []struct {
+		own, want Sigset
+		is        bool
+	}{{alone, alone, false}, {nearlyAll, nearlyAll &^ forced, true}, {0, 0, false}} {
+		k := masksKeeper{keeper{copied: map[int]*Space{}}, false, map[*Thread][2]Sigset{}}
+		prog := testprog.Start(t, testprog.Build(t, "threads"), "3")
+		tr, p := attachKeeper(t, k, prog.PID())
+		whileHeld(t, tr, func() {}, func() error {
+			return p.Space.Freeze(func(*Frozen) error {
+				th := p.Leader()
+				before := must2(th.sigmask())
+				must(th.setSigmask(c.own))
+				th.noteMask()
+				info := &Siginfo{}
+				binary.LittleEndian.PutUint32(info[:], uint32(unix.SIGURG))
+				th.hold(info)
+				noted := []Sigset{}
+				p.Space.Unblock(func(m Sigset) bool { noted = append(noted, m); return true })
+				if th.blocks.trap != (c.own == alone) {
+					t.Errorf("own mask %x: held, it is believed to block SIGTRAP: %t", c.own, th.blocks.trap)
+				}
+				th.release()
+				if now := must2(th.sigmask()); now != c.want || th.unblocked.is != c.is || th.blocks.trap != (c.own == alone) {
+					t.Errorf("own mask %x: released, it blocks %x, want %x; unblocked: %t; believed to block SIGTRAP: %t", c.own, now, c.want, th.unblocked.is, th.blocks.trap)
+				}
+				if c.is != (len(noted) == 1 && noted[0] == c.own) {
+					t.Errorf("own mask %x: noted %x", c.own, noted)
+				}
+				th.unblocked.is = false
+				return th.setSigmask(before)
+			})
+		})
+		whileHeld(t, tr, func() {}, func() error { return tr.Detach(p) })
+		tr.Close()
+		prog.CheckClean()
+		if got := prog.Quit(); got != "right" {
+			t.Errorf("the program says %q, want right", got)
+		}
+	}
+}

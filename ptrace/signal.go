@@ -194,6 +194,10 @@ func (th *Thread) release() {
 		_ = th.setSigmask(*th.owed.mask)
 		th.owed.mask = nil
 		th.Proc.tracer.handler.MaskGiven(th)
+		if th.owed.unblock {
+			th.owed.unblock = false
+			th.unblock()
+		}
 	}
 	th.owed.released = len(th.owed.held) > 0
 }
