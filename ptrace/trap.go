@@ -20,8 +20,12 @@ import (
 // when a SIGTRAP is about to be delivered (noteTrapHandler).
 
 // noteMask learns from the mask at a stop that no breakpoint caused whether the thread
-// blocks SIGTRAP. A full mask says nothing: see Sigset.full.
+// blocks SIGTRAP. A full mask says nothing: see Sigset.full. While signals are held back the mask is ours, and a breakpoint in our code has
+// taken SIGTRAP out of it; the thread can't change its own then.
 func (th *Thread) noteMask() {
+	if th.owed.mask != nil {
+		return
+	}
 	m, err := th.sigmask()
 	if err != nil {
 		return
