@@ -15,7 +15,8 @@ import (
 
 // The optimizer, as kprobe_optimizer in kernel/kprobes.c: a while after a site's probes have
 // changed it replaces the breakpoints of all sites that qualify by jumps, and takes jumps
-// back that nobody wants any more, all in one Freeze.
+// back that nobody wants any more, all in one Freeze. In a process that is followed a site
+// is queued when it is hit, not before (lazily).
 //
 //	            queue                         pass
 //	breakpoint ────────> breakpoint, queued ────────> jump, switched on
