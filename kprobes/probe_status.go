@@ -19,7 +19,8 @@ type Status struct {
 	Reason      string // why it is not optimized, or is in no place
 	Flags       Flags
 	FuncEntry   bool
-	Waiting     bool // it is in no place, and gets one when a library is loaded
+	Waiting     bool // it is in no place, and gets one when a library is loaded, or by Awaited
+	Awaited     bool // its name was had by nothing at first: whatever comes may have it (Options.AwaitPrograms)
 	Instruction string
 
 	// Of the KP of a Kretprobe: Hits, entries, is the sum of these three, except for calls
@@ -53,7 +54,7 @@ func (s *Session) Status(kp *Kprobe) Status {
 }
 
 func (rg *registry) status(kp *Kprobe) Status {
-	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry}
+	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry, Awaited: kp.awaited}
 	if rp := kp.ret; rp != nil {
 		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)+rp.active()
 	}

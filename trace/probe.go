@@ -308,8 +308,8 @@ func (p *Probe) look() {
 	default:
 	}
 	for i, pt := range points {
-		if last := pt.last.Load(); ended && (last == nil || !last.Waiting) {
-			continue // it stays as it was, unless what it waited for came only then
+		if last := pt.last.Load(); ended && (last == nil || !last.Waiting || !last.Awaited) {
+			continue // it stays as it was, unless the program for which it waited has come since
 		}
 		pt.last.Store(&now[i])
 	}
