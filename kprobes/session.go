@@ -134,7 +134,10 @@ func (tg *target) hold(p *ptrace.Process) {
 	tg.s.main, tg.s.pid = p, p.PID
 	tg.tracing = guardian.NewThread()
 	tg.s.newDomain(p)
-	if err := p.NoteTrapAction(); err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ErrGivenUp) {
+	switch err := p.NoteTrapAction(); {
+	case err == nil, errors.Is(err, ptrace.ErrSeccomp), errors.Is(err, ErrGivenUp):
+	case errors.Is(err, ptrace.ErrNoThread): // inside vfork(2): it is read behind that
+	default:
 		tg.s.warn("the process's action for SIGTRAP can't be read: %v", err)
 	}
 }

@@ -75,6 +75,27 @@ func TestCloseInsideVfork(t *testing.T) {
 	wantRight(t, prog)
 }
 
+// TestAnAttachInsideVforkKeepsSIGTRAPIgnored: what the process does with the signal can't be read then, so it is later.
+func TestAnAttachInsideVforkKeepsSIGTRAPIgnored(t *testing.T) {
+	for _, m := range modes {
+		t.Run(string(m), func(t *testing.T) {
+			prog := start(t, "family")
+			prog.Do("ignore", "ignores")
+			prog.Do("vfork", "child")
+			s := attach(t, prog.PID(), kprobes.Options{})
+			prog.Do("end", "back")
+			register(t, s, m.probe("foo"))
+			for range 3 {
+				wantAnswered(t, prog, "trap", "ignored")
+			}
+			closeSession(t, s)
+			wantAnswered(t, prog, "trap", "ignored")
+			prog.CheckClean()
+			wantRight(t, prog)
+		})
+	}
+}
+
 // TestUnregisterWhileCloseWaits for the end of a vfork(2): it waits as well. It must not end the tracer, which has still to put the code back.
 func TestUnregisterWhileCloseWaits(t *testing.T) {
 	prog := start(t, "family")

@@ -395,6 +395,9 @@ func (t *Tracer) regainNow(p *Process) {
 // th could not be stopped, and could not make system calls for us.
 func (t *Tracer) afterVfork(th *Thread) {
 	p := th.Proc
+	if p.trapAction == nil {
+		_ = p.NoteTrapAction() // it could not be read at the attach
+	}
 	if p.own != nil && !p.trapHandled {
 		th.unblock()
 	}

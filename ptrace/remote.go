@@ -365,7 +365,7 @@ func (p *Process) NoteTrapAction() error {
 	if !p.trapIgnored && !p.trapHandled {
 		return nil
 	}
-	return p.Space.Remote(func(r *Remote) error {
+	return p.Remote(func(r *Remote) error {
 		sa, err := r.sigaction(unix.SIGTRAP)
 		if err == nil {
 			p.trapAction = sa

@@ -83,7 +83,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 	th.unblocked.owesBlock = false
 	switch {
-	case p.trapAction == nil:
+	case p.trapAction == nil && !p.trapIgnored:
 	case p.own != nil && !p.trapHandled:
 		if blocked {
 			t.regainGuard(p)
@@ -138,7 +138,10 @@ func (r *Remote) restoreTrapAction(p *Process) error {
 	}
 	lost := sa.handler == 0
 	if lost {
-		sa.handler = p.trapAction.handler
+		sa.handler = sigIgn // all that is known if the action could not be read at the attach
+		if p.trapAction != nil {
+			sa.handler = p.trapAction.handler
+		}
 	}
 	p.tracer.takeTrap(p, sa)
 	if !lost {

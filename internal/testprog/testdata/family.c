@@ -1,5 +1,6 @@
 // Processes that share memory with this one, or have a copy of it. "vfork": a child that says "child", and ends with the next line; then "back N".
 // "spawn N": N children by vfork; then "spawned N". "orphan": a process whose parent has ended, which calls foo until this process ends; "orphan PID".
+// "ignore": SIGTRAP from here on; then "ignores". "trap": a SIGTRAP behind a call of foo with that signal blocked; then "ignored", or "not ignored".
 #include "prog.h"
 #include <poll.h>
 
@@ -72,6 +73,20 @@ int main(void)
 			say("spawned %ld", n);
 		} else if (!strcmp(line, "orphan\n")) {
 			say("orphan %d", orphan());
+		} else if (!strcmp(line, "ignore\n")) {
+			signal(SIGTRAP, SIG_IGN);
+			say("ignores");
+		} else if (!strcmp(line, "trap\n")) {
+			sigset_t trap;
+			sigemptyset(&trap);
+			sigaddset(&trap, SIGTRAP);
+			CHECK(sigprocmask(SIG_BLOCK, &trap, NULL) == 0);
+			CHECK(foo(5) == 56);
+			CHECK(sigprocmask(SIG_UNBLOCK, &trap, NULL) == 0);
+			CHECK(raise(SIGTRAP) == 0);
+			struct sigaction now;
+			CHECK(sigaction(SIGTRAP, NULL, &now) == 0);
+			say(now.sa_handler == SIG_IGN ? "ignored" : "not ignored");
 		} else {
 			CHECK(0);
 		}
