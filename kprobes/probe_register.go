@@ -142,7 +142,10 @@ func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
 	}
 	s.handlers.waitFor(kps)
 	if errors.Is(err, ErrClosed) {
-		<-s.done // Close may have begun, and not have put back the code yet
+		select { // Close may have begun, and not have put back the code yet
+		case <-s.over:
+		case <-s.tracer.Ended():
+		}
 		s.tracer.Close()
 	}
 	return err

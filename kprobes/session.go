@@ -83,6 +83,7 @@ type Session struct {
 
 	done     chan struct{}
 	doneOnce sync.Once
+	over     chan struct{} // closed when nothing in any process is ours any more
 	exit     atomic.Pointer[ExitStatus]
 }
 
@@ -120,7 +121,7 @@ func newSession(ctx context.Context, opts Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{})}
+	s := &Session{opts: opts, tracer: t, domains: map[*domain]bool{}, done: make(chan struct{}), over: make(chan struct{})}
 	s.life, s.end = context.WithCancelCause(ctx)
 	s.target.s, s.registry.s, s.syscalls.s, s.hits.s, s.handlers.s, s.answering.s = s, s, s, s, s, s
 	s.passes.s, s.records.s, s.beside.s, s.heed.s = s, s, s, s

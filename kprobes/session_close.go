@@ -58,6 +58,7 @@ func (s *Session) close(ended func(error)) error {
 				return
 			}
 			defer s.target.endGuardian()
+			defer close(s.over)
 			if err != nil && s.dying() {
 				err = nil // nobody is left to be harmed
 			}

@@ -56,5 +56,6 @@ func (s hooks) abort() {
 			s.warn("%v", err)
 		}
 	})
+	close(s.over)
 	s.finish()
 }

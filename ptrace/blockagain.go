@@ -38,8 +38,7 @@ func (th *Thread) blockAgain() bool {
 // block those for a moment only, so m does not tell whether SIGTRAP is in the mask that the program will put back.
 func (th *Thread) takenOut(m Sigset) bool {
 	u := &th.unblocked
-	u.is = u.is && u.stands(m)
-	return !u.sentWaits && !m.Has(unix.SIGTRAP) && (u.is || th.Proc.own != nil && !m.Has(unix.SIGILL) && th.lessened(m, unix.SIGTRAP))
+	return !u.sentWaits && !m.Has(unix.SIGTRAP) && (u.is && u.stands(m) || th.Proc.own != nil && !m.Has(unix.SIGILL) && th.lessened(m, unix.SIGTRAP))
 }
 
 // lessened tells whether m, which the thread blocks, is less than it has asked for by

@@ -36,6 +36,15 @@ func (b *blocked) seen(m Sigset, pending func() bool) {
 	}
 }
 
+// seenLess is seen where SIGTRAP and SIGILL were taken out of nearly all signals for the guard: m does not tell of those.
+func (b *blocked) seenLess(m Sigset, pending func() bool) {
+	b.all = (m | forced).Full()
+	if b.seized != nil {
+		*b.seized = m
+	}
+	b.sawFaults(m|b.faults&forced, pending)
+}
+
 // sawFaults is seen for faultSignals.
 func (b *blocked) sawFaults(m Sigset, pending func() bool) {
 	switch now := m & allFaults; {
@@ -65,5 +74,6 @@ type guardView struct {
 	told     arch.Addr // if not 0: where the thread stands with that one, of which the Handler has been told
 	restored bool      // see RestoreTrap
 	unsure   bool      // the thread has come to a breakpoint since the guard was last seen in its place
+	pends    bool      // it may have come to one before the guard was last put back, and stops for that only now
 	answered bool      // and by the last one it is known to have blocked SIGTRAP, which it does again
 }

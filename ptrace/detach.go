@@ -107,7 +107,7 @@ func (t *Tracer) intoCall(th *Thread) {
 
 // leavingSignal is the signal that the thread takes along.
 func (th *Thread) leavingSignal() unix.Signal {
-	if sig := th.takeHeld(); sig != 0 {
+	if sig := th.injectHeld(func(*Siginfo) bool { return true }); sig != 0 { // there is no next stop
 		return sig
 	}
 	switch {

@@ -409,7 +409,6 @@ func (t *Tracer) afterVfork(th *Thread) {
 
 // exchange is rt_sigaction(2) with an action and a place for the one before, 0 if there is none.
 func (r *Remote) exchange(sig unix.Signal, action, old arch.Addr) (*sigaction, error) {
-	r.trap = r.trap || action != 0 && sig == unix.SIGTRAP
 	if _, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(action), uint64(old), 8); err != nil || old == 0 {
 		return nil, err
 	}

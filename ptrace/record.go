@@ -27,6 +27,9 @@ func (t *Tracer) record(s Stop) *Thread {
 		return th
 	}
 	th.state, th.seen = stopped, true
+	if s.Reason == Signal && s.Signal == unix.SIGTRAP {
+		th.at.stale, th.guard.pends = th.guard.pends, false
+	}
 	begins := th.noteHalt(s)
 	th.noteContinue()
 	switch s.Reason {
@@ -146,12 +149,21 @@ func (th *Thread) known() (ours bool, length int) {
 // thread blocks it; it is kept, to be queued again.
 func (th *Thread) coalesced(info *Siginfo) bool {
 	ours, length := th.known()
-	if !ours || length == 1 && !th.blocks.trap {
+	if !ours || length == 1 && !th.blocksSent() {
 		return false
 	}
 	sent := *info
 	th.owed.trap, th.blocks.trap = &sent, true
 	return true
+}
+
+// blocksSent tells whether a SIGTRAP which was sent may have been pending while the thread ran on to where it stands.
+func (th *Thread) blocksSent() bool {
+	if !th.blocks.trap {
+		return false
+	}
+	m, err := th.sigmask()
+	return err != nil || !th.takenOut(m)
 }
 
 // recordEarly keeps the first stop of a thread that nobody introduced yet. It stays

@@ -187,6 +187,7 @@ func (th *Thread) postpone() (sent bool) {
 func (r *Remote) Syscall(nr uint64, args ...uint64) (uint64, error) {
 	var six [6]uint64
 	copy(six[:], args)
+	r.trap = r.trap || nr == unix.SYS_RT_SIGACTION && six[0] == uint64(unix.SIGTRAP) && six[1] != 0
 	regs, err := r.th.hostRegs()
 	if err != nil {
 		return 0, err
@@ -352,7 +353,6 @@ func (r *Remote) sigaction(sig unix.Signal) (*sigaction, error) {
 // setSigaction sets the action of sig.
 func (r *Remote) setSigaction(sig unix.Signal, sa *sigaction) error {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(sa)), unsafe.Sizeof(*sa))
-	r.trap = r.trap || sig == unix.SIGTRAP
 	return r.withBytes(b, func(at arch.Addr) error {
 		_, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(at), 0, 8)
 		return err

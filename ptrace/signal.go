@@ -217,12 +217,17 @@ func (th *Thread) Siginfo() (*Siginfo, error) {
 func (th *Thread) SetSiginfo(info *Siginfo) error { return th.setSiginfo(info) }
 
 // takeHeld is the signal to resume the thread with: the first of the held ones,
-// with its own siginfo. The rest is sent again. So is a SIGTRAP or SIGILL: by the time it is reported, what breakpoints have done to its action
-// and to the thread's mask has been made up for, or deliver does it.
+// with its own siginfo. The rest is sent again. So is a SIGTRAP or SIGILL that was sent: by the time it is reported, what breakpoints have done to
+// its action and to the thread's mask has been made up for, or deliver does it.
 func (th *Thread) takeHeld() unix.Signal {
+	return th.injectHeld(func(info *Siginfo) bool { return !forced.Has(info.Signo()) || info.Code() > 0 })
+}
+
+// injectHeld is takeHeld, which injects the first signal if may says so.
+func (th *Thread) injectHeld(may func(*Siginfo) bool) unix.Signal {
 	held := th.owed.take()
 	var sig unix.Signal
-	if len(held) > 0 && !forced.Has(held[0].Signo()) && th.at.injectable && th.setSiginfo(held[0]) == nil {
+	if len(held) > 0 && may(held[0]) && th.at.injectable && th.setSiginfo(held[0]) == nil {
 		sig = held[0].Signo()
 		held = held[1:]
 	}

@@ -151,6 +151,9 @@ func (t *Tracer) Close() {
 	}
 }
 
+// Ended is closed when the tracer's thread is about to end. Close waits until it has.
+func (t *Tracer) Ended() <-chan struct{} { return t.gone }
+
 // run is the tracer's thread. It never unlocks: when it returns, the Go runtime
 // ends the OS thread, and the kernel releases every tracee of that thread
 // (exit_ptrace in kernel/ptrace.c).

@@ -31,7 +31,7 @@ func (th *Thread) noteMask() {
 		return
 	}
 	if th.takenOut(m) {
-		th.blocks.all = (m | forced).Full()
+		th.blocks.seenLess(m, th.pendingSynchronous)
 		return
 	}
 	th.blocks.seen(m, th.pendingSynchronous)
@@ -74,7 +74,7 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		t.regainGuard(p)
 		return
 	}
-	blocked := (th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler || p.own.sure()) && !th.keptHandler()
+	blocked := (th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler || p.own.sure()) && (m == with || !th.keptHandler()) // m has the signal if it was put back at this stop already
 	if blocked && p.own == nil && p.trapHandled && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
 		blocked = th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler
 	}
@@ -94,12 +94,28 @@ func (t *Tracer) restoreTrap(th *Thread) {
 }
 
 // trapPutBack is called when we have set the action of SIGTRAP. Threads that have stopped before that may be handled after it, some of
-// which the kernel has not told of yet. From the action nobody can tell any more whether those block SIGTRAP. What stops from here on tells it.
+// which the kernel has not told of yet. From the action nobody can tell any more whether those block SIGTRAP. What stops from here on tells it,
+// unless its SIGTRAP is pending: it has come to a breakpoint, and was kept from stopping since, by the scheduler or a freezer. Where SIGTRAP is taken from
+// the queue and where the thread stops is under one lock (get_signal in kernel/signal.c), so nothing is missed between the look and drain.
 func (t *Tracer) trapPutBack(p *Process) {
+	const most = 16 // that are looked at
+	looked := 0
+	for _, th := range p.threads {
+		if th.state == running && th.blocks.trap {
+			looked++
+			th.guard.pends = looked > most || th.trapPends()
+		}
+	}
 	t.drain()
 	for _, th := range p.threads {
 		th.at.stale = th.state == stopped
 	}
+}
+
+// trapPends tells whether the thread has a SIGTRAP to stop for.
+func (th *Thread) trapPends() bool {
+	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+	return err != nil || Sigset(st.SigPnd).Has(unix.SIGTRAP)
 }
 
 // sure tells that a breakpoint which has reset the action has found SIGTRAP blocked: the guard has it, which the program can't replace unseen, in
