@@ -376,6 +376,7 @@ func (d *domain) withdraw(kp *Kprobe, st *site) error {
 func (rg *registry) unregister(kps []*Kprobe) error {
 	rg.catchUp()
 	rg.s.records.lastRecords(kps)
+	rg.straightenThose(kps)
 	gone := make(map[*Kprobe]bool, len(kps))
 	isGone := func(kp *Kprobe) bool { return gone[kp] }
 	left := siteList{}

@@ -45,6 +45,7 @@ type followed struct {
 
 	calls        frames.Book[*KretprobeInstance]
 	unreturnable map[arch.Addr]error // return addresses without a site
+	relays       relays              // that stand on stacks in the place of return addresses
 }
 
 // callLine is what the target counts of a Kretprobe's calls.

@@ -95,6 +95,8 @@ type KretprobeInstance struct {
 	call   frames.Call[*KretprobeInstance]
 	sp     arch.Addr // at the entry
 
+	rewritten bool // it was there that a relay's address was written, which was not seen since
+
 	began, ended uint64     // when, by tsc
 	first, last  *halts.Log // of the threads that have entered and returned; first is nil if the target has noted the entry
 	earlier      halts.Sum  // in the process that the call was forked from

@@ -167,12 +167,18 @@ func register(t testing.TB, s *kprobes.Session, f *follower) {
 
 // TestFollowedCalls: with every call followed the results are those of an unprobed run, and
 // every call is a return or missed, as many as there must be.
-func TestFollowedCalls(t *testing.T) {
+func TestFollowedCalls(t *testing.T) { followedCalls(t, kprobes.Options{}) }
+
+// TestRewrittenCalls: the same where return addresses are replaced.
+func TestRewrittenCalls(t *testing.T) { followedCalls(t, kprobes.Options{Returns: kprobes.ReturnRewrite}) }
+
+func followedCalls(t *testing.T, opts kprobes.Options) {
+	t.Helper()
 	const rounds = 3
 	eachCase(t, func(t *testing.T, p program, c playing) {
 		prog := p.start(t)
 		want := play(prog, c, rounds)
-		s := attach(t, prog.PID(), c, kprobes.Options{})
+		s := attach(t, prog.PID(), c, opts)
 		f := newFollower(t, prog.PID(), p, c)
 		register(t, s, f)
 		for range 2 {
