@@ -321,7 +321,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	case addr != notYet:
 		st, err = d.attach(kp, addr)
 	case kp.ret != nil:
-		err = kp.ret.prepare()
+		err = kp.ret.prepare(rg.s.opts.Returns)
 	}
 	if err == nil {
 		kp.session = rg.s
@@ -340,7 +340,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		at, err = d.look.checkJprobe(at, entry)
 	}
 	if err == nil && kp.ret != nil && kp.session == nil {
-		err = kp.ret.prepare()
+		err = kp.ret.prepare(d.session.opts.Returns)
 	}
 	if err != nil {
 		return nil, err

@@ -63,6 +63,8 @@ func (rp *Kretprobe) needsTracer() string {
 		return "a kretprobe follows calls from there"
 	case rp.Handler != nil, rp.EntryHandler != nil:
 		return "a kretprobe's handlers run in the tracer"
+	case rp.by == ReturnRewrite:
+		return "return addresses are replaced by the tracer"
 	case rp.MaxActive > arch.MaxCalls:
 		return "a kretprobe may follow more calls at once than the target can"
 	}

@@ -21,8 +21,11 @@ const (
 	ReturnSites Returns = iota
 	// ReturnRewrite: the return address of a call is replaced on the stack by that of a relay, code that leads to the true one, as the kernel does
 	// (kernel/kprobes.c, arch_prepare_kretprobe; arch/x86/kernel/rethook.c). It follows returns to where no breakpoint can stand: into code
-	// that the target generates. Where return addresses must stay, breakpoints serve as ever: for Kretprobes without handlers, in processes with Go's
-	// runtime, a shadow stack, or an unwinder that is not known by name, and in functions that look at their own return address.
+	// that the target generates. All such calls are the tracer's, at a stop for each end. Where return addresses must stay, breakpoints serve as ever: in
+	// processes with Go's runtime, a shadow stack, or an unwinder that has no name, and for functions that look at their own return address.
+	//
+	// The target's own unwinders find true addresses (C++, Rust, pthread_cancel, backtrace). What reads return addresses in another way does not: a
+	// profiler in the target that walks frame pointers, a garbage collector of an unknown language.
 	ReturnRewrite
 )
 
@@ -77,7 +80,7 @@ const mostRelayPages = 64
 // serves tells whether a call of st, by the Kretprobe rp, to be returned from to ret, may have its return address replaced.
 func (rl *relays) serves(rp *Kretprobe, st *site, ret arch.Addr) bool {
 	switch {
-	case rl.d.session.opts.Returns != ReturnRewrite, rp.needsTracer() == "", st.inGo, st.unwinds:
+	case rp.by != ReturnRewrite, st.inGo, st.unwinds:
 		return false
 	case rl.to[ret] != nil:
 		return rl.refusal() == "" && !rl.looksBack(st)

@@ -25,7 +25,7 @@ type Options struct {
 	NoBoost bool
 	// NoOptimize has no breakpoint replaced by a jump.
 	NoOptimize bool
-	// Returns is how Kretprobes with handlers follow calls to their ends. The zero value leaves the target's stacks alone.
+	// Returns is how Kretprobes follow calls to their ends. The zero value leaves the target's stacks alone.
 	Returns Returns
 	// Follow keeps forked children and programs started by exec under the same
 	// probes: in such a program, also one that a child executes, those that have a

@@ -170,7 +170,9 @@ func register(t testing.TB, s *kprobes.Session, f *follower) {
 func TestFollowedCalls(t *testing.T) { followedCalls(t, kprobes.Options{}) }
 
 // TestRewrittenCalls: the same where return addresses are replaced.
-func TestRewrittenCalls(t *testing.T) { followedCalls(t, kprobes.Options{Returns: kprobes.ReturnRewrite}) }
+func TestRewrittenCalls(t *testing.T) {
+	followedCalls(t, kprobes.Options{Returns: kprobes.ReturnRewrite})
+}
 
 func followedCalls(t *testing.T, opts kprobes.Options) {
 	t.Helper()
@@ -223,11 +225,19 @@ var endings = []struct {
 
 // TestEndInsideCalls: the program ends as it does unprobed, the calls that it was in are
 // missed, and a traceback names the functions.
-func TestEndInsideCalls(t *testing.T) {
+func TestEndInsideCalls(t *testing.T) { endInsideCalls(t, kprobes.Options{}) }
+
+// TestEndInsideRewrittenCalls: the same where return addresses are replaced.
+func TestEndInsideRewrittenCalls(t *testing.T) {
+	endInsideCalls(t, kprobes.Options{Returns: kprobes.ReturnRewrite})
+}
+
+func endInsideCalls(t *testing.T, opts kprobes.Options) {
+	t.Helper()
 	for _, e := range endings {
 		t.Run(e.program.fixture+"/"+e.name, func(t *testing.T) {
 			prog := e.program.start(t)
-			s := attach(t, prog.PID(), e.playing, kprobes.Options{})
+			s := attach(t, prog.PID(), e.playing, opts)
 			f := newFollower(t, prog.PID(), e.program, e.playing)
 			register(t, s, f)
 			prog.Send("run " + e.name + " 1")
