@@ -16,7 +16,7 @@ import (
 //	                        a site at R, EntryHandler, instance linked under the frame
 //	R:      int3 ── stop ── sp is the CFA of an instance: Handlers, then as any hit
 //
-// Nothing on any stack is changed. So all readers of return addresses see true ones:
+// Nothing on any stack is changed, unless the user asks for that (return_rewrite.go). So all readers of return addresses see true ones:
 // unwinders of C++ and Rust, pthread_cancel, garbage collectors, profilers, Go's
 // copying of stacks, shadow stacks, a debugger's user. When the tracer detaches or
 // dies, no stack has to be repaired. The kernel rewrites the return address instead:

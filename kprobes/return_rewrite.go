@@ -266,8 +266,11 @@ func (fo *followed) rewritten(calls []*KretprobeInstance) (tops []*KretprobeInst
 	return tops
 }
 
-// all is all calls.
+// all is all calls, where some of them may have their return addresses replaced.
 func (fo *followed) all() (calls []*KretprobeInstance) {
+	if len(fo.relays.at) == 0 {
+		return nil
+	}
 	for _, f := range fo.calls.Frames() {
 		calls = slices.AppendSeq(calls, fo.calls.In(f))
 	}
@@ -326,7 +329,7 @@ func (rg *registry) straightenThose(kps []*Kprobe) {
 		}
 		ending[kp.ret] = true
 		for ri := range kp.ret.live {
-			if ri.domain != nil && !ri.domain.released {
+			if ri.domain != nil && !ri.domain.released && len(ri.domain.followed.relays.at) > 0 {
 				calls[ri.domain] = append(calls[ri.domain], ri)
 			}
 		}
