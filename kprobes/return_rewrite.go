@@ -25,7 +25,8 @@ const (
 	// processes with Go's runtime, a shadow stack, or an unwinder that has no name, and for functions that look at their own return address.
 	//
 	// The target's own unwinders find true addresses (C++, Rust, pthread_cancel, backtrace). What reads return addresses in another way does not: a
-	// profiler in the target that walks frame pointers, a garbage collector of an unknown language.
+	// profiler in the target that walks frame pointers, a garbage collector of an unknown language. If the tracer is killed, calls return as they
+	// would have, and a guardian puts true addresses back; an exception that passes through such a call before that ends the target.
 	ReturnRewrite
 )
 
@@ -146,6 +147,9 @@ func (rl *relays) newPage() error {
 	}
 	page, err := rl.d.space.MapCode(codePage)
 	if err != nil {
+		if !errors.Is(err, ptrace.ErrNoThread) {
+			rl.why = err.Error()
+		}
 		return err
 	}
 	rl.d.look.changed()
@@ -363,12 +367,14 @@ func (hs *hits) unwound(ts *threadState, d *domain) {
 	d.followed.straighten(calls, func(*KretprobeInstance) bool { return false })
 }
 
-// keepAddresses notes which return addresses of a forked child's are relays', and leaveChild puts them back. The child keeps the relays: another thread's
-// stack may be somebody's memory there.
+// keepAddresses notes where return addresses of a forked child's may be relays', and leaveChild puts true ones back. The child keeps the relays: what
+// it knows of them is not looked for.
 func (fo *followed) keepAddresses(child *ptrace.Process) {
 	var at []arch.Addr
-	for _, ri := range fo.rewritten(fo.all()) {
-		at = append(at, ri.sp)
+	for _, ri := range fo.all() {
+		if ri.call.Frame.Goroutine == 0 {
+			at = append(at, ri.sp)
+		}
 	}
 	if at != nil {
 		fo.d.session.forkedReturns.Keep(child.Space, &at)

@@ -60,7 +60,10 @@ func (rl *relays) findRefusal() string {
 
 // readsStacks tells of runtimes that move, scan or patch stacks.
 func readsStacks(m *symbols.Module) bool {
-	for _, name := range []string{"libjvm.", "libj9vm", "libart.", "libcoreclr.", "libclrjit.", "libmonosgen", "libmono-", "libv8", "libnode.", "libmozjs", "libjavascriptcoregtk"} {
+	for _, name := range []string{
+		"libjvm.", "libj9vm", "libart.", "libcoreclr.", "libclrjit.", "libmonosgen", "libmono-", "libv8", "libnode.", "libmozjs",
+		"libjavascriptcoregtk",
+	} {
 		if strings.HasPrefix(m.Name, name) {
 			return true
 		}
@@ -68,7 +71,8 @@ func readsStacks(m *symbols.Module) bool {
 	if m.Kind != symbols.KindExecutable {
 		return false
 	}
-	return slices.Contains([]string{"node", "nodejs", "deno", "bun", "d8", "chrome", "chromium", "electron", "firefox", "java", "dotnet", "mono", "beam.smp"}, m.Name)
+	programs := []string{"node", "nodejs", "deno", "bun", "d8", "chrome", "chromium", "electron", "firefox", "java", "dotnet", "mono", "beam.smp"}
+	return slices.Contains(programs, m.Name)
 }
 
 // watchUnwinders makes sites of the unwinders in modules. It says what is in the way.
@@ -140,7 +144,9 @@ func (d *domain) looksBack(at arch.Addr) bool {
 	if strings.HasPrefix(library.Name, "libgcc_s") || strings.HasPrefix(library.Name, "libunwind") || library.Kind == symbols.KindInterpreter {
 		return true
 	}
-	for _, part := range []string{"setjmp", "getcontext", "swapcontext", "vfork", "clone", "dlopen", "dlmopen", "dlsym", "dlvsym", "mcount", "fentry", "cyg_profile", "Unwind_", "unwind"} {
+	for _, part := range []string{
+		"setjmp", "getcontext", "swapcontext", "vfork", "clone", "dlopen", "dlmopen", "dlsym", "dlvsym", "mcount", "fentry", "cyg_profile", "Unwind_", "unwind",
+	} {
 		if strings.Contains(name, part) {
 			return true
 		}
