@@ -360,7 +360,7 @@ func TestAThreadsHitsComeInTheirOrder(t *testing.T) {
 func TestReturnsIntoGeneratedCode(t *testing.T) {
 	p := testprog.Start(t, testprog.Build(t, "relays", "-O2"))
 	l := attachTo(t, p, "-ret", "-sym", "from_jit", "-returns", "rewrite")
-	p.Do("jit 3", "jit 15")
+	p.Do("jit 3", "jit 18")
 	for _, want := range []string{"1", "4", "7"} {
 		if m := returnLine.FindStringSubmatch(l.line()); m == nil || m[1] != "from_jit" || !strings.HasSuffix(m[2], want) {
 			t.Errorf("%q, want the result %s", m, want)
