@@ -1,7 +1,6 @@
 package debugfs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/expr/caret"
 	"github.com/gokprobe/gokprobe/expr/filter"
+	"github.com/gokprobe/gokprobe/expr/values"
 )
 
 // filterFile is an event's filter file.
@@ -125,11 +125,5 @@ func (t *Tree) filterGroup(group string, events []*event, text string) error {
 
 // function is filter.Parser's Function.
 func (t *Tree) function(name string) (start, end uint64, ok bool) {
-	table := t.session.Symbols()
-	found, err := table.Resolve(context.Background(), name)
-	if err != nil {
-		return 0, 0, false
-	}
-	r, known := table.Function(found[0].Addr)
-	return uint64(r.Start), uint64(r.End), known
+	return values.Function(t.session.Symbols(), name)
 }

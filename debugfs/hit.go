@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/debugfs/trigger"
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // The work at a hit, on the tracer's thread.
@@ -27,76 +29,37 @@ type hit struct {
 	stack  func() []uint64 // nil: not known any more
 }
 
-// onHit sets kp to do its event's work at hits: in the target, if nothing of it needs a
-// tracer.
-func (p *probe) onHit(kp *kprobes.Kprobe, l *fetch.Layout) error {
-	ev, where := p.event, place{tree: p.event.tree}
-	if p.handled(l) {
-		kp.PreHandler = func(kp *kprobes.Kprobe, regs *kprobes.Regs) int {
-			ev.handle(l, regs, nil, func(args []fetch.Value) []fetch.Value {
-				return slices.Concat([]fetch.Value{where.value(kp.Addr)}, args)
-			})
-			return 0
+// newFetching is how the values that l fetches come to p's event, behind the place kp. Triggers want to see all hits, and returns are
+// filtered by the tracer.
+func (p *probe) newFetching(l *fetch.Layout, kp *kprobes.Kprobe) *trace.Fetching {
+	ev, t := p.event, p.event.tree
+	where, back := place{tree: t}, place{tree: t}
+	f := &trace.Fetching{
+		Session: t.session, Name: ev.path(), Layout: l, Fields: inTarget{ev, l}, Stack: ev.stacks,
+		Symbolize: t.symbolize, Lost: func() { t.trace.lose(1) },
+	}
+	if ev.kind != dynevent.Return && !ev.soft {
+		f.Filter = ev.filter.Load()
+	}
+	f.Hit = func(r *trace.Fetched) {
+		if ev.kind == dynevent.Return {
+			r.Values[0] = back.value(arch.Addr(r.Values[0].U))
 		}
-		return nil
+		h := &hit{comm: r.Comm, tid: r.TID, cpu: r.CPU, when: r.Time, values: slices.Concat([]fetch.Value{where.value(kp.Addr)}, r.Values)}
+		if r.Regs != nil {
+			h.stack = func() []uint64 { return stackOf(r.Regs) }
+		}
+		ev.hit(h)
 	}
-	var err error
-	kp.Program, err = p.program(l)
-	kp.RecordHandler = func(kp *kprobes.Kprobe, r *kprobes.HitRecord) {
-		args := l.Decode(r.Payload, fetch.Host{Comm: r.Comm, Symbolize: ev.tree.symbolize})
-		values := slices.Concat([]fetch.Value{where.value(kp.Addr)}, args)
-		ev.hit(&hit{comm: r.Comm, tid: r.TID, cpu: l.Processor(r.Payload), when: r.Time, values: values})
-	}
-	return err
+	return f
 }
 
-// onReturn sets rp to do its event's work at returns: in the target, if nothing of it
-// needs a tracer. What the arguments need of the function's entry is saved there.
-func (p *probe) onReturn(rp *kprobes.Kretprobe, l *fetch.Layout) error {
-	ev, where, back := p.event, place{tree: p.event.tree}, place{tree: p.event.tree}
-	// values puts the function in front of what l has fetched: the return address and the arguments.
-	values := func(fetched []fetch.Value) []fetch.Value {
-		fetched[0] = back.value(arch.Addr(fetched[0].U))
-		return slices.Concat([]fetch.Value{where.value(rp.KP.Addr)}, fetched)
+// stackOf is the stack of a thread that has stopped, by its addresses.
+func stackOf(regs *kprobes.Regs) (all []uint64) {
+	for _, f := range regs.Backtrace(stackDepth) {
+		all = append(all, uint64(f.Addr))
 	}
-	rp.MaxActive = p.def.MaxActive
-	if !p.handled(l) {
-		var err error
-		rp.KP.Program, err = l.Program(ev.path(), program.Cond{}, ring)
-		rp.KP.RecordHandler = func(_ *kprobes.Kprobe, r *kprobes.HitRecord) {
-			fetched := l.Decode(r.Payload, fetch.Host{Comm: r.Comm, Symbolize: ev.tree.symbolize})
-			ev.hit(&hit{comm: r.Comm, tid: r.TID, cpu: l.Processor(r.Payload), when: r.Time, values: values(fetched)})
-		}
-		return err
-	}
-	saved := map[*kprobes.KretprobeInstance][]uint64{} // as many as there are instances
-	if l.Saved() > 0 {
-		rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-			saved[ri] = l.Save(regs, regs)
-			return 0
-		}
-	}
-	rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-		ev.handle(l, regs, saved[ri], values)
-		return 0
-	}
-	return nil
-}
-
-// program is the work of p's hits in the target. They are filtered, as far as the
-// target can and unless triggers want to see all, and recorded.
-func (p *probe) program(l *fetch.Layout) (*program.Program, error) {
-	ev := p.event
-	if f := ev.filter.Load(); f != nil && !ev.soft {
-		cond, _ := f.Cond(inTarget{ev, l})
-		made, err := l.Program(ev.path(), cond, ring)
-		if err == nil {
-			if _, err = program.Check(made); err == nil {
-				return made, nil
-			}
-		} // it is too long: the tracer filters
-	}
-	return l.Program(ev.path(), program.Cond{}, ring)
+	return all
 }
 
 // inTarget is what the target finds out of event.queried (filter.Target).
@@ -127,25 +90,6 @@ func (w *place) value(at arch.Addr) fetch.Value {
 		w.last = fetch.Value{U: uint64(at), S: w.tree.symbolize(at)}
 	}
 	return w.last
-}
-
-// handle makes a hit of a thread that has stopped.
-func (ev *event) handle(l *fetch.Layout, regs *kprobes.Regs, saved []uint64, values func([]fetch.Value) []fetch.Value) {
-	ev.tree.session.FlushRecords() // of hits before this one
-	h := &hit{comm: regs.Comm(), tid: regs.TID(), cpu: regs.Processor(), when: time.Now()}
-	payload, err := l.Run(regs, regs, saved)
-	if err != nil {
-		ev.tree.trace.lose(1) // of a register that is not there
-		return
-	}
-	h.values = values(l.Decode(payload, fetch.Host{Comm: h.comm, Symbolize: ev.tree.symbolize}))
-	h.stack = func() (all []uint64) {
-		for _, f := range regs.Backtrace(stackDepth) {
-			all = append(all, uint64(f.Addr))
-		}
-		return all
-	}
-	ev.hit(h)
 }
 
 // hit is what the kernel does between trace_trigger_soft_disabled and the end of

@@ -3,16 +3,17 @@ package debugfs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/debugfs/dynevent"
 	"github.com/gokprobe/gokprobe/expr/fetch"
+	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/kprobes"
-	"github.com/gokprobe/gokprobe/program"
+	"github.com/gokprobe/gokprobe/symbols"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // probe is a place where hits of an event happen. A kprobe is registered as long as it is
@@ -22,9 +23,9 @@ type probe struct {
 	def    *dynevent.Definition
 	number int // in the order of definition
 
-	kp      *kprobes.Kprobe    // nil while it is not registered
-	rp      *kprobes.Kretprobe // whose entry kp is, of a return probe
-	layout  *fetch.Layout
+	kp      *kprobes.Kprobe      // nil while it is not registered
+	rp      *kprobes.Kretprobe   // whose entry kp is, of a return probe
+	fetches *trace.Fetching      // its values
 	symbols map[string]arch.Addr // where the layout has found what @SYM means
 	counts                       // of registrations that have ended
 	told    uint64               // of the records that were lost, how many the trace knows of
@@ -45,9 +46,7 @@ func (p *probe) now() counts {
 		c.hits += p.rp.Hits() - p.kp.Hits() // the event is the return (kretprobe_dispatcher)
 		c.missed += p.rp.NMissed()
 	}
-	if v := p.kp.Values(lossMap); len(v) > 0 {
-		c.lost += v[0]
-	}
+	c.lost += trace.Lost(p.kp)
 	return c
 }
 
@@ -58,9 +57,6 @@ func (p *probe) newLosses() uint64 {
 	p.told = lost
 	return n
 }
-
-// lossMap is the map of a program that counts records for which there was no room.
-const lossMap = 1
 
 // begin does the work for a newly defined p.
 func (p *probe) begin() error {
@@ -121,17 +117,19 @@ func (p *probe) register(flags kprobes.Flags) error {
 		return err
 	}
 	kp.Flags = flags
+	f := p.newFetching(l, kp)
 	if p.event.kind == dynevent.Return {
-		if err = p.onReturn(rp, l); err == nil {
+		rp.MaxActive = p.def.MaxActive
+		if err = f.AtReturns(rp); err == nil {
 			err = s.RegisterKretprobe(rp)
 		}
-	} else if err = p.onHit(kp, l); err == nil {
+	} else if err = f.At(kp); err == nil {
 		rp, err = nil, s.RegisterKprobe(kp)
 	}
 	if err != nil {
 		return err
 	}
-	p.kp, p.rp, p.layout = kp, rp, l
+	p.kp, p.rp, p.fetches = kp, rp, f
 	if rp != nil {
 		p.def.MaxActive = rp.MaxActive
 	}
@@ -161,7 +159,7 @@ func (p *probe) unregister() error {
 // replace registers p anew, since its event's hits have something else to do. No hit is
 // missed or handled twice. After an error p is unchanged.
 func (p *probe) replace() error {
-	if p.kp == nil || p.rp != nil && (p.rp.Handler != nil) == p.handled(p.layout) {
+	if p.kp == nil || p.rp != nil && p.fetches.StopsWith(p.event.stacks) == p.fetches.Stops() {
 		return nil // returns are filtered by the tracer: calls in flight would be forgotten
 	}
 	s := p.event.tree.session
@@ -242,10 +240,6 @@ var returnAddress = fetch.Arg{
 	Type:   fetch.Type{Name: "x64", Kind: fetch.Hex, Size: 8},
 }
 
-// handled reports whether the tracer has to handle p's hits: the target can't unwind a
-// stack, or keep values of the entry for the return.
-func (p *probe) handled(l *fetch.Layout) bool { return p.event.stacks || l.Saved() > 0 }
-
 // abi is how the function at kp is called.
 func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
 	at := kp.Addr
@@ -254,43 +248,25 @@ func (t *Tree) abi(kp *kprobes.Kprobe) fetch.ABI {
 			at = found[0].Addr
 		}
 	}
-	if t.session.Symbols().GoFunction(at) {
-		return host.Go
-	}
-	return host.C
+	return values.ABIOf(t.session.Symbols(), at)
 }
 
 // symbol is the address of a variable or function that is written @NAME.
-func (t *Tree) symbol(name string) (arch.Addr, bool) {
-	table := t.session.Symbols()
-	if v, err := table.Object(name); err == nil {
-		return v.Addr, true
-	}
-	if found, err := table.Resolve(context.Background(), name); err == nil && len(found) == 1 {
-		return found[0].Addr, true
-	}
-	return 0, false
-}
+func (t *Tree) symbol(name string) (arch.Addr, bool) { return values.Object(t.session.Symbols(), name) }
 
 // symbolize prints an address as the kernel does (kernel/kallsyms.c, sprint_symbol): symbol, offset and size, and
 // in brackets the library.
-func (t *Tree) symbolize(at arch.Addr) string {
-	loc, ok := t.session.Symbols().Lookup(at)
-	if !ok || loc.Symbol.Name == "" {
-		return at.String()
-	}
-	s := fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
-	return clean.Line(s + inModule(loc.Symbol.Module))
-}
+func (t *Tree) symbolize(at arch.Addr) string { return t.name(at, values.Symbol) }
 
 // nameOf is the symbol that an address lies in, and in brackets its library.
 func (t *Tree) nameOf(at arch.Addr) string {
+	return t.name(at, func(loc symbols.Location) string { return loc.Symbol.Name })
+}
+
+func (t *Tree) name(at arch.Addr, text func(symbols.Location) string) string {
 	loc, ok := t.session.Symbols().Lookup(at)
 	if !ok || loc.Symbol.Name == "" {
 		return at.String()
 	}
-	return clean.Line(loc.Symbol.Name + inModule(loc.Symbol.Module))
+	return clean.Line(text(loc) + inModule(loc.Symbol.Module))
 }
-
-// ring stands for the session's ring in a program.
-var ring = program.Map{Kind: program.Ring, Size: 8 * program.MaxRecord}

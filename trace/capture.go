@@ -7,7 +7,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/expr/fetch"
-	"github.com/gokprobe/gokprobe/expr/values"
+	"github.com/gokprobe/gokprobe/expr/filter"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/symbols"
@@ -18,12 +18,12 @@ import (
 
 // capture is what a probe's hits record.
 type capture struct {
-	names  []string // registers, each an item, behind the time and the thread
+	names  []string // registers or processor, each an item, behind the time and the thread
 	params []symbols.Param
 	reads  []symbols.Read // of all parameters; each an item, behind the registers
 	items  []program.Item
-	fetch  *values.Values // nil, or its items stand behind the others
-	typed  bool           // params are what a function returns, and known
+	layout *fetch.Layout // nil, or its items stand behind the others
+	typed  bool          // params are what a function returns, and known
 	filter program.Cond
 
 	made *program.Program
@@ -36,6 +36,9 @@ const (
 	threadItem
 	firstItem
 )
+
+// processor is the name of the processor's number among registers.
+const processor = "processor"
 
 // stackPointer is the register that parameters on the stack are found by.
 var stackPointer = host.Roles.SP
@@ -65,7 +68,11 @@ func newCapture(names []string, params []symbols.Param) (*capture, error) {
 	}
 	c.items = append(c.items, program.Item{Name: "time", Value: program.Now()}, program.Item{Name: "thread", Value: program.CurrentThread()})
 	for _, name := range c.names {
-		c.items = append(c.items, program.Item{Name: name, Value: program.Reg(name)})
+		value := program.Reg(name)
+		if name == processor {
+			value = program.CurrentProcessor()
+		}
+		c.items = append(c.items, program.Item{Name: name, Value: value})
 	}
 	for _, reads := range all {
 		c.addReads(reads)
@@ -121,31 +128,41 @@ func (c *capture) expr(w symbols.Word) program.Expr {
 // readItem is the index of a read's item.
 func (c *capture) readItem(read int) int { return firstItem + len(c.names) + read }
 
-// addFetching adds what Fetch and If want of a point.
-func (c *capture) addFetching(pt *point) {
-	f := pt.fetch
-	if c.fetch = f; f == nil {
-		return
-	}
-	c.items = append(c.items, f.Layout.Items()[fetch.HeadItems:]...)
-	if f.Filter != nil {
-		c.filter, pt.plan.exact = f.Filter.Cond(f.Layout)
-	}
+// add adds what a layout fetches.
+func (c *capture) add(l *fetch.Layout) {
+	c.layout = l
+	c.items = append(c.items, l.Items()...)
 }
 
-// values reads the values for Fetch and If from a record.
+// values reads the values of the layout from a record.
 func (c *capture) values(payload []byte, h fetch.Host) []fetch.Value {
-	if c.fetch == nil {
+	if c.layout == nil {
 		return nil
 	}
-	return c.fetch.Layout.DecodeFields(payload, c.made.Fields[firstItem+len(c.names)+len(c.reads):], h)
+	return c.layout.DecodeFields(payload, c.made.Fields[firstItem+len(c.names)+len(c.reads):], h)
+}
+
+// ring stands for the session's ring in a program.
+var ring = program.Map{Kind: program.Ring, Size: program.MaxRecord * 8}
+
+// plan makes the program that records the hits which meet f, nil for all: as far as the target can tell, and does not take too many instructions for
+// it. exact tells that it can tell all.
+func (c *capture) plan(name string, f *filter.Filter, fields filter.Target) (exact bool, err error) {
+	if f == nil {
+		return false, c.build(name, ring)
+	}
+	if c.filter, exact = f.Cond(fields); c.build(name, ring) == nil {
+		return exact, nil
+	}
+	c.filter = program.Cond{}
+	return false, c.build(name, ring)
 }
 
 // context lists the registers that the recording program reads.
 func (c *capture) context() []string {
-	names := slices.Clone(c.names)
-	if c.fetch != nil {
-		for _, name := range c.fetch.Layout.Regs() {
+	names := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool { return name == processor })
+	if c.layout != nil {
+		for _, name := range c.layout.Regs() {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

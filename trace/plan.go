@@ -68,9 +68,13 @@ func (pt *point) recordInTarget() bool {
 		return false
 	}
 	c, err := pt.newCapture()
-	if err == nil {
-		c.addFetching(pt)
-		err = c.build(pt.Name, program.Map{Kind: program.Ring, Size: program.MaxRecord * 8})
+	switch f := pt.fetch; {
+	case err != nil:
+	case f == nil:
+		err = c.build(pt.Name, ring)
+	default:
+		c.add(f.Layout)
+		pt.plan.exact, err = c.plan(pt.Name, f.Filter, f.Layout)
 	}
 	if err != nil {
 		return false
@@ -226,11 +230,7 @@ func (k *known) fetched(regs *kprobes.Regs, saved []uint64) ([]fetch.Value, erro
 	if k.fetch == nil {
 		return nil, nil
 	}
-	payload, err := k.fetch.Layout.Run(regs, regs, saved)
-	if err != nil {
-		return nil, err
-	}
-	return k.fetch.Layout.Decode(payload, values.Host(regs.Symbols(), regs.Comm())), nil
+	return k.fetch.Layout.Fetch(regs, regs, saved, values.Host(regs.Symbols(), regs.Comm()))
 }
 
 // withFetched adds those of the values that Fetch wants.

@@ -336,7 +336,7 @@ func (p *Probe) Gone() (why string, gone bool) {
 
 func (pt *point) stats() PlaceStats {
 	st, k := pt.last.Load(), pt.known.Load()
-	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Lost: pt.lost()}
+	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Lost: Lost(pt.kp)}
 	out.Hits, out.Missed = pt.counts()
 	if st != nil {
 		out.Addr, out.Mechanism, out.Reason, out.Waiting = st.Addr, st.Mechanism, st.Reason, st.Waiting
@@ -358,18 +358,9 @@ func (pt *point) counts() (hits, missed uint64) {
 	case pt.plan.countsInTarget:
 		hits = pt.kp.Values(0)[0]
 	case pt.plan.exact:
-		hits = pt.kept.Load() + pt.lost()
+		hits = pt.kept.Load() + Lost(pt.kp)
 	default:
 		hits = pt.kept.Load()
 	}
 	return hits, missed
-}
-
-// lost is the records of pt for which there was no room.
-func (pt *point) lost() uint64 {
-	const losses = 1 // the map behind the ring
-	if pt.plan.capture == nil || pt.kp.Values(losses) == nil {
-		return 0
-	}
-	return pt.kp.Values(losses)[0]
 }

@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/binary"
 
+	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -35,7 +36,7 @@ func (pt *point) follow() {
 	p, ret := pt.probe, pt.ret
 	ret.rp.DataSize, ret.entries = entrySize, map[*byte]*callEntry{}
 	if pt.fetch != nil {
-		ret.rp.DataSize += 8 * pt.fetch.Layout.Saved()
+		ret.rp.DataSize += pt.fetch.Layout.KeptSize()
 	}
 	ret.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
 		pt.entered(pt.there(regs), ri, regs)
@@ -72,7 +73,7 @@ func (pt *point) entered(k *known, ri *kprobes.KretprobeInstance, regs *kprobes.
 		return
 	}
 	if pt.fetch != nil {
-		putWords(ri.Data[entrySize:], k.fetch.Layout.Save(regs, regs))
+		k.fetch.Layout.Keep(ri.Data[entrySize:], regs, regs)
 	}
 }
 
@@ -95,7 +96,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 		h.Results = arguments(k.results, regs)
 	}
 	h.Ret = returnWord(regs.ReturnValue(), k.results, k.typed)
-	fetched, err := k.fetched(regs, getWords(ri.Data[entrySize:]))
+	fetched, err := k.fetched(regs, fetch.Kept(ri.Data[entrySize:]))
 	if err != nil {
 		return nil, err
 	}

@@ -160,18 +160,3 @@ func floatJSON(x float64) any {
 	}
 	return x
 }
-
-// putWords and getWords keep numbers in a call's Data.
-func putWords(to []byte, words []uint64) {
-	for i, w := range words {
-		binary.NativeEndian.PutUint64(to[8*i:], w)
-	}
-}
-
-func getWords(from []byte) []uint64 {
-	words := make([]uint64, len(from)/8)
-	for i := range words {
-		words[i] = binary.NativeEndian.Uint64(from[8*i:])
-	}
-	return words
-}

@@ -20,25 +20,15 @@ func (l *Layout) Decode(payload []byte, h Host) []Value {
 	if len(payload) < l.size {
 		return nil
 	}
-	return l.DecodeFields(payload, l.runs.Fields[HeadItems:], h)
+	return l.DecodeFields(payload, l.runs.Fields[headItems:], h)
 }
 
-// Processor is the number of the processor of a hit that a program of the layout has recorded; 0 if payload is
-// too short to be a record.
-func (l *Layout) Processor(payload []byte) int {
-	if len(payload) < l.size {
-		return 0
-	}
-	return int(binary.LittleEndian.Uint64(payload[l.runs.Fields[HeadItems-1].Off:]))
-}
-
-// DecodeFields is Decode for the record of another program, which has the layout's items behind HeadItems
-// as well: fields are theirs, and must lie in payload.
+// DecodeFields is Decode for the record of another program, which has Items as well: fields are theirs, and must lie in payload.
 func (l *Layout) DecodeFields(payload []byte, fields []program.Field, h Host) []Value {
 	values := make([]Value, len(l.args))
 	for i, a := range l.args {
 		p := l.plans[i]
-		values[i] = decode(a, p, payload, fields[p.item-HeadItems:][:p.items], h)
+		values[i] = decode(a, p, payload, fields[p.item-headItems:][:p.items], h)
 	}
 	return values
 }

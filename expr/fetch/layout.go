@@ -27,8 +27,8 @@ type Env struct {
 // ABI is which registers functions are called with.
 type ABI = arch.Convention
 
-// HeadItems is how many items stand in front of those of the arguments: the time, the thread and the processor.
-const HeadItems = 3
+// headItems is how many items stand in front of those of the arguments: the time, the thread and the processor.
+const headItems = 3
 
 // Layout is how the arguments of an event stand in the records that a program writes of
 // them. It is not changed after it was made; any number of goroutines may use it.
@@ -94,7 +94,7 @@ const word = 8
 
 // textSize is how many bytes each of the strings gets.
 func (l *Layout) textSize() (int, error) {
-	fixed, strings := HeadItems*word, 0
+	fixed, strings := headItems*word, 0
 	for _, a := range l.args {
 		switch n := max(a.Type.Count, 1); {
 		case a.isString() && !a.constant():
@@ -290,9 +290,8 @@ func (l *Layout) Text(i int) (at program.Expr, size int, ok bool) {
 	return l.plans[i].text, l.items[l.plans[i].item].Max, true
 }
 
-// Items are the items of a record: the time, the thread, and those of the arguments. They may be part of
-// a program with further ones (DecodeFields).
-func (l *Layout) Items() []program.Item { return slices.Clone(l.items) }
+// Items are the items of the arguments, which may be part of a program with further ones (DecodeFields).
+func (l *Layout) Items() []program.Item { return slices.Clone(l.items[headItems:]) }
 
 // Regs are the registers that the items, and what Expr gives, are made of.
 func (l *Layout) Regs() []string { return slices.Clone(l.regs) }

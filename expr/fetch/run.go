@@ -49,6 +49,15 @@ func (l *Layout) Run(regs Registers, mem MemoryReader, saved []uint64) ([]byte, 
 	return payload, err
 }
 
+// Fetch is Run and Decode: the values of the arguments, where the tracer handles the hit.
+func (l *Layout) Fetch(regs Registers, mem MemoryReader, saved []uint64, h Host) ([]Value, error) {
+	payload, err := l.Run(regs, mem, saved)
+	if err != nil {
+		return nil, err
+	}
+	return l.Decode(payload, h), nil
+}
+
 // Saved is how many values Save returns: the different $argN of a Layout for returns.
 func (l *Layout) Saved() int { return len(l.saved) }
 
@@ -66,6 +75,25 @@ func (l *Layout) Save(regs Registers, mem MemoryReader) []uint64 {
 		if mem.ReadMemory(arch.Addr(sp).Add(l.stackArgument(n).Off), b[:]) == nil {
 			values[i] = binary.LittleEndian.Uint64(b[:])
 		}
+	}
+	return values
+}
+
+// KeptSize is the bytes that Keep writes.
+func (l *Layout) KeptSize() int { return word * len(l.saved) }
+
+// Keep writes what Save returns into to, where Kept reads it.
+func (l *Layout) Keep(to []byte, regs Registers, mem MemoryReader) {
+	for i, v := range l.Save(regs, mem) {
+		binary.NativeEndian.PutUint64(to[word*i:], v)
+	}
+}
+
+// Kept reads what Keep has written.
+func Kept(from []byte) []uint64 {
+	values := make([]uint64, len(from)/word)
+	for i := range values {
+		values[i] = binary.NativeEndian.Uint64(from[word*i:])
 	}
 	return values
 }

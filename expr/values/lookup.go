@@ -18,8 +18,8 @@ func atEntry(table *symbols.Table, at arch.Addr) bool {
 	return known && at <= f.Start+longestPad
 }
 
-// object is the address of a variable or function.
-func object(table *symbols.Table, name string) (arch.Addr, bool) {
+// Object is the address of a variable or function that is written @NAME.
+func Object(table *symbols.Table, name string) (arch.Addr, bool) {
 	if v, err := table.Object(name); err == nil {
 		return v.Addr, true
 	}
@@ -29,8 +29,8 @@ func object(table *symbols.Table, name string) (arch.Addr, bool) {
 	return 0, false
 }
 
-// functionOf is the function of a name or address.
-func functionOf(table *symbols.Table, name string) (start, end uint64, ok bool) {
+// Function is the function of a name or address, as filter.Parser asks for it.
+func Function(table *symbols.Table, name string) (start, end uint64, ok bool) {
 	found, err := table.Resolve(context.Background(), name)
 	if err != nil || len(found) != 1 {
 		return 0, 0, false
@@ -65,5 +65,10 @@ func Symbolize(table *symbols.Table, at arch.Addr) string {
 	if !ok || loc.Symbol.Name == "" {
 		return ""
 	}
+	return Symbol(loc)
+}
+
+// Symbol is a location as the kernel's %pS, name+offset/size.
+func Symbol(loc symbols.Location) string {
 	return fmt.Sprintf("%s+%#x/%#x", loc.Symbol.Name, loc.Offset, loc.Symbol.Size)
 }

@@ -123,7 +123,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	var unknown error // why nothing is known of the function
 	scope := arg.Scope{
 		AtEntry: func() bool { return at.Waits || w.Syscall || atEntry(table, at.Addr) },
-		Data:    func(symbol string) bool { _, ok := object(table, symbol); return ok },
+		Data:    func(symbol string) bool { _, ok := Object(table, symbol); return ok },
 		Function: func() (arg.Function, error) {
 			switch {
 			case w.Syscall:
@@ -136,7 +136,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 			return prototype, unknown
 		},
 	}
-	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return functionOf(table, name) })
+	v, err := w.parse(scope, func(name string) (uint64, uint64, bool) { return Function(table, name) })
 	if err != nil {
 		var wrong *Error
 		var e *caret.Error
@@ -151,7 +151,7 @@ func (w Wish) At(table *symbols.Table, at Place) (*Values, error) {
 	if !w.Syscall {
 		abi = ABIOf(table, at.Addr)
 	}
-	env := fetch.Env{ABI: abi, Return: w.Return, Symbol: func(name string) (arch.Addr, bool) { return object(table, name) }}
+	env := fetch.Env{ABI: abi, Return: w.Return, Symbol: func(name string) (arch.Addr, bool) { return Object(table, name) }}
 	v.Layout, err = fetch.NewLayout(v.Args, env)
 	return v, err
 }
