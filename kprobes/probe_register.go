@@ -142,7 +142,8 @@ func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
 	}
 	s.handlers.waitFor(kps)
 	if errors.Is(err, ErrClosed) {
-		s.tracer.Close() // waits for what Close waits for
+		<-s.done // Close may have begun, and not have put back the code yet
+		s.tracer.Close()
 	}
 	return err
 }
