@@ -97,11 +97,12 @@ func (t *Table) resolveExact(s *snapshot, q query, spec string, find finder) ([]
 	if len(code) > 1 && !many {
 		return nil, &AmbiguousError{Spec: spec, Candidates: t.locate(code, q.name)}
 	}
-	return t.place(s, code, q)
+	return t.place(s, code, q, true)
 }
 
-// place turns matches into locations, as the offset and every of q say.
-func (t *Table) place(s *snapshot, found []match, q query) ([]Location, error) {
+// place turns matches into locations, as the offset and every of q say. An indirect function without an implementation is
+// an error if indirect says so, else it is passed over. It asks once: while the dynamic linker works, a second answer may be another one.
+func (t *Table) place(s *snapshot, found []match, q query, indirect bool) ([]Location, error) {
 	var out []Location
 	names := gather()
 	defer names.close()
@@ -116,7 +117,7 @@ func (t *Table) place(s *snapshot, found []match, q query) ([]Location, error) {
 		syms := []Symbol{sym}
 		if sym.IFunc {
 			var err error
-			if syms, err = t.implementations(s, sym); err != nil {
+			if syms, err = t.implementations(s, sym); err != nil && indirect {
 				return nil, err
 			}
 		}
