@@ -110,8 +110,11 @@ func (nb *neighbours) foreignIn(m *procfs.Mapping) bool {
 	if total >= mostCopies {
 		return true
 	}
-	const most = 1 << 20 // bytes at a time
-	now, file := make([]byte, most), make([]byte, most)
+	const most = 64 << 10 // bytes at a time
+	if nb.scratch == nil {
+		nb.scratch = make([]byte, 2*most)
+	}
+	now, file := nb.scratch[:most], nb.scratch[most:]
 	for _, r := range copies {
 		for at := r.Start; at < r.End; at += most {
 			n := min(uint64(r.End-at), most)

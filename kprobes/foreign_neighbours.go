@@ -46,6 +46,7 @@ type neighbours struct {
 	calls    []arch.Range              // where the kernel's uprobes have calls lead to
 	ousted   map[*site]bool            // wanted, but other code stands there
 	beset    map[string]bool           // files in which others have breakpoints, or have had
+	scratch  []byte                    // for code that is compared, which is done often
 	lookFrom time.Time                 // when files are to be looked at again
 	torn     map[arch.Addr]arch.Addr   // where the rest of a jump traps, and the head that the thread came to
 	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed

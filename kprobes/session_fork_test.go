@@ -152,7 +152,7 @@ func TestNothingIsOptimizedInAChildThatEnds(t *testing.T) {
 			st, err := procfs.ReadStat(child, 0)
 			return err != nil || st.State == 't'
 		})
-		_ = d.optimizer.optimizeBatch()
+		_ = d.optimizer.optimizeSlice()
 		if n := len(d.optimizer.queue); n != 0 {
 			t.Errorf("%d sites are left for later", n)
 		}

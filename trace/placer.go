@@ -22,7 +22,7 @@ type placer struct {
 
 // batch is how many places are registered at once: enough to be quick, and few enough for
 // Ctrl-C to be.
-const batch = 1024
+const batch = 128
 
 // place registers and arms all places.
 func (pl *placer) place(ctx context.Context, places []Place) error {
