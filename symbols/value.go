@@ -31,7 +31,7 @@ type FloatRegs interface {
 // of type long double are unknown.
 type X87Regs interface {
 	// ST returns the n-th register from the top of the x87 stack.
-	ST(n int) (v [10]byte, ok bool)
+	ST(n int) (v [10]byte, err error)
 }
 
 var (
@@ -101,7 +101,7 @@ func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
 		return errNoVector
 	case "st":
 		if fr, ok := r.(X87Regs); ok {
-			if v, ok := fr.ST(x.n); ok {
+			if v, err := fr.ST(x.n); err == nil {
 				copy(p, v[:])
 				return nil
 			}

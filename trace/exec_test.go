@@ -95,6 +95,9 @@ func TestWhatOnlyALaterProgramHasIsWaitedFor(t *testing.T) {
 	if st := module.Stats(); st.Hits != uint64(len(want)) || st.Missed+st.Lost != 0 {
 		t.Errorf("%+v, want %d hits", st, len(want))
 	}
+	if at := module.Stats().Places[0]; at.Addr == 0 || !strings.HasPrefix(at.Symbol, "later+0x") {
+		t.Errorf("%+v, want where the last program had it", at)
+	}
 	if st := none.Stats(); st.Hits != 0 || !st.Places[0].Waiting {
 		t.Errorf("%+v, want it to wait still", st)
 	}
