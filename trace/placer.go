@@ -35,7 +35,7 @@ func (pl *placer) place(ctx context.Context, places []Place) error {
 	if pl.probe.budget.spent() { // while later batches were armed
 		pl.probe.disable()
 	}
-	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx) // told by ctx
+	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx, kprobesOf(pl.points)...) // told by ctx; others may wait for their hits
 	return ctx.Err()
 }
 
