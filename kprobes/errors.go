@@ -44,6 +44,7 @@ var (
 	ErrEntryType         error = &coded{"Entry must be a func with the probed function's parameters and no results", unix.EINVAL}
 	ErrJprobeExists      error = &coded{"there is a Jprobe at the address already", unix.EEXIST}
 	ErrGone              error = &coded{"the probed code is gone", unix.EINVAL}
+	ErrExecuted          error = &coded{"the process has executed another program", unix.EINVAL}
 	ErrShortRecord       error = &coded{"a record of the Program has no room for what Time and Thread have returned", unix.EINVAL}
 	ErrNoNumbers         error = &coded{"no number of a system call is given", unix.EINVAL}
 	ErrIncomplete        error = &coded{"not all places that make the system call can be known", unix.EOPNOTSUPP}
