@@ -62,7 +62,7 @@ var (
 )
 
 // ErrNoErrno tells that the program has no C library, or none whose functions are known by name.
-var ErrNoErrno = errors.New("the program has no errno: no module has a function __errno_location")
+var ErrNoErrno = errors.New("the target has no errno: no module has a function __errno_location")
 
 // ErrPanic is what the log says of a panic in a handler, or in gokprobe itself.
 var ErrPanic = errors.New("panic")
