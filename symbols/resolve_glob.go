@@ -13,16 +13,16 @@ func (t *Table) resolveGlob(s *snapshot, q query) ([]Location, error) {
 	}
 	var found []match
 	for _, x := range globSymbols(mods, q.name) {
-		if x.e.kind == kindFunc || x.e.kind == kindIFunc && t.bound(s, x) {
+		if x.e.kind == kindFunc || x.e.kind == kindIFunc && t.isBound(s, x) {
 			found = append(found, x)
 		}
 	}
 	return t.place(s, found, q)
 }
 
-// bound reports whether an indirect function's implementation is known; a
+// isBound reports whether an indirect function's implementation is known; a
 // pattern passes over the others.
-func (t *Table) bound(s *snapshot, x match) bool {
+func (t *Table) isBound(s *snapshot, x match) bool {
 	_, err := t.implementations(s, x.m.symbol(x.e))
 	return err == nil
 }
@@ -40,7 +40,7 @@ func globSymbols(mods []*Module, pattern string) []match {
 		name := st.linkage(e)
 		_, suffix := splitClone(name)
 		// A function of Go may be called warm, in a package that looks like the whole.
-		if !parts && splitOff(suffix) && (isMangled(name) || suffix != ".warm") {
+		if !parts && isSplitOff(suffix) && (isMangled(name) || suffix != ".warm") {
 			return false
 		}
 		return matchesGlob(pattern, name) ||
