@@ -41,8 +41,9 @@ func (pl *placer) place(ctx context.Context, places []Place) error {
 
 // register registers every place silently.
 func (pl *placer) register(ctx context.Context, places []Place) error {
-	spec := places[0].Name
+	spec, all := places[0].Name, len(places)
 	for len(places) > 0 {
+		pl.probe.session.options.progress(Progress{Done: all - len(places), Of: all})
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -152,8 +153,10 @@ func kprobesOf(points []*point) []*kprobes.Kprobe {
 
 // arm enables the registered points.
 func (pl *placer) arm(ctx context.Context) error {
-	s := pl.probe.session.kprobes
+	s, progress := pl.probe.session.kprobes, Progress{Arming: true, Of: len(pl.points)}
 	for points := range slices.Chunk(pl.points, batch) {
+		pl.probe.session.options.progress(progress)
+		progress.Done += len(points)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -166,6 +169,7 @@ func (pl *placer) arm(ctx context.Context) error {
 			}
 		}
 	}
+	pl.probe.session.options.progress(progress)
 	return nil
 }
 

@@ -27,9 +27,19 @@ type Session struct {
 type Option func(*options)
 
 type options struct {
-	log     *slog.Logger
-	kprobes kprobes.Options
+	log      *slog.Logger
+	kprobes  kprobes.Options
+	progress func(Progress)
 }
+
+// Progress is how far a probe has come that is being placed: its places are checked first, then armed.
+type Progress struct {
+	Arming   bool
+	Done, Of int // places
+}
+
+// OnProgress has f told how far each probe has come. It is called by the goroutine that places, after some hundred places each, and must not wait.
+func OnProgress(f func(Progress)) Option { return func(o *options) { o.progress = f } }
 
 // Log sends warnings to l in place of slog.Default().
 func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
@@ -45,7 +55,7 @@ func AwaitPrograms() Option { return func(o *options) { o.kprobes.AwaitPrograms 
 func With(k kprobes.Options) Option { return func(o *options) { o.kprobes = k } }
 
 func newOptions(opts []Option) options {
-	o := options{log: slog.Default()}
+	o := options{log: slog.Default(), progress: func(Progress) {}}
 	for _, opt := range opts {
 		opt(&o)
 	}

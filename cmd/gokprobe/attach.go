@@ -16,6 +16,8 @@ on stderr says so: "armed: 2 probes in 4711 (redis-server)". Ctrl-C, -duration,
 stderr (with -format json: the last line of the output). With -count there are no lines
 of hits, and the counts are on stdout. Attaching and arming, too, end with Ctrl-C, and
 within a second after -duration, even if a thread of the process can't be stopped.
+If attaching, arming or removing takes longer than half a second and stderr is a terminal,
+a line there shows how far it has come ("arming: 2048 of 6800 places"), and goes when it is over.
 
 A single SPEC that can't be probed is an error, and nothing is left armed. A pattern skips
 places that can't be probed, and a warning counts them. A SPEC in a library that is not
@@ -113,6 +115,8 @@ func attach(std stdio, pid int, req request, newWork workMaker) error {
 	defer in.stop()
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
+	req.progress = std.progress("attaching to %d", pid)
+	defer req.progress.end()
 	starts, begun := startOnly(ctx)
 	sess, err := kprobes.Attach(starts, pid, req.options(std))
 	begun()
@@ -154,7 +158,7 @@ func attachWhole(std stdio, to []target, x string, req request, newJoint jointMa
 // abort detaches after err has kept the probes from being placed. If ctx had ended because
 // the user wanted so, that is not a failure.
 func (w *work) abort(ctx context.Context, err error) error {
-	closeErr := errors.Join(w.files.close(), w.sess.Close())
+	closeErr := errors.Join(w.files.close(), w.close())
 	_, _ = w.drain(nil)
 	if w.output != w.std.out.file {
 		_ = w.output.Close()

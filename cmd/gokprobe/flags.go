@@ -41,6 +41,8 @@ type request struct {
 	hold       bool   // the session does not need probes
 	events     string // definitions for the session's files; empty for none
 	mount      string // directory for the session's files; empty for none
+
+	progress *progress // of attaching and arming
 }
 
 // probeFlags are the flags of attach and run.

@@ -109,6 +109,14 @@ func (s stdio) patient() io.Writer {
 	return s.err
 }
 
+// above is out, for whole lines that appear above a line of progress.
+func (s stdio) above(out io.Writer) io.Writer {
+	if c, ok := s.err.(*console); ok {
+		return c.above(out)
+	}
+	return out
+}
+
 // oneLine returns s as one line: joined errors, and names that the target has chosen, may
 // have line ends.
 func oneLine(s string) string {

@@ -56,7 +56,7 @@ func newProbing(ctx context.Context, s *several) (joint, error) {
 }
 
 func (p *probing) join(ctx context.Context, h *holding) error {
-	h.tr = trace.On(h.sess, trace.With(p.req.options(p.std)), trace.Log(p.std.logger()))
+	h.tr = trace.On(h.sess, trace.With(p.req.options(p.std)), trace.Log(p.std.logger()), p.req.progress.of(h.sess))
 	return placedError(p.group.Add(ctx, h.tr))
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -78,6 +79,8 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	}
 	relay := newRelay()
 	defer relay.stop()
+	req.progress = std.progress("starting %s", filepath.Base(command[0]))
+	defer req.progress.end()
 	starts, begun := startOnly(relay.ctx)
 	sess, err := kprobes.Launch(starts, kprobes.Command{
 		Path: program, Args: command, Env: os.Environ(),

@@ -52,6 +52,8 @@ type holding struct {
 func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJoint jointMaker) error {
 	in := watchInterrupts(std.warn)
 	defer in.stop()
+	req.progress = std.progress("attaching to %s", processes(len(meant)))
+	defer req.progress.end()
 	s := &several{std: std, req: req, file: file, ended: make(chan struct{}, 1)}
 	ctx, armed := req.arming(in.ctx)
 	defer armed()
@@ -79,10 +81,17 @@ func attachSeveral(std stdio, meant []target, file *mapWatch, req request, newJo
 	return s.finish(in.again)
 }
 
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
 // record opens the output, for records if any are wanted.
 func (s *several) record() (err error) {
 	if s.output, s.color, err = s.req.openOutput(s.std); err == nil && !s.req.count {
-		s.sink = newSink(s.output, s.req.newPrinter(s.color))
+		s.sink = newSink(s.std.above(s.output), s.req.newPrinter(s.color))
 	}
 	return err
 }
@@ -209,6 +218,7 @@ const mostNamed = 20
 
 // announce prints the line that scripts wait for.
 func (s *several) announce() {
+	s.req.progress.end()
 	var names []string
 	held := s.all()
 	for _, h := range held {
@@ -328,6 +338,8 @@ func (s *several) release() error {
 	held := s.held
 	s.held = nil
 	s.mu.Unlock()
+	s.req.progress.end()
+	defer s.std.progress("removing the probes from %s", processes(len(held))).end()
 	s.does.leave(held)
 	errs := make([]error, len(held))
 	var wg sync.WaitGroup

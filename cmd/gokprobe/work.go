@@ -43,9 +43,9 @@ type workMaker func(std stdio, req request, sess *kprobes.Session, output *os.Fi
 // newWork prepares a session for probes: it opens the way that hits take to the output.
 func newWork(std stdio, req request, sess *kprobes.Session, output *os.File, color bool) *work {
 	w := &work{std: std, req: req, sess: sess, output: output, color: color}
-	w.tr = trace.On(sess, trace.With(req.options(std)), trace.Log(std.logger()))
+	w.tr = trace.On(sess, trace.With(req.options(std)), trace.Log(std.logger()), req.progress.of(sess))
 	if !req.count {
-		w.sink = newSink(output, req.newPrinter(color))
+		w.sink = newSink(std.above(output), req.newPrinter(color))
 	}
 	return w
 }
@@ -104,6 +104,7 @@ func (w *work) stats() trace.Stats {
 
 // announce prints the line that scripts wait for.
 func (w *work) announce() {
+	w.req.progress.end()
 	comm, err := procfs.Comm(w.sess.PID(), 0)
 	if err != nil {
 		comm = "?"
@@ -192,13 +193,22 @@ func (w *work) gone() (why string, gone bool) {
 func (w *work) finish(giveUp <-chan struct{}) error {
 	_ = w.stats() // reads the last counts: after the end of the process they stay as they are now
 	w.injecting.close()
-	err := errors.Join(w.files.close(), w.sess.Close())
+	err := errors.Join(w.files.close(), w.close())
 	w.tellExit()
 	lost, outErr := w.drain(giveUp)
 	if sumErr := w.print(w.summary(lost), lost, w.sess.Disturbances(), outErr); outErr == nil {
 		outErr = sumErr
 	}
 	return errors.Join(err, w.closeOutput(outErr))
+}
+
+// close removes the probes and detaches.
+func (w *work) close() error {
+	w.req.progress.end()
+	if !w.quietExit { // else the terminal is the target's, too, and it runs
+		defer w.std.progress("removing the probes from %d", w.sess.PID()).end()
+	}
+	return w.sess.Close()
 }
 
 // closeOutput closes the output, unless it is stdout. It returns the first error of the
