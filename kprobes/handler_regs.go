@@ -39,9 +39,9 @@ func (r *Regs) Symbols() *symbols.Table { return r.domain.linker.symbols() }
 // Place is the address of the probe in the thread's process, in a handler of its hit; at a return, the address that is returned to.
 func (r *Regs) Place() arch.Addr {
 	if hit := r.state(); hit != nil && hit.site != nil && !hit.left {
-		return hit.site.addr
+		return hit.site.returnsTo()
 	}
-	return r.IP()
+	return r.domain.followed.relays.behind(r.IP())
 }
 
 // ReadMemory fills p from target memory at at. A failure is an *arch.FaultError.
@@ -170,7 +170,7 @@ func (r *Regs) StackArg(n int) (uint64, error) {
 func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	at := r.Regs.Clone()
 	at.SetIP(r.Place())
-	return r.domain.linker.symbols().Backtrace(at, rawMemory{r}, limit)
+	return r.domain.linker.symbols().Backtrace(at, trueMemory{r}, limit)
 }
 
 // String dumps the registers, four a line.

@@ -142,7 +142,8 @@ func (s *Session) UnregisterKprobes(kps []*Kprobe) error {
 	}
 	s.handlers.waitFor(kps)
 	if errors.Is(err, ErrClosed) {
-		s.tracer.Close() // waits for what Close waits for
+		<-s.done // Close may have begun, and not have put back the code yet
+		s.tracer.Close()
 	}
 	return err
 }
@@ -321,7 +322,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	case addr != notYet:
 		st, err = d.attach(kp, addr)
 	case kp.ret != nil:
-		err = kp.ret.prepare()
+		err = kp.ret.prepare(rg.s.opts.Returns)
 	}
 	if err == nil {
 		kp.session = rg.s
@@ -340,7 +341,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		at, err = d.look.checkJprobe(at, entry)
 	}
 	if err == nil && kp.ret != nil && kp.session == nil {
-		err = kp.ret.prepare()
+		err = kp.ret.prepare(d.session.opts.Returns)
 	}
 	if err != nil {
 		return nil, err
@@ -376,6 +377,7 @@ func (d *domain) withdraw(kp *Kprobe, st *site) error {
 func (rg *registry) unregister(kps []*Kprobe) error {
 	rg.catchUp()
 	rg.s.records.lastRecords(kps)
+	rg.straightenThose(kps)
 	gone := make(map[*Kprobe]bool, len(kps))
 	isGone := func(kp *Kprobe) bool { return gone[kp] }
 	left := siteList{}

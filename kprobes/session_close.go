@@ -147,6 +147,7 @@ func (d *domain) release(last bool) error {
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
+		errs = append(errs, d.followed.putBackAll(d.followed.rewritten(d.followed.all())))
 		d.masks.giveBackMasks()
 		d.session.tracer.SettleForks(d.space)
 		try(d.recorder.drainLast)
@@ -196,7 +197,7 @@ func (d *domain) unblocks(at arch.Addr) bool {
 func (m *memory) unmap() error {
 	err := m.d.guard.removeGuard()
 	if err == nil { // else it stays, with its memory
-		err = m.d.space.Unmap(m.mapped()...)
+		err = m.d.space.Unmap(append(m.mapped(), m.d.followed.relays.unneeded()...)...)
 	}
 	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
 		return nil // the last threads are dying; the mapping harms nobody

@@ -2,6 +2,7 @@ package kprobes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -63,6 +64,33 @@ func TestCloseInsideVfork(t *testing.T) {
 	register(t, s, boosted.probe("foo"))
 	prog.Do("vfork", "child")
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "inside vfork") {
+		t.Errorf("close: %v", err)
+	}
+	if got := prog.Do("end", "back"); got != "back 56" {
+		t.Error(got)
+	}
+	recovered(t, prog.PID())
+	prog.CheckClean()
+	wantDefault(t, prog.PID())
+	wantRight(t, prog)
+}
+
+// TestUnregisterWhileCloseWaits for the end of a vfork(2): it waits as well. It must not end the tracer, which has still to put the code back.
+func TestUnregisterWhileCloseWaits(t *testing.T) {
+	prog := start(t, "family")
+	s := attach(t, prog.PID(), kprobes.Options{})
+	kp := boosted.probe("foo")
+	register(t, s, kp)
+	prog.Do("vfork", "child")
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	for !errors.Is(s.Do(func() {}), kprobes.ErrClosed) { // it waits, or is over
+		runtime.Gosched()
+	}
+	if err := s.UnregisterKprobe(kp); !errors.Is(err, kprobes.ErrClosed) {
+		t.Errorf("unregister: %v", err)
+	}
+	if err := <-closed; err == nil || !strings.Contains(err.Error(), "inside vfork") {
 		t.Errorf("close: %v", err)
 	}
 	if got := prog.Do("end", "back"); got != "back 56" {

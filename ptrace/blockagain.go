@@ -34,6 +34,14 @@ func (th *Thread) blockAgain() bool {
 	return true
 }
 
+// takenOut tells whether SIGTRAP is missing in m, which the thread blocks, because it was taken out of nearly all signals for the guard. Most threads
+// block those for a moment only, so m does not tell whether SIGTRAP is in the mask that the program will put back.
+func (th *Thread) takenOut(m Sigset) bool {
+	u := &th.unblocked
+	u.is = u.is && u.stands(m)
+	return !u.sentWaits && !m.Has(unix.SIGTRAP) && (u.is || th.Proc.own != nil && !m.Has(unix.SIGILL) && th.lessened(m, unix.SIGTRAP))
+}
+
 // lessened tells whether m, which the thread blocks, is less than it has asked for by
 // sig. Sets are known that tails have changed; but what a thread blocks is made of
 // several calls. So a mask of nearly all signals that has those which other

@@ -53,6 +53,9 @@ type unblocked struct {
 	owesBlock bool   // it is to block SIGTRAP when it next stops for one that was sent
 }
 
+// stands tells of m, which a thread blocks, that it may be what was left of the set. If not, the program has set another mask since.
+func (u *unblocked) stands(m Sigset) bool { return m|forced == u.from|forced || (m | forced).Full() }
+
 // blocksLess notes that the thread was made to block fewer signals than from.
 func (u *unblocked) blocksLess(from Sigset) { u.is, u.from = true, from }
 
@@ -62,4 +65,5 @@ type guardView struct {
 	told     arch.Addr // if not 0: where the thread stands with that one, of which the Handler has been told
 	restored bool      // see RestoreTrap
 	unsure   bool      // the thread has come to a breakpoint since the guard was last seen in its place
+	answered bool      // and by the last one it is known to have blocked SIGTRAP, which it does again
 }

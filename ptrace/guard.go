@@ -280,7 +280,6 @@ func (th *Thread) unblock() {
 	}
 	if th.setSigmask(less) == nil {
 		th.unblocked.blocksLess(m)
-		th.blocks.trap = false
 	}
 }
 
@@ -313,9 +312,10 @@ func (th *Thread) block() {
 	th.unblocked.is = false
 	switch m, err := th.sigmask(); {
 	case err != nil:
+	case !th.unblocked.stands(m): // the program has set another one
 	case m|forced == th.unblocked.from|forced:
 		_ = th.setSigmask(th.unblocked.from)
-	case (m | forced).Full():
+	default:
 		_ = th.setSigmask(m | forced)
 	}
 }
@@ -342,7 +342,7 @@ func (t *Tracer) checkGuard(p *Process) {
 	case err != nil:
 	case Sigset(st.SigCgt).Has(unix.SIGTRAP):
 		for _, th := range p.threads {
-			th.guard.unsure = false // it did not block the signal
+			th.guard.unsure = th.guard.unsure && th.at.stale // else it did not block the signal
 		}
 	case !t.noteIgnored(p, &st):
 		t.regainGuard(p)
@@ -406,6 +406,7 @@ func (t *Tracer) afterVfork(th *Thread) {
 
 // exchange is rt_sigaction(2) with an action and a place for the one before, 0 if there is none.
 func (r *Remote) exchange(sig unix.Signal, action, old arch.Addr) (*sigaction, error) {
+	r.trap = r.trap || action != 0 && sig == unix.SIGTRAP
 	if _, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(action), uint64(old), 8); err != nil || old == 0 {
 		return nil, err
 	}

@@ -17,7 +17,9 @@ import (
 type Remote struct {
 	th   *Thread
 	insn arch.Addr
+	own  Sigset    // what the thread blocked before
 	late []Siginfo // of signals that came in between
+	trap bool      // the action of SIGTRAP was set
 }
 
 // keepLate keeps the signal that the thread has stopped for while it makes system calls for us, to be sent again at the
@@ -96,6 +98,7 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 	if err != nil {
 		return err
 	}
+	r.own = mask
 	before, kept, ours := th.at, th.keepSiginfo(), th.stopIsOurs()
 	stop := before.stop
 	postponed := !ours && (stop.Reason == Signal || stop.Reason == Breakpoint)
@@ -121,6 +124,9 @@ func (th *Thread) elsewhere(r *Remote, dispatches bool, f func(*Remote) error) (
 		}
 		th.at, th.at.errand.sheltered = before, false
 		th.eraseMark()
+		if r.trap {
+			th.Proc.tracer.trapPutBack(th.Proc)
+		}
 	}()
 	if over != nil {
 		return over
@@ -346,6 +352,7 @@ func (r *Remote) sigaction(sig unix.Signal) (*sigaction, error) {
 // setSigaction sets the action of sig.
 func (r *Remote) setSigaction(sig unix.Signal, sa *sigaction) error {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(sa)), unsafe.Sizeof(*sa))
+	r.trap = r.trap || sig == unix.SIGTRAP
 	return r.withBytes(b, func(at arch.Addr) error {
 		_, err := r.Syscall(unix.SYS_RT_SIGACTION, uint64(sig), uint64(at), 0, 8)
 		return err

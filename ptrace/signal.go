@@ -217,11 +217,12 @@ func (th *Thread) Siginfo() (*Siginfo, error) {
 func (th *Thread) SetSiginfo(info *Siginfo) error { return th.setSiginfo(info) }
 
 // takeHeld is the signal to resume the thread with: the first of the held ones,
-// with its own siginfo. The rest is sent again.
+// with its own siginfo. The rest is sent again. So is a SIGTRAP or SIGILL: by the time it is reported, what breakpoints have done to its action
+// and to the thread's mask has been made up for, or deliver does it.
 func (th *Thread) takeHeld() unix.Signal {
 	held := th.owed.take()
 	var sig unix.Signal
-	if len(held) > 0 && th.at.injectable && th.setSiginfo(held[0]) == nil {
+	if len(held) > 0 && !forced.Has(held[0].Signo()) && th.at.injectable && th.setSiginfo(held[0]) == nil {
 		sig = held[0].Signo()
 		held = held[1:]
 	}

@@ -30,6 +30,10 @@ func (th *Thread) noteMask() {
 	if err != nil {
 		return
 	}
+	if th.takenOut(m) {
+		th.blocks.all = (m | forced).Full()
+		return
+	}
 	th.blocks.seen(m, th.pendingSynchronous)
 	if m.Has(unix.SIGTRAP) && !th.blocks.all {
 		th.unblocked.owesBlock = false
@@ -47,13 +51,20 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		th.guard.restored = false
 		return
 	}
-	th.guard.unsure = true
+	th.guard.unsure, th.guard.answered = true, false
 	t.checkGuard(p)
 	if th.owed.mask != nil || !p.trapIgnored && !p.trapHandled && !th.blocks.trap && !th.blocks.all {
 		return
 	}
 	m, err := th.sigmask()
 	if err != nil {
+		return
+	}
+	takenOut := th.takenOut(m)
+	if takenOut && p.own != nil && !p.trapHandled {
+		if th.blocks.all = (m | forced).Full(); m.Has(unix.SIGILL) { // it may be the breakpoint that has taken SIGTRAP out
+			t.regainGuard(p)
+		}
 		return
 	}
 	with := m | sigbit(unix.SIGTRAP)
@@ -63,11 +74,11 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		t.regainGuard(p)
 		return
 	}
-	blocked := (th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler || p.own.sure()) && !th.keptHandler()
+	blocked := (th.blocks.trap && !takenOut || th.blocks.all || th.blocks.inTrapHandler || p.own.sure()) && !th.keptHandler()
 	if blocked && p.own == nil && p.trapHandled && th.blocks.inTrapHandler && th.remote((*Remote).askTrap) == nil {
 		blocked = th.blocks.trap || th.blocks.all || th.blocks.inTrapHandler
 	}
-	if blocked && m != with {
+	if th.guard.answered = blocked; blocked && m != with {
 		_ = th.setSigmask(with)
 	}
 	th.unblocked.owesBlock = false
@@ -79,6 +90,15 @@ func (t *Tracer) restoreTrap(th *Thread) {
 		}
 	case p.trapIgnored || p.trapHandled && blocked:
 		_ = th.remote(func(r *Remote) error { return r.restoreTrapAction(p) })
+	}
+}
+
+// trapPutBack is called when we have set the action of SIGTRAP. Threads that have stopped before that may be handled after it, some of
+// which the kernel has not told of yet. From the action nobody can tell any more whether those block SIGTRAP. What stops from here on tells it.
+func (t *Tracer) trapPutBack(p *Process) {
+	t.drain()
+	for _, th := range p.threads {
+		th.at.stale = th.state == stopped
 	}
 }
 
@@ -130,8 +150,11 @@ func (r *Remote) restoreTrapAction(p *Process) error {
 // keptHandler tells that the program has a handler for SIGTRAP, and that no breakpoint
 // has reset the action. Then the breakpoint that the thread has come to found the
 // signal not blocked, against our belief: a handler has returned.
+//
+// So it is with the guard in front of no handler, unless a breakpoint has taken that away some milliseconds before: then nobody can tell.
 func (th *Thread) keptHandler() bool {
-	if !th.Proc.trapHandled {
+	p := th.Proc
+	if asks := p.trapHandled || p.own != nil && th.blocks.trap && !p.regaining; !asks || th.at.stale {
 		return false
 	}
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
@@ -301,11 +324,26 @@ func (r *Remote) noteLoss() {
 		return
 	}
 	for _, th := range p.threads {
-		th.unblocked.owesBlock = th.hitAlone() && !th.blocks.all && !th.unblocked.is
+		th.unblocked.owesBlock = th.hitAlone() && !th.guard.answered && r.lacksTrap(th)
 	}
 	for _, th := range p.threads {
 		th.guard.unsure = false
 	}
+}
+
+// lacksTrap tells whether SIGTRAP is missing in what th, which may run, blocks by itself, and not for the guard.
+func (r *Remote) lacksTrap(th *Thread) bool {
+	m, ok := Sigset(0), true
+	switch {
+	case th.owed.mask != nil:
+		m = *th.owed.mask
+	case th == r.th:
+		m = r.own
+	default:
+		st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
+		m, ok = Sigset(st.SigBlk), err == nil
+	}
+	return ok && !m.Has(unix.SIGTRAP) && !th.takenOut(m) && !th.blocks.all
 }
 
 // keepBlocked has the thread block SIGTRAP, as it did before a breakpoint, and one that was put off wait until the thread unblocks it.

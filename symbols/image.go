@@ -30,6 +30,10 @@ type image struct {
 	syms    *symtab
 
 	sonameOnce sync.Once
+	readers    sync.Once // unwinders.go
+	readersAt  []uint64
+	hides      sync.Once
+	hidesOne   bool
 	sonameRead string
 
 	debugOnce sync.Once

@@ -75,7 +75,7 @@ func StartWith(t testing.TB, o Options, bin string, args ...string) *Prog {
 		t.Fatalf("testprog: start %s: %v", bin, err)
 	}
 	t.Cleanup(func() {
-		if p.exit == nil && p.alive() {
+		if p.exit == nil && p.Alive() {
 			p.CheckClean()
 		}
 		p.stop()
@@ -234,8 +234,8 @@ func (p *Prog) Kill() {
 	}
 }
 
-// alive tells whether a thread of the fixture has not ended.
-func (p *Prog) alive() bool { return liveTask(p.pid) != 0 }
+// Alive tells whether a thread of the fixture has not ended.
+func (p *Prog) Alive() bool { return liveTask(p.pid) != 0 }
 
 // stop ends everything, whatever state it is in, and reaps the nanny.
 func (p *Prog) stop() {

@@ -1,15 +1,20 @@
 // Signals that are blocked, all their lives, and waited for. Argument 1 is what is blocked: "all", "most" (all but SIGINT and SIGTERM), "parts" (all, in two calls),
-// "few" (SIGTRAP, SIGILL and SIGUSR1). A second thread blocks the same and sleeps.
+// "few" (SIGTRAP, SIGILL and SIGUSR1), "trap" (SIGTRAP alone). A second thread blocks the same and sleeps.
 //
 //	send N     sends signal N to the process: "sent"
 //	raise N    to this thread: "sent"
 //	fd N       reads it from a signalfd: "got N from S", the sender's PID, 0 for itself
 //	wait N     waits for it by sigwaitinfo(2): "got N from S"
 //	pending N  "pending 0|1"
+//	moment W   blocks all signals for a moment, or has the C library do it, and puts its own mask back. W is "around", "spawn", "vfork", "fork" or
+//	           "thread": "over"
+//	unblock N  "unblocked"
 //	blocked    the mask, in hexadecimal: "blocked M"
 #include "prog.h"
 #include <poll.h>
+#include <spawn.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 
 REAL long foo(long v) { return 7 * v + 1; }
 
@@ -39,13 +44,59 @@ static void block(const char *what)
 		sigaddset(&s, SIGTRAP);
 		sigaddset(&s, SIGILL);
 		sigaddset(&s, SIGUSR1);
+	} else if (!strcmp(what, "trap")) {
+		sigemptyset(&s);
+		sigaddset(&s, SIGTRAP);
 	}
 	CHECK(sigprocmask(SIG_BLOCK, &s, NULL) == 0);
 }
 
+static void *ends(void *arg)
+{
+	CHECK(foo(3) == 22);
+	return arg;
+}
+
+static void moment(const char *what)
+{
+	char *argv[] = { "true", NULL };
+	sigset_t all, before;
+	pthread_t t;
+	pid_t child = 0;
+	sigfillset(&all);
+	if (!strcmp(what, "around") || !strcmp(what, "vfork"))
+		CHECK(sigprocmask(SIG_SETMASK, &all, &before) == 0);
+	if (!strcmp(what, "around")) {
+		CHECK(foo(3) == 22);
+	} else if (!strcmp(what, "vfork")) {
+		child = vfork();
+		if (child == 0) {
+			foo(4);
+			_exit(0);
+		}
+	} else if (!strcmp(what, "fork")) {
+		child = fork();
+		if (child == 0) {
+			foo(4);
+			_exit(0);
+		}
+	} else if (!strcmp(what, "spawn")) {
+		CHECK(posix_spawn(&child, "/bin/true", NULL, NULL, argv, argv + 1) == 0);
+	} else if (!strcmp(what, "thread")) {
+		CHECK(pthread_create(&t, NULL, ends, NULL) == 0);
+		CHECK(pthread_join(t, NULL) == 0);
+	} else {
+		CHECK(!"known moment");
+	}
+	if (!strcmp(what, "around") || !strcmp(what, "vfork"))
+		CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+	if (child)
+		CHECK(waitpid(child, NULL, 0) == child);
+}
+
 int main(int argc, char **argv)
 {
-	char line[64];
+	char line[64], what[16];
 	int n;
 	CHECK(argc == 2);
 	block(argv[1]);
@@ -78,6 +129,13 @@ int main(int argc, char **argv)
 		} else if (sscanf(line, "pending %d", &n) == 1) {
 			sigpending(&one);
 			say("pending %d", sigismember(&one, n));
+		} else if (sscanf(line, "moment %15s", what) == 1) {
+			moment(what);
+			say("over");
+		} else if (sscanf(line, "unblock %d", &n) == 1) {
+			sigaddset(&one, n);
+			CHECK(sigprocmask(SIG_UNBLOCK, &one, NULL) == 0);
+			say("unblocked");
 		} else if (!strcmp(line, "blocked\n")) {
 			unsigned long m = 0;
 			sigprocmask(SIG_BLOCK, NULL, &one);
