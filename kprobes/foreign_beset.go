@@ -79,7 +79,7 @@ func (nb *neighbours) besiege(m *procfs.Mapping) {
 	}
 	nb.d.neighbours.beset[id] = true
 	if !nb.d.session.opts.NoOptimize && !nb.d.ending() && !nb.d.session.dying() {
-		nb.d.session.warn("others write into the code of %s (kernel uprobes, a debugger, or the program itself): probes there have breakpoints, not jumps, from now on", m.Path)
+		nb.d.session.warn("others write into the code of %s (kernel uprobes, a debugger, or the target itself): probes there have breakpoints, not jumps, from now on", m.Path)
 	}
 }
 

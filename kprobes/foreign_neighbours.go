@@ -206,7 +206,7 @@ func (nb *neighbours) oust(st *site, why error) {
 		nb.d.neighbours.ousted = map[*site]bool{}
 	}
 	if !nb.d.neighbours.ousted[st] && !nb.d.ending() && !nb.d.session.dying() {
-		nb.d.session.warn("the probe at %s is lost for now, since somebody has changed the code: %v; it comes back with the program's own code", st.addr, why)
+		nb.d.session.warn("the probe at %s is lost for now, since somebody has changed the code: %v; it comes back with the target's own code", st.addr, why)
 	}
 	nb.d.neighbours.ousted[st] = true
 	st.refusal = "somebody has put other code there"
@@ -234,7 +234,7 @@ func (nb *neighbours) returnOusted() {
 func (nb *neighbours) tellDisturbed(st *site) {
 	if s := nb.d.session; !s.beside.toldDisturbed {
 		s.beside.toldDisturbed = true
-		s.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the program itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
+		s.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the target itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
 	}
 }
 

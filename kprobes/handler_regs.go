@@ -135,6 +135,19 @@ func (r *Regs) SetXMM(n int, lo, hi uint64) error {
 	return r.thread.SetXMM(n, lo, hi)
 }
 
+// Vector implements symbols.FloatRegs.
+func (r *Regs) Vector(n int) (v [16]byte, ok bool) {
+	lo, hi, err := r.XMM(n)
+	binary.LittleEndian.PutUint64(v[:8], lo)
+	binary.LittleEndian.PutUint64(v[8:], hi)
+	return v, err == nil
+}
+
+// SetVector implements symbols.VectorSetter.
+func (r *Regs) SetVector(n int, v [16]byte) error {
+	return r.SetXMM(n, binary.LittleEndian.Uint64(v[:8]), binary.LittleEndian.Uint64(v[8:]))
+}
+
 // ST returns x87 register st(n) (0 to 7), where a long double is returned.
 func (r *Regs) ST(n int) (v [10]byte, err error) {
 	if n < 0 || n > 7 {

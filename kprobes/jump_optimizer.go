@@ -144,6 +144,22 @@ func (ps *passes) all() chan struct{} {
 	return ps.optimizing
 }
 
+// of is closed when the optimizer may have come to what it has to do for kps; nil if that is nothing.
+func (ps *passes) of(kps []*Kprobe) chan struct{} {
+	waits := false
+	for _, kp := range kps {
+		for _, pl := range kp.placements {
+			opt := pl.domain.optimizer
+			opt.hit(pl.site)
+			waits = waits || opt.queue[pl.site]
+		}
+	}
+	if !waits {
+		return nil
+	}
+	return ps.optimizing
+}
+
 // optimizeLater runs passes until the queues are empty.
 func (ps *passes) optimizeLater() {
 	again := true
@@ -156,11 +172,16 @@ func (ps *passes) optimizeLater() {
 
 // WaitForOptimizer waits until every site that can be optimized is, and those that are not
 // wanted any more have their original code back (wait_for_kprobe_optimizer). It returns at once
-// in a handler. The error matches that of ctx and its cause if ctx is done before, ErrExited or ErrClosed if the process or the session has ended.
-func (s *Session) WaitForOptimizer(ctx context.Context) error {
+// in a handler. With only it waits for the sites of those probes. The error matches that of ctx and its cause if ctx is done before, ErrExited or
+// ErrClosed if the process or the session has ended.
+func (s *Session) WaitForOptimizer(ctx context.Context, only ...*Kprobe) error {
+	work := s.passes.all
+	if len(only) > 0 {
+		work = func() chan struct{} { return s.passes.of(only) }
+	}
 	for {
 		var busy chan struct{}
-		switch err := s.tracer.Do(func() { busy = s.passes.all() }); {
+		switch err := s.tracer.Do(func() { busy = work() }); {
 		case err != nil:
 			return ErrClosed
 		case busy == nil, s.tracer.Own():

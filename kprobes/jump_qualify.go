@@ -91,7 +91,7 @@ func (st *site) tracedReturns() string {
 func (opt *optimizer) qualifiesToCall(st *site, why string) (w work, refusal string) {
 	switch {
 	case opt.d.guard.none:
-		return work{}, why + ", and the program uses SIGTRAP itself"
+		return work{}, why + ", and the target uses SIGTRAP itself"
 	case hostUpcalls == nil:
 		return work{}, why + ", which can't be called on this processor"
 	}

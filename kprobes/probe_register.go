@@ -308,7 +308,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	kp.nmissed.Store(0)
 	kp.waits, kp.awaited, kp.reason, kp.refusal, kp.home, kp.ended = false, false, "", false, "", false
 	kp.pattern = rg.expanding
-	kp.was.mechanism = NoMechanism
+	kp.was = stand{}
 	var st *site
 	err := kp.checkProgram()
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {

@@ -101,10 +101,10 @@ func (tg *target) runToEntry(p *ptrace.Process) error {
 	const atEntry = 9 // AT_ENTRY, getauxval(3)
 	auxv, err := p.Space.Auxv()
 	if err != nil {
-		return fmt.Errorf("finding the program's entry point: %w", err)
+		return fmt.Errorf("finding the target's entry point: %w", err)
 	}
 	if err := tg.s.tracer.RunTo(p.Leader(), arch.Addr(auxv[atEntry])); err != nil {
-		return fmt.Errorf("running the program to its entry point: %w", err)
+		return fmt.Errorf("running the target to its entry point: %w", err)
 	}
 	return nil
 }

@@ -137,11 +137,11 @@ func matchesName(linkage, name string) bool { return linkage == name }
 // shift applies q's offset or every to sym.
 func (t *Table) shift(sym Symbol, q query) (Location, error) {
 	loc := Location{Symbol: sym, Addr: sym.Addr + arch.Addr(q.offset), Offset: q.offset}
-	if !q.every && q.offset == 0 {
+	if !q.isEvery && q.offset == 0 {
 		return loc, nil
 	}
 	r, known := t.Function(sym.Addr)
-	if q.every {
+	if q.isEvery {
 		if !known {
 			return loc, fmt.Errorf("%w: %s in %s", ErrUnknownSize, sym.Name, sym.Module.Name)
 		}
@@ -219,7 +219,7 @@ func findLoose(mods []*Module, name string) []match {
 		}
 		link := st.linkage(e)
 		base, suffix := splitClone(link)
-		return link == name+goABI0 || base == name && suffix != "" && !splitOff(suffix)
+		return link == name+goABI0 || base == name && suffix != "" && !isSplitOff(suffix)
 	})
 	proper := keep(found, func(x match) bool { return !strings.HasSuffix(x.m.symbols().linkage(x.e), goABI0) })
 	if len(proper) > 0 {
@@ -242,7 +242,7 @@ func findDemangled(mods []*Module, name string) []match {
 			return false
 		}
 		base, suffix := splitClone(st.linkage(e))
-		if splitOff(suffix) || !matchesMangled(base, squeezed) {
+		if isSplitOff(suffix) || !matchesMangled(base, squeezed) {
 			return false
 		}
 		clones = clones || suffix != ""
@@ -292,7 +292,7 @@ func (c *collection) add(m *Module, e *entry) {
 	a := m.addr(e.value)
 	if j, dup := c.seen[a]; dup {
 		// .symtab and .dynsym both have it; the latter tells that it is exported.
-		if e.exported && !c.found[j].e.exported {
+		if e.isExported && !c.found[j].e.isExported {
 			c.found[j].e = e
 		}
 		return
@@ -324,11 +324,11 @@ func interposed(found []match) []match {
 	if len(own) == 0 {
 		own = found
 	}
-	if current := keep(own, func(x match) bool { return !x.e.old }); len(current) > 0 {
+	if current := keep(own, func(x match) bool { return !x.e.isOld }); len(current) > 0 {
 		own = current
 	}
 	for _, x := range own {
-		if !x.e.exported {
+		if !x.e.isExported {
 			return own
 		}
 		if x.m == own[0].m && x.e != own[0].e {

@@ -60,7 +60,7 @@ func globSymbols(mods []*Module, pattern string) []match {
 		name := st.linkage(e)
 		_, suffix := splitClone(name)
 		// A function of Go may be called warm, in a package that looks like the whole.
-		if !parts && splitOff(suffix) && (isMangled(name) || suffix != ".warm") {
+		if !parts && isSplitOff(suffix) && (isMangled(name) || suffix != ".warm") {
 			return false
 		}
 		return matchesGlob(pattern, name) ||

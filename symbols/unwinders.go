@@ -42,7 +42,7 @@ func (m *Module) functions(names []string) (entries []uint64) {
 		if e.kind != kindFunc && e.kind != kindLabel {
 			continue
 		}
-		if slices.ContainsFunc(names, func(name string) bool { return st.named(e, name) }) && !slices.Contains(entries, e.value) {
+		if slices.ContainsFunc(names, func(name string) bool { return st.isNamed(e, name) }) && !slices.Contains(entries, e.value) {
 			entries = append(entries, e.value)
 		}
 	}
