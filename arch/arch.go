@@ -296,7 +296,7 @@ type Arch interface {
 }
 
 // Code is an Arch that makes code of ours. An implementation may also have Detours,
-// CallBodies, Upcalls, Guards and Masks.
+// CallBodies, Upcalls, Guards, Masks and Relays.
 type Code interface {
 	Arch
 

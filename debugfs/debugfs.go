@@ -13,7 +13,7 @@
 //
 //	what                          here                                      kernel
 //	symbols in brackets           those of libraries name them: f+0x0/0x9   modules: the same
-//	                              [libc.so.6]; the program's own do not
+//	                              [libc.so.6]; the target's own do not
 //	flags of a hit                none: .....                               irqs-off …
 //	a hit's time                  CLOCK_MONOTONIC                           trace_clock
 //	the trace                     one; buffer_size_kb is the memory that    one for each CPU, of records

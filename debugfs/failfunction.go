@@ -195,7 +195,7 @@ func (ff *failFunction) close() error {
 	return errors.Join(ff.removeAll(), ff.injector.Close())
 }
 
-// inPlaceOf injects points, after an error those that were there. What the program has no more, since it executed another one, is left out.
+// inPlaceOf injects points, after an error those that were there. Functions that are gone since the target executed another program are left out.
 func (ff *failFunction) inPlaceOf(points []*failPoint) error {
 	r := ff.rule(points)
 	if len(r.Specs) == 0 {

@@ -56,7 +56,7 @@ func (p *probe) noteLosses() {
 	}
 }
 
-// inModule is the text behind a symbol: empty for the program itself, as for the
+// inModule is the text behind a symbol: empty for the executable, as for the
 // kernel.
 func inModule(m *symbols.Module) string {
 	if m == nil || m.Kind == symbols.KindExecutable {

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -51,11 +50,7 @@ func (c *Call) fetch() error {
 		return c.err
 	}
 	c.fetched = true
-	layout := c.place.values.Layout
-	var payload []byte
-	if payload, c.err = layout.Run(c.Regs, c.Regs, c.saved); c.err == nil {
-		c.Values = layout.Decode(payload, values.Host(c.place.fault.in.session.Symbols(), c.Comm()))
-	}
+	c.Values, c.err = c.place.values.Layout.Fetch(c.Regs, c.Regs, c.saved, values.Host(c.place.fault.in.session.Symbols(), c.Comm()))
 	return c.err
 }
 
@@ -157,16 +152,3 @@ func (c *Call) stack() []symbols.Frame {
 }
 
 // save stores words of a call's entry in the call's data; saved reads them at its return.
-func save(to []byte, words []uint64) {
-	for i, w := range words {
-		binary.NativeEndian.PutUint64(to[8*i:], w)
-	}
-}
-
-func saved(from []byte) []uint64 {
-	words := make([]uint64, len(from)/8)
-	for i := range words {
-		words[i] = binary.NativeEndian.Uint64(from[8*i:])
-	}
-	return words
-}

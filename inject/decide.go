@@ -176,7 +176,7 @@ func (p *place) meets(c *Call) bool {
 	return p.values.Keeps(c.Values, c.Comm(), c.TID(), p.resultOf(c)...)
 }
 
-// resultOf is the value of resultField; nil before the body has run.
+// resultOf is the value of "ret"; nil before the body has run.
 func (p *place) resultOf(c *Call) []fetch.Value {
 	if !p.fault.rule.After {
 		return nil

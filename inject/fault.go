@@ -209,7 +209,7 @@ func (f *Fault) register(ctx context.Context) error {
 	if f.rule.Syscall != "" {
 		return f.registerCalls(ctx)
 	}
-	kept, err := f.registerSome(ctx, f.places)
+	kept, err := trace.Register(ctx, f.places, f.registerAll, f.leaveOut)
 	if err == nil && len(kept) == 0 {
 		err = f.nowhere()
 	}
@@ -217,28 +217,13 @@ func (f *Fault) register(ctx context.Context) error {
 	return err
 }
 
-// registerSome registers places, and returns the ones that could be. A place of a pattern that can't be probed is left out; any
-// other is an error.
-func (f *Fault) registerSome(ctx context.Context, places []*place) ([]*place, error) {
-	err := f.registerAll(ctx, places)
-	switch {
-	case err == nil:
-		return places, nil
-	case ctx.Err() != nil:
-		return nil, err
-	case len(places) > 1:
-		half := len(places) / 2
-		first, err := f.registerSome(ctx, places[:half])
-		if err != nil {
-			return first, err
-		}
-		second, err := f.registerSome(ctx, places[half:])
-		return append(first[:len(first):len(first)], second...), err
-	case len(places) == 1 && places[0].optional && trace.Skippable(err):
+// leaveOut leaves a place of a pattern out that can't be probed. Any other is an error.
+func (f *Fault) leaveOut(p *place, err error) error {
+	if p.optional && trace.Skippable(err) {
 		f.skipped.Add(err)
-		return nil, nil
+		return nil
 	}
-	return nil, err
+	return err
 }
 
 func (f *Fault) registerAll(ctx context.Context, places []*place) error {

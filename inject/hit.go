@@ -9,16 +9,14 @@ import (
 	"github.com/gokprobe/gokprobe/expr/fetch"
 	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
 )
-
-// resultField is the name of the result in conditions of rules with After.
-var resultField = []fetch.Field{{Name: "ret", Type: values.TypeOf("s64")}}
 
 // Wish lists the values of a call that the rule needs. Its Check finds mistakes before there is a process.
 func (r Rule) Wish() values.Wish {
 	w := values.Wish{Args: r.Args, Filter: r.If, Params: true, Return: r.After, Syscall: r.Syscall != ""}
 	if r.After {
-		w.More = resultField
+		w.More = values.ReturnFields[:1] // no duration
 	}
 	if r.Size != "" {
 		w.Hidden = []string{hidden(len(w.Args), Operand(r.Size))}
@@ -78,28 +76,21 @@ func (p *place) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 	return 0
 }
 
-// manyActive is the default of Rule.MaxActive (the kernel's KRETPROBE_MAXACTIVE_MAX).
-const manyActive = 4096
-
 // follow makes the Kretprobe of a place.
 func (p *place) follow() {
 	p.rp = &kprobes.Kretprobe{MaxActive: p.fault.rule.MaxActive}
 	if p.rp.MaxActive == 0 {
-		p.rp.MaxActive = manyActive
+		p.rp.MaxActive = trace.ManyActive
 	}
 	p.kp = &p.rp.KP
 	if !p.waits {
 		p.results, _ = p.fault.in.session.Symbols().Results(p.addr) // else the result is a word
 	}
 	if p.values != nil {
-		p.rp.DataSize = 8 * p.values.Layout.Saved()
-		p.rp.EntryHandler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-			save(ri.Data, p.values.Layout.Save(regs, regs))
-			return 0
-		}
+		trace.Keep(p.rp, p.values.Layout)
 	}
 	p.rp.Handler = func(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) int {
-		p.decided(&Call{Regs: regs, place: p, saved: saved(ri.Data)})
+		p.decided(&Call{Regs: regs, place: p, saved: fetch.Kept(ri.Data)})
 		return 0
 	}
 }
@@ -168,10 +159,7 @@ func (p *place) tell(c *Call) {
 		Place: c.calledName(), Addr: addr, What: c.what, Log: c.verdict.Log, Stack: c.stack(),
 	}
 	if loc, ok := f.in.session.Symbols().Lookup(addr); ok {
-		e.Symbol = loc.String()
-		if loc.Symbol.Module != nil {
-			e.Module = loc.Symbol.Module.Name
-		}
+		e.Symbol, e.Module = loc.String(), loc.Symbol.ModuleName()
 	}
 	if p.shown > 0 && c.fetch() == nil {
 		e.Args, e.Values = p.values.Args[:p.shown], c.Values[:p.shown]

@@ -99,16 +99,28 @@ func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule, g *Grou
 	if err := in.usable(); err != nil {
 		return nil, err
 	}
+	programs := in.session.Programs()
+	executed := func() bool { return in.session.Programs() != programs } // so what was found out is of the program before
+	refused := func(r *Rule, err error) error {
+		if ctx.Err() == nil && in.usable() == nil && executed() {
+			err = kprobes.ErrExecuted
+		}
+		return &RuleError{Rule: r.name(), Err: err}
+	}
 	faults := make([]*Fault, len(rules))
-	for i, r := range rules {
+	for i := range rules {
 		var err error
-		if faults[i], err = in.newFault(ctx, r, g); err != nil {
-			return nil, &RuleError{Rule: r.name(), Err: err}
+		if faults[i], err = in.newFault(ctx, rules[i], g); err != nil {
+			return nil, refused(&rules[i], err)
 		}
 	}
 	for i, f := range faults {
-		if err := f.register(ctx); err != nil {
-			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, unregister(faults[:i+1]))
+		err := f.register(ctx)
+		if err == nil && executed() {
+			err = kprobes.ErrExecuted
+		}
+		if err != nil {
+			return nil, errors.Join(refused(&f.rule, err), unregister(faults[:i+1]))
 		}
 	}
 	if err := in.remove(old); err != nil {
@@ -128,7 +140,7 @@ func (in *Injector) add(ctx context.Context, old []*Fault, rules []Rule, g *Grou
 			continue
 		}
 		if err := f.arm(ctx, true); err != nil {
-			return nil, errors.Join(&RuleError{Rule: f.rule.name(), Err: err}, in.remove(faults))
+			return nil, errors.Join(refused(&f.rule, err), in.remove(faults))
 		}
 		f.spent() // it may be by its attributes
 	}

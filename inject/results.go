@@ -249,41 +249,25 @@ func (tr *typedResults) put(values [][]byte, r arch.Regs, m arch.Memory) error {
 	return nil
 }
 
-// threadRegs are a hit's registers, with the vector registers.
-type threadRegs struct{ *kprobes.Regs }
-
-// Vector implements symbols.FloatRegs.
-func (r threadRegs) Vector(n int) (v [16]byte, ok bool) {
-	lo, hi, err := r.XMM(n)
-	binary.LittleEndian.PutUint64(v[:8], lo)
-	binary.LittleEndian.PutUint64(v[8:], hi)
-	return v, err == nil
-}
-
-// SetVector implements symbols.VectorSetter.
-func (r threadRegs) SetVector(n int, v [16]byte) error {
-	return r.SetXMM(n, binary.LittleEndian.Uint64(v[:8]), binary.LittleEndian.Uint64(v[8:]))
-}
-
 // end ends the call whose first instruction a thread is about to run: the caller gets the
 // results. The PreHandler must then return non-zero. After an error the call has not been
 // ended, or its results can't be written, since the thread is being killed.
 func (tr *typedResults) end(r *kprobes.Regs, k *keeper) error {
-	values, err := tr.make(&making{keeper: k, memory: r, regs: threadRegs{r}})
+	values, err := tr.make(&making{keeper: k, memory: r, regs: r})
 	if err != nil {
 		return err
 	}
 	if err := r.ReturnNow(0); err != nil {
 		return err
 	}
-	return tr.put(values, threadRegs{r}, r)
+	return tr.put(values, r, r)
 }
 
 // change gives a call that has returned other results.
 func (tr *typedResults) change(r *kprobes.Regs, k *keeper) error {
-	values, err := tr.make(&making{keeper: k, memory: r, regs: threadRegs{r}})
+	values, err := tr.make(&making{keeper: k, memory: r, regs: r})
 	if err != nil {
 		return err
 	}
-	return tr.put(values, threadRegs{r}, r)
+	return tr.put(values, r, r)
 }

@@ -52,7 +52,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d, keys: map[mappingKey]codeKey{}}, neighbours{d: d}
 	d.optimizer = optimizer{d: d, queue: map[*site]bool{}, jumps: map[arch.Addr]*pastJump{}}
 	d.detours = detours{d: d, at: map[arch.Addr]*detour{}, heads: map[arch.Addr]*detour{}, counters: map[*counter]bool{}}
-	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}}
+	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}, relays: relays{d: d}}
 	d.recorder = recorder{d: d, recordings: map[uint32]*recording{}, states: map[*SharedState]*programState{}}
 	d.guard = guard{d: d, told: guardian.NewHold(p.PID, p.StartTime())}
 	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
@@ -162,7 +162,7 @@ func (d *domain) moveOut(th *ptrace.Thread) {
 	case ts != nil && ts.phase != between && ts.phase != atCall: // the handler ends the session
 		ts.regs.undone()
 		if ts.phase == atReturn || regs.Trapped() == ts.site.addr {
-			regs.SetIP(ts.site.addr)
+			regs.SetIP(ts.site.returnsTo())
 		}
 		th.Go(ptrace.RunOn())
 		return

@@ -44,6 +44,7 @@ var (
 	ErrEntryType         error = &coded{"Entry must be a func with the probed function's parameters and no results", unix.EINVAL}
 	ErrJprobeExists      error = &coded{"there is a Jprobe at the address already", unix.EEXIST}
 	ErrGone              error = &coded{"the probed code is gone", unix.EINVAL}
+	ErrExecuted          error = &coded{"the process has executed another program", unix.EINVAL}
 	ErrShortRecord       error = &coded{"a record of the Program has no room for what Time and Thread have returned", unix.EINVAL}
 	ErrNoNumbers         error = &coded{"no number of a system call is given", unix.EINVAL}
 	ErrIncomplete        error = &coded{"not all places that make the system call can be known", unix.EOPNOTSUPP}
@@ -61,7 +62,7 @@ var (
 )
 
 // ErrNoErrno tells that the program has no C library, or none whose functions are known by name.
-var ErrNoErrno = errors.New("the program has no errno: no module has a function __errno_location")
+var ErrNoErrno = errors.New("the target has no errno: no module has a function __errno_location")
 
 // ErrPanic is what the log says of a panic in a handler, or in gokprobe itself.
 var ErrPanic = errors.New("panic")

@@ -79,7 +79,7 @@ func (nb *neighbours) besiege(m *procfs.Mapping) {
 	}
 	nb.d.neighbours.beset[id] = true
 	if !nb.d.session.opts.NoOptimize && !nb.d.ending() && !nb.d.session.dying() {
-		nb.d.session.warn("others write into the code of %s (kernel uprobes, a debugger, or the program itself): probes there have breakpoints, not jumps, from now on", m.Path)
+		nb.d.session.warn("others write into the code of %s (kernel uprobes, a debugger, or the target itself): probes there have breakpoints, not jumps, from now on", m.Path)
 	}
 }
 
@@ -110,8 +110,11 @@ func (nb *neighbours) foreignIn(m *procfs.Mapping) bool {
 	if total >= mostCopies {
 		return true
 	}
-	const most = 1 << 20 // bytes at a time
-	now, file := make([]byte, most), make([]byte, most)
+	const most = 64 << 10 // bytes at a time
+	if nb.scratch == nil {
+		nb.scratch = make([]byte, 2*most)
+	}
+	now, file := nb.scratch[:most], nb.scratch[most:]
 	for _, r := range copies {
 		for at := r.Start; at < r.End; at += most {
 			n := min(uint64(r.End-at), most)

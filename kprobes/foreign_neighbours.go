@@ -46,6 +46,7 @@ type neighbours struct {
 	calls    []arch.Range              // where the kernel's uprobes have calls lead to
 	ousted   map[*site]bool            // wanted, but other code stands there
 	beset    map[string]bool           // files in which others have breakpoints, or have had
+	scratch  []byte                    // for code that is compared, which is done often
 	lookFrom time.Time                 // when files are to be looked at again
 	torn     map[arch.Addr]arch.Addr   // where the rest of a jump traps, and the head that the thread came to
 	strays   map[arch.Addr]*detour     // where a jump leads whose displacement somebody has changed
@@ -205,7 +206,7 @@ func (nb *neighbours) oust(st *site, why error) {
 		nb.d.neighbours.ousted = map[*site]bool{}
 	}
 	if !nb.d.neighbours.ousted[st] && !nb.d.ending() && !nb.d.session.dying() {
-		nb.d.session.warn("the probe at %s is lost for now, since somebody has changed the code: %v; it comes back with the program's own code", st.addr, why)
+		nb.d.session.warn("the probe at %s is lost for now, since somebody has changed the code: %v; it comes back with the target's own code", st.addr, why)
 	}
 	nb.d.neighbours.ousted[st] = true
 	st.refusal = "somebody has put other code there"
@@ -233,7 +234,7 @@ func (nb *neighbours) returnOusted() {
 func (nb *neighbours) tellDisturbed(st *site) {
 	if s := nb.d.session; !s.beside.toldDisturbed {
 		s.beside.toldDisturbed = true
-		s.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the program itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
+		s.warn("somebody else writes into the code at %s (a kernel uprobe, a debugger, or the target itself): probes there are armed again when they are lost; hits meanwhile are not seen", st.addr)
 	}
 }
 

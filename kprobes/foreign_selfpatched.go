@@ -167,7 +167,7 @@ func (nb *neighbours) mend(at arch.Addr, code []byte) bool {
 func (nb *neighbours) tellCopied(at arch.Addr) {
 	nb.d.session.beside.disturbances.Add(1)
 	if !nb.d.session.beside.toldCopied {
-		nb.d.session.warn("the program runs a copy, at %s, of code that has a probe: the copy was put right. Copies that are not run before we leave are not found", at)
+		nb.d.session.warn("the target runs a copy, at %s, of code that has a probe: the copy was put right. Copies that are not run before we leave are not found", at)
 	}
 	nb.d.session.beside.toldCopied = true
 }

@@ -2,7 +2,6 @@ package kprobes
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
@@ -166,7 +165,7 @@ func (jp *Jprobe) rebind(table *symbols.Table, at arch.Addr) error {
 func (jp *Jprobe) handle(kp *Kprobe, regs *Regs) int {
 	regs.undo = &undo{regs: regs.Regs.Clone(), stack: regs.SP()}
 	defer regs.undone()
-	args, err := jp.body.proto.Arguments(entryRegs{regs}, regs)
+	args, err := jp.body.proto.Arguments(regs, regs)
 	if err != nil {
 		kp.nmissed.Add(1)
 		return 0
@@ -186,17 +185,6 @@ func (b body) run(args []reflect.Value) {
 		}
 	}()
 	b.entry.Call(args)
-}
-
-// entryRegs adds the vector registers, where floating-point arguments are.
-type entryRegs struct{ *Regs }
-
-// Vector implements symbols.FloatRegs.
-func (r entryRegs) Vector(n int) (v [16]byte, ok bool) {
-	lo, hi, err := r.XMM(n)
-	binary.LittleEndian.PutUint64(v[:8], lo)
-	binary.LittleEndian.PutUint64(v[8:], hi)
-	return v, err == nil
 }
 
 // keptStack is how much of the stack a Jprobe's body can't change for good

@@ -39,9 +39,9 @@ func (r *Regs) Symbols() *symbols.Table { return r.domain.linker.symbols() }
 // Place is the address of the probe in the thread's process, in a handler of its hit; at a return, the address that is returned to.
 func (r *Regs) Place() arch.Addr {
 	if hit := r.state(); hit != nil && hit.site != nil && !hit.left {
-		return hit.site.addr
+		return hit.site.returnsTo()
 	}
-	return r.IP()
+	return r.domain.followed.relays.behind(r.IP())
 }
 
 // ReadMemory fills p from target memory at at. A failure is an *arch.FaultError.
@@ -135,6 +135,19 @@ func (r *Regs) SetXMM(n int, lo, hi uint64) error {
 	return r.thread.SetXMM(n, lo, hi)
 }
 
+// Vector implements symbols.FloatRegs.
+func (r *Regs) Vector(n int) (v [16]byte, ok bool) {
+	lo, hi, err := r.XMM(n)
+	binary.LittleEndian.PutUint64(v[:8], lo)
+	binary.LittleEndian.PutUint64(v[8:], hi)
+	return v, err == nil
+}
+
+// SetVector implements symbols.VectorSetter.
+func (r *Regs) SetVector(n int, v [16]byte) error {
+	return r.SetXMM(n, binary.LittleEndian.Uint64(v[:8]), binary.LittleEndian.Uint64(v[8:]))
+}
+
 // ST returns x87 register st(n) (0 to 7), where a long double is returned.
 func (r *Regs) ST(n int) (v [10]byte, err error) {
 	if n < 0 || n > 7 {
@@ -157,7 +170,7 @@ func (r *Regs) StackArg(n int) (uint64, error) {
 func (r *Regs) Backtrace(limit int) []symbols.Frame {
 	at := r.Regs.Clone()
 	at.SetIP(r.Place())
-	return r.domain.linker.symbols().Backtrace(at, rawMemory{r}, limit)
+	return r.domain.linker.symbols().Backtrace(at, trueMemory{r}, limit)
 }
 
 // String dumps the registers, four a line.

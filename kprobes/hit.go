@@ -151,6 +151,9 @@ func (hs *hits) newHit(ts *threadState, d *domain, st *site) (diverted bool) {
 	if st.linker {
 		hs.linkerCalled(ts, d)
 	}
+	if st.unwinds {
+		hs.unwound(ts, d)
+	}
 	d.optimizer.hit(st)
 	if ts.outer != nil {
 		if !hs.s.registry.disarmed {
@@ -256,6 +259,12 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) (ptrace.Delivery,
 	}
 	if regs.IP() == d.detours.landing && d.detours.landing != 0 && !info.Synchronous() {
 		return ptrace.Hold, ptrace.AsTold() // the function that a handler calls has returned, and its breakpoint comes next: a handler would be told of our code
+	}
+	if r := d.followed.relays.at[regs.IP()]; r != nil && !info.Synchronous() {
+		if st := d.siteAt(r.at); st != nil && st.armed() {
+			return ptrace.Hold, ptrace.AsTold() // so here
+		}
+		regs.SetIP(r.to)
 	}
 	if info.Synchronous() && (d.neighbours.strayed(th, regs.IP(), regs, info) || d.neighbours.copied(th, regs.IP(), regs, info)) || s.hits.signalAtHead(th, d, info, regs) {
 		return ptrace.Drop, ptrace.AsTold()

@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,13 +54,29 @@ import (
 // optimizeDelay is how long changes are collected: the kernel's OPTIMIZE_DELAY of 5 jiffies.
 const optimizeDelay = 20 * time.Millisecond
 
-// batchSize is the number of sites that change in one Freeze.
+// # Slices
+//
+// A thread that comes to a breakpoint stands until the tracer has time for it, and all stand during a Freeze. So the work is done in slices: one prepares
+// detours for sliceTime, in which nothing of the program's changes, and then writes in one Freeze what was prepared. Between two slices the tracer
+// deals with all threads that have stopped meanwhile. What threads see then is what they may see after any pass: some sites of the queue have their
+// jumps, whole, and the others their breakpoints, which count the same hits. Sites come in the order of their addresses, so the code of a
+// page is read and decoded in one slice.
+
+// sliceTime is how long one slice prepares, and one slice of removing changes code. leastInSlice is how many sites it has at least, if there are
+// as many: less would hardly be worth its Freeze. Tests have no time.
+var sliceTime = 4 * time.Millisecond
+
+const leastInSlice = 16
+
+// batchSize is the number of sites that change in one Freeze at most.
 const batchSize = 512
 
 // optimizer is what a domain knows of jumps.
 type optimizer struct {
 	d     *domain
 	queue map[*site]bool // to be optimized or, without enabled probes, put back
+	order []*site        // the queue as it was when the last round began, what is left of it, by address
+	seen  lookedAt       // what the last slice has seen of mappings
 	unhit map[*site]bool // to be queued when they are hit; nil unless the optimizer is lazy
 	jumps map[arch.Addr]*pastJump
 }
@@ -127,6 +144,22 @@ func (ps *passes) all() chan struct{} {
 	return ps.optimizing
 }
 
+// of is closed when the optimizer may have come to what it has to do for kps; nil if that is nothing.
+func (ps *passes) of(kps []*Kprobe) chan struct{} {
+	waits := false
+	for _, kp := range kps {
+		for _, pl := range kp.placements {
+			opt := pl.domain.optimizer
+			opt.hit(pl.site)
+			waits = waits || opt.queue[pl.site]
+		}
+	}
+	if !waits {
+		return nil
+	}
+	return ps.optimizing
+}
+
 // optimizeLater runs passes until the queues are empty.
 func (ps *passes) optimizeLater() {
 	again := true
@@ -139,11 +172,16 @@ func (ps *passes) optimizeLater() {
 
 // WaitForOptimizer waits until every site that can be optimized is, and those that are not
 // wanted any more have their original code back (wait_for_kprobe_optimizer). It returns at once
-// in a handler. The error matches that of ctx and its cause if ctx is done before, ErrExited or ErrClosed if the process or the session has ended.
-func (s *Session) WaitForOptimizer(ctx context.Context) error {
+// in a handler. With only it waits for the sites of those probes. The error matches that of ctx and its cause if ctx is done before, ErrExited or
+// ErrClosed if the process or the session has ended.
+func (s *Session) WaitForOptimizer(ctx context.Context, only ...*Kprobe) error {
+	work := s.passes.all
+	if len(only) > 0 {
+		work = func() chan struct{} { return s.passes.of(only) }
+	}
 	for {
 		var busy chan struct{}
-		switch err := s.tracer.Do(func() { busy = s.passes.all() }); {
+		switch err := s.tracer.Do(func() { busy = work() }); {
 		case err != nil:
 			return ErrClosed
 		case busy == nil, s.tracer.Own():
@@ -196,8 +234,12 @@ func (ps *passes) pass() (again bool) {
 			continue
 		}
 		end := d.look.anew()
-		if err := d.unlessEnding(d.optimizer.optimizeBatch()); err != nil && !ps.s.dying() {
+		d.look.resume(&d.optimizer.seen)
+		if err := d.unlessEnding(d.optimizer.optimizeSlice()); err != nil && !ps.s.dying() {
 			ps.s.warn("optimizing probes: %v", err)
+		}
+		if len(d.optimizer.queue) == 0 {
+			d.optimizer.seen, d.optimizer.order = lookedAt{}, nil
 		}
 		end()
 		again = again || len(d.optimizer.queue) > 0
@@ -205,14 +247,27 @@ func (ps *passes) pass() (again bool) {
 	return again
 }
 
-// optimizeBatch takes a batch of sites off the queue: those that qualify get a detour, then
-// the code changes.
-func (opt *optimizer) optimizeBatch() error {
-	var put, take []*site
-	for st := range opt.queue {
-		if len(put)+len(take) == batchSize {
-			break
+// queued is the sites of the queue in the order in which they are dealt with, the first of which belong to this slice.
+func (opt *optimizer) queued(yield func(*site) bool) {
+	for began, n := time.Now(), 0; len(opt.queue) > 0 && n < batchSize && (n < leastInSlice || time.Since(began) < sliceTime); {
+		if len(opt.order) == 0 {
+			opt.order = slices.SortedFunc(maps.Keys(opt.queue), func(a, b *site) int { return cmp.Compare(a.addr, b.addr) })
 		}
+		st := opt.order[0]
+		if opt.order = opt.order[1:]; !opt.queue[st] {
+			continue // it has left the queue since
+		}
+		if n++; !yield(st) {
+			return
+		}
+	}
+}
+
+// optimizeSlice takes some sites off the queue: those that qualify get a detour, then
+// the code changes.
+func (opt *optimizer) optimizeSlice() error {
+	var put, take []*site
+	for st := range opt.queued {
 		opt.leave(st)
 		switch {
 		case opt.d.sites[st.addr] != st:
@@ -225,7 +280,7 @@ func (opt *optimizer) optimizeBatch() error {
 			var err error
 			switch st.refusal, err = opt.prepare(st); {
 			case errors.Is(err, ptrace.ErrNoThread) && opt.d.space.Ending(): // nobody will map memory any more: not for the thousands behind it either
-				maps.DeleteFunc(opt.queue, func(st *site, _ bool) bool { return st.jump() == nil })
+				clear(opt.queue)
 			case st.refusal == "":
 				put = append(put, st)
 			default:

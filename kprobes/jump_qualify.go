@@ -29,6 +29,8 @@ func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 		return work{}, "the process can't map memory for a detour"
 	case st.linker:
 		return work{}, "the dynamic linker is watched there"
+	case st.unwinds:
+		return work{}, "the target's unwinder is entered there, and reads return addresses that were replaced"
 	case st.rejected:
 		return work{}, st.refusal
 	}
@@ -70,7 +72,9 @@ func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 }
 
 // bare tells that nobody wants hits of st.
-func (st *site) bare() bool { return len(st.probes) == 0 && st.returning == 0 && !st.linker }
+func (st *site) bare() bool {
+	return len(st.probes) == 0 && st.returning == 0 && !st.linker && !st.unwinds
+}
 
 // tracedReturns says why the tracer is to see the returns at st.
 func (st *site) tracedReturns() string {
@@ -87,7 +91,7 @@ func (st *site) tracedReturns() string {
 func (opt *optimizer) qualifiesToCall(st *site, why string) (w work, refusal string) {
 	switch {
 	case opt.d.guard.none:
-		return work{}, why + ", and the program uses SIGTRAP itself"
+		return work{}, why + ", and the target uses SIGTRAP itself"
 	case hostUpcalls == nil:
 		return work{}, why + ", which can't be called on this processor"
 	}

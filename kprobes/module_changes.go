@@ -62,6 +62,9 @@ func (lk *linker) adapt() (complete []*symbols.Module) {
 	if lk.busy {
 		return nil
 	}
+	if len(lk.came) > 0 {
+		lk.d.followed.relays.modulesChanged()
+	}
 	if complete, lk.came = lk.came, nil; lk.starting {
 		complete = now
 	}
@@ -172,7 +175,7 @@ func (lk *linker) abandon(st *site, m *symbols.Module) error {
 		kp.waits, kp.reason, kp.home = kp.byName(), m.Name+" was unloaded", m.Path
 	}
 	lk.d.followed.endReturns(st)
-	st.probes, st.linker = nil, false
+	st.probes, st.linker, st.unwinds = nil, false, false
 	if st.patch() == nil {
 		lk.d.slots.discard(st)
 		return nil

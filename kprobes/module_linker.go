@@ -71,6 +71,7 @@ func (lk *linker) unwatch() error {
 	if st == nil && lk.blind == nil {
 		return nil
 	}
+	lk.d.followed.relays.asked = false // what is loaded meanwhile is not noticed
 	*lk = linker{d: lk.d, apart: lk.apart, table: lk.table, executed: lk.executed, program: lk.program, errnoAt: lk.errnoAt}
 	if st == nil {
 		return nil

@@ -81,12 +81,9 @@ type Kprobe struct {
 	ret        *Kretprobe  // whose entry it is
 	jprobe     *Jprobe     // whose it is
 	placements []placement // one for each address space it is in
-	was        struct {
-		mechanism Mechanism
-		reason    string
-	} // when its last address space ended
-	counters []*counter  // guarded by counting
-	lines    []*callLine // of the Kretprobe whose entry it is; guarded by counting
+	was        stand       // when the last of them ended
+	counters   []*counter  // guarded by counting
+	lines      []*callLine // of the Kretprobe whose entry it is; guarded by counting
 
 	checked    *program.Checked // Program, for hits that the tracer handles
 	values     [][]uint64       // of the Program's maps; guarded by counting

@@ -15,7 +15,7 @@ type Listed struct {
 	Addr   arch.Addr
 	Type   byte   // 'k', 'r' or 'j'
 	Symbol string // symbol+0xoffset; empty if Addr lies in no symbol, or the probe is in no place
-	Module string // of the symbol; empty for the program itself, as for the kernel's own code
+	Module string // of the symbol; empty for the executable, as for the kernel's own code
 	// Gone and Disabled are the probe's own, Optimized is that of all probes at Addr (F6).
 	Gone, Disabled, Optimized bool
 }

@@ -311,7 +311,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	kp.nmissed.Store(0)
 	kp.waits, kp.awaited, kp.reason, kp.refusal, kp.home, kp.ended = false, false, "", false, "", false
 	kp.pattern = rg.expanding
-	kp.was.mechanism = NoMechanism
+	kp.was = stand{}
 	var st *site
 	err := kp.checkProgram()
 	if jp := kp.jprobe; err == nil && jp != nil && jp.body.proto == nil && addr != notYet {
@@ -325,7 +325,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	case addr != notYet:
 		st, err = d.attach(kp, addr)
 	case kp.ret != nil:
-		err = kp.ret.prepare()
+		err = kp.ret.prepare(rg.s.opts.Returns)
 	}
 	if err == nil {
 		kp.session = rg.s
@@ -344,7 +344,7 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 		at, err = d.look.checkJprobe(at, entry)
 	}
 	if err == nil && kp.ret != nil && kp.session == nil {
-		err = kp.ret.prepare()
+		err = kp.ret.prepare(d.session.opts.Returns)
 	}
 	if err != nil {
 		return nil, err
@@ -380,6 +380,7 @@ func (d *domain) withdraw(kp *Kprobe, st *site) error {
 func (rg *registry) unregister(kps []*Kprobe) error {
 	rg.catchUp()
 	rg.s.records.lastRecords(kps)
+	rg.straightenThose(kps)
 	gone := make(map[*Kprobe]bool, len(kps))
 	isGone := func(kp *Kprobe) bool { return gone[kp] }
 	left := siteList{}

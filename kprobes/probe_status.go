@@ -58,25 +58,49 @@ func (rg *registry) status(kp *Kprobe) Status {
 	if rp := kp.ret; rp != nil {
 		out.Returns, out.ReturnsMissed, out.Active = rp.Hits(), rp.NMissed(), len(rp.live)+rp.active()
 	}
-	if rg.s.exit.Load() != nil && kp.was.mechanism != NoMechanism && len(kp.placements) == 0 {
-		out.Mechanism, out.Reason = kp.was.mechanism, kp.was.reason
-	} else if len(kp.placements) == 0 {
-		out.Waiting, out.Reason = kp.waits, kp.reason
-	} else {
-		st := kp.placements[0].site
-		out.Addr = st.addr
-		out.Mechanism, out.Reason = st.mechanism()
-		out.Instruction = host.Arch.Disassemble(st.plan.Insn)
+	at := kp.was
+	if len(kp.placements) > 0 {
+		at = kp.stands()
+		out.Addr, out.Instruction = at.addr, host.Arch.Disassemble(kp.placements[0].site.plan.Insn)
 	}
-	if rg.s.table != nil {
+	if len(kp.placements) > 0 || rg.s.exit.Load() != nil && at.mechanism != NoMechanism {
+		out.Mechanism, out.Reason = at.mechanism, at.reason
+	} else {
+		out.Waiting, out.Reason = kp.waits, kp.reason
+	}
+	if kp.Addr == 0 { // only programs that were executed have had it
+		out.Addr, out.Symbol, out.Module = at.addr, at.symbol, at.module
+	} else if rg.s.table != nil {
 		if loc, ok := rg.s.table.Lookup(out.Addr); ok {
-			out.Symbol = loc.String()
-			if loc.Symbol.Module != nil {
-				out.Module = loc.Symbol.Module.Name
-			}
+			out.Symbol, out.Module = loc.String(), loc.Symbol.ModuleName()
 		}
 	}
 	return out
+}
+
+// stand is where and how a probe is in an address space.
+type stand struct {
+	addr           arch.Addr
+	symbol, module string // if the session's own process does not have the place
+	mechanism      Mechanism
+	reason         string
+}
+
+// stands is kp's stand in the first of the address spaces that it is in.
+func (kp *Kprobe) stands() stand {
+	st := kp.placements[0].site
+	at := stand{addr: st.addr}
+	at.mechanism, at.reason = st.mechanism()
+	lk := st.domain.linker
+	if kp.Addr != 0 || lk.apart && lk.table == nil { // which would be read for this alone
+		return at
+	}
+	if table := lk.symbols(); table != nil {
+		if loc, ok := table.Lookup(st.addr); ok {
+			at.symbol, at.module = loc.String(), loc.Symbol.ModuleName()
+		}
+	}
+	return at
 }
 
 // mechanism is how the site's hits are produced, and why by nothing faster.

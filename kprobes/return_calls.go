@@ -16,7 +16,7 @@ import (
 //	                        a site at R, EntryHandler, instance linked under the frame
 //	R:      int3 ── stop ── sp is the CFA of an instance: Handlers, then as any hit
 //
-// Nothing on any stack is changed. So all readers of return addresses see true ones:
+// Nothing on any stack is changed, unless the user asks for that (return_rewrite.go). So all readers of return addresses see true ones:
 // unwinders of C++ and Rust, pthread_cancel, garbage collectors, profilers, Go's
 // copying of stacks, shadow stacks, a debugger's user. When the tracer detaches or
 // dies, no stack has to be repaired. The kernel rewrites the return address instead:
@@ -47,7 +47,8 @@ func where(regs *Regs, cfa arch.Addr, inGo bool) (frames.Frame, frames.Owner, bo
 func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	d, ts := regs.domain, regs.hit
 	st, hit, sp := ts.site, ts.hit, regs.SP()
-	ret, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
+	word, cfa, err := host.Arch.Caller(regs, notedMemory{regs})
+	ret := d.followed.relays.behind(word) // the function that has jumped here may have had its return address replaced
 	f, own, ok := where(regs, cfa, st.inGo)
 	if err != nil || !ok {
 		rp.nmissed.Add(1)
@@ -67,7 +68,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		rp.search(d, own, f)
 		ri = rp.take()
 	}
-	back := d.followed.returnSite(rp, ret, st.inGo)
+	back := d.followed.wayBack(rp, st, word, ret)
 	if ri == nil || back == nil {
 		rp.nmissed.Add(1)
 		ri.put()
@@ -81,6 +82,11 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		return 0 // the handler has unregistered rp or ended the session
 	}
 	if ts.over {
+		rp.nmissed.Add(1)
+		ri.put()
+		return 0
+	}
+	if back.addr != word && d.followed.rewrite(ri, regs, word, sp, back) != nil && d.followed.returnSite(rp, ret, st.inGo) == nil {
 		rp.nmissed.Add(1)
 		ri.put()
 		return 0
@@ -151,7 +157,10 @@ func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
 // Copied implements ptrace.Handler. The child's Forked may come when the parent has returned.
 func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 	d := s.domainOf(parent)
-	if d == nil || !s.opts.Follow {
+	if d == nil {
+		return
+	}
+	if d.followed.keepAddresses(child); !s.opts.Follow {
 		return
 	}
 	d.followed.adoptStack(parent)
@@ -187,7 +196,7 @@ func (fo *followed) copyCalls(child *ptrace.Process) {
 func (fo *followed) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	rp := ri.probe
 	c := rp.take()
-	if c == nil || fo.returnSite(rp, ri.RetAddr, false) == nil {
+	if c == nil || !fo.copyWay(c, ri) {
 		rp.nmissed.Add(1)
 		c.put()
 		return
@@ -241,15 +250,19 @@ func (fo *followed) endOf(own frames.Owner) {
 // (C12).
 func (hs *hits) returned(ts *threadState, st *site) {
 	d, regs := st.domain, &ts.regs
+	to := st.returnsTo()
 	d.followed.adoptFrame(regs.PID(), regs.SP(), frames.Owner{TID: regs.TID()})
 	f, own, top := d.followed.returnedFrom(regs, false)
 	if top == nil && st.returnsGo {
 		f, own, top = d.followed.returnedFrom(regs, true)
 	}
+	if to != st.addr {
+		d.followed.arrived(top)
+	}
 	if top == nil {
 		return
 	}
-	if top.RetAddr != st.addr || !host.Arch.Returned(regs, notedMemory{regs}, st.plan.Insn) {
+	if top.RetAddr != to || to == st.addr && !host.Arch.Returned(regs, notedMemory{regs}, st.plan.Insn) {
 		if f.PID == regs.PID() {
 			d.followed.end(f, true)
 		}
@@ -283,7 +296,7 @@ func (fo *followed) returnedFrom(regs *Regs, inGo bool) (f frames.Frame, own fra
 
 func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance) {
 	regs := &ts.regs
-	ip := regs.IP()
+	ip, to := regs.IP(), st.returnsTo()
 	ts.phase = atReturn
 	defer func() { ts.phase, regs.running = between, nil }()
 	for _, ri := range calls {
@@ -299,7 +312,7 @@ func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance
 		ri.returns(regs.thread)
 		rp.hits.Add(1)
 		regs.running = &rp.KP
-		regs.SetIP(st.addr)
+		regs.SetIP(to)
 		if rp.KP.checked != nil {
 			ticks, took := hs.s.took(ri.ended-ri.began, ri.halts())
 			hs.s.records.interpret(ts, &rp.KP, callRegs{regs, ticks, &took})

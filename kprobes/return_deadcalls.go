@@ -85,10 +85,16 @@ func (k *stacks) sameStack(d *domain, a, b arch.Addr) bool {
 
 // holdsReturn tells whether ri's return address is where it was at the entry.
 func (fo *followed) holdsReturn(ri *KretprobeInstance) bool {
+	word, ok := fo.returnWord(ri)
+	return ok && fo.relays.behind(word) == ri.RetAddr
+}
+
+// returnWord is what is now where ri's return address was at the entry.
+func (fo *followed) returnWord(ri *KretprobeInstance) (word arch.Addr, ok bool) {
 	r := host.Arch.NewRegs()
 	r.SetSP(ri.sp)
-	ret, _, err := host.Arch.Caller(r, fo.d.space)
-	return err == nil && ret == ri.RetAddr
+	word, _, err := host.Arch.Caller(r, fo.d.space)
+	return word, err == nil
 }
 
 // mappingOf is the extent of the mapping at at.

@@ -45,6 +45,7 @@ type followed struct {
 
 	calls        frames.Book[*KretprobeInstance]
 	unreturnable map[arch.Addr]error // return addresses without a site
+	relays       relays              // that stand on stacks in the place of return addresses
 }
 
 // callLine is what the target counts of a Kretprobe's calls.
@@ -62,6 +63,8 @@ func (rp *Kretprobe) needsTracer() string {
 		return "a kretprobe follows calls from there"
 	case rp.Handler != nil, rp.EntryHandler != nil:
 		return "a kretprobe's handlers run in the tracer"
+	case rp.by == ReturnRewrite:
+		return "return addresses are replaced by the tracer"
 	case rp.MaxActive > arch.MaxCalls:
 		return "a kretprobe may follow more calls at once than the target can"
 	}

@@ -63,6 +63,7 @@ type Kretprobe struct {
 	warned  bool
 
 	registered uint64 // how often
+	by         Returns
 }
 
 // Hits is how many returns ran the Handler, or would have if it had one. It is reset by
@@ -94,6 +95,8 @@ type KretprobeInstance struct {
 	hit    uint64 // the session's number of the hit
 	call   frames.Call[*KretprobeInstance]
 	sp     arch.Addr // at the entry
+
+	rewritten bool // it was there that a relay's address was written, which was not seen since
 
 	began, ended uint64     // when, by tsc
 	first, last  *halts.Log // of the threads that have entered and returned; first is nil if the target has noted the entry
@@ -146,7 +149,7 @@ func (s *Session) EnableKretprobe(rp *Kretprobe) error { return s.EnableKprobe(&
 func (s *Session) DisableKretprobe(rp *Kretprobe) error { return s.DisableKprobe(&rp.KP) }
 
 // prepare makes register_kretprobe's checks and fills in what the caller left open.
-func (rp *Kretprobe) prepare() error {
+func (rp *Kretprobe) prepare(by Returns) error {
 	if rp.DataSize > maxDataSize || rp.DataSize < 0 {
 		return fmt.Errorf("%w: %d bytes", ErrDataSize, rp.DataSize)
 	}
@@ -160,6 +163,7 @@ func (rp *Kretprobe) prepare() error {
 	rp.KP.lines = nil
 	counting.Unlock()
 	rp.registered++
+	rp.by = by
 	rp.idle, rp.short, rp.warned = nil, 0, false
 	rp.live, rp.returns = map[*KretprobeInstance]bool{}, map[*site]bool{}
 	return nil

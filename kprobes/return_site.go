@@ -11,16 +11,22 @@ import (
 
 // returnSite makes sure of a site at a return address; nil if there can be none.
 func (fo *followed) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
+	st, err := fo.siteOfReturns(rp, at, inGo)
+	if err != nil && !rp.warned {
+		rp.warned = true
+		called, _ := fo.d.linker.symbols().Lookup(rp.KP.Addr)
+		fo.d.session.warn("calls of %s that return to %s are missed: %v", called, at, err)
+	}
+	return st
+}
+
+// siteOfReturns is returnSite for who can do without.
+func (fo *followed) siteOfReturns(rp *Kretprobe, at arch.Addr, inGo bool) (*site, error) {
 	st := fo.d.sites[at]
 	if st == nil || st.returning == 0 || !st.armed() {
 		var err error
 		if st, err = fo.makeReturnSite(at, st); err != nil {
-			if !rp.warned {
-				rp.warned = true
-				called, _ := fo.d.linker.symbols().Lookup(rp.KP.Addr)
-				fo.d.session.warn("calls of %s that return to %s are missed: %v", called, at, err)
-			}
-			return nil
+			return nil, err
 		}
 	}
 	st.returnsGo = st.returnsGo || inGo
@@ -31,7 +37,7 @@ func (fo *followed) returnSite(rp *Kretprobe, at arch.Addr, inGo bool) *site {
 			fo.d.session.warn("%v", err)
 		}
 	}
-	return st
+	return st, nil
 }
 
 // makeReturnSite arms st, or a new site, for returns. It runs during a hit: the
@@ -44,12 +50,19 @@ func (fo *followed) makeReturnSite(at arch.Addr, st *site) (*site, error) {
 	var err error
 	fresh := st == nil
 	if fresh {
-		if err = fo.d.look.checkReturn(at); err == nil {
+		ours := fo.relays.at[at] != nil
+		if !ours {
+			err = fo.d.look.checkReturn(at)
+		}
+		if err == nil {
 			st, err = fo.d.makeSite(at)
 		}
 		if err != nil {
 			fo.cannotReturn(at, err)
 			return nil, err
+		}
+		if ours {
+			st.rejected, st.refusal = true, "it stands on stacks in the place of a return address, and its hits are the tracer's"
 		}
 		fo.d.sites[at] = st
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	NoBoost bool
 	// NoOptimize has no breakpoint replaced by a jump.
 	NoOptimize bool
+	// Returns is how Kretprobes follow calls to their ends. The zero value leaves the target's stacks alone.
+	Returns Returns
 	// Follow keeps forked children and programs started by exec under the same
 	// probes: in such a program, also one that a child executes, those that have a
 	// symbol are placed where it is there, before the program's first instruction.
@@ -62,6 +64,8 @@ type Session struct {
 	spaces  ptrace.Kept[domain] // those that there were, too
 	// forkedCalls is of the address space of a forked child the calls that its thread was in, in the order of their entries, until Forked.
 	forkedCalls ptrace.Kept[[]KretprobeInstance]
+	// forkedReturns is where return addresses of its were replaced, until then.
+	forkedReturns ptrace.Kept[[]arch.Addr]
 
 	closed  bool
 	closing bool // Close has begun: no handler begins a call
@@ -98,10 +102,10 @@ func (tg *target) runToEntry(p *ptrace.Process) error {
 	const atEntry = 9 // AT_ENTRY, getauxval(3)
 	auxv, err := p.Space.Auxv()
 	if err != nil {
-		return fmt.Errorf("finding the program's entry point: %w", err)
+		return fmt.Errorf("finding the target's entry point: %w", err)
 	}
 	if err := tg.s.tracer.RunTo(p.Leader(), arch.Addr(auxv[atEntry])); err != nil {
-		return fmt.Errorf("running the program to its entry point: %w", err)
+		return fmt.Errorf("running the target to its entry point: %w", err)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package kprobes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -39,6 +41,9 @@ func (s *Session) close(ended func(error)) error {
 	defer s.end(ErrClosed)
 	var err error
 	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
+	if !own {
+		s.clear()
+	}
 	for again := true; again; {
 		derr := s.tracer.Do(func() {
 			again = false
@@ -78,6 +83,88 @@ func (s *Session) close(ended func(error)) error {
 	}
 	s.tracer.Close()
 	return err
+}
+
+// clear takes most of the code back before the release, in slices (see the optimizer): what is left for the one Freeze in which everything ends is
+// little. Between two slices some sites are the program's again, and the others count nothing more: threads do there what they would
+// do without us. What is not the probes' alone stays until the release: the dynamic linker's site, places to which followed calls return, and the code
+// that keeps threads from blocking the guard's signal. What can't be taken back now is left to the release, which tells why.
+func (s *Session) clear() {
+	var left []*site
+	err := s.tracer.Do(func() {
+		if !s.closed {
+			s.endCalls()
+			left = s.clearable()
+		}
+	})
+	for err == nil && len(left) > 0 {
+		err = s.tracer.Do(func() { left = s.clearSlice(left) })
+	}
+}
+
+// clearable silences all probes and lists the sites to be cleared, by address.
+func (s *Session) clearable() (sites []*site) {
+	s.registry.disarmed = true
+	for d := range s.domains {
+		if d.linker.busy {
+			continue // its code may be going
+		}
+		for _, st := range d.sites {
+			if st.armed() && !st.linker && st.returning == 0 && st.mask == nil {
+				sites = append(sites, st)
+			}
+		}
+	}
+	slices.SortFunc(sites, func(a, b *site) int { return cmp.Compare(a.addr, b.addr) })
+	return sites
+}
+
+// clearSlice takes the code of the first sites back, and returns the others.
+func (s *Session) clearSlice(sites []*site) (left []*site) {
+	if s.closed {
+		return nil
+	}
+	for began := time.Now(); len(sites) > 0; {
+		n := min(len(sites), clearedAtOnce)
+		byDomain := siteList{}
+		for _, st := range sites[:n] {
+			if d := st.domain; !d.released && !d.linker.busy && d.sites[st.addr] == st {
+				byDomain.add(st)
+			}
+		}
+		sites = sites[n:]
+		s.try(func() {
+			for d, list := range byDomain.byDomain() {
+				end := d.look.anew()
+				d.uncover(list)
+				end()
+			}
+		})
+		if time.Since(began) >= sliceTime {
+			break
+		}
+	}
+	return sites
+}
+
+// clearedAtOnce is how many sites are cleared between two looks at the clock.
+const clearedAtOnce = 64
+
+// uncover puts the original code back at sites whose probes count no more.
+func (d *domain) uncover(sites []*site) {
+	_ = d.optimizer.unoptimizeNow(sites)
+	var patches []*patch.Patch
+	for _, st := range sites {
+		if st.patch() != nil {
+			patches = append(patches, st.patch())
+		}
+	}
+	d.text.DisarmAll(patches)
+	for _, st := range sites {
+		if !st.wanted() {
+			_ = d.refresh(st)
+		}
+	}
 }
 
 // endCalls takes threads back from the functions that handlers have called. No handler
@@ -148,11 +235,11 @@ func (d *domain) release(last bool) error {
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
+		errs = append(errs, d.followed.putBackAll(d.followed.rewritten(d.followed.all())))
 		d.masks.giveBackMasks()
 		d.session.tracer.SettleForks(d.space)
 		try(d.recorder.drainLast)
 		try(func() { d.followed.foldCalls(false) })
-		try(d.detours.foldAll)
 		try(d.upcalls.endBoards)
 		ending = d.ending()
 		errs = append(errs, d.text.While(frozen).RestoreAll(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
@@ -168,6 +255,7 @@ func (d *domain) release(last bool) error {
 	if waits {
 		return errInsideVfork
 	}
+	folded = d.session.try(d.detours.foldAll) && folded // it is our memory as well, and takes long if there are many
 	err = errors.Join(append(errs, err)...)
 	kept := errors.Is(err, errInsideVfork)
 	if !kept { // else the guardian is to go on, when we end
@@ -197,7 +285,7 @@ func (d *domain) unblocks(at arch.Addr) bool {
 func (m *memory) unmap() error {
 	err := m.d.guard.removeGuard()
 	if err == nil { // else it stays, with its memory
-		err = m.d.space.Unmap(m.mapped()...)
+		err = m.d.space.Unmap(append(m.mapped(), m.d.followed.relays.unneeded()...)...)
 	}
 	if errors.Is(err, ptrace.ErrNoThread) || errors.Is(err, ptrace.ErrExited) {
 		return nil // the last threads are dying; the mapping harms nobody

@@ -32,6 +32,9 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if err := d.clean(child); err != nil {
 		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
 	}
+	if err := d.followed.leaveChild(child); err != nil {
+		s.warn("the forked child %d: %v", child.PID, err)
+	}
 	d.guard.cleanRegion(child)
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
 		return ptrace.LetGo

@@ -133,6 +133,28 @@ func TestAFollowedChildGetsAJumpForWhatItHits(t *testing.T) {
 	endsRight(t, prog, s)
 }
 
+// TestWhoWaitsForSomeProbesHastensNoOthers: they may wait for their hits in the child.
+func TestWhoWaitsForSomeProbesHastensNoOthers(t *testing.T) {
+	prog, s, kps, child := thousand(t, Options{Follow: true})
+	few := kps[100:110]
+	if err := s.WaitForOptimizer(t.Context(), few...); err != nil {
+		t.Error(err)
+	}
+	_ = s.do(func() error {
+		d := s.domainOfProcess(t, child)
+		for i, kp := range kps {
+			st, mine := d.placed(kp), i >= 100 && i < 110
+			if d.optimizer.unhit[st] == mine || mine && st.jump() == nil && st.refusal == "" {
+				t.Errorf("%s: it waits for a hit %v, and has the refusal %q", kp.SymbolName, !mine, st.refusal)
+			}
+		}
+		return nil
+	})
+	prog.Send("call")
+	prog.Expect("sum 1499500")
+	endsRight(t, prog, s)
+}
+
 // TestNothingIsOptimizedInAChildThatEnds: its thread stands in its exit, which the tracer was not told of yet, and nobody can map memory there. So the first
 // site that can't have its detour ends all of the work. With each of the others it would cost milliseconds, in which everybody
 // else waits for the tracer: 49 s for 10,000.
@@ -152,7 +174,7 @@ func TestNothingIsOptimizedInAChildThatEnds(t *testing.T) {
 			st, err := procfs.ReadStat(child, 0)
 			return err != nil || st.State == 't'
 		})
-		_ = d.optimizer.optimizeBatch()
+		_ = d.optimizer.optimizeSlice()
 		if n := len(d.optimizer.queue); n != 0 {
 			t.Errorf("%d sites are left for later", n)
 		}

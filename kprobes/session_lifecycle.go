@@ -62,7 +62,6 @@ func (s *Session) forget(d *domain) {
 			m.Unmap()
 		}
 	}
-	d.linker.closeTable()
 	d.neighbours.close()
 	for _, kp := range s.registry.probes {
 		if kp.ret != nil {
@@ -70,7 +69,7 @@ func (s *Session) forget(d *domain) {
 		}
 		had := len(kp.placements)
 		if had > 0 {
-			kp.was.mechanism, kp.was.reason = kp.placements[0].site.mechanism()
+			kp.was = kp.stands()
 		}
 		kp.placements = slices.DeleteFunc(slices.Clone(kp.placements), func(pl placement) bool { return pl.domain == d })
 		if had > 0 && len(kp.placements) == 0 {
@@ -78,6 +77,7 @@ func (s *Session) forget(d *domain) {
 			kp.waits, kp.reason = inChild && kp.byName(), "the process that had it has ended"
 		}
 	}
+	d.linker.closeTable()
 }
 
 // ThreadExit implements ptrace.Handler.

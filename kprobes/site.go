@@ -33,6 +33,8 @@ type site struct {
 	recounted uint64       // how often these have changed
 	inGo      bool         // for a Kretprobe: the function is one of Go's
 	leaves    *jumps
+	looksBack *bool  // whether the function may use its own return address; nil if nobody has asked
+	unwinds   bool   // the target's own unwinder is entered there (return_unwinders.go)
 	entered   *error // whether it is in front of all that its function does; nil if nobody has asked
 
 	refusal  string // why it is not optimized
@@ -252,7 +254,7 @@ func (st *site) add(kp *Kprobe) {
 
 // wanted reports whether anybody still needs to see hits of st.
 func (st *site) wanted() bool {
-	return st.linker || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.registry.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
+	return st.linker || st.unwinds || st.returning > 0 || st.mask != nil && st.jump() != nil || !st.domain.session.registry.disarmed && slices.ContainsFunc(st.probes, (*Kprobe).enabled)
 }
 
 // hasPost tells whether an enabled probe waits for the end of the instruction.

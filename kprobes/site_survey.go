@@ -3,6 +3,7 @@ package kprobes
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
@@ -24,13 +25,30 @@ type looks struct {
 	open    int       // how many have been begun and not ended
 	changes uint64    // how often they have become untrue
 	// seen is what once was told of mappings. It ends with its look, but not when our own mappings have come meanwhile, as those of arenas do.
-	seen map[mappingKey]bool
+	seen *lookedAt
+}
+
+// lookedAt is what was told of mappings, and since when.
+type lookedAt struct {
+	told  map[mappingKey]bool
+	since time.Time
+	took  time.Duration
+}
+
+// resume has the look that was begun last know what an earlier one has been told, unless that is too long ago: for work in slices. It
+// takes as long to ask as there is code of ours in the mapping, for each slice again.
+func (lo *looks) resume(earlier *lookedAt) {
+	const share = 10 // of the time may go into asking
+	if earlier.told == nil || time.Since(earlier.since) > max(besetInterval, share*earlier.took) {
+		*earlier = lookedAt{told: map[mappingKey]bool{}, since: time.Now()}
+	}
+	lo.seen = earlier
 }
 
 // anew begins a survey; what it returns ends it.
 func (lo *looks) anew() (end func()) {
 	before, changes, seen := lo.survey, lo.changes, lo.seen
-	lo.survey, lo.open, lo.seen = nil, lo.open+1, map[mappingKey]bool{}
+	lo.survey, lo.open, lo.seen = nil, lo.open+1, &lookedAt{told: map[mappingKey]bool{}}
 	return func() {
 		lo.open--
 		lo.seen = seen
@@ -56,11 +74,15 @@ func (lo *looks) changed() {
 
 // once is what tell says of a mapping. In one look it is asked once.
 func (lo *looks) once(mapping mappingKey, tell func() bool) bool {
-	told, known := lo.seen[mapping]
+	if lo.seen == nil {
+		return tell()
+	}
+	told, known := lo.seen.told[mapping]
 	if !known {
-		if told = tell(); lo.seen != nil {
-			lo.seen[mapping] = told
-		}
+		seen, began := lo.seen, time.Now()
+		told = tell()
+		seen.told[mapping] = told
+		seen.took += time.Since(began)
 	}
 	return told
 }

@@ -60,7 +60,7 @@ func generated(m *procfs.Mapping) string {
 	case m.Path == "[vdso]":
 		return ""
 	case m.Write || m.Anonymous():
-		return fmt.Sprintf("the program makes code itself, in %s at %s", mappingName(m), m.Range.Start)
+		return fmt.Sprintf("the target makes code itself, in %s at %s", mappingName(m), m.Range.Start)
 	}
 	return ""
 }

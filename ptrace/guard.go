@@ -26,7 +26,7 @@ const (
 )
 
 // ErrOnce says that there can be no guard for a signal.
-var ErrOnce = errors.New("the program's handler is to run once only")
+var ErrOnce = errors.New("the target's handler is to run once only")
 
 // ForgetTrap says that the process has set another action for SIGTRAP, in place of its guard if it had one.
 func (r *Remote) ForgetTrap() {

@@ -290,19 +290,33 @@ func (t *Tracer) nextBacklog() *Thread {
 	return nil
 }
 
-// answer runs all calls that were sent so far.
+// answer runs the calls that were sent so far, and then notes all threads that have stopped meanwhile: they get their turn before the calls that come
+// now. Who works in slices, and sends the next call as soon as one has returned, would keep them waiting else: wait4 tells of the bell first.
 func (t *Tracer) answer() {
-	for {
+	for left := t.unanswered(); left > 0; left-- {
 		t.mu.Lock()
-		if len(t.calls) == 0 {
-			t.mu.Unlock()
-			return
-		}
 		c := t.calls[0]
 		t.calls = t.calls[1:]
 		t.mu.Unlock()
 		t.serve(c)
 	}
+	if !t.ends() {
+		t.drain()
+	}
+	t.rung = t.rung || t.unanswered() > 0
+}
+
+// ends tells that stops which are noted now may never be dispatched: they are left to the kernel, which then knows the signals that they are for.
+func (t *Tracer) ends() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed || t.GivenUp()
+}
+
+func (t *Tracer) unanswered() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.calls)
 }
 
 func (t *Tracer) serve(c call) {
@@ -321,7 +335,9 @@ func (t *Tracer) lastWords() {
 	if !asked {
 		t.handler.Panicked("the tracer's goroutine was ended (runtime.Goexit)", debug.Stack())
 	}
-	t.answer()
+	for t.unanswered() > 0 {
+		t.answer()
+	}
 	quietSIGCHLD(false)
 	t.bell.close()
 }

@@ -193,6 +193,36 @@ func TestSomebodyKillsTheBell(t *testing.T) {
 	}
 }
 
+// TestAThreadAtABreakpointComesBeforeTheNextCall: the call was sent while another one was under way, in which the thread came there. Work in slices
+// is such calls.
+func TestAThreadAtABreakpointComesBeforeTheNextCall(t *testing.T) {
+	k := probe(t, "call")
+	at := k.symbol("probed")
+	k.do(func() error { k.plant(at); return nil })
+	for n := range 20 {
+		next := make(chan int)
+		k.do(func() error {
+			k.prog.Send(fmt.Sprintf("go %d", 3*n))
+			testprog.Await(t, "a thread at the breakpoint", func() bool {
+				st, err := procfs.ReadStat(k.prog.PID(), 0)
+				return err == nil && st.State == 't'
+			})
+			go func() {
+				hits := 0
+				_ = k.tr.Do(func() { hits = k.hits })
+				next <- hits
+			}()
+			testprog.Await(t, "the next call", func() bool { return k.tr.unanswered() > 0 })
+			return nil
+		})
+		if hits := <-next; hits != n+1 {
+			t.Errorf("at the next call there were %d hits, want %d", hits, n+1)
+		}
+		k.prog.Expect("ret")
+	}
+	k.end()
+}
+
 // TestAThreadsEndIsWaitedFor, also on a kernel that offers nothing to wait for.
 func TestAThreadsEndIsWaitedFor(t *testing.T) {
 	for _, old := range []bool{false, true} {

@@ -220,13 +220,9 @@ func (c *hitContext) stack(b *starlark.Builtin, args starlark.Tuple, kwargs []st
 	}
 	var all []starlark.Value
 	for _, f := range c.hit.Backtrace(n) {
-		module := ""
-		if f.Symbol.Module != nil {
-			module = f.Symbol.Module.Name
-		}
 		all = append(all, starlarkstruct.FromStringDict(starlarkstruct.Default, starlark.StringDict{
 			"addr": starlark.MakeUint64(uint64(f.Addr)), "name": starlark.String(f.Symbol.Name),
-			"offset": starlark.MakeUint64(f.Offset), "module": starlark.String(module),
+			"offset": starlark.MakeUint64(f.Offset), "module": starlark.String(f.Symbol.ModuleName()),
 			"file": starlark.String(f.File), "line": starlark.MakeInt(f.Line),
 		}))
 	}

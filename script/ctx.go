@@ -23,8 +23,8 @@ type hit interface {
 	WriteMemory(at arch.Addr, p []byte) error
 	ReadString(at arch.Addr, limit int) (string, error)
 	StackArg(n int) (uint64, error)
-	XMM(n int) (lo, hi uint64, err error)
-	ST(n int) ([10]byte, error)
+	symbols.FloatRegs
+	symbols.X87Regs
 	Backtrace(limit int) []symbols.Frame
 	CallFunc(c kprobes.FuncCall) (kprobes.FuncResult, error)
 	ReturnNow(value uint64) error

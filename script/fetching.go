@@ -13,12 +13,6 @@ import (
 	"github.com/gokprobe/gokprobe/expr/values"
 )
 
-// returnFields are what a filter may look at, of returns, beside the arguments.
-var returnFields = []fetch.Field{
-	{Name: "ret", Type: values.TypeOf("s64")},
-	{Name: "duration_ns", Type: values.TypeOf("s64")},
-}
-
 // newWish is what args= and filter= ask of a probe's hits; nil if nothing is wanted.
 func (p *probe) newWish(args texts, filter string) *values.Wish {
 	if len(args) == 0 && filter == "" {
@@ -26,7 +20,7 @@ func (p *probe) newWish(args texts, filter string) *values.Wish {
 	}
 	w := &values.Wish{Args: args, Filter: filter, Params: true, Return: p.returns}
 	if p.returns {
-		w.More = returnFields
+		w.More = values.ReturnFields
 	}
 	return w
 }
@@ -83,12 +77,11 @@ func (c *hitContext) fetch(saved []uint64) (keep bool, err error) {
 	if v == nil {
 		return true, nil
 	}
-	payload, err := v.Layout.Run(c.hit, c.hit, saved)
+	comm := c.hit.Comm()
+	got, err := v.Layout.Fetch(c.hit, c.hit, saved, values.Host(c.session().Symbols(), comm))
 	if err != nil {
 		return false, c.script.errorAt(p.pos, err)
 	}
-	comm := c.hit.Comm()
-	got := v.Layout.Decode(payload, values.Host(c.session().Symbols(), comm))
 	var more []fetch.Value
 	if c.at == atReturn {
 		more = []fetch.Value{{U: c.hit.ReturnValue()}, {U: uint64(c.took.Time)}}

@@ -152,7 +152,7 @@ func (pt *part) placeError(err error) error {
 
 // register registers the places, silent: all or none. Those of a pattern that can't be probed are left out, but one must be there.
 func (pt *part) register(ctx context.Context) error {
-	err := pt.registerAll(ctx, pt.places)
+	_, err := trace.Register(ctx, pt.places, pt.registerAll, pt.refused)
 	if err == nil && len(pt.places) > 0 && len(pt.kprobes()) == 0 {
 		err = errors.New("none of its places can be probed")
 	}
@@ -163,33 +163,17 @@ func (pt *part) register(ctx context.Context) error {
 	return nil
 }
 
-// registerAll registers places. If some are refused, all are, and each half is tried for
-// itself.
-func (pt *part) registerAll(ctx context.Context, places []*site) error {
-	if len(places) == 0 {
-		return nil
-	}
-	err := pt.registerBatch(ctx, places)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
+// refused leaves a place of a pattern out that can't be probed.
+func (pt *part) refused(at *site, err error) error {
+	if !at.option || errors.Is(err, kprobes.ErrExited) || errors.Is(err, kprobes.ErrClosed) {
 		return err
-	case len(places) > 1:
-		half := len(places) / 2
-		if err := pt.registerAll(ctx, places[:half]); err != nil {
-			return err
-		}
-		return pt.registerAll(ctx, places[half:])
-	case places[0].option && !errors.Is(err, kprobes.ErrExited) && !errors.Is(err, kprobes.ErrClosed):
-		places[0].gone = true
-		pt.skipped++
-		return nil
 	}
-	return err
+	at.gone = true
+	pt.skipped++
+	return nil
 }
 
-func (pt *part) registerBatch(ctx context.Context, places []*site) error {
+func (pt *part) registerAll(ctx context.Context, places []*site) error {
 	if !pt.p.returns {
 		kps := make([]*kprobes.Kprobe, len(places))
 		for i, at := range places {

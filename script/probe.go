@@ -13,6 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/expr/values"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/trace"
 )
 
 // probe is what kprobe() and kretprobe() return: the probes at all places of a
@@ -70,7 +71,7 @@ func (s *Script) newKprobe(thread *starlark.Thread, b *starlark.Builtin, args st
 
 // newKretprobe is kretprobe(spec, …).
 func (s *Script) newKretprobe(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	p := &probe{s: s, pos: caller(thread), enabled: true, returns: true, maxActive: manyActive}
+	p := &probe{s: s, pos: caller(thread), enabled: true, returns: true, maxActive: trace.ManyActive}
 	var spec starlark.Value
 	var entry, ret function
 	var fetched texts
@@ -129,10 +130,6 @@ func (p *probe) declare(by string, spec starlark.Value, fetched texts, filter st
 	s.follow(m)
 	return nil
 }
-
-// manyActive is as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
-// kernel/trace/trace_kprobe.c).
-const manyActive = 4096
 
 // handle sets the handlers of a place.
 func (pt *part) handle(at *site) {

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -140,27 +139,10 @@ func (c *hitContext) parameter(name string) (starlark.Value, error) {
 	return nil, nil
 }
 
-// vectors offers floating-point registers under the names that symbols asks for.
-type vectors struct{ hit }
-
-// Vector implements symbols.FloatRegs.
-func (r vectors) Vector(n int) (v [16]byte, ok bool) {
-	lo, hi, err := r.XMM(n)
-	binary.LittleEndian.PutUint64(v[:8], lo)
-	binary.LittleEndian.PutUint64(v[8:], hi)
-	return v, err == nil
-}
-
-// ST implements symbols.X87Regs.
-func (r vectors) ST(n int) (v [10]byte, ok bool) {
-	v, err := r.hit.ST(n)
-	return v, err == nil
-}
-
 // typed is a parameter's or a result's value: numbers, truth values, texts, and lists
 // and dicts of those. A value that can't be read is None.
 func typed(p symbols.Param, h hit) (starlark.Value, error) {
-	v := p.Value(vectors{h}, h)
+	v := p.Value(h, h)
 	if v.Err != nil && v.JSON == nil {
 		return starlark.None, nil
 	}

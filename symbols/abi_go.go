@@ -27,7 +27,7 @@ func (a *goArgs) places(types []*dtype, registers bool) []place {
 	lost := false
 	for i, t := range types {
 		if lost = lost || t.kind == typeUnknown && t.size == 0; lost {
-			out[i] = place{unknown: true}
+			out[i] = place{isUnknown: true}
 			continue
 		}
 		saved := *a

@@ -10,25 +10,25 @@ import (
 
 // scalar is a number or an address in a value.
 type scalar struct {
-	off, size, align int64
-	float            bool
-	sign, address    bool // the properties by which versions of rustc tell scalars of one size apart
+	off, size, align   int64
+	isFloat            bool
+	hasSign, isAddress bool // the properties by which versions of rustc tell scalars of one size apart
 }
 
 // passing says as what rustc passes a value of a type: as up to two scalars, or as an aggregate. It is undecided if debug
 // information does not tell.
 type passing struct {
-	scalars   []scalar
-	aggregate bool
-	undecided bool
-	// wrapped says that the value is in a structure or union that may be repr(C), which debug information does not tell. If
+	scalars     []scalar
+	isAggregate bool
+	isUndecided bool
+	// isWrapped says that the value is in a structure or union that may be repr(C), which debug information does not tell. If
 	// it is, the value is an aggregate, and passed as an integer. For a lone integer of up to 8 bytes that is the same.
-	wrapped bool
+	isWrapped bool
 }
 
 var (
-	inAggregate = passing{aggregate: true}
-	inDoubt     = passing{undecided: true}
+	inAggregate = passing{isAggregate: true}
+	inDoubt     = passing{isUndecided: true}
 )
 
 // passing says as what rustc passes a value of type t. No document specifies this. It is what versions 1.63 to 1.97 have in common (rustc_abi,
@@ -53,7 +53,7 @@ func (t *dtype) passing(depth int) passing {
 		return inDoubt
 	}
 	address := t.kind == typePointer || t.kind == typeReference
-	return passing{scalars: []scalar{{size: t.size, align: t.align, float: t.kind == typeFloat, sign: t.signed(), address: address}}}
+	return passing{scalars: []scalar{{size: t.size, align: t.align, isFloat: t.kind == typeFloat, hasSign: t.isSigned(), isAddress: address}}}
 }
 
 // sized returns the fields whose size is not 0.
@@ -81,7 +81,7 @@ func (t *dtype) isTransparent() bool {
 // asPassed is passing for a parameter or result of type t as a whole. It is undecided if repr(C) would make a difference.
 func (t *dtype) asPassed() passing {
 	p := t.passing(0)
-	if p.wrapped && t.size <= 16 && (len(p.scalars) != 1 || p.scalars[0].float || t.size > 8) {
+	if p.isWrapped && t.size <= 16 && (len(p.scalars) != 1 || p.scalars[0].isFloat || t.size > 8) {
 		return inDoubt
 	}
 	return p
@@ -96,10 +96,10 @@ func (t *dtype) ofFields(depth int) passing {
 	case 1:
 		f := parts[0]
 		p := f.typ.passing(depth + 1)
-		if !p.undecided && (f.off != 0 || f.typ.size != t.size || f.typ.align != t.align) {
+		if !p.isUndecided && (f.off != 0 || f.typ.size != t.size || f.typ.align != t.align) {
 			return inAggregate
 		}
-		p.wrapped = p.wrapped || len(p.scalars) == 1 && !t.isTransparent()
+		p.isWrapped = p.isWrapped || len(p.scalars) == 1 && !t.isTransparent()
 		return p
 	case 2:
 		return t.pair(parts, depth)
@@ -122,9 +122,9 @@ func scalarsOf(fields []dfield, depth int) (all []scalar, whole *passing) {
 	for _, f := range fields {
 		p := f.typ.passing(depth + 1)
 		switch {
-		case p.aggregate, !p.undecided && len(p.scalars) != 1:
+		case p.isAggregate, !p.isUndecided && len(p.scalars) != 1:
 			return nil, &inAggregate
-		case p.undecided, p.wrapped:
+		case p.isUndecided, p.isWrapped:
 			whole = &inDoubt // unless another one makes it an aggregate
 		default:
 			s := p.scalars[0]
@@ -159,12 +159,12 @@ func (t *dtype) ofAlternatives(depth int) passing {
 		return inDoubt
 	}
 	for _, p := range all {
-		if p.undecided || p.aggregate != all[0].aggregate || !slices.Equal(p.scalars, all[0].scalars) {
+		if p.isUndecided || p.isAggregate != all[0].isAggregate || !slices.Equal(p.scalars, all[0].scalars) {
 			return inDoubt
 		}
 	}
 	out := all[0]
-	out.wrapped = !out.aggregate && !t.isTransparent()
+	out.isWrapped = !out.isAggregate && !t.isTransparent()
 	return out
 }
 
@@ -212,7 +212,7 @@ func (t *dtype) tagged(data []variant, depth int) passing {
 	}
 	alike := true
 	for _, s := range all {
-		if s.off != all[0].off || s.size != all[0].size || s.float != all[0].float {
+		if s.off != all[0].off || s.size != all[0].size || s.isFloat != all[0].isFloat {
 			return inAggregate
 		}
 		alike = alike && s == all[0]
@@ -243,13 +243,13 @@ func (t *dtype) overlaps(discr *dfield) bool {
 // languages can call, probably has C's convention, but debug information does not say so. Of such a function only parameters
 // that have the same place in both conventions are known.
 func (s *signature) rustPlaces(types []*dtype, result *dtype) []place {
-	out := rustPlaces(types, result, s.unit.rustMemory)
+	out := rustPlaces(types, result, s.unit.hasRustMemory)
 	if !s.hasOwnName() {
 		return out
 	}
 	for i, p := range sysvPlaces(types, result) {
 		if !p.equals(out[i]) {
-			out[i] = place{unknown: true}
+			out[i] = place{isUnknown: true}
 		}
 	}
 	return out
@@ -266,27 +266,27 @@ func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	if result != nil {
 		p := result.asPassed()
 		switch {
-		case result.size > 16 && !p.wide():
+		case result.size > 16 && !p.isWide():
 			a.ints = 1
-		case p.undecided || p.wide() && result.size > 16 || p.aggregate && result.size > 8 && !memory:
+		case p.isUndecided || p.isWide() && result.size > 16 || p.isAggregate && result.size > 8 && !memory:
 			lost = true
-		case p.aggregate && result.size > 8:
+		case p.isAggregate && result.size > 8:
 			a.ints = 1
 		}
 	}
 	out := make([]place, len(types))
 	for i, t := range types {
 		p := t.asPassed()
-		lost = lost || p.undecided && t.size <= 16 || p.wide() && (p.scalars[0].float || !a.canHold128(t))
+		lost = lost || p.isUndecided && t.size <= 16 || p.isWide() && (p.scalars[0].isFloat || !a.canHold128(t))
 		switch {
 		case lost:
-			out[i] = place{unknown: true}
+			out[i] = place{isUnknown: true}
 		case t.size == 0:
 			out[i] = place{}
-		case t.size > 16 || p.aggregate && t.size > 8:
+		case t.size > 16 || p.isAggregate && t.size > 8:
 			out[i] = a.assign(8, 8, []class{classInteger})
-			out[i].indirect = true
-		case p.aggregate:
+			out[i].isIndirect = true
+		case p.isAggregate:
 			out[i] = a.assign(t.size, 8, []class{classInteger})
 		default:
 			out[i] = a.assignScalars(p.scalars)
@@ -295,8 +295,8 @@ func rustPlaces(types []*dtype, result *dtype, memory bool) []place {
 	return out
 }
 
-// wide reports whether t is a number of 128 bits.
-func (p passing) wide() bool {
+// isWide reports whether t is a number of 128 bits.
+func (p passing) isWide() bool {
 	return slices.ContainsFunc(p.scalars, func(s scalar) bool { return s.size > 8 })
 }
 
@@ -307,7 +307,7 @@ func (a *sysvArgs) assignScalars(scalars []scalar) place {
 	var p place
 	for _, s := range scalars {
 		c := classInteger
-		if s.float {
+		if s.isFloat {
 			c = classSSE
 		}
 		classes := []class{c}
@@ -325,9 +325,9 @@ func (a *sysvArgs) assignScalars(scalars []scalar) place {
 
 // rustResult places the result of a Rust function, see rustPlaces.
 func (s *signature) rustResult(t *dtype) place {
-	out := rustResult(t, s.unit.rustMemory)
+	out := rustResult(t, s.unit.hasRustMemory)
 	if s.hasOwnName() && !out.equals(sysvResult(t)) {
-		return place{unknown: true}
+		return place{isUnknown: true}
 	}
 	return out
 }
@@ -335,13 +335,13 @@ func (s *signature) rustResult(t *dtype) place {
 func rustResult(t *dtype, memory bool) place {
 	p := t.asPassed()
 	switch {
-	case p.wide() && (t.size > 16 || p.scalars[0].float):
-		return place{unknown: true}
-	case t.size > 16, p.aggregate && t.size > 8 && memory:
+	case p.isWide() && (t.size > 16 || p.scalars[0].isFloat):
+		return place{isUnknown: true}
+	case t.size > 16, p.isAggregate && t.size > 8 && memory:
 		return inMemory()
-	case p.undecided || p.aggregate && t.size > 8:
-		return place{unknown: true}
-	case p.aggregate:
+	case p.isUndecided || p.isAggregate && t.size > 8:
+		return place{isUnknown: true}
+	case p.isAggregate:
 		return inRegisters(t.size, []class{classInteger}, host.C.Results, 0, 0)
 	}
 	var out place
@@ -349,7 +349,7 @@ func rustResult(t *dtype, memory bool) place {
 	for _, l := range p.scalars {
 		for off := int64(0); off < l.size; off += 8 {
 			x := part{off: l.off + off, size: min(8, l.size-off), reg: "xmm", n: floats}
-			if l.float {
+			if l.isFloat {
 				floats++
 			} else {
 				x.reg, x.n = host.C.Results[ints], 0

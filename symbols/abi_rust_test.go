@@ -62,13 +62,13 @@ func TestWhatRustTakesTypesFor(t *testing.T) {
 	} {
 		got, p := "", c.t.asPassed()
 		switch {
-		case p.undecided:
+		case p.isUndecided:
 			got = "doubt"
-		case p.aggregate:
+		case p.isAggregate:
 			got = "aggregate"
 		}
 		for i, s := range p.scalars {
-			if p.undecided || p.aggregate {
+			if p.isUndecided || p.isAggregate {
 				t.Errorf("%s: it has scalars, too", name)
 			}
 			if i > 0 {
@@ -99,12 +99,12 @@ func TestRustFunctionsWithNamesOfTheirOwn(t *testing.T) {
 		"three numbers": {structOf("T", 12, 4, at(0, u32), at(4, u32), at(8, u32)), false},
 		"large":         {&dtype{kind: typeStruct, under: "L", size: 24, align: 4, field: []dfield{at(0, &dtype{kind: typeArray, size: 24, align: 4, count: 6, elem: u32})}}, true},
 	} {
-		s := &signature{unit: &unit{lang: langRust, rustMemory: true}, linkage: "mine"}
-		if got := !s.rustResult(c.t).unknown; got != c.known {
+		s := &signature{unit: &unit{lang: langRust, hasRustMemory: true}, linkage: "mine"}
+		if got := !s.rustResult(c.t).isUnknown; got != c.known {
 			t.Errorf("%s as a result: known %v, want %v", name, got, c.known)
 		}
 		s.linkage = "_ZN4mine4mine17h0123456789abcdefE"
-		if s.rustResult(c.t).unknown {
+		if s.rustResult(c.t).isUnknown {
 			t.Errorf("%s as a result of a mangled name is not known", name)
 		}
 	}

@@ -32,7 +32,7 @@ const entryStack = 8
 // sysvPlaces assigns the parameters of a C or C++ function.
 func sysvPlaces(types []*dtype, result *dtype) []place {
 	a := &sysvArgs{stack: entryStack}
-	if result != nil && sysvResult(result).indirect {
+	if result != nil && sysvResult(result).isIndirect {
 		a.ints = 1 // the hidden pointer to the result
 	}
 	out := make([]place, len(types))
@@ -43,10 +43,10 @@ func sysvPlaces(types []*dtype, result *dtype) []place {
 			// A type that is not understood may take any register, so the
 			// places of all later parameters are unknown too.
 			lost = true
-			out[i] = place{unknown: true}
-		case t.byRef:
+			out[i] = place{isUnknown: true}
+		case t.isByRef:
 			out[i] = a.assign(8, 8, []class{classInteger})
-			out[i].indirect = true
+			out[i].isIndirect = true
 		default:
 			out[i] = a.assign(t.size, t.align, classify(t))
 		}
@@ -107,7 +107,7 @@ func (a *sysvArgs) onStack(size, align int64) place {
 // classify returns the classes of t's eightbytes, one of classMemory for a
 // value that is passed in memory.
 func classify(t *dtype) []class {
-	if t.size > 16 || t.byRef {
+	if t.size > 16 || t.isByRef {
 		return []class{classMemory}
 	}
 	out := make([]class, max(1, (t.size+7)/8))

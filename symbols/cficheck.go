@@ -11,7 +11,7 @@ const (
 func isPlausibleCFI(ops []byte) bool {
 	c := &lineCursor{b: ops}
 	remembered := 0
-	for len(c.b) > 0 && !c.bad {
+	for len(c.b) > 0 && !c.isBad {
 		op := c.uint(1)
 		if op == 0x0a { // remember_state
 			if remembered++; remembered > mostRemembered {
@@ -22,7 +22,7 @@ func isPlausibleCFI(ops []byte) bool {
 			return false
 		}
 	}
-	return !c.bad
+	return !c.isBad
 }
 
 // frameOperands skips the operands of one instruction. It returns false if no compiler would write them.
@@ -59,14 +59,14 @@ func (c *lineCursor) frameOperands(op uint64) bool {
 	return true
 }
 
-func (c *lineCursor) leb() bool { c.uleb(); return !c.bad }
+func (c *lineCursor) leb() bool { c.uleb(); return !c.isBad }
 
-func (c *lineCursor) register() bool { return c.uleb() <= highestRule && !c.bad }
+func (c *lineCursor) register() bool { return c.uleb() <= highestRule && !c.isBad }
 
 // expression skips an expression. It returns false for operations with branches or sizes, which could make an interpreter loop or read far.
 func (c *lineCursor) expression() bool {
 	n := c.uleb()
-	if c.bad || n > uint64(len(c.b)) || n > longestExpr {
+	if c.isBad || n > uint64(len(c.b)) || n > longestExpr {
 		return false
 	}
 	e := &lineCursor{b: c.b[:n]}
@@ -91,7 +91,7 @@ func (c *lineCursor) expression() bool {
 		default:
 			return false
 		}
-		if e.bad {
+		if e.isBad {
 			return false
 		}
 	}

@@ -12,9 +12,9 @@ import (
 // unwindRow is the call-frame information of one address: how to compute the
 // caller's registers.
 type unwindRow struct {
-	cfa    frame.DWRule
-	rules  [dwCount]frame.DWRule
-	signal bool
+	cfa      frame.DWRule
+	rules    [dwCount]frame.DWRule
+	isSignal bool
 }
 
 // row returns the rules for link-time address v, nil if none cover it. Rows are
@@ -46,7 +46,7 @@ func (img *image) makeRow(v uint64) (row *unwindRow) {
 	if err != nil {
 		return nil
 	}
-	row = &unwindRow{cfa: ctx.CFA, signal: f.signal}
+	row = &unwindRow{cfa: ctx.CFA, isSignal: f.isSignal}
 	for reg, rule := range ctx.Regs {
 		if reg < dwCount {
 			row.rules[reg] = rule
@@ -61,8 +61,8 @@ func (img *image) makeRow(v uint64) (row *unwindRow) {
 // apply computes the caller's state. Its ok is false if the rules say that
 // there is no caller, or if memory can't be read.
 func (row *unwindRow) apply(st *frameState, stack *stackReader) callerState {
-	c := callerState{frameState: *st, signal: row.signal}
-	c.call = !row.signal
+	c := callerState{frameState: *st, isSignal: row.isSignal}
+	c.isCall = !row.isSignal
 	base, ok := row.frameAddress(st, stack)
 	if !ok {
 		return c

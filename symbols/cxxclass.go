@@ -9,11 +9,11 @@ import (
 // non-trivial for the purposes of calls (Itanium C++ ABI §1.1). Some compilers, such as
 // GCC, do not write that into the debug information, but it follows from the class's members.
 type cxxClass struct {
-	r          *typeReader
-	entry      *dwarf.Entry
-	nontrivial bool
-	copies     int // copy and move constructors that are declared
-	deleted    int // how many of them can't be used
+	r            *typeReader
+	entry        *dwarf.Entry
+	isNontrivial bool
+	copies       int // copy and move constructors that are declared
+	deleted      int // how many of them can't be used
 }
 
 // member looks at one member function of the class.
@@ -22,7 +22,7 @@ func (c *cxxClass) member(f *dwarf.Entry) {
 	class, _ := c.entry.Val(dwarf.AttrName).(string)
 	class, _, _ = strings.Cut(class, "<")
 	if v, _ := f.Val(dwarf.AttrVirtuality).(int64); v != 0 {
-		c.nontrivial = true // there is a pointer to the table of virtual functions
+		c.isNontrivial = true // there is a pointer to the table of virtual functions
 	}
 	if artificial, _ := f.Val(dwarf.AttrArtificial).(bool); artificial {
 		return // what the compiler makes is trivial if all members and bases are
@@ -33,10 +33,10 @@ func (c *cxxClass) member(f *dwarf.Entry) {
 	written := defaulted != inClass && !deleted
 	switch {
 	case strings.HasPrefix(name, "~"):
-		c.nontrivial = c.nontrivial || written
+		c.isNontrivial = c.isNontrivial || written
 	case name == class && c.copiesClass(f):
 		c.copies++
-		c.nontrivial = c.nontrivial || written
+		c.isNontrivial = c.isNontrivial || written
 		if deleted {
 			c.deleted++
 		}
@@ -46,7 +46,7 @@ func (c *cxxClass) member(f *dwarf.Entry) {
 // isByReference reports whether the class goes by reference. It is called after all member
 // functions were read.
 func (c *cxxClass) isByReference() bool {
-	return c.nontrivial || c.copies > 0 && c.deleted == c.copies
+	return c.isNontrivial || c.copies > 0 && c.deleted == c.copies
 }
 
 // copiesClass reports whether a constructor's one parameter is a reference to its

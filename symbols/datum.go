@@ -136,11 +136,11 @@ func (d *datum) word(off int64) (w Datum, ok bool) {
 }
 
 func (d *datum) begin(p place) error {
-	if p.unknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg == "xmm" || p.parts[0].reg == "st" {
+	if p.isUnknown || len(p.parts) == 0 || p.parts[0].off != 0 || p.parts[0].reg == "xmm" || p.parts[0].reg == "st" {
 		return ErrNoPlace
 	}
 	d.Reg, d.Stack, d.parts = p.parts[0].reg, p.parts[0].stack, p.parts
-	if p.indirect {
+	if p.isIndirect {
 		d.Loads = []int64{0}
 	}
 	return nil
@@ -180,13 +180,13 @@ func (d *datum) step(s Step) error {
 // itself.
 func (t *dtype) member(name string, seen map[*dtype]bool) (off int64, f dfield, ok bool) {
 	for _, f := range t.field {
-		if f.name == name && !f.base {
+		if f.name == name && !f.isBase {
 			return f.off, f, true
 		}
 	}
 	seen[t] = true
 	for _, inner := range t.field {
-		if (inner.base || inner.name == "") && !seen[inner.typ] {
+		if (inner.isBase || inner.name == "") && !seen[inner.typ] {
 			if off, f, ok = inner.typ.member(name, seen); ok {
 				return inner.off + off, f, true
 			}
@@ -201,7 +201,7 @@ func (t *dtype) shape(lang language) Shape {
 		switch {
 		case t.size > 8:
 			return ShapeOther
-		case t.signed():
+		case t.isSigned():
 			return ShapeSigned
 		}
 		return ShapeUnsigned

@@ -222,12 +222,12 @@ func TestDatumsAreWhatValuePrints(t *testing.T) {
 // A datum tells the sign of characters and of bit fields, and floating-point numbers and arrays from other things.
 func TestShapesOfNumbers(t *testing.T) {
 	char := &dtype{kind: typeChar, size: 1}
-	byt := &dtype{kind: typeChar, size: 1, unsigned: true}
+	byt := &dtype{kind: typeChar, size: 1, isUnsigned: true}
 	for _, c := range []struct {
 		t    *dtype
 		want Shape
 	}{
-		{char, ShapeSigned}, {byt, ShapeUnsigned}, {&dtype{kind: typeEnum, size: 4}, ShapeSigned}, {&dtype{kind: typeEnum, size: 4, unsigned: true}, ShapeUnsigned},
+		{char, ShapeSigned}, {byt, ShapeUnsigned}, {&dtype{kind: typeEnum, size: 4}, ShapeSigned}, {&dtype{kind: typeEnum, size: 4, isUnsigned: true}, ShapeUnsigned},
 		{&dtype{kind: typeFloat, size: 8}, ShapeFloat}, {&dtype{kind: typeFloat, size: 16}, ShapeOther}, {&dtype{kind: typeInt, size: 16}, ShapeOther},
 		{&dtype{kind: typeArray, elem: byt, count: 3, size: 3}, ShapeArray}, {&dtype{kind: typeStruct, size: 8}, ShapeOther},
 	} {

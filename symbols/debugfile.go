@@ -32,7 +32,7 @@ func (img *image) debug(t *Table) *object {
 type debugPath struct {
 	path   string
 	crc    uint32
-	useCRC bool
+	hasCRC bool
 }
 
 // debugPaths are the places of the debug file of img, which the target names self.
@@ -92,7 +92,7 @@ func (img *image) matches(ef *object, f *targetfs.File, want debugPath) bool {
 	if id := buildIDNote(ef.section(".note.gnu.build-id", question), 4); id != "" && img.buildID != "" {
 		return id == img.buildID
 	}
-	if !want.useCRC {
+	if !want.hasCRC {
 		return true
 	}
 	if uint64(f.Size) > budget.Process().Limit() { // it takes time, and would not be read

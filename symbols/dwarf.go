@@ -44,16 +44,16 @@ type unit struct {
 	off   dwarf.Offset // of its first entry
 	entry *dwarf.Entry
 	lang  language
-	// goRegisters says that Go passes arguments in registers (1.17 and later).
-	goRegisters bool
-	// rustMemory says that rustc returns aggregates of 9 to 16 bytes in memory (1.63 and later; earlier ones differ).
-	rustMemory bool
+	// hasGoRegisters says that Go passes arguments in registers (1.17 and later).
+	hasGoRegisters bool
+	// hasRustMemory says that rustc returns aggregates of 9 to 16 bytes in memory (1.63 and later; earlier ones differ).
+	hasRustMemory bool
 
 	funcOnce sync.Once
 	funcs    []function
 
 	optimizedOnce sync.Once
-	optimized     bool // see dwarfData.optimized
+	isOptimized   bool // see dwarfData.isOptimized
 }
 
 type unitRange struct {
@@ -138,11 +138,11 @@ func newUnit(off dwarf.Offset, e *dwarf.Entry) *unit {
 	case dwLangGo:
 		u.lang = langGo
 		minor, ok := versionBehind(e, "go1.")
-		u.goRegisters = !ok || minor >= 17 // a development version has no number
+		u.hasGoRegisters = !ok || minor >= 17 // a development version has no number
 	case dwLangRust:
 		u.lang = langRust
 		minor, _ := versionBehind(e, "rustc version 1.")
-		u.rustMemory = minor >= 63
+		u.hasRustMemory = minor >= 63
 	}
 	return u
 }

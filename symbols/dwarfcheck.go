@@ -71,11 +71,11 @@ func hasLongName(text []byte) bool {
 func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 	const implicitConst = 0x21
 	c := &lineCursor{b: b}
-	for c.uleb() != 0 && !c.bad {
+	for c.uleb() != 0 && !c.isBad {
 		c.uleb() // tag
 		c.skip(1)
 		n := 0
-		for !c.bad {
+		for !c.isBad {
 			attr, form := c.uleb(), c.uleb()
 			if form == implicitConst {
 				c.sleb()
@@ -89,7 +89,7 @@ func abbrevTable(b []byte) (size int, cost uint64, ok bool) {
 		}
 		cost += abbrevCost + uint64(n)*attributeCost
 	}
-	return len(b) - len(c.b), cost, !c.bad
+	return len(b) - len(c.b), cost, !c.isBad
 }
 
 // unitHeader is the header of a unit and the place of its first entry.
@@ -97,7 +97,7 @@ type unitHeader struct {
 	first   dwarf.Offset // its first entry
 	end     uint64
 	version uint16
-	wide    bool   // 64-bit DWARF
+	isWide  bool   // 64-bit DWARF
 	abbrev  uint64 // where its abbreviations are
 }
 
@@ -123,7 +123,7 @@ func eachUnit(info []byte, f func(unitHeader)) {
 			return
 		}
 		size := head + 2 + offSize + 1 // length, version, abbrev offset, address size
-		u := unitHeader{end: off + head + length, version: binary.LittleEndian.Uint16(b[head:]), wide: offSize == 8}
+		u := unitHeader{end: off + head + length, version: binary.LittleEndian.Uint16(b[head:]), isWide: offSize == 8}
 		abbrev := head + 2
 		if u.version >= 5 {
 			size++ // unit type
@@ -182,7 +182,7 @@ func countRnglist(section []byte, off uint64) (n int, ok bool) {
 	c := &lineCursor{b: section[off:]}
 	for ; n <= mostRanges; n++ {
 		kind := c.uint(1)
-		if kind == 0 || c.bad {
+		if kind == 0 || c.isBad {
 			return n, true
 		}
 		switch kind {

@@ -94,7 +94,7 @@ func (f *formatter) scalar(t *dtype, raw []byte) Value {
 		if name, ok := t.enum[int64(uintOf(raw))]; ok {
 			return Value{Text: name, JSON: name}
 		}
-		if t.unsigned {
+		if t.isUnsigned {
 			return literal(uintOf(raw))
 		}
 		return literal(v)
@@ -135,7 +135,7 @@ func (f *formatter) char(t *dtype, raw []byte) Value {
 		return Value{Text: strconv.QuoteRune(rune(v)), JSON: s}
 	}
 	n := intOf(raw)
-	if t.unsigned {
+	if t.isUnsigned {
 		n = int64(v)
 	}
 	if t.name != "char" && t.name != "const char" || v < ' ' || v > '~' {
@@ -144,13 +144,13 @@ func (f *formatter) char(t *dtype, raw []byte) Value {
 	return Value{Text: fmt.Sprintf("%d %s", n, strconv.QuoteRune(rune(v))), JSON: n}
 }
 
-// signed reports whether t is a whole number that may be negative.
-func (t *dtype) signed() bool {
+// isSigned reports whether t is a whole number that may be negative.
+func (t *dtype) isSigned() bool {
 	switch t.kind {
 	case typeInt:
 		return true
 	case typeChar, typeEnum:
-		return !t.unsigned
+		return !t.isUnsigned
 	}
 	return false
 }

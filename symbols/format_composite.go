@@ -19,12 +19,12 @@ func (f *formatter) structure(t *dtype, raw []byte, depth int) Value {
 	object := map[string]any{}
 	for i, m := range t.field {
 		part, ok := m.of(raw)
-		if !ok || m.base && len(m.typ.field) == 0 {
+		if !ok || m.isBase && len(m.typ.field) == 0 {
 			continue
 		}
 		v := f.format(m.typ, part, depth+1)
 		name := m.name
-		if m.base || name == "" {
+		if m.isBase || name == "" {
 			name = m.typ.name
 		}
 		parts = append(parts, name+": "+v.Text)
@@ -96,7 +96,7 @@ func (t *dtype) variant(raw []byte) (v variant, ok bool) {
 	ok = false
 	for _, c := range t.variants {
 		switch {
-		case c.rest:
+		case c.isRest:
 			v, ok = c, true
 		case (uint64(c.value)^uintOf(tag))<<other == 0:
 			return c, true
@@ -121,7 +121,7 @@ func (f dfield) of(raw []byte) (value []byte, ok bool) {
 	value = make([]byte, size)
 	for i := range 8 * size {
 		from := f.bit + min(i, f.wide-1) // the highest bit is the sign
-		if i >= f.wide && !f.typ.signed() {
+		if i >= f.wide && !f.typ.isSigned() {
 			break
 		}
 		value[i/8] |= raw[from/8] >> (from % 8) & 1 << (i % 8)

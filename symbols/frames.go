@@ -30,7 +30,7 @@ type frameIndex struct{ start, fde uint64 } // link-time addresses
 // the code of its caller: a signal trampoline ('S' augmentation).
 type fde struct {
 	*frame.FrameDescriptionEntry
-	signal bool
+	isSignal bool
 }
 
 // frameRange is the extent of the frame description entry that covers a: a
@@ -87,7 +87,7 @@ func (t *frameTable) parsedFor(v uint64) *fde {
 func newFDE(f *frame.FrameDescriptionEntry) *fde {
 	out := &fde{FrameDescriptionEntry: f}
 	for _, c := range f.CIE.Augmentation {
-		out.signal = out.signal || c == 'S'
+		out.isSignal = out.isSignal || c == 'S'
 	}
 	return out
 }

@@ -219,7 +219,7 @@ func (t *goTable) pcToLine(pc uint64) (file string, line int, ok bool) {
 
 // values goes through one of f's tables.
 func (f goFunc) values(field int) pcCursor {
-	c := pcCursor{value: -1, pc: f.entry, end: f.end, first: true}
+	c := pcCursor{value: -1, pc: f.entry, end: f.end, isFirst: true}
 	if off := uint64(f.word(field)); off > 0 && off < uint64(len(f.t.pcs)) {
 		c.p = f.t.pcs[off:]
 	}
@@ -232,19 +232,19 @@ type pcCursor struct {
 	p       []byte
 	value   int32
 	pc, end uint64
-	first   bool
+	isFirst bool
 }
 
 func (c *pcCursor) next() bool {
 	d, rest, ok := uvarint32(c.p)
-	if !ok || d == 0 && !c.first || c.pc >= c.end {
+	if !ok || d == 0 && !c.isFirst || c.pc >= c.end {
 		return false
 	}
 	step, rest, ok := uvarint32(rest)
 	if !ok || step == 0 {
 		return false
 	}
-	c.p, c.first = rest, false
+	c.p, c.isFirst = rest, false
 	c.value += int32(d>>1) ^ -int32(d&1)
 	c.pc += uint64(step)
 	return true

@@ -51,8 +51,8 @@ func newStackTable(data []byte, text uint64) *stackTable {
 // goFrame is the table's facts about one instruction.
 type goFrame struct {
 	delta    uint64 // bytes from the stack pointer to the return address
-	saved    bool   // the frame holds the caller's frame pointer
-	top      bool   // the outermost function of a stack (runtime.goexit, mstart)
+	isSaved  bool   // the frame holds the caller's frame pointer
+	isTop    bool   // the outermost function of a stack (runtime.goexit, mstart)
 	switches bool   // the function moves to another stack (runtime.mcall, morestack)
 }
 
@@ -112,7 +112,7 @@ func (g *stackTable) frame(v uint64) (f goFrame, ok bool) {
 // pcValue looks up a table of (value delta, pc delta) pairs, both varints, the
 // first zigzag-encoded.
 func pcValue(p []byte, pc, target uint32) (int32, bool) {
-	c := pcCursor{p: p, value: -1, pc: uint64(pc), end: uint64(target) + 1, first: true}
+	c := pcCursor{p: p, value: -1, pc: uint64(pc), end: uint64(target) + 1, isFirst: true}
 	for c.next() {
 		if uint64(target) < c.pc {
 			return c.value, true

@@ -30,6 +30,10 @@ type image struct {
 	syms    *symtab
 
 	sonameOnce sync.Once
+	readers    sync.Once // unwinders.go
+	readersAt  []uint64
+	hides      sync.Once
+	hidesOne   bool
 	sonameRead string
 
 	debugOnce sync.Once
@@ -225,10 +229,10 @@ func roundUp[T int | int64](n, align T) T { return (n + align - 1) / align * ali
 // memoryFile is an ELF image read back from where it is mapped: the vdso, or a
 // file that is gone. Its section table is not mapped, so it is hidden.
 type memoryFile struct {
-	mem   arch.Memory
-	base  arch.Addr
-	whole bool // the mapping is the file (vdso): keep the section table
-	progs []elf.ProgHeader
+	mem     arch.Memory
+	base    arch.Addr
+	isWhole bool // the mapping is the file (vdso): keep the section table
+	progs   []elf.ProgHeader
 }
 
 const (
@@ -240,7 +244,7 @@ func (m *memoryFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := m.mem.ReadMemory(m.address(off), p); err != nil {
 		return 0, err
 	}
-	if !m.whole {
+	if !m.isWhole {
 		clearAt(p, off, shoffAt, 8)
 		clearAt(p, off, shnumAt, 4)
 	}

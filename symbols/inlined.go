@@ -36,7 +36,7 @@ func (t *Table) Inlined(a arch.Addr) (n int, known bool) {
 		return 0, true // nobody has a copy of it
 	}
 	d.readInlined()
-	return d.inline.calls[origin].n, d.inline.all
+	return d.inline.calls[origin].n, d.inline.isAll
 }
 
 // abstract is the entry that a function's copies, inlined ones among them, refer to. ok is
@@ -145,7 +145,7 @@ func (d *dwarfData) lineInside(origin, call dwarf.Offset) (file string, line int
 				break
 			}
 			n := int(row.line)
-			if !row.stmt || row.file < 0 || files[row.file] != decl || n < start || n == int(callLine) || line > 0 && n >= line {
+			if !row.isStmt || row.file < 0 || files[row.file] != decl || n < start || n == int(callLine) || line > 0 && n >= line {
 				continue
 			}
 			asked++
@@ -184,7 +184,7 @@ type inlining struct {
 	// calls has the inlined calls by the entry of the function. Calls within copies of the function itself are left out:
 	// there they are parts into which GCC has split it.
 	calls map[dwarf.Offset]inlinedCalls
-	all   bool // nothing was left out
+	isAll bool // nothing was left out
 }
 
 type inlinedCalls struct {
@@ -224,7 +224,7 @@ func (d *dwarfData) readInlined() {
 			size += uint64(len(name))
 		}
 		if d.keep(size, "the inlined functions of the debug information") != nil {
-			d.inline.names, d.inline.calls, d.inline.all = nil, nil, false
+			d.inline.names, d.inline.calls, d.inline.isAll = nil, nil, false
 		}
 	})
 }
@@ -237,7 +237,7 @@ func (in *inlining) read(r *dies) {
 	for {
 		e := r.next()
 		if e == nil {
-			in.all = r.err == nil
+			in.isAll = r.err == nil
 			return
 		}
 		origin, _ := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)

@@ -23,10 +23,10 @@ func (d *dwarfData) lineHeader(off uint64) (h lineHeader, ok bool) {
 	h.size = c.uint(4)
 	head := uint64(4)
 	if h.size == 0xffffffff {
-		c.wide = true
+		c.isWide = true
 		h.size, head = c.uint(8), 12
 	}
-	if c.bad || h.size > uint64(len(c.b)) {
+	if c.isBad || h.size > uint64(len(c.b)) {
 		return h, false
 	}
 	c.b = c.b[:h.size]
@@ -53,7 +53,7 @@ func (c *lineCursor) tables(h *lineHeader) bool {
 	for range 2 { // directories, then files
 		forms := c.formats()
 		n := c.uleb()
-		if c.bad || n > uint64(len(c.b)) || len(forms) == 0 && n > 0 {
+		if c.isBad || n > uint64(len(c.b)) || len(forms) == 0 && n > 0 {
 			return false
 		}
 		for range n {
@@ -61,7 +61,7 @@ func (c *lineCursor) tables(h *lineHeader) bool {
 			for _, f := range forms {
 				text += c.form(f)
 			}
-			if c.bad || !h.add(text+longest) {
+			if c.isBad || !h.add(text+longest) {
 				return false
 			}
 		}
@@ -77,7 +77,7 @@ func (c *lineCursor) oldTables(h *lineHeader) bool {
 	longest := uint64(0)
 	for len(c.b) > 0 && c.b[0] != 0 {
 		n := c.form(formString)
-		if longest = max(longest, n); c.bad || !h.add(n) {
+		if longest = max(longest, n); c.isBad || !h.add(n) {
 			return false
 		}
 	}
@@ -87,7 +87,7 @@ func (c *lineCursor) oldTables(h *lineHeader) bool {
 		for range 3 { // directory, time, size
 			c.uleb()
 		}
-		if c.bad || !h.add(n+longest) {
+		if c.isBad || !h.add(n+longest) {
 			return false
 		}
 	}
@@ -108,15 +108,15 @@ func (h *lineHeader) add(text uint64) bool {
 
 // lineCursor reads a header. bad is set when it has read beyond the end.
 type lineCursor struct {
-	b    []byte
-	d    *dwarfData
-	wide bool // 64-bit DWARF
-	bad  bool
+	b      []byte
+	d      *dwarfData
+	isWide bool // 64-bit DWARF
+	isBad  bool
 }
 
 func (c *lineCursor) skip(n int) {
 	if n < 0 || n > len(c.b) {
-		c.bad, c.b = true, nil
+		c.isBad, c.b = true, nil
 		return
 	}
 	c.b = c.b[n:]
@@ -124,7 +124,7 @@ func (c *lineCursor) skip(n int) {
 
 func (c *lineCursor) uint(n int) uint64 {
 	if n > len(c.b) {
-		c.bad, c.b = true, nil
+		c.isBad, c.b = true, nil
 		return 0
 	}
 	v := uintOf(c.b[:n])
@@ -133,7 +133,7 @@ func (c *lineCursor) uint(n int) uint64 {
 }
 
 func (c *lineCursor) offset() uint64 {
-	if c.wide {
+	if c.isWide {
 		return c.uint(8)
 	}
 	return c.uint(4)
@@ -142,7 +142,7 @@ func (c *lineCursor) offset() uint64 {
 func (c *lineCursor) uleb() uint64 {
 	v, n := binary.Uvarint(c.b)
 	if n <= 0 {
-		c.bad, c.b = true, nil
+		c.isBad, c.b = true, nil
 		return 0
 	}
 	c.b = c.b[n:]
@@ -167,7 +167,7 @@ func (c *lineCursor) form(form uint64) (text uint64) {
 	case formString:
 		n := bytes.IndexByte(c.b, 0)
 		c.skip(n + 1)
-		c.bad = c.bad || n < 0
+		c.isBad = c.isBad || n < 0
 		return uint64(max(n, 0))
 	case 0x0e: // strp
 		return nameLength(c.d.str, c.offset())
@@ -194,7 +194,7 @@ func (c *lineCursor) form(form uint64) (text uint64) {
 		n := c.uleb()
 		c.skip(int(min(n, 1<<31)))
 	default:
-		c.bad = true
+		c.isBad = true
 	}
 	return 0
 }

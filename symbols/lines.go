@@ -15,10 +15,10 @@ import (
 
 // row is one row of a line table.
 type row struct {
-	addr uint64
-	line int32
-	file int32 // index in the unit's files, -1 for the end of a sequence
-	stmt bool
+	addr   uint64
+	line   int32
+	file   int32 // index in the unit's files, -1 for the end of a sequence
+	isStmt bool
 }
 
 // lineTable is the line table at one offset: units may share it.
@@ -135,7 +135,7 @@ func (d *dwarfData) readRows(u *unit, t *lineTable, part *budget.Part) (err erro
 			}
 			t.rows = append(make([]row, 0, n+more), t.rows...)
 		}
-		r := row{addr: le.Address, line: int32(le.Line), file: -1, stmt: le.IsStmt}
+		r := row{addr: le.Address, line: int32(le.Line), file: -1, isStmt: le.IsStmt}
 		if !le.EndSequence && le.File != nil {
 			n, ok := index[le.File]
 			if !ok {
@@ -264,13 +264,13 @@ func (t *Table) moduleLine(m *Module, q query, near map[int]bool) (locs []Locati
 			}
 			hasFile = true
 			if diff := int(r.line) - q.line; diff != 0 {
-				if diff >= -3 && diff <= 3 && r.stmt && r.line > 0 {
+				if diff >= -3 && diff <= 3 && r.isStmt && r.line > 0 {
 					near[int(r.line)] = true
 				}
 				continue
 			}
 			a := m.addr(r.addr)
-			if !r.stmt || !m.containsCode(a) {
+			if !r.isStmt || !m.containsCode(a) {
 				continue
 			}
 			fn, inline := d.block(r.addr)

@@ -28,23 +28,23 @@ type location struct {
 
 // callee holds the facts that decide whether a function is called by the calling convention.
 type callee struct {
-	low       uint64 // the link-time address of its first instruction
-	llvm      bool   // built by LLVM, which may leave out parameters that the body does not use, or pass garbage in them
-	external  bool   // other files may call it, so it has the convention's registers
-	nocall    bool   // DW_CC_nocall: it is called in another way
-	marked    bool   // this version of LLVM sets nocall where it has removed the result
-	frameBase []byte // a DWARF expression
-	// optimized reports whether LLVM has optimized the function. Without optimization it has all parameters of the source.
+	low        uint64 // the link-time address of its first instruction
+	isLLVM     bool   // built by LLVM, which may leave out parameters that the body does not use, or pass garbage in them
+	isExternal bool   // other files may call it, so it has the convention's registers
+	isNocall   bool   // DW_CC_nocall: it is called in another way
+	isMarked   bool   // this version of LLVM sets nocall where it has removed the result
+	frameBase  []byte // a DWARF expression
+	// isOptimized reports whether LLVM has optimized the function. Without optimization it has all parameters of the source.
 	optimized func() bool
 }
 
 // calleeOf reads the facts about the function with code at v. list has its entries (see origins), e is the first.
 func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 	const nocall = 3
-	c := callee{low: v, llvm: u.llvm(), marked: u.marksLostResults(), optimized: func() bool { return d.optimized(u) }}
+	c := callee{low: v, isLLVM: u.isLLVM(), isMarked: u.marksLostResults(), optimized: func() bool { return d.isOptimized(u) }}
 	cc, _ := attr(list, dwarf.AttrCalling).(int64)
-	c.nocall = cc == nocall
-	c.external, _ = attr(list, dwarf.AttrExternal).(bool)
+	c.isNocall = cc == nocall
+	c.isExternal, _ = attr(list, dwarf.AttrExternal).(bool)
 	c.frameBase, _ = attr(list, dwarf.AttrFrameBase).([]byte)
 	if low, ok := list[0].Val(dwarf.AttrLowpc).(uint64); ok {
 		c.low = low
@@ -52,12 +52,12 @@ func (d *dwarfData) calleeOf(u *unit, list []*dwarf.Entry, v uint64) callee {
 	return c
 }
 
-// optimized reports whether LLVM has optimized u, by the places of parameters. Without optimization a parameter has one place in memory for the
+// isOptimized reports whether LLVM has optimized u, by the places of parameters. Without optimization a parameter has one place in memory for the
 // whole function. With it most are in registers, and have lists of places. (Functions that are always inlined, and assembly, have such lists
 // without optimization too.) Frame pointers are no sign: Rust has none at any level. A unit without parameters is taken for optimized.
-func (d *dwarfData) optimized(u *unit) bool {
+func (d *dwarfData) isOptimized(u *unit) bool {
 	u.optimizedOnce.Do(func() {
-		u.optimized = true // where nothing tells otherwise
+		u.isOptimized = true // where nothing tells otherwise
 		i := sort.Search(len(d.headers), func(i int) bool { return d.headers[i].first >= u.off })
 		if i == len(d.headers) {
 			return
@@ -76,9 +76,9 @@ func (d *dwarfData) optimized(u *unit) bool {
 				others++
 			}
 		}
-		u.optimized = r.err != nil || frames == 0 || few*others > frames
+		u.isOptimized = r.err != nil || frames == 0 || few*others > frames
 	})
-	return u.optimized
+	return u.isOptimized
 }
 
 // isInMemoryAlways reports whether a location is one place in memory for the whole function.
@@ -91,8 +91,8 @@ func isInMemoryAlways(f *dwarf.Field) bool {
 	return op != opRegx && op != opPiece && (op < opReg0 || op >= opReg0+32)
 }
 
-// llvm reports whether LLVM generated the code of u.
-func (u *unit) llvm() bool {
+// isLLVM reports whether LLVM generated the code of u.
+func (u *unit) isLLVM() bool {
 	producer, _ := u.entry.Val(dwarf.AttrProducer).(string)
 	return strings.Contains(producer, "clang") || strings.Contains(producer, "LLVM")
 }
@@ -179,13 +179,13 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 			if len(x.b) > 0 || off > 0 {
 				return location{knowledge: saidOther}
 			}
-			one.size, p.indirect = 8, true
+			one.size, p.isIndirect = 8, true
 		}
 		most := int64(8)
 		if one.reg == "xmm" {
 			most = 16
 		}
-		if x.bad || one.size <= 0 || one.reg != "" && one.size > most {
+		if x.isBad || one.size <= 0 || one.reg != "" && one.size > most {
 			return location{knowledge: saidOther}
 		}
 		p.parts = append(p.parts, one)
@@ -193,7 +193,7 @@ func (c callee) evaluate(expr []byte, t *dtype, listed bool) location {
 			return location{knowledge: saidOther}
 		}
 	}
-	if n := len(p.parts); n == 0 || !p.indirect && p.parts[n-1].off+p.parts[n-1].size != t.size {
+	if n := len(p.parts); n == 0 || !p.isIndirect && p.parts[n-1].off+p.parts[n-1].size != t.size {
 		return location{}
 	}
 	return location{saidPlace, p}
@@ -282,7 +282,7 @@ func (c *lineCursor) sleb() int64 {
 		b := c.uint(1)
 		v |= int64(b&0x7f) << shift
 		if shift += 7; shift > 63 && b&0x80 != 0 { // longer than any of 64 bits
-			c.bad, c.b = true, nil
+			c.isBad, c.b = true, nil
 			return 0
 		}
 		if b&0x80 == 0 {
@@ -297,29 +297,29 @@ func (c *lineCursor) sleb() int64 {
 // settle decides on the places of parameters. It takes those of the convention where it must hold, and those of debug information where the
 // compiler may have changed them. All others are unknown.
 func (c callee) settle(lang language, params []Param, locations []location) {
-	if lang == langGo || !c.nocall && !(c.llvm && c.optimized()) {
+	if lang == langGo || !c.isNocall && !(c.isLLVM && c.optimized()) {
 		return
 	}
-	free := c.nocall || !c.external // of the convention
-	certain := !c.nocall
+	free := c.isNocall || !c.isExternal // of the convention
+	certain := !c.isNocall
 	for i, l := range locations {
 		certain = certain && l.knowledge == saidPlace && l.place.equals(params[i].place)
 	}
 	for i, l := range locations {
 		switch {
 		case l.knowledge == saidNothing && params[i].typ.size > 0:
-			params[i].place = place{unknown: true}
+			params[i].place = place{isUnknown: true}
 		case !free:
 		case l.knowledge == saidPlace:
 			params[i].place = l.place
 		case !certain:
-			params[i].place = place{unknown: true}
+			params[i].place = place{isUnknown: true}
 		}
 	}
 }
 
 func (p place) equals(q place) bool {
-	if p.indirect != q.indirect || p.unknown != q.unknown || len(p.parts) != len(q.parts) {
+	if p.isIndirect != q.isIndirect || p.isUnknown != q.isUnknown || len(p.parts) != len(q.parts) {
 		return false
 	}
 	for i := range p.parts {
@@ -333,11 +333,11 @@ func (p place) equals(q place) bool {
 // returnsAsDeclared reports whether a function returns the result that the source declares. When LLVM optimizes, it removes the result
 // of a function that only its own file calls if no caller uses it.
 func (c callee) returnsAsDeclared() bool {
-	return !c.nocall && (c.marked || c.keepsConvention())
+	return !c.isNocall && (c.isMarked || c.keepsConvention())
 }
 
 // keepsConvention reports whether a result is surely at the place that the convention gives it. In a function that only its own file calls,
 // LLVM need not return the address of a result in memory.
 func (c callee) keepsConvention() bool {
-	return !c.llvm || c.external || !c.optimized()
+	return !c.isLLVM || c.isExternal || !c.optimized()
 }

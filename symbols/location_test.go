@@ -16,7 +16,7 @@ func TestLocationsAtTheEntry(t *testing.T) {
 	}{
 		{"a register", []byte{opReg0 + 5}, word, true, location{saidPlace, place{parts: []part{reg("rdi", 0, 8)}}}},
 		{"a register's value", []byte{opBreg0 + 5, 0, opStackValue}, word, true, location{saidPlace, place{parts: []part{reg("rdi", 0, 8)}}}},
-		{"an address in a register", []byte{opBreg0 + 5, 0}, pair, true, location{saidPlace, place{parts: []part{reg("rdi", 0, 8)}, indirect: true}}},
+		{"an address in a register", []byte{opBreg0 + 5, 0}, pair, true, location{saidPlace, place{parts: []part{reg("rdi", 0, 8)}, isIndirect: true}}},
 		{"two pieces", []byte{opReg0 + 5, opPiece, 8, opReg0 + 4, opPiece, 8}, pair, true,
 			location{saidPlace, place{parts: []part{reg("rdi", 0, 8), reg("rsi", 8, 8)}}}},
 		{"a piece that is nowhere", []byte{opPiece, 8, opReg0 + 4, opPiece, 8}, pair, true, location{}},

@@ -32,7 +32,7 @@ func (l *locationList) read4(off uint64) {
 	for range mostLocations {
 		lo, hi := c.uint(8), c.uint(8)
 		switch {
-		case c.bad || lo == 0 && hi == 0:
+		case c.isBad || lo == 0 && hi == 0:
 			return
 		case lo == ^uint64(0):
 			l.base = hi
@@ -49,11 +49,11 @@ func (l *locationList) read4(off uint64) {
 func (c *lineCursor) block(n uint64) ([]byte, bool) {
 	b, ok := section(c.b, 0, n)
 	if !ok {
-		c.bad, c.b = true, nil
+		c.isBad, c.b = true, nil
 		return nil, false
 	}
 	c.b = c.b[n:]
-	return b, !c.bad
+	return b, !c.isBad
 }
 
 // address is number n of the unit's addresses.

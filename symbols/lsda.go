@@ -27,14 +27,14 @@ const (
 // ehReader reads a table that lies at the link-time address at. When something can't be read, bad is set, and all later reads
 // return 0.
 type ehReader struct {
-	b   []byte
-	at  uint64
-	bad bool
+	b     []byte
+	at    uint64
+	isBad bool
 }
 
 func (r *ehReader) bytes(n int) []byte {
 	if n < 0 || n > len(r.b) {
-		r.bad, r.b = true, nil
+		r.isBad, r.b = true, nil
 		return make([]byte, 8)
 	}
 	out := r.b[:n]
@@ -52,7 +52,7 @@ func (r *ehReader) uleb() (v uint64) {
 			return v
 		}
 	}
-	r.bad = true
+	r.isBad = true
 	return 0
 }
 
@@ -74,7 +74,7 @@ func (r *ehReader) pointer(enc byte) uint64 {
 	case peSData4:
 		v = uint64(int64(int32(binary.LittleEndian.Uint32(r.bytes(4)))))
 	default:
-		r.bad = true
+		r.isBad = true
 	}
 	switch enc & peApplied {
 	case 0:
@@ -83,7 +83,7 @@ func (r *ehReader) pointer(enc byte) uint64 {
 			v += from
 		}
 	default:
-		r.bad = true
+		r.isBad = true
 	}
 	return v
 }
@@ -109,17 +109,17 @@ func (img *image) landingPads(at frameIndex) []uint64 {
 	}
 	enc := r.byte()
 	length := r.uleb()
-	if r.bad || length > uint64(len(r.b)) {
+	if r.isBad || length > uint64(len(r.b)) {
 		return nil
 	}
 	r.b = r.b[:length]
 	var pads []uint64
-	for len(r.b) > 0 && !r.bad {
+	for len(r.b) > 0 && !r.isBad {
 		r.pointer(enc)
 		r.pointer(enc)
 		pad := r.pointer(enc)
 		r.uleb()
-		if pad != 0 && !r.bad {
+		if pad != 0 && !r.isBad {
 			pads = append(pads, base+pad)
 		}
 	}
@@ -146,7 +146,7 @@ func (img *image) lsda(v uint64) (uint64, bool) {
 	r.pointer(code & peForm)
 	r.uleb() // of the augmentation's data
 	area := r.pointer(enc)
-	return area, !r.bad && area != 0
+	return area, !r.isBad && area != 0
 }
 
 // cieEncodings reads a common information entry after its id. It returns how its frame entries encode the address of the data area,
@@ -155,7 +155,7 @@ func cieEncodings(r *ehReader) (lsda, code byte) {
 	lsda = peOmit
 	r.byte() // version
 	var aug []byte
-	for c := r.byte(); c != 0 && !r.bad; c = r.byte() {
+	for c := r.byte(); c != 0 && !r.isBad; c = r.byte() {
 		aug = append(aug, c)
 	}
 	if len(aug) == 0 || aug[0] != 'z' {
@@ -178,7 +178,7 @@ func cieEncodings(r *ehReader) (lsda, code byte) {
 			return peOmit, 0
 		}
 	}
-	if r.bad {
+	if r.isBad {
 		return peOmit, 0
 	}
 	return lsda, code

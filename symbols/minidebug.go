@@ -157,12 +157,12 @@ func xzDictionary(header []byte) (uint64, error) {
 		}
 	}
 	const lzma2, largest = 0x21, 40
-	if c.uleb() != lzma2 || c.uleb() != 1 || c.bad {
+	if c.uleb() != lzma2 || c.uleb() != 1 || c.isBad {
 		return 0, errXZ
 	}
 	code := c.uint(1)
 	switch {
-	case c.bad || code > largest:
+	case c.isBad || code > largest:
 		return 0, errXZ
 	case code == largest:
 		return 1<<32 - 1, nil

@@ -47,7 +47,7 @@ func (s *symtab) eachNamed(name string, f func(*entry)) {
 	x := s.index.Load()
 	if x == nil {
 		for i := range s.entries {
-			if e := &s.entries[i]; s.named(e, name) {
+			if e := &s.entries[i]; s.isNamed(e, name) {
 				f(e)
 			}
 		}
@@ -56,7 +56,7 @@ func (s *symtab) eachNamed(name string, f func(*entry)) {
 	plain, _, _ := strings.Cut(name, "@") // the index has names without versions
 	i, ok := x.first[maphash.String(x.seed, plain)]
 	for ; ok && i >= 0; i = x.next[i] {
-		if e := &s.entries[i]; s.named(e, name) {
+		if e := &s.entries[i]; s.isNamed(e, name) {
 			f(e)
 		}
 	}

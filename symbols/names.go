@@ -30,9 +30,9 @@ func splitClone(linkage string) (base, suffix string) {
 	return linkage, ""
 }
 
-// splitOff reports whether suffix, which splitClone has cut off, marks a part of a function. Code
+// isSplitOff reports whether suffix, which splitClone has cut off, marks a part of a function. Code
 // jumps to such a part and does not call it.
-func splitOff(suffix string) bool {
+func isSplitOff(suffix string) bool {
 	return strings.Contains(suffix, ".cold") || strings.Contains(suffix, ".warm")
 }
 

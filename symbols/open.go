@@ -281,7 +281,7 @@ func (t *Table) imageInMemory(base arch.Addr, size uint64, as string, whole bool
 	if t.mem == nil {
 		return nil, fmt.Errorf("%s: no access to the target's memory", as)
 	}
-	mf := &memoryFile{mem: t.mem, base: base, whole: whole}
+	mf := &memoryFile{mem: t.mem, base: base, isWhole: whole}
 	img, err := newImage(mf, size, as)
 	if err != nil {
 		return nil, err

@@ -34,9 +34,9 @@ const (
 
 // place is where a value lies at a function's entry, or at its return.
 type place struct {
-	parts    []part
-	indirect bool // the part is the value's address
-	unknown  bool
+	parts      []part
+	isIndirect bool // the part is the value's address
+	isUnknown  bool
 }
 
 // part is a run of bytes of a value in one register or on the stack.
@@ -176,7 +176,7 @@ func (s *signature) places() []Param {
 	var places []place
 	switch s.unit.lang {
 	case langGo:
-		places, _ = goPlaces(types, nil, s.goRegisters())
+		places, _ = goPlaces(types, nil, s.hasGoRegisters())
 	case langRust:
 		places = s.rustPlaces(types, result)
 	default:
@@ -192,9 +192,9 @@ func (s *signature) places() []Param {
 	return out
 }
 
-// goRegisters reports whether a Go function passes parameters and results in registers.
-func (s *signature) goRegisters() bool {
-	return s.unit.goRegisters && !strings.HasSuffix(s.linkage, goABI0)
+// hasGoRegisters reports whether a Go function passes parameters and results in registers.
+func (s *signature) hasGoRegisters() bool {
+	return s.unit.hasGoRegisters && !strings.HasSuffix(s.linkage, goABI0)
 }
 
 func dtypesOf(params []Param) []*dtype {

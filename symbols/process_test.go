@@ -179,7 +179,7 @@ func TestALibraryIsReadableFromMemoryAlone(t *testing.T) {
 	st := &symtab{}
 	img.addDynamicSegment(st)
 	for i := range st.entries {
-		if !st.entries[i].old {
+		if !st.entries[i].isOld {
 			have[st.linkage(&st.entries[i])] = st.entries[i].value
 		}
 	}
@@ -187,7 +187,7 @@ func TestALibraryIsReadableFromMemoryAlone(t *testing.T) {
 	for i := range libc.symbols().entries {
 		e := &libc.symbols().entries[i]
 		name := libc.symbols().linkage(e)
-		if libc.symbols().blobs[e.blob].source != SourceDynsym || e.old {
+		if libc.symbols().blobs[e.blob].source != SourceDynsym || e.isOld {
 			continue
 		}
 		if n++; have[name] != e.value && !strings.HasPrefix(name, "__") {

@@ -83,7 +83,7 @@ func newPrototype(params []Param, types []reflect.Type) (*Prototype, error) {
 	p := &Prototype{params: params, types: types, decode: make([]decoder, len(types))}
 	for i, x := range params {
 		var err error
-		if p.decode[i], err = decoderOf(x.typ, types[i]); err == nil && !x.place.known(x.typ) {
+		if p.decode[i], err = decoderOf(x.typ, types[i]); err == nil && !x.place.isKnown(x.typ) {
 			err = errNoPlace
 		}
 		if err != nil {

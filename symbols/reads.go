@@ -36,16 +36,16 @@ const (
 // before the hit, so Value may not use all of it. sp is the name of the stack pointer. ok is
 // false if the list depends on values, or is longer than a record of a hit should be.
 func (p Param) Reads(sp string) (regs []string, reads []Read, ok bool) {
-	if !p.place.known(p.typ) {
+	if !p.place.isKnown(p.typ) {
 		return nil, nil, true // it is printed as unknown
 	}
 	r := &reader{lang: p.lang}
 	words := r.parts(p.place, sp)
-	if p.place.indirect {
+	if p.place.isIndirect {
 		words = r.read(Read{Addr: r.word(words, 0), Max: p.typ.size})
 	}
 	r.value(p.typ, words, 0)
-	return r.regs, r.reads, !r.failed
+	return r.regs, r.reads, !r.hasFailed
 }
 
 // source returns the word of a value at an offset in it.
@@ -58,11 +58,11 @@ func (s source) from(n int64) source {
 
 // reader collects all reads that a formatter could make, without knowing the values.
 type reader struct {
-	lang   language
-	regs   []string
-	reads  []Read
-	bytes  int64
-	failed bool
+	lang      language
+	regs      []string
+	reads     []Read
+	bytes     int64
+	hasFailed bool
 }
 
 // read adds a read, and returns the source of its words.
@@ -73,7 +73,7 @@ func (r *reader) read(x Read) source {
 	n := len(r.reads)
 	r.reads = append(r.reads, x)
 	r.bytes += x.Max
-	r.failed = r.failed || len(r.reads) > maxReads || r.bytes > maxReadBytes
+	r.hasFailed = r.hasFailed || len(r.reads) > maxReads || r.bytes > maxReadBytes
 	return func(off int64) (Word, bool) { return Word{Read: n, At: off}, off >= 0 && off+8 <= x.Max }
 }
 
@@ -83,7 +83,7 @@ func (r *reader) parts(p place, sp string) source {
 	for i, x := range p.parts {
 		switch x.reg {
 		case "xmm", "st":
-			r.failed = true
+			r.hasFailed = true
 		case "":
 			words[i] = r.read(Read{Addr: Word{Reg: sp}, Off: x.stack, Max: x.size})
 		default:
@@ -104,13 +104,13 @@ func (r *reader) parts(p place, sp string) source {
 // word is the word at off of a value.
 func (r *reader) word(s source, off int64) Word {
 	w, known := s(off)
-	r.failed = r.failed || !known
+	r.hasFailed = r.hasFailed || !known
 	return w
 }
 
 // value collects the reads for printing a t, as formatter.format makes them.
 func (r *reader) value(t *dtype, s source, depth int) {
-	if depth > maxDepth || r.failed {
+	if depth > maxDepth || r.hasFailed {
 		return
 	}
 	switch t.kind {
@@ -133,7 +133,7 @@ func (r *reader) value(t *dtype, s source, depth int) {
 	case typeGoSlice:
 		r.slice(t, s, depth)
 	case typeGoInterface: // the reads depend on the dynamic type
-		r.failed = true
+		r.hasFailed = true
 	}
 }
 
@@ -149,7 +149,7 @@ func (r *reader) structure(t *dtype, s source, depth int) {
 		return
 	}
 	for _, m := range t.field {
-		if m.off < 0 || m.off+m.typ.size > t.size || m.bits || m.base && len(m.typ.field) == 0 {
+		if m.off < 0 || m.off+m.typ.size > t.size || m.bits || m.isBase && len(m.typ.field) == 0 {
 			continue
 		}
 		r.value(m.typ, s.from(m.off), depth+1)

@@ -97,11 +97,12 @@ func (t *Table) resolveExact(s *snapshot, q query, spec string, find finder) ([]
 	if len(code) > 1 && !many {
 		return nil, &AmbiguousError{Spec: spec, Candidates: t.locate(code, q.name)}
 	}
-	return t.place(s, code, q)
+	return t.place(s, code, q, true)
 }
 
-// place turns matches into locations, as the offset and every of q say.
-func (t *Table) place(s *snapshot, found []match, q query) ([]Location, error) {
+// place turns matches into locations, as the offset and every of q say. An indirect function without an implementation is
+// an error if indirect says so, else it is passed over. It asks once: while the dynamic linker works, a second answer may be another one.
+func (t *Table) place(s *snapshot, found []match, q query, indirect bool) ([]Location, error) {
 	var out []Location
 	names := gather()
 	defer names.close()
@@ -116,7 +117,7 @@ func (t *Table) place(s *snapshot, found []match, q query) ([]Location, error) {
 		syms := []Symbol{sym}
 		if sym.IFunc {
 			var err error
-			if syms, err = t.implementations(s, sym); err != nil {
+			if syms, err = t.implementations(s, sym); err != nil && indirect {
 				return nil, err
 			}
 		}
@@ -136,11 +137,11 @@ func matchesName(linkage, name string) bool { return linkage == name }
 // shift applies q's offset or every to sym.
 func (t *Table) shift(sym Symbol, q query) (Location, error) {
 	loc := Location{Symbol: sym, Addr: sym.Addr + arch.Addr(q.offset), Offset: q.offset}
-	if !q.every && q.offset == 0 {
+	if !q.isEvery && q.offset == 0 {
 		return loc, nil
 	}
 	r, known := t.Function(sym.Addr)
-	if q.every {
+	if q.isEvery {
 		if !known {
 			return loc, fmt.Errorf("%w: %s in %s", ErrUnknownSize, sym.Name, sym.Module.Name)
 		}
@@ -218,7 +219,7 @@ func findLoose(mods []*Module, name string) []match {
 		}
 		link := st.linkage(e)
 		base, suffix := splitClone(link)
-		return link == name+goABI0 || base == name && suffix != "" && !splitOff(suffix)
+		return link == name+goABI0 || base == name && suffix != "" && !isSplitOff(suffix)
 	})
 	proper := keep(found, func(x match) bool { return !strings.HasSuffix(x.m.symbols().linkage(x.e), goABI0) })
 	if len(proper) > 0 {
@@ -241,7 +242,7 @@ func findDemangled(mods []*Module, name string) []match {
 			return false
 		}
 		base, suffix := splitClone(st.linkage(e))
-		if splitOff(suffix) || !matchesMangled(base, squeezed) {
+		if isSplitOff(suffix) || !matchesMangled(base, squeezed) {
 			return false
 		}
 		clones = clones || suffix != ""
@@ -291,7 +292,7 @@ func (c *collection) add(m *Module, e *entry) {
 	a := m.addr(e.value)
 	if j, dup := c.seen[a]; dup {
 		// .symtab and .dynsym both have it; the latter tells that it is exported.
-		if e.exported && !c.found[j].e.exported {
+		if e.isExported && !c.found[j].e.isExported {
 			c.found[j].e = e
 		}
 		return
@@ -323,11 +324,11 @@ func interposed(found []match) []match {
 	if len(own) == 0 {
 		own = found
 	}
-	if current := keep(own, func(x match) bool { return !x.e.old }); len(current) > 0 {
+	if current := keep(own, func(x match) bool { return !x.e.isOld }); len(current) > 0 {
 		own = current
 	}
 	for _, x := range own {
-		if !x.e.exported {
+		if !x.e.isExported {
 			return own
 		}
 		if x.m == own[0].m && x.e != own[0].e {

@@ -2,29 +2,49 @@ package symbols
 
 import "strings"
 
-// resolveGlob answers q if its name is a pattern.
+// resolveGlob answers q if its name is a pattern. It passes over indirect functions whose implementation is not chosen yet.
 func (t *Table) resolveGlob(s *snapshot, q query) ([]Location, error) {
+	return t.place(s, s.globFunctions(q), q, false)
+}
+
+// Unbound lists the indirect functions that a pattern stands for, and that Resolve passes over: nothing has chosen their implementation. In a program that
+// is still in its dynamic linker these may be all.
+func (t *Table) Unbound(pattern string) (all []Symbol) {
+	queries, err := parseSpec(pattern)
+	if err != nil {
+		return nil
+	}
+	s := t.snap.Load()
+	for _, q := range queries {
+		for _, x := range s.globFunctions(q) {
+			if sym := x.m.symbol(x.e); sym.IFunc {
+				if _, err := t.implementations(s, sym); err != nil {
+					all = append(all, sym)
+				}
+			}
+		}
+		if len(all) > 0 {
+			break
+		}
+	}
+	return all
+}
+
+// globFunctions is the functions that q stands for, if its name is a pattern.
+func (s *snapshot) globFunctions(q query) (found []match) {
 	if q.name == "" || !isGlob(q.name) {
-		return nil, nil
+		return nil
 	}
 	mods, err := s.modulesFor(q.module)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	var found []match
 	for _, x := range globSymbols(mods, q.name) {
-		if x.e.kind == kindFunc || x.e.kind == kindIFunc && t.bound(s, x) {
+		if x.e.kind == kindFunc || x.e.kind == kindIFunc {
 			found = append(found, x)
 		}
 	}
-	return t.place(s, found, q)
-}
-
-// bound reports whether an indirect function's implementation is known; a
-// pattern passes over the others.
-func (t *Table) bound(s *snapshot, x match) bool {
-	_, err := t.implementations(s, x.m.symbol(x.e))
-	return err == nil
+	return found
 }
 
 // globSymbols collects the symbols of mods that match pattern in one of their
@@ -40,7 +60,7 @@ func globSymbols(mods []*Module, pattern string) []match {
 		name := st.linkage(e)
 		_, suffix := splitClone(name)
 		// A function of Go may be called warm, in a package that looks like the whole.
-		if !parts && splitOff(suffix) && (isMangled(name) || suffix != ".warm") {
+		if !parts && isSplitOff(suffix) && (isMangled(name) || suffix != ".warm") {
 			return false
 		}
 		return matchesGlob(pattern, name) ||

@@ -34,14 +34,14 @@ func (s *signature) resultPlaces() []Param {
 	case ret.typ.kind == typeVoid, s.unit.lang == langRust && ret.typ.size == 0:
 		return nil
 	case !s.callee.returnsAsDeclared():
-		ret.place = place{unknown: true}
+		ret.place = place{isUnknown: true}
 	case s.unit.lang == langRust:
 		ret.place = s.rustResult(ret.typ)
 	default:
 		ret.place = sysvResult(ret.typ)
 	}
-	if ret.place.indirect && !s.callee.keepsConvention() {
-		ret.place = place{unknown: true}
+	if ret.place.isIndirect && !s.callee.keepsConvention() {
+		ret.place = place{isUnknown: true}
 	}
 	return []Param{ret}
 }
@@ -49,7 +49,7 @@ func (s *signature) resultPlaces() []Param {
 // goResultPlaces moves the places on the stack to where the stack pointer is after
 // the return.
 func (s *signature) goResultPlaces() []Param {
-	_, places := goPlaces(dtypesOf(withDictionary(s.params, s.linkage)), dtypesOf(s.results), s.goRegisters())
+	_, places := goPlaces(dtypesOf(withDictionary(s.params, s.linkage)), dtypesOf(s.results), s.hasGoRegisters())
 	for i := range places {
 		for j := range places[i].parts {
 			if x := &places[i].parts[j]; x.reg == "" {
@@ -64,10 +64,10 @@ func (s *signature) goResultPlaces() []Param {
 // sysvResult places the result of a C or C++ function.
 func sysvResult(t *dtype) place {
 	switch {
-	case t.byRef:
+	case t.isByRef:
 		return inMemory()
 	case t.holdsUnknown(0):
-		return place{unknown: true}
+		return place{isUnknown: true}
 	case t.kind == typeComplex && t.size == 32 && !t.isQuad():
 		return place{parts: []part{{size: x87Size, reg: "st"}, {off: 16, size: x87Size, reg: "st", n: 1}}}
 	}
@@ -83,7 +83,7 @@ func sysvResult(t *dtype) place {
 
 // inMemory is a result that lies in memory of the caller. The register for integer results has its address.
 func inMemory() place {
-	return place{parts: []part{{size: 8, reg: host.C.Results[0]}}, indirect: true}
+	return place{parts: []part{{size: 8, reg: host.C.Results[0]}}, isIndirect: true}
 }
 
 // x87Size is the number of bytes of a long double that are not padding.
@@ -120,7 +120,7 @@ func (p Param) Integer(v uint64) int64 {
 	bits := 64 - 8*p.typ.size
 	switch p.typ.kind {
 	case typeInt, typeEnum, typeChar:
-		if p.typ.signed() {
+		if p.typ.isSigned() {
 			return int64(v<<bits) >> bits
 		}
 		return int64(v << bits >> bits)
@@ -139,8 +139,8 @@ func (p Param) Whole() bool {
 		return false
 	}
 	x := p.place
-	return !x.unknown && !x.indirect && len(x.parts) == 1 && p.typ.size <= 8 && x.parts[0].size == p.typ.size && x.parts[0].general()
+	return !x.isUnknown && !x.isIndirect && len(x.parts) == 1 && p.typ.size <= 8 && x.parts[0].size == p.typ.size && x.parts[0].isGeneral()
 }
 
-// general reports whether x is in a general register.
-func (x part) general() bool { return x.reg != "" && x.reg != "xmm" && x.reg != "st" }
+// isGeneral reports whether x is in a general register.
+func (x part) isGeneral() bool { return x.reg != "" && x.reg != "xmm" && x.reg != "st" }

@@ -11,10 +11,10 @@ import (
 )
 
 // ST implements X87Regs.
-func (v *vectorRegs) ST(n int) (out [10]byte, ok bool) {
+func (v *vectorRegs) ST(n int) (out [10]byte, err error) {
 	const st0 = 32
 	copy(out[:], v.fx[st0+16*n:])
-	return out, true
+	return out, nil
 }
 
 // toReturn runs from a function's first instruction to where the call returns to.

@@ -106,15 +106,15 @@ func (img *image) loadDWARF(t *Table) (d *dwarfData, err error) {
 
 // sharing is an image's use of debug information that others may use too.
 type sharing struct {
-	mu    sync.Mutex
-	ended bool
-	leave func()
+	mu       sync.Mutex
+	hasEnded bool
+	leave    func()
 }
 
 func (s *sharing) begin(leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leave = leave; s.ended {
+	if s.leave = leave; s.hasEnded {
 		leave()
 	}
 }
@@ -123,7 +123,7 @@ func (s *sharing) begin(leave func()) {
 func (s *sharing) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended = true; s.leave != nil {
+	if s.hasEnded = true; s.leave != nil {
 		s.leave()
 	}
 }

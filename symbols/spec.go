@@ -18,9 +18,9 @@ type query struct {
 	file string // with line
 	addr arch.Addr
 
-	line   int
-	offset uint64
-	every  bool // name+*: every instruction
+	line    int
+	offset  uint64
+	isEvery bool // name+*: every instruction
 }
 
 // parseSpec lists the readings of a specification, the literal one first. A name
@@ -105,7 +105,7 @@ func cutOffset(s string) (name string, q query, ok bool) {
 		return "", query{}, false
 	}
 	if s[i+1:] == "*" {
-		return s[:i], query{every: true}, true
+		return s[:i], query{isEvery: true}, true
 	}
 	n, err := strconv.ParseUint(s[i+1:], 0, 64)
 	if err != nil || strings.ContainsRune(s[i+1:], '_') {

@@ -15,7 +15,7 @@ func TestSpecificationsAreRead(t *testing.T) {
 		{"foo", []query{{name: "foo"}}},
 		{"foo+0x12", []query{{name: "foo+0x12"}, {name: "foo", offset: 18}}},
 		{"foo+12", []query{{name: "foo+12"}, {name: "foo", offset: 12}}},
-		{"foo+*", []query{{name: "foo+*"}, {name: "foo", every: true}}},
+		{"foo+*", []query{{name: "foo+*"}, {name: "foo", isEvery: true}}},
 		{"libc.so.6:malloc", []query{{name: "libc.so.6:malloc"}, {module: "libc.so.6", name: "malloc"}}},
 		{"libstdc++.so.6:f+4", []query{
 			{name: "libstdc++.so.6:f+4"}, {module: "libstdc++.so.6", name: "f+4"},
@@ -69,7 +69,7 @@ func FuzzParseSpec(f *testing.F) {
 					kinds++
 				}
 			}
-			if kinds != 1 || (q.line > 0) != (q.file != "") || q.every && q.offset != 0 {
+			if kinds != 1 || (q.line > 0) != (q.file != "") || q.isEvery && q.offset != 0 {
 				t.Fatalf("reading %+v", q)
 			}
 		}

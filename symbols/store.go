@@ -26,13 +26,13 @@ var (
 func (p Param) Storable() error {
 	err := error(nil)
 	switch {
-	case !p.place.known(p.typ):
+	case !p.place.isKnown(p.typ):
 		err = errNoPlace
-	case p.place.indirect:
+	case p.place.isIndirect:
 		err = errStoreMemory
 	}
 	for _, x := range p.place.parts {
-		if x.off < 0 || !p.place.indirect && x.off+x.size > p.typ.size {
+		if x.off < 0 || !p.place.isIndirect && x.off+x.size > p.typ.size {
 			err = errNoPlace
 		} else if x.reg == "st" {
 			err = errStoreX87

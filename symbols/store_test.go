@@ -249,7 +249,7 @@ func TestInlinedCallsAreCounted(t *testing.T) {
 	var one inlining
 	short := d.entriesAt(0)
 	short.left = 1
-	if one.read(short); one.all {
+	if one.read(short); one.isAll {
 		t.Error("one entry of the debug information told everything")
 	}
 	if _, known := tab.Inlined(0); known {

@@ -29,8 +29,8 @@ type entry struct {
 	blob        uint8
 	kind        entryKind
 	bind        uint8 // elf.SymBind
-	exported    bool  // default visibility in the dynamic symbol table
-	old         bool  // a version that new programs do not link with
+	isExported  bool  // default visibility in the dynamic symbol table
+	isOld       bool  // a version that new programs do not link with
 }
 
 func (e *entry) isCode() bool { return e.kind != kindObject }
@@ -82,8 +82,8 @@ func (s *symtab) linkage(e *entry) string {
 // rawName is e's name with everything that follows it in the table.
 func (s *symtab) rawName(e *entry) []byte { return s.blobs[e.blob].str[e.name:] }
 
-// named reports whether e's name, without its version, is name.
-func (s *symtab) named(e *entry, name string) bool {
+// isNamed reports whether e's name, without its version, is name.
+func (s *symtab) isNamed(e *entry, name string) bool {
 	str := s.rawName(e)
 	if len(str) <= len(name) || string(str[:len(name)]) != name {
 		return false
@@ -117,8 +117,8 @@ func (s *symtab) addTable(src Source, raw, str, versions []byte, code func(uint6
 			return // names lie one in the other to be read again and again
 		}
 		e.blob = b
-		e.exported = e.exported && src == SourceDynsym
-		e.old = isOldVersion(versions, i) || hasOldName(name)
+		e.isExported = e.isExported && src == SourceDynsym
+		e.isOld = isOldVersion(versions, i) || hasOldName(name)
 		s.entries = append(s.entries, e)
 	}
 }
@@ -149,7 +149,7 @@ func decodeSym(b []byte, code func(uint64) uint64) (e entry, ok bool) {
 	}
 	e.bind = info >> 4
 	vis := elf.SymVis(other & 3)
-	e.exported = elf.SymBind(e.bind) != elf.STB_LOCAL && (vis == elf.STV_DEFAULT || vis == elf.STV_PROTECTED)
+	e.isExported = elf.SymBind(e.bind) != elf.STB_LOCAL && (vis == elf.STV_DEFAULT || vis == elf.STV_PROTECTED)
 	switch elf.SymType(info & 15) {
 	case elf.STT_FUNC:
 		e.kind = kindFunc

@@ -45,6 +45,14 @@ type Symbol struct {
 	Source  Source
 }
 
+// ModuleName is the name of the symbol's module; empty if it is in none.
+func (s Symbol) ModuleName() string {
+	if s.Module == nil {
+		return ""
+	}
+	return s.Module.Name
+}
+
 // Location is an address in terms of the symbol that contains it.
 type Location struct {
 	Symbol Symbol // zero Name if no symbol covers Addr

@@ -35,40 +35,40 @@ const (
 // dtype is a type as debug information describes it. debug/dwarf's own types
 // lack references, base classes and how C++ passes a class.
 type dtype struct {
-	kind  typeKind
-	name  string
-	under string // the name behind typedefs and qualifiers
-	size  int64
-	align int64 // System V ABI alignment
-	elem  *dtype
-	count int64 // elements of an array
-	enum  map[int64]string
-	field []dfield
-	byRef bool // C++: never passed in registers, a copy's address is
+	kind    typeKind
+	name    string
+	under   string // the name behind typedefs and qualifiers
+	size    int64
+	align   int64 // System V ABI alignment
+	elem    *dtype
+	count   int64 // elements of an array
+	enum    map[int64]string
+	field   []dfield
+	isByRef bool // C++: never passed in registers, a copy's address is
 	// variants are those of a Rust enumeration, as fields: their types are structures as large as it. Which one a value is, the
 	// field discr tells; there is none if no value can be another variant.
 	variants []variant
 	discr    *dfield
-	// unsigned says that a character or an enumeration has no sign.
-	unsigned bool
+	// isUnsigned says that a character or an enumeration has no sign.
+	isUnsigned bool
 
 	weight int // see parts
 }
 
 type variant struct {
 	dfield
-	value int64 // of the discriminant
-	rest  bool  // the variant for all other values
+	value  int64 // of the discriminant
+	isRest bool  // the variant for all other values
 }
 
 type dfield struct {
-	name string
-	off  int64
-	typ  *dtype
-	bits bool  // a bit field: off and typ are those of its storage
-	bit  int64 // of a bit field: where it begins, in bits of the structure
-	wide int64 // of a bit field: bits
-	base bool  // a C++ base class
+	name   string
+	off    int64
+	typ    *dtype
+	bits   bool  // a bit field: off and typ are those of its storage
+	bit    int64 // of a bit field: where it begins, in bits of the structure
+	wide   int64 // of a bit field: bits
+	isBase bool  // a C++ base class
 }
 
 // Attributes of Go's DWARF (src/cmd/internal/dwarf/dwarf.go).
@@ -96,7 +96,7 @@ func (r *typeReader) fill(t *dtype, e *dwarf.Entry, rd *dies) {
 		if t.kind = baseKind(enc); t.kind == typeComplex {
 			t.align = t.size / 2
 		}
-		t.unsigned = enc == 0x08 || enc == 0x10 // DW_ATE_unsigned_char, DW_ATE_UTF
+		t.isUnsigned = enc == 0x08 || enc == 0x10 // DW_ATE_unsigned_char, DW_ATE_UTF
 	case dwarf.TagPointerType:
 		r.fillPointer(t, e, typePointer, " *")
 	case dwarf.TagReferenceType:
@@ -191,7 +191,7 @@ func (r *typeReader) fillEnum(t *dtype, e *dwarf.Entry, rd *dies) {
 	if t.size == 0 {
 		t.size = under.size
 	}
-	t.unsigned = under.kind == typeUint || under.kind == typeBool || under.kind == typeChar && under.unsigned
+	t.isUnsigned = under.kind == typeUint || under.kind == typeBool || under.kind == typeChar && under.isUnsigned
 	rd.children(e, func(c *dwarf.Entry) {
 		if c.Tag == dwarf.TagEnumerator {
 			if v, ok := c.Val(dwarf.AttrConstValue).(int64); ok {
@@ -226,11 +226,11 @@ func (r *typeReader) fillStruct(t *dtype, e *dwarf.Entry, rd *dies) {
 			parts = append(parts, c)
 		}
 	})
-	t.byRef = known && cc == byReference || !known && r.lang == langC && class.isByReference()
+	t.isByRef = known && cc == byReference || !known && r.lang == langC && class.isByReference()
 	for _, c := range members {
 		f := r.member(c)
 		virtual, _ := c.Val(dwarf.AttrVirtuality).(int64)
-		t.byRef = t.byRef || !known && (f.typ.byRef || virtual != 0)
+		t.isByRef = t.isByRef || !known && (f.typ.isByRef || virtual != 0)
 		t.field = append(t.field, f)
 	}
 	if t.kind == typeUnion && len(t.field) == 0 && t.size > 1 && r.lang == langC {
@@ -276,7 +276,7 @@ func (r *typeReader) fillSum(t *dtype, part *dwarf.Entry) {
 // variant reads the variant c, which has one member.
 func (r *typeReader) variant(c *dwarf.Entry) (v variant, ok bool) {
 	v.value, ok = c.Val(dwarf.AttrDiscrValue).(int64)
-	v.rest = !ok
+	v.isRest = !ok
 	rd := r.d.entriesAt(c.Offset)
 	if rd.next() == nil {
 		return v, false
@@ -299,7 +299,7 @@ func (t *dtype) mayBeDiscriminant() bool {
 }
 
 func (r *typeReader) member(c *dwarf.Entry) dfield {
-	f := dfield{typ: r.ref(c), base: c.Tag == dwarf.TagInheritance}
+	f := dfield{typ: r.ref(c), isBase: c.Tag == dwarf.TagInheritance}
 	f.name, _ = c.Val(dwarf.AttrName).(string)
 	f.off, _ = c.Val(dwarf.AttrDataMemberLoc).(int64)
 	f.readBits(c)

@@ -48,7 +48,7 @@ func (t Type) Kind() reflect.Kind {
 	}
 	switch t.t.kind {
 	case typeChar, typeEnum:
-		if t.t.signed() {
+		if t.t.isSigned() {
 			return reflect.Int
 		}
 		return reflect.Uint

@@ -32,8 +32,8 @@ const (
 
 // frameState is the registers of one frame.
 type frameState struct {
-	reg  [dwCount]uint64
-	call bool // reg[dwIP] is a return address
+	reg    [dwCount]uint64
+	isCall bool // reg[dwIP] is a return address
 }
 
 func (f *frameState) ip() arch.Addr { return arch.Addr(f.reg[dwIP]) }
@@ -66,12 +66,12 @@ func (t *Table) Backtrace(r arch.Regs, m arch.Memory, max int) []Frame {
 			break
 		}
 		c := s.caller(&st, stack)
-		f.CFA, f.Signal = c.cfa, c.signal
-		if c.signal { // no call in front of it: the handler was made to return here
+		f.CFA, f.Signal = c.cfa, c.isSignal
+		if c.isSignal { // no call in front of it: the handler was made to return here
 			f.Location, _ = t.Lookup(st.ip())
 		}
 		out = append(out, f)
-		progress := c.signal || c.moved || c.sp() > st.sp()
+		progress := c.isSignal || c.hasMoved || c.sp() > st.sp()
 		if !c.ok || !progress || c.reg[dwIP] == 0 {
 			break
 		}
@@ -83,7 +83,7 @@ func (t *Table) Backtrace(r arch.Regs, m arch.Memory, max int) []Frame {
 // frameLocation names st's instruction; a return address by the call before it,
 // which may be the last instruction of a function that does not return.
 func (t *Table) frameLocation(st *frameState) Location {
-	if !st.call {
+	if !st.isCall {
 		loc, _ := t.Lookup(st.ip())
 		return loc
 	}
@@ -98,10 +98,10 @@ func (t *Table) frameLocation(st *frameState) Location {
 // callerState is a frame's caller.
 type callerState struct {
 	frameState
-	cfa    arch.Addr // of the frame
-	signal bool      // the frame is a signal trampoline
-	moved  bool      // the caller is on another stack
-	ok     bool      // false at the outermost frame
+	cfa      arch.Addr // of the frame
+	isSignal bool      // the frame is a signal trampoline
+	hasMoved bool      // the caller is on another stack
+	ok       bool      // false at the outermost frame
 }
 
 // caller computes the state of st's caller.
@@ -113,10 +113,10 @@ func (s *snapshot) caller(st *frameState, stack *stackReader) callerState {
 	v := m.link(st.ip())
 	e := m.symbols().find(v)
 	atStart := m.isInPLT(st.ip()) || e != nil && e.value == v
-	if st.call && atStart && isSigreturn(st.ip(), stack) {
+	if st.isCall && atStart && isSigreturn(st.ip(), stack) {
 		return bySignalFrame(st, stack)
 	}
-	if st.call {
+	if st.isCall {
 		v--
 	}
 	if g := m.img.stackTable(); g != nil {
@@ -130,7 +130,7 @@ func (s *snapshot) caller(st *frameState, stack *stackReader) callerState {
 	switch {
 	case isSigreturn(st.ip(), stack): // in a stripped program
 		return bySignalFrame(st, stack)
-	case atStart && !st.call:
+	case atStart && !st.isCall:
 		return byStackTop(st, stack)
 	}
 	return byFramePointer(st, stack)
@@ -141,19 +141,19 @@ func (s *snapshot) caller(st *frameState, stack *stackReader) callerState {
 // without one the frame is the last.
 func (s *snapshot) byGoTable(st *frameState, stack *stackReader, f goFrame) callerState {
 	c := callerState{frameState: *st, cfa: st.sp() + arch.Addr(f.delta) + 8}
-	c.call = true
+	c.isCall = true
 	c.reg[dwIP], c.ok = stack.word(c.cfa - 8)
 	switch {
-	case f.top:
+	case f.isTop:
 		c.ok = false
 		return c
-	case f.switches && (st.call || !c.ok || s.module(c.ip()) == nil):
-		if c.ok = f.saved; c.ok {
+	case f.switches && (st.isCall || !c.ok || s.module(c.ip()) == nil):
+		if c.ok = f.isSaved; c.ok {
 			c = byFramePointer(st, stack)
-			c.moved = true
+			c.hasMoved = true
 		}
 		return c
-	case f.saved:
+	case f.isSaved:
 		c.reg[dwFP], _ = stack.word(c.cfa - 16)
 	}
 	c.reg[dwSP] = uint64(c.cfa)
@@ -163,7 +163,7 @@ func (s *snapshot) byGoTable(st *frameState, stack *stackReader, f goFrame) call
 // byStackTop is right at a function's first instruction.
 func byStackTop(st *frameState, stack *stackReader) callerState {
 	c := callerState{frameState: *st, cfa: st.sp() + 8}
-	c.call = true
+	c.isCall = true
 	c.reg[dwIP], c.ok = stack.word(st.sp())
 	c.reg[dwSP] = uint64(c.cfa)
 	return c
@@ -173,7 +173,7 @@ func byStackTop(st *frameState, stack *stackReader) callerState {
 func byFramePointer(st *frameState, stack *stackReader) callerState {
 	fp := arch.Addr(st.reg[dwFP])
 	c := callerState{frameState: *st, cfa: fp + 16}
-	c.call = true
+	c.isCall = true
 	if fp&7 != 0 {
 		return c
 	}
@@ -201,7 +201,7 @@ func isSigreturn(ip arch.Addr, stack *stackReader) bool {
 // bySignalFrame takes the interrupted registers from the ucontext on the stack.
 func bySignalFrame(st *frameState, stack *stackReader) callerState {
 	const mcontext = 40 // offset in struct ucontext
-	c := callerState{cfa: st.sp(), signal: true}
+	c := callerState{cfa: st.sp(), isSignal: true}
 	for i, reg := range host.SignalContext {
 		if c.reg[reg], c.ok = stack.word(st.sp() + mcontext + arch.Addr(8*i)); !c.ok {
 			return c

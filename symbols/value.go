@@ -31,7 +31,7 @@ type FloatRegs interface {
 // of type long double are unknown.
 type X87Regs interface {
 	// ST returns the n-th register from the top of the x87 stack.
-	ST(n int) (v [10]byte, ok bool)
+	ST(n int) (v [10]byte, err error)
 }
 
 var (
@@ -54,19 +54,19 @@ func (p Param) Value(r arch.Regs, m arch.Memory) Value {
 
 func unknown(err error) Value { return Value{Text: "?", Err: err} }
 
-// known reports whether a value of type t can be collected.
-func (p place) known(t *dtype) bool {
+// isKnown reports whether a value of type t can be collected.
+func (p place) isKnown(t *dtype) bool {
 	const largest = 1 << 16 // bytes of a value passed on the stack
-	return !p.unknown && t.size >= 0 && t.size <= largest
+	return !p.isUnknown && t.size >= 0 && t.size <= largest
 }
 
 // read collects the bytes of a value of type t.
 func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
-	if !p.known(t) {
+	if !p.isKnown(t) {
 		return nil, errNoPlace
 	}
 	size := t.size
-	if p.indirect {
+	if p.isIndirect {
 		size = 8
 	}
 	raw := make([]byte, size)
@@ -78,7 +78,7 @@ func (p place) read(t *dtype, r arch.Regs, m arch.Memory) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if !p.indirect {
+	if !p.isIndirect {
 		return raw, nil
 	}
 	at := arch.Addr(binary.LittleEndian.Uint64(raw))
@@ -101,7 +101,7 @@ func (x part) read(p []byte, r arch.Regs, m arch.Memory) error {
 		return errNoVector
 	case "st":
 		if fr, ok := r.(X87Regs); ok {
-			if v, ok := fr.ST(x.n); ok {
+			if v, err := fr.ST(x.n); err == nil {
 				copy(p, v[:])
 				return nil
 			}

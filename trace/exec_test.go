@@ -3,6 +3,7 @@ package trace_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,9 @@ func TestWhatOnlyALaterProgramHasIsWaitedFor(t *testing.T) {
 	if st := module.Stats(); st.Hits != uint64(len(want)) || st.Missed+st.Lost != 0 {
 		t.Errorf("%+v, want %d hits", st, len(want))
 	}
+	if at := module.Stats().Places[0]; at.Addr == 0 || !strings.HasPrefix(at.Symbol, "later+0x") {
+		t.Errorf("%+v, want where the last program had it", at)
+	}
 	if st := none.Stats(); st.Hits != 0 || !st.Places[0].Waiting {
 		t.Errorf("%+v, want it to wait still", st)
 	}
@@ -163,3 +167,43 @@ func TestWhatIsRememberedOfACallIsThatCalls(t *testing.T) {
 	p.CheckClean()
 	p.Quit()
 }
+
+// TestAProbeHastensNoOthers: what a followed child has not hit yet waits there for its hit, as it did before another probe came.
+func TestAProbeHastensNoOthers(t *testing.T) {
+	p := testprog.Start(t, testprog.Build(t, "thousand"))
+	s := attach(t, p, trace.Follow(), trace.With(kprobes.Options{Follow: true, Log: testprog.NoWarnings(t)}))
+	first := probe(t, s, "fn_100", trace.Count())
+	child := strings.TrimPrefix(p.Do("fork", "child"), "child ")
+	mem, err := os.Open("/proc/" + child + "/mem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	code := func(pr *trace.Probe) byte {
+		b := make([]byte, 1)
+		if _, err := mem.ReadAt(b, int64(pr.Stats().Places[0].Addr)); err != nil {
+			t.Fatal(err)
+		}
+		return b[0]
+	}
+	before := code(first)
+	second := probe(t, s, "fn_200", trace.Count())
+	if b := code(first); before != breakpoint || b != breakpoint {
+		t.Errorf("fn_100 begins with %#x in the child, then with %#x; want its breakpoint", before, b)
+	}
+	p.Do("call", "sum 1499500")
+	p.Do("end", "ended")
+	for _, pr := range []*trace.Probe{first, second} {
+		if st := pr.Stats(); st.Hits != 1 {
+			t.Errorf("%+v, want one hit", st)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+// breakpoint is the byte of one.
+const breakpoint = 0xcc

@@ -168,12 +168,9 @@ func appendArgs(b []byte, args []Arg) []byte {
 func Frames(table *symbols.Table, stack []symbols.Frame) []Frame {
 	out := make([]Frame, len(stack))
 	for i, f := range stack {
-		out[i] = Frame{Addr: f.Addr}
+		out[i] = Frame{Addr: f.Addr, Module: f.Symbol.ModuleName()}
 		if f.Symbol.Name != "" {
 			out[i].Symbol = f.String()
-		}
-		if f.Symbol.Module != nil {
-			out[i].Module = f.Symbol.Module.Name
 		}
 		at := f.Addr
 		if i > 0 && !stack[i-1].Signal {

@@ -42,8 +42,9 @@ type pattern struct {
 	made  atomic.Int64                          // points
 
 	untyped  atomic.Bool     // that a point has no arguments was told
-	known    map[string]bool // Symbol of each place that was tried. It is used on the tracer's thread only.
-	toldStay bool            // used on the tracer's thread only
+	known    map[string]bool // Symbol of each place that was tried: whether it has a point. It is used on the tracer's thread only.
+	refused  error           // why no place has a point; used on the tracer's thread only
+	toldStay bool            // the same
 }
 
 // mostComing is how many places a pattern stands for at most in libraries that come. Tests have fewer.
@@ -81,43 +82,55 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 		return err
 	}
 	pl := &placer{probe: pn.probe, from: pn, skipped: r.Skipped}
+	before := len(pn.known)
 	fresh, stay := pn.fresh(pl, places, in.Main)
 	pn.tellStay(stay)
 	switch {
 	case len(fresh) == 0 && len(pn.known) > 0: // they are there, or were refused before
-		return nil
+		return pn.refused
 	case len(fresh) == 0 && stay > 0:
 		return errNoName
 	case len(fresh) == 0:
 		return &NoPlaceError{pn.Name, pl.skipped}
 	}
 	err = pl.register(ctx, fresh)
+	for _, pt := range pl.points {
+		pn.known[pt.Symbol] = true
+	}
 	pn.made.Add(int64(len(pl.points)))
 	if none := (*NoPlaceError)(nil); err != nil && (pn.made.Load() == 0 || !errors.As(err, &none)) {
+		pn.refused = err
 		return err
 	}
-	pl.warn()
+	pn.refused = nil
+	if len(pn.known) > before { // else they were refused before
+		pl.warn()
+	}
 	return nil
 }
 
-// fresh returns the places that need new points. stay is how many of the others have no name by which they could be found again.
+// fresh returns the places that need new points: those that were refused, too, when the library comes to the process again. Children do
+// not try them, since a thread of each would wait for that. stay is how many of the others have no name by which they could be found again.
 func (pn *pattern) fresh(pl *placer, places []Place, main bool) (fresh []Place, stay int) {
 	before := len(pn.known)
+	n := before
 	for _, at := range places {
+		there, tried := pn.known[at.Symbol]
 		switch {
-		case at.Symbol != "" && pn.known[at.Symbol]: // the session places it
+		case at.Symbol != "" && (there || tried && !main): // the session places it, or it was refused
 		case at.Symbol == "" && (before > 0 || !main):
 			stay++
-		case before+len(fresh) >= mostComing:
+		case (at.Symbol == "" || !tried) && n >= mostComing:
 			pl.skipped.Add(errTooMany)
 		default:
+			if at.Symbol == "" || !tried {
+				n++
+			}
 			at.Optional = true
 			at.Waits = !main || pn.probe.readsDebugInfo(at)
 			fresh = append(fresh, at)
+			pn.known[at.Symbol] = false
 		}
-	}
-	for _, at := range fresh {
-		pn.known[at.Symbol] = true
 	}
 	return fresh, stay
 }

@@ -193,6 +193,32 @@ func TestAPatternThatMatchesNothingIsToldOnce(t *testing.T) {
 	ended(t, p, s)
 }
 
+// TestAPlaceThatWasRefusedIsTriedAgain when the library comes again: it may be another build of it.
+func TestAPlaceThatWasRefusedIsTriedAgain(t *testing.T) {
+	p, s, said, lib := waiting(t, nil)
+	spoiled := testprog.Build(t, "libplug.so", "-shared", "-fPIC", "-DSPOILED")
+	one, some := probe(t, s, "libplug.so:plug*", trace.Count()), probe(t, s, "libplug.so:[pw]*", trace.Count())
+	for range 2 {
+		p.Do("open 0 "+spoiled, "did")
+		p.Do("close 0", "did")
+	}
+	if st := one.Stats(); len(st.Places) != 1 || !st.Places[0].Waiting || !strings.Contains(st.Places[0].Reason, "cannot place any probe: ") {
+		t.Errorf("%+v", st)
+	}
+	for n := range uint64(3) {
+		p.Do("open 0 "+lib, "did")
+		p.Do("call 0 plugged 5", "did")
+		p.Do("close 0", "did")
+		if a, b := counts(one), counts(some); a["plugged"] != 5*(n+1) || b["plugged"] != 5*(n+1) || b["wreck"] != n+3 {
+			t.Errorf("%v, %v after %d times", a, b, n+1)
+		}
+	}
+	if n := strings.Count(said.String(), "not placed: ") + strings.Count(said.String(), "not probed: "); n != 2 {
+		t.Errorf("told %d times: %s", n, said)
+	}
+	ended(t, p, s)
+}
+
 // TestPatternsAreClosed while they wait, and when their library is there.
 func TestPatternsAreClosed(t *testing.T) {
 	p, s, _, lib := waiting(t, nil)

@@ -126,6 +126,11 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	case atReturn && found[0].Every.Len() > 0:
 		return nil, errEveryReturn
 	}
+	if isPattern(name) {
+		for _, sym := range r.Table.Unbound(name) {
+			r.Skipped.Add(fmt.Errorf("%s: %w", sym.Name, symbols.ErrIFuncUnbound))
+		}
+	}
 	places, err := r.expand(ctx, name, found)
 	for i := range places {
 		places[i].Return = atReturn

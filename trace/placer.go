@@ -22,7 +22,7 @@ type placer struct {
 
 // batch is how many places are registered at once: enough to be quick, and few enough for
 // Ctrl-C to be.
-const batch = 1024
+const batch = 128
 
 // place registers and arms all places.
 func (pl *placer) place(ctx context.Context, places []Place) error {
@@ -35,7 +35,7 @@ func (pl *placer) place(ctx context.Context, places []Place) error {
 	if pl.probe.budget.spent() { // while later batches were armed
 		pl.probe.disable()
 	}
-	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx) // told by ctx
+	_ = pl.probe.session.kprobes.WaitForOptimizer(ctx, kprobesOf(pl.points)...) // told by ctx; others may wait for their hits
 	return ctx.Err()
 }
 
@@ -51,7 +51,7 @@ func (pl *placer) register(ctx context.Context, places []Place) error {
 		for n < min(len(places), batch) && pl.together(places[0], places[n]) {
 			n++
 		}
-		if err := pl.registerBatch(ctx, places[:n]); err != nil {
+		if _, err := Register(ctx, places[:n], pl.registerBatch, pl.refused); err != nil {
 			return err
 		}
 		places = places[n:]
@@ -76,8 +76,7 @@ func (pl *placer) together(a, b Place) bool {
 	return a.Return == b.Return && (pl.from != nil || !a.Waits && !b.Waits)
 }
 
-// registerBatch registers places of one kind. If some are refused, all are, and each half is
-// tried for itself.
+// registerBatch registers places of one kind, all or none.
 func (pl *placer) registerBatch(ctx context.Context, places []Place) error {
 	points := make([]*point, len(places))
 	var err error
@@ -86,36 +85,33 @@ func (pl *placer) registerBatch(ctx context.Context, places []Place) error {
 			return err
 		}
 		if points[i], err = pl.newPoint(at); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		err = pl.registerAll(ctx, points)
-	}
-	switch wrong := (*WantError)(nil); {
-	case err == nil:
-		pl.describe(points)
-		pl.points = append(pl.points, points...)
-		pl.probe.points.add(points)
-		return ctx.Err()
-	case pl.from == nil && errors.As(err, &wrong):
-		return err
-	case ctx.Err() != nil:
-		return err
-	case len(places) > 1:
-		half := len(places) / 2
-		if err := pl.registerBatch(ctx, places[:half]); err != nil {
 			return err
 		}
-		return pl.registerBatch(ctx, places[half:])
-	case places[0].Optional && pl.skips(err):
-		if errors.As(err, &wrong) {
+	}
+	if err := pl.registerAll(ctx, points); err != nil {
+		return err
+	}
+	pl.describe(points)
+	pl.points = append(pl.points, points...)
+	pl.probe.points.add(points)
+	return ctx.Err()
+}
+
+// refused leaves a place of a pattern out that can't be probed.
+func (pl *placer) refused(at Place, err error) error {
+	wrong := (*WantError)(nil)
+	isWant := errors.As(err, &wrong)
+	switch {
+	case at.Optional && pl.skips(err):
+		if isWant {
 			err = wrong.Err // it is counted, so it names no place
 		}
 		pl.skipped.Add(err)
 		return nil
+	case isWant:
+		return err
 	}
-	return NewPlaceError(places[0].Name, err)
+	return NewPlaceError(at.Name, err)
 }
 
 // skips tells that places are probed without the one that was refused with err. Where a library has come nobody could be told

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"maps"
@@ -138,10 +139,7 @@ func (pt *point) name() {
 
 func (k *known) name() {
 	if loc, ok := k.table.Lookup(k.addr); ok {
-		k.symbol = loc.String()
-		if loc.Symbol.Module != nil {
-			k.module = loc.Symbol.Module.Name
-		}
+		k.symbol, k.module = loc.String(), loc.Symbol.ModuleName()
 	}
 }
 
@@ -340,6 +338,7 @@ func (pt *point) stats() PlaceStats {
 	out.Hits, out.Missed = pt.counts()
 	if st != nil {
 		out.Addr, out.Mechanism, out.Reason, out.Waiting = st.Addr, st.Mechanism, st.Reason, st.Waiting
+		out.Symbol = cmp.Or(k.symbol, st.Symbol)
 		out.Gone = st.Flags&kprobes.FlagGone != 0
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 // Skipped counts optional places that are not probed, by why. The zero value is empty and ready to use.
@@ -33,7 +34,7 @@ func (s *Skipped) Len() int {
 // refusals are the errors with which one place is refused, while others may be probed.
 var refusals = []error{
 	kprobes.ErrNotExecutable, kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable, kprobes.ErrData, kprobes.ErrRestartable,
-	kprobes.ErrNotEntry, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack,
+	kprobes.ErrNotEntry, kprobes.ErrException, kprobes.ErrUnsupported, kprobes.ErrShadowStack, symbols.ErrIFuncUnbound,
 }
 
 // Skippable tells the refusal of one place from a failure of everything.

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
@@ -20,7 +19,7 @@ import (
 
 // arguments reads parameters or results of a stopped thread.
 func arguments(params []symbols.Param, regs *kprobes.Regs) []Arg {
-	return argumentsFrom(params, FloatRegs{regs}, regs)
+	return argumentsFrom(params, regs, regs)
 }
 
 // argumentsFrom reads parameters or results from registers and memory, which may be a record's.
@@ -30,23 +29,6 @@ func argumentsFrom(params []symbols.Param, regs arch.Regs, mem arch.Memory) []Ar
 		args = append(args, argument(params[i].Name, params[i].Value(regs, mem)))
 	}
 	return args
-}
-
-// FloatRegs offers a stopped thread's floating-point registers under the names that package symbols asks for.
-type FloatRegs struct{ *kprobes.Regs }
-
-// Vector implements symbols.FloatRegs.
-func (r FloatRegs) Vector(n int) (v [16]byte, ok bool) {
-	lo, hi, err := r.XMM(n)
-	binary.LittleEndian.PutUint64(v[:8], lo)
-	binary.LittleEndian.PutUint64(v[8:], hi)
-	return v, err == nil
-}
-
-// ST implements symbols.X87Regs.
-func (r FloatRegs) ST(n int) (v [10]byte, ok bool) {
-	v, err := r.Regs.ST(n)
-	return v, err == nil
 }
 
 // argument is a parameter's value as a hit's.

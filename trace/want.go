@@ -115,13 +115,7 @@ func (e *WantError) Error() string {
 // Unwrap is the cause.
 func (e *WantError) Unwrap() error { return e.Err }
 
-// returnFields are names that a filter may use at returns only.
-var returnFields = []fetch.Field{
-	{Name: "ret", Type: values.TypeOf("s64")},
-	{Name: "duration_ns", Type: values.TypeOf("s64")},
-}
-
-// returnValues are those of returnFields, without ret where a return has none.
+// returnValues are those of values.ReturnFields, without ret where a return has none.
 func returnValues(h *Hit) (all []fetch.Value) {
 	if h.Ret != nil {
 		all = append(all, fetch.Value{U: uint64(*h.Ret)})
@@ -142,7 +136,7 @@ func returnsWhole(table *symbols.Table, at arch.Addr) bool {
 func (w wanted) wish(atReturn bool) values.Wish {
 	wish := values.Wish{Args: w.fetch, Filter: w.filter, Params: w.args, Return: atReturn}
 	if atReturn {
-		wish.More = returnFields
+		wish.More = values.ReturnFields
 	}
 	return wish
 }
@@ -154,7 +148,7 @@ func (w wanted) fetching(table *symbols.Table, at Place) (*values.Values, error)
 	}
 	wish := w.wish(at.Return)
 	if at.Return && !at.Waits && !returnsWhole(table, at.Addr) {
-		wish.More = returnFields[1:] // there is no number ret
+		wish.More = values.ReturnFields[1:] // there is no number ret
 	}
 	v, err := wish.At(table, values.Place{Addr: at.Addr, Waits: at.Waits})
 	if err != nil {

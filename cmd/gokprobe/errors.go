@@ -65,7 +65,7 @@ var exitStatuses = []struct {
 		symbols.ErrNotCode, symbols.ErrNoLines, symbols.ErrNoLine, symbols.ErrUnknownSize, symbols.ErrIFuncUnbound}, exitPlace},
 	{[]error{kprobes.ErrUnknownSymbol, kprobes.ErrAmbiguousSymbol, kprobes.ErrNotMapped, kprobes.ErrNotExecutable,
 		kprobes.ErrBlacklisted, kprobes.ErrNotBoundary, kprobes.ErrUndecodable, kprobes.ErrException,
-		kprobes.ErrUnsupported, kprobes.ErrNoSlot, kprobes.ErrShadowStack, kprobes.ErrGone,
+		kprobes.ErrUnsupported, kprobes.ErrNoSlot, kprobes.ErrShadowStack, kprobes.ErrGone, kprobes.ErrExecuted,
 		kprobes.ErrNotEntry, kprobes.ErrData, kprobes.ErrRestartable}, exitPlace},
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
+	"github.com/gokprobe/gokprobe/kprobes"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trace"
 )
@@ -37,6 +38,7 @@ type request struct {
 	output     string // file name; empty for stdout
 	noBoost    bool
 	noOptimize bool
+	byReturns  kprobes.Returns
 	follow     bool
 	hold       bool   // the session does not need probes
 	events     string // definitions for the session's files; empty for none
@@ -65,6 +67,7 @@ func probeFlags() []cli.Flag {
 		&cli.StringFlag{Name: "o", Usage: "print to `FILE` instead of stdout"},
 		&cli.BoolFlag{Name: "no-boost", Usage: "single-step each copied instruction instead of jumping back after it"},
 		&cli.BoolFlag{Name: "no-optimize", Usage: "keep breakpoints, also where a jump could replace one"},
+		&cli.StringFlag{Name: "returns", Value: "sites", Usage: "follow calls to their returns by `WAY`: sites (a breakpoint where they return to; no stack is changed) or rewrite (the return address is replaced, as the kernel does; it follows returns into generated code, see gokprobe help safety)"},
 		&cli.BoolFlag{Name: "follow", Usage: "also probe forked children, and executables that the process starts by exec; names that only these have are waited for"},
 		&cli.BoolFlag{Name: "hold", Usage: "hold the process without probes, for gokprobe debugfs, until Ctrl-C or its end"},
 		&cli.StringFlag{Name: "kprobe-event", Usage: "define `EVENTS` in the session's files and turn them on, like the kernel's boot parameter: 'p:name,foo,$arg1;r,foo,$retval'; implies -hold"},
@@ -90,6 +93,9 @@ func parseRequest(c *cli.Context) (request, error) {
 	}
 	var err error
 	if r.json, err = parseFormat(c); err != nil {
+		return r, err
+	}
+	if r.byReturns, err = parseReturns(c); err != nil {
 		return r, err
 	}
 	switch {
@@ -153,6 +159,18 @@ func parseFormat(c *cli.Context) (json bool, err error) {
 		return true, nil
 	default:
 		return false, usagef("unknown format %q, choose text or json", f)
+	}
+}
+
+// parseReturns reads -returns.
+func parseReturns(c *cli.Context) (kprobes.Returns, error) {
+	switch way := c.String("returns"); way {
+	case "", "sites":
+		return kprobes.ReturnSites, nil
+	case "rewrite":
+		return kprobes.ReturnRewrite, nil
+	default:
+		return 0, usagef("unknown way %q to follow calls, choose sites or rewrite", way)
 	}
 }
 

@@ -240,10 +240,7 @@ func (l *lister) symbolRow(sym symbols.Symbol) row {
 func (l *lister) placeRow(loc symbols.Location) row {
 	r := row{
 		Type: "place", Addr: loc.Addr.String(), Kind: kindOf(loc.Symbol), Source: string(loc.Symbol.Source),
-		Name: loc.String(), Linkage: loc.Symbol.Linkage, File: loc.File, Line: loc.Line,
-	}
-	if loc.Symbol.Module != nil {
-		r.Module = loc.Symbol.Module.Name
+		Name: loc.String(), Linkage: loc.Symbol.Linkage, File: loc.File, Line: loc.Line, Module: loc.Symbol.ModuleName(),
 	}
 	if insn, ok := l.judge(&r, loc.Addr, loc.Offset == 0 && loc.Symbol.Name != ""); ok {
 		r.Insn, r.Size = host.Arch.Disassemble(insn), uint64(insn.Len())

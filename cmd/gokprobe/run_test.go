@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,6 +123,23 @@ func TestRunPassesTerminationOn(t *testing.T) {
 	l.signal(syscall.SIGTERM)
 	if r := l.end(); r.status != 5 {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
+	}
+}
+
+// TestTheSummaryTellsWhereALaterProgramHadAName: only a child that has ended had the place.
+func TestTheSummaryTellsWhereALaterProgramHadAName(t *testing.T) {
+	for _, c := range []struct{ flag, mechanism string }{
+		{"-no-boost", `int3 \(boosting is turned off\)`},
+		{"-no-optimize", `boosted`},
+		{"-args", `(boosted \(.+\)|optimized)`}, // by what processors can do
+	} {
+		cmd := command(t, "run", "-follow", "-sym", "foo", c.flag, "--", "sh", "-c", testprog.Build(t, "prey")+"; true")
+		cmd.Stdin = strings.NewReader("call foo 3\ncall foo 4\n")
+		r := finish(t, cmd)
+		row := regexp.MustCompile(`(?m)^foo  +kprobe  +0x[1-9a-f][0-9a-f]+  +foo\+0x[04]  +2  +0  +` + c.mechanism + `$`)
+		if r.status != 0 || !row.MatchString(r.stdout+r.stderr) {
+			t.Errorf("%s: status %d, stdout %q, stderr %q; want a row as %s", c.flag, r.status, r.stdout, r.stderr, row)
+		}
 	}
 }
 

@@ -34,7 +34,8 @@ type work struct {
 
 // options returns the options of the session that the request needs.
 func (r request) options(std stdio) kprobes.Options {
-	return kprobes.Options{Meant: r.meant, NoBoost: r.noBoost, NoOptimize: r.noOptimize, Follow: r.follow, AwaitPrograms: r.follow, Log: func(s string) { std.warn("%s", s) }}
+	return kprobes.Options{Meant: r.meant, NoBoost: r.noBoost, NoOptimize: r.noOptimize, Returns: r.byReturns, Follow: r.follow, AwaitPrograms: r.follow,
+		Log: func(s string) { std.warn("%s", s) }}
 }
 
 // workMaker prepares work on a session.

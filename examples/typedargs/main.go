@@ -3,23 +3,12 @@
 package main
 
 import (
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"log"
 
 	"github.com/gokprobe/gokprobe/kprobes"
 )
-
-// vectorRegs has the floating-point registers too, where a double is passed.
-type vectorRegs struct{ *kprobes.Regs }
-
-func (r vectorRegs) Vector(n int) (v [16]byte, ok bool) {
-	lo, hi, err := r.XMM(n)
-	binary.LittleEndian.PutUint64(v[:8], lo)
-	binary.LittleEndian.PutUint64(v[8:], hi)
-	return v, err == nil
-}
 
 func main() {
 	kprobes.GuardianMain() // should this process be killed, another one puts the target right
@@ -46,7 +35,7 @@ func main() {
 	}
 	kp := &kprobes.Kprobe{Addr: found[0].Addr, PreHandler: func(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 		for _, p := range params {
-			fmt.Printf("%s %s = %s\n", p.Type, p.Name, p.Value(vectorRegs{regs}, regs).Text)
+			fmt.Printf("%s %s = %s\n", p.Type, p.Name, p.Value(regs, regs).Text)
 		}
 		return 0
 	}}

@@ -39,6 +39,12 @@ var HitFields = []fetch.Field{
 	{Name: "common_pid", Type: TypeOf("s32")},
 }
 
+// ReturnFields lists what filters have for every return besides: a Wish's More.
+var ReturnFields = []fetch.Field{
+	{Name: "ret", Type: TypeOf("s64")},
+	{Name: "duration_ns", Type: TypeOf("s64")},
+}
+
 // TypeOf is a type by its name, such as "s32", which must be one.
 func TypeOf(name string) fetch.Type {
 	t, _ := arg.TypeOf(name)

@@ -31,6 +31,7 @@ var (
 	Upcalls    arch.Upcalls    = code.Arch{}
 	Guards     arch.Guards     = code.Arch{}
 	Masks      arch.Masks      = code.Arch{}
+	Relays     arch.Relays     = code.Arch{}
 	Frames     arch.Frames     = code.Arch{}
 	Contexts   arch.Contexts   = code.Arch{}
 	Evaluator  arch.Evaluator  = amd64.Arch{}

@@ -27,6 +27,7 @@ var (
 	Upcalls    arch.Upcalls
 	Guards     arch.Guards
 	Masks      arch.Masks
+	Relays     arch.Relays
 	Frames     arch.Frames
 	Contexts   arch.Contexts
 	Evaluator  arch.Evaluator

@@ -1,7 +1,6 @@
 package numbers
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -234,7 +233,7 @@ func (x *checker) probeReturn(f *function, at arch.Addr) {
 
 // typed compares what -args, or the result, shows.
 func (x *checker) typed(f *function, p param, q symbols.Param, regs *kprobes.Regs) {
-	v := q.Value(vectors{regs}, regs)
+	v := q.Value(regs, regs)
 	switch {
 	case p.want == nil: // it is not known what it is
 	case v.Err != nil:
@@ -266,21 +265,4 @@ func asJSON(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(b)
-}
-
-// vectors are a hit's registers with the floating-point ones.
-type vectors struct{ *kprobes.Regs }
-
-// Vector implements symbols.FloatRegs.
-func (r vectors) Vector(n int) (v [16]byte, ok bool) {
-	lo, hi, err := r.XMM(n)
-	binary.LittleEndian.PutUint64(v[:8], lo)
-	binary.LittleEndian.PutUint64(v[8:], hi)
-	return v, err == nil
-}
-
-// ST implements symbols.X87Regs.
-func (r vectors) ST(n int) (v [10]byte, ok bool) {
-	v, err := r.Regs.ST(n)
-	return v, err == nil
 }

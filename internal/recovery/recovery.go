@@ -295,6 +295,7 @@ func (r *recovery) leaveCode(threads []*ptrace.Thread) {
 			l.frames = true
 		}
 	}
+	r.straighten(threads)
 	for _, th := range threads {
 		if regs, err := th.Regs(); th.Stopped() && err == nil {
 			if l := r.holder(regs.IP()); l != nil {

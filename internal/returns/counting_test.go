@@ -63,9 +63,10 @@ func (f *follower) wantDurations() {
 
 // TestAnyMomentOfCountedCalls is TestAnyMoment for calls that are only counted, and where some are.
 func TestAnyMomentOfCountedCalls(t *testing.T) {
-	t.Run("all", func(t *testing.T) { anyMoment(t, newCounter) })
-	t.Run("some", func(t *testing.T) { anyMoment(t, newMixture) })
-	t.Run("timed", func(t *testing.T) { anyMoment(t, newTimer) })
+	t.Run("all", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newCounter) })
+	t.Run("some", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newMixture) })
+	t.Run("rewritten", func(t *testing.T) { anyMoment(t, kprobes.ReturnRewrite, newMixture) })
+	t.Run("timed", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newTimer) })
 }
 
 // TestCountedCallsAmongOthers: calls that are counted and calls with handlers share frames, return

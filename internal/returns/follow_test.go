@@ -167,12 +167,20 @@ func register(t testing.TB, s *kprobes.Session, f *follower) {
 
 // TestFollowedCalls: with every call followed the results are those of an unprobed run, and
 // every call is a return or missed, as many as there must be.
-func TestFollowedCalls(t *testing.T) {
+func TestFollowedCalls(t *testing.T) { followedCalls(t, kprobes.Options{}) }
+
+// TestRewrittenCalls: the same where return addresses are replaced.
+func TestRewrittenCalls(t *testing.T) {
+	followedCalls(t, kprobes.Options{Returns: kprobes.ReturnRewrite})
+}
+
+func followedCalls(t *testing.T, opts kprobes.Options) {
+	t.Helper()
 	const rounds = 3
 	eachCase(t, func(t *testing.T, p program, c playing) {
 		prog := p.start(t)
 		want := play(prog, c, rounds)
-		s := attach(t, prog.PID(), c, kprobes.Options{})
+		s := attach(t, prog.PID(), c, opts)
 		f := newFollower(t, prog.PID(), p, c)
 		register(t, s, f)
 		for range 2 {
@@ -217,11 +225,19 @@ var endings = []struct {
 
 // TestEndInsideCalls: the program ends as it does unprobed, the calls that it was in are
 // missed, and a traceback names the functions.
-func TestEndInsideCalls(t *testing.T) {
+func TestEndInsideCalls(t *testing.T) { endInsideCalls(t, kprobes.Options{}) }
+
+// TestEndInsideRewrittenCalls: the same where return addresses are replaced.
+func TestEndInsideRewrittenCalls(t *testing.T) {
+	endInsideCalls(t, kprobes.Options{Returns: kprobes.ReturnRewrite})
+}
+
+func endInsideCalls(t *testing.T, opts kprobes.Options) {
+	t.Helper()
 	for _, e := range endings {
 		t.Run(e.program.fixture+"/"+e.name, func(t *testing.T) {
 			prog := e.program.start(t)
-			s := attach(t, prog.PID(), e.playing, kprobes.Options{})
+			s := attach(t, prog.PID(), e.playing, opts)
 			f := newFollower(t, prog.PID(), e.program, e.playing)
 			register(t, s, f)
 			prog.Send("run " + e.name + " 1")

@@ -24,12 +24,20 @@ var machinery = map[string][]string{
 
 // TestFollowedMachinery: the programs are right while these functions are followed, too, and
 // what they count adds up.
-func TestFollowedMachinery(t *testing.T) {
+func TestFollowedMachinery(t *testing.T) { followedMachinery(t, kprobes.Options{}) }
+
+// TestRewrittenMachinery: the same where return addresses are replaced. Some of these functions look at their own.
+func TestRewrittenMachinery(t *testing.T) {
+	followedMachinery(t, kprobes.Options{Returns: kprobes.ReturnRewrite})
+}
+
+func followedMachinery(t *testing.T, opts kprobes.Options) {
+	t.Helper()
 	eachCase(t, func(t *testing.T, p program, c playing) {
 		prog := p.start(t)
 		want := play(prog, c, 1)
 		c.warns, c.maxActive = restorer, 20_000
-		s := attach(t, prog.PID(), c, kprobes.Options{})
+		s := attach(t, prog.PID(), c, opts)
 		f := newFollower(t, prog.PID(), p, c)
 		f.strict = false
 		for _, function := range machinery[p.fixture] {

@@ -24,6 +24,7 @@ type siege struct {
 	rng     *rand.Rand
 	session *kprobes.Session
 	opts    kprobes.Options
+	returns kprobes.Returns
 	make    func(*testing.T, int, program, playing) *follower
 	f       *follower
 	on      []bool // by probe: registered and enabled
@@ -32,15 +33,19 @@ type siege struct {
 // TestAnyMoment: probes are disabled, unregistered and registered again, and the session is
 // closed and attached again, at any moment of calls that come and go. The results stay, and
 // so does the text.
-func TestAnyMoment(t *testing.T) { anyMoment(t, newFollower) }
+func TestAnyMoment(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newFollower) }
 
-func anyMoment(t *testing.T, make func(*testing.T, int, program, playing) *follower) {
+// TestAnyMomentRewritten: the same where return addresses are replaced.
+func TestAnyMomentRewritten(t *testing.T) { anyMoment(t, kprobes.ReturnRewrite, newFollower) }
+
+func anyMoment(t *testing.T, returns kprobes.Returns, make func(*testing.T, int, program, playing) *follower) {
+	t.Helper()
 	eachCase(t, func(t *testing.T, p program, c playing) {
 		prog := p.start(t)
 		prog.Do("loop "+c.name, "looping")
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
-		s := &siege{t: t, pid: prog.PID(), program: p, playing: c, rng: rand.New(rand.NewPCG(seed, 0)), make: make}
+		s := &siege{t: t, pid: prog.PID(), program: p, playing: c, rng: rand.New(rand.NewPCG(seed, 0)), returns: returns, make: make}
 		s.begin(kprobes.Options{})
 		for range moments() {
 			s.operate()
@@ -70,6 +75,7 @@ func anyMoment(t *testing.T, make func(*testing.T, int, program, playing) *follo
 // begin attaches and follows all functions.
 func (s *siege) begin(opts kprobes.Options) {
 	s.t.Helper()
+	opts.Returns = s.returns
 	s.opts = opts
 	s.session = attach(s.t, s.pid, s.playing, opts)
 	s.f = s.make(s.t, s.pid, s.program, s.playing)

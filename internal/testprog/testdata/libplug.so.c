@@ -4,7 +4,12 @@ __attribute__((weak)) extern long built, wrecked;
 
 #define REAL __attribute__((noinline, noipa))
 
+#ifdef SPOILED // so that no probe can be in front of it, and nobody may call it
+__asm__(".globl plugged\n.type plugged,@function\nplugged: .byte 0x06\nret\n.size plugged,.-plugged");
+long plugged(long v);
+#else
 REAL long plugged(long v) { return 29 * v + 1; }
+#endif
 REAL long build(long v) { return 7 * v; }
 REAL long wreck(long v) { return 11 * v; }
 // calls goes on after plugged, so there is a return address in the library.
