@@ -17,9 +17,9 @@ import (
 type Returns int
 
 const (
-	// ReturnSites: a breakpoint stands at each place that is returned to. Nothing on any stack is changed.
+	// ReturnSites is the default: a breakpoint stands at each place that is returned to. Nothing on any stack is changed.
 	ReturnSites Returns = iota
-	// ReturnRewrite: the return address of a call is replaced on the stack by that of a relay, code that leads to the true one, as the kernel does
+	// ReturnRewrite has no site: the return address of a call is replaced on the stack by that of a relay, code that leads to the true one, as the kernel does
 	// (kernel/kprobes.c, arch_prepare_kretprobe; arch/x86/kernel/rethook.c). It follows returns to where no breakpoint can stand: into code
 	// that the target generates. All such calls are the tracer's, at a stop for each end. Where return addresses must stay, breakpoints serve as ever: in
 	// processes with Go's runtime, a shadow stack, or an unwinder that has no name, and for functions that look at their own return address.
@@ -70,9 +70,8 @@ type relays struct {
 	out   int                // return addresses that were replaced, and are there still as far as is known
 	kept  bool               // somebody has kept such an address, and returned by it without a call of ours
 
-	asked   bool // why is known
-	why     string
-	watches bool // the target's unwinders are met
+	asked bool // why is known
+	why   string
 }
 
 // mostRelayPages: generated code has ever new places. Behind that, sites serve.

@@ -290,7 +290,7 @@ func (t *Tracer) nextBacklog() *Thread {
 	return nil
 }
 
-// answer runs the calls that were sent so far, and then notes all threads that have stopped meanwhile: they get their turn before the calls that come
+// answer runs the calls that were sent so far, and then handles the threads that have stopped meanwhile: they get their turn before the calls that come
 // now. Who works in slices, and sends the next call as soon as one has returned, would keep them waiting else: wait4 tells of the bell first.
 func (t *Tracer) answer() {
 	for left := t.unanswered(); left > 0; left-- {
@@ -300,10 +300,28 @@ func (t *Tracer) answer() {
 		t.mu.Unlock()
 		t.serve(c)
 	}
-	if !t.ends() {
-		t.drain()
-	}
+	t.handleStopped()
 	t.rung = t.rung || t.unanswered() > 0
+}
+
+// handleStopped handles threads that have stopped, but no more than some: those that stop ever anew shall not keep callers waiting. Each is handled
+// before the next is looked at, so none has its stop taken while it waits (reap.go).
+func (t *Tracer) handleStopped() {
+	const most = 64
+	for range most {
+		if t.ends() {
+			return
+		}
+		if th := t.nextBacklog(); th != nil {
+			t.dispatch(th)
+			continue
+		}
+		tid, ws, err := t.peek(-1, unix.WNOHANG)
+		if err != nil || tid == 0 {
+			return
+		}
+		t.note(tid, ws, nil)
+	}
 }
 
 // ends tells that stops which are noted now may never be dispatched: they are left to the kernel, which then knows the signals that they are for.

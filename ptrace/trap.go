@@ -93,29 +93,31 @@ func (t *Tracer) restoreTrap(th *Thread) {
 	}
 }
 
-// trapPutBack is called when we have set the action of SIGTRAP. Threads that have stopped before that may be handled after it, some of
-// which the kernel has not told of yet. From the action nobody can tell any more whether those block SIGTRAP. What stops from here on tells it,
-// unless its SIGTRAP is pending: it has come to a breakpoint, and was kept from stopping since, by the scheduler or a freezer. Where SIGTRAP is taken from
-// the queue and where the thread stops is under one lock (get_signal in kernel/signal.c), so nothing is missed between the look and drain.
+// trapPutBack is called when we have set the action of SIGTRAP. Threads that have come to a breakpoint before that may be handled after it: from the
+// action nobody can tell any more whether those block SIGTRAP. They are the ones that are known to have stopped, and those whose stop the kernel has still
+// to tell of. What comes to a breakpoint from here on tells it.
 func (t *Tracer) trapPutBack(p *Process) {
 	const most = 16 // that are looked at
 	looked := 0
 	for _, th := range p.threads {
-		if th.state == running && th.blocks.trap {
+		if th.state == stopped {
+			th.at.stale = true
+		} else if th.blocks.trap || th.blocks.inTrapHandler {
 			looked++
-			th.guard.pends = looked > most || th.trapPends()
+			th.guard.pends = looked > most || th.hasTrap()
 		}
-	}
-	t.drain()
-	for _, th := range p.threads {
-		th.at.stale = th.state == stopped
 	}
 }
 
-// trapPends tells whether the thread has a SIGTRAP to stop for.
-func (th *Thread) trapPends() bool {
+// hasTrap tells whether the thread has a SIGTRAP pending, or has stopped. The kernel takes the signal from the queue and stops the thread under one lock
+// (get_signal in kernel/signal.c), in this order; so it is looked at in this order, by two readings. In between the scheduler or a freezer may hold a thread for long.
+func (th *Thread) hasTrap() bool {
 	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	return err != nil || Sigset(st.SigPnd).Has(unix.SIGTRAP)
+	if err != nil || Sigset(st.SigPnd).Has(unix.SIGTRAP) {
+		return true
+	}
+	st, err = procfs.ReadStatus(th.Proc.PID, th.TID)
+	return err != nil || st.State == 't'
 }
 
 // sure tells that a breakpoint which has reset the action has found SIGTRAP blocked: the guard has it, which the program can't replace unseen, in
