@@ -87,6 +87,7 @@ type Session struct {
 
 	done     chan struct{}
 	doneOnce sync.Once
+	overOnce sync.Once
 	over     chan struct{} // closed when nothing in any process is ours any more
 	exit     atomic.Pointer[ExitStatus]
 }

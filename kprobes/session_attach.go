@@ -142,7 +142,7 @@ func (tg *target) letGo() {
 	tg.s.tracer.Cancel() // if that is still about to be
 	_ = tg.s.tracer.Do(func() {
 		tg.s.closed = true
-		defer close(tg.s.over)
+		defer tg.s.isOver()
 		if tg.launched && tg.s.main.Kill(unix.SIGKILL) == nil {
 			defer tg.collect()
 		}

@@ -40,10 +40,11 @@ func (s *Session) closeAlone() {
 func (s *Session) close(ended func(error)) error {
 	defer s.end(ErrClosed)
 	var err error
-	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
+	own := s.tracer.Own() // a handler can't wait
 	if !own {
 		s.clear()
 	}
+	end := time.Now().Add(vforkGrace)
 	for again := true; again; {
 		derr := s.tracer.Do(func() {
 			again = false
@@ -51,19 +52,25 @@ func (s *Session) close(ended func(error)) error {
 				s.target.endGuardian()
 				return
 			}
-			s.endCalls()
+			if s.endCalls(); s.closed {
+				return // by a handler that has run meanwhile
+			}
 			last := own || !time.Now().Before(end)
 			if again = !last && s.heed.anyInsideVfork(func(d *domain) bool { return d.guard.guarded() }); again {
 				return // before anybody is stopped
 			}
 			s.closed = true
+			defer func() {
+				if s.closed {
+					s.isOver()
+				}
+			}()
 			waits, rerr := s.release(last)
 			if err = errors.Join(err, rerr); waits {
 				s.closed, again = false, true
 				return
 			}
 			defer s.target.endGuardian()
-			defer close(s.over)
 			if err != nil && s.dying() {
 				err = nil // nobody is left to be harmed
 			}
@@ -85,9 +92,12 @@ func (s *Session) close(ended func(error)) error {
 	return err
 }
 
+// isOver tells who waits that nothing of ours is left, or nothing that can be taken back.
+func (s *Session) isOver() { s.overOnce.Do(func() { close(s.over) }) }
+
 // clear takes most of the code back before the release, in slices (see the optimizer): what is left for the one Freeze in which everything ends is
-// little. Between two slices some sites are the program's again, and the others count nothing more: threads do there what they would
-// do without us. What is not the probes' alone stays until the release: the dynamic linker's site, places to which followed calls return, and the code
+// little. All probes fall silent before the first slice. Between two slices some sites are the program's again, and at the others threads do what they
+// would do without us. What is not the probes' alone stays until the release: the dynamic linker's site, places to which followed calls return, and the code
 // that keeps threads from blocking the guard's signal. What can't be taken back now is left to the release, which tells why.
 func (s *Session) clear() {
 	var left []*site
@@ -97,8 +107,14 @@ func (s *Session) clear() {
 			left = s.clearable()
 		}
 	})
+	look := time.Now().Add(besideInterval)
 	for err == nil && len(left) > 0 {
-		err = s.tracer.Do(func() { left = s.clearSlice(left) })
+		err = s.tracer.Do(func() {
+			left = s.clearSlice(left)
+			if !s.closed && time.Now().After(look) { // for others that write into code, which nobody else looks for any more
+				s.try(func() { look = time.Now().Add(max(s.beside.look(), besideInterval)) })
+			}
+		})
 	}
 }
 
@@ -110,14 +126,20 @@ func (s *Session) clearable() (sites []*site) {
 			continue // its code may be going
 		}
 		for _, st := range d.sites {
-			if st.armed() && !st.linker && st.returning == 0 && st.mask == nil {
-				sites = append(sites, st)
+			if !st.clearable() {
+				continue
+			}
+			if sites = append(sites, st); st.jump() != nil {
+				_ = d.detours.turn(st.jump(), false)
 			}
 		}
 	}
 	slices.SortFunc(sites, func(a, b *site) int { return cmp.Compare(a.addr, b.addr) })
 	return sites
 }
+
+// clearable tells of a site of silent probes that it is there for them alone. Between two slices it may come to be wanted by others.
+func (st *site) clearable() bool { return st.armed() && !st.wanted() && st.mask == nil }
 
 // clearSlice takes the code of the first sites back, and returns the others.
 func (s *Session) clearSlice(sites []*site) (left []*site) {
@@ -128,7 +150,7 @@ func (s *Session) clearSlice(sites []*site) (left []*site) {
 		n := min(len(sites), clearedAtOnce)
 		byDomain := siteList{}
 		for _, st := range sites[:n] {
-			if d := st.domain; !d.released && !d.linker.busy && d.sites[st.addr] == st {
+			if d := st.domain; !d.released && !d.linker.busy && d.sites[st.addr] == st && st.clearable() {
 				byDomain.add(st)
 			}
 		}
@@ -161,9 +183,7 @@ func (d *domain) uncover(sites []*site) {
 	}
 	d.text.DisarmAll(patches)
 	for _, st := range sites {
-		if !st.wanted() {
-			_ = d.refresh(st)
-		}
+		_ = d.refresh(st)
 	}
 }
 

@@ -47,6 +47,7 @@ func (s hooks) Panicked(value any, trace []byte) {
 
 // abort ends the session, and lets the target go on.
 func (s hooks) abort() {
+	defer s.isOver()
 	if s.closed {
 		return
 	}
@@ -56,6 +57,5 @@ func (s hooks) abort() {
 			s.warn("%v", err)
 		}
 	})
-	close(s.over)
 	s.finish()
 }

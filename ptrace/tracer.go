@@ -295,13 +295,17 @@ func (t *Tracer) nextBacklog() *Thread {
 func (t *Tracer) answer() {
 	for left := t.unanswered(); left > 0; left-- {
 		t.mu.Lock()
+		if len(t.calls) == 0 { // one of them has had the others answered
+			t.mu.Unlock()
+			break
+		}
 		c := t.calls[0]
 		t.calls = t.calls[1:]
 		t.mu.Unlock()
 		t.serve(c)
 	}
+	t.rung = t.rung || t.unanswered() > 0 // those rang no bell; before what follows, which may take long or panic
 	t.handleStopped()
-	t.rung = t.rung || t.unanswered() > 0
 }
 
 // handleStopped handles threads that have stopped, but no more than some: those that stop ever anew shall not keep callers waiting. Each is handled

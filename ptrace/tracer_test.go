@@ -223,6 +223,27 @@ func TestAThreadAtABreakpointComesBeforeTheNextCall(t *testing.T) {
 	k.end()
 }
 
+// TestACallMayHaveOthersAnswered that were sent with it, as RecallAll does.
+func TestACallMayHaveOthersAnswered(t *testing.T) {
+	k := probe(t, "call")
+	var ran []string
+	var sent sync.WaitGroup
+	k.do(func() error {
+		for _, f := range []func(){func() { k.tr.answer(); ran = append(ran, "first") }, func() { ran = append(ran, "second") }} {
+			n := k.tr.unanswered()
+			sent.Go(func() { _ = k.tr.Do(f) })
+			testprog.Await(t, "the call", func() bool { return k.tr.unanswered() > n })
+		}
+		return nil
+	})
+	sent.Wait()
+	if got := strings.Join(ran, ", "); got != "second, first" {
+		t.Errorf("ran: %s", got)
+	}
+	k.do(func() error { return nil })
+	k.end()
+}
+
 // TestAThreadsEndIsWaitedFor, also on a kernel that offers nothing to wait for.
 func TestAThreadsEndIsWaitedFor(t *testing.T) {
 	for _, old := range []bool{false, true} {
