@@ -62,7 +62,7 @@ const optimizeDelay = 20 * time.Millisecond
 // jumps, whole, and the others their breakpoints, which count the same hits. Sites come in the order of their addresses, so the code of a
 // page is read and decoded in one slice.
 
-// sliceTime is how long one slice prepares, and one slice of removing changes code. leastInSlice is how many sites it has at least, if there are
+// sliceTime is how long one slice prepares. leastInSlice is how many sites it has at least, if there are
 // as many: less would hardly be worth its Freeze. Tests have no time.
 var sliceTime = 4 * time.Millisecond
 

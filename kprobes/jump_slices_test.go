@@ -94,36 +94,3 @@ func TestHitsAreHandledBetweenTwoSlices(t *testing.T) {
 	prog.CheckClean()
 	prog.Quit()
 }
-
-// TestCodeIsTakenBackInSlices: between two of them some sites are the program's own code and the others are armed.
-func TestCodeIsTakenBackInSlices(t *testing.T) {
-	for name, o := range map[string]Options{"jumps": {}, "breakpoints": {NoOptimize: true}} {
-		t.Run(name, func(t *testing.T) {
-			inSlices(t)
-			prog, s, kps, _ := thousand(t, o)
-			var left []*site
-			if err := s.tracer.Do(func() { left = s.clearable() }); err != nil {
-				t.Fatal(err)
-			}
-			if len(left) != len(kps) {
-				t.Errorf("%d sites are to be taken back, of %d", len(left), len(kps))
-			}
-			slices := 0
-			for ; len(left) > 0; slices++ {
-				was := left
-				_ = s.tracer.Do(func() {
-					left = s.clearSlice(left)
-					for i, st := range was {
-						if cleared := i < len(was)-len(left); st.armed() == cleared {
-							t.Errorf("slice %d: site %d, at %s: cleared is %v", slices, i, st.addr, cleared)
-						}
-					}
-				})
-			}
-			if slices != (len(kps)+clearedAtOnce-1)/clearedAtOnce {
-				t.Errorf("there were %d slices", slices)
-			}
-			endsRight(t, prog, s)
-		})
-	}
-}

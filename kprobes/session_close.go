@@ -1,10 +1,8 @@
 package kprobes
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -40,11 +38,7 @@ func (s *Session) closeAlone() {
 func (s *Session) close(ended func(error)) error {
 	defer s.end(ErrClosed)
 	var err error
-	own := s.tracer.Own() // a handler can't wait
-	if !own {
-		s.clear()
-	}
-	end := time.Now().Add(vforkGrace)
+	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
 	for again := true; again; {
 		derr := s.tracer.Do(func() {
 			again = false
@@ -94,98 +88,6 @@ func (s *Session) close(ended func(error)) error {
 
 // isOver tells who waits that nothing of ours is left, or nothing that can be taken back.
 func (s *Session) isOver() { s.overOnce.Do(func() { close(s.over) }) }
-
-// clear takes most of the code back before the release, in slices (see the optimizer): what is left for the one Freeze in which everything ends is
-// little. All probes fall silent before the first slice. Between two slices some sites are the program's again, and at the others threads do what they
-// would do without us. What is not the probes' alone stays until the release: the dynamic linker's site, places to which followed calls return, and the code
-// that keeps threads from blocking the guard's signal. What can't be taken back now is left to the release, which tells why.
-func (s *Session) clear() {
-	var left []*site
-	err := s.tracer.Do(func() {
-		if !s.closed {
-			s.endCalls()
-			left = s.clearable()
-		}
-	})
-	look := time.Now().Add(besideInterval)
-	for err == nil && len(left) > 0 {
-		err = s.tracer.Do(func() {
-			left = s.clearSlice(left)
-			if !s.closed && time.Now().After(look) { // for others that write into code, which nobody else looks for any more
-				s.try(func() { look = time.Now().Add(max(s.beside.look(), besideInterval)) })
-			}
-		})
-	}
-}
-
-// clearable silences all probes and lists the sites to be cleared, by address.
-func (s *Session) clearable() (sites []*site) {
-	s.registry.disarmed = true
-	for d := range s.domains {
-		if d.linker.busy {
-			continue // its code may be going
-		}
-		for _, st := range d.sites {
-			if !st.clearable() {
-				continue
-			}
-			if sites = append(sites, st); st.jump() != nil {
-				_ = d.detours.turn(st.jump(), false)
-			}
-		}
-	}
-	slices.SortFunc(sites, func(a, b *site) int { return cmp.Compare(a.addr, b.addr) })
-	return sites
-}
-
-// clearable tells of a site of silent probes that it is there for them alone. Between two slices it may come to be wanted by others.
-func (st *site) clearable() bool { return st.armed() && !st.wanted() && st.mask == nil }
-
-// clearSlice takes the code of the first sites back, and returns the others.
-func (s *Session) clearSlice(sites []*site) (left []*site) {
-	if s.closed {
-		return nil
-	}
-	for began := time.Now(); len(sites) > 0; {
-		n := min(len(sites), clearedAtOnce)
-		byDomain := siteList{}
-		for _, st := range sites[:n] {
-			if d := st.domain; !d.released && !d.linker.busy && d.sites[st.addr] == st && st.clearable() {
-				byDomain.add(st)
-			}
-		}
-		sites = sites[n:]
-		s.try(func() {
-			for d, list := range byDomain.byDomain() {
-				end := d.look.anew()
-				d.uncover(list)
-				end()
-			}
-		})
-		if time.Since(began) >= sliceTime {
-			break
-		}
-	}
-	return sites
-}
-
-// clearedAtOnce is how many sites are cleared between two looks at the clock.
-const clearedAtOnce = 64
-
-// uncover puts the original code back at sites whose probes count no more.
-func (d *domain) uncover(sites []*site) {
-	_ = d.optimizer.unoptimizeNow(sites)
-	var patches []*patch.Patch
-	for _, st := range sites {
-		if st.patch() != nil {
-			patches = append(patches, st.patch())
-		}
-	}
-	d.text.DisarmAll(patches)
-	for _, st := range sites {
-		_ = d.refresh(st)
-	}
-}
 
 // endCalls takes threads back from the functions that handlers have called. No handler
 // can call another one afterwards.

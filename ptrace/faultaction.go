@@ -105,8 +105,8 @@ func (th *Thread) undoFault(sig unix.Signal) {
 		_ = th.remote(func(r *Remote) error { return r.setSigaction(sig, f.action[sig]) })
 	}
 	all := with
-	if th.takenOut(m) {
-		all |= forced
+	if u := &th.unblocked; u.is && with|forced == u.from|forced {
+		all |= forced // for the guard
 	}
 	if (handled | ignored).Has(sig) && !lost {
 		th.blocks.faults &^= sigbit(sig) // else the fault had taken the action away
