@@ -162,6 +162,7 @@ func (d *domain) release(last bool) error {
 		d.session.tracer.SettleForks(d.space)
 		try(d.recorder.drainLast)
 		try(func() { d.followed.foldCalls(false) })
+		try(d.detours.foldAll)
 		try(d.upcalls.endBoards)
 		ending = d.ending()
 		errs = append(errs, d.text.While(frozen).RestoreAll(func(p *patch.Patch) bool { return d.unblocks(p.Addr()) }))
@@ -177,7 +178,6 @@ func (d *domain) release(last bool) error {
 	if waits {
 		return errInsideVfork
 	}
-	folded = d.session.try(d.detours.foldAll) && folded // it is our memory as well, and takes long if there are many
 	err = errors.Join(append(errs, err)...)
 	kept := errors.Is(err, errInsideVfork)
 	if !kept { // else the guardian is to go on, when we end
