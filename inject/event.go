@@ -43,6 +43,7 @@ type Stats struct {
 	Refused uint64
 	// Missed could not be looked at: handlers ran in their threads or, with Rule.After, they did not return or were too many.
 	Missed uint64
+	Misses kprobes.Misses // Missed by why
 	// Actions counts by Rule.Do how often each was done.
 	Actions []ActionStats
 	Places  []PlaceStats
@@ -62,6 +63,7 @@ type PlaceStats struct {
 	Module    string
 	Calls     uint64
 	Missed    uint64
+	Misses    kprobes.Misses     // Missed by why
 	Mechanism kprobes.Mechanism  // none of one that has no place, or is a system call
 	Way       kprobes.SyscallWay // of system calls: whether probes or ptrace sees them
 	Reason    string             // why there is no jump, or no probe
@@ -102,7 +104,7 @@ func (f *Fault) Counts() Stats {
 	for _, p := range f.places {
 		var at PlaceStats
 		p.count(&at)
-		out.Calls, out.Missed = out.Calls+at.Calls, out.Missed+at.Missed
+		out.Calls, out.Missed, out.Misses = out.Calls+at.Calls, out.Missed+at.Missed, out.Misses.Plus(at.Misses)
 	}
 	if !f.shares() { // the last that were chosen may have met no handler any more
 		out.Calls = max(out.Calls, out.Eligible)
@@ -146,12 +148,13 @@ func (p *place) stats() PlaceStats {
 func (p *place) count(out *PlaceStats) {
 	switch {
 	case p.isCall():
-		out.Calls, out.Missed = p.sp.Hits(), p.sp.NMissed()
-		return
+		out.Calls, out.Misses = p.sp.Hits(), p.sp.Misses()
 	case p.rp != nil:
-		out.Missed = p.rp.NMissed()
+		out.Calls, out.Misses = p.kp.Hits(), p.kp.Misses().Plus(p.rp.Misses())
+	default:
+		out.Calls, out.Misses = p.kp.Hits(), p.kp.Misses()
 	}
-	out.Calls, out.Missed = p.kp.Hits(), out.Missed+p.kp.NMissed()
+	out.Missed = out.Misses.Sum()
 }
 
 // status is stats of a place whose probe is registered.

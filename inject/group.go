@@ -183,7 +183,7 @@ func (g *Group) sum(of func(*Fault) Stats) (sum Stats) {
 	for _, pt := range parts {
 		st := pt.stats(of)
 		sum.Calls, sum.Eligible, sum.Injected = sum.Calls+st.Calls, sum.Eligible+st.Eligible, sum.Injected+st.Injected
-		sum.Refused, sum.Missed = sum.Refused+st.Refused, sum.Missed+st.Missed
+		sum.Refused, sum.Missed, sum.Misses = sum.Refused+st.Refused, sum.Missed+st.Missed, sum.Misses.Plus(st.Misses)
 		for i, a := range st.Actions {
 			if same := &sum.Actions[i]; same.Action == "" || same.Action == a.Action {
 				same.Action = a.Action
@@ -213,7 +213,7 @@ func addPlaces(sum, more []PlaceStats) []PlaceStats {
 			sum = append(sum, p)
 			continue
 		}
-		sum[i].Calls, sum[i].Missed = sum[i].Calls+p.Calls, sum[i].Missed+p.Missed
+		sum[i].Calls, sum[i].Missed, sum[i].Misses = sum[i].Calls+p.Calls, sum[i].Missed+p.Missed, sum[i].Misses.Plus(p.Misses)
 	}
 	return sum
 }

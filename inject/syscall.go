@@ -155,8 +155,9 @@ func (c *Call) Errno(e unix.Errno) error {
 func (p *place) callStats() PlaceStats {
 	st := p.fault.in.session.SyscallStatus(p.sp)
 	out := PlaceStats{
-		Name: p.name, Calls: p.sp.Hits(), Missed: p.sp.NMissed(), Way: st.Way, Reason: st.Reason, Gone: st.Gone, Decides: "tracer",
+		Name: p.name, Way: st.Way, Reason: st.Reason, Gone: st.Gone, Decides: "tracer",
 	}
+	p.count(&out)
 	if st.Way == kprobes.SyscallBySites && !st.Gone {
 		out.Reason = fmt.Sprintf("%d places in the code, %d of them optimized", len(st.Places), st.Optimized)
 		if st.Passing > 0 && p.decision.by == theTarget {

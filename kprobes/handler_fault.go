@@ -140,7 +140,7 @@ func (r *Regs) mended() bool {
 	if kp == nil || kp.FaultHandler == nil {
 		return false
 	}
-	kp.nmissed.Add(1)
+	kp.missed.add(MissAccess, 1)
 	r.running = nil
 	defer func() { r.running = kp }()
 	return r.domain.session.handlers.guard(kp, func() int { return kp.FaultHandler(kp, r, pageFault) }) != 0

@@ -167,7 +167,7 @@ func (jp *Jprobe) handle(kp *Kprobe, regs *Regs) int {
 	defer regs.undone()
 	args, err := jp.body.proto.Arguments(regs, regs)
 	if err != nil {
-		kp.nmissed.Add(1)
+		kp.missed.add(MissArguments, 1)
 		return 0
 	}
 	if jp.body.takesRegs {

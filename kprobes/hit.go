@@ -45,7 +45,7 @@ func (st *site) miss() {
 		return
 	}
 	for _, kp := range st.probes {
-		kp.nmissed.Add(1)
+		kp.missed.add(MissNested, 1)
 	}
 }
 

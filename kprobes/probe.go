@@ -76,7 +76,8 @@ type Kprobe struct {
 	forCalls   bool     // it is one of a SyscallProbe
 	registered uint64   // how often
 	hits       atomic.Uint64
-	nmissed    atomic.Uint64
+	missed     missed
+	torn       atomic.Uint64
 	entry      bool
 	ret        *Kretprobe  // whose entry it is
 	jprobe     *Jprobe     // whose it is
@@ -116,7 +117,12 @@ func (kp *Kprobe) Hits() (n uint64) {
 // NMissed counts hits that ran no handler since one was running in the same thread. It
 // also counts the accesses of its own handlers that a FaultHandler was asked about. It
 // is reset by registration. Safe for concurrent use.
-func (kp *Kprobe) NMissed() uint64 { return kp.nmissed.Load() }
+func (kp *Kprobe) NMissed() uint64 { return kp.Misses().Sum() }
+
+// Torn counts records of the Program that were reserved and are not whole: their threads were killed, the probe was
+// unregistered meanwhile, or the target itself has written there. The map that counts lost records counts them, too. It is reset by registration.
+// Safe for concurrent use.
+func (kp *Kprobe) Torn() uint64 { return kp.torn.Load() }
 
 func (kp *Kprobe) name() string {
 	switch {

@@ -308,7 +308,8 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	kp.Flags &= FlagDisabled
 	kp.hits.Store(0)
 	kp.registered++
-	kp.nmissed.Store(0)
+	kp.missed.reset()
+	kp.torn.Store(0)
 	kp.waits, kp.awaited, kp.reason, kp.refusal, kp.home, kp.ended = false, false, "", false, "", false
 	kp.pattern = rg.expanding
 	kp.was = stand{}

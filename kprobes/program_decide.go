@@ -73,7 +73,7 @@ func (det *detour) missChosen() {
 	}
 	for _, kp := range det.count.owners {
 		if kp == det.record.kp {
-			kp.nmissed.Add(1)
+			kp.missed.add(MissEnded, 1)
 		} else {
 			kp.hits.Add(1)
 		}

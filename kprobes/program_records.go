@@ -307,6 +307,7 @@ func (rk *recordKeeper) knowThreads(all []written, clock program.Clock) {
 
 // lose counts a record that was never finished.
 func (rec *recording) lose() {
+	rec.kp.torn.Add(1)
 	for _, i := range rec.checked.Code {
 		c := i.Call
 		switch {

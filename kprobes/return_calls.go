@@ -51,7 +51,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	ret := d.followed.relays.behind(word) // the function that has jumped here may have had its return address replaced
 	f, own, ok := where(regs, cfa, st.inGo)
 	if err != nil || !ok {
-		rp.nmissed.Add(1)
+		rp.missed.add(MissReturnAddress, 1)
 		return 0
 	}
 	if f.Goroutine == 0 {
@@ -69,8 +69,12 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		ri = rp.take()
 	}
 	back := d.followed.wayBack(rp, st, word, ret)
-	if ri == nil || back == nil {
-		rp.nmissed.Add(1)
+	if ri == nil {
+		rp.missed.add(MissMaxActive, 1)
+		return 0
+	}
+	if back == nil {
+		rp.missed.add(MissReturnAddress, 1)
 		ri.put()
 		return 0
 	}
@@ -82,12 +86,12 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		return 0 // the handler has unregistered rp or ended the session
 	}
 	if ts.over {
-		rp.nmissed.Add(1)
+		rp.missed.add(MissEnded, 1)
 		ri.put()
 		return 0
 	}
 	if back.addr != word && d.followed.rewrite(ri, regs, word, sp, back) != nil && d.followed.returnSite(rp, ret, st.inGo) == nil {
-		rp.nmissed.Add(1)
+		rp.missed.add(MissReturnAddress, 1)
 		ri.put()
 		return 0
 	}
@@ -114,14 +118,20 @@ func (fo *followed) unlink(ri *KretprobeInstance) {
 // end forgets all calls of a frame. Those that did not return are missed.
 func (fo *followed) end(f frames.Frame, missed bool) {
 	for ri := fo.calls.Top(f); ri != nil; ri = fo.calls.Top(f) {
-		fo.endCall(ri, missed)
+		if missed {
+			fo.miss(ri, MissUnreturned)
+			continue
+		}
+		fo.unlink(ri)
+		ri.put()
 	}
 }
 
-func (fo *followed) endCall(ri *KretprobeInstance, missed bool) {
+// miss forgets a call, which is missed unless it has returned.
+func (fo *followed) miss(ri *KretprobeInstance, why Miss) {
 	fo.unlink(ri)
-	if missed && !ri.returned {
-		ri.probe.nmissed.Add(1)
+	if !ri.returned {
+		ri.probe.missed.add(why, 1)
 	}
 	ri.put()
 }
@@ -196,8 +206,12 @@ func (fo *followed) copyCalls(child *ptrace.Process) {
 func (fo *followed) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 	rp := ri.probe
 	c := rp.take()
-	if c == nil || !fo.copyWay(c, ri) {
-		rp.nmissed.Add(1)
+	if c == nil {
+		rp.missed.add(MissMaxActive, 1)
+		return
+	}
+	if !fo.copyWay(c, ri) {
+		rp.missed.add(MissReturnAddress, 1)
 		c.put()
 		return
 	}
@@ -223,7 +237,7 @@ func (fo *followed) endOfThread(th *ptrace.Thread) {
 	stack := fo.d.look.mappingOf(regs.SP())
 	for _, ri := range slices.Backward(fo.calls.Of(own)) {
 		if stack.Contains(ri.call.Frame.CFA) {
-			fo.endCall(ri, true)
+			fo.miss(ri, MissUnreturned)
 		} else {
 			fo.calls.Give(&ri.call, frames.Owner{})
 		}
@@ -305,7 +319,7 @@ func (hs *hits) runReturns(ts *threadState, st *site, calls []*KretprobeInstance
 			continue // a handler has seen to that
 		}
 		if ts.over {
-			rp.nmissed.Add(1)
+			rp.missed.add(MissEnded, 1)
 			continue
 		}
 		ri.returned = true

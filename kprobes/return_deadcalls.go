@@ -22,7 +22,7 @@ func (rp *Kretprobe) search(in *domain, own frames.Owner, f frames.Frame) {
 			continue // its EntryHandler runs
 		}
 		if d.followed.dead(ri, &known) {
-			d.followed.endCall(ri, true)
+			d.followed.miss(ri, MissUnreturned)
 		}
 	}
 	rp.searchTable(in, &known)

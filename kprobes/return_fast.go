@@ -189,7 +189,7 @@ func (fo *followed) adopt(s arch.CallSlot, pid int, own frames.Owner) {
 	fo.endReentered(f, s.Ret, 0) // the target has not seen what the tracer followed there before
 	for i := range s.Count {
 		if len(line.rp.live) >= 2*arch.MaxCalls { // never as many, unless the target has written there itself
-			line.rp.nmissed.Add(uint64(s.Count - i))
+			line.rp.missed.add(MissMaxActive, uint64(s.Count-i))
 			return
 		}
 		ri := line.rp.instance()
@@ -305,7 +305,7 @@ func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
 			below := d == in && s.CFA < known.now && known.sameStack(d, s.CFA, known.now)
 			if (below || !d.followed.holdsReturn(ri)) && d.followed.table.Take(s) {
 				line.move(-s.Count)
-				rp.nmissed.Add(uint64(s.Count))
+				rp.missed.add(MissUnreturned, uint64(s.Count))
 			}
 		})
 	}
@@ -356,7 +356,7 @@ func (l *callLine) end(missed bool) {
 	l.rp.hits.Add(returns)
 	l.rp.KP.hits.Add(returns + uint64(active))
 	if missed {
-		l.rp.nmissed.Add(uint64(active))
+		l.rp.missed.add(MissUnreturned, uint64(active))
 	}
 	l.rp.KP.lines = slices.DeleteFunc(slices.Clone(l.rp.KP.lines), func(o *callLine) bool { return o == l })
 }

@@ -52,8 +52,8 @@ type Kretprobe struct {
 	// DataSize is the size in bytes of an instance's Data, at most 4096.
 	DataSize int
 
-	hits    atomic.Uint64
-	nmissed atomic.Uint64
+	hits   atomic.Uint64
+	missed missed
 
 	// These belong to the tracer's thread.
 	live    map[*KretprobeInstance]bool // at most MaxActive
@@ -79,7 +79,7 @@ func (rp *Kretprobe) Hits() (n uint64) {
 // NMissed is how many calls could not be followed: MaxActive others were, their return
 // address takes no breakpoint, or they ended without returning. It is reset by registration.
 // Safe for concurrent use.
-func (rp *Kretprobe) NMissed() uint64 { return rp.nmissed.Load() }
+func (rp *Kretprobe) NMissed() uint64 { return rp.Misses().Sum() }
 
 // KretprobeInstance is one followed call.
 type KretprobeInstance struct {
@@ -158,7 +158,7 @@ func (rp *Kretprobe) prepare(by Returns) error {
 	}
 	rp.KP.PreHandler, rp.KP.PostHandler, rp.KP.FaultHandler = rp.entered, nil, nil
 	rp.hits.Store(0)
-	rp.nmissed.Store(0)
+	rp.missed.reset()
 	counting.Lock()
 	rp.KP.lines = nil
 	counting.Unlock()

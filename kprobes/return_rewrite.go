@@ -317,7 +317,7 @@ func (fo *followed) straighten(calls []*KretprobeInstance, ending func(*Kretprob
 	}
 	for _, ri := range lost {
 		if ri.probe != nil && ri.probe.live[ri] && ri.domain != nil {
-			fo.endCall(ri, true)
+			fo.miss(ri, MissReturnAddress)
 		}
 	}
 }

@@ -84,11 +84,14 @@ func (sp *SyscallProbe) Hits() uint64 { return sp.hits.Load() + sp.counted() }
 
 // NMissed is how many calls ran no handler, since they were made in a function that a handler has called.
 // Safe for concurrent use.
-func (sp *SyscallProbe) NMissed() uint64 {
-	n := sp.own.NMissed()
+func (sp *SyscallProbe) NMissed() uint64 { return sp.Misses().Sum() }
+
+// Misses counts what NMissed does by why. Safe for concurrent use.
+func (sp *SyscallProbe) Misses() Misses {
+	n := sp.own.Misses()
 	if all := sp.choosing.Load(); all != nil {
 		for _, kp := range *all {
-			n += kp.NMissed()
+			n = n.Plus(kp.Misses())
 		}
 	}
 	return n
@@ -316,7 +319,7 @@ func (sc *syscallProbes) enterSyscall(ts *threadState, sp *SyscallProbe, chosen 
 	case !sp.enabled() || sc.s.registry.disarmed || ts.over || !slices.Contains(sp.Numbers, ts.number):
 		return true
 	case ts.outer != nil:
-		sp.own.nmissed.Add(1)
+		sp.own.missed.add(MissNested, 1)
 		return true
 	}
 	if !chosen {

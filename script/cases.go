@@ -168,8 +168,9 @@ type Result struct {
 // Probe is what became of the probes that one kprobe() or kretprobe() has made.
 type Probe struct {
 	Spec, Kind   string
-	Places       int    // in the process that has the most
-	Hits, Missed uint64 // Hits are those that the filter kept
+	Places       int            // in the process that has the most
+	Hits, Missed uint64         // Hits are those that the filter kept
+	Misses       kprobes.Misses // Missed by why
 	Mechanism    kprobes.Mechanism
 	Reason       string // why it is not optimized
 	Skipped      int    // places of a pattern that can't be probed

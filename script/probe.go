@@ -215,24 +215,25 @@ func (p *probe) in(m *member) *part {
 
 // counts is how many hits, or returns, were handled, and how many were missed.
 func (p *probe) counts() (hits, missed uint64) {
-	hits, missed = p.gone.Hits, p.gone.Missed
+	sum := p.gone.Misses
+	hits = p.gone.Hits
 	for _, pt := range p.parts {
 		h, m := pt.counts()
-		hits, missed = hits+h, missed+m
+		hits, sum = hits+h, sum.Plus(m)
 	}
-	return hits, missed
+	return hits, sum.Sum()
 }
 
 // counts is that of one process.
-func (pt *part) counts() (hits, missed uint64) {
+func (pt *part) counts() (hits uint64, missed kprobes.Misses) {
 	for _, at := range pt.places {
 		if at.rp != nil {
 			hits += at.rp.Hits()
-			missed += at.rp.NMissed()
+			missed = missed.Plus(at.rp.Misses())
 		} else {
 			hits += at.kp.Hits()
 		}
-		missed += at.kp.NMissed()
+		missed = missed.Plus(at.kp.Misses())
 	}
 	if pt.p.pre != nil || pt.p.ret != nil {
 		hits = pt.handled
@@ -303,7 +304,7 @@ func (p *probe) summary() Probe {
 // summary is what became of the probe in one process.
 func (pt *part) summary() Probe {
 	hits, missed := pt.counts()
-	sum := Probe{Spec: pt.p.spec, Kind: pt.p.kind(), Hits: hits, Missed: missed, Skipped: pt.skipped}
+	sum := Probe{Spec: pt.p.spec, Kind: pt.p.kind(), Hits: hits, Missed: missed.Sum(), Misses: missed, Skipped: pt.skipped}
 	for _, at := range pt.places {
 		if at.gone {
 			continue
@@ -317,7 +318,7 @@ func (pt *part) summary() Probe {
 
 // plus adds the same probe in another process.
 func (p Probe) plus(o Probe) Probe {
-	p.Hits, p.Missed = p.Hits+o.Hits, p.Missed+o.Missed
+	p.Hits, p.Missed, p.Misses = p.Hits+o.Hits, p.Missed+o.Missed, p.Misses.Plus(o.Misses)
 	p.Places, p.Skipped = max(p.Places, o.Places), max(p.Skipped, o.Skipped)
 	if p.Mechanism == kprobes.NoMechanism {
 		p.Mechanism, p.Reason = o.Mechanism, o.Reason

@@ -269,6 +269,7 @@ func (p *GroupProbe) Stats() Stats {
 	for i := range p.parts {
 		st := p.parts[i].stats()
 		all.Hits, all.Missed, all.Lost = all.Hits+st.Hits, all.Missed+st.Missed, all.Lost+st.Lost
+		all.Skipped.add(st.Skipped)
 		if p.parts[i].ended == nil {
 			all.Places = addPlaces(all.Places, st.Places)
 		}
@@ -295,6 +296,7 @@ func addPlaces(sum, more []PlaceStats) []PlaceStats {
 		}
 		same := &sum[i]
 		at.Hits, at.Missed, at.Lost = at.Hits+same.Hits, at.Missed+same.Missed, at.Lost+same.Lost
+		at.Misses, at.Torn, at.Active = at.Misses.Plus(same.Misses), at.Torn+same.Torn, at.Active+same.Active
 		if same.Mechanism != kprobes.NoMechanism {
 			at.Addr, at.Symbol, at.Mechanism, at.Reason, at.Waiting, at.Gone = same.Addr, same.Symbol, same.Mechanism, same.Reason, same.Waiting, same.Gone
 		}

@@ -222,6 +222,7 @@ func (pl *placer) lacks(pt *point, err error) {
 // warn warns of places that are not probed and of arguments that are not known.
 func (pl *placer) warn() {
 	s := pl.probe.session
+	pl.probe.skipped.add(pl.skipped)
 	if n := pl.skipped.Len(); n > 0 {
 		s.warn("%d of %d places are not probed: %s", n, n+len(pl.points), &pl.skipped)
 	}

@@ -25,6 +25,8 @@ type Probe struct {
 
 	recordsInTarget bool // the target records hits of some points
 
+	skipped skips
+
 	budget   *budget
 	silenced atomic.Bool // since the limit was reached
 }
@@ -250,6 +252,8 @@ type Stats struct {
 	Missed uint64 // that could not be handled, or calls that were not followed to their return
 	Lost   uint64 // that came faster than they were taken: from the target, and from the probe's own queue
 	Places []PlaceStats
+	// Skipped counts places that the SPECs stand for and that can't be probed, by why.
+	Skipped Skipped
 }
 
 // PlaceStats counts the hits of a place, and says how it is probed.
@@ -260,7 +264,10 @@ type PlaceStats struct {
 	Symbol    string // with offset
 	Hits      uint64
 	Missed    uint64
-	Lost      uint64            // records of hits for which there was no room
+	Misses    kprobes.Misses    // Missed by why
+	Lost      uint64            // records of hits for which there was no room, and those that are torn
+	Torn      uint64            // records that are not whole: threads were killed while they wrote them
+	Active    uint64            // calls that had not returned when it was last looked at
 	Mechanism kprobes.Mechanism // none of one that has no place
 	Reason    string            // why it is not optimized, or is in no place
 	Waiting   bool              // for its library, or a program that has it
@@ -270,7 +277,7 @@ type PlaceStats struct {
 // Stats returns the counts up to now, or the last ones if the probe or its process has ended.
 func (p *Probe) Stats() Stats {
 	p.look()
-	var s Stats
+	s := Stats{Skipped: p.skipped.copied()}
 	for _, pt := range p.points.all() {
 		at := pt.stats()
 		s.Hits += at.Hits
@@ -334,21 +341,22 @@ func (p *Probe) Gone() (why string, gone bool) {
 
 func (pt *point) stats() PlaceStats {
 	st, k := pt.last.Load(), pt.known.Load()
-	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Lost: Lost(pt.kp)}
-	out.Hits, out.Missed = pt.counts()
+	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Lost: Lost(pt.kp), Torn: pt.kp.Torn()}
+	out.Hits, out.Misses = pt.counts()
+	out.Missed = out.Misses.Sum()
 	if st != nil {
 		out.Addr, out.Mechanism, out.Reason, out.Waiting = st.Addr, st.Mechanism, st.Reason, st.Waiting
 		out.Symbol = cmp.Or(k.symbol, st.Symbol)
-		out.Gone = st.Flags&kprobes.FlagGone != 0
+		out.Gone, out.Active = st.Flags&kprobes.FlagGone != 0, uint64(st.Active)
 	}
 	return out
 }
 
 // counts is how many hits or returns met the filter, and were missed.
-func (pt *point) counts() (hits, missed uint64) {
-	hits, missed = pt.kp.Hits(), pt.kp.NMissed()
+func (pt *point) counts() (hits uint64, missed kprobes.Misses) {
+	hits, missed = pt.kp.Hits(), pt.kp.Misses()
 	if ret := pt.ret; ret != nil {
-		hits, missed = ret.rp.Hits(), missed+ret.rp.NMissed()
+		hits, missed = ret.rp.Hits(), missed.Plus(ret.rp.Misses())
 	}
 	switch {
 	case pt.probe.budget.limited:

@@ -1,10 +1,14 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"sort"
+	"iter"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -20,6 +24,35 @@ func (s *Skipped) Add(err error) {
 		s.reasons = map[string]int{}
 	}
 	s.reasons[skipReason(err)]++
+}
+
+// add adds what others have skipped.
+func (s *Skipped) add(o Skipped) {
+	for reason, n := range o.reasons {
+		if s.reasons == nil {
+			s.reasons = map[string]int{}
+		}
+		s.reasons[reason] += n
+	}
+}
+
+// skips is Skipped that grows while others look at it.
+type skips struct {
+	mu  sync.Mutex
+	all Skipped
+}
+
+func (s *skips) add(o Skipped) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all.add(o)
+}
+
+func (s *skips) copied() (out Skipped) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.add(s.all)
+	return out
 }
 
 // Len is how many places were skipped.
@@ -65,18 +98,23 @@ func match(err error, sentinels []error) error {
 
 // String lists the reasons with their numbers, the most frequent first.
 func (s *Skipped) String() string {
-	reasons := make([]string, 0, len(s.reasons))
-	for reason := range s.reasons {
-		reasons = append(reasons, reason)
+	var told []string
+	for reason, n := range s.All() {
+		told = append(told, fmt.Sprintf("%s (%d)", reason, n))
 	}
-	sort.Slice(reasons, func(i, j int) bool {
-		if a, b := s.reasons[reasons[i]], s.reasons[reasons[j]]; a != b {
-			return a > b
-		}
-		return reasons[i] < reasons[j]
+	return strings.Join(told, ", ")
+}
+
+// All yields the reasons with their numbers, the most frequent first.
+func (s *Skipped) All() iter.Seq2[string, int] {
+	reasons := slices.SortedFunc(maps.Keys(s.reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.reasons[b], s.reasons[a]), cmp.Compare(a, b))
 	})
-	for i, reason := range reasons {
-		reasons[i] = fmt.Sprintf("%s (%d)", reason, s.reasons[reason])
+	return func(yield func(string, int) bool) {
+		for _, reason := range reasons {
+			if !yield(reason, s.reasons[reason]) {
+				return
+			}
+		}
 	}
-	return strings.Join(reasons, ", ")
 }

@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -197,6 +198,9 @@ func TestABlockedOutputDoesNotStopTheTarget(t *testing.T) {
 	hits, sum := records(t, l.end().stdout)
 	if got := uint64(len(hits)) + sum.Lost; got != 1600000 || sum.Lost == 0 {
 		t.Errorf("%d records and %d lost", len(hits), sum.Lost)
+	}
+	if !slices.ContainsFunc(sum.Losses, func(l loss) bool { return l.Reason == notTaken || l.Reason == tooFast }) || lossesOf(sum.Losses) != sum.Lost {
+		t.Errorf("%d are lost, since %+v", sum.Lost, sum.Losses)
 	}
 	if !strings.Contains(l.said.String(), "lost, since ") {
 		t.Errorf("no warning of lost records: %s", l.said.String())

@@ -251,7 +251,7 @@ func faultKind(r inject.Rule) string {
 
 func placeSummary(p inject.PlaceStats, kind string, req request) event.ProbeSummary {
 	out := event.ProbeSummary{
-		Probe: p.Name, Kind: kind, Addr: p.Addr, Symbol: p.Symbol, Hits: p.Calls, NMissed: p.Missed, Decides: p.Decides,
+		Probe: p.Name, Kind: kind, Addr: p.Addr, Symbol: p.Symbol, Hits: p.Calls, NMissed: p.Missed, Misses: misses(p.Misses), Decides: p.Decides,
 	}
 	how := p.By()
 	if how == "" {

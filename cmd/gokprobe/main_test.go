@@ -228,9 +228,18 @@ type summaryLine struct {
 	PID    int    `json:"pid"`
 	Probes []struct {
 		Probe, Kind, Addr, Symbol, Mechanism, Reason string
-		Hits, NMissed                                uint64
+		Hits, NMissed, Active                        uint64
+		Misses                                       []loss
 	} `json:"probes"`
-	Lost uint64 `json:"lost"`
+	Lost    uint64 `json:"lost"`
+	Losses  []loss `json:"losses"`
+	Skipped []loss `json:"skipped"`
+}
+
+// loss is how many were lost for one reason. Members with losses are there only if there are any.
+type loss struct {
+	Reason string
+	N      uint64
 }
 
 // records parses -format json.

@@ -102,6 +102,7 @@ func (p *probing) summarize(sum *event.Summary) {
 	}
 	all := p.probe.Stats()
 	sum.Lost += all.Lost
+	sum.Losses, sum.Skipped = losses(all, sum.Lost-all.Lost), skipped(all)
 	sum.Probes = p.req.probeSummaries(all.Places)
 	for _, ps := range p.probe.ByProcess() {
 		sum.Processes = append(sum.Processes, event.ProcessSummary{
@@ -119,8 +120,58 @@ func (r *request) probeSummaries(places []trace.PlaceStats) (all []event.ProbeSu
 		how, reason := r.explained(at.Mechanism, how, at.Reason)
 		all = append(all, event.ProbeSummary{
 			Probe: at.Place, Kind: at.Kind, Addr: at.Addr, Symbol: at.Symbol,
-			Hits: at.Hits, NMissed: at.Missed, Mechanism: how, Reason: reason,
+			Hits: at.Hits, NMissed: at.Missed, Misses: misses(at.Misses), Active: at.Active, Mechanism: how, Reason: reason,
 		})
 	}
 	return all
+}
+
+// misses is why hits were missed.
+func misses(all kprobes.Misses) (out []event.Loss) {
+	for why, n := range all {
+		if n > 0 {
+			out = append(out, event.Loss{Reason: kprobes.Miss(why).String(), N: n})
+		}
+	}
+	return out
+}
+
+// Why records were lost.
+const (
+	tooFast  = "they came faster than gokprobe could read them"
+	torn     = "their threads ended while they wrote them"
+	notTaken = "the output did not take them"
+)
+
+// losses is why records were lost, of which the output has not taken so many.
+func losses(st trace.Stats, byOutput uint64) (out []event.Loss) {
+	var unfinished uint64
+	for _, at := range st.Places {
+		unfinished += at.Torn
+	}
+	unfinished = min(unfinished, st.Lost)
+	for _, l := range []event.Loss{{Reason: tooFast, N: st.Lost - unfinished}, {Reason: torn, N: unfinished}, {Reason: notTaken, N: byOutput}} {
+		if l.N > 0 {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// skipped is why places are not probed.
+func skipped(st trace.Stats) (out []event.Loss) {
+	for reason, n := range st.Skipped.All() {
+		out = append(out, event.Loss{Reason: reason, N: uint64(n)})
+	}
+	return out
+}
+
+// lostBy is how many were lost for a reason.
+func lostBy(all []event.Loss, reason string) (n uint64) {
+	for _, l := range all {
+		if l.Reason == reason {
+			n += l.N
+		}
+	}
+	return n
 }

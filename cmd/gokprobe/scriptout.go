@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gokprobe/gokprobe/cmd/gokprobe/internal/event"
 	"github.com/gokprobe/gokprobe/inject"
 	"github.com/gokprobe/gokprobe/internal/clean"
 	"github.com/gokprobe/gokprobe/kprobes"
@@ -145,13 +146,18 @@ func (r scriptRequest) summary(result script.Result, several bool) string {
 	for _, p := range result.Probes {
 		fmt.Fprintf(&b, "%s %s: %s", p.Kind, oneLine(p.Spec), plural(int(p.Hits), "hit"))
 		if p.Missed > 0 {
-			fmt.Fprintf(&b, ", %d missed", p.Missed)
+			fmt.Fprintf(&b, ", %d missed (%s)", p.Missed, p.Misses)
+		}
+		if p.Skipped > 0 {
+			fmt.Fprintf(&b, ", %s not probed", plural(p.Skipped, "place"))
 		}
 		if p.Places != 1 {
 			fmt.Fprintf(&b, ", %d places", p.Places)
 		}
 		if p.Mechanism != kprobes.NoMechanism {
 			fmt.Fprintf(&b, ", %s", p.Mechanism)
+		} else if p.Reason != "" {
+			fmt.Fprintf(&b, ", %s", oneLine(p.Reason))
 		}
 		b.WriteString("\n")
 	}
@@ -187,7 +193,7 @@ func faultDetails(s inject.Stats) string {
 		fmt.Fprintf(&b, ", %d refused", s.Refused)
 	}
 	if s.Missed > 0 {
-		fmt.Fprintf(&b, ", %d missed", s.Missed)
+		fmt.Fprintf(&b, ", %d missed (%s)", s.Missed, s.Misses)
 	}
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, ", %s: %d", oneLine(a.Action), a.N)
@@ -253,9 +259,18 @@ func probeObjects(all []script.Probe) []map[string]any {
 	probes := []map[string]any{}
 	for _, p := range all {
 		probes = append(probes, map[string]any{"probe": p.Spec, "kind": p.Kind, "places": p.Places,
-			"hits": p.Hits, "nmissed": p.Missed, "mechanism": p.Mechanism.String(), "reason": p.Reason})
+			"hits": p.Hits, "nmissed": p.Missed, "misses": reasons(misses(p.Misses)), "skipped": p.Skipped, "mechanism": p.Mechanism.String(), "reason": p.Reason})
 	}
 	return probes
+}
+
+// reasons is losses as objects.
+func reasons(all []event.Loss) []map[string]any {
+	out := []map[string]any{}
+	for _, l := range all {
+		out = append(out, map[string]any{"reason": l.Reason, "n": l.N})
+	}
+	return out
 }
 
 func faultObjects(all []script.Fault) []map[string]any {
@@ -266,7 +281,8 @@ func faultObjects(all []script.Fault) []map[string]any {
 			done[a.Action] = a.N
 		}
 		faults = append(faults, map[string]any{"fault": f.Name, "calls": f.Stats.Calls, "eligible": f.Stats.Eligible,
-			"injected": f.Stats.Injected, "refused": f.Stats.Refused, "missed": f.Stats.Missed, "actions": done, "seed": f.Seed})
+			"injected": f.Stats.Injected, "refused": f.Stats.Refused, "missed": f.Stats.Missed, "misses": reasons(misses(f.Stats.Misses)),
+			"actions": done, "seed": f.Seed})
 	}
 	return faults
 }

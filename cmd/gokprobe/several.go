@@ -365,7 +365,7 @@ func (s *several) finish(giveUp <-chan struct{}) error {
 func (s *several) tellRecords(summarize func(*event.Summary), disturbed uint64, giveUp <-chan struct{}) error {
 	w := &work{std: s.std, req: s.req, output: s.output, color: s.color, sink: s.sink}
 	lost, outErr := w.drain(giveUp)
-	sum := &event.Summary{Lost: lost, Processes: []event.ProcessSummary{}}
+	sum := &event.Summary{Lost: lost, Losses: losses(trace.Stats{}, lost), Processes: []event.ProcessSummary{}}
 	summarize(sum)
 	if sumErr := w.print(sum, lost, disturbed, outErr); outErr == nil {
 		outErr = sumErr

@@ -36,7 +36,7 @@ func PrintCounts(w io.Writer, s *Summary, o CountOptions) error {
 		}
 		b = appendProcesses(append(b, '\n'), s, most)
 	}
-	b = cutLines(appendLostText(b, s.Lost), o.Columns)
+	b = cutLines(appendLostText(b, s), o.Columns)
 	n, err := w.Write(b)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite

@@ -33,6 +33,14 @@ type ProbeSummary struct {
 	Reason      string // why it is not optimized; empty if it is
 	// Decides says who decides whether a call is injected into, "target" or "tracer"; empty if the probe injects nothing.
 	Decides string
+	Misses  []Loss // NMissed by why
+	Active  uint64 // calls that had not returned at the end
+}
+
+// Loss is how many were lost for one reason.
+type Loss struct {
+	Reason string
+	N      uint64
 }
 
 // ProcessSummary holds the final counts of one process of several. If the process ended before
@@ -73,6 +81,8 @@ type Summary struct {
 	Processes []ProcessSummary
 	Faults    []FaultSummary // nil if nothing was to be injected
 	Lost      uint64         // records that could not be written
+	Losses    []Loss         // Lost by why
+	Skipped   []Loss         // places that can't be probed, of those that patterns stand for
 }
 
 // A Printer writes records. Its methods may be called concurrently. Each record

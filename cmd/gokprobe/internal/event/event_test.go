@@ -64,8 +64,8 @@ func hits() []*Hit {
 }
 
 var summary = Summary{PID: 4711, Lost: 2, Probes: []ProbeSummary{
-	{"foo", "kprobe", 0x55d0c1a01139, "foo+0x0", 800000, 0, "boosted", "branch at +0x1c enters the region", ""},
-	{"lib.so:\x1bbar", "kretprobe", 0x7f0000001000, "bar+0x0", 3, 1, "optimized", "", ""},
+	{"foo", "kprobe", 0x55d0c1a01139, "foo+0x0", 800000, 0, "boosted", "branch at +0x1c enters the region", "", nil, 0},
+	{"lib.so:\x1bbar", "kretprobe", 0x7f0000001000, "bar+0x0", 3, 1, "optimized", "", "", nil, 0},
 }}
 
 func printAll(t *testing.T, p Printer) {

@@ -11,7 +11,7 @@ func TestInjectedCalls(t *testing.T) {
 		Args: []Arg{{Name: "path", Value: "/a"}}, Injected: &Injected{N: 3, Actions: []string{"return -1 errno ENOENT", "delay\x1b 1ms"}}}
 	dry := *h
 	dry.Args, dry.Injected = nil, &Injected{N: 4, Actions: []string{"return 0"}, DryRun: true}
-	s := &Summary{PID: 4711, Probes: []ProbeSummary{{"open", "kprobe", 0x1000, "open+0x0", 10, 1, "optimized", "", "target"}},
+	s := &Summary{PID: 4711, Probes: []ProbeSummary{{"open", "kprobe", 0x1000, "open+0x0", 10, 1, "optimized", "", "target", nil, 0}},
 		Faults: []FaultSummary{{Fault: "op\x1ben", Calls: 10, Eligible: 9, Injected: 4, Refused: 2, Missed: 1, Seed: 7,
 			Actions: []ActionSummary{{"return \"0\"", 4}, {"delay 1ms", 3}}}, {Fault: "b", DryRun: true}}}
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestInjectedCallsOfSeveralProcesses(t *testing.T) {
 		return []FaultSummary{{Fault: "open", Calls: 2 * n, Eligible: n + 1, Injected: n, Seed: 7, Actions: []ActionSummary{{"return 0", n}}}}
 	}
 	s := &Summary{Probes: []ProbeSummary{{Probe: "open", Kind: "kprobe", Symbol: "open+0x0", Hits: 8}}, Faults: some(4), Processes: []ProcessSummary{
-		{PID: 11, Comm: "first", Hits: 2, Faults: some(1), Probes: []ProbeSummary{{"open", "kprobe", 0x1000, "open+0x0", 2, 0, "optimized", "", "target"}}},
+		{PID: 11, Comm: "first", Hits: 2, Faults: some(1), Probes: []ProbeSummary{{"open", "kprobe", 0x1000, "open+0x0", 2, 0, "optimized", "", "target", nil, 0}}},
 		{PID: 12, Comm: "sec\nond", Hits: 6, NMissed: 1, Faults: some(3), Probes: []ProbeSummary{}},
 	}}
 	for _, c := range []struct {

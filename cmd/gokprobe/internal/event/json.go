@@ -26,6 +26,8 @@ var _ Printer = (*JSON)(nil)
 //     dry_run if nothing was done.
 //   - Of the summary: type, pid, probes, faults if a rule injects, lost. With several processes
 //     pid is replaced by processes: pid, comm, hits, nmissed, probes, faults and lost of each.
+//   - Behind numbers that are not 0 comes why: misses behind nmissed, losses behind lost, skipped for places that
+//     can't be probed. Each is a list of reason and n. A probe has active if calls had not returned at the end.
 //
 // Addresses are strings in hexadecimal, integers are exact decimals. An argument that could
 // not be fetched is null. A float for which JSON has no number is a string.
@@ -163,7 +165,24 @@ func appendSummaryJSON(b []byte, s *Summary) []byte {
 	if s.Faults != nil {
 		b = appendFaultsJSON(b, s.Faults)
 	}
-	return strconv.AppendUint(append(b, `,"lost":`...), s.Lost, 10)
+	b = strconv.AppendUint(append(b, `,"lost":`...), s.Lost, 10)
+	return appendLossesJSON(appendLossesJSON(b, "losses", s.Losses), "skipped", s.Skipped)
+}
+
+// appendLossesJSON writes a member with reasons, if there are any.
+func appendLossesJSON(b []byte, name string, all []Loss) []byte {
+	if len(all) == 0 {
+		return b
+	}
+	b = append(appendJSON(append(b, ','), name), ":["...)
+	for i, l := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(append(b, `{"reason":`...), l.Reason)
+		b = append(strconv.AppendUint(append(b, `,"n":`...), l.N, 10), '}')
+	}
+	return append(b, ']')
 }
 
 // appendProbesJSON writes where each probe is, if that is one place.
@@ -182,6 +201,10 @@ func appendProbesJSON(b []byte, probes []ProbeSummary, where bool) []byte {
 		b = appendJSON(append(b, `,"symbol":`...), p.Symbol)
 		b = strconv.AppendUint(append(b, `,"hits":`...), p.Hits, 10)
 		b = strconv.AppendUint(append(b, `,"nmissed":`...), p.NMissed, 10)
+		b = appendLossesJSON(b, "misses", p.Misses)
+		if p.Active > 0 {
+			b = strconv.AppendUint(append(b, `,"active":`...), p.Active, 10)
+		}
 		if where {
 			b = appendJSON(append(b, `,"mechanism":`...), p.Mechanism)
 			b = appendJSON(append(b, `,"reason":`...), p.Reason)

@@ -219,7 +219,7 @@ func (p *Text) Summary(s *Summary) error {
 func appendSummaryText(b []byte, s *Summary) []byte {
 	b = appendFaultsText(b, s.Faults)
 	if s.Processes != nil {
-		return appendLostText(appendProcessesText(b, s), s.Lost)
+		return appendLostText(appendProcessesText(b, s), s)
 	}
 	rows := [][]string{{"PROBE", "KIND", "ADDRESS", "SYMBOL", "HITS", "MISSED", "MECHANISM"}}
 	for i := range s.Probes {
@@ -229,12 +229,44 @@ func appendSummaryText(b []byte, s *Summary) []byte {
 			strconv.FormatUint(p.Hits, 10), strconv.FormatUint(p.NMissed, 10), mechanismText(p),
 		})
 	}
-	return appendLostText(appendTable(b, rows), s.Lost)
+	return appendLostText(appendTable(b, rows), s)
 }
 
-func appendLostText(b []byte, lost uint64) []byte {
-	if lost > 0 {
-		b = append(strconv.AppendUint(b, lost, 10), " records could not be written\n"...)
+// appendLostText tells of what is missing, and why.
+func appendLostText(b []byte, s *Summary) []byte {
+	for i := range s.Probes {
+		if p := &s.Probes[i]; len(p.Misses) > 0 {
+			b = append(appendSafe(b, p.Probe), " missed "...)
+			b = append(strconv.AppendUint(b, p.NMissed, 10), ": "...)
+			b = append(appendLosses(b, p.Misses), '\n')
+		}
+	}
+	for i := range s.Probes {
+		if p := &s.Probes[i]; p.Active > 0 {
+			b = append(appendSafe(append(b, "calls that have not returned: "...), p.Probe), " ("...)
+			b = append(strconv.AppendUint(b, p.Active, 10), ")\n"...)
+		}
+	}
+	if len(s.Skipped) > 0 {
+		b = append(appendLosses(append(b, "places that are not probed: "...), s.Skipped), '\n')
+	}
+	if len(s.Losses) > 0 {
+		b = append(appendLosses(append(b, "records lost: "...), s.Losses), '\n')
+	}
+	if s.Lost > 0 {
+		b = append(strconv.AppendUint(b, s.Lost, 10), " records could not be written\n"...)
+	}
+	return b
+}
+
+// appendLosses lists reasons with their numbers.
+func appendLosses(b []byte, all []Loss) []byte {
+	for i, l := range all {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(appendSafe(b, l.Reason), " ("...)
+		b = append(strconv.AppendUint(b, l.N, 10), ')')
 	}
 	return b
 }
