@@ -3,6 +3,7 @@ package trace_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -207,3 +208,22 @@ func TestAProbeHastensNoOthers(t *testing.T) {
 
 // breakpoint is the byte of one.
 const breakpoint = 0xcc
+
+// TestHitsThatCannotBeReadInAnotherProgramAreLost: the program that a child executes has a function of that name without the parameter.
+func TestHitsThatCannotBeReadInAnotherProgramAreLost(t *testing.T) {
+	spawned := testprog.Build(t, "spawned", "-Dv=other")
+	for _, spec := range []string{"foo", "foo%return"} {
+		p := testprog.Start(t, testprog.Build(t, "spawner"), spawned)
+		s := attach(t, p, trace.With(kprobes.Options{Follow: true, NoOptimize: true}), trace.Log(slog.New(&logged{})))
+		pr := probe(t, s, spec, trace.Fetch("v=v"), trace.Stack(1))
+		p.Do("fork 10", "child 20")
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if st := pr.Stats(); st.Lost != 1 || st.Places[0].Unread != 1 || st.Places[0].Torn != 0 {
+			t.Errorf("%s: %+v", spec, st)
+		}
+		p.CheckClean()
+		p.Quit()
+	}
+}

@@ -296,7 +296,7 @@ func addPlaces(sum, more []PlaceStats) []PlaceStats {
 		}
 		same := &sum[i]
 		at.Hits, at.Missed, at.Lost = at.Hits+same.Hits, at.Missed+same.Missed, at.Lost+same.Lost
-		at.Misses, at.Torn, at.Active = at.Misses.Plus(same.Misses), at.Torn+same.Torn, at.Active+same.Active
+		at.Misses, at.Torn, at.Unread, at.Active = at.Misses.Plus(same.Misses), at.Torn+same.Torn, at.Unread+same.Unread, at.Active+same.Active
 		if same.Mechanism != kprobes.NoMechanism {
 			at.Addr, at.Symbol, at.Mechanism, at.Reason, at.Waiting, at.Gone = same.Addr, same.Symbol, same.Mechanism, same.Reason, same.Waiting, same.Gone
 		}

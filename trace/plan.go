@@ -146,10 +146,12 @@ func (pt *point) hit(_ *kprobes.Kprobe, regs *kprobes.Regs) int {
 	k := pt.there(regs)
 	p.catchUp()
 	if k == nil {
+		pt.unread.Add(1)
 		return 0
 	}
 	fetched, err := k.fetched(regs, nil)
 	if err != nil {
+		pt.unread.Add(1)
 		p.session.warn("a hit of %s is not printed: %v", pt.Name, err)
 		return 0
 	}
@@ -172,6 +174,7 @@ func (pt *point) recorded(_ *kprobes.Kprobe, rec *kprobes.HitRecord) {
 	k, c := pt.notice(), pt.plan.capture
 	s := c.decode(rec.Payload)
 	if s == nil {
+		pt.short.Add(1)
 		return
 	}
 	fetched := c.values(rec.Payload, values.Host(pt.probe.session.kprobes.Symbols(), rec.Comm))

@@ -46,6 +46,8 @@ type point struct {
 	elsewhere map[*symbols.Table]*known
 	refused   map[string]bool // by path: the executables for which a warning has said that hits are not printed
 	kept      atomic.Uint64   // hits that met the filter
+	short     atomic.Uint64   // records that were too short
+	unread    atomic.Uint64   // hits of which nothing is told: what is wanted of them can't be read where they were
 	stack     int             // frames of each hit
 	// stacks is how many hits still get a stack, -1 for all. It is used on the tracer's thread only.
 	stacks int
@@ -265,8 +267,9 @@ type PlaceStats struct {
 	Hits      uint64
 	Missed    uint64
 	Misses    kprobes.Misses    // Missed by why
-	Lost      uint64            // records of hits for which there was no room, and those that are torn
-	Torn      uint64            // records that are not whole: threads were killed while they wrote them
+	Lost      uint64            // hits of which there is no record
+	Torn      uint64            // of Lost, records that are not whole: threads were killed while they wrote them
+	Unread    uint64            // of Lost, hits where what is wanted of them can't be read
 	Active    uint64            // calls that had not returned when it was last looked at
 	Mechanism kprobes.Mechanism // none of one that has no place
 	Reason    string            // why it is not optimized, or is in no place
@@ -341,7 +344,8 @@ func (p *Probe) Gone() (why string, gone bool) {
 
 func (pt *point) stats() PlaceStats {
 	st, k := pt.last.Load(), pt.known.Load()
-	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Lost: Lost(pt.kp), Torn: pt.kp.Torn()}
+	out := PlaceStats{Place: pt.Name, Kind: pt.kind(), Symbol: k.symbol, Torn: pt.kp.Torn() + pt.short.Load(), Unread: pt.unread.Load()}
+	out.Lost = Lost(pt.kp) + pt.short.Load() + pt.unread.Load()
 	out.Hits, out.Misses = pt.counts()
 	out.Missed = out.Misses.Sum()
 	if st != nil {

@@ -47,6 +47,7 @@ func (pt *point) follow() {
 		h, err := pt.returned(ri, regs)
 		switch {
 		case err != nil:
+			pt.unread.Add(1)
 			p.session.warn("a return of %s is not printed: %v", pt.Name, err)
 		case h == nil: // it is filtered out
 		case p.record(func() *Hit { return h }):
@@ -85,6 +86,7 @@ func (pt *point) returned(ri *kprobes.KretprobeInstance, regs *kprobes.Regs) (*H
 		k = e.known
 	}
 	if k == nil {
+		pt.unread.Add(1)
 		return nil, nil
 	}
 	h := pt.newHit(k, regs)

@@ -114,9 +114,9 @@ func TestRecordsThatTheOutputDoesNotTakeAreTold(t *testing.T) {
 }
 
 func TestLossesAreByReason(t *testing.T) {
-	st := trace.Stats{Lost: 7, Places: []trace.PlaceStats{{Lost: 4, Torn: 2}, {Lost: 3}}}
+	st := trace.Stats{Lost: 7, Places: []trace.PlaceStats{{Lost: 4, Torn: 2}, {Lost: 3, Unread: 1}}}
 	got := losses(st, 5)
-	if want := []event.Loss{{Reason: tooFast, N: 5}, {Reason: torn, N: 2}, {Reason: notTaken, N: 5}}; !slices.Equal(got, want) {
+	if want := []event.Loss{{Reason: tooFast, N: 4}, {Reason: torn, N: 2}, {Reason: unread, N: 1}, {Reason: notTaken, N: 5}}; !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := losses(trace.Stats{}, 0); got != nil {

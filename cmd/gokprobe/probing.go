@@ -140,17 +140,22 @@ func misses(all kprobes.Misses) (out []event.Loss) {
 const (
 	tooFast  = "they came faster than gokprobe could read them"
 	torn     = "their threads ended while they wrote them"
+	unread   = "what is wanted of them could not be read there"
 	notTaken = "the output did not take them"
 )
 
 // losses is why records were lost, of which the output has not taken so many.
 func losses(st trace.Stats, byOutput uint64) (out []event.Loss) {
-	var unfinished uint64
+	var unfinished, elsewhere uint64
 	for _, at := range st.Places {
-		unfinished += at.Torn
+		unfinished, elsewhere = unfinished+at.Torn, elsewhere+at.Unread
 	}
-	unfinished = min(unfinished, st.Lost)
-	for _, l := range []event.Loss{{Reason: tooFast, N: st.Lost - unfinished}, {Reason: torn, N: unfinished}, {Reason: notTaken, N: byOutput}} {
+	for _, l := range []event.Loss{
+		{Reason: tooFast, N: st.Lost - min(unfinished+elsewhere, st.Lost)},
+		{Reason: torn, N: unfinished},
+		{Reason: unread, N: elsewhere},
+		{Reason: notTaken, N: byOutput},
+	} {
 		if l.N > 0 {
 			out = append(out, l)
 		}
