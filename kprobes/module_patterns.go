@@ -171,7 +171,9 @@ func (lk *linker) expandIf(pt *Pattern, came []*symbols.Module) {
 }
 
 // expandsElsewhere tells that probes are being registered for what has come to a followed child: the main process need not have a place for them.
-func (rg *registry) expandsElsewhere() bool { return rg.expandsIn != nil && rg.expandsIn != rg.s.mainDomain() }
+func (rg *registry) expandsElsewhere() bool {
+	return rg.expandsIn != nil && rg.expandsIn != rg.s.mainDomain()
+}
 
 // note keeps what came of an arrival, and tells it once.
 func (pt *Pattern) note(d *domain, err error) {
