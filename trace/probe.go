@@ -256,6 +256,8 @@ type Stats struct {
 	Places []PlaceStats
 	// Skipped counts places that the SPECs stand for and that can't be probed, by why.
 	Skipped Skipped
+	// Patterns that waited for programs, under Follow and AwaitPrograms.
+	Patterns []PatternStats
 }
 
 // PlaceStats counts the hits of a place, and says how it is probed.
@@ -292,6 +294,9 @@ func (p *Probe) Stats() Stats {
 		if at, none := pn.stats(); none {
 			s.Places = append(s.Places, at)
 		}
+		if p.session.awaits() {
+			s.Patterns = append(s.Patterns, PatternStats{Spec: pn.Name, Found: pn.found.sorted()})
+		}
 	}
 	if p.queue != nil && p.want.queue == nil {
 		s.Lost += p.queue.Lost()
@@ -316,8 +321,8 @@ func (p *Probe) look() {
 	default:
 	}
 	for i, pt := range points {
-		if last := pt.last.Load(); ended && (last == nil || !last.Waiting || !last.Awaited) {
-			continue // it stays as it was, unless the program for which it waited has come since
+		if last := pt.last.Load(); now[i].Probe == "" || ended && last != nil && !last.Waiting {
+			continue // it stays as it was, unless what it waited for has come since
 		}
 		pt.last.Store(&now[i])
 	}

@@ -80,9 +80,11 @@ type Summary struct {
 	// Processes are those of a session with several, in the order in which they joined; Probes and Faults tell of all together then.
 	Processes []ProcessSummary
 	Faults    []FaultSummary // nil if nothing was to be injected
-	Lost      uint64         // records that could not be written
-	Losses    []Loss         // Lost by why
-	Skipped   []Loss         // places that can't be probed, of those that patterns stand for
+	// Patterns are told of by the caller.
+	Patterns []trace.PatternStats
+	Lost     uint64 // records that could not be written
+	Losses   []Loss // Lost by why
+	Skipped  []Loss // places that can't be probed, of those that patterns stand for
 }
 
 // A Printer writes records. Its methods may be called concurrently. Each record
