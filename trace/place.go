@@ -150,7 +150,9 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 
 // waits tells of the error for a SPEC that it is in a library that is not loaded, or that a program is awaited that has it.
 func (r *Resolver) waits(spec string, err error) bool {
-	none := func(these ...error) bool { return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) }) }
+	none := func(these ...error) bool {
+		return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
+	}
 	return none(symbols.ErrUnknownModule) && symbols.Library(spec) != "" ||
 		r.Programs && !r.Again && none(symbols.ErrUnknownModule, symbols.ErrUnknownSymbol, symbols.ErrNoLine, symbols.ErrNoLines)
 }
