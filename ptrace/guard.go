@@ -63,18 +63,30 @@ type GuardHandler struct {
 // is saved and before the new one is set. The error matches ErrOnce if the program's
 // handler is to run once only (SA_RESETHAND): then nothing is changed.
 func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr, between func() error) error {
-	own, err := r.exchange(sig, 0, saved)
+	own, err := r.ownAction(sig, saved)
 	if err != nil {
 		return fmt.Errorf("reading the action of %s: %w", unix.SignalName(sig), err)
 	}
-	if own.handler > sigIgn && own.flags&saResetHand != 0 {
+	if own.once() {
 		return ErrOnce
 	}
 	sa := guardAction(own, g)
 	if err := errors.Join(r.putAction(scratch, sa), between()); err != nil {
 		return err
 	}
-	if _, err := r.exchange(sig, scratch, saved); err != nil {
+	was, err := r.exchange(sig, scratch, saved)
+	if err == nil && *was != *own { // another thread has set one meanwhile
+		if own = was; own.once() {
+			if _, err = r.exchange(sig, saved, 0); err == nil {
+				return ErrOnce
+			}
+		} else if sa = guardAction(own, g); err == nil {
+			if err = r.putAction(scratch, sa); err == nil {
+				_, err = r.exchange(sig, scratch, 0)
+			}
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("setting the action of %s: %w", unix.SignalName(sig), err)
 	}
 	if p := r.th.Proc; sig == unix.SIGTRAP {
@@ -83,6 +95,29 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 	}
 	return nil
 }
+
+// Guarded tells whether guards are still the actions of signals, of which bit n-1 is signal n, as far as can be known without a call: each is handled, and
+// nobody has noticed that the program has set another action for SIGTRAP, or that a breakpoint has reset it.
+func (p *Process) Guarded(signals Sigset) bool {
+	if p.own == nil || p.trapDoubt != nil || p.regaining || p.unguarded {
+		return false
+	}
+	st, err := procfs.ReadStatus(p.PID, 0)
+	return err == nil && signals&^Sigset(st.SigCgt) == 0
+}
+
+// ownAction is the program's action of sig, which lies at saved then. The default one is told without a call.
+func (r *Remote) ownAction(sig unix.Signal, saved arch.Addr) (*sigaction, error) {
+	st, err := procfs.ReadStatus(r.th.Proc.PID, r.th.TID)
+	if err != nil || st.SigCgt.Has(int(sig)) || st.SigIgn.Has(int(sig)) {
+		return r.exchange(sig, 0, saved)
+	}
+	own := &sigaction{}
+	return own, r.putAction(saved, own)
+}
+
+// once tells of a handler that is to run once only.
+func (sa *sigaction) once() bool { return sa.handler > sigIgn && sa.flags&saResetHand != 0 }
 
 // Protect has threads make system calls for us by the instruction at insn, behind which is a
 // breakpoint that a guard knows: from there it lets the thread go on with the context that is saved
@@ -169,11 +204,20 @@ func guardAction(own *sigaction, g GuardHandler) *sigaction {
 // Unguard puts back the program's own action for sig, which saved has, unless the program has
 // replaced handler by another action meanwhile.
 func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) error {
-	now, err := r.exchange(sig, 0, scratch)
 	p := r.th.Proc
+	// A forked child that has not run yet is alone, and nothing can raise a signal meanwhile: it gets its own action at once.
+	instead, alone := arch.Addr(0), p.newborn
+	if alone {
+		instead = saved
+	}
+	now, err := r.exchange(sig, instead, scratch)
 	lost := err == nil && sig == unix.SIGTRAP && p.own != nil && p.trapAction != nil && now.handler == 0 && now.rest() == p.trapAction.rest() // by a breakpoint
-	if err == nil && now.handler == uintptr(handler) || lost {
+	switch ours := err == nil && now.handler == uintptr(handler) || lost; {
+	case err != nil:
+	case ours && !alone:
 		_, err = r.exchange(sig, saved, 0)
+	case !ours && alone:
+		_, err = r.exchange(sig, scratch, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("putting back the action of %s: %w", unix.SignalName(sig), err)

@@ -35,23 +35,77 @@ func (s *Space) MapShared(name string, e Extent) (*Shared, error) {
 	return m, nil
 }
 
-func (r *Remote) mapShared(name string, e Extent) (*Shared, error) {
+func (r *Remote) mapShared(name string, e Extent) (m *Shared, err error) {
+	err = r.withMemfd(name, func(f *memfd, fd uint64) error {
+		m, err = r.mapMemfd(f, fd, e)
+		return err
+	})
+	return m, err
+}
+
+// ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: all of one memfd. fill
+// writes what belongs there before the child has any of it. It is not called if that can't be had; the child has its parent's memory then. After
+// another error the child may have parts of both.
+func (s *Space) ReplaceShared(name string, extents []Extent, fill func([]*Shared) error) error {
+	err := s.Remote(func(r *Remote) error {
+		return r.withMemfd(name, func(f *memfd, fd uint64) error { return r.replaceBy(f, fd, extents, fill) })
+	})
+	if err != nil {
+		return fmt.Errorf("mapping shared memory in a forked child: %w", err)
+	}
+	return nil
+}
+
+func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*Shared) error) error {
+	size := uint64(0)
+	for _, e := range extents {
+		size = max(size, e.fileEnd())
+	}
+	if err := f.seal(int64(size)); err != nil {
+		return err
+	}
+	var ours []*Shared
+	for _, e := range extents {
+		m, err := newShared(r.th.Proc.tracer, f, e)
+		if err != nil {
+			for _, m := range ours {
+				m.Unmap()
+			}
+			return err
+		}
+		ours = append(ours, m)
+	}
+	if err := fill(ours); err != nil {
+		return err
+	}
+	for _, e := range extents {
+		if err := r.mapBoth(e, unix.MAP_SHARED|unix.MAP_FIXED, fd); err != nil {
+			return err
+		}
+		if err := f.mapped(r.th.Proc.Space, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withMemfd runs f with a memfd that the target has made, as number fd of its descriptors.
+func (r *Remote) withMemfd(name string, do func(f *memfd, fd uint64) error) error {
 	fd, err := r.memfdCreate(name)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return fmt.Errorf("memfd_create: %w", err)
 	}
-	var m *Shared
 	f, err := r.th.takeMemfd(fd)
 	theirs := errors.Is(err, errNotOurs) || errors.Is(err, unix.ENOENT)
 	if err == nil {
 		defer f.Close()
-		m, err = r.mapMemfd(f, fd, e)
+		err = do(f, fd)
 		theirs = !f.isAt(r.th, fd)
 	}
 	if !theirs { // else ours was closed, and the number is used for a file of the program's, or will be
 		_, _ = r.Syscall(unix.SYS_CLOSE, fd)
 	}
-	return m, err
+	return err
 }
 
 // memfdCreate makes a memfd that can be sealed. Kernels since 6.3 want to be told that it is no program.
@@ -75,7 +129,7 @@ func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = r.mapBoth(e, unix.MAP_SHARED, fd); err == nil {
+	if err = r.mapBoth(e, unix.MAP_SHARED|unix.MAP_FIXED_NOREPLACE, fd); err == nil {
 		if err = f.mapped(r.th.Proc.Space, e); err != nil {
 			err = errors.Join(err, r.munmap(arch.Range{Start: e.Data.Start, End: e.Code.End}))
 		}
@@ -91,7 +145,7 @@ func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
 // tracer writes it through Text.
 func (s *Space) MapPrivate(e Extent) error {
 	err := s.Remote(func(r *Remote) error {
-		return r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0))
+		return r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED_NOREPLACE, ^uint64(0))
 	})
 	if err != nil {
 		return fmt.Errorf("mapping memory in the target: %w", err)
@@ -114,7 +168,7 @@ func (r *Remote) mapOne(at arch.Range, prot, flags, fd, offset uint64) error {
 	if flags&unix.MAP_ANONYMOUS != 0 {
 		offset = 0
 	}
-	got, err := r.Syscall(unix.SYS_MMAP, uint64(at.Start), at.Len(), prot, flags|unix.MAP_FIXED_NOREPLACE, fd, offset)
+	got, err := r.Syscall(unix.SYS_MMAP, uint64(at.Start), at.Len(), prot, flags, fd, offset)
 	if err != nil {
 		return fmt.Errorf("mmap at %s: %w", at.Start, err)
 	}
