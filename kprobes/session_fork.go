@@ -126,6 +126,7 @@ func (p *pastCode) sorted() []arch.Addr {
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	entries, unread := d.copied(mem)
+	entries = d.dropCopies(child, entries)
 	return errors.Join(unread, patch.RestoreCopy(newborn{child}, mem, d.neighbours.judge(), entries))
 }
 

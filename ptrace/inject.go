@@ -200,3 +200,16 @@ func (s *Space) Unmap(ranges ...arch.Range) error {
 		return errors.Join(errs...)
 	})
 }
+
+// Drop has private pages of a file's mapping dropped (MADV_DONTNEED): the next access finds the file's own. Nobody may write there meanwhile. After an error some
+// of ranges may have been.
+func (s *Space) Drop(ranges ...arch.Range) error {
+	return s.Remote(func(r *Remote) error {
+		for _, at := range ranges {
+			if _, err := r.Syscall(unix.SYS_MADVISE, uint64(at.Start), at.Len(), unix.MADV_DONTNEED); err != nil {
+				return fmt.Errorf("dropping the copies at %s: %w", at, err)
+			}
+		}
+		return nil
+	})
+}
