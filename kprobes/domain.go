@@ -40,6 +40,7 @@ type domain struct {
 	masks      masks
 	neighbours neighbours // who write into the code as well
 
+	newborn  bool // it is a forked child's, which has not run yet
 	released bool
 	steps    *ptrace.Steps // while it is given up
 }

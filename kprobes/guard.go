@@ -43,7 +43,8 @@ type guard struct {
 	// incomplete is set if the guard lacks facts, since no thread could make a system
 	// call; see VforkEnded.
 	incomplete bool
-	taken      bool // over from the parent of a forked child, whose thread was not looked at yet
+	whole      bool // all of it was installed
+	unlooked   bool // a forked child has it from its parent, and its thread's mask was not looked at yet
 	none       bool // there can be none: the program's handler of SIGTRAP is to run once only
 	waited     bool // for a call of vfork(2) that goes on; see outsideVfork
 
@@ -76,15 +77,15 @@ func (g *guard) guardSites(sites []*site) {
 	if !g.d.guard.tried {
 		g.installGuard(sites)
 	} else {
-		_ = g.d.masks.keepUnblocked(sites, g.taken, func() error { return nil })
-		g.taken = false
+		_ = g.d.masks.keepUnblocked(sites, g.unlooked, func() error { return nil })
+		g.unlooked = false
 	}
 }
 
 // takeOver makes g the guard of a forked child, which the child has kept. What the program's handlers block was changed in the parent: a new one is found as
 // there (GuardLost).
 func (g *guard) takeOver(parent *guard) {
-	g.state, g.tried, g.taken = parent.state, true, true
+	g.state, g.tried, g.whole, g.unlooked = parent.state, true, true, true
 	g.noted, g.masksSeen, g.language = slices.Clone(parent.noted), parent.masksSeen, parent.language
 	g.protectCalls()
 }
@@ -98,7 +99,9 @@ func (g *guard) protectCalls() {
 // installGuard is tried again when a process that is inside vfork(2), or that a child has left meanwhile, comes out of it.
 func (g *guard) installGuard(sites []*site) {
 	g.d.guard.tried = true
-	switch err := g.addGuard(sites); {
+	err := g.addGuard(sites)
+	g.whole = err == nil
+	switch {
 	case errors.Is(err, ptrace.ErrNoThread), ptrace.Departed(err):
 		g.d.guard.tried, g.d.guard.incomplete = false, true
 	case errors.Is(err, ptrace.ErrOnce):
@@ -148,18 +151,23 @@ func (g *guard) guardSignals(sigs ...unix.Signal) error {
 		return nil
 	}
 	for _, proc := range g.d.space.Processes() { // some share the memory only
+		tolerated := func(err error) bool {
+			return err == nil || proc != g.d.session.main && (errors.Is(err, ptrace.ErrNoThread) || ptrace.Departed(err))
+		}
 		err := proc.Remote(func(r *ptrace.Remote) error {
 			var errs []error
 			for _, sig := range sigs {
-				errs = append(errs, g.guardOne(r, sig))
+				err := g.guardOne(r, sig)
+				if !tolerated(err) {
+					g.d.guard.state.Installed &^= 1 << uint(sig)
+					err = errors.Join(err, g.d.region.NoteGuard(g.d.guard.state))
+				}
+				errs = append(errs, err)
 			}
 			return errors.Join(errs...)
 		})
-		if err != nil && (proc == g.d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err)) {
-			for _, sig := range sigs {
-				g.d.guard.state.Installed &^= 1 << uint(sig)
-			}
-			return errors.Join(err, g.d.region.NoteGuard(g.d.guard.state))
+		if !tolerated(err) {
+			return err
 		}
 	}
 	return nil

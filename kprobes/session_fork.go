@@ -32,18 +32,22 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if d == nil {
 		return ptrace.LetGo
 	}
-	if err := d.clean(child); err != nil {
-		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
+	uncleaned := d.clean(child)
+	if uncleaned != nil {
+		s.warn("the forked child %d may keep breakpoints: %v", child.PID, uncleaned)
 	}
-	if err := d.followed.leaveChild(child); err != nil {
-		s.warn("the forked child %d: %v", child.PID, err)
+	replaced := d.followed.leaveChild(child)
+	if replaced != nil {
+		s.warn("the forked child %d: %v", child.PID, replaced)
 	}
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
 		d.guard.cleanRegion(child)
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
-	if !fresh.takeOver(d, child) {
+	fresh.newborn = true
+	defer func() { fresh.newborn = false }()
+	if uncleaned != nil || replaced != nil || !fresh.takeOver(d, child) {
 		d.guard.cleanRegion(child)
 	}
 	fresh.optimizer.lazily()
@@ -56,13 +60,17 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	return ptrace.Keep
 }
 
-// takeOver has a forked child keep the parent's guard, and gives it memory of its own in the place of what it has of the parent's, in one go: six system
-// calls on its behalf, where taking everything away and putting it there again would be two dozen. What the child does meanwhile is nothing. Were we killed, it
-// would run on with its original code, and the guard with a table either of the parent's or of its own, which is empty; neither has a place that it
-// comes to. What can't be had so is left, and the caller takes it away.
+// mostInherited is how many arenas a child is given at once; each is a mapping here.
+const mostInherited = 8
+
+// takeOver has a forked child keep the parent's guard, and gives it memory of its own in the place of the parent's arenas: each the same bytes long at the same
+// address, with a header, the guard, and no slot. Taking all away and putting it there again would be some two dozen system calls on its behalf, and this is nine
+// with two arenas. The child stands in its fork. Were we killed, it would run on with its original code, and the guard with a table either of the parent's or of its own,
+// which is empty; neither has a place that it comes to. If the answer is false the child has what it had, or private memory in its place, and the caller takes that
+// away.
 func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 	g := &parent.guard
-	if parent.memory.private || !g.tried || g.none || g.incomplete || !g.has(unix.SIGTRAP) || !child.Guarded(ptrace.Sigset(g.state.Installed>>1)) {
+	if parent.memory.private || !g.whole || g.none || g.incomplete || !g.has(unix.SIGTRAP) || slices.ContainsFunc(parent.space.Processes(), (*ptrace.Process).GuardDoubted) {
 		return false
 	}
 	arenas := parent.region.Mapped()
@@ -73,7 +81,11 @@ func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 		}
 		extents[i] = ptrace.Extent{Data: e.Data, Code: e.Code, Offset: e.Offset}
 	}
-	err := child.Space.ReplaceShared(trampoline.MemfdName, extents, func(own []*ptrace.Shared) error {
+	if len(extents) == 0 || len(extents) > mostInherited {
+		return false
+	}
+	kept := ptrace.KeptGuard{Handler: g.state.Handler, Signals: ptrace.Sigset(g.state.Installed >> 1)}
+	err := child.Space.ReplaceShared(parent.space, trampoline.MemfdName, extents, kept, func(own []*ptrace.Shared) error {
 		for i, e := range arenas {
 			d.memory.shared[e.Data.Start] = own[i]
 		}

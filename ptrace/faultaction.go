@@ -29,13 +29,6 @@ type faultActions struct {
 	action           map[unix.Signal]*sigaction // of signals that are handled or ignored
 }
 
-// copied is what is known of a forked child's.
-func (f *faultActions) copied() faultActions {
-	c := *f
-	c.action = maps.Clone(f.action)
-	return c
-}
-
 // faultSets reads which of faultSignals the process handles and ignores.
 func (p *Process) faultSets() (handled, ignored Sigset, ok bool) {
 	for tid := range p.threads {

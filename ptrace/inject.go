@@ -43,11 +43,33 @@ func (r *Remote) mapShared(name string, e Extent) (m *Shared, err error) {
 	return m, err
 }
 
-// ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: all of one memfd. fill
-// writes what belongs there before the child has any of it. It is not called if that can't be had; the child has its parent's memory then. After
-// another error the child may have parts of both.
-func (s *Space) ReplaceShared(name string, extents []Extent, fill func([]*Shared) error) error {
+// KeptGuard is a guard that a forked child keeps: Handler is the action of Signals.
+type KeptGuard struct {
+	Handler arch.Addr
+	Signals Sigset
+}
+
+// ErrNotKept says that a forked child has not its parent's memory at a place, or not its guard.
+var ErrNotKept = errors.New("the child has not what its parent has")
+
+// ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: all of one memfd. The first has
+// what g needs. fill writes what belongs there before the child has any of it. The error matches ErrNotKept if the child has something else there, or
+// other actions of signals. Before fill is called the child has its parent's memory; after an error that comes later it has private memory, in the first of extents with what was
+// filled in.
+func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g KeptGuard, fill func([]*Shared) error) error {
+	for _, e := range extents {
+		for _, at := range []arch.Addr{e.Data.Start, e.Code.Start} {
+			theirs, err1 := parent.mapAt(at)
+			own, err2 := s.mapAt(at)
+			if err1 != nil || err2 != nil || theirs == nil || own == nil || *theirs != *own || !own.Shared {
+				return errors.Join(ErrNotKept, err1, err2)
+			}
+		}
+	}
 	err := s.Remote(func(r *Remote) error {
+		if ok, err := r.guarded(g.Signals, g.Handler); err != nil || !ok {
+			return errors.Join(ErrNotKept, err)
+		}
 		return r.withMemfd(name, func(f *memfd, fd uint64) error { return r.replaceBy(f, fd, extents, fill) })
 	})
 	if err != nil {
@@ -79,14 +101,26 @@ func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*S
 		return err
 	}
 	for _, e := range extents {
-		if err := r.mapBoth(e, unix.MAP_SHARED|unix.MAP_FIXED, fd); err != nil {
-			return err
+		err := r.mapBoth(e, unix.MAP_SHARED|unix.MAP_FIXED, fd)
+		if err == nil {
+			err = f.mapped(r.th.Proc.Space, e)
 		}
-		if err := f.mapped(r.th.Proc.Space, e); err != nil {
-			return err
+		if err != nil {
+			return errors.Join(err, r.mapInstead(extents, ours[0]))
 		}
 	}
 	return nil
+}
+
+// mapInstead has the child have private memory at extents, whatever is there now: it may have been of a file of the program's, whose number was taken
+// for ours, or nothing. The guard is still an action and finds what it needs, until it is taken away.
+func (r *Remote) mapInstead(extents []Extent, first *Shared) error {
+	var errs []error
+	for _, e := range extents {
+		errs = append(errs, r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uint64(0)))
+	}
+	text := r.th.Proc.Space.Text()
+	return errors.Join(append(errs, text.WriteMemory(extents[0].Data.Start, first.Data), text.WriteMemory(extents[0].Code.Start, first.Code))...)
 }
 
 // withMemfd runs f with a memfd that the target has made, as number fd of its descriptors.
@@ -158,10 +192,10 @@ func (r *Remote) mapBoth(e Extent, flags, fd uint64) error {
 		return err
 	}
 	err := r.mapOne(e.Code, unix.PROT_READ|unix.PROT_EXEC, flags, fd, e.Offset+e.Data.Len())
-	if err != nil {
-		return errors.Join(err, r.munmap(e.Data))
+	if err != nil && flags&unix.MAP_FIXED == 0 {
+		err = errors.Join(err, r.munmap(e.Data))
 	}
-	return nil
+	return err
 }
 
 func (r *Remote) mapOne(at arch.Range, prot, flags, fd, offset uint64) error {

@@ -238,7 +238,6 @@ func (t *Tracer) newborn(parent *Thread, tid int, space *Space) {
 	p.trapAction, p.own = parent.Proc.trapAction, parent.Proc.own
 	if space == nil {
 		p.parent = parent.Proc.Space
-		p.faults = parent.Proc.faults.copied()
 	}
 	th := t.newThread(p, tid)
 	th.blocks = parent.blocks.child()

@@ -72,9 +72,9 @@ func (r *Region) AddGuard() (GuardState, error) {
 	return GuardState{}, ErrNoGuard
 }
 
-// TakeOver makes r, which has no arena yet, the region of a forked child: with arenas where its parent's lie, and the parent's guard, which stays the action
-// of its signals. stores reach the child's own memory, zero, which may have been mapped already or not. It notes what the parent's has noted for a recovery, but
-// for what is noted of threads. The error matches ErrNoGuard if the parent's region can't be copied so.
+// TakeOver makes r, which has no arena yet, the region of a forked child: with arenas where its parent's lie, and the parent's guard, whose state guard is, at
+// its place, with its data. What the parent has noted there of its threads, its sites and its detours is not copied. stores reach the child's own memory, zero, which
+// may have been mapped already or not. The error matches ErrNoGuard if the parent's region can't be copied so.
 func (r *Region) TakeOver(parent *Region, guard GuardState, stores func(Extent) (data, code Store)) error {
 	for _, e := range parent.Mapped() {
 		data, code := stores(e)
@@ -96,7 +96,7 @@ func (r *Region) TakeOver(parent *Region, guard GuardState, stores func(Extent) 
 	if err := to.occupy(guard.Code); err != nil {
 		return err
 	}
-	return errors.Join(to.store.Write(at, code), r.PutGuardData(0, data))
+	return errors.Join(to.store.Write(at, code), r.PutGuardData(0, data), r.NoteGuard(guard))
 }
 
 // Mapped is the arenas that the mapper has mapped, in the order of their offsets, which is that in which they came.
