@@ -27,6 +27,7 @@ var (
 	ErrUnknownSymbol     error = &coded{"no such symbol", unix.ENOENT}
 	ErrAmbiguousSymbol   error = &coded{"the symbol is not unique", unix.EADDRNOTAVAIL}
 	ErrRegistered        error = &coded{"the probe is registered already", unix.EINVAL}
+	ErrPlaced            error = &coded{"another probe of the same pattern is there", unix.EEXIST}
 	ErrNotRegistered     error = &coded{"the probe is not registered", unix.EINVAL}
 	ErrNotMapped         error = &coded{"the address is in no mapping of the process", unix.EINVAL}
 	ErrNotExecutable     error = &coded{"the address is not in executable memory", unix.EINVAL}

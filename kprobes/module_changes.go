@@ -224,28 +224,38 @@ func (rg *registry) comes(kp *Kprobe, err error) bool {
 	if !unknown(err) {
 		return false
 	}
-	lib := symbols.Library(kp.SymbolName)
-	if lib == "" {
-		return rg.s.opts.Follow && rg.s.opts.AwaitPrograms
+	if rg.s.awaits() {
+		return true
 	}
-	return errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
+	return symbols.Library(kp.SymbolName) != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
 }
 
 // wait makes kp wait for its library, or for a program that has its name: why says so, err is what looking it up has brought.
 func (rg *registry) wait(kp *Kprobe, why string, err error) {
 	kp.Flags &^= FlagGone
 	lib := symbols.Library(kp.SymbolName)
-	kp.waits, kp.awaited = true, lib == ""
+	kp.waits, kp.awaited = true, lib == "" || !errors.Is(err, symbols.ErrUnknownModule)
 	switch {
 	case kp.awaited:
-		kp.reason = why
-		rg.s.warn("probe %s waits, %s: %s", kp.name(), why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
+		if kp.reason = why; kp.pattern == nil {
+			rg.tellWaits(kp.name(), why, err)
+		}
 	default:
 		if kp.reason = lib + " is not loaded yet"; kp.pattern == nil {
 			rg.s.warn("probe %s waits: %s", kp.name(), kp.reason)
 		}
 	}
 }
+
+// noProgramYet is why a probe waits.
+const noProgramYet = "no program has it yet"
+
+func (rg *registry) tellWaits(name, why string, err error) {
+	rg.s.warn("probe %s waits, %s: %s", name, why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
+}
+
+// awaits tells that names and patterns wait for programs that have them.
+func (s *Session) awaits() bool { return s.opts.Follow && s.opts.AwaitPrograms }
 
 // isIn tells whether m may be the module that kp was in, or asks for.
 func (kp *Kprobe) isIn(m *symbols.Module) bool {
@@ -338,7 +348,7 @@ func (d *domain) placeAll(aims []aim, refused func(*Kprobe, error)) {
 		if len(a.kp.placements) == 0 {
 			a.kp.Flags |= a.gone
 		}
-		if !d.ending() {
+		if !d.ending() && !errors.Is(err, ErrPlaced) {
 			refused(a.kp, err)
 		}
 	}

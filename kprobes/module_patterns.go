@@ -10,14 +10,19 @@ import (
 	"github.com/gokprobe/gokprobe/symbols"
 )
 
-// Pattern stands for probes that are known when a library has come, as a Kprobe by symbol stands for one. It has no place itself.
+// Pattern stands for probes that are known when a library or, under Options.AwaitPrograms, a program has come, as a Kprobe by symbol stands
+// for one. It has no place itself. Its probes are placed once at an address, whatever their names.
 type Pattern struct {
-	// Spec says which library that is, as libplug.so:pl* does.
+	// Spec says which library that is, as libplug.so:pl* does. If programs are awaited it may name none.
 	Spec string
+	// Has are its probes in the session's present program, which are registered. It then waits for what other programs have.
+	Has []*Kprobe
+	// Missing is why it has none, if that is known. It is told with the warning that the pattern waits.
+	Missing error
 	// Expand registers the probes that Spec stands for in what has come. It is called on the tracer's thread, in every process that
 	// comes to have the library, before the library's constructors run: they are hit from there on. Probes by symbol are placed in
 	// other processes too, and when the library is loaded again; Expand is called then as well, and is to register only those that are new.
-	// If there is no place it says so by its error, which the session tells once.
+	// If there is no place it says so by its error, which the session tells once, unless another program is awaited that has one.
 	Expand func(ctx context.Context, in Arrival) error
 
 	session *Session // nil if it is not registered
@@ -25,6 +30,8 @@ type Pattern struct {
 	told    bool     // a library came and had no place, which was told
 	ended   bool     // by an exec
 	left    leftOut
+	awaited bool   // it names no library: a program is awaited
+	program uint64 // that Has is about: linker.program
 }
 
 // Arrival is a process that has come to have a Pattern's library.
@@ -48,7 +55,7 @@ type leftOut struct {
 
 // RegisterPattern has pt wait for its library; if that is there, its probes are registered at once. ctx is as for RegisterKprobes.
 func (s *Session) RegisterPattern(ctx context.Context, pt *Pattern) error {
-	if symbols.Library(pt.Spec) == "" {
+	if symbols.Library(pt.Spec) == "" && !s.awaits() {
 		return fmt.Errorf("%w: %q names no library to wait for", ErrUnknownSymbol, pt.Spec)
 	}
 	ctx, forget := s.within(ctx)
@@ -96,9 +103,18 @@ func (rg *registry) admitPattern(pt *Pattern) error {
 		return err
 	}
 	rg.catchUp()
-	pt.session, pt.reason, pt.told, pt.ended, pt.left = rg.s, pt.missing(), false, false, leftOut{}
+	pt.session, pt.awaited, pt.program = rg.s, symbols.Library(pt.Spec) == "", rg.s.target.program
+	pt.reason, pt.told, pt.ended, pt.left = pt.missing(), false, false, leftOut{}
 	rg.patterns = append(rg.patterns, pt)
-	if !slices.ContainsFunc(main.linker.modules, pt.isIn) {
+	for _, kp := range pt.Has {
+		kp.pattern = pt
+	}
+	switch {
+	case len(pt.Has) > 0:
+		pt.reason = ""
+	case pt.awaited && pt.Missing != nil:
+		rg.tellWaits(pt.Spec, pt.reason, pt.Missing)
+	case pt.awaited || !slices.ContainsFunc(main.linker.modules, pt.isIn):
 		rg.s.warn("probe %s waits: %s", pt.Spec, pt.reason)
 	}
 	for d := range rg.s.domains {
@@ -112,10 +128,20 @@ func (rg *registry) admitPattern(pt *Pattern) error {
 	return nil
 }
 
-func (pt *Pattern) missing() string { return symbols.Library(pt.Spec) + " is not loaded yet" }
+func (pt *Pattern) missing() string {
+	if pt.awaited {
+		return noProgramYet
+	}
+	return symbols.Library(pt.Spec) + " is not loaded yet"
+}
 
-// isIn tells whether m may be the library.
-func (pt *Pattern) isIn(m *symbols.Module) bool { return m.IsCalled(symbols.Library(pt.Spec)) }
+// isIn tells whether m may be the library, or of a program that is awaited.
+func (pt *Pattern) isIn(m *symbols.Module) bool {
+	return pt.awaited || m.IsCalled(symbols.Library(pt.Spec))
+}
+
+// knows tells that d's program is the one in which pt was resolved before it was registered.
+func (pt *Pattern) knows(d *domain) bool { return len(pt.Has) > 0 && d.linker.program == pt.program }
 
 // present is the modules that are complete.
 func (lk *linker) present() []*symbols.Module {
@@ -136,12 +162,17 @@ func (lk *linker) expand(came []*symbols.Module) {
 
 func (lk *linker) expandIf(pt *Pattern, came []*symbols.Module) {
 	rg := &lk.d.session.registry
-	if pt.session == nil || pt.ended || !slices.ContainsFunc(came, pt.isIn) {
+	if pt.session == nil || pt.ended || pt.knows(lk.d) || !slices.ContainsFunc(came, pt.isIn) {
 		return
 	}
-	defer func(before *Pattern) { rg.expanding = before }(rg.expanding)
-	rg.expanding = pt
+	defer func(before *Pattern, in *domain) { rg.expanding, rg.expandsIn = before, in }(rg.expanding, rg.expandsIn)
+	rg.expanding, rg.expandsIn = pt, lk.d
 	pt.note(lk.d, pt.Expand(rg.s.life, Arrival{lk.symbols(), unpatched{lk.d}, lk.d == rg.s.mainDomain()}))
+}
+
+// expandsElsewhere tells that probes are being registered for what has come to a followed child: the main process need not have a place for them.
+func (rg *registry) expandsElsewhere() bool {
+	return rg.expandsIn != nil && rg.expandsIn != rg.s.mainDomain()
 }
 
 // note keeps what came of an arrival, and tells it once.
@@ -150,6 +181,7 @@ func (pt *Pattern) note(d *domain, err error) {
 	case err == nil:
 		pt.reason = ""
 	case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
+	case d.session.awaits() && errors.Is(err, symbols.ErrUnknownSymbol): // another program may have it
 	case errors.Is(err, ErrClosed), errors.Is(err, ErrExited), d.ending():
 	default:
 		if pt.reason = err.Error(); !pt.told {

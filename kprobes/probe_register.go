@@ -40,6 +40,7 @@ type registry struct {
 	probes    []*Kprobe
 	patterns  []*Pattern
 	expanding *Pattern // whose probes are being registered; nil for others
+	expandsIn *domain  // to which they have come
 	blacklist []BlacklistEntry
 	disarmed  bool // all probes, by DisarmAll
 
@@ -250,7 +251,9 @@ func (rg *registry) register(kps []*Kprobe, at located) error {
 		if err != nil {
 			return errors.Join(probeError(kp, err), rg.unregister(kps[:i]))
 		}
-		sites = append(sites, st)
+		if sites = append(sites, st); st == nil {
+			addrs[i] = notYet
+		}
 	}
 	if failed, err := d.refreshAll(sites); err != nil {
 		i := slices.Index(sites, failed)
@@ -262,7 +265,7 @@ func (rg *registry) register(kps []*Kprobe, at located) error {
 	rg.probes = append(rg.probes, kps...)
 	for i, kp := range kps {
 		if addrs[i] == notYet {
-			rg.wait(kp, "no program has it yet", at.waits[kp])
+			rg.wait(kp, noProgramYet, at.waits[kp])
 		}
 	}
 	for other := range rg.s.domains {
@@ -320,11 +323,12 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	if err == nil && addr != notYet {
 		err = d.readSymbols(addr)
 	}
-	switch {
-	case err != nil:
-	case addr != notYet:
-		st, err = d.attach(kp, addr)
-	case kp.ret != nil:
+	if err == nil && addr != notYet {
+		if st, err = d.attach(kp, addr); rg.expandsElsewhere() {
+			err = nil
+		}
+	}
+	if err == nil && st == nil && kp.ret != nil {
 		err = kp.ret.prepare(rg.s.opts.Returns)
 	}
 	if err == nil {
@@ -343,13 +347,16 @@ func (d *domain) attach(kp *Kprobe, addr arch.Addr) (*site, error) {
 	if err == nil && kp.jprobe != nil {
 		at, err = d.look.checkJprobe(at, entry)
 	}
+	st := d.siteAt(at)
+	if err == nil && kp.pattern != nil && st != nil && slices.ContainsFunc(st.probes, func(o *Kprobe) bool { return o.pattern == kp.pattern }) {
+		err = ErrPlaced
+	}
 	if err == nil && kp.ret != nil && kp.session == nil {
 		err = kp.ret.prepare(d.session.opts.Returns)
 	}
 	if err != nil {
 		return nil, err
 	}
-	st := d.siteAt(at)
 	if st == nil {
 		if st, err = d.makeSite(at); err != nil {
 			return nil, err

@@ -41,7 +41,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 		s.registry.armExecuted(p, d)
 		return ptrace.Keep
 	}
-	s.registry.watched.Store(false)
+	watched := s.registry.watched.Swap(false)
 	if s.target.peek != nil {
 		s.target.peek.Follow(p.Space)
 	}
@@ -53,7 +53,7 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	}
 	s.registry.renewBlacklist(false)
 	if s.opts.Follow {
-		s.registry.rearm(p, d)
+		s.registry.rearm(p, d, watched)
 	} else {
 		s.registry.endAll()
 	}
@@ -61,8 +61,8 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 }
 
 // rearm resolves symbol probes again in a new program, at its entry point, when its
-// libraries are there.
-func (rg *registry) rearm(p *ptrace.Process, d *domain) {
+// libraries are there. watched is what rg.watched was before.
+func (rg *registry) rearm(p *ptrace.Process, d *domain, watched bool) {
 	if err := rg.s.target.runToEntry(p); err != nil {
 		rg.s.warn("following the new program: %v", err)
 		return
@@ -73,6 +73,7 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain) {
 	rg.renewBlacklist(false)
 	defer d.look.anew()()
 	d.linker.watch()
+	rg.watched.Store(watched) // else programs that its children execute would have no probes
 	refused := func(kp *Kprobe, err error) {
 		kp.Flags |= FlagGone
 		kp.waits, kp.reason = false, err.Error()

@@ -58,14 +58,21 @@ func parseSpec(spec string) ([]query, error) {
 // Library is the module part of a probe specification, if that may be the name of a shared
 // library: it holds ".so". Otherwise it is empty.
 func Library(spec string) string {
+	if m := modulePart(spec); strings.Contains(m, ".so") {
+		return m
+	}
+	return ""
+}
+
+// NamesModule tells that a probe specification has a module part.
+func NamesModule(spec string) bool { return modulePart(spec) != "" }
+
+func modulePart(spec string) string {
 	queries, err := parseSpec(spec)
 	if err != nil {
 		return ""
 	}
-	if m := queries[len(queries)-1].module; strings.Contains(m, ".so") {
-		return m
-	}
-	return ""
+	return queries[len(queries)-1].module
 }
 
 // parseAddr reads 0x….

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +119,190 @@ func TestWhatOnlyALaterProgramHasIsWaitedFor(t *testing.T) {
 	}
 	p.CheckClean()
 	p.Quit()
+}
+
+// several is a script that executes programs, one after the other, with its arguments, and has the status of the last one.
+func several(t *testing.T, programs ...string) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "several")
+	text := "#!/bin/sh\n"
+	for _, bin := range programs {
+		text += bin + " \"$@\"\n"
+	}
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return script
+}
+
+// as is a program by another name.
+func as(t *testing.T, bin, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	code, err := os.ReadFile(bin)
+	if err == nil {
+		err = os.WriteFile(path, code, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestPatternsWaitForPrograms: what nothing of the target matches is resolved in each program that is executed. A function of two programs is one place.
+func TestPatternsWaitForPrograms(t *testing.T) {
+	later := testprog.Build(t, "spawned", "-Dfoo=later")
+	both := several(t, later, as(t, testprog.Build(t, "spawned", "-Dfoo=later", "-static"), "again"))
+	for _, opts := range []kprobes.Options{{}, {NoOptimize: true}} {
+		p := testprog.Start(t, testprog.Build(t, "spawner"), both)
+		var said strings.Builder
+		opts.Log = testprog.ButUprobes(func(m string) { fmt.Fprintln(&said, m) })
+		s := attach(t, p, trace.With(opts), trace.Follow(), trace.AwaitPrograms())
+		entries, module, returns := probe(t, s, "late?", trace.Args()), probe(t, s, "again:late*", trace.Count()), probe(t, s, "late*%return", trace.Args())
+		insns, none := probe(t, s, "later+*", trace.Count()), probe(t, s, "latr*", trace.Count())
+		for _, pr := range []*trace.Probe{entries, module, returns, insns, none} {
+			if st := pr.Stats(); len(st.Places) != 1 || !st.Places[0].Waiting || len(st.Patterns) != 1 || len(st.Patterns[0].Found) != 0 {
+				t.Errorf("%+v, want one place that waits", st)
+			}
+		}
+		if n := strings.Count(said.String(), " waits, no program has it yet: unknown "); n != 5 {
+			t.Errorf("five probes wait: %s", &said)
+		}
+		var want, ends []string
+		for i, how := range []string{"fork", "vfork", "spawn", "shell", "grandchild", "parent"} {
+			v := 10 + i
+			p.Do(fmt.Sprintf("%s %d", how, v), fmt.Sprintf("child %d", 2*v))
+			call := fmt.Sprintf(`later(name="name", v=%d, half=%g)`, v, float64(v)/2)
+			want, ends = append(want, call, call), append(ends, fmt.Sprintf("%s = %d", call, 2*v), fmt.Sprintf("%s = %d", call, 2*v))
+		}
+		if got := take(entries, len(want)); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := take(returns, len(ends)); !slices.Equal(got, ends) {
+			t.Errorf("got %q, want %q", got, ends)
+		}
+		for _, c := range []struct {
+			pr   *trace.Probe
+			hits int
+			in   []string
+		}{{entries, len(want), []string{"again", "spawned"}}, {module, len(want) / 2, []string{"again"}}, {returns, len(want), []string{"again", "spawned"}}} {
+			st := c.pr.Stats()
+			if st.Hits != uint64(c.hits) || st.Missed+st.Lost != 0 || len(st.Places) != 1 || !strings.HasPrefix(st.Places[0].Symbol, "later") {
+				t.Errorf("%+v, want %d hits of one place", st, c.hits)
+			}
+			for i, m := range st.Patterns[0].Found {
+				if len(st.Patterns[0].Found) != len(c.in) || !strings.HasPrefix(m.Module, c.in[i]) || m.Places != 1 {
+					t.Errorf("%+v, want one in each of %v", st.Patterns, c.in)
+				}
+			}
+		}
+		st := insns.Stats()
+		for _, at := range st.Places {
+			if at.Hits > uint64(len(want)) {
+				t.Errorf("%+v was hit more than once for each of %d calls", at, len(want))
+			}
+		}
+		if len(st.Places) < 5 || st.Places[0].Hits != uint64(len(want)) {
+			t.Errorf("%+v, want each instruction, the first %d times", st, len(want))
+		}
+		if st := none.Stats(); st.Hits != 0 || !st.Places[0].Waiting {
+			t.Errorf("%+v, want it to wait still", st)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		p.CheckClean()
+		p.Quit()
+	}
+	// Without somebody who awaits programs it is an error.
+	p := testprog.Start(t, testprog.Build(t, "spawner"), both)
+	s := attach(t, p, trace.With(kprobes.Options{Follow: true}))
+	if _, err := s.Probe("late*"); !errors.Is(err, symbols.ErrUnknownSymbol) {
+		t.Errorf("%v, want ErrUnknownSymbol", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	p.CheckClean()
+	p.Quit()
+}
+
+// TestPatternsAreResolvedAnewInPrograms: a function that a library of the target has is another one in executed programs, by a name of its own, by one that the target
+// knows for the library's, or both. Each call is counted once.
+func TestPatternsAreResolvedAnewInPrograms(t *testing.T) {
+	dynamic, static := testprog.Build(t, "spawned", "-Dfoo=lfind"), as(t, testprog.Build(t, "spawned", "-Dfoo=lfind", "-static"), "again")
+	for _, programs := range [][]string{{dynamic, static}, {static, dynamic}, {static, static}} {
+		for _, spec := range []string{"lfin*", "lfin*%return"} {
+			p := testprog.Start(t, testprog.Build(t, "spawner"), several(t, programs...))
+			s := attach(t, p, trace.With(kprobes.Options{Log: testprog.NoWarnings(t)}), trace.Follow(), trace.AwaitPrograms())
+			pr := probe(t, s, spec, trace.Args())
+			if st := pr.Stats(); len(st.Places) != 1 || st.Places[0].Waiting {
+				t.Errorf("%+v, want the library's", st)
+			}
+			var want []string
+			for i, how := range []string{"fork", "spawn", "vfork"} {
+				v := 20 + i
+				p.Do(fmt.Sprintf("%s %d", how, v), fmt.Sprintf("child %d", 2*v))
+				call := fmt.Sprintf(`lfind(name="name", v=%d, half=%g)`, v, float64(v)/2)
+				if strings.HasSuffix(spec, trace.ReturnSuffix) {
+					call += fmt.Sprintf(" = %d", 2*v)
+				}
+				want = append(want, call, call)
+			}
+			if got := take(pr, len(want)); !slices.Equal(got, want) {
+				t.Errorf("%v, %s: got %q, want %q", programs, spec, got, want)
+			}
+			if st := pr.Stats(); st.Hits != uint64(len(want)) || st.Missed+st.Lost != 0 {
+				t.Errorf("%v, %s: %+v, want %d hits", programs, spec, st, len(want))
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			p.CheckClean()
+			p.Quit()
+		}
+	}
+}
+
+// TestAPatternFollowsTheTargetsOwnExec into a program that has more of it, less, or what it waits for.
+func TestAPatternFollowsTheTargetsOwnExec(t *testing.T) {
+	for _, c := range []struct {
+		spec string
+		want uint64
+	}{{"late*", 2}, {"again:*ate*", 2}, {"lfin*", 1}, {"lfind", 1}} {
+		exec := filepath.Join(t.TempDir(), "exec")
+		other := as(t, testprog.Build(t, "spawned", "-Dfoo=lfind"), "other")
+		text := fmt.Sprintf("#!/bin/sh\nread go\n%s 3\nexec %s 4\n", other, several(t, as(t, testprog.Build(t, "spawned", "-Dfoo=later", "-DEARLY"), "again")))
+		if err := os.WriteFile(exec, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		in, feed, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer feed.Close()
+		s, err := trace.Launch(t.Context(), kprobes.Command{Path: exec, Args: []string{exec}, Files: []*os.File{in, os.Stdout, os.Stderr}},
+			trace.With(kprobes.Options{Log: testprog.ButUprobes(func(string) {})}), trace.Follow(), trace.AwaitPrograms())
+		in.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pr := probe(t, s, c.spec, trace.Count())
+		if err := s.Start(); err != nil {
+			t.Fatal(err)
+		}
+		feed.WriteString("go\n")
+		<-s.Done()
+		if st := pr.Stats(); st.Hits != c.want || st.Missed+st.Lost != 0 {
+			t.Errorf("%s: %+v, want %d hits", c.spec, st, c.want)
+		}
+		if exit := s.Kprobes().Exit(); exit == nil || exit.Code != 8 {
+			t.Errorf("%s: %+v, want status 8", c.spec, exit)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestExecutedProgramsOfAllKinds have their probes before any of their code has run, constructors too.

@@ -272,6 +272,7 @@ func (p *GroupProbe) Stats() Stats {
 		if p.parts[i].ended == nil {
 			all.Places = addPlaces(all.Places, st.Places)
 		}
+		all.Patterns = addPatterns(all.Patterns, st.Patterns)
 	}
 	if p.own {
 		all.Lost += p.queue.Lost()

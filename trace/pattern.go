@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -29,7 +30,7 @@ func (ps *points) all() []*point {
 	return slices.Clip(ps.list)
 }
 
-// pattern is a SPEC that waits for a library. When that comes, points of the probe are made of it, before its constructors run; when it comes
+// pattern is a SPEC that waits for a library, or for programs that have it. When that comes, points of the probe are made of it, before its constructors run; when it comes
 // again, or to a followed child, of those places that are new.
 //
 // A thread of the target stands still meanwhile, and others that stop have to wait. So no debug information is read, and no more
@@ -40,6 +41,8 @@ type pattern struct {
 	waits kprobes.Pattern
 	last  atomic.Pointer[kprobes.PatternStatus] // from when the process was there
 	made  atomic.Int64                          // points
+	has   int                                   // those of them that were there from the beginning
+	found matches
 
 	untyped  atomic.Bool     // that a point has no arguments was told
 	known    map[string]bool // Symbol of each place that was tried: whether it has a point. It is used on the tracer's thread only.
@@ -55,25 +58,54 @@ var (
 	errNoName  = errors.New("other functions have the same name")
 )
 
-// await lets patterns wait for their libraries.
-func (p *Probe) await(ctx context.Context, places []Place) error {
+// await lets patterns wait: those at places for their libraries, or for programs, those of which there are points for other programs.
+func (p *Probe) await(ctx context.Context, places []Place, there []*point) error {
 	for _, at := range places {
 		if _, err := p.want.fetching(p.session.kprobes.Symbols(), at); err != nil {
 			return err
 		}
-		pn := &pattern{Place: at, probe: p, known: map[string]bool{}}
-		pn.waits = kprobes.Pattern{Spec: at.Symbol, Expand: pn.expand}
-		if err := p.session.kprobes.RegisterPattern(ctx, &pn.waits); err != nil {
-			return NewPlaceError(at.Name, err)
+		if err := p.register(ctx, at, nil); err != nil {
+			return err
 		}
-		p.patterns = append(p.patterns, pn)
 	}
+	of := map[string][]*point{}
+	for _, pt := range there {
+		if of[pt.spec] = append(of[pt.spec], pt); pt.spec == "" || len(of[pt.spec]) > 1 {
+			continue
+		}
+		name, _ := strings.CutSuffix(pt.spec, ReturnSuffix)
+		places = append(places, Place{Name: pt.spec, Symbol: name, Pattern: true, Return: pt.Return})
+	}
+	for _, at := range places {
+		if has := of[at.Name]; len(has) > 0 {
+			if err := p.register(ctx, at, has); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// register registers a pattern that has points, or waits for the first.
+func (p *Probe) register(ctx context.Context, at Place, has []*point) error {
+	pn := &pattern{Place: at, probe: p, known: map[string]bool{}, has: len(has)}
+	there := make([]Place, len(has))
+	for i, pt := range has {
+		pn.known[pt.Symbol], there[i] = true, pt.Place
+	}
+	pn.found.note(there)
+	pn.made.Store(int64(len(has)))
+	pn.waits = kprobes.Pattern{Spec: at.Symbol, Has: kprobesOf(has), Missing: at.missing, Expand: pn.expand}
+	if err := p.session.kprobes.RegisterPattern(ctx, &pn.waits); err != nil {
+		return NewPlaceError(at.Name, err)
+	}
+	p.patterns = append(p.patterns, pn)
 	return nil
 }
 
 // expand is a kprobes.Pattern's Expand.
 func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
-	r := Resolver{Table: in.Symbols, Memory: in.Code, Returns: pn.probe.want.returns, Unique: true, Again: true}
+	r := Resolver{Table: in.Symbols, Memory: in.Code, Returns: pn.probe.want.returns, Unique: true, Again: true, Programs: pn.probe.session.awaits()}
 	places, err := r.Resolve(ctx, pn.Name)
 	if at := (*PlaceError)(nil); errors.As(err, &at) {
 		return at.Err // the session names the pattern
@@ -81,6 +113,7 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 	if err != nil {
 		return err
 	}
+	pn.found.note(places)
 	pl := &placer{probe: pn.probe, from: pn, skipped: r.Skipped}
 	before := len(pn.known)
 	fresh, stay := pn.fresh(pl, places, in.Main)
@@ -113,7 +146,7 @@ func (pn *pattern) expand(ctx context.Context, in kprobes.Arrival) error {
 // not try them, since a thread of each would wait for that. stay is how many of the others have no name by which they could be found again.
 func (pn *pattern) fresh(pl *placer, places []Place, main bool) (fresh []Place, stay int) {
 	before := len(pn.known)
-	n := before
+	n := before - pn.has
 	for _, at := range places {
 		there, tried := pn.known[at.Symbol]
 		switch {

@@ -34,6 +34,10 @@ type Place struct {
 	Return bool
 	// Optional places come from a pattern: one that can't be probed is skipped.
 	Optional bool
+
+	spec    string // of the pattern that other programs are searched for as well; empty for none
+	module  string // where a pattern has found it
+	missing error  // why a pattern waits
 }
 
 // PlaceError is why a probe can't be placed.
@@ -72,7 +76,8 @@ type Resolver struct {
 	Again bool
 	// Later has patterns wait for their library, as names do. Without it, that is an error.
 	Later bool
-	// Programs has names wait that nothing has: for a program, executed later, that has them (kprobes.Options.AwaitPrograms).
+	// Programs has names and patterns wait that nothing has: for a program, executed later, that has them (kprobes.Options.AwaitPrograms).
+	// It implies Unique, for instructions too.
 	Programs bool
 	// Skipped counts instructions that +* stands for and that can't be probed.
 	Skipped Skipped
@@ -113,14 +118,12 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	}
 	found, err := resolve(ctx, name)
 	switch {
-	case r.awaited(name, err):
-		return []Place{{Name: spec, Symbol: name, Waits: true, Return: atReturn}}, nil
-	case waits(name, err) && isPattern(name) && !r.Later:
+	case r.waits(name, err) && isPattern(name) && !r.Later:
 		return nil, fmt.Errorf("%w; a pattern does not wait for a library here, give names to wait for", err)
-	case waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
+	case r.waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
 		return nil, errEveryReturn
-	case waits(name, err):
-		return []Place{{Name: spec, Symbol: name, Waits: true, Pattern: isPattern(name), Return: atReturn}}, nil
+	case r.waits(name, err):
+		return []Place{{Name: spec, Symbol: name, Waits: true, Pattern: isPattern(name), Return: atReturn, missing: err}}, nil
 	case err != nil:
 		return nil, err
 	case atReturn && found[0].Every.Len() > 0:
@@ -137,30 +140,31 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 		if suffixed {
 			places[i].Name += ReturnSuffix
 		}
+		if r.Programs && isPattern(name) {
+			places[i].spec = spec
+		}
 	}
 	return places, err
 }
 
-// waits tells of the error for a SPEC that it is in a library that is not loaded.
-func waits(spec string, err error) bool {
-	return errors.Is(err, symbols.ErrUnknownModule) && symbols.Library(spec) != ""
+// waits tells of the error for a SPEC that it is in a library that is not loaded, or that a program is awaited that has it.
+func (r *Resolver) waits(spec string, err error) bool {
+	unknown := errors.Is(err, symbols.ErrUnknownModule)
+	return unknown && symbols.Library(spec) != "" || r.Programs && !r.Again && (unknown || errors.Is(err, symbols.ErrUnknownSymbol))
 }
 
-// awaited tells of the error for a SPEC that it is a name for which a program is awaited that has it.
-func (r *Resolver) awaited(spec string, err error) bool {
-	unknown := errors.Is(err, symbols.ErrUnknownModule) || errors.Is(err, symbols.ErrUnknownSymbol)
-	return r.Programs && unknown && symbols.Library(spec) == "" && !isPattern(spec) && !strings.HasSuffix(spec, everySuffix)
-}
+// anew tells that a pattern is resolved in others than the present program and its libraries, which may have more or fewer of its places.
+func (r *Resolver) anew(spec string) bool { return r.Again || r.Programs && isPattern(spec) }
 
 // isPattern tells of a SPEC in a library whether it may stand for several places.
 func isPattern(spec string) bool { return strings.ContainsAny(spec, "*?[") }
 
 // expand lists the places that one SPEC stands for.
 func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Location) ([]Place, error) {
-	if len(found) == 1 && found[0].Every.Len() == 0 && !r.Again { // another build may have more
+	if len(found) == 1 && found[0].Every.Len() == 0 && !r.anew(spec) {
 		return []Place{{Name: spec, Addr: found[0].Addr, Symbol: spec}}, nil
 	}
-	if r.Unique {
+	if r.Unique || r.Programs {
 		if err := r.Table.IndexNames(ctx); err != nil { // unique looks up the names of them all
 			return nil, err
 		}
@@ -171,41 +175,50 @@ func (r *Resolver) expand(ctx context.Context, spec string, found []symbols.Loca
 		case loc.Every.Len() > 0 && r.Memory == nil:
 			return nil, ErrEveryInstruction
 		case loc.Every.Len() > 0:
-			places = append(places, r.everyInsn(ctx, loc)...)
+			places = append(places, r.everyInsn(ctx, spec, loc)...)
 		case loc.Line != 0:
 			places = append(places, Place{Name: spec, Addr: loc.Addr, Optional: true})
 		default:
 			name := strings.TrimSuffix(loc.String(), "+0x0")
-			places = append(places, Place{Name: name, Addr: loc.Addr, Symbol: r.unique(ctx, loc), Optional: true})
+			places = append(places, Place{Name: name, Addr: loc.Addr, module: loc.Symbol.ModuleName(), Symbol: r.unique(ctx, spec, loc), Optional: true})
 		}
 	}
 	return places, nil
 }
 
-// unique is a SPEC for loc alone, or empty.
-func (r *Resolver) unique(ctx context.Context, loc symbols.Location) string {
-	if !r.Unique || loc.Symbol.Module == nil || loc.Offset != 0 && !r.Again {
+// unique is a SPEC for loc alone, which pattern stands for, or empty. A function of the executable has no other name than in other programs,
+// where the pattern names no module: their hits are counted together.
+func (r *Resolver) unique(ctx context.Context, pattern string, loc symbols.Location) string {
+	m := loc.Symbol.Module
+	if !r.Unique && !r.anew(pattern) || m == nil || loc.Offset != 0 && !r.anew(pattern) {
 		return ""
 	}
-	spec := loc.Symbol.Module.Name + ":" + loc.Symbol.Linkage
+	name := loc.Symbol.Linkage
 	if loc.Offset != 0 {
-		spec += fmt.Sprintf("+%#x", loc.Offset)
+		name += fmt.Sprintf("+%#x", loc.Offset)
 	}
-	if found, err := r.Table.Find(ctx, spec); err != nil || len(found) != 1 || found[0].Addr != loc.Addr {
-		return ""
+	means := func(spec string) bool {
+		found, err := r.Table.Find(ctx, spec)
+		return err == nil && len(found) == 1 && found[0].Every.Len() == 0 && found[0].Addr == loc.Addr
 	}
-	return spec
+	if spec := name; r.Programs && m.Kind == symbols.KindExecutable && !symbols.NamesModule(pattern) && means(spec) {
+		return spec
+	}
+	if spec := m.Name + ":" + name; means(spec) {
+		return spec
+	}
+	return ""
 }
 
 // everyInsn lists the instructions of a function that its paths lead to. The rest may be data, which a
 // breakpoint would change. A landing pad at its entry stays in place, so the instruction behind it is the first.
-func (r *Resolver) everyInsn(ctx context.Context, loc symbols.Location) []Place {
+func (r *Resolver) everyInsn(ctx context.Context, spec string, loc symbols.Location) []Place {
 	if r.code == nil {
 		r.code = kprobes.NewCode(r.Table, r.Memory)
 	}
 	function := ""
-	if r.Again {
-		function = r.unique(ctx, loc)
+	if r.anew(spec) {
+		function = r.unique(ctx, spec, loc)
 	}
 	var places []Place
 	rest := r.code.EachInsn(loc.Every, func(insn arch.Insn, why error) {
@@ -220,7 +233,7 @@ func (r *Resolver) everyInsn(ctx context.Context, loc symbols.Location) []Place 
 		if function != "" {
 			symbol = fmt.Sprintf("%s+%#x", function, at.Offset)
 		}
-		places = append(places, Place{Name: at.String(), Addr: insn.Addr, Symbol: symbol, Optional: true})
+		places = append(places, Place{Name: at.String(), Addr: insn.Addr, module: loc.Symbol.ModuleName(), Symbol: symbol, Optional: true})
 	})
 	if rest != nil {
 		r.Skipped.Add(rest)

@@ -102,6 +102,8 @@ func (pl *placer) refused(at Place, err error) error {
 	wrong := (*WantError)(nil)
 	isWant := errors.As(err, &wrong)
 	switch {
+	case errors.Is(err, kprobes.ErrPlaced): // by another name
+		return nil
 	case at.Optional && pl.skips(err):
 		if isWant {
 			err = wrong.Err // it is counted, so it names no place

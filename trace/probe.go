@@ -250,6 +250,8 @@ type Stats struct {
 	Missed uint64 // that could not be handled, or calls that were not followed to their return
 	Lost   uint64 // that came faster than they were taken: from the target, and from the probe's own queue
 	Places []PlaceStats
+	// Patterns that waited for programs, under Follow and AwaitPrograms.
+	Patterns []PatternStats
 }
 
 // PlaceStats counts the hits of a place, and says how it is probed.
@@ -282,6 +284,9 @@ func (p *Probe) Stats() Stats {
 		if at, none := pn.stats(); none {
 			s.Places = append(s.Places, at)
 		}
+		if p.session.awaits() {
+			s.Patterns = append(s.Patterns, PatternStats{Spec: pn.Name, Found: pn.found.sorted()})
+		}
 	}
 	if p.queue != nil && p.want.queue == nil {
 		s.Lost += p.queue.Lost()
@@ -306,8 +311,8 @@ func (p *Probe) look() {
 	default:
 	}
 	for i, pt := range points {
-		if last := pt.last.Load(); ended && (last == nil || !last.Waiting || !last.Awaited) {
-			continue // it stays as it was, unless the program for which it waited has come since
+		if last := pt.last.Load(); now[i].Probe == "" || ended && last != nil && !last.Waiting {
+			continue // it stays as it was, unless what it waited for has come since
 		}
 		pt.last.Store(&now[i])
 	}

@@ -47,8 +47,8 @@ func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 // Follow traces forked children, and programs started by exec, as well.
 func Follow() Option { return func(o *options) { o.kprobes.Follow = true } }
 
-// AwaitPrograms makes a name wait, under Follow, that nothing of the target has: until a program is executed that has it. Otherwise that
-// is symbols.ErrUnknownSymbol.
+// AwaitPrograms makes a name or a pattern wait, under Follow, that nothing of the target has: until a program is executed that has it. Otherwise
+// that is symbols.ErrUnknownSymbol. A pattern stands for what each executed program has, each time anew.
 func AwaitPrograms() Option { return func(o *options) { o.kprobes.AwaitPrograms = true } }
 
 // With sets the options of the kprobes session. If it may not optimize, hits are handled by stops.
@@ -144,6 +144,9 @@ func (s *Session) ProbeContext(ctx context.Context, specs []string, wants ...Wan
 	return a.p, a.err
 }
 
+// awaits tells that names and patterns wait for programs that have them.
+func (s *Session) awaits() bool { return s.options.kprobes.Follow && s.options.kprobes.AwaitPrograms }
+
 // place resolves, registers and arms.
 func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, error) {
 	if err := s.usable(); err != nil {
@@ -151,7 +154,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	}
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
-		Later: true, Programs: s.options.kprobes.Follow && s.options.kprobes.AwaitPrograms,
+		Later: true, Programs: s.awaits(),
 	}
 	places, err := r.Resolve(ctx, append(specs, w.specs...)...)
 	if err != nil {
@@ -164,7 +167,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 		err = pl.place(ctx, now)
 	}
 	if err == nil {
-		err = p.await(ctx, later)
+		err = p.await(ctx, later, pl.points)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.remove())

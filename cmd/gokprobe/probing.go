@@ -102,7 +102,7 @@ func (p *probing) summarize(sum *event.Summary) {
 	}
 	all := p.probe.Stats()
 	sum.Lost += all.Lost
-	sum.Probes = p.req.probeSummaries(all.Places)
+	sum.Probes, sum.Patterns = p.req.probeSummaries(all.Places), all.Patterns
 	for _, ps := range p.probe.ByProcess() {
 		sum.Processes = append(sum.Processes, event.ProcessSummary{
 			PID: ps.PID, Comm: ps.Comm, Hits: ps.Hits, NMissed: ps.Missed, Lost: ps.Lost, Probes: p.req.probeSummaries(ps.Places),

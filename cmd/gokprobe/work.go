@@ -245,7 +245,7 @@ func (w *work) drain(giveUp <-chan struct{}) (lost uint64, err error) {
 // output.
 func (w *work) summary(lost uint64) *event.Summary {
 	st := w.stats()
-	sum := &event.Summary{PID: w.sess.PID(), Lost: lost + st.Lost, Probes: w.req.probeSummaries(st.Places)}
+	sum := &event.Summary{PID: w.sess.PID(), Lost: lost + st.Lost, Probes: w.req.probeSummaries(st.Places), Patterns: st.Patterns}
 	if w.injecting != nil {
 		w.faults.summarizeOne(sum, w.injecting)
 	}
@@ -258,6 +258,7 @@ func (w *work) print(sum *event.Summary, lost, disturbed uint64, outErr error) e
 	if !w.req.json && len(sum.Probes) == 0 || w.req.json && outErr != nil {
 		return nil
 	}
+	tellPatterns(w.std, sum.Patterns)
 	if n := sum.Lost - lost; n > 0 {
 		w.std.warn("%s lost, since they came faster than gokprobe could read them; with -no-optimize the target waits for gokprobe", plural(int(n), "record"))
 	}

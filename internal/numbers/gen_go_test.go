@@ -222,7 +222,7 @@ func (g *genGo) program(n int) (source string, funcs []function) {
 	}
 	source = "package main\n\nimport (\n\t\"bufio\"\n\t\"errors\"\n\t\"fmt\"\n\t\"os\"\n)\n\n" + g.types.String() +
 		"var sink int\nvar seen any\nvar _ = errors.New\n\n//go:noinline\nfunc look(v any) { seen = v }\n\n" + g.vars.String() + g.funcs.String() +
-		"func main() {\n\tin := bufio.NewReader(os.Stdin)\n\tfmt.Println(\"ready\")\n\tif _, err := in.ReadString('\\n'); err != nil {\n\t\tos.Exit(1)\n\t}\n" + g.calls.String() +
-		"\tfmt.Println(\"done\")\n\tfor {\n\t\tif _, err := in.ReadString('\\n'); err != nil {\n\t\t\treturn\n\t\t}\n\t}\n}\n"
+		"func main() {\n\tin := bufio.NewReader(os.Stdin)\n\tfmt.Println(\"ready\")\n\tfor {\n\tif _, err := in.ReadString('\\n'); err != nil {\n\t\treturn\n\t}\n" +
+		g.calls.String() + "\tfmt.Println(\"done\")\n\t}\n}\n"
 	return source, funcs
 }

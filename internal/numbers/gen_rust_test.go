@@ -267,7 +267,7 @@ func (g *genRust) program(n int) (source string, funcs []function) {
 	}
 	source = "#![allow(warnings)]\nuse std::hint::black_box;\nuse std::io::BufRead;\nuse std::sync::atomic::{AtomicU64, Ordering::Relaxed};\n\n" + g.types.String() +
 		"static SINK: AtomicU64 = AtomicU64::new(0);\n\n" + g.vars.String() + g.funcs.String() +
-		"fn main() {\n\tlet mut line = String::new();\n\tprintln!(\"ready\");\n\tif std::io::stdin().lock().read_line(&mut line).unwrap() == 0 {\n\t\tstd::process::exit(1);\n\t}\n" + g.calls.String() +
-		"\tprintln!(\"done\");\n\twhile std::io::stdin().lock().read_line(&mut line).unwrap() > 0 {}\n}\n"
+		"fn main() {\n\tlet mut line = String::new();\n\tprintln!(\"ready\");\n\twhile std::io::stdin().lock().read_line(&mut line).unwrap() > 0 {\n" +
+		g.calls.String() + "\tprintln!(\"done\");\n\t}\n}\n"
 	return source, funcs
 }

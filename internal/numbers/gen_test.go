@@ -38,7 +38,7 @@ type param struct {
 	value
 }
 
-// function is one that the program calls once.
+// function is one that the program calls once for each line that it is told.
 type function struct {
 	name   string
 	params []param
@@ -374,7 +374,7 @@ func (g *gen) variableOf(t typ, v value) string {
 	return g.variable(t, v)
 }
 
-// program is one of n functions.
+// program is one of n functions, which it calls one after the other for each line that it reads.
 func (g *gen) program(n int) (source string, funcs []function) {
 	for i := range n {
 		funcs = append(funcs, g.function(i))
@@ -386,7 +386,7 @@ func (g *gen) program(n int) (source string, funcs []function) {
 	source = "#include <stdio.h>\n" + g.types.String() +
 		"volatile long sink;\n" + linkage + "__attribute__((noinline)) void look(const volatile void *p) { __asm__ volatile(\"\" :: \"r\"(p) : \"memory\"); }\n" +
 		g.vars.String() + g.funcs.String() +
-		"int main(void)\n{\n\tputs(\"ready\");\n\tfflush(stdout);\n\tif (getchar() < 0)\n\t\treturn 1;\n" + g.calls.String() +
-		"\tputs(\"done\");\n\tfflush(stdout);\n\twhile (getchar() >= 0)\n\t\t;\n\treturn 0;\n}\n"
+		"int main(void)\n{\n\tputs(\"ready\");\n\tfflush(stdout);\n\tint c;\nagain:\n\twhile ((c = getchar()) != '\\n')\n\t\tif (c < 0)\n\t\t\treturn 0;\n" +
+		g.calls.String() + "\tputs(\"done\");\n\tfflush(stdout);\n\tgoto again;\n}\n"
 	return source, funcs
 }

@@ -72,7 +72,9 @@ type Summary struct {
 	// Processes are those of a session with several, in the order in which they joined; Probes and Faults tell of all together then.
 	Processes []ProcessSummary
 	Faults    []FaultSummary // nil if nothing was to be injected
-	Lost      uint64         // records that could not be written
+	// Patterns are told of by the caller.
+	Patterns []trace.PatternStats
+	Lost     uint64 // records that could not be written
 }
 
 // A Printer writes records. Its methods may be called concurrently. Each record

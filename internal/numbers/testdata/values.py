@@ -1,0 +1,174 @@
+# gdb's opinion of values in a process that it is attached to. GDB_JOB names a JSON file with the functions: where
+# their values are to be looked at, and which. The answers are lines of JSON: of each function, and of each return.
+import json
+import os
+import re
+
+import gdb
+
+UNKNOWN = "?"  # the one key of an object in the place of a value that gdb does not know, which says why
+RESULT = "$retval"
+REFERENCES = (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF)
+
+
+class Unknown(Exception):
+    pass
+
+
+WHYS = (Unknown, gdb.error, ValueError, KeyError)
+
+
+def text(at, length=None):
+    b = bytearray()
+    while length is None or len(b) < length:
+        c = bytes(gdb.selected_inferior().read_memory(at + len(b), 1))
+        if length is None and c == b"\0":
+            break
+        b += c
+    return b.decode()
+
+
+def is_char(t):
+    return t.strip_typedefs().unqualified().name == "char"
+
+
+def elements(v):
+    low, high = v.type.strip_typedefs().range()
+    return [v[i] for i in range(low, high + 1)]
+
+
+def letters(v):
+    return bytes(int(c) & 0xFF for c in elements(v)).split(b"\0")[0].decode()
+
+
+def walk(v, steps):
+    """What members' names lead to, through pointers and references."""
+    for name in steps:
+        code = v.type.strip_typedefs().code
+        if code in REFERENCES:
+            v = v.referenced_value()
+        elif code == gdb.TYPE_CODE_PTR:
+            v = v.dereference()
+        v = v[name]
+    return v
+
+
+def scalar(v, of, is_number):
+    """A value as JSON has it: as a fetch argument if is_number, else by its type. of makes the values in it."""
+    if v.is_optimized_out:
+        raise Unknown("optimized out")
+    t = v.type.strip_typedefs()
+    if t.code in REFERENCES or t.code == gdb.TYPE_CODE_PTR and str(t).startswith("&") and not is_number:  # Rust's are pointers
+        return scalar(v.dereference() if t.code == gdb.TYPE_CODE_PTR else v.referenced_value(), of, is_number)
+    if t.code == gdb.TYPE_CODE_FLT:
+        return float(v)
+    if t.code == gdb.TYPE_CODE_ARRAY:
+        return letters(v) if is_char(t.target()) else [of(e) for e in elements(v)]
+    if t.code == gdb.TYPE_CODE_STRUCT:
+        return structure(v, t, of)
+    if t.code == gdb.TYPE_CODE_PTR and is_char(t.target()):
+        return text(int(v))
+    if is_number:
+        return int(v)
+    if t.code == gdb.TYPE_CODE_BOOL:
+        return bool(int(v))
+    if t.code == gdb.TYPE_CODE_ENUM:
+        return str(v).split("::")[-1]
+    if t.code == gdb.TYPE_CODE_PTR:
+        return hex(int(v))
+    return int(v)
+
+
+def structure(v, t, of):
+    names = [f.name for f in t.fields()]
+    if names in (["str", "len"], ["data_ptr", "length"]):  # texts of Go and Rust
+        return text(int(v[names[0]]), int(v[names[1]]))
+    if names == ["array", "len", "cap"]:  # Go's slices
+        return [of(v["array"][i]) for i in range(int(v["len"]))]
+    if names in (["_type", "data"], ["tab", "data"]):
+        raise Unknown("Go's interfaces are two words to gdb")
+    if names and names[0] is None:  # an enumeration with data of Rust's: its number, and the one member that it has
+        return variant(names[1], v[names[1]], of)
+    if len(names) == 1 and t.fields()[0].type.name == "%s::%s" % (t.name, names[0]):  # one that has no other member
+        return variant(names[0], v[names[0]], of)
+    return {name: of(v[name]) for name in names}
+
+
+def variant(name, v, of):
+    names = [f.name for f in v.type.fields()]
+    if not names:
+        return name
+    if names[0] != "__0":
+        return {name: {n: of(v[n]) for n in names}}
+    values = [of(v[n]) for n in names]
+    return {name: values if len(values) > 1 else values[0]}
+
+
+def number(v):
+    return scalar(v, number, True)
+
+
+def typed(v):
+    def part(e):
+        try:
+            return typed(e)
+        except WHYS as why:
+            return {UNKNOWN: str(why)}
+
+    return scalar(v, part, False)
+
+
+def in_frame(name):
+    """Whether debug information has one place for a parameter all the time, which the function itself fills."""
+    found = re.search(r"DW_OP_fbreg (-?\d+)|frame base .*offset .*\+(-?\d+)", gdb.execute("info address " + name, to_string=True))
+    return found and int(found[1] or found[2]) < 0
+
+
+def root(function, ask):
+    if function["first"] and in_frame(ask["root"]):
+        raise Unknown("not filled at the first instruction")
+    return gdb.selected_frame().read_var(ask["root"])
+
+
+def answer(function, result=None):
+    values = {}
+    for ask in function["asks"]:
+        if (ask["root"] == RESULT) != (result is not None):
+            continue
+        try:
+            v = walk(root(function, ask) if result is None else result, ask["steps"])
+            values[ask["key"]] = {"value": number(v) if ask["number"] else typed(v)}
+        except WHYS as why:
+            values[ask["key"]] = {"why": str(why) or "?"}
+    return json.dumps({"function": function["name"], "values": values}) + "\n"
+
+
+def main():
+    with open(os.environ["GDB_JOB"]) as f:
+        job = json.load(f)
+    ended = []  # by the signal that says so
+    gdb.execute("handle SIGUSR1 stop print nopass", to_string=True)
+    gdb.events.stop.connect(lambda e: ended.append(e) if isinstance(e, gdb.SignalEvent) else None)
+    for f in job["functions"]:
+        gdb.Breakpoint("*%d" % f["at"], internal=True)
+    functions = {f["at"]: f for f in job["functions"]}
+    returns = []
+    with open(job["answers"], "w") as out:
+        print("armed", flush=True)
+        while True:
+            gdb.execute("continue", to_string=True)
+            if ended:
+                break
+            for r in [r for r in returns if r[1].return_value is not None]:
+                out.write(answer(r[0], r[1].return_value))
+                returns.remove(r)
+            f = functions.pop(gdb.selected_frame().pc(), None)  # once: what stands in a loop's head would be hit again
+            if f:
+                out.write(answer(f))
+                if f["returns"]:
+                    returns.append((f, gdb.FinishBreakpoint(gdb.newest_frame(), internal=True)))
+    gdb.execute("detach")
+    print("told", flush=True)
+
+
+main()
