@@ -57,7 +57,7 @@ func (f *Fault) resolve(ctx context.Context) ([]*place, error) {
 		p, err := f.newSyscallPlace()
 		return []*place{p}, err
 	}
-	r := trace.Resolver{Table: f.in.session.Symbols()}
+	r := trace.Resolver{Table: f.in.session.Symbols(), Programs: f.in.session.AwaitsPrograms()}
 	found, err := r.Resolve(ctx, f.rule.specs()...)
 	var refused *trace.PlaceError
 	if errors.As(err, &refused) {

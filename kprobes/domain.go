@@ -40,6 +40,7 @@ type domain struct {
 	masks      masks
 	neighbours neighbours // who write into the code as well
 
+	newborn  bool // it is a forked child's, which has not run yet
 	released bool
 	steps    *ptrace.Steps // while it is given up
 }
@@ -55,14 +56,19 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}, relays: relays{d: d}}
 	d.recorder = recorder{d: d, recordings: map[uint32]*recording{}, states: map[*SharedState]*programState{}}
 	d.guard = guard{d: d, told: guardian.NewHold(p.PID, p.StartTime())}
-	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
-	d.region = trampoline.New(host.Code, owner, mapper{d})
 	d.text = patch.NewText(p.Space.Text(), journal{d})
 	d.text.Beside(d.neighbours.judge(), d.neighbours.undisturbed)
-	d.region.Avoid(d.neighbours.codeAt)
+	d.beginRegion()
 	s.spaces.Keep(p.Space, d)
 	s.domains[d] = true
 	return d
+}
+
+// beginRegion begins a region without memory.
+func (d *domain) beginRegion() {
+	owner := trampoline.Owner{PID: uint32(os.Getpid()), StartTime: ownStart(), PIDNamespace: recovery.PIDNamespace()}
+	d.region = trampoline.New(host.Code, owner, mapper{d})
+	d.region.Avoid(d.neighbours.codeAt)
 }
 
 // domainOf is nil for a thread of an address space that has no probes.

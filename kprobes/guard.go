@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,8 @@ type guard struct {
 	// incomplete is set if the guard lacks facts, since no thread could make a system
 	// call; see VforkEnded.
 	incomplete bool
+	whole      bool // all of it was installed
+	unlooked   bool // a forked child has it from its parent, and its thread's mask was not looked at yet
 	none       bool // there can be none: the program's handler of SIGTRAP is to run once only
 	waited     bool // for a call of vfork(2) that goes on; see outsideVfork
 
@@ -74,14 +77,31 @@ func (g *guard) guardSites(sites []*site) {
 	if !g.d.guard.tried {
 		g.installGuard(sites)
 	} else {
-		_ = g.d.masks.keepUnblocked(sites, false, func() error { return nil })
+		_ = g.d.masks.keepUnblocked(sites, g.unlooked, func() error { return nil })
+		g.unlooked = false
 	}
+}
+
+// takeOver makes g the guard of a forked child, which the child has kept. What the program's handlers block was changed in the parent: a new one is found as
+// there (GuardLost).
+func (g *guard) takeOver(parent *guard) {
+	g.state, g.tried, g.whole, g.unlooked = parent.state, true, true, true
+	g.noted, g.masksSeen, g.language = slices.Clone(parent.noted), parent.masksSeen, parent.language
+	g.protectCalls()
+}
+
+// protectCalls has the guard be there for threads that make system calls for us.
+func (g *guard) protectCalls() {
+	place := g.state.Place
+	g.d.space.Protect(place.Trap.Add(int64(-len(host.Arch.SyscallInsn()))), place.SavedContext())
 }
 
 // installGuard is tried again when a process that is inside vfork(2), or that a child has left meanwhile, comes out of it.
 func (g *guard) installGuard(sites []*site) {
 	g.d.guard.tried = true
-	switch err := g.addGuard(sites); {
+	err := g.addGuard(sites)
+	g.whole = err == nil
+	switch {
 	case errors.Is(err, ptrace.ErrNoThread), ptrace.Departed(err):
 		g.d.guard.tried, g.d.guard.incomplete = false, true
 	case errors.Is(err, ptrace.ErrOnce):
@@ -112,38 +132,54 @@ func (g *guard) addGuard(sites []*site) error {
 		}
 		g.d.guard.state = state
 	}
-	if err := g.guardSignal(unix.SIGTRAP); err != nil {
+	if err := g.guardSignals(unix.SIGTRAP); err != nil {
 		return err
 	}
 	if !g.d.guard.has(unix.SIGTRAP) {
 		return nil
 	}
-	place := g.d.guard.state.Place
-	insn := place.Trap.Add(int64(-len(host.Arch.SyscallInsn())))
-	g.d.space.Protect(insn, place.SavedContext())
+	g.protectCalls()
 	return g.d.masks.keepUnblocked(sites, true, g.unmaskAll)
 }
 
-// guardSignal makes the guard the action of sig.
-func (g *guard) guardSignal(sig unix.Signal) error {
-	if g.d.guard.state.Handler == 0 || g.d.guard.has(sig) || sig != unix.SIGTRAP && g.owns(sig) {
+// guardSignals makes the guard the action of those of sigs that it is to be for.
+func (g *guard) guardSignals(sigs ...unix.Signal) error {
+	sigs = slices.DeleteFunc(sigs, func(sig unix.Signal) bool {
+		return g.d.guard.state.Handler == 0 || g.d.guard.has(sig) || sig != unix.SIGTRAP && g.owns(sig)
+	})
+	if len(sigs) == 0 {
 		return nil
 	}
-	p, code := g.d.guard.state.Place, g.guardHandler(sig)
-	note := func() error { // noted before it is changed: else a recovery would not put the action back
-		g.d.guard.state.Installed |= 1 << uint(sig)
-		return g.d.region.NoteGuard(g.d.guard.state)
-	}
 	for _, proc := range g.d.space.Processes() { // some share the memory only
+		tolerated := func(err error) bool {
+			return err == nil || proc != g.d.session.main && (errors.Is(err, ptrace.ErrNoThread) || ptrace.Departed(err))
+		}
 		err := proc.Remote(func(r *ptrace.Remote) error {
-			return r.Guard(sig, code, p.SavedAction(int(sig)), p.ScratchAction(), note)
+			var errs []error
+			for _, sig := range sigs {
+				err := g.guardOne(r, sig)
+				if !tolerated(err) {
+					g.d.guard.state.Installed &^= 1 << uint(sig)
+					err = errors.Join(err, g.d.region.NoteGuard(g.d.guard.state))
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
 		})
-		if err != nil && (proc == g.d.session.main || !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err)) {
-			g.d.guard.state.Installed &^= 1 << uint(sig)
-			return errors.Join(err, g.d.region.NoteGuard(g.d.guard.state))
+		if !tolerated(err) {
+			return err
 		}
 	}
 	return nil
+}
+
+// guardOne notes the signal before its action is changed: else a recovery would not put the action back.
+func (g *guard) guardOne(r *ptrace.Remote, sig unix.Signal) error {
+	p := g.d.guard.state.Place
+	return r.Guard(sig, g.guardHandler(sig), p.SavedAction(int(sig)), p.ScratchAction(), func() error {
+		g.d.guard.state.Installed |= 1 << uint(sig)
+		return g.d.region.NoteGuard(g.d.guard.state)
+	})
 }
 
 // guardHandler is the guard as the action of sig. Goroutines' stacks have no room for a signal's frame.
@@ -230,14 +266,13 @@ func (g *guard) guardDetour(det *detour) {
 	for _, stop := range det.Stops {
 		g.setResume(stop.At, stop.To)
 		if stop.Why.Faults() {
-			g.guardAlso(unix.SIGSEGV)
-			g.guardAlso(unix.SIGBUS)
+			g.guardAlso(unix.SIGSEGV, unix.SIGBUS)
 		}
 	}
 }
 
-func (g *guard) guardAlso(sig unix.Signal) {
-	if err := g.guardSignal(sig); err != nil && !errors.Is(err, ptrace.ErrNoThread) {
+func (g *guard) guardAlso(sigs ...unix.Signal) {
+	if err := g.guardSignals(sigs...); err != nil && !errors.Is(err, ptrace.ErrNoThread) {
 		g.d.session.warn("the process may not survive if gokprobe is killed: %v", g.d.unlessEnding(err))
 	}
 }

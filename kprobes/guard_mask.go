@@ -39,7 +39,7 @@ func (g *guard) unmaskAll() error {
 	g.d.guard.masksSeen = time.Now()
 	for _, proc := range g.d.space.Processes() {
 		st, err := procfs.ReadStatus(proc.PID, 0)
-		if err != nil {
+		if err != nil || !g.mayMask(st) {
 			continue
 		}
 		err = proc.Remote(func(r *ptrace.Remote) error { return g.d.guard.unmask(r, st, g.d.region.NoteGuard) })
@@ -48,6 +48,11 @@ func (g *guard) unmaskAll() error {
 		}
 	}
 	return nil
+}
+
+// mayMask tells that a process has handlers of its own.
+func (g *guard) mayMask(st procfs.Status) bool {
+	return ptrace.Sigset(st.SigCgt)&^ptrace.Sigset(g.state.Installed>>1) != 0
 }
 
 // unmask notes each signal at once: the tracer may be killed in between.

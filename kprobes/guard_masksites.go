@@ -223,8 +223,7 @@ func (mk *masks) anew() {
 func (mk *masks) stand(calls []foundCall, start arch.Addr) bool {
 	for _, c := range calls {
 		code := append(slices.Concat(c.loads...), host.Arch.SyscallInsn()...)
-		now := make([]byte, len(code))
-		if mk.d.text.Original(start+c.at, now) != nil || !bytes.Equal(now, code) {
+		if now, err := mk.d.look.original(start+c.at, len(code)); err != nil || !bytes.Equal(now, code) {
 			return false
 		}
 	}

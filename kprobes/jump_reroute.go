@@ -218,7 +218,7 @@ func (ds *detours) noteFaults(sites []*site) {
 		return
 	}
 	for _, p := range ds.d.space.Processes() {
-		err := p.NoteFaultActions(raises)
+		err := p.NoteFaultActions(raises && !ds.d.newborn) // what is known of such a child is of this very stop
 		if err != nil && !errors.Is(err, ptrace.ErrSeccomp) && !errors.Is(err, ptrace.ErrNoThread) && !ptrace.Departed(err) {
 			ds.d.session.warn("the actions for faults can't be read: %v", ds.d.unlessEnding(err))
 		}

@@ -214,8 +214,10 @@ func (kp *Kprobe) byName() bool {
 	return kp.SymbolName != "" && !strings.HasPrefix(strings.ToLower(kp.SymbolName), "0x")
 }
 
+// unknown tells of the error that looking up a name has brought that there is none.
 func unknown(err error) bool {
-	return errors.Is(err, symbols.ErrUnknownModule) || errors.Is(err, symbols.ErrUnknownSymbol)
+	return slices.ContainsFunc([]error{symbols.ErrUnknownModule, symbols.ErrUnknownSymbol, symbols.ErrNoLine, symbols.ErrNoLines},
+		func(none error) bool { return errors.Is(err, none) })
 }
 
 // comes tells of the error that looking up kp's name has brought whether kp is to wait: its
@@ -224,7 +226,7 @@ func (rg *registry) comes(kp *Kprobe, err error) bool {
 	if !unknown(err) {
 		return false
 	}
-	if rg.s.awaits() {
+	if rg.s.AwaitsPrograms() {
 		return true
 	}
 	return symbols.Library(kp.SymbolName) != "" && errors.Is(err, symbols.ErrUnknownModule) && !slices.ContainsFunc(rg.s.table.Modules(), kp.isIn)
@@ -254,8 +256,8 @@ func (rg *registry) tellWaits(name, why string, err error) {
 	rg.s.warn("probe %s waits, %s: %s", name, why, strings.TrimPrefix(err.Error(), ErrUnknownSymbol.Error()+": "))
 }
 
-// awaits tells that names and patterns wait for programs that have them.
-func (s *Session) awaits() bool { return s.opts.Follow && s.opts.AwaitPrograms }
+// AwaitsPrograms tells that names and patterns wait for programs that have them (Options.AwaitPrograms, with Follow).
+func (s *Session) AwaitsPrograms() bool { return s.opts.Follow && s.opts.AwaitPrograms }
 
 // isIn tells whether m may be the module that kp was in, or asks for.
 func (kp *Kprobe) isIn(m *symbols.Module) bool {

@@ -55,7 +55,7 @@ type leftOut struct {
 
 // RegisterPattern has pt wait for its library; if that is there, its probes are registered at once. ctx is as for RegisterKprobes.
 func (s *Session) RegisterPattern(ctx context.Context, pt *Pattern) error {
-	if symbols.Library(pt.Spec) == "" && !s.awaits() {
+	if symbols.Library(pt.Spec) == "" && !s.AwaitsPrograms() {
 		return fmt.Errorf("%w: %q names no library to wait for", ErrUnknownSymbol, pt.Spec)
 	}
 	ctx, forget := s.within(ctx)
@@ -181,7 +181,7 @@ func (pt *Pattern) note(d *domain, err error) {
 	case err == nil:
 		pt.reason = ""
 	case errors.Is(err, symbols.ErrUnknownModule): // of a similar name
-	case d.session.awaits() && errors.Is(err, symbols.ErrUnknownSymbol): // another program may have it
+	case d.session.AwaitsPrograms() && errors.Is(err, symbols.ErrUnknownSymbol): // another program may have it
 	case errors.Is(err, ErrClosed), errors.Is(err, ErrExited), d.ending():
 	default:
 		if pt.reason = err.Error(); !pt.told {

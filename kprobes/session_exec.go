@@ -1,6 +1,7 @@
 package kprobes
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/ptrace"
@@ -85,6 +86,10 @@ func (rg *registry) rearm(p *ptrace.Process, d *domain, watched bool) {
 			continue
 		}
 		kp.home, kp.refusal = "", false
+		if !kp.byName() {
+			refused(kp, errBareAddress)
+			continue
+		}
 		switch at, err := d.linker.find(kp, d.linker.explained(kp)); {
 		case rg.comes(kp, err):
 			rg.wait(kp, "the new program does not have it", err)
@@ -108,6 +113,12 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 		return
 	}
 	defer d.look.anew()()
+	for _, kp := range rg.probes {
+		if kp.SymbolName != "" && !kp.byName() && !kp.refusal {
+			kp.refusal = true
+			rg.tell(kp, "probe %s is not placed in programs that followed children execute: %v", errBareAddress)
+		}
+	}
 	table := d.linker.symbols()
 	if !d.linker.apart { // they can't be read, which was told
 		d.linker.unwatched = true
@@ -131,6 +142,9 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 	d.placeAll(d.linker.aimsOf(rg.probes), notInChild)
 	d.linker.expand(d.linker.modules)
 }
+
+// errBareAddress is why an address that names no module is not probed in other programs.
+var errBareAddress = errors.New("an address that names no module means nothing in another program")
 
 // executesAnother is why probes have ended.
 const executesAnother = "the process executes another program now"

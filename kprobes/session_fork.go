@@ -6,10 +6,13 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
 )
 
 // Forked implements ptrace.Handler.
@@ -29,17 +32,24 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if d == nil {
 		return ptrace.LetGo
 	}
-	if err := d.clean(child); err != nil {
-		s.warn("the forked child %d may keep breakpoints: %v", child.PID, err)
+	uncleaned := d.clean(child)
+	if uncleaned != nil {
+		s.warn("the forked child %d may keep breakpoints: %v", child.PID, uncleaned)
 	}
-	if err := d.followed.leaveChild(child); err != nil {
-		s.warn("the forked child %d: %v", child.PID, err)
+	replaced := d.followed.leaveChild(child)
+	if replaced != nil {
+		s.warn("the forked child %d: %v", child.PID, replaced)
 	}
-	d.guard.cleanRegion(child)
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
+		d.guard.cleanRegion(child)
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
+	fresh.newborn = true
+	defer func() { fresh.newborn = false }()
+	if uncleaned != nil || replaced != nil || !fresh.takeOver(d, child) {
+		d.guard.cleanRegion(child)
+	}
 	fresh.optimizer.lazily()
 	defer fresh.look.anew()()
 	fresh.masks.inherit(&d.masks)
@@ -48,6 +58,53 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	fresh.followed.copyCalls(child)
 	s.syscalls.followSyscalls(fresh)
 	return ptrace.Keep
+}
+
+// mostInherited is how many arenas a child is given at once; each is a mapping here.
+const mostInherited = 8
+
+// takeOver has a forked child keep the parent's guard, and gives it memory of its own in the place of the parent's arenas: each the same bytes long at the same
+// address, with a header, the guard, and no slot. Taking all away and putting it there again would be some two dozen system calls on its behalf, and this is nine
+// with two arenas. The child stands in its fork. Were we killed, it would run on with its original code, and the guard with a table either of the parent's or of its own,
+// which is empty; neither has a place that it comes to. If the answer is false the child has what it had, or private memory in its place, and the caller takes that
+// away.
+func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
+	g := &parent.guard
+	if parent.memory.private || !g.whole || g.none || g.incomplete || !g.has(unix.SIGTRAP) || slices.ContainsFunc(parent.space.Processes(), (*ptrace.Process).GuardDoubted) {
+		return false
+	}
+	arenas := parent.region.Mapped()
+	extents := make([]ptrace.Extent, len(arenas))
+	for i, e := range arenas {
+		if parent.memory.shared[e.Data.Start] == nil {
+			return false
+		}
+		extents[i] = ptrace.Extent{Data: e.Data, Code: e.Code, Offset: e.Offset}
+	}
+	if len(extents) == 0 || len(extents) > mostInherited {
+		return false
+	}
+	kept := ptrace.KeptGuard{Handler: g.state.Handler, Signals: ptrace.Sigset(g.state.Installed >> 1)}
+	err := child.Space.ReplaceShared(parent.space, trampoline.MemfdName, extents, kept, func(own []*ptrace.Shared) error {
+		for i, e := range arenas {
+			d.memory.shared[e.Data.Start] = own[i]
+		}
+		return d.region.TakeOver(parent.region, g.state, func(e trampoline.Extent) (data, code trampoline.Store) {
+			m := d.memory.shared[e.Data.Start]
+			return trampoline.Bytes(m.Data), trampoline.Bytes(m.Code)
+		})
+	})
+	if err != nil {
+		for _, m := range d.memory.shared {
+			m.Unmap()
+		}
+		clear(d.memory.shared)
+		d.beginRegion()
+		return false
+	}
+	d.memory.exe = parent.memory.exe
+	d.guard.takeOver(g)
+	return true
 }
 
 // pastCode is every instruction that ever had a breakpoint in an address space, alone or in a jump. A fork copies memory at a
@@ -81,6 +138,7 @@ func (p *pastCode) sorted() []arch.Addr {
 func (d *domain) clean(child *ptrace.Process) error {
 	mem := child.Space.Text()
 	entries, unread := d.copied(mem)
+	entries = d.dropCopies(child, entries)
 	return errors.Join(unread, patch.RestoreCopy(newborn{child}, mem, d.neighbours.judge(), entries))
 }
 

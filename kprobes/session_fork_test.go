@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -277,4 +278,79 @@ func TestAChildKnowsWhereItsParentsCallsAre(t *testing.T) {
 		return nil
 	})
 	endsRight(t, prog, s)
+}
+
+// TestAForkedChildDropsCopiesOfTheCode: pages that have nothing but our patches in them are the file's again. What the program has put into one is there still.
+func TestAForkedChildDropsCopiesOfTheCode(t *testing.T) {
+	for _, follow := range []bool{false, true} {
+		t.Run(fmt.Sprintf("follow-%t", follow), func(t *testing.T) {
+			prog := testprog.Start(t, testprog.Build(t, "pages"))
+			alone := fork(t, prog)
+			want := prog.Do("call", "sum")
+			if n := copiedPages(t, alone); n != 0 {
+				t.Fatalf("a child has %d pages of the code for itself without us", n)
+			}
+			prog.Do("end", "ended")
+			s, err := Attach(context.Background(), prog.PID(), Options{Follow: follow, Log: func(text string) { t.Log(text) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kps []*Kprobe
+			for i := range 64 {
+				kps = append(kps, &Kprobe{SymbolName: fmt.Sprintf("pg_%02o", i)})
+			}
+			if err := s.RegisterKprobes(context.Background(), kps); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.WaitForOptimizer(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for _, poked := range []int{0, 1} {
+				byteWas := ""
+				if poked > 0 {
+					byteWas = strings.Replace(prog.Do("poke 32", "poked"), "poked", "byte", 1)
+				}
+				child := fork(t, prog)
+				if n := copiedPages(t, child); follow && n < 64 || !follow && n != poked {
+					t.Errorf("the child has %d pages of the code for itself, %d were changed by the program", n, poked)
+				}
+				if got := prog.Do("call", "sum"); got != want {
+					t.Errorf("probed %s, alone %s", got, want)
+				}
+				if got := prog.Do("peek 32", "byte"); poked > 0 && got != byteWas {
+					t.Errorf("the program has put %s there, the child has %s", byteWas, got)
+				}
+				if !follow && poked == 0 {
+					testprog.CheckClean(t, child)
+				}
+				prog.Do("end", "ended")
+			}
+			prog.Do("poke 32", "poked")
+			wantClosed(t, prog, s)
+		})
+	}
+}
+
+// copiedPages is how many pages of the program's code a process has copies of.
+func copiedPages(t *testing.T, pid int) (n int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := false
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) > 5:
+			code = fields[1] == "r-xp" && strings.HasSuffix(fields[5], "/pages")
+		case code && fields[0] == "Anonymous:":
+			kb, err := strconv.Atoi(fields[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += kb / 4
+		}
+	}
+	return n
 }

@@ -57,6 +57,18 @@ func TestADeathAtAnEvent(t *testing.T) {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		events.Store(0)
 		ok(t, s.Close())
+	case "follow":
+		events.Store(math.MinInt32)
+		s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{Follow: true})
+		ok(t, err)
+		for i := range 20 {
+			register(t, s, &kprobes.Kprobe{SymbolName: fmt.Sprintf("fn_%03d", i)})
+		}
+		s.WaitForOptimizer(t.Context())
+		events.Store(0)
+		fmt.Println("armed")
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		ok(t, s.Close())
 	default:
 		s, err := kprobes.Attach(context.Background(), pid, kprobes.Options{})
 		ok(t, err)
@@ -82,7 +94,7 @@ func dieAt(t *testing.T, pid, n int, does string, before func()) (events int) {
 	ok(t, cmd.Start())
 	w.Close()
 	lines := bufio.NewReader(r)
-	if does == "leave" || does == "hold" {
+	if does != "probe" && does != "recover" {
 		if line, err := lines.ReadString('\n'); line != "armed\n" {
 			t.Errorf("the tracer says %q, then %v", line, err)
 		}
@@ -151,6 +163,48 @@ func TestADeathAtEachEventOfASession(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestADeathAtEachEventOfAFork: who follows a program dies while that forks, while the child calls what is probed, or while both are left. The child works on, and
+// what is left in either can be undone.
+func TestADeathAtEachEventOfAFork(t *testing.T) {
+	const want = "sum 1499500"
+	r := rand.New(rand.NewPCG(testprog.Seed(t, 7), 0))
+	prog := start(t, "thousand")
+	events := 1 // at least
+	for round := range 4 * deaths() {
+		n := 1 + r.IntN(2*events)
+		if round == 0 {
+			n = 0
+		}
+		child := 0
+		got := dieAt(t, prog.PID(), n, "follow", func() {
+			child = forked(t, prog)
+			wantResult(t, prog.Do("call", "sum"), want, "follow", n)
+		})
+		if got > 0 {
+			events = got
+		}
+		wantResult(t, prog.Do("call", "sum"), want, "follow", n)
+		recovered(t, prog.PID())
+		recovered(t, child)
+		wantResult(t, prog.Do("call", "sum"), want, "follow", n)
+		testprog.CheckClean(t, child)
+		if st, err := procfs.ReadStatus(child, 0); err != nil || st.SigCgt != 0 {
+			t.Fatalf("died at event %d: the child handles signals %#x, %v", n, st.SigCgt, err)
+		}
+		prog.Do("end", "ended")
+		prog.CheckClean()
+	}
+	wantRight(t, prog)
+}
+
+// forked has the program fork a child.
+func forked(t *testing.T, prog *testprog.Prog) (child int) {
+	t.Helper()
+	child, err := strconv.Atoi(strings.TrimPrefix(prog.Do("fork", "child"), "child "))
+	ok(t, err)
+	return child
 }
 
 func deaths() int { return testsize.Rounds(2, 8, 300) }

@@ -53,20 +53,12 @@ func restorePage(mem arch.Memory, j Judge, entries []Entry) bool {
 	}
 	want, ours := bytes.Clone(before), make([]bool, len(before))
 	for _, e := range entries {
-		if len(e.Original) == 0 || len(e.Original) != len(e.Replacement) {
+		was, ok := undo(e, start, want, j)
+		if !ok {
 			return false
 		}
-		off := int(e.At - start)
-		now := want[off:][:len(e.Original)]
-		switch Classify(e.Original, e.Replacement, now, j.Trap) {
-		case Clean:
-		case Ours:
-			copy(now, e.Original)
-			for i := range now {
-				ours[off+i] = true
-			}
-		default:
-			return false
+		for i := range e.Original {
+			ours[int(e.At-start)+i] = ours[int(e.At-start)+i] || was
 		}
 	}
 	for _, r := range writes(want, ours, j) {
@@ -76,6 +68,33 @@ func restorePage(mem arch.Memory, j Judge, entries []Entry) bool {
 	}
 	got := make([]byte, len(want))
 	return mem.ReadMemory(start, got) == nil && beneath(want, got, j.Trap)
+}
+
+// Undo takes entries out of b, which was read from at, in their order. It is false if one of them stands neither as it was written, nor is original. All
+// of them lie in b.
+func (j Judge) Undo(entries []Entry, at arch.Addr, b []byte) bool {
+	for _, e := range entries {
+		if _, ok := undo(e, at, b, j); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// undo is Judge.Undo of one. ours: it stood there.
+func undo(e Entry, at arch.Addr, b []byte, j Judge) (ours, ok bool) {
+	if len(e.Original) == 0 || len(e.Original) != len(e.Replacement) {
+		return false, false
+	}
+	now := b[e.At-at:][:len(e.Original)]
+	switch Classify(e.Original, e.Replacement, now, j.Trap) {
+	case Clean:
+		return false, true
+	case Ours:
+		copy(now, e.Original)
+		return true, true
+	}
+	return false, false
 }
 
 type stretch struct{ from, to int }

@@ -133,7 +133,9 @@ func (t *Tracer) forked(p *Process, th *Thread) {
 	parent := p.parent
 	p.parent = nil
 	t.enterChild(th, parent)
-	if t.handler.Forked(parent, p) == LetGo {
+	p.newborn = true
+	fate := t.handler.Forked(parent, p)
+	if p.newborn = false; fate == LetGo {
 		_ = t.Detach(p)
 		return
 	}

@@ -57,24 +57,36 @@ type GuardHandler struct {
 	OnStack bool
 }
 
-// Guard makes g the action of sig in the process that the remote calls are made in.
-// First the target's own action is saved at saved; the guard runs with its flags and
-// mask. scratch is target memory for one action. between is called after the old action
-// is saved and before the new one is set. The error matches ErrOnce if the program's
-// handler is to run once only (SA_RESETHAND): then nothing is changed.
-func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr, between func() error) error {
-	own, err := r.exchange(sig, 0, saved)
+// Guard makes g the action of sig in the process that the remote calls are made in. The target's own action is saved at saved; the guard runs with its flags
+// and mask. scratch is target memory for one action. before is called before an action is set. The error matches ErrOnce if the program's handler is to run
+// once only (SA_RESETHAND): the guard was set for a moment at most, if another thread of the target's had just set the handler. After any error the
+// target's own action stands, as far as calls can be made.
+func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr, before func() error) error {
+	own, err := r.ownAction(sig, saved)
 	if err != nil {
 		return fmt.Errorf("reading the action of %s: %w", unix.SignalName(sig), err)
 	}
-	if own.handler > sigIgn && own.flags&saResetHand != 0 {
+	if own.once() {
 		return ErrOnce
 	}
 	sa := guardAction(own, g)
-	if err := errors.Join(r.putAction(scratch, sa), between()); err != nil {
+	if err := errors.Join(r.putAction(scratch, sa), before()); err != nil {
 		return err
 	}
-	if _, err := r.exchange(sig, scratch, saved); err != nil {
+	was, err := r.exchange(sig, scratch, saved)
+	if err == nil && *was != *own { // another thread has set one meanwhile
+		own, sa = was, guardAction(was, g)
+		if err = ErrOnce; !own.once() {
+			if err = r.putAction(scratch, sa); err == nil {
+				_, err = r.exchange(sig, scratch, 0)
+			}
+		}
+		if err != nil {
+			_, undo := r.exchange(sig, saved, 0)
+			err = errors.Join(err, undo)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("setting the action of %s: %w", unix.SignalName(sig), err)
 	}
 	if p := r.th.Proc; sig == unix.SIGTRAP {
@@ -83,6 +95,51 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 	}
 	return nil
 }
+
+// GuardDoubted tells that nobody knows just now what stands as the process's action for SIGTRAP: a breakpoint has reset it, or the program may have set another.
+func (p *Process) GuardDoubted() bool {
+	return p.own == nil || p.trapDoubt != nil || p.regaining || p.unguarded
+}
+
+// guarded tells whether handler is the action of signals, in a forked child, and notes what that tells of its actions for faults.
+func (r *Remote) guarded(signals Sigset, handler arch.Addr) (bool, error) {
+	p := r.th.Proc
+	st, err := procfs.ReadStatus(p.PID, r.th.TID)
+	if err != nil || signals&^Sigset(st.SigCgt) != 0 {
+		return false, err
+	}
+	faults := faultActions{action: map[unix.Signal]*sigaction{}}
+	for sig := unix.Signal(1); sig <= unix.SIGSYS; sig++ {
+		if !signals.Has(sig) {
+			continue
+		}
+		sa, err := r.sigaction(sig)
+		if err != nil || sa.handler != uintptr(handler) {
+			return false, err
+		}
+		if allFaults.Has(sig) {
+			faults.handled |= sigbit(sig)
+			faults.action[sig] = sa
+		}
+	}
+	if faults.known = Sigset(st.SigCgt|st.SigIgn)&allFaults == faults.handled; faults.known {
+		p.faults = faults
+	}
+	return true, nil
+}
+
+// ownAction is the program's action of sig, which lies at saved then. The default one is told without a call.
+func (r *Remote) ownAction(sig unix.Signal, saved arch.Addr) (*sigaction, error) {
+	st, err := procfs.ReadStatus(r.th.Proc.PID, r.th.TID)
+	if err != nil || st.SigCgt.Has(int(sig)) || st.SigIgn.Has(int(sig)) {
+		return r.exchange(sig, 0, saved)
+	}
+	own := &sigaction{}
+	return own, r.putAction(saved, own)
+}
+
+// once tells of a handler that is to run once only.
+func (sa *sigaction) once() bool { return sa.handler > sigIgn && sa.flags&saResetHand != 0 }
 
 // Protect has threads make system calls for us by the instruction at insn, behind which is a
 // breakpoint that a guard knows: from there it lets the thread go on with the context that is saved
@@ -169,11 +226,21 @@ func guardAction(own *sigaction, g GuardHandler) *sigaction {
 // Unguard puts back the program's own action for sig, which saved has, unless the program has
 // replaced handler by another action meanwhile.
 func (r *Remote) Unguard(sig unix.Signal, handler, saved, scratch arch.Addr) error {
-	now, err := r.exchange(sig, 0, scratch)
 	p := r.th.Proc
+	// A forked child that has not run yet is alone, and nothing raises a signal meanwhile: it gets its own action at once. If it has set another one in
+	// the guard's place, which nobody has noticed, that comes back with the next call.
+	instead, alone := arch.Addr(0), p.newborn
+	if alone {
+		instead = saved
+	}
+	now, err := r.exchange(sig, instead, scratch)
 	lost := err == nil && sig == unix.SIGTRAP && p.own != nil && p.trapAction != nil && now.handler == 0 && now.rest() == p.trapAction.rest() // by a breakpoint
-	if err == nil && now.handler == uintptr(handler) || lost {
+	switch ours := err == nil && now.handler == uintptr(handler) || lost; {
+	case err != nil:
+	case ours && !alone:
 		_, err = r.exchange(sig, saved, 0)
+	case !ours && alone:
+		_, err = r.exchange(sig, scratch, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("putting back the action of %s: %w", unix.SignalName(sig), err)

@@ -155,6 +155,64 @@ func TestAGuardThatCannotBeChangesNothing(t *testing.T) {
 	k.endRoom()
 }
 
+// TestAGuardFindsAnActionThatComesMeanwhile: another thread has set one since the signal was seen to have the default action. The guard saves it, and runs with its
+// mask; or is none, and the action stays.
+func TestAGuardFindsAnActionThatComesMeanwhile(t *testing.T) {
+	k := probe(t, "owntraps")
+	foo := k.symbol("foo")
+	for _, once := range []bool{false, true} {
+		withRoom(k, func(r *Remote) error {
+			must(r.setSigaction(unix.SIGUSR2, &sigaction{}))
+			set := &sigaction{handler: uintptr(foo), flags: saRestart | saRestorer, restorer: uintptr(foo), mask: 0xf0}
+			if once {
+				set.flags |= saResetHand
+			}
+			err := r.Guard(unix.SIGUSR2, GuardHandler{Handler: foo + 1, Restorer: foo}, savedAction, scratchAction, func() error { return r.setSigaction(unix.SIGUSR2, set) })
+			now := must2(r.sigaction(unix.SIGUSR2))
+			if once {
+				if !errors.Is(err, ErrOnce) || *now != *set {
+					t.Errorf("%v; the action is %+v, was %+v", err, now, set)
+				}
+				return r.setSigaction(unix.SIGUSR2, &sigaction{})
+			}
+			if err != nil || now.handler != uintptr(foo+1) || now.mask != set.mask&^forced || now.flags&saRestart == 0 {
+				t.Errorf("%v; the guard is %+v in the place of %+v", err, now, set)
+			}
+			must(r.Unguard(unix.SIGUSR2, foo+1, savedAction, scratchAction))
+			if now := must2(r.sigaction(unix.SIGUSR2)); *now != *set {
+				t.Errorf("afterwards the action is %+v, was %+v", now, set)
+			}
+			return r.setSigaction(unix.SIGUSR2, &sigaction{})
+		})
+	}
+	k.endRoom()
+}
+
+// TestAForkedChildGetsItsOwnActionAtOnce, unless it is another one than the guard's.
+func TestAForkedChildGetsItsOwnActionAtOnce(t *testing.T) {
+	k := probe(t, "owntraps")
+	foo := k.symbol("foo")
+	for _, replaced := range []bool{false, true} {
+		withRoom(k, func(r *Remote) error {
+			want := &sigaction{handler: uintptr(foo), flags: saRestorer, restorer: uintptr(foo), mask: 0xf0}
+			must(r.setSigaction(unix.SIGUSR2, want))
+			must(r.Guard(unix.SIGUSR2, GuardHandler{Handler: foo + 1, Restorer: foo}, savedAction, scratchAction, func() error { return nil }))
+			if replaced {
+				want.mask = 0xe00
+				must(r.setSigaction(unix.SIGUSR2, want))
+			}
+			k.p.newborn = true
+			must(r.Unguard(unix.SIGUSR2, foo+1, savedAction, scratchAction))
+			k.p.newborn = false
+			if now := must2(r.sigaction(unix.SIGUSR2)); *now != *want {
+				t.Errorf("replaced %v: the action is %+v, the program's %+v", replaced, now, want)
+			}
+			return r.setSigaction(unix.SIGUSR2, &sigaction{})
+		})
+	}
+	k.endRoom()
+}
+
 // TestWhatTheProgramHasPutInAGuardsPlaceStays; what a breakpoint has left of the guard does not.
 func TestWhatTheProgramHasPutInAGuardsPlaceStays(t *testing.T) {
 	for _, c := range []struct{ name, act, want string }{

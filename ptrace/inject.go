@@ -35,23 +35,111 @@ func (s *Space) MapShared(name string, e Extent) (*Shared, error) {
 	return m, nil
 }
 
-func (r *Remote) mapShared(name string, e Extent) (*Shared, error) {
+func (r *Remote) mapShared(name string, e Extent) (m *Shared, err error) {
+	err = r.withMemfd(name, func(f *memfd, fd uint64) error {
+		m, err = r.mapMemfd(f, fd, e)
+		return err
+	})
+	return m, err
+}
+
+// KeptGuard is a guard that a forked child keeps: Handler is the action of Signals.
+type KeptGuard struct {
+	Handler arch.Addr
+	Signals Sigset
+}
+
+// ErrNotKept says that a forked child has not its parent's memory at a place, or not its guard.
+var ErrNotKept = errors.New("the child has not what its parent has")
+
+// ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: all of one memfd. The first has
+// what g needs. fill writes what belongs there before the child has any of it. The error matches ErrNotKept if the child has something else there, or
+// other actions of signals. Before fill is called the child has its parent's memory; after an error that comes later it has private memory, in the first of extents with what was
+// filled in.
+func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g KeptGuard, fill func([]*Shared) error) error {
+	for _, e := range extents {
+		for _, at := range []arch.Addr{e.Data.Start, e.Code.Start} {
+			theirs, err1 := parent.mapAt(at)
+			own, err2 := s.mapAt(at)
+			if err1 != nil || err2 != nil || theirs == nil || own == nil || *theirs != *own || !own.Shared {
+				return errors.Join(ErrNotKept, err1, err2)
+			}
+		}
+	}
+	err := s.Remote(func(r *Remote) error {
+		if ok, err := r.guarded(g.Signals, g.Handler); err != nil || !ok {
+			return errors.Join(ErrNotKept, err)
+		}
+		return r.withMemfd(name, func(f *memfd, fd uint64) error { return r.replaceBy(f, fd, extents, fill) })
+	})
+	if err != nil {
+		return fmt.Errorf("mapping shared memory in a forked child: %w", err)
+	}
+	return nil
+}
+
+func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*Shared) error) error {
+	size := uint64(0)
+	for _, e := range extents {
+		size = max(size, e.fileEnd())
+	}
+	if err := f.seal(int64(size)); err != nil {
+		return err
+	}
+	var ours []*Shared
+	for _, e := range extents {
+		m, err := newShared(r.th.Proc.tracer, f, e)
+		if err != nil {
+			for _, m := range ours {
+				m.Unmap()
+			}
+			return err
+		}
+		ours = append(ours, m)
+	}
+	if err := fill(ours); err != nil {
+		return err
+	}
+	for _, e := range extents {
+		err := r.mapBoth(e, unix.MAP_SHARED|unix.MAP_FIXED, fd)
+		if err == nil {
+			err = f.mapped(r.th.Proc.Space, e)
+		}
+		if err != nil {
+			return errors.Join(err, r.mapInstead(extents, ours[0]))
+		}
+	}
+	return nil
+}
+
+// mapInstead has the child have private memory at extents, whatever is there now: it may have been of a file of the program's, whose number was taken
+// for ours, or nothing. The guard is still an action and finds what it needs, until it is taken away.
+func (r *Remote) mapInstead(extents []Extent, first *Shared) error {
+	var errs []error
+	for _, e := range extents {
+		errs = append(errs, r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uint64(0)))
+	}
+	text := r.th.Proc.Space.Text()
+	return errors.Join(append(errs, text.WriteMemory(extents[0].Data.Start, first.Data), text.WriteMemory(extents[0].Code.Start, first.Code))...)
+}
+
+// withMemfd runs f with a memfd that the target has made, as number fd of its descriptors.
+func (r *Remote) withMemfd(name string, do func(f *memfd, fd uint64) error) error {
 	fd, err := r.memfdCreate(name)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return fmt.Errorf("memfd_create: %w", err)
 	}
-	var m *Shared
 	f, err := r.th.takeMemfd(fd)
 	theirs := errors.Is(err, errNotOurs) || errors.Is(err, unix.ENOENT)
 	if err == nil {
 		defer f.Close()
-		m, err = r.mapMemfd(f, fd, e)
+		err = do(f, fd)
 		theirs = !f.isAt(r.th, fd)
 	}
 	if !theirs { // else ours was closed, and the number is used for a file of the program's, or will be
 		_, _ = r.Syscall(unix.SYS_CLOSE, fd)
 	}
-	return m, err
+	return err
 }
 
 // memfdCreate makes a memfd that can be sealed. Kernels since 6.3 want to be told that it is no program.
@@ -75,7 +163,7 @@ func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = r.mapBoth(e, unix.MAP_SHARED, fd); err == nil {
+	if err = r.mapBoth(e, unix.MAP_SHARED|unix.MAP_FIXED_NOREPLACE, fd); err == nil {
 		if err = f.mapped(r.th.Proc.Space, e); err != nil {
 			err = errors.Join(err, r.munmap(arch.Range{Start: e.Data.Start, End: e.Code.End}))
 		}
@@ -91,7 +179,7 @@ func (r *Remote) mapMemfd(f *memfd, fd uint64, e Extent) (*Shared, error) {
 // tracer writes it through Text.
 func (s *Space) MapPrivate(e Extent) error {
 	err := s.Remote(func(r *Remote) error {
-		return r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0))
+		return r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED_NOREPLACE, ^uint64(0))
 	})
 	if err != nil {
 		return fmt.Errorf("mapping memory in the target: %w", err)
@@ -104,17 +192,17 @@ func (r *Remote) mapBoth(e Extent, flags, fd uint64) error {
 		return err
 	}
 	err := r.mapOne(e.Code, unix.PROT_READ|unix.PROT_EXEC, flags, fd, e.Offset+e.Data.Len())
-	if err != nil {
-		return errors.Join(err, r.munmap(e.Data))
+	if err != nil && flags&unix.MAP_FIXED == 0 {
+		err = errors.Join(err, r.munmap(e.Data))
 	}
-	return nil
+	return err
 }
 
 func (r *Remote) mapOne(at arch.Range, prot, flags, fd, offset uint64) error {
 	if flags&unix.MAP_ANONYMOUS != 0 {
 		offset = 0
 	}
-	got, err := r.Syscall(unix.SYS_MMAP, uint64(at.Start), at.Len(), prot, flags|unix.MAP_FIXED_NOREPLACE, fd, offset)
+	got, err := r.Syscall(unix.SYS_MMAP, uint64(at.Start), at.Len(), prot, flags, fd, offset)
 	if err != nil {
 		return fmt.Errorf("mmap at %s: %w", at.Start, err)
 	}
@@ -144,5 +232,18 @@ func (s *Space) Unmap(ranges ...arch.Range) error {
 			}
 		}
 		return errors.Join(errs...)
+	})
+}
+
+// Drop has private pages of a file's mapping dropped (MADV_DONTNEED): the next access finds the file's own. Nobody may write there meanwhile. After an error some
+// of ranges may have been.
+func (s *Space) Drop(ranges ...arch.Range) error {
+	return s.Remote(func(r *Remote) error {
+		for _, at := range ranges {
+			if _, err := r.Syscall(unix.SYS_MADVISE, uint64(at.Start), at.Len(), unix.MADV_DONTNEED); err != nil {
+				return fmt.Errorf("dropping the copies at %s: %w", at, err)
+			}
+		}
+		return nil
 	})
 }

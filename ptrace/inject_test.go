@@ -151,3 +151,54 @@ func TestManyMappingsLeaveNoDescriptors(t *testing.T) {
 		t.Errorf("descriptors are %v, were %v", now, ours)
 	}
 }
+
+// TestMemoryTakesThePlaceOfOther: at once, with what is in it; or, after a failure in the middle, private memory with the same content; or nothing has changed, where there is
+// something else than is believed.
+func TestMemoryTakesThePlaceOfOther(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "siblings"))
+	before := testprog.TakeSnapshot(t, prog.PID())
+	e := Extent{Data: stretch(room, 2*pageSize), Code: stretch(room+2*pageSize, pageSize)}
+	withTarget(t, prog, func(p *Process) {
+		old := must2(p.Space.MapShared("gokprobe", e))
+		defer old.Unmap()
+		was := must2(p.Space.mapAt(e.Data.Start))
+		at := func(at arch.Addr) byte {
+			b := []byte{0}
+			must(p.Space.ReadMemory(at, b))
+			return b[0]
+		}
+		var own []*Shared
+		fill := func(m []*Shared) error {
+			own = m
+			m[0].Data[5], m[0].Code[6] = 50, 60
+			return nil
+		}
+		none := KeptGuard{Handler: 1, Signals: sigbit(unix.SIGUSR1)}
+		apart := Extent{Data: stretch(room+16*pageSize, pageSize), Code: stretch(room+17*pageSize, pageSize)}
+		for _, err := range []error{
+			p.Space.ReplaceShared(p.Space, "gokprobe", []Extent{e}, none, fill),
+			p.Space.ReplaceShared(p.Space, "gokprobe", []Extent{e, apart}, KeptGuard{}, fill),
+		} {
+			if now := must2(p.Space.mapAt(e.Data.Start)); !errors.Is(err, ErrNotKept) || own != nil || *now != *was {
+				t.Errorf("%v; filled %v; mapped %+v, was %+v", err, own != nil, now, was)
+			}
+		}
+		must(p.Space.ReplaceShared(p.Space, "gokprobe", []Extent{e}, KeptGuard{}, fill))
+		if now := must2(p.Space.mapAt(e.Data.Start)); now.Inode == was.Inode || !now.Shared || at(e.Data.Start+5) != 50 || at(e.Code.Start+6) != 60 || old.Data[5] != 0 {
+			t.Errorf("replaced, it is %+v, was %+v", now, was)
+		}
+		own[0].Unmap()
+		torn := e
+		torn.Code = stretch(e.Code.Start+1, pageSize)
+		err := p.Space.ReplaceShared(p.Space, "gokprobe", []Extent{torn}, KeptGuard{}, fill)
+		if now := must2(p.Space.mapAt(e.Data.Start)); !errors.Is(err, unix.EINVAL) || now.Shared || at(e.Data.Start+5) != 50 {
+			t.Errorf("%v; after it %+v", err, now)
+		}
+		own[0].Unmap()
+		must(p.Space.Unmap(e.Data, e.Code))
+	})
+	before.Compare(t, prog.PID())
+	if got := prog.Quit(); got != "right" {
+		t.Errorf("the program says %q, want right", got)
+	}
+}

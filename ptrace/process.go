@@ -34,6 +34,7 @@ type Process struct {
 
 	parent   *Space // of a forked process until its fate is settled
 	oldSpace *Space // between the exec event and its dispatch
+	newborn  bool   // its fate is being settled: its one thread has run nothing since the fork
 	leaving  bool   // detached, but some threads can't be released yet
 
 	dropped bool // no longer ours

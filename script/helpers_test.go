@@ -188,6 +188,8 @@ func (s *stand) RegisterKretprobes(_ context.Context, rps []*kprobes.Kretprobe) 
 	return nil
 }
 
+func (s *stand) AwaitsPrograms() bool { return false }
+
 func (s *stand) UnregisterKprobes(kps []*kprobes.Kprobe) error {
 	for _, kp := range kps {
 		delete(s.on, kp)

@@ -44,7 +44,7 @@ func (p *probe) newPart(ctx context.Context, m *member) (*part, error) {
 // resolve lists the places that p's specification stands for.
 func (pt *part) resolve(ctx context.Context) error {
 	p := pt.p
-	r := trace.Resolver{Table: pt.m.session.Symbols(), Returns: p.returns}
+	r := trace.Resolver{Table: pt.m.session.Symbols(), Returns: p.returns, Programs: pt.m.session.AwaitsPrograms()}
 	found, err := r.Resolve(ctx, p.spec)
 	var refused *trace.PlaceError
 	if errors.As(err, &refused) {

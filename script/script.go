@@ -22,6 +22,8 @@ type Session interface {
 	PID() int
 	Symbols() *symbols.Table
 	Done() <-chan struct{}
+	// AwaitsPrograms tells that names wait for programs that have them.
+	AwaitsPrograms() bool
 	// Do runs f on the thread that handlers run on.
 	Do(f func()) error
 

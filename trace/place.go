@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -119,7 +120,7 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 	found, err := resolve(ctx, name)
 	switch {
 	case r.waits(name, err) && isPattern(name) && !r.Later:
-		return nil, fmt.Errorf("%w; a pattern does not wait for a library here, give names to wait for", err)
+		return nil, fmt.Errorf("%w; a pattern does not wait here, give names to wait for", err)
 	case r.waits(name, err) && atReturn && strings.HasSuffix(name, everySuffix):
 		return nil, errEveryReturn
 	case r.waits(name, err):
@@ -149,8 +150,11 @@ func (r *Resolver) resolve(ctx context.Context, spec string) ([]Place, error) {
 
 // waits tells of the error for a SPEC that it is in a library that is not loaded, or that a program is awaited that has it.
 func (r *Resolver) waits(spec string, err error) bool {
-	unknown := errors.Is(err, symbols.ErrUnknownModule)
-	return unknown && symbols.Library(spec) != "" || r.Programs && !r.Again && (unknown || errors.Is(err, symbols.ErrUnknownSymbol))
+	none := func(these ...error) bool {
+		return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
+	}
+	return none(symbols.ErrUnknownModule) && symbols.Library(spec) != "" ||
+		r.Programs && !r.Again && none(symbols.ErrUnknownModule, symbols.ErrUnknownSymbol, symbols.ErrNoLine, symbols.ErrNoLines)
 }
 
 // anew tells that a pattern is resolved in others than the present program and its libraries, which may have more or fewer of its places.

@@ -2,8 +2,11 @@ package trampoline
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -67,6 +70,64 @@ func (r *Region) AddGuard() (GuardState, error) {
 		}
 	}
 	return GuardState{}, ErrNoGuard
+}
+
+// TakeOver makes r, which has no arena yet, the region of a forked child: with arenas where its parent's lie, and the parent's guard, whose state guard is, at
+// its place, with its data. What the parent has noted there of its threads, its sites and its detours is not copied. stores reach the child's own memory, zero, which
+// may have been mapped already or not. The error matches ErrNoGuard if the parent's region can't be copied so.
+func (r *Region) TakeOver(parent *Region, guard GuardState, stores func(Extent) (data, code Store)) error {
+	for _, e := range parent.Mapped() {
+		data, code := stores(e)
+		if err := r.adopt(e, data, code); err != nil {
+			return err
+		}
+	}
+	r.homes = maps.Clone(parent.homes)
+	from, ok := parent.arena(guard.Code.Start)
+	to, same := r.arena(guard.Code.Start)
+	if !ok || !same || !from.slots() || !to.slots() {
+		return ErrNoGuard
+	}
+	code, data := make([]byte, guard.Code.Len()), make([]byte, offHeldMasks)
+	at := from.codeOff + uint64(guard.Code.Start-from.code.Start)
+	if err := errors.Join(from.store.Read(at, code), parent.table.Read(offGuard, data)); err != nil {
+		return err
+	}
+	if err := to.occupy(guard.Code); err != nil {
+		return err
+	}
+	return errors.Join(to.store.Write(at, code), r.PutGuardData(0, data), r.NoteGuard(guard))
+}
+
+// Mapped is the arenas that the mapper has mapped, in the order of their offsets, which is that in which they came.
+func (r *Region) Mapped() (list []Extent) {
+	for _, a := range r.arenas {
+		if !a.Cave() {
+			list = append(list, a.ext)
+		}
+	}
+	slices.SortFunc(list, func(a, b Extent) int { return cmp.Compare(a.Offset, b.Offset) })
+	return list
+}
+
+// occupy allocates the slots of code, which were never used. Those before them are free.
+func (a *Arena) occupy(code arch.Range) error {
+	first := int(uint64(code.Start-a.code.Start) / a.slotSize)
+	end := first + int((code.Len()+a.slotSize-1)/a.slotSize)
+	if a.addr(first) != code.Start || first < a.next || end > len(a.state) {
+		return fmt.Errorf("slots %d to %d of the arena at %s: %w", first, end, a.span.Start, ErrNotAllocated)
+	}
+	if err := a.fillUpTo(end - 1); err != nil {
+		return err
+	}
+	for i := first - 1; i >= a.next; i-- {
+		a.free = append(a.free, i)
+	}
+	for i := first; i < end; i++ {
+		a.state[i] = slotLive
+	}
+	a.next = end
+	return nil
 }
 
 func (r *Region) putGuard(a *Arena, g arch.Guard, place arch.GuardPlace) (GuardState, error) {

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gokprobe/gokprobe/internal/testprog"
+)
+
+// TestSPECsOfLaterPrograms, of all forms, wait under -follow for a program that has them: for run, inject and scenarios.
+func TestSPECsOfLaterPrograms(t *testing.T) {
+	later := testprog.Build(t, "spawned", "-Dfoo=later")
+	scenario := filepath.Join(t.TempDir(), "later.star")
+	if err := os.WriteFile(scenario, []byte("def hit(ctx):\n    print(\"hit\", ctx.probe)\nkprobe(\"later\", pre = hit)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	twice := []string{"--", "sh", "-c", later + " 5; " + later + " 6; exit $?"}
+	for _, c := range []struct {
+		args           []string
+		status         int
+		stdout, stderr []string
+	}{
+		{[]string{"run", "-follow", "-count", "-sym", "late*"}, 12, []string{"\n   2       0  later  "}, []string{"gokprobe: late* was found at 1 place in spawned"}},
+		{[]string{"run", "-follow", "-count", "-sym", "latr*"}, 12, nil, []string{"gokprobe: latr* was found in no program"}},
+		{[]string{"run", "-follow", "-count", "-sym", "later+*"}, 12, []string{"\n   2       0  later+0x0  "}, []string{"gokprobe: later+* was found at "}},
+		{[]string{"run", "-follow", "-count", "-sym", "spawned.c:15"}, 12, []string{"\n   2       0  spawned.c:15 "}, []string{"waits, no program has it yet: spawned.c:15: no line information"}},
+		{[]string{"run", "-follow", "-script", scenario}, 12, nil, []string{"hit <kprobe later>\n"}},
+		{[]string{"inject", "-follow", "-sym", "later", "-retval", "9"}, 9, []string{"later => return 9"}, nil},
+	} {
+		r := gokprobe(t, slices.Concat(c.args, twice)...)
+		if r.status != c.status {
+			t.Errorf("%v: status %d, not %d", c.args, r.status, c.status)
+		}
+		for _, want := range c.stdout {
+			if !strings.Contains(r.stdout, want) {
+				t.Errorf("%v: stdout %q, want %q", c.args, r.stdout, want)
+			}
+		}
+		for _, want := range c.stderr {
+			if !strings.Contains(r.stderr, want) {
+				t.Errorf("%v: stderr %q, want %q", c.args, r.stderr, want)
+			}
+		}
+	}
+}
+
+// TestInjectFollowsAPatternsFunctionsIntoPrograms that have functions of these names.
+func TestInjectFollowsAPatternsFunctionsIntoPrograms(t *testing.T) {
+	cmd := command(t, "inject", "-follow", "-sym", "fo[o]", "-retval", "9", "--", testprog.Build(t, "spawner"), testprog.Build(t, "spawned"))
+	cmd.Stdin = strings.NewReader("fork 5\nspawn 6\n")
+	r := finish(t, cmd)
+	if n := strings.Count(r.stdout, "child 9\n"); n != 2 || strings.Count(r.stdout, "foo => return 9") != 4 || r.status != 0 {
+		t.Errorf("status %d, %s\n%s", r.status, r.stdout, r.stderr)
+	}
+}
+
+// TestAnAddressIsOfOneProgram: it is not probed in another one, which has something else there, and that is told.
+func TestAnAddressIsOfOneProgram(t *testing.T) {
+	bin := testprog.Build(t, "spawner", "-no-pie")
+	f, err := elf.Open(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	foo := ""
+	for _, sym := range symbols {
+		if sym.Name == "foo" {
+			foo = fmt.Sprintf("%#x", sym.Value)
+		}
+	}
+	cmd := command(t, "run", "-follow", "-count", "-sym", foo, "--", bin, testprog.Build(t, "spawned", "-no-pie"))
+	cmd.Stdin = strings.NewReader("fork 5\nspawn 6\n")
+	r := finish(t, cmd)
+	told := "gokprobe: probe " + foo + " is not placed in programs that followed children execute: an address that names no module means nothing in another program\n"
+	if strings.Count(r.stderr, told) != 1 || !strings.Contains(r.stdout, "\n   2       0  "+foo) || !strings.Contains(r.stdout, "child 12\n") || r.status != 0 {
+		t.Errorf("status %d, %s\n%s", r.status, r.stdout, r.stderr)
+	}
+	r = gokprobe(t, "run", "-follow", "-count", "-sym", foo, "--", "sh", "-c", "exit 0") // which has nothing there
+	if r.status != exitPlace || !strings.Contains(r.stderr, "address in no mapping: "+foo) {
+		t.Errorf("status %d, %s", r.status, r.stderr)
+	}
+}
