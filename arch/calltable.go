@@ -64,7 +64,7 @@ type CallLine interface {
 }
 
 const (
-	MaxCalls = 4096 // the highest limit of a CallLine
+	MaxCalls = 1 << 15 // the highest limit of a CallLine: as many threads may be about to find that it is reached
 	MaxLines = 4095
 )
 

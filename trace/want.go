@@ -35,10 +35,10 @@ type firstStack struct {
 	frames int
 }
 
-// ManyActive is how many calls of a function are followed at once by default: as much as the kernel's trace events allow (KRETPROBE_MAXACTIVE_MAX in
-// kernel/trace/trace_kprobe.c). Who looks at a server from outside does not know how many of
-// its threads wait in a function.
-const ManyActive = 4096
+// ManyActive is how many calls of a function are followed at once by default. Who looks at a server from outside does not know how many of its threads wait
+// in a function; and each of its threads may be in one that takes no time, where both ends of a call stop it. So it is more than the kernel's trace events
+// allow (4096, KRETPROBE_MAXACTIVE_MAX in kernel/trace/trace_kprobe.c).
+const ManyActive = arch.MaxCalls
 
 func newWanted(wants []Want) wanted {
 	w := wanted{maxActive: ManyActive}

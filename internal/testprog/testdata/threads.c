@@ -23,7 +23,7 @@ static void *worker(void *arg)
 
 int main(int argc, char **argv)
 {
-	static pthread_t t[4096];
+	static pthread_t t[8192];
 	long n = argc > 1 ? atol(argv[1]) : 8;
 	char line[64];
 	pthread_barrier_init(&gate, NULL, n + 1);
