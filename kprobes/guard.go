@@ -157,12 +157,10 @@ func (g *guard) guardSignals(sigs ...unix.Signal) error {
 		err := proc.Remote(func(r *ptrace.Remote) error {
 			var errs []error
 			for _, sig := range sigs {
-				err := g.guardOne(r, sig)
-				if !tolerated(err) {
+				if err := g.guardOne(r, sig); !tolerated(err) {
 					g.d.guard.state.Installed &^= 1 << uint(sig)
-					err = errors.Join(err, g.d.region.NoteGuard(g.d.guard.state))
+					errs = append(errs, err, g.d.region.NoteGuard(g.d.guard.state))
 				}
-				errs = append(errs, err)
 			}
 			return errors.Join(errs...)
 		})

@@ -15,8 +15,10 @@ import (
 type Pattern struct {
 	// Spec says which library that is, as libplug.so:pl* does. If programs are awaited it may name none.
 	Spec string
-	// Has are its probes in the session's present program, which are registered. It then waits for what other programs have.
-	Has []*Kprobe
+	// Has are its probes in the session's present program, which are registered, and Program is that program, as Session.Program has told before they were
+	// looked up. It then waits for what other programs have. What this one loads later is not searched for it.
+	Has     []*Kprobe
+	Program uint64
 	// Missing is why it has none, if that is known. It is told with the warning that the pattern waits.
 	Missing error
 	// Expand registers the probes that Spec stands for in what has come. It is called on the tracer's thread, in every process that
@@ -51,6 +53,15 @@ type PatternStatus struct {
 type leftOut struct {
 	count int
 	first error
+}
+
+// Program is which program the session's main process runs: a number that is another one after each exec, 0 if that can't be told any more.
+func (s *Session) Program() (n uint64) {
+	_ = s.do(func() error {
+		n = s.target.program
+		return nil
+	})
+	return n
 }
 
 // RegisterPattern has pt wait for its library; if that is there, its probes are registered at once. ctx is as for RegisterKprobes.
@@ -103,7 +114,7 @@ func (rg *registry) admitPattern(pt *Pattern) error {
 		return err
 	}
 	rg.catchUp()
-	pt.session, pt.awaited, pt.program = rg.s, symbols.Library(pt.Spec) == "", rg.s.target.program
+	pt.session, pt.awaited, pt.program = rg.s, symbols.Library(pt.Spec) == "", pt.Program
 	pt.reason, pt.told, pt.ended, pt.left = pt.missing(), false, false, leftOut{}
 	rg.patterns = append(rg.patterns, pt)
 	for _, kp := range pt.Has {

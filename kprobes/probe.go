@@ -94,6 +94,7 @@ type Kprobe struct {
 	awaited bool   // by a name that nothing had when it was registered: any module that comes may have it
 	waits   bool   // it is in none, and placed when a module comes
 	reason  string // why it is in none
+	apart   bool   // it was told that other programs have no place for it
 	refusal bool   // reason has been told: a module came and had no place for it
 	home    string // path of the module that was unmapped with it
 	ended   bool   // by an exec

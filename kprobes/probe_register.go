@@ -174,9 +174,14 @@ type located struct {
 	err    error
 }
 
-// locateAll is locate for all of kps.
+// locateAll is locate for all of kps. For what a pattern finds in something that has come, a thread of the target stands still: what is unknown is not explained.
+// The main process need not have it then, and may have something else of that name.
 func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
 	at := located{addrs: make([]arch.Addr, len(kps)), waits: map[*Kprobe]error{}}
+	resolve, elsewhere := rg.s.table.Resolve, false
+	if rg.s.tracer.Own() && rg.expanding != nil {
+		resolve, elsewhere = rg.s.table.Find, rg.expandsElsewhere()
+	}
 	if named(kps) >= manyNames {
 		if rg.s.table.IndexNames(ctx) != nil {
 			at.failed, at.err = kps[0], over(ctx)
@@ -184,7 +189,7 @@ func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
 		}
 	}
 	for i, kp := range kps {
-		if at.addrs[i], at.err = rg.locate(ctx, kp); rg.comes(kp, at.err) {
+		if at.addrs[i], at.err = rg.locateBy(ctx, kp, resolve); rg.comes(kp, at.err) || elsewhere && at.err != nil && ctx.Err() == nil {
 			at.addrs[i], at.waits[kp], at.err = notYet, at.err, nil
 		} else if at.err != nil {
 			at.failed = kp
@@ -196,6 +201,11 @@ func (rg *registry) locateAll(ctx context.Context, kps []*Kprobe) located {
 
 // locate finds the address that kp asks for, before the checks.
 func (rg *registry) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
+	return rg.locateBy(ctx, kp, rg.s.table.Resolve)
+}
+
+// locateBy is locate with another way to look names up.
+func (rg *registry) locateBy(ctx context.Context, kp *Kprobe, resolve resolver) (arch.Addr, error) {
 	switch {
 	case kp.SymbolName != "" && kp.Addr != 0 && kp.session == nil:
 		return 0, ErrBothAddrAndSymbol
@@ -204,7 +214,7 @@ func (rg *registry) locate(ctx context.Context, kp *Kprobe) (arch.Addr, error) {
 	case kp.SymbolName == "":
 		return kp.Addr.Add(int64(kp.Offset)), nil
 	}
-	at, err := resolveOne(ctx, rg.s.table.Resolve, kp.SymbolName)
+	at, err := resolveOne(ctx, resolve, kp.SymbolName)
 	return at.Add(int64(kp.Offset)), err
 }
 
@@ -218,8 +228,11 @@ func named(kps []*Kprobe) (n int) {
 	return n
 }
 
+// resolver looks a name up.
+type resolver func(ctx context.Context, spec string) ([]symbols.Location, error)
+
 // resolveOne translates a name that must mean one address.
-func resolveOne(ctx context.Context, resolve func(context.Context, string) ([]symbols.Location, error), name string) (arch.Addr, error) {
+func resolveOne(ctx context.Context, resolve resolver, name string) (arch.Addr, error) {
 	found, err := resolve(ctx, name)
 	switch {
 	case ctx.Err() != nil:
@@ -313,7 +326,7 @@ func (rg *registry) admit(kp *Kprobe, d *domain, addr arch.Addr) (*site, error) 
 	kp.registered++
 	kp.missed.reset()
 	kp.torn.Store(0)
-	kp.waits, kp.awaited, kp.reason, kp.refusal, kp.home, kp.ended = false, false, "", false, "", false
+	kp.waits, kp.awaited, kp.reason, kp.refusal, kp.apart, kp.home, kp.ended = false, false, "", false, false, "", false
 	kp.pattern = rg.expanding
 	kp.was = stand{}
 	var st *site

@@ -114,8 +114,8 @@ func (rg *registry) armExecuted(p *ptrace.Process, d *domain) {
 	}
 	defer d.look.anew()()
 	for _, kp := range rg.probes {
-		if kp.SymbolName != "" && !kp.byName() && !kp.refusal {
-			kp.refusal = true
+		if kp.SymbolName != "" && !kp.byName() && !kp.apart {
+			kp.apart = true
 			rg.tell(kp, "probe %s is not placed in programs that followed children execute: %v", errBareAddress)
 		}
 	}

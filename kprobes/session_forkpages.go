@@ -23,6 +23,7 @@ import (
 const (
 	fewPages = 16
 	gapPages = 8
+	mostRun  = 256 // pages that are compared at once
 )
 
 // dropCopies has the child drop pages that have nothing but entries in them, and answers what there is to restore still.
@@ -70,7 +71,7 @@ type pageRun struct {
 // runsOf finds the pages that lie together in private mappings of a file's code.
 func runsOf(byPage map[arch.Addr][]patch.Entry, mappings []procfs.Mapping) (runs []pageRun) {
 	for _, page := range slices.Sorted(maps.Keys(byPage)) {
-		if n := len(runs); n > 0 && runs[n-1].m.Range.Contains(page) && page-runs[n-1].End <= gapPages*codePage {
+		if n := len(runs); n > 0 && runs[n-1].m.Range.Contains(page) && page-runs[n-1].End <= gapPages*codePage && page-runs[n-1].Start < mostRun*codePage {
 			runs[n-1].End = page + codePage
 			continue
 		}

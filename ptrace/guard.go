@@ -74,7 +74,7 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 		return err
 	}
 	was, err := r.exchange(sig, scratch, saved)
-	if err == nil && *was != *own { // another thread has set one meanwhile
+	if err == nil && *was != *own { // another thread has set one meanwhile, or the default one has flags
 		own, sa = was, guardAction(was, g)
 		if err = ErrOnce; !own.once() {
 			if err = r.putAction(scratch, sa); err == nil {
@@ -89,6 +89,7 @@ func (r *Remote) Guard(sig unix.Signal, g GuardHandler, saved, scratch arch.Addr
 	if err != nil {
 		return fmt.Errorf("setting the action of %s: %w", unix.SignalName(sig), err)
 	}
+	r.th.Proc.faults.known = r.th.Proc.faults.known && !allFaults.Has(sig)
 	if p := r.th.Proc; sig == unix.SIGTRAP {
 		p.own = &trapDisposition{own.handler == sigIgn, own.handler > sigIgn, own}
 		p.trapIgnored, p.trapHandled, p.trapAction, p.trapDoubt = false, own.handler > sigIgn, sa, nil
@@ -128,7 +129,7 @@ func (r *Remote) guarded(signals Sigset, handler arch.Addr) (bool, error) {
 	return true, nil
 }
 
-// ownAction is the program's action of sig, which lies at saved then. The default one is told without a call.
+// ownAction is the program's action of sig, which lies at saved then. That it is the default one is told without a call.
 func (r *Remote) ownAction(sig unix.Signal, saved arch.Addr) (*sigaction, error) {
 	st, err := procfs.ReadStatus(r.th.Proc.PID, r.th.TID)
 	if err != nil || st.SigCgt.Has(int(sig)) || st.SigIgn.Has(int(sig)) {

@@ -52,10 +52,10 @@ type KeptGuard struct {
 // ErrNotKept says that a forked child has not its parent's memory at a place, or not its guard.
 var ErrNotKept = errors.New("the child has not what its parent has")
 
-// ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: all of one memfd. The first has
-// what g needs. fill writes what belongs there before the child has any of it. The error matches ErrNotKept if the child has something else there, or
-// other actions of signals. Before fill is called the child has its parent's memory; after an error that comes later it has private memory, in the first of extents with what was
-// filled in.
+// ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: one memfd for all of them. The
+// first has what g needs. fill writes what belongs there before the child has any of it. The error matches ErrNotKept if the child has something else there, or
+// other actions of signals. Until fill has returned the child has its parent's memory; after an error that comes later it has private memory, in the first of
+// extents with what was filled in.
 func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g KeptGuard, fill func([]*Shared) error) error {
 	for _, e := range extents {
 		for _, at := range []arch.Addr{e.Data.Start, e.Code.Start} {

@@ -95,7 +95,7 @@ func (p *Probe) register(ctx context.Context, at Place, has []*point) error {
 	}
 	pn.found.note(there)
 	pn.made.Store(int64(len(has)))
-	pn.waits = kprobes.Pattern{Spec: at.Symbol, Has: kprobesOf(has), Missing: at.missing, Expand: pn.expand}
+	pn.waits = kprobes.Pattern{Spec: at.Symbol, Has: kprobesOf(has), Program: p.program, Missing: at.missing, Expand: pn.expand}
 	if err := p.session.kprobes.RegisterPattern(ctx, &pn.waits); err != nil {
 		return NewPlaceError(at.Name, err)
 	}

@@ -26,6 +26,7 @@ type Probe struct {
 	recordsInTarget bool // the target records hits of some points
 
 	skipped skips
+	program uint64 // in which its SPECs were looked up
 
 	budget   *budget
 	silenced atomic.Bool // since the limit was reached

@@ -152,6 +152,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
+	program := s.kprobes.Program()
 	r := Resolver{
 		Table: s.kprobes.Symbols(), Memory: ptrace.PeekMemory{PID: s.kprobes.PID()}, Returns: w.returns, Unique: s.options.kprobes.Follow,
 		Later: true, Programs: s.awaits(),
@@ -161,6 +162,7 @@ func (s *Session) place(ctx context.Context, specs []string, w wanted) (*Probe, 
 		return nil, err
 	}
 	p := newProbe(s, w)
+	p.program = program
 	pl := &placer{probe: p, skipped: r.Skipped, lacking: map[string]*lacking{}}
 	now, later := settled(places)
 	if len(now) > 0 {
