@@ -412,3 +412,26 @@ func TestHitsThatCannotBeReadInAnotherProgramAreLost(t *testing.T) {
 		p.Quit()
 	}
 }
+
+// TestAPatternHasWhatAProgramHas, whatever has the same name in the main process: a function that is longer there than here, or something that is none.
+func TestAPatternHasWhatAProgramHas(t *testing.T) {
+	for _, c := range []struct{ flag, spec string }{{"-Dv=v", "foo+*"}, {"-Dfoo=how_much", "how_*"}} {
+		p := testprog.Start(t, testprog.Build(t, "spawner", "-DTABLE=how_much"), testprog.Build(t, "spawned", c.flag))
+		s := attach(t, p, trace.With(kprobes.Options{Log: func(text string) { t.Log(text) }}), trace.Follow(), trace.AwaitPrograms())
+		pr := probe(t, s, c.spec, trace.Count())
+		p.Do("fork 10", "child 20")
+		st := pr.Stats()
+		hit := uint64(0)
+		for _, at := range st.Places {
+			hit += at.Hits
+		}
+		if st.Skipped.Len() > 0 || len(st.Patterns) != 1 || len(st.Patterns[0].Found) == 0 || hit == 0 {
+			t.Errorf("%s: skipped: %s; found %+v; %d hits of %+v", c.spec, &st.Skipped, st.Patterns, hit, st.Places)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		p.CheckClean()
+		p.Quit()
+	}
+}

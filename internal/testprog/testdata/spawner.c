@@ -7,6 +7,10 @@ extern char **environ;
 
 REAL long foo(long v) { return 3 * v; }
 
+#ifdef TABLE
+long TABLE[2] = { 1, 2 }; // a variable of the name that a function of the other program has
+#endif
+
 static int status_of(pid_t pid)
 {
 	int status;
