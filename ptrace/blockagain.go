@@ -34,6 +34,37 @@ func (th *Thread) blockAgain() bool {
 	return true
 }
 
+// sendOn sends to the process the signal that the thread has stopped for, and blocks by now. The answer tells that this was done: then the thread is to be
+// resumed without it.
+//
+// It is for a signal that we have sent again, which is the thread's alone: the kernel would requeue it for the thread, where nobody else finds it that waits for
+// signals of the process. Whom it was sent to at first, its code tells (siginfo in sigaction(2)): tgkill(2) names a thread; kill(2), timers and message queues mean the
+// process, and so does sigqueue(3). One of pthread_sigqueue(3) can't be told from that; its thread finds it in the process as well. The sender of a kill(2) is
+// we then, since the kernel lets nobody send that in another's name.
+//
+// If we are killed before the thread is resumed, the signal comes twice: to the process, and requeued to the thread. To take the stop first could lose it.
+func (th *Thread) sendOn() bool {
+	if !th.at.again && th.at.injectable {
+		return false
+	}
+	info, err := th.siginfo()
+	if err != nil {
+		return false
+	}
+	switch code := info.Code(); {
+	case code > 0 || code == siTkill:
+		return false
+	case code == siUser:
+		err = unix.Kill(th.Proc.PID, info.Signo())
+	default:
+		err = queueToProcess(th.Proc.PID, info)
+	}
+	if err == nil {
+		th.at.kept = nil
+	}
+	return err == nil
+}
+
 // takenOut tells whether SIGTRAP is missing in m, which the thread blocks, because it was taken out of nearly all signals for the guard. Most threads
 // block those for a moment only, so m does not tell whether SIGTRAP is in the mask that the program will put back.
 func (th *Thread) takenOut(m Sigset) bool {

@@ -63,6 +63,9 @@ func (t *Tracer) detachThread(th *Thread) {
 	t.drainResent(th)
 	th.block()
 	sig := th.leavingSignal()
+	if forced.Has(sig) && sig == th.at.stop.Signal && th.blocking(sig) && th.sendOn() {
+		sig = 0
+	}
 	th.markMoved()
 	_ = th.flush()
 	_ = request(unix.PTRACE_DETACH, th.TID, 0, uintptr(sig))
@@ -124,18 +127,18 @@ func (th *Thread) leavingSignal() unix.Signal {
 }
 
 // drainResent takes back signals that were sent again, so that they leave with
-// their own siginfo. Those that the thread blocks stay queued as tgkill sent them; those
+// their own siginfo, and to whom they were sent (sendOn). Those that the thread blocks stay queued as tgkill sent them; those
 // that it fetched itself (sigwait(3)) are gone.
 func (t *Tracer) drainResent(th *Thread) {
-	for len(th.owed.resent) > 0 && (th.at.stop.Reason != Signal || !th.at.injectable) {
+	for th.owed.sentAgain() != 0 && (th.at.stop.Reason != Signal || !th.at.injectable) {
 		m, err := th.sigmask()
 		st, serr := procfs.ReadStatus(th.Proc.PID, th.TID)
-		sig := th.owed.resent[0].Signo()
+		sig := th.owed.sentAgain()
 		if err != nil || serr != nil {
 			return
 		}
 		if m.Has(sig) || !Sigset(st.SigPnd).Has(sig) {
-			th.owed.resent = th.owed.resent[1:]
+			th.owed.forgetSentAgain()
 			continue
 		}
 		th.cont(unix.PTRACE_CONT, 0)

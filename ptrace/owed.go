@@ -14,6 +14,7 @@ type owed struct {
 	released bool       // those in held are to be delivered when it is resumed
 	trap     *Siginfo   // a SIGTRAP of somebody that came in one with a breakpoint's
 	resent   []resentSignal
+	requeued []Siginfo // SIGTRAPs and SIGILLs that were sent again with their siginfo; the last few
 }
 
 // resentSignal was sent again by tgkill, to be given its own siginfo when it is reported.
@@ -52,6 +53,44 @@ func (o *owed) trapsWait() {
 // discardStops forgets stop signals that are held. release is still to be called for the mask.
 func (o *owed) discardStops() {
 	o.held = slices.DeleteFunc(o.held, func(info *Siginfo) bool { return stopSignals.Has(info.Signo()) })
+}
+
+// requeue notes one that was sent again with its siginfo. A program that fetches them without being stopped leaves nothing but these few.
+func (o *owed) requeue(info *Siginfo) {
+	const few = 16
+	if len(o.requeued) == few {
+		o.requeued = slices.Delete(o.requeued, 0, 1)
+	}
+	o.requeued = append(o.requeued, *info)
+}
+
+// takeRequeued tells whether info is of one that was sent again with its siginfo, and forgets that.
+func (o *owed) takeRequeued(info *Siginfo) bool {
+	i := slices.Index(o.requeued, *info)
+	if i >= 0 {
+		o.requeued = slices.Delete(o.requeued, i, i+1)
+	}
+	return i >= 0
+}
+
+// sentAgain is a signal that was sent again, 0 if there is none.
+func (o *owed) sentAgain() unix.Signal {
+	switch {
+	case len(o.resent) > 0:
+		return o.resent[0].Signo()
+	case len(o.requeued) > 0:
+		return o.requeued[0].Signo()
+	}
+	return 0
+}
+
+// forgetSentAgain forgets what sentAgain tells of.
+func (o *owed) forgetSentAgain() {
+	if len(o.resent) > 0 {
+		o.resent = o.resent[1:]
+	} else {
+		o.requeued = o.requeued[1:]
+	}
 }
 
 // takeResent takes the signal of that number that was sent again first.

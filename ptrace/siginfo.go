@@ -137,15 +137,26 @@ func (th *Thread) queueinfo(s *Siginfo) error {
 	return nil
 }
 
+// queueToProcess queues a signal with its siginfo for a process (rt_sigqueueinfo(2)).
+func queueToProcess(pid int, s *Siginfo) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(s.Signo()), uintptr(unsafe.Pointer(s)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // sigmask is the thread's blocked signals. The thread must be stopped.
 func (th *Thread) sigmask() (m Sigset, err error) {
 	err = requestPtr(reqGetSigmask, th.TID, 8, unsafe.Pointer(&m))
 	return m, th.gone(err)
 }
 
-func (th *Thread) blocksTrap() bool {
+func (th *Thread) blocksTrap() bool { return th.blocking(unix.SIGTRAP) }
+
+func (th *Thread) blocking(sig unix.Signal) bool {
 	m, err := th.sigmask()
-	return err == nil && m.Has(unix.SIGTRAP)
+	return err == nil && m.Has(sig)
 }
 
 func (th *Thread) setSigmask(m Sigset) error {

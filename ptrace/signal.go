@@ -66,7 +66,13 @@ func (t *Tracer) deliver(th *Thread) {
 		t.resume(th, 0)
 		return
 	}
-	if !th.blockAgain() && th.at.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
+	blocked := th.blockAgain()
+	if !blocked && th.at.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
+		return
+	}
+	if blocked && th.sendOn() {
+		th.resendHeld()
+		t.resume(th, 0)
 		return
 	}
 	if th.timed != nil && th.timed.restarts {
@@ -266,6 +272,9 @@ func (th *Thread) resend(info *Siginfo) {
 		return
 	}
 	if code := copied.Code(); code < 0 && code != siTkill && th.queueinfo(&copied) == nil {
+		if forced.Has(copied.Signo()) {
+			th.owed.requeue(&copied)
+		}
 		return
 	}
 	if unix.Tgkill(th.Proc.PID, th.TID, copied.Signo()) == nil {
@@ -290,10 +299,14 @@ func (th *Thread) Kill(sig unix.Signal) error {
 // the signal being delivered is one, and can't be anything else: one that waited, blocked,
 // may have swallowed a trap of ours meanwhile.
 func (th *Thread) substitute() bool {
-	if len(th.owed.resent) == 0 {
+	if len(th.owed.resent) == 0 && len(th.owed.requeued) == 0 {
 		return false
 	}
 	info, err := th.siginfo()
+	if err == nil && th.owed.takeRequeued(info) {
+		th.at.again = true
+		return false
+	}
 	// In another PID namespace we have no ID.
 	if err != nil || info.Code() != siTkill || info.PID() != os.Getpid() && info.PID() != 0 {
 		return false
@@ -302,7 +315,7 @@ func (th *Thread) substitute() bool {
 	if !ok {
 		return false
 	}
-	*info = *r.Siginfo
+	*info, th.at.again = *r.Siginfo, true
 	_ = th.setSiginfo(info)
 	return !r.waits
 }

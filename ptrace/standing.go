@@ -46,6 +46,7 @@ type halt struct {
 	stop       Stop
 	injectable bool // a signal-delivery-stop, from which one signal can be delivered
 	inCopy     bool // the thread was sent into code of ours, which a guard knows: it needs no mark for that (reap.go)
+	again      bool // the signal is one that we have sent again, to this thread alone: see sendOn
 	stale      bool // the action of SIGTRAP was put back since: it does not tell what the breakpoint has done to it (trap.go)
 	committed  bool // the stop that is about to be taken ends where its registers say already (Commit)
 	regs       registers
@@ -63,7 +64,7 @@ type registers struct {
 
 // halted begins a new stop.
 func (s *standing) halted(stop Stop) {
-	s.stop, s.regs.valid, s.injectable, s.inCopy, s.stale = stop, false, false, false, false
+	s.stop, s.regs.valid, s.injectable, s.inCopy, s.again, s.stale = stop, false, false, false, false, false
 }
 
 // left ends the stop: the thread is about to run.
