@@ -249,11 +249,16 @@ func (fo *followed) whetherClosed() bool {
 }
 
 // entrust puts the calls in a frame into the table. rp's call was entered last; it must
-// be followed there, and be the only probe's in the frame.
+// be followed there, and be the only probe's in the frame. A call whose return address is a relay's stays with the tracer, who puts the true one back.
 func (fo *followed) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
 	line := fo.d.followed.lineOf[rp]
 	if line == nil || line.site.jump() == nil || line.site.jump().work.follows != rp || fo.whetherClosed() {
 		return
+	}
+	if top := fo.calls.Top(f); len(fo.relays.at) > 0 && top != nil {
+		if word, ok := fo.returnWord(top); !ok || fo.relays.at[word] != nil {
+			return
+		}
 	}
 	fo.d.followed.table.Know(ret, line.id)
 	for ri := range fo.calls.In(f) {

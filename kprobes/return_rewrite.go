@@ -28,6 +28,9 @@ const (
 	// profiler in the target that walks frame pointers, a garbage collector of an unknown language. If the tracer is killed, calls return as they
 	// would have, and a guardian puts true addresses back; an exception that passes through such a call before that ends the target.
 	ReturnRewrite
+	// ReturnAuto is ReturnSites where a breakpoint can stand at the place that a call returns to, and else, for that call alone, ReturnRewrite: where the caller is code
+	// that the target generates, or lies where no breakpoint may be. So calls of a probe without handlers are still followed in the target wherever that is possible.
+	ReturnAuto
 )
 
 // Rewriting. The kernel has one trampoline, and a record for each call tells where it returns to. A program's stacks are not
@@ -80,7 +83,7 @@ const mostRelayPages = 64
 // serves tells whether a call of st, by the Kretprobe rp, to be returned from to ret, may have its return address replaced.
 func (rl *relays) serves(rp *Kretprobe, st *site, ret arch.Addr) bool {
 	switch {
-	case rp.by != ReturnRewrite, st.inGo, st.unwinds:
+	case rp.by == ReturnSites, st.inGo, st.unwinds:
 		return false
 	case rl.to[ret] != nil:
 		return rl.refusal() == "" && !rl.looksBack(st)
@@ -172,6 +175,11 @@ func (st *site) returnsTo() arch.Addr { return st.domain.followed.relays.behind(
 func (fo *followed) wayBack(rp *Kretprobe, st *site, word, ret arch.Addr) *site {
 	if word != ret {
 		return fo.returnSite(rp, word, st.inGo)
+	}
+	if rp.by == ReturnAuto {
+		if back, err := fo.siteOfReturns(rp, ret, st.inGo); err == nil {
+			return back
+		}
 	}
 	if fo.relays.serves(rp, st, ret) {
 		if back, err := fo.relaySite(rp, ret); err == nil {

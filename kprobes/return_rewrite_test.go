@@ -16,7 +16,10 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-var rewriting = kprobes.Options{Returns: kprobes.ReturnRewrite}
+var (
+	rewriting = kprobes.Options{Returns: kprobes.ReturnRewrite}
+	automatic = kprobes.Options{Returns: kprobes.ReturnAuto}
+)
 
 // relayProgram is testdata/relays.cc. Its functions that jump to others do so.
 func relayProgram(t *testing.T) *testprog.Prog {
@@ -47,6 +50,7 @@ func TestReturnsIntoGeneratedCode(t *testing.T) {
 	}{
 		{"sites", kprobes.Options{Log: func(string) {}}, 0, rounds},
 		{"rewrite", rewriting, rounds, 0},
+		{"auto", automatic, rounds, 0},
 		{"stepped", kprobes.Options{Returns: kprobes.ReturnRewrite, NoBoost: true}, rounds, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,6 +82,87 @@ func TestReturnsIntoGeneratedCode(t *testing.T) {
 			wantSays(t, prog, fmt.Sprint("jit ", rounds), fmt.Sprint("jit ", sum))
 			wantRight(t, prog)
 		})
+	}
+}
+
+// TestOnlyWhereNoBreakpointCanStandIsAnAddressReplaced: a function is called from generated code and from compiled code in turns. Its calls are counted in the target,
+// or told of with their results; the compiled callers' end at breakpoints.
+func TestOnlyWhereNoBreakpointCanStandIsAnAddressReplaced(t *testing.T) {
+	const n = 200
+	const sum = 2*(3*n*(n-1)/2+n) + 2*n
+	for name, opts := range map[string]kprobes.Options{"jumps": automatic, "breakpoints": {Returns: kprobes.ReturnAuto, NoOptimize: true}, "followed": {Returns: kprobes.ReturnAuto, Follow: true}} {
+		t.Run(name, func(t *testing.T) {
+			prog := relayProgram(t)
+			before := codeOfNobody(t, prog.PID())
+			s := attach(t, prog.PID(), opts)
+			rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "from_jit"}}
+			registerReturns(t, s, rp)
+			for round := range 5 {
+				wantSays(t, prog, fmt.Sprint("both ", n), fmt.Sprint("both ", sum))
+				wantReturns(t, rp, uint64(2*n*(round+1)), uint64(2*n*(round+1)), 0)
+				if !opts.NoOptimize {
+					wantOptimized(t, s, &rp.KP)
+				}
+			}
+			closeSession(t, s)
+			prog.CheckClean()
+			if after := codeOfNobody(t, prog.PID()); after != before {
+				t.Errorf("%d bytes of code are left", after-before)
+			}
+			wantSays(t, prog, fmt.Sprint("both ", n), fmt.Sprint("both ", sum))
+			wantRight(t, prog)
+		})
+	}
+}
+
+// TestChosenInFlight: of three calls in flight the middle one's return address is replaced, since its caller is generated code, and is put back when nobody follows it.
+func TestChosenInFlight(t *testing.T) {
+	for _, f := range []flight{{"return", "let 10"}, {"jump", "let 407"}} {
+		for _, end := range []string{"close", "unregister", "none", "follow"} {
+			t.Run(f.way+"/"+end, func(t *testing.T) {
+				prog := relayProgram(t)
+				own := ownCode(t, prog.PID())
+				opts := automatic
+				opts.Follow = end == "follow"
+				s := attach(t, prog.PID(), opts)
+				rps := flightProbes()
+				for _, rp := range rps {
+					rp.Handler = nil // the calls may be in the target's table
+				}
+				registerReturns(t, s, rps...)
+				for _, rp := range rps {
+					wantOptimized(t, s, &rp.KP)
+				}
+				prog.Do("hold "+f.way+" 7 generated", "held")
+				if n := replacedWords(t, prog.PID(), own); n != 1 {
+					t.Errorf("%d return addresses are replaced", n)
+				}
+				switch end {
+				case "close":
+					closeSession(t, s)
+				case "unregister":
+					ok(t, s.UnregisterKretprobes(rps))
+				}
+				if n := replacedWords(t, prog.PID(), own); (end == "close" || end == "unregister") && n != 0 {
+					t.Errorf("%d return addresses are replaced still", n)
+				}
+				wantSays(t, prog, "let", f.says)
+				closeSession(t, s)
+				prog.CheckClean()
+				prog.Do("hold "+f.way+" 7 generated", "held")
+				wantSays(t, prog, "let", f.says)
+				wantRight(t, prog)
+				returns := uint64(1)
+				if f.way == "jump" || end == "close" || end == "unregister" {
+					returns = 0
+				}
+				for _, rp := range rps {
+					if rp.KP.Hits() != 1 || rp.Hits() != returns {
+						t.Errorf("%s: %d entries, %d returns; want 1, %d", rp.KP.SymbolName, rp.KP.Hits(), rp.Hits(), returns)
+					}
+				}
+			})
+		}
 	}
 }
 

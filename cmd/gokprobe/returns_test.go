@@ -356,22 +356,24 @@ func TestAThreadsHitsComeInTheirOrder(t *testing.T) {
 	p.Quit()
 }
 
-// TestReturnsIntoGeneratedCode: -returns chooses how calls are followed. Only by rewriting are returns into the target's own code seen.
+// TestReturnsIntoGeneratedCode: -returns chooses how calls are followed. Only by rewriting, which may be for these calls alone, are returns into the target's own code seen.
 func TestReturnsIntoGeneratedCode(t *testing.T) {
 	p := testprog.Start(t, testprog.Build(t, "relays", "-O2"))
-	l := attachTo(t, p, "-ret", "-sym", "from_jit", "-returns", "rewrite")
-	p.Do("jit 3", "jit 18")
-	for _, want := range []string{"1", "4", "7"} {
-		if m := returnLine.FindStringSubmatch(l.line()); m == nil || m[1] != "from_jit" || !strings.HasSuffix(m[2], want) {
-			t.Errorf("%q, want the result %s", m, want)
+	for _, way := range []string{"rewrite", "auto"} {
+		l := attachTo(t, p, "-ret", "-sym", "from_jit", "-returns", way)
+		p.Do("jit 3", "jit 18")
+		for _, want := range []string{"1", "4", "7"} {
+			if m := returnLine.FindStringSubmatch(l.line()); m == nil || m[1] != "from_jit" || !strings.HasSuffix(m[2], want) {
+				t.Errorf("%s: %q, want the result %s", way, m, want)
+			}
 		}
+		if r := l.interrupt(); r.status != 0 || r.stderr != "" && strings.Contains(r.stderr, "missed:") {
+			t.Errorf("%s: status %d, stderr %q", way, r.status, r.stderr)
+		}
+		p.CheckClean()
 	}
-	if r := l.interrupt(); r.status != 0 || r.stderr != "" && strings.Contains(r.stderr, "missed:") {
-		t.Errorf("status %d, stderr %q", r.status, r.stderr)
-	}
-	p.CheckClean()
 	p.Quit()
-	if r := gokprobe(t, "attach", "-p", strconv.Itoa(p.PID()), "-sym", "from_jit", "-returns", "jump"); r.status != 2 || !strings.Contains(r.stderr, "choose sites or rewrite") {
+	if r := gokprobe(t, "attach", "-p", strconv.Itoa(p.PID()), "-sym", "from_jit", "-returns", "jump"); r.status != 2 || !strings.Contains(r.stderr, "choose sites, rewrite or auto") {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
 }

@@ -66,6 +66,7 @@ func TestAnyMomentOfCountedCalls(t *testing.T) {
 	t.Run("all", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newCounter) })
 	t.Run("some", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newMixture) })
 	t.Run("rewritten", func(t *testing.T) { anyMoment(t, kprobes.ReturnRewrite, newMixture) })
+	t.Run("chosen", func(t *testing.T) { anyMoment(t, kprobes.ReturnAuto, newMixture) })
 	t.Run("timed", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newTimer) })
 }
 

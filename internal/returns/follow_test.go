@@ -174,6 +174,9 @@ func TestRewrittenCalls(t *testing.T) {
 	followedCalls(t, kprobes.Options{Returns: kprobes.ReturnRewrite})
 }
 
+// TestChosenCalls: the same where each call is followed as it can be.
+func TestChosenCalls(t *testing.T) { followedCalls(t, kprobes.Options{Returns: kprobes.ReturnAuto}) }
+
 func followedCalls(t *testing.T, opts kprobes.Options) {
 	t.Helper()
 	const rounds = 3

@@ -31,6 +31,11 @@ func TestRewrittenMachinery(t *testing.T) {
 	followedMachinery(t, kprobes.Options{Returns: kprobes.ReturnRewrite})
 }
 
+// TestChosenMachinery: the same where each call is followed as it can be.
+func TestChosenMachinery(t *testing.T) {
+	followedMachinery(t, kprobes.Options{Returns: kprobes.ReturnAuto})
+}
+
 func followedMachinery(t *testing.T, opts kprobes.Options) {
 	t.Helper()
 	eachCase(t, func(t *testing.T, p program, c playing) {

@@ -12,27 +12,38 @@ extern "C" {
 REAL long from_jit(long n) { return 3 * n + 1; }
 }
 
-static long (*jit_code)(long);
-static void make_code(void)
+typedef long function(long);
+static function *jit_code, *jit_mid;
+
+// A function that calls another, and adds something to its result.
+static function *make_call(char *at, function *to, unsigned char add)
 {
 	unsigned char code[] = {
 		0x53,                                     // push %rbx
-		0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0,       // mov $from_jit, %rax
+		0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0,       // mov $to, %rax
 		0xff, 0xd0,                               // call *%rax
-		0x48, 0x83, 0xc0, 0x02,                   // add $2, %rax
+		0x48, 0x83, 0xc0, add,                    // add $add, %rax
 		0x5b, 0xc3,                               // pop %rbx; ret
 	};
-	long to = (long)from_jit;
 	memcpy(code + 3, &to, 8);
-	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	memcpy(p, code, sizeof code);
+	memcpy(at, code, sizeof code);
+	return (function *)at;
+}
+
+extern "C" long fl_mid(long n);
+
+static void make_code(void)
+{
+	char *p = (char *)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	jit_code = make_call(p, from_jit, 2);
+	jit_mid = make_call(p + 64, fl_mid, 0);
 	mprotect(p, 4096, PROT_READ | PROT_EXEC);
-	jit_code = (long (*)(long))p;
 }
 
 // Calls that wait until they are let go, and then end in one way or another.
 static sem_t there, go;
 static char way[16];
+static int generated; // the one in the middle is called from generated code, which no exception passes
 static jmp_buf back;
 static int let_go(void)
 {
@@ -67,7 +78,7 @@ REAL long fl_mid(long n) { return fl_inner(n) + 1; }
 REAL long fl_outer(long n)
 {
 	try {
-		return fl_mid(n) + 1;
+		return (generated ? jit_mid(n) : fl_mid(n)) + 1;
 	} catch (long got) {
 		if (got == n + 300)
 			_exit(33);
@@ -113,7 +124,13 @@ int main(void)
 			for (long i = 0; i < n; i++)
 				sum += jit_code(i);
 			say("jit %ld", sum);
+		} else if (sscanf(line, "both %ld", &n) == 1) {
+			long sum = 0;
+			for (long i = 0; i < n; i++)
+				sum += jit_code(i) + from_jit(i);
+			say("both %ld", sum);
 		} else if (sscanf(line, "hold %15s %ld", way, &n) == 2) {
+			generated = !!strstr(line, "generated");
 			pthread_create(&flying, NULL, fly, (void *)n);
 			while (sem_wait(&there))
 				;
