@@ -94,6 +94,7 @@ func (mk *masks) makeTails(sites []*site) (fresh []*site) {
 	}
 	mk.placing = true
 	defer func() { mk.placing = false }()
+	defer mk.d.look.joined()()
 	for _, m := range mk.unsearched(sites) {
 		calls := mk.maskCalls(m)
 		if mk.d.session.heed.wanted() != nil {

@@ -22,7 +22,7 @@ type slotSet struct {
 // memory is what the target has mapped for us.
 type memory struct {
 	d       *domain
-	exe     string                       // the path of the executable, when last seen
+	brk     arch.Addr                    // where the heap begins, when last seen
 	shared  map[arch.Addr]*ptrace.Shared // the arenas, by where they begin in the target
 	private bool                         // no memory can be mapped: slots lie in caves, the journal with us
 }
@@ -56,7 +56,7 @@ func (m mapper) Mappings() ([]trampoline.Mapping, arch.Range, error) {
 	if err != nil {
 		return nil, arch.Range{}, err
 	}
-	return usedMappings(maps, d.memory.program()), addressLimits(), nil
+	return usedMappings(maps, d.memory.heap()), addressLimits(), nil
 }
 
 // Map maps an arena. Where the target can't map memory since a seccomp filter might kill it for
@@ -93,16 +93,16 @@ func (m mapper) Cave(near arch.Range) (arch.Addr, arch.Memory, error) {
 	return end, m.d.space.Text(), nil
 }
 
-// program is the path of the executable; empty if that can't be had any more, since the process is not dumpable.
-func (m *memory) program() string {
+// heap is where brk(2) begins; 0 if that was never told. It is not told of a process that is not dumpable.
+func (m *memory) heap() arch.Addr {
 	tid, err := m.d.space.TID()
 	if err != nil {
-		return ""
+		return m.brk
 	}
-	if path, err := procfs.Exe(tid); err == nil {
-		m.exe = path
+	if st, err := procfs.ReadStat(tid, 0); err == nil && st.StartBrk != 0 {
+		m.brk = arch.Addr(st.StartBrk)
 	}
-	return m.exe
+	return m.brk
 }
 
 // mapExtent prefers memory shared with the tracer. A target that can't have a memfd
@@ -124,34 +124,23 @@ func (m *memory) mapExtent(ext trampoline.Extent) (data, code trampoline.Store, 
 	return trampoline.Remote(mem, ext.Data), trampoline.Remote(mem, ext.Code), nil
 }
 
-// usedMappings is the target's maps with the directions in which they grow. The
-// kernel starts the heap behind the program's last mapping.
-func usedMappings(maps []procfs.Mapping, program string) []trampoline.Mapping {
-	used := make([]trampoline.Mapping, len(maps))
-	bssEnd := lastOfProgram(maps, program)
+// usedMappings is the target's maps with the directions in which they grow. heap is where brk(2) begins, which may not have been called yet: the kernel chooses a
+// place up to 1 GiB behind the program (arch_randomize_brk), and leaves what is in between to nobody.
+func usedMappings(maps []procfs.Mapping, heap arch.Addr) []trampoline.Mapping {
+	used := make([]trampoline.Mapping, len(maps), len(maps)+1)
 	for i, m := range maps {
 		used[i].Range = m.Range
 		switch {
 		case strings.HasPrefix(m.Path, "[stack"):
 			used[i].Grows = trampoline.GrowsDown
-		case m.Path == "[heap]", i == bssEnd:
+		case m.Path == "[heap]":
 			used[i].Grows = trampoline.GrowsUp
 		}
 	}
-	return used
-}
-
-// lastOfProgram is the index of the program's last mapping, -1 if it has none.
-func lastOfProgram(maps []procfs.Mapping, program string) int {
-	last := -1
-	for i, m := range maps {
-		if m.Path == program {
-			last = i
-		} else if i > 0 && last == i-1 && m.Path == "" && m.Write && m.Range.Start == maps[last].Range.End {
-			return i // its .bss
-		}
+	if heap != 0 {
+		used = append(used, trampoline.Mapping{Range: arch.Range{Start: heap, End: heap}, Grows: trampoline.GrowsUp})
 	}
-	return last
+	return used
 }
 
 // addressLimits is where user mappings may lie: above vm.mmap_min_addr, below the

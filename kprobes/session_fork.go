@@ -102,7 +102,7 @@ func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 		d.beginRegion()
 		return false
 	}
-	d.memory.exe = parent.memory.exe
+	d.memory.brk = parent.memory.brk
 	d.guard.takeOver(g)
 	return true
 }

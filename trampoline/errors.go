@@ -37,7 +37,7 @@ var (
 	ErrRecord = errors.New("no such journal record")
 )
 
-// NoGapError says where FindGap looked in vain. It matches ErrNoGap, and ErrNoLanding if
+// NoGapError says where findGap looked in vain. It matches ErrNoGap, and ErrNoLanding if
 // it was for a detour.
 type NoGapError struct {
 	Near        arch.Range

@@ -35,20 +35,16 @@ type Mapping struct {
 	Grows Growth
 }
 
-// FindGap returns the page-aligned address of size free bytes, each at most reach bytes
+// findGap returns the page-aligned address of size free bytes, each at most reach bytes
 // from every byte of near. It chooses the closest gap to near, and the one below if two
 // are equally close. The range lies in limits and not below 64 KiB.
 //
 // A page stays free on each side of it, so that an overrun of a neighbour faults
-// instead of meeting our code. 1 GiB stays free below a stack and above a heap. The
+// instead of meeting our code. room bytes stay free below a stack and above a heap. The
 // inside of near is not used even where it is free: dlclose(3) unmaps a module from its
 // first to its last byte.
 //
 // The error is a *NoGapError.
-func FindGap(used []Mapping, near arch.Range, size, reach uint64, limits arch.Range) (arch.Addr, error) {
-	return findGap(used, near, size, reach, limits, growthRoom)
-}
-
 func findGap(used []Mapping, near arch.Range, size, reach uint64, limits arch.Range, room uint64) (arch.Addr, error) {
 	size = roundUp(size)
 	window := arch.Range{Start: sub(near.End, reach), End: add(near.Start, reach)}

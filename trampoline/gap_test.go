@@ -30,6 +30,8 @@ func TestFindGap(t *testing.T) {
 			[]Mapping{{low, GrowsNot}, {rng(0x200_0000, 0x202_1000), GrowsUp}}, low, 0x10_0000, 0x2f_f000},
 		{"and if that is not enough, there is the room above a grown heap",
 			[]Mapping{{low, GrowsNot}, {rng(0x50_0000, 0x52_1000), GrowsUp}}, low, 0x40_0000, 0x52_1000 + gib},
+		{"or the room between it and its heap, however far away the kernel has put that",
+			[]Mapping{{low, GrowsNot}, {rng(0x40d4_6000, 0x40d6_7000), GrowsUp}, {rng(0x1_0000, low.Start), GrowsNot}}, low, 0x40_0000, low.End + 0x1000},
 		{"above, if below is taken",
 			[]Mapping{{rng(0x1_0000, low.Start), GrowsNot}}, low, 0x2000, low.End + 0x1000},
 		{"the closest of several gaps",
@@ -48,7 +50,7 @@ func TestFindGap(t *testing.T) {
 		{"exactly at 64 KiB", []Mapping{{rng(0x1_4000, 0x7fff_0000_0000), GrowsNot}}, rng(0x1_4000, 0x1_5000), 0x3000, 0x1_0000},
 		{"a size beyond everything", nil, pie, ^uint64(0), 0},
 	} {
-		got, err := FindGap(c.used, c.near, c.size, reach, limits)
+		got, err := findGap(c.used, c.near, c.size, reach, limits, growthRoom)
 		if got != c.want || (err != nil) != (c.want == 0) || err != nil && !errors.Is(err, ErrNoGap) {
 			t.Errorf("%s: %s, %v; want %s", c.name, got, err, c.want)
 		}
@@ -58,18 +60,18 @@ func TestFindGap(t *testing.T) {
 func TestNoGapNamesTheNearestGap(t *testing.T) {
 	near := rng(0x40_0000, 0x50_0000)
 	used := []Mapping{{rng(0x1000, 0x2_0000_0000), GrowsNot}, {rng(0x3_0000_0000, limits.End), GrowsNot}}
-	_, err := FindGap(used, near, 0x1000, 1<<31, limits)
+	_, err := findGap(used, near, 0x1000, 1<<31, limits, growthRoom)
 	want := "no free 4096 bytes within 0x80000000 of 400000-500000, the nearest large enough gap is 200001000-2fffff000"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	_, err = FindGap([]Mapping{{rng(0, limits.End), GrowsNot}}, near, 0x1000, 1<<31, limits)
+	_, err = findGap([]Mapping{{rng(0, limits.End), GrowsNot}}, near, 0x1000, 1<<31, limits, growthRoom)
 	if want := "no free 4096 bytes within 0x80000000 of 400000-500000, nor anywhere else"; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 }
 
-// bruteForce tries every page, by the words of FindGap's comment.
+// bruteForce tries every page, by the words of findGap's comment.
 func bruteForce(used []Mapping, near arch.Range, size, reach uint64, limits arch.Range, room uint64) (best arch.Addr, ok bool) {
 	var distance arch.Addr
 	for at := limits.Start &^ (PageSize - 1); at < limits.End; at += PageSize {

@@ -113,17 +113,20 @@ func (r *Region) place(need *needArena, used []Mapping, limits arch.Range) (Exte
 	if slots <= 0 {
 		slots = minSlots
 	}
-	for {
-		e := r.layOut(slots)
-		at, err := FindGap(used, need.near, e.Range().Len(), need.reach, limits)
-		if err == nil {
-			return e.move(at), nil
+	var failed error
+	for _, room := range []uint64{growthRoom, someRoom} {
+		for n := slots; ; n /= 2 {
+			e := r.layOut(n)
+			at, err := findGap(used, need.near, e.Range().Len(), need.reach, limits, room)
+			if err == nil {
+				return e.move(at), nil
+			}
+			if failed = err; e.Code.Len() <= PageSize {
+				break
+			}
 		}
-		if e.Code.Len() <= PageSize {
-			return Extent{}, fmt.Errorf("placing an arena: %w", err)
-		}
-		slots /= 2
 	}
+	return Extent{}, fmt.Errorf("placing an arena: %w", failed)
 }
 
 // layOut sizes an arena of at least n slots, at target address 0.

@@ -34,7 +34,7 @@ const (
 )
 
 // someRoom is the room that stays free below a stack and above a heap where growthRoom
-// would leave no place for a detour.
+// would leave no place.
 const someRoom = 256 << 20
 
 type block arch.Addr

@@ -202,7 +202,7 @@ func statLine(comm string) string {
 
 func TestParseStatFindsTheNameWhateverItHolds(t *testing.T) {
 	for _, comm := range []string{"cat", "a b", "a) R 1 (b", ")", "", "x\ny", "((sd-pam))"} {
-		want := Stat{Pid: 4711, Comm: comm, State: 'S', PPid: 12, Flags: 4194560, StartTime: 987654321, Processor: 5}
+		want := Stat{Pid: 4711, Comm: comm, State: 'S', PPid: 12, Flags: 4194560, StartTime: 987654321, Processor: 5, StartBrk: 3}
 		got, err := ParseStat(strings.NewReader(statLine(comm)))
 		if err != nil || got != want {
 			t.Errorf("comm %q: got %+v, %v\nwant %+v", comm, got, err, want)

@@ -16,6 +16,7 @@ type Stat struct {
 	Flags     uint64 // PF_ bits, include/linux/sched.h
 	StartTime uint64 // clock ticks (sysconf(_SC_CLK_TCK)) since boot; with Pid it names a process for good
 	Processor int    // CPU it last ran on
+	StartBrk  uint64 // address at which the heap begins that brk(2) grows; 0 if the reader may not trace the process
 }
 
 // PFKthread is the bit of Stat.Flags that marks a kernel thread (PF_KTHREAD).
@@ -53,12 +54,15 @@ func ParseStat(r io.Reader) (Stat, error) {
 		return Stat{}, fmt.Errorf("%w: stat: %d fields after the name", ErrFormat, len(f))
 	}
 	s := Stat{Comm: string(b[open+1 : shut]), State: f[0][0]}
-	var errs [5]error
+	var errs [6]error
 	s.Pid, errs[0] = strconv.Atoi(string(bytes.TrimSpace(b[:open])))
 	s.PPid, errs[1] = strconv.Atoi(string(f[4-3]))
 	s.Flags, errs[2] = strconv.ParseUint(string(f[9-3]), 10, 64)
 	s.StartTime, errs[3] = strconv.ParseUint(string(f[22-3]), 10, 64)
 	s.Processor, errs[4] = strconv.Atoi(string(f[39-3]))
+	if len(f) > 47-3 {
+		s.StartBrk, errs[5] = strconv.ParseUint(string(f[47-3]), 10, 64)
+	}
 	for _, err := range errs {
 		if err != nil {
 			return Stat{}, fmt.Errorf("%w: stat: %w", ErrFormat, err)
