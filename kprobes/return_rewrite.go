@@ -179,13 +179,18 @@ func (fo *followed) wayBack(rp *Kretprobe, st *site, word, ret arch.Addr) *site 
 	if rp.by == ReturnAuto {
 		if back, err := fo.siteOfReturns(rp, ret, st.inGo); err == nil {
 			return back
+		} else if fo.unreturnable[ret] == nil { // it may do well the next time
+			return fo.returnSite(rp, ret, st.inGo)
 		}
 	}
 	if fo.relays.serves(rp, st, ret) {
-		if back, err := fo.relaySite(rp, ret); err == nil {
+		back, err := fo.relaySite(rp, ret)
+		if err == nil {
 			return back
 		}
-		fo.relays.cannot(ret)
+		if !errors.Is(err, ptrace.ErrNoThread) { // inside vfork(2), which ends
+			fo.relays.cannot(ret)
+		}
 	}
 	return fo.returnSite(rp, ret, st.inGo)
 }

@@ -98,7 +98,7 @@ func (lo *looks) checkReturn(at arch.Addr) error {
 		return err
 	}
 	bounds, known := lo.d.linker.symbols().Function(at)
-	if m.Write || m.Path == "" && !known {
+	if m.Write || !known && ofNoFile(m) {
 		return fmt.Errorf("%w: it is generated code (%s)", ErrBlacklisted, mappingName(m))
 	}
 	if err := lo.checkCode(at); err != nil {
@@ -114,6 +114,14 @@ func (lo *looks) checkReturn(at arch.Addr) error {
 		return lo.checkBoundary(bounds, at)
 	}
 	return lo.checkBehindCall(at, *m)
+}
+
+// ofNoFile tells of memory that programs put code into which they have generated, also where it has a name (prctl(2), PR_SET_VMA_ANON_NAME; memfd_create(2)).
+func ofNoFile(m *procfs.Mapping) bool {
+	if m.Path == "" {
+		return true
+	}
+	return slices.ContainsFunc([]string{"[anon", "[heap]", "[stack", "/memfd:", "/dev/zero"}, func(name string) bool { return strings.HasPrefix(m.Path, name) })
 }
 
 // checkBehindCall accepts an address if a call ends there.

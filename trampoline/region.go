@@ -121,7 +121,7 @@ func (r *Region) place(need *needArena, used []Mapping, limits arch.Range) (Exte
 			if err == nil {
 				return e.move(at), nil
 			}
-			if failed = err; e.Code.Len() <= PageSize {
+			if failed = err; e.Code.Len() <= PageSize || room == growthRoom && n <= minSlots { // rather near a heap than in many small pieces
 				break
 			}
 		}
