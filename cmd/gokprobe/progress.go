@@ -39,6 +39,8 @@ func (s stdio) progress(format string, args ...any) *progress {
 
 func newProgress(show func(string), grace, pause time.Duration, line string) *progress {
 	p := &progress{show: show, pause: pause, line: line, placed: map[*kprobes.Session]trace.Progress{}}
+	p.mu.Lock() // tell may run before the timer is known: to it that would be the end of the work
+	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(grace, p.tell)
 	return p
 }
