@@ -38,7 +38,9 @@ func (th *Thread) blockAgain() bool {
 // resumed without it.
 //
 // It is for a signal that we have sent again, which is the thread's alone: the kernel would requeue it for the thread, where nobody else finds it that waits for
-// signals of the process.
+// signals of the process. Whom it was sent to at first, its code tells (siginfo in sigaction(2)): tgkill(2) names a thread; kill(2), timers and message queues mean the
+// process, and so does sigqueue(3). One of pthread_sigqueue(3) can't be told from that; its thread finds it in the process as well. The sender of a kill(2) is
+// we then, since the kernel lets nobody send that in another's name.
 //
 // If we are killed before the thread is resumed, the signal comes twice: to the process, and requeued to the thread. To take the stop first could lose it.
 func (th *Thread) sendOn() bool {
@@ -46,32 +48,21 @@ func (th *Thread) sendOn() bool {
 		return false
 	}
 	info, err := th.siginfo()
-	if err != nil || !th.sendToProcess(info) {
+	if err != nil {
 		return false
 	}
-	th.at.kept = nil
-	return true
-}
-
-// sendToProcess sends a signal again, to the process, if it was sent to that at first. Its code tells (siginfo in sigaction(2)): tgkill(2) names a thread; kill(2),
-// timers and message queues mean the process, and so does sigqueue(3). One of pthread_sigqueue(3), or of a timer that names a thread, can't be told from that; its
-// thread finds it in the process as well. The sender of a kill(2) is we then, since the kernel lets nobody send that in another's name.
-func (th *Thread) sendToProcess(info *Siginfo) bool {
 	switch code := info.Code(); {
 	case code > 0 || code == siTkill:
 		return false
 	case code == siUser:
-		return unix.Kill(th.Proc.PID, info.Signo()) == nil
+		err = unix.Kill(th.Proc.PID, info.Signo())
+	default:
+		err = queueToProcess(th.Proc.PID, info)
 	}
-	return queueToProcess(th.Proc.PID, info) == nil
-}
-
-// putAgain sends the signal that the thread has stopped for again, to come back, or to wait: then for the process, if it was sent to that. A signal that a thread has
-// stopped for it blocks only if we have blocked it since (Part).
-func (th *Thread) putAgain(info *Siginfo) {
-	if copied := *info; !forced.Has(copied.Signo()) || !th.blocking(copied.Signo()) || !th.sendToProcess(&copied) {
-		th.resend(info)
+	if err == nil {
+		th.at.kept = nil
 	}
+	return err == nil
 }
 
 // takenOut tells whether SIGTRAP is missing in m, which the thread blocks, because it was taken out of nearly all signals for the guard. Most threads

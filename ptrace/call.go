@@ -258,9 +258,8 @@ func (t *Tracer) bringHome(th *Thread, landed bool) {
 		th.endCall(err) // killed meanwhile
 		return
 	}
-	if th.at.injectable && ic.before.injectable && ic.kept != nil {
-		th.at.injectable = th.setSiginfo(ic.kept) == nil
-		ic.before.again = true // whom the landing's own signal was sent to says nothing of this one
+	if th.at.injectable && ic.before.injectable && ic.kept != nil && th.setSiginfo(ic.kept) != nil {
+		th.at.injectable = false
 	}
 	ic.before.resettle(th.at, ic.kept)
 	th.at = ic.before

@@ -63,7 +63,7 @@ func (t *Tracer) detachThread(th *Thread) {
 	t.drainResent(th)
 	th.block()
 	sig := th.leavingSignal()
-	if forced.Has(sig) && th.blocking(sig) && th.sendOn() {
+	if forced.Has(sig) && sig == th.at.stop.Signal && th.blocking(sig) && th.sendOn() {
 		sig = 0
 	}
 	th.markMoved()

@@ -1,7 +1,6 @@
 package ptrace
 
 import (
-	"bytes"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -65,19 +64,13 @@ func (o *owed) requeue(info *Siginfo) {
 	o.requeued = append(o.requeued, *info)
 }
 
-// takeRequeued tells whether info is of one that was sent again with its siginfo, which is put into it, and forgets that. The kernel has changed who sent it, if
-// the target is in another namespace of PIDs or users.
+// takeRequeued tells whether info is of one that was sent again with its siginfo, and forgets that.
 func (o *owed) takeRequeued(info *Siginfo) bool {
-	const sender, value = 16, 24 // offsets of si_pid, and of what comes behind si_uid
-	i := slices.IndexFunc(o.requeued, func(r Siginfo) bool {
-		return bytes.Equal(r[:sender], info[:sender]) && bytes.Equal(r[value:], info[value:])
-	})
-	if i < 0 {
-		return false
+	i := slices.Index(o.requeued, *info)
+	if i >= 0 {
+		o.requeued = slices.Delete(o.requeued, i, i+1)
 	}
-	*info = o.requeued[i]
-	o.requeued = slices.Delete(o.requeued, i, i+1)
-	return true
+	return i >= 0
 }
 
 // sentAgain is a signal that was sent again, 0 if there is none.

@@ -130,7 +130,7 @@ func (th *Thread) putOff() {
 		return
 	}
 	if info, err := th.siginfo(); err == nil && !info.Synchronous() {
-		th.putAgain(info)
+		th.resend(info)
 		th.at.stop.Reason = Interrupt
 	}
 }

@@ -170,7 +170,7 @@ func (th *Thread) postpone() (sent bool) {
 	}
 	if sent = !th.raiseAgain(); sent {
 		info.unmarkOwn() // there may be no guard any more to do that
-		th.putAgain(info)
+		th.resend(info)
 	}
 	taken := th.Proc.tracer.unreaped == th.TID
 	if taken || !sent {

@@ -29,7 +29,7 @@ func TestWhatWasSentToTheProcessWaitsForTheProcess(t *testing.T) {
 		"sigqueue": {func(pid, _ int) error { return queueToProcess(pid, queued(pid)) }, true},
 		"tgkill":   {func(pid, tid int) error { return unix.Tgkill(pid, tid, unix.SIGTRAP) }, false},
 	} {
-		for _, end := range []string{"resumed", "let go", "parted and let go"} {
+		for _, detached := range []bool{false, true} {
 			prog := testprog.Start(t, testprog.Build(t, "waitedfor"), "parts")
 			tr, p := attachKeeper(t, keeper{copied: map[int]*Space{}}, prog.PID())
 			whileHeld(t, tr, func() {}, func() error {
@@ -54,21 +54,13 @@ func TestWhatWasSentToTheProcessWaitsForTheProcess(t *testing.T) {
 			}, func() error {
 				return p.Space.Freeze(func(*Frozen) error {
 					tr.take() // as if another stop had to be waited for
-					if end == "resumed" {
-						return nil
+					if detached {
+						return tr.Detach(p)
 					}
-					if end == "parted and let go" {
-						p.Space.Part()
-						for _, th := range p.Threads() { // as what takes our memory away does
-							if err := th.remote(func(*Remote) error { return nil }); err != nil {
-								return err
-							}
-						}
-					}
-					return tr.Detach(p)
+					return nil
 				})
 			})
-			if end == "resumed" {
+			if !detached {
 				whileHeld(t, tr, func() {}, func() error { return tr.Detach(p) })
 			}
 			tr.Close()
@@ -78,11 +70,11 @@ func TestWhatWasSentToTheProcessWaitsForTheProcess(t *testing.T) {
 			}
 			testprog.Await(t, "the signal to wait", func() bool { own, shared := pends(stopped); return own || shared })
 			if own, shared := pends(stopped); own == c.process || shared != c.process {
-				t.Errorf("%s, %s: it waits for the thread %t, for the process %t", name, end, own, shared)
+				t.Errorf("%s, let go meanwhile %t: it waits for the thread %t, for the process %t", name, detached, own, shared)
 			}
 			if c.process || stopped == prog.PID() {
 				if got := prog.Do("fd 5", "got"); !strings.HasPrefix(got, "got 5 from ") {
-					t.Errorf("%s, %s: %q", name, end, got)
+					t.Errorf("%s, let go meanwhile %t: %q", name, detached, got)
 				}
 			}
 			prog.CheckClean()

@@ -66,7 +66,7 @@ func (t *Tracer) deliver(th *Thread) {
 		t.resume(th, 0)
 		return
 	}
-	blocked := th.blockAgain() || th.keepsBlocked()
+	blocked := th.blockAgain()
 	if !blocked && th.at.stop.Signal == unix.SIGTRAP && t.noteTrapHandler(th) {
 		return
 	}
@@ -234,7 +234,7 @@ func (th *Thread) injectHeld(may func(*Siginfo) bool) unix.Signal {
 	held := th.owed.take()
 	var sig unix.Signal
 	if len(held) > 0 && may(held[0]) && th.at.injectable && th.setSiginfo(held[0]) == nil {
-		sig, th.at.again = held[0].Signo(), true // whom the stop's own signal was sent to says nothing of this one
+		sig = held[0].Signo()
 		held = held[1:]
 	}
 	for _, info := range held {
@@ -305,7 +305,6 @@ func (th *Thread) substitute() bool {
 	info, err := th.siginfo()
 	if err == nil && th.owed.takeRequeued(info) {
 		th.at.again = true
-		_ = th.setSiginfo(info)
 		return false
 	}
 	// In another PID namespace we have no ID.

@@ -113,11 +113,7 @@ func (s *Space) Part() {
 		th.release()
 		th.resendHeld()
 		_ = th.EndStep() // its end follows
-		th.Proc.tracer.drainResent(th)
 		th.block()
-		if sig := th.at.stop.Signal; th.at.stop.Reason == Signal && forced.Has(sig) && th.blocking(sig) && th.sendOn() {
-			th.at.stop.Reason = Interrupt
-		}
 		th.Commit()
 	}
 }

@@ -200,10 +200,22 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 	if err != nil {
 		return false
 	}
-	if th.guard.asked && p.own != nil && p.own.ignored && info.Code() <= 0 { // it is not to end a system call
-		th.guard.asked = false
+	if th.unblocked.owesBlock && p.own != nil && info.Code() <= 0 && th.postpone() {
+		th.keepBlocked()
 		t.dispatchAgain(th)
 		return true
+	}
+	if th.guard.asked && p.own != nil && info.Code() <= 0 {
+		switch {
+		case p.own.ignored: // it is not to end a system call
+			th.guard.asked = false
+			t.dispatchAgain(th)
+			return true
+		case th.nested() && th.postpone():
+			th.keepBlocked()
+			t.dispatchAgain(th)
+			return true
+		}
 	}
 	known := p.trapAction != nil && (p.own == nil || p.own.handled)
 	if th.guard.asked || known && info.Code() > 0 && !info.breakpoint() {
@@ -227,9 +239,7 @@ func (t *Tracer) noteTrapHandler(th *Thread) (again bool) {
 		th.guard.asked = true // else it would be asked again and again, if the signal has been postponed
 		return false
 	}
-	if th.guard.asked = true; blocks && p.own != nil {
-		th.unblocked.owesBlock = true // when the signal comes back, which was put off
-	} else if blocks {
+	if th.guard.asked = true; blocks {
 		th.keepBlocked()
 	} else if !info.breakpoint() {
 		th.guard.told = th.ip()
@@ -357,28 +367,14 @@ func (r *Remote) lacksTrap(th *Thread) bool {
 	return ok && !m.Has(unix.SIGTRAP) && !th.takenOut(m) && !th.blocks.all
 }
 
-// keepsBlocked is blockAgain for a thread that blocks SIGTRAP and few other signals, or is in a handler that does, and does not block it since it has come to a
-// breakpoint.
-func (th *Thread) keepsBlocked() bool {
-	p := th.Proc
-	if th.at.stop.Signal != unix.SIGTRAP || p.own == nil {
-		return false
-	}
-	if info, err := th.siginfo(); err != nil || info.Code() > 0 {
-		return false
-	}
-	return (th.unblocked.owesBlock || th.guard.asked && !p.own.ignored && th.nested()) && th.keepBlocked()
-}
-
 // keepBlocked has the thread block SIGTRAP, as it did before a breakpoint, and one that was put off wait until the thread unblocks it.
-func (th *Thread) keepBlocked() bool {
+func (th *Thread) keepBlocked() {
 	m, err := th.sigmask()
 	if err != nil || th.setSigmask(m|sigbit(unix.SIGTRAP)) != nil {
-		return false
+		return
 	}
 	th.blocks.trap, th.guard.asked, th.unblocked.owesBlock = true, false, false
 	th.owed.trapsWait()
-	return true
 }
 
 // takeTrap notes that sa is p's action for SIGTRAP, as the program has set it. If there was a guard, there is none any more.
