@@ -11,6 +11,26 @@ import (
 	"github.com/gokprobe/gokprobe/internal/halts"
 )
 
+// Returns is how calls are followed to their ends.
+type Returns int
+
+const (
+	// ReturnSites is the default: a breakpoint stands at each place that is returned to. Nothing on any stack is changed.
+	ReturnSites Returns = iota
+	// ReturnRewrite has no site: the return address of a call is replaced on the stack by that of a relay, code that leads to the true one, as the kernel does
+	// (kernel/kprobes.c, arch_prepare_kretprobe; arch/x86/kernel/rethook.c). It follows returns to where no breakpoint can stand: into code
+	// that the target generates. All such calls are the tracer's, at a stop for each end. Where return addresses must stay, breakpoints serve as ever: in
+	// processes with Go's runtime, a shadow stack, or an unwinder that has no name, and for functions that look at their own return address.
+	//
+	// The target's own unwinders find true addresses (C++, Rust, pthread_cancel, backtrace). What reads return addresses in another way does not: a
+	// profiler in the target that walks frame pointers, a garbage collector of an unknown language. If the tracer is killed, calls return as they
+	// would have, and a guardian puts true addresses back; an exception that passes through such a call before that ends the target.
+	ReturnRewrite
+	// ReturnAuto is ReturnSites where a breakpoint can stand at the place that a call returns to, and else, for that call alone, ReturnRewrite: where the caller is code
+	// that the target generates, or lies where no breakpoint may be. So calls of a probe without handlers are still followed in the target wherever that is possible.
+	ReturnAuto
+)
+
 // maxDataSize is KRETPROBE_MAX_DATA_SIZE (include/linux/kprobes.h).
 const maxDataSize = 4096
 

@@ -127,8 +127,8 @@ func (th *Thread) leavingSignal() unix.Signal {
 }
 
 // drainResent takes back signals that were sent again, so that they leave with
-// their own siginfo, and to whom they were sent (sendOn). Those that the thread blocks stay queued as tgkill sent them; those
-// that it fetched itself (sigwait(3)) are gone.
+// their own siginfo, and to whom they were sent (sendOn). Those that the thread blocks stay queued as tgkill sent them, for it
+// alone: after Part also SIGTRAP and SIGILL that it blocks again. Those that it fetched itself (sigwait(3)) are gone.
 func (t *Tracer) drainResent(th *Thread) {
 	for th.owed.sentAgain() != 0 && (th.at.stop.Reason != Signal || !th.at.injectable) {
 		m, err := th.sigmask()
