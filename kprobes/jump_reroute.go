@@ -211,9 +211,15 @@ func (hs *hits) raisedInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 // noteFaults prepares for faults that the bodies of detours which sites are about to get have
 // foreseen, and for bytes of their jumps that are no instructions.
 func (ds *detours) noteFaults(sites []*site) {
-	raises := slices.ContainsFunc(sites, func(st *site) bool {
-		return slices.ContainsFunc(st.next().Stops, func(s arch.Stop) bool { return s.Why.Faults() }) || st.next().raisesIllegal()
-	})
+	ds.noteFaultsIf(slices.ContainsFunc(sites, func(st *site) bool { return st.next().raises() }))
+}
+
+// raises tells whether threads raise other signals than a breakpoint's in det, or at its heads.
+func (det *detour) raises() bool {
+	return slices.ContainsFunc(det.Stops, func(s arch.Stop) bool { return s.Why.Faults() }) || det.raisesIllegal()
+}
+
+func (ds *detours) noteFaultsIf(raises bool) {
 	if !raises && len(ds.heads) == 0 {
 		return
 	}

@@ -32,36 +32,52 @@ func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 	if d == nil {
 		return ptrace.LetGo
 	}
-	uncleaned := d.clean(child)
-	if uncleaned != nil {
-		s.warn("the forked child %d may keep breakpoints: %v", child.PID, uncleaned)
-	}
-	replaced := d.followed.leaveChild(child)
-	if replaced != nil {
-		s.warn("the forked child %d: %v", child.PID, replaced)
-	}
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
+		_ = s.cleanChild(d, child)
 		d.guard.cleanRegion(child)
 		return ptrace.LetGo
 	}
 	fresh := s.newDomain(child)
 	fresh.newborn = true
 	defer func() { fresh.newborn = false }()
-	if uncleaned != nil || replaced != nil || !fresh.takeOver(d, child) {
-		d.guard.cleanRegion(child)
-	}
-	fresh.optimizer.lazily()
 	defer fresh.look.anew()()
-	fresh.masks.inherit(&d.masks)
-	fresh.linker.inherit(d)
-	fresh.placeAll(d.copies(), notInChild)
+	if fresh.becomeCopy(d, child) {
+		fresh.linker.inherit(d)
+	} else {
+		s.beginInChild(fresh, d, child)
+	}
 	fresh.followed.copyCalls(child)
 	s.syscalls.followSyscalls(fresh)
 	return ptrace.Keep
 }
 
+// cleanChild gives a forked child its original code back, and its return addresses. It tells what it could not, which is the error.
+func (s hooks) cleanChild(parent *domain, child *ptrace.Process) error {
+	uncleaned := parent.clean(child)
+	if uncleaned != nil {
+		s.warn("the forked child %d may keep breakpoints: %v", child.PID, uncleaned)
+	}
+	replaced := parent.followed.leaveChild(child)
+	if replaced != nil {
+		s.warn("the forked child %d: %v", child.PID, replaced)
+	}
+	return errors.Join(uncleaned, replaced)
+}
+
+// beginInChild has a forked child begin with its original code, and places its parent's probes there.
+func (s hooks) beginInChild(d, parent *domain, child *ptrace.Process) {
+	unclean := s.cleanChild(parent, child)
+	if unclean != nil || !d.takeOver(parent, child) {
+		parent.guard.cleanRegion(child)
+	}
+	d.optimizer.lazily()
+	d.masks.inherit(&parent.masks)
+	d.linker.inherit(parent)
+	d.placeAll(parent.copies(), notInChild)
+}
+
 // mostInherited is how many arenas a child is given at once; each is a mapping here.
-const mostInherited = 8
+const mostInherited = 32
 
 // takeOver has a forked child keep the parent's guard, and gives it memory of its own in the place of the parent's arenas: each the same bytes long at the same
 // address, with a header, the guard, and no slot. Taking all away and putting it there again would be some two dozen system calls on its behalf, and this is nine
@@ -70,7 +86,17 @@ const mostInherited = 8
 // away.
 func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 	g := &parent.guard
-	if parent.memory.private || !g.whole || g.none || g.incomplete || !g.has(unix.SIGTRAP) || slices.ContainsFunc(parent.space.Processes(), (*ptrace.Process).GuardDoubted) {
+	if parent.memory.private || !g.whole || g.none || g.incomplete || !g.has(unix.SIGTRAP) {
+		return false
+	}
+	return d.takeMemory(parent, child, func(stores func(trampoline.Extent) (data, code trampoline.Store)) error {
+		return d.region.TakeOver(parent.region, g.state, stores)
+	})
+}
+
+// takeMemory has the child keep the guard, and have memory of its own in the place of all of the parent's, in which fill has d's region begin.
+func (d *domain) takeMemory(parent *domain, child *ptrace.Process, fill func(stores func(trampoline.Extent) (data, code trampoline.Store)) error) bool {
+	if slices.ContainsFunc(parent.space.Processes(), (*ptrace.Process).GuardDoubted) {
 		return false
 	}
 	arenas := parent.region.Mapped()
@@ -84,12 +110,13 @@ func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 	if len(extents) == 0 || len(extents) > mostInherited {
 		return false
 	}
-	kept := ptrace.KeptGuard{Handler: g.state.Handler, Signals: ptrace.Sigset(g.state.Installed >> 1)}
+	state := parent.guard.state
+	kept := ptrace.KeptGuard{Handler: state.Handler, Signals: ptrace.Sigset(state.Installed >> 1)}
 	err := child.Space.ReplaceShared(parent.space, trampoline.MemfdName, extents, kept, func(own []*ptrace.Shared) error {
 		for i, e := range arenas {
 			d.memory.shared[e.Data.Start] = own[i]
 		}
-		return d.region.TakeOver(parent.region, g.state, func(e trampoline.Extent) (data, code trampoline.Store) {
+		return fill(func(e trampoline.Extent) (data, code trampoline.Store) {
 			m := d.memory.shared[e.Data.Start]
 			return trampoline.Bytes(m.Data), trampoline.Bytes(m.Code)
 		})
@@ -103,7 +130,7 @@ func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 		return false
 	}
 	d.memory.brk = parent.memory.brk
-	d.guard.takeOver(g)
+	d.guard.takeOver(&parent.guard)
 	return true
 }
 

@@ -18,6 +18,31 @@ import (
 // thousand starts fixture thousand with a probe of each of its functions, and has it fork a child.
 func thousand(t *testing.T, o Options) (prog *testprog.Prog, s *Session, kps []*Kprobe, child int) {
 	t.Helper()
+	prog, s, kps = thousandProbes(t, o)
+	return prog, s, kps, fork(t, prog)
+}
+
+// uncopied is thousand with a parent that a child's domain can't be a copy of: calls are followed. So the child begins with its original code.
+func uncopied(t *testing.T) (prog *testprog.Prog, s *Session, kps []*Kprobe, child int) {
+	t.Helper()
+	prog, s, kps = thousandProbes(t, Options{Follow: true})
+	if err := s.RegisterKretprobe(&Kretprobe{KP: Kprobe{SymbolName: "libc.so.6:getppid"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitForOptimizer(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.do(func() error {
+		if s.mainDomain().copyable() {
+			t.Error("a process in which calls are followed can be copied")
+		}
+		return nil
+	})
+	return prog, s, kps, fork(t, prog)
+}
+
+func thousandProbes(t *testing.T, o Options) (prog *testprog.Prog, s *Session, kps []*Kprobe) {
+	t.Helper()
 	prog = testprog.Start(t, testprog.Build(t, "thousand"))
 	o.Log = func(text string) { t.Log(text) }
 	s, err := Attach(context.Background(), prog.PID(), o)
@@ -36,7 +61,7 @@ func thousand(t *testing.T, o Options) (prog *testprog.Prog, s *Session, kps []*
 			t.Fatal(err)
 		}
 	}
-	return prog, s, kps, fork(t, prog)
+	return prog, s, kps
 }
 
 func fork(t *testing.T, prog *testprog.Prog) (child int) {
@@ -95,7 +120,7 @@ func TestAFollowedChildHasItsProbes(t *testing.T) {
 
 // TestAFollowedChildGetsAJumpForWhatItHits: a probe that is not hit there costs no detour, until somebody waits for all of them.
 func TestAFollowedChildGetsAJumpForWhatItHits(t *testing.T) {
-	prog, s, kps, child := thousand(t, Options{Follow: true})
+	prog, s, kps, child := uncopied(t)
 	unhit := func() (n int) {
 		_ = s.do(func() error {
 			d := s.domainOfProcess(t, child)
@@ -136,7 +161,7 @@ func TestAFollowedChildGetsAJumpForWhatItHits(t *testing.T) {
 
 // TestWhoWaitsForSomeProbesHastensNoOthers: they may wait for their hits in the child.
 func TestWhoWaitsForSomeProbesHastensNoOthers(t *testing.T) {
-	prog, s, kps, child := thousand(t, Options{Follow: true})
+	prog, s, kps, child := uncopied(t)
 	few := kps[100:110]
 	if err := s.WaitForOptimizer(t.Context(), few...); err != nil {
 		t.Error(err)

@@ -26,6 +26,28 @@ func NewText(mem arch.Memory, journal Journal) *Text {
 	return &Text{mem: mem, journal: journal, patches: newIndex()}
 }
 
+// CopyOf makes t, which has no patches, the Text of a copy of parent's memory, as a fork makes it, in which all of parent's patches stand. t's journal has
+// them as parent's has.
+func (t *Text) CopyOf(parent *Text) {
+	t.seq = parent.seq
+	t.patches = index{make(map[arch.Addr][]*Patch, len(parent.patches.buckets)), make(map[*Patch]struct{}, len(parent.patches.set))}
+	all := make([]Patch, 0, len(parent.patches.set))
+	for p := range parent.patches.set {
+		all = append(all, *p)
+		t.patches.add(&all[len(all)-1])
+	}
+}
+
+// Torn tells whether memory may show a mixture of a patch and what was there before.
+func (t *Text) Torn() bool {
+	for p := range t.patches.set {
+		if p.torn {
+			return true
+		}
+	}
+	return false
+}
+
 // Install replaces the bytes expect at at by replacement and returns the armed patch.
 // expect is what the caller decoded, in the view of Original.
 //

@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -54,8 +55,7 @@ var ErrNotKept = errors.New("the child has not what its parent has")
 
 // ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: one memfd for all of them. The
 // first has what g needs. fill writes what belongs there before the child has any of it. The error matches ErrNotKept if the child has something else there, or
-// other actions of signals. Until fill has returned the child has its parent's memory; after an error that comes later it has private memory, in the first of
-// extents with what was filled in.
+// other actions of signals. Until fill has returned the child has its parent's memory; after an error that comes later it has private memory, with what was filled in.
 func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g KeptGuard, fill func([]*Shared) error) error {
 	for _, e := range extents {
 		for _, at := range []arch.Addr{e.Data.Start, e.Code.Start} {
@@ -106,21 +106,33 @@ func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*S
 			err = f.mapped(r.th.Proc.Space, e)
 		}
 		if err != nil {
-			return errors.Join(err, r.mapInstead(extents, ours[0]))
+			return errors.Join(err, r.mapInstead(extents, ours))
 		}
 	}
 	return nil
 }
 
-// mapInstead has the child have private memory at extents, whatever is there now: it may have been of a file of the program's, whose number was taken
-// for ours, or nothing. The guard is still an action and finds what it needs, until it is taken away.
-func (r *Remote) mapInstead(extents []Extent, first *Shared) error {
+// mapInstead has the child have private memory at extents, with what was filled in, whatever is there now: it may have been of a file of the program's, whose
+// number was taken for ours, or nothing. The guard is still an action, and jumps may lead there, until they are taken away.
+func (r *Remote) mapInstead(extents []Extent, filled []*Shared) error {
 	var errs []error
-	for _, e := range extents {
+	for i, e := range extents {
 		errs = append(errs, r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uint64(0)))
+		errs = append(errs, r.putPages(e.Data.Start, filled[i].Data), r.putPages(e.Code.Start, filled[i].Code))
 	}
-	text := r.th.Proc.Space.Text()
-	return errors.Join(append(errs, text.WriteMemory(extents[0].Data.Start, first.Data), text.WriteMemory(extents[0].Code.Start, first.Code))...)
+	return errors.Join(errs...)
+}
+
+// putPages writes b to memory of the target's that is zero.
+func (r *Remote) putPages(at arch.Addr, b []byte) error {
+	zero := make([]byte, pageSize)
+	var errs []error
+	for off := 0; off < len(b); off += pageSize {
+		if page := b[off:min(off+pageSize, len(b))]; !bytes.Equal(page, zero[:len(page)]) {
+			errs = append(errs, r.th.Proc.Space.Text().WriteMemory(at+arch.Addr(off), page))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // withMemfd runs f with a memfd that the target has made, as number fd of its descriptors.

@@ -2,7 +2,9 @@ package trampoline
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -127,8 +129,8 @@ func (r *Region) growResume(near arch.Addr) error {
 	if err := t.lay(n); err != nil {
 		return err
 	}
-	for at, to := range old.to {
-		if err := t.set(at, to); err != nil {
+	for _, at := range slices.Sorted(maps.Keys(old.to)) { // the same entries make the same table
+		if err := t.set(at, old.to[at]); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,195 @@
+package kprobes
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/ptrace"
+	"github.com/gokprobe/gokprobe/trampoline"
+)
+
+// A followed child is born with its parent's breakpoints and jumps, and with all that they lead to. So as a rule nothing of its code is written: it
+// keeps all that, and the domain that we make for it is a copy of the parent's. Only the memory of ours is to be its own, since hits are counted there:
+// it gets memory at the same addresses with the same content, but for the counters.
+//
+// # What the child may see, and when we are killed
+//
+// It stands in its fork, with one thread, from before the first step until the last.
+//
+//   - Its code is compared with its parent's, all pages in which we have ever written: a fork copies memory at a moment of its own, and we may have changed
+//     the parent's since. Where they differ, and where the parent is not in a state that is simple (copyable), the child gets its original code back and
+//     probes anew, as long as that may take (session_fork.go).
+//   - Until its memory is replaced its jumps lead to the parent's detours: they work there, and count for the parent. The guard answers its breakpoints
+//     from the parent's table.
+//   - The new memory is filled before the child has any of it. An arena is replaced by one system call for its data and one for its code, in between
+//     the two belong to different files with the same content: either is right, and what the guard's table, the journal and the records of detours say is true of both.
+//   - The parent's memory is not changed meanwhile, but for counters, by its threads. They are zero in the child.
+//   - If the child can't map the memory after all, it has private memory with the same content in the end; then its original code is put back, and that
+//     memory is taken away.
+
+// copyable tells whether a forked child's domain can be a copy of d: neither programs, nor followed calls, nor handlers by upcalls are about, whose
+// memory and books belong to threads, and nothing is half done.
+func (d *domain) copyable() bool {
+	nb, fo := &d.neighbours, &d.followed
+	switch {
+	case d.memory.private, !d.guard.whole, d.guard.none, d.guard.incomplete, !d.guard.has(unix.SIGTRAP), d.released:
+	case len(d.recorder.recordings)+len(d.recorder.rings)+len(d.recorder.states) > 0:
+	case len(fo.lines) > 0, len(fo.relays.pages) > 0:
+	case len(d.upcalls.boards) > 0, d.detours.callsOut > 0, d.detours.retired > 0:
+	case len(nb.ousted)+len(nb.beset)+len(nb.mended) > 0:
+	case d.linker.updating, d.linker.starting, len(d.masks.unfinished) > 0, d.text.Torn():
+	default:
+		return len(d.slots.at) == len(d.sites) && !slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return !st.copyable() })
+	}
+	return false
+}
+
+func (st *site) copyable() bool {
+	switch {
+	case st.returning > 0, st.retracing > 0, len(st.recorders) > 0, st.unwinds, st.next() != nil:
+		return false
+	}
+	det := st.jump()
+	return det == nil || det.record == nil && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
+}
+
+// becomeCopy makes d, which is child's and has nothing yet, a copy of parent. If the answer is false the child has the code that it was born with, and memory of
+// the parent's or private memory in its place.
+func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
+	if !parent.copyable() || !d.bornAlike(parent, child) || !d.takeMemory(parent, child, func(stores func(trampoline.Extent) (data, code trampoline.Store)) error {
+		return d.region.CopyOf(parent.region, stores)
+	}) {
+		return false
+	}
+	d.past = pastCode{insns: maps.Clone(parent.past.insns), order: parent.past.order}
+	d.text.CopyOf(parent.text)
+	d.optimizer.lazily()
+	for at, p := range parent.optimizer.jumps {
+		d.optimizer.jumps[at] = &pastJump{p.original, slices.Clip(p.replacements)}
+	}
+	d.masks.becomeCopy(&parent.masks)
+	d.copySites(parent)
+	d.linker.watched, d.linker.blind = parent.linker.watched, parent.linker.blind
+	if st := parent.linker.linkerSite; st != nil {
+		d.linker.linkerSite = d.sites[st.addr]
+		d.linker.busy = parent.linker.Busy(child.Space)
+	}
+	child.Space.Unblock(d.guard.noteUnblocked)
+	d.guard.unlooked = false
+	d.detours.noteFaultsIf(slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return st.jump() != nil && st.jump().raises() }))
+	return true
+}
+
+// bornAlike tells whether the child's code is what the parent's is now, wherever we have ever written.
+func (d *domain) bornAlike(parent *domain, child *ptrace.Process) bool {
+	const most = 64 * codePage
+	var theirs, own []byte
+	for r := range parent.past.pages(most) {
+		n := int(r.Len())
+		theirs, own = slices.Grow(theirs[:0], n)[:n], slices.Grow(own[:0], n)[:n]
+		if parent.space.Text().ReadMemory(r.Start, theirs) != nil || child.Space.Text().ReadMemory(r.Start, own) != nil || !bytes.Equal(theirs, own) {
+			return false
+		}
+	}
+	return true
+}
+
+// pages is the pages that have instructions of p's, those that follow each other together, up to so many bytes.
+func (p *pastCode) pages(most uint64) func(yield func(arch.Range) bool) {
+	return func(yield func(arch.Range) bool) {
+		var run arch.Range
+		for _, at := range p.sorted() {
+			first, end := at&^(codePage-1), (at+arch.Addr(len(p.insns[at]))+codePage-1)&^(codePage-1)
+			if run.Len() > 0 && first <= run.End && uint64(end-run.Start) <= most {
+				run.End = max(run.End, end)
+				continue
+			}
+			if run.Len() > 0 && !yield(run) {
+				return
+			}
+			run = arch.Range{Start: first, End: end}
+		}
+		if run.Len() > 0 {
+			yield(run)
+		}
+	}
+}
+
+// copySites makes the sites that the child has where its parent has some, with their own detours and counters. There may be thousands, and a process that
+// forks all the time; so each kind is made in one piece.
+func (d *domain) copySites(parent *domain) {
+	n, jumps := len(parent.sites), 0
+	for _, st := range parent.sites {
+		if st.jump() != nil {
+			jumps++
+		}
+	}
+	sites, dets, counters := make([]site, 0, n), make([]detour, 0, jumps), make([]counter, 0, jumps) // which never move
+	d.sites, d.slots.at = make(map[arch.Addr]*site, n), make(map[arch.Addr]*site, n)
+	d.detours.at = make(map[arch.Addr]*detour, len(parent.detours.at))
+	for _, st := range parent.sites {
+		sites = append(sites, *st)
+		own := &sites[len(sites)-1]
+		own.domain = d
+		d.sites[own.addr], d.slots.at[own.slot.Addr] = own, own
+		p, _ := d.text.Find(own.addr)
+		switch st.stands.(type) {
+		case breakpoint:
+			own.stands = breakpoint{p}
+		case jumping:
+			dets = append(dets, *st.jump())
+			det := &dets[len(dets)-1]
+			det.site, det.headHits, det.stops = own, 0, 0
+			own.stands = jumping{p, det}
+			if det.count != nil {
+				counters = append(counters, counter{at: det.count.at, cells: d.copiedCells(det.count)})
+				det.count = &counters[len(counters)-1]
+			}
+			d.detours.enterCopy(det)
+		}
+		for _, kp := range own.probes {
+			kp.placements = append(kp.placements, placement{d, own})
+		}
+		if opt := &st.domain.optimizer; opt.queue[st] || opt.unhit[st] {
+			d.optimizer.unhit[own] = true
+		}
+	}
+}
+
+// copiedCells is the child's memory of its parent's counter, zero.
+func (d *domain) copiedCells(of *counter) []byte {
+	cells, err := d.region.Cell(of.at, len(of.cells))
+	if err != nil {
+		return nil // it is not of the region that was copied
+	}
+	clear(cells)
+	return cells
+}
+
+// enterCopy enters det, whose code is the parent's and at the same place.
+func (ds *detours) enterCopy(det *detour) {
+	ds.at[det.Addr], ds.at[det.landing.Entry] = det, det
+	for _, h := range det.heads {
+		ds.heads[h] = det
+	}
+	ds.d.neighbours.noteTorn(det)
+	ds.d.neighbours.noteStrays(det)
+	if det.count != nil {
+		ds.counters[det.count] = true
+		det.count.give(det.site.counted())
+	}
+}
+
+// becomeCopy takes over the tails, which are in the memory that was copied.
+func (mk *masks) becomeCopy(parent *masks) {
+	mk.searched, mk.keys = maps.Clone(parent.searched), maps.Clone(parent.keys)
+	if parent.mem == nil {
+		return
+	}
+	mk.maskCells, mk.setTable, mk.sets, mk.constant = parent.maskCells, parent.setTable, slices.Clone(parent.sets), maps.Clone(parent.constant)
+	mk.mem, _ = mk.d.region.Cell(arch.Addr(mk.setTable), len(parent.mem))
+}
