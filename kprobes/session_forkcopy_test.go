@@ -11,7 +11,15 @@ import (
 
 // TestAFollowedChildIsBornWithItsJumps: they are its parent's, at the same places, with counters of its own, and from then on each goes its own way.
 func TestAFollowedChildIsBornWithItsJumps(t *testing.T) {
-	prog, s, kps, child := thousand(t, Options{Follow: true})
+	prog, s, kps := thousandProbes(t, Options{Follow: true})
+	mine := func() {
+		t.Helper()
+		prog.Send("mine")
+		prog.Expect("mine 1499500")
+	}
+	mine()
+	mine()
+	child := fork(t, prog)
 	hits := func(when string, of []*Kprobe, want uint64) {
 		t.Helper()
 		for _, kp := range of {
@@ -34,7 +42,7 @@ func TestAFollowedChildIsBornWithItsJumps(t *testing.T) {
 				if own == parents || own.jump() == parents.jump() || own.jump().Addr != parents.jump().Addr || own.jump().count == parents.jump().count || own.domain != there {
 					t.Errorf("%s: the jump at %s is not its parent's, or more than that", when, own.addr)
 				}
-				if fresh := parents.jump().count.fresh(); fresh != 0 {
+				if fresh := parents.jump().count.fresh(); fresh != 2 {
 					t.Errorf("%s: the parent has counted %d hits at %s", when, fresh, own.addr)
 				}
 			}
@@ -62,16 +70,16 @@ func TestAFollowedChildIsBornWithItsJumps(t *testing.T) {
 		prog.Expect("sum 1499500")
 	}
 	jumps("at birth", all)
-	hits("at birth", kps, 0)
+	hits("at birth", kps, 2)
 	call()
-	hits("called once", kps, 1)
+	hits("called once", kps, 3)
 	jumps("called once", all)
 	if err := s.SetOptimization(false); err != nil {
 		t.Fatal(err)
 	}
 	jumps("without optimization", 0)
 	call()
-	hits("called twice", kps, 2)
+	hits("called twice", kps, 4)
 	if err := s.SetOptimization(true); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +87,8 @@ func TestAFollowedChildIsBornWithItsJumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	call()
-	hits("called three times", kps, 3)
+	mine()
+	hits("called three times", kps, 6)
 	for _, kp := range kps[:100] {
 		if err := s.DisableKprobe(kp); err != nil {
 			t.Fatal(err)
@@ -89,9 +98,9 @@ func TestAFollowedChildIsBornWithItsJumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	call()
-	hits("disabled", kps[:100], 3)
-	hits("unregistered", kps[100:900], 3)
-	hits("left", kps[900:], 4)
+	hits("disabled", kps[:100], 6)
+	hits("unregistered", kps[100:900], 6)
+	hits("left", kps[900:], 7)
 	again := make([]*Kprobe, 100)
 	for i := range again {
 		again[i] = &Kprobe{SymbolName: kps[500+i].SymbolName}
