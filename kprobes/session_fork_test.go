@@ -215,10 +215,11 @@ func TestAChildsCopyIsTakenBackInOrder(t *testing.T) {
 	prog, s, _, _ := thousand(t, Options{})
 	_ = s.do(func() error {
 		d := s.mainDomain()
-		entries, err := d.copied(d.space.Text())
-		if err != nil {
-			t.Error(err)
+		c := d.copied(d.space)
+		if c.unread != nil {
+			t.Error(c.unread)
 		}
+		entries := c.besides(nil)
 		at := map[arch.Addr]int{}
 		last, unblocking := arch.Addr(0), false
 		for i, e := range entries {
