@@ -305,7 +305,7 @@ func (mk *masks) constantSet(p arch.Addr) ptrace.Sigset {
 func (mk *masks) maskSite(call maskSite) (*site, error) {
 	if st := mk.d.sites[call.At]; st != nil {
 		if st.mask == nil {
-			st.mask = &call
+			st.mask, mk.d.past.runs = &call, nil
 			mk.d.optimizer.consider(st)
 		}
 		return nil, nil
@@ -314,7 +314,7 @@ func (mk *masks) maskSite(call maskSite) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.mask = &call
+	st.mask, mk.d.past.runs = &call, nil
 	mk.d.sites[st.addr] = st
 	det, err := mk.d.detours.make(st, work{unblocks: true})
 	if err == nil && mk.d.optimizer.armedInside(det.region(), st) != nil {
@@ -369,7 +369,7 @@ func (mk *masks) takeTailsBack() error {
 	var tails []*site
 	for _, st := range mk.d.sites {
 		if st.mask != nil && st.bare() {
-			st.mask = nil
+			st.mask, mk.d.past.runs = nil, nil
 			tails = append(tails, st)
 		}
 	}

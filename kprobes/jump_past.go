@@ -43,5 +43,6 @@ func (opt *optimizer) remember(det *detour) {
 	}
 	if !slices.ContainsFunc(past.replacements, func(r []byte) bool { return slices.Equal(r, det.jump) }) {
 		past.replacements = append(past.replacements, det.jump)
+		opt.d.past.runs = nil
 	}
 }

@@ -151,6 +151,7 @@ func (lk *linker) lose(went []*symbols.Module) {
 		lk.d.former[at] = lk.d.past.insns[at]
 		lk.d.past.drop(at)
 	}
+	lk.d.past.runs = nil
 	maps.DeleteFunc(lk.d.optimizer.jumps, func(at arch.Addr, _ *pastJump) bool { return contains(went, at) != nil })
 	for _, st := range lost {
 		err = errors.Join(err, lk.abandon(st, contains(went, st.addr)))

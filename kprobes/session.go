@@ -66,7 +66,7 @@ type Session struct {
 	forkedCalls ptrace.Kept[[]KretprobeInstance]
 	// forkedReturns is where return addresses of its were replaced, until then.
 	forkedReturns ptrace.Kept[[]arch.Addr]
-	forkedPages   []byte // room for what is compared of a forked child (session_forkpages.go)
+	forkedPages   []byte // room for what is read of a forked child, and then of its files (session_forkpages.go)
 
 	closed  bool
 	closing bool // Close has begun: no handler begins a call

@@ -3,13 +3,13 @@ package kprobes
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
@@ -138,96 +138,166 @@ func (d *domain) takeMemory(parent *domain, child *ptrace.Process, fill func(sto
 // moment of its own, and a thread may have trapped on a breakpoint that has been removed since.
 type pastCode struct {
 	insns map[arch.Addr][]byte
-	order []arch.Addr // of them, for the forks; nil after a change
+	runs  []pageRun // of them, for the forks; nil after a change of them, of the jumps, or of what unblocks
 }
 
 func (p *pastCode) add(at arch.Addr, insn []byte) {
-	if _, known := p.insns[at]; !known {
-		p.order = nil
+	if !bytes.Equal(p.insns[at], insn) {
+		p.runs = nil
 	}
 	p.insns[at] = insn
 }
 
 func (p *pastCode) drop(at arch.Addr) {
 	delete(p.insns, at)
-	p.order = nil
-}
-
-func (p *pastCode) sorted() []arch.Addr {
-	if p.order == nil {
-		p.order = slices.Sorted(maps.Keys(p.insns))
-	}
-	return p.order
+	p.runs = nil
 }
 
 // clean puts the original code into a forked child's copy of the memory. The child
 // has only one thread, and a forking thread is inside a system call, not in a slot.
 func (d *domain) clean(child *ptrace.Process) error {
-	mem := child.Space.Text()
-	entries, unread := d.copied(mem)
-	entries = d.dropCopies(child, entries)
-	return errors.Join(unread, patch.RestoreCopy(newborn{child}, mem, d.neighbours.judge(), entries))
+	c := d.copied(child.Space)
+	return errors.Join(c.unread, patch.RestoreCopy(newborn{child}, c.space.Text(), d.neighbours.judge(), c.afterDrop()))
 }
 
-// copied is what a forked child's memory has of ours, in the order in which it is taken back: page by page, in each of
+// copies is what a forked child's memory has of ours.
+type copies struct {
+	d      *domain
+	space  *ptrace.Space // the child's
+	found  []*found
+	unread error            // what can't be read is unmapped since; else this says so
+	drop   []arch.Range     // pages that need not be written, see session_forkpages.go
+	maps   []procfs.Mapping // the child's, once they were needed
+}
+
+// found is what is in one run of pages, in the order in which it is taken back: page by page, in each of
 // them the jumps before the breakpoints, which may look like a part of one.
 //
 // We may be killed at any moment, and the child then runs on with what is left, and the guard. So the jumps go last that
 // keep threads from blocking the signal by which the guard answers breakpoints (guard_masksites.go).
-//
-// What can't be read is unmapped since; else unread says so.
-func (d *domain) copied(mem arch.Memory) (entries []patch.Entry, unread error) {
-	var all, breakpoints, tails []patch.Entry
-	pages := pageReader{mem: mem}
-	trap := host.Arch.Breakpoint()
-	inTail := arch.Range{}
-	for _, at := range d.past.sorted() {
-		if !pages.holds(at) {
-			all, breakpoints = append(all, breakpoints...), breakpoints[:0]
-		}
-		if e, ok := d.optimizer.copiedJump(&pages, at); ok && d.unblocks(at) {
-			tails = append(tails, e)
-			inTail = arch.Range{Start: at, End: at.Add(int64(len(e.Original)))}
-		} else if ok {
-			all = append(all, e)
-		}
-		original := d.past.insns[at]
-		now, err := pages.bytes(at, len(original))
-		if err != nil {
-			if errors.Is(err, ptrace.ErrNoAnswer) {
-				unread = err
-			}
-			continue
-		}
-		n := len(trap)
-		if !bytes.Equal(now[:n], trap) || !bytes.Equal(now[n:], original[n:]) {
-			continue
-		}
-		if p, ok := d.text.Find(at); ok && p.Shared() {
-			continue
-		}
-		e := patch.Entry{At: at, Original: original[:n], Replacement: trap}
-		if inTail.Contains(at) {
-			tails = append(tails, e)
-		} else {
-			breakpoints = append(breakpoints, e)
-		}
-	}
-	return append(append(all, breakpoints...), tails...), unread
+type found struct {
+	entries []patch.Entry
+	tails   []patch.Entry // go last
+	shared  bool          // others' breakpoints were left out
+	shares  uint64        // patch.Text.Shares then
+	patched int           // pages
+	text    []byte        // in which all this was found, if it is kept
+	clean   []byte        // text without entries and tails, of many pages
+	unlike  []bool        // the pages of it that could not be made so
 }
 
-// copiedJump is the jump at at that a forked child's memory has.
-func (opt *optimizer) copiedJump(mem *pageReader, at arch.Addr) (patch.Entry, bool) {
-	past := opt.jumps[at]
-	if past == nil {
-		return patch.Entry{}, false
+func (d *domain) copied(space *ptrace.Space) *copies {
+	c := &copies{d: d, space: space}
+	runs := d.past.byRuns(d.optimizer.jumps)
+	for i := range runs {
+		c.look(&runs[i])
 	}
-	now, err := mem.bytes(at, len(past.original))
-	if err != nil {
-		return patch.Entry{}, false // unmapped since
+	return c
+}
+
+// look reads the pages of run at once, or one by one if some can't be read. What they have is as a rule what the last child had.
+func (c *copies) look(run *pageRun) {
+	text := slices.Grow(c.d.session.forkedPages[:0], int(run.Len()))[:run.Len()]
+	c.d.session.forkedPages = text
+	switch err := c.space.Text().ReadMemory(run.Start, text); {
+	case err == nil:
+		f := run.last
+		if f == nil || f.shared || f.shares != c.d.text.Shares() || !bytes.Equal(f.text, text) {
+			f = c.find(run, text)
+			run.last = f
+		}
+		c.found = append(c.found, f)
+		if f.clean != nil {
+			c.likeTheFile(run, f)
+		}
+	case run.Len() > codePage:
+		for _, page := range run.byPage() {
+			c.look(&page)
+		}
+	default:
+		c.note(err)
 	}
-	r := past.standing(now)
-	return patch.Entry{At: at, Original: past.original, Replacement: r}, r != nil
+}
+
+func (c *copies) note(err error) {
+	if errors.Is(err, ptrace.ErrNoAnswer) {
+		c.unread = err
+	}
+}
+
+// find finds what text, which is run's, has of ours.
+func (c *copies) find(run *pageRun, text []byte) *found {
+	f := &found{shares: c.d.text.Shares()}
+	var breakpoints []patch.Entry
+	inTail := arch.Range{}
+	for _, page := range run.byPage() {
+		before := len(f.tails) + len(f.entries)
+		breakpoints = breakpoints[:0]
+		for i := range page.insns {
+			insn := &page.insns[i]
+			if e, ok := c.jump(insn, run, text); ok && c.d.unblocks(e.At) {
+				f.tails = append(f.tails, e)
+				inTail = arch.Range{Start: e.At, End: insn.end()}
+			} else if ok {
+				f.entries = append(f.entries, e)
+			}
+			e, ok := c.breakpoint(insn, run, text)
+			if !ok {
+				continue
+			}
+			switch p, _ := c.d.text.Find(e.At); {
+			case p != nil && p.Shared():
+				f.shared = true
+			case inTail.Contains(e.At):
+				f.tails = append(f.tails, e)
+			default:
+				breakpoints = append(breakpoints, e)
+			}
+		}
+		f.entries = append(f.entries, breakpoints...)
+		if len(f.tails)+len(f.entries) > before {
+			f.patched++
+		}
+	}
+	if f.patched >= fewPages {
+		f.takeOut(run, text, c.d.neighbours.judge())
+	}
+	if run.keeps {
+		f.text = bytes.Clone(text)
+	}
+	return f
+}
+
+// jump is the one at insn that the child has.
+func (c *copies) jump(insn *pastInsn, run *pageRun, text []byte) (e patch.Entry, ok bool) {
+	if insn.jump == nil {
+		return e, false
+	}
+	r := insn.jump.standing(c.bytes(insn.at, len(insn.jump.original), run, text))
+	return patch.Entry{At: insn.at, Original: insn.jump.original, Replacement: r}, r != nil
+}
+
+// breakpoint is the one at insn that the child has.
+func (c *copies) breakpoint(insn *pastInsn, run *pageRun, text []byte) (e patch.Entry, ok bool) {
+	trap := host.Arch.Breakpoint()
+	n, now := len(trap), c.bytes(insn.at, len(insn.original), run, text)
+	if now == nil || !bytes.Equal(now[:n], trap) || !bytes.Equal(now[n:], insn.original[n:]) {
+		return e, false
+	}
+	return patch.Entry{At: insn.at, Original: insn.original[:n], Replacement: trap}, true
+}
+
+// bytes is the n bytes at at, in text, which is run's, or partly behind that. It is nil if they can't be read.
+func (c *copies) bytes(at arch.Addr, n int, run *pageRun, text []byte) []byte {
+	if off := int(at - run.Start); off+n <= len(text) {
+		return text[off : off+n]
+	}
+	p := make([]byte, n)
+	if err := c.space.Text().ReadMemory(at, p); err != nil {
+		c.note(err)
+		return nil
+	}
+	return p
 }
 
 // newborn is patch.Frozen for a forked child: it stands in its fork, and has run nothing yet.
@@ -238,34 +308,4 @@ func (n newborn) Holds() bool {
 	return len(threads) == 1 && threads[0].Stopped()
 }
 
-// pageReader reads a page at a time: a forked child may have thousands of breakpoints.
-type pageReader struct {
-	mem  arch.Memory
-	page arch.Addr // that was read last
-	text []byte    // of it
-	read bool
-}
-
 const codePage = 4096
-
-// holds tells whether at is in the page that was read last.
-func (r *pageReader) holds(at arch.Addr) bool { return r.read && at&^(codePage-1) == r.page }
-
-// bytes is the n bytes at at. They are the reader's, until the next call.
-func (r *pageReader) bytes(at arch.Addr, n int) ([]byte, error) {
-	if !r.holds(at) {
-		if r.text == nil {
-			r.text = make([]byte, codePage)
-		}
-		r.page = at &^ (codePage - 1)
-		err := r.mem.ReadMemory(r.page, r.text)
-		if r.read = err == nil; err != nil {
-			return nil, err
-		}
-	}
-	if off := int(at - r.page); off+n <= codePage {
-		return r.text[off : off+n], nil
-	}
-	p := make([]byte, n)
-	return p, r.mem.ReadMemory(at, p)
-}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -240,10 +242,11 @@ func TestAChildsCopyIsTakenBackInOrder(t *testing.T) {
 	prog, s, _, _ := thousand(t, Options{})
 	_ = s.do(func() error {
 		d := s.mainDomain()
-		entries, err := d.copied(d.space.Text())
-		if err != nil {
-			t.Error(err)
+		c := d.copied(d.space)
+		if c.unread != nil {
+			t.Error(c.unread)
 		}
+		entries := c.besides(nil)
 		at := map[arch.Addr]int{}
 		last, unblocking := arch.Addr(0), false
 		for i, e := range entries {
@@ -267,6 +270,57 @@ func TestAChildsCopyIsTakenBackInOrder(t *testing.T) {
 		}
 		return nil
 	})
+	endsRight(t, prog, s)
+}
+
+// TestWhatTheLastChildHadIsKnownOnlyWhileItStands: what is known of the last child's copy is what a search of the memory finds, whatever has changed since.
+func TestWhatTheLastChildHadIsKnownOnlyWhileItStands(t *testing.T) {
+	prog, s, kps, _ := thousand(t, Options{})
+	same := func(after string) (places int) {
+		t.Helper()
+		_ = s.do(func() error {
+			d := s.mainDomain()
+			known := d.copied(d.space)
+			if again := d.copied(d.space); !slices.Equal(again.found, known.found) {
+				t.Errorf("after %s: memory that has not changed is searched again", after)
+			}
+			d.past.runs = nil
+			searched := d.copied(d.space)
+			places = len(searched.besides(nil))
+			if !reflect.DeepEqual(known.besides(nil), searched.besides(nil)) || !slices.Equal(known.drop, searched.drop) {
+				t.Errorf("after %s: %d places, %v to drop are known; there are %d, %v", after, len(known.besides(nil)), known.drop, places, searched.drop)
+			}
+			return nil
+		})
+		return places
+	}
+	change := func(kps []*Kprobe, change func(*Kprobe) error) {
+		t.Helper()
+		for _, kp := range kps {
+			if err := change(kp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.WaitForOptimizer(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := same("all were armed")
+	change(kps[100:200], s.DisableKprobe)
+	if n := same("a hundred were disabled"); n > all-100 {
+		t.Errorf("%d places of %d are there still", n, all)
+	}
+	change(kps[100:200], s.EnableKprobe)
+	if n := same("they were enabled"); n != all {
+		t.Errorf("%d places, %d before", n, all)
+	}
+	if err := s.UnregisterKprobes(kps[:900]); err != nil {
+		t.Fatal(err)
+	}
+	change(nil, nil)
+	if n := same("900 were removed"); n > all-900 {
+		t.Errorf("%d places of %d are there still", n, all)
+	}
 	endsRight(t, prog, s)
 }
 

@@ -65,7 +65,7 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	}) {
 		return false
 	}
-	d.past = pastCode{insns: maps.Clone(parent.past.insns), order: parent.past.order}
+	d.past = pastCode{insns: maps.Clone(parent.past.insns)}
 	d.text.CopyOf(parent.text)
 	d.optimizer.lazily()
 	for at, p := range parent.optimizer.jumps {
@@ -86,37 +86,19 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 
 // bornAlike tells whether the child's code is what the parent's is now, wherever we have ever written.
 func (d *domain) bornAlike(parent *domain, child *ptrace.Process) bool {
-	const most = 64 * codePage
 	var theirs, own []byte
-	for r := range parent.past.pages(most) {
+	alike := func(r arch.Range) bool {
 		n := int(r.Len())
 		theirs, own = slices.Grow(theirs[:0], n)[:n], slices.Grow(own[:0], n)[:n]
-		if parent.space.Text().ReadMemory(r.Start, theirs) != nil || child.Space.Text().ReadMemory(r.Start, own) != nil || !bytes.Equal(theirs, own) {
+		return parent.space.Text().ReadMemory(r.Start, theirs) == nil && child.Space.Text().ReadMemory(r.Start, own) == nil && bytes.Equal(theirs, own)
+	}
+	differs := func(run pageRun) bool { return !alike(run.Range) }
+	for _, run := range parent.past.byRuns(parent.optimizer.jumps) {
+		if differs(run) && (run.Len() == codePage || slices.ContainsFunc(run.byPage(), differs)) { // what lies between its pages is not of interest
 			return false
 		}
 	}
 	return true
-}
-
-// pages is the pages that have instructions of p's, those that follow each other together, up to so many bytes.
-func (p *pastCode) pages(most uint64) func(yield func(arch.Range) bool) {
-	return func(yield func(arch.Range) bool) {
-		var run arch.Range
-		for _, at := range p.sorted() {
-			first, end := at&^(codePage-1), (at+arch.Addr(len(p.insns[at]))+codePage-1)&^(codePage-1)
-			if run.Len() > 0 && first <= run.End && uint64(end-run.Start) <= most {
-				run.End = max(run.End, end)
-				continue
-			}
-			if run.Len() > 0 && !yield(run) {
-				return
-			}
-			run = arch.Range{Start: first, End: end}
-		}
-		if run.Len() > 0 {
-			yield(run)
-		}
-	}
 }
 
 // copySites makes the sites that the child has where its parent has some, with their own detours and counters. There may be thousands, and a process that

@@ -2,13 +2,13 @@ package kprobes
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/patch"
-	"github.com/gokprobe/gokprobe/ptrace"
 )
 
 // A page of code with a patch is a private copy of the file's. A forked child that is to have the original code need not have it written: it can drop the
@@ -23,99 +23,158 @@ import (
 const (
 	fewPages = 16
 	gapPages = 8
-	mostRun  = 256 // pages that are compared at once
+	mostRun  = 256      // pages that are read at once
+	mostKept = 16 << 20 // bytes of text that are kept from one child to the next
 )
 
-// dropCopies has the child drop pages that have nothing but entries in them, and answers what there is to restore still.
-func (d *domain) dropCopies(child *ptrace.Process, entries []patch.Entry) []patch.Entry {
-	byPage := map[arch.Addr][]patch.Entry{}
-	for _, e := range entries {
-		for page := e.At &^ (codePage - 1); page < e.At+arch.Addr(len(e.Original)); page += codePage {
-			byPage[page] = append(byPage[page], e)
-		}
-	}
-	if len(byPage) < fewPages {
-		return entries
-	}
-	mappings, err := child.Space.Maps()
-	if err != nil {
-		return entries
-	}
-	var drop []arch.Range
-	dropped := map[arch.Addr]bool{}
-	for _, run := range runsOf(byPage, mappings) {
-		for _, r := range d.likeTheFile(child, run, byPage) {
-			if r.Len() < fewPages*codePage {
-				continue
-			}
-			drop = append(drop, r)
-			for page := r.Start; page < r.End; page += codePage {
-				dropped[page] = true
-			}
-		}
-	}
-	if len(drop) == 0 || child.Space.Drop(drop...) != nil {
-		return entries
-	}
-	return slices.DeleteFunc(entries, func(e patch.Entry) bool {
-		return dropped[e.At&^(codePage-1)] && dropped[(e.At+arch.Addr(len(e.Original))-1)&^(codePage-1)]
-	})
+// pastInsn is an instruction of pastCode. jump is nil if none ever stood there.
+type pastInsn struct {
+	at       arch.Addr
+	original []byte
+	jump     *pastJump
 }
 
-// pageRun is pages of one mapping, most of which have patches.
+func (i *pastInsn) end() arch.Addr {
+	n := len(i.original)
+	if i.jump != nil {
+		n = max(n, len(i.jump.original))
+	}
+	return i.at + arch.Addr(n)
+}
+
+// pageRun is pages that are read at once, and have whole instructions of pastCode.
 type pageRun struct {
 	arch.Range
-	m *procfs.Mapping
+	insns []pastInsn // in order of address
+	keeps bool       // what is found, as last, for the next child
+	last  *found
 }
 
-// runsOf finds the pages that lie together in private mappings of a file's code.
-func runsOf(byPage map[arch.Addr][]patch.Entry, mappings []procfs.Mapping) (runs []pageRun) {
-	for _, page := range slices.Sorted(maps.Keys(byPage)) {
-		if n := len(runs); n > 0 && runs[n-1].m.Range.Contains(page) && page-runs[n-1].End <= gapPages*codePage && page-runs[n-1].Start < mostRun*codePage {
-			runs[n-1].End = page + codePage
-			continue
-		}
-		i := slices.IndexFunc(mappings, func(m procfs.Mapping) bool { return m.Range.Contains(page) })
-		if i < 0 {
-			continue
-		}
-		if m := &mappings[i]; m.Exec && !m.Write && !m.Shared && !m.Anonymous() {
-			runs = append(runs, pageRun{arch.Range{Start: page, End: page + codePage}, m})
-		}
+// byRuns is all of p, with the jumps that stood there.
+func (p *pastCode) byRuns(jumps map[arch.Addr]*pastJump) []pageRun {
+	if p.runs != nil {
+		return p.runs
 	}
-	return runs
-}
-
-// likeTheFile are the parts of run that equal the file when entries are taken out of them.
-func (d *domain) likeTheFile(child *ptrace.Process, run pageRun, entries map[arch.Addr][]patch.Entry) (alike []arch.Range) {
-	f, n := d.neighbours.mappedFile(run.m), int(run.Len())
-	both := slices.Grow(d.session.forkedPages[:0], 2*n)[:2*n]
-	d.session.forkedPages = both
-	code, file := both[:n], both[n:]
-	if f == nil || child.Space.Text().ReadMemory(run.Start, code) != nil {
-		return nil
+	all := pageRun{insns: make([]pastInsn, 0, len(p.insns))}
+	for _, at := range slices.Sorted(maps.Keys(p.insns)) {
+		all.insns = append(all.insns, pastInsn{at, p.insns[at], jumps[at]})
 	}
-	got, _ := f.ReadAt(file, int64(run.m.Offset)+int64(run.Start-run.m.Range.Start))
-	for off := 0; off+codePage <= got; off += codePage {
-		page := run.Start + arch.Addr(off)
-		if !d.plain(run.Range, code, entries[page]) || !bytes.Equal(code[off:off+codePage], file[off:off+codePage]) {
-			continue
-		}
-		if k := len(alike); k > 0 && alike[k-1].End == page {
-			alike[k-1].End += codePage
+	gap := arch.Addr(gapPages * codePage)
+	if len(all.byPage()) < fewPages {
+		gap = 0
+	}
+	first := 0
+	for i, insn := range all.insns {
+		start, end := insn.at&^(codePage-1), (insn.end()+codePage-1)&^(codePage-1)
+		n := len(p.runs) - 1
+		if n >= 0 && (start < p.runs[n].End || start <= p.runs[n].End+gap && start-p.runs[n].Start < mostRun*codePage) {
+			p.runs[n].End = max(p.runs[n].End, end)
 		} else {
-			alike = append(alike, arch.Range{Start: page, End: page + codePage})
+			p.runs, n, first = append(p.runs, pageRun{Range: arch.Range{Start: start, End: end}}), n+1, i
 		}
+		p.runs[n].insns = all.insns[first : i+1]
 	}
-	return alike
+	kept := uint64(0)
+	for i := range p.runs {
+		kept += 2 * p.runs[i].Len()
+		p.runs[i].keeps = kept <= mostKept
+	}
+	return p.runs
 }
 
-// plain takes entries out of code, which is r's. It is false if one of them does not stand there, or not as a whole.
-func (d *domain) plain(r arch.Range, code []byte, entries []patch.Entry) bool {
-	for _, e := range entries {
-		if e.At < r.Start || e.At+arch.Addr(len(e.Original)) > r.End {
-			return false
+// byPage is the single pages of r in which instructions begin.
+func (r *pageRun) byPage() (pages []pageRun) {
+	for first, i := 0, 1; i <= len(r.insns); i++ {
+		page := r.insns[first].at &^ (codePage - 1)
+		if i == len(r.insns) || r.insns[i].at&^(codePage-1) != page {
+			pages = append(pages, pageRun{Range: arch.Range{Start: page, End: page + codePage}, insns: r.insns[first:i]})
+			first = i
 		}
 	}
-	return d.neighbours.judge().Undo(entries, r.Start, code)
+	return pages
+}
+
+// takeOut makes clean, and notes the pages in which something does not stand, or not as a whole.
+func (f *found) takeOut(run *pageRun, text []byte, judge patch.Judge) {
+	f.clean, f.unlike = bytes.Clone(text), make([]bool, run.Len()/codePage)
+	for _, list := range [][]patch.Entry{f.entries, f.tails} {
+		for i, e := range list {
+			end := e.At + arch.Addr(len(e.Original))
+			if end <= run.End && judge.Undo(list[i:i+1], run.Start, f.clean) {
+				continue
+			}
+			for page := e.At &^ (codePage - 1); page < min(end, run.End); page += codePage {
+				f.unlike[(page-run.Start)/codePage] = true
+			}
+		}
+	}
+}
+
+// likeTheFile adds, to what can be dropped, the pages of run that equal the file when entries are taken out of them.
+func (c *copies) likeTheFile(run *pageRun, f *found) {
+	if c.maps == nil {
+		c.maps, _ = c.space.Maps()
+	}
+	for i := range c.maps {
+		m := &c.maps[i]
+		part := arch.Range{Start: max(run.Start, m.Range.Start), End: min(run.End, m.Range.End)}
+		if part.Start >= part.End || !m.Exec || m.Write || m.Shared || m.Anonymous() {
+			continue
+		}
+		skip := int(part.Start - run.Start)
+		c.compare(m, part, f.clean[skip:][:part.Len()], f.unlike[skip/codePage:])
+	}
+}
+
+// compare adds the pages of part, a part of m, that have the text which the file has there.
+func (c *copies) compare(m *procfs.Mapping, part arch.Range, text []byte, unlike []bool) {
+	f := c.d.neighbours.mappedFile(m)
+	if f == nil {
+		return
+	}
+	file := slices.Grow(c.d.session.forkedPages[:0], len(text))[:len(text)]
+	c.d.session.forkedPages = file
+	got, _ := f.ReadAt(file, int64(m.Offset)+int64(part.Start-m.Range.Start))
+	for off := 0; off+codePage <= got; off += codePage {
+		if unlike[off/codePage] || !bytes.Equal(text[off:off+codePage], file[off:off+codePage]) {
+			continue
+		}
+		page := part.Start + arch.Addr(off)
+		if n := len(c.drop); n > 0 && c.drop[n-1].End == page {
+			c.drop[n-1].End += codePage
+		} else {
+			c.drop = append(c.drop, arch.Range{Start: page, End: page + codePage})
+		}
+	}
+}
+
+// afterDrop has the child drop pages that have nothing of others but what the file has, and answers what there is to restore still.
+func (c *copies) afterDrop() []patch.Entry {
+	drop := slices.DeleteFunc(c.drop, func(r arch.Range) bool { return r.Len() < fewPages*codePage })
+	if len(drop) == 0 || c.space.Drop(drop...) != nil {
+		return c.besides(nil)
+	}
+	return c.besides(drop)
+}
+
+// besides is all that was found, but for what lies in dropped, in order of address.
+func (c *copies) besides(dropped []arch.Range) (entries []patch.Entry) {
+	gone := func(at arch.Addr) bool {
+		i, _ := slices.BinarySearchFunc(dropped, at, func(r arch.Range, at arch.Addr) int { return cmp.Compare(r.End, at+1) })
+		return i < len(dropped) && dropped[i].Contains(at)
+	}
+	add := func(list []patch.Entry) {
+		for _, e := range list {
+			if !gone(e.At) || !gone(e.At+arch.Addr(len(e.Original))-1) {
+				entries = append(entries, e)
+			}
+		}
+	}
+	for _, f := range c.found {
+		add(f.entries)
+	}
+	for _, f := range c.found {
+		add(f.tails)
+	}
+	return entries
 }

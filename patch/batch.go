@@ -104,7 +104,7 @@ func (t *Text) lookAll(todo []change) error {
 		t.clear(start, b)
 		for _, c := range run {
 			got, stands := b[c.at-start:][:len(c.expect)], raw[c.at-start:][:len(c.replacement)]
-			c.shared = len(c.replacement) == 1 && bytes.Equal(stands, c.replacement)
+			t.share(c.Patch, len(c.replacement) == 1 && bytes.Equal(stands, c.replacement))
 			switch {
 			case !bytes.Equal(got, c.expect):
 				return &InstallError{c.at, changed(c.at, got, c.expect)}

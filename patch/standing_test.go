@@ -175,3 +175,38 @@ func TestRestoreTakesBackWhatIsLeftOfAJump(t *testing.T) {
 		}
 	}
 }
+
+// TestSharesTellsOfOthersBreakpoints: that one was found there, and that it has gone.
+func TestSharesTellsOfOthersBreakpoints(t *testing.T) {
+	m := newMemory(8)
+	own, trap := bytes.Clone(m.b), []byte{0xcc}
+	x := NewText(m, nil)
+	x.Beside(Judge{Trap: trap}, func(at arch.Addr, b []byte) { copy(b, own[at-base:]) })
+	seen := map[uint64]bool{x.Shares(): true}
+	changes := func(what string, want bool) {
+		t.Helper()
+		if seen[x.Shares()] == want {
+			t.Errorf("%s: changed is not %v", what, want)
+		}
+		seen[x.Shares()] = true
+	}
+	if _, err := x.Install(base, own[:1], trap); err != nil {
+		t.Fatal(err)
+	}
+	changes("ours alone", false)
+	m.b[3] = 0xcc
+	p, err := x.Install(base+3, own[3:4], trap)
+	if err != nil || !p.Shared() {
+		t.Fatal(err, p.Shared())
+	}
+	changes("somebody's, too", true)
+	if err := x.Disarm(p); err != nil {
+		t.Fatal(err)
+	}
+	changes("disarmed", false)
+	m.b[3] = own[3]
+	if err := x.Arm(p); err != nil || p.Shared() {
+		t.Fatal(err, p.Shared())
+	}
+	changes("ours alone again", true)
+}

@@ -15,6 +15,7 @@ type Text struct {
 	journal Journal
 	patches index
 	seq     uint64
+	shares  uint64
 
 	judge       Judge // see Beside
 	undisturbed func(at arch.Addr, b []byte)
@@ -159,6 +160,16 @@ func (t *Text) Forget() { t.patches = newIndex() }
 func (t *Text) Find(a arch.Addr) (*Patch, bool) {
 	p := t.patches.at(a)
 	return p, p != nil
+}
+
+// Shares changes whenever a patch that is known becomes shared, or is no longer (Patch.Shared).
+func (t *Text) Shares() uint64 { return t.shares }
+
+func (t *Text) share(p *Patch, shared bool) {
+	if p.shared != shared {
+		t.shares++
+	}
+	p.shared = shared
 }
 
 // Patches returns all patches in order of address.

@@ -144,7 +144,7 @@ func (t *Text) show(p *Patch, before []byte, s Standing) error {
 	case s == Watched, s == Covered, s == Torn && !p.torn:
 		return changed(p.at, before, p.original)
 	case s == Ours && !p.torn:
-		p.shared = p.shared || !p.armed // not by us
+		t.share(p, p.shared || !p.armed) // not by us
 		p.armed = true
 		return nil
 	case p.shared: // its owner has taken it away
@@ -178,7 +178,8 @@ func (t *Text) own(p *Patch) error {
 	if err := t.erase(p); err != nil {
 		return err
 	}
-	p.shared, p.recorded = false, false
+	t.share(p, false)
+	p.recorded = false
 	return t.record(p)
 }
 

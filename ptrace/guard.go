@@ -1,9 +1,11 @@
 package ptrace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -305,6 +307,9 @@ func (t *Tracer) afterVfork(th *Thread) {
 
 // Munmap removes mappings. No thread may be inside.
 func (r *Remote) Munmap(ranges ...arch.Range) error {
+	if p := r.th.Proc; p.newborn {
+		ranges = p.Space.joined(ranges)
+	}
 	var errs []error
 	for _, at := range ranges {
 		if err := r.munmap(at); err != nil {
@@ -312,4 +317,16 @@ func (r *Remote) Munmap(ranges ...arch.Range) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// joined is ranges, made one where there is nothing between them: fewer calls remove them. That holds for a newborn, in which nobody maps anything meanwhile.
+func (s *Space) joined(ranges []arch.Range) (all []arch.Range) {
+	for _, r := range slices.SortedFunc(slices.Values(ranges), func(a, b arch.Range) int { return cmp.Compare(a.Start, b.Start) }) {
+		if n := len(all) - 1; n >= 0 && s.entry.files.vacant(arch.Range{Start: all[n].End, End: r.Start}) {
+			all[n].End = r.End
+		} else {
+			all = append(all, r)
+		}
+	}
+	return all
 }

@@ -35,6 +35,7 @@ type Process struct {
 	parent   *Space // of a forked process until its fate is settled
 	oldSpace *Space // between the exec event and its dispatch
 	newborn  bool   // its fate is being settled: its one thread has run nothing since the fork
+	seccomp  int    // procfs.Status.Seccomp when it was registered: of a newborn it is that still
 	leaving  bool   // detached, but some threads can't be released yet
 
 	dropped bool // no longer ours
@@ -89,6 +90,7 @@ func (p *Process) noteDispositions() {
 	if st, err := procfs.ReadStatus(p.PID, 0); err == nil {
 		p.trapIgnored = Sigset(st.SigIgn).Has(unix.SIGTRAP)
 		p.trapHandled = Sigset(st.SigCgt).Has(unix.SIGTRAP)
+		p.seccomp = st.Seccomp
 	}
 }
 

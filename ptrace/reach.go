@@ -168,6 +168,11 @@ func (w *files) region(at arch.Addr, maps func() ([]procfs.Mapping, error)) (reg
 	return region{}, unix.EFAULT
 }
 
+// vacant tells that nothing is mapped in r, as far as the kernel can be asked. It is for the tracer's thread.
+func (w *files) vacant(r arch.Range) bool {
+	return r.Start == r.End || r.Start < r.End && w.maps != nil && procfs.Vacant(w.maps, r)
+}
+
 // device is a device as /proc/PID/maps writes it, major:minor in hexadecimal.
 func device(s string) uint64 {
 	major, minor, _ := strings.Cut(s, ":")

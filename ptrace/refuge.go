@@ -180,16 +180,12 @@ func (s *Space) inherit(parent *Space) {
 
 // spareStack is memory of the process's initial stack that nothing uses, now or soon.
 func (s *Space) spareStack() (arch.Range, bool) {
-	tid, err := s.TID()
-	if err != nil {
-		return arch.Range{}, false
-	}
 	m, err := s.stack()
 	if err != nil || m == nil || !m.Write || m.Range.Len() < spareLen+spareGap {
 		return arch.Range{}, false
 	}
 	spare := stretch(m.Range.Start, spareLen)
-	if !untouched(tid, spare) && !s.marked(spare.Start) || !untouched(tid, stretch(spare.End, spareGap)) {
+	if !s.untouched(spare) && !s.marked(spare.Start) || !s.untouched(stretch(spare.End, spareGap)) {
 		return arch.Range{}, false
 	}
 	ok := s.WriteMemory(spare.Start, []byte(spareMark)) == nil
@@ -197,8 +193,11 @@ func (s *Space) spareStack() (arch.Range, bool) {
 	return spare, ok
 }
 
-func untouched(tid int, r arch.Range) bool {
-	free, err := procfs.Untouched(tid, r)
+func (s *Space) untouched(r arch.Range) bool {
+	if s.reopen() != nil || s.entry.files.pagemap == nil {
+		return false
+	}
+	free, err := procfs.Untouched(s.entry.files.pagemap, r)
 	return err == nil && free
 }
 

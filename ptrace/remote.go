@@ -9,7 +9,6 @@ import (
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
-	"github.com/gokprobe/gokprobe/internal/procfs"
 )
 
 // Remote runs system calls in the target on behalf of the tracer. It is valid
@@ -276,8 +275,7 @@ func (r *Remote) finish(safe host.Regs, mask Sigset) error {
 // suspendSeccomp lifts the thread's seccomp filters for the remote calls. A filter
 // may kill for a call that the program itself never makes.
 func (th *Thread) suspendSeccomp() (undo func(), err error) {
-	st, err := procfs.ReadStatus(th.Proc.PID, th.TID)
-	if err != nil || st.Seccomp == 0 {
+	if p := th.Proc; p.newborn && p.seccomp == 0 || !p.newborn && !th.filtered() {
 		return func() {}, nil
 	}
 	if err := request(unix.PTRACE_SETOPTIONS, th.TID, 0, seizeOptions|optSuspendSeccomp); err != nil {

@@ -98,6 +98,39 @@ func TestMapsAreWhatTheirTextSays(t *testing.T) {
 	checkMapAt(t, c.Process.Pid, maps)
 }
 
+// Vacant is true of exactly what lies between mappings.
+func TestWhatIsVacantLiesBetweenMappings(t *testing.T) {
+	const long = 16 * pageSize
+	at, _, errno := syscall.Syscall6(syscall.SYS_MMAP, 0, long, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS, ^uintptr(0), 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	defer syscall.Syscall(syscall.SYS_MUNMAP, at, long, 0)
+	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, at+4*pageSize, 8*pageSize, 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	f, err := Open("/proc/self/maps", os.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, errno := AreaAt(f, arch.Addr(at)); errno != 0 {
+		t.Skipf("this kernel can't be asked: %v", errno)
+	}
+	for _, c := range []struct {
+		from, to arch.Addr
+		want     bool
+	}{{4, 12, true}, {5, 6, true}, {3, 12, false}, {4, 13, false}, {0, 16, false}, {12, 13, false}} {
+		r := arch.Range{Start: arch.Addr(at) + c.from*pageSize, End: arch.Addr(at) + c.to*pageSize}
+		if got := Vacant(f, r); got != c.want {
+			t.Errorf("pages %d to %d: %v, want %v", c.from, c.to, got, c.want)
+		}
+	}
+	if beyond := (arch.Range{Start: 1<<47 - pageSize, End: 1<<47 - 1}); !Vacant(f, beyond) {
+		t.Errorf("%s is not vacant", beyond)
+	}
+}
+
 // Of a mapping that is longer than all memory its pages are found as fast as those of a short one, and no more than was asked for.
 func TestCopiedPagesOfAVeryLongMapping(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "sparse")

@@ -61,6 +61,15 @@ func AreaAt(f *os.File, at arch.Addr) (Area, syscall.Errno) {
 	}, 0
 }
 
+// Vacant tells, by an open /proc/PID/maps, that nothing is mapped in r. It is false if the kernel can't be asked. It is safe for concurrent use, but not with
+// f's Close.
+func Vacant(f *os.File, r arch.Range) bool {
+	q := mapQuery{flags: queryNext, addr: uint64(r.Start)}
+	q.size = uint64(unsafe.Sizeof(q))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), queryMap, uintptr(unsafe.Pointer(&q)))
+	return errno == unix.ENOENT || errno == 0 && q.start >= uint64(r.End)
+}
+
 // mapLister asks for one mapping after the other.
 type mapLister struct {
 	f    *os.File

@@ -28,7 +28,7 @@ const entryLen = 8
 // pages goes through the entries of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst), which a kernel may lack, for a page-aligned
 // range, until each says no. Reading it needs the right to read the process.
 func pages(f *os.File, r arch.Range, each func(at arch.Addr, entry uint64) bool) error {
-	b := make([]byte, 64<<10)
+	b := make([]byte, min(64<<10, r.Len()/pageSize*entryLen))
 	for at := r.Start; at < r.End; {
 		n := min(uint64(len(b)), uint64(r.End-at)/pageSize*entryLen)
 		if _, err := f.ReadAt(b[:n], int64(at/pageSize*entryLen)); err != nil {
@@ -45,15 +45,10 @@ func pages(f *os.File, r arch.Range, each func(at arch.Addr, entry uint64) bool)
 }
 
 // Untouched tells of page-aligned anonymous memory of a process that no page of it is there: none was ever read or
-// written, or each was given back since. Each GiB takes 2 MiB to be read.
-func Untouched(pid int, r arch.Range) (bool, error) {
-	f, err := open(pid, "pagemap")
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
+// written, or each was given back since. Each GiB takes 2 MiB to be read. f is the process's pagemap.
+func Untouched(f *os.File, r arch.Range) (bool, error) {
 	free := true
-	err = pages(f, r, func(_ arch.Addr, e uint64) bool {
+	err := pages(f, r, func(_ arch.Addr, e uint64) bool {
 		free = e&pageUsed == 0
 		return free
 	})
