@@ -38,8 +38,11 @@ func (s *Space) findCode(pattern []byte, wheres ...func(procfs.Mapping) bool) (a
 	if err != nil {
 		return 0, false
 	}
+	if at, ok := s.findAgain(maps, pattern, wheres); ok {
+		return at, true
+	}
 	scanned, left := map[arch.Addr]bool{}, arch.Addr(mostScanned)
-	for _, here := range wheres {
+	for i, here := range wheres {
 		for _, m := range maps {
 			if !m.Exec || !m.Read || !here(m) || scanned[m.Range.Start] {
 				continue
@@ -48,6 +51,42 @@ func (s *Space) findCode(pattern []byte, wheres ...func(procfs.Mapping) bool) (a
 			m.Range.End = min(m.Range.End, m.Range.Start+min(mostOfMapping, left))
 			left -= arch.Addr(m.Range.Len())
 			if at, ok := s.scan(m.Range, pattern); ok {
+				s.tracer.noteFound(pattern, i, m, at)
+				return at, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// found is where the last search for a pattern found it: in which file, and how far down in the list of places to look. Most processes map the same files, and
+// each program that is executed is searched.
+type found struct {
+	dev           string
+	inode, offset uint64
+	rank          int
+}
+
+func (t *Tracer) noteFound(pattern []byte, rank int, m procfs.Mapping, at arch.Addr) {
+	if !inVDSO(m) && !inFile(m) { // it may be ours
+		return
+	}
+	const most = 16
+	if t.found == nil || len(t.found) >= most {
+		t.found = map[string]found{}
+	}
+	t.found[string(pattern)] = found{m.Dev, m.Inode, m.Offset + uint64(at-m.Range.Start), rank}
+}
+
+// findAgain looks where the last search for pattern found it.
+func (s *Space) findAgain(maps []procfs.Mapping, pattern []byte, wheres []func(procfs.Mapping) bool) (arch.Addr, bool) {
+	f, ok := s.tracer.found[string(pattern)]
+	if !ok || f.rank >= len(wheres) {
+		return 0, false
+	}
+	for _, m := range maps {
+		if m.Exec && m.Read && m.Dev == f.dev && m.Inode == f.inode && f.offset-m.Offset < m.Range.Len() && wheres[f.rank](m) {
+			if at := m.Range.Start.Add(int64(f.offset - m.Offset)); s.has(at, pattern) {
 				return at, true
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
 
@@ -132,6 +133,57 @@ func TestCodeIsFoundWhereverItLies(t *testing.T) {
 		}
 		if at, ok := p.Space.findCode(first, inVDSO); ok {
 			t.Errorf("it is found in the vdso, at %s", at)
+		}
+	})
+}
+
+// TestCodeIsSoughtFirstWhereItWasFoundLast: and it is looked at again, since that may be other code by now.
+func TestCodeIsSoughtFirstWhereItWasFoundLast(t *testing.T) {
+	hold(t, "siblings", func(p *Process) {
+		s, pattern := p.Space, make([]byte, 2)
+		text := findPlaces(p.PID).text
+		must(s.ReadMemory(text.Start, pattern))
+		m := must2(s.mapAt(text.Start))
+		later := arch.Addr(0)
+		for at := text.Start + 1; later == 0 && at < text.End-1; at++ {
+			if s.has(at, pattern) {
+				later = at
+			}
+		}
+		if later == 0 {
+			t.Fatal("the program has no code twice")
+		}
+		both, files := []func(procfs.Mapping) bool{inVDSO, inFile}, []func(procfs.Mapping) bool{inFile}
+		for _, c := range []struct {
+			name   string
+			rank   int
+			noted  arch.Addr
+			wheres []func(procfs.Mapping) bool
+			again  bool
+		}{
+			{"there", 1, later, both, true},
+			{"a place of another kind", 0, later, both, false},
+			{"further down than is looked", 1, later, files, false},
+			{"something else there", 0, text.Start + 1, files, s.has(text.Start+1, pattern)},
+		} {
+			s.tracer.found = nil
+			want, ok := s.findCode(pattern, c.wheres...)
+			s.tracer.noteFound(pattern, c.rank, *m, c.noted)
+			if want == c.noted || !ok {
+				t.Fatalf("%s: it is found at %s", c.name, want)
+			}
+			if c.again {
+				want = c.noted
+			}
+			if at, ok := s.findCode(pattern, c.wheres...); !ok || at != want {
+				t.Errorf("%s: it is found at %s, want %s", c.name, at, want)
+			}
+		}
+		for i := range byte(40) {
+			s.tracer.noteFound([]byte{i}, 0, *m, later)
+		}
+		if n := len(s.tracer.found); n > 16 {
+			t.Errorf("%d places are noted", n)
 		}
 	})
 }

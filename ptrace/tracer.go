@@ -52,7 +52,10 @@ type Tracer struct {
 
 	cpu  follower
 	poll poll
-	fpu  []byte // scratch for a thread's extended state
+
+	found map[string]found // by pattern
+
+	fpu []byte // scratch for a thread's extended state
 
 	noUserDispatch bool // the kernel has no request for it
 }

@@ -19,7 +19,7 @@ func (t *Table) DataInText(a arch.Addr) (name string, ok bool) {
 	if e := syms.find(v); e != nil && v-e.value < e.size {
 		return "", false
 	}
-	objects := syms.objectsIn(m.img.f)
+	objects := syms.objectsInText()
 	i := sort.Search(len(objects), func(i int) bool { return syms.entries[objects[i]].value > v }) - 1
 	if i < 0 {
 		return "", false
@@ -30,11 +30,11 @@ func (t *Table) DataInText(a arch.Addr) (name string, ok bool) {
 	return "", false
 }
 
-// objectsIn lists the variables in f's executable segments, by address.
-func (s *symtab) objectsIn(f *object) []int32 {
+// objectsInText lists the variables in executable segments, by address.
+func (s *symtab) objectsInText() []int32 {
 	s.textOnce.Do(func() {
 		for i := range s.entries {
-			if e := &s.entries[i]; !e.isCode() && isInText(f, e.value) {
+			if e := &s.entries[i]; !e.isCode() && s.isInText(e.value) {
 				s.textObjects = append(s.textObjects, int32(i))
 			}
 		}
@@ -45,10 +45,8 @@ func (s *symtab) objectsIn(f *object) []int32 {
 	return s.textObjects
 }
 
-func isInText(f *object, v uint64) bool {
-	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool {
-		return p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && v-p.Vaddr < p.Memsz
-	})
+func (s *symtab) isInText(v uint64) bool {
+	return slices.ContainsFunc(s.code, func(p elf.ProgHeader) bool { return v-p.Vaddr < p.Memsz })
 }
 
 // Sections returns where the sections of the given name lie, in all modules whose files

@@ -12,10 +12,24 @@ import (
 	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
-// debug opens the separate debug file of img on first use, nil if there is
+// debug reads the headers of the separate debug file of img on first use, nil if there is none.
+func (img *image) debug(t *Table) *object {
+	f := img.findDebug(t)
+	img.debugRead.Do(func() {
+		if f != nil && img.debugElf == nil {
+			ef, err := newObject(f, uint64(f.Size), img.f.kept)
+			if img.f.refuse(err) == nil {
+				img.haveDebug(ef, f)
+			}
+		}
+	})
+	return img.debugElf
+}
+
+// findDebug opens the separate debug file of img on first use, nil if there is
 // none. The places are gdb's: by build ID, then by the name and checksum in
 // .gnu_debuglink; as the target sees them.
-func (img *image) debug(t *Table) *object {
+func (img *image) findDebug(t *Table) *targetfs.File {
 	img.debugOnce.Do(func() {
 		for _, p := range img.debugPaths(t.files.Inside(img.path), t.debugDirs) {
 			img.searched = append(img.searched, p.path)
@@ -24,7 +38,7 @@ func (img *image) debug(t *Table) *object {
 			}
 		}
 	})
-	return img.debugElf
+	return img.debugFile
 }
 
 // debugPath is a place where a debug file may be, and the checksum that proves that the file
@@ -74,14 +88,22 @@ func (img *image) openDebug(files *targetfs.Files, want debugPath) bool {
 	if err != nil {
 		return false
 	}
+	if !want.hasCRC && img.f.file != nil && symbolShelf.has(symbolKey{img.f.file.Info, f.Info}) { // it has matched before
+		img.debugFile = f
+		return true
+	}
 	ef, err := newObject(f, uint64(f.Size), img.f.kept)
 	if err != nil || !img.matches(ef, f, want) {
 		f.Close()
 		return false
 	}
-	ef.refused, ef.id = img.f.refused, f.Info
-	img.debugElf, img.debugFile, img.debugPath = ef, f, want.path
+	img.haveDebug(ef, f)
 	return true
+}
+
+func (img *image) haveDebug(ef *object, f *targetfs.File) {
+	ef.refused, ef.file = img.f.refused, f
+	img.debugElf, img.debugFile = ef, f
 }
 
 // matches compares build IDs where both files have one; a checksum costs

@@ -61,6 +61,10 @@ type unitRange struct {
 	u      *unit
 }
 
+func (d *dwarfData) size() uint64 { return d.kept.Held() }
+
+func (d *dwarfData) drop() { d.kept.Close() }
+
 // newDWARF reads the DWARF of f, which must have some. It checks the sections before it hands them to debug/dwarf.
 func newDWARF(f *object) (_ *dwarfData, err error) {
 	d := &dwarfData{kept: budget.Process().Open(), types: map[dwarf.Offset]*dtype{}}

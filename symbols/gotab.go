@@ -160,7 +160,8 @@ func (img *image) addGoTable(s *symtab, _ *Table) {
 	if g == nil {
 		return
 	}
-	if err := img.f.kept.Take(uint64(g.n)*entryCost, "the Go functions of "+img.path); err != nil {
+	s.isOwn = true // its names are img's
+	if err := s.kept.Take(uint64(g.n)*entryCost, "the Go functions of "+img.path); err != nil {
 		_ = img.f.refuse(err)
 		return
 	}

@@ -28,6 +28,7 @@ type image struct {
 
 	symOnce sync.Once
 	syms    *symtab
+	ofSyms  sharing
 
 	sonameOnce sync.Once
 	readers    sync.Once // unwinders.go
@@ -37,10 +38,10 @@ type image struct {
 	sonameRead string
 
 	debugOnce sync.Once
-	debugPath string
-	debugElf  *object
-	debugFile io.Closer
+	debugFile *targetfs.File
 	searched  []string
+	debugRead sync.Once
+	debugElf  *object
 
 	pcOnce sync.Once
 	pcAddr uint64
@@ -67,7 +68,7 @@ func openImage(f *targetfs.File, as string) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img.closer, img.f.id = f, f.Info
+	img.closer, img.f.file = f, f
 	return img, nil
 }
 
@@ -91,16 +92,18 @@ func newImage(r io.ReaderAt, size uint64, as string) (*image, error) {
 // returned when img is garbage.
 func (img *image) forget() {
 	img.f.kept.Close()
+	img.ofSyms.end()
 	img.sharing.end()
 }
 
 // close forgets img, and closes its files.
 func (img *image) close() {
 	img.forget()
-	for _, c := range []io.Closer{img.closer, img.debugFile} {
-		if c != nil {
-			c.Close()
-		}
+	if img.closer != nil {
+		img.closer.Close()
+	}
+	if img.debugFile != nil {
+		_ = img.debugFile.Close()
 	}
 }
 

@@ -35,7 +35,7 @@ func (img *image) addMiniDebug(s *symtab) bool {
 		return false
 	}
 	f, err := newObject(bytes.NewReader(data), uint64(len(data)), img.f.kept)
-	if err != nil {
+	if img.f.refuse(err) != nil {
 		return false
 	}
 	f.refused = img.f.refused

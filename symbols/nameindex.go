@@ -46,10 +46,9 @@ func (s *symtab) indexNames() {
 func (s *symtab) eachNamed(name string, f func(*entry)) {
 	x := s.index.Load()
 	if x == nil {
-		for i := range s.entries {
-			if e := &s.entries[i]; s.isNamed(e, name) {
-				f(e)
-			}
+		named := func(s *symtab, e *entry) bool { return s.isNamed(e, name) }
+		for _, i := range s.answers.to("linkage "+name, func() []int32 { return s.matching(named) }) {
+			f(&s.entries[i])
 		}
 		return
 	}

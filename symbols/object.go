@@ -23,7 +23,7 @@ type object struct {
 	*elf.File
 	r    io.ReaderAt
 	size uint64
-	id   targetfs.Info   // zero if it is no file that others may open too
+	file *targetfs.File  // nil if it is no file that others may open too
 	kept *budget.Account // of data that is kept as long as the file is open
 
 	refused *refusals
@@ -33,6 +33,7 @@ type object struct {
 type refusals struct {
 	mu   sync.Mutex
 	list []error
+	some bool // something was not read, for whatever reason
 }
 
 // newObject reads the headers of r, a file of so many bytes.
@@ -55,15 +56,24 @@ func newObject(r io.ReaderAt, size uint64, kept *budget.Account) (*object, error
 // refuse notes err as the reason why something is not read, and returns it.
 func (o *object) refuse(err error) error { return o.refused.note(err) }
 
+// hasSome reports whether something was not read.
+func (r *refusals) hasSome() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.some
+}
+
 // note adds err to the list if it is a refusal (errTooMuch, or over the budget), and returns it.
 func (r *refusals) note(err error) error {
-	if errors.Is(err, budget.ErrOver) || errors.Is(err, errTooMuch) {
-		const most = 8
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if len(r.list) < most {
-			r.list = append(r.list, err)
-		}
+	if err == nil {
+		return nil
+	}
+	const most = 8
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.some = true
+	if (errors.Is(err, budget.ErrOver) || errors.Is(err, errTooMuch)) && len(r.list) < most {
+		r.list = append(r.list, err)
 	}
 	return err
 }
@@ -89,7 +99,7 @@ func (o *object) content(s *elf.Section, acct *budget.Account) ([]byte, error) {
 		return nil, nil
 	}
 	if s.Offset > o.size || s.FileSize > o.size-s.Offset {
-		return nil, fmt.Errorf("section %s: %w", s.Name, errTruncated)
+		return nil, o.refuse(fmt.Errorf("section %s: %w", s.Name, errTruncated))
 	}
 	part := acct.Part("section " + s.Name)
 	if err := part.Set(s.Size); err != nil {
@@ -106,7 +116,7 @@ func (o *object) content(s *elf.Section, acct *budget.Account) ([]byte, error) {
 	}
 	if err != nil {
 		_ = part.Set(0)
-		return nil, fmt.Errorf("section %s: %w", s.Name, err)
+		return nil, o.refuse(fmt.Errorf("section %s: %w", s.Name, err))
 	}
 	return b, nil
 }

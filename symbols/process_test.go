@@ -176,7 +176,7 @@ func TestALibraryIsReadableFromMemoryAlone(t *testing.T) {
 		t.Errorf("build ID is %s, want %s", img.buildID, libc.BuildID)
 	}
 	have := map[string]uint64{}
-	st := &symtab{}
+	st := newSymtab()
 	img.addDynamicSegment(st)
 	for i := range st.entries {
 		if !st.entries[i].isOld {

@@ -184,14 +184,14 @@ func findLinkage(mods []*Module, name string) (found []match, many bool) {
 func findSpelling(mods []*Module, name string) (found []match, many bool) {
 	if strings.Contains(name, "[...]") {
 		hint := []byte(name[:strings.Index(name, "[...]")+1])
-		found = scan(mods, func(st *symtab, e *entry) bool {
+		found = scan(mods, "generic "+name, func(st *symtab, e *entry) bool {
 			return bytes.HasPrefix(st.rawName(e), hint) && goGeneric(st.linkage(e)) == name
 		})
 		return found, true
 	}
 	if i := strings.LastIndexByte(name, '/'); i >= 0 { // Go escapes dots in the last path element
 		hint := []byte(name[:i+1])
-		found = scan(mods, func(st *symtab, e *entry) bool {
+		found = scan(mods, "escaped "+name, func(st *symtab, e *entry) bool {
 			return bytes.HasPrefix(st.rawName(e), hint) && st.linkage(e) == name
 		})
 		if len(found) > 0 {
@@ -210,10 +210,10 @@ func findSpelling(mods []*Module, name string) (found []match, many bool) {
 // has made of a function (foo.part.0), Go assembly, and Go names of which name has only the last
 // element of the import path (http.ListenAndServe).
 func findLoose(mods []*Module, name string) []match {
-	short := "/" + name
-	found := scan(mods, func(st *symtab, e *entry) bool {
+	short, copied := "/"+name, []byte(name+".")
+	found := scan(mods, "loose "+name, func(st *symtab, e *entry) bool {
 		raw := st.rawName(e)
-		if !bytes.HasPrefix(raw, []byte(name+".")) {
+		if !bytes.HasPrefix(raw, copied) {
 			return strings.Contains(name, ".") && containsName(raw, short) &&
 				strings.HasSuffix(strings.TrimSuffix(st.linkage(e), goABI0), short)
 		}
@@ -235,22 +235,14 @@ const goABI0 = ".abi0"
 // compiler made count where the function itself is gone.
 func findDemangled(mods []*Module, name string) []match {
 	squeezed, hint := squeeze(name), mangledHint(name)
-	clones := false
-	found := scan(mods, func(st *symtab, e *entry) bool {
+	found := scan(mods, "demangled "+name, func(st *symtab, e *entry) bool {
 		raw := st.rawName(e)
 		if raw[0] != '_' || raw[1] != 'Z' && raw[1] != 'R' || !containsName(raw, hint) {
 			return false
 		}
 		base, suffix := splitClone(st.linkage(e))
-		if isSplitOff(suffix) || !matchesMangled(base, squeezed) {
-			return false
-		}
-		clones = clones || suffix != ""
-		return true
+		return !isSplitOff(suffix) && matchesMangled(base, squeezed)
 	})
-	if !clones {
-		return found
-	}
 	whole := keep(found, func(x match) bool {
 		_, suffix := splitClone(x.m.symbols().linkage(x.e))
 		return suffix == ""
@@ -268,15 +260,13 @@ func containsName(raw []byte, hint string) bool {
 	return end >= 0 && strings.Contains(string(raw[:end]), hint)
 }
 
-// scan collects the symbols that match, one for each address.
-func scan(mods []*Module, matches func(*symtab, *entry) bool) []match {
+// scan collects the symbols that match, one for each address. question tells which these are.
+func scan(mods []*Module, question string, matches func(*symtab, *entry) bool) []match {
 	c := collection{seen: map[arch.Addr]int{}}
 	for _, m := range mods {
 		st := m.symbols()
-		for i := range st.entries {
-			if e := &st.entries[i]; matches(st, e) {
-				c.add(m, e)
-			}
+		for _, i := range st.answers.to(question, func() []int32 { return st.matching(matches) }) {
+			c.add(m, &st.entries[i])
 		}
 	}
 	return c.found

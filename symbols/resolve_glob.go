@@ -53,7 +53,7 @@ func (s *snapshot) globFunctions(q query) (found []match) {
 func globSymbols(mods []*Module, pattern string) []match {
 	hint := globHint(pattern)
 	parts := strings.Contains(pattern, "cold") || strings.Contains(pattern, "warm")
-	return scan(mods, func(st *symtab, e *entry) bool {
+	return scan(mods, "glob "+pattern, func(st *symtab, e *entry) bool {
 		if !containsName(st.rawName(e), hint) {
 			return false
 		}

@@ -12,24 +12,30 @@ import (
 // a stripped file also its debug file, the compressed table of the mini debug
 // information, or Go's function table, whichever is found first.
 func (img *image) symbols(t *Table) *symtab {
-	img.symOnce.Do(func() {
-		s := &symtab{}
-		full := img.addSections(s, img.f, ".symtab", SourceSymtab)
-		if !img.addSections(s, img.f, ".dynsym", SourceDynsym) {
-			img.addDynamicSegment(s)
-		}
-		if !full {
-			full = img.addDebugFile(s, t)
-		}
-		if !full {
-			full = img.addMiniDebug(s)
-		}
-		if !full {
-			img.addGoTable(s, t)
-		}
-		img.syms = s
-	})
+	img.symOnce.Do(func() { img.syms = img.loadSymbols(t) })
 	return img.syms
+}
+
+func (img *image) readSymbols(t *Table) *symtab {
+	s := newSymtab()
+	for _, p := range img.execSegments() {
+		s.code = append(s.code, p.ProgHeader)
+	}
+	full := img.addSections(s, img.f, ".symtab", SourceSymtab)
+	s.isOwn = !full && img.f.hasSymtab() // the key does not tell of the debug file
+	if !img.addSections(s, img.f, ".dynsym", SourceDynsym) {
+		img.addDynamicSegment(s)
+	}
+	if !full {
+		full = img.addDebugFile(s, t)
+	}
+	if !full {
+		full = img.addMiniDebug(s)
+	}
+	if !full {
+		img.addGoTable(s, t)
+	}
+	return s
 }
 
 // addSections adds a symbol table of f by its section name.
@@ -44,12 +50,12 @@ func (img *image) addSections(s *symtab, f *object, name string, src Source) boo
 	if err != nil {
 		return false
 	}
-	entries := f.kept.Part("the symbols in " + name)
+	entries := s.kept.Part("the symbols in " + name)
 	if err := entries.Set(uint64(len(raw) / symSize * entryCost)); err != nil {
 		_ = f.refuse(err)
 		return false
 	}
-	str, err := f.content(f.Sections[sec.Link], f.kept)
+	str, err := f.content(f.Sections[sec.Link], s.kept)
 	if err != nil {
 		_ = entries.Set(0)
 		return false
@@ -113,6 +119,7 @@ func (img *image) addDynamicSegment(s *symtab) {
 	if tags == nil {
 		return
 	}
+	s.isOwn = true // what could not be read is not noted
 	at := func(tag elf.DynTag) uint64 { return img.unbiased(tags[tag]) }
 	question := img.f.kept.Open()
 	defer question.Close()
@@ -124,12 +131,12 @@ func (img *image) addDynamicSegment(s *symtab) {
 	if err != nil {
 		return
 	}
-	entries := img.f.kept.Part("the dynamic symbols")
+	entries := s.kept.Part("the dynamic symbols")
 	if err := entries.Set(uint64(len(raw) / symSize * entryCost)); err != nil {
 		_ = img.f.refuse(err)
 		return
 	}
-	str, err := img.readAt(at(elf.DT_STRTAB), tags[elf.DT_STRSZ], img.f.kept)
+	str, err := img.readAt(at(elf.DT_STRTAB), tags[elf.DT_STRSZ], s.kept)
 	if err != nil {
 		_ = entries.Set(0)
 		return

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gokprobe/gokprobe/internal/budget"
 )
 
 // entryKind is what a symbol stands for.
@@ -47,19 +49,35 @@ type blob struct {
 	str    []byte
 }
 
-// symtab is all symbols of one file.
+// symtab is all symbols of one file. It may be shared by images (symbolShelf), so it holds no file, and all of it is made of what was read when it was made.
 type symtab struct {
 	blobs   []blob
 	entries []entry
+	kept    *budget.Account
+	code    []elf.ProgHeader // executable segments
+	isOwn   bool             // it needs more of its image
 
 	sortOnce sync.Once
 	byAddr   []int32  // code entries by address, one for each address
 	reach    []uint64 // highest end among byAddr[:i+1], for nested symbols
 
-	index atomic.Pointer[nameIndex] // nil until IndexNames
+	index   atomic.Pointer[nameIndex] // nil until IndexNames
+	answers answers
 
 	textOnce    sync.Once
 	textObjects []int32 // variables in executable segments, by address
+}
+
+func newSymtab() *symtab { return &symtab{kept: budget.Process().Open()} }
+
+// matching lists the entries that match.
+func (s *symtab) matching(matches func(*symtab, *entry) bool) (found []int32) {
+	for i := range s.entries {
+		if matches(s, &s.entries[i]) {
+			found = append(found, int32(i))
+		}
+	}
+	return found
 }
 
 // linkage is e's name as in the object file, without a version and with

@@ -30,6 +30,7 @@ const Memory = 400 << 20
 type Budget struct {
 	limit func() int64
 	used  atomic.Int64
+	spare atomic.Pointer[func() bool]
 }
 
 // New makes a Budget of so many bytes.
@@ -52,6 +53,10 @@ func (b *Budget) Limit() uint64 { return uint64(max(b.limit(), 0)) }
 
 // Used is how much is taken now, in bytes.
 func (b *Budget) Used() uint64 { return uint64(max(b.used.Load(), 0)) }
+
+// Spare names the function that gives back what nobody uses, and that is only kept to be faster. It is called before anything is refused, and returns false if
+// there was nothing. It must not ask for memory.
+func (b *Budget) Spare(f func() bool) { b.spare.Store(&f) }
 
 func (b *Budget) take(n int64) bool {
 	if b.used.Add(n) <= b.limit() {
@@ -83,6 +88,13 @@ func (a *Account) Open() *Account { return a.s.budget.Open() }
 // Take asks for n bytes more. The error matches ErrOver, is one sentence's end about what, and nothing is taken then.
 func (a *Account) Take(n uint64, what string) error { return a.Part(what).Set(n) }
 
+// Held is how much the account has taken, in bytes.
+func (a *Account) Held() uint64 {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	return uint64(a.s.held)
+}
+
 // Close returns all that the account has taken. Call it when nobody will look at the
 // memory any more. It may be called again; memory that is taken later is counted as
 // before.
@@ -110,6 +122,17 @@ func (a *Account) Part(what string) *Part { return &Part{a: a, what: what} }
 
 // Set makes the part n bytes. The error is that of Take, and nothing has changed then; less is never refused.
 func (p *Part) Set(n uint64) error {
+	err := p.set(n)
+	if err == nil || n > p.a.s.budget.Limit() {
+		return err
+	}
+	if spare := p.a.s.budget.spare.Load(); spare != nil && (*spare)() {
+		return p.set(n)
+	}
+	return err
+}
+
+func (p *Part) set(n uint64) error {
 	s := p.a.s
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,6 +65,36 @@ func TestAPartIsWhatWasSetLast(t *testing.T) {
 	}
 }
 
+func TestWhatIsSpareIsGivenBackBeforeAnythingIsRefused(t *testing.T) {
+	b := New(100)
+	kept, a := b.Open(), b.Open()
+	asked := 0
+	b.Spare(func() bool {
+		asked++
+		some := kept.Held() > 0
+		kept.Close()
+		return some
+	})
+	for i, c := range []struct {
+		kept, n uint64
+		ok      bool
+		asked   int
+	}{{60, 40, true, 0}, {60, 41, true, 1}, {0, 101, false, 0}, {60, 101, false, 0}, {50, 100, true, 1}} {
+		asked = 0
+		kept.Close()
+		a.Close()
+		if err := kept.Take(c.kept, "what is kept"); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Take(c.n, "it"); (err == nil) != c.ok || asked != c.asked {
+			t.Errorf("case %d: %v, spare was asked for %d times", i, err, asked)
+		}
+	}
+	if err := a.Take(1, "it"); !errors.Is(err, ErrOver) || b.Used() != 100 {
+		t.Errorf("%v, %d are taken", err, b.Used())
+	}
+}
+
 // Whoever forgets to close an account keeps nobody from anything once it is garbage.
 func TestAForgottenAccountGivesBack(t *testing.T) {
 	b := New(1000)

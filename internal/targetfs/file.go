@@ -50,6 +50,7 @@ type File struct {
 	f     *os.File
 	leave func()      // its place among those that may be open
 	watch bool        // a read may never return
+	sworn bool        // its times are what a process says (FUSE), who may be the target
 	slow  atomic.Bool // one did not
 
 	mu    sync.Mutex
@@ -84,7 +85,7 @@ func reopen(fd int, name string) (*File, error) {
 		leave()
 		return nil, err
 	}
-	file := &File{Info: info, f: os.NewFile(uintptr(n), name), leave: leave, watch: !prompt[fs.Type]}
+	file := &File{Info: info, f: os.NewFile(uintptr(n), name), leave: leave, watch: !prompt[fs.Type], sworn: fs.Type == unix.FUSE_SUPER_MAGIC}
 	runtime.AddCleanup(file, func(leave func()) { leave() }, leave)
 	return file, nil
 }
@@ -120,6 +121,32 @@ var prompt = map[int64]bool{
 	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true,
 	unix.RAMFS_MAGIC: true, unix.F2FS_SUPER_MAGIC: true, unix.SQUASHFS_MAGIC: true, unix.EROFS_SUPER_MAGIC_V1: true,
 	unix.MSDOS_SUPER_MAGIC: true, unix.ISOFS_SUPER_MAGIC: true, unix.HUGETLBFS_MAGIC: true,
+}
+
+// Settled reports whether everything that was read of the file is its content as it was when it was opened, and whether any other content shows in its Info:
+// it has not changed since, nor so shortly before that a change might still get the same time. coarsest is how far apart the times are that its file system can
+// tell, at most.
+func (f *File) Settled(coarsest time.Duration) bool {
+	if f.sworn || time.Since(time.Unix(0, max(f.Modified, f.Changed))) < coarsest {
+		return false
+	}
+	now, err := f.stat()
+	return err == nil && now == f.Info
+}
+
+func (f *File) stat() (info Info, err error) {
+	look := func() (info Info, err error) {
+		c, err := f.f.SyscallConn()
+		if err != nil {
+			return info, err
+		}
+		bad := c.Control(func(fd uintptr) { info, err = infoOf(int(fd)) })
+		return info, errors.Join(bad, err)
+	}
+	if f.watch {
+		return within(&f.slow, look, nil)
+	}
+	return look()
 }
 
 // blockSize is how much a small read reads, in bytes: headers are read piece by piece.

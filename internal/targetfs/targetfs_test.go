@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,38 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestAFileIsSettledIfNoChangeOfItCanHaveTheSameTimes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(path, []byte("one"), 0o600))
+	must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
+	f, err := Named(path)
+	must(t, err)
+	defer f.Close()
+	if !f.Settled(0) || f.Settled(time.Hour) {
+		t.Error("a file that was changed is settled for an hour, or not at all")
+	}
+	for f.Changed == changed(t, path) { // until the kernel's clock goes on
+		must(t, os.WriteFile(path, []byte("two"), 0o600))
+		must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
+	}
+	if f.Settled(0) {
+		t.Error("a file that has changed since it was opened is settled")
+	}
+	f.sworn = true
+	f.Info, err = f.stat()
+	must(t, err)
+	if f.Settled(0) {
+		t.Error("a file whose times are what its owner says is settled")
+	}
+}
+
+func changed(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := Own().Stat(path)
+	must(t, err)
+	return info.Changed
 }
 
 func TestLookupsStayBelowTheRoot(t *testing.T) {
