@@ -40,8 +40,10 @@ func TestSymbolsOfAFileAreReadOnceForAllProcesses(t *testing.T) {
 	path := build(t, "names.c")
 	first := symbolsIn(t, start(t, path), path, true)
 	tg := start(t, path)
-	if symbolsIn(t, tg, path, false) != first || symbolsIn(t, tg, path, false) != first {
-		t.Error("they were read again")
+	for range 2 {
+		if symbolsIn(t, tg, path, false) != first {
+			t.Error("they were read again")
+		}
 	}
 	m := tg.open(t).Modules()[0]
 	must(t, m.img.f.file.Close())
@@ -93,7 +95,8 @@ func TestSymbolsOfAFileThatMayStillChangeAreNotShared(t *testing.T) {
 	path := build(t, "names.c")
 	must(t, os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0))) // the time of the last change tells nevertheless
 	tg := start(t, path)
-	if symbolsIn(t, tg, path, false) == symbolsIn(t, tg, path, false) {
+	first := symbolsIn(t, tg, path, false)
+	if symbolsIn(t, tg, path, false) == first {
 		t.Error("they are shared")
 	}
 }
