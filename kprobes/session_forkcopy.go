@@ -52,6 +52,8 @@ func (st *site) copyable() bool {
 	switch {
 	case st.returning > 0, st.retracing > 0, len(st.recorders) > 0, st.unwinds, st.next() != nil:
 		return false
+	case st.wanted() && !st.armed(): // it could not be armed, and may be in the child
+		return false
 	}
 	det := st.jump()
 	return det == nil || det.record == nil && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
@@ -73,7 +75,7 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	}
 	d.masks.becomeCopy(&parent.masks)
 	d.copySites(parent)
-	d.linker.watched, d.linker.blind = parent.linker.watched, parent.linker.blind
+	d.linker.watched = parent.linker.watched && (parent.linker.linkerSite != nil || parent.linker.Brk == 0) // else it is tried again
 	if st := parent.linker.linkerSite; st != nil {
 		d.linker.linkerSite = d.sites[st.addr]
 		d.linker.busy = parent.linker.Busy(child.Space)
@@ -136,7 +138,11 @@ func (d *domain) copySites(parent *domain) {
 		for _, kp := range own.probes {
 			kp.placements = append(kp.placements, placement{d, own})
 		}
-		if opt := &st.domain.optimizer; opt.queue[st] || opt.unhit[st] {
+		switch opt := &parent.optimizer; {
+		case !opt.queue[st] && !opt.unhit[st]:
+		case own.jump() != nil, own.mask != nil: // to be taken back, or whole at once: no hit tells
+			d.optimizer.enqueue(own)
+		default:
 			d.optimizer.unhit[own] = true
 		}
 	}

@@ -55,7 +55,8 @@ var ErrNotKept = errors.New("the child has not what its parent has")
 
 // ReplaceShared maps memory in a forked child as MapShared does, in the place of its parent's, which lies at exactly extents: one memfd for all of them. The
 // first has what g needs. fill writes what belongs there before the child has any of it. The error matches ErrNotKept if the child has something else there, or
-// other actions of signals. Until fill has returned the child has its parent's memory; after an error that comes later it has private memory, with what was filled in.
+// other actions of signals. Until fill has returned the child has its parent's memory; after an error that comes later it has the same content in private memory, at those of extents that
+// could not be mapped.
 func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g KeptGuard, fill func([]*Shared) error) error {
 	for _, e := range extents {
 		for _, at := range []arch.Addr{e.Data.Start, e.Code.Start} {
@@ -100,24 +101,30 @@ func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*S
 	if err := fill(ours); err != nil {
 		return err
 	}
-	for _, e := range extents {
+	for i, e := range extents {
 		err := r.mapBoth(e, unix.MAP_SHARED|unix.MAP_FIXED, fd)
 		if err == nil {
 			err = f.mapped(r.th.Proc.Space, e)
 		}
 		if err != nil {
-			return errors.Join(err, r.mapInstead(extents, ours))
+			return errors.Join(err, r.mapInstead(extents[i:], ours[i:]))
 		}
 	}
 	return nil
 }
 
 // mapInstead has the child have private memory at extents, with what was filled in, whatever is there now: it may have been of a file of the program's, whose
-// number was taken for ours, or nothing. The guard is still an action, and jumps may lead there, until they are taken away.
+// number was taken for ours, or nothing. The guard is still an action, and jumps may lead there, until they are taken away. Where it can have no private memory
+// either, it has its parent's as a rule, in which nothing is written.
+//
+// Who kills us before all is written leaves a child whose jumps may lead to nothing. It must have been refused memory at that very moment.
 func (r *Remote) mapInstead(extents []Extent, filled []*Shared) error {
 	var errs []error
 	for i, e := range extents {
-		errs = append(errs, r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uint64(0)))
+		if err := r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uint64(0)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		errs = append(errs, r.putPages(e.Data.Start, filled[i].Data), r.putPages(e.Code.Start, filled[i].Code))
 	}
 	return errors.Join(errs...)
