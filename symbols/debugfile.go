@@ -97,13 +97,14 @@ func (img *image) openDebug(files *targetfs.Files, want debugPath) bool {
 		f.Close()
 		return false
 	}
+	img.debugFile = f
 	img.haveDebug(ef, f)
 	return true
 }
 
 func (img *image) haveDebug(ef *object, f *targetfs.File) {
 	ef.refused, ef.file = img.f.refused, f
-	img.debugElf, img.debugFile = ef, f
+	img.debugElf = ef
 }
 
 // matches compares build IDs where both files have one; a checksum costs
