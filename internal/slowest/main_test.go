@@ -46,7 +46,8 @@ func TestFails(t *testing.T) { t.Run("good", func(t *testing.T) { t.Log("not wan
 // goTest is what go test prints, its standard error included, without times.
 func goTest(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"test", "-count=1", "-p=1"}, args...)...)
+	// Of two tests that run in parallel, which prints first would be a matter of chance, and with it the lines that say whose output follows.
+	cmd := exec.Command("go", append([]string{"test", "-count=1", "-p=1", "-parallel=1"}, args...)...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
