@@ -359,6 +359,7 @@ func TestAProbeHastensNoOthers(t *testing.T) {
 	p := testprog.Start(t, testprog.Build(t, "thousand"))
 	s := attach(t, p, trace.Follow(), trace.With(kprobes.Options{Follow: true, Log: testprog.NoWarnings(t)}))
 	first := probe(t, s, "fn_100", trace.Count())
+	probe(t, s, "libc.so.6:getppid%return", trace.Count()) // where calls are followed, a child begins without its parent's jumps
 	child := strings.TrimPrefix(p.Do("fork", "child"), "child ")
 	mem, err := os.Open("/proc/" + child + "/mem")
 	if err != nil {
