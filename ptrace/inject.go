@@ -121,13 +121,17 @@ func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*S
 func (r *Remote) mapInstead(extents []Extent, filled []*Shared) error {
 	var errs []error
 	for i, e := range extents {
-		if err := r.mapBoth(e, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uint64(0)); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, r.putPages(e.Data.Start, filled[i].Data), r.putPages(e.Code.Start, filled[i].Code))
+		errs = append(errs, r.mapPages(e.Data, unix.PROT_READ|unix.PROT_WRITE, filled[i].Data), r.mapPages(e.Code, unix.PROT_READ|unix.PROT_EXEC, filled[i].Code))
 	}
 	return errors.Join(errs...)
+}
+
+// mapPages maps private memory with the content b, whatever is there now.
+func (r *Remote) mapPages(at arch.Range, prot uint64, b []byte) error {
+	if err := r.mapOne(at, prot, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uint64(0), 0); err != nil {
+		return err
+	}
+	return r.putPages(at.Start, b)
 }
 
 // putPages writes b to memory of the target's that is zero.

@@ -22,8 +22,8 @@ const (
 )
 
 // goWork sends goRequests requests from goClients clients at once, and describes the
-// answers in the order of the requests.
-func goWork(t testing.TB, client *http.Client, url string) string {
+// answers in the order of the requests. When it is done, the server has no connection: its descriptors are those that it had before.
+func goWork(t testing.TB, prog *testprog.Prog, client *http.Client, url string) string {
 	t.Helper()
 	defer client.CloseIdleConnections()
 	answers := make([]string, goRequests)
@@ -41,6 +41,7 @@ func goWork(t testing.TB, client *http.Client, url string) string {
 	}
 	close(next)
 	wg.Wait()
+	prog.Do("idle?", "idle")
 	return strings.Join(answers, "\n")
 }
 
@@ -100,7 +101,7 @@ func testGoServer(t *testing.T, ldflags string) {
 		work: func(t testing.TB) string {
 			t.Helper()
 			c = goCalls{map[uint64]*kprobes.Kprobe{}, map[string]uint64{}}
-			return goWork(t, client, url)
+			return goWork(t, prog, client, url)
 		},
 		counts: func(t testing.TB, h hits) {
 			t.Logf("calls: %v", c.calls)

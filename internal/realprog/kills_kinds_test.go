@@ -134,10 +134,10 @@ func startGoServer(t *testing.T) target {
 	prog := testprog.Start(t, bin)
 	url := "http://" + strings.Fields(prog.Expect("listens"))[1]
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	want := goWork(t, client, url)
+	want := goWork(t, prog, client, url)
 	return target{
 		pid:  prog.PID(),
-		work: func(t testing.TB) { t.Helper(); sameText(t, "work", want, goWork(t, client, url)) },
+		work: func(t testing.TB) { t.Helper(); sameText(t, "work", want, goWork(t, prog, client, url)) },
 		quit: func(testing.TB) { prog.Quit() },
 	}
 }

@@ -166,7 +166,7 @@ func TestOptimizedGoServer(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	optimized{
 		pid: prog.PID(), specs: []string{"*"}, atLeast: 980,
-		work: func(t testing.TB) string { t.Helper(); return goWork(t, client, url) },
+		work: func(t testing.TB) string { t.Helper(); return goWork(t, prog, client, url) },
 	}.run(t)
 	prog.Quit()
 }

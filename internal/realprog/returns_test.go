@@ -187,7 +187,7 @@ func TestGoServerReturns(t *testing.T) {
 	returns{
 		pid:   prog.PID(),
 		specs: []string{"net/http.*"},
-		work:  func(t testing.TB) string { t.Helper(); return goWork(t, client, url) },
+		work:  func(t testing.TB) string { t.Helper(); return goWork(t, prog, client, url) },
 	}.run(t)
 	prog.Quit()
 }

@@ -1,7 +1,8 @@
-// Gohttp is a small HTTP server: it prints its address, and ends with its input.
+// Gohttp is a small HTTP server: it prints its address, and ends with its input. Each line of it is a question that is answered once no connection is open.
 package main
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"sort"
 	"strconv"
+	"sync"
 )
 
 type answer struct {
@@ -70,6 +72,31 @@ func deep(n int, pad [128]int) int {
 	return deep(n-1, pad) + pad[n%128]
 }
 
+// counter counts the connections that are open. The server closes one some time after its client has seen the answer: 500 ms, where it has not read all of the request.
+type counter struct {
+	net.Listener
+	open sync.WaitGroup
+}
+
+func (c *counter) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c.open.Add(1)
+	return &counted{TCPConn: conn.(*net.TCPConn), closed: sync.OnceFunc(c.open.Done)}, nil
+}
+
+type counted struct {
+	*net.TCPConn
+	closed func()
+}
+
+func (c *counted) Close() error {
+	defer c.closed()
+	return c.TCPConn.Close()
+}
+
 func main() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,11 +105,15 @@ func main() {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/work", handler)
+	counted := &counter{Listener: l}
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			counted.open.Wait()
+			fmt.Println("idle")
+		}
 		os.Exit(0)
 	}()
 	fmt.Println("ready")
 	fmt.Println("listens", l.Addr())
-	_ = http.Serve(l, mux)
+	_ = http.Serve(counted, mux)
 }
