@@ -52,7 +52,7 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.slots = slotSet{d: d, at: map[arch.Addr]*site{}}
 	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d, keys: map[mappingKey]codeKey{}}, neighbours{d: d}
 	d.optimizer = optimizer{d: d, queue: map[*site]bool{}, jumps: map[arch.Addr]*pastJump{}}
-	d.detours = detours{d: d, at: map[arch.Addr]*detour{}, heads: map[arch.Addr]*detour{}, counters: map[*counter]bool{}}
+	d.detours = detours{d: d, at: map[arch.Addr]*detour{}, heads: map[arch.Addr]*detour{}, counters: map[arch.Addr]*counter{}}
 	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}, relays: relays{d: d}}
 	d.recorder = recorder{d: d, recordings: map[uint32]*recording{}, states: map[*SharedState]*programState{}}
 	d.guard = guard{d: d, told: guardian.NewHold(p.PID, p.StartTime())}

@@ -62,6 +62,11 @@ func (c *counter) give(owners []*Kprobe) {
 		kp.hits.Add(n)
 		kp.counters = slices.DeleteFunc(slices.Clone(kp.counters), func(o *counter) bool { return o == c })
 	}
+	c.enter(owners)
+}
+
+// enter makes all hits those of owners, from a count of zero on or from what is folded. counting is held.
+func (c *counter) enter(owners []*Kprobe) {
 	c.owners = slices.Clone(owners)
 	for _, kp := range owners {
 		kp.counters = append(kp.counters, c)
@@ -92,7 +97,7 @@ func (ds *detours) newCounter(at arch.Addr) (*counter, error) {
 		return nil, err
 	}
 	c := &counter{at: where, cells: cells}
-	ds.counters[c] = true
+	ds.counters[c.at] = c
 	return c, nil
 }
 
@@ -102,7 +107,7 @@ func (ds *detours) endCounter(c *counter) {
 		return
 	}
 	c.give(nil)
-	delete(ds.counters, c)
+	delete(ds.counters, c.at)
 	if err := ds.d.region.FreeCells(c.at); err != nil {
 		ds.d.session.warn("freeing a counter: %v", err)
 	}
@@ -110,7 +115,7 @@ func (ds *detours) endCounter(c *counter) {
 
 // foldAll ends all counters before their memory goes.
 func (ds *detours) foldAll() {
-	for c := range ds.counters {
+	for _, c := range ds.counters {
 		c.give(nil)
 	}
 	clear(ds.counters)

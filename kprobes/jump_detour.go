@@ -70,9 +70,9 @@ type work struct {
 // detours is what a domain knows of its detours.
 type detours struct {
 	d        *domain
-	at       map[arch.Addr]*detour // by where their code begins, and the ways to it
-	heads    map[arch.Addr]*detour // trapping heads of armed jumps
-	counters map[*counter]bool
+	at       map[arch.Addr]*detour  // by where their code begins, and the ways to it
+	heads    map[arch.Addr]*detour  // trapping heads of armed jumps
+	counters map[arch.Addr]*counter // by where their cells are
 	retired  int
 	callsOut int       // threads in functions that handlers have called
 	landing  arch.Addr // where such functions return to; 0 if there is none yet

@@ -63,7 +63,7 @@ func (st *site) copyable() bool {
 // the parent's or private memory in its place.
 func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	if !parent.copyable() || !d.bornAlike(parent, child) || !d.takeMemory(parent, child, func(stores func(trampoline.Extent) (data, code trampoline.Store)) error {
-		return d.region.CopyOf(parent.region, stores)
+		return d.region.CopyOf(parent.region, parent.detours.counts, stores)
 	}) {
 		return false
 	}
@@ -115,6 +115,10 @@ func (d *domain) copySites(parent *domain) {
 	sites, dets, counters := make([]site, 0, n), make([]detour, 0, jumps), make([]counter, 0, jumps) // which never move
 	d.sites, d.slots.at = make(map[arch.Addr]*site, n), make(map[arch.Addr]*site, n)
 	d.detours.at = make(map[arch.Addr]*detour, len(parent.detours.at))
+	d.detours.heads, d.detours.counters = make(map[arch.Addr]*detour, len(parent.detours.heads)), make(map[arch.Addr]*counter, len(parent.detours.counters))
+	d.neighbours.torn, d.neighbours.strays = make(map[arch.Addr]arch.Addr, len(parent.neighbours.torn)), make(map[arch.Addr]*detour, len(parent.neighbours.strays))
+	counting.Lock()
+	defer counting.Unlock()
 	for _, st := range parent.sites {
 		sites = append(sites, *st)
 		own := &sites[len(sites)-1]
@@ -148,17 +152,19 @@ func (d *domain) copySites(parent *domain) {
 	}
 }
 
+// counts tells whether the cells at at are a counter's.
+func (ds *detours) counts(at arch.Addr) bool { return ds.counters[at] != nil }
+
 // copiedCells is the child's memory of its parent's counter, zero.
 func (d *domain) copiedCells(of *counter) []byte {
 	cells, err := d.region.Cell(of.at, len(of.cells))
 	if err != nil {
 		return nil // it is not of the region that was copied
 	}
-	clear(cells)
 	return cells
 }
 
-// enterCopy enters det, whose code is the parent's and at the same place.
+// enterCopy enters det, whose code is the parent's and at the same place. counting is held.
 func (ds *detours) enterCopy(det *detour) {
 	ds.at[det.Addr], ds.at[det.landing.Entry] = det, det
 	for _, h := range det.heads {
@@ -167,8 +173,8 @@ func (ds *detours) enterCopy(det *detour) {
 	ds.d.neighbours.noteTorn(det)
 	ds.d.neighbours.noteStrays(det)
 	if det.count != nil {
-		ds.counters[det.count] = true
-		det.count.give(det.site.counted())
+		ds.counters[det.count.at] = det.count
+		det.count.enter(det.site.counted()) // nobody has counted in it, and it is not looked at lest it costs memory
 	}
 }
 

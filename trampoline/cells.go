@@ -36,7 +36,7 @@ func (c *cellSpace) alloc(n int) (arch.Addr, []byte, bool) {
 	}
 	fresh := true
 	for p := off / PageSize; p <= (off+uint64(n)-1)/PageSize; p++ {
-		fresh = fresh && c.space.pages[p] == nil
+		fresh = fresh && c.space.page(p) == nil
 	}
 	_ = c.space.take(off, uint64(n), func(uint64) error { return nil })
 	b := c.bytes[off:][:n:n]

@@ -1,6 +1,7 @@
 package trampoline
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -10,17 +11,17 @@ import (
 )
 
 // CopyOf makes r, which has no arena yet, the region of a forked child that keeps all of its parent's: arenas where the parent's lie, with the same slots,
-// detours, records and cells at the same addresses, and the guard. What the parent has noted there of its own threads is not copied. stores reach the
-// child's memory, zero, which may have been mapped already or not. Nobody changes the parent's region meanwhile; its threads may write to cells, of which any
+// detours, records and cells at the same addresses, and the guard. Not copied are what the parent has noted there of its own threads, what is in free cells, and what
+// is in the cells at addresses of which zero says yes. stores reach the child's memory, zero, which may have been mapped already or not. Nobody changes the parent's region meanwhile; its threads may write to cells, of which any
 // mixture of before and after is copied.
 //
 // The error matches ErrNotShared if the parent has a cave, or memory that is not shared with the tracer. Then the stores have some of it.
-func (r *Region) CopyOf(parent *Region, stores func(Extent) (data, code Store)) error {
+func (r *Region) CopyOf(parent *Region, zero func(cells arch.Addr) bool, stores func(Extent) (data, code Store)) error {
 	var slots []*Arena
 	copied := map[*Arena]*Arena{}
 	for _, from := range parent.mapped() {
 		data, code := stores(from.ext)
-		to, err := from.copyTo(data, code)
+		to, err := from.copyTo(data, code, zero)
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func (r *Region) mapped() (list []*Arena) {
 }
 
 // copyTo is an arena over data and code that is as a, with its content. Its chunks are still those of a's landings.
-func (a *Arena) copyTo(data, code Store) (*Arena, error) {
+func (a *Arena) copyTo(data, code Store, zero func(arch.Addr) bool) (*Arena, error) {
 	to := *a
 	to.data, to.store = data, code
 	for _, s := range []Store{a.data, a.store, data, code} {
@@ -70,7 +71,7 @@ func (a *Arena) copyTo(data, code Store) (*Arena, error) {
 		}
 	}
 	if a.ground != nil {
-		g, err := a.ground.copyTo(a, data.(bytesStore), code)
+		g, err := a.ground.copyTo(a, data.(bytesStore), code, zero)
 		to.ground = g
 		return &to, err
 	}
@@ -81,7 +82,7 @@ func (a *Arena) copyTo(data, code Store) (*Arena, error) {
 	return &to, copyStore(data, a.data, a.sites, 8*uint64(a.next))
 }
 
-func (g *ground) copyTo(a *Arena, data bytesStore, code Store) (*ground, error) {
+func (g *ground) copyTo(a *Arena, data bytesStore, code Store, zero func(arch.Addr) bool) (*ground, error) {
 	to := &ground{code: g.code.copy(), page: g.page, chunks: make([][]chunk, len(g.chunks)), cells: g.cells, records: g.records}
 	for p, m := range g.code.pages {
 		if m == nil {
@@ -90,7 +91,15 @@ func (g *ground) copyTo(a *Arena, data bytesStore, code Store) (*ground, error) 
 		if err := copyStore(code, a.store, uint64(p)*PageSize, PageSize); err != nil {
 			return nil, err
 		}
-		to.chunks[p] = slices.Clone(g.chunks[p])
+	}
+	n := 0
+	for _, in := range g.chunks {
+		n += len(in)
+	}
+	all := make([]chunk, 0, n)
+	for p, in := range g.chunks {
+		all = append(all, in...)
+		to.chunks[p] = slices.Clip(all[len(all)-len(in):])
 	}
 	to.records.store, to.records.free = data, slices.Clone(g.records.free)
 	if err := copyStore(data, a.data, g.records.off, uint64(g.records.used)*detourRecordSize); err != nil {
@@ -99,49 +108,48 @@ func (g *ground) copyTo(a *Arena, data bytesStore, code Store) (*ground, error) 
 	c := &to.cells
 	c.bytes = data[c.first:a.ext.Data.Len()]
 	c.space, c.taken = g.cells.space.copy(), maps.Clone(g.cells.taken)
-	for p, m := range c.space.pages {
-		if m != nil {
-			copy(c.bytes[p*PageSize:][:PageSize], g.cells.bytes[p*PageSize:][:PageSize])
+	for at, n := range c.taken {
+		if !zero(at) {
+			off := at - c.at
+			copy(c.bytes[off:][:n], g.cells.bytes[off:][:n])
 		}
 	}
 	return to, nil
 }
 
-// copy is a space with the same bytes in use.
-func (s *space) copy() space {
-	to := space{size: s.size, pages: slices.Clone(s.pages), tight: slices.Clone(s.tight)}
-	for p, m := range s.pages {
-		if m != nil {
-			same := *m
-			to.pages[p] = &same
-		}
-	}
-	return to
-}
-
-// copyStore copies n bytes from offset off on.
+// copyStore copies n bytes from offset off on, to memory that is zero: most pages of a header are, and stay untouched.
 func copyStore(to, from Store, off, n uint64) error {
-	if n == 0 {
-		return nil
+	own, ok := from.(bytesStore)
+	if !ok {
+		return ErrNotShared
 	}
-	b := make([]byte, n)
-	if err := from.Read(off, b); err != nil {
+	b, err := own.at(off, int(n))
+	if err != nil {
 		return err
 	}
-	return to.Write(off, b)
+	for len(b) > 0 {
+		page := b[:min(PageSize-off%PageSize, uint64(len(b)))]
+		if !bytes.Equal(page, zeroPage[:len(page)]) {
+			if err := to.Write(off, page); err != nil {
+				return err
+			}
+		}
+		off, b = off+uint64(len(page)), b[len(page):]
+	}
+	return nil
 }
+
+var zeroPage [PageSize]byte
 
 // copyHeader copies what is in front of the first arena's own: the list of arenas, the first resume table, the guard's data. The magic goes last.
 func (r *Region) copyHeader(parent *Region) error {
-	b := make([]byte, prefixSize)
-	if err := parent.table.Read(0, b); err != nil {
-		return err
+	const held, behind = offGuard + offHeldMasks, offGuard + GuardLen
+	for _, part := range [][2]uint64{{uint64(len(Magic)), held}, {behind, prefixSize}, {0, uint64(len(Magic))}} {
+		if err := copyStore(r.table, parent.table, part[0], part[1]-part[0]); err != nil {
+			return err
+		}
 	}
-	clear(b[offGuard+offHeldMasks : offGuard+GuardLen])
-	if err := r.table.Write(uint64(len(Magic)), b[len(Magic):]); err != nil {
-		return err
-	}
-	return r.table.Write(0, b[:len(Magic)])
+	return nil
 }
 
 func (r *Region) copyLandings(parent *Region, copied map[*Arena]*Arena) {

@@ -79,6 +79,9 @@ func (w *twin) work(steps int) {
 			w.cells = append(w.cells, at)
 		case 10:
 			if at, ok := pick(w, &w.cells); ok {
+				cell, err := r.Cell(at, 1)
+				w.check(err)
+				cell[0] = 0 // what nobody has is not copied
 				w.check(r.FreeCells(at))
 			}
 		case 11:
@@ -113,7 +116,7 @@ func (w *twin) copyOf(seed int64) *twin {
 	w.Helper()
 	own := newTarget(w.T)
 	child := New(optimized, owner, own)
-	w.check(child.CopyOf(w.region, func(e Extent) (data, code Store) {
+	w.check(child.CopyOf(w.region, func(arch.Addr) bool { return false }, func(e Extent) (data, code Store) {
 		data, code, err := own.Map(e)
 		w.check(err)
 		return data, code
@@ -186,11 +189,34 @@ func TestACaveIsNotCopied(t *testing.T) {
 	g.maps[rng(text.Start+0x1e40, text.Start+0x2000)] = make([]byte, 0x1c0)
 	g.alloc(r, text)
 	own := newTarget(t)
-	err := New(fake, owner, own).CopyOf(r, func(e Extent) (data, code Store) {
+	err := New(fake, owner, own).CopyOf(r, nil, func(e Extent) (data, code Store) {
 		data, code, _ = own.Map(e)
 		return data, code
 	})
 	if !errors.Is(err, ErrNotShared) {
 		t.Errorf("copied a region with a cave: %v", err)
+	}
+}
+
+// TestCellsOfACopyBeginAsTold: with zero, or with what they have.
+func TestCellsOfACopyBeginAsTold(t *testing.T) {
+	g, r := newRegion(t, optimized)
+	g.alloc(r, text)
+	counter, cell1 := g.cells(r, text.Start, 64)
+	kept, cell2 := g.cells(r, text.Start, 64)
+	cell1[3], cell2[3] = 1, 2
+	own := newTarget(t)
+	child := New(optimized, owner, own)
+	if err := child.CopyOf(r, func(at arch.Addr) bool { return at == counter }, func(e Extent) (data, code Store) {
+		data, code, err := own.Map(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data, code
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := must(child.Cell(counter, 64))(t), must(child.Cell(kept, 64))(t); a[3] != 0 || b[3] != 2 || cell1[3] != 1 {
+		t.Errorf("a counter is %d, the other cell %d; want 0, 2", a[3], b[3])
 	}
 }

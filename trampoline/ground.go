@@ -13,7 +13,7 @@ import (
 // breakpoints, in all pages that were ever touched.
 type ground struct {
 	code    space
-	chunks  [][]chunk // by page of code, all that lie in it, in order of address
+	chunks  [][]chunk // by page of code, up to the last that ever had some: all that lie in it, in order of address
 	page    []byte    // of breakpoints
 	cells   cellSpace
 	records recordTable
@@ -39,7 +39,6 @@ func newDetourArena(a arch.Code, e Extent, data, code Store) (*Arena, error) {
 		span: e.Range(), code: e.Code, store: code, data: data, ext: e,
 		ground: &ground{
 			code:    newSpace(e.Code.Len()),
-			chunks:  make([][]chunk, e.Code.Len()/PageSize),
 			page:    bytes.Repeat(a.Breakpoint(), PageSize/len(a.Breakpoint())),
 			cells:   newCellSpace(e, cells),
 			records: recordTable{store: data, off: e.Records, n: int(e.RecordsLen / detourRecordSize)},
@@ -83,6 +82,9 @@ func (a *Arena) take(at arch.Range, l *landing) error {
 		return fmt.Errorf("preparing code at %s: %w", at.Start, err)
 	}
 	for p := a.page(at.Start); p <= a.page(at.End-1); p++ {
+		for len(g.chunks) <= p {
+			g.chunks = append(g.chunks, nil)
+		}
 		i, _ := g.search(p, at.Start)
 		g.chunks[p] = slices.Insert(g.chunks[p], i, chunk{at, l})
 	}
@@ -127,6 +129,9 @@ func (a *Arena) page(at arch.Addr) int { return int(at-a.code.Start) / PageSize 
 
 // search finds the first chunk in page p that begins at at or behind it.
 func (g *ground) search(p int, at arch.Addr) (int, bool) {
+	if p >= len(g.chunks) {
+		return 0, false
+	}
 	return slices.BinarySearchFunc(g.chunks[p], at, func(c chunk, at arch.Addr) int {
 		return cmp.Compare(c.at.Start, at)
 	})

@@ -1,14 +1,17 @@
 package trampoline
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // space knows which bytes of an arena's part are in use. It costs memory only for pages
 // with bytes that were ever used.
 type space struct {
-	size  uint64 // bytes, a multiple of PageSize
-	pages []*pageMap
+	size  uint64     // bytes, a multiple of PageSize
+	pages []*pageMap // up to the last that was ever used
 	// tight[p] is a size for which no free run begins in page p, by earlier searches.
-	// It saves searching again.
+	// It saves searching again. It is as long as pages.
 	tight []uint32
 }
 
@@ -20,12 +23,27 @@ type pageMap struct {
 
 const unknown = ^uint32(0)
 
-func newSpace(size uint64) space {
-	s := space{size: size, pages: make([]*pageMap, size/PageSize), tight: make([]uint32, size/PageSize)}
-	for p := range s.tight {
-		s.tight[p] = unknown
+func newSpace(size uint64) space { return space{size: size} }
+
+// page is nil if no byte of page p was ever used.
+func (s *space) page(p uint64) *pageMap {
+	if p < uint64(len(s.pages)) {
+		return s.pages[p]
 	}
-	return s
+	return nil
+}
+
+// copy is a space with the same bytes in use.
+func (s *space) copy() space {
+	to := space{size: s.size, pages: make([]*pageMap, len(s.pages)), tight: slices.Clone(s.tight)}
+	all := make([]pageMap, 0, s.touched()) // in one piece: it never moves
+	for p, m := range s.pages {
+		if m != nil {
+			all = append(all, *m)
+			to.pages[p] = &all[len(all)-1]
+		}
+	}
+	return to
 }
 
 // next returns the lowest offset from off on where n bytes are free.
@@ -33,7 +51,7 @@ func (s *space) next(off, n uint64) (uint64, bool) {
 	whole := off%PageSize == 0 // all of off's page has been or will be looked at
 	for n > 0 && n <= s.size && off <= s.size-n {
 		p := off / PageSize
-		if uint64(s.tight[p]) <= n {
+		if p < uint64(len(s.tight)) && uint64(s.tight[p]) <= n {
 			off, whole = (p+1)*PageSize, true
 			continue
 		}
@@ -43,7 +61,7 @@ func (s *space) next(off, n uint64) (uint64, bool) {
 		}
 		off = s.firstFree(u)
 		if q := off / PageSize; q != p {
-			if whole {
+			if whole { // p is not behind the page of u
 				s.tight[p] = uint32(min(n, uint64(s.tight[p])))
 			}
 			// A run that begins in a page between would have to begin behind off.
@@ -56,7 +74,7 @@ func (s *space) next(off, n uint64) (uint64, bool) {
 // firstUsed returns the lowest offset in [off, end) that is in use.
 func (s *space) firstUsed(off, end uint64) (uint64, bool) {
 	for off < end {
-		m := s.pages[off/PageSize]
+		m := s.page(off / PageSize)
 		if m == nil || m.n == 0 {
 			off = (off/PageSize + 1) * PageSize
 			continue
@@ -75,7 +93,7 @@ func (s *space) firstUsed(off, end uint64) (uint64, bool) {
 // firstFree returns the lowest offset from off on that is free, or the size.
 func (s *space) firstFree(off uint64) uint64 {
 	for off < s.size {
-		m := s.pages[off/PageSize]
+		m := s.page(off / PageSize)
 		switch {
 		case m == nil:
 			return off
@@ -96,11 +114,14 @@ func (s *space) firstFree(off uint64) uint64 {
 // used for the first time.
 func (s *space) take(off, n uint64, touch func(page uint64) error) error {
 	for p := off / PageSize; p <= (off+n-1)/PageSize; p++ {
-		if s.pages[p] != nil {
+		if s.page(p) != nil {
 			continue
 		}
 		if err := touch(p); err != nil {
 			return err
+		}
+		for uint64(len(s.pages)) <= p {
+			s.pages, s.tight = append(s.pages, nil), append(s.tight, unknown)
 		}
 		s.pages[p] = new(pageMap)
 	}

@@ -81,9 +81,26 @@ type mapLister struct {
 	files   map[[3]uint64]string // paths by file, of those that were read
 }
 
+func newMapLister() *mapLister {
+	return &mapLister{names: newNames(), devices: map[[2]uint32]string{}, files: map[[3]uint64]string{}}
+}
+
+// mapListers are for single questions, of which there are many at each fork.
+var mapListers = sync.Pool{New: func() any { return newMapLister() }}
+
+// putBack forgets what l was told.
+func (l *mapLister) putBack() {
+	clear(l.all)
+	clear(l.devices)
+	clear(l.files)
+	l.f, l.size, l.read = nil, 0, 0
+	mapListers.Put(l)
+}
+
 // queryMaps lists the mappings of an open /proc/PID/maps. The error matches ErrTooMuch or says that the kernel can't be asked.
 func queryMaps(f *os.File) (maps []Mapping, err error) {
-	l := &mapLister{f: f, names: newNames(), devices: map[[2]uint32]string{}, files: map[[3]uint64]string{}}
+	l := newMapLister()
+	l.f = f
 	var pin runtime.Pinner // the kernel is told an address in it
 	pin.Pin(l)
 	defer pin.Unpin()
@@ -105,7 +122,9 @@ func queryMaps(f *os.File) (maps []Mapping, err error) {
 
 // MapAt is the mapping at at, of an open /proc/PID/maps; none if there is none. The error says that the kernel can't be asked for a single one.
 func MapAt(f *os.File, at arch.Addr) (m Mapping, found bool, err error) {
-	l := &mapLister{f: f, names: newNames(), devices: map[[2]uint32]string{}, files: map[[3]uint64]string{}}
+	l := mapListers.Get().(*mapLister)
+	defer l.putBack()
+	l.f = f
 	var pin runtime.Pinner
 	pin.Pin(l)
 	defer pin.Unpin()
