@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/program"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/trampoline"
 )
@@ -31,13 +32,14 @@ import (
 //   - If the child can't map the memory after all, it has private memory with the same content in the end; then its original code is put back, and that
 //     memory is taken away.
 
-// copyable tells whether a forked child's domain can be a copy of d: neither programs, nor followed calls, nor handlers by upcalls are about, whose
-// memory and books belong to threads, and nothing is half done.
+// copyable tells whether a forked child's domain can be a copy of d: neither programs that decide, nor followed calls, nor handlers by upcalls are about, whose
+// memory and books belong to threads, and nothing is half done. A program that records is no obstacle: the thread that forks is in none, so the child's
+// rings begin empty.
 func (d *domain) copyable() bool {
 	nb, fo := &d.neighbours, &d.followed
 	switch {
 	case d.memory.private, !d.guard.whole, d.guard.none, d.guard.incomplete, !d.guard.has(unix.SIGTRAP), d.released:
-	case len(d.recorder.recordings)+len(d.recorder.rings)+len(d.recorder.states) > 0:
+	case len(d.recorder.states) > 0:
 	case len(fo.lines) > 0, len(fo.relays.pages) > 0:
 	case len(d.upcalls.boards) > 0, d.detours.callsOut > 0, d.detours.retired > 0:
 	case len(nb.ousted)+len(nb.beset)+len(nb.mended) > 0:
@@ -56,14 +58,14 @@ func (st *site) copyable() bool {
 		return false
 	}
 	det := st.jump()
-	return det == nil || det.record == nil && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
+	return det == nil || !det.decides() && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
 }
 
 // becomeCopy makes d, which is child's and has nothing yet, a copy of parent. If the answer is false the child has the code that it was born with, and memory of
 // the parent's or private memory in its place.
 func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	if !parent.copyable() || !d.bornAlike(parent, child) || !d.takeMemory(parent, child, func(stores func(trampoline.Extent) (data, code trampoline.Store)) error {
-		return d.region.CopyOf(parent.region, parent.detours.counts, stores)
+		return d.region.CopyOf(parent.region, parent.counted(), stores)
 	}) {
 		return false
 	}
@@ -74,7 +76,9 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 		d.optimizer.jumps[at] = &pastJump{p.original, slices.Clip(p.replacements)}
 	}
 	d.masks.becomeCopy(&parent.masks)
+	d.recorder.copyRings(&parent.recorder)
 	d.copySites(parent)
+	d.recorder.noteAll()
 	d.linker.watched = parent.linker.watched && (parent.linker.linkerSite != nil || parent.linker.Brk == 0) // else it is tried again
 	if st := parent.linker.linkerSite; st != nil {
 		d.linker.linkerSite = d.sites[st.addr]
@@ -134,8 +138,11 @@ func (d *domain) copySites(parent *domain) {
 			det.site, det.headHits, det.stops = own, 0, 0
 			own.stands = jumping{p, det}
 			if det.count != nil {
-				counters = append(counters, counter{at: det.count.at, cells: d.copiedCells(det.count)})
+				counters = append(counters, counter{at: det.count.at, cells: d.copiedCells(det.count.at, len(det.count.cells))})
 				det.count = &counters[len(counters)-1]
+			}
+			if det.record != nil {
+				det.record = d.recorder.copyRecording(det.record)
 			}
 			d.detours.enterCopy(det)
 		}
@@ -152,16 +159,59 @@ func (d *domain) copySites(parent *domain) {
 	}
 }
 
-// counts tells whether the cells at at are a counter's.
-func (ds *detours) counts(at arch.Addr) bool { return ds.counters[at] != nil }
-
-// copiedCells is the child's memory of its parent's counter, zero.
-func (d *domain) copiedCells(of *counter) []byte {
-	cells, err := d.region.Cell(of.at, len(of.cells))
+// copiedCells is the child's memory of n bytes that the parent has for counts or records at at, zero.
+func (d *domain) copiedCells(at arch.Addr, n int) []byte {
+	cells, err := d.region.Cell(at, n)
 	if err != nil {
 		return nil // it is not of the region that was copied
 	}
 	return cells
+}
+
+// counted is the cells that hold what the target has counted or recorded: counters, rings, and maps that only one program uses.
+func (d *domain) counted() map[arch.Addr]bool {
+	all := make(map[arch.Addr]bool, len(d.detours.counters)+len(d.recorder.recordings))
+	for at := range d.detours.counters {
+		all[at] = true
+	}
+	for _, r := range d.recorder.rings {
+		all[r.at] = true
+	}
+	for _, rec := range d.recorder.recordings {
+		for _, m := range rec.maps {
+			if m.own() {
+				all[m.at] = true
+			}
+		}
+	}
+	return all
+}
+
+// copyRings has rings where the parent has some.
+func (rc *recorder) copyRings(parent *recorder) {
+	for _, r := range parent.rings {
+		own := &ring{at: r.at, size: r.size, words: wordsOf(rc.d.copiedCells(r.at, 8*len(r.words)))}
+		own.reader, _ = program.NewRingReader(program.Map{Kind: program.Ring, Size: r.size}, own.words) // as the parent's
+		rc.rings = append(rc.rings, own)
+	}
+}
+
+// copyRecording enters the program of a detour that is a copy: its code names the recording by its number, and its maps by their addresses.
+// counting is held.
+func (rc *recorder) copyRecording(of *recording) *recording {
+	own := &recording{kp: of.kp, id: of.id, checked: of.checked, maps: slices.Clone(of.maps)}
+	for i := range own.maps {
+		m := &own.maps[i]
+		if m.own() {
+			m.words = wordsOf(rc.d.copiedCells(m.at, 8*len(m.words)))
+			continue
+		}
+		m.ring = rc.rings[slices.IndexFunc(rc.rings, func(r *ring) bool { return r.at == m.at })]
+		m.words = m.ring.words
+	}
+	own.kp.recordings = append(slices.Clone(own.kp.recordings), own)
+	rc.recordings[own.id] = own
+	return own
 }
 
 // enterCopy enters det, whose code is the parent's and at the same place. counting is held.

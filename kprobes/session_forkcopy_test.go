@@ -2,11 +2,14 @@ package kprobes
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/program"
 )
 
 // TestAFollowedChildIsBornWithItsJumps: they are its parent's, at the same places, with counters of its own, and from then on each goes its own way.
@@ -173,4 +176,95 @@ func TestWhatDiffersIsNotCopied(t *testing.T) {
 		t.Error(err)
 	}
 	endsRight(t, prog, s)
+}
+
+// TestAFollowedChildHasRingsAndMapsOfItsOwn: what its parent has recorded at its birth, and nobody has read, is told once, and each record names who made it. Counts
+// of programs are those of both. Who has a jump keeps it.
+func TestAFollowedChildHasRingsAndMapsOfItsOwn(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "thousand"))
+	s, err := Attach(context.Background(), prog.PID(), Options{Follow: true, Log: func(text string) { t.Log(text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := map[int]int{} // by process
+	kps := make([]*Kprobe, 200)
+	for i := range kps {
+		name := fmt.Sprintf("fn_%03d", i)
+		p, err := program.Build(name, 0, nil, program.Cond{}, program.CountHit{Shards: 2}, program.WriteRecord{
+			Ring:  program.Map{Kind: program.Ring, Size: program.MinRingSize},
+			Items: []program.Item{{Value: program.Now()}, {Value: program.CurrentThread()}, {Value: program.Const(int64(i))}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kps[i] = &Kprobe{SymbolName: name, Program: p, RecordHandler: func(kp *Kprobe, r *HitRecord) {
+			if n := binary.LittleEndian.Uint64(r.Payload[16:]); n != uint64(i) || kp != kps[i] || r.TID != r.PID || r.Comm != "thousand" {
+				t.Errorf("record %d of %s by %d in %d (%s)", n, kp.SymbolName, r.TID, r.PID, r.Comm)
+			}
+			records[r.PID]++
+		}}
+	}
+	if err := errors.Join(s.RegisterKprobes(t.Context(), kps), s.WaitForOptimizer(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	mine := func() { t.Helper(); prog.Send("mine"); prog.Expect("mine 1499500") }
+	call := func() { t.Helper(); prog.Send("call"); prog.Expect("sum 1499500") }
+	var child int
+	_ = s.do(func() error { s.records.draining = true; return nil }) // as in a handler that takes long
+	mine()
+	child = fork(t, prog)
+	_ = s.do(func() error {
+		s.records.draining = false
+		here, there := s.mainDomain(), s.domainOfProcess(t, child)
+		n := 0
+		for _, kp := range kps {
+			own, parents := there.placed(kp).jump(), here.placed(kp).jump()
+			if own == nil || parents == nil || own.Addr != parents.Addr || own.record == parents.record || own.record.id != parents.record.id {
+				t.Errorf("%s: the child's detour is not its parent's, or more than that", kp.SymbolName)
+				continue
+			}
+			if n++; kp.valuesOf(0)[0] != 1 {
+				t.Errorf("%s has counted %d", kp.SymbolName, kp.valuesOf(0)[0])
+			}
+		}
+		if n < 150 || len(there.recorder.rings) != len(here.recorder.rings) || len(there.recorder.recordings) != len(here.recorder.recordings) {
+			t.Errorf("%d jumps are kept, with %d of %d rings and %d of %d programs", n, len(there.recorder.rings), len(here.recorder.rings), len(there.recorder.recordings), len(here.recorder.recordings))
+		}
+		return nil
+	})
+	want := func(when string, of []*Kprobe, each uint64, parents, childs int) {
+		t.Helper()
+		s.FlushRecords()
+		_ = s.do(func() error {
+			if records[prog.PID()] != parents || records[child] != childs || len(records) > 2 {
+				t.Errorf("%s: %v records; want %d by the parent, %d by its child", when, records, parents, childs)
+			}
+			return nil
+		})
+		for _, kp := range of {
+			if kp.Hits() != each || kp.Values(0)[0] != each || kp.Values(2)[0] != 0 {
+				t.Fatalf("%s: %s has %d hits, %d counted, %d lost; want %d", when, kp.SymbolName, kp.Hits(), kp.Values(0)[0], kp.Values(2)[0], each)
+			}
+		}
+	}
+	want("at birth", kps, 1, 200, 0)
+	call()
+	mine()
+	call()
+	want("later", kps, 4, 400, 400)
+	if err := s.SetOptimization(false); err != nil {
+		t.Fatal(err)
+	}
+	call()
+	want("without optimization", kps, 5, 400, 600)
+	if err := errors.Join(s.SetOptimization(true), s.WaitForOptimizer(t.Context()), s.UnregisterKprobes(kps[:100])); err != nil {
+		t.Fatal(err)
+	}
+	mine()
+	call()
+	want("half of them gone", kps[100:], 7, 500, 700)
+	prog.Send("end")
+	prog.Expect("ended")
+	want("without the child", kps[100:], 7, 500, 700)
+	wantClosed(t, prog, s)
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // CopyOf makes r, which has no arena yet, the region of a forked child that keeps all of its parent's: arenas where the parent's lie, with the same slots,
-// detours, records and cells at the same addresses, and the guard. Not copied are what the parent has noted there of its own threads, what is in free cells, and what
-// is in the cells at addresses of which zero says yes. stores reach the child's memory, zero, which may have been mapped already or not. Nobody changes the parent's region meanwhile; its threads may write to cells, of which any
-// mixture of before and after is copied.
+// detours, records and cells at the same addresses, and the guard. Not copied are what the parent has noted there of its own threads, what is in free cells, and
+// what is in the cells whose addresses are in zero. stores reach the child's memory, zero, which may have been mapped already or not. Nobody changes the
+// parent's region meanwhile; its threads may write to cells, of which any mixture of before and after is copied.
 //
 // The error matches ErrNotShared if the parent has a cave, or memory that is not shared with the tracer. Then the stores have some of it.
-func (r *Region) CopyOf(parent *Region, zero func(cells arch.Addr) bool, stores func(Extent) (data, code Store)) error {
+func (r *Region) CopyOf(parent *Region, zero map[arch.Addr]bool, stores func(Extent) (data, code Store)) error {
 	var slots []*Arena
 	copied := map[*Arena]*Arena{}
 	for _, from := range parent.mapped() {
@@ -62,7 +62,7 @@ func (r *Region) mapped() (list []*Arena) {
 }
 
 // copyTo is an arena over data and code that is as a, with its content. Its chunks are still those of a's landings.
-func (a *Arena) copyTo(data, code Store, zero func(arch.Addr) bool) (*Arena, error) {
+func (a *Arena) copyTo(data, code Store, zero map[arch.Addr]bool) (*Arena, error) {
 	to := *a
 	to.data, to.store = data, code
 	for _, s := range []Store{a.data, a.store, data, code} {
@@ -82,7 +82,7 @@ func (a *Arena) copyTo(data, code Store, zero func(arch.Addr) bool) (*Arena, err
 	return &to, copyStore(data, a.data, a.sites, 8*uint64(a.next))
 }
 
-func (g *ground) copyTo(a *Arena, data bytesStore, code Store, zero func(arch.Addr) bool) (*ground, error) {
+func (g *ground) copyTo(a *Arena, data bytesStore, code Store, zero map[arch.Addr]bool) (*ground, error) {
 	to := &ground{code: g.code.copy(), page: g.page, chunks: make([][]chunk, len(g.chunks)), cells: g.cells, records: g.records}
 	for p, m := range g.code.pages {
 		if m == nil {
@@ -109,7 +109,7 @@ func (g *ground) copyTo(a *Arena, data bytesStore, code Store, zero func(arch.Ad
 	c.bytes = data[c.first:a.ext.Data.Len()]
 	c.space, c.taken = g.cells.space.copy(), maps.Clone(g.cells.taken)
 	for at, n := range c.taken {
-		if !zero(at) {
+		if !zero[at] {
 			off := at - c.at
 			copy(c.bytes[off:][:n], g.cells.bytes[off:][:n])
 		}

@@ -116,7 +116,7 @@ func (w *twin) copyOf(seed int64) *twin {
 	w.Helper()
 	own := newTarget(w.T)
 	child := New(optimized, owner, own)
-	w.check(child.CopyOf(w.region, func(arch.Addr) bool { return false }, func(e Extent) (data, code Store) {
+	w.check(child.CopyOf(w.region, nil, func(e Extent) (data, code Store) {
 		data, code, err := own.Map(e)
 		w.check(err)
 		return data, code
@@ -207,7 +207,7 @@ func TestCellsOfACopyBeginAsTold(t *testing.T) {
 	cell1[3], cell2[3] = 1, 2
 	own := newTarget(t)
 	child := New(optimized, owner, own)
-	if err := child.CopyOf(r, func(at arch.Addr) bool { return at == counter }, func(e Extent) (data, code Store) {
+	if err := child.CopyOf(r, map[arch.Addr]bool{counter: true}, func(e Extent) (data, code Store) {
 		data, code, err := own.Map(e)
 		if err != nil {
 			t.Fatal(err)
