@@ -179,13 +179,18 @@ func displacedAnyway(choice *optimize.Choice) []arch.Insn {
 func (ds *detours) land(det *detour, choice *optimize.Choice, body arch.Body) error {
 	size := 0
 	patterns := make([]arch.Pattern, len(choice.Options))
-	near := det.site.plan.Near
+	near, measured := det.site.plan.Near, 0
 	for i, o := range choice.Options {
+		patterns[i] = o.Pattern
+		if len(o.Insns) == measured { // the same ones: all options displace what begins at the site
+			continue
+		}
+		measured = len(o.Insns)
 		n, err := host.Detours.DetourLen(o.Insns, body)
 		if err != nil {
 			return err
 		}
-		size, patterns[i] = max(size, n), o.Pattern
+		size = max(size, n)
 		near = reaching(near, o.Insns)
 	}
 	landing, err := ds.d.region.Land(near, patterns, size, det.memory()...)
@@ -239,9 +244,14 @@ func (ds *detours) write(det *detour) error {
 		return err
 	}
 	det.jump = jump
-	det.original = make([]byte, len(jump))
-	if err := ds.d.text.Original(at, det.original); err != nil {
+	if det.original, err = ds.d.look.original(at, len(jump)); err != nil {
 		return err
+	}
+	if len(det.original) < len(jump) { // the mapping ends there
+		det.original = make([]byte, len(jump))
+		if err := ds.d.text.Original(at, det.original); err != nil {
+			return err
+		}
 	}
 	if err := ds.d.region.PutDetour(det.Addr, det.Code); err != nil {
 		return err

@@ -292,6 +292,7 @@ func (opt *optimizer) optimizeSlice() error {
 		return nil
 	}
 	defer opt.d.detours.collect()
+	opt.d.guard.expect(put)
 	return opt.d.space.Freeze(func(frozen *ptrace.Frozen) error {
 		if len(opt.d.recorder.rings) > 0 {
 			opt.d.recorder.noteAll()
