@@ -114,20 +114,18 @@ var errNoTail = errors.New("the system call there can't be reached from a detour
 
 // untouchable refuses to displace what must stay where it is, whoever comes there.
 func (ds *detours) untouchable(choice *optimize.Choice) error {
-	for _, o := range choice.Options {
-		for _, i := range o.Insns {
-			if err := ds.d.look.checkCode(i.Addr); err != nil {
-				return err
-			}
-			if ds.d.look.isSigreturn(i.Addr) {
-				return ErrBlacklisted
-			}
-			if i.Flow == arch.FlowReturn {
-				continue
-			}
-			if err := ds.d.look.checkShadowStack(i); err != nil {
-				return err
-			}
+	for _, i := range displacedAtMost(choice) {
+		if err := ds.d.look.checkCode(i.Addr); err != nil {
+			return err
+		}
+		if ds.d.look.isSigreturn(i.Addr) {
+			return ErrBlacklisted
+		}
+		if i.Flow == arch.FlowReturn {
+			continue
+		}
+		if err := ds.d.look.checkShadowStack(i); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -167,6 +165,11 @@ func (ds *detours) makeBody(det *detour, choice *optimize.Choice) (arch.Body, er
 	}
 	// The program first: without room on the stack it traps, and the tracer counts as well.
 	return append(calls, body, host.Detours.CountBody(det.count.at, shards(), dead, redZone)), nil
+}
+
+// displacedAtMost is the instructions that options displace. Each displaces the first of them.
+func displacedAtMost(choice *optimize.Choice) []arch.Insn {
+	return slices.MaxFunc(choice.Options, func(a, b optimize.Option) int { return cmp.Compare(len(a.Insns), len(b.Insns)) }).Insns
 }
 
 // displacedAnyway is the instructions that all options displace: behind them a probe of its own may
