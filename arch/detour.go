@@ -1,5 +1,7 @@
 package arch
 
+import "math/bits"
+
 // An optimized site is reached by a jump instead of a breakpoint. The jump leads to a
 // detour: a body that does the probe's work, then copies of the instructions that the
 // jump has displaced, then a jump back. (The kernel calls it detour buffer, and the
@@ -22,6 +24,17 @@ func Bytes(values ...byte) (s ByteSet) {
 // Has reports whether v is in s.
 func (s ByteSet) Has(v byte) bool { return s[v>>6]>>(v&63)&1 != 0 }
 
+// Each calls yield for the values in s, in ascending order, until it returns false.
+func (s ByteSet) Each(yield func(byte) bool) {
+	for i, w := range s {
+		for ; w != 0; w &= w - 1 {
+			if !yield(byte(i<<6 + bits.TrailingZeros64(w))) {
+				return
+			}
+		}
+	}
+}
+
 // Pattern says which displacements a jump may have: byte k of the little-endian 32-bit
 // displacement must be one of Byte[k]. What the jump writes over the heads of
 // instructions is thereby something that traps, or what stood there before.
@@ -42,8 +55,8 @@ func (p Pattern) Strays(target Addr) (all []Addr) {
 			continue
 		}
 		for _, d := range leads[:len(leads):len(leads)] {
-			for v := range 256 {
-				if now := d&^(0xff<<(8*k)) | uint32(v)<<(8*k); others.Has(byte(v)) && now != d {
+			for v := range others.Each {
+				if now := d&^(0xff<<(8*k)) | uint32(v)<<(8*k); now != d {
 					leads = append(leads, now)
 				}
 			}

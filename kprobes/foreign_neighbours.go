@@ -332,18 +332,17 @@ func (nb *neighbours) changedJump(det *detour) bool {
 
 var errBeside = errors.New("a breakpoint of somebody else's stands in the jump's place")
 
-// besideIn refuses a jump over foreign breakpoints.
-func (nb *neighbours) besideIn(r arch.Range, st *site) error {
-	now, own := make([]byte, r.Len()), make([]byte, r.Len())
+// besideIn refuses a jump over foreign breakpoints. It returns the code of r as it is without patches, both by one look at memory.
+func (nb *neighbours) besideIn(r arch.Range, st *site) (own []byte, err error) {
+	now := make([]byte, r.Len())
 	if err := nb.d.space.Text().ReadMemory(r.Start, now); err != nil {
-		return err
+		return nil, err
 	}
 	nb.d.text.Overlay(r.Start, now)
-	if err := nb.d.text.Original(r.Start, own); err != nil {
-		return err
-	}
+	own = bytes.Clone(now)
+	nb.undisturbed(r.Start, own)
 	if st.patch() != nil && st.patch().Shared() || !bytes.Equal(now, own) {
-		return errBeside
+		return nil, errBeside
 	}
-	return nil
+	return own, nil
 }

@@ -269,6 +269,18 @@ func (g *guard) guardDetour(det *detour) {
 	}
 }
 
+// expect makes room for what guardDetour notes of the detours that sites are about to get: then no thread stands while a table of thousands is copied.
+func (g *guard) expect(sites []*site) {
+	if len(sites) == 0 || !g.d.guard.tried || g.d.memory.private || g.d.guard.none {
+		return
+	}
+	n := 0
+	for _, st := range sites {
+		n += len(st.next().heads) + len(st.next().Stops)
+	}
+	_ = g.d.region.ReserveResume(sites[0].addr, n) // or it is tried again for each
+}
+
 func (g *guard) guardAlso(sigs ...unix.Signal) {
 	if err := g.guardSignals(sigs...); err != nil && !errors.Is(err, ptrace.ErrNoThread) {
 		g.d.session.warn("the process may not survive if gokprobe is killed: %v", g.d.unlessEnding(err))

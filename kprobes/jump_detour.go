@@ -114,20 +114,18 @@ var errNoTail = errors.New("the system call there can't be reached from a detour
 
 // untouchable refuses to displace what must stay where it is, whoever comes there.
 func (ds *detours) untouchable(choice *optimize.Choice) error {
-	for _, o := range choice.Options {
-		for _, i := range o.Insns {
-			if err := ds.d.look.checkCode(i.Addr); err != nil {
-				return err
-			}
-			if ds.d.look.isSigreturn(i.Addr) {
-				return ErrBlacklisted
-			}
-			if i.Flow == arch.FlowReturn {
-				continue
-			}
-			if err := ds.d.look.checkShadowStack(i); err != nil {
-				return err
-			}
+	for _, i := range displacedAtMost(choice) {
+		if err := ds.d.look.checkCode(i.Addr); err != nil {
+			return err
+		}
+		if ds.d.look.isSigreturn(i.Addr) {
+			return ErrBlacklisted
+		}
+		if i.Flow == arch.FlowReturn {
+			continue
+		}
+		if err := ds.d.look.checkShadowStack(i); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -169,6 +167,11 @@ func (ds *detours) makeBody(det *detour, choice *optimize.Choice) (arch.Body, er
 	return append(calls, body, host.Detours.CountBody(det.count.at, shards(), dead, redZone)), nil
 }
 
+// displacedAtMost is the instructions that options displace. Each displaces the first of them.
+func displacedAtMost(choice *optimize.Choice) []arch.Insn {
+	return slices.MaxFunc(choice.Options, func(a, b optimize.Option) int { return cmp.Compare(len(a.Insns), len(b.Insns)) }).Insns
+}
+
 // displacedAnyway is the instructions that all options displace: behind them a probe of its own may
 // look at registers.
 func displacedAnyway(choice *optimize.Choice) []arch.Insn {
@@ -179,13 +182,18 @@ func displacedAnyway(choice *optimize.Choice) []arch.Insn {
 func (ds *detours) land(det *detour, choice *optimize.Choice, body arch.Body) error {
 	size := 0
 	patterns := make([]arch.Pattern, len(choice.Options))
-	near := det.site.plan.Near
+	near, measured := det.site.plan.Near, 0
 	for i, o := range choice.Options {
+		patterns[i] = o.Pattern
+		if len(o.Insns) == measured { // the same ones: all options displace what begins at the site
+			continue
+		}
+		measured = len(o.Insns)
 		n, err := host.Detours.DetourLen(o.Insns, body)
 		if err != nil {
 			return err
 		}
-		size, patterns[i] = max(size, n), o.Pattern
+		size = max(size, n)
 		near = reaching(near, o.Insns)
 	}
 	landing, err := ds.d.region.Land(near, patterns, size, det.memory()...)
@@ -239,9 +247,14 @@ func (ds *detours) write(det *detour) error {
 		return err
 	}
 	det.jump = jump
-	det.original = make([]byte, len(jump))
-	if err := ds.d.text.Original(at, det.original); err != nil {
+	if det.original, err = ds.d.look.original(at, len(jump)); err != nil {
 		return err
+	}
+	if len(det.original) < len(jump) { // the mapping ends there
+		det.original = make([]byte, len(jump))
+		if err := ds.d.text.Original(at, det.original); err != nil {
+			return err
+		}
 	}
 	if err := ds.d.region.PutDetour(det.Addr, det.Code); err != nil {
 		return err

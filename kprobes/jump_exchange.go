@@ -22,12 +22,8 @@ func (opt *optimizer) giveUp(st *site, why error) {
 // that its copies stand for; then st gets no jump. What the jump covers is looked at once more when
 // that is written.
 func (opt *optimizer) changedSince(st *site) bool {
-	if err := opt.d.neighbours.besideIn(st.next().region(), st); err != nil {
-		opt.giveUp(st, err)
-		return true
-	}
-	now := make([]byte, st.next().End-st.addr)
-	if err := opt.d.text.Original(st.addr, now); err != nil {
+	now, err := opt.d.neighbours.besideIn(st.next().region(), st)
+	if err != nil {
 		opt.giveUp(st, err)
 		return true
 	}

@@ -62,9 +62,10 @@ const optimizeDelay = 20 * time.Millisecond
 // jumps, whole, and the others their breakpoints, which count the same hits. Sites come in the order of their addresses, so the code of a
 // page is read and decoded in one slice.
 
-// sliceTime is how long one slice prepares. leastInSlice is how many sites it has at least, if there are
+// sliceTime is how long one slice prepares, up to twice that where it takes so long until all threads stand: with many threads, and on a machine that has other
+// work, most of the time would go into that. leastInSlice is how many sites it has at least, if there are
 // as many: less would hardly be worth its Freeze. Tests have no time.
-var sliceTime = 4 * time.Millisecond
+var sliceTime = 3 * time.Millisecond
 
 const leastInSlice = 16
 
@@ -76,9 +77,11 @@ type optimizer struct {
 	d     *domain
 	queue map[*site]bool // to be optimized or, without enabled probes, put back
 	order []*site        // the queue as it was when the last round began, what is left of it, by address
-	seen  lookedAt       // what the last slice has seen of mappings
-	unhit map[*site]bool // to be queued when they are hit; nil unless the optimizer is lazy
-	jumps map[arch.Addr]*pastJump
+	// stopping is how long it took the last time until all threads stood.
+	stopping time.Duration
+	seen     lookedAt       // what the last slice has seen of mappings
+	unhit    map[*site]bool // to be queued when they are hit; nil unless the optimizer is lazy
+	jumps    map[arch.Addr]*pastJump
 }
 
 // enqueue puts st into the optimizer's queue.
@@ -249,7 +252,8 @@ func (ps *passes) pass() (again bool) {
 
 // queued is the sites of the queue in the order in which they are dealt with, the first of which belong to this slice.
 func (opt *optimizer) queued(yield func(*site) bool) {
-	for began, n := time.Now(), 0; len(opt.queue) > 0 && n < batchSize && (n < leastInSlice || time.Since(began) < sliceTime); {
+	lasts := min(max(sliceTime, opt.stopping), 2*sliceTime)
+	for began, n := time.Now(), 0; len(opt.queue) > 0 && n < batchSize && (n < leastInSlice || time.Since(began) < lasts); {
 		if len(opt.order) == 0 {
 			opt.order = slices.SortedFunc(maps.Keys(opt.queue), func(a, b *site) int { return cmp.Compare(a.addr, b.addr) })
 		}
@@ -292,7 +296,10 @@ func (opt *optimizer) optimizeSlice() error {
 		return nil
 	}
 	defer opt.d.detours.collect()
+	opt.d.guard.expect(put)
+	asked := time.Now()
 	return opt.d.space.Freeze(func(frozen *ptrace.Frozen) error {
+		opt.stopping = time.Since(asked)
 		if len(opt.d.recorder.rings) > 0 {
 			opt.d.recorder.noteAll()
 		}

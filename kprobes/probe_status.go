@@ -53,6 +53,23 @@ func (s *Session) Status(kp *Kprobe) Status {
 	return out
 }
 
+// statusBatch is how many probes are looked at while threads that have stopped wait for the tracer.
+const statusBatch = 256
+
+// Statuses is Status of each of kps. It is much faster than one by one.
+func (s *Session) Statuses(kps []*Kprobe) []Status {
+	out := make([]Status, len(kps))
+	for from := 0; from < len(kps); from += statusBatch {
+		end := min(from+statusBatch, len(kps))
+		_ = s.tracer.Do(func() {
+			for i := from; i < end; i++ {
+				out[i] = s.registry.status(kps[i])
+			}
+		})
+	}
+	return out
+}
+
 func (rg *registry) status(kp *Kprobe) Status {
 	out := Status{Probe: kp.name(), Addr: kp.Addr, Hits: kp.Hits(), NMissed: kp.NMissed(), Flags: kp.Flags, FuncEntry: kp.entry, Awaited: kp.awaited}
 	if rp := kp.ret; rp != nil {

@@ -2,51 +2,61 @@ package patch
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// granule is the size in bytes of the index's buckets: large enough that a patch
-// is in one or two, small enough that a bucket stays short when every
-// instruction of a function is patched.
-const granule = 64
-
-// index finds patches by address in constant time. Patches in it are disjoint.
+// index finds patches by address: the page in constant time, the patch among those of its page by binary search. Patches in it are disjoint.
 type index struct {
-	buckets map[arch.Addr][]*Patch // by address / granule; a patch is in every bucket it touches
-	set     map[*Patch]struct{}
+	pages map[arch.Addr][]*Patch // by address / pageSize, in order of address; a patch is in every page it touches
+	n     int
 }
 
-func newIndex() index {
-	return index{map[arch.Addr][]*Patch{}, map[*Patch]struct{}{}}
+func newIndex() index { return index{pages: map[arch.Addr][]*Patch{}} }
+
+// newIndexLike is an empty index with room for what x has.
+func newIndexLike(x index) index {
+	return index{pages: make(map[arch.Addr][]*Patch, len(x.pages))}
+}
+
+// search is the place in a page's patches of the first one that ends behind a.
+func search(ps []*Patch, a arch.Addr) int {
+	i, _ := slices.BinarySearchFunc(ps, a, func(p *Patch, a arch.Addr) int {
+		if p.Range().End > a {
+			return 1
+		}
+		return -1
+	})
+	return i
 }
 
 func (x *index) add(p *Patch) {
-	x.set[p] = struct{}{}
-	for g := p.at / granule; g <= (p.Range().End-1)/granule; g++ {
-		x.buckets[g] = append(x.buckets[g], p)
+	x.n++
+	for g := p.at / pageSize; g <= (p.Range().End-1)/pageSize; g++ {
+		ps := x.pages[g]
+		x.pages[g] = slices.Insert(ps, search(ps, p.at), p)
 	}
 }
 
 func (x *index) remove(p *Patch) {
-	delete(x.set, p)
-	for g := p.at / granule; g <= (p.Range().End-1)/granule; g++ {
-		b := x.buckets[g]
-		b = slices.Delete(b, slices.Index(b, p), slices.Index(b, p)+1)
-		if len(b) == 0 {
-			delete(x.buckets, g)
+	x.n--
+	for g := p.at / pageSize; g <= (p.Range().End-1)/pageSize; g++ {
+		ps := x.pages[g]
+		i := search(ps, p.at)
+		if ps = slices.Delete(ps, i, i+1); len(ps) == 0 {
+			delete(x.pages, g)
 			continue
 		}
-		x.buckets[g] = b
+		x.pages[g] = ps
 	}
 }
 
 func (x *index) at(a arch.Addr) *Patch {
-	for _, p := range x.buckets[a/granule] {
-		if p.Range().Contains(a) {
-			return p
-		}
+	ps := x.pages[a/pageSize]
+	if i := search(ps, a); i < len(ps) && ps[i].Range().Contains(a) {
+		return ps[i]
 	}
 	return nil
 }
@@ -56,20 +66,22 @@ func (x *index) each(r arch.Range, f func(*Patch)) {
 	if r.Len() == 0 {
 		return
 	}
-	if r.Len()/granule > uint64(len(x.set)) {
-		for p := range x.set {
-			if p.Range().Overlaps(r) {
-				f(p)
+	in := func(ps []*Patch) {
+		for _, p := range ps[search(ps, r.Start):] {
+			if p.at >= r.End {
+				return
 			}
+			f(p)
+		}
+	}
+	if r.Len()/pageSize > uint64(len(x.pages)) {
+		for _, ps := range x.pages {
+			in(ps)
 		}
 		return
 	}
-	for g := r.Start / granule; g <= (r.End-1)/granule; g++ {
-		for _, p := range x.buckets[g] {
-			if p.Range().Overlaps(r) {
-				f(p)
-			}
-		}
+	for g := r.Start / pageSize; g <= (r.End-1)/pageSize; g++ {
+		in(x.pages[g])
 	}
 }
 
@@ -83,13 +95,20 @@ func (x *index) first(r arch.Range) (low *Patch) {
 	return low
 }
 
-func (x *index) all() []*Patch {
-	ps := make([]*Patch, 0, len(x.set))
-	for p := range x.set {
-		ps = append(ps, p)
+// every is all patches, each once.
+func (x *index) every() iter.Seq[*Patch] {
+	return func(yield func(*Patch) bool) {
+		for g, ps := range x.pages {
+			for _, p := range ps {
+				if p.at/pageSize == g && !yield(p) { // the others come with their first page
+					return
+				}
+			}
+		}
 	}
-	return ps
 }
+
+func (x *index) all() []*Patch { return slices.AppendSeq(make([]*Patch, 0, x.n), x.every()) }
 
 func (x *index) sorted() []*Patch {
 	ps := x.all()

@@ -31,9 +31,9 @@ func NewText(mem arch.Memory, journal Journal) *Text {
 // them as parent's has.
 func (t *Text) CopyOf(parent *Text) {
 	t.seq = parent.seq
-	t.patches = index{make(map[arch.Addr][]*Patch, len(parent.patches.buckets)), make(map[*Patch]struct{}, len(parent.patches.set))}
-	all := make([]Patch, 0, len(parent.patches.set))
-	for p := range parent.patches.set {
+	t.patches = newIndexLike(parent.patches)
+	all := make([]Patch, 0, parent.patches.n)
+	for p := range parent.patches.every() {
 		all = append(all, *p)
 		t.patches.add(&all[len(all)-1])
 	}
@@ -41,7 +41,7 @@ func (t *Text) CopyOf(parent *Text) {
 
 // Torn tells whether memory may show a mixture of a patch and what was there before.
 func (t *Text) Torn() bool {
-	for p := range t.patches.set {
+	for p := range t.patches.every() {
 		if p.torn {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-delve/delve/pkg/dwarf/frame"
 
@@ -20,7 +21,8 @@ type frameTable struct {
 	index  []frameIndex                  // .eh_frame_hdr
 	parsed frame.FrameDescriptionEntries // without one: all of .eh_frame and .debug_frame
 
-	entries cache[*fde] // by address of the entry
+	common  atomic.Pointer[commonEntry] // the last that ends has seen
+	entries cache[*fde]                 // by address of the entry
 	rows    cache[*unwindRow]
 }
 
@@ -67,6 +69,9 @@ func (img *image) frame(v uint64) *fde {
 	}
 	i := sort.Search(len(t.index), func(i int) bool { return t.index[i].start > v }) - 1
 	if i < 0 {
+		return nil
+	}
+	if img.ends(t, t.index[i], v-t.index[i].start) { // padding between functions is asked for often
 		return nil
 	}
 	f := img.readFrame(t, t.index[i])

@@ -308,10 +308,7 @@ func (p *Probe) Stats() Stats {
 // look takes the points' present state. Of a process that has ended it stays as it was.
 func (p *Probe) look() {
 	s, points := p.session.kprobes, p.points.all()
-	now := make([]kprobes.Status, len(points))
-	for i, pt := range points {
-		now[i] = s.Status(pt.kp)
-	}
+	now := s.Statuses(kprobesOf(points))
 	for _, pn := range p.patterns {
 		pn.look()
 	}

@@ -2,9 +2,7 @@ package trampoline
 
 import (
 	"fmt"
-	"maps"
 	"math/bits"
-	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
 )
@@ -99,7 +97,7 @@ func (r *Region) setResume(at, to arch.Addr) error {
 		return needCells(stretch(at, 1), offEntries, anywhere)
 	}
 	if t.keys[t.entry(at)] == 0 && 2*t.used >= len(t.keys) {
-		if err := r.growResume(at); err != nil {
+		if err := r.growResume(at, 1); err != nil {
 			return err
 		}
 	}
@@ -114,24 +112,34 @@ func (r *Region) ClearResume(at arch.Addr) error {
 	return r.resume.set(at, 0)
 }
 
-// growResume publishes a larger table. The one before stays: a thread may be reading it.
-func (r *Region) growResume(near arch.Addr) error {
+// ReserveResume makes room for n more entries, so that setting them takes little time. It does nothing as long as there is no table. The errors are as for Cells.
+func (r *Region) ReserveResume(near arch.Addr, n int) error {
+	return r.growing(func() error {
+		if t := &r.resume; t.store == nil || 2*(t.used+n) <= len(t.keys) {
+			return nil
+		}
+		return r.growResume(near, n)
+	})
+}
+
+// growResume publishes a larger table, for more entries. The one before stays: a thread may be reading it.
+func (r *Region) growResume(near arch.Addr, more int) error {
 	old := &r.resume
 	n := len(old.keys)
-	for n < 4*(len(old.to)+1) {
+	for n < 4*(len(old.to)+more) {
 		n *= 2
 	}
 	at, cell, err := r.resumeMemory(near, offEntries+n*entrySize)
 	if err != nil {
 		return err
 	}
-	t := resumes{store: Bytes(cell), to: make(map[arch.Addr]arch.Addr, len(old.to))}
+	t := resumes{store: Bytes(cell), to: old.to}
 	if err := t.lay(n); err != nil {
 		return err
 	}
-	for _, at := range slices.Sorted(maps.Keys(old.to)) { // the same entries make the same table
-		if err := t.set(at, old.to[at]); err != nil {
-			return err
+	for _, at := range old.keys { // in their order, so the same table grows to the same table
+		if to, ok := old.to[at]; ok {
+			t.put(cell, at, to)
 		}
 	}
 	if err := r.table.Write(offResume, le.AppendUint64(nil, uint64(at))); err != nil {
@@ -139,6 +147,16 @@ func (r *Region) growResume(near arch.Addr) error {
 	}
 	r.resume = t
 	return nil
+}
+
+// put is set in a table that nobody reads yet, and that table has no entry for at.
+func (t *resumes) put(table []byte, at, to arch.Addr) {
+	i := t.entry(at)
+	e := table[offEntries+entrySize*i:]
+	le.PutUint64(e, uint64(at))
+	le.PutUint64(e[8:], uint64(to))
+	t.keys[i] = at
+	t.used++
 }
 
 // resumeMemory returns data anywhere: no code reaches it by a displacement.

@@ -227,3 +227,48 @@ func TestTheGuardsDataIsFoundAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestReservedEntriesTakeNoNewTable: who has asked for room beforehand sets entries in the table that is there then; what it had before is kept.
+func TestReservedEntriesTakeNoNewTable(t *testing.T) {
+	g, r := newRegion(t, optimized)
+	g.alloc(r, text)
+	const before, more = firstEntries / 4, 3 * firstEntries
+	for i := range arch.Addr(before) {
+		g.setResume(r, text.Start+i, 0x1000+i)
+	}
+	for i := range arch.Addr(before / 2) { // these are not taken along
+		if err := r.ClearResume(text.Start + 2*i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.ReserveResume(text.Start, more); err != nil {
+		t.Fatal(err)
+	}
+	n := len(r.resume.keys)
+	if n < 2*(before/2+more) || r.resume.used != before/2 {
+		t.Errorf("%d entries, %d of them used", n, r.resume.used)
+	}
+	for i := range arch.Addr(more) {
+		g.setResume(r, text.Start+before+i, 0x2000+i)
+	}
+	if len(r.resume.keys) != n {
+		t.Errorf("the table has grown from %d entries to %d", n, len(r.resume.keys))
+	}
+	h, err := Inspect(g, g.base(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range arch.Addr(before + more) {
+		want := 0x1000 + i
+		switch {
+		case i >= before:
+			want = 0x2000 + i - before
+		case i%2 == 0:
+			want = 0
+		}
+		got, _, err := h.ResumeAt(g, text.Start+i)
+		if err != nil || got != want || g.guard(r, text.Start+i) != want {
+			t.Fatalf("%s resumes at %s, %v; want %s", text.Start+i, got, err, want)
+		}
+	}
+}

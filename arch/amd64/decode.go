@@ -42,8 +42,21 @@ func decode(code []byte) (form, *correction, error) {
 	return f, c, err
 }
 
-// confirm asks x86asm whether f exists and is as long as parse says.
+// confirm finds out whether f exists and is as long as parse says.
 func confirm(f *form, code []byte) error {
+	o := f.outline(code)
+	if o != 0 && placeOf(o).Load() == o {
+		return nil
+	}
+	err := ask(f, code)
+	if err == nil && o != 0 {
+		placeOf(o).Store(o)
+	}
+	return err
+}
+
+// ask is confirm by x86asm.
+func ask(f *form, code []byte) error {
 	code = f.visible(code)
 	inst, err := x86asm.Decode(code, 64)
 	if err != nil || inst.Op == 0 {

@@ -1,5 +1,5 @@
-// Command bench prints what gokprobe bench prints, and what attaching and looking up a
-// name cost on this machine: medians of several rounds with their spread.
+// Command bench prints what gokprobe bench prints, and what attaching, arming many probes and
+// looking up a name cost on this machine: medians of several rounds with their spread.
 package main
 
 import (
@@ -54,7 +54,7 @@ func run(hitRounds int, kept string) (err error) {
 		return err
 	}
 	hits := func(_, _ string, kept io.Writer) error { return hits(hitRounds, kept) }
-	for _, part := range []func(dir, bin string, kept io.Writer) error{hits, pauses, births, lookups} {
+	for _, part := range []func(dir, bin string, kept io.Writer) error{hits, pauses, arming, births, lookups} {
 		if err := part(dir, bin, out); err != nil {
 			return err
 		}

@@ -112,8 +112,9 @@ func displace(insns []arch.Insn) ([]amd64.Parts, error) {
 // assembleDetour generates a detour; with an error it is nil unless only its length is
 // of use.
 func assembleDetour(at arch.Addr, copies []amd64.Parts, b arch.Body) (*arch.Detour, error) {
-	a := &asm{at: at}
-	d := &arch.Detour{Addr: at}
+	const usual = 128 // bytes: a body that counts, and some instructions
+	a := &asm{at: at, code: make([]byte, 0, usual)}
+	d := &arch.Detour{Addr: at, Pieces: make([]arch.Piece, 0, len(copies))}
 	if b != nil {
 		if err := putBody(a, d, b); err != nil {
 			return nil, fmt.Errorf("detour at %s: %w", at, err)

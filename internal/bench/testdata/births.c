@@ -1,7 +1,9 @@
-// A program of 10,000 functions that makes others. Commands on standard input, one answer line each, "ns T" for one of N:
+// A program of 10,000 functions that makes others, or reads the clock. Commands on standard input, one answer line each, "ns T" for one of N:
 //   fork N      forks N children that end at once, and waits for each
 //   thread N    starts N threads that end at once, and waits for each
 //   exec N      as fork, but the children execute this program, which ends at once
+//   beat        starts a thread that reads the clock all the time; "ok"
+//   gap         "ns G", the longest time between two readings since the last "gap"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,18 @@ static long now(void)
 }
 
 static void *nothing(void *unused) { return NULL; }
+
+static volatile long longest;
+
+static void *beat(void *unused)
+{
+	for (long last = now();;) {
+		long t = now();
+		if (t - last > longest)
+			longest = t - last;
+		last = t;
+	}
+}
 
 static void child(char **execute)
 {
@@ -56,6 +70,18 @@ int main(int argc, char **argv)
 	while (fgets(line, sizeof line, stdin)) {
 		long n = 1;
 		sscanf(line, "%15s %ld", what, &n);
+		if (!strcmp(what, "beat")) {
+			pthread_t t;
+			if (pthread_create(&t, NULL, beat, NULL))
+				exit(1);
+			puts("ok");
+			continue;
+		}
+		if (!strcmp(what, "gap")) {
+			printf("ns %ld\n", longest);
+			longest = 0;
+			continue;
+		}
 		long start = now();
 		for (long i = 0; i < n; i++) {
 			if (!strcmp(what, "thread"))
