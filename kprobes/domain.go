@@ -40,8 +40,7 @@ type domain struct {
 	masks      masks
 	neighbours neighbours // who write into the code as well
 
-	newborn  bool    // it is a forked child's, which has not run yet
-	leaving  []*site // whose jumps are taken back before the rest, at the end; nil before that
+	newborn  bool // it is a forked child's, which has not run yet
 	released bool
 	steps    *ptrace.Steps // while it is given up
 }

@@ -1,10 +1,8 @@
 package kprobes
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -41,9 +39,9 @@ func (s *Session) close(ended func(error)) error {
 	defer s.end(ErrClosed)
 	var err error
 	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
-	for again, wait := true, false; again; {
+	for again := true; again; {
 		derr := s.tracer.Do(func() {
-			again, wait = false, true
+			again = false
 			if s.closed {
 				s.target.endGuardian()
 				return
@@ -54,10 +52,6 @@ func (s *Session) close(ended func(error)) error {
 			last := own || !time.Now().Before(end)
 			if again = !last && s.heed.anyInsideVfork(func(d *domain) bool { return d.guard.guarded() }); again {
 				return // before anybody is stopped
-			}
-			if again = !own && s.takeBackSome(); again {
-				wait = false
-				return
 			}
 			s.closed = true
 			defer func() {
@@ -84,7 +78,7 @@ func (s *Session) close(ended func(error)) error {
 			err = nil // closed before
 			break
 		}
-		if again && wait {
+		if again {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -136,53 +130,6 @@ func (s *Session) release(last bool) (waits bool, err error) {
 	}
 	s.syscalls.all = nil
 	return false, err
-}
-
-// # Jumps that are many
-//
-// release has all threads stand until everything is put back. Where there are thousands of jumps, most of the code gets its original bytes before: in slices, each in a
-// Freeze of its own, between which threads run and the tracer answers them. What they may see is what they may see of any disarmed jump: at the site, and at the
-// heads inside, the original code, whose hits nobody counts any more. Those that are in a detour go on there to its end: detours, their records and the table of the
-// guard stay as they are until release. So does what we know of the site and of the patch, which is disarmed. If we are killed in between, a recovery finds the
-// original code where the journal has a patch, and leaves it.
-
-// takeBackSome takes a slice of jumps back. It is false when few are left.
-func (s *Session) takeBackSome() (more bool) {
-	for d := range s.domains {
-		more = more || d.takeBackSome()
-	}
-	return more
-}
-
-func (d *domain) takeBackSome() (more bool) {
-	if d.released || d.linker.busy || d.ending() {
-		return false
-	}
-	if d.leaving == nil {
-		d.leaving = []*site{}
-		for _, st := range d.sites {
-			if st.jump() != nil && st.patch().Armed() && !st.bare() && st.mask == nil && st.returning == 0 && !st.linker && !st.unwinds {
-				d.leaving = append(d.leaving, st)
-			}
-		}
-		slices.SortFunc(d.leaving, func(a, b *site) int { return cmp.Compare(a.addr, b.addr) })
-	}
-	if len(d.leaving) <= batchSize {
-		return false
-	}
-	batch := d.leaving[:batchSize]
-	d.leaving = d.leaving[batchSize:]
-	err := d.space.Freeze(func(frozen *ptrace.Frozen) error {
-		var patches []*patch.Patch
-		for _, st := range batch {
-			if d.sites[st.addr] == st && st.jump() != nil { // it may have changed since
-				patches = append(patches, st.patch())
-			}
-		}
-		d.text.While(frozen).DisarmAll(patches)
-		return nil
-	})
-	return err == nil
 }
 
 // release puts the address space back as it was and lets its processes go. Unless this is the last attempt it does nothing if that has to wait.
