@@ -238,6 +238,9 @@ const goABI0 = ".abi0"
 // findDemangled searches for a readable C++ or Rust name. Copies that the
 // compiler made count where the function itself is gone.
 func findDemangled(mods []*Module, name string) []match {
+	if _, _, ok := cutModule(name); ok {
+		return nil // no such name has a single colon there
+	}
 	squeezed, hint := squeeze(name), mangledHint(name)
 	found := scan(mods, "demangled "+name, among{kind: mangled}, func(st *symtab, e *entry) bool {
 		raw := st.rawName(e)

@@ -71,3 +71,19 @@ func TestFindExplainsNoUnknownModule(t *testing.T) {
 		t.Errorf("Resolve says %v", err)
 	}
 }
+
+// TestANameOfAModuleIsNoReadableName: the compiler's own names hold a colon only in pairs, or in brackets. To look for others among tens of thousands takes long.
+func TestANameOfAModuleIsNoReadableName(t *testing.T) {
+	tab, err := OpenFile(build(t, "overload.cc"))
+	must(t, err)
+	defer tab.Close()
+	st := tab.Modules()[0].symbols()
+	st.spellOnce.Do(func() {}) // no lists
+	st.answers.isUsed = true
+	for name, asked := range map[string]bool{"f": true, "a::f": true, "f[abi:cxx11]": true, "f(a::b)": true, "make:f": false, "make:a::f": false} {
+		_, err := tab.Find(t.Context(), name)
+		if _, is := st.answers.kept["demangled "+name]; is != asked {
+			t.Errorf("%s: %v, that it was looked for among readable names, want %v (%v)", name, is, asked, err)
+		}
+	}
+}
