@@ -10,11 +10,11 @@ import (
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
-// commandsScript makes sixty children for each line that it reads, which is a number, and most of them execute another program.
+// commandsScript makes 32 children for each line that it reads, which is a number, and most of them execute another program.
 const commandsScript = `
 while read -r n; do
   sum=0
-  for ((i = 0; i < 15; i++)); do
+  for ((i = 0; i < 8; i++)); do
     x=$(echo $((i * n)))
     /bin/true
     (exit $((i % 7))); sum=$((sum + $? + x))
@@ -41,7 +41,7 @@ func TestBashFollowed(t *testing.T) {
 	if forks == nil {
 		t.Fatal("make_child is not probed")
 	}
-	const each = 60 // children of one work
+	const each = 32 // children of one work
 	for i := range 2 {
 		sameText(t, "under probes", want, work(3))
 		if n := forks.Hits(); n != uint64(i+1)*each {
