@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +53,11 @@ func (b *bell) prepare() error {
 		return err
 	}
 	if err := pokeText(b.pid, r.IP(), host.PauseLoop); err != nil {
+		return err
+	}
+	// A blocked signal would not stop it: who has started us may have blocked any, as perf record does with the bell's.
+	var none Sigset
+	if err := requestPtr(reqSetSigmask, b.pid, 8, unsafe.Pointer(&none)); err != nil {
 		return err
 	}
 	return request(unix.PTRACE_CONT, b.pid, 0, 0)

@@ -3,6 +3,7 @@ package ptrace
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -70,4 +71,33 @@ func waitInWaitid(t *testing.T, tid int) {
 		}
 		return strings.HasPrefix(string(b), fmt.Sprintf("%d ", unix.SYS_WAITID))
 	})
+}
+
+// TestTheBellRingsWhateverIsBlocked: who starts us may have blocked any signal, and the bell's process inherits that.
+func TestTheBellRingsWhateverIsBlocked(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^uint64(0)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBell()
+	if restored := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil || restored != nil {
+		t.Fatal(err, restored)
+	}
+	defer b.close()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(status), "\nSigBlk:\t0000000000000000\n") {
+		t.Fatalf("it blocks signals:\n%s", status)
+	}
+	b.ring()
+	if _, ws, err := waitStatus(b.pid, 0); err != nil || !ws.Stopped() {
+		t.Errorf("it has not stopped, but %#x: %v", ws, err)
+	}
 }

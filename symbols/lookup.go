@@ -69,7 +69,7 @@ func (t *Table) Symbols(pattern string) []Symbol {
 	s := t.snap.Load()
 	mods := s.named
 	if m, rest, ok := cutModule(pattern); ok {
-		if only, err := s.modulesFor(m); err == nil {
+		if only, _ := s.modulesNamed(m); len(only) > 0 {
 			mods, pattern = only, rest
 		}
 	}
@@ -120,8 +120,8 @@ func (t *Table) Object(name string) (Symbol, error) {
 		return Symbol{}, err
 	}
 	for _, q := range queries {
-		mods, err := s.modulesFor(q.module)
-		if err != nil || q.name == "" {
+		mods, _ := s.modulesNamed(q.module)
+		if q.name == "" {
 			continue
 		}
 		found := findName(mods, q.name)

@@ -30,13 +30,24 @@ func (t *Table) aliases() []string {
 	return out
 }
 
-// modulesFor returns the modules that a base name or a path stands for, all of
-// modulesFor returns the modules that a base name or a path stands for, all of
+// modulesFor is modulesNamed, with an error that suggests names if there are none. To look for these takes longer than all else here.
+func (s *snapshot) modulesFor(name string) ([]*Module, error) {
+	found, several := s.modulesNamed(name)
+	switch {
+	case len(several) > 0:
+		return nil, errNear(ErrUnknownModule, name, "", moduleNames(several))
+	case len(found) == 0 && name != "":
+		return nil, s.unknownModule(name)
+	}
+	return found, nil
+}
+
+// modulesNamed returns the modules that a base name or a path stands for, all of
 // them for the empty name. If no name matches exactly, it tries aliases of the executable, the
 // DT_SONAME of libraries (libc.so.6, where the file is called libc-2.31.so), and
 // the file to which a path leads by links. Last it tries names cut at a dot or dash (libc for
-// libc.so.6), if only one module has such a name.
-func (s *snapshot) modulesFor(name string) ([]*Module, error) {
+// libc.so.6), if only one module has such a name; else these are several.
+func (s *snapshot) modulesNamed(name string) (found, several []*Module) {
 	if name == "" {
 		return s.named, nil
 	}
@@ -63,10 +74,7 @@ func (s *snapshot) modulesFor(name string) ([]*Module, error) {
 	if len(prefix) == 1 {
 		return prefix, nil
 	}
-	if len(prefix) > 1 {
-		return nil, errNear(ErrUnknownModule, name, "", moduleNames(prefix))
-	}
-	return nil, s.unknownModule(name)
+	return nil, prefix
 }
 
 func (m *Module) isExactly(name string) bool {

@@ -47,7 +47,7 @@ func (s *symtab) eachNamed(name string, f func(*entry)) {
 	x := s.index.Load()
 	if x == nil {
 		named := func(s *symtab, e *entry) bool { return s.isNamed(e, name) }
-		for _, i := range s.answers.to("linkage "+name, func() []int32 { return s.matching(named) }) {
+		for _, i := range s.answers.to("linkage "+name, func() []int32 { return s.matchingAll(named) }) {
 			f(&s.entries[i])
 		}
 		return

@@ -74,8 +74,8 @@ func (x match) addr() arch.Addr { return x.m.addr(x.e.value) }
 
 // resolveExact answers q if find knows its name, taken literally.
 func (t *Table) resolveExact(s *snapshot, q query, spec string, find finder) ([]Location, error) {
-	mods, err := s.modulesFor(q.module)
-	if err != nil {
+	mods, _ := s.modulesNamed(q.module)
+	if len(mods) == 0 {
 		return nil, nil // not a module: the colon may belong to the name
 	}
 	if q.addr != 0 {
@@ -184,14 +184,14 @@ func findLinkage(mods []*Module, name string) (found []match, many bool) {
 func findSpelling(mods []*Module, name string) (found []match, many bool) {
 	if strings.Contains(name, "[...]") {
 		hint := []byte(name[:strings.Index(name, "[...]")+1])
-		found = scan(mods, "generic "+name, func(st *symtab, e *entry) bool {
+		found = scan(mods, "generic "+name, among{marked, string(hint)}, func(st *symtab, e *entry) bool {
 			return bytes.HasPrefix(st.rawName(e), hint) && goGeneric(st.linkage(e)) == name
 		})
 		return found, true
 	}
 	if i := strings.LastIndexByte(name, '/'); i >= 0 { // Go escapes dots in the last path element
 		hint := []byte(name[:i+1])
-		found = scan(mods, "escaped "+name, func(st *symtab, e *entry) bool {
+		found = scan(mods, "escaped "+name, among{marked, string(hint)}, func(st *symtab, e *entry) bool {
 			return bytes.HasPrefix(st.rawName(e), hint) && st.linkage(e) == name
 		})
 		if len(found) > 0 {
@@ -211,7 +211,11 @@ func findSpelling(mods []*Module, name string) (found []match, many bool) {
 // element of the import path (http.ListenAndServe).
 func findLoose(mods []*Module, name string) []match {
 	short, copied := "/"+name, []byte(name+".")
-	found := scan(mods, "loose "+name, func(st *symtab, e *entry) bool {
+	where := among{kind: marked}
+	if !strings.Contains(name, ".") {
+		where.prefix = string(copied)
+	}
+	found := scan(mods, "loose "+name, where, func(st *symtab, e *entry) bool {
 		raw := st.rawName(e)
 		if !bytes.HasPrefix(raw, copied) {
 			return strings.Contains(name, ".") && containsName(raw, short) &&
@@ -234,10 +238,13 @@ const goABI0 = ".abi0"
 // findDemangled searches for a readable C++ or Rust name. Copies that the
 // compiler made count where the function itself is gone.
 func findDemangled(mods []*Module, name string) []match {
+	if _, _, ok := cutModule(name); ok {
+		return nil // no such name has a single colon there
+	}
 	squeezed, hint := squeeze(name), mangledHint(name)
-	found := scan(mods, "demangled "+name, func(st *symtab, e *entry) bool {
+	found := scan(mods, "demangled "+name, among{kind: mangled}, func(st *symtab, e *entry) bool {
 		raw := st.rawName(e)
-		if raw[0] != '_' || raw[1] != 'Z' && raw[1] != 'R' || !containsName(raw, hint) {
+		if !hasSpelling(raw, mangled) || !containsName(raw, hint) {
 			return false
 		}
 		base, suffix := splitClone(st.linkage(e))
@@ -260,12 +267,12 @@ func containsName(raw []byte, hint string) bool {
 	return end >= 0 && strings.Contains(string(raw[:end]), hint)
 }
 
-// scan collects the symbols that match, one for each address. question tells which these are.
-func scan(mods []*Module, question string, matches func(*symtab, *entry) bool) []match {
+// scan collects the symbols that match, which are among those that where tells, one for each address. question tells which these are.
+func scan(mods []*Module, question string, where among, matches func(*symtab, *entry) bool) []match {
 	c := collection{seen: map[arch.Addr]int{}}
 	for _, m := range mods {
 		st := m.symbols()
-		for _, i := range st.answers.to(question, func() []int32 { return st.matching(matches) }) {
+		for _, i := range st.searched(question, where, matches) {
 			c.add(m, &st.entries[i])
 		}
 	}

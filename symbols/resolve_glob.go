@@ -35,10 +35,7 @@ func (s *snapshot) globFunctions(q query) (found []match) {
 	if q.name == "" || !isGlob(q.name) {
 		return nil
 	}
-	mods, err := s.modulesFor(q.module)
-	if err != nil {
-		return nil
-	}
+	mods, _ := s.modulesNamed(q.module)
 	for _, x := range globSymbols(mods, q.name) {
 		if x.e.kind == kindFunc || x.e.kind == kindIFunc {
 			found = append(found, x)
@@ -53,7 +50,7 @@ func (s *snapshot) globFunctions(q query) (found []match) {
 func globSymbols(mods []*Module, pattern string) []match {
 	hint := globHint(pattern)
 	parts := strings.Contains(pattern, "cold") || strings.Contains(pattern, "warm")
-	return scan(mods, "glob "+pattern, func(st *symtab, e *entry) bool {
+	return scan(mods, "glob "+pattern, among{}, func(st *symtab, e *entry) bool {
 		if !containsName(st.rawName(e), hint) {
 			return false
 		}

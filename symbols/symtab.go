@@ -64,21 +64,14 @@ type symtab struct {
 	index   atomic.Pointer[nameIndex] // nil until IndexNames
 	answers answers
 
+	spellOnce sync.Once
+	spelled   [spellings][]int32 // entries by what their names look like
+
 	textOnce    sync.Once
 	textObjects []int32 // variables in executable segments, by address
 }
 
 func newSymtab() *symtab { return &symtab{kept: budget.Process().Open()} }
-
-// matching lists the entries that match.
-func (s *symtab) matching(matches func(*symtab, *entry) bool) (found []int32) {
-	for i := range s.entries {
-		if matches(s, &s.entries[i]) {
-			found = append(found, int32(i))
-		}
-	}
-	return found
-}
 
 // linkage is e's name as in the object file, without a version and with
 // Go's escapes in import paths undone.

@@ -10,6 +10,9 @@ import (
 func (t *Table) unknown(s *snapshot, queries []query, explain bool) error {
 	q := queries[len(queries)-1]
 	where := q.module
+	if mods, _ := s.modulesNamed(q.module); len(mods) == 0 && q.module != "" && !explain {
+		return errNear(ErrUnknownModule, q.module, "", nil)
+	}
 	mods, err := s.modulesFor(q.module)
 	if err != nil {
 		return err
