@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +53,11 @@ func (b *bell) prepare() error {
 		return err
 	}
 	if err := pokeText(b.pid, r.IP(), host.PauseLoop); err != nil {
+		return err
+	}
+	// Whoever has started us may have blocked the signal (perf record does), and the bell would never ring.
+	var none uint64
+	if err := requestPtr(reqSetSigmask, b.pid, unsafe.Sizeof(none), unsafe.Pointer(&none)); err != nil {
 		return err
 	}
 	return request(unix.PTRACE_CONT, b.pid, 0, 0)
