@@ -184,17 +184,22 @@ func (t *Tracer) settle(th *Thread) {
 
 // thaw gives threads back, those that wait in a system call anyway behind the others.
 func (s *Space) thaw() {
-	var idle []*Thread
-	for _, th := range s.Threads() {
+	for _, th := range busyFirst(s.Threads()) {
+		s.tracer.giveBack(th)
+	}
+}
+
+// busyFirst puts threads that do not wait in a system call anyway in front.
+func busyFirst(threads []*Thread) []*Thread {
+	list, idle := make([]*Thread, 0, len(threads)), []*Thread(nil)
+	for _, th := range threads {
 		if th.idle {
 			idle = append(idle, th)
-			continue
+		} else {
+			list = append(list, th)
 		}
-		s.tracer.giveBack(th)
 	}
-	for _, th := range idle {
-		s.tracer.giveBack(th)
-	}
+	return append(list, idle...)
 }
 
 // giveBack resumes a thread that was stopped for us, or leaves its own stop to be
