@@ -41,43 +41,66 @@ func (t *Tracer) Attach(pid int) (*Process, error) {
 	return p, nil
 }
 
+// passTogether is how many threads passOnce has asked to stop at any moment. None is away for longer than it takes to deal with
+// so many; and so many are there by the time that the first one was looked at.
+const passTogether = 32
+
 // passOnce stops every thread that has not stopped since it was seized, each for a
 // moment by itself. A thread that was inside fork(2) or clone(2) when it was seized may
 // make one child that is not traced: the kernel looks at the options when the call
 // begins (kernel_clone in kernel/fork.c). After its first stop that call is over. A new
 // thread is then found by another listing; a new process has a copy of memory in which
 // nothing is patched yet.
+//
+// Each is waited for by its number. A wait for any thread looks at all of them in the kernel, one after the other, and of thousands that takes
+// longer than everything else. It is done where none of those that were asked has stopped, and now and then, for those that stop by themselves.
 func (t *Tracer) passOnce(p *Process) error {
-	waiting := map[*Thread]bool{}
+	var todo []*Thread
 	for _, th := range p.Space.Threads() {
-		if !th.seen && th.state == running && th.interrupt() == nil {
-			waiting[th] = true
+		if t.unpassed(th) {
+			todo = append(todo, th)
 		}
 	}
+	var waiting []*Thread
 	var late lateVfork
 	defer late.end()
-	for len(waiting) > 0 {
+	for round := 1; ; round++ {
 		if t.GivenUp() {
 			return ErrGivenUp
 		}
-		look := late.due(t)
-		for th := range waiting {
-			if look {
+		if late.due(t) {
+			for _, th := range waiting {
 				th.parkLate()
 			}
-			if th.seen || th.state != running || t.threads[th.TID] != th {
-				delete(waiting, th)
+		}
+		waiting = slices.DeleteFunc(waiting, func(th *Thread) bool { return !t.unpassed(th) })
+		for len(todo) > 0 && len(waiting) < passTogether {
+			th := todo[0]
+			todo = todo[1:]
+			if t.unpassed(th) && th.interrupt() == nil {
+				waiting = append(waiting, th)
 			}
 		}
 		if len(waiting) == 0 {
 			break
 		}
-		tid, ws, err := t.peek(-1, 0)
-		if err != nil {
-			return err
+		stopped := false
+		for _, th := range waiting {
+			if tid, ws, err := t.peek(th.TID, unix.WNOHANG); err == nil && tid == th.TID {
+				t.note(tid, ws, nil)
+				stopped = true
+			}
 		}
-		t.note(tid, ws, nil)
-		t.drain() // before any of them can stop again: wait4 prefers the youngest
+		if !stopped {
+			tid, ws, err := t.peek(-1, 0)
+			if err != nil {
+				return err
+			}
+			t.note(tid, ws, nil)
+		}
+		if round%8 == 0 {
+			t.drain() // before any of them can stop again: wait4 prefers the youngest
+		}
 		for th := t.nextBacklog(); th != nil; th = t.nextBacklog() {
 			t.pass(th)
 		}
@@ -86,6 +109,11 @@ func (t *Tracer) passOnce(p *Process) error {
 		return unix.ESRCH
 	}
 	return nil
+}
+
+// unpassed tells of a thread that passOnce is to stop, or waits for.
+func (t *Tracer) unpassed(th *Thread) bool {
+	return !th.seen && th.state == running && t.threads[th.TID] == th
 }
 
 // pass resumes a thread that stopped during the attach, when nobody asks yet what its
@@ -167,14 +195,11 @@ func (t *Tracer) seizeAll(p *Process) error {
 // one that a seized thread made is traced already: EPERM, and the tracer is us.
 func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	t.event()
-	st, statErr := procfs.ReadStatus(p.PID, tid)
-	if statErr == nil && kernelsOwn(p.PID, tid, Sigset(st.SigBlk)) {
+	if kernelsOwn(p.PID, tid) {
 		return false, nil
 	}
 	err := request(unix.PTRACE_SEIZE, tid, 0, seizeOptions)
-	if err != nil || statErr == nil && (st.State != 'S' || Sigset(st.SigBlk).Full()) { // it may be inside vfork(2) by now
-		st, statErr = procfs.ReadStatus(p.PID, tid)
-	}
+	st, statErr := procfs.ReadStatus(p.PID, tid) // not before: it may be inside vfork(2) by now
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.ESRCH) || statErr != nil:
@@ -185,8 +210,10 @@ func (t *Tracer) seize(p *Process, tid int) (bool, error) {
 	default:
 		return false, err
 	}
-	if strays, err := t.stray(p, tid); strays {
-		return false, err
+	if statErr != nil { // else it is among p's threads, now that nobody else can get its number
+		if strays, err := t.stray(p, tid); strays {
+			return false, err
+		}
 	}
 	th := t.newThread(p, tid)
 	mask := Sigset(st.SigBlk)
@@ -214,12 +241,8 @@ func (t *Tracer) stray(p *Process, tid int) (bool, error) {
 	return true, t.Detach(q)
 }
 
-// kernelsOwn tells of a thread that it never runs code of the program. The kernel makes such threads with all signals blocked that
-// can be (copy_process in kernel/fork.c), and nobody changes that; of others it is not asked.
-func kernelsOwn(pid, tid int, blocked Sigset) bool {
-	if !blocked.Full() {
-		return false
-	}
+// kernelsOwn tells of a thread that it never runs code of the program.
+func kernelsOwn(pid, tid int) bool {
 	st, err := procfs.ReadStat(pid, tid)
 	return err == nil && st.Worker()
 }

@@ -13,7 +13,7 @@ import (
 func (t *Tracer) Detach(p *Process) error {
 	return p.Space.Freeze(func(*Frozen) error {
 		p.leaving = true
-		for _, th := range p.Threads() {
+		for _, th := range busyFirst(p.Threads()) {
 			if th.state == stopped && !th.at.stop.Ended() {
 				t.detachThread(th)
 			}

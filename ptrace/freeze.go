@@ -1,6 +1,9 @@
 package ptrace
 
 import (
+	"iter"
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -93,31 +96,52 @@ func (th *Thread) waits(keep func(arch.Addr) bool) bool {
 }
 
 // stopAll asks all threads that leave does not want left first and then waits for each, so they stop in parallel.
+// Those that were found waiting in a system call come first, and stand before the others are asked: of thousands that takes long, and few notice. Whoever
+// was computing is away for as long as it takes to stop its like, and for what is done meanwhile; thaw lets these go on first.
 // A round that asks nobody and finds nobody running is the last. The error is ErrGivenUp.
 func (s *Space) stopAll(leave func(*Thread) bool) error {
 	for {
 		if s.tracer.GivenUp() {
 			return ErrGivenUp
 		}
-		var waiting []*Thread
-		for _, th := range s.Threads() {
-			if th.state == running {
-				if leave(th) {
-					continue
-				}
-				_ = th.interrupt() // a dying thread is waited for like the others
-			} else if !th.report() {
-				continue
+		var idle, busy []*Thread
+		for th := range s.all() {
+			switch {
+			case th.state != running && (th.frozen || th.handled || !th.unreported()): // report has nothing to do
+			case th.idle:
+				idle = append(idle, th)
+			default:
+				busy = append(busy, th)
 			}
-			waiting = append(waiting, th)
 		}
-		if len(waiting) == 0 {
+		asked := s.stopThese(idle, leave)
+		if asked = s.stopThese(busy, leave) || asked; !asked {
 			return nil
 		}
-		for _, th := range waiting {
-			s.tracer.settle(th)
-		}
 	}
+}
+
+// stopThese is a part of a round of stopAll.
+func (s *Space) stopThese(threads []*Thread, leave func(*Thread) bool) (asked bool) {
+	var waiting []*Thread
+	for _, th := range threads {
+		switch {
+		case s.tracer.threads[th.TID] != th || th.Proc.Space != s: // ended meanwhile, or executed another program
+			continue
+		case th.state == running:
+			if leave(th) {
+				continue
+			}
+			_ = th.interrupt() // a dying thread is waited for like the others
+		case !th.report():
+			continue
+		}
+		waiting = append(waiting, th)
+	}
+	for _, th := range waiting {
+		s.tracer.settle(th)
+	}
+	return len(waiting) > 0
 }
 
 // report lets a thread that stopped on its own, and is not dispatched yet, run on to
@@ -158,10 +182,24 @@ func (t *Tracer) settle(th *Thread) {
 	}
 }
 
+// thaw gives threads back, those that wait in a system call anyway behind the others.
 func (s *Space) thaw() {
-	for _, th := range s.Threads() {
+	for _, th := range busyFirst(s.Threads()) {
 		s.tracer.giveBack(th)
 	}
+}
+
+// busyFirst puts threads that do not wait in a system call anyway in front.
+func busyFirst(threads []*Thread) []*Thread {
+	list, idle := make([]*Thread, 0, len(threads)), []*Thread(nil)
+	for _, th := range threads {
+		if th.idle {
+			idle = append(idle, th)
+		} else {
+			list = append(list, th)
+		}
+	}
+	return append(list, idle...)
 }
 
 // giveBack resumes a thread that was stopped for us, or leaves its own stop to be
@@ -187,13 +225,13 @@ func (s *Space) acquire() (*Thread, func(), error) { return s.acquireOf(nil) }
 // acquireOf is acquire for a thread of one process, or of any if that is nil.
 func (s *Space) acquireOf(of *Process) (*Thread, func(), error) {
 	t := s.tracer
-	for _, th := range s.Threads() {
+	for th := range s.all() {
 		signal := th.at.stop.Reason == Signal // sent again, it comes behind others
 		if (of == nil || th.Proc == of) && th.usable() && !signal && (th.frozen || th.handled || !th.unreported()) {
 			return th, func() {}, nil
 		}
 	}
-	for _, th := range s.byPreference() {
+	for th := range s.byPreference() {
 		if t.GivenUp() {
 			return nil, nil, ErrGivenUp
 		}
@@ -246,15 +284,20 @@ func (s *Space) returnThread(th *Thread) {
 	}
 }
 
-// byPreference lists the leader first: it lives longest.
-func (s *Space) byPreference() []*Thread {
-	list := s.Threads()
-	for i, th := range list {
-		if th == th.Proc.Leader() {
-			list[0], list[i] = list[i], list[0]
+// byPreference is all threads, leaders first: they live longest.
+func (s *Space) byPreference() iter.Seq[*Thread] {
+	return func(yield func(*Thread) bool) {
+		for _, p := range slices.Backward(s.Processes()) {
+			if l := p.Leader(); l != nil && !yield(l) {
+				return
+			}
+		}
+		for _, th := range s.Threads() {
+			if th != th.Proc.Leader() && !yield(th) {
+				return
+			}
 		}
 	}
-	return list
 }
 
 // usable tells whether the thread stands on its way to user mode.
@@ -271,7 +314,7 @@ func (th *Thread) usable() bool {
 
 // withStopped runs f with any stopped thread of the space, stopping one if needed.
 func (s *Space) withStopped(f func(*Thread) error) error {
-	for _, th := range s.Threads() {
+	for th := range s.all() {
 		if th.state == stopped {
 			return f(th)
 		}

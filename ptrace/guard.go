@@ -136,6 +136,8 @@ func (s *Space) Masks() (masks []Sigset) {
 			masks = append(masks, th.unblocked.from)
 		} else if th.blocks.seized != nil && time.Since(th.Born) < justNow {
 			masks = append(masks, *th.blocks.seized)
+		} else if m, err := th.sigmask(); err == nil { // it has stopped
+			masks = append(masks, m)
 		} else if st, err := procfs.ReadStatus(th.Proc.PID, th.TID); err == nil {
 			masks = append(masks, Sigset(st.SigBlk))
 		}

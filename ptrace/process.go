@@ -16,6 +16,7 @@ type Process struct {
 
 	tracer    *Tracer
 	threads   map[int]*Thread
+	ending    map[*Thread]bool // that have stopped on their way out, until they are gone
 	startTime uint64
 	pidfd     int // -1 if the kernel has none
 
@@ -69,7 +70,7 @@ func (p *Process) StartTime() uint64 { return p.startTime }
 
 // newProcess registers a thread group.
 func (t *Tracer) newProcess(pid int, space *Space) *Process {
-	p := &Process{PID: pid, tracer: t, threads: map[int]*Thread{}, pidfd: -1}
+	p := &Process{PID: pid, tracer: t, threads: map[int]*Thread{}, ending: map[*Thread]bool{}, pidfd: -1}
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 		p.pidfd = fd
 	}
@@ -102,6 +103,9 @@ func (t *Tracer) newThread(p *Process, tid int) *Thread {
 	if stop, ok := t.early[tid]; ok {
 		delete(t.early, tid)
 		th.state, th.at.stop = stopped, stop
+		if stop.Reason == Exiting {
+			p.ending[th] = true
+		}
 		th.noteHalt(stop)
 		t.enqueue(th)
 	}
@@ -119,6 +123,7 @@ func (t *Tracer) enqueue(th *Thread) {
 func (t *Tracer) dropThread(th *Thread) {
 	delete(t.threads, th.TID)
 	delete(th.Proc.threads, th.TID)
+	delete(th.Proc.ending, th)
 	th.queued = false
 	th.endDelay()
 	th.endTimed()

@@ -26,7 +26,7 @@ func (t *Tracer) record(s Stop) *Thread {
 		th.state = exiting
 		return th
 	}
-	th.state, th.seen = stopped, true
+	th.state, th.seen, th.idle = stopped, true, false
 	if s.Reason == Signal && s.Signal == unix.SIGTRAP {
 		th.at.stale, th.guard.pends = th.guard.pends, false
 	}
@@ -52,9 +52,12 @@ func (t *Tracer) record(s Stop) *Thread {
 		}
 		th.asked = false
 		th.job.interrupted()
-		if th.noteRestart(); begins && th.Restarts() {
+		th.noteRestart()
+		if th.idle = th.Restarts(); begins && th.idle {
 			th.halts.Waits()
 		}
+	case Exiting:
+		th.Proc.ending[th] = true
 	case GroupStop:
 		th.asked = false
 		th.job.group()

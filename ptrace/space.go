@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -68,10 +69,23 @@ func (s *Space) Threads() []*Thread {
 	return list
 }
 
+// all is Threads for who only looks: nobody may come or go meanwhile. It makes no list, which of thousands takes longer than to find one.
+func (s *Space) all() iter.Seq[*Thread] {
+	return func(yield func(*Thread) bool) {
+		for _, p := range s.procs {
+			for _, th := range p.threads {
+				if !yield(th) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Ending tells whether no thread will run user code in the address space any more, as far as is
 // known: some may be on their way to exec or to their end.
 func (s *Space) Ending() bool {
-	for _, th := range s.Threads() {
+	for th := range s.all() {
 		switch {
 		case th.state == exiting, th.Proc.leaving:
 		case th.state == stopped && (th.at.stop.Reason == Exiting || th.at.stop.Ended() || th.at.stop.Reason == Exec):

@@ -36,6 +36,7 @@ type Thread struct {
 	stepping bool      // it was last resumed to execute one instruction: the kernel steps it on, if nobody resumes it in another way
 	seen     bool      // it has stopped since it was seized
 	told     bool      // ThreadExit was called
+	idle     bool      // the last stop that we asked for found it waiting in a system call
 
 	owed      owed
 	job       jobControl

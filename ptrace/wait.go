@@ -2,7 +2,9 @@ package ptrace
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -134,8 +136,8 @@ func (l *lateVfork) end() {
 // But its leader may still be waited for, if it dies while signals are taken back from
 // it (drainResent).
 func (t *Tracer) letEnd(p *Process) {
-	for _, th := range p.Threads() {
-		if th.state == stopped && th.at.stop.Reason == Exiting {
+	for _, th := range slices.Collect(maps.Keys(p.ending)) { // among thousands of threads there are few
+		if t.threads[th.TID] == th && th.state == stopped && th.at.stop.Reason == Exiting {
 			th.queued = false
 			if !p.leaving {
 				t.tellExit(th)
