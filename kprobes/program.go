@@ -87,11 +87,11 @@ func (kp *Kprobe) checkProgram() error {
 	return err
 }
 
-// hasProgram begins to count anew.
+// hasProgram begins to count anew. What programs of former registrations still count, in detours that nobody comes to, is theirs.
 func (kp *Kprobe) hasProgram(checked *program.Checked, values [][]uint64, state *SharedState) {
 	counting.Lock()
 	defer counting.Unlock()
-	kp.checked, kp.values, kp.state = checked, values, state
+	kp.checked, kp.values, kp.state, kp.recordings = checked, values, state, nil
 }
 
 // Values is what counter or histogram i of the Program's Maps holds, cell by cell; nil for a
@@ -120,6 +120,7 @@ type recording struct {
 	kp      *Kprobe
 	id      uint32 // stands in its records
 	checked *program.Checked
+	values  [][]uint64 // kp's, of the registration that it belongs to
 	maps    []mapMemory
 }
 
@@ -165,7 +166,7 @@ func (rc *recorder) newRecordingOf(kp *Kprobe, at arch.Addr, change func(program
 	s.records.lastRecording++
 	p := change(*kp.Program)
 	p.ID, p.Maps = s.records.lastRecording, slices.Clone(p.Maps)
-	rec := &recording{kp: kp, id: p.ID}
+	rec := &recording{kp: kp, id: p.ID, values: kp.values}
 	for i, m := range p.Maps {
 		mem, err := rc.placeMap(kp, m, at)
 		if err != nil {
@@ -240,7 +241,7 @@ func (rc *recorder) endRecording(rec *recording) {
 func (rc *recorder) keep(rec *recording) {
 	counting.Lock()
 	defer counting.Unlock()
-	for i, v := range rec.kp.values {
+	for i, v := range rec.values {
 		rec.addTo(v, i) // no hit is handled meanwhile
 	}
 	rec.kp.recordings = slices.DeleteFunc(slices.Clone(rec.kp.recordings), func(o *recording) bool { return o == rec })

@@ -313,7 +313,7 @@ func (rec *recording) lose() {
 		switch {
 		case c == nil || c.Func != program.RingReserve:
 		case rec.maps == nil: // its memory is given back
-			atomic.AddUint64(&rec.kp.values[c.Lost][0], 1)
+			atomic.AddUint64(&rec.values[c.Lost][0], 1)
 		default:
 			atomic.AddUint64(&rec.maps[c.Lost].words[0], 1)
 		}

@@ -58,7 +58,12 @@ func (st *site) copyable() bool {
 		return false
 	}
 	det := st.jump()
-	return det == nil || !det.decides() && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
+	return det == nil || !det.decides() && !det.keepsState() && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
+}
+
+// keepsState tells whether det's program has a state, perhaps of a probe that is gone: other domains use it as well.
+func (det *detour) keepsState() bool {
+	return det.record != nil && slices.ContainsFunc(det.record.maps, func(m mapMemory) bool { return m.state != nil })
 }
 
 // becomeCopy makes d, which is child's and has nothing yet, a copy of parent. If the answer is false the child has the code that it was born with, and memory of
@@ -78,7 +83,9 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	d.masks.becomeCopy(&parent.masks)
 	d.recorder.copyRings(&parent.recorder)
 	d.copySites(parent)
-	d.recorder.noteAll()
+	if len(d.recorder.rings) > 0 {
+		d.recorder.noteAll()
+	}
 	d.linker.watched = parent.linker.watched && (parent.linker.linkerSite != nil || parent.linker.Brk == 0) // else it is tried again
 	if st := parent.linker.linkerSite; st != nil {
 		d.linker.linkerSite = d.sites[st.addr]
@@ -199,7 +206,7 @@ func (rc *recorder) copyRings(parent *recorder) {
 // copyRecording enters the program of a detour that is a copy: its code names the recording by its number, and its maps by their addresses.
 // counting is held.
 func (rc *recorder) copyRecording(of *recording) *recording {
-	own := &recording{kp: of.kp, id: of.id, checked: of.checked, maps: slices.Clone(of.maps)}
+	own := &recording{kp: of.kp, id: of.id, checked: of.checked, values: of.values, maps: slices.Clone(of.maps)}
 	for i := range own.maps {
 		m := &own.maps[i]
 		if m.own() {
@@ -209,7 +216,9 @@ func (rc *recorder) copyRecording(of *recording) *recording {
 		m.ring = rc.rings[slices.IndexFunc(rc.rings, func(r *ring) bool { return r.at == m.at })]
 		m.words = m.ring.words
 	}
-	own.kp.recordings = append(slices.Clone(own.kp.recordings), own)
+	if slices.Contains(own.kp.recordings, of) { // else it is of a former registration
+		own.kp.recordings = append(own.kp.recordings, own)
+	}
 	rc.recordings[own.id] = own
 	return own
 }

@@ -268,3 +268,77 @@ func TestAFollowedChildHasRingsAndMapsOfItsOwn(t *testing.T) {
 	want("without the child", kps[100:], 7, 500, 700)
 	wantClosed(t, prog, s)
 }
+
+// TestAForkSoonAfterStatesEnd: a probe whose program has a state is gone, and its jump, switched off, waits for the next pass.
+func TestAForkSoonAfterStatesEnd(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "thousand"))
+	s, err := Attach(context.Background(), prog.PID(), Options{Follow: true, Log: func(text string) { t.Log(text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := program.Build("fn_000", 0, nil, program.Compare(program.Sequence(0).Mod(2), program.Equal, program.Const(0)), program.CountHit{Shards: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kp := &Kprobe{SymbolName: "fn_000", Program: p}
+	if err := errors.Join(s.RegisterKprobe(kp), s.WaitForOptimizer(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.do(func() error { s.passes.optimizing = make(chan struct{}); return nil }) // the next pass is late
+	if err := s.UnregisterKprobe(kp); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.do(func() error {
+		d := s.mainDomain()
+		if len(d.sites) == 0 || len(d.recorder.states) > 0 || d.copyable() {
+			t.Errorf("%d sites with %d states; a copy can be made of them %v", len(d.sites), len(d.recorder.states), d.copyable())
+		}
+		return nil
+	})
+	child := fork(t, prog)
+	if err := s.do(func() error { s.domainOfProcess(t, child); return nil }); err != nil {
+		t.Error(err)
+	}
+	prog.Send("call")
+	prog.Expect("sum 1499500")
+	prog.Send("end")
+	prog.Expect("ended")
+	_ = s.do(func() error { s.passes.optimizing = nil; return nil })
+	wantClosed(t, prog, s)
+}
+
+// TestRegistrationsCountByThemselves: a Kprobe that is registered again, perhaps with another program, while the detour of the first still stands.
+func TestRegistrationsCountByThemselves(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "thousand"))
+	s, err := Attach(context.Background(), prog.PID(), Options{Log: func(text string) { t.Errorf("log: %s", text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kp := &Kprobe{SymbolName: "fn_000"}
+	for n := range 4 {
+		actions := make([]program.Action, 1+n%3)
+		for i := range actions {
+			actions[i] = program.CountHit{Shards: 2}
+		}
+		kp.Addr, kp.Flags = 0, 0
+		if kp.Program, err = program.Build("fn_000", 0, nil, program.Cond{}, actions...); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.RegisterKprobe(kp), s.WaitForOptimizer(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		for hits := range uint64(3) {
+			for i := range actions {
+				if v := kp.Values(i); len(v) == 0 || v[0] != hits || kp.Hits() != hits {
+					t.Errorf("registration %d: counter %d is %v, and %d hits; want %d", n, i, v, kp.Hits(), hits)
+				}
+			}
+			prog.Send("mine")
+			prog.Expect("mine 1499500")
+		}
+		if err := errors.Join(s.UnregisterKprobe(kp), s.WaitForOptimizer(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantClosed(t, prog, s)
+}

@@ -1,13 +1,7 @@
 package ptrace
 
 import (
-	"os"
-	"os/exec"
-	"runtime"
 	"testing"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
 )
@@ -87,44 +81,4 @@ func TestWhoRunsIsAwayForTheLeastOfAFreeze(t *testing.T) {
 	}
 	k.prog.Do("stop", "calls")
 	k.end()
-}
-
-// TestTheBellRingsWhereItsSignalIsBlocked: who has started us may have blocked it, and programs that we start begin with that.
-func TestTheBellRingsWhereItsSignalIsBlocked(t *testing.T) {
-	const inner = "GOKPROBE_TEST_BLOCKED_BELL"
-	if os.Getenv(inner) != "" {
-		tr, err := New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = tr.Do(func() {}) // it would wait for ever
-		tr.Close()
-		return
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.timeout=30s")
-	cmd.Env = append(os.Environ(), inner+"=1")
-	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pid := cmd.Process.Pid
-	blocked := sigbit(unix.SIGWINCH)
-	if _, _, err := waitStatus(pid, 0); err != nil {
-		t.Error(err)
-	}
-	if err := requestPtr(reqSetSigmask, pid, unsafe.Sizeof(blocked), unsafe.Pointer(&blocked)); err != nil {
-		t.Error(err)
-	}
-	if err := request(unix.PTRACE_DETACH, pid, 0, 0); err != nil {
-		t.Error(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the program that begins with SIGWINCH blocked: %v", err)
-	}
 }
