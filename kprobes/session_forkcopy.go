@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"slices"
 
@@ -41,11 +42,11 @@ func (d *domain) copyable() bool {
 	case d.memory.private, !d.guard.whole, d.guard.none, d.guard.incomplete, !d.guard.has(unix.SIGTRAP), d.released:
 	case len(d.recorder.states) > 0:
 	case len(fo.lines) > 0, len(fo.relays.pages) > 0:
-	case len(d.upcalls.boards) > 0, d.detours.callsOut > 0, d.detours.retired > 0:
+	case len(d.upcalls.boards) > 0, d.detours.callsOut > 0:
 	case len(nb.ousted)+len(nb.beset)+len(nb.mended) > 0:
 	case d.linker.updating, d.linker.starting, len(d.masks.unfinished) > 0, d.text.Torn():
 	default:
-		return len(d.slots.at) == len(d.sites) && !slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return !st.copyable() })
+		return !slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return d.slots.at[st.slot.Addr] != st || !st.copyable() })
 	}
 	return false
 }
@@ -70,7 +71,10 @@ func (det *detour) keepsState() bool {
 // the parent's or private memory in its place.
 func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	if !parent.copyable() || !d.bornAlike(parent, child) || !d.takeMemory(parent, child, func(stores func(trampoline.Extent) (data, code trampoline.Store)) error {
-		return d.region.CopyOf(parent.region, parent.counted(), stores)
+		if err := d.region.CopyOf(parent.region, parent.counted(), stores); err != nil {
+			return err
+		}
+		return d.dropRetired(parent)
 	}) {
 		return false
 	}
@@ -95,6 +99,40 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	d.guard.unlooked = false
 	d.detours.noteFaultsIf(slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return st.jump() != nil && st.jump().raises() }))
 	return true
+}
+
+// dropRetired gives back what the parent keeps only until no thread of its is inside: slots and detours to which nothing leads, and what their programs and
+// counters have. The child's thread is in none, and none of its memory is there yet.
+func (d *domain) dropRetired(parent *domain) error {
+	_, err1 := d.region.Collect(func(slot arch.Range) bool {
+		if st := parent.slots.at[slot.Start]; st != nil {
+			_ = d.region.ClearResume(st.slot.Trap)
+		}
+		return false
+	})
+	_, err2 := d.region.CollectDetours(func(arch.Range) bool { return false })
+	unused := maps.Clone(parent.detours.counters)
+	programs := maps.Clone(parent.recorder.recordings)
+	for _, st := range parent.sites {
+		if det := st.jump(); det != nil && det.count != nil {
+			delete(unused, det.count.at)
+		}
+		if det := st.jump(); det != nil && det.record != nil {
+			delete(programs, det.record.id)
+		}
+	}
+	errs := []error{err1, err2}
+	for at := range unused {
+		errs = append(errs, d.region.FreeCells(at))
+	}
+	for _, rec := range programs {
+		for _, m := range rec.maps {
+			if m.own() {
+				errs = append(errs, d.region.FreeCells(m.at))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // bornAlike tells whether the child's code is what the parent's is now, wherever we have ever written.

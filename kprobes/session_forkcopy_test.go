@@ -342,3 +342,70 @@ func TestRegistrationsCountByThemselves(t *testing.T) {
 	}
 	wantClosed(t, prog, s)
 }
+
+// TestAChildIsACopyWithoutWhatIsRetired: slots and detours of probes that are gone, in which a thread of the parent's might be. The child has the others, and can use
+// the place of these.
+func TestAChildIsACopyWithoutWhatIsRetired(t *testing.T) {
+	for name, o := range map[string]Options{"jumps": {Follow: true}, "breakpoints": {Follow: true, NoOptimize: true}} {
+		t.Run(name, func(t *testing.T) {
+			prog, s, kps := thousandProbes(t, o)
+			gone, kept := kps[:manyRetired/2], kps[manyRetired/2:]
+			if err := errors.Join(s.UnregisterKprobes(gone), s.WaitForOptimizer(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			copied := func(parent, child int) {
+				t.Helper()
+				_ = s.do(func() error {
+					here, there := s.domainOfProcess(t, parent), s.domainOfProcess(t, child)
+					jumps, counters := 0, 0
+					for _, st := range there.sites {
+						if det := st.jump(); det != nil {
+							jumps++
+							if det.count != nil {
+								counters++
+							}
+						}
+					}
+					for _, kp := range kept {
+						own, parents := there.placed(kp), here.placed(kp)
+						if own.slot.Addr != parents.slot.Addr || own.domain != there || (own.jump() == nil) != (parents.jump() == nil) {
+							t.Fatalf("%s: the child's site is not as its parent's", kp.SymbolName)
+						}
+					}
+					if n := there.region.Live(); n != len(there.sites) || n != len(there.slots.at) {
+						t.Errorf("the child has %d slots, %d of them known, for %d sites", n, len(there.slots.at), len(there.sites))
+					}
+					if n := there.region.Detours(); n != jumps || len(there.detours.counters) != counters || o.NoOptimize != (counters == 0) || there.detours.retired != 0 {
+						t.Errorf("the child has %d detours with %d counters, %d retired, for %d jumps", n, len(there.detours.counters), there.detours.retired, jumps)
+					}
+					return nil
+				})
+			}
+			_ = s.do(func() error {
+				d := s.mainDomain()
+				if d.slots.retired() == 0 || !o.NoOptimize && d.detours.retired == 0 {
+					t.Errorf("the parent has %d retired slots, and %d detours", d.slots.retired(), d.detours.retired)
+				}
+				return nil
+			})
+			child := fork(t, prog)
+			copied(prog.PID(), child)
+			for i := range gone {
+				gone[i] = &Kprobe{SymbolName: gone[i].SymbolName}
+			}
+			if err := errors.Join(s.RegisterKprobes(t.Context(), gone), s.WaitForOptimizer(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			prog.Send("call")
+			prog.Expect("sum 1499500")
+			prog.Send("mine")
+			prog.Expect("mine 1499500")
+			for _, kp := range kps {
+				if n := kp.Hits(); n != 2 {
+					t.Fatalf("%s has %d hits, want 2", kp.SymbolName, n)
+				}
+			}
+			endsRight(t, prog, s)
+		})
+	}
+}
