@@ -30,6 +30,7 @@ type detour struct {
 	upcall   *upcaller    // nil if there is no handler
 
 	headHits int  // threads that came to one of heads
+	retired  bool // no thread will enter it any more
 	beside   bool // others have written over the jump
 	beset    bool // others are in the same file
 	stops    int  // threads that had to be stopped in an upcall
@@ -308,6 +309,7 @@ func (ds *detours) retire(det *detour) {
 	if err := ds.d.region.RetireLanding(det.landing); err != nil {
 		ds.d.session.warn("retiring the detour of %s: %v", det.site.addr, err)
 	}
+	det.retired = true
 	ds.retired++
 }
 

@@ -28,8 +28,9 @@ import (
 //   - Until its memory is replaced its jumps lead to the parent's detours: they work there, and count for the parent. The guard answers its breakpoints
 //     from the parent's table.
 //   - The new memory is filled before the child has any of it. An arena is replaced by one system call for its data and one for its code, in between
-//     the two belong to different files with the same content: either is right, and what the guard's table, the journal and the records of detours say is true of both.
-//   - The parent's memory is not changed meanwhile, but for counters, by its threads. They are zero in the child.
+//     the two belong to different files with the same content, but for what nothing leads to (dropRetired): either is right, and what the guard's table, the journal
+//     and the records of detours say of the rest is true of both.
+//   - The parent's memory is not changed meanwhile, but for counters and records, by its threads. They are zero in the child.
 //   - If the child can't map the memory after all, it has private memory with the same content in the end; then its original code is put back, and that
 //     memory is taken away.
 
@@ -40,11 +41,11 @@ func (d *domain) copyable() bool {
 	nb, fo := &d.neighbours, &d.followed
 	switch {
 	case d.memory.private, !d.guard.whole, d.guard.none, d.guard.incomplete, !d.guard.has(unix.SIGTRAP), d.released:
-	case len(d.recorder.states) > 0:
-	case len(fo.lines) > 0, len(fo.relays.pages) > 0:
+	case len(d.recorder.states) > 0, d.recorder.keepsStates():
+	case fo.table != nil, len(fo.relays.pages) > 0:
 	case len(d.upcalls.boards) > 0, d.detours.callsOut > 0:
 	case len(nb.ousted)+len(nb.beset)+len(nb.mended) > 0:
-	case d.linker.updating, d.linker.starting, len(d.masks.unfinished) > 0, d.text.Torn():
+	case d.linker.updating, d.linker.starting, len(d.masks.unfinished) > 0, d.text.Torn(), !d.detours.settled():
 	default:
 		return !slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return d.slots.at[st.slot.Addr] != st || !st.copyable() })
 	}
@@ -59,12 +60,27 @@ func (st *site) copyable() bool {
 		return false
 	}
 	det := st.jump()
-	return det == nil || !det.decides() && !det.keepsState() && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
+	return det == nil || !det.decides() && len(det.returned) == 0 && det.upcall == nil && !det.beside && !det.beset
 }
 
-// keepsState tells whether det's program has a state, perhaps of a probe that is gone: other domains use it as well.
-func (det *detour) keepsState() bool {
-	return det.record != nil && slices.ContainsFunc(det.record.maps, func(m mapMemory) bool { return m.state != nil })
+// keepsStates tells whether a program has a state, perhaps of a probe that is gone: its memory is that of several programs.
+func (rc *recorder) keepsStates() bool {
+	for _, rec := range rc.recordings {
+		if slices.ContainsFunc(rec.maps, func(m mapMemory) bool { return m.state != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
+// settled tells that each detour has its jump, or has none and will have none.
+func (ds *detours) settled() bool {
+	for _, det := range ds.at {
+		if !det.retired && (ds.d.sites[det.site.addr] != det.site || det.site.jump() != det) {
+			return false
+		}
+	}
+	return true
 }
 
 // becomeCopy makes d, which is child's and has nothing yet, a copy of parent. If the answer is false the child has the code that it was born with, and memory of
@@ -110,6 +126,9 @@ func (d *domain) dropRetired(parent *domain) error {
 		}
 		return false
 	})
+	if parent.detours.retired == 0 {
+		return err1
+	}
 	_, err2 := d.region.CollectDetours(func(arch.Range) bool { return false })
 	unused := maps.Clone(parent.detours.counters)
 	programs := maps.Clone(parent.recorder.recordings)
