@@ -181,3 +181,32 @@ func TestWhatHasEndedIsCounted(t *testing.T) {
 	}
 	h.end()
 }
+
+// TestCallsThatEndWithTheirProcessAreMissed: they are not in flight any more, whenever they were seen last.
+func TestCallsThatEndWithTheirProcessAreMissed(t *testing.T) {
+	prog := testprog.Start(t, testprog.Build(t, "kret"))
+	s, err := trace.Attach(context.Background(), prog.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Probe("held%return", trace.Count())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		prog.Do(fmt.Sprint("hold ", n), "held")
+	}
+	if at := p.Stats().Places[0]; at.Active != 3 || at.Missed != 0 {
+		t.Errorf("in flight: %+v", at)
+	}
+	prog.Kill()
+	<-s.Done()
+	for range 2 { // also of a session that is closed
+		if at := p.Stats().Places[0]; at.Active != 0 || at.Missed != 3 {
+			t.Errorf("at the end: %+v", at)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -273,7 +273,7 @@ type PlaceStats struct {
 	Lost      uint64            // hits of which there is no record
 	Torn      uint64            // of Lost, records that are not whole: threads were killed while they wrote them
 	Unread    uint64            // of Lost, hits where what is wanted of them can't be read
-	Active    uint64            // calls that had not returned when it was last looked at
+	Active    uint64            // calls that had not returned when it was last looked at; those that ended with their process are missed
 	Mechanism kprobes.Mechanism // none of one that has no place
 	Reason    string            // why it is not optimized, or is in no place
 	Waiting   bool              // for its library, or a program that has it
@@ -319,10 +319,17 @@ func (p *Probe) look() {
 	default:
 	}
 	for i, pt := range points {
-		if last := pt.last.Load(); now[i].Probe == "" || ended && last != nil && !last.Waiting {
-			continue // it stays as it was, unless what it waited for has come since
+		last := pt.last.Load()
+		switch {
+		case now[i].Probe == "":
+			continue
+		case ended && last != nil && !last.Waiting: // it stays as it was, unless what it waited for has come since
+			kept := *last
+			kept.Active = now[i].Active // calls end with the process, and are missed
+			pt.last.Store(&kept)
+		default:
+			pt.last.Store(&now[i])
 		}
-		pt.last.Store(&now[i])
 	}
 }
 
