@@ -16,7 +16,7 @@ import (
 
 // A followed child is born with its parent's breakpoints and jumps, and with all that they lead to. So as a rule nothing of its code is written: it
 // keeps all that, and the domain that we make for it is a copy of the parent's. Only the memory of ours is to be its own, since hits are counted there:
-// it gets memory at the same addresses with the same content, but for the counters.
+// it gets memory at the same addresses with the same content, but for counts and records.
 //
 // # What the child may see, and when we are killed
 //
@@ -133,10 +133,11 @@ func (d *domain) dropRetired(parent *domain) error {
 	unused := maps.Clone(parent.detours.counters)
 	programs := maps.Clone(parent.recorder.recordings)
 	for _, st := range parent.sites {
-		if det := st.jump(); det != nil && det.count != nil {
+		det := st.jump()
+		if det != nil && det.count != nil {
 			delete(unused, det.count.at)
 		}
-		if det := st.jump(); det != nil && det.record != nil {
+		if det != nil && det.record != nil {
 			delete(programs, det.record.id)
 		}
 	}
