@@ -2,7 +2,7 @@ package arch
 
 // A call table is memory in which the target follows calls itself: a body at a function's
 // entry notes the call, one at its return address forgets it and counts. Nothing on a stack
-// is changed. The tracer sees the same table.
+// is changed, but by FollowWork.Replaces. The tracer sees the same table.
 //
 // The target handles the plain calls. Everything else traps, before anything was done,
 // and the tracer does it: an unknown return address, a frame that holds a call already
@@ -12,8 +12,8 @@ package arch
 // FollowedCall is one call, or several that share a frame by tail calls of one function to
 // itself, directly or not.
 type FollowedCall struct {
-	CFA   Addr // the stack pointer after the return
-	Ret   Addr
+	CFA   Addr   // the stack pointer after the return
+	Ret   Addr   // what stands in the place of the return address: that, or a relay's
 	Line  uint16 // that the call is counted in
 	Count int    // calls
 	Jumps bool   // the function may end by a jump to another, or to itself
@@ -32,6 +32,10 @@ type CallTable interface {
 	// trap. Forget is the opposite, for all return addresses.
 	Know(ret Addr, line uint16)
 	Forget(line uint16)
+	// Replace makes ret a return address that calls counted in a line may have whose body Replaces it: by relay, which leads there (Relays).
+	// ForgetRelays is the opposite, for all.
+	Replace(ret Addr, line uint16, relay Addr)
+	ForgetRelays()
 	// Hold adds n, which may be negative, to the number of calls that return to ret and
 	// that only the tracer follows. While that is not 0, entries with that return
 	// address trap. Returns to ret trap as well, unless their call is in the table.
@@ -74,13 +78,17 @@ type FollowWork struct {
 	Line  uint16
 	Jumps bool // as in FollowedCall
 	Timed bool // note the time. Calls that share a frame with others trap
-	Dead  Dead // need not be put back, since no body behind looks at them
+	// Replaces tells that the body puts a relay's address into the place of a return address, where CallTable.Replace has told so. It does before the call is in
+	// the table. It never puts one there that does not lead to where the return address did: it looks at the relay itself.
+	Replaces bool
+	Dead     Dead // need not be put back, since no body behind looks at them
 }
 
 // ReturnWork is what a body at a return address needs to know.
 type ReturnWork struct {
 	Table CallTable
 	Ret   Addr
+	Relay bool // Ret is a relay's: who comes there without a call in the table traps
 	Dead  Dead // as in FollowWork; Then looks at registers
 	// Then, if it is not nil, runs when a call has ended here, after it was counted. Calls
 	// that share their frame trap. It begins and ends with the stack pointer ThenBelow bytes

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -30,21 +31,27 @@ type calls struct {
 	held  map[arch.Addr]int
 	shut  bool
 
+	replaced map[[2]uint64]bool // lines' return addresses that are to be replaced
+
 	shared map[arch.Addr]bool // frames that hold, or held, several calls
 }
 
 type modelLine struct {
-	jumps   bool
-	timed   bool
-	limit   int
-	active  int
-	returns uint64
+	jumps    bool
+	replaces bool
+	timed    bool
+	limit    int
+	active   int
+	returns  uint64
 }
 
 var (
 	callCFAs = []arch.Addr{stackAt + 0x8000, stackAt + 0x8010, stackAt + 0x8400, stackAt + 0x9008}
-	callRets = []arch.Addr{codeAt + 0x100, codeAt + 0x105, codeAt + 0x7f3a}
+	callRets = []arch.Addr{codeAt + 0x100, codeAt + 0x105, codeAt + 0x7f3a, codeAt + 0x7f47}
 )
+
+// relayOf is where the relay that leads to a return address lies.
+func relayOf(ret arch.Addr) arch.Addr { return codeAt + 0x9000 + 16*(ret&0xff) }
 
 func newCalls(t testing.TB, rnd *rand.Rand) *calls {
 	t.Helper()
@@ -54,8 +61,12 @@ func newCalls(t testing.TB, rnd *rand.Rand) *calls {
 		c.mmap(callsAt + uint64(off))
 	}
 	c.table = a.CallTable(c.mem, callsAt)
-	c.lines = map[uint16]*modelLine{1: {limit: 3}, 2: {jumps: true, limit: 5}, 3: {timed: true, limit: 5}, arch.MaxLines: {jumps: true, limit: 50}}
+	c.lines = map[uint16]*modelLine{1: {limit: 3}, 2: {jumps: true, limit: 5}, 3: {timed: true, limit: 5}, 4: {jumps: true, replaces: true, limit: 20}, 5: {timed: true, replaces: true, limit: 5}, arch.MaxLines: {jumps: true, limit: 50}}
 	c.shared = map[arch.Addr]bool{}
+	c.replaced = map[[2]uint64]bool{}
+	for _, ret := range callRets {
+		c.put(relayOf(ret), a.Relay(ret))
+	}
 	c.known, c.held = map[[2]uint64]bool{}, map[arch.Addr]int{}
 	for n, l := range c.lines {
 		c.table.Line(n).SetLimit(l.limit)
@@ -113,13 +124,17 @@ func (c *calls) put8(at, v arch.Addr) {
 // enter has a thread come to a function's entry.
 func (c *calls) enter(n uint16, cfa, ret arch.Addr) error {
 	l, frame := c.lines[n], c.table.Frame(cfa)
-	traps := c.shut || c.held[ret] > 0 || !c.known[[2]uint64{uint64(n), uint64(ret)}] || l.active >= l.limit
+	word, known := ret, c.known[[2]uint64{uint64(n), uint64(ret)}]
+	if l.replaces && !known && c.replaced[[2]uint64{uint64(n), uint64(ret)}] {
+		word, known = relayOf(ret), true
+	}
+	traps := c.shut || c.held[ret] > 0 || c.held[word] > 0 || !known || l.active >= l.limit
 	joins := -1
 	for k, s := range frame {
 		if joins >= 0 {
 			break
 		}
-		if traps = traps || !s.Jumps || s.Ret != ret || l.timed; s.Line == n {
+		if traps = traps || !s.Jumps || s.Ret != word || word != ret || l.timed; s.Line == n {
 			joins = k
 		}
 	}
@@ -127,12 +142,15 @@ func (c *calls) enter(n uint16, cfa, ret arch.Addr) error {
 	dead := c.dead()
 	dead.Regs &^= 1 << 4
 	ticks := c.now()
-	trapped, err := c.run(code.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Jumps: l.jumps, Timed: l.timed, Dead: dead}), cfa-8, dead)
+	trapped, err := c.run(code.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Jumps: l.jumps, Timed: l.timed, Replaces: l.replaces, Dead: dead}), cfa-8, dead)
 	if err != nil || trapped != traps {
 		return fmt.Errorf("entering %d at %s for %s: traps %v, want %v; %w", n, cfa, ret, trapped, traps, err)
 	}
 	after := c.table.Frame(cfa)
+	now := arch.Addr(binary.LittleEndian.Uint64(c.get(cfa-8, 8)))
 	switch {
+	case traps && now != ret, !traps && now != word:
+		return fmt.Errorf("entering %d at %s for %s, traps %v: the return address becomes %s", n, cfa, ret, trapped, now)
 	case traps && len(after) != len(frame), !traps && joins >= 0 && after[joins].Count != frame[joins].Count+1:
 		return fmt.Errorf("entering %d: the frame %v becomes %v", n, frame, after)
 	case !traps && joins < 0 && len(after) != len(frame)+1:
@@ -150,7 +168,8 @@ func (c *calls) enter(n uint16, cfa, ret arch.Addr) error {
 // leave has a thread come to a return address, by a return or not.
 func (c *calls) leave(cfa, ret arch.Addr, byReturn bool) error {
 	frame := c.table.Frame(cfa)
-	traps := c.held[ret] > 0 && len(frame) == 0
+	relay := slices.ContainsFunc(callRets, func(to arch.Addr) bool { return relayOf(to) == ret })
+	traps := (relay || c.held[ret] > 0) && len(frame) == 0
 	for _, s := range frame {
 		traps = traps || s.Ret != ret || !byReturn
 	}
@@ -159,7 +178,7 @@ func (c *calls) leave(cfa, ret arch.Addr, byReturn bool) error {
 		c.put8(cfa-8, ret+1)
 	}
 	dead := c.dead()
-	w := arch.ReturnWork{Table: c.table, Ret: ret, Dead: dead}
+	w := arch.ReturnWork{Table: c.table, Ret: ret, Relay: relay, Dead: dead}
 	if c.rnd.IntN(2) == 0 {
 		w.Then = wordsTo(outAt)
 		traps = traps || len(frame) > 1 || len(frame) == 1 && (frame[0].Count > 1 || c.shared[cfa])
@@ -234,7 +253,7 @@ func (c *calls) check() error {
 
 // change is what the tracer does.
 func (c *calls) change(n uint16, ret arch.Addr) {
-	switch c.rnd.IntN(8) {
+	switch c.rnd.IntN(10) {
 	case 0:
 		c.table.Hold(ret, 1)
 		c.held[ret]++
@@ -247,6 +266,8 @@ func (c *calls) change(n uint16, ret arch.Addr) {
 		c.table.Forget(n)
 		for _, ret := range callRets {
 			delete(c.known, [2]uint64{uint64(n), uint64(ret)})
+			delete(c.known, [2]uint64{uint64(n), uint64(relayOf(ret))})
+			delete(c.replaced, [2]uint64{uint64(n), uint64(ret)})
 		}
 	case 3:
 		if c.shut = !c.shut; c.shut {
@@ -268,6 +289,14 @@ func (c *calls) change(n uint16, ret arch.Addr) {
 			c.table.Line(n).Add(2)
 			c.lines[n].active += 2
 		}
+	case 6, 7:
+		if c.rnd.IntN(20) == 0 {
+			c.table.ForgetRelays()
+			clear(c.replaced)
+		} else if n = pick(c.rnd, uint16(4), 4, 5); ret < relayOf(0) {
+			c.table.Replace(ret, n, relayOf(ret))
+			c.replaced[[2]uint64{uint64(n), uint64(ret)}] = true
+		}
 	default:
 		c.table.Know(ret, n)
 		c.known[[2]uint64{uint64(n), uint64(ret)}] = true
@@ -279,18 +308,31 @@ func (c *calls) change(n uint16, ret arch.Addr) {
 func TestCallTable(t *testing.T) {
 	seed := testprog.Seed(t, 1)
 	c := newCalls(t, rand.New(rand.NewPCG(seed, 0)))
-	followed := 0
-	for k := range 1500 {
-		n := pick(c.rnd, 1, 2, 3, uint16(arch.MaxLines))
+	followed, replaced := 0, 0
+	for k := range 3000 {
+		n := pick(c.rnd, 1, 2, 3, 4, 5, uint16(arch.MaxLines))
 		cfa, ret := pick(c.rnd, callCFAs...), pick(c.rnd, callRets...)
+		if c.rnd.IntN(4) == 0 {
+			ret = relayOf(ret)
+		}
 		var err error
 		switch c.rnd.IntN(5) {
 		case 0, 1:
+			if frame := c.table.Frame(cfa); len(frame) > 0 && frame[0].Line == 4 && c.rnd.IntN(2) == 0 {
+				n = 4
+				for _, to := range callRets { // a call by the place that the last one was from
+					if relayOf(to) == frame[0].Ret {
+						ret = pick(c.rnd, to, frame[0].Ret)
+					}
+				}
+			}
 			err = c.enter(n, cfa, ret)
 		case 2, 3:
 			if frame := c.table.Frame(cfa); len(frame) > 0 && c.rnd.IntN(4) > 0 {
 				ret = frame[0].Ret
-				followed++
+				if followed++; ret >= relayOf(0) {
+					replaced++
+				}
 			}
 			err = c.leave(cfa, ret, c.rnd.IntN(8) > 0)
 		case 4:
@@ -300,8 +342,8 @@ func TestCallTable(t *testing.T) {
 			t.Fatalf("step %d: %v", k, err)
 		}
 	}
-	if followed < 50 {
-		t.Errorf("only %d returns of calls in the table", followed)
+	if followed < 50 || replaced < 20 {
+		t.Errorf("only %d returns of calls in the table, %d to relays", followed, replaced)
 	}
 }
 
@@ -367,6 +409,21 @@ func TestCallsWithoutRoomOnTheStackTrap(t *testing.T) {
 			if err != nil || trapped != (room < 5 || name == "then") {
 				t.Errorf("%s with room for %d words: traps %v, %v", name, room, trapped, err)
 			}
+		}
+	}
+}
+
+// TestARelayThatLeadsElsewhereIsNotPutOnAStack: its word may be another key's.
+func TestARelayThatLeadsElsewhereIsNotPutOnAStack(t *testing.T) {
+	c := newCalls(t, rand.New(rand.NewPCG(3, 3)))
+	n, ret, cfa := uint16(4), callRets[0], callCFAs[0]
+	c.put8(cfa-8, ret)
+	for _, to := range []arch.Addr{callRets[1], ret} {
+		c.table.Replace(ret, n, relayOf(to))
+		trapped, err := c.run(code.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Replaces: true}), cfa-8, arch.Dead{})
+		now := arch.Addr(binary.LittleEndian.Uint64(c.get(cfa-8, 8)))
+		if err != nil || trapped != (to != ret) || !trapped && now != relayOf(ret) || trapped && now != ret {
+			t.Errorf("a relay to %s for %s: traps %v, %v, and the return address is %s", to, ret, trapped, err, now)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (Arch) FollowBody(w arch.FollowWork) arch.Body {
 // follow: rcx is the CFA, rdx a slot, rsi the key.
 func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	t := w.Table.(*callTable)
-	t.known(a, w.Line, depth, trap)
+	t.known(a, w, depth, trap)
 	var undo, done spot
 	a.abs(dx, uint64(t.lineAt(w.Line)))
 	a.emit(0xb8, 1, 0, 0, 0)             // mov $1,%eax
@@ -203,7 +203,7 @@ func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	var same spot
 	slotOf(a, &found, &same)
 	if !w.Timed {
-		tailCall(a, &undo, &done)
+		tailCall(a, w, depth, &undo, &done)
 		claim(a, w, depth, scan, infoShared, &undo)
 		a.goTo(&done)
 	}
@@ -216,31 +216,73 @@ func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 
 func (t *callTable) lineAt(n uint16) arch.Addr { return t.base + linesOff + callLineLen*arch.Addr(n) }
 
-// known puts the key into rsi, and traps unless it is known and the table open.
-func (t *callTable) known(a *asm, line uint16, depth int, trap *spot) {
+// known puts the key into rsi, and traps unless it is known and the table open. If the return address is to be replaced the key is the relay's.
+func (t *callTable) known(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	a.onStack(0x8b, si, depth) // mov …(%rsp),%rsi
 	a.emit(0x89, 0xf1)         // mov %esi,%ecx
-	a.emit(0x69, 0xc9)         // imul $golden,%ecx,%ecx
-	a.imm32(golden)
-	a.emit(0xc1, 0xe9, 32-knownBits) // shr …,%ecx
-	a.emit(0xc1, 0xe1, 6)            // shl $6,%ecx
-	a.abs(dx, uint64(t.base))
+	t.bucketOfKey(a)
 	a.emit(0x48, 0x83, 0x7a, 0xc0, 0) // cmpq $0,-64(%rdx)
 	a.to(amd64.CondNE, trap)
 	a.emit(0x48, 0x01, 0xca)    // add %rcx,%rdx
 	a.emit(0x48, 0x83, 0x3a, 0) // cmpq $0,(%rdx)
 	a.to(amd64.CondNE, trap)
-	a.abs(ax, knownKey(0, line))
+	a.abs(ax, knownKey(0, w.Line))
 	a.emit(0x48, 0x09, 0xc6) // or %rax,%rsi
 	var found spot
 	for k := byte(1); k < 8; k++ {
 		a.emit(0x48, 0x39, 0x72, 8*k) // cmp %rsi,…(%rdx)
-		if k < 7 {
+		if k < 7 || w.Replaces {
+			a.to(amd64.CondE, &found)
+		}
+	}
+	if w.Replaces {
+		t.relayOf(a, w, depth, trap)
+	} else {
+		a.to(amd64.CondNE, trap)
+	}
+	a.place(&found)
+}
+
+// bucketOfKey makes rcx the offset of the bucket of the address in ecx, and rdx the table.
+func (t *callTable) bucketOfKey(a *asm) {
+	a.emit(0x69, 0xc9) // imul $golden,%ecx,%ecx
+	a.imm32(golden)
+	a.emit(0xc1, 0xe9, 32-knownBits) // shr …,%ecx
+	a.emit(0xc1, 0xe1, 6)            // shl $6,%ecx
+	a.abs(dx, uint64(t.base))
+}
+
+// relayOf makes the key in rsi, whose bucket is at rdx, that of the relay which is to be put into the place of its return address.
+func (t *callTable) relayOf(a *asm, w arch.FollowWork, depth int, trap *spot) {
+	a.emit(0x48, 0x0f, 0xba, 0xee, 63) // bts $63,%rsi: relayLine
+	var found spot
+	for k := range 7 {
+		a.emit(0x48, 0x83, 0xc2, 8) // add $8,%rdx
+		a.emit(0x48, 0x39, 0x32)    // cmp %rsi,(%rdx)
+		if k < 6 {
 			a.to(amd64.CondE, &found)
 		}
 	}
 	a.to(amd64.CondNE, trap)
 	a.place(&found)
+	a.emit(0x48, 0x8b, 0xb2) // mov leadsOff(%rdx),%rsi
+	a.imm32(leadsOff)
+	a.onStack(0x8b, ax, depth)                     // mov …(%rsp),%rax
+	a.emit(0x48, 0x39, 0x46, byte(len(relayHead))) // cmp %rax,8(%rsi): does it lead there?
+	a.to(amd64.CondNE, trap)
+	a.emit(0x89, 0xf1) // mov %esi,%ecx
+	t.bucketOfKey(a)
+	a.emit(0x48, 0x83, 0x3c, 0x0a, 0) // cmpq $0,(%rdx,%rcx)
+	a.to(amd64.CondNE, trap)
+	a.abs(ax, knownKey(0, w.Line))
+	a.emit(0x48, 0x09, 0xc6) // or %rax,%rsi
+}
+
+// addressOf makes rax the return address in the key in rsi.
+func addressOf(a *asm) {
+	a.mov(ax, si)
+	a.emit(0x48, 0xc1, 0xe0, keyLine) // shl $16,%rax
+	a.emit(0x48, 0xc1, 0xe8, keyLine) // shr $16,%rax
 }
 
 // claim fills a free slot of the bucket at rdx. Another thread may be faster: then all is looked
@@ -275,14 +317,27 @@ func claim(a *asm, w arch.FollowWork, depth int, scan arch.Addr, info uint32, un
 	a.emit(0x48, 0xc7, 0x82)            // movq $…,128(%rdx)
 	a.imm32(2 * slotWords)
 	a.imm32(info)
+	if w.Replaces {
+		// The tracer may look whether the return address of a call in the table is where it was. So it is there before. It can be written: the caller has
+		// just done so. If it can't any more the call returns where it would have, and is not found at the relay.
+		addressOf(a)
+		at := a.here()
+		a.onStack(0x89, ax, depth) // mov %rax,…(%rsp)
+		a.fixup(at)
+	}
 	a.onStack(0x8d, cx, depth+8) // lea …(%rsp),%rcx
 	a.emit(0x48, 0x89, 0x0a)     // mov %rcx,(%rdx)
 }
 
 // tailCall deals with a call that is in the frame already, at rdx. A thread comes here from that
-// by a jump, if its function jumps; else that has ended in another way, and the tracer is to know.
+// by a jump, if its function jumps; else that has ended in another way, and the tracer is to know. So it has if its return address was replaced, and this call's is not.
 // If all that are there are other functions' it goes on behind, with rdx at the bucket.
-func tailCall(a *asm, undo, done *spot) {
+func tailCall(a *asm, w arch.FollowWork, depth int, undo, done *spot) {
+	if w.Replaces {
+		addressOf(a)
+		a.onStack(0x39, ax, depth) // cmp %rax,…(%rsp)
+		a.to(amd64.CondNE, undo)
+	}
 	same := a.here()
 	a.emit(0xf6, 0x82) // testb $infoJumps,128(%rdx)
 	a.imm32(2 * slotWords)
@@ -350,10 +405,14 @@ func returned(a *asm, w arch.ReturnWork, depth int, trap *spot) {
 	inBucket(a, &found)
 	a.emit(0x85, 0xf6) // test %esi,%esi
 	a.to(amd64.CondNE, &done)
-	a.abs(dx, uint64(t.base+arch.Addr(knownOff(ret))))
-	a.emit(0x48, 0x83, 0x3a, 0) // cmpq $0,(%rdx)
-	a.to(amd64.CondNE, trap)
-	a.goTo(&done)
+	if w.Relay {
+		a.goTo(trap)
+	} else {
+		a.abs(dx, uint64(t.base+arch.Addr(knownOff(ret))))
+		a.emit(0x48, 0x83, 0x3a, 0) // cmpq $0,(%rdx)
+		a.to(amd64.CondNE, trap)
+		a.goTo(&done)
+	}
 	slotOf(a, &found, &match)
 	a.emit(0x48, 0x8b, 0x72, slotWords) // mov 64(%rdx),%rsi
 	a.emit(0x48, 0x89, 0xf1)            // mov %rsi,%rcx

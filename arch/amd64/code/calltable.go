@@ -16,6 +16,8 @@ var _ arch.CallBodies = Arch{}
 //	           tracer holds, then 7 keys (return address, and the line in the upper 16 bits)
 //	slotsOff   buckets of 256 bytes for 8 calls, by the CFA: 8 CFAs (0 free, 1 being filled), 8
 //	           keys as above, 8 times the count and flags, 8 times when they were entered
+//	leadsOff   knownBuckets × 64 bytes beside the first ones: the relay of each key of calls whose
+//	           return address is replaced; such a key has relayLine as well
 //	linesOff   lines of 64 bytes: in the first word the number of calls in flight (16 bits) and of
 //	           those that have returned (48 bits), in the second the limit
 const (
@@ -25,7 +27,8 @@ const (
 	slotBucket  = 256
 	slotWords   = 64 // bytes from a call's CFA to its key, and from there to its count
 	slotsOff    = knownBucket << knownBits
-	linesOff    = slotsOff + slotBucket<<slotBits
+	leadsOff    = slotsOff + slotBucket<<slotBits
+	linesOff    = leadsOff + knownBucket<<knownBits
 	callLineLen = 64
 	tableLen    = linesOff + callLineLen*(arch.MaxLines+1)
 	tableHead   = 64
@@ -33,13 +36,15 @@ const (
 	golden      = 0x9e3779b1 // 2³² by the golden ratio
 	lineShift   = 16
 	keyShift    = 48
+	keyLine     = 64 - keyShift // bits of the line
+	relayLine   = 0x8000        // more than any line
 
 	infoJumps  = 1 // the function may end by a jump
 	infoShared = 2 // there may be other calls in the frame
 	infoShift  = 2
 )
 
-// CallTableSize is 1 MiB. Only the pages that are used take memory.
+// CallTableSize is some 1.3 MiB. Only the pages that are used take memory.
 func (Arch) CallTableSize() int { return tableLen + tableHead + tableAlign }
 
 // CallTable views a table at mem, which the target has at at.
@@ -71,22 +76,44 @@ func knownKey(ret arch.Addr, line uint16) uint64 { return uint64(ret) | uint64(l
 
 // Know replaces another key if the bucket is full: that is learned again when it is needed.
 func (t *callTable) Know(ret arch.Addr, line uint16) {
-	key, off := knownKey(ret, line), knownOff(ret)
-	to := t.word(off + 8*(1+int(line%7)))
-	for k := 7; k > 0; k-- {
-		switch w := t.word(off + 8*k); atomic.LoadUint64(w) {
+	key := knownKey(ret, line)
+	atomic.StoreUint64(t.word(t.keyAt(key)), key)
+}
+
+// Replace is Know for a key with a relay, which is written first. A thread that has found another key there, or reads beside it what belongs to this one, sees that the
+// relay leads elsewhere, and traps.
+func (t *callTable) Replace(ret arch.Addr, line uint16, relay arch.Addr) {
+	key := knownKey(ret, line|relayLine)
+	at := t.keyAt(key)
+	atomic.StoreUint64(t.word(at+leadsOff), uint64(relay))
+	atomic.StoreUint64(t.word(at), key)
+}
+
+// keyAt is where key is in its bucket, or is to be.
+func (t *callTable) keyAt(key uint64) int {
+	off := knownOff(arch.Addr(key))
+	at := off + 8*(1+int(key>>keyShift%7))
+	for k := off + knownBucket - 8; k > off; k -= 8 {
+		switch atomic.LoadUint64(t.word(k)) {
 		case key:
-			return
+			return k
 		case 0:
-			to = w
+			at = k
 		}
 	}
-	atomic.StoreUint64(to, key)
+	return at
 }
 
 func (t *callTable) Forget(line uint16) {
+	t.forget(func(of uint16) bool { return of&^relayLine == line })
+}
+
+func (t *callTable) ForgetRelays() { t.forget(func(of uint16) bool { return of&relayLine != 0 }) }
+
+func (t *callTable) forget(those func(line uint16) bool) {
 	for off := 0; off < slotsOff; off += 8 {
-		if w := t.word(off); off%knownBucket != 0 && atomic.LoadUint64(w)>>keyShift == uint64(line) {
+		w := t.word(off)
+		if key := atomic.LoadUint64(w); off%knownBucket != 0 && key != 0 && those(uint16(key>>keyShift)) {
 			atomic.StoreUint64(w, 0)
 		}
 	}
