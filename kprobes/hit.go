@@ -261,10 +261,15 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) (ptrace.Delivery,
 		return ptrace.Hold, ptrace.AsTold() // the function that a handler calls has returned, and its breakpoint comes next: a handler would be told of our code
 	}
 	if r := d.followed.relays.at[regs.IP()]; r != nil && !info.Synchronous() {
-		if st := d.siteAt(r.at); st != nil && st.armed() {
+		st := d.siteAt(r.at)
+		switch {
+		case st == nil || !st.armed():
+			regs.SetIP(r.to)
+		case st.jump() != nil:
+			return ptrace.Hold, s.hits.stateOf(th, d).through(st.jump())
+		default:
 			return ptrace.Hold, ptrace.AsTold() // so here
 		}
-		regs.SetIP(r.to)
 	}
 	if info.Synchronous() && (d.neighbours.strayed(th, regs.IP(), regs, info) || d.neighbours.copied(th, regs.IP(), regs, info)) || s.hits.signalAtHead(th, d, info, regs) {
 		return ptrace.Drop, ptrace.AsTold()

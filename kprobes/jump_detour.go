@@ -134,6 +134,9 @@ func (ds *detours) untouchable(choice *optimize.Choice) error {
 
 // analysed asks which jumps st may have.
 func (ds *detours) analysed(st *site) (*optimize.Choice, error) {
+	if st.isRelay() {
+		return ds.d.followed.relays.analysed(st)
+	}
 	return ds.d.look.surveyed().analyses.choose(ds.d.linker.symbols(), st.addr, ds.d.look.original)
 }
 

@@ -33,6 +33,8 @@ func (opt *optimizer) qualifies(st *site) (w work, refusal string) {
 		return work{}, "the target's unwinder is entered there, and reads return addresses that were replaced"
 	case st.rejected:
 		return work{}, st.refusal
+	case st.isRelay() && (len(st.probes) > 0 || st.tracedReturns() != ""):
+		return work{}, "it stands on stacks in the place of a return address, and its hits are the tracer's"
 	}
 	calls := st.tracedReturns() // why the tracer is to see hits
 	w.returns, w.recounted = st.returning > 0, st.recounted

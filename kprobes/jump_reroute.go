@@ -54,7 +54,7 @@ func (hs *hits) stoppedInBody(th *ptrace.Thread, d *domain, det *detour, stop ar
 		hs.interpretHere(th, d, det, regs)
 		return ptrace.AsTold()
 	}
-	if ts := hs.stateOf(th, d); ts.leaving != nil {
+	if ts := hs.stateOf(th, d); ts.leaving != nil && !det.site.isRelay() {
 		return ts.leave(regs, det.site.addr) // it comes again behind the signal that waits
 	}
 	return hs.hitInDetour(th, d, det, regs)
@@ -112,16 +112,25 @@ func (hs *hits) signalInDetour(th *ptrace.Thread, d *domain, det *detour, info *
 		return hs.raisedInDetour(th, d, det, info, regs)
 	}
 	if det.atEntry(ip) {
+		if det.site.isRelay() {
+			return ptrace.Hold, hs.stateOf(th, d).through(det)
+		}
 		return ptrace.Deliver, hs.stateOf(th, d).leave(regs, det.site.addr)
 	}
 	v, out := hs.leaveCopy(th, d, det, regs)
 	if out {
 		return ptrace.Deliver, v
 	}
-	if ts := hs.stateOf(th, d); det.Body.Contains(ip) {
-		ts.leaving, v = det, ptrace.StepOnce()
+	if det.Body.Contains(ip) {
+		v = hs.stateOf(th, d).through(det)
 	}
 	return ptrace.Hold, v
+}
+
+// through has a thread go to the end of det's body a step at a time. It is in the body, or on the way from a relay: the program must not see its address there either.
+func (ts *threadState) through(det *detour) ptrace.Verdict {
+	ts.leaving = det
+	return ptrace.StepOnce()
 }
 
 // leaveCopy takes a thread that is at or in a copy to the same place in the original code. In
@@ -145,7 +154,7 @@ func (hs *hits) passFirst(th *ptrace.Thread, d *domain, st *site, regs arch.Regs
 	ts := hs.stateOf(th, d)
 	if !st.armed() || d.sites[st.addr] != st {
 		ts.site = nil
-		return ts.leave(regs, st.addr), true // the probe has gone: nothing is hit there
+		return ts.leave(regs, st.returnsTo()), true // the probe has gone: nothing is hit there
 	}
 	if st.plan.Method == arch.Emulated && !regs.TrapFlag() && hs.emulated(ts, st, regs) {
 		th.Go(ptrace.RunOn())
@@ -176,10 +185,10 @@ func (hs *hits) steppedInDetour(th *ptrace.Thread, d *domain, ts *threadState) p
 		return ptrace.AsTold()
 	}
 	switch ip := regs.IP(); {
+	case det.atEntry(ip), det.Body.Contains(ip):
+		return ptrace.StepOnce()
 	case !det.Range().Contains(ip):
 		return ts.leave(regs, ip)
-	case det.Body.Contains(ip):
-		return ptrace.StepOnce()
 	}
 	v, _ := hs.leaveCopy(th, d, det, regs)
 	return v

@@ -61,7 +61,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		kp.hits.Add(^uint64(0))
 		return 0
 	}
-	d.followed.endReentered(f, ret, hit)
+	d.followed.endReentered(f, word, hit)
 	d.followed.endUnwound(own, f)
 	ri := rp.take()
 	if ri == nil {
@@ -90,7 +90,8 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 		ri.put()
 		return 0
 	}
-	if back.addr != word && d.followed.rewrite(ri, regs, word, sp, back) != nil && d.followed.returnSite(rp, ret, st.inGo) == nil {
+	ri.word = word
+	if back.addr != word && d.followed.rewrite(ri, regs, sp, back) != nil && d.followed.returnSite(rp, ret, st.inGo) == nil {
 		rp.missed.add(MissReturnAddress, 1)
 		ri.put()
 		return 0
@@ -98,7 +99,7 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 	ri.RetAddr, ri.entry, ri.hit, ri.sp = ret, st, hit, sp
 	ri.enters(regs.thread)
 	d.followed.link(ri, own, f)
-	d.followed.entrust(rp, f, ret)
+	d.followed.entrust(rp, f, word, ri.word)
 	return 0
 }
 
@@ -106,13 +107,16 @@ func (rp *Kretprobe) entered(kp *Kprobe, regs *Regs) int {
 func (fo *followed) link(ri *KretprobeInstance, own frames.Owner, f frames.Frame) {
 	ri.domain = fo.d
 	fo.calls.Enter(&ri.call, ri, own, f)
-	fo.hold(ri.RetAddr, 1)
+	fo.hold(ri.word, 1)
+	if ri.rewritten() {
+		fo.relays.out++
+	}
 }
 
 // unlink follows it no more.
 func (fo *followed) unlink(ri *KretprobeInstance) {
 	fo.calls.Leave(&ri.call)
-	fo.hold(ri.RetAddr, -1)
+	fo.hold(ri.word, -1)
 }
 
 // end forgets all calls of a frame. Those that did not return are missed.
@@ -145,10 +149,10 @@ func (fo *followed) loops(f frames.Frame, ret arch.Addr, ts *threadState) bool {
 }
 
 // endReentered ends the followed calls in a frame that is entered now: they have ended,
-// unless they share the hit, or may have made this call by a jump (C24).
-func (fo *followed) endReentered(f frames.Frame, ret arch.Addr, hit uint64) {
+// unless they share the hit, or may have made this call by a jump (C24). word stands in the place of its return address: who jumps leaves there what it had.
+func (fo *followed) endReentered(f frames.Frame, word arch.Addr, hit uint64) {
 	top := fo.calls.Top(f)
-	if top != nil && top.hit != hit && (top.RetAddr != ret || !top.entry.jumpsAway()) {
+	if top != nil && top.hit != hit && (top.word != word || !top.entry.jumpsAway()) {
 		fo.end(f, true)
 	}
 }
@@ -180,7 +184,7 @@ func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
 		was.Data, was.earlier = slices.Clone(ri.Data), ri.halted()
 		calls = append(calls, was)
 		if top := d.followed.calls.Top(ri.call.Frame); top != nil {
-			d.followed.entrust(top.probe, ri.call.Frame, ri.RetAddr)
+			d.followed.entrust(top.probe, ri.call.Frame, top.word, top.word)
 		}
 	}
 	s.forkedCalls.Keep(child.Space, &calls)
@@ -210,6 +214,7 @@ func (fo *followed) copyCall(ri *KretprobeInstance, th *ptrace.Thread) {
 		rp.missed.add(MissMaxActive, 1)
 		return
 	}
+	c.word = ri.RetAddr
 	if !fo.copyWay(c, ri) {
 		rp.missed.add(MissReturnAddress, 1)
 		c.put()

@@ -63,8 +63,6 @@ func (rp *Kretprobe) needsTracer() string {
 		return "a kretprobe follows calls from there"
 	case rp.Handler != nil, rp.EntryHandler != nil:
 		return "a kretprobe's handlers run in the tracer"
-	case rp.by == ReturnRewrite:
-		return "return addresses are replaced by the tracer"
 	case rp.MaxActive > arch.MaxCalls:
 		return "a kretprobe may follow more calls at once than the target can"
 	}
@@ -77,7 +75,7 @@ func (fo *followed) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Bo
 	if err != nil {
 		return nil, err
 	}
-	return host.CallBodies.FollowBody(arch.FollowWork{Table: fo.d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Dead: dead}), nil
+	return host.CallBodies.FollowBody(arch.FollowWork{Table: fo.d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Replaces: rp.by != ReturnSites && host.Relays != nil, Dead: dead}), nil
 }
 
 // callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
@@ -101,7 +99,7 @@ func (fo *followed) callBodies(det *detour, dead arch.Dead) (bodies sequence, er
 		if err != nil {
 			return nil, err
 		}
-		bodies = append(bodies, host.CallBodies.ReturnBody(arch.ReturnWork{Table: fo.d.followed.table, Ret: det.site.addr, Dead: dead, Then: then}))
+		bodies = append(bodies, host.CallBodies.ReturnBody(arch.ReturnWork{Table: fo.d.followed.table, Ret: det.site.addr, Relay: det.site.isRelay(), Dead: dead, Then: then}))
 	}
 	return bodies, nil
 }
@@ -139,7 +137,7 @@ func (fo *followed) newCallTable(near arch.Addr) error {
 	t := host.CallBodies.CallTable(cells, at)
 	for _, f := range fo.calls.Frames() {
 		for ri := range fo.calls.In(f) {
-			t.Hold(ri.RetAddr, 1)
+			t.Hold(ri.word, 1)
 		}
 	}
 	fo.d.followed.table, fo.d.followed.lines, fo.d.followed.lineOf = t, map[uint16]*callLine{}, map[*Kretprobe]*callLine{}
@@ -180,9 +178,10 @@ func (fo *followed) adopt(s arch.CallSlot, pid int, own frames.Owner) {
 	if !fo.d.followed.table.Take(s) {
 		return
 	}
-	line := fo.d.followed.lines[s.Line]
-	if line == nil {
-		return // unregistered
+	line, ret := fo.d.followed.lines[s.Line], fo.relays.behind(s.Ret)
+	if line == nil { // unregistered
+		fo.relays.kept = fo.relays.kept || ret != s.Ret
+		return
 	}
 	line.move(-s.Count)
 	f := frames.Frame{PID: pid, CFA: s.CFA}
@@ -190,10 +189,11 @@ func (fo *followed) adopt(s arch.CallSlot, pid int, own frames.Owner) {
 	for i := range s.Count {
 		if len(line.rp.live) >= 2*arch.MaxCalls { // never as many, unless the target has written there itself
 			line.rp.missed.add(MissMaxActive, uint64(s.Count-i))
+			fo.relays.kept = fo.relays.kept || ret != s.Ret
 			return
 		}
 		ri := line.rp.instance()
-		ri.RetAddr, ri.entry, ri.sp, ri.began = s.Ret, line.site, s.CFA-8, s.Began
+		ri.RetAddr, ri.word, ri.entry, ri.sp, ri.began = ret, s.Ret, line.site, s.CFA-wordSize, s.Began
 		fo.link(ri, own, f)
 	}
 }
@@ -249,32 +249,29 @@ func (fo *followed) whetherClosed() bool {
 }
 
 // entrust puts the calls in a frame into the table. rp's call was entered last; it must
-// be followed there, and be the only probe's in the frame. A call whose return address is a relay's stays with the tracer, who puts the true one back.
-func (fo *followed) entrust(rp *Kretprobe, f frames.Frame, ret arch.Addr) {
+// be followed there, and be the only probe's in the frame. came is the word that it came with, in the place of the return address, and word the one that is there now.
+func (fo *followed) entrust(rp *Kretprobe, f frames.Frame, came, word arch.Addr) {
 	line := fo.d.followed.lineOf[rp]
 	if line == nil || line.site.jump() == nil || line.site.jump().work.follows != rp || fo.whetherClosed() {
 		return
 	}
-	if top := fo.calls.Top(f); len(fo.relays.at) > 0 && top != nil {
-		if word, ok := fo.returnWord(top); !ok || fo.relays.at[word] != nil {
-			return
-		}
+	if fo.d.followed.table.Know(word, line.id); came != word {
+		fo.d.followed.table.Replace(came, line.id, word)
 	}
-	fo.d.followed.table.Know(ret, line.id)
 	for ri := range fo.calls.In(f) {
 		if fo.d.followed.lineOf[ri.probe] == nil {
 			return
 		}
 	}
 	for ri := fo.calls.Top(f); ri != nil; ri = fo.calls.Top(f) {
-		if !fo.putAway(fo.d.followed.lineOf[ri.probe], f, ret) {
+		if !fo.putAway(fo.d.followed.lineOf[ri.probe], f, word) {
 			return
 		}
 	}
 }
 
 // putAway puts one probe's calls in a frame into the table.
-func (fo *followed) putAway(line *callLine, f frames.Frame, ret arch.Addr) bool {
+func (fo *followed) putAway(line *callLine, f frames.Frame, word arch.Addr) bool {
 	var calls []*KretprobeInstance
 	for ri := range fo.calls.In(f) {
 		if ri.probe == line.rp {
@@ -283,13 +280,15 @@ func (fo *followed) putAway(line *callLine, f frames.Frame, ret arch.Addr) bool 
 	}
 	n := len(calls)
 	if line.rp.timed() && n > 1 || line.active()+n > arch.MaxCalls || !fo.d.followed.table.Put(arch.FollowedCall{
-		CFA: f.CFA, Ret: ret, Line: line.id, Count: n, Jumps: line.site.jumpsAway(), Began: calls[0].began,
+		CFA: f.CFA, Ret: word, Line: line.id, Count: n, Jumps: line.site.jumpsAway(), Began: calls[0].began,
 	}) {
 		return false
 	}
 	line.move(n)
 	for _, ri := range calls {
-		fo.unlink(ri)
+		if fo.unlink(ri); ri.rewritten() {
+			fo.relays.out--
+		}
 		ri.put()
 	}
 	return true
@@ -306,11 +305,12 @@ func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
 			if s.Line != line.id {
 				return
 			}
-			ri := &KretprobeInstance{RetAddr: s.Ret, sp: s.CFA - 8}
+			ri := &KretprobeInstance{RetAddr: d.followed.relays.behind(s.Ret), sp: s.CFA - wordSize}
 			below := d == in && s.CFA < known.now && known.sameStack(d, s.CFA, known.now)
 			if (below || !d.followed.holdsReturn(ri)) && d.followed.table.Take(s) {
 				line.move(-s.Count)
 				rp.missed.add(MissUnreturned, uint64(s.Count))
+				d.followed.relays.kept = d.followed.relays.kept || ri.RetAddr != s.Ret
 			}
 		})
 	}

@@ -116,7 +116,7 @@ type KretprobeInstance struct {
 	call   frames.Call[*KretprobeInstance]
 	sp     arch.Addr // at the entry
 
-	rewritten bool // it was there that a relay's address was written, which was not seen since
+	word arch.Addr // that stands there in the place of RetAddr, as far as is known: RetAddr, or a relay that leads there
 
 	began, ended uint64     // when, by tsc
 	first, last  *halts.Log // of the threads that have entered and returned; first is nil if the target has noted the entry

@@ -54,7 +54,7 @@ func (fo *followed) returnPrograms(det *detour, dead arch.Dead) (arch.Body, erro
 			return nil, err
 		}
 		det.returned = append(det.returned, rec)
-		body, err := fo.d.recorder.compile(rec, program.Target{Site: det.site.addr - arch.Addr(host.Arch.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
+		body, err := fo.d.recorder.compile(rec, program.Target{Site: det.site.returnsTo() - arch.Addr(host.Arch.BreakpointAdvance()), Dead: dead, Below: arch.ThenBelow, Words: arch.ThenWords})
 		if err != nil {
 			return nil, err
 		}

@@ -183,12 +183,12 @@ func (fo *followed) relaySite(rp *Kretprobe, ret arch.Addr) (*site, error) {
 	return fo.siteOfReturns(rp, r.at, false)
 }
 
-// rewrite replaces word, the return address at at by which a stopped thread is to return from a function that it has just entered.
-func (fo *followed) rewrite(ri *KretprobeInstance, regs *Regs, word, at arch.Addr, back *site) error {
+// rewrite replaces the return address at at, by which a stopped thread is to return from a function that it has just entered.
+func (fo *followed) rewrite(ri *KretprobeInstance, regs *Regs, at arch.Addr, back *site) error {
 	switch now, _, err := host.Arch.Caller(regs, rawMemory{regs}); {
 	case err != nil:
 		return err
-	case now != word:
+	case now != ri.word:
 		return errChanged
 	}
 	if ts := regs.hit; ts != nil {
@@ -201,10 +201,12 @@ func (fo *followed) replace(ri *KretprobeInstance, at arch.Addr, back *site) err
 	if err := fo.d.space.WriteMemory(at, binary.LittleEndian.AppendUint64(nil, uint64(back.addr))); err != nil {
 		return err
 	}
-	ri.rewritten = true
-	fo.relays.out++
+	ri.word = back.addr
 	return nil
 }
+
+// rewritten tells whether a relay's address was written in the place of ri's return address, as far as is known.
+func (ri *KretprobeInstance) rewritten() bool { return ri.word != ri.RetAddr }
 
 // errChanged: an EntryHandler has written there.
 var errChanged = errors.New("the return address is another one now")
@@ -212,8 +214,10 @@ var errChanged = errors.New("the return address is another one now")
 // settled: the return address of the calls in a frame is not there any more.
 func (fo *followed) settled(calls iter.Seq[*KretprobeInstance]) {
 	for ri := range calls {
-		if ri.rewritten {
-			ri.rewritten = false
+		if ri.rewritten() {
+			fo.hold(ri.word, -1)
+			ri.word = ri.RetAddr
+			fo.hold(ri.word, 1)
 			fo.relays.out--
 		}
 	}
@@ -330,6 +334,7 @@ func (rg *registry) straightenThose(kps []*Kprobe) {
 			}
 		}
 	}
+	straightenTables(ending)
 	for d, list := range calls {
 		d.followed.straighten(list, func(ri *KretprobeInstance) bool { return ending[ri.probe] })
 	}
@@ -350,6 +355,7 @@ func (fo *followed) ofStack(th *ptrace.Thread, sp arch.Addr) []*KretprobeInstanc
 
 // unwound comes before the target's own unwinder reads the stack of a thread.
 func (hs *hits) unwound(ts *threadState, d *domain) {
+	d.followed.adoptRelayed(ts.regs.thread)
 	if d.followed.relays.out == 0 {
 		return
 	}
@@ -368,6 +374,7 @@ func (fo *followed) keepAddresses(child *ptrace.Process) {
 			at = append(at, ri.sp)
 		}
 	}
+	fo.eachRelayed(func(s arch.CallSlot) { at = append(at, s.CFA-wordSize) })
 	if at != nil {
 		fo.d.session.forkedReturns.Keep(child.Space, &at)
 	}

@@ -61,9 +61,6 @@ func (fo *followed) makeReturnSite(at arch.Addr, st *site) (*site, error) {
 			fo.cannotReturn(at, err)
 			return nil, err
 		}
-		if ours {
-			st.rejected, st.refusal = true, "it stands on stacks in the place of a return address, and its hits are the tracer's"
-		}
 		fo.d.sites[at] = st
 	}
 	st.returning++

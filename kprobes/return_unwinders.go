@@ -120,7 +120,11 @@ func (rl *relays) modulesChanged() {
 	if !rl.asked {
 		return
 	}
-	if rl.asked = false; rl.refusal() != "" && rl.out > 0 {
+	if rl.asked = false; rl.refusal() == "" {
+		return
+	}
+	rl.d.followed.noRelays()
+	if rl.out > 0 {
 		rl.d.followed.straighten(rl.d.followed.all(), func(*KretprobeInstance) bool { return false })
 	}
 }
