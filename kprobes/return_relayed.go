@@ -1,0 +1,172 @@
+package kprobes
+
+import (
+	"errors"
+
+	"github.com/gokprobe/gokprobe/arch"
+	"github.com/gokprobe/gokprobe/internal/frames"
+	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/optimize"
+	"github.com/gokprobe/gokprobe/ptrace"
+)
+
+// Return addresses that the target replaces itself. A Kretprobe that the target follows (return_fast.go) needs no stop for that either:
+//
+//	entry                                                      relay
+//	jump ─> body: the table knows R and its relay T?           T: jump ─> body: out of the table
+//	   └ no: traps; the tracer makes a relay, and tells it        └ not there: traps
+//
+// The table has T for such a call, since that is what stands on the stack. What each may see:
+//
+//   - A body writes T before the call is in the table, and only when T's own code says that it leads to what stood there (arch.FollowWork.Replaces). Until then
+//     the stack has R, and after that T: the call returns to R either way.
+//   - A thread that comes to T without a call in the table traps: it has kept the address, or the tracer follows its call.
+//   - The table forgets relays before the tracer puts true addresses back (noRelays, Forget). A thread that stands in a body then may have found one: its call
+//     alone is still to be replaced, or is just about to return. Such calls are left alone (clear of busy). They return by their relay, and the last look at the
+//     table, when nobody is in a body, finds them.
+//   - An unwinder meets calls of its own thread, which is in no body. Those become the tracer's first.
+
+const wordSize = 8 // of a return address
+
+// isRelay tells whether st stands at a relay.
+func (st *site) isRelay() bool { return st.domain.followed.relays.at[st.addr] != nil }
+
+// analysed is detours.analysed for st, which stands at a relay: all of its code is one jump, and nobody comes to the middle of that.
+func (rl *relays) analysed(st *site) (*optimize.Choice, error) {
+	size := host.Relays.RelaySize()
+	code := make([]byte, size)
+	if err := rl.d.text.Original(st.addr, code); err != nil {
+		return nil, err
+	}
+	insn, err := host.Arch.Decode(code, st.addr)
+	if err != nil {
+		return nil, err
+	}
+	f := optimize.Function{Range: arch.Range{Start: st.addr, End: insn.End()}, Code: code, Next: st.addr.Add(int64(size))}
+	an, err := optimize.Analyze(host.Arch, host.Detours, f)
+	if err != nil {
+		return nil, err
+	}
+	return an.Site(st.addr)
+}
+
+// eachRelayed is the calls in the table that return by a relay.
+func (fo *followed) eachRelayed(f func(arch.CallSlot)) {
+	if fo.table == nil || len(fo.relays.at) == 0 {
+		return
+	}
+	fo.table.All(func(s arch.CallSlot) {
+		if fo.relays.at[s.Ret] != nil {
+			f(s)
+		}
+	})
+}
+
+// adoptRelayed adopts those on the stack that th is on, which stands outside of bodies.
+func (fo *followed) adoptRelayed(th *ptrace.Thread) {
+	if fo.table == nil || len(fo.relays.at) == 0 {
+		return
+	}
+	regs, err := th.Regs()
+	if err != nil {
+		return
+	}
+	stack := fo.d.look.mappingOf(regs.SP())
+	fo.eachRelayed(func(s arch.CallSlot) {
+		if stack.Contains(s.CFA - 1) {
+			fo.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
+		}
+	})
+}
+
+// clear tells which calls in the table are not those that a thread in a body is entering or leaving. All threads are stopped.
+func (fo *followed) clear() func(arch.CallSlot) bool {
+	const deepest = 1024 // bytes that a body has on the stack
+	var busy []arch.Range
+	for _, th := range fo.d.space.Threads() {
+		if regs, err := th.Regs(); th.Stopped() && err == nil {
+			if det := fo.d.detours.holding(regs.IP()); det != nil && det.Body.Contains(regs.IP()) {
+				busy = append(busy, arch.Range{Start: regs.SP(), End: regs.SP() + deepest})
+			}
+		}
+	}
+	return func(s arch.CallSlot) bool {
+		for _, r := range busy {
+			if r.Contains(s.CFA) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// noRelays ends that the target replaces return addresses. The tracer follows the calls whose addresses were.
+func (fo *followed) noRelays() {
+	if fo.table == nil {
+		return
+	}
+	fo.table.ForgetRelays()
+	pids := fo.d.space.Processes()
+	if len(pids) == 0 {
+		return
+	}
+	err := fo.d.space.Freeze(func(*ptrace.Frozen) error {
+		clear := fo.clear()
+		fo.eachRelayed(func(s arch.CallSlot) {
+			if clear(s) {
+				fo.adopt(s, pids[0].PID, frames.Owner{}) // whose thread that is nobody has noted
+			}
+		})
+		return nil
+	})
+	if fo.d.unlessEnding(err) != nil {
+		fo.d.session.warn("%v", err)
+	}
+}
+
+// putBackTable gives calls in the table their true return addresses, those whose line is one of lines or was forgotten, and takes them out. All threads are stopped.
+func (fo *followed) putBackTable(lines func(*callLine) bool) error {
+	var errs []error
+	clear := fo.clear()
+	fo.eachRelayed(func(s arch.CallSlot) {
+		if line := fo.lines[s.Line]; line != nil && !lines(line) || !clear(s) {
+			return
+		}
+		done, err := fo.relays.putBack(fo.d.space, s.CFA-wordSize)
+		if errs = append(errs, err); !done {
+			fo.relays.kept = true // the address is dead, or somewhere else
+		}
+		fo.table.Take(s)
+	})
+	return errors.Join(errs...)
+}
+
+// straightenTables is straighten, before Kretprobes end, for their calls in tables: lines still count them as entered. Entries trap from now on.
+func straightenTables(ending map[*Kretprobe]bool) {
+	lines := map[*domain]map[*callLine]bool{}
+	for rp := range ending {
+		for _, line := range rp.KP.lines {
+			d := line.site.domain
+			if d.released || d.followed.table == nil || len(d.followed.relays.at) == 0 {
+				continue
+			}
+			if d.followed.table.Forget(line.id); lines[d] == nil {
+				lines[d] = map[*callLine]bool{}
+			}
+			lines[d][line] = true
+		}
+	}
+	for d, ending := range lines {
+		some := false
+		d.followed.eachRelayed(func(s arch.CallSlot) { some = some || ending[d.followed.lines[s.Line]] })
+		if !some {
+			continue
+		}
+		err := d.space.Freeze(func(*ptrace.Frozen) error {
+			return d.followed.putBackTable(func(l *callLine) bool { return ending[l] })
+		})
+		if d.unlessEnding(err) != nil {
+			d.session.warn("%v", err)
+		}
+	}
+}
