@@ -17,18 +17,32 @@ func wantFollowed(t testing.TB, s *kprobes.Session, rp *kprobes.Kretprobe) {
 	wantOptimized(t, s, &rp.KP)
 }
 
+// inTarget runs a test of calls that the target follows, by sites and with their return addresses replaced.
+func inTarget(t *testing.T, test func(t *testing.T, opts kprobes.Options)) {
+	t.Helper()
+	t.Run("sites", func(t *testing.T) { test(t, kprobes.Options{}) })
+	t.Run("rewrite", func(t *testing.T) { test(t, rewriting) })
+}
+
 // TestCallsAreFollowedInTheTarget: no call and no return is lost, while threads come and go and
 // the probe is disabled and enabled, forced back to a breakpoint, registered again.
-func TestCallsAreFollowedInTheTarget(t *testing.T) {
+func TestCallsAreFollowedInTheTarget(t *testing.T) { inTarget(t, callsAreFollowedInTheTarget) }
+
+func callsAreFollowedInTheTarget(t *testing.T, opts kprobes.Options) {
 	const threads, calls = 8, 100_000
 	prog := start(t, "threads", fmt.Sprint(threads))
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), opts)
 	rp := follow("foo", 50)
 	registerReturns(t, s, rp)
 	prog.Do("go 10", "went")
 	wantReturns(t, rp, threads*10, threads*10, 0)
 	wantFollowed(t, s, rp)
+	s.WaitForOptimizer(t.Context())
+	handled := s.Handled()
 	prog.Do(fmt.Sprintf("go %d", calls), "went")
+	if n := s.Handled() - handled; n > calls/10 {
+		t.Errorf("the tracer has dealt with %d hits of %d", n, 2*threads*calls)
+	}
 	wantReturns(t, rp, threads*(calls+10), threads*(calls+10), 0)
 	ok(t, s.SetOptimization(false))
 	prog.Do("go 10", "went")
@@ -52,11 +66,15 @@ func TestCallsAreFollowedInTheTarget(t *testing.T) {
 
 // TestSessionsEndWhileCallsAreFollowed, at any place in the bodies that follow them.
 func TestSessionsEndWhileCallsAreFollowed(t *testing.T) {
+	inTarget(t, sessionsEndWhileCallsAreFollowed)
+}
+
+func sessionsEndWhileCallsAreFollowed(t *testing.T, opts kprobes.Options) {
 	rounds := testsize.Rounds(6, 60, 2000)
 	prog := start(t, "ends")
 	prog.Do("loop backtrace", "looping")
 	for range rounds {
-		s := attach(t, prog.PID(), kprobes.Options{})
+		s := attach(t, prog.PID(), opts)
 		registerReturns(t, s, follow("bt_inner", 50), follow("bt_mid", 50), follow("bt_outer", 50))
 		s.WaitForOptimizer(t.Context())
 		s.WaitForOptimizer(t.Context())
@@ -71,10 +89,12 @@ func TestSessionsEndWhileCallsAreFollowed(t *testing.T) {
 
 // TestSignalsWhileCallsAreFollowed: signals arrive in the bodies, also in those that leave a call to the
 // tracer, while jumps come and go.
-func TestSignalsWhileCallsAreFollowed(t *testing.T) {
+func TestSignalsWhileCallsAreFollowed(t *testing.T) { inTarget(t, signalsWhileCallsAreFollowed) }
+
+func signalsWhileCallsAreFollowed(t *testing.T, opts kprobes.Options) {
 	rounds := testsize.Rounds(4, 40, 2000)
 	prog := start(t, "regions", "4")
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), opts)
 	var rps []*kprobes.Kretprobe
 	for _, name := range functions(prog) {
 		rps = append(rps, follow(name, 100))
@@ -119,10 +139,12 @@ func TestSignalsWhileCallsAreFollowed(t *testing.T) {
 }
 
 // TestAVforkChildOfFollowedCalls is TestAVforkChildHasItsOwnCalls for calls that the target follows.
-func TestAVforkChildOfFollowedCalls(t *testing.T) {
+func TestAVforkChildOfFollowedCalls(t *testing.T) { inTarget(t, aVforkChildOfFollowedCalls) }
+
+func aVforkChildOfFollowedCalls(t *testing.T, opts kprobes.Options) {
 	prog := startAgain(t)
 	want := prog.Do("vfork 10", "sum")
-	s := attach(t, prog.PID(), kprobes.Options{})
+	s := attach(t, prog.PID(), opts)
 	forks, twice, forked := follow("vfork", 0), follow("twice", 0), follow("vforked", 0)
 	registerReturns(t, s, forks, twice, forked)
 	for range 3 {

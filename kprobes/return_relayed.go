@@ -62,7 +62,7 @@ func (fo *followed) eachRelayed(f func(arch.CallSlot)) {
 	})
 }
 
-// adoptRelayed adopts those on the stack that th is on, which stands outside of bodies.
+// adoptRelayed adopts those on the stack that th is on, which stands outside of bodies. Nobody follows those whose line was forgotten: they get their addresses back.
 func (fo *followed) adoptRelayed(th *ptrace.Thread) {
 	if fo.table == nil || len(fo.relays.at) == 0 {
 		return
@@ -71,12 +71,30 @@ func (fo *followed) adoptRelayed(th *ptrace.Thread) {
 	if err != nil {
 		return
 	}
+	var errs []error
 	stack := fo.d.look.mappingOf(regs.SP())
 	fo.eachRelayed(func(s arch.CallSlot) {
-		if stack.Contains(s.CFA - 1) {
+		switch {
+		case !stack.Contains(s.CFA - 1):
+		case fo.lines[s.Line] != nil:
 			fo.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
+		default:
+			errs = append(errs, fo.takeBack(s))
 		}
 	})
+	if err := fo.d.unlessEnding(errors.Join(errs...)); err != nil {
+		fo.d.session.warn("%v", err)
+	}
+}
+
+// takeBack gives a call its true return address, and takes it out of the table.
+func (fo *followed) takeBack(s arch.CallSlot) error {
+	done, err := fo.relays.putBack(fo.d.space, s.CFA-wordSize)
+	if !done {
+		fo.relays.kept = true // the address is dead, or somewhere else
+	}
+	fo.table.Take(s)
+	return err
 }
 
 // clear tells which calls in the table are not those that a thread in a body is entering or leaving. All threads are stopped.
@@ -129,14 +147,9 @@ func (fo *followed) putBackTable(lines func(*callLine) bool) error {
 	var errs []error
 	clear := fo.clear()
 	fo.eachRelayed(func(s arch.CallSlot) {
-		if line := fo.lines[s.Line]; line != nil && !lines(line) || !clear(s) {
-			return
+		if line := fo.lines[s.Line]; (line == nil || lines(line)) && clear(s) {
+			errs = append(errs, fo.takeBack(s))
 		}
-		done, err := fo.relays.putBack(fo.d.space, s.CFA-wordSize)
-		if errs = append(errs, err); !done {
-			fo.relays.kept = true // the address is dead, or somewhere else
-		}
-		fo.table.Take(s)
 	})
 	return errors.Join(errs...)
 }

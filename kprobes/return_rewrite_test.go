@@ -125,10 +125,7 @@ func TestChosenInFlight(t *testing.T) {
 				opts := automatic
 				opts.Follow = end == "follow"
 				s := attach(t, prog.PID(), opts)
-				rps := flightProbes()
-				for _, rp := range rps {
-					rp.Handler = nil // the calls may be in the target's table
-				}
+				rps := countedFlight() // the calls may be in the target's table
 				registerReturns(t, s, rps...)
 				for _, rp := range rps {
 					wantOptimized(t, s, &rp.KP)
@@ -174,6 +171,15 @@ var flights = []flight{{"return", "let 10"}, {"throw", "let 107"}, {"jump", "let
 func flightProbes() (rps []*kprobes.Kretprobe) {
 	for _, name := range []string{"fl_outer", "fl_mid", "fl_inner"} {
 		rps = append(rps, &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: name}, Handler: func(*kprobes.KretprobeInstance, *kprobes.Regs) int { return 0 }})
+	}
+	return rps
+}
+
+// countedFlight is flightProbes for calls that the target follows.
+func countedFlight() []*kprobes.Kretprobe {
+	rps := flightProbes()
+	for _, rp := range rps {
+		rp.Handler = nil
 	}
 	return rps
 }
@@ -230,6 +236,12 @@ func ownCode(t *testing.T, pid int) arch.Range {
 
 // TestRewrittenInFlight: calls are in flight when the session ends, the probes are unregistered, or nothing happens. They end as they would have.
 func TestRewrittenInFlight(t *testing.T) {
+	t.Run("handled", func(t *testing.T) { rewrittenInFlight(t, flightProbes) })
+	t.Run("counted", func(t *testing.T) { rewrittenInFlight(t, countedFlight) })
+}
+
+func rewrittenInFlight(t *testing.T, probes func() []*kprobes.Kretprobe) {
+	t.Helper()
 	for _, f := range flights {
 		for _, end := range []string{"close", "unregister", "disable", "none", "follow"} {
 			t.Run(f.way+"/"+end, func(t *testing.T) {
@@ -238,11 +250,27 @@ func TestRewrittenInFlight(t *testing.T) {
 				opts := rewriting
 				opts.Follow = end == "follow"
 				s := attach(t, prog.PID(), opts)
-				rps := flightProbes()
+				rps := probes()
 				registerReturns(t, s, rps...)
+				if rps[0].Handler == nil { // the second time the target replaces them
+					for range 2 {
+						s.WaitForOptimizer(t.Context())
+						prog.Do("hold return 7", "held")
+						wantSays(t, prog, "let", "let 10")
+					}
+					s.WaitForOptimizer(t.Context())
+				}
+				var was [3][3]uint64
+				for i, rp := range rps {
+					was[i] = [3]uint64{rp.KP.Hits(), rp.Hits(), rp.NMissed()}
+				}
+				handled := s.Handled()
 				prog.Do("hold "+f.way+" 7", "held")
 				if n := replacedWords(t, prog.PID(), own); n != len(rps) {
 					t.Errorf("%d return addresses are replaced", n)
+				}
+				if n := s.Handled() - handled; rps[0].Handler == nil && n != 0 {
+					t.Errorf("the tracer has dealt with %d hits", n)
 				}
 				switch end {
 				case "close":
@@ -279,8 +307,8 @@ func TestRewrittenInFlight(t *testing.T) {
 					if end == "close" || end == "unregister" {
 						returns, missed = 0, 0
 					}
-					if rp.KP.Hits() != 1 || rp.Hits() != returns || f.way != "jump" && rp.NMissed() != missed {
-						t.Errorf("%s: %d entries, %d returns, %d missed; want 1, %d, %d", rp.KP.SymbolName, rp.KP.Hits(), rp.Hits(), rp.NMissed(), returns, missed)
+					if hits, left, gone := rp.KP.Hits()-was[i][0], rp.Hits()-was[i][1], rp.NMissed()-was[i][2]; hits != 1 || left != returns || f.way != "jump" && gone != missed {
+						t.Errorf("%s: %d entries, %d returns, %d missed; want 1, %d, %d", rp.KP.SymbolName, hits, left, gone, returns, missed)
 					}
 				}
 			})
@@ -290,6 +318,12 @@ func TestRewrittenInFlight(t *testing.T) {
 
 // TestRewrittenWhenTheTracerIsKilled: with a guardian, true addresses come back; without, the target needs nobody for its returns.
 func TestRewrittenWhenTheTracerIsKilled(t *testing.T) {
+	t.Run("handled", func(t *testing.T) { rewrittenAndKilled(t, false) })
+	t.Run("counted", func(t *testing.T) { rewrittenAndKilled(t, true) })
+}
+
+func rewrittenAndKilled(t *testing.T, counted bool) {
+	t.Helper()
 	for _, f := range flights {
 		for _, kept := range []string{"guardian", "guard", "recover"} {
 			if kept == "guard" && f.way != "return" && f.way != "jump" {
@@ -298,7 +332,11 @@ func TestRewrittenWhenTheTracerIsKilled(t *testing.T) {
 			t.Run(f.way+"/"+kept, func(t *testing.T) {
 				prog := relayProgram(t)
 				own := ownCode(t, prog.PID())
-				kill := startRewriter(t, prog.PID(), kept == "guardian")
+				kill := startRewriter(t, prog.PID(), kept == "guardian", counted)
+				if counted { // the third time the target replaces them
+					prog.Do("hold return 7", "held")
+					wantSays(t, prog, "let", "let 10")
+				}
 				prog.Do("hold "+f.way+" 7", "held")
 				if n := replacedWords(t, prog.PID(), own); n != 3 {
 					t.Errorf("%d return addresses are replaced", n)
@@ -329,10 +367,13 @@ func TestRewrittenWhenTheTracerIsKilled(t *testing.T) {
 }
 
 // startRewriter starts a process that follows the calls of a flight; kill ends it.
-func startRewriter(t *testing.T, pid int, withGuardian bool) (kill func()) {
+func startRewriter(t *testing.T, pid int, withGuardian, counted bool) (kill func()) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestRewriter$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_REWRITE="+strconv.Itoa(pid))
+	if counted {
+		cmd.Env = append(cmd.Env, "GOKPROBE_REWRITE_COUNTED=1")
+	}
 	if withGuardian {
 		cmd.Env = append(cmd.Env, guarded+"=1")
 	}
@@ -361,7 +402,12 @@ func TestRewriter(t *testing.T) {
 	}
 	s, err := kprobes.Attach(context.Background(), pid, rewriting)
 	ok(t, err)
-	registerReturns(t, s, flightProbes()...)
+	rps := flightProbes()
+	if os.Getenv("GOKPROBE_REWRITE_COUNTED") != "" {
+		rps = countedFlight()
+	}
+	registerReturns(t, s, rps...)
+	s.WaitForOptimizer(t.Context())
 	fmt.Println("armed")
 	<-s.Done()
 }
@@ -386,8 +432,16 @@ func TestRewrittenCallersAreAsked(t *testing.T) {
 
 // TestNoHandlerSeesARelay: signals arrive all the time, also where a thread has returned to a relay.
 func TestNoHandlerSeesARelay(t *testing.T) {
+	t.Run("jumps", func(t *testing.T) { noHandlerSeesARelay(t, rewriting) })
+	t.Run("breakpoints", func(t *testing.T) {
+		noHandlerSeesARelay(t, kprobes.Options{Returns: kprobes.ReturnRewrite, NoOptimize: true})
+	})
+}
+
+func noHandlerSeesARelay(t *testing.T, opts kprobes.Options) {
+	t.Helper()
 	prog := relayProgram(t)
-	s := attach(t, prog.PID(), rewriting)
+	s := attach(t, prog.PID(), opts)
 	rp := &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: "from_jit"}}
 	registerReturns(t, s, rp)
 	wantSays(t, prog, "signals 300", "signals 24")

@@ -67,31 +67,33 @@ func TestAnyMomentOfCountedCalls(t *testing.T) {
 	t.Run("some", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newMixture) })
 	t.Run("rewritten", func(t *testing.T) { anyMoment(t, kprobes.ReturnRewrite, newMixture) })
 	t.Run("chosen", func(t *testing.T) { anyMoment(t, kprobes.ReturnAuto, newMixture) })
+	t.Run("timed-rewritten", func(t *testing.T) { anyMoment(t, kprobes.ReturnRewrite, newTimer) })
 	t.Run("timed", func(t *testing.T) { anyMoment(t, kprobes.ReturnSites, newTimer) })
 }
 
 // TestCountedCallsAmongOthers: calls that are counted and calls with handlers share frames, return
 // addresses and stacks.
 func TestCountedCallsAmongOthers(t *testing.T) {
-	eachCase(t, func(t *testing.T, p program, c playing) { playOptimized(t, p, c, newMixture) })
+	eachCase(t, func(t *testing.T, p program, c playing) { playOptimized(t, p, c, kprobes.ReturnSites, newMixture) })
 }
 
 // TestCountedCalls is TestFollowedCalls for calls that are only counted: in C, most of them by
 // the target. The numbers are the same.
 func TestCountedCalls(t *testing.T) {
-	eachCase(t, func(t *testing.T, p program, c playing) {
-		optimized := playOptimized(t, p, c, newCounter)
-		if optimized == 0 && p.prefix == "" && p.fixture != "gocgo" {
-			t.Error("no call was followed in the target")
-		}
-	})
+	t.Run("sites", func(t *testing.T) { countedCalls(t, kprobes.ReturnSites, newCounter) })
+	t.Run("rewrite", func(t *testing.T) { countedCalls(t, kprobes.ReturnRewrite, newCounter) })
 }
 
 // TestTimedCalls is TestCountedCalls with a program at each return.
 func TestTimedCalls(t *testing.T) {
+	t.Run("sites", func(t *testing.T) { countedCalls(t, kprobes.ReturnSites, newTimer) })
+	t.Run("rewrite", func(t *testing.T) { countedCalls(t, kprobes.ReturnRewrite, newTimer) })
+}
+
+func countedCalls(t *testing.T, returns kprobes.Returns, make func(*testing.T, int, program, playing) *follower) {
+	t.Helper()
 	eachCase(t, func(t *testing.T, p program, c playing) {
-		optimized := playOptimized(t, p, c, newTimer)
-		if optimized == 0 && p.prefix == "" && p.fixture != "gocgo" {
+		if playOptimized(t, p, c, returns, make) == 0 && p.prefix == "" && p.fixture != "gocgo" {
 			t.Error("no call was followed in the target")
 		}
 	})
@@ -101,7 +103,7 @@ func TestTimedCalls(t *testing.T) {
 // of returns without stopping the threads.
 func TestCallsFollowedByUpcalls(t *testing.T) {
 	eachCase(t, func(t *testing.T, p program, c playing) {
-		if playOptimized(t, p, c, newFollower) == 0 && p.prefix == "" && testprog.CallsTracer() {
+		if playOptimized(t, p, c, kprobes.ReturnSites, newFollower) == 0 && p.prefix == "" && testprog.CallsTracer() {
 			t.Error("no handler was called from the target")
 		}
 	})
@@ -109,11 +111,11 @@ func TestCallsFollowedByUpcalls(t *testing.T) {
 
 // playOptimized has a case played with jumps at its entries and returns, and returns how many
 // entries have one.
-func playOptimized(t *testing.T, p program, c playing, follow func(*testing.T, int, program, playing) *follower) (optimized int) {
+func playOptimized(t *testing.T, p program, c playing, returns kprobes.Returns, follow func(*testing.T, int, program, playing) *follower) (optimized int) {
 	const rounds = 3
 	target := p.start(t)
 	want := play(target, c, rounds)
-	s := attach(t, target.PID(), c, kprobes.Options{})
+	s := attach(t, target.PID(), c, kprobes.Options{Returns: returns})
 	f := follow(t, target.PID(), p, c)
 	register(t, s, f)
 	s.WaitForOptimizer(t.Context())
