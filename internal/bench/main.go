@@ -54,7 +54,7 @@ func run(hitRounds int, kept string) (err error) {
 		return err
 	}
 	hits := func(_, _ string, kept io.Writer) error { return hits(hitRounds, kept) }
-	for _, part := range []func(dir, bin string, kept io.Writer) error{hits, pauses, arming, births, lookups} {
+	for _, part := range []func(dir, bin string, kept io.Writer) error{hits, returns, pauses, arming, births, lookups} {
 		if err := part(dir, bin, out); err != nil {
 			return err
 		}
