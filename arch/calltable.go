@@ -48,6 +48,8 @@ type CallTable interface {
 	// Take removes a call from the table. It is false if that was removed before. The thread
 	// whose call it is must be stopped outside of all bodies, or not in the call any more.
 	Take(CallSlot) bool
+	// Redirect makes ret what stands in the place of a call's return address. The thread must be stopped as for Take.
+	Redirect(s CallSlot, ret Addr)
 }
 
 // CallSlot is a call and where it is in the table.

@@ -19,12 +19,12 @@ const (
 	ReturnSites Returns = iota
 	// ReturnRewrite has no site: the return address of a call is replaced on the stack by that of a relay, code that leads to the true one, as the kernel does
 	// (kernel/kprobes.c, arch_prepare_kretprobe; arch/x86/kernel/rethook.c). It follows returns to where no breakpoint can stand: into code
-	// that the target generates. All such calls are the tracer's, at a stop for each end. Where return addresses must stay, breakpoints serve as ever: in
+	// that the target generates. Calls of a probe without handlers are followed in the target, which replaces the addresses itself; others stop at each end. Where return addresses must stay, breakpoints serve as ever: in
 	// processes with Go's runtime, a shadow stack, or an unwinder that has no name, and for functions that look at their own return address.
 	//
 	// The target's own unwinders find true addresses (C++, Rust, pthread_cancel, backtrace). What reads return addresses in another way does not: a
 	// profiler in the target that walks frame pointers, a garbage collector of an unknown language. If the tracer is killed, calls return as they
-	// would have, and a guardian puts true addresses back; an exception that passes through such a call before that ends the target.
+	// would have, and a guardian (or Recover) puts all back; an exception that passes through such a call before that ends the target.
 	ReturnRewrite
 	// ReturnAuto is ReturnSites where a breakpoint can stand at the place that a call returns to, and else, for that call alone, ReturnRewrite: where the caller is code
 	// that the target generates, or lies where no breakpoint may be. So calls of a probe without handlers are still followed in the target wherever that is possible.

@@ -24,7 +24,7 @@ import (
 //   - The table forgets relays before the tracer puts true addresses back (noRelays, Forget). A thread that stands in a body then may have found one: its call
 //     alone is still to be replaced, or is just about to return. Such calls are left alone (clear of busy). They return by their relay, and the last look at the
 //     table, when nobody is in a body, finds them.
-//   - An unwinder meets calls of its own thread, which is in no body. Those become the tracer's first.
+//   - An unwinder meets calls of its own thread, which is in no body. Those get their addresses back first, and are followed by sites (unrelay).
 
 const wordSize = 8 // of a return address
 
@@ -62,28 +62,47 @@ func (fo *followed) eachRelayed(f func(arch.CallSlot)) {
 	})
 }
 
-// adoptRelayed adopts those on the stack that th is on, which stands outside of bodies. Nobody follows those whose line was forgotten: they get their addresses back.
-func (fo *followed) adoptRelayed(th *ptrace.Thread) {
-	if fo.table == nil || len(fo.relays.at) == 0 {
-		return
+// unrelay gives a call its true return address. It stays in the table if a site can stand there; else the tracer adopts it, as own's. Nobody follows those whose line
+// was forgotten. The thread whose call it is is stopped outside of bodies.
+func (fo *followed) unrelay(s arch.CallSlot, pid int, own frames.Owner) error {
+	line, to := fo.lines[s.Line], fo.relays.behind(s.Ret)
+	if line == nil {
+		return fo.takeBack(s)
 	}
+	if st := fo.d.sites[to]; st == nil || !line.rp.returns[st] {
+		fo.adopt(s, pid, own)
+		return nil
+	}
+	done, err := fo.relays.putBack(fo.d.space, s.CFA-wordSize)
+	if done {
+		fo.table.Redirect(s, to)
+	}
+	return err
+}
+
+// unrelayStack is unrelay for the calls on the stack that th is on.
+func (fo *followed) unrelayStack(th *ptrace.Thread) {
 	regs, err := th.Regs()
-	if err != nil {
+	if err != nil || fo.table == nil || len(fo.relays.at) == 0 {
 		return
 	}
 	var errs []error
 	stack := fo.d.look.mappingOf(regs.SP())
 	fo.eachRelayed(func(s arch.CallSlot) {
-		switch {
-		case !stack.Contains(s.CFA - 1):
-		case fo.lines[s.Line] != nil:
-			fo.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
-		default:
-			errs = append(errs, fo.takeBack(s))
+		if stack.Contains(s.CFA - 1) {
+			fo.siteBehind(s)
+			errs = append(errs, fo.unrelay(s, th.Proc.PID, frames.Owner{TID: th.TID}))
 		}
 	})
 	if err := fo.d.unlessEnding(errors.Join(errs...)); err != nil {
 		fo.d.session.warn("%v", err)
+	}
+}
+
+// siteBehind makes sure of a site where a call truly returns to, if there can be one.
+func (fo *followed) siteBehind(s arch.CallSlot) {
+	if line := fo.lines[s.Line]; line != nil {
+		_, _ = fo.siteOfReturns(line.rp, fo.relays.behind(s.Ret), false)
 	}
 }
 
@@ -118,24 +137,26 @@ func (fo *followed) clear() func(arch.CallSlot) bool {
 	}
 }
 
-// noRelays ends that the target replaces return addresses. The tracer follows the calls whose addresses were.
+// noRelays ends that the target replaces return addresses. Calls whose addresses were get them back.
 func (fo *followed) noRelays() {
 	if fo.table == nil {
 		return
 	}
 	fo.table.ForgetRelays()
-	pids := fo.d.space.Processes()
-	if len(pids) == 0 {
+	processes := fo.d.space.Processes()
+	if len(processes) == 0 {
 		return
 	}
+	fo.eachRelayed(fo.siteBehind)
 	err := fo.d.space.Freeze(func(*ptrace.Frozen) error {
+		var errs []error
 		clear := fo.clear()
 		fo.eachRelayed(func(s arch.CallSlot) {
 			if clear(s) {
-				fo.adopt(s, pids[0].PID, frames.Owner{}) // whose thread that is nobody has noted
+				errs = append(errs, fo.unrelay(s, processes[0].PID, frames.Owner{})) // whose thread that is nobody has noted
 			}
 		})
-		return nil
+		return errors.Join(errs...)
 	})
 	if fo.d.unlessEnding(err) != nil {
 		fo.d.session.warn("%v", err)

@@ -355,7 +355,7 @@ func (fo *followed) ofStack(th *ptrace.Thread, sp arch.Addr) []*KretprobeInstanc
 
 // unwound comes before the target's own unwinder reads the stack of a thread.
 func (hs *hits) unwound(ts *threadState, d *domain) {
-	d.followed.adoptRelayed(ts.regs.thread)
+	d.followed.unrelayStack(ts.regs.thread)
 	if d.followed.relays.out == 0 {
 		return
 	}

@@ -180,6 +180,10 @@ func (t *callTable) Take(s arch.CallSlot) bool {
 	return atomic.CompareAndSwapUint64(t.word(s.At), uint64(s.CFA), 0)
 }
 
+func (t *callTable) Redirect(s arch.CallSlot, ret arch.Addr) {
+	atomic.CompareAndSwapUint64(t.word(s.At+slotWords), knownKey(s.Ret, s.Line), knownKey(ret, s.Line))
+}
+
 func (t *callTable) Line(n uint16) arch.CallLine {
 	return (*callLine)(unsafe.Pointer(t.word(linesOff + callLineLen*int(n))))
 }
