@@ -38,6 +38,7 @@ import (
 type followed struct {
 	d      *domain
 	table  arch.CallTable
+	marked bool // the table is, when we die
 	closed bool
 	lines  map[uint16]*callLine
 	lineOf map[*Kretprobe]*callLine
@@ -75,7 +76,7 @@ func (fo *followed) followBody(st *site, rp *Kretprobe, dead arch.Dead) (arch.Bo
 	if err != nil {
 		return nil, err
 	}
-	return host.CallBodies.FollowBody(arch.FollowWork{Table: fo.d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Replaces: rp.by != ReturnSites && host.Relays != nil, Dead: dead}), nil
+	return host.CallBodies.FollowBody(arch.FollowWork{Table: fo.d.followed.table, Line: line.id, Jumps: st.jumpsAway(), Timed: rp.timed(), Replaces: rp.by != ReturnSites && host.Relays != nil && fo.marked, Dead: dead}), nil
 }
 
 // callBodies is what det does first of all: it may leave everything to the tracer. It leaves registers that are dead
@@ -140,6 +141,7 @@ func (fo *followed) newCallTable(near arch.Addr) error {
 			t.Hold(ri.word, 1)
 		}
 	}
+	fo.marked = fo.d.session.alive.Add(t.Mark()) == nil
 	fo.d.followed.table, fo.d.followed.lines, fo.d.followed.lineOf = t, map[uint16]*callLine{}, map[*Kretprobe]*callLine{}
 	fo.whetherClosed()
 	return nil
@@ -333,6 +335,9 @@ func (rp *Kretprobe) endTable() {
 func (fo *followed) foldCalls(ended bool) {
 	for _, line := range fo.d.followed.lines {
 		line.end(ended)
+	}
+	if fo.table != nil && fo.marked {
+		fo.d.session.alive.Remove(fo.table.Mark())
 	}
 	fo.d.followed.table, fo.d.followed.closed, fo.d.followed.lines, fo.d.followed.lineOf, fo.d.followed.last = nil, false, nil, nil, 0
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
 	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/robust"
 	"github.com/gokprobe/gokprobe/optimize"
 	"github.com/gokprobe/gokprobe/ptrace"
 )
@@ -24,9 +25,18 @@ import (
 //   - The table forgets relays before the tracer puts true addresses back (noRelays, Forget). A thread that stands in a body then may have found one: its call
 //     alone is still to be replaced, or is just about to return. Such calls are left alone (clear of busy). They return by their relay, and the last look at the
 //     table, when nobody is in a body, finds them.
+//   - When the tracer's thread has died, of whatever, the kernel has marked the table (internal/robust), and bodies replace nothing more: nobody would give an unwinder true
+//     addresses. Without that mark they never do.
 //   - An unwinder meets calls of its own thread, which is in no body. Those get their addresses back first, and are followed by sites (unrelay).
 
 const wordSize = 8 // of a return address
+
+// arch.CallTable.Mark is a mark of internal/robust.
+var (
+	_ = [1]int{}[arch.MarkSize-robust.MarkSize]
+	_ = [1]int{}[arch.MarkByte-robust.DeadByte]
+	_ = [1]int{}[arch.MarkBit-robust.DeadBit]
+)
 
 // isRelay tells whether st stands at a relay.
 func (st *site) isRelay() bool { return st.domain.followed.relays.at[st.addr] != nil }

@@ -427,3 +427,22 @@ func TestARelayThatLeadsElsewhereIsNotPutOnAStack(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsReplacedForADeadTracer: such calls go on without a trap and without being followed; others are as ever.
+func TestNothingIsReplacedForADeadTracer(t *testing.T) {
+	c := newCalls(t, rand.New(rand.NewPCG(4, 4)))
+	n, ret, cfa := uint16(4), callRets[0], callCFAs[0]
+	c.table.Replace(ret, n, relayOf(ret))
+	c.table.Mark()[arch.MarkByte] = arch.MarkBit
+	for _, known := range []bool{false, true} {
+		if known {
+			c.table.Know(ret, n)
+		}
+		c.put8(cfa-8, ret)
+		trapped, err := c.run(code.Arch{}.FollowBody(arch.FollowWork{Table: c.table, Line: n, Replaces: true}), cfa-8, arch.Dead{})
+		now := arch.Addr(binary.LittleEndian.Uint64(c.get(cfa-8, 8)))
+		if err != nil || trapped || now != ret || (len(c.table.Frame(cfa)) == 1) != known {
+			t.Errorf("known %v: traps %v, %v, the return address is %s, the table has %v", known, trapped, err, now, c.table.Frame(cfa))
+		}
+	}
+}

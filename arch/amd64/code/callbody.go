@@ -185,8 +185,8 @@ func (Arch) FollowBody(w arch.FollowWork) arch.Body {
 // follow: rcx is the CFA, rdx a slot, rsi the key.
 func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	t := w.Table.(*callTable)
-	t.known(a, w, depth, trap)
 	var undo, done spot
+	t.known(a, w, depth, trap, &done)
 	a.abs(dx, uint64(t.lineAt(w.Line)))
 	a.emit(0xb8, 1, 0, 0, 0)             // mov $1,%eax
 	a.emit(0xf0, 0x48, 0x0f, 0xc1, 0x02) // lock xadd %rax,(%rdx)
@@ -216,8 +216,9 @@ func follow(a *asm, w arch.FollowWork, depth int, trap *spot) {
 
 func (t *callTable) lineAt(n uint16) arch.Addr { return t.base + linesOff + callLineLen*arch.Addr(n) }
 
-// known puts the key into rsi, and traps unless it is known and the table open. If the return address is to be replaced the key is the relay's.
-func (t *callTable) known(a *asm, w arch.FollowWork, depth int, trap *spot) {
+// known puts the key into rsi, and traps unless it is known and the table open. If the return address is to be replaced the key is the relay's,
+// and orphan is where a call goes on if the tracer has died.
+func (t *callTable) known(a *asm, w arch.FollowWork, depth int, trap, orphan *spot) {
 	a.onStack(0x8b, si, depth) // mov …(%rsp),%rsi
 	a.emit(0x89, 0xf1)         // mov %esi,%ecx
 	t.bucketOfKey(a)
@@ -236,7 +237,7 @@ func (t *callTable) known(a *asm, w arch.FollowWork, depth int, trap *spot) {
 		}
 	}
 	if w.Replaces {
-		t.relayOf(a, w, depth, trap)
+		t.relayOf(a, w, depth, trap, orphan)
 	} else {
 		a.to(amd64.CondNE, trap)
 	}
@@ -253,7 +254,7 @@ func (t *callTable) bucketOfKey(a *asm) {
 }
 
 // relayOf makes the key in rsi, whose bucket is at rdx, that of the relay which is to be put into the place of its return address.
-func (t *callTable) relayOf(a *asm, w arch.FollowWork, depth int, trap *spot) {
+func (t *callTable) relayOf(a *asm, w arch.FollowWork, depth int, trap, orphan *spot) {
 	a.emit(0x48, 0x0f, 0xba, 0xee, 63) // bts $63,%rsi: relayLine
 	var found spot
 	for k := range 7 {
@@ -272,6 +273,8 @@ func (t *callTable) relayOf(a *asm, w arch.FollowWork, depth int, trap *spot) {
 	a.to(amd64.CondNE, trap)
 	a.emit(0x89, 0xf1) // mov %esi,%ecx
 	t.bucketOfKey(a)
+	a.emit(0xf6, 0x42, 0x100+markOff+arch.MarkByte, arch.MarkBit) // testb $…,mark(%rdx)
+	a.to(amd64.CondNE, orphan)
 	a.emit(0x48, 0x83, 0x3c, 0x0a, 0) // cmpq $0,(%rdx,%rcx)
 	a.to(amd64.CondNE, trap)
 	a.abs(ax, knownKey(0, w.Line))

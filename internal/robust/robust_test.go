@@ -1,0 +1,80 @@
+package robust
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const marked = "GOKPROBE_ROBUST"
+
+// TestAKilledThreadsMarksAreSet, but for one that was removed, and whatever stands behind the marks.
+func TestAKilledThreadsMarksAreSet(t *testing.T) {
+	fd, err := unix.MemfdCreate("marks", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "marks")
+	defer f.Close()
+	if err := f.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestMarker$")
+	cmd.Env = append(os.Environ(), marked+"=1")
+	cmd.ExtraFiles = []*os.File{f}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "marked\n" {
+		t.Errorf("it says %q", line)
+	}
+	for n := range 4 {
+		if mem[64*n+DeadByte]&DeadBit != 0 {
+			t.Errorf("mark %d is set while the thread lives", n)
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for n, want := range []bool{true, false, true, true} {
+		if dead := mem[64*n+DeadByte]&DeadBit != 0; dead != want {
+			t.Errorf("mark %d is set: %v, want %v", n, dead, want)
+		}
+	}
+}
+
+// TestMarker is not a test but the process that is killed.
+func TestMarker(t *testing.T) {
+	if os.Getenv(marked) == "" {
+		return
+	}
+	runtime.LockOSThread()
+	mem, err := unix.Mmap(3, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l List
+	for n := range 4 {
+		if err := l.Add(mem[64*n:][:MarkSize]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Remove(mem[64:][:MarkSize])
+	runtime.GC()
+	fmt.Println("marked")
+	select {}
+}
