@@ -48,8 +48,8 @@ type CallTable interface {
 	// Take removes a call from the table. It is false if that was removed before. The thread
 	// whose call it is must be stopped outside of all bodies, or not in the call any more.
 	Take(CallSlot) bool
-	// Mark is MarkSize bytes, aligned to 8. While bit MarkBit of its byte MarkByte is set bodies replace no return address, and calls that want it go on without being
-	// followed: the tracer has died (internal/robust).
+	// Mark is 40 bytes, aligned to 8: a word of four, which may hold what the tracer likes, and from MarkNode on a node with room in front (internal/robust). While the word
+	// has the bit MarkDied bodies replace no return address, and calls that want it go on without being followed.
 	Mark() []byte
 	// Redirect makes ret what stands in the place of a call's return address. The thread must be stopped as for Take.
 	Redirect(s CallSlot, ret Addr)
@@ -76,9 +76,8 @@ const (
 	MaxCalls = 1 << 15 // the highest limit of a CallLine: as many threads may be about to find that it is reached
 	MaxLines = 4095
 
-	MarkSize = 16 // of CallTable.Mark
-	MarkByte = 11
-	MarkBit  = 0x40
+	MarkNode = 32      // the offset in CallTable.Mark
+	MarkDied = 1 << 30 // FUTEX_OWNER_DIED
 )
 
 // FollowWork is what a body at a function's entry needs to know.

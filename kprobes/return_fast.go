@@ -141,8 +141,8 @@ func (fo *followed) newCallTable(near arch.Addr) error {
 			t.Hold(ri.word, 1)
 		}
 	}
-	fo.marked = fo.d.session.alive.Add(t.Mark()) == nil
 	fo.d.followed.table, fo.d.followed.lines, fo.d.followed.lineOf = t, map[uint16]*callLine{}, map[*Kretprobe]*callLine{}
+	fo.marked = fo.mark()
 	fo.whetherClosed()
 	return nil
 }
@@ -336,9 +336,7 @@ func (fo *followed) foldCalls(ended bool) {
 	for _, line := range fo.d.followed.lines {
 		line.end(ended)
 	}
-	if fo.table != nil && fo.marked {
-		fo.d.session.alive.Remove(fo.table.Mark())
-	}
+	fo.unmark()
 	fo.d.followed.table, fo.d.followed.closed, fo.d.followed.lines, fo.d.followed.lineOf, fo.d.followed.last = nil, false, nil, nil, 0
 }
 

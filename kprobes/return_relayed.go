@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/frames"
@@ -31,12 +32,24 @@ import (
 
 const wordSize = 8 // of a return address
 
-// arch.CallTable.Mark is a mark of internal/robust.
-var (
-	_ = [1]int{}[arch.MarkSize-robust.MarkSize]
-	_ = [1]int{}[arch.MarkByte-robust.DeadByte]
-	_ = [1]int{}[arch.MarkBit-robust.DeadBit]
-)
+// mark has the kernel mark the table when the tracer's thread dies. It is called on that thread, as unmark is, before the table's memory goes.
+func (fo *followed) mark() (ok bool) {
+	off, ok := robust.Offset()
+	if !ok || off != -arch.MarkNode || arch.MarkDied != robust.Died {
+		return false // bodies look elsewhere
+	}
+	m := fo.table.Mark()
+	*(*uint32)(unsafe.Pointer(&m[0])) = robust.Thread()
+	return robust.Link(node(m))
+}
+
+func (fo *followed) unmark() {
+	if fo.table != nil && fo.marked {
+		robust.Unlink(node(fo.table.Mark()))
+	}
+}
+
+func node(mark []byte) *uintptr { return (*uintptr)(unsafe.Pointer(&mark[arch.MarkNode])) }
 
 // isRelay tells whether st stands at a relay.
 func (st *site) isRelay() bool { return st.domain.followed.relays.at[st.addr] != nil }

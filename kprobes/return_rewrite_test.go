@@ -332,10 +332,11 @@ func rewrittenAndKilled(t *testing.T, counted bool) {
 			t.Run(f.way+"/"+kept, func(t *testing.T) {
 				prog := relayProgram(t)
 				own := ownCode(t, prog.PID())
-				kill := startRewriter(t, prog.PID(), kept == "guardian", counted)
-				if counted { // the third time the target replaces them
+				settle, kill := startRewriter(t, prog.PID(), kept == "guardian", counted)
+				for range 2 { // then the target replaces them itself, if it may
 					prog.Do("hold return 7", "held")
 					wantSays(t, prog, "let", "let 10")
+					settle()
 				}
 				prog.Do("hold "+f.way+" 7", "held")
 				if n := replacedWords(t, prog.PID(), own); n != 3 {
@@ -375,8 +376,8 @@ func rewrittenAndKilled(t *testing.T, counted bool) {
 	}
 }
 
-// startRewriter starts a process that follows the calls of a flight; kill ends it.
-func startRewriter(t *testing.T, pid int, withGuardian, counted bool) (kill func()) {
+// startRewriter starts a process that follows the calls of a flight; settle waits for its optimizer, and kill ends it.
+func startRewriter(t *testing.T, pid int, withGuardian, counted bool) (settle, kill func()) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestRewriter$", "-test.timeout=30m")
 	cmd.Env = append(os.Environ(), "GOKPROBE_REWRITE="+strconv.Itoa(pid))
@@ -389,7 +390,21 @@ func startRewriter(t *testing.T, pid int, withGuardian, counted bool) (kill func
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	ok(t, err)
+	in, err := cmd.StdinPipe()
+	ok(t, err)
 	ok(t, cmd.Start())
+	lines := bufio.NewReader(out)
+	armed := func() {
+		t.Helper()
+		if line, err := lines.ReadString('\n'); strings.TrimSpace(line) != "armed" {
+			t.Fatalf("the tracer says %q, then %v", line, err)
+		}
+	}
+	settle = func() {
+		t.Helper()
+		fmt.Fprintln(in)
+		armed()
+	}
 	kill = func() {
 		if cmd.ProcessState == nil {
 			_ = cmd.Process.Kill()
@@ -397,10 +412,8 @@ func startRewriter(t *testing.T, pid int, withGuardian, counted bool) (kill func
 		}
 	}
 	t.Cleanup(kill)
-	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "armed" {
-		t.Fatalf("the tracer says %q, then %v", line, err)
-	}
-	return kill
+	armed()
+	return settle, kill
 }
 
 // TestRewriter is not a test but the process that startRewriter starts.
@@ -416,8 +429,13 @@ func TestRewriter(t *testing.T) {
 		rps = countedFlight()
 	}
 	registerReturns(t, s, rps...)
-	s.WaitForOptimizer(t.Context())
-	fmt.Println("armed")
+	for asked := bufio.NewScanner(os.Stdin); ; {
+		s.WaitForOptimizer(t.Context())
+		fmt.Println("armed")
+		if !asked.Scan() {
+			break
+		}
+	}
 	<-s.Done()
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/guardian"
 	"github.com/gokprobe/gokprobe/internal/procfs"
-	"github.com/gokprobe/gokprobe/internal/robust"
 	"github.com/gokprobe/gokprobe/ptrace"
 	"github.com/gokprobe/gokprobe/symbols"
 )
@@ -81,8 +80,7 @@ type Session struct {
 	passes    passes // of the optimizer
 	records   recordKeeper
 	beside    besideWatch
-	alive     robust.List // what the target is to know by when the tracer's thread has died
-	heed      heed        // of the context of what is being done
+	heed      heed // of the context of what is being done
 
 	untold atomic.Pointer[error] // why the session could not be closed when its context was done
 

@@ -433,7 +433,7 @@ func TestNothingIsReplacedForADeadTracer(t *testing.T) {
 	c := newCalls(t, rand.New(rand.NewPCG(4, 4)))
 	n, ret, cfa := uint16(4), callRets[0], callCFAs[0]
 	c.table.Replace(ret, n, relayOf(ret))
-	c.table.Mark()[arch.MarkByte] = arch.MarkBit
+	binary.LittleEndian.PutUint32(c.table.Mark(), arch.MarkDied)
 	for _, known := range []bool{false, true} {
 		if known {
 			c.table.Know(ret, n)

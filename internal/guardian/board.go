@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gokprobe/gokprobe/internal/robust"
 )
 
 // board is the memory that tracer and guardian share. Only the tracer writes it, with
@@ -67,7 +69,7 @@ func inSlot(off int64) bool {
 
 const (
 	waiters = 0x80000000 // FUTEX_WAITERS
-	died    = 0x40000000 // FUTEX_OWNER_DIED
+	died    = robust.Died
 )
 
 // heldSlot is an address space that is held. pid is written last and cleared first.

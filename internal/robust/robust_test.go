@@ -2,14 +2,21 @@ package robust
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// node is of a word at the beginning of each 64 bytes.
+func node(mem []byte, n int) *uintptr { return (*uintptr)(unsafe.Pointer(&mem[64*n-Usual])) }
+
+func died(mem []byte, n int) bool { return binary.LittleEndian.Uint32(mem[64*n:])&Died != 0 }
 
 const marked = "GOKPROBE_ROBUST"
 
@@ -44,15 +51,15 @@ func TestAKilledThreadsMarksAreSet(t *testing.T) {
 		t.Errorf("it says %q", line)
 	}
 	for n := range 4 {
-		if mem[64*n+DeadByte]&DeadBit != 0 {
+		if died(mem, n) {
 			t.Errorf("mark %d is set while the thread lives", n)
 		}
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	for n, want := range []bool{true, false, true, true} {
-		if dead := mem[64*n+DeadByte]&DeadBit != 0; dead != want {
-			t.Errorf("mark %d is set: %v, want %v", n, dead, want)
+		if died(mem, n) != want {
+			t.Errorf("mark %d is set: %v", n, !want)
 		}
 	}
 }
@@ -67,13 +74,17 @@ func TestMarker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var l List
+	off, is := Offset()
+	if !is || off != Usual {
+		t.Fatal(off, is)
+	}
 	for n := range 4 {
-		if err := l.Add(mem[64*n:][:MarkSize]); err != nil {
-			t.Fatal(err)
+		binary.LittleEndian.PutUint32(mem[64*n:], Thread())
+		if !Link(node(mem, n)) {
+			t.Error("no list")
 		}
 	}
-	l.Remove(mem[64:][:MarkSize])
+	Unlink(node(mem, 1))
 	runtime.GC()
 	fmt.Println("marked")
 	select {}

@@ -273,7 +273,8 @@ func (t *callTable) relayOf(a *asm, w arch.FollowWork, depth int, trap, orphan *
 	a.to(amd64.CondNE, trap)
 	a.emit(0x89, 0xf1) // mov %esi,%ecx
 	t.bucketOfKey(a)
-	a.emit(0xf6, 0x42, 0x100+markOff+arch.MarkByte, arch.MarkBit) // testb $…,mark(%rdx)
+	a.emit(0xf7, 0x42, 0x100+markOff) // testl $MarkDied,mark(%rdx)
+	a.imm32(arch.MarkDied)
 	a.to(amd64.CondNE, orphan)
 	a.emit(0x48, 0x83, 0x3c, 0x0a, 0) // cmpq $0,(%rdx,%rcx)
 	a.to(amd64.CondNE, trap)

@@ -12,7 +12,7 @@ var _ arch.CallBodies = Arch{}
 // A call table in memory, from its base on, which is aligned to 256 bytes:
 //
 //	-64        8 bytes: not 0 while it is closed
-//	-56        16 bytes: CallTable.Mark
+//	-40        40 bytes: CallTable.Mark
 //	0          knownBuckets × 64 bytes, by the return address: the number of calls that the
 //	           tracer holds, then 7 keys (return address, and the line in the upper 16 bits)
 //	slotsOff   buckets of 256 bytes for 8 calls, by the CFA: 8 CFAs (0 free, 1 being filled), 8
@@ -33,7 +33,7 @@ const (
 	callLineLen = 64
 	tableLen    = linesOff + callLineLen*(arch.MaxLines+1)
 	tableHead   = 64
-	markOff     = -56
+	markOff     = -40
 	tableAlign  = 256
 	golden      = 0x9e3779b1 // 2³² by the golden ratio
 	lineShift   = 16
@@ -182,7 +182,7 @@ func (t *callTable) Take(s arch.CallSlot) bool {
 	return atomic.CompareAndSwapUint64(t.word(s.At), uint64(s.CFA), 0)
 }
 
-func (t *callTable) Mark() []byte { return t.mem[tableHead+markOff:][:arch.MarkSize] }
+func (t *callTable) Mark() []byte { return t.mem[tableHead+markOff : tableHead] }
 
 func (t *callTable) Redirect(s arch.CallSlot, ret arch.Addr) {
 	atomic.CompareAndSwapUint64(t.word(s.At+slotWords), knownKey(s.Ret, s.Line), knownKey(ret, s.Line))
