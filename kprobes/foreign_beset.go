@@ -188,6 +188,7 @@ func (nb *neighbours) takeBackBeset() {
 		}
 	}
 	for batch := range slices.Chunk(jumps, batchSize) {
+		nb.d.session.settled()
 		for _, st := range batch {
 			st.jump().beset = true
 		}
