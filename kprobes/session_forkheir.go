@@ -1,6 +1,8 @@
 package kprobes
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -202,18 +204,14 @@ func (hs *heirs) left(space *ptrace.Space, others int) bool {
 
 // counts is what an heir has counted that has ended, by the counters of the domain that it is like, whose places are its own counters'.
 func (h *heir) counts() map[*counter]uint64 {
-	counts := map[*counter]uint64{}
+	counts, all := map[*counter]uint64{}, h.like.inOrder()
 	for e, cells := range h.like.region.CellRanges() {
 		from := e.Offset + uint64(cells.Start-e.Data.Start)
 		err := h.file.Written(from, from+cells.Len(), func(start, end uint64) {
-			before := min(start-from, uint64(shards()-1)*shardSize) // where one may begin that ends in what was written
-			for at := cells.Start + arch.Addr(start-from-before); at < cells.Start+arch.Addr(end-from); {
-				if c := h.like.detours.counters[at]; c == nil {
-					at += shardSize
-				} else {
-					counts[c] = h.count(c)
-					at += arch.Addr(len(c.cells))
-				}
+			first, behind := cells.Start+arch.Addr(start-from), cells.Start+arch.Addr(end-from)
+			i, _ := slices.BinarySearchFunc(all, first, func(c *counter, at arch.Addr) int { return cmp.Compare(c.memory().End, at+1) })
+			for ; i < len(all) && all[i].at < behind; i++ {
+				counts[all[i]] = h.count(all[i])
 			}
 		})
 		if err != nil {
@@ -221,6 +219,15 @@ func (h *heir) counts() map[*counter]uint64 {
 		}
 	}
 	return counts
+}
+
+// inOrder is d's counters in the order of their addresses. d has an heir.
+func (d *domain) inOrder() []*counter {
+	if ds := &d.detours; ds.sortedAt != d.still {
+		ds.sorted = slices.SortedFunc(maps.Values(ds.counters), func(a, b *counter) int { return cmp.Compare(a.at, b.at) })
+		ds.sortedAt = d.still
+	}
+	return d.detours.sorted
 }
 
 // count is what h has counted so far at the place of c; who is not on the tracer's thread holds counting.

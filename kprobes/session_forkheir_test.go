@@ -64,7 +64,7 @@ func TestAnHeirCountsWithoutADomain(t *testing.T) {
 	prog.Expect("mine 1499500")
 	before := 0
 	for round := range uint64(4) {
-		child := fork(t, prog)
+		fork(t, prog)
 		wantHeld(t, s, "born", 1, 1)
 		wantHits(t, kps, "born", 1+3*round)
 		prog.Send("call")
@@ -86,7 +86,6 @@ func TestAnHeirCountsWithoutADomain(t *testing.T) {
 		} else if n > before {
 			t.Errorf("%d descriptors, %d were open when the first had ended", n, before)
 		}
-		_ = child
 	}
 	wantClosed(t, prog, s)
 }
@@ -94,7 +93,7 @@ func TestAnHeirCountsWithoutADomain(t *testing.T) {
 // TestAnHeirGetsADomain: when somebody wants it, as when a probe changes, and before its parent goes. It goes on counting, and each hit is counted once.
 func TestAnHeirGetsADomain(t *testing.T) {
 	heirsStay(t)
-	prog, s, kps, child := thousand(t, Options{Follow: true})
+	prog, s, kps, _ := thousand(t, Options{Follow: true})
 	call := func() {
 		t.Helper()
 		prog.Send("call")
@@ -122,7 +121,7 @@ func TestAnHeirGetsADomain(t *testing.T) {
 	testprog.Await(t, "the child's end", func() bool { _, n := s.held(); return n == 1 })
 	wantHits(t, kps[600:], "ended", 3)
 
-	child = fork(t, prog)
+	child := fork(t, prog)
 	call()
 	wantHeld(t, s, "born to less", 1, 1)
 	wantHits(t, kps[600:], "born to less", 4)
