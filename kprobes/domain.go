@@ -40,6 +40,9 @@ type domain struct {
 	masks      masks
 	neighbours neighbours // who write into the code as well
 
+	heirs []*heir // that are like it; also guarded by counting
+	still uint64  // what heirs.changes was when it was found that there could be some
+
 	newborn  bool // it is a forked child's, which has not run yet
 	released bool
 	steps    *ptrace.Steps // while it is given up
@@ -72,7 +75,16 @@ func (d *domain) beginRegion() {
 }
 
 // domainOf is nil for a thread of an address space that has no probes.
-func (s *Session) domainOf(th *ptrace.Thread) *domain { return s.spaces.Of(th.Proc.Space) }
+func (s *Session) domainOf(th *ptrace.Thread) *domain { return s.at(th.Proc.Space) }
+
+// at is the domain of an address space, which may be changed then; nil if that has none.
+func (s *Session) at(space *ptrace.Space) *domain {
+	if s.spaces.Of(space) == nil && s.heirs.of.Of(space) == nil {
+		return nil
+	}
+	s.settled()
+	return s.spaces.Of(space)
+}
 
 // journal is the region's. Without a region in the target there is nobody who could find it.
 type journal struct{ d *domain }

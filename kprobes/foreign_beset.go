@@ -74,7 +74,7 @@ func (nb *neighbours) besiege(m *procfs.Mapping) {
 	if m.Anonymous() || nb.d.neighbours.beset[id] {
 		return
 	}
-	if nb.d.neighbours.beset == nil {
+	if nb.d.session.settled(); nb.d.neighbours.beset == nil {
 		nb.d.neighbours.beset = map[string]bool{}
 	}
 	nb.d.neighbours.beset[id] = true
@@ -188,6 +188,7 @@ func (nb *neighbours) takeBackBeset() {
 		}
 	}
 	for batch := range slices.Chunk(jumps, batchSize) {
+		nb.d.session.settled()
 		for _, st := range batch {
 			st.jump().beset = true
 		}

@@ -151,6 +151,7 @@ func (nb *neighbours) lookBeside() (patched bool) {
 		}
 	}
 	if len(jumps)+len(lost)+len(nb.d.neighbours.ousted) > 0 && !nb.d.ending() {
+		nb.d.session.settled()
 		end := nb.d.look.anew()
 		nb.freeOf(jumps)
 		nb.besetBy(slices.Concat(jumps, lost))

@@ -28,7 +28,7 @@ func (bw *besideWatch) begin() {
 
 func (bw *besideWatch) again() {
 	var next time.Duration
-	if bw.s.do(func() error { next = bw.look(); return nil }) == nil && next > 0 {
+	if bw.s.doApart(func() error { next = bw.look(); return nil }) == nil && next > 0 {
 		time.AfterFunc(next, bw.again)
 	}
 }
@@ -36,6 +36,7 @@ func (bw *besideWatch) again() {
 // look looks once, and tells when to look again; 0 if there is nothing to look at.
 func (bw *besideWatch) look() (next time.Duration) {
 	began, patched := time.Now(), false
+	bw.s.heirs.outlived()
 	for d := range bw.s.domains {
 		if d.released || d.linker.busy {
 			patched = patched || d.linker.busy

@@ -91,9 +91,12 @@ func (g *guard) takeOver(parent *guard) {
 }
 
 // protectCalls has the guard be there for threads that make system calls for us.
-func (g *guard) protectCalls() {
+func (g *guard) protectCalls() { g.protectCallsOf(g.d.space) }
+
+// protectCallsOf is that for another address space which has it.
+func (g *guard) protectCallsOf(space *ptrace.Space) {
 	place := g.state.Place
-	g.d.space.Protect(place.Trap.Add(int64(-len(host.Arch.SyscallInsn()))), place.SavedContext())
+	space.Protect(place.Trap.Add(int64(-len(host.Arch.SyscallInsn()))), place.SavedContext())
 }
 
 // installGuard is tried again when a process that is inside vfork(2), or that a child has left meanwhile, comes out of it.

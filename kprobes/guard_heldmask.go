@@ -17,10 +17,8 @@ type heldMasks [trampoline.MaxHeldMasks]*ptrace.Thread
 
 // KeepMask implements ptrace.Handler.
 func (s hooks) KeepMask(th *ptrace.Thread, own, instead ptrace.Sigset) (noted bool) {
-	for d := range s.domains {
-		if d.space == th.Proc.Space {
-			return d.masks.keepMask(th, own, instead)
-		}
+	if d := s.at(th.Proc.Space); d != nil && s.domains[d] {
+		return d.masks.keepMask(th, own, instead)
 	}
 	return false
 }
@@ -68,10 +66,7 @@ func (s hooks) MaskGiven(th *ptrace.Thread) {
 // Lessened implements ptrace.Handler.
 func (s hooks) Lessened(th *ptrace.Thread, m ptrace.Sigset) bool {
 	const never = ptrace.Sigset(1<<(unix.SIGKILL-1) | 1<<(unix.SIGSTOP-1)) // in a mask
-	for d := range s.domains {
-		if d.space != th.Proc.Space {
-			continue
-		}
+	if d := s.alike(th.Proc.Space); d != nil {
 		for _, set := range d.masks.sets {
 			if less, ok := set.Unforced(); ok && less&^never == m {
 				return true

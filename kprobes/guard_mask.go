@@ -81,6 +81,10 @@ func (g *guard) unmask(r *ptrace.Remote, st procfs.Status, note func(trampoline.
 
 // GuardLost implements ptrace.Handler.
 func (s hooks) GuardLost(p *ptrace.Process) {
+	defer s.heirs.within()()
+	if s.at(p.Space) == nil {
+		return
+	}
 	for d := range s.domains {
 		if d.space != p.Space || !d.guard.has(unix.SIGTRAP) || time.Since(d.guard.masksSeen) < unmaskAgain {
 			continue
@@ -93,7 +97,7 @@ func (s hooks) GuardLost(p *ptrace.Process) {
 
 // GuardTaken implements ptrace.Handler.
 func (s hooks) GuardTaken(p *ptrace.Process) {
-	if s.spaces.Of(p.Space) == nil {
+	if s.alike(p.Space) == nil {
 		return
 	}
 	p.Space.Protect(0, 0) // a breakpoint would call the program's handler

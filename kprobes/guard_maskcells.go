@@ -131,6 +131,7 @@ func (g *guard) noteUnblocked(set ptrace.Sigset) bool {
 	if set.Full() || slices.Contains(g.d.guard.noted, set) {
 		return true
 	}
+	g.d.session.settled()
 	if g.d.region.NoteUnblocked(len(g.d.guard.noted), uint64(set)) != nil {
 		return false
 	}

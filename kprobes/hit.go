@@ -51,6 +51,7 @@ func (st *site) miss() {
 
 // Breakpoint implements ptrace.Handler.
 func (s hooks) Breakpoint(th *ptrace.Thread) ptrace.Verdict {
+	defer s.heirs.within()()
 	d := s.domainOf(th)
 	if d == nil {
 		return ptrace.NotOurs()
@@ -77,7 +78,7 @@ func (s hooks) Breakpoint(th *ptrace.Thread) ptrace.Verdict {
 
 // Known implements ptrace.Handler.
 func (s hooks) Known(th *ptrace.Thread, at arch.Addr) (ours bool, length int) {
-	d := s.domainOf(th)
+	d := s.alike(th.Proc.Space)
 	if d == nil {
 		return false, 0
 	}
@@ -242,12 +243,16 @@ func (hd *handlers) guard(kp *Kprobe, f func() int) (ret int) {
 // Any other signal waits until the copy has run: it is trapped after, even if it was
 // boosted, and the signal is delivered from there (D23).
 func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) (ptrace.Delivery, ptrace.Verdict) {
-	d := s.domainOf(th)
+	defer s.heirs.within()()
+	d := s.alike(th.Proc.Space)
 	if d == nil {
 		return ptrace.Deliver, ptrace.AsTold()
 	}
 	regs, err := th.Regs()
-	if err != nil {
+	if err != nil || !info.Synchronous() && d.outside(regs.IP()) {
+		return ptrace.Deliver, ptrace.AsTold()
+	}
+	if d = s.at(th.Proc.Space); d == nil {
 		return ptrace.Deliver, ptrace.AsTold()
 	}
 	if det := d.detours.holding(regs.IP()); det != nil {
@@ -294,6 +299,11 @@ func (s hooks) Signal(th *ptrace.Thread, info *ptrace.Siginfo) (ptrace.Delivery,
 		return ptrace.Hold, ptrace.AsTold()
 	}
 	return ptrace.Hold, s.hits.stateOf(th, d).trapAfter(st, regs)
+}
+
+// outside tells of a place where a thread takes a signal of no instruction's as if we were not there.
+func (d *domain) outside(ip arch.Addr) bool {
+	return !d.region.Contains(ip) && !d.guard.state.Code.Contains(ip) && ip != d.detours.landing && d.followed.relays.at[ip] == nil
 }
 
 // callLater puts a thread in front of a system call back to its breakpoint, to take a signal

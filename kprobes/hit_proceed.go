@@ -114,6 +114,7 @@ func (hs *hits) rerecord(th *ptrace.Thread, st *site) {
 
 // SingleStepped implements ptrace.Handler: a traced copy has been executed.
 func (s hooks) SingleStepped(th *ptrace.Thread) ptrace.Verdict {
+	defer s.heirs.within()()
 	ts := s.hits.states.Of(th)
 	if d := s.domainOf(th); d != nil && ts != nil && ts.leaving != nil {
 		return s.hits.steppedInDetour(th, d, ts)
@@ -121,6 +122,7 @@ func (s hooks) SingleStepped(th *ptrace.Thread) ptrace.Verdict {
 	if ts == nil || ts.site == nil {
 		return ptrace.AsTold()
 	}
+	s.settled()
 	st := ts.site
 	own, err := s.hits.resume(th, ts)
 	if err != nil {
@@ -200,10 +202,12 @@ func (s hooks) Entered(th *ptrace.Thread) (untilReturn bool) {
 // done yet: it comes back here, by way of its breakpoint or if a signal handler ends it.
 // Then its result is what the kernel has so far: -ERESTARTSYS and its like.
 func (s hooks) Returned(th *ptrace.Thread) {
+	defer s.heirs.within()()
 	ts := s.hits.states.Of(th)
 	if ts == nil || ts.site == nil || th.Restarts() {
 		return
 	}
+	s.settled()
 	if regs, err := th.Regs(); err == nil {
 		ts.regs.Regs = regs
 		s.hits.post(ts, ts.site)

@@ -16,6 +16,7 @@ import (
 type counter struct {
 	at    arch.Addr
 	cells []byte
+	of    *domain // whose cells they are
 
 	folded uint64    // what the owners before have got
 	owners []*Kprobe // whose hits the others are
@@ -42,11 +43,23 @@ func (c *counter) memory() arch.Range {
 
 // fresh is what has not been folded.
 func (c *counter) fresh() uint64 {
-	n := uint64(0)
-	for i := 0; i+shardSize <= len(c.cells); i += shardSize {
-		n += atomic.LoadUint64((*uint64)(unsafe.Pointer(&c.cells[i])))
-	}
+	n := sumOf(c.cells)
 	return n - min(n, c.folded) // less than that only if the target has written there itself
+}
+
+func sumOf(cells []byte) (n uint64) {
+	for i := 0; i+shardSize <= len(cells); i += shardSize {
+		n += atomic.LoadUint64((*uint64)(unsafe.Pointer(&cells[i])))
+	}
+	return n
+}
+
+// inherited is what heirs of its domain have counted in theirs.
+func (c *counter) inherited() (n uint64) {
+	for _, h := range c.of.heirs {
+		n += h.count(c)
+	}
+	return n
 }
 
 // give makes all further hits those of owners.
@@ -84,7 +97,7 @@ func (kp *Kprobe) keepCount() {
 // countedInTarget is the hits of kp that the target has counted and nobody folded.
 func (kp *Kprobe) countedInTarget() (n uint64) {
 	for _, c := range kp.counters {
-		n += c.fresh()
+		n += c.fresh() + c.inherited()
 	}
 	entries, _ := kp.followedInTarget()
 	return n + entries
@@ -96,7 +109,7 @@ func (ds *detours) newCounter(at arch.Addr) (*counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &counter{at: where, cells: cells}
+	c := &counter{at: where, cells: cells, of: ds.d}
 	ds.counters[c.at] = c
 	return c, nil
 }

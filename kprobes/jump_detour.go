@@ -74,6 +74,8 @@ type detours struct {
 	at       map[arch.Addr]*detour  // by where their code begins, and the ways to it
 	heads    map[arch.Addr]*detour  // trapping heads of armed jumps
 	counters map[arch.Addr]*counter // by where their cells are
+	sorted   []*counter             // they, in order, when d.still was sortedAt; for the ends of heirs
+	sortedAt uint64
 	retired  int
 	callsOut int       // threads in functions that handlers have called
 	landing  arch.Addr // where such functions return to; 0 if there is none yet

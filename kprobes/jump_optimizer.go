@@ -141,7 +141,7 @@ func (ps *passes) kick() {
 
 // all is closed when the optimizer has nothing to do, in followed processes either; nil if that is so now.
 func (ps *passes) all() chan struct{} {
-	for d := range ps.s.domains {
+	for d := range ps.s.settled() {
 		d.optimizer.hasten()
 	}
 	return ps.optimizing
@@ -184,7 +184,10 @@ func (s *Session) WaitForOptimizer(ctx context.Context, only ...*Kprobe) error {
 	}
 	for {
 		var busy chan struct{}
-		switch err := s.tracer.Do(func() { busy = work() }); {
+		switch err := s.tracer.Do(func() {
+			s.settled()
+			busy = work()
+		}); {
 		case err != nil:
 			return ErrClosed
 		case busy == nil, s.tracer.Own():
@@ -210,7 +213,7 @@ func (s *Session) SetOptimization(on bool) error {
 		s.opts.NoOptimize = !on
 		return s.registry.whileMapped(func() error {
 			var errs []error
-			for d := range s.domains {
+			for d := range s.settled() {
 				if !on {
 					errs = append(errs, d.unlessEnding(d.optimizer.unoptimizeAll()))
 				}
@@ -232,7 +235,7 @@ func (ps *passes) pass() (again bool) {
 			ps.optimizing = nil
 		}
 	}()
-	for d := range ps.s.domains {
+	for d := range ps.s.settled() {
 		if len(d.optimizer.queue) == 0 || d.released || d.linker.busy {
 			continue
 		}

@@ -83,7 +83,7 @@ func (lk *linker) adapt() (complete []*symbols.Module) {
 // catchUp keeps what is done next from code that was unmapped while the dynamic linker is not
 // done yet: something else may be there already.
 func (rg *registry) catchUp() {
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		if d.linker.busy {
 			d.linker.update()
 		}
@@ -92,7 +92,7 @@ func (rg *registry) catchUp() {
 
 // whileMapped is catchUp before f, with nothing unmapped until f is done.
 func (rg *registry) whileMapped(f func() error) error {
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		if inner := f; d.linker.busy {
 			f = func() error {
 				return d.space.Freeze(func(*ptrace.Frozen) error {

@@ -122,13 +122,13 @@ func (rg *registry) watch() error {
 	if rg.watched.Load() {
 		return nil
 	}
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		end := d.look.anew()
 		d.linker.watch()
 		end()
 	}
 	rg.watched.Store(true)
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		if rg.s.heed.patient && (errors.Is(d.linker.blind, errInsideVfork) || errors.Is(d.linker.blind, ptrace.ErrNoThread)) {
 			return errors.Join(d.linker.blind, rg.unwatch())
 		}
@@ -139,7 +139,7 @@ func (rg *registry) watch() error {
 // unwatch comes after a registration that has failed, if there are no probes.
 func (rg *registry) unwatch() error {
 	var errs []error
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		errs = append(errs, d.linker.unwatch())
 	}
 	rg.watched.Store(false)
@@ -148,7 +148,7 @@ func (rg *registry) unwatch() error {
 
 // tellBlind warns of what watch could not do.
 func (rg *registry) tellBlind() {
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		if d.unlessEnding(d.linker.blind) != nil {
 			rg.s.warn("libraries that the process loads or unloads from now on are not noticed: %v", d.linker.blind)
 			d.linker.blind = nil
@@ -187,7 +187,7 @@ func (lk *linker) part() {
 		lk.apart = true
 		return
 	}
-	for other := range lk.d.session.domains {
+	for other := range lk.d.session.settled() {
 		other.linker.apart = other != main
 	}
 }

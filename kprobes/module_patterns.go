@@ -128,7 +128,7 @@ func (rg *registry) admitPattern(pt *Pattern) error {
 	case pt.awaited || !slices.ContainsFunc(main.linker.modules, pt.isIn):
 		rg.s.warn("probe %s waits: %s", pt.Spec, pt.reason)
 	}
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		if d.linker.starting {
 			continue // which ends with an arrival of all
 		}

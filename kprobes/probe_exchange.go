@@ -40,7 +40,7 @@ func (rg *registry) exchange(off, on *Kprobe) error {
 
 // whileFrozen runs f while no thread of any address space runs.
 func (rg *registry) whileFrozen(f func() error) error {
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		inner := f
 		f = func() error { return d.space.Freeze(func(*ptrace.Frozen) error { return inner() }) }
 	}

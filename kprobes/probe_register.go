@@ -118,7 +118,7 @@ func (rg *registry) attempt(kps []*Kprobe, at located, adopt func(i int)) error 
 // looking begins a survey of every address space; what it returns ends them.
 func (rg *registry) looking() (end func()) {
 	var ends []func()
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		ends = append(ends, d.look.anew())
 	}
 	return func() {
@@ -281,7 +281,7 @@ func (rg *registry) register(kps []*Kprobe, at located) error {
 			rg.wait(kp, noProgramYet, at.waits[kp])
 		}
 	}
-	for other := range rg.s.domains {
+	for other := range rg.s.settled() {
 		if other != d {
 			other.placeAll(other.linker.aimsOf(kps), notInChild)
 		}

@@ -25,7 +25,7 @@ func (rg *registry) armAll(arm bool) error {
 		defer rg.looking()()
 		return rg.whileMapped(func() error {
 			var errs []error
-			for d := range rg.s.domains {
+			for d := range rg.s.settled() {
 				if !arm {
 					errs = append(errs, d.unlessEnding(d.optimizer.unoptimizeAll())) // E30
 				}

@@ -97,7 +97,7 @@ func (rk *recordKeeper) noteFaults() {
 		return
 	}
 	rk.faultsNoted = time.Now()
-	for d := range rk.s.domains {
+	for d := range rk.s.settled() {
 		for _, p := range d.space.Processes() {
 			_ = p.NoteFaultActions(false) // without it a handler may be lost, if its signal is blocked
 		}
@@ -108,7 +108,8 @@ func (rk *recordKeeper) noteFaults() {
 // hundredths of a second later.
 func (s *Session) FlushRecords() {
 	_ = s.tracer.Do(func() {
-		if !s.closed {
+		defer s.heirs.within()()
+		if s.settled(); !s.closed {
 			s.records.drainAll()
 		}
 	})
@@ -173,7 +174,7 @@ func (rk *recordKeeper) drainAll() {
 // before the time that is returned.
 func (rk *recordKeeper) takeSome(most int) (until uint64) {
 	until = records.AllTimes
-	for d := range rk.s.domains {
+	for d := range rk.s.settled() {
 		d.recorder.fetch(func(r *program.RingReader, take func(program.Record) uint64) error {
 			last := uint64(0)
 			n, err := r.ReadSome(most, func(rec program.Record) { last = max(last, take(rec)) })

@@ -186,7 +186,7 @@ func (rc *recorder) endState(kp *Kprobe) {
 
 // endStates ends kp's part in its state in all address spaces.
 func (rg *registry) endStates(kp *Kprobe) {
-	for d := range rg.s.domains {
+	for d := range rg.s.settled() {
 		d.recorder.endState(kp)
 	}
 }

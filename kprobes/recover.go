@@ -104,7 +104,7 @@ func (tg *target) startGuardian() {
 
 // endGuardian is called by the tracer's thread when it lets nothing go any more by its end.
 func (tg *target) endGuardian() {
-	for d := range tg.s.domains {
+	for d := range tg.s.settled() {
 		d.guard.told.Release()
 	}
 	tg.tracing.End()

@@ -145,6 +145,10 @@ func TestGuardedTracer(t *testing.T) {
 		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_SYMBOLS")) {
 			kps = append(kps, everywhere(s, symbol)...)
 		}
+		for _, symbol := range strings.Fields(os.Getenv("GOKPROBE_COUNTED")) {
+			kps = append(kps, &kprobes.Kprobe{SymbolName: symbol})
+			ok(t, s.RegisterKprobe(kps[len(kps)-1]))
+		}
 		select {
 		case command, more := <-asked:
 			switch {
@@ -153,6 +157,7 @@ func TestGuardedTracer(t *testing.T) {
 			case command == "guardian":
 				fmt.Println(guardian.Current())
 			case command == "armed":
+				ok(t, s.WaitForOptimizer(t.Context()))
 				fmt.Println(len(kps))
 				select {} // to be killed
 			}
@@ -221,6 +226,35 @@ func TestAGuardianPutsTheTargetRight(t *testing.T) {
 			wantRight(t, prog)
 		})
 	}
+}
+
+// TestAGuardianPutsAForkedChildRight: one that was born just now, of which the tracer knew little but that there was one. What it counts has hurt nobody.
+func TestAGuardianPutsAForkedChildRight(t *testing.T) {
+	const want = "sum 1499500"
+	prog := start(t, "thousand")
+	symbols := make([]string, 40)
+	for i := range symbols {
+		symbols[i] = fmt.Sprintf("fn_%03d", 7*i)
+	}
+	for range testsize.Rounds(3, 10, 100) {
+		g := startGuarded(t, prog.PID(), "GOKPROBE_FOLLOW=1", "GOKPROBE_COUNTED="+strings.Join(symbols, " "))
+		g.guardian(0)
+		if n := g.ask("armed"); n != "40" {
+			t.Fatalf("%s probes", n)
+		}
+		wantResult(t, prog.Do("mine", "mine"), "mine 1499500", "follow", 0)
+		child := forked(t, prog)
+		wantResult(t, prog.Do("call", "sum"), want, "follow", 0)
+		g.kill()
+		for first := true; first || !untouched(prog.PID()) || !untouched(child); first = false {
+			wantResult(t, prog.Do("call", "sum"), want, "killed", 0)
+		}
+		t.Logf("said: %q", g.said())
+		testprog.CheckClean(t, child)
+		prog.Do("end", "ended")
+		prog.CheckClean()
+	}
+	wantRight(t, prog)
 }
 
 // TestAGuardianEndsWhereSomethingIsNotItsOwn: beside what the tracer has left lies what only looks like it. That is told, and not waited for.

@@ -170,7 +170,7 @@ func (fo *followed) endUnwound(own frames.Owner, f frames.Frame) {
 
 // Copied implements ptrace.Handler. The child's Forked may come when the parent has returned.
 func (s hooks) Copied(parent *ptrace.Thread, child *ptrace.Process) {
-	d := s.domainOf(parent)
+	d := s.spaces.Of(parent.Proc.Space)
 	if d == nil {
 		return
 	}

@@ -231,7 +231,7 @@ func (fo *followed) adoptStack(th *ptrace.Thread) {
 // Shared implements ptrace.Handler: child will run in the memory of parent, whose stack it may
 // be on.
 func (s hooks) Shared(parent *ptrace.Thread, child *ptrace.Process) {
-	if d := s.domainOf(parent); d != nil && d.followed.table != nil {
+	if d := s.spaces.Of(parent.Proc.Space); d != nil && d.followed.table != nil {
 		d.followed.closed = true
 		d.followed.table.Close()
 		d.followed.adoptStack(parent)

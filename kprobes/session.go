@@ -60,8 +60,9 @@ type Session struct {
 
 	// The rest belongs to the tracer's thread.
 	main    *ptrace.Process
-	domains map[*domain]bool    // those that are at work
+	domains map[*domain]bool    // those that are at work; see settled
 	spaces  ptrace.Kept[domain] // those that there were, too
+	heirs   heirs               // forked children that have no domain yet
 	// forkedCalls is of the address space of a forked child the calls that its thread was in, in the order of their entries, until Forked.
 	forkedCalls ptrace.Kept[[]KretprobeInstance]
 	// forkedReturns is where return addresses of its were replaced, until then.
@@ -131,6 +132,7 @@ func newSession(ctx context.Context, opts Options) (*Session, error) {
 	s.life, s.end = context.WithCancelCause(ctx)
 	s.target.s, s.registry.s, s.syscalls.s, s.hits.s, s.handlers.s, s.answering.s = s, s, s, s, s, s
 	s.passes.s, s.records.s, s.beside.s, s.heed.s = s, s, s, s
+	s.heirs = heirs{s: s, changes: 1}
 	t.SetHandler(hooks{s})
 	s.records.clockBegan, s.records.clockTicks = moment()
 	return s, nil
@@ -263,8 +265,17 @@ func (s *Session) finish() { s.doneOnce.Do(func() { close(s.done) }) }
 
 // do runs f on the tracer's thread.
 func (s *Session) do(f func() error) error {
+	return s.doApart(func() error {
+		s.settled()
+		return f()
+	})
+}
+
+// doApart is do for an f that says itself what it is about to change: see settled.
+func (s *Session) doApart(f func() error) error {
 	err := ErrClosed // if f panics, which ends the session
 	if derr := s.tracer.Do(func() {
+		defer s.heirs.within()()
 		if !s.closed && !s.closing {
 			err = s.orExited(f())
 		}

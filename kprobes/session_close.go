@@ -41,6 +41,7 @@ func (s *Session) close(ended func(error)) error {
 	own, end := s.tracer.Own(), time.Now().Add(vforkGrace) // a handler can't wait
 	for again := true; again; {
 		derr := s.tracer.Do(func() {
+			defer s.heirs.within()()
 			again = false
 			if s.closed {
 				s.target.endGuardian()
@@ -101,7 +102,7 @@ func (s *Session) endCalls() {
 func (s *Session) release(last bool) (waits bool, err error) {
 	var errs []error
 	s.endCalls()
-	for d := range s.domains {
+	for d := range s.settled() {
 		s.try(func() {
 			err := d.release(last)
 			if !last && errors.Is(err, errInsideVfork) {

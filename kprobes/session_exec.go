@@ -12,7 +12,9 @@ import (
 // leaves its parent's address space here. Under Follow the probes that have a symbol
 // are placed in the new program, if it has the symbol.
 func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
-	if d := s.spaces.Of(old); d != nil {
+	defer s.heirs.within()()
+	if s.heirs.left(old, len(old.Processes())) {
+	} else if d := s.spaces.Of(old); d != nil {
 		d.recorder.noteExec(p)
 		d.followed.endOfProcess(p.PID)
 		d.guard.holdOther(old, p)
@@ -26,6 +28,9 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	if p != s.main && !s.opts.Follow {
 		s.watchers.ended(p)
 		return ptrace.LetGo
+	}
+	if p == s.main {
+		s.settled() // all its probes change
 	}
 	d := s.newDomain(p)
 	d.optimizer.lazily()

@@ -17,6 +17,7 @@ import (
 
 // Forked implements ptrace.Handler.
 func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
+	defer s.heirs.within()()
 	fate := s.forked(parent, child)
 	if fate == ptrace.LetGo {
 		s.watchers.ended(child)
@@ -28,10 +29,14 @@ func (s hooks) Forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
 // breakpoints and our region, lest it dies of a breakpoint should we be killed before this; it
 // gets its original code back, and under Follow probes of its own.
 func (s hooks) forked(parent *ptrace.Space, child *ptrace.Process) ptrace.Fate {
-	d := s.spaces.Of(parent)
+	d := s.alike(parent)
 	if d == nil {
 		return ptrace.LetGo
 	}
+	if s.opts.Follow && !s.closed && s.heirs.inherit(d, parent, child) {
+		return ptrace.Keep
+	}
+	d = s.at(parent)
 	if !s.opts.Follow || s.closed { // Close settles the forks that are under way
 		_ = s.cleanChild(d, child)
 		d.guard.cleanRegion(child)
@@ -96,35 +101,15 @@ func (d *domain) takeOver(parent *domain, child *ptrace.Process) bool {
 
 // takeMemory has the child keep the guard, and have memory of its own in the place of all of the parent's, in which fill has d's region begin.
 func (d *domain) takeMemory(parent *domain, child *ptrace.Process, fill func(stores func(trampoline.Extent) (data, code trampoline.Store)) error) bool {
-	if slices.ContainsFunc(parent.space.Processes(), (*ptrace.Process).GuardDoubted) {
-		return false
-	}
 	arenas := parent.region.Mapped()
-	extents := make([]ptrace.Extent, len(arenas))
-	for i, e := range arenas {
-		if parent.memory.shared[e.Data.Start] == nil {
-			return false
-		}
-		extents[i] = ptrace.Extent{Data: e.Data, Code: e.Code, Offset: e.Offset}
-	}
-	if len(extents) == 0 || len(extents) > mostInherited {
-		return false
-	}
-	state := parent.guard.state
-	kept := ptrace.KeptGuard{Handler: state.Handler, Signals: ptrace.Sigset(state.Installed >> 1)}
-	err := child.Space.ReplaceShared(parent.space, trampoline.MemfdName, extents, kept, func(own []*ptrace.Shared) error {
+	_, file, ok := parent.memoryFor(parent.space, child, func(own []*ptrace.Shared, _ *ptrace.Backing) error {
 		for i, e := range arenas {
 			d.memory.shared[e.Data.Start] = own[i]
 		}
-		return fill(func(e trampoline.Extent) (data, code trampoline.Store) {
-			m := d.memory.shared[e.Data.Start]
-			return trampoline.Bytes(m.Data), trampoline.Bytes(m.Code)
-		})
+		return fill(d.memory.stores)
 	})
-	if err != nil {
-		for _, m := range d.memory.shared {
-			m.Unmap()
-		}
+	file.Close()
+	if !ok {
 		clear(d.memory.shared)
 		d.beginRegion()
 		return false
@@ -132,6 +117,50 @@ func (d *domain) takeMemory(parent *domain, child *ptrace.Process, fill func(sto
 	d.memory.brk = parent.memory.brk
 	d.guard.takeOver(&parent.guard)
 	return true
+}
+
+// stores is the two parts of an arena, as the tracer has them.
+func (m *memory) stores(e trampoline.Extent) (data, code trampoline.Store) {
+	own := m.shared[e.Data.Start]
+	return trampoline.Bytes(own.Data), trampoline.Bytes(own.Code)
+}
+
+// places is where the arenas lie, in the order of Mapped; nil if that is nowhere, or if one of them is not shared.
+func (m *memory) places() (list []ptrace.Extent) {
+	for _, e := range m.d.region.Mapped() {
+		if m.shared[e.Data.Start] == nil {
+			return nil
+		}
+		list = append(list, ptrace.Extent{Data: e.Data, Code: e.Code, Offset: e.Offset})
+	}
+	return list
+}
+
+// memoryFor gives a forked child memory of its own in the place of all of d's, which its parent from has, or memory like that at the same places. The child keeps the
+// guard. fill writes what belongs there.
+func (d *domain) memoryFor(from *ptrace.Space, child *ptrace.Process, fill func([]*ptrace.Shared, *ptrace.Backing) error) (shared map[arch.Addr]*ptrace.Shared, file *ptrace.Backing, ok bool) {
+	places := d.memory.places()
+	if len(places) == 0 || len(places) > mostInherited || slices.ContainsFunc(from.Processes(), (*ptrace.Process).GuardDoubted) {
+		return nil, nil, false
+	}
+	state := d.guard.state
+	kept := ptrace.KeptGuard{Handler: state.Handler, Signals: ptrace.Sigset(state.Installed >> 1)}
+	shared = map[arch.Addr]*ptrace.Shared{}
+	err := child.Space.ReplaceShared(from, trampoline.MemfdName, places, kept, func(own []*ptrace.Shared, f *ptrace.Backing) error {
+		file = f
+		for i, e := range places {
+			shared[e.Data.Start] = own[i]
+		}
+		return fill(own, f)
+	})
+	if err != nil {
+		file.Close()
+		for _, m := range shared {
+			m.Unmap()
+		}
+		return nil, nil, false
+	}
+	return shared, file, true
 }
 
 // pastCode is every instruction that ever had a breakpoint in an address space, alone or in a jump. A fork copies memory at a

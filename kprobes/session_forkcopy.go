@@ -94,6 +94,14 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	}) {
 		return false
 	}
+	d.copyBooks(parent, nil)
+	child.Space.Unblock(d.guard.noteUnblocked)
+	d.detours.noteFaultsIf(slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return st.jump() != nil && st.jump().raises() }))
+	return true
+}
+
+// copyBooks makes d, which has memory and the guard, a copy of parent in all else; h is the heir that it was, if any.
+func (d *domain) copyBooks(parent *domain, h *heir) {
 	d.past = pastCode{insns: maps.Clone(parent.past.insns)}
 	d.text.CopyOf(parent.text)
 	d.optimizer.lazily()
@@ -102,19 +110,16 @@ func (d *domain) becomeCopy(parent *domain, child *ptrace.Process) bool {
 	}
 	d.masks.becomeCopy(&parent.masks)
 	d.recorder.copyRings(&parent.recorder)
-	d.copySites(parent)
+	d.copySites(parent, h)
 	if len(d.recorder.rings) > 0 {
 		d.recorder.noteAll()
 	}
 	d.linker.watched = parent.linker.watched && (parent.linker.linkerSite != nil || parent.linker.Brk == 0) // else it is tried again
 	if st := parent.linker.linkerSite; st != nil {
 		d.linker.linkerSite = d.sites[st.addr]
-		d.linker.busy = parent.linker.Busy(child.Space)
+		d.linker.busy = parent.linker.Busy(d.space)
 	}
-	child.Space.Unblock(d.guard.noteUnblocked)
 	d.guard.unlooked = false
-	d.detours.noteFaultsIf(slices.ContainsFunc(slices.Collect(maps.Values(d.sites)), func(st *site) bool { return st.jump() != nil && st.jump().raises() }))
-	return true
 }
 
 // dropRetired gives back what the parent keeps only until no thread of its is inside: slots and detours to which nothing leads, and what their programs and
@@ -158,14 +163,26 @@ func (d *domain) dropRetired(parent *domain) error {
 // bornAlike tells whether the child's code is what the parent's is now, wherever we have ever written.
 func (d *domain) bornAlike(parent *domain, child *ptrace.Process) bool {
 	var theirs, own []byte
-	alike := func(r arch.Range) bool {
-		n := int(r.Len())
+	differs := func(run pageRun) bool {
+		n := int(run.Len())
 		theirs, own = slices.Grow(theirs[:0], n)[:n], slices.Grow(own[:0], n)[:n]
-		return parent.space.Text().ReadMemory(r.Start, theirs) == nil && child.Space.Text().ReadMemory(r.Start, own) == nil && bytes.Equal(theirs, own)
+		return parent.space.Text().ReadMemory(run.Start, theirs) != nil || child.Space.Text().ReadMemory(run.Start, own) != nil || !bytes.Equal(theirs, own)
 	}
-	differs := func(run pageRun) bool { return !alike(run.Range) }
-	for _, run := range parent.past.byRuns(parent.optimizer.jumps) {
-		if differs(run) && (run.Len() == codePage || slices.ContainsFunc(run.byPage(), differs)) { // what lies between its pages is not of interest
+	runs, changes := parent.past.byRuns(parent.optimizer.jumps), parent.session.heirs.changes
+	for i := range runs {
+		run := &runs[i]
+		n := int(run.Len())
+		own = slices.Grow(own[:0], n)[:n]
+		if run.whole != nil && run.wholeAt == changes && child.Space.Text().ReadMemory(run.Start, own) == nil && bytes.Equal(own, run.whole) {
+			continue // we have not written there since
+		}
+		if !differs(*run) {
+			if run.keeps {
+				run.whole, run.wholeAt = append(run.whole[:0], theirs...), changes
+			}
+			continue
+		}
+		if run.Len() == codePage || slices.ContainsFunc(run.byPage(), differs) { // what lies between its pages is not of interest
 			return false
 		}
 	}
@@ -174,7 +191,7 @@ func (d *domain) bornAlike(parent *domain, child *ptrace.Process) bool {
 
 // copySites makes the sites that the child has where its parent has some, with their own detours and counters. There may be thousands, and a process that
 // forks all the time; so each kind is made in one piece.
-func (d *domain) copySites(parent *domain) {
+func (d *domain) copySites(parent *domain, h *heir) {
 	n, jumps := len(parent.sites), 0
 	for _, st := range parent.sites {
 		if st.jump() != nil {
@@ -188,6 +205,7 @@ func (d *domain) copySites(parent *domain) {
 	d.neighbours.torn, d.neighbours.strays = make(map[arch.Addr]arch.Addr, len(parent.neighbours.torn)), make(map[arch.Addr]*detour, len(parent.neighbours.strays))
 	counting.Lock()
 	defer counting.Unlock()
+	parent.heirs = slices.DeleteFunc(parent.heirs, func(o *heir) bool { return o == h }) // its counts are its counters' from now on
 	for _, st := range parent.sites {
 		sites = append(sites, *st)
 		own := &sites[len(sites)-1]
@@ -203,7 +221,7 @@ func (d *domain) copySites(parent *domain) {
 			det.site, det.headHits, det.stops = own, 0, 0
 			own.stands = jumping{p, det}
 			if det.count != nil {
-				counters = append(counters, counter{at: det.count.at, cells: d.copiedCells(det.count.at, len(det.count.cells))})
+				counters = append(counters, counter{at: det.count.at, cells: d.copiedCells(det.count.at, len(det.count.cells)), of: d})
 				det.count = &counters[len(counters)-1]
 			}
 			if det.record != nil {

@@ -45,9 +45,11 @@ func (i *pastInsn) end() arch.Addr {
 // pageRun is pages that are read at once, and have whole instructions of pastCode.
 type pageRun struct {
 	arch.Range
-	insns []pastInsn // in order of address
-	keeps bool       // what is found, as last, for the next child
-	last  *found
+	insns   []pastInsn // in order of address
+	keeps   bool       // what is found, as last, for the next child; and whole
+	last    *found
+	whole   []byte // the parent's text there, when heirs.changes was wholeAt
+	wholeAt uint64
 }
 
 // byRuns is all of p, with the jumps that stood there.

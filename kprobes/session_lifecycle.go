@@ -45,6 +45,7 @@ func (d *domain) unlessEnding(err error) error {
 
 // forget drops an address space that no longer exists. Its probes are GONE.
 func (s *Session) forget(d *domain) {
+	s.heirs.settleLike(d)
 	inChild := s.mainDomain() != nil && d != s.mainDomain()
 	d.released = true
 	d.guard.told.Release()
@@ -83,7 +84,7 @@ func (s *Session) forget(d *domain) {
 // ThreadExit implements ptrace.Handler.
 func (s hooks) ThreadExit(th *ptrace.Thread) {
 	s.watchers.gone(th.TID)
-	if d := s.domainOf(th); d != nil {
+	if d := s.spaces.Of(th.Proc.Space); d != nil { // what the heirs copy is not changed
 		d.recorder.noteExit(th)
 		d.followed.endOfThread(th)
 		d.upcalls.unlearn(th)
@@ -92,7 +93,9 @@ func (s hooks) ThreadExit(th *ptrace.Thread) {
 
 // Exited implements ptrace.Handler.
 func (s hooks) Exited(p *ptrace.Process) {
-	if d := s.spaces.Of(p.Space); d != nil {
+	defer s.heirs.within()()
+	if s.heirs.left(p.Space, len(p.Space.Processes())-1) {
+	} else if d := s.spaces.Of(p.Space); d != nil {
 		d.followed.endOfProcess(p.PID)
 		d.guard.holdOther(p.Space, p)
 		if len(p.Space.Processes()) == 1 {

@@ -7,7 +7,7 @@ import "slices"
 func (s *Session) Processes() []int {
 	var pids []int
 	_ = s.do(func() error {
-		for d := range s.domains {
+		for d := range s.settled() {
 			for _, p := range d.space.Processes() {
 				pids = append(pids, p.PID)
 			}

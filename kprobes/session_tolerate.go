@@ -37,6 +37,7 @@ func (s *Session) try(f func()) (done bool) {
 
 // Panicked implements ptrace.Handler: the session ends, the target goes on.
 func (s hooks) Panicked(value any, trace []byte) {
+	defer s.heirs.within()()
 	if err, ok := value.(error); ok && errors.Is(err, ptrace.ErrShared) {
 		s.warn("%v: the target is let go", err)
 	} else {

@@ -62,7 +62,7 @@ func (he *heed) outsideVfork(ctx context.Context, f func() error) error {
 
 // anyInsideVfork tells whether a process of a domain that is like this is known to be inside vfork(2). It stops nobody, so one may be about to be.
 func (he *heed) anyInsideVfork(like func(*domain) bool) bool {
-	for d := range he.s.domains {
+	for d := range he.s.settled() {
 		if like(d) && d.insideVfork() {
 			return true
 		}
@@ -72,7 +72,7 @@ func (he *heed) anyInsideVfork(like func(*domain) bool) bool {
 
 // hasWaited notes the present calls, so that nobody waits for them again.
 func (he *heed) hasWaited() {
-	for d := range he.s.domains {
+	for d := range he.s.settled() {
 		d.guard.waited = d.guard.waited || d.insideVfork()
 	}
 }
@@ -92,13 +92,15 @@ func (g *guard) unguarded() error {
 
 // VforkEnded implements ptrace.Handler: now th can set the actions of its process.
 func (s hooks) VforkEnded(th *ptrace.Thread) {
-	d := s.domainOf(th)
+	defer s.heirs.within()()
+	d := s.spaces.Of(th.Proc.Space)
 	if d != nil {
 		d.guard.waited = false
 	}
 	if d == nil || d.guard.tried && !d.guard.incomplete || d.guard.none || d.memory.private || d.released {
 		return
 	}
+	s.settled()
 	for _, key := range d.masks.unfinished {
 		delete(d.masks.searched, key)
 	}

@@ -265,7 +265,7 @@ func (sp *SyscallProbe) name() string { return fmt.Sprintf("system call %d", sp.
 // for.
 func (sc *syscallProbes) stopAtSyscalls() error {
 	var errs []error
-	for d := range sc.s.domains {
+	for d := range sc.s.settled() {
 		errs = append(errs, d.unlessEnding(d.space.TraceSyscalls(sc.stoppedFor(d))))
 	}
 	return errors.Join(errs...)
@@ -296,6 +296,7 @@ func (sp *SyscallProbe) stopsIn(d *domain) bool { return sp.way == SyscallByStop
 
 // SyscallEntered implements ptrace.Handler.
 func (s hooks) SyscallEntered(th *ptrace.Thread) (made bool) {
+	defer s.heirs.within()()
 	d := s.domainOf(th)
 	regs, err := th.Regs()
 	if d == nil || err != nil {
@@ -333,6 +334,7 @@ func (sc *syscallProbes) enterSyscall(ts *threadState, sp *SyscallProbe, chosen 
 
 // SyscallReturned implements ptrace.Handler.
 func (s hooks) SyscallReturned(th *ptrace.Thread) {
+	defer s.heirs.within()()
 	d := s.domainOf(th)
 	ts := s.hits.states.Of(th)
 	regs, err := th.Regs()

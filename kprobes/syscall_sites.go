@@ -145,7 +145,7 @@ func (sc *syscallProbes) callsCame(came []*symbols.Module) {
 func (sc *syscallProbes) changeWay(sp *SyscallProbe, why error) error {
 	kps := sp.kps
 	if sp.own.checked != nil {
-		for d := range sc.s.domains {
+		for d := range sc.s.settled() {
 			d.recorder.keepState(&sp.own) // which goes on where they end
 		}
 	}

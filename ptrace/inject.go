@@ -57,7 +57,9 @@ var ErrNotKept = errors.New("the child has not what its parent has")
 // first has what g needs. fill writes what belongs there before the child has any of it. The error matches ErrNotKept if the child has something else there, or
 // other actions of signals. Until fill has returned the child has its parent's memory; after an error that comes later it has the same content in private memory, at those of extents that
 // could not be mapped.
-func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g KeptGuard, fill func([]*Shared) error) error {
+//
+// fill gets the memory's file as well, by which it can be read and written without a page of it becoming ours. It is the caller's if there is no error.
+func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g KeptGuard, fill func([]*Shared, *Backing) error) error {
 	for _, e := range extents {
 		for _, at := range []arch.Addr{e.Data.Start, e.Code.Start} {
 			theirs, err1 := parent.mapAt(at)
@@ -79,7 +81,7 @@ func (s *Space) ReplaceShared(parent *Space, name string, extents []Extent, g Ke
 	return nil
 }
 
-func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*Shared) error) error {
+func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*Shared, *Backing) error) (err error) {
 	size := uint64(0)
 	for _, e := range extents {
 		size = max(size, e.fileEnd())
@@ -98,7 +100,16 @@ func (r *Remote) replaceBy(f *memfd, fd uint64, extents []Extent, fill func([]*S
 		}
 		ours = append(ours, m)
 	}
-	if err := fill(ours); err != nil {
+	file, err := f.backing()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	if err := fill(ours, file); err != nil {
 		return err
 	}
 	for i, e := range extents {

@@ -220,7 +220,8 @@ func TestMemoryTakesThePlaceOfOther(t *testing.T) {
 			return b[0]
 		}
 		var own []*Shared
-		fill := func(m []*Shared) error {
+		fill := func(m []*Shared, f *Backing) error {
+			t.Cleanup(f.Close)
 			own = m
 			m[0].Data[5], m[0].Code[6] = 50, 60
 			return nil

@@ -3,6 +3,7 @@ package trampoline
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,13 +16,60 @@ import (
 // what is in the cells whose addresses are in zero. stores reach the child's memory, zero, which may have been mapped already or not. Nobody changes the
 // parent's region meanwhile; its threads may write to cells, of which any mixture of before and after is copied.
 //
-// The error matches ErrNotShared if the parent has a cave, or memory that is not shared with the tracer. Then the stores have some of it.
+// It is CopyContent and CopyBooks. The error matches ErrNotShared if the parent has a cave, or memory that is not shared with the tracer. Then the stores have
+// some of it.
 func (r *Region) CopyOf(parent *Region, zero map[arch.Addr]bool, stores func(Extent) (data, code Store)) error {
+	known := map[Extent][2]Store{}
+	once := func(e Extent) (data, code Store) {
+		if _, ok := known[e]; !ok {
+			data, code = stores(e)
+			known[e] = [2]Store{data, code}
+		}
+		return known[e][0], known[e][1]
+	}
+	if err := parent.CopyContent(func(at arch.Addr) bool { return zero[at] }, once); err != nil {
+		return err
+	}
+	return r.CopyBooks(parent, once)
+}
+
+// CopyContent writes to stores, a forked child's memory, what CopyOf copies. zero tells of cells that begin with zero. The child has no region yet, but who
+// finds the memory there finds all that a recovery needs.
+func (r *Region) CopyContent(zero func(arch.Addr) bool, stores func(Extent) (data, code Store)) error {
+	if r.table == nil || slices.ContainsFunc(r.arenas, (*Arena).Cave) {
+		return fmt.Errorf("the parent's arenas: %w", ErrNotShared)
+	}
+	var table Store
+	journals := r.journal.parts
+	for _, a := range r.mapped() {
+		data, code := stores(a.ext)
+		if err := a.copyContent(data, code, func(at arch.Addr) bool { return zero(at) || r.resume.former[at] }); err != nil { // nobody reads there in the child
+			return err
+		}
+		if a.slots() && len(journals) > 0 { // in the same order
+			if err := copyStore(data, a.data, journals[0].off, uint64(journals[0].used)*recordSize); err != nil {
+				return err
+			}
+			journals = journals[1:]
+		}
+		if a.ext.Offset == 0 {
+			table = data
+		}
+	}
+	if table == nil {
+		return fmt.Errorf("no first arena: %w", ErrNotShared)
+	}
+	return r.copyHeader(table)
+}
+
+// CopyBooks makes r, which has no arena yet, the region of a forked child to which parent's CopyContent has given its memory, which stores reach. parent is as it
+// was then. The child may run.
+func (r *Region) CopyBooks(parent *Region, stores func(Extent) (data, code Store)) error {
 	var slots []*Arena
 	copied := map[*Arena]*Arena{}
 	for _, from := range parent.mapped() {
 		data, code := stores(from.ext)
-		to, err := from.copyTo(data, code, zero)
+		to, err := from.copyTo(data, code)
 		if err != nil {
 			return err
 		}
@@ -30,18 +78,12 @@ func (r *Region) CopyOf(parent *Region, zero map[arch.Addr]bool, stores func(Ext
 			slots = append(slots, to)
 		}
 	}
-	if len(copied) != len(parent.arenas) || parent.table == nil {
-		return fmt.Errorf("the parent's arenas: %w", ErrNotShared)
-	}
 	slices.SortFunc(r.arenas, func(a, b *Arena) int { return cmp.Compare(a.code.Start, b.code.Start) })
 	r.fileEnd, r.listed, r.homes = parent.fileEnd, parent.listed, maps.Clone(parent.homes)
 	for _, a := range r.arenas {
 		if a.ext.Offset == 0 {
 			r.table = a.data
 		}
-	}
-	if err := r.copyHeader(parent); err != nil {
-		return err
 	}
 	r.copyLandings(parent, copied)
 	if err := r.journal.copyOf(&parent.journal, slots); err != nil {
@@ -61,8 +103,8 @@ func (r *Region) mapped() (list []*Arena) {
 	return list
 }
 
-// copyTo is an arena over data and code that is as a, with its content. Its chunks are still those of a's landings.
-func (a *Arena) copyTo(data, code Store, zero map[arch.Addr]bool) (*Arena, error) {
+// copyTo is an arena over data and code that is as a, and has its content. Its chunks are still those of a's landings.
+func (a *Arena) copyTo(data, code Store) (*Arena, error) {
 	to := *a
 	to.data, to.store = data, code
 	for _, s := range []Store{a.data, a.store, data, code} {
@@ -71,27 +113,15 @@ func (a *Arena) copyTo(data, code Store, zero map[arch.Addr]bool) (*Arena, error
 		}
 	}
 	if a.ground != nil {
-		g, err := a.ground.copyTo(a, data.(bytesStore), code, zero)
-		to.ground = g
-		return &to, err
+		to.ground = a.ground.copyTo(a, data.(bytesStore))
+		return &to, nil
 	}
 	to.state, to.free = slices.Clone(a.state), slices.Clone(a.free)
-	if err := copyStore(code, a.store, a.codeOff, uint64(a.filled)*a.slotSize); err != nil {
-		return nil, err
-	}
-	return &to, copyStore(data, a.data, a.sites, 8*uint64(a.next))
+	return &to, nil
 }
 
-func (g *ground) copyTo(a *Arena, data bytesStore, code Store, zero map[arch.Addr]bool) (*ground, error) {
+func (g *ground) copyTo(a *Arena, data bytesStore) *ground {
 	to := &ground{code: g.code.copy(), page: g.page, chunks: make([][]chunk, len(g.chunks)), cells: g.cells, records: g.records}
-	for p, m := range g.code.pages {
-		if m == nil {
-			continue
-		}
-		if err := copyStore(code, a.store, uint64(p)*PageSize, PageSize); err != nil {
-			return nil, err
-		}
-	}
 	n := 0
 	for _, in := range g.chunks {
 		n += len(in)
@@ -102,19 +132,39 @@ func (g *ground) copyTo(a *Arena, data bytesStore, code Store, zero map[arch.Add
 		to.chunks[p] = slices.Clip(all[len(all)-len(in):])
 	}
 	to.records.store, to.records.free = data, slices.Clone(g.records.free)
-	if err := copyStore(data, a.data, g.records.off, uint64(g.records.used)*detourRecordSize); err != nil {
-		return nil, err
-	}
 	c := &to.cells
 	c.bytes = data[c.first:a.ext.Data.Len()]
 	c.space, c.taken = g.cells.space.copy(), maps.Clone(g.cells.taken)
-	for at, n := range c.taken {
-		if !zero[at] {
-			off := at - c.at
-			copy(c.bytes[off:][:n], g.cells.bytes[off:][:n])
+	return to
+}
+
+// copyContent writes what a has in its two parts, but for the header.
+func (a *Arena) copyContent(data, code Store, zero func(arch.Addr) bool) error {
+	g := a.ground
+	if g == nil {
+		return errors.Join(copyStore(code, a.store, a.codeOff, uint64(a.filled)*a.slotSize), copyStore(data, a.data, a.sites, 8*uint64(a.next)))
+	}
+	for p := 0; p < len(g.code.pages); p++ {
+		first := p
+		for p < len(g.code.pages) && g.code.pages[p] != nil {
+			p++
+		}
+		if err := copyStore(code, a.store, uint64(first)*PageSize, uint64(p-first)*PageSize); err != nil {
+			return err
 		}
 	}
-	return to, nil
+	if err := copyStore(data, a.data, g.records.off, uint64(g.records.used)*detourRecordSize); err != nil {
+		return err
+	}
+	for at, n := range g.cells.taken {
+		if zero(at) {
+			continue
+		}
+		if err := copyStore(data, a.data, g.cells.first+uint64(at-g.cells.at), uint64(n)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copyStore copies n bytes from offset off on, to memory that is zero: most pages of a header are, and stay untouched.
@@ -128,24 +178,33 @@ func copyStore(to, from Store, off, n uint64) error {
 		return err
 	}
 	for len(b) > 0 {
-		page := b[:min(PageSize-off%PageSize, uint64(len(b)))]
-		if !bytes.Equal(page, zeroPage[:len(page)]) {
-			if err := to.Write(off, page); err != nil {
-				return err
+		n, blank := 0, false
+		for n < len(b) && !blank {
+			page := b[n:min(n+PageSize-int((off+uint64(n))%PageSize), len(b))]
+			if blank = bytes.Equal(page, zeroPage[:len(page)]); !blank {
+				n += len(page)
+			} else if n == 0 {
+				off, b = off+uint64(len(page)), b[len(page):]
 			}
 		}
-		off, b = off+uint64(len(page)), b[len(page):]
+		if n == 0 {
+			continue
+		}
+		if err := to.Write(off, b[:n]); err != nil {
+			return err
+		}
+		off, b = off+uint64(n), b[n:]
 	}
 	return nil
 }
 
 var zeroPage [PageSize]byte
 
-// copyHeader copies what is in front of the first arena's own: the list of arenas, the first resume table, the guard's data. The magic goes last.
-func (r *Region) copyHeader(parent *Region) error {
+// copyHeader copies to to what is in front of the first arena's own: the list of arenas, the first resume table, the guard's data. The magic goes last.
+func (r *Region) copyHeader(to Store) error {
 	const held, behind = offGuard + offHeldMasks, offGuard + GuardLen
 	for _, part := range [][2]uint64{{uint64(len(Magic)), held}, {behind, prefixSize}, {0, uint64(len(Magic))}} {
-		if err := copyStore(r.table, parent.table, part[0], part[1]-part[0]); err != nil {
+		if err := copyStore(to, r.table, part[0], part[1]-part[0]); err != nil {
 			return err
 		}
 	}
@@ -194,27 +253,31 @@ func (j *Journal) copyOf(parent *Journal, slots []*Arena) error {
 	for i, from := range parent.parts {
 		to := from
 		to.store, to.free, to.live = slots[i].data, slices.Clone(from.free), slices.Clone(from.live)
-		if err := copyStore(to.store, from.store, from.off, uint64(from.used)*recordSize); err != nil {
-			return err
-		}
 		j.parts = append(j.parts, to)
 	}
 	return nil
 }
 
-// copyOf is the table that the header tells of, which lies in the copy of an arena's data.
+// copyOf is the parent's table, which lies in the copy of an arena's data.
 func (t *resumes) copyOf(parent *resumes, r *Region) error {
-	b := make([]byte, 8)
-	if err := r.table.Read(offResume, b); err != nil {
-		return err
-	}
-	at := arch.Addr(le.Uint64(b))
+	at := parent.at
 	i := slices.IndexFunc(r.arenas, func(a *Arena) bool { return a.ext.Data.Contains(at) })
 	if i < 0 {
 		return fmt.Errorf("the resume table at %s: %w", at, ErrNotAllocated)
 	}
-	*t = resumes{store: r.arenas[i].data, off: uint64(at - r.arenas[i].ext.Data.Start), keys: slices.Clone(parent.keys), to: maps.Clone(parent.to), used: parent.used}
+	*t = resumes{store: r.arenas[i].data, off: uint64(at - r.arenas[i].ext.Data.Start), at: at, keys: slices.Clone(parent.keys), to: maps.Clone(parent.to), used: parent.used, former: maps.Clone(parent.former)}
 	return nil
+}
+
+// CellRanges is where the memory lies that Cells gives out, by the arenas' extents.
+func (r *Region) CellRanges() map[Extent]arch.Range {
+	all := map[Extent]arch.Range{}
+	for _, a := range r.arenas {
+		if a.ground != nil {
+			all[a.ext] = arch.Range{Start: a.ground.cells.at, End: a.ext.Data.End}
+		}
+	}
+	return all
 }
 
 // Cell is the tracer's view of the memory at at that Cells gave, to this region or to the one that it is a copy of.

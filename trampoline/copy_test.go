@@ -114,6 +114,13 @@ func (w *twin) work(steps int) {
 // copyOf is a twin with a copy of w's region, whose further work is w's.
 func (w *twin) copyOf(seed int64) *twin {
 	w.Helper()
+	for at := range w.region.resume.former { // which is not copied: nobody in the child reads there
+		for _, a := range w.region.arenas {
+			if a.ground != nil && a.ground.cells.taken[at] > 0 {
+				clear(a.ground.cells.bytes[at-a.ground.cells.at:][:a.ground.cells.taken[at]])
+			}
+		}
+	}
 	own := newTarget(w.T)
 	child := New(optimized, owner, own)
 	w.check(child.CopyOf(w.region, nil, func(e Extent) (data, code Store) {

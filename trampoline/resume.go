@@ -2,6 +2,7 @@ package trampoline
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -27,14 +28,17 @@ const ResumeHash = 0x9e3779b97f4a7c15
 type resumes struct {
 	store Store
 	off   uint64      // of the table in store
+	at    arch.Addr   // where it lies in the target
 	keys  []arch.Addr // the entries' addresses, 0 if none was ever there
 	to    map[arch.Addr]arch.Addr
 	used  int // entries that have an address, cleared ones included
+	// former are the smaller tables before it, which lie in cells
+	former map[arch.Addr]bool
 }
 
 // begin makes the table behind the header, which lies in the zeroed data of e, the first one.
 func (t *resumes) begin(data Store, e Extent) error {
-	t.store, t.off = data, headerSize
+	t.store, t.off, t.at = data, headerSize, e.Data.Start+headerSize
 	t.to = map[arch.Addr]arch.Addr{}
 	if err := t.lay(firstEntries); err != nil {
 		return err
@@ -133,7 +137,8 @@ func (r *Region) growResume(near arch.Addr, more int) error {
 	if err != nil {
 		return err
 	}
-	t := resumes{store: Bytes(cell), to: old.to}
+	t := resumes{store: Bytes(cell), at: at, to: old.to, former: map[arch.Addr]bool{old.at: true}}
+	maps.Copy(t.former, old.former)
 	if err := t.lay(n); err != nil {
 		return err
 	}
