@@ -188,7 +188,7 @@ func (d *domain) hasLeft(th *ptrace.Thread, entry arch.Regs) bool {
 			at.SetIP(orig)
 		}
 	}
-	base := d.look.mappingOf(cfa)
+	base := d.look.stackOf(cfa)
 	beyond := func(a arch.Addr) bool { return a > cfa && base.Contains(a) }
 	left := beyond(at.SP())
 	for _, f := range d.linker.symbols().Backtrace(at, rawMemory{&Regs{domain: d}}, frames) {

@@ -239,7 +239,7 @@ func (fo *followed) endOfThread(th *ptrace.Thread) {
 		fo.endOf(own)
 		return
 	}
-	stack := fo.d.look.mappingOf(regs.SP())
+	stack := fo.d.look.stackOf(regs.SP())
 	for _, ri := range slices.Backward(fo.calls.Of(own)) {
 		if stack.Contains(ri.call.Frame.CFA) {
 			fo.miss(ri, MissUnreturned)

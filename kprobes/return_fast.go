@@ -38,7 +38,9 @@ import (
 type followed struct {
 	d      *domain
 	table  arch.CallTable
-	marked bool // the table is, when we die
+	marked bool              // the table is, when we die
+	loose  bool              // it may have calls of lines that were forgotten
+	stacks map[arch.Addr]int // the threads that were on stacks, by where those begin
 	closed bool
 	lines  map[uint16]*callLine
 	lineOf map[*Kretprobe]*callLine
@@ -220,7 +222,7 @@ func (fo *followed) adoptStack(th *ptrace.Thread) {
 	if !busy || err != nil {
 		return
 	}
-	stack := fo.d.look.mappingOf(regs.SP())
+	stack := fo.d.look.stackOf(regs.SP())
 	fo.d.followed.table.All(func(s arch.CallSlot) {
 		if stack.Contains(s.CFA - 1) {
 			fo.adopt(s, th.Proc.PID, frames.Owner{TID: th.TID})
@@ -338,6 +340,7 @@ func (fo *followed) foldCalls(ended bool) {
 	}
 	fo.unmark()
 	fo.d.followed.table, fo.d.followed.closed, fo.d.followed.lines, fo.d.followed.lineOf, fo.d.followed.last = nil, false, nil, nil, 0
+	fo.loose, fo.stacks = false, nil
 }
 
 // active is how many of the calls are in the table.

@@ -2,6 +2,7 @@ package kprobes
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -75,7 +76,7 @@ func (rl *relays) analysed(st *site) (*optimize.Choice, error) {
 
 // eachRelayed is the calls in the table that return by a relay.
 func (fo *followed) eachRelayed(f func(arch.CallSlot)) {
-	if fo.table == nil || len(fo.relays.at) == 0 {
+	if !fo.mayBeRelayed() {
 		return
 	}
 	fo.table.All(func(s arch.CallSlot) {
@@ -96,30 +97,95 @@ func (fo *followed) unrelay(s arch.CallSlot, pid int, own frames.Owner) error {
 		fo.adopt(s, pid, own)
 		return nil
 	}
-	done, err := fo.relays.putBack(fo.d.space, s.CFA-wordSize)
+	done, err := fo.setTrue(s)
 	if done {
 		fo.table.Redirect(s, to)
 	}
 	return err
 }
 
-// unrelayStack is unrelay for the calls on the stack that th is on.
+// setTrue has a call's true return address stand where its relay's was. done is false if neither is there: the frame is dead, or somewhere else.
+func (fo *followed) setTrue(s arch.CallSlot) (done bool, err error) {
+	if done, err = fo.relays.putBack(fo.d.space, s.CFA-wordSize); done || err != nil {
+		return done, err
+	}
+	word, ok := fo.returnWord(&KretprobeInstance{sp: s.CFA - wordSize})
+	return ok && word == fo.relays.behind(s.Ret), nil // another call in the frame had it done
+}
+
+// unrelayStack is unrelay for the calls that an unwinder meets which th is about to run: those on the stack that it is on, and those on stacks that no other thread is on. Such
+// a stack is a coroutine's, or th's own while th runs a signal's handler on another one.
 func (fo *followed) unrelayStack(th *ptrace.Thread) {
 	regs, err := th.Regs()
-	if err != nil || fo.table == nil || len(fo.relays.at) == 0 {
+	if err != nil || !fo.mayBeRelayed() {
 		return
 	}
+	defer fo.d.look.anew()()
 	var errs []error
-	stack := fo.d.look.mappingOf(regs.SP())
+	stack, elsewhere := fo.d.look.stackKnown(regs.SP()), false
 	fo.eachRelayed(func(s arch.CallSlot) {
-		if stack.Contains(s.CFA - 1) {
+		switch {
+		case stack.Contains(s.CFA - 1):
 			fo.siteBehind(s)
 			errs = append(errs, fo.unrelay(s, th.Proc.PID, frames.Owner{TID: th.TID}))
+		case !fo.ofAnother(th, s):
+			elsewhere = true
+			fo.siteBehind(s)
 		}
 	})
+	if elsewhere {
+		errs = append(errs, fo.d.space.Freeze(func(*ptrace.Frozen) error {
+			fo.noteStacks()
+			return fo.unrelayAll(th.Proc.PID, func(s arch.CallSlot) bool { return !fo.ofAnother(th, s) })
+		}))
+	}
 	if err := fo.d.unlessEnding(errors.Join(errs...)); err != nil {
 		fo.d.session.warn("%v", err)
 	}
+}
+
+// ofAnother tells whether a call is on a stack that another thread was on when stacks were noted.
+func (fo *followed) ofAnother(th *ptrace.Thread, s arch.CallSlot) bool {
+	tid := fo.stacks[fo.d.look.stackKnown(s.CFA-1).Start]
+	return tid != 0 && tid != th.TID && slices.ContainsFunc(fo.d.space.Threads(), func(o *ptrace.Thread) bool { return o.TID == tid })
+}
+
+// noteStacks notes which threads are on which stacks. All are stopped.
+func (fo *followed) noteStacks() {
+	fo.stacks = map[arch.Addr]int{}
+	for _, th := range fo.d.space.Threads() {
+		if regs, err := th.Regs(); th.Stopped() && err == nil {
+			fo.stacks[fo.d.look.stackKnown(regs.SP()).Start] = th.TID
+		}
+	}
+}
+
+// unrelayAll is unrelay for all calls of which which says so. All threads are stopped.
+func (fo *followed) unrelayAll(pid int, which func(arch.CallSlot) bool) error {
+	var errs []error
+	clear := fo.clear()
+	fo.eachRelayed(func(s arch.CallSlot) {
+		if clear(s) && which(s) {
+			errs = append(errs, fo.unrelay(s, pid, frames.Owner{})) // whose thread that is nobody has noted
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// mayBeRelayed tells whether the table may have such calls, without a look at all of it.
+func (fo *followed) mayBeRelayed() bool {
+	if fo.table == nil || len(fo.relays.at) == 0 {
+		return false
+	}
+	if fo.loose {
+		return true
+	}
+	for _, line := range fo.lines {
+		if line.active() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // siteBehind makes sure of a site where a call truly returns to, if there can be one.
@@ -129,9 +195,15 @@ func (fo *followed) siteBehind(s arch.CallSlot) {
 	}
 }
 
-// takeBack gives a call its true return address, and takes it out of the table.
+// takeBack gives a call its true return address, and takes it out of the table. Others of its frame that go on keep the relay.
 func (fo *followed) takeBack(s arch.CallSlot) error {
-	done, err := fo.relays.putBack(fo.d.space, s.CFA-wordSize)
+	for _, o := range fo.table.Frame(s.CFA) {
+		if o.Ret == s.Ret && o.Line != s.Line && fo.lines[o.Line] != nil && !fo.d.released {
+			fo.table.Take(s)
+			return nil
+		}
+	}
+	done, err := fo.setTrue(s)
 	if !done {
 		fo.relays.kept = true // the address is dead, or somewhere else
 	}
@@ -139,13 +211,14 @@ func (fo *followed) takeBack(s arch.CallSlot) error {
 	return err
 }
 
-// clear tells which calls in the table are not those that a thread in a body is entering or leaving. All threads are stopped.
+// clear tells which calls in the table are not those that a thread in a body, or at a relay, is entering or leaving. All threads are stopped.
 func (fo *followed) clear() func(arch.CallSlot) bool {
 	const deepest = 1024 // bytes that a body has on the stack
 	var busy []arch.Range
 	for _, th := range fo.d.space.Threads() {
 		if regs, err := th.Regs(); th.Stopped() && err == nil {
-			if det := fo.d.detours.holding(regs.IP()); det != nil && det.Body.Contains(regs.IP()) {
+			ip := regs.IP()
+			if det := fo.d.detours.holding(ip); fo.relays.at[ip] != nil || det != nil && (det.Body.Contains(ip) || det.site.isRelay() && det.atEntry(ip)) {
 				busy = append(busy, arch.Range{Start: regs.SP(), End: regs.SP() + deepest})
 			}
 		}
@@ -172,14 +245,7 @@ func (fo *followed) noRelays() {
 	}
 	fo.eachRelayed(fo.siteBehind)
 	err := fo.d.space.Freeze(func(*ptrace.Frozen) error {
-		var errs []error
-		clear := fo.clear()
-		fo.eachRelayed(func(s arch.CallSlot) {
-			if clear(s) {
-				errs = append(errs, fo.unrelay(s, processes[0].PID, frames.Owner{})) // whose thread that is nobody has noted
-			}
-		})
-		return errors.Join(errs...)
+		return fo.unrelayAll(processes[0].PID, func(arch.CallSlot) bool { return true })
 	})
 	if fo.d.unlessEnding(err) != nil {
 		fo.d.session.warn("%v", err)
@@ -214,6 +280,7 @@ func straightenTables(ending map[*Kretprobe]bool) {
 		}
 	}
 	for d, ending := range lines {
+		d.followed.loose = true // who stands in a body now may put one there yet
 		some := false
 		d.followed.eachRelayed(func(s arch.CallSlot) { some = some || ending[d.followed.lines[s.Line]] })
 		if !some {

@@ -346,7 +346,7 @@ func (fo *followed) ofStack(th *ptrace.Thread, sp arch.Addr) []*KretprobeInstanc
 	if len(calls) == 0 {
 		return nil
 	}
-	stack := fo.d.look.mappingOf(sp)
+	stack := fo.d.look.stackOf(sp)
 	return slices.DeleteFunc(calls, func(ri *KretprobeInstance) bool {
 		own := ri.call.Owner == frames.Owner{TID: th.TID} || ri.call.Owner == frames.Owner{}
 		return !own && !stack.Contains(ri.call.Frame.CFA-1)

@@ -501,3 +501,71 @@ func TestGoIsNotRewritten(t *testing.T) {
 	prog.CheckClean()
 	prog.Quit()
 }
+
+// countedReturns makes Kretprobes without handlers.
+func countedReturns(names ...string) (rps []*kprobes.Kretprobe) {
+	for _, name := range names {
+		rps = append(rps, &kprobes.Kretprobe{KP: kprobes.Kprobe{SymbolName: name}})
+	}
+	return rps
+}
+
+// TestUnwindersFindAddressesThatTheTargetHasReplaced on stacks of several mappings, and on the stack that a signal was taken on.
+func TestUnwindersFindAddressesThatTheTargetHasReplaced(t *testing.T) {
+	for _, way := range []string{"throw", "backtrace"} {
+		t.Run(way, func(t *testing.T) {
+			unprobed := testprog.Start(t, testprog.Build(t, "framings", "-O2"))
+			want := unprobed.Do(way, way)
+			unprobed.Quit()
+			prog := testprog.Start(t, testprog.Build(t, "framings", "-O2"))
+			s := attach(t, prog.PID(), rewriting)
+			registerReturns(t, s, countedReturns("leaf", "split", "top")...)
+			for range 2 {
+				for range 2 {
+					prog.Do("plain", "plain")
+					s.WaitForOptimizer(t.Context())
+				}
+				handled := s.Handled()
+				prog.Do("plain", "plain")
+				if n := s.Handled() - handled; n != 0 {
+					t.Errorf("the tracer has dealt with %d hits", n)
+				}
+				if got := prog.Do(way, way); got != want {
+					t.Errorf("it says %q, unprobed %q", got, want)
+				}
+			}
+			closeSession(t, s)
+			prog.CheckClean()
+			if got := prog.Do(way, way); got != want {
+				t.Errorf("it says %q then, unprobed %q", got, want)
+			}
+			prog.Quit()
+		})
+	}
+}
+
+// TestOneOfTwoReplacedCallsInAFrameEnds: the other one's return is met still.
+func TestOneOfTwoReplacedCallsInAFrameEnds(t *testing.T) {
+	for gone := range 2 {
+		prog := testprog.Start(t, testprog.Build(t, "framings", "-O2"))
+		s := attach(t, prog.PID(), rewriting)
+		rps := countedReturns("first", "last")
+		registerReturns(t, s, rps...)
+		for range 3 {
+			prog.Do("tail", "tail")
+			wantSays(t, prog, "let", "let 8")
+			s.WaitForOptimizer(t.Context())
+		}
+		handled := s.Handled()
+		prog.Do("tail", "tail")
+		if n := s.Handled() - handled; n != 0 {
+			t.Errorf("the tracer has dealt with %d hits", n)
+		}
+		ok(t, s.UnregisterKretprobe(rps[gone]))
+		wantSays(t, prog, "let", "let 8")
+		wantReturns(t, rps[1-gone], 4, 4, 0)
+		closeSession(t, s)
+		prog.CheckClean()
+		prog.Quit()
+	}
+}
