@@ -53,8 +53,8 @@ var ErrGivenUp = ptrace.ErrGivenUp
 type Command = ptrace.Command
 
 // Launch starts a program and holds it at its entry point: the libraries it is linked
-// with are loaded, and none of its own code has run. Probes can be registered now;
-// Start lets it run.
+// with are loaded and initialized, and none of its own code has run. So what the dynamic linker
+// and constructors of these libraries did is not seen. Probes can be registered now; Start lets it run.
 //
 // The session lasts no longer than ctx, as that of Attach does: the program then runs on without it. If ctx is done before there is a session, the
 // program is killed, and the error matches the context's cause and ErrGivenUp.

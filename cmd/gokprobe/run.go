@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/gokprobe/gokprobe/kprobes"
+	"github.com/gokprobe/gokprobe/symbols"
 )
 
 func runCommand(std stdio) *cli.Command {
@@ -21,7 +22,9 @@ func runCommand(std stdio) *cli.Command {
 		Usage:     "start a command under probes",
 		UsageText: "gokprobe run [flags] (-sym SPEC | -script SCENARIO.star) -- COMMAND [ARG …]",
 		Description: `Starts COMMAND, and places the probes when its libraries are loaded and none of its
-own code has run; then lets it run. COMMAND keeps stdin, stdout and stderr; hits go to
+own code has run; then lets it run. What the dynamic linker did until then is not seen, nor what
+these libraries did when they were initialized (constructors, implementations that they chose).
+A warning counts the probes in the dynamic linker. COMMAND keeps stdin, stdout and stderr; hits go to
 stdout too, unless -o names a file. After -max-hits or -duration the probes are
 removed and COMMAND runs on.
 
@@ -95,6 +98,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 		_ = sess.Signal(syscall.SIGKILL) // none of its code has run
 		return w.abort(context.Background(), err)
 	}
+	w.tellUnseen()
 	w.announce()
 	std.flush()
 	if err := sess.Start(); err != nil {
@@ -107,6 +111,22 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 		std.warn("%s", sentence(err))
 	}
 	return programStatus(sess)
+}
+
+// tellUnseen says of which probes the first hits are over: the dynamic linker has run already.
+func (w *work) tellUnseen() {
+	in := 0
+	for _, at := range w.stats().Places {
+		if at.Waiting {
+			continue
+		}
+		if where, ok := w.sess.Symbols().Lookup(at.Addr); ok && where.Symbol.Module != nil && where.Symbol.Module.Kind == symbols.KindInterpreter {
+			in++
+		}
+	}
+	if in > 0 {
+		w.std.warn("%s of the dynamic linker, which has loaded the libraries already: what it did until now is not seen", plural(in, "probe"))
+	}
 }
 
 func lookError(err error) error {

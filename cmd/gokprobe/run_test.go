@@ -62,6 +62,23 @@ func TestRunProbesFromTheFirstInstruction(t *testing.T) {
 	}
 }
 
+func TestRunTellsWhatTheDynamicLinkerDidUnseen(t *testing.T) {
+	for _, c := range []struct{ sym, warning string }{
+		{"ld-linux-x86-64.so.2:_dl_map_object", "gokprobe: 1 probe of the dynamic linker, which has loaded the libraries already: what it did until now is not seen\n"},
+		{"main", ""},
+	} {
+		cmd := command(t, "run", "-sym", c.sym, "-count", "-all-rows", "--", testprog.Build(t, "prey"))
+		cmd.Stdin = strings.NewReader("call foo 3\n")
+		r := finish(t, cmd)
+		if before, _, armed := strings.Cut(r.stderr, "armed: 1 probe in "); !armed || before != c.warning || r.status != 0 {
+			t.Errorf("%s: status %d, stderr %q, not %q before it is armed", c.sym, r.status, r.stderr, c.warning)
+		}
+		if !strings.Contains(r.stdout, "ret 7\n") {
+			t.Errorf("%s: the target prints %q", c.sym, r.stdout)
+		}
+	}
+}
+
 func TestRunWaitsForAProgramThatItHasLetGo(t *testing.T) {
 	for _, c := range []struct {
 		args          []string
