@@ -50,7 +50,12 @@ type domain struct {
 
 // newDomain begins work in p's address space.
 func (s *Session) newDomain(p *ptrace.Process) *domain {
-	d := &domain{session: s, space: p.Space, sites: map[arch.Addr]*site{}, past: pastCode{insns: map[arch.Addr][]byte{}}}
+	return s.newDomainOf(p.Space, p.PID, p.StartTime())
+}
+
+// newDomainOf is newDomain for an address space and its first process, which started at start.
+func (s *Session) newDomainOf(space *ptrace.Space, pid int, start uint64) *domain {
+	d := &domain{session: s, space: space, sites: map[arch.Addr]*site{}, past: pastCode{insns: map[arch.Addr][]byte{}}}
 	d.memory = memory{d: d, shared: map[arch.Addr]*ptrace.Shared{}}
 	d.slots = slotSet{d: d, at: map[arch.Addr]*site{}}
 	d.look, d.linker, d.upcalls, d.masks, d.neighbours = looks{d: d}, linker{d: d}, upcalls{d: d}, masks{d: d, keys: map[mappingKey]codeKey{}}, neighbours{d: d}
@@ -58,11 +63,11 @@ func (s *Session) newDomain(p *ptrace.Process) *domain {
 	d.detours = detours{d: d, at: map[arch.Addr]*detour{}, heads: map[arch.Addr]*detour{}, counters: map[arch.Addr]*counter{}}
 	d.followed = followed{d: d, unreturnable: map[arch.Addr]error{}, relays: relays{d: d}}
 	d.recorder = recorder{d: d, recordings: map[uint32]*recording{}, states: map[*SharedState]*programState{}}
-	d.guard = guard{d: d, told: guardian.NewHold(p.PID, p.StartTime())}
-	d.text = patch.NewText(p.Space.Text(), journal{d})
+	d.guard = guard{d: d, told: guardian.NewHold(pid, start)}
+	d.text = patch.NewText(space.Text(), journal{d})
 	d.text.Beside(d.neighbours.judge(), d.neighbours.undisturbed)
 	d.beginRegion()
-	s.spaces.Keep(p.Space, d)
+	s.spaces.Keep(space, d)
 	s.domains[d] = true
 	return d
 }

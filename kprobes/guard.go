@@ -82,12 +82,11 @@ func (g *guard) guardSites(sites []*site) {
 	}
 }
 
-// takeOver makes g the guard of a forked child, which the child has kept. What the program's handlers block was changed in the parent: a new one is found as
+// takeOver makes g the guard of a forked child, which the child has kept. Calls are protected when the child gets its memory: it may have taken the guard's action since. What the program's handlers block was changed in the parent: a new one is found as
 // there (GuardLost).
 func (g *guard) takeOver(parent *guard) {
 	g.state, g.tried, g.whole, g.unlooked = parent.state, true, true, true
 	g.noted, g.masksSeen, g.language = slices.Clone(parent.noted), parent.masksSeen, parent.language
-	g.protectCalls()
 }
 
 // protectCalls has the guard be there for threads that make system calls for us.

@@ -116,6 +116,7 @@ func (d *domain) takeMemory(parent *domain, child *ptrace.Process, fill func(sto
 	}
 	d.memory.brk = parent.memory.brk
 	d.guard.takeOver(&parent.guard)
+	d.guard.protectCalls()
 	return true
 }
 

@@ -30,7 +30,9 @@ type heir struct {
 	file   *ptrace.Backing
 	places []ptrace.Extent
 	told   *guardian.Hold
-	looks  int // at all code, since it was born
+	pid    int
+	start  uint64 // its start time
+	looks  int    // at all code, since it was born
 }
 
 // heirs is a session's.
@@ -102,7 +104,8 @@ func (hs *heirs) inherit(d *domain, from *ptrace.Space, child *ptrace.Process) b
 	if !d.heritable() || !d.bornAlike(d, child) {
 		return false
 	}
-	h := &heir{like: d, space: child.Space, told: guardian.NewHold(child.PID, child.StartTime())}
+	h := &heir{like: d, space: child.Space, pid: child.PID, start: child.StartTime()}
+	h.told = guardian.NewHold(h.pid, h.start)
 	shared, file, ok := d.memoryFor(from, child, func(_ []*ptrace.Shared, file *ptrace.Backing) error {
 		counts := func(at arch.Addr) bool { return d.detours.counters[at] != nil }
 		return d.region.CopyContent(counts, func(e trampoline.Extent) (data, code trampoline.Store) {
@@ -115,13 +118,6 @@ func (hs *heirs) inherit(d *domain, from *ptrace.Space, child *ptrace.Process) b
 	}
 	h.shared, h.file, h.places = shared, file, d.memory.places()
 	d.guard.protectCallsOf(child.Space)
-	child.Space.Unblock(func(set ptrace.Sigset) bool {
-		if set.Full() { // as in most forks; it needs no note
-			return true
-		}
-		own := hs.s.at(h.space)
-		return own != nil && own.guard.noteUnblocked(set)
-	})
 	if len(d.detours.at) > 0 {
 		_ = child.NoteFaultActions(false) // what is known of it is of this very stop
 	}
@@ -131,6 +127,13 @@ func (hs *heirs) inherit(d *domain, from *ptrace.Space, child *ptrace.Process) b
 	counting.Lock()
 	d.heirs = append(d.heirs, h)
 	counting.Unlock()
+	child.Space.Unblock(func(set ptrace.Sigset) bool {
+		if set.Full() { // as in most forks; it needs no note
+			return true
+		}
+		own := hs.s.at(h.space)
+		return own != nil && own.guard.noteUnblocked(set)
+	})
 	if len(hs.all) > mostHeirs {
 		hs.settle(hs.all[0])
 	}
@@ -139,12 +142,8 @@ func (hs *heirs) inherit(d *domain, from *ptrace.Space, child *ptrace.Process) b
 
 // settle gives h its domain.
 func (hs *heirs) settle(h *heir) {
-	if len(h.space.Processes()) == 0 {
-		hs.left(h.space, 0)
-		return
-	}
 	hs.leave(h)
-	d := hs.s.newDomain(h.space.Processes()[0])
+	d := hs.s.newDomainOf(h.space, h.pid, h.start)
 	h.told.Release() // now that its domain has told the same
 	defer d.look.anew()()
 	d.memory.shared, d.memory.brk = h.shared, h.like.memory.brk
@@ -174,13 +173,14 @@ func (hs *heirs) settleLike(d *domain) {
 	}
 }
 
-// left is told that all processes but so many have left an address space. The answer tells that it was an heir's, and that nothing is left of that but its counts.
+// left is told that all processes but so many have left an address space. The answer tells that it was an heir's, and that nothing is left of that but its counts. Children
+// that it has made, and that have not stopped yet, begin as any domain's: then it gets one, though it has ended.
 func (hs *heirs) left(space *ptrace.Space, others int) bool {
 	h := hs.of.Of(space)
 	switch {
 	case h == nil:
 		return false
-	case others > 0:
+	case others > 0 || hs.s.tracer.Awaits(space):
 		hs.settle(h)
 		return false
 	}

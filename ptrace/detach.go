@@ -25,6 +25,16 @@ func (t *Tracer) Detach(p *Process) error {
 	})
 }
 
+// Awaits tells whether processes were forked from s whose first stop has not been handled yet. It must be called from within the Tracer.
+func (t *Tracer) Awaits(s *Space) bool {
+	for _, p := range t.procs {
+		if p.parent == s {
+			return true
+		}
+	}
+	return false
+}
+
 // SettleForks settles the fate of processes forked from s whose first stop has not been
 // handled yet. If the caller has frozen s there will be no more. Left alone they would
 // run with the breakpoints that they inherited.
