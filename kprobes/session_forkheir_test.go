@@ -2,12 +2,14 @@ package kprobes
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 )
 
 // heirsStay has looks at code make no domains of heirs.
@@ -177,4 +179,34 @@ func TestHeirsAreFew(t *testing.T) {
 		t.Error(err)
 	}
 	wantHits(t, kps, "closed", mostHeirs+2)
+}
+
+// TestChildrenOfAnHeirThatIsKilled are followed, also those that have not stopped yet when it ends.
+func TestChildrenOfAnHeirThatIsKilled(t *testing.T) {
+	rounds := testsize.Rounds(40, 150, 3000)
+	prog := testprog.Start(t, testprog.Build(t, "orphans", "-O2"))
+	s, err := Attach(t.Context(), prog.PID(), Options{Follow: true, Log: func(line string) { t.Error(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kp := &Kprobe{SymbolName: "probed"}
+	if err := s.RegisterKprobe(kp); err != nil {
+		t.Fatal(err)
+	}
+	s.WaitForOptimizer(t.Context())
+	var hits uint64
+	var untraced int
+	if said := prog.Do(fmt.Sprintf("orphan %d", rounds), "orphans"); !scanned(said, "orphans %d %d", &hits, &untraced) || hits == 0 || untraced != 0 || kp.Hits() != hits {
+		t.Errorf("it says %q, and %d hits are counted", said, kp.Hits())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	prog.CheckClean()
+	prog.Quit()
+}
+
+func scanned(line, format string, into ...any) bool {
+	n, err := fmt.Sscanf(line, format, into...)
+	return err == nil && n == len(into)
 }
