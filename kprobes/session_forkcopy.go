@@ -177,7 +177,7 @@ func (d *domain) bornAlike(parent *domain, child *ptrace.Process) bool {
 			continue // we have not written there since
 		}
 		if !differs(*run) {
-			if run.keeps {
+			if run.keeps && parent.session.heirs.depth <= 1 { // else what is being done may write yet
 				run.whole, run.wholeAt = append(run.whole[:0], theirs...), changes
 			}
 			continue
