@@ -131,9 +131,12 @@ func (fo *followed) end(f frames.Frame, missed bool) {
 	}
 }
 
-// miss forgets a call, which is missed unless it has returned.
+// miss forgets a call, which is missed unless it has returned. It may be alive all the same: stacks of several threads may lie in one mapping.
 func (fo *followed) miss(ri *KretprobeInstance, why Miss) {
-	fo.unlink(ri)
+	if fo.unlink(ri); ri.rewritten() {
+		fo.relays.stray(ri.sp)
+		fo.relays.out--
+	}
 	if !ri.returned {
 		ri.probe.missed.add(why, 1)
 	}
@@ -276,7 +279,7 @@ func (hs *hits) returned(ts *threadState, st *site) {
 		f, own, top = d.followed.returnedFrom(regs, true)
 	}
 	if to != st.addr {
-		d.followed.arrived(top)
+		d.followed.arrived(top, regs.SP()-wordSize)
 	}
 	if top == nil {
 		return

@@ -314,7 +314,9 @@ func (rp *Kretprobe) searchTable(in *domain, known *stacks) {
 			if (below || !d.followed.holdsReturn(ri)) && d.followed.table.Take(s) {
 				line.move(-s.Count)
 				rp.missed.add(MissUnreturned, uint64(s.Count))
-				d.followed.relays.kept = d.followed.relays.kept || ri.RetAddr != s.Ret
+				if ri.RetAddr != s.Ret {
+					d.followed.relays.stray(ri.sp)
+				}
 			}
 		})
 	}

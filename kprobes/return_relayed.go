@@ -87,7 +87,7 @@ func (fo *followed) eachRelayed(f func(arch.CallSlot)) {
 }
 
 // unrelay gives a call its true return address. It stays in the table if a site can stand there; else the tracer adopts it, as own's. Nobody follows those whose line
-// was forgotten. The thread whose call it is is stopped outside of bodies.
+// was forgotten. All threads are stopped, that of the call outside of bodies.
 func (fo *followed) unrelay(s arch.CallSlot, pid int, own frames.Owner) error {
 	line, to := fo.lines[s.Line], fo.relays.behind(s.Ret)
 	if line == nil {
@@ -114,59 +114,102 @@ func (fo *followed) setTrue(s arch.CallSlot) (done bool, err error) {
 }
 
 // unrelayStack is unrelay for the calls that an unwinder meets which th is about to run: those on the stack that it is on, and those on stacks that no other thread is on. Such
-// a stack is a coroutine's, or th's own while th runs a signal's handler on another one.
+// a stack is a coroutine's, or th's own while th runs a signal's handler on another one. All threads are stopped for it: stacks of several may lie in one mapping, and then
+// nobody can tell whose a call is.
 func (fo *followed) unrelayStack(th *ptrace.Thread) {
 	regs, err := th.Regs()
-	if err != nil || !fo.mayBeRelayed() {
+	if err != nil || !fo.mayBeRelayed() && len(fo.relays.strays) == 0 {
 		return
 	}
 	defer fo.d.look.anew()()
-	var errs []error
-	stack, elsewhere := fo.d.look.stackKnown(regs.SP()), false
+	stack := fo.d.look.stackKnown(regs.SP())
+	meets := func(at arch.Addr) bool { return stack.Contains(at) || !fo.ofAnother(th, at) }
+	some := len(fo.relays.strays) > 0
 	fo.eachRelayed(func(s arch.CallSlot) {
-		switch {
-		case stack.Contains(s.CFA - 1):
-			fo.siteBehind(s)
-			errs = append(errs, fo.unrelay(s, th.Proc.PID, frames.Owner{TID: th.TID}))
-		case !fo.ofAnother(th, s):
-			elsewhere = true
+		if meets(s.CFA - 1) {
+			some = true
 			fo.siteBehind(s)
 		}
 	})
-	if elsewhere {
-		errs = append(errs, fo.d.space.Freeze(func(*ptrace.Frozen) error {
-			fo.noteStacks()
-			return fo.unrelayAll(th.Proc.PID, func(s arch.CallSlot) bool { return !fo.ofAnother(th, s) })
-		}))
+	if !some {
+		return
 	}
-	if err := fo.d.unlessEnding(errors.Join(errs...)); err != nil {
+	err = fo.d.space.Freeze(func(*ptrace.Frozen) error {
+		alone := fo.noteStacks(th, stack)
+		return errors.Join(fo.relays.gather(meets), fo.unrelayAll(th.Proc.PID, func(s arch.CallSlot) (own frames.Owner, which bool) {
+			if alone && stack.Contains(s.CFA-1) {
+				own.TID = th.TID
+			}
+			return own, meets(s.CFA - 1)
+		}))
+	})
+	if err = fo.d.unlessEnding(err); err != nil {
 		fo.d.session.warn("%v", err)
 	}
 }
 
-// ofAnother tells whether a call is on a stack that another thread was on when stacks were noted.
-func (fo *followed) ofAnother(th *ptrace.Thread, s arch.CallSlot) bool {
-	tid := fo.stacks[fo.d.look.stackKnown(s.CFA-1).Start]
-	return tid != 0 && tid != th.TID && slices.ContainsFunc(fo.d.space.Threads(), func(o *ptrace.Thread) bool { return o.TID == tid })
-}
-
-// noteStacks notes which threads are on which stacks. All are stopped.
-func (fo *followed) noteStacks() {
-	fo.stacks = map[arch.Addr]int{}
-	for _, th := range fo.d.space.Threads() {
-		if regs, err := th.Regs(); th.Stopped() && err == nil {
-			fo.stacks[fo.d.look.stackKnown(regs.SP()).Start] = th.TID
-		}
+// stray notes that a call whose relay's address stands at at, or did, is given up.
+func (rl *relays) stray(at arch.Addr) {
+	const most = 1 << 16
+	if rl.strays == nil {
+		rl.strays = map[arch.Addr]bool{}
+	}
+	if rl.kept = rl.kept || len(rl.strays) >= most; len(rl.strays) < most {
+		rl.strays[at] = true
 	}
 }
 
-// unrelayAll is unrelay for all calls of which which says so. All threads are stopped.
-func (fo *followed) unrelayAll(pid int, which func(arch.CallSlot) bool) error {
+// gather puts true return addresses to those of strays of which which says so. All threads are stopped.
+func (rl *relays) gather(which func(arch.Addr) bool) error {
+	var errs []error
+	followed := map[arch.Addr]bool{}
+	if len(rl.strays) > 0 {
+		for _, ri := range rl.d.followed.all() {
+			followed[ri.sp] = true
+		}
+	}
+	for at := range rl.strays {
+		if !which(at) {
+			continue
+		}
+		if followed[at] || rl.d.followed.table != nil && len(rl.d.followed.table.Frame(at+wordSize)) > 0 {
+			delete(rl.strays, at) // another call's by now
+			continue
+		}
+		done, err := rl.putBack(rl.d.space, at)
+		if errs = append(errs, err); !done {
+			rl.kept = true // the address is dead, or somewhere else
+		}
+		delete(rl.strays, at)
+	}
+	return errors.Join(errs...)
+}
+
+// ofAnother tells whether an address is on a stack that another thread was on when stacks were noted.
+func (fo *followed) ofAnother(th *ptrace.Thread, at arch.Addr) bool {
+	tid := fo.stacks[fo.d.look.stackKnown(at).Start]
+	return tid != 0 && tid != th.TID && slices.ContainsFunc(fo.d.space.Threads(), func(o *ptrace.Thread) bool { return o.TID == tid })
+}
+
+// noteStacks notes which threads are on which stacks, and tells whether th alone is on stack. All are stopped.
+func (fo *followed) noteStacks(th *ptrace.Thread, stack arch.Range) (alone bool) {
+	fo.stacks, alone = map[arch.Addr]int{}, true
+	for _, o := range fo.d.space.Threads() {
+		if regs, err := o.Regs(); o.Stopped() && err == nil {
+			fo.stacks[fo.d.look.stackKnown(regs.SP()).Start] = o.TID
+			alone = alone && (o == th || !stack.Contains(regs.SP()))
+		}
+	}
+	return alone
+}
+
+// unrelayAll is unrelay for the calls of which which says so, and whose they are. All threads are stopped.
+func (fo *followed) unrelayAll(pid int, which func(arch.CallSlot) (own frames.Owner, yes bool)) error {
 	var errs []error
 	clear := fo.clear()
 	fo.eachRelayed(func(s arch.CallSlot) {
-		if clear(s) && which(s) {
-			errs = append(errs, fo.unrelay(s, pid, frames.Owner{})) // whose thread that is nobody has noted
+		if own, yes := which(s); yes && clear(s) {
+			errs = append(errs, fo.unrelay(s, pid, own))
 		}
 	})
 	return errors.Join(errs...)
@@ -245,7 +288,7 @@ func (fo *followed) noRelays() {
 	}
 	fo.eachRelayed(fo.siteBehind)
 	err := fo.d.space.Freeze(func(*ptrace.Frozen) error {
-		return fo.unrelayAll(processes[0].PID, func(arch.CallSlot) bool { return true })
+		return fo.unrelayAll(processes[0].PID, func(arch.CallSlot) (nobody frames.Owner, yes bool) { return nobody, true })
 	})
 	if fo.d.unlessEnding(err) != nil {
 		fo.d.session.warn("%v", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/gokprobe/gokprobe/arch"
@@ -52,6 +53,9 @@ type relays struct {
 	bad   map[arch.Addr]bool // places that can have none
 	out   int                // return addresses that were replaced, and are there still as far as is known
 	kept  bool               // somebody has kept such an address, and returned by it without a call of ours
+
+	// strays is where relays' addresses may stand of calls that were given up, and may yet return: until an unwinder comes there, or the session's end.
+	strays map[arch.Addr]bool
 
 	asked bool // why is known
 	why   string
@@ -223,10 +227,12 @@ func (fo *followed) settled(calls iter.Seq[*KretprobeInstance]) {
 	}
 }
 
-// arrived: a thread has returned by a relay, from the calls of a frame; there are none if it has come by an address that it had kept.
-func (fo *followed) arrived(top *KretprobeInstance) {
+// arrived: a thread has returned by a relay, whose address stood at at, from the calls of a frame; there are none if those were given up, or if it has come by an address that
+// it had kept.
+func (fo *followed) arrived(top *KretprobeInstance, at arch.Addr) {
 	if top == nil {
-		fo.relays.kept = true
+		fo.relays.kept = fo.relays.kept || !fo.relays.strays[at]
+		delete(fo.relays.strays, at)
 		return
 	}
 	fo.settled(fo.calls.In(top.call.Frame))
@@ -375,6 +381,7 @@ func (fo *followed) keepAddresses(child *ptrace.Process) {
 		}
 	}
 	fo.eachRelayed(func(s arch.CallSlot) { at = append(at, s.CFA-wordSize) })
+	at = slices.AppendSeq(at, maps.Keys(fo.relays.strays))
 	if at != nil {
 		fo.d.session.forkedReturns.Keep(child.Space, &at)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/testprog"
+	"github.com/gokprobe/gokprobe/internal/testsize"
 	"github.com/gokprobe/gokprobe/kprobes"
 )
 
@@ -568,4 +569,24 @@ func TestOneOfTwoReplacedCallsInAFrameEnds(t *testing.T) {
 		prog.CheckClean()
 		prog.Quit()
 	}
+}
+
+// TestThreadsUnwindBesideOthersOnOneMapping: whose call is whose can't be told by where the frames are.
+func TestThreadsUnwindBesideOthersOnOneMapping(t *testing.T) {
+	n := testsize.Rounds(200, 1000, 50_000)
+	prog := testprog.Start(t, testprog.Build(t, "framings", "-O2"))
+	s := attach(t, prog.PID(), rewriting)
+	rps := countedReturns("storm_leaf", "storm_mid")
+	registerReturns(t, s, rps...)
+	prog.Do("storm 100", "storm 400")
+	s.WaitForOptimizer(t.Context())
+	wantSays(t, prog, fmt.Sprint("storm ", n), fmt.Sprint("storm ", 4*n))
+	closeSession(t, s)
+	for _, rp := range rps {
+		if all := uint64(4 * (n + 100)); rp.KP.Hits() != all || rp.Hits()+rp.NMissed() != all || rp.Hits() < all*3/4*9/10 {
+			t.Errorf("%s: %d entries, %d returns, %d missed of %d", rp.KP.SymbolName, rp.KP.Hits(), rp.Hits(), rp.NMissed(), all)
+		}
+	}
+	prog.CheckClean()
+	prog.Quit()
 }

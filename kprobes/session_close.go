@@ -158,7 +158,8 @@ func (d *domain) release(last bool) error {
 		for _, th := range d.space.Threads() {
 			try(func() { d.moveOut(th) })
 		}
-		errs = append(errs, d.followed.putBackAll(d.followed.rewritten(d.followed.all())), d.followed.putBackTable(func(*callLine) bool { return true }))
+		errs = append(errs, d.followed.putBackAll(d.followed.rewritten(d.followed.all())), d.followed.putBackTable(func(*callLine) bool { return true }),
+			d.followed.relays.gather(func(arch.Addr) bool { return true }))
 		d.masks.giveBackMasks()
 		d.session.tracer.SettleForks(d.space)
 		try(d.recorder.drainLast)

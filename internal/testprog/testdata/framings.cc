@@ -2,6 +2,7 @@
 //   plain      calls top: "plain N"
 //   backtrace  the same, and leaf raises a signal whose handler, on an alternate stack, takes a backtrace: "backtrace FRAMES N"
 //   throw      the same, and leaf throws through a frame of which a page is locked, so that the stack is several mappings: "throw N"
+//   storm N    four threads, whose stacks lie side by side in one mapping, call and throw N times each: "storm SUM"
 //   tail       a thread calls first, which jumps to last, and waits there: "tail"; "let" lets it go: "let N"
 #include "prog.h"
 #include <execinfo.h>
@@ -55,6 +56,57 @@ REAL long top(long n)
 }
 }
 
+// Calls that throw, and calls that return, in frames of many sizes.
+extern "C" {
+REAL long storm_leaf(long n)
+{
+	if (n % 4 == 0)
+		throw n;
+	return n + 1;
+}
+
+REAL long storm_mid(long n)
+{
+	volatile char room[8 + 16 * (n % 7)];
+	room[0] = n % 100;
+	return storm_leaf(n) + room[0] - n % 100;
+}
+}
+
+static void *storm(void *n)
+{
+	long sum = 0;
+	for (long k = 0; k < (long)n; k++)
+		try {
+			sum += storm_mid(k) == k + 1;
+		} catch (long v) {
+			sum += v == k;
+		}
+	return (void *)sum;
+}
+
+static long storms(long n)
+{
+	enum { SIZE = 256 << 10, THREADS = 4 };
+	static char *stacks;
+	pthread_t t[THREADS];
+	long sum = 0;
+	if (!stacks)
+		stacks = (char *)mmap(NULL, THREADS * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (int k = 0; k < THREADS; k++) {
+		pthread_attr_t a;
+		pthread_attr_init(&a);
+		CHECK(!pthread_attr_setstack(&a, stacks + k * SIZE, SIZE) && !pthread_create(&t[k], &a, storm, (void *)n));
+		pthread_attr_destroy(&a);
+	}
+	for (int k = 0; k < THREADS; k++) {
+		void *one;
+		CHECK(!pthread_join(t[k], &one));
+		sum += (long)one;
+	}
+	return sum;
+}
+
 static void look(int)
 {
 	void *frames[64];
@@ -87,6 +139,8 @@ int main(void)
 			while (sem_wait(&there))
 				;
 			say("tail");
+		} else if (!strncmp(line, "storm", 5)) {
+			say("storm %ld", storms(atol(line + 6)));
 		} else if (!strncmp(line, "let", 3)) {
 			sem_post(&go);
 			pthread_join(t, &result);
