@@ -29,7 +29,9 @@ import (
 //     table, when nobody is in a body, finds them.
 //   - When the tracer's thread has died, of whatever, the kernel has marked the table (internal/robust), and bodies replace nothing more: nobody would give an unwinder true
 //     addresses. Without that mark they never do.
-//   - An unwinder meets calls of its own thread, which is in no body. Those get their addresses back first, and are followed by sites (unrelay).
+//   - Before an unwinder runs, the calls that it may meet get their addresses back, and are followed by sites (unrelayStack). All threads are stopped meanwhile: a word on a
+//     stack is looked at and then written, and nobody may return from there in between.
+//   - A call that is given up as dead may be alive all the same. Where its relay's address stands is noted (strays), for the next unwinder and for the session's end.
 
 const wordSize = 8 // of a return address
 
