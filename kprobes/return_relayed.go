@@ -309,6 +309,27 @@ func (fo *followed) putBackTable(lines func(*callLine) bool) error {
 	return errors.Join(errs...)
 }
 
+// straightenThose is straighten before the Kretprobes of kps end.
+func (rg *registry) straightenThose(kps []*Kprobe) {
+	calls := map[*domain][]*KretprobeInstance{}
+	ending := map[*Kretprobe]bool{}
+	for _, kp := range kps {
+		if kp.session != rg.s || kp.ret == nil {
+			continue
+		}
+		ending[kp.ret] = true
+		for ri := range kp.ret.live {
+			if ri.domain != nil && !ri.domain.released && len(ri.domain.followed.relays.at) > 0 {
+				calls[ri.domain] = append(calls[ri.domain], ri)
+			}
+		}
+	}
+	straightenTables(ending)
+	for d, list := range calls {
+		d.followed.straighten(list, func(ri *KretprobeInstance) bool { return ending[ri.probe] })
+	}
+}
+
 // straightenTables is straighten, before Kretprobes end, for their calls in tables: lines still count them as entered. Entries trap from now on.
 func straightenTables(ending map[*Kretprobe]bool) {
 	lines := map[*domain]map[*callLine]bool{}

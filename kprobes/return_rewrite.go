@@ -325,27 +325,6 @@ func (fo *followed) straighten(calls []*KretprobeInstance, ending func(*Kretprob
 	}
 }
 
-// straightenThose is straighten before the Kretprobes of kps end.
-func (rg *registry) straightenThose(kps []*Kprobe) {
-	calls := map[*domain][]*KretprobeInstance{}
-	ending := map[*Kretprobe]bool{}
-	for _, kp := range kps {
-		if kp.session != rg.s || kp.ret == nil {
-			continue
-		}
-		ending[kp.ret] = true
-		for ri := range kp.ret.live {
-			if ri.domain != nil && !ri.domain.released && len(ri.domain.followed.relays.at) > 0 {
-				calls[ri.domain] = append(calls[ri.domain], ri)
-			}
-		}
-	}
-	straightenTables(ending)
-	for d, list := range calls {
-		d.followed.straighten(list, func(ri *KretprobeInstance) bool { return ending[ri.probe] })
-	}
-}
-
 // ofStack is the calls whose frames an unwinder meets that th runs: those that th has entered, and all that are on its stack.
 func (fo *followed) ofStack(th *ptrace.Thread, sp arch.Addr) []*KretprobeInstance {
 	calls := fo.all()

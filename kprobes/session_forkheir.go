@@ -153,7 +153,7 @@ func (hs *heirs) settle(h *heir) {
 		err = d.dropRetired(h.like)
 	}
 	if err != nil {
-		panic(err) // it was copied before, and has not changed
+		panic(err) // it was copied before, and has not changed; the session ends (hooks.Panicked)
 	}
 	d.copyBooks(h.like, h)
 	h.file.Close()
