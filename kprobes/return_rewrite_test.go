@@ -590,3 +590,49 @@ func TestThreadsUnwindBesideOthersOnOneMapping(t *testing.T) {
 	prog.CheckClean()
 	prog.Quit()
 }
+
+// TestALibraryThatReadsStacksComes while the target follows a call whose return address it has replaced: that gets its own one back, is followed still, and no further one is
+// replaced.
+func TestALibraryThatReadsStacksComes(t *testing.T) {
+	code, err := os.ReadFile(testprog.Build(t, "libother.so", "-shared", "-fPIC"))
+	ok(t, err)
+	reader := t.TempDir() + "/libnode.so.9"
+	ok(t, os.WriteFile(reader, code, 0o755))
+	prog := testprog.Start(t, testprog.Build(t, "framings", "-O2"))
+	s := attach(t, prog.PID(), rewriting)
+	rps := countedReturns("first", "last")
+	registerReturns(t, s, rps...)
+	const before, after = 3, 3
+	held := func(replaced int) {
+		t.Helper()
+		if n := replacedWords(t, prog.PID(), arch.Range{}); n != replaced {
+			t.Errorf("%d return addresses are replaced, want %d", n, replaced)
+		}
+	}
+	for range before {
+		prog.Do("tail", "tail")
+		held(1) // they share a frame
+		wantSays(t, prog, "let", "let 8")
+		s.WaitForOptimizer(t.Context())
+	}
+	handled := s.Handled()
+	prog.Do("tail", "tail")
+	if n := s.Handled() - handled; n != 0 {
+		t.Errorf("the tracer has dealt with %d hits", n)
+	}
+	held(1)
+	prog.Do("open "+reader, "open")
+	held(0)
+	wantSays(t, prog, "let", "let 8")
+	for range after {
+		prog.Do("tail", "tail")
+		held(0)
+		wantSays(t, prog, "let", "let 8")
+	}
+	for _, rp := range rps {
+		wantReturns(t, rp, before+1+after, before+1+after, 0)
+	}
+	closeSession(t, s)
+	prog.CheckClean()
+	prog.Quit()
+}

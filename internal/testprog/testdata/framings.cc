@@ -4,7 +4,9 @@
 //   throw      the same, and leaf throws through a frame of which a page is locked, so that the stack is several mappings: "throw N"
 //   storm N    four threads, whose stacks lie side by side in one mapping, call and throw N times each: "storm SUM"
 //   tail       a thread calls first, which jumps to last, and waits there: "tail"; "let" lets it go: "let N"
+//   open FILE  loads a library: "open"
 #include "prog.h"
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <semaphore.h>
 #include <sys/mman.h>
@@ -117,7 +119,7 @@ static void *thread(void *) { return (void *)(first(1) + 5); }
 
 int main(void)
 {
-	char line[64];
+	char line[4096];
 	void *result, *frames[4];
 	pthread_t t;
 	stack_t other = {};
@@ -139,6 +141,9 @@ int main(void)
 			while (sem_wait(&there))
 				;
 			say("tail");
+		} else if (!strncmp(line, "open", 4)) {
+			CHECK(dlopen(strtok(line + 5, "\n"), RTLD_NOW));
+			say("open");
 		} else if (!strncmp(line, "storm", 5)) {
 			say("storm %ld", storms(atol(line + 6)));
 		} else if (!strncmp(line, "let", 3)) {
