@@ -1,14 +1,20 @@
 package kprobes
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gokprobe/gokprobe/arch"
 	"github.com/gokprobe/gokprobe/internal/host"
+	"github.com/gokprobe/gokprobe/internal/procfs"
 	"github.com/gokprobe/gokprobe/internal/syscallsites"
+	"github.com/gokprobe/gokprobe/internal/targetfs"
 )
 
 // What a search for calls of rt_sigprocmask and rt_sigaction has found in code is kept,
@@ -17,6 +23,9 @@ import (
 // start. Facts that depend on the process, not on the code, are checked each time: how
 // the place is mapped, whether it is in a restartable sequence, and the memory at a
 // constant pointer.
+//
+// To read and hash it all would be most of what a program costs that a followed child
+// executes. So the hash of code that is its file's is kept as well, by the file.
 
 // foundCall is a maskSite relative to the start of the mapping that it is in.
 type foundCall struct {
@@ -37,6 +46,7 @@ type searchedCalls struct {
 var searchedCode struct {
 	sync.Mutex
 	found map[codeKey]searchedCalls
+	files map[fileCode]codeKey
 	seed  maphash.Seed // of this process alone: nobody can make code with the hash of other code
 }
 
@@ -46,7 +56,61 @@ type codeKey struct{ hash, length uint64 }
 const mostRemembered = 256
 
 func init() {
-	searchedCode.found, searchedCode.seed = map[codeKey]searchedCalls{}, maphash.MakeSeed()
+	searchedCode.found, searchedCode.files, searchedCode.seed = map[codeKey]searchedCalls{}, map[fileCode]codeKey{}, maphash.MakeSeed()
+}
+
+// fileCode is a part of a file, in bytes.
+type fileCode struct {
+	file           targetfs.Info
+	offset, length uint64
+}
+
+// mostChanged is how many bytes of private copies are compared with their file, before all the code is read.
+const mostChanged = 256 << 10
+
+// liesIn tells which part of which file the code at r is, which m maps. It is unchanged if the process has no private copies of its pages, or if these are
+// as the file's but for our patches, and if a change of the file would show. Who writes to the file through memory of his own may still not be seen
+// (mmap(2), MAP_SHARED): so what is found by this is looked at in the process (stand).
+func (mk *masks) liesIn(m *procfs.Mapping, r arch.Range) (c fileCode, unchanged bool) {
+	f := mk.d.neighbours.mappedFile(m)
+	tid, err := mk.d.space.TID()
+	if err != nil || f == nil || !f.Settled(coarsestTime) {
+		return c, false
+	}
+	copies, err := procfs.Copied(tid, r, mostChanged)
+	if err != nil {
+		return c, false
+	}
+	total := uint64(0)
+	for _, part := range copies {
+		now, file := make([]byte, part.Len()), make([]byte, part.Len())
+		_, err := f.ReadAt(file, int64(m.Offset)+int64(part.Start-m.Range.Start))
+		if err != nil && !errors.Is(err, io.EOF) || mk.d.text.Original(part.Start, now) != nil || !bytes.Equal(now, file) {
+			return c, false
+		}
+		total += part.Len()
+	}
+	return fileCode{f.Info, m.Offset, r.Len()}, total < mostChanged
+}
+
+// coarsestTime is how far apart the times of changes are that file systems can tell, at most: FAT.
+const coarsestTime = 2 * time.Second
+
+// key is that of the code, as it was hashed before; zero if it was not.
+func (c fileCode) key() codeKey {
+	searchedCode.Lock()
+	defer searchedCode.Unlock()
+	return searchedCode.files[c]
+}
+
+// remember keeps the code's key, as codeKey's does findings.
+func (c fileCode) remember(key codeKey) {
+	searchedCode.Lock()
+	defer searchedCode.Unlock()
+	if len(searchedCode.files) >= mostRemembered {
+		clear(searchedCode.files)
+	}
+	searchedCode.files[c] = key
 }
 
 // keyOfCode reads all code in r, as it is without us.

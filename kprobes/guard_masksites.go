@@ -195,11 +195,21 @@ func (mk *masks) searchMasks(m *procfs.Mapping) searchedCalls {
 	if found, ok := mk.keys[keyOf(m)].remembered(); ok && mk.stand(found.calls, m.Range.Start) {
 		return found
 	}
-	key, err := mk.keyOfCode(mk.d.look.backed(m))
+	code := mk.d.look.backed(m)
+	lies, unchanged := mk.liesIn(m, code)
+	if key := lies.key(); unchanged {
+		if found, ok := key.remembered(); ok && mk.stand(found.calls, m.Range.Start) {
+			mk.keys[keyOf(m)] = key
+			return found
+		}
+	}
+	key, err := mk.keyOfCode(code)
 	if err != nil {
 		return searchedCalls{short: err.Error()}
 	}
-	mk.keys[keyOf(m)] = key
+	if mk.keys[keyOf(m)] = key; unchanged {
+		lies.remember(key)
+	}
 	if found, ok := key.remembered(); ok {
 		return found
 	}

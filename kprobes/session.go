@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -100,17 +101,45 @@ type ExitStatus struct {
 	Signal unix.Signal // 0 if it exited by itself
 }
 
-// runToEntry lets the dynamic linker do its work.
+// runToEntry lets the dynamic linker load and relocate what p is linked with. p stands in it then, before constructors run; or, if nobody tells
+// that it is done, at p's entry point.
 func (tg *target) runToEntry(p *ptrace.Process) error {
 	const atEntry = 9 // AT_ENTRY, getauxval(3)
 	auxv, err := p.Space.Auxv()
 	if err != nil {
 		return fmt.Errorf("finding the target's entry point: %w", err)
 	}
-	if err := tg.s.tracer.RunTo(p.Leader(), arch.Addr(auxv[atEntry])); err != nil {
-		return fmt.Errorf("running the target to its entry point: %w", err)
+	linker, entry := linkingOf(p), arch.Addr(auxv[atEntry])
+	ats := []arch.Addr{entry}
+	if linker.Brk != 0 && linker.Brk != entry {
+		ats = append(ats, linker.Brk)
 	}
-	return nil
+	for {
+		at, err := tg.s.tracer.RunTo(p.Leader(), ats...)
+		if err != nil {
+			return fmt.Errorf("running the target to its entry point: %w", err)
+		}
+		if at == entry || linker.Done(p.Space) {
+			return nil
+		}
+		if err := p.Space.Step(p.Leader()); err != nil {
+			return fmt.Errorf("running the target to its entry point: %w", err)
+		}
+		p.Leader().Go(ptrace.RunOn())
+	}
+}
+
+// linkingOf is of the dynamic linker of a program which has just been executed; without Brk if it has none that is known.
+func linkingOf(p *ptrace.Process) (l symbols.Linking) {
+	table, err := symbols.Open(p.PID, p.Space.Peek(p.PID))
+	if err != nil {
+		return l // what fails will be told by who needs it
+	}
+	defer func() { _ = table.Close() }()
+	if slices.ContainsFunc(table.Modules(), func(m *symbols.Module) bool { return m.Kind == symbols.KindInterpreter }) {
+		l.Rendezvous, _ = table.Rendezvous()
+	}
+	return l
 }
 
 // Start lets a launched program run.

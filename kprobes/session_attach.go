@@ -52,9 +52,10 @@ var ErrGivenUp = ptrace.ErrGivenUp
 // Command is a program for Launch.
 type Command = ptrace.Command
 
-// Launch starts a program and holds it at its entry point: the libraries it is linked
-// with are loaded and initialized, and none of its own code has run. So what the dynamic linker
-// and constructors of these libraries did is not seen. Probes can be registered now; Start lets it run.
+// Launch starts a program and holds it when the libraries that it is linked with are loaded and relocated: none of its own code has run, nor their
+// constructors. What the dynamic linker did until then is not seen, nor the functions that chose implementations (IFUNC). A program whose dynamic linker
+// does not tell debuggers when it is done (struct r_debug of <link.h>), and one without, is held at its entry point. Probes can be registered now; Start
+// lets it run.
 //
 // The session lasts no longer than ctx, as that of Attach does: the program then runs on without it. If ctx is done before there is a session, the
 // program is killed, and the error matches the context's cause and ErrGivenUp.

@@ -66,8 +66,8 @@ func (s hooks) Execed(p *ptrace.Process, old *ptrace.Space) ptrace.Fate {
 	return ptrace.Keep
 }
 
-// rearm resolves symbol probes again in a new program, at its entry point, when its
-// libraries are there. watched is what rg.watched was before.
+// rearm resolves symbol probes again in a new program, when its libraries are there and
+// nothing of them has run. watched is what rg.watched was before.
 func (rg *registry) rearm(p *ptrace.Process, d *domain, watched bool) {
 	if err := rg.s.target.runToEntry(p); err != nil {
 		rg.s.warn("following the new program: %v", err)

@@ -118,59 +118,76 @@ func (t *Tracer) suppress(th *Thread) error {
 	}
 }
 
-// RunTo lets a stopped, single-threaded process run until it reaches at, and leaves
-// it stopped there. Other stops on the way are dispatched
-// as usual. The text is as before when it returns.
+// RunTo lets a stopped, single-threaded process run until it reaches one of ats, which it returns, and leaves
+// it stopped there. One that stands there already does not run. Other stops on the way are dispatched
+// as usual. The text is as before when it returns. If the process ends on the way, the error is ErrExited.
 //
 // It stops there by a debug register and by a breakpoint, whichever comes. If a
 // breakpoint stands there already, such as a uprobe's on the target's file, only the
 // uprobe gets its hits: then the register alone must serve. If there is no register,
 // the breakpoint alone must.
-func (t *Tracer) RunTo(th *Thread, at arch.Addr) error {
+func (t *Tracer) RunTo(th *Thread, ats ...arch.Addr) (arch.Addr, error) {
 	text := th.Proc.Space.Text()
 	trap := host.Arch.Breakpoint()
-	old := make([]byte, len(trap))
-	if err := text.ReadMemory(at, old); err != nil {
-		return err
+	old := make([][]byte, len(ats))
+	register := host.BreakAt(th.TID, ats...)
+	for i, at := range ats {
+		old[i] = make([]byte, len(trap))
+		if err := text.ReadMemory(at, old[i]); err != nil {
+			return 0, err
+		}
+		if bytes.Equal(old[i], trap) && register != nil {
+			return 0, fmt.Errorf("a breakpoint stands at %s already, and no debug register is free: %w", at, register)
+		}
 	}
-	register := host.BreakAt(th.TID, at)
-	if bytes.Equal(old, trap) && register != nil {
-		return fmt.Errorf("a breakpoint stands at %s already, and no debug register is free: %w", at, register)
+	for _, at := range ats {
+		if err := text.WriteMemory(at, trap); err != nil {
+			return 0, err
+		}
 	}
-	if err := text.WriteMemory(at, trap); err != nil {
-		return err
+	at, err := t.runToAny(th, ats)
+	if err != nil {
+		return 0, err
 	}
+	if register == nil {
+		if err := host.BreakNowhere(th.TID); err != nil {
+			return 0, err
+		}
+	}
+	for i := range ats {
+		if err := text.WriteMemory(ats[i], old[i]); err != nil {
+			return 0, err
+		}
+	}
+	regs, err := th.hostRegs()
+	if err != nil {
+		return 0, err
+	}
+	regs.SetIP(at)
+	return at, nil
+}
+
+// runToAny lets th run until it has stopped for one of ats.
+func (t *Tracer) runToAny(th *Thread, ats []arch.Addr) (arch.Addr, error) {
 	for {
 		t.dispatchAgain(th)
 		if err := t.await(th); err != nil {
-			return err
+			return 0, err
 		}
 		th.queued = false
-		if th.at.stop.Reason == Breakpoint && th.ip() == at.Add(int64(host.Arch.BreakpointAdvance())) {
-			break
-		}
-		if th.atRegister(at) {
-			th.at.stop.Reason = Breakpoint // whose signal is never delivered
-			break
+		for _, at := range ats {
+			if th.at.stop.Reason == Breakpoint && th.ip() == at.Add(int64(host.Arch.BreakpointAdvance())) {
+				return at, nil
+			}
+			if th.atRegister(at) {
+				th.at.stop.Reason = Breakpoint // whose signal is never delivered
+				return at, nil
+			}
 		}
 		if th.at.stop.Reason != Interrupt && th.at.stop.Reason != GroupStop {
 			t.dispatch(th)
 		}
 	}
-	if register == nil {
-		if err := host.BreakNowhere(th.TID); err != nil {
-			return err
-		}
-	}
-	if err := text.WriteMemory(at, old); err != nil {
-		return err
-	}
-	regs, err := th.hostRegs()
-	if err != nil {
-		return err
-	}
-	regs.SetIP(at)
-	return nil
 }
 
 // trapHardware is the si_code of a debug register's SIGTRAP, TRAP_HWBKPT.

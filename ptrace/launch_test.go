@@ -151,7 +151,9 @@ func TestRunToStopsWhereItIsToldTo(t *testing.T) {
 					must(text.WriteMemory(at, trap))
 				}
 				th := l.p.Leader()
-				must(l.tr.RunTo(th, at))
+				if got := must2(l.tr.RunTo(th, at)); got != at {
+					t.Errorf("it came to %s, not %s", got, at)
+				}
 				if ip := must2(th.Regs()).IP(); ip != at || th.Stop().Reason != Breakpoint || th.queued {
 					t.Errorf("it stands at %s, not %s, for %s", ip, at, th.Stop())
 				}
@@ -200,7 +202,7 @@ func TestASignalOnTheWayToAPlaceIsTheProgramsOwn(t *testing.T) {
 	l.do(func() error {
 		th := l.p.Leader()
 		must(unix.Tgkill(l.p.PID, th.TID, unix.SIGTERM))
-		must(l.tr.RunTo(th, l.entry()))
+		must2(l.tr.RunTo(th, l.entry()))
 		l.tr.Release(th)
 		return nil
 	})

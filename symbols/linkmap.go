@@ -120,6 +120,30 @@ func addrOf(mods []*Module, name string) arch.Addr {
 	return 0
 }
 
+// Linking follows the dynamic linker from a program's start until it has loaded and relocated what the program is linked with. It tells so before
+// constructors run: glibc at the second call of the function, musl at the first. In front of that glibc loads the libraries of auditors
+// (rtld-audit(7)), in namespaces of their own, with two calls for each.
+type Linking struct {
+	Rendezvous
+	own, others bool // was busy
+}
+
+// Done is to be asked at each call of the function.
+func (l *Linking) Done(mem arch.Memory) bool {
+	var b [rNext]byte
+	switch own := mem.ReadMemory(l.debug, b[:]) == nil && binary.LittleEndian.Uint32(b[rState:]) != 0; {
+	case own:
+		l.own = true
+	case l.Busy(mem):
+		l.others = true
+	case l.own || !l.others:
+		return true
+	default:
+		l.others = false
+	}
+	return false
+}
+
 // Busy reports whether the dynamic linker is adding or removing modules, in the target's own
 // namespace or in one of dlmopen(3). mem is the memory of the process, or of one that was
 // forked from it.

@@ -21,10 +21,10 @@ func runCommand(std stdio) *cli.Command {
 		Name:      "run",
 		Usage:     "start a command under probes",
 		UsageText: "gokprobe run [flags] (-sym SPEC | -script SCENARIO.star) -- COMMAND [ARG …]",
-		Description: `Starts COMMAND, and places the probes when its libraries are loaded and none of its
-own code has run; then lets it run. What the dynamic linker did until then is not seen, nor what
-these libraries did when they were initialized (constructors, implementations that they chose).
-A warning counts the probes in the dynamic linker. COMMAND keeps stdin, stdout and stderr; hits go to
+		Description: `Starts COMMAND, and places the probes when its libraries are loaded and neither their
+constructors nor its own code have run; then lets it run. What the dynamic linker did until then is
+not seen, nor how libraries chose implementations (IFUNC). A warning counts the probes in the
+dynamic linker. COMMAND keeps stdin, stdout and stderr; hits go to
 stdout too, unless -o names a file. After -max-hits or -duration the probes are
 removed and COMMAND runs on.
 

@@ -156,9 +156,9 @@ func MoveLastFPUInsn(image []byte, from, to arch.Addr) bool {
 // whether it was not empty.
 func EmptyX87(image []byte) (changed bool) { return linux.EmptyX87(image) }
 
-// BreakAt sets a debug register of a stopped thread so that it traps in front of the
-// instruction at at.
-func BreakAt(tid int, at arch.Addr) error { return linux.BreakAt(tid, at) }
+// BreakAt sets debug registers of a stopped thread so that it traps in front of the
+// instruction at each of ats.
+func BreakAt(tid int, ats ...arch.Addr) error { return linux.BreakAt(tid, ats...) }
 
 // BreakNowhere undoes BreakAt.
 func BreakNowhere(tid int) error { return linux.BreakNowhere(tid) }

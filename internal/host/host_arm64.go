@@ -122,7 +122,7 @@ func WriteRegs(tid int, old, r *Regs) error                 { return arm64.ErrUn
 func WriteAllRegs(tid int, r *Regs) error                   { return arm64.ErrUnsupported }
 func WriteIP(tid int, ip arch.Addr) error                   { return arm64.ErrUnsupported }
 func WriteResult(tid int, v int64) error                    { return arm64.ErrUnsupported }
-func BreakAt(tid int, at arch.Addr) error                   { return arm64.ErrUnsupported }
+func BreakAt(tid int, ats ...arch.Addr) error               { return arm64.ErrUnsupported }
 func BreakNowhere(tid int) error                            { return arm64.ErrUnsupported }
 func ReadExtended(int, []byte) ([]byte, error)              { return nil, arm64.ErrUnsupported }
 func WriteExtended(tid int, image []byte) error             { return arm64.ErrUnsupported }

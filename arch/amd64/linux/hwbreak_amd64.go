@@ -6,20 +6,30 @@ import (
 	"github.com/gokprobe/gokprobe/arch"
 )
 
-// Where struct user (sys/user.h) has the debug registers 0 and 7.
+// Where struct user (sys/user.h) has the debug registers: 0 to 3 hold addresses, 7 says which of them count.
 const (
 	debugRegister0 = 848
 	debugRegister7 = debugRegister0 + 7*8
 )
 
-// BreakAt sets a debug register of a stopped thread so that it traps in front of the
-// instruction at at (SDM vol. 3B §17.2): a fault, before the processor looks at what
-// stands there. It changes no code. The error tells that this machine has none to give.
-func BreakAt(tid int, at arch.Addr) error {
-	if err := request(unix.PTRACE_POKEUSR, tid, debugRegister0, uintptr(at)); err != nil {
-		return err
+// debugRegisters is how many addresses there can be.
+const debugRegisters = 4
+
+// BreakAt sets debug registers of a stopped thread so that it traps in front of the
+// instruction at each of ats (SDM vol. 3B §17.2): a fault, before the processor looks at what
+// stands there. It changes no code. The error tells that this machine has none to give, or not so many; then none is set.
+func BreakAt(tid int, ats ...arch.Addr) error {
+	if len(ats) > debugRegisters {
+		return unix.ENOSPC
 	}
-	return request(unix.PTRACE_POKEUSR, tid, debugRegister7, 1) // L0: execution, locally enabled
+	enabled := uintptr(0)
+	for i, at := range ats {
+		if err := request(unix.PTRACE_POKEUSR, tid, debugRegister0+8*uintptr(i), uintptr(at)); err != nil {
+			return err
+		}
+		enabled |= 1 << (2 * i) // L0 to L3: execution, locally enabled
+	}
+	return request(unix.PTRACE_POKEUSR, tid, debugRegister7, enabled)
 }
 
 // BreakNowhere undoes BreakAt.
@@ -27,5 +37,10 @@ func BreakNowhere(tid int) error {
 	if err := request(unix.PTRACE_POKEUSR, tid, debugRegister7, 0); err != nil {
 		return err
 	}
-	return request(unix.PTRACE_POKEUSR, tid, debugRegister0, 0)
+	for i := range uintptr(debugRegisters) {
+		if err := request(unix.PTRACE_POKEUSR, tid, debugRegister0+8*i, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
