@@ -211,7 +211,7 @@ func recoverUntil(pid, n int) (*kprobes.Recovered, error) {
 	return r, err
 }
 
-// TestALaunchThatIsGivenUpEndsTheProgram: it has not come to its entry point, and never would.
+// TestALaunchThatIsGivenUpEndsTheProgram: an auditor's library (rtld-audit(7)) keeps it from loading what it is linked with, for good.
 func TestALaunchThatIsGivenUpEndsTheProgram(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -229,7 +229,7 @@ func TestALaunchThatIsGivenUpEndsTheProgram(t *testing.T) {
 	}()
 	s, err := kprobes.Launch(ctx, kprobes.Command{
 		Path: testprog.Build(t, "prey"), Args: []string{"prey"},
-		Env:   append(os.Environ(), "LD_PRELOAD="+testprog.Build(t, "libstuck.so", "-shared", "-fPIC")),
+		Env:   append(os.Environ(), "LD_AUDIT="+testprog.Build(t, "libstuck.so", "-shared", "-fPIC")),
 		Files: []*os.File{os.Stdin, w, os.Stderr},
 	}, kprobes.Options{})
 	w.Close()

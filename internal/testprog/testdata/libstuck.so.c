@@ -1,4 +1,4 @@
-// A library whose loading never ends, with -shared -fPIC: preloaded, it keeps a program from its entry point.
+// A library whose loading never ends, with -shared -fPIC: as an auditor (rtld-audit(7)), it keeps a program from loading its libraries.
 #include <unistd.h>
 
 __attribute__((constructor)) static void stuck(void)
