@@ -208,7 +208,9 @@ func (mk *masks) searchMasks(m *procfs.Mapping) searchedCalls {
 		return searchedCalls{short: err.Error()}
 	}
 	if mk.keys[keyOf(m)] = key; unchanged {
-		lies.remember(key)
+		if still, unchanged := mk.liesIn(m, code); unchanged && still == lies { // else it was changed while it was read
+			lies.remember(key)
+		}
 	}
 	if found, ok := key.remembered(); ok {
 		return found

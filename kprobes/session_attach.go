@@ -53,15 +53,15 @@ var ErrGivenUp = ptrace.ErrGivenUp
 type Command = ptrace.Command
 
 // Launch starts a program and holds it when the libraries that it is linked with are loaded and relocated: none of its own code has run, nor their
-// constructors. What the dynamic linker did until then is not seen, nor the functions that chose implementations (IFUNC). A program whose dynamic linker
+// constructors. What the dynamic linker did until then is not seen, nor the functions by which it chose implementations (IFUNC). A program whose dynamic linker
 // does not tell debuggers when it is done (struct r_debug of <link.h>), and one without, is held at its entry point. Probes can be registered now; Start
 // lets it run.
 //
 // The session lasts no longer than ctx, as that of Attach does: the program then runs on without it. If ctx is done before there is a session, the
-// program is killed, and the error matches the context's cause and ErrGivenUp.
+// program is killed, and the error matches the context's cause and ErrGivenUp. If the program ends by itself before it is held, the error is an *EndedError.
 func Launch(ctx context.Context, c Command, opts Options) (*Session, error) {
 	return begin(ctx, opts, func(s *Session) error {
-		return s.do(func() error {
+		err := s.do(func() error {
 			p, err := s.tracer.Launch(c)
 			if err != nil {
 				return err
@@ -70,7 +70,27 @@ func Launch(ctx context.Context, c Command, opts Options) (*Session, error) {
 			s.target.hold(p)
 			return s.target.runToEntry(p)
 		})
+		if !errors.Is(err, ptrace.ErrExited) {
+			return err
+		}
+		select {
+		case <-s.Done():
+			return &EndedError{*s.Exit()}
+		case <-ctx.Done():
+			return err
+		}
 	})
+}
+
+// EndedError is what Launch ends with when the program has ended before it came to where it is held, as one does of which a library is missing: what it
+// had to say of that it has said.
+type EndedError struct{ ExitStatus }
+
+func (e *EndedError) Error() string {
+	if e.Signal != 0 {
+		return fmt.Sprintf("it has ended before it was loaded, by %s", unix.SignalName(e.Signal))
+	}
+	return fmt.Sprintf("it has ended before it was loaded, with exit status %d", e.Code)
 }
 
 // attach seizes a running process for the session.

@@ -13,8 +13,22 @@ import (
 
 // TestLaunchHoldsAProgramBeforeConstructorsRun: of the libraries that it is linked with, glibc's and musl's, also where an auditor's library is loaded first
 // (rtld-audit(7)), and where the program's file is executed by another one. A static program, whose dynamic linker tells nothing, is held at its entry point.
+// A child that the auditor has forked meanwhile, which nobody holds, runs on into the program to its right end.
 func TestLaunchHoldsAProgramBeforeConstructorsRun(t *testing.T) {
-	const auditor = "unsigned la_version(unsigned version) { return version; }\n"
+	const auditor = `
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+unsigned la_version(unsigned version)
+{
+	int status = 0;
+	pid_t child = getenv("FORKS") ? fork() : -1;
+	if (child > 0 && (waitpid(child, &status, 0) != child || status))
+		_exit(status % 255 | 1);
+	return version;
+}
+`
 	source := filepath.Join(t.TempDir(), "auditor.c")
 	ok(t, os.WriteFile(source, []byte(auditor), 0o600))
 	linked := func(c libc) string {
@@ -29,13 +43,14 @@ func TestLaunchHoldsAProgramBeforeConstructorsRun(t *testing.T) {
 	for _, c := range []struct {
 		name, sym string
 		command   []string
-		env       string
+		env       []string
 		follow    bool
 	}{
 		{name: "glibc", sym: "libplug.so:build", command: []string{linked(libcs[0])}},
 		{name: "musl", sym: "libplug.so:build", command: []string{linked(libcs[1])}},
 		{name: "glibc, by a name alone", sym: "build", command: []string{linked(libcs[0])}},
-		{name: "an auditor", sym: "build", command: []string{linked(libcs[0])}, env: "LD_AUDIT=" + audit},
+		{name: "an auditor", sym: "build", command: []string{linked(libcs[0])}, env: []string{"LD_AUDIT=" + audit}},
+		{name: "an auditor that forks", sym: "libplug.so:build", command: []string{linked(libcs[0])}, env: []string{"LD_AUDIT=" + audit, "FORKS="}},
 		{name: "executed by a shell", sym: "libplug.so:build", command: []string{"/bin/sh", "-c", "exec " + linked(libcs[0])}, follow: true},
 		{name: "static", sym: "main", command: []string{testprog.Build(t, "prey", "-static")}},
 		{name: "static and moved", sym: "main", command: []string{testprog.Build(t, "prey", "-static-pie")}},
@@ -45,7 +60,7 @@ func TestLaunchHoldsAProgramBeforeConstructorsRun(t *testing.T) {
 			ok(t, err)
 			defer null.Close()
 			s, err := kprobes.Launch(context.Background(), kprobes.Command{
-				Path: c.command[0], Args: c.command, Env: append(os.Environ(), c.env), Files: []*os.File{null, null, os.Stderr},
+				Path: c.command[0], Args: c.command, Env: append(os.Environ(), c.env...), Files: []*os.File{null, null, os.Stderr},
 			}, kprobes.Options{Follow: c.follow, Log: func(m string) { t.Log(m) }})
 			ok(t, err)
 			defer closeSession(t, s)

@@ -133,6 +133,7 @@ func (t *Tracer) forked(p *Process, th *Thread) {
 	parent := p.parent
 	p.parent = nil
 	t.enterChild(th, parent)
+	p.Space.leaveWay(parent)
 	p.newborn = true
 	fate := t.handler.Forked(parent, p)
 	if p.newborn = false; fate == LetGo {

@@ -2,9 +2,11 @@ package ptrace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -120,44 +122,44 @@ func (t *Tracer) suppress(th *Thread) error {
 
 // RunTo lets a stopped, single-threaded process run until it reaches one of ats, which it returns, and leaves
 // it stopped there. One that stands there already does not run. Other stops on the way are dispatched
-// as usual. The text is as before when it returns. If the process ends on the way, the error is ErrExited.
+// as usual. The text is as before when it returns, that of children which it has forked as well. If the process ends on the way, the error is ErrExited.
 //
-// It stops there by a debug register and by a breakpoint, whichever comes. If a
-// breakpoint stands there already, such as a uprobe's on the target's file, only the
-// uprobe gets its hits: then the register alone must serve. If there is no register,
-// the breakpoint alone must.
-func (t *Tracer) RunTo(th *Thread, ats ...arch.Addr) (arch.Addr, error) {
-	text := th.Proc.Space.Text()
-	trap := host.Arch.Breakpoint()
-	old := make([][]byte, len(ats))
-	register := host.BreakAt(th.TID, ats...)
-	for i, at := range ats {
-		old[i] = make([]byte, len(trap))
-		if err := text.ReadMemory(at, old[i]); err != nil {
-			return 0, err
-		}
-		if bytes.Equal(old[i], trap) && register != nil {
-			return 0, fmt.Errorf("a breakpoint stands at %s already, and no debug register is free: %w", at, register)
-		}
-	}
+// It stops there by breakpoints. Where one stands already, such as a uprobe's on the target's file, only the uprobe gets its hits: there it
+// stops by a debug register.
+func (t *Tracer) RunTo(th *Thread, ats ...arch.Addr) (at arch.Addr, err error) {
+	space := th.Proc.Space
+	text, trap := space.Text(), host.Arch.Breakpoint()
+	var taken []arch.Addr
 	for _, at := range ats {
-		if err := text.WriteMemory(at, trap); err != nil {
+		old := make([]byte, len(trap))
+		if err := text.ReadMemory(at, old); err != nil {
+			return 0, err
+		}
+		if bytes.Equal(old, trap) {
+			taken = append(taken, at)
+		}
+	}
+	if len(taken) > 0 {
+		if err := host.BreakAt(th.TID, taken...); err != nil {
+			return 0, fmt.Errorf("a breakpoint stands at %s already, and no debug register is free: %w", taken[0], err)
+		}
+	}
+	defer func() {
+		t.SettleForks(space) // as long as it is known what they lack
+		if err = errors.Join(err, space.endWay()); len(taken) > 0 && err == nil {
+			err = host.BreakNowhere(th.TID)
+		}
+	}()
+	for _, at := range ats {
+		if slices.Contains(taken, at) {
+			continue
+		}
+		if err := space.beginWay(at); err != nil {
 			return 0, err
 		}
 	}
-	at, err := t.runToAny(th, ats)
-	if err != nil {
+	if at, err = t.runToAny(th, ats); err != nil {
 		return 0, err
-	}
-	if register == nil {
-		if err := host.BreakNowhere(th.TID); err != nil {
-			return 0, err
-		}
-	}
-	for i := range ats {
-		if err := text.WriteMemory(ats[i], old[i]); err != nil {
-			return 0, err
-		}
 	}
 	regs, err := th.hostRegs()
 	if err != nil {
@@ -165,6 +167,43 @@ func (t *Tracer) RunTo(th *Thread, ats ...arch.Addr) (arch.Addr, error) {
 	}
 	regs.SetIP(at)
 	return at, nil
+}
+
+// onWay is a breakpoint of RunTo's, and the code in its place.
+type onWay struct {
+	at  arch.Addr
+	old []byte
+}
+
+func (s *Space) beginWay(at arch.Addr) error {
+	w := onWay{at, make([]byte, len(host.Arch.Breakpoint()))}
+	if err := s.Text().ReadMemory(at, w.old); err != nil {
+		return err
+	}
+	s.way = append(s.way, w)
+	return s.Text().WriteMemory(at, host.Arch.Breakpoint())
+}
+
+// endWay puts the code back. What is gone needs it no more.
+func (s *Space) endWay() error {
+	way := s.way
+	s.way = nil
+	for _, w := range way {
+		if err := s.Text().WriteMemory(w.at, w.old); err != nil && len(s.procs) > 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaveWay gives a forked child the code in the place of its parent's breakpoints: nobody waits for the child there.
+func (s *Space) leaveWay(parent *Space) {
+	if s == parent {
+		return
+	}
+	for _, w := range parent.way {
+		_ = s.Text().WriteMemory(w.at, w.old) // it has no such page, or has ended
+	}
 }
 
 // runToAny lets th run until it has stopped for one of ats.

@@ -33,6 +33,7 @@ type Space struct {
 	syscalls map[uint64]bool // that the Handler is told of; nil if it is of none
 
 	kept []keeping
+	way  []onWay // see RunTo
 }
 
 func newSpace(t *Tracer) *Space {

@@ -122,7 +122,7 @@ func addrOf(mods []*Module, name string) arch.Addr {
 
 // Linking follows the dynamic linker from a program's start until it has loaded and relocated what the program is linked with. It tells so before
 // constructors run: glibc at the second call of the function, musl at the first. In front of that glibc loads the libraries of auditors
-// (rtld-audit(7)), in namespaces of their own, with two calls for each.
+// (rtld-audit(7)), in namespaces of their own, with two calls for each; they are told apart since glibc 2.35, which lists the namespaces.
 type Linking struct {
 	Rendezvous
 	own, others bool // was busy

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -23,15 +24,14 @@ func runCommand(std stdio) *cli.Command {
 		UsageText: "gokprobe run [flags] (-sym SPEC | -script SCENARIO.star) -- COMMAND [ARG …]",
 		Description: `Starts COMMAND, and places the probes when its libraries are loaded and neither their
 constructors nor its own code have run; then lets it run. What the dynamic linker did until then is
-not seen, nor how libraries chose implementations (IFUNC). A warning counts the probes in the
-dynamic linker. COMMAND keeps stdin, stdout and stderr; hits go to
-stdout too, unless -o names a file. After -max-hits or -duration the probes are
-removed and COMMAND runs on.
+not seen, nor how it had libraries choose implementations (IFUNC). A warning counts the probes in
+the dynamic linker. COMMAND keeps stdin, stdout and stderr; hits go to stdout too, unless -o names
+a file. After -max-hits or -duration the probes are removed and COMMAND runs on.
 
 gokprobe exits with the status of COMMAND, or 128 plus the number of the signal that
-killed it. Ctrl-C reaches COMMAND too, which decides whether to end; SIGTERM, SIGHUP and
-SIGABRT are passed on to it. If it can't be started or probed, none of its code runs and the
-status is 2 (no such COMMAND), 3 or 4.
+killed it, also if it ends before it is loaded, as where a library is missing. Ctrl-C reaches
+COMMAND too, which decides whether to end; SIGTERM, SIGHUP and SIGABRT are passed on to it. If it
+can't be started or probed, none of its code runs and the status is 2 (no such COMMAND), 3 or 4.
 
 With -script, a scenario places the probes (gokprobe script -h). The status is then 1 if the
 scenario has failed, else the status of COMMAND.
@@ -91,7 +91,7 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	}, req.options(std))
 	begun()
 	if err != nil {
-		return attachError(fmt.Errorf("cannot run %s under probes: %w", command[0], err))
+		return notLaunched(std, command[0], fmt.Errorf("cannot run %s under probes: %w", command[0], err))
 	}
 	w := newWork(std, req, sess, output, color)
 	if err := relay.whileStarting(w.place, sess); err != nil {
@@ -113,6 +113,16 @@ func run(std stdio, command []string, req request, newWork workMaker) error {
 	return programStatus(sess)
 }
 
+// notLaunched is what ends gokprobe when err has kept the command from being launched: its own status if it has ended by itself.
+func notLaunched(std stdio, command string, err error) error {
+	var ended *kprobes.EndedError
+	if !errors.As(err, &ended) {
+		return attachError(err)
+	}
+	std.warn("no probe was placed in %s: %v", command, ended)
+	return statusError(ended.Code)
+}
+
 // tellUnseen says of which probes the first hits are over: the dynamic linker has run already.
 func (w *work) tellUnseen() {
 	in := 0
@@ -120,7 +130,7 @@ func (w *work) tellUnseen() {
 		if at.Waiting {
 			continue
 		}
-		if where, ok := w.sess.Symbols().Lookup(at.Addr); ok && where.Symbol.Module != nil && where.Symbol.Module.Kind == symbols.KindInterpreter {
+		if where, ok := w.sess.Symbols().Lookup(at.Addr); ok && where.Symbol.Module != nil && where.Symbol.Module.Kind == symbols.KindInterpreter && !isMusl(where.Symbol.Module) {
 			in++
 		}
 	}
@@ -128,6 +138,9 @@ func (w *work) tellUnseen() {
 		w.std.warn("%s of the dynamic linker, which has loaded the libraries already: what it did until now is not seen", plural(in, "probe"))
 	}
 }
+
+// isMusl tells of a dynamic linker that it is the C library as well, of which little has run.
+func isMusl(m *symbols.Module) bool { return strings.HasPrefix(filepath.Base(m.Path), "ld-musl-") }
 
 func lookError(err error) error {
 	var e *exec.Error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -76,6 +77,26 @@ func TestRunTellsWhatTheDynamicLinkerDidUnseen(t *testing.T) {
 		if !strings.Contains(r.stdout, "ret 7\n") {
 			t.Errorf("%s: the target prints %q", c.sym, r.stdout)
 		}
+	}
+}
+
+// TestRunEndsAsAProgramThatIsNotLoaded: a library is missing. The dynamic linker says so, and its status is ours.
+func TestRunEndsAsAProgramThatIsNotLoaded(t *testing.T) {
+	dir := t.TempDir()
+	lib, prog := filepath.Join(dir, "libgone.so"), filepath.Join(dir, "prog")
+	for _, args := range [][]string{{"-shared", "-o", lib}, {"-Wl,--no-as-needed", "-o", prog, lib}} {
+		cc := exec.Command("gcc", append([]string{"-x", "c", "-", "-x", "none"}, args...)...)
+		cc.Stdin = strings.NewReader("int main(void) { return 0; }\n")
+		if out, err := cc.CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v: %s", err, out)
+		}
+	}
+	if err := os.Remove(lib); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, command(t, "run", "-sym", "main", "--", prog))
+	if r.status != 127 || !strings.Contains(r.stderr, "libgone.so: cannot open") || !strings.Contains(r.stderr, "it has ended before it was loaded, with exit status 127\n") {
+		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
 }
 

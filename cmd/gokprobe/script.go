@@ -373,7 +373,7 @@ func scriptRun(std stdio, command []string, req scriptRequest) error {
 	}, req.options(std))
 	begun()
 	if err != nil {
-		return attachError(errors.Join(fmt.Errorf("cannot run %s under a scenario: %w", command[0], err), sn.close(nil)))
+		return notLaunched(std, command[0], errors.Join(fmt.Errorf("cannot run %s under a scenario: %w", command[0], err), sn.close(nil)))
 	}
 	if err := relay.whileStarting(func(ctx context.Context) error { return sn.load(ctx, sess) }, sess); err != nil {
 		_ = sess.Signal(syscall.SIGKILL) // none of its code has run

@@ -169,7 +169,7 @@ func (w *work) wait(ctx context.Context) {
 		case <-w.sess.Done():
 		case <-tick.C:
 			why, gone := w.gone()
-			if !gone || w.req.hold {
+			if !gone || w.req.hold || why == "" { // the process is ending
 				continue
 			}
 			w.std.warn("%s, so all probes are gone", why)

@@ -17,7 +17,9 @@ const debugRegisters = 4
 
 // BreakAt sets debug registers of a stopped thread so that it traps in front of the
 // instruction at each of ats (SDM vol. 3B §17.2): a fault, before the processor looks at what
-// stands there. It changes no code. The error tells that this machine has none to give, or not so many; then none is set.
+// stands there. It changes no code. The error tells that this machine has none to give, or not so many; then none counts. The kernel keeps a
+// register that was set once for the thread's process until that executes a program or ends: nobody else can have it (ptrace_register_breakpoint in
+// arch/x86/kernel/ptrace.c).
 func BreakAt(tid int, ats ...arch.Addr) error {
 	if len(ats) > debugRegisters {
 		return unix.ENOSPC
@@ -32,15 +34,5 @@ func BreakAt(tid int, ats ...arch.Addr) error {
 	return request(unix.PTRACE_POKEUSR, tid, debugRegister7, enabled)
 }
 
-// BreakNowhere undoes BreakAt.
-func BreakNowhere(tid int) error {
-	if err := request(unix.PTRACE_POKEUSR, tid, debugRegister7, 0); err != nil {
-		return err
-	}
-	for i := range uintptr(debugRegisters) {
-		if err := request(unix.PTRACE_POKEUSR, tid, debugRegister0+8*i, 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// BreakNowhere undoes BreakAt. It touches no register that was not set: to clear one is to ask the kernel for it.
+func BreakNowhere(tid int) error { return request(unix.PTRACE_POKEUSR, tid, debugRegister7, 0) }
