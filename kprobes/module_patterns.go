@@ -53,6 +53,7 @@ type PatternStatus struct {
 type leftOut struct {
 	count int
 	first error
+	told  int // the most of them that were told at once
 }
 
 // Program is which program the session's main process runs: a number that is another one after each exec, 0 if that can't be told any more.
@@ -209,13 +210,15 @@ func (pt *Pattern) leave(err error) {
 	}
 }
 
-// tellLeftOut says of many probes what would be said of each.
+// tellLeftOut says of many probes what would be said of each. Programs that are executed one after the other have no place for the same ones, as a rule: it
+// is told again when there are more.
 func (rg *registry) tellLeftOut() {
 	for _, pt := range rg.patterns {
-		if n := pt.left.count; n > 0 {
+		n := pt.left.count
+		if n > pt.left.told {
 			rg.s.warn("probe %s is not placed at %d of its places: %v", pt.Spec, n, pt.left.first)
-			pt.left = leftOut{}
 		}
+		pt.left = leftOut{told: max(n, pt.left.told)}
 	}
 }
 
